@@ -1,0 +1,36 @@
+/* main.c - runs every Check suite, or those named on the command line. Check prints its
+ * own counts; the last line sums them up. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SUITE(x) Suite *x##_suite(void);
+#include "suites.def"
+#undef SUITE
+
+static const struct {
+  const char *name;
+  Suite *(*make)(void);
+} suites[] = {
+#define SUITE(x) {#x, x##_suite},
+#include "suites.def"
+#undef SUITE
+};
+
+static int wanted(const char *name, int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (strcmp(argv[i], name) == 0) return 1;
+  return argc == 1;
+}
+
+int main(int argc, char **argv) {
+  SRunner *sr = srunner_create(NULL);
+  for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
+    if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());
+  srunner_run_all(sr, CK_ENV);
+  int failed = srunner_ntests_failed(sr), run = srunner_ntests_run(sr);
+  srunner_free(sr);
+  printf("%d passed, %d failed\n", run - failed, failed);
+  return failed || run == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,234 @@
+/* base.c - errors, heap, arenas, vectors and text. */
+#include "base.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- errors ---- */
+
+static void fill(weft_error *e, weft_status code, const char *file, int line,
+                 const char *fmt, va_list ap) {
+  if (!e || e->code != WEFT_OK) return;
+  e->code = code;
+  e->line = line;
+  e->rank = -1;
+  snprintf(e->file, sizeof e->file, "%s", file ? file : "");
+  vsnprintf(e->text, sizeof e->text, fmt, ap);
+}
+
+weft_status err_set(weft_error *e, weft_status code, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  fill(e, code, NULL, 0, fmt, ap);
+  va_end(ap);
+  return code;
+}
+
+weft_status err_file(weft_error *e, weft_status code, const char *file, int line,
+                     const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  fill(e, code, file, line, fmt, ap);
+  va_end(ap);
+  return code;
+}
+
+void err_clear(weft_error *e) {
+  if (e) memset(e, 0, sizeof *e), e->rank = -1;
+}
+
+/* ---- heap ---- */
+
+static void *mem_resize(const weft_alloc *a, void *p, size_t old, size_t n) {
+  if (a && a->fn) return a->fn(a->ud, p, old, n);
+  if (n == 0) {
+    free(p);
+    return NULL;
+  }
+  return realloc(p, n);
+}
+
+void *mem_new(const weft_alloc *a, size_t n) {
+  void *p = mem_resize(a, NULL, 0, n ? n : 1);
+  if (p) memset(p, 0, n);
+  return p;
+}
+
+void mem_free(const weft_alloc *a, void *p, size_t n) {
+  if (p) mem_resize(a, p, n ? n : 1, 0);
+}
+
+/* ---- arena ---- a list of blocks, newest first; freed together */
+
+typedef struct Block {
+  struct Block *next;
+  size_t size, used;
+  _Alignas(16) char data[];
+} Block;
+
+struct Arena {
+  weft_alloc alloc;
+  Block *head;
+  size_t total;
+  jmp_buf guard;
+};
+
+enum { BLOCK_MIN = 64 << 10 };
+
+Arena *arena_new(const weft_alloc *a) {
+  Arena *r = mem_new(a, sizeof *r);
+  if (r && a) r->alloc = *a;
+  return r;
+}
+
+void arena_free(Arena *a) {
+  if (!a) return;
+  weft_alloc alloc = a->alloc;
+  for (Block *b = a->head, *next; b; b = next) {
+    next = b->next;
+    mem_free(&alloc, b, sizeof *b + b->size);
+  }
+  mem_free(&alloc, a, sizeof *a);
+}
+
+size_t arena_bytes(const Arena *a) { return a->total; }
+
+jmp_buf *arena_guard(Arena *a) { return &a->guard; }
+
+void *arena_alloc(Arena *a, size_t n) {
+  n = (n + 15) & ~(size_t)15;
+  if (!a->head || a->head->size - a->head->used < n) {
+    size_t size = MAX(n, MAX((size_t)BLOCK_MIN, MIN(a->total / 4, (size_t)16 << 20)));
+    Block *b = mem_resize(&a->alloc, NULL, 0, sizeof *b + size);
+    if (!b) longjmp(a->guard, 1);
+    *b = (Block){.next = a->head, .size = size};
+    a->head = b;
+    a->total += size;
+  }
+  void *p = a->head->data + a->head->used;
+  a->head->used += n;
+  return memset(p, 0, n);
+}
+
+char *arena_strn(Arena *a, const char *s, size_t n) {
+  char *p = arena_alloc(a, n + 1);
+  return memcpy(p, s, n);
+}
+
+char *arena_str(Arena *a, const char *s) { return s ? arena_strn(a, s, strlen(s)) : NULL; }
+
+static char *arena_vprintf(Arena *a, const char *fmt, va_list ap) {
+  va_list again;
+  va_copy(again, ap);
+  int n = vsnprintf(NULL, 0, fmt, ap);
+  char *p = arena_alloc(a, (size_t)n + 1);
+  vsnprintf(p, (size_t)n + 1, fmt, again);
+  va_end(again);
+  return p;
+}
+
+char *arena_printf(Arena *a, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  char *p = arena_vprintf(a, fmt, ap);
+  va_end(ap);
+  return p;
+}
+
+void *vec_grow(Arena *a, void *at, int n, int *cap, size_t size) {
+  *cap = *cap ? *cap * 2 : 8;
+  void *p = arena_alloc(a, (size_t)*cap * size);
+  if (n) memcpy(p, at, (size_t)n * size);
+  return p;
+}
+
+/* ---- text ---- */
+
+static bool reserve(Text *t, size_t more) {
+  if (t->n + more + 1 <= t->cap) return true;
+  size_t cap = MAX(t->cap * 2, t->n + more + 1);
+  cap = MAX(cap, (size_t)256);
+  char *s = realloc(t->s, cap);
+  if (!s) {
+    t->oom = true;
+    return false;
+  }
+  t->s = s;
+  t->cap = cap;
+  return true;
+}
+
+void text_addn(Text *t, const char *s, size_t n) {
+  if (!reserve(t, n)) return;
+  memcpy(t->s + t->n, s, n);
+  t->n += n;
+  t->s[t->n] = 0;
+}
+
+void text_add(Text *t, const char *s) { text_addn(t, s, strlen(s)); }
+
+void text_printf(Text *t, const char *fmt, ...) {
+  va_list ap, again;
+  va_start(ap, fmt);
+  va_copy(again, ap);
+  int n = vsnprintf(NULL, 0, fmt, ap);
+  if (n >= 0 && reserve(t, (size_t)n)) {
+    vsnprintf(t->s + t->n, (size_t)n + 1, fmt, again);
+    t->n += (size_t)n;
+  }
+  va_end(again);
+  va_end(ap);
+}
+
+void text_free(Text *t) {
+  free(t->s);
+  *t = (Text){0};
+}
+
+/* ---- strings ---- */
+
+bool str_eq(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
+
+bool str_ieq(const char *a, const char *b) {
+  if (!a || !b) return a == b;
+  for (; *a && *b; a++, b++)
+    if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
+  return *a == *b;
+}
+
+uint64_t hash_bytes(uint64_t h, const void *p, size_t n) {
+  const unsigned char *s = p;
+  h ^= 14695981039346656037u;
+  for (size_t i = 0; i < n; i++) h = (h ^ s[i]) * 1099511628211u;
+  return h;
+}
+
+/* One row of the edit-distance table; names longer than the row never match. */
+int str_distance(const char *a, const char *b) {
+  enum { LONGEST = 64 };
+  int row[LONGEST + 1], n = (int)strlen(a), m = (int)strlen(b);
+  if (n > LONGEST || m > LONGEST) return LONGEST;
+  for (int j = 0; j <= m; j++) row[j] = j;
+  for (int i = 1; i <= n; i++) {
+    int diagonal = row[0];
+    row[0] = i;
+    for (int j = 1; j <= m; j++) {
+      int same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+      int best = MIN(MIN(row[j], row[j - 1]) + 1, diagonal + !same);
+      diagonal = row[j];
+      row[j] = best;
+    }
+  }
+  return row[m];
+}
+
+const char *str_nearest(const char *s, const char *const *names, int n) {
+  const char *best = NULL;
+  int least = MAX(2, (int)strlen(s) / 3) + 1;
+  for (int i = 0; i < n; i++) {
+    int d = str_distance(s, names[i]);
+    if (d < least) least = d, best = names[i];
+  }
+  return best;
+}

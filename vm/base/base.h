@@ -1,0 +1,99 @@
+/* base.h - what every file of weft may use: statuses, arenas, vectors, strings.
+ *
+ * An Arena owns everything that one compile makes and is dropped at once. An
+ * allocation that fails unwinds to the arena's owner (see arena_guard), so code
+ * between them never tests for NULL. */
+#ifndef WEFT_BASE_H
+#define WEFT_BASE_H
+
+#include <assert.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../weft.h"
+
+#define LEN(a) ((int)(sizeof(a) / sizeof *(a)))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define PRINTF(f, a) __attribute__((format(printf, f, a)))
+
+/* ---- errors ---- */
+
+/* Fills `e` (may be NULL) with the first error only, returns `code`. */
+weft_status err_set(weft_error *e, weft_status code, const char *fmt, ...) PRINTF(3, 4);
+/* The same with the file (and line, or 0) that the error is about. */
+weft_status err_file(weft_error *e, weft_status code, const char *file, int line,
+                     const char *fmt, ...) PRINTF(5, 6);
+void err_clear(weft_error *e);
+
+#define TRY(call)                                                                        \
+  do {                                                                                   \
+    weft_status try_s_ = (call);                                                         \
+    if (try_s_ != WEFT_OK) return try_s_;                                                \
+  } while (0)
+#define TRY_TO(label, st, call)                                                          \
+  do {                                                                                   \
+    (st) = (call);                                                                       \
+    if ((st) != WEFT_OK) goto label;                                                     \
+  } while (0)
+
+/* ---- heap ---- */
+
+void *mem_new(const weft_alloc *a, size_t n);               /* zeroed; NULL when out */
+void mem_free(const weft_alloc *a, void *p, size_t n);
+
+/* ---- arena ---- */
+
+typedef struct Arena Arena;
+Arena *arena_new(const weft_alloc *a);                      /* NULL when out of memory */
+void arena_free(Arena *a);                                  /* NULL is allowed */
+size_t arena_bytes(const Arena *a);
+void *arena_alloc(Arena *a, size_t n);                      /* zeroed, 16-aligned */
+char *arena_str(Arena *a, const char *s);                   /* copies; NULL stays NULL */
+char *arena_strn(Arena *a, const char *s, size_t n);
+char *arena_printf(Arena *a, const char *fmt, ...) PRINTF(2, 3);
+/* Where a failed allocation jumps to. The owner writes
+ *   if (setjmp(*arena_guard(a))) { arena_free(a); return WEFT_ENOMEM; } */
+jmp_buf *arena_guard(Arena *a);
+
+#define NEW(arena, T) ((T *)arena_alloc((arena), sizeof(T)))
+#define NEW_N(arena, T, n) ((T *)arena_alloc((arena), sizeof(T) * (size_t)(n)))
+
+/* ---- vectors ---- a growing array that lives in an arena:
+ *   VEC(int) v = {0};  *VEC_PUSH(arena, v) = 3;  v.at[0] */
+#define VEC(T)                                                                           \
+  struct {                                                                               \
+    T *at;                                                                               \
+    int n, cap;                                                                          \
+  }
+void *vec_grow(Arena *a, void *at, int n, int *cap, size_t size);
+#define VEC_PUSH(a, v)                                                                   \
+  ((v).n == (v).cap                                                                      \
+       ? ((v).at = vec_grow((a), (v).at, (v).n, &(v).cap, sizeof *(v).at))               \
+       : (v).at,                                                                         \
+   &(v).at[(v).n++])
+
+/* ---- text ---- a growing buffer on the heap; never fails loudly: `oom` is sticky */
+typedef struct Text {
+  char *s;          /* always NUL-terminated once something was added */
+  size_t n, cap;
+  bool oom;
+} Text;
+void text_add(Text *t, const char *s);
+void text_addn(Text *t, const char *s, size_t n);
+void text_printf(Text *t, const char *fmt, ...) PRINTF(2, 3);
+void text_free(Text *t);
+
+/* Levenshtein distance, case-insensitive. */
+int str_distance(const char *a, const char *b);
+/* The nearest of `n` names to `s`, or NULL when none is near enough to offer. */
+const char *str_nearest(const char *s, const char *const *names, int n);
+bool str_eq(const char *a, const char *b);                  /* both may be NULL */
+bool str_ieq(const char *a, const char *b);
+uint64_t hash_bytes(uint64_t seed, const void *p, size_t n);/* FNV-1a, stable */
+
+#endif

@@ -1,0 +1,23 @@
+/* json.h - writes JSON into a Text. Keys come in the order they are written;
+ * callers write them sorted. Numbers that JSON has not (NaN, inf) become null. */
+#ifndef WEFT_JSON_H
+#define WEFT_JSON_H
+
+#include "base.h"
+
+typedef struct Json {
+  Text *out;
+  int depth;
+  bool comma[64];
+  bool pretty;      /* two-space indent; otherwise one line */
+} Json;
+
+void json_open(Json *j, const char *key, char bracket);   /* '{' or '['; key NULL in lists */
+void json_close(Json *j, char bracket);                   /* '}' or ']' */
+void json_str(Json *j, const char *key, const char *s);   /* s NULL writes null */
+void json_int(Json *j, const char *key, int64_t v);
+void json_num(Json *j, const char *key, double v);        /* shortest that reads back */
+void json_bool(Json *j, const char *key, bool v);
+void json_null(Json *j, const char *key);
+
+#endif

@@ -1,0 +1,89 @@
+/* comm.h - how ranks exchange data.
+ *
+ * A Comm is one rank's endpoint. Every operation is start + wait; start never blocks
+ * and never needs a peer to wait. Operations of one group (and of one ordered pair of
+ * ranks, for send and recv) match in the order in which they are started. `ready` is
+ * the event on the compute queue after which the input may be read; on devices that
+ * complete at once it is ignored. wait makes the compute queue wait; on the CPU it
+ * blocks. After an abort, every wait on every rank returns WEFT_ERUN. */
+#ifndef WEFT_COMM_H
+#define WEFT_COMM_H
+
+#include "../device/device.h"
+#include "../program/program.h"
+
+typedef struct CommGroup {
+  const int *rank;       /* world ranks, in mesh order */
+  int n;
+  int in_flight;         /* most operations started and not yet waited for, per rank */
+  const char *name;      /* "tp": for messages */
+} CommGroup;
+
+typedef struct CommOp {
+  uint8_t coll;          /* CollKind */
+  uint8_t red;           /* RedOp */
+  uint8_t dtype;         /* DType; bf16 sums accumulate in f32 */
+  int group;             /* collectives: index of the group; send/recv: -1 */
+  int peer;              /* send/recv: world rank */
+  const void *in;        /* may equal `out` for all_reduce */
+  void *out;
+  uint64_t count;        /* elements of: the whole (all_reduce, send, recv), the piece of
+                            one rank (all_gather: input; reduce_scatter: output) */
+} CommOp;
+
+typedef struct Comm Comm;
+typedef struct CommVtable {
+  const char *name;
+  int version;           /* 1 */
+  weft_status (*start)(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
+                       weft_error *e);
+  weft_status (*wait)(Comm *c, int handle, weft_error *e);
+  /* This rank gives up: `why` reaches the others, whose waits fail. */
+  void (*abort)(Comm *c, const char *why);
+  void (*close)(Comm *c);
+} CommVtable;
+
+struct Comm {
+  const CommVtable *vt;
+  int rank, size;
+  void *ctx;
+};
+
+/* Handles are small integers below `nhandle`, chosen by the caller; one handle is in use
+ * from start to wait. */
+weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
+                       weft_error *e);
+weft_status comm_wait(Comm *c, int handle, weft_error *e);
+void comm_abort(Comm *c, const char *why);
+void comm_close(Comm *c);
+
+/* Virtual ranks: threads of this process. Reductions add in group order, so results do
+ * not depend on timing. Make one world, then join it once per rank. */
+typedef struct LocalWorld LocalWorld;
+weft_status local_world_new(const weft_alloc *a, int size, LocalWorld **w, weft_error *e);
+void local_world_free(LocalWorld *w);
+/* Groups with the same members, given in the same order by all of them, are one group. */
+weft_status local_join(LocalWorld *w, int rank, const CommGroup *group, int ngroup,
+                       int nhandle, Comm *c, weft_error *e);
+/* Ends all waits on all ranks with this reason (Ctrl-C). */
+void local_world_abort(LocalWorld *w, weft_status code, const char *why);
+
+/* MPI processes: opens weft_mpi.so beside the program. */
+typedef struct MpiWorld MpiWorld;
+typedef struct MpiApi {
+  int version;           /* 1 */
+  weft_status (*init)(MpiWorld **w, int *rank, int *size, int *local_ranks, weft_error *e);
+  weft_status (*join)(MpiWorld *w, const CommGroup *group, int ngroup, int nhandle, Comm *c,
+                      weft_error *e);
+  void (*barrier)(MpiWorld *w);
+  void (*bcast)(MpiWorld *w, void *p, size_t n, int root);
+  /* Raw bytes between two ranks, for gathering state to rank 0. */
+  void (*send)(MpiWorld *w, const void *p, size_t n, int peer);
+  void (*recv)(MpiWorld *w, void *p, size_t n, int peer);
+  void (*finalize)(MpiWorld *w);
+  void (*abort)(MpiWorld *w, int code, const char *why);
+} MpiApi;
+/* Loads the shared object; NULL with an error that says what is missing. */
+const MpiApi *mpi_api(weft_error *e);
+
+#endif

@@ -1,0 +1,83 @@
+/* device.h - where kernels run.
+ *
+ * A Device has one compute queue per rank and lets the host run ahead: launch and copy
+ * only enqueue, sync waits for everything. On the CPU each call completes at once; the
+ * interpreter must not rely on it. Calls go through the device_* wrappers below. */
+#ifndef WEFT_DEVICE_H
+#define WEFT_DEVICE_H
+
+#include "../graph/graph.h"
+
+enum { KERNEL_MAX_IN = 10, KERNEL_MAX_OUT = 8 };
+
+typedef struct KTensor {
+  void *p;
+  DType dtype;
+  int ndim;
+  int64_t dim[MAX_DIM];
+} KTensor;
+
+typedef struct KernelArgs {
+  const OpAttr *attr;
+  KTensor in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT];
+  int nin, nout;
+  bool accumulate;       /* add to out[0] (and out[1]...) instead of overwriting */
+  int index;             /* coordinate over attr->cut */
+  int threads;           /* the rank's share of the machine */
+  void *state;           /* what prepare made, or NULL */
+} KernelArgs;
+
+/* One op of one backend. `prepare` (may be NULL) runs at load time with all shapes set
+ * and pointers NULL; it may allocate and sets args->state; `release` undoes it. `run`
+ * allocates nothing. */
+typedef struct Kernel {
+  weft_status (*prepare)(KernelArgs *a, weft_error *e);
+  void (*run)(const KernelArgs *a);
+  void (*release)(KernelArgs *a);
+} Kernel;
+
+typedef struct Device Device;
+typedef struct DeviceEvent { uint64_t id; } DeviceEvent;
+
+typedef struct DeviceVtable {
+  const char *name;
+  int version;           /* 1 */
+  weft_status (*open)(Device *d, int rank, int threads, weft_error *e);
+  void (*close)(Device *d);
+  weft_status (*alloc)(Device *d, size_t bytes, void **p, weft_error *e);
+  void (*free)(Device *d, void *p, size_t bytes);
+  const Kernel *(*kernel)(Device *d, int op, const KernelArgs *a);  /* NULL: no kernel */
+  void (*launch)(Device *d, const Kernel *k, const KernelArgs *a);
+  void (*upload)(Device *d, void *dst, const void *src, size_t n);  /* ordered on the queue */
+  void (*download)(Device *d, void *dst, const void *src, size_t n);/* complete on return */
+  DeviceEvent (*record)(Device *d);                      /* marks the compute queue */
+  void (*wait)(Device *d, DeviceEvent ev);               /* compute queue waits for ev */
+  weft_status (*sync)(Device *d, weft_error *e);
+} DeviceVtable;
+
+struct Device {
+  const DeviceVtable *vt;
+  const weft_alloc *alloc;
+  int rank, threads;
+  void *ctx;
+};
+
+extern const DeviceVtable device_cpu;
+
+weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
+                        int threads, weft_error *e);
+void device_close(Device *d);
+weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e);
+void device_free(Device *d, void *p, size_t bytes);
+const Kernel *device_kernel(Device *d, int op, const KernelArgs *a);
+void device_launch(Device *d, const Kernel *k, const KernelArgs *a);
+void device_upload(Device *d, void *dst, const void *src, size_t n);
+void device_download(Device *d, void *dst, const void *src, size_t n);
+DeviceEvent device_record(Device *d);
+void device_wait(Device *d, DeviceEvent ev);
+weft_status device_sync(Device *d, weft_error *e);
+
+/* kernels/cpu/table.c: indexed by OpCode; run == NULL where there is none. */
+extern const Kernel cpu_kernels[OP_N];
+
+#endif

@@ -1,0 +1,191 @@
+/* graph.h - ops over tensors with tagged dimensions and placements.
+ *
+ * The logical graph describes ONE microbatch of all data-parallel ranks together:
+ * B = micro * dp sequences of T tokens. Shapes are global. autodiff() adds the
+ * backward ops; shard() writes a second graph whose tensors also carry a placement
+ * and local sizes, with collectives as ops. */
+#ifndef WEFT_GRAPH_H
+#define WEFT_GRAPH_H
+
+#include "../base/base.h"
+#include "../mesh/mesh.h"
+
+typedef enum {
+  DT_F32, DT_BF16, DT_F64, DT_I32,
+  DT_ACT             /* the plan's compute type; shard() resolves it */
+} DType;
+int dtype_size(DType t);               /* bytes; DT_ACT is an error */
+const char *dtype_name(DType t);       /* "f32", "bf16", "f64", "i32", "act" */
+
+/* What a dimension means. A table in shard.c says which axis may cut which tag. */
+typedef enum {
+  TAG_NONE, TAG_BATCH, TAG_SEQ, TAG_HIDDEN, TAG_HEAD, TAG_KV_HEAD, TAG_FFN, TAG_VOCAB,
+  TAG_HEAD_DIM, TAG_POSITION, TAG_N
+} DimTag;
+const char *tag_name(DimTag t);        /* "batch", "seq", ... */
+int tag_parse(const char *s);          /* -1 if unknown */
+
+typedef struct Dim {
+  int64_t size;      /* global (logical) size */
+  int64_t local;     /* size on one rank; shard() sets it, before: = size */
+  uint8_t tag;
+  uint8_t parts;     /* a cut takes slice r of each of `parts` equal parts (packed qkv) */
+  int32_t unit;      /* a cut is a multiple of this (head_dim for heads) */
+} Dim;
+
+/* Axes that placements speak of. Communication maps them to mesh axes. */
+typedef enum { AX_DP, AX_CP, AX_TP, AX_N } ShardAxis;
+AxisSet ax_mesh(ShardAxis a);          /* AX_DP -> dp_replicate + dp_shard, ... */
+
+enum { PL_R = -1, PL_P = -2, PL_MAX = -3 };  /* >= 0: S(d) */
+typedef struct Place {
+  int8_t on[AX_N];
+} Place;
+bool place_eq(Place a, Place b);
+/* "dp:S(0) tp:R"; axes of size 1 are left out when mesh is given. */
+const char *place_str(Place p, char buf[48]);
+
+typedef int32_t Tid;   /* tensor */
+typedef int32_t Oid;   /* op */
+
+typedef enum { T_VALUE, T_PARAM, T_INPUT } TensorKind;
+typedef enum { IN_TOKENS, IN_LABELS, IN_POSITIONS, IN_DOC_STARTS, IN_SEED, IN_N } InputKind;
+/* tokens, labels, positions, doc_starts: i32 (B, T). doc_starts[b,t] is the position in
+ * the row of the first token of t's document. seed: f32 (1), the loss scale 1/tokens. */
+
+enum { MAX_DIM = 4 };
+
+typedef struct Tensor {
+  const char *name;      /* parameter name, input name, or NULL */
+  uint8_t kind;          /* TensorKind */
+  uint8_t dtype;         /* DType */
+  uint8_t ndim;
+  Dim dim[MAX_DIM];
+  Place place;           /* after shard() */
+  Oid producer;          /* -1 for params and inputs */
+  int32_t index;         /* param index, or InputKind */
+  int32_t unit;          /* unit of the producer, -1 */
+  Tid grad_of;           /* the tensor that this one is the gradient of, or -1 */
+  Tid logical;           /* in a sharded graph: the tensor of the logical graph */
+} Tensor;
+
+/* Attributes of ops, flat: an op reads the fields its row in ops.def names. */
+typedef struct OpAttr {
+  int32_t layout;        /* linear: 0 weight is [out,in], 1 [in,out] */
+  int32_t head_dim;      /* rope, attention */
+  int32_t n;             /* split, concat: parts; pack, unpack: pieces */
+  int32_t dim;           /* collectives, slice: the dimension that is cut */
+  int32_t axis;          /* collectives, slice: ShardAxis */
+  int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
+  int32_t parts;         /* slice, all_gather...: Dim.parts of the cut dimension */
+  int32_t kind;          /* gelu: 0 tanh approximation, 1 erf */
+  int32_t inverse;       /* rope: rotate back */
+  int32_t vocab;         /* cross entropy: true vocabulary size */
+  uint32_t cut;          /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
+  float eps, scale, theta;
+  /* RoPE scaling as in Llama 3 (rope_type "llama3"); factor 0 = none */
+  float rope_factor, rope_low, rope_high;
+  int32_t rope_original;
+  float clip;            /* clip_coef: maximal norm, 0 none */
+  float beta1, beta2, weight_decay;
+} OpAttr;
+
+typedef enum { PH_F, PH_I, PH_W, PH_UPDATE } Phase;
+
+typedef struct Op {
+  uint16_t code;         /* OP_x */
+  uint8_t phase;         /* Phase */
+  uint8_t nout;
+  int16_t nin;
+  Tid *in, *out;
+  OpAttr attr;
+  int32_t unit;
+  Oid fwd;               /* the forward op that a backward op belongs to; -1 */
+  const char *name;      /* module: "layers.3.mlp.down_proj", or NULL */
+  int32_t line;          /* in the file of the model function, 0 if unknown */
+  uint8_t role[8];       /* backward ops: what in[i] is, see Role */
+} Op;
+
+/* How an operand or result of a backward op relates to its forward op. Low bits: index. */
+enum { ROLE_NONE = 0, ROLE_IN = 0x10, ROLE_OUT = 0x20, ROLE_DOUT = 0x30, ROLE_DIN = 0x40,
+       ROLE_KIND = 0xf0, ROLE_INDEX = 0x0f };
+
+typedef enum { INIT_NORMAL, INIT_ZEROS, INIT_ONES } InitKind;
+typedef struct Param {
+  const char *name;      /* Hugging Face name */
+  Tid tensor;
+  uint8_t init;          /* InitKind */
+  float std;
+  bool decay;            /* weight decay applies: more than one dimension */
+} Param;
+
+/* Where pp_plan, recompute and FSDP may cut. Units are in execution order. */
+typedef struct Unit {
+  const char *name;      /* "layers.3", "embed_tokens", "norm", "lm_head" */
+  int layer;             /* layer number, or -1 */
+} Unit;
+
+typedef struct Graph {
+  Arena *arena;
+  VEC(Tensor) t;
+  VEC(Op) op;            /* forward in execution order, then backward */
+  VEC(Param) param;
+  VEC(Unit) unit;
+  int32_t open_unit;     /* -1 outside */
+  Tid input[IN_N];       /* -1 if the model does not read it */
+  Tid loss;
+  Tid *grad;             /* after autodiff: for each tensor its gradient, or -1 */
+  int64_t batch, seq;    /* B, T */
+  int forward_ops;       /* ops before this index are forward (after autodiff) */
+} Graph;
+
+enum OpCode {
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) OP_##name,
+#include "ops.def"
+  OP_N
+};
+
+typedef struct Shard Shard;
+typedef struct OpInfo {
+  const char *name;
+  int nin, nout;         /* -1: any number */
+  weft_status (*infer)(Graph *g, Op *op, weft_error *e);   /* sets shapes of op->out */
+  void (*grad)(Graph *g, Oid op, const Tid *dout, Tid *din);
+  bool (*shard)(Shard *s, Oid op);
+  double (*cost)(const Graph *g, const Op *op);            /* flops from local sizes */
+  const char *doc;
+} OpInfo;
+extern const OpInfo op_info[OP_N];
+int op_parse(const char *name);        /* -1 if unknown */
+
+Graph *graph_new(Arena *a, int64_t batch, int64_t seq);
+/* An input of the model, made at first use. */
+Tid graph_input(Graph *g, InputKind k);
+/* A parameter; asking again for the same name gives the same tensor (tied weights)
+ * and is an error if the dimensions differ. */
+weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
+                        InitKind init, float std, Tid *out, weft_error *e);
+/* Adds an op; its outputs (op_info.nout, for split attr.n) go to out[]. `name` is the
+ * module it belongs to or NULL: then the module of its first parameter operand. */
+weft_status graph_op(Graph *g, int code, const Tid *in, int nin, const OpAttr *attr,
+                     const char *name, int line, Tid *out, weft_error *e);
+/* Units may not nest. layer = -1 for units that are not layers. */
+weft_status graph_open_unit(Graph *g, const char *name, int layer, weft_error *e);
+void graph_close_unit(Graph *g);
+/* Ends building: the loss must be a scalar made by this graph. */
+weft_status graph_finish(Graph *g, Tid loss, weft_error *e);
+
+/* For the passes: no inference, shapes are given. Returns the new op. */
+Oid graph_add(Graph *g, int code, int nin, int nout, int unit, Phase ph);
+Tid graph_tensor(Graph *g, TensorKind kind, DType dt, const Dim *dim, int ndim);
+int64_t tensor_count(const Tensor *t);        /* elements, local sizes */
+int64_t tensor_bytes(const Tensor *t);
+const char *tensor_label(const Graph *g, Tid t, char buf[96]);  /* for messages */
+
+/* Adds the backward ops and tags every op F, I or W. */
+weft_status autodiff(Graph *g, weft_error *e);
+/* The invariants of the graph, between passes of debug builds; names the offender. */
+weft_status graph_check(const Graph *g, weft_error *e);
+void graph_dump(const Graph *g, Text *out);
+
+#endif

@@ -1,0 +1,55 @@
+/* io.h - files: token data and safetensors. */
+#ifndef WEFT_IO_H
+#define WEFT_IO_H
+
+#include "../plan.h"
+
+/* A source of samples. Sample i is the same for every mesh: `seq` tokens and, shifted by
+ * one, their labels. Windows do not overlap within an epoch; with shuffle their order is
+ * a permutation keyed by (seed, epoch). */
+typedef struct Data Data;
+/* `vocab` is the model's: every id must be below it (checked on read; the error names
+ * file and offset). Errors: no file matches, unreadable, fewer than seq+1 tokens. */
+weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq, int64_t vocab,
+                      uint64_t seed, Data **out, weft_error *e);
+void data_close(Data *d);
+/* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
+weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
+                        weft_error *e);
+int64_t data_tokens(const Data *d);          /* in the source; 0 = endless */
+const char *data_describe(const Data *d);    /* "3 files, 1.2 M bytes" */
+
+/* safetensors (header JSON + raw little-endian data), mapped for reading. Accepts one
+ * file, or a folder with model.safetensors or model.safetensors.index.json. */
+typedef struct SafeTensors SafeTensors;
+typedef struct SafeTensor {
+  const char *name, *file;
+  DType dtype;                   /* f32, bf16; f16 is converted by st_read_f32 */
+  bool f16;
+  int ndim;
+  int64_t dim[8];
+  const void *data;
+  size_t bytes;
+} SafeTensor;
+weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out, weft_error *e);
+void st_close(SafeTensors *s);
+int st_count(const SafeTensors *s);
+const SafeTensor *st_at(const SafeTensors *s, int i);
+const SafeTensor *st_find(const SafeTensors *s, const char *name);   /* NULL if absent */
+/* All elements as f32. */
+void st_read_f32(const SafeTensor *t, float *out);
+typedef struct StWrite {
+  const char *name;
+  DType dtype;                   /* f32 or i32 */
+  int ndim;
+  int64_t dim[8];
+  const void *data;
+} StWrite;
+/* Writes a temporary file, syncs and renames: the target is whole or untouched. */
+weft_status st_write(const char *path, const StWrite *t, int n, weft_error *e);
+
+/* A whole small file; NUL-terminated. */
+weft_status file_read(const weft_alloc *a, const char *path, char **s, size_t *n,
+                      weft_error *e);
+
+#endif

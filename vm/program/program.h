@@ -1,0 +1,173 @@
+/* program.h - what a rank runs.
+ *
+ * There is one program per pp rank. It has two levels: `main`, a list of actions, and
+ * bodies (one per unit kind and phase) that CALL runs with other bindings. Ranks that
+ * differ in dp, cp or tp only share the program and read their coordinates at load
+ * time. All memory of a rank is one arena; every operand is (slot, offset):
+ * slot 0 is the arena itself, the others are bound by the call:
+ *   slot 1 ..               unit.bind[]   parameters and gradients of the unit
+ *   slot 1 + unit.nbind ..  dyn[]         frames, edges and inputs of this call
+ * all of them offsets into the arena. */
+#ifndef WEFT_PROGRAM_H
+#define WEFT_PROGRAM_H
+
+#include "../graph/graph.h"
+
+typedef enum {
+#define INSTR(name, doc) I_##name,
+#include "instr.def"
+  I_N
+} InstrCode;
+extern const char *const instr_name[I_N];
+
+typedef enum { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_SEND, COLL_RECV,
+               COLL_N } CollKind;
+typedef enum { RED_SUM, RED_MAX } RedOp;
+extern const char *const coll_name[COLL_N];
+
+/* Accumulation into gradients: ACC_NEVER, ACC_ALWAYS, or ACC_BIT + k: accumulate unless
+ * bit k of Call.fresh is set (the first microbatch of a step overwrites). */
+enum { ACC_NEVER = 0, ACC_ALWAYS = 1, ACC_BIT = 2 };
+
+typedef struct Operand {
+  uint64_t off;          /* bytes, from the slot's base */
+  uint16_t slot;
+  uint8_t dtype, ndim;
+  int64_t dim[MAX_DIM];
+} Operand;
+
+typedef struct Instr {
+  uint8_t code;          /* InstrCode */
+  uint8_t coll, red;     /* COLL: CollKind, RedOp */
+  uint8_t acc;           /* KERNEL: see ACC_ */
+  uint16_t op;           /* KERNEL: OpCode */
+  int16_t comm;          /* COLL: index into Program.comm */
+  int16_t nin, nout;
+  int32_t handle;        /* COLL, SEND, RECV, WAIT */
+  int32_t peer;          /* SEND, RECV: pp rank */
+  uint32_t operand;      /* first in Program.operand: inputs, then outputs */
+  uint32_t attr;         /* KERNEL: index into Program.attr */
+  uint32_t call;         /* CALL: index into Program.call */
+  uint32_t what;         /* index into Program.what: "layers.3.mlp.down_proj" or "F3" */
+  int32_t line;          /* of the schedule action or the model op, 0 if unknown */
+} Instr;
+
+typedef struct Body {
+  const char *name;      /* "layer:F" ... */
+  uint32_t first, n;     /* instructions in Program.code */
+  uint8_t phase;         /* Phase */
+  uint16_t nslot;        /* 1 + unit binds + dyn slots */
+  double flops;
+} Body;
+
+typedef struct UnitBind {
+  const char *name;      /* "layers.3" */
+  uint32_t first, n;     /* in Program.bind */
+} UnitBind;
+
+typedef struct Call {
+  uint16_t body, unit;   /* Program.body, Program.unit */
+  uint16_t chunk;        /* local chunk */
+  int32_t mb;
+  uint32_t dyn, ndyn;    /* in Program.dyn */
+  uint64_t fresh;        /* see ACC_BIT */
+} Call;
+
+/* A communicator. Members of a rank: its group over `axes`; if npp > 0, the ranks with
+ * its own other coordinates on the listed pp ranks (tied weights) or all of them. */
+typedef struct CommDesc {
+  AxisSet axes;
+  int npp;
+  const int *pp;
+  const char *name;      /* "tp", "dp", "tie(0,3)" */
+  int in_flight;         /* most starts without a wait on any rank */
+} CommDesc;
+
+/* A parameter on this pp rank. Offsets into the arena; state is f32. When the compute
+ * type is f32, `work` == `master`. */
+typedef struct ProgParam {
+  int32_t param;         /* Compiled.param */
+  int64_t count;         /* local elements */
+  uint64_t work, master, grad, m, v;
+  bool owner;            /* counts in the norm and is gathered here (tied weights: one) */
+} ProgParam;
+
+typedef struct MemClass {
+  const char *name;      /* "parameters", "gradients", "optimizer", "activations", ... */
+  uint64_t bytes;        /* distinct bytes of the arena */
+  const char *note;      /* "3 slots x 1.5 MiB" or NULL */
+} MemClass;
+
+/* The f64 scalars at Program.scalars. */
+enum {
+  SC_LR, SC_BC1, SC_BC2,           /* set by the host: lr, 1-beta1^t, 1-beta2^t */
+  SC_CLIP, SC_NORM, SC_SKIP,       /* results of clip_coef */
+  SC_ZERO_FROM,                    /* from here on zeroed at the start of a step */
+  SC_TOKENS = SC_ZERO_FROM,        /* label tokens of the whole step, all ranks */
+  SC_LOSS,                         /* sum of losses, after update: over all ranks */
+  SC_NORM2,                        /* squared gradient norm, replicated parameters */
+  SC_NORM2_TP,                     /* the same, parameters cut over tp */
+  SC_N = 16
+};
+
+typedef struct Program {
+  int pp;                /* this program's pp rank */
+  Instr *code;           /* main, then the bodies */
+  uint32_t ncode, nmain;
+  Body *body;            int nbody;
+  UnitBind *unit;        int nunit;
+  uint64_t *bind;        uint32_t nbind;
+  Call *call;            uint32_t ncall;
+  uint64_t *dyn;         uint32_t ndyn;
+  Operand *operand;      uint32_t noperand;
+  OpAttr *attr;          uint32_t nattr;
+  const char **what;     uint32_t nwhat;
+  ProgParam *param;      int nparam;
+  CommDesc *comm;        int ncomm;      /* the same list for all programs */
+  int nhandle;
+  uint64_t arena_bytes;
+  MemClass *mem;         int nmem;
+  /* Inputs of a whole step, i32 (microbatches, micro, T); UINT64_MAX if not read here. */
+  uint64_t input[IN_N];
+  uint64_t scalars;      /* f64[SC_N] */
+  double flops;          /* of one step */
+} Program;
+
+/* One logical parameter, for loading, gathering and checkpoints. */
+typedef struct CompiledParam {
+  const char *name;
+  int ndim;
+  int64_t dim[MAX_DIM];  /* global */
+  uint8_t init;          /* InitKind */
+  float std;
+  bool decay;
+  int cut;               /* dimension that tp cuts, or -1 */
+  int parts;             /* see Dim.parts */
+  int npp;               /* pp ranks that hold it */
+  int pp[2];             /* first and last of them */
+} CompiledParam;
+
+typedef struct Compiled {
+  Arena *arena;
+  Mesh mesh;
+  Program *prog;         /* [mesh.size[AXIS_PP]] */
+  CompiledParam *param;
+  int nparam;
+  int microbatches, micro;      /* per step; sequences per dp rank and microbatch */
+  int64_t seq;
+  DType dtype;           /* compute type */
+  uint64_t params_total; /* logical elements */
+} Compiled;
+
+void program_print(const Compiled *c, int rank, Text *out);
+void program_json(const Compiled *c, int rank, Text *out);
+
+/* prove.c: runs all programs on the abstract machine of docs/architecture.md.
+ * WEFT_OK with a summary, or WEFT_EPLAN with the instructions that block each other. */
+typedef struct Proof {
+  int64_t transfers, collectives, instructions;
+  int communicators;
+} Proof;
+weft_status prove(const Compiled *c, Proof *p, weft_error *e);
+
+#endif
