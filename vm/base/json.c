@@ -141,4 +141,4 @@ void json_bool(Json *j, const char *key, bool v) {
   text_add(j->out, v ? "true" : "false");
 }
 
-void json_null(Json *j, const char *key) { json_str(j, key, NULL); }
+void json_none(Json *j, const char *key) { json_str(j, key, NULL); }
