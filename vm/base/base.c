@@ -94,6 +94,8 @@ void arena_free(Arena *a) {
 
 size_t arena_bytes(const Arena *a) { return a->total; }
 
+const weft_alloc *arena_allocator(const Arena *a) { return &a->alloc; }
+
 jmp_buf *arena_guard(Arena *a) { return &a->guard; }
 
 void *arena_alloc(Arena *a, size_t n) {

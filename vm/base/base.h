@@ -52,6 +52,7 @@ typedef struct Arena Arena;
 Arena *arena_new(const weft_alloc *a);                      /* NULL when out of memory */
 void arena_free(Arena *a);                                  /* NULL is allowed */
 size_t arena_bytes(const Arena *a);
+const weft_alloc *arena_allocator(const Arena *a);          /* of arena_new: for scratch */
 void *arena_alloc(Arena *a, size_t n);                      /* zeroed, 16-aligned */
 char *arena_str(Arena *a, const char *s);                   /* copies; NULL stays NULL */
 char *arena_strn(Arena *a, const char *s, size_t n);
