@@ -1,5 +1,5 @@
--- qwen2.lua - Qwen2 and Qwen2.5: Llama's decoder with biases on q, k and v. Attention over
--- a sliding window, which published configurations carry switched off, is refused.
+-- qwen2.lua - Qwen2 and Qwen2.5: Llama's decoder with biases on q, k and v. A sliding
+-- window, which published configurations carry switched off, is refused.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
