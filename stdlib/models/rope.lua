@@ -42,7 +42,7 @@ function rope.check(c, problems)
       end
     end
     if p.low_freq_factor and p.low_freq_factor == p.high_freq_factor then
-      config.add(problems, where .. ".high_freq_factor", "must differ from low_freq_factor")
+      config.add(problems, where .. ".high_freq_factor", "must not be low_freq_factor")
     end
   elseif kind ~= "default" then
     config.add(problems, where .. ".rope_type",

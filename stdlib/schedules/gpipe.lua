@@ -1,5 +1,5 @@
--- gpipe.lua - all forwards, then all backwards, both from microbatch 0. All
--- microbatches' activations are alive at once. Any number of microbatches works.
+-- gpipe.lua - all forwards, then all backwards, both from microbatch 0. The activations
+-- of all microbatches are alive at once; any number of them works.
 return {
   virtual = 1,
   run = function(s, options)

@@ -47,7 +47,8 @@ def gpt2():
 MODELS = {
     "llama": lambda: llama(num_hidden_layers=4),
     "llama_tied": lambda: llama(tie_word_embeddings=True),
-    "llama3_rope": lambda: llama(head_dim=16, rope_parameters=LLAMA3),
+    "llama3_rope": lambda: llama(head_dim=16, max_position_embeddings=128,
+                                 rope_parameters=LLAMA3),
     "qwen2": qwen2,
     "qwen3": qwen3,
     "gpt2": gpt2,
