@@ -44,7 +44,7 @@ typedef struct CommVtable {
 } CommVtable;
 
 typedef struct CommStats {
-  uint64_t starts[COLL_N], bytes[COLL_N];   /* bytes: CommOp.count elements of each start */
+  uint64_t starts[COLL_N], bytes[COLL_N];   /* bytes: of CommOp.count elements */
   uint64_t waits;
 } CommStats;
 
