@@ -203,6 +203,22 @@ START_TEST(ring_of_three_and_a_bystander) {
 }
 END_TEST
 
+/* More ranks than the message has room for: it says how many it leaves out. */
+START_TEST(ring_of_many) {
+  enum { N = 40 };
+  Build *b = build_new(arena, N, 1, 4 * KIB);
+  for (int pp = 0; pp < N; pp++) {
+    build_recv(b, pp, (pp + 1) % N, 0, f32_at(0, KIB, 16), "in");
+    build_wait(b, pp, 0);
+    build_send(b, pp, (pp + N - 1) % N, 0, f32_at(0, KIB, 16), "out");
+    build_wait(b, pp, 0);
+  }
+  FAILS(b, "\n  pp rank 0 main[1] WAIT", "\n  pp rank 1 main[1] WAIT", "\n  and 3",
+        " more in this cycle");
+  ck_assert_str_eq(err.text + strlen(err.text) - 5, "cycle");
+}
+END_TEST
+
 START_TEST(missing_receive) {
   Build *b = build_new(arena, 2, 1, 4 * KIB);
   for (int i = 0; i < 3; i++) {
@@ -608,7 +624,7 @@ Suite *prove_suite(void) {
       {"pipelines", {pipeline_of_two, pipeline_of_four, one_rank_without_transfers,
                      large_pipeline}},
       {"transfers", {crossed_sends_waited_too_early, crossed_sends_waited_late,
-                     ring_of_three_and_a_bystander, missing_receive, missing_send,
+                     ring_of_three_and_a_bystander, ring_of_many, missing_receive, missing_send,
                      bytes_differ, types_differ, transfer_inside_a_body}},
       {"collectives", {tie_group, tie_group_of_unequal_sequences,
                        tie_group_of_unequal_kinds, missing_member,

@@ -145,6 +145,7 @@ static weft_status check_body(const Check *k, const Body *b) {
   const Program *p = k->p;
   if (b->first < p->nmain || (uint64_t)b->first + b->n > p->ncode)
     return bad(k, "the end of a body", (uint64_t)b->first + b->n, p->ncode);
+  if (b->phase > PH_UPDATE) return bad(k, "the phase of a body", b->phase, PH_UPDATE);
   for (uint32_t i = b->first; i < b->first + b->n; i++) TRY(check_instr(k, i, b));
   return WEFT_OK;
 }

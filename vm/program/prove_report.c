@@ -261,17 +261,26 @@ static void add_others(Text *t, const Machine *m, const bool *told) {
   if (left) text_printf(t, "\n  and %d more pp ranks wait", left);
 }
 
+static bool same_node(Node a, Node b) { return a.pp == b.pp && a.stream == b.stream; }
+
+/* A member of the cycle that `n` leads to: the lowest pp rank in it. */
+static Node cycle_of(const Machine *m, Node n) {
+  for (int i = 0; i < 2 * m->npp; i++) n = blocker(m, n);
+  Node lowest = n;
+  for (Node i = blocker(m, n); !same_node(i, n); i = blocker(m, i))
+    if (i.pp < lowest.pp) lowest = i;
+  return lowest;
+}
+
 /* Follows who waits for whom until it closes, then names the members of the cycle first
  * and the ranks that only wait for it after them. */
 static weft_status report_cycle(const Machine *m, int pp) {
   Text t = {0};
-  Node n = {pp, false};
   bool *told = NEW_N(m->a, bool, m->npp);
-  for (int i = 0; i < 2 * m->npp; i++) n = blocker(m, n);
+  Node first = cycle_of(m, (Node){pp, false}), n = first;
   text_add(&t, m->strict ? "deadlock if the collectives of a rank run in one order, as "
                            "engines with one stream do:"
                          : "deadlock, these instructions block each other:");
-  Node first = n;
   int left = 0;
   do {
     if (t.n < ROOM)
@@ -280,7 +289,7 @@ static weft_status report_cycle(const Machine *m, int pp) {
       left++;
     told[n.pp] = true;
     n = blocker(m, n);
-  } while (n.pp != first.pp || n.stream != first.stream);
+  } while (!same_node(n, first));
   if (left) text_printf(&t, "\n  and %d more in this cycle", left);
   add_others(&t, m, told);
   return finish(m, &t, first.pp, m->rank[first.pp].at);
