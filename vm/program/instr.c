@@ -1,4 +1,5 @@
-/* instr.c - the names of instructions, collectives, phases and inputs, for printing and messages. */
+/* instr.c - the names of instructions, collectives, phases and inputs, for printing and
+ * messages. */
 #include "program.h"
 
 const char *const instr_name[I_N] = {

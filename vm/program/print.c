@@ -95,8 +95,8 @@ static void print_header(const Print *k) {
   text_printf(k->out,
               "\nprogram of pp rank %d: %u instructions in main, %d bodies, %d handles\n"
               "one step: %d microbatches of %d x %lld tokens, %s, %.6g flops\n",
-              k->p->pp, k->p->nmain, k->p->nbody, k->p->nhandle, c->microbatches, c->micro,
-              (long long)c->seq, dtype_name(c->dtype), k->p->flops);
+              k->p->pp, k->p->nmain, k->p->nbody, k->p->nhandle, c->microbatches,
+              c->micro, (long long)c->seq, dtype_name(c->dtype), k->p->flops);
 }
 
 static void print_memory(const Print *k) {

@@ -1,5 +1,5 @@
 /* print_json.c - program_json(): the program of one world rank as JSON with sorted keys,
- * the same content as program_print(). Peers are world ranks; byte offsets are numbers. */
+ * the same content as program_print(). Peers are world ranks, offsets are bytes. */
 #include "../base/json.h"
 
 #include "program.h"
@@ -12,7 +12,9 @@ typedef struct Print {
   int *group;            /* room for the members of a communicator */
 } Print;
 
-static void offset(Json *j, const char *key, uint64_t at) { json_int(j, key, (int64_t)at); }
+static void offset(Json *j, const char *key, uint64_t at) {
+  json_int(j, key, (int64_t)at);
+}
 
 static void write_operands(const Print *k, const char *key, uint32_t first, int n) {
   Json *j = k->j;

@@ -5,7 +5,9 @@
 
 enum { ROOM = sizeof ((weft_error *)0)->text - 160 };  /* left for "and n more" */
 
-static const char *comm_of(const Machine *m, int comm) { return m->c->prog->comm[comm].name; }
+static const char *comm_of(const Machine *m, int comm) {
+  return m->c->prog->comm[comm].name;
+}
 
 static void add_bytes(Text *t, uint64_t count, int dtype) {
   text_printf(t, "%llu bytes of %s",
@@ -114,7 +116,8 @@ weft_status report_limit(const Machine *m, int pp, Site at) {
   Text t = {0};
   const CommDesc *d = &m->rank[pp].p->comm[m->rank[pp].p->code[at.pc].comm];
   add_site(&t, m, pp, at);
-  text_printf(&t, " has %d transfers of %s in flight, but the communicator is made for %d",
+  text_printf(&t,
+              " has %d transfers of %s in flight, but the communicator is made for %d",
               m->rank[pp].in_flight[d - m->rank[pp].p->comm], d->name, d->in_flight);
   return finish(m, &t, pp, at);
 }
@@ -135,8 +138,8 @@ weft_status report_mismatch(const Machine *m, const Channel *c, const Start *fir
   if (c->comm >= 0)
     text_printf(&t, "collective %u on %s differs: ", k, comm_of(m, c->comm));
   else
-    text_printf(&t, "transfer %u from pp rank %d to pp rank %d differs: ", k, c->member[0],
-                c->member[1]);
+    text_printf(&t, "transfer %u from pp rank %d to pp rank %d differs: ", k,
+                c->member[0], c->member[1]);
   add_kind(&t, c, first);
   text_add(&t, " in ");
   add_site(&t, m, first->rank, first->site);
@@ -220,10 +223,8 @@ static void add_node(Text *t, const Machine *m, Node n) {
   needs(m, n, &c, &seq);
   Node next = blocker(m, n);
   text_add(t, "\n  ");
-  if (n.stream)
-    text_add(t, "next collective of "), add_site(t, m, n.pp, pending_site(m, n.pp, c, seq));
-  else
-    add_site(t, m, n.pp, m->rank[n.pp].at);
+  if (n.stream) text_add(t, "next collective of ");
+  add_site(t, m, n.pp, n.stream ? pending_site(m, n.pp, c, seq) : m->rank[n.pp].at);
   Site s;
   if (next.pp == n.pp) {
     text_add(t, " waits for the collectives of this rank");
@@ -240,12 +241,14 @@ static weft_status report_missing(const Machine *m, int pp, int peer, const Chan
                                   uint32_t have, uint32_t seq) {
   Text t = {0};
   add_site(&t, m, pp, m->rank[pp].at);
-  text_printf(&t, " never ends: it is number %u on this channel, but pp rank %d has only %u",
+  text_printf(&t,
+              " never ends: it is number %u on this channel, but pp rank %d has only %u",
               seq + 1, peer, have);
   if (c->comm >= 0)
     text_printf(&t, " collectives on %s", comm_of(m, c->comm));
   else
-    text_printf(&t, " %s pp rank %d", peer == c->member[0] ? "SENDs to" : "RECVs from", pp);
+    text_printf(&t, " %s pp rank %d", peer == c->member[0] ? "SENDs to" : "RECVs from",
+                pp);
   return finish(m, &t, pp, m->rank[pp].at);
 }
 
