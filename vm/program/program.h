@@ -144,7 +144,7 @@ typedef struct CompiledParam {
   int cut;               /* dimension that tp cuts, or -1 */
   int parts;             /* see Dim.parts */
   int npp;               /* pp ranks that hold it */
-  int pp[2];             /* first and last of them */
+  int *pp;               /* ascending; the first one owns it */
 } CompiledParam;
 
 typedef struct Compiled {
