@@ -160,6 +160,10 @@ typedef struct Compiled {
   uint64_t params_total; /* logical elements */
 } Compiled;
 
+/* instr.c: names for printing. */
+extern const char *const prog_phase_name[4];        /* by Phase: "F", "I", ... */
+extern const char *const prog_input_name[IN_N];     /* "tokens", ... */
+
 /* ---- program.c: what the numbers of a program mean ---- */
 uint64_t operand_count(const Operand *o);           /* elements */
 uint64_t operand_bytes(const Operand *o);
