@@ -177,7 +177,7 @@ typedef struct UnitWork {
 
 static weft_status open_unit(void *arg, weft_error *e) {
   UnitWork *w = arg;
-  return graph_open_unit(w->g, arena_str(w->g->arena, w->name), w->layer, e);
+  return graph_open_unit(w->g, w->name, w->layer, e);
 }
 
 /* Calls the function at 3 inside the unit and returns what it returns. */
