@@ -54,6 +54,8 @@ int64_t piece_count(const Piece *p);                      /* local elements */
 int64_t param_count(const CompiledParam *p);              /* global elements */
 void piece_cut(const Piece *p, const float *global, float *local);
 void piece_paste(const Piece *p, const float *local, float *global);
+/* L2 norm of the difference between a piece and its place in the whole. */
+double piece_distance(const Piece *p, const float *local, const float *global);
 /* Initial values by (seed, name, global index). */
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local);
 
@@ -97,6 +99,10 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
  * in its global shape. Every process takes part; `out` and `in` are those of rank 0. */
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e);
 weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error *e);
+/* The largest distance (L2) of any local rank's piece from a gathered parameter. Replicas
+ * hold the same bits, so it is 0 unless a reduction is missing. */
+weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
+                      weft_error *e);
 uint64_t run_memory(const Run *r);    /* bytes of the worst rank's arena */
 /* Allocations through weft_alloc and string look-ups since the last call (tests). */
 uint64_t run_allocations(Run *r);

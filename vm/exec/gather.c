@@ -5,7 +5,7 @@
 
 /* ---- initial values ---- */
 
-/* Values of one parameter on one rank from `fill`; gradients and moments become zero. */
+/* Gradient and moments of one parameter become zero. */
 static void reset_state(Worker *w, const ProgParam *p) {
   memset(w->piece, 0, (size_t)p->count * sizeof *w->piece);
   rank_write(w->r, STATE_GRAD, p, w->piece);
@@ -88,6 +88,26 @@ static weft_status job_get(Worker *w, void *arg, weft_error *e) {
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
   Move m = {.kind = k, .param = param, .global = out};
   return run_all(r, job_get, &m, false, e);
+}
+
+static weft_status job_apart(Worker *w, void *arg, weft_error *e) {
+  const Move *m = arg;
+  const ProgParam *p = rank_param(w->r, m->param);
+  w->apart = 0;
+  if (!p) return WEFT_OK;
+  Piece piece = own_piece(w, m->param);
+  rank_read(w->r, m->kind, p, w->piece);
+  w->apart = piece_distance(&piece, w->piece, m->global);
+  return WEFT_OK;
+}
+
+weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
+                      weft_error *e) {
+  Move m = {.kind = k, .param = param, .global = global};
+  TRY(run_all(r, job_apart, &m, false, e));
+  *out = 0;
+  for (int i = 0; i < r->nworker; i++) *out = MAX(*out, r->worker[i].apart);
+  return WEFT_OK;
 }
 
 static void put(Worker *w, const Move *m) {

@@ -21,6 +21,7 @@ typedef struct Worker {
   Rank *r;
   int32_t *input;        /* one input of a step: (microbatches, micro, T) */
   float *piece;          /* the largest local piece of any parameter */
+  double apart;          /* result of run_apart */
 } Worker;
 
 typedef weft_status (*Job)(Worker *w, void *arg, weft_error *e);

@@ -6,6 +6,8 @@
 
 #include "../base/rng.h"
 
+#include <math.h>
+
 /* ---- pieces ---- */
 
 int64_t param_count(const CompiledParam *p) {
@@ -56,6 +58,16 @@ void piece_paste(const Piece *p, const float *local, float *global) {
   size_t n = (size_t)(p->valid * p->inner);
   for (int64_t i = 0; i < span_count(p); i++)
     if (n) memcpy(global + span_global(p, i), local + span_local(p, i), n * sizeof *local);
+}
+
+double piece_distance(const Piece *p, const float *local, const float *global) {
+  double sum = 0;
+  for (int64_t i = 0; i < span_count(p); i++)
+    for (int64_t k = 0; k < p->valid * p->inner; k++) {
+      double d = (double)local[span_local(p, i) + k] - global[span_global(p, i) + k];
+      sum += d * d;
+    }
+  return sqrt(sum);
 }
 
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local) {

@@ -155,6 +155,7 @@ typedef struct Compiled {
   int nparam;
   int microbatches, micro;      /* per step; sequences per dp rank and microbatch */
   int64_t seq;
+  int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
   uint64_t params_total; /* logical elements */
 } Compiled;
