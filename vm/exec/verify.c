@@ -41,13 +41,6 @@ static const char *const kind_name[STATE_N] = {"parameter", "gradient", "first m
 
 /* ---- data ---- */
 
-static uint64_t slot_base(const Program *p, const Call *call, uint32_t slot) {
-  const UnitBind *u = &p->unit[call->unit];
-  if (slot == 0) return 0;
-  return slot <= u->n ? p->bind[u->first + slot - 1]
-                      : p->dyn[call->dyn + slot - 1 - u->n];
-}
-
 /* Rows of the table if the instruction looks tokens up (not positions), else `none`. */
 static int64_t token_rows(const Compiled *c, const Call *call, const Instr *in,
                           int64_t none) {
@@ -263,7 +256,8 @@ static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
   judge(v, step, "loss", "", relative(fabs(many.loss - one.loss), fabs(one.loss)),
         &v->out->loss);
   judge(v, step, "gradient norm", "",
-        relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm), &v->out->grad_norm);
+        relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm),
+        &v->out->grad_norm);
   TRY(compare_kind(v, step, STATE_GRAD, &v->out->grad, e));
   TRY(compare_kind(v, step, STATE_M, &v->out->grad, e));
   TRY(compare_kind(v, step, STATE_V, &v->out->grad, e));
