@@ -123,6 +123,13 @@ Instr *build_kernel(Build *b, int pp, int op, Operand in, Operand out) {
                             .operand = operands(b, pp, o, 2)});
 }
 
+Instr *build_op(Build *b, int pp, int op, const Operand *o, int nin, int nout,
+                const char *what) {
+  return add(b, pp, (Instr){.code = I_KERNEL, .op = (uint16_t)op, .nin = (int16_t)nin,
+                            .nout = (int16_t)nout, .what = name(b, pp, what),
+                            .operand = operands(b, pp, o, nin + nout)});
+}
+
 Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand in,
                   Operand out, const char *what) {
   Operand o[] = {in, out};
