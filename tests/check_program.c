@@ -44,6 +44,10 @@ static Compiled *example(void) {
   p->mem[0] = (MemClass){"parameters", 2 * KIB, NULL};
   p->mem[1] = (MemClass){"activations", 6 * KIB, "2 slots x 3 KiB"};
   p->input[IN_TOKENS] = 4 * KIB;
+  p->attr = NEW_N(arena, OpAttr, 2);
+  p->nattr = 2;
+  p->attr[1] = (OpAttr){.scale = 0.5f, .n = 3, .cut = AXIS_BIT(AXIS_TP)};
+  p->code[p->nmain].attr = 1;
   c->param = NEW(arena, CompiledParam);
   c->param[0] = (CompiledParam){.name = "model.norm.weight", .ndim = 1, .dim = {16}};
   c->nparam = 1;
@@ -84,7 +88,8 @@ static const char golden_0[] =
     "     2  WAIT   h0  line 12\n"
     "\n"
     "body 0: layer:F, phase F, 4 slots, 96 flops\n"
-    "     0  KERNEL scale f32[16] $2+0 -> f32[16] $1+64 accumulate unless fresh bit 3\n"
+    "     0  KERNEL scale f32[16] $2+0 -> f32[16] $1+64 accumulate unless fresh bit 3 "
+    "cut=16 n=3 scale=0.5\n"
     "     1  COLL   h1 all_reduce sum on tp, 64 bytes, f32[16] $1+64 -> f32[16] $1+64  "
     "\"mlp\"\n"
     "     2  WAIT   h1\n"
@@ -169,6 +174,10 @@ START_TEST(json) {
   ck_assert_str_eq(text_of(v, "communicators", 0, "name"), "tp");
   json_t *body = json_array_get(json_object_get(v, "bodies"), 0);
   ck_assert_int_eq(number_of(body, "code", 0, "accumulate"), 3);
+  json_t *kernel = json_array_get(json_object_get(body, "code"), 0);
+  json_t *attr = json_object_get(kernel, "attr");
+  ck_assert_int_eq(json_object_size(attr), 3);
+  ck_assert(json_number_value(json_object_get(attr, "scale")) == 0.5);
   ck_assert_str_eq(text_of(body, "code", 1, "collective"), "all_reduce");
   ck_assert_str_eq(text_of(body, "code", 3, "accumulate"), "never");
   json_decref(v);
@@ -230,7 +239,7 @@ static void break_it(Compiled *c, int way) {
   case 18: body[0].code = I_CALL; break;
   case 19: body[0].op = OP_N; break;
   case 20: body[0].op = OP_mul; break;
-  case 21: body[0].attr = 1; break;
+  case 21: body[0].attr = 2; break;
   case 22: body[1].comm = 2; break;
   case 23: body[1].comm = 1; break;
   case 24: body[1].coll = COLL_SEND; break;
@@ -275,7 +284,7 @@ static const char *const said[] = {
     "body layer:F[0] CALL: bodies do not call",
     "body layer:F[0] KERNEL: op ",
     "mul is given 1 inputs and 1 results, not 2 and 1",
-    "attributes 1 of 1",
+    "attributes 2 of 2",
     "body layer:F[1] COLL: communicator 2 of 2",
     "this rank is no member of tie(1)",
     "3 is not a collective",

@@ -657,6 +657,7 @@ Suite *prove_suite(void) {
   for (int i = 0; i < LEN(cases); i++) {
     TCase *tc = tcase_create(cases[i].name);
     tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 60);  /* the large pipeline under a sanitizer */
     for (int j = 0; j < LEN(cases[i].test) && cases[i].test[j]; j++)
       tcase_add_test(tc, cases[i].test[j]);
     suite_add_tcase(s, tc);

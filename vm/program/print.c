@@ -1,9 +1,7 @@
 /* print.c - program_print(): the program of one world rank as text. Peers are world
  * ranks, communicators list their members for this rank, operands are written as
  * dtype[shape] $slot+offset (slot 0, the arena: @offset). */
-#include <stdio.h>
-
-#include "program.h"
+#include "print_attr.h"
 
 typedef struct Print {
   const Compiled *c;
@@ -42,6 +40,10 @@ static void print_call(const Print *k, const Instr *in) {
     text_printf(k->out, " @%llu", ULL(k->p->dyn[call->dyn + i]));
 }
 
+static void print_attr(void *ud, const char *name, double v) {
+  text_printf(ud, " %s=%.6g", name, v);
+}
+
 static void print_kernel(const Print *k, const Instr *in) {
   text_printf(k->out, "%s ", op_info[in->op].name);
   print_operands(k, in->operand, in->nin);
@@ -50,6 +52,7 @@ static void print_kernel(const Print *k, const Instr *in) {
   if (in->acc == ACC_ALWAYS) text_add(k->out, " accumulate");
   if (in->acc >= ACC_BIT)
     text_printf(k->out, " accumulate unless fresh bit %d", in->acc - ACC_BIT);
+  attr_each(&k->p->attr[in->attr], print_attr, k->out);
 }
 
 static void print_transfer(const Print *k, const Instr *in) {

@@ -2,7 +2,7 @@
  * the same content as program_print(). Peers are world ranks, offsets are bytes. */
 #include "../base/json.h"
 
-#include "program.h"
+#include "print_attr.h"
 
 typedef struct Print {
   const Compiled *c;
@@ -48,6 +48,8 @@ static void write_call(const Print *k, const Instr *in) {
   json_str(j, "unit", k->p->unit[call->unit].name);
 }
 
+static void write_attr(void *ud, const char *name, double v) { json_num(ud, name, v); }
+
 /* Whether to accumulate: "never", "always", or the number of the bit of the call. */
 static void write_kernel(const Print *k, const Instr *in) {
   Json *j = k->j;
@@ -55,6 +57,9 @@ static void write_kernel(const Print *k, const Instr *in) {
     json_int(j, "accumulate", in->acc - ACC_BIT);
   else
     json_str(j, "accumulate", in->acc == ACC_ALWAYS ? "always" : "never");
+  json_open(j, "attr", '{');
+  attr_each(&k->p->attr[in->attr], write_attr, j);
+  json_close(j, '}');
   json_str(j, "code", instr_name[in->code]);
   write_operands(k, "in", in->operand, in->nin);
   json_int(j, "line", in->line);
