@@ -277,8 +277,8 @@ void problem_grad(Problem *p, Problem *forward, const GradCase *g, const KernelC
       f.out[i].v[j] = rounded(f.out[i].v[j], f.out[i].type);
   *p = (Problem){.op = g->op, .attr = c->attr, .index = c->index};
   p->attr.inverse = g->inverse;
-  for (const char *s = g->in; *s; s += s[1] && s[1] != ' ' ? 2 : 1) {
-    if (*s == ' ') continue;
+  for (const char *s = g->in; *s; s++) {
+    if (!isalpha((unsigned char)*s)) continue;
     int i = s[1] - '0';
     if (*s == 'u') p->in[p->nin++] = loss_seed();
     if (*s == 'x' && i < f.nin) p->in[p->nin++] = copy_of(&f.in[i]);
