@@ -55,11 +55,19 @@ typedef struct DeviceVtable {
   weft_status (*sync)(Device *d, weft_error *e);
 } DeviceVtable;
 
+/* What went through the wrappers. */
+typedef struct DeviceCounts {
+  uint64_t allocs, frees, launches, copies, syncs;
+} DeviceCounts;
+
 struct Device {
   const DeviceVtable *vt;
   const weft_alloc *alloc;
   int rank, threads;
   void *ctx;
+  DeviceCounts count;
+  /* Tests: the n-th call from now on (n >= 1) that can fail does; 0: none. */
+  uint64_t fail_in;
 };
 
 extern const DeviceVtable device_cpu;

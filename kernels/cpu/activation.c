@@ -1,0 +1,132 @@
+/* activation.c - gelu, silu, relu, silu_mul and their gradients, element by element. */
+#include "vecmath.h"
+
+/* tanh approximation: gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
+INLINE float gelu_tanh(float x) {
+  float u2 = 1.595769122f * (x + 0.044715f * x * x * x);
+  return x * sigmoid(u2);
+}
+
+INLINE float gelu_tanh_grad(float x) {
+  float u2 = 1.595769122f * (x + 0.044715f * x * x * x);
+  float du2 = 1.595769122f * (1.0f + 3 * 0.044715f * x * x);
+  float s = sigmoid(u2);
+  return s + x * s * (1.0f - s) * du2;
+}
+
+/* The exact form: x * Phi(x), its derivative Phi(x) + x * phi(x). */
+INLINE float gelu_erf(float x) { return x * normal_cdf(x); }
+
+INLINE float gelu_erf_grad(float x) {
+  return normal_cdf(x) + x * 0.3989422804f * vexp(-0.5f * x * x);
+}
+
+INLINE void gelu(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p;
+  void *y = a->out[0].p;
+  if (a->attr->kind == 0) {
+#pragma omp simd
+    for (int64_t i = lo; i < hi; i++) put(y, t, i, gelu_tanh(get(x, t, i)));
+  } else {
+#pragma omp simd
+    for (int64_t i = lo; i < hi; i++) put(y, t, i, gelu_erf(get(x, t, i)));
+  }
+}
+BY_TYPE(gelu, in[0])
+
+INLINE void gelu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p, *dy = a->in[1].p;
+  void *dx = a->out[0].p;
+  if (a->attr->kind == 0) {
+#pragma omp simd
+    for (int64_t i = lo; i < hi; i++)
+      put(dx, t, i, get(dy, t, i) * gelu_tanh_grad(get(x, t, i)));
+  } else {
+#pragma omp simd
+    for (int64_t i = lo; i < hi; i++)
+      put(dx, t, i, get(dy, t, i) * gelu_erf_grad(get(x, t, i)));
+  }
+}
+BY_TYPE(gelu_dx, in[0])
+
+INLINE float silu_grad(float x, float s) { return s * (1.0f + x * (1.0f - s)); }
+
+INLINE void silu(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p;
+  void *y = a->out[0].p;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float v = get(x, t, i);
+    put(y, t, i, v * sigmoid(v));
+  }
+}
+BY_TYPE(silu, in[0])
+
+INLINE void silu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p, *dy = a->in[1].p;
+  void *dx = a->out[0].p;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float v = get(x, t, i);
+    put(dx, t, i, get(dy, t, i) * silu_grad(v, sigmoid(v)));
+  }
+}
+BY_TYPE(silu_dx, in[0])
+
+/* A NaN passes through, so that it is found where it arose. */
+INLINE void relu(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p;
+  void *y = a->out[0].p;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float v = get(x, t, i);
+    put(y, t, i, v < 0 ? 0 : v);
+  }
+}
+BY_TYPE(relu, in[0])
+
+INLINE void relu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p, *dy = a->in[1].p;
+  void *dx = a->out[0].p;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float g = get(dy, t, i);
+    put(dx, t, i, get(x, t, i) > 0 ? g : 0);
+  }
+}
+BY_TYPE(relu_dx, in[0])
+
+INLINE void silu_mul(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *g = a->in[0].p, *u = a->in[1].p;
+  void *y = a->out[0].p;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float v = get(g, t, i);
+    put(y, t, i, v * sigmoid(v) * get(u, t, i));
+  }
+}
+BY_TYPE(silu_mul, in[0])
+
+INLINE void silu_mul_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *g = a->in[0].p, *u = a->in[1].p, *dy = a->in[2].p;
+  void *dg = a->out[0].p, *du = a->out[1].p;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float v = get(g, t, i), w = get(u, t, i), d = get(dy, t, i), s = sigmoid(v);
+    put(dg, t, i, d * w * silu_grad(v, s));
+    put(du, t, i, d * v * s);
+  }
+}
+BY_TYPE(silu_mul_dx, in[0])
+
+static void elements(const KernelArgs *a, PartFn fn) {
+  each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN / 4, fn);
+}
+void cpu_gelu(const KernelArgs *a) { elements(a, gelu_part); }
+void cpu_gelu_dx(const KernelArgs *a) { elements(a, gelu_dx_part); }
+void cpu_silu(const KernelArgs *a) { elements(a, silu_part); }
+void cpu_silu_dx(const KernelArgs *a) { elements(a, silu_dx_part); }
+void cpu_relu(const KernelArgs *a) { elements(a, relu_part); }
+void cpu_relu_dx(const KernelArgs *a) { elements(a, relu_dx_part); }
+void cpu_silu_mul(const KernelArgs *a) { elements(a, silu_mul_part); }
+void cpu_silu_mul_dx(const KernelArgs *a) { elements(a, silu_mul_dx_part); }

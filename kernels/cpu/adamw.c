@@ -1,0 +1,37 @@
+/* adamw.c - one optimizer step on f32 state with decoupled weight decay, in one pass:
+ *   g *= clip; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2
+ *   p -= lr * ((m / bc1) / (sqrt(v / bc2) + eps) + decay * p)
+ * The fourth result is the copy of p that the forward pass reads. */
+#include "kernel.h"
+#include "vm/program/program.h"
+
+INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const OpAttr *at = a->attr;
+  const double *scal = a->in[4].p;
+  const float *p0 = a->in[0].p, *g = a->in[1].p, *m0 = a->in[2].p, *v0 = a->in[3].p;
+  float *p1 = a->out[0].p, *m1 = a->out[1].p, *v1 = a->out[2].p;
+  void *copy = a->out[3].p;
+  float clip = (float)scal[SC_CLIP], b1 = at->beta1, b2 = at->beta2, eps = at->eps;
+  float step = (float)(scal[SC_LR] / scal[SC_BC1]);
+  float root = (float)(1.0 / sqrt(scal[SC_BC2]));
+  float keep = (float)(1.0 - scal[SC_LR] * at->weight_decay);
+  bool copies = copy != p1;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float x = g[i] * clip;
+    float m = m0[i] + (1.0f - b1) * (x - m0[i]);
+    float v = v0[i] + (1.0f - b2) * (x * x - v0[i]);
+    float p = p0[i] * keep - step * m / (sqrtf(v) * root + eps);
+    m1[i] = m;
+    v1[i] = v;
+    p1[i] = p;
+    if (copies) put(copy, t, i, p);
+  }
+}
+BY_TYPE(adamw, out[3])
+
+void cpu_adamw(const KernelArgs *a) {
+  const double *scal = a->in[4].p;
+  if (scal[SC_SKIP] != 0) return;
+  each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_part);
+}

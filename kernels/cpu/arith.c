@@ -1,0 +1,55 @@
+/* arith.c - add, mul, scale and acc: sums and products of equal shapes. */
+#include "kernel.h"
+
+INLINE void add(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p, *z = a->in[1].p;
+  void *y = a->out[0].p;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) put(y, t, i, get(x, t, i) + get(z, t, i));
+}
+BY_TYPE(add, out[0])
+
+INLINE void mul(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p, *z = a->in[1].p;
+  void *y = a->out[0].p;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) put(y, t, i, get(x, t, i) * get(z, t, i));
+}
+BY_TYPE(mul, out[0])
+
+INLINE void scale(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p;
+  void *y = a->out[0].p;
+  float s = a->attr->scale;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) put(y, t, i, get(x, t, i) * s);
+}
+BY_TYPE(scale, out[0])
+
+/* Adds tile by tile in f32, so that bf16 operands are rounded once, at the end. */
+INLINE void acc(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  enum { TILE = 512 };
+  float sum[TILE];
+  for (int64_t i = lo; i < hi; i += TILE) {
+    int n = (int)MIN(TILE, hi - i);
+#pragma omp simd
+    for (int j = 0; j < n; j++) sum[j] = get(a->in[0].p, t, i + j);
+    for (int k = 1; k < a->nin; k++) {
+      const void *x = a->in[k].p;
+#pragma omp simd
+      for (int j = 0; j < n; j++) sum[j] += get(x, t, i + j);
+    }
+    void *y = a->out[0].p;
+#pragma omp simd
+    for (int j = 0; j < n; j++) put(y, t, i + j, sum[j]);
+  }
+}
+BY_TYPE(acc, out[0])
+
+static void elements(const KernelArgs *a, PartFn fn) {
+  each_part(a, count_of(&a->out[0]), ELEMENT_GRAIN, fn);
+}
+void cpu_add(const KernelArgs *a) { elements(a, add_part); }
+void cpu_mul(const KernelArgs *a) { elements(a, mul_part); }
+void cpu_scale(const KernelArgs *a) { elements(a, scale_part); }
+void cpu_acc(const KernelArgs *a) { elements(a, acc_part); }

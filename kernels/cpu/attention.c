@@ -1,0 +1,104 @@
+/* attention.c - causal attention forward, tile by tile with a running softmax.
+ *
+ * Scores are kept turned, (keys, queries): lanes of a vector are queries, so that maxima
+ * and sums over keys need no work across lanes. One item is (batch, head, query tile). */
+#include "attention.h"
+
+typedef struct Running {
+  float max[TILE], sum[TILE];
+} Running;
+
+/* Turns scores (n keys, TILE queries) into probabilities relative to the new maximum, and
+ * returns in `fade` what the earlier ones are multiplied by. */
+INLINE void softmax_step(float *s, int n, const Heads *hd, const Queries *q, int64_t k0,
+                         Running *run, float *fade) {
+  float most[TILE], sum[TILE] = {0};
+  bool all = sees_all(q, k0, n);
+  memcpy(most, run->max, sizeof most);
+  for (int j = 0; j < n; j++) {
+    float *row = s + j * TILE;
+    int32_t key = (int32_t)k0 + j;
+    if (all) {
+#pragma omp simd
+      for (int i = 0; i < TILE; i++) row[i] *= hd->scale;
+    } else {
+#pragma omp simd
+      for (int i = 0; i < TILE; i++) {
+        float x = row[i] * hd->scale;
+        row[i] = (key <= q->at[i]) & (key >= q->start[i]) ? x : -INFINITY;
+      }
+    }
+#pragma omp simd
+    for (int i = 0; i < TILE; i++) most[i] = row[i] > most[i] ? row[i] : most[i];
+  }
+  float base[TILE]; /* a query that saw no key yet has maximum -inf */
+#pragma omp simd
+  for (int i = 0; i < TILE; i++) {
+    base[i] = most[i] == -INFINITY ? 0 : most[i];
+    fade[i] = vexp(run->max[i] - base[i]);
+  }
+  for (int j = 0; j < n; j++) {
+    float *row = s + j * TILE;
+#pragma omp simd
+    for (int i = 0; i < TILE; i++) {
+      row[i] = vexp(row[i] - base[i]);
+      sum[i] += row[i];
+    }
+  }
+  for (int i = 0; i < TILE; i++) run->sum[i] = run->sum[i] * fade[i] + sum[i];
+  memcpy(run->max, most, sizeof most);
+}
+
+INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int64_t tile,
+                 DType t) {
+  TileHead x, o;
+  TileTurned qt;
+  TileScores p;
+  Queries q;
+  Running run;
+  float fade[TILE];
+  int64_t kv = h * s->k / s->h;
+  queries_of(s, b, tile, &q);
+  load_head(x, &a->in[0], t, s, b, h, q.first, q.n);
+  turn_head(qt, x, s, q.n);
+  for (int i = 0; i < TILE; i++) run.max[i] = -INFINITY, run.sum[i] = 0;
+  memset(o, 0, (size_t)(q.n * s->ld) * sizeof *o);
+  for (int64_t k0 = q.start_min / TILE * TILE; k0 < q.first + q.n; k0 += TILE) {
+    int n = (int)MIN(TILE, s->t - k0);
+    if (!sees_some(&q, k0, n)) continue;
+    load_head(x, &a->in[1], t, s, b, kv, k0, n);
+    tile_mul(n, TILE, s->d, (Strided){x, s->ld, 1}, qt, TILE, p, TILE, false);
+    softmax_step(p, n, s, &q, k0, &run, fade);
+    for (int i = 0; i < q.n; i++)
+      for (int j = 0; j < s->ld; j++) o[i * s->ld + j] *= fade[i];
+    load_head(x, &a->in[2], t, s, b, kv, k0, n);
+    tile_mul(q.n, s->d, n, (Strided){p, 1, TILE}, x, s->ld, o, s->ld, true);
+  }
+  float *lse = a->out[1].p;
+  for (int i = 0; i < q.n; i++) {
+    float scale = 1.0f / run.sum[i];
+    for (int j = 0; j < s->ld; j++) o[i * s->ld + j] *= scale;
+    lse[(b * s->t + q.first + i) * s->h + h] = run.max[i] + logf(run.sum[i]);
+  }
+  store_head(&a->out[0], t, o, s, b, h, q.first, q.n);
+}
+
+INLINE void attention(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  Heads s = heads_of(a, 3);
+  for (int64_t i = lo; i < hi; i++)
+    item(a, &s, i / (s.h * s.tiles), i / s.tiles % s.h, i % s.tiles, t);
+}
+BY_TYPE(attention, in[0])
+
+void cpu_attention(const KernelArgs *a) {
+  Heads s = heads_of(a, 3);
+  each_part(a, s.b * s.h * s.tiles, 1, attention_part);
+}
+
+/* The kernels have no state; this checks what they can do. */
+weft_status prepare_attention(KernelArgs *a, weft_error *e) {
+  if (a->attr->head_dim > HEAD_MAX)
+    return err_set(e, WEFT_EPLAN, "head_dim = %d: attention on the CPU takes at most %d",
+                   a->attr->head_dim, HEAD_MAX);
+  return WEFT_OK;
+}

@@ -1,0 +1,105 @@
+/* attention.h - what the forward and backward kernels of attention share: which keys a
+ * query sees, and tiles of heads as f32. Scores exist for one tile of queries and one of
+ * keys at a time, never as a T x T matrix. */
+#ifndef WEFT_ATTENTION_H
+#define WEFT_ATTENTION_H
+
+#include "tile.h"
+#include "vecmath.h"
+
+enum { TILE = 64, HEAD_MAX = 256 };
+typedef float TileHead[TILE * HEAD_MAX];   /* (TILE, D) with rows of Heads.ld */
+typedef float TileTurned[HEAD_MAX * TILE]; /* (D, TILE) */
+typedef float TileScores[TILE * TILE];
+
+typedef struct Heads {
+  int64_t b, t, h, k;      /* batch, length, heads, kv heads */
+  int d, ld;               /* head_dim; rounded up to whole vectors */
+  float scale;
+  const int32_t *starts;   /* (B, T) or NULL */
+  int64_t tiles;           /* along T */
+} Heads;
+
+INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
+  const KTensor *q = &a->in[0], *k = &a->in[1];
+  int d = a->attr->head_dim;
+  assert(q->ndim == 3 && k->ndim == 3 && d <= HEAD_MAX && q->dim[1] == k->dim[1]);
+  return (Heads){.b = q->dim[0],
+                 .t = q->dim[1],
+                 .h = q->dim[2] / d,
+                 .k = k->dim[2] / d,
+                 .d = d,
+                 .ld = whole_lanes(d),
+                 .scale = a->attr->scale,
+                 .starts = a->nin > starts_at ? a->in[starts_at].p : NULL,
+                 .tiles = (q->dim[1] + TILE - 1) / TILE};
+}
+
+/* The queries of a tile and the first key that each of them sees. Lanes past the end
+ * repeat the last query; their results are not used. */
+typedef struct Queries {
+  int64_t b, first;
+  int n;
+  int32_t at[TILE], start[TILE];
+  int32_t start_min, start_max;
+} Queries;
+
+INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
+  q->b = b;
+  q->first = tile * TILE;
+  q->n = (int)MIN(TILE, s->t - q->first);
+  q->start_min = INT32_MAX;
+  q->start_max = 0;
+  for (int i = 0; i < TILE; i++) {
+    int64_t t = q->first + MIN(i, q->n - 1);
+    q->at[i] = (int32_t)t;
+    q->start[i] = s->starts ? s->starts[b * s->t + t] : 0;
+    q->start_min = MIN(q->start_min, q->start[i]);
+    q->start_max = MAX(q->start_max, q->start[i]);
+  }
+}
+
+/* Whether some, and whether all, pairs of these queries and of keys [k0, k0+n) count. */
+INLINE bool sees_some(const Queries *q, int64_t k0, int n) {
+  return k0 <= q->first + q->n - 1 && k0 + n > q->start_min;
+}
+INLINE bool sees_all(const Queries *q, int64_t k0, int n) {
+  return k0 + n - 1 <= q->first && k0 >= q->start_max;
+}
+
+/* Rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile whose rows are padded with zeros
+ * to whole vectors. */
+INLINE void load_head(float *dst, const KTensor *x, DType t, const Heads *s, int64_t b,
+                      int64_t h, int64_t r0, int n) {
+  int64_t width = last_dim(x);
+  int d = s->d;
+  for (int i = 0; i < n; i++) {
+    const void *src = at(x->p, t, (b * s->t + r0 + i) * width + h * d);
+    float *row = dst + i * s->ld;
+#pragma omp simd
+    for (int j = 0; j < d; j++) row[j] = get(src, t, j);
+    for (int j = d; j < s->ld; j++) row[j] = 0;
+  }
+}
+
+/* The same tile turned: (D, TILE), columns past n are zero. */
+INLINE void turn_head(float *dst, const float *tile, const Heads *s, int n) {
+  for (int j = 0; j < s->d; j++) {
+    for (int i = 0; i < n; i++) dst[j * TILE + i] = tile[i * s->ld + j];
+    for (int i = n; i < TILE; i++) dst[j * TILE + i] = 0;
+  }
+}
+
+/* A tile of results, to rows [r0, r0+n) of head h of x. */
+INLINE void store_head(const KTensor *x, DType t, const float *tile, const Heads *s,
+                       int64_t b, int64_t h, int64_t r0, int n) {
+  int64_t width = last_dim(x);
+  for (int i = 0; i < n; i++) {
+    void *dst = at(x->p, t, (b * s->t + r0 + i) * width + h * s->d);
+    const float *row = tile + i * s->ld;
+#pragma omp simd
+    for (int j = 0; j < s->d; j++) put(dst, t, j, row[j]);
+  }
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* ce.c - cross entropy in steps that work on a slice of the vocabulary: maximum, sum of
+ * exponentials, loss, gradient. Columns at or past attr.vocab are padding. */
+#include "vecmath.h"
+
+enum { IGNORED = -100 };
+
+/* The global column of local column 0. */
+static int64_t first_column(const KernelArgs *a) {
+  return a->attr->cut ? a->index * last_dim(&a->in[0]) : 0;
+}
+
+/* How many local columns are no padding. */
+static int64_t columns(const KernelArgs *a) {
+  int64_t n = a->attr->vocab - first_column(a);
+  return MIN(MAX(n, 0), last_dim(&a->in[0]));
+}
+
+INLINE void ce_max(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t v = last_dim(&a->in[0]), n = columns(a);
+  float *m = a->out[0].p;
+  for (int64_t r = lo; r < hi; r++) {
+    const void *l = at(a->in[0].p, t, r * v);
+    float most = -INFINITY;
+#pragma omp simd reduction(max : most)
+    for (int64_t i = 0; i < n; i++) most = get(l, t, i) > most ? get(l, t, i) : most;
+    m[r] = most;
+  }
+}
+BY_TYPE(ce_max, in[0])
+
+INLINE void ce_sum(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t v = last_dim(&a->in[0]), n = columns(a), first = first_column(a);
+  const int32_t *labels = a->in[1].p;
+  const float *m = a->in[2].p;
+  float *s = a->out[0].p;
+  for (int64_t r = lo; r < hi; r++) {
+    const void *l = at(a->in[0].p, t, r * v);
+    float most = m[r], sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += vexp(get(l, t, i) - most);
+    int64_t label = labels[r] - first;
+    bool here = labels[r] != IGNORED && label >= 0 && label < n;
+    s[2 * r] = sum;
+    s[2 * r + 1] = here ? get(l, t, label) - most : 0;
+  }
+}
+BY_TYPE(ce_sum, in[0])
+
+INLINE void ce_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t v = last_dim(&a->in[0]), n = columns(a), first = first_column(a);
+  const int32_t *labels = a->in[1].p;
+  const float *m = a->in[2].p, *s = a->in[3].p;
+  float g = *(const float *)a->in[4].p;
+  for (int64_t r = lo; r < hi; r++) {
+    const void *l = at(a->in[0].p, t, r * v);
+    void *dl = at(a->out[0].p, t, r * v);
+    if (labels[r] == IGNORED) {
+      memset(dl, 0, (size_t)v * (t == DT_F32 ? 4 : 2));
+      continue;
+    }
+    float most = m[r], k = g / s[2 * r];
+    int64_t label = labels[r] - first;
+    bool here = label >= 0 && label < n;
+    float p = here ? vexp(get(l, t, label) - most) / s[2 * r] : 0;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) put(dl, t, i, vexp(get(l, t, i) - most) * k);
+    for (int64_t i = n; i < v; i++) put(dl, t, i, 0);
+    if (here) put(dl, t, label, (p - 1.0f) * g);
+  }
+}
+BY_TYPE(ce_dx, in[0])
+
+static void rows(const KernelArgs *a, PartFn fn) {
+  each_part(a, rows_of(&a->in[0]), row_grain(4 * last_dim(&a->in[0])), fn);
+}
+void cpu_ce_max(const KernelArgs *a) { rows(a, ce_max_part); }
+void cpu_ce_sum(const KernelArgs *a) { rows(a, ce_sum_part); }
+void cpu_ce_dx(const KernelArgs *a) { rows(a, ce_dx_part); }
+
+/* A sum over rows only: cheap, so one thread adds in order, in f64. */
+void cpu_ce_loss(const KernelArgs *a) {
+  const float *s = a->in[0].p;
+  const int32_t *labels = a->in[1].p;
+  double sum = 0;
+  for (int64_t r = 0, n = count_of(&a->in[1]); r < n; r++)
+    if (labels[r] != IGNORED) sum += log(s[2 * r]) - s[2 * r + 1];
+  *(float *)a->out[0].p = (float)sum;
+}

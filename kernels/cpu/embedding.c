@@ -1,0 +1,51 @@
+/* embedding.c - rows of a table by id, and the gradient of the table. With attr.cut this
+ * rank holds the rows [index*V, index*V + V) of it. */
+#include "kernel.h"
+
+/* The row of the local table for an id, or -1 if it is not here. */
+static int64_t local_row(const KernelArgs *a, int64_t id, int64_t v) {
+  int64_t r = id - (a->attr->cut ? a->index * v : 0);
+  return r >= 0 && r < v ? r : -1;
+}
+
+static void embedding_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  const KTensor *table = &a->in[0];
+  const int32_t *ids = a->in[1].p;
+  size_t row = (size_t)table->dim[1] * (table->dtype == DT_F32 ? 4 : 2);
+  assert(a->out[0].dtype == table->dtype);
+  for (int64_t i = lo; i < hi; i++) {
+    int64_t r = local_row(a, ids[i], table->dim[0]);
+    char *y = (char *)a->out[0].p + (size_t)i * row;
+    if (r >= 0)
+      memcpy(y, (const char *)table->p + (size_t)r * row, row);
+    else
+      memset(y, 0, row);
+  }
+}
+
+void cpu_embedding(const KernelArgs *a) {
+  each_part(a, count_of(&a->in[1]), row_grain(a->in[0].dim[1]), embedding_part);
+}
+
+/* Threads own columns, so every table row is summed in the order of the tokens. */
+INLINE void embedding_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const int32_t *ids = a->in[0].p;
+  float *dtable = a->out[0].p;
+  int64_t tokens = count_of(&a->in[0]), v = a->out[0].dim[0], c = a->out[0].dim[1];
+  if (!a->accumulate)
+    for (int64_t r = 0; r < v; r++)
+      memset(dtable + r * c + lo, 0, (size_t)(hi - lo) * sizeof(float));
+  for (int64_t k = 0; k < tokens; k++) {
+    int64_t r = local_row(a, ids[k], v);
+    if (r < 0) continue;
+    const void *dy = at(a->in[1].p, t, k * c);
+    float *d = dtable + r * c;
+#pragma omp simd
+    for (int64_t i = lo; i < hi; i++) d[i] += get(dy, t, i);
+  }
+}
+BY_TYPE(embedding_dw, in[1])
+
+void cpu_embedding_dw(const KernelArgs *a) {
+  each_part(a, a->out[0].dim[1], COLUMN_GRAIN, embedding_dw_part);
+}

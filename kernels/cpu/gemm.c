@@ -1,0 +1,96 @@
+/* gemm.c - chooses who multiplies: a shared object beside the program (or beside this
+ * library, or in the default path), else plain C. Small products stay in plain C, which
+ * beats the cost of a call into a library. */
+#define _GNU_SOURCE
+#include "gemm.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+
+struct Gemm {
+  GemmShape shape;
+  int threads;
+  const GemmApi *api;  /* NULL: plain */
+  void *state;
+  void *module;        /* open while this product lives */
+};
+
+/* "dir/" of a path, cut in place; false without a slash. */
+static bool folder(char *path) {
+  char *slash = strrchr(path, '/');
+  if (slash) slash[1] = 0;
+  return slash != NULL;
+}
+
+static void *open_in(const char *dir, const char *file) {
+  char path[4096];
+  int n = snprintf(path, sizeof path, "%s%s", dir, file);
+  if (n < 0 || (size_t)n >= sizeof path) return NULL;
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+/* Opens a module. It is never unmapped (NODELETE): its library may own threads. */
+static void *open_module(const char *file) {
+  char dir[2048];
+  ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
+  if (n > 0) {
+    dir[n] = 0;
+    void *m = folder(dir) ? open_in(dir, file) : NULL;
+    if (m) return m;
+  }
+  Dl_info info;
+  if (dladdr((void *)open_module, &info) && info.dli_fname &&
+      strlen(info.dli_fname) < sizeof dir) {
+    strcpy(dir, info.dli_fname);
+    void *m = folder(dir) ? open_in(dir, file) : NULL;
+    if (m) return m;
+  }
+  return open_in("", file);
+}
+
+/* Below this many multiplications a library's call costs more than the product. */
+enum { SMALL = 16 * 16 * 16 };
+
+static bool try_module(Gemm *g, const char *file) {
+  void *m = open_module(file);
+  if (!m) return false;
+  const GemmApi *api = dlsym(m, "weft_gemm_api");
+  if (api && api->version == GEMM_API_VERSION &&
+      api->make(&g->shape, g->threads, &g->state) == WEFT_OK) {
+    g->api = api;
+    g->module = m;
+    return true;
+  }
+  dlclose(m);
+  return false;
+}
+
+weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e) {
+  assert(s->in == DT_F32 || s->in == DT_BF16);
+  assert(s->out == DT_F32 || s->out == s->in);
+  Gemm *g = mem_new(NULL, sizeof *g);
+  if (!g) return err_set(e, WEFT_ENOMEM, "out of memory for a matrix product");
+  g->shape = *s;
+  g->threads = MAX(1, threads);
+  if (s->m * s->n * s->k > SMALL && !try_module(g, "weft_gemm_dnnl.so"))
+    try_module(g, "weft_gemm_blas.so");
+  *out = g;
+  return WEFT_OK;
+}
+
+void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate) {
+  if (g->api)
+    g->api->run(g->state, a, b, c, accumulate);
+  else
+    gemm_plain(&g->shape, g->threads, a, b, c, accumulate);
+}
+
+void gemm_free(Gemm *g) {
+  if (!g) return;
+  if (g->api) g->api->free(g->state);
+  if (g->module) dlclose(g->module);
+  mem_free(NULL, g, sizeof *g);
+}
+
+const char *gemm_backend(const Gemm *g) { return g->api ? g->api->name : "plain"; }

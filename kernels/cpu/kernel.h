@@ -1,0 +1,126 @@
+/* kernel.h - what the CPU kernels share: element types and the split over threads.
+ *
+ * A kernel is a function over a range of independent items (rows, columns, tiles).
+ * each_part() splits the items over the threads; no result depends on the split, so a
+ * kernel gives the same bits for every number of threads. */
+#ifndef WEFT_KERNEL_H
+#define WEFT_KERNEL_H
+
+#include "vm/device/device.h"
+
+#include <math.h>
+#include <omp.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Every op's kernel is cpu_<op>; those that keep a state also prepare and release it. */
+typedef void RunFn(const KernelArgs *a);
+typedef weft_status PrepareFn(KernelArgs *a, weft_error *e);
+typedef void ReleaseFn(KernelArgs *a);
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) extern RunFn cpu_##name;
+#include "vm/graph/ops.def"
+extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_rope,
+    prepare_attention;
+extern ReleaseFn release_gemm, release_rope;
+
+/* ---- element types ---- a bf16 is the upper half of an f32 */
+
+typedef uint16_t bf16;
+
+INLINE float float_of_bits(uint32_t u) {
+  union {
+    uint32_t u;
+    float f;
+  } v = {.u = u};
+  return v.f;
+}
+
+INLINE uint32_t bits_of_float(float f) {
+  union {
+    float f;
+    uint32_t u;
+  } v = {.f = f};
+  return v.u;
+}
+
+INLINE float bf16_to_f32(bf16 x) { return float_of_bits((uint32_t)x << 16); }
+
+/* Rounds to nearest, ties to even; a NaN stays a NaN. */
+INLINE bf16 bf16_from_f32(float f) {
+  uint32_t u = bits_of_float(f);
+  uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+  return (bf16)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : rounded);
+}
+
+/* Element i of an array of compute type. Kernels are compiled once per type: `t` is a
+ * constant there (see BY_TYPE), so that the loops vectorise. */
+INLINE float get(const void *p, DType t, int64_t i) {
+  return t == DT_F32 ? ((const float *)p)[i] : bf16_to_f32(((const bf16 *)p)[i]);
+}
+
+INLINE void put(void *p, DType t, int64_t i, float v) {
+  if (t == DT_F32)
+    ((float *)p)[i] = v;
+  else
+    ((bf16 *)p)[i] = bf16_from_f32(v);
+}
+
+/* The address of element i. */
+INLINE void *at(const void *p, DType t, int64_t i) {
+  return (char *)p + i * (t == DT_F32 ? 4 : 2);
+}
+
+/* Defines name_part from `INLINE void name(a, lo, hi, DType)`: picks the copy of the type
+ * of the operand `of`. */
+#define BY_TYPE(name, of)                                                                \
+  static void name##_part(const KernelArgs *a, int64_t lo, int64_t hi) {                 \
+    assert(a->of.dtype == DT_F32 || a->of.dtype == DT_BF16);                             \
+    if (a->of.dtype == DT_F32)                                                           \
+      name(a, lo, hi, DT_F32);                                                           \
+    else                                                                                 \
+      name(a, lo, hi, DT_BF16);                                                          \
+  }
+
+/* ---- shapes ---- */
+
+INLINE int64_t count_of(const KTensor *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->ndim; i++) n *= t->dim[i];
+  return n;
+}
+
+INLINE int64_t last_dim(const KTensor *t) { return t->dim[t->ndim - 1]; }
+
+INLINE int64_t rows_of(const KTensor *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->ndim - 1; i++) n *= t->dim[i];
+  return n;
+}
+
+/* ---- threads ---- */
+
+typedef void (*PartFn)(const KernelArgs *a, int64_t lo, int64_t hi);
+
+/* Runs fn over [0, n) in at most args.threads contiguous parts whose bounds are multiples
+ * of `grain`. Stays in the calling thread for one part: virtual ranks that run at the
+ * same time must not start teams. */
+static inline void each_part(const KernelArgs *a, int64_t n, int64_t grain, PartFn fn) {
+  int64_t grains = (n + grain - 1) / grain;
+  int parts = (int)MIN((int64_t)a->threads, grains);
+  if (parts <= 1) {
+    if (n > 0) fn(a, 0, n);
+    return;
+  }
+#pragma omp parallel num_threads(parts)
+  {
+    int t = omp_get_thread_num(), team = omp_get_num_threads();
+    int64_t lo = grains * t / team * grain, hi = grains * (t + 1) / team * grain;
+    if (lo < MIN(hi, n)) fn(a, lo, MIN(hi, n));
+  }
+}
+
+/* A grain for rows of c elements: a part is worth a thread from some 10,000 elements on. */
+INLINE int64_t row_grain(int64_t c) { return MAX(1, 8192 / MAX(c, 1)); }
+enum { ELEMENT_GRAIN = 8192, COLUMN_GRAIN = 32 };
+
+#endif

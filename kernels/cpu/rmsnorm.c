@@ -1,0 +1,79 @@
+/* rmsnorm.c - rmsnorm over groups of G elements of a row, and its gradients. A head-wise
+ * norm (G = head_dim) and a row norm (G = C) are the same: groups in memory order. */
+#include "kernel.h"
+
+INLINE void rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t g = last_dim(&a->in[1]);
+  const void *w = a->in[1].p;
+  float *rstd = a->out[1].p;
+  for (int64_t r = lo; r < hi; r++) {
+    const void *x = at(a->in[0].p, t, r * g);
+    void *y = at(a->out[0].p, t, r * g);
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < g; i++) sum += get(x, t, i) * get(x, t, i);
+    float s = 1.0f / sqrtf(sum / (float)g + a->attr->eps);
+    rstd[r] = s;
+#pragma omp simd
+    for (int64_t i = 0; i < g; i++) put(y, t, i, get(x, t, i) * s * get(w, t, i));
+  }
+}
+BY_TYPE(rmsnorm, in[0])
+
+void cpu_rmsnorm(const KernelArgs *a) {
+  int64_t g = last_dim(&a->in[1]);
+  assert(a->in[1].dtype == a->in[0].dtype);
+  each_part(a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_part);
+}
+
+/* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd. */
+INLINE void rmsnorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t g = last_dim(&a->in[1]);
+  const void *w = a->in[1].p;
+  const float *rstd = a->in[2].p;
+  for (int64_t r = lo; r < hi; r++) {
+    const void *x = at(a->in[0].p, t, r * g), *dy = at(a->in[3].p, t, r * g);
+    void *dx = at(a->out[0].p, t, r * g);
+    float s = rstd[r], dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t i = 0; i < g; i++) dot += get(dy, t, i) * get(w, t, i) * get(x, t, i);
+    float k = dot * s * s * s / (float)g;
+#pragma omp simd
+    for (int64_t i = 0; i < g; i++)
+      put(dx, t, i, get(dy, t, i) * get(w, t, i) * s - get(x, t, i) * k);
+  }
+}
+BY_TYPE(rmsnorm_dx, in[0])
+
+void cpu_rmsnorm_dx(const KernelArgs *a) {
+  int64_t g = last_dim(&a->in[1]);
+  each_part(a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_dx_part);
+}
+
+/* Threads own columns; sums in blocks of groups as in bias_dw. */
+INLINE void rmsnorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  enum { TILE = 256, BLOCK = 64 };
+  int64_t g = last_dim(&a->out[0]), n = count_of(&a->in[0]) / g;
+  const float *rstd = a->in[1].p;
+  float *dw = a->out[0].p;
+  for (int64_t c = lo; c < hi; c += TILE) {
+    int w = (int)MIN(TILE, hi - c);
+    float total[TILE] = {0};
+    for (int64_t r0 = 0; r0 < n; r0 += BLOCK) {
+      float sum[TILE] = {0};
+      for (int64_t r = r0; r < MIN(n, r0 + BLOCK); r++) {
+        const void *x = at(a->in[0].p, t, r * g + c), *dy = at(a->in[2].p, t, r * g + c);
+        float s = rstd[r];
+#pragma omp simd
+        for (int i = 0; i < w; i++) sum[i] += get(dy, t, i) * get(x, t, i) * s;
+      }
+      for (int i = 0; i < w; i++) total[i] += sum[i];
+    }
+    for (int i = 0; i < w; i++) dw[c + i] = total[i] + (a->accumulate ? dw[c + i] : 0);
+  }
+}
+BY_TYPE(rmsnorm_dw, in[0])
+
+void cpu_rmsnorm_dw(const KernelArgs *a) {
+  each_part(a, last_dim(&a->out[0]), COLUMN_GRAIN, rmsnorm_dw_part);
+}

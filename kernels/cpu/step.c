@@ -1,0 +1,76 @@
+/* step.c - what happens once a step on the block of f64 scalars: counting labels, seed,
+ * loss, gradient norm and clip coefficient. All but sqnorm touch a few bytes only. */
+#include "kernel.h"
+#include "vm/program/program.h"
+
+/* The block is operand and result of these ops, at one address. */
+static double *scalars(const KernelArgs *a) {
+  assert(a->nin == 0 || a->in[a->nin - 1].p == a->out[0].p);
+  return a->out[0].p;
+}
+
+void cpu_count_labels(const KernelArgs *a) {
+  const int32_t *labels = a->in[0].p;
+  int64_t n = count_of(&a->in[0]), count = 0;
+#pragma omp simd reduction(+ : count)
+  for (int64_t i = 0; i < n; i++) count += labels[i] != -100;
+  scalars(a)[SC_TOKENS] = (double)count;
+}
+
+void cpu_seed(const KernelArgs *a) {
+  const double *scal = a->in[0].p;
+  *(float *)a->out[0].p = (float)(1.0 / MAX(scal[SC_TOKENS], 1.0));
+}
+
+void cpu_acc_loss(const KernelArgs *a) {
+  scalars(a)[SC_LOSS] += *(const float *)a->in[0].p;
+}
+
+/* The gradient is summed in a fixed number of blocks whose bounds depend on its size
+ * only; the sums of the blocks are then added in order. */
+enum { BLOCKS = 256 };
+typedef struct SqNorm {
+  const float *g;
+  int64_t n, block;
+  double sum[BLOCKS];
+} SqNorm;
+
+static void sqnorm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  SqNorm *s = a->state;
+  for (int64_t b = lo; b < hi; b++) {
+    int64_t end = MIN(s->n, (b + 1) * s->block);
+    const float *g = s->g;
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = b * s->block; i < end; i++) sum += (double)g[i] * g[i];
+    s->sum[b] = sum;
+  }
+}
+
+void cpu_sqnorm(const KernelArgs *a) {
+  SqNorm s = {.g = a->in[0].p, .n = count_of(&a->in[0])};
+  s.block = MAX((s.n + BLOCKS - 1) / BLOCKS, 1024);
+  int64_t blocks = (s.n + s.block - 1) / s.block;
+  KernelArgs part = {.threads = a->threads, .state = &s};
+  each_part(&part, blocks, MAX(1, ELEMENT_GRAIN / s.block), sqnorm_part);
+  double sum = 0;
+  for (int64_t b = 0; b < blocks; b++) sum += s.sum[b];
+  scalars(a)[a->attr->n] += sum;
+}
+
+void cpu_clip_coef(const KernelArgs *a) {
+  double *scal = scalars(a), norm = sqrt(scal[SC_NORM2]), clip = a->attr->clip;
+  scal[SC_NORM] = norm;
+  scal[SC_CLIP] = clip > 0 ? MIN(1.0, clip / (norm + 1e-6)) : 1.0;
+  scal[SC_SKIP] = !isfinite(norm) || !isfinite(scal[SC_LOSS]);
+}
+
+void cpu_scal_add(const KernelArgs *a) {
+  double *scal = scalars(a);
+  scal[a->attr->n] += scal[a->attr->dim];
+}
+
+void cpu_scal_zero(const KernelArgs *a) {
+  double *scal = scalars(a);
+  for (int i = SC_ZERO_FROM; i < SC_N; i++) scal[i] = 0;
+}

@@ -1,0 +1,78 @@
+/* cpu.c - the CPU as a device: every call completes at once, so events are empty. */
+#define _GNU_SOURCE
+#include "device.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static weft_status cpu_open(Device *d, int rank, int threads, weft_error *e) {
+  return WEFT_OK;
+}
+
+static void cpu_close(Device *d) {}
+
+/* Blocks start at a cache line; the address that the allocator gave stands before them. */
+enum { ALIGN = 64, HUGE = 2 << 20 };
+
+/* Asks for huge pages before a large block is touched for the first time. It is advice
+ * only: a kernel without them ignores it. */
+static void advise(char *p, size_t bytes) {
+  uintptr_t lo = ((uintptr_t)p + HUGE - 1) & ~(uintptr_t)(HUGE - 1);
+  uintptr_t hi = ((uintptr_t)p + bytes) & ~(uintptr_t)(HUGE - 1);
+  if (hi > lo) (void)madvise((void *)lo, hi - lo, MADV_HUGEPAGE);
+}
+
+/* The C library's large blocks come zeroed from the system and are mapped when touched;
+ * any other allocator's are cleared here. */
+static weft_status cpu_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
+  size_t all = bytes + ALIGN + sizeof(void *);
+  bool own = d->alloc && d->alloc->fn;
+  char *raw = all < bytes ? NULL
+              : own       ? d->alloc->fn(d->alloc->ud, NULL, 0, all)
+                          : calloc(1, all);
+  if (!raw)
+    return err_set(e, WEFT_ENOMEM, "rank %d: no memory for %zu bytes (%.1f MiB)", d->rank,
+                   bytes, (double)bytes / (1 << 20));
+  uintptr_t block = ((uintptr_t)raw + sizeof(void *) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
+  advise((char *)block, bytes);
+  if (own) memset((void *)block, 0, bytes);
+  ((void **)block)[-1] = raw;
+  *p = (void *)block;
+  return WEFT_OK;
+}
+
+static void cpu_free(Device *d, void *p, size_t bytes) {
+  mem_free(d->alloc, ((void **)p)[-1], bytes + ALIGN + sizeof(void *));
+}
+
+static const Kernel *cpu_kernel(Device *d, int op, const KernelArgs *a) {
+  return cpu_kernels[op].run ? &cpu_kernels[op] : NULL;
+}
+
+static void cpu_launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(a); }
+
+static void cpu_copy(Device *d, void *dst, const void *src, size_t n) {
+  if (n) memcpy(dst, src, n);
+}
+
+static DeviceEvent cpu_record(Device *d) { return (DeviceEvent){0}; }
+
+static void cpu_wait(Device *d, DeviceEvent ev) {}
+
+static weft_status cpu_sync(Device *d, weft_error *e) { return WEFT_OK; }
+
+const DeviceVtable device_cpu = {
+  .name = "cpu",
+  .version = 1,
+  .open = cpu_open,
+  .close = cpu_close,
+  .alloc = cpu_alloc,
+  .free = cpu_free,
+  .kernel = cpu_kernel,
+  .launch = cpu_launch,
+  .upload = cpu_copy,
+  .download = cpu_copy,
+  .record = cpu_record,
+  .wait = cpu_wait,
+  .sync = cpu_sync,
+};

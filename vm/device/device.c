@@ -1,0 +1,75 @@
+/* device.c - the calls that everybody makes to a device: they check the arguments, count,
+ * and fail on request. */
+#include "device.h"
+
+/* Whether this is the call that a test wants to fail. */
+static bool fails(Device *d) { return d->fail_in > 0 && --d->fail_in == 0; }
+
+weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
+                        int threads, weft_error *e) {
+  assert(vt && rank >= 0);
+  if (vt->version != 1)
+    return err_set(e, WEFT_EUSAGE, "device %s has interface version %d, this weft has 1",
+                   vt->name, vt->version);
+  *d = (Device){.vt = vt, .alloc = a, .rank = rank, .threads = MAX(1, threads)};
+  return vt->open(d, rank, d->threads, e);
+}
+
+void device_close(Device *d) {
+  if (!d->vt) return;
+  assert(d->count.allocs == d->count.frees);
+  d->vt->close(d);
+  d->vt = NULL;
+}
+
+weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
+  *p = NULL;
+  if (fails(d))
+    return err_set(e, WEFT_ENOMEM, "rank %d: out of memory on device %s (injected)",
+                   d->rank, d->vt->name);
+  TRY(d->vt->alloc(d, bytes, p, e));
+  d->count.allocs++;
+  return WEFT_OK;
+}
+
+void device_free(Device *d, void *p, size_t bytes) {
+  if (!p) return;
+  d->count.frees++;
+  d->vt->free(d, p, bytes);
+}
+
+const Kernel *device_kernel(Device *d, int op, const KernelArgs *a) {
+  assert(op >= 0 && op < OP_N);
+  return d->vt->kernel(d, op, a);
+}
+
+void device_launch(Device *d, const Kernel *k, const KernelArgs *a) {
+  assert(k && k->run && a->nin <= KERNEL_MAX_IN && a->nout <= KERNEL_MAX_OUT);
+  assert(a->threads >= 1);
+  d->count.launches++;
+  d->vt->launch(d, k, a);
+}
+
+void device_upload(Device *d, void *dst, const void *src, size_t n) {
+  assert((dst && src) || n == 0);
+  d->count.copies++;
+  d->vt->upload(d, dst, src, n);
+}
+
+void device_download(Device *d, void *dst, const void *src, size_t n) {
+  assert((dst && src) || n == 0);
+  d->count.copies++;
+  d->vt->download(d, dst, src, n);
+}
+
+DeviceEvent device_record(Device *d) { return d->vt->record(d); }
+
+void device_wait(Device *d, DeviceEvent ev) { d->vt->wait(d, ev); }
+
+weft_status device_sync(Device *d, weft_error *e) {
+  d->count.syncs++;
+  if (fails(d))
+    return err_set(e, WEFT_ERUN, "rank %d: device %s failed (injected)", d->rank,
+                   d->vt->name);
+  return d->vt->sync(d, e);
+}
