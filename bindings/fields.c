@@ -295,6 +295,35 @@ static void files(Check *c, int idx, const char *path) {
   data->nfiles = n;
 }
 
+int field_items(Check *c, const char *kind, int idx, const char *path) {
+  lua_State *L = c->L;
+  DataSpec *data = &c->plan->data;
+  int n = (int)lua_rawlen(L, idx);
+  if (strcmp(kind, "cluster") == 0 && n > 0) {
+    diag_error(c->d, "not-built", path, "clusters by name are not built yet")->suggestion =
+        "write weft.cluster { nodes = 1, gpus = 8 }";
+    return n;
+  }
+  if (strcmp(kind, "text") != 0 && strcmp(kind, "tokens") != 0) return 0;
+  const char **list = NEW_N(c->arena, const char *, n + 1);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, idx, i + 1);
+    if (lua_type(L, -1) == LUA_TSTRING) list[i] = arena_str(c->arena, lua_tostring(L, -1));
+    else check_type(c, item_path(c, path, i + 1), "a file name", -1);
+    lua_pop(L, 1);
+  }
+  bool named = lua_getfield(L, idx, "files") != LUA_TNIL;
+  lua_pop(L, 1);
+  if (n > 0 && named)
+    diag_error(c->d, "alias", path, "files are given both as items and as `files`");
+  else if (n == 0 && !named)
+    diag_error(c->d, "required", path, "which files? For example weft.%s \"data/*\"",
+               kind);
+  data->files = list;
+  data->nfiles = n;
+  return n;
+}
+
 /* model's value is looked at after all other fields, in model.c. */
 void field_other(Check *c, const Field *f, int idx, const char *path) {
   static const struct {

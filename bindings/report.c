@@ -50,7 +50,7 @@ static void json_diag(const Diag *g, Json *j) {
     json_close(j, '}');
     json_close(j, '}');
   } else {
-    json_null(j, "range");
+    json_none(j, "range");
   }
   json_str(j, "severity", g->severity == DIAG_ERROR ? "error" : "warning");
   json_open(j, "suggestions", '[');

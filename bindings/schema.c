@@ -257,7 +257,7 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   }
   if (!check_mark(c, idx, path)) return;
   built_kind(c, kind);
-  check_scope(c, idx, kind, path, 1);
+  check_scope(c, idx, kind, path, 1 + field_items(c, kind, idx, path));
 }
 
 /* ---- fields ---- */
