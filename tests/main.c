@@ -1,5 +1,5 @@
 /* main.c - runs every Check suite, or those named on the command line. Check prints its
- * own counts; the last line sums them up. */
+ * own counts; the last line sums them up. mpirun starts it with --mpi-child. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,9 @@
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"
 #undef SUITE
+
+/* One rank of check_mpi.c. */
+int mpi_child(int argc, char **argv);
 
 static const struct {
   const char *name;
@@ -25,6 +28,7 @@ static int wanted(const char *name, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());

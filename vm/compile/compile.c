@@ -8,8 +8,6 @@
  * arena of the caller. */
 #include "passes.h"
 
-#include <stdio.h>
-
 static void dump(const CompileInput *in, char letter, const char *pass, const Graph *g) {
   if (!in->dump || !in->dump_out || !strchr(in->dump, letter)) return;
   text_printf(in->dump_out, "; after %s\n", pass);
@@ -159,6 +157,16 @@ weft_status compile(const CompileInput *in, Compiled **out, Diags *d, weft_error
                   .vocab = vocabulary(in->graph), .dtype = in->plan->dtype};
   weft_status st = schedule_check(in->schedule, d) ? passes(b, c, d, e) : WEFT_EPLAN;
   arena_free(temp);
+  if (st != WEFT_OK) return st;
+  /* requires all programs; establishes that they cannot block each other */
+  weft_error why = {.rank = -1};
+  st = prove(c, &c->proof, &why);
+  if (st == WEFT_EPLAN) {
+    Diag *x = diag_error(d, "deadlock", "schedule", "%s", why.text);
+    if (why.line > 0) x->file = in->schedule->file, x->line = why.line;
+  } else if (st != WEFT_OK && e) {
+    *e = why;
+  }
   if (st == WEFT_OK) *out = c;
   return st;
 }

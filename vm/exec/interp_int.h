@@ -45,12 +45,4 @@ struct Rank {
   _Atomic(const Instr *) at;
 };
 
-/* Fills the slots of a call: the arena, what the unit binds, what the call binds. */
-static inline void bind_slots(const Program *p, const Call *call, uint64_t *base) {
-  const UnitBind *u = &p->unit[call->unit];
-  *base++ = 0;
-  for (uint32_t i = 0; i < u->n; i++) *base++ = p->bind[u->first + i];
-  for (uint32_t i = 0; i < call->ndyn; i++) *base++ = p->dyn[call->dyn + i];
-}
-
 #endif

@@ -47,17 +47,17 @@ static void clear_padding(const Piece *p, int64_t span, float *local) {
 }
 
 void piece_cut(const Piece *p, const float *global, float *local) {
-  size_t n = (size_t)(p->valid * p->inner);
+  size_t bytes = (size_t)(p->valid * p->inner) * sizeof *local;
   for (int64_t i = 0; i < span_count(p); i++) {
-    if (n) memcpy(local + span_local(p, i), global + span_global(p, i), n * sizeof *local);
+    if (bytes) memcpy(local + span_local(p, i), global + span_global(p, i), bytes);
     clear_padding(p, i, local);
   }
 }
 
 void piece_paste(const Piece *p, const float *local, float *global) {
-  size_t n = (size_t)(p->valid * p->inner);
-  for (int64_t i = 0; i < span_count(p); i++)
-    if (n) memcpy(global + span_global(p, i), local + span_local(p, i), n * sizeof *local);
+  size_t bytes = (size_t)(p->valid * p->inner) * sizeof *local;
+  for (int64_t i = 0; bytes && i < span_count(p); i++)
+    memcpy(global + span_global(p, i), local + span_local(p, i), bytes);
 }
 
 double piece_distance(const Piece *p, const float *local, const float *global) {
@@ -93,8 +93,10 @@ const ProgParam *rank_param(const Rank *r, int param) {
 }
 
 static char *state_at(const Rank *r, StateKind k, const ProgParam *p) {
-  const uint64_t off[STATE_N] = {
-      [STATE_PARAM] = p->master, [STATE_GRAD] = p->grad, [STATE_M] = p->m, [STATE_V] = p->v};
+  const uint64_t off[STATE_N] = {[STATE_PARAM] = p->master,
+                                 [STATE_GRAD] = p->grad,
+                                 [STATE_M] = p->m,
+                                 [STATE_V] = p->v};
   return r->arena + off[k];
 }
 

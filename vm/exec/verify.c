@@ -225,7 +225,8 @@ static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
   judge(v, step, "loss", "", relative(fabs(many.loss - one.loss), fabs(one.loss)),
         &v->out->loss);
   judge(v, step, "gradient norm", "",
-        relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm), &v->out->grad_norm);
+        relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm),
+        &v->out->grad_norm);
   TRY(compare_kind(v, step, STATE_GRAD, &v->out->grad, e));
   TRY(compare_kind(v, step, STATE_M, &v->out->grad, e));
   TRY(compare_kind(v, step, STATE_V, &v->out->grad, e));
