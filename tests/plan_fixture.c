@@ -10,12 +10,12 @@ static int count(const char *const *list) {
   return n;
 }
 
+/* Nothing guards the arena: running out of memory crashes the test, which Check reports. */
 weft_status fixture_open(PlanFixture *f, const char *file, const char *const *define,
                          const char *const *set) {
   static const weft_alloc libc_alloc;
   *f = (PlanFixture){.arena = arena_new(&libc_alloc)};
   ck_assert_ptr_nonnull(f->arena);
-  if (setjmp(*arena_guard(f->arena))) ck_abort_msg("out of memory");
   f->d.arena = f->arena;
   err_clear(&f->e);
   LangOptions o = {.alloc = &libc_alloc, .define = define, .ndefine = count(define),
