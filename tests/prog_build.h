@@ -33,6 +33,9 @@ Instr *build_call(Build *b, int pp, int body, int unit, int mb, const char *what
                   const uint64_t *dyn, int ndyn);
 /* One input, one result. */
 Instr *build_kernel(Build *b, int pp, int op, Operand in, Operand out);
+/* `nin` inputs, then `nout` results; the caller may set attr and acc at once. */
+Instr *build_op(Build *b, int pp, int op, const Operand *o, int nin, int nout,
+                const char *what);
 Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand in,
                   Operand out, const char *what);
 Instr *build_send(Build *b, int pp, int peer, int handle, Operand o, const char *what);

@@ -11,7 +11,7 @@ typedef volatile int StopFlag;
 
 /* ---- one rank: load.c, interp.c ---- */
 typedef struct Rank Rank;
-/* Checks the program's references, allocates the arena and prepares the kernels. */
+/* Allocates the arena and prepares the kernels; program_check() has passed before. */
 weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
                      Rank **out, weft_error *e);
 void rank_free(Rank *r);
@@ -27,7 +27,7 @@ double *rank_scalars(Rank *r);
 /* After a step with `check` failed: the instruction whose result is not finite and what
  * it gave ("nan", "inf"); NULL if the step failed in another way. */
 const Instr *rank_bad(const Rank *r, const char **gave);
-/* "op linear of layers.3.mlp.up_proj", "all_reduce(tp) of ...", "recv from rank 2 of F1" */
+/* "op linear of layers.3.mlp.up_proj", "all_reduce(tp) of ...", "send to rank 2 of F" */
 void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n);
 
 /* Where a rank is; may be read by other threads at any time. */
@@ -57,7 +57,8 @@ void piece_paste(const Piece *p, const float *local, float *global);
 /* L2 norm of the difference between a piece and its place in the whole. */
 double piece_distance(const Piece *p, const float *local, const float *global);
 /* Initial values by (seed, name, global index). */
-void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local);
+void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
+                float *local);
 
 /* This program's entry of a parameter, or NULL. */
 const ProgParam *rank_param(const Rank *r, int param);

@@ -25,14 +25,16 @@ static weft_status job_init(Worker *w, void *arg, weft_error *e) {
     const ProgParam *p = rank_param(w->r, i);
     if (!p) continue;
     Piece piece = own_piece(w, i);
-    piece_init(&piece, &r->c->param[i], r->plan->seed, w->piece);
+    piece_init(&piece, &r->c->param[i], r->plan->seed, r->threads, w->piece);
     rank_write(w->r, STATE_PARAM, p, w->piece);
     reset_state(w, p);
   }
   return device_sync(&w->dev, e);
 }
 
-weft_status run_init(Run *r, weft_error *e) { return run_all(r, job_init, NULL, false, e); }
+weft_status run_init(Run *r, weft_error *e) {
+  return run_all(r, job_init, NULL, false, e);
+}
 
 /* ---- one parameter ---- */
 
@@ -213,12 +215,14 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   Text list = {0};
   int wrong = compare_file(r->c, s, &list);
   weft_status st = WEFT_OK;
-  if (wrong)
-    st = list.oom ? err_set(e, WEFT_ENOMEM, "out of memory") : report_file(&list, wrong, e);
+  if (list.oom)
+    st = err_set(e, WEFT_ENOMEM, "out of memory");
+  else if (wrong)
+    st = report_file(&list, wrong, e);
   text_free(&list);
+  if (st != WEFT_OK) return st;
   int64_t most = 0;
   for (int i = 0; i < r->c->nparam; i++) most = MAX(most, param_count(&r->c->param[i]));
-  if (st != WEFT_OK) return st;
   float *global = mem_new(&r->alloc, (size_t)most * sizeof *global);
   if (!global) return err_set(e, WEFT_ENOMEM, "out of memory");
   for (int i = 0; i < r->c->nparam && st == WEFT_OK; i++) {

@@ -1,5 +1,5 @@
 /* interp.c - runs the program of one rank once: fetch, dispatch, next. Allocates nothing
- * and looks up no name; load.c has checked every reference. */
+ * and looks up no name; program_check() has passed every reference. */
 #include "interp_int.h"
 
 #include <math.h>
@@ -7,33 +7,19 @@
 
 /* ---- names, for messages only ---- */
 
-static const char *group_name(const Rank *r, const Instr *in) {
-  bool known = in->comm >= 0 && in->comm < r->p->ncomm && r->p->comm[in->comm].name;
-  return known ? r->p->comm[in->comm].name : "?";
-}
-
-static void describe_peer(const Rank *r, const Instr *in, const char *verb,
-                          const char *what, char *buf, size_t n) {
-  bool known = in->peer >= 0 && in->peer < r->c->mesh.size[AXIS_PP];
-  snprintf(buf, n, "%s rank %d of %s", verb, known ? r->peer[in->peer] : -1, what);
-}
-
 void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n) {
-  const char *what = in->what < r->p->nwhat ? r->p->what[in->what] : "?";
-  switch (in->code) {
-  case I_CALL: snprintf(buf, n, "call of %s", what); return;
-  case I_KERNEL:
-    snprintf(buf, n, "op %s of %s", in->op < OP_N ? op_info[in->op].name : "?", what);
-    return;
-  case I_COLL:
-    snprintf(buf, n, "%s(%s) of %s", in->coll < COLL_N ? coll_name[in->coll] : "?",
-             group_name(r, in), what);
-    return;
-  case I_SEND: describe_peer(r, in, "send to", what, buf, n); return;
-  case I_RECV: describe_peer(r, in, "recv from", what, buf, n); return;
-  case I_WAIT: snprintf(buf, n, "wait of %s", what); return;
-  default: snprintf(buf, n, "instruction %d of %s", in->code, what);
-  }
+  const Program *p = r->p;
+  const char *what = p->what[in->what];
+  if (in->code == I_KERNEL)
+    snprintf(buf, n, "op %s of %s", op_info[in->op].name, what);
+  else if (in->code == I_COLL)
+    snprintf(buf, n, "%s(%s) of %s", coll_name[in->coll], p->comm[in->comm].name, what);
+  else if (in->code == I_SEND)
+    snprintf(buf, n, "send to rank %d of %s", r->peer[in->peer], what);
+  else if (in->code == I_RECV)
+    snprintf(buf, n, "recv from rank %d of %s", r->peer[in->peer], what);
+  else
+    snprintf(buf, n, "%s of %s", instr_name[in->code], what);
 }
 
 /* Ends the step with the reason `why`, prefixed by rank and instruction. */
@@ -145,7 +131,8 @@ static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
   return start(r, in, &op, e);
 }
 
-static weft_status run_p2p(Rank *r, const Instr *in, const uint64_t *base, weft_error *e) {
+static weft_status run_p2p(Rank *r, const Instr *in, const uint64_t *base,
+                           weft_error *e) {
   const Operand *o = &r->p->operand[in->operand];
   bool send = in->code == I_SEND;
   CommOp op = {.coll = send ? COLL_SEND : COLL_RECV,
@@ -191,7 +178,7 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
 static weft_status run_call(Rank *r, const Instr *in, bool check, weft_error *e) {
   const Call *call = &r->p->call[in->call];
   const Body *body = &r->p->body[call->body];
-  bind_slots(r->p, call, r->base);
+  for (int i = 0; i < body->nslot; i++) r->base[i] = slot_base(r->p, call, i);
   return run_range(r, body->first, body->n, r->base, call->fresh, check, NULL, e);
 }
 

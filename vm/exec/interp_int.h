@@ -45,19 +45,4 @@ struct Rank {
   _Atomic(const Instr *) at;
 };
 
-/* Elements of an operand. */
-static inline uint64_t operand_count(const Operand *o) {
-  uint64_t n = 1;
-  for (int i = 0; i < o->ndim; i++) n *= (uint64_t)o->dim[i];
-  return n;
-}
-
-/* Fills the slots of a call: the arena, what the unit binds, what the call binds. */
-static inline void bind_slots(const Program *p, const Call *call, uint64_t *base) {
-  const UnitBind *u = &p->unit[call->unit];
-  *base++ = 0;
-  for (uint32_t i = 0; i < u->n; i++) *base++ = p->bind[u->first + i];
-  for (uint32_t i = 0; i < call->ndyn; i++) *base++ = p->dyn[call->dyn + i];
-}
-
 #endif

@@ -47,17 +47,17 @@ static void clear_padding(const Piece *p, int64_t span, float *local) {
 }
 
 void piece_cut(const Piece *p, const float *global, float *local) {
-  size_t n = (size_t)(p->valid * p->inner);
+  size_t bytes = (size_t)(p->valid * p->inner) * sizeof *local;
   for (int64_t i = 0; i < span_count(p); i++) {
-    if (n) memcpy(local + span_local(p, i), global + span_global(p, i), n * sizeof *local);
+    if (bytes) memcpy(local + span_local(p, i), global + span_global(p, i), bytes);
     clear_padding(p, i, local);
   }
 }
 
 void piece_paste(const Piece *p, const float *local, float *global) {
-  size_t n = (size_t)(p->valid * p->inner);
-  for (int64_t i = 0; i < span_count(p); i++)
-    if (n) memcpy(global + span_global(p, i), local + span_local(p, i), n * sizeof *local);
+  size_t bytes = (size_t)(p->valid * p->inner) * sizeof *local;
+  for (int64_t i = 0; bytes && i < span_count(p); i++)
+    memcpy(global + span_global(p, i), local + span_local(p, i), bytes);
 }
 
 double piece_distance(const Piece *p, const float *local, const float *global) {
@@ -70,16 +70,26 @@ double piece_distance(const Piece *p, const float *local, const float *global) {
   return sqrt(sum);
 }
 
-void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local) {
+static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, int64_t n,
+                        float *to) {
+  if (cp->init == INIT_NORMAL) {
+    rng_normals(rng, from, (uint64_t)n, cp->std, to);
+    return;
+  }
+  for (int64_t k = 0; k < n; k++) to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
+}
+
+void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
+                float *local) {
+  enum { BLOCK = 1 << 16 };
   Rng rng = rng_make(seed, cp->name);
   int64_t n = p->valid * p->inner;
   for (int64_t i = 0; i < span_count(p); i++) {
     float *to = local + span_local(p, i);
     uint64_t from = (uint64_t)span_global(p, i);
-    for (int64_t k = 0; k < n; k++)
-      to[k] = cp->init == INIT_NORMAL ? rng_normal(&rng, from + (uint64_t)k) * cp->std
-              : cp->init == INIT_ONES ? 1.0f
-                                      : 0.0f;
+#pragma omp parallel for num_threads(threads) if (threads > 1 && n > BLOCK)
+    for (int64_t k = 0; k < n; k += BLOCK)
+      init_values(cp, &rng, from + (uint64_t)k, MIN(n - k, BLOCK), to + k);
     clear_padding(p, i, local);
   }
 }
@@ -93,8 +103,10 @@ const ProgParam *rank_param(const Rank *r, int param) {
 }
 
 static char *state_at(const Rank *r, StateKind k, const ProgParam *p) {
-  const uint64_t off[STATE_N] = {
-      [STATE_PARAM] = p->master, [STATE_GRAD] = p->grad, [STATE_M] = p->m, [STATE_V] = p->v};
+  const uint64_t off[STATE_N] = {[STATE_PARAM] = p->master,
+                                 [STATE_GRAD] = p->grad,
+                                 [STATE_M] = p->m,
+                                 [STATE_V] = p->v};
   return r->arena + off[k];
 }
 

@@ -74,7 +74,9 @@ static weft_status job_step(Worker *w, void *arg, weft_error *e) {
 
 /* ---- results ---- */
 
-static const char *value_name(double x) { return isnan(x) ? "nan" : x < 0 ? "-inf" : "inf"; }
+static const char *value_name(double x) {
+  return isnan(x) ? "nan" : x < 0 ? "-inf" : "inf";
+}
 
 /* Runs the step again with checks and says which rank and op gave the first value that
  * is not finite. */
@@ -146,7 +148,8 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
 }
 
 /* Reads the rows that the ranks of this process need. */
-weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out, weft_error *e) {
+weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out,
+                     weft_error *e) {
   int64_t T = r->c->seq, first = step * r->plan->batch.global;
   int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
   int64_t dp = run_dp(r);

@@ -3,8 +3,9 @@
  * run_open makes the workers and their ranks, run_all runs a job on all of them and
  * waits for the last one. The calling thread looks after Ctrl-C and the watchdog while
  * it waits. With MPI a process has one rank and all calls of MPI come from its worker. */
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "run_int.h"
+
+#include "../program/check.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -238,15 +239,27 @@ static weft_status job_join(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
-static weft_status check_sizes(Run *r, weft_error *e) {
+/* That pieces are as large as the programs say; sets piece_max. */
+static weft_status check_params(Run *r, const Program *p, weft_error *e) {
+  for (int i = 0; i < p->nparam; i++) {
+    const CompiledParam *cp = &r->c->param[p->param[i].param];
+    Piece piece = piece_make(cp, r->c->mesh.size[AXIS_TP], 0);
+    int64_t n = piece_count(&piece);
+    r->piece_max = MAX(r->piece_max, n);
+    if (n != p->param[i].count)
+      return err_set(e, WEFT_EINTERNAL, "pp rank %d: %s has %lld elements here, not %lld",
+                     p->pp, cp->name, (long long)p->param[i].count, (long long)n);
+  }
+  return WEFT_OK;
+}
+
+static weft_status check_compiled(Run *r, weft_error *e) {
   if (run_rows(r) != r->plan->batch.global)
     return err_set(e, WEFT_EINTERNAL, "%lld rows a step, but batch.global = %lld",
                    (long long)run_rows(r), (long long)r->plan->batch.global);
-  int tp = r->c->mesh.size[AXIS_TP];
-  for (int i = 0; i < r->c->nparam; i++) {
-    Piece p = piece_make(&r->c->param[i], tp, 0);
-    r->piece_max = MAX(r->piece_max, piece_count(&p));
-  }
+  TRY(program_check(r->c, e));
+  for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
+    TRY(check_params(r, &r->c->prog[i], e));
   return WEFT_OK;
 }
 
@@ -269,7 +282,7 @@ static void init_locks(Run *r) {
 }
 
 static weft_status open_run(Run *r, const RunOptions *o, weft_error *e) {
-  TRY(check_sizes(r, e));
+  TRY(check_compiled(r, e));
   TRY(open_world(r, o, e));
   TRY(new_batch(r, e));
   TRY(run_all(r, job_load, NULL, false, e));

@@ -18,11 +18,11 @@ static void report(const Run *r, double seconds, char *why, size_t size) {
   for (int i = 0; i < r->nworker && n + 160 < size; i++, left--) {
     char name[100];
     RankAt at = rank_at(r->worker[i].r);
-    if (at.state == RANK_WAITS) rank_describe(r->worker[i].r, at.instr, name, sizeof name);
+    bool waits = at.state == RANK_WAITS;
+    if (waits) rank_describe(r->worker[i].r, at.instr, name, sizeof name);
     n += (size_t)snprintf(why + n, size - n, "%s rank %d %s%s", i ? ";" : ":",
-                          r->worker[i].rank,
-                          at.state == RANK_WAITS ? "waits in " : "has finished its step",
-                          at.state == RANK_WAITS ? name : "");
+                          r->worker[i].rank, waits ? "waits in " : "has finished its",
+                          waits ? name : " step");
   }
   if (left > 0) snprintf(why + n, size - n, "; and %d more ranks", left);
 }
