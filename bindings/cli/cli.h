@@ -59,7 +59,6 @@ typedef struct Job {
   Graph *graph;
   Schedule schedule;
   Compiled *compiled;
-  Proof proof;
 } Job;
 
 weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path);
@@ -67,8 +66,7 @@ weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path);
 weft_status job_mesh(Job *j, int64_t world);
 weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
-weft_status job_compile(Job *j);       /* graph and schedule included */
-weft_status job_prove(Job *j);
+weft_status job_compile(Job *j);       /* graph, schedule and proof included */
 /* True if nothing in the plan says how many ranks there are. */
 bool job_open_world(const Job *j);
 /* Prints what was wrong (or, with --json, the whole object without a result unless `st`
