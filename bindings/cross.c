@@ -119,7 +119,14 @@ static void check_batch(Cross *c) {
     return;
   }
   int dp = mesh_size(c->mesh, AXES_DP);
-  int64_t one = b->micro * dp * b->rounds;
+  int64_t one;
+  if (__builtin_mul_overflow(b->micro * dp, b->rounds, &one)) one = INT64_MAX / 2;
+  if (b->global % one == 0) {
+    diag_error(c->d, "range", "batch.global", "%lld microbatches are more than the %d that "
+               "a step can have", (long long)(b->global / one * b->rounds), MICROBATCHES_MAX)
+        ->suggestion = "a larger batch.micro would do";
+    return;
+  }
   diag_error(c->d, "divisibility", "batch.global",
              "%lld is not a multiple of batch.micro * dp = %lld * %d", (long long)b->global,
              (long long)b->micro, dp)
@@ -136,7 +143,7 @@ static void cross_job(lua_State *L, void *ud) {
     int64_t layers;
     lua_rawgeti(L, LUA_REGISTRYINDEX, c->lp->config);
     check_tp(c);
-    if (config_int(L, "num_hidden_layers", &layers)) check_layers(c, layers);
+    if (config_int(L, "num_hidden_layers", &layers) && layers > 0) check_layers(c, layers);
     lua_pop(L, 1);
   }
   if (c->plan->batch.global > 0) check_batch(c);

@@ -170,7 +170,7 @@ START_TEST(infinity_is_named_where_it_begins) {
   c->prog[1].attr[1].scale = INFINITY;
   open_run(c);
   ck_assert_int_eq(step(0, &res), WEFT_ERUN);
-  has("step 0: loss is inf; first seen on rank 1 in op scale of layers.1.mlp");
+  has("step 0: the loss is inf; first seen on rank 1 in op scale of layers.1.mlp");
 }
 END_TEST
 

@@ -39,6 +39,8 @@ typedef struct Verb {
 
 int verb_check(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
+/* The rank that a launcher has given this process, else 0. */
+int launched_rank(void);
 int verb_show(Cli *cli, Arena *arena);
 int verb_verify(Cli *cli, Arena *arena);
 
@@ -61,6 +63,8 @@ typedef struct Job {
   Compiled *compiled;
 } Job;
 
+/* False for the processes of a run beside rank 0. */
+bool speaks(const Cli *cli);
 weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path);
 /* `world`: what the launcher says, 0 for the cluster's size or an open one. */
 weft_status job_mesh(Job *j, int64_t world);

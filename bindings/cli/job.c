@@ -2,6 +2,11 @@
  * common end of every verb. */
 #include "cli.h"
 
+/* Every process that a launcher has started for a run has the same plan; one is heard. */
+bool speaks(const Cli *cli) {
+  return cli->verb->run != verb_run || launched_rank() == 0;
+}
+
 static void print_line(void *ud, const char *line) { fprintf(stderr, "%s\n", line); }
 
 weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path) {
@@ -12,7 +17,7 @@ weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path) {
                    .define = cli->define,
                    .ndefine = cli->ndefine,
                    .stop = cli->stop,
-                   .print = print_line};
+                   .print = speaks(cli) ? print_line : NULL};
   TRY(lang_load(&o, path, &j->lp, &j->d, &j->e));
   j->plan = *lang_plan(j->lp);
   return WEFT_OK;

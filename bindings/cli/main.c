@@ -95,7 +95,19 @@ static int unknown_verb(const char *name) {
   return weft_exit_code(WEFT_EUSAGE);
 }
 
+/* A plan, and for show a topic, which reads them itself. */
+static weft_status check_arguments(const Cli *cli, weft_error *e) {
+  const Verb *v = cli->verb;
+  if (cli->narg == 0)
+    return err_set(e, WEFT_EUSAGE, "%s needs a plan: weft %s %s", v->name, v->name, v->args);
+  if (cli->narg > 1 && v->run != verb_show)
+    return err_set(e, WEFT_EUSAGE, "%s takes one plan, got also \"%s\"", v->name,
+                   cli->arg[1]);
+  return WEFT_OK;
+}
+
 static int usage_error(Cli *cli, Arena *arena, const weft_error *e) {
+  if (!speaks(cli)) return weft_exit_code(e->code);
   if (!cli->json) {
     complain("%s", e->text);
     return weft_exit_code(e->code);
@@ -117,9 +129,7 @@ static int run_verb(Cli *cli, int argc, char **argv) {
   if (st == WEFT_OK && cli->help) {
     print_verb_help(cli->verb);
   } else {
-    if (st == WEFT_OK && cli->narg == 0)
-      st = err_set(&e, WEFT_EUSAGE, "%s needs a plan: weft %s %s", cli->verb->name,
-                   cli->verb->name, cli->verb->args);
+    if (st == WEFT_OK) st = check_arguments(cli, &e);
     code = st == WEFT_OK ? cli->verb->run(cli, arena) : usage_error(cli, arena, &e);
   }
   arena_free(arena);

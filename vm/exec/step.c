@@ -11,7 +11,7 @@ typedef struct StepArg {
   const int32_t *tokens, *labels;
   int64_t step;
   double lr;
-  bool check;
+  const char *trouble;   /* "the loss is nan": the step is repeated with checks on */
 } StepArg;
 
 /* ---- inputs ---- */
@@ -61,6 +61,25 @@ static void load_inputs(Worker *w, const StepArg *s) {
   }
 }
 
+/* The error of one rank as the user is to read it. It is made here, because an MPI rank
+ * that gives up ends its process with this text. */
+static weft_status tell(const Worker *w, const StepArg *s, weft_status st,
+                        const weft_error *why, weft_error *e) {
+  const Instr *bad = s->trouble ? rank_bad(w->r, NULL) : NULL;
+  long long step = (long long)s->step;
+  char name[256];
+  if (bad) rank_describe(w->r, bad, name, sizeof name);
+  if (bad)
+    err_set(e, st, "step %lld: %s; first seen on rank %d in %s", step, s->trouble, w->rank,
+            name);
+  else if (st == WEFT_EINTR)
+    err_set(e, st, "interrupted in step %lld", step);
+  else
+    err_set(e, st, "step %lld: %.950s", step, why->text);
+  if (e) e->rank = why->rank;
+  return st;
+}
+
 static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   const StepArg *s = arg;
   const Optimizer *opt = &w->run->plan->opt;
@@ -69,7 +88,9 @@ static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   scalars[SC_LR] = s->lr;
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
   scalars[SC_BC2] = 1 - pow(opt->beta2, t);
-  return rank_step(w->r, s->check, w->run->stop, e);
+  weft_error why = {.rank = -1};
+  weft_status st = rank_step(w->r, s->trouble != NULL, w->run->stop, &why);
+  return st == WEFT_OK ? st : tell(w, s, st, &why, e);
 }
 
 /* ---- results ---- */
@@ -78,31 +99,17 @@ static const char *value_name(double x) {
   return isnan(x) ? "nan" : x < 0 ? "-inf" : "inf";
 }
 
-/* Runs the step again with checks and says which rank and op gave the first value that
- * is not finite. */
+/* Runs the step again with checks: the first rank that sees a value that is not finite
+ * says so, and in which op. */
 static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error *e) {
-  char head[96];
+  char trouble[64];
   bool loss = !isfinite(res->loss);
-  snprintf(head, sizeof head, "step %lld: %s is %s", (long long)s->step,
-           loss ? "loss" : "the gradient norm",
+  snprintf(trouble, sizeof trouble, "%s is %s", loss ? "the loss" : "the gradient norm",
            value_name(loss ? res->loss : res->grad_norm));
-  s->check = true;
-  weft_error why = {.rank = -1};
-  weft_status st = run_all(r, job_step, s, true, &why);
-  if (st == WEFT_EINTR) return err_set(e, st, "%s", why.text);
-  if (st == WEFT_OK)
-    return err_set(e, WEFT_ERUN, "%s; when repeated, every op gave finite values", head);
-  for (int i = 0; i < r->nworker; i++) {
-    const Worker *w = &r->worker[i];
-    const Instr *bad = w->rank == why.rank ? rank_bad(w->r, NULL) : NULL;
-    if (!bad) continue;
-    char name[256];
-    rank_describe(w->r, bad, name, sizeof name);
-    st = err_set(e, WEFT_ERUN, "%s; first seen on rank %d in %s", head, w->rank, name);
-    if (e) e->rank = w->rank;
-    return st;
-  }
-  return err_set(e, st, "%s; %.800s", head, why.text);
+  s->trouble = trouble;
+  TRY(run_all(r, job_step, s, true, e));
+  return err_set(e, WEFT_ERUN, "step %lld: %s; when repeated, every op gave finite values",
+                 (long long)s->step, trouble);
 }
 
 /* All ranks have the same scalars: the programs reduce them over all of them. */
@@ -135,15 +142,11 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
   StepArg s = {.tokens = tokens, .labels = labels, .step = step, .lr = step_lr(r, step)};
   *out = (StepResult){.step = step, .lr = s.lr};
   double begin = now_s();
-  weft_error why = {.rank = -1};
-  weft_status st = run_all(r, job_step, &s, true, &why);
+  r->step = step;
+  weft_status st = run_all(r, job_step, &s, true, e);
   out->ms = 1e3 * (now_s() - begin);
-  if (st == WEFT_OK) return read_result(r, &s, out, e);
-  if (st == WEFT_EINTR)
-    err_set(e, st, "interrupted in step %lld", (long long)step);
-  else
-    err_set(e, st, "step %lld: %.950s", (long long)step, why.text);
-  if (e) e->rank = why.rank;
+  if (st == WEFT_OK) st = read_result(r, &s, out, e);
+  r->step = -1;
   return st;
 }
 
