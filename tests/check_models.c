@@ -203,22 +203,87 @@ START_TEST(refuses_stale_tensor) {
 }
 END_TEST
 
+/* ---- schedules of stdlib ---- */
+
+/* Actions of one rank in PyTorch's notation: "0F0,0F1,0B0". */
+static const char *actions_text(PlanFixture *f, const Schedule *s, int rank) {
+  Text t = {0};
+  for (int i = 0; i < s->n[rank]; i++) {
+    const Action *a = &s->list[rank][i];
+    text_printf(&t, "%s%d%c%d", i ? "," : "", schedule_stage(s, rank, a->chunk),
+                "FIWB"[a->kind], a->mb);
+  }
+  const char *copy = arena_str(f->arena, t.s);
+  text_free(&t);
+  return copy;
+}
+
+static const struct {
+  const char *name;
+  int ranks, microbatches;
+  const char *rank0, *last;
+} orders[] = {
+    {"gpipe", 2, 4, "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3", "1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3"},
+    {"1f1b", 2, 4, "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3", "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3"},
+    {"1f1b", 3, 3, "0F0,0F1,0F2,0B0,0B1,0B2", "2F0,2B0,2F1,2B1,2F2,2B2"},
+    {"1f1b", 1, 2, "0F0,0B0,0F1,0B1", "0F0,0B0,0F1,0B1"},
+    {"1f1b", 4, 3, NULL, "1f1b needs at least as many microbatches as pipeline ranks"},
+};
+
+START_TEST(schedule_orders) {
+  PlanFixture f;
+  Schedule s;
+  Mesh m;
+  ck_assert_int_eq(fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){"preset=llama-tiny", NULL}, NULL),
+                   WEFT_OK);
+  ck_assert(mesh_resolve(&(MeshSpec){.pp = orders[_i].ranks}, 0, &m, &f.d));
+  weft_status st = lang_schedule_named(f.lp, orders[_i].name, &m, orders[_i].microbatches,
+                                       &s, &f.d, &f.e);
+  if (!orders[_i].rank0) {
+    ck_assert_int_eq(st, WEFT_EPLAN);
+    ck_assert_msg(strstr(fixture_report(&f), orders[_i].last), "%s", fixture_report(&f));
+  } else {
+    ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+    ck_assert_str_eq(actions_text(&f, &s, 0), orders[_i].rank0);
+    ck_assert_str_eq(actions_text(&f, &s, orders[_i].ranks - 1), orders[_i].last);
+  }
+  fixture_close(&f);
+}
+END_TEST
+
 /* ---- example plans ---- */
 
-START_TEST(example_plans_load) {
+/* Loads, builds, compiles and proves the plan; nothing may be wrong with it. */
+static void compile_example(const char *file) {
+  PlanFixture f;
+  Graph *g;
+  Mesh m;
+  Schedule s;
+  Compiled *c;
+  Proof proof;
+  weft_status st = fixture_open(&f, file, NULL, NULL);
+  ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s", fixture_report(&f));
+  const Plan *p = lang_plan(f.lp);
+  ck_assert(mesh_resolve(&p->mesh, lang_cluster_ranks(f.lp), &m, &f.d));
+  st = fixture_graph(&f, p->batch.micro * mesh_size(&m, AXES_DP), p->batch.seq, &g);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  st = lang_schedule(f.lp, &m, plan_microbatches(p, &m), &s, &f.d, &f.e);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  CompileInput in = {.plan = p, .mesh = &m, .graph = g, .schedule = &s, .arena = f.arena};
+  st = compile(&in, &c, &f.d, &f.e);
+  ck_assert_msg(st == WEFT_OK && f.d.errors == 0, "%s", fixture_report(&f));
+  st = prove(c, &proof, &f.e);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  fixture_close(&f);
+}
+
+START_TEST(example_plans_compile) {
   glob_t files;
   ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/plans/*.lua", 0, NULL, &files), 0);
   ck_assert_int_ge((int)files.gl_pathc, 7);
-  for (size_t i = 0; i < files.gl_pathc; i++) {
-    PlanFixture f;
-    Graph *g;
-    const char *file = files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1;
-    weft_status st = fixture_open(&f, file, NULL, NULL);
-    ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s", fixture_report(&f));
-    st = fixture_graph(&f, 2, lang_plan(f.lp)->batch.seq, &g);
-    ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
-    fixture_close(&f);
-  }
+  for (size_t i = 0; i < files.gl_pathc; i++)
+    compile_example(files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1);
   globfree(&files);
 }
 END_TEST
@@ -229,7 +294,8 @@ Suite *models_suite(void) {
   tcase_add_loop_test(t, preset_sizes, 0, LEN(presets));
   tcase_add_test(t, gpt2_structure);
   tcase_add_loop_test(t, refuses_config, 0, LEN(refused));
-  tcase_add_test(t, example_plans_load);
+  tcase_add_loop_test(t, schedule_orders, 0, LEN(orders));
+  tcase_add_test(t, example_plans_compile);
   suite_add_tcase(s, t);
   t = tcase_create("graph userdata");
   tcase_add_loop_test(t, reports_mistake, 0, LEN(mistakes));
