@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random_plan.h"
+
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"
 #undef SUITE
@@ -29,6 +31,7 @@ static int wanted(const char *name, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
+  if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());

@@ -145,7 +145,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .name = "toy",
       .mesh = {.tp = o->tp, .pp = o->pp, .dp = o->dp},
       .strategy = {.sequence_parallel = o->sp, .overlap_grad_reduce = o->overlap,
-                   .bucket_bytes = 16 << 10},
+                   .bucket_bytes = o->bucket_bytes ? o->bucket_bytes : 16 << 10},
       .tp = o->rules ? o->rules : llama_rules,
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,

@@ -9,7 +9,8 @@ typedef struct ToyOptions {
   int layers, hidden, heads, kv_heads, ffn, vocab;
   int tp, pp, dp;
   int micro, microbatches, seq;
-  bool sp, tied, gather_head, bias, overlap;
+  bool sp, tied, bias, overlap;
+  int64_t bucket_bytes;  /* 0: 16 KiB */
   DType dtype;
   const TpRule *rules;   /* NULL: the usual Llama plan */
   int nrules;

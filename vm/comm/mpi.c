@@ -28,9 +28,9 @@ const MpiApi *mpi_api(weft_error *e) {
   if (!so) {
     const char *why = dlerror();
     err_set(e, WEFT_EFILE,
-            "the MPI engine cannot be opened: %s; it is %s beside the program and needs "
-            "Open MPI (Debian: openmpi-bin to run it, libopenmpi-dev to build it)",
-            why ? why : MODULE, here ? MODULE : MODULE ", which is missing,");
+            "the MPI engine cannot be opened: %s; %s needs Open MPI (Debian: openmpi-bin "
+            "to run, libopenmpi-dev to build)",
+            why ? why : MODULE, here ? path : MODULE ", expected beside the program,");
     return NULL;
   }
   const MpiApi *api = dlsym(so, "weft_mpi_api");
