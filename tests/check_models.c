@@ -204,6 +204,54 @@ START_TEST(refuses_stale_tensor) {
 }
 END_TEST
 
+/* ---- out of memory ---- */
+
+/* An allocator that gives up after `left` requests. */
+static void *limited(void *ud, void *p, size_t old, size_t n) {
+  int *left = ud;
+  if (n == 0) {
+    free(p);
+    return NULL;
+  }
+  return (*left)-- > 0 ? realloc(p, n) : NULL;
+}
+
+/* Builds a model in an arena whose allocator gives up after `n` requests. */
+static weft_status build_with(PlanFixture *f, int n) {
+  weft_alloc alloc = {limited, &n};
+  Arena *volatile a = arena_new(&alloc);
+  if (!a) return WEFT_ENOMEM;
+  if (setjmp(*arena_guard(a))) {
+    arena_free(a);
+    return WEFT_ENOMEM;
+  }
+  Graph *g = graph_new(a, 1, 8);
+  weft_status st = lang_build_graph(f->lp, 1, 8, g, &f->d, &f->e);
+  if (st == WEFT_OK) ck_assert_int_eq(g->param.n, 39);
+  arena_free(a);
+  return st;
+}
+
+/* A failed allocation comes back through Lua as a status, and the plan stays usable. */
+START_TEST(survives_out_of_memory) {
+  PlanFixture f;
+  ck_assert_int_eq(fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){"preset=llama-tiny", NULL}, NULL),
+                   WEFT_OK);
+  int n = 0, caught = 0;
+  for (weft_status st = WEFT_ENOMEM; st != WEFT_OK; n++) {
+    err_clear(&f.e);
+    st = build_with(&f, n);
+    ck_assert_msg(st == WEFT_OK || st == WEFT_ENOMEM, "%d %s", st, fixture_report(&f));
+    caught += f.e.code == WEFT_ENOMEM;   /* set by the call into Lua, not by the arena */
+    ck_assert_int_lt(n, 1000);
+  }
+  ck_assert_int_gt(caught, 0);
+  ck_assert_int_eq(f.d.errors, 0);
+  fixture_close(&f);
+}
+END_TEST
+
 /* ---- schedules of stdlib ---- */
 
 /* Actions of one rank in PyTorch's notation: "0F0,0F1,0B0". */
@@ -249,10 +297,10 @@ END_TEST
 
 START_TEST(refuses_few_microbatches) {
   PlanFixture f;
+  static const char *const set[] = {"mesh.pp=4", "mesh.dp=1", "schedule=1f1b",
+                                    "batch.global=3", NULL};
   weft_status st = fixture_open(&f, "tests/models/preset.lua",
-                                (const char *[]){"preset=llama-tiny", NULL},
-                                (const char *[]){"mesh.pp=4", "mesh.dp=1",
-                                                 "schedule=1f1b", "batch.global=3", NULL});
+                                (const char *[]){"preset=llama-tiny", NULL}, set);
   const char *report = fixture_report(&f);
   ck_assert_msg(st == WEFT_EPLAN, "%s", report);
   ck_assert_msg(strstr(report, "1f1b needs at least as many microbatches as pipeline "
@@ -312,6 +360,7 @@ Suite *models_suite(void) {
   tcase_add_test(t, builds_and_remembers_lines);
   tcase_add_test(t, library_ops_have_no_line);
   tcase_add_test(t, refuses_stale_tensor);
+  tcase_add_test(t, survives_out_of_memory);
   suite_add_tcase(s, t);
   return s;
 }
