@@ -81,7 +81,7 @@ static weft_status open_data(Training *t) {
 
 static weft_status start(Training *t) {
   Job *j = &t->job;
-  int64_t world;
+  int64_t world = 0;
   TRY(choose_comm(t, &world));
   TRY(job_mesh(j, world));
   TRY(job_compile(j));
