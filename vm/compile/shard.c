@@ -36,14 +36,46 @@ void shard_yield(Shard *s, Oid op, int i, Place p) { s->yield[op][i] = p; }
 
 /* ---- parameters ---- */
 
-TpStyle shard_style(Shard *s, Oid op, int i) {
+/* True the first time a problem is told; layers repeat it. */
+static bool tell_once(Shard *s, const char *what) {
+  for (int i = 0; i < s->told.n; i++)
+    if (strcmp(s->told.at[i], what) == 0) return false;
+  *VEC_PUSH(s->g->arena, s->told) = what;
+  return true;
+}
+
+/* An error about a tp_plan rule (-1: the plan as a whole), told for the first parameter
+ * that has it. */
+static void rule_error(Shard *s, int rule, const char *fmt, ...) PRINTF(3, 4);
+static void rule_error(Shard *s, int rule, const char *fmt, ...) {
+  Arena *a = s->d->arena;
+  if (!tell_once(s, arena_printf(a, "%d %s", rule, fmt))) return;
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = arena_vprintf(a, fmt, ap);
+  va_end(ap);
+  const char *path =
+      rule < 0 ? "tp_plan" : arena_printf(a, "tp_plan[\"%s\"]", s->plan->tp[rule].pattern);
+  diag_error(s->d, "tp-plan", path, "%s", text);
+}
+
+/* The rule for operand i; -1 if there is none or it is no parameter. */
+static int rule_of(Shard *s, Oid op, int i) {
   const Op *o = &s->g->op.at[op];
-  const Tensor *t = &s->g->t.at[o->in[i]];
-  if (s->n[AX_TP] == 1 && s->plan->ntp == 0) return STYLE_REPLICATE;
-  int rule = tp_match(s->plan, t->name, o->name, s->d);
-  if (rule < 0) return STYLE_REPLICATE;
-  s->rule_hits[rule]++;
-  return s->plan->tp[rule].style;
+  const TpRule *tp = s->plan->tp;
+  const char *name = s->g->t.at[o->in[i]].name;
+  if (s->g->t.at[o->in[i]].kind != T_PARAM) return -1;
+  int tie, rule = tp_match(s->plan, name, o->name, s->rule_hits, &tie);
+  if (tie >= 0)
+    rule_error(s, tie, "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
+               tp[rule].pattern, tp_style_name(tp[rule].style), tp[tie].pattern,
+               tp_style_name(tp[tie].style), name);
+  return rule;
+}
+
+TpStyle shard_style(Shard *s, Oid op, int i) {
+  int rule = rule_of(s, op, i);
+  return rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
 }
 
 /* The dimension that a style cuts, -1 for none, -2 if it makes no sense here. */
@@ -78,14 +110,6 @@ static const char *size_name(DimTag tag) {
   }
 }
 
-/* True the first time a problem is told; layers repeat it. */
-static bool tell_once(Shard *s, const char *what) {
-  for (int i = 0; i < s->told.n; i++)
-    if (strcmp(s->told.at[i], what) == 0) return false;
-  *VEC_PUSH(s->g->arena, s->told) = what;
-  return true;
-}
-
 static bool check_cut(Shard *s, const Tensor *t, int dim) {
   const Dim *d = &t->dim[dim];
   int64_t pieces = d->size / ((int64_t)d->unit * d->parts);
@@ -101,14 +125,12 @@ static bool check_cut(Shard *s, const Tensor *t, int dim) {
   return false;
 }
 
-static bool set_param(Shard *s, const Tensor *t, int cut) {
+static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
   Place *p = &s->place[s->g->param.at[t->index].tensor];
   int8_t to = cut < 0 || s->n[AX_TP] == 1 ? PL_R : (int8_t)cut;
   if (s->placed[t->index] && p->on[AX_TP] != to) {
-    const char *text = arena_printf(
-        s->d->arena, "the tied parameter %s is cut in two ways by the styles of its uses",
-        t->name);
-    if (tell_once(s, text)) diag_error(s->d, "tp-plan", "tp_plan", "%s", text);
+    rule_error(s, rule, "the styles of its uses cut the tied parameter %s in two ways",
+               t->name);
     return false;
   }
   s->placed[t->index] = 1;
@@ -120,24 +142,21 @@ bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p)
   const Tensor *t = &s->g->t.at[s->g->op.at[op].in[i]];
   *p = s->place[s->g->op.at[op].in[i]];
   if (t->kind != T_PARAM) return true;
-  TpStyle st = shard_style(s, op, i);
+  int rule = rule_of(s, op, i);
+  TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
   int cut = style_cut(st, role, out_dim);
   bool packed = st == STYLE_PACKED_COLWISE || st == STYLE_PACKED_ROWWISE;
   if (cut == -2) {
-    const char *text = arena_printf(s->d->arena, "style %s makes no sense for %s",
-                                    tp_style_name(st), t->name);
-    if (tell_once(s, text)) diag_error(s->d, "tp-plan", "tp_plan", "%s", text);
+    rule_error(s, rule, "style %s makes no sense for %s", tp_style_name(st), t->name);
     return false;
   }
   if (cut >= 0 && s->n[AX_TP] > 1 && packed != (t->dim[cut].parts > 1)) {
-    const char *text = arena_printf(
-        s->d->arena, "%s is %s: use %s", t->name,
-        packed ? "not made of packed parts" : "made of packed parts",
-        packed ? "colwise or rowwise" : "packed_colwise or packed_rowwise");
-    if (tell_once(s, text)) diag_error(s->d, "tp-plan", "tp_plan", "%s", text);
+    rule_error(s, rule, "%s is %s: use %s", t->name,
+               packed ? "not made of packed parts" : "made of packed parts",
+               packed ? "colwise or rowwise" : "packed_colwise or packed_rowwise");
     return false;
   }
-  if (!set_param(s, t, cut)) return false;
+  if (!set_param(s, t, rule, cut)) return false;
   *p = s->place[s->g->op.at[op].in[i]];
   return true;
 }
@@ -239,8 +258,10 @@ static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, int un
   return id;
 }
 
+/* What an op makes is a value, also where it is a piece of an input. */
 static void bind_result(Graph *g, Oid id, int k, Tid t) {
   g->op.at[id].out[k] = t;
+  g->t.at[t].kind = T_VALUE;
   g->t.at[t].producer = id;
   g->t.at[t].unit = g->op.at[id].unit;
 }
