@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lang.h"
 #include "model.h"
 
 /* ---- calls into the graph core ---- */
@@ -176,7 +177,7 @@ typedef struct UnitWork {
 
 static weft_status open_unit(void *arg, weft_error *e) {
   UnitWork *w = arg;
-  return graph_open_unit(w->g, arena_str(w->g->arena, w->name), w->layer, e);
+  return graph_open_unit(w->g, w->name, w->layer, e);
 }
 
 /* Calls the function at 3 inside the unit and returns what it returns. */
@@ -284,10 +285,11 @@ static int locate(lua_State *L) {
   lua_Debug ar;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline <= 0 || ar.source[0] != '@') continue;
+    const char *file = chunk_file(ar.source);
+    if (ar.currentline <= 0 || !file) continue;
     const char *at = lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
     if (strncmp(msg, at, strlen(at)) == 0) msg += strlen(at);
-    snprintf(c->file, sizeof c->file, "%s", ar.source + 1);
+    snprintf(c->file, sizeof c->file, "%s", file);
     c->line = ar.currentline;
     break;
   }
@@ -329,13 +331,13 @@ static int call_model(lua_State *L) {
   return 0;
 }
 
-/* "@file" if the function at `fn` is from a file, else NULL. Lua owns the string for as
- * long as the function lives. */
+/* "@file" if the function at `fn` is from a file of the user, else NULL. Lua owns the
+ * string for as long as the function lives. */
 static const char *source_of(lua_State *L, int fn) {
   lua_Debug ar;
   lua_pushvalue(L, fn);
   lua_getinfo(L, ">S", &ar);
-  return ar.source[0] == '@' ? ar.source : NULL;
+  return chunk_file(ar.source) ? ar.source : NULL;
 }
 
 static weft_status report(const ModelCall *c, const char *msg, Diags *d) {

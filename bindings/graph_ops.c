@@ -2,13 +2,14 @@
  * op_info, and g:cross_entropy, which is three of them.
  *
  * A method takes the op's tensors in order and, last, a table of attributes named as in
- * OpAttr. It returns the first result, or all of them for split. */
+ * OpAttr, or `name`: the op's module, for tp_plan, where that is not the module of its
+ * parameter. It returns the first result, or all of them for split. */
 #include <math.h>
 #include <string.h>
 
 #include "graph_int.h"
 
-enum { MAX_IN = 8, MAX_OUT = 64, MAX_ATTR = 8 };
+enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTR = 8 };   /* graph_op makes up to 8 results */
 
 /* ---- attributes ---- */
 
@@ -105,8 +106,8 @@ static void unknown_attr(lua_State *L, const char *op, const OpKeys *k) {
              lua_tostring(L, -1));
 }
 
-/* Reads the table at `t`, or nothing if t is 0. */
-static void read_attrs(lua_State *L, int code, int t, OpAttr *attr) {
+/* Reads the table at `t`, or nothing if t is 0. *name lives as long as the table. */
+static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char **name) {
   const OpKeys *k = keys_of(code);
   const char *op = op_info[code].name;
   bool given[MAX_ATTR] = {false};
@@ -115,6 +116,10 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr) {
   for (; t && lua_next(L, t); lua_pop(L, 1)) {
     int i = 0;
     bool text = lua_type(L, -2) == LUA_TSTRING;
+    if (text && lua_type(L, -1) == LUA_TSTRING && str_eq(lua_tostring(L, -2), "name")) {
+      *name = lua_tostring(L, -1);
+      continue;
+    }
     while (i < n && !(text && strcmp(k->key[i], lua_tostring(L, -2)) == 0)) i++;
     if (i == n) unknown_attr(L, op, k);
     set_attr(L, op, field_of(k->key[i]), attr);
@@ -130,6 +135,7 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr) {
 
 typedef struct OpWork {
   Graph *g;
+  const char *name;      /* or NULL */
   int code, nin, line;
   Tid in[MAX_IN], out[MAX_OUT];
   OpAttr attr;
@@ -137,7 +143,7 @@ typedef struct OpWork {
 
 static weft_status add_op(void *arg, weft_error *e) {
   OpWork *w = arg;
-  return graph_op(w->g, w->code, w->in, w->nin, &w->attr, NULL, w->line, w->out, e);
+  return graph_op(w->g, w->code, w->in, w->nin, &w->attr, w->name, w->line, w->out, e);
 }
 
 /* Arguments 2 .. last are tensors. An op that takes any number of them lets optional
@@ -161,7 +167,7 @@ static int op_method(lua_State *L) {
   OpWork w = {.g = u->graph, .code = (int)lua_tointeger(L, lua_upvalueindex(1))};
   int last = lua_gettop(L), attrs = last > 1 && lua_istable(L, last) ? last : 0;
   read_operands(L, u, attrs ? last - 1 : last, &w);
-  read_attrs(L, w.code, attrs, &w.attr);
+  read_attrs(L, w.code, attrs, &w.attr, &w.name);
   if (w.code == OP_split && (w.attr.n < 1 || w.attr.n > MAX_OUT))
     return luaL_error(L, "g:split: n must be from 1 to %d, got %d", MAX_OUT, w.attr.n);
   w.line = graph_line(L, u);

@@ -15,8 +15,7 @@ typedef struct ParamWork {
 
 static weft_status make_param(void *arg, weft_error *e) {
   ParamWork *w = arg;
-  return graph_param(w->g, arena_str(w->g->arena, w->name), w->dim, w->ndim, w->init,
-                     w->std, &w->out, e);
+  return graph_param(w->g, w->name, w->dim, w->ndim, w->init, w->std, &w->out, e);
 }
 
 /* Raises for keys of the table at `t` (absolute) that are not in `known` and not one of

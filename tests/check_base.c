@@ -5,29 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "scratch.h"
 #include "vm/base/diag.h"
 #include "vm/base/json.h"
-
-/* ---- an allocator that fails at the n-th request and counts what is held ---- */
-
-typedef struct Meter {
-  int left;      /* requests until one fails; negative: never */
-  int64_t held;
-} Meter;
-
-static void *metered(void *ud, void *p, size_t old, size_t n) {
-  Meter *m = ud;
-  if (n == 0) {
-    m->held -= (int64_t)old;
-    free(p);
-    return NULL;
-  }
-  if (m->left == 0) return NULL;
-  m->left--;
-  p = realloc(p, n);
-  m->held += (int64_t)n - (int64_t)old;
-  return p;
-}
 
 /* ---- arena ---- */
 
@@ -84,8 +64,8 @@ static bool work(const weft_alloc *alloc) {
 START_TEST(arena_unwinds_when_out_of_memory) {
   int failures = 0;
   for (int n = 0;; n++) {
-    Meter m = {n, 0};
-    bool done = work(&(weft_alloc){metered, &m});
+    ScratchMeter m = {n, 0};
+    bool done = work(&(weft_alloc){scratch_alloc, &m});
     ck_assert_int_eq(m.held, 0);
     if (done) break;
     failures++;
@@ -216,12 +196,13 @@ START_TEST(json_escapes) {
   check_string("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
                "\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"");
   check_string("", "\"\"");
-  /* A lone continuation, a cut character, an overlong form, a surrogate, beyond the end. */
+  /* A lone continuation, a cut character, an overlong form, a surrogate, too large. */
   check_string("\x80", "\"\xef\xbf\xbd\"");
   check_string("a\xe2\x82", "\"a\xef\xbf\xbd\xef\xbf\xbd\"");
   check_string("\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\"");
   check_string("\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
-  check_string("\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+  check_string("\xf4\x90\x80\x80",
+               "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
 }
 END_TEST
 
@@ -299,7 +280,8 @@ START_TEST(diagnostics_are_counted_and_sorted) {
   char path[] = "mesh.tp";
   static const int line[] = {14, 0, 12, 14, 3, 12, 0};
   for (int i = 0; i < LEN(line); i++) {
-    Diag *e = i % 2 ? diag_warn(&d, "c", path, "%d", i) : diag_error(&d, "c", path, "%d", i);
+    Diag *e =
+        i % 2 ? diag_warn(&d, "c", path, "%d", i) : diag_error(&d, "c", path, "%d", i);
     e->line = line[i];
     e->file = i == 6 ? NULL : "plan.lua";
   }

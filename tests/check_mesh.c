@@ -69,7 +69,7 @@ START_TEST(eight_ranks) {
 }
 END_TEST
 
-/* pp 2, dp_replicate 2, dp_shard 4, cp 2, tp 2: rank = 32 pp + 16 rep + 4 shard + 2 cp + tp. */
+/* pp 2, rep 2, shard 4, cp 2, tp 2: rank = 32 pp + 16 rep + 4 shard + 2 cp + tp. */
 START_TEST(sixty_four_ranks) {
   Mesh m = resolve((MeshSpec){.tp = 2, .pp = 2, .cp = 2, .dp_replicate = 2}, 64);
   ck_assert_int_eq(m.size[AXIS_DP_SHARD], 4);
@@ -82,7 +82,8 @@ START_TEST(sixty_four_ranks) {
   CHECK_GROUP(&m, AXIS_BIT(AXIS_DP_SHARD), 45, 33, 37, 41, 45);
   CHECK_GROUP(&m, AXES_DP, 22, 2, 6, 10, 14, 18, 22, 26, 30);
   CHECK_GROUP(&m, AXES_DP_SHARD_CP, 45, 33, 35, 37, 39, 41, 43, 45, 47);
-  CHECK_GROUP(&m, AXES_DP_CP, 0, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  CHECK_GROUP(&m, AXES_DP_CP, 0, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28,
+              30);
   CHECK_GROUP(&m, AXIS_BIT(AXIS_CP) | AXIS_BIT(AXIS_TP), 45, 44, 45, 46, 47);
 }
 END_TEST
@@ -270,15 +271,16 @@ START_TEST(experts_must_fit) {
 END_TEST
 
 START_TEST(sizes_must_be_in_range) {
-  CHECK_ERRORS(((MeshSpec){.tp = -2, .pp = (int64_t)1 << 31, .dp = INT64_MIN}), 8,
-               "mesh.tp: must be at least 1, is -2",
-               "mesh.pp: 2147483648 is more than the 2147483647 ranks that a mesh can have",
-               "mesh.dp: must be at least 1, is -9223372036854775808");
-  CHECK_ERRORS(((MeshSpec){.world = -8, .ep = -1, .etp = -1, .cp = -1, .dp_replicate = -1}),
-               0, "mesh.world: must be at least 1, is -8",
-               "mesh.cp: must be at least 1, is -1", "mesh.ep: must be at least 1, is -1",
-               "mesh.etp: must be at least 1, is -1",
-               "mesh.dp_replicate: must be at least 1, is -1");
+  CHECK_ERRORS(
+      ((MeshSpec){.tp = -2, .pp = (int64_t)1 << 31, .dp = INT64_MIN}), 8,
+      "mesh.tp: must be at least 1, is -2",
+      "mesh.pp: 2147483648 is more than the 2147483647 ranks that a mesh can have",
+      "mesh.dp: must be at least 1, is -9223372036854775808");
+  CHECK_ERRORS(
+      ((MeshSpec){.world = -8, .ep = -1, .etp = -1, .cp = -1, .dp_replicate = -1}), 0,
+      "mesh.world: must be at least 1, is -8", "mesh.cp: must be at least 1, is -1",
+      "mesh.ep: must be at least 1, is -1", "mesh.etp: must be at least 1, is -1",
+      "mesh.dp_replicate: must be at least 1, is -1");
   CHECK_ERRORS(
       ((MeshSpec){.tp = 1}), (int64_t)1 << 40,
       "mesh.world: 1099511627776 is more than the 2147483647 ranks that a mesh can have");
@@ -313,9 +315,10 @@ START_TEST(order_must_name_every_axis_once) {
                "mesh.order: axis \"dp_shard\" is named twice");
   CHECK_ERRORS(((MeshSpec){.order = {"tp", "dp", "cp", "tp"}}), 8,
                "mesh.order: axis \"tp\" is named twice", "mesh.order: does not name pp");
-  CHECK_ERRORS(((MeshSpec){.order = {"pp", "dp", "ep", "cp", "tp"}}), 8,
-               "mesh.order: \"ep\" is an axis of the expert mesh, whose order follows from "
-               "this one");
+  CHECK_ERRORS(
+      ((MeshSpec){.order = {"pp", "dp", "ep", "cp", "tp"}}), 8,
+      "mesh.order: \"ep\" is an axis of the expert mesh, whose order follows from "
+      "this one");
   CHECK_ERRORS(((MeshSpec){.order = {"pipeline", "dp", "cp", "tp"}}), 8,
                "mesh.order: unknown axis \"pipeline\"", "mesh.order: does not name pp");
   CHECK_ERRORS(((MeshSpec){.order = {"world"}}), 8, "mesh.order: unknown axis \"world\"",
@@ -342,9 +345,9 @@ END_TEST
 
 START_TEST(sets_have_names) {
   char buf[64];
-  static const char *const names[] = {"pp",    "dp_replicate", "dp_shard", "cp",
-                                      "tp",    "dp",           "dp_cp",    "dp_shard_cp",
-                                      "world", "pp+tp",        "pp+dp+tp", "dp_replicate+cp"};
+  static const char *const names[] = {
+      "pp",    "dp_replicate", "dp_shard", "cp",    "tp",       "dp",
+      "dp_cp", "dp_shard_cp",  "world",    "pp+tp", "pp+dp+tp", "dp_replicate+cp"};
   for (int i = 0; i < LEN(names); i++)
     ck_assert_str_eq(axes_name(axes_parse(names[i]), buf), names[i]);
   for (AxisSet s = 1; s <= AXES_ALL; s++)

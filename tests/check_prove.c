@@ -30,7 +30,8 @@ static void fails(Build *b, const char *const *text) {
   ck_assert_int_eq(prove(build_done(b), &proof, &err), WEFT_EPLAN);
   if (getenv("WEFT_TEST_SHOW")) fprintf(stderr, "%d: %s\n", err.line, err.text);
   for (; *text; text++)
-    ck_assert_msg(strstr(err.text, *text) != NULL, "\"%s\" is not in: %s", *text, err.text);
+    ck_assert_msg(strstr(err.text, *text) != NULL, "\"%s\" is not in: %s", *text,
+                  err.text);
 }
 #define FAILS(b, ...) fails(b, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -158,10 +159,13 @@ START_TEST(crossed_sends_waited_too_early) {
     build_wait(b, pp, 1);
   }
   FAILS(b, "deadlock",
-        "pp rank 0 main[1] WAIT for main[0] SEND to pp rank 1, 64 bytes of f32, handle 0, "
-        "\"F0 out\", line 10 needs pp rank 1 main[2] RECV from pp rank 0, 64 bytes of f32, "
+        "pp rank 0 main[1] WAIT for main[0] SEND to pp rank 1, 64 bytes of f32, "
+        "handle 0, "
+        "\"F0 out\", line 10 needs pp rank 1 main[2] RECV from pp rank 0, 64 bytes "
+        "of f32, "
         "handle 1, \"F0 in\", line 11",
-        "pp rank 1 main[1] WAIT for main[0] SEND to pp rank 0, 64 bytes of f32, handle 0, "
+        "pp rank 1 main[1] WAIT for main[0] SEND to pp rank 0, 64 bytes of f32, "
+        "handle 0, "
         "\"F0 out\", line 11 needs pp rank 0 main[2] RECV from pp rank 1");
   ck_assert_int_eq(err.line, 10);
 }
@@ -198,8 +202,25 @@ START_TEST(ring_of_three_and_a_bystander) {
         "needs pp rank 2 main[2] SEND to pp rank 0",
         "pp rank 1 main[1] WAIT for main[0] RECV from pp rank 0",
         "pp rank 2 main[1] WAIT for main[0] RECV from pp rank 1",
-        "pp rank 3 main[1] WAIT for main[0] RECV from pp rank 2, 64 bytes of f32, handle 0, "
+        "pp rank 3 main[1] WAIT for main[0] RECV from pp rank 2, 64 bytes of f32, "
+        "handle 0, "
         "\"end\" needs pp rank 2 main[4] SEND to pp rank 3");
+}
+END_TEST
+
+/* More ranks than the message has room for: it says how many it leaves out. */
+START_TEST(ring_of_many) {
+  enum { N = 40 };
+  Build *b = build_new(arena, N, 1, 4 * KIB);
+  for (int pp = 0; pp < N; pp++) {
+    build_recv(b, pp, (pp + 1) % N, 0, f32_at(0, KIB, 16), "in");
+    build_wait(b, pp, 0);
+    build_send(b, pp, (pp + N - 1) % N, 0, f32_at(0, KIB, 16), "out");
+    build_wait(b, pp, 0);
+  }
+  FAILS(b, "\n  pp rank 0 main[1] WAIT", "\n  pp rank 1 main[1] WAIT", "\n  and 3",
+        " more in this cycle");
+  ck_assert_str_eq(err.text + strlen(err.text) - 5, "cycle");
 }
 END_TEST
 
@@ -234,7 +255,8 @@ START_TEST(bytes_differ) {
   build_recv(b, 1, 0, 0, f32_at(0, KIB, 32), "in");
   build_wait(b, 1, 0);
   FAILS(b, "transfer 1 from pp rank 0 to pp rank 1 differs",
-        "64 bytes of f32 in pp rank 0 main[0] SEND", "128 bytes of f32 in pp rank 1 main[0]");
+        "64 bytes of f32 in pp rank 0 main[0] SEND",
+        "128 bytes of f32 in pp rank 1 main[0]");
 }
 END_TEST
 
@@ -310,7 +332,8 @@ START_TEST(tie_group_of_unequal_kinds) {
   Operand o = f32_at(0, KIB, 16);
   build_coll(b, 1, c, COLL_ALL_REDUCE, 0, o, o, "max")->red = RED_MAX;
   build_wait(b, 1, 0);
-  FAILS(b, "collective 2 on world differs", "all_reduce of 64 bytes of f32 in pp rank 0 main[2]",
+  FAILS(b, "collective 2 on world differs",
+        "all_reduce of 64 bytes of f32 in pp rank 0 main[2]",
         "all_reduce (max) of 64 bytes of f32 in pp rank 1 main[2]");
 }
 END_TEST
@@ -340,7 +363,8 @@ START_TEST(two_communicators_in_two_orders) {
   FAILS(b, "deadlock if the collectives of a rank run in one order",
         "pp rank 0 main[0] all_reduce on tie(0,1)",
         "needs pp rank 1 main[1] all_reduce on tie(0,1)",
-        "pp rank 1 main[0] all_reduce on world", "needs pp rank 0 main[1] all_reduce on world");
+        "pp rank 1 main[0] all_reduce on world",
+        "needs pp rank 0 main[1] all_reduce on world");
 }
 END_TEST
 
@@ -366,7 +390,8 @@ START_TEST(a_body_behind_a_collective_of_the_stream) {
         "pp rank 0 main[1] CALL, \"F0\" waits for the collectives of this rank",
         "next collective of pp rank 0 main[0] all_reduce on world",
         "needs pp rank 1 main[2] all_reduce on world",
-        "pp rank 1 main[1] WAIT for main[0] RECV from pp rank 0, 64 bytes of f32, handle 1, "
+        "pp rank 1 main[1] WAIT for main[0] RECV from pp rank 0, 64 bytes of f32, "
+        "handle 1, "
         "\"in\" needs pp rank 0 main[2] SEND to pp rank 1");
 }
 END_TEST
@@ -397,7 +422,8 @@ START_TEST(handle_reused_by_a_body) {
   build_coll(b, 0, tp, COLL_ALL_REDUCE, 8, o, o, "grad");
   build_call(b, 0, body, unit, 5, "F5", (uint64_t[]){20 * KIB, 21 * KIB}, 2);
   build_wait(b, 0, 8);
-  FAILS(b, "pp rank 0 main[1] calling layer:F (layers.0, microbatch 5) at [1] all_reduce on tp",
+  FAILS(b, "pp rank 0 main[1] calling layer:F (layers.0, microbatch 5) at [1] "
+        "all_reduce on tp",
         "reuses a handle that is in flight since pp rank 0 main[0]", "\"grad\"");
 }
 END_TEST
@@ -408,7 +434,8 @@ START_TEST(handle_never_waited_for) {
   build_send(b, 0, 1, 3, f32_at(0, KIB, 16), "out");
   build_recv(b, 1, 0, 0, f32_at(0, KIB, 16), "in");
   build_wait(b, 1, 0);
-  FAILS(b, "pp rank 0 main[0] SEND to pp rank 1, 64 bytes of f32, handle 3, \"out\", line 7 is "
+  FAILS(b, "pp rank 0 main[0] SEND to pp rank 1, 64 bytes of f32, handle 3, "
+        "\"out\", line 7 is "
            "never waited for");
   ck_assert_int_eq(err.line, 7);
 }
@@ -481,7 +508,7 @@ START_TEST(receive_into_a_buffer_that_is_sent) {
 }
 END_TEST
 
-/* The body reads slot 2, writes slots 1 and 3; a receive is in flight over one of them. */
+/* The body reads slot 2, writes slots 1 and 3; a receive is in flight beside it. */
 static Build *call_beside_receive(uint64_t recv) {
   Build *b = build_new(arena, 2, 2, 32 * KIB);
   build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
@@ -504,7 +531,8 @@ END_TEST
 
 START_TEST(receive_into_a_parameter_of_a_call) {
   FAILS(call_beside_receive(4 * KIB + 1024),
-        "pp rank 0 main[1] calling layer:F (layers.4, microbatch 1) at [4] all_reduce on tp",
+        "pp rank 0 main[1] calling layer:F (layers.4, microbatch 1) at [4] "
+        "all_reduce on tp",
         "reads bytes 5120..6144");
 }
 END_TEST
@@ -539,7 +567,8 @@ START_TEST(call_binds_two_slots_to_common_bytes) {
   build_main(b, 0);
   build_call(b, 0, body, 0, 0, "F0", (uint64_t[]){KIB, 2 * KIB}, 2);
   build_call(b, 0, body, 0, 1, "F1", (uint64_t[]){KIB, KIB + 32}, 2);
-  FAILS(b, "pp rank 0 main[1] calling layer:F (none, microbatch 1) at [1] scale writes bytes "
+  FAILS(b, "pp rank 0 main[1] calling layer:F (none, microbatch 1) at [1] scale "
+        "writes bytes "
            "1056..1120", "while bytes 1024..1088 are", "at [0] all_reduce on tp");
 }
 END_TEST
@@ -547,7 +576,8 @@ END_TEST
 START_TEST(result_over_input) {
   Build *b = build_new(arena, 1, 2, 8 * KIB);
   build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
-  build_coll(b, 0, 0, COLL_ALL_REDUCE, 0, f32_at(0, KIB, 16), f32_at(0, KIB + 4, 16), "x");
+  Operand in = f32_at(0, KIB, 16), out = f32_at(0, KIB + 4, 16);
+  build_coll(b, 0, 0, COLL_ALL_REDUCE, 0, in, out, "x");
   build_wait(b, 0, 0);
   FAILS(b, "pp rank 0 main[0] all_reduce on tp", "\"x\" has its result over its input");
 }
@@ -608,8 +638,8 @@ Suite *prove_suite(void) {
       {"pipelines", {pipeline_of_two, pipeline_of_four, one_rank_without_transfers,
                      large_pipeline}},
       {"transfers", {crossed_sends_waited_too_early, crossed_sends_waited_late,
-                     ring_of_three_and_a_bystander, missing_receive, missing_send,
-                     bytes_differ, types_differ, transfer_inside_a_body}},
+                     ring_of_three_and_a_bystander, ring_of_many, missing_receive,
+                     missing_send, bytes_differ, types_differ, transfer_inside_a_body}},
       {"collectives", {tie_group, tie_group_of_unequal_sequences,
                        tie_group_of_unequal_kinds, missing_member,
                        two_communicators_in_two_orders,
@@ -627,6 +657,7 @@ Suite *prove_suite(void) {
   for (int i = 0; i < LEN(cases); i++) {
     TCase *tc = tcase_create(cases[i].name);
     tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 60);  /* the large pipeline under a sanitizer */
     for (int j = 0; j < LEN(cases[i].test) && cases[i].test[j]; j++)
       tcase_add_test(tc, cases[i].test[j]);
     suite_add_tcase(s, tc);

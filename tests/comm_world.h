@@ -10,6 +10,7 @@
 
 typedef struct Peer {
   int rank, n;
+  bool exact;                    /* sums have the bits of group order */
   Comm c;
   weft_error e;
   void *arg;
@@ -19,11 +20,14 @@ typedef struct Peer {
 typedef struct Setup {
   int n, in_flight, nhandle, ngroup;
   /* Fills the world ranks of a group of `rank`, returns how many; NULL: all ranks. */
-  int (*members)(int rank, int group, int *out);
+  int (*members)(int rank, int n, int group, int *out);
   const weft_alloc *alloc;
   LocalWorld **world;            /* where to put the world for the function, or NULL */
 } Setup;
 
+enum { MAX_RANKS = 64, MAX_GROUPS = 8 };
+void setup_groups(const Setup *s, int rank, CommGroup group[MAX_GROUPS],
+                  int member[MAX_GROUPS][MAX_RANKS]);
 void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg);
 
 /* Starts, waits, or both; true if all went well. */
@@ -36,7 +40,7 @@ bool op_run(Peer *p, CommOp op);
     if (!(cond)) {                                                                       \
       snprintf(p->bad, sizeof p->bad, "rank %d, %s:%d: %s; %.100s", p->rank, __func__,   \
                __LINE__, #cond, p->e.text);                                              \
-      if (p->c.vt) comm_abort(&p->c, "the test failed");                                 \
+      if (p->c.vt) comm_abort(&p->c, p->bad);                                            \
       return;                                                                            \
     }                                                                                    \
   } while (0)
@@ -56,23 +60,5 @@ bool op_run(Peer *p, CommOp op);
     .coll = COLL_RECV, .dtype = (t), .group = -1, .peer = (from), .out = (out_),         \
     .count = (n_)                                                                        \
   }
-
-/* ---- a naive reference ---- */
-
-typedef struct Case {
-  CollKind coll;
-  RedOp red;
-  DType dtype;
-  uint64_t count;
-  bool in_place;
-} Case;
-
-/* The input of a member and the output expected of it; both have room for n*count. */
-void case_input(const Case *k, int n, int member, void *in);
-void case_expect(const Case *k, int n, int member, void *out);
-uint64_t case_in_count(const Case *k, int n);
-uint64_t case_out_count(const Case *k, int n);
-/* Case number i for groups of n, false after the last. */
-bool case_at(int i, Case *k);
 
 #endif

@@ -1,13 +1,18 @@
 /* main.c - runs every Check suite, or those named on the command line. Check prints its
- * own counts; the last line sums them up. */
+ * own counts; the last line sums them up. mpirun starts it with --mpi-child. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "random_plan.h"
+
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"
 #undef SUITE
+
+/* One rank of check_mpi.c. */
+int mpi_child(int argc, char **argv);
 
 static const struct {
   const char *name;
@@ -25,6 +30,8 @@ static int wanted(const char *name, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
+  if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());

@@ -54,7 +54,9 @@ Operand typed_at(DType t, int slot, uint64_t off, int64_t n) {
   return (Operand){.off = off, .slot = (uint16_t)slot, .dtype = t, .ndim = 1, .dim = {n}};
 }
 
-Operand f32_at(int slot, uint64_t off, int64_t n) { return typed_at(DT_F32, slot, off, n); }
+Operand f32_at(int slot, uint64_t off, int64_t n) {
+  return typed_at(DT_F32, slot, off, n);
+}
 
 int build_comm(Build *b, const char *name, AxisSet axes, int in_flight, const int *pp,
                int npp) {
@@ -138,12 +140,14 @@ Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand
 
 Instr *build_send(Build *b, int pp, int peer, int handle, Operand o, const char *what) {
   return add(b, pp, (Instr){.code = I_SEND, .nin = 1, .handle = handle, .peer = peer,
-                            .what = name(b, pp, what), .operand = operands(b, pp, &o, 1)});
+                            .what = name(b, pp, what),
+                            .operand = operands(b, pp, &o, 1)});
 }
 
 Instr *build_recv(Build *b, int pp, int peer, int handle, Operand o, const char *what) {
   return add(b, pp, (Instr){.code = I_RECV, .nout = 1, .handle = handle, .peer = peer,
-                            .what = name(b, pp, what), .operand = operands(b, pp, &o, 1)});
+                            .what = name(b, pp, what),
+                            .operand = operands(b, pp, &o, 1)});
 }
 
 Instr *build_wait(Build *b, int pp, int handle) {

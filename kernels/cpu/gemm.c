@@ -1,7 +1,6 @@
 /* gemm.c - chooses who multiplies: a shared object beside the program (or beside this
  * library, or in the default path), else plain C. Small products stay in plain C, which
  * beats the cost of a call into a library. */
-#define _GNU_SOURCE
 #include "gemm.h"
 
 #include <dlfcn.h>
@@ -52,6 +51,14 @@ static void *open_module(const char *file) {
 /* Below this many multiplications a library's call costs more than the product. */
 enum { SMALL = 16 * 16 * 16 };
 
+/* In the order in which they are tried. */
+static const struct {
+  const char *name, *file;
+} modules[] = {
+  {"onednn", "weft_gemm_dnnl.so"},
+  {"openblas", "weft_gemm_blas.so"},
+};
+
 static bool try_module(Gemm *g, const char *file) {
   void *m = open_module(file);
   if (!m) return false;
@@ -66,17 +73,55 @@ static bool try_module(Gemm *g, const char *file) {
   return false;
 }
 
-weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e) {
+static Gemm *new_plain(const GemmShape *s, int threads, weft_error *e) {
   assert(s->in == DT_F32 || s->in == DT_BF16);
   assert(s->out == DT_F32 || s->out == s->in);
   Gemm *g = mem_new(NULL, sizeof *g);
-  if (!g) return err_set(e, WEFT_ENOMEM, "out of memory for a matrix product");
+  if (!g) {
+    err_set(e, WEFT_ENOMEM, "out of memory for a matrix product");
+    return NULL;
+  }
   g->shape = *s;
   g->threads = MAX(1, threads);
-  if (s->m * s->n * s->k > SMALL && !try_module(g, "weft_gemm_dnnl.so"))
-    try_module(g, "weft_gemm_blas.so");
+  return g;
+}
+
+weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e) {
+  Gemm *g = new_plain(s, threads, e);
+  if (!g) return WEFT_ENOMEM;
+  bool found = s->m * s->n * s->k <= SMALL;
+  for (int i = 0; i < LEN(modules) && !found; i++) found = try_module(g, modules[i].file);
   *out = g;
   return WEFT_OK;
+}
+
+weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads, Gemm **out,
+                          weft_error *e) {
+  Gemm *g = new_plain(s, threads, e);
+  if (!g) return WEFT_ENOMEM;
+  bool found = strcmp(backend, "plain") == 0;
+  for (int i = 0; i < LEN(modules) && !found; i++)
+    if (strcmp(backend, modules[i].name) == 0) found = try_module(g, modules[i].file);
+  if (!found) {
+    gemm_free(g);
+    return err_set(e, WEFT_EUSAGE,
+                   "no matrix product of this kind from \"%s\" here; there are plain, "
+                   "onednn and openblas",
+                   backend);
+  }
+  *out = g;
+  return WEFT_OK;
+}
+
+bool gemm_has(const char *backend) {
+  for (int i = 0; i < LEN(modules); i++) {
+    void *m = strcmp(backend, modules[i].name) == 0 ? open_module(modules[i].file) : NULL;
+    if (m) {
+      dlclose(m);
+      return true;
+    }
+  }
+  return strcmp(backend, "plain") == 0;
 }
 
 void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate) {

@@ -78,7 +78,8 @@ function decoder.build(g, c, options)
   end)
   return g:unit("lm_head", function()
     local head = c.tie_word_embeddings and embedding or "lm_head.weight"
-    return g:cross_entropy(g:linear(x, vocabulary(g, c, head)), g:labels())
+    local logits = g:linear(x, vocabulary(g, c, head), { name = "lm_head" })
+    return g:cross_entropy(logits, g:labels())
   end)
 end
 

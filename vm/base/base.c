@@ -119,7 +119,9 @@ char *arena_strn(Arena *a, const char *s, size_t n) {
   return memcpy(p, s, n);
 }
 
-char *arena_str(Arena *a, const char *s) { return s ? arena_strn(a, s, strlen(s)) : NULL; }
+char *arena_str(Arena *a, const char *s) {
+  return s ? arena_strn(a, s, strlen(s)) : NULL;
+}
 
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap) {
   va_list again;

@@ -57,7 +57,8 @@ void *arena_alloc(Arena *a, size_t n);                      /* zeroed, 16-aligne
 char *arena_str(Arena *a, const char *s);                   /* copies; NULL stays NULL */
 char *arena_strn(Arena *a, const char *s, size_t n);
 char *arena_printf(Arena *a, const char *fmt, ...) PRINTF(2, 3);
-char *arena_vprintf(Arena *a, const char *fmt, va_list ap) PRINTF(2, 0);
+char *arena_vprintf(Arena *a, const char *fmt, va_list ap) PRINTF(2, 0)
+    __attribute__((nonnull(2)));
 /* Where a failed allocation jumps to. The owner writes
  *   if (setjmp(*arena_guard(a))) { arena_free(a); return WEFT_ENOMEM; } */
 jmp_buf *arena_guard(Arena *a);

@@ -51,7 +51,8 @@ void diag_sort(Diags *d) {
     for (int64_t lo = 0; lo < n; lo += 2 * width) {
       int64_t mid = MIN(lo + width, n), hi = MIN(lo + 2 * width, n), i = lo, j = mid;
       for (int64_t k = lo; k < hi; k++)
-        to[k] = i < mid && (j >= hi || !after(&from[i], &from[j])) ? from[i++] : from[j++];
+        to[k] =
+            i < mid && (j >= hi || !after(&from[i], &from[j])) ? from[i++] : from[j++];
     }
     Diag *swap = from;
     from = to;

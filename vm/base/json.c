@@ -14,7 +14,8 @@ static int utf8(const unsigned char *s) {
   static const struct {
     unsigned char mask, lead;
     uint32_t least;
-  } form[] = {{0x80, 0, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+  } form[] = {
+      {0x80, 0, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
   for (int n = 0; n < LEN(form); n++) {
     if ((s[0] & form[n].mask) != form[n].lead) continue;
     uint32_t c = s[0] & ~form[n].mask & 0xffu;

@@ -12,7 +12,8 @@ typedef struct Json {
   bool pretty;      /* two-space indent; otherwise one line */
 } Json;
 
-void json_open(Json *j, const char *key, char bracket);   /* '{' or '['; key NULL in lists */
+/* `bracket` is '{' or '['; within a list every key is NULL. */
+void json_open(Json *j, const char *key, char bracket);
 void json_close(Json *j, char bracket);                   /* '}' or ']' */
 void json_str(Json *j, const char *key, const char *s);   /* s NULL writes null */
 void json_int(Json *j, const char *key, int64_t v);

@@ -93,21 +93,48 @@ static double sin_small(double x) {
   return x * sum;
 }
 
-/* cos(2 pi t / 2^32): the quadrant and the mirror at pi/4 are exact integer steps. */
-static double cos_turn(uint32_t t) {
+/* cos and sin of 2 pi t / 2^32: the quadrant and the mirror at pi/4 are exact integer
+ * steps. */
+static void turn(uint32_t t, double *cosine, double *sine) {
   uint32_t quadrant = t >> 30, f = t & 0x3fffffff;
-  bool sine = quadrant & 1;
-  if (f > 0x20000000) f = 0x40000000 - f, sine = !sine;
-  double x = f * 0x1.921fb54442d18p-30, y = sine ? sin_small(x) : cos_small(x);
-  return quadrant == 1 || quadrant == 2 ? -y : y;
+  bool mirror = f > 0x20000000;
+  double x = (mirror ? 0x40000000 - f : f) * 0x1.921fb54442d18p-30;
+  double near = cos_small(x), far = sin_small(x);
+  double c = mirror ? far : near, s = mirror ? near : far;
+  double x_part = quadrant & 1 ? s : c, y_part = quadrant & 1 ? c : s;
+  *cosine = quadrant == 1 || quadrant == 2 ? -x_part : x_part;
+  *sine = quadrant >= 2 ? -y_part : y_part;
+}
+
+/* Elements 2k and 2k+1 are the two coordinates of one point. */
+static void normal_pair(const Rng *r, uint64_t k, float out[2]) {
+  uint32_t w[4];
+  double c, s;
+  draw(r, k, USE_NORMAL, 0, w);
+  /* 53 bits for the radius, so that tails reach 8.5; never 0. */
+  uint64_t u = ((uint64_t)w[0] << 21 | w[1] >> 11) + 1;
+  double radius = sqrt(-2 * log_fixed((double)u * 0x1p-53));
+  turn(w[2], &c, &s);
+  out[0] = (float)(radius * c);
+  out[1] = (float)(radius * s);
 }
 
 float rng_normal(const Rng *r, uint64_t index) {
-  uint32_t w[4];
-  draw(r, index, USE_NORMAL, 0, w);
-  /* 53 bits for the radius, so that tails reach 8.5; never 0. */
-  uint64_t u = ((uint64_t)w[0] << 21 | w[1] >> 11) + 1;
-  return (float)(sqrt(-2 * log_fixed((double)u * 0x1p-53)) * cos_turn(w[2]));
+  float pair[2];
+  normal_pair(r, index >> 1, pair);
+  return pair[index & 1];
+}
+
+void rng_normals(const Rng *r, uint64_t first, uint64_t n, float scale, float *out) {
+  float pair[2];
+  uint64_t i = 0;
+  if (n && first & 1) out[i++] = rng_normal(r, first) * scale;
+  for (; i + 1 < n; i += 2) {
+    normal_pair(r, (first + i) >> 1, pair);
+    out[i] = pair[0] * scale;
+    out[i + 1] = pair[1] * scale;
+  }
+  if (i < n) out[i] = rng_normal(r, first + i) * scale;
 }
 
 /* ---- permutation ---- */

@@ -44,7 +44,7 @@ typedef struct CommVtable {
 } CommVtable;
 
 typedef struct CommStats {
-  uint64_t starts[COLL_N], bytes[COLL_N];   /* bytes: CommOp.count elements of each start */
+  uint64_t starts[COLL_N], bytes[COLL_N];   /* bytes: of CommOp.count elements */
   uint64_t waits;
 } CommStats;
 
@@ -93,7 +93,7 @@ typedef struct MpiApi {
   void (*recv)(MpiWorld *w, void *p, size_t n, int peer);
   void (*finalize)(MpiWorld *w);
   void (*abort)(MpiWorld *w, int code, const char *why);
-  /* Tests: the most elements that one MPI call moves (INT_MAX unless set). */
+  /* Tests: the most elements that one MPI call moves (2^30 unless set). */
   void (*limit)(MpiWorld *w, uint64_t count);
 } MpiApi;
 /* Loads the shared object; NULL with an error that says what is missing. */

@@ -8,8 +8,6 @@
  * arena of the caller. */
 #include "passes.h"
 
-#include <stdio.h>
-
 static void dump(const CompileInput *in, char letter, const char *pass, const Graph *g) {
   if (!in->dump || !in->dump_out || !strchr(in->dump, letter)) return;
   text_printf(in->dump_out, "; after %s\n", pass);
@@ -88,6 +86,18 @@ static void describe_params(Build *b, Compiled *c) {
     }
 }
 
+/* Ids are known to the table that tokens are looked up in and to the loss. */
+static int64_t vocabulary(const Graph *g) {
+  int64_t vocab = INT32_MAX;
+  for (int i = 0; i < g->forward_ops; i++) {
+    const Op *op = &g->op.at[i];
+    if (op->code == OP_embedding && op->in[0] == g->input[IN_TOKENS])
+      vocab = MIN(vocab, g->t.at[op->in[1]].dim[0].size);
+    if (op->code == OP_ce_sum) vocab = MIN(vocab, op->attr.vocab);
+  }
+  return vocab;
+}
+
 /* ---- the passes ---- */
 
 static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
@@ -144,9 +154,19 @@ weft_status compile(const CompileInput *in, Compiled **out, Diags *d, weft_error
   Compiled *c = NEW(in->arena, Compiled);
   *c = (Compiled){.arena = in->arena, .mesh = *in->mesh, .microbatches = b->microbatches,
                   .micro = (int)in->plan->batch.micro, .seq = in->graph->seq,
-                  .dtype = in->plan->dtype};
+                  .vocab = vocabulary(in->graph), .dtype = in->plan->dtype};
   weft_status st = schedule_check(in->schedule, d) ? passes(b, c, d, e) : WEFT_EPLAN;
   arena_free(temp);
+  if (st != WEFT_OK) return st;
+  /* requires all programs; establishes that they cannot block each other */
+  weft_error why = {.rank = -1};
+  st = prove(c, &c->proof, &why);
+  if (st == WEFT_EPLAN) {
+    Diag *x = diag_error(d, "deadlock", "schedule", "%s", why.text);
+    if (why.line > 0) x->file = in->schedule->file, x->line = why.line;
+  } else if (st != WEFT_OK && e) {
+    *e = why;
+  }
   if (st == WEFT_OK) *out = c;
   return st;
 }

@@ -231,21 +231,35 @@ static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
   p->arena_bytes = e->l->end + frames + temp;
 }
 
-/* The most operations under way at once on each communicator. */
-static void count_in_flight(const Emit *e) {
+/* The most operations of instructions [first, first + n) under way at once on each
+ * communicator. */
+static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak) {
   int *now = NEW_N(e->b->arena, int, e->b->comm.n);
   int *comm_of = NEW_N(e->b->arena, int, e->p->nhandle);
   for (int h = 0; h < e->p->nhandle; h++) comm_of[h] = -1;
-  for (int i = 0; i < e->code.n; i++) {
+  for (uint32_t i = first; i < first + n; i++) {
     const Instr *x = &e->code.at[i];
     if (x->code == I_COLL) {
       comm_of[x->handle] = x->comm;
-      CommDesc *d = &e->b->comm.at[x->comm];
-      d->in_flight = MAX(d->in_flight, ++now[x->comm]);
+      now[x->comm]++;
+      peak[x->comm] = MAX(peak[x->comm], now[x->comm]);
     } else if (x->code == I_WAIT && comm_of[x->handle] >= 0) {
       now[comm_of[x->handle]]--;
       comm_of[x->handle] = -1;
     }
+  }
+}
+
+/* A body's operations come on top of those that the main list has under way. */
+static void count_in_flight(const Emit *e) {
+  int *main_peak = NEW_N(e->b->arena, int, e->b->comm.n);
+  int *body_peak = NEW_N(e->b->arena, int, e->b->comm.n);
+  peak_in_flight(e, 0, e->p->nmain, main_peak);
+  for (int k = 0; k < e->body.n; k++)
+    peak_in_flight(e, e->body.at[k].first, e->body.at[k].n, body_peak);
+  for (int c = 0; c < e->b->comm.n; c++) {
+    CommDesc *d = &e->b->comm.at[c];
+    d->in_flight = MAX(d->in_flight, main_peak[c] + body_peak[c]);
   }
 }
 

@@ -57,7 +57,8 @@ void piece_paste(const Piece *p, const float *local, float *global);
 /* L2 norm of the difference between a piece and its place in the whole. */
 double piece_distance(const Piece *p, const float *local, const float *global);
 /* Initial values by (seed, name, global index). */
-void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local);
+void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
+                float *local);
 
 /* This program's entry of a parameter, or NULL. */
 const ProgParam *rank_param(const Rank *r, int param);

@@ -25,7 +25,7 @@ static weft_status job_init(Worker *w, void *arg, weft_error *e) {
     const ProgParam *p = rank_param(w->r, i);
     if (!p) continue;
     Piece piece = own_piece(w, i);
-    piece_init(&piece, &r->c->param[i], r->plan->seed, w->piece);
+    piece_init(&piece, &r->c->param[i], r->plan->seed, r->threads, w->piece);
     rank_write(w->r, STATE_PARAM, p, w->piece);
     reset_state(w, p);
   }

@@ -70,16 +70,26 @@ double piece_distance(const Piece *p, const float *local, const float *global) {
   return sqrt(sum);
 }
 
-void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local) {
+static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, int64_t n,
+                        float *to) {
+  if (cp->init == INIT_NORMAL) {
+    rng_normals(rng, from, (uint64_t)n, cp->std, to);
+    return;
+  }
+  for (int64_t k = 0; k < n; k++) to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
+}
+
+void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
+                float *local) {
+  enum { BLOCK = 1 << 16 };
   Rng rng = rng_make(seed, cp->name);
   int64_t n = p->valid * p->inner;
   for (int64_t i = 0; i < span_count(p); i++) {
     float *to = local + span_local(p, i);
     uint64_t from = (uint64_t)span_global(p, i);
-    for (int64_t k = 0; k < n; k++)
-      to[k] = cp->init == INIT_NORMAL ? rng_normal(&rng, from + (uint64_t)k) * cp->std
-              : cp->init == INIT_ONES ? 1.0f
-                                      : 0.0f;
+#pragma omp parallel for num_threads(threads) if (threads > 1 && n > BLOCK)
+    for (int64_t k = 0; k < n; k += BLOCK)
+      init_values(cp, &rng, from + (uint64_t)k, MIN(n - k, BLOCK), to + k);
     clear_padding(p, i, local);
   }
 }

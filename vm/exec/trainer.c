@@ -3,7 +3,6 @@
  * run_open makes the workers and their ranks, run_all runs a job on all of them and
  * waits for the last one. The calling thread looks after Ctrl-C and the watchdog while
  * it waits. With MPI a process has one rank and all calls of MPI come from its worker. */
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "run_int.h"
 
 #include "../program/check.h"

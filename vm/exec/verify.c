@@ -41,37 +41,6 @@ static const char *const kind_name[STATE_N] = {"parameter", "gradient", "first m
 
 /* ---- data ---- */
 
-/* Rows of the table if the instruction looks tokens up (not positions), else `none`. */
-static int64_t token_rows(const Compiled *c, const Call *call, const Instr *in,
-                          int64_t none) {
-  const Program *p = &c->prog[0];
-  if (in->code != I_KERNEL || in->op != OP_embedding) return none;
-  const Operand *o = &p->operand[in->operand];
-  const Operand *ids = o[0].dtype == DT_I32 ? &o[0] : &o[1];
-  const Operand *table = o[0].dtype == DT_I32 ? &o[1] : &o[0];
-  uint64_t at = slot_base(p, call, ids->slot) + ids->off, first = p->input[IN_TOKENS];
-  uint64_t bytes = (uint64_t)c->microbatches * (uint64_t)c->micro * (uint64_t)c->seq * 4;
-  return at >= first && at - first < bytes ? table->dim[0] : none;
-}
-
-/* Ids below it are known to the embedding and to the loss of the one-rank program. */
-static int64_t vocabulary(const Compiled *one) {
-  const Program *p = &one->prog[0];
-  int64_t vocab = INT32_MAX;
-  for (uint32_t i = 0; i < p->nmain; i++) {
-    if (p->code[i].code != I_CALL) continue;
-    const Call *call = &p->call[p->code[i].call];
-    const Body *body = &p->body[call->body];
-    for (uint32_t k = 0; k < body->n; k++) {
-      const Instr *in = &p->code[body->first + k];
-      vocab = MIN(vocab, token_rows(one, call, in, vocab));
-      if (in->code == I_KERNEL && in->op == OP_ce_max)
-        vocab = MIN(vocab, p->attr[in->attr].vocab);
-    }
-  }
-  return vocab;
-}
-
 /* Random ids. One label in eight is ignored, so that microbatches and ranks differ in
  * their number of label tokens; in packed plans one token in sixteen ends a document. */
 static void make_tokens(Verify *v, int64_t step) {
@@ -286,7 +255,7 @@ static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
   for (int i = 0; i < v->c->nparam; i++)
     v->largest = MAX(v->largest, param_count(&v->c->param[i]));
   v->ids = (int64_t)v->c->microbatches * one->micro * v->c->seq;
-  v->vocab = vocabulary(one);
+  v->vocab = one->vocab;
   bool ok = (v->layer = mem_new(NULL, n * sizeof *v->layer)) != NULL;
   ok = (v->norm = mem_new(NULL, n * sizeof *v->norm)) && ok;
   ok = (v->tokens = mem_new(NULL, (size_t)v->ids * sizeof *v->tokens)) && ok;

@@ -26,6 +26,7 @@ struct Data {
   int64_t total;           /* ids in all parts; 0 = endless */
   uint64_t seed;
   bool shuffle;
+  glob_t matches;          /* of the last pattern; here so that no error leaks it */
   VEC(const char *) paths;
   Part *part;
   int nparts;
@@ -49,15 +50,17 @@ static const char *full_pattern(Arena *a, const char *dir, const char *pattern) 
   return s;
 }
 
-static weft_status add_matches(Data *d, const char *dir, const char *pattern, glob_t *g,
+static weft_status add_matches(Data *d, const char *dir, const char *pattern,
                                weft_error *e) {
   const char *full = full_pattern(d->arena, dir, pattern);
+  glob_t *g = &d->matches;
+  globfree(g);
   int found = glob(full, GLOB_ERR | GLOB_NOSORT, NULL, g);
   if (found == GLOB_NOSPACE) return err_set(e, WEFT_ENOMEM, "out of memory");
   if (found == GLOB_ABORTED && errno != ENOENT)
-    FAIL(pattern, "cannot be searched: %s", strerror(errno));
+    FAIL(full, "cannot be searched: %s", strerror(errno));
   if (found != 0 || g->gl_pathc == 0)
-    FAIL(pattern, "no file matches (in %s)", pattern[0] == '/' || !dir ? "/" : dir);
+    FAIL(full, "no file matches");
   for (size_t i = 0; i < g->gl_pathc; i++)
     *VEC_PUSH(d->arena, d->paths) = arena_str(d->arena, g->gl_pathv[i]);
   return WEFT_OK;
@@ -67,19 +70,20 @@ static int by_text(const void *x, const void *y) {
   return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-/* Byte order, not the locale's, and every file once: the stream is the same everywhere. */
+/* In byte order, not the locale's, every file once: the stream is the same everywhere. */
 static void sort_paths(Data *d) {
   int n = 0;
   qsort(d->paths.at, (size_t)d->paths.n, sizeof *d->paths.at, by_text);
   for (int i = 0; i < d->paths.n; i++)
-    if (i == 0 || strcmp(d->paths.at[i], d->paths.at[n - 1])) d->paths.at[n++] = d->paths.at[i];
+    if (i == 0 || strcmp(d->paths.at[i], d->paths.at[n - 1]))
+      d->paths.at[n++] = d->paths.at[i];
   d->paths.n = n;
 }
 
 /* ---- formats of token files ---- */
 
-/* Headers of 256 int32 that some writers of tokens use: [0] a magic number, [1] a version,
- * [2] the number of ids, [3] their width where `width` is 0. */
+/* Headers of 256 int32 that some writers of tokens use: [0] a magic number, [1] a
+ * version, [2] the number of ids, [3] their width where `width` is 0. */
 enum { HEADER_INTS = 256, HEADER_BYTES = 4 * HEADER_INTS };
 static const struct {
   int32_t magic, version;
@@ -92,8 +96,8 @@ static const struct {
 
 static weft_status read_header(Part *p, const int32_t *h, int format, weft_error *e) {
   if (h[1] != formats[format].version)
-    FAIL(p->path, "token file of version %d; version %d of this format is supported", h[1],
-         formats[format].version);
+    FAIL(p->path, "token file of version %d; version %d of this format is supported",
+         h[1], formats[format].version);
   p->width = formats[format].width ? formats[format].width : h[3];
   if (p->width != 2 && p->width != 4)
     FAIL(p->path, "the header says %d bytes per token; 2 or 4 are possible", p->width);
@@ -145,17 +149,14 @@ static const char *count_text(Arena *a, int64_t n) {
   double x = (double)n;
   int u = -1;
   for (; x >= 999.95 && u + 1 < LEN(unit) - 1; u++) x /= 1000;
-  return u < 0 ? arena_printf(a, "%lld", (long long)n) : arena_printf(a, "%.1f %c", x, unit[u]);
+  if (u < 0) return arena_printf(a, "%lld", (long long)n);
+  return arena_printf(a, "%.1f %c", x, unit[u]);
 }
 
 static weft_status open_files(Data *d, const DataSpec *spec, weft_error *e) {
   if (spec->nfiles == 0) return err_set(e, WEFT_EPLAN, "data names no files");
-  for (int i = 0; i < spec->nfiles; i++) {
-    glob_t g = {0};
-    weft_status status = add_matches(d, spec->dir, spec->files[i], &g, e);
-    globfree(&g);
-    TRY(status);
-  }
+  for (int i = 0; i < spec->nfiles; i++)
+    TRY(add_matches(d, spec->dir, spec->files[i], e));
   sort_paths(d);
   d->part = NEW_N(d->arena, Part, d->paths.n);
   for (; d->nparts < d->paths.n; d->nparts++) {
@@ -187,8 +188,8 @@ static weft_status open_synthetic(Data *d, const DataSpec *spec, weft_error *e) 
   return WEFT_OK;
 }
 
-weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq, int64_t vocab,
-                      uint64_t seed, Data **out, weft_error *e) {
+weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
+                      int64_t vocab, uint64_t seed, Data **out, weft_error *e) {
   assert(seq > 0 && vocab > 0 && vocab <= INT32_MAX);
   *out = NULL;
   Data *d = mem_new(a, sizeof *d);
@@ -215,6 +216,7 @@ weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq, in
 
 void data_close(Data *d) {
   if (!d) return;
+  globfree(&d->matches);
   for (int i = 0; i < d->paths.n && d->part; i++) file_unmap(&d->part[i].map);
   arena_free(d->arena);
   weft_alloc alloc = d->alloc;

@@ -8,10 +8,13 @@
  * one, their labels. Windows do not overlap within an epoch; with shuffle their order is
  * a permutation keyed by (seed, epoch). */
 typedef struct Data Data;
-/* `vocab` is the model's: every id must be below it (checked on read; the error names
- * file and offset). Errors: no file matches, unreadable, fewer than seq+1 tokens. */
-weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq, int64_t vocab,
-                      uint64_t seed, Data **out, weft_error *e);
+/* Sources: "text" gives the bytes of its files, "tokens" 16-bit ids without a header or
+ * the headered formats of data.c, both in the byte order of their paths; "synthetic" is
+ * endless. `vocab` is the model's: every id must be below it (checked on read; the error
+ * names file and offset, counted in ids). Errors: no file matches, unreadable, fewer
+ * than seq+1 tokens. */
+weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
+                      int64_t vocab, uint64_t seed, Data **out, weft_error *e);
 void data_close(Data *d);
 /* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
@@ -35,7 +38,8 @@ typedef struct SafeTensor {
   const void *data;              /* little-endian, may be unaligned */
   size_t bytes;
 } SafeTensor;
-weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out, weft_error *e);
+weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out,
+                    weft_error *e);
 void st_close(SafeTensors *s);
 int st_count(const SafeTensors *s);
 const SafeTensor *st_at(const SafeTensors *s, int i);
@@ -52,7 +56,7 @@ typedef struct StWrite {
 /* Writes a temporary file, syncs and renames: the target is whole or untouched. */
 weft_status st_write(const char *path, const StWrite *t, int n, weft_error *e);
 
-/* A whole small file, NUL-terminated; the caller frees it with mem_free(a, *s, *n + 1). */
+/* A whole small file, NUL-terminated; freed with mem_free(a, *s, *n + 1). */
 weft_status file_read(const weft_alloc *a, const char *path, char **s, size_t *n,
                       weft_error *e);
 

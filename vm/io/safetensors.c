@@ -27,7 +27,8 @@ struct SafeTensors {
 /* Fills the shape and the bytes that it needs. */
 static weft_status read_shape(SafeTensor *t, const json_t *shape, size_t size,
                               weft_error *e) {
-  if (!json_is_array(shape)) FAIL(t->file, "tensor \"%s\" has no list \"shape\"", t->name);
+  if (!json_is_array(shape))
+    FAIL(t->file, "tensor \"%s\" has no list \"shape\"", t->name);
   if (json_array_size(shape) > (size_t)MAX_NDIM)
     FAIL(t->file, "tensor \"%s\" has %zu dimensions, at most %d are supported", t->name,
          json_array_size(shape), MAX_NDIM);
@@ -48,7 +49,8 @@ static weft_status read_shape(SafeTensor *t, const json_t *shape, size_t size,
 static weft_status read_offsets(SafeTensor *t, const json_t *offsets, const FileMap *data,
                                 weft_error *e) {
   const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
-  if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(second))
+  if (json_array_size(offsets) != 2 || !json_is_integer(first) ||
+      !json_is_integer(second))
     FAIL(t->file, "tensor \"%s\" has no \"data_offsets\" of two integers", t->name);
   int64_t begin = json_integer_value(first), end = json_integer_value(second);
   if (begin < 0 || end < begin || (uint64_t)end > data->size)
@@ -216,7 +218,8 @@ static weft_status add_index(SafeTensors *s, const char *path, weft_error *e) {
   const char **shard = NEW_N(s->arena, const char *, total + 1), *name;
   const char *folder = folder_of(s->arena, path);
   json_object_foreach(map, name, value) {
-    if (!json_is_string(value)) FAIL(path, "the file of tensor \"%s\" is not a text", name);
+    if (!json_is_string(value))
+      FAIL(path, "the file of tensor \"%s\" is not a text", name);
     shard[n++] = json_string_value(value);
   }
   qsort(shard, (size_t)n, sizeof *shard, by_text);

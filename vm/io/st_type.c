@@ -24,7 +24,8 @@ static float from_bits(uint32_t bits) {
 /* Exact: every half is a float. A subnormal half is a multiple of 2^-24, and NaN keeps
  * its payload. */
 static float half(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 1023;
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31,
+           mantissa = h & 1023;
   if (exponent == 0) {
     float f = (float)mantissa * 0x1p-24f;
     return sign ? -f : f;

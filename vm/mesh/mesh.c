@@ -29,7 +29,8 @@ static AxisSet parse_one(const char *name, size_t n) {
   for (int a = 0; a < AXIS_N; a++)
     if (strlen(axis_names[a]) == n && !memcmp(axis_names[a], name, n)) return AXIS_BIT(a);
   for (int v = 0; v < LEN(views); v++)
-    if (strlen(views[v].name) == n && !memcmp(views[v].name, name, n)) return views[v].set;
+    if (strlen(views[v].name) == n && !memcmp(views[v].name, name, n))
+      return views[v].set;
   return 0;
 }
 

@@ -115,8 +115,8 @@ static const char *blame(const Sizes *s) {
 /* `n`, or UNKNOWN with a message if no mesh has so many ranks. */
 static int64_t limit(Diags *d, const char *what, int64_t n) {
   if (n <= INT32_MAX) return n;
-  diag_error(d, "range", "mesh", "%s is more than the %d ranks that a mesh can have", what,
-             INT32_MAX);
+  diag_error(d, "range", "mesh", "%s is more than the %d ranks that a mesh can have",
+             what, INT32_MAX);
   return UNKNOWN;
 }
 
@@ -136,8 +136,9 @@ static void infer_dp(Diags *d, Sizes *s) {
   if (world < 0 || model < 0) {
     if (!s->dp_given) s->dp = UNKNOWN;
   } else if (world % model) {
-    Diag *e = diag_error(d, "divisibility", blame(s),
-                         "tp * pp * cp = %lld does not divide world = %lld", model, world);
+    Diag *e =
+        diag_error(d, "divisibility", blame(s),
+                   "tp * pp * cp = %lld does not divide world = %lld", model, world);
     e->suggestion = nearest_divisors(d->arena, world, model);
     if (!s->dp_given) s->dp = UNKNOWN;
   } else if (!s->dp_given) {

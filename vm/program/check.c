@@ -26,7 +26,8 @@ static const char *place(const Check *k, uint32_t pc, const Body *b, char out[12
 
 #define FAIL(...) return fail(k, pc, b, __VA_ARGS__)
 PRINTF(4, 5)
-static weft_status fail(const Check *k, uint32_t pc, const Body *b, const char *fmt, ...) {
+static weft_status fail(const Check *k, uint32_t pc, const Body *b, const char *fmt,
+                        ...) {
   char at[128], text[512];
   va_list ap;
   va_start(ap, fmt);
@@ -67,8 +68,8 @@ static weft_status check_kernel(const Check *k, uint32_t pc, const Body *b) {
   if (in->op >= OP_N) FAIL("op %d of %d", in->op, OP_N);
   const OpInfo *op = &op_info[in->op];
   if ((op->nin >= 0 && in->nin != op->nin) || (op->nout >= 0 && in->nout != op->nout))
-    FAIL("%s has %d inputs and %d results, not %d and %d", op->name, in->nin, in->nout,
-         op->nin, op->nout);
+    FAIL("%s is given %d inputs and %d results, not %d and %d", op->name, in->nin,
+         in->nout, op->nin, op->nout);
   if (in->nin > KERNEL_MAX_IN || in->nout > KERNEL_MAX_OUT)
     FAIL("%s has %d inputs and %d results, at most %d and %d can be launched", op->name,
          in->nin, in->nout, KERNEL_MAX_IN, KERNEL_MAX_OUT);
@@ -145,6 +146,7 @@ static weft_status check_body(const Check *k, const Body *b) {
   const Program *p = k->p;
   if (b->first < p->nmain || (uint64_t)b->first + b->n > p->ncode)
     return bad(k, "the end of a body", (uint64_t)b->first + b->n, p->ncode);
+  if (b->phase > PH_UPDATE) return bad(k, "the phase of a body", b->phase, PH_UPDATE);
   for (uint32_t i = b->first; i < b->first + b->n; i++) TRY(check_instr(k, i, b));
   return WEFT_OK;
 }
@@ -160,7 +162,8 @@ static weft_status check_tables(const Check *k) {
     return bad(k, "the end of the scalars", p->scalars + 8 * SC_N, p->arena_bytes);
   uint64_t sum = 0;
   for (int i = 0; i < p->nmem; i++) sum += p->mem[i].bytes;
-  if (sum > p->arena_bytes) return bad(k, "the sum of memory classes", sum, p->arena_bytes);
+  if (sum > p->arena_bytes)
+    return bad(k, "the sum of memory classes", sum, p->arena_bytes);
   uint64_t ids = 4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro *
                  (uint64_t)k->c->seq;
   for (int i = 0; i < IN_N; i++) {
@@ -203,7 +206,7 @@ static weft_status check_comms(const Check *k) {
       for (int l = 0; l < j; l++) once = once && d->pp[l] != d->pp[j];
       if (!once)
         return err_set(k->e, WEFT_EINTERNAL,
-                       "pp rank %d: communicator %s: pp rank %d is no rank or there twice",
+                       "pp rank %d: communicator %s: pp rank %d is not there or twice",
                        p->pp, d->name, d->pp[j]);
     }
     if (!same || (d->axes & ~AXES_ALL))
@@ -232,7 +235,8 @@ static weft_status check_bounds(const Check *k, Arena *a) {
   const Program *p = k->p;
   uint64_t in_main = 0, **end = NEW_N(a, uint64_t *, p->nbody);
   reach(p, 0, p->nmain, &in_main);
-  if (in_main > p->arena_bytes) return bad(k, "the reach of main", in_main, p->arena_bytes);
+  if (in_main > p->arena_bytes)
+    return bad(k, "the reach of main", in_main, p->arena_bytes);
   for (int i = 0; i < p->nbody; i++) {
     end[i] = NEW_N(a, uint64_t, MAX(p->body[i].nslot, 1));
     reach(p, p->body[i].first, p->body[i].n, end[i]);

@@ -147,6 +147,12 @@ typedef struct CompiledParam {
   int *pp;               /* ascending; the first one owns it */
 } CompiledParam;
 
+/* What prove() went through. */
+typedef struct Proof {
+  int64_t transfers, collectives, instructions;
+  int communicators;
+} Proof;
+
 typedef struct Compiled {
   Arena *arena;
   Mesh mesh;
@@ -155,9 +161,15 @@ typedef struct Compiled {
   int nparam;
   int microbatches, micro;      /* per step; sequences per dp rank and microbatch */
   int64_t seq;
+  int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
   uint64_t params_total; /* logical elements */
+  Proof proof;           /* of what compile() returned */
 } Compiled;
+
+/* instr.c: names for printing. */
+extern const char *const prog_phase_name[4];        /* by Phase: "F", "I", ... */
+extern const char *const prog_input_name[IN_N];     /* "tokens", ... */
 
 /* ---- program.c: what the numbers of a program mean ---- */
 uint64_t operand_count(const Operand *o);           /* elements */
@@ -181,10 +193,6 @@ void program_json(const Compiled *c, int rank, Text *out);
 
 /* prove.c: runs all programs on the abstract machine of docs/architecture.md.
  * WEFT_OK with a summary, or WEFT_EPLAN with the instructions that block each other. */
-typedef struct Proof {
-  int64_t transfers, collectives, instructions;
-  int communicators;
-} Proof;
 weft_status prove(const Compiled *c, Proof *p, weft_error *e);
 
 #endif

@@ -5,7 +5,9 @@
 
 enum { ROOM = sizeof ((weft_error *)0)->text - 160 };  /* left for "and n more" */
 
-static const char *comm_of(const Machine *m, int comm) { return m->c->prog->comm[comm].name; }
+static const char *comm_of(const Machine *m, int comm) {
+  return m->c->prog->comm[comm].name;
+}
 
 static void add_bytes(Text *t, uint64_t count, int dtype) {
   text_printf(t, "%llu bytes of %s",
@@ -114,7 +116,8 @@ weft_status report_limit(const Machine *m, int pp, Site at) {
   Text t = {0};
   const CommDesc *d = &m->rank[pp].p->comm[m->rank[pp].p->code[at.pc].comm];
   add_site(&t, m, pp, at);
-  text_printf(&t, " has %d transfers of %s in flight, but the communicator is made for %d",
+  text_printf(&t,
+              " has %d transfers of %s in flight, but the communicator is made for %d",
               m->rank[pp].in_flight[d - m->rank[pp].p->comm], d->name, d->in_flight);
   return finish(m, &t, pp, at);
 }
@@ -135,8 +138,8 @@ weft_status report_mismatch(const Machine *m, const Channel *c, const Start *fir
   if (c->comm >= 0)
     text_printf(&t, "collective %u on %s differs: ", k, comm_of(m, c->comm));
   else
-    text_printf(&t, "transfer %u from pp rank %d to pp rank %d differs: ", k, c->member[0],
-                c->member[1]);
+    text_printf(&t, "transfer %u from pp rank %d to pp rank %d differs: ", k,
+                c->member[0], c->member[1]);
   add_kind(&t, c, first);
   text_add(&t, " in ");
   add_site(&t, m, first->rank, first->site);
@@ -220,10 +223,8 @@ static void add_node(Text *t, const Machine *m, Node n) {
   needs(m, n, &c, &seq);
   Node next = blocker(m, n);
   text_add(t, "\n  ");
-  if (n.stream)
-    text_add(t, "next collective of "), add_site(t, m, n.pp, pending_site(m, n.pp, c, seq));
-  else
-    add_site(t, m, n.pp, m->rank[n.pp].at);
+  if (n.stream) text_add(t, "next collective of ");
+  add_site(t, m, n.pp, n.stream ? pending_site(m, n.pp, c, seq) : m->rank[n.pp].at);
   Site s;
   if (next.pp == n.pp) {
     text_add(t, " waits for the collectives of this rank");
@@ -240,12 +241,14 @@ static weft_status report_missing(const Machine *m, int pp, int peer, const Chan
                                   uint32_t have, uint32_t seq) {
   Text t = {0};
   add_site(&t, m, pp, m->rank[pp].at);
-  text_printf(&t, " never ends: it is number %u on this channel, but pp rank %d has only %u",
+  text_printf(&t,
+              " never ends: it is number %u on this channel, but pp rank %d has only %u",
               seq + 1, peer, have);
   if (c->comm >= 0)
     text_printf(&t, " collectives on %s", comm_of(m, c->comm));
   else
-    text_printf(&t, " %s pp rank %d", peer == c->member[0] ? "SENDs to" : "RECVs from", pp);
+    text_printf(&t, " %s pp rank %d", peer == c->member[0] ? "SENDs to" : "RECVs from",
+                pp);
   return finish(m, &t, pp, m->rank[pp].at);
 }
 
@@ -261,17 +264,26 @@ static void add_others(Text *t, const Machine *m, const bool *told) {
   if (left) text_printf(t, "\n  and %d more pp ranks wait", left);
 }
 
+static bool same_node(Node a, Node b) { return a.pp == b.pp && a.stream == b.stream; }
+
+/* A member of the cycle that `n` leads to: the lowest pp rank in it. */
+static Node cycle_of(const Machine *m, Node n) {
+  for (int i = 0; i < 2 * m->npp; i++) n = blocker(m, n);
+  Node lowest = n;
+  for (Node i = blocker(m, n); !same_node(i, n); i = blocker(m, i))
+    if (i.pp < lowest.pp) lowest = i;
+  return lowest;
+}
+
 /* Follows who waits for whom until it closes, then names the members of the cycle first
  * and the ranks that only wait for it after them. */
 static weft_status report_cycle(const Machine *m, int pp) {
   Text t = {0};
-  Node n = {pp, false};
   bool *told = NEW_N(m->a, bool, m->npp);
-  for (int i = 0; i < 2 * m->npp; i++) n = blocker(m, n);
+  Node first = cycle_of(m, (Node){pp, false}), n = first;
   text_add(&t, m->strict ? "deadlock if the collectives of a rank run in one order, as "
                            "engines with one stream do:"
                          : "deadlock, these instructions block each other:");
-  Node first = n;
   int left = 0;
   do {
     if (t.n < ROOM)
@@ -280,7 +292,7 @@ static weft_status report_cycle(const Machine *m, int pp) {
       left++;
     told[n.pp] = true;
     n = blocker(m, n);
-  } while (n.pp != first.pp || n.stream != first.stream);
+  } while (!same_node(n, first));
   if (left) text_printf(&t, "\n  and %d more in this cycle", left);
   add_others(&t, m, told);
   return finish(m, &t, first.pp, m->rank[first.pp].at);

@@ -1,0 +1,41 @@
+/* gemm_module_blas.c - f32 products through OpenBLAS. Built as weft_gemm_blas.so. */
+#include "gemm.h"
+
+#include <cblas.h>
+#include <limits.h>
+#include <stdlib.h>
+
+typedef struct Product {
+  GemmShape s;
+  int threads;
+} Product;
+
+static weft_status make(const GemmShape *s, int threads, void **state) {
+  if (s->in != DT_F32 || s->out != DT_F32) return WEFT_EUSAGE;
+  if (s->m > INT_MAX || s->n > INT_MAX || s->k > INT_MAX) return WEFT_EUSAGE;
+  Product *p = calloc(1, sizeof *p);
+  if (!p) return WEFT_ENOMEM;
+  *p = (Product){*s, threads};
+  *state = p;
+  return WEFT_OK;
+}
+
+/* The number of threads is a setting of the whole library. It is only touched when it
+ * differs: ranks of one process all have the same share. */
+static void run(void *state, const void *a, const void *b, void *c, bool accumulate) {
+  const Product *p = state;
+  const GemmShape *s = &p->s;
+  if (openblas_get_num_threads() != p->threads) openblas_set_num_threads(p->threads);
+  cblas_sgemm(CblasRowMajor, s->ta ? CblasTrans : CblasNoTrans,
+              s->tb ? CblasTrans : CblasNoTrans, (int)s->m, (int)s->n, (int)s->k, 1.0f, a,
+              (int)(s->ta ? s->m : s->k), b, (int)(s->tb ? s->k : s->n),
+              accumulate ? 1.0f : 0.0f, c, (int)s->n);
+}
+
+__attribute__((visibility("default"))) const GemmApi weft_gemm_api = {
+  .version = GEMM_API_VERSION,
+  .name = "openblas",
+  .make = make,
+  .run = run,
+  .free = free,
+};

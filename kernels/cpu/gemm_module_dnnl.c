@@ -1,0 +1,126 @@
+/* gemm_module_dnnl.c - products through oneDNN: f32, and bf16 with the CPU's own
+ * instructions where it has them. Built as weft_gemm_dnnl.so. */
+#include "gemm.h"
+
+#include <dnnl.h>
+#include <omp.h>
+#include <stdlib.h>
+
+typedef struct Product {
+  GemmShape s;
+  int threads;
+  bool sgemm;                /* through dnnl_sgemm; no primitives */
+  dnnl_engine_t engine;
+  dnnl_stream_t stream;
+  dnnl_memory_t a, b, c;
+  dnnl_primitive_t run[2];   /* overwrite; add (f32 results) */
+} Product;
+
+static dnnl_data_type_t type(DType t) { return t == DT_F32 ? dnnl_f32 : dnnl_bf16; }
+
+/* A row-major (rows, cols) matrix, or one that is stored turned. */
+static bool describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, bool turned,
+                     DType t) {
+  dnnl_dims_t dim = {rows, cols}, stride = {cols, 1};
+  if (turned) stride[0] = 1, stride[1] = rows;
+  return dnnl_memory_desc_init_by_strides(d, 2, dim, type(t), stride) == dnnl_success;
+}
+
+static bool make_primitive(Product *p, const dnnl_memory_desc_t *a,
+                           const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *c,
+                           bool add, dnnl_primitive_t *out) {
+  dnnl_matmul_desc_t d;
+  dnnl_primitive_attr_t attr = NULL;
+  dnnl_post_ops_t post = NULL;
+  dnnl_primitive_desc_t pd = NULL;
+  bool ok = dnnl_matmul_desc_init(&d, a, b, NULL, c) == dnnl_success &&
+            dnnl_primitive_attr_create(&attr) == dnnl_success;
+  if (ok && add)
+    ok = dnnl_post_ops_create(&post) == dnnl_success &&
+         dnnl_post_ops_append_sum(post, 1.0f) == dnnl_success &&
+         dnnl_primitive_attr_set_post_ops(attr, post) == dnnl_success;
+  ok = ok && dnnl_primitive_desc_create(&pd, &d, attr, p->engine, NULL) == dnnl_success &&
+       dnnl_primitive_create(out, pd) == dnnl_success;
+  if (pd) dnnl_primitive_desc_destroy(pd);
+  if (post) dnnl_post_ops_destroy(post);
+  if (attr) dnnl_primitive_attr_destroy(attr);
+  return ok;
+}
+
+static bool make_matmul(Product *p) {
+  const GemmShape *s = &p->s;
+  dnnl_memory_desc_t a, b, c;
+  return dnnl_engine_create(&p->engine, dnnl_cpu, 0) == dnnl_success &&
+         dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags) ==
+             dnnl_success &&
+         describe(&a, s->m, s->k, s->ta, s->in) && describe(&b, s->k, s->n, s->tb, s->in) &&
+         describe(&c, s->m, s->n, false, s->out) &&
+         dnnl_memory_create(&p->a, &a, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
+         dnnl_memory_create(&p->b, &b, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
+         dnnl_memory_create(&p->c, &c, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
+         make_primitive(p, &a, &b, &c, false, &p->run[0]) &&
+         (s->out != DT_F32 || make_primitive(p, &a, &b, &c, true, &p->run[1]));
+}
+
+static void release(void *state) {
+  Product *p = state;
+  for (int i = 0; i < 2; i++)
+    if (p->run[i]) dnnl_primitive_destroy(p->run[i]);
+  if (p->a) dnnl_memory_destroy(p->a);
+  if (p->b) dnnl_memory_destroy(p->b);
+  if (p->c) dnnl_memory_destroy(p->c);
+  if (p->stream) dnnl_stream_destroy(p->stream);
+  if (p->engine) dnnl_engine_destroy(p->engine);
+  free(p);
+}
+
+/* oneDNN takes the number of threads from OpenMP's setting of the calling thread; the
+ * caller's own setting is put back. */
+static weft_status make(const GemmShape *s, int threads, void **state) {
+  Product *p = calloc(1, sizeof *p);
+  if (!p) return WEFT_ENOMEM;
+  int before = omp_get_max_threads();
+  *p = (Product){.s = *s, .threads = threads, .sgemm = s->in == DT_F32 && !s->tb};
+  omp_set_num_threads(threads);
+  bool ok = p->sgemm || make_matmul(p);
+  omp_set_num_threads(before);
+  if (!ok) {
+    release(p);
+    return WEFT_EUSAGE;
+  }
+  *state = p;
+  return WEFT_OK;
+}
+
+static void run_matmul(Product *p, const void *a, const void *b, void *c, bool add) {
+  dnnl_memory_set_data_handle(p->a, (void *)a);
+  dnnl_memory_set_data_handle(p->b, (void *)b);
+  dnnl_memory_set_data_handle(p->c, c);
+  const dnnl_exec_arg_t arg[] = {
+    {DNNL_ARG_SRC, p->a}, {DNNL_ARG_WEIGHTS, p->b}, {DNNL_ARG_DST, p->c}};
+  dnnl_status_t st = dnnl_primitive_execute(p->run[add], p->stream, 3, arg);
+  if (st == dnnl_success) st = dnnl_stream_wait(p->stream);
+  assert(st == dnnl_success);
+  (void)st;
+}
+
+static void run(void *state, const void *a, const void *b, void *c, bool accumulate) {
+  Product *p = state;
+  const GemmShape *s = &p->s;
+  int before = omp_get_max_threads();
+  omp_set_num_threads(p->threads);
+  if (p->sgemm)
+    dnnl_sgemm(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1.0f, a,
+               s->ta ? s->m : s->k, b, s->tb ? s->k : s->n, accumulate, c, s->n);
+  else
+    run_matmul(p, a, b, c, accumulate);
+  omp_set_num_threads(before);
+}
+
+__attribute__((visibility("default"))) const GemmApi weft_gemm_api = {
+  .version = GEMM_API_VERSION,
+  .name = "onednn",
+  .make = make,
+  .run = run,
+  .free = release,
+};

@@ -1,0 +1,80 @@
+/* gemm.c - measures the products of GPT-2 124M at 256 rows, forward, input gradient and
+ * weight gradient, through every GEMM backend that is here: GFLOP/s, median of runs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/cpu/gemm.h"
+
+void bench_gemm(void);
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+enum { RUNS = 15 };
+
+/* GFLOP/s of one product, 0 if the backend does not take it. */
+static double rate(const char *backend, const GemmShape *s, int threads, bool accumulate) {
+  Gemm *g = NULL;
+  weft_error e = {0};
+  if (gemm_new_from(backend, s, threads, &g, &e) != WEFT_OK) return 0;
+  size_t es = s->in == DT_F32 ? 4 : 2, eo = s->out == DT_F32 ? 4 : 2;
+  void *a = calloc((size_t)(s->m * s->k), es), *b = calloc((size_t)(s->k * s->n), es);
+  void *c = calloc((size_t)(s->m * s->n), eo);
+  double t[RUNS];
+  if (!a || !b || !c) return 0;
+  memset(a, 0x3c, (size_t)(s->m * s->k) * es); /* small normal numbers */
+  memset(b, 0x3c, (size_t)(s->k * s->n) * es);
+  gemm_run(g, a, b, c, accumulate);
+  for (int i = 0; i < RUNS; i++) {
+    double start = now();
+    gemm_run(g, a, b, c, accumulate);
+    t[i] = now() - start;
+  }
+  qsort(t, RUNS, sizeof *t, by_value);
+  free(a), free(b), free(c);
+  gemm_free(g);
+  return 2e-9 * (double)s->m * (double)s->n * (double)s->k / t[RUNS / 2];
+}
+
+static void row(const char *what, GemmShape s, bool accumulate, int threads) {
+  static const char *const backends[] = {"onednn", "openblas", "plain"};
+  printf("%-10s %6ld %6ld %6ld  %s%s %d", what, (long)s.m, (long)s.n, (long)s.k,
+         s.ta ? "T" : "N", s.tb ? "T" : "N", threads);
+  for (int t = 0; t < 2; t++) {
+    s.in = t ? DT_BF16 : DT_F32;
+    s.out = accumulate ? DT_F32 : s.in;
+    for (int i = 0; i < LEN(backends) - t; i += 1 + t)
+      printf(" %8.1f", rate(backends[i], &s, threads, accumulate));
+  }
+  printf("\n");
+  fflush(stdout);
+}
+
+void bench_gemm(void) {
+  static const int64_t io[][2] = {
+    {768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {768, 50257}};
+  int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  printf("GFLOP/s: onednn, openblas, plain in f32; onednn in bf16\n");
+  printf("%-10s %6s %6s %6s     t %8s %8s %8s %8s\n", "product", "m", "n", "k", "f32",
+         "blas", "plain", "bf16");
+  for (int threads = 1; threads <= cores; threads *= 2)
+    for (int i = 0; i < LEN(io); i++) {
+      const int64_t R = 256, I = io[i][0], O = io[i][1];
+      row("y layout0", (GemmShape){.m = R, .n = O, .k = I, .tb = true}, false, threads);
+      row("y layout1", (GemmShape){.m = R, .n = O, .k = I}, false, threads);
+      row("dx layout0", (GemmShape){.m = R, .n = I, .k = O}, false, threads);
+      row("dx layout1", (GemmShape){.m = R, .n = I, .k = O, .tb = true}, false, threads);
+      row("dW layout0", (GemmShape){.m = O, .n = I, .k = R, .ta = true}, true, threads);
+      row("dW layout1", (GemmShape){.m = I, .n = O, .k = R, .ta = true}, true, threads);
+    }
+}

@@ -1,0 +1,303 @@
+/* kernel_cases.c - the table of cases and how their numbers are made. */
+#include "kernel_cases.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "vm/program/program.h"
+
+const KernelCase kernel_case[] = {
+  {OP_embedding, "t50 2,5 w 50,7", "x 2,5,7", {0}, 0},
+  {OP_embedding, "t60 3,41 w 30,300", "x 3,41,300", {.cut = 1}, 1},
+  {OP_linear, "x 1,1,1 w 1,1", "x 1,1,1", {0}, 0},
+  {OP_linear, "x 2,3,5 w 7,5", "x 2,3,7", {0}, 0},
+  {OP_linear, "x 2,3,5 w 5,7", "x 2,3,7", {.layout = 1}, 0},
+  {OP_linear, "x 3,31,65 w 130,65", "x 3,31,130", {0}, 0},
+  {OP_linear, "x 3,31,65 w 65,130", "x 3,31,130", {.layout = 1}, 0},
+  {OP_linear, "x 2,64,96 w 257,96", "x 2,64,257", {0}, 0},
+  {OP_linear, "x 2,64,256 w 256,64", "x 2,64,64", {.layout = 1}, 0},
+  {OP_linear, "x 1,1,300 w 40,300", "x 1,1,40", {0}, 0},
+  {OP_add_bias, "x 2,3,5 w 5", "x 2,3,5", {0}, 0},
+  {OP_add_bias, "x 2,83,300 w 300", "x 2,83,300", {0}, 0},
+  {OP_add, "x 2,3,5 x 2,3,5", "x 2,3,5", {0}, 0},
+  {OP_add, "x 3,2,2737 x 3,2,2737", "x 3,2,2737", {0}, 0},
+  {OP_mul, "x 2,3,5 x 2,3,5", "x 2,3,5", {0}, 0},
+  {OP_mul, "x 3,2,2737 x 3,2,2737", "x 3,2,2737", {0}, 0},
+  {OP_scale, "x 3,2,2737", "x 3,2,2737", {.scale = 0.37f}, 0},
+  {OP_gelu, "x 3,2,2737", "x 3,2,2737", {.kind = 0}, 0},
+  {OP_gelu, "x 3,2,2737", "x 3,2,2737", {.kind = 1}, 0},
+  {OP_silu, "x 3,2,2737", "x 3,2,2737", {0}, 0},
+  {OP_relu, "x 3,2,2737", "x 3,2,2737", {0}, 0},
+  {OP_silu_mul, "x 3,2,2737 x 3,2,2737", "x 3,2,2737", {0}, 0},
+  {OP_rmsnorm, "x 2,3,8 w 8", "x 2,3,8 f 2,3", {.eps = 1e-5f}, 0},
+  {OP_rmsnorm, "x 2,70,301 w 301", "x 2,70,301 f 2,70", {.eps = 1e-6f}, 0},
+  {OP_rmsnorm, "x 2,35,160 w 40", "x 2,35,160 f 2,35,4", {.eps = 1e-6f}, 0},
+  {OP_layernorm, "x 2,3,8 w 8 b 8", "x 2,3,8 f 2,3,2", {.eps = 1e-5f}, 0},
+  {OP_layernorm, "x 2,70,301 w 301 b 301", "x 2,70,301 f 2,70,2", {.eps = 1e-5f}, 0},
+  {OP_split, "x 2,3,12", "x 2,3,4 x 2,3,4 x 2,3,4", {.n = 3}, 0},
+  {OP_split, "x 2,80,202", "x 2,80,101 x 2,80,101", {.n = 2}, 0},
+  {OP_rope, "x 2,5,24 i4096 2,5", "x 2,5,24", {.head_dim = 8, .theta = 1e4f}, 0},
+  {OP_rope, "x 2,70,260 i131072 2,70", "x 2,70,260", {.head_dim = 130, .theta = 5e5f}, 0},
+  {OP_rope, "x 1,33,128 i131072 1,33", "x 1,33,128",
+   {.head_dim = 64, .theta = 5e5f, .rope_factor = 8, .rope_low = 1, .rope_high = 4,
+    .rope_original = 8192}, 0},
+  {OP_attention, "x 1,1,4 x 1,1,4 x 1,1,4", "x 1,1,4 f 1,1,1",
+   {.head_dim = 4, .scale = 0.5f}, 0},
+  {OP_attention, "x 2,7,15 x 2,7,15 x 2,7,15", "x 2,7,15 f 2,7,3",
+   {.head_dim = 5, .scale = 0.4f}, 0},
+  {OP_attention, "x 2,150,80 x 2,150,40 x 2,150,40", "x 2,150,80 f 2,150,4",
+   {.head_dim = 20, .scale = 0.22f}, 0},
+  {OP_attention, "x 1,129,128 x 1,129,64 x 1,129,64", "x 1,129,128 f 1,129,2",
+   {.head_dim = 64, .scale = 0.125f}, 0},
+  {OP_attention, "x 2,150,80 x 2,150,40 x 2,150,40 s 2,150", "x 2,150,80 f 2,150,4",
+   {.head_dim = 20, .scale = 0.22f}, 0},
+  {OP_attention, "x 1,200,32 x 1,200,32 x 1,200,32 s 1,200", "x 1,200,32 f 1,200,2",
+   {.head_dim = 16, .scale = 0.25f}, 0},
+  {OP_ce_max, "x 2,3,11", "f 2,3", {.vocab = 9}, 0},
+  {OP_ce_max, "x 2,9,1000", "f 2,9", {.vocab = 1700, .cut = 1}, 1},
+  {OP_ce_max, "x 2,3,11", "f 2,3", {.vocab = 20, .cut = 1}, 2},
+  {OP_ce_sum, "x 2,3,11 l9 2,3 m 2,3", "f 2,3,2", {.vocab = 9}, 0},
+  {OP_ce_sum, "x 2,9,1000 l1700 2,9 m 2,9", "f 2,9,2", {.vocab = 1700, .cut = 1}, 0},
+  {OP_ce_sum, "x 2,9,1000 l1700 2,9 m 2,9", "f 2,9,2", {.vocab = 1700, .cut = 1}, 1},
+  {OP_ce_sum, "x 2,3,11 l20 2,3 m 2,3", "f 2,3,2", {.vocab = 20, .cut = 1}, 2},
+  {OP_ce_loss, "v 2,9,2 l100 2,9", "f 1", {0}, 0},
+  {OP_acc, "x 3,2,2737 x 3,2,2737", "x 3,2,2737", {0}, 0},
+  {OP_acc, "x 3,7 x 3,7 x 3,7 x 3,7 x 3,7", "x 3,7", {0}, 0},
+  {OP_slice, "x 4,6,10", "x 4,3,10", {.n = 2, .dim = 1}, 1},
+  {OP_slice, "x 4,6,10", "x 4,6,4", {.n = 3, .dim = 2}, 2},
+  {OP_slice, "x 7,5", "x 3,5", {.n = 3, .dim = 0}, 2},
+  {OP_slice, "x 40,3,600", "x 40,3,300", {.n = 2, .dim = 2, .parts = 3}, 1},
+  {OP_slice, "f 4,21", "f 4,6", {.n = 4, .dim = 1, .parts = 3}, 3},
+  {OP_pack, "x 3,6,5", "x 2,3,3,5", {.n = 2}, 0},
+  {OP_pack, "x 40,700,1", "x 3,40,234,1", {.n = 3}, 0},
+  {OP_pack, "f 2,12,7", "f 2,2,6,7", {.n = 2, .parts = 3}, 0},
+  {OP_pack, "x 2,21,7", "x 4,2,6,7", {.n = 4, .parts = 3}, 0},
+  {OP_unpack, "x 2,3,3,5", "x 3,6,5", {.n = 2}, 0},
+  {OP_unpack, "x 3,40,234,1", "x 40,700,1", {.n = 3}, 0},
+  {OP_unpack, "f 2,2,6,7", "f 2,12,7", {.n = 2, .parts = 3}, 0},
+  {OP_unpack, "x 4,2,6,7", "x 2,21,7", {.n = 4, .parts = 3}, 0},
+  {OP_count_labels, "l50 3,2,5 g 16", "=1", {0}, 0},
+  {OP_seed, "g 16", "f 1", {0}, 0},
+  {OP_acc_loss, "f 1 g 16", "=1", {0}, 0},
+  {OP_sqnorm, "f 37 g 16", "=1", {.n = SC_NORM2}, 0},
+  {OP_sqnorm, "f 613,701 g 16", "=1", {.n = SC_NORM2_TP}, 0},
+  {OP_clip_coef, "g 16", "=0", {.clip = 1.0f}, 0},
+  {OP_clip_coef, "g 16", "=0", {.clip = 100.0f}, 0},
+  {OP_clip_coef, "g 16", "=0", {.clip = 0}, 0},
+  {OP_clip_coef, "n 16", "=0", {.clip = 1.0f}, 0},
+  {OP_adamw, "f 37,501 f 37,501 f 37,501 v 37,501 g 16", "=0 =2 =3 x 37,501",
+   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, 0},
+  {OP_adamw, "f 33 f 33 f 33 v 33 g 16", "=0 =2 =3 =0",
+   {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
+  {OP_adamw, "f 33 f 33 f 33 v 33 k 16", "=0 =2 =3 x 33",
+   {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
+  {OP_scal_add, "g 16", "=0", {.n = SC_NORM2, .dim = SC_NORM2_TP}, 0},
+  {OP_scal_zero, "g 16", "=0", {0}, 0},
+};
+const int kernel_cases = LEN(kernel_case);
+
+const GradCase grad_case[] = {
+  {OP_embedding_dw, OP_embedding, "x0 d0", "1", false},
+  {OP_linear_dx, OP_linear, "d0 x1", "0", false},
+  {OP_linear_dw, OP_linear, "x0 d0", "1", false},
+  {OP_bias_dw, OP_add_bias, "d0", "1", false},
+  {OP_scale, OP_scale, "d0", "0", false},
+  {OP_gelu_dx, OP_gelu, "x0 d0", "0", false},
+  {OP_silu_dx, OP_silu, "x0 d0", "0", false},
+  {OP_relu_dx, OP_relu, "x0 d0", "0", false},
+  {OP_silu_mul_dx, OP_silu_mul, "x0 x1 d0", "0 1", false},
+  {OP_rmsnorm_dx, OP_rmsnorm, "x0 x1 y1 d0", "0", false},
+  {OP_rmsnorm_dw, OP_rmsnorm, "x0 y1 d0", "1", false},
+  {OP_layernorm_dx, OP_layernorm, "x0 x1 y1 d0", "0", false},
+  {OP_layernorm_dw, OP_layernorm, "x0 y1 d0", "1 2", false},
+  {OP_concat, OP_split, "d*", "0", false},
+  {OP_rope, OP_rope, "d0 x1", "0", true},
+  {OP_attention_dx, OP_attention, "x0 x1 x2 y0 y1 d0 x3", "0 1 2", false},
+  {OP_ce_dx, OP_ce_sum, "x0 x1 x2 y0 u", "0", false},
+};
+const int grad_cases = LEN(grad_case);
+
+const char *op_title(int op) {
+  static const char *const name[] = {
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) #name,
+#include "vm/graph/ops.def"
+  };
+  return name[op];
+}
+
+/* ---- numbers ---- */
+
+static double uniform(uint64_t *s) {
+  *s = *s * 6364136223846793005u + 1442695040888963407u;
+  return (double)(*s >> 11) / 9007199254740992.0;
+}
+
+/* Roughly normal: mean 0, variance 1. */
+static double normal(uint64_t *s) {
+  double sum = -6;
+  for (int i = 0; i < 12; i++) sum += uniform(s);
+  return sum;
+}
+
+static int64_t value_count(const Value *x) {
+  int64_t n = 1;
+  for (int i = 0; i < x->ndim; i++) n *= x->dim[i];
+  return n;
+}
+
+/* To the nearest number of the type: a bf16 has 8 significant bits. */
+static double rounded(double v, DType t) {
+  if (t == DT_F32) return (float)v;
+  if (t != DT_BF16 || v == 0 || !isfinite(v)) return v;
+  int e;
+  double m = frexp(v, &e);
+  return ldexp(rint(m * 256), e - 8);
+}
+
+static void fill_scalars(double *v, char kind) {
+  for (int i = 0; i < SC_N; i++) v[i] = 0.25 * i;
+  v[SC_LR] = 0.01;
+  v[SC_BC1] = 0.19;
+  v[SC_BC2] = 0.0975;
+  v[SC_CLIP] = 0.5;
+  v[SC_SKIP] = kind == 'k';
+  v[SC_NORM2] = kind == 'n' ? INFINITY : 9.0;
+}
+
+static void fill_starts(const Value *x, uint64_t *s) {
+  for (int64_t i = 0; i < value_count(x); i++) {
+    int64_t t = i % x->dim[1];
+    x->v[i] = t == 0 ? 0 : uniform(s) < 0.03 ? (double)t : x->v[i - 1];
+  }
+}
+
+static void fill(Value *x, uint64_t *s) {
+  int64_t n = value_count(x);
+  x->v = calloc((size_t)n, sizeof(double));
+  if (x->kind == 's') fill_starts(x, s);
+  if (strchr("gkn", x->kind)) fill_scalars(x->v, x->kind);
+  if (strchr("gkns", x->kind)) return;
+  for (int64_t i = 0; i < n; i++) {
+    double v = strchr("til", x->kind) ? floor(uniform(s) * (double)x->limit)
+               : x->kind == 'v'       ? 0.01 + uniform(s)
+               : x->kind == 'm'       ? 3.5 + uniform(s)
+                                      : normal(s);
+    if (x->kind == 'l' && i % 3 == 1) v = -100;
+    x->v[i] = rounded(v, x->type);
+  }
+}
+
+static int parse(const char *text, Value *x, DType dtype) {
+  int n = 0;
+  for (const char *p = text; *p; n++) {
+    char *end = (char *)p + 1;
+    x[n] = (Value){.kind = *p, .alias = -1};
+    if (isdigit((unsigned char)p[1])) x[n].limit = strtol(p + 1, &end, 10);
+    if (*p == '=') x[n].alias = (int)x[n].limit;
+    x[n].type = strchr("xwb", *p)     ? dtype
+                : strchr("fvm", *p)   ? DT_F32
+                : strchr("tlis", *p)  ? DT_I32
+                                      : DT_F64;
+    p = end;
+    if (*p == ' ' && x[n].alias < 0)
+      do x[n].dim[x[n].ndim++] = strtol(p + 1, (char **)&p, 10);
+      while (*p == ',');
+    while (*p == ' ') p++;
+  }
+  return n;
+}
+
+void problem_make(Problem *p, const KernelCase *c, DType dtype, uint64_t seed) {
+  *p = (Problem){.op = c->op, .attr = c->attr, .index = c->index};
+  p->nin = parse(c->in, p->in, dtype);
+  p->nout = parse(c->out, p->out, dtype);
+  for (int i = 0; i < p->nin; i++) fill(&p->in[i], &seed);
+  for (int i = 0; i < p->nout; i++) {
+    int alias = p->out[i].alias;
+    if (alias < 0) {
+      fill(&p->out[i], &seed);
+    } else {
+      p->out[i] = p->in[alias];
+      p->out[i].alias = alias;
+    }
+  }
+}
+
+void problem_free(Problem *p) {
+  for (int i = 0; i < p->nin; i++) free(p->in[i].v);
+  for (int i = 0; i < p->nout; i++)
+    if (p->out[i].alias < 0) free(p->out[i].v);
+}
+
+static RefTensor view(const Value *x) {
+  RefTensor t = {.v = x->v, .ndim = x->ndim};
+  memcpy(t.dim, x->dim, sizeof t.dim);
+  return t;
+}
+
+RefArgs problem_ref(const Problem *p, bool accumulate) {
+  RefArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
+               .accumulate = accumulate, .index = p->index};
+  for (int i = 0; i < p->nin; i++) a.in[i] = view(&p->in[i]);
+  for (int i = 0; i < p->nout; i++) a.out[i] = view(&p->out[i]);
+  return a;
+}
+
+static Value copy_of(const Value *x) {
+  Value y = *x;
+  size_t bytes = (size_t)value_count(x) * sizeof(double);
+  y.v = malloc(bytes);
+  memcpy(y.v, x->v, bytes);
+  return y;
+}
+
+static Value random_like(const Value *x, uint64_t *seed) {
+  Value y = *x;
+  y.kind = 'x';
+  fill(&y, seed);
+  return y;
+}
+
+static Value loss_seed(void) {
+  Value y = {.kind = 'f', .alias = -1, .type = DT_F32, .ndim = 1, .dim = {1}};
+  y.v = calloc(1, sizeof(double));
+  y.v[0] = 0.125;
+  return y;
+}
+
+void problem_grad(Problem *p, Problem *forward, const GradCase *g, const KernelCase *c,
+                  DType dtype, uint64_t seed) {
+  Problem f;
+  problem_make(&f, c, dtype, seed);
+  RefArgs ref = problem_ref(&f, false);
+  ref_ops[f.op](&ref);
+  for (int i = 0; i < f.nout; i++)
+    for (int64_t j = 0; j < value_count(&f.out[i]); j++)
+      f.out[i].v[j] = rounded(f.out[i].v[j], f.out[i].type);
+  *p = (Problem){.op = g->op, .attr = c->attr, .index = c->index};
+  p->attr.inverse = g->inverse;
+  for (const char *s = g->in; *s; s++) {
+    if (!isalpha((unsigned char)*s)) continue;
+    int i = s[1] - '0';
+    if (*s == 'u') p->in[p->nin++] = loss_seed();
+    if (*s == 'x' && i < f.nin) p->in[p->nin++] = copy_of(&f.in[i]);
+    if (*s == 'y') p->in[p->nin++] = copy_of(&f.out[i]);
+    if (*s == 'd' && s[1] != '*') p->in[p->nin++] = random_like(&f.out[i], &seed);
+    for (int k = 0; s[1] == '*' && k < f.nout; k++)
+      p->in[p->nin++] = random_like(&f.out[k], &seed);
+  }
+  for (const char *s = g->grad; *s; s++) {
+    if (*s == ' ') continue;
+    const Value *x = &f.in[*s - '0'];
+    bool parameter = x->kind == 'w' || x->kind == 'b';
+    Value y = *x;
+    y.type = parameter ? DT_F32 : x->type;
+    p->adds |= parameter;
+    p->out[p->nout++] = random_like(&y, &seed);
+  }
+  if (forward)
+    *forward = f;
+  else
+    problem_free(&f);
+}

@@ -1,0 +1,498 @@
+/* ref.c - reference ops: naive, in f64, in the order of ops.def. */
+#include "ref.h"
+
+#include <math.h>
+
+#include "vm/program/program.h"
+
+#define IN(i) (a->in[i].v)
+#define OUT(i) (a->out[i].v)
+
+int64_t ref_count(const RefTensor *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->ndim; i++) n *= t->dim[i];
+  return n;
+}
+
+static int64_t last(const RefTensor *t) { return t->dim[t->ndim - 1]; }
+static int64_t rows(const RefTensor *t) { return ref_count(t) / last(t); }
+
+/* Results that are gradients of parameters start from 0 or from what is there. */
+static void start(RefArgs *a, int out) {
+  if (a->accumulate) return;
+  for (int64_t i = 0; i < ref_count(&a->out[out]); i++) OUT(out)[i] = 0;
+}
+
+/* ---- forward ---- */
+
+static int64_t table_row(const RefArgs *a, double id, int64_t v) {
+  int64_t r = (int64_t)id;
+  if (a->attr->cut) r -= a->index * v;
+  return r < 0 || r >= v ? -1 : r;
+}
+
+static void embedding(RefArgs *a) {
+  int64_t v = a->in[1].dim[0], c = a->in[1].dim[1];
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    int64_t r = table_row(a, IN(0)[i], v);
+    for (int64_t j = 0; j < c; j++) OUT(0)[i * c + j] = r < 0 ? 0 : IN(1)[r * c + j];
+  }
+}
+
+/* Element (o, i) of a weight in either layout. */
+static int64_t weight_at(const RefArgs *a, int64_t o, int64_t i, int64_t O, int64_t I) {
+  return a->attr->layout == 0 ? o * I + i : i * O + o;
+}
+
+static void linear(RefArgs *a) {
+  int64_t I = last(&a->in[0]), O = last(&a->out[0]);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t o = 0; o < O; o++) {
+      double sum = 0;
+      for (int64_t i = 0; i < I; i++)
+        sum += IN(0)[r * I + i] * IN(1)[weight_at(a, o, i, O, I)];
+      OUT(0)[r * O + o] = sum;
+    }
+}
+
+static void add_bias(RefArgs *a) {
+  int64_t n = last(&a->in[0]);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] + IN(1)[i % n];
+}
+
+static void add(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] + IN(1)[i];
+}
+
+static void mul(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] * IN(1)[i];
+}
+
+static void scale(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] * a->attr->scale;
+}
+
+static double gelu_of(double x, int kind) {
+  if (kind == 1) return 0.5 * x * (1 + erf(x / sqrt(2)));
+  return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static void gelu(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = gelu_of(IN(0)[i], a->attr->kind);
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static void silu(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] * sigmoid(IN(0)[i]);
+}
+
+static void relu(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = fmax(IN(0)[i], 0);
+}
+
+static void silu_mul(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] * sigmoid(IN(0)[i]) * IN(1)[i];
+}
+
+static void rmsnorm(RefArgs *a) {
+  int64_t g = last(&a->in[1]);
+  for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
+    double sum = 0;
+    for (int64_t i = 0; i < g; i++) sum += IN(0)[r * g + i] * IN(0)[r * g + i];
+    OUT(1)[r] = 1 / sqrt(sum / (double)g + a->attr->eps);
+    for (int64_t i = 0; i < g; i++)
+      OUT(0)[r * g + i] = IN(0)[r * g + i] * OUT(1)[r] * IN(1)[i];
+  }
+}
+
+static void layernorm(RefArgs *a) {
+  int64_t c = last(&a->in[0]);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+    double mean = 0, var = 0;
+    for (int64_t i = 0; i < c; i++) mean += IN(0)[r * c + i] / (double)c;
+    for (int64_t i = 0; i < c; i++) var += pow(IN(0)[r * c + i] - mean, 2) / (double)c;
+    double rstd = 1 / sqrt(var + a->attr->eps);
+    OUT(1)[2 * r] = mean;
+    OUT(1)[2 * r + 1] = rstd;
+    for (int64_t i = 0; i < c; i++)
+      OUT(0)[r * c + i] = (IN(0)[r * c + i] - mean) * rstd * IN(1)[i] + IN(2)[i];
+  }
+}
+
+static void split(RefArgs *a) {
+  int64_t n = last(&a->in[0]), c = n / a->nout;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(i % n / c)[i / n * c + i % c] = IN(0)[i];
+}
+
+/* The angle per position of pair i of a head, with Llama 3's change of long waves. */
+static double frequency(const OpAttr *at, int i) {
+  double f = pow(at->theta, -2.0 * i / at->head_dim);
+  if (at->rope_factor == 0) return f;
+  double turns = at->rope_original * f / (2 * M_PI); /* in the original context */
+  if (turns > at->rope_high) return f;
+  if (turns < at->rope_low) return f / at->rope_factor;
+  double keep = (turns - at->rope_low) / (at->rope_high - at->rope_low);
+  return keep * f + (1 - keep) * f / at->rope_factor;
+}
+
+static void rope(RefArgs *a) {
+  int64_t n = last(&a->in[0]), d = a->attr->head_dim;
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t h = 0; h < n / d; h++)
+      for (int64_t i = 0; i < d / 2; i++) {
+        double angle = IN(1)[r] * frequency(a->attr, (int)i);
+        if (a->attr->inverse) angle = -angle;
+        int64_t p = r * n + h * d + i, q = p + d / 2;
+        OUT(0)[p] = IN(0)[p] * cos(angle) - IN(0)[q] * sin(angle);
+        OUT(0)[q] = IN(0)[q] * cos(angle) + IN(0)[p] * sin(angle);
+      }
+}
+
+/* One query of attention: where things lie, and the keys that it sees. */
+typedef struct Query {
+  int64_t d, H, K, T, b, t, h, from;
+  double scale;
+} Query;
+
+static int64_t q_at(const Query *q) { return ((q->b * q->T + q->t) * q->H + q->h) * q->d; }
+static int64_t k_at(const Query *q, int64_t s) {
+  return ((q->b * q->T + s) * q->K + q->h * q->K / q->H) * q->d;
+}
+static double dot(const double *x, const double *y, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
+  return sum;
+}
+
+/* Calls fn for every query; `starts` is the operand that holds doc_starts, if given. */
+static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query *)) {
+  int64_t d = a->attr->head_dim, B = a->in[0].dim[0], T = a->in[0].dim[1];
+  Query q = {.d = d,
+             .T = T,
+             .H = a->in[0].dim[2] / d,
+             .K = a->in[1].dim[2] / d,
+             .scale = a->attr->scale};
+  for (q.b = 0; q.b < B; q.b++)
+    for (q.t = 0; q.t < T; q.t++)
+      for (q.h = 0; q.h < q.H; q.h++) {
+        q.from = a->nin > starts ? (int64_t)IN(starts)[q.b * T + q.t] : 0;
+        fn(a, &q);
+      }
+}
+
+static void attention_query(RefArgs *a, const Query *q) {
+  double most = -INFINITY, sum = 0;
+  const double *x = IN(0) + q_at(q);
+  for (int64_t s = q->from; s <= q->t; s++)
+    most = fmax(most, q->scale * dot(x, IN(1) + k_at(q, s), q->d));
+  for (int64_t s = q->from; s <= q->t; s++)
+    sum += exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most);
+  double *o = OUT(0) + q_at(q);
+  for (int64_t i = 0; i < q->d; i++) o[i] = 0;
+  for (int64_t s = q->from; s <= q->t; s++) {
+    double p = exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most) / sum;
+    for (int64_t i = 0; i < q->d; i++) o[i] += p * IN(2)[k_at(q, s) + i];
+  }
+  OUT(1)[(q->b * q->T + q->t) * q->H + q->h] = most + log(sum);
+}
+
+static void attention(RefArgs *a) { each_query(a, 3, attention_query); }
+
+/* Whether column c of the logits of this rank is in the vocabulary; *global is its id. */
+static bool is_word(const RefArgs *a, int64_t c, int64_t *global) {
+  *global = c + (a->attr->cut ? a->index * last(&a->in[0]) : 0);
+  return *global < a->attr->vocab;
+}
+
+static void ce_max(RefArgs *a) {
+  int64_t v = last(&a->in[0]), id;
+  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+    OUT(0)[r] = -INFINITY;
+    for (int64_t c = 0; c < v; c++)
+      if (is_word(a, c, &id)) OUT(0)[r] = fmax(OUT(0)[r], IN(0)[r * v + c]);
+  }
+}
+
+static void ce_sum(RefArgs *a) {
+  int64_t v = last(&a->in[0]), id;
+  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+    OUT(0)[2 * r] = OUT(0)[2 * r + 1] = 0;
+    for (int64_t c = 0; c < v; c++) {
+      if (!is_word(a, c, &id)) continue;
+      double l = IN(0)[r * v + c] - IN(2)[r];
+      OUT(0)[2 * r] += exp(l);
+      if (id == (int64_t)IN(1)[r]) OUT(0)[2 * r + 1] = l;
+    }
+  }
+}
+
+static void ce_loss(RefArgs *a) {
+  OUT(0)[0] = 0;
+  for (int64_t r = 0; r < ref_count(&a->in[1]); r++)
+    if (IN(1)[r] != -100) OUT(0)[0] += log(IN(0)[2 * r]) - IN(0)[2 * r + 1];
+}
+
+/* ---- backward ---- */
+
+static void acc(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    OUT(0)[i] = 0;
+    for (int k = 0; k < a->nin; k++) OUT(0)[i] += IN(k)[i];
+  }
+}
+
+static void embedding_dw(RefArgs *a) {
+  int64_t v = a->out[0].dim[0], c = a->out[0].dim[1];
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    int64_t r = table_row(a, IN(0)[i], v);
+    if (r < 0) continue;
+    for (int64_t j = 0; j < c; j++) OUT(0)[r * c + j] += IN(1)[i * c + j];
+  }
+}
+
+static void linear_dx(RefArgs *a) {
+  int64_t O = last(&a->in[0]), I = last(&a->out[0]);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t i = 0; i < I; i++) {
+      double sum = 0;
+      for (int64_t o = 0; o < O; o++)
+        sum += IN(0)[r * O + o] * IN(1)[weight_at(a, o, i, O, I)];
+      OUT(0)[r * I + i] = sum;
+    }
+}
+
+static void linear_dw(RefArgs *a) {
+  int64_t I = last(&a->in[0]), O = last(&a->in[1]);
+  start(a, 0);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t o = 0; o < O; o++)
+      for (int64_t i = 0; i < I; i++)
+        OUT(0)[weight_at(a, o, i, O, I)] += IN(1)[r * O + o] * IN(0)[r * I + i];
+}
+
+static void bias_dw(RefArgs *a) {
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i % last(&a->in[0])] += IN(0)[i];
+}
+
+static void gelu_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double x = IN(0)[i], d;
+    if (a->attr->kind == 1) {
+      d = 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+    } else {
+      double th = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+      double du = sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+      d = 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * du;
+    }
+    OUT(0)[i] = d * IN(1)[i];
+  }
+}
+
+static double silu_slope(double x) {
+  return sigmoid(x) + x * sigmoid(x) * sigmoid(-x);
+}
+
+static void silu_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(1)[i] * silu_slope(IN(0)[i]);
+}
+
+static void relu_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] > 0 ? IN(1)[i] : 0;
+}
+
+static void silu_mul_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    OUT(0)[i] = IN(2)[i] * IN(1)[i] * silu_slope(IN(0)[i]);
+    OUT(1)[i] = IN(2)[i] * IN(0)[i] * sigmoid(IN(0)[i]);
+  }
+}
+
+static void rmsnorm_dx(RefArgs *a) {
+  int64_t g = last(&a->in[1]);
+  for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
+    const double *x = IN(0) + r * g, *dy = IN(3) + r * g;
+    double s = IN(2)[r], mean = 0;
+    for (int64_t i = 0; i < g; i++) mean += dy[i] * IN(1)[i] * x[i] * s / (double)g;
+    for (int64_t i = 0; i < g; i++)
+      OUT(0)[r * g + i] = s * (dy[i] * IN(1)[i] - x[i] * s * mean);
+  }
+}
+
+static void rmsnorm_dw(RefArgs *a) {
+  int64_t g = last(&a->out[0]);
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i % g] += IN(2)[i] * IN(0)[i] * IN(1)[i / g];
+}
+
+static void layernorm_dx(RefArgs *a) {
+  int64_t c = last(&a->in[0]);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+    const double *x = IN(0) + r * c, *dy = IN(3) + r * c;
+    double mean = IN(2)[2 * r], rstd = IN(2)[2 * r + 1], m1 = 0, m2 = 0;
+    for (int64_t i = 0; i < c; i++) {
+      m1 += dy[i] * IN(1)[i] / (double)c;
+      m2 += dy[i] * IN(1)[i] * (x[i] - mean) * rstd / (double)c;
+    }
+    for (int64_t i = 0; i < c; i++)
+      OUT(0)[r * c + i] = rstd * (dy[i] * IN(1)[i] - m1 - (x[i] - mean) * rstd * m2);
+  }
+}
+
+static void layernorm_dw(RefArgs *a) {
+  int64_t c = last(&a->in[0]);
+  start(a, 0);
+  start(a, 1);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double mean = IN(1)[i / c * 2], rstd = IN(1)[i / c * 2 + 1];
+    OUT(0)[i % c] += IN(2)[i] * (IN(0)[i] - mean) * rstd;
+    OUT(1)[i % c] += IN(2)[i];
+  }
+}
+
+static void concat(RefArgs *a) {
+  int64_t n = last(&a->out[0]), c = n / a->nin;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = IN(i % n / c)[i / n * c + i % c];
+}
+
+/* operands q, k, v, o, lse, do */
+static void attention_dx_query(RefArgs *a, const Query *q) {
+  const double *x = IN(0) + q_at(q), *dy = IN(5) + q_at(q);
+  double lse = IN(4)[(q->b * q->T + q->t) * q->H + q->h];
+  double delta = dot(dy, IN(3) + q_at(q), q->d);
+  for (int64_t s = q->from; s <= q->t; s++) {
+    int64_t k = k_at(q, s);
+    double p = exp(q->scale * dot(x, IN(1) + k, q->d) - lse);
+    double ds = p * (dot(dy, IN(2) + k, q->d) - delta) * q->scale;
+    for (int64_t i = 0; i < q->d; i++) {
+      OUT(0)[q_at(q) + i] += ds * IN(1)[k + i];
+      OUT(1)[k + i] += ds * x[i];
+      OUT(2)[k + i] += p * dy[i];
+    }
+  }
+}
+
+static void attention_dx(RefArgs *a) {
+  for (int i = 0; i < 3; i++) start(a, i);
+  each_query(a, 6, attention_dx_query);
+}
+
+static void ce_dx(RefArgs *a) {
+  int64_t v = last(&a->in[0]), id;
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t c = 0; c < v; c++) {
+      double d = 0;
+      if (is_word(a, c, &id) && IN(1)[r] != -100) {
+        d = exp(IN(0)[r * v + c] - IN(2)[r]) / IN(3)[2 * r];
+        if (id == (int64_t)IN(1)[r]) d -= 1;
+      }
+      OUT(0)[r * v + c] = d * IN(4)[0];
+    }
+}
+
+/* ---- changes of placement ---- */
+
+/* Where element i of piece p of a dimension of length l0 comes from; -1: padding. */
+static int64_t source(const RefArgs *a, int64_t p, int64_t i, int64_t l0, int64_t l) {
+  int64_t parts = a->attr->parts > 1 ? a->attr->parts : 1;
+  int64_t run = l / parts, part = l0 / parts, in_part = p * run + i % run;
+  return in_part < part ? i / run * part + in_part : -1;
+}
+
+static void slice(RefArgs *a) {
+  int dim = a->attr->dim;
+  int64_t inner = 1, l0 = a->in[0].dim[dim], l = a->out[0].dim[dim];
+  for (int i = dim + 1; i < a->in[0].ndim; i++) inner *= a->in[0].dim[i];
+  for (int64_t j = 0; j < ref_count(&a->out[0]); j++) {
+    int64_t outer = j / inner / l, s = source(a, a->index, j / inner % l, l0, l);
+    OUT(0)[j] = s < 0 ? 0 : IN(0)[(outer * l0 + s) * inner + j % inner];
+  }
+}
+
+/* For element j of the pieces (n, outer, L, inner) its index in the whole, or -1. */
+static int64_t unpacked(const RefArgs *a, const RefTensor *pieces, const RefTensor *whole,
+                        int64_t j) {
+  int64_t inner = pieces->dim[3], l = pieces->dim[2], outer = pieces->dim[1];
+  int64_t s = source(a, j / inner / l / outer, j / inner % l, whole->dim[1], l);
+  int64_t o = j / inner / l % outer;
+  return s < 0 ? -1 : (o * whole->dim[1] + s) * inner + j % inner;
+}
+
+static void pack(RefArgs *a) {
+  for (int64_t j = 0; j < ref_count(&a->out[0]); j++) {
+    int64_t s = unpacked(a, &a->out[0], &a->in[0], j);
+    OUT(0)[j] = s < 0 ? 0 : IN(0)[s];
+  }
+}
+
+static void unpack(RefArgs *a) {
+  for (int64_t j = 0; j < ref_count(&a->in[0]); j++) {
+    int64_t s = unpacked(a, &a->in[0], &a->out[0], j);
+    if (s >= 0) OUT(0)[s] = IN(0)[j];
+  }
+}
+
+/* ---- once a step ---- out[0] holds the scalars before and after ---- */
+
+static void count_labels(RefArgs *a) {
+  OUT(0)[SC_TOKENS] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[SC_TOKENS] += IN(0)[i] != -100;
+}
+
+static void seed(RefArgs *a) { OUT(0)[0] = 1 / fmax(IN(0)[SC_TOKENS], 1); }
+
+static void acc_loss(RefArgs *a) { OUT(0)[SC_LOSS] += IN(0)[0]; }
+
+static void sqnorm(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[a->attr->n] += IN(0)[i] * IN(0)[i];
+}
+
+static void clip_coef(RefArgs *a) {
+  double norm = sqrt(IN(0)[SC_NORM2]);
+  OUT(0)[SC_NORM] = norm;
+  OUT(0)[SC_CLIP] = 1;
+  if (a->attr->clip > 0 && norm + 1e-6 > a->attr->clip)
+    OUT(0)[SC_CLIP] = a->attr->clip / (norm + 1e-6);
+  OUT(0)[SC_SKIP] = !(isfinite(norm) && isfinite(IN(0)[SC_LOSS]));
+}
+
+static void adamw(RefArgs *a) {
+  const double *sc = IN(4);
+  const OpAttr *at = a->attr;
+  if (sc[SC_SKIP] != 0) return;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double p = IN(0)[i], g = IN(1)[i] * sc[SC_CLIP];
+    double m = at->beta1 * IN(2)[i] + (1 - (double)at->beta1) * g;
+    double v = at->beta2 * IN(3)[i] + (1 - (double)at->beta2) * g * g;
+    double step = m / sc[SC_BC1] / (sqrt(v / sc[SC_BC2]) + at->eps);
+    p -= sc[SC_LR] * (step + at->weight_decay * p);
+    OUT(0)[i] = OUT(3)[i] = p;
+    OUT(1)[i] = m;
+    OUT(2)[i] = v;
+  }
+}
+
+static void scal_add(RefArgs *a) { OUT(0)[a->attr->n] += OUT(0)[a->attr->dim]; }
+
+static void scal_zero(RefArgs *a) {
+  for (int i = SC_ZERO_FROM; i < SC_N; i++) OUT(0)[i] = 0;
+}
+
+#define all_reduce NULL
+#define all_gather NULL
+#define reduce_scatter NULL
+RefFn *const ref_ops[OP_N] = {
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = name,
+#include "vm/graph/ops.def"
+};
