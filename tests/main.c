@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings/schema.h"
 #include "random_plan.h"
 
 #define SUITE(x) Suite *x##_suite(void);
@@ -25,6 +26,15 @@ static const struct {
 #undef SUITE
 };
 
+/* The generated half of docs/plan.md. */
+static int print_fields(void) {
+  Text t = {0};
+  schema_markdown(&t);
+  fputs(t.s ? t.s : "", stdout);
+  text_free(&t);
+  return EXIT_SUCCESS;
+}
+
 static int wanted(const char *name, int argc, char **argv) {
   for (int i = 1; i < argc; i++)
     if (strcmp(argv[i], name) == 0) return 1;
@@ -35,6 +45,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_fields();
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());

@@ -143,3 +143,8 @@ void json_bool(Json *j, const char *key, bool v) {
 }
 
 void json_none(Json *j, const char *key) { json_str(j, key, NULL); }
+
+void json_raw(Json *j, const char *key, const char *s, size_t n) {
+  lead(j, key);
+  text_addn(j->out, s, n);
+}

@@ -20,5 +20,6 @@ void json_int(Json *j, const char *key, int64_t v);
 void json_num(Json *j, const char *key, double v);        /* shortest that reads back */
 void json_bool(Json *j, const char *key, bool v);
 void json_none(Json *j, const char *key);   /* null; jansson owns the name json_null */
+void json_raw(Json *j, const char *key, const char *s, size_t n);   /* JSON text as it is */
 
 #endif

@@ -6,8 +6,6 @@
 #include "../compile/compile.h"
 #include "../io/io.h"
 
-/* Checked between actions by every rank; a signal handler or any thread may set it. */
-typedef _Atomic int StopFlag;
 
 /* ---- one rank: load.c, interp.c ---- */
 typedef struct Rank Rank;

@@ -8,6 +8,7 @@
 #include "../program/check.h"
 
 #include <errno.h>
+#include <omp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -201,6 +202,12 @@ static int default_threads(int local_ranks) {
   return threads;
 }
 
+/* A team smaller than it was asked for makes GEMM libraries compute a part of a product
+ * only, without a word: never ask for more than OMP_THREAD_LIMIT allows. */
+static int allowed_threads(int wanted) {
+  return MAX(MIN(wanted, omp_get_thread_limit()), 1);
+}
+
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   const char *comm = o->comm ? o->comm : "local";
   int world = r->c->mesh.world, local = world;
@@ -220,7 +227,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
     TRY(run_all(r, job_mpi_init, &local, false, e));
   else
     TRY(local_world_new(&r->alloc, world, &r->world, e));
-  r->threads = o->threads > 0 ? o->threads : default_threads(local);
+  r->threads = allowed_threads(o->threads > 0 ? o->threads : default_threads(local));
   r->patience_s = o->patience_s > 0 ? o->patience_s : mpi ? 600 : 60;
   return WEFT_OK;
 }
