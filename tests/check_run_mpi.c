@@ -115,7 +115,8 @@ static bool trains(Child *c) {
   if (!same_state(c, STATE_PARAM, 0)) return false;
   for (int step = 0; step < 2; step++)
     if (!same_step(c, step)) return false;
-  return same_state(c, STATE_GRAD, 1e-4) && same_state(c, STATE_M, 1e-4) && set_and_get(c);
+  return same_state(c, STATE_GRAD, 1e-4) && same_state(c, STATE_M, 1e-4) &&
+         set_and_get(c);
 }
 
 /* Does not come back: the rank that finds the value ends all processes. */
