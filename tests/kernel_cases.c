@@ -8,8 +8,8 @@
 #include "vm/program/program.h"
 
 const KernelCase kernel_case[] = {
-  {OP_embedding, "w 50,7 t50 2,5", "x 2,5,7", {0}, 0},
-  {OP_embedding, "w 30,300 t60 3,41", "x 3,41,300", {.cut = 1}, 1},
+  {OP_embedding, "t50 2,5 w 50,7", "x 2,5,7", {0}, 0},
+  {OP_embedding, "t60 3,41 w 30,300", "x 3,41,300", {.cut = 1}, 1},
   {OP_linear, "x 1,1,1 w 1,1", "x 1,1,1", {0}, 0},
   {OP_linear, "x 2,3,5 w 7,5", "x 2,3,7", {0}, 0},
   {OP_linear, "x 2,3,5 w 5,7", "x 2,3,7", {.layout = 1}, 0},
@@ -98,7 +98,7 @@ const KernelCase kernel_case[] = {
 const int kernel_cases = LEN(kernel_case);
 
 const GradCase grad_case[] = {
-  {OP_embedding_dw, OP_embedding, "x1 d0", "0", false},
+  {OP_embedding_dw, OP_embedding, "x0 d0", "1", false},
   {OP_linear_dx, OP_linear, "d0 x1", "0", false},
   {OP_linear_dw, OP_linear, "x0 d0", "1", false},
   {OP_bias_dw, OP_add_bias, "d0", "1", false},

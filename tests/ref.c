@@ -32,10 +32,10 @@ static int64_t table_row(const RefArgs *a, double id, int64_t v) {
 }
 
 static void embedding(RefArgs *a) {
-  int64_t v = a->in[0].dim[0], c = a->in[0].dim[1];
-  for (int64_t i = 0; i < ref_count(&a->in[1]); i++) {
-    int64_t r = table_row(a, IN(1)[i], v);
-    for (int64_t j = 0; j < c; j++) OUT(0)[i * c + j] = r < 0 ? 0 : IN(0)[r * c + j];
+  int64_t v = a->in[1].dim[0], c = a->in[1].dim[1];
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    int64_t r = table_row(a, IN(0)[i], v);
+    for (int64_t j = 0; j < c; j++) OUT(0)[i * c + j] = r < 0 ? 0 : IN(1)[r * c + j];
   }
 }
 

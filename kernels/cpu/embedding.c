@@ -9,8 +9,8 @@ static int64_t local_row(const KernelArgs *a, int64_t id, int64_t v) {
 }
 
 static void embedding_part(const KernelArgs *a, int64_t lo, int64_t hi) {
-  const KTensor *table = &a->in[0];
-  const int32_t *ids = a->in[1].p;
+  const KTensor *table = &a->in[1];
+  const int32_t *ids = a->in[0].p;
   size_t row = (size_t)table->dim[1] * (table->dtype == DT_F32 ? 4 : 2);
   assert(a->out[0].dtype == table->dtype);
   for (int64_t i = lo; i < hi; i++) {
@@ -24,7 +24,7 @@ static void embedding_part(const KernelArgs *a, int64_t lo, int64_t hi) {
 }
 
 void cpu_embedding(const KernelArgs *a) {
-  each_part(a, count_of(&a->in[1]), row_grain(a->in[0].dim[1]), embedding_part);
+  each_part(a, count_of(&a->in[0]), row_grain(a->in[1].dim[1]), embedding_part);
 }
 
 /* Threads own columns, so every table row is summed in the order of the tokens. */

@@ -1,7 +1,6 @@
 /* gemm.c - chooses who multiplies: a shared object beside the program (or beside this
  * library, or in the default path), else plain C. Small products stay in plain C, which
  * beats the cost of a call into a library. */
-#define _GNU_SOURCE
 #include "gemm.h"
 
 #include <dlfcn.h>

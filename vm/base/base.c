@@ -94,9 +94,12 @@ void arena_free(Arena *a) {
 
 size_t arena_bytes(const Arena *a) { return a->total; }
 
+const weft_alloc *arena_allocator(const Arena *a) { return &a->alloc; }
+
 jmp_buf *arena_guard(Arena *a) { return &a->guard; }
 
 void *arena_alloc(Arena *a, size_t n) {
+  if (n > SIZE_MAX / 2) longjmp(a->guard, 1);
   n = (n + 15) & ~(size_t)15;
   if (!a->head || a->head->size - a->head->used < n) {
     size_t size = MAX(n, MAX((size_t)BLOCK_MIN, MIN(a->total / 4, (size_t)16 << 20)));
@@ -116,9 +119,11 @@ char *arena_strn(Arena *a, const char *s, size_t n) {
   return memcpy(p, s, n);
 }
 
-char *arena_str(Arena *a, const char *s) { return s ? arena_strn(a, s, strlen(s)) : NULL; }
+char *arena_str(Arena *a, const char *s) {
+  return s ? arena_strn(a, s, strlen(s)) : NULL;
+}
 
-static char *arena_vprintf(Arena *a, const char *fmt, va_list ap) {
+char *arena_vprintf(Arena *a, const char *fmt, va_list ap) {
   va_list again;
   va_copy(again, ap);
   int n = vsnprintf(NULL, 0, fmt, ap);
@@ -228,6 +233,8 @@ const char *str_nearest(const char *s, const char *const *names, int n) {
   int least = MAX(2, (int)strlen(s) / 3) + 1;
   for (int i = 0; i < n; i++) {
     int d = str_distance(s, names[i]);
+    /* A name of which no letter is right is no guess, however short it is. */
+    if (d >= (int)MAX(strlen(s), strlen(names[i]))) continue;
     if (d < least) least = d, best = names[i];
   }
   return best;

@@ -41,6 +41,10 @@ void err_clear(weft_error *e);
     if ((st) != WEFT_OK) goto label;                                                     \
   } while (0)
 
+/* ---- interruption ---- set by a signal handler or any thread, polled by long work */
+
+typedef _Atomic int StopFlag;
+
 /* ---- heap ---- */
 
 void *mem_new(const weft_alloc *a, size_t n);               /* zeroed; NULL when out */
@@ -52,10 +56,13 @@ typedef struct Arena Arena;
 Arena *arena_new(const weft_alloc *a);                      /* NULL when out of memory */
 void arena_free(Arena *a);                                  /* NULL is allowed */
 size_t arena_bytes(const Arena *a);
+const weft_alloc *arena_allocator(const Arena *a);          /* of arena_new: for scratch */
 void *arena_alloc(Arena *a, size_t n);                      /* zeroed, 16-aligned */
 char *arena_str(Arena *a, const char *s);                   /* copies; NULL stays NULL */
 char *arena_strn(Arena *a, const char *s, size_t n);
 char *arena_printf(Arena *a, const char *fmt, ...) PRINTF(2, 3);
+char *arena_vprintf(Arena *a, const char *fmt, va_list ap) PRINTF(2, 0)
+    __attribute__((nonnull(2)));
 /* Where a failed allocation jumps to. The owner writes
  *   if (setjmp(*arena_guard(a))) { arena_free(a); return WEFT_ENOMEM; } */
 jmp_buf *arena_guard(Arena *a);

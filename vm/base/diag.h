@@ -15,7 +15,7 @@ typedef struct Diag {
   const char *code;        /* stable: "unknown-field", "type", "divisibility", ... */
   const char *path;        /* without the leading "plan." */
   const char *summary;
-  const char *suggestion;  /* NULL, or what would be right */
+  const char *suggestion;  /* NULL, or what would be right: did you mean "cp"? */
   const char *file;        /* filled by the bindings; NULL if unknown */
   int line;                /* 0 if unknown */
 } Diag;
@@ -26,12 +26,13 @@ typedef struct Diags {
   int errors, warnings;
 } Diags;
 
-/* Returns the new entry so that a caller can add a suggestion or a line. */
+/* Returns the new entry so that a caller can add a suggestion or a line; it is valid
+ * until the next call. */
 Diag *diag_error(Diags *d, const char *code, const char *path, const char *fmt, ...)
     PRINTF(4, 5);
 Diag *diag_warn(Diags *d, const char *code, const char *path, const char *fmt, ...)
     PRINTF(4, 5);
-/* By file, line, then order of arrival. */
+/* By file, line, then order of arrival; what has no place comes last. */
 void diag_sort(Diags *d);
 
 #endif

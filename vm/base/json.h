@@ -12,12 +12,14 @@ typedef struct Json {
   bool pretty;      /* two-space indent; otherwise one line */
 } Json;
 
-void json_open(Json *j, const char *key, char bracket);   /* '{' or '['; key NULL in lists */
+/* `bracket` is '{' or '['; within a list every key is NULL. */
+void json_open(Json *j, const char *key, char bracket);
 void json_close(Json *j, char bracket);                   /* '}' or ']' */
 void json_str(Json *j, const char *key, const char *s);   /* s NULL writes null */
 void json_int(Json *j, const char *key, int64_t v);
 void json_num(Json *j, const char *key, double v);        /* shortest that reads back */
 void json_bool(Json *j, const char *key, bool v);
-void json_null(Json *j, const char *key);
+void json_none(Json *j, const char *key);   /* null; jansson owns the name json_null */
+void json_raw(Json *j, const char *key, const char *s, size_t n);   /* JSON text as it is */
 
 #endif

@@ -43,10 +43,18 @@ typedef struct CommVtable {
   void (*close)(Comm *c);
 } CommVtable;
 
+typedef struct CommStats {
+  uint64_t starts[COLL_N], bytes[COLL_N];   /* bytes: of CommOp.count elements */
+  uint64_t waits;
+} CommStats;
+
 struct Comm {
   const CommVtable *vt;
   int rank, size;
   void *ctx;
+  CommStats stats;       /* kept by the wrappers below */
+  uint64_t calls;        /* of comm_start and comm_wait together */
+  uint64_t fail_at;      /* tests: the call (from 1) that fails; 0: none */
 };
 
 /* Handles are small integers below `nhandle`, chosen by the caller; one handle is in use
@@ -62,10 +70,13 @@ void comm_close(Comm *c);
 typedef struct LocalWorld LocalWorld;
 weft_status local_world_new(const weft_alloc *a, int size, LocalWorld **w, weft_error *e);
 void local_world_free(LocalWorld *w);
-/* Groups with the same members, given in the same order by all of them, are one group. */
+/* Groups with the same members, given in the same order by all of them, are one group; a
+ * rank that gives the same members twice makes two groups. Nothing is allocated later. */
 weft_status local_join(LocalWorld *w, int rank, const CommGroup *group, int ngroup,
                        int nhandle, Comm *c, weft_error *e);
-/* Ends all waits on all ranks with this reason (Ctrl-C). */
+/* Ends all waits on all ranks with this reason (Ctrl-C; not from the signal handler, it
+ * takes locks). When it returns, as when a wait returns an error, no thread touches the
+ * buffers of any operation any more. */
 void local_world_abort(LocalWorld *w, weft_status code, const char *why);
 
 /* MPI processes: opens weft_mpi.so beside the program. */
@@ -82,6 +93,8 @@ typedef struct MpiApi {
   void (*recv)(MpiWorld *w, void *p, size_t n, int peer);
   void (*finalize)(MpiWorld *w);
   void (*abort)(MpiWorld *w, int code, const char *why);
+  /* Tests: the most elements that one MPI call moves (2^30 unless set). */
+  void (*limit)(MpiWorld *w, uint64_t count);
 } MpiApi;
 /* Loads the shared object; NULL with an error that says what is missing. */
 const MpiApi *mpi_api(weft_error *e);

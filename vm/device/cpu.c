@@ -1,5 +1,4 @@
 /* cpu.c - the CPU as a device: every call completes at once, so events are empty. */
-#define _GNU_SOURCE
 #include "device.h"
 
 #include <stdlib.h>

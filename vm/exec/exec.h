@@ -6,13 +6,12 @@
 #include "../compile/compile.h"
 #include "../io/io.h"
 
-/* Checked between actions by every rank; set from a signal handler. */
-typedef volatile int StopFlag;
 
-/* ---- one rank: interp.c ---- */
+/* ---- one rank: load.c, interp.c ---- */
 typedef struct Rank Rank;
+/* Allocates the arena and prepares the kernels; program_check() has passed before. */
 weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
-                     Rank **out, weft_error *e);   /* allocates the arena, prepares kernels */
+                     Rank **out, weft_error *e);
 void rank_free(Rank *r);
 /* The groups of this rank, in the order of Program.comm (groups of one member too). */
 int rank_groups(Rank *r, const CommGroup **out);
@@ -21,10 +20,49 @@ void rank_connect(Rank *r, Comm *c);
  * WEFT_ERUN naming rank and op at the first value that is not finite. */
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e);
 void *rank_arena(Rank *r);
-double *rank_scalars(Rank *r);        /* host mirror: upload before, download after */
+/* Host mirror: a step uploads it first (zeros from SC_CLIP on) and downloads it last. */
+double *rank_scalars(Rank *r);
+/* After a step with `check` failed: the instruction whose result is not finite and what
+ * it gave ("nan", "inf"); NULL if the step failed in another way. */
+const Instr *rank_bad(const Rank *r, const char **gave);
+/* "op linear of layers.3.mlp.up_proj", "all_reduce(tp) of ...", "send to rank 2 of F" */
+void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n);
+
+/* Where a rank is; may be read by other threads at any time. */
+typedef enum { RANK_IDLE, RANK_BUSY, RANK_WAITS } RankState;
+typedef struct RankAt {
+  RankState state;
+  uint64_t ticks;             /* grows with every instruction */
+  const Instr *instr;         /* when it waits: the transfer that it waits for */
+} RankAt;
+RankAt rank_at(const Rank *r);
 
 /* ---- parameters and their state: state.c ---- */
 typedef enum { STATE_PARAM, STATE_GRAD, STATE_M, STATE_V, STATE_N } StateKind;
+
+/* The piece of a logical parameter on one tp rank. Seen as (outer, parts, size, inner),
+ * the cut takes elements [first, first + slice) of `size`; those past `size` are padding,
+ * which is zero. */
+typedef struct Piece {
+  int64_t outer, parts, size, inner;
+  int64_t first, slice, valid;
+} Piece;
+Piece piece_make(const CompiledParam *p, int tp_size, int tp);
+int64_t piece_count(const Piece *p);                      /* local elements */
+int64_t param_count(const CompiledParam *p);              /* global elements */
+void piece_cut(const Piece *p, const float *global, float *local);
+void piece_paste(const Piece *p, const float *local, float *global);
+/* L2 norm of the difference between a piece and its place in the whole. */
+double piece_distance(const Piece *p, const float *local, const float *global);
+/* Initial values by (seed, name, global index). */
+void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
+                float *local);
+
+/* This program's entry of a parameter, or NULL. */
+const ProgParam *rank_param(const Rank *r, int param);
+/* The local piece as f32. Writing STATE_PARAM also renews the compute-type copy. */
+void rank_read(Rank *r, StateKind k, const ProgParam *p, float *local);
+void rank_write(Rank *r, StateKind k, const ProgParam *p, const float *local);
 
 /* ---- a run: trainer.c ---- all local ranks of this process */
 typedef struct RunOptions {
@@ -32,6 +70,7 @@ typedef struct RunOptions {
   const char *comm;           /* "local" (default) or "mpi" */
   int threads;                /* per rank; 0 = cores / local ranks, at least 1 */
   const StopFlag *stop;       /* may be NULL */
+  double patience_s;          /* of the watchdog; 0 = 60 for local, 600 for mpi */
 } RunOptions;
 
 typedef struct StepResult {
@@ -45,7 +84,8 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 void run_close(Run *r);
 int run_world(const Run *r);          /* ranks in all */
 int run_rank(const Run *r);           /* 0 unless a launcher says otherwise */
-/* Initial values by name and global index: the same bits for every mesh. */
+/* Initial values by name and global index: the same bits for every mesh. The moments of
+ * the optimizer become zero, as in run_load. */
 weft_status run_init(Run *r, weft_error *e);
 /* Every parameter from the file: missing, extra and mis-shaped ones are errors. */
 weft_status run_load(Run *r, const SafeTensors *s, weft_error *e);
@@ -55,9 +95,13 @@ weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out, weft_
 weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels,
                             int64_t step, StepResult *out, weft_error *e);
 /* Gathers one logical parameter (or its gradient, after the last step; before clipping)
- * in its global shape; on rank 0, other processes take part. */
+ * in its global shape. Every process takes part; `out` and `in` are those of rank 0. */
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e);
 weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error *e);
+/* The largest distance (L2) of any local rank's piece from a gathered parameter. Replicas
+ * hold the same bits, so it is 0 unless a reduction is missing. */
+weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
+                      weft_error *e);
 uint64_t run_memory(const Run *r);    /* bytes of the worst rank's arena */
 /* Allocations through weft_alloc and string look-ups since the last call (tests). */
 uint64_t run_allocations(Run *r);
@@ -71,7 +115,8 @@ typedef struct VerifyReport {
   char first_bad[256];                    /* "step 0: gradient of X differs by 3e-2" */
 } VerifyReport;
 /* Runs `steps` steps of `many` on virtual ranks and of `one` (mesh of one rank, f32, the
- * same logical microbatches) and compares. Tolerance is on norm-wise differences. */
+ * same logical microbatches) and compares. Tolerance is on norm-wise differences. A
+ * difference is no error here: it is out->ok and out->first_bad. */
 weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
                    const Compiled *one, int steps, double tolerance, const StopFlag *stop,
                    VerifyReport *out, weft_error *e);

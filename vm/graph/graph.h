@@ -53,7 +53,7 @@ typedef enum { IN_TOKENS, IN_LABELS, IN_POSITIONS, IN_DOC_STARTS, IN_SEED, IN_N 
 /* tokens, labels, positions, doc_starts: i32 (B, T). doc_starts[b,t] is the position in
  * the row of the first token of t's document. seed: f32 (1), the loss scale 1/tokens. */
 
-enum { MAX_DIM = 4 };
+enum { MAX_DIM = 4, KERNEL_OPERANDS = 18 };
 
 typedef struct Tensor {
   const char *name;      /* parameter name, input name, or NULL */
@@ -182,8 +182,6 @@ int64_t tensor_count(const Tensor *t);        /* elements, local sizes */
 int64_t tensor_bytes(const Tensor *t);
 const char *tensor_label(const Graph *g, Tid t, char buf[96]);  /* for messages */
 
-/* Adds the backward ops and tags every op F, I or W. */
-weft_status autodiff(Graph *g, weft_error *e);
 /* The invariants of the graph, between passes of debug builds; names the offender. */
 weft_status graph_check(const Graph *g, weft_error *e);
 void graph_dump(const Graph *g, Text *out);

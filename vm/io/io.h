@@ -8,10 +8,13 @@
  * one, their labels. Windows do not overlap within an epoch; with shuffle their order is
  * a permutation keyed by (seed, epoch). */
 typedef struct Data Data;
-/* `vocab` is the model's: every id must be below it (checked on read; the error names
- * file and offset). Errors: no file matches, unreadable, fewer than seq+1 tokens. */
-weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq, int64_t vocab,
-                      uint64_t seed, Data **out, weft_error *e);
+/* Sources: "text" gives the bytes of its files, "tokens" 16-bit ids without a header or
+ * the headered formats of data.c, both in the byte order of their paths; "synthetic" is
+ * endless. `vocab` is the model's: every id must be below it (checked on read; the error
+ * names file and offset, counted in ids). Errors: no file matches, unreadable, fewer
+ * than seq+1 tokens. */
+weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
+                      int64_t vocab, uint64_t seed, Data **out, weft_error *e);
 void data_close(Data *d);
 /* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
@@ -20,18 +23,23 @@ int64_t data_tokens(const Data *d);          /* in the source; 0 = endless */
 const char *data_describe(const Data *d);    /* "3 files, 1.2 M bytes" */
 
 /* safetensors (header JSON + raw little-endian data), mapped for reading. Accepts one
- * file, or a folder with model.safetensors or model.safetensors.index.json. */
+ * file, an index (*.json), or a folder with model.safetensors or
+ * model.safetensors.index.json. Tensors are sorted by name. A file whose header does not
+ * describe every byte of its data once is an error. */
 typedef struct SafeTensors SafeTensors;
 typedef struct SafeTensor {
   const char *name, *file;
-  DType dtype;                   /* f32, bf16; f16 is converted by st_read_f32 */
+  const char *type;              /* as in the file: "F32", "BF16", "F16", "I64", ... */
+  DType dtype;                   /* f32, bf16, f64, i32 as stored; else f32, the type
+                                    that st_read_f32 converts to */
   bool f16;
   int ndim;
   int64_t dim[8];
-  const void *data;
+  const void *data;              /* little-endian, may be unaligned */
   size_t bytes;
 } SafeTensor;
-weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out, weft_error *e);
+weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out,
+                    weft_error *e);
 void st_close(SafeTensors *s);
 int st_count(const SafeTensors *s);
 const SafeTensor *st_at(const SafeTensors *s, int i);
@@ -40,7 +48,7 @@ const SafeTensor *st_find(const SafeTensors *s, const char *name);   /* NULL if 
 void st_read_f32(const SafeTensor *t, float *out);
 typedef struct StWrite {
   const char *name;
-  DType dtype;                   /* f32 or i32 */
+  DType dtype;                   /* any but DT_ACT */
   int ndim;
   int64_t dim[8];
   const void *data;
@@ -48,7 +56,7 @@ typedef struct StWrite {
 /* Writes a temporary file, syncs and renames: the target is whole or untouched. */
 weft_status st_write(const char *path, const StWrite *t, int n, weft_error *e);
 
-/* A whole small file; NUL-terminated. */
+/* A whole small file, NUL-terminated; freed with mem_free(a, *s, *n + 1). */
 weft_status file_read(const weft_alloc *a, const char *path, char **s, size_t *n,
                       weft_error *e);
 

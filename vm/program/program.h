@@ -144,8 +144,14 @@ typedef struct CompiledParam {
   int cut;               /* dimension that tp cuts, or -1 */
   int parts;             /* see Dim.parts */
   int npp;               /* pp ranks that hold it */
-  int pp[2];             /* first and last of them */
+  int *pp;               /* ascending; the first one owns it */
 } CompiledParam;
+
+/* What prove() went through. */
+typedef struct Proof {
+  int64_t transfers, collectives, instructions;
+  int communicators;
+} Proof;
 
 typedef struct Compiled {
   Arena *arena;
@@ -155,19 +161,38 @@ typedef struct Compiled {
   int nparam;
   int microbatches, micro;      /* per step; sequences per dp rank and microbatch */
   int64_t seq;
+  int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
   uint64_t params_total; /* logical elements */
+  Proof proof;           /* of what compile() returned */
 } Compiled;
 
+/* instr.c: names for printing. */
+extern const char *const prog_phase_name[4];        /* by Phase: "F", "I", ... */
+extern const char *const prog_input_name[IN_N];     /* "tokens", ... */
+
+/* ---- program.c: what the numbers of a program mean ---- */
+uint64_t operand_count(const Operand *o);           /* elements */
+uint64_t operand_bytes(const Operand *o);
+/* Where a slot starts in the arena. `call` is NULL in main, which has slot 0 only. */
+uint64_t slot_base(const Program *p, const Call *call, int slot);
+/* True if members of one group lie on several pp ranks. */
+bool comm_spans_pp(const Mesh *m, const CommDesc *d);
+bool comm_has_pp(const CommDesc *d, int pp);        /* ranks of `pp` are members */
+int comm_size(const Mesh *m, const CommDesc *d);    /* members of one group */
+/* The members of rank's group in mesh order; returns their number, 0 if `rank` is on a
+ * pp rank that has no part. `out` holds mesh_size(m, d->axes | AXIS_BIT(AXIS_PP)). */
+int comm_group(const Mesh *m, const CommDesc *d, int rank, int *out);
+/* The rank with `rank`'s other coordinates on pp rank `pp`. */
+int rank_on_pp(const Mesh *m, int rank, int pp);
+
+/* print.c, print_json.c: the program of a world rank. The same program gives the same
+ * text, so that two of them can be compared with diff. */
 void program_print(const Compiled *c, int rank, Text *out);
 void program_json(const Compiled *c, int rank, Text *out);
 
 /* prove.c: runs all programs on the abstract machine of docs/architecture.md.
  * WEFT_OK with a summary, or WEFT_EPLAN with the instructions that block each other. */
-typedef struct Proof {
-  int64_t transfers, collectives, instructions;
-  int communicators;
-} Proof;
 weft_status prove(const Compiled *c, Proof *p, weft_error *e);
 
 #endif

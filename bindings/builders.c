@@ -1,0 +1,324 @@
+/* builders.c - the table `weft`: functions that describe a plan. A builder marks the
+ * table that it is given with its kind and the line of the call; it never raises for a
+ * wrong value, so that all errors of a plan are reported together. In C, because a Lua
+ * function would lose its caller's line in `return weft.plan { ... }`. */
+#include "lang.h"
+
+#include "stdlib.h"
+
+/* Registry: table -> mark. A mark is a table with kind, file, line and, where they
+ * apply, bad and hint (a wrong call), from (merged tables: key -> table it came from)
+ * and default (keys that came from the library). */
+static const char marks_key = 'm';
+
+static void push_marks(lua_State *L) {
+  luaL_checkstack(L, 8, NULL);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &marks_key) == LUA_TTABLE) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &marks_key);
+}
+
+/* Pushes the mark of the value at idx; false, with nothing pushed, if it has none. */
+static bool push_mark(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  if (!lua_istable(L, idx)) return false;
+  push_marks(L);
+  lua_pushvalue(L, idx);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  if (lua_istable(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+/* A text field of the mark; it lives as long as the state. */
+static const char *mark_text(lua_State *L, int idx, const char *field) {
+  if (!push_mark(L, idx)) return NULL;
+  lua_getfield(L, -1, field);
+  const char *s = lua_tostring(L, -1);
+  lua_pop(L, 2);
+  return s;
+}
+
+const char *mark_kind(lua_State *L, int idx) { return mark_text(L, idx, "kind"); }
+
+int mark_line(lua_State *L, int idx, const char **file) {
+  if (!push_mark(L, idx)) return 0;
+  lua_getfield(L, -1, "line");
+  lua_getfield(L, -2, "file");
+  int line = (int)lua_tointeger(L, -2);
+  *file = lua_tostring(L, -1);
+  lua_pop(L, 3);
+  return line;
+}
+
+const char *mark_bad(lua_State *L, int idx, const char **hint) {
+  *hint = mark_text(L, idx, "hint");
+  return mark_text(L, idx, "bad");
+}
+
+/* Replaces the key on top by mark[field][key], or nil. */
+static void mark_lookup(lua_State *L, int idx, const char *field) {
+  if (!push_mark(L, idx)) {
+    lua_pop(L, 1);
+    lua_pushnil(L);
+    return;
+  }
+  if (lua_getfield(L, -1, field) == LUA_TTABLE) {
+    lua_pushvalue(L, -3);
+    lua_rawget(L, -2);
+  } else {
+    lua_pushnil(L);
+  }
+  lua_replace(L, -4);
+  lua_pop(L, 2);
+}
+
+void mark_origin(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  mark_lookup(L, idx, "from");
+  if (lua_istable(L, -1)) return;
+  lua_pop(L, 1);
+  lua_pushvalue(L, idx);
+}
+
+bool mark_is_default(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  mark_lookup(L, idx, "default");
+  bool yes = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return yes;
+}
+
+/* Marks the table on top of the stack and leaves its mark above it. */
+static void mark(lua_State *L, const char *kind) {
+  lua_Debug ar;
+  push_marks(L);
+  lua_pushvalue(L, -2);
+  lua_createtable(L, 0, 4);
+  lua_pushstring(L, kind);
+  lua_setfield(L, -2, "kind");
+  if (lua_getstack(L, 1, &ar) && lua_getinfo(L, "Sl", &ar) && ar.currentline > 0 &&
+      chunk_file(ar.source)) {
+    lua_pushstring(L, chunk_file(ar.source));
+    lua_setfield(L, -2, "file");
+    lua_pushinteger(L, ar.currentline);
+    lua_setfield(L, -2, "line");
+  }
+  lua_pushvalue(L, -1);
+  lua_insert(L, -4);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/* Notes what was wrong with the call in the mark on top. */
+static void note_bad(lua_State *L, const char *bad, const char *hint) {
+  lua_pushstring(L, bad);
+  lua_setfield(L, -2, "bad");
+  if (!hint) return;
+  lua_pushstring(L, hint);
+  lua_setfield(L, -2, "hint");
+}
+
+/* ---- builders ---- */
+
+/* How a builder takes an argument that is not a table. */
+typedef enum { ARG_TABLE, ARG_TEXT, ARG_NUMBER, ARG_ANY } ArgForm;
+typedef struct Builder {
+  const char *name;
+  ArgForm form;
+  const char *key;       /* ARG_NUMBER: the field that the number stands for */
+} Builder;
+
+static const Builder builder[] = {
+  {"plan", ARG_TABLE, NULL},        {"model", ARG_ANY, NULL},
+  {"hf", ARG_TEXT, NULL},           {"cluster", ARG_TEXT, NULL},
+  {"adamw", ARG_TABLE, NULL},       {"cosine", ARG_TABLE, NULL},
+  {"linear", ARG_TABLE, NULL},      {"constant", ARG_NUMBER, "max"},
+  {"text", ARG_TEXT, NULL},         {"tokens", ARG_TEXT, NULL},
+  {"synthetic", ARG_TABLE, NULL},   {"at_most", ARG_NUMBER, "limit"},
+};
+
+static bool takes(const Builder *b, int type) {
+  switch (b->form) {
+  case ARG_TABLE: return false;
+  case ARG_TEXT: return type == LUA_TSTRING;
+  case ARG_NUMBER: return type == LUA_TNUMBER;
+  case ARG_ANY: return type == LUA_TSTRING || type == LUA_TFUNCTION;
+  }
+  return false;
+}
+
+/* Upvalue: the index in `builder`. Returns the argument's table, marked; a text, number
+ * or function that the builder takes becomes a table first. */
+static int build(lua_State *L) {
+  const Builder *b = &builder[lua_tointeger(L, lua_upvalueindex(1))];
+  int type = lua_type(L, 1), args = lua_gettop(L);
+  const char *got = type == LUA_TNONE ? "nothing" : luaL_typename(L, 1);
+  bool optional = str_eq(b->name, "synthetic") && type <= LUA_TNIL;
+  lua_settop(L, 1);
+  if (type != LUA_TTABLE) {
+    lua_newtable(L);
+    if (takes(b, type)) {
+      lua_pushvalue(L, 1);
+      if (b->key) lua_setfield(L, 2, b->key);
+      else lua_rawseti(L, 2, 1);
+    }
+  }
+  mark(L, b->name);
+  if (type != LUA_TTABLE && !takes(b, type) && !optional)
+    note_bad(L, lua_pushfstring(L, "weft.%s takes a table, got %s", b->name, got), NULL);
+  else if (args > 1)
+    note_bad(L, lua_pushfstring(L, "weft.%s takes one argument, got %d", b->name, args),
+             NULL);
+  lua_settop(L, type == LUA_TTABLE ? 1 : 2);
+  return 1;
+}
+
+static void copy_fields(lua_State *L, int from, int to) {
+  for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1)) {
+    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, to);
+  }
+}
+
+/* weft.tp_plan "llama": a fresh copy of the library's table, so that a plan may change
+ * it; its keys are defaults, which need not match anything. */
+static int tp_plan(lua_State *L) {
+  lua_settop(L, 1);
+  lua_newtable(L);
+  const char *name = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
+  if (name && stdlib_push(L, lua_pushfstring(L, "tp_plans/%s", name)) &&
+      lua_istable(L, -1)) {
+    copy_fields(L, lua_gettop(L), 2);
+    lua_settop(L, 2);
+    mark(L, "tp_plan");
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, 2);) {
+      lua_pop(L, 1);
+      lua_pushvalue(L, -1);
+      lua_pushboolean(L, 1);
+      lua_rawset(L, 4);
+    }
+    lua_setfield(L, 3, "default");
+    lua_settop(L, 2);
+    return 1;
+  }
+  lua_settop(L, 2);
+  mark(L, "tp_plan");
+  if (!name) {
+    note_bad(L, "weft.tp_plan takes the name of an architecture", NULL);
+  } else {
+    const char *names[64];
+    int n = 0;
+    for (const StdlibFile *f = stdlib_files; f->name && n < LEN(names); f++)
+      if (strncmp(f->name, "tp_plans/", 9) == 0) names[n++] = f->name + 9;
+    note_bad(L, lua_pushfstring(L, "there is no tp_plan \"%s\"", name),
+             str_nearest(name, names, n));
+  }
+  lua_settop(L, 2);
+  return 1;
+}
+
+/* For every key of the table at `from`: result mark's from[key] and default[key]. */
+static void merge_marks(lua_State *L, int from, int origins, int defaults) {
+  for (lua_pushnil(L); lua_next(L, from);) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    lua_pushvalue(L, -1);
+    mark_origin(L, from);
+    lua_rawset(L, origins);
+    lua_pushvalue(L, -1);
+    lua_pushvalue(L, -1);
+    lua_pushboolean(L, mark_is_default(L, from));
+    lua_rawset(L, defaults);
+  }
+}
+
+/* weft.extend(base, over): a copy of base with the fields of over. */
+static int extend(lua_State *L) {
+  int args = lua_gettop(L);
+  lua_settop(L, 2);
+  const char *kind = mark_kind(L, 1), *hint, *bad = mark_bad(L, 1, &hint);
+  lua_newtable(L);
+  mark(L, kind ? kind : "extend");
+  lua_newtable(L);
+  lua_newtable(L);
+  bool ok = args == 2 && lua_istable(L, 1) && lua_istable(L, 2);
+  for (int i = 1; ok && i <= 2; i++) {
+    copy_fields(L, i, 3);
+    merge_marks(L, i, 5, 6);
+  }
+  lua_setfield(L, 4, "default");
+  lua_setfield(L, 4, "from");
+  if (!ok) note_bad(L, "weft.extend takes two tables", NULL);
+  else if (bad) note_bad(L, bad, hint);
+  lua_settop(L, 3);
+  return 1;
+}
+
+/* ---- the table ---- */
+
+/* Upvalue: the functions. */
+static int unknown_member(lua_State *L) {
+  lua_settop(L, 2);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  const char *name = luaL_tolstring(L, 2, NULL), *names[32];
+  int n = 0;
+  for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
+    names[n++] = lua_tostring(L, -2);
+  const char *near = str_nearest(name, names, n);
+  if (near) return luaL_error(L, "weft has no '%s' (did you mean '%s'?)", name, near);
+  return luaL_error(L, "weft has no '%s'", name);
+}
+
+static int assign_member(lua_State *L) {
+  return luaL_error(L, "the table weft cannot be changed");
+}
+
+/* weft.vars: the values of -D, as a table; what was not given is nil. */
+static void push_vars(lua_State *L) {
+  const LangOptions *o = state_of(L)->opt;
+  lua_newtable(L);
+  for (int i = 0; i < o->ndefine; i++) {
+    const char *eq = strchr(o->define[i], '=');
+    lua_pushlstring(L, o->define[i], eq ? (size_t)(eq - o->define[i])
+                                        : strlen(o->define[i]));
+    if (eq) value_parse(L, eq + 1);
+    else lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+  }
+}
+
+void builders_push(lua_State *L) {
+  luaL_checkstack(L, 8, NULL);
+  lua_newtable(L);
+  lua_newtable(L);
+  for (int i = 0; i < LEN(builder); i++) {
+    lua_pushinteger(L, i);
+    lua_pushcclosure(L, build, 1);
+    lua_setfield(L, -2, builder[i].name);
+  }
+  lua_pushcfunction(L, tp_plan);
+  lua_setfield(L, -2, "tp_plan");
+  lua_pushcfunction(L, extend);
+  lua_setfield(L, -2, "extend");
+  push_vars(L);
+  lua_setfield(L, -2, "vars");
+  lua_pushstring(L, weft_version());
+  lua_setfield(L, -2, "version");
+  /* The table that plans see is empty: writes and unknown names are noticed. */
+  lua_createtable(L, 0, 3);
+  lua_insert(L, -2);
+  lua_pushcclosure(L, unknown_member, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, assign_member);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushliteral(L, "weft");
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+}

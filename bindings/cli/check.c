@@ -1,0 +1,70 @@
+/* check.c - weft check: everything short of running. */
+#include "cli.h"
+
+static uint64_t worst_memory(const Job *j, int *rank) {
+  uint64_t worst = 0;
+  *rank = 0;
+  for (int r = 0; r < j->mesh.size[AXIS_PP]; r++)
+    if (j->compiled->prog[r].arena_bytes > worst)
+      worst = j->compiled->prog[r].arena_bytes, *rank = r;
+  return worst;
+}
+
+static void print_summary(const Job *j) {
+  char mesh[96], a[32];
+  int rank;
+  uint64_t worst = worst_memory(j, &rank);
+  const Batch *b = &j->plan.batch;
+  printf("%s: ok\n", j->plan.name);
+  printf("  mesh    %s, %d rank%s%s\n", format_mesh(&j->mesh, mesh), j->mesh.world,
+         j->mesh.world > 1 ? "s" : "",
+         job_open_world(j) ? " (the smallest world; none is stated)" : "");
+  printf("  model   %s, %s parameters\n",
+         lang_architecture(j->lp) ? lang_architecture(j->lp) : "a function of the plan",
+         format_count((double)j->compiled->params_total, a));
+  printf("  step    %lld sequences of %lld tokens in %d microbatches, %s\n",
+         (long long)b->global, (long long)b->seq, j->compiled->microbatches,
+         j->plan.schedule);
+  printf("  memory  %s on the worst rank (pipeline rank %d)\n",
+         format_bytes((double)worst, a), rank);
+  printf("  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
+         (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
+         j->compiled->proof.communicators);
+}
+
+static void json_result(Json *out, void *ud) {
+  const Job *j = ud;
+  int rank;
+  json_int(out, "memory_bytes", (int64_t)worst_memory(j, &rank));
+  json_open(out, "mesh", '{');
+  for (int i = AXIS_N - 1; i >= 0; i--) {
+    static const Axis sorted[] = {AXIS_TP, AXIS_PP, AXIS_DP_SHARD, AXIS_DP_REPLICATE,
+                                  AXIS_CP};
+    json_int(out, axis_name(sorted[i]), j->mesh.size[sorted[i]]);
+  }
+  json_int(out, "world", j->mesh.world);
+  json_close(out, '}');
+  json_int(out, "microbatches", j->compiled->microbatches);
+  json_str(out, "name", j->plan.name);
+  json_int(out, "parameters", (int64_t)j->compiled->params_total);
+  json_open(out, "proof", '{');
+  json_int(out, "collectives", j->compiled->proof.collectives);
+  json_int(out, "communicators", j->compiled->proof.communicators);
+  json_int(out, "instructions", j->compiled->proof.instructions);
+  json_int(out, "transfers", j->compiled->proof.transfers);
+  json_close(out, '}');
+}
+
+static weft_status check(Job *j, Cli *cli, Arena *arena) {
+  TRY(job_load(j, cli, arena, cli->arg[0]));
+  TRY(job_mesh(j, 0));
+  TRY(job_compile(j));
+  return WEFT_OK;
+}
+
+int verb_check(Cli *cli, Arena *arena) {
+  Job j;
+  weft_status st = check(&j, cli, arena);
+  if (st == WEFT_OK && !cli->json && !cli->quiet) print_summary(&j);
+  return job_end(&j, st, json_result, &j);
+}

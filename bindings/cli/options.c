@@ -1,0 +1,131 @@
+/* options.c - the command line after the verb. Options may stand anywhere; `--` ends
+ * them. */
+#include "cli.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+typedef enum { TAKES_NOTHING, TAKES_INT, TAKES_NUMBER, TAKES_TEXT, TAKES_LIST } Takes;
+
+typedef struct Option {
+  const char *name, *shorter;
+  unsigned bit;                /* 0: every verb has it */
+  Takes takes;
+  size_t at, count;            /* in Cli; count: of a list */
+} Option;
+
+#define AT(m) offsetof(Cli, m)
+static const Option option[] = {
+  {"--help", "-h", 0, TAKES_NOTHING, AT(help), 0},
+  {"--json", NULL, OPT_JSON, TAKES_NOTHING, AT(json), 0},
+  {"--csv", NULL, OPT_CSV, TAKES_NOTHING, AT(csv), 0},
+  {"--quiet", "-q", OPT_QUIET, TAKES_NOTHING, AT(quiet), 0},
+  {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset)},
+  {"-D", NULL, OPT_PLAN, TAKES_LIST, AT(define), AT(ndefine)},
+  {"--steps", NULL, OPT_STEPS, TAKES_INT, AT(steps), 0},
+  {"--threads", NULL, OPT_THREADS, TAKES_INT, AT(threads), 0},
+  {"--comm", NULL, OPT_COMM, TAKES_TEXT, AT(comm), 0},
+  {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0},
+  {"--rank", NULL, OPT_RANK, TAKES_INT, AT(rank), 0},
+  {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0},
+  {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0},
+};
+
+/* The option that `arg` names, and where its value starts if it is in the same word. */
+static const Option *find(const char *arg, const char **value) {
+  for (int i = 0; i < LEN(option); i++) {
+    const Option *o = &option[i];
+    size_t n = strlen(o->name);
+    *value = NULL;
+    if (strcmp(arg, o->name) == 0 || (o->shorter && strcmp(arg, o->shorter) == 0)) return o;
+    if (strncmp(arg, o->name, n) == 0 && (arg[n] == '=' || strcmp(o->name, "-D") == 0)) {
+      *value = arg + n + (arg[n] == '=');
+      return o;
+    }
+  }
+  return NULL;
+}
+
+static weft_status unknown(const Cli *cli, const char *arg, weft_error *e) {
+  const char *names[LEN(option)];
+  int n = 0;
+  for (int i = 0; i < LEN(option); i++)
+    if (!option[i].bit || option[i].bit & cli->verb->options) names[n++] = option[i].name;
+  const char *near = str_nearest(arg, names, n);
+  if (near)
+    return err_set(e, WEFT_EUSAGE, "%s has no option %s (did you mean %s?)",
+                   cli->verb->name, arg, near);
+  return err_set(e, WEFT_EUSAGE, "%s has no option %s; see weft %s --help",
+                 cli->verb->name, arg, cli->verb->name);
+}
+
+static weft_status store_number(Cli *cli, const Option *o, const char *value,
+                                weft_error *e) {
+  char *end;
+  char *at = (char *)cli + o->at;
+  if (o->takes == TAKES_INT) {
+    long long v = strtoll(value, &end, 10);
+    if (*value && !*end && v >= 0) {
+      *(int64_t *)at = v;
+      return WEFT_OK;
+    }
+    return err_set(e, WEFT_EUSAGE, "%s takes an integer of at least 0, got \"%s\"", o->name,
+                   value);
+  }
+  *(double *)at = strtod(value, &end);
+  if (*value && !*end && *(double *)at > 0) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE, "%s takes a positive number, got \"%s\"", o->name, value);
+}
+
+static weft_status store(Cli *cli, const Option *o, const char *value, weft_error *e) {
+  char *at = (char *)cli + o->at;
+  switch (o->takes) {
+  case TAKES_NOTHING: *(bool *)at = true; return WEFT_OK;
+  case TAKES_TEXT: *(const char **)at = value; return WEFT_OK;
+  case TAKES_LIST: {
+    int *n = (int *)((char *)cli + o->count);
+    if (*n == CLI_LIST)
+      return err_set(e, WEFT_EUSAGE, "%s is given more than %d times", o->name, CLI_LIST);
+    ((const char **)at)[(*n)++] = value;
+    return WEFT_OK;
+  }
+  case TAKES_INT:
+  case TAKES_NUMBER: return store_number(cli, o, value, e);
+  }
+  return WEFT_OK;
+}
+
+static weft_status take_argument(Cli *cli, const char *arg, weft_error *e) {
+  if (cli->narg == CLI_ARGS)
+    return err_set(e, WEFT_EUSAGE, "too many arguments: %s", arg);
+  cli->arg[cli->narg++] = arg;
+  return WEFT_OK;
+}
+
+weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
+  bool options = true;
+  cli->steps = cli->threads = cli->rank = cli->ranks = -1;
+  /* A usage error is reported as JSON too, whatever stands before --json. */
+  for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+    if (strcmp(argv[i], "--json") == 0) cli->json = (cli->verb->options & OPT_JSON) != 0;
+  for (int i = 0; i < argc; i++) {
+    const char *arg = argv[i], *value;
+    if (!options || arg[0] != '-' || !arg[1]) {
+      TRY(take_argument(cli, arg, e));
+      continue;
+    }
+    if (strcmp(arg, "--") == 0) {
+      options = false;
+      continue;
+    }
+    const Option *o = find(arg, &value);
+    if (!o || (o->bit && !(o->bit & cli->verb->options))) return unknown(cli, arg, e);
+    if (o->takes == TAKES_NOTHING && value)
+      return err_set(e, WEFT_EUSAGE, "%s takes no value", o->name);
+    if (o->takes != TAKES_NOTHING && (!value || !*value) && ++i == argc)
+      return err_set(e, WEFT_EUSAGE, "%s needs a value", o->name);
+    if (o->takes != TAKES_NOTHING && (!value || !*value)) value = argv[i];
+    TRY(store(cli, o, value, e));
+  }
+  return WEFT_OK;
+}

@@ -1,0 +1,226 @@
+/* run.c - weft run: trains, on virtual ranks or as one process of many, and reports. */
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vm/comm/launch.h"
+
+typedef struct Training {
+  Job job;
+  const Cli *cli;
+  Run *run;
+  Data *data;
+  SafeTensors *weights;
+  const char *comm;
+  bool first;            /* this process prints */
+  bool progress;         /* a line that is written over, on a terminal */
+  int log;               /* file descriptor, -1: none */
+  double last_progress;
+  StepResult last;
+  int64_t tokens, steps;
+  double ms;
+} Training;
+
+static const char *get_env(void *ud, const char *name) { return getenv(name); }
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- starting ---- */
+
+/* Which engine, and how many ranks the launcher has started (0: there is none). */
+static weft_status choose_comm(Training *t, int64_t *world) {
+  weft_error *e = &t->job.e;
+  LaunchInfo info;
+  TRY(launch_detect(get_env, NULL, &info, e));
+  bool launched = info.kind != LAUNCH_NONE && info.size > 1;
+  t->comm = t->cli->comm ? t->cli->comm : launched ? "mpi" : "local";
+  if (strcmp(t->comm, "local") != 0 && strcmp(t->comm, "mpi") != 0)
+    return err_set(e, WEFT_EUSAGE, "--comm is local or mpi, got \"%s\"", t->comm);
+  *world = strcmp(t->comm, "mpi") == 0 ? info.size : 0;
+  t->first = *world == 0 || info.rank == 0;
+  if (launched && *world == 0)
+    return err_set(e, WEFT_EUSAGE, "%s has started %d processes, but --comm local is one "
+                   "process; leave --comm out", launch_name(info.kind), info.size);
+  if (*world && info.kind == LAUNCH_ENV)
+    return err_set(e, WEFT_EUSAGE, "RANK and WORLD_SIZE are set, but processes without MPI "
+                   "cannot talk to each other yet; start weft with mpirun or srun");
+  return WEFT_OK;
+}
+
+static weft_status open_log(Training *t) {
+  t->log = -1;
+  if (!t->cli->log || !t->first) return WEFT_OK;
+  t->log = open(t->cli->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (t->log >= 0) return WEFT_OK;
+  return err_file(&t->job.e, WEFT_EFILE, t->cli->log, 0, "cannot be written: %s",
+                  strerror(errno));
+}
+
+static weft_status open_data(Training *t) {
+  Job *j = &t->job;
+  return data_open(NULL, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
+                   j->plan.seed, &t->data, &j->e);
+}
+
+static weft_status start(Training *t) {
+  Job *j = &t->job;
+  int64_t world = 0;
+  TRY(choose_comm(t, &world));
+  TRY(job_mesh(j, world));
+  TRY(job_compile(j));
+  TRY(open_log(t));
+  TRY(open_data(t));
+  int threads = t->cli->threads > 0 ? (int)MIN(t->cli->threads, 4096) : 0;
+  RunOptions o = {.comm = t->comm, .threads = threads, .stop = t->cli->stop};
+  TRY(run_open(&j->plan, j->compiled, &o, &t->run, &j->e));
+  t->first = run_rank(t->run) == 0;
+  const char *weights = lang_weights(j->lp);
+  if (!weights) return run_init(t->run, &j->e);
+  TRY(st_open(NULL, weights, &t->weights, &j->e));
+  return run_load(t->run, t->weights, &j->e);
+}
+
+/* ---- reporting ---- */
+
+/* One write for a whole line: lines of several writers do not mix, and a reader never
+ * sees half of one for long. */
+static weft_status log_step(Training *t, const StepResult *r) {
+  if (t->log < 0) return WEFT_OK;
+  Text text = {0};
+  Json out = {.out = &text};
+  json_open(&out, NULL, '{');
+  json_num(&out, "grad_norm", r->grad_norm);
+  json_num(&out, "loss", r->loss);
+  json_num(&out, "lr", r->lr);
+  json_int(&out, "memory_bytes", (int64_t)run_memory(t->run));
+  json_int(&out, "step", r->step);
+  json_num(&out, "step_ms", r->ms);
+  json_int(&out, "tokens", r->tokens);
+  json_num(&out, "tokens_per_s", r->ms > 0 ? 1e3 * (double)r->tokens / r->ms : 0);
+  json_close(&out, '}');
+  text_add(&text, "\n");
+  ssize_t n = text.oom ? -1 : write(t->log, text.s, text.n);
+  bool ok = n == (ssize_t)text.n;
+  text_free(&text);
+  if (ok) return WEFT_OK;
+  return err_file(&t->job.e, WEFT_EFILE, t->cli->log, 0, "cannot be written: %s",
+                  n < 0 ? strerror(errno) : "the disk is full");
+}
+
+static void clear_progress(Training *t) {
+  if (t->progress && t->last_progress > 0) fputs("\r\033[K", stderr);
+}
+
+static void print_step(Training *t, const StepResult *r) {
+  char rate[32];
+  clear_progress(t);
+  format_count(r->ms > 0 ? 1e3 * (double)r->tokens / r->ms : 0, rate);
+  printf("step %6lld  loss %8.4f  grad %8.4f  lr %.3e  %s tokens/s  %.1f ms\n",
+         (long long)r->step, r->loss, r->grad_norm, r->lr, rate, r->ms);
+  fflush(stdout);
+}
+
+/* At most ten times a second. */
+static void show_progress(Training *t, const StepResult *r) {
+  double time = now();
+  if (!t->progress || time - t->last_progress < 0.1) return;
+  t->last_progress = time;
+  fprintf(stderr, "\r\033[K%lld/%lld  loss %.4f  %.0f ms", (long long)r->step + 1,
+          (long long)t->job.plan.steps, r->loss, r->ms);
+}
+
+static weft_status report(Training *t, const StepResult *r) {
+  const Cli *cli = t->cli;
+  const Plan *p = &t->job.plan;
+  t->last = *r;
+  t->steps++;
+  t->tokens += r->tokens;
+  t->ms += r->ms;
+  if (!t->first) return WEFT_OK;
+  TRY(log_step(t, r));
+  bool due = r->step % p->log_every == 0 || r->step + 1 == p->steps;
+  if (due && !cli->quiet && !cli->json) print_step(t, r);
+  show_progress(t, r);
+  return WEFT_OK;
+}
+
+/* ---- the run ---- */
+
+static weft_status train(Training *t) {
+  Job *j = &t->job;
+  for (int64_t step = 0; step < j->plan.steps; step++) {
+    StepResult r;
+    if (t->cli->stop && *t->cli->stop)
+      return err_set(&j->e, WEFT_EINTR, "interrupted after %lld steps", (long long)step);
+    TRY(run_step(t->run, t->data, step, &r, &j->e));
+    TRY(report(t, &r));
+    if (!isfinite(r.loss))
+      return err_set(&j->e, WEFT_ERUN, "the loss of step %lld is not finite",
+                     (long long)step);
+  }
+  return WEFT_OK;
+}
+
+static void print_start(Training *t) {
+  char mesh[96], memory[32];
+  fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s\n", t->job.plan.name,
+          format_mesh(&t->job.mesh, mesh), t->job.mesh.world,
+          t->job.mesh.world > 1 ? "s" : "", t->comm,
+          format_bytes((double)run_memory(t->run), memory), data_describe(t->data));
+}
+
+static void json_result(Json *out, void *ud) {
+  const Training *t = ud;
+  json_num(out, "grad_norm", t->last.grad_norm);
+  json_num(out, "loss", t->last.loss);
+  json_num(out, "lr", t->last.lr);
+  json_int(out, "memory_bytes", (int64_t)run_memory(t->run));
+  json_int(out, "steps", t->steps);
+  json_int(out, "tokens", t->tokens);
+  json_num(out, "tokens_per_s", t->ms > 0 ? 1e3 * (double)t->tokens / t->ms : 0);
+  json_int(out, "world", run_world(t->run));
+}
+
+static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
+  Cli with = *cli;
+  /* --steps is a field of the plan: a learning rate that ends with the run follows. */
+  if (cli->steps >= 0 && cli->nset < CLI_LIST)
+    with.set[with.nset++] =
+        arena_printf(arena, "train.steps=%lld", (long long)cli->steps);
+  TRY(job_load(&t->job, &with, arena, cli->arg[0]));
+  t->job.cli = cli;
+  TRY(start(t));
+  if (t->first && !cli->quiet) print_start(t);
+  t->progress = t->first && !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr);
+  weft_status st = train(t);
+  clear_progress(t);
+  return st;
+}
+
+int verb_run(Cli *cli, Arena *arena) {
+  Training t = {.cli = cli, .log = -1, .first = true};
+  weft_status st = run_plan(&t, cli, arena);
+  if (!t.first && st == WEFT_EPLAN) {
+    /* Every process sees the same plan; one report is enough. */
+    lang_free(t.job.lp);
+    return weft_exit_code(st);
+  }
+  Cli plain = *cli;
+  plain.json = cli->json && t.first;
+  t.job.cli = &plain;
+  int code = job_end(&t.job, st, json_result, &t);
+  run_close(t.run);
+  data_close(t.data);
+  if (t.weights) st_close(t.weights);
+  if (t.log >= 0) close(t.log);
+  return code;
+}

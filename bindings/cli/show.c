@@ -1,0 +1,316 @@
+/* show.c - weft show: the mesh, graph, schedule, memory and programs of a plan. */
+#include "cli.h"
+
+#include <ctype.h>
+
+/* ---- mesh ---- */
+
+static const Axis sorted_axes[AXIS_N] = {AXIS_CP, AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_PP,
+                                         AXIS_TP};
+
+static void text_mesh(Job *j, Text *out) {
+  enum { SHOWN = 64 };
+  const Mesh *m = &j->mesh;
+  char buf[96];
+  text_printf(out, "mesh: %s, %d rank%s; slowest axis first\n", format_mesh(m, buf),
+              m->world, m->world > 1 ? "s" : "");
+  text_add(out, "  rank");
+  for (int i = 0; i < AXIS_N; i++)
+    if (m->size[m->order[i]] > 1)
+      text_printf(out, "%14s", axis_name((Axis)m->order[i]));
+  text_add(out, "\n");
+  for (int r = 0; r < m->world && r < SHOWN; r++) {
+    text_printf(out, "%6d", r);
+    for (int i = 0; i < AXIS_N; i++)
+      if (m->size[m->order[i]] > 1)
+        text_printf(out, "%14d", mesh_coord(m, r, (Axis)m->order[i]));
+    text_add(out, "\n");
+  }
+  if (m->world > SHOWN) text_printf(out, "  ... %d more ranks\n", m->world - SHOWN);
+}
+
+static void json_mesh(Job *j, Json *out) {
+  const Mesh *m = &j->mesh;
+  json_open(out, "mesh", '{');
+  json_open(out, "order", '[');
+  for (int i = 0; i < AXIS_N; i++) json_str(out, NULL, axis_name((Axis)m->order[i]));
+  json_close(out, ']');
+  json_open(out, "size", '{');
+  for (int i = 0; i < AXIS_N; i++)
+    json_int(out, axis_name(sorted_axes[i]), m->size[sorted_axes[i]]);
+  json_close(out, '}');
+  json_open(out, "stride", '{');
+  for (int i = 0; i < AXIS_N; i++)
+    json_int(out, axis_name(sorted_axes[i]), m->stride[sorted_axes[i]]);
+  json_close(out, '}');
+  json_int(out, "world", m->world);
+  json_close(out, '}');
+}
+
+/* ---- graph ---- */
+
+static void text_graph(Job *j, Text *out) { graph_dump(j->graph, out); }
+
+static void json_tensor(const Graph *g, Tid t, Json *out) {
+  char label[96];
+  json_open(out, NULL, '{');
+  json_open(out, "dims", '[');
+  for (int k = 0; k < g->t.at[t].ndim; k++) json_int(out, NULL, g->t.at[t].dim[k].size);
+  json_close(out, ']');
+  json_str(out, "dtype", dtype_name((DType)g->t.at[t].dtype));
+  json_str(out, "name", tensor_label(g, t, label));
+  json_close(out, '}');
+}
+
+static void json_graph(Job *j, Json *out) {
+  const Graph *g = j->graph;
+  json_open(out, "ops", '[');
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    json_open(out, NULL, '{');
+    json_open(out, "in", '[');
+    for (int k = 0; k < op->nin; k++) json_tensor(g, op->in[k], out);
+    json_close(out, ']');
+    json_int(out, "line", op->line);
+    json_str(out, "name", op->name);
+    json_str(out, "op", op_info[op->code].name);
+    json_open(out, "out", '[');
+    for (int k = 0; k < op->nout; k++) json_tensor(g, op->out[k], out);
+    json_close(out, ']');
+    json_str(out, "unit", op->unit >= 0 ? g->unit.at[op->unit].name : NULL);
+    json_close(out, '}');
+  }
+  json_close(out, ']');
+}
+
+/* ---- schedule ---- */
+
+/* One action in PyTorch's notation: stage, kind, microbatch. */
+static void action_text(const Schedule *s, int rank, const Action *a, char buf[48]) {
+  static const char *const kind[ACT_N] = {"F", "I", "W", "B", "", "UNSHARD", "RESHARD",
+                                          "REDUCE_GRAD"};
+  int stage = schedule_stage(s, rank, a->chunk);
+  if (a->kind == ACT_OVERLAP)
+    snprintf(buf, 48, "(%dF%d;%dB%d)OVERLAP_F_B", stage, a->mb,
+             schedule_stage(s, rank, a->chunk2), a->mb2);
+  else if (a->mb < 0)
+    snprintf(buf, 48, "%d%s", stage, kind[a->kind]);
+  else
+    snprintf(buf, 48, "%d%s%d", stage, kind[a->kind], a->mb);
+}
+
+static void text_csv(Job *j, Text *out) {
+  const Schedule *s = &j->schedule;
+  char buf[48];
+  for (int r = 0; r < s->ranks; r++) {
+    for (int i = 0; i < s->n[r]; i++) {
+      action_text(s, r, &s->list[r][i], buf);
+      text_printf(out, "%s%s", i ? "," : "", buf);
+    }
+    text_add(out, "\n");
+  }
+}
+
+static void text_schedule(Job *j, Text *out) {
+  enum { SHOWN = 48 };
+  const Schedule *s = &j->schedule;
+  char buf[48];
+  if (j->cli->csv) {
+    text_csv(j, out);
+    return;
+  }
+  text_printf(out, "schedule: %s, %d pipeline rank%s, %d microbatch%s; stage, what, "
+              "microbatch\n", s->name, s->ranks, s->ranks > 1 ? "s" : "", s->microbatches,
+              s->microbatches > 1 ? "es" : "");
+  for (int r = 0; r < s->ranks; r++) {
+    text_printf(out, "  pp %d:", r);
+    for (int i = 0; i < s->n[r] && i < SHOWN; i++) {
+      action_text(s, r, &s->list[r][i], buf);
+      text_printf(out, " %s", buf);
+    }
+    if (s->n[r] > SHOWN) text_printf(out, " ... %d more", s->n[r] - SHOWN);
+    text_add(out, "\n");
+  }
+}
+
+static void json_schedule(Job *j, Json *out) {
+  const Schedule *s = &j->schedule;
+  char buf[48];
+  json_open(out, "schedule", '{');
+  json_open(out, "actions", '[');
+  for (int r = 0; r < s->ranks; r++) {
+    json_open(out, NULL, '[');
+    for (int i = 0; i < s->n[r]; i++) {
+      action_text(s, r, &s->list[r][i], buf);
+      json_str(out, NULL, buf);
+    }
+    json_close(out, ']');
+  }
+  json_close(out, ']');
+  json_int(out, "microbatches", s->microbatches);
+  json_str(out, "name", s->name);
+  json_int(out, "virtual", s->virtual_stages);
+  json_close(out, '}');
+}
+
+/* ---- memory ---- */
+
+static void text_memory(Job *j, Text *out) {
+  char buf[32];
+  for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) {
+    const Program *p = &j->compiled->prog[r];
+    text_printf(out, "memory of each rank at pipeline rank %d: %s\n", r,
+                format_bytes((double)p->arena_bytes, buf));
+    for (int i = 0; i < p->nmem; i++)
+      text_printf(out, "  %-16s %10s%s%s\n", p->mem[i].name,
+                  format_bytes((double)p->mem[i].bytes, buf), p->mem[i].note ? "  " : "",
+                  p->mem[i].note ? p->mem[i].note : "");
+  }
+}
+
+static void json_memory(Job *j, Json *out) {
+  json_open(out, "memory", '[');
+  for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) {
+    const Program *p = &j->compiled->prog[r];
+    json_open(out, NULL, '{');
+    json_open(out, "classes", '[');
+    for (int i = 0; i < p->nmem; i++) {
+      json_open(out, NULL, '{');
+      json_int(out, "bytes", (int64_t)p->mem[i].bytes);
+      json_str(out, "name", p->mem[i].name);
+      json_str(out, "note", p->mem[i].note);
+      json_close(out, '}');
+    }
+    json_close(out, ']');
+    json_int(out, "pp", r);
+    json_int(out, "total_bytes", (int64_t)p->arena_bytes);
+    json_close(out, '}');
+  }
+  json_close(out, ']');
+}
+
+/* ---- program ---- */
+
+static int chosen_rank(const Job *j) { return j->cli->rank < 0 ? 0 : (int)j->cli->rank; }
+
+static void text_program(Job *j, Text *out) {
+  program_print(j->compiled, chosen_rank(j), out);
+}
+
+/* ---- the verb ---- */
+
+typedef enum { NEED_MESH, NEED_GRAPH, NEED_SCHEDULE, NEED_COMPILED } Need;
+
+typedef struct Topic {
+  const char *name;
+  Need need;
+  void (*text)(Job *j, Text *out);
+  void (*json)(Job *j, Json *out);   /* NULL: the program's own JSON */
+} Topic;
+
+static const Topic topics[] = {
+  {"mesh", NEED_MESH, text_mesh, json_mesh},
+  {"graph", NEED_GRAPH, text_graph, json_graph},
+  {"schedule", NEED_SCHEDULE, text_schedule, json_schedule},
+  {"memory", NEED_COMPILED, text_memory, json_memory},
+  {"program", NEED_COMPILED, text_program, NULL},
+};
+
+/* Without a topic: these, in this order; JSON keys in the order of the alphabet. */
+static const int overview[] = {0, 2, 3}, overview_json[] = {3, 0, 2};
+
+static const Topic *find_topic(const char *name) {
+  for (int i = 0; i < LEN(topics); i++)
+    if (strcmp(topics[i].name, name) == 0) return &topics[i];
+  return NULL;
+}
+
+/* The plan and the topic may come in any order. */
+static weft_status read_args(Cli *cli, const char **plan, const Topic **topic,
+                             weft_error *e) {
+  *plan = NULL;
+  *topic = NULL;
+  for (int i = 0; i < cli->narg; i++) {
+    const Topic *t = find_topic(cli->arg[i]);
+    if (t && !*topic) {
+      *topic = t;
+    } else if (!*plan) {
+      *plan = cli->arg[i];
+    } else {
+      return err_set(e, WEFT_EUSAGE, "\"%s\" is none of mesh, graph, schedule, memory, "
+                     "program", cli->arg[i]);
+    }
+  }
+  if (*plan) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE, "show needs a plan: weft show %s", cli->verb->args);
+}
+
+static weft_status build(Job *j, Need need) {
+  TRY(job_mesh(j, 0));
+  if (need == NEED_GRAPH) return job_graph(j);
+  if (need == NEED_SCHEDULE) return job_schedule(j);
+  if (need == NEED_COMPILED) return job_compile(j);
+  return WEFT_OK;
+}
+
+static weft_status check_options(const Job *j, const Topic *t, weft_error *e) {
+  bool program = t && strcmp(t->name, "program") == 0;
+  if (j->cli->rank >= 0 && !program)
+    return err_set(e, WEFT_EUSAGE, "--rank belongs to show PLAN program");
+  if (j->cli->csv && !(t && strcmp(t->name, "schedule") == 0))
+    return err_set(e, WEFT_EUSAGE, "--csv belongs to show PLAN schedule");
+  if (program && j->cli->rank >= j->mesh.world)
+    return err_set(e, WEFT_EUSAGE, "there is no rank %lld, the mesh has %d ranks",
+                   (long long)j->cli->rank, j->mesh.world);
+  return WEFT_OK;
+}
+
+typedef struct Shown {
+  Job *job;
+  const Topic *topic;
+} Shown;
+
+static void json_result(Json *out, void *ud) {
+  Shown *s = ud;
+  if (!s->topic) {
+    for (int i = 0; i < LEN(overview_json); i++)
+      topics[overview_json[i]].json(s->job, out);
+  } else if (s->topic->json) {
+    s->topic->json(s->job, out);
+  } else {
+    /* The program writes an object of its own. */
+    Text program = {0};
+    program_json(s->job->compiled, chosen_rank(s->job), &program);
+    while (program.n && isspace((unsigned char)program.s[program.n - 1])) program.n--;
+    json_raw(out, "program", program.s, program.n);
+    text_free(&program);
+  }
+}
+
+static void print_result(Shown *s) {
+  Text out = {0};
+  if (s->topic) s->topic->text(s->job, &out);
+  for (int i = 0; !s->topic && i < LEN(overview); i++) {
+    if (i) text_add(&out, "\n");
+    topics[overview[i]].text(s->job, &out);
+  }
+  print_text(stdout, &out);
+}
+
+int verb_show(Cli *cli, Arena *arena) {
+  Job j = {.cli = cli, .arena = arena, .d = {.arena = arena}};
+  Shown shown = {.job = &j};
+  const char *plan;
+  weft_error e;
+  err_clear(&e);
+  weft_status st = read_args(cli, &plan, &shown.topic, &e);
+  if (st != WEFT_OK) {
+    j.e = e;
+    return job_end(&j, st, NULL, NULL);
+  }
+  st = job_load(&j, cli, arena, plan);
+  if (st == WEFT_OK) st = build(&j, shown.topic ? shown.topic->need : NEED_COMPILED);
+  if (st == WEFT_OK) st = check_options(&j, shown.topic, &j.e);
+  if (st == WEFT_OK && !cli->json) print_result(&shown);
+  return job_end(&j, st, json_result, &shown);
+}

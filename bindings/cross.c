@@ -1,0 +1,153 @@
+/* cross.c - rules between the fields of a plan, its model and a mesh. They are checked on
+ * the config already, so that all errors of a plan come together and before any graph is
+ * built; the passes check what only they can see. */
+#include "lang.h"
+
+typedef struct Cross {
+  lua_State *L;
+  LangPlan *lp;
+  const Plan *plan;
+  const Mesh *mesh;
+  Diags *d;
+} Cross;
+
+/* Reads an integer of the config at the top of the stack. */
+static bool config_int(lua_State *L, const char *key, int64_t *v) {
+  bool ok = lua_getfield(L, -1, key) == LUA_TNUMBER && lua_isinteger(L, -1);
+  if (ok) *v = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return ok;
+}
+
+static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+
+/* "4 may be 1, 2 or 8": the divisors of n, at most eight. */
+static const char *divisors(Arena *a, int64_t n) {
+  const char *s = "1";
+  int shown = 1;
+  for (int64_t k = 2; k <= n && shown < 8; k++)
+    if (n % k == 0) s = arena_printf(a, "%s, %lld", s, (long long)k), shown++;
+  return s;
+}
+
+/* tp cuts heads, key-value heads and the MLP; a vocabulary is padded instead. */
+static void check_tp(Cross *c) {
+  static const char *const keys[] = {"num_attention_heads", "num_key_value_heads",
+                                     "intermediate_size"};
+  int64_t tp = c->mesh->size[AXIS_TP], v, common = 0;
+  for (int i = 0; i < LEN(keys); i++)
+    if (config_int(c->L, keys[i], &v) && v > 0) common = gcd(v, common);
+  for (int i = 0; i < LEN(keys); i++) {
+    if (!config_int(c->L, keys[i], &v) || v <= 0 || v % tp == 0) continue;
+    diag_error(c->d, "divisibility", "mesh.tp", "%lld does not divide model.%s = %lld",
+               (long long)tp, keys[i], (long long)v)
+        ->suggestion =
+        arena_printf(c->d->arena, "tp may be %s", divisors(c->d->arena, common));
+  }
+  if (c->plan->strategy.sequence_parallel && c->plan->batch.seq % tp != 0)
+    diag_error(c->d, "divisibility", "batch.seq",
+               "%lld tokens cannot be cut over tp = %lld, as sequence_parallel asks",
+               (long long)c->plan->batch.seq, (long long)tp);
+}
+
+static int stage_count(Cross *c) {
+  return c->mesh->size[AXIS_PP] * MAX(c->plan->pp.virtual_stages, 1);
+}
+
+static void check_layers(Cross *c, int64_t layers) {
+  const PpPlan *pp = &c->plan->pp;
+  int stages = stage_count(c);
+  if (!pp->layers && !pp->modules && stages > layers)
+    diag_error(c->d, "range", "mesh.pp", "%d stages, but the model has %lld layers", stages,
+               (long long)layers);
+  if (pp->layers && pp->nlayers == stages) {
+    int64_t sum = 0;
+    for (int i = 0; i < pp->nlayers; i++) sum += pp->layers[i];
+    if (sum != layers)
+      diag_error(c->d, "range", "pp_plan.layers",
+                 "the stages have %lld layers together, the model has %lld",
+                 (long long)sum, (long long)layers);
+  }
+}
+
+static void check_stages(Cross *c) {
+  const PpPlan *pp = &c->plan->pp;
+  int stages = stage_count(c);
+  if (pp->layers && pp->modules)
+    diag_error(c->d, "alias", "pp_plan.modules",
+               "layers and modules both say what a stage has; give one of them");
+  if (pp->layers && pp->nlayers != stages)
+    diag_error(c->d, "range", "pp_plan.layers", "%d entries for %d stages", pp->nlayers,
+               stages);
+  if (pp->modules && pp->nmodules != stages)
+    diag_error(c->d, "range", "pp_plan.modules", "%d entries for %d stages", pp->nmodules,
+               stages);
+}
+
+static void check_ddp(Cross *c) {
+  static const Axis axes[] = {AXIS_TP, AXIS_PP, AXIS_CP};
+  if (c->plan->strategy.kind != STRATEGY_DDP) return;
+  for (int i = 0; i < LEN(axes); i++)
+    if (c->mesh->size[axes[i]] > 1)
+      diag_error(c->d, "strategy", arena_printf(c->d->arena, "mesh.%s", axis_name(axes[i])),
+                 "the strategy \"ddp\" has data parallelism only; for %s use \"zero\"",
+                 axis_name(axes[i]));
+}
+
+/* The library's schedules say themselves which sizes they need. */
+static void check_schedule(Cross *c, int microbatches) {
+  lua_State *L = c->L;
+  int top = lua_gettop(L);
+  const char *file = lua_pushfstring(L, "schedules/%s", c->plan->schedule);
+  if (!c->lp->from_plan && stdlib_push(L, file) && lua_istable(L, -1) &&
+      lua_getfield(L, -1, "check") == LUA_TFUNCTION) {
+    lua_pushinteger(L, c->mesh->size[AXIS_PP]);
+    lua_pushinteger(L, MAX(c->plan->pp.virtual_stages, 1));
+    lua_pushinteger(L, microbatches);
+    lua_call(L, 3, 1);
+    if (lua_isstring(L, -1))
+      diag_error(c->d, "schedule", "schedule", "%s", lua_tostring(L, -1));
+  }
+  lua_settop(L, top);
+}
+
+static void check_batch(Cross *c) {
+  const Batch *b = &c->plan->batch;
+  int n = plan_microbatches(c->plan, c->mesh);
+  if (n) {
+    check_schedule(c, n);
+    return;
+  }
+  int dp = mesh_size(c->mesh, AXES_DP);
+  int64_t one = b->micro * dp * b->rounds;
+  diag_error(c->d, "divisibility", "batch.global",
+             "%lld is not a multiple of batch.micro * dp = %lld * %d", (long long)b->global,
+             (long long)b->micro, dp)
+      ->suggestion =
+      arena_printf(c->d->arena, "nearest: %lld", (long long)((b->global / one + 1) * one));
+}
+
+static void cross_job(lua_State *L, void *ud) {
+  Cross *c = ud;
+  c->L = L;
+  check_ddp(c);
+  check_stages(c);
+  if (c->lp->arch && c->lp->config != LUA_NOREF) {
+    int64_t layers;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, c->lp->config);
+    check_tp(c);
+    if (config_int(L, "num_hidden_layers", &layers)) check_layers(c, layers);
+    lua_pop(L, 1);
+  }
+  if (c->plan->batch.global > 0) check_batch(c);
+}
+
+bool lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d) {
+  Cross c = {.lp = lp, .plan = p, .mesh = m, .d = d};
+  int before = d->errors;
+  weft_error e;
+  err_clear(&e);
+  if (state_protect(lp->state, cross_job, &c, &e) != WEFT_OK)
+    diag_error(d, "internal", "", "%s", e.text);
+  return d->errors == before;
+}

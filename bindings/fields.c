@@ -1,0 +1,341 @@
+/* fields.c - the fields of a plan whose values have a form of their own: tp_plan,
+ * schedule, precision, packed documents, lists, learning rates, files. */
+#include "schema.h"
+
+#include <math.h>
+
+/* ---- lists ---- */
+
+/* The length of the list at idx; -1 after a diagnostic if it is not one. */
+static int list_length(Check *c, int idx, const char *path, const char *want) {
+  lua_State *L = c->L;
+  if (!lua_istable(L, idx)) {
+    check_type(c, path, want, idx);
+    return -1;
+  }
+  int n = (int)lua_rawlen(L, idx), fields = 0;
+  for (lua_pushnil(L); lua_next(L, lua_absindex(L, idx)); lua_pop(L, 1)) fields++;
+  if (fields == n) return n;
+  diag_error(c->d, "type", path, "expected %s, got a table with other keys", want);
+  return -1;
+}
+
+static const char *item_path(Check *c, const char *path, int i) {
+  return arena_printf(c->arena, "%s[%d]", path, i);
+}
+
+/* Texts of a list; NULL after a diagnostic. The list ends with NULL. */
+static const char **text_list(Check *c, int idx, const char *path, const char *want,
+                              int *count) {
+  lua_State *L = c->L;
+  int n = list_length(c, idx, path, want);
+  if (n < 0) return NULL;
+  const char **out = NEW_N(c->arena, const char *, n + 1);
+  idx = lua_absindex(L, idx);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, idx, i + 1);
+    bool ok = lua_type(L, -1) == LUA_TSTRING;
+    if (ok) out[i] = arena_str(c->arena, lua_tostring(L, -1));
+    else check_type(c, item_path(c, path, i + 1), "a text", -1);
+    lua_pop(L, 1);
+    if (!ok) return NULL;
+  }
+  *count = n;
+  return out;
+}
+
+static void mesh_order(Check *c, int idx, const char *path) {
+  int n;
+  const char **axes = text_list(c, idx, path, "a list of axes", &n);
+  if (!axes) return;
+  if (n > AXIS_N) {
+    diag_error(c->d, "range", path, "a mesh has at most %d axes, got %d", AXIS_N, n);
+    return;
+  }
+  memcpy(c->plan->mesh.order, axes, sizeof *axes * (size_t)n);
+}
+
+static void pp_layers(Check *c, int idx, const char *path) {
+  int n = list_length(c, idx, path, "a list with the layers of each stage");
+  if (n < 0) return;
+  int *layers = NEW_N(c->arena, int, n + 1);
+  for (int i = 0; i < n; i++) {
+    int64_t v = 0;
+    lua_rawgeti(c->L, idx, i + 1);
+    check_int(c, -1, item_path(c, path, i + 1), 0, 1e6, &v);
+    layers[i] = (int)v;
+    lua_pop(c->L, 1);
+  }
+  c->plan->pp.layers = layers;
+  c->plan->pp.nlayers = n;
+}
+
+static void pp_modules(Check *c, int idx, const char *path) {
+  int n = list_length(c, idx, path, "a list with a list of units for each stage");
+  if (n < 0) return;
+  const char *const **stages = NEW_N(c->arena, const char *const *, n + 1);
+  for (int i = 0, count; i < n; i++) {
+    lua_rawgeti(c->L, idx, i + 1);
+    stages[i] = text_list(c, -1, item_path(c, path, i + 1), "a list of units", &count);
+    lua_pop(c->L, 1);
+    if (!stages[i]) return;
+  }
+  c->plan->pp.modules = (const char *const *const *)stages;
+  c->plan->pp.nmodules = n;
+}
+
+static void betas(Check *c, int idx, const char *path) {
+  double v[2] = {0, 0};
+  int n = list_length(c, idx, path, "a list of two numbers");
+  if (n < 0) return;
+  if (n != 2) {
+    diag_error(c->d, "range", path, "expected two numbers, got %d", n);
+    return;
+  }
+  for (int i = 0; i < 2; i++) {
+    lua_rawgeti(c->L, idx, i + 1);
+    v[i] = lua_tonumber(c->L, -1);
+    if (lua_type(c->L, -1) != LUA_TNUMBER || !(v[i] >= 0 && v[i] < 1))
+      check_type(c, item_path(c, path, i + 1), "a number from 0 to below 1", -1);
+    lua_pop(c->L, 1);
+  }
+  c->plan->opt.beta1 = v[0];
+  c->plan->opt.beta2 = v[1];
+}
+
+/* ---- tp_plan ---- */
+
+static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule) {
+  lua_State *L = c->L;
+  bool later = false;
+  *rule = (TpRule){.pattern = arena_str(c->arena, lua_tostring(L, key))};
+  lua_pushvalue(L, key);
+  rule->from_default = mark_is_default(L, t);
+  if (lua_type(L, -1) != LUA_TSTRING) {
+    check_type(c, path, "the name of a style", -1);
+    return;
+  }
+  const char *name = lua_tostring(L, -1);
+  int style = tp_style_parse(name, &later);
+  if (style >= 0 && !later) {
+    rule->style = (TpStyle)style;
+  } else if (later) {
+    diag_error(c->d, "not-built", path, "the style \"%s\" is not built yet", name);
+  } else {
+    int n = 0;
+    const char *const *names = tp_style_names();
+    while (names[n]) n++;
+    Diag *g = diag_error(c->d, "unknown-name", path, "unknown style \"%s\"", name);
+    g->suggestion = str_nearest(name, names, n);
+    if (!g->suggestion)
+      g->suggestion = "one of: colwise, rowwise, replicate, sequence, embedding_rowwise, "
+                      "colwise_gather_output, rowwise_split_input";
+  }
+}
+
+static void tp_plan(Check *c, int t, const char *path) {
+  lua_State *L = c->L;
+  if (!lua_istable(L, t)) {
+    check_type(c, path, "a table of pattern = style, such as weft.tp_plan \"llama\"", t);
+    return;
+  }
+  if (c->plan->tp) {
+    diag_error(c->d, "alias", path, "tp_plan is given twice");
+    return;
+  }
+  if (!check_mark(c, t, path)) return;
+  t = lua_absindex(L, t);
+  if (!sorted_keys(L, t)) {
+    diag_error(c->d, "type", path, "the keys of tp_plan are patterns (texts)");
+    return;
+  }
+  int keys = lua_gettop(L), n = (int)lua_rawlen(L, keys);
+  TpRule *rule = NEW_N(c->arena, TpRule, n + 1);
+  for (int i = 0; i < n; i++, lua_settop(L, keys)) {
+    lua_rawgeti(L, keys, i + 1);
+    const char *sub = path_join(c->arena, path, L, keys + 1);
+    if (lua_type(L, keys + 1) != LUA_TSTRING) {
+      diag_error(c->d, "type", sub, "the keys of tp_plan are patterns (texts)");
+      continue;
+    }
+    lua_pushvalue(L, keys + 1);
+    lua_rawget(L, t);
+    tp_rule(c, t, keys + 1, sub, &rule[i]);
+  }
+  lua_settop(L, keys - 1);
+  c->plan->tp = rule;
+  c->plan->ntp = n;
+}
+
+/* ---- schedule ---- */
+
+static const char schedule_names[] =
+    "gpipe afab=gpipe 1f1b "
+    "trainschedule=1f1b | interleaved_1f1b vpp=interleaved_1f1b looped_bfs bfs=looped_bfs "
+    "dfs=interleaved_1f1b interleaved_zero_bubble zb1p zb2p zb_h1=zb1p zb_h2=zb2p "
+    "zero_bubble=zb1p zbv zbv_zero_bubble=zbv v_schedule=zbv dualpipe dualpipe_v v_half "
+    "v_min zbv_greedy 1f1b_v seq1f1b";
+
+/* Options beside the name or the function. */
+static void schedule_options(Check *c, int t, const char *path, bool fn) {
+  lua_State *L = c->L;
+  if (!sorted_keys(L, t)) return;
+  int keys = lua_gettop(L);
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+    if (lua_isinteger(L, -1) && lua_tointeger(L, -1) == 1) continue;
+    const char *sub = path_join(c->arena, path, L, keys + 1);
+    const char *key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (!fn || strcmp(key, "placement") != 0) {
+      diag_error(c->d, "unknown-field", sub,
+                 fn ? "unknown option" : "this schedule has no options")->suggestion =
+          fn ? str_nearest(key, (const char *const[]){"placement"}, 1) : NULL;
+      continue;
+    }
+    lua_getfield(L, t, "placement");
+    if (lua_type(L, -1) != LUA_TSTRING) {
+      check_type(c, sub, "\"loop\" or \"v\"", -1);
+      continue;
+    }
+    const char *name = check_name(c, "loop | v", sub, lua_tostring(L, -1));
+    c->lp->schedule_v = str_eq(name, "v");
+  }
+  lua_settop(L, keys - 1);
+}
+
+static void schedule(Check *c, int idx, const char *path) {
+  lua_State *L = c->L;
+  idx = lua_absindex(L, idx);
+  bool table = lua_istable(L, idx);
+  if (table) lua_rawgeti(L, idx, 1);
+  else lua_pushvalue(L, idx);
+  if (lua_isfunction(L, -1)) {
+    c->plan->schedule = "function";
+    c->lp->from_plan = true;
+    lua_pushvalue(L, -1);
+    c->lp->schedule = luaL_ref(L, LUA_REGISTRYINDEX);
+  } else if (lua_type(L, -1) == LUA_TSTRING) {
+    const char *name = check_name(c, schedule_names, path, lua_tostring(L, -1));
+    if (name) c->plan->schedule = name;
+    else table = false;
+  } else {
+    check_type(c, path, "a name or a function", table ? -1 : idx);
+    table = false;
+  }
+  if (table) schedule_options(c, idx, path, lua_isfunction(L, -1));
+  lua_pop(L, 1);
+}
+
+/* ---- learning rate ---- */
+
+static void learning_rate(Check *c, int idx, const char *path) {
+  lua_State *L = c->L;
+  LrSchedule *lr = &c->plan->opt.lr;
+  if (lua_type(L, idx) == LUA_TNUMBER) {
+    double v = lua_tonumber(L, idx);
+    if (v >= 0 && v <= 1e3) *lr = (LrSchedule){.kind = LR_CONSTANT, .max = v};
+    else check_type(c, path, "a number of at least 0", idx);
+    return;
+  }
+  const char *kind = mark_kind(L, idx);
+  static const char *const kinds[] = {"constant", "cosine", "linear"};
+  static const LrKind values[] = {LR_CONSTANT, LR_COSINE, LR_LINEAR};
+  for (int i = 0; kind && i < LEN(kinds); i++) {
+    if (strcmp(kind, kinds[i]) != 0) continue;
+    *lr = (LrSchedule){.kind = values[i]};
+    if (check_mark(c, idx, path)) check_scope(c, idx, kind, path, 1);
+    return;
+  }
+  check_type(c, path, "a number, weft.cosine, weft.linear or weft.constant", idx);
+}
+
+/* ---- others ---- */
+
+static void precision(Check *c, int idx, const char *path) {
+  if (lua_istable(c->L, idx)) {
+    check_scope(c, idx, "precision", path, 1);
+  } else if (lua_type(c->L, idx) != LUA_TSTRING) {
+    check_type(c, path, "\"f32\", \"bf16\" or a table", idx);
+  } else {
+    const char *names = schema_find("precision", "param_dtype")->names;
+    const char *name = check_name(c, names, path, lua_tostring(c->L, idx));
+    c->plan->dtype = str_eq(name, "bf16") ? DT_BF16 : DT_F32;
+  }
+}
+
+static void packed(Check *c, int idx, const char *path) {
+  int64_t eot;
+  if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
+  if (!lua_istable(c->L, idx)) {
+    check_type(c, path, "{ eot = token between documents }", idx);
+    return;
+  }
+  check_scope(c, idx, "packed", path, 1);
+  lua_getfield(c->L, idx, "eot");
+  if (lua_isinteger(c->L, -1) || lua_isnumber(c->L, -1)) {
+    eot = (int64_t)lua_tonumber(c->L, -1);
+    c->plan->packed = (Packed){.on = true, .eot = (int32_t)eot};
+  }
+  lua_pop(c->L, 1);
+}
+
+/* files = "a.txt" or { "a.txt", "b/_.txt" }; weft.text "a.txt" gives item 1. */
+static void files(Check *c, int idx, const char *path) {
+  DataSpec *data = &c->plan->data;
+  if (lua_type(c->L, idx) == LUA_TSTRING) {
+    const char **one = NEW_N(c->arena, const char *, 2);
+    one[0] = arena_str(c->arena, lua_tostring(c->L, idx));
+    data->files = one;
+    data->nfiles = 1;
+    return;
+  }
+  int n;
+  const char **list = text_list(c, idx, path, "a file name or a list of them", &n);
+  if (!list) return;
+  data->files = list;
+  data->nfiles = n;
+}
+
+int field_items(Check *c, const char *kind, int idx, const char *path) {
+  lua_State *L = c->L;
+  DataSpec *data = &c->plan->data;
+  int n = (int)lua_rawlen(L, idx);
+  if (strcmp(kind, "cluster") == 0 && n > 0) {
+    diag_error(c->d, "not-built", path, "clusters by name are not built yet")->suggestion =
+        "write weft.cluster { nodes = 1, gpus = 8 }";
+    return n;
+  }
+  if (strcmp(kind, "text") != 0 && strcmp(kind, "tokens") != 0) return 0;
+  const char **list = NEW_N(c->arena, const char *, n + 1);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, idx, i + 1);
+    if (lua_type(L, -1) == LUA_TSTRING) list[i] = arena_str(c->arena, lua_tostring(L, -1));
+    else check_type(c, item_path(c, path, i + 1), "a file name", -1);
+    lua_pop(L, 1);
+  }
+  bool named = lua_getfield(L, idx, "files") != LUA_TNIL;
+  lua_pop(L, 1);
+  if (n > 0 && named)
+    diag_error(c->d, "alias", path, "files are given both as items and as `files`");
+  else if (n == 0 && !named)
+    diag_error(c->d, "required", path, "which files? For example weft.%s \"data/*\"",
+               kind);
+  data->files = list;
+  data->nfiles = n;
+  return n;
+}
+
+/* model's value is looked at after all other fields, in model.c. */
+void field_other(Check *c, const Field *f, int idx, const char *path) {
+  static const struct {
+    const char *key;
+    void (*check)(Check *c, int idx, const char *path);
+  } table[] = {
+    {"tp_plan", tp_plan},   {"schedule", schedule}, {"precision", precision},
+    {"packed", packed},     {"order", mesh_order},  {"layers", pp_layers},
+    {"modules", pp_modules}, {"lr", learning_rate}, {"betas", betas},
+    {"files", files},
+  };
+  idx = lua_absindex(c->L, idx);
+  for (int i = 0; i < LEN(table); i++)
+    if (strcmp(f->key, table[i].key) == 0) table[i].check(c, idx, path);
+}

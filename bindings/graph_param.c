@@ -1,0 +1,159 @@
+/* graph_param.c - g:param(name, dims, opts): a parameter with tagged dimensions. */
+#include <string.h>
+
+#include "graph_int.h"
+
+typedef struct ParamWork {
+  Graph *g;
+  const char *name;
+  Dim dim[MAX_DIM];
+  int ndim;
+  InitKind init;
+  float std;
+  Tid out;
+} ParamWork;
+
+static weft_status make_param(void *arg, weft_error *e) {
+  ParamWork *w = arg;
+  return graph_param(w->g, w->name, w->dim, w->ndim, w->init, w->std, &w->out, e);
+}
+
+/* Raises for keys of the table at `t` (absolute) that are not in `known` and not one of
+ * its first `list` items. */
+static void check_keys(lua_State *L, int t, const char *const *known, int n, int list,
+                       const char *what) {
+  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+    if (lua_isinteger(L, -2)) {
+      lua_Integer i = lua_tointeger(L, -2);
+      if (i >= 1 && i <= list) continue;
+      luaL_error(L, "%s: unexpected item %I", what, i);
+    }
+    if (lua_type(L, -2) != LUA_TSTRING)
+      luaL_error(L, "%s: unexpected key of type %s", what, luaL_typename(L, -2));
+    const char *key = lua_tostring(L, -2);
+    bool found = false;
+    for (int i = 0; i < n && !found; i++) found = str_eq(known[i], key);
+    if (found) continue;
+    const char *near = str_nearest(key, known, n);
+    if (near)
+      luaL_error(L, "%s: unknown option \"%s\" (did you mean \"%s\"?)", what, key, near);
+    luaL_error(L, "%s: unknown option \"%s\"", what, key);
+  }
+}
+
+/* A positive integer field of the table on top. `key` NULL: item 2. */
+static int64_t count_field(lua_State *L, const char *key, int64_t absent, int64_t max,
+                           const char *what) {
+  if (key) lua_getfield(L, -1, key);
+  else lua_rawgeti(L, -1, 2);
+  int ok;
+  int64_t v = lua_tointegerx(L, -1, &ok);
+  if (lua_isnil(L, -1) && absent > 0) v = absent, ok = 1;
+  if (!ok || lua_type(L, -1) == LUA_TSTRING || v < 1 || v > max)
+    luaL_error(L, "%s: %s must be a positive integer, got %s", what, key ? key : "size",
+               luaL_tolstring(L, -1, NULL));
+  lua_pop(L, 1);
+  return v;
+}
+
+static int tag_field(lua_State *L, const char *what) {
+  lua_rawgeti(L, -1, 1);
+  if (lua_type(L, -1) != LUA_TSTRING)
+    luaL_error(L, "%s: the first item is the tag, such as \"hidden\"", what);
+  const char *s = lua_tostring(L, -1);
+  int tag = tag_parse(s);
+  if (tag < 0) {
+    const char *names[TAG_N];
+    for (int i = 0; i < TAG_N; i++) names[i] = tag_name(i);
+    const char *near = str_nearest(s, names, TAG_N);
+    luaL_Buffer b;
+    luaL_buffinit(L, &b);
+    for (int i = 0; i < TAG_N; i++) {
+      if (i) luaL_addstring(&b, ", ");
+      luaL_addstring(&b, names[i]);
+    }
+    luaL_pushresult(&b);
+    luaL_error(L, "%s: unknown tag \"%s\" (%s%s)", what, s,
+               near ? "did you mean " : "one of: ", near ? near : lua_tostring(L, -1));
+  }
+  lua_pop(L, 1);
+  return tag;
+}
+
+/* { "head", 4096, unit = 128, parts = 3 }, on top of the stack */
+static Dim one_dim(lua_State *L, const char *what) {
+  static const char *const known[] = {"unit", "parts"};
+  if (!lua_istable(L, -1))
+    luaL_error(L, "%s: a dimension is { tag, size }, got %s", what, luaL_typename(L, -1));
+  check_keys(L, lua_gettop(L), known, LEN(known), 2, what);
+  Dim d = {.tag = (uint8_t)tag_field(L, what)};
+  d.size = d.local = count_field(L, NULL, 0, (int64_t)1 << 48, what);
+  d.unit = (int32_t)count_field(L, "unit", 1, INT32_MAX, what);
+  d.parts = (uint8_t)count_field(L, "parts", 1, UINT8_MAX, what);
+  if (d.size % ((int64_t)d.unit * d.parts))
+    luaL_error(L, "%s: size %I is not a multiple of unit * parts = %I", what,
+               (LUAI_UACINT)d.size, (LUAI_UACINT)((int64_t)d.unit * d.parts));
+  return d;
+}
+
+static void param_dims(lua_State *L, int arg, ParamWork *w) {
+  if (!lua_istable(L, arg))
+    luaL_error(L, "g:param(\"%s\"): the second argument is the list of dimensions, such "
+               "as { { \"ffn\", 4096 }, { \"hidden\", 1024 } }", w->name);
+  lua_Integer n = luaL_len(L, arg);
+  if (n < 1 || n > MAX_DIM)
+    luaL_error(L, "g:param(\"%s\"): between 1 and %d dimensions, got %I", w->name,
+               MAX_DIM, n);
+  for (w->ndim = 0; w->ndim < n; w->ndim++) {
+    const char *what =
+        lua_pushfstring(L, "g:param(\"%s\"), dimension %d", w->name, w->ndim + 1);
+    lua_rawgeti(L, arg, w->ndim + 1);
+    w->dim[w->ndim] = one_dim(L, what);
+    lua_pop(L, 2);
+  }
+}
+
+static void param_options(lua_State *L, int arg, ParamWork *w) {
+  static const char *const known[] = {"init", "std"};
+  static const char *const inits[] = {"normal", "zeros", "ones"};
+  w->init = INIT_NORMAL;
+  w->std = 0.02f;
+  if (lua_isnoneornil(L, arg)) return;
+  const char *what = lua_pushfstring(L, "g:param(\"%s\")", w->name);
+  if (!lua_istable(L, arg))
+    luaL_error(L, "%s: the third argument is a table of options (init, std)", what);
+  check_keys(L, arg, known, LEN(known), 0, what);
+  if (lua_getfield(L, arg, "init") != LUA_TNIL) {
+    const char *s = lua_tostring(L, -1);
+    int i = 0;
+    while (i < LEN(inits) && !str_eq(s, inits[i])) i++;
+    if (i == LEN(inits))
+      luaL_error(L, "%s: init must be \"normal\", \"zeros\" or \"ones\", got %s", what,
+                 luaL_tolstring(L, -1, NULL));
+    w->init = (InitKind)i;
+  }
+  if (lua_getfield(L, arg, "std") != LUA_TNIL) {
+    w->std = (float)lua_tonumber(L, -1);
+    if (lua_type(L, -1) != LUA_TNUMBER || !(w->std >= 0 && w->std < 1e6f))
+      luaL_error(L, "%s: std must be a number from 0, got %s", what,
+                 luaL_tolstring(L, -1, NULL));
+  }
+  lua_pop(L, 3);
+}
+
+/* g:param(name, { { tag, size, unit =, parts = }, ... }, { init =, std = }) */
+int graph_param_method(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  ParamWork w = {.g = u->graph};
+  if (lua_type(L, 2) != LUA_TSTRING)
+    return luaL_error(L, "g:param: the first argument is the parameter's name, got %s",
+                      luaL_typename(L, 2));
+  w.name = lua_tostring(L, 2);
+  if (lua_gettop(L) > 4)
+    return luaL_error(L, "g:param(\"%s\") takes a name, dimensions and options", w.name);
+  param_dims(L, 3, &w);
+  param_options(L, 4, &w);
+  graph_do(L, u, make_param, &w);
+  graph_push_tensor(L, 1, u, w.out);
+  return 1;
+}

@@ -1,0 +1,140 @@
+/* lang.h - what the files of the plan language share: the private Lua state, the marks
+ * that builders leave on tables, paths, and the loaded plan. */
+#ifndef WEFT_LANG_H
+#define WEFT_LANG_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "plan_load.h"
+
+/* ---- state.c: one private Lua state ---- */
+
+typedef enum { STOP_NONE, STOP_INSTRUCTIONS, STOP_MEMORY, STOP_INTERRUPT } StopReason;
+
+typedef struct Replay Replay;
+enum { PLAN_INDEX = 1 };
+
+typedef struct LangState {
+  lua_State *L;
+  const LangOptions *opt;
+  const char *path;          /* of the plan, as the user wrote it */
+  const char *dir;           /* its folder */
+  size_t used, cap;          /* bytes */
+  int refused;               /* allocations refused in a row */
+  int64_t left;              /* instructions until the limit */
+  StopReason stop;           /* once set, every further instruction raises */
+  Replay *replay;            /* this state records lines; NULL in the first one */
+  bool quiet;                /* print says nothing */
+  char file[256];            /* where the last error was raised */
+  int line;
+} LangState;
+
+LangState *state_of(lua_State *L);
+/* A state with the sandbox's globals. `path`, `dir` and `o` must outlive it. */
+weft_status state_new(const LangOptions *o, const char *path, const char *dir,
+                      Replay *replay, LangState **out, weft_error *e);
+void state_free(LangState *s);
+/* Raises again what pcall may not swallow. */
+void state_rethrow(lua_State *L);
+void state_hook(lua_State *L, lua_Debug *ar);
+/* Evaluates the plan file; its value is left on the stack. */
+weft_status state_run(LangState *s, Diags *d, weft_error *e);
+/* Starts and ends counting for a call that somebody else makes; state_stopped is the
+ * error when `stop` was set in it. */
+void state_arm(LangState *s);
+void state_disarm(LangState *s);
+weft_status state_stopped(LangState *s, weft_error *e);
+/* lua_call with fresh limits; an error becomes a diagnostic at `path`. */
+weft_status state_call(LangState *s, int nargs, int nresults, const char *path, Diags *d,
+                       weft_error *e);
+/* Takes the plan's table off the stack and keeps it for state_protect. */
+void state_keep_plan(LangState *s);
+/* Runs C code that uses the Lua API: running out of memory in it is an error, not the
+ * end of the process. `fn` finds the plan's table at PLAN_INDEX. */
+weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void *ud,
+                          weft_error *e);
+/* The full path of a chunk name ("@plan.lua"), NULL for chunks of the library. */
+const char *chunk_file(const char *source);
+
+/* ---- sandbox.c ---- */
+void sandbox_open(lua_State *L);     /* globals; raises on errors */
+/* Pushes a list of t's keys: numbers, then strings, then booleans. Returns false, with
+ * nothing pushed, if a key has another type. */
+bool sorted_keys(lua_State *L, int t);
+/* tostring without addresses; pushes a string. */
+const char *plain_tostring(lua_State *L, int idx);
+
+/* ---- modules.c ---- */
+int modules_require(lua_State *L);
+/* Pushes the value of stdlib/<name>.lua; false, with nothing pushed, if there is none. */
+bool stdlib_push(lua_State *L, const char *name);
+/* The names below `folder` ("tp_plans"), for suggestions; an arena list. */
+const char *const *stdlib_names(Arena *a, const char *folder, int *n);
+/* Loads text as a chunk called `name`; leaves a function or a message. */
+int chunk_load(lua_State *L, const char *text, size_t n, const char *name);
+
+/* ---- builders.c ---- */
+void builders_push(lua_State *L);    /* the table `weft` */
+/* The kind of builder that made the table at idx ("adamw"), or NULL. */
+const char *mark_kind(lua_State *L, int idx);
+/* Line and file of the builder's call; 0 if the table has no mark. */
+int mark_line(lua_State *L, int idx, const char **file);
+/* What was wrong with the call, or NULL; `hint` is its suggestion. */
+const char *mark_bad(lua_State *L, int idx, const char **hint);
+/* For merged tables: pushes the table that key (at the top, popped) came from; the table
+ * itself if it was not merged. */
+void mark_origin(lua_State *L, int idx);
+/* True if the key at the top (popped) came from the library, not from the user. */
+bool mark_is_default(lua_State *L, int idx);
+
+/* ---- values.c ---- */
+/* `string "four"`, `number 0`, `a table`, `weft.adamw{...}`: for messages. */
+const char *value_describe(Arena *a, lua_State *L, int idx);
+/* Pushes what the text of --set or -D means: a Lua literal, else the text itself. */
+void value_parse(lua_State *L, const char *text);
+/* The path of key (at index `key`) below `base`. */
+const char *path_join(Arena *a, const char *base, lua_State *L, int key);
+/* Reads one step of a path and pushes the key; false at the end, *bad if malformed. */
+bool path_next(lua_State *L, const char **path, bool *bad);
+/* Applies "path=value" of --set to the plan's table. */
+weft_status value_set(LangState *s, const char *assignment, weft_error *e);
+
+/* ---- the loaded plan ---- */
+
+struct LangPlan {
+  LangOptions opt;
+  Arena *arena;
+  LangState *state;
+  Plan plan;
+  int64_t cluster_nodes, cluster_gpus;
+  const char *cluster_gpu;
+  const char *arch;          /* NULL for a function of the plan */
+  const char *weights;
+  int config, build;         /* registry references: table, function */
+  int schedule;              /* registry reference of the plan's function, or LUA_NOREF */
+  bool schedule_v;           /* placement = "v" */
+  bool from_plan;            /* the schedule's function has lines in the plan */
+  LangState *replay;         /* made by the first lang_locate that needs it */
+  Replay *lines;
+  bool replayed;
+};
+
+/* ---- schema.c ---- */
+void schema_check(lua_State *L, LangPlan *lp, Diags *d);
+/* ---- model.c ---- */
+void model_resolve(lua_State *L, LangPlan *lp, Diags *d);
+/* Default styles of the architecture, if the plan names none. */
+void model_default_tp(lua_State *L, LangPlan *lp, Diags *d);
+/* ---- hf.c: pushes the table of a config.json, false with a diagnostic ---- */
+bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d);
+
+/* ---- replay.c ---- */
+void replay_event(lua_State *L, lua_Debug *ar, Replay *r);
+Replay *replay_new(Arena *a);
+/* File and line of `path`. Both stacks end with the plan's table; `again` (the state that
+ * was replayed) may be NULL. False if nothing on the path has a line. */
+bool replay_find(Replay *r, lua_State *again, lua_State *first, const char *path,
+                 const char **file, int *line);
+
+#endif

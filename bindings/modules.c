@@ -1,0 +1,160 @@
+/* modules.c - where Lua code comes from: the plan's folder, for `require`, and the
+ * library that is compiled into the program. */
+#include "lang.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "stdlib.h"
+#include "vm/io/io.h"
+
+static const char loaded_key = 'l', library_key = 'b', loading = 0;
+
+int chunk_load(lua_State *L, const char *text, size_t n, const char *name) {
+  /* A first line for the shell is skipped; its newline stays, so lines keep their
+   * numbers. */
+  if (n && *text == '#') {
+    const char *nl = memchr(text, '\n', n);
+    size_t skip = nl ? (size_t)(nl - text) : n;
+    text += skip;
+    n -= skip;
+  }
+  return luaL_loadbufferx(L, text, n, name, "t");
+}
+
+/* Pushes the table in the registry at `key`, made at first use. */
+static void push_cache(lua_State *L, const char *key) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+}
+
+/* ---- the library ---- */
+
+static const StdlibFile *library_find(const char *name) {
+  for (const StdlibFile *f = stdlib_files; f->name; f++)
+    if (strcmp(f->name, name) == 0) return f;
+  return NULL;
+}
+
+bool stdlib_push(lua_State *L, const char *name) {
+  luaL_checkstack(L, 6, NULL);
+  push_cache(L, &library_key);
+  if (lua_getfield(L, -1, name) != LUA_TNIL) {
+    lua_remove(L, -2);
+    return true;
+  }
+  lua_pop(L, 1);
+  const StdlibFile *f = library_find(name);
+  if (!f) {
+    lua_pop(L, 1);
+    return false;
+  }
+  const char *chunk = lua_pushfstring(L, "@stdlib/%s.lua", name);
+  if (chunk_load(L, f->text, f->n, chunk) != LUA_OK) lua_error(L);
+  lua_call(L, 0, 1);
+  lua_remove(L, -2);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, name);
+  lua_remove(L, -2);
+  return true;
+}
+
+const char *const *stdlib_names(Arena *a, const char *folder, int *n) {
+  size_t len = strlen(folder);
+  VEC(const char *) v = {0};
+  for (const StdlibFile *f = stdlib_files; f->name; f++)
+    if (strncmp(f->name, folder, len) == 0 && f->name[len] == '/')
+      *VEC_PUSH(a, v) = f->name + len + 1;
+  *n = v.n;
+  return v.at;
+}
+
+/* ---- require ---- */
+
+/* "lib.models" or "lib/models": words of letters, digits, - and _. */
+static bool valid_name(const char *s) {
+  bool word = false;
+  for (; *s; s++) {
+    bool sep = *s == '.' || *s == '/';
+    if (!sep && !isalnum((unsigned char)*s) && *s != '_' && *s != '-') return false;
+    if (sep && !word) return false;
+    word = !sep;
+  }
+  return word;
+}
+
+/* Links may not lead out of the plan's folder. */
+static bool below(const char *file, const char *dir) {
+  char f[PATH_MAX], d[PATH_MAX];
+  if (!realpath(file, f) || !realpath(*dir ? dir : ".", d)) return false;
+  size_t n = strlen(d);
+  return strncmp(f, d, n) == 0 && (f[n] == '/' || d[n - 1] == '/');
+}
+
+/* Pushes the path of module `name` with dots turned into slashes. */
+static const char *module_path(lua_State *L, const char *dir, const char *name) {
+  const char *slashed = luaL_gsub(L, name, ".", "/");
+  const char *s = *dir ? lua_pushfstring(L, "%s/%s.lua", dir, slashed)
+                       : lua_pushfstring(L, "%s.lua", slashed);
+  lua_remove(L, -2);
+  return s;
+}
+
+/* Leaves the module's function. */
+static void load_module(lua_State *L, const char *name) {
+  LangState *s = state_of(L);
+  const char *path = module_path(L, s->dir, name);
+  const char *chunk = lua_pushfstring(L, "@%s", path);
+  if (!below(path, s->dir))
+    luaL_error(L, "require \"%s\": no file %s below the plan's folder", name, path);
+  char *text;
+  size_t n;
+  weft_error e;
+  err_clear(&e);
+  if (file_read(s->opt->alloc, path, &text, &n, &e) != WEFT_OK)
+    luaL_error(L, "require \"%s\": %s", name, e.text);
+  int status = chunk_load(L, text, n, chunk);
+  mem_free(s->opt->alloc, text, n + 1);
+  if (status != LUA_OK) lua_error(L);
+}
+
+/* require "weft.models.llama" is stdlib/models/llama.lua. */
+static int require_library(lua_State *L, const char *name) {
+  const char *file = luaL_gsub(L, name + strlen("weft."), ".", "/");
+  if (stdlib_push(L, file)) return 1;
+  return luaL_error(L, "require \"%s\": the library has no such file", name);
+}
+
+int modules_require(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  lua_settop(L, 1);
+  if (strncmp(name, "weft.", 5) == 0) return require_library(L, name);
+  push_cache(L, &loaded_key);
+  if (lua_getfield(L, 2, name) == LUA_TLIGHTUSERDATA)
+    return luaL_error(L, "require \"%s\": the module requires itself", name);
+  if (!lua_isnil(L, -1)) return 1;
+  if (strcmp(name, "weft") == 0) {
+    builders_push(L);
+  } else {
+    if (!valid_name(name))
+      return luaL_error(L, "require \"%s\": a module is \"weft\" or a name like "
+                        "\"folder.file\" below the plan's folder", name);
+    load_module(L, name);
+    lua_pushlightuserdata(L, (void *)&loading);
+    lua_setfield(L, 2, name);
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, 1);
+    if (lua_isnil(L, -1)) {
+      lua_pushboolean(L, 1);
+      lua_replace(L, -2);
+    }
+  }
+  lua_pushvalue(L, -1);
+  lua_setfield(L, 2, name);
+  return 1;
+}

@@ -1,0 +1,276 @@
+/* plan_load.c - loads a plan: evaluate, apply --set, check, find lines. */
+#include "lang.h"
+
+#include <stdio.h>
+
+#include "model.h"
+
+const Plan *lang_plan(const LangPlan *lp) { return &lp->plan; }
+int64_t lang_cluster_ranks(const LangPlan *lp) {
+  return lp->cluster_nodes * lp->cluster_gpus;
+}
+const char *lang_weights(const LangPlan *lp) { return lp->weights; }
+const char *lang_architecture(const LangPlan *lp) { return lp->arch; }
+
+static const char *folder_of(Arena *a, const char *path) {
+  const char *slash = strrchr(path, '/');
+  if (!slash) return "";
+  return arena_strn(a, path, (size_t)(slash - path) + (slash == path));
+}
+
+static const char *stem_of(Arena *a, const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const char *dot = strrchr(name, '.');
+  return arena_strn(a, name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
+}
+
+/* ---- checking ---- */
+
+static void read_cluster(lua_State *L, LangPlan *lp) {
+  int top = lua_gettop(L);
+  lua_pushliteral(L, "cluster");
+  if (lua_rawget(L, PLAN_INDEX) == LUA_TTABLE) {
+    lua_getfield(L, -1, "nodes");
+    lua_getfield(L, -2, "gpus");
+    lua_getfield(L, -3, "gpu");
+    lp->cluster_nodes = lua_isnumber(L, -3) ? (int64_t)lua_tonumber(L, -3) : 1;
+    lp->cluster_gpus = lua_isnumber(L, -2) ? (int64_t)lua_tonumber(L, -2) : 0;
+    lp->cluster_gpu = arena_str(lp->arena, lua_tostring(L, -1));
+  }
+  lua_settop(L, top);
+}
+
+/* True if a field below `scope` is wrong: then what depends on it is not checked. */
+static bool wrong_below(const Diags *d, const char *scope) {
+  size_t n = strlen(scope);
+  for (int i = 0; i < d->list.n; i++) {
+    const Diag *g = &d->list.at[i];
+    if (g->severity == DIAG_ERROR && strncmp(g->path, scope, n) == 0 &&
+        strchr(".[", g->path[n]))
+      return true;
+  }
+  return false;
+}
+
+typedef struct CheckJob {
+  LangPlan *lp;
+  Diags *d;
+} CheckJob;
+
+static void check_job(lua_State *L, void *ud) {
+  LangPlan *lp = ((CheckJob *)ud)->lp;
+  Diags *d = ((CheckJob *)ud)->d;
+  Plan *p = &lp->plan;
+  schema_check(L, lp, d);
+  model_resolve(L, lp, d);
+  model_default_tp(L, lp, d);
+  if (!p->name) p->name = stem_of(lp->arena, lp->state->path);
+  p->data.dir = lp->state->dir;
+  if (!p->opt.lr.steps) p->opt.lr.steps = p->steps;
+  if (!wrong_below(d, "cluster")) read_cluster(L, lp);
+}
+
+/* Rules between fields, on the mesh of the file. */
+static void check_mesh(LangPlan *lp, Diags *d) {
+  Mesh m;
+  if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return;
+  if (!mesh_resolve(&lp->plan.mesh, lang_cluster_ranks(lp), &m, d)) return;
+  if (wrong_below(d, "batch") || wrong_below(d, "pp_plan") || wrong_below(d, "schedule"))
+    return;
+  lang_check_mesh(lp, &lp->plan, &m, d);
+}
+
+static weft_status check_plan(LangPlan *lp, Diags *d, weft_error *e) {
+  CheckJob job = {lp, d};
+  TRY(state_protect(lp->state, check_job, &job, e));
+  check_mesh(lp, d);
+  return d->errors ? WEFT_EPLAN : WEFT_OK;
+}
+
+static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
+  lua_State *L = lp->state->L;
+  TRY(state_run(lp->state, d, e));
+  if (!lua_istable(L, -1)) {
+    Diag *g = diag_error(d, "type", "", "the file returns %s, expected weft.plan { ... }",
+                         lua_isnil(L, -1) ? "nothing" : luaL_typename(L, -1));
+    g->file = lp->state->path;
+    g->line = 1;
+    return WEFT_EPLAN;
+  }
+  state_keep_plan(lp->state);
+  for (int i = 0; i < lp->opt.nset; i++)
+    TRY(value_set(lp->state, lp->opt.set[i], e));
+  return check_plan(lp, d, e);
+}
+
+weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Diags *d,
+                      weft_error *e) {
+  LangPlan *lp = NEW(d->arena, LangPlan);
+  *out = NULL;
+  lp->opt = *o;
+  lp->arena = d->arena;
+  lp->config = lp->build = lp->schedule = LUA_NOREF;
+  path = arena_str(d->arena, path);
+  lp->plan.file = path;
+  TRY(state_new(&lp->opt, path, folder_of(d->arena, path), NULL, &lp->state, e));
+  weft_status st = evaluate(lp, d, e);
+  lang_locate(lp, d);
+  if (st == WEFT_OK) *out = lp;
+  else lang_free(lp);
+  return st;
+}
+
+void lang_free(LangPlan *lp) {
+  if (!lp) return;
+  state_free(lp->state);
+  state_free(lp->replay);
+  lp->state = lp->replay = NULL;
+}
+
+/* ---- lines ---- */
+
+/* A field that --set has changed is at the command line. */
+static const char *set_place(const LangPlan *lp, const char *path) {
+  for (int i = lp->opt.nset - 1; i >= 0; i--) {
+    const char *set = lp->opt.set[i], *eq = strchr(set, '=');
+    if (strncmp(set, "plan.", 5) == 0) set += 5;
+    size_t n = (size_t)(eq - set);
+    if (strncmp(path, set, n) == 0 && (!path[n] || strchr(".[", path[n])))
+      return arena_printf(lp->arena, "--set %s", lp->opt.set[i]);
+  }
+  return NULL;
+}
+
+/* Evaluates the plan again with a state that records lines. What goes wrong there only
+ * means that the builders' lines have to do. */
+static void replay(LangPlan *lp) {
+  weft_error e;
+  err_clear(&e);
+  Diags ignored = {.arena = lp->arena};
+  lp->replayed = true;
+  lp->lines = replay_new(lp->arena);
+  if (state_new(&lp->opt, lp->state->path, lp->state->dir, lp->lines, &lp->replay, &e))
+    return;
+  if (state_run(lp->replay, &ignored, &e) == WEFT_OK && lua_istable(lp->replay->L, -1)) {
+    state_keep_plan(lp->replay);
+  } else {
+    state_free(lp->replay);
+    lp->replay = NULL;
+  }
+}
+
+typedef struct FindJob {
+  LangPlan *lp;
+  Diags *d;
+} FindJob;
+
+static void find_one(lua_State *first, lua_State *again, LangPlan *lp, Diag *g) {
+  int top = lua_gettop(first), top2 = again ? lua_gettop(again) : 0;
+  const char *file = NULL;
+  lua_pushvalue(first, PLAN_INDEX);
+  if (again) lua_pushvalue(again, PLAN_INDEX);
+  if (replay_find(lp->lines, again, first, g->path, &file, &g->line))
+    g->file = arena_str(lp->arena, file ? file : lp->state->path);
+  else
+    g->file = lp->state->path, g->line = 1;
+  lua_settop(first, top);
+  if (again) lua_settop(again, top2);
+}
+
+static void find_with(lua_State *first, lua_State *again, FindJob *j) {
+  for (int i = 0; i < j->d->list.n; i++) {
+    Diag *g = &j->d->list.at[i];
+    if (g->file) continue;
+    const char *set = set_place(j->lp, g->path);
+    if (set) g->file = set;
+    else find_one(first, again, j->lp, g);
+  }
+}
+
+static void find_outer(lua_State *first, void *ud);
+
+/* The two states are protected one inside the other. */
+typedef struct Nested {
+  FindJob *job;
+  lua_State *first;
+} Nested;
+
+static void find_inner(lua_State *again, void *ud) {
+  Nested *n = ud;
+  find_with(n->first, again, n->job);
+}
+
+static void find_outer(lua_State *first, void *ud) {
+  FindJob *j = ud;
+  weft_error e;
+  err_clear(&e);
+  Nested n = {j, first};
+  if (!j->lp->replay || state_protect(j->lp->replay, find_inner, &n, &e) != WEFT_OK)
+    find_with(first, NULL, j);
+}
+
+void lang_locate(LangPlan *lp, Diags *d) {
+  bool missing = false;
+  for (int i = 0; i < d->list.n; i++) missing |= !d->list.at[i].file;
+  if (missing) {
+    weft_error e;
+    err_clear(&e);
+    FindJob job = {lp, d};
+    if (!lp->replayed) replay(lp);
+    state_protect(lp->state, find_outer, &job, &e);
+  }
+  diag_sort(d);
+}
+
+/* ---- config and model ---- */
+
+typedef struct ConfigJob {
+  LangPlan *lp;
+  const char *key;
+  int64_t value;
+  bool set, ok;
+} ConfigJob;
+
+static void config_job(lua_State *L, void *ud) {
+  ConfigJob *j = ud;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->config);
+  if (j->set) {
+    lua_pushinteger(L, j->value);
+    lua_setfield(L, -2, j->key);
+  } else if (lua_getfield(L, -1, j->key) == LUA_TNUMBER && lua_isinteger(L, -1)) {
+    j->value = lua_tointeger(L, -1);
+    j->ok = true;
+  }
+}
+
+bool lang_config_int(LangPlan *lp, const char *key, int64_t *value) {
+  ConfigJob j = {.lp = lp, .key = key};
+  weft_error e;
+  err_clear(&e);
+  if (state_protect(lp->state, config_job, &j, &e) != WEFT_OK || !j.ok) return false;
+  *value = j.value;
+  return true;
+}
+
+weft_status lang_set_config_int(LangPlan *lp, const char *key, int64_t value,
+                                weft_error *e) {
+  ConfigJob j = {.lp = lp, .key = key, .value = value, .set = true};
+  return state_protect(lp->state, config_job, &j, e);
+}
+
+weft_status lang_build_graph(LangPlan *lp, int64_t B, int64_t T, Graph *g, Diags *d,
+                             weft_error *e) {
+  LangState *s = lp->state;
+  lua_State *L = s->L;
+  int top = lua_gettop(L);
+  if (lp->plan.packed.on) graph_input(g, IN_DOC_STARTS);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
+  state_arm(s);
+  weft_status st = graph_call_model(L, top + 1, top + 2, g, d, e);
+  state_disarm(s);
+  lua_settop(L, top);
+  if (s->stop != STOP_NONE) return state_stopped(s, e);
+  if (d->list.n) lang_locate(lp, d);
+  return st;
+}

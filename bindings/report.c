@@ -1,0 +1,77 @@
+/* report.c - diagnostics as lines of text and as JSON. */
+#include "plan_load.h"
+
+#include "vm/base/json.h"
+
+/* One word is the right value; anything longer is advice in words of its own. */
+static bool is_word(const char *s) { return *s && !strchr(s, ' '); }
+
+static void add_place(const Diag *g, Text *out) {
+  if (!g->file) return;
+  text_add(out, g->file);
+  if (g->line) text_printf(out, ":%d", g->line);
+  text_add(out, ": ");
+}
+
+static void add_diag(const Diag *g, bool colour, Text *out) {
+  bool error = g->severity == DIAG_ERROR;
+  add_place(g, out);
+  if (colour) text_add(out, error ? "\033[1;31m" : "\033[1;35m");
+  text_add(out, error ? "error" : "warning");
+  if (colour) text_add(out, "\033[0m");
+  text_add(out, ": ");
+  if (*g->path) text_printf(out, "plan%s%s: ", *g->path == '[' ? "" : ".", g->path);
+  text_add(out, g->summary);
+  if (g->suggestion)
+    text_printf(out, is_word(g->suggestion) ? " (did you mean \"%s\"?)" : " (%s)",
+                g->suggestion);
+  text_add(out, "\n");
+}
+
+void report_text(const Diags *d, bool colour, Text *out) {
+  for (int i = 0; i < d->list.n; i++) add_diag(&d->list.at[i], colour, out);
+  if (d->errors) text_printf(out, "%d error%s", d->errors, d->errors > 1 ? "s" : "");
+  if (d->warnings)
+    text_printf(out, "%s%d warning%s", d->errors ? ", " : "", d->warnings,
+                d->warnings > 1 ? "s" : "");
+  if (d->list.n) text_add(out, "\n");
+}
+
+static void json_diag(const Diag *g, Json *j) {
+  json_open(j, NULL, '{');
+  json_str(j, "code", g->code);
+  json_str(j, "path", g->path);
+  if (g->file) {
+    json_open(j, "range", '{');
+    json_str(j, "filename", g->file);
+    json_open(j, "start", '{');
+    json_int(j, "column", 1);
+    json_int(j, "line", g->line ? g->line : 1);
+    json_close(j, '}');
+    json_close(j, '}');
+  } else {
+    json_none(j, "range");
+  }
+  json_str(j, "severity", g->severity == DIAG_ERROR ? "error" : "warning");
+  json_open(j, "suggestions", '[');
+  if (g->suggestion) json_str(j, NULL, g->suggestion);
+  json_close(j, ']');
+  json_str(j, "summary", g->summary);
+  json_close(j, '}');
+}
+
+void report_json_begin(const Diags *d, const char *command, Json *j) {
+  json_open(j, NULL, '{');
+  json_str(j, "command", command);
+  json_open(j, "diagnostics", '[');
+  for (int i = 0; i < d->list.n; i++) json_diag(&d->list.at[i], j);
+  json_close(j, ']');
+  json_int(j, "error_count", d->errors);
+  json_str(j, "format_version", "1.0");
+}
+
+void report_json_end(const Diags *d, Json *j) {
+  json_bool(j, "valid", d->errors == 0);
+  json_int(j, "warning_count", d->warnings);
+  json_close(j, '}');
+}

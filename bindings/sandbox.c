@@ -1,0 +1,390 @@
+/* sandbox.c - the globals of a plan: what is kept of Lua's libraries, what is replaced
+ * so that a plan means the same on every run, and errors for undeclared names. */
+#include "lang.h"
+
+#include <lualib.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { REP_MAX = 16 << 20 };               /* bytes that string.rep may make */
+static const double pattern_work = 1e8;    /* steps that a pattern may take at worst */
+
+/* ---- pairs in a fixed order ---- */
+
+typedef struct Key {
+  int type, slot;           /* slot: position in the list of keys */
+  bool is_int;
+  lua_Integer i;
+  lua_Number n;
+  const char *s;
+  size_t len;
+} Key;
+
+static int compare_numbers(const Key *a, const Key *b) {
+  if (a->is_int && b->is_int) return (a->i > b->i) - (a->i < b->i);
+  if (a->n != b->n) return a->n > b->n ? 1 : -1;
+  return a->is_int - b->is_int;
+}
+
+static int compare_keys(const void *pa, const void *pb) {
+  const Key *a = pa, *b = pb;
+  if (a->type != b->type) {
+    static const int order[LUA_NUMTYPES] = {[LUA_TSTRING] = 1, [LUA_TBOOLEAN] = 2};
+    return order[a->type] - order[b->type];
+  }
+  if (a->type == LUA_TNUMBER) return compare_numbers(a, b);
+  if (a->type == LUA_TBOOLEAN) return (int)(a->i - b->i);
+  int c = memcmp(a->s, b->s, MIN(a->len, b->len));
+  return c ? c : (a->len > b->len) - (a->len < b->len);
+}
+
+static bool read_key(lua_State *L, int idx, Key *k) {
+  *k = (Key){.type = lua_type(L, idx)};
+  if (k->type == LUA_TSTRING) {
+    k->s = lua_tolstring(L, idx, &k->len);
+  } else if (k->type == LUA_TNUMBER) {
+    k->is_int = lua_isinteger(L, idx);
+    if (k->is_int) k->i = lua_tointeger(L, idx);
+    k->n = lua_tonumber(L, idx);
+  } else if (k->type == LUA_TBOOLEAN) {
+    k->i = lua_toboolean(L, idx);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool sorted_keys(lua_State *L, int t) {
+  int n = 0;
+  t = lua_absindex(L, t);
+  luaL_checkstack(L, 6, NULL);
+  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) n++;
+  Key *key = lua_newuserdatauv(L, sizeof *key * (size_t)MAX(n, 1), 0);
+  lua_createtable(L, n, 0);                       /* keeps the strings alive */
+  int i = 0;
+  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+    if (!read_key(L, -2, &key[i])) {
+      lua_pop(L, 4);
+      return false;
+    }
+    key[i].slot = i + 1;
+    i++;
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -4, i);
+  }
+  qsort(key, (size_t)n, sizeof *key, compare_keys);
+  lua_createtable(L, n, 0);
+  for (i = 0; i < n; i++) {
+    lua_rawgeti(L, -2, key[i].slot);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+  return true;
+}
+
+/* Upvalues: the sorted keys, the position. Keys that were removed meanwhile are skipped. */
+static int pairs_next(lua_State *L) {
+  lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
+  for (;;) {
+    lua_settop(L, 1);
+    if (lua_rawgeti(L, lua_upvalueindex(1), ++i) == LUA_TNIL) return 1;
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, 1) != LUA_TNIL) break;
+  }
+  lua_pushinteger(L, i);
+  lua_replace(L, lua_upvalueindex(2));
+  return 2;
+}
+
+static int sorted_pairs(lua_State *L) {
+  luaL_checkany(L, 1);
+  if (luaL_getmetafield(L, 1, "__pairs") != LUA_TNIL) {
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, 3);
+    return 3;
+  }
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  if (!sorted_keys(L, 1))
+    return luaL_error(L, "pairs: keys other than numbers, texts and booleans have no order");
+  lua_pushinteger(L, 0);
+  lua_pushcclosure(L, pairs_next, 2);
+  lua_pushvalue(L, 1);
+  lua_pushnil(L);
+  return 3;
+}
+
+/* ---- text without addresses ---- */
+
+const char *plain_tostring(lua_State *L, int idx) {
+  int type = lua_type(L, idx);
+  bool named = type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TTHREAD ||
+               type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA;
+  if (!named) return luaL_tolstring(L, idx, NULL);
+  if (luaL_getmetafield(L, idx, "__tostring") != LUA_TNIL) {
+    lua_pop(L, 1);
+    return luaL_tolstring(L, idx, NULL);
+  }
+  if (luaL_getmetafield(L, idx, "__name") == LUA_TSTRING) return lua_tostring(L, -1);
+  return lua_pushstring(L, lua_typename(L, type));
+}
+
+static int tostring(lua_State *L) {
+  luaL_checkany(L, 1);
+  plain_tostring(L, 1);
+  return 1;
+}
+
+static int print(lua_State *L) {
+  LangState *s = state_of(L);
+  int n = lua_gettop(L);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (int i = 1; i <= n; i++) {
+    if (i > 1) luaL_addchar(&b, '\t');
+    plain_tostring(L, i);
+    luaL_addvalue(&b);
+  }
+  luaL_pushresult(&b);
+  if (s->opt->print && !s->quiet) s->opt->print(s->opt->ud, lua_tostring(L, -1));
+  return 0;
+}
+
+/* Upvalue: string.format. Refuses %p and hands it texts instead of things that it would
+ * print with their addresses. */
+static int format(lua_State *L) {
+  const char *f = luaL_checkstring(L, 1);
+  for (const char *p = f; *p; p++) {
+    if (*p != '%') continue;
+    p++;
+    while (*p && strchr("-+ #0123456789.", *p)) p++;
+    if (*p == 'p') return luaL_error(L, "string.format: %%p is not available in a plan");
+    if (!*p) break;
+  }
+  int n = lua_gettop(L);
+  for (int i = 2; i <= n; i++) {
+    int type = lua_type(L, i);
+    if (type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TTHREAD ||
+        type == LUA_TUSERDATA) {
+      plain_tostring(L, i);
+      lua_replace(L, i);
+    }
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, n, 1);
+  return 1;
+}
+
+/* ---- functions that could run too long ---- */
+
+static int rep(lua_State *L) {
+  size_t len, sep = 0;
+  luaL_checklstring(L, 1, &len);
+  lua_Number n = (lua_Number)luaL_checkinteger(L, 2);
+  luaL_optlstring(L, 3, "", &sep);
+  if (n > 0 && n * (lua_Number)(len + sep) > REP_MAX)
+    return luaL_error(L, "string.rep: the result would have more than %d MiB",
+                      REP_MAX >> 20);
+  int args = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, args, 1);
+  return 1;
+}
+
+/* The number of ways in which the repetitions of a pattern can share a text of n bytes:
+ * the worst case of Lua's backtracking matcher. */
+static double pattern_cost(const char *p, size_t plen, size_t n) {
+  int loops = plen && *p == '^' ? 0 : 1;
+  for (size_t i = 0; i < plen; i++) {
+    if (p[i] == '%') {
+      i++;
+      if (i < plen && (p[i] == 'b' || (p[i] >= '1' && p[i] <= '9'))) loops++;
+    } else if (strchr("*+-?", p[i]) && p[i]) {
+      loops++;
+    }
+  }
+  double cost = 1;
+  for (int k = 1; k <= loops && cost < 1e30; k++) cost *= ((double)n + k) / k;
+  return cost;
+}
+
+/* Upvalues: a matching function of `string`, its name. */
+static int match(lua_State *L) {
+  size_t n, plen;
+  luaL_checklstring(L, 1, &n);
+  const char *p = luaL_checklstring(L, 2, &plen);
+  const char *name = lua_tostring(L, lua_upvalueindex(2));
+  bool plain = str_eq(name, "find") && lua_toboolean(L, 4);
+  if (!plain && pattern_cost(p, plen, n) > pattern_work)
+    return luaL_error(L, "string.%s: this pattern may take too long on %d bytes", name,
+                      (int)MIN(n, (size_t)INT32_MAX));
+  int args = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, args, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+static int guarded_end(lua_State *L, int status, lua_KContext ctx) {
+  state_rethrow(L);
+  return lua_gettop(L);
+}
+
+/* Upvalue: pcall, xpcall or another function that catches errors. A limit that was hit
+ * inside is raised again. */
+static int guarded(lua_State *L) {
+  int args = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_callk(L, args, LUA_MULTRET, 0, guarded_end);
+  return guarded_end(L, LUA_OK, 0);
+}
+
+/* ---- functions whose results could differ between runs ---- */
+
+static int randomseed(lua_State *L) {
+  luaL_checkinteger(L, 1);
+  lua_settop(L, 2);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_isnil(L, 3) ? 1 : 2, 0);
+  return 0;
+}
+
+/* Finalizers and weak tables would show when memory is collected. */
+static int set_metatable(lua_State *L) {
+  if (lua_istable(L, 2)) {
+    lua_settop(L, 2);
+    if (lua_getfield(L, 2, "__gc") != LUA_TNIL || lua_getfield(L, 2, "__mode") != LUA_TNIL)
+      return luaL_error(L, "setmetatable: __gc and __mode are not available in a plan");
+    lua_settop(L, 2);
+  }
+  int args = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, args, 1);
+  return 1;
+}
+
+/* ---- undeclared names ---- */
+
+/* Upvalue: the table with the globals. */
+static int unknown_global(lua_State *L) {
+  lua_settop(L, 2);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  const char *name = lua_tostring(L, 2), *names[64], *near;
+  if (str_eq(name, "weft"))
+    return luaL_error(L, "unknown global 'weft' (write: local weft = require \"weft\")");
+  int n = 0;
+  for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING) names[n++] = lua_tostring(L, -2);
+  near = name ? str_nearest(name, names, n) : NULL;
+  if (near) return luaL_error(L, "unknown global '%s' (did you mean '%s'?)", name, near);
+  return luaL_error(L, "unknown global '%s'", name ? name : "?");
+}
+
+static int assign_global(lua_State *L) {
+  const char *name = luaL_tolstring(L, 2, NULL);
+  return luaL_error(L, "assignment to global '%s' (use 'local %s = ...')", name, name);
+}
+
+/* ---- the table of globals ---- */
+
+static const char *const kept[] = {"assert", "error", "getmetatable", "ipairs", "rawequal",
+                                   "rawget", "rawlen", "select", "tonumber", "type",
+                                   "_VERSION", NULL};
+
+/* Replaces field `name` of the table on top by a closure over the old value. */
+static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
+  lua_getfield(L, -1, name);
+  lua_pushstring(L, name);
+  lua_pushcclosure(L, fn, 2);
+  lua_setfield(L, -2, name);
+}
+
+static void remove_field(lua_State *L, const char *name) {
+  lua_pushnil(L);
+  lua_setfield(L, -2, name);
+}
+
+static void open_base(lua_State *L, int env) {
+  luaL_requiref(L, "_G", luaopen_base, 0);
+  for (int i = 0; kept[i]; i++) {
+    lua_getfield(L, -1, kept[i]);
+    lua_setfield(L, env, kept[i]);
+  }
+  static const char *const wrapped[] = {"pcall", "xpcall", "setmetatable"};
+  wrap(L, "pcall", guarded);
+  wrap(L, "xpcall", guarded);
+  wrap(L, "setmetatable", set_metatable);
+  for (int i = 0; i < LEN(wrapped); i++) {
+    lua_getfield(L, -1, wrapped[i]);
+    lua_setfield(L, env, wrapped[i]);
+  }
+  lua_pop(L, 1);
+  static const luaL_Reg own[] = {{"pairs", sorted_pairs}, {"tostring", tostring},
+                                 {"print", print}, {"require", modules_require},
+                                 {NULL, NULL}};
+  lua_pushvalue(L, env);
+  luaL_setfuncs(L, own, 0);
+  lua_pop(L, 1);
+}
+
+static void open_string(lua_State *L, int env) {
+  luaL_requiref(L, "string", luaopen_string, 0);
+  remove_field(L, "dump");
+  wrap(L, "format", format);
+  wrap(L, "rep", rep);
+  wrap(L, "find", match);
+  wrap(L, "match", match);
+  wrap(L, "gmatch", match);
+  wrap(L, "gsub", match);
+  lua_setfield(L, env, "string");
+  lua_pushliteral(L, "");
+  lua_getmetatable(L, -1);
+  lua_pushliteral(L, "string");
+  lua_setfield(L, -2, "__metatable");
+  lua_pop(L, 2);
+}
+
+static void open_others(lua_State *L, int env) {
+  luaL_requiref(L, "table", luaopen_table, 0);
+  lua_setfield(L, env, "table");
+  luaL_requiref(L, "utf8", luaopen_utf8, 0);
+  lua_setfield(L, env, "utf8");
+  luaL_requiref(L, "math", luaopen_math, 0);
+  lua_getfield(L, -1, "randomseed");
+  lua_pushinteger(L, 0);
+  lua_call(L, 1, 0);
+  wrap(L, "randomseed", randomseed);
+  lua_setfield(L, env, "math");
+  luaL_requiref(L, "coroutine", luaopen_coroutine, 0);
+  wrap(L, "resume", guarded);
+  wrap(L, "close", guarded);
+  lua_setfield(L, env, "coroutine");
+}
+
+void sandbox_open(lua_State *L) {
+  lua_settop(L, 0);
+  lua_newtable(L);
+  open_base(L, 1);
+  open_string(L, 1);
+  open_others(L, 1);
+  /* Chunks see an empty table in front of the real one: every write is noticed. */
+  lua_newtable(L);
+  lua_createtable(L, 0, 3);
+  lua_pushvalue(L, 1);
+  lua_pushcclosure(L, unknown_global, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, assign_global);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushliteral(L, "globals");
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  lua_settop(L, 0);
+}

@@ -1,0 +1,364 @@
+/* schema.c - checks the plan's table against schema.def and stores its values in Plan.
+ * Every problem becomes a diagnostic; nothing stops the check. */
+#include "schema.h"
+
+#include <ctype.h>
+#include <float.h>
+#include <math.h>
+
+#define AT(member) offsetof(Plan, member), sizeof(((Plan *)0)->member)
+#define NOWHERE 0, 0
+#define ANY INFINITY
+#define MUST INFINITY
+#define NONE NAN
+#define OTHER(s, k, def, doc) {#s, #k, FIELD_OTHER, NULL, 0, 0, ANY, def, NOWHERE, doc},
+#define TEXT(s, k, at, doc) {#s, #k, FIELD_TEXT, NULL, 0, 0, ANY, NONE, at, doc},
+#define INT(s, k, lo, hi, built, def, at, doc)                                           \
+  {#s, #k, FIELD_INT, NULL, lo, hi, built, def, at, doc},
+#define NUM(s, k, lo, hi, def, at, doc)                                                  \
+  {#s, #k, FIELD_NUM, NULL, lo, hi, ANY, def, at, doc},
+#define BOOL(s, k, built, def, at, doc)                                                  \
+  {#s, #k, FIELD_BOOL, NULL, 0, 1, built, def, at, doc},
+#define NAME(s, k, names, doc) {#s, #k, FIELD_NAME, names, 0, 0, ANY, NONE, NOWHERE, doc},
+#define NAMED(s, k, names, doc)                                                          \
+  {#s, #k, FIELD_NAMED, names, 0, 0, ANY, NONE, NOWHERE, doc},
+#define BUILT(s, k, names, doc)                                                          \
+  {#s, #k, FIELD_BUILT, names, 0, 0, ANY, NONE, NOWHERE, doc},
+#define TABLE(s, k, scope, def, doc)                                                     \
+  {#s, #k, FIELD_TABLE, scope, 0, 0, ANY, def, NOWHERE, doc},
+#define ALIAS(s, k, of) {#s, #k, FIELD_ALIAS, of, 0, 0, ANY, NONE, NOWHERE, "alias"},
+#define LATER(s, k, doc) {#s, #k, FIELD_LATER, NULL, 0, 0, ANY, NONE, NOWHERE, doc},
+
+const Field schema[] = {
+#include "schema.def"
+  {NULL, NULL, FIELD_OTHER, NULL, 0, 0, 0, 0, NOWHERE, NULL}
+};
+
+const Field *schema_find(const char *scope, const char *key) {
+  for (const Field *f = schema; f->scope; f++)
+    if (strcmp(f->scope, scope) == 0 && strcmp(f->key, key) == 0) return f;
+  return NULL;
+}
+
+bool schema_required(const Field *f) { return isinf(f->def); }
+
+/* ---- storing ---- */
+
+static void store_number(Check *c, const Field *f, double v) {
+  char *p = (char *)c->plan + f->at;
+  if (!f->size) return;
+  if (f->type == FIELD_NUM) *(double *)p = v;
+  else if (f->type == FIELD_BOOL) *(bool *)p = v != 0;
+  else if (f->size == sizeof(int64_t)) *(int64_t *)p = (int64_t)v;
+  else *(int *)p = (int)v;
+}
+
+static void store_defaults(Check *c) {
+  for (const Field *f = schema; f->scope; f++)
+    if (isfinite(f->def)) store_number(c, f, f->def);
+}
+
+/* ---- messages ---- */
+
+void check_type(Check *c, const char *path, const char *want, int idx) {
+  diag_error(c->d, "type", path, "expected %s, got %s", want,
+             value_describe(c->arena, c->L, idx));
+}
+
+static const char *want_number(Check *c, double lo, double hi, bool integer) {
+  const char *kind = integer ? "an integer" : "a number";
+  if (lo == 1 && hi >= 1e6 && integer) return "a positive integer";
+  if (hi >= 1e3) return arena_printf(c->arena, "%s of at least %.0f", kind, lo);
+  return arena_printf(c->arena, "%s from %.0f to %.0f", kind, lo, hi);
+}
+
+static void not_built(Check *c, const char *path, const char *what) {
+  diag_error(c->d, "not-built", path, "%s is not built yet", what);
+}
+
+bool check_mark(Check *c, int idx, const char *path) {
+  const char *hint, *bad = mark_bad(c->L, idx, &hint);
+  if (!bad) return true;
+  diag_error(c->d, "builder", path, "%s", bad)->suggestion =
+      hint ? arena_str(c->arena, hint) : NULL;
+  return false;
+}
+
+/* ---- names ---- */
+
+/* Compares without case, '-' and '_': "Interleaved1F1B" is "interleaved_1f1b". */
+static bool same_name(const char *a, size_t na, const char *b, size_t nb) {
+  size_t i = 0, j = 0;
+  for (;;) {
+    while (i < na && (a[i] == '-' || a[i] == '_')) i++;
+    while (j < nb && (b[j] == '-' || b[j] == '_')) j++;
+    if (i == na || j == nb) return i == na && j == nb;
+    if (tolower((unsigned char)a[i++]) != tolower((unsigned char)b[j++])) return false;
+  }
+}
+
+/* One word of a list of names: alias=name or name. */
+typedef struct Word {
+  const char *s;
+  size_t n;                /* of the alias */
+  const char *canon;       /* the name that it stands for */
+  bool later;
+} Word;
+
+static bool next_word(Arena *a, const char **p, bool *later, Word *w) {
+  for (*p += strspn(*p, " "); **p == '|'; *p += 1 + strspn(*p + 1, " ")) *later = true;
+  size_t n = strcspn(*p, " ");
+  if (!n) return false;
+  const char *eq = memchr(*p, '=', n);
+  w->s = *p;
+  w->n = eq ? (size_t)(eq - *p) : n;
+  w->canon = eq ? arena_strn(a, eq + 1, n - w->n - 1) : arena_strn(a, *p, n);
+  w->later = *later;
+  *p += n;
+  return true;
+}
+
+static void unknown_name(Check *c, const char *names, const char *path, const char *text) {
+  VEC(const char *) all = {0};
+  Text list = {0};
+  Word w;
+  bool later = false;
+  for (const char *p = names; next_word(c->arena, &p, &later, &w);) {
+    *VEC_PUSH(c->arena, all) = arena_strn(c->arena, w.s, w.n);
+    if (!later && w.n == strlen(w.canon))
+      text_printf(&list, "%s%s", list.n ? ", " : "one of: ", w.canon);
+  }
+  Diag *g = diag_error(c->d, "unknown-name", path, "unknown value \"%s\"", text);
+  const char *near = str_nearest(text, all.at, all.n);
+  g->suggestion = near ? near : arena_str(c->arena, list.s);
+  text_free(&list);
+}
+
+const char *check_name(Check *c, const char *names, const char *path, const char *text) {
+  Word w;
+  bool later = false;
+  for (const char *p = names; next_word(c->arena, &p, &later, &w);) {
+    if (!same_name(w.s, w.n, text, strlen(text))) continue;
+    if (!w.later) return w.canon;
+    not_built(c, path, arena_printf(c->arena, "\"%s\"", text));
+    return NULL;
+  }
+  unknown_name(c, names, path, text);
+  return NULL;
+}
+
+/* ---- values ---- */
+
+static bool to_number(lua_State *L, int idx, double *v) {
+  if (lua_type(L, idx) != LUA_TNUMBER) return false;
+  *v = lua_tonumber(L, idx);
+  return true;
+}
+
+bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_t *out) {
+  double v;
+  if (to_number(c->L, idx, &v) && v == floor(v) && v >= lo && v <= hi) {
+    *out = (int64_t)v;
+    return true;
+  }
+  check_type(c, path, want_number(c, lo, hi, true), idx);
+  return false;
+}
+
+static void check_number(Check *c, const Field *f, int idx, const char *path) {
+  double v;
+  bool ok = to_number(c->L, idx, &v) && v >= f->lo && v <= f->hi;
+  if (!ok || (f->type == FIELD_INT && v != floor(v))) {
+    check_type(c, path, want_number(c, f->lo, f->hi, f->type == FIELD_INT), idx);
+    return;
+  }
+  if (v > f->built)
+    not_built(c, path, arena_printf(c->arena, "%s = %.0f", f->key, v));
+  else
+    store_number(c, f, v);
+}
+
+static void check_bool(Check *c, const Field *f, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx)) {
+    check_type(c, path, "true or false", idx);
+  } else if (lua_toboolean(c->L, idx) > f->built) {
+    not_built(c, path, f->key);
+  } else {
+    store_number(c, f, lua_toboolean(c->L, idx));
+  }
+}
+
+static void check_text(Check *c, const Field *f, int idx, const char *path) {
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    check_type(c, path, "a text", idx);
+  } else if (f->size) {
+    *(const char **)((char *)c->plan + f->at) =
+        arena_str(c->arena, lua_tostring(c->L, idx));
+  }
+}
+
+static void check_name_field(Check *c, const Field *f, int idx, const char *path) {
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    check_type(c, path, "a name", idx);
+    return;
+  }
+  const char *name = check_name(c, f->names, path, lua_tostring(c->L, idx));
+  if (name && strcmp(f->key, "param_dtype") == 0)
+    c->plan->dtype = strcmp(name, "bf16") == 0 ? DT_BF16 : DT_F32;
+}
+
+/* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options. */
+static void check_named(Check *c, const Field *f, int idx, const char *path) {
+  lua_State *L = c->L;
+  idx = lua_absindex(L, idx);
+  bool table = lua_istable(L, idx);
+  if (table) lua_rawgeti(L, idx, 1);
+  else lua_pushvalue(L, idx);
+  if (lua_type(L, -1) != LUA_TSTRING) {
+    check_type(c, path, "a name or { \"name\", option = value }", table ? -1 : idx);
+  } else {
+    const char *name = check_name(c, f->names, path, lua_tostring(L, -1));
+    if (name) {
+      c->plan->strategy.kind = strcmp(name, "ddp") == 0 ? STRATEGY_DDP : STRATEGY_ZERO;
+      if (table) check_scope(c, idx, name, path, 2);
+    }
+  }
+  lua_pop(L, 1);
+}
+
+/* "weft.text, weft.tokens" */
+static const char *builder_list(Check *c, const char *names) {
+  Word w;
+  bool later = false;
+  const char *s = "";
+  for (const char *p = names; next_word(c->arena, &p, &later, &w);)
+    s = arena_printf(c->arena, "%s%sweft.%s", s, *s ? ", " : "", w.canon);
+  return s;
+}
+
+static void built_kind(Check *c, const char *kind) {
+  if (strcmp(kind, "synthetic") == 0) c->plan->data.kind = DATA_SYNTHETIC;
+  if (strcmp(kind, "text") == 0) c->plan->data.kind = DATA_TEXT;
+  if (strcmp(kind, "tokens") == 0) c->plan->data.kind = DATA_TOKENS;
+}
+
+/* A table without a mark is accepted where only one builder fits. */
+static void check_built(Check *c, const Field *f, int idx, const char *path) {
+  const char *kind = mark_kind(c->L, idx);
+  bool one = !strchr(f->names, ' ');
+  if (!kind && one && lua_istable(c->L, idx)) kind = f->names;
+  Word w;
+  bool later = false, found = false;
+  for (const char *p = f->names; kind && next_word(c->arena, &p, &later, &w);)
+    found |= strcmp(w.canon, kind) == 0;
+  if (!found) {
+    check_type(c, path, builder_list(c, f->names), idx);
+    return;
+  }
+  if (!check_mark(c, idx, path)) return;
+  built_kind(c, kind);
+  check_scope(c, idx, kind, path, 1 + field_items(c, kind, idx, path));
+}
+
+/* ---- fields ---- */
+
+static void check_field(Check *c, const Field *f, int idx, const char *path) {
+  switch (f->type) {
+  case FIELD_TEXT: check_text(c, f, idx, path); return;
+  case FIELD_INT:
+  case FIELD_NUM: check_number(c, f, idx, path); return;
+  case FIELD_BOOL: check_bool(c, f, idx, path); return;
+  case FIELD_NAME: check_name_field(c, f, idx, path); return;
+  case FIELD_NAMED: check_named(c, f, idx, path); return;
+  case FIELD_BUILT: check_built(c, f, idx, path); return;
+  case FIELD_OTHER: field_other(c, f, idx, path); return;
+  case FIELD_ALIAS: return;
+  case FIELD_LATER:
+    if (lua_type(c->L, idx) == LUA_TBOOLEAN && !lua_toboolean(c->L, idx)) return;
+    not_built(c, path, f->key);
+    return;
+  case FIELD_TABLE:
+    if (lua_istable(c->L, idx)) check_scope(c, idx, f->names, path, 1);
+    else check_type(c, path, "a table", idx);
+    return;
+  }
+}
+
+static void check_alias(Check *c, int t, const Field *alias, const char *path) {
+  lua_State *L = c->L;
+  lua_pushstring(L, alias->names);
+  bool both = lua_rawget(L, t) != LUA_TNIL;
+  lua_pop(L, 1);
+  if (both)
+    diag_error(c->d, "alias", path, "is another name of plan.%s, which is given too",
+               alias->names);
+  else
+    check_field(c, schema_find(alias->scope, alias->names), -1, path);
+}
+
+static void unknown_field(Check *c, const char *scope, const char *path, int key) {
+  if (lua_type(c->L, key) != LUA_TSTRING) {
+    diag_error(c->d, "unknown-field", path, "a list item is not expected here");
+    return;
+  }
+  VEC(const char *) names = {0};
+  for (const Field *f = schema; f->scope; f++)
+    if (strcmp(f->scope, scope) == 0) *VEC_PUSH(c->arena, names) = f->key;
+  diag_error(c->d, "unknown-field", path, "unknown field")->suggestion =
+      str_nearest(lua_tostring(c->L, key), names.at, names.n);
+}
+
+/* A field may be given by its own name or by an alias. */
+static bool given(Check *c, int t, const Field *f) {
+  lua_State *L = c->L;
+  lua_pushstring(L, f->key);
+  bool yes = lua_rawget(L, t) != LUA_TNIL;
+  lua_pop(L, 1);
+  return yes;
+}
+
+static void check_required(Check *c, int t, const char *scope, const char *path) {
+  for (const Field *f = schema; f->scope; f++) {
+    if (strcmp(f->scope, scope) != 0 || !schema_required(f) || given(c, t, f)) continue;
+    lua_pushstring(c->L, f->key);
+    diag_error(c->d, "required", path_join(c->arena, path, c->L, -1),
+               "this field is required (%s)", f->doc);
+    lua_pop(c->L, 1);
+  }
+}
+
+void check_scope(Check *c, int t, const char *scope, const char *path, int from) {
+  lua_State *L = c->L;
+  t = lua_absindex(L, t);
+  luaL_checkstack(L, 10, NULL);
+  if (!sorted_keys(L, t)) {
+    diag_error(c->d, "unknown-field", path, "the keys of this table must be names");
+    return;
+  }
+  int keys = lua_gettop(L);
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+    int key = keys + 1;
+    if (lua_isinteger(L, key) && lua_tointeger(L, key) < from) continue;
+    const char *sub = path_join(c->arena, path, L, key);
+    const Field *f = lua_type(L, key) == LUA_TSTRING
+                         ? schema_find(scope, lua_tostring(L, key)) : NULL;
+    lua_pushvalue(L, key);
+    lua_rawget(L, t);
+    if (!f) unknown_field(c, scope, sub, key);
+    else if (f->type == FIELD_ALIAS) check_alias(c, t, f, sub);
+    else check_field(c, f, keys + 2, sub);
+  }
+  lua_settop(L, keys - 1);
+  check_required(c, t, scope, path);
+}
+
+void schema_check(lua_State *L, LangPlan *lp, Diags *d) {
+  Check c = {.L = L, .lp = lp, .plan = &lp->plan, .arena = d->arena, .d = d};
+  store_defaults(&c);
+  c.plan->opt.beta1 = 0.9;
+  c.plan->opt.beta2 = 0.95;
+  c.plan->opt.lr = (LrSchedule){.kind = LR_CONSTANT, .max = 3e-4};
+  c.plan->schedule = "1f1b";
+  check_mark(&c, PLAN_INDEX, "");
+  check_scope(&c, PLAN_INDEX, "plan", "", 1);
+}

@@ -1,0 +1,54 @@
+/* schema.h - the table of all fields of a plan, and what its checks share. */
+#ifndef WEFT_SCHEMA_H
+#define WEFT_SCHEMA_H
+
+#include "lang.h"
+
+typedef enum {
+  FIELD_TEXT, FIELD_INT, FIELD_NUM, FIELD_BOOL, FIELD_NAME,
+  FIELD_NAMED,     /* a name, or { name, option = ... } */
+  FIELD_BUILT,     /* a table from one of the builders in `names` */
+  FIELD_TABLE, FIELD_ALIAS, FIELD_LATER,
+  FIELD_OTHER      /* a function of fields.c */
+} FieldType;
+
+typedef struct Field {
+  const char *scope, *key;
+  FieldType type;
+  const char *names;       /* see schema.def; TABLE: the scope of its fields */
+  double lo, hi, built, def;
+  size_t at, size;         /* in Plan; size 0: nowhere */
+  const char *doc;
+} Field;
+
+extern const Field schema[];       /* ends with a NULL scope */
+const Field *schema_find(const char *scope, const char *key);
+bool schema_required(const Field *f);
+/* The tables of docs/plan.md. */
+void schema_markdown(Text *out);
+
+typedef struct Check {
+  lua_State *L;
+  LangPlan *lp;
+  Plan *plan;
+  Arena *arena;
+  Diags *d;
+} Check;
+
+/* A wrong type: "expected a positive integer, got text "four"". */
+void check_type(Check *c, const char *path, const char *want, int idx);
+/* Checks every field of the table at idx against the fields of `scope`; items before
+ * list position `from` belong to the caller. */
+void check_scope(Check *c, int idx, const char *scope, const char *path, int from);
+/* The canonical name for `text` in the list `names`; NULL after adding a diagnostic. */
+const char *check_name(Check *c, const char *names, const char *path, const char *text);
+/* A builder's call that went wrong was noted in its mark: reports it. */
+bool check_mark(Check *c, int idx, const char *path);
+/* An integer from lo to hi at idx. */
+bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_t *out);
+/* One of a FIELD_OTHER's values; `key` tells which. */
+/* The list items of a builder's table (file names); returns how many there are. */
+int field_items(Check *c, const char *kind, int idx, const char *path);
+void field_other(Check *c, const Field *f, int idx, const char *path);
+
+#endif

@@ -1,0 +1,298 @@
+/* state.c - a private Lua state for one plan: its allocator with a cap, the hook that
+ * counts instructions, and calls whose errors become diagnostics. Limits protect against
+ * mistakes: a C function of the library (a pattern, a sort) is not interrupted. */
+#include "lang.h"
+
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "vm/io/io.h"
+
+enum { HOOK_STEP = 1000 };
+static const size_t default_memory = (size_t)256 << 20;
+static const int64_t default_instructions = 50 * 1000 * 1000;
+
+LangState *state_of(lua_State *L) { return *(LangState **)lua_getextraspace(L); }
+
+/* ---- memory ---- */
+
+/* Lua asks again after an emergency collection, so only the second refusal in a row
+ * means that the plan does not fit. */
+static void *allocate(void *ud, void *p, size_t old, size_t n) {
+  LangState *s = ud;
+  if (!p) old = 0;
+  if (n > old && s->used - old + n > s->cap) {
+    if (++s->refused >= 2 && s->stop == STOP_NONE) s->stop = STOP_MEMORY;
+    return NULL;
+  }
+  const weft_alloc *a = s->opt->alloc;
+  void *q;
+  if (a && a->fn) {
+    q = a->fn(a->ud, p, old, n);
+  } else if (n == 0) {
+    free(p);
+    q = NULL;
+  } else {
+    q = realloc(p, n);
+  }
+  if (n && !q) return NULL;
+  if (n > old) s->refused = 0;
+  s->used = s->used - old + n;
+  return q;
+}
+
+/* ---- instructions ---- */
+
+static const char *stop_text(LangState *s, char *buf, size_t n) {
+  const LangOptions *o = s->opt;
+  int64_t limit = o->instruction_limit ? o->instruction_limit : default_instructions;
+  if (s->stop == STOP_INSTRUCTIONS)
+    snprintf(buf, n, "the plan was stopped after %lld instructions", (long long)limit);
+  else if (s->stop == STOP_MEMORY)
+    snprintf(buf, n, "the plan needs more than its limit of %zu MiB of memory",
+             s->cap >> 20);
+  else
+    snprintf(buf, n, "interrupted");
+  return buf;
+}
+
+void state_rethrow(lua_State *L) {
+  LangState *s = state_of(L);
+  char buf[96];
+  if (s->stop != STOP_NONE) luaL_error(L, "%s", stop_text(s, buf, sizeof buf));
+}
+
+/* Once a limit is hit, the hook is set to fire at every line and instruction of this
+ * thread and of the main one, so that no coroutine or pcall goes on. */
+static void halt(lua_State *L, lua_Debug *ar, LangState *s) {
+  int mask = LUA_MASKLINE | LUA_MASKCOUNT;
+  lua_sethook(L, state_hook, mask, 1);
+  lua_sethook(s->L, state_hook, mask, 1);
+  if (!s->line && lua_getinfo(L, "Sl", ar)) {
+    snprintf(s->file, sizeof s->file, "%s", ar->source + (*ar->source == '@'));
+    s->line = ar->currentline;
+  }
+  state_rethrow(L);
+}
+
+void state_hook(lua_State *L, lua_Debug *ar) {
+  LangState *s = state_of(L);
+  if (ar->event == LUA_HOOKCOUNT && s->stop == STOP_NONE) {
+    if ((s->left -= HOOK_STEP) <= 0) s->stop = STOP_INSTRUCTIONS;
+    if (s->opt->stop && *s->opt->stop) s->stop = STOP_INTERRUPT;
+  }
+  if (s->stop != STOP_NONE) halt(L, ar, s);
+  if (s->replay && ar->event != LUA_HOOKCOUNT) replay_event(L, ar, s->replay);
+}
+
+void state_arm(LangState *s) {
+  int64_t limit = s->opt->instruction_limit;
+  s->left = limit ? limit : default_instructions;
+  s->line = 0;
+  s->file[0] = 0;
+  int mask = LUA_MASKCOUNT | (s->replay ? LUA_MASKLINE | LUA_MASKRET : 0);
+  lua_sethook(s->L, state_hook, mask, (int)MIN(s->left, (int64_t)HOOK_STEP));
+}
+
+void state_disarm(LangState *s) { lua_sethook(s->L, NULL, 0, 0); }
+
+weft_status state_stopped(LangState *s, weft_error *e) {
+  char buf[96];
+  weft_status st = s->stop == STOP_INTERRUPT ? WEFT_EINTR : WEFT_ELIMIT;
+  err_clear(e);
+  return err_file(e, st, s->file[0] ? s->file : s->path, s->line, "%s",
+                  stop_text(s, buf, sizeof buf));
+}
+
+/* ---- errors ---- */
+
+const char *chunk_file(const char *source) {
+  if (*source != '@' || strncmp(source, "@stdlib/", 8) == 0) return NULL;
+  return source + 1;
+}
+
+static void remember(LangState *s, const char *file, int line) {
+  snprintf(s->file, sizeof s->file, "%s", file);
+  s->line = line;
+}
+
+/* Finds the frame that the prefix "file:line: " of a message speaks of; returns the
+ * length of the prefix. Without one, the innermost Lua frame is where it happened. */
+static int find_frame(lua_State *L, LangState *s, const char *msg) {
+  lua_Debug ar;
+  bool first = true;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    char prefix[LUA_IDSIZE + 16];
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline <= 0) continue;
+    int n = snprintf(prefix, sizeof prefix, "%s:%d: ", ar.short_src, ar.currentline);
+    bool match = strncmp(msg, prefix, (size_t)n) == 0;
+    if (match || first) remember(s, ar.source + (*ar.source == '@'), ar.currentline);
+    if (match) return n;
+    first = false;
+  }
+  return 0;
+}
+
+/* For errors that crossed a coroutine or come from the parser: the stack is gone, the
+ * message still begins with the place. */
+static int parse_place(LangState *s, const char *msg) {
+  const char *dot = strstr(msg, ".lua:");
+  char *end;
+  if (!dot || strchr(msg, ' ') < dot) return 0;
+  long line = strtol(dot + 5, &end, 10);
+  if (line <= 0 || strncmp(end, ": ", 2) != 0) return 0;
+  char file[256];
+  snprintf(file, sizeof file, "%.*s", (int)(dot + 4 - msg), msg);
+  if (strncmp(file, "...", 3) != 0 || !s->file[0]) remember(s, file, (int)line);
+  s->line = (int)line;
+  return (int)(end + 2 - msg);
+}
+
+/* The parser's messages begin with the chunk's short name: all of a name that fits,
+ * else its end after three dots. */
+static int syntax_place(LangState *s, const char *name, const char *msg) {
+  size_t n = MIN(strlen(name + 1), (size_t)LUA_IDSIZE - 1);
+  if (strlen(msg) <= n || msg[n] != ':') return 0;
+  char *end;
+  long line = strtol(msg + n + 1, &end, 10);
+  if (line <= 0 || strncmp(end, ": ", 2) != 0) return 0;
+  s->line = (int)line;
+  return (int)(end + 2 - msg);
+}
+
+static int on_error(lua_State *L) {
+  LangState *s = state_of(L);
+  if (s->stop != STOP_NONE) return 1;
+  const char *msg = plain_tostring(L, 1);
+  if (lua_type(L, 1) != LUA_TSTRING && lua_type(L, 1) != LUA_TNUMBER &&
+      !luaL_getmetafield(L, 1, "__tostring"))
+    msg = lua_pushfstring(L, "the error is a %s, not a text", luaL_typename(L, 1));
+  int skip = find_frame(L, s, msg);
+  if (!skip) skip = parse_place(s, msg);
+  lua_pushstring(L, msg + skip);
+  return 1;
+}
+
+/* What a failed lua_pcall means. The message is on the stack and is popped. */
+static weft_status failure(LangState *s, int status, const char *path, Diags *d,
+                           weft_error *e) {
+  const char *file = s->file[0] ? s->file : s->path;
+  if (status == LUA_ERRMEM && s->stop == STOP_NONE) {
+    lua_pop(s->L, 1);
+    return err_set(e, WEFT_ENOMEM, "out of memory while evaluating %s", s->path);
+  }
+  if (s->stop != STOP_NONE) {
+    lua_pop(s->L, 1);
+    return state_stopped(s, e);
+  }
+  const char *msg = lua_tostring(s->L, -1);
+  Diag *g = diag_error(d, status == LUA_ERRSYNTAX ? "syntax" : "runtime", path, "%s",
+                       msg ? msg : "error in error handling");
+  if (s->line) {
+    g->file = arena_str(d->arena, file);
+    g->line = s->line;
+  }
+  lua_pop(s->L, 1);
+  return WEFT_EPLAN;
+}
+
+weft_status state_call(LangState *s, int nargs, int nresults, const char *path, Diags *d,
+                       weft_error *e) {
+  int base = lua_gettop(s->L) - nargs;
+  lua_pushcfunction(s->L, on_error);
+  lua_insert(s->L, base);
+  state_arm(s);
+  int status = lua_pcall(s->L, nargs, nresults, base);
+  state_disarm(s);
+  lua_remove(s->L, base);
+  return status == LUA_OK ? WEFT_OK : failure(s, status, path, d, e);
+}
+
+/* The registry key of the plan's table. */
+static const char plan_key = 'p';
+
+void state_keep_plan(LangState *s) { lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key); }
+
+typedef struct Job {
+  void (*fn)(lua_State *L, void *ud);
+  void *ud;
+} Job;
+
+static int run_job(lua_State *L) {
+  Job *j = lua_touserdata(L, 1);
+  lua_settop(L, 0);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &plan_key);
+  j->fn(L, j->ud);
+  return 0;
+}
+
+weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void *ud,
+                          weft_error *e) {
+  Job job = {fn, ud};
+  lua_pushcfunction(s->L, run_job);
+  lua_pushlightuserdata(s->L, &job);
+  int status = lua_pcall(s->L, 1, 0, 0);
+  if (status == LUA_OK) return WEFT_OK;
+  const char *msg = lua_tostring(s->L, -1);
+  weft_status st =
+      s->stop != STOP_NONE
+          ? state_stopped(s, e)
+          : err_set(e, status == LUA_ERRMEM ? WEFT_ENOMEM : WEFT_EINTERNAL, "%s: %s",
+                    s->path, msg ? msg : "unknown error");
+  lua_pop(s->L, 1);
+  return st;
+}
+
+/* ---- life ---- */
+
+static void open_globals(lua_State *L, void *ud) { sandbox_open(L); }
+
+weft_status state_new(const LangOptions *o, const char *path, const char *dir,
+                      Replay *replay, LangState **out, weft_error *e) {
+  LangState *s = mem_new(o->alloc, sizeof *s);
+  if (!s) return err_set(e, WEFT_ENOMEM, "out of memory for the Lua state");
+  s->opt = o;
+  s->path = path;
+  s->dir = dir;
+  s->cap = o->memory_limit ? o->memory_limit : default_memory;
+  s->replay = replay;
+  s->quiet = replay != NULL;
+  s->L = lua_newstate(allocate, s);
+  if (!s->L) {
+    weft_status st = s->stop == STOP_MEMORY ? WEFT_ELIMIT : WEFT_ENOMEM;
+    mem_free(o->alloc, s, sizeof *s);
+    return err_set(e, st, "not enough memory for a Lua state");
+  }
+  *(LangState **)lua_getextraspace(s->L) = s;
+  /* Tables of a replay are told apart by their addresses: none may be used twice. */
+  if (replay) lua_gc(s->L, LUA_GCSTOP);
+  weft_status st = state_protect(s, open_globals, NULL, e);
+  if (st != WEFT_OK) state_free(s), s = NULL;
+  *out = s;
+  return st;
+}
+
+void state_free(LangState *s) {
+  if (!s) return;
+  lua_close(s->L);
+  mem_free(s->opt->alloc, s, sizeof *s);
+}
+
+weft_status state_run(LangState *s, Diags *d, weft_error *e) {
+  char *text;
+  size_t n;
+  TRY(file_read(s->opt->alloc, s->path, &text, &n, e));
+  const char *name = arena_printf(d->arena, "@%s", s->path);
+  int status = chunk_load(s->L, text, n, name);
+  mem_free(s->opt->alloc, text, n + 1);
+  if (status == LUA_OK) return state_call(s, 0, 1, "", d, e);
+  remember(s, s->path, 1);
+  if (status != LUA_ERRSYNTAX) return failure(s, status, "", d, e);
+  const char *msg = lua_tostring(s->L, -1);
+  int skip = syntax_place(s, name, msg);
+  lua_pushstring(s->L, msg + skip);
+  lua_remove(s->L, -2);
+  return failure(s, status, "", d, e);
+}

@@ -1,0 +1,185 @@
+/* values.c - Lua values as texts of messages, texts of the command line as Lua values,
+ * and paths such as mesh.order[2] or tp_plan["lm_head"]. */
+#include "lang.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- messages ---- */
+
+static const char *describe_text(Arena *a, const char *s, size_t n) {
+  enum { SHOWN = 40 };
+  return arena_printf(a, "text \"%.*s\"%s", (int)MIN(n, (size_t)SHOWN), s,
+                      n > SHOWN ? "..." : "");
+}
+
+const char *value_describe(Arena *a, lua_State *L, int idx) {
+  size_t n;
+  const char *s, *kind = mark_kind(L, idx);
+  switch (lua_type(L, idx)) {
+  case LUA_TNONE:
+  case LUA_TNIL: return "nothing";
+  case LUA_TBOOLEAN: return lua_toboolean(L, idx) ? "true" : "false";
+  case LUA_TNUMBER:
+  case LUA_TSTRING:
+    lua_pushvalue(L, idx);
+    s = lua_tolstring(L, -1, &n);
+    s = lua_type(L, idx) == LUA_TNUMBER ? arena_printf(a, "number %s", s)
+                                        : describe_text(a, s, n);
+    lua_pop(L, 1);
+    return s;
+  case LUA_TTABLE:
+    if (kind && !str_eq(kind, "extend")) return arena_printf(a, "weft.%s", kind);
+    return "a table";
+  default: return arena_printf(a, "a %s", luaL_typename(L, idx));
+  }
+}
+
+/* ---- values from the command line ---- */
+
+static int no_names(lua_State *L) { return luaL_error(L, "a literal has no names"); }
+
+static bool is_literal(lua_State *L) {
+  int t = lua_type(L, -1);
+  return t == LUA_TNIL || t == LUA_TBOOLEAN || t == LUA_TNUMBER || t == LUA_TSTRING ||
+         t == LUA_TTABLE;
+}
+
+/* Evaluates the text as an expression without any names, so that bf16 or 1f1b are texts
+ * while 64/8 and { 2, 4 } are values. A function call is not an expression of names. */
+void value_parse(lua_State *L, const char *text) {
+  luaL_checkstack(L, 6, NULL);
+  int top = lua_gettop(L);
+  const char *code = lua_pushfstring(L, "return %s", text);
+  bool plain = strlen(text) < 4096 && !strstr(text, "function");
+  if (plain && luaL_loadbufferx(L, code, strlen(code), "=value", "t") == 0) {
+    lua_newtable(L);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, no_names);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, -2);
+    lua_setupvalue(L, -2, 1);
+    if (lua_pcall(L, 0, 1, 0) == LUA_OK && is_literal(L)) {
+      lua_replace(L, top + 1);
+      lua_settop(L, top + 1);
+      return;
+    }
+    state_rethrow(L);
+  }
+  lua_settop(L, top);
+  lua_pushstring(L, text);
+}
+
+/* ---- paths ---- */
+
+static bool is_name(const char *s) {
+  if (!isalpha((unsigned char)*s) && *s != '_') return false;
+  for (; *s; s++)
+    if (!isalnum((unsigned char)*s) && *s != '_') return false;
+  return true;
+}
+
+const char *path_join(Arena *a, const char *base, lua_State *L, int key) {
+  if (lua_type(L, key) == LUA_TSTRING) {
+    const char *s = lua_tostring(L, key);
+    if (is_name(s)) return arena_printf(a, "%s%s%s", base, *base ? "." : "", s);
+    return arena_printf(a, "%s[\"%s\"]", base, s);
+  }
+  if (lua_isinteger(L, key))
+    return arena_printf(a, "%s[%lld]", base, (long long)lua_tointeger(L, key));
+  lua_pushvalue(L, key);
+  const char *s = arena_printf(a, "%s[%s]", base, plain_tostring(L, -1));
+  lua_pop(L, 2);
+  return s;
+}
+
+bool path_next(lua_State *L, const char **path, bool *bad) {
+  const char *p = *path;
+  *bad = false;
+  if (*p == '.') p++;
+  if (!*p) return false;
+  if (p[0] == '[' && p[1] == '"') {
+    const char *end = strstr(p + 2, "\"]");
+    *bad = !end;
+    if (*bad) return false;
+    lua_pushlstring(L, p + 2, (size_t)(end - p - 2));
+    *path = end + 2;
+    return true;
+  }
+  if (*p == '[') {
+    char *end;
+    long long i = strtoll(p + 1, &end, 10);
+    *bad = end == p + 1 || *end != ']';
+    if (*bad) return false;
+    lua_pushinteger(L, i);
+    *path = end + 1;
+    return true;
+  }
+  size_t n = strcspn(p, ".[");
+  *bad = n == 0;
+  if (*bad) return false;
+  lua_pushlstring(L, p, n);
+  *path = p + n;
+  return true;
+}
+
+/* ---- --set ---- */
+
+typedef struct SetJob {
+  const char *text, *value;
+  weft_error *e;
+  weft_status st;
+} SetJob;
+
+/* Leaves the table that holds the last key, and the key. Tables on the way that are
+ * missing are made. */
+static bool descend(lua_State *L, SetJob *j, const char *path) {
+  bool bad;
+  lua_pushvalue(L, PLAN_INDEX);
+  if (!path_next(L, &path, &bad)) return false;
+  while (*path) {
+    lua_pushvalue(L, -1);
+    lua_rawget(L, -3);
+    if (lua_isnil(L, -1)) {
+      lua_pop(L, 1);
+      lua_newtable(L);
+      lua_pushvalue(L, -2);
+      lua_pushvalue(L, -2);
+      lua_rawset(L, -5);
+    }
+    if (!lua_istable(L, -1)) {
+      j->st = err_set(j->e, WEFT_EUSAGE, "--set %s: %s there is %s, not a table", j->text,
+                      lua_tostring(L, -2), luaL_typename(L, -1));
+      return true;
+    }
+    lua_replace(L, -3);
+    lua_pop(L, 1);
+    if (!path_next(L, &path, &bad)) return false;
+  }
+  return true;
+}
+
+static void set_job(lua_State *L, void *ud) {
+  SetJob *j = ud;
+  size_t n = (size_t)(j->value - 1 - j->text);
+  const char *path = lua_pushlstring(L, j->text, n);
+  if (strncmp(path, "plan.", 5) == 0) path += 5;
+  if (!descend(L, j, path)) {
+    j->st = err_set(j->e, WEFT_EUSAGE, "--set %s: \"%s\" is not the path of a field",
+                    j->text, path);
+  } else if (j->st == WEFT_OK) {
+    value_parse(L, j->value);
+    lua_rawset(L, -3);
+  }
+}
+
+weft_status value_set(LangState *s, const char *assignment, weft_error *e) {
+  const char *eq = strchr(assignment, '=');
+  if (!eq || eq == assignment)
+    return err_set(e, WEFT_EUSAGE, "--set %s: write --set PATH=VALUE, for example "
+                   "--set mesh.tp=4", assignment);
+  SetJob j = {.text = assignment, .value = eq + 1, .e = e};
+  TRY(state_protect(s, set_job, &j, e));
+  return j.st;
+}

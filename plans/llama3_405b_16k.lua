@@ -1,0 +1,26 @@
+-- llama3_405b_16k.lua - the mapping with which Llama 3 405B was trained on 16,384 GPUs:
+-- TP 8, PP 16, DP 128, 16 million tokens a step. Layers are spread 7, 14 x 8, 7: the
+-- first stage also holds the embedding and the last one the head.
+-- That run also cut the optimizer's state over dp; with everything replicated, as here,
+-- the worst rank needs about 116 GiB, which the check reports.
+--
+--   weft check plans/llama3_405b_16k.lua   sizes, memory per rank, proof: under a second
+local weft = require "weft"
+
+return weft.plan {
+  name      = "llama3-405b-h100x16384",
+  model     = weft.model "llama3-405b",
+  cluster   = weft.cluster { nodes = 2048, gpus = 8, gpu = "h100-sxm" },
+  mesh      = { tp = 8, pp = 16 },                 -- dp = 16384 / (8 * 16) = 128
+  strategy  = { "zero", sequence_parallel = true },
+  tp_plan   = weft.tp_plan "llama",
+  schedule  = "1f1b",
+  precision = "bf16",
+  batch     = { global = 2048, micro = 1, seq = 8192 },
+  optimizer = weft.adamw {
+    lr = weft.cosine { max = 8e-5, min = 8e-7, warmup = 8000 },
+    betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0,
+  },
+  data      = weft.synthetic {},
+  train     = { steps = 1200000, seed = 1, log_every = 10 },
+}

@@ -1,0 +1,134 @@
+-- decoder.lua - the decoder of the Llama family: RMSNorm before attention and MLP, RoPE,
+-- grouped-query attention, gated SiLU MLP. Llama, Qwen2 and Qwen3 are this decoder with
+-- two options: qkv_bias and qk_norm.
+--
+-- Activations stay (batch, seq, heads * head_dim); unit = head_dim in the dimension says
+-- where tensor parallelism may cut.
+local config = require "weft.models.config"
+local rope = require "weft.models.rope"
+
+local decoder = {}
+
+-- Sizes that other keys determine when they are not given.
+local function head_dim(c) return c.head_dim or c.hidden_size // c.num_attention_heads end
+local function kv_heads(c) return c.num_key_value_heads or c.num_attention_heads end
+
+local ones = { init = "ones" }
+local zeros = { init = "zeros" }
+
+local function linear(g, c, x, name, out, into, bias)
+  local w = g:param(name .. ".weight", { out, into }, { std = c.initializer_range })
+  local y = g:linear(x, w)
+  if not bias then return y end
+  return g:add_bias(y, g:param(name .. ".bias", { out }, zeros))
+end
+
+local function norm(g, c, x, name, dim)
+  return g:rmsnorm(x, g:param(name .. ".weight", { dim }, ones), { eps = c.rms_norm_eps })
+end
+
+local function attention(g, c, x, name, options)
+  local d, hidden = head_dim(c), { "hidden", c.hidden_size }
+  local heads = { "head", c.num_attention_heads * d, unit = d }
+  local kv = { "kv_head", kv_heads(c) * d, unit = d }
+  local q = linear(g, c, x, name .. ".q_proj", heads, hidden, options.qkv_bias)
+  local k = linear(g, c, x, name .. ".k_proj", kv, hidden, options.qkv_bias)
+  local v = linear(g, c, x, name .. ".v_proj", kv, hidden, options.qkv_bias)
+  if options.qk_norm then
+    q = norm(g, c, q, name .. ".q_norm", { "head_dim", d })
+    k = norm(g, c, k, name .. ".k_norm", { "head_dim", d })
+  end
+  local turn, positions = rope.attributes(c, d), g:positions()
+  q, k = g:rope(q, positions, turn), g:rope(k, positions, turn)
+  local o = g:attention(q, k, v, g:doc_starts(), { head_dim = d })
+  return linear(g, c, o, name .. ".o_proj", hidden, heads)
+end
+
+local function mlp(g, c, x, name)
+  local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", c.intermediate_size }
+  local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden)
+  local up = linear(g, c, x, name .. ".up_proj", ffn, hidden)
+  return linear(g, c, g:silu_mul(gate, up), name .. ".down_proj", hidden, ffn)
+end
+
+local function layer(g, c, x, name, options)
+  local hidden = { "hidden", c.hidden_size }
+  local h = norm(g, c, x, name .. ".input_layernorm", hidden)
+  x = g:add(x, attention(g, c, h, name .. ".self_attn", options))
+  h = norm(g, c, x, name .. ".post_attention_layernorm", hidden)
+  return g:add(x, mlp(g, c, h, name .. ".mlp"))
+end
+
+local function vocabulary(g, c, name)
+  return g:param(name, { { "vocab", c.vocab_size }, { "hidden", c.hidden_size } },
+                 { std = c.initializer_range })
+end
+
+-- The whole model; options are { qkv_bias =, qk_norm = }. Returns the loss.
+function decoder.build(g, c, options)
+  local embedding = "model.embed_tokens.weight"
+  local x = g:unit("embed_tokens", function()
+    return g:embedding(g:tokens(), vocabulary(g, c, embedding))
+  end)
+  for i = 0, c.num_hidden_layers - 1 do
+    x = g:layer(i, function() return layer(g, c, x, "model.layers." .. i, options) end)
+  end
+  x = g:unit("norm", function()
+    return norm(g, c, x, "model.norm", { "hidden", c.hidden_size })
+  end)
+  return g:unit("lm_head", function()
+    local head = c.tie_word_embeddings and embedding or "lm_head.weight"
+    local logits = g:linear(x, vocabulary(g, c, head), { name = "lm_head" })
+    return g:cross_entropy(logits, g:labels())
+  end)
+end
+
+-- Keys that all of the family have, with the values of Llama's configuration class.
+function decoder.defaults(changes)
+  local d = {
+    vocab_size = 32000, hidden_size = 4096, intermediate_size = 11008,
+    num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = false,
+    head_dim = false, max_position_embeddings = 2048, hidden_act = "silu",
+    rms_norm_eps = 1e-6, initializer_range = 0.02, tie_word_embeddings = false,
+    rope_theta = 10000.0, rope_scaling = false, rope_parameters = false,
+    attention_dropout = 0.0,
+  }
+  for key, value in pairs(changes) do d[key] = value end
+  return d
+end
+
+local rules = {
+  { "vocab_size", "count" }, { "hidden_size", "count" }, { "intermediate_size", "count" },
+  { "num_hidden_layers", "count" }, { "num_attention_heads", "count" },
+  { "num_key_value_heads", "optional_count" }, { "head_dim", "optional_count" },
+  { "max_position_embeddings", "count" }, { "rms_norm_eps", "positive" },
+  { "initializer_range", "positive" }, { "tie_word_embeddings", "boolean" },
+  { "hidden_act", "only", { "silu", "swish" } }, { "attention_dropout", "dropout" },
+}
+
+-- Problems of a whole configuration; `more` holds rules of the architecture.
+function decoder.check(c, more)
+  local all = {}
+  for _, rule in ipairs(rules) do all[#all + 1] = rule end
+  for _, rule in ipairs(more) do all[#all + 1] = rule end
+  local problems = config.check(c, all)
+  local sound = config.sound(problems)
+  rope.check(c, problems)
+  if not sound then return problems end
+  local heads, kv = c.num_attention_heads, kv_heads(c)
+  if not c.head_dim and c.hidden_size % heads ~= 0 then
+    config.add(problems, "num_attention_heads",
+               "%d does not divide hidden_size = %d (or give head_dim)", heads,
+               c.hidden_size)
+  elseif head_dim(c) % 2 ~= 0 then
+    config.add(problems, c.head_dim and "head_dim" or "num_attention_heads",
+               "the size of a head must be even, got %d", head_dim(c))
+  end
+  if heads % kv ~= 0 then
+    config.add(problems, "num_key_value_heads",
+               "%d does not divide num_attention_heads = %d", kv, heads)
+  end
+  return problems
+end
+
+return decoder

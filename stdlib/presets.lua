@@ -1,0 +1,73 @@
+-- presets.lua - configurations by name. Each is what weft.model takes: an architecture
+-- and keys of config.json; what is missing comes from the architecture's defaults. The
+-- tiny ones have a vocabulary of bytes and run anywhere.
+
+local llama31_scaling = {
+  rope_type = "llama3", factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0,
+  original_max_position_embeddings = 8192,
+}
+
+return {
+  ["llama3-8b"] = {
+    "llama", vocab_size = 128256, hidden_size = 4096, intermediate_size = 14336,
+    num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
+    max_position_embeddings = 8192, rms_norm_eps = 1e-5, rope_theta = 500000.0,
+  },
+  ["llama3-70b"] = {
+    "llama", vocab_size = 128256, hidden_size = 8192, intermediate_size = 28672,
+    num_hidden_layers = 80, num_attention_heads = 64, num_key_value_heads = 8,
+    max_position_embeddings = 8192, rms_norm_eps = 1e-5, rope_theta = 500000.0,
+  },
+  ["llama3-405b"] = {
+    "llama", vocab_size = 128256, hidden_size = 16384, intermediate_size = 53248,
+    num_hidden_layers = 126, num_attention_heads = 128, num_key_value_heads = 8,
+    max_position_embeddings = 131072, rms_norm_eps = 1e-5, rope_theta = 500000.0,
+    rope_scaling = llama31_scaling,
+  },
+  ["llama3.2-1b"] = {
+    "llama", vocab_size = 128256, hidden_size = 2048, intermediate_size = 8192,
+    num_hidden_layers = 16, num_attention_heads = 32, num_key_value_heads = 8,
+    head_dim = 64, max_position_embeddings = 131072, rms_norm_eps = 1e-5,
+    rope_theta = 500000.0, tie_word_embeddings = true,
+    rope_scaling = {
+      rope_type = "llama3", factor = 32.0, low_freq_factor = 1.0, high_freq_factor = 4.0,
+      original_max_position_embeddings = 8192,
+    },
+  },
+  ["qwen2-0.5b"] = {
+    "qwen2", vocab_size = 151936, hidden_size = 896, intermediate_size = 4864,
+    num_hidden_layers = 24, num_attention_heads = 14, num_key_value_heads = 2,
+    max_position_embeddings = 131072, rms_norm_eps = 1e-6, rope_theta = 1000000.0,
+    tie_word_embeddings = true,
+  },
+  ["qwen3-8b"] = {
+    "qwen3", vocab_size = 151936, hidden_size = 4096, intermediate_size = 12288,
+    num_hidden_layers = 36, num_attention_heads = 32, num_key_value_heads = 8,
+    head_dim = 128, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
+    rope_theta = 1000000.0,
+  },
+  ["gpt2-124m"] = {
+    "gpt2", vocab_size = 50257, hidden_size = 768, num_hidden_layers = 12,
+    num_attention_heads = 12, max_position_embeddings = 1024,
+  },
+
+  ["llama-tiny"] = {
+    "llama", vocab_size = 256, hidden_size = 128, intermediate_size = 384,
+    num_hidden_layers = 4, num_attention_heads = 8, num_key_value_heads = 4,
+    max_position_embeddings = 1024, rms_norm_eps = 1e-5,
+  },
+  ["qwen2-tiny"] = {
+    "qwen2", vocab_size = 256, hidden_size = 128, intermediate_size = 384,
+    num_hidden_layers = 4, num_attention_heads = 8, num_key_value_heads = 4,
+    max_position_embeddings = 1024, tie_word_embeddings = true,
+  },
+  ["qwen3-tiny"] = {
+    "qwen3", vocab_size = 256, hidden_size = 128, intermediate_size = 384,
+    num_hidden_layers = 4, num_attention_heads = 8, num_key_value_heads = 4,
+    head_dim = 32, max_position_embeddings = 1024,
+  },
+  ["gpt2-tiny"] = {
+    "gpt2", vocab_size = 256, hidden_size = 128, num_hidden_layers = 4,
+    num_attention_heads = 8, max_position_embeddings = 1024,
+  },
+}

@@ -1,0 +1,355 @@
+/* comm_cases.c - a reference for collectives, element by element, and the scenarios. */
+#include "comm_cases.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- reference ---- */
+
+static uint64_t in_count(const Case *k, int n) {
+  return k->coll == COLL_REDUCE_SCATTER ? k->count * (uint64_t)n : k->count;
+}
+
+static uint64_t out_count(const Case *k, int n) {
+  return k->coll == COLL_ALL_GATHER ? k->count * (uint64_t)n : k->count;
+}
+
+/* A float whose sums are not exact, of either sign and of very different sizes. */
+static float value(int member, uint64_t i) {
+  uint64_t key[2] = {(uint64_t)member, i}, h = hash_bytes(7, key, sizeof key);
+  return ldexpf((float)(int)(h >> 40 & 0xffff) - 32768.0f, -(int)(h & 15));
+}
+
+static float from_bf16(uint16_t b) {
+  uint32_t u = (uint32_t)b << 16;
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+
+/* The nearer of the two neighbours, the even one of two equally near. */
+static uint16_t to_bf16(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  uint16_t lo = (uint16_t)(u >> 16), hi = (uint16_t)(lo + 1);
+  double dl = fabs((double)f - from_bf16(lo)), dh = fabs((double)f - from_bf16(hi));
+  return dl < dh || (dl == dh && lo % 2 == 0) ? lo : hi;
+}
+
+/* One value in all the forms that types need, and the sum of the terms' sizes. */
+typedef struct Num {
+  double d;
+  float f;
+  int32_t i;
+  double size;
+} Num;
+
+static void put(DType t, void *p, uint64_t i, Num x) {
+  switch (t) {
+  case DT_F64:
+    ((double *)p)[i] = x.d;
+    return;
+  case DT_BF16:
+    ((uint16_t *)p)[i] = to_bf16(x.f);
+    return;
+  case DT_I32:
+    ((int32_t *)p)[i] = x.i;
+    return;
+  default:
+    ((float *)p)[i] = x.f;
+  }
+}
+
+static bool near(DType t, const void *p, uint64_t i, Num x) {
+  switch (t) {
+  case DT_F64:
+    return fabs(((const double *)p)[i] - x.d) <= 1e-14 * x.size;
+  case DT_BF16:
+    return fabsf(from_bf16(((const uint16_t *)p)[i]) - x.f) <= 2e-2 * x.size;
+  case DT_I32:
+    return ((const int32_t *)p)[i] == x.i;
+  default:
+    return fabsf(((const float *)p)[i] - x.f) <= 1e-6 * x.size;
+  }
+}
+
+static Num input(const Case *k, int member, uint64_t i) {
+  float f = value(member, i);
+  if (k->dtype == DT_BF16) f = from_bf16(to_bf16(f));
+  return (Num){(double)f / 3, f, (int32_t)f * 1000, fabs((double)f)};
+}
+
+static Num reduced(const Case *k, int n, uint64_t i) {
+  Num a = input(k, 0, i);
+  for (int m = 1; m < n; m++) {
+    Num x = input(k, m, i);
+    double size = a.size + x.size;
+    if (k->red == RED_SUM)
+      a = (Num){a.d + x.d, a.f + x.f, a.i + x.i, size};
+    else
+      a = (Num){fmax(a.d, x.d), fmaxf(a.f, x.f), MAX(a.i, x.i), 0};
+  }
+  return a;
+}
+
+static Num expected(const Case *k, int n, int member, uint64_t i) {
+  switch (k->coll) {
+  case COLL_ALL_GATHER:
+    return input(k, (int)(i / k->count), i % k->count);
+  case COLL_REDUCE_SCATTER:
+    return reduced(k, n, (uint64_t)member * k->count + i);
+  default:
+    return reduced(k, n, i);
+  }
+}
+
+void case_input(const Case *k, int n, int member, void *in) {
+  for (uint64_t i = 0; i < in_count(k, n); i++)
+    put(k->dtype, in, i, input(k, member, i));
+}
+
+bool case_matches(const Case *k, int n, int member, const void *out, bool exact) {
+  size_t size = (size_t)dtype_size(k->dtype);
+  for (uint64_t i = 0; i < out_count(k, n); i++) {
+    Num x = expected(k, n, member, i);
+    double want;
+    put(k->dtype, &want, 0, x);
+    bool same = memcmp(&want, (const char *)out + i * size, size) == 0;
+    if (!same && (exact || !near(k->dtype, out, i, x))) return false;
+  }
+  return true;
+}
+
+/* Case number i; false after the last. */
+static bool case_at(int i, Case *k) {
+  /* None, one, part of a block, a block and a bit, several segments. */
+  static const uint64_t count[] = {0, 1, 13, 2049, 40001};
+  static const DType dtype[] = {DT_F32, DT_BF16, DT_F64, DT_I32};
+  static const struct {
+    CollKind coll;
+    RedOp red;
+    bool in_place;
+  } what[] = {
+      {COLL_ALL_REDUCE, RED_SUM, false},     {COLL_ALL_REDUCE, RED_SUM, true},
+      {COLL_ALL_REDUCE, RED_MAX, false},     {COLL_ALL_REDUCE, RED_MAX, true},
+      {COLL_ALL_GATHER, RED_SUM, false},     {COLL_REDUCE_SCATTER, RED_SUM, false},
+      {COLL_REDUCE_SCATTER, RED_MAX, false},
+  };
+  if (i >= LEN(count) * LEN(dtype) * LEN(what)) return false;
+  int w = i % LEN(what), d = i / LEN(what) % LEN(dtype);
+  *k = (Case){what[w].coll, what[w].red, dtype[d], count[i / LEN(what) / LEN(dtype)],
+              what[w].in_place};
+  return true;
+}
+
+static bool try_case(Peer *p, const Case *k) {
+  size_t room = (size_t)dtype_size(k->dtype) * (k->count * (size_t)p->n + 1);
+  char *in = malloc(room), *out = malloc(room);
+  case_input(k, p->n, p->rank, in);
+  /* In place on every other rank only: the members need not agree. */
+  bool in_place = k->in_place && p->rank % 2 == 0;
+  CommOp op = {.coll = k->coll,
+               .red = k->red,
+               .dtype = k->dtype,
+               .in = in,
+               .out = in_place ? in : out,
+               .count = k->count};
+  bool ok = op_run(p, op) && case_matches(k, p->n, p->rank, op.out, p->exact);
+  free(in);
+  free(out);
+  return ok;
+}
+
+void all_cases(Peer *p) {
+  Case k;
+  for (int i = 0; case_at(i, &k); i++) {
+    if (try_case(p, &k)) continue;
+    snprintf(p->bad, sizeof p->bad,
+             "rank %d of %d, case %d: %s%s of %d %s, reduction %d, is wrong; %.60s",
+             p->rank, p->n, i, coll_name[k.coll], k.in_place ? " in place" : "",
+             (int)k.count, dtype_name(k.dtype), k.red, p->e.text);
+    comm_abort(&p->c, p->bad);
+    return;
+  }
+}
+
+/* ---- several operations in flight ---- */
+
+enum { FLY = 4, ROUNDS = 40 };
+
+/* Each rank waits in an order of its own. */
+static void out_of_order(Peer *p) {
+  int32_t x[FLY];
+  for (int r = 0; r < ROUNDS; r++) {
+    for (int i = 0; i < FLY; i++) {
+      x[i] = (p->rank + 1) * (r + 10 * i + 1);
+      NEED(op_start(p, i, ALL_REDUCE(DT_I32, &x[i], &x[i], 1)));
+    }
+    for (int i = 0; i < FLY; i++)
+      NEED(op_wait(p, (i * 3 + p->rank + r) % FLY));
+    for (int i = 0; i < FLY; i++)
+      NEED(x[i] == p->n * (p->n + 1) / 2 * (r + 10 * i + 1));
+  }
+}
+
+/* One operation stays in flight while many others come and go. */
+static void held(Peer *p) {
+  float kept = 1, x;
+  NEED(op_start(p, 1, ALL_REDUCE(DT_F32, &kept, &kept, 1)));
+  for (int r = 0; r < 200; r++) {
+    x = (float)r;
+    NEED(op_run(p, ALL_REDUCE(DT_F32, &x, &x, 1)));
+    NEED(x == (float)(r * p->n));
+  }
+  NEED(op_wait(p, 1));
+  NEED(kept == (float)p->n);
+}
+
+/* Groups with equal members are two communicators: their operations need not be started
+ * in the same order. */
+static void twins(Peer *p) {
+  float x[2] = {1, 10};
+  for (int i = 0; i < 2; i++) {
+    int g = (i + p->rank) % 2;
+    CommOp op = ALL_REDUCE(DT_F32, &x[g], &x[g], 1);
+    op.group = g;
+    NEED(op_start(p, g, op));
+  }
+  NEED(op_wait(p, 0) && op_wait(p, 1));
+  NEED(x[0] == (float)p->n && x[1] == (float)(10 * p->n));
+}
+
+/* ---- a mesh with axes of two: bit g of the rank is its coordinate on axis g ---- */
+
+static int axis_members(int rank, int n, int group, int *out) {
+  int bit = 1 << group;
+  if (bit >= n) return out[0] = rank, 1;
+  out[0] = rank & ~bit;
+  out[1] = rank | bit;
+  return 2;
+}
+
+enum { AXES = 3, WIDE = 5000 };
+
+/* Starts all axes and an exchange with the far neighbour, waits in another order. */
+static bool mesh_round(Peer *p, int r, float *in, float *out, float *got) {
+  static const int order[] = {4, 1, 3, 0, 2};
+  float sent = (float)(p->rank * 7 + r);
+  int far = p->rank ^ p->n / 2;
+  for (int i = 0; i < WIDE; i++)
+    in[i] = (float)(p->rank * 100 + r);
+  for (int g = 0; g < AXES; g++) {
+    CommOp op = ALL_REDUCE(DT_F32, in, out + g * WIDE, WIDE);
+    op.group = g;
+    if (!op_start(p, g, op)) return false;
+  }
+  if (!op_start(p, 3, SEND(DT_F32, far, &sent, 1))) return false;
+  if (!op_start(p, 4, RECV(DT_F32, far, got, 1))) return false;
+  for (int i = 0; i < LEN(order); i++)
+    if (!op_wait(p, order[i])) return false;
+  return true;
+}
+
+static bool mesh_right(const Peer *p, int r, const float *out, float got) {
+  bool right = got == (float)((p->rank ^ p->n / 2) * 7 + r);
+  for (int g = 0; g < AXES; g++) {
+    int at[2] = {0}, n = axis_members(p->rank, p->n, g, at);
+    float want = (float)((at[0] + at[1]) * 100 + n * r);
+    right = right && out[g * WIDE] == want && out[g * WIDE + WIDE - 1] == want;
+  }
+  return right;
+}
+
+static void mesh(Peer *p) {
+  float *in = calloc(WIDE, sizeof *in), *out = calloc(AXES * WIDE, sizeof *out), got = -1;
+  bool ok = true, right = true;
+  for (int r = 0; r < 20 && ok && right; r++) {
+    ok = mesh_round(p, r, in, out, &got);
+    right = mesh_right(p, r, out, got);
+  }
+  free(in);
+  free(out);
+  NEED(ok);
+  NEED(right);
+}
+
+/* ---- send and receive ---- */
+
+static void ping_pong(Peer *p) {
+  int32_t x = 0, peer = p->rank ^ 1;
+  for (int i = 0; i < 300; i++) {
+    if (p->rank % 2 == i % 2) {
+      x = i;
+      NEED(op_run(p, SEND(DT_I32, peer, &x, 1)));
+    } else {
+      x = -1;
+      NEED(op_run(p, RECV(DT_I32, peer, &x, 1)));
+      NEED(x == i);
+    }
+  }
+}
+
+enum { DEEP = 6, PEERS = 8 };
+
+/* Every rank sends to all (itself too) before it waits; operations of one pair meet in
+ * the order of their starts although the waits come in reverse. */
+static void fifo(Peer *p) {
+  int32_t out[PEERS][DEEP], in[PEERS][DEEP];
+  for (int peer = 0; peer < p->n; peer++)
+    for (int k = 0; k < DEEP; k++) {
+      int h = 2 * (peer * DEEP + k);
+      out[peer][k] = p->rank * 100 + peer * 10 + k;
+      in[peer][k] = -1;
+      NEED(op_start(p, h, SEND(DT_I32, peer, &out[peer][k], 1)));
+      NEED(op_start(p, h + 1, RECV(DT_I32, peer, &in[peer][k], 1)));
+    }
+  for (int h = 2 * p->n * DEEP - 1; h >= 0; h--)
+    NEED(op_wait(p, h));
+  for (int peer = 0; peer < p->n; peer++)
+    for (int k = 0; k < DEEP; k++)
+      NEED(in[peer][k] == peer * 100 + p->rank * 10 + k);
+}
+
+/* ---- a start is enough for the others ---- */
+
+/* Rank 0 starts and then waits for a message that rank 1 sends only after its own wait.
+ */
+static void start_is_enough(Peer *p, uint64_t n) {
+  float *x = calloc(n, sizeof *x), note = 0, all = (float)p->n;
+  for (uint64_t i = 0; i < n; i++)
+    x[i] = 1;
+  bool ok = op_start(p, 0, ALL_REDUCE(DT_F32, x, x, n));
+  if (p->rank == 0) {
+    ok =
+        ok && op_start(p, 1, RECV(DT_F32, 1, &note, 1)) && op_wait(p, 1) && op_wait(p, 0);
+  } else {
+    ok = ok && op_wait(p, 0);
+    if (p->rank == 1)
+      ok = ok && op_start(p, 1, SEND(DT_F32, 0, &x[n - 1], 1)) && op_wait(p, 1);
+  }
+  bool right = x[0] == all && x[n - 1] == all && (p->rank || note == all);
+  free(x);
+  NEED(ok);
+  NEED(right);
+}
+
+static void start_small(Peer *p) {
+  start_is_enough(p, 1);
+}
+static void start_large(Peer *p) {
+  start_is_enough(p, 100000);
+}
+
+const Scenario scenario[SCENARIOS] = {
+    {"all cases", all_cases, {.in_flight = 1, .nhandle = 1, .ngroup = 1}},
+    {"out of order", out_of_order, {.in_flight = FLY, .nhandle = FLY, .ngroup = 1}},
+    {"held", held, {.in_flight = 2, .nhandle = 2, .ngroup = 1}},
+    {"twins", twins, {.in_flight = 1, .nhandle = 2, .ngroup = 2}},
+    {"mesh",
+     mesh,
+     {.in_flight = 1, .nhandle = 5, .ngroup = AXES, .members = axis_members}},
+    {"ping pong", ping_pong, {.nhandle = 1}},
+    {"fifo", fifo, {.nhandle = 2 * PEERS * DEEP}},
+    {"start is enough, small", start_small, {.in_flight = 1, .nhandle = 2, .ngroup = 1}},
+    {"start is enough, large", start_large, {.in_flight = 1, .nhandle = 2, .ngroup = 1}},
+};

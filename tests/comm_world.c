@@ -1,0 +1,84 @@
+/* comm_world.c - see comm_world.h; and a reference for collectives, element by element.
+ */
+#include "comm_world.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* ---- worlds ---- */
+
+typedef struct Thread {
+  Peer p;
+  const Setup *s;
+  LocalWorld *w;
+  void (*fn)(Peer *p);
+  pthread_t id;
+} Thread;
+
+void setup_groups(const Setup *s, int rank, CommGroup group[MAX_GROUPS],
+                  int member[MAX_GROUPS][MAX_RANKS]) {
+  for (int g = 0; g < s->ngroup; g++) {
+    int n = s->n;
+    for (int i = 0; i < n; i++)
+      member[g][i] = i;
+    if (s->members) n = s->members(rank, n, g, member[g]);
+    group[g] = (CommGroup){member[g], n, s->in_flight, "test"};
+  }
+}
+
+static weft_status join(Thread *t) {
+  CommGroup group[MAX_GROUPS];
+  int member[MAX_GROUPS][MAX_RANKS];
+  setup_groups(t->s, t->p.rank, group, member);
+  return local_join(t->w, t->p.rank, group, t->s->ngroup, t->s->nhandle, &t->p.c,
+                    &t->p.e);
+}
+
+static void *run(void *arg) {
+  Thread *t = arg;
+  if (join(t) == WEFT_OK) {
+    t->fn(&t->p);
+    comm_close(&t->p.c);
+  } else {
+    snprintf(t->p.bad, sizeof t->p.bad, "rank %d: %.200s", t->p.rank, t->p.e.text);
+    local_world_abort(t->w, WEFT_ERUN, "a rank could not join");
+  }
+  return NULL;
+}
+
+void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg) {
+  weft_error e;
+  err_clear(&e);
+  LocalWorld *w = NULL;
+  ck_assert_int_eq(local_world_new(s->alloc, s->n, &w, &e), WEFT_OK);
+  if (s->world) *s->world = w;
+  Thread *t = calloc((size_t)s->n, sizeof *t);
+  for (int i = 0; i < s->n; i++) {
+    t[i] = (Thread){
+        .p = {.rank = i, .n = s->n, .exact = true, .arg = arg}, .s = s, .w = w, .fn = fn};
+    err_clear(&t[i].p.e);
+    ck_assert_int_eq(pthread_create(&t[i].id, NULL, run, &t[i]), 0);
+  }
+  for (int i = 0; i < s->n; i++)
+    pthread_join(t[i].id, NULL);
+  char bad[sizeof t->p.bad] = "";
+  for (int i = 0; i < s->n; i++)
+    if (!bad[0] || (strstr(bad, "gave up") && t[i].p.bad[0]))
+      memcpy(bad, t[i].p.bad, sizeof bad);
+  free(t);
+  local_world_free(w);
+  ck_assert_msg(!bad[0], "%s", bad);
+}
+
+bool op_start(Peer *p, int handle, CommOp op) {
+  return comm_start(&p->c, &op, handle, (DeviceEvent){0}, &p->e) == WEFT_OK;
+}
+
+bool op_wait(Peer *p, int handle) {
+  return comm_wait(&p->c, handle, &p->e) == WEFT_OK;
+}
+
+bool op_run(Peer *p, CommOp op) {
+  return op_start(p, 0, op) && op_wait(p, 0);
+}

@@ -1,0 +1,64 @@
+/* comm_world.h - runs a function on every rank of a local world, one thread each, and
+ * fails the test with what the first failing rank noted. Check's own assertions may only
+ * be used on the main thread. */
+#ifndef WEFT_TESTS_COMM_WORLD_H
+#define WEFT_TESTS_COMM_WORLD_H
+
+#include <stdio.h>
+
+#include "vm/comm/comm.h"
+
+typedef struct Peer {
+  int rank, n;
+  bool exact;                    /* sums have the bits of group order */
+  Comm c;
+  weft_error e;
+  void *arg;
+  char bad[256];
+} Peer;
+
+typedef struct Setup {
+  int n, in_flight, nhandle, ngroup;
+  /* Fills the world ranks of a group of `rank`, returns how many; NULL: all ranks. */
+  int (*members)(int rank, int n, int group, int *out);
+  const weft_alloc *alloc;
+  LocalWorld **world;            /* where to put the world for the function, or NULL */
+} Setup;
+
+enum { MAX_RANKS = 64, MAX_GROUPS = 8 };
+void setup_groups(const Setup *s, int rank, CommGroup group[MAX_GROUPS],
+                  int member[MAX_GROUPS][MAX_RANKS]);
+void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg);
+
+/* Starts, waits, or both; true if all went well. */
+bool op_start(Peer *p, int handle, CommOp op);
+bool op_wait(Peer *p, int handle);
+bool op_run(Peer *p, CommOp op);
+
+#define NEED(cond)                                                                       \
+  do {                                                                                   \
+    if (!(cond)) {                                                                       \
+      snprintf(p->bad, sizeof p->bad, "rank %d, %s:%d: %s; %.100s", p->rank, __func__,   \
+               __LINE__, #cond, p->e.text);                                              \
+      if (p->c.vt) comm_abort(&p->c, p->bad);                                            \
+      return;                                                                            \
+    }                                                                                    \
+  } while (0)
+
+#define ALL_REDUCE(t, in_, out_, n_)                                                     \
+  (CommOp) {                                                                             \
+    .coll = COLL_ALL_REDUCE, .red = RED_SUM, .dtype = (t), .in = (in_), .out = (out_),   \
+    .count = (n_)                                                                        \
+  }
+#define SEND(t, to, in_, n_)                                                             \
+  (CommOp) {                                                                             \
+    .coll = COLL_SEND, .dtype = (t), .group = -1, .peer = (to), .in = (in_),             \
+    .count = (n_)                                                                        \
+  }
+#define RECV(t, from, out_, n_)                                                          \
+  (CommOp) {                                                                             \
+    .coll = COLL_RECV, .dtype = (t), .group = -1, .peer = (from), .out = (out_),         \
+    .count = (n_)                                                                        \
+  }
+
+#endif

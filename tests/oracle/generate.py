@@ -1,0 +1,102 @@
+"""Makes the oracle data of check_oracle: tiny models of Hugging Face transformers with
+random weights, and what they compute in f32 on the CPU with eager attention.
+
+By hand, with torch, transformers and safetensors installed:
+    python tests/oracle/generate.py            (all models; writes next to this file)
+
+For each model a folder as `weft.hf` takes it, with config.json, model.safetensors, and
+  expected.safetensors  tokens, labels (i32, (8, 16); -100 is ignored), loss (mean over
+                        the labels), logits of the first sequence, grad.<parameter>.
+"""
+import json
+import pathlib
+
+import torch
+import transformers as tf
+from safetensors.torch import save_file
+
+BATCH, SEQ, VOCAB = 8, 16, 96
+SIZES = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_attention_heads=4,
+             num_key_value_heads=2, num_hidden_layers=2, max_position_embeddings=64,
+             attn_implementation="eager", attention_dropout=0.0)
+# With heads of 16 and these numbers some frequencies are kept, some divided and two lie
+# in the band between.
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0,
+          "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+
+
+def llama(**changes):
+    return tf.LlamaForCausalLM(tf.LlamaConfig(**{**SIZES, "rms_norm_eps": 1e-5, **changes}))
+
+
+def qwen2():
+    return tf.Qwen2ForCausalLM(tf.Qwen2Config(**SIZES, tie_word_embeddings=True))
+
+
+def qwen3():
+    return tf.Qwen3ForCausalLM(tf.Qwen3Config(**SIZES, head_dim=16))
+
+
+def gpt2():
+    return tf.GPT2LMHeadModel(tf.GPT2Config(
+        vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32, attn_pdrop=0.0,
+        embd_pdrop=0.0, resid_pdrop=0.0, attn_implementation="eager"))
+
+
+MODELS = {
+    "llama": lambda: llama(num_hidden_layers=4),
+    "llama_tied": lambda: llama(tie_word_embeddings=True),
+    "llama3_rope": lambda: llama(head_dim=16, max_position_embeddings=128,
+                                 rope_parameters=LLAMA3),
+    "qwen2": qwen2,
+    "qwen3": qwen3,
+    "gpt2": gpt2,
+}
+
+
+def randomise(model):
+    """Every parameter random, norms and biases too, so that each one matters."""
+    for name, p in model.named_parameters():
+        centre = 1.0 if p.dim() == 1 and name.endswith("weight") else 0.0
+        torch.nn.init.normal_(p, centre, 0.1 if p.dim() == 1 else 0.15)
+
+
+def one(folder, make):
+    torch.manual_seed(7)
+    model = make().float().train()
+    randomise(model)
+    tokens = torch.randint(0, VOCAB, (BATCH, SEQ))
+    labels = torch.randint(0, VOCAB, (BATCH, SEQ))
+    labels[torch.rand(BATCH, SEQ) < 0.2] = -100
+    labels[3] = -100                       # a sequence without any label
+    logits = model(input_ids=tokens, use_cache=False).logits
+    loss = torch.nn.functional.cross_entropy(logits.view(-1, VOCAB), labels.view(-1))
+    loss.backward()
+
+    folder.mkdir(exist_ok=True)
+    weights = dict(model.named_parameters())   # tied weights once
+    out = {"tokens": tokens.int(), "labels": labels.int(), "loss": loss.detach()[None],
+           "logits": logits[0].detach().contiguous()}
+    for name, p in weights.items():
+        out["grad." + name] = p.grad.contiguous()
+    save_file({n: p.detach().contiguous() for n, p in weights.items()},
+              folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(out, folder / "expected.safetensors")
+    model.config.architectures = [type(model).__name__]
+    text = json.dumps(json.loads(model.config.to_json_string(use_diff=False)), indent=1,
+                      sort_keys=True)
+    (folder / "config.json").write_text(text + "\n")
+    print(f"{folder.name}: loss {loss.item():.6f}, "
+          f"{sum(p.numel() for p in weights.values())} parameters")
+
+
+def main():
+    here = pathlib.Path(__file__).resolve().parent
+    torch.set_num_threads(1)
+    for name, make in MODELS.items():
+        one(here / name, make)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+/* random_plan.c - draws plans and runs them against one rank. */
+#include "random_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bindings/plan_load.h"
+#include "vm/base/rng.h"
+#include "vm/exec/exec.h"
+
+typedef struct Draw {
+  Rng rng;
+  uint64_t at;
+} Draw;
+
+static int below(Draw *d, int n) { return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n); }
+static int pick(Draw *d, const int *list, int n) { return list[below(d, n)]; }
+#define PICK(d, ...) pick(d, (const int[]){__VA_ARGS__}, LEN(((const int[]){__VA_ARGS__})))
+
+/* The model as Lua text. Sizes are legal for tp; the vocabulary need not divide. */
+static int draw_model(Draw *d, const RandomPlan *p, char *s, size_t n) {
+  static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
+  int which = below(d, 4), kv = p->tp * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
+  int head_dim = PICK(d, 4, 8), layers = p->pp * PICK(d, 1, 2) + below(d, 2);
+  int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;
+  if (which == 3)
+    return snprintf(s, n, "weft.model { \"gpt2\", n_layer = %d, n_embd = %d, n_head = %d, "
+                    "vocab_size = %d, n_positions = 32, initializer_range = 0.1 }",
+                    layers, hidden, heads, vocab);
+  return snprintf(s, n, "weft.model { \"%s\", num_hidden_layers = %d, hidden_size = %d, "
+                  "num_attention_heads = %d, num_key_value_heads = %d, "
+                  "intermediate_size = %d, vocab_size = %d, initializer_range = 0.1, "
+                  "tie_word_embeddings = %s%s }",
+                  arch[which], layers, hidden, heads, kv, p->tp * PICK(d, 8, 12, 20), vocab,
+                  below(d, 2) ? "true" : "false",
+                  which == 2 ? ", head_dim = 8" : "");
+}
+
+void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
+  char name[32], model[512];
+  snprintf(name, sizeof name, "plan %llu", (unsigned long long)number);
+  Draw d = {rng_make(seed, name), 0};
+  *p = (RandomPlan){.tp = PICK(&d, 1, 2, 4), .pp = PICK(&d, 1, 2, 4),
+                    .dp = PICK(&d, 1, 2, 3), .micro = PICK(&d, 1, 1, 2)};
+  p->sp = below(&d, 2);
+  p->microbatches = p->pp + below(&d, 4);
+  bool gpipe = below(&d, 2);
+  if (gpipe) p->microbatches = 1 + below(&d, 5);
+  int rounds = PICK(&d, 1, 1, 2);
+  draw_model(&d, p, model, sizeof model);
+  snprintf(p->text, sizeof p->text,
+           "local weft = require \"weft\"\n"
+           "return weft.plan {\n"
+           "  name = \"random-%llu-%llu\",\n"
+           "  model = %s,\n"
+           "  mesh = { tp = %d, pp = %d, dp = %d },\n"
+           "  strategy = { \"zero\", sequence_parallel = %s, overlap_grad_reduce = %s, "
+           "bucket_bytes = %d },\n"
+           "  schedule = \"%s\",\n"
+           "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n"
+           "  optimizer = weft.adamw { lr = 1e-2, clip = %s },\n"
+           "  data = weft.synthetic {},%s\n"
+           "  train = { steps = 3, seed = %d, log_every = 1 },\n"
+           "}\n",
+           (unsigned long long)seed, (unsigned long long)number, model, p->tp, p->pp, p->dp,
+           p->sp ? "true" : "false", below(&d, 2) ? "true" : "false",
+           PICK(&d, 1000, 20000, 1000000), gpipe ? "gpipe" : "1f1b",
+           p->micro * p->dp * p->microbatches * rounds, p->micro, PICK(&d, 8, 12, 16), rounds,
+           below(&d, 2) ? "1" : "0.1", below(&d, 3) ? "" : "\n  packed = { eot = 3 },",
+           below(&d, 1000));
+}
+
+/* ---- N ranks against one ---- */
+
+typedef struct Side {
+  LangPlan *lp;
+  Plan plan;
+  Mesh mesh;
+  Compiled *compiled;
+} Side;
+
+static weft_status open_side(Side *s, const char *path, const char *const *set, int nset,
+                             Arena *a, Diags *d, weft_error *e) {
+  LangOptions o = {.set = set, .nset = nset};
+  TRY(lang_load(&o, path, &s->lp, d, e));
+  s->plan = *lang_plan(s->lp);
+  if (!mesh_resolve(&s->plan.mesh, 0, &s->mesh, d)) return WEFT_EPLAN;
+  int64_t batch = s->plan.batch.micro * mesh_size(&s->mesh, AXES_DP);
+  Graph *g = graph_new(a, batch, s->plan.batch.seq);
+  TRY(lang_build_graph(s->lp, batch, s->plan.batch.seq, g, d, e));
+  Schedule sched;
+  TRY(lang_schedule(s->lp, &s->mesh, plan_microbatches(&s->plan, &s->mesh), &sched, d, e));
+  CompileInput in = {.plan = &s->plan, .mesh = &s->mesh, .graph = g, .schedule = &sched,
+                     .arena = a};
+  return compile(&in, &s->compiled, d, e);
+}
+
+static weft_status compare(const RandomPlan *p, const char *path, int steps, double tolerance,
+                           Arena *a, Diags *d, VerifyReport *r, weft_error *e) {
+  Side many = {0}, one = {0};
+  char micro[64];
+  snprintf(micro, sizeof micro, "batch.micro=%d", p->micro * p->dp);
+  const char *set[] = {"mesh.tp=1", "mesh.pp=1", "mesh.dp=1",
+                       "strategy.sequence_parallel=false", micro};
+  weft_status st = open_side(&many, path, NULL, 0, a, d, e);
+  if (st == WEFT_OK) st = open_side(&one, path, set, LEN(set), a, d, e);
+  if (st == WEFT_OK)
+    st = verify(&many.plan, many.compiled, &one.plan, one.compiled, steps, tolerance, NULL, r,
+                e);
+  lang_free(many.lp);
+  lang_free(one.lp);
+  return st;
+}
+
+bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
+                  Text *report) {
+  RandomPlan p;
+  random_plan(seed, number, &p);
+  char path[] = "/tmp/weft-plan-XXXXXX.lua";
+  int fd = mkstemps(path, 4);
+  if (fd < 0 || write(fd, p.text, strlen(p.text)) < 0) return false;
+  close(fd);
+  Arena *a = arena_new(NULL);
+  Diags d = {.arena = a};
+  VerifyReport r = {0};
+  weft_error e = {.rank = -1};
+  if (setjmp(*arena_guard(a))) abort();
+  weft_status st = compare(&p, path, steps, tolerance, a, &d, &r, &e);
+  bool ok = st == WEFT_OK && r.ok;
+  text_printf(report, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d: ",
+              (unsigned long long)number, p.tp, p.pp, p.dp, p.sp, p.micro, p.microbatches);
+  text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
+  if (!ok) {
+    report_text(&d, false, report);
+    text_printf(report, "%s%s\n%s", e.text, r.first_bad, p.text);
+  }
+  unlink(path);
+  arena_free(a);
+  return ok;
+}
+
+int fuzz(int argc, char **argv) {
+  int n = argc > 0 ? atoi(argv[0]) : 100, bad = 0;
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+  for (int i = 0; i < n; i++) {
+    Text t = {0};
+    bool ok = parity_holds(seed, (uint64_t)i, 3, 1e-5, &t);
+    bad += !ok;
+    fprintf(ok ? stdout : stderr, "%s%s", ok ? "" : "FAILED ", t.s);
+    fflush(stdout);
+    text_free(&t);
+  }
+  printf("%d passed, %d failed\n", n - bad, bad);
+  return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+}

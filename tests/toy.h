@@ -1,0 +1,38 @@
+/* toy.h - a small Llama-like model, plan and schedule made in C, for tests of the compiler
+ * and of the machine below the language. */
+#ifndef WEFT_TEST_TOY_H
+#define WEFT_TEST_TOY_H
+
+#include "vm/exec/exec.h"
+
+typedef struct ToyOptions {
+  int layers, hidden, heads, kv_heads, ffn, vocab;
+  int tp, pp, dp;
+  int micro, microbatches, seq;
+  bool sp, tied, bias, overlap;
+  int64_t bucket_bytes;  /* 0: 16 KiB */
+  DType dtype;
+  const TpRule *rules;   /* NULL: the usual Llama plan */
+  int nrules;
+} ToyOptions;
+
+/* hidden 32, 4 heads, 2 kv heads, ffn 48, vocab 50, 4 layers, seq 8, one rank. */
+ToyOptions toy_default(void);
+
+typedef struct Toy {
+  Arena *arena;
+  Plan plan;
+  Mesh mesh;
+  Graph *graph;
+  Schedule schedule;
+  Compiled *compiled;
+  Diags diags;
+  weft_error err;
+  Text dump;
+} Toy;
+
+/* Compiles; the status is what compile() said. Free with toy_free in any case. */
+weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump);
+void toy_free(Toy *t);
+
+#endif

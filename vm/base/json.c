@@ -1,0 +1,150 @@
+/* json.c - JSON text from C values. The output is valid whatever the input: bytes
+ * that are not UTF-8 become U+FFFD, and numbers do not depend on the locale. */
+#include "json.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- strings ---- */
+
+/* The length of the UTF-8 character at `s`, 0 if the bytes there are none. */
+static int utf8(const unsigned char *s) {
+  static const struct {
+    unsigned char mask, lead;
+    uint32_t least;
+  } form[] = {
+      {0x80, 0, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+  for (int n = 0; n < LEN(form); n++) {
+    if ((s[0] & form[n].mask) != form[n].lead) continue;
+    uint32_t c = s[0] & ~form[n].mask & 0xffu;
+    for (int i = 1; i <= n; i++) {
+      if ((s[i] & 0xc0) != 0x80) return 0;
+      c = c << 6 | (s[i] & 0x3f);
+    }
+    bool surrogate = c >= 0xd800 && c < 0xe000;
+    return c >= form[n].least && c <= 0x10ffff && !surrogate ? n + 1 : 0;
+  }
+  return 0;
+}
+
+static void quote(Text *t, const char *str) {
+  static const char named[] = "\b\f\n\r\t\"\\", letter[] = "bfnrt\"\\";
+  text_add(t, "\"");
+  for (const unsigned char *s = (const unsigned char *)str; *s;) {
+    int n = utf8(s);
+    const char *special = strchr(named, *s);
+    if (special) text_printf(t, "\\%c", letter[special - named]);
+    else if (*s < 0x20 || *s == 0x7f) text_printf(t, "\\u%04x", *s);
+    else if (n) text_addn(t, (const char *)s, (size_t)n);
+    else text_add(t, "\xef\xbf\xbd");
+    s += n ? n : 1;
+  }
+  text_add(t, "\"");
+}
+
+/* ---- numbers ---- */
+
+/* The least number of digits that reads back as the same double. A normal double that
+ * has a form of at most 15 digits has it padded with zeros at 15, so the search starts
+ * there; a subnormal one has fewer true digits. */
+static void shortest(double v, char *out, size_t size) {
+  for (int p = fabs(v) < DBL_MIN ? 1 : 15; p <= 17; p++) {
+    snprintf(out, size, "%.*e", p - 1, v);
+    if (strtod(out, NULL) == v) return;
+  }
+}
+
+/* Writes d.ddd * 10^exponent, plainly where that is short. */
+static void layout(Text *t, const char *digit, int n, int exponent) {
+  if (exponent < -5 || exponent > 15) {
+    text_addn(t, digit, 1);
+    if (n > 1) text_add(t, "."), text_addn(t, digit + 1, (size_t)n - 1);
+    text_printf(t, "e%d", exponent);
+    return;
+  }
+  if (exponent < 0) text_add(t, "0.");
+  for (int i = exponent + 1; i < 0; i++) text_add(t, "0");
+  for (int i = 0; i < n || i <= exponent; i++) {
+    if (i == exponent + 1 && i > 0) text_add(t, ".");
+    text_addn(t, i < n ? digit + i : "0", 1);
+  }
+}
+
+static void number(Text *t, double v) {
+  char raw[48], digit[20];
+  int n = 0, i = 0;
+  shortest(v, raw, sizeof raw);
+  if (raw[0] == '-') text_add(t, "-");
+  /* The decimal point is whatever the locale says: everything but digits is passed. */
+  for (; raw[i] && raw[i] != 'e'; i++)
+    if (raw[i] >= '0' && raw[i] <= '9') digit[n++] = raw[i];
+  while (n > 1 && digit[n - 1] == '0') n--;
+  layout(t, digit, n, atoi(raw + i + 1));
+}
+
+/* ---- values ---- */
+
+static void newline(Json *j) {
+  if (!j->pretty) return;
+  text_add(j->out, "\n");
+  for (int i = 0; i < j->depth; i++) text_add(j->out, "  ");
+}
+
+/* What stands before a value: the comma, the line break, the key. */
+static void lead(Json *j, const char *key) {
+  if (j->depth > 0) {
+    if (j->comma[j->depth]) text_add(j->out, ",");
+    j->comma[j->depth] = true;
+    newline(j);
+  }
+  if (!key) return;
+  quote(j->out, key);
+  text_add(j->out, j->pretty ? ": " : ":");
+}
+
+void json_open(Json *j, const char *key, char bracket) {
+  assert(bracket == '{' || bracket == '[');
+  assert(j->depth + 1 < LEN(j->comma));
+  lead(j, key);
+  text_addn(j->out, &bracket, 1);
+  j->comma[++j->depth] = false;
+}
+
+void json_close(Json *j, char bracket) {
+  assert(bracket == '}' || bracket == ']');
+  assert(j->depth > 0);
+  bool empty = !j->comma[j->depth--];
+  if (!empty) newline(j);
+  text_addn(j->out, &bracket, 1);
+}
+
+void json_str(Json *j, const char *key, const char *s) {
+  lead(j, key);
+  if (s) quote(j->out, s);
+  else text_add(j->out, "null");
+}
+
+void json_int(Json *j, const char *key, int64_t v) {
+  lead(j, key);
+  text_printf(j->out, "%lld", (long long)v);
+}
+
+void json_num(Json *j, const char *key, double v) {
+  lead(j, key);
+  if (isfinite(v)) number(j->out, v);
+  else text_add(j->out, "null");
+}
+
+void json_bool(Json *j, const char *key, bool v) {
+  lead(j, key);
+  text_add(j->out, v ? "true" : "false");
+}
+
+void json_none(Json *j, const char *key) { json_str(j, key, NULL); }
+
+void json_raw(Json *j, const char *key, const char *s, size_t n) {
+  lead(j, key);
+  text_addn(j->out, s, n);
+}

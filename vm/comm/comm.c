@@ -1,0 +1,44 @@
+/* comm.c - the wrappers through which every communication goes.
+ *
+ * They check the caller, count what is moved, and let a test make the N-th call fail. */
+#include "comm.h"
+
+static bool inject(Comm *c) {
+  return ++c->calls == c->fail_at;
+}
+
+static weft_status injected(Comm *c, const char *what, weft_error *e) {
+  return err_set(e, WEFT_ERUN, "rank %d: injected fault in %s, call %llu", c->rank, what,
+                 (unsigned long long)c->calls);
+}
+
+weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
+                       weft_error *e) {
+  assert(c && c->vt && c->vt->version == 1);
+  assert(op->coll < COLL_N && handle >= 0);
+  assert(op->count == 0 || op->coll == COLL_RECV || op->in);
+  assert(op->count == 0 || op->coll == COLL_SEND || op->out);
+  if (inject(c)) return injected(c, "comm_start", e);
+  c->stats.starts[op->coll]++;
+  c->stats.bytes[op->coll] += op->count * (uint64_t)dtype_size((DType)op->dtype);
+  return c->vt->start(c, op, handle, ready, e);
+}
+
+weft_status comm_wait(Comm *c, int handle, weft_error *e) {
+  assert(c && c->vt && handle >= 0);
+  if (inject(c)) return injected(c, "comm_wait", e);
+  c->stats.waits++;
+  return c->vt->wait(c, handle, e);
+}
+
+void comm_abort(Comm *c, const char *why) {
+  assert(c && c->vt);
+  c->vt->abort(c, why ? why : "no reason given");
+}
+
+void comm_close(Comm *c) {
+  if (!c || !c->vt) return;
+  c->vt->close(c);
+  c->vt = NULL;
+  c->ctx = NULL;
+}

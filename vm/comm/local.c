@@ -1,0 +1,256 @@
+/* local.c - virtual ranks: the world, joining, waiting and giving up.
+ *
+ * A rank that waits sleeps on a counter of its own endpoint (a futex); whoever finishes
+ * its operation counts up and wakes it. Ranks spin first only if each has a core. */
+#include "local_int.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SPINS = 1000 };
+
+/* ---- sleeping ---- */
+
+static void futex(atomic_uint *word, int what, unsigned value) {
+  syscall(SYS_futex, word, what | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* The owner announces that it sleeps and then looks at the counter once more (the kernel
+ * does, atomically); a waker counts first and then looks for a sleeper. In any
+ * interleaving one of the two sees the other. */
+void local_wake(Endpoint *p) {
+  atomic_fetch_add(&p->word, 1);
+  if (atomic_load(&p->asleep)) futex(&p->word, FUTEX_WAKE, 1);
+}
+
+static void sleep_until(Endpoint *p, unsigned seen) {
+  for (int i = 0; p->world->spin && i < SPINS; i++) {
+    if (atomic_load_explicit(&p->word, memory_order_relaxed) != seen) return;
+    relax();
+  }
+  atomic_store(&p->asleep, true);
+  futex(&p->word, FUTEX_WAIT, seen);
+  atomic_store(&p->asleep, false);
+}
+
+/* ---- giving up ---- */
+
+bool local_enter(LocalWorld *w) {
+  atomic_fetch_add(&w->moving, 1);
+  if (!atomic_load(&w->aborted)) return true;
+  local_leave(w);
+  return false;
+}
+
+void local_leave(LocalWorld *w) {
+  atomic_fetch_sub(&w->moving, 1);
+}
+
+/* What runs between enter and leave is bounded: a short lock or a copy. */
+static void drain(LocalWorld *w) {
+  while (atomic_load(&w->moving) > 0)
+    sched_yield();
+}
+
+weft_status local_gave_up(LocalWorld *w, weft_error *e) {
+  drain(w);
+  bool first = e && e->code == WEFT_OK;
+  err_set(e, w->code, "%s", w->why);
+  if (first) e->rank = w->culprit;
+  return w->code;
+}
+
+void local_end(LocalWorld *w, int rank, weft_status code, const char *why) {
+  pthread_mutex_lock(&w->lock);
+  if (!atomic_load(&w->aborted)) {
+    w->code = code == WEFT_OK ? WEFT_ERUN : code;
+    w->culprit = rank;
+    if (rank < 0)
+      snprintf(w->why, sizeof w->why, "%s", why);
+    else
+      snprintf(w->why, sizeof w->why, "rank %d gave up: %s", rank, why);
+    atomic_store(&w->aborted, true);
+    for (int i = 0; i < w->size; i++)
+      local_wake(&w->end[i]);
+  }
+  pthread_mutex_unlock(&w->lock);
+  drain(w);
+}
+
+void local_world_abort(LocalWorld *w, weft_status code, const char *why) {
+  local_end(w, -1, code, why);
+}
+
+/* ---- the engine ---- */
+
+static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
+                         weft_error *e) {
+  Endpoint *p = c->ctx;
+  assert(handle < p->nhandle);
+  LocalRec *r = &p->rec[handle];
+  assert(!r->busy && "a handle is in use from start to wait");
+  r->op = *op;
+  r->slot = NULL;
+  r->ref = NULL;
+  atomic_store(&r->done, false);
+  if (op->coll == COLL_SEND || op->coll == COLL_RECV) {
+    TRY(local_transfer(p, r, e));
+    r->busy = true;
+    return WEFT_OK;
+  }
+  assert(op->group >= 0 && op->group < p->ngroup);
+  GroupRef *ref = &p->ref[op->group];
+  if (ref->g && ref->flying == ref->g->in_flight)
+    return err_set(e, WEFT_EINTERNAL,
+                   "communicator %s: rank %d has more than %d operations in flight",
+                   ref->g->name, p->rank, ref->g->in_flight);
+  TRY(local_collective(p, r, e));
+  ref->flying += ref->g != NULL;
+  r->busy = true;
+  return WEFT_OK;
+}
+
+static weft_status wait(Comm *c, int handle, weft_error *e) {
+  Endpoint *p = c->ctx;
+  assert(handle < p->nhandle);
+  LocalRec *r = &p->rec[handle];
+  assert(r->busy && "a wait follows its start");
+  for (;;) {
+    unsigned seen = atomic_load(&p->word);
+    if (atomic_load(&p->world->aborted)) return local_gave_up(p->world, e);
+    if (atomic_load(&r->done)) break;
+    if (!r->slot || !local_help(p, r)) sleep_until(p, seen);
+  }
+  if (r->ref) r->ref->flying--;
+  r->busy = false;
+  return WEFT_OK;
+}
+
+static void give_up(Comm *c, const char *why) {
+  Endpoint *p = c->ctx;
+  local_end(p->world, p->rank, WEFT_ERUN, why);
+}
+
+/* The handles stay until the world is freed: a rank that is still copying or waking
+ * others may look at them. */
+static void leave(Comm *c) {}
+
+static const CommVtable local_comm = {
+    .name = "local",
+    .version = 1,
+    .start = start,
+    .wait = wait,
+    .abort = give_up,
+    .close = leave,
+};
+
+/* ---- making and joining a world ---- */
+
+weft_status local_world_new(const weft_alloc *a, int size, LocalWorld **out,
+                            weft_error *e) {
+  assert(size > 0);
+  size_t n = (size_t)size;
+  LocalWorld *w = mem_new(a, sizeof *w);
+  if (!w) return err_set(e, WEFT_ENOMEM, "no memory for %d virtual ranks", size);
+  if (a) w->alloc = *a;
+  w->size = size;
+  w->spin = size <= sysconf(_SC_NPROCESSORS_ONLN);
+  pthread_mutex_init(&w->lock, NULL);
+  w->end = mem_new(a, n * sizeof *w->end);
+  w->fifo = mem_new(a, n * n * sizeof *w->fifo);
+  for (int i = 0; w->end && i < size; i++) {
+    pthread_mutex_init(&w->end[i].lock, NULL);
+    w->end[i].world = w;
+    w->end[i].rank = i;
+    w->end[i].from = w->fifo + (size_t)i * n;
+  }
+  if (!w->end || !w->fifo) {
+    local_world_free(w);
+    return err_set(e, WEFT_ENOMEM, "no memory for %d virtual ranks", size);
+  }
+  *out = w;
+  return WEFT_OK;
+}
+
+void local_world_free(LocalWorld *w) {
+  if (!w) return;
+  weft_alloc a = w->alloc;
+  size_t n = (size_t)w->size;
+  for (int i = 0; w->end && i < w->size; i++) {
+    Endpoint *p = &w->end[i];
+    mem_free(&a, p->rec, (size_t)p->nhandle * sizeof *p->rec);
+    mem_free(&a, p->ref, (size_t)p->ngroup * sizeof *p->ref);
+    pthread_mutex_destroy(&p->lock);
+  }
+  for (LocalGroup *g = w->groups, *next; g; g = next) {
+    next = g->next;
+    local_group_free(w, g);
+  }
+  mem_free(&a, w->end, n * sizeof *w->end);
+  mem_free(&a, w->fifo, n * n * sizeof *w->fifo);
+  pthread_mutex_destroy(&w->lock);
+  mem_free(&a, w, sizeof *w);
+}
+
+static bool same_members(const CommGroup *a, const CommGroup *b) {
+  return a->n == b->n && memcmp(a->rank, b->rank, sizeof *a->rank * (size_t)a->n) == 0;
+}
+
+static weft_status join_group(Endpoint *p, const CommGroup *group, int i, weft_error *e) {
+  const CommGroup *c = &group[i];
+  GroupRef *ref = &p->ref[i];
+  int twin = 0;
+  ref->member = -1;
+  for (int k = 0; k < c->n; k++)
+    if (c->rank[k] == p->rank) ref->member = k;
+  if (ref->member < 0)
+    return c->n == 0 ? WEFT_OK
+                     : err_set(e, WEFT_EINTERNAL, "communicator %s: rank %d is no member",
+                               c->name, p->rank);
+  if (c->n == 1) return WEFT_OK;
+  for (int k = 0; k < i; k++)
+    twin += same_members(&group[k], c);
+  return local_group_get(p->world, c, twin, &ref->g, e);
+}
+
+static weft_status join(Endpoint *p, const CommGroup *group, int ngroup, int nhandle,
+                        weft_error *e) {
+  const weft_alloc *a = &p->world->alloc;
+  if (p->joined)
+    return err_set(e, WEFT_EINTERNAL, "rank %d joins its world a second time", p->rank);
+  p->joined = true;
+  p->rec = mem_new(a, (size_t)nhandle * sizeof *p->rec);
+  if (p->rec) p->nhandle = nhandle;
+  p->ref = mem_new(a, (size_t)ngroup * sizeof *p->ref);
+  if (p->ref) p->ngroup = ngroup;
+  if (!p->rec || !p->ref)
+    return err_set(e, WEFT_ENOMEM, "no memory for the communication of rank %d", p->rank);
+  for (int i = 0; i < nhandle; i++)
+    p->rec[i].owner = p;
+  for (int i = 0; i < ngroup; i++)
+    TRY(join_group(p, group, i, e));
+  return WEFT_OK;
+}
+
+weft_status local_join(LocalWorld *w, int rank, const CommGroup *group, int ngroup,
+                       int nhandle, Comm *c, weft_error *e) {
+  assert(rank >= 0 && rank < w->size);
+  Endpoint *p = &w->end[rank];
+  pthread_mutex_lock(&w->lock);
+  weft_status st = join(p, group, ngroup, nhandle, e);
+  pthread_mutex_unlock(&w->lock);
+  if (st != WEFT_OK) return st;
+  *c = (Comm){.vt = &local_comm, .rank = rank, .size = w->size, .ctx = p};
+  return WEFT_OK;
+}

@@ -1,0 +1,441 @@
+/* mpi_module.c - the MPI engine: nonblocking collectives, one communicator per group.
+ *
+ * The only file that includes mpi.h; built as weft_mpi.so, which exports one symbol. One
+ * rank per process and one thread that calls. Progress happens inside of MPI calls, so a
+ * rank that computes may delay others, and a rank that waits for anything does not. */
+#include <limits.h>
+#include <mpi.h>
+#include <stdio.h>
+
+#include "comm.h"
+#include "reduce.h"
+
+enum { RUN_FAILED = 1 }; /* the exit code that belongs to WEFT_ERUN */
+
+struct MpiWorld {
+  int rank, size;
+  bool mine;         /* MPI was not running before */
+  MPI_Comm all;      /* copies of the world, so that no message meets a stranger's: */
+  MPI_Comm p2p, raw; /* send and recv operations; raw bytes */
+  MPI_Op bf16[2];    /* by RedOp */
+  uint64_t limit;    /* elements per MPI call */
+};
+
+typedef struct MpiGroup {
+  MPI_Comm comm; /* MPI_COMM_NULL for a group of one or none */
+  int n;
+  char name[32];
+} MpiGroup;
+
+/* The requests of a handle: one, unless the operation is larger than the limit. */
+typedef struct Handle {
+  MPI_Request one, *req;
+  int n, cap;
+  const char *what, *where; /* "all_reduce", "tp": for messages */
+} Handle;
+
+typedef struct MpiEndpoint {
+  MpiWorld *w;
+  MpiGroup *group;
+  Handle *handle;
+  int ngroup, nhandle;
+} MpiEndpoint;
+
+/* ---- errors ---- */
+
+static weft_status report(int rc, int rank, const char *what, weft_error *e) {
+  if (rc == MPI_SUCCESS) return WEFT_OK;
+  char text[MPI_MAX_ERROR_STRING];
+  int n = 0;
+  if (MPI_Error_string(rc, text, &n) != MPI_SUCCESS) snprintf(text, sizeof text, "?");
+  return err_set(e, WEFT_ERUN, "rank %d: MPI: %s: %.400s", rank, what, text);
+}
+
+static weft_status report_op(int rc, int rank, const Handle *h, weft_error *e) {
+  char what[64];
+  if (rc == MPI_SUCCESS) return WEFT_OK;
+  snprintf(what, sizeof what, "%s over %s", h->what, h->where);
+  return report(rc, rank, what, e);
+}
+
+#define MPI(w, call) TRY(report((call), (w)->rank, #call, e))
+
+/* Ends all processes. The line is the last thing that this one says. */
+static void end_all(MpiWorld *w, int code, const char *why) {
+  fprintf(stderr, "weft: rank %d gave up: %s\n", w->rank, why);
+  fflush(stderr);
+  MPI_Abort(w->all, code);
+}
+
+/* For calls that have no way to report: they carry no data that a run can do without. */
+static void must(MpiWorld *w, int rc, const char *what) {
+  weft_error e;
+  err_clear(&e);
+  if (report(rc, w->rank, what, &e) != WEFT_OK) end_all(w, RUN_FAILED, e.text);
+}
+
+/* ---- types and reductions ---- */
+
+static MPI_Datatype mpi_type(DType t) {
+  switch (t) {
+  case DT_F32:
+    return MPI_FLOAT;
+  case DT_BF16:
+    return MPI_UINT16_T;
+  case DT_F64:
+    return MPI_DOUBLE;
+  case DT_I32:
+    return MPI_INT32_T;
+  case DT_ACT:
+    break;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+/* MPI combines two members at a time: each such sum is made in f32 and rounded. */
+static void combine(RedOp op, char *in, char *inout, int *len) {
+  ReduceAcc acc;
+  const size_t size = sizeof(uint16_t);
+  for (size_t i = 0, n = (size_t)*len; i < n; i += REDUCE_BLOCK) {
+    size_t k = MIN(n - i, (size_t)REDUCE_BLOCK);
+    reduce_load(DT_BF16, &acc, in + i * size, k);
+    reduce_add(DT_BF16, op, &acc, inout + i * size, k);
+    reduce_store(DT_BF16, inout + i * size, &acc, k);
+  }
+}
+
+static void sum_bf16(void *in, void *inout, int *len, MPI_Datatype *t) {
+  combine(RED_SUM, in, inout, len);
+}
+
+static void max_bf16(void *in, void *inout, int *len, MPI_Datatype *t) {
+  combine(RED_MAX, in, inout, len);
+}
+
+static MPI_Op mpi_op(const MpiWorld *w, const CommOp *op) {
+  if (op->dtype == DT_BF16) return w->bf16[op->red];
+  return op->red == RED_SUM ? MPI_SUM : MPI_MAX;
+}
+
+/* ---- starting ---- */
+
+/* Room for one more request; the array is kept for the next use of the handle. */
+static MPI_Request *request(Handle *h) {
+  if (h->n == h->cap) {
+    int cap = 2 * h->cap;
+    MPI_Request *req = mem_new(NULL, (size_t)cap * sizeof *req);
+    if (!req) return NULL;
+    memcpy(req, h->req, (size_t)h->n * sizeof *req);
+    if (h->req != &h->one) mem_free(NULL, h->req, (size_t)h->cap * sizeof *req);
+    h->req = req;
+    h->cap = cap;
+  }
+  return &h->req[h->n];
+}
+
+/* One operation on its way: elements [at, at+len) of the members' pieces. */
+typedef struct Part {
+  const CommOp *op;
+  MPI_Comm comm;
+  MPI_Datatype type;
+  MPI_Op red;
+  int n;       /* members */
+  size_t size; /* of an element */
+  uint64_t at;
+  int len;
+} Part;
+
+/* All members must agree on MPI_IN_PLACE, which they need not on in == out: start has
+ * copied the input. */
+static int all_reduce(const Part *p, MPI_Request *req) {
+  char *out = (char *)p->op->out + p->at * p->size;
+  return MPI_Iallreduce(MPI_IN_PLACE, out, p->len, p->type, p->red, p->comm, req);
+}
+
+/* Part of each piece: received with the stride of whole pieces. */
+static int all_gather_part(const Part *p, MPI_Request *req) {
+  MPI_Datatype run, piece;
+  int rc = MPI_Type_contiguous(p->len, p->type, &run);
+  if (rc != MPI_SUCCESS) return rc;
+  rc = MPI_Type_create_resized(run, 0, (MPI_Aint)(p->op->count * p->size), &piece);
+  MPI_Type_free(&run);
+  if (rc != MPI_SUCCESS) return rc;
+  rc = MPI_Type_commit(&piece);
+  if (rc == MPI_SUCCESS)
+    rc = MPI_Iallgather((const char *)p->op->in + p->at * p->size, p->len, p->type,
+                        (char *)p->op->out + p->at * p->size, 1, piece, p->comm, req);
+  MPI_Type_free(&piece); /* once the operation is through */
+  return rc;
+}
+
+static int all_gather(const Part *p, MPI_Request *req) {
+  if ((uint64_t)p->len < p->op->count) return all_gather_part(p, req);
+  return MPI_Iallgather(p->op->in, p->len, p->type, p->op->out, p->len, p->type, p->comm,
+                        req);
+}
+
+static int reduce_scatter(const Part *p, MPI_Request *req) {
+  return MPI_Ireduce_scatter_block(p->op->in, p->op->out, p->len, p->type, p->red,
+                                   p->comm, req);
+}
+
+static int send(const Part *p, MPI_Request *req) {
+  return MPI_Isend((const char *)p->op->in + p->at * p->size, p->len, p->type,
+                   p->op->peer, 0, p->comm, req);
+}
+
+static int recv(const Part *p, MPI_Request *req) {
+  return MPI_Irecv((char *)p->op->out + p->at * p->size, p->len, p->type, p->op->peer, 0,
+                   p->comm, req);
+}
+
+static const struct {
+  const char *name;
+  int (*start)(const Part *p, MPI_Request *req);
+} coll[COLL_N] = {
+    [COLL_ALL_REDUCE] = {"all_reduce", all_reduce},
+    [COLL_ALL_GATHER] = {"all_gather", all_gather},
+    [COLL_REDUCE_SCATTER] = {"reduce_scatter", reduce_scatter},
+    [COLL_SEND] = {"send", send},
+    [COLL_RECV] = {"recv", recv},
+};
+
+static weft_status no_memory(weft_error *e) {
+  return err_set(e, WEFT_ENOMEM, "no memory for the requests of a large operation");
+}
+
+/* A reduce_scatter above the limit: no MPI type can describe parts of all pieces to a
+ * reduction, so each part of each piece is reduced to its owner. */
+static weft_status scatter_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
+  for (int root = 0; root < p->n; root++)
+    for (p->at = 0; p->at < p->op->count; p->at += (uint64_t)p->len) {
+      p->len = (int)MIN(p->op->count - p->at, w->limit);
+      uint64_t from = (uint64_t)root * p->op->count + p->at;
+      MPI_Request *req = request(h);
+      if (!req) return no_memory(e);
+      MPI(w, MPI_Ireduce((const char *)p->op->in + from * p->size,
+                         (char *)p->op->out + p->at * p->size, p->len, p->type, p->red,
+                         root, p->comm, req));
+      h->n++;
+    }
+  return WEFT_OK;
+}
+
+/* All members split alike: the limit is the same everywhere. */
+static weft_status start_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
+  if (p->op->coll == COLL_REDUCE_SCATTER && p->op->count > w->limit)
+    return scatter_parts(w, p, h, e);
+  do {
+    p->len = (int)MIN(p->op->count - p->at, w->limit);
+    MPI_Request *req = request(h);
+    if (!req) return no_memory(e);
+    TRY(report_op(coll[p->op->coll].start(p, req), w->rank, h, e));
+    h->n++;
+    p->at += (uint64_t)p->len;
+  } while (p->at < p->op->count);
+  return WEFT_OK;
+}
+
+static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
+                         weft_error *e) {
+  MpiEndpoint *p = c->ctx;
+  MpiWorld *w = p->w;
+  assert(handle < p->nhandle);
+  Handle *h = &p->handle[handle];
+  assert(h->n == 0 && "a handle is in use from start to wait");
+  int size;
+  Part part = {.op = op, .comm = w->p2p, .type = mpi_type((DType)op->dtype), .n = 2};
+  assert(part.type != MPI_DATATYPE_NULL);
+  MPI(w, MPI_Type_size(part.type, &size));
+  part.size = (size_t)size;
+  h->what = coll[op->coll].name;
+  h->where = "pp";
+  if (op->coll != COLL_SEND && op->coll != COLL_RECV) {
+    assert(op->group >= 0 && op->group < p->ngroup);
+    const MpiGroup *g = &p->group[op->group];
+    assert(g->n > 0 && "the rank is a member");
+    bool copies = op->coll == COLL_ALL_REDUCE || g->n == 1;
+    if (copies && op->count && op->in != op->out)
+      memcpy(op->out, op->in, op->count * part.size);
+    if (g->n == 1) return WEFT_OK;
+    h->where = g->name;
+    part.comm = g->comm;
+    part.n = g->n;
+    part.red = mpi_op(w, op);
+  }
+  return start_parts(w, &part, h, e);
+}
+
+static weft_status wait(Comm *c, int handle, weft_error *e) {
+  MpiEndpoint *p = c->ctx;
+  assert(handle < p->nhandle);
+  Handle *h = &p->handle[handle];
+  int rc = MPI_Waitall(h->n, h->req, MPI_STATUSES_IGNORE);
+  h->n = 0;
+  return report_op(rc, c->rank, h, e);
+}
+
+static void give_up(Comm *c, const char *why) {
+  MpiEndpoint *p = c->ctx;
+  end_all(p->w, RUN_FAILED, why);
+}
+
+/* Freeing a communicator is collective: all ranks do it in the order in which they made
+ * them, see join. */
+static void leave(Comm *c) {
+  MpiEndpoint *p = c->ctx;
+  for (int i = 0; p->group && i < p->ngroup; i++)
+    if (p->group[i].comm != MPI_COMM_NULL) MPI_Comm_free(&p->group[i].comm);
+  for (int i = 0; p->handle && i < p->nhandle; i++) {
+    Handle *h = &p->handle[i];
+    if (h->req != &h->one) mem_free(NULL, h->req, (size_t)h->cap * sizeof *h->req);
+  }
+  mem_free(NULL, p->group, (size_t)p->ngroup * sizeof *p->group);
+  mem_free(NULL, p->handle, (size_t)p->nhandle * sizeof *p->handle);
+  mem_free(NULL, p, sizeof *p);
+}
+
+static const CommVtable mpi_comm = {
+    .name = "mpi",
+    .version = 1,
+    .start = start,
+    .wait = wait,
+    .abort = give_up,
+    .close = leave,
+};
+
+/* ---- joining ---- */
+
+static weft_status connect(MpiWorld *w, MpiGroup *g, const CommGroup *from, int i,
+                           weft_error *e) {
+  MPI_Group all, some;
+  g->n = from->n;
+  snprintf(g->name, sizeof g->name, "%s", from->name ? from->name : "?");
+  if (from->n < 2) return WEFT_OK;
+  MPI(w, MPI_Comm_group(w->all, &all));
+  MPI(w, MPI_Group_incl(all, from->n, from->rank, &some));
+  MPI(w, MPI_Comm_create_group(w->all, some, i, &g->comm));
+  MPI(w, MPI_Group_free(&some));
+  MPI(w, MPI_Group_free(&all));
+  MPI(w, MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN));
+  return WEFT_OK;
+}
+
+/* Only the members take part in making a communicator. Groups have the same position on
+ * all ranks and are made in that order, so this cannot deadlock: of the groups that are
+ * waited for, the members of the first one are all there, or on their way to it. */
+static weft_status join(MpiWorld *w, const CommGroup *group, int ngroup, int nhandle,
+                        Comm *c, weft_error *e) {
+  MpiEndpoint *p = mem_new(NULL, sizeof *p);
+  if (!p) return err_set(e, WEFT_ENOMEM, "no memory for the MPI engine");
+  *p = (MpiEndpoint){.w = w, .ngroup = ngroup, .nhandle = nhandle};
+  *c = (Comm){.vt = &mpi_comm, .rank = w->rank, .size = w->size, .ctx = p};
+  p->group = mem_new(NULL, (size_t)ngroup * sizeof *p->group);
+  p->handle = mem_new(NULL, (size_t)nhandle * sizeof *p->handle);
+  weft_status st = WEFT_OK;
+  if (!p->group || !p->handle)
+    st = err_set(e, WEFT_ENOMEM, "no memory for the MPI engine");
+  for (int i = 0; p->group && i < ngroup; i++)
+    p->group[i].comm = MPI_COMM_NULL;
+  for (int i = 0; p->handle && i < nhandle; i++)
+    p->handle[i].req = &p->handle[i].one, p->handle[i].cap = 1;
+  for (int i = 0; st == WEFT_OK && i < ngroup; i++)
+    st = connect(w, &p->group[i], &group[i], i, e);
+  if (st != WEFT_OK) leave(c);
+  return st;
+}
+
+/* ---- the world ---- */
+
+static weft_status setup(MpiWorld *w, int *local_ranks, weft_error *e) {
+  MPI_Comm node, *copy[] = {&w->all, &w->p2p, &w->raw};
+  for (int i = 0; i < LEN(copy); i++) {
+    MPI(w, MPI_Comm_dup(MPI_COMM_WORLD, copy[i]));
+    MPI(w, MPI_Comm_set_errhandler(*copy[i], MPI_ERRORS_RETURN));
+  }
+  MPI(w, MPI_Op_create(sum_bf16, 1, &w->bf16[RED_SUM]));
+  MPI(w, MPI_Op_create(max_bf16, 1, &w->bf16[RED_MAX]));
+  MPI(w, MPI_Comm_split_type(w->all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  MPI(w, MPI_Comm_size(node, local_ranks));
+  MPI(w, MPI_Comm_free(&node));
+  return WEFT_OK;
+}
+
+static weft_status init(MpiWorld **out, int *rank, int *size, int *local_ranks,
+                        weft_error *e) {
+  MpiWorld *w = mem_new(NULL, sizeof *w);
+  if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the MPI engine");
+  int running = 0, level;
+  MPI_Initialized(&running);
+  w->mine = !running;
+  w->limit = 1 << 30;
+  if (w->mine) MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+  weft_status st = setup(w, local_ranks, e);
+  if (st != WEFT_OK) {
+    mem_free(NULL, w, sizeof *w);
+    return st;
+  }
+  *rank = w->rank;
+  *size = w->size;
+  *out = w;
+  return WEFT_OK;
+}
+
+static void barrier(MpiWorld *w) {
+  must(w, MPI_Barrier(w->all), "barrier");
+}
+
+static void bcast(MpiWorld *w, void *p, size_t n, int root) {
+  for (size_t at = 0, len; at < n; at += len) {
+    len = (size_t)MIN((uint64_t)(n - at), w->limit);
+    must(w, MPI_Bcast((char *)p + at, (int)len, MPI_BYTE, root, w->all), "bcast");
+  }
+}
+
+static void send_raw(MpiWorld *w, const void *p, size_t n, int peer) {
+  for (size_t at = 0, len; at < n; at += len) {
+    len = (size_t)MIN((uint64_t)(n - at), w->limit);
+    must(w, MPI_Send((const char *)p + at, (int)len, MPI_BYTE, peer, 0, w->raw), "send");
+  }
+}
+
+static void recv_raw(MpiWorld *w, void *p, size_t n, int peer) {
+  for (size_t at = 0, len; at < n; at += len) {
+    len = (size_t)MIN((uint64_t)(n - at), w->limit);
+    must(w,
+         MPI_Recv((char *)p + at, (int)len, MPI_BYTE, peer, 0, w->raw, MPI_STATUS_IGNORE),
+         "receive");
+  }
+}
+
+static void finalize(MpiWorld *w) {
+  if (!w) return;
+  MPI_Op_free(&w->bf16[RED_SUM]);
+  MPI_Op_free(&w->bf16[RED_MAX]);
+  MPI_Comm_free(&w->raw);
+  MPI_Comm_free(&w->p2p);
+  MPI_Comm_free(&w->all);
+  if (w->mine) MPI_Finalize();
+  mem_free(NULL, w, sizeof *w);
+}
+
+static void set_limit(MpiWorld *w, uint64_t count) {
+  assert(count > 0 && count <= INT_MAX);
+  w->limit = count;
+}
+
+extern WEFT_API const MpiApi weft_mpi_api;
+const MpiApi weft_mpi_api = {
+    .version = 1,
+    .init = init,
+    .join = join,
+    .barrier = barrier,
+    .bcast = bcast,
+    .send = send_raw,
+    .recv = recv_raw,
+    .finalize = finalize,
+    .abort = end_all,
+    .limit = set_limit,
+};

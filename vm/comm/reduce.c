@@ -1,0 +1,85 @@
+/* reduce.c - load, add and store of one block, per type. The loops are plain so that the
+ * compiler vectorizes them; adding is element-wise, so vector width changes no bit. */
+#include "reduce.h"
+
+static float widen(uint16_t b) {
+  union {
+    uint32_t u;
+    float f;
+  } v = {.u = (uint32_t)b << 16};
+  return v.f;
+}
+
+/* Round to nearest even; a NaN stays a (quiet) NaN. */
+static uint16_t narrow(float f) {
+  union {
+    float f;
+    uint32_t u;
+  } v = {.f = f};
+  uint32_t even = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16, nan = v.u >> 16 | 0x40;
+  return (uint16_t)(f != f ? nan : even);
+}
+
+void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n) {
+  assert(n <= REDUCE_BLOCK);
+  if (t == DT_BF16) {
+    const uint16_t *b = in;
+    for (size_t i = 0; i < n; i++)
+      acc->f32[i] = widen(b[i]);
+  } else {
+    memcpy(acc, in, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
+  }
+}
+
+/* One loop per type and operation. MAX takes the new value also if it is a NaN. */
+#define SUM(a, x)     ((a) + (x))
+#define WRAP(a, x)    ((int32_t)((uint32_t)(a) + (uint32_t)(x)))
+#define GREATER(a, x) ((x) > (a) || (x) != (x) ? (x) : (a))
+#define LOOP(name, T, A, value, f)                                                       \
+  static void name(A *restrict a, const T *restrict in, size_t n) {                      \
+    for (size_t i = 0; i < n; i++) {                                                     \
+      A x = value(in[i]);                                                                \
+      a[i] = f(a[i], x);                                                                 \
+    }                                                                                    \
+  }
+LOOP(sum_f32, float, float, , SUM)
+LOOP(max_f32, float, float, , GREATER)
+LOOP(sum_bf16, uint16_t, float, widen, SUM)
+LOOP(max_bf16, uint16_t, float, widen, GREATER)
+LOOP(sum_f64, double, double, , SUM)
+LOOP(max_f64, double, double, , GREATER)
+LOOP(sum_i32, int32_t, int32_t, , WRAP)
+LOOP(max_i32, int32_t, int32_t, , GREATER)
+
+void reduce_add(DType t, RedOp op, ReduceAcc *acc, const void *in, size_t n) {
+  assert(n <= REDUCE_BLOCK);
+  bool sum = op == RED_SUM;
+  switch (t) {
+  case DT_F32:
+    (sum ? sum_f32 : max_f32)(acc->f32, in, n);
+    return;
+  case DT_BF16:
+    (sum ? sum_bf16 : max_bf16)(acc->f32, in, n);
+    return;
+  case DT_F64:
+    (sum ? sum_f64 : max_f64)(acc->f64, in, n);
+    return;
+  case DT_I32:
+    (sum ? sum_i32 : max_i32)(acc->i32, in, n);
+    return;
+  case DT_ACT:
+    break;
+  }
+  assert(!"the type of a collective is resolved");
+}
+
+void reduce_store(DType t, void *out, const ReduceAcc *acc, size_t n) {
+  assert(n <= REDUCE_BLOCK);
+  if (t == DT_BF16) {
+    uint16_t *b = out;
+    for (size_t i = 0; i < n; i++)
+      b[i] = narrow(acc->f32[i]);
+  } else {
+    memcpy(out, acc, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
+  }
+}

@@ -1,0 +1,24 @@
+/* reduce.h - element-wise reduction of one block, shared by the engines.
+ *
+ * A caller loads the first member's block, adds the others in group order and stores the
+ * result: the order is fixed, so the bits are too. bf16 is accumulated in f32 and rounded
+ * once, by reduce_store. A NaN on any member is a NaN of the result, for max as well. */
+#ifndef WEFT_REDUCE_H
+#define WEFT_REDUCE_H
+
+#include "../program/program.h"
+
+enum { REDUCE_BLOCK = 2048 }; /* elements; an accumulator fits the L1 cache */
+
+typedef union ReduceAcc {
+  float f32[REDUCE_BLOCK]; /* also bf16 */
+  double f64[REDUCE_BLOCK];
+  int32_t i32[REDUCE_BLOCK];
+} ReduceAcc;
+
+/* n <= REDUCE_BLOCK elements of type t. */
+void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n);
+void reduce_add(DType t, RedOp op, ReduceAcc *acc, const void *in, size_t n);
+void reduce_store(DType t, void *out, const ReduceAcc *acc, size_t n);
+
+#endif

@@ -1,0 +1,171 @@
+/* passes.h - what the passes of compile.c hand to each other.
+ *
+ *   autodiff -> shard -> stage -> unit_code -> layout -> actions -> memory -> lower -> prove
+ */
+#ifndef WEFT_PASSES_H
+#define WEFT_PASSES_H
+
+#include "compile.h"
+#include "shard.h"
+
+/* Adds the backward ops and tags every op F, I or W. */
+weft_status autodiff(Graph *g, weft_error *e);
+
+/* ---- stage.c: which units each stage runs ---- */
+
+typedef struct Stages {
+  int n;                 /* pp * virtual */
+  int *first;            /* [n + 1]: units first[s] .. first[s+1]-1 */
+  int *of_unit;          /* unit -> stage */
+} Stages;
+/* requires units; establishes a stage for each. Problems go to `d`. */
+bool stage(const CompileInput *in, Stages *out, Diags *d);
+
+/* ---- unit_code.c: the bodies of each unit, operands still symbolic ---- */
+
+/* Slots of a body: the arena, the unit's parameters and gradients, then per call. */
+enum { DYN_FI, DYN_FW, DYN_IW, DYN_INPUT, DYN_EDGE = DYN_INPUT + IN_SEED };
+
+/* Where a sharded tensor lives while a body runs. */
+typedef enum { ST_NONE, ST_PARAM, ST_GRAD, ST_INPUT, ST_SEED, ST_SCALARS, ST_EDGE, ST_FI,
+               ST_FW, ST_IW, ST_TEMP } StorageKind;
+typedef struct Storage {
+  uint8_t kind;          /* StorageKind */
+  int32_t index;         /* parameter or edge number within the unit, InputKind */
+  uint64_t off;          /* within the frame or the temporaries */
+} Storage;
+/* Slots of storage that has one absolute place per rank; lower() makes them slot 0. */
+enum { SLOT_TEMP = 0xffff, SLOT_SEED = 0xfffe, SLOT_SCALARS = 0xfffd };
+
+typedef struct CodeInstr {
+  Instr i;               /* operand, attr and what are filled by lower */
+  OpAttr attr;
+  Operand operand[KERNEL_OPERANDS];
+  Tid t[KERNEL_OPERANDS];
+  const char *name;      /* module, without the unit's own prefix */
+} CodeInstr;
+
+typedef struct UnitCode {
+  int *param, nparam;    /* parameters that the unit reads, in order of first use */
+  Tid *edge; int nedge;  /* sharded tensors that it shares with other units */
+  uint64_t edge_used[3]; /* those that each body touches, a bit each */
+  uint64_t frame[3];     /* bytes of FI, FW, IW */
+  uint64_t temp;         /* bytes of temporaries, worst body */
+  struct {
+    CodeInstr *at;
+    int n;
+    double flops;
+  } body[3];             /* F, I, W */
+  uint64_t input_mask;   /* inputs it reads: 1 << InputKind */
+  int handles;           /* in-body handles */
+} UnitCode;
+
+typedef struct Build {
+  const CompileInput *in;
+  Arena *arena;
+  Sharded sh;
+  Stages st;
+  UnitCode *unit;
+  /* For each boundary between stages s and s+1: tensors that cross it. */
+  struct Cross {
+    Tid *at;
+    int n;
+  } *fwd, *bwd;
+  VEC(CommDesc) comm;
+  int in_handles;        /* handles of all bodies: main ones come after */
+  int microbatches;      /* of the whole step: schedule's x rounds */
+  /* What each pp rank sends to each other one, in order: [src * pp + dst]. */
+  struct Sends {
+    struct SendItem {
+      Tid t;
+      int stage, mb;     /* that receives it */
+    } *at;
+    int n, cap;
+  } *sends;
+} Build;
+
+/* The local chunk of a global stage on its rank, and back: see schedule_where. */
+int stage_rank(const Build *b, int stage);
+
+bool unit_code(Build *b, Diags *d);   /* false: a unit is too large (reported) */
+/* requires stages; finds what crosses each boundary */
+void stage_edges(Build *b);
+/* The communicator over these axes (npp = 0) or these pp ranks; -1 if it has one member. */
+int comm_for(Build *b, AxisSet axes, const int *pp, int npp);
+
+/* ---- offsets.c: intervals to addresses ---- */
+typedef struct Interval {
+  int start, end;        /* inclusive positions */
+  uint64_t size, off;
+} Interval;
+/* Gives every interval an offset such that no two that overlap in time overlap in space.
+ * Best fit in order of start; returns the bytes that are needed. */
+uint64_t offsets(Arena *a, Interval *v, int n);
+enum { ALIGN = 64 };
+static inline uint64_t align_up(uint64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* ---- layout.c: static regions of a pp rank ---- */
+typedef struct Bucket {
+  AxisSet axes;          /* the gradients are partial over these */
+  uint64_t off, count;   /* f32 elements */
+  int *param, nparam;    /* indices into Layout.param */
+} Bucket;
+typedef struct Layout {
+  ProgParam *param; int nparam;
+  int *of;               /* Compiled.param -> index here, -1 */
+  VEC(Bucket) bucket;
+  uint64_t input[IN_N];
+  uint64_t scalars, seed;
+  uint64_t bytes[5];     /* parameters, master, gradients, optimizer, inputs */
+  uint64_t end;
+} Layout;
+void layout(Build *b, int rank, const Compiled *c, Layout *l);
+
+/* ---- actions.c: a rank's main list with buffers still as intervals ---- */
+typedef enum { EV_CALL, EV_SEND, EV_RECV, EV_WAIT, EV_REDUCE } EventKind;
+typedef struct Event {
+  uint8_t kind;
+  uint8_t phase;         /* CALL */
+  int32_t unit, mb;      /* CALL */
+  int32_t buffer;        /* SEND, RECV: index into buffers */
+  int32_t peer;          /* SEND, RECV: pp rank */
+  int32_t handle;        /* SEND, RECV, WAIT, REDUCE */
+  int32_t bucket;        /* REDUCE */
+  int32_t line;
+  uint32_t edges;        /* CALL: first of its frames and edges in call_buffer */
+  Tid t;                 /* SEND, RECV */
+} Event;
+typedef struct Timeline {
+  VEC(Event) ev;
+  VEC(Interval) buffer;
+  VEC(int32_t) call_buffer;  /* per CALL: FI, FW, IW (-1 none), then the unit's edges */
+  int handles;
+  int *reduce_handle;    /* of each bucket: -1 if the epilogue starts it */
+} Timeline;
+/* requires the schedule to be checked; `rank` is the pp rank */
+void actions(Build *b, int rank, const Layout *l, Timeline *t);
+/* The order of all sends, for all ranks; before actions(). */
+void send_order(Build *b);
+
+/* ---- lower.c, update.c ---- */
+typedef struct Emit {
+  Build *b;
+  Program *p;
+  const Layout *l;
+  VEC(Instr) code;
+  VEC(Operand) operand;
+  VEC(OpAttr) attr;
+  VEC(Call) call;
+  VEC(uint64_t) dyn, bind;
+  VEC(const char *) what;
+  VEC(Body) body;
+  VEC(UnitBind) unit;
+} Emit;
+Instr *emit_instr(Emit *e, InstrCode code, const char *what);
+uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count);
+/* Before the first action and after the last one. */
+void update_prologue(Emit *e, const Compiled *c);
+void update_epilogue(Emit *e, const Compiled *c, Timeline *t);
+void lower(Build *b, int rank, const Layout *l, Timeline *t, Compiled *c);
+
+#endif

@@ -1,0 +1,505 @@
+/* shard.c - from the logical graph to the graph of one rank.
+ *
+ * Forward ops get their placements from their rules, in order. Backward ops follow their
+ * forward op: an operand of the forward op is needed as the forward op needed it, a
+ * gradient of a result as that result was placed, and a gradient of an operand comes out
+ * as the dual of the operand's placement. Then every op is written again with local
+ * shapes, and where a tensor is not placed as an op needs it, a conversion is inserted,
+ * once per (tensor, placement, body). */
+#include "shard.h"
+#include "../graph/rules.h"
+
+/* ---- what rules ask ---- */
+
+Place shard_in(const Shard *s, Oid op, int i) { return s->place[s->g->op.at[op].in[i]]; }
+
+/* (batch, seq, hidden) activations under sequence parallelism. */
+bool shard_is_residual(const Shard *s, Tid t) {
+  const Tensor *x = &s->g->t.at[t];
+  return s->plan->strategy.sequence_parallel && s->n[AX_TP] > 1 && x->ndim == 3 &&
+         x->dim[1].tag == TAG_SEQ && x->dim[2].tag == TAG_HIDDEN;
+}
+
+Place shard_settle(const Shard *s, Tid t) {
+  Place p = s->place[t];
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] < PL_R) p.on[a] = a == AX_TP && shard_is_residual(s, t) ? 1 : PL_R;
+  return p;
+}
+
+Place shard_settled(const Shard *s, Oid op, int i) {
+  return shard_settle(s, s->g->op.at[op].in[i]);
+}
+
+void shard_need(Shard *s, Oid op, int i, Place p) { s->need[op][i] = p; }
+void shard_yield(Shard *s, Oid op, int i, Place p) { s->yield[op][i] = p; }
+
+/* ---- parameters ---- */
+
+/* True the first time a problem is told; layers repeat it. */
+static bool tell_once(Shard *s, const char *what) {
+  for (int i = 0; i < s->told.n; i++)
+    if (strcmp(s->told.at[i], what) == 0) return false;
+  *VEC_PUSH(s->g->arena, s->told) = what;
+  return true;
+}
+
+/* An error about a tp_plan rule (-1: the plan as a whole), told for the first parameter
+ * that has it. */
+static void rule_error(Shard *s, int rule, const char *fmt, ...) PRINTF(3, 4);
+static void rule_error(Shard *s, int rule, const char *fmt, ...) {
+  Arena *a = s->d->arena;
+  if (!tell_once(s, arena_printf(a, "%d %s", rule, fmt))) return;
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = arena_vprintf(a, fmt, ap);
+  va_end(ap);
+  const char *path =
+      rule < 0 ? "tp_plan" : arena_printf(a, "tp_plan[\"%s\"]", s->plan->tp[rule].pattern);
+  diag_error(s->d, "tp-plan", path, "%s", text);
+}
+
+/* The rule for operand i; -1 if there is none or it is no parameter. */
+static int rule_of(Shard *s, Oid op, int i) {
+  const Op *o = &s->g->op.at[op];
+  const TpRule *tp = s->plan->tp;
+  const char *name = s->g->t.at[o->in[i]].name;
+  if (s->g->t.at[o->in[i]].kind != T_PARAM) return -1;
+  int tie, rule = tp_match(s->plan, name, o->name, s->rule_hits, &tie);
+  if (tie >= 0)
+    rule_error(s, tie, "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
+               tp[rule].pattern, tp_style_name(tp[rule].style), tp[tie].pattern,
+               tp_style_name(tp[tie].style), name);
+  return rule;
+}
+
+TpStyle shard_style(Shard *s, Oid op, int i) {
+  int rule = rule_of(s, op, i);
+  return rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
+}
+
+/* The dimension that a style cuts, -1 for none, -2 if it makes no sense here. */
+static int style_cut(TpStyle st, ParamRole role, int out_dim) {
+  switch (st) {
+  case STYLE_REPLICATE:
+  case STYLE_SEQUENCE: return -1;
+  case STYLE_COLWISE:
+  case STYLE_COLWISE_GATHER:
+  case STYLE_PACKED_COLWISE:
+    return role == ROLE_WEIGHT ? out_dim : role == ROLE_NORM ? -2 : 0;
+  case STYLE_ROWWISE:
+  case STYLE_ROWWISE_REP:
+  case STYLE_PACKED_ROWWISE:
+    if (role == ROLE_WEIGHT) return 1 - out_dim;
+    return role == ROLE_TABLE ? 0 : role == ROLE_BIAS ? -1 : -2;
+  case STYLE_EMBEDDING_ROWWISE:
+    return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
+  case STYLE_N: break;
+  }
+  return -2;
+}
+
+/* "num_attention_heads" for heads, ... : what users call the size they chose. */
+static const char *size_name(DimTag tag) {
+  switch (tag) {
+  case TAG_HEAD: return "model.num_attention_heads";
+  case TAG_KV_HEAD: return "model.num_key_value_heads";
+  case TAG_FFN: return "model.intermediate_size";
+  case TAG_HIDDEN: return "model.hidden_size";
+  default: return NULL;
+  }
+}
+
+/* Uneven pieces would not be what kernels take them for; only the vocabulary is padded. */
+static bool check_cut(Shard *s, Tid id, int dim) {
+  const Dim *d = &s->g->t.at[id].dim[dim];
+  int64_t piece = (int64_t)d->unit * d->parts;
+  int n = s->n[AX_TP];
+  if (d->tag == TAG_VOCAB || d->size % (piece * n) == 0) return true;
+  const char *name = size_name(d->tag);
+  char label[96];
+  const char *text =
+      name ? arena_printf(s->d->arena, "%d does not divide %s = %lld", n, name,
+                          (long long)(d->size / piece))
+           : arena_printf(s->d->arena, "%d does not divide dimension %d of %s (%lld)", n,
+                          dim, tensor_label(s->g, id, label), (long long)(d->size / piece));
+  if (tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
+  return false;
+}
+
+static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
+  Place *p = &s->place[s->g->param.at[t->index].tensor];
+  int8_t to = cut < 0 || s->n[AX_TP] == 1 ? PL_R : (int8_t)cut;
+  if (s->placed[t->index] && p->on[AX_TP] != to) {
+    rule_error(s, rule, "the styles of its uses cut the tied parameter %s in two ways",
+               t->name);
+    return false;
+  }
+  s->placed[t->index] = 1;
+  p->on[AX_TP] = to;
+  return cut < 0 || s->n[AX_TP] == 1 ||
+         check_cut(s, s->g->param.at[t->index].tensor, cut);
+}
+
+bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
+  const Tensor *t = &s->g->t.at[s->g->op.at[op].in[i]];
+  *p = s->place[s->g->op.at[op].in[i]];
+  if (t->kind != T_PARAM) return true;
+  int rule = rule_of(s, op, i);
+  TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
+  int cut = style_cut(st, role, out_dim);
+  bool packed = st == STYLE_PACKED_COLWISE || st == STYLE_PACKED_ROWWISE;
+  if (cut == -2) {
+    rule_error(s, rule, "style %s makes no sense for %s", tp_style_name(st), t->name);
+    return false;
+  }
+  if (cut >= 0 && s->n[AX_TP] > 1 && packed != (t->dim[cut].parts > 1)) {
+    rule_error(s, rule, "%s is %s: use %s", t->name,
+               packed ? "not made of packed parts" : "made of packed parts",
+               packed ? "colwise or rowwise" : "packed_colwise or packed_rowwise");
+    return false;
+  }
+  if (!set_param(s, t, rule, cut)) return false;
+  *p = s->place[s->g->op.at[op].in[i]];
+  return true;
+}
+
+/* ---- placements of backward ops ---- */
+
+static Place strip(Place p) {
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] < PL_R) p.on[a] = PL_R;
+  return p;
+}
+
+/* The gradient of operand k of forward op `f`: cut as the operand is; where the operand
+ * is whole but the op's work is divided over the axis, every rank has a part of the sum. */
+static Place dual(const Shard *s, Oid f, int k) {
+  const Op *op = &s->g->op.at[f];
+  Place p = s->need[f][k];
+  for (int a = 0; a < AX_N; a++) {
+    bool divided = false;
+    for (int i = 0; i < op->nin; i++) divided |= s->need[f][i].on[a] >= 0;
+    for (int i = 0; i < op->nout; i++) divided |= s->yield[f][i].on[a] != PL_R;
+    if (p.on[a] < PL_R) p.on[a] = PL_R;       /* P passed through: the gradient is whole */
+    else if (p.on[a] == PL_R && divided) p.on[a] = PL_P;
+  }
+  return p;
+}
+
+static int operand_of(const Op *f, Tid t) {
+  for (int k = 0; k < f->nin; k++)
+    if (f->in[k] == t) return k;
+  return -1;
+}
+
+static void place_acc(Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  Tid of = s->g->t.at[op->out[0]].grad_of;
+  Place p = shard_settle(s, of);
+  for (int a = 0; a < AX_N; a++) {
+    bool all = true;
+    for (int i = 0; i < op->nin; i++) all &= shard_in(s, id, i).on[a] == PL_P;
+    if (all) p.on[a] = PL_P;
+  }
+  for (int i = 0; i < op->nin; i++) shard_need(s, id, i, p);
+  shard_yield(s, id, 0, p);
+}
+
+static void place_backward(Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  if (op->code == OP_acc) {
+    place_acc(s, id);
+    return;
+  }
+  const Op *f = &s->g->op.at[op->fwd];
+  for (int i = 0; i < op->nin; i++) {
+    int k = op->role[i] & ROLE_INDEX;
+    bool of_input = (op->role[i] & ROLE_KIND) == ROLE_IN;
+    Place p = of_input ? s->need[op->fwd][k] : strip(s->yield[op->fwd][k]);
+    if (s->g->t.at[op->in[i]].ndim == 1 && s->g->t.at[op->in[i]].dim[0].size == 1)
+      p = s->place[op->in[i]];          /* the seed and what comes of it */
+    shard_need(s, id, i, p);
+  }
+  for (int i = 0; i < op->nout; i++)
+    shard_yield(s, id, i, dual(s, op->fwd, operand_of(f, s->g->t.at[op->out[i]].grad_of)));
+}
+
+/* ---- writing the sharded graph ---- */
+
+static int64_t local_size(const Shard *s, const Dim *d, ShardAxis a) {
+  return (d->size + s->n[a] - 1) / s->n[a];
+}
+
+static void set_local(const Shard *s, Tensor *t, Place p) {
+  t->place = p;
+  for (int d = 0; d < t->ndim; d++) t->dim[d].local = t->dim[d].size;
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] >= 0) t->dim[p.on[a]].local = local_size(s, &t->dim[p.on[a]], a);
+}
+
+/* A tensor of the sharded graph that stands for logical tensor `t` placed as `p`. */
+static Tid emit_tensor(Shard *s, Tid t, Place p) {
+  const Tensor *x = &s->g->t.at[t];
+  DType dt = x->dtype == DT_ACT ? s->plan->dtype : (DType)x->dtype;
+  Tid id = graph_tensor(s->out, x->kind, dt, x->dim, x->ndim);
+  Tensor *y = &s->out->t.at[id];
+  y->name = x->name;
+  y->index = x->index;
+  y->grad_of = x->grad_of;
+  y->logical = t;
+  set_local(s, y, p);
+  return id;
+}
+
+static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, int unit, Phase ph) {
+  Oid id = graph_add(s->out, code, nin, nout, unit, ph);
+  Op *op = &s->out->op.at[id];
+  op->attr = like->attr;
+  op->name = like->name;
+  op->line = like->line;
+  return id;
+}
+
+/* What an op makes is a value, also where it is a piece of an input. */
+static void bind_result(Graph *g, Oid id, int k, Tid t) {
+  g->op.at[id].out[k] = t;
+  g->t.at[t].kind = T_VALUE;
+  g->t.at[t].producer = id;
+  g->t.at[t].unit = g->op.at[id].unit;
+}
+
+/* One step of a conversion: axis `a` of `from` becomes `to`. */
+static Tid convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to, const Op *user,
+                        int unit, Phase ph) {
+  Place p = s->out->t.at[from].place;
+  int was = p.on[a], code = OP_all_reduce;
+  if (was >= 0 && to >= 0) {
+    from = convert_axis(s, logical, from, a, PL_R, user, unit, ph);
+    return convert_axis(s, logical, from, a, to, user, unit, ph);
+  }
+  if (was >= 0) code = OP_all_gather;
+  else if (was == PL_R) code = OP_slice;
+  else if (to >= 0) code = OP_reduce_scatter;
+  if (to >= 0) check_cut(s, logical, to);
+  p.on[a] = (int8_t)to;
+  int dim = was >= 0 ? was : to;
+  Tid t = emit_tensor(s, logical, p);
+  Oid id = emit_op(s, code, 1, 1, user, unit, ph);
+  Op *op = &s->out->op.at[id];
+  op->attr = (OpAttr){.axis = (int32_t)a, .dim = dim, .n = s->n[a],
+                      .red = was == PL_MAX ? RED_MAX : RED_SUM,
+                      .parts = dim >= 0 ? s->out->t.at[t].dim[dim].parts : 1,
+                      .cut = code == OP_slice ? ax_mesh(a) : 0};
+  op->in[0] = from;
+  bind_result(s->out, id, 0, t);
+  return t;
+}
+
+/* A gather that neither sequence parallelism nor a style asks for costs a collective that
+ * the user may not expect. */
+static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
+  Place p = s->place[t];
+  int d = p.on[AX_TP];
+  if (d < 0 || want.on[AX_TP] == d || s->g->t.at[t].dim[d].tag == TAG_SEQ) return;
+  if (s->g->t.at[t].grad_of >= 0) return;
+  const char *module = user->name ? user->name : "the model", *dot = strrchr(module, '.');
+  const char *text = arena_printf(
+      s->d->arena, "%s reads a tensor that is cut along %s as a whole: an all_gather in "
+      "every microbatch", dot ? dot + 1 : module,
+      tag_name(s->g->t.at[t].dim[d].tag));
+  if (tell_once(s, text))
+    diag_warn(s->d, "unforced", "tp_plan", "%s (first in %s)", text, module);
+}
+
+static bool reusable(const Conversion *c, Place want, int unit, Phase ph) {
+  if (c->unit != unit || !place_eq(c->to, want)) return false;
+  if (c->phase == ph || (c->phase == PH_I && ph == PH_W)) return true;
+  return c->phase == PH_F && !c->gather;
+}
+
+/* The sharded tensor that holds logical tensor `t` as `want`, for an op of this body. */
+static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
+  if (place_eq(s->place[t], want)) return s->local[t];
+  for (int i = 0; i < s->conv[t].n; i++)
+    if (reusable(&s->conv[t].at[i], want, user->unit, ph)) return s->conv[t].at[i].t;
+  report_unforced(s, t, want, user);
+  Tid x = s->local[t];
+  bool gather = false;
+  for (int a = AX_N - 1; a >= 0; a--) {
+    int was = s->out->t.at[x].place.on[a];
+    if (was == want.on[a]) continue;
+    assert(want.on[a] >= PL_R && s->n[a] > 1);
+    gather |= was >= 0;
+    x = convert_axis(s, t, x, (ShardAxis)a, want.on[a], user, user->unit, ph);
+  }
+  *VEC_PUSH(s->out->arena, s->conv[t]) = (Conversion){want, user->unit, ph, x, gather};
+  return x;
+}
+
+/* Results that may not stay as the op yields them: P that leaves the unit, and outputs
+ * that a style gathers. */
+static void settle_result(Shard *s, Oid id, Tid t) {
+  const Op *op = &s->g->op.at[id];
+  Place want = s->place[t];
+  if (s->crosses[t] && s->g->t.at[t].ndim > 1) want = shard_settle(s, t);
+  if (op->phase != PH_F && s->crosses[t] && s->g->t.at[t].grad_of >= 0)
+    want = shard_settle(s, t);
+  if (id < s->g->forward_ops && s->gathered[id] && want.on[AX_TP] >= 0)
+    want.on[AX_TP] = PL_R;
+  if (place_eq(want, s->place[t])) return;
+  Tid x = s->local[t];
+  for (int a = AX_N - 1; a >= 0; a--)
+    if (s->out->t.at[x].place.on[a] != want.on[a])
+      x = convert_axis(s, t, x, (ShardAxis)a, want.on[a], op, op->unit, op->phase);
+  s->local[t] = x;
+  s->place[t] = want;
+}
+
+/* Ops whose kernel must know which piece of the vocabulary is here. */
+static bool vocab_cut(const Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  Oid f = id < s->g->forward_ops ? id : op->fwd;
+  switch (op->code) {
+  case OP_embedding:
+  case OP_embedding_dw: return s->need[f][1].on[AX_TP] == 0;
+  case OP_ce_max:
+  case OP_ce_sum:
+  case OP_ce_dx:
+    return s->need[f][0].on[AX_TP] == s->g->t.at[op->in[0]].ndim - 1;
+  default: return false;
+  }
+}
+
+static void emit(Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  Tid in[16];
+  for (int i = 0; i < op->nin; i++)
+    in[i] = converted(s, op->in[i], s->need[id][i], op, op->phase);
+  Oid to = emit_op(s, op->code, op->nin, op->nout, op, op->unit, op->phase);
+  Op *o = &s->out->op.at[to];
+  memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
+  if (vocab_cut(s, id)) o->attr.cut = ax_mesh(AX_TP);
+  for (int i = 0; i < op->nout; i++) {
+    Tid t = op->out[i];
+    s->place[t] = s->yield[id][i];
+    s->local[t] = emit_tensor(s, t, s->place[t]);
+    bind_result(s->out, to, i, s->local[t]);
+  }
+  for (int i = 0; i < op->nout; i++) settle_result(s, id, op->out[i]);
+}
+
+/* ---- the pass ---- */
+
+static void start(Shard *s, const CompileInput *in, Diags *d) {
+  const Graph *g = in->graph;
+  Arena *a = in->arena;
+  *s = (Shard){.g = g, .plan = in->plan, .mesh = in->mesh, .d = d};
+  for (int x = 0; x < AX_N; x++) s->n[x] = mesh_size(in->mesh, ax_mesh(x));
+  s->out = graph_new(a, g->batch, g->seq);
+  s->out->unit.at = g->unit.at, s->out->unit.n = s->out->unit.cap = g->unit.n;
+  s->place = NEW_N(a, Place, g->t.n);
+  s->local = NEW_N(a, Tid, g->t.n);
+  s->conv = (void *)arena_alloc(a, sizeof *s->conv * (size_t)g->t.n);
+  s->crosses = NEW_N(a, bool, g->t.n);
+  s->need = NEW_N(a, Place *, g->op.n);
+  s->yield = NEW_N(a, Place *, g->op.n);
+  s->gathered = NEW_N(a, bool, g->op.n);
+  s->placed = NEW_N(a, int8_t, g->param.n);
+  s->rule_hits = NEW_N(a, int, in->plan->ntp + 1);
+  for (int i = 0; i < g->op.n; i++) {
+    s->need[i] = NEW_N(a, Place, g->op.at[i].nin);
+    s->yield[i] = NEW_N(a, Place, g->op.at[i].nout);
+    for (int k = 0; k < g->op.at[i].nin; k++) {
+      Tid t = g->op.at[i].in[k];
+      if (g->t.at[t].unit >= 0 && g->t.at[t].unit != g->op.at[i].unit) s->crosses[t] = true;
+    }
+  }
+  for (int t = 0; t < g->t.n; t++) {
+    const Tensor *x = &g->t.at[t];
+    s->place[t] = (Place){{PL_R, PL_R, PL_R}};
+    bool rows = x->kind == T_INPUT && x->index != IN_SEED;
+    if (rows && s->n[AX_DP] > 1) s->place[t].on[AX_DP] = 0;
+    if (x->kind != T_VALUE) s->local[t] = emit_tensor(s, t, s->place[t]);
+  }
+}
+
+/* Placements of the forward ops. Rules see each other's results in order; a placement
+ * that a style or a unit boundary changes afterwards is already the settled one. */
+static bool place_forward(Shard *s) {
+  bool ok = true;
+  for (int i = 0; i < s->g->forward_ops; i++) {
+    const Op *op = &s->g->op.at[i];
+    ok &= op_info[op->code].shard(s, i);
+    for (int k = 0; k < op->nout; k++) {
+      Tid t = op->out[k];
+      s->place[t] = s->yield[i][k];
+      if (s->crosses[t]) s->place[t] = shard_settle(s, t);
+      if (s->gathered[i] && s->place[t].on[AX_TP] >= 0) s->place[t].on[AX_TP] = PL_R;
+    }
+  }
+  return ok;
+}
+
+static void emit_phase(Shard *s, Phase ph) {
+  for (int i = 0; i < s->g->op.n; i++) {
+    if (s->g->op.at[i].phase != ph) continue;
+    if (ph != PH_F) place_backward(s, i);
+    emit(s, i);
+  }
+}
+
+static void check_sizes(Shard *s) {
+  const Graph *g = s->g;
+  if (s->plan->strategy.sequence_parallel && g->seq % s->n[AX_TP])
+    diag_error(s->d, "divisibility", "batch.seq",
+               "mesh.tp = %d does not divide batch.seq = %lld (sequence_parallel)",
+               s->n[AX_TP], (long long)g->seq);
+  for (int i = 0; i < g->forward_ops; i++)
+    if (!op_info[g->op.at[i].code].shard)
+      diag_error(s->d, "missing-rule", "model", "op %s has no placement rule",
+                 op_info[g->op.at[i].code].name);
+}
+
+/* Parameters change size once their cut is known. */
+static void size_params(Shard *s) {
+  for (int i = 0; i < s->g->param.n; i++) {
+    Tid t = s->g->param.at[i].tensor;
+    set_local(s, &s->out->t.at[s->local[t]], s->place[t]);
+  }
+}
+
+static void collect(const Shard *s, const CompileInput *in, Sharded *out) {
+  const Graph *g = s->g;
+  out->g = s->out;
+  out->local = s->local;
+  out->param_place = NEW_N(in->arena, Place, g->param.n);
+  out->grad_place = NEW_N(in->arena, Place, g->param.n);
+  for (int i = 0; i < g->param.n; i++)
+    out->param_place[i] = s->place[g->param.at[i].tensor];
+  for (int t = 0; t < g->t.n; t++) {
+    Tid of = g->t.at[t].grad_of;
+    if (of >= 0 && g->t.at[of].kind == T_PARAM)
+      out->grad_place[g->t.at[of].index] = s->place[t];
+  }
+  out->loss_place = s->place[g->loss];
+}
+
+weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e) {
+  Shard s;
+  int errors = d->errors;
+  start(&s, in, d);
+  check_sizes(&s);
+  if (d->errors > errors) return WEFT_EPLAN;
+  bool ok = place_forward(&s);
+  tp_unmatched(&s);
+  if (!ok || d->errors > errors) return WEFT_EPLAN;
+  size_params(&s);
+  emit_phase(&s, PH_F);
+  emit_phase(&s, PH_I);
+  emit_phase(&s, PH_W);
+  if (d->errors > errors) return WEFT_EPLAN;
+  s.out->loss = s.local[in->graph->loss];
+  collect(&s, in, out);
+  return WEFT_OK;
+}

@@ -1,0 +1,70 @@
+/* shard.h - what placement rules may ask and set, and the result of the pass. */
+#ifndef WEFT_SHARD_H
+#define WEFT_SHARD_H
+
+#include "compile.h"
+
+/* What a parameter is to the op that reads it; decides what a style means for it. */
+typedef enum { ROLE_WEIGHT, ROLE_BIAS, ROLE_TABLE, ROLE_NORM } ParamRole;
+
+typedef struct Conversion {
+  Place to;
+  int unit;
+  Phase phase;
+  Tid t;                 /* in the sharded graph */
+  bool gather;           /* issued again in backward instead of being saved */
+} Conversion;
+
+struct Shard {
+  const Graph *g;        /* logical, after autodiff */
+  Graph *out;            /* sharded: only ops with local shapes and collectives */
+  const Plan *plan;
+  const Mesh *mesh;
+  Diags *d;
+  int n[AX_N];           /* axis sizes */
+  Place *place;          /* of each logical tensor, as produced */
+  Place **need, **yield; /* of each op: operands, results */
+  bool *gathered;        /* op: its result is gathered at once (colwise_gather_output) */
+  Tid *local;            /* sharded tensor of each logical one */
+  VEC(Conversion) *conv; /* made so far, for each logical tensor */
+  bool *crosses;         /* read in another unit than the one that makes it */
+  int *rule_hits;        /* how many parameters each tp_plan rule matched */
+  int8_t *placed;        /* of each parameter: 1 once its placement is fixed */
+  VEC(const char *) told;/* unforced conversions that were reported */
+};
+
+/* ---- for rules ---- */
+/* Placement of operand i as produced. */
+Place shard_in(const Shard *s, Oid op, int i);
+/* The same after any P was reduced: to S(seq) on tp for the residual stream under
+ * sequence parallelism, else to R. */
+Place shard_settled(const Shard *s, Oid op, int i);
+Place shard_settle(const Shard *s, Tid t);
+bool shard_is_residual(const Shard *s, Tid t);
+void shard_need(Shard *s, Oid op, int i, Place p);
+void shard_yield(Shard *s, Oid op, int i, Place p);
+/* Cuts or replicates the parameter at operand i by its style; `out_dim` is the dimension
+ * of its output features (weights). False if that is impossible (reported). */
+bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p);
+TpStyle shard_style(Shard *s, Oid op, int i);
+
+/* ---- tp_match.c ---- */
+/* Index of the rule for a parameter read by module `module`, or -1: replicate. Counts
+ * every rule that matches in `hits`; `tie` is one that is as specific as the result but
+ * has another style, or -1. */
+int tp_match(const Plan *p, const char *param, const char *module, int *hits, int *tie);
+/* Errors for rules of the user that matched nothing. */
+void tp_unmatched(const Shard *s);
+
+/* ---- the pass ---- */
+typedef struct Sharded {
+  Graph *g;              /* F ops, then I, then W, each in order */
+  Tid *local;            /* logical tensor -> sharded tensor as produced */
+  Place *param_place;    /* of each parameter as stored */
+  Place *grad_place;     /* of each parameter's gradient as W bodies leave it */
+  Place loss_place;
+} Sharded;
+/* requires autodiff; establishes placements, local shapes, collectives as ops */
+weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e);
+
+#endif

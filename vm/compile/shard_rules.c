@@ -1,0 +1,188 @@
+/* shard_rules.c - the placement rule of every forward op (named in ops.def).
+ *
+ * A rule reads the placements of its operands as they are produced, says what it needs
+ * of each and what it yields. Backward ops need no rules of their own: shard.c derives
+ * theirs from the forward op's (see dual() there). */
+#include "shard.h"
+#include "../graph/rules.h"
+
+static const Tensor *in_tensor(const Shard *s, Oid op, int i) {
+  return &s->g->t.at[s->g->op.at[op].in[i]];
+}
+
+static int last_dim(const Shard *s, Oid op, int i) { return in_tensor(s, op, i)->ndim - 1; }
+
+/* The placement of a tensor without its last dimension: a cut of that one becomes R. */
+static Place rows_of(Place p, int last) {
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] >= last) p.on[a] = PL_R;
+  return p;
+}
+
+bool shard_embedding(Shard *s, Oid op) {
+  Place table, ids = shard_in(s, op, 0);
+  if (!shard_param(s, op, 1, ROLE_TABLE, 0, &table)) return false;
+  Place y = ids;
+  if (table.on[AX_TP] == 0) y.on[AX_TP] = PL_P;
+  else if (shard_is_residual(s, s->g->op.at[op].out[0])) ids.on[AX_TP] = y.on[AX_TP] = 1;
+  shard_need(s, op, 0, ids);
+  shard_need(s, op, 1, table);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+bool shard_linear(Shard *s, Oid op) {
+  int out_dim = s->g->op.at[op].attr.layout ? 1 : 0, last = last_dim(s, op, 0);
+  Place w, x = shard_settled(s, op, 0);
+  if (!shard_param(s, op, 1, ROLE_WEIGHT, out_dim, &w)) return false;
+  Place y = x;
+  if (w.on[AX_TP] == out_dim) {
+    x.on[AX_TP] = PL_R;
+    y.on[AX_TP] = (int8_t)last;
+    s->gathered[op] = shard_style(s, op, 1) == STYLE_COLWISE_GATHER;
+  } else if (w.on[AX_TP] >= 0) {
+    x.on[AX_TP] = (int8_t)last;
+    y.on[AX_TP] = PL_P;
+  } else if (x.on[AX_TP] == last) {
+    x.on[AX_TP] = y.on[AX_TP] = PL_R;
+  }
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+bool shard_add_bias(Shard *s, Oid op) {
+  Place b, x = shard_settled(s, op, 0);
+  if (!shard_param(s, op, 1, ROLE_BIAS, 0, &b)) return false;
+  int last = last_dim(s, op, 0);
+  if ((x.on[AX_TP] == last) != (b.on[AX_TP] == 0)) {
+    if (b.on[AX_TP] == 0) x.on[AX_TP] = (int8_t)last;
+    else x.on[AX_TP] = PL_R;
+  }
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, b);
+  shard_yield(s, op, 0, x);
+  return true;
+}
+
+/* All operands alike: the cut of the first that is cut; the residual's own placement for
+ * the residual stream. */
+static Place common(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  Place p = shard_settled(s, op, 0);
+  for (int i = 1; i < o->nin; i++) {
+    Place q = shard_settled(s, op, i);
+    for (int a = 0; a < AX_N; a++)
+      if (p.on[a] < 0 && q.on[a] >= 0) p.on[a] = q.on[a];
+  }
+  if (shard_is_residual(s, o->in[0])) p.on[AX_TP] = 1;
+  return p;
+}
+
+/* Linear in its operands: P passes where all of them are P. */
+bool shard_add(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  Place p = common(s, op);
+  for (int a = 0; a < AX_N; a++) {
+    bool all = true;
+    for (int i = 0; i < o->nin; i++) all &= shard_in(s, op, i).on[a] == PL_P;
+    if (all) p.on[a] = PL_P;
+  }
+  for (int i = 0; i < o->nin; i++) shard_need(s, op, i, p);
+  shard_yield(s, op, 0, p);
+  return true;
+}
+
+bool shard_follow(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  Place p = common(s, op);
+  const Dim *last = &in_tensor(s, op, 0)->dim[last_dim(s, op, 0)];
+  if (o->code == OP_split && p.on[AX_TP] == last_dim(s, op, 0) &&
+      last->parts % o->attr.n != 0) {
+    diag_error(s->d, "tp-plan", "tp_plan",
+               "%s is cut as one piece and then split into %d: use packed_colwise",
+               o->name ? o->name : "a tensor", o->attr.n);
+    return false;
+  }
+  for (int i = 0; i < o->nin; i++) shard_need(s, op, i, p);
+  for (int i = 0; i < o->nout; i++) shard_yield(s, op, i, p);
+  return true;
+}
+
+/* RMSNorm and LayerNorm work on whole rows, or on whole heads. */
+bool shard_norm(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  int last = last_dim(s, op, 0);
+  Place w, x = shard_settled(s, op, 0);
+  for (int i = 1; i < o->nin; i++) {
+    if (!shard_param(s, op, i, ROLE_NORM, 0, &w)) return false;
+    shard_need(s, op, i, w);
+  }
+  const Tensor *tx = in_tensor(s, op, 0);
+  bool per_head = o->code == OP_rmsnorm && tx->dim[last].unit > 1 &&
+                  in_tensor(s, op, 1)->dim[0].size == tx->dim[last].unit;
+  if (x.on[AX_TP] == last && !per_head) x.on[AX_TP] = PL_R;
+  if (x.on[AX_TP] == PL_R && s->n[AX_TP] > 1 && tx->ndim == 3 &&
+      shard_style(s, op, 1) == STYLE_SEQUENCE)
+    x.on[AX_TP] = 1;
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, x);
+  shard_yield(s, op, 1, x);
+  return true;
+}
+
+bool shard_rope(Shard *s, Oid op) {
+  Place x = shard_settled(s, op, 0);
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, rows_of(x, 2));
+  shard_yield(s, op, 0, x);
+  return true;
+}
+
+/* Each head by itself, over the whole sequence. */
+bool shard_attention(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  Place q = shard_settled(s, op, 0);
+  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
+  for (int i = 0; i < 3; i++) shard_need(s, op, i, q);
+  if (o->nin == 4) shard_need(s, op, 3, rows_of(q, 2));
+  shard_yield(s, op, 0, q);
+  shard_yield(s, op, 1, q);
+  return true;
+}
+
+/* ---- cross entropy ---- the vocabulary may stay cut */
+
+static Place logits_place(const Shard *s, Oid op) { return shard_settled(s, op, 0); }
+
+bool shard_ce_max(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  Place x = logits_place(s, op), m = rows_of(x, last);
+  if (x.on[AX_TP] == last) m.on[AX_TP] = PL_MAX;
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, m);
+  return true;
+}
+
+bool shard_ce_sum(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  Place x = logits_place(s, op), rows = rows_of(x, last), y = rows;
+  if (x.on[AX_TP] == last) y.on[AX_TP] = PL_P;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, rows);
+  shard_need(s, op, 2, rows);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+/* A sum over rows: partial wherever rows are cut. */
+bool shard_ce_loss(Shard *s, Oid op) {
+  Place x = shard_settled(s, op, 0), y = x;
+  for (int a = 0; a < AX_N; a++)
+    if (y.on[a] >= 0) y.on[a] = PL_P;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, x);
+  shard_yield(s, op, 0, y);
+  return true;
+}

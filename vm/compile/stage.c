@@ -1,0 +1,175 @@
+/* stage.c - cuts the units of the model into pipeline stages, by pp_plan. */
+#include "passes.h"
+
+/* How many layers each stage gets: equal, the smaller ones at the ends, last first. */
+static void even(int layers, int stages, int *out) {
+  int small = stages - layers % stages;
+  for (int s = 0; s < stages; s++) out[s] = layers / stages + (layers % stages > 0);
+  if (layers % stages == 0) return;
+  for (int k = 0; k < small; k++) out[k % 2 == 0 ? stages - 1 - k / 2 : k / 2]--;
+}
+
+static bool layer_counts(const CompileInput *in, int layers, int stages, int *out,
+                         Diags *d) {
+  const PpPlan *pp = &in->plan->pp;
+  if (!pp->layers) {
+    if (layers < stages && stages > 1) {
+      diag_error(d, "stages", "mesh.pp",
+                 "%d layers cannot fill %d stages (pp = %d x virtual = %d)", layers, stages,
+                 in->mesh->size[AXIS_PP], in->schedule->virtual_stages);
+      return false;
+    }
+    even(layers, stages, out);
+    return true;
+  }
+  int sum = 0;
+  for (int s = 0; s < pp->nlayers; s++) {
+    sum += pp->layers[s];
+    if (pp->layers[s] >= 0) continue;
+    diag_error(d, "stages", "pp_plan.layers", "stage %d has %d layers", s, pp->layers[s]);
+    return false;
+  }
+  if (pp->nlayers != stages || sum != layers) {
+    diag_error(d, "stages", "pp_plan.layers",
+               "%d stages with %d layers in all; the model has %d layers and needs %d stages",
+               pp->nlayers, sum, layers, stages);
+    return false;
+  }
+  for (int s = 0; s < stages; s++) out[s] = pp->layers[s];
+  return true;
+}
+
+/* Units before the first layer go to the first stage, those after the last layer to the
+ * last one, others to the stage of the layer before them. */
+static void by_layers(const Graph *g, const int *count, Stages *st) {
+  int s = 0, left = count[0];
+  for (int u = 0; u < g->unit.n; u++) {
+    if (g->unit.at[u].layer >= 0) {
+      while (left == 0 && s + 1 < st->n) left = count[++s];
+      left--;
+    }
+    st->of_unit[u] = s;
+  }
+  int last_layer = -1;
+  for (int u = 0; u < g->unit.n; u++)
+    if (g->unit.at[u].layer >= 0) last_layer = u;
+  for (int u = last_layer + 1; u < g->unit.n; u++) st->of_unit[u] = st->n - 1;
+}
+
+static int unit_named(const Graph *g, const char *name) {
+  for (int u = 0; u < g->unit.n; u++)
+    if (strcmp(g->unit.at[u].name, name) == 0) return u;
+  return -1;
+}
+
+/* The unit that entry i of stage s names; -1 if the model has none, which is told. */
+static int listed_unit(const CompileInput *in, int s, int i, const char *path, Diags *d) {
+  const Graph *g = in->graph;
+  const char *name = in->plan->pp.modules[s][i];
+  int u = unit_named(g, name);
+  if (u >= 0) return u;
+  Diag *x = diag_error(d, "stages", path, "the model has no unit \"%s\"", name);
+  const char **names = NEW_N(d->arena, const char *, g->unit.n);
+  for (int k = 0; k < g->unit.n; k++) names[k] = g->unit.at[k].name;
+  const char *near = str_nearest(name, names, g->unit.n);
+  if (near) x->suggestion = arena_printf(d->arena, "did you mean \"%s\"?", near);
+  return -1;
+}
+
+static void out_of_order(const Graph *g, const char *path, int u, int next, Diags *d) {
+  const char *name = g->unit.at[u].name;
+  if (next < g->unit.n)
+    diag_error(d, "stages", path, "\"%s\" is out of order or listed twice: \"%s\" is next",
+               name, g->unit.at[next].name);
+  else
+    diag_error(d, "stages", path, "\"%s\" is listed twice", name);
+}
+
+/* After a name that is wrong the order is taken up again wherever the list goes on. */
+static bool by_modules(const CompileInput *in, Stages *st, Diags *d) {
+  const Graph *g = in->graph;
+  const PpPlan *pp = &in->plan->pp;
+  int next = 0, errors = d->errors;
+  if (pp->nmodules != st->n) {
+    diag_error(d, "stages", "pp_plan.modules", "%d %s for %d stages", pp->nmodules,
+               pp->nmodules == 1 ? "list" : "lists", st->n);
+    return false;
+  }
+  for (int s = 0; s < pp->nmodules; s++)
+    for (int i = 0; pp->modules[s][i]; i++) {
+      const char *path = arena_printf(d->arena, "pp_plan.modules[%d][%d]", s + 1, i + 1);
+      int u = listed_unit(in, s, i, path, d);
+      if (u >= 0 && next >= 0 && u != next) out_of_order(g, path, u, next, d);
+      if (u >= 0) st->of_unit[u] = s;
+      next = u >= 0 ? u + 1 : -1;
+    }
+  if (d->errors == errors && next < g->unit.n)
+    diag_error(d, "stages", "pp_plan.modules", "\"%s\" is in no stage",
+               g->unit.at[next].name);
+  return d->errors == errors;
+}
+
+static bool no_empty_stage(const CompileInput *in, Stages *st, Diags *d) {
+  int u = 0, n = in->graph->unit.n;
+  const PpPlan *pp = &in->plan->pp;
+  const char *path = pp->modules  ? "pp_plan.modules"
+                     : pp->layers ? "pp_plan.layers"
+                                  : "mesh.pp";
+  for (int s = 0; s < st->n; s++) {
+    st->first[s] = u;
+    while (u < n && st->of_unit[u] == s) u++;
+    if (st->first[s] == u) {
+      diag_error(d, "stages", path, "stage %d is empty", s);
+      return false;
+    }
+  }
+  st->first[st->n] = n;
+  return true;
+}
+
+bool stage(const CompileInput *in, Stages *st, Diags *d) {
+  const Graph *g = in->graph;
+  int layers = 0;
+  st->n = in->schedule->ranks * in->schedule->virtual_stages;
+  st->first = NEW_N(in->arena, int, st->n + 1);
+  st->of_unit = NEW_N(in->arena, int, g->unit.n);
+  for (int u = 0; u < g->unit.n; u++) layers += g->unit.at[u].layer >= 0;
+  if (in->plan->pp.modules) {
+    if (!by_modules(in, st, d)) return false;
+  } else {
+    int *count = NEW_N(in->arena, int, st->n);
+    if (!layer_counts(in, layers, st->n, count, d)) return false;
+    by_layers(g, count, st);
+  }
+  return no_empty_stage(in, st, d);
+}
+
+/* ---- what crosses from stage to stage ---- */
+
+static void add_cross(Arena *a, struct Cross *c, Tid t) {
+  for (int i = 0; i < c->n; i++)
+    if (c->at[i] == t) return;
+  if (c->n % 8 == 0) {
+    Tid *more = NEW_N(a, Tid, c->n + 8);
+    if (c->n) memcpy(more, c->at, sizeof(Tid) * (size_t)c->n);
+    c->at = more;
+  }
+  c->at[c->n++] = t;
+}
+
+void stage_edges(Build *b) {
+  const Graph *g = b->sh.g;
+  b->fwd = NEW_N(b->arena, struct Cross, b->st.n);
+  b->bwd = NEW_N(b->arena, struct Cross, b->st.n);
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    int to = b->st.of_unit[op->unit];
+    for (int k = 0; k < op->nin; k++) {
+      const Tensor *t = &g->t.at[op->in[k]];
+      if (t->unit < 0) continue;
+      int from = b->st.of_unit[t->unit];
+      for (int s = from; s < to; s++) add_cross(b->arena, &b->fwd[s], op->in[k]);
+      for (int s = to; s < from; s++) add_cross(b->arena, &b->bwd[s], op->in[k]);
+    }
+  }
+}

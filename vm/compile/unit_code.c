@@ -1,0 +1,437 @@
+/* unit_code.c - turns the ops of each unit into the instructions of its F, I and W body.
+ *
+ * Decides where every tensor lives: an edge if another unit reads it, a frame if a later
+ * body of the same unit reads it (F..I, F..W or I..W), else a temporary of the body.
+ * Collectives get pack and unpack kernels where the dimension that is cut is not the
+ * outermost, and their wait goes right before the first use of the result. */
+#include "passes.h"
+
+typedef struct Uses {
+  int count;
+  uint8_t phases;        /* bit per Phase, of readers in the tensor's own unit */
+  bool edge;
+  Tid alias;             /* shares the storage of this tensor (all_reduce in place) */
+} Uses;
+
+typedef struct Coder {
+  Build *b;
+  Graph *g;              /* sharded */
+  VEC(Uses) use;
+  int unit;
+  UnitCode *code;
+  VEC(Storage) store;    /* of each tensor, for the unit at hand */
+  VEC(int) temp;         /* of each tensor: its interval in the body at hand, + 1 */
+  VEC(CodeInstr) out;    /* the body at hand */
+  struct Pending {
+    Tid result, input;
+    int handle;
+  } pending[64];
+  int npending, handles;
+} Coder;
+
+/* ---- who reads what ---- */
+
+static void find_uses(Coder *c) {
+  const Graph *g = c->g;
+  for (int i = 0; i < g->t.n; i++) {
+    *VEC_PUSH(c->b->arena, c->use) = (Uses){.alias = -1};
+    (void)VEC_PUSH(c->b->arena, c->store);
+    (void)VEC_PUSH(c->b->arena, c->temp);
+  }
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    for (int k = 0; k < op->nin; k++) {
+      Uses *u = &c->use.at[op->in[k]];
+      const Tensor *t = &g->t.at[op->in[k]];
+      u->count++;
+      if (t->unit >= 0 && t->unit != op->unit) u->edge = true;
+      else u->phases |= (uint8_t)(1u << op->phase);
+    }
+  }
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    if (op->code != OP_all_reduce) continue;
+    const Tensor *t = &g->t.at[op->in[0]];
+    const Op *maker = t->producer >= 0 ? &g->op.at[t->producer] : NULL;
+    Uses *u = &c->use.at[op->in[0]];
+    if (maker && maker->unit == op->unit && maker->phase == op->phase && u->count == 1)
+      u->alias = op->out[0];
+  }
+}
+
+/* ---- storage ---- */
+
+static int param_index(UnitCode *u, int param, Arena *a) {
+  for (int i = 0; i < u->nparam; i++)
+    if (u->param[i] == param) return i;
+  if (u->nparam % 16 == 0) {
+    int *more = NEW_N(a, int, u->nparam + 16);
+    if (u->nparam) memcpy(more, u->param, sizeof(int) * (size_t)u->nparam);
+    u->param = more;
+  }
+  u->param[u->nparam] = param;
+  return u->nparam++;
+}
+
+static int edge_index(UnitCode *u, Tid t, Arena *a) {
+  for (int i = 0; i < u->nedge; i++)
+    if (u->edge[i] == t) return i;
+  if (u->nedge % 16 == 0) {
+    Tid *more = NEW_N(a, Tid, u->nedge + 16);
+    if (u->nedge) memcpy(more, u->edge, sizeof(Tid) * (size_t)u->nedge);
+    u->edge = more;
+  }
+  u->edge[u->nedge] = t;
+  return u->nedge++;
+}
+
+static Storage in_frame(Coder *c, int kind, const Tensor *t) {
+  uint64_t *frame = &c->code->frame[kind - ST_FI];
+  Storage s = {.kind = (uint8_t)kind, .off = *frame};
+  *frame += align_up((uint64_t)tensor_bytes(t));
+  return s;
+}
+
+/* The storage of a tensor as the unit at hand sees it; decided at first sight. */
+static Storage place(Coder *c, Tid t) {
+  const Tensor *x = &c->g->t.at[t];
+  UnitCode *u = c->code;
+  if (x->kind == T_PARAM)
+    return (Storage){ST_PARAM, param_index(u, x->index, c->b->arena), 0};
+  if (x->kind == T_INPUT && x->index == IN_SEED) return (Storage){.kind = ST_SEED};
+  if (x->kind == T_INPUT) {
+    u->input_mask |= 1u << x->index;
+    return (Storage){ST_INPUT, x->index, 0};
+  }
+  const Uses *use = &c->use.at[t];
+  if (use->alias >= 0) return place(c, use->alias);
+  if (use->edge) return (Storage){ST_EDGE, edge_index(u, t, c->b->arena), 0};
+  if (c->store.at[t].kind != ST_NONE) return c->store.at[t];
+  const Tensor *of = x->grad_of >= 0 ? &c->b->in->graph->t.at[x->grad_of] : NULL;
+  Storage s = {.kind = ST_TEMP};
+  if (of && of->kind == T_PARAM) {
+    s = (Storage){ST_GRAD, param_index(u, of->index, c->b->arena), 0};
+  } else if (x->producer >= 0) {
+    Phase made = c->g->op.at[x->producer].phase;
+    bool by_i = use->phases & (1u << PH_I), by_w = use->phases & (1u << PH_W);
+    if (made == PH_F && by_w) s = in_frame(c, ST_FW, x);
+    else if (made == PH_F && by_i) s = in_frame(c, ST_FI, x);
+    else if (made == PH_I && by_w) s = in_frame(c, ST_IW, x);
+  }
+  return c->store.at[t] = s;
+}
+
+/* ---- instructions ---- */
+
+/* Module names without what says which layer: bodies of equal layers are equal. */
+static const char *relative_name(const Coder *c, const char *name) {
+  int layer = c->g->unit.at[c->unit].layer;
+  if (!name || layer < 0) return name ? name : "";
+  char key[16];
+  int n = 0, digits[12], k = 0;
+  do digits[k++] = layer % 10, layer /= 10;
+  while (layer);
+  key[n++] = '.';
+  while (k) key[n++] = (char)('0' + digits[--k]);
+  key[n++] = '.';
+  key[n] = 0;
+  const char *at = strstr(name, key);
+  return at ? at + n : name;
+}
+
+static Operand operand_of(const Coder *c, Tid t) {
+  const Tensor *x = &c->g->t.at[t];
+  Operand o = {.dtype = x->dtype, .ndim = x->ndim};
+  for (int d = 0; d < x->ndim; d++) o.dim[d] = x->dim[d].local;
+  return o;
+}
+
+static CodeInstr *push(Coder *c, InstrCode code, const Op *op) {
+  CodeInstr *x = VEC_PUSH(c->b->arena, c->out);
+  *x = (CodeInstr){.i = {.code = (uint8_t)code, .op = op->code, .comm = -1, .peer = -1,
+                         .handle = -1, .line = op->line, .acc = ACC_NEVER},
+                   .name = relative_name(c, op->name)};
+  return x;
+}
+
+static void add_in(Coder *c, CodeInstr *x, Tid t) {
+  x->t[x->i.nin] = t;
+  x->operand[x->i.nin++] = operand_of(c, t);
+}
+
+static void add_out(Coder *c, CodeInstr *x, Tid t) {
+  int k = x->i.nin + x->i.nout++;
+  x->t[k] = t;
+  x->operand[k] = operand_of(c, t);
+}
+
+/* Waits for the collective that makes `t`, if one is under way. */
+static void settle(Coder *c, Tid t, const Op *op) {
+  for (int i = 0; i < c->npending; i++) {
+    if (c->pending[i].result != t) continue;
+    CodeInstr *w = push(c, I_WAIT, op);
+    w->i.handle = c->pending[i].handle;
+    w->t[0] = c->pending[i].input;     /* lives until here */
+    c->pending[i] = c->pending[--c->npending];
+    return;
+  }
+}
+
+static Tid temp_like(Coder *c, const Tensor *t, const Dim *dim, int ndim) {
+  Tid id = graph_tensor(c->g, T_VALUE, (DType)t->dtype, dim, ndim);
+  *VEC_PUSH(c->b->arena, c->use) = (Uses){.alias = -1};
+  *VEC_PUSH(c->b->arena, c->store) = (Storage){.kind = ST_TEMP};
+  *VEC_PUSH(c->b->arena, c->temp) = 0;
+  return id;
+}
+
+/* The shapes of pack and unpack around the cut of dimension `dim`: whole (outer, L0,
+ * inner) and pieces (n, outer, L, inner). */
+typedef struct Cut {
+  Dim whole[3], pieces[4];
+  int n;
+  bool plain;            /* the pieces lie one after the other in the whole */
+} Cut;
+
+static Cut cut_of(const Tensor *whole, const Tensor *piece, const OpAttr *attr) {
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < attr->dim; d++) outer *= piece->dim[d].local;
+  for (int d = attr->dim + 1; d < piece->ndim; d++) inner *= piece->dim[d].local;
+  int64_t l0 = whole->dim[attr->dim].local, l = piece->dim[attr->dim].local;
+  Cut k = {.n = attr->n};
+  k.whole[0].size = outer, k.whole[1].size = l0, k.whole[2].size = inner;
+  k.pieces[0].size = attr->n, k.pieces[1].size = outer;
+  k.pieces[2].size = l, k.pieces[3].size = inner;
+  k.plain = outer == 1 && attr->parts <= 1 && l * attr->n == l0;
+  return k;
+}
+
+static void set_dims(Operand *o, const Dim *dim, int ndim) {
+  o->ndim = (uint8_t)ndim;
+  for (int d = 0; d < ndim; d++) o->dim[d] = dim[d].size;
+}
+
+static void repack(Coder *c, int code, const Op *op, const Cut *k, Tid from, Tid to) {
+  CodeInstr *x = push(c, I_KERNEL, op);
+  x->i.op = (uint16_t)code;
+  x->attr = (OpAttr){.n = k->n, .parts = op->attr.parts};
+  add_in(c, x, from);
+  add_out(c, x, to);
+  bool pack = code == OP_pack;
+  set_dims(&x->operand[pack ? 0 : 1], k->whole, 3);
+  set_dims(&x->operand[pack ? 1 : 0], k->pieces, 4);
+}
+
+static int free_handle(const Coder *c) {
+  for (int h = 0;; h++) {
+    bool used = false;
+    for (int i = 0; i < c->npending; i++) used |= c->pending[i].handle == h;
+    if (!used) return h;
+  }
+}
+
+static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid out) {
+  if (c->npending == LEN(c->pending)) settle(c, c->pending[0].result, op);
+  CodeInstr *x = push(c, I_COLL, op);
+  x->i.coll = (uint8_t)coll;
+  x->i.red = (uint8_t)op->attr.red;
+  x->i.comm = (int16_t)comm_for(c->b, ax_mesh((ShardAxis)op->attr.axis), NULL, 0);
+  x->i.handle = free_handle(c);
+  add_in(c, x, in);
+  add_out(c, x, out);
+  c->handles = MAX(c->handles, x->i.handle + 1);
+  c->pending[c->npending++] = (struct Pending){out, in, x->i.handle};
+}
+
+static void code_collective(Coder *c, const Op *op) {
+  Tid in = op->in[0], out = op->out[0];
+  settle(c, in, op);
+  if (op->code == OP_all_reduce) {
+    start_collective(c, op, COLL_ALL_REDUCE, in, out);
+    return;
+  }
+  bool gather = op->code == OP_all_gather;
+  Tensor tin = c->g->t.at[in], tout = c->g->t.at[out];
+  Cut k = gather ? cut_of(&tout, &tin, &op->attr) : cut_of(&tin, &tout, &op->attr);
+  CollKind coll = gather ? COLL_ALL_GATHER : COLL_REDUCE_SCATTER;
+  if (k.plain) {
+    start_collective(c, op, coll, in, out);
+    return;
+  }
+  Tid pieces = temp_like(c, &tin, k.pieces, 4);
+  if (gather) {
+    start_collective(c, op, coll, in, pieces);
+    settle(c, pieces, op);
+    repack(c, OP_unpack, op, &k, pieces, out);
+  } else {
+    repack(c, OP_pack, op, &k, in, pieces);
+    start_collective(c, op, coll, pieces, out);
+  }
+}
+
+static void code_kernel(Coder *c, const Op *op) {
+  for (int k = 0; k < op->nin; k++) settle(c, op->in[k], op);
+  CodeInstr *x = push(c, I_KERNEL, op);
+  x->attr = op->attr;
+  for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
+  for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);
+  if (op->out[0] == c->g->loss) {
+    x = push(c, I_KERNEL, op);
+    x->i.op = OP_acc_loss;
+    add_in(c, x, c->g->loss);
+    for (int k = 0; k < 2; k++) {          /* scal, read and written */
+      x->t[1 + k] = -1;
+      x->operand[1 + k] =
+          (Operand){.slot = SLOT_SCALARS, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
+    }
+    x->i.nin = 2, x->i.nout = 1;
+  }
+}
+
+/* ---- slots and temporaries of a finished body ---- */
+
+static void set_slot(Coder *c, Operand *o, Storage s) {
+  int np = c->code->nparam, dyn = 1 + 2 * np;
+  switch (s.kind) {
+  case ST_PARAM: o->slot = (uint16_t)(1 + s.index); break;
+  case ST_GRAD: o->slot = (uint16_t)(1 + np + s.index); break;
+  case ST_INPUT: o->slot = (uint16_t)(dyn + DYN_INPUT + s.index); break;
+  case ST_SEED: o->slot = SLOT_SEED; break;
+  case ST_SCALARS: o->slot = SLOT_SCALARS; break;
+  case ST_EDGE: o->slot = (uint16_t)(dyn + DYN_EDGE + s.index); break;
+  case ST_FI:
+  case ST_FW:
+  case ST_IW: o->slot = (uint16_t)(dyn + DYN_FI + s.kind - ST_FI); break;
+  default: o->slot = SLOT_TEMP; break;
+  }
+  o->off = s.off;
+}
+
+static Tid root(const Coder *c, Tid t) {
+  while (c->use.at[t].alias >= 0) t = c->use.at[t].alias;
+  return t;
+}
+
+/* Gives the temporaries of the body offsets by the instructions that touch them. */
+static void place_temps(Coder *c) {
+  int n = c->out.n, *slot = c->temp.at;
+  VEC(Interval) v = {0};
+  VEC(Tid) of = {0};
+  for (int i = 0; i < n; i++) {
+    CodeInstr *x = &c->out.at[i];
+    int operands = x->i.code == I_WAIT ? 1 : x->i.nin + x->i.nout;
+    for (int k = 0; k < operands; k++) {
+      if (x->t[k] < 0) continue;
+      Tid t = root(c, x->t[k]);
+      if (place(c, t).kind != ST_TEMP) continue;
+      if (!slot[t]) {
+        uint64_t bytes = (uint64_t)tensor_bytes(&c->g->t.at[t]);
+        *VEC_PUSH(c->b->arena, v) = (Interval){.start = i, .end = i, .size = bytes};
+        *VEC_PUSH(c->b->arena, of) = t;
+        slot[t] = v.n;
+      }
+      v.at[slot[t] - 1].end = i;
+    }
+  }
+  c->code->temp = MAX(c->code->temp, offsets(c->b->arena, v.at, v.n));
+  for (int i = 0; i < of.n; i++) {
+    c->store.at[of.at[i]] = (Storage){.kind = ST_TEMP, .off = v.at[i].off};
+    slot[of.at[i]] = 0;
+  }
+}
+
+/* Gradients: the first result for a parameter in a body overwrites when the call says
+ * so, later ones add. */
+static void mark_accumulation(Coder *c) {
+  uint64_t seen = 0;
+  for (int i = 0; i < c->out.n; i++) {
+    CodeInstr *x = &c->out.at[i];
+    if (x->i.code != I_KERNEL || x->i.nout == 0 || x->t[x->i.nin] < 0) continue;
+    Storage s = place(c, x->t[x->i.nin]);
+    if (s.kind != ST_GRAD) continue;
+    bool again = seen & (1ull << s.index);
+    x->i.acc = again ? ACC_ALWAYS : (uint8_t)(ACC_BIT + s.index);
+    seen |= 1ull << s.index;
+  }
+}
+
+static double flops_of(const Graph *g, const Op *op) {
+  return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
+}
+
+static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
+  c->out.at = NULL, c->out.n = c->out.cap = 0;
+  c->npending = 0;
+  double flops = 0;
+  for (int k = 0; k < nops; k++) {
+    Op op = c->g->op.at[ops[k]];
+    if (op.phase != ph) continue;
+    flops += flops_of(c->g, &op);
+    if (op.code == OP_all_reduce || op.code == OP_all_gather || op.code == OP_reduce_scatter)
+      code_collective(c, &op);
+    else
+      code_kernel(c, &op);
+  }
+  while (c->npending > 0) {
+    Op last = c->g->op.at[ops[nops - 1]];
+    settle(c, c->pending[0].result, &last);
+  }
+  place_temps(c);
+  mark_accumulation(c);
+  c->code->body[ph].at = c->out.at;
+  c->code->body[ph].n = c->out.n;
+  c->code->body[ph].flops = flops;
+}
+
+/* Slots depend on how many parameters and edges the whole unit has. */
+static void set_slots(Coder *c, Phase ph) {
+  for (int i = 0; i < c->code->body[ph].n; i++) {
+    CodeInstr *x = &c->code->body[ph].at[i];
+    if (x->i.code == I_WAIT) continue;
+    for (int k = 0; k < x->i.nin + x->i.nout; k++)
+      if (x->t[k] >= 0) {
+        Storage at = place(c, root(c, x->t[k]));
+        set_slot(c, &x->operand[k], at);
+        if (at.kind == ST_EDGE) c->code->edge_used[ph] |= 1ull << at.index;
+      }
+  }
+}
+
+/* Calls carry a bit for each gradient and each edge of their unit. */
+static bool small_enough(const Coder *c, Diags *d) {
+  if (c->code->nparam <= 64 && c->code->nedge <= 64) return true;
+  diag_error(d, "unit-size", "model",
+             "unit %s has %d parameters and shares %d tensors with others; at most 64 of "
+             "each: open more units (g:layer, g:unit)",
+             c->g->unit.at[c->unit].name, c->code->nparam, c->code->nedge);
+  return false;
+}
+
+bool unit_code(Build *b, Diags *d) {
+  Graph *g = b->sh.g;
+  Coder c = {.b = b, .g = g};
+  int units = g->unit.n, *count = NEW_N(b->arena, int, units + 1);
+  int *ops = NEW_N(b->arena, int, g->op.n);
+  for (int i = 0; i < g->op.n; i++) count[g->op.at[i].unit + 1]++;
+  for (int u = 0; u < units; u++) count[u + 1] += count[u];
+  int *fill = NEW_N(b->arena, int, units);
+  for (int i = 0; i < g->op.n; i++) {
+    int u = g->op.at[i].unit;
+    ops[count[u] + fill[u]++] = i;
+  }
+  find_uses(&c);
+  b->in_handles = 1;     /* the first handle also serves the update */
+  b->unit = NEW_N(b->arena, UnitCode, units);
+  for (int u = 0; u < units; u++) {
+    c.unit = u;
+    c.code = &b->unit[u];
+    c.handles = 0;
+    for (Phase ph = PH_F; ph <= PH_W; ph++)
+      code_body(&c, ph, ops + count[u], count[u + 1] - count[u]);
+    if (!small_enough(&c, d)) return false;
+    for (Phase ph = PH_F; ph <= PH_W; ph++) set_slots(&c, ph);
+    c.code->handles = c.handles;
+    b->in_handles = MAX(b->in_handles, c.handles);
+  }
+  return true;
+}

@@ -1,0 +1,154 @@
+/* update.c - what every rank does once a step: count the label tokens first; after the
+ * last action finish the reductions, measure the gradient, clip, and step the optimizer.
+ */
+#include "passes.h"
+
+static void kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
+  Instr *x = emit_instr(e, I_KERNEL, what);
+  x->op = (uint16_t)op;
+  x->attr = (uint32_t)e->attr.n;
+  *VEC_PUSH(e->b->arena, e->attr) = attr ? *attr : (OpAttr){0};
+}
+
+static void in(Emit *e, uint64_t off, DType dt, int64_t n) {
+  emit_operand(e, off, dt, n);
+  e->code.at[e->code.n - 1].nin++;
+}
+
+static void out(Emit *e, uint64_t off, DType dt, int64_t n) {
+  emit_operand(e, off, dt, n);
+  e->code.at[e->code.n - 1].nout++;
+}
+
+static void scal_in_out(Emit *e) {
+  in(e, e->l->scalars, DT_F64, SC_N);
+  out(e, e->l->scalars, DT_F64, SC_N);
+}
+
+static void start_reduce(Emit *e, int comm, uint64_t off, DType dt, int64_t n, int handle,
+                         const char *what) {
+  Instr *x = emit_instr(e, I_COLL, what);
+  x->coll = COLL_ALL_REDUCE;
+  x->red = RED_SUM;
+  x->comm = (int16_t)comm;
+  x->handle = handle;
+  in(e, off, dt, n);
+  out(e, off, dt, n);
+}
+
+static void wait(Emit *e, int handle, const char *what) {
+  emit_instr(e, I_WAIT, what)->handle = handle;
+}
+
+/* In-body handles are free between calls. */
+enum { SCALAR_HANDLE = 0 };
+
+static void reduce_scalar(Emit *e, AxisSet axes, int which, const char *what) {
+  int comm = comm_for(e->b, axes, NULL, 0);
+  if (comm < 0) return;
+  start_reduce(e, comm, e->l->scalars + 8 * (uint64_t)which, DT_F64, 1, SCALAR_HANDLE, what);
+  wait(e, SCALAR_HANDLE, what);
+}
+
+static bool owns_loss(const Emit *e) {
+  const Build *b = e->b;
+  int unit = b->in->graph->t.at[b->in->graph->loss].unit;
+  return stage_rank(b, b->st.of_unit[unit]) == e->p->pp;
+}
+
+void update_prologue(Emit *e, const Compiled *c) {
+  kernel(e, OP_scal_zero, NULL, "step");
+  scal_in_out(e);
+  if (owns_loss(e)) {
+    int64_t n = (int64_t)e->b->microbatches * c->micro * c->seq;
+    kernel(e, OP_count_labels, NULL, "labels");
+    in(e, e->l->input[IN_LABELS], DT_I32, n);
+    scal_in_out(e);
+  }
+  reduce_scalar(e, AXES_DP_CP | AXIS_BIT(AXIS_PP), SC_TOKENS, "label tokens");
+  kernel(e, OP_seed, NULL, "loss scale");
+  in(e, e->l->scalars, DT_F64, SC_N);
+  out(e, e->l->seed, DT_F32, 1);
+}
+
+static void reduce_bucket(Emit *e, int k, int handle) {
+  const Bucket *bk = &e->l->bucket.at[k];
+  start_reduce(e, comm_for(e->b, bk->axes, NULL, 0), bk->off, DT_F32, (int64_t)bk->count,
+               handle, "gradients");
+}
+
+static void reduce_gradients(Emit *e, Timeline *t) {
+  for (int k = 0; k < e->l->bucket.n; k++) {
+    if (t->reduce_handle[k] >= 0) continue;
+    t->reduce_handle[k] = t->handles++;
+    reduce_bucket(e, k, t->reduce_handle[k]);
+  }
+  for (int k = 0; k < e->l->bucket.n; k++) wait(e, t->reduce_handle[k], "gradients");
+}
+
+/* Parameters that several pp ranks hold: the sum of what their uses contributed. */
+static void reduce_ties(Emit *e, const Compiled *c) {
+  for (int i = 0; i < c->nparam; i++) {
+    int at = e->l->of[i];
+    if (at < 0 || c->param[i].npp < 2) continue;
+    const ProgParam *p = &e->l->param[at];
+    int comm = comm_for(e->b, AXIS_BIT(AXIS_PP), c->param[i].pp, c->param[i].npp);
+    start_reduce(e, comm, p->grad, DT_F32, p->count, SCALAR_HANDLE, c->param[i].name);
+    wait(e, SCALAR_HANDLE, c->param[i].name);
+  }
+}
+
+/* The loss is partial over some axes and known to one pp rank only. */
+static AxisSet loss_axes(const Build *b) {
+  AxisSet s = AXIS_BIT(AXIS_PP);
+  for (int a = 0; a < AX_N; a++)
+    if (b->sh.loss_place.on[a] == PL_P) s |= ax_mesh((ShardAxis)a);
+  return s;
+}
+
+static void measure(Emit *e, const Compiled *c) {
+  bool cut = false;
+  for (int i = 0; i < e->l->nparam; i++) {
+    const ProgParam *p = &e->l->param[i];
+    if (!p->owner) continue;
+    int to = c->param[p->param].cut >= 0 ? SC_NORM2_TP : SC_NORM2;
+    kernel(e, OP_sqnorm, &(OpAttr){.n = to}, c->param[p->param].name);
+    in(e, p->grad, DT_F32, p->count);
+    scal_in_out(e);
+  }
+  for (int i = 0; i < c->nparam; i++) cut |= c->param[i].cut >= 0;
+  if (cut) {
+    reduce_scalar(e, AXIS_BIT(AXIS_TP), SC_NORM2_TP, "gradient norm");
+    kernel(e, OP_scal_add, &(OpAttr){.n = SC_NORM2, .dim = SC_NORM2_TP}, "gradient norm");
+    scal_in_out(e);
+  }
+  reduce_scalar(e, AXIS_BIT(AXIS_PP), SC_NORM2, "gradient norm");
+  reduce_scalar(e, loss_axes(e->b), SC_LOSS, "loss");
+}
+
+static void step_optimizer(Emit *e, const Compiled *c) {
+  const Optimizer *o = &e->b->in->plan->opt;
+  kernel(e, OP_clip_coef, &(OpAttr){.clip = (float)o->clip}, "clip");
+  scal_in_out(e);
+  for (int i = 0; i < e->l->nparam; i++) {
+    const ProgParam *p = &e->l->param[i];
+    bool decay = c->param[p->param].decay;
+    OpAttr attr = {.beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
+                   .weight_decay = decay ? (float)o->weight_decay : 0};
+    kernel(e, OP_adamw, &attr, c->param[p->param].name);
+    uint64_t state[4] = {p->master, p->grad, p->m, p->v};
+    for (int k = 0; k < 4; k++) in(e, state[k], DT_F32, p->count);
+    in(e, e->l->scalars, DT_F64, SC_N);
+    out(e, p->master, DT_F32, p->count);
+    out(e, p->m, DT_F32, p->count);
+    out(e, p->v, DT_F32, p->count);
+    out(e, p->work, c->dtype, p->count);
+  }
+}
+
+void update_epilogue(Emit *e, const Compiled *c, Timeline *t) {
+  reduce_gradients(e, t);
+  reduce_ties(e, c);
+  measure(e, c);
+  step_optimizer(e, c);
+}

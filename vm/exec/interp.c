@@ -1,0 +1,234 @@
+/* interp.c - runs the program of one rank once: fetch, dispatch, next. Allocates nothing
+ * and looks up no name; program_check() has passed every reference. */
+#include "interp_int.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- names, for messages only ---- */
+
+void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n) {
+  const Program *p = r->p;
+  const char *what = p->what[in->what];
+  if (in->code == I_KERNEL)
+    snprintf(buf, n, "op %s of %s", op_info[in->op].name, what);
+  else if (in->code == I_COLL)
+    snprintf(buf, n, "%s(%s) of %s", coll_name[in->coll], p->comm[in->comm].name, what);
+  else if (in->code == I_SEND)
+    snprintf(buf, n, "send to rank %d of %s", r->peer[in->peer], what);
+  else if (in->code == I_RECV)
+    snprintf(buf, n, "recv from rank %d of %s", r->peer[in->peer], what);
+  else
+    snprintf(buf, n, "%s of %s", instr_name[in->code], what);
+}
+
+/* Ends the step with the reason `why`, prefixed by rank and instruction. */
+static weft_status fail(const Rank *r, const Instr *in, const weft_error *why,
+                        weft_error *e) {
+  char name[256];
+  rank_describe(r, in, name, sizeof name);
+  weft_status st = err_set(e, why->code, "rank %d: %s: %.700s", r->rank, name, why->text);
+  if (e) e->rank = r->rank;
+  return st;
+}
+
+/* ---- values that are not finite ---- */
+
+/* What the first such value among n elements at p is, or NULL. A shard of the vocabulary
+ * without a true column has the maximum -inf, which is right (see ce_max). */
+static const char *not_finite(const void *p, DType t, uint64_t n, bool minus_inf) {
+  for (uint64_t i = 0; i < n; i++) {
+    double x;
+    if (t == DT_F64) {
+      x = ((const double *)p)[i];
+    } else {
+      uint32_t bits = t == DT_F32 ? ((const uint32_t *)p)[i]
+                                  : (uint32_t)((const uint16_t *)p)[i] << 16;
+      float f;
+      memcpy(&f, &bits, sizeof f);
+      x = f;
+    }
+    if (isnan(x)) return "nan";
+    if (isinf(x) && !(minus_inf && x < 0)) return x < 0 ? "-inf" : "inf";
+  }
+  return NULL;
+}
+
+/* Looks at a result where the device has it, block by block. */
+static weft_status check_values(Rank *r, const Instr *in, const void *p, DType t,
+                                uint64_t n, weft_error *e) {
+  _Alignas(8) char block[8192];
+  if (t == DT_I32) return WEFT_OK;
+  bool minus_inf = (in->code == I_KERNEL && in->op == OP_ce_max) ||
+                   (in->code == I_COLL && in->red == RED_MAX);
+  size_t size = (size_t)dtype_size(t), most = sizeof block / size;
+  for (uint64_t at = 0; at < n; at += most) {
+    uint64_t some = MIN(most, n - at);
+    device_download(r->dev, block, (const char *)p + at * size, some * size);
+    const char *gave = not_finite(block, t, some, minus_inf);
+    if (!gave) continue;
+    char name[256];
+    rank_describe(r, in, name, sizeof name);
+    r->bad = in;
+    r->gave = gave;
+    err_set(e, WEFT_ERUN, "rank %d: %s gave %s", r->rank, name, gave);
+    if (e) e->rank = r->rank;
+    return WEFT_ERUN;
+  }
+  return WEFT_OK;
+}
+
+const Instr *rank_bad(const Rank *r, const char **gave) {
+  if (r->bad && gave) *gave = r->gave;
+  return r->bad;
+}
+
+/* ---- instructions ---- */
+
+static void *at(const Rank *r, const uint64_t *base, const Operand *o) {
+  return r->arena + base[o->slot] + o->off;
+}
+
+static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
+                              uint64_t fresh, bool check, weft_error *e) {
+  Bound *b = &r->bound[r->bound_of[in - r->p->code]];
+  KernelArgs *a = &b->args;
+  const Operand *o = &r->p->operand[in->operand];
+  for (int k = 0; k < a->nin; k++) a->in[k].p = at(r, base, o++);
+  for (int k = 0; k < a->nout; k++) a->out[k].p = at(r, base, o++);
+  a->accumulate = in->acc == ACC_ALWAYS ||
+                  (in->acc >= ACC_BIT && !(fresh >> (in->acc - ACC_BIT) & 1));
+  device_launch(r->dev, b->kernel, a);
+  if (!check) return WEFT_OK;
+  for (int k = 0; k < a->nout; k++) {
+    const KTensor *t = &a->out[k];
+    uint64_t n = operand_count(&r->p->operand[in->operand + (uint32_t)(a->nin + k)]);
+    TRY(check_values(r, in, t->p, t->dtype, n, e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error *e) {
+  r->pending[in->handle] = (Pending){in, *op};
+  weft_error why = {.rank = -1};
+  if (comm_start(r->comm, op, in->handle, device_record(r->dev), &why) == WEFT_OK)
+    return WEFT_OK;
+  return fail(r, in, &why, e);
+}
+
+static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
+                            weft_error *e) {
+  const Operand *src = &r->p->operand[in->operand], *dst = src + 1;
+  const Operand *piece = in->coll == COLL_REDUCE_SCATTER ? dst : src;
+  CommOp op = {.coll = in->coll,
+               .red = in->red,
+               .dtype = src->dtype,
+               .group = in->comm,
+               .peer = -1,
+               .in = at(r, base, src),
+               .out = at(r, base, dst),
+               .count = operand_count(piece)};
+  return start(r, in, &op, e);
+}
+
+static weft_status run_p2p(Rank *r, const Instr *in, const uint64_t *base,
+                           weft_error *e) {
+  const Operand *o = &r->p->operand[in->operand];
+  bool send = in->code == I_SEND;
+  CommOp op = {.coll = send ? COLL_SEND : COLL_RECV,
+               .dtype = o->dtype,
+               .group = -1,
+               .peer = r->peer[in->peer],
+               .in = send ? at(r, base, o) : NULL,
+               .out = send ? NULL : at(r, base, o),
+               .count = operand_count(o)};
+  return start(r, in, &op, e);
+}
+
+static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e) {
+  Pending *p = &r->pending[in->handle];
+  if (!p->instr) {
+    weft_error why = {.code = WEFT_EINTERNAL, .text = "nothing was started"};
+    return fail(r, in, &why, e);
+  }
+  const Instr *started = p->instr;
+  p->instr = NULL;
+  weft_error why = {.rank = -1};
+  atomic_store_explicit(&r->at, started, memory_order_relaxed);
+  atomic_store_explicit(&r->state, RANK_WAITS, memory_order_relaxed);
+  weft_status st = comm_wait(r->comm, in->handle, &why);
+  atomic_store_explicit(&r->state, RANK_BUSY, memory_order_relaxed);
+  if (st != WEFT_OK) return fail(r, started, &why, e);
+  if (!check || !p->op.out) return WEFT_OK;
+  uint64_t n = p->op.count;
+  if (p->op.coll == COLL_ALL_GATHER) n *= (uint64_t)r->group[p->op.group].n;
+  return check_values(r, started, p->op.out, (DType)p->op.dtype, n, e);
+}
+
+/* Only this rank writes its counter, so no atomic addition is needed. */
+static void tick(Rank *r) {
+  uint64_t n = atomic_load_explicit(&r->ticks, memory_order_relaxed);
+  atomic_store_explicit(&r->ticks, n + 1, memory_order_relaxed);
+}
+
+static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t *base,
+                             uint64_t fresh, bool check, const StopFlag *stop,
+                             weft_error *e);
+
+static weft_status run_call(Rank *r, const Instr *in, bool check, weft_error *e) {
+  const Call *call = &r->p->call[in->call];
+  const Body *body = &r->p->body[call->body];
+  for (int i = 0; i < body->nslot; i++) r->base[i] = slot_base(r->p, call, i);
+  return run_range(r, body->first, body->n, r->base, call->fresh, check, NULL, e);
+}
+
+static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t *base,
+                             uint64_t fresh, bool check, const StopFlag *stop,
+                             weft_error *e) {
+  const Instr *in = r->p->code + first, *end = in + n;
+  for (; in < end; in++) {
+    if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
+    atomic_store_explicit(&r->at, in, memory_order_relaxed);
+    tick(r);
+    switch (in->code) {
+    case I_CALL: TRY(run_call(r, in, check, e)); break;
+    case I_KERNEL: TRY(run_kernel(r, in, base, fresh, check, e)); break;
+    case I_COLL: TRY(run_coll(r, in, base, e)); break;
+    case I_SEND:
+    case I_RECV: TRY(run_p2p(r, in, base, e)); break;
+    case I_WAIT: TRY(run_wait(r, in, check, e)); break;
+    }
+  }
+  return WEFT_OK;
+}
+
+/* ---- a step ---- */
+
+static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+  const uint64_t arena = 0;
+  char *scalars = r->arena + r->p->scalars;
+  for (int i = SC_CLIP; i < SC_N; i++) r->scalars[i] = 0;
+  device_upload(r->dev, scalars, r->scalars, sizeof r->scalars);
+  TRY(run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e));
+  TRY(device_sync(r->dev, e));
+  device_download(r->dev, r->scalars, scalars, sizeof r->scalars);
+  return WEFT_OK;
+}
+
+weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+  r->bad = NULL;
+  atomic_store(&r->state, RANK_BUSY);
+  weft_status st = run_main(r, check, stop, e);
+  atomic_store(&r->state, RANK_IDLE);
+  return st;
+}
+
+RankAt rank_at(const Rank *r) {
+  return (RankAt){.state = (RankState)atomic_load(&r->state),
+                  .ticks = atomic_load(&r->ticks),
+                  .instr = atomic_load(&r->at)};
+}
+
+void *rank_arena(Rank *r) { return r->arena; }
+
+double *rank_scalars(Rank *r) { return r->scalars; }

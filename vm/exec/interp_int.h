@@ -1,0 +1,48 @@
+/* interp_int.h - one loaded rank; shared by load.c (makes it) and interp.c (runs it). */
+#ifndef WEFT_INTERP_INT_H
+#define WEFT_INTERP_INT_H
+
+#include <stdatomic.h>
+
+#include "exec.h"
+
+/* A KERNEL instruction made ready: everything but the pointers is set once. */
+typedef struct Bound {
+  const Kernel *kernel;
+  KernelArgs args;
+} Bound;
+
+/* A transfer between its start and its wait. */
+typedef struct Pending {
+  const Instr *instr;
+  CommOp op;
+} Pending;
+
+struct Rank {
+  const weft_alloc *alloc;
+  const Compiled *c;
+  const Program *p;
+  Device *dev;
+  Comm *comm;
+  int rank;
+  char *arena;
+  Bound *bound;          /* [nbound], in the order of KERNEL instructions */
+  uint32_t nbound;
+  uint32_t *bound_of;    /* instruction -> bound */
+  CommGroup *group;      /* [p->ncomm] */
+  int *member;           /* of all groups */
+  size_t nmember;
+  int *peer;             /* pp rank -> world rank with this rank's other coordinates */
+  uint64_t *base;        /* [nbase] slots of the running body */
+  uint32_t nbase;
+  Pending *pending;      /* [p->nhandle] */
+  double scalars[SC_N];
+  const Instr *bad;      /* see rank_bad */
+  const char *gave;
+  /* Written by this rank, read by the watchdog. */
+  _Atomic int state;
+  _Atomic uint64_t ticks;
+  _Atomic(const Instr *) at;
+};
+
+#endif

@@ -1,0 +1,161 @@
+/* step.c - one training step: fills the inputs of every rank, runs all ranks and reads
+ * the scalars. A step whose loss or norm is not finite changed nothing (the programs see
+ * to that), so it is run again with checks on to find the op that began it. */
+#include "run_int.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct StepArg {
+  const int32_t *tokens, *labels;
+  int64_t step;
+  double lr;
+  const char *wrong;     /* when it is repeated: "loss is nan"; values are checked */
+} StepArg;
+
+/* ---- inputs ---- */
+
+/* The row of the step's global arrays that is row i of the rank's own. */
+static int64_t global_row(const Run *r, int dp_index, int64_t i) {
+  int64_t micro = r->c->micro;
+  return i / micro * micro * run_dp(r) + dp_index * micro + i % micro;
+}
+
+static void fill_ids(const Run *r, int dp_index, const int32_t *from, int32_t *to) {
+  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
+  for (int64_t i = 0; i < rows; i++)
+    memcpy(to + i * T, from + global_row(r, dp_index, i) * T, (size_t)T * sizeof *to);
+}
+
+/* Where each token's document begins in its row (or, for positions, how far the token is
+ * from there). A document ends after its eot token; unpacked, a row is one document. */
+static void fill_places(const Run *r, int dp_index, const int32_t *tokens,
+                        bool positions, int32_t *to) {
+  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
+  for (int64_t i = 0; i < rows; i++) {
+    const int32_t *row = tokens + global_row(r, dp_index, i) * T;
+    int32_t start = 0;
+    for (int32_t t = 0; t < T; t++) {
+      to[i * T + t] = positions ? t - start : start;
+      if (r->plan->packed.on && row[t] == r->plan->packed.eot) start = t + 1;
+    }
+  }
+}
+
+static void load_inputs(Worker *w, const StepArg *s) {
+  const Run *r = w->run;
+  const Program *p = &r->c->prog[mesh_coord(&r->c->mesh, w->rank, AXIS_PP)];
+  int dp_index = mesh_index(&r->c->mesh, AXES_DP, w->rank);
+  char *arena = rank_arena(w->r);
+  size_t bytes = (size_t)(r->c->microbatches * r->c->micro * r->c->seq) * sizeof(int32_t);
+  for (int k = IN_TOKENS; k <= IN_DOC_STARTS; k++) {
+    if (p->input[k] == UINT64_MAX) continue;
+    if (k == IN_TOKENS)
+      fill_ids(r, dp_index, s->tokens, w->input);
+    else if (k == IN_LABELS)
+      fill_ids(r, dp_index, s->labels, w->input);
+    else
+      fill_places(r, dp_index, s->tokens, k == IN_POSITIONS, w->input);
+    device_upload(&w->dev, arena + p->input[k], w->input, bytes);
+  }
+}
+
+/* Puts the step, and what was wrong with it, before the reason of a failure. */
+static weft_status in_step(const Worker *w, const StepArg *s, const weft_error *why,
+                           weft_error *e) {
+  const Instr *bad = rank_bad(w->r, NULL);
+  char name[256];
+  if (bad) rank_describe(w->r, bad, name, sizeof name);
+  if (why->code == WEFT_EINTR)
+    err_set(e, why->code, "interrupted in step %lld", (long long)s->step);
+  else if (bad)
+    err_set(e, why->code, "step %lld: %s; first seen on rank %d in %s", (long long)s->step,
+            s->wrong, w->rank, name);
+  else
+    err_set(e, why->code, "step %lld: %.950s", (long long)s->step, why->text);
+  e->rank = why->rank;
+  return why->code;
+}
+
+static weft_status job_step(Worker *w, void *arg, weft_error *e) {
+  const StepArg *s = arg;
+  const Optimizer *opt = &w->run->plan->opt;
+  double *scalars = rank_scalars(w->r), t = (double)s->step + 1;
+  load_inputs(w, s);
+  scalars[SC_LR] = s->lr;
+  scalars[SC_BC1] = 1 - pow(opt->beta1, t);
+  scalars[SC_BC2] = 1 - pow(opt->beta2, t);
+  weft_error why = {.rank = -1};
+  if (rank_step(w->r, s->wrong != NULL, w->run->stop, &why) == WEFT_OK) return WEFT_OK;
+  return in_step(w, s, &why, e);
+}
+
+/* ---- results ---- */
+
+static const char *value_name(double x) {
+  return isnan(x) ? "nan" : x < 0 ? "-inf" : "inf";
+}
+
+/* Runs the step again with checks: the error then names the rank and the op that gave the
+ * first value that is not finite. */
+static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error *e) {
+  char wrong[64];
+  bool loss = !isfinite(res->loss);
+  snprintf(wrong, sizeof wrong, "%s is %s", loss ? "loss" : "the gradient norm",
+           value_name(loss ? res->loss : res->grad_norm));
+  s->wrong = wrong;
+  TRY(run_all(r, job_step, s, true, e));
+  return err_set(e, WEFT_ERUN, "step %lld: %s; when repeated, every op gave finite values",
+                 (long long)s->step, wrong);
+}
+
+/* All ranks have the same scalars: the programs reduce them over all of them. */
+static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *e) {
+  const double *scalars = rank_scalars(r->worker[0].r);
+  double tokens = scalars[SC_TOKENS];
+  res->tokens = (int64_t)tokens;
+  res->loss = tokens > 0 ? scalars[SC_LOSS] / tokens : 0;
+  res->grad_norm = scalars[SC_NORM];
+  if (!(tokens > 0))
+    return err_set(e, WEFT_ERUN,
+                   "step %lld has no label tokens: every label is ignored (-100)",
+                   (long long)s->step);
+  if (scalars[SC_SKIP] != 0 || !isfinite(res->loss) || !isfinite(res->grad_norm))
+    return explain(r, s, res, e);
+  return WEFT_OK;
+}
+
+static double step_lr(const Run *r, int64_t step) {
+  LrSchedule lr = r->plan->opt.lr;
+  if (lr.steps == 0) lr.steps = r->plan->steps;
+  return lr_at(&lr, step);
+}
+
+weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels,
+                            int64_t step, StepResult *out, weft_error *e) {
+  if (r->dead)
+    return err_set(e, WEFT_ERUN, "step %lld: an earlier step has ended this run",
+                   (long long)step);
+  StepArg s = {.tokens = tokens, .labels = labels, .step = step, .lr = step_lr(r, step)};
+  *out = (StepResult){.step = step, .lr = s.lr};
+  double begin = now_s();
+  weft_status st = run_all(r, job_step, &s, true, e);
+  out->ms = 1e3 * (now_s() - begin);
+  return st == WEFT_OK ? read_result(r, &s, out, e) : st;
+}
+
+/* Reads the rows that the ranks of this process need. */
+weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out,
+                     weft_error *e) {
+  int64_t T = r->c->seq, first = step * r->plan->batch.global;
+  int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
+  int64_t dp = run_dp(r);
+  for (int k = 0; k < dp; k++) {
+    if (r->mpi && k != mesh_index(&r->c->mesh, AXES_DP, r->rank)) continue;
+    for (int64_t i = 0; i < rows; i++) {
+      int64_t row = global_row(r, k, i);
+      TRY(data_sample(d, first + row, r->tokens + row * T, r->labels + row * T, e));
+    }
+  }
+  return run_step_tokens(r, r->tokens, r->labels, step, out, e);
+}

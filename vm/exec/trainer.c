@@ -1,0 +1,387 @@
+/* trainer.c - a run: one worker thread, device and communicator per local rank.
+ *
+ * run_open makes the workers and their ranks, run_all runs a job on all of them and
+ * waits for the last one. The calling thread looks after Ctrl-C and the watchdog while
+ * it waits. With MPI a process has one rank and all calls of MPI come from its worker. */
+#include "run_int.h"
+
+#include "../program/check.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WORLD_MAX = 1024 };       /* virtual ranks of one process */
+
+/* ---- counted allocations ---- */
+
+static void *counted(void *ud, void *p, size_t old, size_t n) {
+  Run *r = ud;
+  if (n) atomic_fetch_add_explicit(&r->allocations, 1, memory_order_relaxed);
+  if (r->inner.fn) return r->inner.fn(r->inner.ud, p, old, n);
+  if (n) return realloc(p, n);
+  free(p);
+  return NULL;
+}
+
+uint64_t run_allocations(Run *r) { return atomic_exchange(&r->allocations, 0); }
+
+/* ---- jobs ---- */
+
+/* The first failure of a job counts; what follows on other ranks is its consequence. */
+static void job_failed(Run *r, const weft_error *why) {
+  pthread_mutex_lock(&r->lock);
+  if (!r->failed) r->first = *why;
+  r->failed = true;
+  pthread_mutex_unlock(&r->lock);
+}
+
+/* No rank waits for one that gave up. With MPI the processes end here, all with the exit
+ * code of the reason. */
+static void give_up(Worker *w, const weft_error *why) {
+  Run *r = w->run;
+  if (r->mpi)
+    r->mpi->abort(r->mpi_world, weft_exit_code(why->code), why->text);
+  else
+    comm_abort(&w->comm, why->text);
+}
+
+typedef struct Watched {
+  Job job;
+  void *arg;
+} Watched;
+
+static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
+  const Watched *j = arg;
+  weft_status st = j->job(w, j->arg, e);
+  if (st == WEFT_OK) return WEFT_OK;
+  if (e->rank < 0) e->rank = w->rank;
+  job_failed(w->run, e);
+  give_up(w, e);
+  return st;
+}
+
+static void *worker_main(void *p) {
+  Worker *w = p;
+  Run *r = w->run;
+  uint64_t seen = 0;
+  pthread_mutex_lock(&r->lock);
+  for (;;) {
+    while (r->generation == seen && !r->quit) pthread_cond_wait(&r->go, &r->lock);
+    if (r->generation == seen) break;
+    seen = r->generation;
+    Job job = r->job;
+    void *arg = r->arg;
+    pthread_mutex_unlock(&r->lock);
+    weft_error why = {.rank = -1};
+    if (job(w, arg, &why) != WEFT_OK) {
+      if (why.rank < 0) why.rank = w->rank;
+      job_failed(r, &why);
+    }
+    pthread_mutex_lock(&r->lock);
+    if (--r->busy == 0) pthread_cond_signal(&r->done);
+  }
+  pthread_mutex_unlock(&r->lock);
+  return NULL;
+}
+
+/* Ends a step from outside of its ranks. An MPI rank that sits in a wait can only be
+ * ended with its process. */
+static void abort_run(Run *r, weft_status code, const char *why) {
+  weft_error e = {.rank = -1};
+  err_set(&e, code, "%s", why);
+  job_failed(r, &e);
+  if (r->world)
+    local_world_abort(r->world, code, why);
+  else
+    r->mpi->abort(r->mpi_world, weft_exit_code(code), why);
+}
+
+/* Called without the lock every tenth of a second of a watched job. */
+static void look_after(Run *r, Watchdog *dog, bool *ended) {
+  char why[800];
+  if (*ended) return;
+  if (r->stop && *r->stop && r->world) {
+    abort_run(r, WEFT_EINTR, "interrupted");
+    *ended = true;
+  } else if (watchdog_stuck(dog, r, why, sizeof why)) {
+    abort_run(r, WEFT_ERUN, why);
+    *ended = true;
+  }
+}
+
+static void wait_done(Run *r, bool watched) {
+  Watchdog dog = {.since = now_s()};
+  bool ended = false;
+  while (r->busy) {
+    if (!watched) {
+      pthread_cond_wait(&r->done, &r->lock);
+      continue;
+    }
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += 100000000;
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    if (pthread_cond_timedwait(&r->done, &r->lock, &t) != ETIMEDOUT) continue;
+    pthread_mutex_unlock(&r->lock);
+    look_after(r, &dog, &ended);
+    pthread_mutex_lock(&r->lock);
+  }
+}
+
+weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e) {
+  Watched inner = {job, arg};
+  pthread_mutex_lock(&r->lock);
+  err_clear(&r->first);
+  r->failed = false;
+  r->job = watched ? watched_job : job;
+  r->arg = watched ? &inner : arg;
+  r->busy = r->nworker;
+  r->generation++;
+  pthread_cond_broadcast(&r->go);
+  wait_done(r, watched);
+  bool failed = r->failed;
+  weft_error first = r->first;
+  pthread_mutex_unlock(&r->lock);
+  if (!failed) return WEFT_OK;
+  if (watched) r->dead = true;
+  if (e && e->code == WEFT_OK) *e = first;
+  return first.code;
+}
+
+/* ---- opening ---- */
+
+/* A signal belongs to the program that embeds weft, not to its workers. */
+static int start_thread(Worker *w) {
+  sigset_t block, old;
+  sigemptyset(&block);
+  sigaddset(&block, SIGINT);
+  sigaddset(&block, SIGTERM);
+  sigaddset(&block, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &block, &old);
+  int failed = pthread_create(&w->thread, NULL, worker_main, w);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  w->has_thread = !failed;
+  return failed;
+}
+
+static weft_status start_workers(Run *r, int n, weft_error *e) {
+  r->worker = mem_new(&r->alloc, (size_t)n * sizeof *r->worker);
+  if (!r->worker) return err_set(e, WEFT_ENOMEM, "out of memory");
+  r->nworker = n;
+  for (int i = 0; i < n; i++) r->worker[i] = (Worker){.run = r, .rank = i};
+  for (int i = 0; i < n; i++)
+    if (start_thread(&r->worker[i]))
+      return err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d virtual ranks", i, n);
+  return WEFT_OK;
+}
+
+static weft_status job_mpi_init(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  int *local = arg, size = 0;
+  TRY(r->mpi->init(&r->mpi_world, &r->rank, &size, local, e));
+  w->rank = r->rank;
+  if (size != r->c->mesh.world)
+    return err_set(e, WEFT_EUSAGE,
+                   "the plan's mesh has %d ranks, but the launcher started %d processes",
+                   r->c->mesh.world, size);
+  return WEFT_OK;
+}
+
+/* The cores that this process may use, shared by the ranks of this machine. */
+static int default_threads(int local_ranks) {
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  int threads = MAX((int)online / MAX(local_ranks, 1), 1);
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    threads = MIN(threads, MAX(CPU_COUNT(&set), 1));
+  return threads;
+}
+
+/* A team smaller than it was asked for makes GEMM libraries compute a part of a product
+ * only, without a word: never ask for more than OMP_THREAD_LIMIT allows. */
+static int allowed_threads(int wanted) {
+  return MAX(MIN(wanted, omp_get_thread_limit()), 1);
+}
+
+static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
+  const char *comm = o->comm ? o->comm : "local";
+  int world = r->c->mesh.world, local = world;
+  bool mpi = strcmp(comm, "mpi") == 0;
+  if (!mpi && strcmp(comm, "local") != 0)
+    return err_set(e, WEFT_EUSAGE, "unknown communication engine \"%s\" (local or mpi)",
+                   comm);
+  if (!mpi && world > WORLD_MAX)
+    return err_set(e, WEFT_ELIMIT, "%d virtual ranks are more than one process runs (%d)",
+                   world, WORLD_MAX);
+  if (mpi) {
+    r->mpi = mpi_api(e);
+    if (!r->mpi) return e && e->code ? e->code : WEFT_EUSAGE;
+  }
+  TRY(start_workers(r, mpi ? 1 : world, e));
+  if (mpi)
+    TRY(run_all(r, job_mpi_init, &local, false, e));
+  else
+    TRY(local_world_new(&r->alloc, world, &r->world, e));
+  r->threads = allowed_threads(o->threads > 0 ? o->threads : default_threads(local));
+  r->patience_s = o->patience_s > 0 ? o->patience_s : mpi ? 600 : 60;
+  return WEFT_OK;
+}
+
+static weft_status job_load(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  size_t tokens = (size_t)(r->c->microbatches * r->c->micro * r->c->seq);
+  TRY(device_open(&w->dev, &device_cpu, &r->alloc, w->rank, r->threads, e));
+  w->has_device = true;
+  TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
+  w->input = mem_new(&r->alloc, tokens * sizeof *w->input);
+  w->piece = mem_new(&r->alloc, (size_t)r->piece_max * sizeof *w->piece);
+  if (!w->input || !w->piece) return err_set(e, WEFT_ENOMEM, "out of memory");
+  return WEFT_OK;
+}
+
+static weft_status job_join(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  const CommGroup *group;
+  int ngroup = rank_groups(w->r, &group);
+  int nhandle = r->c->prog[mesh_coord(&r->c->mesh, w->rank, AXIS_PP)].nhandle;
+  TRY(r->world ? local_join(r->world, w->rank, group, ngroup, nhandle, &w->comm, e)
+               : r->mpi->join(r->mpi_world, group, ngroup, nhandle, &w->comm, e));
+  w->has_comm = true;
+  rank_connect(w->r, &w->comm);
+  return WEFT_OK;
+}
+
+/* That pieces are as large as the programs say; sets piece_max. */
+static weft_status check_params(Run *r, const Program *p, weft_error *e) {
+  for (int i = 0; i < p->nparam; i++) {
+    const CompiledParam *cp = &r->c->param[p->param[i].param];
+    Piece piece = piece_make(cp, r->c->mesh.size[AXIS_TP], 0);
+    int64_t n = piece_count(&piece);
+    r->piece_max = MAX(r->piece_max, n);
+    if (n != p->param[i].count)
+      return err_set(e, WEFT_EINTERNAL, "pp rank %d: %s has %lld elements here, not %lld",
+                     p->pp, cp->name, (long long)p->param[i].count, (long long)n);
+  }
+  return WEFT_OK;
+}
+
+static weft_status check_compiled(Run *r, weft_error *e) {
+  if (run_rows(r) != r->plan->batch.global)
+    return err_set(e, WEFT_EINTERNAL, "%lld rows a step, but batch.global = %lld",
+                   (long long)run_rows(r), (long long)r->plan->batch.global);
+  TRY(program_check(r->c, e));
+  for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
+    TRY(check_params(r, &r->c->prog[i], e));
+  return WEFT_OK;
+}
+
+static weft_status new_batch(Run *r, weft_error *e) {
+  size_t n = (size_t)(run_rows(r) * r->c->seq) * sizeof(int32_t);
+  r->tokens = mem_new(&r->alloc, n);
+  r->labels = mem_new(&r->alloc, n);
+  if (!r->tokens || !r->labels) return err_set(e, WEFT_ENOMEM, "out of memory");
+  return WEFT_OK;
+}
+
+static void init_locks(Run *r) {
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_mutex_init(&r->lock, NULL);
+  pthread_cond_init(&r->go, NULL);
+  pthread_cond_init(&r->done, &attr);
+  pthread_condattr_destroy(&attr);
+}
+
+static weft_status open_run(Run *r, const RunOptions *o, weft_error *e) {
+  TRY(check_compiled(r, e));
+  TRY(open_world(r, o, e));
+  TRY(new_batch(r, e));
+  TRY(run_all(r, job_load, NULL, false, e));
+  return run_all(r, job_join, NULL, false, e);
+}
+
+weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run **out,
+                     weft_error *e) {
+  *out = NULL;
+  Run *r = mem_new(o->alloc, sizeof *r);
+  if (!r) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (o->alloc) r->inner = *o->alloc;
+  r->alloc = (weft_alloc){counted, r};
+  r->plan = p;
+  r->c = c;
+  r->stop = o->stop;
+  init_locks(r);
+  weft_status st = open_run(r, o, e);
+  if (st == WEFT_OK) {
+    *out = r;
+    return WEFT_OK;
+  }
+  r->dead = true;
+  run_close(r);
+  return st;
+}
+
+/* ---- closing ---- */
+
+static weft_status job_close(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  const Compiled *c = r->c;
+  size_t tokens = (size_t)(c->microbatches * c->micro * c->seq);
+  mem_free(&r->alloc, w->piece, (size_t)r->piece_max * sizeof *w->piece);
+  mem_free(&r->alloc, w->input, tokens * sizeof *w->input);
+  rank_free(w->r);
+  /* A process that failed ends with its code; the launcher then ends the others, which
+   * may never reach a common end. */
+  bool together = !r->mpi || !r->dead;
+  if (w->has_comm && together) comm_close(&w->comm);
+  if (w->has_device) device_close(&w->dev);
+  if (r->mpi_world && together) r->mpi->finalize(r->mpi_world);
+  return WEFT_OK;
+}
+
+/* If not all threads could be started, those that were have had no job yet. */
+static void stop_workers(Run *r) {
+  bool all = r->nworker > 0;
+  for (int i = 0; i < r->nworker; i++) all &= r->worker[i].has_thread;
+  if (all) run_all(r, job_close, NULL, false, NULL);
+  pthread_mutex_lock(&r->lock);
+  r->quit = true;
+  pthread_cond_broadcast(&r->go);
+  pthread_mutex_unlock(&r->lock);
+  for (int i = 0; i < r->nworker; i++)
+    if (r->worker[i].has_thread) pthread_join(r->worker[i].thread, NULL);
+}
+
+void run_close(Run *r) {
+  if (!r) return;
+  stop_workers(r);
+  if (r->world) local_world_free(r->world);
+  size_t n = (size_t)(run_rows(r) * r->c->seq) * sizeof(int32_t);
+  mem_free(&r->alloc, r->labels, n);
+  mem_free(&r->alloc, r->tokens, n);
+  mem_free(&r->alloc, r->worker, (size_t)r->nworker * sizeof *r->worker);
+  pthread_cond_destroy(&r->done);
+  pthread_cond_destroy(&r->go);
+  pthread_mutex_destroy(&r->lock);
+  weft_alloc inner = r->inner;
+  mem_free(&inner, r, sizeof *r);
+}
+
+/* ---- facts ---- */
+
+int run_world(const Run *r) { return r->c->mesh.world; }
+
+int run_rank(const Run *r) { return r->rank; }
+
+uint64_t run_memory(const Run *r) {
+  uint64_t most = 0;
+  for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
+    most = MAX(most, r->c->prog[i].arena_bytes);
+  return most;
+}

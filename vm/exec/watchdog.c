@@ -1,0 +1,47 @@
+/* watchdog.c - notices that no local rank gets anywhere and says what each waits for.
+ * A rank that computes is never stuck, however long its kernel takes. */
+#include "run_int.h"
+
+#include <stdio.h>
+#include <time.h>
+
+double now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What the ranks wait for, as far as there is room. */
+static void report(const Run *r, double seconds, char *why, size_t size) {
+  size_t n = (size_t)snprintf(why, size, "no progress for %.0f s", seconds);
+  int left = r->nworker;
+  for (int i = 0; i < r->nworker && n + 160 < size; i++, left--) {
+    char name[100];
+    RankAt at = rank_at(r->worker[i].r);
+    bool waits = at.state == RANK_WAITS;
+    if (waits) rank_describe(r->worker[i].r, at.instr, name, sizeof name);
+    n += (size_t)snprintf(why + n, size - n, "%s rank %d %s%s", i ? ";" : ":",
+                          r->worker[i].rank, waits ? "waits in " : "has finished its",
+                          waits ? name : " step");
+  }
+  if (left > 0) snprintf(why + n, size - n, "; and %d more ranks", left);
+}
+
+bool watchdog_stuck(Watchdog *w, const Run *r, char *why, size_t n) {
+  uint64_t ticks = 0;
+  bool waits = false, works = false;
+  for (int i = 0; i < r->nworker; i++) {
+    RankAt at = rank_at(r->worker[i].r);
+    ticks += at.ticks;
+    waits |= at.state == RANK_WAITS;
+    works |= at.state == RANK_BUSY;
+  }
+  double now = now_s();
+  if (ticks != w->ticks || works || !waits) {
+    *w = (Watchdog){.ticks = ticks, .since = now};
+    return false;
+  }
+  if (now - w->since < r->patience_s) return false;
+  report(r, now - w->since, why, n);
+  return true;
+}

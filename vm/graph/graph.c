@@ -1,0 +1,305 @@
+/* graph.c - building graphs: tensors, parameters, units, ops; the table of op rules. */
+#include "graph.h"
+#include "rules.h"
+
+#include <stdio.h>
+
+const OpInfo op_info[OP_N] = {
+#define OP(name, nin, nout, infer, grad, shard, cost, doc)                               \
+  {#name, nin, nout, infer, grad, shard, cost, doc},
+#include "ops.def"
+};
+
+int op_parse(const char *name) {
+  for (int i = 0; i < OP_N; i++)
+    if (strcmp(op_info[i].name, name) == 0) return i;
+  return -1;
+}
+
+/* ---- small tables ---- */
+
+int dtype_size(DType t) {
+  static const int size[] = {[DT_F32] = 4, [DT_BF16] = 2, [DT_F64] = 8, [DT_I32] = 4};
+  assert(t != DT_ACT);
+  return size[t];
+}
+
+const char *dtype_name(DType t) {
+  static const char *const name[] = {"f32", "bf16", "f64", "i32", "act"};
+  return name[t];
+}
+
+static const char *const tag_names[TAG_N] = {
+    [TAG_NONE] = "none",   [TAG_BATCH] = "batch",     [TAG_SEQ] = "seq",
+    [TAG_HIDDEN] = "hidden", [TAG_HEAD] = "head",     [TAG_KV_HEAD] = "kv_head",
+    [TAG_FFN] = "ffn",     [TAG_VOCAB] = "vocab",     [TAG_HEAD_DIM] = "head_dim",
+    [TAG_POSITION] = "position"};
+
+const char *tag_name(DimTag t) { return tag_names[t]; }
+
+int tag_parse(const char *s) {
+  for (int i = 0; i < TAG_N; i++)
+    if (strcmp(tag_names[i], s) == 0) return i;
+  return -1;
+}
+
+AxisSet ax_mesh(ShardAxis a) {
+  static const AxisSet set[AX_N] = {AXES_DP, AXIS_BIT(AXIS_CP), AXIS_BIT(AXIS_TP)};
+  return set[a];
+}
+
+bool place_eq(Place a, Place b) {
+  for (int x = 0; x < AX_N; x++)
+    if (a.on[x] != b.on[x]) return false;
+  return true;
+}
+
+const char *place_str(Place p, char buf[48]) {
+  static const char *const axis[AX_N] = {"dp", "cp", "tp"};
+  int n = 0;
+  for (int x = 0; x < AX_N; x++) {
+    const char *sep = x ? " " : "";
+    if (p.on[x] >= 0)
+      n += snprintf(buf + n, 48 - (size_t)n, "%s%s:S(%d)", sep, axis[x], p.on[x]);
+    else
+      n += snprintf(buf + n, 48 - (size_t)n, "%s%s:%s", sep, axis[x],
+                    p.on[x] == PL_R ? "R" : p.on[x] == PL_P ? "P" : "Pmax");
+  }
+  return buf;
+}
+
+/* ---- tensors ---- */
+
+static const Place nowhere = {{PL_R, PL_R, PL_R}};
+
+Tid graph_tensor(Graph *g, TensorKind kind, DType dt, const Dim *dim, int ndim) {
+  assert(ndim >= 0 && ndim <= MAX_DIM);
+  Tensor *t = VEC_PUSH(g->arena, g->t);
+  *t = (Tensor){.kind = (uint8_t)kind, .dtype = (uint8_t)dt, .ndim = (uint8_t)ndim,
+                .place = nowhere, .producer = -1, .index = -1, .unit = -1, .grad_of = -1,
+                .logical = g->t.n - 1};
+  for (int d = 0; d < ndim; d++) {
+    t->dim[d] = dim[d];
+    if (!t->dim[d].parts) t->dim[d].parts = 1;
+    if (!t->dim[d].unit) t->dim[d].unit = 1;
+    t->dim[d].local = t->dim[d].size;
+  }
+  return g->t.n - 1;
+}
+
+int64_t tensor_count(const Tensor *t) {
+  int64_t n = 1;
+  for (int d = 0; d < t->ndim; d++) n *= t->dim[d].local;
+  return n;
+}
+
+int64_t tensor_bytes(const Tensor *t) { return tensor_count(t) * dtype_size(t->dtype); }
+
+const char *tensor_label(const Graph *g, Tid id, char buf[96]) {
+  const Tensor *t = &g->t.at[id];
+  if (t->name) {
+    snprintf(buf, 96, "%s", t->name);
+  } else if (t->producer >= 0) {
+    const Op *op = &g->op.at[t->producer];
+    snprintf(buf, 96, "%s of %s", op_info[op->code].name, op->name ? op->name : "the model");
+  } else {
+    snprintf(buf, 96, "tensor %d", id);
+  }
+  return buf;
+}
+
+/* ---- graph ---- */
+
+Graph *graph_new(Arena *a, int64_t batch, int64_t seq) {
+  Graph *g = NEW(a, Graph);
+  g->arena = a;
+  g->batch = batch;
+  g->seq = seq;
+  g->open_unit = -1;
+  g->loss = -1;
+  for (int i = 0; i < IN_N; i++) g->input[i] = -1;
+  return g;
+}
+
+Tid graph_input(Graph *g, InputKind k) {
+  static const char *const name[IN_N] = {"tokens", "labels", "positions", "doc_starts",
+                                         "seed"};
+  if (g->input[k] >= 0) return g->input[k];
+  Dim bt[2] = {{.size = g->batch, .tag = TAG_BATCH}, {.size = g->seq, .tag = TAG_SEQ}};
+  Dim one[1] = {{.size = 1}};
+  Tid t = k == IN_SEED ? graph_tensor(g, T_INPUT, DT_F32, one, 1)
+                       : graph_tensor(g, T_INPUT, DT_I32, bt, 2);
+  g->t.at[t].name = name[k];
+  g->t.at[t].index = k;
+  return g->input[k] = t;
+}
+
+static bool same_dims(const Tensor *t, const Dim *dim, int ndim) {
+  if (t->ndim != ndim) return false;
+  for (int d = 0; d < ndim; d++)
+    if (t->dim[d].size != dim[d].size) return false;
+  return true;
+}
+
+weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
+                        InitKind init, float std, Tid *out, weft_error *e) {
+  if (ndim < 1 || ndim > 2)
+    return err_set(e, WEFT_EPLAN, "parameter %s: 1 or 2 dimensions expected, got %d", name,
+                   ndim);
+  for (int d = 0; d < ndim; d++)
+    if (dim[d].size < 1)
+      return err_set(e, WEFT_EPLAN, "parameter %s: dimension %d has size %lld", name, d,
+                     (long long)dim[d].size);
+  for (int i = 0; i < g->param.n; i++)
+    if (strcmp(g->param.at[i].name, name) == 0) {
+      *out = g->param.at[i].tensor;
+      if (!same_dims(&g->t.at[*out], dim, ndim))
+        return err_set(e, WEFT_EPLAN, "parameter %s: asked for twice with other dimensions",
+                       name);
+      return WEFT_OK;
+    }
+  Tid t = graph_tensor(g, T_PARAM, DT_ACT, dim, ndim);
+  g->t.at[t].name = arena_str(g->arena, name);
+  g->t.at[t].index = g->param.n;
+  *VEC_PUSH(g->arena, g->param) = (Param){.name = g->t.at[t].name, .tensor = t,
+                                          .init = (uint8_t)init, .std = std,
+                                          .decay = ndim > 1};
+  *out = t;
+  return WEFT_OK;
+}
+
+weft_status graph_open_unit(Graph *g, const char *name, int layer, weft_error *e) {
+  if (g->open_unit >= 0)
+    return err_set(e, WEFT_EPLAN, "unit %s is opened inside unit %s; units do not nest",
+                   name, g->unit.at[g->open_unit].name);
+  for (int i = 0; i < g->unit.n; i++)
+    if (strcmp(g->unit.at[i].name, name) == 0)
+      return err_set(e, WEFT_EPLAN, "unit %s is opened twice", name);
+  *VEC_PUSH(g->arena, g->unit) = (Unit){arena_str(g->arena, name), layer};
+  g->open_unit = g->unit.n - 1;
+  return WEFT_OK;
+}
+
+void graph_close_unit(Graph *g) { g->open_unit = -1; }
+
+/* Ops outside any unit form units of their own, one for each run of such ops. */
+static int unit_for_op(Graph *g) {
+  if (g->open_unit >= 0) return g->open_unit;
+  if (g->op.n > 0) {
+    int last = g->op.at[g->op.n - 1].unit;
+    if (last == g->unit.n - 1 && strncmp(g->unit.at[last].name, "ops.", 4) == 0) return last;
+  }
+  *VEC_PUSH(g->arena, g->unit) =
+      (Unit){arena_printf(g->arena, "ops.%d", g->unit.n), -1};
+  return g->unit.n - 1;
+}
+
+Oid graph_add(Graph *g, int code, int nin, int nout, int unit, Phase ph) {
+  Op *op = VEC_PUSH(g->arena, g->op);
+  *op = (Op){.code = (uint16_t)code, .phase = (uint8_t)ph, .nin = (int16_t)nin,
+             .nout = (uint8_t)nout, .in = NEW_N(g->arena, Tid, nin),
+             .out = NEW_N(g->arena, Tid, nout), .unit = unit, .fwd = -1};
+  return g->op.n - 1;
+}
+
+/* "model.layers.3.mlp.down_proj.weight" -> "model.layers.3.mlp.down_proj" */
+static const char *module_of(Graph *g, const Tid *in, int nin) {
+  for (int i = 0; i < nin; i++) {
+    const Tensor *t = &g->t.at[in[i]];
+    const char *dot = t->kind == T_PARAM ? strrchr(t->name, '.') : NULL;
+    if (dot) return arena_strn(g->arena, t->name, (size_t)(dot - t->name));
+    if (t->kind == T_PARAM) return t->name;
+  }
+  return NULL;
+}
+
+weft_status graph_op(Graph *g, int code, const Tid *in, int nin, const OpAttr *attr,
+                     const char *name, int line, Tid *out, weft_error *e) {
+  const OpInfo *info = &op_info[code];
+  if (!info->infer)
+    return err_set(e, WEFT_EPLAN, "%s is not an op for models", info->name);
+  if (info->nin >= 0 && nin != info->nin)
+    return err_set(e, WEFT_EPLAN, "%s takes %d tensors, got %d (%s)", info->name, info->nin,
+                   nin, info->doc);
+  int nout = info->nout < 0 ? (attr ? attr->n : 0) : info->nout;
+  if (nout < 1 || nout > 8)
+    return err_set(e, WEFT_EPLAN, "%s: n must be between 1 and 8, got %d", info->name, nout);
+  int ops = g->op.n;
+  Oid id = graph_add(g, code, nin, nout, unit_for_op(g), PH_F);
+  Op *op = &g->op.at[id];
+  memcpy(op->in, in, sizeof(Tid) * (size_t)nin);
+  if (attr) op->attr = *attr;
+  op->name = name ? arena_str(g->arena, name) : module_of(g, in, nin);
+  op->line = line;
+  weft_status st = info->infer(g, op, e);
+  if (st != WEFT_OK) {
+    g->op.n = ops;
+    return st;
+  }
+  op = &g->op.at[id];
+  for (int i = 0; i < nout; i++) {
+    g->t.at[op->out[i]].producer = id;
+    g->t.at[op->out[i]].unit = op->unit;
+    out[i] = op->out[i];
+  }
+  return WEFT_OK;
+}
+
+weft_status graph_finish(Graph *g, Tid loss, weft_error *e) {
+  if (loss < 0 || loss >= g->t.n || g->t.at[loss].producer < 0)
+    return err_set(e, WEFT_EPLAN, "the model must return its loss");
+  const Tensor *t = &g->t.at[loss];
+  if (t->ndim != 1 || t->dim[0].size != 1 || t->dtype != DT_F32)
+    return err_set(e, WEFT_EPLAN,
+                   "the model must return a scalar loss (g:cross_entropy(logits, labels))");
+  g->loss = loss;
+  g->forward_ops = g->op.n;
+  return WEFT_OK;
+}
+
+weft_status graph_check(const Graph *g, weft_error *e) {
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    const char *name = op_info[op->code].name;
+    for (int k = 0; k < op->nin; k++) {
+      Tid t = op->in[k];
+      if (t < 0 || t >= g->t.n)
+        return err_set(e, WEFT_EINTERNAL, "op %d (%s): operand %d is no tensor", i, name, k);
+      if (g->t.at[t].producer >= i)
+        return err_set(e, WEFT_EINTERNAL, "op %d (%s): operand %d is made later", i, name, k);
+    }
+    for (int k = 0; k < op->nout; k++)
+      if (g->t.at[op->out[k]].producer != i)
+        return err_set(e, WEFT_EINTERNAL, "op %d (%s): result %d has another producer", i,
+                       name, k);
+    if (op->unit < 0 || op->unit >= g->unit.n)
+      return err_set(e, WEFT_EINTERNAL, "op %d (%s) is in no unit", i, name);
+  }
+  return WEFT_OK;
+}
+
+static void dump_tensor(const Graph *g, Tid id, Text *out) {
+  const Tensor *t = &g->t.at[id];
+  char place[48];
+  text_printf(out, "%%%d", id);
+  if (t->name) text_printf(out, "=%s", t->name);
+  text_add(out, "(");
+  for (int d = 0; d < t->ndim; d++)
+    text_printf(out, "%s%lld", d ? "," : "", (long long)t->dim[d].local);
+  text_printf(out, ")%s[%s]", dtype_name(t->dtype), place_str(t->place, place));
+}
+
+void graph_dump(const Graph *g, Text *out) {
+  static const char phase[] = "FIWU";
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    text_printf(out, "%4d %c %-14s ", i, phase[op->phase], g->unit.at[op->unit].name);
+    for (int k = 0; k < op->nout; k++) {
+      if (k) text_add(out, ", ");
+      dump_tensor(g, op->out[k], out);
+    }
+    text_printf(out, " = %s", op_info[op->code].name);
+    for (int k = 0; k < op->nin; k++) text_printf(out, "%s%%%d", k ? ", " : " ", op->in[k]);
+    text_printf(out, "  ; %s\n", op->name ? op->name : "");
+  }
+}

@@ -1,0 +1,67 @@
+/* op_attention.c - shapes, gradients and costs of RoPE and attention. */
+#include "rules.h"
+
+weft_status infer_rope(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *pos = op_in(g, op, 1);
+  int d = op->attr.head_dim;
+  if (x->ndim != 3 || pos->ndim != 2 || pos->dtype != DT_I32)
+    return shape_error(g, op, e, "needs x (batch, seq, heads*head_dim) and positions");
+  if (d < 2 || d % 2 || x->dim[2].size % d)
+    return shape_error(g, op, e, "head_dim = %d must be even and divide %lld features", d,
+                       (long long)x->dim[2].size);
+  if (!(op->attr.theta > 0)) return shape_error(g, op, e, "theta must be above 0");
+  Dim dim[MAX_DIM];
+  memcpy(dim, x->dim, sizeof dim);
+  op_result(g, op, 0, DT_ACT, dim, 3);
+  return WEFT_OK;
+}
+
+/* The transpose of a rotation is the rotation back. */
+void grad_rope(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  int before = g->op.n;
+  BACKWARD(g, op, dout, din, OP_rope, (DY0, X1), (0));
+  if (g->op.n > before) g->op.at[before].attr.inverse ^= 1;
+}
+
+weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
+  if (op->nin < 3 || op->nin > 4)
+    return shape_error(g, op, e, "takes q, k, v and maybe doc_starts, got %d tensors",
+                       op->nin);
+  const Tensor *q = op_in(g, op, 0), *k = op_in(g, op, 1), *v = op_in(g, op, 2);
+  int d = op->attr.head_dim;
+  if (q->ndim != 3 || k->ndim != 3 || v->ndim != 3)
+    return shape_error(g, op, e, "q, k and v must be (batch, seq, heads*head_dim)");
+  if (d < 1 || q->dim[2].size % d || k->dim[2].size % d || k->dim[2].size != v->dim[2].size)
+    return shape_error(g, op, e, "head_dim = %d does not fit q, k, v of %lld, %lld, %lld", d,
+                       (long long)q->dim[2].size, (long long)k->dim[2].size,
+                       (long long)v->dim[2].size);
+  int64_t heads = q->dim[2].size / d, kv = k->dim[2].size / d;
+  if (heads % kv)
+    return shape_error(g, op, e, "%lld kv heads do not divide %lld heads", (long long)kv,
+                       (long long)heads);
+  if (op->attr.scale == 0) return shape_error(g, op, e, "scale must be given");
+  Dim dim[MAX_DIM];
+  memcpy(dim, q->dim, sizeof dim);
+  op_result(g, op, 0, DT_ACT, dim, 3);
+  dim[2] = (Dim){.size = heads};
+  op_result(g, op, 1, DT_F32, dim, 3);
+  return WEFT_OK;
+}
+
+void grad_attention(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  if (g->op.at[op].nin == 4)
+    BACKWARD(g, op, dout, din, OP_attention_dx, (X0, X1, X2, Y0, Y1, DY0, X3), (0, 1, 2));
+  else
+    BACKWARD(g, op, dout, din, OP_attention_dx, (X0, X1, X2, Y0, Y1, DY0), (0, 1, 2));
+}
+
+/* Causal: half of the T x T products; two GEMMs of 2*T*T*D per head forward. */
+double cost_attention(const Graph *g, const Op *op) {
+  const Tensor *q = &g->t.at[op->in[0]];
+  return 2.0 * (double)tensor_count(q) * (double)q->dim[1].local;
+}
+
+/* Five GEMMs instead of two. */
+double cost_attention_dx(const Graph *g, const Op *op) {
+  return 2.5 * cost_attention(g, op);
+}

@@ -1,0 +1,203 @@
+/* op_basic.c - shapes, gradients and costs of embedding, linear, bias and elementwise
+ * ops. */
+#include "rules.h"
+
+#include <stdio.h>
+
+void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim) {
+  op->out[i] = graph_tensor(g, T_VALUE, dt, dim, ndim);
+}
+
+weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char *fmt, ...) {
+  char text[512];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  return err_set(e, WEFT_EPLAN, "%s%s%s: %s", op_info[op->code].name,
+                 op->name ? " " : "", op->name ? op->name : "", text);
+}
+
+static Tid resolve(const Op *op, uint8_t role, const Tid *dout) {
+  int i = role & ROLE_INDEX;
+  switch (role & ROLE_KIND) {
+  case ROLE_IN: return op->in[i];
+  case ROLE_OUT: return op->out[i];
+  default: return dout[i];
+  }
+}
+
+void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b) {
+  for (int i = 0; i < b.nin; i++)
+    if (resolve(&g->op.at[fwd], b.role[i], dout) < 0) return;
+  Oid id = graph_add(g, b.code, b.nin, b.nout, g->op.at[fwd].unit, PH_I);
+  const Op *f = &g->op.at[fwd];
+  Op *op = &g->op.at[id];
+  op->fwd = fwd;
+  op->name = f->name;
+  op->line = f->line;
+  op->attr = f->attr;
+  for (int i = 0; i < b.nin; i++) {
+    op->in[i] = resolve(f, b.role[i], dout);
+    op->role[i] = b.role[i];
+  }
+  for (int i = 0; i < b.nout; i++) {
+    Tid of = f->in[b.result[i]];
+    const Tensor *x = &g->t.at[of];
+    Dim dim[MAX_DIM];
+    int ndim = x->ndim;
+    memcpy(dim, x->dim, sizeof dim);
+    Tid t = graph_tensor(g, T_VALUE, x->kind == T_PARAM ? DT_F32 : x->dtype, dim, ndim);
+    g->t.at[t].producer = id;
+    g->t.at[t].unit = f->unit;
+    g->t.at[t].grad_of = of;
+    op->out[i] = t;
+    din[b.result[i]] = t;
+  }
+}
+
+/* ---- embedding ---- */
+
+weft_status infer_embedding(Graph *g, Op *op, weft_error *e) {
+  const Tensor *ids = op_in(g, op, 0), *table = op_in(g, op, 1);
+  if (ids->dtype != DT_I32) return shape_error(g, op, e, "the ids must be integers");
+  if (table->ndim != 2) return shape_error(g, op, e, "the table must have 2 dimensions");
+  Dim dim[3] = {ids->dim[0], ids->dim[1], table->dim[1]};
+  op_result(g, op, 0, DT_ACT, dim, 3);
+  return WEFT_OK;
+}
+
+void grad_embedding(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_embedding_dw, (X0, DY0), (1));
+}
+
+/* ---- linear ---- */
+
+weft_status infer_linear(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
+  if (w->ndim != 2) return shape_error(g, op, e, "the weight must have 2 dimensions");
+  int out = op->attr.layout ? 1 : 0, in = 1 - out;
+  const Dim *last = &x->dim[x->ndim - 1];
+  if (last->size != w->dim[in].size)
+    return shape_error(g, op, e, "the input has %lld features, the weight takes %lld",
+                       (long long)last->size, (long long)w->dim[in].size);
+  Dim dim[MAX_DIM];
+  memcpy(dim, x->dim, sizeof dim);
+  int ndim = x->ndim;
+  dim[ndim - 1] = w->dim[out];
+  op_result(g, op, 0, DT_ACT, dim, ndim);
+  return WEFT_OK;
+}
+
+void grad_linear(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_linear_dx, (DY0, X1), (0));
+  BACKWARD(g, op, dout, din, OP_linear_dw, (X0, DY0), (1));
+}
+
+weft_status infer_add_bias(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *b = op_in(g, op, 1);
+  if (b->ndim != 1 || b->dim[0].size != x->dim[x->ndim - 1].size)
+    return shape_error(g, op, e, "the bias has %lld elements, the input %lld features",
+                       (long long)b->dim[0].size, (long long)x->dim[x->ndim - 1].size);
+  Dim dim[MAX_DIM];
+  memcpy(dim, x->dim, sizeof dim);
+  op_result(g, op, 0, DT_ACT, dim, x->ndim);
+  return WEFT_OK;
+}
+
+void grad_add_bias(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  din[0] = dout[0];
+  BACKWARD(g, op, dout, din, OP_bias_dw, (DY0), (1));
+}
+
+/* ---- elementwise ---- */
+
+weft_status infer_same(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0);
+  for (int i = 1; i < op->nin; i++) {
+    const Tensor *y = op_in(g, op, i);
+    bool same = x->ndim == y->ndim && x->dtype == y->dtype;
+    for (int d = 0; same && d < x->ndim; d++) same = x->dim[d].size == y->dim[d].size;
+    if (!same) return shape_error(g, op, e, "operand %d has another shape", i + 1);
+  }
+  Dim dim[MAX_DIM];
+  memcpy(dim, x->dim, sizeof dim);
+  op_result(g, op, 0, x->dtype, dim, x->ndim);
+  return WEFT_OK;
+}
+
+void grad_add(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  din[0] = din[1] = dout[0];
+}
+
+/* d(a*b) = dy*b, dy*a: two products, each an ordinary mul. */
+void grad_mul(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_mul, (DY0, X1), (0));
+  BACKWARD(g, op, dout, din, OP_mul, (DY0, X0), (1));
+}
+
+void grad_scale(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_scale, (DY0), (0));
+}
+
+void grad_gelu(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_gelu_dx, (X0, DY0), (0));
+}
+
+void grad_silu(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_silu_dx, (X0, DY0), (0));
+}
+
+void grad_relu(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_relu_dx, (X0, DY0), (0));
+}
+
+void grad_silu_mul(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_silu_mul_dx, (X0, X1, DY0), (0, 1));
+}
+
+weft_status infer_split(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0);
+  Dim dim[MAX_DIM];
+  int ndim = x->ndim, n = op->attr.n;
+  memcpy(dim, x->dim, sizeof dim);
+  Dim *last = &dim[ndim - 1];
+  if (last->size % n)
+    return shape_error(g, op, e, "%d parts do not divide %lld features", n,
+                       (long long)last->size);
+  last->size /= n;
+  last->parts = 1;
+  for (int i = 0; i < n; i++) op_result(g, op, i, x->dtype, dim, ndim);
+  return WEFT_OK;
+}
+
+void grad_split(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  uint8_t role[8];
+  int n = g->op.at[op].nout;
+  for (int i = 0; i < n; i++) role[i] = (uint8_t)(ROLE_DOUT + i);
+  backward(g, op, dout, din, (Backward){OP_concat, role, n, (const int[]){0}, 1});
+}
+
+/* ---- costs ---- flops from local sizes */
+
+double cost_move(const Graph *g, const Op *op) {
+  return (double)tensor_count(&g->t.at[op->out[0]]);
+}
+
+static double gemm(const Tensor *rows_of, const Tensor *w) {
+  double k = (double)tensor_count(w);
+  double rows = (double)tensor_count(rows_of) / (double)rows_of->dim[rows_of->ndim - 1].local;
+  return 2 * rows * k;
+}
+
+double cost_linear(const Graph *g, const Op *op) {
+  return gemm(&g->t.at[op->in[0]], &g->t.at[op->in[1]]);
+}
+
+double cost_linear_dx(const Graph *g, const Op *op) {
+  return gemm(&g->t.at[op->in[0]], &g->t.at[op->in[1]]);
+}
+
+double cost_linear_dw(const Graph *g, const Op *op) {
+  return gemm(&g->t.at[op->in[0]], &g->t.at[op->out[0]]);
+}

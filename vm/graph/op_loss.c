@@ -1,0 +1,40 @@
+/* op_loss.c - cross entropy in three steps, so that a vocabulary that is cut needs only
+ * two small reductions: the maximum, then the sum and the label's logit together. */
+#include "rules.h"
+
+weft_status infer_ce_max(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0);
+  if (x->ndim < 2) return shape_error(g, op, e, "logits need at least 2 dimensions");
+  Dim dim[MAX_DIM];
+  memcpy(dim, x->dim, sizeof dim);
+  if (!op->attr.vocab) op->attr.vocab = (int32_t)dim[x->ndim - 1].size;
+  op_result(g, op, 0, DT_F32, dim, x->ndim - 1);
+  return WEFT_OK;
+}
+
+weft_status infer_ce_sum(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *labels = op_in(g, op, 1);
+  if (labels->dtype != DT_I32 || labels->ndim != x->ndim - 1)
+    return shape_error(g, op, e, "labels must be integers, one for each row of logits");
+  Dim dim[MAX_DIM];
+  int ndim = x->ndim;
+  memcpy(dim, x->dim, sizeof dim);
+  if (!op->attr.vocab) op->attr.vocab = (int32_t)dim[ndim - 1].size;
+  dim[ndim - 1] = (Dim){.size = 2};
+  op_result(g, op, 0, DT_F32, dim, ndim);
+  return WEFT_OK;
+}
+
+weft_status infer_ce_loss(Graph *g, Op *op, weft_error *e) {
+  Dim one = {.size = 1};
+  op_result(g, op, 0, DT_F32, &one, 1);
+  return WEFT_OK;
+}
+
+/* The loss's gradient is a number; ce_sum, which knows the logits, turns it into theirs.
+ * The maximum only shifts the exponent, so nothing flows through it. */
+void grad_ce_loss(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = dout[0]; }
+
+void grad_ce_sum(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_ce_dx, (X0, X1, X2, Y0, DY0), (0));
+}

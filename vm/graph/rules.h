@@ -1,0 +1,101 @@
+/* rules.h - the rules that ops.def names: shapes, gradients, placements, costs.
+ *
+ * Shapes come first, in the logical graph; a gradient rule appends backward ops; a
+ * placement rule says what the op needs of its operands and what it yields. */
+#ifndef WEFT_RULES_H
+#define WEFT_RULES_H
+
+#include "graph.h"
+
+#define INFER(name) weft_status name(Graph *g, Op *op, weft_error *e);
+INFER(infer_embedding)
+INFER(infer_linear)
+INFER(infer_add_bias)
+INFER(infer_same)
+INFER(infer_rmsnorm)
+INFER(infer_layernorm)
+INFER(infer_split)
+INFER(infer_rope)
+INFER(infer_attention)
+INFER(infer_ce_max)
+INFER(infer_ce_sum)
+INFER(infer_ce_loss)
+#undef INFER
+
+/* dout[k] is the gradient of result k or -1; sets din[k] for every operand that gets a
+ * gradient, leaves -1 for the others. */
+#define GRAD(name) void name(Graph *g, Oid op, const Tid *dout, Tid *din);
+GRAD(grad_embedding)
+GRAD(grad_linear)
+GRAD(grad_add_bias)
+GRAD(grad_add)
+GRAD(grad_mul)
+GRAD(grad_scale)
+GRAD(grad_gelu)
+GRAD(grad_silu)
+GRAD(grad_relu)
+GRAD(grad_silu_mul)
+GRAD(grad_rmsnorm)
+GRAD(grad_layernorm)
+GRAD(grad_split)
+GRAD(grad_rope)
+GRAD(grad_attention)
+GRAD(grad_ce_sum)
+GRAD(grad_ce_loss)
+#undef GRAD
+
+/* Placement rules: see vm/compile/shard.h for what they may ask and set. */
+#define SHARD(name) bool name(Shard *s, Oid op);
+SHARD(shard_embedding)
+SHARD(shard_linear)
+SHARD(shard_add_bias)
+SHARD(shard_add)
+SHARD(shard_follow)
+SHARD(shard_norm)
+SHARD(shard_rope)
+SHARD(shard_attention)
+SHARD(shard_ce_max)
+SHARD(shard_ce_sum)
+SHARD(shard_ce_loss)
+#undef SHARD
+
+#define COST(name) double name(const Graph *g, const Op *op);
+COST(cost_move)
+COST(cost_linear)
+COST(cost_linear_dx)
+COST(cost_linear_dw)
+COST(cost_attention)
+COST(cost_attention_dx)
+#undef COST
+
+/* ---- for the rules themselves ---- */
+
+/* Operand or result number i of op. */
+static inline Tensor *op_in(Graph *g, const Op *op, int i) { return &g->t.at[op->in[i]]; }
+/* Makes result i of op. */
+void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim);
+weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char *fmt, ...)
+    PRINTF(4, 5);
+
+/* Adds the backward op `code` of forward op `fwd`. Operands are given as roles: ROLE_IN+i,
+ * ROLE_OUT+i of the forward op, ROLE_DOUT+i; results as operand numbers of the forward op
+ * whose gradients they are. Sets din[] of those. */
+typedef struct Backward {
+  int code;
+  const uint8_t *role;
+  int nin;
+  const int *result;
+  int nout;
+} Backward;
+void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b);
+#define BACKWARD(g, op, dout, din, opcode, roles, results)                               \
+  backward(g, op, dout, din,                                                             \
+           (Backward){opcode, (const uint8_t[]){UNWRAP roles},                           \
+                      LEN(((const uint8_t[]){UNWRAP roles})),                            \
+                      (const int[]){UNWRAP results},                                     \
+                      LEN(((const int[]){UNWRAP results}))})
+#define UNWRAP(...) __VA_ARGS__
+/* Shorthand for roles. */
+enum { X0 = ROLE_IN, X1, X2, X3, Y0 = ROLE_OUT, Y1, DY0 = ROLE_DOUT, DY1, DY2, DY3 };
+
+#endif

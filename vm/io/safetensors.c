@@ -1,0 +1,305 @@
+/* safetensors.c - opens safetensors files, alone or as the shards of an index. Nothing in
+ * a header is trusted: after st_open every tensor lies within its file, and its bytes are
+ * those that its shape and type need. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "file.h"
+#include "io.h"
+#include "st_type.h"
+
+enum { HEADER_MAX = 100 << 20, MAX_NDIM = LEN(((SafeTensor *)0)->dim) };
+
+struct SafeTensors {
+  weft_alloc alloc;
+  Arena *arena;
+  VEC(FileMap) maps;
+  VEC(SafeTensor) t;       /* by name once st_open is done */
+  json_t *index, *header;  /* while they are read; freed by st_close after an error */
+};
+
+#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
+
+/* ---- one tensor ---- */
+
+/* Fills the shape and the bytes that it needs. */
+static weft_status read_shape(SafeTensor *t, const json_t *shape, size_t size,
+                              weft_error *e) {
+  if (!json_is_array(shape))
+    FAIL(t->file, "tensor \"%s\" has no list \"shape\"", t->name);
+  if (json_array_size(shape) > (size_t)MAX_NDIM)
+    FAIL(t->file, "tensor \"%s\" has %zu dimensions, at most %d are supported", t->name,
+         json_array_size(shape), MAX_NDIM);
+  t->ndim = (int)json_array_size(shape);
+  int64_t bytes = (int64_t)size;
+  for (int i = 0; i < t->ndim; i++) {
+    const json_t *d = json_array_get(shape, (size_t)i);
+    t->dim[i] = json_is_integer(d) ? json_integer_value(d) : -1;
+    if (t->dim[i] < 0)
+      FAIL(t->file, "tensor \"%s\": dimension %d is not a size", t->name, i);
+    if (__builtin_mul_overflow(bytes, t->dim[i], &bytes))
+      FAIL(t->file, "tensor \"%s\": the shape is too large", t->name);
+  }
+  t->bytes = (size_t)bytes;
+  return WEFT_OK;
+}
+
+static weft_status read_offsets(SafeTensor *t, const json_t *offsets, const FileMap *data,
+                                weft_error *e) {
+  const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
+  if (json_array_size(offsets) != 2 || !json_is_integer(first) ||
+      !json_is_integer(second))
+    FAIL(t->file, "tensor \"%s\" has no \"data_offsets\" of two integers", t->name);
+  int64_t begin = json_integer_value(first), end = json_integer_value(second);
+  if (begin < 0 || end < begin || (uint64_t)end > data->size)
+    FAIL(t->file,
+         "tensor \"%s\": data_offsets [%lld, %lld] are not within the %zu bytes of data",
+         t->name, (long long)begin, (long long)end, data->size);
+  if ((uint64_t)(end - begin) != t->bytes)
+    FAIL(t->file, "tensor \"%s\": data_offsets hold %lld bytes, its shape needs %zu",
+         t->name, (long long)(end - begin), t->bytes);
+  t->data = data->at + begin;
+  return WEFT_OK;
+}
+
+static weft_status read_tensor(SafeTensors *s, const char *path, const char *name,
+                               const json_t *row, const FileMap *data, weft_error *e) {
+  SafeTensor t = {.name = arena_str(s->arena, name), .file = path};
+  const char *type = json_string_value(json_object_get(row, "dtype"));
+  if (!type) FAIL(path, "tensor \"%s\" has no text \"dtype\"", t.name);
+  const StType *info = st_type(type);
+  if (!info)
+    FAIL(path, "tensor \"%s\": dtype \"%s\" is not supported (%s are)", t.name, type,
+         ST_TYPES);
+  t.type = info->name;
+  t.dtype = info->dtype;
+  t.f16 = str_eq(info->name, "F16");
+  TRY(read_shape(&t, json_object_get(row, "shape"), (size_t)info->size, e));
+  TRY(read_offsets(&t, json_object_get(row, "data_offsets"), data, e));
+  *VEC_PUSH(s->arena, s->t) = t;
+  return WEFT_OK;
+}
+
+/* ---- one file ---- */
+
+static int by_place(const void *x, const void *y) {
+  const SafeTensor *a = x, *b = y;
+  if (a->data != b->data) return (const char *)a->data < (const char *)b->data ? -1 : 1;
+  return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
+}
+
+/* The n tensors of one file must follow each other and fill its data. */
+static weft_status check_places(SafeTensor *t, int n, const char *path,
+                                const FileMap *data, weft_error *e) {
+  const unsigned char *end = data->at;
+  if (n) qsort(t, (size_t)n, sizeof *t, by_place);
+  for (int i = 0; i < n; i++) {
+    const unsigned char *at = t[i].data;
+    if (at < end)
+      FAIL(path, "tensors \"%s\" and \"%s\" overlap", t[i - 1].name, t[i].name);
+    if (at > end)
+      FAIL(path, "%td bytes of data before tensor \"%s\" belong to no tensor", at - end,
+           t[i].name);
+    end = at + t[i].bytes;
+  }
+  if (end != data->at + data->size)
+    FAIL(path, "the last %td bytes belong to no tensor", data->at + data->size - end);
+  return WEFT_OK;
+}
+
+/* Parses the header into s->header; `data` becomes what follows it. */
+static weft_status read_header(SafeTensors *s, const char *path, const FileMap *file,
+                               FileMap *data, weft_error *e) {
+  uint64_t n;
+  if (file->size < sizeof n)
+    FAIL(path, "has %zu bytes; a safetensors file starts with an 8-byte header length",
+         file->size);
+  memcpy(&n, file->at, sizeof n);
+  if (n > file->size - sizeof n)
+    FAIL(path, "the header should have %llu bytes, but the file ends after %zu",
+         (unsigned long long)n, file->size - sizeof n);
+  if (n > HEADER_MAX)
+    FAIL(path, "the header has %llu bytes, more than the %d that the format allows",
+         (unsigned long long)n, HEADER_MAX);
+  json_error_t je;
+  s->header = json_loadb((const char *)file->at + sizeof n, (size_t)n,
+                         JSON_REJECT_DUPLICATES, &je);
+  if (!s->header) FAIL(path, "the header is not JSON: %s", je.text);
+  if (!json_is_object(s->header)) FAIL(path, "the header is not a JSON object");
+  *data = (FileMap){file->at + sizeof n + n, file->size - sizeof n - (size_t)n};
+  return WEFT_OK;
+}
+
+/* Adds the tensors of one file; `path` lives in the arena. */
+static weft_status add_file(SafeTensors *s, const char *path, weft_error *e) {
+  FileMap *file = VEC_PUSH(s->arena, s->maps), data;
+  *file = (FileMap){0};
+  TRY(file_map(path, file, e));
+  TRY(read_header(s, path, file, &data, e));
+  const char *name;
+  json_t *row;
+  int before = s->t.n;
+  json_object_foreach(s->header, name, row)
+    if (!str_eq(name, "__metadata__")) TRY(read_tensor(s, path, name, row, &data, e));
+  json_decref(s->header);
+  s->header = NULL;
+  /* Without tensors there may be no array yet to point into. */
+  SafeTensor *added = s->t.n > before ? s->t.at + before : NULL;
+  return check_places(added, s->t.n - before, path, &data, e);
+}
+
+/* ---- many files ---- */
+
+static int by_name(const void *x, const void *y) {
+  const SafeTensor *a = x, *b = y;
+  int c = strcmp(a->name, b->name);
+  return c ? c : strcmp(a->file, b->file);
+}
+
+static weft_status sort_by_name(SafeTensors *s, weft_error *e) {
+  if (s->t.n) qsort(s->t.at, (size_t)s->t.n, sizeof *s->t.at, by_name);
+  for (int i = 1; i < s->t.n; i++)
+    if (str_eq(s->t.at[i - 1].name, s->t.at[i].name))
+      FAIL(s->t.at[i].file, "tensor \"%s\" is also in %s", s->t.at[i].name,
+           s->t.at[i - 1].file);
+  return WEFT_OK;
+}
+
+/* "dir/" of a path, "" if it has none. */
+static const char *folder_of(Arena *a, const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? arena_strn(a, path, (size_t)(slash - path) + 1) : "";
+}
+
+/* A shard is a plain name: an index may not reach out of its folder. */
+static weft_status add_shard(SafeTensors *s, const char *index, const char *folder,
+                             const char *shard, weft_error *e) {
+  if (!*shard || strchr(shard, '/') || str_eq(shard, "..") || str_eq(shard, "."))
+    FAIL(index, "\"%s\" is not the name of a file next to the index", shard);
+  const char *path = arena_printf(s->arena, "%s%s", folder, shard);
+  struct stat st;
+  if (stat(path, &st) != 0)
+    FAIL(index, "names the shard %s, which cannot be opened: %s", path, strerror(errno));
+  return add_file(s, path, e);
+}
+
+static int by_text(const void *x, const void *y) {
+  return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+/* Every name of the map must be found in the file that the map says. */
+static weft_status check_map(SafeTensors *s, const char *index, const char *folder,
+                             json_t *map, weft_error *e) {
+  const char *name;
+  json_t *file;
+  json_object_foreach(map, name, file) {
+    const SafeTensor *t = st_find(s, name);
+    const char *shard = json_string_value(file);
+    if (!t || !str_eq(t->file + strlen(folder), shard))
+      FAIL(index, "tensor \"%s\" is not in the shard %s%s", name, folder, shard);
+  }
+  return WEFT_OK;
+}
+
+static weft_status add_index(SafeTensors *s, const char *path, weft_error *e) {
+  FileMap *file = VEC_PUSH(s->arena, s->maps);
+  *file = (FileMap){0};
+  TRY(file_map(path, file, e));
+  if (!file->size) FAIL(path, "is empty");
+  json_error_t je;
+  s->index =
+      json_loadb((const char *)file->at, file->size, JSON_REJECT_DUPLICATES, &je);
+  if (!s->index) FAIL(path, "is not JSON: %s (line %d)", je.text, je.line);
+  json_t *map = json_object_get(s->index, "weight_map"), *value;
+  if (!json_is_object(map)) FAIL(path, "has no object \"weight_map\"");
+  int n = 0, total = (int)json_object_size(map);
+  const char **shard = NEW_N(s->arena, const char *, total + 1), *name;
+  const char *folder = folder_of(s->arena, path);
+  json_object_foreach(map, name, value) {
+    if (!json_is_string(value))
+      FAIL(path, "the file of tensor \"%s\" is not a text", name);
+    shard[n++] = json_string_value(value);
+  }
+  qsort(shard, (size_t)n, sizeof *shard, by_text);
+  for (int i = 0; i < n; i++)
+    if (i == 0 || !str_eq(shard[i], shard[i - 1]))
+      TRY(add_shard(s, path, folder, shard[i], e));
+  TRY(sort_by_name(s, e));
+  return check_map(s, path, folder, map, e);
+}
+
+static weft_status add_folder(SafeTensors *s, const char *path, weft_error *e) {
+  struct stat st;
+  const char *whole = arena_printf(s->arena, "%s/model.safetensors", path);
+  const char *index = arena_printf(s->arena, "%s/model.safetensors.index.json", path);
+  if (stat(whole, &st) == 0) return add_file(s, whole, e);
+  if (stat(index, &st) == 0) return add_index(s, index, e);
+  FAIL(path, "holds neither model.safetensors nor model.safetensors.index.json");
+}
+
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), m = strlen(end);
+  return n >= m && str_eq(s + n - m, end);
+}
+
+static weft_status add_path(SafeTensors *s, const char *path, weft_error *e) {
+  struct stat st;
+  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return add_folder(s, path, e);
+  path = arena_str(s->arena, path);
+  return ends_with(path, ".json") ? add_index(s, path, e) : add_file(s, path, e);
+}
+
+/* ---- the handle ---- */
+
+weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out,
+                    weft_error *e) {
+  *out = NULL;
+  SafeTensors *s = mem_new(a, sizeof *s);
+  if (!s || !(s->arena = arena_new(a))) {
+    mem_free(a, s, sizeof *s);
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  }
+  if (a) s->alloc = *a;
+  if (setjmp(*arena_guard(s->arena))) {
+    st_close(s);
+    return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
+  }
+  weft_status status = add_path(s, path, e);
+  if (status == WEFT_OK) status = sort_by_name(s, e);
+  if (status != WEFT_OK) {
+    st_close(s);
+    return status;
+  }
+  json_decref(s->index);
+  s->index = NULL;
+  *out = s;
+  return WEFT_OK;
+}
+
+void st_close(SafeTensors *s) {
+  if (!s) return;
+  json_decref(s->index);
+  json_decref(s->header);
+  for (int i = 0; i < s->maps.n; i++) file_unmap(&s->maps.at[i]);
+  arena_free(s->arena);
+  weft_alloc alloc = s->alloc;
+  mem_free(&alloc, s, sizeof *s);
+}
+
+int st_count(const SafeTensors *s) { return s->t.n; }
+
+const SafeTensor *st_at(const SafeTensors *s, int i) {
+  assert(i >= 0 && i < s->t.n);
+  return &s->t.at[i];
+}
+
+static int is_named(const void *name, const void *t) {
+  return strcmp(name, ((const SafeTensor *)t)->name);
+}
+
+const SafeTensor *st_find(const SafeTensors *s, const char *name) {
+  if (!s->t.n) return NULL;
+  return bsearch(name, s->t.at, (size_t)s->t.n, sizeof *s->t.at, is_named);
+}

@@ -1,0 +1,82 @@
+/* st_type.c - conversion of safetensors elements to f32. Data may be unaligned, so that
+ * every element is copied out of the file before it is looked at. */
+#include "st_type.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "safetensors data is read as the machine's own numbers");
+
+/* One loop per type: `x` is an element, `value` what it is as a float. */
+#define CONVERT(name, T, value)                                                          \
+  static void name(const unsigned char *from, size_t n, float *to) {                     \
+    for (size_t i = 0; i < n; i++) {                                                     \
+      T x;                                                                               \
+      memcpy(&x, from + i * sizeof x, sizeof x);                                         \
+      to[i] = (value);                                                                   \
+    }                                                                                    \
+  }
+
+static float from_bits(uint32_t bits) {
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+/* Exact: every half is a float. A subnormal half is a multiple of 2^-24, and NaN keeps
+ * its payload. */
+static float half(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31,
+           mantissa = h & 1023;
+  if (exponent == 0) {
+    float f = (float)mantissa * 0x1p-24f;
+    return sign ? -f : f;
+  }
+  if (exponent == 31) return from_bits(sign | 0x7f800000 | mantissa << 13);
+  return from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+CONVERT(f64, double, (float)x)
+CONVERT(f16, uint16_t, half(x))
+CONVERT(bf16, uint16_t, from_bits((uint32_t)x << 16))
+CONVERT(i64, int64_t, (float)x)
+CONVERT(i32, int32_t, (float)x)
+CONVERT(i16, int16_t, (float)x)
+CONVERT(i8, int8_t, (float)x)
+CONVERT(u64, uint64_t, (float)x)
+CONVERT(u32, uint32_t, (float)x)
+CONVERT(u16, uint16_t, (float)x)
+CONVERT(u8, uint8_t, (float)x)
+CONVERT(truth, uint8_t, x ? 1.0f : 0.0f)
+
+static void f32(const unsigned char *from, size_t n, float *to) {
+  if (n) memcpy(to, from, n * sizeof *to);
+}
+
+static const StType types[] = {
+    {"F64", 8, DT_F64, f64},   {"F32", 4, DT_F32, f32}, {"F16", 2, DT_F32, f16},
+    {"BF16", 2, DT_BF16, bf16}, {"I64", 8, DT_F32, i64}, {"I32", 4, DT_I32, i32},
+    {"I16", 2, DT_F32, i16},   {"I8", 1, DT_F32, i8},   {"U64", 8, DT_F32, u64},
+    {"U32", 4, DT_F32, u32},   {"U16", 2, DT_F32, u16}, {"U8", 1, DT_F32, u8},
+    {"BOOL", 1, DT_F32, truth},
+};
+
+const StType *st_type(const char *name) {
+  for (int i = 0; i < LEN(types); i++)
+    if (str_eq(types[i].name, name)) return &types[i];
+  return NULL;
+}
+
+const char *st_type_name(DType t) {
+  switch (t) {
+  case DT_F32: return "F32";
+  case DT_BF16: return "BF16";
+  case DT_F64: return "F64";
+  case DT_I32: return "I32";
+  case DT_ACT: break;
+  }
+  return NULL;
+}
+
+void st_read_f32(const SafeTensor *t, float *out) {
+  const StType *type = st_type(t->type);
+  type->to_f32(t->data, t->bytes / (size_t)type->size, out);
+}

@@ -1,0 +1,19 @@
+/* st_type.h - the element types of safetensors that weft reads; shared by reader and
+ * writer. */
+#ifndef WEFT_IO_ST_TYPE_H
+#define WEFT_IO_ST_TYPE_H
+
+#include "io.h"
+
+#define ST_TYPES "F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL"
+
+typedef struct StType {
+  const char *name;
+  int size;                                      /* bytes of an element */
+  DType dtype;
+  void (*to_f32)(const unsigned char *from, size_t n, float *to);
+} StType;
+const StType *st_type(const char *name);         /* NULL if it is none of ST_TYPES */
+const char *st_type_name(DType t);               /* NULL if there is none */
+
+#endif

@@ -1,0 +1,285 @@
+/* check.c - program_check(): indices in range, operands inside the arena, collectives of
+ * consistent sizes. Input: a finished Compiled; it changes nothing and reports the first
+ * violation, which is a bug of the compiler. */
+#include "check.h"
+
+#include <stdio.h>
+
+#include "../device/device.h"
+
+typedef struct Check {
+  const Compiled *c;
+  const Program *p;
+  weft_error *e;
+} Check;
+
+/* Where a problem is: "main[3] COLL" or "body layer:F[2] KERNEL". */
+static const char *place(const Check *k, uint32_t pc, const Body *b, char out[128]) {
+  const Instr *in = &k->p->code[pc];
+  const char *name = in->code < I_N ? instr_name[in->code] : "?";
+  if (b)
+    snprintf(out, 128, "body %s[%u] %s", b->name, pc - b->first, name);
+  else
+    snprintf(out, 128, "main[%u] %s", pc, name);
+  return out;
+}
+
+#define FAIL(...) return fail(k, pc, b, __VA_ARGS__)
+PRINTF(4, 5)
+static weft_status fail(const Check *k, uint32_t pc, const Body *b, const char *fmt,
+                        ...) {
+  char at[128], text[512];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  return err_file(k->e, WEFT_EINTERNAL, NULL, k->p->code[pc].line, "pp rank %d, %s: %s",
+                  k->p->pp, place(k, pc, b, at), text);
+}
+
+static weft_status bad(const Check *k, const char *what, uint64_t got, uint64_t limit) {
+  return err_set(k->e, WEFT_EINTERNAL, "pp rank %d: %s is %llu, the limit is %llu",
+                 k->p->pp, what, (unsigned long long)got, (unsigned long long)limit);
+}
+
+/* ---- one instruction ---- */
+
+static weft_status check_operands(const Check *k, uint32_t pc, const Body *b) {
+  const Instr *in = &k->p->code[pc];
+  int n = in->nin + in->nout, nslot = b ? b->nslot : 1;
+  if (in->nin < 0 || in->nout < 0 || (uint64_t)in->operand + (uint64_t)n > k->p->noperand)
+    FAIL("operands %u..+%d of %u", in->operand, n, k->p->noperand);
+  for (int i = 0; i < n; i++) {
+    const Operand *o = &k->p->operand[in->operand + (uint32_t)i];
+    if (o->dtype >= DT_ACT) FAIL("operand %d has no storage type (%d)", i, o->dtype);
+    if (o->ndim > MAX_DIM) FAIL("operand %d has %d dimensions", i, o->ndim);
+    if (o->slot >= nslot) FAIL("operand %d is in slot %d of %d", i, o->slot, nslot);
+    for (int d = 0; d < o->ndim; d++)
+      if (o->dim[d] < 0) FAIL("operand %d: dimension %d is negative", i, d);
+    if (o->off % (uint64_t)dtype_size(o->dtype))
+      FAIL("operand %d: offset %llu is not a multiple of %s", i,
+           (unsigned long long)o->off, dtype_name(o->dtype));
+  }
+  return WEFT_OK;
+}
+
+static weft_status check_kernel(const Check *k, uint32_t pc, const Body *b) {
+  const Instr *in = &k->p->code[pc];
+  if (in->op >= OP_N) FAIL("op %d of %d", in->op, OP_N);
+  const OpInfo *op = &op_info[in->op];
+  if ((op->nin >= 0 && in->nin != op->nin) || (op->nout >= 0 && in->nout != op->nout))
+    FAIL("%s is given %d inputs and %d results, not %d and %d", op->name, in->nin,
+         in->nout, op->nin, op->nout);
+  if (in->nin > KERNEL_MAX_IN || in->nout > KERNEL_MAX_OUT)
+    FAIL("%s has %d inputs and %d results, at most %d and %d can be launched", op->name,
+         in->nin, in->nout, KERNEL_MAX_IN, KERNEL_MAX_OUT);
+  if (in->attr >= k->p->nattr) FAIL("attributes %u of %u", in->attr, k->p->nattr);
+  if (in->acc >= ACC_BIT + 64) FAIL("accumulation bit %d of 64", in->acc - ACC_BIT);
+  if (in->acc >= ACC_BIT && !b) FAIL("main has no call whose bits it could read");
+  return WEFT_OK;
+}
+
+static weft_status check_coll(const Check *k, uint32_t pc, const Body *b) {
+  const Instr *in = &k->p->code[pc];
+  if (in->coll > COLL_REDUCE_SCATTER) FAIL("%d is not a collective", in->coll);
+  if (in->red > RED_MAX) FAIL("unknown reduction %d", in->red);
+  if (in->comm < 0 || in->comm >= k->p->ncomm)
+    FAIL("communicator %d of %d", in->comm, k->p->ncomm);
+  if (in->nin + in->nout != 2) FAIL("it needs one input and one result");
+  const CommDesc *d = &k->p->comm[in->comm];
+  if (!comm_has_pp(d, k->p->pp)) FAIL("this rank is no member of %s", d->name);
+  const Operand *o = &k->p->operand[in->operand];
+  if (o[0].dtype != o[1].dtype)
+    FAIL("%s in, %s out", dtype_name(o[0].dtype), dtype_name(o[1].dtype));
+  uint64_t a = operand_count(&o[0]), z = operand_count(&o[1]);
+  uint64_t n = (uint64_t)comm_size(&k->c->mesh, d);
+  uint64_t want = in->coll == COLL_ALL_GATHER ? a * n : a;
+  uint64_t have = in->coll == COLL_REDUCE_SCATTER ? z * n : z;
+  if (want != have)
+    FAIL("%s of %llu elements gives %llu over %s of %llu ranks", coll_name[in->coll],
+         (unsigned long long)a, (unsigned long long)z, d->name, (unsigned long long)n);
+  return WEFT_OK;
+}
+
+static weft_status check_call(const Check *k, uint32_t pc, const Body *b) {
+  const Program *p = k->p;
+  const Instr *in = &p->code[pc];
+  if (b) FAIL("bodies do not call");
+  if (in->call >= p->ncall) FAIL("call %u of %u", in->call, p->ncall);
+  const Call *call = &p->call[in->call];
+  if (call->body >= p->nbody) FAIL("body %d of %d", call->body, p->nbody);
+  if (call->unit >= p->nunit) FAIL("unit %d of %d", call->unit, p->nunit);
+  if ((uint64_t)call->dyn + call->ndyn > p->ndyn)
+    FAIL("dynamic slots %u..+%u of %u", call->dyn, call->ndyn, p->ndyn);
+  uint64_t slots = 1 + (uint64_t)p->unit[call->unit].n + call->ndyn;
+  if (slots != p->body[call->body].nslot)
+    FAIL("body %s has %d slots, the call binds %llu", p->body[call->body].name,
+         p->body[call->body].nslot, (unsigned long long)slots);
+  return WEFT_OK;
+}
+
+static weft_status check_instr(const Check *k, uint32_t pc, const Body *b) {
+  const Program *p = k->p;
+  const Instr *in = &p->code[pc];
+  if (in->code >= I_N) FAIL("unknown instruction %d", in->code);
+  if (in->what >= p->nwhat) FAIL("name %u of %u", in->what, p->nwhat);
+  if (in->code != I_CALL && in->code != I_WAIT) TRY(check_operands(k, pc, b));
+  if (in->code >= I_COLL && (in->handle < 0 || in->handle >= p->nhandle))
+    FAIL("handle %d of %d", in->handle, p->nhandle);
+  switch ((InstrCode)in->code) {
+  case I_CALL: return check_call(k, pc, b);
+  case I_KERNEL: return check_kernel(k, pc, b);
+  case I_COLL: return check_coll(k, pc, b);
+  case I_SEND: case I_RECV:
+    if (in->nin + in->nout != 1) FAIL("it needs one operand");
+    if (in->peer < 0 || in->peer >= k->c->mesh.size[AXIS_PP] || in->peer == p->pp)
+      FAIL("peer %d is no other pp rank", in->peer);
+    return WEFT_OK;
+  case I_WAIT: case I_N: return WEFT_OK;
+  }
+  return WEFT_OK;
+}
+
+/* ---- the tables ---- */
+
+static weft_status check_body(const Check *k, const Body *b) {
+  const Program *p = k->p;
+  if (b->first < p->nmain || (uint64_t)b->first + b->n > p->ncode)
+    return bad(k, "the end of a body", (uint64_t)b->first + b->n, p->ncode);
+  if (b->phase > PH_UPDATE) return bad(k, "the phase of a body", b->phase, PH_UPDATE);
+  for (uint32_t i = b->first; i < b->first + b->n; i++) TRY(check_instr(k, i, b));
+  return WEFT_OK;
+}
+
+static weft_status check_tables(const Check *k) {
+  const Program *p = k->p;
+  if (p->nmain > p->ncode) return bad(k, "the length of main", p->nmain, p->ncode);
+  for (int i = 0; i < p->nunit; i++)
+    if ((uint64_t)p->unit[i].first + p->unit[i].n > p->nbind)
+      return bad(k, "the end of a unit's bindings", p->unit[i].first + p->unit[i].n,
+                 p->nbind);
+  if (p->scalars % 8 || p->scalars + 8 * SC_N > p->arena_bytes)
+    return bad(k, "the end of the scalars", p->scalars + 8 * SC_N, p->arena_bytes);
+  uint64_t sum = 0;
+  for (int i = 0; i < p->nmem; i++) sum += p->mem[i].bytes;
+  if (sum > p->arena_bytes)
+    return bad(k, "the sum of memory classes", sum, p->arena_bytes);
+  uint64_t ids = 4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro *
+                 (uint64_t)k->c->seq;
+  for (int i = 0; i < IN_N; i++) {
+    uint64_t at = p->input[i], n = i == IN_SEED ? 4 : ids;
+    if (at != UINT64_MAX && (at > p->arena_bytes || n > p->arena_bytes - at))
+      return bad(k, "the end of an input", at + n, p->arena_bytes);
+  }
+  return WEFT_OK;
+}
+
+static weft_status check_params(const Check *k) {
+  const Program *p = k->p;
+  for (int i = 0; i < p->nparam; i++) {
+    const ProgParam *q = &p->param[i];
+    if (q->param < 0 || q->param >= k->c->nparam)
+      return bad(k, "a parameter", (uint64_t)q->param, (uint64_t)k->c->nparam);
+    uint64_t at[] = {q->work, q->master, q->grad, q->m, q->v};
+    for (int j = 0; j < LEN(at); j++) {
+      uint64_t n = (uint64_t)q->count;
+      n *= (uint64_t)dtype_size(j == 0 ? k->c->dtype : DT_F32);
+      if (at[j] > p->arena_bytes || n > p->arena_bytes - at[j])
+        return bad(k, "the end of a parameter", at[j] + n, p->arena_bytes);
+    }
+  }
+  return WEFT_OK;
+}
+
+/* All programs have the same list, because a communicator is an index into it. */
+static weft_status check_comms(const Check *k) {
+  const Program *p = k->p, *first = &k->c->prog[0];
+  if (p->ncomm != first->ncomm)
+    return bad(k, "the number of communicators", (uint64_t)p->ncomm,
+               (uint64_t)first->ncomm);
+  for (int i = 0; i < p->ncomm; i++) {
+    const CommDesc *d = &p->comm[i], *f = &first->comm[i];
+    bool same = d->axes == f->axes && d->npp == f->npp && d->in_flight == f->in_flight;
+    for (int j = 0; j < d->npp && same; j++) {
+      same = d->pp[j] == f->pp[j];
+      bool once = d->pp[j] >= 0 && d->pp[j] < k->c->mesh.size[AXIS_PP];
+      for (int l = 0; l < j; l++) once = once && d->pp[l] != d->pp[j];
+      if (!once)
+        return err_set(k->e, WEFT_EINTERNAL,
+                       "pp rank %d: communicator %s: pp rank %d is not there or twice",
+                       p->pp, d->name, d->pp[j]);
+    }
+    if (!same || (d->axes & ~AXES_ALL))
+      return err_set(k->e, WEFT_EINTERNAL,
+                     "pp rank %d: communicator %d (%s) is not the one of pp rank 0 (%s)",
+                     p->pp, i, d->name, f->name);
+  }
+  return WEFT_OK;
+}
+
+/* ---- operands inside the arena ---- */
+
+/* The furthest byte that `n` instructions reach in each slot. */
+static void reach(const Program *p, uint32_t first, uint32_t n, uint64_t *end) {
+  for (uint32_t i = first; i < first + n; i++) {
+    const Instr *in = &p->code[i];
+    if (in->code == I_CALL || in->code == I_WAIT) continue;
+    for (int j = 0; j < in->nin + in->nout; j++) {
+      const Operand *o = &p->operand[in->operand + (uint32_t)j];
+      end[o->slot] = MAX(end[o->slot], o->off + operand_bytes(o));
+    }
+  }
+}
+
+static weft_status check_bounds(const Check *k, Arena *a) {
+  const Program *p = k->p;
+  uint64_t in_main = 0, **end = NEW_N(a, uint64_t *, p->nbody);
+  reach(p, 0, p->nmain, &in_main);
+  if (in_main > p->arena_bytes)
+    return bad(k, "the reach of main", in_main, p->arena_bytes);
+  for (int i = 0; i < p->nbody; i++) {
+    end[i] = NEW_N(a, uint64_t, MAX(p->body[i].nslot, 1));
+    reach(p, p->body[i].first, p->body[i].n, end[i]);
+  }
+  const Body *b = NULL;
+  for (uint32_t pc = 0; pc < p->nmain; pc++) {
+    if (p->code[pc].code != I_CALL) continue;
+    const Call *call = &p->call[p->code[pc].call];
+    for (int s = 0; s < p->body[call->body].nslot; s++) {
+      uint64_t at = slot_base(p, call, s), n = end[call->body][s];
+      if (n && (at > p->arena_bytes || n > p->arena_bytes - at))
+        FAIL("%s: slot %d at %llu reaches %llu bytes, the arena has %llu",
+             p->body[call->body].name, s, (unsigned long long)at, (unsigned long long)n,
+             (unsigned long long)p->arena_bytes);
+    }
+  }
+  return WEFT_OK;
+}
+
+static weft_status check_program(const Check *k, Arena *a) {
+  TRY(check_tables(k));
+  TRY(check_comms(k));
+  TRY(check_params(k));
+  for (uint32_t i = 0; i < k->p->nmain; i++) TRY(check_instr(k, i, NULL));
+  for (int i = 0; i < k->p->nbody; i++) TRY(check_body(k, &k->p->body[i]));
+  return check_bounds(k, a);
+}
+
+weft_status program_check(const Compiled *c, weft_error *e) {
+  Arena *a = arena_new(arena_allocator(c->arena));
+  if (!a) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (setjmp(*arena_guard(a))) {
+    arena_free(a);
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  }
+  weft_status st = WEFT_OK;
+  for (int i = 0; i < c->mesh.size[AXIS_PP] && st == WEFT_OK; i++) {
+    Check k = {.c = c, .p = &c->prog[i], .e = e};
+    if (k.p->pp != i)
+      st = err_set(e, WEFT_EINTERNAL, "program %d is of pp rank %d", i, k.p->pp);
+    else
+      st = check_program(&k, a);
+  }
+  arena_free(a);
+  return st;
+}

@@ -1,0 +1,140 @@
+/* prove_body.c - what one run of a body does to its rank, so that a call of it is one
+ * step of the machine. Input: a body; output: merged ranges by slot, handles, use of
+ * communicators. It reports nothing: a body in which something is unusual is left open,
+ * and the machine then runs its instructions one by one and finds the exact place. */
+#include "prove_int.h"
+
+#include <stdlib.h>
+
+typedef struct Flying {
+  Access acc[2];
+  int32_t handle;
+  int comm;
+} Flying;
+
+typedef struct Walk {
+  const Program *p;
+  Arena *a;
+  BodySum *s;
+  VEC(Flying) flying;
+  int *in_flight, *most; /* per communicator */
+} Walk;
+
+static Access access_of(const Operand *o, bool write) {
+  return (Access){o->off, o->off + operand_bytes(o), o->slot, write};
+}
+
+static bool same_apart(const Apart *x, const Access *a, const Access *b) {
+  return x->a.slot == a->slot && x->b.slot == b->slot && x->a.lo == a->lo &&
+         x->a.hi == a->hi && x->b.lo == b->lo && x->b.hi == b->hi;
+}
+
+/* `b` happens while `a` is in flight. False if they always collide; if that depends on
+ * the bindings, every call has to look. */
+static bool beside(Walk *w, const Access *a, const Access *b) {
+  if (!(a->write || b->write) || a->lo == a->hi || b->lo == b->hi) return true;
+  if (a->slot == b->slot) return a->hi <= b->lo || b->hi <= a->lo;
+  for (int i = 0; i < w->s->apart.n; i++)
+    if (same_apart(&w->s->apart.at[i], a, b)) return true;
+  *VEC_PUSH(w->a, w->s->apart) = (Apart){*a, *b};
+  return true;
+}
+
+static bool touch(Walk *w, const Access *b) {
+  *VEC_PUSH(w->a, w->s->access) = *b;
+  for (int i = 0; i < w->flying.n; i++)
+    for (int j = 0; j < 2; j++)
+      if (!beside(w, &w->flying.at[i].acc[j], b)) return false;
+  return true;
+}
+
+static bool kernel(Walk *w, const Instr *in) {
+  const Operand *o = &w->p->operand[in->operand];
+  for (int i = 0; i < in->nin + in->nout; i++) {
+    Access b = access_of(&o[i], i >= in->nin);
+    if (!touch(w, &b)) return false;
+  }
+  return true;
+}
+
+static bool start(Walk *w, const Compiled *c, const Instr *in) {
+  if (comm_spans_pp(&c->mesh, &w->p->comm[in->comm])) return false;
+  for (int i = 0; i < w->flying.n; i++)
+    if (w->flying.at[i].handle == in->handle) return false;
+  const Operand *o = &w->p->operand[in->operand];
+  Flying f = {.acc = {access_of(&o[0], false), access_of(&o[1], true)},
+              .handle = in->handle, .comm = in->comm};
+  if (!touch(w, &f.acc[0]) || !touch(w, &f.acc[1])) return false;
+  bool same = f.acc[0].slot == f.acc[1].slot && f.acc[0].lo == f.acc[1].lo;
+  if (!(same && in->coll == COLL_ALL_REDUCE) && !beside(w, &f.acc[0], &f.acc[1]))
+    return false;
+  *VEC_PUSH(w->a, w->flying) = f;
+  int n = ++w->in_flight[in->comm];
+  w->most[in->comm] = MAX(w->most[in->comm], n);
+  w->s->collectives++;
+  int i = 0;
+  while (i < w->s->handle.n && w->s->handle.at[i] != in->handle) i++;
+  if (i == w->s->handle.n) *VEC_PUSH(w->a, w->s->handle) = in->handle;
+  return true;
+}
+
+static bool wait(Walk *w, const Instr *in) {
+  for (int i = 0; i < w->flying.n; i++)
+    if (w->flying.at[i].handle == in->handle) {
+      w->in_flight[w->flying.at[i].comm]--;
+      w->flying.at[i] = w->flying.at[--w->flying.n];
+      return true;
+    }
+  return false;
+}
+
+/* ---- merging ---- */
+
+static int by_slot(const void *x, const void *y) {
+  const Access *a = x, *b = y;
+  if (a->write != b->write) return a->write ? -1 : 1;
+  if (a->slot != b->slot) return a->slot < b->slot ? -1 : 1;
+  if (a->lo != b->lo) return a->lo < b->lo ? -1 : 1;
+  return a->hi < b->hi ? -1 : a->hi > b->hi;
+}
+
+/* Writes first, then reads; ranges that touch become one, and reads that one written
+ * range covers are dropped, because a write excludes everything that a read does. */
+static void merge(BodySum *s) {
+  Access *at = s->access.at;
+  int n = 0, writes = 0;
+  if (s->access.n) qsort(at, (size_t)s->access.n, sizeof *at, by_slot);
+  for (int i = 0; i < s->access.n; i++) {
+    Access x = at[i];
+    bool covered = x.lo == x.hi;
+    for (int j = 0; j < writes && !covered && !x.write; j++)
+      covered = at[j].slot == x.slot && at[j].lo <= x.lo && x.hi <= at[j].hi;
+    if (covered) continue;
+    Access *last = n ? &at[n - 1] : NULL;
+    if (last && last->write == x.write && last->slot == x.slot && x.lo <= last->hi)
+      last->hi = MAX(last->hi, x.hi);
+    else
+      at[n++] = x;
+    if (x.write) writes = n;
+  }
+  s->access.n = n;
+}
+
+void body_summary(const Compiled *c, const Program *p, const Body *b, Arena *a,
+                  BodySum *out) {
+  *out = (BodySum){0};
+  Walk w = {.p = p, .a = a, .s = out};
+  w.in_flight = NEW_N(a, int, p->ncomm);
+  w.most = NEW_N(a, int, p->ncomm);
+  for (uint32_t i = b->first; i < b->first + b->n; i++) {
+    const Instr *in = &p->code[i];
+    bool usual = in->code == I_KERNEL ? kernel(&w, in)
+                 : in->code == I_COLL ? start(&w, c, in)
+                 : in->code == I_WAIT ? wait(&w, in) : false;
+    if (!usual) return;
+  }
+  out->closed = w.flying.n == 0;
+  for (int i = 0; i < p->ncomm; i++)
+    if (w.most[i]) *VEC_PUSH(a, out->comm) = (CommUse){i, w.most[i]};
+  merge(out);
+}
