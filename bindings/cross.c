@@ -21,7 +21,7 @@ static bool config_int(lua_State *L, const char *key, int64_t *v) {
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
-/* "4 may be 1, 2 or 8": the divisors of n, at most eight. */
+/* "1, 2, 4, 8": the divisors of n, at most eight. */
 static const char *divisors(Arena *a, int64_t n) {
   const char *s = "1";
   int shown = 1;
@@ -37,8 +37,12 @@ static void check_tp(Cross *c) {
   int64_t tp = c->mesh->size[AXIS_TP], v, common = 0;
   for (int i = 0; i < LEN(keys); i++)
     if (config_int(c->L, keys[i], &v) && v > 0) common = gcd(v, common);
+  bool heads = true;
   for (int i = 0; i < LEN(keys); i++) {
     if (!config_int(c->L, keys[i], &v) || v <= 0 || v % tp == 0) continue;
+    /* Key-value heads divide heads: one message for both. */
+    if (i == 1 && !heads) continue;
+    if (i == 0) heads = false;
     diag_error(c->d, "divisibility", "mesh.tp", "%lld does not divide model.%s = %lld",
                (long long)tp, keys[i], (long long)v)
         ->suggestion =
@@ -142,12 +146,10 @@ static void cross_job(lua_State *L, void *ud) {
   if (c->plan->batch.global > 0) check_batch(c);
 }
 
-bool lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d) {
+weft_status lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d,
+                            weft_error *e) {
   Cross c = {.lp = lp, .plan = p, .mesh = m, .d = d};
   int before = d->errors;
-  weft_error e;
-  err_clear(&e);
-  if (state_protect(lp->state, cross_job, &c, &e) != WEFT_OK)
-    diag_error(d, "internal", "", "%s", e.text);
-  return d->errors == before;
+  TRY(state_protect(lp->state, cross_job, &c, e));
+  return d->errors == before ? WEFT_OK : WEFT_EPLAN;
 }

@@ -9,12 +9,13 @@
 /* The length of the list at idx; -1 after a diagnostic if it is not one. */
 static int list_length(Check *c, int idx, const char *path, const char *want) {
   lua_State *L = c->L;
+  idx = lua_absindex(L, idx);
   if (!lua_istable(L, idx)) {
     check_type(c, path, want, idx);
     return -1;
   }
   int n = (int)lua_rawlen(L, idx), fields = 0;
-  for (lua_pushnil(L); lua_next(L, lua_absindex(L, idx)); lua_pop(L, 1)) fields++;
+  for (lua_pushnil(L); lua_next(L, idx); lua_pop(L, 1)) fields++;
   if (fields == n) return n;
   diag_error(c->d, "type", path, "expected %s, got a table with other keys", want);
   return -1;
@@ -28,10 +29,10 @@ static const char *item_path(Check *c, const char *path, int i) {
 static const char **text_list(Check *c, int idx, const char *path, const char *want,
                               int *count) {
   lua_State *L = c->L;
+  idx = lua_absindex(L, idx);
   int n = list_length(c, idx, path, want);
   if (n < 0) return NULL;
   const char **out = NEW_N(c->arena, const char *, n + 1);
-  idx = lua_absindex(L, idx);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, idx, i + 1);
     bool ok = lua_type(L, -1) == LUA_TSTRING;
@@ -126,7 +127,7 @@ static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule) {
     const char *const *names = tp_style_names();
     while (names[n]) n++;
     Diag *g = diag_error(c->d, "unknown-name", path, "unknown style \"%s\"", name);
-    g->suggestion = str_nearest(name, names, n);
+    g->suggestion = value_suggest(name, names, n);
     if (!g->suggestion)
       g->suggestion = "one of: colwise, rowwise, replicate, sequence, embedding_rowwise, "
                       "colwise_gather_output, rowwise_split_input";
@@ -188,7 +189,7 @@ static void schedule_options(Check *c, int t, const char *path, bool fn) {
     if (!fn || strcmp(key, "placement") != 0) {
       diag_error(c->d, "unknown-field", sub,
                  fn ? "unknown option" : "this schedule has no options")->suggestion =
-          fn ? str_nearest(key, (const char *const[]){"placement"}, 1) : NULL;
+          fn ? value_suggest(key, (const char *const[]){"placement"}, 1) : NULL;
       continue;
     }
     lua_getfield(L, t, "placement");
@@ -302,7 +303,7 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
   if (strcmp(kind, "cluster") == 0 && n > 0) {
     diag_error(c->d, "not-built", path, "clusters by name are not built yet")->suggestion =
         "write weft.cluster { nodes = 1, gpus = 8 }";
-    return n;
+    return -1;
   }
   if (strcmp(kind, "text") != 0 && strcmp(kind, "tokens") != 0) return 0;
   const char **list = NEW_N(c->arena, const char *, n + 1);

@@ -21,7 +21,8 @@ typedef struct LangState {
   const char *path;          /* of the plan, as the user wrote it */
   const char *dir;           /* its folder */
   size_t used, cap;          /* bytes */
-  int refused;               /* allocations refused in a row */
+  size_t refused;            /* bytes that were refused last, 0: nothing */
+  void *refused_at;
   int64_t left;              /* instructions until the limit */
   StopReason stop;           /* once set, every further instruction raises */
   Replay *replay;            /* this state records lines; NULL in the first one */
@@ -91,6 +92,8 @@ bool mark_is_default(lua_State *L, int idx);
 /* ---- values.c ---- */
 /* `string "four"`, `number 0`, `a table`, `weft.adamw{...}`: for messages. */
 const char *value_describe(Arena *a, lua_State *L, int idx);
+/* The name that `text` may stand for: one that begins with it, else the nearest. */
+const char *value_suggest(const char *text, const char *const *names, int n);
 /* Pushes what the text of --set or -D means: a Lua literal, else the text itself. */
 void value_parse(lua_State *L, const char *text);
 /* The path of key (at index `key`) below `base`. */

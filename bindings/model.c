@@ -53,7 +53,7 @@ static void unknown_key(Model *m, int key, const char *path) {
     lua_pop(L, 1);
   }
   diag_error(m->d, "unknown-field", path, "%s models have no such key", m->lp->arch)
-      ->suggestion = str_nearest(lua_tostring(L, key), names.at, names.n);
+      ->suggestion = value_suggest(lua_tostring(L, key), names.at, names.n);
 }
 
 /* Gives an integral number the type of its default: sizes are integers. */
@@ -186,7 +186,7 @@ static void unknown_model(Model *m, const char *path, const char *name) {
     lua_pop(L, 1);
   }
   diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name)->suggestion =
-      str_nearest(name, names.at, names.n);
+      value_suggest(name, names.at, names.n);
 }
 
 /* Starts the config with the defaults of the architecture `name`. */

@@ -70,20 +70,24 @@ static void check_job(lua_State *L, void *ud) {
   if (!wrong_below(d, "cluster")) read_cluster(L, lp);
 }
 
-/* Rules between fields, on the mesh of the file. */
-static void check_mesh(LangPlan *lp, Diags *d) {
+/* Rules between fields, on the mesh of the file; those about fields that are wrong in
+ * themselves are left out. */
+static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   Mesh m;
-  if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return;
-  if (!mesh_resolve(&lp->plan.mesh, lang_cluster_ranks(lp), &m, d)) return;
-  if (wrong_below(d, "batch") || wrong_below(d, "pp_plan") || wrong_below(d, "schedule"))
-    return;
-  lang_check_mesh(lp, &lp->plan, &m, d);
+  Plan p = lp->plan;
+  if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return WEFT_OK;
+  if (!mesh_resolve(&p.mesh, lang_cluster_ranks(lp), &m, d)) return WEFT_OK;
+  if (wrong_below(d, "batch")) p.batch.global = 0;
+  if (wrong_below(d, "pp_plan")) p.pp = (PpPlan){0};
+  if (wrong_below(d, "schedule")) p.schedule = "";
+  weft_status st = lang_check_mesh(lp, &p, &m, d, e);
+  return st == WEFT_EPLAN ? WEFT_OK : st;
 }
 
 static weft_status check_plan(LangPlan *lp, Diags *d, weft_error *e) {
   CheckJob job = {lp, d};
   TRY(state_protect(lp->state, check_job, &job, e));
-  check_mesh(lp, d);
+  TRY(check_mesh(lp, d, e));
   return d->errors ? WEFT_EPLAN : WEFT_OK;
 }
 

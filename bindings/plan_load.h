@@ -41,8 +41,9 @@ const char *lang_weights(const LangPlan *lp);
 /* "llama", or NULL if the model is a function of the plan. */
 const char *lang_architecture(const LangPlan *lp);
 /* Checks of the plan against a mesh other than the one in the file (paths "mesh.tp"...):
- * heads, batch. True if nothing was wrong. lang_load does this for the file's mesh. */
-bool lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d);
+ * heads, batch. WEFT_EPLAN if `d` got errors. lang_load does this for the file's mesh. */
+weft_status lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d,
+                            weft_error *e);
 
 /* Normalised Hugging Face names ("hidden_size"); false if absent or not an integer. */
 bool lang_config_int(LangPlan *lp, const char *key, int64_t *value);

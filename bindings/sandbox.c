@@ -243,6 +243,25 @@ static int guarded(lua_State *L) {
   return guarded_end(L, LUA_OK, 0);
 }
 
+/* Upvalue: the message handler of the plan. After a limit it is not called: hooks are off
+ * while an error that a hook raised is handled, so nothing would stop it. */
+static int handler(lua_State *L) {
+  if (state_of(L)->stop != STOP_NONE) return 1;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
+}
+
+static int guarded_xpcall(lua_State *L) {
+  if (lua_gettop(L) >= 2) {
+    lua_pushvalue(L, 2);
+    lua_pushcclosure(L, handler, 1);
+    lua_replace(L, 2);
+  }
+  return guarded(L);
+}
+
 /* ---- functions whose results could differ between runs ---- */
 
 static int randomseed(lua_State *L) {
@@ -282,7 +301,7 @@ static int unknown_global(lua_State *L) {
   int n = 0;
   for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) names[n++] = lua_tostring(L, -2);
-  near = name ? str_nearest(name, names, n) : NULL;
+  near = name ? value_suggest(name, names, n) : NULL;
   if (near) return luaL_error(L, "unknown global '%s' (did you mean '%s'?)", name, near);
   return luaL_error(L, "unknown global '%s'", name ? name : "?");
 }
@@ -306,9 +325,34 @@ static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
   lua_setfield(L, -2, name);
 }
 
-static void remove_field(lua_State *L, const char *name) {
-  lua_pushnil(L);
-  lua_setfield(L, -2, name);
+/* Every function that a library keeps; what a build of Lua has besides is dropped. */
+static const char string_names[] =
+    " byte char find format gmatch gsub len lower match pack packsize rep reverse sub unpack"
+    " upper ";
+static const char table_names[] = " concat insert move pack remove sort unpack ";
+static const char utf8_names[] = " char charpattern codepoint codes len offset ";
+static const char math_names[] =
+    " abs acos asin atan ceil cos deg exp floor fmod huge log max maxinteger min mininteger"
+    " modf pi rad random randomseed sin sqrt tan tointeger type ult ";
+static const char coroutine_names[] =
+    " close create isyieldable resume running status wrap yield ";
+
+static void keep_only(lua_State *L, const char *names) {
+  for (lua_pushnil(L); lua_next(L, -2);) {
+    const char *word = lua_pushfstring(L, " %s ", lua_tostring(L, -2));
+    bool keep = strstr(names, word) != NULL;
+    lua_pop(L, 2);
+    if (keep) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, -4);
+  }
+}
+
+static void open_library(lua_State *L, const char *name, lua_CFunction open,
+                         const char *names) {
+  luaL_requiref(L, name, open, 0);
+  keep_only(L, names);
 }
 
 static void open_base(lua_State *L, int env) {
@@ -319,7 +363,7 @@ static void open_base(lua_State *L, int env) {
   }
   static const char *const wrapped[] = {"pcall", "xpcall", "setmetatable"};
   wrap(L, "pcall", guarded);
-  wrap(L, "xpcall", guarded);
+  wrap(L, "xpcall", guarded_xpcall);
   wrap(L, "setmetatable", set_metatable);
   for (int i = 0; i < LEN(wrapped); i++) {
     lua_getfield(L, -1, wrapped[i]);
@@ -335,8 +379,7 @@ static void open_base(lua_State *L, int env) {
 }
 
 static void open_string(lua_State *L, int env) {
-  luaL_requiref(L, "string", luaopen_string, 0);
-  remove_field(L, "dump");
+  open_library(L, "string", luaopen_string, string_names);
   wrap(L, "format", format);
   wrap(L, "rep", rep);
   wrap(L, "find", match);
@@ -352,17 +395,17 @@ static void open_string(lua_State *L, int env) {
 }
 
 static void open_others(lua_State *L, int env) {
-  luaL_requiref(L, "table", luaopen_table, 0);
+  open_library(L, "table", luaopen_table, table_names);
   lua_setfield(L, env, "table");
-  luaL_requiref(L, "utf8", luaopen_utf8, 0);
+  open_library(L, "utf8", luaopen_utf8, utf8_names);
   lua_setfield(L, env, "utf8");
-  luaL_requiref(L, "math", luaopen_math, 0);
+  open_library(L, "math", luaopen_math, math_names);
   lua_getfield(L, -1, "randomseed");
   lua_pushinteger(L, 0);
   lua_call(L, 1, 0);
   wrap(L, "randomseed", randomseed);
   lua_setfield(L, env, "math");
-  luaL_requiref(L, "coroutine", luaopen_coroutine, 0);
+  open_library(L, "coroutine", luaopen_coroutine, coroutine_names);
   wrap(L, "resume", guarded);
   wrap(L, "close", guarded);
   lua_setfield(L, env, "coroutine");

@@ -118,7 +118,7 @@ static int member(lua_State *L) {
     }
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  const char *near = str_nearest(key, member_names, LEN(member_names));
+  const char *near = value_suggest(key, member_names, LEN(member_names));
   if (near) return luaL_error(L, "s has no '%s' (did you mean '%s'?)", key, near);
   return luaL_error(L, "s has no '%s'", key);
 }

@@ -129,7 +129,7 @@ static void unknown_name(Check *c, const char *names, const char *path, const ch
       text_printf(&list, "%s%s", list.n ? ", " : "one of: ", w.canon);
   }
   Diag *g = diag_error(c->d, "unknown-name", path, "unknown value \"%s\"", text);
-  const char *near = str_nearest(text, all.at, all.n);
+  const char *near = value_suggest(text, all.at, all.n);
   g->suggestion = near ? near : arena_str(c->arena, list.s);
   text_free(&list);
 }
@@ -257,7 +257,8 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   }
   if (!check_mark(c, idx, path)) return;
   built_kind(c, kind);
-  check_scope(c, idx, kind, path, 1 + field_items(c, kind, idx, path));
+  int items = field_items(c, kind, idx, path);
+  if (items >= 0) check_scope(c, idx, kind, path, 1 + items);
 }
 
 /* ---- fields ---- */
@@ -305,7 +306,7 @@ static void unknown_field(Check *c, const char *scope, const char *path, int key
   for (const Field *f = schema; f->scope; f++)
     if (strcmp(f->scope, scope) == 0) *VEC_PUSH(c->arena, names) = f->key;
   diag_error(c->d, "unknown-field", path, "unknown field")->suggestion =
-      str_nearest(lua_tostring(c->L, key), names.at, names.n);
+      value_suggest(lua_tostring(c->L, key), names.at, names.n);
 }
 
 /* A field may be given by its own name or by an alias. */
@@ -317,12 +318,26 @@ static bool given(Check *c, int t, const Field *f) {
   return yes;
 }
 
+/* A field that is missing because its name is misspelt has its message already. */
+static bool misspelt(Check *c, const char *path) {
+  for (int i = 0; i < c->d->list.n; i++) {
+    const Diag *g = &c->d->list.at[i];
+    const char *dot = strrchr(g->path, '.'), *own = strrchr(path, '.');
+    size_t base = dot ? (size_t)(dot - g->path) : 0, own_base = own ? (size_t)(own - path) : 0;
+    if (strcmp(g->code, "unknown-field") == 0 && base == own_base &&
+        strncmp(g->path, path, base) == 0 && str_eq(g->suggestion, own ? own + 1 : path))
+      return true;
+  }
+  return false;
+}
+
 static void check_required(Check *c, int t, const char *scope, const char *path) {
   for (const Field *f = schema; f->scope; f++) {
     if (strcmp(f->scope, scope) != 0 || !schema_required(f) || given(c, t, f)) continue;
     lua_pushstring(c->L, f->key);
-    diag_error(c->d, "required", path_join(c->arena, path, c->L, -1),
-               "this field is required (%s)", f->doc);
+    const char *sub = path_join(c->arena, path, c->L, -1);
+    if (!misspelt(c, sub))
+      diag_error(c->d, "required", sub, "this field is required (%s)", f->doc);
     lua_pop(c->L, 1);
   }
 }

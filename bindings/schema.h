@@ -45,7 +45,8 @@ bool check_mark(Check *c, int idx, const char *path);
 /* An integer from lo to hi at idx. */
 bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_t *out);
 /* One of a FIELD_OTHER's values; `key` tells which. */
-/* The list items of a builder's table (file names); returns how many there are. */
+/* The list items of a builder's table (file names); returns how many there are, -1 if they
+ * are wrong and say all about the table. */
 int field_items(Check *c, const char *kind, int idx, const char *path);
 void field_other(Check *c, const Field *f, int idx, const char *path);
 

@@ -16,6 +16,7 @@ static const char *describe_text(Arena *a, const char *s, size_t n) {
 
 const char *value_describe(Arena *a, lua_State *L, int idx) {
   size_t n;
+  idx = lua_absindex(L, idx);
   const char *s, *kind = mark_kind(L, idx);
   switch (lua_type(L, idx)) {
   case LUA_TNONE:
@@ -34,6 +35,13 @@ const char *value_describe(Arena *a, lua_State *L, int idx) {
     return "a table";
   default: return arena_printf(a, "a %s", luaL_typename(L, idx));
   }
+}
+
+const char *value_suggest(const char *text, const char *const *names, int n) {
+  size_t len = strlen(text);
+  for (int i = 0; len >= 3 && i < n; i++)
+    if (strncmp(names[i], text, len) == 0) return names[i];
+  return str_nearest(text, names, n);
 }
 
 /* ---- values from the command line ---- */
