@@ -12,7 +12,8 @@
 #include "vm/compile/compile.h"
 
 typedef struct LangOptions {
-  const weft_alloc *alloc;
+  const weft_alloc *alloc;         /* may refuse to grow a block, but not to shrink one:
+                                      Lua relies on that */
   size_t memory_limit;             /* bytes of the Lua state; 0: 256 MiB */
   int64_t instruction_limit;       /* per evaluation or call; 0: 50 million */
   const char *const *set;          /* "mesh.tp=4", from the command line */
