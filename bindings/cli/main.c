@@ -120,6 +120,9 @@ static int run_verb(Cli *cli, int argc, char **argv) {
     if (st == WEFT_OK && cli->narg == 0)
       st = err_set(&e, WEFT_EUSAGE, "%s needs a plan: weft %s %s", cli->verb->name,
                    cli->verb->name, cli->verb->args);
+    if (st == WEFT_OK && cli->narg > 1 && cli->verb->run != verb_show)
+      st = err_set(&e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", cli->verb->name,
+                   cli->arg[0], cli->arg[1]);
     code = st == WEFT_OK ? cli->verb->run(cli, arena) : usage_error(cli, arena, &e);
   }
   arena_free(arena);
