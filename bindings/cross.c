@@ -54,6 +54,17 @@ static void check_tp(Cross *c) {
                (long long)c->plan->batch.seq, (long long)tp);
 }
 
+/* Tokens that the plan names must be tokens of the model. */
+static void check_tokens(Cross *c, int64_t vocab) {
+  const Plan *p = c->plan;
+  if (p->data.kind == DATA_SYNTHETIC && p->data.vocab > vocab)
+    diag_error(c->d, "range", "data.vocab", "%lld is above model.vocab_size = %lld",
+               (long long)p->data.vocab, (long long)vocab);
+  if (p->packed.on && p->packed.eot >= vocab)
+    diag_error(c->d, "range", "packed.eot", "token %d is not below model.vocab_size = %lld",
+               p->packed.eot, (long long)vocab);
+}
+
 static int stage_count(Cross *c) {
   return c->mesh->size[AXIS_PP] * MAX(c->plan->pp.virtual_stages, 1);
 }
@@ -124,9 +135,11 @@ static void check_batch(Cross *c) {
   }
   int dp = mesh_size(c->mesh, AXES_DP);
   int64_t one = b->micro * dp * b->rounds;
+  const char *rounds = b->rounds > 1 ? arena_printf(c->d->arena, " * rounds = %lld",
+                                                    (long long)b->rounds) : "";
   diag_error(c->d, "divisibility", "batch.global",
-             "%lld is not a multiple of batch.micro * dp = %lld * %d", (long long)b->global,
-             (long long)b->micro, dp)
+             "%lld is not a multiple of batch.micro * dp = %lld * %d%s", (long long)b->global,
+             (long long)b->micro, dp, rounds)
       ->suggestion =
       arena_printf(c->d->arena, "nearest: %lld", (long long)((b->global / one + 1) * one));
 }
@@ -136,11 +149,12 @@ static void cross_job(lua_State *L, void *ud) {
   c->L = L;
   check_ddp(c);
   check_stages(c);
-  if (c->lp->arch && c->lp->config != LUA_NOREF) {
-    int64_t layers;
+  if (c->lp->config != LUA_NOREF) {
+    int64_t v;
     lua_rawgeti(L, LUA_REGISTRYINDEX, c->lp->config);
-    check_tp(c);
-    if (config_int(L, "num_hidden_layers", &layers)) check_layers(c, layers);
+    if (config_int(L, "vocab_size", &v)) check_tokens(c, v);
+    if (c->lp->arch) check_tp(c);
+    if (c->lp->arch && config_int(L, "num_hidden_layers", &v)) check_layers(c, v);
     lua_pop(L, 1);
   }
   if (c->plan->batch.global > 0) check_batch(c);

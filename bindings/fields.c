@@ -244,6 +244,9 @@ static void learning_rate(Check *c, int idx, const char *path) {
     if (strcmp(kind, kinds[i]) != 0) continue;
     *lr = (LrSchedule){.kind = values[i]};
     if (check_mark(c, idx, path)) check_scope(c, idx, kind, path, 1);
+    if (lr->min > lr->max && lr->max > 0)
+      diag_error(c->d, "range", arena_printf(c->arena, "%s.min", path),
+                 "%g is above max = %g", lr->min, lr->max);
     return;
   }
   check_type(c, path, "a number, weft.cosine, weft.linear or weft.constant", idx);

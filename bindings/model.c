@@ -264,12 +264,13 @@ static void from_function(Model *m, int fn, int t) {
   lua_State *L = m->L;
   lua_newtable(L);
   int config = lua_gettop(L);
-  for (lua_pushnil(L); t && lua_next(L, t); lua_pop(L, 1)) {
-    if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == 1) continue;
-    lua_pushvalue(L, -2);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, config);
-  }
+  if (t)
+    for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+      if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == 1) continue;
+      lua_pushvalue(L, -2);
+      lua_pushvalue(L, -2);
+      lua_rawset(L, config);
+    }
   m->lp->config = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushvalue(L, fn);
   m->lp->build = luaL_ref(L, LUA_REGISTRYINDEX);

@@ -168,12 +168,22 @@ typedef struct FindJob {
   Diags *d;
 } FindJob;
 
+/* Passes know one name of a field; the plan may have written its alias. */
+static const char *written_path(lua_State *L, Arena *a, const char *path) {
+  int top = lua_gettop(L);
+  bool moved = false;
+  if (strncmp(path, "tp_plan", 7) == 0 && lua_getfield(L, PLAN_INDEX, "tp_plan") == LUA_TNIL)
+    moved = lua_getfield(L, PLAN_INDEX, "strategy") == LUA_TTABLE;
+  lua_settop(L, top);
+  return moved ? arena_printf(a, "strategy.%s", path) : path;
+}
+
 static void find_one(lua_State *first, lua_State *again, LangPlan *lp, Diag *g) {
   int top = lua_gettop(first), top2 = again ? lua_gettop(again) : 0;
-  const char *file = NULL;
+  const char *file = NULL, *path = written_path(first, lp->arena, g->path);
   lua_pushvalue(first, PLAN_INDEX);
   if (again) lua_pushvalue(again, PLAN_INDEX);
-  if (replay_find(lp->lines, again, first, g->path, &file, &g->line))
+  if (replay_find(lp->lines, again, first, path, &file, &g->line))
     g->file = arena_str(lp->arena, file ? file : lp->state->path);
   else
     g->file = lp->state->path, g->line = 1;
@@ -190,8 +200,6 @@ static void find_with(lua_State *first, lua_State *again, FindJob *j) {
     else find_one(first, again, j->lp, g);
   }
 }
-
-static void find_outer(lua_State *first, void *ud);
 
 /* The two states are protected one inside the other. */
 typedef struct Nested {

@@ -104,6 +104,14 @@ static void shrink_stages(Shrink *s) {
   pp->nlayers = pp->nmodules = 0;
 }
 
+/* Patterns may name layers that are gone: those need not match any more. */
+static void free_patterns(Shrink *s) {
+  TpRule *rule = NEW_N(s->arena, TpRule, s->plan->ntp + 1);
+  if (s->plan->ntp) memcpy(rule, s->plan->tp, sizeof *rule * (size_t)s->plan->ntp);
+  for (int i = 0; i < s->plan->ntp; i++) rule[i].from_default = true;
+  s->plan->tp = rule;
+}
+
 /* ---- the batch ---- */
 
 /* At least as many microbatches as stages and one more, so that the schedule reaches its
@@ -135,6 +143,7 @@ weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Di
   int stages = m.size[AXIS_PP];
   shrink_mesh(&s, &m, ranks);
   shrink_batch(&s, &m, microbatches);
+  free_patterns(&s);
   if (lp->arch) {
     int64_t layers = 0;
     get(&s, "num_hidden_layers", &layers);

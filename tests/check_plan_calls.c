@@ -37,6 +37,9 @@ START_TEST(model_forms) {
             "  batch = { global = 1, seq = 8 } }");
   ck_assert_ptr_null(lang_architecture(t.lp));
   ck_assert_int_eq(config("width"), 5);
+  int64_t v;
+  load(HEAD "return weft.plan { model = function() end, batch = { global = 1, seq = 8 } }");
+  ck_assert(!lang_config_int(t.lp, "width", &v));
 }
 END_TEST
 

@@ -2,6 +2,8 @@
  * common end of every verb. */
 #include "cli.h"
 
+#include <stdlib.h>
+
 static void print_line(void *ud, const char *line) { fprintf(stderr, "%s\n", line); }
 
 weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path) {
@@ -49,9 +51,13 @@ weft_status job_schedule(Job *j) {
 weft_status job_compile(Job *j) {
   TRY(job_graph(j));
   TRY(job_schedule(j));
+  /* WEFT_DUMP=as prints the graph after the passes with these letters. */
+  Text dump = {0};
   CompileInput in = {.plan = &j->plan, .mesh = &j->mesh, .graph = j->graph,
-                     .schedule = &j->schedule, .arena = j->arena};
+                     .schedule = &j->schedule, .arena = j->arena,
+                     .dump = getenv("WEFT_DUMP"), .dump_out = &dump};
   weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
+  print_text(stderr, &dump);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
 }

@@ -67,8 +67,9 @@ static weft_status open_log(Training *t) {
 
 static weft_status open_data(Training *t) {
   Job *j = &t->job;
-  int64_t vocab = j->plan.data.vocab;
-  if (!vocab && !lang_config_int(j->lp, "vocab_size", &vocab)) {
+  int64_t vocab = 0;
+  if (!lang_config_int(j->lp, "vocab_size", &vocab)) vocab = j->plan.data.vocab;
+  if (!vocab) {
     diag_error(&j->d, "required", "data", "the model has no vocab_size in its config, so "
                "the range of the tokens is not known")->suggestion =
         "write weft.model { f, vocab_size = ... } or weft.synthetic { vocab = ... }";
