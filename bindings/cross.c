@@ -19,7 +19,9 @@ static bool config_int(lua_State *L, const char *key, int64_t *v) {
   return ok;
 }
 
-static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+static int64_t gcd(int64_t a, int64_t b) {
+  return b ? gcd(b, a % b) : a;
+}
 
 /* "1, 2, 4, 8": the divisors of n, at most eight. */
 static const char *divisors(Arena *a, int64_t n) {
@@ -61,8 +63,9 @@ static void check_tokens(Cross *c, int64_t vocab) {
     diag_error(c->d, "range", "data.vocab", "%lld is above model.vocab_size = %lld",
                (long long)p->data.vocab, (long long)vocab);
   if (p->packed.on && p->packed.eot >= vocab)
-    diag_error(c->d, "range", "packed.eot", "token %d is not below model.vocab_size = %lld",
-               p->packed.eot, (long long)vocab);
+    diag_error(c->d, "range", "packed.eot",
+               "token %d is not below model.vocab_size = %lld", p->packed.eot,
+               (long long)vocab);
 }
 
 static int stage_count(Cross *c) {
@@ -73,11 +76,12 @@ static void check_layers(Cross *c, int64_t layers) {
   const PpPlan *pp = &c->plan->pp;
   int stages = stage_count(c);
   if (!pp->layers && !pp->modules && stages > layers)
-    diag_error(c->d, "range", "mesh.pp", "%d stages, but the model has %lld layers", stages,
-               (long long)layers);
+    diag_error(c->d, "range", "mesh.pp", "%d stages, but the model has %lld layers",
+               stages, (long long)layers);
   if (pp->layers && pp->nlayers == stages) {
     int64_t sum = 0;
-    for (int i = 0; i < pp->nlayers; i++) sum += pp->layers[i];
+    for (int i = 0; i < pp->nlayers; i++)
+      sum += pp->layers[i];
     if (sum != layers)
       diag_error(c->d, "range", "pp_plan.layers",
                  "the stages have %lld layers together, the model has %lld",
@@ -104,7 +108,8 @@ static void check_ddp(Cross *c) {
   if (c->plan->strategy.kind != STRATEGY_DDP) return;
   for (int i = 0; i < LEN(axes); i++)
     if (c->mesh->size[axes[i]] > 1)
-      diag_error(c->d, "strategy", arena_printf(c->d->arena, "mesh.%s", axis_name(axes[i])),
+      diag_error(c->d, "strategy",
+                 arena_printf(c->d->arena, "mesh.%s", axis_name(axes[i])),
                  "the strategy \"ddp\" has data parallelism only; for %s use \"zero\"",
                  axis_name(axes[i]));
 }
@@ -135,13 +140,14 @@ static void check_batch(Cross *c) {
   }
   int dp = mesh_size(c->mesh, AXES_DP);
   int64_t one = b->micro * dp * b->rounds;
-  const char *rounds = b->rounds > 1 ? arena_printf(c->d->arena, " * rounds = %lld",
-                                                    (long long)b->rounds) : "";
+  const char *rounds =
+      b->rounds > 1 ? arena_printf(c->d->arena, " * rounds = %lld", (long long)b->rounds)
+                    : "";
   diag_error(c->d, "divisibility", "batch.global",
-             "%lld is not a multiple of batch.micro * dp = %lld * %d%s", (long long)b->global,
-             (long long)b->micro, dp, rounds)
-      ->suggestion =
-      arena_printf(c->d->arena, "nearest: %lld", (long long)((b->global / one + 1) * one));
+             "%lld is not a multiple of batch.micro * dp = %lld * %d%s",
+             (long long)b->global, (long long)b->micro, dp, rounds)
+      ->suggestion = arena_printf(c->d->arena, "nearest: %lld",
+                                  (long long)((b->global / one + 1) * one));
 }
 
 static void cross_job(lua_State *L, void *ud) {

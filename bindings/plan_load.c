@@ -5,12 +5,18 @@
 
 #include "model.h"
 
-const Plan *lang_plan(const LangPlan *lp) { return &lp->plan; }
+const Plan *lang_plan(const LangPlan *lp) {
+  return &lp->plan;
+}
 int64_t lang_cluster_ranks(const LangPlan *lp) {
   return lp->cluster_nodes * lp->cluster_gpus;
 }
-const char *lang_weights(const LangPlan *lp) { return lp->weights; }
-const char *lang_architecture(const LangPlan *lp) { return lp->arch; }
+const char *lang_weights(const LangPlan *lp) {
+  return lp->weights;
+}
+const char *lang_architecture(const LangPlan *lp) {
+  return lp->arch;
+}
 
 static const char *folder_of(Arena *a, const char *path) {
   const char *slash = strrchr(path, '/');
@@ -119,8 +125,10 @@ weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Di
   TRY(state_new(&lp->opt, path, folder_of(d->arena, path), NULL, &lp->state, e));
   weft_status st = evaluate(lp, d, e);
   lang_locate(lp, d);
-  if (st == WEFT_OK) *out = lp;
-  else lang_free(lp);
+  if (st == WEFT_OK)
+    *out = lp;
+  else
+    lang_free(lp);
   return st;
 }
 
@@ -172,7 +180,8 @@ typedef struct FindJob {
 static const char *written_path(lua_State *L, Arena *a, const char *path) {
   int top = lua_gettop(L);
   bool moved = false;
-  if (strncmp(path, "tp_plan", 7) == 0 && lua_getfield(L, PLAN_INDEX, "tp_plan") == LUA_TNIL)
+  if (strncmp(path, "tp_plan", 7) == 0 &&
+      lua_getfield(L, PLAN_INDEX, "tp_plan") == LUA_TNIL)
     moved = lua_getfield(L, PLAN_INDEX, "strategy") == LUA_TTABLE;
   lua_settop(L, top);
   return moved ? arena_printf(a, "strategy.%s", path) : path;
@@ -196,8 +205,10 @@ static void find_with(lua_State *first, lua_State *again, FindJob *j) {
     Diag *g = &j->d->list.at[i];
     if (g->file) continue;
     const char *set = set_place(j->lp, g->path);
-    if (set) g->file = set;
-    else find_one(first, again, j->lp, g);
+    if (set)
+      g->file = set;
+    else
+      find_one(first, again, j->lp, g);
   }
 }
 
@@ -223,7 +234,8 @@ static void find_outer(lua_State *first, void *ud) {
 
 void lang_locate(LangPlan *lp, Diags *d) {
   bool missing = false;
-  for (int i = 0; i < d->list.n; i++) missing |= !d->list.at[i].file;
+  for (int i = 0; i < d->list.n; i++)
+    missing |= !d->list.at[i].file;
   if (missing) {
     weft_error e;
     err_clear(&e);

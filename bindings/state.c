@@ -13,7 +13,9 @@ enum { HOOK_STEP = 1000 };
 static const size_t default_memory = (size_t)256 << 20;
 static const int64_t default_instructions = 50 * 1000 * 1000;
 
-LangState *state_of(lua_State *L) { return *(LangState **)lua_getextraspace(L); }
+LangState *state_of(lua_State *L) {
+  return *(LangState **)lua_getextraspace(L);
+}
 
 /* ---- memory ---- */
 
@@ -109,7 +111,9 @@ void state_arm(LangState *s) {
   lua_sethook(s->L, state_hook, mask, (int)MIN(s->left, (int64_t)HOOK_STEP));
 }
 
-void state_disarm(LangState *s) { lua_sethook(s->L, NULL, 0, 0); }
+void state_disarm(LangState *s) {
+  lua_sethook(s->L, NULL, 0, 0);
+}
 
 weft_status state_stopped(LangState *s, weft_error *e) {
   char buf[96];
@@ -231,7 +235,9 @@ weft_status state_call(LangState *s, int nargs, int nresults, const char *path, 
 /* The registry key of the plan's table. */
 static const char plan_key = 'p';
 
-void state_keep_plan(LangState *s) { lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key); }
+void state_keep_plan(LangState *s) {
+  lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key);
+}
 
 typedef struct Job {
   void (*fn)(lua_State *L, void *ud);
@@ -254,18 +260,19 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
   int status = lua_pcall(s->L, 1, 0, 0);
   if (status == LUA_OK) return WEFT_OK;
   const char *msg = lua_tostring(s->L, -1);
-  weft_status st =
-      s->stop != STOP_NONE
-          ? state_stopped(s, e)
-          : err_set(e, status == LUA_ERRMEM ? WEFT_ENOMEM : WEFT_EINTERNAL, "%s: %s",
-                    s->path, msg ? msg : "unknown error");
+  weft_status st = s->stop != STOP_NONE
+                       ? state_stopped(s, e)
+                       : err_set(e, status == LUA_ERRMEM ? WEFT_ENOMEM : WEFT_EINTERNAL,
+                                 "%s: %s", s->path, msg ? msg : "unknown error");
   lua_pop(s->L, 1);
   return st;
 }
 
 /* ---- life ---- */
 
-static void open_globals(lua_State *L, void *ud) { sandbox_open(L); }
+static void open_globals(lua_State *L, void *ud) {
+  sandbox_open(L);
+}
 
 weft_status state_new(const LangOptions *o, const char *path, const char *dir,
                       Replay *replay, LangState **out, weft_error *e) {

@@ -19,10 +19,10 @@
 #define SLOWDOWN 1
 #endif
 
-#define PLANS WEFT_SOURCE_DIR "/plans/"
+#define PLANS      WEFT_SOURCE_DIR "/plans/"
 #define TEST_PLANS WEFT_SOURCE_DIR "/tests/plans/"
 
-static char *out, *err;      /* what the last command printed */
+static char *out, *err; /* what the last command printed */
 static size_t out_n, err_n;
 
 static void forget(void) {
@@ -31,7 +31,9 @@ static void forget(void) {
   out = err = NULL;
 }
 
-static void setup(void) { scratch_setup(); }
+static void setup(void) {
+  scratch_setup();
+}
 static void teardown(void) {
   forget();
   scratch_teardown();
@@ -40,8 +42,9 @@ static void teardown(void) {
 /* Runs the program with these arguments of a shell; returns its exit code. */
 static int weft(const char *args) {
   char command[2048];
-  snprintf(command, sizeof command, "env -u NO_COLOR %s/weft %s >%s/out 2>%s/err </dev/null",
-           WEFT_BINARY_DIR, args, scratch_dir, scratch_dir);
+  snprintf(command, sizeof command,
+           "env -u NO_COLOR %s/weft %s >%s/out 2>%s/err </dev/null", WEFT_BINARY_DIR,
+           args, scratch_dir, scratch_dir);
   int status = system(command);
   forget();
   ck_assert_int_eq(file_read(NULL, scratch_path("out"), &out, &out_n, &scratch_error), 0);
@@ -53,11 +56,15 @@ static int weft(const char *args) {
 static void expect(const char *args, int code, const char *in_out, const char *in_err) {
   int got = weft(args);
   ck_assert_msg(got == code, "weft %s: exit %d\n%s%s", args, got, out, err);
-  ck_assert_msg(strstr(out, in_out) && (*in_out || !*out), "weft %s: stdout:\n%s", args, out);
-  ck_assert_msg(strstr(err, in_err) && (*in_err || !*err), "weft %s: stderr:\n%s", args, err);
+  ck_assert_msg(strstr(out, in_out) && (*in_out || !*out), "weft %s: stdout:\n%s", args,
+                out);
+  ck_assert_msg(strstr(err, in_err) && (*in_err || !*err), "weft %s: stderr:\n%s", args,
+                err);
 }
 
-static void plan(const char *text) { scratch_put("plan.lua", text, strlen(text)); }
+static void plan(const char *text) {
+  scratch_put("plan.lua", text, strlen(text));
+}
 
 /* ---- usage ---- */
 
@@ -74,17 +81,19 @@ START_TEST(help) {
 END_TEST
 
 START_TEST(usage_errors) {
-  expect("chekc x", 2, "", "weft: there is no verb \"chekc\" (did you mean \"check\"?)\n");
+  expect("chekc x", 2, "",
+         "weft: there is no verb \"chekc\" (did you mean \"check\"?)\n");
   expect("frobnicate", 2, "", "see weft --help");
   expect("check", 2, "", "weft: check needs a plan");
-  expect("check --jsn x", 2, "", "weft: check has no option --jsn (did you mean --json?)\n");
+  expect("check --jsn x", 2, "",
+         "weft: check has no option --jsn (did you mean --json?)\n");
   expect("check --steps 3 x", 2, "", "check has no option --steps");
   expect("run x --steps", 2, "", "--steps needs a value");
   expect("run x --steps many", 2, "", "--steps takes an integer of at least 0");
   expect("check a b", 2, "", "check takes one plan, got a and b");
   expect("check --json=1 x", 2, "", "--json takes no value");
-  static const char *const later[] = {"sim", "sweep", "repl", "lua", "import", "ckpt",
-                                      "doctor"};
+  static const char *const later[] = {"sim",    "sweep", "repl",  "lua",
+                                      "import", "ckpt",  "doctor"};
   for (int i = 0; i < LEN(later); i++)
     expect(later[i], 2, "",
            arena_printf(scratch_arena, "weft: %s is not built yet\n", later[i]));
@@ -102,7 +111,8 @@ START_TEST(check_good) {
 END_TEST
 
 START_TEST(check_bad) {
-  expect("check " TEST_PLANS "bad_missing.lua", 1, "", "bad_missing.lua:3: error: plan.model");
+  expect("check " TEST_PLANS "bad_missing.lua", 1, "",
+         "bad_missing.lua:3: error: plan.model");
   ck_assert(strstr(err, "\n3 errors\n"));
   expect("check " TEST_PLANS "bad_schedule.lua", 1, "", "bad_schedule.lua:5: error: ");
   expect("check " PLANS "quickstart.lua --set mesh.tp=3", 1, "",
@@ -119,7 +129,8 @@ END_TEST
 
 /* A pattern that matches nothing is found by a pass, and still has its line. */
 START_TEST(lines_of_later_passes) {
-  plan("local weft = require 'weft'\nreturn weft.plan {\n  model = weft.model 'llama-tiny',\n"
+  plan("local weft = require 'weft'\nreturn weft.plan {\n  model = weft.model "
+       "'llama-tiny',\n"
        "  mesh = { tp = 2 },\n  batch = { global = 4, seq = 16 },\n"
        "  tp_plan = weft.extend(weft.tp_plan 'llama', {\n"
        "    ['layers.*.mlp.wrong'] = 'colwise',\n  }),\n}\n");
@@ -162,7 +173,8 @@ static void expect_json(const char *args, int code, int errors) {
 }
 
 START_TEST(json) {
-  static const char *const what[] = {"", "mesh", "graph", "schedule", "memory", "program"};
+  static const char *const what[] = {"",         "mesh",   "graph",
+                                     "schedule", "memory", "program"};
   expect_json("check --json " PLANS "quickstart.lua", 0, 0);
   expect_json("check --json " TEST_PLANS "bad_missing.lua", 1, 3);
   expect_json("check --json " TEST_PLANS "bad_syntax.lua", 1, 1);
@@ -170,8 +182,9 @@ START_TEST(json) {
   expect_json("check --what --json", 2, 1);
   expect_json("check --json", 2, 1);
   for (int i = 0; i < LEN(what); i++)
-    expect_json(arena_printf(scratch_arena, "show --json %s " PLANS "quickstart.lua",
-                             what[i]), 0, 0);
+    expect_json(
+        arena_printf(scratch_arena, "show --json %s " PLANS "quickstart.lua", what[i]), 0,
+        0);
   expect_json("verify --json --steps 1 " PLANS "quickstart.lua", 0, 0);
   expect_json("run --json --steps 1 --threads 1 " PLANS "quickstart.lua", 0, 0);
 }
@@ -201,9 +214,11 @@ END_TEST
 
 START_TEST(run_and_log) {
   const char *log = scratch_path("log");
-  expect(arena_printf(scratch_arena, "run " PLANS "quickstart.lua --steps 3 --threads 1 "
-                      "--set train.log_every=2 --log %s", log), 0, "step      0  loss ",
-         "quickstart: pp=2 dp=2 tp=2, 8 ranks (local)");
+  expect(arena_printf(scratch_arena,
+                      "run " PLANS "quickstart.lua --steps 3 --threads 1 "
+                      "--set train.log_every=2 --log %s",
+                      log),
+         0, "step      0  loss ", "quickstart: pp=2 dp=2 tp=2, 8 ranks (local)");
   ck_assert(strstr(out, "step      2  loss ") && !strstr(out, "step      1 "));
   char *text;
   size_t n;
@@ -227,8 +242,8 @@ START_TEST(run_errors) {
          "weft: --comm is local or mpi, got \"carrier-pigeon\"\n");
   expect("run " PLANS "quickstart.lua --log /nowhere/log", 2, "",
          "/nowhere/log: error: cannot be written");
-  expect("run " PLANS "quickstart.lua --set 'data.files={\"none*\"}' --set 'data[1]=nil'", 2,
-         "", "none*");
+  expect("run " PLANS "quickstart.lua --set 'data.files={\"none*\"}' --set 'data[1]=nil'",
+         2, "", "none*");
   expect("run " PLANS "quickstart.lua --steps 0", 1, "",
          "--set train.steps=0: error: plan.train.steps: expected a positive integer");
 }
@@ -274,8 +289,8 @@ END_TEST
 
 START_TEST(full_disk) {
   char command[512];
-  snprintf(command, sizeof command, "%s/weft check " PLANS "quickstart.lua >/dev/full 2>&1",
-           WEFT_BINARY_DIR);
+  snprintf(command, sizeof command,
+           "%s/weft check " PLANS "quickstart.lua >/dev/full 2>&1", WEFT_BINARY_DIR);
   int status = system(command);
   ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2);
 }
@@ -303,14 +318,16 @@ START_TEST(starts_quickly) {
 END_TEST
 
 Suite *cli_suite(void) {
-  const TTest *tests[] = {help, usage_errors, check_good, check_bad, lines_of_later_passes,
-                          json, show, run_and_log, run_errors, verify_plans, interrupt,
-                          full_disk, starts_quickly};
+  const TTest *tests[] = {
+      help,      usage_errors, check_good,    check_bad,  lines_of_later_passes,
+      json,      show,         run_and_log,   run_errors, verify_plans,
+      interrupt, full_disk,    starts_quickly};
   Suite *s = suite_create("cli");
   TCase *c = tcase_create("program");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 60);
-  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++)
+    tcase_add_test(c, tests[i]);
   suite_add_tcase(s, c);
   return s;
 }

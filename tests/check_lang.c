@@ -9,10 +9,16 @@
 
 static LangTest t;
 
-static void setup(void) { lang_test_begin(&t); }
-static void teardown(void) { lang_test_end(&t); }
+static void setup(void) {
+  lang_test_begin(&t);
+}
+static void teardown(void) {
+  lang_test_end(&t);
+}
 
-static const Plan *load(const char *text) { return lang_test_good(&t, text); }
+static const Plan *load(const char *text) {
+  return lang_test_good(&t, text);
+}
 
 static void expect_report(const char *text, const char *report) {
   lang_test_bad(&t, text, report);
@@ -92,7 +98,8 @@ START_TEST(plain_table) {
 END_TEST
 
 START_TEST(error_in_coroutine) {
-  expect_report(HEAD "local f = coroutine.wrap(function()\n  error('no')\nend)\nf()\n" GOOD,
+  expect_report(HEAD
+                "local f = coroutine.wrap(function()\n  error('no')\nend)\nf()\n" GOOD,
                 "plan.lua:3: error: no\n1 error\n");
 }
 END_TEST
@@ -114,7 +121,7 @@ END_TEST
 
 START_TEST(bytecode) {
   expect_report("\033Lua rest", "plan.lua:1: error: attempt to load a binary chunk (mode "
-                "is 't')\n1 error\n");
+                                "is 't')\n1 error\n");
 }
 END_TEST
 
@@ -140,7 +147,8 @@ START_TEST(json_report) {
       "\"%s/plan.lua\",\"start\":{\"column\":1,\"line\":3}},\"severity\":\"error\","
       "\"suggestions\":[\"tp\"],\"summary\":\"unknown field\"}],"
       "\"error_count\":3,\"format_version\":\"1.0\",\"result\":null,\"valid\":false,"
-      "\"warning_count\":0}", scratch_dir, scratch_dir, scratch_dir);
+      "\"warning_count\":0}",
+      scratch_dir, scratch_dir, scratch_dir);
   ck_assert_str_eq(out.s, want);
   text_free(&out);
 }
@@ -149,7 +157,8 @@ END_TEST
 /* ---- values ---- */
 
 START_TEST(all_fields) {
-  const Plan *p = load(HEAD
+  const Plan *p = load(
+      HEAD
       "return weft.plan {\n"
       "  name = 'n', version = 1, model = weft.model 'llama-tiny',\n"
       "  mesh = { world = 16, tp = 64 / 32, pp = 2, order = { 'pp', 'dp_replicate',\n"
@@ -162,7 +171,8 @@ START_TEST(all_fields) {
       "  packed = { eot = 7 }, recompute = false,\n"
       "  batch = { global = 32, micro = 2, seq = 64 },\n"
       "  optimizer = weft.adamw { lr = weft.linear { max = 1, min = 0.5, warmup = 4,\n"
-      "    steps = 9 }, betas = { 0.5, 0.75 }, eps = 1e-3, weight_decay = 0, clip = 0 },\n"
+      "    steps = 9 }, betas = { 0.5, 0.75 }, eps = 1e-3, weight_decay = 0, clip = 0 "
+      "},\n"
       "  data = weft.text { 'a', 'b*', shuffle = false },\n"
       "  train = { steps = 7, seed = 3, log_every = 2 } }");
   ck_assert_str_eq(p->name, "n");
@@ -215,10 +225,10 @@ START_TEST(defaults) {
 END_TEST
 
 START_TEST(extended_tp_plan) {
-  const Plan *p = load(HEAD
-      "return weft.plan { model = weft.model 'llama-tiny',\n"
-      "  batch = { global = 8, seq = 16 },\n"
-      "  tp_plan = weft.extend(weft.tp_plan 'llama', { lm_head = 'replicate' }) }");
+  const Plan *p = load(
+      HEAD "return weft.plan { model = weft.model 'llama-tiny',\n"
+           "  batch = { global = 8, seq = 16 },\n"
+           "  tp_plan = weft.extend(weft.tp_plan 'llama', { lm_head = 'replicate' }) }");
   int own = 0;
   for (int i = 0; i < p->ntp; i++) {
     if (p->tp[i].from_default) continue;
@@ -231,22 +241,27 @@ START_TEST(extended_tp_plan) {
 END_TEST
 
 START_TEST(set_and_define) {
-  static const char *const set[] = {
-    "mesh.tp=2", "train.steps=5", "optimizer.lr.max=0.5", "tp_plan[\"lm_head\"]=replicate",
-    "schedule=gpipe", "model.num_hidden_layers=2", "batch.global=2*8", "mesh.order=nil"};
+  static const char *const set[] = {"mesh.tp=2",
+                                    "train.steps=5",
+                                    "optimizer.lr.max=0.5",
+                                    "tp_plan[\"lm_head\"]=replicate",
+                                    "schedule=gpipe",
+                                    "model.num_hidden_layers=2",
+                                    "batch.global=2*8",
+                                    "mesh.order=nil"};
   static const char *const define[] = {"n=16", "kind=bf16", "on", "list={1, 2}"};
   t.o.set = set;
   t.o.nset = LEN(set);
   t.o.define = define;
   t.o.ndefine = LEN(define);
-  const Plan *p = load(HEAD
-      "local v = weft.vars\n"
-      "assert(v.n == 16 and v.kind == 'bf16' and v.on == true and v.list[2] == 2)\n"
-      "assert(v.none == nil)\n"
-      "return weft.plan { model = weft.model 'llama-tiny', precision = v.kind,\n"
-      "  mesh = { order = { 'tp' } },\n"
-      "  optimizer = weft.adamw { lr = weft.cosine { max = 1 } },\n"
-      "  tp_plan = weft.tp_plan 'llama', batch = { global = 8, seq = v.n } }");
+  const Plan *p = load(
+      HEAD "local v = weft.vars\n"
+           "assert(v.n == 16 and v.kind == 'bf16' and v.on == true and v.list[2] == 2)\n"
+           "assert(v.none == nil)\n"
+           "return weft.plan { model = weft.model 'llama-tiny', precision = v.kind,\n"
+           "  mesh = { order = { 'tp' } },\n"
+           "  optimizer = weft.adamw { lr = weft.cosine { max = 1 } },\n"
+           "  tp_plan = weft.tp_plan 'llama', batch = { global = 8, seq = v.n } }");
   ck_assert_int_eq(p->mesh.tp, 2);
   ck_assert_int_eq(p->steps, 5);
   ck_assert(p->opt.lr.max == 0.5 && p->opt.lr.kind == LR_COSINE && p->opt.lr.steps == 5);
@@ -285,15 +300,17 @@ Suite *lang_suite(void) {
     const char *name;
     const TTest *tests[24];
   } group[] = {
-    {"reports", {bad_plans, example_plans, missing_file, one_line_plan, plain_table,
-                 error_in_coroutine, error_values, shebang, bytecode, json_report}},
-    {"values", {all_fields, defaults, extended_tp_plan, set_and_define, wrong_set}},
+      {"reports",
+       {bad_plans, example_plans, missing_file, one_line_plan, plain_table,
+        error_in_coroutine, error_values, shebang, bytecode, json_report}},
+      {"values", {all_fields, defaults, extended_tp_plan, set_and_define, wrong_set}},
   };
   Suite *s = suite_create("lang");
   for (int i = 0; i < LEN(group); i++) {
     TCase *c = tcase_create(group[i].name);
     tcase_add_checked_fixture(c, setup, teardown);
-    for (int k = 0; group[i].tests[k]; k++) tcase_add_test(c, group[i].tests[k]);
+    for (int k = 0; group[i].tests[k]; k++)
+      tcase_add_test(c, group[i].tests[k]);
     suite_add_tcase(s, c);
   }
   return s;

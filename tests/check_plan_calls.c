@@ -6,10 +6,16 @@
 
 static LangTest t;
 
-static void setup(void) { lang_test_begin(&t); }
-static void teardown(void) { lang_test_end(&t); }
+static void setup(void) {
+  lang_test_begin(&t);
+}
+static void teardown(void) {
+  lang_test_end(&t);
+}
 
-static const Plan *load(const char *text) { return lang_test_good(&t, text); }
+static const Plan *load(const char *text) {
+  return lang_test_good(&t, text);
+}
 
 static void expect_report(const char *text, const char *report) {
   lang_test_bad(&t, text, report);
@@ -38,16 +44,18 @@ START_TEST(model_forms) {
   ck_assert_ptr_null(lang_architecture(t.lp));
   ck_assert_int_eq(config("width"), 5);
   int64_t v;
-  load(HEAD "return weft.plan { model = function() end, batch = { global = 1, seq = 8 } }");
+  load(HEAD
+       "return weft.plan { model = function() end, batch = { global = 1, seq = 8 } }");
   ck_assert(!lang_config_int(t.lp, "width", &v));
 }
 END_TEST
 
 START_TEST(hugging_face_folder) {
-  lang_test_file("config.json",
-                 "{\"model_type\": \"llama\", \"hidden_size\": 32, \"rope_theta\": 5e5,\n"
-                 "\"num_attention_heads\": 4, \"head_dim\": null, \"from_the_future\": 1,\n"
-                 "\"num_hidden_layers\": 3, \"rope_scaling\": null}");
+  lang_test_file(
+      "config.json",
+      "{\"model_type\": \"llama\", \"hidden_size\": 32, \"rope_theta\": 5e5,\n"
+      "\"num_attention_heads\": 4, \"head_dim\": null, \"from_the_future\": 1,\n"
+      "\"num_hidden_layers\": 3, \"rope_scaling\": null}");
   const char *plan = HEAD "return weft.plan { model = weft.hf { '.', vocab_size = 50 },\n"
                           "  batch = { global = 1, seq = 8 } }";
   load(plan);
@@ -149,35 +157,40 @@ START_TEST(wrong_schedules) {
   expect_schedule(WITH_SCHEDULE("\n  s:f(0, 1)\n"),
                   "plan.lua:4: error: plan.schedule: s has no 'f' (did you mean 'F'?)\n"
                   "1 error\n");
-  expect_schedule(WITH_SCHEDULE("  s:F(1, 0)\n"),
-                  "plan.lua:3: error: plan.schedule: chunk 1 does not exist: there are 1, "
-                  "counted from 0\n1 error\n");
+  expect_schedule(
+      WITH_SCHEDULE("  s:F(1, 0)\n"),
+      "plan.lua:3: error: plan.schedule: chunk 1 does not exist: there are 1, "
+      "counted from 0\n1 error\n");
   expect_schedule(WITH_SCHEDULE("  s.rank = 2\n"),
                   "plan.lua:3: error: plan.schedule: s cannot be changed\n1 error\n");
-  expect_schedule(WITH_SCHEDULE("  while true do s:F(0, 0) end\n"),
-                  "plan.lua:3: error: plan.schedule: the schedule of rank 0 has more than "
-                  "128 actions\n1 error\n");
+  expect_schedule(
+      WITH_SCHEDULE("  while true do s:F(0, 0) end\n"),
+      "plan.lua:3: error: plan.schedule: the schedule of rank 0 has more than "
+      "128 actions\n1 error\n");
 }
 END_TEST
 
 START_TEST(schedule_kept_after_the_call) {
-  expect_schedule(HEAD
+  expect_schedule(
+      HEAD
       "local kept\n"
       "local function order(s)\n"
       "  if kept then kept:F(0, 0) end\n  kept = s\nend\n"
       "return weft.plan { model = weft.model 'llama-tiny', mesh = { pp = 2 },\n"
       "  batch = { global = 4, seq = 16 }, schedule = { order, placement = 'loop' } }",
-      "plan.lua:4: error: plan.schedule: s is used after the schedule function has ended\n"
+      "plan.lua:4: error: plan.schedule: s is used after the schedule function has "
+      "ended\n"
       "1 error\n");
 }
 END_TEST
 
 START_TEST(too_few_microbatches) {
-  expect_report(HEAD "return weft.plan {\n  model = weft.model 'llama-tiny',\n"
-                     "  mesh = { pp = 4 },\n  batch = { global = 2, seq = 16 },\n"
-                     "  schedule = '1F1B',\n}",
-                "plan.lua:6: error: plan.schedule: 1f1b needs at least as many microbatches "
-                "as pipeline ranks, got 2 for 4\n1 error\n");
+  expect_report(
+      HEAD "return weft.plan {\n  model = weft.model 'llama-tiny',\n"
+           "  mesh = { pp = 4 },\n  batch = { global = 2, seq = 16 },\n"
+           "  schedule = '1F1B',\n}",
+      "plan.lua:6: error: plan.schedule: 1f1b needs at least as many microbatches "
+      "as pipeline ranks, got 2 for 4\n1 error\n");
 }
 END_TEST
 
@@ -186,16 +199,19 @@ Suite *plan_calls_suite(void) {
     const char *name;
     const TTest *tests[24];
   } group[] = {
-    {"models", {model_forms, hugging_face_folder, graph_again_with_other_config,
-                model_that_never_ends}},
-    {"schedules", {named_schedule, own_schedule, wrong_schedules,
-                   schedule_kept_after_the_call, too_few_microbatches}},
+      {"models",
+       {model_forms, hugging_face_folder, graph_again_with_other_config,
+        model_that_never_ends}},
+      {"schedules",
+       {named_schedule, own_schedule, wrong_schedules, schedule_kept_after_the_call,
+        too_few_microbatches}},
   };
   Suite *s = suite_create("plan_calls");
   for (int i = 0; i < LEN(group); i++) {
     TCase *c = tcase_create(group[i].name);
     tcase_add_checked_fixture(c, setup, teardown);
-    for (int k = 0; group[i].tests[k]; k++) tcase_add_test(c, group[i].tests[k]);
+    for (int k = 0; group[i].tests[k]; k++)
+      tcase_add_test(c, group[i].tests[k]);
     suite_add_tcase(s, c);
   }
   return s;

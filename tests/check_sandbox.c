@@ -1,5 +1,5 @@
-/* check_sandbox.c - what a plan may not do: limits on instructions, memory and slow calls,
- * the functions that it reaches, and that it means the same on every run. */
+/* check_sandbox.c - what a plan may not do: limits on instructions, memory and slow
+ * calls, the functions that it reaches, and that it means the same on every run. */
 #include <check.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -9,10 +9,16 @@
 
 static LangTest t;
 
-static void setup(void) { lang_test_begin(&t); }
-static void teardown(void) { lang_test_end(&t); }
+static void setup(void) {
+  lang_test_begin(&t);
+}
+static void teardown(void) {
+  lang_test_end(&t);
+}
 
-static const Plan *load(const char *text) { return lang_test_good(&t, text); }
+static const Plan *load(const char *text) {
+  return lang_test_good(&t, text);
+}
 
 static void expect_report(const char *text, const char *report) {
   lang_test_bad(&t, text, report);
@@ -22,7 +28,8 @@ static void expect_report(const char *text, const char *report) {
 
 static void expect_limit(const char *text, const char *message) {
   weft_status st = lang_test_text(&t, text);
-  ck_assert_msg(st == WEFT_ELIMIT, "%d %s%s", st, lang_test_report(&t, scratch_dir), t.e.text);
+  ck_assert_msg(st == WEFT_ELIMIT, "%d %s%s", st, lang_test_report(&t, scratch_dir),
+                t.e.text);
   ck_assert_msg(strstr(t.e.text, message), "%s", t.e.text);
 }
 
@@ -34,14 +41,20 @@ START_TEST(instruction_limit) {
   expect_limit("while true do pcall(function() while true do end end) end", said);
   expect_limit("pcall(pcall, function() while true do end end)\nreturn {}", said);
   expect_limit("local co = coroutine.create(function() while true do end end)\n"
-               "coroutine.resume(co)\nreturn {}", said);
+               "coroutine.resume(co)\nreturn {}",
+               said);
   expect_limit("local co = coroutine.wrap(function() while true do end end)\n"
-               "pcall(co)\nreturn {}", said);
-  expect_limit("xpcall(function() while true do end end, function() while true do end end)\n"
-               "return {}", said);
+               "pcall(co)\nreturn {}",
+               said);
+  expect_limit(
+      "xpcall(function() while true do end end, function() while true do end end)\n"
+      "return {}",
+      said);
   expect_limit("local t <close> = setmetatable({}, { __close = function()\n"
-               "  while true do end end })\nwhile true do end", said);
-  expect_limit("for i = 1, 1e9 do local co = coroutine.wrap(function() end); co() end", said);
+               "  while true do end end })\nwhile true do end",
+               said);
+  expect_limit("for i = 1, 1e9 do local co = coroutine.wrap(function() end); co() end",
+               said);
 }
 END_TEST
 
@@ -50,9 +63,11 @@ START_TEST(memory_limit) {
   t.o.memory_limit = 8 << 20;
   expect_limit("local t = {}\nfor i = 1, 1e9 do t[i] = i end", said);
   expect_limit("local s = ('x'):rep(1e6)\nlocal t = {}\n"
-               "for i = 1, 1e6 do t[i] = s .. i end", said);
+               "for i = 1, 1e6 do t[i] = s .. i end",
+               said);
   expect_limit("while true do\n  pcall(function()\n    local t = {}\n"
-               "    for i = 1, 1e9 do t[i] = i end\n  end)\nend", said);
+               "    for i = 1, 1e9 do t[i] = i end\n  end)\nend",
+               said);
   expect_limit("pcall(string.rep, 'x', 15e6)\nreturn {}", said);
   /* Memory that is given back is no problem. */
   load("for i = 1, 100 do local s = ('x'):rep(1e6) .. i end\n" HEAD GOOD);
@@ -61,13 +76,13 @@ END_TEST
 
 START_TEST(slow_library_calls) {
   expect_report("local s = ('a'):rep(1e9)", "plan.lua:1: error: string.rep: the result "
-                "would have more than 16 MiB\n1 error\n");
+                                            "would have more than 16 MiB\n1 error\n");
   expect_report("local s = (('a'):rep(24)):find(('.-'):rep(12) .. 'b')",
                 "plan.lua:1: error: string.find: this pattern may take too long on 24 "
                 "bytes\n1 error\n");
   load(HEAD "assert((' a=1 '):match('^%s*(.-)%s*$') == 'a=1')\n"
-       "assert(('a.b'):find('.', 1, true) == 2)\n"
-       "assert(('x,y'):gsub(',', ';') == 'x;y')\n" GOOD);
+            "assert(('a.b'):find('.', 1, true) == 2)\n"
+            "assert(('x,y'):gsub(',', ';') == 'x;y')\n" GOOD);
 }
 END_TEST
 
@@ -85,13 +100,16 @@ static const char allowed[] =
     " select setmetatable tonumber tostring type xpcall"
     " coroutine.close coroutine.create coroutine.isyieldable coroutine.resume"
     " coroutine.running coroutine.status coroutine.wrap coroutine.yield"
-    " math.abs math.acos math.asin math.atan math.ceil math.cos math.deg math.exp math.floor"
+    " math.abs math.acos math.asin math.atan math.ceil math.cos math.deg math.exp "
+    "math.floor"
     " math.fmod math.log math.max math.min math.modf math.rad math.random math.randomseed"
     " math.sin math.sqrt math.tan math.tointeger math.type math.ult"
-    " string.byte string.char string.find string.format string.gmatch string.gsub string.len"
+    " string.byte string.char string.find string.format string.gmatch string.gsub "
+    "string.len"
     " string.lower string.match string.pack string.packsize string.rep string.reverse"
     " string.sub string.unpack string.upper"
-    " table.concat table.insert table.move table.pack table.remove table.sort table.unpack"
+    " table.concat table.insert table.move table.pack table.remove table.sort "
+    "table.unpack"
     " utf8.char utf8.codepoint utf8.codes utf8.len utf8.offset ";
 
 typedef struct Walk {
@@ -138,42 +156,43 @@ START_TEST(every_reachable_function) {
   ck_assert_msg(st == WEFT_OK, "%s", t.e.text);
   ck_assert_str_eq(w.unknown, "");
   int words = -1;
-  for (const char *p = allowed; *p; p++) words += *p == ' ';
+  for (const char *p = allowed; *p; p++)
+    words += *p == ' ';
   ck_assert_int_eq(w.functions, words);
   state_free(s);
 }
 END_TEST
 
 START_TEST(sandbox_rules) {
-  load(HEAD
-       "for _, name in ipairs { 'os', 'io', 'debug', 'load', 'loadfile', 'dofile',\n"
-       "    'collectgarbage', 'package', 'next', 'rawset', '_G', 'warn' } do\n"
-       "  assert(not pcall(function() return _ENV[name] end), name)\n"
-       "end\n"
-       "assert(not pcall(function() string = nil end))\n"
-       "assert(not pcall(function() weft.plan = nil end))\n"
-       "assert(getmetatable('') == 'string' and getmetatable(_ENV) == 'globals')\n"
-       "assert(not pcall(setmetatable, {}, { __gc = print }))\n"
-       "assert(not pcall(setmetatable, {}, { __mode = 'k' }))\n"
-       "assert(tostring({}) == 'table' and tostring(print) == 'function')\n"
-       "assert(('%s %d'):format({}, 3) == 'table 3')\n"
-       "assert(not pcall(string.format, '%p', {}))\n"
-       "assert(string.dump == nil)\n"
-       "assert(not pcall(math.randomseed))\n" GOOD);
+  load(HEAD "for _, name in ipairs { 'os', 'io', 'debug', 'load', 'loadfile', 'dofile',\n"
+            "    'collectgarbage', 'package', 'next', 'rawset', '_G', 'warn' } do\n"
+            "  assert(not pcall(function() return _ENV[name] end), name)\n"
+            "end\n"
+            "assert(not pcall(function() string = nil end))\n"
+            "assert(not pcall(function() weft.plan = nil end))\n"
+            "assert(getmetatable('') == 'string' and getmetatable(_ENV) == 'globals')\n"
+            "assert(not pcall(setmetatable, {}, { __gc = print }))\n"
+            "assert(not pcall(setmetatable, {}, { __mode = 'k' }))\n"
+            "assert(tostring({}) == 'table' and tostring(print) == 'function')\n"
+            "assert(('%s %d'):format({}, 3) == 'table 3')\n"
+            "assert(not pcall(string.format, '%p', {}))\n"
+            "assert(string.dump == nil)\n"
+            "assert(not pcall(math.randomseed))\n" GOOD);
 }
 END_TEST
 
 START_TEST(pairs_are_sorted) {
-  load(HEAD
-       "local t = { b = 1, a = 2, [3] = 3, [1] = 4, [2.5] = 5, [true] = 6, [false] = 7 }\n"
-       "local s = {}\n"
-       "for k, v in pairs(t) do s[#s + 1] = tostring(k) .. v end\n"
-       "assert(table.concat(s, ' ') == '14 2.55 33 a2 b1 false7 true6')\n"
-       "for k in pairs(t) do t[k] = nil end\n"
-       "assert(not pcall(pairs, { [{}] = 1 }))\n"
-       "local p = setmetatable({}, { __pairs = function() return function(_, k)\n"
-       "  if not k then return 1, 2 end end end })\n"
-       "for k, v in pairs(p) do assert(k == 1 and v == 2) end\n" GOOD);
+  load(
+      HEAD
+      "local t = { b = 1, a = 2, [3] = 3, [1] = 4, [2.5] = 5, [true] = 6, [false] = 7 }\n"
+      "local s = {}\n"
+      "for k, v in pairs(t) do s[#s + 1] = tostring(k) .. v end\n"
+      "assert(table.concat(s, ' ') == '14 2.55 33 a2 b1 false7 true6')\n"
+      "for k in pairs(t) do t[k] = nil end\n"
+      "assert(not pcall(pairs, { [{}] = 1 }))\n"
+      "local p = setmetatable({}, { __pairs = function() return function(_, k)\n"
+      "  if not k then return 1, 2 end end end })\n"
+      "for k, v in pairs(p) do assert(k == 1 and v == 2) end\n" GOOD);
 }
 END_TEST
 
@@ -213,7 +232,7 @@ START_TEST(require_modules) {
                 "name like \"folder.file\" below the plan's folder\n1 error\n");
   lang_test_file("lib/c.lua", "return require 'lib.c'");
   expect_report("require 'lib.c'", "lib/c.lua:1: error: require \"lib.c\": the module "
-                "requires itself\n1 error\n");
+                                   "requires itself\n1 error\n");
   lang_test_file("lib/d.lua", "local x =\n\nend");
   expect_report("require 'lib.d'",
                 "lib/d.lua:3: error: unexpected symbol near 'end'\n1 error\n");
@@ -264,17 +283,18 @@ Suite *sandbox_suite(void) {
     const char *name;
     const TTest *tests[24];
   } group[] = {
-    {"limits", {instruction_limit, memory_limit, slow_library_calls, interrupted}},
-    {"globals", {every_reachable_function, sandbox_rules, pairs_are_sorted,
-                 the_same_twice, print_says_it_once, require_modules,
-                 links_may_not_leave}},
-    {"memory", {allocations_fail}},
+      {"limits", {instruction_limit, memory_limit, slow_library_calls, interrupted}},
+      {"globals",
+       {every_reachable_function, sandbox_rules, pairs_are_sorted, the_same_twice,
+        print_says_it_once, require_modules, links_may_not_leave}},
+      {"memory", {allocations_fail}},
   };
   Suite *s = suite_create("sandbox");
   for (int i = 0; i < LEN(group); i++) {
     TCase *c = tcase_create(group[i].name);
     tcase_add_checked_fixture(c, setup, teardown);
-    for (int k = 0; group[i].tests[k]; k++) tcase_add_test(c, group[i].tests[k]);
+    for (int k = 0; group[i].tests[k]; k++)
+      tcase_add_test(c, group[i].tests[k]);
     suite_add_tcase(s, c);
   }
   return s;

@@ -48,8 +48,10 @@ const char *lang_test_report(LangTest *t, const char *dir) {
   const char *prefix = arena_printf(t->arena, "%s/", dir);
   size_t n = strlen(prefix);
   for (const char *p = report.s ? report.s : ""; *p;) {
-    if (strncmp(p, prefix, n) == 0) p += n;
-    else text_addn(&out, p++, 1);
+    if (strncmp(p, prefix, n) == 0)
+      p += n;
+    else
+      text_addn(&out, p++, 1);
   }
   const char *s = arena_str(t->arena, out.s ? out.s : "");
   text_free(&report);

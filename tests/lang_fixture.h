@@ -11,7 +11,7 @@ typedef struct LangTest {
   LangOptions o;
   LangPlan *lp;
   weft_error e;
-  char printed[512];     /* what print() gave */
+  char printed[512]; /* what print() gave */
 } LangTest;
 
 /* Fixtures; the scratch folder is made and removed with them. */
@@ -31,7 +31,8 @@ const Plan *lang_test_good(LangTest *t, const char *text);
 void lang_test_bad(LangTest *t, const char *text, const char *report);
 
 #define HEAD "local weft = require 'weft'\n"
-#define GOOD "return weft.plan { model = weft.model 'llama-tiny', "                        \
-             "batch = { global = 8, seq = 16 } }\n"
+#define GOOD                                                                             \
+  "return weft.plan { model = weft.model 'llama-tiny', "                                 \
+  "batch = { global = 8, seq = 16 } }\n"
 
 #endif

@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 
-static void print_line(void *ud, const char *line) { fprintf(stderr, "%s\n", line); }
+static void print_line(void *ud, const char *line) {
+  fprintf(stderr, "%s\n", line);
+}
 
 weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path) {
   *j = (Job){.cli = cli, .arena = arena, .d = {.arena = arena}};
@@ -53,32 +55,42 @@ weft_status job_compile(Job *j) {
   TRY(job_schedule(j));
   /* WEFT_DUMP=as prints the graph after the passes with these letters. */
   Text dump = {0};
-  CompileInput in = {.plan = &j->plan, .mesh = &j->mesh, .graph = j->graph,
-                     .schedule = &j->schedule, .arena = j->arena,
-                     .dump = getenv("WEFT_DUMP"), .dump_out = &dump};
+  CompileInput in = {.plan = &j->plan,
+                     .mesh = &j->mesh,
+                     .graph = j->graph,
+                     .schedule = &j->schedule,
+                     .arena = j->arena,
+                     .dump = getenv("WEFT_DUMP"),
+                     .dump_out = &dump};
   weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
   print_text(stderr, &dump);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
 }
 
-weft_status job_prove(Job *j) { return prove(j->compiled, &j->proof, &j->e); }
+weft_status job_prove(Job *j) {
+  return prove(j->compiled, &j->proof, &j->e);
+}
 
 /* An error that came with a weft_error is reported like the others. */
 static void json_error(Job *j, weft_status st) {
   static const char *const codes[] = {
-    [WEFT_EPLAN] = "plan",   [WEFT_ERUN] = "run",       [WEFT_EFILE] = "file",
-    [WEFT_EUSAGE] = "usage", [WEFT_ELIMIT] = "limit",   [WEFT_ENOMEM] = "memory",
-    [WEFT_EINTERNAL] = "internal", [WEFT_EINTR] = "interrupted"};
+      [WEFT_EPLAN] = "plan",         [WEFT_ERUN] = "run",
+      [WEFT_EFILE] = "file",         [WEFT_EUSAGE] = "usage",
+      [WEFT_ELIMIT] = "limit",       [WEFT_ENOMEM] = "memory",
+      [WEFT_EINTERNAL] = "internal", [WEFT_EINTR] = "interrupted"};
   Diag *g = diag_error(&j->d, codes[st], "", "%s", j->e.text);
   if (j->e.file[0]) g->file = arena_str(j->arena, j->e.file);
   g->line = j->e.line;
 }
 
 static void print_error(const weft_error *e) {
-  if (!e->file[0]) complain("%s", e->text);
-  else if (!e->line) fprintf(stderr, "%s: error: %s\n", e->file, e->text);
-  else fprintf(stderr, "%s:%d: error: %s\n", e->file, e->line, e->text);
+  if (!e->file[0])
+    complain("%s", e->text);
+  else if (!e->line)
+    fprintf(stderr, "%s: error: %s\n", e->file, e->text);
+  else
+    fprintf(stderr, "%s:%d: error: %s\n", e->file, e->line, e->text);
 }
 
 int job_end(Job *j, weft_status st, void (*result)(Json *out, void *ud), void *ud) {
