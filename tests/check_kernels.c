@@ -8,6 +8,7 @@
 #include "kernel_cases.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/vecmath.h"
+#include "leaks.h"
 
 /* ---- typed buffers with a margin that nobody may touch ---- */
 
@@ -119,6 +120,7 @@ static void same_bits(const KernelArgs *a, const KernelArgs *b, const char *what
 /* One problem with 1 and 2 threads, twice each. The problem's results become those of
  * the reference. */
 static void check_problem(Problem *p, bool accumulate, const char *type) {
+  leak_check_off();
   KernelArgs got[4];
   char what[128];
   for (int i = 0; i < 4; i++) got[i] = run_kernel(p, i < 2 ? 1 : 2, accumulate);

@@ -87,7 +87,7 @@ START_TEST(slow_library_calls) {
 END_TEST
 
 START_TEST(interrupted) {
-  static volatile int stop = 1;
+  static StopFlag stop = 1;
   t.o.stop = &stop;
   ck_assert_int_eq(lang_test_text(&t, "while true do pcall(error) end"), WEFT_EINTR);
 }

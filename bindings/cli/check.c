@@ -29,8 +29,8 @@ static void print_summary(const Job *j) {
          format_bytes((double)worst, a), rank);
   printf(
       "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
-      (long long)j->proof.transfers, (long long)j->proof.collectives,
-      j->proof.communicators);
+      (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
+      j->compiled->proof.communicators);
 }
 
 static void json_result(Json *out, void *ud) {
@@ -49,10 +49,10 @@ static void json_result(Json *out, void *ud) {
   json_str(out, "name", j->plan.name);
   json_int(out, "parameters", (int64_t)j->compiled->params_total);
   json_open(out, "proof", '{');
-  json_int(out, "collectives", j->proof.collectives);
-  json_int(out, "communicators", j->proof.communicators);
-  json_int(out, "instructions", j->proof.instructions);
-  json_int(out, "transfers", j->proof.transfers);
+  json_int(out, "collectives", j->compiled->proof.collectives);
+  json_int(out, "communicators", j->compiled->proof.communicators);
+  json_int(out, "instructions", j->compiled->proof.instructions);
+  json_int(out, "transfers", j->compiled->proof.transfers);
   json_close(out, '}');
 }
 
@@ -60,7 +60,7 @@ static weft_status check(Job *j, Cli *cli, Arena *arena) {
   TRY(job_load(j, cli, arena, cli->arg[0]));
   TRY(job_mesh(j, 0));
   TRY(job_compile(j));
-  return job_prove(j);
+  return WEFT_OK;
 }
 
 int verb_check(Cli *cli, Arena *arena) {

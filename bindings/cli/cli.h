@@ -36,7 +36,7 @@ typedef struct Cli {
   int64_t steps, threads, rank, ranks; /* -1: not given */
   double tolerance;
   const char *comm, *log;
-  volatile int *stop; /* set by SIGINT */
+  StopFlag *stop; /* set by SIGINT */
 } Cli;
 
 typedef struct Verb {
@@ -67,7 +67,6 @@ typedef struct Job {
   Graph *graph;
   Schedule schedule;
   Compiled *compiled;
-  Proof proof;
 } Job;
 
 weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path);
@@ -75,8 +74,7 @@ weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path);
 weft_status job_mesh(Job *j, int64_t world);
 weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
-weft_status job_compile(Job *j); /* graph and schedule included */
-weft_status job_prove(Job *j);
+weft_status job_compile(Job *j); /* graph, schedule and proof included */
 /* True if nothing in the plan says how many ranks there are. */
 bool job_open_world(const Job *j);
 /* Prints what was wrong (or, with --json, the whole object without a result unless `st`

@@ -68,10 +68,6 @@ weft_status job_compile(Job *j) {
   return st;
 }
 
-weft_status job_prove(Job *j) {
-  return prove(j->compiled, &j->proof, &j->e);
-}
-
 /* An error that came with a weft_error is reported like the others. */
 static void json_error(Job *j, weft_status st) {
   static const char *const codes[] = {

@@ -72,19 +72,8 @@ static weft_status open_log(Training *t) {
 
 static weft_status open_data(Training *t) {
   Job *j = &t->job;
-  int64_t vocab = 0;
-  if (!lang_config_int(j->lp, "vocab_size", &vocab)) vocab = j->plan.data.vocab;
-  if (!vocab) {
-    diag_error(&j->d, "required", "data",
-               "the model has no vocab_size in its config, so "
-               "the range of the tokens is not known")
-        ->suggestion =
-        "write weft.model { f, vocab_size = ... } or weft.synthetic { vocab = ... }";
-    lang_locate(j->lp, &j->d);
-    return WEFT_EPLAN;
-  }
-  return data_open(NULL, &j->plan.data, j->plan.batch.seq, vocab, j->plan.seed, &t->data,
-                   &j->e);
+  return data_open(NULL, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
+                   j->plan.seed, &t->data, &j->e);
 }
 
 static weft_status start(Training *t) {
@@ -93,7 +82,6 @@ static weft_status start(Training *t) {
   TRY(choose_comm(t, &world));
   TRY(job_mesh(j, world));
   TRY(job_compile(j));
-  TRY(job_prove(j));
   TRY(open_log(t));
   TRY(open_data(t));
   int threads = t->cli->threads > 0 ? (int)MIN(t->cli->threads, 4096) : 0;

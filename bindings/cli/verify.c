@@ -40,7 +40,6 @@ static weft_status compare(Comparison *c, const Cli *cli) {
   TRY(lang_shrink(j->lp, ranks, &j->plan, &c->shrunk, &j->d, &j->e));
   TRY(job_mesh(j, j->plan.mesh.world));
   TRY(job_compile(j));
-  TRY(job_prove(j));
   weft_status st = make_one(c);
   if (st != WEFT_OK) {
     /* The one-rank job has a copy of the list; its additions are to be reported. */

@@ -8,6 +8,7 @@
 #include "../program/check.h"
 
 #include <errno.h>
+#include <omp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -39,6 +40,16 @@ static void job_failed(Run *r, const weft_error *why) {
   pthread_mutex_unlock(&r->lock);
 }
 
+/* No rank waits for one that gave up. With MPI the processes end here, all with the exit
+ * code of the reason. */
+static void give_up(Worker *w, const weft_error *why) {
+  Run *r = w->run;
+  if (r->mpi)
+    r->mpi->abort(r->mpi_world, weft_exit_code(why->code), why->text);
+  else
+    comm_abort(&w->comm, why->text);
+}
+
 typedef struct Watched {
   Job job;
   void *arg;
@@ -50,7 +61,7 @@ static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
   if (st == WEFT_OK) return WEFT_OK;
   if (e->rank < 0) e->rank = w->rank;
   job_failed(w->run, e);
-  comm_abort(&w->comm, e->text); /* no rank waits for one that gave up */
+  give_up(w, e);
   return st;
 }
 
@@ -191,6 +202,12 @@ static int default_threads(int local_ranks) {
   return threads;
 }
 
+/* A team smaller than it was asked for makes GEMM libraries compute a part of a product
+ * only, without a word: never ask for more than OMP_THREAD_LIMIT allows. */
+static int allowed_threads(int wanted) {
+  return MAX(MIN(wanted, omp_get_thread_limit()), 1);
+}
+
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   const char *comm = o->comm ? o->comm : "local";
   int world = r->c->mesh.world, local = world;
@@ -210,7 +227,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
     TRY(run_all(r, job_mpi_init, &local, false, e));
   else
     TRY(local_world_new(&r->alloc, world, &r->world, e));
-  r->threads = o->threads > 0 ? o->threads : default_threads(local);
+  r->threads = allowed_threads(o->threads > 0 ? o->threads : default_threads(local));
   r->patience_s = o->patience_s > 0 ? o->patience_s : mpi ? 600 : 60;
   return WEFT_OK;
 }
@@ -319,11 +336,12 @@ static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   mem_free(&r->alloc, w->piece, (size_t)r->piece_max * sizeof *w->piece);
   mem_free(&r->alloc, w->input, tokens * sizeof *w->input);
   rank_free(w->r);
-  if (w->has_comm) comm_close(&w->comm);
-  if (w->has_device) device_close(&w->dev);
   /* A process that failed ends with its code; the launcher then ends the others, which
    * may never reach a common end. */
-  if (r->mpi_world && !r->dead) r->mpi->finalize(r->mpi_world);
+  bool together = !r->mpi || !r->dead;
+  if (w->has_comm && together) comm_close(&w->comm);
+  if (w->has_device) device_close(&w->dev);
+  if (r->mpi_world && together) r->mpi->finalize(r->mpi_world);
   return WEFT_OK;
 }
 
