@@ -1,5 +1,6 @@
 /* main.c - runs every Check suite, or those named on the command line. Check prints its
- * own counts; the last line sums them up. mpirun starts it with --mpi-child. */
+ * own counts; the last line sums them up. mpirun starts it with --mpi-child or
+ * --run-child. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,9 @@
 #include "suites.def"
 #undef SUITE
 
-/* One rank of check_mpi.c. */
+/* One rank of check_mpi.c and of check_run_mpi.c. */
 int mpi_child(int argc, char **argv);
+int run_child(int argc, char **argv);
 
 static const struct {
   const char *name;
@@ -41,6 +43,7 @@ static int wanted(const char *name, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
+  if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_fields();
   SRunner *sr = srunner_create(NULL);

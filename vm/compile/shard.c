@@ -111,17 +111,19 @@ static const char *size_name(DimTag tag) {
   }
 }
 
-static bool check_cut(Shard *s, const Tensor *t, int dim) {
-  const Dim *d = &t->dim[dim];
-  int64_t pieces = d->size / ((int64_t)d->unit * d->parts);
+/* Uneven pieces would not be what kernels take them for; only the vocabulary is padded. */
+static bool check_cut(Shard *s, Tid id, int dim) {
+  const Dim *d = &s->g->t.at[id].dim[dim];
+  int64_t piece = (int64_t)d->unit * d->parts;
   int n = s->n[AX_TP];
-  if (d->tag == TAG_VOCAB || pieces % n == 0) return true;
+  if (d->tag == TAG_VOCAB || d->size % (piece * n) == 0) return true;
   const char *name = size_name(d->tag);
+  char label[96];
   const char *text =
       name ? arena_printf(s->d->arena, "%d does not divide %s = %lld", n, name,
-                          (long long)pieces)
+                          (long long)(d->size / piece))
            : arena_printf(s->d->arena, "%d does not divide dimension %d of %s (%lld)", n,
-                          dim, t->name, (long long)pieces);
+                          dim, tensor_label(s->g, id, label), (long long)(d->size / piece));
   if (tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
   return false;
 }
@@ -136,7 +138,8 @@ static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
   }
   s->placed[t->index] = 1;
   p->on[AX_TP] = to;
-  return cut < 0 || s->n[AX_TP] == 1 || check_cut(s, t, cut);
+  return cut < 0 || s->n[AX_TP] == 1 ||
+         check_cut(s, s->g->param.at[t->index].tensor, cut);
 }
 
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
@@ -279,6 +282,7 @@ static Tid convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to, co
   if (was >= 0) code = OP_all_gather;
   else if (was == PL_R) code = OP_slice;
   else if (to >= 0) code = OP_reduce_scatter;
+  if (to >= 0) check_cut(s, logical, to);
   p.on[a] = (int8_t)to;
   int dim = was >= 0 ? was : to;
   Tid t = emit_tensor(s, logical, p);
@@ -495,6 +499,7 @@ weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e)
   emit_phase(&s, PH_F);
   emit_phase(&s, PH_I);
   emit_phase(&s, PH_W);
+  if (d->errors > errors) return WEFT_EPLAN;
   s.out->loss = s.local[in->graph->loss];
   collect(&s, in, out);
   return WEFT_OK;
