@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "mpirun.h"
 #include "process.h"
 #include "random_plan.h"
 
 enum { SEED = 2026, PLANS = 48, EVERY = 3, STEPS = 3, PATIENCE = 60 };
 static const double tolerance = 1e-6;
 
-static bool present(void) { return mpirun_present("mpi_parity"); }
 
 /* ---- losses ---- */
 
@@ -71,7 +71,7 @@ START_TEST(random_plans_agree) {
   RandomPlan p;
   random_plan(SEED, (uint64_t)_i, &p);
   int ranks = p.tp * p.pp * p.dp;
-  if (!present() || (ranks != 2 && ranks != 4 && ranks != 8)) return;
+  if (!mpirun_present() || (ranks != 2 && ranks != 4 && ranks != 8)) return;
   if (!getenv("WEFT_MPI_PLANS") && _i % EVERY) return;
   const char *file = scratch_put("plan.lua", p.text, strlen(p.text));
   both_ways(arena_printf(scratch_arena, "%s --set optimizer.eps=1e-3", file), ranks);
@@ -79,7 +79,7 @@ START_TEST(random_plans_agree) {
 END_TEST
 
 START_TEST(quickstart_agrees) {
-  if (present()) both_ways(WEFT_SOURCE_DIR "/plans/quickstart.lua --set train.log_every=1", 8);
+  if (mpirun_present()) both_ways(WEFT_SOURCE_DIR "/plans/quickstart.lua --set train.log_every=1", 8);
 }
 END_TEST
 

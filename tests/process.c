@@ -109,13 +109,3 @@ Outcome process_run(double seconds, const char *fmt, ...) {
   va_end(ap);
   return process_end(&p);
 }
-
-bool mpirun_present(const char *suite) {
-  if (system("command -v mpirun >/dev/null 2>&1") != 0)
-    printf("check_%s: skipped: there is no mpirun\n", suite);
-  else if (access(WEFT_BINARY_DIR "/weft_mpi.so", R_OK) != 0)
-    printf("check_%s: skipped: weft_mpi.so is not built\n", suite);
-  else
-    return true;
-  return false;
-}

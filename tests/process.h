@@ -37,7 +37,4 @@ const char *scratch_get(const char *path);
 #define MPIRUN                                                                         \
   "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                     \
   "ASAN_OPTIONS=detect_leaks=0 mpirun --oversubscribe -n %d"
-/* False, with the reason on stdout, if there is no mpirun. */
-bool mpirun_present(const char *suite);
-
 #endif

@@ -11,8 +11,16 @@
 
 /* Which options a verb takes. */
 enum {
-  OPT_JSON = 1, OPT_PLAN = 2 /* --set, -D */, OPT_STEPS = 4, OPT_THREADS = 8, OPT_COMM = 16,
-  OPT_LOG = 32, OPT_RANK = 64, OPT_CSV = 128, OPT_TOLERANCE = 256, OPT_RANKS = 512,
+  OPT_JSON = 1,
+  OPT_PLAN = 2 /* --set, -D */,
+  OPT_STEPS = 4,
+  OPT_THREADS = 8,
+  OPT_COMM = 16,
+  OPT_LOG = 32,
+  OPT_RANK = 64,
+  OPT_CSV = 128,
+  OPT_TOLERANCE = 256,
+  OPT_RANKS = 512,
   OPT_QUIET = 1024
 };
 
@@ -23,18 +31,18 @@ typedef struct Cli {
   bool json, csv, quiet, help;
   const char *set[CLI_LIST], *define[CLI_LIST];
   int nset, ndefine;
-  const char *arg[CLI_ARGS];      /* what is not an option */
+  const char *arg[CLI_ARGS]; /* what is not an option */
   int narg;
-  int64_t steps, threads, rank, ranks;   /* -1: not given */
+  int64_t steps, threads, rank, ranks; /* -1: not given */
   double tolerance;
   const char *comm, *log;
-  volatile int *stop;             /* set by SIGINT */
+  StopFlag *stop; /* set by SIGINT */
 } Cli;
 
 typedef struct Verb {
   const char *name, *args, *summary, *help;
   unsigned options;
-  int (*run)(Cli *cli, Arena *arena);   /* NULL: not built yet; returns the exit code */
+  int (*run)(Cli *cli, Arena *arena); /* NULL: not built yet; returns the exit code */
 } Verb;
 
 int verb_check(Cli *cli, Arena *arena);
@@ -55,7 +63,7 @@ typedef struct Job {
   Diags d;
   weft_error e;
   LangPlan *lp;
-  Plan plan;             /* a copy: verify changes its mesh and batch */
+  Plan plan; /* a copy: verify changes its mesh and batch */
   Mesh mesh;
   int microbatches;
   Graph *graph;
@@ -70,7 +78,7 @@ weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path);
 weft_status job_mesh(Job *j, int64_t world);
 weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
-weft_status job_compile(Job *j);       /* graph, schedule and proof included */
+weft_status job_compile(Job *j); /* graph, schedule and proof included */
 /* True if nothing in the plan says how many ranks there are. */
 bool job_open_world(const Job *j);
 /* Prints what was wrong (or, with --json, the whole object without a result unless `st`
@@ -81,8 +89,8 @@ int job_end(Job *j, weft_status st, void (*result)(Json *out, void *ud), void *u
 bool colour_wanted(FILE *f);
 /* An error that has no place in a plan, on stderr: "weft: ...". */
 void complain(const char *fmt, ...) PRINTF(1, 2);
-const char *format_bytes(double n, char buf[32]);      /* "1.5 MiB" */
-const char *format_count(double n, char buf[32]);      /* "1.05 M" */
+const char *format_bytes(double n, char buf[32]); /* "1.5 MiB" */
+const char *format_count(double n, char buf[32]); /* "1.05 M" */
 /* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */
 const char *format_mesh(const Mesh *m, char buf[96]);
 /* Writes all of `t` and frees it. */

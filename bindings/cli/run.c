@@ -17,16 +17,18 @@ typedef struct Training {
   Data *data;
   SafeTensors *weights;
   const char *comm;
-  bool first;            /* this process prints */
-  bool progress;         /* a line that is written over, on a terminal */
-  int log;               /* file descriptor, -1: none */
+  bool first;    /* this process prints */
+  bool progress; /* a line that is written over, on a terminal */
+  int log;       /* file descriptor, -1: none */
   double last_progress;
   StepResult last;
   int64_t tokens, steps;
   double ms;
 } Training;
 
-static const char *get_env(void *ud, const char *name) { return getenv(name); }
+static const char *get_env(void *ud, const char *name) {
+  return getenv(name);
+}
 
 int launched_rank(void) {
   LaunchInfo info;
@@ -58,9 +60,11 @@ static weft_status check_world(Training *t, const LaunchInfo *info) {
   else
     snprintf(started, sizeof started, "%s has started %d process%s",
              launch_name(info->kind), info->size, info->size > 1 ? "es" : "");
-  return err_set(&j->e, WEFT_EUSAGE, "%s, but the plan's mesh (%s) %s %d ranks: start "
-                 "mpirun -n %d weft run %s%s", started, mesh,
-                 open ? "takes a multiple of" : "has", m.world, m.world, j->cli->arg[0],
+  return err_set(&j->e, WEFT_EUSAGE,
+                 "%s, but the plan's mesh (%s) %s %d ranks: start "
+                 "mpirun -n %d weft run %s%s",
+                 started, mesh, open ? "takes a multiple of" : "has", m.world, m.world,
+                 j->cli->arg[0],
                  t->cli->comm ? ", or leave --comm out" : ", or change the mesh");
 }
 
@@ -75,10 +79,13 @@ static weft_status choose_comm(Training *t, int64_t *world) {
     return err_set(e, WEFT_EUSAGE, "--comm is local or mpi, got \"%s\"", t->comm);
   *world = strcmp(t->comm, "mpi") == 0 ? info.size : 0;
   if (launched && *world == 0)
-    return err_set(e, WEFT_EUSAGE, "%s has started %d processes, but --comm local is one "
-                   "process; leave --comm out", launch_name(info.kind), info.size);
+    return err_set(e, WEFT_EUSAGE,
+                   "%s has started %d processes, but --comm local is one "
+                   "process; leave --comm out",
+                   launch_name(info.kind), info.size);
   if (*world && info.kind == LAUNCH_ENV)
-    return err_set(e, WEFT_EUSAGE, "RANK and WORLD_SIZE are set, but processes without MPI "
+    return err_set(e, WEFT_EUSAGE,
+                   "RANK and WORLD_SIZE are set, but processes without MPI "
                    "cannot talk to each other yet; start weft with mpirun or srun");
   return *world ? check_world(t, &info) : WEFT_OK;
 }
@@ -91,9 +98,10 @@ static weft_status choose_threads(Training *t, int64_t world, int *threads) {
   int64_t most = MAX(MAX(256, 4 * cores) / ranks, 1);
   *threads = MAX((int)t->cli->threads, 0);
   if (*threads <= most) return WEFT_OK;
-  return err_set(&t->job.e, WEFT_EUSAGE, "--threads %d: %d rank%s of %d threads are too "
-                 "many for %ld cores; at most --threads %lld", *threads, ranks,
-                 ranks > 1 ? "s" : "", *threads, cores, (long long)most);
+  return err_set(&t->job.e, WEFT_EUSAGE,
+                 "--threads %d: %d rank%s of %d threads are too "
+                 "many for %ld cores; at most --threads %lld",
+                 *threads, ranks, ranks > 1 ? "s" : "", *threads, cores, (long long)most);
 }
 
 static weft_status open_log(Training *t) {

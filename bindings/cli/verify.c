@@ -25,8 +25,11 @@ static weft_status make_one(Comparison *c) {
   TRY(job_graph(one));
   TRY(lang_schedule_named(one->lp, p->schedule, &one->mesh, one->microbatches,
                           &one->schedule, &one->d, &one->e));
-  CompileInput in = {.plan = p, .mesh = &one->mesh, .graph = one->graph,
-                     .schedule = &one->schedule, .arena = one->arena};
+  CompileInput in = {.plan = p,
+                     .mesh = &one->mesh,
+                     .graph = one->graph,
+                     .schedule = &one->schedule,
+                     .arena = one->arena};
   return compile(&in, &one->compiled, &one->d, &one->e);
 }
 
@@ -44,8 +47,9 @@ static weft_status compare(Comparison *c, const Cli *cli) {
     j->e = c->one.e;
     return st;
   }
-  c->tolerance = cli->tolerance > 0 ? cli->tolerance
-                                    : j->plan.dtype == DT_F32 ? 1e-5 : 2e-2;
+  c->tolerance = cli->tolerance > 0        ? cli->tolerance
+                 : j->plan.dtype == DT_F32 ? 1e-5
+                                           : 2e-2;
   TRY(verify(&j->plan, j->compiled, &c->one.plan, c->one.compiled, steps, c->tolerance,
              cli->stop, &c->report, &j->e));
   if (c->report.ok) return WEFT_OK;
@@ -67,7 +71,8 @@ static void print_report(const Comparison *c) {
   printf("%s: %s on %s against one rank, %d steps, %d tensors\n", c->many.plan.name,
          c->many.plan.schedule, format_mesh(&c->many.mesh, mesh), r->steps, r->tensors);
   printf("  largest relative differences: loss %.1e, gradient norm %.1e, gradient %.1e, "
-         "parameter %.1e\n", r->loss, r->grad_norm, r->grad, r->param);
+         "parameter %.1e\n",
+         r->loss, r->grad_norm, r->grad, r->param);
   if (r->worst[0]) printf("  worst tensor: %s\n", r->worst);
   printf("  %s (tolerance %g)\n", r->ok ? "the same" : "DIFFERENT", c->tolerance);
 }
@@ -82,7 +87,8 @@ static void json_result(Json *out, void *ud) {
   json_num(out, "parameter", r->param);
   json_close(out, '}');
   json_open(out, "not_covered", '[');
-  for (int i = 0; i < c->shrunk.n; i++) json_str(out, NULL, c->shrunk.what[i]);
+  for (int i = 0; i < c->shrunk.n; i++)
+    json_str(out, NULL, c->shrunk.what[i]);
   json_close(out, ']');
   json_int(out, "ranks", c->many.mesh.world);
   json_int(out, "steps", r->steps);

@@ -20,8 +20,8 @@ typedef void ReleaseFn(KernelArgs *a);
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) extern RunFn cpu_##name;
 #include "vm/graph/ops.def"
 extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_rope,
-    prepare_attention;
-extern ReleaseFn release_gemm, release_rope;
+    prepare_attention, prepare_attention_dx;
+extern ReleaseFn release_gemm, release_rope, release_attention_dx;
 
 /* ---- element types ---- a bf16 is the upper half of an f32 */
 
@@ -119,7 +119,7 @@ static inline void each_part(const KernelArgs *a, int64_t n, int64_t grain, Part
   }
 }
 
-/* A grain for rows of c elements: a part is worth a thread from some 10,000 elements on. */
+/* A grain for rows of c elements: a thread is worth some 10,000 elements. */
 INLINE int64_t row_grain(int64_t c) { return MAX(1, 8192 / MAX(c, 1)); }
 enum { ELEMENT_GRAIN = 8192, COLUMN_GRAIN = 32 };
 

@@ -22,6 +22,7 @@ void bench_open(BenchPlan *b, const char *file, const char *const *set, int nset
 void bench_close(BenchPlan *b);
 
 void bench_gemm(void);
+void bench_kernels(void);
 void bench_gpt2(void);
 void bench_check(void);
 

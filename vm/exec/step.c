@@ -4,14 +4,13 @@
 #include "run_int.h"
 
 #include <math.h>
-
 #include <stdio.h>
 
 typedef struct StepArg {
   const int32_t *tokens, *labels;
   int64_t step;
   double lr;
-  const char *trouble;   /* "the loss is nan": the step is repeated with checks on */
+  const char *wrong; /* when it is repeated: "loss is nan"; values are checked */
 } StepArg;
 
 /* ---- inputs ---- */
@@ -30,8 +29,8 @@ static void fill_ids(const Run *r, int dp_index, const int32_t *from, int32_t *t
 
 /* Where each token's document begins in its row (or, for positions, how far the token is
  * from there). A document ends after its eot token; unpacked, a row is one document. */
-static void fill_places(const Run *r, int dp_index, const int32_t *tokens,
-                        bool positions, int32_t *to) {
+static void fill_places(const Run *r, int dp_index, const int32_t *tokens, bool positions,
+                        int32_t *to) {
   int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
   for (int64_t i = 0; i < rows; i++) {
     const int32_t *row = tokens + global_row(r, dp_index, i) * T;
@@ -61,23 +60,21 @@ static void load_inputs(Worker *w, const StepArg *s) {
   }
 }
 
-/* The error of one rank as the user is to read it. It is made here, because an MPI rank
- * that gives up ends its process with this text. */
-static weft_status tell(const Worker *w, const StepArg *s, weft_status st,
-                        const weft_error *why, weft_error *e) {
-  const Instr *bad = s->trouble ? rank_bad(w->r, NULL) : NULL;
-  long long step = (long long)s->step;
+/* Puts the step, and what was wrong with it, before the reason of a failure. */
+static weft_status in_step(const Worker *w, const StepArg *s, const weft_error *why,
+                           weft_error *e) {
+  const Instr *bad = rank_bad(w->r, NULL);
   char name[256];
   if (bad) rank_describe(w->r, bad, name, sizeof name);
-  if (bad)
-    err_set(e, st, "step %lld: %s; first seen on rank %d in %s", step, s->trouble, w->rank,
-            name);
-  else if (st == WEFT_EINTR)
-    err_set(e, st, "interrupted in step %lld", step);
+  if (why->code == WEFT_EINTR)
+    err_set(e, why->code, "interrupted in step %lld", (long long)s->step);
+  else if (bad)
+    err_set(e, why->code, "step %lld: %s; first seen on rank %d in %s",
+            (long long)s->step, s->wrong, w->rank, name);
   else
-    err_set(e, st, "step %lld: %.950s", step, why->text);
-  if (e) e->rank = why->rank;
-  return st;
+    err_set(e, why->code, "step %lld: %.950s", (long long)s->step, why->text);
+  e->rank = why->rank;
+  return why->code;
 }
 
 static weft_status job_step(Worker *w, void *arg, weft_error *e) {
@@ -89,8 +86,8 @@ static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
   scalars[SC_BC2] = 1 - pow(opt->beta2, t);
   weft_error why = {.rank = -1};
-  weft_status st = rank_step(w->r, s->trouble != NULL, w->run->stop, &why);
-  return st == WEFT_OK ? st : tell(w, s, st, &why, e);
+  if (rank_step(w->r, s->wrong != NULL, w->run->stop, &why) == WEFT_OK) return WEFT_OK;
+  return in_step(w, s, &why, e);
 }
 
 /* ---- results ---- */
@@ -99,17 +96,17 @@ static const char *value_name(double x) {
   return isnan(x) ? "nan" : x < 0 ? "-inf" : "inf";
 }
 
-/* Runs the step again with checks: the first rank that sees a value that is not finite
- * says so, and in which op. */
+/* Runs the step again with checks: the error then names the rank and the op that gave the
+ * first value that is not finite. */
 static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error *e) {
-  char trouble[64];
+  char wrong[64];
   bool loss = !isfinite(res->loss);
-  snprintf(trouble, sizeof trouble, "%s is %s", loss ? "the loss" : "the gradient norm",
+  snprintf(wrong, sizeof wrong, "%s is %s", loss ? "the loss" : "the gradient norm",
            value_name(loss ? res->loss : res->grad_norm));
-  s->trouble = trouble;
+  s->wrong = wrong;
   TRY(run_all(r, job_step, s, true, e));
-  return err_set(e, WEFT_ERUN, "step %lld: %s; when repeated, every op gave finite values",
-                 (long long)s->step, trouble);
+  return err_set(e, WEFT_ERUN, "step %lld: %s; repeated, every op gave finite values",
+                 (long long)s->step, wrong);
 }
 
 /* All ranks have the same scalars: the programs reduce them over all of them. */

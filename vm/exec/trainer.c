@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORLD_MAX = 1024 };       /* virtual ranks of one process */
+enum { WORLD_MAX = 1024 }; /* virtual ranks of one process */
 
 /* ---- counted allocations ---- */
 
@@ -29,7 +29,9 @@ static void *counted(void *ud, void *p, size_t old, size_t n) {
   return NULL;
 }
 
-uint64_t run_allocations(Run *r) { return atomic_exchange(&r->allocations, 0); }
+uint64_t run_allocations(Run *r) {
+  return atomic_exchange(&r->allocations, 0);
+}
 
 /* ---- jobs ---- */
 
@@ -39,6 +41,16 @@ static void job_failed(Run *r, const weft_error *why) {
   if (!r->failed) r->first = *why;
   r->failed = true;
   pthread_mutex_unlock(&r->lock);
+}
+
+/* No rank waits for one that gave up. With MPI the processes end here, all with the exit
+ * code of the reason. */
+static void give_up(Worker *w, const weft_error *why) {
+  Run *r = w->run;
+  if (r->mpi)
+    r->mpi->abort(r->mpi_world, weft_exit_code(why->code), why->text);
+  else
+    comm_abort(&w->comm, why->text);
 }
 
 typedef struct Watched {
@@ -52,7 +64,7 @@ static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
   if (st == WEFT_OK) return WEFT_OK;
   if (e->rank < 0) e->rank = w->rank;
   job_failed(w->run, e);
-  comm_abort(&w->comm, e->text); /* no rank waits for one that gave up */
+  give_up(w, e);
   return st;
 }
 
@@ -62,7 +74,8 @@ static void *worker_main(void *p) {
   uint64_t seen = 0;
   pthread_mutex_lock(&r->lock);
   for (;;) {
-    while (r->generation == seen && !r->quit) pthread_cond_wait(&r->go, &r->lock);
+    while (r->generation == seen && !r->quit)
+      pthread_cond_wait(&r->go, &r->lock);
     if (r->generation == seen) break;
     seen = r->generation;
     Job job = r->job;
@@ -113,7 +126,7 @@ static void look_after(Run *r, Watchdog *dog, bool *ended) {
 }
 
 static void wait_done(Run *r, bool watched) {
-  Watchdog dog = {.since = now_s()};
+  Watchdog dog = {.seen = now_s()};
   bool ended = false;
   while (r->busy) {
     if (!watched) {
@@ -171,7 +184,8 @@ static weft_status start_workers(Run *r, int n, weft_error *e) {
   r->worker = mem_new(&r->alloc, (size_t)n * sizeof *r->worker);
   if (!r->worker) return err_set(e, WEFT_ENOMEM, "out of memory");
   r->nworker = n;
-  for (int i = 0; i < n; i++) r->worker[i] = (Worker){.run = r, .rank = i};
+  for (int i = 0; i < n; i++)
+    r->worker[i] = (Worker){.run = r, .rank = i};
   for (int i = 0; i < n; i++)
     if (start_thread(&r->worker[i]))
       return err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d virtual ranks", i, n);
@@ -213,9 +227,12 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
   double need = (double)run_memory(r) * local;
   const double gib = 1 << 30;
   if (need <= machine) return WEFT_OK;
-  return err_set(e, WEFT_ENOMEM, "%d ranks of %.1f GiB need %.1f GiB, this machine has "
-                 "%.1f GiB of memory; use a smaller batch.micro or batch.seq, or more "
-                 "machines", local, need / local / gib, need / gib, machine / gib);
+  return err_set(
+      e, WEFT_ENOMEM,
+      "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
+      "machine has; use a smaller batch.micro or batch.seq, or more machines",
+      local, local > 1 ? "s" : "", need / local / gib, local > 1 ? "" : "s",
+      machine / gib);
 }
 
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
@@ -349,18 +366,19 @@ static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   mem_free(&r->alloc, w->input, tokens * sizeof *w->input);
   rank_free(w->r);
   /* A process that failed ends with its code; the launcher then ends the others, which
-   * may never reach a common end, and MPI closes and finalizes in common only. */
-  bool common = !r->mpi || !r->dead;
-  if (w->has_comm && common) comm_close(&w->comm);
+   * may never reach a common end. */
+  bool together = !r->mpi || !r->dead;
+  if (w->has_comm && together) comm_close(&w->comm);
   if (w->has_device) device_close(&w->dev);
-  if (r->mpi_world && common) r->mpi->finalize(r->mpi_world);
+  if (r->mpi_world && together) r->mpi->finalize(r->mpi_world);
   return WEFT_OK;
 }
 
 /* If not all threads could be started, those that were have had no job yet. */
 static void stop_workers(Run *r) {
   bool all = r->nworker > 0;
-  for (int i = 0; i < r->nworker; i++) all &= r->worker[i].has_thread;
+  for (int i = 0; i < r->nworker; i++)
+    all &= r->worker[i].has_thread;
   if (all) run_all(r, job_close, NULL, false, NULL);
   pthread_mutex_lock(&r->lock);
   r->quit = true;
@@ -391,9 +409,13 @@ void run_close(Run *r) {
 
 /* ---- facts ---- */
 
-int run_world(const Run *r) { return r->c->mesh.world; }
+int run_world(const Run *r) {
+  return r->c->mesh.world;
+}
 
-int run_rank(const Run *r) { return r->rank; }
+int run_rank(const Run *r) {
+  return r->rank;
+}
 
 uint64_t run_memory(const Run *r) {
   uint64_t most = 0;
