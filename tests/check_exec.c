@@ -38,9 +38,7 @@ static void has(const char *part) {
 
 enum { LABELS = 128, W = 256, G = 272, M = 288, V = 304, X = 320, Y = 336, END = 4096 };
 
-static Operand scal(void) {
-  return typed_at(DT_F64, 0, 0, SC_N);
-}
+static Operand scal(void) { return typed_at(DT_F64, 0, 0, SC_N); }
 
 static void scal_op(Build *b, int pp, int op, Operand first, int attr) {
   bool one = op == OP_scal_zero || op == OP_clip_coef;
@@ -94,8 +92,8 @@ static Compiled *pipeline(bool lost) {
   Compiled *c = build_done(b);
   c->param = NEW(arena, CompiledParam);
   c->nparam = 1;
-  c->param[0] =
-      (CompiledParam){.name = "w", .ndim = 1, .dim = {4}, .init = INIT_ONES, .cut = -1};
+  c->param[0] = (CompiledParam){
+      .name = "w", .ndim = 1, .dim = {4}, .init = INIT_ONES, .cut = -1};
   c->prog[0].param = NEW(arena, ProgParam);
   c->prog[0].nparam = 1;
   c->prog[0].param[0] = (ProgParam){
@@ -117,9 +115,7 @@ static void open_with(const Compiled *c, RunOptions o) {
   ck_assert_int_eq(run_init(run, &err), WEFT_OK);
 }
 
-static void open_run(const Compiled *c) {
-  open_with(c, (RunOptions){0});
-}
+static void open_run(const Compiled *c) { open_with(c, (RunOptions){0}); }
 
 static const int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
 static const int32_t labels[8] = {2, 3, 4, -100, 6, 7, 8, -100};
@@ -151,8 +147,7 @@ START_TEST(a_step_allocates_nothing) {
   StepResult res;
   open_run(pipeline(false));
   ck_assert(run_allocations(run) > 0);
-  for (int i = 0; i < 5; i++)
-    ck_assert_int_eq(step(i, &res), WEFT_OK);
+  for (int i = 0; i < 5; i++) ck_assert_int_eq(step(i, &res), WEFT_OK);
   ck_assert_uint_eq(run_allocations(run), 0);
 }
 END_TEST
@@ -175,7 +170,7 @@ START_TEST(infinity_is_named_where_it_begins) {
   c->prog[1].attr[1].scale = INFINITY;
   open_run(c);
   ck_assert_int_eq(step(0, &res), WEFT_ERUN);
-  has("step 0: the loss is inf; first seen on rank 1 in op scale of layers.1.mlp");
+  has("step 0: loss is inf; first seen on rank 1 in op scale of layers.1.mlp");
 }
 END_TEST
 
@@ -281,8 +276,7 @@ START_TEST(the_first_microbatch_overwrites) {
   o[0].ndim = 2, o[0].dim[0] = 2, o[0].dim[1] = 2;
   build_op(b, 0, OP_bias_dw, o, 1, 1, "layers.0.bias")->acc = ACC_BIT;
   build_main(b, 0);
-  for (int i = 0; i < 3; i++)
-    build_call(b, 0, body, unit, i, "W", &dy, 1);
+  for (int i = 0; i < 3; i++) build_call(b, 0, body, unit, i, "W", &dy, 1);
   Compiled *c = build_done(b);
   c->prog[0].call[0].fresh = 1;
   Device dev;
@@ -326,8 +320,7 @@ START_TEST(rows_go_to_their_ranks) {
   int32_t tok[64], lab[64];
   plan.packed = (Packed){.on = true, .eot = 999};
   open_run(all_inputs());
-  for (int i = 0; i < 64; i++)
-    tok[i] = i, lab[i] = 100 + i;
+  for (int i = 0; i < 64; i++) tok[i] = i, lab[i] = 100 + i;
   tok[2 * 8 + 2] = tok[2 * 8 + 7] = 999; /* row 2: rank 1's first */
   ck_assert_int_eq(run_step_tokens(run, tok, lab, 0, &res, &err), WEFT_OK);
   const int row[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
@@ -376,20 +369,26 @@ END_TEST
 
 Suite *exec_suite(void) {
   const TTest *const tests[] = {
-      a_step_passes_data_along,      a_step_allocates_nothing,
-      the_first_nan_is_found,        infinity_is_named_where_it_begins,
-      a_step_needs_labels,           a_wrong_batch_is_refused,
-      an_op_without_kernel_is_named, a_failing_rank_ends_the_others,
-      the_flag_stops_a_step,         the_flag_ends_waits,
-      the_watchdog_names_the_wait,   the_first_microbatch_overwrites,
-      rows_go_to_their_ranks,        an_unpacked_row_is_one_document,
+      a_step_passes_data_along,
+      a_step_allocates_nothing,
+      the_first_nan_is_found,
+      infinity_is_named_where_it_begins,
+      a_step_needs_labels,
+      a_wrong_batch_is_refused,
+      an_op_without_kernel_is_named,
+      a_failing_rank_ends_the_others,
+      the_flag_stops_a_step,
+      the_flag_ends_waits,
+      the_watchdog_names_the_wait,
+      the_first_microbatch_overwrites,
+      rows_go_to_their_ranks,
+      an_unpacked_row_is_one_document,
       samples_are_numbered_globally,
   };
   Suite *s = suite_create("exec");
   TCase *c = tcase_create("exec");
   tcase_add_checked_fixture(c, setup, teardown);
-  for (int i = 0; i < LEN(tests); i++)
-    tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   suite_add_tcase(s, c);
   return s;
 }

@@ -34,31 +34,14 @@ static const struct {
 };
 
 /* Known names that this version does not build. */
-static const char *const later_styles[] = {"embedding_colwise",
-                                           "local",
-                                           "gather",
-                                           "local_colwise",
-                                           "local_rowwise",
-                                           "local_packed_rowwise",
-                                           "all_reduce",
-                                           "grouped_gemm",
-                                           "ep_router",
-                                           "moe_tp_experts",
-                                           "moe_experts_allreduce",
-                                           "moe_identity_expert",
-                                           "moe_tp_gate_up_colwise",
-                                           "moe_tp_down_rowwise",
-                                           "megamoe_router",
-                                           "megamoe_experts",
-                                           "mla_kv_a_proj",
-                                           "colwise_loss_parallel",
-                                           "rowwise_reduce_scatter",
-                                           "vocab_reduce_scatter",
-                                           "activation",
-                                           "activation_seq_dim_2",
-                                           "module_allgather",
-                                           "module_allgather_hidden_states",
-                                           "module_allgather_split"};
+static const char *const later_styles[] = {
+    "embedding_colwise", "local", "gather", "local_colwise", "local_rowwise",
+    "local_packed_rowwise", "all_reduce", "grouped_gemm", "ep_router", "moe_tp_experts",
+    "moe_experts_allreduce", "moe_identity_expert", "moe_tp_gate_up_colwise",
+    "moe_tp_down_rowwise", "megamoe_router", "megamoe_experts", "mla_kv_a_proj",
+    "colwise_loss_parallel", "rowwise_reduce_scatter", "vocab_reduce_scatter", "activation",
+    "activation_seq_dim_2", "module_allgather", "module_allgather_hidden_states",
+    "module_allgather_split"};
 
 int tp_style_parse(const char *name, bool *later) {
   if (later) *later = false;

@@ -9,15 +9,8 @@
 
 /* tp_plan styles; the canonical names of `style_info`. Aliases in tp_style_parse. */
 typedef enum {
-  STYLE_REPLICATE,
-  STYLE_COLWISE,
-  STYLE_ROWWISE,
-  STYLE_COLWISE_GATHER,
-  STYLE_ROWWISE_REP,
-  STYLE_SEQUENCE,
-  STYLE_EMBEDDING_ROWWISE,
-  STYLE_PACKED_COLWISE,
-  STYLE_PACKED_ROWWISE,
+  STYLE_REPLICATE, STYLE_COLWISE, STYLE_ROWWISE, STYLE_COLWISE_GATHER, STYLE_ROWWISE_REP,
+  STYLE_SEQUENCE, STYLE_EMBEDDING_ROWWISE, STYLE_PACKED_COLWISE, STYLE_PACKED_ROWWISE,
   STYLE_N
 } TpStyle;
 /* -1 if unknown; `later` (may be NULL) is set if it is a known name that this version
@@ -28,48 +21,45 @@ const char *tp_style_name(TpStyle s);
 const char *const *tp_style_names(void);
 
 typedef struct TpRule {
-  const char *pattern; /* "layers.*.self_attn.q_proj"; path tp_plan["<pattern>"] */
+  const char *pattern;   /* "layers.*.self_attn.q_proj"; path tp_plan["<pattern>"] */
   TpStyle style;
-  bool from_default; /* not written by the user: no error if it matches nothing */
+  bool from_default;     /* not written by the user: no error if it matches nothing */
 } TpRule;
 
 typedef struct PpPlan {
-  int virtual_stages; /* per rank; 0 = the schedule's default */
-  const int *layers;
-  int nlayers; /* per stage; NULL = even */
-  const char *const *const *modules;
-  int nmodules; /* per stage: NULL-terminated names */
+  int virtual_stages;            /* per rank; 0 = the schedule's default */
+  const int *layers;  int nlayers;       /* per stage; NULL = even */
+  const char *const *const *modules; int nmodules;  /* per stage: NULL-terminated names */
 } PpPlan;
 
 typedef enum { STRATEGY_ZERO, STRATEGY_DDP } StrategyKind;
 typedef struct Strategy {
   StrategyKind kind;
-  int stage; /* zero: 0 */
+  int stage;                     /* zero: 0 */
   bool sequence_parallel, overlap_grad_reduce;
-  int64_t bucket_bytes; /* of gradient all_reduce; default 25 MiB */
+  int64_t bucket_bytes;          /* of gradient all_reduce; default 25 MiB */
 } Strategy;
 
 typedef enum { LR_CONSTANT, LR_COSINE, LR_LINEAR } LrKind;
 typedef struct LrSchedule {
   LrKind kind;
   double max, min;
-  int64_t warmup, steps; /* steps 0: train.steps */
+  int64_t warmup, steps;         /* steps 0: train.steps */
 } LrSchedule;
 /* lr at step k (from 0): max*(k+1)/warmup, then from max to min over `steps`. */
 double lr_at(const LrSchedule *lr, int64_t step);
 
 typedef struct Optimizer {
   LrSchedule lr;
-  double beta1, beta2, eps, weight_decay, clip; /* clip 0: none */
+  double beta1, beta2, eps, weight_decay, clip;   /* clip 0: none */
 } Optimizer;
 
 typedef enum { DATA_SYNTHETIC, DATA_TEXT, DATA_TOKENS } DataKind;
 typedef struct DataSpec {
   DataKind kind;
-  const char *const *files;
-  int nfiles;      /* globs, relative to `dir` */
-  const char *dir; /* of the plan file */
-  int64_t vocab;   /* synthetic: 0 = the model's */
+  const char *const *files; int nfiles;  /* globs, relative to `dir` */
+  const char *dir;                       /* of the plan file */
+  int64_t vocab;                         /* synthetic: 0 = the model's */
   bool shuffle;
 } DataSpec;
 
@@ -79,18 +69,17 @@ typedef struct Batch {
 
 typedef struct Packed {
   bool on;
-  int32_t eot; /* token that ends a document */
+  int32_t eot;                   /* token that ends a document */
 } Packed;
 
 typedef struct Plan {
   const char *name, *file;
   MeshSpec mesh;
   Strategy strategy;
-  const TpRule *tp;
-  int ntp;
+  const TpRule *tp; int ntp;
   PpPlan pp;
-  const char *schedule; /* canonical name, or "function" */
-  DType dtype;          /* compute type: f32 or bf16 */
+  const char *schedule;          /* canonical name, or "function" */
+  DType dtype;                   /* compute type: f32 or bf16 */
   Batch batch;
   Optimizer opt;
   DataSpec data;

@@ -6,6 +6,7 @@
 #include "../compile/compile.h"
 #include "../io/io.h"
 
+
 /* ---- one rank: load.c, interp.c ---- */
 typedef struct Rank Rank;
 /* Allocates the arena and prepares the kernels; program_check() has passed before. */
@@ -31,8 +32,8 @@ void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n);
 typedef enum { RANK_IDLE, RANK_BUSY, RANK_WAITS } RankState;
 typedef struct RankAt {
   RankState state;
-  uint64_t ticks;     /* grows with every instruction */
-  const Instr *instr; /* when it waits: the transfer that it waits for */
+  uint64_t ticks;             /* grows with every instruction */
+  const Instr *instr;         /* when it waits: the transfer that it waits for */
 } RankAt;
 RankAt rank_at(const Rank *r);
 
@@ -47,8 +48,8 @@ typedef struct Piece {
   int64_t first, slice, valid;
 } Piece;
 Piece piece_make(const CompiledParam *p, int tp_size, int tp);
-int64_t piece_count(const Piece *p);         /* local elements */
-int64_t param_count(const CompiledParam *p); /* global elements */
+int64_t piece_count(const Piece *p);                      /* local elements */
+int64_t param_count(const CompiledParam *p);              /* global elements */
 void piece_cut(const Piece *p, const float *global, float *local);
 void piece_paste(const Piece *p, const float *local, float *global);
 /* L2 norm of the difference between a piece and its place in the whole. */
@@ -66,14 +67,14 @@ void rank_write(Rank *r, StateKind k, const ProgParam *p, const float *local);
 /* ---- a run: trainer.c ---- all local ranks of this process */
 typedef struct RunOptions {
   const weft_alloc *alloc;
-  const char *comm;     /* "local" (default) or "mpi" */
-  int threads;          /* per rank; 0 = cores / local ranks, at least 1 */
-  const StopFlag *stop; /* may be NULL */
-  double patience_s;    /* of the watchdog; 0 = 60 for local, 600 for mpi */
+  const char *comm;           /* "local" (default) or "mpi" */
+  int threads;                /* per rank; 0 = cores / local ranks, at least 1 */
+  const StopFlag *stop;       /* may be NULL */
+  double patience_s;          /* of the watchdog; 0 = 60 for local, 600 for mpi */
 } RunOptions;
 
 typedef struct StepResult {
-  int64_t step, tokens; /* label tokens of the step, all ranks */
+  int64_t step, tokens;       /* label tokens of the step, all ranks */
   double loss, grad_norm, lr, ms;
 } StepResult;
 
@@ -84,8 +85,8 @@ void run_close(Run *r);
 /* This process ends although other ranks may not: run_close waits for none of them. With
  * MPI they end when this process does; without, there are none. */
 void run_abandon(Run *r);
-int run_world(const Run *r); /* ranks in all */
-int run_rank(const Run *r);  /* 0 unless a launcher says otherwise */
+int run_world(const Run *r);          /* ranks in all */
+int run_rank(const Run *r);           /* 0 unless a launcher says otherwise */
 /* Initial values by name and global index: the same bits for every mesh. The moments of
  * the optimizer become zero, as in run_load. */
 weft_status run_init(Run *r, weft_error *e);
@@ -104,17 +105,17 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
  * hold the same bits, so it is 0 unless a reduction is missing. */
 weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
                       weft_error *e);
-uint64_t run_memory(const Run *r); /* bytes of the worst rank's arena */
+uint64_t run_memory(const Run *r);    /* bytes of the worst rank's arena */
 /* Allocations through weft_alloc and string look-ups since the last call (tests). */
 uint64_t run_allocations(Run *r);
 
 /* ---- verify.c ---- */
 typedef struct VerifyReport {
   int steps, tensors;
-  double loss, grad_norm, grad, param; /* worst relative differences */
-  char worst[160];                     /* the tensor with the worst one */
+  double loss, grad_norm, grad, param;    /* worst relative differences */
+  char worst[160];                        /* the tensor with the worst one */
   bool ok;
-  char first_bad[256]; /* "step 0: gradient of X differs by 3e-2" */
+  char first_bad[256];                    /* "step 0: gradient of X differs by 3e-2" */
 } VerifyReport;
 /* Runs `steps` steps of `many` on virtual ranks and of `one` (mesh of one rank, f32, the
  * same logical microbatches) and compares. Tolerance is on norm-wise differences. A

@@ -13,21 +13,21 @@
 
 typedef struct Worker {
   Run *run;
-  int rank; /* world rank */
+  int rank;              /* world rank */
   pthread_t thread;
   bool has_thread, has_device, has_comm;
   Device dev;
   Comm comm;
   Rank *r;
-  int32_t *input; /* one input of a step: (microbatches, micro, T) */
-  float *piece;   /* the largest local piece of any parameter */
-  double apart;   /* result of run_apart */
+  int32_t *input;        /* one input of a step: (microbatches, micro, T) */
+  float *piece;          /* the largest local piece of any parameter */
+  double apart;          /* result of run_apart */
 } Worker;
 
 typedef weft_status (*Job)(Worker *w, void *arg, weft_error *e);
 
 struct Run {
-  weft_alloc alloc; /* counts, then calls `inner` */
+  weft_alloc alloc;      /* counts, then calls `inner` */
   weft_alloc inner;
   _Atomic uint64_t allocations;
   const Plan *plan;
@@ -35,25 +35,25 @@ struct Run {
   const StopFlag *stop;
   double patience_s;
   int threads;
-  LocalWorld *world; /* or */
+  LocalWorld *world;     /* or */
   const MpiApi *mpi;
   MpiWorld *mpi_world;
   Worker *worker;
   int nworker;
-  int rank;                 /* of the first worker */
-  int64_t step;             /* that runs; -1: none */
-  bool dead;                /* a job failed: the communicators are of no more use */
-  int32_t *tokens, *labels; /* a step: (microbatches, micro*dp, T) */
-  int64_t piece_max;        /* elements of Worker.piece */
+  int rank;              /* of the first worker */
+  int64_t step;          /* that runs; -1: none */
+  bool dead;             /* a job failed: the communicators are of no more use */
+  int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */
+  int64_t piece_max;     /* elements of Worker.piece */
 
-  pthread_mutex_t lock; /* for all below */
+  pthread_mutex_t lock;  /* for all below */
   pthread_cond_t go, done;
-  uint64_t generation; /* of the job; workers wait for the next */
-  int busy;            /* workers that still run it */
+  uint64_t generation;   /* of the job; workers wait for the next */
+  int busy;              /* workers that still run it */
   bool quit, failed;
   Job job;
   void *arg;
-  weft_error first; /* the first failure of the job */
+  weft_error first;      /* the first failure of the job */
 };
 
 /* Runs `job` on all workers; the first failure in time is the result. `watched`: the job
@@ -63,9 +63,7 @@ weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e);
 double now_s(void);
 
 /* Rows of a step's global arrays for one data-parallel index. */
-static inline int64_t run_dp(const Run *r) {
-  return mesh_size(&r->c->mesh, AXES_DP);
-}
+static inline int64_t run_dp(const Run *r) { return mesh_size(&r->c->mesh, AXES_DP); }
 static inline int64_t run_rows(const Run *r) {
   return (int64_t)r->c->microbatches * r->c->micro * run_dp(r);
 }
@@ -73,7 +71,7 @@ static inline int64_t run_rows(const Run *r) {
 /* ---- watchdog.c ---- */
 typedef struct Watchdog {
   uint64_t ticks;
-  double seen, idle; /* the last look; seconds for which nothing happened */
+  double seen, idle;     /* the last look; seconds for which nothing happened */
 } Watchdog;
 /* True if no rank has done anything for the run's patience and all that are in a step
  * wait; then `why` says who waits for what. */

@@ -10,7 +10,7 @@ typedef struct StepArg {
   const int32_t *tokens, *labels;
   int64_t step;
   double lr;
-  const char *wrong; /* when it is repeated: "loss is nan"; values are checked */
+  const char *wrong;     /* when it is repeated: "loss is nan"; values are checked */
 } StepArg;
 
 /* ---- inputs ---- */
@@ -29,8 +29,8 @@ static void fill_ids(const Run *r, int dp_index, const int32_t *from, int32_t *t
 
 /* Where each token's document begins in its row (or, for positions, how far the token is
  * from there). A document ends after its eot token; unpacked, a row is one document. */
-static void fill_places(const Run *r, int dp_index, const int32_t *tokens, bool positions,
-                        int32_t *to) {
+static void fill_places(const Run *r, int dp_index, const int32_t *tokens,
+                        bool positions, int32_t *to) {
   int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
   for (int64_t i = 0; i < rows; i++) {
     const int32_t *row = tokens + global_row(r, dp_index, i) * T;
@@ -101,7 +101,7 @@ static const char *value_name(double x) {
 static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error *e) {
   char wrong[64];
   bool loss = !isfinite(res->loss);
-  snprintf(wrong, sizeof wrong, "%s is %s", loss ? "the loss" : "the gradient norm",
+  snprintf(wrong, sizeof wrong, "%s is %s", loss ? "loss" : "the gradient norm",
            value_name(loss ? res->loss : res->grad_norm));
   s->wrong = wrong;
   TRY(run_all(r, job_step, s, true, e));

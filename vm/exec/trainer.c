@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORLD_MAX = 1024 }; /* virtual ranks of one process */
+enum { WORLD_MAX = 1024 };       /* virtual ranks of one process */
 
 /* ---- counted allocations ---- */
 
@@ -29,9 +29,7 @@ static void *counted(void *ud, void *p, size_t old, size_t n) {
   return NULL;
 }
 
-uint64_t run_allocations(Run *r) {
-  return atomic_exchange(&r->allocations, 0);
-}
+uint64_t run_allocations(Run *r) { return atomic_exchange(&r->allocations, 0); }
 
 /* ---- jobs ---- */
 
@@ -74,8 +72,7 @@ static void *worker_main(void *p) {
   uint64_t seen = 0;
   pthread_mutex_lock(&r->lock);
   for (;;) {
-    while (r->generation == seen && !r->quit)
-      pthread_cond_wait(&r->go, &r->lock);
+    while (r->generation == seen && !r->quit) pthread_cond_wait(&r->go, &r->lock);
     if (r->generation == seen) break;
     seen = r->generation;
     Job job = r->job;
@@ -184,8 +181,7 @@ static weft_status start_workers(Run *r, int n, weft_error *e) {
   r->worker = mem_new(&r->alloc, (size_t)n * sizeof *r->worker);
   if (!r->worker) return err_set(e, WEFT_ENOMEM, "out of memory");
   r->nworker = n;
-  for (int i = 0; i < n; i++)
-    r->worker[i] = (Worker){.run = r, .rank = i};
+  for (int i = 0; i < n; i++) r->worker[i] = (Worker){.run = r, .rank = i};
   for (int i = 0; i < n; i++)
     if (start_thread(&r->worker[i]))
       return err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d virtual ranks", i, n);
@@ -227,12 +223,11 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
   double need = (double)run_memory(r) * local;
   const double gib = 1 << 30;
   if (need <= machine) return WEFT_OK;
-  return err_set(
-      e, WEFT_ENOMEM,
-      "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
-      "machine has; use a smaller batch.micro or batch.seq, or more machines",
-      local, local > 1 ? "s" : "", need / local / gib, local > 1 ? "" : "s",
-      machine / gib);
+  return err_set(e, WEFT_ENOMEM,
+                 "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
+                 "machine has; use a smaller batch.micro or batch.seq, or more machines",
+                 local, local > 1 ? "s" : "", need / local / gib, local > 1 ? "" : "s",
+                 machine / gib);
 }
 
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
@@ -377,8 +372,7 @@ static weft_status job_close(Worker *w, void *arg, weft_error *e) {
 /* If not all threads could be started, those that were have had no job yet. */
 static void stop_workers(Run *r) {
   bool all = r->nworker > 0;
-  for (int i = 0; i < r->nworker; i++)
-    all &= r->worker[i].has_thread;
+  for (int i = 0; i < r->nworker; i++) all &= r->worker[i].has_thread;
   if (all) run_all(r, job_close, NULL, false, NULL);
   pthread_mutex_lock(&r->lock);
   r->quit = true;
@@ -409,13 +403,9 @@ void run_close(Run *r) {
 
 /* ---- facts ---- */
 
-int run_world(const Run *r) {
-  return r->c->mesh.world;
-}
+int run_world(const Run *r) { return r->c->mesh.world; }
 
-int run_rank(const Run *r) {
-  return r->rank;
-}
+int run_rank(const Run *r) { return r->rank; }
 
 uint64_t run_memory(const Run *r) {
   uint64_t most = 0;

@@ -16,8 +16,8 @@ struct SafeTensors {
   weft_alloc alloc;
   Arena *arena;
   VEC(FileMap) maps;
-  VEC(SafeTensor) t;      /* by name once st_open is done */
-  json_t *index, *header; /* while they are read; freed by st_close after an error */
+  VEC(SafeTensor) t;       /* by name once st_open is done */
+  json_t *index, *header;  /* while they are read; freed by st_close after an error */
 };
 
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
@@ -120,8 +120,8 @@ static weft_status read_header(SafeTensors *s, const char *path, const FileMap *
   memcpy(&n, file->at, sizeof n);
   if (n > HEADER_MAX)
     FAIL(path,
-         "is not a safetensors file: its header would have %llu bytes, the format "
-         "allows %d",
+         "is not a safetensors file: its header would have %llu bytes, the format allows "
+         "%d",
          (unsigned long long)n, HEADER_MAX);
   if (n > file->size - sizeof n)
     FAIL(path, "the header should have %llu bytes, but the file ends after %zu",
@@ -144,8 +144,8 @@ static weft_status add_file(SafeTensors *s, const char *path, weft_error *e) {
   const char *name;
   json_t *row;
   int before = s->t.n;
-  json_object_foreach(s->header, name, row) if (!str_eq(name, "__metadata__"))
-      TRY(read_tensor(s, path, name, row, &data, e));
+  json_object_foreach(s->header, name, row)
+    if (!str_eq(name, "__metadata__")) TRY(read_tensor(s, path, name, row, &data, e));
   json_decref(s->header);
   s->header = NULL;
   /* Without tensors there may be no array yet to point into. */
@@ -212,7 +212,8 @@ static weft_status add_index(SafeTensors *s, const char *path, weft_error *e) {
   TRY(file_map(path, file, e));
   if (!file->size) FAIL(path, "is empty");
   json_error_t je;
-  s->index = json_loadb((const char *)file->at, file->size, JSON_REJECT_DUPLICATES, &je);
+  s->index =
+      json_loadb((const char *)file->at, file->size, JSON_REJECT_DUPLICATES, &je);
   if (!s->index) FAIL(path, "is not JSON: %s (line %d)", je.text, je.line);
   json_t *map = json_object_get(s->index, "weight_map"), *value;
   if (!json_is_object(map)) FAIL(path, "has no object \"weight_map\"");
@@ -284,16 +285,13 @@ void st_close(SafeTensors *s) {
   if (!s) return;
   json_decref(s->index);
   json_decref(s->header);
-  for (int i = 0; i < s->maps.n; i++)
-    file_unmap(&s->maps.at[i]);
+  for (int i = 0; i < s->maps.n; i++) file_unmap(&s->maps.at[i]);
   arena_free(s->arena);
   weft_alloc alloc = s->alloc;
   mem_free(&alloc, s, sizeof *s);
 }
 
-int st_count(const SafeTensors *s) {
-  return s->t.n;
-}
+int st_count(const SafeTensors *s) { return s->t.n; }
 
 const SafeTensor *st_at(const SafeTensors *s, int i) {
   assert(i >= 0 && i < s->t.n);
