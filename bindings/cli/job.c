@@ -1,77 +1,34 @@
-/* job.c - the way from a plan file to proven programs, one step per function, and the
- * common end of every verb. */
+/* job.c - the common begin and end of every verb. */
 #include "cli.h"
 
 static void print_line(void *ud, const char *line) { fprintf(stderr, "%s\n", line); }
 
-weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path) {
-  *j = (Job){.cli = cli, .arena = arena, .d = {.arena = arena}};
-  err_clear(&j->e);
+weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
   LangOptions o = {.set = cli->set,
                    .nset = cli->nset,
                    .define = cli->define,
                    .ndefine = cli->ndefine,
                    .stop = cli->stop,
                    .print = print_line};
-  TRY(lang_load(&o, path, &j->lp, &j->d, &j->e));
-  j->plan = *lang_plan(j->lp);
-  return WEFT_OK;
+  return job_load(j, arena, &o, path);
 }
 
-bool job_open_world(const Job *j) {
-  const MeshSpec *m = &j->plan.mesh;
-  return !m->world && !m->dp && !lang_cluster_ranks(j->lp);
+static void print_error(const weft_error *e) {
+  if (!e->file[0]) complain("%s", e->text);
+  else if (!e->line) fprintf(stderr, "%s: error: %s\n", e->file, e->text);
+  else fprintf(stderr, "%s:%d: error: %s\n", e->file, e->line, e->text);
 }
 
-weft_status job_mesh(Job *j, int64_t world) {
-  if (!world) world = lang_cluster_ranks(j->lp);
-  bool ok = mesh_resolve(&j->plan.mesh, world, &j->mesh, &j->d) &&
-            lang_check_mesh(j->lp, &j->plan, &j->mesh, &j->d);
-  if (!ok) {
-    lang_locate(j->lp, &j->d);
-    return WEFT_EPLAN;
-  }
-  j->microbatches = plan_microbatches(&j->plan, &j->mesh);
-  return WEFT_OK;
-}
-
-weft_status job_graph(Job *j) {
-  int64_t B = j->plan.batch.micro * mesh_size(&j->mesh, AXES_DP);
-  j->graph = graph_new(j->arena, B, j->plan.batch.seq);
-  return lang_build_graph(j->lp, B, j->plan.batch.seq, j->graph, &j->d, &j->e);
-}
-
-weft_status job_schedule(Job *j) {
-  return lang_schedule(j->lp, &j->mesh, j->microbatches, &j->schedule, &j->d, &j->e);
-}
-
-weft_status job_compile(Job *j) {
-  TRY(job_graph(j));
-  TRY(job_schedule(j));
-  CompileInput in = {.plan = &j->plan, .mesh = &j->mesh, .graph = j->graph,
-                     .schedule = &j->schedule, .arena = j->arena};
-  weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
-  if (j->d.list.n) lang_locate(j->lp, &j->d);
-  return st;
-}
-
-/* An error that came with a weft_error is reported like the others. */
-static void add_error(Job *j, weft_status st) {
-  static const char *const codes[] = {
-    [WEFT_EPLAN] = "plan",   [WEFT_ERUN] = "run",       [WEFT_EFILE] = "file",
-    [WEFT_EUSAGE] = "usage", [WEFT_ELIMIT] = "limit",   [WEFT_ENOMEM] = "memory",
-    [WEFT_EINTERNAL] = "internal", [WEFT_EINTR] = "interrupted"};
-  Diag *g = diag_error(&j->d, codes[st], "", "%s", j->e.text[0] ? j->e.text : "failed");
-  if (j->e.file[0]) g->file = arena_str(j->arena, j->e.file);
-  g->line = j->e.line;
-}
-
-int job_end(Job *j, weft_status st, void (*result)(Json *out, void *ud), void *ud) {
+int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
+            void *ud) {
   Text text = {0};
-  if (st != WEFT_OK && !(st == WEFT_EPLAN && j->d.errors)) add_error(j, st);
-  if (j->cli->json) {
+  /* A wrong plan has its diagnostics; any other error is in `e`. */
+  bool other = st != WEFT_OK && !(st == WEFT_EPLAN && j->d.errors);
+  if (other && !j->e.text[0]) err_set(&j->e, st, "failed for a reason that is not known");
+  if (other && cli->json) job_note(j, st);
+  if (cli->json) {
     Json out = {.out = &text, .pretty = true};
-    report_json_begin(&j->d, j->cli->verb->name, &out);
+    report_json_begin(&j->d, cli->verb->name, &out);
     if (st == WEFT_OK && result) {
       json_open(&out, "result", '{');
       result(&out, ud);
@@ -85,7 +42,8 @@ int job_end(Job *j, weft_status st, void (*result)(Json *out, void *ud), void *u
   } else {
     report_text(&j->d, colour_wanted(stderr), &text);
     print_text(stderr, &text);
+    if (other) print_error(&j->e);
   }
-  lang_free(j->lp);
+  job_free(j);
   return weft_exit_code(st);
 }

@@ -196,8 +196,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   if (cli->steps >= 0 && cli->nset < CLI_LIST)
     with.set[with.nset++] =
         arena_printf(arena, "train.steps=%lld", (long long)cli->steps);
-  TRY(job_load(&t->job, &with, arena, cli->arg[0]));
-  t->job.cli = cli;
+  TRY(job_start(&t->job, &with, arena, cli->arg[0]));
   TRY(start(t));
   if (t->first && !cli->quiet) print_start(t);
   t->progress = t->first && !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr);
@@ -211,13 +210,12 @@ int verb_run(Cli *cli, Arena *arena) {
   weft_status st = run_plan(&t, cli, arena);
   if (!t.first && st == WEFT_EPLAN) {
     /* Every process sees the same plan; one report is enough. */
-    lang_free(t.job.lp);
+    job_free(&t.job);
     return weft_exit_code(st);
   }
   Cli plain = *cli;
   plain.json = cli->json && t.first;
-  t.job.cli = &plain;
-  int code = job_end(&t.job, st, json_result, &t);
+  int code = job_end(&t.job, &plain, st, json_result, &t);
   run_close(t.run);
   data_close(t.data);
   if (t.weights) st_close(t.weights);

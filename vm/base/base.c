@@ -98,6 +98,18 @@ const weft_alloc *arena_allocator(const Arena *a) { return &a->alloc; }
 
 jmp_buf *arena_guard(Arena *a) { return &a->guard; }
 
+bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
+  jmp_buf saved;
+  memcpy(&saved, &a->guard, sizeof saved);
+  if (setjmp(a->guard)) {
+    memcpy(&a->guard, &saved, sizeof saved);
+    return false;
+  }
+  fn(ud);
+  memcpy(&a->guard, &saved, sizeof saved);
+  return true;
+}
+
 void *arena_alloc(Arena *a, size_t n) {
   if (n > SIZE_MAX / 2) longjmp(a->guard, 1);
   n = (n + 15) & ~(size_t)15;
@@ -154,7 +166,7 @@ static bool reserve(Text *t, size_t more) {
   if (t->n + more + 1 <= t->cap) return true;
   size_t cap = MAX(t->cap * 2, t->n + more + 1);
   cap = MAX(cap, (size_t)256);
-  char *s = realloc(t->s, cap);
+  char *s = mem_resize(t->alloc, t->s, t->cap, cap);
   if (!s) {
     t->oom = true;
     return false;
@@ -187,8 +199,8 @@ void text_printf(Text *t, const char *fmt, ...) {
 }
 
 void text_free(Text *t) {
-  free(t->s);
-  *t = (Text){0};
+  mem_free(t->alloc, t->s, t->cap);
+  *t = (Text){.alloc = t->alloc};
 }
 
 /* ---- strings ---- */
