@@ -49,7 +49,7 @@ weft_status job_twin(const Job *many, Job *one);
 typedef struct JobVerify {
   int ranks, steps;      /* at most so many ranks; 0: 32 and 2 */
   double tolerance;      /* 0: 1e-5 in f32, 2e-2 in bf16; then what was used */
-  const volatile int *stop;
+  const StopFlag *stop;  /* may be NULL */
   LangShrunk shrunk;
   VerifyReport report;
 } JobVerify;

@@ -19,7 +19,7 @@ typedef struct LangOptions {
   int nset;
   const char *const *define;       /* "NAME=value": weft.vars.NAME */
   int ndefine;
-  const volatile int *stop;        /* set by a signal handler; may be NULL */
+  const StopFlag *stop;            /* may be NULL */
   void (*print)(void *ud, const char *line);   /* print() of the plan; may be NULL */
   void *ud;
 } LangOptions;

@@ -24,6 +24,8 @@ typedef struct Field {
 extern const Field schema[];       /* ends with a NULL scope */
 const Field *schema_find(const char *scope, const char *key);
 bool schema_required(const Field *f);
+/* The tables of docs/plan.md. */
+void schema_markdown(Text *out);
 
 typedef struct Check {
   lua_State *L;

@@ -62,5 +62,5 @@ return weft.plan {
   batch     = { global = 16, micro = 2, seq = 64 },
   optimizer = weft.adamw { lr = 2e-3, clip = 1.0 },
   data      = weft.text { "data/coriolanus.txt" },
-  train     = { steps = 40, seed = 1, log_every = 5 },
+  train     = { steps = 200, seed = 1, log_every = 20 },
 }

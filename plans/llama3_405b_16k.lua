@@ -1,6 +1,8 @@
 -- llama3_405b_16k.lua - the mapping with which Llama 3 405B was trained on 16,384 GPUs:
 -- TP 8, PP 16, DP 128, 16 million tokens a step. Layers are spread 7, 14 x 8, 7: the
 -- first stage also holds the embedding and the last one the head.
+-- That run also cut the optimizer's state over dp; with everything replicated, as here,
+-- the worst rank needs about 116 GiB, which the check reports.
 --
 --   weft check plans/llama3_405b_16k.lua   sizes, memory per rank, proof: under a second
 local weft = require "weft"

@@ -1,6 +1,6 @@
 -- quickstart.lua - trains a small Llama on a play of Shakespeare, byte by byte, on eight
 -- virtual ranks of this machine: 2 pipeline stages x 2 data-parallel x 2 tensor-parallel,
--- with sequence parallelism. About half a minute on two cores.
+-- with sequence parallelism. Under a minute on two cores.
 --
 --   weft run plans/quickstart.lua          trains; the loss falls from 5.6 to about 1.6
 --   weft show plans/quickstart.lua         what every rank does, holds and sends

@@ -99,7 +99,8 @@ START_TEST(refuses_config) {
                                 (const char *[]){define, NULL}, NULL);
   const char *report = fixture_report(&f);
   ck_assert_msg(st == WEFT_EPLAN, "%s: %s", refused[_i].config, report);
-  ck_assert_msg(strstr(report, refused[_i].message), "%s: %s", refused[_i].config, report);
+  ck_assert_msg(strstr(report, refused[_i].message), "%s: %s", refused[_i].config,
+                report);
   fixture_close(&f);
 }
 END_TEST
@@ -203,22 +204,143 @@ START_TEST(refuses_stale_tensor) {
 }
 END_TEST
 
+/* ---- out of memory ---- */
+
+/* An allocator that gives up after `left` requests. */
+static void *limited(void *ud, void *p, size_t old, size_t n) {
+  int *left = ud;
+  if (n == 0) {
+    free(p);
+    return NULL;
+  }
+  return (*left)-- > 0 ? realloc(p, n) : NULL;
+}
+
+/* Builds a model in an arena whose allocator gives up after `n` requests. */
+static weft_status build_with(PlanFixture *f, int n) {
+  weft_alloc alloc = {limited, &n};
+  Arena *volatile a = arena_new(&alloc);
+  if (!a) return WEFT_ENOMEM;
+  if (setjmp(*arena_guard(a))) {
+    arena_free(a);
+    return WEFT_ENOMEM;
+  }
+  Graph *g = graph_new(a, 1, 8);
+  weft_status st = lang_build_graph(f->lp, 1, 8, g, &f->d, &f->e);
+  if (st == WEFT_OK) ck_assert_int_eq(g->param.n, 39);
+  arena_free(a);
+  return st;
+}
+
+/* A failed allocation comes back through Lua as a status, and the plan stays usable. */
+START_TEST(survives_out_of_memory) {
+  PlanFixture f;
+  ck_assert_int_eq(fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){"preset=llama-tiny", NULL}, NULL),
+                   WEFT_OK);
+  int n = 0, caught = 0;
+  for (weft_status st = WEFT_ENOMEM; st != WEFT_OK; n++) {
+    err_clear(&f.e);
+    st = build_with(&f, n);
+    ck_assert_msg(st == WEFT_OK || st == WEFT_ENOMEM, "%d %s", st, fixture_report(&f));
+    caught += f.e.code == WEFT_ENOMEM;   /* set by the call into Lua, not by the arena */
+    ck_assert_int_lt(n, 1000);
+  }
+  ck_assert_int_gt(caught, 0);
+  ck_assert_int_eq(f.d.errors, 0);
+  fixture_close(&f);
+}
+END_TEST
+
+/* ---- schedules of stdlib ---- */
+
+/* Actions of one rank in PyTorch's notation: "0F0,0F1,0B0". */
+static const char *actions_text(PlanFixture *f, const Schedule *s, int rank) {
+  Text t = {0};
+  for (int i = 0; i < s->n[rank]; i++) {
+    const Action *a = &s->list[rank][i];
+    text_printf(&t, "%s%d%c%d", i ? "," : "", schedule_stage(s, rank, a->chunk),
+                "FIWB"[a->kind], a->mb);
+  }
+  const char *copy = arena_str(f->arena, t.s);
+  text_free(&t);
+  return copy;
+}
+
+static const struct {
+  const char *name;
+  int ranks, microbatches;
+  const char *rank0, *last;
+} orders[] = {
+    {"gpipe", 2, 4, "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3", "1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3"},
+    {"1f1b", 2, 4, "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3", "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3"},
+    {"1f1b", 3, 3, "0F0,0F1,0F2,0B0,0B1,0B2", "2F0,2B0,2F1,2B1,2F2,2B2"},
+    {"1f1b", 1, 2, "0F0,0B0,0F1,0B1", "0F0,0B0,0F1,0B1"},
+};
+
+START_TEST(schedule_orders) {
+  PlanFixture f;
+  Schedule s;
+  Mesh m;
+  ck_assert_int_eq(fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){"preset=llama-tiny", NULL}, NULL),
+                   WEFT_OK);
+  ck_assert(mesh_resolve(&(MeshSpec){.pp = orders[_i].ranks}, 0, &m, &f.d));
+  weft_status st = lang_schedule_named(f.lp, orders[_i].name, &m, orders[_i].microbatches,
+                                       &s, &f.d, &f.e);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  ck_assert_str_eq(actions_text(&f, &s, 0), orders[_i].rank0);
+  ck_assert_str_eq(actions_text(&f, &s, orders[_i].ranks - 1), orders[_i].last);
+  fixture_close(&f);
+}
+END_TEST
+
+START_TEST(refuses_few_microbatches) {
+  PlanFixture f;
+  static const char *const set[] = {"mesh.pp=4", "mesh.dp=1", "schedule=1f1b",
+                                    "batch.global=3", NULL};
+  weft_status st = fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){"preset=llama-tiny", NULL}, set);
+  const char *report = fixture_report(&f);
+  ck_assert_msg(st == WEFT_EPLAN, "%s", report);
+  ck_assert_msg(strstr(report, "1f1b needs at least as many microbatches as pipeline "
+                               "ranks, got 3 for 4"), "%s", report);
+  fixture_close(&f);
+}
+END_TEST
+
 /* ---- example plans ---- */
 
-START_TEST(example_plans_load) {
+/* Loads, builds, compiles and proves the plan; nothing may be wrong with it. */
+static void compile_example(const char *file) {
+  PlanFixture f;
+  Graph *g;
+  Mesh m;
+  Schedule s;
+  Compiled *c;
+  Proof proof;
+  weft_status st = fixture_open(&f, file, NULL, NULL);
+  ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s", fixture_report(&f));
+  const Plan *p = lang_plan(f.lp);
+  ck_assert(mesh_resolve(&p->mesh, lang_cluster_ranks(f.lp), &m, &f.d));
+  st = fixture_graph(&f, p->batch.micro * mesh_size(&m, AXES_DP), p->batch.seq, &g);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  st = lang_schedule(f.lp, &m, plan_microbatches(p, &m), &s, &f.d, &f.e);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  CompileInput in = {.plan = p, .mesh = &m, .graph = g, .schedule = &s, .arena = f.arena};
+  st = compile(&in, &c, &f.d, &f.e);
+  ck_assert_msg(st == WEFT_OK && f.d.errors == 0, "%s", fixture_report(&f));
+  st = prove(c, &proof, &f.e);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  fixture_close(&f);
+}
+
+START_TEST(example_plans_compile) {
   glob_t files;
   ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/plans/*.lua", 0, NULL, &files), 0);
   ck_assert_int_ge((int)files.gl_pathc, 7);
-  for (size_t i = 0; i < files.gl_pathc; i++) {
-    PlanFixture f;
-    Graph *g;
-    const char *file = files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1;
-    weft_status st = fixture_open(&f, file, NULL, NULL);
-    ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s", fixture_report(&f));
-    st = fixture_graph(&f, 2, lang_plan(f.lp)->batch.seq, &g);
-    ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
-    fixture_close(&f);
-  }
+  for (size_t i = 0; i < files.gl_pathc; i++)
+    compile_example(files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1);
   globfree(&files);
 }
 END_TEST
@@ -229,13 +351,16 @@ Suite *models_suite(void) {
   tcase_add_loop_test(t, preset_sizes, 0, LEN(presets));
   tcase_add_test(t, gpt2_structure);
   tcase_add_loop_test(t, refuses_config, 0, LEN(refused));
-  tcase_add_test(t, example_plans_load);
+  tcase_add_loop_test(t, schedule_orders, 0, LEN(orders));
+  tcase_add_test(t, refuses_few_microbatches);
+  tcase_add_test(t, example_plans_compile);
   suite_add_tcase(s, t);
   t = tcase_create("graph userdata");
   tcase_add_loop_test(t, reports_mistake, 0, LEN(mistakes));
   tcase_add_test(t, builds_and_remembers_lines);
   tcase_add_test(t, library_ops_have_no_line);
   tcase_add_test(t, refuses_stale_tensor);
+  tcase_add_test(t, survives_out_of_memory);
   suite_add_tcase(s, t);
   return s;
 }

@@ -1,5 +1,4 @@
-/* check_mpi.c - the MPI engine: this binary under mpirun, with --mpi-child and what to
- * do.
+/* check_mpi.c - the MPI engine: this binary under mpirun, with --mpi-child and what to do.
  *
  * Skipped, with the reason, where there is no mpirun or no weft_mpi.so. */
 #include <check.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm_cases.h"
+#include "mpirun.h"
 
 int mpi_child(int argc, char **argv);
 
@@ -110,66 +110,18 @@ int mpi_child(int argc, char **argv) {
 
 /* ---- the parent ---- */
 
-enum { RANKS = 4 };
-
-typedef struct Outcome {
-  int status;      /* of mpirun, as wait gives it */
-  char text[8192]; /* all that was printed */
-} Outcome;
-
-/* As root mpirun wants to be told twice. Sanitizers report the MPI library's own leaks.
- */
-static Outcome mpirun(const char *what) {
-  Outcome o = {0};
-  char exe[4096] = "", command[8192];
-  ck_assert_int_gt(readlink("/proc/self/exe", exe, sizeof exe - 1), 0);
-  snprintf(command, sizeof command,
-           "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-           "ASAN_OPTIONS=detect_leaks=0 "
-           "mpirun -n %d --oversubscribe '%s' --mpi-child %s 2>&1 </dev/null",
-           RANKS, exe, what);
-  FILE *f = popen(command, "r");
-  ck_assert_ptr_nonnull(f);
-  size_t n = fread(o.text, 1, sizeof o.text - 1, f);
-  o.text[n] = 0;
-  while (fgetc(f) != EOF)
-    continue;
-  o.status = pclose(f);
-  return o;
-}
-
-/* False, with the reason, if there is nothing to test. A module that is there must open.
- */
-static bool present(void) {
-  char module[4096 + 16] = "";
-  weft_error e;
-  err_clear(&e);
-  if (system("command -v mpirun >/dev/null 2>&1") != 0) {
-    printf("check_mpi: skipped: there is no mpirun\n");
-    return false;
-  }
-  if (mpi_api(&e)) return true;
-  ck_assert_int_eq(e.code, WEFT_EFILE);
-  ck_assert_msg(strstr(e.text, "libopenmpi-dev") != NULL, "%s", e.text);
-  ck_assert_int_gt(readlink("/proc/self/exe", module, 4095), 0);
-  strcpy(strrchr(module, '/') + 1, "weft_mpi.so");
-  ck_assert_msg(access(module, F_OK) != 0, "%s", e.text);
-  printf("check_mpi: skipped: %s\n", e.text);
-  return false;
-}
-
 static const char *const good[] = {"scenes", "cut", "raw"};
 
 START_TEST(test_good) {
-  if (!present()) return;
-  Outcome o = mpirun(good[_i]);
+  if (!mpirun_present()) return;
+  Outcome o = mpirun("--mpi-child", good[_i]);
   ck_assert_msg(o.status == 0, "%s: status %d: %s", good[_i], o.status, o.text);
 }
 END_TEST
 
 START_TEST(test_abort_ends_all) {
-  if (!present()) return;
-  Outcome o = mpirun("abort");
+  if (!mpirun_present()) return;
+  Outcome o = mpirun("--mpi-child", "abort");
   ck_assert_int_ne(o.status, 0);
   ck_assert_msg(strstr(o.text, "weft: rank 1 gave up: the disk is on fire"), "%s",
                 o.text);
@@ -177,8 +129,8 @@ START_TEST(test_abort_ends_all) {
 END_TEST
 
 START_TEST(test_death_ends_all) {
-  if (!present()) return;
-  Outcome o = mpirun("die");
+  if (!mpirun_present()) return;
+  Outcome o = mpirun("--mpi-child", "die");
   ck_assert_int_ne(o.status, 0);
   ck_assert_msg(strstr(o.text, "rank 1"), "%s", o.text);
 }

@@ -198,14 +198,8 @@ START_TEST(gradients_over_two_axes) {
   compile_ok(&t, &o);
   const Program *p = &t.compiled->prog[0];
   uint64_t cut, whole, tp, all = 0;
-  char buf[64];
-  const char *both = axes_name(AXES_DP | AXIS_BIT(AXIS_TP), buf);
-  for (int i = 0; i < p->ncomm; i++)
-    if (p->comm[i].axes == (AXIS_BIT(AXIS_DP_SHARD) | AXIS_BIT(AXIS_TP)) ||
-        p->comm[i].axes == (AXIS_BIT(AXIS_DP_REPLICATE) | AXIS_BIT(AXIS_TP)))
-      both = p->comm[i].name;
   ck_assert_int_gt(gradient_reductions(p, "dp", &cut), 0);
-  ck_assert_int_eq(gradient_reductions(p, both, &whole), 1);
+  ck_assert_int_eq(gradient_reductions(p, "dp+tp", &whole), 1);
   ck_assert_int_eq(gradient_reductions(p, "tp", &tp), 0);
   for (int i = 0; i < p->nparam; i++) all += padded(&p->param[i]);
   ck_assert_uint_eq(cut + whole, all);
@@ -302,12 +296,9 @@ END_TEST
 
 START_TEST(a_hidden_size_that_does_not_divide) {
   ToyOptions o = toy_default();
-  o.tp = 3, o.heads = o.kv_heads = 3, o.hidden = 24 + 6;
-  WITH_RULES(o, QKVO, {"layers.*.mlp.down_proj", STYLE_COLWISE, false}, MLP);
-  o.hidden = 30, o.heads = o.kv_heads = 3, o.tp = 2;
-  refused(&o, "error divisibility mesh.tp: 2 does not divide model.num_attention_heads = 3\n"
-              "error divisibility mesh.tp: 2 does not divide model.num_key_value_heads = 3\n"
-              );
+  o.tp = 3;
+  WITH_RULES(o, {"layers.*.mlp.down_proj", STYLE_COLWISE, false});
+  refused(&o, "error divisibility mesh.tp: 3 does not divide model.hidden_size = 32\n");
 }
 END_TEST
 
@@ -315,33 +306,75 @@ START_TEST(two_cuts_of_a_tied_parameter) {
   ToyOptions o = toy_default();
   o.tp = 2, o.tied = true;
   WITH_RULES(o, TABLE, {"lm_head", STYLE_ROWWISE, false}, QKVO, MLP);
-  refused(&o, "");
+  refused(&o, "error tp-plan tp_plan[\"lm_head\"]: the styles of its uses cut the tied "
+              "parameter model.embed_tokens.weight in two ways\n");
 }
 END_TEST
 
+/* The rule of the head counts for the head although the parameter has another name. */
+START_TEST(a_tied_head_has_its_own_rule) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.tied = true;
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_COLWISE_GATHER, false}, QKVO, MLP);
+  Toy t;
+  compile_ok(&t, &o);
+  expect_body(&t, "lm_head:F", 0, 1, 0);
+  toy_free(&t);
+  pair_agrees(&o);
+}
+END_TEST
+
+/* The longest pattern wins; a tie is told once, not for each layer. */
 START_TEST(two_rules_for_one_parameter) {
   ToyOptions o = toy_default();
   o.tp = 2;
-  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.0.mlp.*", STYLE_ROWWISE, false},
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.3.mlp.up_proj", STYLE_REPLICATE, false},
              {"layers.*.mlp.down_proj", STYLE_COLWISE, false});
-  refused(&o, "");
+  refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.down_proj\"]: "
+              "\"layers.*.mlp.down_proj\" (rowwise) and \"layers.*.mlp.down_proj\" "
+              "(colwise) both match model.layers.0.mlp.down_proj.weight and are equally "
+              "specific\n");
 }
 END_TEST
 
 START_TEST(a_pattern_without_a_parameter) {
   ToyOptions o = toy_default();
   o.tp = 2;
-  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.*.mlp.dwon_proj", STYLE_ROWWISE, false});
-  refused(&o, "");
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.*.mlp.dwon_proj", STYLE_ROWWISE, false},
+             {"transformer.h.*.attn.c_attn", STYLE_PACKED_COLWISE, false},
+             {"transformer.h.*.attn.c_proj", STYLE_ROWWISE, true});
+  refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.dwon_proj\"]: the pattern matches no "
+              "parameter; did you mean \"layers.*.mlp.down_proj\"?\n"
+              "error tp-plan tp_plan[\"transformer.h.*.attn.c_attn\"]: the pattern matches "
+              "no parameter; parameters look like model.layers.2.input_layernorm.weight\n");
 }
 END_TEST
 
-START_TEST(a_style_that_norms_do_not_have) {
+/* A rule that a longer one overrides everywhere did match. */
+START_TEST(an_overridden_pattern_is_no_error) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.layers = 2;
+  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.up_proj", STYLE_REPLICATE, false},
+             {"layers.*.mlp.up_proj.weight", STYLE_COLWISE, false},
+             {"layers.*.mlp.gate_proj", STYLE_COLWISE, false},
+             {"model.layers.*.mlp.down_proj", STYLE_ROWWISE, false});
+  Toy t;
+  compile_ok(&t, &o);
+  ck_assert_str_eq(toy_diags(&t), "");
+  expect_body(&t, "layer:F", 2, 0, 0);
+  toy_free(&t);
+}
+END_TEST
+
+START_TEST(styles_that_norms_do_not_have) {
   ToyOptions o = toy_default();
   o.tp = 2;
   WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.*.input_layernorm", STYLE_COLWISE, false},
              {"norm", STYLE_ROWWISE, false});
-  refused(&o, "");
+  refused(&o, "error tp-plan tp_plan[\"layers.*.input_layernorm\"]: style colwise makes no "
+              "sense for model.layers.0.input_layernorm.weight\n"
+              "error tp-plan tp_plan[\"norm\"]: style rowwise makes no sense for "
+              "model.norm.weight\n");
 }
 END_TEST
 
@@ -350,7 +383,9 @@ START_TEST(packed_styles_want_packed_parts) {
   o.tp = 2;
   WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.up_proj", STYLE_PACKED_COLWISE, false},
              {"layers.*.mlp.down_proj", STYLE_ROWWISE, false});
-  refused(&o, "");
+  refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.up_proj\"]: "
+              "model.layers.0.mlp.up_proj.weight is not made of packed parts: use colwise "
+              "or rowwise\n");
 }
 END_TEST
 
@@ -495,7 +530,9 @@ Suite *shard_suite(void) {
   tcase_add_test(c, two_cuts_of_a_tied_parameter);
   tcase_add_test(c, two_rules_for_one_parameter);
   tcase_add_test(c, a_pattern_without_a_parameter);
-  tcase_add_test(c, a_style_that_norms_do_not_have);
+  tcase_add_test(c, a_tied_head_has_its_own_rule);
+  tcase_add_test(c, an_overridden_pattern_is_no_error);
+  tcase_add_test(c, styles_that_norms_do_not_have);
   tcase_add_test(c, packed_styles_want_packed_parts);
   suite_add_tcase(s, c);
   c = tcase_create("styles");

@@ -1,18 +1,21 @@
 /* main.c - runs every Check suite, or those named on the command line. Check prints its
- * own counts; the last line sums them up. mpirun starts it with --mpi-child. */
+ * own counts; the last line sums them up. mpirun starts it with --mpi-child or
+ * --run-child. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings/schema.h"
 #include "random_plan.h"
 
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"
 #undef SUITE
 
-/* One rank of check_mpi.c. */
+/* One rank of check_mpi.c and of check_run_mpi.c. */
 int mpi_child(int argc, char **argv);
+int run_child(int argc, char **argv);
 
 static const struct {
   const char *name;
@@ -23,6 +26,15 @@ static const struct {
 #undef SUITE
 };
 
+/* The generated half of docs/plan.md. */
+static int print_fields(void) {
+  Text t = {0};
+  schema_markdown(&t);
+  fputs(t.s ? t.s : "", stdout);
+  text_free(&t);
+  return EXIT_SUCCESS;
+}
+
 static int wanted(const char *name, int argc, char **argv) {
   for (int i = 1; i < argc; i++)
     if (strcmp(argv[i], name) == 0) return 1;
@@ -31,7 +43,9 @@ static int wanted(const char *name, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
+  if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_fields();
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());

@@ -27,7 +27,7 @@ typedef struct Cli {
   int64_t steps, threads, rank, ranks;   /* -1: not given */
   double tolerance;
   const char *comm, *log;
-  volatile int *stop;             /* set by SIGINT */
+  StopFlag *stop;                 /* set by SIGINT */
 } Cli;
 
 typedef struct Verb {

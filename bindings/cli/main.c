@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-static volatile int interrupted;
+static StopFlag interrupted;
 
 /* The first Ctrl-C asks the verb to end; the second one ends the process. */
 static void on_interrupt(int sig) {

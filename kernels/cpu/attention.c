@@ -25,7 +25,7 @@ INLINE void softmax_step(float *s, int n, const Heads *hd, const Queries *q, int
 #pragma omp simd
       for (int i = 0; i < TILE; i++) {
         float x = row[i] * hd->scale;
-        row[i] = (key <= q->at[i]) & (key >= q->start[i]) ? x : -INFINITY;
+        row[i] = replace_if((key > q->at[i]) | (key < q->start[i]), -INFINITY, x);
       }
     }
 #pragma omp simd
@@ -34,7 +34,7 @@ INLINE void softmax_step(float *s, int n, const Heads *hd, const Queries *q, int
   float base[TILE]; /* a query that saw no key yet has maximum -inf */
 #pragma omp simd
   for (int i = 0; i < TILE; i++) {
-    base[i] = most[i] == -INFINITY ? 0 : most[i];
+    base[i] = replace_if(most[i] == -INFINITY, 0, most[i]);
     fade[i] = vexp(run->max[i] - base[i]);
   }
   for (int j = 0; j < n; j++) {

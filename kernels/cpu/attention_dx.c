@@ -1,147 +1,198 @@
 /* attention_dx.c - gradients of causal attention. Probabilities are computed again from
  * lse, with delta = sum(do * o) of a query and dS = P * (dP - delta) * scale:
  *   dq = dS k, dk = dS^T q, dv = P^T do
- * in two passes, over query tiles for dq and over key tiles for dk and dv, so that every
- * result has one owner and is summed in one order. */
+ * A thread takes whole kv heads if there are enough of them. Otherwise tiles are shared
+ * out twice, query tiles for dq and then key tiles for dk and dv. Every sum runs in one
+ * order, so both ways give the same bits. */
 #include "attention.h"
 
 enum { Q, K, V, O, LSE, DO, STARTS }; /* operands */
 
-/* What a tile of queries of one head brings along. */
-typedef struct QueryTile {
-  Queries q;
-  TileHead x, d;            /* q and do */
-  float lse[TILE], delta[TILE];
-} QueryTile;
+/* A thread's room for one head, as f32: (T, D) each, padded to whole tiles. */
+typedef struct Room {
+  float *q, *d, *dq, *dk, *dv, *lse, *delta;
+} Room;
 
-/* Loads what belongs to w->q. */
-INLINE void load_queries(QueryTile *w, const KernelArgs *a, const Heads *s, int64_t h,
-                         DType t) {
+static size_t room_floats(const Heads *s) {
+  return (size_t)(s->tiles * TILE) * (size_t)(5 * s->ld + 2);
+}
+
+static Room room_of(const Heads *s, float *at) {
+  size_t rows = (size_t)(s->tiles * TILE), n = rows * (size_t)s->ld;
+  return (Room){at, at + n, at + 2 * n, at + 3 * n, at + 4 * n, at + 5 * n,
+                at + 5 * n + rows};
+}
+
+/* What part of the work of a (batch, kv head) is asked for. */
+typedef struct Task {
+  int64_t b, h0, h1, kv;     /* heads [h0, h1) */
+  int64_t q0, q1, k0, k1;    /* query tiles, key tiles */
+  bool dq, dkv;
+} Task;
+
+/* Queries, their gradients, lse and delta of a tile of head h. */
+INLINE void load_queries(const Room *m, const KernelArgs *a, const Heads *s, int64_t b,
+                         int64_t h, int64_t tile, DType t) {
   TileHead o;
-  int64_t b = w->q.b;
-  int64_t first = w->q.first;
-  load_head(w->x, &a->in[Q], t, s, b, h, first, w->q.n);
-  load_head(w->d, &a->in[DO], t, s, b, h, first, w->q.n);
-  load_head(o, &a->in[O], t, s, b, h, first, w->q.n);
+  int64_t r0 = tile * TILE;
+  int n = (int)MIN(TILE, s->t - r0);
+  float *d = m->d + r0 * s->ld;
   const float *lse = a->in[LSE].p;
-  for (int i = 0; i < TILE; i++) {
-    w->lse[i] = w->delta[i] = 0;
-    if (i >= w->q.n) continue;
+  load_head(m->q + r0 * s->ld, &a->in[Q], t, s, b, h, r0, n);
+  load_head(d, &a->in[DO], t, s, b, h, r0, n);
+  load_head(o, &a->in[O], t, s, b, h, r0, n);
+  for (int i = 0; i < n; i++) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int j = 0; j < s->d; j++) sum += w->d[i * s->ld + j] * o[i * s->ld + j];
-    w->delta[i] = sum;
-    w->lse[i] = lse[(b * s->t + first + i) * s->h + h];
+    for (int j = 0; j < s->d; j++) sum += d[i * s->ld + j] * o[i * s->ld + j];
+    m->delta[r0 + i] = sum;
+    m->lse[r0 + i] = lse[(b * s->t + r0 + i) * s->h + h];
   }
 }
 
-/* ---- dq: scores are (keys, queries) ---- */
-
-INLINE void dq_scores(float *p, float *ds, int n, int64_t k0, const Heads *s,
-                      const QueryTile *w) {
-  bool all = sees_all(&w->q, k0, n);
-  for (int j = 0; j < n; j++) {
-    float *pr = p + j * TILE, *dr = ds + j * TILE;
-    int32_t key = (int32_t)k0 + j;
-#pragma omp simd
-    for (int i = 0; i < TILE; i++) {
-      bool sees = all | ((key <= w->q.at[i]) & (key >= w->q.start[i]));
-      float x = vexp(sees ? pr[i] * s->scale - w->lse[i] : -INFINITY);
-      dr[i] = x * (dr[i] - w->delta[i]) * s->scale;
-    }
-  }
-}
-
-INLINE void dq_item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int64_t tile,
-                    DType t) {
-  QueryTile w;
-  TileTurned qt, dt;
-  TileHead k, v, dq;
-  TileScores p, ds;
-  int64_t kv = h * s->k / s->h;
-  queries_of(s, b, tile, &w.q);
-  load_queries(&w, a, s, h, t);
-  turn_head(qt, w.x, s, w.q.n);
-  turn_head(dt, w.d, s, w.q.n);
-  memset(dq, 0, (size_t)(w.q.n * s->ld) * sizeof *dq);
-  for (int64_t k0 = w.q.start_min / TILE * TILE; k0 < w.q.first + w.q.n; k0 += TILE) {
-    int n = (int)MIN(TILE, s->t - k0);
-    if (!sees_some(&w.q, k0, n)) continue;
-    load_head(k, &a->in[K], t, s, b, kv, k0, n);
-    load_head(v, &a->in[V], t, s, b, kv, k0, n);
-    tile_mul(n, TILE, s->d, (Strided){k, s->ld, 1}, qt, TILE, p, TILE, false);
-    tile_mul(n, TILE, s->d, (Strided){v, s->ld, 1}, dt, TILE, ds, TILE, false);
-    dq_scores(p, ds, n, k0, s, &w);
-    tile_mul(w.q.n, s->d, n, (Strided){ds, 1, TILE}, k, s->ld, dq, s->ld, true);
-  }
-  store_head(&a->out[0], t, dq, s, b, h, w.q.first, w.q.n);
-}
-
-/* ---- dk, dv: scores are (queries, keys) ---- */
-
-INLINE void dk_scores(float *p, float *ds, int n, int64_t k0, const Heads *s,
-                      const QueryTile *w) {
-  bool all = sees_all(&w->q, k0, n);
-  for (int i = 0; i < w->q.n; i++) {
+/* From scores and dP, both (queries, keys), to P and dS. */
+INLINE void probabilities(float *p, float *ds, int64_t k0, const Heads *s, const Queries *q,
+                          const Room *m) {
+  for (int i = 0; i < q->n; i++) {
     float *pr = p + i * TILE, *dr = ds + i * TILE;
-    float lse = w->lse[i], delta = w->delta[i];
-    int32_t first = (int32_t)(w->q.start[i] - k0), last = (int32_t)(w->q.at[i] - k0);
+    float lse = m->lse[q->first + i], delta = m->delta[q->first + i];
+    int32_t first = (int32_t)(q->start[i] - k0), last = (int32_t)(q->at[i] - k0);
 #pragma omp simd
     for (int j = 0; j < TILE; j++) {
-      bool sees = all | ((j <= last) & (j >= first));
-      float x = vexp(sees ? pr[j] * s->scale - lse : -INFINITY);
+      bool hidden = (j > last) | (j < first);
+      float x = replace_if(hidden, 0, vexp(pr[j] * s->scale - lse));
       dr[j] = x * (dr[j] - delta) * s->scale;
       pr[j] = x;
     }
   }
 }
 
-INLINE void dk_item(const KernelArgs *a, const Heads *s, int64_t b, int64_t kv,
-                    int64_t tile, DType t) {
-  QueryTile w;
-  TileHead x, dk, dv;
+/* One key tile against the query tiles of one head. */
+INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, const Room *m,
+                     int64_t tile, DType t) {
+  TileHead k, v;
   TileTurned kt, vt;
   TileScores p, ds;
-  int64_t k0 = tile * TILE, group = s->h / s->k;
-  int n = (int)MIN(TILE, s->t - k0);
-  load_head(x, &a->in[K], t, s, b, kv, k0, n);
-  turn_head(kt, x, s, n);
-  load_head(x, &a->in[V], t, s, b, kv, k0, n);
-  turn_head(vt, x, s, n);
-  memset(dk, 0, (size_t)(n * s->ld) * sizeof *dk);
-  memset(dv, 0, (size_t)(n * s->ld) * sizeof *dv);
-  for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
-    for (int64_t qt = tile; qt < s->tiles; qt++) {
-      queries_of(s, b, qt, &w.q);
-      if (!sees_some(&w.q, k0, n)) continue;
-      load_queries(&w, a, s, h, t);
-      tile_mul(w.q.n, TILE, s->d, (Strided){w.x, s->ld, 1}, kt, TILE, p, TILE, false);
-      tile_mul(w.q.n, TILE, s->d, (Strided){w.d, s->ld, 1}, vt, TILE, ds, TILE, false);
-      dk_scores(p, ds, n, k0, s, &w);
-      tile_mul(n, s->d, w.q.n, (Strided){ds, 1, TILE}, w.x, s->ld, dk, s->ld, true);
-      tile_mul(n, s->d, w.q.n, (Strided){p, 1, TILE}, w.d, s->ld, dv, s->ld, true);
+  Queries q;
+  int64_t k0 = tile * TILE;
+  int n = (int)MIN(TILE, s->t - k0), d = s->d, ld = s->ld;
+  load_head(k, &a->in[K], t, s, w->b, w->kv, k0, n);
+  load_head(v, &a->in[V], t, s, w->b, w->kv, k0, n);
+  turn_head(kt, k, s, n);
+  turn_head(vt, v, s, n);
+  for (int64_t i = MAX(tile, w->q0); i < w->q1; i++) {
+    queries_of(s, w->b, i, &q);
+    if (!sees_some(&q, k0, n)) continue;
+    const float *x = m->q + q.first * ld, *g = m->d + q.first * ld;
+    tile_mul(q.n, TILE, d, (Strided){x, ld, 1}, kt, TILE, p, TILE, false);
+    tile_mul(q.n, TILE, d, (Strided){g, ld, 1}, vt, TILE, ds, TILE, false);
+    probabilities(p, ds, k0, s, &q, m);
+    if (w->dq)
+      tile_mul(q.n, d, n, (Strided){ds, TILE, 1}, k, ld, m->dq + q.first * ld, ld, true);
+    if (w->dkv) {
+      tile_mul(n, d, q.n, (Strided){ds, 1, TILE}, x, ld, m->dk + k0 * ld, ld, true);
+      tile_mul(n, d, q.n, (Strided){p, 1, TILE}, g, ld, m->dv + k0 * ld, ld, true);
     }
   }
-  store_head(&a->out[1], t, dk, s, b, kv, k0, n);
-  store_head(&a->out[2], t, dv, s, b, kv, k0, n);
 }
 
-INLINE void dq(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  Heads s = heads_of(a, STARTS);
-  for (int64_t i = lo; i < hi; i++)
-    dq_item(a, &s, i / (s.h * s.tiles), i / s.tiles % s.h, i % s.tiles, t);
+static void clear(float *x, const Heads *s, int64_t tile0, int64_t tile1) {
+  memset(x + tile0 * TILE * s->ld, 0,
+         (size_t)((tile1 - tile0) * TILE * s->ld) * sizeof *x);
 }
-BY_TYPE(dq, in[0])
 
-INLINE void dk(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  Heads s = heads_of(a, STARTS);
-  for (int64_t i = lo; i < hi; i++)
-    dk_item(a, &s, i / (s.k * s.tiles), i / s.tiles % s.k, i % s.tiles, t);
+INLINE void store(const KTensor *x, const float *from, const Heads *s, int64_t b, int64_t h,
+                  int64_t tile0, int64_t tile1, DType t) {
+  int64_t r0 = tile0 * TILE, r1 = MIN(tile1 * TILE, s->t);
+  store_head(x, t, from + r0 * s->ld, s, b, h, r0, (int)(r1 - r0));
 }
-BY_TYPE(dk, in[0])
+
+INLINE void work(const Task *w, const KernelArgs *a, const Heads *s, const Room *m,
+                 DType t) {
+  if (w->dkv) {
+    clear(m->dk, s, w->k0, w->k1);
+    clear(m->dv, s, w->k0, w->k1);
+  }
+  for (int64_t h = w->h0; h < w->h1; h++) {
+    for (int64_t i = w->q0; i < w->q1; i++) load_queries(m, a, s, w->b, h, i, t);
+    if (w->dq) clear(m->dq, s, w->q0, w->q1);
+    for (int64_t i = w->k0; i < w->k1; i++) key_tile(w, a, s, m, i, t);
+    if (w->dq) store(&a->out[0], m->dq, s, w->b, h, w->q0, w->q1, t);
+  }
+  if (w->dkv) {
+    store(&a->out[1], m->dk, s, w->b, w->kv, w->k0, w->k1, t);
+    store(&a->out[2], m->dv, s, w->b, w->kv, w->k0, w->k1, t);
+  }
+}
+
+/* The three ways to share out: whole kv heads, query tiles, key tiles. */
+typedef enum { WHOLE, QUERY_TILES, KEY_TILES } Share;
+
+static int64_t items_of(const Heads *s, Share share) {
+  return share == WHOLE         ? s->b * s->k
+         : share == QUERY_TILES ? s->b * s->h * s->tiles
+                                : s->b * s->k * s->tiles;
+}
+
+static Task task_of(const Heads *s, Share share, int64_t i) {
+  int64_t group = s->h / s->k, tile = share == WHOLE ? 0 : i % s->tiles;
+  if (share != WHOLE) i /= s->tiles;
+  if (share == QUERY_TILES)
+    return (Task){.b = i / s->h, .h0 = i % s->h, .h1 = i % s->h + 1,
+                  .kv = i % s->h / group, .q0 = tile, .q1 = tile + 1, .k0 = 0,
+                  .k1 = tile + 1, .dq = true};
+  return (Task){.b = i / s->k, .h0 = i % s->k * group, .h1 = (i % s->k + 1) * group,
+                .kv = i % s->k, .q0 = tile, .q1 = s->tiles, .k0 = tile,
+                .k1 = share == WHOLE ? s->tiles : tile + 1, .dq = share == WHOLE,
+                .dkv = true};
+}
+
+/* Part `t` of `team` of the items. */
+static void share_out(const KernelArgs *a, const Heads *s, Share share, int t, int team) {
+  int64_t n = items_of(s, share);
+  Room m = room_of(s, (float *)a->state + (size_t)t * room_floats(s));
+  for (int64_t i = n * t / team; i < n * (t + 1) / team; i++) {
+    Task w = task_of(s, share, i);
+    if (a->in[Q].dtype == DT_F32)
+      work(&w, a, s, &m, DT_F32);
+    else
+      work(&w, a, s, &m, DT_BF16);
+  }
+}
+
+static void all_threads(const KernelArgs *a, const Heads *s, Share share) {
+  int parts = (int)MIN(a->threads, items_of(s, share));
+  if (parts <= 1) {
+    share_out(a, s, share, 0, 1);
+    return;
+  }
+#pragma omp parallel num_threads(parts)
+  share_out(a, s, share, omp_get_thread_num(), omp_get_num_threads());
+}
 
 void cpu_attention_dx(const KernelArgs *a) {
   Heads s = heads_of(a, STARTS);
-  each_part(a, s.b * s.h * s.tiles, 1, dq_part);
-  each_part(a, s.b * s.k * s.tiles, 1, dk_part);
+  if (items_of(&s, WHOLE) >= a->threads) {
+    all_threads(a, &s, WHOLE);
+  } else {
+    all_threads(a, &s, QUERY_TILES);
+    all_threads(a, &s, KEY_TILES);
+  }
+}
+
+weft_status prepare_attention_dx(KernelArgs *a, weft_error *e) {
+  TRY(prepare_attention(a, e));
+  Heads s = heads_of(a, STARTS);
+  size_t bytes = (size_t)a->threads * room_floats(&s) * sizeof(float);
+  a->state = mem_new(NULL, bytes);
+  if (!a->state)
+    return err_set(e, WEFT_ENOMEM, "no memory for %zu bytes of attention's gradients",
+                   bytes);
+  return WEFT_OK;
+}
+
+void release_attention_dx(KernelArgs *a) {
+  Heads s = heads_of(a, STARTS);
+  mem_free(NULL, a->state, (size_t)a->threads * room_floats(&s) * sizeof(float));
+  a->state = NULL;
 }

@@ -20,8 +20,8 @@ typedef void ReleaseFn(KernelArgs *a);
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) extern RunFn cpu_##name;
 #include "vm/graph/ops.def"
 extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_rope,
-    prepare_attention;
-extern ReleaseFn release_gemm, release_rope;
+    prepare_attention, prepare_attention_dx;
+extern ReleaseFn release_gemm, release_rope, release_attention_dx;
 
 /* ---- element types ---- a bf16 is the upper half of an f32 */
 

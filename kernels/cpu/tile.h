@@ -12,6 +12,14 @@ enum { LANES = 8, TILE_ROWS = 4, TILE_VECS = 2 };
 #endif
 typedef float Lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 
+/* Keeps a vector in a register: otherwise each of its uses becomes a load of its own, and
+ * the core is bound by loads. */
+#ifdef __x86_64__
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
+#else
+#define IN_REGISTER(v) ((void)0)
+#endif
+
 /* n rounded up to whole vectors. */
 INLINE int whole_lanes(int n) { return (n + LANES - 1) / LANES * LANES; }
 
@@ -33,7 +41,10 @@ INLINE void tile_core(const int rows, const int vecs, int k, Strided a, const fl
   for (int p = 0; p < k; p++) {
     Lanes x[TILE_VECS];
 #pragma GCC unroll 4
-    for (int j = 0; j < vecs; j++) x[j] = *(const Lanes *)(b + p * ldb + j * LANES);
+    for (int j = 0; j < vecs; j++) {
+      x[j] = *(const Lanes *)(b + p * ldb + j * LANES);
+      IN_REGISTER(x[j]);
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++) {
       float y = a.p[i * a.row + p * a.col];

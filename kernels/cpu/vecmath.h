@@ -5,13 +5,20 @@
 
 #include "kernel.h"
 
+/* c where `wanted`, else x; by bits, because a branch on a constant would be split off and
+ * keep the loop from becoming vectors. A NaN is never wanted away by a comparison. */
+INLINE float replace_if(bool wanted, float c, float x) {
+  uint32_t mask = -(uint32_t)wanted;
+  return float_of_bits((bits_of_float(x) & ~mask) | (bits_of_float(c) & mask));
+}
+
 /* 2^n times the exponential of the rest: x = n ln 2 + r, |r| <= ln(2)/2. The power of two
  * is applied in two steps so that results below the smallest normal number and at the
  * upper end come out right. exp(-inf) = 0, NaN stays NaN. */
 INLINE float vexp(float x) {
   const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-  float c = x < -104.0f ? -104.0f : x;
-  c = c > 89.0f ? 89.0f : c;
+  float c = replace_if(x < -104.0f, -104.0f, x);
+  c = replace_if(c > 89.0f, 89.0f, c);
   float t = c * 1.44269504f + magic;
   int32_t n = (int32_t)(bits_of_float(t) - bits_of_float(magic));
   float k = t - magic;

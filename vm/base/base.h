@@ -41,6 +41,10 @@ void err_clear(weft_error *e);
     if ((st) != WEFT_OK) goto label;                                                     \
   } while (0)
 
+/* ---- interruption ---- set by a signal handler or any thread, polled by long work */
+
+typedef _Atomic int StopFlag;
+
 /* ---- heap ---- */
 
 void *mem_new(const weft_alloc *a, size_t n);               /* zeroed; NULL when out */

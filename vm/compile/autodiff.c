@@ -18,6 +18,16 @@ typedef struct Autodiff {
   VEC(Contribution) *of;     /* for each tensor */
 } Autodiff;
 
+/* A sum is named after the first op of its unit that adds to it: the op that made the
+ * tensor may be in another unit, and bodies of equal layers must have equal names. */
+static const char *name_in_unit(const Graph *g, const Tid *in, int n, int unit) {
+  for (int i = 0; i < n; i++) {
+    const Tensor *t = &g->t.at[in[i]];
+    if (t->unit == unit && t->producer >= 0) return g->op.at[t->producer].name;
+  }
+  return NULL;
+}
+
 static Oid add_acc(Graph *g, Tid of, const Tid *in, int n, int unit) {
   if (n > 8) return -1;
   Oid id = graph_add(g, OP_acc, n, 1, unit, PH_I);
@@ -27,7 +37,7 @@ static Oid add_acc(Graph *g, Tid of, const Tid *in, int n, int unit) {
   memcpy(op->in, in, sizeof(Tid) * (size_t)n);
   op->out[0] = t;
   op->fwd = like.producer;
-  op->name = g->op.at[like.producer].name;
+  op->name = name_in_unit(g, in, n, unit);
   g->t.at[t].producer = id;
   g->t.at[t].unit = unit;
   g->t.at[t].grad_of = of;

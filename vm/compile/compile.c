@@ -23,6 +23,14 @@ static weft_status checked(const Graph *g, weft_error *e) {
 #endif
 }
 
+/* Data parallelism is "dp" to users, whichever of its two axes has members. */
+static const char *comm_name(const Mesh *m, AxisSet axes, char buf[64]) {
+  bool whole = true;
+  for (int a = 0; a < AXIS_N; a++)
+    if (AXES_DP & AXIS_BIT(a)) whole &= m->size[a] == 1 || axes & AXIS_BIT(a);
+  return axes_name(axes & AXES_DP && whole ? axes | AXES_DP : axes, buf);
+}
+
 int comm_for(Build *b, AxisSet axes, const int *pp, int npp) {
   const Mesh *m = b->in->mesh;
   for (int a = 0; a < AXIS_N; a++)
@@ -35,7 +43,7 @@ int comm_for(Build *b, AxisSet axes, const int *pp, int npp) {
       return i;
   }
   char buf[64];
-  const char *name = arena_str(b->arena, npp > 0 ? "tie" : axes_name(axes, buf));
+  const char *name = arena_str(b->arena, npp > 0 ? "tie" : comm_name(m, axes, buf));
   for (int i = 0; i < npp; i++)
     name = arena_printf(b->arena, "%s%s%d%s", name, i ? "," : "(", pp[i],
                         i + 1 < npp ? "" : ")");

@@ -32,19 +32,22 @@ static const char *action_text(const Check *c, int rank, const Action *a, char l
                       a->mb, schedule_stage(c->s, rank, a->chunk));
 }
 
-static bool in_range(Check *c, int rank, const Action *a) {
-  bool per_mb = a->kind != ACT_UNSHARD && a->kind != ACT_RESHARD && a->kind != ACT_REDUCE_GRAD;
-  bool ok = a->chunk >= 0 && a->chunk < c->s->virtual_stages;
-  if (per_mb) ok &= a->mb >= 0 && a->mb < c->s->microbatches;
-  if (a->kind == ACT_OVERLAP)
-    ok &= a->chunk2 >= 0 && a->chunk2 < c->s->virtual_stages && a->mb2 >= 0 &&
-          a->mb2 < c->s->microbatches;
+/* `mb` is -1 for actions that have none. */
+static bool exists(Check *c, int rank, const Action *a, int chunk, int mb, bool per_mb) {
+  bool ok = chunk >= 0 && chunk < c->s->virtual_stages;
+  if (per_mb) ok &= mb >= 0 && mb < c->s->microbatches;
   if (!ok)
     problem(c, a, arena_printf(c->d->arena,
                                "rank %d: chunk %d, microbatch %d is not there (%d chunks, "
-                               "%d microbatches)", rank, a->chunk, a->mb,
-                               c->s->virtual_stages, c->s->microbatches));
+                               "%d microbatches)", rank, chunk, mb, c->s->virtual_stages,
+                               c->s->microbatches));
   return ok;
+}
+
+static bool in_range(Check *c, int rank, const Action *a) {
+  bool per_mb = a->kind != ACT_UNSHARD && a->kind != ACT_RESHARD && a->kind != ACT_REDUCE_GRAD;
+  bool ok = exists(c, rank, a, a->chunk, a->mb, per_mb);
+  return a->kind == ACT_OVERLAP ? exists(c, rank, a, a->chunk2, a->mb2, true) && ok : ok;
 }
 
 /* One part of an action on its own rank: not twice, and after what it builds on. */

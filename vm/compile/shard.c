@@ -36,14 +36,46 @@ void shard_yield(Shard *s, Oid op, int i, Place p) { s->yield[op][i] = p; }
 
 /* ---- parameters ---- */
 
-TpStyle shard_style(Shard *s, Oid op, int i) {
+/* True the first time a problem is told; layers repeat it. */
+static bool tell_once(Shard *s, const char *what) {
+  for (int i = 0; i < s->told.n; i++)
+    if (strcmp(s->told.at[i], what) == 0) return false;
+  *VEC_PUSH(s->g->arena, s->told) = what;
+  return true;
+}
+
+/* An error about a tp_plan rule (-1: the plan as a whole), told for the first parameter
+ * that has it. */
+static void rule_error(Shard *s, int rule, const char *fmt, ...) PRINTF(3, 4);
+static void rule_error(Shard *s, int rule, const char *fmt, ...) {
+  Arena *a = s->d->arena;
+  if (!tell_once(s, arena_printf(a, "%d %s", rule, fmt))) return;
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = arena_vprintf(a, fmt, ap);
+  va_end(ap);
+  const char *path =
+      rule < 0 ? "tp_plan" : arena_printf(a, "tp_plan[\"%s\"]", s->plan->tp[rule].pattern);
+  diag_error(s->d, "tp-plan", path, "%s", text);
+}
+
+/* The rule for operand i; -1 if there is none or it is no parameter. */
+static int rule_of(Shard *s, Oid op, int i) {
   const Op *o = &s->g->op.at[op];
-  const Tensor *t = &s->g->t.at[o->in[i]];
-  if (s->n[AX_TP] == 1 && s->plan->ntp == 0) return STYLE_REPLICATE;
-  int rule = tp_match(s->plan, t->name, o->name, s->d);
-  if (rule < 0) return STYLE_REPLICATE;
-  s->rule_hits[rule]++;
-  return s->plan->tp[rule].style;
+  const TpRule *tp = s->plan->tp;
+  const char *name = s->g->t.at[o->in[i]].name;
+  if (s->g->t.at[o->in[i]].kind != T_PARAM) return -1;
+  int tie, rule = tp_match(s->plan, name, o->name, s->rule_hits, &tie);
+  if (tie >= 0)
+    rule_error(s, tie, "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
+               tp[rule].pattern, tp_style_name(tp[rule].style), tp[tie].pattern,
+               tp_style_name(tp[tie].style), name);
+  return rule;
+}
+
+TpStyle shard_style(Shard *s, Oid op, int i) {
+  int rule = rule_of(s, op, i);
+  return rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
 }
 
 /* The dimension that a style cuts, -1 for none, -2 if it makes no sense here. */
@@ -78,66 +110,56 @@ static const char *size_name(DimTag tag) {
   }
 }
 
-/* True the first time a problem is told; layers repeat it. */
-static bool tell_once(Shard *s, const char *what) {
-  for (int i = 0; i < s->told.n; i++)
-    if (strcmp(s->told.at[i], what) == 0) return false;
-  *VEC_PUSH(s->g->arena, s->told) = what;
-  return true;
-}
-
-static bool check_cut(Shard *s, const Tensor *t, int dim) {
-  const Dim *d = &t->dim[dim];
-  int64_t pieces = d->size / ((int64_t)d->unit * d->parts);
+/* Uneven pieces would not be what kernels take them for; only the vocabulary is padded. */
+static bool check_cut(Shard *s, Tid id, int dim) {
+  const Dim *d = &s->g->t.at[id].dim[dim];
+  int64_t piece = (int64_t)d->unit * d->parts;
   int n = s->n[AX_TP];
-  if (d->tag == TAG_VOCAB || pieces % n == 0) return true;
+  if (d->tag == TAG_VOCAB || d->size % (piece * n) == 0) return true;
   const char *name = size_name(d->tag);
+  char label[96];
   const char *text =
       name ? arena_printf(s->d->arena, "%d does not divide %s = %lld", n, name,
-                          (long long)pieces)
+                          (long long)(d->size / piece))
            : arena_printf(s->d->arena, "%d does not divide dimension %d of %s (%lld)", n,
-                          dim, t->name, (long long)pieces);
+                          dim, tensor_label(s->g, id, label), (long long)(d->size / piece));
   if (tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
   return false;
 }
 
-static bool set_param(Shard *s, const Tensor *t, int cut) {
+static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
   Place *p = &s->place[s->g->param.at[t->index].tensor];
   int8_t to = cut < 0 || s->n[AX_TP] == 1 ? PL_R : (int8_t)cut;
   if (s->placed[t->index] && p->on[AX_TP] != to) {
-    const char *text = arena_printf(
-        s->d->arena, "the tied parameter %s is cut in two ways by the styles of its uses",
-        t->name);
-    if (tell_once(s, text)) diag_error(s->d, "tp-plan", "tp_plan", "%s", text);
+    rule_error(s, rule, "the styles of its uses cut the tied parameter %s in two ways",
+               t->name);
     return false;
   }
   s->placed[t->index] = 1;
   p->on[AX_TP] = to;
-  return cut < 0 || s->n[AX_TP] == 1 || check_cut(s, t, cut);
+  return cut < 0 || s->n[AX_TP] == 1 ||
+         check_cut(s, s->g->param.at[t->index].tensor, cut);
 }
 
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
   const Tensor *t = &s->g->t.at[s->g->op.at[op].in[i]];
   *p = s->place[s->g->op.at[op].in[i]];
   if (t->kind != T_PARAM) return true;
-  TpStyle st = shard_style(s, op, i);
+  int rule = rule_of(s, op, i);
+  TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
   int cut = style_cut(st, role, out_dim);
   bool packed = st == STYLE_PACKED_COLWISE || st == STYLE_PACKED_ROWWISE;
   if (cut == -2) {
-    const char *text = arena_printf(s->d->arena, "style %s makes no sense for %s",
-                                    tp_style_name(st), t->name);
-    if (tell_once(s, text)) diag_error(s->d, "tp-plan", "tp_plan", "%s", text);
+    rule_error(s, rule, "style %s makes no sense for %s", tp_style_name(st), t->name);
     return false;
   }
   if (cut >= 0 && s->n[AX_TP] > 1 && packed != (t->dim[cut].parts > 1)) {
-    const char *text = arena_printf(
-        s->d->arena, "%s is %s: use %s", t->name,
-        packed ? "not made of packed parts" : "made of packed parts",
-        packed ? "colwise or rowwise" : "packed_colwise or packed_rowwise");
-    if (tell_once(s, text)) diag_error(s->d, "tp-plan", "tp_plan", "%s", text);
+    rule_error(s, rule, "%s is %s: use %s", t->name,
+               packed ? "not made of packed parts" : "made of packed parts",
+               packed ? "colwise or rowwise" : "packed_colwise or packed_rowwise");
     return false;
   }
-  if (!set_param(s, t, cut)) return false;
+  if (!set_param(s, t, rule, cut)) return false;
   *p = s->place[s->g->op.at[op].in[i]];
   return true;
 }
@@ -239,8 +261,10 @@ static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, int un
   return id;
 }
 
+/* What an op makes is a value, also where it is a piece of an input. */
 static void bind_result(Graph *g, Oid id, int k, Tid t) {
   g->op.at[id].out[k] = t;
+  g->t.at[t].kind = T_VALUE;
   g->t.at[t].producer = id;
   g->t.at[t].unit = g->op.at[id].unit;
 }
@@ -257,6 +281,7 @@ static Tid convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to, co
   if (was >= 0) code = OP_all_gather;
   else if (was == PL_R) code = OP_slice;
   else if (to >= 0) code = OP_reduce_scatter;
+  if (to >= 0) check_cut(s, logical, to);
   p.on[a] = (int8_t)to;
   int dim = was >= 0 ? was : to;
   Tid t = emit_tensor(s, logical, p);
@@ -473,6 +498,7 @@ weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e)
   emit_phase(&s, PH_F);
   emit_phase(&s, PH_I);
   emit_phase(&s, PH_W);
+  if (d->errors > errors) return WEFT_EPLAN;
   s.out->loss = s.local[in->graph->loss];
   collect(&s, in, out);
   return WEFT_OK;

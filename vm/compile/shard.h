@@ -49,8 +49,10 @@ bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p)
 TpStyle shard_style(Shard *s, Oid op, int i);
 
 /* ---- tp_match.c ---- */
-/* Index of the rule for a parameter read by module `module`, or -1: replicate. */
-int tp_match(const Plan *p, const char *param, const char *module, Diags *d);
+/* Index of the rule for a parameter read by module `module`, or -1: replicate. Counts
+ * every rule that matches in `hits`; `tie` is one that is as specific as the result but
+ * has another style, or -1. */
+int tp_match(const Plan *p, const char *param, const char *module, int *hits, int *tie);
 /* Errors for rules of the user that matched nothing. */
 void tp_unmatched(const Shard *s);
 

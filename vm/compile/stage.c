@@ -23,7 +23,12 @@ static bool layer_counts(const CompileInput *in, int layers, int stages, int *ou
     return true;
   }
   int sum = 0;
-  for (int s = 0; s < pp->nlayers; s++) sum += pp->layers[s];
+  for (int s = 0; s < pp->nlayers; s++) {
+    sum += pp->layers[s];
+    if (pp->layers[s] >= 0) continue;
+    diag_error(d, "stages", "pp_plan.layers", "stage %d has %d layers", s, pp->layers[s]);
+    return false;
+  }
   if (pp->nlayers != stages || sum != layers) {
     diag_error(d, "stages", "pp_plan.layers",
                "%d stages with %d layers in all; the model has %d layers and needs %d stages",
@@ -57,33 +62,46 @@ static int unit_named(const Graph *g, const char *name) {
   return -1;
 }
 
+/* The unit that entry i of stage s names; -1 if the model has none, which is told. */
+static int listed_unit(const CompileInput *in, int s, int i, const char *path, Diags *d) {
+  const Graph *g = in->graph;
+  const char *name = in->plan->pp.modules[s][i];
+  int u = unit_named(g, name);
+  if (u >= 0) return u;
+  Diag *x = diag_error(d, "stages", path, "the model has no unit \"%s\"", name);
+  const char **names = NEW_N(d->arena, const char *, g->unit.n);
+  for (int k = 0; k < g->unit.n; k++) names[k] = g->unit.at[k].name;
+  const char *near = str_nearest(name, names, g->unit.n);
+  if (near) x->suggestion = arena_printf(d->arena, "did you mean \"%s\"?", near);
+  return -1;
+}
+
+static void out_of_order(const Graph *g, const char *path, int u, int next, Diags *d) {
+  const char *name = g->unit.at[u].name;
+  if (next < g->unit.n)
+    diag_error(d, "stages", path, "\"%s\" is out of order or listed twice: \"%s\" is next",
+               name, g->unit.at[next].name);
+  else
+    diag_error(d, "stages", path, "\"%s\" is listed twice", name);
+}
+
+/* After a name that is wrong the order is taken up again wherever the list goes on. */
 static bool by_modules(const CompileInput *in, Stages *st, Diags *d) {
   const Graph *g = in->graph;
   const PpPlan *pp = &in->plan->pp;
   int next = 0, errors = d->errors;
-  if (pp->nmodules != st->n)
-    diag_error(d, "stages", "pp_plan.modules", "%d lists for %d stages", pp->nmodules,
-               st->n);
-  for (int s = 0; s < pp->nmodules && d->errors == errors; s++)
+  if (pp->nmodules != st->n) {
+    diag_error(d, "stages", "pp_plan.modules", "%d %s for %d stages", pp->nmodules,
+               pp->nmodules == 1 ? "list" : "lists", st->n);
+    return false;
+  }
+  for (int s = 0; s < pp->nmodules; s++)
     for (int i = 0; pp->modules[s][i]; i++) {
-      int u = unit_named(g, pp->modules[s][i]);
       const char *path = arena_printf(d->arena, "pp_plan.modules[%d][%d]", s + 1, i + 1);
-      if (u < 0) {
-        Diag *x = diag_error(d, "stages", path, "the model has no unit \"%s\"",
-                             pp->modules[s][i]);
-        const char **names = NEW_N(d->arena, const char *, g->unit.n);
-        for (int k = 0; k < g->unit.n; k++) names[k] = g->unit.at[k].name;
-        const char *near = str_nearest(pp->modules[s][i], names, g->unit.n);
-        if (near) x->suggestion = arena_printf(d->arena, "did you mean \"%s\"?", near);
-      } else if (u != next) {
-        diag_error(d, "stages", path, "\"%s\" is out of order or listed twice: \"%s\" is next",
-                   pp->modules[s][i],
-                   next < g->unit.n ? g->unit.at[next].name : "nothing");
-        next = u + 1;
-      } else {
-        st->of_unit[u] = s;
-        next = u + 1;
-      }
+      int u = listed_unit(in, s, i, path, d);
+      if (u >= 0 && next >= 0 && u != next) out_of_order(g, path, u, next, d);
+      if (u >= 0) st->of_unit[u] = s;
+      next = u >= 0 ? u + 1 : -1;
     }
   if (d->errors == errors && next < g->unit.n)
     diag_error(d, "stages", "pp_plan.modules", "\"%s\" is in no stage",
@@ -93,12 +111,15 @@ static bool by_modules(const CompileInput *in, Stages *st, Diags *d) {
 
 static bool no_empty_stage(const CompileInput *in, Stages *st, Diags *d) {
   int u = 0, n = in->graph->unit.n;
+  const PpPlan *pp = &in->plan->pp;
+  const char *path = pp->modules  ? "pp_plan.modules"
+                     : pp->layers ? "pp_plan.layers"
+                                  : "mesh.pp";
   for (int s = 0; s < st->n; s++) {
     st->first[s] = u;
     while (u < n && st->of_unit[u] == s) u++;
     if (st->first[s] == u) {
-      diag_error(d, "stages", in->plan->pp.layers ? "pp_plan.layers" : "mesh.pp",
-                 "stage %d is empty", s);
+      diag_error(d, "stages", path, "stage %d is empty", s);
       return false;
     }
   }

@@ -1,8 +1,8 @@
 /* tp_match.c - which tp_plan rule speaks of a parameter.
  *
- * A pattern is tried on the parameter, its module and the module of the op that reads it
- * (a tied head), each with and without the base prefix. `*` stands for a layer number.
- * The pattern with most literal characters wins. */
+ * A pattern is tried on the module of the op that reads it (a tied head has a name of its
+ * own), then on the parameter and its module, each with and without the base prefix. `*`
+ * stands for a layer number. The pattern with most literal characters wins. */
 #include "shard.h"
 
 #include <ctype.h>
@@ -40,11 +40,21 @@ static bool matches_based(const char *p, const char *s, size_t n) {
   return false;
 }
 
-static bool rule_matches(const char *pattern, const char *param, const char *module) {
+/* The parameter or its module. */
+static bool matches_param(const char *pattern, const char *param) {
   const char *dot = strrchr(param, '.');
   if (matches_based(pattern, param, strlen(param))) return true;
-  if (dot && matches_based(pattern, param, (size_t)(dot - param))) return true;
-  return module && matches_based(pattern, module, strlen(module));
+  return dot && matches_based(pattern, param, (size_t)(dot - param));
+}
+
+static bool matches_module(const char *pattern, const char *module) {
+  return matches_based(pattern, module, strlen(module));
+}
+
+/* A parameter that another module reads is tied to that one. */
+static bool belongs_to(const char *param, const char *module) {
+  size_t n = strlen(module);
+  return strncmp(param, module, n) == 0 && (param[n] == '.' || !param[n]);
 }
 
 static int literals(const char *p) {
@@ -53,22 +63,52 @@ static int literals(const char *p) {
   return n;
 }
 
-int tp_match(const Plan *p, const char *param, const char *module, Diags *d) {
-  int best = -1, tie = -1;
+int tp_match(const Plan *p, const char *param, const char *module, int *hits, int *tie) {
+  int best = -1;
+  bool tied = module && !belongs_to(param, module), own = false;
+  *tie = -1;
+  for (int i = 0; i < p->ntp && tied; i++)
+    own |= matches_module(p->tp[i].pattern, module);
   for (int i = 0; i < p->ntp; i++) {
-    if (!rule_matches(p->tp[i].pattern, param, module)) continue;
-    int more = best < 0 ? 1 : literals(p->tp[i].pattern) - literals(p->tp[best].pattern);
-    if (more > 0) best = i, tie = -1;
-    else if (more == 0 && p->tp[i].style != p->tp[best].style) tie = i;
-  }
-  if (tie >= 0) {
-    const char *path = arena_printf(d->arena, "tp_plan[\"%s\"]", p->tp[tie].pattern);
-    diag_error(d, "tp-plan", path,
-               "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
-               p->tp[best].pattern, tp_style_name(p->tp[best].style), p->tp[tie].pattern,
-               tp_style_name(p->tp[tie].style), param);
+    const char *pattern = p->tp[i].pattern;
+    if (!(own ? matches_module(pattern, module) : matches_param(pattern, param))) continue;
+    hits[i]++;
+    int more = best < 0 ? 1 : literals(pattern) - literals(p->tp[best].pattern);
+    if (more > 0) best = i, *tie = -1;
+    else if (more == 0 && p->tp[i].style != p->tp[best].style) *tie = i;
   }
   return best;
+}
+
+/* "model.layers.3.mlp.up_proj.weight" -> "layers.*.mlp.up_proj": how one writes patterns. */
+static const char *as_pattern(Arena *a, const char *param) {
+  const char *from = strncmp(param, "model.", 6) == 0 ? param + 6
+                     : strncmp(param, "transformer.", 12) == 0 ? param + 12 : param;
+  const char *end = strrchr(from, '.');
+  char *s = arena_strn(a, from, end ? (size_t)(end - from) : strlen(from));
+  size_t n = 0;
+  for (const char *c = s; *c;) {
+    bool starts = c == s || c[-1] == '.';
+    size_t digits = strspn(c, "0123456789");
+    if (starts && digits && (c[digits] == '.' || !c[digits])) {
+      s[n++] = '*';
+      c += digits;
+    } else {
+      s[n++] = *c++;
+    }
+  }
+  s[n] = 0;
+  return s;
+}
+
+static const char *suggestion(const Shard *s, const char *pattern) {
+  Arena *a = s->d->arena;
+  int n = s->g->param.n;
+  const char **names = NEW_N(a, const char *, n);
+  for (int i = 0; i < n; i++) names[i] = as_pattern(a, s->g->param.at[i].name);
+  const char *near = str_nearest(pattern, names, n);
+  if (near) return arena_printf(a, "did you mean \"%s\"?", near);
+  return n ? arena_printf(a, "parameters look like %s", s->g->param.at[n / 2].name) : NULL;
 }
 
 void tp_unmatched(const Shard *s) {
@@ -77,8 +117,6 @@ void tp_unmatched(const Shard *s) {
     if (s->rule_hits[i] || p->tp[i].from_default) continue;
     const char *path = arena_printf(s->d->arena, "tp_plan[\"%s\"]", p->tp[i].pattern);
     Diag *x = diag_error(s->d, "tp-plan", path, "the pattern matches no parameter");
-    if (s->g->param.n > 0)
-      x->suggestion = arena_printf(s->d->arena, "parameters look like %s",
-                                   s->g->param.at[s->g->param.n / 2].name);
+    x->suggestion = suggestion(s, p->tp[i].pattern);
   }
 }

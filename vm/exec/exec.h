@@ -6,8 +6,6 @@
 #include "../compile/compile.h"
 #include "../io/io.h"
 
-/* Checked between actions by every rank; set from a signal handler. */
-typedef volatile int StopFlag;
 
 /* ---- one rank: load.c, interp.c ---- */
 typedef struct Rank Rank;

@@ -4,14 +4,13 @@
 #include "run_int.h"
 
 #include <math.h>
-
 #include <stdio.h>
 
 typedef struct StepArg {
   const int32_t *tokens, *labels;
   int64_t step;
   double lr;
-  bool check;
+  const char *wrong;     /* when it is repeated: "loss is nan"; values are checked */
 } StepArg;
 
 /* ---- inputs ---- */
@@ -61,6 +60,23 @@ static void load_inputs(Worker *w, const StepArg *s) {
   }
 }
 
+/* Puts the step, and what was wrong with it, before the reason of a failure. */
+static weft_status in_step(const Worker *w, const StepArg *s, const weft_error *why,
+                           weft_error *e) {
+  const Instr *bad = rank_bad(w->r, NULL);
+  char name[256];
+  if (bad) rank_describe(w->r, bad, name, sizeof name);
+  if (why->code == WEFT_EINTR)
+    err_set(e, why->code, "interrupted in step %lld", (long long)s->step);
+  else if (bad)
+    err_set(e, why->code, "step %lld: %s; first seen on rank %d in %s", (long long)s->step,
+            s->wrong, w->rank, name);
+  else
+    err_set(e, why->code, "step %lld: %.950s", (long long)s->step, why->text);
+  e->rank = why->rank;
+  return why->code;
+}
+
 static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   const StepArg *s = arg;
   const Optimizer *opt = &w->run->plan->opt;
@@ -69,7 +85,9 @@ static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   scalars[SC_LR] = s->lr;
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
   scalars[SC_BC2] = 1 - pow(opt->beta2, t);
-  return rank_step(w->r, s->check, w->run->stop, e);
+  weft_error why = {.rank = -1};
+  if (rank_step(w->r, s->wrong != NULL, w->run->stop, &why) == WEFT_OK) return WEFT_OK;
+  return in_step(w, s, &why, e);
 }
 
 /* ---- results ---- */
@@ -78,31 +96,17 @@ static const char *value_name(double x) {
   return isnan(x) ? "nan" : x < 0 ? "-inf" : "inf";
 }
 
-/* Runs the step again with checks and says which rank and op gave the first value that
- * is not finite. */
+/* Runs the step again with checks: the error then names the rank and the op that gave the
+ * first value that is not finite. */
 static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error *e) {
-  char head[96];
+  char wrong[64];
   bool loss = !isfinite(res->loss);
-  snprintf(head, sizeof head, "step %lld: %s is %s", (long long)s->step,
-           loss ? "loss" : "the gradient norm",
+  snprintf(wrong, sizeof wrong, "%s is %s", loss ? "loss" : "the gradient norm",
            value_name(loss ? res->loss : res->grad_norm));
-  s->check = true;
-  weft_error why = {.rank = -1};
-  weft_status st = run_all(r, job_step, s, true, &why);
-  if (st == WEFT_EINTR) return err_set(e, st, "%s", why.text);
-  if (st == WEFT_OK)
-    return err_set(e, WEFT_ERUN, "%s; when repeated, every op gave finite values", head);
-  for (int i = 0; i < r->nworker; i++) {
-    const Worker *w = &r->worker[i];
-    const Instr *bad = w->rank == why.rank ? rank_bad(w->r, NULL) : NULL;
-    if (!bad) continue;
-    char name[256];
-    rank_describe(w->r, bad, name, sizeof name);
-    st = err_set(e, WEFT_ERUN, "%s; first seen on rank %d in %s", head, w->rank, name);
-    if (e) e->rank = w->rank;
-    return st;
-  }
-  return err_set(e, st, "%s; %.800s", head, why.text);
+  s->wrong = wrong;
+  TRY(run_all(r, job_step, s, true, e));
+  return err_set(e, WEFT_ERUN, "step %lld: %s; when repeated, every op gave finite values",
+                 (long long)s->step, wrong);
 }
 
 /* All ranks have the same scalars: the programs reduce them over all of them. */
@@ -135,16 +139,9 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
   StepArg s = {.tokens = tokens, .labels = labels, .step = step, .lr = step_lr(r, step)};
   *out = (StepResult){.step = step, .lr = s.lr};
   double begin = now_s();
-  weft_error why = {.rank = -1};
-  weft_status st = run_all(r, job_step, &s, true, &why);
+  weft_status st = run_all(r, job_step, &s, true, e);
   out->ms = 1e3 * (now_s() - begin);
-  if (st == WEFT_OK) return read_result(r, &s, out, e);
-  if (st == WEFT_EINTR)
-    err_set(e, st, "interrupted in step %lld", (long long)step);
-  else
-    err_set(e, st, "step %lld: %.950s", (long long)step, why.text);
-  if (e) e->rank = why.rank;
-  return st;
+  return st == WEFT_OK ? read_result(r, &s, out, e) : st;
 }
 
 /* Reads the rows that the ranks of this process need. */

@@ -40,6 +40,16 @@ static void job_failed(Run *r, const weft_error *why) {
   pthread_mutex_unlock(&r->lock);
 }
 
+/* No rank waits for one that gave up. With MPI the processes end here, all with the exit
+ * code of the reason. */
+static void give_up(Worker *w, const weft_error *why) {
+  Run *r = w->run;
+  if (r->mpi)
+    r->mpi->abort(r->mpi_world, weft_exit_code(why->code), why->text);
+  else
+    comm_abort(&w->comm, why->text);
+}
+
 typedef struct Watched {
   Job job;
   void *arg;
@@ -51,7 +61,7 @@ static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
   if (st == WEFT_OK) return WEFT_OK;
   if (e->rank < 0) e->rank = w->rank;
   job_failed(w->run, e);
-  comm_abort(&w->comm, e->text); /* no rank waits for one that gave up */
+  give_up(w, e);
   return st;
 }
 
@@ -326,11 +336,12 @@ static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   mem_free(&r->alloc, w->piece, (size_t)r->piece_max * sizeof *w->piece);
   mem_free(&r->alloc, w->input, tokens * sizeof *w->input);
   rank_free(w->r);
-  if (w->has_comm) comm_close(&w->comm);
-  if (w->has_device) device_close(&w->dev);
   /* A process that failed ends with its code; the launcher then ends the others, which
    * may never reach a common end. */
-  if (r->mpi_world && !r->dead) r->mpi->finalize(r->mpi_world);
+  bool together = !r->mpi || !r->dead;
+  if (w->has_comm && together) comm_close(&w->comm);
+  if (w->has_device) device_close(&w->dev);
+  if (r->mpi_world && together) r->mpi->finalize(r->mpi_world);
   return WEFT_OK;
 }
 

@@ -121,9 +121,11 @@ static double per_element(const Verify *v, int param) {
   return v->norm[param].ref / sqrt((double)param_count(&v->c->param[param]));
 }
 
-/* Judges v->norm, the norms of all tensors of one kind. */
+/* Judges v->norm, the norms of all tensors of one kind. The backward pass makes the last
+ * ones first and spreads an error to those before, so the first to be named is the one
+ * nearest to its cause. */
 static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
-  for (int i = 0; i < v->c->nparam; i++) {
+  for (int i = v->c->nparam - 1; i >= 0; i--) {
     double scale = 0, own = per_element(v, i);
     for (int q = 0; q < v->c->nparam; q++)
       if (v->layer[q] == v->layer[i]) scale = fmax(scale, per_element(v, q));
@@ -224,10 +226,10 @@ static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
         &v->out->loss);
   judge(v, step, "loss", "", relative(fabs(many.loss - one.loss), fabs(one.loss)),
         &v->out->loss);
+  TRY(compare_kind(v, step, STATE_GRAD, &v->out->grad, e));
   judge(v, step, "gradient norm", "",
         relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm),
         &v->out->grad_norm);
-  TRY(compare_kind(v, step, STATE_GRAD, &v->out->grad, e));
   TRY(compare_kind(v, step, STATE_M, &v->out->grad, e));
   TRY(compare_kind(v, step, STATE_V, &v->out->grad, e));
   TRY(compare_params(v, &one, e));

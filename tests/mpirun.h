@@ -1,0 +1,20 @@
+/* mpirun.h - runs this binary under mpirun and catches what it says. */
+#ifndef WEFT_TEST_MPIRUN_H
+#define WEFT_TEST_MPIRUN_H
+
+#include <stdbool.h>
+
+enum { MPIRUN_RANKS = 4 };
+
+typedef struct Outcome {
+  int status;      /* of mpirun, as wait gives it */
+  char text[8192]; /* all that was printed */
+} Outcome;
+
+/* All ranks get the arguments `child` (see main.c) and `what`. */
+Outcome mpirun(const char *child, const char *what);
+/* False, with the reason on stdout, if there is nothing to test. A module that is there
+ * must open. */
+bool mpirun_present(void);
+
+#endif
