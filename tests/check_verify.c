@@ -159,14 +159,14 @@ END_TEST
 START_TEST(moments_that_are_averaged_otherwise) {
   compile_pair(mesh(2, 1, 1));
   plant((Sought){I_KERNEL, OP_adamw, NULL}, slow_moments);
-  expect("step 0: second moment of model.", 1);
+  expect("step 0: second moment of ", 1);
 }
 END_TEST
 
 START_TEST(a_gradient_that_is_not_clipped) {
   compile_pair(mesh(2, 1, 1));
   plant((Sought){I_KERNEL, OP_clip_coef, NULL}, no_clip);
-  expect("step 0: first moment of model.", 1);
+  expect("step 0: first moment of ", 1);
 }
 END_TEST
 
