@@ -59,6 +59,23 @@ void mem_free(const weft_alloc *a, void *p, size_t n) {
   if (p) mem_resize(a, p, n ? n : 1, 0);
 }
 
+/* ---- structs of weft.h ---- */
+
+weft_status struct_read(void *to, size_t size, const void *from, const char *name,
+                        weft_error *e) {
+  memset(to, 0, size);
+  if (!from) return WEFT_OK;
+  size_t n;
+  memcpy(&n, from, sizeof n);
+  if (n < sizeof n || n > 4096)
+    return err_set(e, WEFT_EUSAGE, "%s.size is %zu; set it to sizeof(%s)", name, n, name);
+  for (size_t i = size; i < n; i++)
+    if (((const char *)from)[i])
+      return err_set(e, WEFT_EUSAGE, "%s was made for a later version of weft", name);
+  memcpy(to, from, MIN(n, size));
+  return WEFT_OK;
+}
+
 /* ---- arena ---- a list of blocks, newest first; freed together */
 
 typedef struct Block {

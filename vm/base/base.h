@@ -50,6 +50,13 @@ typedef _Atomic int StopFlag;
 void *mem_new(const weft_alloc *a, size_t n);               /* zeroed; NULL when out */
 void mem_free(const weft_alloc *a, void *p, size_t n);
 
+/* ---- structs of weft.h ---- they begin with their size: an older one is shorter */
+
+/* Zeroes `to`, then copies what the caller has of it; `from` NULL: nothing. WEFT_EUSAGE if
+ * its size is wrong, or if it sets members that this version does not know. */
+weft_status struct_read(void *to, size_t size, const void *from, const char *name,
+                        weft_error *e);
+
 /* ---- arena ---- */
 
 typedef struct Arena Arena;
