@@ -25,10 +25,17 @@ typedef struct PlanCall {
   weft_status st;
 } PlanCall;
 
+static bool stopped(const PlanCall *c) {
+  const LangOptions *o = &c->plan->opt;
+  return o->stop && *o->stop;
+}
+
 static void call_job(void *ud) {
   PlanCall *c = ud;
   Job *j = &c->plan->job;
   c->st = c->fn(c);
+  /* Work that ended before it looked at the flag was interrupted all the same. */
+  if (c->st == WEFT_OK && stopped(c)) c->st = err_set(&j->e, WEFT_EINTR, "interrupted");
   /* Any other error than those of a wrong plan is told by the reports, too. */
   if (c->st != WEFT_OK && !(c->st == WEFT_EPLAN && j->d.errors)) job_note(j, c->st);
 }
@@ -74,7 +81,6 @@ static weft_status load(PlanCall *c) {
   p->opt.define = copy_list(p->arena, o->define, &p->opt.ndefine);
   TRY(job_load(&p->job, p->arena, &p->opt, p->path));
   copy_diags(p->arena, &p->job.d, &p->after_load);
-  p->loaded = true;
   return WEFT_OK;
 }
 
@@ -94,7 +100,10 @@ weft_status weft_plan_load(const weft_plan_options *options, const char *path,
   p->text.alloc = &p->alloc;
   p->job = (Job){.arena = p->arena, .d = {.arena = p->arena}};
   *out = p;
-  return call(&(PlanCall){.plan = p, .options = &o, .path = path, .fn = load}, err);
+  weft_status st =
+      call(&(PlanCall){.plan = p, .options = &o, .path = path, .fn = load}, err);
+  p->loaded = st == WEFT_OK;
+  return st;
 }
 
 void weft_plan_free(weft_plan *p) {
@@ -137,10 +146,8 @@ static weft_status compile_plan(PlanCall *c) {
   j->compiled = NULL;
   copy_diags(p->arena, &p->after_load, &j->d);
   TRY(job_mesh(j, c->world));
-  weft_status st = job_compile(j);
-  if (st != WEFT_OK) j->compiled = NULL;
   p->mesh.mesh = j->mesh;
-  return st;
+  return job_compile(j);
 }
 
 weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
@@ -149,7 +156,10 @@ weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
   if (!p->loaded)
     return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
   if (world < 0) return err_set(err, WEFT_EUSAGE, "%d ranks are not possible", world);
-  return call(&(PlanCall){.plan = p, .world = world, .fn = compile_plan}, err);
+  weft_status st =
+      call(&(PlanCall){.plan = p, .world = world, .fn = compile_plan}, err);
+  if (st != WEFT_OK) p->job.compiled = NULL;
+  return st;
 }
 
 /* ---- queries ---- */

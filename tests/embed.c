@@ -9,7 +9,7 @@
 
 /* A plan that is wrong is still a handle: it has the list of all its errors. */
 static int print_errors(const char *path) {
-  const char *set[] = {"mesh.tp=3", "batch.global=\"many\"", "schedule=1f1c", NULL};
+  const char *set[] = {"mesh.tp=3", "train.step=4", "optimizer.clip=-1", NULL};
   weft_plan_options options = {.size = sizeof options, .set = set};
   weft_error err;
   weft_plan *plan;
