@@ -42,7 +42,9 @@ static const char *mark_text(lua_State *L, int idx, const char *field) {
   return s;
 }
 
-const char *mark_kind(lua_State *L, int idx) { return mark_text(L, idx, "kind"); }
+const char *mark_kind(lua_State *L, int idx) {
+  return mark_text(L, idx, "kind");
+}
 
 int mark_line(lua_State *L, int idx, const char **file) {
   if (!push_mark(L, idx)) return 0;
@@ -113,13 +115,13 @@ static void mark(lua_State *L, const char *kind) {
   lua_pop(L, 1);
 }
 
-/* Notes what was wrong with the call in the mark on top. */
-static void note_bad(lua_State *L, const char *bad, const char *hint) {
+/* Notes what was wrong with the call in its mark. */
+static void note_bad(lua_State *L, int mark, const char *bad, const char *hint) {
   lua_pushstring(L, bad);
-  lua_setfield(L, -2, "bad");
+  lua_setfield(L, mark, "bad");
   if (!hint) return;
   lua_pushstring(L, hint);
-  lua_setfield(L, -2, "hint");
+  lua_setfield(L, mark, "hint");
 }
 
 /* ---- builders ---- */
@@ -129,24 +131,28 @@ typedef enum { ARG_TABLE, ARG_TEXT, ARG_NUMBER, ARG_ANY } ArgForm;
 typedef struct Builder {
   const char *name;
   ArgForm form;
-  const char *key;       /* ARG_NUMBER: the field that the number stands for */
+  const char *key; /* ARG_NUMBER: the field that the number stands for */
 } Builder;
 
 static const Builder builder[] = {
-  {"plan", ARG_TABLE, NULL},        {"model", ARG_ANY, NULL},
-  {"hf", ARG_TEXT, NULL},           {"cluster", ARG_TEXT, NULL},
-  {"adamw", ARG_TABLE, NULL},       {"cosine", ARG_TABLE, NULL},
-  {"linear", ARG_TABLE, NULL},      {"constant", ARG_NUMBER, "max"},
-  {"text", ARG_TEXT, NULL},         {"tokens", ARG_TEXT, NULL},
-  {"synthetic", ARG_TABLE, NULL},   {"at_most", ARG_NUMBER, "limit"},
+    {"plan", ARG_TABLE, NULL},      {"model", ARG_ANY, NULL},
+    {"hf", ARG_TEXT, NULL},         {"cluster", ARG_TEXT, NULL},
+    {"adamw", ARG_TABLE, NULL},     {"cosine", ARG_TABLE, NULL},
+    {"linear", ARG_TABLE, NULL},    {"constant", ARG_NUMBER, "max"},
+    {"text", ARG_TEXT, NULL},       {"tokens", ARG_TEXT, NULL},
+    {"synthetic", ARG_TABLE, NULL}, {"at_most", ARG_NUMBER, "limit"},
 };
 
 static bool takes(const Builder *b, int type) {
   switch (b->form) {
-  case ARG_TABLE: return false;
-  case ARG_TEXT: return type == LUA_TSTRING;
-  case ARG_NUMBER: return type == LUA_TNUMBER;
-  case ARG_ANY: return type == LUA_TSTRING || type == LUA_TFUNCTION;
+  case ARG_TABLE:
+    return false;
+  case ARG_TEXT:
+    return type == LUA_TSTRING;
+  case ARG_NUMBER:
+    return type == LUA_TNUMBER;
+  case ARG_ANY:
+    return type == LUA_TSTRING || type == LUA_TFUNCTION;
   }
   return false;
 }
@@ -163,15 +169,20 @@ static int build(lua_State *L) {
     lua_newtable(L);
     if (takes(b, type)) {
       lua_pushvalue(L, 1);
-      if (b->key) lua_setfield(L, 2, b->key);
-      else lua_rawseti(L, 2, 1);
+      if (b->key)
+        lua_setfield(L, 2, b->key);
+      else
+        lua_rawseti(L, 2, 1);
     }
   }
   mark(L, b->name);
+  int m = lua_gettop(L);
   if (type != LUA_TTABLE && !takes(b, type) && !optional)
-    note_bad(L, lua_pushfstring(L, "weft.%s takes a table, got %s", b->name, got), NULL);
+    note_bad(L, m, lua_pushfstring(L, "weft.%s takes a table, got %s", b->name, got),
+             NULL);
   else if (args > 1)
-    note_bad(L, lua_pushfstring(L, "weft.%s takes one argument, got %d", b->name, args),
+    note_bad(L, m,
+             lua_pushfstring(L, "weft.%s takes one argument, got %d", b->name, args),
              NULL);
   lua_settop(L, type == LUA_TTABLE ? 1 : 2);
   return 1;
@@ -210,14 +221,14 @@ static int tp_plan(lua_State *L) {
   lua_settop(L, 2);
   mark(L, "tp_plan");
   if (!name) {
-    note_bad(L, "weft.tp_plan takes the name of an architecture", NULL);
+    note_bad(L, 3, "weft.tp_plan takes the name of an architecture", NULL);
   } else {
     const char *names[64];
     int n = 0;
     for (const StdlibFile *f = stdlib_files; f->name && n < LEN(names); f++)
       if (strncmp(f->name, "tp_plans/", 9) == 0) names[n++] = f->name + 9;
-    note_bad(L, lua_pushfstring(L, "there is no tp_plan \"%s\"", name),
-             str_nearest(name, names, n));
+    note_bad(L, 3, lua_pushfstring(L, "there is no tp_plan \"%s\"", name),
+             value_suggest(name, names, n));
   }
   lua_settop(L, 2);
   return 1;
@@ -254,8 +265,10 @@ static int extend(lua_State *L) {
   }
   lua_setfield(L, 4, "default");
   lua_setfield(L, 4, "from");
-  if (!ok) note_bad(L, "weft.extend takes two tables", NULL);
-  else if (bad) note_bad(L, bad, hint);
+  if (!ok)
+    note_bad(L, 4, "weft.extend takes two tables", NULL);
+  else if (bad)
+    note_bad(L, 4, bad, hint);
   lua_settop(L, 3);
   return 1;
 }
@@ -271,7 +284,7 @@ static int unknown_member(lua_State *L) {
   int n = 0;
   for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
     names[n++] = lua_tostring(L, -2);
-  const char *near = str_nearest(name, names, n);
+  const char *near = value_suggest(name, names, n);
   if (near) return luaL_error(L, "weft has no '%s' (did you mean '%s'?)", name, near);
   return luaL_error(L, "weft has no '%s'", name);
 }
@@ -286,10 +299,12 @@ static void push_vars(lua_State *L) {
   lua_newtable(L);
   for (int i = 0; i < o->ndefine; i++) {
     const char *eq = strchr(o->define[i], '=');
-    lua_pushlstring(L, o->define[i], eq ? (size_t)(eq - o->define[i])
-                                        : strlen(o->define[i]));
-    if (eq) value_parse(L, eq + 1);
-    else lua_pushboolean(L, 1);
+    lua_pushlstring(L, o->define[i],
+                    eq ? (size_t)(eq - o->define[i]) : strlen(o->define[i]));
+    if (eq)
+      value_parse(L, eq + 1);
+    else
+      lua_pushboolean(L, 1);
     lua_rawset(L, -3);
   }
 }

@@ -19,9 +19,11 @@ static bool config_int(lua_State *L, const char *key, int64_t *v) {
   return ok;
 }
 
-static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+static int64_t gcd(int64_t a, int64_t b) {
+  return b ? gcd(b, a % b) : a;
+}
 
-/* "4 may be 1, 2 or 8": the divisors of n, at most eight. */
+/* "1, 2, 4, 8": the divisors of n, at most eight. */
 static const char *divisors(Arena *a, int64_t n) {
   const char *s = "1";
   int shown = 1;
@@ -37,8 +39,12 @@ static void check_tp(Cross *c) {
   int64_t tp = c->mesh->size[AXIS_TP], v, common = 0;
   for (int i = 0; i < LEN(keys); i++)
     if (config_int(c->L, keys[i], &v) && v > 0) common = gcd(v, common);
+  bool heads = true;
   for (int i = 0; i < LEN(keys); i++) {
     if (!config_int(c->L, keys[i], &v) || v <= 0 || v % tp == 0) continue;
+    /* Key-value heads divide heads: one message for both. */
+    if (i == 1 && !heads) continue;
+    if (i == 0) heads = false;
     diag_error(c->d, "divisibility", "mesh.tp", "%lld does not divide model.%s = %lld",
                (long long)tp, keys[i], (long long)v)
         ->suggestion =
@@ -50,6 +56,18 @@ static void check_tp(Cross *c) {
                (long long)c->plan->batch.seq, (long long)tp);
 }
 
+/* Tokens that the plan names must be tokens of the model. */
+static void check_tokens(Cross *c, int64_t vocab) {
+  const Plan *p = c->plan;
+  if (p->data.kind == DATA_SYNTHETIC && p->data.vocab > vocab)
+    diag_error(c->d, "range", "data.vocab", "%lld is above model.vocab_size = %lld",
+               (long long)p->data.vocab, (long long)vocab);
+  if (p->packed.on && p->packed.eot >= vocab)
+    diag_error(c->d, "range", "packed.eot",
+               "token %d is not below model.vocab_size = %lld", p->packed.eot,
+               (long long)vocab);
+}
+
 static int stage_count(Cross *c) {
   return c->mesh->size[AXIS_PP] * MAX(c->plan->pp.virtual_stages, 1);
 }
@@ -58,11 +76,12 @@ static void check_layers(Cross *c, int64_t layers) {
   const PpPlan *pp = &c->plan->pp;
   int stages = stage_count(c);
   if (!pp->layers && !pp->modules && stages > layers)
-    diag_error(c->d, "range", "mesh.pp", "%d stages, but the model has %lld layers", stages,
-               (long long)layers);
+    diag_error(c->d, "range", "mesh.pp", "%d stages, but the model has %lld layers",
+               stages, (long long)layers);
   if (pp->layers && pp->nlayers == stages) {
     int64_t sum = 0;
-    for (int i = 0; i < pp->nlayers; i++) sum += pp->layers[i];
+    for (int i = 0; i < pp->nlayers; i++)
+      sum += pp->layers[i];
     if (sum != layers)
       diag_error(c->d, "range", "pp_plan.layers",
                  "the stages have %lld layers together, the model has %lld",
@@ -89,7 +108,8 @@ static void check_ddp(Cross *c) {
   if (c->plan->strategy.kind != STRATEGY_DDP) return;
   for (int i = 0; i < LEN(axes); i++)
     if (c->mesh->size[axes[i]] > 1)
-      diag_error(c->d, "strategy", arena_printf(c->d->arena, "mesh.%s", axis_name(axes[i])),
+      diag_error(c->d, "strategy",
+                 arena_printf(c->d->arena, "mesh.%s", axis_name(axes[i])),
                  "the strategy \"ddp\" has data parallelism only; for %s use \"zero\"",
                  axis_name(axes[i]));
 }
@@ -120,11 +140,14 @@ static void check_batch(Cross *c) {
   }
   int dp = mesh_size(c->mesh, AXES_DP);
   int64_t one = b->micro * dp * b->rounds;
+  const char *rounds =
+      b->rounds > 1 ? arena_printf(c->d->arena, " * rounds = %lld", (long long)b->rounds)
+                    : "";
   diag_error(c->d, "divisibility", "batch.global",
-             "%lld is not a multiple of batch.micro * dp = %lld * %d", (long long)b->global,
-             (long long)b->micro, dp)
-      ->suggestion =
-      arena_printf(c->d->arena, "nearest: %lld", (long long)((b->global / one + 1) * one));
+             "%lld is not a multiple of batch.micro * dp = %lld * %d%s",
+             (long long)b->global, (long long)b->micro, dp, rounds)
+      ->suggestion = arena_printf(c->d->arena, "nearest: %lld",
+                                  (long long)((b->global / one + 1) * one));
 }
 
 static void cross_job(lua_State *L, void *ud) {
@@ -132,22 +155,21 @@ static void cross_job(lua_State *L, void *ud) {
   c->L = L;
   check_ddp(c);
   check_stages(c);
-  if (c->lp->arch && c->lp->config != LUA_NOREF) {
-    int64_t layers;
+  if (c->lp->config != LUA_NOREF) {
+    int64_t v;
     lua_rawgeti(L, LUA_REGISTRYINDEX, c->lp->config);
-    check_tp(c);
-    if (config_int(L, "num_hidden_layers", &layers)) check_layers(c, layers);
+    if (config_int(L, "vocab_size", &v)) check_tokens(c, v);
+    if (c->lp->arch) check_tp(c);
+    if (c->lp->arch && config_int(L, "num_hidden_layers", &v)) check_layers(c, v);
     lua_pop(L, 1);
   }
   if (c->plan->batch.global > 0) check_batch(c);
 }
 
-bool lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d) {
+weft_status lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d,
+                            weft_error *e) {
   Cross c = {.lp = lp, .plan = p, .mesh = m, .d = d};
   int before = d->errors;
-  weft_error e;
-  err_clear(&e);
-  if (state_protect(lp->state, cross_job, &c, &e) != WEFT_OK)
-    diag_error(d, "internal", "", "%s", e.text);
-  return d->errors == before;
+  TRY(state_protect(lp->state, cross_job, &c, e));
+  return d->errors == before ? WEFT_OK : WEFT_EPLAN;
 }

@@ -9,12 +9,14 @@
 /* The length of the list at idx; -1 after a diagnostic if it is not one. */
 static int list_length(Check *c, int idx, const char *path, const char *want) {
   lua_State *L = c->L;
+  idx = lua_absindex(L, idx);
   if (!lua_istable(L, idx)) {
     check_type(c, path, want, idx);
     return -1;
   }
   int n = (int)lua_rawlen(L, idx), fields = 0;
-  for (lua_pushnil(L); lua_next(L, lua_absindex(L, idx)); lua_pop(L, 1)) fields++;
+  for (lua_pushnil(L); lua_next(L, idx); lua_pop(L, 1))
+    fields++;
   if (fields == n) return n;
   diag_error(c->d, "type", path, "expected %s, got a table with other keys", want);
   return -1;
@@ -28,15 +30,17 @@ static const char *item_path(Check *c, const char *path, int i) {
 static const char **text_list(Check *c, int idx, const char *path, const char *want,
                               int *count) {
   lua_State *L = c->L;
+  idx = lua_absindex(L, idx);
   int n = list_length(c, idx, path, want);
   if (n < 0) return NULL;
   const char **out = NEW_N(c->arena, const char *, n + 1);
-  idx = lua_absindex(L, idx);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, idx, i + 1);
     bool ok = lua_type(L, -1) == LUA_TSTRING;
-    if (ok) out[i] = arena_str(c->arena, lua_tostring(L, -1));
-    else check_type(c, item_path(c, path, i + 1), "a text", -1);
+    if (ok)
+      out[i] = arena_str(c->arena, lua_tostring(L, -1));
+    else
+      check_type(c, item_path(c, path, i + 1), "a text", -1);
     lua_pop(L, 1);
     if (!ok) return NULL;
   }
@@ -124,9 +128,10 @@ static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule) {
   } else {
     int n = 0;
     const char *const *names = tp_style_names();
-    while (names[n]) n++;
+    while (names[n])
+      n++;
     Diag *g = diag_error(c->d, "unknown-name", path, "unknown style \"%s\"", name);
-    g->suggestion = str_nearest(name, names, n);
+    g->suggestion = value_suggest(name, names, n);
     if (!g->suggestion)
       g->suggestion = "one of: colwise, rowwise, replicate, sequence, embedding_rowwise, "
                       "colwise_gather_output, rowwise_split_input";
@@ -171,7 +176,8 @@ static void tp_plan(Check *c, int t, const char *path) {
 
 static const char schedule_names[] =
     "gpipe afab=gpipe 1f1b "
-    "trainschedule=1f1b | interleaved_1f1b vpp=interleaved_1f1b looped_bfs bfs=looped_bfs "
+    "trainschedule=1f1b | interleaved_1f1b vpp=interleaved_1f1b looped_bfs "
+    "bfs=looped_bfs "
     "dfs=interleaved_1f1b interleaved_zero_bubble zb1p zb2p zb_h1=zb1p zb_h2=zb2p "
     "zero_bubble=zb1p zbv zbv_zero_bubble=zbv v_schedule=zbv dualpipe dualpipe_v v_half "
     "v_min zbv_greedy 1f1b_v seq1f1b";
@@ -187,8 +193,9 @@ static void schedule_options(Check *c, int t, const char *path, bool fn) {
     const char *key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     if (!fn || strcmp(key, "placement") != 0) {
       diag_error(c->d, "unknown-field", sub,
-                 fn ? "unknown option" : "this schedule has no options")->suggestion =
-          fn ? str_nearest(key, (const char *const[]){"placement"}, 1) : NULL;
+                 fn ? "unknown option" : "this schedule has no options")
+          ->suggestion =
+          fn ? value_suggest(key, (const char *const[]){"placement"}, 1) : NULL;
       continue;
     }
     lua_getfield(L, t, "placement");
@@ -206,8 +213,10 @@ static void schedule(Check *c, int idx, const char *path) {
   lua_State *L = c->L;
   idx = lua_absindex(L, idx);
   bool table = lua_istable(L, idx);
-  if (table) lua_rawgeti(L, idx, 1);
-  else lua_pushvalue(L, idx);
+  if (table)
+    lua_rawgeti(L, idx, 1);
+  else
+    lua_pushvalue(L, idx);
   if (lua_isfunction(L, -1)) {
     c->plan->schedule = "function";
     c->lp->from_plan = true;
@@ -215,8 +224,10 @@ static void schedule(Check *c, int idx, const char *path) {
     c->lp->schedule = luaL_ref(L, LUA_REGISTRYINDEX);
   } else if (lua_type(L, -1) == LUA_TSTRING) {
     const char *name = check_name(c, schedule_names, path, lua_tostring(L, -1));
-    if (name) c->plan->schedule = name;
-    else table = false;
+    if (name)
+      c->plan->schedule = name;
+    else
+      table = false;
   } else {
     check_type(c, path, "a name or a function", table ? -1 : idx);
     table = false;
@@ -232,8 +243,10 @@ static void learning_rate(Check *c, int idx, const char *path) {
   LrSchedule *lr = &c->plan->opt.lr;
   if (lua_type(L, idx) == LUA_TNUMBER) {
     double v = lua_tonumber(L, idx);
-    if (v >= 0 && v <= 1e3) *lr = (LrSchedule){.kind = LR_CONSTANT, .max = v};
-    else check_type(c, path, "a number of at least 0", idx);
+    if (v >= 0 && v <= 1e3)
+      *lr = (LrSchedule){.kind = LR_CONSTANT, .max = v};
+    else
+      check_type(c, path, "a number of at least 0", idx);
     return;
   }
   const char *kind = mark_kind(L, idx);
@@ -243,6 +256,9 @@ static void learning_rate(Check *c, int idx, const char *path) {
     if (strcmp(kind, kinds[i]) != 0) continue;
     *lr = (LrSchedule){.kind = values[i]};
     if (check_mark(c, idx, path)) check_scope(c, idx, kind, path, 1);
+    if (lr->min > lr->max && lr->max > 0)
+      diag_error(c->d, "range", arena_printf(c->arena, "%s.min", path),
+                 "%g is above max = %g", lr->min, lr->max);
     return;
   }
   check_type(c, path, "a number, weft.cosine, weft.linear or weft.constant", idx);
@@ -300,16 +316,18 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
   DataSpec *data = &c->plan->data;
   int n = (int)lua_rawlen(L, idx);
   if (strcmp(kind, "cluster") == 0 && n > 0) {
-    diag_error(c->d, "not-built", path, "clusters by name are not built yet")->suggestion =
-        "write weft.cluster { nodes = 1, gpus = 8 }";
-    return n;
+    diag_error(c->d, "not-built", path, "clusters by name are not built yet")
+        ->suggestion = "write weft.cluster { nodes = 1, gpus = 8 }";
+    return -1;
   }
   if (strcmp(kind, "text") != 0 && strcmp(kind, "tokens") != 0) return 0;
   const char **list = NEW_N(c->arena, const char *, n + 1);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, idx, i + 1);
-    if (lua_type(L, -1) == LUA_TSTRING) list[i] = arena_str(c->arena, lua_tostring(L, -1));
-    else check_type(c, item_path(c, path, i + 1), "a file name", -1);
+    if (lua_type(L, -1) == LUA_TSTRING)
+      list[i] = arena_str(c->arena, lua_tostring(L, -1));
+    else
+      check_type(c, item_path(c, path, i + 1), "a file name", -1);
     lua_pop(L, 1);
   }
   bool named = lua_getfield(L, idx, "files") != LUA_TNIL;
@@ -330,10 +348,10 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
     const char *key;
     void (*check)(Check *c, int idx, const char *path);
   } table[] = {
-    {"tp_plan", tp_plan},   {"schedule", schedule}, {"precision", precision},
-    {"packed", packed},     {"order", mesh_order},  {"layers", pp_layers},
-    {"modules", pp_modules}, {"lr", learning_rate}, {"betas", betas},
-    {"files", files},
+      {"tp_plan", tp_plan},    {"schedule", schedule}, {"precision", precision},
+      {"packed", packed},      {"order", mesh_order},  {"layers", pp_layers},
+      {"modules", pp_modules}, {"lr", learning_rate},  {"betas", betas},
+      {"files", files},
   };
   idx = lua_absindex(c->L, idx);
   for (int i = 0; i < LEN(table); i++)

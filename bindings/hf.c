@@ -21,7 +21,9 @@ static void push_json(lua_State *L, const json_t *v) {
   json_t *item;
   luaL_checkstack(L, 4, "config.json is nested too deeply");
   switch (json_typeof(v)) {
-  case JSON_OBJECT: push_object(L, v); return;
+  case JSON_OBJECT:
+    push_object(L, v);
+    return;
   case JSON_ARRAY:
     lua_createtable(L, (int)json_array_size(v), 0);
     json_array_foreach(v, i, item) {
@@ -29,12 +31,24 @@ static void push_json(lua_State *L, const json_t *v) {
       lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return;
-  case JSON_STRING: lua_pushlstring(L, json_string_value(v), json_string_length(v)); return;
-  case JSON_INTEGER: lua_pushinteger(L, json_integer_value(v)); return;
-  case JSON_REAL: lua_pushnumber(L, json_real_value(v)); return;
-  case JSON_TRUE: lua_pushboolean(L, 1); return;
-  case JSON_FALSE: lua_pushboolean(L, 0); return;
-  case JSON_NULL: lua_pushnil(L); return;
+  case JSON_STRING:
+    lua_pushlstring(L, json_string_value(v), json_string_length(v));
+    return;
+  case JSON_INTEGER:
+    lua_pushinteger(L, json_integer_value(v));
+    return;
+  case JSON_REAL:
+    lua_pushnumber(L, json_real_value(v));
+    return;
+  case JSON_TRUE:
+    lua_pushboolean(L, 1);
+    return;
+  case JSON_FALSE:
+    lua_pushboolean(L, 0);
+    return;
+  case JSON_NULL:
+    lua_pushnil(L);
+    return;
   }
 }
 

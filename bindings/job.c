@@ -10,6 +10,7 @@ weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *pat
 }
 
 void job_free(Job *j) {
+  text_free(&j->dumped);
   lang_free(j->lp);
   j->lp = NULL;
 }
@@ -21,11 +22,12 @@ bool job_open_world(const Job *j) {
 
 weft_status job_mesh(Job *j, int64_t world) {
   if (!world) world = lang_cluster_ranks(j->lp);
-  bool ok = mesh_resolve(&j->plan.mesh, world, &j->mesh, &j->d) &&
-            lang_check_mesh(j->lp, &j->plan, &j->mesh, &j->d);
-  if (!ok) {
+  weft_status st = WEFT_EPLAN;
+  if (mesh_resolve(&j->plan.mesh, world, &j->mesh, &j->d))
+    st = lang_check_mesh(j->lp, &j->plan, &j->mesh, &j->d, &j->e);
+  if (st != WEFT_OK) {
     lang_locate(j->lp, &j->d);
-    return WEFT_EPLAN;
+    return st;
   }
   j->microbatches = plan_microbatches(&j->plan, &j->mesh);
   return WEFT_OK;
@@ -45,7 +47,8 @@ weft_status job_compile(Job *j) {
   TRY(job_graph(j));
   TRY(job_schedule(j));
   CompileInput in = {.plan = &j->plan, .mesh = &j->mesh, .graph = j->graph,
-                     .schedule = &j->schedule, .arena = j->arena};
+                     .schedule = &j->schedule, .arena = j->arena,
+                     .dump = j->dump, .dump_out = &j->dumped};
   weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;

@@ -21,6 +21,8 @@ typedef struct Job {
   Graph *graph;
   Schedule schedule;
   Compiled *compiled;
+  const char *dump;      /* letters of passes whose graph job_compile dumps, or NULL */
+  Text dumped;
 } Job;
 
 /* Begins: `*j` has nothing to give back before. */

@@ -3,6 +3,7 @@
 
 weft_status job_twin(const Job *many, Job *one) {
   *one = *many;
+  one->dumped = (Text){0};
   Plan *p = &one->plan;
   p->mesh = (MeshSpec){.world = 1};
   p->batch.micro *= mesh_size(&many->mesh, AXES_DP);

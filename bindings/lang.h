@@ -18,17 +18,18 @@ enum { PLAN_INDEX = 1 };
 typedef struct LangState {
   lua_State *L;
   const LangOptions *opt;
-  Arena *arena;              /* of the plan: what protected calls may run out of */
-  const char *path;          /* of the plan, as the user wrote it */
-  const char *dir;           /* its folder */
-  size_t used, cap;          /* bytes */
-  int refused;               /* allocations refused in a row */
-  int64_t left;              /* instructions until the limit */
-  StopReason stop;           /* once set, every further instruction raises */
-  Replay *replay;            /* this state records lines; NULL in the first one */
-  bool no_memory;            /* an error raised in Lua means that */
-  bool quiet;                /* print says nothing */
-  char file[256];            /* where the last error was raised */
+  Arena *arena;     /* of the plan: what protected calls may run out of */
+  const char *path; /* of the plan, as the user wrote it */
+  const char *dir;  /* its folder */
+  size_t used, cap; /* bytes */
+  size_t refused;   /* bytes that were refused last, 0: nothing */
+  void *refused_at;
+  int64_t left;    /* instructions until the limit */
+  StopReason stop; /* once set, every further instruction raises */
+  Replay *replay;  /* this state records lines; NULL in the first one */
+  bool no_memory;  /* an error raised in Lua means that */
+  bool quiet;      /* print says nothing */
+  char file[256];  /* where the last error was raised */
   int line;
 } LangState;
 
@@ -60,12 +61,15 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
 const char *chunk_file(const char *source);
 
 /* ---- sandbox.c ---- */
-void sandbox_open(lua_State *L);     /* globals; raises on errors */
+void sandbox_open(lua_State *L); /* globals; raises on errors */
+/* tostring without addresses; pushes a string. */
+const char *plain_tostring(lua_State *L, int idx);
+
+/* ---- pairs.c ---- */
 /* Pushes a list of t's keys: numbers, then strings, then booleans. Returns false, with
  * nothing pushed, if a key has another type. */
 bool sorted_keys(lua_State *L, int t);
-/* tostring without addresses; pushes a string. */
-const char *plain_tostring(lua_State *L, int idx);
+int sorted_pairs(lua_State *L); /* the plan's `pairs` */
 
 /* ---- modules.c ---- */
 int modules_require(lua_State *L);
@@ -77,7 +81,7 @@ const char *const *stdlib_names(Arena *a, const char *folder, int *n);
 int chunk_load(lua_State *L, const char *text, size_t n, const char *name);
 
 /* ---- builders.c ---- */
-void builders_push(lua_State *L);    /* the table `weft` */
+void builders_push(lua_State *L); /* the table `weft` */
 /* The kind of builder that made the table at idx ("adamw"), or NULL. */
 const char *mark_kind(lua_State *L, int idx);
 /* Line and file of the builder's call; 0 if the table has no mark. */
@@ -93,6 +97,8 @@ bool mark_is_default(lua_State *L, int idx);
 /* ---- values.c ---- */
 /* `string "four"`, `number 0`, `a table`, `weft.adamw{...}`: for messages. */
 const char *value_describe(Arena *a, lua_State *L, int idx);
+/* The name that `text` may stand for: one that begins with it, else the nearest. */
+const char *value_suggest(const char *text, const char *const *names, int n);
 /* Pushes what the text of --set or -D means: a Lua literal, else the text itself. */
 void value_parse(lua_State *L, const char *text);
 /* The path of key (at index `key`) below `base`. */
@@ -111,13 +117,13 @@ struct LangPlan {
   Plan plan;
   int64_t cluster_nodes, cluster_gpus;
   const char *cluster_gpu;
-  const char *arch;          /* NULL for a function of the plan */
+  const char *arch; /* NULL for a function of the plan */
   const char *weights;
-  int config, build;         /* registry references: table, function */
-  int schedule;              /* registry reference of the plan's function, or LUA_NOREF */
-  bool schedule_v;           /* placement = "v" */
-  bool from_plan;            /* the schedule's function has lines in the plan */
-  LangState *replay;         /* made by the first lang_locate that needs it */
+  int config, build; /* registry references: table, function */
+  int schedule;      /* registry reference of the plan's function, or LUA_NOREF */
+  bool schedule_v;   /* placement = "v" */
+  bool from_plan;    /* the schedule's function has lines in the plan */
+  LangState *replay; /* made by the first lang_locate that needs it */
   Replay *lines;
   bool replayed;
 };

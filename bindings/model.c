@@ -11,9 +11,9 @@ typedef struct Model {
   LangPlan *lp;
   Arena *arena;
   Diags *d;
-  int arch;              /* stack index of the architecture's table */
-  int config;            /* of the table that is being filled */
-  int written;           /* of a table: config key -> key that the user wrote */
+  int arch;    /* stack index of the architecture's table */
+  int config;  /* of the table that is being filled */
+  int written; /* of a table: config key -> key that the user wrote */
 } Model;
 
 /* ---- the config ---- */
@@ -53,7 +53,7 @@ static void unknown_key(Model *m, int key, const char *path) {
     lua_pop(L, 1);
   }
   diag_error(m->d, "unknown-field", path, "%s models have no such key", m->lp->arch)
-      ->suggestion = str_nearest(lua_tostring(L, key), names.at, names.n);
+      ->suggestion = value_suggest(lua_tostring(L, key), names.at, names.n);
 }
 
 /* Gives an integral number the type of its default: sizes are integers. */
@@ -63,10 +63,14 @@ static void push_normal(lua_State *L, int defaults, int target, int value) {
   lua_rawget(L, defaults);
   bool real = lua_type(L, -1) == LUA_TNUMBER && !lua_isinteger(L, -1);
   lua_pop(L, 1);
-  if (lua_type(L, value) != LUA_TNUMBER) lua_pushvalue(L, value);
-  else if (real) lua_pushnumber(L, v);
-  else if (v == floor(v) && fabs(v) < 9e15) lua_pushinteger(L, (lua_Integer)v);
-  else lua_pushvalue(L, value);
+  if (lua_type(L, value) != LUA_TNUMBER)
+    lua_pushvalue(L, value);
+  else if (real)
+    lua_pushnumber(L, v);
+  else if (v == floor(v) && fabs(v) < 9e15)
+    lua_pushinteger(L, (lua_Integer)v);
+  else
+    lua_pushvalue(L, value);
 }
 
 /* Stack: key, value at the top. `path` NULL: keys that are not known are read past. */
@@ -86,8 +90,10 @@ static void put_key(Model *m, const char *path) {
   if (path) {
     lua_pushvalue(L, target);
     if (lua_rawget(L, m->written) != LUA_TNIL) {
-      diag_error(m->d, "alias", path, "is another name of plan.model.%s, which is given "
-                 "too", lua_tostring(L, -1));
+      diag_error(m->d, "alias", path,
+                 "is another name of plan.model.%s, which is given "
+                 "too",
+                 lua_tostring(L, -1));
       return;
     }
     lua_pushvalue(L, target);
@@ -179,14 +185,15 @@ static void unknown_model(Model *m, const char *path, const char *name) {
   int n;
   const char *const *archs = stdlib_names(m->arena, "tp_plans", &n);
   VEC(const char *) names = {0};
-  for (int i = 0; i < n; i++) *VEC_PUSH(m->arena, names) = archs[i];
+  for (int i = 0; i < n; i++)
+    *VEC_PUSH(m->arena, names) = archs[i];
   if (stdlib_push(L, "presets")) {
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
       *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
     lua_pop(L, 1);
   }
   diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name)->suggestion =
-      str_nearest(name, names.at, names.n);
+      value_suggest(name, names.at, names.n);
 }
 
 /* Starts the config with the defaults of the architecture `name`. */
@@ -264,12 +271,13 @@ static void from_function(Model *m, int fn, int t) {
   lua_State *L = m->L;
   lua_newtable(L);
   int config = lua_gettop(L);
-  for (lua_pushnil(L); t && lua_next(L, t); lua_pop(L, 1)) {
-    if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == 1) continue;
-    lua_pushvalue(L, -2);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, config);
-  }
+  if (t)
+    for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+      if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == 1) continue;
+      lua_pushvalue(L, -2);
+      lua_pushvalue(L, -2);
+      lua_rawset(L, config);
+    }
   m->lp->config = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushvalue(L, fn);
   m->lp->build = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -278,13 +286,19 @@ static void from_function(Model *m, int fn, int t) {
 static void resolve_table(Model *m, int t, bool hf) {
   lua_State *L = m->L;
   lua_rawgeti(L, t, 1);
-  if (lua_isfunction(L, -1) && !hf) from_function(m, lua_gettop(L), t);
-  else if (lua_type(L, -1) == LUA_TSTRING && hf) from_folder(m, t, lua_tostring(L, -1));
-  else if (lua_type(L, -1) == LUA_TSTRING) from_name(m, t, lua_tostring(L, -1));
+  if (lua_isfunction(L, -1) && !hf)
+    from_function(m, lua_gettop(L), t);
+  else if (lua_type(L, -1) == LUA_TSTRING && hf)
+    from_folder(m, t, lua_tostring(L, -1));
+  else if (lua_type(L, -1) == LUA_TSTRING)
+    from_name(m, t, lua_tostring(L, -1));
   else
     diag_error(m->d, "type", "model", "the first item of weft.%s is %s, got %s",
-               hf ? "hf" : "model", hf ? "a folder" : "a preset, an architecture or a "
-               "function", value_describe(m->arena, L, -1));
+               hf ? "hf" : "model",
+               hf ? "a folder"
+                  : "a preset, an architecture or a "
+                    "function",
+               value_describe(m->arena, L, -1));
 }
 
 void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
@@ -301,10 +315,13 @@ void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
   } else if (str_eq(kind, "model") || str_eq(kind, "hf")) {
     resolve_table(&m, v, str_eq(kind, "hf"));
   } else if (!lua_isnil(L, v)) {
-    Diag *g = diag_error(d, "type", "model", "expected weft.model, weft.hf or a function, "
-                         "got %s", value_describe(d->arena, L, v));
+    Diag *g = diag_error(d, "type", "model",
+                         "expected weft.model, weft.hf or a function, "
+                         "got %s",
+                         value_describe(d->arena, L, v));
     if (lua_type(L, v) == LUA_TSTRING)
-      g->suggestion = arena_printf(d->arena, "write weft.model \"%s\"", lua_tostring(L, v));
+      g->suggestion =
+          arena_printf(d->arena, "write weft.model \"%s\"", lua_tostring(L, v));
   }
   lua_settop(L, top);
 }

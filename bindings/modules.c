@@ -144,8 +144,10 @@ int modules_require(lua_State *L) {
     builders_push(L);
   } else {
     if (!valid_name(name))
-      return luaL_error(L, "require \"%s\": a module is \"weft\" or a name like "
-                        "\"folder.file\" below the plan's folder", name);
+      return luaL_error(L,
+                        "require \"%s\": a module is \"weft\" or a name like "
+                        "\"folder.file\" below the plan's folder",
+                        name);
     load_module(L, name);
     lua_pushlightuserdata(L, (void *)&loading);
     lua_setfield(L, 2, name);

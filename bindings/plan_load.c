@@ -5,12 +5,18 @@
 
 #include "model.h"
 
-const Plan *lang_plan(const LangPlan *lp) { return &lp->plan; }
+const Plan *lang_plan(const LangPlan *lp) {
+  return &lp->plan;
+}
 int64_t lang_cluster_ranks(const LangPlan *lp) {
   return lp->cluster_nodes * lp->cluster_gpus;
 }
-const char *lang_weights(const LangPlan *lp) { return lp->weights; }
-const char *lang_architecture(const LangPlan *lp) { return lp->arch; }
+const char *lang_weights(const LangPlan *lp) {
+  return lp->weights;
+}
+const char *lang_architecture(const LangPlan *lp) {
+  return lp->arch;
+}
 
 static const char *folder_of(Arena *a, const char *path) {
   const char *slash = strrchr(path, '/');
@@ -70,20 +76,24 @@ static void check_job(lua_State *L, void *ud) {
   if (!wrong_below(d, "cluster")) read_cluster(L, lp);
 }
 
-/* Rules between fields, on the mesh of the file. */
-static void check_mesh(LangPlan *lp, Diags *d) {
+/* Rules between fields, on the mesh of the file; those about fields that are wrong in
+ * themselves are left out. */
+static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   Mesh m;
-  if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return;
-  if (!mesh_resolve(&lp->plan.mesh, lang_cluster_ranks(lp), &m, d)) return;
-  if (wrong_below(d, "batch") || wrong_below(d, "pp_plan") || wrong_below(d, "schedule"))
-    return;
-  lang_check_mesh(lp, &lp->plan, &m, d);
+  Plan p = lp->plan;
+  if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return WEFT_OK;
+  if (!mesh_resolve(&p.mesh, lang_cluster_ranks(lp), &m, d)) return WEFT_OK;
+  if (wrong_below(d, "batch")) p.batch.global = 0;
+  if (wrong_below(d, "pp_plan")) p.pp = (PpPlan){0};
+  if (wrong_below(d, "schedule")) p.schedule = "";
+  weft_status st = lang_check_mesh(lp, &p, &m, d, e);
+  return st == WEFT_EPLAN ? WEFT_OK : st;
 }
 
 static weft_status check_plan(LangPlan *lp, Diags *d, weft_error *e) {
   CheckJob job = {lp, d};
   TRY(state_protect(lp->state, check_job, &job, e));
-  check_mesh(lp, d);
+  TRY(check_mesh(lp, d, e));
   return d->errors ? WEFT_EPLAN : WEFT_OK;
 }
 
@@ -186,12 +196,23 @@ typedef struct FindJob {
   Diags *d;
 } FindJob;
 
+/* Passes know one name of a field; the plan may have written its alias. */
+static const char *written_path(lua_State *L, Arena *a, const char *path) {
+  int top = lua_gettop(L);
+  bool moved = false;
+  if (strncmp(path, "tp_plan", 7) == 0 &&
+      lua_getfield(L, PLAN_INDEX, "tp_plan") == LUA_TNIL)
+    moved = lua_getfield(L, PLAN_INDEX, "strategy") == LUA_TTABLE;
+  lua_settop(L, top);
+  return moved ? arena_printf(a, "strategy.%s", path) : path;
+}
+
 static void find_one(lua_State *first, lua_State *again, LangPlan *lp, Diag *g) {
   int top = lua_gettop(first), top2 = again ? lua_gettop(again) : 0;
-  const char *file = NULL;
+  const char *file = NULL, *path = written_path(first, lp->arena, g->path);
   lua_pushvalue(first, PLAN_INDEX);
   if (again) lua_pushvalue(again, PLAN_INDEX);
-  if (replay_find(lp->lines, again, first, g->path, &file, &g->line))
+  if (replay_find(lp->lines, again, first, path, &file, &g->line))
     g->file = arena_str(lp->arena, file ? file : lp->state->path);
   else
     g->file = lp->state->path, g->line = 1;
@@ -204,12 +225,12 @@ static void find_with(lua_State *first, lua_State *again, FindJob *j) {
     Diag *g = &j->d->list.at[i];
     if (g->file) continue;
     const char *set = set_place(j->lp, g->path);
-    if (set) g->file = set;
-    else find_one(first, again, j->lp, g);
+    if (set)
+      g->file = set;
+    else
+      find_one(first, again, j->lp, g);
   }
 }
-
-static void find_outer(lua_State *first, void *ud);
 
 /* The two states are protected one inside the other. */
 typedef struct Nested {
@@ -234,7 +255,8 @@ static void find_outer(lua_State *first, void *ud) {
 /* Running out of memory here is the same as running out of the arena. */
 void lang_locate(LangPlan *lp, Diags *d) {
   bool missing = false;
-  for (int i = 0; i < d->list.n; i++) missing |= !d->list.at[i].file;
+  for (int i = 0; i < d->list.n; i++)
+    missing |= !d->list.at[i].file;
   if (missing) {
     weft_error e;
     err_clear(&e);

@@ -12,15 +12,16 @@
 #include "vm/compile/compile.h"
 
 typedef struct LangOptions {
-  const weft_alloc *alloc;
-  size_t memory_limit;             /* bytes of the Lua state; 0: 256 MiB */
-  int64_t instruction_limit;       /* per evaluation or call; 0: 50 million */
-  const char *const *set;          /* "mesh.tp=4", from the command line */
+  const weft_alloc *alloc;   /* may refuse to grow a block, but not to shrink one:
+                                Lua relies on that */
+  size_t memory_limit;       /* bytes of the Lua state; 0: 256 MiB */
+  int64_t instruction_limit; /* per evaluation or call; 0: 50 million */
+  const char *const *set;    /* "mesh.tp=4", from the command line */
   int nset;
-  const char *const *define;       /* "NAME=value": weft.vars.NAME */
+  const char *const *define; /* "NAME=value": weft.vars.NAME */
   int ndefine;
-  const StopFlag *stop;            /* may be NULL */
-  void (*print)(void *ud, const char *line);   /* print() of the plan; may be NULL */
+  const StopFlag *stop;                      /* may be NULL */
+  void (*print)(void *ud, const char *line); /* print() of the plan; may be NULL */
   void *ud;
 } LangOptions;
 
@@ -30,7 +31,7 @@ typedef struct LangPlan LangPlan;
  * WEFT_EFILE, WEFT_EUSAGE (a malformed --set), WEFT_ELIMIT, WEFT_ENOMEM: see `e`. */
 weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Diags *d,
                       weft_error *e);
-void lang_free(LangPlan *lp);                     /* NULL is allowed */
+void lang_free(LangPlan *lp); /* NULL is allowed */
 
 /* The plan, with every default filled in. A caller may change its own copy. */
 const Plan *lang_plan(const LangPlan *lp);
@@ -41,8 +42,9 @@ const char *lang_weights(const LangPlan *lp);
 /* "llama", or NULL if the model is a function of the plan. */
 const char *lang_architecture(const LangPlan *lp);
 /* Checks of the plan against a mesh other than the one in the file (paths "mesh.tp"...):
- * heads, batch. True if nothing was wrong. lang_load does this for the file's mesh. */
-bool lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d);
+ * heads, batch. WEFT_EPLAN if `d` got errors. lang_load does this for the file's mesh. */
+weft_status lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d,
+                            weft_error *e);
 
 /* Normalised Hugging Face names ("hidden_size"); false if absent or not an integer. */
 bool lang_config_int(LangPlan *lp, const char *key, int64_t *value);
@@ -77,7 +79,7 @@ void report_json_end(const Diags *d, struct Json *j);
 
 /* ---- shrink.c ---- */
 typedef struct LangShrunk {
-  const char *const *what;   /* "num_hidden_layers 32 -> 4" */
+  const char *const *what; /* "num_hidden_layers 32 -> 4" */
   int n;
 } LangShrunk;
 /* Makes a plan small enough for `verify`: at most `ranks` ranks, a small model and batch.

@@ -8,16 +8,16 @@
 enum { MAX_DEPTH = 200, MAX_NEST = 12, MAX_FILES = 64 };
 
 /* Registry keys of the replaying state. */
-static const char born_key = 'b';     /* table -> where and when it was first seen */
-static const char keys_key = 'k';     /* table -> { key -> place } */
-static const char round_key = 'r';    /* table -> the round that last looked at it */
+static const char born_key = 'b';  /* table -> where and when it was first seen */
+static const char keys_key = 'k';  /* table -> { key -> place } */
+static const char round_key = 'r'; /* table -> the round that last looked at it */
 
 struct Replay {
   Arena *arena;
   const char *file[MAX_FILES];
   int nfile, round, seen;
-  int64_t budget;                     /* keys that may still be looked at */
-  int64_t place[MAX_DEPTH + 2];       /* by depth of the call: the line that is running */
+  int64_t budget;               /* keys that may still be looked at */
+  int64_t place[MAX_DEPTH + 2]; /* by depth of the call: the line that is running */
 };
 
 Replay *replay_new(Arena *a) {
@@ -31,7 +31,8 @@ Replay *replay_new(Arena *a) {
 
 static int64_t place_of(Replay *r, const char *file, int line) {
   int i = 0;
-  while (i < r->nfile && strcmp(r->file[i], file) != 0) i++;
+  while (i < r->nfile && strcmp(r->file[i], file) != 0)
+    i++;
   if (i == MAX_FILES) return 0;
   if (i == r->nfile) r->file[r->nfile++] = arena_str(r->arena, file);
   return (int64_t)(i + 1) << 24 | (line & 0xffffff);
@@ -42,9 +43,15 @@ static int64_t birth(int seen, int depth, int64_t place) {
   return (int64_t)(seen & 0xffffff) << 40 | (int64_t)(depth & 0xff) << 32 |
          (place & 0xffffffff);
 }
-static int birth_order(int64_t b) { return (int)(b >> 40 & 0xffffff); }
-static int birth_depth(int64_t b) { return (int)(b >> 32 & 0xff); }
-static int64_t birth_place(int64_t b) { return b & 0xffffffff; }
+static int birth_order(int64_t b) {
+  return (int)(b >> 40 & 0xffffff);
+}
+static int birth_depth(int64_t b) {
+  return (int)(b >> 32 & 0xff);
+}
+static int64_t birth_place(int64_t b) {
+  return b & 0xffffffff;
+}
 
 /* ---- recording ---- */
 
@@ -92,7 +99,8 @@ static void push_places(lua_State *L, Replay *r, int t, int64_t place, int depth
 /* Notes the new keys of the table on top, and of the tables in it. */
 static void scan(lua_State *L, Replay *r, int64_t place, int depth, int nest) {
   int t = lua_gettop(L);
-  if (nest > MAX_NEST || r->budget < 0 || get_number(L, &round_key, t) == r->round) return;
+  if (nest > MAX_NEST || r->budget < 0 || get_number(L, &round_key, t) == r->round)
+    return;
   luaL_checkstack(L, 12, NULL);
   set_number(L, &round_key, t, r->round);
   push_places(L, r, t, place, depth);
@@ -114,7 +122,8 @@ static void scan(lua_State *L, Replay *r, int64_t place, int depth, int nest) {
 static int depth_of(lua_State *L) {
   lua_Debug ar;
   int n = 0;
-  while (n < MAX_DEPTH && lua_getstack(L, n + 1, &ar)) n++;
+  while (n < MAX_DEPTH && lua_getstack(L, n + 1, &ar))
+    n++;
   return n;
 }
 
@@ -138,8 +147,10 @@ void replay_event(lua_State *L, lua_Debug *ar, Replay *r) {
   int depth = depth_of(L), top = lua_gettop(L);
   int64_t now = place_of(r, file, ar->currentline), place = r->place[depth];
   bool leaves = ar->event == LUA_HOOKRET;
-  if (leaves) place = now;
-  else if (!place) place = caller_place(L, r);
+  if (leaves)
+    place = now;
+  else if (!place)
+    place = caller_place(L, r);
   r->place[depth] = leaves ? 0 : now;
   r->place[depth + 1] = 0;
   if (!place) return;
@@ -184,16 +195,22 @@ static int64_t key_place(lua_State *L, int t) {
 static bool same_value(lua_State *a, lua_State *b) {
   if (lua_type(a, -1) != lua_type(b, -1)) return false;
   switch (lua_type(a, -1)) {
-  case LUA_TNUMBER: return lua_tonumber(a, -1) == lua_tonumber(b, -1);
-  case LUA_TSTRING: return strcmp(lua_tostring(a, -1), lua_tostring(b, -1)) == 0;
-  case LUA_TBOOLEAN: return lua_toboolean(a, -1) == lua_toboolean(b, -1);
-  default: return true;
+  case LUA_TNUMBER:
+    return lua_tonumber(a, -1) == lua_tonumber(b, -1);
+  case LUA_TSTRING:
+    return strcmp(lua_tostring(a, -1), lua_tostring(b, -1)) == 0;
+  case LUA_TBOOLEAN:
+    return lua_toboolean(a, -1) == lua_toboolean(b, -1);
+  default:
+    return true;
   }
 }
 
 static void push_same_key(lua_State *from, lua_State *to) {
-  if (lua_type(from, -1) == LUA_TSTRING) lua_pushstring(to, lua_tostring(from, -1));
-  else lua_pushinteger(to, lua_tointeger(from, -1));
+  if (lua_type(from, -1) == LUA_TSTRING)
+    lua_pushstring(to, lua_tostring(from, -1));
+  else
+    lua_pushinteger(to, lua_tointeger(from, -1));
 }
 
 /* Both stacks end with the plans' tables; `again` may be NULL. The nearest field on the

@@ -4,7 +4,9 @@
 #include "vm/base/json.h"
 
 /* One word is the right value; anything longer is advice in words of its own. */
-static bool is_word(const char *s) { return *s && !strchr(s, ' '); }
+static bool is_word(const char *s) {
+  return *s && !strchr(s, ' ');
+}
 
 static void add_place(const Diag *g, Text *out) {
   if (!g->file) return;
@@ -33,7 +35,8 @@ static void add_diag(const Diag *g, bool colour, Text *out) {
 }
 
 void report_text(const Diags *d, bool colour, Text *out) {
-  for (int i = 0; i < d->list.n; i++) add_diag(&d->list.at[i], colour, out);
+  for (int i = 0; i < d->list.n; i++)
+    add_diag(&d->list.at[i], colour, out);
   if (d->errors) text_printf(out, "%d error%s", d->errors, d->errors > 1 ? "s" : "");
   if (d->warnings)
     text_printf(out, "%s%d warning%s", d->errors ? ", " : "", d->warnings,
@@ -82,7 +85,8 @@ void report_json_begin(const Diags *d, const char *command, Json *j) {
   json_open(j, NULL, '{');
   json_str(j, "command", command);
   json_open(j, "diagnostics", '[');
-  for (int i = 0; i < d->list.n; i++) json_diag(&d->list.at[i], j);
+  for (int i = 0; i < d->list.n; i++)
+    json_diag(&d->list.at[i], j);
   json_close(j, ']');
   json_int(j, "error_count", d->errors);
   json_str(j, "format_version", "1.0");

@@ -3,117 +3,9 @@
 #include "lang.h"
 
 #include <lualib.h>
-#include <math.h>
-#include <stdlib.h>
 
-enum { REP_MAX = 16 << 20 };               /* bytes that string.rep may make */
-static const double pattern_work = 1e8;    /* steps that a pattern may take at worst */
-
-/* ---- pairs in a fixed order ---- */
-
-typedef struct Key {
-  int type, slot;           /* slot: position in the list of keys */
-  bool is_int;
-  lua_Integer i;
-  lua_Number n;
-  const char *s;
-  size_t len;
-} Key;
-
-static int compare_numbers(const Key *a, const Key *b) {
-  if (a->is_int && b->is_int) return (a->i > b->i) - (a->i < b->i);
-  if (a->n != b->n) return a->n > b->n ? 1 : -1;
-  return a->is_int - b->is_int;
-}
-
-static int compare_keys(const void *pa, const void *pb) {
-  const Key *a = pa, *b = pb;
-  if (a->type != b->type) {
-    static const int order[LUA_NUMTYPES] = {[LUA_TSTRING] = 1, [LUA_TBOOLEAN] = 2};
-    return order[a->type] - order[b->type];
-  }
-  if (a->type == LUA_TNUMBER) return compare_numbers(a, b);
-  if (a->type == LUA_TBOOLEAN) return (int)(a->i - b->i);
-  int c = memcmp(a->s, b->s, MIN(a->len, b->len));
-  return c ? c : (a->len > b->len) - (a->len < b->len);
-}
-
-static bool read_key(lua_State *L, int idx, Key *k) {
-  *k = (Key){.type = lua_type(L, idx)};
-  if (k->type == LUA_TSTRING) {
-    k->s = lua_tolstring(L, idx, &k->len);
-  } else if (k->type == LUA_TNUMBER) {
-    k->is_int = lua_isinteger(L, idx);
-    if (k->is_int) k->i = lua_tointeger(L, idx);
-    k->n = lua_tonumber(L, idx);
-  } else if (k->type == LUA_TBOOLEAN) {
-    k->i = lua_toboolean(L, idx);
-  } else {
-    return false;
-  }
-  return true;
-}
-
-bool sorted_keys(lua_State *L, int t) {
-  int n = 0;
-  t = lua_absindex(L, t);
-  luaL_checkstack(L, 6, NULL);
-  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) n++;
-  Key *key = lua_newuserdatauv(L, sizeof *key * (size_t)MAX(n, 1), 0);
-  lua_createtable(L, n, 0);                       /* keeps the strings alive */
-  int i = 0;
-  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
-    if (!read_key(L, -2, &key[i])) {
-      lua_pop(L, 4);
-      return false;
-    }
-    key[i].slot = i + 1;
-    i++;
-    lua_pushvalue(L, -2);
-    lua_rawseti(L, -4, i);
-  }
-  qsort(key, (size_t)n, sizeof *key, compare_keys);
-  lua_createtable(L, n, 0);
-  for (i = 0; i < n; i++) {
-    lua_rawgeti(L, -2, key[i].slot);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_replace(L, -3);
-  lua_pop(L, 1);
-  return true;
-}
-
-/* Upvalues: the sorted keys, the position. Keys that were removed meanwhile are skipped. */
-static int pairs_next(lua_State *L) {
-  lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
-  for (;;) {
-    lua_settop(L, 1);
-    if (lua_rawgeti(L, lua_upvalueindex(1), ++i) == LUA_TNIL) return 1;
-    lua_pushvalue(L, 2);
-    if (lua_rawget(L, 1) != LUA_TNIL) break;
-  }
-  lua_pushinteger(L, i);
-  lua_replace(L, lua_upvalueindex(2));
-  return 2;
-}
-
-static int sorted_pairs(lua_State *L) {
-  luaL_checkany(L, 1);
-  if (luaL_getmetafield(L, 1, "__pairs") != LUA_TNIL) {
-    lua_pushvalue(L, 1);
-    lua_call(L, 1, 3);
-    return 3;
-  }
-  luaL_checktype(L, 1, LUA_TTABLE);
-  lua_settop(L, 1);
-  if (!sorted_keys(L, 1))
-    return luaL_error(L, "pairs: keys other than numbers, texts and booleans have no order");
-  lua_pushinteger(L, 0);
-  lua_pushcclosure(L, pairs_next, 2);
-  lua_pushvalue(L, 1);
-  lua_pushnil(L);
-  return 3;
-}
+enum { REP_MAX = 16 << 20 };            /* bytes that string.rep may make */
+static const double pattern_work = 1e8; /* steps that a pattern may take at worst */
 
 /* ---- text without addresses ---- */
 
@@ -158,7 +50,8 @@ static int format(lua_State *L) {
   for (const char *p = f; *p; p++) {
     if (*p != '%') continue;
     p++;
-    while (*p && strchr("-+ #0123456789.", *p)) p++;
+    while (*p && strchr("-+ #0123456789.", *p))
+      p++;
     if (*p == 'p') return luaL_error(L, "string.format: %%p is not available in a plan");
     if (!*p) break;
   }
@@ -207,7 +100,8 @@ static double pattern_cost(const char *p, size_t plen, size_t n) {
     }
   }
   double cost = 1;
-  for (int k = 1; k <= loops && cost < 1e30; k++) cost *= ((double)n + k) / k;
+  for (int k = 1; k <= loops && cost < 1e30; k++)
+    cost *= ((double)n + k) / k;
   return cost;
 }
 
@@ -243,6 +137,25 @@ static int guarded(lua_State *L) {
   return guarded_end(L, LUA_OK, 0);
 }
 
+/* Upvalue: the message handler of the plan. After a limit it is not called: hooks are off
+ * while an error that a hook raised is handled, so nothing would stop it. */
+static int handler(lua_State *L) {
+  if (state_of(L)->stop != STOP_NONE) return 1;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
+}
+
+static int guarded_xpcall(lua_State *L) {
+  if (lua_gettop(L) >= 2) {
+    lua_pushvalue(L, 2);
+    lua_pushcclosure(L, handler, 1);
+    lua_replace(L, 2);
+  }
+  return guarded(L);
+}
+
 /* ---- functions whose results could differ between runs ---- */
 
 static int randomseed(lua_State *L) {
@@ -258,7 +171,8 @@ static int randomseed(lua_State *L) {
 static int set_metatable(lua_State *L) {
   if (lua_istable(L, 2)) {
     lua_settop(L, 2);
-    if (lua_getfield(L, 2, "__gc") != LUA_TNIL || lua_getfield(L, 2, "__mode") != LUA_TNIL)
+    if (lua_getfield(L, 2, "__gc") != LUA_TNIL ||
+        lua_getfield(L, 2, "__mode") != LUA_TNIL)
       return luaL_error(L, "setmetatable: __gc and __mode are not available in a plan");
     lua_settop(L, 2);
   }
@@ -282,7 +196,7 @@ static int unknown_global(lua_State *L) {
   int n = 0;
   for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) names[n++] = lua_tostring(L, -2);
-  near = name ? str_nearest(name, names, n) : NULL;
+  near = name ? value_suggest(name, names, n) : NULL;
   if (near) return luaL_error(L, "unknown global '%s' (did you mean '%s'?)", name, near);
   return luaL_error(L, "unknown global '%s'", name ? name : "?");
 }
@@ -294,9 +208,9 @@ static int assign_global(lua_State *L) {
 
 /* ---- the table of globals ---- */
 
-static const char *const kept[] = {"assert", "error", "getmetatable", "ipairs", "rawequal",
-                                   "rawget", "rawlen", "select", "tonumber", "type",
-                                   "_VERSION", NULL};
+static const char *const kept[] = {"assert",   "error",  "getmetatable", "ipairs",
+                                   "rawequal", "rawget", "rawlen",       "select",
+                                   "tonumber", "type",   "_VERSION",     NULL};
 
 /* Replaces field `name` of the table on top by a closure over the old value. */
 static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
@@ -306,9 +220,35 @@ static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
   lua_setfield(L, -2, name);
 }
 
-static void remove_field(lua_State *L, const char *name) {
-  lua_pushnil(L);
-  lua_setfield(L, -2, name);
+/* Every function that a library keeps; what a build of Lua has besides is dropped. */
+static const char string_names[] = " byte char find format gmatch gsub len lower match "
+                                   "pack packsize rep reverse sub unpack"
+                                   " upper ";
+static const char table_names[] = " concat insert move pack remove sort unpack ";
+static const char utf8_names[] = " char charpattern codepoint codes len offset ";
+static const char math_names[] =
+    " abs acos asin atan ceil cos deg exp floor fmod huge log max maxinteger min "
+    "mininteger"
+    " modf pi rad random randomseed sin sqrt tan tointeger type ult ";
+static const char coroutine_names[] =
+    " close create isyieldable resume running status wrap yield ";
+
+static void keep_only(lua_State *L, const char *names) {
+  for (lua_pushnil(L); lua_next(L, -2);) {
+    const char *word = lua_pushfstring(L, " %s ", lua_tostring(L, -2));
+    bool keep = strstr(names, word) != NULL;
+    lua_pop(L, 2);
+    if (keep) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, -4);
+  }
+}
+
+static void open_library(lua_State *L, const char *name, lua_CFunction open,
+                         const char *names) {
+  luaL_requiref(L, name, open, 0);
+  keep_only(L, names);
 }
 
 static void open_base(lua_State *L, int env) {
@@ -319,15 +259,17 @@ static void open_base(lua_State *L, int env) {
   }
   static const char *const wrapped[] = {"pcall", "xpcall", "setmetatable"};
   wrap(L, "pcall", guarded);
-  wrap(L, "xpcall", guarded);
+  wrap(L, "xpcall", guarded_xpcall);
   wrap(L, "setmetatable", set_metatable);
   for (int i = 0; i < LEN(wrapped); i++) {
     lua_getfield(L, -1, wrapped[i]);
     lua_setfield(L, env, wrapped[i]);
   }
   lua_pop(L, 1);
-  static const luaL_Reg own[] = {{"pairs", sorted_pairs}, {"tostring", tostring},
-                                 {"print", print}, {"require", modules_require},
+  static const luaL_Reg own[] = {{"pairs", sorted_pairs},
+                                 {"tostring", tostring},
+                                 {"print", print},
+                                 {"require", modules_require},
                                  {NULL, NULL}};
   lua_pushvalue(L, env);
   luaL_setfuncs(L, own, 0);
@@ -335,8 +277,7 @@ static void open_base(lua_State *L, int env) {
 }
 
 static void open_string(lua_State *L, int env) {
-  luaL_requiref(L, "string", luaopen_string, 0);
-  remove_field(L, "dump");
+  open_library(L, "string", luaopen_string, string_names);
   wrap(L, "format", format);
   wrap(L, "rep", rep);
   wrap(L, "find", match);
@@ -352,17 +293,17 @@ static void open_string(lua_State *L, int env) {
 }
 
 static void open_others(lua_State *L, int env) {
-  luaL_requiref(L, "table", luaopen_table, 0);
+  open_library(L, "table", luaopen_table, table_names);
   lua_setfield(L, env, "table");
-  luaL_requiref(L, "utf8", luaopen_utf8, 0);
+  open_library(L, "utf8", luaopen_utf8, utf8_names);
   lua_setfield(L, env, "utf8");
-  luaL_requiref(L, "math", luaopen_math, 0);
+  open_library(L, "math", luaopen_math, math_names);
   lua_getfield(L, -1, "randomseed");
   lua_pushinteger(L, 0);
   lua_call(L, 1, 0);
   wrap(L, "randomseed", randomseed);
   lua_setfield(L, env, "math");
-  luaL_requiref(L, "coroutine", luaopen_coroutine, 0);
+  open_library(L, "coroutine", luaopen_coroutine, coroutine_names);
   wrap(L, "resume", guarded);
   wrap(L, "close", guarded);
   lua_setfield(L, env, "coroutine");

@@ -6,10 +6,10 @@
 
 /* The userdata `s`. Its user value 1 is the buffer of actions. */
 typedef struct Recorder {
-  Schedule *schedule;    /* NULL once the function has returned */
-  Action *at;            /* inside the buffer */
+  Schedule *schedule; /* NULL once the function has returned */
+  Action *at;         /* inside the buffer */
   int n, cap, limit, rank;
-  bool lines;            /* the function is the plan's: its lines mean something */
+  bool lines; /* the function is the plan's: its lines mean something */
 } Recorder;
 
 static Recorder *self(lua_State *L) {
@@ -95,8 +95,8 @@ static int stage(lua_State *L) {
 /* ---- the object ---- */
 
 static const char *const member_names[] = {
-  "rank", "ranks", "virtual", "stages", "microbatches", "stage", "F", "I", "W", "B",
-  "overlap", "unshard", "reshard", "reduce_grad"};
+    "rank", "ranks", "virtual", "stages",  "microbatches", "stage",   "F",
+    "I",    "W",     "B",       "overlap", "unshard",      "reshard", "reduce_grad"};
 
 /* Upvalue: the methods. */
 static int member(lua_State *L) {
@@ -118,12 +118,14 @@ static int member(lua_State *L) {
     }
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  const char *near = str_nearest(key, member_names, LEN(member_names));
+  const char *near = value_suggest(key, member_names, LEN(member_names));
   if (near) return luaL_error(L, "s has no '%s' (did you mean '%s'?)", key, near);
   return luaL_error(L, "s has no '%s'", key);
 }
 
-static int assign(lua_State *L) { return luaL_error(L, "s cannot be changed"); }
+static int assign(lua_State *L) {
+  return luaL_error(L, "s cannot be changed");
+}
 
 static void add_method(lua_State *L, const char *name, lua_CFunction fn, int kind) {
   lua_pushinteger(L, kind);
@@ -155,10 +157,10 @@ static void push_metatable(lua_State *L) {
 
 typedef struct StartJob {
   LangPlan *lp;
-  const char *name;          /* of the library, or NULL: the plan's function */
+  const char *name; /* of the library, or NULL: the plan's function */
   Schedule *schedule;
   Diags *d;
-  int fn;                    /* registry reference */
+  int fn; /* registry reference */
   bool found, lines;
 } StartJob;
 
@@ -199,7 +201,8 @@ static void push_job(lua_State *L, void *ud) {
   const Schedule *s = j->start->schedule;
   Recorder *r = lua_newuserdatauv(L, sizeof *r, 1);
   int64_t limit = (int64_t)16 * s->virtual_stages * s->microbatches + 64;
-  *r = (Recorder){.schedule = j->start->schedule, .rank = j->rank,
+  *r = (Recorder){.schedule = j->start->schedule,
+                  .rank = j->rank,
                   .limit = (int)MIN(limit, (int64_t)INT32_MAX / 2),
                   .lines = j->start->lines};
   push_metatable(L);
@@ -229,13 +232,13 @@ static weft_status call_rank(StartJob *start, int rank, weft_error *e) {
 
 static weft_status call_all(StartJob *j, weft_error *e) {
   TRY(state_protect(j->lp->state, start_job, j, e));
-  if (!j->found)
-    return err_set(e, WEFT_EPLAN, "there is no schedule \"%s\"", j->name);
+  if (!j->found) return err_set(e, WEFT_EPLAN, "there is no schedule \"%s\"", j->name);
   Schedule *s = j->schedule;
   s->list = NEW_N(j->d->arena, Action *, s->ranks);
   s->n = NEW_N(j->d->arena, int, s->ranks);
   weft_status st = WEFT_OK;
-  for (int rank = 0; rank < s->ranks && st == WEFT_OK; rank++) st = call_rank(j, rank, e);
+  for (int rank = 0; rank < s->ranks && st == WEFT_OK; rank++)
+    st = call_rank(j, rank, e);
   luaL_unref(j->lp->state->L, LUA_REGISTRYINDEX, j->fn);
   if (st == WEFT_EPLAN) lang_locate(j->lp, j->d);
   return st;
@@ -250,10 +253,15 @@ weft_status lang_schedule_named(LangPlan *lp, const char *name, const Mesh *m,
 
 weft_status lang_schedule(LangPlan *lp, const Mesh *m, int microbatches, Schedule *s,
                           Diags *d, weft_error *e) {
-  *s = (Schedule){.ranks = m->size[AXIS_PP], .microbatches = microbatches,
+  *s = (Schedule){.ranks = m->size[AXIS_PP],
+                  .microbatches = microbatches,
                   .virtual_stages = lp->plan.pp.virtual_stages,
-                  .name = lp->plan.schedule, .v_placement = lp->schedule_v};
-  StartJob j = {.lp = lp, .name = lp->from_plan ? NULL : lp->plan.schedule,
-                .schedule = s, .d = d, .fn = LUA_NOREF};
+                  .name = lp->plan.schedule,
+                  .v_placement = lp->schedule_v};
+  StartJob j = {.lp = lp,
+                .name = lp->from_plan ? NULL : lp->plan.schedule,
+                .schedule = s,
+                .d = d,
+                .fn = LUA_NOREF};
   return call_all(&j, e);
 }

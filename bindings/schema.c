@@ -2,17 +2,16 @@
  * Every problem becomes a diagnostic; nothing stops the check. */
 #include "schema.h"
 
-#include <ctype.h>
 #include <float.h>
 #include <math.h>
 
-#define AT(member) offsetof(Plan, member), sizeof(((Plan *)0)->member)
-#define NOWHERE 0, 0
-#define ANY INFINITY
-#define MUST INFINITY
-#define NONE NAN
+#define AT(member)            offsetof(Plan, member), sizeof(((Plan *)0)->member)
+#define NOWHERE               0, 0
+#define ANY                   INFINITY
+#define MUST                  INFINITY
+#define NONE                  NAN
 #define OTHER(s, k, def, doc) {#s, #k, FIELD_OTHER, NULL, 0, 0, ANY, def, NOWHERE, doc},
-#define TEXT(s, k, at, doc) {#s, #k, FIELD_TEXT, NULL, 0, 0, ANY, NONE, at, doc},
+#define TEXT(s, k, at, doc)   {#s, #k, FIELD_TEXT, NULL, 0, 0, ANY, NONE, at, doc},
 #define INT(s, k, lo, hi, built, def, at, doc)                                           \
   {#s, #k, FIELD_INT, NULL, lo, hi, built, def, at, doc},
 #define NUM(s, k, lo, hi, def, at, doc)                                                  \
@@ -26,13 +25,12 @@
   {#s, #k, FIELD_BUILT, names, 0, 0, ANY, NONE, NOWHERE, doc},
 #define TABLE(s, k, scope, def, doc)                                                     \
   {#s, #k, FIELD_TABLE, scope, 0, 0, ANY, def, NOWHERE, doc},
-#define ALIAS(s, k, of) {#s, #k, FIELD_ALIAS, of, 0, 0, ANY, NONE, NOWHERE, "alias"},
+#define ALIAS(s, k, of)  {#s, #k, FIELD_ALIAS, of, 0, 0, ANY, NONE, NOWHERE, "alias"},
 #define LATER(s, k, doc) {#s, #k, FIELD_LATER, NULL, 0, 0, ANY, NONE, NOWHERE, doc},
 
 const Field schema[] = {
 #include "schema.def"
-  {NULL, NULL, FIELD_OTHER, NULL, 0, 0, 0, 0, NOWHERE, NULL}
-};
+    {NULL, NULL, FIELD_OTHER, NULL, 0, 0, 0, 0, NOWHERE, NULL}};
 
 const Field *schema_find(const char *scope, const char *key) {
   for (const Field *f = schema; f->scope; f++)
@@ -40,17 +38,23 @@ const Field *schema_find(const char *scope, const char *key) {
   return NULL;
 }
 
-bool schema_required(const Field *f) { return isinf(f->def); }
+bool schema_required(const Field *f) {
+  return isinf(f->def);
+}
 
 /* ---- storing ---- */
 
 static void store_number(Check *c, const Field *f, double v) {
   char *p = (char *)c->plan + f->at;
   if (!f->size) return;
-  if (f->type == FIELD_NUM) *(double *)p = v;
-  else if (f->type == FIELD_BOOL) *(bool *)p = v != 0;
-  else if (f->size == sizeof(int64_t)) *(int64_t *)p = (int64_t)v;
-  else *(int *)p = (int)v;
+  if (f->type == FIELD_NUM)
+    *(double *)p = v;
+  else if (f->type == FIELD_BOOL)
+    *(bool *)p = v != 0;
+  else if (f->size == sizeof(int64_t))
+    *(int64_t *)p = (int64_t)v;
+  else
+    *(int *)p = (int)v;
 }
 
 static void store_defaults(Check *c) {
@@ -72,7 +76,7 @@ static const char *want_number(Check *c, double lo, double hi, bool integer) {
   return arena_printf(c->arena, "%s from %.0f to %.0f", kind, lo, hi);
 }
 
-static void not_built(Check *c, const char *path, const char *what) {
+void not_built(Check *c, const char *path, const char *what) {
   diag_error(c->d, "not-built", path, "%s is not built yet", what);
 }
 
@@ -82,68 +86,6 @@ bool check_mark(Check *c, int idx, const char *path) {
   diag_error(c->d, "builder", path, "%s", bad)->suggestion =
       hint ? arena_str(c->arena, hint) : NULL;
   return false;
-}
-
-/* ---- names ---- */
-
-/* Compares without case, '-' and '_': "Interleaved1F1B" is "interleaved_1f1b". */
-static bool same_name(const char *a, size_t na, const char *b, size_t nb) {
-  size_t i = 0, j = 0;
-  for (;;) {
-    while (i < na && (a[i] == '-' || a[i] == '_')) i++;
-    while (j < nb && (b[j] == '-' || b[j] == '_')) j++;
-    if (i == na || j == nb) return i == na && j == nb;
-    if (tolower((unsigned char)a[i++]) != tolower((unsigned char)b[j++])) return false;
-  }
-}
-
-/* One word of a list of names: alias=name or name. */
-typedef struct Word {
-  const char *s;
-  size_t n;                /* of the alias */
-  const char *canon;       /* the name that it stands for */
-  bool later;
-} Word;
-
-static bool next_word(Arena *a, const char **p, bool *later, Word *w) {
-  for (*p += strspn(*p, " "); **p == '|'; *p += 1 + strspn(*p + 1, " ")) *later = true;
-  size_t n = strcspn(*p, " ");
-  if (!n) return false;
-  const char *eq = memchr(*p, '=', n);
-  w->s = *p;
-  w->n = eq ? (size_t)(eq - *p) : n;
-  w->canon = eq ? arena_strn(a, eq + 1, n - w->n - 1) : arena_strn(a, *p, n);
-  w->later = *later;
-  *p += n;
-  return true;
-}
-
-static void unknown_name(Check *c, const char *names, const char *path, const char *text) {
-  VEC(const char *) all = {0};
-  const char *list = "";
-  Word w;
-  bool later = false;
-  for (const char *p = names; next_word(c->arena, &p, &later, &w);) {
-    *VEC_PUSH(c->arena, all) = arena_strn(c->arena, w.s, w.n);
-    if (!later && w.n == strlen(w.canon))
-      list = arena_printf(c->arena, "%s%s%s", list, *list ? ", " : "one of: ", w.canon);
-  }
-  Diag *g = diag_error(c->d, "unknown-name", path, "unknown value \"%s\"", text);
-  const char *near = str_nearest(text, all.at, all.n);
-  g->suggestion = near ? near : list;
-}
-
-const char *check_name(Check *c, const char *names, const char *path, const char *text) {
-  Word w;
-  bool later = false;
-  for (const char *p = names; next_word(c->arena, &p, &later, &w);) {
-    if (!same_name(w.s, w.n, text, strlen(text))) continue;
-    if (!w.later) return w.canon;
-    not_built(c, path, arena_printf(c->arena, "\"%s\"", text));
-    return NULL;
-  }
-  unknown_name(c, names, path, text);
-  return NULL;
 }
 
 /* ---- values ---- */
@@ -206,13 +148,16 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     c->plan->dtype = strcmp(name, "bf16") == 0 ? DT_BF16 : DT_F32;
 }
 
-/* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options. */
+/* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options.
+ */
 static void check_named(Check *c, const Field *f, int idx, const char *path) {
   lua_State *L = c->L;
   idx = lua_absindex(L, idx);
   bool table = lua_istable(L, idx);
-  if (table) lua_rawgeti(L, idx, 1);
-  else lua_pushvalue(L, idx);
+  if (table)
+    lua_rawgeti(L, idx, 1);
+  else
+    lua_pushvalue(L, idx);
   if (lua_type(L, -1) != LUA_TSTRING) {
     check_type(c, path, "a name or { \"name\", option = value }", table ? -1 : idx);
   } else {
@@ -227,10 +172,10 @@ static void check_named(Check *c, const Field *f, int idx, const char *path) {
 
 /* "weft.text, weft.tokens" */
 static const char *builder_list(Check *c, const char *names) {
-  Word w;
+  NameWord w;
   bool later = false;
   const char *s = "";
-  for (const char *p = names; next_word(c->arena, &p, &later, &w);)
+  for (const char *p = names; name_next(c->arena, &p, &later, &w);)
     s = arena_printf(c->arena, "%s%sweft.%s", s, *s ? ", " : "", w.canon);
   return s;
 }
@@ -246,9 +191,9 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   const char *kind = mark_kind(c->L, idx);
   bool one = !strchr(f->names, ' ');
   if (!kind && one && lua_istable(c->L, idx)) kind = f->names;
-  Word w;
+  NameWord w;
   bool later = false, found = false;
-  for (const char *p = f->names; kind && next_word(c->arena, &p, &later, &w);)
+  for (const char *p = f->names; kind && name_next(c->arena, &p, &later, &w);)
     found |= strcmp(w.canon, kind) == 0;
   if (!found) {
     check_type(c, path, builder_list(c, f->names), idx);
@@ -256,29 +201,47 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   }
   if (!check_mark(c, idx, path)) return;
   built_kind(c, kind);
-  check_scope(c, idx, kind, path, 1 + field_items(c, kind, idx, path));
+  int items = field_items(c, kind, idx, path);
+  if (items >= 0) check_scope(c, idx, kind, path, 1 + items);
 }
 
 /* ---- fields ---- */
 
 static void check_field(Check *c, const Field *f, int idx, const char *path) {
   switch (f->type) {
-  case FIELD_TEXT: check_text(c, f, idx, path); return;
+  case FIELD_TEXT:
+    check_text(c, f, idx, path);
+    return;
   case FIELD_INT:
-  case FIELD_NUM: check_number(c, f, idx, path); return;
-  case FIELD_BOOL: check_bool(c, f, idx, path); return;
-  case FIELD_NAME: check_name_field(c, f, idx, path); return;
-  case FIELD_NAMED: check_named(c, f, idx, path); return;
-  case FIELD_BUILT: check_built(c, f, idx, path); return;
-  case FIELD_OTHER: field_other(c, f, idx, path); return;
-  case FIELD_ALIAS: return;
+  case FIELD_NUM:
+    check_number(c, f, idx, path);
+    return;
+  case FIELD_BOOL:
+    check_bool(c, f, idx, path);
+    return;
+  case FIELD_NAME:
+    check_name_field(c, f, idx, path);
+    return;
+  case FIELD_NAMED:
+    check_named(c, f, idx, path);
+    return;
+  case FIELD_BUILT:
+    check_built(c, f, idx, path);
+    return;
+  case FIELD_OTHER:
+    field_other(c, f, idx, path);
+    return;
+  case FIELD_ALIAS:
+    return;
   case FIELD_LATER:
     if (lua_type(c->L, idx) == LUA_TBOOLEAN && !lua_toboolean(c->L, idx)) return;
     not_built(c, path, f->key);
     return;
   case FIELD_TABLE:
-    if (lua_istable(c->L, idx)) check_scope(c, idx, f->names, path, 1);
-    else check_type(c, path, "a table", idx);
+    if (lua_istable(c->L, idx))
+      check_scope(c, idx, f->names, path, 1);
+    else
+      check_type(c, path, "a table", idx);
     return;
   }
 }
@@ -304,7 +267,7 @@ static void unknown_field(Check *c, const char *scope, const char *path, int key
   for (const Field *f = schema; f->scope; f++)
     if (strcmp(f->scope, scope) == 0) *VEC_PUSH(c->arena, names) = f->key;
   diag_error(c->d, "unknown-field", path, "unknown field")->suggestion =
-      str_nearest(lua_tostring(c->L, key), names.at, names.n);
+      value_suggest(lua_tostring(c->L, key), names.at, names.n);
 }
 
 /* A field may be given by its own name or by an alias. */
@@ -316,12 +279,27 @@ static bool given(Check *c, int t, const Field *f) {
   return yes;
 }
 
+/* A field that is missing because its name is misspelt has its message already. */
+static bool misspelt(Check *c, const char *path) {
+  for (int i = 0; i < c->d->list.n; i++) {
+    const Diag *g = &c->d->list.at[i];
+    const char *dot = strrchr(g->path, '.'), *own = strrchr(path, '.');
+    size_t base = dot ? (size_t)(dot - g->path) : 0,
+           own_base = own ? (size_t)(own - path) : 0;
+    if (strcmp(g->code, "unknown-field") == 0 && base == own_base &&
+        strncmp(g->path, path, base) == 0 && str_eq(g->suggestion, own ? own + 1 : path))
+      return true;
+  }
+  return false;
+}
+
 static void check_required(Check *c, int t, const char *scope, const char *path) {
   for (const Field *f = schema; f->scope; f++) {
     if (strcmp(f->scope, scope) != 0 || !schema_required(f) || given(c, t, f)) continue;
     lua_pushstring(c->L, f->key);
-    diag_error(c->d, "required", path_join(c->arena, path, c->L, -1),
-               "this field is required (%s)", f->doc);
+    const char *sub = path_join(c->arena, path, c->L, -1);
+    if (!misspelt(c, sub))
+      diag_error(c->d, "required", sub, "this field is required (%s)", f->doc);
     lua_pop(c->L, 1);
   }
 }
@@ -339,13 +317,16 @@ void check_scope(Check *c, int t, const char *scope, const char *path, int from)
     int key = keys + 1;
     if (lua_isinteger(L, key) && lua_tointeger(L, key) < from) continue;
     const char *sub = path_join(c->arena, path, L, key);
-    const Field *f = lua_type(L, key) == LUA_TSTRING
-                         ? schema_find(scope, lua_tostring(L, key)) : NULL;
+    const Field *f =
+        lua_type(L, key) == LUA_TSTRING ? schema_find(scope, lua_tostring(L, key)) : NULL;
     lua_pushvalue(L, key);
     lua_rawget(L, t);
-    if (!f) unknown_field(c, scope, sub, key);
-    else if (f->type == FIELD_ALIAS) check_alias(c, t, f, sub);
-    else check_field(c, f, keys + 2, sub);
+    if (!f)
+      unknown_field(c, scope, sub, key);
+    else if (f->type == FIELD_ALIAS)
+      check_alias(c, t, f, sub);
+    else
+      check_field(c, f, keys + 2, sub);
   }
   lua_settop(L, keys - 1);
   check_required(c, t, scope, path);

@@ -5,23 +5,29 @@
 #include "lang.h"
 
 typedef enum {
-  FIELD_TEXT, FIELD_INT, FIELD_NUM, FIELD_BOOL, FIELD_NAME,
-  FIELD_NAMED,     /* a name, or { name, option = ... } */
-  FIELD_BUILT,     /* a table from one of the builders in `names` */
-  FIELD_TABLE, FIELD_ALIAS, FIELD_LATER,
-  FIELD_OTHER      /* a function of fields.c */
+  FIELD_TEXT,
+  FIELD_INT,
+  FIELD_NUM,
+  FIELD_BOOL,
+  FIELD_NAME,
+  FIELD_NAMED, /* a name, or { name, option = ... } */
+  FIELD_BUILT, /* a table from one of the builders in `names` */
+  FIELD_TABLE,
+  FIELD_ALIAS,
+  FIELD_LATER,
+  FIELD_OTHER /* a function of fields.c */
 } FieldType;
 
 typedef struct Field {
   const char *scope, *key;
   FieldType type;
-  const char *names;       /* see schema.def; TABLE: the scope of its fields */
+  const char *names; /* see schema.def; TABLE: the scope of its fields */
   double lo, hi, built, def;
-  size_t at, size;         /* in Plan; size 0: nowhere */
+  size_t at, size; /* in Plan; size 0: nowhere */
   const char *doc;
 } Field;
 
-extern const Field schema[];       /* ends with a NULL scope */
+extern const Field schema[]; /* ends with a NULL scope */
 const Field *schema_find(const char *scope, const char *key);
 bool schema_required(const Field *f);
 /* The tables of docs/plan.md. */
@@ -40,6 +46,17 @@ void check_type(Check *c, const char *path, const char *want, int idx);
 /* Checks every field of the table at idx against the fields of `scope`; items before
  * list position `from` belong to the caller. */
 void check_scope(Check *c, int idx, const char *scope, const char *path, int from);
+/* One word of a list of names: alias=name or name. */
+typedef struct NameWord {
+  const char *s;
+  size_t n;          /* of the alias */
+  const char *canon; /* the name that it stands for */
+  bool later;
+} NameWord;
+/* The next word of a list; *p and *later begin as the list and false. */
+bool name_next(Arena *a, const char **p, bool *later, NameWord *w);
+/* "WHAT is not built yet" */
+void not_built(Check *c, const char *path, const char *what);
 /* The canonical name for `text` in the list `names`; NULL after adding a diagnostic. */
 const char *check_name(Check *c, const char *names, const char *path, const char *text);
 /* A builder's call that went wrong was noted in its mark: reports it. */
@@ -47,7 +64,8 @@ bool check_mark(Check *c, int idx, const char *path);
 /* An integer from lo to hi at idx. */
 bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_t *out);
 /* One of a FIELD_OTHER's values; `key` tells which. */
-/* The list items of a builder's table (file names); returns how many there are. */
+/* The list items of a builder's table (file names); returns how many there are, -1 if
+ * they are wrong and say all about the table. */
 int field_items(Check *c, const char *kind, int idx, const char *path);
 void field_other(Check *c, const Field *f, int idx, const char *path);
 

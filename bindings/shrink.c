@@ -21,22 +21,26 @@ static void note(Shrink *s, const char *what, int64_t from, int64_t to) {
 
 static int64_t world_of(const Mesh *m) {
   int64_t n = 1;
-  for (int a = 0; a < AXIS_N; a++) n *= m->size[a];
+  for (int a = 0; a < AXIS_N; a++)
+    n *= m->size[a];
   return n;
 }
 
 /* Halves one axis after the other, in an order in which the first ones matter least; an
  * odd size goes to its smallest divisor above 1. */
 static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
-  static const Axis order[] = {AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_PP, AXIS_CP, AXIS_TP};
+  static const Axis order[] = {AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_PP, AXIS_CP,
+                               AXIS_TP};
   Mesh was = *m;
   for (int i = 0; i < LEN(order) && world_of(m) > ranks; i++)
     while (m->size[order[i]] > 2 && world_of(m) > ranks) {
       int n = m->size[order[i]], least = 2;
-      while (n % least != 0 && least < n) least++;
+      while (n % least != 0 && least < n)
+        least++;
       m->size[order[i]] = least == n ? 2 : n / least;
     }
-  for (int i = 0; i < LEN(order) && world_of(m) > ranks; i++) m->size[order[i]] = 1;
+  for (int i = 0; i < LEN(order) && world_of(m) > ranks; i++)
+    m->size[order[i]] = 1;
   for (int i = 0; i < LEN(order); i++)
     note(s, axis_name(order[i]), was.size[order[i]], m->size[order[i]]);
   MeshSpec *spec = &s->plan->mesh;
@@ -104,6 +108,15 @@ static void shrink_stages(Shrink *s) {
   pp->nlayers = pp->nmodules = 0;
 }
 
+/* Patterns may name layers that are gone: those need not match any more. */
+static void free_patterns(Shrink *s) {
+  TpRule *rule = NEW_N(s->arena, TpRule, s->plan->ntp + 1);
+  if (s->plan->ntp) memcpy(rule, s->plan->tp, sizeof *rule * (size_t)s->plan->ntp);
+  for (int i = 0; i < s->plan->ntp; i++)
+    rule[i].from_default = true;
+  s->plan->tp = rule;
+}
+
 /* ---- the batch ---- */
 
 /* At least as many microbatches as stages and one more, so that the schedule reaches its
@@ -112,7 +125,8 @@ static void shrink_batch(Shrink *s, const Mesh *m, int was_microbatches) {
   Batch *b = &s->plan->batch;
   Batch was = *b;
   int64_t dp = mesh_size(m, AXES_DP), tp = m->size[AXIS_TP];
-  int64_t micro = MIN(b->micro, 2), mbs = MIN((int64_t)was_microbatches, m->size[AXIS_PP] + 2);
+  int64_t micro = MIN(b->micro, 2),
+          mbs = MIN((int64_t)was_microbatches, m->size[AXIS_PP] + 2);
   b->micro = micro;
   b->global = micro * dp * mbs * MAX(b->rounds, 1);
   b->seq = MIN(b->seq, (32 + tp - 1) / tp * tp);
@@ -135,6 +149,7 @@ weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Di
   int stages = m.size[AXIS_PP];
   shrink_mesh(&s, &m, ranks);
   shrink_batch(&s, &m, microbatches);
+  free_patterns(&s);
   if (lp->arch) {
     int64_t layers = 0;
     get(&s, "num_hidden_layers", &layers);

@@ -13,31 +13,41 @@ enum { HOOK_STEP = 1000 };
 static const size_t default_memory = (size_t)256 << 20;
 static const int64_t default_instructions = 50 * 1000 * 1000;
 
-LangState *state_of(lua_State *L) { return *(LangState **)lua_getextraspace(L); }
+LangState *state_of(lua_State *L) {
+  return *(LangState **)lua_getextraspace(L);
+}
 
 /* ---- memory ---- */
 
-/* Lua asks again after an emergency collection, so only the second refusal in a row
- * means that the plan does not fit. */
+/* After a refusal Lua collects garbage and asks for the same again. If that is refused
+ * too, or something else is asked for, the plan does not fit: the error that Lua raises
+ * may be caught, the stop is final. */
+static bool refuse(LangState *s, void *p, size_t n) {
+  bool again = s->refused == n && s->refused_at == p;
+  if (again && s->stop == STOP_NONE) s->stop = STOP_MEMORY;
+  s->refused = n;
+  s->refused_at = p;
+  return true;
+}
+
+static void *host_realloc(const weft_alloc *a, void *p, size_t old, size_t n) {
+  if (a && a->fn) return a->fn(a->ud, p, old, n);
+  if (n) return realloc(p, n);
+  free(p);
+  return NULL;
+}
+
 static void *allocate(void *ud, void *p, size_t old, size_t n) {
   LangState *s = ud;
   if (!p) old = 0;
-  if (n > old && s->used - old + n > s->cap) {
-    if (++s->refused >= 2 && s->stop == STOP_NONE) s->stop = STOP_MEMORY;
-    return NULL;
+  if (n > old) {
+    bool other = s->refused && (s->refused != n || s->refused_at != p);
+    if (other && s->stop == STOP_NONE) s->stop = STOP_MEMORY;
+    if (s->used - old + n > s->cap && refuse(s, p, n)) return NULL;
+    s->refused = 0;
   }
-  const weft_alloc *a = s->opt->alloc;
-  void *q;
-  if (a && a->fn) {
-    q = a->fn(a->ud, p, old, n);
-  } else if (n == 0) {
-    free(p);
-    q = NULL;
-  } else {
-    q = realloc(p, n);
-  }
+  void *q = host_realloc(s->opt->alloc, p, old, n);
   if (n && !q) return NULL;
-  if (n > old) s->refused = 0;
   s->used = s->used - old + n;
   return q;
 }
@@ -57,9 +67,15 @@ static const char *stop_text(LangState *s, char *buf, size_t n) {
   return buf;
 }
 
+/* A refusal that nothing came after was caught, for example by pcall. */
+static void note_refusal(LangState *s) {
+  if (s->refused && s->stop == STOP_NONE) s->stop = STOP_MEMORY;
+}
+
 void state_rethrow(lua_State *L) {
   LangState *s = state_of(L);
   char buf[96];
+  note_refusal(s);
   if (s->stop != STOP_NONE) luaL_error(L, "%s", stop_text(s, buf, sizeof buf));
 }
 
@@ -95,7 +111,9 @@ void state_arm(LangState *s) {
   lua_sethook(s->L, state_hook, mask, (int)MIN(s->left, (int64_t)HOOK_STEP));
 }
 
-void state_disarm(LangState *s) { lua_sethook(s->L, NULL, 0, 0); }
+void state_disarm(LangState *s) {
+  lua_sethook(s->L, NULL, 0, 0);
+}
 
 weft_status state_stopped(LangState *s, weft_error *e) {
   char buf[96];
@@ -135,8 +153,8 @@ static int find_frame(lua_State *L, LangState *s, const char *msg) {
   return 0;
 }
 
-/* For errors that crossed a coroutine or come from the parser: the stack is gone, the
- * message still begins with the place. */
+/* For errors that crossed a coroutine, which puts its own place in front, or come from
+ * the parser: the stack is gone, the message still begins with the place. */
 static int parse_place(LangState *s, const char *msg) {
   const char *dot = strstr(msg, ".lua:");
   char *end;
@@ -170,7 +188,7 @@ static int on_error(lua_State *L) {
       !luaL_getmetafield(L, 1, "__tostring"))
     msg = lua_pushfstring(L, "the error is a %s, not a text", luaL_typename(L, 1));
   int skip = find_frame(L, s, msg);
-  if (!skip) skip = parse_place(s, msg);
+  skip += parse_place(s, msg + skip);
   lua_pushstring(L, msg + skip);
   return 1;
 }
@@ -208,13 +226,19 @@ weft_status state_call(LangState *s, int nargs, int nresults, const char *path, 
   int status = lua_pcall(s->L, nargs, nresults, base);
   state_disarm(s);
   lua_remove(s->L, base);
-  return status == LUA_OK ? WEFT_OK : failure(s, status, 0, path, d, e);
+  note_refusal(s);
+  if (status == LUA_OK && s->stop == STOP_NONE) return WEFT_OK;
+  if (status != LUA_OK) return failure(s, status, 0, path, d, e);
+  lua_settop(s->L, base - 1);
+  return state_stopped(s, e);
 }
 
 /* The registry key of the plan's table. */
 static const char plan_key = 'p';
 
-void state_keep_plan(LangState *s) { lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key); }
+void state_keep_plan(LangState *s) {
+  lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key);
+}
 
 typedef struct Job {
   void (*fn)(lua_State *L, void *ud);
@@ -256,7 +280,9 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
 
 /* ---- life ---- */
 
-static void open_globals(lua_State *L, void *ud) { sandbox_open(L); }
+static void open_globals(lua_State *L, void *ud) {
+  sandbox_open(L);
+}
 
 weft_status state_new(const LangOptions *o, Arena *a, const char *path, const char *dir,
                       Replay *replay, LangState **out, weft_error *e) {

@@ -16,11 +16,14 @@ static const char *describe_text(Arena *a, const char *s, size_t n) {
 
 const char *value_describe(Arena *a, lua_State *L, int idx) {
   size_t n;
+  idx = lua_absindex(L, idx);
   const char *s, *kind = mark_kind(L, idx);
   switch (lua_type(L, idx)) {
   case LUA_TNONE:
-  case LUA_TNIL: return "nothing";
-  case LUA_TBOOLEAN: return lua_toboolean(L, idx) ? "true" : "false";
+  case LUA_TNIL:
+    return "nothing";
+  case LUA_TBOOLEAN:
+    return lua_toboolean(L, idx) ? "true" : "false";
   case LUA_TNUMBER:
   case LUA_TSTRING:
     lua_pushvalue(L, idx);
@@ -32,13 +35,23 @@ const char *value_describe(Arena *a, lua_State *L, int idx) {
   case LUA_TTABLE:
     if (kind && !str_eq(kind, "extend")) return arena_printf(a, "weft.%s", kind);
     return "a table";
-  default: return arena_printf(a, "a %s", luaL_typename(L, idx));
+  default:
+    return arena_printf(a, "a %s", luaL_typename(L, idx));
   }
+}
+
+const char *value_suggest(const char *text, const char *const *names, int n) {
+  size_t len = strlen(text);
+  for (int i = 0; len >= 3 && i < n; i++)
+    if (strncmp(names[i], text, len) == 0) return names[i];
+  return str_nearest(text, names, n);
 }
 
 /* ---- values from the command line ---- */
 
-static int no_names(lua_State *L) { return luaL_error(L, "a literal has no names"); }
+static int no_names(lua_State *L) {
+  return luaL_error(L, "a literal has no names");
+}
 
 static bool is_literal(lua_State *L) {
   int t = lua_type(L, -1);
@@ -177,8 +190,10 @@ static void set_job(lua_State *L, void *ud) {
 weft_status value_set(LangState *s, const char *assignment, weft_error *e) {
   const char *eq = strchr(assignment, '=');
   if (!eq || eq == assignment)
-    return err_set(e, WEFT_EUSAGE, "--set %s: write --set PATH=VALUE, for example "
-                   "--set mesh.tp=4", assignment);
+    return err_set(e, WEFT_EUSAGE,
+                   "--set %s: write --set PATH=VALUE, for example "
+                   "--set mesh.tp=4",
+                   assignment);
   SetJob j = {.text = assignment, .value = eq + 1, .e = e};
   TRY(state_protect(s, set_job, &j, e));
   return j.st;

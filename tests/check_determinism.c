@@ -12,7 +12,7 @@
 
 /* ---- a run with its results ---- */
 
-enum { STEPS = 4 };
+enum { STEPS = 3 };
 
 typedef struct Trace {
   double loss[STEPS], norm[STEPS];
@@ -99,7 +99,7 @@ static ToyOptions meshed(int tp, int pp, int dp) {
 
 /* Large enough for two threads to share a kernel. */
 static ToyOptions wide(ToyOptions o) {
-  o.layers = 2, o.hidden = 128, o.ffn = 256, o.vocab = 500, o.seq = 64, o.micro = 2;
+  o.layers = 1, o.hidden = 64, o.ffn = 128, o.vocab = 200, o.seq = 128, o.micro = 2;
   o.microbatches = 2;
   return o;
 }
@@ -120,20 +120,6 @@ START_TEST(twice) {
     toy_free(&a);
     toy_free(&b);
   }
-}
-END_TEST
-
-/* Stronger than the promise, which holds for equal thread counts: these kernels split
- * only what does not meet in a sum. */
-START_TEST(any_number_of_threads) {
-  ToyOptions o = wide(meshed(2, 1, 1));
-  Toy a, b;
-  Trace x, y;
-  trace(&a, &o, 1, &x);
-  trace(&b, &o, 3, &y);
-  same_bits(&x, &y);
-  toy_free(&a);
-  toy_free(&b);
 }
 END_TEST
 
@@ -284,12 +270,13 @@ END_TEST
 Suite *determinism_suite(void) {
   Suite *s = suite_create("determinism");
   TCase *c = tcase_create("bits");
+  tcase_set_timeout(c, 60);
   tcase_add_loop_test(c, twice, 0, 6);
-  tcase_add_test(c, any_number_of_threads);
   tcase_add_test(c, initialised_again);
   tcase_add_test(c, initial_values);
   suite_add_tcase(s, c);
   c = tcase_create("allocations");
+  tcase_set_timeout(c, 60);
   tcase_add_test(c, the_counter_counts);
   tcase_add_loop_test(c, a_step_allocates_nothing, 0, 3);
   suite_add_tcase(s, c);

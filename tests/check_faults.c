@@ -1,5 +1,5 @@
-/* check_faults.c - verify must be able to fail: faults planted in programs that are right,
- * each in another place. Every one must be noticed, and the first thing that verify
+/* check_faults.c - verify must be able to fail: faults planted in right programs, each in
+ * another place. Every one must be noticed, and the first thing that verify
  * names must be the tensor (or the loss, or the norm) that the fault reaches first. */
 #include <check.h>
 #include <stdio.h>
@@ -61,14 +61,13 @@ static Operand *operand(Program *p, uint32_t i, int k) {
   return &p->operand[p->code[i].operand + (uint32_t)k];
 }
 
-/* The n-th (from 0) collective on `comm` from `first` on; NULL comm: any. */
+/* The n-th (from 0) collective on `comm` from `first` on. */
 static uint32_t coll(const Program *p, uint32_t first, uint32_t count, const char *comm,
                      CollKind kind, int n) {
   for (uint32_t i = first; i < first + count; i++) {
     const Instr *x = &p->code[i];
-    if (x->code == I_COLL && x->coll == kind && strcmp(p->comm[x->comm].name, comm) == 0 &&
-        n-- == 0)
-      return i;
+    if (x->code != I_COLL || x->coll != kind) continue;
+    if (strcmp(p->comm[x->comm].name, comm) == 0 && n-- == 0) return i;
   }
   ck_abort_msg("no such collective on %s", comm);
 }
@@ -153,7 +152,8 @@ static void no_backward_reduction(Compiled *c) {
   cut_transfer(&c->prog[0], coll_in(&c->prog[0], "layer:I", "tp", COLL_ALL_REDUCE, 0));
 }
 static void forward_maximum(Compiled *c) {
-  c->prog[0].code[coll_in(&c->prog[0], "layer:F", "tp", COLL_ALL_REDUCE, 0)].red = RED_MAX;
+  Program *p = &c->prog[0];
+  p->code[coll_in(p, "layer:F", "tp", COLL_ALL_REDUCE, 0)].red = RED_MAX;
 }
 static void no_loss_reduction(Compiled *c) {
   Program *p = &c->prog[0];
@@ -438,6 +438,7 @@ END_TEST
 Suite *faults_suite(void) {
   Suite *s = suite_create("faults");
   TCase *c = tcase_create("verify");
+  tcase_set_timeout(c, 60);
   tcase_add_loop_test(c, planted, 0, LEN(faults));
   suite_add_tcase(s, c);
   return s;

@@ -35,10 +35,10 @@ static double objective(const Problem *f, const GradCase *g, const Problem *b) {
   return sum;
 }
 
-/* Compares some 40 elements of the gradient of input x. */
+/* Compares some 15 elements of the gradient of input x. */
 static int check_input(const GradCase *g, Problem *f, const Problem *b, int x,
                        const RefTensor *grad) {
-  int64_t n = ref_count(grad), step = n / 40 + 1;
+  int64_t n = ref_count(grad), step = n / 15 + 1;
   double scale = 0;
   int tried = 0;
   for (int64_t i = 0; i < n; i++) scale = fmax(scale, fabs(grad->v[i]));
@@ -52,9 +52,9 @@ static int check_input(const GradCase *g, Problem *f, const Problem *b, int x,
     double down = objective(f, g, b);
     *v = old;
     double slope = (up - down) / (2 * h);
-    ck_assert_msg(fabs(slope - grad->v[i]) <= 2e-6 * fmax(scale, 1),
-                  "%s: gradient of input %d [%ld] is %.9g, differences give %.9g",
-                  op_title(g->op), x, (long)i, grad->v[i], slope);
+    if (!(fabs(slope - grad->v[i]) <= 2e-6 * fmax(scale, 1)))
+      ck_abort_msg("%s: gradient of input %d [%ld] is %.9g, differences give %.9g",
+                   op_title(g->op), x, (long)i, grad->v[i], slope);
   }
   return tried;
 }
@@ -96,7 +96,9 @@ START_TEST(gradients_of_parameters_add) {
       ref_ops[twice.op](&b);
       for (int k = 0; k < a.nout; k++)
         for (int64_t j = 0; j < ref_count(&a.out[k]); j++)
-          ck_assert_double_eq_tol(b.out[k].v[j], 2 * a.out[k].v[j], 1e-9);
+          if (!(fabs(b.out[k].v[j] - 2 * a.out[k].v[j]) < 1e-9))
+            ck_abort_msg("%s: result %d [%ld] is %g, not twice %g", op_title(g->op), k,
+                         (long)j, b.out[k].v[j], a.out[k].v[j]);
     }
     problem_free(&once);
     problem_free(&twice);

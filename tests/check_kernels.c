@@ -82,18 +82,19 @@ static void check_margins(const KernelArgs *a, const char *what) {
     const unsigned char *m =
         (const unsigned char *)t->p + (size_t)count(t) * size_of(t->dtype);
     for (int j = 0; j < MARGIN; j++)
-      ck_assert_msg(m[j] == MARK, "%s: result %d is written past its end", what, i);
+      if (m[j] != MARK) ck_abort_msg("%s: result %d is written past its end", what, i);
   }
 }
 
-/* Norm-wise and worst relative difference of one result. */
+/* Norm-wise and worst relative difference of one result. Loops over elements do not use
+ * ck_assert: it writes to a file each time. */
 static void check_result(const KTensor *t, const double *want, const char *what, int i) {
   double diff = 0, norm = 0, worst = 0, largest = 0;
   for (int64_t j = 0; j < count(t); j++) {
     double got = element(t->p, t->dtype, j);
     if (got == want[j]) continue; /* infinities too */
-    ck_assert_msg(isfinite(got) && isfinite(want[j]), "%s: result %d [%ld] is %g, not %g",
-                  what, i, (long)j, got, want[j]);
+    if (!isfinite(got) || !isfinite(want[j]))
+      ck_abort_msg("%s: result %d [%ld] is %g, not %g", what, i, (long)j, got, want[j]);
     diff += (got - want[j]) * (got - want[j]);
     worst = fmax(worst, fabs(got - want[j]));
   }
@@ -196,10 +197,12 @@ START_TEST(exp_is_exact_to_2e_7) {
 END_TEST
 
 START_TEST(normal_cdf_is_exact_to_5e_7) {
+  double worst = 0;
   for (double x = -6; x < 6; x += 0.000917) {
     double want = 0.5 * erfc(-(double)(float)x / sqrt(2));
-    ck_assert_msg(fabs(normal_cdf((float)x) - want) < 5e-7 * fmax(want, 0.01), "x = %g", x);
+    worst = fmax(worst, fabs(normal_cdf((float)x) - want) / fmax(want, 0.01));
   }
+  ck_assert_msg(worst < 5e-7, "relative error %g", worst);
 }
 END_TEST
 
@@ -285,7 +288,9 @@ START_TEST(device_counts_and_fails) {
   ck_assert_int_eq(device_open(&d, &device_cpu, NULL, 3, 1, &e), WEFT_OK);
   ck_assert_int_eq(device_alloc(&d, 5 << 20, &p, &e), WEFT_OK);
   ck_assert_uint_eq((uintptr_t)p % 64, 0);
-  for (int i = 0; i < 5 << 20; i += 4093) ck_assert_int_eq(((char *)p)[i], 0);
+  int marks = 0;
+  for (int i = 0; i < 5 << 20; i++) marks += ((char *)p)[i] != 0;
+  ck_assert_int_eq(marks, 0);
   d.fail_in = 2;
   ck_assert_int_eq(device_sync(&d, &e), WEFT_OK);
   ck_assert_int_eq(device_alloc(&d, 8, &q, &e), WEFT_ENOMEM);

@@ -114,14 +114,14 @@ static const char *const good[] = {"scenes", "cut", "raw"};
 
 START_TEST(test_good) {
   if (!mpirun_present()) return;
-  Outcome o = mpirun("--mpi-child", good[_i]);
+  MpirunOutcome o = mpirun("--mpi-child", good[_i]);
   ck_assert_msg(o.status == 0, "%s: status %d: %s", good[_i], o.status, o.text);
 }
 END_TEST
 
 START_TEST(test_abort_ends_all) {
   if (!mpirun_present()) return;
-  Outcome o = mpirun("--mpi-child", "abort");
+  MpirunOutcome o = mpirun("--mpi-child", "abort");
   ck_assert_int_ne(o.status, 0);
   ck_assert_msg(strstr(o.text, "weft: rank 1 gave up: the disk is on fire"), "%s",
                 o.text);
@@ -130,7 +130,7 @@ END_TEST
 
 START_TEST(test_death_ends_all) {
   if (!mpirun_present()) return;
-  Outcome o = mpirun("--mpi-child", "die");
+  MpirunOutcome o = mpirun("--mpi-child", "die");
   ck_assert_int_ne(o.status, 0);
   ck_assert_msg(strstr(o.text, "rank 1"), "%s", o.text);
 }

@@ -115,7 +115,8 @@ static bool trains(Child *c) {
   if (!same_state(c, STATE_PARAM, 0)) return false;
   for (int step = 0; step < 2; step++)
     if (!same_step(c, step)) return false;
-  return same_state(c, STATE_GRAD, 1e-4) && same_state(c, STATE_M, 1e-4) && set_and_get(c);
+  return same_state(c, STATE_GRAD, 1e-4) && same_state(c, STATE_M, 1e-4) &&
+         set_and_get(c);
 }
 
 /* Does not come back: the rank that finds the value ends all processes. */
@@ -149,14 +150,14 @@ static const char *const good[] = {"pp", "dp"};
 
 START_TEST(processes_agree_with_threads) {
   if (!mpirun_present()) return;
-  Outcome o = mpirun("--run-child", good[_i]);
+  MpirunOutcome o = mpirun("--run-child", good[_i]);
   ck_assert_msg(o.status == 0, "%s: status %d: %s", good[_i], o.status, o.text);
 }
 END_TEST
 
 START_TEST(another_number_of_processes_is_refused) {
   if (!mpirun_present()) return;
-  Outcome o = mpirun("--run-child", "size");
+  MpirunOutcome o = mpirun("--run-child", "size");
   ck_assert_int_ne(o.status, 0);
   ck_assert_msg(strstr(o.text, "the plan's mesh has 2 ranks, but the launcher started 4"),
                 "%s", o.text);
@@ -165,7 +166,7 @@ END_TEST
 
 START_TEST(nan_ends_all_processes) {
   if (!mpirun_present()) return;
-  Outcome o = mpirun("--run-child", "nan");
+  MpirunOutcome o = mpirun("--run-child", "nan");
   ck_assert_int_ne(o.status, 0);
   ck_assert_msg(strstr(o.text, "step 6: loss is nan; first seen on rank "), "%s", o.text);
 }

@@ -11,8 +11,8 @@
 
 /* As root mpirun wants to be told twice. Sanitizers report the MPI library's own
  * leaks. */
-Outcome mpirun(const char *child, const char *what) {
-  Outcome o = {0};
+MpirunOutcome mpirun(const char *child, const char *what) {
+  MpirunOutcome o = {0};
   char exe[4096] = "", command[8192];
   ck_assert_int_gt(readlink("/proc/self/exe", exe, sizeof exe - 1), 0);
   snprintf(command, sizeof command,

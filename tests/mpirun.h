@@ -6,13 +6,13 @@
 
 enum { MPIRUN_RANKS = 4 };
 
-typedef struct Outcome {
+typedef struct MpirunOutcome {
   int status;      /* of mpirun, as wait gives it */
   char text[8192]; /* all that was printed */
-} Outcome;
+} MpirunOutcome;
 
 /* All ranks get the arguments `child` (see main.c) and `what`. */
-Outcome mpirun(const char *child, const char *what);
+MpirunOutcome mpirun(const char *child, const char *what);
 /* False, with the reason on stdout, if there is nothing to test. A module that is there
  * must open. */
 bool mpirun_present(void);

@@ -1,4 +1,4 @@
-/* pair.c - compiles a toy for its mesh and for one rank and verifies one with the other. */
+/* pair.c - compiles a toy for its mesh and for one rank and compares their runs. */
 #include "pair.h"
 
 #include <check.h>

@@ -38,7 +38,8 @@ static Dim dim(DimTag tag, int64_t n, int unit) {
   return (Dim){.size = n, .tag = (uint8_t)tag, .unit = unit};
 }
 
-static Tid linear(B *b, int layer, const char *module, Tid x, Dim out, Dim in, bool bias) {
+static Tid linear(B *b, int layer, const char *module, Tid x, Dim out, Dim in,
+                  bool bias) {
   char name[128];
   snprintf(name, sizeof name, "%s.weight", module);
   Tid y = OP(b, linear, NULL, NONE, x, param(b, layer, name, 2, out, in));
@@ -160,7 +161,8 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
   Tid loss = model(&b);
   if (graph_finish(t->graph, loss, &t->err)) return WEFT_EPLAN;
   make_schedule(t, o);
-  CompileInput in = {&t->plan, &t->mesh, t->graph, &t->schedule, t->arena, dump, &t->dump};
+  CompileInput in = {&t->plan, &t->mesh, t->graph, &t->schedule,
+                     t->arena, dump,     &t->dump};
   return compile(&in, &t->compiled, &t->diags, &t->err);
 }
 

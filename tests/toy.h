@@ -1,5 +1,5 @@
-/* toy.h - a small Llama-like model, plan and schedule made in C, for tests of the compiler
- * and of the machine below the language. */
+/* toy.h - a small Llama-like model, plan and schedule made in C, for tests of the
+ * compiler and of the machine below the language. */
 #ifndef WEFT_TEST_TOY_H
 #define WEFT_TEST_TOY_H
 

@@ -18,9 +18,10 @@ static void print_summary(const Job *j) {
          j->plan.schedule);
   printf("  memory  %s on the worst rank (pipeline rank %d)\n",
          format_bytes((double)worst, a), rank);
-  printf("  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
-         (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
-         j->compiled->proof.communicators);
+  printf(
+      "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
+      (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
+      j->compiled->proof.communicators);
 }
 
 static void json_result(Json *out, void *ud) {

@@ -10,8 +10,16 @@
 
 /* Which options a verb takes. */
 enum {
-  OPT_JSON = 1, OPT_PLAN = 2 /* --set, -D */, OPT_STEPS = 4, OPT_THREADS = 8, OPT_COMM = 16,
-  OPT_LOG = 32, OPT_RANK = 64, OPT_CSV = 128, OPT_TOLERANCE = 256, OPT_RANKS = 512,
+  OPT_JSON = 1,
+  OPT_PLAN = 2 /* --set, -D */,
+  OPT_STEPS = 4,
+  OPT_THREADS = 8,
+  OPT_COMM = 16,
+  OPT_LOG = 32,
+  OPT_RANK = 64,
+  OPT_CSV = 128,
+  OPT_TOLERANCE = 256,
+  OPT_RANKS = 512,
   OPT_QUIET = 1024
 };
 
@@ -22,18 +30,18 @@ typedef struct Cli {
   bool json, csv, quiet, help;
   const char *set[CLI_LIST], *define[CLI_LIST];
   int nset, ndefine;
-  const char *arg[CLI_ARGS];      /* what is not an option */
+  const char *arg[CLI_ARGS]; /* what is not an option */
   int narg;
-  int64_t steps, threads, rank, ranks;   /* -1: not given */
+  int64_t steps, threads, rank, ranks; /* -1: not given */
   double tolerance;
   const char *comm, *log;
-  StopFlag *stop;                 /* set by SIGINT */
+  StopFlag *stop; /* set by SIGINT */
 } Cli;
 
 typedef struct Verb {
   const char *name, *args, *summary, *help;
   unsigned options;
-  int (*run)(Cli *cli, Arena *arena);   /* NULL: not built yet; returns the exit code */
+  int (*run)(Cli *cli, Arena *arena); /* NULL: not built yet; returns the exit code */
 } Verb;
 
 int verb_check(Cli *cli, Arena *arena);
@@ -57,8 +65,8 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
 bool colour_wanted(FILE *f);
 /* An error that has no place in a plan, on stderr: "weft: ...". */
 void complain(const char *fmt, ...) PRINTF(1, 2);
-const char *format_bytes(double n, char buf[32]);      /* "1.5 MiB" */
-const char *format_count(double n, char buf[32]);      /* "1.05 M" */
+const char *format_bytes(double n, char buf[32]); /* "1.5 MiB" */
+const char *format_count(double n, char buf[32]); /* "1.05 M" */
 /* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */
 const char *format_mesh(const Mesh *m, char buf[96]);
 /* Writes all of `t` and frees it. */

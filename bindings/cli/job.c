@@ -1,7 +1,11 @@
 /* job.c - the common begin and end of every verb. */
 #include "cli.h"
 
-static void print_line(void *ud, const char *line) { fprintf(stderr, "%s\n", line); }
+#include <stdlib.h>
+
+static void print_line(void *ud, const char *line) {
+  fprintf(stderr, "%s\n", line);
+}
 
 weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
   LangOptions o = {.set = cli->set,
@@ -10,7 +14,10 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
                    .ndefine = cli->ndefine,
                    .stop = cli->stop,
                    .print = print_line};
-  return job_load(j, arena, &o, path);
+  TRY(job_load(j, arena, &o, path));
+  /* WEFT_DUMP=as prints the graph after the passes with these letters. */
+  j->dump = getenv("WEFT_DUMP");
+  return WEFT_OK;
 }
 
 static void print_error(const weft_error *e) {
@@ -22,6 +29,7 @@ static void print_error(const weft_error *e) {
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud) {
   Text text = {0};
+  print_text(stderr, &j->dumped);
   /* A wrong plan has its diagnostics; any other error is in `e`. */
   bool other = st != WEFT_OK && !(st == WEFT_EPLAN && j->d.errors);
   if (other && !j->e.text[0]) err_set(&j->e, st, "failed for a reason that is not known");

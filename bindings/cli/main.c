@@ -17,51 +17,56 @@ static const char plan_options[] =
     "  -D NAME=VALUE      the plan reads it as weft.vars.NAME\n";
 
 static const Verb verbs[] = {
-  {"run", "PLAN.lua", "train",
-   "Trains. Without a launcher all ranks are threads of this process; under mpirun or\n"
-   "srun every process is one rank. A line is printed every train.log_every steps.\n"
-   "\n"
-   "  --steps N          run N steps instead of train.steps\n"
-   "  --threads N        threads of each rank; default: the machine's share\n"
-   "  --comm NAME        local or mpi; default: mpi under a launcher, else local\n"
-   "  --log FILE         append one line of JSON for every step\n"
-   "  --quiet            print no steps\n"
-   "  --json             print one object at the end\n",
-   OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_THREADS | OPT_COMM | OPT_LOG | OPT_QUIET, verb_run},
-  {"check", "PLAN.lua", "find everything that is wrong with a plan, without running it",
-   "Evaluates the plan, checks every field, builds the model, compiles the programs of\n"
-   "all ranks and proves that they cannot deadlock. Nothing is run.\n"
-   "\n"
-   "  --quiet            print nothing if the plan is right\n"
-   "  --json             print one object\n",
-   OPT_JSON | OPT_PLAN | OPT_QUIET, verb_check},
-  {"show", "PLAN.lua [mesh | graph | schedule | memory | program]",
-   "print what a plan means",
-   "Prints the mesh, the model's graph, the schedule of each pipeline rank, the memory of\n"
-   "each pipeline rank, or the program of one rank; without a name, mesh, schedule and\n"
-   "memory.\n"
-   "\n"
-   "  --rank N           program: of this rank (0)\n"
-   "  --csv              schedule: one row per pipeline rank, as PyTorch reads it\n"
-   "  --json             print one object\n",
-   OPT_JSON | OPT_PLAN | OPT_RANK | OPT_CSV, verb_show},
-  {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
-   "Makes the plan small enough for this machine, runs it on virtual ranks and on one\n"
-   "rank, and compares loss, gradients and parameters. Prints what was made smaller and\n"
-   "is therefore not covered. Exit code 1 if they differ.\n"
-   "\n"
-   "  --steps N          steps to compare (2)\n"
-   "  --ranks N          at most so many virtual ranks (32)\n"
-   "  --tolerance X      largest relative difference (1e-5 in f32, 2e-2 in bf16)\n"
-   "  --json             print one object\n",
-   OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_RANKS | OPT_TOLERANCE, verb_verify},
-  {"sim", "PLAN.lua", "predict time and memory on a cluster", NULL, 0, NULL},
-  {"sweep", "SCRIPT.lua", "try many plans", NULL, 0, NULL},
-  {"repl", "[PLAN.lua]", "explore meshes and plans", NULL, 0, NULL},
-  {"lua", "SCRIPT.lua", "run a script with all of Lua and weft", NULL, 0, NULL},
-  {"import", "DIR", "read weights of other formats", NULL, 0, NULL},
-  {"ckpt", "DIR", "inspect and convert checkpoints", NULL, 0, NULL},
-  {"doctor", "", "say what this machine can run", NULL, 0, NULL},
+    {"run", "PLAN.lua", "train",
+     "Trains. Without a launcher all ranks are threads of this process; under mpirun or\n"
+     "srun every process is one rank. A line is printed every train.log_every steps.\n"
+     "\n"
+     "  --steps N          run N steps instead of train.steps\n"
+     "  --threads N        threads of each rank; default: the machine's share\n"
+     "  --comm NAME        local or mpi; default: mpi under a launcher, else local\n"
+     "  --log FILE         append one line of JSON for every step\n"
+     "  --quiet            print no steps\n"
+     "  --json             print one object at the end\n",
+     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_THREADS | OPT_COMM | OPT_LOG | OPT_QUIET,
+     verb_run},
+    {"check", "PLAN.lua", "find everything that is wrong with a plan, without running it",
+     "Evaluates the plan, checks every field, builds the model, compiles the programs "
+     "of\n"
+     "all ranks and proves that they cannot deadlock. Nothing is run.\n"
+     "\n"
+     "  --quiet            print nothing if the plan is right\n"
+     "  --json             print one object\n",
+     OPT_JSON | OPT_PLAN | OPT_QUIET, verb_check},
+    {"show", "PLAN.lua [mesh | graph | schedule | memory | program]",
+     "print what a plan means",
+     "Prints the mesh, the model's graph, the schedule of each pipeline rank, the memory "
+     "of\n"
+     "each pipeline rank, or the program of one rank; without a name, mesh, schedule "
+     "and\n"
+     "memory.\n"
+     "\n"
+     "  --rank N           program: of this rank (0)\n"
+     "  --csv              schedule: one row per pipeline rank, as PyTorch reads it\n"
+     "  --json             print one object\n",
+     OPT_JSON | OPT_PLAN | OPT_RANK | OPT_CSV, verb_show},
+    {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
+     "Makes the plan small enough for this machine, runs it on virtual ranks and on one\n"
+     "rank, and compares loss, gradients and parameters. Prints what was made smaller "
+     "and\n"
+     "is therefore not covered. Exit code 1 if they differ.\n"
+     "\n"
+     "  --steps N          steps to compare (2)\n"
+     "  --ranks N          at most so many virtual ranks (32)\n"
+     "  --tolerance X      largest relative difference (1e-5 in f32, 2e-2 in bf16)\n"
+     "  --json             print one object\n",
+     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_RANKS | OPT_TOLERANCE, verb_verify},
+    {"sim", "PLAN.lua", "predict time and memory on a cluster", NULL, 0, NULL},
+    {"sweep", "SCRIPT.lua", "try many plans", NULL, 0, NULL},
+    {"repl", "[PLAN.lua]", "explore meshes and plans", NULL, 0, NULL},
+    {"lua", "SCRIPT.lua", "run a script with all of Lua and weft", NULL, 0, NULL},
+    {"import", "DIR", "read weights of other formats", NULL, 0, NULL},
+    {"ckpt", "DIR", "inspect and convert checkpoints", NULL, 0, NULL},
+    {"doctor", "", "say what this machine can run", NULL, 0, NULL},
 };
 
 static void print_help(FILE *f) {
@@ -70,14 +75,17 @@ static void print_help(FILE *f) {
     fprintf(f, "  %-8s %s%s\n", verbs[i].name, verbs[i].summary,
             verbs[i].run ? "" : " (not built yet)");
   fputs("\nweft VERB --help says more; weft --version prints the version.\n"
-        "Without a verb, an interactive prompt will start; it is not built yet.\n", f);
+        "Without a verb, an interactive prompt will start; it is not built yet.\n",
+        f);
 }
 
 static void print_verb_help(const Verb *v) {
   printf("usage: weft %s %s\n\n%s", v->name, v->args, v->help);
   if (v->options & OPT_PLAN) fputs(plan_options, stdout);
-  fputs("\nExit codes: 0 ok; 1 the plan or the run is wrong; 2 usage or file; 3 a limit was "
-        "hit;\n4 internal; 130 interrupted.\n", stdout);
+  fputs("\nExit codes: 0 ok; 1 the plan or the run is wrong; 2 usage or file; 3 a limit "
+        "was "
+        "hit;\n4 internal; 130 interrupted.\n",
+        stdout);
 }
 
 static const Verb *find_verb(const char *name) {
@@ -88,10 +96,13 @@ static const Verb *find_verb(const char *name) {
 
 static int unknown_verb(const char *name) {
   const char *names[LEN(verbs)];
-  for (int i = 0; i < LEN(verbs); i++) names[i] = verbs[i].name;
+  for (int i = 0; i < LEN(verbs); i++)
+    names[i] = verbs[i].name;
   const char *near = str_nearest(name, names, LEN(names));
-  if (near) complain("there is no verb \"%s\" (did you mean \"%s\"?)", name, near);
-  else complain("there is no verb \"%s\"; see weft --help", name);
+  if (near)
+    complain("there is no verb \"%s\" (did you mean \"%s\"?)", name, near);
+  else
+    complain("there is no verb \"%s\"; see weft --help", name);
   return weft_exit_code(WEFT_EUSAGE);
 }
 
@@ -120,6 +131,9 @@ static int run_verb(Cli *cli, int argc, char **argv) {
     if (st == WEFT_OK && cli->narg == 0)
       st = err_set(&e, WEFT_EUSAGE, "%s needs a plan: weft %s %s", cli->verb->name,
                    cli->verb->name, cli->verb->args);
+    if (st == WEFT_OK && cli->narg > 1 && cli->verb->run != verb_show)
+      st = err_set(&e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", cli->verb->name,
+                   cli->arg[0], cli->arg[1]);
     code = st == WEFT_OK ? cli->verb->run(cli, arena) : usage_error(cli, arena, &e);
   }
   arena_free(arena);
@@ -139,7 +153,8 @@ int main(int argc, char **argv) {
     return weft_exit_code(WEFT_EUSAGE);
   }
   const char *name = argv[1];
-  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
+      strcmp(name, "help") == 0) {
     print_help(stdout);
     return flushed(0);
   }

@@ -9,26 +9,26 @@ typedef enum { TAKES_NOTHING, TAKES_INT, TAKES_NUMBER, TAKES_TEXT, TAKES_LIST } 
 
 typedef struct Option {
   const char *name, *shorter;
-  unsigned bit;                /* 0: every verb has it */
+  unsigned bit; /* 0: every verb has it */
   Takes takes;
-  size_t at, count;            /* in Cli; count: of a list */
+  size_t at, count; /* in Cli; count: of a list */
 } Option;
 
 #define AT(m) offsetof(Cli, m)
 static const Option option[] = {
-  {"--help", "-h", 0, TAKES_NOTHING, AT(help), 0},
-  {"--json", NULL, OPT_JSON, TAKES_NOTHING, AT(json), 0},
-  {"--csv", NULL, OPT_CSV, TAKES_NOTHING, AT(csv), 0},
-  {"--quiet", "-q", OPT_QUIET, TAKES_NOTHING, AT(quiet), 0},
-  {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset)},
-  {"-D", NULL, OPT_PLAN, TAKES_LIST, AT(define), AT(ndefine)},
-  {"--steps", NULL, OPT_STEPS, TAKES_INT, AT(steps), 0},
-  {"--threads", NULL, OPT_THREADS, TAKES_INT, AT(threads), 0},
-  {"--comm", NULL, OPT_COMM, TAKES_TEXT, AT(comm), 0},
-  {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0},
-  {"--rank", NULL, OPT_RANK, TAKES_INT, AT(rank), 0},
-  {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0},
-  {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0},
+    {"--help", "-h", 0, TAKES_NOTHING, AT(help), 0},
+    {"--json", NULL, OPT_JSON, TAKES_NOTHING, AT(json), 0},
+    {"--csv", NULL, OPT_CSV, TAKES_NOTHING, AT(csv), 0},
+    {"--quiet", "-q", OPT_QUIET, TAKES_NOTHING, AT(quiet), 0},
+    {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset)},
+    {"-D", NULL, OPT_PLAN, TAKES_LIST, AT(define), AT(ndefine)},
+    {"--steps", NULL, OPT_STEPS, TAKES_INT, AT(steps), 0},
+    {"--threads", NULL, OPT_THREADS, TAKES_INT, AT(threads), 0},
+    {"--comm", NULL, OPT_COMM, TAKES_TEXT, AT(comm), 0},
+    {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0},
+    {"--rank", NULL, OPT_RANK, TAKES_INT, AT(rank), 0},
+    {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0},
+    {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0},
 };
 
 /* The option that `arg` names, and where its value starts if it is in the same word. */
@@ -37,7 +37,8 @@ static const Option *find(const char *arg, const char **value) {
     const Option *o = &option[i];
     size_t n = strlen(o->name);
     *value = NULL;
-    if (strcmp(arg, o->name) == 0 || (o->shorter && strcmp(arg, o->shorter) == 0)) return o;
+    if (strcmp(arg, o->name) == 0 || (o->shorter && strcmp(arg, o->shorter) == 0))
+      return o;
     if (strncmp(arg, o->name, n) == 0 && (arg[n] == '=' || strcmp(o->name, "-D") == 0)) {
       *value = arg + n + (arg[n] == '=');
       return o;
@@ -69,19 +70,24 @@ static weft_status store_number(Cli *cli, const Option *o, const char *value,
       *(int64_t *)at = v;
       return WEFT_OK;
     }
-    return err_set(e, WEFT_EUSAGE, "%s takes an integer of at least 0, got \"%s\"", o->name,
-                   value);
+    return err_set(e, WEFT_EUSAGE, "%s takes an integer of at least 0, got \"%s\"",
+                   o->name, value);
   }
   *(double *)at = strtod(value, &end);
   if (*value && !*end && *(double *)at > 0) return WEFT_OK;
-  return err_set(e, WEFT_EUSAGE, "%s takes a positive number, got \"%s\"", o->name, value);
+  return err_set(e, WEFT_EUSAGE, "%s takes a positive number, got \"%s\"", o->name,
+                 value);
 }
 
 static weft_status store(Cli *cli, const Option *o, const char *value, weft_error *e) {
   char *at = (char *)cli + o->at;
   switch (o->takes) {
-  case TAKES_NOTHING: *(bool *)at = true; return WEFT_OK;
-  case TAKES_TEXT: *(const char **)at = value; return WEFT_OK;
+  case TAKES_NOTHING:
+    *(bool *)at = true;
+    return WEFT_OK;
+  case TAKES_TEXT:
+    *(const char **)at = value;
+    return WEFT_OK;
   case TAKES_LIST: {
     int *n = (int *)((char *)cli + o->count);
     if (*n == CLI_LIST)
@@ -90,7 +96,8 @@ static weft_status store(Cli *cli, const Option *o, const char *value, weft_erro
     return WEFT_OK;
   }
   case TAKES_INT:
-  case TAKES_NUMBER: return store_number(cli, o, value, e);
+  case TAKES_NUMBER:
+    return store_number(cli, o, value, e);
   }
   return WEFT_OK;
 }

@@ -22,9 +22,13 @@ void complain(const char *fmt, ...) {
 
 static const char *scaled(double n, double step, const char *const *unit, char buf[32]) {
   int i = 0;
-  while (n >= step * 0.9995 && unit[i + 1]) n /= step, i++;
-  snprintf(buf, 32, i == 0 ? "%.0f%s%s" : n < 10 ? "%.2f%s%s" : n < 100 ? "%.1f%s%s"
-                                                                          : "%.0f%s%s",
+  while (n >= step * 0.9995 && unit[i + 1])
+    n /= step, i++;
+  snprintf(buf, 32,
+           i == 0    ? "%.0f%s%s"
+           : n < 10  ? "%.2f%s%s"
+           : n < 100 ? "%.1f%s%s"
+                     : "%.0f%s%s",
            n, *unit[i] ? " " : "", unit[i]);
   return buf;
 }

@@ -17,16 +17,18 @@ typedef struct Training {
   Data *data;
   SafeTensors *weights;
   const char *comm;
-  bool first;            /* this process prints */
-  bool progress;         /* a line that is written over, on a terminal */
-  int log;               /* file descriptor, -1: none */
+  bool first;    /* this process prints */
+  bool progress; /* a line that is written over, on a terminal */
+  int log;       /* file descriptor, -1: none */
   double last_progress;
   StepResult last;
   int64_t tokens, steps;
   double ms;
 } Training;
 
-static const char *get_env(void *ud, const char *name) { return getenv(name); }
+static const char *get_env(void *ud, const char *name) {
+  return getenv(name);
+}
 
 static double now(void) {
   struct timespec t;
@@ -48,10 +50,13 @@ static weft_status choose_comm(Training *t, int64_t *world) {
   *world = strcmp(t->comm, "mpi") == 0 ? info.size : 0;
   t->first = *world == 0 || info.rank == 0;
   if (launched && *world == 0)
-    return err_set(e, WEFT_EUSAGE, "%s has started %d processes, but --comm local is one "
-                   "process; leave --comm out", launch_name(info.kind), info.size);
+    return err_set(e, WEFT_EUSAGE,
+                   "%s has started %d processes, but --comm local is one "
+                   "process; leave --comm out",
+                   launch_name(info.kind), info.size);
   if (*world && info.kind == LAUNCH_ENV)
-    return err_set(e, WEFT_EUSAGE, "RANK and WORLD_SIZE are set, but processes without MPI "
+    return err_set(e, WEFT_EUSAGE,
+                   "RANK and WORLD_SIZE are set, but processes without MPI "
                    "cannot talk to each other yet; start weft with mpirun or srun");
   return WEFT_OK;
 }

@@ -5,8 +5,8 @@
 
 /* ---- mesh ---- */
 
-static const Axis sorted_axes[AXIS_N] = {AXIS_CP, AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_PP,
-                                         AXIS_TP};
+static const Axis sorted_axes[AXIS_N] = {AXIS_CP, AXIS_DP_REPLICATE, AXIS_DP_SHARD,
+                                         AXIS_PP, AXIS_TP};
 
 static void text_mesh(Job *j, Text *out) {
   enum { SHOWN = 64 };
@@ -16,8 +16,7 @@ static void text_mesh(Job *j, Text *out) {
               m->world, m->world > 1 ? "s" : "");
   text_add(out, "  rank");
   for (int i = 0; i < AXIS_N; i++)
-    if (m->size[m->order[i]] > 1)
-      text_printf(out, "%14s", axis_name((Axis)m->order[i]));
+    if (m->size[m->order[i]] > 1) text_printf(out, "%14s", axis_name((Axis)m->order[i]));
   text_add(out, "\n");
   for (int r = 0; r < m->world && r < SHOWN; r++) {
     text_printf(out, "%6d", r);
@@ -33,7 +32,8 @@ static void json_mesh(Job *j, Json *out) {
   const Mesh *m = &j->mesh;
   json_open(out, "mesh", '{');
   json_open(out, "order", '[');
-  for (int i = 0; i < AXIS_N; i++) json_str(out, NULL, axis_name((Axis)m->order[i]));
+  for (int i = 0; i < AXIS_N; i++)
+    json_str(out, NULL, axis_name((Axis)m->order[i]));
   json_close(out, ']');
   json_open(out, "size", '{');
   for (int i = 0; i < AXIS_N; i++)
@@ -49,13 +49,16 @@ static void json_mesh(Job *j, Json *out) {
 
 /* ---- graph ---- */
 
-static void text_graph(Job *j, Text *out) { graph_dump(j->graph, out); }
+static void text_graph(Job *j, Text *out) {
+  graph_dump(j->graph, out);
+}
 
 static void json_tensor(const Graph *g, Tid t, Json *out) {
   char label[96];
   json_open(out, NULL, '{');
   json_open(out, "dims", '[');
-  for (int k = 0; k < g->t.at[t].ndim; k++) json_int(out, NULL, g->t.at[t].dim[k].size);
+  for (int k = 0; k < g->t.at[t].ndim; k++)
+    json_int(out, NULL, g->t.at[t].dim[k].size);
   json_close(out, ']');
   json_str(out, "dtype", dtype_name((DType)g->t.at[t].dtype));
   json_str(out, "name", tensor_label(g, t, label));
@@ -69,13 +72,15 @@ static void json_graph(Job *j, Json *out) {
     const Op *op = &g->op.at[i];
     json_open(out, NULL, '{');
     json_open(out, "in", '[');
-    for (int k = 0; k < op->nin; k++) json_tensor(g, op->in[k], out);
+    for (int k = 0; k < op->nin; k++)
+      json_tensor(g, op->in[k], out);
     json_close(out, ']');
     json_int(out, "line", op->line);
     json_str(out, "name", op->name);
     json_str(out, "op", op_info[op->code].name);
     json_open(out, "out", '[');
-    for (int k = 0; k < op->nout; k++) json_tensor(g, op->out[k], out);
+    for (int k = 0; k < op->nout; k++)
+      json_tensor(g, op->out[k], out);
     json_close(out, ']');
     json_str(out, "unit", op->unit >= 0 ? g->unit.at[op->unit].name : NULL);
     json_close(out, '}');
@@ -87,8 +92,8 @@ static void json_graph(Job *j, Json *out) {
 
 /* One action in PyTorch's notation: stage, kind, microbatch. */
 static void action_text(const Schedule *s, int rank, const Action *a, char buf[48]) {
-  static const char *const kind[ACT_N] = {"F", "I", "W", "B", "", "UNSHARD", "RESHARD",
-                                          "REDUCE_GRAD"};
+  static const char *const kind[ACT_N] = {"F", "I",       "W",       "B",
+                                          "",  "UNSHARD", "RESHARD", "REDUCE_GRAD"};
   int stage = schedule_stage(s, rank, a->chunk);
   if (a->kind == ACT_OVERLAP)
     snprintf(buf, 48, "(%dF%d;%dB%d)OVERLAP_F_B", stage, a->mb,
@@ -228,8 +233,10 @@ static weft_status read_args(Cli *cli, const char **plan, const Topic **topic,
     } else if (!*plan) {
       *plan = cli->arg[i];
     } else {
-      return err_set(e, WEFT_EUSAGE, "\"%s\" is none of mesh, graph, schedule, memory, "
-                     "program", cli->arg[i]);
+      return err_set(e, WEFT_EUSAGE,
+                     "\"%s\" is none of mesh, graph, schedule, memory, "
+                     "program",
+                     cli->arg[i]);
     }
   }
   if (*plan) return WEFT_OK;

@@ -19,7 +19,8 @@ static void print_report(const Comparison *c) {
   printf("%s: %s on %s against one rank, %d steps, %d tensors\n", c->job.plan.name,
          c->job.plan.schedule, format_mesh(&c->job.mesh, mesh), r->steps, r->tensors);
   printf("  largest relative differences: loss %.1e, gradient norm %.1e, gradient %.1e, "
-         "parameter %.1e\n", r->loss, r->grad_norm, r->grad, r->param);
+         "parameter %.1e\n",
+         r->loss, r->grad_norm, r->grad, r->param);
   if (r->worst[0]) printf("  worst tensor: %s\n", r->worst);
   printf("  %s (tolerance %g)\n", r->ok ? "the same" : "DIFFERENT", c->v.tolerance);
 }

@@ -38,14 +38,15 @@ static bool exists(Check *c, int rank, const Action *a, int chunk, int mb, bool 
   if (per_mb) ok &= mb >= 0 && mb < c->s->microbatches;
   if (!ok)
     problem(c, a, arena_printf(c->d->arena,
-                               "rank %d: chunk %d, microbatch %d is not there (%d chunks, "
-                               "%d microbatches)", rank, chunk, mb, c->s->virtual_stages,
-                               c->s->microbatches));
+                               "rank %d: chunk %d, microbatch %d is not there (%d "
+                               "chunks, %d microbatches)", rank, chunk, mb,
+                               c->s->virtual_stages, c->s->microbatches));
   return ok;
 }
 
 static bool in_range(Check *c, int rank, const Action *a) {
-  bool per_mb = a->kind != ACT_UNSHARD && a->kind != ACT_RESHARD && a->kind != ACT_REDUCE_GRAD;
+  bool per_mb = a->kind != ACT_UNSHARD && a->kind != ACT_RESHARD &&
+                a->kind != ACT_REDUCE_GRAD;
   bool ok = exists(c, rank, a, a->chunk, a->mb, per_mb);
   return a->kind == ACT_OVERLAP ? exists(c, rank, a, a->chunk2, a->mb2, true) && ok : ok;
 }

@@ -54,8 +54,8 @@ static void rule_error(Shard *s, int rule, const char *fmt, ...) {
   va_start(ap, fmt);
   const char *text = arena_vprintf(a, fmt, ap);
   va_end(ap);
-  const char *path =
-      rule < 0 ? "tp_plan" : arena_printf(a, "tp_plan[\"%s\"]", s->plan->tp[rule].pattern);
+  const char *path = "tp_plan";
+  if (rule >= 0) path = arena_printf(a, "tp_plan[\"%s\"]", s->plan->tp[rule].pattern);
   diag_error(s->d, "tp-plan", path, "%s", text);
 }
 
@@ -67,7 +67,8 @@ static int rule_of(Shard *s, Oid op, int i) {
   if (s->g->t.at[o->in[i]].kind != T_PARAM) return -1;
   int tie, rule = tp_match(s->plan, name, o->name, s->rule_hits, &tie);
   if (tie >= 0)
-    rule_error(s, tie, "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
+    rule_error(s, tie,
+               "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
                tp[rule].pattern, tp_style_name(tp[rule].style), tp[tie].pattern,
                tp_style_name(tp[tie].style), name);
   return rule;

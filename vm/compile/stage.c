@@ -79,7 +79,8 @@ static int listed_unit(const CompileInput *in, int s, int i, const char *path, D
 static void out_of_order(const Graph *g, const char *path, int u, int next, Diags *d) {
   const char *name = g->unit.at[u].name;
   if (next < g->unit.n)
-    diag_error(d, "stages", path, "\"%s\" is out of order or listed twice: \"%s\" is next",
+    diag_error(d, "stages", path,
+               "\"%s\" is out of order or listed twice: \"%s\" is next",
                name, g->unit.at[next].name);
   else
     diag_error(d, "stages", path, "\"%s\" is listed twice", name);

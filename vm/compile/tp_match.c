@@ -71,7 +71,8 @@ int tp_match(const Plan *p, const char *param, const char *module, int *hits, in
     own |= matches_module(p->tp[i].pattern, module);
   for (int i = 0; i < p->ntp; i++) {
     const char *pattern = p->tp[i].pattern;
-    if (!(own ? matches_module(pattern, module) : matches_param(pattern, param))) continue;
+    bool match = own ? matches_module(pattern, module) : matches_param(pattern, param);
+    if (!match) continue;
     hits[i]++;
     int more = best < 0 ? 1 : literals(pattern) - literals(p->tp[best].pattern);
     if (more > 0) best = i, *tie = -1;
@@ -80,7 +81,7 @@ int tp_match(const Plan *p, const char *param, const char *module, int *hits, in
   return best;
 }
 
-/* "model.layers.3.mlp.up_proj.weight" -> "layers.*.mlp.up_proj": how one writes patterns. */
+/* "model.layers.3.mlp.up_proj.weight" -> "layers.*.mlp.up_proj", as one writes it. */
 static const char *as_pattern(Arena *a, const char *param) {
   const char *from = strncmp(param, "model.", 6) == 0 ? param + 6
                      : strncmp(param, "transformer.", 12) == 0 ? param + 12 : param;
@@ -108,7 +109,8 @@ static const char *suggestion(const Shard *s, const char *pattern) {
   for (int i = 0; i < n; i++) names[i] = as_pattern(a, s->g->param.at[i].name);
   const char *near = str_nearest(pattern, names, n);
   if (near) return arena_printf(a, "did you mean \"%s\"?", near);
-  return n ? arena_printf(a, "parameters look like %s", s->g->param.at[n / 2].name) : NULL;
+  if (n == 0) return NULL;
+  return arena_printf(a, "parameters look like %s", s->g->param.at[n / 2].name);
 }
 
 void tp_unmatched(const Shard *s) {

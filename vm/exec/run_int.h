@@ -70,7 +70,7 @@ static inline int64_t run_rows(const Run *r) {
 /* ---- watchdog.c ---- */
 typedef struct Watchdog {
   uint64_t ticks;
-  double since;          /* when the ticks last changed */
+  double seen, idle;     /* the last look; seconds for which nothing happened */
 } Watchdog;
 /* True if no rank has done anything for the run's patience and all that are in a step
  * wait; then `why` says who waits for what. */

@@ -69,8 +69,8 @@ static weft_status in_step(const Worker *w, const StepArg *s, const weft_error *
   if (why->code == WEFT_EINTR)
     err_set(e, why->code, "interrupted in step %lld", (long long)s->step);
   else if (bad)
-    err_set(e, why->code, "step %lld: %s; first seen on rank %d in %s", (long long)s->step,
-            s->wrong, w->rank, name);
+    err_set(e, why->code, "step %lld: %s; first seen on rank %d in %s",
+            (long long)s->step, s->wrong, w->rank, name);
   else
     err_set(e, why->code, "step %lld: %.950s", (long long)s->step, why->text);
   e->rank = why->rank;
@@ -105,7 +105,7 @@ static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error
            value_name(loss ? res->loss : res->grad_norm));
   s->wrong = wrong;
   TRY(run_all(r, job_step, s, true, e));
-  return err_set(e, WEFT_ERUN, "step %lld: %s; when repeated, every op gave finite values",
+  return err_set(e, WEFT_ERUN, "step %lld: %s; repeated, every op gave finite values",
                  (long long)s->step, wrong);
 }
 

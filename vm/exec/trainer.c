@@ -115,7 +115,7 @@ static void look_after(Run *r, Watchdog *dog, bool *ended) {
 }
 
 static void wait_done(Run *r, bool watched) {
-  Watchdog dog = {.since = now_s()};
+  Watchdog dog = {.seen = now_s()};
   bool ended = false;
   while (r->busy) {
     if (!watched) {

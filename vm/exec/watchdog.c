@@ -27,6 +27,9 @@ static void report(const Run *r, double seconds, char *why, size_t size) {
   if (left > 0) snprintf(why + n, size - n, "; and %d more ranks", left);
 }
 
+/* A process that was stopped for a while has not been idle: no look counts for more. */
+static const double LOOK_MAX = 1;
+
 bool watchdog_stuck(Watchdog *w, const Run *r, char *why, size_t n) {
   uint64_t ticks = 0;
   bool waits = false, works = false;
@@ -36,12 +39,10 @@ bool watchdog_stuck(Watchdog *w, const Run *r, char *why, size_t n) {
     waits |= at.state == RANK_WAITS;
     works |= at.state == RANK_BUSY;
   }
-  double now = now_s();
-  if (ticks != w->ticks || works || !waits) {
-    *w = (Watchdog){.ticks = ticks, .since = now};
-    return false;
-  }
-  if (now - w->since < r->patience_s) return false;
-  report(r, now - w->since, why, n);
+  double now = now_s(), passed = MIN(now - w->seen, LOOK_MAX);
+  bool moved = ticks != w->ticks || works || !waits;
+  *w = (Watchdog){.ticks = ticks, .seen = now, .idle = moved ? 0 : w->idle + passed};
+  if (w->idle < r->patience_s) return false;
+  report(r, w->idle, why, n);
   return true;
 }

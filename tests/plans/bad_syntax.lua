@@ -1,0 +1,6 @@
+local weft = require "weft"
+return weft.plan {
+  mesh = { tp = 2,
+  batch = { global = 1 }
+--> bad_syntax.lua:7: error: '}' expected (to close '{' at line 3) near <eof>
+--> 1 error
