@@ -133,8 +133,9 @@ static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule) {
     Diag *g = diag_error(c->d, "unknown-name", path, "unknown style \"%s\"", name);
     g->suggestion = value_suggest(name, names, n);
     if (!g->suggestion)
-      g->suggestion = "one of: colwise, rowwise, replicate, sequence, embedding_rowwise, "
-                      "colwise_gather_output, rowwise_split_input";
+      g->suggestion = "one of: colwise, rowwise, replicate, sequence_parallel, "
+                      "embedding_rowwise, colwise_rep, rowwise_rep, packed_colwise, "
+                      "packed_rowwise";
   }
 }
 

@@ -2,6 +2,7 @@
  * shapes, with and without accumulation, one and two threads. */
 #include <check.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -176,7 +177,8 @@ START_TEST(every_kernel_has_a_case) {
     ck_assert_msg(covered[op] == (cpu_kernels[op].run != NULL), "%s: no case",
                   op_title(op));
     ck_assert_msg((ref_ops[op] != NULL) == covered[op], "%s: no reference", op_title(op));
-    ck_assert((cpu_kernels[op].run != NULL) == (device_cpu.kernel(NULL, op, NULL) != NULL));
+    ck_assert((cpu_kernels[op].run != NULL) ==
+              (device_cpu.kernel(NULL, op, NULL) != NULL));
   }
 }
 END_TEST
@@ -270,6 +272,45 @@ START_TEST(gemm_backend_agrees) {
 }
 END_TEST
 
+/* Virtual ranks: threads that multiply at the same time, each on its own. */
+enum { RANKS = 4, SIDE = 96, REPEAT = 20 };
+typedef struct Multiplier {
+  Gemm *g;
+  const float *a, *b;
+  float *c;
+} Multiplier;
+
+static void *multiply(void *arg) {
+  Multiplier *m = arg;
+  for (int i = 0; i < REPEAT; i++) gemm_run(m->g, m->a, m->b, m->c, i > 0);
+  return NULL;
+}
+
+START_TEST(ranks_multiply_at_the_same_time) {
+  const char *backend = backends[_i];
+  if (!gemm_has(backend)) return; /* gemm_backend_agrees says so */
+  static float a[SIDE * SIDE], b[SIDE * SIDE], c[RANKS + 1][SIDE * SIDE];
+  for (int i = 0; i < SIDE * SIDE; i++) {
+    a[i] = sinf((float)i);
+    b[i] = cosf((float)i);
+  }
+  GemmShape s = {SIDE, SIDE, SIDE, false, true, DT_F32, DT_F32};
+  Multiplier m[RANKS + 1];
+  pthread_t t[RANKS];
+  weft_error e = {0};
+  for (int i = 0; i <= RANKS; i++) {
+    m[i] = (Multiplier){.a = a, .b = b, .c = c[i]};
+    ck_assert_int_eq(gemm_new_from(backend, &s, 1, &m[i].g, &e), WEFT_OK);
+  }
+  multiply(&m[RANKS]);
+  for (int i = 0; i < RANKS; i++)
+    ck_assert_int_eq(pthread_create(&t[i], NULL, multiply, &m[i]), 0);
+  for (int i = 0; i < RANKS; i++) pthread_join(t[i], NULL);
+  for (int i = 0; i < RANKS; i++) ck_assert_mem_eq(c[i], c[RANKS], sizeof c[i]);
+  for (int i = 0; i <= RANKS; i++) gemm_free(m[i].g);
+}
+END_TEST
+
 START_TEST(unknown_backend_is_an_error) {
   GemmShape s = {4, 4, 4, false, false, DT_F32, DT_F32};
   Gemm *g = NULL;
@@ -300,7 +341,8 @@ START_TEST(device_counts_and_fails) {
   device_download(&d, y, p, sizeof y);
   ck_assert_int_eq(memcmp(x, y, sizeof x), 0);
   KernelArgs a = {.nin = 2, .nout = 1, .threads = 1};
-  a.in[0] = a.in[1] = a.out[0] = (KTensor){.p = p, .dtype = DT_F32, .ndim = 1, .dim = {3}};
+  a.in[0] = a.in[1] = a.out[0] =
+      (KTensor){.p = p, .dtype = DT_F32, .ndim = 1, .dim = {3}};
   device_launch(&d, device_kernel(&d, OP_add, &a), &a);
   ck_assert_double_eq(((float *)p)[2], 6);
   ck_assert(device_kernel(&d, OP_all_reduce, &a) == NULL);
@@ -348,6 +390,7 @@ Suite *kernels_suite(void) {
   tcase_add_test(tc, exp_is_exact_to_2e_7);
   tcase_add_test(tc, normal_cdf_is_exact_to_5e_7);
   tcase_add_loop_test(tc, gemm_backend_agrees, 0, LEN(backends));
+  tcase_add_loop_test(tc, ranks_multiply_at_the_same_time, 0, LEN(backends));
   tcase_add_test(tc, unknown_backend_is_an_error);
   tcase_add_test(tc, device_counts_and_fails);
   tcase_add_test(tc, device_reports_out_of_memory);

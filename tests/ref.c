@@ -69,7 +69,8 @@ static void mul(RefArgs *a) {
 }
 
 static void scale(RefArgs *a) {
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] * a->attr->scale;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] * a->attr->scale;
 }
 
 static double gelu_of(double x, int kind) {
@@ -159,7 +160,9 @@ typedef struct Query {
   double scale;
 } Query;
 
-static int64_t q_at(const Query *q) { return ((q->b * q->T + q->t) * q->H + q->h) * q->d; }
+static int64_t q_at(const Query *q) {
+  return ((q->b * q->T + q->t) * q->H + q->h) * q->d;
+}
 static int64_t k_at(const Query *q, int64_t s) {
   return ((q->b * q->T + s) * q->K + q->h * q->K / q->H) * q->d;
 }
@@ -278,7 +281,8 @@ static void linear_dw(RefArgs *a) {
 
 static void bias_dw(RefArgs *a) {
   start(a, 0);
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i % last(&a->in[0])] += IN(0)[i];
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i % last(&a->in[0])] += IN(0)[i];
 }
 
 static void gelu_dx(RefArgs *a) {
@@ -446,7 +450,8 @@ static void unpack(RefArgs *a) {
 
 static void count_labels(RefArgs *a) {
   OUT(0)[SC_TOKENS] = 0;
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[SC_TOKENS] += IN(0)[i] != -100;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[SC_TOKENS] += IN(0)[i] != -100;
 }
 
 static void seed(RefArgs *a) { OUT(0)[0] = 1 / fmax(IN(0)[SC_TOKENS], 1); }

@@ -4,92 +4,64 @@
 
 #include <math.h>
 
-typedef struct StyleName {
-  const char *name;
-  int style; /* -1: known, not built yet */
-} StyleName;
-
 /* Version 1 of the names: the canonical one first, then those that model libraries use
  * or used for the same thing. A weight that is whole on every rank gets its gradient
  * summed where that is needed without being told, so both such names are one. */
-static const StyleName styles[] = {
-    {"replicate", STYLE_REPLICATE},
-    {"replicated_with_grad_allreduce", STYLE_REPLICATE},
-    {"colwise", STYLE_COLWISE},
-    {"rowwise", STYLE_ROWWISE},
-    {"rowwise_allreduce", STYLE_ROWWISE},
-    {"colwise_gather_output", STYLE_COLWISE_GATHER},
-    {"colwise_rep", STYLE_COLWISE_GATHER},
-    {"colwise_allgather", STYLE_COLWISE_GATHER},
-    {"rowwise_split_input", STYLE_ROWWISE_REP},
-    {"rowwise_rep", STYLE_ROWWISE_REP},
-    {"sequence", STYLE_SEQUENCE},
-    {"sequence_parallel", STYLE_SEQUENCE},
-    {"embedding_rowwise", STYLE_EMBEDDING_ROWWISE},
-    {"vocab_allreduce", STYLE_EMBEDDING_ROWWISE},
-    {"packed_colwise", STYLE_PACKED_COLWISE},
-    {"packed_rowwise", STYLE_PACKED_ROWWISE},
-    {"embedding_colwise", -1},
-    {"local", -1},
-    {"gather", -1},
-    {"local_colwise", -1},
-    {"local_rowwise", -1},
-    {"local_packed_rowwise", -1},
-    {"all_reduce", -1},
-    {"grouped_gemm", -1},
-    {"ep_router", -1},
-    {"moe_tp_experts", -1},
-    {"moe_experts_allreduce", -1},
-    {"moe_identity_expert", -1},
-    {"moe_tp_gate_up_colwise", -1},
-    {"moe_tp_down_rowwise", -1},
-    {"megamoe_router", -1},
-    {"megamoe_experts", -1},
-    {"mla_kv_a_proj", -1},
-    {"colwise_loss_parallel", -1},
-    {"rowwise_reduce_scatter", -1},
-    {"vocab_reduce_scatter", -1},
-    {"activation", -1},
-    {"activation_seq_dim_2", -1},
-    {"module_allgather", -1},
-    {"module_allgather_hidden_states", -1},
-    {"module_allgather_split", -1},
+#define STYLE_NAMES(X)                                                                   \
+  X("replicate", STYLE_REPLICATE)                                                        \
+  X("replicated_with_grad_allreduce", STYLE_REPLICATE)                                   \
+  X("colwise", STYLE_COLWISE)                                                            \
+  X("rowwise", STYLE_ROWWISE)                                                            \
+  X("rowwise_allreduce", STYLE_ROWWISE)                                                  \
+  X("colwise_rep", STYLE_COLWISE_GATHER)                                                 \
+  X("colwise_gather_output", STYLE_COLWISE_GATHER)                                       \
+  X("colwise_allgather", STYLE_COLWISE_GATHER)                                           \
+  X("rowwise_rep", STYLE_ROWWISE_REP)                                                    \
+  X("rowwise_split_input", STYLE_ROWWISE_REP)                                            \
+  X("sequence_parallel", STYLE_SEQUENCE)                                                 \
+  X("embedding_rowwise", STYLE_EMBEDDING_ROWWISE)                                        \
+  X("vocab_allreduce", STYLE_EMBEDDING_ROWWISE)                                          \
+  X("packed_colwise", STYLE_PACKED_COLWISE)                                              \
+  X("packed_rowwise", STYLE_PACKED_ROWWISE)
+
+static const struct {
+  const char *name;
+  TpStyle style;
+} styles[] = {
+#define STYLE(name, style) {name, style},
+    STYLE_NAMES(STYLE)
+#undef STYLE
 };
+
+/* Known names that this version does not build. */
+static const char *const later_styles[] = {
+    "embedding_colwise", "local", "gather", "local_colwise", "local_rowwise",
+    "local_packed_rowwise", "all_reduce", "grouped_gemm", "ep_router", "moe_tp_experts",
+    "moe_experts_allreduce", "moe_identity_expert", "moe_tp_gate_up_colwise",
+    "moe_tp_down_rowwise", "megamoe_router", "megamoe_experts", "mla_kv_a_proj",
+    "colwise_loss_parallel", "rowwise_reduce_scatter", "vocab_reduce_scatter", "activation",
+    "activation_seq_dim_2", "module_allgather", "module_allgather_hidden_states",
+    "module_allgather_split"};
 
 int tp_style_parse(const char *name, bool *later) {
   if (later) *later = false;
-  for (int i = 0; i < LEN(styles); i++) {
-    if (!str_ieq(styles[i].name, name)) continue;
-    if (later) *later = styles[i].style < 0;
-    return styles[i].style;
-  }
+  for (int i = 0; i < LEN(styles); i++)
+    if (str_ieq(styles[i].name, name)) return (int)styles[i].style;
+  for (int i = 0; later && i < LEN(later_styles); i++)
+    if (str_ieq(later_styles[i], name)) *later = true;
   return -1;
 }
 
 const char *tp_style_name(TpStyle s) {
   for (int i = 0; i < LEN(styles); i++)
-    if (styles[i].style == (int)s) return styles[i].name;
+    if (styles[i].style == s) return styles[i].name;
   return "?";
 }
 
 const char *const *tp_style_names(void) {
-  static const char *const names[] = {"replicate",
-                                      "replicated_with_grad_allreduce",
-                                      "colwise",
-                                      "rowwise",
-                                      "rowwise_allreduce",
-                                      "colwise_gather_output",
-                                      "colwise_rep",
-                                      "colwise_allgather",
-                                      "rowwise_split_input",
-                                      "rowwise_rep",
-                                      "sequence",
-                                      "sequence_parallel",
-                                      "embedding_rowwise",
-                                      "vocab_allreduce",
-                                      "packed_colwise",
-                                      "packed_rowwise",
-                                      NULL};
+#define STYLE(name, style) name,
+  static const char *const names[] = {STYLE_NAMES(STYLE) NULL};
+#undef STYLE
   return names;
 }
 

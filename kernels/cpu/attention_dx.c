@@ -51,8 +51,8 @@ INLINE void load_queries(const Room *m, const KernelArgs *a, const Heads *s, int
 }
 
 /* From scores and dP, both (queries, keys), to P and dS. */
-INLINE void probabilities(float *p, float *ds, int64_t k0, const Heads *s, const Queries *q,
-                          const Room *m) {
+INLINE void probabilities(float *p, float *ds, int64_t k0, const Heads *s,
+                          const Queries *q, const Room *m) {
   for (int i = 0; i < q->n; i++) {
     float *pr = p + i * TILE, *dr = ds + i * TILE;
     float lse = m->lse[q->first + i], delta = m->delta[q->first + i];
@@ -101,8 +101,8 @@ static void clear(float *x, const Heads *s, int64_t tile0, int64_t tile1) {
          (size_t)((tile1 - tile0) * TILE * s->ld) * sizeof *x);
 }
 
-INLINE void store(const KTensor *x, const float *from, const Heads *s, int64_t b, int64_t h,
-                  int64_t tile0, int64_t tile1, DType t) {
+INLINE void store(const KTensor *x, const float *from, const Heads *s, int64_t b,
+                  int64_t h, int64_t tile0, int64_t tile1, DType t) {
   int64_t r0 = tile0 * TILE, r1 = MIN(tile1 * TILE, s->t);
   store_head(x, t, from + r0 * s->ld, s, b, h, r0, (int)(r1 - r0));
 }

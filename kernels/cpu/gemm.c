@@ -68,8 +68,8 @@ weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e)
   return WEFT_OK;
 }
 
-weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads, Gemm **out,
-                          weft_error *e) {
+weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads,
+                          Gemm **out, weft_error *e) {
   Gemm *g = new_plain(s, threads, e);
   if (!g) return WEFT_ENOMEM;
   bool found = strcmp(backend, "plain") == 0;

@@ -28,8 +28,8 @@ typedef struct GemmApi {
 typedef struct Gemm Gemm;
 weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e);
 /* The same through one named backend; it is an error if it is not here or refuses. */
-weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads, Gemm **out,
-                          weft_error *e);
+weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads,
+                          Gemm **out, weft_error *e);
 bool gemm_has(const char *backend);
 void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate);
 void gemm_free(Gemm *g);                 /* NULL is allowed */

@@ -53,7 +53,8 @@ static bool make_matmul(Product *p) {
   return dnnl_engine_create(&p->engine, dnnl_cpu, 0) == dnnl_success &&
          dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags) ==
              dnnl_success &&
-         describe(&a, s->m, s->k, s->ta, s->in) && describe(&b, s->k, s->n, s->tb, s->in) &&
+         describe(&a, s->m, s->k, s->ta, s->in) &&
+         describe(&b, s->k, s->n, s->tb, s->in) &&
          describe(&c, s->m, s->n, false, s->out) &&
          dnnl_memory_create(&p->a, &a, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
          dnnl_memory_create(&p->b, &b, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
@@ -106,18 +107,20 @@ static dnnl_status_t run_matmul(Product *p, const void *a, const void *b, void *
 static void run(void *state, const void *a, const void *b, void *c, bool accumulate) {
   Product *p = state;
   const GemmShape *s = &p->s;
-  int before = omp_get_max_threads();
+  int before = omp_get_max_threads(), dynamic = omp_get_dynamic();
   dnnl_status_t st;
   omp_set_num_threads(p->threads);
-  omp_set_dynamic(0);
+  omp_set_dynamic(0); /* a smaller team would compute a part of the product only */
   if (p->sgemm)
     st = dnnl_sgemm(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1.0f, a,
-               s->ta ? s->m : s->k, b, s->tb ? s->k : s->n, accumulate, c, s->n);
+                    s->ta ? s->m : s->k, b, s->tb ? s->k : s->n, accumulate, c, s->n);
   else
     st = run_matmul(p, a, b, c, accumulate);
   omp_set_num_threads(before);
+  omp_set_dynamic(dynamic);
   /* A product that failed must not look like one: NaN stops the step and names the op. */
-  if (st != dnnl_success) memset(c, 0xff, (size_t)(s->m * s->n) * (s->out == DT_F32 ? 4 : 2));
+  if (st != dnnl_success)
+    memset(c, 0xff, (size_t)(s->m * s->n) * (s->out == DT_F32 ? 4 : 2));
 }
 
 __attribute__((visibility("default"))) const GemmApi weft_gemm_api = {

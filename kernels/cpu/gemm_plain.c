@@ -15,8 +15,8 @@ typedef struct Product {
 
 /* Copies x[r0.. +rows][c0.. +cols] of a matrix with `ld` elements per row (or of its
  * transpose) to dst, with rows of `width`; columns up to a whole vector are zero. */
-INLINE void pack_tile(float *dst, int width, const void *x, DType t, bool turned, int64_t ld,
-                      int64_t r0, int rows, int64_t c0, int cols) {
+INLINE void pack_tile(float *dst, int width, const void *x, DType t, bool turned,
+                      int64_t ld, int64_t r0, int rows, int64_t c0, int cols) {
   for (int i = 0; i < rows; i++) {
     float *row = dst + i * width;
     if (turned) {

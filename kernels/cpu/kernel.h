@@ -119,7 +119,7 @@ static inline void each_part(const KernelArgs *a, int64_t n, int64_t grain, Part
   }
 }
 
-/* A grain for rows of c elements: a part is worth a thread from some 10,000 elements on. */
+/* A grain for rows of c elements: a thread is worth some 10,000 elements. */
 INLINE int64_t row_grain(int64_t c) { return MAX(1, 8192 / MAX(c, 1)); }
 enum { ELEMENT_GRAIN = 8192, COLUMN_GRAIN = 32 };
 

@@ -1,4 +1,4 @@
-/* layernorm.c - layernorm over rows and its gradients; stats are (mean, rstd) of a row. */
+/* layernorm.c - layernorm over rows and its gradients; stats: (mean, rstd) of a row. */
 #include "kernel.h"
 
 INLINE void layernorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {

@@ -17,7 +17,8 @@ static double scaled(const OpAttr *at, double f) {
 weft_status prepare_rope(KernelArgs *a, weft_error *e) {
   int half = a->attr->head_dim / 2;
   double *freq = mem_new(NULL, sizeof(double) * (size_t)half);
-  if (!freq) return err_set(e, WEFT_ENOMEM, "out of memory for %d rope frequencies", half);
+  if (!freq)
+    return err_set(e, WEFT_ENOMEM, "out of memory for %d rope frequencies", half);
   for (int i = 0; i < half; i++)
     freq[i] = scaled(a->attr, pow(a->attr->theta, -2.0 * i / a->attr->head_dim));
   a->state = freq;
@@ -29,8 +30,8 @@ void release_rope(KernelArgs *a) {
   a->state = NULL;
 }
 
-/* Cosine and sine of an angle: reduced to |r| <= pi/4 around the nearest multiple of pi/2,
- * then their Taylor series, good to 3e-8. */
+/* Cosine and sine of an angle: reduced to |r| <= pi/4 around the nearest multiple of
+ * pi/2, then their Taylor series, good to 3e-8. */
 INLINE void cos_sin(double angle, float *cosine, float *sine) {
   const double magic = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds */
   double k = angle * 0.63661977236758134308;

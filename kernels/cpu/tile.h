@@ -60,8 +60,8 @@ INLINE void tile_core(const int rows, const int vecs, int k, Strided a, const fl
 
 /* c(m,n) = a(m,k) b(k,n), or += with add. b and c are row-major; n is rounded up to whole
  * vectors, so their rows must be that long. */
-INLINE void tile_mul(int m, int n, int k, Strided a, const float *b, int64_t ldb, float *c,
-                     int64_t ldc, bool add) {
+INLINE void tile_mul(int m, int n, int k, Strided a, const float *b, int64_t ldb,
+                     float *c, int64_t ldc, bool add) {
   const int wide = TILE_VECS * LANES;
   for (int i = 0, rows; i < m; i += rows) {
     Strided ai = {a.p + i * a.row, a.row, a.col};

@@ -5,8 +5,8 @@
 
 #include "kernel.h"
 
-/* c where `wanted`, else x; by bits, because a branch on a constant would be split off and
- * keep the loop from becoming vectors. A NaN is never wanted away by a comparison. */
+/* c where `wanted`, else x; by bits, because a branch on a constant would be split off
+ * and keep the loop from becoming vectors. A NaN is never wanted away by a comparison. */
 INLINE float replace_if(bool wanted, float c, float x) {
   uint32_t mask = -(uint32_t)wanted;
   return float_of_bits((bits_of_float(x) & ~mask) | (bits_of_float(c) & mask));
@@ -39,8 +39,8 @@ INLINE float vexp(float x) {
 }
 
 /* Phi(x), the normal distribution function, through erfc(z) = exp(-z^2) t p(t) with
- * t = 1/(1 + 0.38 z) and z = |x|/sqrt(2); p interpolates at Chebyshev nodes on 0..10 and is
- * good to 3e-8. The lower tail keeps its relative precision. */
+ * t = 1/(1 + 0.38 z) and z = |x|/sqrt(2); p interpolates at Chebyshev nodes on 0..10 and
+ * is good to 3e-8. The lower tail keeps its relative precision. */
 INLINE float normal_cdf(float x) {
   float z = fabsf(x);
   float t = 1.0f / (1.0f + 0.268700577f * z);

@@ -13,6 +13,7 @@ void bench_open(Job *j, const char *file, const char *const *set, int nset);
 void bench_close(Job *j);
 
 void bench_gemm(void);
+void bench_kernels(void);
 void bench_gpt2(void);
 void bench_check(void);
 

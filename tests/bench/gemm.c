@@ -1,29 +1,18 @@
 /* gemm.c - measures the products of GPT-2 124M at 256 rows, forward, input gradient and
  * weight gradient, through every GEMM backend that is here: GFLOP/s, median of runs. */
+#include "bench.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/cpu/gemm.h"
 
-void bench_gemm(void);
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 enum { RUNS = 15 };
 
 /* GFLOP/s of one product, 0 if the backend does not take it. */
-static double rate(const char *backend, const GemmShape *s, int threads, bool accumulate) {
+static double rate(const char *backend, const GemmShape *s, int threads,
+                   bool accumulate) {
   Gemm *g = NULL;
   weft_error e = {0};
   if (gemm_new_from(backend, s, threads, &g, &e) != WEFT_OK) return 0;
@@ -36,14 +25,13 @@ static double rate(const char *backend, const GemmShape *s, int threads, bool ac
   memset(b, 0x3c, (size_t)(s->k * s->n) * es);
   gemm_run(g, a, b, c, accumulate);
   for (int i = 0; i < RUNS; i++) {
-    double start = now();
+    double start = bench_now();
     gemm_run(g, a, b, c, accumulate);
-    t[i] = now() - start;
+    t[i] = bench_now() - start;
   }
-  qsort(t, RUNS, sizeof *t, by_value);
   free(a), free(b), free(c);
   gemm_free(g);
-  return 2e-9 * (double)s->m * (double)s->n * (double)s->k / t[RUNS / 2];
+  return 2e-6 * (double)s->m * (double)s->n * (double)s->k / bench_median(t, RUNS);
 }
 
 static void row(const char *what, GemmShape s, bool accumulate, int threads) {

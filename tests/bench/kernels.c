@@ -1,16 +1,14 @@
 /* kernels.c - measures the CPU kernels other than GEMM on the shapes of GPT-2 124M with
  * 1024 rows: GB/s of operands and results (beside memcpy's), GFLOP/s of attention. */
-#include <math.h>
+#include "bench.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "kernels/cpu/kernel.h"
 #include "vm/program/program.h"
 
-void bench_kernels(void);
-
-enum { RUNS = 9, B = 1, T = 1024, C = 768, H = 12, F = 3072, V = 50304, N = 8 << 20 };
+enum { RUNS = 9, B = 1, T = 1024, C = 768, H = 12, N = 8 << 20 };
 
 /* Operands "kind dims;...": x compute type, f f32, i i32 ids, d f64. */
 typedef struct Row {
@@ -42,7 +40,7 @@ static const Row rows[] = {
   {OP_rmsnorm_dx, "rmsnorm_dx", ACT "x 768 f 1,1024 " ACT, ACT, 0, {0}},
   {OP_split, "split", "x 1,1024,2304 ", ACT ACT ACT, 0, {.n = 3}},
   {OP_rope, "rope", ACT "i 1,1024 ", ACT, 0, {.head_dim = 64, .theta = 1e4f}},
-  {OP_embedding, "embedding", "x 50304,768 i 1,1024 ", ACT, 0, {0}},
+  {OP_embedding, "embedding", "i 1,1024 x 50304,768 ", ACT, 0, {0}},
   {OP_embedding_dw, "embedding_dw", "i 1,1024 " ACT, "f 50304,768 ", 0, {0}},
   {OP_ce_max, "ce_max", LOGITS, "f 1,1024 ", 0, {.vocab = 50257}},
   {OP_ce_sum, "ce_sum", LOGITS "i 1,1024 f 1,1024 ", "f 1,1024,2 ", 0, {.vocab = 50257}},
@@ -56,17 +54,6 @@ static const Row rows[] = {
   {OP_adamw, "adamw", FLAT FLAT FLAT FLAT "d 16 ", FLAT FLAT FLAT "x 8388608 ", 0,
    {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}},
 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
 
 static size_t bytes_of(const KTensor *t) {
   return (size_t)count_of(t) * (t->dtype == DT_BF16 ? 2 : t->dtype == DT_F64 ? 8 : 4);
@@ -112,16 +99,15 @@ static double measure(const Row *r, DType act, int threads) {
   if (k->prepare && k->prepare(&a, &e) != WEFT_OK) return 0;
   k->run(&a);
   for (int i = 0; i < RUNS; i++) {
-    double start = now();
+    double start = bench_now();
     k->run(&a);
-    t[i] = now() - start;
+    t[i] = bench_now() - start;
   }
   if (k->release) k->release(&a);
   a.out[0].p = scal;
   for (int i = 0; i < a.nin; i++) free(a.in[i].p);
   for (int i = 0; i < a.nout; i++) free(a.out[i].p);
-  qsort(t, RUNS, sizeof *t, by_value);
-  return 1e-9 * (r->flops > 0 ? r->flops : bytes) / t[RUNS / 2];
+  return 1e-6 * (r->flops > 0 ? r->flops : bytes) / bench_median(t, RUNS);
 }
 
 static double copy_rate(void) {
@@ -130,13 +116,12 @@ static double copy_rate(void) {
   if (!x || !y) return 0;
   memset(x, 1, (size_t)N * 8), memset(y, 2, (size_t)N * 8);
   for (int i = 0; i < RUNS; i++) {
-    double start = now();
+    double start = bench_now();
     memcpy(y, x, (size_t)N * 8);
-    t[i] = now() - start;
+    t[i] = bench_now() - start;
   }
-  qsort(t, RUNS, sizeof *t, by_value);
   free(x), free(y);
-  return 1e-9 * 2 * N * 8 / t[RUNS / 2];
+  return 1e-6 * 2 * N * 8 / bench_median(t, RUNS);
 }
 
 void bench_kernels(void) {

@@ -10,6 +10,7 @@ static const struct {
   void (*run)(void);
 } benches[] = {
     {"gemm", "matrix products of GPT-2 124M, forward and backward", bench_gemm},
+    {"kernels", "the other CPU kernels on shapes of GPT-2 124M", bench_kernels},
     {"gpt2", "training steps of GPT-2 124M, B=4 T=64, one rank, two threads", bench_gpt2},
     {"check", "time and memory to compile and prove the plans of plans/", bench_check},
 };

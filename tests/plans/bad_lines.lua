@@ -43,8 +43,8 @@ return weft.plan {
     shufle = true,
   },
 }
---> bad_lines.lua:8: error: plan.tp_plan["layers.*.mlp.gate_proj"]: unknown style "column" (one of: colwise, rowwise, replicate, sequence, embedding_rowwise, colwise_gather_output, rowwise_split_input)
---> bad_lines.lua:8: error: plan.tp_plan["layers.*.mlp.up_proj"]: unknown style "column" (one of: colwise, rowwise, replicate, sequence, embedding_rowwise, colwise_gather_output, rowwise_split_input)
+--> bad_lines.lua:8: error: plan.tp_plan["layers.*.mlp.gate_proj"]: unknown style "column" (one of: colwise, rowwise, replicate, sequence_parallel, embedding_rowwise, colwise_rep, rowwise_rep, packed_colwise, packed_rowwise)
+--> bad_lines.lua:8: error: plan.tp_plan["layers.*.mlp.up_proj"]: unknown style "column" (one of: colwise, rowwise, replicate, sequence_parallel, embedding_rowwise, colwise_rep, rowwise_rep, packed_colwise, packed_rowwise)
 --> bad_lines.lua:13: error: plan.batch.sequ: unknown field (did you mean "seq"?)
 --> bad_lines.lua:18: error: plan.optimizer.eps: expected a number from 0 to 1, got number -1
 --> bad_lines.lua:24: error: plan.model.vocab: llama models have no such key (did you mean "vocab_size"?)

@@ -10,7 +10,7 @@ static weft_status cpu_open(Device *d, int rank, int threads, weft_error *e) {
 
 static void cpu_close(Device *d) {}
 
-/* Blocks start at a cache line; the address that the allocator gave stands before them. */
+/* Blocks start at a cache line; the allocator's own address stands before them. */
 enum { ALIGN = 64, HUGE = 2 << 20 };
 
 /* Asks for huge pages before a large block is touched for the first time. It is advice
@@ -32,7 +32,8 @@ static weft_status cpu_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
   if (!raw)
     return err_set(e, WEFT_ENOMEM, "rank %d: no memory for %zu bytes (%.1f MiB)", d->rank,
                    bytes, (double)bytes / (1 << 20));
-  uintptr_t block = ((uintptr_t)raw + sizeof(void *) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
+  uintptr_t block =
+      ((uintptr_t)raw + sizeof(void *) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
   advise((char *)block, bytes);
   if (own) memset((void *)block, 0, bytes);
   ((void **)block)[-1] = raw;

@@ -48,8 +48,9 @@ typedef struct DeviceVtable {
   void (*free)(Device *d, void *p, size_t bytes);
   const Kernel *(*kernel)(Device *d, int op, const KernelArgs *a);  /* NULL: no kernel */
   void (*launch)(Device *d, const Kernel *k, const KernelArgs *a);
-  void (*upload)(Device *d, void *dst, const void *src, size_t n);  /* ordered on the queue */
-  void (*download)(Device *d, void *dst, const void *src, size_t n);/* complete on return */
+  /* upload is ordered on the queue, download is complete on return */
+  void (*upload)(Device *d, void *dst, const void *src, size_t n);
+  void (*download)(Device *d, void *dst, const void *src, size_t n);
   DeviceEvent (*record)(Device *d);                      /* marks the compute queue */
   void (*wait)(Device *d, DeviceEvent ev);               /* compute queue waits for ev */
   weft_status (*sync)(Device *d, weft_error *e);
