@@ -5,7 +5,6 @@
 #include "graph_int.h"
 
 #include <limits.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,28 +13,25 @@
 
 /* ---- calls into the graph core ---- */
 
-/* The jump buffer is restored whichever way `fn` ends. */
-static bool caught(Graph *g, GraphWork fn, void *arg, weft_status *st, weft_error *e) {
-  jmp_buf *guard = arena_guard(g->arena), saved;
-  memcpy(&saved, guard, sizeof saved);
-  if (setjmp(*guard)) {
-    memcpy(guard, &saved, sizeof saved);
-    return false;
-  }
-  *st = fn(arg, e);
-  memcpy(guard, &saved, sizeof saved);
-  return true;
+typedef struct Work {
+  GraphWork fn;
+  void *arg;
+  weft_status st;
+  weft_error e;
+} Work;
+
+static void do_work(void *ud) {
+  Work *w = ud;
+  w->st = w->fn(w->arg, &w->e);
 }
 
 void graph_do(lua_State *L, GraphUd *u, GraphWork fn, void *arg) {
-  weft_error e;
-  weft_status st = WEFT_OK;
-  err_clear(&e);
-  if (!caught(u->graph, fn, arg, &st, &e)) {
+  Work w = {.fn = fn, .arg = arg, .e = {.rank = -1}};
+  if (!arena_try(u->graph->arena, do_work, &w)) {
     u->out_of_memory = true;
     luaL_error(L, "not enough memory for the model's graph");
   }
-  if (st != WEFT_OK) luaL_error(L, "%s", e.text);
+  if (w.st != WEFT_OK) luaL_error(L, "%s", w.e.text);
 }
 
 /* ---- arguments ---- */

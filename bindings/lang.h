@@ -18,6 +18,7 @@ enum { PLAN_INDEX = 1 };
 typedef struct LangState {
   lua_State *L;
   const LangOptions *opt;
+  Arena *arena;     /* of the plan: what protected calls may run out of */
   const char *path; /* of the plan, as the user wrote it */
   const char *dir;  /* its folder */
   size_t used, cap; /* bytes */
@@ -26,14 +27,15 @@ typedef struct LangState {
   int64_t left;    /* instructions until the limit */
   StopReason stop; /* once set, every further instruction raises */
   Replay *replay;  /* this state records lines; NULL in the first one */
+  bool no_memory;  /* an error raised in Lua means that */
   bool quiet;      /* print says nothing */
   char file[256];  /* where the last error was raised */
   int line;
 } LangState;
 
 LangState *state_of(lua_State *L);
-/* A state with the sandbox's globals. `path`, `dir` and `o` must outlive it. */
-weft_status state_new(const LangOptions *o, const char *path, const char *dir,
+/* A state with the sandbox's globals. `o`, `a`, `path` and `dir` must outlive it. */
+weft_status state_new(const LangOptions *o, Arena *a, const char *path, const char *dir,
                       Replay *replay, LangState **out, weft_error *e);
 void state_free(LangState *s);
 /* Raises again what pcall may not swallow. */
@@ -51,8 +53,8 @@ weft_status state_call(LangState *s, int nargs, int nresults, const char *path, 
                        weft_error *e);
 /* Takes the plan's table off the stack and keeps it for state_protect. */
 void state_keep_plan(LangState *s);
-/* Runs C code that uses the Lua API: running out of memory in it is an error, not the
- * end of the process. `fn` finds the plan's table at PLAN_INDEX. */
+/* Runs C code that uses the Lua API: running out of memory in it, Lua's or the arena's,
+ * is an error, not the end of the process. `fn` finds the plan's table at PLAN_INDEX. */
 weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void *ud,
                           weft_error *e);
 /* The full path of a chunk name ("@plan.lua"), NULL for chunks of the library. */

@@ -116,7 +116,9 @@ static void load_module(lua_State *L, const char *name) {
   size_t n;
   weft_error e;
   err_clear(&e);
-  if (file_read(s->opt->alloc, path, &text, &n, &e) != WEFT_OK)
+  weft_status st = file_read(s->opt->alloc, path, &text, &n, &e);
+  if (st == WEFT_ENOMEM) s->no_memory = true;
+  if (st != WEFT_OK)
     luaL_error(L, "require \"%s\": %s", name, e.text);
   int status = chunk_load(L, text, n, chunk);
   mem_free(s->opt->alloc, text, n + 1);

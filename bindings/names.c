@@ -34,18 +34,17 @@ bool name_next(Arena *a, const char **p, bool *later, NameWord *w) {
 static void unknown_name(Check *c, const char *names, const char *path,
                          const char *text) {
   VEC(const char *) all = {0};
-  Text list = {0};
+  const char *list = "";
   NameWord w;
   bool later = false;
   for (const char *p = names; name_next(c->arena, &p, &later, &w);) {
     *VEC_PUSH(c->arena, all) = arena_strn(c->arena, w.s, w.n);
     if (!later && w.n == strlen(w.canon))
-      text_printf(&list, "%s%s", list.n ? ", " : "one of: ", w.canon);
+      list = arena_printf(c->arena, "%s%s%s", list, *list ? ", " : "one of: ", w.canon);
   }
   Diag *g = diag_error(c->d, "unknown-name", path, "unknown value \"%s\"", text);
   const char *near = value_suggest(text, all.at, all.n);
-  g->suggestion = near ? near : arena_str(c->arena, list.s);
-  text_free(&list);
+  g->suggestion = near ? near : list;
 }
 
 const char *check_name(Check *c, const char *names, const char *path, const char *text) {

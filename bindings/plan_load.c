@@ -113,23 +113,42 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
   return check_plan(lp, d, e);
 }
 
+typedef struct LoadJob {
+  const LangOptions *o;
+  const char *path;
+  LangPlan *lp;
+  Diags *d;
+  weft_status st;
+  weft_error *e;
+} LoadJob;
+
+static weft_status load(LoadJob *j) {
+  Arena *a = j->d->arena;
+  LangPlan *lp = j->lp = NEW(a, LangPlan);
+  lp->opt = *j->o;
+  lp->arena = a;
+  lp->config = lp->build = lp->schedule = LUA_NOREF;
+  const char *path = lp->plan.file = arena_str(a, j->path);
+  TRY(state_new(&lp->opt, a, path, folder_of(a, path), NULL, &lp->state, j->e));
+  weft_status st = evaluate(lp, j->d, j->e);
+  lang_locate(lp, j->d);
+  return st;
+}
+
+static void load_job(void *ud) {
+  LoadJob *j = ud;
+  j->st = load(j);
+}
+
 weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Diags *d,
                       weft_error *e) {
-  LangPlan *lp = NEW(d->arena, LangPlan);
+  LoadJob j = {.o = o, .path = path, .d = d, .e = e};
   *out = NULL;
-  lp->opt = *o;
-  lp->arena = d->arena;
-  lp->config = lp->build = lp->schedule = LUA_NOREF;
-  path = arena_str(d->arena, path);
-  lp->plan.file = path;
-  TRY(state_new(&lp->opt, path, folder_of(d->arena, path), NULL, &lp->state, e));
-  weft_status st = evaluate(lp, d, e);
-  lang_locate(lp, d);
-  if (st == WEFT_OK)
-    *out = lp;
-  else
-    lang_free(lp);
-  return st;
+  if (!arena_try(d->arena, load_job, &j))
+    j.st = err_set(e, WEFT_ENOMEM, "out of memory while loading %s", path);
+  if (j.st == WEFT_OK) *out = j.lp;
+  else lang_free(j.lp);
+  return j.st;
 }
 
 void lang_free(LangPlan *lp) {
@@ -161,7 +180,8 @@ static void replay(LangPlan *lp) {
   Diags ignored = {.arena = lp->arena};
   lp->replayed = true;
   lp->lines = replay_new(lp->arena);
-  if (state_new(&lp->opt, lp->state->path, lp->state->dir, lp->lines, &lp->replay, &e))
+  if (state_new(&lp->opt, lp->arena, lp->state->path, lp->state->dir, lp->lines,
+                &lp->replay, &e))
     return;
   if (state_run(lp->replay, &ignored, &e) == WEFT_OK && lua_istable(lp->replay->L, -1)) {
     state_keep_plan(lp->replay);
@@ -232,6 +252,7 @@ static void find_outer(lua_State *first, void *ud) {
     find_with(first, NULL, j);
 }
 
+/* Running out of memory here is the same as running out of the arena. */
 void lang_locate(LangPlan *lp, Diags *d) {
   bool missing = false;
   for (int i = 0; i < d->list.n; i++)
@@ -241,7 +262,8 @@ void lang_locate(LangPlan *lp, Diags *d) {
     err_clear(&e);
     FindJob job = {lp, d};
     if (!lp->replayed) replay(lp);
-    state_protect(lp->state, find_outer, &job, &e);
+    if (state_protect(lp->state, find_outer, &job, &e) == WEFT_ENOMEM)
+      longjmp(*arena_guard(lp->arena), 1);
   }
   diag_sort(d);
 }

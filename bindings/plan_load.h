@@ -69,6 +69,8 @@ void lang_locate(LangPlan *lp, Diags *d);
  * an empty list. A suggestion of one word is offered as `did you mean "word"?`, a longer
  * one is printed as it is. */
 void report_text(const Diags *d, bool colour, Text *out);
+/* The first error of `d`, which has one, as WEFT_EPLAN. */
+weft_status report_first(const Diags *d, weft_error *e);
 /* The members command ... valid of the object that --json prints, up to `result`, which
  * the caller writes (json_null if there is none) before report_json_end. */
 struct Json;

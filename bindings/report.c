@@ -15,6 +15,14 @@ static void add_place(const Diag *g, Text *out) {
   text_add(out, ": ");
 }
 
+static void add_message(const Diag *g, Text *out) {
+  if (*g->path) text_printf(out, "plan%s%s: ", *g->path == '[' ? "" : ".", g->path);
+  text_add(out, g->summary);
+  if (g->suggestion)
+    text_printf(out, is_word(g->suggestion) ? " (did you mean \"%s\"?)" : " (%s)",
+                g->suggestion);
+}
+
 static void add_diag(const Diag *g, bool colour, Text *out) {
   bool error = g->severity == DIAG_ERROR;
   add_place(g, out);
@@ -22,11 +30,7 @@ static void add_diag(const Diag *g, bool colour, Text *out) {
   text_add(out, error ? "error" : "warning");
   if (colour) text_add(out, "\033[0m");
   text_add(out, ": ");
-  if (*g->path) text_printf(out, "plan%s%s: ", *g->path == '[' ? "" : ".", g->path);
-  text_add(out, g->summary);
-  if (g->suggestion)
-    text_printf(out, is_word(g->suggestion) ? " (did you mean \"%s\"?)" : " (%s)",
-                g->suggestion);
+  add_message(g, out);
   text_add(out, "\n");
 }
 
@@ -38,6 +42,20 @@ void report_text(const Diags *d, bool colour, Text *out) {
     text_printf(out, "%s%d warning%s", d->errors ? ", " : "", d->warnings,
                 d->warnings > 1 ? "s" : "");
   if (d->list.n) text_add(out, "\n");
+}
+
+weft_status report_first(const Diags *d, weft_error *e) {
+  Text t = {.alloc = arena_allocator(d->arena)};
+  int i = 0;
+  while (i < d->list.n && d->list.at[i].severity != DIAG_ERROR) i++;
+  assert(i < d->list.n);
+  const Diag *g = &d->list.at[i];
+  add_message(g, &t);
+  if (d->errors > 1) text_printf(&t, " (the first of %d errors)", d->errors);
+  weft_status st = t.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                         : err_file(e, WEFT_EPLAN, g->file, g->line, "%s", t.s);
+  text_free(&t);
+  return st;
 }
 
 static void json_diag(const Diag *g, Json *j) {

@@ -193,11 +193,12 @@ static int on_error(lua_State *L) {
   return 1;
 }
 
-/* What a failed lua_pcall means. The message is on the stack and is popped. */
-static weft_status failure(LangState *s, int status, const char *path, Diags *d,
-                           weft_error *e) {
+/* What a failed lua_pcall means. The message, whose first `skip` bytes are a place, is on
+ * the stack and is popped. */
+static weft_status failure(LangState *s, int status, int skip, const char *path,
+                           Diags *d, weft_error *e) {
   const char *file = s->file[0] ? s->file : s->path;
-  if (status == LUA_ERRMEM && s->stop == STOP_NONE) {
+  if ((status == LUA_ERRMEM || s->no_memory) && s->stop == STOP_NONE) {
     lua_pop(s->L, 1);
     return err_set(e, WEFT_ENOMEM, "out of memory while evaluating %s", s->path);
   }
@@ -207,7 +208,7 @@ static weft_status failure(LangState *s, int status, const char *path, Diags *d,
   }
   const char *msg = lua_tostring(s->L, -1);
   Diag *g = diag_error(d, status == LUA_ERRSYNTAX ? "syntax" : "runtime", path, "%s",
-                       msg ? msg : "error in error handling");
+                       msg ? msg + skip : "error in error handling");
   if (s->line) {
     g->file = arena_str(d->arena, file);
     g->line = s->line;
@@ -227,7 +228,7 @@ weft_status state_call(LangState *s, int nargs, int nresults, const char *path, 
   lua_remove(s->L, base);
   note_refusal(s);
   if (status == LUA_OK && s->stop == STOP_NONE) return WEFT_OK;
-  if (status != LUA_OK) return failure(s, status, path, d, e);
+  if (status != LUA_OK) return failure(s, status, 0, path, d, e);
   lua_settop(s->L, base - 1);
   return state_stopped(s, e);
 }
@@ -246,6 +247,11 @@ typedef struct Job {
 
 static int run_job(lua_State *L) {
   Job *j = lua_touserdata(L, 1);
+  LangState *s = state_of(L);
+  if (setjmp(*arena_guard(s->arena))) {
+    s->no_memory = true;
+    return luaL_error(L, "out of memory");
+  }
   lua_settop(L, 0);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &plan_key);
   j->fn(L, j->ud);
@@ -255,15 +261,19 @@ static int run_job(lua_State *L) {
 weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void *ud,
                           weft_error *e) {
   Job job = {fn, ud};
+  jmp_buf saved;
+  memcpy(&saved, arena_guard(s->arena), sizeof saved);
   lua_pushcfunction(s->L, run_job);
   lua_pushlightuserdata(s->L, &job);
   int status = lua_pcall(s->L, 1, 0, 0);
+  memcpy(arena_guard(s->arena), &saved, sizeof saved);
   if (status == LUA_OK) return WEFT_OK;
   const char *msg = lua_tostring(s->L, -1);
+  bool memory = status == LUA_ERRMEM || s->no_memory;
   weft_status st = s->stop != STOP_NONE
                        ? state_stopped(s, e)
-                       : err_set(e, status == LUA_ERRMEM ? WEFT_ENOMEM : WEFT_EINTERNAL,
-                                 "%s: %s", s->path, msg ? msg : "unknown error");
+                       : err_set(e, memory ? WEFT_ENOMEM : WEFT_EINTERNAL, "%s: %s",
+                                 s->path, msg ? msg : "unknown error");
   lua_pop(s->L, 1);
   return st;
 }
@@ -274,11 +284,12 @@ static void open_globals(lua_State *L, void *ud) {
   sandbox_open(L);
 }
 
-weft_status state_new(const LangOptions *o, const char *path, const char *dir,
+weft_status state_new(const LangOptions *o, Arena *a, const char *path, const char *dir,
                       Replay *replay, LangState **out, weft_error *e) {
   LangState *s = mem_new(o->alloc, sizeof *s);
   if (!s) return err_set(e, WEFT_ENOMEM, "out of memory for the Lua state");
   s->opt = o;
+  s->arena = a;
   s->path = path;
   s->dir = dir;
   s->cap = o->memory_limit ? o->memory_limit : default_memory;
@@ -314,10 +325,7 @@ weft_status state_run(LangState *s, Diags *d, weft_error *e) {
   mem_free(s->opt->alloc, text, n + 1);
   if (status == LUA_OK) return state_call(s, 0, 1, "", d, e);
   remember(s, s->path, 1);
-  if (status != LUA_ERRSYNTAX) return failure(s, status, "", d, e);
-  const char *msg = lua_tostring(s->L, -1);
-  int skip = syntax_place(s, name, msg);
-  lua_pushstring(s->L, msg + skip);
-  lua_remove(s->L, -2);
-  return failure(s, status, "", d, e);
+  int skip = 0;
+  if (status == LUA_ERRSYNTAX) skip = syntax_place(s, name, lua_tostring(s->L, -1));
+  return failure(s, status, skip, "", d, e);
 }

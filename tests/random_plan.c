@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "bindings/plan_load.h"
+#include "bindings/job.h"
 #include "vm/base/rng.h"
-#include "vm/exec/exec.h"
 
 typedef struct Draw {
   Rng rng;
@@ -73,43 +72,16 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
 
 /* ---- N ranks against one ---- */
 
-typedef struct Side {
-  LangPlan *lp;
-  Plan plan;
-  Mesh mesh;
-  Compiled *compiled;
-} Side;
-
-static weft_status open_side(Side *s, const char *path, const char *const *set, int nset,
-                             Arena *a, Diags *d, weft_error *e) {
-  LangOptions o = {.set = set, .nset = nset};
-  TRY(lang_load(&o, path, &s->lp, d, e));
-  s->plan = *lang_plan(s->lp);
-  if (!mesh_resolve(&s->plan.mesh, 0, &s->mesh, d)) return WEFT_EPLAN;
-  int64_t batch = s->plan.batch.micro * mesh_size(&s->mesh, AXES_DP);
-  Graph *g = graph_new(a, batch, s->plan.batch.seq);
-  TRY(lang_build_graph(s->lp, batch, s->plan.batch.seq, g, d, e));
-  Schedule sched;
-  TRY(lang_schedule(s->lp, &s->mesh, plan_microbatches(&s->plan, &s->mesh), &sched, d, e));
-  CompileInput in = {.plan = &s->plan, .mesh = &s->mesh, .graph = g, .schedule = &sched,
-                     .arena = a};
-  return compile(&in, &s->compiled, d, e);
-}
-
-static weft_status compare(const RandomPlan *p, const char *path, int steps, double tolerance,
-                           Arena *a, Diags *d, VerifyReport *r, weft_error *e) {
-  Side many = {0}, one = {0};
-  char micro[64];
-  snprintf(micro, sizeof micro, "batch.micro=%d", p->micro * p->dp);
-  const char *set[] = {"mesh.tp=1", "mesh.pp=1", "mesh.dp=1",
-                       "strategy.sequence_parallel=false", micro};
-  weft_status st = open_side(&many, path, NULL, 0, a, d, e);
-  if (st == WEFT_OK) st = open_side(&one, path, set, LEN(set), a, d, e);
+static weft_status compare(Job *many, const char *path, int steps, double tolerance,
+                           Arena *a, VerifyReport *r) {
+  Job one;
+  TRY(job_open(many, a, &(LangOptions){0}, path));
+  weft_status st = job_twin(many, &one);
   if (st == WEFT_OK)
-    st = verify(&many.plan, many.compiled, &one.plan, one.compiled, steps, tolerance, NULL, r,
-                e);
-  lang_free(many.lp);
-  lang_free(one.lp);
+    return verify(&many->plan, many->compiled, &one.plan, one.compiled, steps, tolerance,
+                  NULL, r, &many->e);
+  many->d = one.d;
+  many->e = one.e;
   return st;
 }
 
@@ -122,20 +94,20 @@ bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
   if (fd < 0 || write(fd, p.text, strlen(p.text)) < 0) return false;
   close(fd);
   Arena *a = arena_new(NULL);
-  Diags d = {.arena = a};
+  Job j;
   VerifyReport r = {0};
-  weft_error e = {.rank = -1};
   if (setjmp(*arena_guard(a))) abort();
-  weft_status st = compare(&p, path, steps, tolerance, a, &d, &r, &e);
+  weft_status st = compare(&j, path, steps, tolerance, a, &r);
   bool ok = st == WEFT_OK && r.ok;
   text_printf(report, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d: ",
               (unsigned long long)number, p.tp, p.pp, p.dp, p.sp, p.micro, p.microbatches);
   text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
   if (!ok) {
-    report_text(&d, false, report);
-    text_printf(report, "%s%s\n%s", e.text, r.first_bad, p.text);
+    report_text(&j.d, false, report);
+    text_printf(report, "%s%s\n%s", j.e.text, r.first_bad, p.text);
   }
   unlink(path);
+  job_free(&j);
   arena_free(a);
   return ok;
 }

@@ -1,19 +1,10 @@
 /* check.c - weft check: everything short of running. */
 #include "cli.h"
 
-static uint64_t worst_memory(const Job *j, int *rank) {
-  uint64_t worst = 0;
-  *rank = 0;
-  for (int r = 0; r < j->mesh.size[AXIS_PP]; r++)
-    if (j->compiled->prog[r].arena_bytes > worst)
-      worst = j->compiled->prog[r].arena_bytes, *rank = r;
-  return worst;
-}
-
 static void print_summary(const Job *j) {
   char mesh[96], a[32];
   int rank;
-  uint64_t worst = worst_memory(j, &rank);
+  uint64_t worst = job_worst_memory(j, &rank);
   const Batch *b = &j->plan.batch;
   printf("%s: ok\n", j->plan.name);
   printf("  mesh    %s, %d rank%s%s\n", format_mesh(&j->mesh, mesh), j->mesh.world,
@@ -36,7 +27,7 @@ static void print_summary(const Job *j) {
 static void json_result(Json *out, void *ud) {
   const Job *j = ud;
   int rank;
-  json_int(out, "memory_bytes", (int64_t)worst_memory(j, &rank));
+  json_int(out, "memory_bytes", (int64_t)job_worst_memory(j, &rank));
   json_open(out, "mesh", '{');
   for (int i = AXIS_N - 1; i >= 0; i--) {
     static const Axis sorted[] = {AXIS_TP, AXIS_PP, AXIS_DP_SHARD, AXIS_DP_REPLICATE,
@@ -57,7 +48,7 @@ static void json_result(Json *out, void *ud) {
 }
 
 static weft_status check(Job *j, Cli *cli, Arena *arena) {
-  TRY(job_load(j, cli, arena, cli->arg[0]));
+  TRY(job_start(j, cli, arena, cli->arg[0]));
   TRY(job_mesh(j, 0));
   TRY(job_compile(j));
   return WEFT_OK;
@@ -67,5 +58,5 @@ int verb_check(Cli *cli, Arena *arena) {
   Job j;
   weft_status st = check(&j, cli, arena);
   if (st == WEFT_OK && !cli->json && !cli->quiet) print_summary(&j);
-  return job_end(&j, st, json_result, &j);
+  return job_end(&j, cli, st, json_result, &j);
 }

@@ -1,13 +1,12 @@
-/* cli.h - what the verbs of the program `weft` share: options, the steps from a plan file
- * to programs, and how results and messages are printed. */
+/* cli.h - what the verbs of the program `weft` share: options, the begin and end of a job,
+ * and how results and messages are printed. */
 #ifndef WEFT_CLI_H
 #define WEFT_CLI_H
 
 #include <stdio.h>
 
-#include "bindings/plan_load.h"
+#include "bindings/job.h"
 #include "vm/base/json.h"
-#include "vm/exec/exec.h"
 
 /* Which options a verb takes. */
 enum {
@@ -56,34 +55,15 @@ int verb_verify(Cli *cli, Arena *arena);
 /* Reads argv after the verb. WEFT_EUSAGE with a message. */
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e);
 
-/* ---- job.c: a plan on its way to programs ---- */
-typedef struct Job {
-  const Cli *cli;
-  Arena *arena;
-  Diags d;
-  weft_error e;
-  LangPlan *lp;
-  Plan plan; /* a copy: verify changes its mesh and batch */
-  Mesh mesh;
-  int microbatches;
-  Graph *graph;
-  Schedule schedule;
-  Compiled *compiled;
-} Job;
-
+/* ---- job.c ---- */
 /* False for the processes of a run beside rank 0. */
 bool speaks(const Cli *cli);
-weft_status job_load(Job *j, const Cli *cli, Arena *arena, const char *path);
-/* `world`: what the launcher says, 0 for the cluster's size or an open one. */
-weft_status job_mesh(Job *j, int64_t world);
-weft_status job_graph(Job *j);
-weft_status job_schedule(Job *j);
-weft_status job_compile(Job *j); /* graph, schedule and proof included */
-/* True if nothing in the plan says how many ranks there are. */
-bool job_open_world(const Job *j);
+/* job_load with the options of the command line. */
+weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 /* Prints what was wrong (or, with --json, the whole object without a result unless `st`
  * is WEFT_OK and `result` writes one), frees the job and gives the exit code. */
-int job_end(Job *j, weft_status st, void (*result)(Json *out, void *ud), void *ud);
+int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
+            void *ud);
 
 /* ---- output.c ---- */
 bool colour_wanted(FILE *f);

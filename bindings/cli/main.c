@@ -112,8 +112,8 @@ static int usage_error(Cli *cli, Arena *arena, const weft_error *e) {
     complain("%s", e->text);
     return weft_exit_code(e->code);
   }
-  Job j = {.cli = cli, .arena = arena, .d = {.arena = arena}, .e = *e};
-  return job_end(&j, e->code, NULL, NULL);
+  Job j = {.arena = arena, .d = {.arena = arena}, .e = *e};
+  return job_end(&j, cli, e->code, NULL, NULL);
 }
 
 static int run_verb(Cli *cli, int argc, char **argv) {

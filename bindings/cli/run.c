@@ -64,7 +64,7 @@ static weft_status check_world(Training *t, const LaunchInfo *info) {
                  "%s, but the plan's mesh (%s) %s %d ranks: start "
                  "mpirun -n %d weft run %s%s",
                  started, mesh, open ? "takes a multiple of" : "has", m.world, m.world,
-                 j->cli->arg[0],
+                 t->cli->arg[0],
                  t->cli->comm ? ", or leave --comm out" : ", or change the mesh");
 }
 
@@ -244,9 +244,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   if (cli->steps >= 0 && cli->nset < CLI_LIST)
     with.set[with.nset++] =
         arena_printf(arena, "train.steps=%lld", (long long)cli->steps);
-  weft_status loaded = job_load(&t->job, &with, arena, cli->arg[0]);
-  t->job.cli = cli;
-  TRY(loaded);
+  TRY(job_start(&t->job, &with, arena, cli->arg[0]));
   TRY(start(t));
   if (t->first && !cli->quiet) print_start(t);
   t->progress = t->first && !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr);
@@ -265,14 +263,14 @@ static int end_other(Training *t, weft_status st) {
     complain("rank %d: %s%s%s", launched_rank(), j->e.file, j->e.file[0] ? ": " : "",
              j->e.text);
   }
-  lang_free(j->lp);
+  job_free(j);
   return weft_exit_code(st);
 }
 
 int verb_run(Cli *cli, Arena *arena) {
   Training t = {.cli = cli, .log = -1, .first = speaks(cli)};
   weft_status st = run_plan(&t, cli, arena);
-  int code = t.first ? job_end(&t.job, st, json_result, &t) : end_other(&t, st);
+  int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
   if (st != WEFT_OK) run_abandon(t.run);
   run_close(t.run);
   data_close(t.data);

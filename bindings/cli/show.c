@@ -120,14 +120,8 @@ static void text_schedule(Job *j, Text *out) {
   enum { SHOWN = 48 };
   const Schedule *s = &j->schedule;
   char buf[48];
-  if (j->cli->csv) {
-    text_csv(j, out);
-    return;
-  }
-  text_printf(out,
-              "schedule: %s, %d pipeline rank%s, %d microbatch%s; stage, what, "
-              "microbatch\n",
-              s->name, s->ranks, s->ranks > 1 ? "s" : "", s->microbatches,
+  text_printf(out, "schedule: %s, %d pipeline rank%s, %d microbatch%s; stage, what, "
+              "microbatch\n", s->name, s->ranks, s->ranks > 1 ? "s" : "", s->microbatches,
               s->microbatches > 1 ? "es" : "");
   for (int r = 0; r < s->ranks; r++) {
     text_printf(out, "  pp %d:", r);
@@ -196,16 +190,6 @@ static void json_memory(Job *j, Json *out) {
   json_close(out, ']');
 }
 
-/* ---- program ---- */
-
-static int chosen_rank(const Job *j) {
-  return j->cli->rank < 0 ? 0 : (int)j->cli->rank;
-}
-
-static void text_program(Job *j, Text *out) {
-  program_print(j->compiled, chosen_rank(j), out);
-}
-
 /* ---- the verb ---- */
 
 typedef enum { NEED_MESH, NEED_GRAPH, NEED_SCHEDULE, NEED_COMPILED } Need;
@@ -213,17 +197,20 @@ typedef enum { NEED_MESH, NEED_GRAPH, NEED_SCHEDULE, NEED_COMPILED } Need;
 typedef struct Topic {
   const char *name;
   Need need;
-  void (*text)(Job *j, Text *out);
-  void (*json)(Job *j, Json *out); /* NULL: the program's own JSON */
+  void (*text)(Job *j, Text *out);   /* NULL, both: the program of one rank */
+  void (*json)(Job *j, Json *out);
 } Topic;
 
 static const Topic topics[] = {
-    {"mesh", NEED_MESH, text_mesh, json_mesh},
-    {"graph", NEED_GRAPH, text_graph, json_graph},
-    {"schedule", NEED_SCHEDULE, text_schedule, json_schedule},
-    {"memory", NEED_COMPILED, text_memory, json_memory},
-    {"program", NEED_COMPILED, text_program, NULL},
+  {"mesh", NEED_MESH, text_mesh, json_mesh},
+  {"graph", NEED_GRAPH, text_graph, json_graph},
+  {"schedule", NEED_SCHEDULE, text_schedule, json_schedule},
+  {"memory", NEED_COMPILED, text_memory, json_memory},
+  {"program", NEED_COMPILED, NULL, NULL},
 };
+
+/* The schedule with --csv. */
+static const Topic csv = {"schedule", NEED_SCHEDULE, text_csv, json_schedule};
 
 /* Without a topic: these, in this order; JSON keys in the order of the alphabet. */
 static const int overview[] = {0, 2, 3}, overview_json[] = {3, 0, 2};
@@ -264,21 +251,23 @@ static weft_status build(Job *j, Need need) {
   return WEFT_OK;
 }
 
-static weft_status check_options(const Job *j, const Topic *t, weft_error *e) {
+static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
+                                 weft_error *e) {
   bool program = t && strcmp(t->name, "program") == 0;
-  if (j->cli->rank >= 0 && !program)
+  if (cli->rank >= 0 && !program)
     return err_set(e, WEFT_EUSAGE, "--rank belongs to show PLAN program");
-  if (j->cli->csv && !(t && strcmp(t->name, "schedule") == 0))
+  if (cli->csv && !(t && strcmp(t->name, "schedule") == 0))
     return err_set(e, WEFT_EUSAGE, "--csv belongs to show PLAN schedule");
-  if (program && j->cli->rank >= j->mesh.world)
+  if (program && cli->rank >= j->mesh.world)
     return err_set(e, WEFT_EUSAGE, "there is no rank %lld, the mesh has %d ranks",
-                   (long long)j->cli->rank, j->mesh.world);
+                   (long long)cli->rank, j->mesh.world);
   return WEFT_OK;
 }
 
 typedef struct Shown {
   Job *job;
   const Topic *topic;
+  int rank;              /* of the program */
 } Shown;
 
 static void json_result(Json *out, void *ud) {
@@ -291,9 +280,8 @@ static void json_result(Json *out, void *ud) {
   } else {
     /* The program writes an object of its own. */
     Text program = {0};
-    program_json(s->job->compiled, chosen_rank(s->job), &program);
-    while (program.n && isspace((unsigned char)program.s[program.n - 1]))
-      program.n--;
+    program_json(s->job->compiled, s->rank, &program);
+    while (program.n && isspace((unsigned char)program.s[program.n - 1])) program.n--;
     json_raw(out, "program", program.s, program.n);
     text_free(&program);
   }
@@ -301,7 +289,8 @@ static void json_result(Json *out, void *ud) {
 
 static void print_result(Shown *s) {
   Text out = {0};
-  if (s->topic) s->topic->text(s->job, &out);
+  if (s->topic && s->topic->text) s->topic->text(s->job, &out);
+  else if (s->topic) program_print(s->job->compiled, s->rank, &out);
   for (int i = 0; !s->topic && i < LEN(overview); i++) {
     if (i) text_add(&out, "\n");
     topics[overview[i]].text(s->job, &out);
@@ -310,19 +299,20 @@ static void print_result(Shown *s) {
 }
 
 int verb_show(Cli *cli, Arena *arena) {
-  Job j = {.cli = cli, .arena = arena, .d = {.arena = arena}};
-  Shown shown = {.job = &j};
+  Job j = {.arena = arena, .d = {.arena = arena}};
+  Shown shown = {.job = &j, .rank = (int)MAX(cli->rank, 0)};
   const char *plan;
   weft_error e;
   err_clear(&e);
   weft_status st = read_args(cli, &plan, &shown.topic, &e);
   if (st != WEFT_OK) {
     j.e = e;
-    return job_end(&j, st, NULL, NULL);
+    return job_end(&j, cli, st, NULL, NULL);
   }
-  st = job_load(&j, cli, arena, plan);
+  st = job_start(&j, cli, arena, plan);
   if (st == WEFT_OK) st = build(&j, shown.topic ? shown.topic->need : NEED_COMPILED);
-  if (st == WEFT_OK) st = check_options(&j, shown.topic, &j.e);
+  if (st == WEFT_OK) st = check_options(&j, cli, shown.topic, &j.e);
+  if (cli->csv && shown.topic) shown.topic = &csv;
   if (st == WEFT_OK && !cli->json) print_result(&shown);
-  return job_end(&j, st, json_result, &shown);
+  return job_end(&j, cli, st, json_result, &shown);
 }

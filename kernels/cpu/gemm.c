@@ -1,11 +1,10 @@
-/* gemm.c - chooses who multiplies: a shared object beside the program (or beside this
- * library, or in the default path), else plain C. Small products stay in plain C, which
- * beats the cost of a call into a library. */
+/* gemm.c - chooses who multiplies: a shared object (see vm/base/module.h), else plain C.
+ * Small products stay in plain C, which beats the cost of a call into a library. */
 #include "gemm.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <unistd.h>
+
+#include "vm/base/module.h"
 
 struct Gemm {
   GemmShape shape;
@@ -15,37 +14,11 @@ struct Gemm {
   void *module;        /* open while this product lives */
 };
 
-/* "dir/" of a path, cut in place; false without a slash. */
-static bool folder(char *path) {
-  char *slash = strrchr(path, '/');
-  if (slash) slash[1] = 0;
-  return slash != NULL;
-}
-
-static void *open_in(const char *dir, const char *file) {
-  char path[4096];
-  int n = snprintf(path, sizeof path, "%s%s", dir, file);
-  if (n < 0 || (size_t)n >= sizeof path) return NULL;
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
-
 /* Opens a module. It is never unmapped (NODELETE): its library may own threads. */
 static void *open_module(const char *file) {
-  char dir[2048];
-  ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
-  if (n > 0) {
-    dir[n] = 0;
-    void *m = folder(dir) ? open_in(dir, file) : NULL;
-    if (m) return m;
-  }
-  Dl_info info;
-  if (dladdr((void *)open_module, &info) && info.dli_fname &&
-      strlen(info.dli_fname) < sizeof dir) {
-    strcpy(dir, info.dli_fname);
-    void *m = folder(dir) ? open_in(dir, file) : NULL;
-    if (m) return m;
-  }
-  return open_in("", file);
+  char path[4096];
+  module_find(file, path, sizeof path);
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
 /* Below this many multiplications a library's call costs more than the product. */

@@ -3,23 +3,14 @@
 #ifndef WEFT_BENCH_H
 #define WEFT_BENCH_H
 
-#include "bindings/plan_load.h"
-#include "vm/exec/exec.h"
+#include "bindings/job.h"
 
 double bench_now(void);                      /* ms */
 double bench_median(double *v, int n);       /* sorts */
 
 /* A compiled plan of plans/ or tests/bench/; exits with a message if it is wrong. */
-typedef struct BenchPlan {
-  Arena *arena;
-  Diags d;
-  LangPlan *lp;
-  Plan plan;
-  Mesh mesh;
-  Compiled *compiled;
-} BenchPlan;
-void bench_open(BenchPlan *b, const char *file, const char *const *set, int nset);
-void bench_close(BenchPlan *b);
+void bench_open(Job *j, const char *file, const char *const *set, int nset);
+void bench_close(Job *j);
 
 void bench_gemm(void);
 void bench_kernels(void);

@@ -7,7 +7,7 @@
 static void measure(const char *file) {
   enum { N = 5 };
   double ms[N];
-  BenchPlan b;
+  Job b;
   for (int i = 0; i < N; i++) {
     double t0 = bench_now();
     bench_open(&b, file, NULL, 0);

@@ -37,7 +37,7 @@ static double gemm_rate(DType t) {
 }
 
 static void measure(const char *precision) {
-  BenchPlan b;
+  Job b;
   char set[64];
   snprintf(set, sizeof set, "precision=%s", precision);
   bench_open(&b, "tests/bench/gpt2_124m.lua", (const char *[]){set}, 1);

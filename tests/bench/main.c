@@ -31,38 +31,20 @@ double bench_median(double *v, int n) {
   return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static void need(BenchPlan *b, weft_status st, const weft_error *e) {
-  if (st == WEFT_OK) return;
+void bench_open(Job *j, const char *file, const char *const *set, int nset) {
+  Arena *a = arena_new(NULL);
+  if (!a || setjmp(*arena_guard(a))) exit(3);
+  LangOptions o = {.set = set, .nset = nset};
+  if (job_open(j, a, &o, file) == WEFT_OK) return;
   Text t = {0};
-  report_text(&b->d, false, &t);
-  fprintf(stderr, "%s%s\n", t.s ? t.s : "", e->text);
+  report_text(&j->d, false, &t);
+  fprintf(stderr, "%s%s\n", t.s ? t.s : "", j->e.text);
   exit(1);
 }
 
-void bench_open(BenchPlan *b, const char *file, const char *const *set, int nset) {
-  *b = (BenchPlan){.arena = arena_new(NULL)};
-  if (!b->arena || setjmp(*arena_guard(b->arena))) exit(3);
-  b->d.arena = b->arena;
-  weft_error e = {.rank = -1};
-  LangOptions o = {.set = set, .nset = nset};
-  need(b, lang_load(&o, file, &b->lp, &b->d, &e), &e);
-  b->plan = *lang_plan(b->lp);
-  if (!mesh_resolve(&b->plan.mesh, lang_cluster_ranks(b->lp), &b->mesh, &b->d))
-    need(b, WEFT_EPLAN, &e);
-  int64_t batch = b->plan.batch.micro * mesh_size(&b->mesh, AXES_DP);
-  Graph *g = graph_new(b->arena, batch, b->plan.batch.seq);
-  need(b, lang_build_graph(b->lp, batch, b->plan.batch.seq, g, &b->d, &e), &e);
-  Schedule s;
-  need(b, lang_schedule(b->lp, &b->mesh, plan_microbatches(&b->plan, &b->mesh), &s, &b->d,
-                        &e), &e);
-  CompileInput in = {.plan = &b->plan, .mesh = &b->mesh, .graph = g, .schedule = &s,
-                     .arena = b->arena};
-  need(b, compile(&in, &b->compiled, &b->d, &e), &e);
-}
-
-void bench_close(BenchPlan *b) {
-  lang_free(b->lp);
-  arena_free(b->arena);
+void bench_close(Job *j) {
+  job_free(j);
+  arena_free(j->arena);
 }
 
 int main(int argc, char **argv) {

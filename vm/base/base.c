@@ -59,6 +59,23 @@ void mem_free(const weft_alloc *a, void *p, size_t n) {
   if (p) mem_resize(a, p, n ? n : 1, 0);
 }
 
+/* ---- structs of weft.h ---- */
+
+weft_status struct_read(void *to, size_t size, const void *from, const char *name,
+                        weft_error *e) {
+  memset(to, 0, size);
+  if (!from) return WEFT_OK;
+  size_t n;
+  memcpy(&n, from, sizeof n);
+  if (n < sizeof n || n > 4096)
+    return err_set(e, WEFT_EUSAGE, "%s.size is %zu; set it to sizeof(%s)", name, n, name);
+  for (size_t i = size; i < n; i++)
+    if (((const char *)from)[i])
+      return err_set(e, WEFT_EUSAGE, "%s was made for a later version of weft", name);
+  memcpy(to, from, MIN(n, size));
+  return WEFT_OK;
+}
+
 /* ---- arena ---- a list of blocks, newest first; freed together */
 
 typedef struct Block {
@@ -97,6 +114,18 @@ size_t arena_bytes(const Arena *a) { return a->total; }
 const weft_alloc *arena_allocator(const Arena *a) { return &a->alloc; }
 
 jmp_buf *arena_guard(Arena *a) { return &a->guard; }
+
+bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
+  jmp_buf saved;
+  memcpy(&saved, &a->guard, sizeof saved);
+  if (setjmp(a->guard)) {
+    memcpy(&a->guard, &saved, sizeof saved);
+    return false;
+  }
+  fn(ud);
+  memcpy(&a->guard, &saved, sizeof saved);
+  return true;
+}
 
 void *arena_alloc(Arena *a, size_t n) {
   if (n > SIZE_MAX / 2) longjmp(a->guard, 1);
@@ -154,7 +183,7 @@ static bool reserve(Text *t, size_t more) {
   if (t->n + more + 1 <= t->cap) return true;
   size_t cap = MAX(t->cap * 2, t->n + more + 1);
   cap = MAX(cap, (size_t)256);
-  char *s = realloc(t->s, cap);
+  char *s = mem_resize(t->alloc, t->s, t->cap, cap);
   if (!s) {
     t->oom = true;
     return false;
@@ -187,8 +216,8 @@ void text_printf(Text *t, const char *fmt, ...) {
 }
 
 void text_free(Text *t) {
-  free(t->s);
-  *t = (Text){0};
+  mem_free(t->alloc, t->s, t->cap);
+  *t = (Text){.alloc = t->alloc};
 }
 
 /* ---- strings ---- */

@@ -50,6 +50,13 @@ typedef _Atomic int StopFlag;
 void *mem_new(const weft_alloc *a, size_t n);               /* zeroed; NULL when out */
 void mem_free(const weft_alloc *a, void *p, size_t n);
 
+/* ---- structs of weft.h ---- they begin with their size: an older one is shorter */
+
+/* Zeroes `to`, then copies what the caller has of it; `from` NULL: nothing. WEFT_EUSAGE if
+ * its size is wrong, or if it sets members that this version does not know. */
+weft_status struct_read(void *to, size_t size, const void *from, const char *name,
+                        weft_error *e);
+
 /* ---- arena ---- */
 
 typedef struct Arena Arena;
@@ -66,6 +73,9 @@ char *arena_vprintf(Arena *a, const char *fmt, va_list ap) PRINTF(2, 0)
 /* Where a failed allocation jumps to. The owner writes
  *   if (setjmp(*arena_guard(a))) { arena_free(a); return WEFT_ENOMEM; } */
 jmp_buf *arena_guard(Arena *a);
+/* Runs fn(ud); false if an allocation in the arena failed meanwhile. For code that has
+ * more to give back than the arena; the owner's guard is in force again afterwards. */
+bool arena_try(Arena *a, void (*fn)(void *ud), void *ud);
 
 #define NEW(arena, T) ((T *)arena_alloc((arena), sizeof(T)))
 #define NEW_N(arena, T, n) ((T *)arena_alloc((arena), sizeof(T) * (size_t)(n)))
@@ -86,6 +96,7 @@ void *vec_grow(Arena *a, void *at, int n, int *cap, size_t size);
 
 /* ---- text ---- a growing buffer on the heap; never fails loudly: `oom` is sticky */
 typedef struct Text {
+  const weft_alloc *alloc;   /* NULL: the C library's */
   char *s;          /* always NUL-terminated once something was added */
   size_t n, cap;
   bool oom;

@@ -1,36 +1,24 @@
 /* mpi.c - opens the MPI engine, a shared object of its own: a program that does not ask
  * for it neither needs nor loads an MPI library. */
 #include <dlfcn.h>
-#include <stdio.h>
-#include <unistd.h>
 
+#include "../base/module.h"
 #include "comm.h"
 
 #define MODULE "weft_mpi.so"
-
-/* The module beside the program. False if there is none. */
-static bool beside(char *path, size_t size) {
-  ssize_t n = readlink("/proc/self/exe", path, size);
-  if (n <= 0 || (size_t)n >= size) return false;
-  while (n > 0 && path[n - 1] != '/')
-    n--;
-  if ((size_t)n + sizeof MODULE > size) return false;
-  memcpy(path + n, MODULE, sizeof MODULE);
-  return access(path, R_OK) == 0;
-}
 
 /* The handle is never closed: MPI cannot be unloaded. RTLD_GLOBAL, because the plug-ins
  * that an MPI library opens look for its symbols. */
 const MpiApi *mpi_api(weft_error *e) {
   char path[4096];
-  bool here = beside(path, sizeof path);
-  void *so = dlopen(here ? path : MODULE, RTLD_NOW | RTLD_GLOBAL);
+  bool here = module_find(MODULE, path, sizeof path);
+  void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   if (!so) {
     const char *why = dlerror();
     err_set(e, WEFT_EFILE,
-            "the MPI engine cannot be opened: %s; %s needs Open MPI (Debian: openmpi-bin "
+            "the MPI engine cannot be opened: %s; %s%s needs Open MPI (Debian: openmpi-bin "
             "to run, libopenmpi-dev to build)",
-            why ? why : MODULE, here ? path : MODULE ", expected beside the program,");
+            why ? why : MODULE, path, here ? "" : ", expected beside the program,");
     return NULL;
   }
   const MpiApi *api = dlsym(so, "weft_mpi_api");
@@ -38,6 +26,6 @@ const MpiApi *mpi_api(weft_error *e) {
   err_set(e, WEFT_EFILE,
           "%s is not the MPI engine of this version of weft: build and install both "
           "together",
-          here ? path : MODULE);
+          path);
   return NULL;
 }

@@ -43,16 +43,12 @@ int comm_for(Build *b, AxisSet axes, const int *pp, int npp) {
       return i;
   }
   char buf[64];
-  const char *name = comm_name(m, axes, buf);
-  Text t = {0};
-  if (npp > 0) {
-    for (int i = 0; i < npp; i++) text_printf(&t, "%s%d", i ? "," : "tie(", pp[i]);
-    text_add(&t, ")");
-    name = t.s ? t.s : name;
-  }
-  *VEC_PUSH(b->arena, b->comm) = (CommDesc){.axes = axes, .npp = npp,
-                                            .name = arena_str(b->arena, name), .pp = pp};
-  text_free(&t);
+  const char *name = arena_str(b->arena, npp > 0 ? "tie" : comm_name(m, axes, buf));
+  for (int i = 0; i < npp; i++)
+    name = arena_printf(b->arena, "%s%s%d%s", name, i ? "," : "(", pp[i],
+                        i + 1 < npp ? "" : ")");
+  *VEC_PUSH(b->arena, b->comm) =
+      (CommDesc){.axes = axes, .npp = npp, .name = name, .pp = pp};
   return b->comm.n - 1;
 }
 
@@ -145,36 +141,55 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
   return WEFT_OK;
 }
 
-weft_status compile(const CompileInput *in, Compiled **out, Diags *d, weft_error *e) {
-  Arena *temp = arena_new(NULL);
-  if (!temp) return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (setjmp(*arena_guard(temp))) {
-    arena_free(temp);
-    return err_set(e, WEFT_ENOMEM, "out of memory while compiling");
-  }
-  CompileInput local = *in;
-  local.arena = temp;
-  Build *b = NEW(temp, Build);
-  b->in = &local;
-  b->arena = temp;
+typedef struct Work {
+  CompileInput in;       /* with `temp` for an arena */
+  Arena *result;
+  Compiled *c;
+  Diags *d;
+  weft_status st;
+  weft_error *e;
+} Work;
+
+static void run_passes(void *ud) {
+  Work *w = ud;
+  const CompileInput *in = &w->in;
+  Build *b = NEW(in->arena, Build);
+  b->in = in;
+  b->arena = in->arena;
   int rounds = (int)MAX(in->plan->batch.rounds, 1);
   b->microbatches = in->schedule->microbatches * rounds;
-  Compiled *c = NEW(in->arena, Compiled);
-  *c = (Compiled){.arena = in->arena, .mesh = *in->mesh, .microbatches = b->microbatches,
+  Compiled *c = w->c = NEW(w->result, Compiled);
+  *c = (Compiled){.arena = w->result, .mesh = *in->mesh, .microbatches = b->microbatches,
                   .micro = (int)in->plan->batch.micro, .seq = in->graph->seq,
                   .vocab = vocabulary(in->graph), .dtype = in->plan->dtype};
-  weft_status st = schedule_check(in->schedule, d) ? passes(b, c, d, e) : WEFT_EPLAN;
+  w->st = schedule_check(in->schedule, w->d) ? passes(b, c, w->d, w->e) : WEFT_EPLAN;
+}
+
+static void run_guarded(void *ud) {
+  Work *w = ud;
+  if (!arena_try(w->in.arena, run_passes, w))
+    w->st = err_set(w->e, WEFT_ENOMEM, "out of memory while compiling");
+}
+
+weft_status compile(const CompileInput *in, Compiled **out, Diags *d, weft_error *e) {
+  Arena *temp = arena_new(arena_allocator(in->arena));
+  if (!temp) return err_set(e, WEFT_ENOMEM, "out of memory while compiling");
+  Work w = {.in = *in, .result = in->arena, .d = d, .e = e};
+  w.in.arena = temp;
+  /* The caller's arena may run out too: then the temporary one must not be lost. */
+  if (!arena_try(in->arena, run_guarded, &w))
+    w.st = err_set(e, WEFT_ENOMEM, "out of memory while compiling");
   arena_free(temp);
-  if (st != WEFT_OK) return st;
+  if (w.st != WEFT_OK) return w.st;
   /* requires all programs; establishes that they cannot block each other */
   weft_error why = {.rank = -1};
-  st = prove(c, &c->proof, &why);
+  weft_status st = prove(w.c, &w.c->proof, &why);
   if (st == WEFT_EPLAN) {
     Diag *x = diag_error(d, "deadlock", "schedule", "%s", why.text);
     if (why.line > 0) x->file = in->schedule->file, x->line = why.line;
   } else if (st != WEFT_OK && e) {
     *e = why;
   }
-  if (st == WEFT_OK) *out = c;
+  if (st == WEFT_OK) *out = w.c;
   return st;
 }

@@ -22,6 +22,7 @@ typedef struct Norms {
 } Norms;
 
 typedef struct Verify {
+  const weft_alloc *alloc;
   const Plan *plan;
   const Compiled *c;     /* of `many` */
   Run *many, *one;
@@ -258,12 +259,12 @@ static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
     v->largest = MAX(v->largest, param_count(&v->c->param[i]));
   v->ids = (int64_t)v->c->microbatches * one->micro * v->c->seq;
   v->vocab = one->vocab;
-  bool ok = (v->layer = mem_new(NULL, n * sizeof *v->layer)) != NULL;
-  ok = (v->norm = mem_new(NULL, n * sizeof *v->norm)) && ok;
-  ok = (v->tokens = mem_new(NULL, (size_t)v->ids * sizeof *v->tokens)) && ok;
-  ok = (v->labels = mem_new(NULL, (size_t)v->ids * sizeof *v->labels)) && ok;
+  bool ok = (v->layer = mem_new(v->alloc, n * sizeof *v->layer)) != NULL;
+  ok = (v->norm = mem_new(v->alloc, n * sizeof *v->norm)) && ok;
+  ok = (v->tokens = mem_new(v->alloc, (size_t)v->ids * sizeof *v->tokens)) && ok;
+  ok = (v->labels = mem_new(v->alloc, (size_t)v->ids * sizeof *v->labels)) && ok;
   for (int i = 0; i < LEN(v->buf); i++)
-    ok = (v->buf[i] = mem_new(NULL, (size_t)v->largest * sizeof *v->buf[i])) && ok;
+    ok = (v->buf[i] = mem_new(v->alloc, (size_t)v->largest * sizeof *v->buf[i])) && ok;
   if (!ok) return err_set(e, WEFT_ENOMEM, "out of memory");
   if (v->vocab == INT32_MAX)
     return err_set(e, WEFT_EUSAGE, "verify: the model reads no tokens and has no loss "
@@ -275,18 +276,18 @@ static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
 static void clean_up(Verify *v) {
   size_t n = (size_t)v->c->nparam;
   for (int i = 0; i < LEN(v->buf); i++)
-    mem_free(NULL, v->buf[i], (size_t)v->largest * sizeof *v->buf[i]);
-  mem_free(NULL, v->labels, (size_t)v->ids * sizeof *v->labels);
-  mem_free(NULL, v->tokens, (size_t)v->ids * sizeof *v->tokens);
-  mem_free(NULL, v->norm, n * sizeof *v->norm);
-  mem_free(NULL, v->layer, n * sizeof *v->layer);
+    mem_free(v->alloc, v->buf[i], (size_t)v->largest * sizeof *v->buf[i]);
+  mem_free(v->alloc, v->labels, (size_t)v->ids * sizeof *v->labels);
+  mem_free(v->alloc, v->tokens, (size_t)v->ids * sizeof *v->tokens);
+  mem_free(v->alloc, v->norm, n * sizeof *v->norm);
+  mem_free(v->alloc, v->layer, n * sizeof *v->layer);
   run_close(v->one);
   run_close(v->many);
 }
 
 static weft_status compare_runs(Verify *v, const Plan *plan_one, const Compiled *one,
                                 int steps, const StopFlag *stop, weft_error *e) {
-  RunOptions o = {.comm = "local", .stop = stop};
+  RunOptions o = {.alloc = v->alloc, .comm = "local", .stop = stop};
   TRY(check_pair(v->c, one, e));
   TRY(set_up(v, one, e));
   TRY(run_open(v->plan, v->c, &o, &v->many, e));
@@ -302,7 +303,8 @@ weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
                    const Compiled *one, int steps, double tolerance, const StopFlag *stop,
                    VerifyReport *out, weft_error *e) {
   *out = (VerifyReport){.ok = true};
-  Verify v = {.plan = plan, .c = many, .tolerance = tolerance, .worst = -1, .out = out};
+  Verify v = {.alloc = arena_allocator(many->arena), .plan = plan, .c = many,
+              .tolerance = tolerance, .worst = -1, .out = out};
   weft_status st = compare_runs(&v, plan_one, one, steps, stop, e);
   clean_up(&v);
   return st;

@@ -68,7 +68,7 @@ weft_status file_read(const weft_alloc *a, const char *path, char **s, size_t *n
                       weft_error *e) {
   int fd;
   struct stat st;
-  Text t = {0};
+  Text t = {.alloc = a};
   weft_status status;
   *s = NULL;
   *n = 0;

@@ -1,0 +1,260 @@
+/* api_plan.c - the plans of weft.h: load, reports, compile, queries. */
+#include "api.h"
+
+#include "vm/base/json.h"
+
+_Static_assert(sizeof(StopFlag) == sizeof(int), "a stop flag is an int in memory");
+
+const StopFlag *api_stop(const volatile int *stop) { return (const StopFlag *)stop; }
+
+weft_status api_end(const Job *j, weft_status st, weft_error *err) {
+  if (st == WEFT_OK || !err) return st;
+  if (st == WEFT_EPLAN && j->d.errors) return report_first(&j->d, err);
+  *err = j->e;
+  return st;
+}
+
+/* ---- calls that use the arena ---- */
+
+typedef struct PlanCall {
+  weft_plan *plan;
+  const weft_plan_options *options;
+  const char *path;
+  int world;
+  weft_status (*fn)(struct PlanCall *c);
+  weft_status st;
+} PlanCall;
+
+static bool stopped(const PlanCall *c) {
+  const LangOptions *o = &c->plan->opt;
+  return o->stop && *o->stop;
+}
+
+static void call_job(void *ud) {
+  PlanCall *c = ud;
+  Job *j = &c->plan->job;
+  c->st = c->fn(c);
+  /* Work that ended before it looked at the flag was interrupted all the same. */
+  if (c->st == WEFT_OK && stopped(c)) c->st = err_set(&j->e, WEFT_EINTR, "interrupted");
+  /* Any other error than those of a wrong plan is told by the reports, too. */
+  if (c->st != WEFT_OK && !(c->st == WEFT_EPLAN && j->d.errors)) job_note(j, c->st);
+}
+
+static weft_status call(PlanCall *c, weft_error *err) {
+  weft_plan *p = c->plan;
+  err_clear(&p->job.e);
+  if (!arena_try(p->arena, call_job, c))
+    c->st = err_set(&p->job.e, WEFT_ENOMEM, "out of memory");
+  if (c->st == WEFT_ENOMEM) p->spent = true;
+  return api_end(&p->job, c->st, err);
+}
+
+/* ---- loading ---- */
+
+static const char *const *copy_list(Arena *a, const char *const *list, int *n) {
+  *n = 0;
+  while (list && list[*n]) (*n)++;
+  const char **copy = NEW_N(a, const char *, *n + 1);
+  for (int i = 0; i < *n; i++) copy[i] = arena_str(a, list[i]);
+  return copy;
+}
+
+static void copy_diags(Arena *a, const Diags *from, Diags *to) {
+  *to = *from;
+  to->list.at = NEW_N(a, Diag, from->list.n + 1);
+  to->list.cap = from->list.n + 1;
+  if (from->list.n)
+    memcpy(to->list.at, from->list.at, sizeof *to->list.at * (size_t)from->list.n);
+}
+
+static weft_status load(PlanCall *c) {
+  weft_plan *p = c->plan;
+  const weft_plan_options *o = c->options;
+  p->path = arena_str(p->arena, c->path);
+  p->opt = (LangOptions){.alloc = &p->alloc,
+                         .memory_limit = (size_t)o->memory_limit,
+                         .instruction_limit = o->instruction_limit,
+                         .stop = api_stop(o->stop),
+                         .print = o->print,
+                         .ud = o->ud};
+  p->opt.set = copy_list(p->arena, o->set, &p->opt.nset);
+  p->opt.define = copy_list(p->arena, o->define, &p->opt.ndefine);
+  TRY(job_load(&p->job, p->arena, &p->opt, p->path));
+  copy_diags(p->arena, &p->job.d, &p->after_load);
+  return WEFT_OK;
+}
+
+weft_status weft_plan_load(const weft_plan_options *options, const char *path,
+                           weft_plan **out, weft_error *err) {
+  weft_plan_options o;
+  *out = NULL;
+  err_clear(err);
+  TRY(struct_read(&o, sizeof o, options, "weft_plan_options", err));
+  if (!path) return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
+  weft_plan *p = mem_new(o.alloc, sizeof *p);
+  if (!p || !(p->arena = arena_new(o.alloc))) {
+    mem_free(o.alloc, p, sizeof *p);
+    return err_set(err, WEFT_ENOMEM, "out of memory");
+  }
+  if (o.alloc) p->alloc = *o.alloc;
+  p->text.alloc = &p->alloc;
+  p->job = (Job){.arena = p->arena, .d = {.arena = p->arena}};
+  *out = p;
+  weft_status st =
+      call(&(PlanCall){.plan = p, .options = &o, .path = path, .fn = load}, err);
+  p->loaded = st == WEFT_OK;
+  return st;
+}
+
+void weft_plan_free(weft_plan *p) {
+  if (!p) return;
+  job_free(&p->job);
+  text_free(&p->text);
+  arena_free(p->arena);
+  weft_alloc alloc = p->alloc;
+  mem_free(&alloc, p, sizeof *p);
+}
+
+/* ---- reports ---- */
+
+static const char *text_of(weft_plan *p) {
+  if (p->text.oom) return NULL;
+  return p->text.s ? p->text.s : "";
+}
+
+const char *weft_plan_report(weft_plan *p) {
+  text_free(&p->text);
+  report_text(&p->job.d, false, &p->text);
+  return text_of(p);
+}
+
+const char *weft_plan_report_json(weft_plan *p) {
+  Json out = {.out = &p->text, .pretty = true};
+  text_free(&p->text);
+  report_json_begin(&p->job.d, "check", &out);
+  json_none(&out, "result");
+  report_json_end(&p->job.d, &out);
+  text_add(&p->text, "\n");
+  return text_of(p);
+}
+
+/* ---- compiling ---- */
+
+static weft_status compile_plan(PlanCall *c) {
+  weft_plan *p = c->plan;
+  Job *j = &p->job;
+  j->compiled = NULL;
+  copy_diags(p->arena, &p->after_load, &j->d);
+  TRY(job_mesh(j, c->world));
+  p->mesh.mesh = j->mesh;
+  return job_compile(j);
+}
+
+weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
+  err_clear(err);
+  if (p->spent) return err_set(err, WEFT_ENOMEM, "the plan ran out of memory before");
+  if (!p->loaded)
+    return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
+  if (world < 0) return err_set(err, WEFT_EUSAGE, "%d ranks are not possible", world);
+  weft_status st =
+      call(&(PlanCall){.plan = p, .world = world, .fn = compile_plan}, err);
+  if (st != WEFT_OK) p->job.compiled = NULL;
+  return st;
+}
+
+/* ---- queries ---- */
+
+static const Compiled *compiled(const weft_plan *p) { return p ? p->job.compiled : NULL; }
+
+static weft_status need_compiled(const weft_plan *p, weft_error *err) {
+  err_clear(err);
+  if (compiled(p)) return WEFT_OK;
+  return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
+}
+
+const char *weft_plan_name(const weft_plan *p) {
+  return p && p->loaded ? p->job.plan.name : NULL;
+}
+
+int64_t weft_plan_steps(const weft_plan *p) {
+  return p && p->loaded ? p->job.plan.steps : 0;
+}
+
+int64_t weft_plan_sequences(const weft_plan *p) {
+  return p && p->loaded ? p->job.plan.batch.global : 0;
+}
+
+int64_t weft_plan_tokens(const weft_plan *p) {
+  return p && p->loaded ? p->job.plan.batch.seq : 0;
+}
+
+const weft_mesh *weft_plan_mesh(const weft_plan *p) {
+  return compiled(p) ? &p->mesh : NULL;
+}
+
+int weft_plan_microbatches(const weft_plan *p) {
+  return compiled(p) ? compiled(p)->microbatches : 0;
+}
+
+uint64_t weft_plan_parameters(const weft_plan *p) {
+  return compiled(p) ? compiled(p)->params_total : 0;
+}
+
+uint64_t weft_plan_memory(const weft_plan *p, int rank) {
+  const Compiled *c = compiled(p);
+  if (!c || rank < 0 || rank >= c->mesh.world) return 0;
+  return c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)].arena_bytes;
+}
+
+int weft_plan_param_count(const weft_plan *p) {
+  return compiled(p) ? compiled(p)->nparam : 0;
+}
+
+weft_status weft_plan_param_at(const weft_plan *p, int index, weft_param *out,
+                               weft_error *err) {
+  TRY(need_compiled(p, err));
+  const Compiled *c = compiled(p);
+  if (index < 0 || index >= c->nparam)
+    return err_set(err, WEFT_EUSAGE, "there is no parameter %d, the model has %d", index,
+                   c->nparam);
+  const CompiledParam *from = &c->param[index];
+  *out = (weft_param){.name = from->name, .ndim = from->ndim, .count = param_count(from)};
+  for (int i = 0; i < from->ndim; i++) out->dim[i] = from->dim[i];
+  return WEFT_OK;
+}
+
+int api_find_param(const Compiled *c, const char *name) {
+  int i = 0;
+  while (i < c->nparam && strcmp(c->param[i].name, name) != 0) i++;
+  return i < c->nparam ? i : -1;
+}
+
+weft_status weft_plan_param(const weft_plan *p, const char *name, weft_param *out,
+                            weft_error *err) {
+  TRY(need_compiled(p, err));
+  int i = name ? api_find_param(compiled(p), name) : -1;
+  if (i >= 0) return weft_plan_param_at(p, i, out, err);
+  return err_set(err, WEFT_EUSAGE, "there is no parameter \"%s\"", name ? name : "");
+}
+
+weft_status weft_plan_proof(const weft_plan *p, weft_proof *out, weft_error *err) {
+  TRY(need_compiled(p, err));
+  const Proof *from = &compiled(p)->proof;
+  *out = (weft_proof){.transfers = from->transfers, .collectives = from->collectives,
+                      .instructions = from->instructions,
+                      .communicators = from->communicators};
+  return WEFT_OK;
+}
+
+weft_status weft_plan_program(weft_plan *p, int rank, const char **out, weft_error *err) {
+  *out = NULL;
+  TRY(need_compiled(p, err));
+  const Compiled *c = compiled(p);
+  if (rank < 0 || rank >= c->mesh.world)
+    return err_set(err, WEFT_EUSAGE, "there is no rank %d, the mesh has %d ranks", rank,
+                   c->mesh.world);
+  text_free(&p->text);
+  program_print(c, rank, &p->text);
+  *out = text_of(p);
+  return *out ? WEFT_OK : err_set(err, WEFT_ENOMEM, "out of memory");
+}

@@ -1,0 +1,148 @@
+/* api_run.c - the runs of weft.h: a compiled plan with its data and its weights. */
+#include "api.h"
+
+struct weft_run {
+  weft_alloc alloc;
+  const weft_plan *plan;
+  const Compiled *c;     /* of the plan when the run was opened */
+  Run *run;
+  Data *data;            /* opened by the first step on the plan's data */
+};
+
+weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
+                          weft_run **out, weft_error *err) {
+  weft_run_options o;
+  *out = NULL;
+  err_clear(err);
+  TRY(struct_read(&o, sizeof o, options, "weft_run_options", err));
+  if (!plan || !plan->job.compiled)
+    return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
+  if (o.threads < 0 || o.threads > 4096)
+    return err_set(err, WEFT_EUSAGE, "%d threads of a rank are not possible", o.threads);
+  weft_run *r = mem_new(&plan->alloc, sizeof *r);
+  if (!r) return err_set(err, WEFT_ENOMEM, "out of memory");
+  *r = (weft_run){.alloc = plan->alloc, .plan = plan, .c = plan->job.compiled};
+  RunOptions run = {.alloc = &r->alloc, .comm = o.comm, .threads = o.threads,
+                    .stop = api_stop(o.stop), .patience_s = o.patience_s};
+  weft_status st = run_open(&plan->job.plan, r->c, &run, &r->run, err);
+  if (st == WEFT_OK) *out = r;
+  else weft_run_close(r);
+  return st;
+}
+
+void weft_run_close(weft_run *r) {
+  if (!r) return;
+  run_close(r->run);
+  data_close(r->data);
+  weft_alloc alloc = r->alloc;
+  mem_free(&alloc, r, sizeof *r);
+}
+
+int weft_run_rank(const weft_run *r) { return run_rank(r->run); }
+
+/* ---- weights ---- */
+
+weft_status weft_run_load(weft_run *r, const char *path, weft_error *err) {
+  SafeTensors *s;
+  err_clear(err);
+  if (!path) return err_set(err, WEFT_EUSAGE, "the path of the weights is missing");
+  TRY(st_open(&r->alloc, path, &s, err));
+  weft_status st = run_load(r->run, s, err);
+  st_close(s);
+  return st;
+}
+
+weft_status weft_run_init(weft_run *r, weft_error *err) {
+  const char *weights = lang_weights(r->plan->job.lp);
+  err_clear(err);
+  return weights ? weft_run_load(r, weights, err) : run_init(r->run, err);
+}
+
+/* ---- steps ---- */
+
+static weft_status end_step(weft_status st, const StepResult *from, weft_step *out) {
+  *out = (weft_step){.step = from->step, .tokens = from->tokens, .loss = from->loss,
+                     .grad_norm = from->grad_norm, .lr = from->lr, .ms = from->ms};
+  return st;
+}
+
+static weft_status check_step(int64_t step, weft_step *out, weft_error *err) {
+  err_clear(err);
+  *out = (weft_step){.step = step};
+  if (step >= 0) return WEFT_OK;
+  return err_set(err, WEFT_EUSAGE, "steps count from 0, got %lld", (long long)step);
+}
+
+weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error *err) {
+  const Plan *p = &r->plan->job.plan;
+  StepResult result = {.step = step};
+  TRY(check_step(step, out, err));
+  if (!r->data)
+    TRY(data_open(&r->alloc, &p->data, p->batch.seq, r->c->vocab, p->seed, &r->data,
+                  err));
+  return end_step(run_step(r->run, r->data, step, &result, err), &result, out);
+}
+
+/* Kernels look ids up without a test: a wrong one must not reach them. */
+static weft_status check_ids(const weft_run *r, const char *what, const int32_t *id,
+                             size_t n, bool ignored, weft_error *err) {
+  for (size_t i = 0; i < n; i++)
+    if ((id[i] < 0 || id[i] >= r->c->vocab) && !(ignored && id[i] == -100))
+      return err_set(err, WEFT_EUSAGE, "%s[%zu] is %d, the model has ids below %lld",
+                     what, i, id[i], (long long)r->c->vocab);
+  return WEFT_OK;
+}
+
+weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
+                                 const int32_t *labels, size_t n, int64_t step,
+                                 weft_step *out, weft_error *err) {
+  const Batch *b = &r->plan->job.plan.batch;
+  StepResult result = {.step = step};
+  TRY(check_step(step, out, err));
+  if (!tokens || !labels || n != (size_t)(b->global * b->seq))
+    return err_set(err, WEFT_EUSAGE, "a step has %lld x %lld tokens and labels, got %zu",
+                   (long long)b->global, (long long)b->seq, tokens && labels ? n : 0);
+  TRY(check_ids(r, "tokens", tokens, n, false, err));
+  TRY(check_ids(r, "labels", labels, n, true, err));
+  return end_step(run_step_tokens(r->run, tokens, labels, step, &result, err), &result,
+                  out);
+}
+
+/* ---- parameters ---- */
+
+static const StateKind kinds[] = {
+  [WEFT_PARAM] = STATE_PARAM,
+  [WEFT_GRAD] = STATE_GRAD,
+  [WEFT_MOMENT1] = STATE_M,
+  [WEFT_MOMENT2] = STATE_V,
+};
+
+static weft_status find(const weft_run *r, weft_state what, const char *name,
+                        const float *at, size_t n, int *param, weft_error *err) {
+  err_clear(err);
+  if ((unsigned)what >= LEN(kinds))
+    return err_set(err, WEFT_EUSAGE, "there is no weft_state %d", (int)what);
+  *param = name ? api_find_param(r->c, name) : -1;
+  if (*param < 0)
+    return err_set(err, WEFT_EUSAGE, "there is no parameter \"%s\"", name ? name : "");
+  bool needed = run_rank(r->run) == 0;
+  long long count = param_count(&r->c->param[*param]);
+  if (needed && (!at || n != (size_t)count))
+    return err_set(err, WEFT_EUSAGE, "%s has %lld elements, there is room for %zu", name,
+                   count, at ? n : 0);
+  return WEFT_OK;
+}
+
+weft_status weft_run_get(weft_run *r, weft_state what, const char *name, float *out,
+                         size_t n, weft_error *err) {
+  int param = 0;
+  TRY(find(r, what, name, out, n, &param, err));
+  return run_get(r->run, kinds[what], param, out, err);
+}
+
+weft_status weft_run_set(weft_run *r, weft_state what, const char *name, const float *in,
+                         size_t n, weft_error *err) {
+  int param = 0;
+  TRY(find(r, what, name, in, n, &param, err));
+  return run_set(r->run, kinds[what], param, in, err);
+}

@@ -1,0 +1,56 @@
+/* api_verify.c - weft_verify: a plan's file once more, small, on many ranks and one. */
+#include "api.h"
+
+#include <stdio.h>
+
+typedef struct VerifyCall {
+  const weft_plan *plan;
+  Arena *arena;
+  Job job;
+  JobVerify v;
+  weft_status st;
+} VerifyCall;
+
+static weft_status load_and_verify(VerifyCall *c) {
+  TRY(job_load(&c->job, c->arena, &c->plan->opt, c->plan->path));
+  return job_verify(&c->job, &c->v);
+}
+
+static void call_job(void *ud) {
+  VerifyCall *c = ud;
+  c->st = load_and_verify(c);
+}
+
+static void fill(const VerifyCall *c, weft_verify_result *out) {
+  const VerifyReport *r = &c->v.report;
+  size_t n = 0;
+  *out = (weft_verify_result){.ranks = c->job.mesh.world, .steps = r->steps,
+                              .tensors = r->tensors, .loss = r->loss,
+                              .grad_norm = r->grad_norm, .grad = r->grad,
+                              .param = r->param, .tolerance = c->v.tolerance};
+  snprintf(out->worst, sizeof out->worst, "%s", r->worst);
+  for (int i = 0; i < c->v.shrunk.n && n < sizeof out->not_covered; i++)
+    n += (size_t)snprintf(out->not_covered + n, sizeof out->not_covered - n, "%s%s",
+                          i ? ", " : "", c->v.shrunk.what[i]);
+}
+
+weft_status weft_verify(const weft_plan *plan, const weft_verify_options *options,
+                        weft_verify_result *out, weft_error *err) {
+  weft_verify_options o;
+  *out = (weft_verify_result){0};
+  err_clear(err);
+  TRY(struct_read(&o, sizeof o, options, "weft_verify_options", err));
+  if (!plan || !plan->loaded)
+    return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
+  VerifyCall c = {.plan = plan, .arena = arena_new(&plan->alloc),
+            .v = {.ranks = o.ranks, .steps = o.steps, .tolerance = o.tolerance,
+                  .stop = api_stop(o.stop)}};
+  if (!c.arena) return err_set(err, WEFT_ENOMEM, "out of memory");
+  if (!arena_try(c.arena, call_job, &c))
+    c.st = err_set(&c.job.e, WEFT_ENOMEM, "out of memory");
+  fill(&c, out);
+  api_end(&c.job, c.st, err);
+  job_free(&c.job);
+  arena_free(c.arena);
+  return c.st;
+}

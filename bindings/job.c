@@ -1,0 +1,80 @@
+/* job.c - the way from a plan file to proven programs, one step per function. */
+#include "job.h"
+
+weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path) {
+  *j = (Job){.arena = arena, .d = {.arena = arena}};
+  err_clear(&j->e);
+  TRY(lang_load(o, path, &j->lp, &j->d, &j->e));
+  j->plan = *lang_plan(j->lp);
+  return WEFT_OK;
+}
+
+void job_free(Job *j) {
+  text_free(&j->dumped);
+  lang_free(j->lp);
+  j->lp = NULL;
+}
+
+bool job_open_world(const Job *j) {
+  const MeshSpec *m = &j->plan.mesh;
+  return !m->world && !m->dp && !lang_cluster_ranks(j->lp);
+}
+
+weft_status job_mesh(Job *j, int64_t world) {
+  if (!world) world = lang_cluster_ranks(j->lp);
+  weft_status st = WEFT_EPLAN;
+  if (mesh_resolve(&j->plan.mesh, world, &j->mesh, &j->d))
+    st = lang_check_mesh(j->lp, &j->plan, &j->mesh, &j->d, &j->e);
+  if (st != WEFT_OK) {
+    lang_locate(j->lp, &j->d);
+    return st;
+  }
+  j->microbatches = plan_microbatches(&j->plan, &j->mesh);
+  return WEFT_OK;
+}
+
+weft_status job_graph(Job *j) {
+  int64_t B = j->plan.batch.micro * mesh_size(&j->mesh, AXES_DP);
+  j->graph = graph_new(j->arena, B, j->plan.batch.seq);
+  return lang_build_graph(j->lp, B, j->plan.batch.seq, j->graph, &j->d, &j->e);
+}
+
+weft_status job_schedule(Job *j) {
+  return lang_schedule(j->lp, &j->mesh, j->microbatches, &j->schedule, &j->d, &j->e);
+}
+
+weft_status job_compile(Job *j) {
+  TRY(job_graph(j));
+  TRY(job_schedule(j));
+  CompileInput in = {.plan = &j->plan, .mesh = &j->mesh, .graph = j->graph,
+                     .schedule = &j->schedule, .arena = j->arena,
+                     .dump = j->dump, .dump_out = &j->dumped};
+  weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
+  if (j->d.list.n) lang_locate(j->lp, &j->d);
+  return st;
+}
+
+weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path) {
+  TRY(job_load(j, arena, o, path));
+  TRY(job_mesh(j, 0));
+  return job_compile(j);
+}
+
+void job_note(Job *j, weft_status st) {
+  static const char *const codes[] = {
+    [WEFT_EPLAN] = "plan",   [WEFT_ERUN] = "run",       [WEFT_EFILE] = "file",
+    [WEFT_EUSAGE] = "usage", [WEFT_ELIMIT] = "limit",   [WEFT_ENOMEM] = "memory",
+    [WEFT_EINTERNAL] = "internal", [WEFT_EINTR] = "interrupted"};
+  Diag *g = diag_error(&j->d, codes[st], "", "%s", j->e.text);
+  if (j->e.file[0]) g->file = arena_str(j->arena, j->e.file);
+  g->line = j->e.line;
+}
+
+uint64_t job_worst_memory(const Job *j, int *pp) {
+  uint64_t worst = 0;
+  *pp = 0;
+  for (int r = 0; r < j->mesh.size[AXIS_PP]; r++)
+    if (j->compiled->prog[r].arena_bytes > worst)
+      worst = j->compiled->prog[r].arena_bytes, *pp = r;
+  return worst;
+}

@@ -1,0 +1,42 @@
+/* job_verify.c - a small version of a plan, on one rank and on all of them. */
+#include "job.h"
+
+weft_status job_twin(const Job *many, Job *one) {
+  *one = *many;
+  one->dumped = (Text){0};
+  Plan *p = &one->plan;
+  p->mesh = (MeshSpec){.world = 1};
+  p->batch.micro *= mesh_size(&many->mesh, AXES_DP);
+  p->dtype = DT_F32;
+  p->strategy.kind = STRATEGY_ZERO;
+  p->strategy.sequence_parallel = false;
+  p->pp = (PpPlan){.virtual_stages = 1};
+  p->schedule = "gpipe";
+  if (!mesh_resolve(&p->mesh, 1, &one->mesh, &one->d)) return WEFT_EPLAN;
+  TRY(job_graph(one));
+  TRY(lang_schedule_named(one->lp, p->schedule, &one->mesh, one->microbatches,
+                          &one->schedule, &one->d, &one->e));
+  CompileInput in = {.plan = p, .mesh = &one->mesh, .graph = one->graph,
+                     .schedule = &one->schedule, .arena = one->arena};
+  return compile(&in, &one->compiled, &one->d, &one->e);
+}
+
+weft_status job_verify(Job *j, JobVerify *v) {
+  Job one;
+  int ranks = v->ranks > 0 ? v->ranks : 32, steps = v->steps > 0 ? v->steps : 2;
+  TRY(lang_shrink(j->lp, ranks, &j->plan, &v->shrunk, &j->d, &j->e));
+  TRY(job_mesh(j, j->plan.mesh.world));
+  TRY(job_compile(j));
+  weft_status st = job_twin(j, &one);
+  if (st != WEFT_OK) {
+    /* The twin has a copy of the list; its additions are to be reported. */
+    j->d = one.d;
+    j->e = one.e;
+    return st;
+  }
+  if (v->tolerance <= 0) v->tolerance = j->plan.dtype == DT_F32 ? 1e-5 : 2e-2;
+  TRY(verify(&j->plan, j->compiled, &one.plan, one.compiled, steps, v->tolerance, v->stop,
+             &v->report, &j->e));
+  if (v->report.ok) return WEFT_OK;
+  return err_set(&j->e, WEFT_EPLAN, "%s", v->report.first_bad);
+}

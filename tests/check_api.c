@@ -1,0 +1,307 @@
+/* check_api.c - the public interface: meshes, the reports of wrong plans, queries, runs
+ * fed by the host, and what is refused. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vm/weft.h"
+
+#define PLAN WEFT_SOURCE_DIR "/tests/embed/small.lua"
+
+static weft_plan *plan;
+static weft_run *run;
+static weft_error err;
+
+static void teardown(void) {
+  weft_run_close(run);
+  weft_plan_free(plan);
+}
+
+static void load(const char *const *set, int world) {
+  weft_plan_options o = {.size = sizeof o, .set = set};
+  ck_assert_msg(weft_plan_load(&o, PLAN, &plan, &err) == WEFT_OK, "%s", err.text);
+  ck_assert_msg(weft_plan_compile(plan, world, &err) == WEFT_OK, "%s", err.text);
+}
+
+static void open_run(const char *const *set) {
+  weft_run_options o = {.size = sizeof o, .threads = 1};
+  load(set, 0);
+  ck_assert_msg(weft_run_open(plan, &o, &run, &err) == WEFT_OK, "%s", err.text);
+  ck_assert_msg(weft_run_init(run, &err) == WEFT_OK, "%s", err.text);
+}
+
+static void refused(weft_status got, weft_status want, const char *text) {
+  ck_assert_int_eq(got, want);
+  ck_assert_int_eq(err.code, want);
+  ck_assert_msg(strstr(err.text, text) != NULL, "\"%s\" is not in: %s", text, err.text);
+}
+
+/* ---- meshes ---- */
+
+START_TEST(meshes_have_axes_and_views) {
+  weft_mesh_spec spec = {.size = sizeof spec, .world = 16, .tp = 2, .pp = 2, .ep = 2};
+  weft_mesh *m;
+  int ranks[8] = {0};
+  ck_assert_msg(weft_mesh_new(&spec, &m, &err) == WEFT_OK, "%s", err.text);
+  ck_assert_int_eq(weft_mesh_world(m), 16);
+  ck_assert_int_eq(weft_mesh_size(m, "dp"), 4);
+  ck_assert_int_eq(weft_mesh_size(m, "world"), 16);
+  ck_assert_int_eq(weft_mesh_size(m, "ep"), 2);
+  ck_assert_int_eq(weft_mesh_size(m, "expert"), 0);
+  ck_assert_int_eq(weft_mesh_coord(m, "pp", 9), 1);
+  ck_assert_int_eq(weft_mesh_coord(m, "dp", 13), 2);
+  ck_assert_int_eq(weft_mesh_coord(m, "dp", 16), -1);
+  ck_assert_int_eq(weft_mesh_group(m, "dp", 9, ranks, 8), 4);
+  for (int i = 0; i < 4; i++) ck_assert_int_eq(ranks[i], 9 + 2 * i);
+  /* Of two ranks in the group only one fits. */
+  ranks[1] = -7;
+  ck_assert_int_eq(weft_mesh_group(m, "tp", 5, ranks, 1), 2);
+  ck_assert_int_eq(ranks[0], 4);
+  ck_assert_int_eq(ranks[1], -7);
+  /* (ep_shard, ep, etp) of a stage's ranks is (2, 2, 2), etp fastest. */
+  ck_assert_int_eq(weft_mesh_coord(m, "ep", 11), 1);
+  ck_assert_int_eq(weft_mesh_group(m, "ep", 9, ranks, 8), 2);
+  ck_assert(ranks[0] == 9 && ranks[1] == 11);
+  weft_mesh_free(m);
+}
+END_TEST
+
+START_TEST(a_wrong_mesh_says_why) {
+  weft_mesh_spec spec = {.size = sizeof spec, .world = 12, .tp = -8, .cp = -1};
+  weft_mesh *m;
+  weft_status st = weft_mesh_new(&spec, &m, &err);
+  ck_assert_ptr_null(m);
+  refused(st, WEFT_EPLAN, "mesh.tp: ");
+  refused(st, WEFT_EPLAN, "mesh.cp: ");
+}
+END_TEST
+
+/* ---- structs with a size ---- */
+
+START_TEST(sizes_of_structs_are_checked) {
+  struct {
+    weft_mesh_spec spec;
+    char later[8];
+  } longer = {.spec = {.size = sizeof longer, .tp = 2}};
+  weft_mesh *m;
+  ck_assert_int_eq(weft_mesh_new(&longer.spec, &m, &err), WEFT_OK);
+  weft_mesh_free(m);
+  longer.later[3] = 1;
+  refused(weft_mesh_new(&longer.spec, &m, &err), WEFT_EUSAGE, "later version");
+  longer.spec.size = 0;
+  refused(weft_mesh_new(&longer.spec, &m, &err), WEFT_EUSAGE, "sizeof(weft_mesh_spec)");
+  /* A host that knows only the first members: what comes after them is not read. */
+  weft_mesh_spec shorter = {.size = offsetof(weft_mesh_spec, pp), .world = 4, .tp = 4,
+                            .pp = 3};
+  ck_assert_int_eq(weft_mesh_new(&shorter, &m, &err), WEFT_OK);
+  ck_assert_int_eq(weft_mesh_size(m, "pp"), 1);
+  weft_mesh_free(m);
+}
+END_TEST
+
+/* ---- plans ---- */
+
+START_TEST(a_wrong_plan_reports_everything) {
+  const char *set[] = {"mesh.tp=3", "train.step=4", NULL};
+  weft_plan_options o = {.size = sizeof o, .set = set};
+  weft_status st = weft_plan_load(&o, PLAN, &plan, &err);
+  refused(st, WEFT_EPLAN, "plan.mesh.tp: 3 does not divide model.num_attention_heads = 2");
+  refused(st, WEFT_EPLAN, "the first of 3 errors");
+  ck_assert_str_eq(err.file, "--set mesh.tp=3");
+  const char *report = weft_plan_report(plan);
+  ck_assert_msg(strstr(report, "plan.train.step") && strstr(report, "\n3 errors\n"), "%s",
+                report);
+  json_t *doc = json_loads(weft_plan_report_json(plan), 0, NULL);
+  ck_assert_int_eq(json_integer_value(json_object_get(doc, "error_count")), 3);
+  ck_assert_int_eq(json_array_size(json_object_get(doc, "diagnostics")), 3);
+  json_decref(doc);
+  ck_assert_ptr_null(weft_plan_name(plan));
+  refused(weft_plan_compile(plan, 0, &err), WEFT_EUSAGE, "was not loaded");
+}
+END_TEST
+
+START_TEST(a_missing_plan_reports_too) {
+  refused(weft_plan_load(NULL, "/no/such/plan.lua", &plan, &err), WEFT_EFILE, "opened");
+  ck_assert_str_eq(err.file, "/no/such/plan.lua");
+  ck_assert_ptr_nonnull(strstr(weft_plan_report(plan), "/no/such/plan.lua: error: "));
+}
+END_TEST
+
+START_TEST(a_plan_compiles_for_several_worlds) {
+  const char *program;
+  weft_param p;
+  load(NULL, 0);
+  ck_assert_int_eq(weft_mesh_world(weft_plan_mesh(plan)), 4);
+  ck_assert_int_eq(weft_plan_microbatches(plan), 4);
+  refused(weft_plan_compile(plan, 6, &err), WEFT_EPLAN, "does not divide world = 6");
+  ck_assert_ptr_null(weft_plan_mesh(plan));
+  ck_assert_ptr_nonnull(strstr(weft_plan_report(plan), "1 error\n"));
+  ck_assert_msg(weft_plan_compile(plan, 8, &err) == WEFT_OK, "%s", err.text);
+  ck_assert_str_eq(weft_plan_report(plan), "");
+  ck_assert_int_eq(weft_mesh_size(weft_plan_mesh(plan), "dp"), 2);
+  ck_assert_int_eq(weft_plan_microbatches(plan), 2);
+  ck_assert(weft_plan_memory(plan, 7) > 0 && weft_plan_memory(plan, 8) == 0);
+  ck_assert_int_eq(weft_plan_program(plan, 7, &program, &err), WEFT_OK);
+  ck_assert_ptr_nonnull(strstr(program, "rank 7 of 8"));
+  refused(weft_plan_program(plan, 8, &program, &err), WEFT_EUSAGE, "no rank 8");
+  uint64_t sum = 0;
+  for (int i = 0; i < weft_plan_param_count(plan); i++) {
+    ck_assert_int_eq(weft_plan_param_at(plan, i, &p, &err), WEFT_OK);
+    sum += (uint64_t)p.count;
+  }
+  ck_assert_uint_eq(sum, weft_plan_parameters(plan));
+  ck_assert_int_eq(weft_plan_param(plan, "lm_head.weight", &p, &err), WEFT_OK);
+  ck_assert(p.ndim == 2 && p.dim[0] == 30 && p.dim[1] == 16 && p.count == 480);
+  refused(weft_plan_param(plan, "head", &p, &err), WEFT_EUSAGE, "\"head\"");
+}
+END_TEST
+
+/* ---- runs ---- */
+
+enum { IDS = 4 * 8 };
+
+START_TEST(a_host_may_feed_tokens) {
+  int32_t tokens[IDS], labels[IDS];
+  weft_step first, again;
+  open_run(NULL);
+  ck_assert_int_eq(weft_plan_sequences(plan) * weft_plan_tokens(plan), IDS);
+  for (int i = 0; i < IDS; i++) tokens[i] = i % 30, labels[i] = i % 4 ? i * 7 % 30 : -100;
+  ck_assert_int_eq(weft_run_step_tokens(run, tokens, labels, IDS, 0, &first, &err), 0);
+  ck_assert_int_eq(first.tokens, 24);
+  ck_assert_int_eq(weft_run_step_tokens(run, tokens, labels, IDS, 1, &again, &err), 0);
+  ck_assert(again.loss < first.loss && again.loss > 0 && first.grad_norm > 0);
+  refused(weft_run_step_tokens(run, tokens, labels, IDS - 1, 2, &again, &err),
+          WEFT_EUSAGE, "4 x 8 tokens");
+  labels[9] = 30;
+  refused(weft_run_step_tokens(run, tokens, labels, IDS, 2, &again, &err), WEFT_EUSAGE,
+          "labels[9] is 30");
+  tokens[3] = -100;
+  refused(weft_run_step_tokens(run, tokens, labels, IDS, 2, &again, &err), WEFT_EUSAGE,
+          "tokens[3] is -100");
+  refused(weft_run_step(run, -1, &again, &err), WEFT_EUSAGE, "count from 0");
+}
+END_TEST
+
+/* A parameter that is cut over tp and one on the last stage go out and back in whole. */
+START_TEST(parameters_go_out_and_in) {
+  static const char *const names[] = {"model.layers.0.mlp.down_proj.weight",
+                                      "model.norm.weight"};
+  static const int64_t counts[] = {16 * 24, 16};
+  float in[16 * 24], out[16 * 24];
+  open_run(NULL);
+  for (int k = 0; k < 2; k++) {
+    size_t n = (size_t)counts[k];
+    for (size_t i = 0; i < n; i++) in[i] = (float)i / 8 - 3;
+    ck_assert_int_eq(weft_run_set(run, WEFT_PARAM, names[k], in, n, &err), WEFT_OK);
+    ck_assert_int_eq(weft_run_get(run, WEFT_PARAM, names[k], out, n, &err), WEFT_OK);
+    ck_assert_mem_eq(in, out, n * sizeof *in);
+    refused(weft_run_get(run, WEFT_PARAM, names[k], out, n - 1, &err), WEFT_EUSAGE,
+            names[k]);
+  }
+  refused(weft_run_get(run, WEFT_PARAM, "no", out, 1, &err), WEFT_EUSAGE, "\"no\"");
+  refused(weft_run_get(run, 9, names[0], out, 1, &err), WEFT_EUSAGE, "weft_state 9");
+}
+END_TEST
+
+START_TEST(gradients_and_moments_can_be_read) {
+  float grad[16], moment[16];
+  weft_step step;
+  const char *set[] = {"optimizer.clip=0", NULL};
+  open_run(set);
+  ck_assert_msg(weft_run_step(run, 0, &step, &err) == WEFT_OK, "%s", err.text);
+  ck_assert_int_eq(weft_run_get(run, WEFT_GRAD, "model.norm.weight", grad, 16, &err), 0);
+  ck_assert_int_eq(weft_run_get(run, WEFT_MOMENT1, "model.norm.weight", moment, 16, &err),
+                   0);
+  double norm = 0;
+  for (int i = 0; i < 16; i++) {
+    norm += (double)grad[i] * grad[i];
+    ck_assert_double_eq_tol(moment[i], 0.1 * grad[i], 1e-7);
+  }
+  ck_assert(norm > 0 && norm <= step.grad_norm * step.grad_norm);
+}
+END_TEST
+
+START_TEST(a_run_outlives_another_compile) {
+  weft_step a, b;
+  open_run(NULL);
+  ck_assert_int_eq(weft_plan_compile(plan, 8, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_step(run, 0, &a, &err), WEFT_OK);
+  weft_run_close(run);
+  ck_assert_int_eq(weft_run_open(plan, NULL, &run, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_init(run, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_step(run, 0, &b, &err), WEFT_OK);
+  ck_assert_double_eq_tol(a.loss, b.loss, 1e-5 * a.loss);
+}
+END_TEST
+
+START_TEST(a_stop_flag_ends_calls) {
+  volatile int stop = 0;
+  weft_plan_options po = {.size = sizeof po, .stop = &stop};
+  weft_run_options ro = {.size = sizeof ro, .threads = 1, .stop = &stop};
+  weft_plan *other;
+  weft_step step;
+  ck_assert_int_eq(weft_plan_load(&po, PLAN, &plan, &err), WEFT_OK);
+  ck_assert_int_eq(weft_plan_compile(plan, 0, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_open(plan, &ro, &run, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_init(run, &err), WEFT_OK);
+  stop = 1;
+  refused(weft_run_step(run, 0, &step, &err), WEFT_EINTR, "interrupted");
+  refused(weft_plan_load(&po, PLAN, &other, &err), WEFT_EINTR, "interrupted");
+  weft_plan_free(other);
+}
+END_TEST
+
+START_TEST(runs_refuse_what_cannot_be) {
+  weft_run_options o = {.size = sizeof o, .comm = "tcp"};
+  load(NULL, 0);
+  refused(weft_run_open(plan, &o, &run, &err), WEFT_EUSAGE, "\"tcp\"");
+  ck_assert_ptr_null(run);
+  o = (weft_run_options){.size = sizeof o, .threads = -1};
+  refused(weft_run_open(plan, &o, &run, &err), WEFT_EUSAGE, "-1 threads");
+  ck_assert_int_eq(weft_run_open(plan, NULL, &run, &err), WEFT_OK);
+  refused(weft_run_load(run, "/no/such/weights", &err), WEFT_EFILE, "");
+}
+END_TEST
+
+/* ---- verification ---- */
+
+START_TEST(verify_compares) {
+  weft_verify_options o = {.size = sizeof o, .steps = 1};
+  weft_verify_result r;
+  load(NULL, 0);
+  ck_assert_msg(weft_verify(plan, &o, &r, &err) == WEFT_OK, "%s", err.text);
+  ck_assert(r.steps == 1 && r.ranks == 4 && r.tensors > 20);
+  ck_assert(r.grad > 0 && r.grad <= r.tolerance && r.tolerance == 1e-5);
+  o.tolerance = 1e-12;
+  refused(weft_verify(plan, &o, &r, &err), WEFT_EPLAN, "differs by");
+  ck_assert(r.worst[0] && r.grad > 1e-12);
+  /* The plan is not the small one now. */
+  weft_param p;
+  ck_assert_int_eq(weft_plan_compile(plan, 0, &err), WEFT_OK);
+  ck_assert_int_eq(weft_plan_param(plan, "lm_head.weight", &p, &err), WEFT_OK);
+  ck_assert_int_eq(weft_plan_sequences(plan), 4);
+}
+END_TEST
+
+Suite *api_suite(void) {
+  Suite *s = suite_create("api");
+  TCase *tc = tcase_create("handles");
+  tcase_add_checked_fixture(tc, NULL, teardown);
+  tcase_add_test(tc, meshes_have_axes_and_views);
+  tcase_add_test(tc, a_wrong_mesh_says_why);
+  tcase_add_test(tc, sizes_of_structs_are_checked);
+  tcase_add_test(tc, a_wrong_plan_reports_everything);
+  tcase_add_test(tc, a_missing_plan_reports_too);
+  tcase_add_test(tc, a_plan_compiles_for_several_worlds);
+  tcase_add_test(tc, a_host_may_feed_tokens);
+  tcase_add_test(tc, parameters_go_out_and_in);
+  tcase_add_test(tc, gradients_and_moments_can_be_read);
+  tcase_add_test(tc, a_run_outlives_another_compile);
+  tcase_add_test(tc, a_stop_flag_ends_calls);
+  tcase_add_test(tc, runs_refuse_what_cannot_be);
+  tcase_add_test(tc, verify_compares);
+  suite_add_tcase(s, tc);
+  return s;
+}

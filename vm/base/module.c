@@ -1,0 +1,54 @@
+/* module.c - where modules lie: in a build folder beside what was linked, after an
+ * installation in LIBDIR/weft. Nothing but paths relative to the program and to the
+ * library, so an installed tree may be moved. */
+#include "module.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#ifndef WEFT_MODULES_FROM_BIN
+#error "WEFT_MODULES_FROM_BIN: the path from the folder of programs to that of modules"
+#endif
+
+enum { FOLDER = 3072 };
+
+/* "dir/" of a path, cut in place; false without a slash. */
+static bool cut_name(char *path) {
+  char *slash = strrchr(path, '/');
+  if (slash) slash[1] = 0;
+  return slash != NULL;
+}
+
+static bool program_folder(char dir[FOLDER]) {
+  ssize_t n = readlink("/proc/self/exe", dir, FOLDER - 1);
+  if (n <= 0) return false;
+  dir[n] = 0;
+  return cut_name(dir);
+}
+
+/* Of the shared library or program that this function was linked into. */
+static bool library_folder(char dir[FOLDER]) {
+  Dl_info info;
+  if (!dladdr((void *)library_folder, &info) || !info.dli_fname) return false;
+  int n = snprintf(dir, FOLDER, "%s", info.dli_fname);
+  return n < FOLDER && cut_name(dir);
+}
+
+static bool there(const char *dir, const char *below, const char *file, char *path,
+                  size_t size) {
+  int n = snprintf(path, size, "%s%s%s", dir, below, file);
+  return n >= 0 && (size_t)n < size && access(path, R_OK) == 0;
+}
+
+bool module_find(const char *file, char *path, size_t size) {
+  char program[FOLDER], library[FOLDER];
+  bool has_program = program_folder(program), has_library = library_folder(library);
+  if (has_program && there(program, "", file, path, size)) return true;
+  if (has_library && there(library, "", file, path, size)) return true;
+  if (has_library && there(library, "weft/", file, path, size)) return true;
+  if (has_program && there(program, WEFT_MODULES_FROM_BIN "/", file, path, size))
+    return true;
+  snprintf(path, size, "%s", file);
+  return false;
+}

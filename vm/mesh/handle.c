@@ -1,0 +1,146 @@
+/* handle.c - the meshes of weft.h: axes by name, on top of mesh.h. */
+#include "handle.h"
+
+#include <stdio.h>
+
+/* ---- names of axes ---- */
+
+typedef enum { EXPERT_NONE, EXPERT_SHARD, EXPERT_EP, EXPERT_ETP } ExpertAxis;
+
+static ExpertAxis expert_axis(const char *name) {
+  if (strcmp(name, "ep_shard") == 0) return EXPERT_SHARD;
+  if (strcmp(name, "ep") == 0) return EXPERT_EP;
+  return strcmp(name, "etp") == 0 ? EXPERT_ETP : EXPERT_NONE;
+}
+
+/* Where a rank is on each axis of the expert mesh; [0] is its pp coordinate. */
+static void expert_place(const Mesh *m, int rank, int place[4]) {
+  place[0] = mesh_coord(m, rank, AXIS_PP);
+  mesh_expert_coord(m, rank, &place[EXPERT_SHARD], &place[EXPERT_EP], &place[EXPERT_ETP]);
+}
+
+static int expert_size(const Mesh *m, ExpertAxis a) {
+  return a == EXPERT_SHARD ? m->ep_shard : a == EXPERT_EP ? m->ep : m->etp;
+}
+
+static int expert_group(const Mesh *m, ExpertAxis axis, int rank, int *ranks, int room) {
+  int own[4], other[4];
+  expert_place(m, rank, own);
+  for (int r = 0; r < m->world; r++) {
+    expert_place(m, r, other);
+    int at = other[axis];
+    other[axis] = own[axis];
+    if (memcmp(own, other, sizeof own) == 0 && at < room) ranks[at] = r;
+  }
+  return expert_size(m, axis);
+}
+
+static bool has_rank(const weft_mesh *m, int rank) {
+  return m && rank >= 0 && rank < m->mesh.world;
+}
+
+/* ---- making one ---- */
+
+static weft_status report(const Diags *d, weft_error *e) {
+  size_t n = 0;
+  err_set(e, WEFT_EPLAN, " ");
+  for (int i = 0; e && i < d->list.n && n < sizeof e->text; i++) {
+    const Diag *g = &d->list.at[i];
+    n += (size_t)snprintf(e->text + n, sizeof e->text - n, "%s%s: %s", i ? "\n" : "",
+                          g->path, g->summary);
+  }
+  return WEFT_EPLAN;
+}
+
+typedef struct MakeMesh {
+  weft_mesh_spec spec;
+  Arena *arena;
+  Mesh mesh;
+  weft_status st;
+  weft_error *e;
+} MakeMesh;
+
+static weft_status resolve(MakeMesh *k) {
+  const weft_mesh_spec *s = &k->spec;
+  Diags d = {.arena = k->arena};
+  MeshSpec spec = {.world = s->world, .tp = s->tp, .pp = s->pp, .cp = s->cp, .ep = s->ep,
+                   .etp = s->etp, .dp = s->dp, .dp_replicate = s->dp_replicate};
+  for (int i = 0; s->order && s->order[i]; i++) {
+    if (i == AXIS_N)
+      return err_set(k->e, WEFT_EPLAN, "mesh.order: more than %d axes", AXIS_N);
+    spec.order[i] = s->order[i];
+  }
+  return mesh_resolve(&spec, 0, &k->mesh, &d) ? WEFT_OK : report(&d, k->e);
+}
+
+static void resolve_job(void *ud) {
+  MakeMesh *k = ud;
+  k->st = resolve(k);
+}
+
+weft_status weft_mesh_new(const weft_mesh_spec *spec, weft_mesh **out, weft_error *err) {
+  MakeMesh k = {.e = err};
+  *out = NULL;
+  err_clear(err);
+  TRY(struct_read(&k.spec, sizeof k.spec, spec, "weft_mesh_spec", err));
+  k.arena = arena_new(k.spec.alloc);
+  bool enough = k.arena && arena_try(k.arena, resolve_job, &k);
+  arena_free(k.arena);
+  weft_mesh *m = enough && k.st == WEFT_OK ? mem_new(k.spec.alloc, sizeof *m) : NULL;
+  if (!enough || (k.st == WEFT_OK && !m))
+    return err_set(err, WEFT_ENOMEM, "out of memory");
+  if (!m) return k.st;
+  m->mesh = k.mesh;
+  if (k.spec.alloc) m->alloc = *k.spec.alloc;
+  *out = m;
+  return WEFT_OK;
+}
+
+void weft_mesh_free(weft_mesh *m) {
+  if (!m) return;
+  weft_alloc alloc = m->alloc;
+  mem_free(&alloc, m, sizeof *m);
+}
+
+/* ---- queries ---- */
+
+int weft_mesh_world(const weft_mesh *m) { return m ? m->mesh.world : 0; }
+
+int weft_mesh_size(const weft_mesh *m, const char *axis) {
+  if (!m || !axis) return 0;
+  ExpertAxis expert = expert_axis(axis);
+  if (expert) return expert_size(&m->mesh, expert);
+  AxisSet set = axes_parse(axis);
+  return set ? mesh_size(&m->mesh, set) : 0;
+}
+
+int weft_mesh_coord(const weft_mesh *m, const char *axis, int rank) {
+  if (!has_rank(m, rank) || !axis) return -1;
+  ExpertAxis expert = expert_axis(axis);
+  if (expert) {
+    int place[4];
+    expert_place(&m->mesh, rank, place);
+    return place[expert];
+  }
+  AxisSet set = axes_parse(axis);
+  return set ? mesh_index(&m->mesh, set, rank) : -1;
+}
+
+int weft_mesh_group(const weft_mesh *m, const char *axis, int rank, int *ranks,
+                    int room) {
+  if (!has_rank(m, rank) || !axis) return 0;
+  ExpertAxis expert = expert_axis(axis);
+  if (expert) return expert_group(&m->mesh, expert, rank, ranks, room);
+  AxisSet set = axes_parse(axis);
+  if (!set) return 0;
+  int n = mesh_size(&m->mesh, set);
+  if (n <= room) return mesh_group(&m->mesh, set, rank, ranks);
+  /* Not all fit: those that belong to the first places. */
+  for (int r = 0; r < m->mesh.world; r++) {
+    int at = mesh_index(&m->mesh, set, r);
+    if (at < room && mesh_index(&m->mesh, AXES_ALL & ~set, r) ==
+                         mesh_index(&m->mesh, AXES_ALL & ~set, rank))
+      ranks[at] = r;
+  }
+  return n;
+}
