@@ -8,14 +8,14 @@
 struct weft_plan {
   weft_alloc alloc;
   Arena *arena;
-  LangOptions opt;       /* copies, in the arena */
+  LangOptions opt; /* copies, in the arena */
   const char *path;
   Job job;
-  bool loaded;           /* without an error */
-  bool spent;            /* the memory ran out: only reports and free are left */
-  Diags after_load;      /* what a compile starts from */
+  bool loaded;      /* without an error */
+  bool spent;       /* the memory ran out: only reports and free are left */
+  Diags after_load; /* what a compile starts from */
   struct weft_mesh mesh;
-  Text text;             /* what the last query returned */
+  Text text; /* what the last query returned */
 };
 
 /* The parameter called `name`, or -1. */

@@ -5,7 +5,9 @@
 
 _Static_assert(sizeof(StopFlag) == sizeof(int), "a stop flag is an int in memory");
 
-const StopFlag *api_stop(const volatile int *stop) { return (const StopFlag *)stop; }
+const StopFlag *api_stop(const volatile int *stop) {
+  return (const StopFlag *)stop;
+}
 
 weft_status api_end(const Job *j, weft_status st, weft_error *err) {
   if (st == WEFT_OK || !err) return st;
@@ -53,9 +55,11 @@ static weft_status call(PlanCall *c, weft_error *err) {
 
 static const char *const *copy_list(Arena *a, const char *const *list, int *n) {
   *n = 0;
-  while (list && list[*n]) (*n)++;
+  while (list && list[*n])
+    (*n)++;
   const char **copy = NEW_N(a, const char *, *n + 1);
-  for (int i = 0; i < *n; i++) copy[i] = arena_str(a, list[i]);
+  for (int i = 0; i < *n; i++)
+    copy[i] = arena_str(a, list[i]);
   return copy;
 }
 
@@ -156,15 +160,16 @@ weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
   if (!p->loaded)
     return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
   if (world < 0) return err_set(err, WEFT_EUSAGE, "%d ranks are not possible", world);
-  weft_status st =
-      call(&(PlanCall){.plan = p, .world = world, .fn = compile_plan}, err);
+  weft_status st = call(&(PlanCall){.plan = p, .world = world, .fn = compile_plan}, err);
   if (st != WEFT_OK) p->job.compiled = NULL;
   return st;
 }
 
 /* ---- queries ---- */
 
-static const Compiled *compiled(const weft_plan *p) { return p ? p->job.compiled : NULL; }
+static const Compiled *compiled(const weft_plan *p) {
+  return p ? p->job.compiled : NULL;
+}
 
 static weft_status need_compiled(const weft_plan *p, weft_error *err) {
   err_clear(err);
@@ -219,13 +224,15 @@ weft_status weft_plan_param_at(const weft_plan *p, int index, weft_param *out,
                    c->nparam);
   const CompiledParam *from = &c->param[index];
   *out = (weft_param){.name = from->name, .ndim = from->ndim, .count = param_count(from)};
-  for (int i = 0; i < from->ndim; i++) out->dim[i] = from->dim[i];
+  for (int i = 0; i < from->ndim; i++)
+    out->dim[i] = from->dim[i];
   return WEFT_OK;
 }
 
 int api_find_param(const Compiled *c, const char *name) {
   int i = 0;
-  while (i < c->nparam && strcmp(c->param[i].name, name) != 0) i++;
+  while (i < c->nparam && strcmp(c->param[i].name, name) != 0)
+    i++;
   return i < c->nparam ? i : -1;
 }
 
@@ -240,7 +247,8 @@ weft_status weft_plan_param(const weft_plan *p, const char *name, weft_param *ou
 weft_status weft_plan_proof(const weft_plan *p, weft_proof *out, weft_error *err) {
   TRY(need_compiled(p, err));
   const Proof *from = &compiled(p)->proof;
-  *out = (weft_proof){.transfers = from->transfers, .collectives = from->collectives,
+  *out = (weft_proof){.transfers = from->transfers,
+                      .collectives = from->collectives,
                       .instructions = from->instructions,
                       .communicators = from->communicators};
   return WEFT_OK;

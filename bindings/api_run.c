@@ -4,9 +4,9 @@
 struct weft_run {
   weft_alloc alloc;
   const weft_plan *plan;
-  const Compiled *c;     /* of the plan when the run was opened */
+  const Compiled *c; /* of the plan when the run was opened */
   Run *run;
-  Data *data;            /* opened by the first step on the plan's data */
+  Data *data; /* opened by the first step on the plan's data */
 };
 
 weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
@@ -22,11 +22,16 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
   weft_run *r = mem_new(&plan->alloc, sizeof *r);
   if (!r) return err_set(err, WEFT_ENOMEM, "out of memory");
   *r = (weft_run){.alloc = plan->alloc, .plan = plan, .c = plan->job.compiled};
-  RunOptions run = {.alloc = &r->alloc, .comm = o.comm, .threads = o.threads,
-                    .stop = api_stop(o.stop), .patience_s = o.patience_s};
+  RunOptions run = {.alloc = &r->alloc,
+                    .comm = o.comm,
+                    .threads = o.threads,
+                    .stop = api_stop(o.stop),
+                    .patience_s = o.patience_s};
   weft_status st = run_open(&plan->job.plan, r->c, &run, &r->run, err);
-  if (st == WEFT_OK) *out = r;
-  else weft_run_close(r);
+  if (st == WEFT_OK)
+    *out = r;
+  else
+    weft_run_close(r);
   return st;
 }
 
@@ -38,7 +43,9 @@ void weft_run_close(weft_run *r) {
   mem_free(&alloc, r, sizeof *r);
 }
 
-int weft_run_rank(const weft_run *r) { return run_rank(r->run); }
+int weft_run_rank(const weft_run *r) {
+  return run_rank(r->run);
+}
 
 /* ---- weights ---- */
 
@@ -61,8 +68,12 @@ weft_status weft_run_init(weft_run *r, weft_error *err) {
 /* ---- steps ---- */
 
 static weft_status end_step(weft_status st, const StepResult *from, weft_step *out) {
-  *out = (weft_step){.step = from->step, .tokens = from->tokens, .loss = from->loss,
-                     .grad_norm = from->grad_norm, .lr = from->lr, .ms = from->ms};
+  *out = (weft_step){.step = from->step,
+                     .tokens = from->tokens,
+                     .loss = from->loss,
+                     .grad_norm = from->grad_norm,
+                     .lr = from->lr,
+                     .ms = from->ms};
   return st;
 }
 
@@ -111,10 +122,10 @@ weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
 /* ---- parameters ---- */
 
 static const StateKind kinds[] = {
-  [WEFT_PARAM] = STATE_PARAM,
-  [WEFT_GRAD] = STATE_GRAD,
-  [WEFT_MOMENT1] = STATE_M,
-  [WEFT_MOMENT2] = STATE_V,
+    [WEFT_PARAM] = STATE_PARAM,
+    [WEFT_GRAD] = STATE_GRAD,
+    [WEFT_MOMENT1] = STATE_M,
+    [WEFT_MOMENT2] = STATE_V,
 };
 
 static weft_status find(const weft_run *r, weft_state what, const char *name,

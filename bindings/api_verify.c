@@ -24,10 +24,14 @@ static void call_job(void *ud) {
 static void fill(const VerifyCall *c, weft_verify_result *out) {
   const VerifyReport *r = &c->v.report;
   size_t n = 0;
-  *out = (weft_verify_result){.ranks = c->job.mesh.world, .steps = r->steps,
-                              .tensors = r->tensors, .loss = r->loss,
-                              .grad_norm = r->grad_norm, .grad = r->grad,
-                              .param = r->param, .tolerance = c->v.tolerance};
+  *out = (weft_verify_result){.ranks = c->job.mesh.world,
+                              .steps = r->steps,
+                              .tensors = r->tensors,
+                              .loss = r->loss,
+                              .grad_norm = r->grad_norm,
+                              .grad = r->grad,
+                              .param = r->param,
+                              .tolerance = c->v.tolerance};
   snprintf(out->worst, sizeof out->worst, "%s", r->worst);
   for (int i = 0; i < c->v.shrunk.n && n < sizeof out->not_covered; i++)
     n += (size_t)snprintf(out->not_covered + n, sizeof out->not_covered - n, "%s%s",
@@ -42,9 +46,12 @@ weft_status weft_verify(const weft_plan *plan, const weft_verify_options *option
   TRY(struct_read(&o, sizeof o, options, "weft_verify_options", err));
   if (!plan || !plan->loaded)
     return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
-  VerifyCall c = {.plan = plan, .arena = arena_new(&plan->alloc),
-            .v = {.ranks = o.ranks, .steps = o.steps, .tolerance = o.tolerance,
-                  .stop = api_stop(o.stop)}};
+  VerifyCall c = {.plan = plan,
+                  .arena = arena_new(&plan->alloc),
+                  .v = {.ranks = o.ranks,
+                        .steps = o.steps,
+                        .tolerance = o.tolerance,
+                        .stop = api_stop(o.stop)}};
   if (!c.arena) return err_set(err, WEFT_ENOMEM, "out of memory");
   if (!arena_try(c.arena, call_job, &c))
     c.st = err_set(&c.job.e, WEFT_ENOMEM, "out of memory");

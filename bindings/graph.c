@@ -69,7 +69,9 @@ static int line_of(lua_State *L, const char *source) {
   return 0;
 }
 
-int graph_line(lua_State *L, const GraphUd *u) { return line_of(L, u->source); }
+int graph_line(lua_State *L, const GraphUd *u) {
+  return line_of(L, u->source);
+}
 
 /* ---- tensors ---- */
 
@@ -97,7 +99,7 @@ static int tensor_size(lua_State *L) {
   lua_Integer i = luaL_checkinteger(L, 2);
   if (i < 0) i += t->ndim + 1;
   if (i < 1 || i > t->ndim)
-    return luaL_error(L, "dimension %I does not exist: the tensor has %d", 
+    return luaL_error(L, "dimension %I does not exist: the tensor has %d",
                       luaL_checkinteger(L, 2), t->ndim);
   lua_pushinteger(L, t->dim[i - 1].size);
   return 1;
@@ -152,9 +154,15 @@ static int input_method(lua_State *L, InputKind kind) {
   return 1;
 }
 
-static int g_tokens(lua_State *L) { return input_method(L, IN_TOKENS); }
-static int g_labels(lua_State *L) { return input_method(L, IN_LABELS); }
-static int g_positions(lua_State *L) { return input_method(L, IN_POSITIONS); }
+static int g_tokens(lua_State *L) {
+  return input_method(L, IN_TOKENS);
+}
+static int g_labels(lua_State *L) {
+  return input_method(L, IN_LABELS);
+}
+static int g_positions(lua_State *L) {
+  return input_method(L, IN_POSITIONS);
+}
 
 /* nil unless the plan packs documents (see model.h). */
 static int g_doc_starts(lua_State *L) {
@@ -196,8 +204,10 @@ static int g_layer(lua_State *L) {
   int ok;
   lua_Integer i = lua_tointegerx(L, 2, &ok);
   if (!ok || lua_type(L, 2) != LUA_TNUMBER || i < 0 || i > INT_MAX)
-    return luaL_error(L, "g:layer: the first argument is the layer's number from 0, "
-                      "got %s", luaL_tolstring(L, 2, NULL));
+    return luaL_error(L,
+                      "g:layer: the first argument is the layer's number from 0, "
+                      "got %s",
+                      luaL_tolstring(L, 2, NULL));
   return run_unit(L, u, lua_pushfstring(L, "layers.%I", i), (int)i);
 }
 
@@ -229,7 +239,8 @@ static int g_tostring(lua_State *L) {
   if (u->graph)
     lua_pushfstring(L, "graph (%d parameters, %d ops)", u->graph->param.n,
                     u->graph->op.n);
-  else lua_pushliteral(L, "graph (finished)");
+  else
+    lua_pushliteral(L, "graph (finished)");
   return 1;
 }
 
@@ -266,9 +277,9 @@ static void make_types(lua_State *L) {
 
 typedef struct ModelCall {
   Graph *g;
-  const char *source;    /* "@file" of the model function, or NULL if not from a file */
+  const char *source; /* "@file" of the model function, or NULL if not from a file */
   Tid loss;
-  char file[512];        /* where an error happened, "" if not in a user's file */
+  char file[512]; /* where an error happened, "" if not in a user's file */
   int line;
   bool out_of_memory;
 } ModelCall;
@@ -297,7 +308,8 @@ static int locate(lua_State *L) {
 static Tid loss_of(lua_State *L, const GraphUd *u) {
   TensorUd *t = luaL_testudata(L, -1, TENSOR_TYPE);
   if (!t || t->owner != u)
-    luaL_error(L, "the model function must return the loss, such as "
+    luaL_error(L,
+               "the model function must return the loss, such as "
                "g:cross_entropy(logits, g:labels()); it returned %s",
                t ? "a tensor of another graph" : luaL_typename(L, -1));
   return t->id;
@@ -315,8 +327,10 @@ static int call_model(lua_State *L) {
   luaL_setmetatable(L, GRAPH_TYPE);
   lua_pushvalue(L, 2);
   lua_pushvalue(L, -2);
-  if (lua_isnil(L, 3)) lua_newtable(L);
-  else lua_pushvalue(L, 3);
+  if (lua_isnil(L, 3))
+    lua_newtable(L);
+  else
+    lua_pushvalue(L, 3);
   int st = lua_pcall(L, 2, 1, handler);
   u->graph = NULL;
   if (st != LUA_OK) {
@@ -355,8 +369,10 @@ weft_status graph_call_model(lua_State *L, int fn, int config, Graph *g, Diags *
   lua_pushcfunction(L, call_model);
   lua_pushlightuserdata(L, &c);
   lua_pushvalue(L, fn);
-  if (config) lua_pushvalue(L, config);
-  else lua_pushnil(L);
+  if (config)
+    lua_pushvalue(L, config);
+  else
+    lua_pushnil(L);
   weft_status st = WEFT_OK;
   int lua_st = lua_pcall(L, 3, 0, 0);
   if (lua_st == LUA_ERRMEM || c.out_of_memory)

@@ -46,9 +46,13 @@ weft_status job_schedule(Job *j) {
 weft_status job_compile(Job *j) {
   TRY(job_graph(j));
   TRY(job_schedule(j));
-  CompileInput in = {.plan = &j->plan, .mesh = &j->mesh, .graph = j->graph,
-                     .schedule = &j->schedule, .arena = j->arena,
-                     .dump = j->dump, .dump_out = &j->dumped};
+  CompileInput in = {.plan = &j->plan,
+                     .mesh = &j->mesh,
+                     .graph = j->graph,
+                     .schedule = &j->schedule,
+                     .arena = j->arena,
+                     .dump = j->dump,
+                     .dump_out = &j->dumped};
   weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
@@ -62,9 +66,10 @@ weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *pat
 
 void job_note(Job *j, weft_status st) {
   static const char *const codes[] = {
-    [WEFT_EPLAN] = "plan",   [WEFT_ERUN] = "run",       [WEFT_EFILE] = "file",
-    [WEFT_EUSAGE] = "usage", [WEFT_ELIMIT] = "limit",   [WEFT_ENOMEM] = "memory",
-    [WEFT_EINTERNAL] = "internal", [WEFT_EINTR] = "interrupted"};
+      [WEFT_EPLAN] = "plan",         [WEFT_ERUN] = "run",
+      [WEFT_EFILE] = "file",         [WEFT_EUSAGE] = "usage",
+      [WEFT_ELIMIT] = "limit",       [WEFT_ENOMEM] = "memory",
+      [WEFT_EINTERNAL] = "internal", [WEFT_EINTR] = "interrupted"};
   Diag *g = diag_error(&j->d, codes[st], "", "%s", j->e.text);
   if (j->e.file[0]) g->file = arena_str(j->arena, j->e.file);
   g->line = j->e.line;

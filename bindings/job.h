@@ -15,13 +15,13 @@ typedef struct Job {
   Diags d;
   weft_error e;
   LangPlan *lp;
-  Plan plan;             /* a copy: verify changes its mesh and batch */
+  Plan plan; /* a copy: verify changes its mesh and batch */
   Mesh mesh;
   int microbatches;
   Graph *graph;
   Schedule schedule;
   Compiled *compiled;
-  const char *dump;      /* letters of passes whose graph job_compile dumps, or NULL */
+  const char *dump; /* letters of passes whose graph job_compile dumps, or NULL */
   Text dumped;
 } Job;
 
@@ -32,7 +32,7 @@ void job_free(Job *j);
 weft_status job_mesh(Job *j, int64_t world);
 weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
-weft_status job_compile(Job *j);       /* graph, schedule and proof included */
+weft_status job_compile(Job *j); /* graph, schedule and proof included */
 /* All of it; the caller looks at `d` and `e`. */
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
 /* True if nothing in the plan says how many ranks there are. */
@@ -49,9 +49,9 @@ uint64_t job_worst_memory(const Job *j, int *pp);
 weft_status job_twin(const Job *many, Job *one);
 
 typedef struct JobVerify {
-  int ranks, steps;      /* at most so many ranks; 0: 32 and 2 */
-  double tolerance;      /* 0: 1e-5 in f32, 2e-2 in bf16; then what was used */
-  const StopFlag *stop;  /* may be NULL */
+  int ranks, steps;     /* at most so many ranks; 0: 32 and 2 */
+  double tolerance;     /* 0: 1e-5 in f32, 2e-2 in bf16; then what was used */
+  const StopFlag *stop; /* may be NULL */
   LangShrunk shrunk;
   VerifyReport report;
 } JobVerify;

@@ -16,8 +16,11 @@ weft_status job_twin(const Job *many, Job *one) {
   TRY(job_graph(one));
   TRY(lang_schedule_named(one->lp, p->schedule, &one->mesh, one->microbatches,
                           &one->schedule, &one->d, &one->e));
-  CompileInput in = {.plan = p, .mesh = &one->mesh, .graph = one->graph,
-                     .schedule = &one->schedule, .arena = one->arena};
+  CompileInput in = {.plan = p,
+                     .mesh = &one->mesh,
+                     .graph = one->graph,
+                     .schedule = &one->schedule,
+                     .arena = one->arena};
   return compile(&in, &one->compiled, &one->d, &one->e);
 }
 

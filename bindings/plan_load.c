@@ -146,8 +146,10 @@ weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Di
   *out = NULL;
   if (!arena_try(d->arena, load_job, &j))
     j.st = err_set(e, WEFT_ENOMEM, "out of memory while loading %s", path);
-  if (j.st == WEFT_OK) *out = j.lp;
-  else lang_free(j.lp);
+  if (j.st == WEFT_OK)
+    *out = j.lp;
+  else
+    lang_free(j.lp);
   return j.st;
 }
 

@@ -47,7 +47,8 @@ void report_text(const Diags *d, bool colour, Text *out) {
 weft_status report_first(const Diags *d, weft_error *e) {
   Text t = {.alloc = arena_allocator(d->arena)};
   int i = 0;
-  while (i < d->list.n && d->list.at[i].severity != DIAG_ERROR) i++;
+  while (i < d->list.n && d->list.at[i].severity != DIAG_ERROR)
+    i++;
   assert(i < d->list.n);
   const Diag *g = &d->list.at[i];
   add_message(g, &t);

@@ -195,8 +195,8 @@ static int on_error(lua_State *L) {
 
 /* What a failed lua_pcall means. The message, whose first `skip` bytes are a place, is on
  * the stack and is popped. */
-static weft_status failure(LangState *s, int status, int skip, const char *path,
-                           Diags *d, weft_error *e) {
+static weft_status failure(LangState *s, int status, int skip, const char *path, Diags *d,
+                           weft_error *e) {
   const char *file = s->file[0] ? s->file : s->path;
   if ((status == LUA_ERRMEM || s->no_memory) && s->stop == STOP_NONE) {
     lua_pop(s->L, 1);

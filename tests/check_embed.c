@@ -1,5 +1,5 @@
-/* check_embed.c - the example of docs/embedding.md prints what the page says, and the page
- * shows the example as it is. */
+/* check_embed.c - the example of docs/embedding.md prints what the page says, and the
+ * page shows the example as it is. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static char *block(char *page, const char *language, int number) {
 START_TEST(the_example_prints_what_the_page_says) {
   char printed[8192];
   FILE *f = popen("cd '" WEFT_SOURCE_DIR "' && '" WEFT_BINARY_DIR
-                  "/weft-embed' plans/quickstart.lua 2>&1 </dev/null", "r");
+                  "/weft-embed' plans/quickstart.lua 2>&1 </dev/null",
+                  "r");
   ck_assert_ptr_nonnull(f);
   size_t n = fread(printed, 1, sizeof printed - 1, f);
   printed[n] = 0;

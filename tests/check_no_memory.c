@@ -21,8 +21,8 @@ enum { STRIDE = 1 };
 typedef struct Meter {
   pthread_mutex_t lock;
   int64_t n, held;
-  int64_t fail_at;       /* from 1 */
-  bool once;             /* only that one fails */
+  int64_t fail_at; /* from 1 */
+  bool once;       /* only that one fails */
 } Meter;
 
 static void *metered(void *ud, void *p, size_t old, size_t n) {
@@ -101,7 +101,9 @@ static void fail_each(Use use, int64_t from) {
   ck_assert_int_gt(i, n - n / 20);
 }
 
-START_TEST(load_and_compile) { fail_each(compile_it, 1); }
+START_TEST(load_and_compile) {
+  fail_each(compile_it, 1);
+}
 END_TEST
 
 /* Opening, initial values and a step, after all that comes before. */

@@ -151,7 +151,7 @@ START_TEST(every_reachable_function) {
   LangOptions o = {0};
   LangState *s;
   Walk w = {0};
-  ck_assert_int_eq(state_new(&o, "plan.lua", "", NULL, &s, &t.e), WEFT_OK);
+  ck_assert_int_eq(state_new(&o, t.arena, "plan.lua", "", NULL, &s, &t.e), WEFT_OK);
   weft_status st = state_protect(s, walk_job, &w, &t.e);
   ck_assert_msg(st == WEFT_OK, "%s", t.e.text);
   ck_assert_str_eq(w.unknown, "");

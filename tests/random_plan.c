@@ -13,9 +13,14 @@ typedef struct Draw {
   uint64_t at;
 } Draw;
 
-static int below(Draw *d, int n) { return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n); }
-static int pick(Draw *d, const int *list, int n) { return list[below(d, n)]; }
-#define PICK(d, ...) pick(d, (const int[]){__VA_ARGS__}, LEN(((const int[]){__VA_ARGS__})))
+static int below(Draw *d, int n) {
+  return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n);
+}
+static int pick(Draw *d, const int *list, int n) {
+  return list[below(d, n)];
+}
+#define PICK(d, ...)                                                                     \
+  pick(d, (const int[]){__VA_ARGS__}, LEN(((const int[]){__VA_ARGS__})))
 
 /* The model as Lua text. Sizes are legal for tp; the vocabulary need not divide. */
 static int draw_model(Draw *d, const RandomPlan *p, char *s, size_t n) {
@@ -24,15 +29,17 @@ static int draw_model(Draw *d, const RandomPlan *p, char *s, size_t n) {
   int head_dim = PICK(d, 4, 8), layers = p->pp * PICK(d, 1, 2) + below(d, 2);
   int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;
   if (which == 3)
-    return snprintf(s, n, "weft.model { \"gpt2\", n_layer = %d, n_embd = %d, n_head = %d, "
+    return snprintf(s, n,
+                    "weft.model { \"gpt2\", n_layer = %d, n_embd = %d, n_head = %d, "
                     "vocab_size = %d, n_positions = 32, initializer_range = 0.1 }",
                     layers, hidden, heads, vocab);
-  return snprintf(s, n, "weft.model { \"%s\", num_hidden_layers = %d, hidden_size = %d, "
+  return snprintf(s, n,
+                  "weft.model { \"%s\", num_hidden_layers = %d, hidden_size = %d, "
                   "num_attention_heads = %d, num_key_value_heads = %d, "
                   "intermediate_size = %d, vocab_size = %d, initializer_range = 0.1, "
                   "tie_word_embeddings = %s%s }",
-                  arch[which], layers, hidden, heads, kv, p->tp * PICK(d, 8, 12, 20), vocab,
-                  below(d, 2) ? "true" : "false",
+                  arch[which], layers, hidden, heads, kv, p->tp * PICK(d, 8, 12, 20),
+                  vocab, below(d, 2) ? "true" : "false",
                   which == 2 ? ", head_dim = 8" : "");
 }
 
@@ -40,8 +47,10 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
   char name[32], model[512];
   snprintf(name, sizeof name, "plan %llu", (unsigned long long)number);
   Draw d = {rng_make(seed, name), 0};
-  *p = (RandomPlan){.tp = PICK(&d, 1, 2, 4), .pp = PICK(&d, 1, 2, 4),
-                    .dp = PICK(&d, 1, 2, 3), .micro = PICK(&d, 1, 1, 2)};
+  *p = (RandomPlan){.tp = PICK(&d, 1, 2, 4),
+                    .pp = PICK(&d, 1, 2, 4),
+                    .dp = PICK(&d, 1, 2, 3),
+                    .micro = PICK(&d, 1, 1, 2)};
   p->sp = below(&d, 2);
   p->microbatches = p->pp + below(&d, 4);
   bool gpipe = below(&d, 2);
@@ -62,12 +71,12 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
            "  data = weft.synthetic {},%s\n"
            "  train = { steps = 3, seed = %d, log_every = 1 },\n"
            "}\n",
-           (unsigned long long)seed, (unsigned long long)number, model, p->tp, p->pp, p->dp,
-           p->sp ? "true" : "false", below(&d, 2) ? "true" : "false",
+           (unsigned long long)seed, (unsigned long long)number, model, p->tp, p->pp,
+           p->dp, p->sp ? "true" : "false", below(&d, 2) ? "true" : "false",
            PICK(&d, 1000, 20000, 1000000), gpipe ? "gpipe" : "1f1b",
-           p->micro * p->dp * p->microbatches * rounds, p->micro, PICK(&d, 8, 12, 16), rounds,
-           below(&d, 2) ? "1" : "0.1", below(&d, 3) ? "" : "\n  packed = { eot = 3 },",
-           below(&d, 1000));
+           p->micro * p->dp * p->microbatches * rounds, p->micro, PICK(&d, 8, 12, 16),
+           rounds, below(&d, 2) ? "1" : "0.1",
+           below(&d, 3) ? "" : "\n  packed = { eot = 3 },", below(&d, 1000));
 }
 
 /* ---- N ranks against one ---- */
@@ -100,7 +109,8 @@ bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
   weft_status st = compare(&j, path, steps, tolerance, a, &r);
   bool ok = st == WEFT_OK && r.ok;
   text_printf(report, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d: ",
-              (unsigned long long)number, p.tp, p.pp, p.dp, p.sp, p.micro, p.microbatches);
+              (unsigned long long)number, p.tp, p.pp, p.dp, p.sp, p.micro,
+              p.microbatches);
   text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
   if (!ok) {
     report_text(&j.d, false, report);

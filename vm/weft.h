@@ -42,22 +42,22 @@ extern "C" {
 
 typedef enum weft_status {
   WEFT_OK = 0,
-  WEFT_EPLAN,    /* the plan is wrong, or a verification failed    (exit 1) */
-  WEFT_ERUN,     /* a run failed: NaN loss, a rank that died       (exit 1) */
-  WEFT_EFILE,    /* a file is missing, unreadable or malformed     (exit 2) */
-  WEFT_EUSAGE,   /* wrong arguments                                (exit 2) */
-  WEFT_ELIMIT,   /* an instruction, memory or size limit was hit   (exit 3) */
-  WEFT_ENOMEM,   /* the allocator returned NULL                    (exit 3) */
-  WEFT_EINTERNAL,/* a broken invariant: a bug in weft              (exit 4) */
-  WEFT_EINTR     /* interrupted by the user                      (exit 130) */
+  WEFT_EPLAN,     /* the plan is wrong, or a verification failed    (exit 1) */
+  WEFT_ERUN,      /* a run failed: NaN loss, a rank that died       (exit 1) */
+  WEFT_EFILE,     /* a file is missing, unreadable or malformed     (exit 2) */
+  WEFT_EUSAGE,    /* wrong arguments                                (exit 2) */
+  WEFT_ELIMIT,    /* an instruction, memory or size limit was hit   (exit 3) */
+  WEFT_ENOMEM,    /* the allocator returned NULL                    (exit 3) */
+  WEFT_EINTERNAL, /* a broken invariant: a bug in weft              (exit 4) */
+  WEFT_EINTR      /* interrupted by the user                      (exit 130) */
 } weft_status;
 
 typedef struct weft_error {
   weft_status code;
-  int line;          /* of the plan, 0 if unknown */
-  int rank;          /* -1 if the error is not of one rank */
-  char file[256];    /* of the plan or of the data, "" if unknown */
-  char text[1024];   /* one sentence or more, without a trailing newline */
+  int line;        /* of the plan, 0 if unknown */
+  int rank;        /* -1 if the error is not of one rank */
+  char file[256];  /* of the plan or of the data, "" if unknown */
+  char text[1024]; /* one sentence or more, without a trailing newline */
 } weft_error;
 
 /* The process exit code that belongs to a status (see the list above). */
@@ -85,18 +85,18 @@ typedef struct weft_mesh weft_mesh;
 
 /* Sizes of axes; 0: not given. dp is what is left of `world`; dp_replicate cuts dp. */
 typedef struct weft_mesh_spec {
-  size_t size;                /* sizeof(weft_mesh_spec) */
-  const weft_alloc *alloc;    /* copied; NULL: the C library's */
+  size_t size;             /* sizeof(weft_mesh_spec) */
+  const weft_alloc *alloc; /* copied; NULL: the C library's */
   int64_t world, tp, pp, cp, ep, etp, dp, dp_replicate;
-  const char *const *order;   /* names of all axes, slowest first, NULL-terminated; NULL:
-                                 pp, dp_replicate, dp_shard, cp, tp */
+  const char *const *order; /* names of all axes, slowest first, NULL-terminated; NULL:
+                               pp, dp_replicate, dp_shard, cp, tp */
 } weft_mesh_spec;
 
 /* WEFT_EPLAN: the sizes do not fit together; the error has all reasons, a line each. */
 WEFT_API weft_status weft_mesh_new(const weft_mesh_spec *spec, weft_mesh **out,
                                    weft_error *err);
 WEFT_API void weft_mesh_free(weft_mesh *mesh);
-WEFT_API int weft_mesh_world(const weft_mesh *mesh);   /* ranks */
+WEFT_API int weft_mesh_world(const weft_mesh *mesh); /* ranks */
 
 /* `axis` is the name of an axis (pp, dp_replicate, dp_shard, cp, tp), of a view of some
  * (dp, dp_cp, dp_shard_cp, world, or a sum such as "dp_shard+tp"), or of an axis of the
@@ -116,14 +116,14 @@ WEFT_API int weft_mesh_group(const weft_mesh *mesh, const char *axis, int rank,
 typedef struct weft_plan weft_plan;
 
 typedef struct weft_plan_options {
-  size_t size;                /* sizeof(weft_plan_options) */
-  const weft_alloc *alloc;    /* copied; also for the runs of the plan */
-  const char *const *set;     /* "mesh.tp=4", ... as --set, NULL-terminated */
-  const char *const *define;  /* "NAME=value", ... for weft.vars.NAME, NULL-terminated */
-  const volatile int *stop;   /* borrowed */
-  uint64_t memory_limit;      /* bytes that the plan's Lua may use; 0: 256 MiB */
-  int64_t instruction_limit;  /* of one evaluation or call in Lua; 0: 50 million */
-  void (*print)(void *ud, const char *line);   /* print() in the plan; NULL: nowhere */
+  size_t size;               /* sizeof(weft_plan_options) */
+  const weft_alloc *alloc;   /* copied; also for the runs of the plan */
+  const char *const *set;    /* "mesh.tp=4", ... as --set, NULL-terminated */
+  const char *const *define; /* "NAME=value", ... for weft.vars.NAME, NULL-terminated */
+  const volatile int *stop;  /* borrowed */
+  uint64_t memory_limit;     /* bytes that the plan's Lua may use; 0: 256 MiB */
+  int64_t instruction_limit; /* of one evaluation or call in Lua; 0: 50 million */
+  void (*print)(void *ud, const char *line); /* print() in the plan; NULL: nowhere */
   void *ud;
 } weft_plan_options;
 
@@ -153,23 +153,23 @@ WEFT_API weft_status weft_plan_compile(weft_plan *plan, int world, weft_error *e
 
 /* Of a plan that was loaded without an error, else NULL or 0. */
 WEFT_API const char *weft_plan_name(const weft_plan *plan);
-WEFT_API int64_t weft_plan_steps(const weft_plan *plan);       /* train.steps */
-WEFT_API int64_t weft_plan_sequences(const weft_plan *plan);   /* of a step, all ranks */
-WEFT_API int64_t weft_plan_tokens(const weft_plan *plan);      /* of a sequence */
+WEFT_API int64_t weft_plan_steps(const weft_plan *plan);     /* train.steps */
+WEFT_API int64_t weft_plan_sequences(const weft_plan *plan); /* of a step, all ranks */
+WEFT_API int64_t weft_plan_tokens(const weft_plan *plan);    /* of a sequence */
 
 /* Of a compiled plan, else NULL or 0. */
-WEFT_API const weft_mesh *weft_plan_mesh(const weft_plan *plan);  /* belongs to it */
-WEFT_API int weft_plan_microbatches(const weft_plan *plan);       /* of a step */
-WEFT_API uint64_t weft_plan_parameters(const weft_plan *plan);    /* elements of all */
+WEFT_API const weft_mesh *weft_plan_mesh(const weft_plan *plan); /* belongs to it */
+WEFT_API int weft_plan_microbatches(const weft_plan *plan);      /* of a step */
+WEFT_API uint64_t weft_plan_parameters(const weft_plan *plan);   /* elements of all */
 /* Bytes of a rank's arena, which is all that its program uses; 0: no such rank. */
 WEFT_API uint64_t weft_plan_memory(const weft_plan *plan, int rank);
 
 /* A parameter as the model sees it, whole. */
 typedef struct weft_param {
-  const char *name;           /* as in Hugging Face's files; belongs to the plan */
+  const char *name; /* as in Hugging Face's files; belongs to the plan */
   int ndim;
   int64_t dim[8];
-  int64_t count;              /* elements */
+  int64_t count; /* elements */
 } weft_param;
 WEFT_API int weft_plan_param_count(const weft_plan *plan);
 /* By number, from 0 to weft_plan_param_count - 1, or by name; WEFT_EUSAGE: there is no
@@ -196,28 +196,26 @@ WEFT_API weft_status weft_plan_program(weft_plan *plan, int rank, const char **o
 typedef struct weft_run weft_run;
 
 typedef struct weft_run_options {
-  size_t size;                /* sizeof(weft_run_options) */
-  const char *comm;           /* "local": all ranks are threads of this process (NULL
-                                 too); "mpi": this process is one of them */
-  int threads;                /* of each rank; 0: its share of the machine's cores */
-  const volatile int *stop;   /* borrowed */
-  double patience_s;          /* without progress, until a step fails; 0: 60, mpi 600 */
+  size_t size;              /* sizeof(weft_run_options) */
+  const char *comm;         /* "local": all ranks are threads of this process (NULL
+                               too); "mpi": this process is one of them */
+  int threads;              /* of each rank; 0: its share of the machine's cores */
+  const volatile int *stop; /* borrowed */
+  double patience_s;        /* without progress, until a step fails; 0: 60, mpi 600 */
 } weft_run_options;
 
 typedef struct weft_step {
   int64_t step;
-  int64_t tokens;             /* that were trained on, all ranks */
-  double loss;                /* mean over those tokens */
-  double grad_norm;           /* before clipping */
+  int64_t tokens;   /* that were trained on, all ranks */
+  double loss;      /* mean over those tokens */
+  double grad_norm; /* before clipping */
   double lr;
   double ms;
 } weft_step;
 
 /* A parameter, its gradient of the last step (the mean over tokens, before clipping), and
  * the optimizer's first and second moments. */
-typedef enum weft_state {
-  WEFT_PARAM, WEFT_GRAD, WEFT_MOMENT1, WEFT_MOMENT2
-} weft_state;
+typedef enum weft_state { WEFT_PARAM, WEFT_GRAD, WEFT_MOMENT1, WEFT_MOMENT2 } weft_state;
 
 /* Allocates all ranks of a compiled plan, which is borrowed until weft_run_close. With
  * "mpi" every process makes the same calls with the same plan, compiled for as many ranks
@@ -226,7 +224,7 @@ typedef enum weft_state {
 WEFT_API weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                                    weft_run **out, weft_error *err);
 WEFT_API void weft_run_close(weft_run *run);
-WEFT_API int weft_run_rank(const weft_run *run);   /* of this process; 0 with "local" */
+WEFT_API int weft_run_rank(const weft_run *run); /* of this process; 0 with "local" */
 
 /* Before the first step: the weights that the plan names (weft.hf), else initial values,
  * which depend on the seed but not on the mesh. Moments become zero. */
@@ -259,19 +257,19 @@ WEFT_API weft_status weft_run_set(weft_run *run, weft_state what, const char *na
 /* ---- verification ---- */
 
 typedef struct weft_verify_options {
-  size_t size;                /* sizeof(weft_verify_options) */
-  int ranks;                  /* at most so many virtual ranks; 0: 32 */
-  int steps;                  /* 0: 2 */
-  double tolerance;           /* relative, norm-wise; 0: 1e-5 in f32, 2e-2 in bf16 */
-  const volatile int *stop;   /* borrowed */
+  size_t size;              /* sizeof(weft_verify_options) */
+  int ranks;                /* at most so many virtual ranks; 0: 32 */
+  int steps;                /* 0: 2 */
+  double tolerance;         /* relative, norm-wise; 0: 1e-5 in f32, 2e-2 in bf16 */
+  const volatile int *stop; /* borrowed */
 } weft_verify_options;
 
 typedef struct weft_verify_result {
-  int ranks, steps, tensors;  /* that were compared; steps 0: none was, see the error */
-  double loss, grad_norm, grad, param;   /* largest relative differences */
+  int ranks, steps, tensors; /* that were compared; steps 0: none was, see the error */
+  double loss, grad_norm, grad, param; /* largest relative differences */
   double tolerance;
-  char worst[160];            /* the tensor with the largest difference */
-  char not_covered[1024];     /* what was made smaller: "batch.seq 128 -> 32, ..." */
+  char worst[160];        /* the tensor with the largest difference */
+  char not_covered[1024]; /* what was made smaller: "batch.seq 128 -> 32, ..." */
 } weft_verify_result;
 
 /* Loads the plan's file once more with its options, makes it small enough for this

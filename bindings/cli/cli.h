@@ -1,5 +1,5 @@
-/* cli.h - what the verbs of the program `weft` share: options, the begin and end of a job,
- * and how results and messages are printed. */
+/* cli.h - what the verbs of the program `weft` share: options, the begin and end of a
+ * job, and how results and messages are printed. */
 #ifndef WEFT_CLI_H
 #define WEFT_CLI_H
 

@@ -26,9 +26,12 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
 }
 
 static void print_error(const weft_error *e) {
-  if (!e->file[0]) complain("%s", e->text);
-  else if (!e->line) fprintf(stderr, "%s: error: %s\n", e->file, e->text);
-  else fprintf(stderr, "%s:%d: error: %s\n", e->file, e->line, e->text);
+  if (!e->file[0])
+    complain("%s", e->text);
+  else if (!e->line)
+    fprintf(stderr, "%s: error: %s\n", e->file, e->text);
+  else
+    fprintf(stderr, "%s:%d: error: %s\n", e->file, e->line, e->text);
 }
 
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),

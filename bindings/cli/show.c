@@ -120,8 +120,10 @@ static void text_schedule(Job *j, Text *out) {
   enum { SHOWN = 48 };
   const Schedule *s = &j->schedule;
   char buf[48];
-  text_printf(out, "schedule: %s, %d pipeline rank%s, %d microbatch%s; stage, what, "
-              "microbatch\n", s->name, s->ranks, s->ranks > 1 ? "s" : "", s->microbatches,
+  text_printf(out,
+              "schedule: %s, %d pipeline rank%s, %d microbatch%s; stage, what, "
+              "microbatch\n",
+              s->name, s->ranks, s->ranks > 1 ? "s" : "", s->microbatches,
               s->microbatches > 1 ? "es" : "");
   for (int r = 0; r < s->ranks; r++) {
     text_printf(out, "  pp %d:", r);
@@ -197,16 +199,16 @@ typedef enum { NEED_MESH, NEED_GRAPH, NEED_SCHEDULE, NEED_COMPILED } Need;
 typedef struct Topic {
   const char *name;
   Need need;
-  void (*text)(Job *j, Text *out);   /* NULL, both: the program of one rank */
+  void (*text)(Job *j, Text *out); /* NULL, both: the program of one rank */
   void (*json)(Job *j, Json *out);
 } Topic;
 
 static const Topic topics[] = {
-  {"mesh", NEED_MESH, text_mesh, json_mesh},
-  {"graph", NEED_GRAPH, text_graph, json_graph},
-  {"schedule", NEED_SCHEDULE, text_schedule, json_schedule},
-  {"memory", NEED_COMPILED, text_memory, json_memory},
-  {"program", NEED_COMPILED, NULL, NULL},
+    {"mesh", NEED_MESH, text_mesh, json_mesh},
+    {"graph", NEED_GRAPH, text_graph, json_graph},
+    {"schedule", NEED_SCHEDULE, text_schedule, json_schedule},
+    {"memory", NEED_COMPILED, text_memory, json_memory},
+    {"program", NEED_COMPILED, NULL, NULL},
 };
 
 /* The schedule with --csv. */
@@ -267,7 +269,7 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
 typedef struct Shown {
   Job *job;
   const Topic *topic;
-  int rank;              /* of the program */
+  int rank; /* of the program */
 } Shown;
 
 static void json_result(Json *out, void *ud) {
@@ -281,7 +283,8 @@ static void json_result(Json *out, void *ud) {
     /* The program writes an object of its own. */
     Text program = {0};
     program_json(s->job->compiled, s->rank, &program);
-    while (program.n && isspace((unsigned char)program.s[program.n - 1])) program.n--;
+    while (program.n && isspace((unsigned char)program.s[program.n - 1]))
+      program.n--;
     json_raw(out, "program", program.s, program.n);
     text_free(&program);
   }
@@ -289,8 +292,10 @@ static void json_result(Json *out, void *ud) {
 
 static void print_result(Shown *s) {
   Text out = {0};
-  if (s->topic && s->topic->text) s->topic->text(s->job, &out);
-  else if (s->topic) program_print(s->job->compiled, s->rank, &out);
+  if (s->topic && s->topic->text)
+    s->topic->text(s->job, &out);
+  else if (s->topic)
+    program_print(s->job->compiled, s->rank, &out);
   for (int i = 0; !s->topic && i < LEN(overview); i++) {
     if (i) text_add(&out, "\n");
     topics[overview[i]].text(s->job, &out);

@@ -9,9 +9,9 @@
 struct Gemm {
   GemmShape shape;
   int threads;
-  const GemmApi *api;  /* NULL: plain */
+  const GemmApi *api; /* NULL: plain */
   void *state;
-  void *module;        /* open while this product lives */
+  void *module; /* open while this product lives */
 };
 
 /* Opens a module. It is never unmapped (NODELETE): its library may own threads. */
@@ -28,8 +28,8 @@ enum { SMALL = 16 * 16 * 16 };
 static const struct {
   const char *name, *file;
 } modules[] = {
-  {"onednn", "weft_gemm_dnnl.so"},
-  {"openblas", "weft_gemm_blas.so"},
+    {"onednn", "weft_gemm_dnnl.so"},
+    {"openblas", "weft_gemm_blas.so"},
 };
 
 static bool try_module(Gemm *g, const char *file) {
@@ -63,7 +63,8 @@ weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e)
   Gemm *g = new_plain(s, threads, e);
   if (!g) return WEFT_ENOMEM;
   bool found = s->m * s->n * s->k <= SMALL;
-  for (int i = 0; i < LEN(modules) && !found; i++) found = try_module(g, modules[i].file);
+  for (int i = 0; i < LEN(modules) && !found; i++)
+    found = try_module(g, modules[i].file);
   *out = g;
   return WEFT_OK;
 }
@@ -111,4 +112,6 @@ void gemm_free(Gemm *g) {
   mem_free(NULL, g, sizeof *g);
 }
 
-const char *gemm_backend(const Gemm *g) { return g->api ? g->api->name : "plain"; }
+const char *gemm_backend(const Gemm *g) {
+  return g->api ? g->api->name : "plain";
+}

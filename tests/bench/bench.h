@@ -5,8 +5,8 @@
 
 #include "bindings/job.h"
 
-double bench_now(void);                      /* ms */
-double bench_median(double *v, int n);       /* sorts */
+double bench_now(void);                /* ms */
+double bench_median(double *v, int n); /* sorts */
 
 /* A compiled plan of plans/ or tests/bench/; exits with a message if it is wrong. */
 void bench_open(Job *j, const char *file, const char *const *set, int nset);

@@ -50,7 +50,7 @@ static void row(const char *what, GemmShape s, bool accumulate, int threads) {
 
 void bench_gemm(void) {
   static const int64_t io[][2] = {
-    {768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {768, 50257}};
+      {768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {768, 50257}};
   int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
   printf("GFLOP/s: onednn, openblas, plain in f32; onednn in bf16\n");
   printf("%-10s %6s %6s %6s     t %8s %8s %8s %8s\n", "product", "m", "n", "k", "f32",

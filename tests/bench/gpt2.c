@@ -22,7 +22,8 @@ static double gemm_rate(DType t) {
     exit(1);
   }
   size_t bytes = (size_t)N * N * (size_t)dtype_size(t);
-  for (int i = 0; i < 2; i++) memset(a.in[i].p = aligned_alloc(64, bytes), 0x3c, bytes);
+  for (int i = 0; i < 2; i++)
+    memset(a.in[i].p = aligned_alloc(64, bytes), 0x3c, bytes);
   a.out[0].p = aligned_alloc(64, bytes);
   double ms[STEPS];
   k->run(&a);
@@ -63,7 +64,8 @@ static void measure(const char *precision) {
   double step = bench_median(ms, STEPS), rate = gemm_rate(b.compiled->dtype);
   double flops = b.compiled->prog[0].flops;
   printf("%-5s %8.1f ms/step %8.1f tokens/s   GEMM rate %6.1f GFLOP/s   share %4.1f %%   "
-         "loss %.4f\n", precision, step, 256 / (step / 1e3), rate / 1e9,
+         "loss %.4f\n",
+         precision, step, 256 / (step / 1e3), rate / 1e9,
          100 * flops / (step / 1e3) / rate, s.loss);
   data_close(data);
   run_close(r);

@@ -14,45 +14,66 @@ enum { RUNS = 9, B = 1, T = 1024, C = 768, H = 12, N = 8 << 20 };
 typedef struct Row {
   int op;
   const char *name, *in, *out;
-  double flops;              /* 0: bytes are counted */
+  double flops; /* 0: bytes are counted */
   OpAttr attr;
 } Row;
 
-#define ACT "x 1,1024,768 "
-#define WIDE "x 1,1024,3072 "
+#define ACT    "x 1,1024,768 "
+#define WIDE   "x 1,1024,3072 "
 #define LOGITS "x 1,1024,50304 "
-#define FLAT "f 8388608 "
-#define PAIRS (2.0 * B * H * T * (T + 1) / 2 * (C / H)) /* flops of one score product */
+#define FLAT   "f 8388608 "
+#define PAIRS  (2.0 * B * H * T * (T + 1) / 2 * (C / H)) /* flops of one score product */
 
 static const Row rows[] = {
-  {OP_add, "add", ACT ACT, ACT, 0, {0}},
-  {OP_add_bias, "add_bias", WIDE "x 3072 ", WIDE, 0, {0}},
-  {OP_bias_dw, "bias_dw", WIDE, "f 3072 ", 0, {0}},
-  {OP_gelu, "gelu tanh", WIDE, WIDE, 0, {0}},
-  {OP_gelu_dx, "gelu_dx tanh", WIDE WIDE, WIDE, 0, {0}},
-  {OP_gelu, "gelu erf", WIDE, WIDE, 0, {.kind = 1}},
-  {OP_silu_mul, "silu_mul", WIDE WIDE, WIDE, 0, {0}},
-  {OP_silu_mul_dx, "silu_mul_dx", WIDE WIDE WIDE, WIDE WIDE, 0, {0}},
-  {OP_layernorm, "layernorm", ACT "x 768 x 768 ", ACT "f 1,1024,2 ", 0, {.eps = 1e-5f}},
-  {OP_layernorm_dx, "layernorm_dx", ACT "x 768 f 1,1024,2 " ACT, ACT, 0, {0}},
-  {OP_layernorm_dw, "layernorm_dw", ACT "f 1,1024,2 " ACT, "f 768 f 768 ", 0, {0}},
-  {OP_rmsnorm, "rmsnorm", ACT "x 768 ", ACT "f 1,1024 ", 0, {.eps = 1e-5f}},
-  {OP_rmsnorm_dx, "rmsnorm_dx", ACT "x 768 f 1,1024 " ACT, ACT, 0, {0}},
-  {OP_split, "split", "x 1,1024,2304 ", ACT ACT ACT, 0, {.n = 3}},
-  {OP_rope, "rope", ACT "i 1,1024 ", ACT, 0, {.head_dim = 64, .theta = 1e4f}},
-  {OP_embedding, "embedding", "i 1,1024 x 50304,768 ", ACT, 0, {0}},
-  {OP_embedding_dw, "embedding_dw", "i 1,1024 " ACT, "f 50304,768 ", 0, {0}},
-  {OP_ce_max, "ce_max", LOGITS, "f 1,1024 ", 0, {.vocab = 50257}},
-  {OP_ce_sum, "ce_sum", LOGITS "i 1,1024 f 1,1024 ", "f 1,1024,2 ", 0, {.vocab = 50257}},
-  {OP_ce_dx, "ce_dx", LOGITS "i 1,1024 f 1,1024 f 1,1024,2 f 1 ", LOGITS, 0,
-   {.vocab = 50257}},
-  {OP_attention, "attention", ACT ACT ACT, ACT "f 1,1024,12 ", 2 * PAIRS,
-   {.head_dim = 64, .scale = 0.125f}},
-  {OP_attention_dx, "attention_dx", ACT ACT ACT ACT "f 1,1024,12 " ACT, ACT ACT ACT,
-   5 * PAIRS, {.head_dim = 64, .scale = 0.125f}},
-  {OP_sqnorm, "sqnorm", FLAT "d 16 ", "d 16 ", 0, {.n = SC_NORM2}},
-  {OP_adamw, "adamw", FLAT FLAT FLAT FLAT "d 16 ", FLAT FLAT FLAT "x 8388608 ", 0,
-   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}},
+    {OP_add, "add", ACT ACT, ACT, 0, {0}},
+    {OP_add_bias, "add_bias", WIDE "x 3072 ", WIDE, 0, {0}},
+    {OP_bias_dw, "bias_dw", WIDE, "f 3072 ", 0, {0}},
+    {OP_gelu, "gelu tanh", WIDE, WIDE, 0, {0}},
+    {OP_gelu_dx, "gelu_dx tanh", WIDE WIDE, WIDE, 0, {0}},
+    {OP_gelu, "gelu erf", WIDE, WIDE, 0, {.kind = 1}},
+    {OP_silu_mul, "silu_mul", WIDE WIDE, WIDE, 0, {0}},
+    {OP_silu_mul_dx, "silu_mul_dx", WIDE WIDE WIDE, WIDE WIDE, 0, {0}},
+    {OP_layernorm, "layernorm", ACT "x 768 x 768 ", ACT "f 1,1024,2 ", 0, {.eps = 1e-5f}},
+    {OP_layernorm_dx, "layernorm_dx", ACT "x 768 f 1,1024,2 " ACT, ACT, 0, {0}},
+    {OP_layernorm_dw, "layernorm_dw", ACT "f 1,1024,2 " ACT, "f 768 f 768 ", 0, {0}},
+    {OP_rmsnorm, "rmsnorm", ACT "x 768 ", ACT "f 1,1024 ", 0, {.eps = 1e-5f}},
+    {OP_rmsnorm_dx, "rmsnorm_dx", ACT "x 768 f 1,1024 " ACT, ACT, 0, {0}},
+    {OP_split, "split", "x 1,1024,2304 ", ACT ACT ACT, 0, {.n = 3}},
+    {OP_rope, "rope", ACT "i 1,1024 ", ACT, 0, {.head_dim = 64, .theta = 1e4f}},
+    {OP_embedding, "embedding", "i 1,1024 x 50304,768 ", ACT, 0, {0}},
+    {OP_embedding_dw, "embedding_dw", "i 1,1024 " ACT, "f 50304,768 ", 0, {0}},
+    {OP_ce_max, "ce_max", LOGITS, "f 1,1024 ", 0, {.vocab = 50257}},
+    {OP_ce_sum,
+     "ce_sum",
+     LOGITS "i 1,1024 f 1,1024 ",
+     "f 1,1024,2 ",
+     0,
+     {.vocab = 50257}},
+    {OP_ce_dx,
+     "ce_dx",
+     LOGITS "i 1,1024 f 1,1024 f 1,1024,2 f 1 ",
+     LOGITS,
+     0,
+     {.vocab = 50257}},
+    {OP_attention,
+     "attention",
+     ACT ACT ACT,
+     ACT "f 1,1024,12 ",
+     2 * PAIRS,
+     {.head_dim = 64, .scale = 0.125f}},
+    {OP_attention_dx,
+     "attention_dx",
+     ACT ACT ACT ACT "f 1,1024,12 " ACT,
+     ACT ACT ACT,
+     5 * PAIRS,
+     {.head_dim = 64, .scale = 0.125f}},
+    {OP_sqnorm, "sqnorm", FLAT "d 16 ", "d 16 ", 0, {.n = SC_NORM2}},
+    {OP_adamw,
+     "adamw",
+     FLAT FLAT FLAT FLAT "d 16 ",
+     FLAT FLAT FLAT "x 8388608 ",
+     0,
+     {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}},
 };
 
 static size_t bytes_of(const KTensor *t) {
@@ -68,7 +89,8 @@ static int operands(const char *s, DType act, KTensor *t, double *bytes) {
                               : kind == 'f' ? DT_F32
                               : kind == 'i' ? DT_I32
                                             : DT_F64};
-    do t[n].dim[t[n].ndim++] = strtol(s + 1, (char **)&s, 10);
+    do
+      t[n].dim[t[n].ndim++] = strtol(s + 1, (char **)&s, 10);
     while (*s == ',');
     t[n].p = aligned_alloc(64, (bytes_of(&t[n]) + 63) / 64 * 64);
     if (t[n].p) memset(t[n].p, kind == 'i' ? 0 : 0x3e, bytes_of(&t[n]));
@@ -105,8 +127,10 @@ static double measure(const Row *r, DType act, int threads) {
   }
   if (k->release) k->release(&a);
   a.out[0].p = scal;
-  for (int i = 0; i < a.nin; i++) free(a.in[i].p);
-  for (int i = 0; i < a.nout; i++) free(a.out[i].p);
+  for (int i = 0; i < a.nin; i++)
+    free(a.in[i].p);
+  for (int i = 0; i < a.nout; i++)
+    free(a.out[i].p);
   return 1e-6 * (r->flops > 0 ? r->flops : bytes) / bench_median(t, RUNS);
 }
 

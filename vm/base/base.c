@@ -109,11 +109,17 @@ void arena_free(Arena *a) {
   mem_free(&alloc, a, sizeof *a);
 }
 
-size_t arena_bytes(const Arena *a) { return a->total; }
+size_t arena_bytes(const Arena *a) {
+  return a->total;
+}
 
-const weft_alloc *arena_allocator(const Arena *a) { return &a->alloc; }
+const weft_alloc *arena_allocator(const Arena *a) {
+  return &a->alloc;
+}
 
-jmp_buf *arena_guard(Arena *a) { return &a->guard; }
+jmp_buf *arena_guard(Arena *a) {
+  return &a->guard;
+}
 
 bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
   jmp_buf saved;
@@ -200,7 +206,9 @@ void text_addn(Text *t, const char *s, size_t n) {
   t->s[t->n] = 0;
 }
 
-void text_add(Text *t, const char *s) { text_addn(t, s, strlen(s)); }
+void text_add(Text *t, const char *s) {
+  text_addn(t, s, strlen(s));
+}
 
 void text_printf(Text *t, const char *fmt, ...) {
   va_list ap, again;
@@ -222,7 +230,9 @@ void text_free(Text *t) {
 
 /* ---- strings ---- */
 
-bool str_eq(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
+bool str_eq(const char *a, const char *b) {
+  return a && b ? strcmp(a, b) == 0 : a == b;
+}
 
 bool str_ieq(const char *a, const char *b) {
   if (!a || !b) return a == b;
@@ -234,7 +244,8 @@ bool str_ieq(const char *a, const char *b) {
 uint64_t hash_bytes(uint64_t h, const void *p, size_t n) {
   const unsigned char *s = p;
   h ^= 14695981039346656037u;
-  for (size_t i = 0; i < n; i++) h = (h ^ s[i]) * 1099511628211u;
+  for (size_t i = 0; i < n; i++)
+    h = (h ^ s[i]) * 1099511628211u;
   return h;
 }
 
@@ -243,7 +254,8 @@ int str_distance(const char *a, const char *b) {
   enum { LONGEST = 64 };
   int row[LONGEST + 1], n = (int)strlen(a), m = (int)strlen(b);
   if (n > LONGEST || m > LONGEST) return LONGEST;
-  for (int j = 0; j <= m; j++) row[j] = j;
+  for (int j = 0; j <= m; j++)
+    row[j] = j;
   for (int i = 1; i <= n; i++) {
     int diagonal = row[0];
     row[0] = i;

@@ -16,9 +16,9 @@
 
 #include "../weft.h"
 
-#define LEN(a) ((int)(sizeof(a) / sizeof *(a)))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define LEN(a)       ((int)(sizeof(a) / sizeof *(a)))
+#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 /* ---- errors ---- */
@@ -47,25 +47,25 @@ typedef _Atomic int StopFlag;
 
 /* ---- heap ---- */
 
-void *mem_new(const weft_alloc *a, size_t n);               /* zeroed; NULL when out */
+void *mem_new(const weft_alloc *a, size_t n); /* zeroed; NULL when out */
 void mem_free(const weft_alloc *a, void *p, size_t n);
 
 /* ---- structs of weft.h ---- they begin with their size: an older one is shorter */
 
-/* Zeroes `to`, then copies what the caller has of it; `from` NULL: nothing. WEFT_EUSAGE if
- * its size is wrong, or if it sets members that this version does not know. */
+/* Zeroes `to`, then copies what the caller has of it; `from` NULL: nothing. WEFT_EUSAGE
+ * if its size is wrong, or if it sets members that this version does not know. */
 weft_status struct_read(void *to, size_t size, const void *from, const char *name,
                         weft_error *e);
 
 /* ---- arena ---- */
 
 typedef struct Arena Arena;
-Arena *arena_new(const weft_alloc *a);                      /* NULL when out of memory */
-void arena_free(Arena *a);                                  /* NULL is allowed */
+Arena *arena_new(const weft_alloc *a); /* NULL when out of memory */
+void arena_free(Arena *a);             /* NULL is allowed */
 size_t arena_bytes(const Arena *a);
-const weft_alloc *arena_allocator(const Arena *a);          /* of arena_new: for scratch */
-void *arena_alloc(Arena *a, size_t n);                      /* zeroed, 16-aligned */
-char *arena_str(Arena *a, const char *s);                   /* copies; NULL stays NULL */
+const weft_alloc *arena_allocator(const Arena *a); /* of arena_new: for scratch */
+void *arena_alloc(Arena *a, size_t n);             /* zeroed, 16-aligned */
+char *arena_str(Arena *a, const char *s);          /* copies; NULL stays NULL */
 char *arena_strn(Arena *a, const char *s, size_t n);
 char *arena_printf(Arena *a, const char *fmt, ...) PRINTF(2, 3);
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap) PRINTF(2, 0)
@@ -77,7 +77,7 @@ jmp_buf *arena_guard(Arena *a);
  * more to give back than the arena; the owner's guard is in force again afterwards. */
 bool arena_try(Arena *a, void (*fn)(void *ud), void *ud);
 
-#define NEW(arena, T) ((T *)arena_alloc((arena), sizeof(T)))
+#define NEW(arena, T)      ((T *)arena_alloc((arena), sizeof(T)))
 #define NEW_N(arena, T, n) ((T *)arena_alloc((arena), sizeof(T) * (size_t)(n)))
 
 /* ---- vectors ---- a growing array that lives in an arena:
@@ -89,15 +89,14 @@ bool arena_try(Arena *a, void (*fn)(void *ud), void *ud);
   }
 void *vec_grow(Arena *a, void *at, int n, int *cap, size_t size);
 #define VEC_PUSH(a, v)                                                                   \
-  ((v).n == (v).cap                                                                      \
-       ? ((v).at = vec_grow((a), (v).at, (v).n, &(v).cap, sizeof *(v).at))               \
-       : (v).at,                                                                         \
+  ((v).n == (v).cap ? ((v).at = vec_grow((a), (v).at, (v).n, &(v).cap, sizeof *(v).at))  \
+                    : (v).at,                                                            \
    &(v).at[(v).n++])
 
 /* ---- text ---- a growing buffer on the heap; never fails loudly: `oom` is sticky */
 typedef struct Text {
-  const weft_alloc *alloc;   /* NULL: the C library's */
-  char *s;          /* always NUL-terminated once something was added */
+  const weft_alloc *alloc; /* NULL: the C library's */
+  char *s;                 /* always NUL-terminated once something was added */
   size_t n, cap;
   bool oom;
 } Text;
@@ -110,8 +109,8 @@ void text_free(Text *t);
 int str_distance(const char *a, const char *b);
 /* The nearest of `n` names to `s`, or NULL when none is near enough to offer. */
 const char *str_nearest(const char *s, const char *const *names, int n);
-bool str_eq(const char *a, const char *b);                  /* both may be NULL */
+bool str_eq(const char *a, const char *b); /* both may be NULL */
 bool str_ieq(const char *a, const char *b);
-uint64_t hash_bytes(uint64_t seed, const void *p, size_t n);/* FNV-1a, stable */
+uint64_t hash_bytes(uint64_t seed, const void *p, size_t n); /* FNV-1a, stable */
 
 #endif

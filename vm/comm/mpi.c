@@ -15,10 +15,11 @@ const MpiApi *mpi_api(weft_error *e) {
   void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   if (!so) {
     const char *why = dlerror();
-    err_set(e, WEFT_EFILE,
-            "the MPI engine cannot be opened: %s; %s%s needs Open MPI (Debian: openmpi-bin "
-            "to run, libopenmpi-dev to build)",
-            why ? why : MODULE, path, here ? "" : ", expected beside the program,");
+    err_set(
+        e, WEFT_EFILE,
+        "the MPI engine cannot be opened: %s; %s%s needs Open MPI (Debian: openmpi-bin "
+        "to run, libopenmpi-dev to build)",
+        why ? why : MODULE, path, here ? "" : ", expected beside the program,");
     return NULL;
   }
   const MpiApi *api = dlsym(so, "weft_mpi_api");

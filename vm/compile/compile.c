@@ -63,7 +63,8 @@ static void add_pp(CompiledParam *p, int rank, Arena *a, int **list) {
     *list = more;
   }
   int i = p->npp++;
-  for (; i > 0 && (*list)[i - 1] > rank; i--) (*list)[i] = (*list)[i - 1];
+  for (; i > 0 && (*list)[i - 1] > rank; i--)
+    (*list)[i] = (*list)[i - 1];
   (*list)[i] = rank;
 }
 
@@ -75,12 +76,17 @@ static void describe_params(Build *b, Compiled *c) {
     const Param *from = &g->param.at[i];
     const Tensor *t = &g->t.at[from->tensor];
     CompiledParam *p = &c->param[i];
-    *p = (CompiledParam){.name = arena_str(c->arena, from->name), .ndim = t->ndim,
-                         .init = from->init, .std = from->std, .decay = from->decay,
-                         .cut = b->sh.param_place[i].on[AX_TP], .parts = 1};
+    *p = (CompiledParam){.name = arena_str(c->arena, from->name),
+                         .ndim = t->ndim,
+                         .init = from->init,
+                         .std = from->std,
+                         .decay = from->decay,
+                         .cut = b->sh.param_place[i].on[AX_TP],
+                         .parts = 1};
     if (p->cut >= 0) p->parts = t->dim[p->cut].parts;
     uint64_t n = 1;
-    for (int d = 0; d < t->ndim; d++) n *= (uint64_t)(p->dim[d] = t->dim[d].size);
+    for (int d = 0; d < t->ndim; d++)
+      n *= (uint64_t)(p->dim[d] = t->dim[d].size);
     c->params_total += n;
   }
   for (int u = 0; u < g->unit.n; u++)
@@ -137,12 +143,13 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
     comm[i] = b->comm.at[i];
     comm[i].name = arena_str(c->arena, comm[i].name);
   }
-  for (int r = 0; r < ranks; r++) c->prog[r].comm = comm, c->prog[r].ncomm = b->comm.n;
+  for (int r = 0; r < ranks; r++)
+    c->prog[r].comm = comm, c->prog[r].ncomm = b->comm.n;
   return WEFT_OK;
 }
 
 typedef struct Work {
-  CompileInput in;       /* with `temp` for an arena */
+  CompileInput in; /* with `temp` for an arena */
   Arena *result;
   Compiled *c;
   Diags *d;
@@ -159,9 +166,13 @@ static void run_passes(void *ud) {
   int rounds = (int)MAX(in->plan->batch.rounds, 1);
   b->microbatches = in->schedule->microbatches * rounds;
   Compiled *c = w->c = NEW(w->result, Compiled);
-  *c = (Compiled){.arena = w->result, .mesh = *in->mesh, .microbatches = b->microbatches,
-                  .micro = (int)in->plan->batch.micro, .seq = in->graph->seq,
-                  .vocab = vocabulary(in->graph), .dtype = in->plan->dtype};
+  *c = (Compiled){.arena = w->result,
+                  .mesh = *in->mesh,
+                  .microbatches = b->microbatches,
+                  .micro = (int)in->plan->batch.micro,
+                  .seq = in->graph->seq,
+                  .vocab = vocabulary(in->graph),
+                  .dtype = in->plan->dtype};
   w->st = schedule_check(in->schedule, w->d) ? passes(b, c, w->d, w->e) : WEFT_EPLAN;
 }
 

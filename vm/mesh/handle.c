@@ -63,8 +63,14 @@ typedef struct MakeMesh {
 static weft_status resolve(MakeMesh *k) {
   const weft_mesh_spec *s = &k->spec;
   Diags d = {.arena = k->arena};
-  MeshSpec spec = {.world = s->world, .tp = s->tp, .pp = s->pp, .cp = s->cp, .ep = s->ep,
-                   .etp = s->etp, .dp = s->dp, .dp_replicate = s->dp_replicate};
+  MeshSpec spec = {.world = s->world,
+                   .tp = s->tp,
+                   .pp = s->pp,
+                   .cp = s->cp,
+                   .ep = s->ep,
+                   .etp = s->etp,
+                   .dp = s->dp,
+                   .dp_replicate = s->dp_replicate};
   for (int i = 0; s->order && s->order[i]; i++) {
     if (i == AXIS_N)
       return err_set(k->e, WEFT_EPLAN, "mesh.order: more than %d axes", AXIS_N);
@@ -104,7 +110,9 @@ void weft_mesh_free(weft_mesh *m) {
 
 /* ---- queries ---- */
 
-int weft_mesh_world(const weft_mesh *m) { return m ? m->mesh.world : 0; }
+int weft_mesh_world(const weft_mesh *m) {
+  return m ? m->mesh.world : 0;
+}
 
 int weft_mesh_size(const weft_mesh *m, const char *axis) {
   if (!m || !axis) return 0;
