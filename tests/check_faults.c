@@ -1,6 +1,6 @@
-/* check_faults.c - a small run on eight virtual ranks in which one call fails: every start
- * and every wait of a rank, and its device. The step ends, on all ranks, and the error
- * names the rank and the instruction. */
+/* check_faults.c - a small run on eight virtual ranks in which one call fails: every
+ * start and every wait of a rank, and its device. The step ends, on all ranks, and the
+ * error names the rank and the instruction. */
 #include <check.h>
 
 #include "toy.h"
@@ -13,7 +13,8 @@ static Run *run;
 static weft_error err;
 static int32_t tokens[IDS], labels[IDS];
 
-/* All kinds of communication: tp collectives, pipeline, gradients over dp, a tied weight. */
+/* All kinds of communication: tp collectives, pipeline, gradients over dp, a tied weight.
+ */
 static void setup(void) {
   ToyOptions o = toy_default();
   o.tp = o.pp = o.dp = 2;
@@ -21,10 +22,13 @@ static void setup(void) {
   o.sp = o.tied = o.overlap = true;
   ck_assert_msg(toy_compile(&toy, &o, NULL) == WEFT_OK, "%s", toy.err.text);
   ck_assert_int_le(2 * 2 * o.micro * o.seq, IDS);
-  for (int i = 0; i < IDS; i++) tokens[i] = i * 7 % o.vocab, labels[i] = i * 11 % o.vocab;
+  for (int i = 0; i < IDS; i++)
+    tokens[i] = i * 7 % o.vocab, labels[i] = i * 11 % o.vocab;
 }
 
-static void teardown(void) { toy_free(&toy); }
+static void teardown(void) {
+  toy_free(&toy);
+}
 
 static void open_run(void) {
   RunOptions o = {.threads = 1};
