@@ -139,7 +139,16 @@ static void check_batch(Cross *c) {
     return;
   }
   int dp = mesh_size(c->mesh, AXES_DP);
-  int64_t one = b->micro * dp * b->rounds;
+  int64_t one;
+  if (__builtin_mul_overflow(b->micro * dp, b->rounds, &one)) one = INT64_MAX / 2;
+  if (b->global % one == 0) {
+    diag_error(c->d, "range", "batch.global",
+               "%lld microbatches are more than the %d that "
+               "a step can have",
+               (long long)(b->global / one * b->rounds), MICROBATCHES_MAX)
+        ->suggestion = "a larger batch.micro would do";
+    return;
+  }
   const char *rounds =
       b->rounds > 1 ? arena_printf(c->d->arena, " * rounds = %lld", (long long)b->rounds)
                     : "";
@@ -160,7 +169,8 @@ static void cross_job(lua_State *L, void *ud) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, c->lp->config);
     if (config_int(L, "vocab_size", &v)) check_tokens(c, v);
     if (c->lp->arch) check_tp(c);
-    if (c->lp->arch && config_int(L, "num_hidden_layers", &v)) check_layers(c, v);
+    if (c->lp->arch && config_int(L, "num_hidden_layers", &v) && v > 0)
+      check_layers(c, v);
     lua_pop(L, 1);
   }
   if (c->plan->batch.global > 0) check_batch(c);

@@ -72,7 +72,7 @@ bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d) 
   *doc = json_load_file(file, JSON_REJECT_DUPLICATES, &err);
   if (!*doc || !json_is_object(*doc)) {
     if (!*doc && err.line <= 0)
-      diag_error(d, "file", path, "%s: %s", file, err.text);
+      diag_error(d, "file", path, "%s", err.text); /* names the file */
     else
       diag_error(d, "file", path, "%s:%d: %s", file, MAX(err.line, 1),
                  *doc ? "an object was expected" : err.text);

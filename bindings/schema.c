@@ -69,8 +69,11 @@ void check_type(Check *c, const char *path, const char *want, int idx) {
              value_describe(c->arena, c->L, idx));
 }
 
-static const char *want_number(Check *c, double lo, double hi, bool integer) {
+/* What was expected instead of the value at idx. */
+static const char *want_number(Check *c, double lo, double hi, bool integer, int idx) {
   const char *kind = integer ? "an integer" : "a number";
+  if (lua_type(c->L, idx) == LUA_TNUMBER && lua_tonumber(c->L, idx) > hi)
+    return arena_printf(c->arena, "%s of at most %.15g", kind, hi);
   if (lo == 1 && hi >= 1e6 && integer) return "a positive integer";
   if (hi >= 1e3) return arena_printf(c->arena, "%s of at least %.0f", kind, lo);
   return arena_printf(c->arena, "%s from %.0f to %.0f", kind, lo, hi);
@@ -102,7 +105,7 @@ bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_
     *out = (int64_t)v;
     return true;
   }
-  check_type(c, path, want_number(c, lo, hi, true), idx);
+  check_type(c, path, want_number(c, lo, hi, true, idx), idx);
   return false;
 }
 
@@ -110,7 +113,7 @@ static void check_number(Check *c, const Field *f, int idx, const char *path) {
   double v;
   bool ok = to_number(c->L, idx, &v) && v >= f->lo && v <= f->hi;
   if (!ok || (f->type == FIELD_INT && v != floor(v))) {
-    check_type(c, path, want_number(c, f->lo, f->hi, f->type == FIELD_INT), idx);
+    check_type(c, path, want_number(c, f->lo, f->hi, f->type == FIELD_INT, idx), idx);
     return;
   }
   if (v > f->built)

@@ -76,7 +76,10 @@ double lr_at(const LrSchedule *lr, int64_t step) {
 
 int plan_microbatches(const Plan *p, const Mesh *m) {
   const Batch *b = &p->batch;
-  int64_t one = b->micro * mesh_size(m, AXES_DP) * MAX(b->rounds, 1);
-  if (one <= 0 || b->global % one != 0 || b->global / one > INT32_MAX) return 0;
+  int64_t one;
+  if (__builtin_mul_overflow(b->micro * mesh_size(m, AXES_DP), MAX(b->rounds, 1), &one))
+    return 0;
+  if (one <= 0 || b->global % one != 0) return 0;
+  if (b->global / one > MICROBATCHES_MAX / MAX(b->rounds, 1)) return 0;
   return (int)(b->global / one);
 }

@@ -88,7 +88,10 @@ typedef struct Plan {
   uint64_t seed;
 } Plan;
 
-/* batch.global / (micro * dp * rounds); 0 if it does not divide. */
+enum { MICROBATCHES_MAX = 100000 }; /* of a step, all rounds together */
+
+/* batch.global / (micro * dp * rounds); 0 if it does not divide, or for more than
+ * MICROBATCHES_MAX in a step. */
 int plan_microbatches(const Plan *p, const Mesh *m);
 
 #endif

@@ -46,6 +46,8 @@ typedef struct Verb {
 
 int verb_check(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
+/* The rank that a launcher has given this process, else 0. */
+int launched_rank(void);
 int verb_show(Cli *cli, Arena *arena);
 int verb_verify(Cli *cli, Arena *arena);
 
@@ -54,6 +56,8 @@ int verb_verify(Cli *cli, Arena *arena);
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e);
 
 /* ---- job.c ---- */
+/* False for the processes of a run beside rank 0. */
+bool speaks(const Cli *cli);
 /* job_load with the options of the command line. */
 weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 /* Prints what was wrong (or, with --json, the whole object without a result unless `st`

@@ -3,6 +3,11 @@
 
 #include <stdlib.h>
 
+/* Every process that a launcher has started for a run has the same plan; one is heard. */
+bool speaks(const Cli *cli) {
+  return cli->verb->run != verb_run || launched_rank() == 0;
+}
+
 static void print_line(void *ud, const char *line) {
   fprintf(stderr, "%s\n", line);
 }
@@ -13,7 +18,7 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
                    .define = cli->define,
                    .ndefine = cli->ndefine,
                    .stop = cli->stop,
-                   .print = print_line};
+                   .print = speaks(cli) ? print_line : NULL};
   TRY(job_load(j, arena, &o, path));
   /* WEFT_DUMP=as prints the graph after the passes with these letters. */
   j->dump = getenv("WEFT_DUMP");

@@ -107,6 +107,7 @@ static int unknown_verb(const char *name) {
 }
 
 static int usage_error(Cli *cli, Arena *arena, const weft_error *e) {
+  if (!speaks(cli)) return weft_exit_code(e->code);
   if (!cli->json) {
     complain("%s", e->text);
     return weft_exit_code(e->code);

@@ -2,6 +2,7 @@
  * them. */
 #include "cli.h"
 
+#include <float.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -11,24 +12,25 @@ typedef struct Option {
   const char *name, *shorter;
   unsigned bit; /* 0: every verb has it */
   Takes takes;
-  size_t at, count; /* in Cli; count: of a list */
+  size_t at, count;    /* in Cli; count: of a list */
+  int64_t least, most; /* of an integer */
 } Option;
 
 #define AT(m) offsetof(Cli, m)
 static const Option option[] = {
-    {"--help", "-h", 0, TAKES_NOTHING, AT(help), 0},
-    {"--json", NULL, OPT_JSON, TAKES_NOTHING, AT(json), 0},
-    {"--csv", NULL, OPT_CSV, TAKES_NOTHING, AT(csv), 0},
-    {"--quiet", "-q", OPT_QUIET, TAKES_NOTHING, AT(quiet), 0},
-    {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset)},
-    {"-D", NULL, OPT_PLAN, TAKES_LIST, AT(define), AT(ndefine)},
-    {"--steps", NULL, OPT_STEPS, TAKES_INT, AT(steps), 0},
-    {"--threads", NULL, OPT_THREADS, TAKES_INT, AT(threads), 0},
-    {"--comm", NULL, OPT_COMM, TAKES_TEXT, AT(comm), 0},
-    {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0},
-    {"--rank", NULL, OPT_RANK, TAKES_INT, AT(rank), 0},
-    {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0},
-    {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0},
+    {"--help", "-h", 0, TAKES_NOTHING, AT(help), 0, 0, 0},
+    {"--json", NULL, OPT_JSON, TAKES_NOTHING, AT(json), 0, 0, 0},
+    {"--csv", NULL, OPT_CSV, TAKES_NOTHING, AT(csv), 0, 0, 0},
+    {"--quiet", "-q", OPT_QUIET, TAKES_NOTHING, AT(quiet), 0, 0, 0},
+    {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset), 0, 0},
+    {"-D", NULL, OPT_PLAN, TAKES_LIST, AT(define), AT(ndefine), 0, 0},
+    {"--steps", NULL, OPT_STEPS, TAKES_INT, AT(steps), 0, 1, 1000000000000},
+    {"--threads", NULL, OPT_THREADS, TAKES_INT, AT(threads), 0, 1, 1024},
+    {"--comm", NULL, OPT_COMM, TAKES_TEXT, AT(comm), 0, 0, 0},
+    {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0, 0, 0},
+    {"--rank", NULL, OPT_RANK, TAKES_INT, AT(rank), 0, 0, INT32_MAX},
+    {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0, 1, 1024},
+    {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0, 0, 0},
 };
 
 /* The option that `arg` names, and where its value starts if it is in the same word. */
@@ -66,15 +68,15 @@ static weft_status store_number(Cli *cli, const Option *o, const char *value,
   char *at = (char *)cli + o->at;
   if (o->takes == TAKES_INT) {
     long long v = strtoll(value, &end, 10);
-    if (*value && !*end && v >= 0) {
+    if (*value && !*end && v >= o->least && v <= o->most) {
       *(int64_t *)at = v;
       return WEFT_OK;
     }
-    return err_set(e, WEFT_EUSAGE, "%s takes an integer of at least 0, got \"%s\"",
-                   o->name, value);
+    return err_set(e, WEFT_EUSAGE, "%s takes an integer from %lld to %lld, got \"%s\"",
+                   o->name, (long long)o->least, (long long)o->most, value);
   }
   *(double *)at = strtod(value, &end);
-  if (*value && !*end && *(double *)at > 0) return WEFT_OK;
+  if (*value && !*end && *(double *)at > 0 && *(double *)at <= DBL_MAX) return WEFT_OK;
   return err_set(e, WEFT_EUSAGE, "%s takes a positive number, got \"%s\"", o->name,
                  value);
 }

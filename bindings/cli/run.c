@@ -30,6 +30,11 @@ static const char *get_env(void *ud, const char *name) {
   return getenv(name);
 }
 
+int launched_rank(void) {
+  LaunchInfo info;
+  return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK ? info.rank : 0;
+}
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -37,6 +42,31 @@ static double now(void) {
 }
 
 /* ---- starting ---- */
+
+/* The ranks that were started are those that the mesh can have. This says how to start
+ * them; job_mesh could only say which sizes do not fit. */
+static weft_status check_world(Training *t, const LaunchInfo *info) {
+  Job *j = &t->job;
+  Mesh m;
+  Diags ignored = {.arena = j->arena};
+  if (!mesh_resolve(&j->plan.mesh, lang_cluster_ranks(j->lp), &m, &ignored))
+    return WEFT_OK; /* job_mesh reports it */
+  bool open = job_open_world(j);
+  if (open ? info->size % m.world == 0 : info->size == m.world) return WEFT_OK;
+  char mesh[96], started[96];
+  format_mesh(&m, mesh);
+  if (info->kind == LAUNCH_NONE)
+    snprintf(started, sizeof started, "this is one process that no launcher has started");
+  else
+    snprintf(started, sizeof started, "%s has started %d process%s",
+             launch_name(info->kind), info->size, info->size > 1 ? "es" : "");
+  return err_set(&j->e, WEFT_EUSAGE,
+                 "%s, but the plan's mesh (%s) %s %d ranks: start "
+                 "mpirun -n %d weft run %s%s",
+                 started, mesh, open ? "takes a multiple of" : "has", m.world, m.world,
+                 t->cli->arg[0],
+                 t->cli->comm ? ", or leave --comm out" : ", or change the mesh");
+}
 
 /* Which engine, and how many ranks the launcher has started (0: there is none). */
 static weft_status choose_comm(Training *t, int64_t *world) {
@@ -48,7 +78,6 @@ static weft_status choose_comm(Training *t, int64_t *world) {
   if (strcmp(t->comm, "local") != 0 && strcmp(t->comm, "mpi") != 0)
     return err_set(e, WEFT_EUSAGE, "--comm is local or mpi, got \"%s\"", t->comm);
   *world = strcmp(t->comm, "mpi") == 0 ? info.size : 0;
-  t->first = *world == 0 || info.rank == 0;
   if (launched && *world == 0)
     return err_set(e, WEFT_EUSAGE,
                    "%s has started %d processes, but --comm local is one "
@@ -58,7 +87,21 @@ static weft_status choose_comm(Training *t, int64_t *world) {
     return err_set(e, WEFT_EUSAGE,
                    "RANK and WORLD_SIZE are set, but processes without MPI "
                    "cannot talk to each other yet; start weft with mpirun or srun");
-  return WEFT_OK;
+  return *world ? check_world(t, &info) : WEFT_OK;
+}
+
+/* Threads of each rank. More than the machine has cores is fine in moderation: results
+ * depend on the number, and a large machine's can be had again on a small one. */
+static weft_status choose_threads(Training *t, int64_t world, int *threads) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int ranks = world ? 1 : t->job.mesh.world;
+  int64_t most = MAX(MAX(256, 4 * cores) / ranks, 1);
+  *threads = MAX((int)t->cli->threads, 0);
+  if (*threads <= most) return WEFT_OK;
+  return err_set(&t->job.e, WEFT_EUSAGE,
+                 "--threads %d: %d rank%s of %d threads are too "
+                 "many for %ld cores; at most --threads %lld",
+                 *threads, ranks, ranks > 1 ? "s" : "", *threads, cores, (long long)most);
 }
 
 static weft_status open_log(Training *t) {
@@ -79,15 +122,15 @@ static weft_status open_data(Training *t) {
 static weft_status start(Training *t) {
   Job *j = &t->job;
   int64_t world = 0;
+  int threads;
   TRY(choose_comm(t, &world));
   TRY(job_mesh(j, world));
+  TRY(choose_threads(t, world, &threads));
   TRY(job_compile(j));
   TRY(open_log(t));
   TRY(open_data(t));
-  int threads = t->cli->threads > 0 ? (int)MIN(t->cli->threads, 4096) : 0;
   RunOptions o = {.comm = t->comm, .threads = threads, .stop = t->cli->stop};
   TRY(run_open(&j->plan, j->compiled, &o, &t->run, &j->e));
-  t->first = run_rank(t->run) == 0;
   const char *weights = lang_weights(j->lp);
   if (!weights) return run_init(t->run, &j->e);
   TRY(st_open(NULL, weights, &t->weights, &j->e));
@@ -210,17 +253,25 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   return st;
 }
 
-int verb_run(Cli *cli, Arena *arena) {
-  Training t = {.cli = cli, .log = -1, .first = true};
-  weft_status st = run_plan(&t, cli, arena);
-  if (!t.first && st == WEFT_EPLAN) {
-    /* Every process sees the same plan; one report is enough. */
-    job_free(&t.job);
-    return weft_exit_code(st);
+/* The end on a rank that does not print. All ranks see the same plan and command line, so
+ * rank 0 says what is wrong with them. Anything else may have happened here alone: it is
+ * told, unless rank 0 has the same trouble and the launcher ends this process first. */
+static int end_other(Training *t, weft_status st) {
+  Job *j = &t->job;
+  if (st != WEFT_OK && st != WEFT_EPLAN && st != WEFT_EUSAGE && st != WEFT_EINTR) {
+    sleep(2);
+    complain("rank %d: %s%s%s", launched_rank(), j->e.file, j->e.file[0] ? ": " : "",
+             j->e.text);
   }
-  Cli plain = *cli;
-  plain.json = cli->json && t.first;
-  int code = job_end(&t.job, &plain, st, json_result, &t);
+  job_free(j);
+  return weft_exit_code(st);
+}
+
+int verb_run(Cli *cli, Arena *arena) {
+  Training t = {.cli = cli, .log = -1, .first = speaks(cli)};
+  weft_status st = run_plan(&t, cli, arena);
+  int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
+  if (st != WEFT_OK) run_abandon(t.run);
   run_close(t.run);
   data_close(t.data);
   if (t.weights) st_close(t.weights);

@@ -30,6 +30,7 @@ local kinds = {}
 function kinds.count(value)
   local n = type(value) == "number" and math.tointeger(value)
   if not n or n < 1 then return "expected a positive integer, got " .. show(value) end
+  if n > 2147483647 then return "expected at most 2147483647, got " .. show(value) end
 end
 
 function kinds.optional_count(value)

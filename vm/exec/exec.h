@@ -82,6 +82,9 @@ typedef struct Run Run;
 weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run **out,
                      weft_error *e);
 void run_close(Run *r);
+/* This process ends although other ranks may not: run_close waits for none of them. With
+ * MPI they end when this process does; without, there are none. */
+void run_abandon(Run *r);
 int run_world(const Run *r);          /* ranks in all */
 int run_rank(const Run *r);           /* 0 unless a launcher says otherwise */
 /* Initial values by name and global index: the same bits for every mesh. The moments of

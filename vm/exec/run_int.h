@@ -41,6 +41,7 @@ struct Run {
   Worker *worker;
   int nworker;
   int rank;              /* of the first worker */
+  int64_t step;          /* that runs; -1: none */
   bool dead;             /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */
   int64_t piece_max;     /* elements of Worker.piece */

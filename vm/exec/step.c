@@ -139,9 +139,12 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
   StepArg s = {.tokens = tokens, .labels = labels, .step = step, .lr = step_lr(r, step)};
   *out = (StepResult){.step = step, .lr = s.lr};
   double begin = now_s();
+  r->step = step;
   weft_status st = run_all(r, job_step, &s, true, e);
   out->ms = 1e3 * (now_s() - begin);
-  return st == WEFT_OK ? read_result(r, &s, out, e) : st;
+  if (st == WEFT_OK) st = read_result(r, &s, out, e);
+  r->step = -1;
+  return st;
 }
 
 /* Reads the rows that the ranks of this process need. */

@@ -11,6 +11,7 @@
 #include <omp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,8 +92,15 @@ static void *worker_main(void *p) {
 
 /* Ends a step from outside of its ranks. An MPI rank that sits in a wait can only be
  * ended with its process. */
-static void abort_run(Run *r, weft_status code, const char *why) {
+static void abort_run(Run *r, weft_status code, const char *what) {
   weft_error e = {.rank = -1};
+  char why[900];
+  if (r->step < 0)
+    snprintf(why, sizeof why, "%s", what);
+  else if (code == WEFT_EINTR)
+    snprintf(why, sizeof why, "%s in step %lld", what, (long long)r->step);
+  else
+    snprintf(why, sizeof why, "step %lld: %s", (long long)r->step, what);
   err_set(&e, code, "%s", why);
   job_failed(r, &e);
   if (r->world)
@@ -208,6 +216,20 @@ static int allowed_threads(int wanted) {
   return MAX(MIN(wanted, omp_get_thread_limit()), 1);
 }
 
+/* The system promises more memory than there is and kills who believes it; a run that
+ * cannot fit is refused. `local`: ranks on this machine. */
+static weft_status check_memory(const Run *r, int local, weft_error *e) {
+  double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
+  double need = (double)run_memory(r) * local;
+  const double gib = 1 << 30;
+  if (need <= machine) return WEFT_OK;
+  return err_set(e, WEFT_ENOMEM,
+                 "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
+                 "machine has; use a smaller batch.micro or batch.seq, or more machines",
+                 local, local > 1 ? "s" : "", need / local / gib, local > 1 ? "" : "s",
+                 machine / gib);
+}
+
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   const char *comm = o->comm ? o->comm : "local";
   int world = r->c->mesh.world, local = world;
@@ -227,6 +249,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
     TRY(run_all(r, job_mpi_init, &local, false, e));
   else
     TRY(local_world_new(&r->alloc, world, &r->world, e));
+  TRY(check_memory(r, local, e));
   r->threads = allowed_threads(o->threads > 0 ? o->threads : default_threads(local));
   r->patience_s = o->patience_s > 0 ? o->patience_s : mpi ? 600 : 60;
   return WEFT_OK;
@@ -316,6 +339,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->plan = p;
   r->c = c;
   r->stop = o->stop;
+  r->step = -1;
   init_locks(r);
   weft_status st = open_run(r, o, e);
   if (st == WEFT_OK) {
@@ -356,6 +380,10 @@ static void stop_workers(Run *r) {
   pthread_mutex_unlock(&r->lock);
   for (int i = 0; i < r->nworker; i++)
     if (r->worker[i].has_thread) pthread_join(r->worker[i].thread, NULL);
+}
+
+void run_abandon(Run *r) {
+  if (r) r->dead = true;
 }
 
 void run_close(Run *r) {

@@ -55,7 +55,8 @@ static weft_status read_offsets(SafeTensor *t, const json_t *offsets, const File
   int64_t begin = json_integer_value(first), end = json_integer_value(second);
   if (begin < 0 || end < begin || (uint64_t)end > data->size)
     FAIL(t->file,
-         "tensor \"%s\": data_offsets [%lld, %lld] are not within the %zu bytes of data",
+         "tensor \"%s\": data_offsets [%lld, %lld] are not within the %zu bytes of data "
+         "(is the file complete?)",
          t->name, (long long)begin, (long long)end, data->size);
   if ((uint64_t)(end - begin) != t->bytes)
     FAIL(t->file, "tensor \"%s\": data_offsets hold %lld bytes, its shape needs %zu",
@@ -117,12 +118,14 @@ static weft_status read_header(SafeTensors *s, const char *path, const FileMap *
     FAIL(path, "has %zu bytes; a safetensors file starts with an 8-byte header length",
          file->size);
   memcpy(&n, file->at, sizeof n);
+  if (n > HEADER_MAX)
+    FAIL(path,
+         "is not a safetensors file: its header would have %llu bytes, the format allows "
+         "%d",
+         (unsigned long long)n, HEADER_MAX);
   if (n > file->size - sizeof n)
     FAIL(path, "the header should have %llu bytes, but the file ends after %zu",
          (unsigned long long)n, file->size - sizeof n);
-  if (n > HEADER_MAX)
-    FAIL(path, "the header has %llu bytes, more than the %d that the format allows",
-         (unsigned long long)n, HEADER_MAX);
   json_error_t je;
   s->header = json_loadb((const char *)file->at + sizeof n, (size_t)n,
                          JSON_REJECT_DUPLICATES, &je);

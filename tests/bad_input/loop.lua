@@ -1,0 +1,2 @@
+-- loop.lua - never ends.
+while true do end
