@@ -178,7 +178,9 @@ static int build(lua_State *L) {
   mark(L, b->name);
   int m = lua_gettop(L);
   if (type != LUA_TTABLE && !takes(b, type) && !optional)
-    note_bad(L, m, lua_pushfstring(L, "weft.%s takes a table, got %s", b->name, got),
+    note_bad(L, m,
+             lua_pushfstring(L, "weft.%s takes %s, got %s", b->name,
+                             b->form == ARG_TEXT ? "a text or a table" : "a table", got),
              NULL);
   else if (args > 1)
     note_bad(L, m,

@@ -247,7 +247,7 @@ static void learning_rate(Check *c, int idx, const char *path) {
     if (v >= 0 && v <= 1e3)
       *lr = (LrSchedule){.kind = LR_CONSTANT, .max = v};
     else
-      check_type(c, path, "a number of at least 0", idx);
+      check_type(c, path, "a number from 0 to 1000", idx);
     return;
   }
   const char *kind = mark_kind(L, idx);

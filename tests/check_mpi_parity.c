@@ -17,10 +17,10 @@
 enum { SEED = 2026, PLANS = 48, EVERY = 3, STEPS = 3, PATIENCE = 60 };
 static const double tolerance = 1e-6;
 
-
 /* ---- losses ---- */
 
-/* Number `key` of each line of a log; the test fails unless it has exactly STEPS lines. */
+/* Number `key` of each line of a log; the test fails unless it has exactly STEPS lines.
+ */
 static void read_log(const char *path, const char *key, double out[STEPS]) {
   const char *text = scratch_get(path);
   for (int i = 0; i < STEPS; i++) {
@@ -43,17 +43,18 @@ static void agree(const char *key) {
   read_log(scratch_path("mpi"), key, mpi);
   for (int i = 0; i < STEPS; i++)
     ck_assert_msg(fabs(local[i] - mpi[i]) <= tolerance * fabs(local[i]),
-                  "step %d: %s %.9g on virtual ranks, %.9g under mpirun", i, key, local[i],
-                  mpi[i]);
+                  "step %d: %s %.9g on virtual ranks, %.9g under mpirun", i, key,
+                  local[i], mpi[i]);
 }
 
 /* Runs the plan both ways and compares. Exactly one process prints. */
 static void both_ways(const char *plan, int ranks) {
-  Outcome a = process_run(PATIENCE, "$weft run %s --steps %d --threads 1 --log local", plan,
-                          STEPS);
+  Outcome a = process_run(PATIENCE, "$weft run %s --steps %d --threads 1 --log local",
+                          plan, STEPS);
   ck_assert_msg(a.code == 0, "virtual ranks: exit code %d: %s", a.code, a.err);
-  Outcome b = process_run(PATIENCE, MPIRUN " $weft run %s --steps %d --threads 1 --log mpi",
-                          ranks, plan, STEPS);
+  Outcome b =
+      process_run(PATIENCE, MPIRUN " $weft run %s --steps %d --threads 1 --log mpi",
+                  ranks, plan, STEPS);
   ck_assert_msg(b.code == 0, "mpirun: exit code %d: %s", b.code, b.err);
   agree("loss");
   agree("grad_norm");
@@ -79,7 +80,8 @@ START_TEST(random_plans_agree) {
 END_TEST
 
 START_TEST(quickstart_agrees) {
-  if (mpirun_present()) both_ways(WEFT_SOURCE_DIR "/plans/quickstart.lua --set train.log_every=1", 8);
+  if (mpirun_present())
+    both_ways(WEFT_SOURCE_DIR "/plans/quickstart.lua --set train.log_every=1", 8);
 }
 END_TEST
 

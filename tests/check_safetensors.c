@@ -80,7 +80,7 @@ END_TEST
 START_TEST(data_starts_aligned_and_no_temporary_stays) {
   static const float one[] = {1};
   for (int n = 1; n < 10; n++) {
-    const StWrite t = {&"abcdefghi"[n - 1], DT_F32, 1, {1}, one};
+    const StWrite t = {&"abcdefghi" [n - 1], DT_F32, 1, { 1 }, one};
     ck_assert_int_eq(st_write(scratch_path("x"), &t, 1, &scratch_error), WEFT_OK);
     SafeTensors *s = open_st(scratch_path("x"));
     ck_assert_uint_eq((uintptr_t)st_at(s, 0)->data % 8, 0);
@@ -107,7 +107,8 @@ END_TEST
 START_TEST(halves_are_exact) {
   static uint16_t bits[65536];
   static float out[65536];
-  for (int i = 0; i < 65536; i++) bits[i] = (uint16_t)i;
+  for (int i = 0; i < 65536; i++)
+    bits[i] = (uint16_t)i;
   put_st("h", "{\"h\":{\"dtype\":\"F16\",\"shape\":[65536],\"data_offsets\":[0,131072]}}",
          bits, sizeof bits);
   SafeTensors *s = open_st(scratch_path("h"));
@@ -132,7 +133,8 @@ END_TEST
 START_TEST(brain_floats_are_exact) {
   static uint16_t bits[65536];
   static float out[65536];
-  for (int i = 0; i < 65536; i++) bits[i] = (uint16_t)i;
+  for (int i = 0; i < 65536; i++)
+    bits[i] = (uint16_t)i;
   put_st("b",
          "{\"b\":{\"dtype\":\"BF16\",\"shape\":[256,256],\"data_offsets\":[0,131072]}}",
          bits, sizeof bits);

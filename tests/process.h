@@ -34,7 +34,7 @@ Outcome process_run(double seconds, const char *fmt, ...) PRINTF(2, 3);
 const char *scratch_get(const char *path);
 
 /* mpirun with N ranks here, whoever the user is and however few cores there are. */
-#define MPIRUN                                                                         \
-  "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                     \
+#define MPIRUN                                                                           \
+  "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                       \
   "ASAN_OPTIONS=detect_leaks=0 mpirun --oversubscribe -n %d"
 #endif
