@@ -24,12 +24,39 @@ weft_status job_twin(const Job *many, Job *one) {
   return compile(&in, &one->compiled, &one->d, &one->e);
 }
 
-weft_status job_verify(Job *j, JobVerify *v) {
-  Job one;
-  int ranks = v->ranks > 0 ? v->ranks : 32, steps = v->steps > 0 ? v->steps : 2;
+/* A step of the plan as it is takes seconds here at most, and little memory. */
+static bool small_enough(const Job *j) {
+  enum { GIGA = 1000000000 };
+  const Compiled *c = j->compiled;
+  int pp = c->mesh.size[AXIS_PP];
+  double flops = 0, bytes = 0;
+  for (int r = 0; r < pp; r++) {
+    flops += c->prog[r].flops;
+    bytes += (double)c->prog[r].arena_bytes;
+  }
+  double copies = (double)c->mesh.world / pp;
+  return flops * copies < 30.0 * GIGA && bytes * copies < 2.0 * GIGA;
+}
+
+/* Compiles what verify runs: the plan itself if it is small, else a smaller one. */
+static weft_status compile_small(Job *j, JobVerify *v) {
+  int ranks = v->ranks > 0 ? v->ranks : 32;
+  TRY(job_mesh(j, 0));
+  if (j->mesh.world <= ranks) {
+    Diags before = j->d;
+    TRY(job_compile(j));
+    if (small_enough(j)) return WEFT_OK;
+    j->d = before;            /* the smaller one warns of the same again */
+  }
   TRY(lang_shrink(j->lp, ranks, &j->plan, &v->shrunk, &j->d, &j->e));
   TRY(job_mesh(j, j->plan.mesh.world));
-  TRY(job_compile(j));
+  return job_compile(j);
+}
+
+weft_status job_verify(Job *j, JobVerify *v) {
+  Job one;
+  int steps = v->steps > 0 ? v->steps : 3;
+  TRY(compile_small(j, v));
   weft_status st = job_twin(j, &one);
   if (st != WEFT_OK) {
     /* The twin has a copy of the list; its additions are to be reported. */

@@ -122,7 +122,6 @@ static void same_bits(const KernelArgs *a, const KernelArgs *b, const char *what
 /* One problem with 1 and 2 threads, twice each. The problem's results become those of
  * the reference. */
 static void check_problem(Problem *p, bool accumulate, const char *type) {
-  leak_check_off();
   KernelArgs got[4];
   char what[128];
   for (int i = 0; i < 4; i++) got[i] = run_kernel(p, i < 2 ? 1 : 2, accumulate);
@@ -255,7 +254,6 @@ START_TEST(gemm_backend_agrees) {
   static const int64_t size[][3] = {{1, 1, 1},     {3, 5, 7},      {65, 33, 129},
                                     {130, 257, 64}, {16, 300, 200}, {1, 64, 48}};
   const char *backend = backends[_i];
-  leak_check_off();
   if (!gemm_has(backend)) {
     printf("skipped: GEMM backend %s is not installed here\n", backend);
     return;
@@ -384,6 +382,7 @@ END_TEST
 Suite *kernels_suite(void) {
   Suite *s = suite_create("kernels");
   TCase *tc = tcase_create("cpu");
+  tcase_add_checked_fixture(tc, leak_check_off, NULL);   /* teams of two threads */
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);

@@ -305,6 +305,16 @@ START_TEST(a_hidden_size_that_does_not_divide) {
 }
 END_TEST
 
+/* One kv head, whole on both ranks, would have to be sliced for the local query heads. */
+START_TEST(an_activation_that_cannot_be_sliced) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.kv_heads = 1;
+  WITH_RULES(o, {"layers.*.self_attn.q_proj", STYLE_COLWISE, false},
+             {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false});
+  refused(&o, NOT("2", "num_key_value_heads = 1"));
+}
+END_TEST
+
 START_TEST(two_cuts_of_a_tied_parameter) {
   ToyOptions o = toy_default();
   o.tp = 2, o.tied = true;
@@ -533,6 +543,7 @@ Suite *shard_suite(void) {
   tcase_add_test(c, unforced_gather_is_told);
   tcase_add_test(c, sizes_that_do_not_divide);
   tcase_add_test(c, a_hidden_size_that_does_not_divide);
+  tcase_add_test(c, an_activation_that_cannot_be_sliced);
   tcase_add_test(c, two_cuts_of_a_tied_parameter);
   tcase_add_test(c, two_rules_for_one_parameter);
   tcase_add_test(c, a_pattern_without_a_parameter);

@@ -259,7 +259,7 @@ WEFT_API weft_status weft_run_set(weft_run *run, weft_state what, const char *na
 typedef struct weft_verify_options {
   size_t size;              /* sizeof(weft_verify_options) */
   int ranks;                /* at most so many virtual ranks; 0: 32 */
-  int steps;                /* 0: 2 */
+  int steps;                /* 0: 3 */
   double tolerance;         /* relative, norm-wise; 0: 1e-5 in f32, 2e-2 in bf16 */
   const volatile int *stop; /* borrowed */
 } weft_verify_options;

@@ -55,7 +55,7 @@ static const Verb verbs[] = {
      "and\n"
      "is therefore not covered. Exit code 1 if they differ.\n"
      "\n"
-     "  --steps N          steps to compare (2)\n"
+     "  --steps N          steps to compare (3)\n"
      "  --ranks N          at most so many virtual ranks (32)\n"
      "  --tolerance X      largest relative difference (1e-5 in f32, 2e-2 in bf16)\n"
      "  --json             print one object\n",
