@@ -9,7 +9,6 @@
 #include "kernel_cases.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/vecmath.h"
-#include "leaks.h"
 
 /* ---- typed buffers with a margin that nobody may touch ---- */
 
@@ -382,7 +381,6 @@ END_TEST
 Suite *kernels_suite(void) {
   Suite *s = suite_create("kernels");
   TCase *tc = tcase_create("cpu");
-  tcase_add_checked_fixture(tc, leak_check_off, NULL);   /* teams of two threads */
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
