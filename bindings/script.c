@@ -51,7 +51,7 @@ void script_resume(lua_State *L) {
 static int open_all(lua_State *L) {
   luaL_openlibs(L);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
-  lua_pushcfunction(L, luaopen_weft);
+  lua_pushcfunction(L, script_weft);
   lua_setfield(L, -2, "weft");
   return 0;
 }

@@ -9,9 +9,9 @@
 
 #include "vm/base/base.h"
 
-/* Pushes the table `weft` (a new one at each call: `require` keeps the first). The entry
- * point of the module weft.so, too. */
-WEFT_API int luaopen_weft(lua_State *L);
+/* Pushes the table `weft`, a new one at each call: what require "weft" runs. The module
+ * weft.so exports it as luaopen_weft. */
+int script_weft(lua_State *L);
 
 /* What the program around a state offers; all of it may be NULL. Borrowed, and read again
  * at every use. */

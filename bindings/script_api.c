@@ -8,7 +8,7 @@ static int has_no(lua_State *L) {
   return script_unknown(L, "weft");
 }
 
-int luaopen_weft(lua_State *L) {
+int script_weft(lua_State *L) {
   luaL_checkversion(L);
   lua_newtable(L);
   builders_add(L);
