@@ -175,7 +175,7 @@ static void tp_plan(Check *c, int t, const char *path) {
 
 /* ---- schedule ---- */
 
-static const char schedule_names[] =
+const char schema_schedules[] =
     "gpipe afab=gpipe 1f1b "
     "trainschedule=1f1b | interleaved_1f1b vpp=interleaved_1f1b looped_bfs "
     "bfs=looped_bfs "
@@ -224,7 +224,7 @@ static void schedule(Check *c, int idx, const char *path) {
     lua_pushvalue(L, -1);
     c->lp->schedule = luaL_ref(L, LUA_REGISTRYINDEX);
   } else if (lua_type(L, -1) == LUA_TSTRING) {
-    const char *name = check_name(c, schedule_names, path, lua_tostring(L, -1));
+    const char *name = check_name(c, schema_schedules, path, lua_tostring(L, -1));
     if (name)
       c->plan->schedule = name;
     else

@@ -38,7 +38,8 @@ typedef struct Cli {
   int64_t steps, threads, rank, ranks; /* -1: not given */
   double tolerance;
   const char *comm, *log;
-  StopFlag *stop; /* set by SIGINT */
+  StopFlag *stop; /* set by SIGINT; the second one ends the process */
+  void (*listen)(void); /* clears it: the next SIGINT is the first again */
 } Cli;
 
 typedef struct Verb {
@@ -47,8 +48,10 @@ typedef struct Verb {
   int (*run)(Cli *cli, Arena *arena); /* NULL: not built yet; returns the exit code */
 } Verb;
 
+struct lua_State;
 int verb_check(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);
+int verb_repl(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
@@ -68,6 +71,10 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
  * is WEFT_OK and `result` writes one), frees the job and gives the exit code. */
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud);
+
+/* ---- lua.c ---- */
+/* Runs a script and says on stderr what went wrong. */
+weft_status run_script(struct lua_State *L, const Cli *cli, const char *path);
 
 /* ---- output.c ---- */
 bool colour_wanted(FILE *f);

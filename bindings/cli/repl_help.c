@@ -1,0 +1,198 @@
+/* repl_help.c - help(x) and ?x, from the table of what scripts can call (api_doc.def) and
+ * from that of a plan's fields (schema.def). */
+#include "repl.h"
+
+#include <lauxlib.h>
+
+#include "bindings/api_doc.h"
+
+/* ---- what is printed ---- */
+
+static void add_entry(const char *form, const char *doc, Text *out) {
+  text_printf(out, "%s\n  %s\n", form, doc);
+}
+
+static void add_field(const Field *f, Text *out) {
+  text_printf(out, "%s%s.%s: ", strcmp(f->scope, "plan") == 0 ? "" : "plan ", f->scope,
+              f->key);
+  if (f->type == FIELD_ALIAS) {
+    text_printf(out, "the same as %s\n", f->names);
+    return;
+  }
+  schema_form(f, out);
+  text_add(out, "; default: ");
+  schema_default(f, out);
+  text_printf(out, "\n  %s\n", f->doc);
+}
+
+/* The fields of a table, one a line. */
+static void add_scope(const char *scope, Text *out) {
+  int widest = 0;
+  for (const Field *f = schema; f->scope; f++)
+    if (strcmp(f->scope, scope) == 0) widest = MAX(widest, (int)strlen(f->key));
+  for (const Field *f = schema; f->scope; f++)
+    if (strcmp(f->scope, scope) == 0 && f->type != FIELD_ALIAS)
+      text_printf(out, "  %-*s  %s\n", widest, f->key, f->doc);
+}
+
+static void add_object(const char *object, Text *out) {
+  for (const ApiDoc *d = api_doc; d->object; d++)
+    if (strcmp(d->object, object) == 0) add_entry(d->form, d->doc, out);
+}
+
+void help_overview(Text *out) {
+  text_add(out, "At the prompt\n");
+  for (const Command *c = commands; c->name; c++)
+    text_printf(out, "  ,%-6s %-12s %s\n", c->name, c->form, c->doc);
+  text_add(out, "  ?topic               what is known about a field, a function or an "
+                "object\n"
+                "A value is printed, and kept as _; a ; at the end of the line hides it.\n"
+                "Ctrl-C stops what runs, the tab key completes.\n"
+                "Topics: weft (functions), plan and mesh (objects, fields), ");
+  const char *scope = "plan", *comma = "";
+  for (const Field *f = schema; f->scope; f++) {
+    if (strcmp(f->scope, scope) == 0 || strcmp(f->scope, "mesh") == 0) continue;
+    scope = f->scope;
+    text_printf(out, "%s%s", comma, scope);
+    comma = ", ";
+  }
+  text_add(out, "\n");
+}
+
+/* ---- finding it ---- */
+
+static bool is_object(const char *name) {
+  for (const ApiDoc *d = api_doc; d->object; d++)
+    if (strcmp(d->object, name) == 0) return true;
+  return false;
+}
+
+/* The kind of object that a name stands for: itself, or that of a global variable. */
+static const char *object_of(lua_State *L, const char *name) {
+  if (is_object(name)) return name;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  lua_pushstring(L, name);
+  lua_rawget(L, -2);
+  const char *object = repl_object_name(L, -1);
+  lua_pop(L, 2);
+  return object;
+}
+
+static bool add_api(lua_State *L, const char *owner, const char *name, Text *out) {
+  const char *object = *owner ? object_of(L, owner) : NULL;
+  bool found = false;
+  if (*owner && !object) return false;
+  for (const ApiDoc *d = api_doc; d->object; d++) {
+    if ((object && strcmp(d->object, object) != 0) || strcmp(d->name, name) != 0) continue;
+    add_entry(d->form, d->doc, out);
+    found = true;
+  }
+  object = *owner ? NULL : object_of(L, name);
+  if (object) add_object(object, out);
+  return found || object;
+}
+
+static bool is_scope(const char *name) {
+  for (const Field *f = schema; f->scope; f++)
+    if (strcmp(f->scope, name) == 0) return true;
+  return false;
+}
+
+static bool add_schema(Arena *a, const char *owner, const char *name, Text *out) {
+  const char *scope = scan_path(a, owner, strlen(owner));
+  if (!scope && is_scope(owner)) scope = owner;
+  const Field *f = scan_field(scope, name);
+  const char *below = f ? scan_child(a, scope, name) : NULL;
+  if (f) add_field(f, out);
+  if (!below && !*owner && is_scope(name)) below = name;
+  if (below && is_scope(below)) {
+    text_printf(out, "fields of %s%s:\n", *owner ? owner : "", *owner ? "" : below);
+    add_scope(below, out);
+  }
+  return f || below;
+}
+
+/* The nearest of all names that have the same owner. */
+static const char *nearest(lua_State *L, Arena *a, const char *owner, const char *name) {
+  VEC(const char *) names = {0};
+  const char *object = *owner ? object_of(L, owner) : NULL;
+  const char *scope = scan_path(a, owner, strlen(owner));
+  for (const ApiDoc *d = api_doc; d->object; d++)
+    if (!*owner || str_eq(object, d->object)) *VEC_PUSH(a, names) = d->name;
+  for (const Field *f = schema; f->scope; f++)
+    if (str_eq(scope, f->scope)) *VEC_PUSH(a, names) = f->key;
+  const char *near = str_nearest(name, names.at, names.n);
+  return near && *owner ? arena_printf(a, "%s.%s", owner, near) : near;
+}
+
+static bool command_topic(const char *topic, Text *out) {
+  const Command *c = command_find(topic + 1, strlen(topic + 1));
+  if (!c) return false;
+  text_printf(out, ",%s%s%s\n  %s\n", c->name, *c->form ? " " : "", c->form, c->doc);
+  return true;
+}
+
+bool help_topic(lua_State *L, Arena *a, const char *topic, Text *out, const char **near) {
+  *near = NULL;
+  if (*topic == ',') return command_topic(topic, out);
+  size_t n = strcspn(topic, "( {"), last = n;
+  while (last && topic[last - 1] != '.' && topic[last - 1] != ':')
+    last--;
+  const char *owner = arena_strn(a, topic, last ? last - 1 : 0);
+  const char *name = arena_strn(a, topic + last, n - last);
+  bool api = add_api(L, owner, name, out);
+  bool field = add_schema(a, owner, name, out);
+  if (!api && !field) *near = nearest(L, a, owner, name);
+  return api || field;
+}
+
+/* ---- help(x) ---- */
+
+/* The name of the function on top, "weft.mesh", if it is one of weft's; pushes it. */
+static bool push_function_name(lua_State *L, int fn) {
+  for (const ApiDoc *d = api_doc; d->object; d++) {
+    int top = lua_gettop(L);
+    if (repl_push_member(L, d->object, d->name) && lua_rawequal(L, -1, fn)) {
+      lua_settop(L, top);
+      lua_pushfstring(L, "%s.%s", d->object, d->name);
+      return true;
+    }
+    lua_settop(L, top);
+  }
+  return false;
+}
+
+/* Pushes the topic that the value at 1 stands for. */
+static void push_topic(lua_State *L) {
+  const char *object = repl_object_name(L, 1);
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    lua_pushvalue(L, 1);
+  } else if (object) {
+    lua_pushstring(L, object);
+  } else if (!lua_isfunction(L, 1) || !push_function_name(L, 1)) {
+    luaL_error(L, "help knows weft's functions and objects and names in quotes, "
+                  "not this %s",
+               luaL_typename(L, 1));
+  }
+}
+
+int help_function(lua_State *L) {
+  Repl *r = lua_touserdata(L, lua_upvalueindex(1));
+  const char *near = NULL;
+  bool known = true;
+  r->out.n = 0;
+  if (lua_gettop(L) == 0) {
+    help_overview(&r->out);
+  } else {
+    lua_settop(L, 1);
+    push_topic(L);
+    known = help_topic(L, r->arena, lua_tostring(L, -1), &r->out, &near);
+  }
+  if (!known && near)
+    return luaL_error(L, "nothing is known about '%s' (did you mean '%s'?)",
+                      lua_tostring(L, -1), near);
+  if (!known)
+    return luaL_error(L, "nothing is known about '%s'", lua_tostring(L, -1));
+  repl_flush(r, stdout);
+  return 0;
+}
