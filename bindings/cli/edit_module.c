@@ -181,6 +181,8 @@ static EditResult editor_read(Editor *e, const char *prompt, const char **line) 
   int n = 0;
   e->prompt = prompt;
   e->cleared = false;
+  /* Before the prompt is shown, so that what is typed at once is not echoed twice. */
+  el_set(e->el, EL_PREP_TERM, 1);
   const char *s = el_gets(e->el, &n);
   if (e->cleared) return EDIT_CLEARED;
   if (!s || n <= 0) {

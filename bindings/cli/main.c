@@ -8,7 +8,10 @@ static StopFlag interrupted;
 
 /* The first Ctrl-C asks the verb to end; the second one ends the process. */
 static void on_interrupt(int sig) {
-  if (interrupted) signal(SIGINT, SIG_DFL);
+  if (interrupted) {
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+  }
   interrupted = 1;
 }
 

@@ -1,14 +1,6 @@
 /* repl_commands.c - the ,commands. */
 #include "repl.h"
 
-#include <time.h>
-
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 /* ---- one function for each ---- */
 
 static bool complaint(Repl *r, const char *text) {
@@ -72,10 +64,11 @@ static bool timing(Repl *r, const char *arg) {
     printf("the time of each line is %s\n", r->timing ? "printed" : "not printed");
     return true;
   }
-  double from = now_ms();
+  bool always = r->timing;
+  r->timing = true;
   EvalResult done = repl_eval(r, arg, strlen(arg));
+  r->timing = always;
   if (done == EVAL_INCOMPLETE) return complaint(r, "the line is not complete");
-  printf("%.2f ms\n", now_ms() - from);
   return done == EVAL_DONE;
 }
 

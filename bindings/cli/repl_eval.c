@@ -4,6 +4,7 @@
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { FRAMES_SHOWN = 8 };
@@ -29,18 +30,18 @@ void repl_paint(const Repl *r, const char *colour, const char *text, Text *out) 
 
 /* ---- errors ---- */
 
-/* "stdin:2: in function 'f'" for each Lua function that was running, without those of C
- * and what is below the chunk. One line that says what the message says is left out. */
+/* "stdin:2: in function 'f'" for the innermost Lua functions that were running, without
+ * those of C. One line that says what the message says is left out. */
 static void add_frames(lua_State *L, Text *out, bool always) {
   lua_Debug ar;
-  int shown = 0, more = 0;
+  int shown = 0;
   size_t before = out->n;
-  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+  for (int level = 1; shown <= FRAMES_SHOWN && lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sln", &ar);
     if (ar.currentline <= 0) continue;
-    if (shown == FRAMES_SHOWN) {
-      more++;
-      continue;
+    if (shown++ == FRAMES_SHOWN) {
+      text_add(out, "\n  ...");
+      break;
     }
     bool main = str_eq(ar.what, "main");
     text_printf(out, "\n  %s:%d: in %s", ar.short_src, ar.currentline,
@@ -48,9 +49,7 @@ static void add_frames(lua_State *L, Text *out, bool always) {
                 : ar.name ? *ar.namewhat == 'm' ? "method " : "function "
                           : "a function");
     if (ar.name && !main) text_printf(out, "'%s'", ar.name);
-    shown++;
   }
-  if (more) text_printf(out, "\n  ... %d more", more);
   if (shown == 1 && !always) out->n = before;
 }
 
@@ -231,6 +230,12 @@ static void warn_of_locals(Repl *r, const char *chunk) {
   repl_flush(r, stderr);
 }
 
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
 EvalResult repl_eval(Repl *r, const char *chunk, size_t n) {
   lua_State *L = r->L;
   int top = lua_gettop(L);
@@ -243,7 +248,11 @@ EvalResult repl_eval(Repl *r, const char *chunk, size_t n) {
   r->out.n = 0;
   if (result == EVAL_FAILED) repl_show_error(r);
   if (result == EVAL_DONE) {
-    bool good = repl_call(r, 0, LUA_MULTRET) && take_results(r, top + 1, quiet);
+    double from = now_ms();
+    bool good = repl_call(r, 0, LUA_MULTRET);
+    double took = now_ms() - from;
+    good = good && take_results(r, top + 1, quiet);
+    if (r->timing) printf("%.2f ms\n", took);
     if (good)
       warn_of_locals(r, chunk);
     else

@@ -13,16 +13,20 @@ static void add_entry(const char *form, const char *doc, Text *out) {
 }
 
 static void add_field(const Field *f, Text *out) {
-  text_printf(out, "%s%s.%s: ", strcmp(f->scope, "plan") == 0 ? "" : "plan ", f->scope,
-              f->key);
+  Text def = {0};
+  text_printf(out, "%s.%s: ", f->scope, f->key);
   if (f->type == FIELD_ALIAS) {
     text_printf(out, "the same as %s\n", f->names);
     return;
   }
   schema_form(f, out);
-  text_add(out, "; default: ");
-  schema_default(f, out);
+  schema_default(f, &def);
+  if (schema_required(f))
+    text_add(out, "; required");
+  else if (!str_eq(def.s, "-"))
+    text_printf(out, "; default: %s", def.s ? def.s : "");
   text_printf(out, "\n  %s\n", f->doc);
+  text_free(&def);
 }
 
 /* The fields of a table, one a line. */
@@ -40,23 +44,33 @@ static void add_object(const char *object, Text *out) {
     if (strcmp(d->object, object) == 0) add_entry(d->form, d->doc, out);
 }
 
-void help_overview(Text *out) {
-  text_add(out, "At the prompt\n");
-  for (const Command *c = commands; c->name; c++)
-    text_printf(out, "  ,%-6s %-12s %s\n", c->name, c->form, c->doc);
-  text_add(out, "  ?topic               what is known about a field, a function or an "
-                "object\n"
-                "A value is printed, and kept as _; a ; at the end of the line hides it.\n"
-                "Ctrl-C stops what runs, the tab key completes.\n"
-                "Topics: weft (functions), plan and mesh (objects, fields), ");
-  const char *scope = "plan", *comma = "";
+/* Names of scopes beside those of the plan's own objects, on lines of at most 79. */
+static void add_scopes(Text *out) {
+  const char *scope = "plan";
+  int column = 0;
   for (const Field *f = schema; f->scope; f++) {
     if (strcmp(f->scope, scope) == 0 || strcmp(f->scope, "mesh") == 0) continue;
+    int n = (int)strlen(f->scope) + 1;
     scope = f->scope;
-    text_printf(out, "%s%s", comma, scope);
-    comma = ", ";
+    if (!column || column + n > 79) {
+      text_add(out, "\n ");
+      column = 1;
+    }
+    text_printf(out, " %s", scope);
+    column += n;
   }
   text_add(out, "\n");
+}
+
+void help_overview(Text *out) {
+  for (const Command *c = commands; c->name; c++)
+    text_printf(out, "  ,%-6s %-11s %s\n", c->name, c->form, c->doc);
+  text_add(out, "  ?topic              what is known about a field, function or object\n"
+                "A value is printed and kept as _; a ; at the end of the line hides it.\n"
+                "Ctrl-C stops what runs, the tab key completes.\n"
+                "Topics: weft (functions), plan and mesh (objects and fields), and fields "
+                "of");
+  add_scopes(out);
 }
 
 /* ---- finding it ---- */

@@ -70,7 +70,8 @@ weft_status history_load(Arena *a, const char *path,
                          weft_error *e) {
   char *text;
   size_t n;
-  if (access(path, F_OK) != 0) return WEFT_OK;
+  struct stat info;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return WEFT_OK;
   TRY(file_read(NULL, path, &text, &n, e));
   int lines = 0;
   for (size_t i = 0; i < n; i++)

@@ -129,6 +129,7 @@ const char *scan_child(Arena *a, const char *scope, const char *key) {
   if (!f) return NULL;
   if (f->type == FIELD_OTHER) {
     if (str_eq(f->key, "tp_plan") || str_eq(f->key, "schedule")) return f->key;
+    if (str_eq(f->key, "lr")) return "cosine"; /* it has the fields of all the others */
     return known_scope(f->key);
   }
   if (!f->names || f->type == FIELD_NAME) return NULL;
