@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "bindings/format.h"
 #include "bindings/job.h"
 #include "vm/base/json.h"
 
@@ -73,10 +74,6 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
 bool colour_wanted(FILE *f);
 /* An error that has no place in a plan, on stderr: "weft: ...". */
 void complain(const char *fmt, ...) PRINTF(1, 2);
-const char *format_bytes(double n, char buf[32]); /* "1.5 MiB" */
-const char *format_count(double n, char buf[32]); /* "1.05 M" */
-/* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */
-const char *format_mesh(const Mesh *m, char buf[96]);
 /* Writes all of `t` and frees it. */
 void print_text(FILE *f, Text *t);
 
