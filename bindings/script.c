@@ -97,7 +97,8 @@ static int final_handler(lua_State *L) {
 
 static weft_status read_input(Text *t, weft_error *e) {
   char buf[4096];
-  for (size_t n; (n = fread(buf, 1, sizeof buf, stdin)) > 0;)
+  /* A terminal goes on after its end of file: one is enough. */
+  for (size_t n; !feof(stdin) && (n = fread(buf, 1, sizeof buf, stdin)) > 0;)
     text_addn(t, buf, n);
   if (t->oom) return err_set(e, WEFT_ENOMEM, "out of memory for the script");
   return ferror(stdin) ? err_set(e, WEFT_EFILE, "cannot read the standard input")
@@ -213,4 +214,24 @@ void script_end_text(lua_State *L) {
   lua_pushlstring(L, t->s ? t->s : "", t->n && t->s[t->n - 1] == '\n' ? t->n - 1 : t->n);
   text_free(t);
   lua_remove(L, -2);
+}
+
+static int free_arena(lua_State *L) {
+  Arena **a = lua_touserdata(L, 1);
+  arena_free(*a);
+  *a = NULL;
+  return 0;
+}
+
+Arena *script_push_arena(lua_State *L) {
+  Arena **a = lua_newuserdatauv(L, sizeof *a, 0);
+  *a = NULL;
+  if (luaL_newmetatable(L, "weft.arena")) {
+    lua_pushcfunction(L, free_arena);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  *a = arena_new(NULL);
+  if (!*a) luaL_error(L, "not enough memory");
+  return *a;
 }

@@ -3,6 +3,7 @@
 #include "script.h"
 
 #include "lang.h"
+#include "mesh_object.h"
 
 static int has_no(lua_State *L) {
   return script_unknown(L, "weft");
@@ -12,6 +13,13 @@ int script_weft(lua_State *L) {
   luaL_checkversion(L);
   lua_newtable(L);
   builders_add(L);
+  lua_pushcfunction(L, mesh_object_make);
+  lua_setfield(L, -2, "mesh");
+  known_add(L, "weft");
+  lua_pushglobaltable(L);
+  known_globals(L, -1);
+  known_add(L, "_G");
+  lua_pop(L, 1);
   lua_createtable(L, 0, 2);
   lua_pushcfunction(L, has_no);
   lua_setfield(L, -2, "__index");
