@@ -135,10 +135,17 @@ END_TEST
 
 START_TEST(help) {
   Terminal *t = prompt("NO_COLOR=1 $weft repl");
-  expect(t, "?mesh.tp", "mesh.tp: integer, 1 to 1e+06\n"
-                        "  tensor parallel: ranks that share each layer\n");
-  expect(t, "? plan.mesh.tp", "mesh.tp: integer, 1 to 1e+06\n"
-                              "  tensor parallel: ranks that share each layer\n");
+  expect(t, "?batch.micro", "batch = { micro = ... }   integer, 1 to 1e+09; default: 1\n"
+                            "  sequences of a rank's microbatch\n");
+  expect(t, "? plan.batch.micro", answer(t, "?batch.micro"));
+  ck_assert_ptr_nonnull(strstr(answer(t, "?mesh.tp"), "tensor parallel: "));
+  expect(t, "?adamw.eps", "weft.adamw { eps = ... }   number, 0 to 1; default: 1e-08\n"
+                          "  added to the root of the second average\n");
+  expect(t, "help(weft.mesh { tp = 2 }.coord)", answer(t, "?mesh.coord"));
+  ck_assert_ptr_nonnull(strstr(answer(t, "help(weft.mesh { tp = 2 })"), "mesh:coord("));
+  ck_assert_ptr_nonnull(strstr(answer(t, "m = weft.mesh { tp = 2 } ?m"), "error: "));
+  answer(t, "m = weft.mesh { tp = 2 }");
+  expect(t, "?m.coord", answer(t, "?mesh.coord"));
   expect(t, "?weft.version", "weft.version\n  the version of weft, as text\n");
   expect(t, "help 'weft.version'", "weft.version\n  the version of weft, as text\n");
   expect(t, "help(weft.synthetic)", "weft.synthetic {}\n  made-up tokens as data\n");

@@ -132,6 +132,19 @@ START_TEST(calls_no_metamethods) {
 }
 END_TEST
 
+START_TEST(objects) {
+  run("m = weft.mesh { tp = 2, pp = 2 }");
+  expect("m:co|", "coord( ");
+  expect("m.wor|", "world ");
+  expect("m.co|", "coord( ");
+  expect("m.expert:nei|", "neighbors( ");
+  offers("m.|", "expert");
+  offers_not("m.|", "coord");
+  offers_not("m:|", "world");
+  expect("m.coord.|", "");
+}
+END_TEST
+
 START_TEST(plan_fields) {
   expect("weft.plan { mes|", "mesh =  ");
   expect("weft.plan { mesh = { t|", "tp =  ");
@@ -231,6 +244,7 @@ Suite *repl_complete_suite(void) {
   tcase_add_test(t, fields);
   tcase_add_test(t, inherited_methods);
   tcase_add_test(t, calls_no_metamethods);
+  tcase_add_test(t, objects);
   tcase_add_test(t, plan_fields);
   tcase_add_test(t, values_of_fields);
   tcase_add_test(t, commands_and_topics);

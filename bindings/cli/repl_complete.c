@@ -43,29 +43,23 @@ static bool table_behind(lua_State *L) {
   return false;
 }
 
-bool repl_push_member(lua_State *L, const char *object, const char *name) {
+/* The methods are in the table of __index, or in the upvalue of its function. */
+bool repl_push_method(lua_State *L, const char *object, const char *name) {
   int top = lua_gettop(L);
-  if (strcmp(object, "weft") == 0) {
-    lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_pushliteral(L, "weft");
+  luaL_getmetatable(L, lua_pushfstring(L, "weft.%s", object));
+  if (lua_istable(L, -1)) {
+    lua_pushliteral(L, "__index");
     lua_rawget(L, -2);
-  } else {
-    luaL_getmetatable(L, lua_pushfstring(L, "weft.%s", object));
+    if (lua_iscfunction(L, -1) && !lua_getupvalue(L, -1, 1)) lua_pushnil(L);
     if (lua_istable(L, -1)) {
-      lua_pushliteral(L, "__index");
+      lua_pushstring(L, name);
       lua_rawget(L, -2);
     }
   }
-  if (lua_istable(L, -1)) {
-    lua_pushstring(L, name);
-    if (lua_rawget(L, -2) != LUA_TNIL) {
-      lua_replace(L, top + 1);
-      lua_settop(L, top + 1);
-      return true;
-    }
-  }
-  lua_settop(L, top);
-  return false;
+  bool found = lua_iscfunction(L, -1);
+  if (found) lua_replace(L, top + 1);
+  lua_settop(L, found ? top + 1 : top);
+  return found;
 }
 
 static int get_field(lua_State *L) {

@@ -25,9 +25,9 @@ void repl_complete(lua_State *L, const char *text, int cursor, Completions *c);
 /* The name of one of weft's objects after "weft.", or NULL. That the metatable is the one
  * in the registry tells it from what somebody else named so. */
 const char *repl_object_name(lua_State *L, int idx);
-/* Pushes the function or value that an object of weft ("weft", "plan") has by this name;
- * false, with nothing pushed, if there is none. */
-bool repl_push_member(lua_State *L, const char *object, const char *name);
+/* Pushes the method that objects of this kind have by this name; false, with nothing
+ * pushed, if there is none. */
+bool repl_push_method(lua_State *L, const char *object, const char *name);
 
 /* ---- repl_names.c: names that are not in Lua's tables ---- */
 

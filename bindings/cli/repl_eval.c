@@ -53,7 +53,8 @@ static void add_frames(lua_State *L, Text *out, bool always) {
   if (shown == 1 && !always) out->n = before;
 }
 
-/* A hint for a name that is not there: the nearest global. */
+/* A hint for a name that is not there: the nearest global. Names of three letters are
+ * near to too many others. */
 static void add_nearest(lua_State *L, const char *msg, Text *out) {
   const char *names[256], *mark = "a nil value (global '", *at = strstr(msg, mark);
   if (!at) return;
@@ -64,7 +65,7 @@ static void add_nearest(lua_State *L, const char *msg, Text *out) {
   for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING && n < LEN(names))
       names[n++] = lua_tostring(L, -2);
-  const char *near = str_nearest(name, names, n);
+  const char *near = strlen(name) > 3 ? str_nearest(name, names, n) : NULL;
   if (near) text_printf(out, " (did you mean '%s'?)", near);
   lua_pop(L, 2);
 }

@@ -12,13 +12,20 @@ static void add_entry(const char *form, const char *doc, Text *out) {
   text_printf(out, "%s\n  %s\n", form, doc);
 }
 
+/* As one writes it: mesh = { tp = ... }, weft.adamw { eps = ... }. */
+static void add_written(const Field *f, Text *out) {
+  if (strcmp(f->scope, "plan") == 0)
+    text_printf(out, "%s = ...", f->key);
+  else if (strcmp(f->scope, "mesh") != 0 && api_doc_find("weft", f->scope))
+    text_printf(out, "weft.%s { %s = ... }", f->scope, f->key);
+  else
+    text_printf(out, "%s = { %s = ... }", f->scope, f->key);
+}
+
 static void add_field(const Field *f, Text *out) {
   Text def = {0};
-  text_printf(out, "%s.%s: ", f->scope, f->key);
-  if (f->type == FIELD_ALIAS) {
-    text_printf(out, "the same as %s\n", f->names);
-    return;
-  }
+  add_written(f, out);
+  text_add(out, "   ");
   schema_form(f, out);
   schema_default(f, &def);
   if (schema_required(f))
@@ -162,16 +169,20 @@ bool help_topic(lua_State *L, Arena *a, const char *topic, Text *out, const char
 
 /* ---- help(x) ---- */
 
-/* The name of the function on top, "weft.mesh", if it is one of weft's; pushes it. */
-static bool push_function_name(lua_State *L, int fn) {
+/* The topic for the function at 1, "weft.mesh", if it is one of weft's; pushes it. */
+static bool push_function_topic(lua_State *L) {
+  const char *known = known_name(L, 1);
+  if (known && strncmp(known, "weft.", 5) == 0) {
+    lua_pushstring(L, known);
+    return true;
+  }
   for (const ApiDoc *d = api_doc; d->object; d++) {
-    int top = lua_gettop(L);
-    if (repl_push_member(L, d->object, d->name) && lua_rawequal(L, -1, fn)) {
-      lua_settop(L, top);
-      lua_pushfstring(L, "%s.%s", d->object, d->name);
-      return true;
-    }
-    lua_settop(L, top);
+    if (!repl_push_method(L, d->object, d->name)) continue;
+    bool same = lua_rawequal(L, -1, 1);
+    lua_pop(L, 1);
+    if (!same) continue;
+    lua_pushfstring(L, "%s.%s", d->object, d->name);
+    return true;
   }
   return false;
 }
@@ -179,11 +190,12 @@ static bool push_function_name(lua_State *L, int fn) {
 /* Pushes the topic that the value at 1 stands for. */
 static void push_topic(lua_State *L) {
   const char *object = repl_object_name(L, 1);
+  if (!object && str_eq(known_name(L, 1), "weft")) object = "weft";
   if (lua_type(L, 1) == LUA_TSTRING) {
     lua_pushvalue(L, 1);
   } else if (object) {
     lua_pushstring(L, object);
-  } else if (!lua_isfunction(L, 1) || !push_function_name(L, 1)) {
+  } else if (!lua_isfunction(L, 1) || !push_function_topic(L)) {
     luaL_error(L, "help knows weft's functions and objects and names in quotes, "
                   "not this %s",
                luaL_typename(L, 1));

@@ -146,11 +146,14 @@ static void thing(Printer *p, int idx) {
 }
 
 static void function(Printer *p, int idx) {
+  const char *known = known_name(p->L, idx);
   lua_Debug ar;
   char text[LUA_IDSIZE + 48];
   lua_pushvalue(p->L, idx);
   lua_getinfo(p->L, ">S", &ar);
-  if (*ar.what == 'C')
+  if (known)
+    snprintf(text, sizeof text, "function %s", known);
+  else if (*ar.what == 'C')
     snprintf(text, sizeof text, "function (built in)");
   else
     snprintf(text, sizeof text, "function (%s:%d)", ar.short_src, ar.linedefined);
