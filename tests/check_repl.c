@@ -58,7 +58,8 @@ START_TEST(values) {
   expect(t, "-- only a remark", "");
   expect(t, "'\xc3\xa4\xe2\x82\xac'", "\xc3\xa4\xe2\x82\xac\n");
   expect(t, "", "");
-  expect(t, "local y = 1", "note: a local ends with its line; without the word it stays\n");
+  expect(t, "local y = 1",
+         "note: a local ends with its line; without the word it stays\n");
   expect(t, "local y = 1", "");
   ck_assert_int_eq(leave(t), 0);
   ck_assert_int_eq(t->colours, 0);
@@ -79,8 +80,9 @@ START_TEST(several_lines) {
   expect(t, "2", "3\n");
   terminal_enter(t, "f = function()", ">>");
   terminal_enter(t, "  error 'on two'", ">>");
-  expect(t, "end f()", "error: stdin:2: on two\n  stdin:2: in function 'f'\n"
-                       "  stdin:3: in the chunk\n");
+  expect(t, "end f()",
+         "error: stdin:2: on two\n  stdin:2: in function 'f'\n"
+         "  stdin:3: in the chunk\n");
   ck_assert_int_eq(leave(t), 0);
 }
 END_TEST
@@ -92,10 +94,12 @@ START_TEST(errors) {
   expect(t, "error 'oh'", "error: oh\n");
   expect(t, "error({ code = 1 })", "error: { code = 1 }\n");
   expect(t, "error()", "error: nil\n");
-  expect(t, "maths.pi", "error: attempt to index a nil value (global 'maths') (did you mean "
-                        "'math'?)\n");
+  expect(t, "maths.pi",
+         "error: attempt to index a nil value (global 'maths') (did you mean "
+         "'math'?)\n");
   expect(t, "weft.mehs", "error: weft has no 'mehs' (did you mean 'mesh'?)\n");
-  answer(t, "function deep(n) if n == 0 then error 'bottom' end deep(n - 1) return 1 end");
+  answer(t,
+         "function deep(n) if n == 0 then error 'bottom' end deep(n - 1) return 1 end");
   const char *s = answer(t, "deep(100)");
   ck_assert_ptr_nonnull(strstr(s, "error: bottom\n  stdin:1: in "));
   ck_assert_ptr_nonnull(strstr(s, "\n  ...\n"));
@@ -126,8 +130,9 @@ START_TEST(command_lines) {
   expect(t, ",time", "the time of each line is not printed\n");
   ck_assert_ptr_nonnull(strstr(answer(t, ",time 1 + 1"), "2\n"));
   ck_assert_ptr_nonnull(strstr(answer(t, ",help"), ",reload"));
-  expect(t, ",help ,time", ",time [code]\n"
-                           "  times a line of Lua; alone: every line, or none\n");
+  expect(t, ",help ,time",
+         ",time [code]\n"
+         "  times a line of Lua; alone: every line, or none\n");
   terminal_type(t, ",quit\n");
   ck_assert_int_eq(terminal_end(t), 0);
 }
@@ -135,12 +140,14 @@ END_TEST
 
 START_TEST(help) {
   Terminal *t = prompt("NO_COLOR=1 $weft repl");
-  expect(t, "?batch.micro", "batch = { micro = ... }   integer, 1 to 1e+09; default: 1\n"
-                            "  sequences of a rank's microbatch\n");
+  expect(t, "?batch.micro",
+         "batch = { micro = ... }   integer, 1 to 1e+09; default: 1\n"
+         "  sequences of a rank's microbatch\n");
   expect(t, "? plan.batch.micro", answer(t, "?batch.micro"));
   ck_assert_ptr_nonnull(strstr(answer(t, "?mesh.tp"), "tensor parallel: "));
-  expect(t, "?adamw.eps", "weft.adamw { eps = ... }   number, 0 to 1; default: 1e-08\n"
-                          "  added to the root of the second average\n");
+  expect(t, "?adamw.eps",
+         "weft.adamw { eps = ... }   number, 0 to 1; default: 1e-08\n"
+         "  added to the root of the second average\n");
   expect(t, "help(weft.mesh { tp = 2 }.coord)", answer(t, "?mesh.coord"));
   ck_assert_ptr_nonnull(strstr(answer(t, "help(weft.mesh { tp = 2 })"), "mesh:coord("));
   ck_assert_ptr_nonnull(strstr(answer(t, "m = weft.mesh { tp = 2 } ?m"), "error: "));
@@ -149,8 +156,9 @@ START_TEST(help) {
   expect(t, "?weft.version", "weft.version\n  the version of weft, as text\n");
   expect(t, "help 'weft.version'", "weft.version\n  the version of weft, as text\n");
   expect(t, "help(weft.synthetic)", "weft.synthetic {}\n  made-up tokens as data\n");
-  expect(t, "?mesh.tpp", "error: nothing is known about 'mesh.tpp' (did you mean "
-                         "'mesh.tp'?)\n");
+  expect(t, "?mesh.tpp",
+         "error: nothing is known about 'mesh.tpp' (did you mean "
+         "'mesh.tp'?)\n");
   expect(t, "help 'zzz'", "error: nothing is known about 'zzz'\n");
   ck_assert_ptr_nonnull(strstr(answer(t, "help(print)"), "not this function"));
   ck_assert_ptr_nonnull(strstr(answer(t, "?batch"), "  micro "));
@@ -226,7 +234,8 @@ END_TEST
 
 START_TEST(a_second_ctrl_c_ends_what_does_not_listen) {
   Terminal *t = prompt("NO_COLOR=1 $weft repl");
-  terminal_type(t, "io.write 'begun' io.flush(); (('a'):rep(40)):find(('.-'):rep(20) .. 'b')\n");
+  terminal_type(
+      t, "io.write 'begun' io.flush(); (('a'):rep(40)):find(('.-'):rep(20) .. 'b')\n");
   terminal_wait_row(t, t->row, "begun");
   terminal_type(t, "\003");
   usleep(50000);
@@ -316,20 +325,23 @@ START_TEST(history_places) {
   leave(t);
   const char *path = arena_printf(scratch_arena, "%s/.local/state/weft/history", home);
   ck_assert_int_eq(mode_of(path), 0600);
-  ck_assert_int_eq(mode_of(arena_printf(scratch_arena, "%s/.local/state/weft", home)), 0700);
+  ck_assert_int_eq(mode_of(arena_printf(scratch_arena, "%s/.local/state/weft", home)),
+                   0700);
   t = prompt(arena_printf(scratch_arena,
                           "-u WEFT_HISTORY XDG_STATE_HOME=%s/xdg NO_COLOR=1 $weft repl",
                           home));
   expect(t, "1", "1\n");
   leave(t);
-  ck_assert_int_eq(mode_of(arena_printf(scratch_arena, "%s/xdg/weft/history", home)), 0600);
+  ck_assert_int_eq(mode_of(arena_printf(scratch_arena, "%s/xdg/weft/history", home)),
+                   0600);
   /* Off; and a place that cannot be written is said once. */
   t = prompt("WEFT_HISTORY= NO_COLOR=1 $weft repl");
   expect(t, "1", "1\n");
   leave(t);
   t = prompt("WEFT_HISTORY=/dev/full NO_COLOR=1 $weft repl");
-  expect(t, "1", "1\nweft: the history is not kept: cannot write /dev/full: No space left "
-                 "on device\n");
+  expect(t, "1",
+         "1\nweft: the history is not kept: cannot write /dev/full: No space left "
+         "on device\n");
   expect(t, "2", "2\n");
   ck_assert_int_eq(leave(t), 0);
   ck_assert_int_eq(

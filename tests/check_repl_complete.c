@@ -38,7 +38,8 @@ static void teardown(void) {
 static const char *matches(const char *text) {
   const char *bar = strchr(text, '|');
   ck_assert_ptr_nonnull(bar);
-  const char *line = arena_printf(scratch_arena, "%.*s%s", (int)(bar - text), text, bar + 1);
+  const char *line =
+      arena_printf(scratch_arena, "%.*s%s", (int)(bar - text), text, bar + 1);
   Completions c = {.arena = scratch_arena};
   int top = lua_gettop(L), cursor = (int)(bar - text);
   repl_complete(L, line, cursor, &c);
@@ -215,10 +216,10 @@ START_TEST(files) {
 END_TEST
 
 START_TEST(nonsense) {
-  static const char *const texts[] = {"|",      ".|",     ":|",    "a.|b",  "...|", "}}}|",
-                                      "{{{{|",  "]].|",   "[=[|",  "'\\|",  "'|",   ", |",
-                                      ",set |", ",set =|", ",set .=|", "?|", "?.|", "1.|",
-                                      "\xff\xfe|", "a[|", "a['|", "a[''].|", "[''].|"};
+  static const char *const texts[] = {
+      "|",    ".|",   ":|",        "a.|b", "...|",   "}}}|",    "{{{{|",    "]].|",
+      "[=[|", "'\\|", "'|",        ", |",  ",set |", ",set =|", ",set .=|", "?|",
+      "?.|",  "1.|",  "\xff\xfe|", "a[|",  "a['|",   "a[''].|", "[''].|"};
   for (int i = 0; i < LEN(texts); i++)
     matches(texts[i]);
   const char *deep = "|";

@@ -59,7 +59,8 @@ START_TEST(tables) {
   expect("{b = 2, a = 'x', 7}", "{ 7, a = \"x\", b = 2 }");
   expect("{[2.5] = 1, [-1] = 0, [true] = 'y', ['a b'] = 1}",
          "{ [-1] = 0, [2.5] = 1, [\"a b\"] = 1, [true] = \"y\" }");
-  expect("{['end'] = 1, _x1 = 2, ['1x'] = 3}", "{ [\"1x\"] = 3, _x1 = 2, [\"end\"] = 1 }");
+  expect("{['end'] = 1, _x1 = 2, ['1x'] = 3}",
+         "{ [\"1x\"] = 3, _x1 = 2, [\"end\"] = 1 }");
   expect("{[{}] = 1}", "{ [table] = 1 }");
   expect("{{}, {{}}}", "{ {}, { {} } }");
   expect("{'\\0\\200\"\\\\\\t'}", "{ \"\\000\\200\\\"\\\\\\t\" }");
@@ -70,20 +71,23 @@ END_TEST
 
 START_TEST(caps) {
   expect("{{{{{1}}}}}", "{ { { { { ... } } } } }");
-  expect("(function() local t = {} t.t = t return t end)()", "{ t = <the table around> }");
+  expect("(function() local t = {} t.t = t return t end)()",
+         "{ t = <the table around> }");
   expect("(function() local t = {} for i = 1, 100 do t[i] = 1 end return t end)()",
          "{\n  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,\n"
          "  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ... 70 more\n}");
-  expect("{('x'):rep(1000)}", arena_printf(scratch_arena, "{\n  \"%s\"... 800 more bytes\n}",
-                                           "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-                                           "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-                                           "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-                                           "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+  expect("{('x'):rep(1000)}",
+         arena_printf(scratch_arena, "{\n  \"%s\"... 800 more bytes\n}",
+                      "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+                      "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+                      "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+                      "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
   /* Wide and deep at once: the items over all are capped, too. */
-  const char *s = printed("(function() local function f(d) local t = {} if d > 0 then for "
-                          "i = 1, 30 do t[i] = f(d - 1) end end return t end return f(4) "
-                          "end)()",
-                          plain);
+  const char *s =
+      printed("(function() local function f(d) local t = {} if d > 0 then for "
+              "i = 1, 30 do t[i] = f(d - 1) end end return t end return f(4) "
+              "end)()",
+              plain);
   ck_assert_uint_lt(strlen(s), 40000);
 }
 END_TEST
@@ -111,7 +115,8 @@ START_TEST(order_is_the_same_in_every_run) {
     lua_close(L);
     L = luaL_newstate();
     luaL_openlibs(L);
-    const char *s = printed("{alpha = 1, beta = 2, gamma = 3, delta = 4, eps = 5}", plain);
+    const char *s =
+        printed("{alpha = 1, beta = 2, gamma = 3, delta = 4, eps = 5}", plain);
     if (first) ck_assert_str_eq(first, s);
     first = s;
   }

@@ -40,7 +40,8 @@ static void put(Terminal *t, const char *s, int n) {
 }
 
 static void erase(Terminal *t, int row, int from) {
-  memset(t->cell[row][from], 0, sizeof t->cell[row][0] * (size_t)(TERMINAL_COLUMNS - from));
+  memset(t->cell[row][from], 0,
+         sizeof t->cell[row][0] * (size_t)(TERMINAL_COLUMNS - from));
 }
 
 static void insert_cells(Terminal *t, int n) {

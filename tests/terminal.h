@@ -1,5 +1,5 @@
-/* terminal.h - a program on a terminal of its own, and the screen that its user sees. Uses
- * the folder and the arena of scratch.h. */
+/* terminal.h - a program on a terminal of its own, and the screen that its user sees.
+ * Uses the folder and the arena of scratch.h. */
 #ifndef WEFT_TESTS_TERMINAL_H
 #define WEFT_TESTS_TERMINAL_H
 

@@ -1,5 +1,5 @@
-/* edit_module.c - weft_edit.so: the prompt's line editor on libedit. Ctrl-C and Ctrl-Z are
- * keys while a line is edited, so that no signal can come between two steps. */
+/* edit_module.c - weft_edit.so: the prompt's line editor on libedit. Ctrl-C and Ctrl-Z
+ * are keys while a line is edited, so that no signal can come between two steps. */
 #include "edit.h"
 
 #include <histedit.h>

@@ -17,10 +17,10 @@ typedef struct Repl {
   Input *input;
   EditHost edit;
   bool colour, timing, quit;
-  bool warned; /* that locals end with their chunk */
-  Text chunk;  /* what was typed so far of an incomplete chunk */
-  Text out;    /* what is printed next: here, so that no error in Lua can lose it */
-  Arena *matches; /* of the last completion */
+  bool warned;      /* that locals end with their chunk */
+  Text chunk;       /* what was typed so far of an incomplete chunk */
+  Text out;         /* what is printed next: here, so that no error in Lua can lose it */
+  Arena *matches;   /* of the last completion */
   const char *plan; /* the file that is loaded or was to be; NULL: none yet */
   int nset;         /* of cli->set: those that came with the command line or ,set */
 } Repl;

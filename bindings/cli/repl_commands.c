@@ -122,8 +122,8 @@ static bool unknown_command(Repl *r, const char *name) {
     names[n++] = c->name;
   const char *near = str_nearest(name, names, n);
   if (near)
-    return complaint(r, arena_printf(r->arena, "no command ',%s' (did you mean ',%s'?)",
-                                     name, near));
+    return complaint(
+        r, arena_printf(r->arena, "no command ',%s' (did you mean ',%s'?)", name, near));
   return complaint(r, arena_printf(r->arena, "no command ',%s'; ,help lists them", name));
 }
 

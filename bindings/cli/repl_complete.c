@@ -247,8 +247,8 @@ static bool complete_argument(const Scan *s, Completions *c, Prefix p) {
     return true;
   }
   if (scan_is(s, name, "group") || scan_is(s, name, "groups")) {
-    static const char *const axes[] = {"pp", "dp", "dp_replicate", "dp_shard", "cp", "tp",
-                                       "ep_shard", "ep", "etp"};
+    static const char *const axes[] = {"pp", "dp",       "dp_replicate", "dp_shard", "cp",
+                                       "tp", "ep_shard", "ep",           "etp"};
     for (int i = 0; i < LEN(axes); i++)
       complete_add(c, axes[i], p.s, p.n, NULL);
     return true;
@@ -335,10 +335,9 @@ static void complete_command(lua_State *L, const char *text, int cursor, Complet
   const char *dot = equals;
   while (dot > text + from && dot[-1] != '.')
     dot--;
-  const char *scope =
-      scan_path(c->arena, text + from, dot > text + from ? (size_t)(dot - 1 - text - from) : 0);
-  const Field *f =
-      scan_field(scope, arena_strn(c->arena, dot, (size_t)(equals - dot)));
+  const char *scope = scan_path(c->arena, text + from,
+                                dot > text + from ? (size_t)(dot - 1 - text - from) : 0);
+  const Field *f = scan_field(scope, arena_strn(c->arena, dot, (size_t)(equals - dot)));
   c->from = (int)(equals + 1 - text);
   if (f) complete_values(c, f, equals + 1, (size_t)(cursor - c->from));
 }

@@ -72,11 +72,12 @@ static void add_scopes(Text *out) {
 void help_overview(Text *out) {
   for (const Command *c = commands; c->name; c++)
     text_printf(out, "  ,%-6s %-11s %s\n", c->name, c->form, c->doc);
-  text_add(out, "  ?topic              what is known about a field, function or object\n"
-                "A value is printed and kept as _; a ; at the end of the line hides it.\n"
-                "Ctrl-C stops what runs, the tab key completes.\n"
-                "Topics: weft (functions), plan and mesh (objects and fields), and fields "
-                "of");
+  text_add(out,
+           "  ?topic              what is known about a field, function or object\n"
+           "A value is printed and kept as _; a ; at the end of the line hides it.\n"
+           "Ctrl-C stops what runs, the tab key completes.\n"
+           "Topics: weft (functions), plan and mesh (objects and fields), and fields "
+           "of");
   add_scopes(out);
 }
 
@@ -104,7 +105,8 @@ static bool add_api(lua_State *L, const char *owner, const char *name, Text *out
   bool found = false;
   if (*owner && !object) return false;
   for (const ApiDoc *d = api_doc; d->object; d++) {
-    if ((object && strcmp(d->object, object) != 0) || strcmp(d->name, name) != 0) continue;
+    if ((object && strcmp(d->object, object) != 0) || strcmp(d->name, name) != 0)
+      continue;
     add_entry(d->form, d->doc, out);
     found = true;
   }
@@ -196,8 +198,9 @@ static void push_topic(lua_State *L) {
   } else if (object) {
     lua_pushstring(L, object);
   } else if (!lua_isfunction(L, 1) || !push_function_topic(L)) {
-    luaL_error(L, "help knows weft's functions and objects and names in quotes, "
-                  "not this %s",
+    luaL_error(L,
+               "help knows weft's functions and objects and names in quotes, "
+               "not this %s",
                luaL_typename(L, 1));
   }
 }
@@ -217,8 +220,7 @@ int help_function(lua_State *L) {
   if (!known && near)
     return luaL_error(L, "nothing is known about '%s' (did you mean '%s'?)",
                       lua_tostring(L, -1), near);
-  if (!known)
-    return luaL_error(L, "nothing is known about '%s'", lua_tostring(L, -1));
+  if (!known) return luaL_error(L, "nothing is known about '%s'", lua_tostring(L, -1));
   repl_flush(r, stdout);
   return 0;
 }

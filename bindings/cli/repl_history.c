@@ -55,8 +55,7 @@ static weft_status cut(Arena *a, const char *path, const char *from, size_t n,
                        weft_error *e) {
   const char *temp = arena_printf(a, "%s.%ld", path, (long)getpid());
   int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0)
-    return err_set(e, WEFT_EFILE, "cannot write %s: %s", temp, strerror(errno));
+  if (fd < 0) return err_set(e, WEFT_EFILE, "cannot write %s: %s", temp, strerror(errno));
   bool good = write(fd, from, n) == (ssize_t)n;
   good = close(fd) == 0 && good && rename(temp, path) == 0;
   if (good) return WEFT_OK;
@@ -102,16 +101,14 @@ static void make_folders(Arena *a, const char *path) {
   }
 }
 
-weft_status history_append(Arena *a, const char *path, const char *entry,
-                           weft_error *e) {
+weft_status history_append(Arena *a, const char *path, const char *entry, weft_error *e) {
   int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
   int fd = open(path, flags, 0600);
   if (fd < 0 && errno == ENOENT) {
     make_folders(a, path);
     fd = open(path, flags, 0600);
   }
-  if (fd < 0)
-    return err_set(e, WEFT_EFILE, "cannot write %s: %s", path, strerror(errno));
+  if (fd < 0) return err_set(e, WEFT_EFILE, "cannot write %s: %s", path, strerror(errno));
   struct stat s;
   /* What was typed may be private, whoever made the file. */
   if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_mode & 077) fchmod(fd, 0600);

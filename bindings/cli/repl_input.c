@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -81,7 +82,8 @@ Input *input_open(Arena *a, const EditHost *host, StopFlag *interrupted) {
   if (!in->editor) in->api = NULL;
   weft_error e;
   err_clear(&e);
-  if (in->history) check_history(in, history_load(a, in->history, bring_back, in, &e), &e);
+  if (in->history)
+    check_history(in, history_load(a, in->history, bring_back, in, &e), &e);
   return in;
 }
 
@@ -100,13 +102,22 @@ static void show_prompt(const char *prompt) {
   fflush(stdout);
 }
 
-/* poll, unlike a read, always ends with a signal. */
+/* Waits for a line or for Ctrl-C, which is let in only while waiting. */
+static bool wait_for_line(Input *in) {
+  struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+  sigset_t interrupt, before;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  sigprocmask(SIG_BLOCK, &interrupt, &before);
+  while (!*in->interrupted && ppoll(&p, 1, NULL, &before) < 0 && errno == EINTR)
+    ;
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  return !*in->interrupted;
+}
+
 static EditResult read_plainly(Input *in, const char *prompt, const char **line) {
   show_prompt(prompt);
-  struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-  while (poll(&p, 1, -1) < 0 && errno == EINTR && !*in->interrupted)
-    ;
-  if (*in->interrupted) {
+  if (!wait_for_line(in)) {
     fputc('\n', stdout);
     return EDIT_CLEARED;
   }

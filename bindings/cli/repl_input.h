@@ -21,8 +21,8 @@ void input_remember(Input *in, const char *chunk);
 /* $WEFT_HISTORY, else weft/history in the XDG state directory; NULL if it is off (empty,
  * /dev/null) or there is no home. */
 const char *history_path(Arena *a);
-/* Calls fn for each entry of the file, oldest first; a file that grew long is cut. No file
- * is an empty history. */
+/* Calls fn for each entry of the file, oldest first; a file that grew long is cut. No
+ * file is an empty history. */
 weft_status history_load(Arena *a, const char *path,
                          void (*fn)(void *ud, const char *entry), void *ud,
                          weft_error *e);

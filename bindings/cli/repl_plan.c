@@ -1,4 +1,5 @@
-/* repl_plan.c - the plan of the prompt: its file becomes the globals `plan` and `mesh`. */
+/* repl_plan.c - the plan of the prompt: its file becomes the globals `plan` and `mesh`.
+ */
 #include "repl.h"
 
 #include <lauxlib.h>

@@ -24,9 +24,9 @@ typedef struct Printer {
 } Printer;
 
 const char *const repl_keywords[] = {
-    "and",   "break", "do",  "else", "elseif", "end",    "false", "for",
-    "function", "goto",  "if",  "in",   "local",  "nil",    "not",   "or",
-    "repeat", "return", "then", "true", "until",  "while",  NULL};
+    "and",      "break",  "do",   "else", "elseif", "end",   "false", "for",
+    "function", "goto",   "if",   "in",   "local",  "nil",   "not",   "or",
+    "repeat",   "return", "then", "true", "until",  "while", NULL};
 
 bool repl_is_name(const char *s, size_t n) {
   if (!n || isdigit((unsigned char)*s)) return false;
@@ -132,7 +132,8 @@ static bool own_text(Printer *p, int idx) {
   return true;
 }
 
-/* Text of several lines is shown whole only where it does not stand among other things. */
+/* Text of several lines is shown whole only where it does not stand among other things.
+ */
 static void thing(Printer *p, int idx) {
   size_t n;
   const char *s = lua_tolstring(p->L, -1, &n);

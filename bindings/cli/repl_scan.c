@@ -204,11 +204,12 @@ static void open_bracket(Scan *s, int n) {
 
 /* The first item of { "ddp", ... } says whose options follow. */
 static void first_item(Scan *s, Token t) {
-  Bracket *b = s->depth && s->depth <= LEN(s->brackets) ? &s->brackets[s->depth - 1] : NULL;
+  Bracket *b =
+      s->depth && s->depth <= LEN(s->brackets) ? &s->brackets[s->depth - 1] : NULL;
   if (!b || b->type != '{' || b->items || !b->field || t.n < 2) return;
   if (b->field->type != FIELD_NAMED) return;
-  const char *named = known_scope(
-      arena_strn(s->arena, s->text + t.at + 1, (size_t)t.n - 2));
+  const char *named =
+      known_scope(arena_strn(s->arena, s->text + t.at + 1, (size_t)t.n - 2));
   if (named) b->scope = named;
 }
 
