@@ -168,6 +168,7 @@ int plan_object_make(lua_State *L) {
   weft_error e;
   const char *file = NULL;
   builders_plan(L);
+  lua_pushvalue(L, -1);
   lua_replace(L, 1);
   lua_settop(L, 1);
   int line = mark_line(L, 1, &file);
