@@ -14,7 +14,7 @@ typedef struct VerifyCall {
 /* The plan once more: verify changes its model. */
 static weft_status load_and_verify(VerifyCall *c) {
   const weft_plan *p = c->plan;
-  LangValue same = {.file = p->path, .copy = p->job.lp};
+  LangValue same = {.copy = p->job.lp};
   TRY(p->from_value ? job_load_value(&c->job, c->arena, &p->opt, &same)
                     : job_load(&c->job, c->arena, &p->opt, p->path));
   return job_verify(&c->job, &c->v);

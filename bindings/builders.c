@@ -141,6 +141,7 @@ typedef struct Builder {
 } Builder;
 
 static const Builder builder[] = {
+    /* weft.plan is the first. */
     {"plan", ARG_TABLE, NULL},      {"model", ARG_ANY, NULL},
     {"hf", ARG_TEXT, NULL},         {"cluster", ARG_TEXT, NULL},
     {"adamw", ARG_TABLE, NULL},     {"cosine", ARG_TABLE, NULL},
@@ -163,10 +164,9 @@ static bool takes(const Builder *b, int type) {
   return false;
 }
 
-/* Upvalue: the index in `builder`. Returns the argument's table, marked; a text, number
- * or function that the builder takes becomes a table first. */
-static int build(lua_State *L) {
-  const Builder *b = &builder[lua_tointeger(L, lua_upvalueindex(1))];
+/* Leaves the argument's table, marked; a text, number or function that the builder takes
+ * becomes a table first. */
+static int build_with(lua_State *L, const Builder *b) {
   int type = lua_type(L, 1), args = lua_gettop(L);
   const char *got = type == LUA_TNONE ? "nothing" : luaL_typename(L, 1);
   bool optional = str_eq(b->name, "synthetic") && type <= LUA_TNIL;
@@ -194,6 +194,15 @@ static int build(lua_State *L) {
              NULL);
   lua_settop(L, type == LUA_TTABLE ? 1 : 2);
   return 1;
+}
+
+/* Upvalue: the index in `builder`. */
+static int build(lua_State *L) {
+  return build_with(L, &builder[lua_tointeger(L, lua_upvalueindex(1))]);
+}
+
+int builders_plan(lua_State *L) {
+  return build_with(L, &builder[0]);
 }
 
 static void copy_fields(lua_State *L, int from, int to) {

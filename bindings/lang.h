@@ -86,6 +86,7 @@ int chunk_load(lua_State *L, const char *text, size_t n, const char *name);
 /* ---- builders.c ---- */
 void builders_push(lua_State *L, const LangOptions *o); /* the table `weft` of plans */
 void builders_add(lua_State *L); /* adds the builders to the table on top */
+int builders_plan(lua_State *L); /* the function weft.plan of plans */
 /* Pushes the mark of the table at idx; false, with nothing pushed, if it has none. Never
  * raises, given three free slots. */
 bool mark_push(lua_State *L, int idx);

@@ -6,6 +6,7 @@
 #include "api_doc.h"
 #include "format.h"
 #include "lang.h"
+#include "result.h"
 #include "script.h"
 
 /* ---- arguments ---- */
@@ -17,7 +18,7 @@ static MeshObject *self(lua_State *L) {
 }
 
 /* The rank at `arg` as an index of the view. */
-static int rank_arg(lua_State *L, const MeshObject *m, int arg) {
+static int index_arg(lua_State *L, const MeshObject *m, int arg) {
   lua_Integer r = luaL_checkinteger(L, arg);
   if (r < 0 || r >= m->mesh.world)
     luaL_error(L, "there is no rank %I: the mesh has %d, counted from 0", r,
@@ -153,11 +154,6 @@ static void set_coord(lua_State *L, const char *names) {
   lua_setmetatable(L, -2);
 }
 
-static void set_integer(lua_State *L, const char *key, lua_Integer v) {
-  lua_pushinteger(L, v);
-  lua_setfield(L, -2, key);
-}
-
 /* dp_replicate and dp_shard, where they are two axes. */
 static unsigned split_dp(const MeshObject *m) {
   unsigned dp = mesh_view_axes(m, "dp");
@@ -175,7 +171,7 @@ static int flat_coord(const MeshObject *m, unsigned axes, int index) {
 /* mesh:coord(rank): also dp, node and local_rank. Axes of one rank are not printed. */
 static int coord(lua_State *L) {
   const MeshObject *m = self(L);
-  int index = rank_arg(L, m, 2), rank = m->rank[index];
+  int index = index_arg(L, m, 2), rank = m->rank[index];
   unsigned dp = split_dp(m);
   bool both = dp && m->mesh.size[AXIS_DP_REPLICATE] > 1, any_dp = false;
   char shown[512];
@@ -259,7 +255,7 @@ static int rank(lua_State *L) {
 /* mesh:node(rank): the node and the rank's number on it. */
 static int node(lua_State *L) {
   const MeshObject *m = self(L);
-  int r = m->rank[rank_arg(L, m, 2)];
+  int r = m->rank[index_arg(L, m, 2)];
   lua_pushinteger(L, r / m->gpus);
   lua_pushinteger(L, r % m->gpus);
   return 2;
@@ -284,11 +280,11 @@ static int group(lua_State *L) {
   const MeshObject *m = self(L);
   int n, *out = scratch(L, MAX(m->n, m->gpus));
   if (is_node(L, 2)) {
-    int index = rank_arg(L, m, 3);
+    int index = index_arg(L, m, 3);
     n = node_group(m, m->rank[index] / m->gpus, out);
   } else {
     unsigned axes = axes_arg(L, m, 2);
-    n = mesh_view_group(m, axes, rank_arg(L, m, 3), out);
+    n = mesh_view_group(m, axes, index_arg(L, m, 3), out);
   }
   mesh_push_ranks(L, out, n, m->gpus);
   return 1;
@@ -342,7 +338,7 @@ static int neighbors_tostring(lua_State *L) {
  * ranks before and after it, around the ring. */
 static int neighbors(lua_State *L) {
   const MeshObject *m = self(L);
-  int index = rank_arg(L, m, 2), *out = scratch(L, m->n), count = 0;
+  int index = index_arg(L, m, 2), *out = scratch(L, m->n), count = 0;
   lua_newtable(L);
   for (int a = 0; a < m->naxis; a++) {
     int n = m->axis[a].size, at = mesh_view_coord(m, index, a);

@@ -203,17 +203,16 @@ static weft_status take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *
   return d->errors ? WEFT_EPLAN : check_plan(lp, d, e);
 }
 
-/* There is nothing to evaluate again: the lines are those of the builders. */
-static void keep_value(LangPlan *lp, const LangValue *v) {
-  LangValue *own = NEW(lp->arena, LangValue);
-  *own = (LangValue){.file = lp->state->path, .line = v->line, .dir = lp->state->dir};
-  lp->value = own;
-  lp->replayed = true;
-  lp->lines = replay_new(lp->arena);
-}
-
-static const char *value_dir(Arena *a, const LangValue *v) {
-  return arena_str(a, v->dir ? v->dir : v->copy ? v->copy->state->dir : "");
+/* The plan that a copy was made of, and where it was written. */
+static LangValue origin_of(Arena *a, const LangValue *v) {
+  LangValue own = *v;
+  const LangPlan *of = v->copy;
+  if (of && !v->file) own.file = of->state->path, own.line = of->value ? of->value->line : 1;
+  if (of && !v->dir) own.dir = of->state->dir;
+  own.file = arena_str(a, own.file);
+  own.dir = arena_str(a, own.dir ? own.dir : "");
+  own.changes_file = arena_str(a, v->changes_file);
+  return own;
 }
 
 void lang_push_spec(const LangPlan *lp, lua_State *to) {
@@ -241,10 +240,19 @@ static weft_status load(LoadJob *j) {
   lp->opt = *j->o;
   lp->arena = a;
   lp->config = lp->build = lp->schedule = LUA_NOREF;
-  const char *path = lp->plan.file = arena_str(a, j->path);
-  const char *dir = j->value ? value_dir(a, j->value) : folder_of(a, path);
+  LangValue own;
+  if (j->value) own = origin_of(a, j->value);
+  const char *path = lp->plan.file = j->value ? own.file : arena_str(a, j->path);
+  const char *dir = j->value ? own.dir : folder_of(a, path);
   TRY(state_new(&lp->opt, a, path, dir, NULL, &lp->state, j->e));
-  if (j->value) keep_value(lp, j->value);
+  if (j->value) {
+    /* There is nothing to evaluate again: the lines are those of the builders. */
+    LangValue *kept = NEW(a, LangValue);
+    *kept = own;
+    lp->value = kept;
+    lp->replayed = true;
+    lp->lines = replay_new(a);
+  }
   weft_status st =
       j->value ? take(lp, j->value, j->d, j->e) : evaluate(lp, j->d, j->e);
   lang_locate(lp, j->d);
@@ -274,7 +282,7 @@ weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Di
 
 weft_status lang_load_value(const LangOptions *o, const LangValue *v, LangPlan **out,
                             Diags *d, weft_error *e) {
-  return run_load(&(LoadJob){.o = o, .path = v->file, .value = v, .d = d, .e = e}, out);
+  return run_load(&(LoadJob){.o = o, .path = "a plan", .value = v, .d = d, .e = e}, out);
 }
 
 void lang_free(LangPlan *lp) {
@@ -302,8 +310,8 @@ static bool set_place(const LangPlan *lp, Diag *g) {
   }
   for (int i = 0; lp->changed && lp->changed[i]; i++) {
     if (!below(g->path, lp->changed[i], strlen(lp->changed[i]))) continue;
-    g->file = lp->value->file;
-    g->line = lp->value->line;
+    g->file = lp->value->changes_file;
+    g->line = lp->value->changes_line;
     return true;
   }
   return false;

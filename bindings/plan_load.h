@@ -42,6 +42,8 @@ typedef struct LangValue {
   int idx;                /* of the table; of `copy` instead if that is given */
   const LangPlan *copy;   /* take the table of this plan; its state may not be in use */
   int changes; /* index in `from` of a table path -> value that is laid over, or 0 */
+  const char *changes_file; /* their place */
+  int changes_line;
 } LangValue;
 weft_status lang_load_value(const LangOptions *o, const LangValue *v, LangPlan **out,
                             Diags *d, weft_error *e);

@@ -4,6 +4,7 @@
 
 #include "lang.h"
 #include "mesh_object.h"
+#include "plan_object.h"
 
 static int has_no(lua_State *L) {
   return script_unknown(L, "weft");
@@ -15,6 +16,11 @@ int script_weft(lua_State *L) {
   builders_add(L);
   lua_pushcfunction(L, mesh_object_make);
   lua_setfield(L, -2, "mesh");
+  lua_pushcfunction(L, plan_object_load);
+  lua_setfield(L, -2, "load");
+  lua_pushcfunction(L, plan_object_make);
+  lua_setfield(L, -2, "plan");
+  known_library(L, "weft");
   known_add(L, "weft");
   lua_pushglobaltable(L);
   known_globals(L, -1);
