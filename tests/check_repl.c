@@ -167,6 +167,120 @@ START_TEST(help) {
 }
 END_TEST
 
+/* ---- plans ---- */
+
+static void put_plan(const char *name, int micro) {
+  const char *text = arena_printf(
+      scratch_arena,
+      "local weft = require 'weft'\n"
+      "return weft.plan {\n"
+      "  name = '%s', mesh = { tp = 2 },\n"
+      "  model = weft.model { 'llama', hidden_size = 64, num_hidden_layers = 2,\n"
+      "    num_attention_heads = 4, intermediate_size = 128, vocab_size = 256 },\n"
+      "  batch = { global = 8, micro = %d, seq = tonumber(weft.vars.SEQ or 16) },\n"
+      "}\n",
+      name, micro);
+  scratch_put(name, text, strlen(text));
+}
+
+START_TEST(plans) {
+  put_plan("a.lua", 1);
+  put_plan("b.lua", 2);
+  Terminal *t = prompt(arena_printf(scratch_arena, "NO_COLOR=1 $weft repl %s -D SEQ=32",
+                                    scratch_path("a.lua")));
+  static const char a[] = "plan a.lua: tp=2, 2 ranks, 1f1b\n";
+  ck_assert_ptr_nonnull(strstr(terminal_rows(t, 0, t->row), a));
+  expect(t, "plan", a);
+  expect(t, "plan.spec.batch", "{ global = 8, micro = 1, seq = 32 }\n");
+  expect(t, "mesh == plan.mesh, mesh.tp", "true    2\n");
+  ck_assert_ptr_nonnull(strstr(answer(t, ",set mesh.tp=1"), "plan a.lua: one rank"));
+  expect(t, ",set mesh.tp=4", "plan a.lua: tp=4, 4 ranks, 1f1b\n");
+  expect(t, ",set", "mesh.tp=4\n");
+  ck_assert_ptr_nonnull(strstr(answer(t, ",set mesh.tp=3"), "3 does not divide"));
+  ck_assert_ptr_nonnull(strstr(answer(t, ",set mesh.tpp=3"), "did you mean \"tp\"?"));
+  expect(t, ",set", "mesh.tp=4\n");
+  expect(t, "mesh.tp", "4\n");
+  /* A plan that went wrong can be mended. */
+  put_plan("a.lua", 0);
+  ck_assert_ptr_nonnull(strstr(answer(t, ",reload"), "a.lua:6: error: plan.batch.micro"));
+  expect(t, "mesh.tp", "4\n");
+  put_plan("a.lua", 4);
+  expect(t, ",reload", "plan a.lua: tp=4, 4 ranks, 1f1b\n");
+  expect(t, "plan.spec.batch.micro", "4\n");
+  expect(t, arena_printf(scratch_arena, ",plan %s", scratch_path("b.lua")),
+         "plan b.lua: tp=2, 2 ranks, 1f1b\n");
+  ck_assert_ptr_nonnull(strstr(answer(t, ",plan none.lua"), "none.lua: error: "));
+  expect(t, "plan", "plan b.lua: tp=2, 2 ranks, 1f1b\n");
+  expect(t, "plan.mehs", "error: weft.plan has no 'mehs' (did you mean 'mesh'?)\n");
+  expect(t, "plan:wiht {}", "error: weft.plan has no 'wiht' (did you mean 'with'?)\n");
+  ck_assert_int_eq(leave(t), 0);
+}
+END_TEST
+
+START_TEST(a_wrong_plan_leaves_the_prompt) {
+  put_plan("a.lua", 0);
+  Terminal *t = prompt(
+      arena_printf(scratch_arena, "NO_COLOR=1 $weft repl %s", scratch_path("a.lua")));
+  ck_assert_ptr_nonnull(
+      strstr(terminal_rows(t, 0, t->row), "a.lua:6: error: plan.batch.micro"));
+  expect(t, "plan", "nil\n");
+  put_plan("a.lua", 1);
+  expect(t, ",reload", "plan a.lua: tp=2, 2 ranks, 1f1b\n");
+  ck_assert_int_eq(leave(t), 0);
+}
+END_TEST
+
+/* ---- the session of docs/repl.md ---- */
+
+/* Types what the page has after its prompts; Ctrl-C where it shows one. */
+static Terminal *replay(char *session) {
+  char *line = strtok(session, "\n"), *next;
+  Terminal *t = NULL;
+  for (; line; line = next) {
+    next = strtok(NULL, "\n");
+    bool more = strncmp(line, ">> ", 3) == 0;
+    if (strncmp(line, "$ weft ", 7) == 0) {
+      t = prompt(arena_printf(scratch_arena, "NO_COLOR=1 $weft %s", line + 7));
+      continue;
+    }
+    if (strcmp(line, "> ^D") == 0) return t;
+    if (!more && strncmp(line, "> ", 2) != 0) continue;
+    ck_assert_ptr_nonnull(t);
+    const char *keys = line + (more ? 3 : 2);
+    int row = t->row;
+    if (next && strncmp(next, "^C", 2) == 0) {
+      terminal_type(t, arena_printf(scratch_arena, "%s\n", keys));
+      terminal_wait_row(t, row, "");
+      usleep(50000);
+      terminal_type(t, "\003");
+      terminal_wait_row(t, row, ">");
+    } else {
+      terminal_enter(t, keys, next && strncmp(next, ">> ", 3) == 0 ? ">>" : ">");
+    }
+  }
+  return t;
+}
+
+START_TEST(session_of_the_page) {
+  const char *page = scratch_get(WEFT_SOURCE_DIR "/docs/repl.md");
+  const char *begin = strstr(page, "```console\n"), *end;
+  ck_assert_ptr_nonnull(begin);
+  begin += strlen("```console\n");
+  end = strstr(begin, "```");
+  ck_assert_ptr_nonnull(end);
+  char *session = arena_strn(scratch_arena, begin, (size_t)(end - begin));
+  const char *want = strchr(arena_str(scratch_arena, session), '\n') + 1;
+  int lines = 0;
+  for (const char *p = want; *p; p++)
+    lines += *p == '\n';
+  Terminal *t = replay(session);
+  ck_assert_int_eq(leave(t), 0);
+  const char *got = terminal_rows(t, 0, t->row - 1);
+  ck_assert_msg(strcmp(got, want) == 0, "docs/repl.md should have:\n%s", got);
+  ck_assert_int_ge(lines, 40);
+}
+END_TEST
+
 /* ---- keys ---- */
 
 START_TEST(tab) {
@@ -432,6 +546,9 @@ Suite *repl_suite(void) {
   tcase_add_test(t, errors);
   tcase_add_test(t, command_lines);
   tcase_add_test(t, help);
+  tcase_add_test(t, plans);
+  tcase_add_test(t, a_wrong_plan_leaves_the_prompt);
+  tcase_add_test(t, session_of_the_page);
   tcase_add_test(t, tab);
   tcase_add_test(t, ctrl_c_clears_the_line);
   tcase_add_test(t, ctrl_c_stops_code);

@@ -237,6 +237,41 @@ START_TEST(many_names) {
 }
 END_TEST
 
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+START_TEST(a_large_plan_in_5_ms) {
+  run("plan = weft.load '" WEFT_SOURCE_DIR "/plans/llama3_405b_16k.lua' mesh = plan.mesh");
+  expect("plan.|", "mesh spec ");
+  expect("plan:prog|", "program( ");
+  expect("plan.prog|", "program( ");
+  expect("plan.mesh:neigh|", "neighbors( ");
+  expect("plan.mesh.expert.wor|", "world ");
+  expect("plan.spec.mo|", "model ");
+  expect("plan.spec.batch.|", "global micro seq ");
+  expect("plan.spec.tp_plan['lm_head'].|", "");
+  expect("print(plan.mesh.w|", "world ");
+  static const char *const lines[] = {
+      "plan.|", "plan:|", "plan.mesh:co|", "plan.spec.|", "plan.spec.batch.m|", "|",
+      "weft.plan { mesh = { t|", "plan:with { tp_plan = { [\"lm_head\"] = \"c|"};
+  double worst = 0;
+  for (int i = 0; i < LEN(lines); i++) {
+    double best = 1e9;
+    for (int k = 0; k < 5; k++) {
+      double from = now_ms();
+      matches(lines[i]);
+      best = MIN(best, now_ms() - from);
+    }
+    worst = MAX(worst, best);
+  }
+  printf("# repl_complete: with 16,384 ranks at most %.2f ms\n", worst);
+  ck_assert_msg(worst < 5 * SLOWDOWN, "a completion took %.2f ms", worst);
+}
+END_TEST
+
 Suite *repl_complete_suite(void) {
   Suite *s = suite_create("repl_complete");
   TCase *t = tcase_create("names");
@@ -252,6 +287,7 @@ Suite *repl_complete_suite(void) {
   tcase_add_test(t, files);
   tcase_add_test(t, nonsense);
   tcase_add_test(t, many_names);
+  tcase_add_test(t, a_large_plan_in_5_ms);
   suite_add_tcase(s, t);
   return s;
 }

@@ -8,7 +8,7 @@
 
 #include "scratch.h"
 
-enum { TERMINAL_COLUMNS = 100, TERMINAL_ROWS = 600 };
+enum { TERMINAL_COLUMNS = 120, TERMINAL_ROWS = 600 };
 
 typedef struct Terminal {
   pid_t pid;

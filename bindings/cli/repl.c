@@ -116,7 +116,7 @@ static weft_status run(Repl *r) {
     return WEFT_ENOMEM;
   }
   if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) return run_prompt(r);
-  if (r->plan && !repl_load_plan(r)) return WEFT_EPLAN;
+  if (r->plan) TRY(repl_load_plan(r));
   return run_script(r->L, r->cli, "-");
 }
 

@@ -46,7 +46,7 @@ void repl_paint(const Repl *r, const char *colour, const char *text, Text *out);
 
 /* Loads r->plan into the globals `plan` and `mesh`. What is wrong is printed, and the
  * globals stay what they were. */
-bool repl_load_plan(Repl *r);
+weft_status repl_load_plan(Repl *r);
 
 /* ---- repl_help.c ---- */
 

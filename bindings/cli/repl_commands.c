@@ -15,13 +15,15 @@ static bool plan(Repl *r, const char *arg) {
     printf("%s\n", r->plan ? r->plan : "no plan: ,plan FILE loads one");
     return true;
   }
+  /* What was set belongs to the other plan. */
+  if (!str_eq(r->plan, arg)) r->cli->nset = 0;
   r->plan = arena_str(r->arena, arg);
-  return repl_load_plan(r);
+  return repl_load_plan(r) == WEFT_OK;
 }
 
 static bool reload(Repl *r, const char *arg) {
   if (!r->plan) return complaint(r, "there is no plan to load again: ,plan FILE");
-  return repl_load_plan(r);
+  return repl_load_plan(r) == WEFT_OK;
 }
 
 static void print_sets(const Repl *r) {
@@ -50,7 +52,7 @@ static bool set(Repl *r, const char *arg) {
   const char *old = again ? cli->set[i] : NULL;
   cli->set[i] = arena_str(r->arena, arg);
   if (!again) cli->nset++;
-  if (repl_load_plan(r)) return true;
+  if (repl_load_plan(r) == WEFT_OK) return true;
   if (again)
     cli->set[i] = old;
   else

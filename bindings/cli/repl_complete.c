@@ -193,6 +193,11 @@ static void add_members(lua_State *L, Completions *c, Prefix p, bool methods) {
     lua_pop(L, 1);
     return;
   }
+  /* A text has methods and no fields. */
+  if (lua_type(L, -1) == LUA_TSTRING && !methods) {
+    lua_pop(L, 1);
+    return;
+  }
   for (int i = 0; i < CHAIN_LINKS; i++) {
     if (lua_istable(L, -1)) add_keys(L, c, p, methods);
     if (!table_behind(L)) return;
