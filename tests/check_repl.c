@@ -346,6 +346,24 @@ START_TEST(ctrl_c_stops_code) {
 }
 END_TEST
 
+/* What takes long in C listens, too. */
+START_TEST(ctrl_c_stops_work_in_c) {
+  put_plan("a.lua", 1);
+  static const char endless[] = "while true do end";
+  scratch_put("endless.lua", endless, strlen(endless));
+  Terminal *t = prompt(
+      arena_printf(scratch_arena, "NO_COLOR=1 $weft repl %s", scratch_path("a.lua")));
+  answer(t, "function begun() io.write 'begun' io.flush() end");
+  interrupts(t, "plan:run { steps = 1000000 }", "interrupted");
+  expect(t, "1 + 1", "2\n");
+  interrupts(t,
+             arena_printf(scratch_arena, "weft.load '%s'", scratch_path("endless.lua")),
+             "interrupted");
+  expect(t, "plan:check()", "true\n");
+  ck_assert_int_eq(leave(t), 0);
+}
+END_TEST
+
 START_TEST(a_second_ctrl_c_ends_what_does_not_listen) {
   Terminal *t = prompt("NO_COLOR=1 $weft repl");
   terminal_type(
@@ -552,6 +570,7 @@ Suite *repl_suite(void) {
   tcase_add_test(t, tab);
   tcase_add_test(t, ctrl_c_clears_the_line);
   tcase_add_test(t, ctrl_c_stops_code);
+  tcase_add_test(t, ctrl_c_stops_work_in_c);
   tcase_add_test(t, a_second_ctrl_c_ends_what_does_not_listen);
   tcase_add_test(t, ctrl_d_with_text_does_not_leave);
   tcase_add_test(t, colours);

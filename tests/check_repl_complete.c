@@ -244,7 +244,8 @@ static double now_ms(void) {
 }
 
 START_TEST(a_large_plan_in_5_ms) {
-  run("plan = weft.load '" WEFT_SOURCE_DIR "/plans/llama3_405b_16k.lua' mesh = plan.mesh");
+  run("plan = weft.load '" WEFT_SOURCE_DIR
+      "/plans/llama3_405b_16k.lua' mesh = plan.mesh");
   expect("plan.|", "mesh spec ");
   expect("plan:prog|", "program( ");
   expect("plan.prog|", "program( ");
@@ -254,9 +255,14 @@ START_TEST(a_large_plan_in_5_ms) {
   expect("plan.spec.batch.|", "global micro seq ");
   expect("plan.spec.tp_plan['lm_head'].|", "");
   expect("print(plan.mesh.w|", "world ");
-  static const char *const lines[] = {
-      "plan.|", "plan:|", "plan.mesh:co|", "plan.spec.|", "plan.spec.batch.m|", "|",
-      "weft.plan { mesh = { t|", "plan:with { tp_plan = { [\"lm_head\"] = \"c|"};
+  static const char *const lines[] = {"plan.|",
+                                      "plan:|",
+                                      "plan.mesh:co|",
+                                      "plan.spec.|",
+                                      "plan.spec.batch.m|",
+                                      "|",
+                                      "weft.plan { mesh = { t|",
+                                      "plan:with { tp_plan = { [\"lm_head\"] = \"c|"};
   double worst = 0;
   for (int i = 0; i < LEN(lines); i++) {
     double best = 1e9;

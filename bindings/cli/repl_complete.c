@@ -303,6 +303,24 @@ static void complete_topic(lua_State *L, const char *text, int from, int cursor,
   c->from += from;
 }
 
+/* path=value: fields before the equals sign, what the field takes behind it. */
+static void complete_set(const char *text, int from, int cursor, Completions *c) {
+  const char *path = text + from;
+  size_t n = (size_t)(cursor - from);
+  const char *equals = memchr(path, '=', n), *key = equals;
+  if (!equals) {
+    complete_path(c, from, path, n, "=");
+    return;
+  }
+  while (key > path && key[-1] != '.')
+    key--;
+  const char *scope =
+      scan_path(c->arena, path, key > path ? (size_t)(key - 1 - path) : 0);
+  const Field *f = scan_field(scope, arena_strn(c->arena, key, (size_t)(equals - key)));
+  c->from = (int)(equals + 1 - text);
+  if (f) complete_values(c, f, equals + 1, (size_t)(cursor - c->from));
+}
+
 static void complete_command(lua_State *L, const char *text, int cursor, Completions *c) {
   int name_end = (int)strcspn(text, " ");
   if (cursor <= name_end) {
@@ -311,40 +329,25 @@ static void complete_command(lua_State *L, const char *text, int cursor, Complet
       complete_add(c, k->name, text + 1, (size_t)cursor - 1, *k->form ? " " : NULL);
     return;
   }
-  int from = name_end + (int)strspn(text + name_end, " ");
-  if (from > cursor) from = cursor;
+  int from = MIN(cursor, name_end + (int)strspn(text + name_end, " "));
   const Command *k = command_find(text + 1, (size_t)name_end - 1);
-  const char *equals = memchr(text + from, '=', (size_t)(cursor - from));
-  size_t n = (size_t)(cursor - from);
-  if (!k) return;
-  switch (k->takes) {
+  switch (k ? k->takes : COMMAND_NOTHING) {
   case COMMAND_NOTHING:
-    return;
+    break;
   case COMMAND_FILE:
-    complete_files(c, from, text + from, n, ".lua");
-    return;
+    complete_files(c, from, text + from, (size_t)(cursor - from), ".lua");
+    break;
   case COMMAND_TOPIC:
     complete_topic(L, text, from, cursor, c);
-    return;
+    break;
   case COMMAND_CODE:
     complete_lua(L, text + from, cursor - from, c);
     c->from += from;
-    return;
+    break;
   case COMMAND_SET:
+    complete_set(text, from, cursor, c);
     break;
   }
-  if (!equals) {
-    complete_path(c, from, text + from, n, "=");
-    return;
-  }
-  const char *dot = equals;
-  while (dot > text + from && dot[-1] != '.')
-    dot--;
-  const char *scope = scan_path(c->arena, text + from,
-                                dot > text + from ? (size_t)(dot - 1 - text - from) : 0);
-  const Field *f = scan_field(scope, arena_strn(c->arena, dot, (size_t)(equals - dot)));
-  c->from = (int)(equals + 1 - text);
-  if (f) complete_values(c, f, equals + 1, (size_t)(cursor - c->from));
 }
 
 typedef struct CompleteJob {

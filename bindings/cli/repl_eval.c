@@ -133,6 +133,7 @@ bool repl_call(Repl *r, int nargs, int nresults) {
   int status = lua_pcall(L, nargs, nresults, base);
   lua_remove(L, base);
   if (*r->cli->stop) {
+    putchar('\n'); /* after the ^C of the terminal */
     r->cli->listen();
     script_resume(L);
   }
