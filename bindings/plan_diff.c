@@ -77,7 +77,7 @@ static int push_fields(lua_State *L, int idx) {
   lua_newtable(L);
   int out = lua_gettop(L);
   FlattenJob j = {.L = L, .out = out, .arena = script_push_arena(L)};
-  lang_push_spec(plan_object_test(L, idx)->job.lp, L);
+  lang_push_spec(plan_object_at(L, idx)->job.lp, L);
   j.t = lua_gettop(L);
   if (!arena_try(j.arena, flatten_job, &j)) luaL_error(L, "not enough memory");
   lua_settop(L, out);
@@ -129,7 +129,7 @@ static void add_figures(lua_State *L, const Job *a, const Job *b, Text *t) {
 
 int plan_diff(lua_State *L) {
   plan_object_self(L);
-  luaL_argexpected(L, plan_object_test(L, 2), 2, "weft.plan");
+  plan_object_at(L, 2);
   lua_settop(L, 2);
   int a = push_fields(L, 1), b = push_fields(L, 2);
   /* All paths of both, in order. */

@@ -69,10 +69,15 @@ const Job *plan_object_compiled(lua_State *L) {
   return &o->plan->job;
 }
 
+weft_plan *plan_object_at(lua_State *L, int idx) {
+  PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
+  if (!o->plan || o->busy) luaL_error(L, "the other plan is closed or in use");
+  return o->plan;
+}
+
 const Job *plan_object_try(lua_State *L, int idx) {
   PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
   weft_error e;
-  if (!o->plan || o->busy) luaL_error(L, "the other plan is closed or in use");
   o->L = L;
   return compile_object(L, o, &e) == WEFT_OK ? &o->plan->job : NULL;
 }
@@ -130,15 +135,17 @@ static const char **define_list(lua_State *L, int t) {
   if (!sorted_keys(L, t)) luaL_error(L, "define: the keys are names");
   int keys = lua_gettop(L), count = (int)lua_rawlen(L, keys);
   const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(count + 1), 0);
+  int top = lua_gettop(L);
   for (; lua_rawgeti(L, keys, n + 1) != LUA_TNIL; n++) {
     lua_pushvalue(L, -1);
     lua_rawget(L, t);
-    list[n] = lua_pushfstring(L, "%s=%s", lua_tostring(L, -2), luaL_tolstring(L, -1, NULL));
+    const char *value = luaL_tolstring(L, -1, NULL);
+    list[n] = lua_pushfstring(L, "%s=%s", lua_tostring(L, top + 1), value);
     lua_rawseti(L, keys, n + 1);
-    lua_settop(L, keys + 1);
+    lua_settop(L, top);
   }
   list[n] = NULL;
-  lua_settop(L, keys + 1);
+  lua_settop(L, top);
   return list;
 }
 

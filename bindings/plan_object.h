@@ -24,7 +24,9 @@ const Job *plan_object_compiled(lua_State *L);
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e);
 
-/* Of the object at idx; NULL if it cannot be compiled. */
+/* The handle of the object at idx; raises. */
+weft_plan *plan_object_at(lua_State *L, int idx);
+/* The same, compiled; NULL if that is not possible. */
 const Job *plan_object_try(lua_State *L, int idx);
 
 /* Argument `arg` as a rank of the mesh. */
