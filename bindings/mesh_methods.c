@@ -87,17 +87,16 @@ static int list_tostring(lua_State *L) {
 }
 
 void mesh_push_ranks(lua_State *L, const int *rank, int n, int gpus) {
-  int nodes = 0, last = -1;
   luaL_checkstack(L, 6, NULL);
+  int *sorted = scratch(L, n);
   lua_createtable(L, n, 1);
   for (int i = 0; i < n; i++) {
-    if (i == 0 || rank[i] / gpus != last) nodes++;
-    last = rank[i] / gpus;
+    sorted[i] = rank[i];
     lua_pushinteger(L, rank[i]);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_pushinteger(L, nodes);
-  lua_setfield(L, -2, "nodes");
+  set_integer(L, "nodes", mesh_count_nodes(sorted, n, gpus));
+  lua_remove(L, -2);
   if (luaL_newmetatable(L, "weft.ranks")) {
     lua_pushcfunction(L, list_tostring);
     lua_setfield(L, -2, "__tostring");
