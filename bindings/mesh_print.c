@@ -141,8 +141,10 @@ static void print_nodes(const MeshObject *m, int first, int n, Text *out) {
     low = MIN(low, node_of(m, i));
     high = MAX(high, node_of(m, i));
   }
-  if (low == high) text_printf(out, " |  node %d\n", low);
-  else text_printf(out, " |  nodes %d to %d\n", low, high);
+  if (low == high)
+    text_printf(out, " |  node %d\n", low);
+  else
+    text_printf(out, " |  nodes %d to %d\n", low, high);
 }
 
 static void print_cells(const MeshObject *m, int first, int n, Text *out) {
@@ -210,6 +212,8 @@ static void print_axes(const MeshObject *m, int *group, Text *out) {
 
 void mesh_print(const MeshObject *m, int *group, Text *out) {
   print_head(m, out);
-  if (m->n <= GRID) print_grid(m, out);
-  else print_axes(m, group, out);
+  if (m->n <= GRID)
+    print_grid(m, out);
+  else
+    print_axes(m, group, out);
 }

@@ -33,13 +33,17 @@ static void push_shown(lua_State *L, int idx) {
     lua_pushfstring(L, "\"%s\"", lua_tostring(L, idx));
     return;
   case LUA_TFUNCTION:
-    if (lua_iscfunction(L, idx)) lua_pushliteral(L, "function in C");
-    else push_function(L, idx);
+    if (lua_iscfunction(L, idx))
+      lua_pushliteral(L, "function in C");
+    else
+      push_function(L, idx);
     return;
   case LUA_TTABLE:
     kind = mark_kind(L, idx);
-    if (kind) lua_pushfstring(L, "weft.%s", kind);
-    else lua_pushliteral(L, "{}");
+    if (kind)
+      lua_pushfstring(L, "weft.%s", kind);
+    else
+      lua_pushliteral(L, "{}");
     return;
   default:
     luaL_tolstring(L, idx, NULL);
@@ -157,8 +161,10 @@ int plan_diff(lua_State *L) {
   }
   lua_settop(L, list);
   const Job *ja = plan_object_try(L, 1), *jb = plan_object_try(L, 2);
-  if (ja && jb) add_figures(L, ja, jb, t);
-  else text_add(t, "figures are not compared: a plan does not compile (plan:check())\n");
+  if (ja && jb)
+    add_figures(L, ja, jb, t);
+  else
+    text_add(t, "figures are not compared: a plan does not compile (plan:check())\n");
   if (!t->n) text_add(t, "the same\n");
   result_end(L);
   return 1;

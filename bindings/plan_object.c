@@ -264,8 +264,8 @@ static int index_plan(lua_State *L) {
   } else if (strcmp(key, "mesh") == 0) {
     push_mesh(L, o);
   } else if (schema_find("plan", key)) {
-    return luaL_error(L, "weft.plan has no '%s': the fields as written are in plan.spec.%s",
-                      key, key);
+    return luaL_error(
+        L, "weft.plan has no '%s': the fields as written are in plan.spec.%s", key, key);
   } else {
     return script_unknown(L, "plan");
   }
@@ -288,8 +288,8 @@ static int print_plan(lua_State *L) {
   push_mesh(L, o);
   MeshObject *m = mesh_object_test(L, -1);
   char mesh[96];
-  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name,
-                  format_mesh(&m->mesh, mesh), m->n, m->n > 1 ? "s" : "", p->schedule);
+  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name, format_mesh(&m->mesh, mesh),
+                  m->n, m->n > 1 ? "s" : "", p->schedule);
   return 1;
 }
 
@@ -302,14 +302,23 @@ static int free_plan(lua_State *L) {
 }
 
 static void push_metatable(lua_State *L) {
-  static const luaL_Reg methods[] = {
-      {"match", plan_match},       {"shards", plan_shards}, {"program", plan_program},
-      {"memory", plan_memory},     {"comm", plan_comm},     {"schedule", plan_schedule},
-      {"diff", plan_diff},         {"verify", plan_verify}, {"run", plan_run},
-      {"with", with},              {"check", check},        {"close", free_plan},
-      {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__tostring", print_plan}, {"__newindex", assign_plan},
-                                  {"__gc", free_plan},        {"__close", free_plan},
+  static const luaL_Reg methods[] = {{"match", plan_match},
+                                     {"shards", plan_shards},
+                                     {"program", plan_program},
+                                     {"memory", plan_memory},
+                                     {"comm", plan_comm},
+                                     {"schedule", plan_schedule},
+                                     {"diff", plan_diff},
+                                     {"verify", plan_verify},
+                                     {"run", plan_run},
+                                     {"with", with},
+                                     {"check", check},
+                                     {"close", free_plan},
+                                     {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__tostring", print_plan},
+                                  {"__newindex", assign_plan},
+                                  {"__gc", free_plan},
+                                  {"__close", free_plan},
                                   {NULL, NULL}};
   if (!luaL_newmetatable(L, PLAN_TYPE)) return;
   luaL_setfuncs(L, meta, 0);

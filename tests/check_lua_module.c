@@ -1,6 +1,6 @@
 /* check_lua_module.c - require "weft" in the lua5.4 of the system: the same answers as in
- * weft lua, nothing of Lua linked, one name exported. Skipped, with the reason, where there
- * is no lua5.4 or nm. */
+ * weft lua, nothing of Lua linked, one name exported. Skipped, with the reason, where
+ * there is no lua5.4 or nm. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,15 +38,15 @@ static const char script[] =
     "local q = weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 2 },\n"
     "  batch = { global = 8, seq = 16 }, schedule = function(s)\n"
     "    for i = 0, s.microbatches - 1 do s:F(0, i) s:B(0, i) end end }\n"
-    "print(q:verify { steps = 1 }.ok, string.format('%.4f', q:run { steps = 2 }[2].loss))\n"
+    "print(q:verify { steps = 1 }.ok, string.format('%.4f', q:run { steps = 2 "
+    "}[2].loss))\n"
     "print(weft.mesh { tp = 2, pp = 2 }, pcall(weft.mesh, { tp = -1 }))\n"
     "for k in pairs(_G) do if k:find 'weft' then print(k) end end\n"
     "io.stderr:write 'end\\n'\n"
     "error 'last'\n";
 
 static Outcome run(const char *with, const char *file) {
-  Process p =
-      process_start(60, "%s %s %s", with, file, WEFT_SOURCE_DIR "/plans/");
+  Process p = process_start(60, "%s %s %s", with, file, WEFT_SOURCE_DIR "/plans/");
   return process_end(&p);
 }
 

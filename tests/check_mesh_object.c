@@ -70,23 +70,24 @@ START_TEST(neighbors) {
 END_TEST
 
 START_TEST(views) {
-  lua_run(LARGE
-          "local f = m:flatten { 'pp', 'tp' }\n"
-          "same(table.concat(f.axes, ' '), 'pp+tp dp_replicate dp_shard cp')\n"
-          "same(f['pp+tp'], 32) same(f.dp, 2)\n"
-          "prints(f:group('pp+tp', 8), '{ 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, '\n"
-          "  .. '28, 29, 30, 31, 40, 41, 42, 43, 44, 45, 46, 47, 56, 57, 58, 59, 60, '\n"
-          "  .. '61, 62, 63 }  -- 4 nodes')\n"
-          "same(m:flatten { 'dp', 'cp' }.axes[2], 'dp_cp')\n"
-          "same(m:flatten { 'cp', 'tp', name = 'model' }.model, 8)\n"
-          "for r = 0, 63 do same(f:rank(f:coord(r)), r) end\n"
-          "local s = m:slice { pp = 1 }\n"
-          "same(#s, 16) same(s.ranks[1], 16) same(s.ranks[16], 31) same(s.nodes, 2)\n"
-          "prints(s:group('dp', 20), '{ 20, 28 }  -- 2 nodes')\n"
-          "raises('rank 3 is not in this part of the mesh', s.coord, s, 3)\n"
-          "raises('no axis \"pp\"', s.group, s, 'pp', 20)\n"
-          "same(#m:slice { pp = 1, dp = 0 }, 8) same(#m:slice { tp = 3 }, 8)\n"
-          "same(m:slice { pp = 3, dp = 1, tp = 7 }.ranks[1], 63)\n");
+  lua_run(
+      LARGE
+      "local f = m:flatten { 'pp', 'tp' }\n"
+      "same(table.concat(f.axes, ' '), 'pp+tp dp_replicate dp_shard cp')\n"
+      "same(f['pp+tp'], 32) same(f.dp, 2)\n"
+      "prints(f:group('pp+tp', 8), '{ 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, '\n"
+      "  .. '28, 29, 30, 31, 40, 41, 42, 43, 44, 45, 46, 47, 56, 57, 58, 59, 60, '\n"
+      "  .. '61, 62, 63 }  -- 4 nodes')\n"
+      "same(m:flatten { 'dp', 'cp' }.axes[2], 'dp_cp')\n"
+      "same(m:flatten { 'cp', 'tp', name = 'model' }.model, 8)\n"
+      "for r = 0, 63 do same(f:rank(f:coord(r)), r) end\n"
+      "local s = m:slice { pp = 1 }\n"
+      "same(#s, 16) same(s.ranks[1], 16) same(s.ranks[16], 31) same(s.nodes, 2)\n"
+      "prints(s:group('dp', 20), '{ 20, 28 }  -- 2 nodes')\n"
+      "raises('rank 3 is not in this part of the mesh', s.coord, s, 3)\n"
+      "raises('no axis \"pp\"', s.group, s, 'pp', 20)\n"
+      "same(#m:slice { pp = 1, dp = 0 }, 8) same(#m:slice { tp = 3 }, 8)\n"
+      "same(m:slice { pp = 3, dp = 1, tp = 7 }.ranks[1], 63)\n");
 }
 END_TEST
 
@@ -157,14 +158,16 @@ START_TEST(errors) {
       "raises(\"has no 'neighbours' (did you mean 'neighbors'?)\",\n"
       "  function() m:neighbours(1) end)\n"
       "raises('cannot be changed', function() m.tp = 3 end)\n"
-      "raises('no axis \"dp_shar\" (did you mean \"dp_shard\"?)', m.group, m, 'dp_shar', 0)\n"
+      "raises('no axis \"dp_shar\" (did you mean \"dp_shard\"?)', m.group, m, 'dp_shar', "
+      "0)\n"
       "raises('it has pp, dp_replicate', m.group, m, 'frobnicate', 0)\n"
       "raises('there is no rank 64: the mesh has 64, counted from 0', m.coord, m, 64)\n"
       "raises('there is no rank -1', m.node, m, -1)\n"
       "raises('number expected', m.coord, m, 'x')\n"
       "raises('with a colon', m.coord, 3)\n"
       "raises('dp_shard is missing: from 0 to 1', m.rank, m, { pp = 1, tp = 0 })\n"
-      "raises('tp must be an integer from 0 to 7', m.rank, m, { pp = 1, dp = 0, tp = 8 })\n"
+      "raises('tp must be an integer from 0 to 7', m.rank, m, { pp = 1, dp = 0, tp = 8 "
+      "})\n"
       "raises('no axis \"tpp\"', m.rank, m, { tpp = 1 })\n"
       "raises('node = 7 does not fit the other coordinates: rank 17 has node = 2',\n"
       "  m.rank, m, { pp = 1, dp = 0, tp = 1, node = 7 })\n"
@@ -177,18 +180,17 @@ END_TEST
 
 /* All reasons at once, with the line of the script. */
 START_TEST(impossible) {
-  lua_run(
-      "raises('test:2: weft.mesh: tp: tp * pp * cp = 3 does not divide world = 64',\n"
-      "  function() weft.mesh { tp = 3, world = 64 } end)\n"
-      "local _, e = pcall(weft.mesh, { tp = 0, wrld = 64, pp = 'x', order = 3 })\n"
-      "says(e, 'weft.mesh: tp: expected an integer from 1 to 1e7, got number 0')\n"
-      "says(e, 'weft.mesh: pp: expected an integer from 1 to 1e7, got text \"x\"')\n"
-      "says(e, 'wrld: a mesh has no such field (did you mean \"world\"?)')\n"
-      "says(e, 'weft.mesh: order: expected a list of axes')\n"
-      "raises('order', weft.mesh, { order = { 'tp', 'tp' } })\n"
-      "raises('table expected', weft.mesh, 3)\n"
-      "raises('the keys are names', weft.mesh, { [{}] = 1 })\n"
-      "same(weft.mesh { tp = 64 / 8, pp = 2.0 }.tp, 8)\n");
+  lua_run("raises('test:2: weft.mesh: tp: tp * pp * cp = 3 does not divide world = 64',\n"
+          "  function() weft.mesh { tp = 3, world = 64 } end)\n"
+          "local _, e = pcall(weft.mesh, { tp = 0, wrld = 64, pp = 'x', order = 3 })\n"
+          "says(e, 'weft.mesh: tp: expected an integer from 1 to 1e7, got number 0')\n"
+          "says(e, 'weft.mesh: pp: expected an integer from 1 to 1e7, got text \"x\"')\n"
+          "says(e, 'wrld: a mesh has no such field (did you mean \"world\"?)')\n"
+          "says(e, 'weft.mesh: order: expected a list of axes')\n"
+          "raises('order', weft.mesh, { order = { 'tp', 'tp' } })\n"
+          "raises('table expected', weft.mesh, 3)\n"
+          "raises('the keys are names', weft.mesh, { [{}] = 1 })\n"
+          "same(weft.mesh { tp = 64 / 8, pp = 2.0 }.tp, 8)\n");
 }
 END_TEST
 

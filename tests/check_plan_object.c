@@ -23,47 +23,50 @@ static void put(const char *name, const char *text) {
 /* ---- making ---- */
 
 START_TEST(load) {
-  put("bad.lua", "local weft = require 'weft'\nreturn weft.plan {\n  mesh = { tpp = 2 },\n"
-                 "  batch = { global = 8, seq = 16 } }\n");
+  put("bad.lua",
+      "local weft = require 'weft'\nreturn weft.plan {\n  mesh = { tpp = 2 },\n"
+      "  batch = { global = 8, seq = 16 } }\n");
   put("vars.lua", "local weft = require 'weft'\nreturn weft.plan { model = weft.model "
                   "'llama-tiny', name = weft.vars.NAME, mesh = { tp = weft.vars.TP },"
                   "batch = { global = 8, seq = 16 } }\n");
-  lua_run(LLAMA
-          "prints(p, 'plan llama3-70b-h100x64: pp=4 dp=2 tp=8, 64 ranks, 1f1b')\n"
-          "same(p.mesh.tp, 8) same(p.mesh.gpus, 8) same(p.mesh, p.mesh)\n"
-          "local bad, why = weft.load(SCRATCH .. 'bad.lua')\n"
-          "same(bad, nil) same(#why, 2)\n"
-          "says(why, 'bad.lua:2: error: plan.model: this field is required')\n"
-          "says(why, 'bad.lua:3: error: plan.mesh.tpp: unknown field (did you mean \"tp\"')\n"
-          "same(why[2].path, 'mesh.tpp') same(why[2].line, 3) same(why[2].suggestion, 'tp')\n"
-          "same(why[2].severity, 'error') says('x' .. why, 'xfile' and 'unknown field')\n"
-          "raises('unknown field', assert, bad, why)\n"
-          "local none, why = weft.load(SCRATCH .. 'none.lua')\n"
-          "same(none, nil) says(why, 'none.lua: error: cannot be opened')\n"
-          "local v = weft.load(SCRATCH .. 'vars.lua', { define = { NAME = 'x', TP = 2 } })\n"
-          "prints(v, 'plan x: tp=2, 2 ranks, 1f1b')\n"
-          "raises(\"no option 'defin' (did you mean 'define'?)\", weft.load, 'x',\n"
-          "  { defin = 1 })\n"
-          "raises('string expected', weft.load, {})\n");
+  lua_run(
+      LLAMA
+      "prints(p, 'plan llama3-70b-h100x64: pp=4 dp=2 tp=8, 64 ranks, 1f1b')\n"
+      "same(p.mesh.tp, 8) same(p.mesh.gpus, 8) same(p.mesh, p.mesh)\n"
+      "local bad, why = weft.load(SCRATCH .. 'bad.lua')\n"
+      "same(bad, nil) same(#why, 2)\n"
+      "says(why, 'bad.lua:2: error: plan.model: this field is required')\n"
+      "says(why, 'bad.lua:3: error: plan.mesh.tpp: unknown field (did you mean \"tp\"')\n"
+      "same(why[2].path, 'mesh.tpp') same(why[2].line, 3) same(why[2].suggestion, 'tp')\n"
+      "same(why[2].severity, 'error') says('x' .. why, 'xfile' and 'unknown field')\n"
+      "raises('unknown field', assert, bad, why)\n"
+      "local none, why = weft.load(SCRATCH .. 'none.lua')\n"
+      "same(none, nil) says(why, 'none.lua: error: cannot be opened')\n"
+      "local v = weft.load(SCRATCH .. 'vars.lua', { define = { NAME = 'x', TP = 2 } })\n"
+      "prints(v, 'plan x: tp=2, 2 ranks, 1f1b')\n"
+      "raises(\"no option 'defin' (did you mean 'define'?)\", weft.load, 'x',\n"
+      "  { defin = 1 })\n"
+      "raises('string expected', weft.load, {})\n");
 }
 END_TEST
 
 /* One error with all reasons and the lines of the builders. */
 START_TEST(wrong_table) {
-  lua_run("local ok, e = pcall(function()\n"
-          "  return weft.plan {\n"
-          "    model = weft.model 'lama3-8b',\n"
-          "    batch = { gobal = 3, seq = 16 },\n"
-          "    optimizer = weft.adamw {\n"
-          "      lr = 'fast' } }\n"
-          "end)\n"
-          "same(ok, false) same(#e, 3)\n"
-          "says(e, 'test:2: error: plan.batch.gobal: unknown field (did you mean \"global')\n"
-          "says(e, 'test:3: error: plan.model: there is no model \"lama3-8b\"')\n"
-          "says(e, 'test:5: error: plan.optimizer.lr')\n"
-          "says(e, '3 errors')\n"
-          "raises('weft.plan takes a table, got number', weft.plan, 3)\n"
-          "raises('weft.plan takes a table, got nothing', weft.plan)\n");
+  lua_run(
+      "local ok, e = pcall(function()\n"
+      "  return weft.plan {\n"
+      "    model = weft.model 'lama3-8b',\n"
+      "    batch = { gobal = 3, seq = 16 },\n"
+      "    optimizer = weft.adamw {\n"
+      "      lr = 'fast' } }\n"
+      "end)\n"
+      "same(ok, false) same(#e, 3)\n"
+      "says(e, 'test:2: error: plan.batch.gobal: unknown field (did you mean \"global')\n"
+      "says(e, 'test:3: error: plan.model: there is no model \"lama3-8b\"')\n"
+      "says(e, 'test:5: error: plan.optimizer.lr')\n"
+      "says(e, '3 errors')\n"
+      "raises('weft.plan takes a table, got number', weft.plan, 3)\n"
+      "raises('weft.plan takes a table, got nothing', weft.plan)\n");
 }
 END_TEST
 
@@ -85,26 +88,25 @@ END_TEST
 /* ---- functions ---- */
 
 START_TEST(functions_move) {
-  lua_run(
-      TINY "local floor, calls = math.floor, 0\n"
-           "local function count() calls = calls + 1 return calls end\n"
-           "local function both(s, what, mb) s[what](s, 0, mb) count() end\n"
-           "helper = function(n) return floor(n + 0.5) end\n"
-           "unused = io.stdout\n"
-           "lost = nil\n"
-           "local p = tiny { schedule = function(s)\n"
-           "  for mb = 0, s.microbatches - 1 do both(s, 'F', mb) end\n"
-           "  for mb = 0, helper(s.microbatches - 1) do both(s, 'B', mb) end\n"
-           "  assert(count() == calls and calls > s.microbatches)\n"
-           "  assert(lib == nil or lib == 1)\n"
-           "end }\n"
-           "raises(\"unknown global 'lib'\", p.schedule, p)\n"
-           "lib = 1\n"
-           "p = weft.plan(p.spec)\n"
-           "same(#p:schedule()[1], 8) same(p:schedule()[1][1].op, 'F')\n"
-           /* They run in the plan's own state. */
-           "same(calls, 0)\n"
-           "same(p:with { name = 'x' }:check(), true)\n");
+  lua_run(TINY "local floor, calls = math.floor, 0\n"
+               "local function count() calls = calls + 1 return calls end\n"
+               "local function both(s, what, mb) s[what](s, 0, mb) count() end\n"
+               "helper = function(n) return floor(n + 0.5) end\n"
+               "unused = io.stdout\n"
+               "lost = nil\n"
+               "local p = tiny { schedule = function(s)\n"
+               "  for mb = 0, s.microbatches - 1 do both(s, 'F', mb) end\n"
+               "  for mb = 0, helper(s.microbatches - 1) do both(s, 'B', mb) end\n"
+               "  assert(count() == calls and calls > s.microbatches)\n"
+               "  assert(lib == nil or lib == 1)\n"
+               "end }\n"
+               "raises(\"unknown global 'lib'\", p.schedule, p)\n"
+               "lib = 1\n"
+               "p = weft.plan(p.spec)\n"
+               "same(#p:schedule()[1], 8) same(p:schedule()[1][1].op, 'F')\n"
+               /* They run in the plan's own state. */
+               "same(calls, 0)\n"
+               "same(p:with { name = 'x' }:check(), true)\n");
 }
 END_TEST
 
@@ -120,56 +122,57 @@ END_TEST
 
 /* Variables that two functions share, recursion, tables with metatables. */
 START_TEST(captures) {
-  lua_run(TINY
-          "local box = setmetatable({ n = 0 }, { __index = function(t, k)\n"
-          "  return k == 'first' and 1 or nil end })\n"
-          "box.self = box\n"
-          "local n = 0\n"
-          "local function up() n = n + 1 end\n"
-          "local function down(k) if k > 0 then up() down(k - 1) end end\n"
-          "local p = tiny { schedule = function(s)\n"
-          "  n = 0 down(3)\n"
-          "  assert(n == 3 and box.self.self == box and box.first == 1)\n"
-          "  assert(math.type(2^53) == 'float' and string.rep('x', 2) == 'xx')\n"
-          "  local w = require 'weft' assert(w == weft and w.model)\n"
-          "  for i = 0, s.microbatches - 1 do s:F(0, i) end\n"
-          "  for i = 0, s.microbatches - 1 do s:B(0, i) end\n"
-          "end }\n"
-          "same(p:check(), true) same(n, 0)\n"
-          "same(p:with { name = 'x' }:check(), true)\n");
+  lua_run(TINY "local box = setmetatable({ n = 0 }, { __index = function(t, k)\n"
+               "  return k == 'first' and 1 or nil end })\n"
+               "box.self = box\n"
+               "local n = 0\n"
+               "local function up() n = n + 1 end\n"
+               "local function down(k) if k > 0 then up() down(k - 1) end end\n"
+               "local p = tiny { schedule = function(s)\n"
+               "  n = 0 down(3)\n"
+               "  assert(n == 3 and box.self.self == box and box.first == 1)\n"
+               "  assert(math.type(2^53) == 'float' and string.rep('x', 2) == 'xx')\n"
+               "  local w = require 'weft' assert(w == weft and w.model)\n"
+               "  for i = 0, s.microbatches - 1 do s:F(0, i) end\n"
+               "  for i = 0, s.microbatches - 1 do s:B(0, i) end\n"
+               "end }\n"
+               "same(p:check(), true) same(n, 0)\n"
+               "same(p:with { name = 'x' }:check(), true)\n");
 }
 END_TEST
 
 START_TEST(what_cannot_move) {
-  lua_run(TINY
-          "local f, co = io.stdout, coroutine.create(print)\n"
-          "raises(\"schedule (which uses 'f') is a userdata, which a plan cannot take\",\n"
-          "  tiny, { schedule = function(s) return f end })\n"
-          "raises(\"schedule (which uses 'co') is a coroutine\",\n"
-          "  tiny, { schedule = function(s) return co end })\n"
-          "local open = io.open\n"
-          "raises(\"schedule (which uses 'open') is io.open, which a plan\",\n"
-          "  tiny, { schedule = function(s) return open end })\n"
-          "raises('name is a userdata', tiny, { name = f })\n"
-          "local deep = {} for i = 1, 300 do deep = { deep } end\n"
-          "raises('nested too deeply', tiny, { name = deep })\n"
-          "same(tiny { schedule = function(s) os.exit(3) end }:check(), nil)\n"
-          "local loop = tiny { schedule = function(s) while true do end end }\n"
-          "local ok, why = loop:check() says(why, 'stopped after 50000000 instructions')\n"
-          "same(why.status, 5)\n");
+  lua_run(
+      TINY
+      "local f, co = io.stdout, coroutine.create(print)\n"
+      "raises(\"schedule (which uses 'f') is a userdata, which a plan cannot take\",\n"
+      "  tiny, { schedule = function(s) return f end })\n"
+      "raises(\"schedule (which uses 'co') is a coroutine\",\n"
+      "  tiny, { schedule = function(s) return co end })\n"
+      "local open = io.open\n"
+      "raises(\"schedule (which uses 'open') is io.open, which a plan\",\n"
+      "  tiny, { schedule = function(s) return open end })\n"
+      "raises('name is a userdata', tiny, { name = f })\n"
+      "local deep = {} for i = 1, 300 do deep = { deep } end\n"
+      "raises('nested too deeply', tiny, { name = deep })\n"
+      "same(tiny { schedule = function(s) os.exit(3) end }:check(), nil)\n"
+      "local loop = tiny { schedule = function(s) while true do end end }\n"
+      "local ok, why = loop:check() says(why, 'stopped after 50000000 instructions')\n"
+      "same(why.status, 5)\n");
 }
 END_TEST
 
 /* print() of a plan is the script's; it may not pull the plan away. */
 START_TEST(print_of_a_plan) {
-  lua_run(TINY "local lines, p = {}, nil\n"
-               "function print(s) lines[#lines + 1] = s\n"
-               "  if p then raises('in use', p.close, p) raises('in use', p.check, p) end\n"
-               "end\n"
-               "p = tiny { schedule = function(s) print('rank ' .. s.rank)\n"
-               "  error('enough') end }\n"
-               "says(select(2, p:check()), 'plan.schedule: enough')\n"
-               "same(lines[1], 'rank 0')\n");
+  lua_run(TINY
+          "local lines, p = {}, nil\n"
+          "function print(s) lines[#lines + 1] = s\n"
+          "  if p then raises('in use', p.close, p) raises('in use', p.check, p) end\n"
+          "end\n"
+          "p = tiny { schedule = function(s) print('rank ' .. s.rank)\n"
+          "  error('enough') end }\n"
+          "says(select(2, p:check()), 'plan.schedule: enough')\n"
+          "same(lines[1], 'rank 0')\n");
 }
 END_TEST
 
@@ -179,14 +182,16 @@ START_TEST(with) {
   lua_run(
       LLAMA
       "local q, why = p:with { mesh = { world = 64, pp = 4, tp = 6 } }\n"
-      "same(q, nil) same(why[1].path, 'mesh.tp') says(why, 'test:2: error: plan.mesh.tp')\n"
+      "same(q, nil) same(why[1].path, 'mesh.tp') says(why, 'test:2: error: "
+      "plan.mesh.tp')\n"
       "local q = p:with { ['mesh.pp'] = 2, ['plan.mesh.tp'] = 4, schedule = 'gpipe' }\n"
       "prints(q, 'plan llama3-70b-h100x64: pp=2 dp=8 tp=4, 64 ranks, gpipe')\n"
       "same(p.mesh.tp, 8) same(q.spec.mesh.pp, 2) same(q.spec.optimizer.clip,\n"
       "  p.spec.optimizer.clip)\n"
       "local d = p:diff(q)\n"
       "same(d[1].path, 'mesh.pp') same(d[1].from, '4') same(d[1].to, '2')\n"
-      "says(d, 'schedule: \"1f1b\" -> \"gpipe\"') says(d, '= mesh: pp=4 dp=2 tp=8 -> pp=2')\n"
+      "says(d, 'schedule: \"1f1b\" -> \"gpipe\"') says(d, '= mesh: pp=4 dp=2 tp=8 -> "
+      "pp=2')\n"
       "same(d[#d].figure, true)\n"
       /* What only the compiler finds is a reason, too. */
       "local r, why = p:with { pp_plan = { layers = { 80, 0, 0, 1 } } }\n"
@@ -203,16 +208,18 @@ END_TEST
 /* ---- looking ---- */
 
 START_TEST(match) {
-  lua_run(LLAMA
-          "local m = p:match 'layers.*.mlp.down_proj'\n"
-          "same(#m, 80) same(m[1].style, 'rowwise') same(m[1].dim, 2) same(m[1].ways, 8)\n"
-          "same(m[1].shape[2], 28672) same(m[1].name, 'model.layers.0.mlp.down_proj.weight')\n"
-          "prints(m, 'layers.*.mlp.down_proj.weight                  80 x (8192, 28672)  '\n"
-          "  .. 'rowwise, dimension 2 cut by tp=8')\n"
-          "same(p:match('norm')[1].dim, nil)\n"
-          "same(#p:match(), 80 * 9 + 3)\n"
-          "local none = p:match 'layers.*.mlp.down_prj.weight'\n"
-          "same(#none, 0) says(none, 'did you mean \"layers.*.mlp.down_proj.weight\"?')\n");
+  lua_run(
+      LLAMA
+      "local m = p:match 'layers.*.mlp.down_proj'\n"
+      "same(#m, 80) same(m[1].style, 'rowwise') same(m[1].dim, 2) same(m[1].ways, 8)\n"
+      "same(m[1].shape[2], 28672) same(m[1].name, "
+      "'model.layers.0.mlp.down_proj.weight')\n"
+      "prints(m, 'layers.*.mlp.down_proj.weight                  80 x (8192, 28672)  '\n"
+      "  .. 'rowwise, dimension 2 cut by tp=8')\n"
+      "same(p:match('norm')[1].dim, nil)\n"
+      "same(#p:match(), 80 * 9 + 3)\n"
+      "local none = p:match 'layers.*.mlp.down_prj.weight'\n"
+      "same(#none, 0) says(none, 'did you mean \"layers.*.mlp.down_proj.weight\"?')\n");
 }
 END_TEST
 
@@ -240,17 +247,16 @@ START_TEST(shards) {
 END_TEST
 
 START_TEST(memory) {
-  lua_run(LLAMA
-          "local m = p:memory()\n"
-          "same(#m, 4) same(m.worst_pp, 0) same(m.peak, m[1].total)\n"
-          "for _, stage in ipairs(m) do\n"
-          "  local sum = 0\n"
-          "  for _, c in ipairs(stage.classes) do sum = sum + c.bytes end\n"
-          "  assert(sum <= stage.total and sum > 0.99 * stage.total)\n"
-          "end\n"
-          "local one = p:memory(63) same(one.pp, 3) same(one.total, m[4].total)\n"
-          "says(m, 'optimizer state') says(one, 'memory of rank 63: ')\n"
-          "raises('there is no rank 64', p.memory, p, 64)\n");
+  lua_run(LLAMA "local m = p:memory()\n"
+                "same(#m, 4) same(m.worst_pp, 0) same(m.peak, m[1].total)\n"
+                "for _, stage in ipairs(m) do\n"
+                "  local sum = 0\n"
+                "  for _, c in ipairs(stage.classes) do sum = sum + c.bytes end\n"
+                "  assert(sum <= stage.total and sum > 0.99 * stage.total)\n"
+                "end\n"
+                "local one = p:memory(63) same(one.pp, 3) same(one.total, m[4].total)\n"
+                "says(m, 'optimizer state') says(one, 'memory of rank 63: ')\n"
+                "raises('there is no rank 64', p.memory, p, 64)\n");
 }
 END_TEST
 
@@ -291,36 +297,41 @@ START_TEST(program) {
 END_TEST
 
 START_TEST(schedule) {
-  lua_run(TINY "local s = tiny {}:schedule()\n"
-               "same(s.name, '1f1b') same(s.ranks, 2) same(s.microbatches, 4) same(#s, 2)\n"
-               "same(#s[1], 8) same(s[1][1].op, 'F') same(s[1][1].mb, 0)\n"
-               "same(s[2][2].op, 'B') same(s[2][2].stage, 1) same(s[1].peak, 2)\n"
-               "assert(math.abs(s.bubble - 0.2) < 1e-9, s.bubble)\n"
-               "says(s, 'F0F1') says(s, 'schedule: 1f1b, 2 pipeline ranks, 4 microbatches')\n"
-               "local width = 0\n"
-               "for line in tostring(tiny {}:schedule { width = 30 }):gmatch '   %d [F.][^\\n]+' do\n"
-               "  width = math.max(width, #line) end\n"
-               "assert(width > 0 and width <= 30, width)\n"
-               "raises('width must be an integer', tiny {}.schedule, tiny {}, { width = 'x' })\n");
+  lua_run(
+      TINY
+      "local s = tiny {}:schedule()\n"
+      "same(s.name, '1f1b') same(s.ranks, 2) same(s.microbatches, 4) same(#s, 2)\n"
+      "same(#s[1], 8) same(s[1][1].op, 'F') same(s[1][1].mb, 0)\n"
+      "same(s[2][2].op, 'B') same(s[2][2].stage, 1) same(s[1].peak, 2)\n"
+      "assert(math.abs(s.bubble - 0.2) < 1e-9, s.bubble)\n"
+      "says(s, 'F0F1') says(s, 'schedule: 1f1b, 2 pipeline ranks, 4 microbatches')\n"
+      "local width = 0\n"
+      "for line in tostring(tiny {}:schedule { width = 30 }):gmatch '   %d [F.][^\\n]+' "
+      "do\n"
+      "  width = math.max(width, #line) end\n"
+      "assert(width > 0 and width <= 30, width)\n"
+      "raises('width must be an integer', tiny {}.schedule, tiny {}, { width = 'x' })\n");
 }
 END_TEST
 
 /* ---- running ---- */
 
 START_TEST(verify) {
-  lua_run(TINY "local v = tiny {}:verify { steps = 1 }\n"
-               "same(v.ok, true) same(v.ranks, 8) same(v.steps, 1) assert(v.grad < 1e-5)\n"
-               "says(v, '8 ranks against one, 1 steps') says(v, 'the same (tolerance 1e-05)')\n"
-               "local v = tiny {}:verify { steps = 1, tolerance = 1e-30 }\n"
-               "same(v.ok, false) says(v, 'DIFFERENT') assert(v.first)\n"
-               "raises('tolerance must be', tiny {}.verify, tiny {}, { tolerance = -1 })\n"
-               "raises(\"no option 'step' (did you mean 'steps'?)\", tiny {}.verify,\n"
-               "  tiny {}, { step = 1 })\n"
-               /* The plan stays as it is. */
-               "local p = assert(weft.load(PLANS .. 'custom_model.lua'))\n"
-               "local before = p:memory().peak\n"
-               "same(p:verify { steps = 1, ranks = 4 }.ok, true)\n"
-               "same(p:memory().peak, before)\n");
+  lua_run(
+      TINY
+      "local v = tiny {}:verify { steps = 1 }\n"
+      "same(v.ok, true) same(v.ranks, 8) same(v.steps, 1) assert(v.grad < 1e-5)\n"
+      "says(v, '8 ranks against one, 1 steps') says(v, 'the same (tolerance 1e-05)')\n"
+      "local v = tiny {}:verify { steps = 1, tolerance = 1e-30 }\n"
+      "same(v.ok, false) says(v, 'DIFFERENT') assert(v.first)\n"
+      "raises('tolerance must be', tiny {}.verify, tiny {}, { tolerance = -1 })\n"
+      "raises(\"no option 'step' (did you mean 'steps'?)\", tiny {}.verify,\n"
+      "  tiny {}, { step = 1 })\n"
+      /* The plan stays as it is. */
+      "local p = assert(weft.load(PLANS .. 'custom_model.lua'))\n"
+      "local before = p:memory().peak\n"
+      "same(p:verify { steps = 1, ranks = 4 }.ok, true)\n"
+      "same(p:memory().peak, before)\n");
 }
 END_TEST
 

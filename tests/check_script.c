@@ -31,10 +31,11 @@ static void expect(const char *args, int code, const char *in_out, const char *i
 }
 
 START_TEST(arguments) {
-  put("a.lua", "#!/usr/bin/env weft-lua\n"
-               "print(arg[-1], arg[0], arg[1], #arg, ...)\n"
-               "print(io.write ~= nil, os.getenv ~= nil, debug.sethook ~= nil, load ~= nil)\n"
-               "print(weft, require 'weft' == require 'weft')\n");
+  put("a.lua",
+      "#!/usr/bin/env weft-lua\n"
+      "print(arg[-1], arg[0], arg[1], #arg, ...)\n"
+      "print(io.write ~= nil, os.getenv ~= nil, debug.sethook ~= nil, load ~= nil)\n"
+      "print(weft, require 'weft' == require 'weft')\n");
   expect("a.lua x --json '' -D", 0, "weft lua\ta.lua\tx\t4\tx\t--json\t\t-D\n", "");
   expect("a.lua", 0, "weft lua\ta.lua\tnil\t0\ntrue\ttrue\ttrue\ttrue\nnil\ttrue\n", "");
   expect("-- a.lua --help", 0, "\t--help\n", "");
@@ -51,13 +52,15 @@ START_TEST(exit_codes) {
   expect("raise.lua", 1, "", "raise.lua:4: in main chunk");
   put("syntax.lua", "x = = 1\n");
   expect("syntax.lua", 1, "", "weft: syntax.lua:1: unexpected symbol near '='\n");
-  put("object.lua", "error(setmetatable({}, { __tostring = function() return 'mine' end }))");
+  put("object.lua",
+      "error(setmetatable({}, { __tostring = function() return 'mine' end }))");
   expect("object.lua", 1, "", "weft: mine\nstack traceback:\n");
   put("table.lua", "error {}\n");
   expect("table.lua", 1, "", "weft: (error object is a table value)\n");
   put("exit.lua", "io.write 'gone' os.exit(7)\n");
   expect("exit.lua", 7, "gone", "");
-  expect("none.lua", 2, "", "weft: none.lua cannot be opened: No such file or directory\n");
+  expect("none.lua", 2, "",
+         "weft: none.lua cannot be opened: No such file or directory\n");
   expect(".", 2, "", "weft: . ");
 }
 END_TEST
@@ -72,9 +75,10 @@ START_TEST(exit_codes_of_plans) {
          "\"global\"?)\n1 error\nstack traceback:\n");
   put("file.lua", "assert(require 'weft'.load 'none.lua')\n");
   expect("file.lua", 2, "", "weft: none.lua: error: cannot be opened");
-  put("loop.lua", "local weft = require 'weft'\n"
-                  "assert(weft.plan { model = weft.model 'llama-tiny', batch = { global = "
-                  "8, seq = 16 },\n  schedule = function() while true do end end }:check())");
+  put("loop.lua",
+      "local weft = require 'weft'\n"
+      "assert(weft.plan { model = weft.model 'llama-tiny', batch = { global = "
+      "8, seq = 16 },\n  schedule = function() while true do end end }:check())");
   expect("loop.lua", 3, "", "loop.lua:3: error: the plan was stopped after 50000000");
 }
 END_TEST
@@ -100,7 +104,8 @@ static void interrupt(const char *name, const char *code) {
   ck_assert(process_wait_for(&p, p.out, "runs"));
   kill(p.pid, SIGINT);
   Outcome o = process_end(&p);
-  ck_assert_msg(!o.late && o.code == 130, "%s: exit %d\n%s%s", name, o.code, o.out, o.err);
+  ck_assert_msg(!o.late && o.code == 130, "%s: exit %d\n%s%s", name, o.code, o.out,
+                o.err);
   ck_assert_msg(!strstr(o.out, "came here"), "%s", o.out);
 }
 
@@ -117,8 +122,9 @@ START_TEST(interrupted) {
             "while true do weft.plan { model = weft.model 'llama-tiny', batch = {\n"
             "  global = 8, seq = 16 }, schedule = function(s) while true do end end\n"
             "  }:check() end");
-  interrupt("train.lua", "weft.plan { model = weft.model 'llama-tiny', batch = { global = "
-                         "8, seq = 16 } }:run { steps = 1000000 }");
+  interrupt("train.lua",
+            "weft.plan { model = weft.model 'llama-tiny', batch = { global = "
+            "8, seq = 16 } }:run { steps = 1000000 }");
   interrupt("verify.lua",
             "weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 2 }, batch = {\n"
             "  global = 8, seq = 16 } }:verify { steps = 100000 }");
@@ -215,12 +221,14 @@ static void *limited(void *ud, void *p, size_t old, size_t n) {
 static const char work[] =
     "local weft = require 'weft'\n"
     "local f = math.floor\n"
-    "local p = assert(weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 2, pp = 2 "
+    "local p = assert(weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 2, pp = "
+    "2 "
     "}, batch = { global = 8, seq = 16 }, schedule = function(s)\n"
     "  for i = 0, s.microbatches - 1 do s:F(0, f(i)) end\n"
     "  for i = 0, s.microbatches - 1 do s:B(0, i) end end })\n"
     "local m = p.mesh\n"
-    "local t = { p:memory(), p:comm(), p:schedule(), p:match(), p:shards 'lm_head', m:coord(1),"
+    "local t = { p:memory(), p:comm(), p:schedule(), p:match(), p:shards 'lm_head', "
+    "m:coord(1),"
     " m:groups 'tp', p:diff(assert(p:with { name = 'x' })), p.spec }\n"
     "for i = 1, #t do t[i] = tostring(t[i]) end\n"
     "local none, why = p:with { mesh = { tp = 3 } } t = tostring(why) assert(not none)\n";
