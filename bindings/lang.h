@@ -163,6 +163,14 @@ struct LangPlan {
   bool replayed;
 };
 
+/* ---- plan_load.c ---- */
+/* Checks the plan's table and fills lp->plan. */
+weft_status lang_check_plan(LangPlan *lp, Diags *d, weft_error *e);
+/* ---- plan_value.c ---- */
+/* Copies the table into the plan's state and checks it. */
+weft_status value_take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *e);
+/* Copies of the texts in `v`; what it leaves open is as of the plan that it copies. */
+LangValue value_origin(Arena *a, const LangValue *v);
 /* ---- schema.c ---- */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
 /* ---- model.c ---- */

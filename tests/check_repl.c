@@ -356,9 +356,10 @@ START_TEST(ctrl_c_stops_work_in_c) {
   answer(t, "function begun() io.write 'begun' io.flush() end");
   interrupts(t, "plan:run { steps = 1000000 }", "interrupted");
   expect(t, "1 + 1", "2\n");
-  interrupts(t,
-             arena_printf(scratch_arena, "weft.load '%s'", scratch_path("endless.lua")),
-             "interrupted");
+  interrupts(
+      t,
+      arena_printf(scratch_arena, "return weft.load '%s'", scratch_path("endless.lua")),
+      "interrupted");
   expect(t, "plan:check()", "true\n");
   ck_assert_int_eq(leave(t), 0);
 }
