@@ -23,5 +23,4 @@ return weft.plan {
 --> bad_later.lua:10: error: plan.precision.reduce_dtype: "bf16" is not built yet
 --> bad_later.lua:11: error: plan.recompute: recompute is not built yet
 --> bad_later.lua:12: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
---> bad_later.lua:14: error: plan.expect: expect is not built yet
---> 10 errors
+--> 9 errors
