@@ -1,5 +1,6 @@
 /* show.c - weft show: the mesh, graph, schedule, memory and programs of a plan. */
 #include "cli.h"
+#include "../schedule_csv.h"
 
 #include <ctype.h>
 
@@ -90,36 +91,14 @@ static void json_graph(Job *j, Json *out) {
 
 /* ---- schedule ---- */
 
-/* One action in PyTorch's notation: stage, kind, microbatch. */
-static void action_text(const Schedule *s, int rank, const Action *a, char buf[48]) {
-  static const char *const kind[ACT_N] = {"F", "I",       "W",       "B",
-                                          "",  "UNSHARD", "RESHARD", "REDUCE_GRAD"};
-  int stage = schedule_stage(s, rank, a->chunk);
-  if (a->kind == ACT_OVERLAP)
-    snprintf(buf, 48, "(%dF%d;%dB%d)OVERLAP_F_B", stage, a->mb,
-             schedule_stage(s, rank, a->chunk2), a->mb2);
-  else if (a->mb < 0)
-    snprintf(buf, 48, "%d%s", stage, kind[a->kind]);
-  else
-    snprintf(buf, 48, "%d%s%d", stage, kind[a->kind], a->mb);
-}
-
 static void text_csv(Job *j, Text *out) {
-  const Schedule *s = &j->schedule;
-  char buf[48];
-  for (int r = 0; r < s->ranks; r++) {
-    for (int i = 0; i < s->n[r]; i++) {
-      action_text(s, r, &s->list[r][i], buf);
-      text_printf(out, "%s%s", i ? "," : "", buf);
-    }
-    text_add(out, "\n");
-  }
+  schedule_csv_write(&j->schedule, false, out);
 }
 
 static void text_schedule(Job *j, Text *out) {
   enum { SHOWN = 48 };
   const Schedule *s = &j->schedule;
-  char buf[48];
+  char buf[ACTION_TEXT];
   text_printf(out,
               "schedule: %s, %d pipeline rank%s, %d microbatch%s; stage, what, "
               "microbatch\n",
@@ -128,7 +107,7 @@ static void text_schedule(Job *j, Text *out) {
   for (int r = 0; r < s->ranks; r++) {
     text_printf(out, "  pp %d:", r);
     for (int i = 0; i < s->n[r] && i < SHOWN; i++) {
-      action_text(s, r, &s->list[r][i], buf);
+      schedule_action_text(s, r, &s->list[r][i], buf);
       text_printf(out, " %s", buf);
     }
     if (s->n[r] > SHOWN) text_printf(out, " ... %d more", s->n[r] - SHOWN);
@@ -138,13 +117,13 @@ static void text_schedule(Job *j, Text *out) {
 
 static void json_schedule(Job *j, Json *out) {
   const Schedule *s = &j->schedule;
-  char buf[48];
+  char buf[ACTION_TEXT];
   json_open(out, "schedule", '{');
   json_open(out, "actions", '[');
   for (int r = 0; r < s->ranks; r++) {
     json_open(out, NULL, '[');
     for (int i = 0; i < s->n[r]; i++) {
-      action_text(s, r, &s->list[r][i], buf);
+      schedule_action_text(s, r, &s->list[r][i], buf);
       json_str(out, NULL, buf);
     }
     json_close(out, ']');
