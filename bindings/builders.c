@@ -142,6 +142,7 @@ static const Builder builder[] = {
     {"text", ARG_TEXT, NULL},        {"tokens", ARG_TEXT, NULL},
     {"synthetic", ARG_TABLE, NULL},  {"at_most", ARG_NUMBER, "high"},
     {"at_least", ARG_NUMBER, "low"}, {"between", ARG_PAIR, NULL},
+    {"schedule_csv", ARG_TEXT, NULL},
 };
 
 static bool takes(const Builder *b, int type) {
