@@ -247,16 +247,18 @@ static void push_actions(lua_State *L, const Schedule *s, int rank) {
 }
 
 typedef struct TimelineJob {
-  const Schedule *s;
+  const Job *j;
   Arena *arena;
   Timeline t;
+  RankTraffic *bytes;
   weft_error e;
   weft_status st;
 } TimelineJob;
 
 static void timeline_job(void *ud) {
   TimelineJob *j = ud;
-  j->st = timeline_run(j->s, TIMELINE_UNIT, j->arena, &j->t, &j->e);
+  j->st = timeline_run(&j->j->schedule, TIMELINE_UNIT, j->arena, &j->t, &j->e);
+  if (j->st == WEFT_OK) j->bytes = traffic(j->j->compiled, j->arena);
 }
 
 int plan_schedule(lua_State *L) {
@@ -265,7 +267,7 @@ int plan_schedule(lua_State *L) {
   const Schedule *s = &j->schedule;
   check_options(L, 2, names);
   int width = (int)option_int(L, 2, "width", 20, 10000, 80);
-  TimelineJob k = {.s = s, .arena = script_push_arena(L)};
+  TimelineJob k = {.j = j, .arena = script_push_arena(L)};
   err_clear(&k.e);
   if (!arena_try(k.arena, timeline_job, &k)) return luaL_error(L, "not enough memory");
   if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
@@ -273,7 +275,7 @@ int plan_schedule(lua_State *L) {
   text_printf(t, "schedule: %s, %d pipeline rank%s, %d microbatch%s\n", s->name, s->ranks,
               s->ranks > 1 ? "s" : "", s->microbatches, s->microbatches > 1 ? "es" : "");
   timeline_text(s, &k.t, width, false, t);
-  timeline_figures(&k.t, NULL, t);
+  timeline_figures(&k.t, k.bytes, j->mesh.world / s->ranks, t);
   set_text(L, "name", s->name);
   set_integer(L, "ranks", s->ranks);
   set_integer(L, "virtual", s->virtual_stages);

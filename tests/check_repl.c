@@ -145,6 +145,10 @@ START_TEST(help) {
          "  sequences of a rank's microbatch\n");
   expect(t, "? plan.batch.micro", answer(t, "?batch.micro"));
   ck_assert_ptr_nonnull(strstr(answer(t, "?mesh.tp"), "tensor parallel: "));
+  expect(
+      t, "?zero.sequence_parallel",
+      "strategy = { \"zero\", sequence_parallel = ... }   true, false; default: false\n"
+      "  activations between layers are cut by sequence over tp\n");
   expect(t, "?adamw.eps",
          "weft.adamw { eps = ... }   number, 0 to 1; default: 1e-08\n"
          "  added to the root of the second average\n");

@@ -157,6 +157,7 @@ START_TEST(plan_fields) {
   expect("p:with { pp_plan = { vir|", "virtual =  ");
   expect("weft.plan { strategy = { \"zero\", seq|", "sequence_parallel =  ");
   expect("weft.plan { strategy = { \"ddp\", seq|", "");
+  expect("weft.plan { schedule = { \"interleaved_1f1b\", gr|", "group =  ");
   expect("weft.plan { activation_checkpointing = { no_such|", "");
   expect("weft.plan { mesh = { t = pri|", "print( ");
   offers("weft.plan { |", "model");
@@ -166,6 +167,7 @@ END_TEST
 START_TEST(values_of_fields) {
   offers("weft.plan { schedule = \"1|", "1f1b");
   offers("weft.plan { schedule = { \"g|", "gpipe");
+  expect("weft.plan { schedule = \"zb|", "zb_h2 zbv ");
   offers("weft.plan { tp_plan = { [\"lm_head\"] = \"colw|", "colwise");
   offers("weft.plan { tp_plan = weft.extend(weft.tp_plan \"llama\", { [\"a\"] = \"row|",
          "rowwise");

@@ -27,7 +27,8 @@ typedef struct TpRule {
 } TpRule;
 
 typedef struct PpPlan {
-  int virtual_stages;            /* per rank; 0 = the schedule's default */
+  int virtual_stages;            /* per rank; 0 = virtual_default */
+  int virtual_default;           /* what the schedule wants; 0 = 1 */
   const int *layers;  int nlayers;       /* per stage; NULL = even */
   const char *const *const *modules; int nmodules;  /* per stage: NULL-terminated names */
 } PpPlan;
@@ -72,21 +73,37 @@ typedef struct Packed {
   int32_t eot;                   /* token that ends a document */
 } Packed;
 
+/* Limits of `expect`; see expect.def. */
+typedef enum {
+#define EXPECT(name, whole, doc) EXPECT_##name,
+#include "expect.def"
+  EXPECT_N
+} ExpectKey;
+typedef struct ExpectRange {
+  bool given;
+  double low, high;              /* equal: a plain number */
+} ExpectRange;
+#define EXPECT_TOLERANCE 0.01
+
 typedef struct Plan {
   const char *name, *file;
   MeshSpec mesh;
   Strategy strategy;
   const TpRule *tp; int ntp;
   PpPlan pp;
-  const char *schedule;          /* canonical name, or "function" */
+  const char *schedule;          /* canonical name, "function" or "csv" */
   DType dtype;                   /* compute type: f32 or bf16 */
   Batch batch;
   Optimizer opt;
   DataSpec data;
   Packed packed;
+  ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   uint64_t seed;
 } Plan;
+
+/* Stages of each pipeline rank. */
+int plan_virtual(const Plan *p);
 
 enum { MICROBATCHES_MAX = 100000 }; /* of a step, all rounds together */
 

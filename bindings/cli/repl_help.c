@@ -12,10 +12,25 @@ static void add_entry(const char *form, const char *doc, Text *out) {
   text_printf(out, "%s\n  %s\n", form, doc);
 }
 
-/* As one writes it: mesh = { tp = ... }, weft.adamw { eps = ... }. */
+/* True if the word stands in a list of names that blanks separate. */
+static bool lists(const char *names, const char *word) {
+  size_t n = strlen(word);
+  for (const char *p = names; (p = strstr(p, word)); p += n)
+    if ((p == names || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return true;
+  return false;
+}
+
+/* As one writes it: mesh = { tp = ... }, strategy = { "zero", stage = ... },
+ * weft.adamw { eps = ... }. */
 static void add_written(const Field *f, Text *out) {
+  const Field *strategy = schema_find("plan", "strategy");
+  const char *named = lists(schema_schedules, f->scope)              ? "schedule"
+                      : strategy && lists(strategy->names, f->scope) ? "strategy"
+                                                                     : NULL;
   if (strcmp(f->scope, "plan") == 0)
     text_printf(out, "%s = ...", f->key);
+  else if (named)
+    text_printf(out, "%s = { \"%s\", %s = ... }", named, f->scope, f->key);
   else if (strcmp(f->scope, "mesh") != 0 && api_doc_find("weft", f->scope))
     text_printf(out, "weft.%s { %s = ... }", f->scope, f->key);
   else

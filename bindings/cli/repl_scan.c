@@ -207,7 +207,7 @@ static void first_item(Scan *s, Token t) {
   Bracket *b =
       s->depth && s->depth <= LEN(s->brackets) ? &s->brackets[s->depth - 1] : NULL;
   if (!b || b->type != '{' || b->items || !b->field || t.n < 2) return;
-  if (b->field->type != FIELD_NAMED) return;
+  if (b->field->type != FIELD_NAMED && !str_eq(b->field->key, "schedule")) return;
   const char *named =
       known_scope(arena_strn(s->arena, s->text + t.at + 1, (size_t)t.n - 2));
   if (named) b->scope = named;
