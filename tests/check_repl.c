@@ -198,7 +198,7 @@ START_TEST(plans) {
   expect(t, "plan.spec.batch", "{ global = 8, micro = 1, seq = 32 }\n");
   expect(t, "mesh == plan.mesh, mesh.tp", "true    2\n");
   ck_assert_ptr_nonnull(strstr(answer(t, ",set mesh.tp=1"), "plan a.lua: one rank"));
-  expect(t, ",set mesh.tp=4", "plan a.lua: tp=4, 4 ranks, 1f1b\n");
+  expect(t, ",set mesh.tp = 4", "plan a.lua: tp=4, 4 ranks, 1f1b\n");
   expect(t, ",set", "mesh.tp=4\n");
   ck_assert_ptr_nonnull(strstr(answer(t, ",set mesh.tp=3"), "3 does not divide"));
   ck_assert_ptr_nonnull(strstr(answer(t, ",set mesh.tpp=3"), "did you mean \"tp\"?"));
@@ -422,6 +422,19 @@ START_TEST(dumb_terminal) {
 }
 END_TEST
 
+START_TEST(without_the_editor) {
+  const char *weft = scratch_path("weft");
+  ck_assert_int_eq(
+      system(arena_printf(scratch_arena, "cp " WEFT_BINARY_DIR "/weft %s", weft)), 0);
+  Terminal *t = prompt(arena_printf(scratch_arena, "NO_COLOR=1 %s repl", weft));
+  ck_assert_ptr_nonnull(
+      strstr(terminal_rows(t, 0, t->row),
+             "weft: no line editing and no completion: weft_edit.so: "));
+  expect(t, "1 + 1", "2\n");
+  ck_assert_int_eq(leave(t), 0);
+}
+END_TEST
+
 /* ---- history ---- */
 
 static int mode_of(const char *path) {
@@ -580,6 +593,7 @@ Suite *repl_suite(void) {
   tcase_add_test(t, ctrl_d_with_text_does_not_leave);
   tcase_add_test(t, colours);
   tcase_add_test(t, dumb_terminal);
+  tcase_add_test(t, without_the_editor);
   tcase_add_test(t, history);
   tcase_add_test(t, history_places);
   tcase_add_test(t, long_history_is_cut);

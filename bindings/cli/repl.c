@@ -21,8 +21,8 @@ static void complete(void *ud, const char *line, int cursor, EditMatches *m) {
   repl_complete(r->L, r->chunk.s ? r->chunk.s : "", (int)before + cursor, &c);
   r->chunk.n = before;
   if (r->chunk.s) r->chunk.s[before] = 0;
-  m->n = c.match.n;
   m->from = c.from - (int)before;
+  m->n = m->from >= 0 ? c.match.n : 0;
   m->text = (const char *const *)c.match.at;
   m->suffix = c.suffix;
 }
@@ -82,6 +82,8 @@ static int loop(lua_State *L) {
 
 static weft_status run_prompt(Repl *r) {
   r->colour = colour_wanted(stdout) && colour_wanted(stderr);
+  /* The editor counts characters; the rest of the program counts bytes. */
+  if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
   r->edit = (EditHost){.ud = r, .complete = complete};
   r->input = input_open(r->arena, &r->edit, r->cli->stop);
   greet(r);
@@ -128,8 +130,6 @@ int verb_repl(Cli *cli, Arena *arena) {
     complain("out of memory");
     return weft_exit_code(WEFT_ENOMEM);
   }
-  /* The editor counts characters; the rest of the program counts bytes. */
-  if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
   weft_status st = run(&r);
   lua_close(r.L);
   arena_free(r.matches);

@@ -32,25 +32,36 @@ static void print_sets(const Repl *r) {
   if (!r->cli->nset) puts("every field is as in the plan");
 }
 
+/* "mesh.tp = 4" as --set takes it, without the blanks; NULL if it is none. */
+static const char *assignment(Arena *a, const char *arg, size_t *path) {
+  const char *equals = strchr(arg, '='), *value = equals;
+  if (!equals) return NULL;
+  while (equals > arg && equals[-1] == ' ')
+    equals--;
+  value += 1 + strspn(value + 1, " ");
+  *path = (size_t)(equals - arg);
+  return *path ? arena_printf(a, "%.*s=%s", (int)*path, arg, value) : NULL;
+}
+
 /* The value of a path that is set again takes the place of the old one, so that the list
  * stays short; a change that the plan does not take is undone. */
 static bool set(Repl *r, const char *arg) {
   Cli *cli = r->cli;
-  const char *equals = strchr(arg, '=');
+  size_t path = 0;
   if (!*arg) {
     print_sets(r);
     return true;
   }
-  if (!equals || equals == arg) return complaint(r, ",set takes path=value: mesh.tp=4");
+  const char *text = assignment(r->arena, arg, &path);
+  if (!text) return complaint(r, ",set takes path=value: mesh.tp=4");
   if (!r->plan) return complaint(r, "there is no plan to change: ,plan FILE");
-  size_t n = (size_t)(equals - arg) + 1;
   int i = 0;
-  while (i < cli->nset && strncmp(cli->set[i], arg, n) != 0)
+  while (i < cli->nset && strncmp(cli->set[i], text, path + 1) != 0)
     i++;
   if (i == CLI_LIST) return complaint(r, "too many fields are set");
   bool again = i < cli->nset;
   const char *old = again ? cli->set[i] : NULL;
-  cli->set[i] = arena_str(r->arena, arg);
+  cli->set[i] = text;
   if (!again) cli->nset++;
   if (repl_load_plan(r) == WEFT_OK) return true;
   if (again)

@@ -84,7 +84,7 @@ static int on_error(lua_State *L) {
   return 1;
 }
 
-/* The value at 1 as an error, into the Text at 2 (light userdata). */
+/* Writes the value at 1 into the output of the Repl at 2. */
 static int describe_error(lua_State *L) {
   Repl *r = lua_touserdata(L, 2);
   PrintOptions o = repl_print_options(r);

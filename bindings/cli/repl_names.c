@@ -3,7 +3,6 @@
 #include "repl_complete.h"
 
 #include <dirent.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 void complete_add(Completions *c, const char *name, const char *prefix, size_t n,
@@ -60,9 +59,6 @@ void complete_files(Completions *c, int from, const char *prefix, size_t n,
   while (last && prefix[last - 1] != '/')
     last--;
   const char *folder = last ? arena_strn(c->arena, prefix, last) : "./";
-  const char *home = getenv("HOME");
-  if (strncmp(folder, "~/", 2) == 0 && home)
-    folder = arena_printf(c->arena, "%s%s", home, folder + 1);
   c->from = from + (int)last;
   DIR *d = opendir(folder);
   if (!d) return;
