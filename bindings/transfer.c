@@ -85,6 +85,16 @@ static void copy_top(Transfer *t) {
   lua_pop(t->from, 1);
 }
 
+/* Finalizers and weak tables would show when memory is collected: plans have none. */
+static void check_metatable(Transfer *t) {
+  static const char *const refused[] = {"__gc", "__mode"};
+  for (int i = 0; i < LEN(refused); i++) {
+    lua_pushstring(t->to, refused[i]);
+    if (lua_rawget(t->to, -2) != LUA_TNIL) refuse(t, "a table with __gc or __mode");
+    lua_pop(t->to, 1);
+  }
+}
+
 static void copy_table(Transfer *t, int idx) {
   lua_newtable(t->to);
   note_copy(t, lua_topointer(t->from, idx));
@@ -98,6 +108,7 @@ static void copy_table(Transfer *t, int idx) {
   }
   if (lua_getmetatable(t->from, idx)) {
     copy_top(t);
+    check_metatable(t);
     lua_setmetatable(t->to, -2);
   }
   if (mark_push(t->from, idx)) {
