@@ -1,5 +1,6 @@
 /* check_schedule_csv.c - weft.schedule_csv: tables that come back as they were written,
- * with and without transfers, and what is wrong with a file, at its line and cell. */
+ * with and without transfers, file_of_pytorch, and what is wrong with a file, at its line
+ * and cell. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -107,6 +108,30 @@ START_TEST(transfers) {
   ck_assert_str_eq(written(&s, true),
                    "0F0,0SEND_F0,3RECV_F0,3F0,3I0,3SEND_B0,3W0,0RECV_B0,0I0,0W0\n"
                    "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2I0,2W0,1I0,1SEND_B0,1W0\n");
+}
+END_TEST
+
+/* A file of PyTorch's, of which the calculations are those of the same schedule here. */
+START_TEST(file_of_pytorch) {
+  Outcome o = process_run(20, "cp " WEFT_SOURCE_DIR "/tests/oracle/lowered.csv .");
+  ck_assert_int_eq(o.code, 0);
+  Schedule want = table("'dualpipev'", 2, 5);
+  Schedule got = table("weft.schedule_csv 'lowered.csv'", 2, 5);
+  ck_assert(got.v_placement);
+  for (int r = 0; r < 2; r++) {
+    int n = 0, others = 0;
+    for (int i = 0; i < got.n[r]; i++) {
+      char a[ACTION_TEXT], b[ACTION_TEXT];
+      others += got.list[r][i].mb < 0;
+      if (got.list[r][i].mb < 0) continue;
+      ck_assert_int_lt(n, want.n[r]);
+      schedule_action_text(&got, r, &got.list[r][i], a);
+      schedule_action_text(&want, r, &want.list[r][n++], b);
+      ck_assert_str_eq(a, b);
+    }
+    ck_assert_int_eq(n, want.n[r]);
+    ck_assert_int_eq(others, 6); /* each chunk: UNSHARD, REDUCE_GRAD, RESHARD */
+  }
 }
 END_TEST
 
@@ -328,6 +353,7 @@ Suite *schedule_csv_suite(void) {
   const TTest *tests[] = {comes_back,
                           whole_vocabulary,
                           transfers,
+                          file_of_pytorch,
                           tolerates,
                           plan_with_a_file_runs,
                           only_the_first_errors,
