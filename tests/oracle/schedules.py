@@ -131,7 +131,8 @@ def main():
                 print(name, ranks, virtual, sum(e != "-" for e in row), "of", len(row))
     here = pathlib.Path(__file__).resolve().parent
     (here / "schedules.txt").write_text("".join(lines))
-    make(S.ScheduleDualPipeV, 2, 2, 5)._dump_csv(here / "lowered.csv", format="compute_comms")
+    lowered = make(S.ScheduleDualPipeV, 2, 2, 5)
+    lowered._dump_csv(here / "lowered.csv", format="compute_comms")
 
 
 if __name__ == "__main__":
