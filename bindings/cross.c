@@ -69,7 +69,7 @@ static void check_tokens(Cross *c, int64_t vocab) {
 }
 
 static int stage_count(Cross *c) {
-  return c->mesh->size[AXIS_PP] * MAX(c->plan->pp.virtual_stages, 1);
+  return c->mesh->size[AXIS_PP] * plan_virtual(c->plan);
 }
 
 static void check_layers(Cross *c, int64_t layers) {
@@ -114,28 +114,11 @@ static void check_ddp(Cross *c) {
                  axis_name(axes[i]));
 }
 
-/* The library's schedules say themselves which sizes they need. */
-static void check_schedule(Cross *c, int microbatches) {
-  lua_State *L = c->L;
-  int top = lua_gettop(L);
-  const char *file = lua_pushfstring(L, "schedules/%s", c->plan->schedule);
-  if (!c->lp->from_plan && stdlib_push(L, file) && lua_istable(L, -1) &&
-      lua_getfield(L, -1, "check") == LUA_TFUNCTION) {
-    lua_pushinteger(L, c->mesh->size[AXIS_PP]);
-    lua_pushinteger(L, MAX(c->plan->pp.virtual_stages, 1));
-    lua_pushinteger(L, microbatches);
-    lua_call(L, 3, 1);
-    if (lua_isstring(L, -1))
-      diag_error(c->d, "schedule", "schedule", "%s", lua_tostring(L, -1));
-  }
-  lua_settop(L, top);
-}
-
 static void check_batch(Cross *c) {
   const Batch *b = &c->plan->batch;
   int n = plan_microbatches(c->plan, c->mesh);
   if (n) {
-    check_schedule(c, n);
+    schedule_check_sizes(c->L, c->lp, c->plan, c->mesh, n, c->d);
     return;
   }
   int dp = mesh_size(c->mesh, AXES_DP);

@@ -27,7 +27,8 @@ typedef struct TpRule {
 } TpRule;
 
 typedef struct PpPlan {
-  int virtual_stages;            /* per rank; 0 = the schedule's default */
+  int virtual_stages;            /* per rank; 0 = virtual_default */
+  int virtual_default;           /* what the schedule wants; 0 = 1 */
   const int *layers;  int nlayers;       /* per stage; NULL = even */
   const char *const *const *modules; int nmodules;  /* per stage: NULL-terminated names */
 } PpPlan;
@@ -78,7 +79,7 @@ typedef struct Plan {
   Strategy strategy;
   const TpRule *tp; int ntp;
   PpPlan pp;
-  const char *schedule;          /* canonical name, or "function" */
+  const char *schedule;          /* canonical name, "function" or "csv" */
   DType dtype;                   /* compute type: f32 or bf16 */
   Batch batch;
   Optimizer opt;
@@ -87,6 +88,9 @@ typedef struct Plan {
   int64_t steps, log_every;
   uint64_t seed;
 } Plan;
+
+/* Stages of each pipeline rank. */
+int plan_virtual(const Plan *p);
 
 enum { MICROBATCHES_MAX = 100000 }; /* of a step, all rounds together */
 

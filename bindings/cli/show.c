@@ -1,5 +1,6 @@
 /* show.c - weft show: the mesh, graph, schedule, memory and programs of a plan. */
 #include "cli.h"
+#include "../schedule_csv.h"
 
 #include <ctype.h>
 

@@ -15,7 +15,7 @@ const char *schedule_place(const ScheduleCheck *c, int rank, int step) {
 }
 
 static const char *name_of(const ScheduleCheck *c, int rank, int step) {
-  char buf[ACTION_TEXT];
+  char buf[ACTION_NAME];
   return arena_str(c->a, action_name(c->s, rank, &c->s->list[rank][step], buf));
 }
 

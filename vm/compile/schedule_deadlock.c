@@ -69,7 +69,7 @@ static int lowest_of_circle(const Stuck *k, int rank) {
 
 static const char *member(const Stuck *k, int rank) {
   const ScheduleCheck *c = k->c;
-  char own[ACTION_TEXT], other[ACTION_TEXT];
+  char own[ACTION_NAME], other[ACTION_NAME];
   Need need = need_of(k, rank);
   const Action *a = &c->s->list[rank][k->at[rank]];
   const Action *b = &c->s->list[need.rank][need.step];

@@ -45,7 +45,7 @@ static void change(ScheduleCheck *c, int rank, int step, Chunk *k, bool open,
 }
 
 static void reduce(ScheduleCheck *c, int rank, int step, Chunk *k, Tell *problem) {
-  char buf[ACTION_TEXT];
+  char buf[ACTION_NAME];
   if (k->reduced >= 0)
     problem(c, rank, step, arena_printf(c->a, "is emitted twice, first at %s",
                                         schedule_place(c, rank, k->reduced)));

@@ -33,18 +33,18 @@ static int add_chunk(const Schedule *s, int rank, int chunk, char *buf, size_t n
 }
 
 const char *action_name(const Schedule *s, int rank, const Action *a,
-                        char buf[ACTION_TEXT]) {
+                        char buf[ACTION_NAME]) {
   static const char *const name[ACT_N] = {
       "F", "I", "W", "B", "the pair F", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
-  int n = snprintf(buf, ACTION_TEXT, "%s", name[a->kind]);
+  int n = snprintf(buf, ACTION_NAME, "%s", name[a->kind]);
   if (!action_per_microbatch(a)) {
-    snprintf(buf + n, ACTION_TEXT - (size_t)n, " of chunk %d", a->chunk);
+    snprintf(buf + n, ACTION_NAME - (size_t)n, " of chunk %d", a->chunk);
     return buf;
   }
-  n += snprintf(buf + n, ACTION_TEXT - (size_t)n, " of microbatch %d", a->mb);
-  n += add_chunk(s, rank, a->chunk, buf + n, ACTION_TEXT - (size_t)n);
+  n += snprintf(buf + n, ACTION_NAME - (size_t)n, " of microbatch %d", a->mb);
+  n += add_chunk(s, rank, a->chunk, buf + n, ACTION_NAME - (size_t)n);
   if (a->kind != ACT_OVERLAP) return buf;
-  n += snprintf(buf + n, ACTION_TEXT - (size_t)n, " with B of microbatch %d", a->mb2);
-  add_chunk(s, rank, a->chunk2, buf + n, ACTION_TEXT - (size_t)n);
+  n += snprintf(buf + n, ACTION_NAME - (size_t)n, " with B of microbatch %d", a->mb2);
+  add_chunk(s, rank, a->chunk2, buf + n, ACTION_NAME - (size_t)n);
   return buf;
 }

@@ -39,8 +39,8 @@ typedef struct ActionPart {
 int action_parts(const Action *a, ActionPart part[2]);
 
 /* "B of microbatch 2, chunk 1 (stage 3)"; without virtual stages "B of microbatch 2". */
-enum { ACTION_TEXT = 128 };
+enum { ACTION_NAME = 128 };
 const char *action_name(const Schedule *s, int rank, const Action *a,
-                        char buf[ACTION_TEXT]);
+                        char buf[ACTION_NAME]);
 
 #endif

@@ -39,7 +39,7 @@ static void add_instr(Text *t, const Machine *m, int pp, const Instr *in) {
 /* "step 3 (F of microbatch 1, line 12), ": the schedule's action that it belongs to. */
 static void add_action(Text *t, const Machine *m, int pp, const Instr *in) {
   const Schedule *s = &m->c->schedule;
-  char buf[ACTION_TEXT];
+  char buf[ACTION_NAME];
   if (!in->action) return;
   const Action *a = &s->list[pp][in->action - 1];
   text_printf(t, "step %d (%s", in->action - 1, action_name(s, pp, a, buf));
