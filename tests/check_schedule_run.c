@@ -4,7 +4,7 @@
 
 #include "pair.h"
 #include "sched_random.h"
-#include "sched_text.h"
+#include "schedule_cases.h"
 
 static Arena *arena;
 
@@ -57,6 +57,51 @@ START_TEST(legal_agrees) {
 }
 END_TEST
 
+/* ---- the library's schedules: `./dev fuzz-schedules` runs all cases ---- */
+
+enum { EVERY = 7, CHANGES = 1000, RUN = 6 };
+
+START_TEST(library_agrees) {
+  Text t = {0};
+  double worst = 0;
+  ck_assert_msg(case_holds(_i * EVERY, 1e-5, &worst, &t), "%s", t.s);
+  text_free(&t);
+}
+END_TEST
+
+/* All that are refused, because these are cheap. */
+START_TEST(illegal_is_refused) {
+  int refused = 0;
+  for (int i = 0; i < CASES; i++) {
+    if (schedule_case(i).legal) continue;
+    Text t = {0};
+    double worst = 0;
+    ck_assert_msg(case_holds(i, 1e-5, &worst, &t), "%s", t.s);
+    text_free(&t);
+    refused++;
+  }
+  ck_assert_int_ge(refused, 24);
+}
+END_TEST
+
+/* ---- changes: all are compiled, one of RUN is also run ---- */
+
+START_TEST(change_is_refused_or_right) {
+  int refused = 0, proven = 0;
+  for (int i = _i * CHANGES / 10; i < (_i + 1) * CHANGES / 10; i++) {
+    Text t = {0};
+    double worst = 0;
+    MutantFate f = mutant_holds(1, i, i % RUN == 0, &worst, &t);
+    ck_assert_msg(f != MUTANT_BAD, "%s", t.s);
+    text_free(&t);
+    refused += f == MUTANT_REFUSED;
+    proven += f == MUTANT_PROVEN;
+  }
+  ck_assert_int_ge(refused, 30);
+  ck_assert_int_ge(proven, 10);
+}
+END_TEST
+
 Suite *schedule_run_suite(void) {
   Suite *s = suite_create("schedule_run");
   TCase *tc = tcase_create("legal");
@@ -64,6 +109,15 @@ Suite *schedule_run_suite(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_loop_test(tc, legal_is_proven, 0, 10);
   tcase_add_loop_test(tc, legal_agrees, 0, 40);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("library");
+  tcase_set_timeout(tc, 60);
+  tcase_add_loop_test(tc, library_agrees, 0, (CASES + EVERY - 1) / EVERY);
+  tcase_add_test(tc, illegal_is_refused);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("changes");
+  tcase_set_timeout(tc, 60);
+  tcase_add_loop_test(tc, change_is_refused_or_right, 0, 10);
   suite_add_tcase(s, tc);
   return s;
 }
