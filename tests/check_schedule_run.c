@@ -59,7 +59,7 @@ END_TEST
 
 /* ---- the library's schedules: `./dev fuzz-schedules` runs all cases ---- */
 
-enum { EVERY = 7, CHANGES = 1000, RUN = 6 };
+enum { EVERY = 9, CHANGES = 1000, RUN = 10 };
 
 START_TEST(library_agrees) {
   Text t = {0};
@@ -107,8 +107,8 @@ Suite *schedule_run_suite(void) {
   TCase *tc = tcase_create("legal");
   tcase_set_timeout(tc, 60);
   tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, legal_is_proven, 0, 10);
-  tcase_add_loop_test(tc, legal_agrees, 0, 40);
+  tcase_add_loop_test(tc, legal_is_proven, 0, 5);
+  tcase_add_loop_test(tc, legal_agrees, 0, 24);
   suite_add_tcase(s, tc);
   tc = tcase_create("library");
   tcase_set_timeout(tc, 60);
