@@ -252,7 +252,11 @@ static weft_status call_all(StartJob *j, weft_error *e) {
 weft_status lang_schedule_named(LangPlan *lp, const char *name, const Mesh *m,
                                 int microbatches, Schedule *s, Diags *d, weft_error *e) {
   *s = (Schedule){.ranks = m->size[AXIS_PP], .microbatches = microbatches, .name = name};
-  StartJob j = {.lp = lp, .name = name, .schedule = s, .d = d, .fn = LUA_NOREF,
+  StartJob j = {.lp = lp,
+                .name = name,
+                .schedule = s,
+                .d = d,
+                .fn = LUA_NOREF,
                 .options = LUA_NOREF};
   return call_all(&j, e);
 }

@@ -258,16 +258,16 @@ static void computed(Transfers *t, const Entry *e, int stage, int mb, bool forwa
   *did |= forward ? DID_F : DID_B;
 }
 
-/* A send or a receive: on the right rank, once, in the right order. */
+/* A send, its end or a receive: on the right rank, once, in the right order. */
 static void transferred(Transfers *t, const Entry *e) {
   static const struct {
     const char *name;
     uint8_t sets, needs, forbids;
     int to;
-  } rule[] = {{"SEND_F", SENT_F, DID_F, SENT_F, 1},
-              {"RECV_F", GOT_F, 0, GOT_F | DID_F, -1},
-              {"SEND_B", SENT_B, DID_B, SENT_B, -1},
-              {"RECV_B", GOT_B, 0, GOT_B | DID_B, 1}};
+  } rule[] = {
+      {"SEND_F", SENT_F, DID_F, SENT_F, 1},  {"RECV_F", GOT_F, 0, GOT_F | DID_F, -1},
+      {"SEND_B", SENT_B, DID_B, SENT_B, -1}, {"RECV_B", GOT_B, 0, GOT_B | DID_B, 1},
+      {"WAIT_SEND_F", 0, SENT_F, 0, 1},      {"WAIT_SEND_B", 0, SENT_B, 0, -1}};
   int k = e->kind - SEND_F;
   uint8_t *did = &t->did[(size_t)e->stage * (size_t)t->r->microbatches + (size_t)e->mb];
   const char *why = NULL;
@@ -280,7 +280,7 @@ static void transferred(Transfers *t, const Entry *e) {
   else if (*did & rule[k].forbids)
     why = "comes too late";
   else if ((*did & rule[k].needs) != rule[k].needs)
-    why = "comes before what it sends";
+    why = "comes too early";
   if (why) transfer_problem(t, e, e->stage, e->mb, rule[k].name, why);
   *did |= rule[k].sets;
 }
@@ -312,7 +312,7 @@ static void check_transfers(Reader *r) {
         computed(&t, e, e->stage, e->mb, true);
       if (e->kind == ACT_I || e->kind == ACT_B) computed(&t, e, e->stage, e->mb, false);
       if (e->kind == ACT_OVERLAP) computed(&t, e, e->stage2, e->mb2, false);
-      if (e->kind >= SEND_F && e->kind <= RECV_B) transferred(&t, e);
+      if (e->kind >= SEND_F && e->kind <= WAIT_SEND_B) transferred(&t, e);
     }
   }
   all_sent(&t);

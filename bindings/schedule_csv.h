@@ -15,9 +15,9 @@ enum { ACTION_TEXT = 64 };
 /* One action of a rank: "2F0". */
 void schedule_action_text(const Schedule *s, int rank, const Action *a,
                           char buf[ACTION_TEXT]);
-/* The table. With `comms` also the transfers: a send follows its action, a receive stands
- * where its sender is done. False if the ranks wait for each other for ever. */
-bool schedule_csv_write(const Schedule *s, bool comms, Text *out);
+/* The table, which has passed schedule_check. With `comms` also the transfers: a send
+ * follows its action, a receive stands where the sender was done with it. */
+void schedule_csv_write(const Schedule *s, bool comms, Text *out);
 
 /* Reads a table; numbers of ranks, chunks and microbatches and the placement of stages
  * are those of the text. Transfers, if there are any, must be complete and in order; they

@@ -70,7 +70,7 @@ static bool turn(Writer *w, int rank, const Action *a) {
   return true;
 }
 
-static bool take_turns(Writer *w, int *at) {
+static void take_turns(Writer *w, int *at) {
   int left = 0;
   for (int r = 0; r < w->s->ranks; r++)
     left += w->s->n[r];
@@ -80,10 +80,9 @@ static bool take_turns(Writer *w, int *at) {
       if (at[r] < w->s->n[r] && turn(w, r, &w->s->list[r][at[r]]))
         at[r]++, left--, moved = true;
   }
-  return left == 0;
 }
 
-static bool write_comms(const Schedule *s, Text *out) {
+static void write_comms(const Schedule *s, Text *out) {
   const weft_alloc *a = out->alloc;
   size_t ranks = (size_t)s->ranks, stages = ranks * (size_t)s->virtual_stages;
   size_t cells = stages * (size_t)s->microbatches;
@@ -95,7 +94,7 @@ static bool write_comms(const Schedule *s, Text *out) {
   if (!ok) out->oom = true;
   for (size_t r = 0; ok && r < ranks; r++)
     w.row[r].alloc = a;
-  if (ok) ok = take_turns(&w, at);
+  if (ok) take_turns(&w, at);
   for (size_t r = 0; w.row && r < ranks; r++) {
     if (ok) text_printf(out, "%s\n", w.row[r].s ? w.row[r].s : "");
     out->oom |= w.row[r].oom;
@@ -104,18 +103,16 @@ static bool write_comms(const Schedule *s, Text *out) {
   mem_free(a, w.row, ranks * sizeof *w.row);
   mem_free(a, w.there, cells);
   mem_free(a, at, ranks * sizeof *at);
-  return ok;
 }
 
-bool schedule_csv_write(const Schedule *s, bool comms, Text *out) {
+void schedule_csv_write(const Schedule *s, bool comms, Text *out) {
   char text[ACTION_TEXT];
-  if (comms) return write_comms(s, out);
-  for (int r = 0; r < s->ranks; r++) {
+  if (comms) write_comms(s, out);
+  for (int r = 0; r < s->ranks && !comms; r++) {
     for (int i = 0; i < s->n[r]; i++) {
       schedule_action_text(s, r, &s->list[r][i], text);
       text_printf(out, "%s%s", i ? "," : "", text);
     }
     text_add(out, "\n");
   }
-  return true;
 }

@@ -24,8 +24,8 @@ end
 function rounds.problem(name, ranks, virtual, microbatches)
   local n = math.max(1, microbatches // ranks)
   if virtual == 1 or microbatches % n == 0 then return nil end
-  return string.format("%s makes %d rounds of %d microbatches on %d pipeline ranks, but %d "
-                       .. "is not a multiple of %d", name, n, microbatches // n, ranks,
+  return string.format("%s makes %d rounds of %d microbatches on %d pipeline ranks, but "
+                       .. "%d is not a multiple of %d", name, n, microbatches // n, ranks,
                        microbatches, n)
 end
 

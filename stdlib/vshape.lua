@@ -4,10 +4,10 @@
 --
 -- A pattern has six slots per microbatch: on rank r its F0, F1, I1 and I0 stand at four
 -- given slots, shifted by six for each microbatch, and the W fill the two holes. At both
--- ends of a step it leaves holes, so the table is built slot by slot for all ranks: before
--- a rank's first I0 and after its last F1 it may take an action ahead of the pattern, as
--- long as no action with a later slot in the pattern comes too late for lack of memory.
--- Nothing else is ready: the oldest W.
+-- ends of a step it leaves more holes, so the table is built slot by slot for all ranks:
+-- before its first I0 and after its last F1 a rank may take an action that is ready ahead
+-- of the pattern, unless another, whose slot comes first, would then find no memory.
+-- If there is none, it takes the oldest W.
 local vshape = {}
 
 local CHUNK = { 0, 1, 1, 0 } -- of the four kinds F0, F1, I1, I0
@@ -46,7 +46,7 @@ local function room(rank, now, kind, slot, microbatches)
   end
 end
 
--- The kind that a rank takes at slot `now`, or nil. `counts` are those before this slot.
+-- The kind that a rank takes at slot `now`, or nil; all ranks choose before any acts.
 local function choose(rank, now, microbatches, ready)
   local n, pattern = rank.next, rank.pattern
   local free = n[4] == 0 or n[2] == microbatches
@@ -60,7 +60,9 @@ local function choose(rank, now, microbatches, ready)
       end
     end
     if not kind then return nil end
-    if ready(rank, kind) and room(rank, now, kind, slot, microbatches) then return kind end
+    if ready(rank, kind) and room(rank, now, kind, slot, microbatches) then
+      return kind
+    end
     if not free then return nil end
     tried[kind] = true
   end

@@ -21,6 +21,7 @@ static const Option option[] = {
     {"--help", "-h", 0, TAKES_NOTHING, AT(help), 0, 0, 0},
     {"--json", NULL, OPT_JSON, TAKES_NOTHING, AT(json), 0, 0, 0},
     {"--csv", NULL, OPT_CSV, TAKES_NOTHING, AT(csv), 0, 0, 0},
+    {"--comms", NULL, OPT_CSV, TAKES_NOTHING, AT(comms), 0, 0, 0},
     {"--quiet", "-q", OPT_QUIET, TAKES_NOTHING, AT(quiet), 0, 0, 0},
     {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset), 0, 0},
     {"-D", NULL, OPT_PLAN, TAKES_LIST, AT(define), AT(ndefine), 0, 0},

@@ -1,44 +1,20 @@
 /* show_schedule.c - weft show PLAN schedule: the timeline drawn, its figures, the
  * picture, and the table itself in PyTorch's notation. */
+#include "../schedule_csv.h"
 #include "cli.h"
 
 #include "vm/io/io.h"
 
 /* ---- the table ---- */
 
-/* Stage, kind, microbatch. */
-static void action_text(const Schedule *s, int rank, const Action *a, char buf[48]) {
-  static const char *const kind[ACT_N] = {"F", "I",       "W",       "B",
-                                          "",  "UNSHARD", "RESHARD", "REDUCE_GRAD"};
-  int stage = schedule_stage(s, rank, a->chunk);
-  if (a->kind == ACT_OVERLAP)
-    snprintf(buf, 48, "(%dF%d;%dB%d)OVERLAP_F_B", stage, a->mb,
-             schedule_stage(s, rank, a->chunk2), a->mb2);
-  else if (a->mb < 0)
-    snprintf(buf, 48, "%d%s", stage, kind[a->kind]);
-  else
-    snprintf(buf, 48, "%d%s%d", stage, kind[a->kind], a->mb);
-}
-
-void schedule_csv(const Schedule *s, Text *out) {
-  char buf[48];
-  for (int r = 0; r < s->ranks; r++) {
-    for (int i = 0; i < s->n[r]; i++) {
-      action_text(s, r, &s->list[r][i], buf);
-      text_printf(out, "%s%s", i ? "," : "", buf);
-    }
-    text_add(out, "\n");
-  }
-}
-
 /* What can be shown of a table that does not run. */
 static void add_lists(const Schedule *s, Text *out) {
   enum { SHOWN = 48 };
-  char buf[48];
+  char buf[ACTION_TEXT];
   for (int r = 0; r < s->ranks; r++) {
     text_printf(out, "%4d ", r);
     for (int i = 0; i < s->n[r] && i < SHOWN; i++) {
-      action_text(s, r, &s->list[r][i], buf);
+      schedule_action_text(s, r, &s->list[r][i], buf);
       text_printf(out, " %s", buf);
     }
     if (s->n[r] > SHOWN) text_printf(out, " ... %d more", s->n[r] - SHOWN);
@@ -121,13 +97,13 @@ void schedule_text(const ScheduleView *v, Text *out) {
 void schedule_json(const ScheduleView *v, Json *out) {
   const Schedule *s = &v->job->schedule;
   const PipeTraffic *p = v->unknown ? NULL : &v->traffic;
-  char buf[48];
+  char buf[ACTION_TEXT];
   json_open(out, "schedule", '{');
   json_open(out, "actions", '[');
   for (int r = 0; r < s->ranks; r++) {
     json_open(out, NULL, '[');
     for (int i = 0; i < s->n[r]; i++) {
-      action_text(s, r, &s->list[r][i], buf);
+      schedule_action_text(s, r, &s->list[r][i], buf);
       json_str(out, NULL, buf);
     }
     json_close(out, ']');

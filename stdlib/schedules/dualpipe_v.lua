@@ -4,13 +4,13 @@
 -- Rule (F0: forward of chunk 0; B is I and W at once; & at the same time):
 --   1. 2(P-r-1) times F0          5. P-r-1 times B1, F1&B0
 --   2. r+1 times F0 F1            6. r+1 times B1 B0, the second half as I
---   3. P-r-1 times I1 W F1        7. P-r-1 times W, I0 (B0 as long as 6 has not come to I)
+--   3. P-r-1 times I1 W F1        7. P-r-1 times W I0 (B0 if 6 has no I)
 --   4. m-2P+r+1 times F0&B1 F1&B0 8. r+1 times W
 --   W is always the oldest that waits. The first pair of step 4 is not overlapped on the
 --   last rank, where its backward needs the forward just done.
 -- Constraint: two stages per rank; at least 2P microbatches.
--- Bubble:     (P-1)(F&B + I - 2W)/2 of a rank's time; (P-1)/2 forwards if F = I = W and
---             overlapped pairs take as long as their parts.
+-- Bubble:     about (P-1)(F+I-W)/2 of a rank's time, if W is not the longest and a pair
+--             takes as long as its parts; less if it does not.
 -- Memory:     2P+1 chunks on every rank.
 return {
   virtual = 2,
@@ -64,8 +64,8 @@ return {
   end,
   check = function(ranks, virtual, microbatches)
     if microbatches < 2 * ranks then
-      return string.format("dualpipe_v needs at least two microbatches per pipeline rank, "
-                           .. "got %d for %d ranks", microbatches, ranks)
+      return string.format("dualpipe_v needs at least two microbatches per pipeline "
+                           .. "rank, got %d for %d ranks", microbatches, ranks)
     end
   end,
 }

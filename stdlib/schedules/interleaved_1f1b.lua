@@ -34,14 +34,19 @@ return {
       return rounds.problem("interleaved_1f1b", ranks, virtual, microbatches)
     end
     if group < ranks then
-      return string.format("interleaved_1f1b needs a group of at least as many microbatches "
-                           .. "as pipeline ranks, got %d for %d", group, ranks)
+      return string.format("interleaved_1f1b needs a group of at least as many "
+                           .. "microbatches as pipeline ranks, got %d for %d", group,
+                           ranks)
+    end
+    if group > microbatches then
+      return string.format("interleaved_1f1b needs at least a group of microbatches, got "
+                           .. "%d for group = %d", microbatches, group)
     end
     local rest = microbatches % group
-    if group > microbatches or rest > 0 and rest < ranks then
-      return string.format("interleaved_1f1b cannot cut %d microbatches into groups of %d: "
-                           .. "the last group would have %d, it needs %d", microbatches,
-                           group, rest, math.min(group, ranks))
+    if rest > 0 and rest < ranks then
+      return string.format("interleaved_1f1b cannot cut %d microbatches into groups of "
+                           .. "%d: the last group would have %d, it needs %d",
+                           microbatches, group, rest, ranks)
     end
   end,
 }

@@ -1,5 +1,5 @@
 -- zbv.lua - zero bubble with two chunks per rank in a V: rank r has stage r and, on the
--- way back, stage 2P-1-r, so the last rank hands over to itself and the loss is on rank 0.
+-- way back, stage 2P-1-r. The last rank hands over to itself; the loss is on rank 0.
 --
 -- Rule:       2(P-r)-1 times F0; r times F1 F0; P-r times F1 I1 W1; then F0 I0 W0 and
 --             F1 I1 W1 in turns until the forwards are done; r times I0 I1; P-r times
