@@ -320,6 +320,7 @@ Suite *lang_suite(void) {
   Suite *s = suite_create("lang");
   for (int i = 0; i < LEN(group); i++) {
     TCase *c = tcase_create(group[i].name);
+    tcase_set_timeout(c, 30); /* some plans are stopped by a limit only */
     tcase_add_checked_fixture(c, setup, teardown);
     for (int k = 0; group[i].tests[k]; k++)
       tcase_add_test(c, group[i].tests[k]);
