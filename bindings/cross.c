@@ -107,11 +107,13 @@ static bool check_split(Cross *c) {
   return ok;
 }
 
-/* `layers` is -1 where only the graph will tell. */
+/* `layers` is -1 where only the graph will tell. A schedule that is wrong is "", and then
+ * nobody knows how many stages there are unless the plan says so. */
 static void check_stages(Cross *c, int64_t layers) {
   const PpPlan *pp = &c->plan->pp;
   int ranks = c->mesh->size[AXIS_PP], chunks = chunk_count(c);
-  if (!check_split(c)) return;
+  bool unknown = !pp->virtual_stages && !*c->plan->schedule;
+  if (!check_split(c) || unknown) return;
   if (pp->modules && pp->nmodules != ranks * chunks)
     diag_error(c->d, "range", "pp_plan.modules", "%d entries for %d stages", pp->nmodules,
                ranks * chunks);

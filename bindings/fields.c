@@ -226,7 +226,7 @@ static void schedule_options(Check *c, int t, const char *path, bool fn) {
       check_type(c, sub, "\"loop\" or \"v\"", -1);
       continue;
     }
-    const char *name = check_name(c, "loop | v", sub, lua_tostring(L, -1));
+    const char *name = check_name(c, "loop v", sub, lua_tostring(L, -1));
     c->lp->schedule_v = str_eq(name, "v");
   }
   lua_settop(L, keys - 1);
