@@ -121,7 +121,9 @@ typedef struct Layout {
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t bytes[5];     /* parameters, master, gradients, optimizer, inputs */
-  uint64_t end;
+  uint64_t end;          /* activations begin here */
+  uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
+                            once the activations are dead */
 } Layout;
 void layout(Build *b, int rank, const Compiled *c, Layout *l);
 
