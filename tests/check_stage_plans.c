@@ -172,6 +172,16 @@ static const Cut cuts[] = {
      "layers.6 layers.7 norm lm_head",
      "pp0 embed_tokens layers.0 layers.1 | layers.6 layers.7 norm lm_head; pp1 layers.2 "
      "layers.3 | layers.4 layers.5"},
+    {"virtual = 2, layout = 'E|t*4||t*4L'",
+     "pp0 embed_tokens; pp1 layers.0 layers.1 layers.2 layers.3 | layers.4 layers.5 "
+     "layers.6 layers.7 norm lm_head",
+     "pp0 embed_tokens | layers.4 layers.5 layers.6 layers.7 norm lm_head; pp1 layers.0 "
+     "layers.1 layers.2 layers.3"},
+    {"virtual = 2, layout = 'Et*8|||L'",
+     "pp0 embed_tokens layers.0 layers.1 layers.2 layers.3 layers.4 layers.5 layers.6 "
+     "layers.7; pp1 norm lm_head",
+     "pp0 embed_tokens layers.0 layers.1 layers.2 layers.3 layers.4 layers.5 layers.6 "
+     "layers.7 | norm lm_head; pp1"},
     {"virtual = 2, balance = 'even'",
      "pp0 embed_tokens layers.0 layers.1 | layers.4 layers.5; pp1 layers.2 layers.3 | "
      "layers.6 layers.7 norm lm_head",
@@ -183,7 +193,7 @@ static const Cut cuts[] = {
      "pp0 embed_tokens layers.0 layers.1 | layers.6 layers.7 norm lm_head; pp1 layers.2 "
      "layers.3 | layers.4 layers.5"},
 };
-enum { CUTS = 8 };
+enum { CUTS = 10 };
 
 START_TEST(cuts_run) {
   ck_assert_int_eq(LEN(cuts), CUTS);

@@ -435,7 +435,9 @@ START_TEST(layout_places_the_ends) {
                                  "lm_head");
   c.plan.pp.layout = "Et||tt|L";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
-  no_stages(&c, "pp_plan.layout: stage 1 is empty\n");
+  ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+  layers_are(&c, (const int[]){1, 0, 2, 0});
+  ck_assert_int_eq(c.st.first[1], c.st.first[2]);
   c.plan.pp.layout = "Ett|ttL";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
   no_stages(&c, "pp_plan.layout: the layout has 2 stages, but there are 4 stages (pp = 4 "

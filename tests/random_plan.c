@@ -67,7 +67,8 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
            "bucket_bytes = %d },\n"
            "  schedule = \"%s\",\n"
            "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n"
-           "  optimizer = weft.adamw { lr = 1e-2, clip = %s },\n"
+           "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s },\n"
+           "  pp_plan = { balance = \"%s\" },\n"
            "  data = weft.synthetic {},%s\n"
            "  train = { steps = 3, seed = %d, log_every = 1 },\n"
            "}\n",
@@ -76,6 +77,7 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
            PICK(&d, 1000, 20000, 1000000), gpipe ? "gpipe" : "1f1b",
            p->micro * p->dp * p->microbatches * rounds, p->micro, PICK(&d, 8, 12, 16),
            rounds, below(&d, 2) ? "1" : "0.1",
+           number % 2 ? "true" : "false", number % 3 ? "even" : "cost",
            below(&d, 3) ? "" : "\n  packed = { eot = 3 },", below(&d, 1000));
 }
 
