@@ -1,6 +1,6 @@
 /* check_post_validation.c - an optimizer that steps before the norm of all ranks is known
- * gives the bits of one that waits: where its step stands, where it is taken back and made
- * again, where it is held, and where a gradient is not finite on one rank only. */
+ * gives the bits of one that waits: where its step stands, where it is taken back and
+ * made again, where it is held, and where a gradient is not finite on one rank only. */
 #include <check.h>
 #include <math.h>
 
@@ -33,15 +33,18 @@ static void first_norms(ToyOptions o, double *norm) {
   o.post_validation = false;
   open_toy(&t, &o, 1, &r);
   trace_step(r, &t, 0, &res);
-  for (int k = 0; k < o.pp; k++) norm[k] = 0;
+  for (int k = 0; k < o.pp; k++)
+    norm[k] = 0;
   for (int i = 0; i < t.compiled->nparam; i++) {
     const CompiledParam *p = &t.compiled->param[i];
     int64_t n = param_count(p);
     float *g = NEW_N(t.arena, float, n);
     OK(run_get(r, STATE_GRAD, i, g, &trace_err));
-    for (int64_t k = 0; k < n; k++) norm[p->pp[0]] += (double)g[k] * g[k];
+    for (int64_t k = 0; k < n; k++)
+      norm[p->pp[0]] += (double)g[k] * g[k];
   }
-  for (int k = 0; k < o.pp; k++) norm[k] = sqrt(norm[k]);
+  for (int k = 0; k < o.pp; k++)
+    norm[k] = sqrt(norm[k]);
   norm[o.pp] = res.grad_norm;
   run_close(r);
   toy_free(&t);
@@ -76,7 +79,8 @@ static void same_as_ordinary(ToyOptions o) {
 
 static double largest(const double *norm, int n) {
   double most = 0;
-  for (int i = 0; i < n; i++) most = fmax(most, norm[i]);
+  for (int i = 0; i < n; i++)
+    most = fmax(most, norm[i]);
   return most;
 }
 
@@ -93,11 +97,13 @@ START_TEST(a_step_that_stands) {
   Did d;
   o.clip = 1e6;
   first_step(o, &d);
-  for (int k = 0; k < 2; k++) ck_assert(d.stepped[k] && !d.undone[k] && !d.skipped[k]);
+  for (int k = 0; k < 2; k++)
+    ck_assert(d.stepped[k] && !d.undone[k] && !d.skipped[k]);
   same_as_ordinary(o);
   o.clip = 0;
   first_step(o, &d);
-  for (int k = 0; k < 2; k++) ck_assert(d.stepped[k] && !d.undone[k]);
+  for (int k = 0; k < 2; k++)
+    ck_assert(d.stepped[k] && !d.undone[k]);
   same_as_ordinary(o);
 }
 END_TEST
@@ -111,7 +117,8 @@ START_TEST(a_step_that_is_taken_back) {
   first_norms(o, norm);
   o.clip = (largest(norm, 2) + norm[2]) / 2;
   first_step(o, &d);
-  for (int k = 0; k < 2; k++) ck_assert(d.stepped[k] && d.undone[k] && !d.skipped[k]);
+  for (int k = 0; k < 2; k++)
+    ck_assert(d.stepped[k] && d.undone[k] && !d.skipped[k]);
   same_as_ordinary(o);
 }
 END_TEST
@@ -138,12 +145,14 @@ START_TEST(a_step_that_all_hold) {
   Did d;
   o.clip = 1e-3;
   first_step(o, &d);
-  for (int k = 0; k < 2; k++) ck_assert(!d.stepped[k] && !d.undone[k]);
+  for (int k = 0; k < 2; k++)
+    ck_assert(!d.stepped[k] && !d.undone[k]);
   same_as_ordinary(o);
 }
 END_TEST
 
-/* With one stage the rank's own norm is the whole one: the guess is right, clip or not. */
+/* With one stage the rank's own norm is the whole one: the guess is right, clip or not.
+ */
 START_TEST(one_stage_guesses_right) {
   ToyOptions o = meshed(2, 1, 2);
   Did d;
@@ -172,7 +181,8 @@ START_TEST(meshes_give_the_same_bits) {
   Did d;
   o.post_validation = true;
   first_step(o, &d);
-  for (int k = 0; k < o.pp; k++) ck_assert(d.stepped[k] && d.undone[k]);
+  for (int k = 0; k < o.pp; k++)
+    ck_assert(d.stepped[k] && d.undone[k]);
   same_as_ordinary(o);
   if (o.dtype == DT_F32) pair_agrees(&o);
 }
@@ -188,7 +198,8 @@ static weft_status step_again(Worker *w, void *arg, weft_error *e) {
 static float *pieces(Toy *t, const Run *r, int64_t *n) {
   static const StateKind kind[] = {STATE_PARAM, STATE_M, STATE_V};
   *n = 0;
-  float *all = NEW_N(t->arena, float, 3 * (uint64_t)r->nworker * t->compiled->params_total);
+  float *all =
+      NEW_N(t->arena, float, 3 * (uint64_t)r->nworker * t->compiled->params_total);
   for (int i = 0; i < r->nworker; i++)
     for (int k = 0; k < LEN(kind); k++)
       for (int p = 0; p < t->compiled->nparam; p++) {
@@ -256,7 +267,8 @@ START_TEST(a_gradient_that_is_not_finite) {
   /* Which of the ranks with the same work is first is chance. */
   const char *texts[] = {want, got};
   for (int k = 0; k < 2; k++) {
-    ck_assert_ptr_nonnull(strstr(texts[k], "step 1: the gradient norm is nan; first seen"));
+    ck_assert_ptr_nonnull(
+        strstr(texts[k], "step 1: the gradient norm is nan; first seen"));
     ck_assert_ptr_nonnull(strstr(texts[k], "in op attention_dx of "));
   }
   if (_i == 0) ck_assert_str_eq(got, want);
@@ -328,7 +340,8 @@ START_TEST(nothing_is_allocated) {
   o.post_validation = true;
   open_toy(&t, &o, 1, &r);
   (void)run_allocations(r);
-  for (int k = 0; k < 3; k++) trace_step(r, &t, k, &res);
+  for (int k = 0; k < 3; k++)
+    trace_step(r, &t, k, &res);
   ck_assert_uint_eq(run_allocations(r), 0);
   run_close(r);
   toy_free(&t);
@@ -385,7 +398,8 @@ Suite *post_validation_suite(void) {
   Suite *s = suite_create("post_validation");
   TCase *c = tcase_create("steps");
   tcase_set_timeout(c, 60);
-  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++)
+    tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, meshes_give_the_same_bits, 0, 5);
   tcase_add_loop_test(c, a_gradient_that_is_not_finite, 0, 2);
   suite_add_tcase(s, c);

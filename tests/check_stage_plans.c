@@ -1,5 +1,6 @@
-/* check_stage_plans.c - pp_plan in plan files: what contradicts itself or the model is told
- * at once with its line, and every way to cut runs with parity on loop and V placement. */
+/* check_stage_plans.c - pp_plan in plan files: what contradicts itself or the model is
+ * told at once with its line, and every way to cut runs with parity on loop and V
+ * placement. */
 #include <check.h>
 
 #include "bindings/job.h"
@@ -7,8 +8,12 @@
 
 static LangTest t;
 
-static void setup(void) { lang_test_begin(&t); }
-static void teardown(void) { lang_test_end(&t); }
+static void setup(void) {
+  lang_test_begin(&t);
+}
+static void teardown(void) {
+  lang_test_end(&t);
+}
 
 /* A plan of 8 small layers on 2 pipeline ranks; `rest` are more of its fields. */
 static const char *plan_text(const char *pp_plan, const char *rest) {
@@ -53,17 +58,18 @@ START_TEST(fields_that_contradict) {
 END_TEST
 
 START_TEST(values_that_are_wrong) {
-  refused("layers_per_stage = 0,\nfirst_stage_less_layers = -1,\nbalance = 'coast',\n"
-          "layout = 7,\n",
-          "plan.lua:10: error: plan.pp_plan.layers_per_stage: expected a positive "
-          "integer, got number 0\n"
-          "plan.lua:11: error: plan.pp_plan.first_stage_less_layers: expected an integer "
-          "of at least 0, got number -1\n"
-          "plan.lua:12: error: plan.pp_plan.balance: unknown value \"coast\" (did you mean "
-          "\"cost\"?)\n"
-          "plan.lua:13: error: plan.pp_plan.layout: expected a text such as "
-          "\"Et*3|(tt|)*29,t|L\", got number 7\n"
-          "4 errors\n");
+  refused(
+      "layers_per_stage = 0,\nfirst_stage_less_layers = -1,\nbalance = 'coast',\n"
+      "layout = 7,\n",
+      "plan.lua:10: error: plan.pp_plan.layers_per_stage: expected a positive "
+      "integer, got number 0\n"
+      "plan.lua:11: error: plan.pp_plan.first_stage_less_layers: expected an integer "
+      "of at least 0, got number -1\n"
+      "plan.lua:12: error: plan.pp_plan.balance: unknown value \"coast\" (did you mean "
+      "\"cost\"?)\n"
+      "plan.lua:13: error: plan.pp_plan.layout: expected a text such as "
+      "\"Et*3|(tt|)*29,t|L\", got number 7\n"
+      "4 errors\n");
   refused("layout = 'Et*4|tmtt|L',\n",
           "plan.lua:10: error: plan.pp_plan.layout: column 7 of \"Et*4|tmtt|L\": m, a "
           "layer of multi-token prediction, is part of no model of weft\n1 error\n");
@@ -162,11 +168,12 @@ static const Cut cuts[] = {
     {"virtual = 2, layers = { 1, 3, 3, 1 }", LOOP, VEE},
     {"virtual = 2, layout = 'Et|(t*3|)*2tL'", LOOP, VEE},
     {"virtual = 2, first_stage_less_layers = 2, last_stage_less_layers = 2", LOOP, VEE},
-    {"layers_per_stage = 3, first_stage_less_layers = 2, last_stage_less_layers = 2", LOOP,
-     VEE},
+    {"layers_per_stage = 3, first_stage_less_layers = 2, last_stage_less_layers = 2",
+     LOOP, VEE},
     {"virtual = 2, modules = { { 'embed_tokens', 'layers.0' },\n"
      "  { 'layers.1', 'layers.2', 'layers.3' }, { 'layers.4', 'layers.5', 'layers.6' },\n"
-     "  { 'layers.7', 'norm', 'lm_head' } }", LOOP, VEE},
+     "  { 'layers.7', 'norm', 'lm_head' } }",
+     LOOP, VEE},
     {"layers_per_stage = 2",
      "pp0 embed_tokens layers.0 layers.1 | layers.4 layers.5; pp1 layers.2 layers.3 | "
      "layers.6 layers.7 norm lm_head",
@@ -232,7 +239,8 @@ START_TEST(smaller_plans) {
     LangShrunk what;
     ck_assert_int_eq(lang_shrink(t.lp, 2, &small, &what, &t.d, &t.e), WEFT_OK);
     bool said = false;
-    for (int k = 0; k < what.n; k++) said |= str_eq(what.what[k], gone[i][1]);
+    for (int k = 0; k < what.n; k++)
+      said |= str_eq(what.what[k], gone[i][1]);
     ck_assert_int_eq(said, gone[i][1] != NULL);
     ck_assert(!small.pp.layers && !small.pp.layers_per_stage && !small.pp.last_less);
     ck_assert_int_eq(small.pp.by_cost, !gone[i][1]);
@@ -242,14 +250,15 @@ END_TEST
 
 Suite *stage_plans_suite(void) {
   const TTest *const tests[] = {
-      fields_that_contradict, values_that_are_wrong, sizes_that_do_not_fit,
-      no_errors_after_a_wrong_schedule, one_stage_per_rank, smaller_plans,
+      fields_that_contradict,           values_that_are_wrong, sizes_that_do_not_fit,
+      no_errors_after_a_wrong_schedule, one_stage_per_rank,    smaller_plans,
   };
   Suite *s = suite_create("stage_plans");
   TCase *c = tcase_create("plans");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 60);
-  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++)
+    tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, cuts_run, 0, CUTS);
   suite_add_tcase(s, c);
   return s;

@@ -1,5 +1,5 @@
-/* trace.h - runs a toy for a few steps and keeps all that it leaves behind, for tests that
- * compare runs bit by bit. */
+/* trace.h - runs a toy for a few steps and keeps all that it leaves behind, for tests
+ * that compare runs bit by bit. */
 #ifndef WEFT_TEST_TRACE_H
 #define WEFT_TEST_TRACE_H
 
@@ -9,11 +9,11 @@ enum { STEPS = 3 };
 
 typedef struct Trace {
   double loss[STEPS], norm[STEPS];
-  float *state[3];       /* parameters, moments: all of them, one after the other */
-  int64_t n;             /* elements of each */
+  float *state[3]; /* parameters, moments: all of them, one after the other */
+  int64_t n;       /* elements of each */
 } Trace;
 
-extern weft_error trace_err;   /* of the last OK() */
+extern weft_error trace_err; /* of the last OK() */
 
 #define OK(call)                                                                         \
   do {                                                                                   \
