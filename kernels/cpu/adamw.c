@@ -1,8 +1,8 @@
 /* adamw.c - one optimizer step on f32 state with decoupled weight decay, in one pass:
  *   g *= clip; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2
  *   p -= lr * ((m / bc1) / (sqrt(v / bc2) + eps) + decay * p)
- * The fourth result is the copy of p that the forward pass reads. adamw_try keeps what it
- * overwrites and adamw_undo puts it back, so a step that is taken back leaves no trace. */
+ * The fourth result is the copy of p that the forward pass reads. adamw_try keeps what
+ * it overwrites and adamw_undo puts it back: a step that is undone leaves no trace. */
 #include "kernel.h"
 #include "vm/program/program.h"
 

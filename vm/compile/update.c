@@ -1,10 +1,10 @@
 /* update.c - what every rank does once a step: count the label tokens first; after the
  * last action finish the reductions, measure the gradient, clip, and step the optimizer.
  *
- * With post-validation a rank does not wait for the sums over the other pp ranks: it steps
- * with the clip that its own part of the norm allows and keeps what it overwrites. When
- * the sums are there, a step that was wrong is taken back, and made again with the right
- * clip unless the step is to be skipped. Either way the result has the same bits. */
+ * With post-validation a rank does not wait for the sums over the other pp ranks: it
+ * steps with the clip that its own part of the norm allows and keeps what it overwrites.
+ * When the sums are there, a step that was wrong is taken back, and made again with the
+ * right clip unless the step is to be skipped. Either way the result has the same bits. */
 #include "passes.h"
 
 static void kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
@@ -148,7 +148,8 @@ static void step_optimizer(Emit *e, const Compiled *c, int op) {
   for (int i = 0; i < e->l->nparam; i++) {
     const ProgParam *p = &e->l->param[i];
     bool decay = c->param[p->param].decay;
-    OpAttr attr = {.beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
+    OpAttr attr = {.beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
+                   .eps = (float)o->eps,
                    .weight_decay = decay ? (float)o->weight_decay : 0};
     kernel(e, op, &attr, c->param[p->param].name);
     uint64_t state[4] = {p->master, p->grad, p->m, p->v};
