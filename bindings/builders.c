@@ -141,6 +141,7 @@ static const Builder builder[] = {
     {"linear", ARG_TABLE, NULL},    {"constant", ARG_NUMBER, "max"},
     {"text", ARG_TEXT, NULL},       {"tokens", ARG_TEXT, NULL},
     {"synthetic", ARG_TABLE, NULL}, {"at_most", ARG_NUMBER, "limit"},
+    {"schedule_csv", ARG_TEXT, NULL},
 };
 
 static bool takes(const Builder *b, int type) {

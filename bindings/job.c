@@ -30,6 +30,7 @@ weft_status job_mesh(Job *j, int64_t world) {
     return st;
   }
   j->microbatches = plan_microbatches(&j->plan, &j->mesh);
+  j->schedule = (Schedule){0};
   return WEFT_OK;
 }
 
@@ -45,7 +46,7 @@ weft_status job_schedule(Job *j) {
 
 weft_status job_compile(Job *j) {
   TRY(job_graph(j));
-  TRY(job_schedule(j));
+  if (!j->schedule.list) TRY(job_schedule(j));
   CompileInput in = {.plan = &j->plan,
                      .mesh = &j->mesh,
                      .graph = j->graph,

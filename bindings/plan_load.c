@@ -97,8 +97,8 @@ static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   infer_virtual(lp, m.size[AXIS_PP]);
   Plan p = lp->plan;
   if (wrong_below(d, "batch")) p.batch.global = 0;
+  if (wrong_below(d, "schedule") || wrong_below(d, "pp_plan")) p.schedule = "";
   if (wrong_below(d, "pp_plan")) p.pp = (PpPlan){0};
-  if (wrong_below(d, "schedule")) p.schedule = "";
   weft_status st = lang_check_mesh(lp, &p, &m, d, e);
   return st == WEFT_EPLAN ? WEFT_OK : st;
 }
@@ -140,7 +140,7 @@ static weft_status load(LoadJob *j) {
   LangPlan *lp = j->lp = NEW(a, LangPlan);
   lp->opt = *j->o;
   lp->arena = a;
-  lp->config = lp->build = lp->schedule = LUA_NOREF;
+  lp->config = lp->build = lp->schedule = lp->schedule_options = LUA_NOREF;
   const char *path = lp->plan.file = arena_str(a, j->path);
   TRY(state_new(&lp->opt, a, path, folder_of(a, path), NULL, &lp->state, j->e));
   weft_status st = evaluate(lp, j->d, j->e);

@@ -72,4 +72,7 @@ bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_
 int field_items(Check *c, const char *kind, int idx, const char *path);
 void field_other(Check *c, const Field *f, int idx, const char *path);
 
+/* schedule_plan.c: a name with options, a function or weft.schedule_csv. */
+void schedule_field(Check *c, int idx, const char *path);
+
 #endif

@@ -25,7 +25,7 @@ static const char *plan_text(const char *pp_plan, const char *rest) {
                       "    num_key_value_heads = 2, vocab_size = 40,\n"
                       "    num_hidden_layers = 8 },\n"
                       "  mesh = { pp = 2 },\n"
-                      "  batch = { global = 3, seq = 8 },\n"
+                      "  batch = { global = 4, seq = 8 },\n"
                       "  pp_plan = {\n"
                       "%s },\n"
                       "%s}\n",
@@ -164,6 +164,13 @@ typedef struct Cut {
 #define LOOP   "pp0 " STAGE0 " | " STAGE2 "; pp1 " STAGE1 " | " STAGE3
 #define VEE    "pp0 " STAGE0 " | " STAGE3 "; pp1 " STAGE1 " | " STAGE2
 
+#define EVEN_LOOP                                                                        \
+  "pp0 embed_tokens layers.0 layers.1 | layers.4 layers.5; pp1 layers.2 layers.3 | "     \
+  "layers.6 layers.7 norm lm_head"
+#define EVEN_VEE                                                                         \
+  "pp0 embed_tokens layers.0 layers.1 | layers.6 layers.7 norm lm_head; pp1 layers.2 "   \
+  "layers.3 | layers.4 layers.5"
+
 static const Cut cuts[] = {
     {"virtual = 2, layers = { 1, 3, 3, 1 }", LOOP, VEE},
     {"virtual = 2, layout = 'Et|(t*3|)*2tL'", LOOP, VEE},
@@ -174,11 +181,7 @@ static const Cut cuts[] = {
      "  { 'layers.1', 'layers.2', 'layers.3' }, { 'layers.4', 'layers.5', 'layers.6' },\n"
      "  { 'layers.7', 'norm', 'lm_head' } }",
      LOOP, VEE},
-    {"layers_per_stage = 2",
-     "pp0 embed_tokens layers.0 layers.1 | layers.4 layers.5; pp1 layers.2 layers.3 | "
-     "layers.6 layers.7 norm lm_head",
-     "pp0 embed_tokens layers.0 layers.1 | layers.6 layers.7 norm lm_head; pp1 layers.2 "
-     "layers.3 | layers.4 layers.5"},
+    {"layers_per_stage = 2", EVEN_LOOP, EVEN_VEE},
     {"virtual = 2, layout = 'E|t*4||t*4L'",
      "pp0 embed_tokens; pp1 layers.0 layers.1 layers.2 layers.3 | layers.4 layers.5 "
      "layers.6 layers.7 norm lm_head",
@@ -189,16 +192,8 @@ static const Cut cuts[] = {
      "layers.7; pp1 norm lm_head",
      "pp0 embed_tokens layers.0 layers.1 layers.2 layers.3 layers.4 layers.5 layers.6 "
      "layers.7 | norm lm_head; pp1"},
-    {"virtual = 2, balance = 'even'",
-     "pp0 embed_tokens layers.0 layers.1 | layers.4 layers.5; pp1 layers.2 layers.3 | "
-     "layers.6 layers.7 norm lm_head",
-     "pp0 embed_tokens layers.0 layers.1 | layers.6 layers.7 norm lm_head; pp1 layers.2 "
-     "layers.3 | layers.4 layers.5"},
-    {"virtual = 2, balance = 'cost'",
-     "pp0 embed_tokens layers.0 layers.1 | layers.4 layers.5; pp1 layers.2 layers.3 | "
-     "layers.6 layers.7 norm lm_head",
-     "pp0 embed_tokens layers.0 layers.1 | layers.6 layers.7 norm lm_head; pp1 layers.2 "
-     "layers.3 | layers.4 layers.5"},
+    {"virtual = 2, balance = 'even'", EVEN_LOOP, EVEN_VEE},
+    {"virtual = 2, balance = 'cost'", EVEN_LOOP, EVEN_VEE},
 };
 enum { CUTS = 10 };
 
@@ -220,7 +215,18 @@ START_TEST(one_stage_per_rank) {
        "layers.6 layers.7 norm lm_head");
   refused("layers_per_stage = 2,\n",
           "plan.lua:2: error: plan.schedule: 1f1b has one stage per rank, got virtual = "
-          "2\n1 error\n");
+          "2 (nearest: pp_plan.virtual = 1)\n1 error\n");
+}
+END_TEST
+
+/* Schedules of the library want so many stages per rank themselves. */
+START_TEST(schedules_of_the_library) {
+  runs("layers = { 1, 3, 3, 1 }", "schedule = 'zbv',\n", VEE);
+  runs("layout = 'Et|(t*3|)*2tL'", "schedule = 'looped_bfs',\n", LOOP);
+  runs("balance = 'cost', virtual = 2",
+       "schedule = 'zero_bubble',\noptimizer = weft.adamw { post_validation = true },\n",
+       EVEN_LOOP);
+  runs("layers_per_stage = 2", "schedule = 'dualpipe_v',\n", EVEN_VEE);
 }
 END_TEST
 
@@ -250,8 +256,10 @@ END_TEST
 
 Suite *stage_plans_suite(void) {
   const TTest *const tests[] = {
-      fields_that_contradict,           values_that_are_wrong, sizes_that_do_not_fit,
-      no_errors_after_a_wrong_schedule, one_stage_per_rank,    smaller_plans,
+      fields_that_contradict, values_that_are_wrong,
+      sizes_that_do_not_fit,  no_errors_after_a_wrong_schedule,
+      one_stage_per_rank,     schedules_of_the_library,
+      smaller_plans,
   };
   Suite *s = suite_create("stage_plans");
   TCase *c = tcase_create("plans");

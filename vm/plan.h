@@ -30,7 +30,8 @@ typedef struct TpRule {
  * one of layers (or layout, which gives them), modules, by_cost and the group of
  * layers_per_stage and less is said; none: even. */
 typedef struct PpPlan {
-  int virtual_stages;            /* per rank; 0 = the schedule's default */
+  int virtual_stages;            /* per rank; 0 = virtual_default */
+  int virtual_default;           /* what the schedule wants; 0 = 1 */
   const int *layers;  int nlayers;       /* per stage */
   const char *layout;            /* the text that `layers` was read from, or NULL */
   const char *const *const *modules; int nmodules;  /* per stage: NULL-terminated names */
@@ -90,7 +91,7 @@ typedef struct Plan {
   Strategy strategy;
   const TpRule *tp; int ntp;
   PpPlan pp;
-  const char *schedule;          /* canonical name, or "function" */
+  const char *schedule;          /* canonical name, "function" or "csv" */
   DType dtype;                   /* compute type: f32 or bf16 */
   Batch batch;
   Optimizer opt;
@@ -99,6 +100,9 @@ typedef struct Plan {
   int64_t steps, log_every;
   uint64_t seed;
 } Plan;
+
+/* Stages of each pipeline rank. */
+int plan_virtual(const Plan *p);
 
 enum { MICROBATCHES_MAX = 100000 }; /* of a step, all rounds together */
 

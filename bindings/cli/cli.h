@@ -7,6 +7,7 @@
 
 #include "bindings/job.h"
 #include "vm/base/json.h"
+#include "vm/compile/timeline_draw.h"
 
 /* Which options a verb takes. */
 enum {
@@ -20,21 +21,22 @@ enum {
   OPT_CSV = 128,
   OPT_TOLERANCE = 256,
   OPT_RANKS = 512,
-  OPT_QUIET = 1024
+  OPT_QUIET = 1024,
+  OPT_DRAW = 2048 /* --svg, --width */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
 
 typedef struct Cli {
   const struct Verb *verb;
-  bool json, csv, quiet, help;
+  bool json, csv, comms, quiet, help;
   const char *set[CLI_LIST], *define[CLI_LIST];
   int nset, ndefine;
   const char *arg[CLI_ARGS]; /* what is not an option */
   int narg;
-  int64_t steps, threads, rank, ranks; /* -1: not given */
+  int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance;
-  const char *comm, *log;
+  const char *comm, *log, *svg;
   StopFlag *stop; /* set by SIGINT */
 } Cli;
 
@@ -65,8 +67,27 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud);
 
+/* ---- show_schedule.c ---- */
+typedef struct ScheduleView {
+  Job *job;
+  Timeline timeline;
+  bool runs;           /* no action waits for ever: there is a timeline */
+  PipeTraffic traffic; /* if the plan compiles, which the schedule does not need */
+  const char *unknown; /* else: why there is no traffic */
+  int width;
+  bool colour;
+} ScheduleView;
+/* After job_mesh. A table that cannot run is WEFT_EPLAN; schedule_text shows what is in
+ * it nevertheless. */
+weft_status schedule_view(ScheduleView *v, Job *j, const Cli *cli);
+void schedule_text(const ScheduleView *v, Text *out);
+void schedule_json(const ScheduleView *v, Json *out);
+weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error *e);
+
 /* ---- output.c ---- */
 bool colour_wanted(FILE *f);
+/* Columns of a terminal, else 80. */
+int columns_of(FILE *f);
 /* An error that has no place in a plan, on stderr: "weft: ...". */
 void complain(const char *fmt, ...) PRINTF(1, 2);
 const char *format_bytes(double n, char buf[32]); /* "1.5 MiB" */

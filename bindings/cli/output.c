@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 bool colour_wanted(FILE *f) {
@@ -9,6 +10,12 @@ bool colour_wanted(FILE *f) {
   if (no && *no) return false;
   if (!isatty(fileno(f))) return false;
   return term && strcmp(term, "dumb") != 0;
+}
+
+int columns_of(FILE *f) {
+  struct winsize size;
+  bool known = isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &size) == 0;
+  return known && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 void complain(const char *fmt, ...) {

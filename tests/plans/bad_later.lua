@@ -5,7 +5,7 @@ return weft.plan {
   model     = weft.model "llama-tiny",
   strategy  = "fsdp2",
   mesh      = { tp = 2, cp = 2, ep = 4 },
-  schedule  = "Interleaved1F1B",
+  schedule  = "DualPipe",
   precision = { param_dtype = "bf16", reduce_dtype = "bf16" },
   recompute = "full",
   tp_plan   = { ["layers.*.mlp"] = "moe_tp_experts" },
@@ -16,7 +16,7 @@ return weft.plan {
 --> bad_later.lua:6: error: plan.strategy: "fsdp2" is not built yet
 --> bad_later.lua:7: error: plan.mesh.cp: cp = 2 is not built yet
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet
---> bad_later.lua:8: error: plan.schedule: "Interleaved1F1B" is not built yet
+--> bad_later.lua:8: error: plan.schedule: "DualPipe" is not built yet
 --> bad_later.lua:9: error: plan.precision.reduce_dtype: "bf16" is not built yet
 --> bad_later.lua:10: error: plan.recompute: recompute is not built yet
 --> bad_later.lua:11: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
