@@ -25,8 +25,8 @@ local function greedy(s)
   local F, I, W = {}, {}, {} -- how many each rank has done
   for r = 0, ranks - 1 do F[r], I[r], W[r] = 0, 0, 0 end
 
-  -- What rank r does next: a backward unblocks the rank before, so it comes first; then a
-  -- forward if there is room for its activations; W is put off until there is nothing else.
+  -- What rank r does next: a backward unblocks the rank before, so it comes first; then
+  -- a forward if there is room for its activations; W waits until there is nothing else.
   local function choose(r)
     local behind = r == ranks - 1 and F[r] or I[r + 1]
     if I[r] < behind then return I end

@@ -459,6 +459,34 @@ START_TEST(says_which_sizes_are_near) {
 }
 END_TEST
 
+/* What `verify` runs instead of a large plan has sizes that its schedule takes, too. */
+START_TEST(smaller_plans_are_legal) {
+  static const struct {
+    const char *schedule;
+    int ranks, small;
+  } cases[] = {{"'1f1b'", 4, 6},
+               {"'dualpipev'", 4, 8},
+               {"'vpp'", 4, 6},
+               {"{ 'vpp', group = 12 }", 4, 12},
+               {"'zbv'", 4, 6}};
+  for (int i = 0; i < LEN(cases); i++) {
+    Plan small;
+    LangShrunk what;
+    Mesh m;
+    char pp[16];
+    snprintf(pp, sizeof pp, "mesh.pp=%d", cases[i].ranks);
+    t.o.set = (const char *const[]){pp};
+    t.o.nset = 1;
+    load(cases[i].schedule, 0);
+    ck_assert_int_eq(lang_shrink(t.lp, 32, &small, &what, &t.d, &t.e), WEFT_OK);
+    ck_assert(mesh_resolve(&small.mesh, 0, &m, &t.d));
+    ck_assert_int_eq(plan_microbatches(&small, &m), cases[i].small);
+    ck_assert_int_eq(lang_check_mesh(t.lp, &small, &m, &t.d, &t.e), WEFT_OK);
+    t.o.nset = 0;
+  }
+}
+END_TEST
+
 /* A function in a V has two chunks without being told. */
 START_TEST(own_function_in_a_v) {
   load("{ function(s)\n"
@@ -491,6 +519,7 @@ Suite *schedules_suite(void) {
       {"wrong names", wrong_names_and_options, 1},
       {"aliases", options_have_aliases, 1},
       {"sizes", says_which_sizes_are_near, 1},
+      {"smaller", smaller_plans_are_legal, 1},
       {"own function", own_function_in_a_v, 1},
   };
   for (int i = 0; i < LEN(tests); i++) {

@@ -120,9 +120,13 @@ ToyOptions toy_default(void) {
                       .microbatches = 2, .seq = 8, .dtype = DT_F32, .clip = 1};
 }
 
-/* 1F1B, the executed order. */
+/* 1F1B, the executed order, unless there is another one. */
 static void make_schedule(Toy *t, const ToyOptions *o) {
   int m = o->microbatches;
+  if (o->schedule) {
+    t->schedule = *o->schedule;
+    return;
+  }
   t->schedule = (Schedule){.ranks = o->pp, .virtual_stages = 1, .microbatches = m,
                            .list = NEW_N(t->arena, Action *, o->pp),
                            .n = NEW_N(t->arena, int, o->pp), .name = "1f1b"};
@@ -150,8 +154,8 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .tp = o->rules ? o->rules : llama_rules,
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,
-      .batch = {.global = (int64_t)o->micro * o->dp * o->microbatches, .micro = o->micro,
-                .seq = o->seq, .rounds = 1},
+      .batch = {.global = (int64_t)o->micro * o->dp * o->microbatches * MAX(o->rounds, 1),
+                .micro = o->micro, .seq = o->seq, .rounds = MAX(o->rounds, 1)},
       .opt = {.lr = {.kind = LR_CONSTANT, .max = 1e-2}, .beta1 = 0.9, .beta2 = 0.95,
               .eps = 1e-8, .weight_decay = 0.1, .clip = o->clip,
               .post_validation = o->post_validation},

@@ -9,8 +9,8 @@
 --   W is always the oldest that waits. The first pair of step 4 is not overlapped on the
 --   last rank, where its backward needs the forward just done.
 -- Constraint: two stages per rank; at least 2P microbatches.
--- Bubble:     (P-1)(F&B + I - 2W)/2 of a rank's time; (P-1)/2 forwards if F = I = W and
---             overlapped pairs take as long as their parts.
+-- Bubble:     about (P-1)(F+I-W)/2 of a rank's time, if W is not the longest and a pair
+--             takes as long as its parts; less if it does not.
 -- Memory:     2P+1 chunks on every rank.
 return {
   virtual = 2,

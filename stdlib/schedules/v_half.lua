@@ -1,9 +1,10 @@
 -- v_half.lua - half the activations of 1f1b: two chunks per rank in a V.
 --
--- Rule:       a pattern of six slots per microbatch in which the forward of the first
---             chunk moves two slots per rank, all others one; see vshape.lua.
+-- Rule:       a pattern of six slots per microbatch in which forward of the first chunk
+--             and backward of the second move on by two slots per rank, the other two by
+--             one; see vshape.lua.
 -- Constraint: two stages per rank; any number of microbatches.
--- Bubble:     about half of 1f1b's: 3P/2 - 7/2 of a forward if F = I = W and P is even.
+-- Bubble:     about half of 1f1b's; (3P-7)/2 forwards if F = I = W and P is even, from 4.
 -- Memory:     (P+2)//2 microbatches on every rank, two chunks each.
 local vshape = require "weft.vshape"
 

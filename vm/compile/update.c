@@ -11,7 +11,7 @@ static void kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
   Instr *x = emit_instr(e, I_KERNEL, what);
   x->op = (uint16_t)op;
   x->attr = (uint32_t)e->attr.n;
-  *VEC_PUSH(e->b->arena, e->attr) = attr ? *attr : (OpAttr){0};
+  *VEC_PUSH(e->b->scratch, e->attr) = attr ? *attr : (OpAttr){0};
 }
 
 static void in(Emit *e, uint64_t off, DType dt, int64_t n) {
@@ -86,7 +86,7 @@ static void reduce_bucket(Emit *e, int k, int handle) {
                handle, "gradients");
 }
 
-static void reduce_gradients(Emit *e, Timeline *t) {
+static void reduce_gradients(Emit *e, MainList *t) {
   for (int k = 0; k < e->l->bucket.n; k++) {
     if (t->reduce_handle[k] >= 0) continue;
     t->reduce_handle[k] = t->handles++;
@@ -184,7 +184,7 @@ static void undo_step(Emit *e, const Compiled *c) {
   }
 }
 
-static void step_then_validate(Emit *e, const Compiled *c, Timeline *t) {
+static void step_then_validate(Emit *e, const Compiled *c, MainList *t) {
   const struct {
     AxisSet axes;
     int which;
@@ -213,7 +213,7 @@ static void validate_then_step(Emit *e, const Compiled *c) {
   step_optimizer(e, c, OP_adamw);
 }
 
-void update_epilogue(Emit *e, const Compiled *c, Timeline *t) {
+void update_epilogue(Emit *e, const Compiled *c, MainList *t) {
   reduce_gradients(e, t);
   reduce_ties(e, c);
   measure(e, c);

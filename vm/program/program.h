@@ -12,6 +12,7 @@
 #define WEFT_PROGRAM_H
 
 #include "../graph/graph.h"
+#include "action.h"
 
 typedef enum {
 #define INSTR(name, doc) I_##name,
@@ -50,6 +51,7 @@ typedef struct Instr {
   uint32_t call;         /* CALL: index into Program.call */
   uint32_t what;         /* index into Program.what: "layers.3.mlp.down_proj" or "F3" */
   int32_t line;          /* of the schedule action or the model op, 0 if unknown */
+  int32_t action;        /* main: 1 + index in this rank's list of the schedule; 0: none */
 } Instr;
 
 typedef struct Body {
@@ -167,6 +169,7 @@ typedef struct Compiled {
   int64_t seq;
   int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
+  Schedule schedule;     /* what the programs do, for messages */
   uint64_t params_total; /* logical elements */
   Proof proof;           /* of what compile() returned */
 } Compiled;
