@@ -230,6 +230,23 @@ START_TEST(schedules_of_the_library) {
 }
 END_TEST
 
+/* Only the built model says how many layers a function makes. */
+START_TEST(layers_of_a_model_function) {
+  const char *set[] = {"pp_plan.layers_per_stage=1"};
+  Job j;
+  weft_status st = job_open(&j, t.arena, &(LangOptions){.set = set, .nset = 1},
+                            WEFT_SOURCE_DIR "/plans/custom_model.lua");
+  ck_assert_int_eq(st, WEFT_EPLAN);
+  ck_assert_int_eq(j.d.errors, 1);
+  ck_assert_str_eq(j.d.list.at[0].file, "--set pp_plan.layers_per_stage=1");
+  ck_assert_str_eq(j.d.list.at[0].summary,
+                   "4 layers, at most 1 each, make 4 stages, but there are 2 stages "
+                   "(pp = 2 x virtual = 1)");
+  ck_assert_str_eq(j.d.list.at[0].suggestion, "pp_plan.virtual = 2 would fit");
+  job_free(&j);
+}
+END_TEST
+
 /* What speaks of layers that verify leaves out goes with them, and that is said. */
 START_TEST(smaller_plans) {
   static const char *const gone[][2] = {
@@ -259,7 +276,7 @@ Suite *stage_plans_suite(void) {
       fields_that_contradict, values_that_are_wrong,
       sizes_that_do_not_fit,  no_errors_after_a_wrong_schedule,
       one_stage_per_rank,     schedules_of_the_library,
-      smaller_plans,
+      smaller_plans,          layers_of_a_model_function,
   };
   Suite *s = suite_create("stage_plans");
   TCase *c = tcase_create("plans");
