@@ -14,6 +14,7 @@ typedef enum {
   FIELD_BUILT, /* a table from one of the builders in `names` */
   FIELD_TABLE,
   FIELD_ALIAS,
+  FIELD_RANGE, /* a number, or one of the builders at_most, at_least, between */
   FIELD_LATER,
   FIELD_OTHER /* a function of fields.c */
 } FieldType;

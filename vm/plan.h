@@ -85,6 +85,18 @@ typedef struct Packed {
   int32_t eot;                   /* token that ends a document */
 } Packed;
 
+/* Limits of `expect`; see expect.def. */
+typedef enum {
+#define EXPECT(name, whole, doc) EXPECT_##name,
+#include "expect.def"
+  EXPECT_N
+} ExpectKey;
+typedef struct ExpectRange {
+  bool given;
+  double low, high;              /* equal: a plain number */
+} ExpectRange;
+#define EXPECT_TOLERANCE 0.01
+
 typedef struct Plan {
   const char *name, *file;
   MeshSpec mesh;
@@ -97,6 +109,7 @@ typedef struct Plan {
   Optimizer opt;
   DataSpec data;
   Packed packed;
+  ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   uint64_t seed;
 } Plan;

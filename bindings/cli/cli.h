@@ -71,9 +71,9 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
 typedef struct ScheduleView {
   Job *job;
   Timeline timeline;
-  bool runs;           /* no action waits for ever: there is a timeline */
-  PipeTraffic traffic; /* if the plan compiles, which the schedule does not need */
-  const char *unknown; /* else: why there is no traffic */
+  bool runs; /* no action waits for ever: there is a timeline */
+  RankTraffic *traffic; /* NULL if the plan does not compile, which is not needed */
+  const char *unknown;  /* then: why it does not */
   int width;
   bool colour;
 } ScheduleView;

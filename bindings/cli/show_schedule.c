@@ -48,7 +48,7 @@ static weft_status find_traffic(ScheduleView *v) {
   err_clear(&why);
   weft_status st = j->compiled ? WEFT_OK : compile_aside(j, &why);
   if (st == WEFT_OK) {
-    v->traffic = pipe_traffic(j->compiled, j->arena);
+    v->traffic = traffic(j->compiled, j->arena);
     return WEFT_OK;
   }
   if (st != WEFT_EPLAN && st != WEFT_ELIMIT) return st;
@@ -72,6 +72,11 @@ weft_status schedule_view(ScheduleView *v, Job *j, const Cli *cli) {
   return cli->csv ? WEFT_OK : find_traffic(v);
 }
 
+/* Ranks of the mesh that share a pp rank. */
+static int copies(const ScheduleView *v) {
+  return v->job->mesh.world / v->job->schedule.ranks;
+}
+
 void schedule_text(const ScheduleView *v, Text *out) {
   const Schedule *s = &v->job->schedule;
   text_printf(out, "schedule: %s, %d pipeline rank%s", s->name, s->ranks,
@@ -87,7 +92,7 @@ void schedule_text(const ScheduleView *v, Text *out) {
   }
   text_add(out, "; F = I = W = 1 unit of time\n");
   timeline_text(s, &v->timeline, v->width, v->colour, out);
-  timeline_figures(&v->timeline, v->unknown ? NULL : &v->traffic, out);
+  timeline_figures(&v->timeline, v->traffic, copies(v), out);
   if (v->unknown)
     text_printf(out,
                 "bytes between stages are not known: the plan does not compile: %s\n",
@@ -96,7 +101,7 @@ void schedule_text(const ScheduleView *v, Text *out) {
 
 void schedule_json(const ScheduleView *v, Json *out) {
   const Schedule *s = &v->job->schedule;
-  const PipeTraffic *p = v->unknown ? NULL : &v->traffic;
+  uint64_t total = 0;
   char buf[ACTION_TEXT];
   json_open(out, "schedule", '{');
   json_open(out, "actions", '[');
@@ -112,9 +117,11 @@ void schedule_json(const ScheduleView *v, Json *out) {
   timeline_json_shares(&v->timeline, out);
   json_int(out, "microbatches", s->microbatches);
   json_str(out, "name", s->name);
-  timeline_json_ranks(s, &v->timeline, p, out);
-  if (p)
-    json_int(out, "total_bytes_sent", (int64_t)p->total);
+  timeline_json_ranks(s, &v->timeline, v->traffic, out);
+  for (int r = 0; v->traffic && r < s->ranks; r++)
+    total += v->traffic[r].sent * (uint64_t)copies(v);
+  if (v->traffic)
+    json_int(out, "total_bytes_sent", (int64_t)total);
   else
     json_none(out, "total_bytes_sent");
   json_int(out, "virtual", s->virtual_stages);

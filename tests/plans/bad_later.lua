@@ -20,5 +20,4 @@ return weft.plan {
 --> bad_later.lua:9: error: plan.precision.reduce_dtype: "bf16" is not built yet
 --> bad_later.lua:10: error: plan.recompute: recompute is not built yet
 --> bad_later.lua:11: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
---> bad_later.lua:13: error: plan.expect: expect is not built yet
---> 8 errors
+--> 7 errors

@@ -193,6 +193,14 @@ int comm_group(const Mesh *m, const CommDesc *d, int rank, int *out);
 /* The rank with `rank`'s other coordinates on pp rank `pp`. */
 int rank_on_pp(const Mesh *m, int rank, int pp);
 
+/* ---- traffic.c ---- */
+/* Bytes of one step on a rank of one pp rank: to and from other stages, and through
+ * collectives (the larger of what one takes and gives). */
+typedef struct RankTraffic {
+  uint64_t sent, received, collective;
+} RankTraffic;
+RankTraffic *traffic(const Compiled *c, Arena *arena);   /* [pp rank] */
+
 /* print.c, print_json.c: the program of a world rank. The same program gives the same
  * text, so that two of them can be compared with diff. */
 void program_print(const Compiled *c, int rank, Text *out);
