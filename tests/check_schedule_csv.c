@@ -292,7 +292,7 @@ START_TEST(cannot_run) {
   o = process_run(20, "$weft check plan.lua");
   ck_assert_int_eq(o.code, 1);
   ck_assert_msg(strstr(o.err, "s.csv:1: error: plan.schedule: deadlock") &&
-                    strstr(o.err, "rank 1, step 0 (line 2)"),
+                    strstr(o.err, "\n  rank 1, step 0 (line 2): F of microbatch 1 waits"),
                 "%s", o.err);
 }
 END_TEST

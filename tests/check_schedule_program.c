@@ -56,7 +56,8 @@ static const char *main_text(int pp) {
 static int count(int pp, int code) {
   const Program *p = &toy.compiled->prog[pp];
   int n = 0;
-  for (uint32_t i = 0; i < p->nmain; i++) n += p->code[i].code == code;
+  for (uint32_t i = 0; i < p->nmain; i++)
+    n += p->code[i].code == code;
   return n;
 }
 
@@ -87,8 +88,9 @@ END_TEST
 START_TEST(pair_overlaps) {
   compile_text("0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2", 1, 3,
                false);
-  ck_assert_str_eq(main_text(0), "0F 0S1 2R1 1F 1S1 3R1 2F 2S1 2I 2W 2I 2W 4R1 3I 3W 3I 3W "
-                                 "4I 4W 4I 4W -1G");
+  ck_assert_str_eq(main_text(0),
+                   "0F 0S1 2R1 1F 1S1 3R1 2F 2S1 2I 2W 2I 2W 4R1 3I 3W 3I 3W "
+                   "4I 4W 4I 4W -1G");
 }
 END_TEST
 

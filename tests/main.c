@@ -46,10 +46,10 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
-  if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
-  if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
   if (argc > 1 && strcmp(argv[1], "--schedules") == 0)
     return schedules_fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
+  if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());
