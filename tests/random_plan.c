@@ -95,17 +95,19 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
            "  strategy = { \"zero\", sequence_parallel = %s, overlap_grad_reduce = %s, "
            "bucket_bytes = %d },\n"
            "  schedule = \"%s\",\n"
-           "  pp_plan = { virtual = %d },\n"
+           "  pp_plan = { virtual = %d, balance = \"%s\" },\n"
            "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n"
-           "  optimizer = weft.adamw { lr = 1e-2, clip = %s },\n"
+           "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s },\n"
            "  data = weft.synthetic {},%s\n"
            "  train = { steps = 3, seed = %d, log_every = 1 },\n"
            "}\n",
            (unsigned long long)seed, (unsigned long long)number, model, p->tp, p->pp,
            p->dp, p->sp ? "true" : "false", below(&d, 2) ? "true" : "false",
            PICK(&d, 1000, 20000, 1000000), p->schedule, p->virtual_stages,
+           number % 3 ? "even" : "cost",
            p->micro * p->dp * p->microbatches * rounds, p->micro, PICK(&d, 8, 12, 16),
            rounds, below(&d, 2) ? "1" : "0.1",
+           number % 2 ? "true" : "false",
            below(&d, 3) ? "" : "\n  packed = { eot = 3 },", below(&d, 1000));
 }
 

@@ -117,7 +117,7 @@ static const TpRule llama_rules[] = {
 ToyOptions toy_default(void) {
   return (ToyOptions){.layers = 4, .hidden = 32, .heads = 4, .kv_heads = 2, .ffn = 48,
                       .vocab = 50, .tp = 1, .pp = 1, .dp = 1, .micro = 1,
-                      .microbatches = 2, .seq = 8, .dtype = DT_F32};
+                      .microbatches = 2, .seq = 8, .dtype = DT_F32, .clip = 1};
 }
 
 /* 1F1B, the executed order, unless there is another one. */
@@ -157,7 +157,8 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .batch = {.global = (int64_t)o->micro * o->dp * o->microbatches * MAX(o->rounds, 1),
                 .micro = o->micro, .seq = o->seq, .rounds = MAX(o->rounds, 1)},
       .opt = {.lr = {.kind = LR_CONSTANT, .max = 1e-2}, .beta1 = 0.9, .beta2 = 0.95,
-              .eps = 1e-8, .weight_decay = 0.1, .clip = 1.0},
+              .eps = 1e-8, .weight_decay = 0.1, .clip = o->clip,
+              .post_validation = o->post_validation},
       .steps = 10, .seed = 7};
   if (!mesh_resolve(&t->plan.mesh, 0, &t->mesh, &t->diags)) return WEFT_EPLAN;
   t->graph = graph_new(t->arena, (int64_t)o->micro * o->dp, o->seq);

@@ -101,4 +101,6 @@ void layout(Build *b, int rank, const Compiled *c, Layout *l) {
   place_inputs(b, rank, c, l);
   l->scalars = place(l, SC_N * sizeof(double), 4);
   l->seed = place(l, sizeof(float), 4);
+  for (int i = 0; i < l->nparam && b->in->plan->opt.post_validation; i++)
+    l->kept += 3 * align_up((uint64_t)l->param[i].count * 4);
 }

@@ -263,14 +263,19 @@ static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
 static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
   static const char *const name[] = {"parameters", "master weights", "gradients",
                                      "optimizer state", "inputs and scalars",
-                                     "activations", "workspace"};
+                                     "activations", "workspace", "undo copies"};
   Program *p = e->p;
+  uint64_t passes = frames + temp, more = e->l->kept > passes ? e->l->kept - passes : 0;
   p->mem = NEW_N(c->arena, MemClass, LEN(name));
   for (int i = 0; i < LEN(name); i++) {
-    uint64_t bytes = i < 5 ? e->l->bytes[i] : i == 5 ? frames : temp;
+    uint64_t bytes = i < 5 ? e->l->bytes[i] : i == 5 ? frames : i == 6 ? temp : more;
     if (bytes) p->mem[p->nmem++] = (MemClass){.name = name[i], .bytes = bytes};
   }
-  p->arena_bytes = e->l->end + frames + temp;
+  if (more)
+    p->mem[p->nmem - 1].note = arena_printf(
+        c->arena, "%llu bytes, the rest in the place of the activations",
+        (unsigned long long)e->l->kept);
+  p->arena_bytes = e->l->end + passes + more;
 }
 
 /* The most operations of instructions [first, first + n) under way at once on each

@@ -103,7 +103,11 @@ typedef struct MemClass {
 /* The f64 scalars at Program.scalars. */
 enum {
   SC_LR, SC_BC1, SC_BC2,           /* set by the host: lr, 1-beta1^t, 1-beta2^t */
+  SC_CAREFUL,                      /* set by the host: clip_guess holds every step */
   SC_CLIP, SC_NORM, SC_SKIP,       /* results of clip_coef */
+  SC_HOLD,                         /* adamw does nothing; of clip_coef and clip_guess */
+  SC_GUESS,                        /* the clip that was stepped with early; 0: none was */
+  SC_UNDO,                         /* that step was wrong; result of clip_coef */
   SC_ZERO_FROM,                    /* from here on zeroed at the start of a step */
   SC_TOKENS = SC_ZERO_FROM,        /* label tokens of the whole step, all ranks */
   SC_LOSS,                         /* sum of losses, after update: over all ranks */
