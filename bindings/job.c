@@ -9,6 +9,15 @@ weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *pat
   return WEFT_OK;
 }
 
+weft_status job_load_value(Job *j, Arena *arena, const LangOptions *o,
+                           const LangValue *v) {
+  *j = (Job){.arena = arena, .d = {.arena = arena}};
+  err_clear(&j->e);
+  TRY(lang_load_value(o, v, &j->lp, &j->d, &j->e));
+  j->plan = *lang_plan(j->lp);
+  return WEFT_OK;
+}
+
 void job_free(Job *j) {
   text_free(&j->dumped);
   lang_free(j->lp);

@@ -27,6 +27,8 @@ typedef struct Job {
 
 /* Begins: `*j` has nothing to give back before. */
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path);
+weft_status job_load_value(Job *j, Arena *arena, const LangOptions *o,
+                           const LangValue *v);
 void job_free(Job *j);
 /* `world`: what the launcher says, 0 for the cluster's size or an open one. */
 weft_status job_mesh(Job *j, int64_t world);

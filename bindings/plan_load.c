@@ -103,7 +103,7 @@ static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   return st == WEFT_EPLAN ? WEFT_OK : st;
 }
 
-static weft_status check_plan(LangPlan *lp, Diags *d, weft_error *e) {
+weft_status lang_check_plan(LangPlan *lp, Diags *d, weft_error *e) {
   CheckJob job = {lp, d};
   TRY(state_protect(lp->state, check_job, &job, e));
   TRY(check_mesh(lp, d, e));
@@ -123,12 +123,15 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
   state_keep_plan(lp->state);
   for (int i = 0; i < lp->opt.nset; i++)
     TRY(value_set(lp->state, lp->opt.set[i], e));
-  return check_plan(lp, d, e);
+  return lang_check_plan(lp, d, e);
 }
+
+/* ---- loading ---- */
 
 typedef struct LoadJob {
   const LangOptions *o;
   const char *path;
+  const LangValue *value; /* NULL: a file */
   LangPlan *lp;
   Diags *d;
   weft_status st;
@@ -141,9 +144,21 @@ static weft_status load(LoadJob *j) {
   lp->opt = *j->o;
   lp->arena = a;
   lp->config = lp->build = lp->schedule = lp->schedule_options = LUA_NOREF;
-  const char *path = lp->plan.file = arena_str(a, j->path);
-  TRY(state_new(&lp->opt, a, path, folder_of(a, path), NULL, &lp->state, j->e));
-  weft_status st = evaluate(lp, j->d, j->e);
+  LangValue own;
+  if (j->value) own = value_origin(a, j->value);
+  const char *path = lp->plan.file = j->value ? own.file : arena_str(a, j->path);
+  const char *dir = j->value ? own.dir : folder_of(a, path);
+  TRY(state_new(&lp->opt, a, path, dir, NULL, &lp->state, j->e));
+  if (j->value) {
+    /* There is nothing to evaluate again: the lines are those of the builders. */
+    LangValue *kept = NEW(a, LangValue);
+    *kept = own;
+    lp->value = kept;
+    lp->replayed = true;
+    lp->lines = replay_new(a);
+  }
+  weft_status st =
+      j->value ? value_take(lp, j->value, j->d, j->e) : evaluate(lp, j->d, j->e);
   lang_locate(lp, j->d);
   return st;
 }
@@ -153,17 +168,25 @@ static void load_job(void *ud) {
   j->st = load(j);
 }
 
+static weft_status run_load(LoadJob *j, LangPlan **out) {
+  *out = NULL;
+  if (!arena_try(j->d->arena, load_job, j))
+    j->st = err_set(j->e, WEFT_ENOMEM, "out of memory while loading %s", j->path);
+  if (j->st == WEFT_OK)
+    *out = j->lp;
+  else
+    lang_free(j->lp);
+  return j->st;
+}
+
 weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Diags *d,
                       weft_error *e) {
-  LoadJob j = {.o = o, .path = path, .d = d, .e = e};
-  *out = NULL;
-  if (!arena_try(d->arena, load_job, &j))
-    j.st = err_set(e, WEFT_ENOMEM, "out of memory while loading %s", path);
-  if (j.st == WEFT_OK)
-    *out = j.lp;
-  else
-    lang_free(j.lp);
-  return j.st;
+  return run_load(&(LoadJob){.o = o, .path = path, .d = d, .e = e}, out);
+}
+
+weft_status lang_load_value(const LangOptions *o, const LangValue *v, LangPlan **out,
+                            Diags *d, weft_error *e) {
+  return run_load(&(LoadJob){.o = o, .path = "a plan", .value = v, .d = d, .e = e}, out);
 }
 
 void lang_free(LangPlan *lp) {
@@ -175,16 +198,27 @@ void lang_free(LangPlan *lp) {
 
 /* ---- lines ---- */
 
-/* A field that --set has changed is at the command line. */
-static const char *set_place(const LangPlan *lp, const char *path) {
+static bool below(const char *path, const char *field, size_t n) {
+  return strncmp(path, field, n) == 0 && (!path[n] || strchr(".[", path[n]));
+}
+
+/* A field that --set has changed is at the command line, one that was laid over a plan's
+ * table where that was done. */
+static bool set_place(const LangPlan *lp, Diag *g) {
   for (int i = lp->opt.nset - 1; i >= 0; i--) {
     const char *set = lp->opt.set[i], *eq = strchr(set, '=');
     if (strncmp(set, "plan.", 5) == 0) set += 5;
-    size_t n = (size_t)(eq - set);
-    if (strncmp(path, set, n) == 0 && (!path[n] || strchr(".[", path[n])))
-      return arena_printf(lp->arena, "--set %s", lp->opt.set[i]);
+    if (!below(g->path, set, (size_t)(eq - set))) continue;
+    g->file = arena_printf(lp->arena, "--set %s", lp->opt.set[i]);
+    return true;
   }
-  return NULL;
+  for (int i = 0; lp->changed && lp->changed[i]; i++) {
+    if (!below(g->path, lp->changed[i], strlen(lp->changed[i]))) continue;
+    g->file = lp->value->changes_file;
+    g->line = lp->value->changes_line;
+    return true;
+  }
+  return false;
 }
 
 /* Evaluates the plan again with a state that records lines. What goes wrong there only
@@ -230,7 +264,7 @@ static void find_one(lua_State *first, lua_State *again, LangPlan *lp, Diag *g) 
   if (replay_find(lp->lines, again, first, path, &file, &g->line))
     g->file = arena_str(lp->arena, file ? file : lp->state->path);
   else
-    g->file = lp->state->path, g->line = 1;
+    g->file = lp->state->path, g->line = lp->value ? lp->value->line : 1;
   lua_settop(first, top);
   if (again) lua_settop(again, top2);
 }
@@ -239,11 +273,7 @@ static void find_with(lua_State *first, lua_State *again, FindJob *j) {
   for (int i = 0; i < j->d->list.n; i++) {
     Diag *g = &j->d->list.at[i];
     if (g->file) continue;
-    const char *set = set_place(j->lp, g->path);
-    if (set)
-      g->file = set;
-    else
-      find_one(first, again, j->lp, g);
+    if (!set_place(j->lp, g)) find_one(first, again, j->lp, g);
   }
 }
 

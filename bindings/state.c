@@ -126,8 +126,8 @@ weft_status state_stopped(LangState *s, weft_error *e) {
 /* ---- errors ---- */
 
 const char *chunk_file(const char *source) {
-  if (*source != '@' || strncmp(source, "@stdlib/", 8) == 0) return NULL;
-  return source + 1;
+  bool named = *source == '@' || (*source == '=' && strcmp(source, "=[C]") != 0);
+  return named && strncmp(source, "@stdlib/", 8) != 0 ? source + 1 : NULL;
 }
 
 static void remember(LangState *s, const char *file, int line) {
@@ -240,6 +240,12 @@ void state_keep_plan(LangState *s) {
   lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key);
 }
 
+bool state_push_plan(LangState *s) {
+  if (!lua_checkstack(s->L, 8)) return false;
+  lua_rawgetp(s->L, LUA_REGISTRYINDEX, &plan_key);
+  return true;
+}
+
 typedef struct Job {
   void (*fn)(lua_State *L, void *ud);
   void *ud;
@@ -280,8 +286,12 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
 
 /* ---- life ---- */
 
+/* The plan's place in the registry is made here, where it may fail: state_keep_plan is
+ * not protected. */
 static void open_globals(lua_State *L, void *ud) {
   sandbox_open(L);
+  lua_pushboolean(L, 0);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &plan_key);
 }
 
 weft_status state_new(const LangOptions *o, Arena *a, const char *path, const char *dir,

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "bindings/format.h"
 #include "bindings/job.h"
 #include "vm/base/json.h"
 #include "vm/compile/timeline_draw.h"
@@ -22,7 +23,8 @@ enum {
   OPT_TOLERANCE = 256,
   OPT_RANKS = 512,
   OPT_QUIET = 1024,
-  OPT_DRAW = 2048 /* --svg, --width */
+  OPT_DRAW = 2048 /* --svg, --width */,
+  OPT_SCRIPT = 4096 /* what follows the file belongs to the script */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -34,6 +36,8 @@ typedef struct Cli {
   int nset, ndefine;
   const char *arg[CLI_ARGS]; /* what is not an option */
   int narg;
+  char **script_argv; /* with OPT_SCRIPT: what follows the file */
+  int script_argc;
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance;
   const char *comm, *log, *svg;
@@ -47,6 +51,7 @@ typedef struct Verb {
 } Verb;
 
 int verb_check(Cli *cli, Arena *arena);
+int verb_lua(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
@@ -90,10 +95,6 @@ bool colour_wanted(FILE *f);
 int columns_of(FILE *f);
 /* An error that has no place in a plan, on stderr: "weft: ...". */
 void complain(const char *fmt, ...) PRINTF(1, 2);
-const char *format_bytes(double n, char buf[32]); /* "1.5 MiB" */
-const char *format_count(double n, char buf[32]); /* "1.05 M" */
-/* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */
-const char *format_mesh(const Mesh *m, char buf[96]);
 /* Writes all of `t` and frees it. */
 void print_text(FILE *f, Text *t);
 
