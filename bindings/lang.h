@@ -115,8 +115,6 @@ struct LangPlan {
   Arena *arena;
   LangState *state;
   Plan plan;
-  int64_t cluster_nodes, cluster_gpus;
-  const char *cluster_gpu;
   const char *arch; /* NULL for a function of the plan */
   const char *weights;
   int config, build; /* registry references: table, function */
@@ -130,6 +128,11 @@ struct LangPlan {
 
 /* ---- schema.c ---- */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
+/* ---- cluster.c ---- */
+/* Fills Plan.cluster from the plan's field, which has been checked. */
+void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d);
+/* Is there a GPU of this name? Reports it if not. */
+bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d);
 /* ---- model.c ---- */
 void model_resolve(lua_State *L, LangPlan *lp, Diags *d);
 /* Default styles of the architecture, if the plan names none. */
