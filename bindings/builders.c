@@ -296,8 +296,7 @@ static int assign_member(lua_State *L) {
 }
 
 /* weft.vars: the values of -D, as a table; what was not given is nil. */
-static void push_vars(lua_State *L) {
-  const LangOptions *o = state_of(L)->opt;
+static void push_vars(lua_State *L, const LangOptions *o) {
   lua_newtable(L);
   for (int i = 0; i < o->ndefine; i++) {
     const char *eq = strchr(o->define[i], '=');
@@ -311,10 +310,8 @@ static void push_vars(lua_State *L) {
   }
 }
 
-void builders_push(lua_State *L) {
+void builders_add(lua_State *L) {
   luaL_checkstack(L, 8, NULL);
-  lua_newtable(L);
-  lua_newtable(L);
   for (int i = 0; i < LEN(builder); i++) {
     lua_pushinteger(L, i);
     lua_pushcclosure(L, build, 1);
@@ -324,10 +321,16 @@ void builders_push(lua_State *L) {
   lua_setfield(L, -2, "tp_plan");
   lua_pushcfunction(L, extend);
   lua_setfield(L, -2, "extend");
-  push_vars(L);
-  lua_setfield(L, -2, "vars");
   lua_pushstring(L, weft_version());
   lua_setfield(L, -2, "version");
+}
+
+void builders_push(lua_State *L, const LangOptions *o) {
+  lua_newtable(L);
+  lua_newtable(L);
+  builders_add(L);
+  push_vars(L, o);
+  lua_setfield(L, -2, "vars");
   /* The table that plans see is empty: writes and unknown names are noticed. */
   lua_createtable(L, 0, 3);
   lua_insert(L, -2);

@@ -81,7 +81,8 @@ const char *const *stdlib_names(Arena *a, const char *folder, int *n);
 int chunk_load(lua_State *L, const char *text, size_t n, const char *name);
 
 /* ---- builders.c ---- */
-void builders_push(lua_State *L); /* the table `weft` */
+void builders_push(lua_State *L, const LangOptions *o); /* the table `weft` of plans */
+void builders_add(lua_State *L); /* adds the builders to the table on top */
 /* The kind of builder that made the table at idx ("adamw"), or NULL. */
 const char *mark_kind(lua_State *L, int idx);
 /* Line and file of the builder's call; 0 if the table has no mark. */

@@ -141,7 +141,7 @@ int modules_require(lua_State *L) {
     return luaL_error(L, "require \"%s\": the module requires itself", name);
   if (!lua_isnil(L, -1)) return 1;
   if (strcmp(name, "weft") == 0) {
-    builders_push(L);
+    builders_push(L, state_of(L)->opt);
   } else {
     if (!valid_name(name))
       return luaL_error(L,

@@ -20,7 +20,8 @@ enum {
   OPT_CSV = 128,
   OPT_TOLERANCE = 256,
   OPT_RANKS = 512,
-  OPT_QUIET = 1024
+  OPT_QUIET = 1024,
+  OPT_SCRIPT = 2048 /* what follows the file belongs to the script */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -32,6 +33,8 @@ typedef struct Cli {
   int nset, ndefine;
   const char *arg[CLI_ARGS]; /* what is not an option */
   int narg;
+  char **script_argv; /* with OPT_SCRIPT: what follows the file */
+  int script_argc;
   int64_t steps, threads, rank, ranks; /* -1: not given */
   double tolerance;
   const char *comm, *log;
@@ -45,6 +48,7 @@ typedef struct Verb {
 } Verb;
 
 int verb_check(Cli *cli, Arena *arena);
+int verb_lua(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);

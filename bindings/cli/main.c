@@ -63,7 +63,10 @@ static const Verb verbs[] = {
     {"sim", "PLAN.lua", "predict time and memory on a cluster", NULL, 0, NULL},
     {"sweep", "SCRIPT.lua", "try many plans", NULL, 0, NULL},
     {"repl", "[PLAN.lua]", "explore meshes and plans", NULL, 0, NULL},
-    {"lua", "SCRIPT.lua", "run a script with all of Lua and weft", NULL, 0, NULL},
+    {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft",
+     "Runs a Lua file (-: the standard input) in which require \"weft\" gives meshes and\n"
+     "plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.\n",
+     OPT_SCRIPT, verb_lua},
     {"import", "DIR", "read weights of other formats", NULL, 0, NULL},
     {"ckpt", "DIR", "inspect and convert checkpoints", NULL, 0, NULL},
     {"doctor", "", "say what this machine can run", NULL, 0, NULL},
@@ -130,8 +133,9 @@ static int run_verb(Cli *cli, int argc, char **argv) {
     print_verb_help(cli->verb);
   } else {
     if (st == WEFT_OK && cli->narg == 0)
-      st = err_set(&e, WEFT_EUSAGE, "%s needs a plan: weft %s %s", cli->verb->name,
-                   cli->verb->name, cli->verb->args);
+      st = err_set(&e, WEFT_EUSAGE, "%s needs a %s: weft %s %s", cli->verb->name,
+                   cli->verb->options & OPT_SCRIPT ? "script" : "plan", cli->verb->name,
+                   cli->verb->args);
     if (st == WEFT_OK && cli->narg > 1 && cli->verb->run != verb_show)
       st = err_set(&e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", cli->verb->name,
                    cli->arg[0], cli->arg[1]);

@@ -121,6 +121,11 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
     const char *arg = argv[i], *value;
     if (!options || arg[0] != '-' || !arg[1]) {
       TRY(take_argument(cli, arg, e));
+      if (cli->verb->options & OPT_SCRIPT) {
+        cli->script_argv = argv + i + 1;
+        cli->script_argc = argc - i - 1;
+        return WEFT_OK;
+      }
       continue;
     }
     if (strcmp(arg, "--") == 0) {

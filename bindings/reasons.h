@@ -1,0 +1,18 @@
+/* reasons.h - why a plan is not possible, as a Lua value: a list of tables with path,
+ * message, file, line, severity and suggestion that prints as the report of `weft check`.
+ * What a method returns after nil, and what it raises. */
+#ifndef WEFT_REASONS_H
+#define WEFT_REASONS_H
+
+#include <lua.h>
+
+#include "vm/base/diag.h"
+
+/* Pushes the reasons: the diagnostics of a wrong plan, else the error. */
+void reasons_push(lua_State *L, weft_status st, const Diags *d, const weft_error *e);
+/* Raises them, with the place of the calling script in front of what has none. */
+int reasons_raise(lua_State *L, weft_status st, const Diags *d, const weft_error *e);
+/* The status of an error object; WEFT_EPLAN for every other value. */
+weft_status reasons_status(lua_State *L, int idx);
+
+#endif
