@@ -1,7 +1,7 @@
 /* cross.c - rules between the fields of a plan, its model and a mesh. They are checked on
  * the config already, so that all errors of a plan come together and before any graph is
  * built; the passes check what only they can see. */
-#include "lang.h"
+#include "schema.h"
 
 typedef struct Cross {
   lua_State *L;
@@ -68,39 +68,56 @@ static void check_tokens(Cross *c, int64_t vocab) {
                (long long)vocab);
 }
 
-static int stage_count(Cross *c) {
-  return c->mesh->size[AXIS_PP] * MAX(c->plan->pp.virtual_stages, 1);
+/* Stages of each rank: what the plan says, else what a schedule of the library wants. */
+static int chunk_count(Cross *c) {
+  lua_State *L = c->L;
+  int top = lua_gettop(L), chunks = c->plan->pp.virtual_stages;
+  const char *file = lua_pushfstring(L, "schedules/%s", c->plan->schedule);
+  if (!chunks && !c->lp->from_plan && stdlib_push(L, file) && lua_istable(L, -1) &&
+      lua_getfield(L, -1, "virtual") == LUA_TNUMBER)
+    chunks = (int)lua_tointeger(L, -1);
+  lua_settop(L, top);
+  return MAX(chunks, 1);
 }
 
-static void check_layers(Cross *c, int64_t layers) {
+/* At most one field, or one group of them, says what a stage has. */
+static bool check_split(Cross *c) {
   const PpPlan *pp = &c->plan->pp;
-  int stages = stage_count(c);
-  if (!pp->layers && !pp->modules && stages > layers)
-    diag_error(c->d, "range", "mesh.pp", "%d stages, but the model has %lld layers",
-               stages, (long long)layers);
-  if (pp->layers && pp->nlayers == stages) {
-    int64_t sum = 0;
-    for (int i = 0; i < pp->nlayers; i++)
-      sum += pp->layers[i];
-    if (sum != layers)
-      diag_error(c->d, "range", "pp_plan.layers",
-                 "the stages have %lld layers together, the model has %lld",
-                 (long long)sum, (long long)layers);
+  const struct {
+    const char *key;
+    bool said;
+    int group;
+  } field[] = {{"layers", pp->layers && !pp->layout, 0},
+               {"layout", pp->layout != NULL, 1},
+               {"modules", pp->modules != NULL, 2},
+               {"layers_per_stage", pp->layers_per_stage > 0, 3},
+               {"first_stage_less_layers", pp->first_less > 0, 3},
+               {"last_stage_less_layers", pp->last_less > 0, 3},
+               {"balance", pp->by_cost, 4}};
+  int first = -1;
+  bool ok = true;
+  for (int i = 0; i < LEN(field); i++) {
+    if (!field[i].said) continue;
+    if (first < 0) first = i;
+    if (field[i].group == field[first].group) continue;
+    diag_error(c->d, "alias", arena_printf(c->d->arena, "pp_plan.%s", field[i].key),
+               PP_BOTH, field[first].key, field[i].key);
+    ok = false;
   }
+  return ok;
 }
 
-static void check_stages(Cross *c) {
+/* `layers` is -1 where only the graph will tell. */
+static void check_stages(Cross *c, int64_t layers) {
   const PpPlan *pp = &c->plan->pp;
-  int stages = stage_count(c);
-  if (pp->layers && pp->modules)
-    diag_error(c->d, "alias", "pp_plan.modules",
-               "layers and modules both say what a stage has; give one of them");
-  if (pp->layers && pp->nlayers != stages)
-    diag_error(c->d, "range", "pp_plan.layers", "%d entries for %d stages", pp->nlayers,
-               stages);
-  if (pp->modules && pp->nmodules != stages)
+  int ranks = c->mesh->size[AXIS_PP], chunks = chunk_count(c);
+  if (!check_split(c)) return;
+  if (pp->modules && pp->nmodules != ranks * chunks)
     diag_error(c->d, "range", "pp_plan.modules", "%d entries for %d stages", pp->nmodules,
-               stages);
+               ranks * chunks);
+  if (pp->modules || pp->by_cost || (layers < 0 && !pp->layers)) return;
+  int *each = NEW_N(c->d->arena, int, ranks * chunks);
+  stage_layers(pp, ranks, chunks, (int)MIN(layers, 1000000), each, c->d);
 }
 
 static void check_ddp(Cross *c) {
@@ -122,7 +139,7 @@ static void check_schedule(Cross *c, int microbatches) {
   if (!c->lp->from_plan && stdlib_push(L, file) && lua_istable(L, -1) &&
       lua_getfield(L, -1, "check") == LUA_TFUNCTION) {
     lua_pushinteger(L, c->mesh->size[AXIS_PP]);
-    lua_pushinteger(L, MAX(c->plan->pp.virtual_stages, 1));
+    lua_pushinteger(L, chunk_count(c));
     lua_pushinteger(L, microbatches);
     lua_call(L, 3, 1);
     if (lua_isstring(L, -1))
@@ -163,16 +180,16 @@ static void cross_job(lua_State *L, void *ud) {
   Cross *c = ud;
   c->L = L;
   check_ddp(c);
-  check_stages(c);
+  int64_t layers = -1;
   if (c->lp->config != LUA_NOREF) {
     int64_t v;
     lua_rawgeti(L, LUA_REGISTRYINDEX, c->lp->config);
     if (config_int(L, "vocab_size", &v)) check_tokens(c, v);
     if (c->lp->arch) check_tp(c);
-    if (c->lp->arch && config_int(L, "num_hidden_layers", &v) && v > 0)
-      check_layers(c, v);
+    if (c->lp->arch && config_int(L, "num_hidden_layers", &v) && v > 0) layers = v;
     lua_pop(L, 1);
   }
+  check_stages(c, layers);
   if (c->plan->batch.global > 0) check_batch(c);
 }
 

@@ -74,6 +74,28 @@ static void pp_layers(Check *c, int idx, const char *path) {
   c->plan->pp.nlayers = n;
 }
 
+static void layout(Check *c, int idx, const char *path) {
+  PpPlan *pp = &c->plan->pp;
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    check_type(c, path, "a text such as \"Et*3|(tt|)*29,t|L\"", idx);
+    return;
+  }
+  const char *wrong, *text = arena_str(c->arena, lua_tostring(c->L, idx));
+  int n;
+  const int *layers = pp_layout(text, c->arena, &n, &wrong);
+  if (!layers) {
+    diag_error(c->d, "layout", path, "%s", wrong);
+    return;
+  }
+  if (pp->layers) {
+    diag_error(c->d, "alias", path, PP_BOTH, "layers", "layout");
+    return;
+  }
+  pp->layout = text;
+  pp->layers = layers;
+  pp->nlayers = n;
+}
+
 static void pp_modules(Check *c, int idx, const char *path) {
   int n = list_length(c, idx, path, "a list with a list of units for each stage");
   if (n < 0) return;
@@ -361,7 +383,7 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"tp_plan", tp_plan},    {"schedule", schedule}, {"precision", precision},
       {"packed", packed},      {"order", mesh_order},  {"layers", pp_layers},
       {"modules", pp_modules}, {"lr", learning_rate},  {"betas", betas},
-      {"files", files},        {"gpu", gpu_name},
+      {"files", files},        {"gpu", gpu_name},      {"layout", layout},
   };
   idx = lua_absindex(c->L, idx);
   for (int i = 0; i < LEN(table); i++)

@@ -1,5 +1,5 @@
 /* plan_load.c - loads a plan: evaluate, apply --set, check, find lines. */
-#include "lang.h"
+#include "schema.h"
 
 #include <stdio.h>
 
@@ -62,13 +62,26 @@ static void check_job(lua_State *L, void *ud) {
   if (!wrong_below(d, "cluster")) cluster_resolve(L, lp, d);
 }
 
+/* layers_per_stage says how many stages there are, so it may stand for `virtual`. */
+static void infer_virtual(LangPlan *lp, int ranks) {
+  PpPlan *pp = &lp->plan.pp;
+  int64_t layers;
+  if (pp->virtual_stages || !pp->layers_per_stage ||
+      !lang_config_int(lp, "num_hidden_layers", &layers))
+    return;
+  int64_t stages = stage_count_asked(pp, layers);
+  if (stages % ranks == 0 && stages / ranks <= schema_find("pp_plan", "virtual")->hi)
+    pp->virtual_stages = (int)(stages / ranks);
+}
+
 /* Rules between fields, on the mesh of the file; those about fields that are wrong in
  * themselves are left out. */
 static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   Mesh m;
-  Plan p = lp->plan;
   if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return WEFT_OK;
-  if (!mesh_resolve(&p.mesh, lang_cluster_ranks(lp), &m, d)) return WEFT_OK;
+  if (!mesh_resolve(&lp->plan.mesh, lang_cluster_ranks(lp), &m, d)) return WEFT_OK;
+  infer_virtual(lp, m.size[AXIS_PP]);
+  Plan p = lp->plan;
   if (wrong_below(d, "batch")) p.batch.global = 0;
   if (wrong_below(d, "pp_plan")) p.pp = (PpPlan){0};
   if (wrong_below(d, "schedule")) p.schedule = "";

@@ -27,6 +27,9 @@ typedef struct Field {
   const char *doc;
 } Field;
 
+/* Two fields of pp_plan contradict each other. */
+#define PP_BOTH "%s and %s both say what a stage has; give one of them"
+
 extern const Field schema[]; /* ends with a NULL scope */
 const Field *schema_find(const char *scope, const char *key);
 bool schema_required(const Field *f);

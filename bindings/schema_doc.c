@@ -50,7 +50,11 @@ static void add_row(const Field *f, Text *out) {
   if (f->names && f->type != FIELD_TABLE) add_names(f, out);
   text_add(out, " | ");
   add_default(f, out);
-  text_printf(out, " | %s", f->doc);
+  text_add(out, " | ");
+  for (const char *p = f->doc; *p; p++) {
+    if (*p == '|') text_add(out, "\\");   /* it would end the cell */
+    text_addn(out, p, 1);
+  }
   if (f->type == FIELD_LATER) text_add(out, " (not built yet)");
   if (isfinite(f->built) && f->built < f->hi) {
     text_add(out, " (built so far: at most ");

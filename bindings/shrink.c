@@ -98,14 +98,18 @@ static weft_status shrink_model(Shrink *s, const Mesh *m) {
   return WEFT_OK;
 }
 
-/* A split by hand names layers that are gone. */
+/* A split by hand speaks of layers that are gone; one by cost is made again. */
 static void shrink_stages(Shrink *s) {
   PpPlan *pp = &s->plan->pp;
-  if (pp->layers || pp->modules)
-    *VEC_PUSH(s->arena, s->what) = pp->layers ? "pp_plan.layers" : "pp_plan.modules";
-  pp->layers = NULL;
-  pp->modules = NULL;
-  pp->nlayers = pp->nmodules = 0;
+  const char *was = pp->layout             ? "pp_plan.layout"
+                    : pp->layers           ? "pp_plan.layers"
+                    : pp->modules          ? "pp_plan.modules"
+                    : pp->layers_per_stage ? "pp_plan.layers_per_stage"
+                    : pp->first_less       ? "pp_plan.first_stage_less_layers"
+                    : pp->last_less        ? "pp_plan.last_stage_less_layers"
+                                           : NULL;
+  if (was) *VEC_PUSH(s->arena, s->what) = was;
+  *pp = (PpPlan){.virtual_stages = pp->virtual_stages, .by_cost = pp->by_cost};
 }
 
 /* Patterns may name layers that are gone: those need not match any more. */

@@ -1,5 +1,5 @@
-/* check_passes.c - single passes of the compiler: stages, schedules, offsets, gradients,
- * the account of memory; and that the prover accepts what they make together. */
+/* check_passes.c - single passes of the compiler: schedules, offsets, gradients, the
+ * account of memory; and that the prover accepts what they make together. */
 #include <check.h>
 #include <stdio.h>
 
@@ -28,163 +28,6 @@ static const char *told(void) {
   }
   return all;
 }
-
-/* ---- stage ---- */
-
-/* A model of embed_tokens, `layers` layers, norm and lm_head, without ops. */
-typedef struct Cut {
-  Plan plan;
-  Mesh mesh;
-  Schedule schedule;
-  CompileInput in;
-  Stages st;
-} Cut;
-
-static void cut_new(Cut *c, int layers, int pp, int virtual_stages) {
-  *c = (Cut){.schedule = {.ranks = pp, .virtual_stages = virtual_stages}};
-  MeshSpec spec = {.pp = pp};
-  ck_assert(mesh_resolve(&spec, 0, &c->mesh, &diags));
-  Graph *g = graph_new(arena, 1, 8);
-  graph_open_unit(g, "embed_tokens", -1, &err);
-  graph_close_unit(g);
-  for (int i = 0; i < layers; i++) {
-    graph_open_unit(g, arena_printf(arena, "layers.%d", i), i, &err);
-    graph_close_unit(g);
-  }
-  static const char *const last[] = {"norm", "lm_head"};
-  for (int i = 0; i < LEN(last); i++) {
-    graph_open_unit(g, last[i], -1, &err);
-    graph_close_unit(g);
-  }
-  c->in = (CompileInput){.plan = &c->plan, .mesh = &c->mesh, .graph = g,
-                         .schedule = &c->schedule, .arena = arena};
-}
-
-/* "embed_tokens layers.0 | layers.1 norm lm_head" */
-static const char *cut_text(const Cut *c) {
-  char *s = arena_str(arena, "");
-  for (int i = 0; i < c->st.n; i++)
-    for (int u = c->st.first[i]; u < c->st.first[i + 1]; u++) {
-      ck_assert_int_eq(c->st.of_unit[u], i);
-      s = arena_printf(arena, "%s%s%s", s,
-                       u == 0 ? "" : u == c->st.first[i] ? " | " : " ",
-                       c->in.graph->unit.at[u].name);
-    }
-  return s;
-}
-
-static void layers_per_stage(const Cut *c, const int *want) {
-  for (int s = 0; s < c->st.n; s++) {
-    int n = 0;
-    for (int u = c->st.first[s]; u < c->st.first[s + 1]; u++)
-      n += c->in.graph->unit.at[u].layer >= 0;
-    ck_assert_msg(n == want[s], "stage %d has %d layers, not %d", s, n, want[s]);
-  }
-  ck_assert_int_eq(c->st.first[c->st.n], c->in.graph->unit.n);
-}
-
-START_TEST(stage_even) {
-  static const struct {
-    int layers, pp, virtual_stages, want[16];
-  } all[] = {
-      {126, 16, 1, {7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7}},
-      {127, 16, 1, {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7}},
-      {125, 16, 1, {7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7, 7}},
-      {5, 4, 1, {1, 2, 1, 1}},
-      {8, 4, 1, {2, 2, 2, 2}},
-      {9, 2, 2, {2, 3, 2, 2}},
-      {4, 4, 1, {1, 1, 1, 1}},
-      {3, 1, 1, {3}},
-  };
-  for (int i = 0; i < LEN(all); i++) {
-    Cut c;
-    cut_new(&c, all[i].layers, all[i].pp, all[i].virtual_stages);
-    ck_assert(stage(&c.in, &c.st, &diags));
-    layers_per_stage(&c, all[i].want);
-  }
-  ck_assert_int_eq(diags.list.n, 0);
-}
-END_TEST
-
-START_TEST(stage_layers) {
-  Cut c;
-  cut_new(&c, 5, 3, 1);
-  c.plan.pp.layers = (const int[]){1, 3, 1}, c.plan.pp.nlayers = 3;
-  ck_assert(stage(&c.in, &c.st, &diags));
-  ck_assert_str_eq(cut_text(&c), "embed_tokens layers.0 | layers.1 layers.2 layers.3 | "
-                                 "layers.4 norm lm_head");
-  /* The first and the last stage may have no layer: they have other units. */
-  c.plan.pp.layers = (const int[]){0, 5, 0};
-  ck_assert(stage(&c.in, &c.st, &diags));
-  ck_assert_str_eq(cut_text(&c), "embed_tokens | layers.0 layers.1 layers.2 layers.3 "
-                                 "layers.4 | norm lm_head");
-  ck_assert_int_eq(diags.list.n, 0);
-}
-END_TEST
-
-#define MODULES(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-START_TEST(stage_modules) {
-  Cut c;
-  cut_new(&c, 2, 2, 1);
-  const char *const *lists[] = {MODULES("embed_tokens", "layers.0", "layers.1", "norm"),
-                                MODULES("lm_head")};
-  c.plan.pp.modules = lists, c.plan.pp.nmodules = 2;
-  ck_assert(stage(&c.in, &c.st, &diags));
-  ck_assert_str_eq(cut_text(&c), "embed_tokens layers.0 layers.1 norm | lm_head");
-}
-END_TEST
-
-static void no_stages(Cut *c, const char *text) {
-  diags = (Diags){.arena = arena};
-  ck_assert(!stage(&c->in, &c->st, &diags));
-  ck_assert_str_eq(told(), text);
-}
-
-START_TEST(stage_errors) {
-  Cut c;
-  cut_new(&c, 3, 4, 1);
-  no_stages(&c, "mesh.pp: 3 layers cannot fill 4 stages (pp = 4 x virtual = 1)\n");
-  cut_new(&c, 5, 2, 1);
-  c.plan.pp.layers = (const int[]){2, 2}, c.plan.pp.nlayers = 2;
-  no_stages(&c, "pp_plan.layers: 2 stages with 4 layers in all; the model has 5 layers "
-                "and needs 2 stages\n");
-  c.plan.pp.layers = (const int[]){1, 2, 2}, c.plan.pp.nlayers = 3;
-  no_stages(&c, "pp_plan.layers: 3 stages with 5 layers in all; the model has 5 layers "
-                "and needs 2 stages\n");
-  cut_new(&c, 5, 3, 1);
-  c.plan.pp.layers = (const int[]){2, 0, 3}, c.plan.pp.nlayers = 3;
-  no_stages(&c, "pp_plan.layers: stage 1 is empty\n");
-  c.plan.pp.layers = (const int[]){3, -1, 3};
-  no_stages(&c, "pp_plan.layers: stage 1 has -1 layers\n");
-}
-END_TEST
-
-START_TEST(stage_module_errors) {
-  Cut c;
-  cut_new(&c, 2, 2, 1);
-  c.plan.pp.nmodules = 2;
-#define LISTS(a, b) (c.plan.pp.modules = (const char *const *const[]){a, b})
-#define FIRST MODULES("embed_tokens", "layers.0")
-  LISTS(FIRST, MODULES("layers.1", "nrom", "lm_head"));
-  no_stages(&c, "pp_plan.modules[2][2]: the model has no unit \"nrom\"; did you mean "
-                "\"norm\"?\n");
-  LISTS(FIRST, MODULES("layers.0", "norm", "lm_head"));
-  no_stages(&c, "pp_plan.modules[2][1]: \"layers.0\" is out of order or listed twice: "
-                "\"layers.1\" is next\npp_plan.modules[2][2]: \"norm\" is out of order "
-                "or listed twice: \"layers.1\" is next\n");
-  LISTS(FIRST, MODULES("layers.1", "norm", "lm_head", "lm_head"));
-  no_stages(&c, "pp_plan.modules[2][4]: \"lm_head\" is listed twice\n");
-  LISTS(FIRST, MODULES("layers.1", "norm"));
-  no_stages(&c, "pp_plan.modules: \"lm_head\" is in no stage\n");
-  LISTS(MODULES("embed_tokens", "layers.0", "layers.1", "norm", "lm_head"),
-        MODULES(NULL));
-  no_stages(&c, "pp_plan.modules: stage 1 is empty\n");
-  LISTS(FIRST, MODULES("layers.1", "norm", "lm_head"));
-  c.plan.pp.nmodules = 1;
-  no_stages(&c, "pp_plan.modules: 1 list for 2 stages\n");
-}
-END_TEST
 
 /* ---- schedule_check ---- */
 
@@ -608,15 +451,7 @@ END_TEST
 
 Suite *passes_suite(void) {
   Suite *s = suite_create("passes");
-  TCase *c = tcase_create("stage");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, stage_even);
-  tcase_add_test(c, stage_layers);
-  tcase_add_test(c, stage_modules);
-  tcase_add_test(c, stage_errors);
-  tcase_add_test(c, stage_module_errors);
-  suite_add_tcase(s, c);
-  c = tcase_create("schedule");
+  TCase *c = tcase_create("schedule");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, schedule_right);
   tcase_add_test(c, schedule_missing);

@@ -26,11 +26,22 @@ typedef struct TpRule {
   bool from_default;     /* not written by the user: no error if it matches nothing */
 } TpRule;
 
+/* Which units each stage runs, in the order of stages whatever ranks they lie on. At most
+ * one of layers (or layout, which gives them), modules, by_cost and the group of
+ * layers_per_stage and less is said; none: even. */
 typedef struct PpPlan {
   int virtual_stages;            /* per rank; 0 = the schedule's default */
-  const int *layers;  int nlayers;       /* per stage; NULL = even */
+  const int *layers;  int nlayers;       /* per stage */
+  const char *layout;            /* the text that `layers` was read from, or NULL */
   const char *const *const *modules; int nmodules;  /* per stage: NULL-terminated names */
+  int layers_per_stage;          /* at most so many; 0 = not said */
+  int first_less, last_less;     /* layers that the embedding and the head count as */
+  bool by_cost;                  /* stages of equal work */
 } PpPlan;
+
+/* pp_layout.c: reads a layout such as "Et*3|(tt|)*29,t|L" into the layers of each stage.
+ * NULL if it is wrong: then *wrong says why and at which column, counted from 1. */
+const int *pp_layout(const char *text, Arena *a, int *stages, const char **wrong);
 
 typedef enum { STRATEGY_ZERO, STRATEGY_DDP } StrategyKind;
 typedef struct Strategy {
@@ -52,6 +63,7 @@ double lr_at(const LrSchedule *lr, int64_t step);
 typedef struct Optimizer {
   LrSchedule lr;
   double beta1, beta2, eps, weight_decay, clip;   /* clip 0: none */
+  bool post_validation;          /* steps before the check, see vm/compile/update.c */
 } Optimizer;
 
 typedef enum { DATA_SYNTHETIC, DATA_TEXT, DATA_TOKENS } DataKind;

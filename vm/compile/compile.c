@@ -141,8 +141,9 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
   TRY(shard(in, &b->sh, d, e));
   TRY(checked(b->sh.g, e));
   dump(in, 's', "shard", b->sh.g);
-  /* requires units; establishes a stage for each and what crosses between them */
-  if (!stage(in, &b->st, d)) return WEFT_EPLAN;
+  /* requires units and local shapes; establishes a stage for each unit and what crosses
+   * between them */
+  if (!stage(in, b->sh.g, &b->st, d)) return WEFT_EPLAN;
   stage_edges(b);
   /* requires local shapes; establishes bodies with storage for every tensor */
   if (!unit_code(b, d)) return WEFT_EPLAN;

@@ -32,6 +32,13 @@ void schedule_where(const Schedule *s, int stage, int *rank, int *chunk);
 /* schedule.c: completeness, order, dependencies; every problem becomes a diagnostic. */
 bool schedule_check(const Schedule *s, Diags *d);
 
+/* stage_layers.c: the layers of each of ranks * chunks stages, by all fields of pp_plan
+ * but `modules` and `by_cost`; every problem becomes a diagnostic. With layers = -1
+ * (unknown) only whether a list has one entry per stage is looked at. */
+bool stage_layers(const PpPlan *pp, int ranks, int chunks, int layers, int *out, Diags *d);
+/* How many stages layers_per_stage asks for. */
+int64_t stage_count_asked(const PpPlan *pp, int64_t layers);
+
 typedef struct CompileInput {
   const Plan *plan;
   const Mesh *mesh;

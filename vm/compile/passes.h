@@ -18,8 +18,12 @@ typedef struct Stages {
   int *first;            /* [n + 1]: units first[s] .. first[s+1]-1 */
   int *of_unit;          /* unit -> stage */
 } Stages;
-/* requires units; establishes a stage for each. Problems go to `d`. */
-bool stage(const CompileInput *in, Stages *out, Diags *d);
+/* requires units; establishes a stage for each. `local` is the sharded graph, whose ops
+ * say what a unit costs. Problems go to `d`. */
+bool stage(const CompileInput *in, const Graph *local, Stages *out, Diags *d);
+/* stage_balance.c: first[0 .. stages] such that the dearest stage costs least; there are
+ * at least as many units as stages. */
+void stage_balance(Arena *a, const double *cost, int units, int stages, int *first);
 
 /* ---- unit_code.c: the bodies of each unit, operands still symbolic ---- */
 

@@ -1,44 +1,6 @@
 /* stage.c - cuts the units of the model into pipeline stages, by pp_plan. */
 #include "passes.h"
 
-/* How many layers each stage gets: equal, the smaller ones at the ends, last first. */
-static void even(int layers, int stages, int *out) {
-  int small = stages - layers % stages;
-  for (int s = 0; s < stages; s++) out[s] = layers / stages + (layers % stages > 0);
-  if (layers % stages == 0) return;
-  for (int k = 0; k < small; k++) out[k % 2 == 0 ? stages - 1 - k / 2 : k / 2]--;
-}
-
-static bool layer_counts(const CompileInput *in, int layers, int stages, int *out,
-                         Diags *d) {
-  const PpPlan *pp = &in->plan->pp;
-  if (!pp->layers) {
-    if (layers < stages && stages > 1) {
-      diag_error(d, "stages", "mesh.pp",
-                 "%d layers cannot fill %d stages (pp = %d x virtual = %d)", layers, stages,
-                 in->mesh->size[AXIS_PP], in->schedule->virtual_stages);
-      return false;
-    }
-    even(layers, stages, out);
-    return true;
-  }
-  int sum = 0;
-  for (int s = 0; s < pp->nlayers; s++) {
-    sum += pp->layers[s];
-    if (pp->layers[s] >= 0) continue;
-    diag_error(d, "stages", "pp_plan.layers", "stage %d has %d layers", s, pp->layers[s]);
-    return false;
-  }
-  if (pp->nlayers != stages || sum != layers) {
-    diag_error(d, "stages", "pp_plan.layers",
-               "%d stages with %d layers in all; the model has %d layers and needs %d stages",
-               pp->nlayers, sum, layers, stages);
-    return false;
-  }
-  for (int s = 0; s < stages; s++) out[s] = pp->layers[s];
-  return true;
-}
-
 /* Units before the first layer go to the first stage, those after the last layer to the
  * last one, others to the stage of the layer before them. */
 static void by_layers(const Graph *g, const int *count, Stages *st) {
@@ -114,6 +76,7 @@ static bool no_empty_stage(const CompileInput *in, Stages *st, Diags *d) {
   int u = 0, n = in->graph->unit.n;
   const PpPlan *pp = &in->plan->pp;
   const char *path = pp->modules  ? "pp_plan.modules"
+                     : pp->layout ? "pp_plan.layout"
                      : pp->layers ? "pp_plan.layers"
                                   : "mesh.pp";
   for (int s = 0; s < st->n; s++) {
@@ -128,18 +91,41 @@ static bool no_empty_stage(const CompileInput *in, Stages *st, Diags *d) {
   return true;
 }
 
-bool stage(const CompileInput *in, Stages *st, Diags *d) {
+/* All ops of a unit, forward and backward, for one microbatch on one rank. */
+static bool by_cost(const CompileInput *in, const Graph *local, Stages *st, Diags *d) {
+  int units = in->graph->unit.n;
+  if (units < st->n) {
+    diag_error(d, "stages", "pp_plan.balance", "%d units cannot fill %d stages", units,
+               st->n);
+    return false;
+  }
+  double *cost = NEW_N(in->arena, double, units);
+  for (int i = 0; i < local->op.n; i++) {
+    const Op *op = &local->op.at[i];
+    if (op_info[op->code].cost) cost[op->unit] += op_info[op->code].cost(local, op);
+  }
+  stage_balance(in->arena, cost, units, st->n, st->first);
+  for (int s = 0; s < st->n; s++)
+    for (int u = st->first[s]; u < st->first[s + 1]; u++) st->of_unit[u] = s;
+  return true;
+}
+
+bool stage(const CompileInput *in, const Graph *local, Stages *st, Diags *d) {
   const Graph *g = in->graph;
+  const PpPlan *pp = &in->plan->pp;
+  const Schedule *sched = in->schedule;
   int layers = 0;
-  st->n = in->schedule->ranks * in->schedule->virtual_stages;
+  st->n = sched->ranks * sched->virtual_stages;
   st->first = NEW_N(in->arena, int, st->n + 1);
   st->of_unit = NEW_N(in->arena, int, g->unit.n);
   for (int u = 0; u < g->unit.n; u++) layers += g->unit.at[u].layer >= 0;
-  if (in->plan->pp.modules) {
+  if (pp->by_cost) return by_cost(in, local, st, d);
+  if (pp->modules) {
     if (!by_modules(in, st, d)) return false;
   } else {
     int *count = NEW_N(in->arena, int, st->n);
-    if (!layer_counts(in, layers, st->n, count, d)) return false;
+    if (!stage_layers(pp, sched->ranks, sched->virtual_stages, layers, count, d))
+      return false;
     by_layers(g, count, st);
   }
   return no_empty_stage(in, st, d);
