@@ -109,6 +109,17 @@ void arena_free(Arena *a) {
   mem_free(&alloc, a, sizeof *a);
 }
 
+void arena_reset(Arena *a) {
+  if (!a->head) return;
+  for (Block *b = a->head->next, *next; b; b = next) {
+    next = b->next;
+    a->total -= b->size;
+    mem_free(&a->alloc, b, sizeof *b + b->size);
+  }
+  a->head->next = NULL;
+  a->head->used = 0;
+}
+
 size_t arena_bytes(const Arena *a) {
   return a->total;
 }

@@ -62,6 +62,7 @@ weft_status struct_read(void *to, size_t size, const void *from, const char *nam
 typedef struct Arena Arena;
 Arena *arena_new(const weft_alloc *a); /* NULL when out of memory */
 void arena_free(Arena *a);             /* NULL is allowed */
+void arena_reset(Arena *a);            /* empty again; keeps its newest block */
 size_t arena_bytes(const Arena *a);
 const weft_alloc *arena_allocator(const Arena *a); /* of arena_new: for scratch */
 void *arena_alloc(Arena *a, size_t n);             /* zeroed, 16-aligned */

@@ -275,18 +275,22 @@ static double step_flops(const Emit *e) {
    e.field.n ? memcpy(p->field, e.field.at, sizeof *p->field * (size_t)e.field.n) : 0,   \
    p->count = (__typeof__(p->count))e.field.n)
 
+uint64_t temp_of(const Build *b, int rank) {
+  uint64_t bytes = 0;
+  for (int u = 0; u < b->in->graph->unit.n; u++)
+    if (stage_rank(b, b->st.of_unit[u]) == rank) bytes = MAX(bytes, b->unit[u].temp);
+  return bytes;
+}
+
 void lower(Build *b, int rank, const Layout *l, Timeline *t, Compiled *c) {
   Program *p = &c->prog[rank];
   Emit e = {.b = b, .p = p, .l = l};
   Bodies bo = {0};
   int *unit_at = NEW_N(b->arena, int, b->in->graph->unit.n);
   bool *written = NEW_N(b->arena, bool, l->nparam + 1);
-  uint64_t temp_bytes = 0;
+  uint64_t temp_bytes = temp_of(b, rank);
   p->pp = rank;
   uint64_t frames = offsets(b->arena, t->buffer.at, t->buffer.n);
-  for (int u = 0; u < b->in->graph->unit.n; u++)
-    if (stage_rank(b, b->st.of_unit[u]) == rank)
-      temp_bytes = MAX(temp_bytes, b->unit[u].temp);
   number_bodies(&e, &bo);
   bind_units(&e, unit_at);
   update_prologue(&e, c);
