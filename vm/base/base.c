@@ -144,7 +144,7 @@ bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
   return true;
 }
 
-void *arena_alloc(Arena *a, size_t n) {
+void *arena_raw(Arena *a, size_t n) {
   if (n > SIZE_MAX / 2) longjmp(a->guard, 1);
   n = (n + 15) & ~(size_t)15;
   if (!a->head || a->head->size - a->head->used < n) {
@@ -157,7 +157,11 @@ void *arena_alloc(Arena *a, size_t n) {
   }
   void *p = a->head->data + a->head->used;
   a->head->used += n;
-  return memset(p, 0, n);
+  return p;
+}
+
+void *arena_alloc(Arena *a, size_t n) {
+  return memset(arena_raw(a, n), 0, n);
 }
 
 char *arena_strn(Arena *a, const char *s, size_t n) {

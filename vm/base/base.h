@@ -66,6 +66,7 @@ void arena_reset(Arena *a);            /* empty again; keeps its newest block */
 size_t arena_bytes(const Arena *a);
 const weft_alloc *arena_allocator(const Arena *a); /* of arena_new: for scratch */
 void *arena_alloc(Arena *a, size_t n);             /* zeroed, 16-aligned */
+void *arena_raw(Arena *a, size_t n);               /* the same, not zeroed */
 char *arena_str(Arena *a, const char *s);          /* copies; NULL stays NULL */
 char *arena_strn(Arena *a, const char *s, size_t n);
 char *arena_printf(Arena *a, const char *fmt, ...) PRINTF(2, 3);

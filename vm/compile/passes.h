@@ -48,6 +48,7 @@ typedef struct CodeInstr {
   Operand operand[KERNEL_OPERANDS];
   Tid t[KERNEL_OPERANDS];
   const char *name;      /* module, without the unit's own prefix */
+  double flops;
 } CodeInstr;
 
 typedef struct UnitCode {
