@@ -135,6 +135,15 @@ static void keep_params(Keep *k) {
   }
 }
 
+static int size_number(Front *f, uint64_t bytes) {
+  uint64_t size = align_up(bytes);
+  if (size == 0) return -1;
+  for (int i = 0; i < f->nsize; i++)
+    if (f->size[i] == size) return i;
+  f->size[f->nsize] = size;
+  return f->nsize++;
+}
+
 static void keep(const Build *b, Front *f) {
   Keep k = {.from = b, .f = f};
   const Graph *g = b->in->graph;
@@ -154,12 +163,14 @@ static void keep(const Build *b, Front *f) {
   keep_reads(&k);
   int edges = k.local->t.n, units = g->unit.n;
   keep_params(&k);
-  f->nsize = 3 * units + edges;
-  f->size = NEW_N(f->arena, uint64_t, f->nsize);
+  f->nwhat = 3 * units + edges;
+  f->group = NEW_N(f->arena, int, f->nwhat);
+  f->size = NEW_N(f->arena, uint64_t, f->nwhat);
   for (int u = 0; u < units; u++)
-    memcpy(&f->size[3 * u], f->b.unit[u].frame, sizeof f->b.unit[u].frame);
+    for (int i = 0; i < 3; i++) f->group[3 * u + i] = size_number(f, f->b.unit[u].frame[i]);
   for (int t = 0; t < edges; t++)
-    f->size[3 * units + t] = (uint64_t)tensor_bytes(&k.local->t.at[t]);
+    f->group[3 * units + t] =
+        size_number(f, (uint64_t)tensor_bytes(&k.local->t.at[t]));
 }
 
 weft_status front_new(const CompileInput *in, Arena *scratch, Arena *a, Front **out,
@@ -191,4 +202,5 @@ void front_shape(const Front *f, Text *out) {
   for (int i = 0; i < g->op.n; i++)
     text_printf(out, " %d<%d/%d", g->op.at[i].unit, g->op.at[i].in[0],
                 g->t.at[g->op.at[i].in[0]].unit);
+  for (int i = 0; i < f->nwhat; i++) text_printf(out, " %d", f->group[i]);
 }

@@ -21,7 +21,8 @@ typedef struct Front {
   Plan plan;
   Mesh mesh;
   UnitWork (*work)[3];        /* [unit][phase F, I, W] */
-  uint64_t *size;             /* bytes by Interval.what */
+  int *group, nwhat;          /* Interval.what -> number of its size, -1: no bytes */
+  uint64_t *size;             /* by that number: aligned bytes */
   int nsize;
 } Front;
 
@@ -30,8 +31,8 @@ typedef struct Front {
  * dp above 1 may be given as 2: a rank has the same bytes and does the same work. */
 weft_status front_new(const CompileInput *in, Arena *scratch, Arena *a, Front **out,
                       Diags *d, weft_error *e);
-/* The same text for fronts whose buffers live equally long on equal stages and schedules,
- * whatever their sizes. */
+/* The same text for fronts whose buffers live equally long on equal stages and schedules
+ * and have equal sizes where the others have, whatever these sizes are. */
 void front_shape(const Front *f, Text *out);
 
 #endif

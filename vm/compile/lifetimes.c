@@ -126,18 +126,58 @@ static void find_repetition(Steps *s, Arena *a) {
   s->l->period = 0;
 }
 
-void lifetimes(Build *b, int rank, Arena *a, Lifetimes *out) {
+/* ---- slots ---- */
+
+static void count_slots(const Steps *s, const Front *f, Arena *a) {
+  Lifetimes *l = s->l;
+  int *used = NEW_N(s->scratch, int, f->nsize + 1), full = f->nsize;
+  l->most = NEW_N(a, int, f->nsize + 1);
+  l->nsize = f->nsize;
+  for (int i = 0; i < l->nstep; i++) {
+    int x = l->step[i], k = f->group[l->what[x < 0 ? ~x : x]];
+    if (k < 0) continue;
+    if (x < 0) {
+      full -= used[k]-- == l->most[k];
+      continue;
+    }
+    if (used[k]++ == l->most[k]) {
+      l->most[k]++;
+      l->tight = false;
+    } else {
+      full += used[k] == l->most[k];
+    }
+    if (full == f->nsize) l->tight = true;
+  }
+}
+
+static void *move(Arena *a, const void *from, size_t n) {
+  return memcpy(arena_raw(a, n + 1), from, n);
+}
+
+void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out) {
   Layout none = {0};
   Timeline t = {.brief = true};
   actions(b, rank, &none, &t);
   int n = t.buffer.n;
-  *out = (Lifetimes){.what = NEW_N(a, int32_t, n), .step = NEW_N(a, int32_t, 2 * n)};
+  *out = (Lifetimes){.what = NEW_N(b->arena, int32_t, n),
+                     .step = NEW_N(b->arena, int32_t, 2 * n)};
   Steps s = {.l = out, .scratch = b->arena};
   make_steps(&s, t.buffer.at, n);
-  find_repetition(&s, a);
+  count_slots(&s, f, a);
+  if (!out->tight) find_repetition(&s, a);
+  /* Steps are kept where they are needed. */
+  out->what = out->tight ? NULL : move(a, out->what, sizeof *out->what * (size_t)n);
+  out->step =
+      out->tight ? NULL : move(a, out->step, sizeof *out->step * (size_t)out->nstep);
 }
 
-/* ---- packing ---- */
+uint64_t lifetimes_slots(const Lifetimes *l, const Front *f) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < l->nsize; i++) bytes += f->size[i] * (uint64_t)l->most[i];
+  return bytes;
+}
+
+/* ---- holes ---- */
 
 /* What the rest of the packing depends on, at the start of a repetition. */
 typedef struct Snapshot {
@@ -151,7 +191,6 @@ enum { SNAPSHOTS = 64 };
 
 typedef struct Pack {
   const Lifetimes *l;
-  const uint64_t *size;
   Holes holes;
   uint64_t *off;         /* of each buffer in use */
   Snapshot seen[SNAPSHOTS]; /* from repetition `settled` on */
@@ -199,9 +238,10 @@ static int next_repetition(Pack *p, int k) {
   return k;
 }
 
-uint64_t lifetimes_pack(const Lifetimes *l, const uint64_t *size, uint64_t limit,
-                        Arena *scratch) {
-  Pack p = {.l = l, .size = size, .holes = {.arena = scratch}};
+uint64_t lifetimes_holes(const Lifetimes *l, const Front *f, uint64_t limit,
+                         Arena *scratch) {
+  if (l->tight) return UINT64_MAX;
+  Pack p = {.l = l, .holes = {.arena = scratch}};
   p.off = arena_raw(scratch, sizeof *p.off * (size_t)l->n + 1);
   int next = l->period ? l->first : l->nstep;
   for (int i = 0; i < l->nstep && p.holes.top <= limit; i++) {
@@ -209,11 +249,10 @@ uint64_t lifetimes_pack(const Lifetimes *l, const uint64_t *size, uint64_t limit
       i = l->first + next_repetition(&p, (i - l->first) / l->period) * l->period;
       next = i + l->period;
     }
-    int x = l->step[i];
-    uint64_t bytes = align_up(size[l->what[x < 0 ? ~x : x]]);
-    if (bytes == 0) continue;
-    if (x < 0) holes_give(&p.holes, p.off[~x], bytes);
-    else p.off[x] = holes_take(&p.holes, bytes);
+    int x = l->step[i], k = f->group[l->what[x < 0 ? ~x : x]];
+    if (k < 0) continue;
+    if (x < 0) holes_give(&p.holes, p.off[~x], f->size[k]);
+    else p.off[x] = holes_take(&p.holes, f->size[k]);
   }
   return p.holes.top;
 }

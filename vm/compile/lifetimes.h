@@ -1,12 +1,17 @@
-/* lifetimes.h - when the buffers of a pp rank are taken and given back, apart from how
- * large they are: found once for a schedule, then packed with the sizes of any front of
- * the same shape. The offsets, and so the bytes, are those that offsets() finds. */
+/* lifetimes.h - the bytes of a pp rank's buffers, found once for all fronts of a shape.
+ *
+ * When buffers are taken and given back depends on the schedule and the stages; how large
+ * they are on the front. The bytes are exactly those that offsets() finds: slots of each
+ * size, or holes where these are better. */
 #ifndef WEFT_LIFETIMES_H
 #define WEFT_LIFETIMES_H
 
-#include "passes.h"
+#include "front.h"
 
 typedef struct Lifetimes {
+  int *most, nsize;      /* slots of each size: see Front.size */
+  bool tight;            /* all are in use at once: holes cannot be better */
+  /* If they might be: what happens, step by step. */
   int n;                 /* buffers, numbered in the order in which they are taken */
   int32_t *what;         /* Interval.what of each */
   int32_t *step;         /* >= 0: this buffer is taken; ~x: buffer x is given back */
@@ -20,12 +25,14 @@ typedef struct Lifetimes {
   int nmoving;
 } Lifetimes;
 
-/* `b` with stages, schedule, microbatches and the order of sends; b->arena is scratch. */
-void lifetimes(Build *b, int rank, Arena *a, Lifetimes *out);
+/* `b`: of a front of this shape, with stages, schedule, microbatches and the order of
+ * sends; b->arena is scratch. */
+void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out);
 
-/* Bytes of all buffers, exactly; more than `limit` if that is exceeded. `size` is by
- * `what`. */
-uint64_t lifetimes_pack(const Lifetimes *l, const uint64_t *size, uint64_t limit,
-                        Arena *scratch);
+/* Bytes of all buffers of a front of this shape. */
+uint64_t lifetimes_slots(const Lifetimes *l, const Front *f);
+/* The same if holes are better: at most `limit`, else more than that. */
+uint64_t lifetimes_holes(const Lifetimes *l, const Front *f, uint64_t limit,
+                         Arena *scratch);
 
 #endif
