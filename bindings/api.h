@@ -11,6 +11,7 @@ struct weft_plan {
   LangOptions opt; /* copies, in the arena */
   const char *path;
   Job job;
+  bool from_value;  /* not from a file */
   bool loaded;      /* without an error */
   bool spent;       /* the memory ran out: only reports and free are left */
   Diags after_load; /* what a compile starts from */
@@ -18,6 +19,9 @@ struct weft_plan {
   Text text; /* what the last query returned */
 };
 
+/* weft_plan_load with a table in place of a file. */
+weft_status api_plan_take(const weft_plan_options *options, const LangValue *value,
+                          weft_plan **out, weft_error *err);
 /* The parameter called `name`, or -1. */
 int api_find_param(const Compiled *c, const char *name);
 /* A stop flag of weft.h. A lock-free atomic int is an int in memory. */

@@ -22,6 +22,7 @@ typedef struct PlanCall {
   weft_plan *plan;
   const weft_plan_options *options;
   const char *path;
+  const LangValue *value; /* instead of a file */
   int world;
   weft_status (*fn)(struct PlanCall *c);
   weft_status st;
@@ -74,7 +75,6 @@ static void copy_diags(Arena *a, const Diags *from, Diags *to) {
 static weft_status load(PlanCall *c) {
   weft_plan *p = c->plan;
   const weft_plan_options *o = c->options;
-  p->path = arena_str(p->arena, c->path);
   p->opt = (LangOptions){.alloc = &p->alloc,
                          .memory_limit = (size_t)o->memory_limit,
                          .instruction_limit = o->instruction_limit,
@@ -83,18 +83,21 @@ static weft_status load(PlanCall *c) {
                          .ud = o->ud};
   p->opt.set = copy_list(p->arena, o->set, &p->opt.nset);
   p->opt.define = copy_list(p->arena, o->define, &p->opt.ndefine);
-  TRY(job_load(&p->job, p->arena, &p->opt, p->path));
+  p->path = arena_str(p->arena, c->path);
+  p->from_value = c->value != NULL;
+  TRY(c->value ? job_load_value(&p->job, p->arena, &p->opt, c->value)
+               : job_load(&p->job, p->arena, &p->opt, p->path));
   copy_diags(p->arena, &p->job.d, &p->after_load);
   return WEFT_OK;
 }
 
-weft_status weft_plan_load(const weft_plan_options *options, const char *path,
-                           weft_plan **out, weft_error *err) {
+static weft_status new_plan(const weft_plan_options *options, const char *path,
+                            const LangValue *value, weft_plan **out, weft_error *err) {
   weft_plan_options o;
   *out = NULL;
   err_clear(err);
   TRY(struct_read(&o, sizeof o, options, "weft_plan_options", err));
-  if (!path) return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
+  if (!path && !value) return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
   weft_plan *p = mem_new(o.alloc, sizeof *p);
   if (!p || !(p->arena = arena_new(o.alloc))) {
     mem_free(o.alloc, p, sizeof *p);
@@ -104,10 +107,20 @@ weft_status weft_plan_load(const weft_plan_options *options, const char *path,
   p->text.alloc = &p->alloc;
   p->job = (Job){.arena = p->arena, .d = {.arena = p->arena}};
   *out = p;
-  weft_status st =
-      call(&(PlanCall){.plan = p, .options = &o, .path = path, .fn = load}, err);
+  PlanCall c = {.plan = p, .options = &o, .path = path, .value = value, .fn = load};
+  weft_status st = call(&c, err);
   p->loaded = st == WEFT_OK;
   return st;
+}
+
+weft_status weft_plan_load(const weft_plan_options *options, const char *path,
+                           weft_plan **out, weft_error *err) {
+  return new_plan(options, path, NULL, out, err);
+}
+
+weft_status api_plan_take(const weft_plan_options *options, const LangValue *value,
+                          weft_plan **out, weft_error *err) {
+  return new_plan(options, NULL, value, out, err);
 }
 
 void weft_plan_free(weft_plan *p) {

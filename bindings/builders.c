@@ -20,22 +20,31 @@ static void push_marks(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &marks_key);
 }
 
-/* Pushes the mark of the value at idx; false, with nothing pushed, if it has none. */
-static bool push_mark(lua_State *L, int idx) {
+bool mark_push(lua_State *L, int idx) {
   idx = lua_absindex(L, idx);
   if (!lua_istable(L, idx)) return false;
-  push_marks(L);
-  lua_pushvalue(L, idx);
-  lua_rawget(L, -2);
-  lua_remove(L, -2);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &marks_key) == LUA_TTABLE) {
+    lua_pushvalue(L, idx);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+  }
   if (lua_istable(L, -1)) return true;
   lua_pop(L, 1);
   return false;
 }
 
+void mark_set(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  push_marks(L);
+  lua_pushvalue(L, idx);
+  lua_pushvalue(L, -3);
+  lua_rawset(L, -3);
+  lua_pop(L, 2);
+}
+
 /* A text field of the mark; it lives as long as the state. */
 static const char *mark_text(lua_State *L, int idx, const char *field) {
-  if (!push_mark(L, idx)) return NULL;
+  if (!mark_push(L, idx)) return NULL;
   lua_getfield(L, -1, field);
   const char *s = lua_tostring(L, -1);
   lua_pop(L, 2);
@@ -47,7 +56,7 @@ const char *mark_kind(lua_State *L, int idx) {
 }
 
 int mark_line(lua_State *L, int idx, const char **file) {
-  if (!push_mark(L, idx)) return 0;
+  if (!mark_push(L, idx)) return 0;
   lua_getfield(L, -1, "line");
   lua_getfield(L, -2, "file");
   int line = (int)lua_tointeger(L, -2);
@@ -63,7 +72,7 @@ const char *mark_bad(lua_State *L, int idx, const char **hint) {
 
 /* Replaces the key on top by mark[field][key], or nil. */
 static void mark_lookup(lua_State *L, int idx, const char *field) {
-  if (!push_mark(L, idx)) {
+  if (!mark_push(L, idx)) {
     lua_pop(L, 1);
     lua_pushnil(L);
     return;
@@ -97,8 +106,7 @@ bool mark_is_default(lua_State *L, int idx) {
 /* Marks the table on top of the stack and leaves its mark above it. */
 static void mark(lua_State *L, const char *kind) {
   lua_Debug ar;
-  push_marks(L);
-  lua_pushvalue(L, -2);
+  luaL_checkstack(L, 8, NULL);
   lua_createtable(L, 0, 4);
   lua_pushstring(L, kind);
   lua_setfield(L, -2, "kind");
@@ -110,9 +118,7 @@ static void mark(lua_State *L, const char *kind) {
     lua_setfield(L, -2, "line");
   }
   lua_pushvalue(L, -1);
-  lua_insert(L, -4);
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
+  mark_set(L, -3);
 }
 
 /* Notes what was wrong with the call in its mark. */
@@ -135,6 +141,7 @@ typedef struct Builder {
 } Builder;
 
 static const Builder builder[] = {
+    /* weft.plan is the first. */
     {"plan", ARG_TABLE, NULL},      {"model", ARG_ANY, NULL},
     {"hf", ARG_TEXT, NULL},         {"cluster", ARG_TEXT, NULL},
     {"adamw", ARG_TABLE, NULL},     {"cosine", ARG_TABLE, NULL},
@@ -157,10 +164,9 @@ static bool takes(const Builder *b, int type) {
   return false;
 }
 
-/* Upvalue: the index in `builder`. Returns the argument's table, marked; a text, number
- * or function that the builder takes becomes a table first. */
-static int build(lua_State *L) {
-  const Builder *b = &builder[lua_tointeger(L, lua_upvalueindex(1))];
+/* Leaves the argument's table, marked; a text, number or function that the builder takes
+ * becomes a table first. */
+static int build_with(lua_State *L, const Builder *b) {
   int type = lua_type(L, 1), args = lua_gettop(L);
   const char *got = type == LUA_TNONE ? "nothing" : luaL_typename(L, 1);
   bool optional = str_eq(b->name, "synthetic") && type <= LUA_TNIL;
@@ -188,6 +194,15 @@ static int build(lua_State *L) {
              NULL);
   lua_settop(L, type == LUA_TTABLE ? 1 : 2);
   return 1;
+}
+
+/* Upvalue: the index in `builder`. */
+static int build(lua_State *L) {
+  return build_with(L, &builder[lua_tointeger(L, lua_upvalueindex(1))]);
+}
+
+int builders_plan(lua_State *L) {
+  return build_with(L, &builder[0]);
 }
 
 static void copy_fields(lua_State *L, int from, int to) {
@@ -323,6 +338,7 @@ void builders_add(lua_State *L) {
   lua_setfield(L, -2, "extend");
   lua_pushstring(L, weft_version());
   lua_setfield(L, -2, "version");
+  known_library(L, "weft");
 }
 
 void builders_push(lua_State *L, const LangOptions *o) {

@@ -9,6 +9,15 @@ weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *pat
   return WEFT_OK;
 }
 
+weft_status job_load_value(Job *j, Arena *arena, const LangOptions *o,
+                           const LangValue *v) {
+  *j = (Job){.arena = arena, .d = {.arena = arena}};
+  err_clear(&j->e);
+  TRY(lang_load_value(o, v, &j->lp, &j->d, &j->e));
+  j->plan = *lang_plan(j->lp);
+  return WEFT_OK;
+}
+
 void job_free(Job *j) {
   text_free(&j->dumped);
   lang_free(j->lp);
@@ -30,6 +39,7 @@ weft_status job_mesh(Job *j, int64_t world) {
     return st;
   }
   j->microbatches = plan_microbatches(&j->plan, &j->mesh);
+  j->schedule = (Schedule){0};
   return WEFT_OK;
 }
 
@@ -75,7 +85,7 @@ static void warn_memory(Job *j) {
 
 weft_status job_compile(Job *j) {
   TRY(job_graph(j));
-  TRY(job_schedule(j));
+  if (!j->schedule.list) TRY(job_schedule(j));
   CompileInput in = {.plan = &j->plan,
                      .mesh = &j->mesh,
                      .graph = j->graph,

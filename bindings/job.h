@@ -27,12 +27,15 @@ typedef struct Job {
 
 /* Begins: `*j` has nothing to give back before. */
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path);
+weft_status job_load_value(Job *j, Arena *arena, const LangOptions *o,
+                           const LangValue *v);
 void job_free(Job *j);
 /* `world`: what the launcher says, 0 for the cluster's size or an open one. */
 weft_status job_mesh(Job *j, int64_t world);
 weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
-weft_status job_compile(Job *j); /* graph, schedule and proof included */
+/* Graph and proof included, and the schedule unless that was done for this mesh. */
+weft_status job_compile(Job *j);
 /* All of it; the caller looks at `d` and `e`. */
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
 /* True if nothing in the plan says how many ranks there are. */

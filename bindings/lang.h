@@ -53,11 +53,14 @@ weft_status state_call(LangState *s, int nargs, int nresults, const char *path, 
                        weft_error *e);
 /* Takes the plan's table off the stack and keeps it for state_protect. */
 void state_keep_plan(LangState *s);
+/* Pushes it. Never raises; false if there is no room. */
+bool state_push_plan(LangState *s);
 /* Runs C code that uses the Lua API: running out of memory in it, Lua's or the arena's,
  * is an error, not the end of the process. `fn` finds the plan's table at PLAN_INDEX. */
 weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void *ud,
                           weft_error *e);
-/* The full path of a chunk name ("@plan.lua"), NULL for chunks of the library. */
+/* The full path of a chunk name ("@plan.lua", or "stdin" of "=stdin"), NULL for chunks
+ * of the library. */
 const char *chunk_file(const char *source);
 
 /* ---- sandbox.c ---- */
@@ -83,6 +86,12 @@ int chunk_load(lua_State *L, const char *text, size_t n, const char *name);
 /* ---- builders.c ---- */
 void builders_push(lua_State *L, const LangOptions *o); /* the table `weft` of plans */
 void builders_add(lua_State *L); /* adds the builders to the table on top */
+int builders_plan(lua_State *L); /* the function weft.plan of plans */
+/* Pushes the mark of the table at idx; false, with nothing pushed, if it has none. Never
+ * raises, given three free slots. */
+bool mark_push(lua_State *L, int idx);
+/* Pops a mark and gives it to the table at idx. */
+void mark_set(lua_State *L, int idx);
 /* The kind of builder that made the table at idx ("adamw"), or NULL. */
 const char *mark_kind(lua_State *L, int idx);
 /* Line and file of the builder's call; 0 if the table has no mark. */
@@ -95,6 +104,25 @@ void mark_origin(lua_State *L, int idx);
 /* True if the key at the top (popped) came from the library, not from the user. */
 bool mark_is_default(lua_State *L, int idx);
 
+/* ---- known.c: values that every state has, by name ---- */
+/* Notes the C functions of the table on top as "name.function". */
+void known_library(lua_State *L, const char *name);
+/* Notes the value on top. */
+void known_add(lua_State *L, const char *name);
+/* Notes Lua's own functions and libraries in the table of globals at idx. */
+void known_globals(lua_State *L, int idx);
+/* The name of the value at idx, or NULL. Never raises, given two free slots. */
+const char *known_name(lua_State *L, int idx);
+/* Pushes the value of that name, false if this state has none. */
+bool known_push(lua_State *L, const char *name);
+
+/* ---- transfer.c ---- */
+/* Pushes onto `to` a copy of the value at idx of `from`, a state of the same program:
+ * tables with metatables and builders' marks, functions with what they capture and, if
+ * `globals`, with the globals that they name. Raises in `to` only ("WHERE is a userdata,
+ * ..."); `from` may then have more on its stack. */
+void transfer(lua_State *from, int idx, lua_State *to, const char *where, bool globals);
+
 /* ---- values.c ---- */
 /* `string "four"`, `number 0`, `a table`, `weft.adamw{...}`: for messages. */
 const char *value_describe(Arena *a, lua_State *L, int idx);
@@ -106,6 +134,10 @@ void value_parse(lua_State *L, const char *text);
 const char *path_join(Arena *a, const char *base, lua_State *L, int key);
 /* Reads one step of a path and pushes the key; false at the end, *bad if malformed. */
 bool path_next(lua_State *L, const char **path, bool *bad);
+/* Leaves the table that holds the last key of `path` in the plan's table (PLAN_INDEX),
+ * and the key; tables on the way are made. False with a reason (an own string of L) in
+ * *why if that is not possible. */
+bool value_find(lua_State *L, const char *path, const char **why);
 /* Applies "path=value" of --set to the plan's table. */
 weft_status value_set(LangState *s, const char *assignment, weft_error *e);
 
@@ -122,6 +154,8 @@ struct LangPlan {
   int schedule;      /* registry reference of the plan's function, or LUA_NOREF */
   bool schedule_v;   /* placement = "v" */
   bool from_plan;    /* the schedule's function has lines in the plan */
+  const LangValue *value;     /* what it was made from, or NULL: a file */
+  const char *const *changed; /* paths of value->changes, NULL-terminated */
   LangState *replay; /* made by the first lang_locate that needs it */
   Replay *lines;
   bool replayed;

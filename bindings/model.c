@@ -11,9 +11,10 @@ typedef struct Model {
   LangPlan *lp;
   Arena *arena;
   Diags *d;
-  int arch;    /* stack index of the architecture's table */
-  int config;  /* of the table that is being filled */
-  int written; /* of a table: config key -> key that the user wrote */
+  int arch;                 /* stack index of the architecture's table */
+  int config;               /* of the table that is being filled */
+  int written;              /* of a table: config key -> key that the user wrote */
+  VEC(const char *) unread; /* keys of a preset or a file that mean nothing here */
 } Model;
 
 /* ---- the config ---- */
@@ -73,7 +74,8 @@ static void push_normal(lua_State *L, int defaults, int target, int value) {
     lua_pushvalue(L, value);
 }
 
-/* Stack: key, value at the top. `path` NULL: keys that are not known are read past. */
+/* Stack: key, value at the top. `path` NULL: not the user's own writing, so keys that are
+ * not known and switched on are collected. */
 static void put_key(Model *m, const char *path) {
   lua_State *L = m->L;
   int value = lua_gettop(L), key = value - 1;
@@ -84,7 +86,10 @@ static void put_key(Model *m, const char *path) {
   lua_getfield(L, m->arch, "defaults");
   lua_pushvalue(L, target);
   if (lua_rawget(L, value + 2) == LUA_TNIL) {
-    if (path) unknown_key(m, key, path);
+    if (path)
+      unknown_key(m, key, path);
+    else if (lua_toboolean(L, value))
+      *VEC_PUSH(m->arena, m->unread) = arena_str(m->arena, lua_tostring(L, key));
     return;
   }
   if (path) {
@@ -245,6 +250,22 @@ static void from_name(Model *m, int t, const char *name) {
   end_config(m, m->d->errors == errors);
 }
 
+/* Nothing says what an unknown key does: the arithmetic may not be that of the file. */
+static void warn_unread(Model *m, const char *file) {
+  const char *list = NULL;
+  for (int i = 0; i < m->unread.n; i++) {
+    const char *key = m->unread.at[i];
+    if (strcmp(key, "quantization_config") == 0)
+      diag_error(m->d, "model", "model", "%s: quantized weights cannot be trained", file);
+    else
+      list = list ? arena_printf(m->arena, "%s, %s", list, key) : key;
+  }
+  if (list)
+    diag_warn(m->d, "model", "model",
+              "%s has keys that mean nothing to %s models here: %s", file, m->lp->arch,
+              list);
+}
+
 static void from_folder(Model *m, int t, const char *dir) {
   lua_State *L = m->L;
   int errors = m->d->errors;
@@ -259,6 +280,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   }
   if (!begin_config(m, lua_tostring(L, -1), "model")) return;
   overlay(m, json, NULL);
+  warn_unread(m, file);
   overlay(m, t, "model");
   end_config(m, m->d->errors == errors);
   lua_getfield(L, t, "weights");

@@ -142,6 +142,7 @@ int modules_require(lua_State *L) {
   if (!lua_isnil(L, -1)) return 1;
   if (strcmp(name, "weft") == 0) {
     builders_push(L, state_of(L)->opt);
+    known_add(L, "weft");
   } else {
     if (!valid_name(name))
       return luaL_error(L,

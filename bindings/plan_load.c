@@ -112,9 +112,121 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
   return check_plan(lp, d, e);
 }
 
+/* ---- plans from tables ---- */
+
+typedef struct TakeJob {
+  const LangValue *v;
+  LangPlan *lp;
+  Diags *d;
+} TakeJob;
+
+/* Lays the changes, at the top, over the plan's table and leaves a list of their paths in
+ * their place. */
+static void apply_changes(lua_State *L) {
+  int changes = lua_gettop(L);
+  if (!sorted_keys(L, changes)) luaL_error(L, "a change is named by the path of a field");
+  for (int i = 1; lua_rawgeti(L, changes + 1, i) != LUA_TNIL; i++) {
+    const char *why = "a change is named by the path of a field";
+    int key = lua_gettop(L);
+    if (lua_type(L, key) != LUA_TSTRING || !value_find(L, lua_tostring(L, key), &why))
+      luaL_error(L, "%s", why);
+    lua_pushvalue(L, key);
+    lua_rawget(L, changes);
+    lua_rawset(L, -3);
+    lua_settop(L, changes + 1);
+  }
+  lua_settop(L, changes + 1);
+  lua_replace(L, changes);
+}
+
+/* The list is at the top. */
+static void note_changes(lua_State *L, LangPlan *lp) {
+  int n = (int)lua_rawlen(L, -1);
+  const char **path = NEW_N(lp->arena, const char *, n + 1);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    const char *s = lua_tostring(L, -1);
+    path[i] = arena_str(lp->arena, s + (strncmp(s, "plan.", 5) == 0 ? 5 : 0));
+    lua_pop(L, 1);
+  }
+  lp->changed = path;
+}
+
+/* Its argument is the job, its results the plan's table and the paths of the changes. The
+ * arena is not used here: running out of it would jump over Lua's frames. */
+static int take_value(lua_State *L) {
+  TakeJob *j = lua_touserdata(L, 1);
+  const LangValue *v = j->v;
+  lua_settop(L, 0);
+  if (v->copy) {
+    if (!state_push_plan(v->copy->state)) luaL_error(L, "not enough memory");
+    transfer(v->copy->state->L, -1, L, "", true);
+  } else {
+    transfer(v->from, v->idx, L, "", true);
+  }
+  if (v->changes)
+    transfer(v->from, v->changes, L, "", true);
+  else
+    lua_newtable(L);
+  apply_changes(L);
+  return 2;
+}
+
+static void take_job(lua_State *L, void *ud) {
+  TakeJob *j = ud;
+  lua_settop(L, 0);
+  lua_pushcfunction(L, take_value);
+  lua_pushlightuserdata(L, j);
+  int status = lua_pcall(L, 1, 2, 0);
+  state_rethrow(L);
+  if (status == LUA_OK) {
+    note_changes(L, j->lp);
+    lua_pop(L, 1);
+    state_keep_plan(j->lp->state);
+  } else if (status == LUA_ERRRUN) {
+    diag_error(j->d, "value", "", "%s", lua_tostring(L, -1));
+  } else {
+    lua_error(L);
+  }
+}
+
+/* What failed may have left values on the stacks that were read. */
+static weft_status take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *e) {
+  lua_State *copied = v->copy ? v->copy->state->L : NULL;
+  int top = v->from ? lua_gettop(v->from) : 0, top2 = copied ? lua_gettop(copied) : 0;
+  TakeJob job = {v, lp, d};
+  weft_status st = state_protect(lp->state, take_job, &job, e);
+  if (v->from) lua_settop(v->from, top);
+  if (copied) lua_settop(copied, top2);
+  TRY(st);
+  return d->errors ? WEFT_EPLAN : check_plan(lp, d, e);
+}
+
+/* The plan that a copy was made of, and where it was written. */
+static LangValue origin_of(Arena *a, const LangValue *v) {
+  LangValue own = *v;
+  const LangPlan *of = v->copy;
+  if (of && !v->file) own.file = of->state->path, own.line = of->value ? of->value->line : 1;
+  if (of && !v->dir) own.dir = of->state->dir;
+  own.file = arena_str(a, own.file);
+  own.dir = arena_str(a, own.dir ? own.dir : "");
+  own.changes_file = arena_str(a, v->changes_file);
+  return own;
+}
+
+void lang_push_spec(const LangPlan *lp, lua_State *to) {
+  int top = lua_gettop(lp->state->L);
+  if (!state_push_plan(lp->state)) luaL_error(to, "not enough memory");
+  transfer(lp->state->L, -1, to, "", false);
+  lua_settop(lp->state->L, top);
+}
+
+/* ---- loading ---- */
+
 typedef struct LoadJob {
   const LangOptions *o;
   const char *path;
+  const LangValue *value; /* NULL: a file */
   LangPlan *lp;
   Diags *d;
   weft_status st;
@@ -127,9 +239,21 @@ static weft_status load(LoadJob *j) {
   lp->opt = *j->o;
   lp->arena = a;
   lp->config = lp->build = lp->schedule = LUA_NOREF;
-  const char *path = lp->plan.file = arena_str(a, j->path);
-  TRY(state_new(&lp->opt, a, path, folder_of(a, path), NULL, &lp->state, j->e));
-  weft_status st = evaluate(lp, j->d, j->e);
+  LangValue own;
+  if (j->value) own = origin_of(a, j->value);
+  const char *path = lp->plan.file = j->value ? own.file : arena_str(a, j->path);
+  const char *dir = j->value ? own.dir : folder_of(a, path);
+  TRY(state_new(&lp->opt, a, path, dir, NULL, &lp->state, j->e));
+  if (j->value) {
+    /* There is nothing to evaluate again: the lines are those of the builders. */
+    LangValue *kept = NEW(a, LangValue);
+    *kept = own;
+    lp->value = kept;
+    lp->replayed = true;
+    lp->lines = replay_new(a);
+  }
+  weft_status st =
+      j->value ? take(lp, j->value, j->d, j->e) : evaluate(lp, j->d, j->e);
   lang_locate(lp, j->d);
   return st;
 }
@@ -139,17 +263,25 @@ static void load_job(void *ud) {
   j->st = load(j);
 }
 
+static weft_status run_load(LoadJob *j, LangPlan **out) {
+  *out = NULL;
+  if (!arena_try(j->d->arena, load_job, j))
+    j->st = err_set(j->e, WEFT_ENOMEM, "out of memory while loading %s", j->path);
+  if (j->st == WEFT_OK)
+    *out = j->lp;
+  else
+    lang_free(j->lp);
+  return j->st;
+}
+
 weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Diags *d,
                       weft_error *e) {
-  LoadJob j = {.o = o, .path = path, .d = d, .e = e};
-  *out = NULL;
-  if (!arena_try(d->arena, load_job, &j))
-    j.st = err_set(e, WEFT_ENOMEM, "out of memory while loading %s", path);
-  if (j.st == WEFT_OK)
-    *out = j.lp;
-  else
-    lang_free(j.lp);
-  return j.st;
+  return run_load(&(LoadJob){.o = o, .path = path, .d = d, .e = e}, out);
+}
+
+weft_status lang_load_value(const LangOptions *o, const LangValue *v, LangPlan **out,
+                            Diags *d, weft_error *e) {
+  return run_load(&(LoadJob){.o = o, .path = "a plan", .value = v, .d = d, .e = e}, out);
 }
 
 void lang_free(LangPlan *lp) {
@@ -161,16 +293,27 @@ void lang_free(LangPlan *lp) {
 
 /* ---- lines ---- */
 
-/* A field that --set has changed is at the command line. */
-static const char *set_place(const LangPlan *lp, const char *path) {
+static bool below(const char *path, const char *field, size_t n) {
+  return strncmp(path, field, n) == 0 && (!path[n] || strchr(".[", path[n]));
+}
+
+/* A field that --set has changed is at the command line, one that was laid over a plan's
+ * table where that was done. */
+static bool set_place(const LangPlan *lp, Diag *g) {
   for (int i = lp->opt.nset - 1; i >= 0; i--) {
     const char *set = lp->opt.set[i], *eq = strchr(set, '=');
     if (strncmp(set, "plan.", 5) == 0) set += 5;
-    size_t n = (size_t)(eq - set);
-    if (strncmp(path, set, n) == 0 && (!path[n] || strchr(".[", path[n])))
-      return arena_printf(lp->arena, "--set %s", lp->opt.set[i]);
+    if (!below(g->path, set, (size_t)(eq - set))) continue;
+    g->file = arena_printf(lp->arena, "--set %s", lp->opt.set[i]);
+    return true;
   }
-  return NULL;
+  for (int i = 0; lp->changed && lp->changed[i]; i++) {
+    if (!below(g->path, lp->changed[i], strlen(lp->changed[i]))) continue;
+    g->file = lp->value->changes_file;
+    g->line = lp->value->changes_line;
+    return true;
+  }
+  return false;
 }
 
 /* Evaluates the plan again with a state that records lines. What goes wrong there only
@@ -216,7 +359,7 @@ static void find_one(lua_State *first, lua_State *again, LangPlan *lp, Diag *g) 
   if (replay_find(lp->lines, again, first, path, &file, &g->line))
     g->file = arena_str(lp->arena, file ? file : lp->state->path);
   else
-    g->file = lp->state->path, g->line = 1;
+    g->file = lp->state->path, g->line = lp->value ? lp->value->line : 1;
   lua_settop(first, top);
   if (again) lua_settop(again, top2);
 }
@@ -225,11 +368,7 @@ static void find_with(lua_State *first, lua_State *again, FindJob *j) {
   for (int i = 0; i < j->d->list.n; i++) {
     Diag *g = &j->d->list.at[i];
     if (g->file) continue;
-    const char *set = set_place(j->lp, g->path);
-    if (set)
-      g->file = set;
-    else
-      find_one(first, again, j->lp, g);
+    if (!set_place(j->lp, g)) find_one(first, again, j->lp, g);
   }
 }
 

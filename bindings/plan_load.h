@@ -31,7 +31,25 @@ typedef struct LangPlan LangPlan;
  * WEFT_EFILE, WEFT_EUSAGE (a malformed --set), WEFT_ELIMIT, WEFT_ENOMEM: see `e`. */
 weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Diags *d,
                       weft_error *e);
+/* The same from a table in a Lua state, which is copied together with its functions;
+ * nothing of `v` is used later. */
+struct lua_State;
+typedef struct LangValue {
+  const char *file; /* where it was written: the default place of messages */
+  int line;
+  const char *dir; /* what files are relative to; NULL: as of `copy`, else this folder */
+  struct lua_State *from; /* never raises in the call */
+  int idx;                /* of the table; of `copy` instead if that is given */
+  const LangPlan *copy;   /* take the table of this plan; its state may not be in use */
+  int changes; /* index in `from` of a table path -> value that is laid over, or 0 */
+  const char *changes_file; /* their place */
+  int changes_line;
+} LangValue;
+weft_status lang_load_value(const LangOptions *o, const LangValue *v, LangPlan **out,
+                            Diags *d, weft_error *e);
 void lang_free(LangPlan *lp); /* NULL is allowed */
+/* Pushes a copy of the fields as they were written onto `to`; raises in it. */
+void lang_push_spec(const LangPlan *lp, struct lua_State *to);
 
 /* The plan, with every default filled in. A caller may change its own copy. */
 const Plan *lang_plan(const LangPlan *lp);

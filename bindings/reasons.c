@@ -4,6 +4,7 @@
 #include <lauxlib.h>
 
 #include "plan_load.h"
+#include "result.h"
 #include "script.h"
 
 #define REASONS_TYPE "weft.reasons"
@@ -45,11 +46,6 @@ static void push_metatable(lua_State *L) {
   lua_setfield(L, -2, "__concat");
 }
 
-static void set_text(lua_State *L, const char *key, const char *value) {
-  lua_pushstring(L, value);
-  lua_setfield(L, -2, key);
-}
-
 static void push_diag(lua_State *L, const Diag *g) {
   lua_createtable(L, 0, 7);
   set_text(L, "severity", g->severity == DIAG_ERROR ? "error" : "warning");
@@ -59,8 +55,7 @@ static void push_diag(lua_State *L, const Diag *g) {
   set_text(L, "suggestion", g->suggestion);
   set_text(L, "file", g->file);
   if (!g->line) return;
-  lua_pushinteger(L, g->line);
-  lua_setfield(L, -2, "line");
+  set_integer(L, "line", g->line);
 }
 
 /* One entry for an error that is not about a plan's fields. */
@@ -75,8 +70,7 @@ static void push_error(lua_State *L, const weft_error *e, Text *t) {
   set_text(L, "file", e->file);
   text_add(t, e->file);
   if (e->line) {
-    lua_pushinteger(L, e->line);
-    lua_setfield(L, -2, "line");
+    set_integer(L, "line", e->line);
     text_printf(t, ":%d", e->line);
   }
   text_printf(t, ": error: %s", e->text);
@@ -100,8 +94,7 @@ void reasons_push(lua_State *L, weft_status st, const Diags *d, const weft_error
   lua_insert(L, -2);
   script_end_text(L);
   lua_setfield(L, -2, "text");
-  lua_pushinteger(L, st);
-  lua_setfield(L, -2, "status");
+  set_integer(L, "status", st);
   push_metatable(L);
   lua_setmetatable(L, -2);
 }

@@ -315,6 +315,7 @@ void sandbox_open(lua_State *L) {
   open_base(L, 1);
   open_string(L, 1);
   open_others(L, 1);
+  known_globals(L, 1);
   /* Chunks see an empty table in front of the real one: every write is noticed. */
   lua_newtable(L);
   lua_createtable(L, 0, 3);
@@ -326,6 +327,7 @@ void sandbox_open(lua_State *L) {
   lua_pushliteral(L, "globals");
   lua_setfield(L, -2, "__metatable");
   lua_setmetatable(L, -2);
+  known_add(L, "_G");
   lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
   lua_settop(L, 0);
 }

@@ -214,3 +214,23 @@ void script_end_text(lua_State *L) {
   text_free(t);
   lua_remove(L, -2);
 }
+
+static int free_arena(lua_State *L) {
+  Arena **a = lua_touserdata(L, 1);
+  arena_free(*a);
+  *a = NULL;
+  return 0;
+}
+
+Arena *script_push_arena(lua_State *L) {
+  Arena **a = lua_newuserdatauv(L, sizeof *a, 0);
+  *a = NULL;
+  if (luaL_newmetatable(L, "weft.arena")) {
+    lua_pushcfunction(L, free_arena);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  *a = arena_new(NULL);
+  if (!*a) luaL_error(L, "not enough memory");
+  return *a;
+}

@@ -50,4 +50,7 @@ Text *script_push_text(lua_State *L);
  * raises if there was no memory for it. */
 void script_end_text(lua_State *L);
 
+/* Pushes a userdata that holds an arena; raises if there is no memory. */
+Arena *script_push_arena(lua_State *L);
+
 #endif

@@ -3,6 +3,8 @@
 #include "script.h"
 
 #include "lang.h"
+#include "mesh_object.h"
+#include "plan_object.h"
 
 static int has_no(lua_State *L) {
   return script_unknown(L, "weft");
@@ -12,6 +14,18 @@ int script_weft(lua_State *L) {
   luaL_checkversion(L);
   lua_newtable(L);
   builders_add(L);
+  lua_pushcfunction(L, mesh_object_make);
+  lua_setfield(L, -2, "mesh");
+  lua_pushcfunction(L, plan_object_load);
+  lua_setfield(L, -2, "load");
+  lua_pushcfunction(L, plan_object_make);
+  lua_setfield(L, -2, "plan");
+  known_library(L, "weft");
+  known_add(L, "weft");
+  lua_pushglobaltable(L);
+  known_globals(L, -1);
+  known_add(L, "_G");
+  lua_pop(L, 1);
   lua_createtable(L, 0, 2);
   lua_pushcfunction(L, has_no);
   lua_setfield(L, -2, "__index");

@@ -126,8 +126,8 @@ weft_status state_stopped(LangState *s, weft_error *e) {
 /* ---- errors ---- */
 
 const char *chunk_file(const char *source) {
-  if (*source != '@' || strncmp(source, "@stdlib/", 8) == 0) return NULL;
-  return source + 1;
+  bool named = *source == '@' || (*source == '=' && strcmp(source, "=[C]") != 0);
+  return named && strncmp(source, "@stdlib/", 8) != 0 ? source + 1 : NULL;
 }
 
 static void remember(LangState *s, const char *file, int line) {
@@ -238,6 +238,12 @@ static const char plan_key = 'p';
 
 void state_keep_plan(LangState *s) {
   lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key);
+}
+
+bool state_push_plan(LangState *s) {
+  if (!lua_checkstack(s->L, 8)) return false;
+  lua_rawgetp(s->L, LUA_REGISTRYINDEX, &plan_key);
+  return true;
 }
 
 typedef struct Job {

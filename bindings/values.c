@@ -145,13 +145,13 @@ typedef struct SetJob {
   weft_status st;
 } SetJob;
 
-/* Leaves the table that holds the last key, and the key. Tables on the way that are
- * missing are made. */
-static bool descend(lua_State *L, SetJob *j, const char *path) {
+bool value_find(lua_State *L, const char *path, const char **why) {
   bool bad;
+  const char *whole = path;
+  if (strncmp(path, "plan.", 5) == 0) path += 5;
   lua_pushvalue(L, PLAN_INDEX);
-  if (!path_next(L, &path, &bad)) return false;
-  while (*path) {
+  bool ok = path_next(L, &path, &bad);
+  while (ok && *path) {
     lua_pushvalue(L, -1);
     lua_rawget(L, -3);
     if (lua_isnil(L, -1)) {
@@ -162,26 +162,24 @@ static bool descend(lua_State *L, SetJob *j, const char *path) {
       lua_rawset(L, -5);
     }
     if (!lua_istable(L, -1)) {
-      j->st = err_set(j->e, WEFT_EUSAGE, "--set %s: %s there is %s, not a table", j->text,
-                      lua_tostring(L, -2), luaL_typename(L, -1));
-      return true;
+      *why = lua_pushfstring(L, "%s there is %s, not a table", lua_tostring(L, -2),
+                             luaL_typename(L, -1));
+      return false;
     }
     lua_replace(L, -3);
     lua_pop(L, 1);
-    if (!path_next(L, &path, &bad)) return false;
+    ok = path_next(L, &path, &bad);
   }
-  return true;
+  if (!ok) *why = lua_pushfstring(L, "\"%s\" is not the path of a field", whole);
+  return ok;
 }
 
 static void set_job(lua_State *L, void *ud) {
   SetJob *j = ud;
-  size_t n = (size_t)(j->value - 1 - j->text);
-  const char *path = lua_pushlstring(L, j->text, n);
-  if (strncmp(path, "plan.", 5) == 0) path += 5;
-  if (!descend(L, j, path)) {
-    j->st = err_set(j->e, WEFT_EUSAGE, "--set %s: \"%s\" is not the path of a field",
-                    j->text, path);
-  } else if (j->st == WEFT_OK) {
+  const char *path = lua_pushlstring(L, j->text, (size_t)(j->value - 1 - j->text)), *why;
+  if (!value_find(L, path, &why)) {
+    j->st = err_set(j->e, WEFT_EUSAGE, "--set %s: %s", j->text, why);
+  } else {
     value_parse(L, j->value);
     lua_rawset(L, -3);
   }

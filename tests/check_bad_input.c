@@ -392,6 +392,16 @@ static const struct {
      "hf.lua:5: error: plan.model: there is no model \"mamba\"\n1 error\n"},
     {"{\"model_type\": \"llama\", \"hidden_size\": \"big\"}",
      "~plan.model.hidden_size: expected a positive integer, got \"big\"\n"},
+    {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}, \"magic\": "
+     "null}",
+     "hf.lua:5: error: plan.model: model/config.json: quantized weights cannot be "
+     "trained\n"
+     "1 error\n"},
+    {"{\"model_type\": \"llama\", \"logit_cap\": 30.0, \"shared_kv\": true, "
+     "\"extra\": false, \"hidden_size\": 0}",
+     "~hf.lua:5: warning: plan.model: model/config.json has keys that mean nothing to "
+     "llama "
+     "models here: logit_cap, shared_kv\n"},
 };
 
 START_TEST(configs_are_checked) {

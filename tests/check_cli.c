@@ -199,7 +199,7 @@ START_TEST(show) {
   expect(arena_printf(a, "show %s", quickstart), 0, "memory of each rank", "");
   expect(arena_printf(a, "show %s mesh", quickstart), 0, "     7             1", "");
   expect(arena_printf(a, "show graph %s", quickstart), 0, "linear", "");
-  expect(arena_printf(a, "show %s schedule", quickstart), 0, "pp 0: 0F0 0F1 0B0 0F2", "");
+  expect(arena_printf(a, "show %s schedule", quickstart), 0, "   0 F0F1....B0--F2", "");
   expect(arena_printf(a, "show %s schedule --csv", quickstart), 0,
          "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n", "");
   expect(arena_printf(a, "show %s program --rank 5", quickstart), 0, "rank 5 of 8", "");

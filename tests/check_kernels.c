@@ -251,7 +251,8 @@ static void check_gemm(const char *backend, const GemmShape *s, bool accumulate)
 
 START_TEST(gemm_backend_agrees) {
   static const int64_t size[][3] = {{1, 1, 1},     {3, 5, 7},      {65, 33, 129},
-                                    {130, 257, 64}, {16, 300, 200}, {1, 64, 48}};
+                                    {130, 257, 64}, {16, 300, 200}, {1, 64, 48},
+                                    {529, 24, 40}}; /* blocks of rows and a rest */
   const char *backend = backends[_i];
   if (!gemm_has(backend)) {
     printf("skipped: GEMM backend %s is not installed here\n", backend);

@@ -5,8 +5,10 @@
 
 #include <stdio.h>
 
+#include "bindings/format.h"
 #include "bindings/job.h"
 #include "vm/base/json.h"
+#include "vm/compile/timeline_draw.h"
 
 /* Which options a verb takes. */
 enum {
@@ -21,7 +23,8 @@ enum {
   OPT_TOLERANCE = 256,
   OPT_RANKS = 512,
   OPT_QUIET = 1024,
-  OPT_SCRIPT = 2048 /* what follows the file belongs to the script */
+  OPT_DRAW = 2048 /* --svg, --width */,
+  OPT_SCRIPT = 4096 /* what follows the file belongs to the script */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -35,9 +38,9 @@ typedef struct Cli {
   int narg;
   char **script_argv; /* with OPT_SCRIPT: what follows the file */
   int script_argc;
-  int64_t steps, threads, rank, ranks; /* -1: not given */
+  int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance;
-  const char *comm, *log;
+  const char *comm, *log, *svg;
   StopFlag *stop; /* set by SIGINT */
 } Cli;
 
@@ -69,14 +72,31 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud);
 
+/* ---- show_schedule.c ---- */
+typedef struct ScheduleView {
+  Job *job;
+  Timeline timeline;
+  bool runs;           /* no action waits for ever: there is a timeline */
+  PipeTraffic traffic; /* if the plan compiles, which the schedule does not need */
+  const char *unknown; /* else: why there is no traffic */
+  int width;
+  bool colour;
+} ScheduleView;
+/* After job_mesh. A table that cannot run is WEFT_EPLAN; schedule_text shows what is in
+ * it nevertheless. */
+weft_status schedule_view(ScheduleView *v, Job *j, const Cli *cli);
+void schedule_text(const ScheduleView *v, Text *out);
+void schedule_json(const ScheduleView *v, Json *out);
+/* One row per pp rank, as PyTorch reads it. */
+void schedule_csv(const Schedule *s, Text *out);
+weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error *e);
+
 /* ---- output.c ---- */
 bool colour_wanted(FILE *f);
+/* Columns of a terminal, else 80. */
+int columns_of(FILE *f);
 /* An error that has no place in a plan, on stderr: "weft: ...". */
 void complain(const char *fmt, ...) PRINTF(1, 2);
-const char *format_bytes(double n, char buf[32]); /* "1.5 MiB" */
-const char *format_count(double n, char buf[32]); /* "1.05 M" */
-/* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */
-const char *format_mesh(const Mesh *m, char buf[96]);
 /* Writes all of `t` and frees it. */
 void print_text(FILE *f, Text *t);
 

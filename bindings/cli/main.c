@@ -47,8 +47,10 @@ static const Verb verbs[] = {
      "\n"
      "  --rank N           program: of this rank (0)\n"
      "  --csv              schedule: one row per pipeline rank, as PyTorch reads it\n"
+     "  --svg FILE         schedule: draw it as a picture, too\n"
+     "  --width N          schedule: columns of the drawing; default: the terminal's\n"
      "  --json             print one object\n",
-     OPT_JSON | OPT_PLAN | OPT_RANK | OPT_CSV, verb_show},
+     OPT_JSON | OPT_PLAN | OPT_RANK | OPT_CSV | OPT_DRAW, verb_show},
     {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
      "Makes the plan small enough for this machine, runs it on virtual ranks and on one\n"
      "rank, and compares loss, gradients and parameters. Prints what was made smaller "

@@ -27,6 +27,8 @@ static const Option option[] = {
     {"--steps", NULL, OPT_STEPS, TAKES_INT, AT(steps), 0, 1, 1000000000000},
     {"--threads", NULL, OPT_THREADS, TAKES_INT, AT(threads), 0, 1, 1024},
     {"--comm", NULL, OPT_COMM, TAKES_TEXT, AT(comm), 0, 0, 0},
+    {"--svg", NULL, OPT_DRAW, TAKES_TEXT, AT(svg), 0, 0, 0},
+    {"--width", NULL, OPT_DRAW, TAKES_INT, AT(width), 0, 20, 1000000},
     {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0, 0, 0},
     {"--rank", NULL, OPT_RANK, TAKES_INT, AT(rank), 0, 0, INT32_MAX},
     {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0, 1, 1024},
@@ -113,7 +115,7 @@ static weft_status take_argument(Cli *cli, const char *arg, weft_error *e) {
 
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
   bool options = true;
-  cli->steps = cli->threads = cli->rank = cli->ranks = -1;
+  cli->steps = cli->threads = cli->rank = cli->ranks = cli->width = -1;
   /* A usage error is reported as JSON too, whatever stands before --json. */
   for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
     if (strcmp(argv[i], "--json") == 0) cli->json = (cli->verb->options & OPT_JSON) != 0;

@@ -3,14 +3,22 @@
 
 #include <ctype.h>
 
+typedef struct Topic Topic;
+typedef struct Shown {
+  Job *job;
+  const Topic *topic; /* NULL: the overview */
+  int rank;           /* of the program */
+  ScheduleView view;
+} Shown;
+
 /* ---- mesh ---- */
 
 static const Axis sorted_axes[AXIS_N] = {AXIS_CP, AXIS_DP_REPLICATE, AXIS_DP_SHARD,
                                          AXIS_PP, AXIS_TP};
 
-static void text_mesh(Job *j, Text *out) {
+static void text_mesh(Shown *w, Text *out) {
   enum { SHOWN = 64 };
-  const Mesh *m = &j->mesh;
+  const Mesh *m = &w->job->mesh;
   char buf[96];
   text_printf(out, "mesh: %s, %d rank%s; slowest axis first\n", format_mesh(m, buf),
               m->world, m->world > 1 ? "s" : "");
@@ -28,8 +36,8 @@ static void text_mesh(Job *j, Text *out) {
   if (m->world > SHOWN) text_printf(out, "  ... %d more ranks\n", m->world - SHOWN);
 }
 
-static void json_mesh(Job *j, Json *out) {
-  const Mesh *m = &j->mesh;
+static void json_mesh(Shown *w, Json *out) {
+  const Mesh *m = &w->job->mesh;
   json_open(out, "mesh", '{');
   json_open(out, "order", '[');
   for (int i = 0; i < AXIS_N; i++)
@@ -49,8 +57,8 @@ static void json_mesh(Job *j, Json *out) {
 
 /* ---- graph ---- */
 
-static void text_graph(Job *j, Text *out) {
-  graph_dump(j->graph, out);
+static void text_graph(Shown *w, Text *out) {
+  graph_dump(w->job->graph, out);
 }
 
 static void json_tensor(const Graph *g, Tid t, Json *out) {
@@ -65,8 +73,8 @@ static void json_tensor(const Graph *g, Tid t, Json *out) {
   json_close(out, '}');
 }
 
-static void json_graph(Job *j, Json *out) {
-  const Graph *g = j->graph;
+static void json_graph(Shown *w, Json *out) {
+  const Graph *g = w->job->graph;
   json_open(out, "ops", '[');
   for (int i = 0; i < g->op.n; i++) {
     const Op *op = &g->op.at[i];
@@ -90,78 +98,24 @@ static void json_graph(Job *j, Json *out) {
 
 /* ---- schedule ---- */
 
-/* One action in PyTorch's notation: stage, kind, microbatch. */
-static void action_text(const Schedule *s, int rank, const Action *a, char buf[48]) {
-  static const char *const kind[ACT_N] = {"F", "I",       "W",       "B",
-                                          "",  "UNSHARD", "RESHARD", "REDUCE_GRAD"};
-  int stage = schedule_stage(s, rank, a->chunk);
-  if (a->kind == ACT_OVERLAP)
-    snprintf(buf, 48, "(%dF%d;%dB%d)OVERLAP_F_B", stage, a->mb,
-             schedule_stage(s, rank, a->chunk2), a->mb2);
-  else if (a->mb < 0)
-    snprintf(buf, 48, "%d%s", stage, kind[a->kind]);
-  else
-    snprintf(buf, 48, "%d%s%d", stage, kind[a->kind], a->mb);
+static void text_schedule(Shown *w, Text *out) {
+  schedule_text(&w->view, out);
 }
 
-static void text_csv(Job *j, Text *out) {
-  const Schedule *s = &j->schedule;
-  char buf[48];
-  for (int r = 0; r < s->ranks; r++) {
-    for (int i = 0; i < s->n[r]; i++) {
-      action_text(s, r, &s->list[r][i], buf);
-      text_printf(out, "%s%s", i ? "," : "", buf);
-    }
-    text_add(out, "\n");
-  }
+static void text_csv(Shown *w, Text *out) {
+  schedule_csv(&w->job->schedule, out);
 }
 
-static void text_schedule(Job *j, Text *out) {
-  enum { SHOWN = 48 };
-  const Schedule *s = &j->schedule;
-  char buf[48];
-  text_printf(out,
-              "schedule: %s, %d pipeline rank%s, %d microbatch%s; stage, what, "
-              "microbatch\n",
-              s->name, s->ranks, s->ranks > 1 ? "s" : "", s->microbatches,
-              s->microbatches > 1 ? "es" : "");
-  for (int r = 0; r < s->ranks; r++) {
-    text_printf(out, "  pp %d:", r);
-    for (int i = 0; i < s->n[r] && i < SHOWN; i++) {
-      action_text(s, r, &s->list[r][i], buf);
-      text_printf(out, " %s", buf);
-    }
-    if (s->n[r] > SHOWN) text_printf(out, " ... %d more", s->n[r] - SHOWN);
-    text_add(out, "\n");
-  }
-}
-
-static void json_schedule(Job *j, Json *out) {
-  const Schedule *s = &j->schedule;
-  char buf[48];
-  json_open(out, "schedule", '{');
-  json_open(out, "actions", '[');
-  for (int r = 0; r < s->ranks; r++) {
-    json_open(out, NULL, '[');
-    for (int i = 0; i < s->n[r]; i++) {
-      action_text(s, r, &s->list[r][i], buf);
-      json_str(out, NULL, buf);
-    }
-    json_close(out, ']');
-  }
-  json_close(out, ']');
-  json_int(out, "microbatches", s->microbatches);
-  json_str(out, "name", s->name);
-  json_int(out, "virtual", s->virtual_stages);
-  json_close(out, '}');
+static void json_schedule(Shown *w, Json *out) {
+  schedule_json(&w->view, out);
 }
 
 /* ---- memory ---- */
 
-static void text_memory(Job *j, Text *out) {
+static void text_memory(Shown *w, Text *out) {
   char buf[32];
-  for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) {
-    const Program *p = &j->compiled->prog[r];
+  for (int r = 0; r < w->job->mesh.size[AXIS_PP]; r++) {
+    const Program *p = &w->job->compiled->prog[r];
     text_printf(out, "memory of each rank at pipeline rank %d: %s\n", r,
                 format_bytes((double)p->arena_bytes, buf));
     for (int i = 0; i < p->nmem; i++)
@@ -171,10 +125,10 @@ static void text_memory(Job *j, Text *out) {
   }
 }
 
-static void json_memory(Job *j, Json *out) {
+static void json_memory(Shown *w, Json *out) {
   json_open(out, "memory", '[');
-  for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) {
-    const Program *p = &j->compiled->prog[r];
+  for (int r = 0; r < w->job->mesh.size[AXIS_PP]; r++) {
+    const Program *p = &w->job->compiled->prog[r];
     json_open(out, NULL, '{');
     json_open(out, "classes", '[');
     for (int i = 0; i < p->nmem; i++) {
@@ -196,12 +150,12 @@ static void json_memory(Job *j, Json *out) {
 
 typedef enum { NEED_MESH, NEED_GRAPH, NEED_SCHEDULE, NEED_COMPILED } Need;
 
-typedef struct Topic {
+struct Topic {
   const char *name;
   Need need;
-  void (*text)(Job *j, Text *out); /* NULL, both: the program of one rank */
-  void (*json)(Job *j, Json *out);
-} Topic;
+  void (*text)(Shown *w, Text *out); /* NULL, both: the program of one rank */
+  void (*json)(Shown *w, Json *out);
+};
 
 static const Topic topics[] = {
     {"mesh", NEED_MESH, text_mesh, json_mesh},
@@ -245,12 +199,14 @@ static weft_status read_args(Cli *cli, const char **plan, const Topic **topic,
   return err_set(e, WEFT_EUSAGE, "show needs a plan: weft show %s", cli->verb->args);
 }
 
-static weft_status build(Job *j, Need need) {
+static weft_status build(Shown *w, const Cli *cli) {
+  Job *j = w->job;
+  Need need = w->topic ? w->topic->need : NEED_COMPILED;
   TRY(job_mesh(j, 0));
   if (need == NEED_GRAPH) return job_graph(j);
-  if (need == NEED_SCHEDULE) return job_schedule(j);
-  if (need == NEED_COMPILED) return job_compile(j);
-  return WEFT_OK;
+  if (need == NEED_SCHEDULE) return schedule_view(&w->view, j, cli);
+  if (need == NEED_COMPILED) TRY(job_compile(j));
+  return w->topic ? WEFT_OK : schedule_view(&w->view, j, cli);
 }
 
 static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
@@ -258,27 +214,25 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
   bool program = t && strcmp(t->name, "program") == 0;
   if (cli->rank >= 0 && !program)
     return err_set(e, WEFT_EUSAGE, "--rank belongs to show PLAN program");
-  if (cli->csv && !(t && strcmp(t->name, "schedule") == 0))
-    return err_set(e, WEFT_EUSAGE, "--csv belongs to show PLAN schedule");
+  bool schedule = t && strcmp(t->name, "schedule") == 0;
+  if (!schedule && (cli->csv || cli->svg || cli->width >= 0))
+    return err_set(e, WEFT_EUSAGE, "%s belongs to show PLAN schedule",
+                   cli->csv   ? "--csv"
+                   : cli->svg ? "--svg"
+                              : "--width");
   if (program && cli->rank >= j->mesh.world)
     return err_set(e, WEFT_EUSAGE, "there is no rank %lld, the mesh has %d ranks",
                    (long long)cli->rank, j->mesh.world);
   return WEFT_OK;
 }
 
-typedef struct Shown {
-  Job *job;
-  const Topic *topic;
-  int rank; /* of the program */
-} Shown;
-
 static void json_result(Json *out, void *ud) {
   Shown *s = ud;
   if (!s->topic) {
     for (int i = 0; i < LEN(overview_json); i++)
-      topics[overview_json[i]].json(s->job, out);
+      topics[overview_json[i]].json(s, out);
   } else if (s->topic->json) {
-    s->topic->json(s->job, out);
+    s->topic->json(s, out);
   } else {
     /* The program writes an object of its own. */
     Text program = {0};
@@ -293,12 +247,12 @@ static void json_result(Json *out, void *ud) {
 static void print_result(Shown *s) {
   Text out = {0};
   if (s->topic && s->topic->text)
-    s->topic->text(s->job, &out);
+    s->topic->text(s, &out);
   else if (s->topic)
     program_print(s->job->compiled, s->rank, &out);
   for (int i = 0; !s->topic && i < LEN(overview); i++) {
     if (i) text_add(&out, "\n");
-    topics[overview[i]].text(s->job, &out);
+    topics[overview[i]].text(s, &out);
   }
   print_text(stdout, &out);
 }
@@ -315,9 +269,12 @@ int verb_show(Cli *cli, Arena *arena) {
     return job_end(&j, cli, st, NULL, NULL);
   }
   st = job_start(&j, cli, arena, plan);
-  if (st == WEFT_OK) st = build(&j, shown.topic ? shown.topic->need : NEED_COMPILED);
+  if (st == WEFT_OK) st = build(&shown, cli);
   if (st == WEFT_OK) st = check_options(&j, cli, shown.topic, &j.e);
-  if (cli->csv && shown.topic) shown.topic = &csv;
-  if (st == WEFT_OK && !cli->json) print_result(&shown);
+  if (st == WEFT_OK && cli->svg) st = schedule_picture(&shown.view, cli->svg, &j.e);
+  if (cli->csv && st == WEFT_OK) shown.topic = &csv;
+  /* A table that cannot run is what one wants to look at. */
+  bool table = st == WEFT_EPLAN && shown.topic && j.schedule.list && !cli->csv;
+  if ((st == WEFT_OK || table) && !cli->json) print_result(&shown);
   return job_end(&j, cli, st, json_result, &shown);
 }

@@ -5,28 +5,59 @@
 #include "kernel.h"
 #include "vm/program/program.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* Elements of the copy that are gathered before they are written. */
+enum { LINE = 1024 };
+
+/* Writes past the caches: the copy is read only in the next step, and a store through the
+ * cache would read its old values first. The pass is bound by memory, so that counts. */
+static void write_past(bf16 *to, const bf16 *line, int64_t n) {
+#ifdef __SSE2__
+  enum { EACH = sizeof(__m128i) / sizeof(bf16) };
+  for (; n >= EACH && (uintptr_t)to % sizeof(__m128i) == 0; n -= EACH) {
+    _mm_stream_si128((__m128i *)to, _mm_load_si128((const __m128i *)line));
+    to += EACH, line += EACH;
+  }
+#endif
+  memcpy(to, line, (size_t)n * sizeof *to);
+}
+
 INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  const OpAttr *at = a->attr;
+  const OpAttr *attr = a->attr;
   const double *scal = a->in[4].p;
   const float *p0 = a->in[0].p, *g = a->in[1].p, *m0 = a->in[2].p, *v0 = a->in[3].p;
   float *p1 = a->out[0].p, *m1 = a->out[1].p, *v1 = a->out[2].p;
   void *copy = a->out[3].p;
-  float clip = (float)scal[SC_CLIP], b1 = at->beta1, b2 = at->beta2, eps = at->eps;
+  float clip = (float)scal[SC_CLIP], b1 = attr->beta1, b2 = attr->beta2, eps = attr->eps;
   float step = (float)(scal[SC_LR] / scal[SC_BC1]);
   float root = (float)(1.0 / sqrt(scal[SC_BC2]));
-  float keep = (float)(1.0 - scal[SC_LR] * at->weight_decay);
+  float keep = (float)(1.0 - scal[SC_LR] * attr->weight_decay);
   bool copies = copy != p1;
+  for (int64_t from = lo; from < hi; from += LINE) {
+    _Alignas(64) bf16 line[LINE];
+    int64_t to = MIN(from + LINE, hi);
 #pragma omp simd
-  for (int64_t i = lo; i < hi; i++) {
-    float x = g[i] * clip;
-    float m = m0[i] + (1.0f - b1) * (x - m0[i]);
-    float v = v0[i] + (1.0f - b2) * (x * x - v0[i]);
-    float p = p0[i] * keep - step * m / (sqrtf(v) * root + eps);
-    m1[i] = m;
-    v1[i] = v;
-    p1[i] = p;
-    if (copies) put(copy, t, i, p);
+    for (int64_t i = from; i < to; i++) {
+      float x = g[i] * clip;
+      float m = m0[i] + (1.0f - b1) * (x - m0[i]);
+      float v = v0[i] + (1.0f - b2) * (x * x - v0[i]);
+      float p = p0[i] * keep - step * m / (sqrtf(v) * root + eps);
+      m1[i] = m;
+      v1[i] = v;
+      p1[i] = p;
+      if (t == DT_BF16)
+        line[i - from] = bf16_from_f32(p);
+      else if (copies)
+        put(copy, t, i, p);
+    }
+    if (t == DT_BF16) write_past(at(copy, t, from), line, to - from);
   }
+#ifdef __SSE2__
+  _mm_sfence(); /* other threads see the copy after this kernel's barrier */
+#endif
 }
 BY_TYPE(adamw, out[3])
 

@@ -53,6 +53,11 @@ TpStyle shard_style(Shard *s, Oid op, int i);
  * every rule that matches in `hits`; `tie` is one that is as specific as the result but
  * has another style, or -1. */
 int tp_match(const Plan *p, const char *param, const char *module, int *hits, int *tie);
+/* Whether a pattern speaks of the parameter, or of the module that reads it (NULL: its
+ * own) where it is tied to another one. */
+bool tp_pattern_matches(const char *pattern, const char *param, const char *module);
+/* "model.layers.3.mlp.up_proj.weight" -> "layers.*.mlp.up_proj", as one writes it. */
+const char *tp_as_pattern(Arena *a, const char *param);
 /* Errors for rules of the user that matched nothing. */
 void tp_unmatched(const Shard *s);
 

@@ -57,6 +57,11 @@ static bool belongs_to(const char *param, const char *module) {
   return strncmp(param, module, n) == 0 && (param[n] == '.' || !param[n]);
 }
 
+bool tp_pattern_matches(const char *pattern, const char *param, const char *module) {
+  bool tied = module && !belongs_to(param, module);
+  return (tied && matches_module(pattern, module)) || matches_param(pattern, param);
+}
+
 static int literals(const char *p) {
   int n = 0;
   for (; *p; p++) n += *p != '*';
@@ -81,8 +86,7 @@ int tp_match(const Plan *p, const char *param, const char *module, int *hits, in
   return best;
 }
 
-/* "model.layers.3.mlp.up_proj.weight" -> "layers.*.mlp.up_proj", as one writes it. */
-static const char *as_pattern(Arena *a, const char *param) {
+const char *tp_as_pattern(Arena *a, const char *param) {
   const char *from = strncmp(param, "model.", 6) == 0 ? param + 6
                      : strncmp(param, "transformer.", 12) == 0 ? param + 12 : param;
   const char *end = strrchr(from, '.');
@@ -106,7 +110,7 @@ static const char *suggestion(const Shard *s, const char *pattern) {
   Arena *a = s->d->arena;
   int n = s->g->param.n;
   const char **names = NEW_N(a, const char *, n);
-  for (int i = 0; i < n; i++) names[i] = as_pattern(a, s->g->param.at[i].name);
+  for (int i = 0; i < n; i++) names[i] = tp_as_pattern(a, s->g->param.at[i].name);
   const char *near = str_nearest(pattern, names, n);
   if (near) return arena_printf(a, "did you mean \"%s\"?", near);
   if (n == 0) return NULL;

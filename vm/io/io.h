@@ -59,5 +59,12 @@ weft_status st_write(const char *path, const StWrite *t, int n, weft_error *e);
 /* A whole small file, NUL-terminated; freed with mem_free(a, *s, *n + 1). */
 weft_status file_read(const weft_alloc *a, const char *path, char **s, size_t *n,
                       weft_error *e);
+/* Writes a file of these parts: a temporary file, synced and renamed, so that the target
+ * is whole or untouched. */
+typedef struct FilePart {
+  const void *data;
+  size_t bytes;
+} FilePart;
+weft_status file_write(const char *path, const FilePart *part, int n, weft_error *e);
 
 #endif

@@ -1,0 +1,53 @@
+/* format.c - numbers, meshes and lists of ranks as texts. */
+#include "format.h"
+
+#include <stdio.h>
+
+static const char *scaled(double n, double step, const char *const *unit, char buf[32]) {
+  int i = 0;
+  while (n >= step * 0.9995 && unit[i + 1])
+    n /= step, i++;
+  snprintf(buf, 32,
+           i == 0    ? "%.0f%s%s"
+           : n < 10  ? "%.2f%s%s"
+           : n < 100 ? "%.1f%s%s"
+                     : "%.0f%s%s",
+           n, *unit[i] ? " " : "", unit[i]);
+  return buf;
+}
+
+const char *format_bytes(double n, char buf[32]) {
+  static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", NULL};
+  return scaled(n, 1024, unit, buf);
+}
+
+const char *format_count(double n, char buf[32]) {
+  static const char *const unit[] = {"", "k", "M", "B", "T", NULL};
+  return scaled(n, 1000, unit, buf);
+}
+
+const char *format_mesh(const Mesh *m, char buf[96]) {
+  size_t n = 0;
+  buf[0] = 0;
+  int dp = mesh_size(m, AXES_DP);
+  for (int i = 0; i < AXIS_N; i++) {
+    Axis a = (Axis)m->order[i];
+    bool split = m->size[AXIS_DP_REPLICATE] > 1 && m->size[AXIS_DP_SHARD] > 1;
+    const char *name = axis_name(a);
+    int size = m->size[a];
+    if (a == AXIS_DP_REPLICATE && !split) continue;
+    if (a == AXIS_DP_SHARD && !split) name = "dp", size = dp;
+    if (size == 1) continue;
+    n += (size_t)snprintf(buf + n, 96 - n, "%s%s=%d", n ? " " : "", name, size);
+  }
+  if (!n) snprintf(buf, 96, "one rank");
+  return buf;
+}
+
+void format_ranks(const int *rank, int n, int shown, Text *out) {
+  enum { FIRST = 4 };
+  bool all = n <= MAX(shown, FIRST + 1);
+  for (int i = 0; i < (all ? n : FIRST); i++)
+    text_printf(out, "%s%d", i ? ", " : "", rank[i]);
+  if (!all) text_printf(out, ", ..., %d", rank[n - 1]);
+}

@@ -1,0 +1,21 @@
+/* result.h - tables that methods give back: they print as a text that was made with them.
+ */
+#ifndef WEFT_RESULT_H
+#define WEFT_RESULT_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "vm/base/base.h"
+
+/* Begins a result: pushes the userdata of its text, then its table. */
+Text *result_begin(lua_State *L);
+/* Ends it: the text becomes field `text` of the table, which is left. */
+void result_end(lua_State *L);
+
+/* Fields of the table on top. */
+void set_integer(lua_State *L, const char *key, int64_t v);
+void set_number(lua_State *L, const char *key, double v);
+void set_text(lua_State *L, const char *key, const char *v);
+
+#endif
