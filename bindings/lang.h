@@ -161,6 +161,30 @@ struct LangPlan {
   bool replayed;
 };
 
+/* All checks of the plan's table that need no graph; fills lp->plan. */
+weft_status lang_check_plan(LangPlan *lp, Diags *d, weft_error *e);
+
+/* ---- vary.c ---- */
+/* A loaded plan with other values in some fields, for a while. */
+typedef struct Vary {
+  LangPlan plan;
+  LangPlan *of;
+  int undo; /* registry reference: what the fields were */
+  Arena *arena;
+} Vary;
+/* Takes a list of { path, value, value, ... } along into the state of the plan. */
+weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, weft_error *e);
+/* Gives the field of list i its value number choice[i], from 0, and checks the plan as
+ * lang_load does. vary_end must follow whatever the result is; until then nothing else may
+ * be done with `lp`. All that is allocated lies in d->arena. */
+weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
+                       Diags *d, weft_error *e);
+void vary_end(Vary *v);
+/* Adds what the graph and the schedule depend on beside numbers of Plan: the model with
+ * its config, the schedule as it was written. Functions are told apart within a state. */
+weft_status vary_model_key(Vary *v, Text *out, weft_error *e);
+weft_status vary_schedule_key(Vary *v, Text *out, weft_error *e);
+
 /* ---- schema.c ---- */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
 /* ---- cluster.c ---- */

@@ -89,7 +89,7 @@ static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   return st == WEFT_EPLAN ? WEFT_OK : st;
 }
 
-static weft_status check_plan(LangPlan *lp, Diags *d, weft_error *e) {
+weft_status lang_check_plan(LangPlan *lp, Diags *d, weft_error *e) {
   CheckJob job = {lp, d};
   TRY(state_protect(lp->state, check_job, &job, e));
   TRY(check_mesh(lp, d, e));
@@ -109,7 +109,7 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
   state_keep_plan(lp->state);
   for (int i = 0; i < lp->opt.nset; i++)
     TRY(value_set(lp->state, lp->opt.set[i], e));
-  return check_plan(lp, d, e);
+  return lang_check_plan(lp, d, e);
 }
 
 /* ---- plans from tables ---- */
@@ -199,7 +199,7 @@ static weft_status take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *
   if (v->from) lua_settop(v->from, top);
   if (copied) lua_settop(copied, top2);
   TRY(st);
-  return d->errors ? WEFT_EPLAN : check_plan(lp, d, e);
+  return d->errors ? WEFT_EPLAN : lang_check_plan(lp, d, e);
 }
 
 /* The plan that a copy was made of, and where it was written. */

@@ -86,19 +86,35 @@ Lifetimes *cut_lifetimes(const Cut *c, const Schedule *s, int rounds, Arena *scr
   return l;
 }
 
+/* Bytes of a rank besides its buffers. */
+static uint64_t fixed_bytes(const Cut *c, int r, int64_t microbatches) {
+  const Batch *batch = &c->front->plan.batch;
+  uint64_t input = input_bytes(microbatches, batch->micro, c->in.graph->seq);
+  return c->rank[r].fixed + align_up(input) * (uint64_t)c->rank[r].inputs;
+}
+
+Footprint cut_floor(const Cut *c, int64_t microbatches, uint64_t limit) {
+  Footprint worst = {0};
+  for (int r = 0; r < c->ranks; r++) {
+    uint64_t fixed = fixed_bytes(c, r, microbatches);
+    if (fixed > worst.bytes) worst.bytes = fixed, worst.rank = r;
+  }
+  worst.over = worst.bytes > limit;
+  return worst;
+}
+
 Footprint cut_footprint(const Cut *c, const Lifetimes *l, int64_t microbatches,
                         uint64_t limit, Arena *scratch) {
-  const Batch *batch = &c->front->plan.batch;
-  uint64_t input = align_up(input_bytes(microbatches, batch->micro, c->in.graph->seq));
   Footprint worst = {0};
+  /* First the ranks that holes cannot make smaller: they spare the others the trouble. */
   for (int pass = 0; pass < 2; pass++)
     for (int r = 0; r < c->ranks; r++) {
-      uint64_t fixed = c->rank[r].fixed + input * (uint64_t)c->rank[r].inputs;
-      uint64_t bytes = fixed + lifetimes_slots(&l[r], c->front);
-      /* First the ranks that holes cannot make smaller; the others may stay below. */
       if (l[r].tight != (pass == 0)) continue;
-      if (bytes > worst.bytes && !l[r].tight)
-        bytes = MIN(bytes, fixed + lifetimes_holes(&l[r], c->front, bytes - fixed, scratch));
+      uint64_t fixed = fixed_bytes(c, r, microbatches);
+      uint64_t slots = lifetimes_slots(&l[r], c->front);
+      if (fixed + slots <= worst.bytes) continue;
+      uint64_t holes = lifetimes_holes(&l[r], c->front, slots, scratch);
+      uint64_t bytes = fixed + MIN(slots, holes);
       if (bytes > worst.bytes) worst.bytes = bytes, worst.rank = r;
       if (worst.bytes > limit) return worst.over = true, worst;
     }

@@ -44,10 +44,13 @@ typedef struct Footprint {
 Footprint cut_footprint(const Cut *c, const Lifetimes *l, int64_t microbatches,
                         uint64_t limit, Arena *scratch);
 
+/* Looks at what is there without any buffer: over, or nothing known. */
+Footprint cut_floor(const Cut *c, int64_t microbatches, uint64_t limit);
+
 /* ---- estimate.c ---- */
 typedef struct Estimate {
   double flops;               /* of a step, all ranks */
-  double tp, cp, dp, pp;      /* bytes that the busiest rank gives to operations of a step */
+  double tp, dp, pp;          /* bytes that the busiest rank gives to operations of a step */
   double seconds;             /* of a step; 0 without the figures of a GPU */
 } Estimate;
 /* On the real mesh, with the idle share that the schedule has in units. */

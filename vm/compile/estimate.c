@@ -99,7 +99,6 @@ Estimate cut_estimate(const Cut *c, const Mesh *m, const Cluster *k,
     const CutRank *x = &c->rank[r];
     for (int ph = 0; ph < 3; ph++) e.flops += x->work[ph].flops * mbs * copies;
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs));
-    e.cp = MAX(e.cp, axis_bytes(x, AX_CP, mbs));
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced);
     e.pp = MAX(e.pp, (double)x->sent * mbs);
   }
