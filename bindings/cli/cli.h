@@ -24,7 +24,8 @@ enum {
   OPT_RANKS = 512,
   OPT_QUIET = 1024,
   OPT_DRAW = 2048 /* --svg, --width */,
-  OPT_SCRIPT = 4096 /* what follows the file belongs to the script */
+  OPT_SCRIPT = 4096 /* what follows the file belongs to the script */,
+  OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -41,6 +42,7 @@ typedef struct Cli {
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance;
   const char *comm, *log, *svg;
+  const char *csv_file, *jsonl, *resume; /* of the rows of a sweep */
   StopFlag *stop; /* set by SIGINT */
 } Cli;
 
@@ -52,6 +54,7 @@ typedef struct Verb {
 
 int verb_check(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);
+int verb_sweep(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
