@@ -180,10 +180,11 @@ weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, weft_
 weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
                        Diags *d, weft_error *e);
 void vary_end(Vary *v);
-/* Adds what the graph and the schedule depend on beside numbers of Plan: the model with
- * its config, the schedule as it was written. Functions are told apart within a state. */
-weft_status vary_model_key(Vary *v, Text *out, weft_error *e);
-weft_status vary_schedule_key(Vary *v, Text *out, weft_error *e);
+/* Adds a text that stands for a part of a plan: the model with its config, the schedule
+ * as it was written, or all fields. Functions are told apart within a state, but not in
+ * that of all fields, which means the same in another process. */
+typedef enum { VARY_MODEL, VARY_SCHEDULE, VARY_PLAN } VaryKey;
+weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e);
 
 /* ---- schema.c ---- */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);

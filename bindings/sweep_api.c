@@ -213,11 +213,8 @@ static void open_judges(lua_State *L, Sweep *s) {
 static void find_key(lua_State *L, Sweep *s) {
   weft_error e;
   Text t = {0};
-  if (s->nthread) {
-    Vary v = {.of = s->judge[0].lp, .plan = *s->judge[0].lp, .undo = LUA_NOREF};
-    err_clear(&e);
-    vary_model_key(&v, &t, &e);
-  }
+  err_clear(&e);
+  if (!lua_isfunction(L, PLAN)) vary_key(s->judge[0].lp, VARY_PLAN, &t, &e);
   text_printf(&t, "|%llu %lld|", (unsigned long long)s->limit, (long long)s->ntodo);
   for (int i = 0; i < s->grid.n; i++)
     for (int k = 0; k < s->grid.axis[i].n; k++)

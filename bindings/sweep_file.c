@@ -79,27 +79,41 @@ static void add_line(const Sweep *s, int64_t i, const PointReason *why, Text *t)
   text_add(t, "\n");
 }
 
-weft_status sweep_file_add(Sweep *s, weft_error *e) {
-  SweepFile *f = s->file;
-  if (!f) return WEFT_OK;
-  Text t = {0};
-  pthread_mutex_lock(&s->lock);
-  while (f->written < s->ntodo &&
-         __atomic_load_n(&s->row[f->written].state, __ATOMIC_ACQUIRE) != POINT_NONE) {
-    add_line(s, f->written, s->why[f->written], &t);
-    f->written++;
+static bool is_done(const Sweep *s, int64_t i) {
+  return __atomic_load_n(&s->row[i].state, __ATOMIC_ACQUIRE) != POINT_NONE;
+}
+
+/* Adds rows from f->written on; with `all`, also those behind a gap. */
+static void add_lines(const Sweep *s, SweepFile *f, bool all, Text *t) {
+  for (int64_t i = f->written; i < s->ntodo; i++) {
+    if (is_done(s, i)) add_line(s, i, s->why[i], t);
+    else if (!all) return;
+    f->written = i + 1;
   }
-  pthread_mutex_unlock(&s->lock);
-  bool ok = !t.oom && (!t.n || fwrite(t.s, 1, t.n, f->f) == t.n) && fflush(f->f) == 0;
-  text_free(&t);
+}
+
+static weft_status put_text(const SweepFile *f, Text *t, weft_error *e) {
+  bool ok = !t->oom && (!t->n || fwrite(t->s, 1, t->n, f->f) == t->n) && fflush(f->f) == 0;
+  text_free(t);
   return ok ? WEFT_OK : failed(f->path, e);
+}
+
+weft_status sweep_file_add(Sweep *s, weft_error *e) {
+  Text t = {0};
+  if (!s->file) return WEFT_OK;
+  add_lines(s, s->file, false, &t);
+  return put_text(s->file, &t, e);
 }
 
 weft_status sweep_file_close(Sweep *s, weft_error *e) {
   SweepFile *f = s->file;
   s->file = NULL;
-  if (f && f->f && fclose(f->f) != 0) return failed(f->path, e);
-  return WEFT_OK;
+  if (!f || !f->f) return WEFT_OK;
+  Text t = {0};
+  add_lines(s, f, true, &t);
+  weft_status st = put_text(f, &t, e);
+  if (fclose(f->f) != 0 && st == WEFT_OK) st = failed(f->path, e);
+  return st;
 }
 
 /* ---- taking up ---- */
@@ -188,10 +202,7 @@ static weft_status begin_file(Sweep *s, const char *path, weft_error *e) {
   Text t = {0};
   SweepFile *f = s->file;
   add_header(s, &t);
-  while (f->written < s->ntodo && s->row[f->written].state != POINT_NONE) {
-    add_line(s, f->written, s->why[f->written], &t);
-    f->written++;
-  }
+  add_lines(s, f, false, &t);
   weft_status st = t.oom ? err_set(e, WEFT_ENOMEM, "out of memory in a sweep")
                          : file_write(path, &(FilePart){t.s, t.n}, 1, e);
   text_free(&t);

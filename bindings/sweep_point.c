@@ -66,7 +66,7 @@ static weft_status front_key(Point *p, Text *k) {
               (long long)a->strategy.bucket_bytes);
   for (int i = 0; i < a->ntp; i++)
     text_printf(k, "%s=%d%d,", a->tp[i].pattern, a->tp[i].style, a->tp[i].from_default);
-  return vary_model_key(&p->vary, k, &p->j->e);
+  return vary_key(p->lp, VARY_MODEL, k, &p->j->e);
 }
 
 /* A shape is nothing but its number. */
@@ -103,7 +103,7 @@ static weft_status schedule_key(Point *p, Text *k, int microbatches) {
   k->n = 0;
   text_printf(k, "%s %d %d %d|", a->schedule, p->mesh.size[AXIS_PP],
               a->pp.virtual_stages, microbatches);
-  return vary_schedule_key(&p->vary, k, &p->j->e);
+  return vary_key(p->lp, VARY_SCHEDULE, k, &p->j->e);
 }
 
 typedef struct ScheduleJob {

@@ -128,74 +128,69 @@ void vary_end(Vary *v) {
 typedef struct KeyJob {
   const LangPlan *lp;
   Text *out;
-  bool model;
+  VaryKey what;
 } KeyJob;
 
-static void add_value(lua_State *L, int idx, Text *out);
+static void add_value(lua_State *L, int idx, const KeyJob *j);
 
-static void add_table(lua_State *L, int t, Text *out) {
+static void add_table(lua_State *L, int t, const KeyJob *j) {
   luaL_checkstack(L, 8, "a value is nested too deeply");
   const char *kind = mark_kind(L, t);
-  text_printf(out, "%s{", kind ? kind : "");
+  text_printf(j->out, "%s{", kind ? kind : "");
   if (!sorted_keys(L, t)) luaL_error(L, "the keys of this table are no names");
   int keys = lua_gettop(L);
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
-    add_value(L, keys + 1, out);
-    text_add(out, "=");
+    add_value(L, keys + 1, j);
+    text_add(j->out, "=");
     lua_pushvalue(L, keys + 1);
     lua_rawget(L, t);
-    add_value(L, keys + 2, out);
-    text_add(out, ",");
+    add_value(L, keys + 2, j);
+    text_add(j->out, ",");
   }
   lua_settop(L, keys - 1);
-  text_add(out, "}");
+  text_add(j->out, "}");
 }
 
-static void add_value(lua_State *L, int idx, Text *out) {
+static void add_value(lua_State *L, int idx, const KeyJob *j) {
   size_t n;
+  const char *s;
   switch (lua_type(L, idx)) {
-  case LUA_TTABLE: add_table(L, lua_absindex(L, idx), out); break;
-  case LUA_TSTRING: {
-    const char *s = lua_tolstring(L, idx, &n);
-    text_printf(out, "%zu:", n);
-    text_addn(out, s, n);
-    break;
-  }
+  case LUA_TTABLE: add_table(L, lua_absindex(L, idx), j); return;
+  case LUA_TSTRING:
+    s = lua_tolstring(L, idx, &n);
+    text_printf(j->out, "%zu:", n);
+    text_addn(j->out, s, n);
+    return;
   case LUA_TNUMBER:
-    text_printf(out, lua_isinteger(L, idx) ? "%.0f" : "%a", lua_tonumber(L, idx));
-    break;
-  case LUA_TBOOLEAN: text_add(out, lua_toboolean(L, idx) ? "true" : "false"); break;
-  case LUA_TNIL: text_add(out, "nil"); break;
-  default:
-    text_printf(out, "%p@%p", lua_topointer(L, idx), (void *)state_of(L));
-    break;
+    text_printf(j->out, lua_isinteger(L, idx) ? "%.0f" : "%a", lua_tonumber(L, idx));
+    return;
+  case LUA_TBOOLEAN: text_add(j->out, lua_toboolean(L, idx) ? "true" : "false"); return;
+  default: break;
   }
+  text_add(j->out, luaL_typename(L, idx));
+  /* Addresses mean something in this state only. */
+  if (j->what != VARY_PLAN)
+    text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
 }
 
 static void key_job(lua_State *L, void *ud) {
   KeyJob *j = ud;
-  if (!j->model) {
+  if (j->what == VARY_PLAN) {
+    add_value(L, PLAN_INDEX, j);
+  } else if (j->what == VARY_SCHEDULE) {
     lua_pushliteral(L, "schedule");
     lua_rawget(L, PLAN_INDEX);
-    add_value(L, -1, j->out);
-    return;
-  }
-  if (j->lp->arch) {
-    text_add(j->out, j->lp->arch);
+    add_value(L, -1, j);
   } else {
+    text_add(j->out, j->lp->arch ? j->lp->arch : "");
     lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->build);
-    add_value(L, -1, j->out);
+    if (!j->lp->arch) add_value(L, -1, j);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->config);
+    add_value(L, -1, j);
   }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->config);
-  add_value(L, -1, j->out);
 }
 
-weft_status vary_model_key(Vary *v, Text *out, weft_error *e) {
-  KeyJob j = {&v->plan, out, true};
-  return state_protect(v->of->state, key_job, &j, e);
-}
-
-weft_status vary_schedule_key(Vary *v, Text *out, weft_error *e) {
-  KeyJob j = {&v->plan, out, false};
-  return state_protect(v->of->state, key_job, &j, e);
+weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e) {
+  KeyJob j = {lp, out, what};
+  return state_protect(lp->state, key_job, &j, e);
 }
