@@ -164,7 +164,8 @@ static weft_status compile_plan(PlanCall *c) {
   copy_diags(p->arena, &p->after_load, &j->d);
   TRY(job_mesh(j, c->world));
   p->mesh.mesh = j->mesh;
-  return job_compile(j);
+  TRY(job_compile(j));
+  return job_expect(j, NULL);
 }
 
 weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {

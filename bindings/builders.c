@@ -133,7 +133,7 @@ static void note_bad(lua_State *L, int mark, const char *bad, const char *hint) 
 /* ---- builders ---- */
 
 /* How a builder takes an argument that is not a table. */
-typedef enum { ARG_TABLE, ARG_TEXT, ARG_NUMBER, ARG_ANY } ArgForm;
+typedef enum { ARG_TABLE, ARG_TEXT, ARG_NUMBER, ARG_PAIR, ARG_ANY } ArgForm;
 typedef struct Builder {
   const char *name;
   ArgForm form;
@@ -142,17 +142,20 @@ typedef struct Builder {
 
 static const Builder builder[] = {
     /* weft.plan is the first. */
-    {"plan", ARG_TABLE, NULL},      {"model", ARG_ANY, NULL},
-    {"hf", ARG_TEXT, NULL},         {"cluster", ARG_TEXT, NULL},
-    {"adamw", ARG_TABLE, NULL},     {"cosine", ARG_TABLE, NULL},
-    {"linear", ARG_TABLE, NULL},    {"constant", ARG_NUMBER, "max"},
-    {"text", ARG_TEXT, NULL},       {"tokens", ARG_TEXT, NULL},
-    {"synthetic", ARG_TABLE, NULL}, {"at_most", ARG_NUMBER, "limit"},
+    {"plan", ARG_TABLE, NULL},       {"model", ARG_ANY, NULL},
+    {"hf", ARG_TEXT, NULL},          {"cluster", ARG_TEXT, NULL},
+    {"adamw", ARG_TABLE, NULL},      {"cosine", ARG_TABLE, NULL},
+    {"linear", ARG_TABLE, NULL},     {"constant", ARG_NUMBER, "max"},
+    {"text", ARG_TEXT, NULL},        {"tokens", ARG_TEXT, NULL},
+    {"synthetic", ARG_TABLE, NULL},  {"at_most", ARG_NUMBER, "high"},
+    {"at_least", ARG_NUMBER, "low"}, {"between", ARG_PAIR, NULL},
+    {"schedule_csv", ARG_TEXT, NULL},
 };
 
 static bool takes(const Builder *b, int type) {
   switch (b->form) {
   case ARG_TABLE:
+  case ARG_PAIR:
     return false;
   case ARG_TEXT:
     return type == LUA_TSTRING;
@@ -164,9 +167,29 @@ static bool takes(const Builder *b, int type) {
   return false;
 }
 
+static const char *wanted(const Builder *b) {
+  static const char *const want[] = {[ARG_TABLE] = "a table",
+                                     [ARG_TEXT] = "a text or a table",
+                                     [ARG_NUMBER] = "a number",
+                                     [ARG_PAIR] = "two numbers",
+                                     [ARG_ANY] = "a table"};
+  return want[b->form];
+}
+
+/* The arguments x, y become { low = x, high = y }. */
+static void take_pair(lua_State *L) {
+  lua_createtable(L, 0, 2);
+  lua_insert(L, 1);
+  lua_setfield(L, 1, "high");
+  lua_setfield(L, 1, "low");
+}
+
 /* Leaves the argument's table, marked; a text, number or function that the builder takes
  * becomes a table first. */
 static int build_with(lua_State *L, const Builder *b) {
+  bool pair = b->form == ARG_PAIR && lua_gettop(L) == 2 &&
+              lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER;
+  if (pair) take_pair(L);
   int type = lua_type(L, 1), args = lua_gettop(L);
   const char *got = type == LUA_TNONE ? "nothing" : luaL_typename(L, 1);
   bool optional = str_eq(b->name, "synthetic") && type <= LUA_TNIL;
@@ -185,8 +208,7 @@ static int build_with(lua_State *L, const Builder *b) {
   int m = lua_gettop(L);
   if (type != LUA_TTABLE && !takes(b, type) && !optional)
     note_bad(L, m,
-             lua_pushfstring(L, "weft.%s takes %s, got %s", b->name,
-                             b->form == ARG_TEXT ? "a text or a table" : "a table", got),
+             lua_pushfstring(L, "weft.%s takes %s, got %s", b->name, wanted(b), got),
              NULL);
   else if (args > 1)
     note_bad(L, m,

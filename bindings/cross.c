@@ -68,18 +68,6 @@ static void check_tokens(Cross *c, int64_t vocab) {
                (long long)vocab);
 }
 
-/* Stages of each rank: what the plan says, else what a schedule of the library wants. */
-static int chunk_count(Cross *c) {
-  lua_State *L = c->L;
-  int top = lua_gettop(L), chunks = c->plan->pp.virtual_stages;
-  const char *file = lua_pushfstring(L, "schedules/%s", c->plan->schedule);
-  if (!chunks && !c->lp->from_plan && stdlib_push(L, file) && lua_istable(L, -1) &&
-      lua_getfield(L, -1, "virtual") == LUA_TNUMBER)
-    chunks = (int)lua_tointeger(L, -1);
-  lua_settop(L, top);
-  return MAX(chunks, 1);
-}
-
 /* At most one field, or one group of them, says what a stage has. */
 static bool check_split(Cross *c) {
   const PpPlan *pp = &c->plan->pp;
@@ -107,11 +95,13 @@ static bool check_split(Cross *c) {
   return ok;
 }
 
-/* `layers` is -1 where only the graph will tell. */
+/* `layers` is -1 where only the graph will tell. A schedule that is wrong is "", and then
+ * nobody knows how many stages there are unless the plan says so. */
 static void check_stages(Cross *c, int64_t layers) {
   const PpPlan *pp = &c->plan->pp;
-  int ranks = c->mesh->size[AXIS_PP], chunks = chunk_count(c);
-  if (!check_split(c)) return;
+  int ranks = c->mesh->size[AXIS_PP], chunks = plan_virtual(c->plan);
+  bool unknown = !pp->virtual_stages && !*c->plan->schedule;
+  if (!check_split(c) || unknown) return;
   if (pp->modules && pp->nmodules != ranks * chunks)
     diag_error(c->d, "range", "pp_plan.modules", "%d entries for %d stages", pp->nmodules,
                ranks * chunks);
@@ -131,28 +121,11 @@ static void check_ddp(Cross *c) {
                  axis_name(axes[i]));
 }
 
-/* The library's schedules say themselves which sizes they need. */
-static void check_schedule(Cross *c, int microbatches) {
-  lua_State *L = c->L;
-  int top = lua_gettop(L);
-  const char *file = lua_pushfstring(L, "schedules/%s", c->plan->schedule);
-  if (!c->lp->from_plan && stdlib_push(L, file) && lua_istable(L, -1) &&
-      lua_getfield(L, -1, "check") == LUA_TFUNCTION) {
-    lua_pushinteger(L, c->mesh->size[AXIS_PP]);
-    lua_pushinteger(L, chunk_count(c));
-    lua_pushinteger(L, microbatches);
-    lua_call(L, 3, 1);
-    if (lua_isstring(L, -1))
-      diag_error(c->d, "schedule", "schedule", "%s", lua_tostring(L, -1));
-  }
-  lua_settop(L, top);
-}
-
 static void check_batch(Cross *c) {
   const Batch *b = &c->plan->batch;
   int n = plan_microbatches(c->plan, c->mesh);
   if (n) {
-    check_schedule(c, n);
+    schedule_check_sizes(c->L, c->lp, c->plan, c->mesh, n, c->d);
     return;
   }
   int dp = mesh_size(c->mesh, AXES_DP);

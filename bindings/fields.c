@@ -1,5 +1,5 @@
 /* fields.c - the fields of a plan whose values have a form of their own: tp_plan,
- * schedule, precision, packed documents, lists, learning rates, files. */
+ * precision, packed documents, lists, learning rates, files. */
 #include "schema.h"
 
 #include <math.h>
@@ -195,70 +195,6 @@ static void tp_plan(Check *c, int t, const char *path) {
   c->plan->ntp = n;
 }
 
-/* ---- schedule ---- */
-
-static const char schedule_names[] =
-    "gpipe afab=gpipe 1f1b "
-    "trainschedule=1f1b | interleaved_1f1b vpp=interleaved_1f1b looped_bfs "
-    "bfs=looped_bfs "
-    "dfs=interleaved_1f1b interleaved_zero_bubble zb1p zb2p zb_h1=zb1p zb_h2=zb2p "
-    "zero_bubble=zb1p zbv zbv_zero_bubble=zbv v_schedule=zbv dualpipe dualpipe_v v_half "
-    "v_min zbv_greedy 1f1b_v seq1f1b";
-
-/* Options beside the name or the function. */
-static void schedule_options(Check *c, int t, const char *path, bool fn) {
-  lua_State *L = c->L;
-  if (!sorted_keys(L, t)) return;
-  int keys = lua_gettop(L);
-  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
-    if (lua_isinteger(L, -1) && lua_tointeger(L, -1) == 1) continue;
-    const char *sub = path_join(c->arena, path, L, keys + 1);
-    const char *key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
-    if (!fn || strcmp(key, "placement") != 0) {
-      diag_error(c->d, "unknown-field", sub,
-                 fn ? "unknown option" : "this schedule has no options")
-          ->suggestion =
-          fn ? value_suggest(key, (const char *const[]){"placement"}, 1) : NULL;
-      continue;
-    }
-    lua_getfield(L, t, "placement");
-    if (lua_type(L, -1) != LUA_TSTRING) {
-      check_type(c, sub, "\"loop\" or \"v\"", -1);
-      continue;
-    }
-    const char *name = check_name(c, "loop | v", sub, lua_tostring(L, -1));
-    c->lp->schedule_v = str_eq(name, "v");
-  }
-  lua_settop(L, keys - 1);
-}
-
-static void schedule(Check *c, int idx, const char *path) {
-  lua_State *L = c->L;
-  idx = lua_absindex(L, idx);
-  bool table = lua_istable(L, idx);
-  if (table)
-    lua_rawgeti(L, idx, 1);
-  else
-    lua_pushvalue(L, idx);
-  if (lua_isfunction(L, -1)) {
-    c->plan->schedule = "function";
-    c->lp->from_plan = true;
-    lua_pushvalue(L, -1);
-    c->lp->schedule = luaL_ref(L, LUA_REGISTRYINDEX);
-  } else if (lua_type(L, -1) == LUA_TSTRING) {
-    const char *name = check_name(c, schedule_names, path, lua_tostring(L, -1));
-    if (name)
-      c->plan->schedule = name;
-    else
-      table = false;
-  } else {
-    check_type(c, path, "a name or a function", table ? -1 : idx);
-    table = false;
-  }
-  if (table) schedule_options(c, idx, path, lua_isfunction(L, -1));
-  lua_pop(L, 1);
-}
-
 /* ---- learning rate ---- */
 
 static void learning_rate(Check *c, int idx, const char *path) {
@@ -380,7 +316,7 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
     const char *key;
     void (*check)(Check *c, int idx, const char *path);
   } table[] = {
-      {"tp_plan", tp_plan},    {"schedule", schedule}, {"precision", precision},
+      {"tp_plan", tp_plan},    {"schedule", schedule_field}, {"precision", precision},
       {"packed", packed},      {"order", mesh_order},  {"layers", pp_layers},
       {"modules", pp_modules}, {"lr", learning_rate},  {"betas", betas},
       {"files", files},        {"gpu", gpu_name},      {"layout", layout},

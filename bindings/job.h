@@ -36,6 +36,9 @@ weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
 /* Graph and proof included, and the schedule unless that was done for this mesh. */
 weft_status job_compile(Job *j);
+/* After job_compile: every limit of plan.expect that is not kept is an error. `n`, which
+ * may be NULL, gets the number of limits. */
+weft_status job_expect(Job *j, int *n);
 /* All of it; the caller looks at `d` and `e`. */
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
 /* True if nothing in the plan says how many ranks there are. */

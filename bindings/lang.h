@@ -78,6 +78,8 @@ int sorted_pairs(lua_State *L); /* the plan's `pairs` */
 int modules_require(lua_State *L);
 /* Pushes the value of stdlib/<name>.lua; false, with nothing pushed, if there is none. */
 bool stdlib_push(lua_State *L, const char *name);
+/* Links do not lead a file out of the plan's folder. */
+bool path_below(const char *file, const char *dir);
 /* The names below `folder` ("tp_plans"), for suggestions; an arena list. */
 const char *const *stdlib_names(Arena *a, const char *folder, int *n);
 /* Loads text as a chunk called `name`; leaves a function or a message. */
@@ -156,6 +158,8 @@ struct LangPlan {
   bool from_plan;    /* the schedule's function has lines in the plan */
   const LangValue *value;     /* what it was made from, or NULL: a file */
   const char *const *changed; /* paths of value->changes, NULL-terminated */
+  int schedule_options;         /* registry reference of its options, or LUA_NOREF */
+  const Schedule *schedule_csv; /* what weft.schedule_csv read, or NULL */
   LangState *replay; /* made by the first lang_locate that needs it */
   Replay *lines;
   bool replayed;
@@ -199,6 +203,27 @@ void model_resolve(lua_State *L, LangPlan *lp, Diags *d);
 void model_default_tp(lua_State *L, LangPlan *lp, Diags *d);
 /* ---- hf.c: pushes the table of a config.json, false with a diagnostic ---- */
 bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d);
+
+/* ---- schedule_plan.c ---- */
+/* What a schedule says about itself. */
+typedef struct ScheduleFacts {
+  const char *name;
+  int chunks; /* stages of a rank, if pp_plan does not say it */
+  bool fixed; /* it has no other number of them */
+  bool v;     /* their placement */
+} ScheduleFacts;
+/* Pushes the table of the library's schedule `name`; false, with nothing pushed, if there
+ * is none. */
+bool schedule_push(lua_State *L, const char *name, ScheduleFacts *f);
+/* Pushes the table of options of the plan's schedule. */
+void schedule_options_push(lua_State *L, const LangPlan *lp);
+/* Whether the plan's schedule exists for these sizes; if not, which are the nearest. */
+void schedule_check_sizes(lua_State *L, LangPlan *lp, const Plan *p, const Mesh *m,
+                          int microbatches, Diags *d);
+/* The least number of microbatches, not below `from`, for which the plan's schedule exists
+ * on so many ranks; `from` if there is none near. */
+weft_status schedule_fewest(LangPlan *lp, const Plan *p, int ranks, int from, int *found,
+                            weft_error *e);
 
 /* ---- replay.c ---- */
 void replay_event(lua_State *L, lua_Debug *ar, Replay *r);

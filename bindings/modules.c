@@ -88,8 +88,7 @@ static bool valid_name(const char *s) {
   return word;
 }
 
-/* Links may not lead out of the plan's folder. */
-static bool below(const char *file, const char *dir) {
+bool path_below(const char *file, const char *dir) {
   char f[PATH_MAX], d[PATH_MAX];
   if (!realpath(file, f) || !realpath(*dir ? dir : ".", d)) return false;
   size_t n = strlen(d);
@@ -110,7 +109,7 @@ static void load_module(lua_State *L, const char *name) {
   LangState *s = state_of(L);
   const char *path = module_path(L, s->dir, name);
   const char *chunk = lua_pushfstring(L, "@%s", path);
-  if (!below(path, s->dir))
+  if (!path_below(path, s->dir))
     luaL_error(L, "require \"%s\": no file %s below the plan's folder", name, path);
   char *text;
   size_t n;

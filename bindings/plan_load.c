@@ -83,8 +83,8 @@ static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   infer_virtual(lp, m.size[AXIS_PP]);
   Plan p = lp->plan;
   if (wrong_below(d, "batch")) p.batch.global = 0;
+  if (wrong_below(d, "schedule") || wrong_below(d, "pp_plan")) p.schedule = "";
   if (wrong_below(d, "pp_plan")) p.pp = (PpPlan){0};
-  if (wrong_below(d, "schedule")) p.schedule = "";
   weft_status st = lang_check_mesh(lp, &p, &m, d, e);
   return st == WEFT_EPLAN ? WEFT_OK : st;
 }
@@ -238,7 +238,7 @@ static weft_status load(LoadJob *j) {
   LangPlan *lp = j->lp = NEW(a, LangPlan);
   lp->opt = *j->o;
   lp->arena = a;
-  lp->config = lp->build = lp->schedule = LUA_NOREF;
+  lp->config = lp->build = lp->schedule = lp->schedule_options = LUA_NOREF;
   LangValue own;
   if (j->value) own = origin_of(a, j->value);
   const char *path = lp->plan.file = j->value ? own.file : arena_str(a, j->path);

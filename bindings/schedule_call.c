@@ -160,32 +160,35 @@ typedef struct StartJob {
   const char *name; /* of the library, or NULL: the plan's function */
   Schedule *schedule;
   Diags *d;
-  int fn; /* registry reference */
+  bool with_options; /* the plan's */
+  int fn, options;   /* registry references */
   bool found, lines;
 } StartJob;
 
 /* Finds the function and what it says about itself. */
 static void start_job(lua_State *L, void *ud) {
   StartJob *j = ud;
+  Schedule *s = j->schedule;
   if (j->name) {
-    if (!stdlib_push(L, lua_pushfstring(L, "schedules/%s", j->name))) return;
-    int64_t chunks = 1;
-    if (lua_istable(L, -1)) {
-      if (lua_getfield(L, -1, "virtual") == LUA_TNUMBER) chunks = lua_tointeger(L, -1);
-      lua_pop(L, 1);
-      lua_getfield(L, -1, "run");
-    }
-    if (!j->schedule->virtual_stages) j->schedule->virtual_stages = (int)chunks;
+    ScheduleFacts f;
+    if (!schedule_push(L, j->name, &f)) return;
+    if (!s->virtual_stages) s->virtual_stages = f.chunks;
+    s->v_placement = f.v;
+    lua_getfield(L, -1, "run");
+    if (j->with_options)
+      schedule_options_push(L, j->lp);
+    else
+      lua_newtable(L);
+    j->options = luaL_ref(L, LUA_REGISTRYINDEX);
   } else {
     lua_Debug ar;
     lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->schedule);
     lua_pushvalue(L, -1);
     lua_getinfo(L, ">S", &ar);
     const char *file = chunk_file(ar.source);
-    j->schedule->file = file ? arena_str(j->d->arena, file) : NULL;
+    s->file = file ? arena_str(j->d->arena, file) : NULL;
     j->lines = file != NULL;
   }
-  if (!j->schedule->virtual_stages) j->schedule->virtual_stages = 1;
   j->fn = luaL_ref(L, LUA_REGISTRYINDEX);
   j->found = true;
 }
@@ -218,7 +221,8 @@ static weft_status call_rank(StartJob *start, int rank, weft_error *e) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, start->fn);
   lua_rawgeti(L, LUA_REGISTRYINDEX, push.ref);
   Recorder *r = lua_touserdata(L, -1);
-  weft_status status = state_call(st, 1, 0, "schedule", start->d, e);
+  if (start->name) lua_rawgeti(L, LUA_REGISTRYINDEX, start->options);
+  weft_status status = state_call(st, start->name ? 2 : 1, 0, "schedule", start->d, e);
   if (status == WEFT_OK) {
     Schedule *s = start->schedule;
     s->n[rank] = r->n;
@@ -240,6 +244,7 @@ static weft_status call_all(StartJob *j, weft_error *e) {
   for (int rank = 0; rank < s->ranks && st == WEFT_OK; rank++)
     st = call_rank(j, rank, e);
   luaL_unref(j->lp->state->L, LUA_REGISTRYINDEX, j->fn);
+  luaL_unref(j->lp->state->L, LUA_REGISTRYINDEX, j->options);
   if (st == WEFT_EPLAN) lang_locate(j->lp, j->d);
   return st;
 }
@@ -247,21 +252,35 @@ static weft_status call_all(StartJob *j, weft_error *e) {
 weft_status lang_schedule_named(LangPlan *lp, const char *name, const Mesh *m,
                                 int microbatches, Schedule *s, Diags *d, weft_error *e) {
   *s = (Schedule){.ranks = m->size[AXIS_PP], .microbatches = microbatches, .name = name};
-  StartJob j = {.lp = lp, .name = name, .schedule = s, .d = d, .fn = LUA_NOREF};
+  StartJob j = {.lp = lp,
+                .name = name,
+                .schedule = s,
+                .d = d,
+                .fn = LUA_NOREF,
+                .options = LUA_NOREF};
   return call_all(&j, e);
 }
 
 weft_status lang_schedule(LangPlan *lp, const Mesh *m, int microbatches, Schedule *s,
                           Diags *d, weft_error *e) {
+  const Schedule *csv = lp->schedule_csv;
   *s = (Schedule){.ranks = m->size[AXIS_PP],
                   .microbatches = microbatches,
-                  .virtual_stages = lp->plan.pp.virtual_stages,
+                  .virtual_stages = plan_virtual(&lp->plan),
                   .name = lp->plan.schedule,
                   .v_placement = lp->schedule_v};
+  if (csv) {
+    if (csv->ranks != s->ranks || csv->microbatches != microbatches)
+      return err_set(e, WEFT_EPLAN, "%s does not fit the mesh", csv->file);
+    *s = *csv;
+    return WEFT_OK;
+  }
   StartJob j = {.lp = lp,
                 .name = lp->from_plan ? NULL : lp->plan.schedule,
                 .schedule = s,
                 .d = d,
-                .fn = LUA_NOREF};
+                .with_options = true,
+                .fn = LUA_NOREF,
+                .options = LUA_NOREF};
   return call_all(&j, e);
 }

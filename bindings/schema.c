@@ -26,6 +26,7 @@
 #define TABLE(s, k, scope, def, doc)                                                     \
   {#s, #k, FIELD_TABLE, scope, 0, 0, ANY, def, NOWHERE, doc},
 #define ALIAS(s, k, of)  {#s, #k, FIELD_ALIAS, of, 0, 0, ANY, NONE, NOWHERE, "alias"},
+#define RANGE(s, k, at, doc) {#s, #k, FIELD_RANGE, NULL, 0, 0, ANY, NONE, at, doc},
 #define LATER(s, k, doc) {#s, #k, FIELD_LATER, NULL, 0, 0, ANY, NONE, NOWHERE, doc},
 
 const Field schema[] = {
@@ -214,6 +215,41 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   if (items >= 0) check_scope(c, idx, kind, path, 1 + items);
 }
 
+/* ---- ranges ---- */
+
+static double range_end(Check *c, int idx, const char *key, double missing) {
+  lua_getfield(c->L, idx, key);
+  double v = lua_type(c->L, -1) == LUA_TNUMBER ? lua_tonumber(c->L, -1) : missing;
+  lua_pop(c->L, 1);
+  return v;
+}
+
+static void check_range(Check *c, const Field *f, int idx, const char *path) {
+  static const char *const kinds[] = {"at_most", "at_least", "between"};
+  ExpectRange *r = (ExpectRange *)((char *)c->plan + f->at);
+  const char *kind = mark_kind(c->L, idx);
+  double v;
+  if (to_number(c->L, idx, &v) && v >= 0) {
+    *r = (ExpectRange){true, v, v};
+    return;
+  }
+  for (int i = 0; kind && i < LEN(kinds); i++) {
+    if (strcmp(kind, kinds[i]) != 0) continue;
+    if (!check_mark(c, idx, path)) return;
+    check_scope(c, idx, kind, path, 1);
+    *r = (ExpectRange){true, range_end(c, idx, "low", -INFINITY),
+                       range_end(c, idx, "high", INFINITY)};
+    if (r->low > r->high)
+      diag_error(c->d, "range", path, "nothing lies between %.15g and %.15g", r->low,
+                 r->high);
+    return;
+  }
+  check_type(c, path,
+             "a number of at least 0, weft.at_most(x), weft.at_least(x) or "
+             "weft.between(x, y)",
+             idx);
+}
+
 /* ---- fields ---- */
 
 static void check_field(Check *c, const Field *f, int idx, const char *path) {
@@ -239,6 +275,9 @@ static void check_field(Check *c, const Field *f, int idx, const char *path) {
     return;
   case FIELD_OTHER:
     field_other(c, f, idx, path);
+    return;
+  case FIELD_RANGE:
+    check_range(c, f, idx, path);
     return;
   case FIELD_ALIAS:
     return;

@@ -14,6 +14,7 @@ typedef enum {
   FIELD_BUILT, /* a table from one of the builders in `names` */
   FIELD_TABLE,
   FIELD_ALIAS,
+  FIELD_RANGE, /* a number, or one of the builders at_most, at_least, between */
   FIELD_LATER,
   FIELD_OTHER /* a function of fields.c */
 } FieldType;
@@ -71,5 +72,8 @@ bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_
  * they are wrong and say all about the table. */
 int field_items(Check *c, const char *kind, int idx, const char *path);
 void field_other(Check *c, const Field *f, int idx, const char *path);
+
+/* schedule_plan.c: a name with options, a function or weft.schedule_csv. */
+void schedule_field(Check *c, int idx, const char *path);
 
 #endif

@@ -8,6 +8,7 @@ static const char *const type_name[] = {
     [FIELD_TEXT] = "text",        [FIELD_INT] = "integer",     [FIELD_NUM] = "number",
     [FIELD_BOOL] = "true, false", [FIELD_NAME] = "name",       [FIELD_NAMED] = "name or { name, options }",
     [FIELD_BUILT] = "builder",    [FIELD_TABLE] = "table",     [FIELD_ALIAS] = "alias",
+    [FIELD_RANGE] = "number or range",
     [FIELD_LATER] = "later",      [FIELD_OTHER] = "see there"};
 
 static void add_number(Text *out, double v) {

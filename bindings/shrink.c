@@ -86,7 +86,7 @@ static weft_status shrink_heads(Shrink *s, int64_t tp) {
 
 static weft_status shrink_model(Shrink *s, const Mesh *m) {
   int64_t v, tp = m->size[AXIS_TP];
-  int64_t stages = m->size[AXIS_PP] * MAX(s->plan->pp.virtual_stages, 1);
+  int64_t stages = m->size[AXIS_PP] * plan_virtual(s->plan);
   if (get(s, "num_hidden_layers", &v))
     TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, 2))));
   TRY(shrink_heads(s, tp));
@@ -109,7 +109,9 @@ static void shrink_stages(Shrink *s) {
                     : pp->last_less        ? "pp_plan.last_stage_less_layers"
                                            : NULL;
   if (was) *VEC_PUSH(s->arena, s->what) = was;
-  *pp = (PpPlan){.virtual_stages = pp->virtual_stages, .by_cost = pp->by_cost};
+  *pp = (PpPlan){.virtual_stages = pp->virtual_stages,
+                 .virtual_default = pp->virtual_default,
+                 .by_cost = pp->by_cost};
 }
 
 /* Patterns may name layers that are gone: those need not match any more. */
@@ -123,20 +125,22 @@ static void free_patterns(Shrink *s) {
 
 /* ---- the batch ---- */
 
-/* At least as many microbatches as stages and one more, so that the schedule reaches its
- * steady part; never more than there were. */
-static void shrink_batch(Shrink *s, const Mesh *m, int was_microbatches) {
+/* More microbatches than ranks, so that the schedule reaches its steady part, and as many
+ * as it needs; not more than there were, unless the smaller mesh needs that. */
+static weft_status shrink_batch(Shrink *s, const Mesh *m, int was_microbatches) {
   Batch *b = &s->plan->batch;
   Batch was = *b;
   int64_t dp = mesh_size(m, AXES_DP), tp = m->size[AXIS_TP];
-  int64_t micro = MIN(b->micro, 2),
-          mbs = MIN((int64_t)was_microbatches, m->size[AXIS_PP] + 2);
+  int64_t micro = MIN(b->micro, 2);
+  int mbs, least = MIN(was_microbatches, m->size[AXIS_PP] + 2);
+  TRY(schedule_fewest(s->lp, s->plan, m->size[AXIS_PP], least, &mbs, s->e));
   b->micro = micro;
   b->global = micro * dp * mbs * MAX(b->rounds, 1);
   b->seq = MIN(b->seq, (32 + tp - 1) / tp * tp);
   note(s, "batch.global", was.global, b->global);
   note(s, "batch.micro", was.micro, b->micro);
   note(s, "batch.seq", was.seq, b->seq);
+  return WEFT_OK;
 }
 
 weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Diags *d,
@@ -152,7 +156,7 @@ weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Di
   int microbatches = plan_microbatches(out, &m);
   int stages = m.size[AXIS_PP];
   shrink_mesh(&s, &m, ranks);
-  shrink_batch(&s, &m, microbatches);
+  TRY(shrink_batch(&s, &m, microbatches));
   free_patterns(&s);
   if (lp->arch) {
     int64_t layers = 0;

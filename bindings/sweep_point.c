@@ -11,14 +11,13 @@
 
 #include <stdio.h>
 
-#include "vm/compile/bubble.h"
 #include "vm/compile/cut.h"
 
 /* ---- what is looked up ---- */
 
 typedef struct Scheduled {
   Schedule s;
-  double bubble;
+  Timeline when;
 } Scheduled;
 
 typedef struct FrontEntry {
@@ -62,8 +61,8 @@ static weft_status front_key(Point *p, Text *k) {
               (long long)a->batch.seq, a->dtype, a->packed.on, a->strategy.kind,
               a->strategy.stage, a->strategy.sequence_parallel,
               a->cluster.gpu ? a->cluster.gpu : "");
-  text_printf(k, "%d %lld|", a->strategy.overlap_grad_reduce,
-              (long long)a->strategy.bucket_bytes);
+  text_printf(k, "%d %lld %d|", a->strategy.overlap_grad_reduce,
+              (long long)a->strategy.bucket_bytes, a->opt.post_validation);
   for (int i = 0; i < a->ntp; i++)
     text_printf(k, "%s=%d%d,", a->tp[i].pattern, a->tp[i].style, a->tp[i].from_default);
   return vary_key(p->lp, VARY_MODEL, k, &p->j->e);
@@ -102,7 +101,7 @@ static weft_status schedule_key(Point *p, Text *k, int microbatches) {
   const Plan *a = plan_of(p);
   k->n = 0;
   text_printf(k, "%s %d %d %d|", a->schedule, p->mesh.size[AXIS_PP],
-              a->pp.virtual_stages, microbatches);
+              plan_virtual(a), microbatches);
   return vary_key(p->lp, VARY_SCHEDULE, k, &p->j->e);
 }
 
@@ -118,12 +117,7 @@ static void make_schedule(void *ud, CacheEntry *x) {
   x->value = s;
   x->st = lang_schedule(p->lp, &p->mesh, j->microbatches, &s->s, &x->d, &x->e);
   if (x->st != WEFT_OK) return;
-  if (!schedule_check(&s->s, &x->d)) {
-    x->st = WEFT_EPLAN;
-    return;
-  }
-  arena_reset(p->j->scratch);
-  x->st = schedule_bubble(&s->s, p->j->scratch, &s->bubble, &x->e);
+  if (!schedule_ready(&s->s, &x->d, x->arena, &s->when)) x->st = WEFT_EPLAN;
 }
 
 /* ---- stages ---- */
@@ -163,7 +157,7 @@ static void make_lifetimes(void *ud, CacheEntry *x) {
   const Scheduled *s = p->schedule->value;
   arena_reset(p->j->scratch);
   x->value =
-      cut_lifetimes(p->cut->value, &s->s, p->rounds, p->j->scratch, x->arena);
+      cut_lifetimes(p->cut->value, &s->s, &s->when, p->rounds, p->j->scratch, x->arena);
 }
 
 /* ---- the steps ---- */
@@ -239,7 +233,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   TRY(find_parts(p, microbatches, why));
   const Cut *c = p->cut->value;
   const Scheduled *s = p->schedule->value;
-  row->bubble = s->bubble;
+  row->bubble = timeline_bubble(&s->when);
   Footprint f = cut_floor(c, row->microbatches, j->limit);
   if (!f.over) {
     lifetimes_key(p, &j->key);
@@ -252,7 +246,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   row->bytes = (double)f.bytes;
   row->worst = f.rank;
   if (f.over) return WEFT_OK;
-  Estimate e = cut_estimate(c, &p->mesh, &a->cluster, row->microbatches, s->bubble);
+  Estimate e = cut_estimate(c, &p->mesh, &a->cluster, row->microbatches, row->bubble);
   row->tp = e.tp, row->dp_bytes = e.dp, row->pp = e.pp;
   row->flops = e.flops;
   row->seconds = e.seconds;

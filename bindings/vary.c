@@ -96,6 +96,7 @@ static void restore_job(lua_State *L, void *ud) {
   unref(L, v->plan.config, v->of->config);
   unref(L, v->plan.build, v->of->build);
   unref(L, v->plan.schedule, v->of->schedule);
+  unref(L, v->plan.schedule_options, v->of->schedule_options);
 }
 
 weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
@@ -104,7 +105,8 @@ weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary 
   LangPlan *p = &v->plan;
   p->arena = lp->state->arena = d->arena;
   p->plan = (Plan){.file = lp->plan.file};
-  p->config = p->build = p->schedule = LUA_NOREF;
+  p->config = p->build = p->schedule = p->schedule_options = LUA_NOREF;
+  p->schedule_csv = NULL;
   p->arch = p->weights = NULL;
   p->schedule_v = p->from_plan = false;
   /* Lines would need another evaluation; the fields are named. */

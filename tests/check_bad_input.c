@@ -98,7 +98,7 @@ static const Case plans[] = {
     {"run base.lua --set mesh.world=8", 1,
      "base.lua:10: error: plan.mesh.dp: dp = 1, but world / (tp * pp * cp) = 8 / 2 = 4 "
      "(leave dp out or make it 4)\n1 error\n"},
-    {"run base.lua --set mesh.pp=3", 1, "~plan.mesh.pp: 3 stages, but the model has 2"},
+    {"run base.lua --set mesh.pp=3", 1, "~plan.mesh.pp: 3 stages (pp = 3 x virtual = 1), but the model has 2"},
     {"run base.lua --set model.num_hidden_layers=0", 1,
      "--set model.num_hidden_layers=0: error: plan.model.num_hidden_layers: expected a "
      "positive integer, got 0\n1 error\n"},

@@ -7,95 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "pair.h"
-#include "vm/base/rng.h"
-
-/* ---- a run with its results ---- */
-
-enum { STEPS = 3 };
-
-typedef struct Trace {
-  double loss[STEPS], norm[STEPS];
-  float *state[3];       /* parameters, moments: all of them, one after the other */
-  int64_t n;             /* elements of each */
-} Trace;
-
-static weft_error err;
-
-#define OK(call)                                                                         \
-  do {                                                                                   \
-    err = (weft_error){.rank = -1};                                                      \
-    weft_status st_ = (call);                                                            \
-    ck_assert_msg(st_ == WEFT_OK, "%s: %d: %s", #call, st_, err.text);                   \
-  } while (0)
-
-static void open_toy(Toy *t, const ToyOptions *o, int threads, Run **r) {
-  weft_status st = toy_compile(t, o, NULL);
-  ck_assert_msg(st == WEFT_OK, "%d: %s%s", st, t->err.text, toy_diags(t));
-  RunOptions options = {.comm = "local", .threads = threads};
-  OK(run_open(&t->plan, t->compiled, &options, r, &err));
-  OK(run_init(*r, &err));
-}
-
-static void random_ids(const Toy *t, int64_t step, int32_t *tokens, int32_t *labels) {
-  Rng rng = rng_make(11, "ids");
-  int64_t n = t->plan.batch.global * t->plan.batch.seq;
-  for (int64_t i = 0; i < n; i++) {
-    uint64_t at = (uint64_t)(step * n + i) * 2;
-    tokens[i] = (int32_t)(rng_u32(&rng, at) % (uint32_t)t->compiled->vocab);
-    labels[i] = (int32_t)(rng_u32(&rng, at + 1) % (uint32_t)t->compiled->vocab);
-  }
-}
-
-static void step(Run *r, const Toy *t, int64_t k, StepResult *out) {
-  size_t n = (size_t)(t->plan.batch.global * t->plan.batch.seq);
-  int32_t *ids = NEW_N(t->arena, int32_t, 2 * n);
-  random_ids(t, k, ids, ids + n);
-  OK(run_step_tokens(r, ids, ids + n, k, out, &err));
-}
-
-/* Everything that a step leaves behind, gathered. */
-static void read_state(Run *r, Toy *t, Trace *x) {
-  static const StateKind kind[] = {STATE_PARAM, STATE_M, STATE_V};
-  const Compiled *c = t->compiled;
-  for (int k = 0; k < LEN(kind); k++) {
-    float *to = x->state[k] = NEW_N(t->arena, float, c->params_total);
-    for (int i = 0; i < c->nparam; i++) {
-      OK(run_get(r, kind[k], i, to, &err));
-      to += param_count(&c->param[i]);
-    }
-    x->n = to - x->state[k];
-  }
-  ck_assert_int_eq(x->n, (int64_t)c->params_total);
-}
-
-static void trace(Toy *t, const ToyOptions *o, int threads, Trace *x) {
-  Run *r;
-  open_toy(t, o, threads, &r);
-  for (int k = 0; k < STEPS; k++) {
-    StepResult res;
-    step(r, t, k, &res);
-    x->loss[k] = res.loss, x->norm[k] = res.grad_norm;
-  }
-  read_state(r, t, x);
-  run_close(r);
-}
-
-static void same_bits(const Trace *a, const Trace *b) {
-  ck_assert_mem_eq(a->loss, b->loss, sizeof a->loss);
-  ck_assert_mem_eq(a->norm, b->norm, sizeof a->norm);
-  ck_assert_int_eq(a->n, b->n);
-  for (int k = 0; k < 3; k++)
-    ck_assert(memcmp(a->state[k], b->state[k], sizeof(float) * (size_t)a->n) == 0);
-}
+#include "trace.h"
 
 /* ---- the same run twice ---- */
-
-static ToyOptions meshed(int tp, int pp, int dp) {
-  ToyOptions o = toy_default();
-  o.tp = tp, o.pp = pp, o.dp = dp, o.microbatches = 4;
-  return o;
-}
 
 /* Large enough for two threads to share a kernel. */
 static ToyOptions wide(ToyOptions o) {
@@ -132,9 +46,9 @@ START_TEST(initialised_again) {
   Run *r;
   StepResult first[2], again[2];
   open_toy(&t, &o, 1, &r);
-  for (int k = 0; k < 2; k++) step(r, &t, k, &first[k]);
-  OK(run_init(r, &err));
-  for (int k = 0; k < 2; k++) step(r, &t, k, &again[k]);
+  for (int k = 0; k < 2; k++) trace_step(r, &t, k, &first[k]);
+  OK(run_init(r, &trace_err));
+  for (int k = 0; k < 2; k++) trace_step(r, &t, k, &again[k]);
   for (int k = 0; k < 2; k++) {
     ck_assert_mem_eq(&first[k].loss, &again[k].loss, sizeof(double));
     ck_assert_mem_eq(&first[k].grad_norm, &again[k].grad_norm, sizeof(double));
@@ -227,15 +141,15 @@ static void no_allocation(const ToyOptions *o, int threads) {
   size_t n = (size_t)(t.plan.batch.global * t.plan.batch.seq);
   int32_t *ids = NEW_N(t.arena, int32_t, 2 * n);
   random_ids(&t, 0, ids, ids + n);
-  OK(run_step_tokens(r, ids, ids + n, 0, &res, &err)); /* thread teams start here */
+  OK(run_step_tokens(r, ids, ids + n, 0, &res, &trace_err)); /* thread teams start here */
   (void)run_allocations(r);
   atomic_store(&counted, 0);
   atomic_store(&counting, 1);
   weft_status st = WEFT_OK;
   for (int k = 1; k < 4 && st == WEFT_OK; k++)
-    st = run_step_tokens(r, ids, ids + n, k, &res, &err);
+    st = run_step_tokens(r, ids, ids + n, k, &res, &trace_err);
   atomic_store(&counting, 0);
-  ck_assert_msg(st == WEFT_OK, "%s", err.text);
+  ck_assert_msg(st == WEFT_OK, "%s", trace_err.text);
   ck_assert_uint_eq(run_allocations(r), 0);
   ck_assert_int_eq(atomic_load(&counted), 0);
   run_close(r);

@@ -1,8 +1,11 @@
 /* check_docs.c - the pages that repeat what the code says must say the same. */
 #include <check.h>
+#include <glob.h>
 #include <stdlib.h>
 
 #include "bindings/schema.h"
+#include "bindings/stdlib.h"
+#include "process.h"
 #include "vm/io/io.h"
 
 START_TEST(plan_md_lists_the_fields) {
@@ -23,10 +26,44 @@ START_TEST(plan_md_lists_the_fields) {
 }
 END_TEST
 
+/* Each schedule of the library has its picture, and the guide shows it. */
+START_TEST(schedules_have_their_pictures) {
+  enum { LARGEST = 40 << 10 };
+  const char *guide = scratch_get(WEFT_SOURCE_DIR "/docs/schedules.md");
+  int n = 0;
+  for (const StdlibFile *f = stdlib_files; f->name; f++) {
+    if (strncmp(f->name, "schedules/", 10) != 0) continue;
+    Outcome o = process_run(30,
+                            "$weft show schedule " WEFT_SOURCE_DIR
+                            "/docs/schedules/plan.lua --csv --set schedule=%s --svg new",
+                            f->name + 10);
+    ck_assert_msg(o.code == 0, "%s", o.err);
+    const char *old =
+        scratch_get(arena_printf(scratch_arena, WEFT_SOURCE_DIR "/docs/%s.svg", f->name));
+    ck_assert_msg(strcmp(old, scratch_get(scratch_path("new"))) == 0,
+                  "docs/%s.svg is not what is drawn now: run ./dev docs", f->name);
+    ck_assert_uint_le(strlen(old), LARGEST);
+    ck_assert_msg(strstr(guide, arena_printf(scratch_arena, "](%s.svg)", f->name)) !=
+                      NULL,
+                  "docs/schedules.md does not show %s.svg", f->name);
+    n++;
+  }
+  glob_t g;
+  ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/docs/schedules/*.svg", 0, NULL, &g), 0);
+  ck_assert_int_eq((int)g.gl_pathc, n);
+  globfree(&g);
+}
+END_TEST
+
 Suite *docs_suite(void) {
   Suite *s = suite_create("docs");
   TCase *t = tcase_create("docs");
   tcase_add_test(t, plan_md_lists_the_fields);
+  suite_add_tcase(s, t);
+  t = tcase_create("schedules");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 60);
+  tcase_add_test(t, schedules_have_their_pictures);
   suite_add_tcase(s, t);
   return s;
 }

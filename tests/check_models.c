@@ -252,63 +252,6 @@ START_TEST(survives_out_of_memory) {
 }
 END_TEST
 
-/* ---- schedules of stdlib ---- */
-
-/* Actions of one rank in PyTorch's notation: "0F0,0F1,0B0". */
-static const char *actions_text(PlanFixture *f, const Schedule *s, int rank) {
-  Text t = {0};
-  for (int i = 0; i < s->n[rank]; i++) {
-    const Action *a = &s->list[rank][i];
-    text_printf(&t, "%s%d%c%d", i ? "," : "", schedule_stage(s, rank, a->chunk),
-                "FIWB"[a->kind], a->mb);
-  }
-  const char *copy = arena_str(f->arena, t.s);
-  text_free(&t);
-  return copy;
-}
-
-static const struct {
-  const char *name;
-  int ranks, microbatches;
-  const char *rank0, *last;
-} orders[] = {
-    {"gpipe", 2, 4, "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3", "1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3"},
-    {"1f1b", 2, 4, "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3", "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3"},
-    {"1f1b", 3, 3, "0F0,0F1,0F2,0B0,0B1,0B2", "2F0,2B0,2F1,2B1,2F2,2B2"},
-    {"1f1b", 1, 2, "0F0,0B0,0F1,0B1", "0F0,0B0,0F1,0B1"},
-};
-
-START_TEST(schedule_orders) {
-  PlanFixture f;
-  Schedule s;
-  Mesh m;
-  ck_assert_int_eq(fixture_open(&f, "tests/models/preset.lua",
-                                (const char *[]){"preset=llama-tiny", NULL}, NULL),
-                   WEFT_OK);
-  ck_assert(mesh_resolve(&(MeshSpec){.pp = orders[_i].ranks}, 0, &m, &f.d));
-  weft_status st = lang_schedule_named(f.lp, orders[_i].name, &m, orders[_i].microbatches,
-                                       &s, &f.d, &f.e);
-  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
-  ck_assert_str_eq(actions_text(&f, &s, 0), orders[_i].rank0);
-  ck_assert_str_eq(actions_text(&f, &s, orders[_i].ranks - 1), orders[_i].last);
-  fixture_close(&f);
-}
-END_TEST
-
-START_TEST(refuses_few_microbatches) {
-  PlanFixture f;
-  static const char *const set[] = {"mesh.pp=4", "mesh.dp=1", "schedule=1f1b",
-                                    "batch.global=3", NULL};
-  weft_status st = fixture_open(&f, "tests/models/preset.lua",
-                                (const char *[]){"preset=llama-tiny", NULL}, set);
-  const char *report = fixture_report(&f);
-  ck_assert_msg(st == WEFT_EPLAN, "%s", report);
-  ck_assert_msg(strstr(report, "1f1b needs at least as many microbatches as pipeline "
-                               "ranks, got 3 for 4"), "%s", report);
-  fixture_close(&f);
-}
-END_TEST
-
 /* ---- example plans ---- */
 
 /* Loads, builds, compiles and proves the plan; nothing may be wrong with it. */
@@ -351,8 +294,6 @@ Suite *models_suite(void) {
   tcase_add_loop_test(t, preset_sizes, 0, LEN(presets));
   tcase_add_test(t, gpt2_structure);
   tcase_add_loop_test(t, refuses_config, 0, LEN(refused));
-  tcase_add_loop_test(t, schedule_orders, 0, LEN(orders));
-  tcase_add_test(t, refuses_few_microbatches);
   tcase_add_test(t, example_plans_compile);
   suite_add_tcase(s, t);
   t = tcase_create("graph userdata");

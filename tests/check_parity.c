@@ -17,13 +17,19 @@ END_TEST
 
 /* The sample must reach what it is for. */
 START_TEST(sample_is_wide) {
-  int tp4 = 0, pp4 = 0, dp3 = 0, sp = 0, odd = 0;
+  int tp4 = 0, pp4 = 0, dp3 = 0, sp = 0, odd = 0, chunks = 0, kinds = 0;
+  bool seen[SCHEDULES] = {false};
   for (int i = 0; i < SAMPLE; i++) {
     RandomPlan p;
     random_plan(2026, (uint64_t)i, &p);
     tp4 += p.tp == 4, pp4 += p.pp == 4, dp3 += p.dp == 3;
-    sp += p.sp && p.tp > 1, odd += p.microbatches % 2;
+    sp += p.sp && p.tp > 1, odd += p.microbatches % 2, chunks += p.virtual_stages > 1;
+    for (int k = 0; k < SCHEDULES; k++)
+      seen[k] |= strcmp(p.schedule, schedule_picks[k].name) == 0;
   }
+  for (int k = 0; k < SCHEDULES; k++) kinds += seen[k];
+  ck_assert_int_eq(kinds, SCHEDULES);
+  ck_assert_int_ge(chunks, 16);
   ck_assert_int_ge(tp4, 8);
   ck_assert_int_ge(pp4, 8);
   ck_assert_int_ge(dp3, 8);

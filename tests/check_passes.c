@@ -1,5 +1,5 @@
-/* check_passes.c - single passes of the compiler: schedules, offsets, gradients, the
- * account of memory; and that the prover accepts what they make together. */
+/* check_passes.c - single passes of the compiler: offsets, gradients, the account of
+ * memory; and that the prover accepts what they make together. */
 #include <check.h>
 #include <stdio.h>
 
@@ -17,142 +17,6 @@ static void setup(void) {
   err = (weft_error){.rank = -1};
 }
 static void teardown(void) { arena_free(arena); }
-
-/* All diagnostics so far, one a line: "path: text; suggestion". */
-static const char *told(void) {
-  char *all = arena_str(arena, "");
-  for (int i = 0; i < diags.list.n; i++) {
-    const Diag *d = &diags.list.at[i];
-    all = arena_printf(arena, "%s%s: %s%s%s\n", all, d->path, d->summary,
-                       d->suggestion ? "; " : "", d->suggestion ? d->suggestion : "");
-  }
-  return all;
-}
-
-/* ---- schedule_check ---- */
-
-static Action F(int mb) { return (Action){.kind = ACT_F, .mb = mb}; }
-static Action I(int mb) { return (Action){.kind = ACT_I, .mb = mb}; }
-static Action W(int mb) { return (Action){.kind = ACT_W, .mb = mb}; }
-static Action Bw(int mb) { return (Action){.kind = ACT_B, .mb = mb}; }
-static Action at(Action a, int chunk) {
-  a.chunk = (int16_t)chunk;
-  return a;
-}
-static Action both(int cf, int mf, int cb, int mb) {
-  return (Action){.kind = ACT_OVERLAP, .chunk = (int16_t)cf, .mb = mf,
-                  .chunk2 = (int16_t)cb, .mb2 = mb};
-}
-
-typedef struct Table {
-  Schedule s;
-  Action *list[4];
-  int n[4];
-} Table;
-
-#define LIST(t, rank, ...)                                                               \
-  do {                                                                                   \
-    const Action list_[] = {__VA_ARGS__};                                                \
-    (t)->list[rank] = NEW_N(arena, Action, LEN(list_));                                  \
-    memcpy((t)->list[rank], list_, sizeof list_);                                        \
-    (t)->n[rank] = LEN(list_);                                                           \
-  } while (0)
-
-static void table_new(Table *t, int ranks, int virtual_stages, int microbatches) {
-  *t = (Table){.s = {.ranks = ranks, .virtual_stages = virtual_stages,
-                     .microbatches = microbatches, .file = "plan.lua"}};
-}
-
-static bool check(Table *t) {
-  t->s.list = t->list, t->s.n = t->n;
-  diags = (Diags){.arena = arena};
-  return schedule_check(&t->s, &diags);
-}
-
-static void bad_schedule(Table *t, const char *text) {
-  ck_assert(!check(t));
-  ck_assert_str_eq(told(), text);
-}
-
-START_TEST(schedule_right) {
-  Table t;
-  table_new(&t, 2, 1, 2);
-  LIST(&t, 0, F(0), F(1), Bw(0), Bw(1));
-  LIST(&t, 1, F(0), I(0), F(1), I(1), W(1), W(0));
-  ck_assert(check(&t));
-  table_new(&t, 2, 2, 1);    /* stages 0, 2 and 1, 3 */
-  LIST(&t, 0, at(F(0), 0), at(F(0), 1), at(Bw(0), 1), at(Bw(0), 0));
-  LIST(&t, 1, at(F(0), 0), at(F(0), 1), at(Bw(0), 1), at(Bw(0), 0));
-  ck_assert(check(&t));
-  table_new(&t, 2, 2, 1);    /* stages 0, 3 and 1, 2 */
-  t.s.v_placement = true;
-  LIST(&t, 0, at(F(0), 0), at(F(0), 1), at(Bw(0), 1), at(Bw(0), 0));
-  LIST(&t, 1, at(F(0), 0), at(F(0), 1), at(Bw(0), 1), at(Bw(0), 0));
-  ck_assert(check(&t));
-  table_new(&t, 1, 1, 2);
-  LIST(&t, 0, F(0), both(0, 1, 0, 0), Bw(1));
-  ck_assert(check(&t));
-  ck_assert_int_eq(diags.list.n, 0);
-}
-END_TEST
-
-START_TEST(schedule_missing) {
-  Table t;
-  table_new(&t, 2, 1, 2);
-  LIST(&t, 0, F(0), F(1), Bw(0), I(1));
-  LIST(&t, 1, F(0), Bw(0));
-  bad_schedule(&t, "schedule: rank 0: W (or B) of microbatch 1, stage 0 is missing\n"
-                   "schedule: rank 1: F of microbatch 1, stage 1 is missing\n"
-                   "schedule: rank 1: I (or B) of microbatch 1, stage 1 is missing\n"
-                   "schedule: rank 1: W (or B) of microbatch 1, stage 1 is missing\n");
-  table_new(&t, 1, 1, 4);
-  LIST(&t, 0, F(0));
-  ck_assert(!check(&t));
-  ck_assert_int_eq(diags.list.n, 9);
-  ck_assert_str_eq(diags.list.at[8].summary, "3 more actions are missing");
-}
-END_TEST
-
-START_TEST(schedule_order) {
-  Table t;
-  table_new(&t, 1, 1, 2);
-  LIST(&t, 0, F(0), F(0), Bw(1), F(1), W(0), Bw(0));
-  t.list[0][1].line = 17;
-  bad_schedule(&t, "schedule: rank 0: F of microbatch 0, stage 0 is emitted twice\n"
-                   "schedule: rank 0: B of microbatch 1, stage 0 comes before its "
-                   "forward\n"
-                   "schedule: rank 0: W of microbatch 0, stage 0 comes before its I\n"
-                   "schedule: rank 0: B of microbatch 0, stage 0 is emitted twice\n");
-  ck_assert_str_eq(diags.list.at[0].file, "plan.lua");
-  ck_assert_int_eq(diags.list.at[0].line, 17);
-  ck_assert_ptr_null(diags.list.at[1].file);
-}
-END_TEST
-
-START_TEST(schedule_range) {
-  Table t;
-  table_new(&t, 1, 1, 2);
-  LIST(&t, 0, F(0), F(2), at(F(1), 1), Bw(-1), both(0, 1, 0, 7));
-#define THERE " is not there (1 chunks, 2 microbatches)\n"
-  bad_schedule(&t,
-               "schedule: rank 0: chunk 0, microbatch 2" THERE
-               "schedule: rank 0: chunk 1, microbatch 1" THERE
-               "schedule: rank 0: chunk 0, microbatch -1" THERE
-               "schedule: rank 0: chunk 0, microbatch 7" THERE);
-}
-END_TEST
-
-START_TEST(schedule_deadlock) {
-  Table t;
-  table_new(&t, 2, 1, 2);
-  LIST(&t, 0, F(0), Bw(0), F(1), Bw(1));     /* waits for B of 0 on rank 1 ... */
-  LIST(&t, 1, F(0), F(1), Bw(0), Bw(1));     /* which waits for F of 1 on rank 0 */
-  bad_schedule(&t, "schedule: deadlock: rank 0: B of microbatch 0, stage 0, action 1, "
-                   "waits for ever\n"
-                   "schedule: deadlock: rank 1: F of microbatch 1, stage 1, action 1, "
-                   "waits for ever\n");
-}
-END_TEST
 
 /* ---- offsets ---- */
 
@@ -451,15 +315,7 @@ END_TEST
 
 Suite *passes_suite(void) {
   Suite *s = suite_create("passes");
-  TCase *c = tcase_create("schedule");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, schedule_right);
-  tcase_add_test(c, schedule_missing);
-  tcase_add_test(c, schedule_order);
-  tcase_add_test(c, schedule_range);
-  tcase_add_test(c, schedule_deadlock);
-  suite_add_tcase(s, c);
-  c = tcase_create("offsets");
+  TCase *c = tcase_create("offsets");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, offsets_property);
   tcase_add_test(c, offsets_reuse);

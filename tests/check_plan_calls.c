@@ -190,7 +190,8 @@ START_TEST(too_few_microbatches) {
            "  mesh = { pp = 4 },\n  batch = { global = 2, seq = 16 },\n"
            "  schedule = '1F1B',\n}",
       "plan.lua:6: error: plan.schedule: 1f1b needs at least as many microbatches "
-      "as pipeline ranks, got 2 for 4\n1 error\n");
+      "as pipeline ranks, got 2 for 4 (nearest: 4 microbatches (batch.global = "
+      "4))\n1 error\n");
 }
 END_TEST
 

@@ -67,7 +67,7 @@ START_TEST(numbers_where_they_fit) {
   ck_assert_str_eq(draw(&s, 80, false), "rank 0         5         10\n"
                                         "   0 F0F1....B0--F2B1--..B2--\n"
                                         "   1 ..F0B0--F1B1--F2B2--....\n"
-                                        "F forward, B backward, . idle\n"
+                                        "F forward, B backward, . idle, - goes on\n"
                                         "numbers: the microbatch\n");
 }
 END_TEST
@@ -79,7 +79,7 @@ START_TEST(pairs_and_chunks) {
                    "rank 0         5         10\n"
                    "   0 F0f0F1/b0-I0f1W0b1--B1--\n"
                    "F forward, I input gradients, W weight gradients,"
-                   " B both, F/B a pair, . idle\n"
+                   " B both, F/B a pair, . idle, - goes on\n"
                    "numbers: the microbatch\n"
                    "lower case: chunks after the first one of a rank"
                    "\n");
@@ -94,7 +94,7 @@ START_TEST(rows_are_cut) {
                                         "rank     10\n"
                                         "   0 --..B2--\n"
                                         "   1 B2--....\n"
-                                        "F forward, B backward, . idle\n"
+                                        "F forward, B backward, . idle, - goes on\n"
                                         "numbers: the microbatch\n"
                                         "cut into 2 rows of 8 units\n");
 }
@@ -126,14 +126,15 @@ START_TEST(lines_have_their_width) {
 }
 END_TEST
 
-/* Colours are added; nothing else differs but the fill of slots. */
+/* Colours are added; nothing else differs but the fill of slots and what is said of it.
+ */
 START_TEST(colour_changes_nothing_else) {
   Schedule s = small();
   const char *plain = draw(&s, 80, false), *coloured = draw(&s, 80, true);
   ck_assert(!strchr(plain, '\033'));
   ck_assert(strstr(coloured, "\033[38;5;231;48;5;25m"));
   ck_assert(strstr(coloured, "\033[0m\033[2m...."));
-  for (const char *c = coloured; *c; c++) {
+  for (const char *c = coloured; *c && strncmp(c, "F forward", 9) != 0; c++) {
     if (*c == '\033') {
       c = strchr(c, 'm');
       continue;
@@ -141,7 +142,7 @@ START_TEST(colour_changes_nothing_else) {
     ck_assert_msg(*c == *plain || (*plain == '-' && *c == ' '), "%s", coloured);
     plain++;
   }
-  ck_assert_str_eq(plain, "");
+  ck_assert_int_eq(strncmp(plain, "F forward", 9), 0);
 }
 END_TEST
 

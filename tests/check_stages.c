@@ -15,7 +15,9 @@ static void setup(void) {
   diags = (Diags){.arena = arena};
   err = (weft_error){.rank = -1};
 }
-static void teardown(void) { arena_free(arena); }
+static void teardown(void) {
+  arena_free(arena);
+}
 
 /* All diagnostics so far, one a line: "path: text; suggestion". */
 static const char *told(void) {
@@ -53,8 +55,11 @@ static void cut_new(Cut *c, int layers, int pp, int virtual_stages) {
     graph_open_unit(g, last[i], -1, &err);
     graph_close_unit(g);
   }
-  c->in = (CompileInput){.plan = &c->plan, .mesh = &c->mesh, .graph = g,
-                         .schedule = &c->schedule, .arena = arena};
+  c->in = (CompileInput){.plan = &c->plan,
+                         .mesh = &c->mesh,
+                         .graph = g,
+                         .schedule = &c->schedule,
+                         .arena = arena};
 }
 
 /* "embed_tokens layers.0 | layers.1 norm lm_head" */
@@ -64,7 +69,9 @@ static const char *cut_text(const Cut *c) {
     for (int u = c->st.first[i]; u < c->st.first[i + 1]; u++) {
       ck_assert_int_eq(c->st.of_unit[u], i);
       s = arena_printf(arena, "%s%s%s", s,
-                       u == 0 ? "" : u == c->st.first[i] ? " | " : " ",
+                       u == 0                ? ""
+                       : u == c->st.first[i] ? " | "
+                                             : " ",
                        c->in.graph->unit.at[u].name);
     }
   return s;
@@ -168,7 +175,7 @@ START_TEST(module_errors) {
   cut_new(&c, 2, 2, 1);
   c.plan.pp.nmodules = 2;
 #define LISTS(a, b) (c.plan.pp.modules = (const char *const *const[]){a, b})
-#define FIRST MODULES("embed_tokens", "layers.0")
+#define FIRST       MODULES("embed_tokens", "layers.0")
   LISTS(FIRST, MODULES("layers.1", "nrom", "lm_head"));
   no_stages(&c, "pp_plan.modules[2][2]: the model has no unit \"nrom\"; did you mean "
                 "\"norm\"?\n");
@@ -235,7 +242,7 @@ END_TEST
 START_TEST(layers_per_stage) {
   Cut c;
   cut_new(&c, 10, 2, 2);
-  c.plan.pp.layers_per_stage = 3;    /* 4 stages, then as without */
+  c.plan.pp.layers_per_stage = 3; /* 4 stages, then as without */
   ck_assert_msg(stage(&c.in, costs(c.in.graph), &c.st, &diags), "%s", told());
   layers_are(&c, (const int[]){2, 3, 3, 2});
   c.plan.pp.first_less = c.plan.pp.last_less = 1;
@@ -256,7 +263,7 @@ END_TEST
 typedef struct Split {
   const double *cost;
   int units, stages;
-  double longest, squares;   /* of the best split so far */
+  double longest, squares; /* of the best split so far */
   int first[16];
 } Split;
 
@@ -268,7 +275,8 @@ static void try_all(Split *x, int *first, int s, int from) {
     if (from != x->units) return;
     for (int k = 0; k < s; k++) {
       double sum = 0;
-      for (int u = first[k]; u < first[k + 1]; u++) sum += x->cost[u];
+      for (int u = first[k]; u < first[k + 1]; u++)
+        sum += x->cost[u];
       longest = MAX(longest, sum);
       squares += sum * sum;
     }
@@ -283,7 +291,8 @@ static void try_all(Split *x, int *first, int s, int from) {
     memcpy(x->first, first, sizeof(int) * (size_t)(s + 1));
     return;
   }
-  for (int to = from + 1; to <= x->units; to++) try_all(x, first, s + 1, to);
+  for (int to = from + 1; to <= x->units; to++)
+    try_all(x, first, s + 1, to);
 }
 
 START_TEST(balance_is_the_best_of_all) {
@@ -314,10 +323,12 @@ START_TEST(balance_of_large_costs) {
     stage_balance(arena, cost, 5, 3, first);
     ck_assert_int_eq(first[1], 1);
     ck_assert_int_eq(first[2], 4);
-    for (int u = 0; u < 5; u++) cost[u] *= 1e4;
+    for (int u = 0; u < 5; u++)
+      cost[u] *= 1e4;
   }
   stage_balance(arena, tiny, 4, 4, first);
-  for (int k = 0; k <= 4; k++) ck_assert_int_eq(first[k], k);
+  for (int k = 0; k <= 4; k++)
+    ck_assert_int_eq(first[k], k);
 }
 END_TEST
 
@@ -338,8 +349,11 @@ START_TEST(balance_counts_the_head) {
   o.layers = 8, o.pp = 4, o.vocab = 640;
   Toy t;
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
-  CompileInput in = {.plan = &t.plan, .mesh = &t.mesh, .graph = t.graph,
-                     .schedule = &t.schedule, .arena = arena};
+  CompileInput in = {.plan = &t.plan,
+                     .mesh = &t.mesh,
+                     .graph = t.graph,
+                     .schedule = &t.schedule,
+                     .arena = arena};
   Stages even, cost;
   ck_assert(stage(&in, costs(t.graph), &even, &diags));
   t.plan.pp.by_cost = true;
@@ -372,7 +386,8 @@ static const char *layout_text(const char *text) {
   const int *layers = pp_layout(text, arena, &n, &wrong);
   if (!layers) return wrong;
   char *s = arena_str(arena, "");
-  for (int i = 0; i < n; i++) s = arena_printf(arena, "%s%s%d", s, i ? " " : "", layers[i]);
+  for (int i = 0; i < n; i++)
+    s = arena_printf(arena, "%s%s%d", s, i ? " " : "", layers[i]);
   return s;
 }
 
@@ -402,7 +417,8 @@ START_TEST(layout_errors) {
       {"E*2|L", "column 1 of \"E*2|L\": a layout has one E"},
       {"Et|t", "column 5 of \"Et|t\": a layout ends with L, the loss"},
       {"EtL|t", "column 4 of \"EtL|t\": nothing follows L, which closes the last stage"},
-      {"Et(L)*2", "column 4 of \"Et(L)*2\": nothing follows L, which closes the last stage"},
+      {"Et(L)*2",
+       "column 4 of \"Et(L)*2\": nothing follows L, which closes the last stage"},
       {"Et*3|m|L", "column 6 of \"Et*3|m|L\": m, a layer of multi-token prediction, is "
                    "part of no model of weft"},
       {"Et|x|L", "column 4 of \"Et|x|L\": expected E (embedding), t (layer), L (loss) or "
@@ -439,7 +455,9 @@ START_TEST(layout_places_the_ends) {
                                  "lm_head");
   c.plan.pp.layout = "Et||tt|L";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
-  no_stages(&c, "pp_plan.layout: stage 1 is empty\n");
+  ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+  layers_are(&c, (const int[]){1, 0, 2, 0});
+  ck_assert_int_eq(c.st.first[1], c.st.first[2]);
   c.plan.pp.layout = "Ett|ttL";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
   no_stages(&c, "pp_plan.layout: the layout has 2 stages, but there are 4 stages (pp = 4 "
@@ -469,7 +487,8 @@ Suite *stages_suite(void) {
   Suite *s = suite_create("stages");
   TCase *c = tcase_create("stage");
   tcase_add_checked_fixture(c, setup, teardown);
-  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++)
+    tcase_add_test(c, tests[i]);
   suite_add_tcase(s, c);
   return s;
 }

@@ -125,7 +125,8 @@ END_TEST
 
 /* (P-1)(F+I+W) idle on each rank, for both; the peak is where they differ. */
 START_TEST(gpipe_and_1f1b_have_their_bubble) {
-  static const int sizes[][2] = {{1, 1}, {2, 4}, {4, 8}, {8, 16}, {5, 23}, {7, 3}};
+  static const int sizes[][2] = {{1, 1},  {2, 4}, {4, 8},   {8, 16},
+                                 {5, 23}, {7, 3}, {64, 512}};
   for (int k = 0; k < LEN(sizes); k++) {
     int ranks = sizes[k][0], m = sizes[k][1];
     for (int turn = 0; turn < 2; turn++) {

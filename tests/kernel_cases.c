@@ -86,12 +86,27 @@ const KernelCase kernel_case[] = {
   {OP_clip_coef, "g 16", "=0", {.clip = 100.0f}, 0},
   {OP_clip_coef, "g 16", "=0", {.clip = 0}, 0},
   {OP_clip_coef, "n 16", "=0", {.clip = 1.0f}, 0},
+  {OP_clip_coef, "u 16", "=0", {.clip = 1.0f}, 0},
+  {OP_clip_coef, "u 16", "=0", {.clip = 100.0f}, 0},
+  {OP_clip_guess, "g 16", "=0", {.clip = 1.0f}, 0},
+  {OP_clip_guess, "g 16", "=0", {.clip = 1.0f, .n = 1}, 0},
+  {OP_clip_guess, "g 16", "=0", {.clip = 100.0f}, 0},
+  {OP_clip_guess, "c 16", "=0", {.clip = 100.0f}, 0},
+  {OP_clip_guess, "n 16", "=0", {.clip = 100.0f, .n = 1}, 0},
   {OP_adamw, "f 37,501 f 37,501 f 37,501 v 37,501 g 16", "=0 =2 =3 x 37,501",
    {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, 0},
   {OP_adamw, "f 33 f 33 f 33 v 33 g 16", "=0 =2 =3 =0",
    {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
   {OP_adamw, "f 33 f 33 f 33 v 33 k 16", "=0 =2 =3 x 33",
    {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
+  {OP_adamw_try, "f 37,501 f 37,501 f 37,501 v 37,501 g 16",
+   "=0 =2 =3 x 37,501 f 37,501 f 37,501 f 37,501",
+   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, 0},
+  {OP_adamw_try, "f 33 f 33 f 33 v 33 k 16", "=0 =2 =3 =0 f 33 f 33 f 33",
+   {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
+  {OP_adamw_undo, "f 37,501 f 37,501 v 37,501 u 16",
+   "f 37,501 f 37,501 f 37,501 x 37,501", {0}, 0},
+  {OP_adamw_undo, "f 33 f 33 v 33 g 16", "f 33 f 33 f 33 x 33", {0}, 0},
   {OP_scal_add, "g 16", "=0", {.n = SC_NORM2, .dim = SC_NORM2_TP}, 0},
   {OP_scal_zero, "g 16", "=0", {0}, 0},
 };
@@ -161,7 +176,10 @@ static void fill_scalars(double *v, char kind) {
   v[SC_BC1] = 0.19;
   v[SC_BC2] = 0.0975;
   v[SC_CLIP] = 0.5;
-  v[SC_SKIP] = kind == 'k';
+  v[SC_CAREFUL] = kind == 'c';
+  v[SC_HOLD] = kind == 'k';
+  v[SC_UNDO] = kind == 'u';
+  v[SC_GUESS] = kind == 'u' || kind == 'n';
   v[SC_NORM2] = kind == 'n' ? INFINITY : 9.0;
 }
 
@@ -176,8 +194,8 @@ static void fill(Value *x, uint64_t *s) {
   int64_t n = value_count(x);
   x->v = calloc((size_t)n, sizeof(double));
   if (x->kind == 's') fill_starts(x, s);
-  if (strchr("gkn", x->kind)) fill_scalars(x->v, x->kind);
-  if (strchr("gkns", x->kind)) return;
+  if (strchr("gkncu", x->kind)) fill_scalars(x->v, x->kind);
+  if (strchr("gkncus", x->kind)) return;
   for (int64_t i = 0; i < n; i++) {
     double v = strchr("til", x->kind) ? floor(uniform(s) * (double)x->limit)
                : x->kind == 'v'       ? 0.01 + uniform(s)

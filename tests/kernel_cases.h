@@ -9,7 +9,8 @@
  *   x activation, w parameter (both of the compute type), f f32, v f32 in (0,1),
  *   m f32 around 4, b bias-like x, t<N> ids below N, l<N> labels (some ignored),
  *   i<N> positions below N, s document starts (B,T),
- *   g scalars, k scalars with the skip flag, n scalars with an infinite norm,
+ *   g scalars, k scalars that hold adamw, c scalars of a careful step, u scalars of an
+ *   early step that was wrong, n of one with an infinite norm,
  *   =<I> (results) the buffer of operand I. */
 typedef struct KernelCase {
   int op;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bindings/schema.h"
-#include "random_plan.h"
+#include "schedule_cases.h"
 
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"
@@ -45,6 +45,8 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--schedules") == 0)
+    return schedules_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_fields();
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)

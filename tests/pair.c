@@ -26,7 +26,8 @@ static void compile_toy(Toy *t, const ToyOptions *o) {
 ToyOptions pair_alone(const ToyOptions *o) {
   ToyOptions one = *o;
   one.tp = one.pp = one.dp = 1;
-  one.sp = false;
+  one.sp = one.post_validation = false;
+  one.schedule = NULL;
   one.micro = o->micro * o->dp;
   return one;
 }

@@ -22,11 +22,42 @@ static int pick(Draw *d, const int *list, int n) {
 #define PICK(d, ...)                                                                     \
   pick(d, (const int[]){__VA_ARGS__}, LEN(((const int[]){__VA_ARGS__})))
 
+/* ---- schedules ---- */
+
+const SchedulePick schedule_picks[] = {
+    {"1f1b", 1, NEEDS_RANKS},        {"gpipe", 1, NEEDS_NOTHING},
+    {"eager_1f1b", 1, NEEDS_NOTHING}, {"zb_h2", 1, NEEDS_NOTHING},
+    {"interleaved_1f1b", 3, NEEDS_ROUNDS}, {"looped_bfs", 3, NEEDS_NOTHING},
+    {"zero_bubble", 3, NEEDS_ROUNDS}, {"zbv", 2, NEEDS_NOTHING},
+    {"v_half", 2, NEEDS_NOTHING},    {"v_min", 2, NEEDS_NOTHING},
+    {"dualpipe_v", 2, NEEDS_TWICE},  {NULL, 0, NEEDS_NOTHING}};
+
+bool schedule_takes(const SchedulePick *s, int ranks, int chunks, int m) {
+  int rounds = MAX(1, m / ranks);
+  switch (s->needs) {
+  case NEEDS_NOTHING: return true;
+  case NEEDS_RANKS: return m >= ranks;
+  case NEEDS_TWICE: return m >= 2 * ranks;
+  case NEEDS_ROUNDS: return chunks == 1 || m % rounds == 0;
+  }
+  return false;
+}
+
+/* A schedule and a number of microbatches that it takes. */
+static void draw_schedule(Draw *d, RandomPlan *p) {
+  const SchedulePick *s = &schedule_picks[below(d, SCHEDULES)];
+  p->schedule = s->name;
+  p->virtual_stages = s->chunks == 3 ? PICK(d, 1, 2, 3) : s->chunks;
+  p->microbatches = PICK(d, 1, p->pp, 2 * p->pp) + below(d, 4);
+  while (!schedule_takes(s, p->pp, p->virtual_stages, p->microbatches)) p->microbatches++;
+}
+
 /* The model as Lua text. Sizes are legal for tp; the vocabulary need not divide. */
 static int draw_model(Draw *d, const RandomPlan *p, char *s, size_t n) {
   static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
   int which = below(d, 4), kv = p->tp * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
-  int head_dim = PICK(d, 4, 8), layers = p->pp * PICK(d, 1, 2) + below(d, 2);
+  int stages = p->pp * p->virtual_stages, head_dim = PICK(d, 4, 8);
+  int layers = stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2);
   int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;
   if (which == 3)
     return snprintf(s, n,
@@ -52,9 +83,7 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
                     .dp = PICK(&d, 1, 2, 3),
                     .micro = PICK(&d, 1, 1, 2)};
   p->sp = below(&d, 2);
-  p->microbatches = p->pp + below(&d, 4);
-  bool gpipe = below(&d, 2);
-  if (gpipe) p->microbatches = 1 + below(&d, 5);
+  draw_schedule(&d, p);
   int rounds = PICK(&d, 1, 1, 2);
   draw_model(&d, p, model, sizeof model);
   snprintf(p->text, sizeof p->text,
@@ -66,16 +95,19 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
            "  strategy = { \"zero\", sequence_parallel = %s, overlap_grad_reduce = %s, "
            "bucket_bytes = %d },\n"
            "  schedule = \"%s\",\n"
+           "  pp_plan = { virtual = %d, balance = \"%s\" },\n"
            "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n"
-           "  optimizer = weft.adamw { lr = 1e-2, clip = %s },\n"
+           "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s },\n"
            "  data = weft.synthetic {},%s\n"
            "  train = { steps = 3, seed = %d, log_every = 1 },\n"
            "}\n",
            (unsigned long long)seed, (unsigned long long)number, model, p->tp, p->pp,
            p->dp, p->sp ? "true" : "false", below(&d, 2) ? "true" : "false",
-           PICK(&d, 1000, 20000, 1000000), gpipe ? "gpipe" : "1f1b",
+           PICK(&d, 1000, 20000, 1000000), p->schedule, p->virtual_stages,
+           number % 3 ? "even" : "cost",
            p->micro * p->dp * p->microbatches * rounds, p->micro, PICK(&d, 8, 12, 16),
            rounds, below(&d, 2) ? "1" : "0.1",
+           number % 2 ? "true" : "false",
            below(&d, 3) ? "" : "\n  packed = { eot = 3 },", below(&d, 1000));
 }
 
@@ -94,31 +126,40 @@ static weft_status compare(Job *many, const char *path, int steps, double tolera
   return st;
 }
 
-bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
-                  Text *report) {
-  RandomPlan p;
-  random_plan(seed, number, &p);
+weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyReport *r,
+                        Text *report) {
   char path[] = "/tmp/weft-plan-XXXXXX.lua";
   int fd = mkstemps(path, 4);
-  if (fd < 0 || write(fd, p.text, strlen(p.text)) < 0) return false;
+  *r = (VerifyReport){0};
+  if (fd < 0 || write(fd, plan, strlen(plan)) < 0) return WEFT_EFILE;
   close(fd);
   Arena *a = arena_new(NULL);
   Job j;
-  VerifyReport r = {0};
   if (setjmp(*arena_guard(a))) abort();
-  weft_status st = compare(&j, path, steps, tolerance, a, &r);
-  bool ok = st == WEFT_OK && r.ok;
-  text_printf(report, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d: ",
-              (unsigned long long)number, p.tp, p.pp, p.dp, p.sp, p.micro,
-              p.microbatches);
-  text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
-  if (!ok) {
-    report_text(&j.d, false, report);
-    text_printf(report, "%s%s\n%s", j.e.text, r.first_bad, p.text);
-  }
+  weft_status st = compare(&j, path, steps, tolerance, a, r);
   unlink(path);
+  if (st != WEFT_OK || !r->ok) {
+    report_text(&j.d, false, report);
+    text_printf(report, "%s%s\n", j.e.text, r->first_bad);
+  }
   job_free(&j);
   arena_free(a);
+  return st;
+}
+
+bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
+                  Text *report) {
+  RandomPlan p;
+  VerifyReport r;
+  Text why = {0};
+  random_plan(seed, number, &p);
+  bool ok = plan_parity(p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
+  text_printf(report, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d, %s of %d: ",
+              (unsigned long long)number, p.tp, p.pp, p.dp, p.sp, p.micro,
+              p.microbatches, p.schedule, p.virtual_stages);
+  text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
+  if (!ok) text_printf(report, "%s%s", why.s ? why.s : "", p.text);
+  text_free(&why);
   return ok;
 }
 

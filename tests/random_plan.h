@@ -3,15 +3,32 @@
 #ifndef WEFT_TEST_RANDOM_PLAN_H
 #define WEFT_TEST_RANDOM_PLAN_H
 
-#include "vm/base/base.h"
+#include "vm/exec/exec.h"
+
+/* The library's schedules, and what each wants of the number of microbatches. */
+enum { NEEDS_NOTHING, NEEDS_RANKS, NEEDS_TWICE, NEEDS_ROUNDS };
+typedef struct SchedulePick {
+  const char *name;
+  int chunks;            /* per rank; 3: any number */
+  int needs;
+} SchedulePick;
+enum { SCHEDULES = 11 };
+extern const SchedulePick schedule_picks[];
+bool schedule_takes(const SchedulePick *s, int ranks, int chunks, int m);
 
 typedef struct RandomPlan {
-  int tp, pp, dp, micro, microbatches;
+  int tp, pp, dp, micro, microbatches, virtual_stages;
+  const char *schedule;
   bool sp;
   char text[4096];       /* the plan file */
 } RandomPlan;
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *out);
+
+/* Compiles the plan of a text and its one-rank twin and compares `steps` steps. What is
+ * wrong with the plan, or differs first, is added to `report`. */
+weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyReport *r,
+                        Text *report);
 
 /* Writes plan `number`, compiles it and its one-rank twin, and compares `steps` steps.
  * True if they agree within `tolerance`; `report` says what was run and what differs. */

@@ -463,19 +463,32 @@ static void sqnorm(RefArgs *a) {
     OUT(0)[a->attr->n] += IN(0)[i] * IN(0)[i];
 }
 
+static double clip_factor(double norm, double clip) {
+  return clip > 0 && norm + 1e-6 > clip ? clip / (norm + 1e-6) : 1;
+}
+
 static void clip_coef(RefArgs *a) {
-  double norm = sqrt(IN(0)[SC_NORM2]);
+  double norm = sqrt(IN(0)[SC_NORM2]), guess = IN(0)[SC_GUESS];
+  bool skip = !(isfinite(norm) && isfinite(IN(0)[SC_LOSS]));
   OUT(0)[SC_NORM] = norm;
-  OUT(0)[SC_CLIP] = 1;
-  if (a->attr->clip > 0 && norm + 1e-6 > a->attr->clip)
-    OUT(0)[SC_CLIP] = a->attr->clip / (norm + 1e-6);
-  OUT(0)[SC_SKIP] = !(isfinite(norm) && isfinite(IN(0)[SC_LOSS]));
+  OUT(0)[SC_CLIP] = clip_factor(norm, a->attr->clip);
+  OUT(0)[SC_SKIP] = skip;
+  OUT(0)[SC_UNDO] = guess != 0 && (skip || guess != OUT(0)[SC_CLIP]);
+  OUT(0)[SC_HOLD] = skip || guess == OUT(0)[SC_CLIP];
+}
+
+static void clip_guess(RefArgs *a) {
+  double norm = sqrt(IN(0)[SC_NORM2]), clip = clip_factor(norm, a->attr->clip);
+  bool held = !isfinite(norm) || IN(0)[SC_CAREFUL] != 0 || (a->attr->n == 0 && clip != 1);
+  OUT(0)[SC_CLIP] = clip;
+  OUT(0)[SC_HOLD] = held;
+  OUT(0)[SC_GUESS] = held ? 0 : clip;
 }
 
 static void adamw(RefArgs *a) {
   const double *sc = IN(4);
   const OpAttr *at = a->attr;
-  if (sc[SC_SKIP] != 0) return;
+  if (sc[SC_HOLD] != 0) return;
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     double p = IN(0)[i], g = IN(1)[i] * sc[SC_CLIP];
     double m = at->beta1 * IN(2)[i] + (1 - (double)at->beta1) * g;
@@ -485,6 +498,24 @@ static void adamw(RefArgs *a) {
     OUT(0)[i] = OUT(3)[i] = p;
     OUT(1)[i] = m;
     OUT(2)[i] = v;
+  }
+}
+
+static void adamw_try(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    OUT(4)[i] = IN(0)[i];
+    OUT(5)[i] = IN(2)[i];
+    OUT(6)[i] = IN(3)[i];
+  }
+  adamw(a);
+}
+
+static void adamw_undo(RefArgs *a) {
+  if (IN(3)[SC_UNDO] == 0) return;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    OUT(0)[i] = OUT(3)[i] = IN(0)[i];
+    OUT(1)[i] = IN(1)[i];
+    OUT(2)[i] = IN(2)[i];
   }
 }
 

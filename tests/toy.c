@@ -117,12 +117,16 @@ static const TpRule llama_rules[] = {
 ToyOptions toy_default(void) {
   return (ToyOptions){.layers = 4, .hidden = 32, .heads = 4, .kv_heads = 2, .ffn = 48,
                       .vocab = 50, .tp = 1, .pp = 1, .dp = 1, .micro = 1,
-                      .microbatches = 2, .seq = 8, .dtype = DT_F32};
+                      .microbatches = 2, .seq = 8, .dtype = DT_F32, .clip = 1};
 }
 
-/* 1F1B, the executed order. */
+/* 1F1B, the executed order, unless there is another one. */
 static void make_schedule(Toy *t, const ToyOptions *o) {
   int m = o->microbatches;
+  if (o->schedule) {
+    t->schedule = *o->schedule;
+    return;
+  }
   t->schedule = (Schedule){.ranks = o->pp, .virtual_stages = 1, .microbatches = m,
                            .list = NEW_N(t->arena, Action *, o->pp),
                            .n = NEW_N(t->arena, int, o->pp), .name = "1f1b"};
@@ -150,10 +154,11 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .tp = o->rules ? o->rules : llama_rules,
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,
-      .batch = {.global = (int64_t)o->micro * o->dp * o->microbatches, .micro = o->micro,
-                .seq = o->seq, .rounds = 1},
+      .batch = {.global = (int64_t)o->micro * o->dp * o->microbatches * MAX(o->rounds, 1),
+                .micro = o->micro, .seq = o->seq, .rounds = MAX(o->rounds, 1)},
       .opt = {.lr = {.kind = LR_CONSTANT, .max = 1e-2}, .beta1 = 0.9, .beta2 = 0.95,
-              .eps = 1e-8, .weight_decay = 0.1, .clip = 1.0},
+              .eps = 1e-8, .weight_decay = 0.1, .clip = o->clip,
+              .post_validation = o->post_validation},
       .steps = 10, .seed = 7};
   if (!mesh_resolve(&t->plan.mesh, 0, &t->mesh, &t->diags)) return WEFT_EPLAN;
   t->graph = graph_new(t->arena, (int64_t)o->micro * o->dp, o->seq);

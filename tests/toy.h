@@ -9,14 +9,18 @@ typedef struct ToyOptions {
   int layers, hidden, heads, kv_heads, ffn, vocab;
   int tp, pp, dp;
   int micro, microbatches, seq;
+  int rounds;            /* 0: 1 */
   bool sp, tied, bias, overlap;
   int64_t bucket_bytes;  /* 0: 16 KiB */
   DType dtype;
+  double clip;
+  bool post_validation;
+  const Schedule *schedule;   /* NULL: 1F1B of pp and microbatches */
   const TpRule *rules;   /* NULL: the usual Llama plan */
   int nrules;
 } ToyOptions;
 
-/* hidden 32, 4 heads, 2 kv heads, ffn 48, vocab 50, 4 layers, seq 8, one rank. */
+/* hidden 32, 4 heads, 2 kv heads, ffn 48, vocab 50, 4 layers, seq 8, clip 1, one rank. */
 ToyOptions toy_default(void);
 
 typedef struct Toy {

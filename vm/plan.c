@@ -74,6 +74,10 @@ double lr_at(const LrSchedule *lr, int64_t step) {
   return lr->max + (lr->min - lr->max) * down;
 }
 
+int plan_virtual(const Plan *p) {
+  return MAX(p->pp.virtual_stages ? p->pp.virtual_stages : p->pp.virtual_default, 1);
+}
+
 int plan_microbatches(const Plan *p, const Mesh *m) {
   const Batch *b = &p->batch;
   int64_t one;

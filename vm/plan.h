@@ -30,7 +30,8 @@ typedef struct TpRule {
  * one of layers (or layout, which gives them), modules, by_cost and the group of
  * layers_per_stage and less is said; none: even. */
 typedef struct PpPlan {
-  int virtual_stages;            /* per rank; 0 = the schedule's default */
+  int virtual_stages;            /* per rank; 0 = virtual_default */
+  int virtual_default;           /* what the schedule wants; 0 = 1 */
   const int *layers;  int nlayers;       /* per stage */
   const char *layout;            /* the text that `layers` was read from, or NULL */
   const char *const *const *modules; int nmodules;  /* per stage: NULL-terminated names */
@@ -95,6 +96,18 @@ typedef struct Cluster {
   double network_bandwidth, network_latency;
 } Cluster;
 
+/* Limits of `expect`; see expect.def. */
+typedef enum {
+#define EXPECT(name, whole, doc) EXPECT_##name,
+#include "expect.def"
+  EXPECT_N
+} ExpectKey;
+typedef struct ExpectRange {
+  bool given;
+  double low, high;              /* equal: a plain number */
+} ExpectRange;
+#define EXPECT_TOLERANCE 0.01
+
 typedef struct Plan {
   const char *name, *file;
   Cluster cluster;
@@ -102,15 +115,19 @@ typedef struct Plan {
   Strategy strategy;
   const TpRule *tp; int ntp;
   PpPlan pp;
-  const char *schedule;          /* canonical name, or "function" */
+  const char *schedule;          /* canonical name, "function" or "csv" */
   DType dtype;                   /* compute type: f32 or bf16 */
   Batch batch;
   Optimizer opt;
   DataSpec data;
   Packed packed;
+  ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   uint64_t seed;
 } Plan;
+
+/* Stages of each pipeline rank. */
+int plan_virtual(const Plan *p);
 
 enum { MICROBATCHES_MAX = 100000 }; /* of a step, all rounds together */
 

@@ -1,7 +1,13 @@
 /* check.c - weft check: everything short of running. */
 #include "cli.h"
 
-static void print_summary(const Job *j) {
+typedef struct Checked {
+  Job job;
+  int expectations;
+} Checked;
+
+static void print_summary(const Checked *c) {
+  const Job *j = &c->job;
   char mesh[96], a[32];
   int rank;
   uint64_t worst = job_worst_memory(j, &rank);
@@ -22,6 +28,9 @@ static void print_summary(const Job *j) {
       "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
       (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
       j->compiled->proof.communicators);
+  if (c->expectations)
+    printf("  expect  %s\n",
+           c->expectations > 1 ? "all limits are kept" : "the limit is kept");
 }
 
 static void json_result(Json *out, void *ud) {
@@ -47,16 +56,17 @@ static void json_result(Json *out, void *ud) {
   json_close(out, '}');
 }
 
-static weft_status check(Job *j, Cli *cli, Arena *arena) {
+static weft_status check(Checked *c, Cli *cli, Arena *arena) {
+  Job *j = &c->job;
   TRY(job_start(j, cli, arena, cli->arg[0]));
   TRY(job_mesh(j, 0));
   TRY(job_compile(j));
-  return WEFT_OK;
+  return job_expect(j, &c->expectations);
 }
 
 int verb_check(Cli *cli, Arena *arena) {
-  Job j;
-  weft_status st = check(&j, cli, arena);
-  if (st == WEFT_OK && !cli->json && !cli->quiet) print_summary(&j);
-  return job_end(&j, cli, st, json_result, &j);
+  Checked c;
+  weft_status st = check(&c, cli, arena);
+  if (st == WEFT_OK && !cli->json && !cli->quiet) print_summary(&c);
+  return job_end(&c.job, cli, st, json_result, &c.job);
 }

@@ -32,7 +32,7 @@ enum { CLI_LIST = 256, CLI_ARGS = 8 };
 
 typedef struct Cli {
   const struct Verb *verb;
-  bool json, csv, quiet, help;
+  bool json, csv, comms, quiet, help;
   const char *set[CLI_LIST], *define[CLI_LIST];
   int nset, ndefine;
   const char *arg[CLI_ARGS]; /* what is not an option */
@@ -79,9 +79,9 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
 typedef struct ScheduleView {
   Job *job;
   Timeline timeline;
-  bool runs;           /* no action waits for ever: there is a timeline */
-  PipeTraffic traffic; /* if the plan compiles, which the schedule does not need */
-  const char *unknown; /* else: why there is no traffic */
+  bool runs; /* no action waits for ever: there is a timeline */
+  RankTraffic *traffic; /* NULL if the plan does not compile, which is not needed */
+  const char *unknown;  /* then: why it does not */
   int width;
   bool colour;
 } ScheduleView;
@@ -90,8 +90,6 @@ typedef struct ScheduleView {
 weft_status schedule_view(ScheduleView *v, Job *j, const Cli *cli);
 void schedule_text(const ScheduleView *v, Text *out);
 void schedule_json(const ScheduleView *v, Json *out);
-/* One row per pp rank, as PyTorch reads it. */
-void schedule_csv(const Schedule *s, Text *out);
 weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error *e);
 
 /* ---- output.c ---- */

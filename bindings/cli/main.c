@@ -47,6 +47,7 @@ static const Verb verbs[] = {
      "\n"
      "  --rank N           program: of this rank (0)\n"
      "  --csv              schedule: one row per pipeline rank, as PyTorch reads it\n"
+     "  --comms            with --csv: the transfers, too\n"
      "  --svg FILE         schedule: draw it as a picture, too\n"
      "  --width N          schedule: columns of the drawing; default: the terminal's\n"
      "  --json             print one object\n",

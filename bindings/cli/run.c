@@ -127,6 +127,7 @@ static weft_status start(Training *t) {
   TRY(job_mesh(j, world));
   TRY(choose_threads(t, world, &threads));
   TRY(job_compile(j));
+  TRY(job_expect(j, NULL));
   TRY(open_log(t));
   TRY(open_data(t));
   RunOptions o = {.comm = t->comm, .threads = threads, .stop = t->cli->stop};

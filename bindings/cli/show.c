@@ -1,4 +1,5 @@
 /* show.c - weft show: the mesh, graph, schedule, memory and programs of a plan. */
+#include "../schedule_csv.h"
 #include "cli.h"
 
 #include <ctype.h>
@@ -103,7 +104,11 @@ static void text_schedule(Shown *w, Text *out) {
 }
 
 static void text_csv(Shown *w, Text *out) {
-  schedule_csv(&w->job->schedule, out);
+  schedule_csv_write(&w->job->schedule, false, out);
+}
+
+static void text_comms(Shown *w, Text *out) {
+  schedule_csv_write(&w->job->schedule, true, out);
 }
 
 static void json_schedule(Shown *w, Json *out) {
@@ -165,8 +170,9 @@ static const Topic topics[] = {
     {"program", NEED_COMPILED, NULL, NULL},
 };
 
-/* The schedule with --csv. */
-static const Topic csv = {"schedule", NEED_SCHEDULE, text_csv, json_schedule};
+/* The schedule with --csv, and with --comms. */
+static const Topic csv[] = {{"schedule", NEED_SCHEDULE, text_csv, json_schedule},
+                            {"schedule", NEED_SCHEDULE, text_comms, json_schedule}};
 
 /* Without a topic: these, in this order; JSON keys in the order of the alphabet. */
 static const int overview[] = {0, 2, 3}, overview_json[] = {3, 0, 2};
@@ -220,6 +226,7 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
                    cli->csv   ? "--csv"
                    : cli->svg ? "--svg"
                               : "--width");
+  if (cli->comms && !cli->csv) return err_set(e, WEFT_EUSAGE, "--comms belongs to --csv");
   if (program && cli->rank >= j->mesh.world)
     return err_set(e, WEFT_EUSAGE, "there is no rank %lld, the mesh has %d ranks",
                    (long long)cli->rank, j->mesh.world);
@@ -272,7 +279,7 @@ int verb_show(Cli *cli, Arena *arena) {
   if (st == WEFT_OK) st = build(&shown, cli);
   if (st == WEFT_OK) st = check_options(&j, cli, shown.topic, &j.e);
   if (st == WEFT_OK && cli->svg) st = schedule_picture(&shown.view, cli->svg, &j.e);
-  if (cli->csv && st == WEFT_OK) shown.topic = &csv;
+  if (cli->csv && st == WEFT_OK) shown.topic = &csv[cli->comms];
   /* A table that cannot run is what one wants to look at. */
   bool table = st == WEFT_EPLAN && shown.topic && j.schedule.list && !cli->csv;
   if ((st == WEFT_OK || table) && !cli->json) print_result(&shown);

@@ -1,44 +1,20 @@
 /* show_schedule.c - weft show PLAN schedule: the timeline drawn, its figures, the
  * picture, and the table itself in PyTorch's notation. */
+#include "../schedule_csv.h"
 #include "cli.h"
 
 #include "vm/io/io.h"
 
 /* ---- the table ---- */
 
-/* Stage, kind, microbatch. */
-static void action_text(const Schedule *s, int rank, const Action *a, char buf[48]) {
-  static const char *const kind[ACT_N] = {"F", "I",       "W",       "B",
-                                          "",  "UNSHARD", "RESHARD", "REDUCE_GRAD"};
-  int stage = schedule_stage(s, rank, a->chunk);
-  if (a->kind == ACT_OVERLAP)
-    snprintf(buf, 48, "(%dF%d;%dB%d)OVERLAP_F_B", stage, a->mb,
-             schedule_stage(s, rank, a->chunk2), a->mb2);
-  else if (a->mb < 0)
-    snprintf(buf, 48, "%d%s", stage, kind[a->kind]);
-  else
-    snprintf(buf, 48, "%d%s%d", stage, kind[a->kind], a->mb);
-}
-
-void schedule_csv(const Schedule *s, Text *out) {
-  char buf[48];
-  for (int r = 0; r < s->ranks; r++) {
-    for (int i = 0; i < s->n[r]; i++) {
-      action_text(s, r, &s->list[r][i], buf);
-      text_printf(out, "%s%s", i ? "," : "", buf);
-    }
-    text_add(out, "\n");
-  }
-}
-
 /* What can be shown of a table that does not run. */
 static void add_lists(const Schedule *s, Text *out) {
   enum { SHOWN = 48 };
-  char buf[48];
+  char buf[ACTION_TEXT];
   for (int r = 0; r < s->ranks; r++) {
     text_printf(out, "%4d ", r);
     for (int i = 0; i < s->n[r] && i < SHOWN; i++) {
-      action_text(s, r, &s->list[r][i], buf);
+      schedule_action_text(s, r, &s->list[r][i], buf);
       text_printf(out, " %s", buf);
     }
     if (s->n[r] > SHOWN) text_printf(out, " ... %d more", s->n[r] - SHOWN);
@@ -72,7 +48,7 @@ static weft_status find_traffic(ScheduleView *v) {
   err_clear(&why);
   weft_status st = j->compiled ? WEFT_OK : compile_aside(j, &why);
   if (st == WEFT_OK) {
-    v->traffic = pipe_traffic(j->compiled, j->arena);
+    v->traffic = traffic(j->compiled, j->arena);
     return WEFT_OK;
   }
   if (st != WEFT_EPLAN && st != WEFT_ELIMIT) return st;
@@ -96,6 +72,11 @@ weft_status schedule_view(ScheduleView *v, Job *j, const Cli *cli) {
   return cli->csv ? WEFT_OK : find_traffic(v);
 }
 
+/* Ranks of the mesh that share a pp rank. */
+static int copies(const ScheduleView *v) {
+  return v->job->mesh.world / v->job->schedule.ranks;
+}
+
 void schedule_text(const ScheduleView *v, Text *out) {
   const Schedule *s = &v->job->schedule;
   text_printf(out, "schedule: %s, %d pipeline rank%s", s->name, s->ranks,
@@ -111,7 +92,7 @@ void schedule_text(const ScheduleView *v, Text *out) {
   }
   text_add(out, "; F = I = W = 1 unit of time\n");
   timeline_text(s, &v->timeline, v->width, v->colour, out);
-  timeline_figures(&v->timeline, v->unknown ? NULL : &v->traffic, out);
+  timeline_figures(&v->timeline, v->traffic, copies(v), out);
   if (v->unknown)
     text_printf(out,
                 "bytes between stages are not known: the plan does not compile: %s\n",
@@ -120,14 +101,14 @@ void schedule_text(const ScheduleView *v, Text *out) {
 
 void schedule_json(const ScheduleView *v, Json *out) {
   const Schedule *s = &v->job->schedule;
-  const PipeTraffic *p = v->unknown ? NULL : &v->traffic;
-  char buf[48];
+  uint64_t total = 0;
+  char buf[ACTION_TEXT];
   json_open(out, "schedule", '{');
   json_open(out, "actions", '[');
   for (int r = 0; r < s->ranks; r++) {
     json_open(out, NULL, '[');
     for (int i = 0; i < s->n[r]; i++) {
-      action_text(s, r, &s->list[r][i], buf);
+      schedule_action_text(s, r, &s->list[r][i], buf);
       json_str(out, NULL, buf);
     }
     json_close(out, ']');
@@ -136,9 +117,11 @@ void schedule_json(const ScheduleView *v, Json *out) {
   timeline_json_shares(&v->timeline, out);
   json_int(out, "microbatches", s->microbatches);
   json_str(out, "name", s->name);
-  timeline_json_ranks(s, &v->timeline, p, out);
-  if (p)
-    json_int(out, "total_bytes_sent", (int64_t)p->total);
+  timeline_json_ranks(s, &v->timeline, v->traffic, out);
+  for (int r = 0; v->traffic && r < s->ranks; r++)
+    total += v->traffic[r].sent * (uint64_t)copies(v);
+  if (v->traffic)
+    json_int(out, "total_bytes_sent", (int64_t)total);
   else
     json_none(out, "total_bytes_sent");
   json_int(out, "virtual", s->virtual_stages);

@@ -1,7 +1,8 @@
 /* adamw.c - one optimizer step on f32 state with decoupled weight decay, in one pass:
  *   g *= clip; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2
  *   p -= lr * ((m / bc1) / (sqrt(v / bc2) + eps) + decay * p)
- * The fourth result is the copy of p that the forward pass reads. */
+ * The fourth result is the copy of p that the forward pass reads. adamw_try keeps what
+ * it overwrites and adamw_undo puts it back: a step that is undone leaves no trace. */
 #include "kernel.h"
 #include "vm/program/program.h"
 
@@ -63,6 +64,41 @@ BY_TYPE(adamw, out[3])
 
 void cpu_adamw(const KernelArgs *a) {
   const double *scal = a->in[4].p;
-  if (scal[SC_SKIP] != 0) return;
+  if (scal[SC_HOLD] != 0) return;
   each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_part);
+}
+
+/* In blocks that stay in the cache between the copy and the step. */
+static void adamw_try_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  static const int kept[] = {0, 2, 3};   /* operands p, m, v */
+  enum { BLOCK = 4096 };
+  const double *scal = a->in[4].p;
+  for (int64_t at = lo; at < hi; at += BLOCK) {
+    int64_t end = MIN(at + BLOCK, hi);
+    for (int k = 0; k < LEN(kept); k++)
+      memcpy((float *)a->out[4 + k].p + at, (const float *)a->in[kept[k]].p + at,
+             sizeof(float) * (size_t)(end - at));
+    if (scal[SC_HOLD] == 0) adamw_part(a, at, end);
+  }
+}
+
+void cpu_adamw_try(const KernelArgs *a) {
+  each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_try_part);
+}
+
+INLINE void adamw_undo(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const float *p = a->in[0].p;
+  void *copy = a->out[3].p;
+  for (int k = 0; k < 3; k++)
+    memcpy((float *)a->out[k].p + lo, (const float *)a->in[k].p + lo,
+           sizeof(float) * (size_t)(hi - lo));
+  if (copy == a->out[0].p) return;
+  for (int64_t i = lo; i < hi; i++) put(copy, t, i, p[i]);
+}
+BY_TYPE(adamw_undo, out[3])
+
+void cpu_adamw_undo(const KernelArgs *a) {
+  const double *scal = a->in[3].p;
+  if (scal[SC_UNDO] == 0) return;
+  each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_undo_part);
 }

@@ -58,11 +58,32 @@ void cpu_sqnorm(const KernelArgs *a) {
   scalars(a)[a->attr->n] += sum;
 }
 
+static double clip_factor(double norm, double clip) {
+  return clip > 0 ? MIN(1.0, clip / (norm + 1e-6)) : 1.0;
+}
+
 void cpu_clip_coef(const KernelArgs *a) {
-  double *scal = scalars(a), norm = sqrt(scal[SC_NORM2]), clip = a->attr->clip;
+  double *scal = scalars(a), norm = sqrt(scal[SC_NORM2]);
+  bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]);
+  bool stepped = scal[SC_GUESS] != 0;
   scal[SC_NORM] = norm;
-  scal[SC_CLIP] = clip > 0 ? MIN(1.0, clip / (norm + 1e-6)) : 1.0;
-  scal[SC_SKIP] = !isfinite(norm) || !isfinite(scal[SC_LOSS]);
+  scal[SC_CLIP] = clip_factor(norm, a->attr->clip);
+  scal[SC_SKIP] = skip;
+  bool right = !skip && scal[SC_GUESS] == scal[SC_CLIP];
+  scal[SC_UNDO] = stepped && !right;
+  scal[SC_HOLD] = skip || (stepped && right);
+}
+
+/* A part of the norm that has to be clipped means that the whole has to be, too, by a
+ * factor that nobody knows yet. */
+void cpu_clip_guess(const KernelArgs *a) {
+  double *scal = scalars(a), norm = sqrt(scal[SC_NORM2]);
+  double clip = clip_factor(norm, a->attr->clip);
+  bool whole = a->attr->n != 0;
+  bool held = !isfinite(norm) || (!whole && clip < 1) || scal[SC_CAREFUL] != 0;
+  scal[SC_CLIP] = clip;
+  scal[SC_HOLD] = held;
+  scal[SC_GUESS] = held ? 0 : clip;
 }
 
 void cpu_scal_add(const KernelArgs *a) {

@@ -26,4 +26,5 @@ void bench_check(void) {
   measure("plans/llama3_8b.lua");
   measure("plans/llama3_70b.lua");
   measure("plans/llama3_405b_16k.lua");
+  measure("tests/bench/pipeline_64.lua");
 }

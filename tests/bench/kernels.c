@@ -97,7 +97,7 @@ static int operands(const char *s, DType act, KTensor *t, double *bytes) {
     for (int64_t i = 0; kind == 'i' && t[n].p && i < count_of(&t[n]); i++)
       ((int32_t *)t[n].p)[i] = (int32_t)(i * 7919 % 1021);
     for (int64_t i = 0; kind == 'd' && t[n].p && i < SC_N; i++)
-      ((double *)t[n].p)[i] = i == SC_SKIP ? 0 : 0.5;
+      ((double *)t[n].p)[i] = i == SC_HOLD ? 0 : 0.5;
     *bytes += (double)bytes_of(&t[n]);
     s++;
   }

@@ -5,8 +5,7 @@ return weft.plan {
   model     = weft.model "llama-tiny",
   strategy  = "fsdp2",
   mesh      = { tp = 2, cp = 2, ep = 4 },
-  pp_plan   = { virtual = 2, layout = "Et*3|L" },
-  schedule  = "Interleaved1F1B",
+  schedule  = "DualPipe",
   precision = { param_dtype = "bf16", reduce_dtype = "bf16" },
   recompute = "full",
   tp_plan   = { ["layers.*.mlp"] = "moe_tp_experts" },
@@ -17,11 +16,8 @@ return weft.plan {
 --> bad_later.lua:6: error: plan.strategy: "fsdp2" is not built yet
 --> bad_later.lua:7: error: plan.mesh.cp: cp = 2 is not built yet
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet
---> bad_later.lua:8: error: plan.pp_plan.layout: layout is not built yet
---> bad_later.lua:8: error: plan.pp_plan.virtual: virtual = 2 is not built yet
---> bad_later.lua:9: error: plan.schedule: "Interleaved1F1B" is not built yet
---> bad_later.lua:10: error: plan.precision.reduce_dtype: "bf16" is not built yet
---> bad_later.lua:11: error: plan.recompute: recompute is not built yet
---> bad_later.lua:12: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
---> bad_later.lua:14: error: plan.expect: expect is not built yet
---> 10 errors
+--> bad_later.lua:8: error: plan.schedule: "DualPipe" is not built yet
+--> bad_later.lua:9: error: plan.precision.reduce_dtype: "bf16" is not built yet
+--> bad_later.lua:10: error: plan.recompute: recompute is not built yet
+--> bad_later.lua:11: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
+--> 7 errors

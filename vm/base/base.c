@@ -86,7 +86,7 @@ typedef struct Block {
 
 struct Arena {
   weft_alloc alloc;
-  Block *head;
+  Block *head, *spare;   /* spare: kept by arena_reset */
   size_t total;
   jmp_buf guard;
 };
@@ -99,25 +99,29 @@ Arena *arena_new(const weft_alloc *a) {
   return r;
 }
 
+static void free_blocks(const weft_alloc *alloc, Block *b) {
+  for (Block *next; b; b = next) {
+    next = b->next;
+    mem_free(alloc, b, sizeof *b + b->size);
+  }
+}
+
 void arena_free(Arena *a) {
   if (!a) return;
   weft_alloc alloc = a->alloc;
-  for (Block *b = a->head, *next; b; b = next) {
-    next = b->next;
-    mem_free(&alloc, b, sizeof *b + b->size);
-  }
+  free_blocks(&alloc, a->head);
+  free_blocks(&alloc, a->spare);
   mem_free(&alloc, a, sizeof *a);
 }
 
 void arena_reset(Arena *a) {
-  if (!a->head) return;
-  for (Block *b = a->head->next, *next; b; b = next) {
-    next = b->next;
-    a->total -= b->size;
-    mem_free(&a->alloc, b, sizeof *b + b->size);
+  while (a->head) {
+    Block *b = a->head;
+    a->head = b->next;
+    b->next = a->spare;
+    b->used = 0;
+    a->spare = b;
   }
-  a->head->next = NULL;
-  a->head->used = 0;
 }
 
 size_t arena_bytes(const Arena *a) {
@@ -144,16 +148,29 @@ bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
   return true;
 }
 
+/* A block with room for n bytes: one that a reset left, else a new one. */
+static Block *take_block(Arena *a, size_t n) {
+  for (Block **at = &a->spare; *at; at = &(*at)->next) {
+    Block *b = *at;
+    if (b->size < n) continue;
+    *at = b->next;
+    return b;
+  }
+  size_t size = MAX(n, MAX((size_t)BLOCK_MIN, MIN(a->total / 4, (size_t)16 << 20)));
+  Block *b = mem_resize(&a->alloc, NULL, 0, sizeof *b + size);
+  if (!b) longjmp(a->guard, 1);
+  *b = (Block){.size = size};
+  a->total += size;
+  return b;
+}
+
 void *arena_raw(Arena *a, size_t n) {
   if (n > SIZE_MAX / 2) longjmp(a->guard, 1);
   n = (n + 15) & ~(size_t)15;
   if (!a->head || a->head->size - a->head->used < n) {
-    size_t size = MAX(n, MAX((size_t)BLOCK_MIN, MIN(a->total / 4, (size_t)16 << 20)));
-    Block *b = mem_resize(&a->alloc, NULL, 0, sizeof *b + size);
-    if (!b) longjmp(a->guard, 1);
-    *b = (Block){.next = a->head, .size = size};
+    Block *b = take_block(a, n);
+    b->next = a->head;
     a->head = b;
-    a->total += size;
   }
   void *p = a->head->data + a->head->used;
   a->head->used += n;
@@ -162,6 +179,11 @@ void *arena_raw(Arena *a, size_t n) {
 
 void *arena_alloc(Arena *a, size_t n) {
   return memset(arena_raw(a, n), 0, n);
+}
+
+void *arena_copy(Arena *a, const void *from, size_t n) {
+  void *p = arena_raw(a, n);
+  return n ? memcpy(p, from, n) : p;
 }
 
 char *arena_strn(Arena *a, const char *s, size_t n) {

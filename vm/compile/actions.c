@@ -2,22 +2,32 @@
  * in order, with every buffer as an interval of positions in that list.
  *
  * Receives from a peer are posted in the order in which that peer sends, each into a
- * buffer of its own, at the latest before the action that needs them and one action
- * ahead where that is possible. A send is waited for after the next send to the same
- * peer has been started, so one transfer overlaps the following action. */
+ * buffer of its own, one action ahead of the one that needs it. A send is waited for
+ * once a later one to the same peer was started, so that it overlaps what follows, but
+ * not before its receive is there (see transfers.c). Between two actions a rank first
+ * posts, then waits. */
 #include "passes.h"
 
 typedef struct Outstanding {
-  int handle, buffer, age;
+  int handle, buffer;
+  int64_t posted;        /* see SendItem */
 } Outstanding;
+
+/* What was sent to a peer and not waited for: at[head ..]; from `newest` on it belongs
+ * to the last transfer. */
+typedef struct Peer {
+  VEC(Outstanding) sent;
+  int rank, head, newest, items;   /* items: numbers of b->sends used so far */
+} Peer;
 
 typedef struct Walk {
   Build *b;
   Arena *a;
   const Schedule *s;
   const Layout *l;
-  Timeline *t;
-  int rank, m;                      /* microbatches per round */
+  MainList *t;
+  int rank, action;                 /* 1 + index of the current one */
+  int line;                         /* of its schedule function */
   int now;                          /* position in the main list */
   Event unwanted;                   /* where events go when only buffers are wanted */
   /* Edges of each local chunk: tensors and, for [edge * microbatches + mb], buffers. */
@@ -25,65 +35,27 @@ typedef struct Walk {
     VEC(Tid) t;
     int32_t *buffer;
   } *chunk;
-  int **unit_edge;                  /* unit -> its edges' numbers in the chunk */
-  int32_t (*frame)[3];              /* [unit * microbatches + mb] */
-  int *posted, *taken;              /* per source: receives posted / first not used up */
-  struct Posted {
-    int handle;
-    bool used;
-  } **recv;                         /* per source and item */
-  VEC(Outstanding) *sent;           /* per peer */
+  int *local;                       /* unit -> number on this rank */
+  int **unit_edge;                  /* [local] its edges' numbers in the chunk */
+  int32_t (*frame)[3];              /* [local * microbatches + mb] */
+  int *posted;                      /* per source: receives posted */
+  VEC(Peer) peer;                   /* those that something was sent to */
   VEC(int) free_handle;
-  int *w_left;                      /* per unit: W calls still to come */
-  int *bucket_left;                 /* per bucket: units still to finish */
+  int *w_left;                      /* [local] W calls still to come */
+  struct Held {
+    int units;                      /* that still write gradients of the bucket */
+    int actions;                    /* REDUCE_GRADs still to come */
+    bool explicit;                  /* the schedule has one */
+  } *bucket;
 } Walk;
-
-int stage_rank(const Build *b, int stage) {
-  int rank, chunk;
-  schedule_where(b->in->schedule, stage, &rank, &chunk);
-  return rank;
-}
-
-/* ---- the order of sends ---- */
-
-static void push_send(Build *b, int src, int dst, Tid t, int stage, int mb) {
-  struct Sends *v = &b->sends[src * b->in->schedule->ranks + dst];
-  *VEC_PUSH(b->arena, *v) = (struct SendItem){t, stage, mb};
-}
-
-static void send_after(Build *b, int rank, int stage, int mb, bool forward) {
-  int to = forward ? stage + 1 : stage - 1;
-  if (to < 0 || to >= b->st.n || stage_rank(b, to) == rank) return;
-  const struct Cross *c = forward ? &b->fwd[stage] : &b->bwd[to];
-  for (int i = 0; i < c->n; i++) push_send(b, rank, stage_rank(b, to), c->at[i], to, mb);
-}
-
-static bool is_forward(const Action *a) { return a->kind == ACT_F || a->kind == ACT_OVERLAP; }
-
-void send_order(Build *b) {
-  const Schedule *s = b->in->schedule;
-  int rounds = b->microbatches / s->microbatches;
-  b->sends = NEW_N(b->arena, struct Sends, s->ranks * s->ranks);
-  for (int r = 0; r < s->ranks; r++)
-    for (int round = 0; round < rounds; round++)
-      for (int i = 0; i < s->n[r]; i++) {
-        const Action *a = &s->list[r][i];
-        int base = round * s->microbatches, stage = schedule_stage(s, r, a->chunk);
-        if (is_forward(a)) send_after(b, r, stage, base + a->mb, true);
-        if (a->kind == ACT_B || a->kind == ACT_I)
-          send_after(b, r, stage, base + a->mb, false);
-        if (a->kind == ACT_OVERLAP)
-          send_after(b, r, schedule_stage(s, r, a->chunk2), base + a->mb2, false);
-      }
-}
 
 /* ---- buffers ---- */
 
-static Event *event(Walk *w, EventKind kind, int line) {
+static Event *event(Walk *w, EventKind kind) {
   Event *e = w->t->brief ? &w->unwanted : VEC_PUSH(w->a, w->t->ev);
   w->now++;
   *e = (Event){.kind = (uint8_t)kind, .buffer = -1, .peer = -1, .handle = -1,
-               .bucket = -1, .line = line};
+               .bucket = -1, .action = w->action, .line = w->line};
   return e;
 }
 
@@ -119,9 +91,9 @@ static int take_handle(Walk *w) {
   return w->t->handles++;
 }
 
-static void wait_handle(Walk *w, int handle, int buffer, int line) {
+static void wait_handle(Walk *w, int handle, int buffer) {
   touch(w, buffer);
-  event(w, EV_WAIT, line)->handle = handle;
+  event(w, EV_WAIT)->handle = handle;
   *VEC_PUSH(w->a, w->free_handle) = handle;
 }
 
@@ -137,73 +109,99 @@ static int local_chunk(const Walk *w, int stage) {
   return chunk;
 }
 
-static void post(Walk *w, int src, int until, int line) {
-  for (int i = w->posted[src]; i <= until; i++) {
-    const struct SendItem *x = &from(w, src)->at[i];
-    int chunk = local_chunk(w, x->stage);
-    int buffer = new_edge(w, x->t);
-    *edge_buffer(w, chunk, chunk_edge(w, chunk, x->t), x->mb) = buffer;
-    int handle = take_handle(w);
-    w->recv[src][i].handle = handle;
-    Event *e = event(w, EV_RECV, line);
-    e->buffer = buffer, e->peer = src, e->handle = handle, e->t = x->t, e->mb = x->mb;
-  }
-  w->posted[src] = MAX(w->posted[src], until + 1);
+static void post_item(Walk *w, int src, struct SendItem *x) {
+  int chunk = local_chunk(w, x->stage);
+  int buffer = new_edge(w, x->t);
+  *edge_buffer(w, chunk, chunk_edge(w, chunk, x->t), x->mb) = buffer;
+  x->handle = take_handle(w);
+  Event *e = event(w, EV_RECV);
+  e->buffer = buffer, e->peer = src, e->handle = x->handle, e->t = x->t, e->mb = x->mb;
 }
 
-/* What an action receives: the peer, and the last item in its order; -1 if nothing. */
-static int last_needed(Walk *w, int stage, int mb, bool forward, int *src) {
-  int peer = forward ? stage - 1 : stage + 1;
-  if (peer < 0 || peer >= w->b->st.n) return -1;
-  *src = stage_rank(w->b, peer);
-  if (*src == w->rank) return -1;
-  struct Sends *v = from(w, *src);
-  int last = -1;
-  for (int i = w->taken[*src]; i < v->n; i++) {
-    if (v->at[i].stage == stage && v->at[i].mb == mb && !w->recv[*src][i].used) last = i;
-    else if (last >= 0) break;
-  }
-  return last;
-}
-
-static void post_for(Walk *w, int stage, int mb, bool forward, int line) {
-  int src, last = last_needed(w, stage, mb, forward, &src);
-  if (last >= w->posted[last >= 0 ? src : 0] && last >= 0) post(w, src, last, line);
+static void post_for(Walk *w, int stage, int mb, bool forward) {
+  Inlet in;
+  if (!inlet(w->b, stage, mb, forward, &in)) return;
+  struct Sends *v = from(w, in.src);
+  for (; w->posted[in.src] < in.first + in.n; w->posted[in.src]++)
+    post_item(w, in.src, &v->at[w->posted[in.src]]);
 }
 
 /* A stage boundary inside one rank: the same buffers under the next chunk's names. */
 static void hand_over(Walk *w, int stage, int mb, bool forward) {
+  const struct Cross *c = entering(w->b, stage, forward);
   int peer = forward ? stage - 1 : stage + 1;
-  if (peer < 0 || peer >= w->b->st.n || stage_rank(w->b, peer) != w->rank) return;
-  const struct Cross *c = forward ? &w->b->fwd[peer] : &w->b->bwd[stage];
+  if (!c || stage_rank(w->b, peer) != w->rank) return;
   int to = local_chunk(w, stage), at = local_chunk(w, peer);
   for (int i = 0; i < c->n; i++)
     *edge_buffer(w, to, chunk_edge(w, to, c->at[i]), mb) =
         *edge_buffer(w, at, chunk_edge(w, at, c->at[i]), mb);
 }
 
-static void wait_for_inputs(Walk *w, int stage, int mb, bool forward, int line) {
-  int src, last = last_needed(w, stage, mb, forward, &src);
+static void wait_for_inputs(Walk *w, int stage, int mb, bool forward) {
+  Inlet in;
   hand_over(w, stage, mb, forward);
-  if (last < 0) return;
-  struct Sends *v = from(w, src);
-  for (int i = w->taken[src]; i <= last; i++) {
-    if (v->at[i].stage != stage || v->at[i].mb != mb || w->recv[src][i].used) continue;
-    int chunk = local_chunk(w, stage);
-    int buffer = *edge_buffer(w, chunk, chunk_edge(w, chunk, v->at[i].t), mb);
-    wait_handle(w, w->recv[src][i].handle, buffer, line);
-    w->recv[src][i].used = true;
+  if (!inlet(w->b, stage, mb, forward, &in)) return;
+  int chunk = local_chunk(w, stage);
+  for (int i = in.first; i < in.first + in.n; i++) {
+    const struct SendItem *x = &from(w, in.src)->at[i];
+    wait_handle(w, x->handle, *edge_buffer(w, chunk, chunk_edge(w, chunk, x->t), mb));
   }
-  while (w->taken[src] < v->n && w->recv[src][w->taken[src]].used) w->taken[src]++;
+}
+
+/* ---- sends ---- */
+
+static Peer *peer_of(Walk *w, int rank) {
+  for (int i = 0; i < w->peer.n; i++)
+    if (w->peer.at[i].rank == rank) return &w->peer.at[i];
+  *VEC_PUSH(w->a, w->peer) = (Peer){.rank = rank};
+  return &w->peer.at[w->peer.n - 1];
+}
+
+static void send_from(Walk *w, int stage, int mb, bool forward) {
+  int to = forward ? stage + 1 : stage - 1;
+  if (to < 0 || to >= w->b->st.n || stage_rank(w->b, to) == w->rank) return;
+  const struct Cross *c = entering(w->b, to, forward);
+  if (c->n == 0) return;
+  int chunk = local_chunk(w, stage);
+  Peer *p = peer_of(w, stage_rank(w->b, to));
+  p->newest = p->sent.n;
+  for (int i = 0; i < c->n; i++) {
+    const struct SendItem *x =
+        &w->b->sends[w->rank * w->s->ranks + p->rank].at[p->items++];
+    int buffer = *edge_buffer(w, chunk, chunk_edge(w, chunk, c->at[i]), mb);
+    int handle = take_handle(w);
+    touch(w, buffer);
+    Event *e = event(w, EV_SEND);
+    e->buffer = buffer, e->peer = p->rank, e->handle = handle, e->t = c->at[i];
+    e->mb = mb;
+    *VEC_PUSH(w->a, p->sent) = (Outstanding){handle, buffer, x->posted};
+  }
+}
+
+/* Waits for sends whose receives are there at time `now`, except each peer's last. */
+static void wait_for_sends(Walk *w, int64_t now) {
+  for (int i = 0; i < w->peer.n; i++) {
+    Peer *p = &w->peer.at[i];
+    for (; p->head < p->newest && p->sent.at[p->head].posted <= now; p->head++)
+      wait_handle(w, p->sent.at[p->head].handle, p->sent.at[p->head].buffer);
+  }
+}
+
+static void wait_for_all_sends(Walk *w) {
+  for (int i = 0; i < w->peer.n; i++) {
+    Peer *p = &w->peer.at[i];
+    for (; p->head < p->sent.n; p->head++)
+      wait_handle(w, p->sent.at[p->head].handle, p->sent.at[p->head].buffer);
+  }
 }
 
 /* ---- calls ---- */
 
-static void call(Walk *w, int u, Phase ph, int mb, int line) {
+static void call(Walk *w, int u, Phase ph, int mb) {
   const UnitCode *code = &w->b->unit[u];
   if (code->body[ph].n == 0) return;
-  int chunk = local_chunk(w, w->b->st.of_unit[u]);
-  int32_t *frame = w->frame[(size_t)u * (size_t)w->b->microbatches + (size_t)mb];
+  int chunk = local_chunk(w, w->b->st.of_unit[u]), unit = w->local[u];
+  int32_t *frame = w->frame[(size_t)unit * (size_t)w->b->microbatches + (size_t)mb];
   for (int k = 0; k < 3; k++) {
     bool opens = k == 2 ? ph == PH_I : ph == PH_F;
     bool uses = k == 0 ? ph != PH_W : k == 1 ? true : ph != PH_F;
@@ -218,96 +216,116 @@ static void call(Walk *w, int u, Phase ph, int mb, int line) {
   }
   uint64_t used = code->edge_used[ph];
   for (int k = 0; k < code->nedge; k++) {
-    int32_t *buf = edge_buffer(w, chunk, w->unit_edge[u][k], mb);
+    int32_t *buf = edge_buffer(w, chunk, w->unit_edge[unit][k], mb);
     if (used >> k & 1) {
       if (*buf < 0) *buf = new_edge(w, code->edge[k]);
       touch(w, *buf);
     }
     if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = used >> k & 1 ? *buf : -1;
   }
-  Event *e = event(w, EV_CALL, line);
+  Event *e = event(w, EV_CALL);
   e->phase = (uint8_t)ph, e->unit = u, e->mb = mb, e->edges = first;
 }
 
-/* A unit whose last W call is done may complete buckets: reduce them at once. */
-static void finished(Walk *w, int u, int line) {
-  if (--w->w_left[u] > 0 || !w->b->in->plan->strategy.overlap_grad_reduce) return;
+/* ---- gradient reductions ---- */
+
+/* A bucket that is complete is reduced at once where that is wanted, or where the
+ * schedule says so; what is left is reduced after the last action. */
+static void reduce(Walk *w, int k) {
+  const struct Held *h = &w->bucket[k];
+  bool wanted = h->explicit || w->b->in->plan->strategy.overlap_grad_reduce;
+  if (h->units > 0 || h->actions > 0 || !wanted || w->t->reduce_handle[k] >= 0) return;
+  w->t->reduce_handle[k] = take_handle(w);
+  Event *e = event(w, EV_REDUCE);
+  e->bucket = k, e->handle = w->t->reduce_handle[k];
+}
+
+/* Parameters of unit `u` in bucket `k`. */
+static int shared(const Walk *w, int u, int k) {
   const UnitCode *code = &w->b->unit[u];
+  const Bucket *bk = &w->l->bucket.at[k];
+  int n = 0;
+  for (int i = 0; i < bk->nparam; i++)
+    for (int j = 0; j < code->nparam; j++) n += w->l->of[code->param[j]] == bk->param[i];
+  return n;
+}
+
+/* A unit whose last W call is done may complete buckets. */
+static void finished(Walk *w, int u) {
+  if (--w->w_left[w->local[u]] > 0) return;
+  for (int k = 0; k < w->l->bucket.n; k++) {
+    int n = shared(w, u, k);
+    w->bucket[k].units -= n;
+    if (n) reduce(w, k);
+  }
+}
+
+/* Tied weights are written by several chunks: all of them come before the reduction. */
+static void warn_late(Walk *w, const Bucket *bk, int chunk) {
+  Build *b = w->b;
+  if (b->late_reduce) return;
+  b->late_reduce = true;
+  int param = w->l->param[bk->param[0]].param;
+  Diag *x = diag_warn(b->d, "schedule", "schedule",
+                      "rank %d, step %d: REDUCE_GRAD of chunk %d leaves out %s, which "
+                      "other chunks of the rank use, too: its gradient is reduced after "
+                      "their last W",
+                      w->rank, w->action - 1, chunk, b->in->graph->param.at[param].name);
+  if (w->line > 0 && w->s->file) x->file = w->s->file, x->line = w->line;
+}
+
+static void reduce_chunk(Walk *w, int chunk) {
   for (int k = 0; k < w->l->bucket.n; k++) {
     const Bucket *bk = &w->l->bucket.at[k];
-    for (int i = 0; i < bk->nparam; i++)
-      for (int j = 0; j < code->nparam; j++)
-        if (w->l->of[code->param[j]] == bk->param[i]) w->bucket_left[k]--;
-    if (w->bucket_left[k] == 0 && w->t->reduce_handle[k] < 0) {
-      w->t->reduce_handle[k] = take_handle(w);
-      Event *e = event(w, EV_REDUCE, line);
-      e->bucket = k, e->handle = w->t->reduce_handle[k];
-    }
+    if (!(bk->chunks >> chunk & 1)) continue;
+    w->bucket[k].actions--;
+    if (w->bucket[k].units > 0) warn_late(w, bk, chunk);
+    reduce(w, k);
   }
 }
 
-static void send_from(Walk *w, int stage, int mb, bool forward, int line) {
-  int to = forward ? stage + 1 : stage - 1;
-  if (to < 0 || to >= w->b->st.n) return;
-  int peer = stage_rank(w->b, to), chunk = local_chunk(w, stage);
-  if (peer == w->rank) return;
-  const struct Cross *c = forward ? &w->b->fwd[stage] : &w->b->bwd[to];
-  int old = w->sent[peer].n;
-  for (int i = 0; i < c->n; i++) {
-    int buffer = *edge_buffer(w, chunk, chunk_edge(w, chunk, c->at[i]), mb);
-    int handle = take_handle(w);
-    touch(w, buffer);
-    Event *e = event(w, EV_SEND, line);
-    e->buffer = buffer, e->peer = peer, e->handle = handle, e->t = c->at[i], e->mb = mb;
-    *VEC_PUSH(w->a, w->sent[peer]) = (Outstanding){.handle = handle, .buffer = buffer};
-  }
-  for (int i = 0; i < old; i++)
-    wait_handle(w, w->sent[peer].at[i].handle, w->sent[peer].at[i].buffer, line);
-  memmove(w->sent[peer].at, w->sent[peer].at + old,
-          sizeof(Outstanding) * (size_t)(w->sent[peer].n - old));
-  w->sent[peer].n -= old;
-}
+/* ---- actions ---- */
 
-static void run_forward(Walk *w, int stage, int mb, int line) {
-  wait_for_inputs(w, stage, mb, true, line);
+static void run_forward(Walk *w, int stage, int mb) {
+  wait_for_inputs(w, stage, mb, true);
   for (int u = w->b->st.first[stage]; u < w->b->st.first[stage + 1]; u++)
-    call(w, u, PH_F, mb, line);
-  send_from(w, stage, mb, true, line);
+    call(w, u, PH_F, mb);
+  send_from(w, stage, mb, true);
 }
 
-static void run_backward(Walk *w, int stage, int mb, bool i_part, bool w_part, int line) {
-  if (i_part) wait_for_inputs(w, stage, mb, false, line);
-  for (int u = w->b->st.first[stage + 1] - 1; u >= w->b->st.first[stage]; u--) {
-    if (i_part) call(w, u, PH_I, mb, line);
-    if (w_part) {
-      call(w, u, PH_W, mb, line);
-      finished(w, u, line);
+/* What goes back to the stage before is sent before the last unit's W. A stage without
+ * units passes on what it received. */
+static void run_backward(Walk *w, int stage, int mb, int bits) {
+  int first = w->b->st.first[stage], end = w->b->st.first[stage + 1];
+  if (bits & PART_I) wait_for_inputs(w, stage, mb, false);
+  if (bits & PART_I && first == end) send_from(w, stage, mb, false);
+  for (int u = end - 1; u >= first; u--) {
+    if (bits & PART_I) call(w, u, PH_I, mb);
+    if (bits & PART_I && u == first) send_from(w, stage, mb, false);
+    if (bits & PART_W) {
+      call(w, u, PH_W, mb);
+      finished(w, u);
     }
   }
-  if (i_part) send_from(w, stage, mb, false, line);
 }
 
-static void post_action(Walk *w, const Action *a, int base, int line) {
-  int stage = schedule_stage(w->s, w->rank, a->chunk);
-  if (is_forward(a)) post_for(w, stage, base + a->mb, true, line);
-  if (a->kind == ACT_B || a->kind == ACT_I) post_for(w, stage, base + a->mb, false, line);
-  if (a->kind == ACT_OVERLAP)
-    post_for(w, schedule_stage(w->s, w->rank, a->chunk2), base + a->mb2, false, line);
+static void post_action(Walk *w, const Action *a, int base) {
+  ActionPart part[2];
+  int n = action_parts(a, part);
+  for (int k = 0; k < n; k++)
+    if (part[k].bits != PART_W)
+      post_for(w, schedule_stage(w->s, w->rank, part[k].chunk), base + part[k].mb,
+               part[k].bits & PART_F);
 }
 
+/* A pair is its forward, then its backward: the transfers of each overlap the other. */
 static void run_action(Walk *w, const Action *a, int base) {
-  int stage = schedule_stage(w->s, w->rank, a->chunk), mb = base + a->mb;
-  switch (a->kind) {
-  case ACT_F: run_forward(w, stage, mb, a->line); break;
-  case ACT_I: run_backward(w, stage, mb, true, false, a->line); break;
-  case ACT_W: run_backward(w, stage, mb, false, true, a->line); break;
-  case ACT_B: run_backward(w, stage, mb, true, true, a->line); break;
-  case ACT_OVERLAP:
-    run_forward(w, stage, mb, a->line);
-    run_backward(w, schedule_stage(w->s, w->rank, a->chunk2), base + a->mb2, true, true,
-                 a->line);
-    break;
-  default: break;   /* parameters are replicated: nothing to gather, free or reduce early */
+  ActionPart part[2];
+  int n = action_parts(a, part);
+  for (int k = 0; k < n; k++) {
+    int stage = schedule_stage(w->s, w->rank, part[k].chunk), mb = base + part[k].mb;
+    if (part[k].bits & PART_F) run_forward(w, stage, mb);
+    else run_backward(w, stage, mb, part[k].bits);
   }
 }
 
@@ -317,9 +335,9 @@ static void add_chunk_edges(Walk *w, int stage) {
   const Build *b = w->b;
   int chunk = local_chunk(w, stage);
   for (int u = b->st.first[stage]; u < b->st.first[stage + 1]; u++) {
-    w->unit_edge[u] = NEW_N(w->a, int, b->unit[u].nedge);
+    int *edge = w->unit_edge[w->local[u]] = NEW_N(w->a, int, b->unit[u].nedge);
     for (int k = 0; k < b->unit[u].nedge; k++)
-      w->unit_edge[u][k] = chunk_edge(w, chunk, b->unit[u].edge[k]);
+      edge[k] = chunk_edge(w, chunk, b->unit[u].edge[k]);
   }
   for (int s = stage - 1; s <= stage; s++) {
     if (s < 0 || s >= b->st.n - 1) continue;
@@ -331,56 +349,95 @@ static void add_chunk_edges(Walk *w, int stage) {
   memset(w->chunk[chunk].buffer, 0xff, n * sizeof(int32_t));
 }
 
+/* Numbers the units of the rank; returns how many there are. */
+static int number_units(Walk *w) {
+  const Build *b = w->b;
+  int n = 0;
+  w->local = NEW_N(w->a, int, b->in->graph->unit.n);
+  for (int u = 0; u < b->in->graph->unit.n; u++)
+    if (stage_rank(b, b->st.of_unit[u]) == w->rank) w->local[u] = n++;
+  return n;
+}
+
 static void count_buckets(Walk *w, int stage) {
   for (int u = w->b->st.first[stage]; u < w->b->st.first[stage + 1]; u++) {
-    w->w_left[u] = w->b->microbatches;
-    for (int k = 0; k < w->l->bucket.n; k++)
-      for (int i = 0; i < w->l->bucket.at[k].nparam; i++)
-        for (int j = 0; j < w->b->unit[u].nparam; j++)
-          w->bucket_left[k] +=
-              w->l->of[w->b->unit[u].param[j]] == w->l->bucket.at[k].param[i];
+    w->w_left[w->local[u]] = w->b->microbatches;
+    for (int k = 0; k < w->l->bucket.n; k++) w->bucket[k].units += shared(w, u, k);
+  }
+}
+
+static void count_reductions(Walk *w) {
+  for (int i = 0; i < w->s->n[w->rank]; i++) {
+    const Action *a = &w->s->list[w->rank][i];
+    for (int k = 0; k < w->l->bucket.n && a->kind == ACT_REDUCE_GRAD; k++)
+      if (w->l->bucket.at[k].chunks >> a->chunk & 1)
+        w->bucket[k].actions++, w->bucket[k].explicit = true;
   }
 }
 
 static void set_up(Walk *w) {
   const Build *b = w->b;
-  int ranks = w->s->ranks, units = b->in->graph->unit.n;
+  int units = number_units(w), buckets = w->l->bucket.n;
   w->chunk = (void *)arena_alloc(w->a, sizeof *w->chunk * (size_t)w->s->virtual_stages);
   w->unit_edge = NEW_N(w->a, int *, units);
   w->frame = (void *)arena_alloc(w->a, sizeof *w->frame * (size_t)units *
                                            (size_t)b->microbatches);
-  w->posted = NEW_N(w->a, int, ranks);
-  w->taken = NEW_N(w->a, int, ranks);
-  w->recv = NEW_N(w->a, struct Posted *, ranks);
-  for (int r = 0; r < ranks; r++) w->recv[r] = NEW_N(w->a, struct Posted, from(w, r)->n);
-  w->sent = (void *)arena_alloc(w->a, sizeof *w->sent * (size_t)ranks);
+  w->posted = NEW_N(w->a, int, w->s->ranks);
   w->w_left = NEW_N(w->a, int, units);
-  w->bucket_left = NEW_N(w->a, int, w->l->bucket.n + 1);
-  w->t->reduce_handle = NEW_N(w->a, int, w->l->bucket.n + 1);
-  for (int k = 0; k < w->l->bucket.n; k++) w->t->reduce_handle[k] = -1;
+  w->bucket = (void *)arena_alloc(w->a, sizeof *w->bucket * (size_t)(buckets + 1));
+  w->t->reduce_handle = NEW_N(w->a, int, buckets + 1);
+  for (int k = 0; k < buckets; k++) w->t->reduce_handle[k] = -1;
   for (int c = 0; c < w->s->virtual_stages; c++) {
     add_chunk_edges(w, schedule_stage(w->s, w->rank, c));
     count_buckets(w, schedule_stage(w->s, w->rank, c));
   }
+  count_reductions(w);
 }
 
-void actions(Build *b, int rank, const Layout *l, Timeline *t) {
-  const Schedule *s = b->in->schedule;
-  *t = (Timeline){.handles = b->in_handles, .brief = t->brief};
-  Walk w = {.b = b, .a = b->arena, .s = s, .l = l, .t = t, .rank = rank,
-            .m = s->microbatches};
-  set_up(&w);
-  int total = s->n[rank] * (b->microbatches / w.m);
+/* The next action after number `i` of `total` that computes; `total` if there is none. */
+static int next_compute(const Walk *w, int i, int total) {
+  int n = w->s->n[w->rank];
+  const Action *list = w->s->list[w->rank];
+  for (i++; i < total && !action_per_microbatch(&list[i % n]);) i++;
+  return i;
+}
+
+static const Action *take_up(Walk *w, int i) {
+  int n = w->s->n[w->rank];
+  const Action *a = &w->s->list[w->rank][i % n];
+  w->action = i % n + 1;
+  w->line = a->line;
+  return a;
+}
+
+static void post_number(Walk *w, int i, int total) {
+  if (i >= total) return;
+  post_action(w, take_up(w, i), i / w->s->n[w->rank] * w->s->microbatches);
+}
+
+static void walk(Walk *w) {
+  const Schedule *s = w->s;
+  int n = s->n[w->rank], total = n * (w->b->microbatches / s->microbatches);
+  post_number(w, next_compute(w, -1, total), total);
   for (int i = 0; i < total; i++) {
-    const Action *a = &s->list[rank][i % s->n[rank]];
-    post_action(&w, a, i / s->n[rank] * w.m, a->line);
-    if (i + 1 < total) {
-      const Action *next = &s->list[rank][(i + 1) % s->n[rank]];
-      post_action(&w, next, (i + 1) / s->n[rank] * w.m, next->line);
+    int round = i / n;
+    const Action *a = take_up(w, i);
+    if (!action_per_microbatch(a)) {
+      if (a->kind == ACT_REDUCE_GRAD && i + n >= total) reduce_chunk(w, a->chunk);
+      continue;   /* parameters are replicated: nothing to gather or to free */
     }
-    run_action(&w, a, i / s->n[rank] * w.m);
+    post_number(w, next_compute(w, i, total), total);
+    take_up(w, i);
+    wait_for_sends(w, w->b->when.slot[w->rank][i % n].start + round * w->b->when.makespan);
+    run_action(w, a, round * s->microbatches);
   }
-  for (int r = 0; r < s->ranks; r++)
-    for (int i = 0; i < w.sent[r].n; i++)
-      wait_handle(&w, w.sent[r].at[i].handle, w.sent[r].at[i].buffer, 0);
+  w->action = w->line = 0;
+  wait_for_all_sends(w);
+}
+
+void actions(Build *b, int rank, const Layout *l, MainList *t) {
+  *t = (MainList){.handles = b->in_handles, .brief = t->brief};
+  Walk w = {.b = b, .a = b->scratch, .s = b->in->schedule, .l = l, .t = t, .rank = rank};
+  set_up(&w);
+  walk(&w);
 }

@@ -155,12 +155,13 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
   stage_edges(b);
   describe_params(b, c);
   /* requires the schedule; establishes the order of transfers between all ranks */
-  send_order(b);
+  transfers(b);
   int ranks = in->mesh->size[AXIS_PP];
   c->prog = NEW_N(c->arena, Program, ranks);
   for (int r = 0; r < ranks; r++) {
     Layout l;
-    Timeline t = {0};
+    MainList t = {0};
+    arena_reset(b->scratch);
     layout(b, r, c, &l);
     actions(b, r, &l, &t);
     /* requires bodies, layout and timeline; establishes the program */
@@ -176,9 +177,21 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
   return WEFT_OK;
 }
 
+/* The lists of actions outlive the schedule function's: messages name them. */
+static Schedule keep_schedule(const Schedule *from, Arena *a) {
+  Schedule s = *from;
+  s.list = NEW_N(a, Action *, s.ranks);
+  s.n = arena_copy(a, from->n, sizeof *s.n * (size_t)s.ranks);
+  s.name = arena_str(a, s.name);
+  s.file = arena_str(a, s.file);
+  for (int r = 0; r < s.ranks; r++)
+    s.list[r] = arena_copy(a, from->list[r], sizeof(Action) * (size_t)s.n[r]);
+  return s;
+}
+
 typedef struct Work {
   CompileInput in; /* with `temp` for an arena */
-  Arena *result;
+  Arena *result, *scratch;
   Compiled *c;
   Diags *d;
   weft_status st;
@@ -191,6 +204,8 @@ static void run_passes(void *ud) {
   Build *b = NEW(in->arena, Build);
   b->in = in;
   b->arena = in->arena;
+  b->scratch = w->scratch;
+  b->d = w->d;
   int rounds = (int)MAX(in->plan->batch.rounds, 1);
   b->microbatches = in->schedule->microbatches * rounds;
   Compiled *c = w->c = NEW(w->result, Compiled);
@@ -201,23 +216,30 @@ static void run_passes(void *ud) {
                   .seq = in->graph->seq,
                   .vocab = vocabulary(in->graph),
                   .dtype = in->plan->dtype};
-  w->st = schedule_check(in->schedule, w->d) ? passes(b, c, w->d, w->e) : WEFT_EPLAN;
+  bool ready = schedule_ready(in->schedule, w->d, b->arena, &b->when);
+  w->st = ready ? passes(b, c, w->d, w->e) : WEFT_EPLAN;
+  if (w->st == WEFT_OK) c->schedule = keep_schedule(in->schedule, c->arena);
+}
+
+/* Any of the three arenas may run out, and none may be lost then. */
+static void run_in_scratch(void *ud) {
+  Work *w = ud;
+  if (!arena_try(w->scratch, run_passes, w)) w->st = WEFT_ENOMEM;
 }
 
 static void run_guarded(void *ud) {
   Work *w = ud;
-  if (!arena_try(w->in.arena, run_passes, w))
-    w->st = err_set(w->e, WEFT_ENOMEM, "out of memory while compiling");
+  if (!arena_try(w->in.arena, run_in_scratch, w)) w->st = WEFT_ENOMEM;
 }
 
 weft_status compile(const CompileInput *in, Compiled **out, Diags *d, weft_error *e) {
-  Arena *temp = arena_new(arena_allocator(in->arena));
-  if (!temp) return err_set(e, WEFT_ENOMEM, "out of memory while compiling");
-  Work w = {.in = *in, .result = in->arena, .d = d, .e = e};
+  const weft_alloc *alloc = arena_allocator(in->arena);
+  Arena *temp = arena_new(alloc), *scratch = arena_new(alloc);
+  Work w = {.in = *in, .result = in->arena, .scratch = scratch, .d = d, .e = e};
   w.in.arena = temp;
-  /* The caller's arena may run out too: then the temporary one must not be lost. */
-  if (!arena_try(in->arena, run_guarded, &w))
-    w.st = err_set(e, WEFT_ENOMEM, "out of memory while compiling");
+  if (!temp || !scratch || !arena_try(in->arena, run_guarded, &w)) w.st = WEFT_ENOMEM;
+  if (w.st == WEFT_ENOMEM) err_set(e, WEFT_ENOMEM, "out of memory while compiling");
+  arena_free(scratch);
   arena_free(temp);
   if (w.st != WEFT_OK) return w.st;
   /* requires all programs; establishes that they cannot block each other */

@@ -33,7 +33,9 @@ static void fill_rank(Cut *c, Build *b, const Compiled *k, int r) {
   CutRank *x = &c->rank[r];
   Layout l;
   layout(b, r, k, &l);
-  x->fixed = l.end + temp_of(b, r);
+  x->fixed = l.end;
+  x->temp = temp_of(b, r);
+  x->kept = l.kept;
   for (uint64_t in = inputs_of(b, r); in; in &= in - 1) x->inputs++;
   for (int i = 0; i < l.nparam; i++) x->params += (uint64_t)l.param[i].count;
   for (int i = 0; i < l.bucket.n; i++) x->reduced += 4 * l.bucket.at[i].count;
@@ -61,7 +63,7 @@ weft_status cut_new(const Front *f, const Plan *plan, const Schedule *s, Arena *
   if (!stage(&c->in, c->b.cost, &c->b.st, d)) return WEFT_EPLAN;
   stage_edges(&c->b);
   Build b = c->b;        /* without microbatches: a step keeps no inputs */
-  b.arena = scratch;
+  b.arena = b.scratch = scratch;
   Compiled k = {.arena = scratch, .dtype = f->plan.dtype, .micro = (int)f->plan.batch.micro,
                 .seq = f->in.graph->seq};
   describe_params(&b, &k);
@@ -72,16 +74,17 @@ weft_status cut_new(const Front *f, const Plan *plan, const Schedule *s, Arena *
   return WEFT_OK;
 }
 
-Lifetimes *cut_lifetimes(const Cut *c, const Schedule *s, int rounds, Arena *scratch,
-                         Arena *a) {
+Lifetimes *cut_lifetimes(const Cut *c, const Schedule *s, const Timeline *when, int rounds,
+                         Arena *scratch, Arena *a) {
   CompileInput in = c->in;
   Build b = c->b;
   in.schedule = s;
   b.in = &in;
-  b.arena = scratch;
+  b.arena = b.scratch = scratch;
+  b.when = *when;
   b.microbatches = s->microbatches * rounds;
   Lifetimes *l = NEW_N(a, Lifetimes, c->ranks);
-  send_order(&b);
+  transfers(&b);
   for (int r = 0; r < c->ranks; r++) lifetimes(&b, c->front, r, a, &l[r]);
   return l;
 }
@@ -93,11 +96,16 @@ static uint64_t fixed_bytes(const Cut *c, int r, int64_t microbatches) {
   return c->rank[r].fixed + align_up(input) * (uint64_t)c->rank[r].inputs;
 }
 
+/* With so many bytes of buffers. */
+static uint64_t rank_bytes(const Cut *c, int r, uint64_t fixed, uint64_t buffers) {
+  return fixed + MAX(buffers + c->rank[r].temp, c->rank[r].kept);
+}
+
 Footprint cut_floor(const Cut *c, int64_t microbatches, uint64_t limit) {
   Footprint worst = {0};
   for (int r = 0; r < c->ranks; r++) {
-    uint64_t fixed = fixed_bytes(c, r, microbatches);
-    if (fixed > worst.bytes) worst.bytes = fixed, worst.rank = r;
+    uint64_t bytes = rank_bytes(c, r, fixed_bytes(c, r, microbatches), 0);
+    if (bytes > worst.bytes) worst.bytes = bytes, worst.rank = r;
   }
   worst.over = worst.bytes > limit;
   return worst;
@@ -112,9 +120,9 @@ Footprint cut_footprint(const Cut *c, const Lifetimes *l, int64_t microbatches,
       if (l[r].tight != (pass == 0)) continue;
       uint64_t fixed = fixed_bytes(c, r, microbatches);
       uint64_t slots = lifetimes_slots(&l[r], c->front);
-      if (fixed + slots <= worst.bytes) continue;
+      if (rank_bytes(c, r, fixed, slots) <= worst.bytes) continue;
       uint64_t holes = lifetimes_holes(&l[r], c->front, slots, scratch);
-      uint64_t bytes = fixed + MIN(slots, holes);
+      uint64_t bytes = rank_bytes(c, r, fixed, MIN(slots, holes));
       if (bytes > worst.bytes) worst.bytes = bytes, worst.rank = r;
       if (worst.bytes > limit) return worst.over = true, worst;
     }

@@ -8,7 +8,9 @@
 #include "lifetimes.h"
 
 typedef struct CutRank {
-  uint64_t fixed;             /* parameters, gradients, state, scalars and workspace */
+  uint64_t fixed;             /* parameters, gradients, state and scalars */
+  uint64_t temp;              /* workspace, beside the buffers */
+  uint64_t kept;              /* at least so many bytes in their place after the last one */
   int inputs;                 /* how many inputs of a whole step it keeps */
   uint64_t params;            /* local elements */
   uint64_t reduced;           /* bytes of gradients that are reduced, once a step */
@@ -31,9 +33,9 @@ typedef struct Cut {
  * it is copied but the lists of pp_plan, which are not read afterwards. */
 weft_status cut_new(const Front *f, const Plan *plan, const Schedule *s, Arena *scratch,
                     Arena *a, Cut **out, Diags *d);
-/* The lifetimes of all ranks under a schedule that has passed schedule_check. */
-Lifetimes *cut_lifetimes(const Cut *c, const Schedule *s, int rounds, Arena *scratch,
-                         Arena *a);
+/* The lifetimes of all ranks under a schedule that is ready, with its clock. */
+Lifetimes *cut_lifetimes(const Cut *c, const Schedule *s, const Timeline *when, int rounds,
+                         Arena *scratch, Arena *a);
 
 typedef struct Footprint {
   uint64_t bytes;             /* of the worst rank; a lower bound if over the limit */

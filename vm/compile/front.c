@@ -179,7 +179,8 @@ weft_status front_new(const CompileInput *in, Arena *scratch, Arena *a, Front **
   here.arena = scratch;
   Build *b = NEW(scratch, Build);
   b->in = &here;
-  b->arena = scratch;
+  b->arena = b->scratch = scratch;
+  b->d = d;
   TRY(compile_units(b, d, e));
   Front *f = NEW(a, Front);
   f->arena = a;

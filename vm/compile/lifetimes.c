@@ -156,7 +156,7 @@ static void *move(Arena *a, const void *from, size_t n) {
 
 void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out) {
   Layout none = {0};
-  Timeline t = {.brief = true};
+  MainList t = {.brief = true};
   actions(b, rank, &none, &t);
   int n = t.buffer.n;
   *out = (Lifetimes){.what = NEW_N(b->arena, int32_t, n),

@@ -7,19 +7,23 @@
 static uint32_t what_index(Emit *e, const char *s) {
   for (int i = MAX(0, e->what.n - 64); i < e->what.n; i++)
     if (strcmp(e->what.at[i], s) == 0) return (uint32_t)i;
-  *VEC_PUSH(e->b->arena, e->what) = arena_str(e->b->arena, s);
+  *VEC_PUSH(e->b->scratch, e->what) = arena_str(e->b->scratch, s);
   return (uint32_t)e->what.n - 1;
 }
 
-Instr *emit_instr(Emit *e, InstrCode code, const char *what) {
-  Instr *x = VEC_PUSH(e->b->arena, e->code);
+static Instr *emit_named(Emit *e, InstrCode code, uint32_t what) {
+  Instr *x = VEC_PUSH(e->b->scratch, e->code);
   *x = (Instr){.code = (uint8_t)code, .comm = -1, .handle = -1, .peer = -1,
-               .operand = (uint32_t)e->operand.n, .what = what_index(e, what)};
+               .operand = (uint32_t)e->operand.n, .what = what};
   return x;
 }
 
+Instr *emit_instr(Emit *e, InstrCode code, const char *what) {
+  return emit_named(e, code, what_index(e, what));
+}
+
 uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count) {
-  *VEC_PUSH(e->b->arena, e->operand) =
+  *VEC_PUSH(e->b->scratch, e->operand) =
       (Operand){.off = off, .dtype = (uint8_t)dt, .ndim = 1, .dim = {count}};
   return (uint32_t)e->operand.n - 1;
 }
@@ -67,8 +71,8 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
   static const char *const suffix[] = {"F", "I", "W"};
   const UnitCode *code = &e->b->unit[u];
   const Unit *unit = &e->b->in->graph->unit.at[u];
-  Body *body = VEC_PUSH(e->b->arena, e->body);
-  *body = (Body){.name = arena_printf(e->b->arena, "%s:%s",
+  Body *body = VEC_PUSH(e->b->scratch, e->body);
+  *body = (Body){.name = arena_printf(e->b->scratch, "%s:%s",
                                       unit->layer >= 0 ? "layer" : unit->name, suffix[ph]),
                  .first = (uint32_t)e->code.n, .n = (uint32_t)code->body[ph].n,
                  .phase = (uint8_t)ph, .flops = code->body[ph].flops,
@@ -81,10 +85,10 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
     x->what = what, x->operand = operand;
     if (from->i.code == I_KERNEL) {
       x->attr = (uint32_t)e->attr.n;
-      *VEC_PUSH(e->b->arena, e->attr) = from->attr;
+      *VEC_PUSH(e->b->scratch, e->attr) = from->attr;
     }
     for (int k = 0; k < from->i.nin + from->i.nout; k++)
-      *VEC_PUSH(e->b->arena, e->operand) = absolute(e, from->operand[k], temp);
+      *VEC_PUSH(e->b->scratch, e->operand) = absolute(e, from->operand[k], temp);
   }
 }
 
@@ -93,8 +97,8 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
 static void number_bodies(Emit *e, Bodies *bo) {
   const Build *b = e->b;
   int units = b->in->graph->unit.n, n = 0;
-  bo->of = (void *)arena_alloc(b->arena, sizeof *bo->of * (size_t)units);
-  bo->unit = NEW_N(b->arena, int, units * 3);
+  bo->of = (void *)arena_alloc(b->scratch, sizeof *bo->of * (size_t)units);
+  bo->unit = NEW_N(b->scratch, int, units * 3);
   for (Phase ph = PH_F; ph <= PH_W; ph++)
     for (int u = 0; u < units; u++) {
       bo->of[u][ph] = -1;
@@ -107,12 +111,31 @@ static void number_bodies(Emit *e, Bodies *bo) {
       if (bo->of[u][ph] >= 0) continue;
       bo->of[u][ph] = n;
       bo->unit[n++] = u * 3 + (int)ph;
-      *VEC_PUSH(b->arena, bo->written[ph]) = u;
+      *VEC_PUSH(b->scratch, bo->written[ph]) = u;
     }
   e->p->nbody = n;
 }
 
 /* ---- calls ---- */
+
+/* What is transferred repeats with every microbatch: tensor and place name the operand. */
+typedef struct Transferred {
+  Tid t;                 /* + 1 */
+  uint32_t what, operand;
+  uint64_t off;
+} Transferred;
+enum { SEEN = 1021 };
+
+/* What all events of the main list need. */
+typedef struct Main {
+  const MainList *t;
+  Bodies bodies;
+  int *unit_at;
+  bool *written;         /* per parameter */
+  uint64_t frames;       /* where the buffers begin */
+  uint32_t phase[3], none;   /* in what */
+  Transferred seen[SEEN];
+} Main;
 
 static void bind_units(Emit *e, int *unit_at) {
   const Build *b = e->b;
@@ -121,13 +144,13 @@ static void bind_units(Emit *e, int *unit_at) {
     if (stage_rank(b, b->st.of_unit[u]) != e->p->pp) continue;
     const UnitCode *code = &b->unit[u];
     unit_at[u] = e->unit.n;
-    *VEC_PUSH(b->arena, e->unit) = (UnitBind){b->in->graph->unit.at[u].name,
+    *VEC_PUSH(b->scratch, e->unit) = (UnitBind){b->in->graph->unit.at[u].name,
                                               (uint32_t)e->bind.n,
                                               (uint32_t)(2 * code->nparam)};
     for (int i = 0; i < code->nparam; i++)
-      *VEC_PUSH(b->arena, e->bind) = e->l->param[e->l->of[code->param[i]]].work;
+      *VEC_PUSH(b->scratch, e->bind) = e->l->param[e->l->of[code->param[i]]].work;
     for (int i = 0; i < code->nparam; i++)
-      *VEC_PUSH(b->arena, e->bind) = e->l->param[e->l->of[code->param[i]]].grad;
+      *VEC_PUSH(b->scratch, e->bind) = e->l->param[e->l->of[code->param[i]]].grad;
   }
 }
 
@@ -144,76 +167,95 @@ static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
   return mask;
 }
 
-static void bind_buffer(Emit *e, const Timeline *t, int32_t buffer, uint64_t frames) {
-  *VEC_PUSH(e->b->arena, e->dyn) = buffer < 0 ? 0 : frames + t->buffer.at[buffer].off;
+/* An instruction of the main list that stands for an action of the schedule. */
+static Instr *emit_for(Emit *e, const Event *ev, InstrCode code, uint32_t what) {
+  Instr *x = emit_named(e, code, what);
+  x->line = ev->line;
+  x->action = ev->action;
+  return x;
 }
 
-static void emit_call(Emit *e, const Event *ev, const Timeline *t, const Bodies *bo,
-                      const int *unit_at, bool *written, uint64_t frames) {
-  static const char phase_name[] = "FIW";
+static void bind_buffer(Emit *e, const Main *m, int32_t buffer) {
+  *VEC_PUSH(e->b->scratch, e->dyn) =
+      buffer < 0 ? 0 : m->frames + m->t->buffer.at[buffer].off;
+}
+
+static void emit_call(Emit *e, const Event *ev, Main *m) {
   const Build *b = e->b;
   const UnitCode *code = &b->unit[ev->unit];
   int rank, chunk;
   schedule_where(b->in->schedule, b->st.of_unit[ev->unit], &rank, &chunk);
-  Call call = {.body = (uint16_t)bo->of[ev->unit][ev->phase],
-               .unit = (uint16_t)unit_at[ev->unit], .chunk = (uint16_t)chunk,
+  Call call = {.body = (uint16_t)m->bodies.of[ev->unit][ev->phase],
+               .unit = (uint16_t)m->unit_at[ev->unit], .chunk = (uint16_t)chunk,
                .mb = ev->mb, .dyn = (uint32_t)e->dyn.n,
                .ndyn = (uint32_t)(DYN_EDGE + code->nedge),
-               .fresh = fresh_mask(e, ev->unit, (Phase)ev->phase, written)};
-  const int32_t *buf = &t->call_buffer.at[ev->edges];
-  for (int k = 0; k < 3; k++) bind_buffer(e, t, buf[k], frames);
+               .fresh = fresh_mask(e, ev->unit, (Phase)ev->phase, m->written)};
+  const int32_t *buf = &m->t->call_buffer.at[ev->edges];
+  for (int k = 0; k < 3; k++) bind_buffer(e, m, buf[k]);
   uint64_t mb_bytes = (uint64_t)(b->in->plan->batch.micro * b->in->graph->seq * 4);
   for (int i = 0; i < IN_SEED; i++)
-    *VEC_PUSH(b->arena, e->dyn) = e->l->input[i] == UINT64_MAX
-                                      ? 0
-                                      : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;
-  for (int k = 0; k < code->nedge; k++) bind_buffer(e, t, buf[3 + k], frames);
-  char what[16] = {phase_name[ev->phase], 0};
-  Instr *x = emit_instr(e, I_CALL, what);
+    *VEC_PUSH(b->scratch, e->dyn) = e->l->input[i] == UINT64_MAX
+                                        ? 0
+                                        : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;
+  for (int k = 0; k < code->nedge; k++) bind_buffer(e, m, buf[3 + k]);
+  Instr *x = emit_for(e, ev, I_CALL, m->phase[ev->phase]);
   x->call = (uint32_t)e->call.n;
-  x->line = ev->line;
-  *VEC_PUSH(b->arena, e->call) = call;
+  *VEC_PUSH(b->scratch, e->call) = call;
 }
 
-static void emit_transfer(Emit *e, const Event *ev, const Timeline *t, uint64_t frames) {
+static const Transferred *transferred(Emit *e, Main *m, Tid t, uint64_t off) {
+  Transferred *k = &m->seen[((uint64_t)t * 31 + off / ALIGN) % SEEN];
+  if (k->t == t + 1 && k->off == off) return k;
   char label[96];
-  const Tensor *x = &e->b->sh.g->t.at[ev->t];
-  Instr *i = emit_instr(e, ev->kind == EV_SEND ? I_SEND : I_RECV,
-                        tensor_label(e->b->sh.g, ev->t, label));
+  const Tensor *x = &e->b->sh.g->t.at[t];
+  k->what = what_index(e, tensor_label(e->b->sh.g, t, label));
+  k->t = t + 1;
+  k->off = off;
+  k->operand = (uint32_t)e->operand.n;
+  Operand *o = VEC_PUSH(e->b->scratch, e->operand);
+  *o = (Operand){.off = off, .dtype = x->dtype, .ndim = x->ndim};
+  for (int d = 0; d < x->ndim; d++) o->dim[d] = x->dim[d].local;
+  return k;
+}
+
+static void emit_transfer(Emit *e, const Event *ev, Main *m) {
+  uint64_t off = m->frames + m->t->buffer.at[ev->buffer].off;
+  const Transferred *k = transferred(e, m, ev->t, off);
+  Instr *i = emit_for(e, ev, ev->kind == EV_SEND ? I_SEND : I_RECV, k->what);
   i->peer = ev->peer;
   i->handle = ev->handle;
-  i->line = ev->line;
+  i->operand = k->operand;
   i->nin = ev->kind == EV_SEND, i->nout = !i->nin;
-  Operand *o = VEC_PUSH(e->b->arena, e->operand);
-  *o = (Operand){.off = frames + t->buffer.at[ev->buffer].off, .dtype = x->dtype,
-                 .ndim = x->ndim};
-  for (int d = 0; d < x->ndim; d++) o->dim[d] = x->dim[d].local;
 }
 
-static void emit_event(Emit *e, const Event *ev, const Timeline *t, const Bodies *bo,
-                       const int *unit_at, bool *written, uint64_t frames) {
+static void emit_reduce(Emit *e, const Event *ev) {
+  const Bucket *k = &e->l->bucket.at[ev->bucket];
+  Instr *x = emit_for(e, ev, I_COLL, what_index(e, "gradients"));
+  x->coll = COLL_ALL_REDUCE;
+  x->comm = (int16_t)comm_for(e->b, k->axes, NULL, 0);
+  x->handle = ev->handle;
+  x->nin = x->nout = 1;
+  emit_operand(e, k->off, DT_F32, (int64_t)k->count);
+  emit_operand(e, k->off, DT_F32, (int64_t)k->count);
+}
+
+static void emit_event(Emit *e, const Event *ev, Main *m) {
   switch ((EventKind)ev->kind) {
-  case EV_CALL: emit_call(e, ev, t, bo, unit_at, written, frames); break;
+  case EV_CALL: emit_call(e, ev, m); break;
   case EV_SEND:
-  case EV_RECV: emit_transfer(e, ev, t, frames); break;
-  case EV_WAIT: {
-    Instr *x = emit_instr(e, I_WAIT, "");
-    x->handle = ev->handle;
-    x->line = ev->line;
-    break;
+  case EV_RECV: emit_transfer(e, ev, m); break;
+  case EV_WAIT: emit_for(e, ev, I_WAIT, m->none)->handle = ev->handle; break;
+  case EV_REDUCE: emit_reduce(e, ev); break;
   }
-  case EV_REDUCE: {
-    const Bucket *k = &e->l->bucket.at[ev->bucket];
-    Instr *x = emit_instr(e, I_COLL, "gradients");
-    x->coll = COLL_ALL_REDUCE;
-    x->comm = (int16_t)comm_for(e->b, k->axes, NULL, 0);
-    x->handle = ev->handle;
-    x->nin = x->nout = 1;
-    emit_operand(e, k->off, DT_F32, (int64_t)k->count);
-    emit_operand(e, k->off, DT_F32, (int64_t)k->count);
-    break;
-  }
-  }
+}
+
+static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
+  m->none = what_index(e, "");
+  for (int ph = 0; ph < 3; ph++) m->phase[ph] = what_index(e, prog_phase_name[ph]);
+  update_prologue(e, c);
+  for (int i = 0; i < t->ev.n; i++) emit_event(e, &t->ev.at[i], m);
+  update_epilogue(e, c, t);
+  e->p->nmain = (uint32_t)e->code.n;
 }
 
 /* ---- memory ---- */
@@ -221,21 +263,26 @@ static void emit_event(Emit *e, const Event *ev, const Timeline *t, const Bodies
 static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
   static const char *const name[] = {"parameters", "master weights", "gradients",
                                      "optimizer state", "inputs and scalars",
-                                     "activations", "workspace"};
+                                     "activations", "workspace", "undo copies"};
   Program *p = e->p;
+  uint64_t passes = frames + temp, more = e->l->kept > passes ? e->l->kept - passes : 0;
   p->mem = NEW_N(c->arena, MemClass, LEN(name));
   for (int i = 0; i < LEN(name); i++) {
-    uint64_t bytes = i < 5 ? e->l->bytes[i] : i == 5 ? frames : temp;
+    uint64_t bytes = i < 5 ? e->l->bytes[i] : i == 5 ? frames : i == 6 ? temp : more;
     if (bytes) p->mem[p->nmem++] = (MemClass){.name = name[i], .bytes = bytes};
   }
-  p->arena_bytes = e->l->end + frames + temp;
+  if (more)
+    p->mem[p->nmem - 1].note = arena_printf(
+        c->arena, "%llu bytes, the rest in the place of the activations",
+        (unsigned long long)e->l->kept);
+  p->arena_bytes = e->l->end + passes + more;
 }
 
 /* The most operations of instructions [first, first + n) under way at once on each
  * communicator. */
 static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak) {
-  int *now = NEW_N(e->b->arena, int, e->b->comm.n);
-  int *comm_of = NEW_N(e->b->arena, int, e->p->nhandle);
+  int *now = NEW_N(e->b->scratch, int, e->b->comm.n);
+  int *comm_of = NEW_N(e->b->scratch, int, e->p->nhandle);
   for (int h = 0; h < e->p->nhandle; h++) comm_of[h] = -1;
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *x = &e->code.at[i];
@@ -252,8 +299,8 @@ static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak)
 
 /* A body's operations come on top of those that the main list has under way. */
 static void count_in_flight(const Emit *e) {
-  int *main_peak = NEW_N(e->b->arena, int, e->b->comm.n);
-  int *body_peak = NEW_N(e->b->arena, int, e->b->comm.n);
+  int *main_peak = NEW_N(e->b->scratch, int, e->b->comm.n);
+  int *body_peak = NEW_N(e->b->scratch, int, e->b->comm.n);
   peak_in_flight(e, 0, e->p->nmain, main_peak);
   for (int k = 0; k < e->body.n; k++)
     peak_in_flight(e, e->body.at[k].first, e->body.at[k].n, body_peak);
@@ -271,8 +318,7 @@ static double step_flops(const Emit *e) {
 
 /* Moves what was gathered in the compile's arena into the result's. */
 #define KEEP(field, count)                                                               \
-  (p->field = NEW_N(c->arena, __typeof__(*p->field), e.field.n),                         \
-   e.field.n ? memcpy(p->field, e.field.at, sizeof *p->field * (size_t)e.field.n) : 0,   \
+  (p->field = arena_copy(c->arena, e.field.at, sizeof *p->field * (size_t)e.field.n),    \
    p->count = (__typeof__(p->count))e.field.n)
 
 uint64_t temp_of(const Build *b, int rank) {
@@ -282,24 +328,22 @@ uint64_t temp_of(const Build *b, int rank) {
   return bytes;
 }
 
-void lower(Build *b, int rank, const Layout *l, Timeline *t, Compiled *c) {
+void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c) {
   Program *p = &c->prog[rank];
   Emit e = {.b = b, .p = p, .l = l};
-  Bodies bo = {0};
-  int *unit_at = NEW_N(b->arena, int, b->in->graph->unit.n);
-  bool *written = NEW_N(b->arena, bool, l->nparam + 1);
+  Main *m = NEW(b->scratch, Main);
   uint64_t temp_bytes = temp_of(b, rank);
   p->pp = rank;
-  uint64_t frames = offsets(b->arena, t->buffer.at, t->buffer.n);
-  number_bodies(&e, &bo);
-  bind_units(&e, unit_at);
-  update_prologue(&e, c);
-  for (int i = 0; i < t->ev.n; i++)
-    emit_event(&e, &t->ev.at[i], t, &bo, unit_at, written, l->end);
-  update_epilogue(&e, c, t);
-  p->nmain = (uint32_t)e.code.n;
+  *m = (Main){.t = t, .unit_at = NEW_N(b->scratch, int, b->in->graph->unit.n),
+              .written = NEW_N(b->scratch, bool, l->nparam + 1)};
+  uint64_t frames = offsets(b->scratch, t->buffer.at, t->buffer.n);
+  m->frames = l->end;
+  number_bodies(&e, &m->bodies);
+  bind_units(&e, m->unit_at);
+  emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
-    write_body(&e, bo.unit[k] / 3, (Phase)(bo.unit[k] % 3), l->end + frames);
+    write_body(&e, m->bodies.unit[k] / 3, (Phase)(m->bodies.unit[k] % 3),
+               l->end + frames);
   p->nhandle = MAX(t->handles, 1);
   account(&e, c, frames, temp_bytes);
   count_in_flight(&e);

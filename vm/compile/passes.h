@@ -7,6 +7,10 @@
 
 #include "compile.h"
 #include "shard.h"
+#include "timeline.h"
+
+/* schedule.c: schedule_check, and when its actions run; texts on the way lie in `a`. */
+bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *when);
 
 /* Adds the backward ops and tags every op F, I or W. */
 weft_status autodiff(Graph *g, weft_error *e);
@@ -69,6 +73,8 @@ typedef struct UnitCode {
 typedef struct Build {
   const CompileInput *in;
   Arena *arena;
+  Arena *scratch;        /* of one pp rank: emptied before the next */
+  Diags *d;
   Sharded sh;
   double *cost;          /* of each unit: unit_costs */
   UnitCode *unit;
@@ -81,14 +87,21 @@ typedef struct Build {
   VEC(CommDesc) comm;
   int in_handles;        /* handles of all bodies: main ones come after */
   int microbatches;      /* of the whole step: schedule's x rounds */
+  Timeline when;         /* when the schedule's actions run, if all take one unit */
   /* What each pp rank sends to each other one, in order: [src * pp + dst]. */
   struct Sends {
     struct SendItem {
       Tid t;
-      int stage, mb;     /* that receives it */
+      int32_t stage, mb; /* that receives it */
+      int32_t handle;    /* of its receive */
+      int64_t posted;    /* when that receive is there, on the clock of `when` */
     } *at;
-    int n, cap;
+    int n;
   } *sends;
+  /* [stage * microbatches + mb]: number of the first item that the forward and the
+   * backward of a stage receive. */
+  int32_t *arrives[2];
+  bool late_reduce;      /* a warning about REDUCE_GRAD was given */
 } Build;
 
 /* The local chunk of a global stage on its rank, and back: see schedule_where. */
@@ -121,6 +134,7 @@ static inline uint64_t align_up(uint64_t n) { return (n + ALIGN - 1) / ALIGN * A
 typedef struct Bucket {
   AxisSet axes;          /* the gradients are partial over these */
   uint64_t off, count;   /* f32 elements */
+  uint64_t chunks;       /* local chunks that write them, a bit each */
   int *param, nparam;    /* indices into Layout.param */
 } Bucket;
 typedef struct Layout {
@@ -130,7 +144,9 @@ typedef struct Layout {
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t bytes[5];     /* parameters, master, gradients, optimizer, inputs */
-  uint64_t end;
+  uint64_t end;          /* activations begin here */
+  uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
+                            once the activations are dead */
 } Layout;
 void layout(Build *b, int rank, const Compiled *c, Layout *l);
 /* The inputs that a rank reads, 1 << InputKind, and the bytes of each for a step. */
@@ -149,22 +165,32 @@ typedef struct Event {
   int32_t peer;          /* SEND, RECV: pp rank */
   int32_t handle;        /* SEND, RECV, WAIT, REDUCE */
   int32_t bucket;        /* REDUCE */
+  int32_t action;        /* see Instr */
   int32_t line;
   uint32_t edges;        /* CALL: first of its frames and edges in call_buffer */
   Tid t;                 /* SEND, RECV */
 } Event;
-typedef struct Timeline {
+typedef struct MainList {
   VEC(Event) ev;
   VEC(Interval) buffer;
   VEC(int32_t) call_buffer;  /* per CALL: FI, FW, IW (-1 none), then the unit's edges */
   int handles;
   int *reduce_handle;    /* of each bucket: -1 if the epilogue starts it */
   bool brief;            /* set before: only the buffers are wanted */
-} Timeline;
+} MainList;
 /* requires the schedule to be checked; `rank` is the pp rank */
-void actions(Build *b, int rank, const Layout *l, Timeline *t);
-/* The order of all sends, for all ranks; before actions(). */
-void send_order(Build *b);
+void actions(Build *b, int rank, const Layout *l, MainList *t);
+
+/* ---- transfers.c: the order of all sends, for all ranks; before actions() ---- */
+void transfers(Build *b);
+/* What a part of an action receives: items first .. first + n - 1 of what `src` sends. */
+typedef struct Inlet {
+  int src, first, n;
+} Inlet;
+/* False if nothing comes from another rank. */
+bool inlet(const Build *b, int stage, int mb, bool forward, Inlet *in);
+/* The tensors that enter a stage from the one before it (forward) or after it. */
+const struct Cross *entering(const Build *b, int stage, bool forward);
 
 /* ---- lower.c, update.c ---- */
 typedef struct Emit {
@@ -184,7 +210,7 @@ Instr *emit_instr(Emit *e, InstrCode code, const char *what);
 uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count);
 /* Before the first action and after the last one. */
 void update_prologue(Emit *e, const Compiled *c);
-void update_epilogue(Emit *e, const Compiled *c, Timeline *t);
-void lower(Build *b, int rank, const Layout *l, Timeline *t, Compiled *c);
+void update_epilogue(Emit *e, const Compiled *c, MainList *t);
+void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c);
 
 #endif

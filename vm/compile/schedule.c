@@ -1,168 +1,212 @@
-/* schedule.c - checks the table of actions that a schedule gave: every action once, in
- * an order that its own rank and the others can follow. */
-#include "passes.h"
+/* schedule.c - checks the table of actions that a schedule gave: every part of every
+ * microbatch once and on the right side of the others, parameters there when they are
+ * needed. Problems are gathered with their rank and step and told in that order.
+ * schedule_deadlock.c then looks at all ranks together. */
+#include "schedule_int.h"
 
-int schedule_stage(const Schedule *s, int rank, int chunk) {
-  if (s->v_placement && chunk == 1) return 2 * s->ranks - 1 - rank;
-  return chunk * s->ranks + rank;
+#include <stdlib.h>
+
+/* ---- telling ---- */
+
+const char *schedule_place(const ScheduleCheck *c, int rank, int step) {
+  const Action *a = &c->s->list[rank][step];
+  if (a->line <= 0 || !c->s->file) return arena_printf(c->a, "step %d", step);
+  return arena_printf(c->a, "step %d (line %d)", step, a->line);
 }
 
-void schedule_where(const Schedule *s, int stage, int *rank, int *chunk) {
-  *chunk = stage / s->ranks;
-  *rank = stage % s->ranks;
-  if (s->v_placement && *chunk == 1) *rank = 2 * s->ranks - 1 - stage;
+static const char *name_of(const ScheduleCheck *c, int rank, int step) {
+  char buf[ACTION_NAME];
+  return arena_str(c->a, action_name(c->s, rank, &c->s->list[rank][step], buf));
 }
 
-enum { DONE_F = 1, DONE_I = 2, DONE_W = 4 };
-
-typedef struct Check {
-  const Schedule *s;
-  Diags *d;
-  uint8_t *done;         /* [stage * microbatches + mb] */
-} Check;
-
-static Diag *problem(Check *c, const Action *a, const char *text) {
-  Diag *x = diag_error(c->d, "schedule", "schedule", "%s", text);
-  if (a && a->line > 0 && c->s->file) x->file = c->s->file, x->line = a->line;
-  return x;
+/* "rank 1, step 7: B of microbatch 2", then the text. */
+static void problem(ScheduleCheck *c, int rank, int step, const char *text) {
+  const char *all = arena_printf(c->a, "rank %d, step %d: %s %s", rank, step,
+                                 name_of(c, rank, step), text);
+  *VEC_PUSH(c->a, c->problem) = (Problem){rank, step, c->problem.n, all};
 }
 
-static const char *action_text(const Check *c, int rank, const Action *a, char letter) {
-  return arena_printf(c->d->arena, "rank %d: %c of microbatch %d, stage %d", rank, letter,
-                      a->mb, schedule_stage(c->s, rank, a->chunk));
+/* About what is not there: it belongs to no step and is told after those. */
+static void absent(ScheduleCheck *c, int rank, const char *text) {
+  const char *all = arena_printf(c->a, "rank %d: %s", rank, text);
+  *VEC_PUSH(c->a, c->problem) = (Problem){rank, c->s->n[rank], c->problem.n, all};
 }
 
-/* `mb` is -1 for actions that have none. */
-static bool exists(Check *c, int rank, const Action *a, int chunk, int mb, bool per_mb) {
-  bool ok = chunk >= 0 && chunk < c->s->virtual_stages;
-  if (per_mb) ok &= mb >= 0 && mb < c->s->microbatches;
-  if (!ok)
-    problem(c, a, arena_printf(c->d->arena,
-                               "rank %d: chunk %d, microbatch %d is not there (%d "
-                               "chunks, %d microbatches)", rank, chunk, mb,
-                               c->s->virtual_stages, c->s->microbatches));
-  return ok;
+static int by_place(const void *x, const void *y) {
+  const Problem *a = x, *b = y;
+  if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
+  if (a->step != b->step) return a->step < b->step ? -1 : 1;
+  return a->order < b->order ? -1 : 1;
 }
 
-static bool in_range(Check *c, int rank, const Action *a) {
-  bool per_mb = a->kind != ACT_UNSHARD && a->kind != ACT_RESHARD &&
-                a->kind != ACT_REDUCE_GRAD;
-  bool ok = exists(c, rank, a, a->chunk, a->mb, per_mb);
-  return a->kind == ACT_OVERLAP ? exists(c, rank, a, a->chunk2, a->mb2, true) && ok : ok;
+static void tell(ScheduleCheck *c) {
+  enum { MOST = 16 };
+  const Schedule *s = c->s;
+  int n = c->problem.n;
+  if (n) qsort(c->problem.at, (size_t)n, sizeof *c->problem.at, by_place);
+  for (int i = 0; i < MIN(n, MOST); i++) {
+    const Problem *p = &c->problem.at[i];
+    Diag *x = diag_error(c->d, "schedule", "schedule", "%s", p->text);
+    int line = p->step < s->n[p->rank] ? s->list[p->rank][p->step].line : 0;
+    if (line > 0 && s->file) x->file = s->file, x->line = line;
+  }
+  if (n > MOST)
+    diag_error(c->d, "schedule", "schedule", "%d more actions are wrong or missing",
+               n - MOST);
 }
 
-/* One part of an action on its own rank: not twice, and after what it builds on. */
-static void mark(Check *c, int rank, const Action *a, int chunk, int mb, int bits,
-                 char letter) {
-  int stage = schedule_stage(c->s, rank, chunk);
-  uint8_t *done = &c->done[stage * c->s->microbatches + mb];
-  const char *text = action_text(c, rank, a, letter);
-  if (*done & bits)
-    problem(c, a, arena_printf(c->d->arena, "%s is emitted twice", text));
-  if (bits & DONE_I && !(*done & DONE_F))
-    problem(c, a, arena_printf(c->d->arena, "%s comes before its forward", text));
-  if (bits == DONE_W && !(*done & DONE_I))
-    problem(c, a, arena_printf(c->d->arena, "%s comes before its I", text));
-  *done |= (uint8_t)bits;
+/* ---- each part once ---- */
+
+static bool part_exists(ScheduleCheck *c, int rank, int step, const ActionPart *p) {
+  const Schedule *s = c->s;
+  bool chunk = p->chunk >= 0 && p->chunk < s->virtual_stages;
+  bool mb = p->mb >= 0 && p->mb < s->microbatches;
+  if (!chunk)
+    problem(c, rank, step,
+            arena_printf(c->a, "names chunk %d, but a rank has %d chunk%s, from 0",
+                         p->chunk, s->virtual_stages, s->virtual_stages > 1 ? "s" : ""));
+  else if (!mb)
+    problem(c, rank, step,
+            arena_printf(c->a, "is not there: the schedule has %d microbatch%s, from 0",
+                         s->microbatches, s->microbatches > 1 ? "es" : ""));
+  return chunk && mb;
 }
 
-static void check_rank(Check *c, int rank) {
-  for (int i = 0; i < c->s->n[rank]; i++) {
-    const Action *a = &c->s->list[rank][i];
-    if (!in_range(c, rank, a)) continue;
-    switch (a->kind) {
-    case ACT_F: mark(c, rank, a, a->chunk, a->mb, DONE_F, 'F'); break;
-    case ACT_I: mark(c, rank, a, a->chunk, a->mb, DONE_I, 'I'); break;
-    case ACT_W: mark(c, rank, a, a->chunk, a->mb, DONE_W, 'W'); break;
-    case ACT_B: mark(c, rank, a, a->chunk, a->mb, DONE_I | DONE_W, 'B'); break;
-    case ACT_OVERLAP:
-      mark(c, rank, a, a->chunk, a->mb, DONE_F, 'F');
-      mark(c, rank, a, a->chunk2, a->mb2, DONE_I | DONE_W, 'B');
-      break;
-    default: break;
+/* B is an I and a W at one step. */
+static bool is_whole(const Parts *p) { return p->step[1] > 0 && p->step[1] == p->step[2]; }
+
+static void note_part(ScheduleCheck *c, int rank, int step, const ActionPart *part) {
+  Parts *p = schedule_parts(c, rank, part->chunk, part->mb);
+  bool whole = part->bits == (PART_I | PART_W);
+  for (int k = 0; k < 3; k++) {
+    if (!(part->bits >> k & 1)) continue;
+    int first = p->step[k] - 1;
+    if (first < 0) {
+      p->step[k] = step + 1;
+      continue;
     }
+    const char *place = schedule_place(c, rank, first);
+    if (k == 0 || whole == is_whole(p))
+      problem(c, rank, step, arena_printf(c->a, "is emitted twice, first at %s", place));
+    else
+      problem(c, rank, step,
+              arena_printf(c->a,
+                           "does what %s at %s does: a backward is one B, or an I and a W",
+                           name_of(c, rank, first), place));
+    break;
   }
 }
 
-static void check_complete(Check *c) {
-  static const char *const part[] = {"F", "I (or B)", "W (or B)"};
-  int missing = 0;
-  for (int stage = 0; stage < c->s->ranks * c->s->virtual_stages; stage++)
-    for (int mb = 0; mb < c->s->microbatches; mb++)
-      for (int k = 0; k < 3; k++) {
-        if (c->done[stage * c->s->microbatches + mb] >> k & 1) continue;
-        int rank, chunk;
-        schedule_where(c->s, stage, &rank, &chunk);
-        if (missing++ < 8)
-          problem(c, NULL, arena_printf(c->d->arena,
-                                        "rank %d: %s of microbatch %d, stage %d is missing",
-                                        rank, part[k], mb, stage));
-      }
-  if (missing > 8)
-    problem(c, NULL, arena_printf(c->d->arena, "%d more actions are missing", missing - 8));
+/* False if some are about what is not there: then no other one is missing. */
+static bool note_parts(ScheduleCheck *c, int rank) {
+  const Schedule *s = c->s;
+  bool all = true;
+  for (int i = 0; i < s->n[rank]; i++) {
+    const Action *a = &s->list[rank][i];
+    ActionPart part[2];
+    int n = action_parts(a, part);
+    for (int k = 0; k < n; k++)
+      if (part_exists(c, rank, i, &part[k])) note_part(c, rank, i, &part[k]);
+      else all = false;
+    if (n == 0) all &= part_exists(c, rank, i, &(ActionPart){.chunk = a->chunk});
+  }
+  return all;
 }
 
-/* May the part run now, given what all ranks have done? */
-static bool ready(const Check *c, int stage, int mb, bool forward) {
-  int last = c->s->ranks * c->s->virtual_stages - 1, m = c->s->microbatches;
-  if (forward) return stage == 0 || c->done[(stage - 1) * m + mb] & DONE_F;
-  return stage == last || c->done[(stage + 1) * m + mb] & DONE_I;
+/* ---- order and completeness ---- */
+
+static void comes_before(ScheduleCheck *c, int rank, int step, int other) {
+  problem(c, rank, step,
+          arena_printf(c->a, "comes before %s at %s", name_of(c, rank, other),
+                       schedule_place(c, rank, other)));
 }
 
-static bool run(Check *c, int rank, const Action *a) {
-  int m = c->s->microbatches, stage = schedule_stage(c->s, rank, a->chunk);
-  uint8_t *done = &c->done[stage * m + a->mb];
-  switch (a->kind) {
-  case ACT_F:
-    if (!ready(c, stage, a->mb, true)) return false;
-    *done |= DONE_F;
-    return true;
-  case ACT_I:
-  case ACT_B:
-    if (!ready(c, stage, a->mb, false)) return false;
-    *done |= DONE_I;
-    return true;
-  case ACT_OVERLAP: {
-    int back = schedule_stage(c->s, rank, a->chunk2);
-    if (!ready(c, stage, a->mb, true) || !ready(c, back, a->mb2, false)) return false;
-    *done |= DONE_F;
-    c->done[back * m + a->mb2] |= DONE_I;
-    return true;
-  }
-  default: return true;
-  }
+static const char *where_text(const ScheduleCheck *c, int rank, int chunk, int mb) {
+  if (c->s->virtual_stages < 2) return arena_printf(c->a, "microbatch %d", mb);
+  return arena_printf(c->a, "microbatch %d, chunk %d (stage %d)", mb, chunk,
+                      schedule_stage(c->s, rank, chunk));
 }
 
-/* Executes the table without data: a rank that cannot go on waits for another; if none
- * can, the table itself has a cycle. */
-static void check_deadlock(Check *c) {
-  int *at = NEW_N(c->d->arena, int, c->s->ranks), left = 0;
-  memset(c->done, 0, (size_t)(c->s->ranks * c->s->virtual_stages * c->s->microbatches));
-  for (int r = 0; r < c->s->ranks; r++) left += c->s->n[r];
-  for (bool moved = true; moved && left > 0;) {
-    moved = false;
-    for (int r = 0; r < c->s->ranks; r++)
-      while (at[r] < c->s->n[r] && run(c, r, &c->s->list[r][at[r]])) {
-        at[r]++, left--;
-        moved = true;
-      }
+static void check_missing(ScheduleCheck *c, int rank, int chunk, int mb, const Parts *p) {
+  int f = p->step[0] - 1, i = p->step[1] - 1, w = p->step[2] - 1;
+  if (f < 0 && i < 0 && w < 0) {
+    absent(c, rank, arena_printf(c->a, "F and B of %s are missing",
+                                 where_text(c, rank, chunk, mb)));
+    return;
   }
-  if (left == 0) return;
-  for (int r = 0; r < c->s->ranks; r++) {
-    if (at[r] == c->s->n[r]) continue;
-    const Action *a = &c->s->list[r][at[r]];
-    static const char letter[] = "FIWBO";
-    problem(c, a, arena_printf(c->d->arena, "deadlock: %s, action %d, waits for ever",
-                               action_text(c, r, a, letter[a->kind]), at[r]));
+  if (f < 0)
+    problem(c, rank, i >= 0 ? i : w,
+            arena_printf(c->a, "has no F: that of %s is missing",
+                         where_text(c, rank, chunk, mb)));
+  if (i < 0 && w < 0) problem(c, rank, f, "has no backward: B, or I and W, is missing");
+  else if (i < 0) problem(c, rank, w, "has no I");
+  else if (w < 0) problem(c, rank, i, "has no W");
+}
+
+/* The B of a pair can use the F of the same pair only where the loss lies between. */
+static bool pair_on_loss(const ScheduleCheck *c, int rank, int chunk) {
+  int stage = schedule_stage(c->s, rank, chunk);
+  return stage == c->s->ranks * c->s->virtual_stages - 1;
+}
+
+/* A W without its I, or the other way round, that is part of a B: told before. */
+static bool mixed(const ScheduleCheck *c, int rank, int i, int w) {
+  const Action *list = c->s->list[rank];
+  return i != w && (list[i].kind != ACT_I || list[w].kind != ACT_W);
+}
+
+static void check_order(ScheduleCheck *c, int rank, int chunk, int mb, bool all) {
+  const Parts *p = schedule_parts(c, rank, chunk, mb);
+  int f = p->step[0] - 1, i = p->step[1] - 1, w = p->step[2] - 1;
+  if (all && (f < 0 || i < 0 || w < 0)) check_missing(c, rank, chunk, mb, p);
+  if (f >= 0 && i >= 0 && i < f) comes_before(c, rank, i, f);
+  if (i >= 0 && w >= 0 && w < i && !mixed(c, rank, i, w)) comes_before(c, rank, w, i);
+  if (f >= 0 && f == i && !pair_on_loss(c, rank, chunk))
+    problem(c, rank, i, "needs its own F, which comes back through later stages");
+}
+
+static void check_rank(ScheduleCheck *c, int rank) {
+  const Schedule *s = c->s;
+  if (s->n[rank] == 0) {
+    absent(c, rank, "the schedule gives it nothing to do");
+    return;
   }
+  bool all = note_parts(c, rank);
+  for (int chunk = 0; chunk < s->virtual_stages; chunk++)
+    for (int mb = 0; mb < s->microbatches; mb++) check_order(c, rank, chunk, mb, all);
+  schedule_parameters(c, rank, problem);
+}
+
+/* ---- the whole ---- */
+
+static void warn_of_parameters(const ScheduleCheck *c) {
+  const Schedule *s = c->s;
+  for (int r = 0; r < s->ranks; r++)
+    for (int i = 0; i < s->n[r]; i++) {
+      const Action *a = &s->list[r][i];
+      if (a->kind != ACT_UNSHARD && a->kind != ACT_RESHARD) continue;
+      Diag *x = diag_warn(c->d, "schedule", "schedule",
+                          "UNSHARD and RESHARD do nothing: every rank has all parameters "
+                          "of its stages");
+      if (a->line > 0 && s->file) x->file = s->file, x->line = a->line;
+      return;
+    }
+}
+
+bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *t) {
+  size_t n = (size_t)s->ranks * (size_t)s->virtual_stages * (size_t)s->microbatches;
+  ScheduleCheck c = {.s = s, .d = d, .a = a, .parts = NEW_N(a, Parts, n)};
+  weft_error e = {.rank = -1};
+  for (int r = 0; r < s->ranks; r++) check_rank(&c, r);
+  tell(&c);
+  if (c.problem.n) return false;
+  warn_of_parameters(&c);
+  if (timeline_run(s, TIMELINE_UNIT, a, t, &e) == WEFT_OK) return true;
+  schedule_deadlock(&c);
+  return false;
 }
 
 bool schedule_check(const Schedule *s, Diags *d) {
-  int errors = d->errors;
-  size_t n = (size_t)s->ranks * (size_t)s->virtual_stages * (size_t)s->microbatches;
-  Check c = {.s = s, .d = d, .done = NEW_N(d->arena, uint8_t, n)};
-  for (int r = 0; r < s->ranks; r++) check_rank(&c, r);
-  if (d->errors == errors) check_complete(&c);
-  if (d->errors == errors) check_deadlock(&c);
-  return d->errors == errors;
+  Timeline t;
+  return schedule_ready(s, d, d->arena, &t);
 }

@@ -72,17 +72,18 @@ static bool by_modules(const CompileInput *in, Stages *st, Diags *d) {
   return d->errors == errors;
 }
 
-static bool no_empty_stage(const CompileInput *in, Stages *st, Diags *d) {
+/* Finds where each stage begins. A stage without units only passes on what it receives;
+ * a layout may ask for that, elsewhere it is more likely a mistake. */
+static bool find_first(const CompileInput *in, Stages *st, Diags *d) {
   int u = 0, n = in->graph->unit.n;
   const PpPlan *pp = &in->plan->pp;
   const char *path = pp->modules  ? "pp_plan.modules"
-                     : pp->layout ? "pp_plan.layout"
                      : pp->layers ? "pp_plan.layers"
                                   : "mesh.pp";
   for (int s = 0; s < st->n; s++) {
     st->first[s] = u;
     while (u < n && st->of_unit[u] == s) u++;
-    if (st->first[s] == u) {
+    if (st->first[s] == u && !pp->layout) {
       diag_error(d, "stages", path, "stage %d is empty", s);
       return false;
     }
@@ -131,7 +132,7 @@ bool stage(const CompileInput *in, const double *cost, Stages *st, Diags *d) {
       return false;
     by_layers(g, count, st);
   }
-  return no_empty_stage(in, st, d);
+  return find_first(in, st, d);
 }
 
 /* ---- what crosses from stage to stage ---- */

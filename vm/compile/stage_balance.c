@@ -1,7 +1,8 @@
-/* stage_balance.c - cuts the units, in their order, into stages of equal work: the longest
- * stage is as short as it can be; of the splits that reach this the one whose stages
- * differ least (smallest sum of squares); of those the one with the most work in late
- * stages, because early ones keep more activations. Exact, by dynamic programming. */
+/* stage_balance.c - cuts the units, in their order, into stages of equal work: the
+ * longest stage is as short as it can be; of the splits that reach this the one whose
+ * stages differ least (smallest sum of squares); of those the one with the most work in
+ * late stages, because early ones keep more activations. Exact, by dynamic programming.
+ */
 #include "passes.h"
 
 /* Work is counted in integers, so that no rounding decides between equal splits. */
@@ -9,10 +10,10 @@ enum { WORK_BITS = 52, SQUARE_BITS = 31 };
 
 typedef struct Cutter {
   int units, stages;
-  uint64_t *before;      /* [units + 1]: work of the units before this one */
-  int shift;             /* before >> shift has SQUARE_BITS */
-  uint64_t *best;        /* [(stages + 1) * (units + 1)]: of the first s stages, u units */
-  int *from;             /* where the last of these stages begins */
+  uint64_t *before; /* [units + 1]: work of the units before this one */
+  int shift;        /* before >> shift has SQUARE_BITS */
+  uint64_t *best;   /* [(stages + 1) * (units + 1)]: of the first s stages, u units */
+  int *from;        /* where the last of these stages begins */
 } Cutter;
 
 static uint64_t work(const Cutter *c, int from, int to) {
@@ -28,7 +29,8 @@ static uint64_t square(const Cutter *c, int from, int to) {
  * of squares. Every stage has a unit. Returns the value for all stages and units. */
 static uint64_t fill(Cutter *c, bool squares, uint64_t limit) {
   int wide = c->units + 1;
-  for (int i = 0; i < (c->stages + 1) * wide; i++) c->best[i] = UINT64_MAX;
+  for (int i = 0; i < (c->stages + 1) * wide; i++)
+    c->best[i] = UINT64_MAX;
   c->best[0] = 0;
   for (int s = 1; s <= c->stages; s++)
     for (int u = s; u <= c->units - (c->stages - s); u++)
@@ -46,11 +48,14 @@ static uint64_t fill(Cutter *c, bool squares, uint64_t limit) {
 /* Whole numbers below 2^WORK_BITS; costs that are smaller stay what they are. */
 static void count_work(Cutter *c, const double *cost) {
   double all = 0, scale = 1;
-  for (int u = 0; u < c->units; u++) all += cost[u];
-  while (all * scale >= (double)(1ull << WORK_BITS)) scale /= 2;
+  for (int u = 0; u < c->units; u++)
+    all += cost[u];
+  while (all * scale >= (double)(1ull << WORK_BITS))
+    scale /= 2;
   for (int u = 0; u < c->units; u++)
     c->before[u + 1] = c->before[u] + (uint64_t)(cost[u] * scale + 0.5);
-  while (c->before[c->units] >> c->shift >> SQUARE_BITS) c->shift++;
+  while (c->before[c->units] >> c->shift >> SQUARE_BITS)
+    c->shift++;
 }
 
 void stage_balance(Arena *a, const double *cost, int units, int stages, int *first) {

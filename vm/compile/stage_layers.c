@@ -7,9 +7,11 @@
 /* Equal, the smaller ones at the ends, last first. */
 static void even(int layers, int stages, int *out) {
   int small = stages - layers % stages;
-  for (int s = 0; s < stages; s++) out[s] = layers / stages + (layers % stages > 0);
+  for (int s = 0; s < stages; s++)
+    out[s] = layers / stages + (layers % stages > 0);
   if (layers % stages == 0) return;
-  for (int k = 0; k < small; k++) out[k % 2 == 0 ? stages - 1 - k / 2 : k / 2]--;
+  for (int k = 0; k < small; k++)
+    out[k % 2 == 0 ? stages - 1 - k / 2 : k / 2]--;
 }
 
 typedef struct Split {
@@ -45,16 +47,17 @@ static bool listed(const Split *s, int *out) {
     diag_error(s->d, "stages", path, "stage %d has %d layers", i, pp->layers[i]);
     return false;
   }
-  bool ok = pp->nlayers == s->stages ||
-            miscounted(s, path, pp->layout ? "the layout has" : "the list has",
-                       pp->nlayers);
+  bool ok =
+      pp->nlayers == s->stages ||
+      miscounted(s, path, pp->layout ? "the layout has" : "the list has", pp->nlayers);
   if (s->layers >= 0 && sum != s->layers) {
     diag_error(s->d, "stages", path,
                "the stages have %lld layers together, the model has %d", (long long)sum,
                s->layers);
     ok = false;
   }
-  for (int i = 0; ok && i < s->stages; i++) out[i] = pp->layers[i];
+  for (int i = 0; ok && i < s->stages; i++)
+    out[i] = pp->layers[i];
   return ok;
 }
 
@@ -77,7 +80,8 @@ static bool with_less(const Split *s, int *out) {
                i == 0 ? "pp_plan.first_stage_less_layers"
                       : "pp_plan.last_stage_less_layers",
                "stage %d would have %d layers: with %d layers in %s a stage has %d at "
-               "most to give", i, out[i], s->layers, counted(s),
+               "most to give",
+               i, out[i], s->layers, counted(s),
                out[i] + (i == 0 ? pp->first_less : pp->last_less));
     return false;
   }
@@ -95,7 +99,8 @@ bool stage_layers(const PpPlan *pp, int ranks, int chunks, int layers, int *out,
     if (less)
       what = arena_printf(d->arena, "%d + %d + %d layers, at most %d each, make",
                           pp->first_less, layers, pp->last_less, pp->layers_per_stage);
-    return miscounted(&s, "pp_plan.layers_per_stage", what, stage_count_asked(pp, layers));
+    return miscounted(&s, "pp_plan.layers_per_stage", what,
+                      stage_count_asked(pp, layers));
   }
   if (s.stages > 1 && layers < s.stages && !less) {
     diag_error(d, "stages", "mesh.pp", "%s, but the model has %d layers", counted(&s),

@@ -6,27 +6,20 @@
 #include "../base/json.h"
 #include "timeline.h"
 
-/* Bytes that a rank of each pp rank sends to and receives from other stages in a step,
- * and what all ranks of the mesh send together. */
-typedef struct PipeTraffic {
-  uint64_t *sent, *received; /* [pp rank] */
-  uint64_t total;
-} PipeTraffic;
-PipeTraffic pipe_traffic(const Compiled *c, Arena *arena);
-
 /* One row per rank, time from left to right, at most `width` columns: every unit with its
  * microbatches if they fit, else letters, else several units to a column. What was done
  * is said below. `colour` adds escapes of a terminal with 256 colours. */
 void timeline_text(const Schedule *s, const Timeline *t, int width, bool colour,
                    Text *out);
-/* Idle shares, peaks and, unless `p` is NULL, bytes. */
-void timeline_figures(const Timeline *t, const PipeTraffic *p, Text *out);
+/* Idle shares, peaks and, unless `bytes` is NULL, what traffic() gave; `copies`: so many
+ * ranks of the mesh share a pp rank. */
+void timeline_figures(const Timeline *t, const RankTraffic *bytes, int copies, Text *out);
 /* The picture, a whole file. */
 void timeline_svg(const Schedule *s, const Timeline *t, Text *out);
 /* Members of an object that the caller has open, in the order of the alphabet, from
  * "bubble" to "makespan"; "peak" ... "traffic" come from the second one. */
 void timeline_json_shares(const Timeline *t, Json *out);
-void timeline_json_ranks(const Schedule *s, const Timeline *t, const PipeTraffic *p,
+void timeline_json_ranks(const Schedule *s, const Timeline *t, const RankTraffic *bytes,
                          Json *out);
 
 /* ---- what both drawings share ---- */

@@ -1,24 +1,7 @@
-/* timeline_figures.c - the numbers of a timeline as text and as JSON, and the bytes that
- * programs move between stages. */
+/* timeline_figures.c - the numbers of a timeline as text and as JSON. */
 #include "timeline_draw.h"
 
 #include <stdio.h>
-
-PipeTraffic pipe_traffic(const Compiled *c, Arena *arena) {
-  int ranks = c->mesh.size[AXIS_PP];
-  PipeTraffic p = {NEW_N(arena, uint64_t, ranks), NEW_N(arena, uint64_t, ranks), 0};
-  for (int r = 0; r < ranks; r++) {
-    const Program *prog = &c->prog[r];
-    for (uint32_t i = 0; i < prog->nmain; i++) {
-      const Instr *x = &prog->code[i];
-      if (x->code != I_SEND && x->code != I_RECV) continue;
-      uint64_t bytes = operand_bytes(&prog->operand[x->operand]);
-      *(x->code == I_SEND ? &p.sent[r] : &p.received[r]) += bytes;
-    }
-    p.total += p.sent[r] * (uint64_t)(c->mesh.world / ranks);
-  }
-  return p;
-}
 
 static long long idle(const Timeline *t, int rank) {
   return (long long)(t->makespan - t->busy[rank]);
@@ -28,25 +11,29 @@ static long long idle_own(const Timeline *t, int rank) {
   return (long long)(t->last[rank] - t->first[rank] - t->busy[rank]);
 }
 
-void timeline_figures(const Timeline *t, const PipeTraffic *p, Text *out) {
+void timeline_figures(const Timeline *t, const RankTraffic *bytes, int copies,
+                      Text *out) {
+  uint64_t total = 0;
   text_printf(out,
               "bubble %.2f %% of %lld units on %d rank%s; %.2f %% within each rank's own "
               "span\n",
               100 * timeline_bubble(t), (long long)t->makespan, t->ranks,
               t->ranks > 1 ? "s" : "", 100 * timeline_bubble_own(t));
   text_add(out, "rank    idle  in own span  most chunks in flight");
-  text_add(out, p ? "     bytes sent bytes received\n" : "\n");
+  text_add(out, bytes ? "     bytes sent bytes received\n" : "\n");
   for (int r = 0; r < t->ranks; r++) {
     text_printf(out, "%4d  %6lld  %11lld  %21d", r, idle(t, r), idle_own(t, r),
                 t->peak[r]);
-    if (p)
-      text_printf(out, " %14llu %14llu", (unsigned long long)p->sent[r],
-                  (unsigned long long)p->received[r]);
+    if (bytes) {
+      text_printf(out, " %14llu %14llu", (unsigned long long)bytes[r].sent,
+                  (unsigned long long)bytes[r].received);
+      total += bytes[r].sent * (uint64_t)copies;
+    }
     text_add(out, "\n");
   }
-  if (p)
+  if (bytes)
     text_printf(out, "all ranks together send %llu bytes to other stages in a step\n",
-                (unsigned long long)p->total);
+                (unsigned long long)total);
 }
 
 void timeline_json_shares(const Timeline *t, Json *out) {
@@ -66,14 +53,14 @@ static void json_slots(const Schedule *s, const Timeline *t, int rank, Json *out
   json_close(out, ']');
 }
 
-void timeline_json_ranks(const Schedule *s, const Timeline *t, const PipeTraffic *p,
+void timeline_json_ranks(const Schedule *s, const Timeline *t, const RankTraffic *bytes,
                          Json *out) {
   json_open(out, "ranks", '[');
   for (int r = 0; r < t->ranks; r++) {
     json_open(out, NULL, '{');
-    if (p) {
-      json_int(out, "bytes_received", (int64_t)p->received[r]);
-      json_int(out, "bytes_sent", (int64_t)p->sent[r]);
+    if (bytes) {
+      json_int(out, "bytes_received", (int64_t)bytes[r].received);
+      json_int(out, "bytes_sent", (int64_t)bytes[r].sent);
     }
     json_int(out, "chunks_in_flight", t->peak[r]);
     json_int(out, "idle", idle(t, r));

@@ -245,7 +245,7 @@ static void legend_exact(Canvas *v) {
     if (used >> k & 1)
       text_printf(v->out, "%s, ",
                   k == DRAW_B && !(used >> DRAW_I & 1) ? "B backward" : meaning[k]);
-  text_add(v->out, ". idle\n");
+  text_add(v->out, v->colour ? ". idle\n" : ". idle, - goes on\n");
   if (v->detail == DETAIL_NUMBERS) text_add(v->out, "numbers: the microbatch\n");
   if (v->s->virtual_stages > 1)
     text_add(v->out, "lower case: chunks after the first one of a rank\n");

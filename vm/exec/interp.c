@@ -208,6 +208,8 @@ static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_erro
   const uint64_t arena = 0;
   char *scalars = r->arena + r->p->scalars;
   for (int i = SC_CLIP; i < SC_N; i++) r->scalars[i] = 0;
+  /* A step that ends in the middle must not have changed anything. */
+  r->scalars[SC_CAREFUL] = check;
   device_upload(r->dev, scalars, r->scalars, sizeof r->scalars);
   TRY(run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e));
   TRY(device_sync(r->dev, e));

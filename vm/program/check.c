@@ -123,6 +123,9 @@ static weft_status check_instr(const Check *k, uint32_t pc, const Body *b) {
   const Instr *in = &p->code[pc];
   if (in->code >= I_N) FAIL("unknown instruction %d", in->code);
   if (in->what >= p->nwhat) FAIL("name %u of %u", in->what, p->nwhat);
+  if (in->action && (in->action < 0 || p->pp >= k->c->schedule.ranks ||
+                     in->action > k->c->schedule.n[p->pp]))
+    FAIL("action %d is not in the schedule", in->action);
   if (in->code != I_CALL && in->code != I_WAIT) TRY(check_operands(k, pc, b));
   if (in->code >= I_COLL && (in->handle < 0 || in->handle >= p->nhandle))
     FAIL("handle %d of %d", in->handle, p->nhandle);

@@ -12,6 +12,7 @@
 #define WEFT_PROGRAM_H
 
 #include "../graph/graph.h"
+#include "action.h"
 
 typedef enum {
 #define INSTR(name, doc) I_##name,
@@ -50,6 +51,7 @@ typedef struct Instr {
   uint32_t call;         /* CALL: index into Program.call */
   uint32_t what;         /* index into Program.what: "layers.3.mlp.down_proj" or "F3" */
   int32_t line;          /* of the schedule action or the model op, 0 if unknown */
+  int32_t action;        /* main: 1 + index in this rank's list of the schedule; 0: none */
 } Instr;
 
 typedef struct Body {
@@ -101,7 +103,11 @@ typedef struct MemClass {
 /* The f64 scalars at Program.scalars. */
 enum {
   SC_LR, SC_BC1, SC_BC2,           /* set by the host: lr, 1-beta1^t, 1-beta2^t */
+  SC_CAREFUL,                      /* set by the host: clip_guess holds every step */
   SC_CLIP, SC_NORM, SC_SKIP,       /* results of clip_coef */
+  SC_HOLD,                         /* adamw does nothing; of clip_coef and clip_guess */
+  SC_GUESS,                        /* the clip that was stepped with early; 0: none was */
+  SC_UNDO,                         /* that step was wrong; result of clip_coef */
   SC_ZERO_FROM,                    /* from here on zeroed at the start of a step */
   SC_TOKENS = SC_ZERO_FROM,        /* label tokens of the whole step, all ranks */
   SC_LOSS,                         /* sum of losses, after update: over all ranks */
@@ -163,6 +169,7 @@ typedef struct Compiled {
   int64_t seq;
   int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
+  Schedule schedule;     /* what the programs do, for messages */
   uint64_t params_total; /* logical elements */
   Proof proof;           /* of what compile() returned */
 } Compiled;
@@ -185,6 +192,14 @@ int comm_size(const Mesh *m, const CommDesc *d);    /* members of one group */
 int comm_group(const Mesh *m, const CommDesc *d, int rank, int *out);
 /* The rank with `rank`'s other coordinates on pp rank `pp`. */
 int rank_on_pp(const Mesh *m, int rank, int pp);
+
+/* ---- traffic.c ---- */
+/* Bytes of one step on a rank of one pp rank: to and from other stages, and through
+ * collectives (the larger of what one takes and gives). */
+typedef struct RankTraffic {
+  uint64_t sent, received, collective;
+} RankTraffic;
+RankTraffic *traffic(const Compiled *c, Arena *arena);   /* [pp rank] */
 
 /* print.c, print_json.c: the program of a world rank. The same program gives the same
  * text, so that two of them can be compared with diff. */

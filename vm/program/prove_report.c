@@ -33,13 +33,27 @@ static void add_instr(Text *t, const Machine *m, int pp, const Instr *in) {
     text_printf(t, ", handle %d", in->handle);
   }
   if (*p->what[in->what]) text_printf(t, ", \"%s\"", p->what[in->what]);
-  if (in->line) text_printf(t, ", line %d", in->line);
+  if (in->line && !in->action) text_printf(t, ", line %d", in->line);
 }
 
-/* "pp rank 0 main[7] calling layer:F (layers.3, microbatch 2) at [5] ..." */
+/* "step 3 (F of microbatch 1, line 12), ": the schedule's action that it belongs to. */
+static void add_action(Text *t, const Machine *m, int pp, const Instr *in) {
+  const Schedule *s = &m->c->schedule;
+  char buf[ACTION_NAME];
+  if (!in->action) return;
+  const Action *a = &s->list[pp][in->action - 1];
+  text_printf(t, "step %d (%s", in->action - 1, action_name(s, pp, a, buf));
+  if (a->line) text_printf(t, ", line %d", a->line);
+  text_add(t, "), ");
+}
+
+/* "pp rank 0 step 3 (F of microbatch 2), main[7] calling layer:F (layers.3, microbatch 2)
+ * at [5] ..." */
 static void add_site(Text *t, const Machine *m, int pp, Site s) {
   const Program *p = m->rank[pp].p;
-  text_printf(t, "pp rank %d main[%u] ", pp, s.main);
+  text_printf(t, "pp rank %d ", pp);
+  add_action(t, m, pp, &p->code[s.main]);
+  text_printf(t, "main[%u] ", s.main);
   const Call *call = site_call(p, s);
   if (call) {
     const Body *b = &p->body[call->body];

@@ -1,0 +1,50 @@
+/* action.c - where stages lie, what actions consist of, and their names in messages. */
+#include "action.h"
+
+#include <stdio.h>
+
+int schedule_stage(const Schedule *s, int rank, int chunk) {
+  if (s->v_placement && chunk == 1) return 2 * s->ranks - 1 - rank;
+  return chunk * s->ranks + rank;
+}
+
+void schedule_where(const Schedule *s, int stage, int *rank, int *chunk) {
+  *chunk = stage / s->ranks;
+  *rank = stage % s->ranks;
+  if (s->v_placement && *chunk == 1) *rank = 2 * s->ranks - 1 - stage;
+}
+
+int action_parts(const Action *a, ActionPart part[2]) {
+  static const uint8_t bits[ACT_N] = {[ACT_F] = PART_F,
+                                      [ACT_I] = PART_I,
+                                      [ACT_W] = PART_W,
+                                      [ACT_B] = PART_I | PART_W,
+                                      [ACT_OVERLAP] = PART_F};
+  if (!bits[a->kind]) return 0;
+  part[0] = (ActionPart){a->chunk, a->mb, bits[a->kind]};
+  if (a->kind != ACT_OVERLAP) return 1;
+  part[1] = (ActionPart){a->chunk2, a->mb2, PART_I | PART_W};
+  return 2;
+}
+
+static int add_chunk(const Schedule *s, int rank, int chunk, char *buf, size_t n) {
+  if (s->virtual_stages < 2) return 0;
+  return snprintf(buf, n, ", chunk %d (stage %d)", chunk, schedule_stage(s, rank, chunk));
+}
+
+const char *action_name(const Schedule *s, int rank, const Action *a,
+                        char buf[ACTION_NAME]) {
+  static const char *const name[ACT_N] = {
+      "F", "I", "W", "B", "the pair F", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
+  int n = snprintf(buf, ACTION_NAME, "%s", name[a->kind]);
+  if (!action_per_microbatch(a)) {
+    snprintf(buf + n, ACTION_NAME - (size_t)n, " of chunk %d", a->chunk);
+    return buf;
+  }
+  n += snprintf(buf + n, ACTION_NAME - (size_t)n, " of microbatch %d", a->mb);
+  n += add_chunk(s, rank, a->chunk, buf + n, ACTION_NAME - (size_t)n);
+  if (a->kind != ACT_OVERLAP) return buf;
+  n += snprintf(buf + n, ACTION_NAME - (size_t)n, " with B of microbatch %d", a->mb2);
+  add_chunk(s, rank, a->chunk2, buf + n, ACTION_NAME - (size_t)n);
+  return buf;
+}
