@@ -36,8 +36,8 @@ void known_library(lua_State *L, const char *name) {
 }
 
 void known_globals(lua_State *L, int idx) {
-  static const char *const libraries[] = {"string", "table", "math",  "utf8",   "coroutine",
-                                          "io",     "os",    "debug", "package"};
+  static const char *const libraries[] = {
+      "string", "table", "math", "utf8", "coroutine", "io", "os", "debug", "package"};
   lua_pushvalue(L, idx);
   known_library(L, "");
   for (int i = 0; i < LEN(libraries); i++) {

@@ -165,9 +165,6 @@ struct LangPlan {
   bool replayed;
 };
 
-/* All checks of the plan's table that need no graph; fills lp->plan. */
-weft_status lang_check_plan(LangPlan *lp, Diags *d, weft_error *e);
-
 /* ---- vary.c ---- */
 /* A loaded plan with other values in some fields, for a while. */
 typedef struct Vary {
@@ -190,6 +187,14 @@ void vary_end(Vary *v);
 typedef enum { VARY_MODEL, VARY_SCHEDULE, VARY_PLAN } VaryKey;
 weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e);
 
+/* ---- plan_load.c ---- */
+/* Checks the plan's table and fills lp->plan. */
+weft_status lang_check_plan(LangPlan *lp, Diags *d, weft_error *e);
+/* ---- plan_value.c ---- */
+/* Copies the table into the plan's state and checks it. */
+weft_status value_take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *e);
+/* Copies of the texts in `v`; what it leaves open is as of the plan that it copies. */
+LangValue value_origin(Arena *a, const LangValue *v);
 /* ---- schema.c ---- */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
 /* ---- cluster.c ---- */

@@ -11,7 +11,7 @@
 
 /* ---- arguments ---- */
 
-static MeshObject *self(lua_State *L) {
+MeshObject *mesh_self(lua_State *L) {
   MeshObject *m = mesh_object_test(L, 1);
   if (!m) luaL_error(L, "the mesh is missing: write mesh:method(...), with a colon");
   return m;
@@ -49,15 +49,14 @@ static int unknown_axis(lua_State *L, const MeshObject *m, const char *name) {
   return luaL_error(L, "the mesh has no axis \"%s\"; it has %s", name, all);
 }
 
-static unsigned axes_arg(lua_State *L, const MeshObject *m, int arg) {
+unsigned mesh_axes_arg(lua_State *L, const MeshObject *m, int arg) {
   const char *name = luaL_checkstring(L, arg);
   unsigned axes = mesh_view_axes(m, name);
   if (!axes) unknown_axis(L, m, name);
   return axes;
 }
 
-/* Room for n numbers, until the function returns. */
-static int *scratch(lua_State *L, int n) {
+int *mesh_scratch(lua_State *L, int n) {
   return lua_newuserdatauv(L, sizeof(int) * (size_t)MAX(n, 1), 0);
 }
 
@@ -65,7 +64,7 @@ static int *scratch(lua_State *L, int n) {
 
 static int list_tostring(lua_State *L) {
   enum { SHOWN = 64 };
-  int n = (int)lua_rawlen(L, 1), *rank = scratch(L, n);
+  int n = (int)lua_rawlen(L, 1), *rank = mesh_scratch(L, n);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, 1, i + 1);
     rank[i] = (int)lua_tointeger(L, -1);
@@ -87,17 +86,16 @@ static int list_tostring(lua_State *L) {
 }
 
 void mesh_push_ranks(lua_State *L, const int *rank, int n, int gpus) {
-  int nodes = 0, last = -1;
   luaL_checkstack(L, 6, NULL);
+  int *sorted = mesh_scratch(L, n);
   lua_createtable(L, n, 1);
   for (int i = 0; i < n; i++) {
-    if (i == 0 || rank[i] / gpus != last) nodes++;
-    last = rank[i] / gpus;
+    sorted[i] = rank[i];
     lua_pushinteger(L, rank[i]);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_pushinteger(L, nodes);
-  lua_setfield(L, -2, "nodes");
+  set_integer(L, "nodes", mesh_count_nodes(sorted, n, gpus));
+  lua_remove(L, -2);
   if (luaL_newmetatable(L, "weft.ranks")) {
     lua_pushcfunction(L, list_tostring);
     lua_setfield(L, -2, "__tostring");
@@ -154,14 +152,12 @@ static void set_coord(lua_State *L, const char *names) {
   lua_setmetatable(L, -2);
 }
 
-/* dp_replicate and dp_shard, where they are two axes. */
-static unsigned split_dp(const MeshObject *m) {
+unsigned mesh_split_dp(const MeshObject *m) {
   unsigned dp = mesh_view_axes(m, "dp");
   return dp & (dp - 1) ? dp : 0;
 }
 
-/* The coordinate on several axes as one number. */
-static int flat_coord(const MeshObject *m, unsigned axes, int index) {
+int mesh_flat_coord(const MeshObject *m, unsigned axes, int index) {
   int at = 0;
   for (int a = 0; a < m->naxis; a++)
     if (axes & 1u << a) at = at * m->axis[a].size + mesh_view_coord(m, index, a);
@@ -170,9 +166,9 @@ static int flat_coord(const MeshObject *m, unsigned axes, int index) {
 
 /* mesh:coord(rank): also dp, node and local_rank. Axes of one rank are not printed. */
 static int coord(lua_State *L) {
-  const MeshObject *m = self(L);
+  const MeshObject *m = mesh_self(L);
   int index = index_arg(L, m, 2), rank = m->rank[index];
-  unsigned dp = split_dp(m);
+  unsigned dp = mesh_split_dp(m);
   bool both = dp && m->mesh.size[AXIS_DP_REPLICATE] > 1, any_dp = false;
   char shown[512];
   int n = snprintf(shown, sizeof shown, "%s", coord_type);
@@ -185,7 +181,7 @@ static int coord(lua_State *L) {
     n += snprintf(shown + n, sizeof shown - (size_t)n, " %s",
                   merged ? "dp" : m->axis[a].name);
   }
-  if (dp) set_integer(L, "dp", flat_coord(m, dp, index));
+  if (dp) set_integer(L, "dp", mesh_flat_coord(m, dp, index));
   set_integer(L, "node", rank / m->gpus);
   set_integer(L, "local_rank", rank % m->gpus);
   snprintf(shown + n, sizeof shown - (size_t)n, " node local_rank");
@@ -193,8 +189,7 @@ static int coord(lua_State *L) {
   return 1;
 }
 
-/* Field `name` of the table at 2 as a coordinate below `size`, -1 if it is not there. */
-static int coord_field(lua_State *L, const char *name, int size) {
+int mesh_coord_field(lua_State *L, const char *name, int size) {
   lua_pushstring(L, name);
   int type = lua_rawget(L, 2), exact;
   lua_Integer v = lua_tointegerx(L, -1, &exact);
@@ -205,8 +200,7 @@ static int coord_field(lua_State *L, const char *name, int size) {
   return (int)v;
 }
 
-/* Every key of the table at 2 names an axis or one of the other fields of a coordinate. */
-static void check_coord_keys(lua_State *L, const MeshObject *m) {
+void mesh_check_keys(lua_State *L, const MeshObject *m) {
   for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
     if (!key) luaL_error(L, "a coordinate is written { axis = number, ... }");
@@ -221,7 +215,7 @@ static void check_coord_keys(lua_State *L, const MeshObject *m) {
 
 /* What the table says beside the axes must fit the rank that they give. */
 static void check_same(lua_State *L, const char *key, int size, int rank, int is) {
-  int said = coord_field(L, key, size);
+  int said = mesh_coord_field(L, key, size);
   if (said >= 0 && said != is)
     luaL_error(L, "%s = %d does not fit the other coordinates: rank %d has %s = %d", key,
                said, rank, key, is);
@@ -229,14 +223,14 @@ static void check_same(lua_State *L, const char *key, int size, int rank, int is
 
 /* mesh:rank { pp = 1, dp = 0, tp = 3 }; axes of one rank may be left out. */
 static int rank(lua_State *L) {
-  const MeshObject *m = self(L);
+  const MeshObject *m = mesh_self(L);
   luaL_argexpected(L, lua_istable(L, 2), 2, "table");
   lua_settop(L, 2);
-  check_coord_keys(L, m);
-  unsigned dp = split_dp(m);
-  int flat = dp ? coord_field(L, "dp", INT32_MAX) : -1, index = 0, inner = 1;
+  mesh_check_keys(L, m);
+  unsigned dp = mesh_split_dp(m);
+  int flat = dp ? mesh_coord_field(L, "dp", INT32_MAX) : -1, index = 0, inner = 1;
   for (int a = m->naxis - 1; a >= 0; a--) {
-    int size = m->axis[a].size, at = coord_field(L, m->axis[a].name, size);
+    int size = m->axis[a].size, at = mesh_coord_field(L, m->axis[a].name, size);
     if (dp & 1u << a && at < 0 && flat >= 0) at = flat % size;
     if (dp & 1u << a && flat >= 0) flat /= size;
     if (at < 0 && size > 1)
@@ -245,7 +239,7 @@ static int rank(lua_State *L) {
     inner *= size;
   }
   int r = m->rank[index], world = m->mesh.world;
-  if (dp) check_same(L, "dp", world, r, flat_coord(m, dp, index));
+  if (dp) check_same(L, "dp", world, r, mesh_flat_coord(m, dp, index));
   check_same(L, "node", world, r, r / m->gpus);
   check_same(L, "local_rank", m->gpus, r, r % m->gpus);
   lua_pushinteger(L, r);
@@ -254,7 +248,7 @@ static int rank(lua_State *L) {
 
 /* mesh:node(rank): the node and the rank's number on it. */
 static int node(lua_State *L) {
-  const MeshObject *m = self(L);
+  const MeshObject *m = mesh_self(L);
   int r = m->rank[index_arg(L, m, 2)];
   lua_pushinteger(L, r / m->gpus);
   lua_pushinteger(L, r % m->gpus);
@@ -277,13 +271,13 @@ static bool is_node(lua_State *L, int arg) {
 
 /* mesh:group(axis, rank) */
 static int group(lua_State *L) {
-  const MeshObject *m = self(L);
-  int n, *out = scratch(L, MAX(m->n, m->gpus));
+  const MeshObject *m = mesh_self(L);
+  int n, *out = mesh_scratch(L, MAX(m->n, m->gpus));
   if (is_node(L, 2)) {
     int index = index_arg(L, m, 3);
     n = node_group(m, m->rank[index] / m->gpus, out);
   } else {
-    unsigned axes = axes_arg(L, m, 2);
+    unsigned axes = mesh_axes_arg(L, m, 2);
     n = mesh_view_group(m, axes, index_arg(L, m, 3), out);
   }
   mesh_push_ranks(L, out, n, m->gpus);
@@ -292,10 +286,10 @@ static int group(lua_State *L) {
 
 /* mesh:groups(axis): every rank is in one of them. */
 static int groups(lua_State *L) {
-  const MeshObject *m = self(L);
+  const MeshObject *m = mesh_self(L);
   bool nodes = is_node(L, 2);
-  unsigned axes = nodes ? 0 : axes_arg(L, m, 2);
-  int *out = scratch(L, MAX(m->n, m->gpus)), count = 0;
+  unsigned axes = nodes ? 0 : mesh_axes_arg(L, m, 2);
+  int *out = mesh_scratch(L, MAX(m->n, m->gpus)), count = 0;
   lua_newtable(L);
   for (int i = 0; nodes && i * m->gpus < m->mesh.world; i++) {
     int n = node_group(m, i, out);
@@ -304,7 +298,7 @@ static int groups(lua_State *L) {
     lua_rawseti(L, -2, ++count);
   }
   for (int i = 0; !nodes && i < m->n; i++) {
-    if (flat_coord(m, axes, i) != 0) continue;
+    if (mesh_flat_coord(m, axes, i) != 0) continue;
     mesh_push_ranks(L, out, mesh_view_group(m, axes, i, out), m->gpus);
     lua_rawseti(L, -2, ++count);
   }
@@ -324,9 +318,8 @@ static int neighbors_tostring(lua_State *L) {
     lua_getfield(L, -1, "axis");
     lua_getfield(L, -2, "prev");
     lua_getfield(L, -3, "next");
-    text_printf(t, "%s%-12s prev %lld, next %lld", i > 1 ? "\n" : "",
-                lua_tostring(L, -3), (long long)lua_tointeger(L, -2),
-                (long long)lua_tointeger(L, -1));
+    text_printf(t, "%s%-12s prev %lld, next %lld", i > 1 ? "\n" : "", lua_tostring(L, -3),
+                (long long)lua_tointeger(L, -2), (long long)lua_tointeger(L, -1));
     lua_pop(L, 4);
   }
   if (!n) text_add(t, "no neighbors: one rank on every axis");
@@ -337,8 +330,8 @@ static int neighbors_tostring(lua_State *L) {
 /* mesh:neighbors(rank): for each axis of more than one rank, in a list and by name, the
  * ranks before and after it, around the ring. */
 static int neighbors(lua_State *L) {
-  const MeshObject *m = self(L);
-  int index = index_arg(L, m, 2), *out = scratch(L, m->n), count = 0;
+  const MeshObject *m = mesh_self(L);
+  int index = index_arg(L, m, 2), *out = mesh_scratch(L, m->n), count = 0;
   lua_newtable(L);
   for (int a = 0; a < m->naxis; a++) {
     int n = m->axis[a].size, at = mesh_view_coord(m, index, a);
@@ -363,112 +356,9 @@ static int neighbors(lua_State *L) {
   return 1;
 }
 
-/* ---- views ---- */
-
-/* The axes in the list at 2. */
-static unsigned axes_list(lua_State *L, const MeshObject *m) {
-  unsigned axes = 0;
-  int n = (int)lua_rawlen(L, 2);
-  if (n == 0) luaL_error(L, "name the axes in a list: mesh:flatten { \"dp\", \"cp\" }");
-  for (int i = 1; i <= n; i++) {
-    if (lua_rawgeti(L, 2, i) != LUA_TSTRING)
-      luaL_error(L, "item %d is %s, not the name of an axis", i, luaL_typename(L, -1));
-    unsigned one = axes_arg(L, m, lua_gettop(L));
-    if (one & axes)
-      luaL_error(L, "the axis \"%s\" is named twice", lua_tostring(L, -1));
-    axes |= one;
-    lua_pop(L, 1);
-  }
-  return axes;
-}
-
-/* "dp_cp" for dense axes, else "ep_shard+ep". */
-static void joined_name(const MeshObject *m, unsigned axes, char name[64]) {
-  AxisSet set = 0;
-  size_t n = 0;
-  name[0] = 0;
-  for (int a = 0; a < m->naxis; a++) {
-    if (!(axes & 1u << a)) continue;
-    AxisSet one = axes_parse(m->axis[a].name);
-    set = one && set != UINT32_MAX ? set | one : UINT32_MAX;
-    n += (size_t)snprintf(name + n, n < 64 ? 64 - n : 0, "%s%s", n ? "+" : "",
-                          m->axis[a].name);
-  }
-  char buf[64];
-  if (set != UINT32_MAX) snprintf(name, 64, "%s", axes_name(set, buf));
-}
-
-/* mesh:flatten { "dp", "cp" [, name = "x"] }: these axes become one, at the place of the
- * slowest of them; it counts in mesh order. */
-static int flatten(lua_State *L) {
-  const MeshObject *m = self(L);
-  luaL_argexpected(L, lua_istable(L, 2), 2, "table");
-  lua_settop(L, 2);
-  unsigned axes = axes_list(L, m);
-  char name[64];
-  joined_name(m, axes, name);
-  if (lua_getfield(L, 2, "name") == LUA_TSTRING)
-    snprintf(name, sizeof name, "%s", lua_tostring(L, -1));
-  MeshObject *v = mesh_view_new(L, m, m->n);
-  int *inner = scratch(L, m->n), merged = -1, n = 0;
-  for (int a = 0; a < m->naxis; a++) {
-    bool in = axes & 1u << a;
-    if (!in || merged < 0) mesh_view_axis(v, in ? name : m->axis[a].name, 1);
-    if (in && merged < 0) merged = v->naxis - 1;
-    v->axis[in ? merged : v->naxis - 1].size *= m->axis[a].size;
-  }
-  /* All axes but the merged ones in order, with the group of each point in its place. */
-  unsigned slow = 0;
-  for (int a = 0; a < m->naxis; a++)
-    if (axes & 1u << a) break;
-    else slow |= 1u << a;
-  unsigned fast = ((1u << m->naxis) - 1) & ~slow & ~axes;
-  for (int i = 0; i < m->n; i++) {
-    int at = flat_coord(m, slow, i);
-    at = at * v->axis[merged].size + flat_coord(m, axes, i);
-    for (int a = 0; a < m->naxis; a++)
-      if (fast & 1u << a) at = at * m->axis[a].size + mesh_view_coord(m, i, a);
-    inner[at] = m->rank[i];
-  }
-  for (n = 0; n < m->n; n++)
-    v->rank[n] = inner[n];
-  mesh_view_index(v);
-  lua_pop(L, 1);
-  return 1;
-}
-
-/* mesh:slice { pp = 1 }: the ranks with these coordinates, on the other axes. */
-static int slice(lua_State *L) {
-  const MeshObject *m = self(L);
-  luaL_argexpected(L, lua_istable(L, 2), 2, "table");
-  lua_settop(L, 2);
-  int fixed[AXIS_N + 1], n = m->n, count = 0, dp = -1;
-  check_coord_keys(L, m);
-  unsigned both = split_dp(m);
-  if (both) dp = coord_field(L, "dp", mesh_size(&m->mesh, AXES_DP));
-  for (int a = 0; a < m->naxis; a++) {
-    fixed[a] = coord_field(L, m->axis[a].name, m->axis[a].size);
-    if (fixed[a] >= 0 || (dp >= 0 && both & 1u << a)) n /= m->axis[a].size;
-  }
-  MeshObject *v = mesh_view_new(L, m, n);
-  for (int a = 0; a < m->naxis; a++)
-    if (fixed[a] < 0 && !(dp >= 0 && both & 1u << a))
-      mesh_view_axis(v, m->axis[a].name, m->axis[a].size);
-  for (int i = 0; i < m->n; i++) {
-    bool in = dp < 0 || flat_coord(m, both, i) == dp;
-    for (int a = 0; a < m->naxis && in; a++)
-      in = fixed[a] < 0 || mesh_view_coord(m, i, a) == fixed[a];
-    if (in && count < n) v->rank[count++] = m->rank[i];
-  }
-  if (count < n) return luaL_error(L, "dp does not fit dp_replicate and dp_shard");
-  mesh_view_index(v);
-  return 1;
-}
-
 /* ---- the object ---- */
 
-const luaL_Reg mesh_methods[] = {{"coord", coord},         {"rank", rank},
-                                 {"group", group},         {"groups", groups},
-                                 {"neighbors", neighbors}, {"node", node},
-                                 {"flatten", flatten},     {"slice", slice},
-                                 {NULL, NULL}};
+const luaL_Reg mesh_methods[] = {
+    {"coord", coord},          {"rank", rank},           {"group", group},
+    {"groups", groups},        {"neighbors", neighbors}, {"node", node},
+    {"flatten", mesh_flatten}, {"slice", mesh_slice},    {NULL, NULL}};

@@ -37,6 +37,8 @@ unsigned mesh_view_axes(const MeshObject *m, const char *name);
 /* The members of the group of the rank at `index` along these axes, in mesh order, into
  * out[]; returns their number. */
 int mesh_view_group(const MeshObject *m, unsigned axes, int index, int *out);
+/* Sorts the ranks; returns how many nodes they are on. */
+int mesh_count_nodes(int *rank, int n, int gpus);
 /* The axis as it is printed: dp_shard is dp where it is all of it. */
 const char *mesh_view_name(const MeshObject *m, int axis);
 int mesh_view_coord(const MeshObject *m, int index, int axis);

@@ -1,5 +1,6 @@
 /* mesh_print.c - views of a mesh: coordinates, groups, and how they are printed. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "format.h"
 #include "mesh_object.h"
@@ -68,6 +69,18 @@ int mesh_view_group(const MeshObject *m, unsigned axes, int index, int *out) {
   return n;
 }
 
+static int compare_ranks(const void *a, const void *b) {
+  return *(const int *)a - *(const int *)b;
+}
+
+int mesh_count_nodes(int *rank, int n, int gpus) {
+  int nodes = n > 0;
+  qsort(rank, (size_t)n, sizeof *rank, compare_ranks);
+  for (int i = 1; i < n; i++)
+    nodes += rank[i] / gpus != rank[i - 1] / gpus;
+  return nodes;
+}
+
 const char *mesh_view_name(const MeshObject *m, int axis) {
   const char *name = m->axis[axis].name;
   bool dp = m->mesh.size[AXIS_DP_REPLICATE] == 1 && strcmp(name, "dp_shard") == 0;
@@ -80,7 +93,7 @@ enum { GRID = 64, ROW = 16 };
 
 static void print_head(const MeshObject *m, Text *out) {
   bool any = false;
-  int nodes = 0, last = -1;
+  int nodes = 0, last = -1; /* ranks are looked at in order */
   text_add(out, "mesh");
   for (int a = 0; a < m->naxis; a++)
     if (m->axis[a].size > 1) {
@@ -128,8 +141,10 @@ static void print_nodes(const MeshObject *m, int first, int n, Text *out) {
     low = MIN(low, node_of(m, i));
     high = MAX(high, node_of(m, i));
   }
-  if (low == high) text_printf(out, " |  node %d\n", low);
-  else text_printf(out, " |  nodes %d to %d\n", low, high);
+  if (low == high)
+    text_printf(out, " |  node %d\n", low);
+  else
+    text_printf(out, " |  nodes %d to %d\n", low, high);
 }
 
 static void print_cells(const MeshObject *m, int first, int n, Text *out) {
@@ -180,18 +195,6 @@ static void print_grid(const MeshObject *m, Text *out) {
   }
 }
 
-/* The members of a group may come in any order. */
-static int count_nodes(const MeshObject *m, const int *rank, int n) {
-  int nodes = 0;
-  for (int i = 0; i < n; i++) {
-    bool seen = false;
-    for (int k = i - 1; k >= 0 && !seen; k--)
-      seen = rank[k] / m->gpus == rank[i] / m->gpus;
-    nodes += !seen;
-  }
-  return nodes;
-}
-
 /* The first group of each axis stands for all. `group` has room for the largest. */
 static void print_axes(const MeshObject *m, int *group, Text *out) {
   text_printf(out, "  %-14s %6s %8s %6s  ranks of the first group\n", "axis", "size",
@@ -199,8 +202,9 @@ static void print_axes(const MeshObject *m, int *group, Text *out) {
   for (int a = 0; a < m->naxis; a++) {
     if (m->axis[a].size == 1) continue;
     int n = mesh_view_group(m, 1u << a, 0, group);
-    text_printf(out, "  %-14s %6d %8d %6d  ", mesh_view_name(m, a), n, group[1] - group[0],
-                count_nodes(m, group, n));
+    int stride = group[1] - group[0], nodes = mesh_count_nodes(group, n, m->gpus);
+    text_printf(out, "  %-14s %6d %8d %6d  ", mesh_view_name(m, a), n, stride, nodes);
+    mesh_view_group(m, 1u << a, 0, group);
     format_ranks(group, n, 8, out);
     text_add(out, "\n");
   }
@@ -208,6 +212,8 @@ static void print_axes(const MeshObject *m, int *group, Text *out) {
 
 void mesh_print(const MeshObject *m, int *group, Text *out) {
   print_head(m, out);
-  if (m->n <= GRID) print_grid(m, out);
-  else print_axes(m, group, out);
+  if (m->n <= GRID)
+    print_grid(m, out);
+  else
+    print_axes(m, group, out);
 }

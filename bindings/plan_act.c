@@ -29,8 +29,8 @@ static weft_run **push_run(lua_State *L) {
 
 static void add_step(lua_State *L, const weft_step *s, Text *t) {
   double rate = s->ms > 0 ? (double)s->tokens / s->ms * 1000 : 0;
-  text_printf(t, "%6lld %12.6f %12.6f %12.4g %10.1f %12.0f\n", (long long)s->step, s->loss,
-              s->grad_norm, s->lr, s->ms, rate);
+  text_printf(t, "%6lld %12.6f %12.6f %12.4g %10.1f %12.0f\n", (long long)s->step,
+              s->loss, s->grad_norm, s->lr, s->ms, rate);
   lua_createtable(L, 0, 7);
   set_integer(L, "step", s->step);
   set_integer(L, "tokens", s->tokens);
@@ -56,8 +56,8 @@ int plan_run(lua_State *L) {
   weft_status st = weft_run_open(p, &o, run, &e);
   if (st == WEFT_OK) st = weft_run_init(*run, &e);
   Text *t = result_begin(L);
-  text_printf(t, "%6s %12s %12s %12s %10s %12s\n", "step", "loss", "grad norm", "lr", "ms",
-              "tokens/s");
+  text_printf(t, "%6s %12s %12s %12s %10s %12s\n", "step", "loss", "grad norm", "lr",
+              "ms", "tokens/s");
   for (int64_t i = 0; st == WEFT_OK && i < steps; i++) {
     weft_step s;
     st = weft_run_step(*run, i, &s, &e);

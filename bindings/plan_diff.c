@@ -33,13 +33,17 @@ static void push_shown(lua_State *L, int idx) {
     lua_pushfstring(L, "\"%s\"", lua_tostring(L, idx));
     return;
   case LUA_TFUNCTION:
-    if (lua_iscfunction(L, idx)) lua_pushliteral(L, "function in C");
-    else push_function(L, idx);
+    if (lua_iscfunction(L, idx))
+      lua_pushliteral(L, "function in C");
+    else
+      push_function(L, idx);
     return;
   case LUA_TTABLE:
     kind = mark_kind(L, idx);
-    if (kind) lua_pushfstring(L, "weft.%s", kind);
-    else lua_pushliteral(L, "{}");
+    if (kind)
+      lua_pushfstring(L, "weft.%s", kind);
+    else
+      lua_pushliteral(L, "{}");
     return;
   default:
     luaL_tolstring(L, idx, NULL);
@@ -77,7 +81,7 @@ static int push_fields(lua_State *L, int idx) {
   lua_newtable(L);
   int out = lua_gettop(L);
   FlattenJob j = {.L = L, .out = out, .arena = script_push_arena(L)};
-  lang_push_spec(plan_object_test(L, idx)->job.lp, L);
+  lang_push_spec(plan_object_at(L, idx)->job.lp, L);
   j.t = lua_gettop(L);
   if (!arena_try(j.arena, flatten_job, &j)) luaL_error(L, "not enough memory");
   lua_settop(L, out);
@@ -129,7 +133,7 @@ static void add_figures(lua_State *L, const Job *a, const Job *b, Text *t) {
 
 int plan_diff(lua_State *L) {
   plan_object_self(L);
-  luaL_argexpected(L, plan_object_test(L, 2), 2, "weft.plan");
+  plan_object_at(L, 2);
   lua_settop(L, 2);
   int a = push_fields(L, 1), b = push_fields(L, 2);
   /* All paths of both, in order. */
@@ -157,8 +161,10 @@ int plan_diff(lua_State *L) {
   }
   lua_settop(L, list);
   const Job *ja = plan_object_try(L, 1), *jb = plan_object_try(L, 2);
-  if (ja && jb) add_figures(L, ja, jb, t);
-  else text_add(t, "figures are not compared: a plan does not compile (plan:check())\n");
+  if (ja && jb)
+    add_figures(L, ja, jb, t);
+  else
+    text_add(t, "figures are not compared: a plan does not compile (plan:check())\n");
   if (!t->n) text_add(t, "the same\n");
   result_end(L);
   return 1;

@@ -69,10 +69,15 @@ const Job *plan_object_compiled(lua_State *L) {
   return &o->plan->job;
 }
 
+weft_plan *plan_object_at(lua_State *L, int idx) {
+  PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
+  if (!o->plan || o->busy) luaL_error(L, "the other plan is closed or in use");
+  return o->plan;
+}
+
 const Job *plan_object_try(lua_State *L, int idx) {
   PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
   weft_error e;
-  if (!o->plan || o->busy) luaL_error(L, "the other plan is closed or in use");
   o->L = L;
   return compile_object(L, o, &e) == WEFT_OK ? &o->plan->job : NULL;
 }
@@ -130,15 +135,17 @@ static const char **define_list(lua_State *L, int t) {
   if (!sorted_keys(L, t)) luaL_error(L, "define: the keys are names");
   int keys = lua_gettop(L), count = (int)lua_rawlen(L, keys);
   const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(count + 1), 0);
+  int top = lua_gettop(L);
   for (; lua_rawgeti(L, keys, n + 1) != LUA_TNIL; n++) {
     lua_pushvalue(L, -1);
     lua_rawget(L, t);
-    list[n] = lua_pushfstring(L, "%s=%s", lua_tostring(L, -2), luaL_tolstring(L, -1, NULL));
+    const char *value = luaL_tolstring(L, -1, NULL);
+    list[n] = lua_pushfstring(L, "%s=%s", lua_tostring(L, top + 1), value);
     lua_rawseti(L, keys, n + 1);
-    lua_settop(L, keys + 1);
+    lua_settop(L, top);
   }
   list[n] = NULL;
-  lua_settop(L, keys + 1);
+  lua_settop(L, top);
   return list;
 }
 
@@ -168,6 +175,7 @@ int plan_object_make(lua_State *L) {
   weft_error e;
   const char *file = NULL;
   builders_plan(L);
+  lua_pushvalue(L, -1);
   lua_replace(L, 1);
   lua_settop(L, 1);
   int line = mark_line(L, 1, &file);
@@ -256,8 +264,8 @@ static int index_plan(lua_State *L) {
   } else if (strcmp(key, "mesh") == 0) {
     push_mesh(L, o);
   } else if (schema_find("plan", key)) {
-    return luaL_error(L, "weft.plan has no '%s': the fields as written are in plan.spec.%s",
-                      key, key);
+    return luaL_error(
+        L, "weft.plan has no '%s': the fields as written are in plan.spec.%s", key, key);
   } else {
     return script_unknown(L, "plan");
   }
@@ -280,8 +288,8 @@ static int print_plan(lua_State *L) {
   push_mesh(L, o);
   MeshObject *m = mesh_object_test(L, -1);
   char mesh[96];
-  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name,
-                  format_mesh(&m->mesh, mesh), m->n, m->n > 1 ? "s" : "", p->schedule);
+  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name, format_mesh(&m->mesh, mesh),
+                  m->n, m->n > 1 ? "s" : "", p->schedule);
   return 1;
 }
 
@@ -294,14 +302,23 @@ static int free_plan(lua_State *L) {
 }
 
 static void push_metatable(lua_State *L) {
-  static const luaL_Reg methods[] = {
-      {"match", plan_match},       {"shards", plan_shards}, {"program", plan_program},
-      {"memory", plan_memory},     {"comm", plan_comm},     {"schedule", plan_schedule},
-      {"diff", plan_diff},         {"verify", plan_verify}, {"run", plan_run},
-      {"with", with},              {"check", check},        {"close", free_plan},
-      {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__tostring", print_plan}, {"__newindex", assign_plan},
-                                  {"__gc", free_plan},        {"__close", free_plan},
+  static const luaL_Reg methods[] = {{"match", plan_match},
+                                     {"shards", plan_shards},
+                                     {"program", plan_program},
+                                     {"memory", plan_memory},
+                                     {"comm", plan_comm},
+                                     {"schedule", plan_schedule},
+                                     {"diff", plan_diff},
+                                     {"verify", plan_verify},
+                                     {"run", plan_run},
+                                     {"with", with},
+                                     {"check", check},
+                                     {"close", free_plan},
+                                     {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__tostring", print_plan},
+                                  {"__newindex", assign_plan},
+                                  {"__gc", free_plan},
+                                  {"__close", free_plan},
                                   {NULL, NULL}};
   if (!luaL_newmetatable(L, PLAN_TYPE)) return;
   luaL_setfuncs(L, meta, 0);

@@ -24,7 +24,9 @@ const Job *plan_object_compiled(lua_State *L);
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e);
 
-/* Of the object at idx; NULL if it cannot be compiled. */
+/* The handle of the object at idx; raises. */
+weft_plan *plan_object_at(lua_State *L, int idx);
+/* The same, compiled; NULL if that is not possible. */
 const Job *plan_object_try(lua_State *L, int idx);
 
 /* Argument `arg` as a rank of the mesh. */
@@ -36,14 +38,14 @@ int64_t option_int(lua_State *L, int arg, const char *key, int64_t lo, int64_t h
 void check_options(lua_State *L, int arg, const char *const *names);
 
 /* ---- methods ---- */
-int plan_match(lua_State *L);    /* plan_params.c */
+int plan_match(lua_State *L); /* plan_params.c */
 int plan_shards(lua_State *L);
-int plan_program(lua_State *L);  /* plan_program.c */
+int plan_program(lua_State *L); /* plan_program.c */
 int plan_memory(lua_State *L);
 int plan_comm(lua_State *L);
 int plan_schedule(lua_State *L);
-int plan_diff(lua_State *L);     /* plan_diff.c */
-int plan_verify(lua_State *L);   /* plan_act.c */
+int plan_diff(lua_State *L);   /* plan_diff.c */
+int plan_verify(lua_State *L); /* plan_act.c */
 int plan_run(lua_State *L);
 
 #endif

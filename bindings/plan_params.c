@@ -15,8 +15,8 @@
 /* What decides about a parameter: its name, the module that reads it, the rule. */
 typedef struct ParamView {
   const CompiledParam *p;
-  const char *module; /* of the last op that reads it, or NULL */
-  const TpRule *rule; /* NULL: replicated */
+  const char *module;  /* of the last op that reads it, or NULL */
+  const TpRule *rule;  /* NULL: replicated */
   const char *pattern; /* its name with * for layers: equal ones are printed together */
 } ParamView;
 

@@ -144,7 +144,8 @@ static double transfer_bytes(const Program *p, const Instr *in) {
 
 static void tally_instr(Tally *k, const Program *p, const Instr *in, int64_t times) {
   if (in->code == I_COLL)
-    tally(k, p->comm[in->comm].name, in->coll, times, (double)times * transfer_bytes(p, in));
+    tally(k, p->comm[in->comm].name, in->coll, times,
+          (double)times * transfer_bytes(p, in));
   else if (in->code == I_SEND || in->code == I_RECV)
     tally(k, "pp", in->code == I_SEND ? COLL_SEND : COLL_RECV, times,
           (double)times * transfer_bytes(p, in));
@@ -155,8 +156,10 @@ static void tally_program(Tally *k, const Program *p, int64_t *calls) {
   memset(calls, 0, sizeof *calls * (size_t)p->nbody);
   for (uint32_t i = 0; i < p->nmain; i++) {
     const Instr *in = &p->code[i];
-    if (in->code == I_CALL) calls[p->call[in->call].body]++;
-    else tally_instr(k, p, in, 1);
+    if (in->code == I_CALL)
+      calls[p->call[in->call].body]++;
+    else
+      tally_instr(k, p, in, 1);
   }
   for (int b = 0; b < p->nbody; b++)
     for (uint32_t i = 0; calls[b] && i < p->body[b].n; i++)
@@ -199,8 +202,8 @@ int plan_comm(lua_State *L) {
   qsort(all->at, (size_t)all->n, sizeof *all->at, compare);
   char buf[32];
   Text *t = result_begin(L);
-  text_printf(t, "%-12s %-16s %10s %14s  of %s, each step\n", "axis", "operation", "count",
-              "bytes", one_rank ? "this rank" : "the rank with most");
+  text_printf(t, "%-12s %-16s %10s %14s  of %s, each step\n", "axis", "operation",
+              "count", "bytes", one_rank ? "this rank" : "the rank with most");
   for (int i = 0; i < all->n; i++) {
     const Traffic *f = &all->at[i];
     text_printf(t, "%-12s %-16s %10lld %14s\n", f->axis, coll_name[f->op],
@@ -220,7 +223,7 @@ int plan_comm(lua_State *L) {
 /* ---- plan:schedule([{ width = 80 }]) ---- */
 
 static const char *action_kind(const Action *a) {
-  static const char *const kind[ACT_N] = {"F",       "I",       "W",      "B",
+  static const char *const kind[ACT_N] = {"F",       "I",       "W",       "B",
                                           "overlap", "unshard", "reshard", "reduce_grad"};
   return kind[a->kind];
 }
@@ -244,16 +247,18 @@ static void push_actions(lua_State *L, const Schedule *s, int rank) {
 }
 
 typedef struct TimelineJob {
-  const Schedule *s;
+  const Job *j;
   Arena *arena;
   Timeline t;
+  RankTraffic *bytes;
   weft_error e;
   weft_status st;
 } TimelineJob;
 
 static void timeline_job(void *ud) {
   TimelineJob *j = ud;
-  j->st = timeline_run(j->s, TIMELINE_UNIT, j->arena, &j->t, &j->e);
+  j->st = timeline_run(&j->j->schedule, TIMELINE_UNIT, j->arena, &j->t, &j->e);
+  if (j->st == WEFT_OK) j->bytes = traffic(j->j->compiled, j->arena);
 }
 
 int plan_schedule(lua_State *L) {
@@ -262,16 +267,15 @@ int plan_schedule(lua_State *L) {
   const Schedule *s = &j->schedule;
   check_options(L, 2, names);
   int width = (int)option_int(L, 2, "width", 20, 10000, 80);
-  TimelineJob k = {.s = s, .arena = script_push_arena(L)};
+  TimelineJob k = {.j = j, .arena = script_push_arena(L)};
   err_clear(&k.e);
   if (!arena_try(k.arena, timeline_job, &k)) return luaL_error(L, "not enough memory");
-  if (k.st != WEFT_OK)
-    return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
+  if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
   Text *t = result_begin(L);
   text_printf(t, "schedule: %s, %d pipeline rank%s, %d microbatch%s\n", s->name, s->ranks,
               s->ranks > 1 ? "s" : "", s->microbatches, s->microbatches > 1 ? "es" : "");
   timeline_text(s, &k.t, width, false, t);
-  timeline_figures(&k.t, NULL, t);
+  timeline_figures(&k.t, k.bytes, j->mesh.world / s->ranks, t);
   set_text(L, "name", s->name);
   set_integer(L, "ranks", s->ranks);
   set_integer(L, "virtual", s->virtual_stages);

@@ -286,8 +286,12 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
 
 /* ---- life ---- */
 
+/* The plan's place in the registry is made here, where it may fail: state_keep_plan is
+ * not protected. */
 static void open_globals(lua_State *L, void *ud) {
   sandbox_open(L);
+  lua_pushboolean(L, 0);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &plan_key);
 }
 
 weft_status state_new(const LangOptions *o, Arena *a, const char *path, const char *dir,

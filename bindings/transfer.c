@@ -85,6 +85,16 @@ static void copy_top(Transfer *t) {
   lua_pop(t->from, 1);
 }
 
+/* Finalizers and weak tables would show when memory is collected: plans have none. */
+static void check_metatable(Transfer *t) {
+  static const char *const refused[] = {"__gc", "__mode"};
+  for (int i = 0; i < LEN(refused); i++) {
+    lua_pushstring(t->to, refused[i]);
+    if (lua_rawget(t->to, -2) != LUA_TNIL) refuse(t, "a table with __gc or __mode");
+    lua_pop(t->to, 1);
+  }
+}
+
 static void copy_table(Transfer *t, int idx) {
   lua_newtable(t->to);
   note_copy(t, lua_topointer(t->from, idx));
@@ -98,6 +108,7 @@ static void copy_table(Transfer *t, int idx) {
   }
   if (lua_getmetatable(t->from, idx)) {
     copy_top(t);
+    check_metatable(t);
     lua_setmetatable(t->to, -2);
   }
   if (mark_push(t->from, idx)) {
@@ -134,17 +145,31 @@ static void push_globals(lua_State *L) {
   lua_pop(L, 2);
 }
 
+/* Whether the other state has a global of this name, or must not have the value. */
+static bool skip_global(Transfer *t, const char *name, int value) {
+  lua_State *to = t->to;
+  int type = lua_type(t->from, value), top = lua_gettop(to);
+  if (type == LUA_TUSERDATA || type == LUA_TTHREAD) return true;
+  push_globals(to);
+  lua_pushstring(to, name);
+  bool skip = lua_rawget(to, -2) != LUA_TNIL;
+  const char *known = known_name(t->from, value);
+  if (!skip && known) skip = strncmp(known, "weft", 4) != 0 && !known_push(to, known);
+  lua_settop(to, top);
+  return skip;
+}
+
+/* The global's name and value are on top of `from`. */
 static void copy_global(Transfer *t) {
+  lua_State *to = t->to;
   int value = lua_gettop(t->from);
-  size_t was = enter(t, " (which names the global '%s')",
-                     lua_tostring(t->from, value - 1));
+  const char *name = lua_tostring(t->from, value - 1);
+  size_t was = enter(t, " (which names the global '%s')", name);
+  push_globals(to);
+  lua_pushstring(to, name);
   copy(t, value);
-  push_globals(t->to);
-  lua_insert(t->to, -2);
-  lua_pushstring(t->to, lua_tostring(t->from, value - 1));
-  lua_insert(t->to, -2);
-  lua_rawset(t->to, -3);
-  lua_pop(t->to, 1);
+  lua_rawset(to, -3);
+  lua_pop(to, 1);
   leave(t, was);
 }
 
@@ -155,11 +180,9 @@ static void copy_globals(Transfer *t, const char *code, size_t n) {
   push_globals(from);
   for (lua_pushnil(from); lua_next(from, top + 1); lua_settop(from, top + 2)) {
     size_t len;
-    if (lua_type(from, -2) != LUA_TSTRING || known_name(from, -1)) continue;
+    if (lua_type(from, -2) != LUA_TSTRING) continue;
     const char *name = lua_tolstring(from, -2, &len);
-    int type = lua_type(from, -1);
-    bool can = type != LUA_TUSERDATA && type != LUA_TTHREAD && !lua_iscfunction(from, -1);
-    if (len && can && names(code, n, name, len)) copy_global(t);
+    if (names(code, n, name, len) && !skip_global(t, name, top + 3)) copy_global(t);
   }
   lua_settop(from, top);
 }

@@ -1,28 +1,41 @@
 /* check_docs.c - the pages that repeat what the code says must say the same. */
 #include <check.h>
 #include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "bindings/api_doc.h"
 #include "bindings/schema.h"
 #include "bindings/stdlib.h"
 #include "process.h"
 #include "vm/io/io.h"
 
-START_TEST(plan_md_lists_the_fields) {
-  static const char marker[] = "<!-- below: ./dev docs, from bindings/schema.def -->\n";
-  char *page = NULL;
+/* The page ends with what `write` writes, after the comment that begins so. */
+static void ends_with(const char *path, const char *source, void (*write)(Text *out)) {
+  char *page = NULL, marker[128];
   size_t n = 0;
   weft_error e = {.rank = -1};
-  weft_status st = file_read(NULL, WEFT_SOURCE_DIR "/docs/plan.md", &page, &n, &e);
+  weft_status st = file_read(NULL, path, &page, &n, &e);
   ck_assert_msg(st == WEFT_OK, "%s", e.text);
-  const char *fields = strstr(page, marker);
-  ck_assert_ptr_nonnull(fields);
+  snprintf(marker, sizeof marker, "<!-- below: ./dev docs, from %s -->\n", source);
+  const char *tables = strstr(page, marker);
+  ck_assert_msg(tables != NULL, "%s has no line %s", path, marker);
   Text want = {0};
-  schema_markdown(&want);
-  ck_assert_msg(strcmp(fields + sizeof marker - 1, want.s) == 0,
-                "docs/plan.md differs from bindings/schema.def: run ./dev docs");
+  write(&want);
+  ck_assert_msg(strcmp(tables + strlen(marker), want.s) == 0,
+                "%s differs from %s: run ./dev docs", path, source);
   text_free(&want);
   mem_free(NULL, page, n + 1);
+}
+
+START_TEST(plan_md_lists_the_fields) {
+  ends_with(WEFT_SOURCE_DIR "/docs/plan.md", "bindings/schema.def", schema_markdown);
+}
+END_TEST
+
+START_TEST(scripting_md_lists_the_functions) {
+  ends_with(WEFT_SOURCE_DIR "/docs/scripting.md", "bindings/api_doc.def",
+            api_doc_markdown);
 }
 END_TEST
 
@@ -59,6 +72,7 @@ Suite *docs_suite(void) {
   Suite *s = suite_create("docs");
   TCase *t = tcase_create("docs");
   tcase_add_test(t, plan_md_lists_the_fields);
+  tcase_add_test(t, scripting_md_lists_the_functions);
   suite_add_tcase(s, t);
   t = tcase_create("schedules");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);

@@ -455,7 +455,7 @@ START_TEST(layout_places_the_ends) {
                                  "lm_head");
   c.plan.pp.layout = "Et||tt|L";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
-  ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
   layers_are(&c, (const int[]){1, 0, 2, 0});
   ck_assert_int_eq(c.st.first[1], c.st.first[2]);
   c.plan.pp.layout = "Ett|ttL";

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings/api_doc.h"
 #include "bindings/schema.h"
 #include "schedule_cases.h"
 
@@ -26,10 +27,10 @@ static const struct {
 #undef SUITE
 };
 
-/* The generated half of docs/plan.md. */
-static int print_fields(void) {
+/* The generated half of a page. */
+static int print_page(void (*page)(Text *out)) {
   Text t = {0};
-  schema_markdown(&t);
+  page(&t);
   fputs(t.s ? t.s : "", stdout);
   text_free(&t);
   return EXIT_SUCCESS;
@@ -47,7 +48,8 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--schedules") == 0)
     return schedules_fuzz(argc - 2, argv + 2);
-  if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_fields();
+  if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
+  if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());

@@ -47,6 +47,8 @@ bool module_find(const char *file, char *path, size_t size) {
   if (has_program && there(program, "", file, path, size)) return true;
   if (has_library && there(library, "", file, path, size)) return true;
   if (has_library && there(library, "weft/", file, path, size)) return true;
+  /* From LIBDIR/lua/5.4, where modules of Lua lie. */
+  if (has_library && there(library, "../../weft/", file, path, size)) return true;
   if (has_program && there(program, WEFT_MODULES_FROM_BIN "/", file, path, size))
     return true;
   snprintf(path, size, "%s", file);
