@@ -405,7 +405,7 @@ START_TEST(interrupt) {
 END_TEST
 
 START_TEST(example) {
-  Outcome o = process_run(10, "$weft sweep " PLANS "sweep_70b_64xh100.lua");
+  Outcome o = process_run(30, "$weft sweep " PLANS "sweep_70b_64xh100.lua");
   ck_assert_msg(o.code == 0, "%s", o.err);
   const char *table = strstr(o.out, "tp  pp  micro");
   ck_assert_ptr_nonnull(table);
