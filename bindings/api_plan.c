@@ -97,7 +97,8 @@ static weft_status new_plan(const weft_plan_options *options, const char *path,
   *out = NULL;
   err_clear(err);
   TRY(struct_read(&o, sizeof o, options, "weft_plan_options", err));
-  if (!path && !value) return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
+  if (!path && !value)
+    return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
   weft_plan *p = mem_new(o.alloc, sizeof *p);
   if (!p || !(p->arena = arena_new(o.alloc))) {
     mem_free(o.alloc, p, sizeof *p);

@@ -20,11 +20,14 @@ static Recorder *self(lua_State *L) {
 
 /* ---- recording ---- */
 
-static int caller_line(lua_State *L) {
+/* The innermost line of the file that the schedule function is in: what it calls may lie
+ * in other files, but the table has one. */
+static int caller_line(lua_State *L, const char *in) {
   lua_Debug ar;
   for (int level = 1; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0 && chunk_file(ar.source)) return ar.currentline;
+    const char *file = ar.currentline > 0 ? chunk_file(ar.source) : NULL;
+    if (file && strcmp(file, in) == 0) return ar.currentline;
   }
   return 0;
 }
@@ -40,7 +43,7 @@ static void record(lua_State *L, Recorder *r, Action a) {
     r->at = at;
     r->cap = cap;
   }
-  if (r->lines) a.line = caller_line(L);
+  if (r->lines) a.line = caller_line(L, r->schedule->file);
   r->at[r->n++] = a;
 }
 

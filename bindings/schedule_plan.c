@@ -233,31 +233,46 @@ static bool sizes_open(Sizes *z, lua_State *L, const LangPlan *lp, const Plan *p
   return true;
 }
 
-/* NULL if the schedule exists for these sizes, else why not. */
-static const char *problem(const Sizes *z, int ranks, int chunks, int microbatches) {
+static const char *plural(int n, const char *one, const char *more) {
+  return n == 1 ? one : more;
+}
+
+static const char *csv_text_of(const Sizes *z, int ranks, int microbatches) {
+  const Schedule *csv = z->lp->schedule_csv;
+  return arena_printf(z->arena,
+                      "%s is for %d pipeline rank%s and %d microbatch%s, got %d "
+                      "and %d",
+                      csv->file, csv->ranks, plural(csv->ranks, "", "s"),
+                      csv->microbatches, plural(csv->microbatches, "", "es"), ranks,
+                      microbatches);
+}
+
+/* Does the schedule exist for these sizes? If not, *why says so, unless `why` is NULL. */
+static bool legal(const Sizes *z, int ranks, int chunks, int microbatches,
+                  const char **why) {
   const Schedule *csv = z->lp->schedule_csv;
   lua_State *L = z->L;
-  if (csv && (csv->ranks != ranks || csv->microbatches != microbatches))
-    return arena_printf(z->arena,
-                        "%s is for %d pipeline ranks and %d microbatches, got %d and %d",
-                        csv->file, csv->ranks, csv->microbatches, ranks, microbatches);
-  if (z->f.fixed && chunks != z->f.chunks)
-    return arena_printf(z->arena, "%s has %s per rank, got virtual = %d", z->f.name,
-                        z->f.chunks == 1 ? "one stage"
-                        : z->f.chunks == 2
-                            ? "two stages"
-                            : arena_printf(z->arena, "%d stages", z->f.chunks),
-                        chunks);
-  if (!z->check) return NULL;
+  if (csv && (csv->ranks != ranks || csv->microbatches != microbatches)) {
+    if (why) *why = csv_text_of(z, ranks, microbatches);
+    return false;
+  }
+  if (z->f.fixed && chunks != z->f.chunks) {
+    if (why)
+      *why = arena_printf(z->arena, "%s has %d stage%s per rank, got virtual = %d",
+                          z->f.name, z->f.chunks, plural(z->f.chunks, "", "s"), chunks);
+    return false;
+  }
+  if (!z->check) return true;
   lua_pushvalue(L, z->check);
   lua_pushinteger(L, ranks);
   lua_pushinteger(L, chunks);
   lua_pushinteger(L, microbatches);
   lua_pushvalue(L, z->options);
   lua_call(L, 4, 1);
-  const char *why = arena_str(z->arena, lua_tostring(L, -1));
+  bool ok = lua_isnil(L, -1);
+  if (!ok && why) *why = arena_str(z->arena, lua_tostring(L, -1));
   lua_pop(L, 1);
-  return why;
+  return ok;
 }
 
 enum { SEARCH = 4096 };
@@ -265,8 +280,8 @@ enum { SEARCH = 4096 };
 /* The legal numbers of microbatches next to m, 0 where there is none. */
 static bool near_microbatches(const Sizes *z, int ranks, int chunks, int m, int near[2]) {
   for (int d = 0; d <= SEARCH; d++) {
-    near[0] = m - d >= 1 && !problem(z, ranks, chunks, m - d) ? m - d : 0;
-    near[1] = d && !problem(z, ranks, chunks, m + d) ? m + d : 0;
+    near[0] = m - d >= 1 && legal(z, ranks, chunks, m - d, NULL) ? m - d : 0;
+    near[1] = d && legal(z, ranks, chunks, m + d, NULL) ? m + d : 0;
     if (near[0] || near[1]) return true;
   }
   return false;
@@ -280,32 +295,26 @@ static const char *one_or_two(Arena *a, const int near[2], int64_t unit) {
 }
 
 /* "nearest: 8 or 10 microbatches (batch.global = 16 or 20)"; if no number will do, the
- * nearest pp_plan.virtual or mesh.pp. */
+ * nearest mesh.pp. */
 static const char *nearest(const Sizes *z, const Plan *p, const Mesh *m,
                            int microbatches) {
-  int ranks = m->size[AXIS_PP], chunks = plan_virtual(p), near[2];
+  Arena *a = z->arena;
+  int ranks = m->size[AXIS_PP], chunks = z->f.fixed ? z->f.chunks : plan_virtual(p);
+  int near[2];
   int64_t unit = p->batch.micro * mesh_size(m, AXES_DP) * MAX(p->batch.rounds, 1);
-  if (near_microbatches(z, ranks, chunks, microbatches, near))
-    return arena_printf(z->arena, "nearest: %s microbatches (batch.global = %s)",
-                        one_or_two(z->arena, near, 1), one_or_two(z->arena, near, unit));
-  for (int d = 1; d < 64; d++)
-    for (int sign = 1; sign >= -1; sign -= 2) {
-      int c = chunks - sign * d;
-      if (c < 1 || !near_microbatches(z, ranks, c, microbatches, near)) continue;
-      if (near[0] == microbatches)
-        return arena_printf(z->arena, "nearest: pp_plan.virtual = %d", c);
-      return arena_printf(z->arena,
-                          "nearest: pp_plan.virtual = %d with %s microbatches "
-                          "(batch.global = %s)",
-                          c, one_or_two(z->arena, near, 1),
-                          one_or_two(z->arena, near, unit));
-    }
-  for (int r = ranks - 1; r >= 1; r--)
-    if (!problem(z, r, chunks, microbatches))
-      return arena_printf(z->arena, "nearest: mesh.pp = %d", r);
-  for (int r = ranks + 1; r <= SEARCH; r++)
-    if (!problem(z, r, chunks, microbatches))
-      return arena_printf(z->arena, "nearest: mesh.pp = %d", r);
+  const char *virtual = chunks == plan_virtual(p)
+                            ? ""
+                            : arena_printf(a, "pp_plan.virtual = %d", chunks);
+  if (near_microbatches(z, ranks, chunks, microbatches, near)) {
+    if (near[0] == microbatches) return arena_printf(a, "nearest: %s", virtual);
+    return arena_printf(a, "nearest: %s%s%s microbatch%s (batch.global = %s)", virtual,
+                        *virtual ? " with " : "", one_or_two(a, near, 1),
+                        plural(near[0] + near[1], "", "es"), one_or_two(a, near, unit));
+  }
+  for (int d = 1; d <= SEARCH; d++)
+    for (int r = ranks - d; r <= ranks + d; r += 2 * d)
+      if (r >= 1 && legal(z, r, chunks, microbatches, NULL))
+        return arena_printf(a, "nearest: mesh.pp = %d", r);
   return NULL;
 }
 
@@ -314,8 +323,8 @@ void schedule_check_sizes(lua_State *L, LangPlan *lp, const Plan *p, const Mesh 
   Sizes z;
   int top = lua_gettop(L);
   if (sizes_open(&z, L, lp, p, d->arena)) {
-    const char *why = problem(&z, m->size[AXIS_PP], plan_virtual(p), microbatches);
-    if (why) {
+    const char *why;
+    if (!legal(&z, m->size[AXIS_PP], plan_virtual(p), microbatches, &why)) {
       const char *hint = nearest(&z, p, m, microbatches);
       diag_error(d, "schedule", "schedule", "%s", why)->suggestion = hint;
     }
@@ -335,7 +344,7 @@ static void fewest_job(lua_State *L, void *ud) {
   int chunks = plan_virtual(j->plan);
   if (!sizes_open(&z, L, j->lp, j->plan, j->lp->arena)) return;
   for (int m = j->from; m <= j->from + SEARCH && !j->found; m++)
-    if (!problem(&z, j->ranks, chunks, m)) j->found = m;
+    if (legal(&z, j->ranks, chunks, m, NULL)) j->found = m;
 }
 
 weft_status schedule_fewest(LangPlan *lp, const Plan *p, int ranks, int from, int *found,

@@ -45,8 +45,12 @@ static Sweep *push_sweep(lua_State *L) {
   if (luaL_newmetatable(L, "weft.sweeping")) {
     lua_pushcfunction(L, free_sweep);
     lua_setfield(L, -2, "__gc");
+    lua_pushcfunction(L, free_sweep);
+    lua_setfield(L, -2, "__close");
   }
   lua_setmetatable(L, -2);
+  /* However the sweep ends, its threads end with it. */
+  lua_toclose(L, OBJECT);
   s->arena = arena_new(NULL);
   if (!s->arena) luaL_error(L, "not enough memory");
   sweep_caches_init(&s->caches);
@@ -317,12 +321,14 @@ static double score_of(lua_State *L, Sweep *s, int64_t i) {
   return v;
 }
 
-/* By time where the cluster is known, else by memory. */
+/* Without a score: by time where the figures of GPUs are known, else by memory. Before
+ * there are rows the plan itself says which it will be. */
 static void default_score(lua_State *L, Sweep *s) {
-  if (s->column || !lua_isnil(L, SCORE)) return;
-  s->column = "peak_gib";
-  for (int64_t i = 0; i < s->ntodo; i++)
-    if (s->row[i].seconds > 0) s->column = "step_ms";
+  if (!lua_isnil(L, SCORE)) return;
+  const LangPlan *lp = s->judge[0].lp;
+  bool time = !s->done && lp && lang_plan(lp)->cluster.gpu;
+  for (int64_t i = 0; i < s->ntodo; i++) time |= s->row[i].seconds > 0;
+  s->column = time ? "step_ms" : "peak_gib";
 }
 
 static int by_score(const void *x, const void *y, void *ud) {
@@ -345,24 +351,20 @@ static void rank_rows(lua_State *L, Sweep *s) {
 
 /* ---- running ---- */
 
-/* "1200 of 2880 points, 950/s; best step_ms 1234.5" */
+/* "1200 of 2880 points, 950/s; best step_ms 1234" */
 static void show_progress(lua_State *L, Sweep *s, double start, int64_t *seen,
-                          int64_t *best) {
+                          double *best) {
   const ScriptHost *h = script_host(L);
   char line[160], more[80] = "";
   if (!h || !h->progress) return;
-  const char *column = s->column ? s->column : "peak_gib";
-  int c = sweep_column(column);
   for (; *seen < s->ntodo; ++*seen) {
     PointState state = __atomic_load_n(&s->row[*seen].state, __ATOMIC_ACQUIRE);
     if (state == POINT_NONE) break;
-    if (!s->column && s->row[*seen].seconds > 0) c = sweep_column(column = "step_ms");
-    if (state == POINT_OK &&
-        (*best < 0 || sweep_value(s, *seen, c) < sweep_value(s, *best, c)))
-      *best = *seen;
+    double v = state == POINT_OK ? score_of(L, s, *seen) : NAN;
+    if (!isnan(v) && !(v >= *best)) *best = v;
   }
-  if (*best >= 0)
-    snprintf(more, sizeof more, "; best %s %.4g", column, sweep_value(s, *best, c));
+  if (!isnan(*best))
+    snprintf(more, sizeof more, "; best %s %.4g", s->column ? s->column : "score", *best);
   double seconds = MAX(sweep_clock() - start, 1e-3);
   snprintf(line, sizeof line, "%lld of %lld points, %.0f/s%s", (long long)s->done,
            (long long)s->ntodo, (double)(s->done - s->nresumed) / seconds, more);
@@ -379,8 +381,8 @@ static void run(lua_State *L, Sweep *s) {
   const StopFlag *stop = script_stop(L);
   const ScriptHost *h = script_host(L);
   bool given = lua_isfunction(L, PLAN), more = true;
-  int64_t seen = 0, best = -1;
-  double start = sweep_clock();
+  int64_t seen = 0;
+  double start = sweep_clock(), best = NAN;
   weft_error e;
   err_clear(&e);
   raise_file(L, s, sweep_file_open(s, &e), &e);
@@ -495,6 +497,7 @@ int sweep_make(lua_State *L) {
     s->nthread = 1;
   }
   find_key(L, s);
+  default_score(L, s);
   run(L, s);
   if (!s->nlegal && !s->interrupted) raise_none(L, s);
   rank_rows(L, s);

@@ -121,6 +121,8 @@ static const Case plans[] = {
     {"run recurse.lua", 1, "recurse.lua:2: error: stack overflow\n1 error\n"},
 };
 
+#define SCHEDULES WEFT_SOURCE_DIR "/tests/plans/bad_schedule_"
+
 /* Too much of something: exit code 3, unless no machine could ever count it. */
 static const Case limits[] = {
     {"check loop.lua", 3,
@@ -131,6 +133,9 @@ static const Case limits[] = {
      "eat.lua: error: the plan needs more than its limit of 256 MiB of memory\n"},
     {"run schedule.lua -D case=loop", 3,
      "schedule.lua:29: error: the plan was stopped after 50000000 instructions\n"},
+    {"check " SCHEDULES "loop.lua", 3, "~bad_schedule_loop.lua:5: error: the plan was "},
+    {"check " SCHEDULES "memory.lua", 3, "~bad_schedule_memory.lua: error: the plan "},
+    {"check " SCHEDULES "endless.lua", 1, "~bad_schedule_endless.lua:5: error: plan."},
     {"run base.lua --set mesh.dp=2000 --set batch.global=4000", 3,
      "weft: 4000 virtual ranks are more than one process runs (1024)\n"},
     {"run base.lua --set batch.seq=1000000000", 3,
@@ -143,20 +148,21 @@ static const Case limits[] = {
 
 static const Case schedules[] = {
     {"run schedule.lua -D case=deadlock", 1,
-     "schedule.lua:9: error: plan.schedule: deadlock: rank 0: B of microbatch 0, stage "
-     "0, "
-     "action 1, waits for ever\n"
-     "schedule.lua:9: error: plan.schedule: deadlock: rank 1: F of microbatch 3, stage "
-     "1, "
-     "action 0, waits for ever\n2 errors\n"},
+     "schedule.lua:9: error: plan.schedule: deadlock, these actions wait for each "
+     "other:\n"
+     "  rank 0, step 1 (line 9): B of microbatch 0 waits for B of microbatch 0 of rank "
+     "1, step 7 (line 9)\n"
+     "  rank 1, step 0 (line 9): F of microbatch 3 waits for F of microbatch 3 of rank "
+     "0, step 6 (line 9)\n1 error\n"},
     {"run schedule.lua -D case=twice", 1,
-     "~schedule.lua:15: error: plan.schedule: rank 0: F of microbatch 0, stage 0 is "
-     "emitted twice\n"},
+     "~schedule.lua:15: error: plan.schedule: rank 0, step 8: F of microbatch 0 is "
+     "emitted twice, first at step 0 (line 14)\n"},
     {"run schedule.lua -D case=missing", 1,
-     "~plan.schedule: rank 1: W (or B) of microbatch 3, stage 1 is missing\n"},
+     "~schedule.lua:19: error: plan.schedule: rank 1, step 3: F of microbatch 3 has no "
+     "backward: B, or I and W, is missing\n"},
     {"run schedule.lua -D case=early", 1,
-     "~schedule.lua:24: error: plan.schedule: rank 1: B of microbatch 0, stage 1 comes "
-     "before its forward\n"},
+     "~schedule.lua:24: error: plan.schedule: rank 1, step 0: B of microbatch 0 comes "
+     "before F of microbatch 0 at step 1 (line 24)\n"},
     {"run schedule.lua -D case=chunk", 1,
      "schedule.lua:27: error: plan.schedule: chunk 1 does not exist: there are 1, "
      "counted "

@@ -146,6 +146,21 @@ START_TEST(own_schedule) {
 }
 END_TEST
 
+/* A table has one file: what another one emits gets the line that called it. */
+START_TEST(lines_of_one_file) {
+  Schedule s;
+  lang_test_file("both.lua", "return function(s, mb)\n\n\n\n\n\n\n  s:F(0, mb)\n"
+                             "  s:B(0, mb)\nend\n");
+  load("local both = require 'both'\n" WITH_SCHEDULE(
+      "  for mb = 0, s.microbatches - 1 do\n    both(s, mb)\n  end\n"));
+  call_schedule(&s, WEFT_OK);
+  ck_assert_int_eq(s.n[0], 8);
+  ck_assert_int_eq(s.list[0][0].line, 5);
+  ck_assert_int_eq(s.list[0][7].line, 5);
+  ck_assert(s.file && strstr(s.file, "plan.lua"));
+}
+END_TEST
+
 static void expect_schedule(const char *text, const char *report) {
   Schedule s;
   load(text);
@@ -204,7 +219,7 @@ Suite *plan_calls_suite(void) {
        {model_forms, hugging_face_folder, graph_again_with_other_config,
         model_that_never_ends}},
       {"schedules",
-       {named_schedule, own_schedule, wrong_schedules, schedule_kept_after_the_call,
+       {named_schedule, own_schedule, lines_of_one_file, wrong_schedules, schedule_kept_after_the_call,
         too_few_microbatches}},
   };
   Suite *s = suite_create("plan_calls");

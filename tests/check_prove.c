@@ -171,6 +171,30 @@ START_TEST(crossed_sends_waited_too_early) {
 }
 END_TEST
 
+/* Where the programs come from a schedule, its actions are named. */
+START_TEST(deadlock_in_actions) {
+  Build *b = build_new(arena, 2, 1, 4 * KIB);
+  Action f = {.kind = ACT_F, .mb = 3, .line = 21}, back = {.kind = ACT_B, .mb = 2};
+  Action *list[2] = {&f, &back};
+  for (int pp = 0; pp < 2; pp++) {
+    build_send(b, pp, 1 - pp, 0, f32_at(0, KIB, 16), "out")->action = 1;
+    build_wait(b, pp, 0)->action = 1;
+    build_recv(b, pp, 1 - pp, 1, f32_at(0, 2 * KIB, 16), "in")->action = 1;
+    build_wait(b, pp, 1);
+  }
+  Compiled *c = build_done(b);
+  c->schedule = (Schedule){.ranks = 2, .virtual_stages = 1, .microbatches = 4,
+                           .list = list, .n = (int[]){1, 1}};
+  FAILS(b, "pp rank 0 step 0 (F of microbatch 3, line 21), main[1] WAIT for main[0] SEND",
+        "needs pp rank 1 step 0 (B of microbatch 2), main[2] RECV from pp rank 0",
+        "pp rank 1 step 0 (B of microbatch 2), main[1] WAIT for main[0] SEND");
+  c->schedule.n = (int[]){0, 1};
+  err_clear(&err);
+  ck_assert_int_eq(prove(c, &proof, &err), WEFT_EINTERNAL);
+  ck_assert_ptr_nonnull(strstr(err.text, "action 1 is not in the schedule"));
+}
+END_TEST
+
 /* The same programs end if the wait comes after the receive was posted. */
 START_TEST(crossed_sends_waited_late) {
   Build *b = build_new(arena, 2, 1, 4 * KIB);
@@ -638,6 +662,7 @@ Suite *prove_suite(void) {
       {"pipelines", {pipeline_of_two, pipeline_of_four, one_rank_without_transfers,
                      large_pipeline}},
       {"transfers", {crossed_sends_waited_too_early, crossed_sends_waited_late,
+                     deadlock_in_actions,
                      ring_of_three_and_a_bystander, ring_of_many, missing_receive,
                      missing_send, bytes_differ, types_differ, transfer_inside_a_body}},
       {"collectives", {tie_group, tie_group_of_unequal_sequences,

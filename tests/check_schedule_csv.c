@@ -1,11 +1,11 @@
 /* check_schedule_csv.c - weft.schedule_csv: tables that come back as they were written,
- * with and without transfers, and what is wrong with a file, at its line and cell. */
+ * with and without transfers, file_of_pytorch, and what is wrong with a file, at its line
+ * and cell. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "bindings/schedule_csv.h"
-#include "lang_fixture.h"
 #include "process.h"
+#include "schedule_fixture.h"
 
 static LangTest t;
 
@@ -32,20 +32,8 @@ static const char *plan(const char *schedule, int ranks, int microbatches) {
 }
 
 static Schedule table(const char *schedule, int ranks, int microbatches) {
-  Schedule s;
-  Mesh m;
   lang_test_good(&t, plan(schedule, ranks, microbatches));
-  ck_assert(mesh_resolve(&(MeshSpec){.pp = ranks}, 0, &m, &t.d));
-  ck_assert_int_eq(lang_schedule(t.lp, &m, microbatches, &s, &t.d, &t.e), WEFT_OK);
-  return s;
-}
-
-static const char *written(const Schedule *s, bool comms) {
-  Text text = {0};
-  schedule_csv_write(s, comms, &text);
-  const char *copy = arena_str(t.arena, text.s);
-  text_free(&text);
-  return copy;
+  return schedule_table(&t, t.arena, ranks, microbatches);
 }
 
 /* ---- there and back ---- */
@@ -55,13 +43,13 @@ static void same(const Schedule *a, const Schedule *b) {
   ck_assert_int_eq(a->virtual_stages, b->virtual_stages);
   ck_assert_int_eq(a->microbatches, b->microbatches);
   if (a->ranks > 1) ck_assert_int_eq(a->v_placement, b->v_placement);
-  ck_assert_str_eq(written(a, true), written(b, true));
+  ck_assert_str_eq(schedule_text(t.arena, a, true), schedule_text(t.arena, b, true));
 }
 
 static void round_trip(const char *schedule, int ranks, int microbatches) {
   Schedule s = table(schedule, ranks, microbatches);
   for (int comms = 0; comms < 2; comms++) {
-    lang_test_file("s.csv", written(&s, comms));
+    lang_test_file("s.csv", schedule_text(t.arena, &s, comms));
     Schedule back = table("weft.schedule_csv 's.csv'", ranks, microbatches);
     ck_assert_int_eq(plan_virtual(lang_plan(t.lp)), s.virtual_stages);
     same(&s, &back);
@@ -91,7 +79,7 @@ END_TEST
 START_TEST(whole_vocabulary) {
   Schedule s = table(EVERYTHING, 2, 4);
   ck_assert_str_eq(
-      written(&s, false),
+      schedule_text(t.arena, &s, false),
       "0UNSHARD,3UNSHARD,0F0,3F0,0F1,3F1,0F2,3F2,0F3,3F3,3I0,3W0,0B0,3I1,3W1,0B1,3I2,3W2,"
       "0B2,3B3,3REDUCE_GRAD,3RESHARD,0B3,0REDUCE_GRAD,0RESHARD\n"
       "1UNSHARD,2UNSHARD,1F0,2F0,1F1,2F1,1F2,2F2,1F3,2F3,2I0,2W0,1B0,2I1,2W1,1B1,2I2,2W2,"
@@ -104,9 +92,33 @@ END_TEST
 /* Transfers as PyTorch places them: no rank hands over to itself. */
 START_TEST(transfers) {
   Schedule s = table("'zbv'", 2, 1);
-  ck_assert_str_eq(written(&s, true),
+  ck_assert_str_eq(schedule_text(t.arena, &s, true),
                    "0F0,0SEND_F0,3RECV_F0,3F0,3I0,3SEND_B0,3W0,0RECV_B0,0I0,0W0\n"
                    "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2I0,2W0,1I0,1SEND_B0,1W0\n");
+}
+END_TEST
+
+/* A file of PyTorch's, of which the calculations are those of the same schedule here. */
+START_TEST(file_of_pytorch) {
+  Outcome o = process_run(20, "cp " WEFT_SOURCE_DIR "/tests/oracle/lowered.csv .");
+  ck_assert_int_eq(o.code, 0);
+  Schedule want = table("'dualpipev'", 2, 5);
+  Schedule got = table("weft.schedule_csv 'lowered.csv'", 2, 5);
+  ck_assert(got.v_placement);
+  for (int r = 0; r < 2; r++) {
+    int n = 0, others = 0;
+    for (int i = 0; i < got.n[r]; i++) {
+      char a[ACTION_TEXT], b[ACTION_TEXT];
+      others += got.list[r][i].mb < 0;
+      if (got.list[r][i].mb < 0) continue;
+      ck_assert_int_lt(n, want.n[r]);
+      schedule_action_text(&got, r, &got.list[r][i], a);
+      schedule_action_text(&want, r, &want.list[r][n++], b);
+      ck_assert_str_eq(a, b);
+    }
+    ck_assert_int_eq(n, want.n[r]);
+    ck_assert_int_eq(others, 6); /* each chunk: UNSHARD, REDUCE_GRAD, RESHARD */
+  }
 }
 END_TEST
 
@@ -117,8 +129,8 @@ START_TEST(tolerates) {
                           ",1RECV_F0,1F0,1RECV_F1,( 1F1 ; 1B0 )OVERLAP_F_B,1SEND_B0,1B1,"
                           "1SEND_B1,\r\n\r\n");
   Schedule s = table("weft.schedule_csv 's.csv'", 2, 2);
-  ck_assert_str_eq(written(&s, false), "0F0,0F1,0B0,0B1,0REDUCE_GRAD\n"
-                                       "1F0,(1F1;1B0)OVERLAP_F_B,1B1\n");
+  ck_assert_str_eq(schedule_text(t.arena, &s, false), "0F0,0F1,0B0,0B1,0REDUCE_GRAD\n"
+                                                      "1F0,(1F1;1B0)OVERLAP_F_B,1B1\n");
   ck_assert_int_eq(s.list[1][0].line, 2);
   ck_assert_ptr_nonnull(strstr(s.file, "s.csv"));
 }
@@ -204,12 +216,11 @@ static const struct {
      "s.csv:1: error: plan.schedule: cell 2: 0WAIT_SEND_F0 comes too early\n" ONE},
     /* sizes */
     {"0F0,0B0\n1F0,1B0\n2F0,2B0\n", "plan.lua:6: error: plan.schedule: s.csv is for 3 "
-                                    "pipeline ranks and 1 microbatches, "
+                                    "pipeline ranks and 1 microbatch, "
                                     "got 2 and 2\n" ONE},
     {"0F0,0B0\n1F0,1B0\n",
      "plan.lua:6: error: plan.schedule: s.csv is for 2 pipeline ranks and 1 "
-     "microbatches, "
-     "got 2 and 2 (nearest: 1 microbatches (batch.global = 1))\n" ONE},
+     "microbatch, got 2 and 2 (nearest: 1 microbatch (batch.global = 1))\n" ONE},
 };
 
 START_TEST(wrong_files) {
@@ -270,7 +281,7 @@ START_TEST(not_a_text) {
 }
 END_TEST
 
-/* A table that reads well and cannot run: the error is at the line of the file. */
+/* A table that reads well and cannot run: the error names lines of the file. */
 START_TEST(cannot_run) {
   lang_test_file("plan.lua", plan("weft.schedule_csv 's.csv'", 2, 2));
   lang_test_file("s.csv", "0F0,0F1,0B0,0B1\n1F1,1F0,1B1\n");
@@ -280,8 +291,8 @@ START_TEST(cannot_run) {
   lang_test_file("s.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
   o = process_run(20, "$weft check plan.lua");
   ck_assert_int_eq(o.code, 1);
-  ck_assert_msg(strstr(o.err, "s.csv:1: error: plan.schedule: ") &&
-                    strstr(o.err, "s.csv:2: error: plan.schedule: "),
+  ck_assert_msg(strstr(o.err, "s.csv:1: error: plan.schedule: deadlock") &&
+                    strstr(o.err, "\n  rank 1, step 0 (line 2): F of microbatch 1 waits"),
                 "%s", o.err);
 }
 END_TEST
@@ -328,6 +339,7 @@ Suite *schedule_csv_suite(void) {
   const TTest *tests[] = {comes_back,
                           whole_vocabulary,
                           transfers,
+                          file_of_pytorch,
                           tolerates,
                           plan_with_a_file_runs,
                           only_the_first_errors,

@@ -7,8 +7,12 @@
 static Arena *arena;
 static Diags diags;
 
-static void setup(void) { arena = arena_new(NULL); }
-static void teardown(void) { arena_free(arena); }
+static void setup(void) {
+  arena = arena_new(NULL);
+}
+static void teardown(void) {
+  arena_free(arena);
+}
 
 /* All diagnostics, one a line: "severity code: text". */
 static const char *told(void) {
@@ -71,7 +75,8 @@ START_TEST(many) {
   Schedule s = sched_text(arena, "0F0,0B0", 1, 40, false);
   ck_assert(!check_it(&s));
   ck_assert_int_eq(diags.list.n, 17);
-  ck_assert_str_eq(diags.list.at[0].summary, "rank 0: F and B of microbatch 1 are missing");
+  ck_assert_str_eq(diags.list.at[0].summary,
+                   "rank 0: F and B of microbatch 1 are missing");
   ck_assert_str_eq(diags.list.at[16].summary, "23 more actions are wrong or missing");
 }
 END_TEST
@@ -170,11 +175,12 @@ END_TEST
 
 /* On a V a rank can wait for itself. */
 START_TEST(deadlock_of_one) {
-  wrong("0F0,3F0,3B0,0B0\n2F0,1F0,2B0,1B0", 2, 1, true,
-        "deadlock, these actions wait for each other:\n"
-        "  rank 1, step 0: F of microbatch 0, chunk 1 (stage 2) waits for F of microbatch "
-        "0, chunk 0 (stage 1) of rank 1, step 1\n"
-        "  1 more rank waits for them\n");
+  wrong(
+      "0F0,3F0,3B0,0B0\n2F0,1F0,2B0,1B0", 2, 1, true,
+      "deadlock, these actions wait for each other:\n"
+      "  rank 1, step 0: F of microbatch 0, chunk 1 (stage 2) waits for F of microbatch "
+      "0, chunk 0 (stage 1) of rank 1, step 1\n"
+      "  1 more rank waits for them\n");
 }
 END_TEST
 
@@ -195,7 +201,7 @@ END_TEST
 /* Those that only wait for a circle are counted. */
 START_TEST(deadlock_of_two) {
   Text t = {0};
-  for (int r = 0; r < 24; r++)   /* each wants its forward of 1 before its backward of 0 */
+  for (int r = 0; r < 24; r++) /* each wants its forward of 1 before its backward of 0 */
     text_printf(&t, r ? "%dF0,%dF1,%dB0,%dB1\n" : "%dF0,%dB0,%dF1,%dB1\n", r, r, r, r);
   Schedule s = sched_text(arena, t.s, 1, 2, false);
   text_free(&t);

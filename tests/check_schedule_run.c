@@ -1,5 +1,6 @@
-/* check_schedule_run.c - schedules of every kind, run against one rank: random legal ones,
- * and changes of legal ones, which are either refused with a reason or run right. */
+/* check_schedule_run.c - schedules of every kind, run against one rank: random legal
+ * ones, and changes of legal ones, which are either refused with a reason or run right.
+ */
 #include <check.h>
 
 #include "pair.h"
@@ -8,8 +9,12 @@
 
 static Arena *arena;
 
-static void setup(void) { arena = arena_new(NULL); }
-static void teardown(void) { arena_free(arena); }
+static void setup(void) {
+  arena = arena_new(NULL);
+}
+static void teardown(void) {
+  arena_free(arena);
+}
 
 static ToyOptions options(const Schedule *s) {
   ToyOptions o = toy_default();
@@ -41,8 +46,8 @@ START_TEST(legal_is_proven) {
     Toy t;
     Schedule s = draw(&d, &o);
     weft_status st = toy_compile(&t, &o, NULL);
-    ck_assert_msg(st == WEFT_OK, "schedule %d of %d: P=%d v=%d m=%d: %s%s", i, _i, s.ranks,
-                  s.virtual_stages, s.microbatches, t.err.text, toy_diags(&t));
+    ck_assert_msg(st == WEFT_OK, "schedule %d of %d: P=%d v=%d m=%d: %s%s", i, _i,
+                  s.ranks, s.virtual_stages, s.microbatches, t.err.text, toy_diags(&t));
     toy_free(&t);
   }
 }

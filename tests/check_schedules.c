@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bindings/schedule_csv.h"
-#include "lang_fixture.h"
+#include "schedule_fixture.h"
 #include "vm/compile/timeline.h"
 #include "vm/io/io.h"
 
@@ -23,51 +22,9 @@ static void teardown(void) {
   lang_test_end(&t);
 }
 
-/* A plan with this schedule, which any mesh and batch below may be tried on. */
-static void load(const char *schedule, int virtual_stages) {
-  const char *plan = arena_printf(
-      t.arena,
-      HEAD
-      "return weft.plan { model = weft.model { 'llama-tiny', num_hidden_layers = 64 },\n"
-      "  mesh = { pp = 2 }, pp_plan = { virtual = %s },\n"
-      "  batch = { global = 60, seq = 16 }, schedule = %s }",
-      virtual_stages ? arena_printf(t.arena, "%d", virtual_stages) : "nil", schedule);
-  lang_test_good(&t, plan);
-}
-
-/* False if the schedule refuses these sizes; `d` says why. */
-static bool legal(int ranks, int microbatches, Diags *d) {
-  Plan p = *lang_plan(t.lp);
-  Mesh m;
-  p.mesh.pp = ranks;
-  p.batch.global = microbatches;
-  *d = (Diags){.arena = scratch};
-  ck_assert(mesh_resolve(&p.mesh, 0, &m, d));
-  return lang_check_mesh(t.lp, &p, &m, d, &t.e) == WEFT_OK;
-}
-
-static Schedule table(int ranks, int microbatches) {
-  Schedule s;
-  Mesh m;
-  Diags d = {.arena = scratch};
-  ck_assert(mesh_resolve(&(MeshSpec){.pp = ranks}, 0, &m, &d));
-  weft_status st = lang_schedule(t.lp, &m, microbatches, &s, &d, &t.e);
-  ck_assert_msg(st == WEFT_OK, "%s, P=%d m=%d: %s", lang_plan(t.lp)->schedule, ranks,
-                microbatches, d.list.n ? d.list.at[0].summary : t.e.text);
-  return s;
-}
-
 static void drop_table(void) {
   arena_free(scratch);
   scratch = arena_new(NULL);
-}
-
-static const char *csv(const Schedule *s, bool comms) {
-  Text text = {0};
-  schedule_csv_write(s, comms, &text);
-  const char *copy = arena_str(scratch, text.s);
-  text_free(&text);
-  return copy;
 }
 
 /* ---- order ---- */
@@ -104,27 +61,27 @@ static const struct {
 };
 
 START_TEST(does_what_it_says) {
-  load(arena_printf(t.arena, "'%s'", golden[_i].name), 0);
-  Schedule s = table(2, 4);
-  ck_assert_str_eq(csv(&s, false), golden[_i].rows);
+  schedule_load(&t, arena_printf(t.arena, "'%s'", golden[_i].name), 0);
+  Schedule s = schedule_table(&t, scratch, 2, 4);
+  ck_assert_str_eq(schedule_text(scratch, &s, false), golden[_i].rows);
 }
 END_TEST
 
 START_TEST(does_nothing_wrong_on_one_rank) {
-  load("'1f1b'", 0);
-  Schedule s = table(1, 2);
-  ck_assert_str_eq(csv(&s, false), "0F0,0B0,0F1,0B1\n");
+  schedule_load(&t, "'1f1b'", 0);
+  Schedule s = schedule_table(&t, scratch, 1, 2);
+  ck_assert_str_eq(schedule_text(scratch, &s, false), "0F0,0B0,0F1,0B1\n");
 }
 END_TEST
 
 /* Megatron's groups: with two chunks and groups of three, five microbatches pass as
  * 0 1 2 0 1 2 3 4 3 4. */
 START_TEST(groups_of_a_given_size) {
-  Diags d;
-  load("{ 'interleaved_1f1b', group = 3 }", 2);
-  ck_assert(legal(2, 5, &d));
-  Schedule s = table(2, 5);
-  ck_assert_str_eq(csv(&s, false),
+  Diags d = {.arena = scratch};
+  schedule_load(&t, "{ 'interleaved_1f1b', group = 3 }", 2);
+  ck_assert(schedule_legal(&t, 2, 5, &d));
+  Schedule s = schedule_table(&t, scratch, 2, 5);
+  ck_assert_str_eq(schedule_text(scratch, &s, false),
                    "0F0,0F1,0F2,2F0,2F1,2F2,2B0,0F3,2B1,0F4,2B2,2F3,0B0,2F4,0B1,0B2,2B3,"
                    "2B4,0B3,0B4\n"
                    "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1F3,1B0,1F4,1B1,3F3,1B2,3F4,3B3,"
@@ -149,8 +106,8 @@ static bool more_than_pytorch(const char *name, int virtual_stages) {
 
 static void compare(const char *name, int ranks, int virtual_stages, int microbatches,
                     const char *want) {
-  Diags d;
-  bool ok = legal(ranks, microbatches, &d);
+  Diags d = {.arena = scratch};
+  bool ok = schedule_legal(&t, ranks, microbatches, &d);
   if (strcmp(want, "-") == 0) {
     ck_assert_msg(ok == more_than_pytorch(name, virtual_stages),
                   "%s P=%d v=%d m=%d: PyTorch refuses it", name, ranks, virtual_stages,
@@ -159,12 +116,14 @@ static void compare(const char *name, int ranks, int virtual_stages, int microba
   }
   ck_assert_msg(ok, "%s P=%d v=%d m=%d: %s", name, ranks, virtual_stages, microbatches,
                 d.list.n ? d.list.at[0].summary : "?");
-  Schedule s = table(ranks, microbatches);
+  Schedule s = schedule_table(&t, scratch, ranks, microbatches);
   ck_assert_int_eq(s.virtual_stages, virtual_stages);
   const char *got =
-      arena_printf(scratch, "%08x%08x", hash(csv(&s, false)), hash(csv(&s, true)));
+      arena_printf(scratch, "%08x%08x", hash(schedule_text(scratch, &s, false)),
+                   hash(schedule_text(scratch, &s, true)));
   ck_assert_msg(strcmp(got, want) == 0, "%s P=%d v=%d m=%d: %s, PyTorch %s\n%s", name,
-                ranks, virtual_stages, microbatches, got, want, csv(&s, false));
+                ranks, virtual_stages, microbatches, got, want,
+                schedule_text(scratch, &s, false));
 }
 
 START_TEST(equals_pytorch) {
@@ -183,7 +142,8 @@ START_TEST(equals_pytorch) {
     if (strcmp(name, names[_i]) != 0) continue;
     int ranks = atoi(strtok_r(NULL, " ", &save2));
     int chunks = atoi(strtok_r(NULL, " ", &save2));
-    if (loaded != chunks) load(arena_printf(t.arena, "'%s'", name), loaded = chunks);
+    if (loaded != chunks)
+      schedule_load(&t, arena_printf(t.arena, "'%s'", name), loaded = chunks);
     for (int m = 1; m <= 32; m++) {
       compare(name, ranks, chunks, m, strtok_r(NULL, " ", &save2));
       drop_table();
@@ -217,12 +177,12 @@ START_TEST(what_is_accepted_runs) {
   const char *name = all[_i];
   int chunks = fixed(name), last = chunks ? chunks : 4, runs = 0;
   for (int v = chunks ? chunks : 1; v <= last; v++) {
-    load(arena_printf(t.arena, "'%s'", name), v);
+    schedule_load(&t, arena_printf(t.arena, "'%s'", name), v);
     for (int ranks = 1; ranks <= 8; ranks++)
       for (int m = 1; m <= 32; m++, drop_table()) {
-        Diags d;
-        if (!legal(ranks, m, &d)) continue;
-        Schedule s = table(ranks, m);
+        Diags d = {.arena = scratch};
+        if (!schedule_legal(&t, ranks, m, &d)) continue;
+        Schedule s = schedule_table(&t, scratch, ranks, m);
         Diags wrong = {.arena = scratch};
         ck_assert_msg(schedule_check(&s, &wrong), "%s P=%d v=%d m=%d: %s", name, ranks, v,
                       m, wrong.list.at[0].summary);
@@ -259,10 +219,10 @@ static const struct {
 
 START_TEST(idle_and_peak) {
   int v = figures[_i].virtual_stages;
-  load(arena_printf(t.arena, "'%s'", figures[_i].name), v);
+  schedule_load(&t, arena_printf(t.arena, "'%s'", figures[_i].name), v);
   for (int k = 0; k < 2; k++) {
     int ranks = k ? 8 : 4, m = 2 * ranks, peak = 0;
-    Schedule s = table(ranks, m);
+    Schedule s = schedule_table(&t, scratch, ranks, m);
     Timeline line;
     ck_assert_int_eq(timeline_run(&s, TIMELINE_UNIT, scratch, &line, &t.e), WEFT_OK);
     int64_t idle = 0, own = 0;
@@ -285,10 +245,10 @@ END_TEST
 START_TEST(memory_stays_bounded) {
   static const char *const names[] = {"'v_half'", "'v_min'"};
   for (int i = 0; i < LEN(names); i++) {
-    load(names[i], 2);
+    schedule_load(&t, names[i], 2);
     for (int ranks = 1; ranks <= 12; ranks++)
       for (int m = 1; m <= 40; m += 3, drop_table()) {
-        Schedule s = table(ranks, m);
+        Schedule s = schedule_table(&t, scratch, ranks, m);
         Timeline line;
         int most = i ? (ranks + 4) / 3 : (ranks + 2) / 2;
         ck_assert_int_eq(timeline_run(&s, TIMELINE_UNIT, scratch, &line, &t.e), WEFT_OK);
@@ -304,199 +264,11 @@ START_TEST(large_tables) {
   static const char *const names[] = {"'v_half'", "'v_min'", "'zbv'",
                                       "'interleaved_1f1b'"};
   for (int i = 0; i < LEN(names); i++) {
-    load(names[i], 2);
-    Schedule s = table(64, 512);
+    schedule_load(&t, names[i], 2);
+    Schedule s = schedule_table(&t, scratch, 64, 512);
     ck_assert_int_ge(s.n[63], 2 * 512);
     drop_table();
   }
-}
-END_TEST
-
-/* ---- names and options ---- */
-
-static const struct {
-  const char *written, *name;
-  int virtual_stages;
-} names[] = {
-    {"GPipe", "gpipe", 1},
-    {"AFAB", "gpipe", 1},
-    {"1F1B", "1f1b", 1},
-    {"TrainSchedule", "1f1b", 1},
-    {"Interleaved1F1B", "interleaved_1f1b", 2},
-    {"interleaved", "interleaved_1f1b", 2},
-    {"dfs", "interleaved_1f1b", 2},
-    {"VPP", "interleaved_1f1b", 2},
-    {"LoopedBFS", "looped_bfs", 2},
-    {"bfs", "looped_bfs", 2},
-    {"InterleavedZeroBubble", "zero_bubble", 1},
-    {"zero_bubble", "zero_bubble", 1},
-    {"ZB-H1", "zero_bubble", 1},
-    {"ZB1P", "zero_bubble", 1},
-    {"ZB-H2", "zb_h2", 1},
-    {"zb2p", "zb_h2", 1},
-    {"ZBVZeroBubble", "zbv", 2},
-    {"v_schedule", "zbv", 2},
-    {"ZB-V", "zbv", 2},
-    {"DualPipeV", "dualpipe_v", 2},
-    {"V-Half", "v_half", 2},
-    {"vmin", "v_min", 2},
-    {"Eager1F1B", "eager_1f1b", 1},
-};
-
-START_TEST(all_names) {
-  for (int i = 0; i < LEN(names); i++) {
-    load(arena_printf(t.arena, "'%s'", names[i].written), 0);
-    ck_assert_str_eq(lang_plan(t.lp)->schedule, names[i].name);
-    ck_assert_int_eq(plan_virtual(lang_plan(t.lp)), names[i].virtual_stages);
-    ck_assert_int_eq(table(2, 8).virtual_stages, names[i].virtual_stages);
-  }
-}
-END_TEST
-
-/* The report of a plan on line 5 of which stands the schedule. */
-static void refused(const char *fields, const char *report) {
-  lang_test_bad(&t,
-                arena_printf(t.arena,
-                             HEAD
-                             "return weft.plan {\n"
-                             "  model = weft.model { 'llama-tiny', num_hidden_layers = "
-                             "64 },\n  batch = { global = 10, seq = 16, micro = 2 },\n"
-                             "  %s\n}",
-                             fields),
-                report);
-}
-
-START_TEST(wrong_names_and_options) {
-  refused("schedule = 'interleved'",
-          "plan.lua:5: error: plan.schedule: unknown value \"interleved\" (did you mean "
-          "\"interleaved\"?)\n1 error\n");
-  refused("schedule = 'dualpipe'",
-          "plan.lua:5: error: plan.schedule: \"dualpipe\" is not built yet\n1 error\n");
-  refused("schedule = 7",
-          "plan.lua:5: error: plan.schedule: expected a name, a function or "
-          "weft.schedule_csv, got number 7\n1 error\n");
-  refused(
-      "schedule = { 'dfs', gruop = 2 }",
-      "plan.lua:5: error: plan.schedule.gruop: unknown field (did you mean \"group\"?)\n"
-      "1 error\n");
-  refused(
-      "schedule = { 'dfs', group = 'two' }",
-      "plan.lua:5: error: plan.schedule.group: expected an integer of at least 1, got "
-      "text \"two\"\n1 error\n");
-  refused("schedule = { 'zbv', group = 2 }",
-          "plan.lua:5: error: plan.schedule.group: this schedule has no options\n"
-          "1 error\n");
-  refused("schedule = { function(s) end, placment = 'v' }",
-          "plan.lua:5: error: plan.schedule.placment: unknown field (did you mean "
-          "\"placement\"?)\n1 error\n");
-  refused(
-      "schedule = { function(s) end, placement = 'w' }",
-      "plan.lua:5: error: plan.schedule.placement: unknown value \"w\" (one of: loop, v)"
-      "\n1 error\n");
-}
-END_TEST
-
-/* Megatron's name of the option is one of its names. */
-START_TEST(options_have_aliases) {
-  load("{ 'vpp', microbatch_group_size_per_vp_stage = 4 }", 2);
-  Schedule s = table(2, 8);
-  const char *with_alias = csv(&s, false);
-  load("{ 'vpp', group = 4 }", 2);
-  s = table(2, 8);
-  ck_assert_str_eq(csv(&s, false), with_alias);
-  load("'vpp'", 2);
-  s = table(2, 8);
-  ck_assert_str_ne(csv(&s, false), with_alias);
-}
-END_TEST
-
-/* ---- sizes that do not exist ---- */
-
-START_TEST(says_which_sizes_are_near) {
-  refused("mesh = { pp = 8 }, schedule = '1f1b'",
-          "plan.lua:5: error: plan.schedule: 1f1b needs at least as many microbatches as "
-          "pipeline ranks, got 5 for 8 (nearest: 8 microbatches (batch.global = 16))\n"
-          "1 error\n");
-  refused(
-      "mesh = { pp = 2 }, schedule = 'vpp'",
-      "plan.lua:5: error: plan.schedule: interleaved_1f1b makes 2 rounds of 2 "
-      "microbatches on 2 pipeline ranks, but 5 is not a multiple of 2 (nearest: 4 or 6 "
-      "microbatches (batch.global = 8 or 12))\n1 error\n");
-  refused(
-      "mesh = { pp = 2 }, schedule = 'zb1p', pp_plan = { virtual = 3 }",
-      "plan.lua:5: error: plan.schedule: zero_bubble makes 2 rounds of 2 microbatches on "
-      "2 pipeline ranks, but 5 is not a multiple of 2 (nearest: 4 or 6 microbatches "
-      "(batch.global = 8 or 12))\n1 error\n");
-  refused(
-      "mesh = { pp = 4 }, schedule = 'dualpipev'",
-      "plan.lua:5: error: plan.schedule: dualpipe_v needs at least two microbatches per "
-      "pipeline rank, got 5 for 4 ranks (nearest: 8 microbatches (batch.global = 16))\n"
-      "1 error\n");
-  refused(
-      "mesh = { pp = 2 }, schedule = 'gpipe', pp_plan = { virtual = 3 }",
-      "plan.lua:5: error: plan.schedule: gpipe has one stage per rank, got virtual = 3 "
-      "(nearest: pp_plan.virtual = 1)\n1 error\n");
-  refused(
-      "mesh = { pp = 4 }, schedule = 'dualpipev', pp_plan = { virtual = 4 }",
-      "plan.lua:5: error: plan.schedule: dualpipe_v has two stages per rank, got virtual "
-      "= 4 (nearest: pp_plan.virtual = 2 with 8 microbatches (batch.global = 16))\n"
-      "1 error\n");
-  refused(
-      "mesh = { pp = 4 }, schedule = { 'vpp', group = 3 }",
-      "plan.lua:5: error: plan.schedule: interleaved_1f1b needs a group of at least as "
-      "many microbatches as pipeline ranks, got 3 for 4 (nearest: mesh.pp = 2)\n"
-      "1 error\n");
-  refused(
-      "mesh = { pp = 2 }, schedule = { 'vpp', group = 4 }",
-      "plan.lua:5: error: plan.schedule: interleaved_1f1b cannot cut 5 microbatches into "
-      "groups of 4: the last group would have 1, it needs 2 (nearest: 4 or 6 "
-      "microbatches (batch.global = 8 or 12))\n1 error\n");
-  refused(
-      "mesh = { pp = 2 }, pp_plan = { virtual = 3 },\n"
-      "  schedule = { function(s) end, placement = 'v' }",
-      "plan.lua:6: error: plan.schedule: placement = \"v\" has two stages per rank, got "
-      "virtual = 3 (nearest: pp_plan.virtual = 2)\n1 error\n");
-}
-END_TEST
-
-/* What `verify` runs instead of a large plan has sizes that its schedule takes, too. */
-START_TEST(smaller_plans_are_legal) {
-  static const struct {
-    const char *schedule;
-    int ranks, small;
-  } cases[] = {{"'1f1b'", 4, 6},
-               {"'dualpipev'", 4, 8},
-               {"'vpp'", 4, 6},
-               {"{ 'vpp', group = 12 }", 4, 12},
-               {"'zbv'", 4, 6}};
-  for (int i = 0; i < LEN(cases); i++) {
-    Plan small;
-    LangShrunk what;
-    Mesh m;
-    char pp[16];
-    snprintf(pp, sizeof pp, "mesh.pp=%d", cases[i].ranks);
-    t.o.set = (const char *const[]){pp};
-    t.o.nset = 1;
-    load(cases[i].schedule, 0);
-    ck_assert_int_eq(lang_shrink(t.lp, 32, &small, &what, &t.d, &t.e), WEFT_OK);
-    ck_assert(mesh_resolve(&small.mesh, 0, &m, &t.d));
-    ck_assert_int_eq(plan_microbatches(&small, &m), cases[i].small);
-    ck_assert_int_eq(lang_check_mesh(t.lp, &small, &m, &t.d, &t.e), WEFT_OK);
-    t.o.nset = 0;
-  }
-}
-END_TEST
-
-/* A function in a V has two chunks without being told. */
-START_TEST(own_function_in_a_v) {
-  load("{ function(s)\n"
-       "  assert(s.virtual == 2 and s:stage(1) == s.stages - 1 - s.rank)\n"
-       "  for mb = 0, s.microbatches - 1 do s:F(0, mb) s:F(1, mb) end\n"
-       "  for mb = 0, s.microbatches - 1 do s:B(1, mb) s:B(0, mb) end\n"
-       "end, placement = 'V' }",
-       0);
-  Schedule s = table(2, 1);
-  ck_assert_str_eq(csv(&s, false), "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n");
 }
 END_TEST
 
@@ -515,12 +287,6 @@ Suite *schedules_suite(void) {
       {"figures", idle_and_peak, LEN(figures)},
       {"memory", memory_stays_bounded, 1},
       {"large", large_tables, 1},
-      {"names", all_names, 1},
-      {"wrong names", wrong_names_and_options, 1},
-      {"aliases", options_have_aliases, 1},
-      {"sizes", says_which_sizes_are_near, 1},
-      {"smaller", smaller_plans_are_legal, 1},
-      {"own function", own_function_in_a_v, 1},
   };
   for (int i = 0; i < LEN(tests); i++) {
     TCase *c = tcase_create(tests[i].name);

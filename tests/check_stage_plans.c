@@ -214,7 +214,7 @@ START_TEST(one_stage_per_rank) {
        "pp0 embed_tokens layers.0 layers.1 layers.2 layers.3 layers.4; pp1 layers.5 "
        "layers.6 layers.7 norm lm_head");
   refused("layers_per_stage = 2,\n",
-          "plan.lua:2: error: plan.schedule: 1f1b has one stage per rank, got virtual = "
+          "plan.lua:2: error: plan.schedule: 1f1b has 1 stage per rank, got virtual = "
           "2 (nearest: pp_plan.virtual = 1)\n1 error\n");
 }
 END_TEST

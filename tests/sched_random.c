@@ -1,7 +1,9 @@
 /* sched_random.c - draws schedules and changes them. */
 #include "sched_random.h"
 
-Dice dice(uint64_t seed, const char *name) { return (Dice){rng_make(seed, name), 0}; }
+Dice dice(uint64_t seed, const char *name) {
+  return (Dice){rng_make(seed, name), 0};
+}
 
 int throw_dice(Dice *d, int n) {
   return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n);
@@ -14,8 +16,8 @@ enum { DID_F = 1, DID_I = 2, DID_W = 4, SPLIT = 8 };
 typedef struct Draw {
   Schedule s;
   Dice *d;
-  uint8_t *did;          /* [stage * microbatches + mb] */
-  Action *can;           /* room for what a rank can begin */
+  uint8_t *did; /* [stage * microbatches + mb] */
+  Action *can;  /* room for what a rank can begin */
 } Draw;
 
 static uint8_t *did(const Draw *w, int stage, int mb) {
@@ -40,10 +42,14 @@ static int choices(const Draw *w, int rank) {
       int stage = schedule_stage(&w->s, rank, c);
       uint8_t x = *did(w, stage, mb);
       Action a = {.chunk = (int16_t)c, .mb = mb};
-      if (can_f(w, stage, mb)) a.kind = ACT_F;
-      else if (can_i(w, stage, mb)) a.kind = x & SPLIT ? ACT_I : ACT_B;
-      else if ((x & DID_I) && !(x & DID_W)) a.kind = ACT_W;
-      else continue;
+      if (can_f(w, stage, mb))
+        a.kind = ACT_F;
+      else if (can_i(w, stage, mb))
+        a.kind = x & SPLIT ? ACT_I : ACT_B;
+      else if ((x & DID_I) && !(x & DID_W))
+        a.kind = ACT_W;
+      else
+        continue;
       w->can[n++] = a;
     }
   return n;
@@ -64,8 +70,11 @@ static bool take_pair(Draw *w, int rank, const Action *f, int n) {
   for (int i = 0; i < n; i++) {
     const Action *b = &w->can[i];
     if (b->kind != ACT_B) continue;
-    Action pair = {.kind = ACT_OVERLAP, .chunk = f->chunk, .mb = f->mb,
-                   .chunk2 = b->chunk, .mb2 = b->mb};
+    Action pair = {.kind = ACT_OVERLAP,
+                   .chunk = f->chunk,
+                   .mb = f->mb,
+                   .chunk2 = b->chunk,
+                   .mb2 = b->mb};
     mark(w, rank, f->chunk, f->mb, DID_F);
     mark(w, rank, b->chunk, b->mb, DID_I | DID_W);
     w->s.list[rank][w->s.n[rank]++] = pair;
@@ -94,7 +103,8 @@ static void add_reductions(Draw *w) {
     for (int c = 0; c < s->virtual_stages; c++) {
       if (throw_dice(w->d, 3)) continue;
       int i = s->n[r];
-      while (!writes_gradients(&s->list[r][i - 1], c)) i--;
+      while (!writes_gradients(&s->list[r][i - 1], c))
+        i--;
       i += throw_dice(w->d, s->n[r] - i + 1);
       insert(s, r, i, (Action){.kind = ACT_REDUCE_GRAD, .chunk = (int16_t)c, .mb = -1});
     }
@@ -104,19 +114,24 @@ Schedule sched_random(Arena *a, Dice *d, int ranks, int virtual_stages, int micr
                       bool v_placement) {
   int cells = virtual_stages * microbatches;
   Draw w = {.d = d,
-            .s = {.ranks = ranks, .virtual_stages = virtual_stages,
-                  .microbatches = microbatches, .v_placement = v_placement,
-                  .list = NEW_N(a, Action *, ranks), .n = NEW_N(a, int, ranks),
+            .s = {.ranks = ranks,
+                  .virtual_stages = virtual_stages,
+                  .microbatches = microbatches,
+                  .v_placement = v_placement,
+                  .list = NEW_N(a, Action *, ranks),
+                  .n = NEW_N(a, int, ranks),
                   .name = "random"},
             .did = NEW_N(a, uint8_t, ranks * cells),
             .can = NEW_N(a, Action, cells)};
   int split = throw_dice(d, 3), pairs = throw_dice(d, 3);
   for (int i = 0; i < ranks * cells; i++)
     if (split == 1 || (split == 2 && throw_dice(d, 2))) w.did[i] = SPLIT;
-  for (int r = 0; r < ranks; r++) w.s.list[r] = NEW_N(a, Action, 3 * cells + virtual_stages);
+  for (int r = 0; r < ranks; r++)
+    w.s.list[r] = NEW_N(a, Action, 3 * cells + virtual_stages);
   for (;;) {
     int r = throw_dice(d, ranks), n = choices(&w, r);
-    for (int k = 1; k < ranks && n == 0; k++) n = choices(&w, r = (r + 1) % ranks);
+    for (int k = 1; k < ranks && n == 0; k++)
+      n = choices(&w, r = (r + 1) % ranks);
     if (n == 0) break;
     Action next = w.can[throw_dice(d, n)];
     if (next.kind == ACT_F && pairs == 2 && take_pair(&w, r, &next, n)) continue;
@@ -140,8 +155,7 @@ static Schedule copy(Arena *a, const Schedule *from) {
 }
 
 static void drop(Schedule *s, int r, int i) {
-  memmove(&s->list[r][i], &s->list[r][i + 1],
-          sizeof(Action) * (size_t)(--s->n[r] - i));
+  memmove(&s->list[r][i], &s->list[r][i + 1], sizeof(Action) * (size_t)(--s->n[r] - i));
 }
 
 Schedule sched_mutant(Arena *a, Dice *d, const Schedule *from, const char **what) {

@@ -112,7 +112,8 @@ static weft_status draw(Dice *d, Arena *a, Schedule *s) {
     return WEFT_OK;
   }
   Case c = schedule_case(throw_dice(d, CASES));
-  while (!c.legal) c = schedule_case(throw_dice(d, CASES));
+  while (!c.legal)
+    c = schedule_case(throw_dice(d, CASES));
   return load_schedule(&c, a, s);
 }
 
@@ -124,7 +125,8 @@ static weft_status compare(Toy *many, const ToyOptions *o, VerifyReport *r,
   alone.schedule = NULL;
   weft_status st = toy_compile(&one, &alone, NULL);
   if (st == WEFT_OK)
-    st = verify(&many->plan, many->compiled, &one.plan, one.compiled, 2, 1e-5, NULL, r, e);
+    st =
+        verify(&many->plan, many->compiled, &one.plan, one.compiled, 2, 1e-5, NULL, r, e);
   toy_free(&one);
   return st;
 }
@@ -191,8 +193,8 @@ static int all_cases(double *worst) {
     fprintf(ok ? stdout : stderr, "%s%s", ok ? "" : "FAILED ", t.s);
     text_free(&t);
   }
-  printf("%d cases: %d agree, %d are refused, %d failed; largest difference %.2e\n", CASES,
-         CASES - refused - bad, refused, bad, *worst);
+  printf("%d cases: %d agree, %d are refused, %d failed; largest difference %.2e\n",
+         CASES, CASES - refused - bad, refused, bad, *worst);
   return bad;
 }
 

@@ -1,4 +1,5 @@
-"""Makes schedules.txt, what PyTorch's pipeline schedules do, for check_schedules.
+"""Makes schedules.txt, what PyTorch's pipeline schedules do, for check_schedules, and
+lowered.csv, a table as PyTorch writes it with all that it adds, for check_schedule_csv.
 
 By hand, with torch installed:
     python tests/oracle/schedules.py           (writes next to this file)
@@ -61,11 +62,14 @@ def executed(cls, ranks, m):
     return table
 
 
-def ordered(cls, ranks, virtual, m):
-    """The table of a schedule with several stages per rank; what rank 0 computes is that
-    of all ranks."""
+def make(cls, ranks, virtual, m):
+    """A schedule with several stages per rank; that of rank 0 has the tables of all."""
     stages = [Stage(k * ranks, 0, ranks, ranks * virtual) for k in range(virtual)]
-    schedule = cls(stages, m)
+    return cls(stages, m)
+
+
+def ordered(cls, ranks, virtual, m):
+    schedule = make(cls, ranks, virtual, m)
     return {r: [a for a in schedule.pipeline_order[r] if a is not None]
             for r in range(ranks)}
 
@@ -125,8 +129,10 @@ def main():
                 row = [entry(name, ranks, virtual, m) for m in MICROBATCHES]
                 lines.append(f"{name} {ranks} {virtual} {' '.join(row)}\n")
                 print(name, ranks, virtual, sum(e != "-" for e in row), "of", len(row))
-    out = pathlib.Path(__file__).with_name("schedules.txt")
-    out.write_text("".join(lines))
+    here = pathlib.Path(__file__).resolve().parent
+    (here / "schedules.txt").write_text("".join(lines))
+    lowered = make(S.ScheduleDualPipeV, 2, 2, 5)
+    lowered._dump_csv(here / "lowered.csv", format="compute_comms")
 
 
 if __name__ == "__main__":

@@ -6,56 +6,20 @@
  * once a later one to the same peer was started, so that it overlaps what follows, but
  * not before its receive is there (see transfers.c). Between two actions a rank first
  * posts, then waits. */
-#include "passes.h"
-
-typedef struct Outstanding {
-  int handle, buffer;
-  int64_t posted;        /* see SendItem */
-} Outstanding;
-
-/* What was sent to a peer and not waited for: at[head ..]; from `newest` on it belongs
- * to the last transfer. */
-typedef struct Peer {
-  VEC(Outstanding) sent;
-  int rank, head, newest, items;   /* items: numbers of b->sends used so far */
-} Peer;
-
-typedef struct Walk {
-  Build *b;
-  Arena *a;
-  const Schedule *s;
-  const Layout *l;
-  MainList *t;
-  int rank, action;                 /* 1 + index of the current one */
-  int line;                         /* of its schedule function */
-  int now;                          /* position in the main list */
-  Event unwanted;                   /* where events go when only buffers are wanted */
-  /* Edges of each local chunk: tensors and, for [edge * microbatches + mb], buffers. */
-  struct ChunkEdges {
-    VEC(Tid) t;
-    int32_t *buffer;
-  } *chunk;
-  int *local;                       /* unit -> number on this rank */
-  int **unit_edge;                  /* [local] its edges' numbers in the chunk */
-  int32_t (*frame)[3];              /* [local * microbatches + mb] */
-  int *posted;                      /* per source: receives posted */
-  VEC(Peer) peer;                   /* those that something was sent to */
-  VEC(int) free_handle;
-  int *w_left;                      /* [local] W calls still to come */
-  struct Held {
-    int units;                      /* that still write gradients of the bucket */
-    int actions;                    /* REDUCE_GRADs still to come */
-    bool explicit;                  /* the schedule has one */
-  } *bucket;
-} Walk;
+#include "actions_int.h"
 
 /* ---- buffers ---- */
 
-static Event *event(Walk *w, EventKind kind) {
+Event *walk_event(Walk *w, EventKind kind) {
   Event *e = w->t->brief ? &w->unwanted : VEC_PUSH(w->a, w->t->ev);
   w->now++;
-  *e = (Event){.kind = (uint8_t)kind, .buffer = -1, .peer = -1, .handle = -1,
-               .bucket = -1, .action = w->action, .line = w->line};
+  *e = (Event){.kind = (uint8_t)kind,
+               .buffer = -1,
+               .peer = -1,
+               .handle = -1,
+               .bucket = -1,
+               .action = w->action,
+               .line = w->line};
   return e;
 }
 
@@ -86,14 +50,14 @@ static int32_t *edge_buffer(Walk *w, int chunk, int edge, int mb) {
   return &w->chunk[chunk].buffer[(size_t)edge * (size_t)w->b->microbatches + (size_t)mb];
 }
 
-static int take_handle(Walk *w) {
+int walk_handle(Walk *w) {
   if (w->free_handle.n > 0) return w->free_handle.at[--w->free_handle.n];
   return w->t->handles++;
 }
 
 static void wait_handle(Walk *w, int handle, int buffer) {
   touch(w, buffer);
-  event(w, EV_WAIT)->handle = handle;
+  walk_event(w, EV_WAIT)->handle = handle;
   *VEC_PUSH(w->a, w->free_handle) = handle;
 }
 
@@ -113,8 +77,8 @@ static void post_item(Walk *w, int src, struct SendItem *x) {
   int chunk = local_chunk(w, x->stage);
   int buffer = new_edge(w, x->t);
   *edge_buffer(w, chunk, chunk_edge(w, chunk, x->t), x->mb) = buffer;
-  x->handle = take_handle(w);
-  Event *e = event(w, EV_RECV);
+  x->handle = walk_handle(w);
+  Event *e = walk_event(w, EV_RECV);
   e->buffer = buffer, e->peer = src, e->handle = x->handle, e->t = x->t, e->mb = x->mb;
 }
 
@@ -169,9 +133,9 @@ static void send_from(Walk *w, int stage, int mb, bool forward) {
     const struct SendItem *x =
         &w->b->sends[w->rank * w->s->ranks + p->rank].at[p->items++];
     int buffer = *edge_buffer(w, chunk, chunk_edge(w, chunk, c->at[i]), mb);
-    int handle = take_handle(w);
+    int handle = walk_handle(w);
     touch(w, buffer);
-    Event *e = event(w, EV_SEND);
+    Event *e = walk_event(w, EV_SEND);
     e->buffer = buffer, e->peer = p->rank, e->handle = handle, e->t = c->at[i];
     e->mb = mb;
     *VEC_PUSH(w->a, p->sent) = (Outstanding){handle, buffer, x->posted};
@@ -205,9 +169,7 @@ static void call(Walk *w, int u, Phase ph, int mb) {
   for (int k = 0; k < 3; k++) {
     bool opens = k == 2 ? ph == PH_I : ph == PH_F;
     bool uses = k == 0 ? ph != PH_W : k == 1 ? true : ph != PH_F;
-    if (code->frame[k] == 0) frame[k] = -1;
-    else if (opens) frame[k] = new_buffer(w, code->frame[k], 3 * u + k);
-    else if (uses) touch(w, frame[k]);
+int walk_handle(Walk *w) {
   }
   uint32_t first = (uint32_t)w->t->call_buffer.n;
   for (int k = 0; k < 3; k++) {
@@ -223,65 +185,8 @@ static void call(Walk *w, int u, Phase ph, int mb) {
     }
     if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = used >> k & 1 ? *buf : -1;
   }
-  Event *e = event(w, EV_CALL);
+  Event *e = walk_event(w, EV_CALL);
   e->phase = (uint8_t)ph, e->unit = u, e->mb = mb, e->edges = first;
-}
-
-/* ---- gradient reductions ---- */
-
-/* A bucket that is complete is reduced at once where that is wanted, or where the
- * schedule says so; what is left is reduced after the last action. */
-static void reduce(Walk *w, int k) {
-  const struct Held *h = &w->bucket[k];
-  bool wanted = h->explicit || w->b->in->plan->strategy.overlap_grad_reduce;
-  if (h->units > 0 || h->actions > 0 || !wanted || w->t->reduce_handle[k] >= 0) return;
-  w->t->reduce_handle[k] = take_handle(w);
-  Event *e = event(w, EV_REDUCE);
-  e->bucket = k, e->handle = w->t->reduce_handle[k];
-}
-
-/* Parameters of unit `u` in bucket `k`. */
-static int shared(const Walk *w, int u, int k) {
-  const UnitCode *code = &w->b->unit[u];
-  const Bucket *bk = &w->l->bucket.at[k];
-  int n = 0;
-  for (int i = 0; i < bk->nparam; i++)
-    for (int j = 0; j < code->nparam; j++) n += w->l->of[code->param[j]] == bk->param[i];
-  return n;
-}
-
-/* A unit whose last W call is done may complete buckets. */
-static void finished(Walk *w, int u) {
-  if (--w->w_left[w->local[u]] > 0) return;
-  for (int k = 0; k < w->l->bucket.n; k++) {
-    int n = shared(w, u, k);
-    w->bucket[k].units -= n;
-    if (n) reduce(w, k);
-  }
-}
-
-/* Tied weights are written by several chunks: all of them come before the reduction. */
-static void warn_late(Walk *w, const Bucket *bk, int chunk) {
-  Build *b = w->b;
-  if (b->late_reduce) return;
-  b->late_reduce = true;
-  int param = w->l->param[bk->param[0]].param;
-  Diag *x = diag_warn(b->d, "schedule", "schedule",
-                      "rank %d, step %d: REDUCE_GRAD of chunk %d leaves out %s, which "
-                      "other chunks of the rank use, too: its gradient is reduced after "
-                      "their last W",
-                      w->rank, w->action - 1, chunk, b->in->graph->param.at[param].name);
-  if (w->line > 0 && w->s->file) x->file = w->s->file, x->line = w->line;
-}
-
-static void reduce_chunk(Walk *w, int chunk) {
-  for (int k = 0; k < w->l->bucket.n; k++) {
-    const Bucket *bk = &w->l->bucket.at[k];
-    if (!(bk->chunks >> chunk & 1)) continue;
-    w->bucket[k].actions--;
-    if (w->bucket[k].units > 0) warn_late(w, bk, chunk);
-    reduce(w, k);
-  }
 }
 
 /* ---- actions ---- */
@@ -294,7 +199,7 @@ static void run_forward(Walk *w, int stage, int mb) {
 }
 
 /* What goes back to the stage before is sent before the last unit's W. A stage without
- * units passes on what it received. */
+ * units passes on what it receives. */
 static void run_backward(Walk *w, int stage, int mb, int bits) {
   int first = w->b->st.first[stage], end = w->b->st.first[stage + 1];
   if (bits & PART_I) wait_for_inputs(w, stage, mb, false);
@@ -304,7 +209,7 @@ static void run_backward(Walk *w, int stage, int mb, int bits) {
     if (bits & PART_I && u == first) send_from(w, stage, mb, false);
     if (bits & PART_W) {
       call(w, u, PH_W, mb);
-      finished(w, u);
+      reductions_finished(w, u);
     }
   }
 }
@@ -324,8 +229,10 @@ static void run_action(Walk *w, const Action *a, int base) {
   int n = action_parts(a, part);
   for (int k = 0; k < n; k++) {
     int stage = schedule_stage(w->s, w->rank, part[k].chunk), mb = base + part[k].mb;
-    if (part[k].bits & PART_F) run_forward(w, stage, mb);
-    else run_backward(w, stage, mb, part[k].bits);
+    if (part[k].bits & PART_F)
+      run_forward(w, stage, mb);
+    else
+      run_backward(w, stage, mb, part[k].bits);
   }
 }
 
@@ -341,8 +248,10 @@ static void add_chunk_edges(Walk *w, int stage) {
   }
   for (int s = stage - 1; s <= stage; s++) {
     if (s < 0 || s >= b->st.n - 1) continue;
-    for (int i = 0; i < b->fwd[s].n; i++) chunk_edge(w, chunk, b->fwd[s].at[i]);
-    for (int i = 0; i < b->bwd[s].n; i++) chunk_edge(w, chunk, b->bwd[s].at[i]);
+    for (int i = 0; i < b->fwd[s].n; i++)
+      chunk_edge(w, chunk, b->fwd[s].at[i]);
+    for (int i = 0; i < b->bwd[s].n; i++)
+      chunk_edge(w, chunk, b->bwd[s].at[i]);
   }
   size_t n = (size_t)w->chunk[chunk].t.n * (size_t)b->microbatches;
   w->chunk[chunk].buffer = NEW_N(w->a, int32_t, n);
@@ -359,46 +268,25 @@ static int number_units(Walk *w) {
   return n;
 }
 
-static void count_buckets(Walk *w, int stage) {
-  for (int u = w->b->st.first[stage]; u < w->b->st.first[stage + 1]; u++) {
-    w->w_left[w->local[u]] = w->b->microbatches;
-    for (int k = 0; k < w->l->bucket.n; k++) w->bucket[k].units += shared(w, u, k);
-  }
-}
-
-static void count_reductions(Walk *w) {
-  for (int i = 0; i < w->s->n[w->rank]; i++) {
-    const Action *a = &w->s->list[w->rank][i];
-    for (int k = 0; k < w->l->bucket.n && a->kind == ACT_REDUCE_GRAD; k++)
-      if (w->l->bucket.at[k].chunks >> a->chunk & 1)
-        w->bucket[k].actions++, w->bucket[k].explicit = true;
-  }
-}
-
 static void set_up(Walk *w) {
   const Build *b = w->b;
-  int units = number_units(w), buckets = w->l->bucket.n;
+  int units = number_units(w);
   w->chunk = (void *)arena_alloc(w->a, sizeof *w->chunk * (size_t)w->s->virtual_stages);
   w->unit_edge = NEW_N(w->a, int *, units);
   w->frame = (void *)arena_alloc(w->a, sizeof *w->frame * (size_t)units *
                                            (size_t)b->microbatches);
   w->posted = NEW_N(w->a, int, w->s->ranks);
-  w->w_left = NEW_N(w->a, int, units);
-  w->bucket = (void *)arena_alloc(w->a, sizeof *w->bucket * (size_t)(buckets + 1));
-  w->t->reduce_handle = NEW_N(w->a, int, buckets + 1);
-  for (int k = 0; k < buckets; k++) w->t->reduce_handle[k] = -1;
-  for (int c = 0; c < w->s->virtual_stages; c++) {
+  for (int c = 0; c < w->s->virtual_stages; c++)
     add_chunk_edges(w, schedule_stage(w->s, w->rank, c));
-    count_buckets(w, schedule_stage(w->s, w->rank, c));
-  }
-  count_reductions(w);
+  reductions_begin(w, units);
 }
 
 /* The next action after number `i` of `total` that computes; `total` if there is none. */
 static int next_compute(const Walk *w, int i, int total) {
   int n = w->s->n[w->rank];
   const Action *list = w->s->list[w->rank];
-  for (i++; i < total && !action_per_microbatch(&list[i % n]);) i++;
+  for (i++; i < total && !action_per_microbatch(&list[i % n]);)
+    i++;
   return i;
 }
 
@@ -423,12 +311,13 @@ static void walk(Walk *w) {
     int round = i / n;
     const Action *a = take_up(w, i);
     if (!action_per_microbatch(a)) {
-      if (a->kind == ACT_REDUCE_GRAD && i + n >= total) reduce_chunk(w, a->chunk);
-      continue;   /* parameters are replicated: nothing to gather or to free */
+      if (a->kind == ACT_REDUCE_GRAD && i + n >= total) reductions_of_chunk(w, a->chunk);
+      continue; /* parameters are replicated: nothing to gather or to free */
     }
     post_number(w, next_compute(w, i, total), total);
     take_up(w, i);
-    wait_for_sends(w, w->b->when.slot[w->rank][i % n].start + round * w->b->when.makespan);
+    wait_for_sends(w,
+                   w->b->when.slot[w->rank][i % n].start + round * w->b->when.makespan);
     run_action(w, a, round * s->microbatches);
   }
   w->action = w->line = 0;

@@ -73,7 +73,9 @@ static bool part_exists(ScheduleCheck *c, int rank, int step, const ActionPart *
 }
 
 /* B is an I and a W at one step. */
-static bool is_whole(const Parts *p) { return p->step[1] > 0 && p->step[1] == p->step[2]; }
+static bool is_whole(const Parts *p) {
+  return p->step[1] > 0 && p->step[1] == p->step[2];
+}
 
 static void note_part(ScheduleCheck *c, int rank, int step, const ActionPart *part) {
   Parts *p = schedule_parts(c, rank, part->chunk, part->mb);
@@ -90,9 +92,9 @@ static void note_part(ScheduleCheck *c, int rank, int step, const ActionPart *pa
       problem(c, rank, step, arena_printf(c->a, "is emitted twice, first at %s", place));
     else
       problem(c, rank, step,
-              arena_printf(c->a,
-                           "does what %s at %s does: a backward is one B, or an I and a W",
-                           name_of(c, rank, first), place));
+              arena_printf(
+                  c->a, "does what %s at %s does: a backward is one B, or an I and a W",
+                  name_of(c, rank, first), place));
     break;
   }
 }
@@ -106,8 +108,10 @@ static bool note_parts(ScheduleCheck *c, int rank) {
     ActionPart part[2];
     int n = action_parts(a, part);
     for (int k = 0; k < n; k++)
-      if (part_exists(c, rank, i, &part[k])) note_part(c, rank, i, &part[k]);
-      else all = false;
+      if (part_exists(c, rank, i, &part[k]))
+        note_part(c, rank, i, &part[k]);
+      else
+        all = false;
     if (n == 0) all &= part_exists(c, rank, i, &(ActionPart){.chunk = a->chunk});
   }
   return all;
@@ -130,17 +134,21 @@ static const char *where_text(const ScheduleCheck *c, int rank, int chunk, int m
 static void check_missing(ScheduleCheck *c, int rank, int chunk, int mb, const Parts *p) {
   int f = p->step[0] - 1, i = p->step[1] - 1, w = p->step[2] - 1;
   if (f < 0 && i < 0 && w < 0) {
-    absent(c, rank, arena_printf(c->a, "F and B of %s are missing",
-                                 where_text(c, rank, chunk, mb)));
+    absent(
+        c, rank,
+        arena_printf(c->a, "F and B of %s are missing", where_text(c, rank, chunk, mb)));
     return;
   }
   if (f < 0)
     problem(c, rank, i >= 0 ? i : w,
             arena_printf(c->a, "has no F: that of %s is missing",
                          where_text(c, rank, chunk, mb)));
-  if (i < 0 && w < 0) problem(c, rank, f, "has no backward: B, or I and W, is missing");
-  else if (i < 0) problem(c, rank, w, "has no I");
-  else if (w < 0) problem(c, rank, i, "has no W");
+  if (i < 0 && w < 0)
+    problem(c, rank, f, "has no backward: B, or I and W, is missing");
+  else if (i < 0)
+    problem(c, rank, w, "has no I");
+  else if (w < 0)
+    problem(c, rank, i, "has no W");
 }
 
 /* The B of a pair can use the F of the same pair only where the loss lies between. */
@@ -173,7 +181,8 @@ static void check_rank(ScheduleCheck *c, int rank) {
   }
   bool all = note_parts(c, rank);
   for (int chunk = 0; chunk < s->virtual_stages; chunk++)
-    for (int mb = 0; mb < s->microbatches; mb++) check_order(c, rank, chunk, mb, all);
+    for (int mb = 0; mb < s->microbatches; mb++)
+      check_order(c, rank, chunk, mb, all);
   schedule_parameters(c, rank, problem);
 }
 
@@ -197,7 +206,8 @@ bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *t) {
   size_t n = (size_t)s->ranks * (size_t)s->virtual_stages * (size_t)s->microbatches;
   ScheduleCheck c = {.s = s, .d = d, .a = a, .parts = NEW_N(a, Parts, n)};
   weft_error e = {.rank = -1};
-  for (int r = 0; r < s->ranks; r++) check_rank(&c, r);
+  for (int r = 0; r < s->ranks; r++)
+    check_rank(&c, r);
   tell(&c);
   if (c.problem.n) return false;
   warn_of_parameters(&c);

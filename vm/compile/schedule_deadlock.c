@@ -4,13 +4,13 @@
 
 typedef struct Stuck {
   ScheduleCheck *c;
-  uint8_t *done;         /* [stage * microbatches + mb], of PART_ */
-  int *at;               /* [rank]: the action that it cannot begin */
+  uint8_t *done; /* [stage * microbatches + mb], of PART_ */
+  int *at;       /* [rank]: the action that it cannot begin */
 } Stuck;
 
 /* What an action waits for on another stage. */
 typedef struct Need {
-  int rank, step;        /* who does it, and when */
+  int rank, step; /* who does it, and when */
 } Need;
 
 static uint8_t *done_of(const Stuck *k, int stage, int mb) {
@@ -60,7 +60,8 @@ static Need need_of(const Stuck *k, int rank) {
 
 /* Who waits for whom ends in a circle; the lowest rank of it. */
 static int lowest_of_circle(const Stuck *k, int rank) {
-  for (int i = 0; i < k->c->s->ranks; i++) rank = need_of(k, rank).rank;
+  for (int i = 0; i < k->c->s->ranks; i++)
+    rank = need_of(k, rank).rank;
   int lowest = rank;
   for (int r = need_of(k, rank).rank; r != rank; r = need_of(k, r).rank)
     lowest = MIN(lowest, r);
@@ -100,8 +101,9 @@ void schedule_deadlock(ScheduleCheck *c) {
   if (told > MOST)
     text = arena_printf(c->a, "%s\n  and %d more in this circle", text, told - MOST);
   if (waiting > told)
-    text = arena_printf(c->a, "%s\n  %d more rank%s wait%s for them", text, waiting - told,
-                        waiting - told > 1 ? "s" : "", waiting - told > 1 ? "" : "s");
+    text =
+        arena_printf(c->a, "%s\n  %d more rank%s wait%s for them", text, waiting - told,
+                     waiting - told > 1 ? "s" : "", waiting - told > 1 ? "" : "s");
   Diag *x = diag_error(c->d, "deadlock", "schedule", "%s", text);
   int line = s->list[first][k.at[first]].line;
   if (line > 0 && s->file) x->file = s->file, x->line = line;

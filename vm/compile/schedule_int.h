@@ -18,8 +18,8 @@ typedef struct Problem {
 typedef struct ScheduleCheck {
   const Schedule *s;
   Diags *d;
-  Arena *a;              /* texts on the way */
-  Parts *parts;          /* [(rank * chunks + chunk) * microbatches + mb] */
+  Arena *a;     /* texts on the way */
+  Parts *parts; /* [(rank * chunks + chunk) * microbatches + mb] */
   VEC(Problem) problem;
 } ScheduleCheck;
 

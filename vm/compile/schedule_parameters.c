@@ -3,11 +3,11 @@
 #include "schedule_int.h"
 
 typedef struct Chunk {
-  bool named;            /* the schedule unshards it somewhere */
-  bool open;             /* it is unsharded now */
-  bool told;             /* one problem of its use is enough */
-  int changed;           /* step of its last UNSHARD or RESHARD, -1: none yet */
-  int reduced;           /* step of its REDUCE_GRAD, -1: none yet */
+  bool named;  /* the schedule unshards it somewhere */
+  bool open;   /* it is unsharded now */
+  bool told;   /* one problem of its use is enough */
+  int changed; /* step of its last UNSHARD or RESHARD, -1: none yet */
+  int reduced; /* step of its REDUCE_GRAD, -1: none yet */
   int last_w;
 } Chunk;
 
@@ -28,16 +28,18 @@ static void use(ScheduleCheck *c, int rank, int step, Chunk *k, Tell *problem) {
   if (!k->named || k->open || k->told) return;
   k->told = true;
   problem(c, rank, step,
-          k->changed < 0 ? "comes before the UNSHARD of its chunk"
-                         : arena_printf(c->a, "comes after the RESHARD of its chunk at %s",
-                                        schedule_place(c, rank, k->changed)));
+          k->changed < 0
+              ? "comes before the UNSHARD of its chunk"
+              : arena_printf(c->a, "comes after the RESHARD of its chunk at %s",
+                             schedule_place(c, rank, k->changed)));
 }
 
 static void change(ScheduleCheck *c, int rank, int step, Chunk *k, bool open,
                    Tell *problem) {
   if (k->open == open && k->changed >= 0)
-    problem(c, rank, step, arena_printf(c->a, "repeats the one at %s",
-                                        schedule_place(c, rank, k->changed)));
+    problem(
+        c, rank, step,
+        arena_printf(c->a, "repeats the one at %s", schedule_place(c, rank, k->changed)));
   else if (!open && k->changed < 0)
     problem(c, rank, step, "has no UNSHARD before it");
   k->open = open;
@@ -47,8 +49,9 @@ static void change(ScheduleCheck *c, int rank, int step, Chunk *k, bool open,
 static void reduce(ScheduleCheck *c, int rank, int step, Chunk *k, Tell *problem) {
   char buf[ACTION_NAME];
   if (k->reduced >= 0)
-    problem(c, rank, step, arena_printf(c->a, "is emitted twice, first at %s",
-                                        schedule_place(c, rank, k->reduced)));
+    problem(c, rank, step,
+            arena_printf(c->a, "is emitted twice, first at %s",
+                         schedule_place(c, rank, k->reduced)));
   else if (k->last_w > step)
     problem(c, rank, step,
             arena_printf(c->a, "comes before %s at %s",
@@ -61,7 +64,8 @@ void schedule_parameters(ScheduleCheck *c, int rank, Tell *problem) {
   const Schedule *s = c->s;
   const Action *list = s->list[rank];
   bool any = false;
-  for (int i = 0; i < s->n[rank]; i++) any |= !action_per_microbatch(&list[i]);
+  for (int i = 0; i < s->n[rank]; i++)
+    any |= !action_per_microbatch(&list[i]);
   if (!any) return;
   Chunk *chunk = look(c, rank);
   for (int i = 0; i < s->n[rank]; i++)
@@ -76,7 +80,9 @@ void schedule_parameters(ScheduleCheck *c, int rank, Tell *problem) {
         use(c, rank, i, &chunk[part[k].chunk], problem);
     if (n > 0 || list[i].chunk < 0 || list[i].chunk >= s->virtual_stages) continue;
     Chunk *k = &chunk[list[i].chunk];
-    if (list[i].kind == ACT_REDUCE_GRAD) reduce(c, rank, i, k, problem);
-    else change(c, rank, i, k, list[i].kind == ACT_UNSHARD, problem);
+    if (list[i].kind == ACT_REDUCE_GRAD)
+      reduce(c, rank, i, k, problem);
+    else
+      change(c, rank, i, k, list[i].kind == ACT_UNSHARD, problem);
   }
 }

@@ -66,7 +66,7 @@ static void add_sends(Build *b) {
 static void post_times(Build *b, int rank) {
   const Schedule *s = b->in->schedule;
   int *posted = NEW_N(b->arena, int, s->ranks);
-  int64_t ended[2] = {0, 0};         /* of the last action and of the one before */
+  int64_t ended[2] = {0, 0}; /* of the last action and of the one before */
   ActionPart part[2];
   for (int round = 0; round < b->microbatches / s->microbatches; round++)
     for (int i = 0; i < s->n[rank]; i++) {
@@ -99,5 +99,6 @@ void transfers(Build *b) {
     b->sends[i].n = 0;
   }
   add_sends(b);
-  for (int r = 0; r < ranks; r++) post_times(b, r);
+  for (int r = 0; r < ranks; r++)
+    post_times(b, r);
 }

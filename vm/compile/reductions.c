@@ -1,0 +1,89 @@
+/* reductions.c - places the reductions of gradients among a rank's actions: a bucket is
+ * reduced once the last of its gradients is complete, where the plan wants that
+ * overlapped, or at the REDUCE_GRAD of the schedule; what is left, after all actions. */
+#include "actions_int.h"
+
+/* A bucket that is complete is reduced at once where that is wanted, or where the
+ * schedule says so; what is left is reduced after the last action. */
+static void reduce(Walk *w, int k) {
+  const struct Held *h = &w->bucket[k];
+  bool wanted = h->explicit || w->b->in->plan->strategy.overlap_grad_reduce;
+  if (h->units > 0 || h->actions > 0 || !wanted || w->t->reduce_handle[k] >= 0) return;
+  w->t->reduce_handle[k] = walk_handle(w);
+  Event *e = walk_event(w, EV_REDUCE);
+  e->bucket = k, e->handle = w->t->reduce_handle[k];
+}
+
+/* Parameters of unit `u` in bucket `k`. */
+static int shared(const Walk *w, int u, int k) {
+  const UnitCode *code = &w->b->unit[u];
+  const Bucket *bk = &w->l->bucket.at[k];
+  int n = 0;
+  for (int i = 0; i < bk->nparam; i++)
+    for (int j = 0; j < code->nparam; j++)
+      n += w->l->of[code->param[j]] == bk->param[i];
+  return n;
+}
+
+/* A unit whose last W call is done may complete buckets. */
+void reductions_finished(Walk *w, int u) {
+  if (--w->w_left[w->local[u]] > 0) return;
+  for (int k = 0; k < w->l->bucket.n; k++) {
+    int n = shared(w, u, k);
+    w->bucket[k].units -= n;
+    if (n) reduce(w, k);
+  }
+}
+
+/* Tied weights are written by several chunks: all of them come before the reduction. */
+static void warn_late(Walk *w, const Bucket *bk, int chunk) {
+  Build *b = w->b;
+  if (b->late_reduce) return;
+  b->late_reduce = true;
+  int param = w->l->param[bk->param[0]].param;
+  Diag *x = diag_warn(b->d, "schedule", "schedule",
+                      "rank %d, step %d: REDUCE_GRAD of chunk %d leaves out %s, which "
+                      "other chunks of the rank use, too: its gradient is reduced after "
+                      "their last W",
+                      w->rank, w->action - 1, chunk, b->in->graph->param.at[param].name);
+  if (w->line > 0 && w->s->file) x->file = w->s->file, x->line = w->line;
+}
+
+void reductions_of_chunk(Walk *w, int chunk) {
+  for (int k = 0; k < w->l->bucket.n; k++) {
+    const Bucket *bk = &w->l->bucket.at[k];
+    if (!(bk->chunks >> chunk & 1)) continue;
+    w->bucket[k].actions--;
+    if (w->bucket[k].units > 0) warn_late(w, bk, chunk);
+    reduce(w, k);
+  }
+}
+
+static void count_buckets(Walk *w, int stage) {
+  for (int u = w->b->st.first[stage]; u < w->b->st.first[stage + 1]; u++) {
+    w->w_left[w->local[u]] = w->b->microbatches;
+    for (int k = 0; k < w->l->bucket.n; k++)
+      w->bucket[k].units += shared(w, u, k);
+  }
+}
+
+static void count_reductions(Walk *w) {
+  for (int i = 0; i < w->s->n[w->rank]; i++) {
+    const Action *a = &w->s->list[w->rank][i];
+    for (int k = 0; k < w->l->bucket.n && a->kind == ACT_REDUCE_GRAD; k++)
+      if (w->l->bucket.at[k].chunks >> a->chunk & 1)
+        w->bucket[k].actions++, w->bucket[k].explicit = true;
+  }
+}
+
+void reductions_begin(Walk *w, int units) {
+  int n = w->l->bucket.n;
+  w->w_left = NEW_N(w->a, int, units);
+  w->bucket = (void *)arena_alloc(w->a, sizeof *w->bucket * (size_t)(n + 1));
+  w->t->reduce_handle = NEW_N(w->a, int, n + 1);
+  for (int k = 0; k < n; k++)
+    w->t->reduce_handle[k] = -1;
+  for (int c = 0; c < w->s->virtual_stages; c++)
+    count_buckets(w, schedule_stage(w->s, w->rank, c));
+  count_reductions(w);
+}
