@@ -169,7 +169,12 @@ static void call(Walk *w, int u, Phase ph, int mb) {
   for (int k = 0; k < 3; k++) {
     bool opens = k == 2 ? ph == PH_I : ph == PH_F;
     bool uses = k == 0 ? ph != PH_W : k == 1 ? true : ph != PH_F;
-int walk_handle(Walk *w) {
+    if (code->frame[k] == 0)
+      frame[k] = -1;
+    else if (opens)
+      frame[k] = new_buffer(w, code->frame[k], 3 * u + k);
+    else if (uses)
+      touch(w, frame[k]);
   }
   uint32_t first = (uint32_t)w->t->call_buffer.n;
   for (int k = 0; k < 3; k++) {
