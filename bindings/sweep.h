@@ -10,10 +10,10 @@
 
 /* ---- sweep_grid.c ---- */
 typedef struct SweepAxis {
-  const char *path;    /* "mesh.tp" */
-  const char *name;    /* "tp", or the path where that could be another thing */
+  const char *path; /* "mesh.tp" */
+  const char *name; /* "tp", or the path where that could be another thing */
   int n;
-  const char **text;   /* each value, for people and files */
+  const char **text; /* each value, for people and files */
 } SweepAxis;
 typedef struct SweepGrid {
   SweepAxis *axis;
@@ -31,7 +31,7 @@ void sweep_grid_fields(lua_State *L, const SweepGrid *g, int idx, int64_t point)
 
 /* ---- what a sweep is ---- */
 typedef struct SweepReason {
-  PointReason why;     /* of the first point */
+  PointReason why; /* of the first point */
   int64_t count, first;
 } SweepReason;
 
@@ -39,36 +39,36 @@ enum { SWEEP_REASONS = 256 };
 typedef struct Sweep {
   Arena *arena;
   SweepGrid grid;
-  int64_t *todo, ntodo;        /* points that `where` lets pass */
-  PointRow *row;               /* [ntodo] */
-  double *score, *measured;    /* [ntodo]; NAN: none */
-  PointReason **why;           /* [ntodo] of illegal points, for files; or NULL */
-  int64_t *best, nbest;        /* indices of rows by score */
+  int64_t *todo, ntodo;     /* points that `where` lets pass */
+  PointRow *row;            /* [ntodo] */
+  double *score, *measured; /* [ntodo]; NAN: none */
+  PointReason **why;        /* [ntodo] of illegal points, for files; or NULL */
+  int64_t *best, nbest;     /* indices of rows by score */
   SweepReason reason[SWEEP_REASONS];
   int nreason;
   int64_t nlegal, nillegal, nmemory, ndropped, nresumed;
-  const char *column;          /* that is the score, or NULL: a function */
+  const char *column; /* that is the score, or NULL: a function */
   uint64_t limit;
   bool interrupted;
   double seconds;
   const char *csv, *jsonl, *resume;
-  uint64_t key;                /* of the plan and the grid: what may be resumed */
+  uint64_t key; /* of the plan and the grid: what may be resumed */
   SweepCaches caches;
   /* threads */
   Judge *judge;
   pthread_t *thread;
   int nthread, nstarted;
-  _Atomic int64_t next;        /* index of todo that no thread has taken */
+  _Atomic int64_t next; /* index of todo that no thread has taken */
   _Atomic int stop;
   _Atomic int64_t done;
-  pthread_mutex_t lock;        /* reasons and the error */
+  pthread_mutex_t lock; /* reasons and the error */
   weft_status st;
   weft_error e;
   struct SweepFile *file;
 } Sweep;
 
 /* ---- sweep_api.c ---- */
-int sweep_make(lua_State *L);  /* weft.sweep { ... } */
+int sweep_make(lua_State *L); /* weft.sweep { ... } */
 
 /* ---- sweep_run.c ---- */
 /* Counts row i, which ends in this state, and then lets others see it. */
@@ -86,7 +86,7 @@ enum { SWEEP_COLUMNS = 10 };
 extern const char *const sweep_columns[SWEEP_COLUMNS];
 /* NAN where a row has no such figure. */
 double sweep_value(const Sweep *s, int64_t i, int column);
-int sweep_column(const char *name);              /* -1: there is none */
+int sweep_column(const char *name); /* -1: there is none */
 void sweep_push_row(lua_State *L, const Sweep *s, int axes, int64_t i);
 
 /* ---- sweep_table.c: what people and programs read ---- */

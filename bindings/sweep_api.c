@@ -1,7 +1,5 @@
-/* sweep_api.c - weft.sweep { ... }: reads its options, lets threads judge the points while
- * it shows how far they are, asks the script for scores, and makes the result. */
-#include "sweep.h"
-
+/* sweep_api.c - weft.sweep { ... }: reads its options, lets threads judge the points
+ * while it shows how far they are, asks the script for scores, and makes the result. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +8,8 @@
 #include "plan_object.h"
 #include "reasons.h"
 #include "result.h"
+#include "sweep_int.h"
 #include "vm/io/io.h"
-
-/* Stack of sweep_make: the options, then these. */
-enum { OPTIONS = 1, OBJECT, AXES, SCORE, WHERE, PLAN };
-
-static const char *const option_names[] = {"plan",    "over",    "where", "score", "keep",
-                                           "max_gib", "measure", "csv",   "jsonl", "resume",
-                                           "threads", NULL};
 
 /* ---- the object that owns all of it ---- */
 
@@ -26,8 +18,10 @@ static int free_sweep(lua_State *L) {
   weft_error e;
   s->stop = 1;
   sweep_join(s);
-  for (int i = 0; i < s->nthread; i++) judge_close(&s->judge[i]);
-  for (int64_t i = 0; s->why && i < s->ntodo; i++) free(s->why[i]);
+  for (int i = 0; i < s->nthread; i++)
+    judge_close(&s->judge[i]);
+  for (int64_t i = 0; s->why && i < s->ntodo; i++)
+    free(s->why[i]);
   err_clear(&e);
   sweep_file_close(s, &e);
   if (s->arena) {
@@ -58,101 +52,7 @@ static Sweep *push_sweep(lua_State *L) {
   return s;
 }
 
-/* ---- options ---- */
-
-static const char *file_option(lua_State *L, const char *key, Arena *a) {
-  int type = lua_getfield(L, OPTIONS, key);
-  if (type != LUA_TNIL && type != LUA_TSTRING)
-    luaL_error(L, "weft.sweep: %s is the name of a file, got %s", key, luaL_typename(L, -1));
-  const char *s = arena_str(a, lua_tostring(L, -1));
-  lua_pop(L, 1);
-  return s;
-}
-
-/* The files that the command line names are those of the first sweep. */
-static void read_files(lua_State *L, Sweep *s) {
-  static const char used_key = 'u';
-  const ScriptHost *h = script_host(L);
-  s->csv = file_option(L, "csv", s->arena);
-  s->jsonl = file_option(L, "jsonl", s->arena);
-  s->resume = file_option(L, "resume", s->arena);
-  if (!h || (!h->csv && !h->jsonl && !h->resume)) return;
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &used_key) != LUA_TNIL)
-    luaL_error(L, "weft.sweep: the files of the command line are those of the first "
-                  "sweep; name those of others with csv =, jsonl = and resume =");
-  lua_pop(L, 1);
-  lua_pushboolean(L, 1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &used_key);
-  if (!s->csv) s->csv = h->csv;
-  if (!s->jsonl) s->jsonl = h->jsonl;
-  if (!s->resume) s->resume = h->resume;
-}
-
-static void read_score(lua_State *L, Sweep *s) {
-  lua_getfield(L, OPTIONS, "score");
-  if (lua_isfunction(L, SCORE) || lua_isnil(L, SCORE)) return;
-  if (lua_type(L, SCORE) != LUA_TSTRING)
-    luaL_error(L, "weft.sweep: score is a column or function(row), got %s",
-               luaL_typename(L, SCORE));
-  s->column = arena_str(s->arena, lua_tostring(L, SCORE));
-  if (sweep_column(s->column) >= 0) return;
-  const char *near = value_suggest(s->column, sweep_columns, SWEEP_COLUMNS);
-  if (near)
-    luaL_error(L, "weft.sweep: there is no column '%s' (did you mean '%s'?)", s->column,
-               near);
-  luaL_error(L, "weft.sweep: there is no column '%s'", s->column);
-}
-
-static void read_limit(lua_State *L, Sweep *s) {
-  s->limit = UINT64_MAX;
-  if (lua_getfield(L, OPTIONS, "max_gib") != LUA_TNIL) {
-    double v = lua_tonumber(L, -1);
-    if (lua_type(L, -1) != LUA_TNUMBER || !(v > 0) || v > 1e9)
-      luaL_error(L, "weft.sweep: max_gib is a positive number");
-    s->limit = (uint64_t)(v * (1 << 30));
-  }
-  lua_pop(L, 1);
-}
-
-static void want_function(lua_State *L, const char *key, int at) {
-  lua_getfield(L, OPTIONS, key);
-  if (!lua_isnil(L, at) && !lua_isfunction(L, at))
-    luaL_error(L, "weft.sweep: %s is a function, got %s", key, luaL_typename(L, at));
-}
-
-/* A plain list: that of weft.grid has methods, which plans do not take along. */
-static void take_axes(lua_State *L, const Sweep *s) {
-  lua_createtable(L, s->grid.n, 0);
-  for (int i = 0; i < s->grid.n; i++) {
-    lua_rawgeti(L, AXES, i + 1);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_replace(L, AXES);
-}
-
-static void read_options(lua_State *L, Sweep *s) {
-  check_options(L, OPTIONS, option_names);
-  lua_getfield(L, OPTIONS, "plan");
-  bool function = lua_isfunction(L, -1), none = lua_isnil(L, -1);
-  lua_pop(L, 1);
-  if (none) luaL_error(L, "weft.sweep: plan is missing: a file, a plan or function(point)");
-  lua_getfield(L, OPTIONS, "over");
-  if (lua_isnil(L, AXES)) luaL_error(L, "weft.sweep: over is missing: a grid of values");
-  sweep_grid_read(L, AXES, !function, s->arena, &s->grid);
-  take_axes(L, s);
-  read_score(L, s);
-  want_function(L, "where", WHERE);
-  lua_getfield(L, OPTIONS, "plan");
-  read_limit(L, s);
-  read_files(L, s);
-}
-
 /* ---- which points ---- */
-
-static void push_point(lua_State *L, const Sweep *s, int64_t point) {
-  lua_createtable(L, 0, 2 * s->grid.n);
-  sweep_grid_fields(L, &s->grid, AXES, point);
-}
 
 static void choose_points(lua_State *L, Sweep *s) {
   s->todo = NEW_N(s->arena, int64_t, s->grid.points);
@@ -160,7 +60,7 @@ static void choose_points(lua_State *L, Sweep *s) {
     bool take = true;
     if (!lua_isnil(L, WHERE)) {
       lua_pushvalue(L, WHERE);
-      push_point(L, s, p);
+      sweep_push_point(L, s, p);
       lua_call(L, 1, 1);
       take = lua_toboolean(L, -1);
       lua_pop(L, 1);
@@ -168,28 +68,14 @@ static void choose_points(lua_State *L, Sweep *s) {
     if (take) s->todo[s->ntodo++] = p;
   }
   if (!s->ntodo)
-    luaL_error(L, "weft.sweep: where() leaves none of the %d points", (int)s->grid.points);
+    luaL_error(L, "weft.sweep: where() leaves none of the %d points",
+               (int)s->grid.points);
   s->row = NEW_N(s->arena, PointRow, s->ntodo);
   s->score = NEW_N(s->arena, double, s->ntodo);
   s->best = NEW_N(s->arena, int64_t, s->ntodo);
 }
 
 /* ---- the plan ---- */
-
-/* A plan for a judge: of a file, or a copy of an object's or of a table. */
-static weft_status load_plan(lua_State *L, int idx, const LangPlan *copy, Arena *a,
-                             LangPlan **lp, Diags *d, weft_error *e) {
-  LangOptions o = {.stop = script_stop(L)};
-  weft_plan *object = plan_object_test(L, idx);
-  *d = (Diags){.arena = a};
-  if (object) copy = object->job.lp;
-  if (!copy && lua_type(L, idx) == LUA_TSTRING)
-    return lang_load(&o, arena_str(a, lua_tostring(L, idx)), lp, d, e);
-  LangValue v = {.file = "the plan of weft.sweep", .line = 1, .copy = copy};
-  if (!copy) v.dir = "", v.from = L, v.idx = idx;
-  if (copy) v.file = NULL;
-  return lang_load_value(&o, &v, lp, d, e);
-}
 
 static void open_judges(lua_State *L, Sweep *s) {
   int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -202,7 +88,8 @@ static void open_judges(lua_State *L, Sweep *s) {
     Diags d;
     weft_error e;
     err_clear(&e);
-    weft_status st = load_plan(L, PLAN, i ? s->judge[0].lp : NULL, s->arena, &lp, &d, &e);
+    weft_status st =
+        sweep_load_plan(L, PLAN, i ? s->judge[0].lp : NULL, s->arena, &lp, &d, &e);
     if (st != WEFT_OK) reasons_raise(L, st, &d, &e);
     st = vary_take(lp, L, AXES, &values, &e);
     if (st == WEFT_OK) {
@@ -223,87 +110,9 @@ static void find_key(lua_State *L, Sweep *s) {
   for (int i = 0; i < s->grid.n; i++)
     for (int k = 0; k < s->grid.axis[i].n; k++)
       text_printf(&t, "%s=%s,", s->grid.axis[i].path, s->grid.axis[i].text[k]);
-  s->key = hash_bytes(hash_bytes(0, t.s, t.n), s->todo, sizeof *s->todo * (size_t)s->ntodo);
+  s->key =
+      hash_bytes(hash_bytes(0, t.s, t.n), s->todo, sizeof *s->todo * (size_t)s->ntodo);
   text_free(&t);
-}
-
-/* ---- plan = function(point) ---- */
-
-/* What a function gave instead of a plan. */
-static void no_plan(lua_State *L, PointReason *why) {
-  *why = (PointReason){.code = "plan"};
-  const char *text = lua_isnil(L, -1) ? "the function gave no plan" : luaL_tolstring(L, -1, NULL);
-  snprintf(why->text, sizeof why->text, "%.*s", (int)strcspn(text, "\n"), text);
-}
-
-static void first_reason(const Diags *d, const weft_error *e, PointReason *why) {
-  *why = (PointReason){.code = "plan"};
-  snprintf(why->text, sizeof why->text, "%s", e->text);
-  for (int i = d->list.n - 1; i >= 0; i--) {
-    const Diag *g = &d->list.at[i];
-    if (g->severity != DIAG_ERROR) continue;
-    snprintf(why->code, sizeof why->code, "%s", g->code);
-    snprintf(why->path, sizeof why->path, "%s", g->path);
-    snprintf(why->text, sizeof why->text, "%s", g->summary);
-  }
-}
-
-/* Functions of such a plan exist for this point only: nothing of it may be kept by their
- * names. */
-static bool has_functions(const LangPlan *lp) {
-  return !lp->arch || lp->from_plan;
-}
-
-static void judge_given(lua_State *L, Sweep *s, int64_t i, SweepCaches *own) {
-  Judge *j = &s->judge[0];
-  PointReason why;
-  PointRow row = {0};
-  Diags d;
-  err_clear(&j->e);
-  Arena *a = script_push_arena(L);
-  LangPlan *lp = NULL;
-  weft_status st = load_plan(L, lua_gettop(L) - 1, NULL, a, &lp, &d, &j->e);
-  if (st == WEFT_OK) {
-    if (has_functions(lp)) sweep_caches_init(own);
-    *j = (Judge){.lp = lp, .values = LUA_NOREF, .limit = s->limit, .arena = j->arena,
-                 .scratch = j->scratch, .key = j->key,
-                 .caches = has_functions(lp) ? own : &s->caches};
-    st = judge_point(j, NULL, 0, &row, &why);
-    if (has_functions(lp)) sweep_caches_free(own);
-    lang_free(lp);
-    j->lp = NULL;
-  } else {
-    first_reason(&d, &j->e, &why);
-    row.state = POINT_ILLEGAL;
-  }
-  lua_settop(L, PLAN);
-  if (st != WEFT_OK && st != WEFT_EPLAN) reasons_raise(L, st, NULL, &j->e);
-  PointState state = row.state;
-  row.state = POINT_NONE;
-  s->row[i] = row;
-  sweep_note(s, i, state, &why);
-}
-
-/* On this thread alone: the function belongs to the script. */
-static void judge_next_given(lua_State *L, Sweep *s) {
-  int64_t i = s->next++;
-  SweepCaches own;
-  PointReason why;
-  if (i >= s->ntodo || s->row[i].state != POINT_NONE) return;
-  lua_pushvalue(L, PLAN);
-  push_point(L, s, s->todo[i]);
-  lua_call(L, 1, 2);
-  bool plan = lua_type(L, -2) == LUA_TSTRING || lua_istable(L, -2) ||
-              plan_object_test(L, lua_gettop(L) - 1);
-  if (!plan) {
-    if (lua_isnil(L, -1)) lua_pop(L, 1);
-    no_plan(L, &why);
-    lua_settop(L, PLAN);
-    sweep_note(s, i, POINT_ILLEGAL, &why);
-    return;
-  }
-  lua_pop(L, 1);
-  judge_given(L, s, i, &own);
 }
 
 /* ---- scores ---- */
@@ -327,7 +136,8 @@ static void default_score(lua_State *L, Sweep *s) {
   if (!lua_isnil(L, SCORE)) return;
   const LangPlan *lp = s->judge[0].lp;
   bool time = !s->done && lp && lang_plan(lp)->cluster.gpu;
-  for (int64_t i = 0; i < s->ntodo; i++) time |= s->row[i].seconds > 0;
+  for (int64_t i = 0; i < s->ntodo; i++)
+    time |= s->row[i].seconds > 0;
   s->column = time ? "step_ms" : "peak_gib";
 }
 
@@ -343,8 +153,10 @@ static void rank_rows(lua_State *L, Sweep *s) {
   for (int64_t i = 0; i < s->ntodo; i++) {
     if (s->row[i].state != POINT_OK) continue;
     s->score[i] = score_of(L, s, i);
-    if (isnan(s->score[i])) s->ndropped++;
-    else s->best[s->nbest++] = i;
+    if (isnan(s->score[i]))
+      s->ndropped++;
+    else
+      s->best[s->nbest++] = i;
   }
   qsort_r(s->best, (size_t)s->nbest, sizeof *s->best, by_score, s);
 }
@@ -389,8 +201,10 @@ static void run(lua_State *L, Sweep *s) {
   s->stop = 0;
   if (!given) sweep_start(s);
   while (more && !s->stop) {
-    if (given) judge_next_given(L, s), more = s->next < s->ntodo;
-    else more = sweep_work(s, &s->judge[0], 0.1);
+    if (given)
+      sweep_given_next(L, s), more = s->next < s->ntodo;
+    else
+      more = sweep_work(s, &s->judge[0], 0.1);
     if (stop && *stop) s->interrupted = true, s->stop = 1;
     show_progress(L, s, start, &seen, &best);
     weft_status st = sweep_file_add(s, &e);
@@ -485,7 +299,7 @@ int sweep_make(lua_State *L) {
   lua_settop(L, 1);
   Sweep *s = push_sweep(L);
   if (setjmp(*arena_guard(s->arena))) return luaL_error(L, "not enough memory");
-  read_options(L, s);
+  sweep_options(L, s);
   int64_t keep = option_int(L, OPTIONS, "keep", 1, INT32_MAX, INT32_MAX);
   choose_points(L, s);
   if (!lua_isfunction(L, PLAN)) {

@@ -53,21 +53,22 @@ static void run_make(void *ud) {
 /* However it ends, the entry becomes ready: others wait for it. */
 static void run_guarded(void *ud) {
   Making *m = ud;
-  if (!m->scratch) run_make(m);
+  if (!m->scratch)
+    run_make(m);
   else if (!arena_try(m->scratch, run_make, m))
     m->x->st = err_set(&m->x->e, WEFT_ENOMEM, "out of memory in a sweep");
 }
 
 CacheEntry *cache_get(Cache *c, const void *key, size_t n,
-                      void (*make)(void *ud, CacheEntry *x), void *ud,
-                      Arena *scratch) {
+                      void (*make)(void *ud, CacheEntry *x), void *ud, Arena *scratch) {
   uint64_t hash = hash_bytes(0, key, n);
   CacheEntry **slot = &c->bucket[hash % CACHE_BUCKETS], *x;
   pthread_mutex_lock(&c->lock);
   for (x = *slot; x; x = x->next)
     if (x->hash == hash && x->n == n && memcmp(x->key, key, n) == 0) break;
   if (x) {
-    while (!x->ready) pthread_cond_wait(&c->made, &c->lock);
+    while (!x->ready)
+      pthread_cond_wait(&c->made, &c->lock);
     pthread_mutex_unlock(&c->lock);
     return x;
   }

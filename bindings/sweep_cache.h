@@ -1,5 +1,5 @@
-/* sweep_cache.h - results by what they depend on, shared by the threads of a sweep. Each is
- * made once, in an arena of its own, and never changed. */
+/* sweep_cache.h - results by what they depend on, shared by the threads of a sweep. Each
+ * is made once, in an arena of its own, and never changed. */
 #ifndef WEFT_SWEEP_CACHE_H
 #define WEFT_SWEEP_CACHE_H
 
@@ -13,10 +13,10 @@ typedef struct CacheEntry {
   char *key;
   size_t n;
   bool ready;
-  int id;            /* counted from 0, in the order in which they were asked for */
+  int id; /* counted from 0, in the order in which they were asked for */
   Arena *arena;
   void *value;
-  weft_status st;    /* why there is no value: EPLAN with diagnostics */
+  weft_status st; /* why there is no value: EPLAN with diagnostics */
   Diags d;
   weft_error e;
 } CacheEntry;
@@ -31,11 +31,10 @@ typedef struct Cache {
 
 void cache_init(Cache *c);
 void cache_free(Cache *c);
-/* The entry for a key; make(ud, entry) fills a new one, on this thread, and may run out of
- * `scratch` (NULL: not used), too. Others that ask for it meanwhile wait. NULL: out of
+/* The entry for a key; make(ud, entry) fills a new one, on this thread, and may run out
+ * of `scratch` (NULL: not used), too. Others that ask for it meanwhile wait. NULL: out of
  * memory. */
 CacheEntry *cache_get(Cache *c, const void *key, size_t n,
-                      void (*make)(void *ud, CacheEntry *x), void *ud,
-                      Arena *scratch);
+                      void (*make)(void *ud, CacheEntry *x), void *ud, Arena *scratch);
 
 #endif

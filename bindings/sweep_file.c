@@ -1,6 +1,6 @@
 /* sweep_file.c - the rows of a sweep as lines of JSON, written in the order of the points
- * as they are done, so that an interrupted sweep can be taken up again. The first line says
- * which sweep it is; a last line that is cut short does not count. */
+ * as they are done, so that an interrupted sweep can be taken up again. The first line
+ * says which sweep it is; a last line that is cut short does not count. */
 #include "sweep.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 typedef struct SweepFile {
   FILE *f;
   const char *path;
-  int64_t written;       /* rows [0, written) are in the file */
+  int64_t written; /* rows [0, written) are in the file */
 } SweepFile;
 
 static weft_status failed(const char *path, weft_error *e) {
@@ -86,14 +86,17 @@ static bool is_done(const Sweep *s, int64_t i) {
 /* Adds rows from f->written on; with `all`, also those behind a gap. */
 static void add_lines(const Sweep *s, SweepFile *f, bool all, Text *t) {
   for (int64_t i = f->written; i < s->ntodo; i++) {
-    if (is_done(s, i)) add_line(s, i, s->why[i], t);
-    else if (!all) return;
+    if (is_done(s, i))
+      add_line(s, i, s->why[i], t);
+    else if (!all)
+      return;
     f->written = i + 1;
   }
 }
 
 static weft_status put_text(const SweepFile *f, Text *t, weft_error *e) {
-  bool ok = !t->oom && (!t->n || fwrite(t->s, 1, t->n, f->f) == t->n) && fflush(f->f) == 0;
+  bool ok =
+      !t->oom && (!t->n || fwrite(t->s, 1, t->n, f->f) == t->n) && fflush(f->f) == 0;
   text_free(t);
   return ok ? WEFT_OK : failed(f->path, e);
 }
@@ -144,7 +147,8 @@ static bool read_row(Sweep *s, const json_t *o, int64_t i) {
   r->bubble = number(o, "bubble");
   r->flops = number(o, "flop");
   r->seconds = number(o, "step_ms") / 1e3;
-  r->tp = number(comm, "tp"), r->dp_bytes = number(comm, "dp"), r->pp = number(comm, "pp");
+  r->tp = number(comm, "tp"), r->dp_bytes = number(comm, "dp"),
+  r->pp = number(comm, "pp");
   const json_t *reason = json_object_get(o, "reason");
   snprintf(why.code, sizeof why.code, "%s", string(reason, "code"));
   snprintf(why.path, sizeof why.path, "%s", string(reason, "path"));
@@ -159,8 +163,10 @@ static int64_t find_point(const Sweep *s, int64_t n) {
   int64_t lo = 0, hi = s->ntodo;
   while (lo < hi) {
     int64_t mid = (lo + hi) / 2;
-    if (s->todo[mid] < n) lo = mid + 1;
-    else hi = mid;
+    if (s->todo[mid] < n)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   return lo < s->ntodo && s->todo[lo] == n ? lo : -1;
 }

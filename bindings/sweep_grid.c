@@ -19,8 +19,7 @@ static void no_field(lua_State *L, const char *path, const char *scope, const ch
   for (const Field *f = schema; f->scope && n < LEN(names); f++)
     if (strcmp(f->scope, scope) == 0) names[n++] = f->key;
   const char *near = value_suggest(key, names, n);
-  if (near)
-    luaL_error(L, "a plan has no field '%s' (did you mean '%s'?)", path, near);
+  if (near) luaL_error(L, "a plan has no field '%s' (did you mean '%s'?)", path, near);
   luaL_error(L, "a plan has no field '%s'", path);
 }
 
@@ -53,9 +52,9 @@ static const char *value_text(lua_State *L, int idx, Arena *a) {
     lua_rawget(L, idx);
     const char *v = value_text(L, keys + 2, a);
     lua_settop(L, keys + 1);
-    s = lua_isinteger(L, -1)
-            ? arena_printf(a, "%s%s%s", s, i > 1 ? ", " : " ", v)
-            : arena_printf(a, "%s%s%s = %s", s, i > 1 ? ", " : " ", lua_tostring(L, -1), v);
+    s = lua_isinteger(L, -1) ? arena_printf(a, "%s%s%s", s, i > 1 ? ", " : " ", v)
+                             : arena_printf(a, "%s%s%s = %s", s, i > 1 ? ", " : " ",
+                                            lua_tostring(L, -1), v);
   }
   lua_settop(L, keys - 1);
   return arena_printf(a, "%s }", s);
@@ -67,7 +66,8 @@ static void read_axis(lua_State *L, int i, int n, bool fields, Arena *a, SweepAx
     luaL_error(L, "axis %d is a %s, not { \"path\", value, value, ... }", i,
                luaL_typename(L, t));
   if (lua_rawgeti(L, t, 1) != LUA_TSTRING)
-    luaL_error(L, "axis %d: the first item is the path of a field, such as \"mesh.tp\"", i);
+    luaL_error(L, "axis %d: the first item is the path of a field, such as \"mesh.tp\"",
+               i);
   const char *path = lua_tostring(L, -1);
   if (fields) check_path(L, path);
   *x = (SweepAxis){.path = arena_str(a, path), .n = (int)lua_rawlen(L, t) - 1};
@@ -112,7 +112,8 @@ void sweep_grid_read(lua_State *L, int idx, bool fields, Arena *a, SweepGrid *g)
         luaL_error(L, "the grid has two axes %s", g->axis[i].path);
     g->points *= g->axis[i].n;
     if (g->points > max_points)
-      luaL_error(L, "the grid has more than %d million points", (int)(max_points / 1000000));
+      luaL_error(L, "the grid has more than %d million points",
+                 (int)(max_points / 1000000));
   }
   name_axes(g);
 }

@@ -17,8 +17,8 @@ static weft_status train(Job *j, int steps, const StopFlag *stop, double *rate) 
   weft_status st = run_open(&j->plan, j->compiled, &o, &r, &j->e);
   if (st == WEFT_OK) st = run_init(r, &j->e);
   if (st == WEFT_OK)
-    st = data_open(NULL, &spec, j->plan.batch.seq, j->compiled->vocab, j->plan.seed, &data,
-                   &j->e);
+    st = data_open(NULL, &spec, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
+                   &data, &j->e);
   /* The first step also fills caches. */
   for (int i = 0; i <= steps && st == WEFT_OK; i++) {
     StepResult x;
@@ -55,8 +55,8 @@ static weft_status measure_row(Sweep *s, int64_t i, int steps, const StopFlag *s
   int choice[64];
   Arena *a = arena_new(NULL);
   if (!a) return err_set(e, WEFT_ENOMEM, "out of memory in a sweep");
-  Measuring m = {.job = {.arena = a, .d = {.arena = a}}, .steps = steps, .stop = stop,
-                 .rate = NAN};
+  Measuring m = {
+      .job = {.arena = a, .d = {.arena = a}}, .steps = steps, .stop = stop, .rate = NAN};
   err_clear(&m.job.e);
   sweep_grid_choice(&s->grid, s->todo[i], choice);
   m.st = vary_begin(j->lp, j->values, choice, s->grid.n, &m.vary, &m.job.d, &m.job.e);
@@ -74,7 +74,9 @@ static weft_status measure_row(Sweep *s, int64_t i, int steps, const StopFlag *s
 weft_status sweep_measure(Sweep *s, int64_t rows, int steps, const StopFlag *stop,
                           weft_error *e) {
   s->measured = NEW_N(s->arena, double, s->ntodo);
-  for (int64_t i = 0; i < s->ntodo; i++) s->measured[i] = NAN;
-  for (int64_t i = 0; i < rows; i++) TRY(measure_row(s, s->best[i], steps, stop, e));
+  for (int64_t i = 0; i < s->ntodo; i++)
+    s->measured[i] = NAN;
+  for (int64_t i = 0; i < rows; i++)
+    TRY(measure_row(s, s->best[i], steps, stop, e));
   return WEFT_OK;
 }

@@ -22,7 +22,7 @@ typedef struct Scheduled {
 
 typedef struct FrontEntry {
   Front *front;
-  int shape;           /* equal for fronts of equal shape */
+  int shape; /* equal for fronts of equal shape */
 } FrontEntry;
 
 typedef struct Point {
@@ -56,7 +56,8 @@ static weft_status front_key(Point *p, Text *k) {
   const Plan *a = plan_of(p);
   Mesh m = front_mesh(p);
   k->n = 0;
-  for (int i = 0; i < AXIS_N; i++) text_printf(k, "%d ", m.size[i]);
+  for (int i = 0; i < AXIS_N; i++)
+    text_printf(k, "%d ", m.size[i]);
   text_printf(k, "%lld %lld %d %d %d %d %d %s|", (long long)a->batch.micro,
               (long long)a->batch.seq, a->dtype, a->packed.on, a->strategy.kind,
               a->strategy.stage, a->strategy.sequence_parallel,
@@ -69,8 +70,7 @@ static weft_status front_key(Point *p, Text *k) {
 }
 
 /* A shape is nothing but its number. */
-static void make_shape(void *ud, CacheEntry *x) {
-}
+static void make_shape(void *ud, CacheEntry *x) {}
 
 static void make_front(void *ud, CacheEntry *x) {
   Point *p = ud;
@@ -87,12 +87,14 @@ static void make_front(void *ud, CacheEntry *x) {
   if (x->st != WEFT_OK) return;
   Text shape = {0};
   front_shape(f->front, &shape);
-  CacheEntry *same =
-      shape.oom ? NULL
-                : cache_get(&p->j->caches->shape, shape.s, shape.n, make_shape, NULL, NULL);
+  CacheEntry *same = shape.oom ? NULL
+                               : cache_get(&p->j->caches->shape, shape.s, shape.n,
+                                           make_shape, NULL, NULL);
   text_free(&shape);
-  if (!same) x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
-  else f->shape = same->id;
+  if (!same)
+    x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
+  else
+    f->shape = same->id;
 }
 
 /* ---- schedule ---- */
@@ -100,8 +102,8 @@ static void make_front(void *ud, CacheEntry *x) {
 static weft_status schedule_key(Point *p, Text *k, int microbatches) {
   const Plan *a = plan_of(p);
   k->n = 0;
-  text_printf(k, "%s %d %d %d|", a->schedule, p->mesh.size[AXIS_PP],
-              plan_virtual(a), microbatches);
+  text_printf(k, "%s %d %d %d|", a->schedule, p->mesh.size[AXIS_PP], plan_virtual(a),
+              microbatches);
   return vary_key(p->lp, VARY_SCHEDULE, k, &p->j->e);
 }
 
@@ -128,9 +130,11 @@ static void cut_key(Point *p, const Schedule *s, Text *k) {
   text_printf(k, "%d %d %d %d %d %d %d %d|", p->front->id, s->ranks, s->virtual_stages,
               s->v_placement, pp->layers_per_stage, pp->first_less, pp->last_less,
               pp->by_cost);
-  for (int i = 0; i < pp->nlayers; i++) text_printf(k, "%d,", pp->layers[i]);
+  for (int i = 0; i < pp->nlayers; i++)
+    text_printf(k, "%d,", pp->layers[i]);
   for (int i = 0; i < pp->nmodules; i++) {
-    for (int u = 0; pp->modules[i][u]; u++) text_printf(k, "%s,", pp->modules[i][u]);
+    for (int u = 0; pp->modules[i][u]; u++)
+      text_printf(k, "%s,", pp->modules[i][u]);
     text_add(k, ";");
   }
 }
@@ -149,7 +153,8 @@ static void lifetimes_key(Point *p, Text *k) {
   const Cut *c = p->cut->value;
   k->n = 0;
   text_printf(k, "%d %d %d|", f->shape, p->schedule->id, p->rounds);
-  for (int s = 0; s <= c->b.st.n; s++) text_printf(k, "%d,", c->b.st.first[s]);
+  for (int s = 0; s <= c->b.st.n; s++)
+    text_printf(k, "%d,", c->b.st.first[s]);
 }
 
 static void make_lifetimes(void *ud, CacheEntry *x) {
@@ -162,8 +167,7 @@ static void make_lifetimes(void *ud, CacheEntry *x) {
 
 /* ---- the steps ---- */
 
-/* The first error of the diagnostics, or what else went wrong. */
-static void note_reason(const Diags *d, const weft_error *e, PointReason *why) {
+void point_reason(const Diags *d, const weft_error *e, PointReason *why) {
   *why = (PointReason){.code = "plan"};
   for (int i = 0; d && i < d->list.n; i++) {
     const Diag *g = &d->list.at[i];
@@ -187,8 +191,10 @@ static weft_status look_up(Point *p, Cache *c, CacheEntry **out,
 
 /* An entry without a value says why. */
 static weft_status entry_status(Point *p, const CacheEntry *x, PointReason *why) {
-  if (x->st == WEFT_EPLAN) note_reason(&x->d, &x->e, why);
-  else if (x->st != WEFT_OK) p->j->e = x->e;
+  if (x->st == WEFT_EPLAN)
+    point_reason(&x->d, &x->e, why);
+  else if (x->st != WEFT_OK)
+    p->j->e = x->e;
   return x->st;
 }
 
@@ -199,7 +205,7 @@ static weft_status prepare(Point *p, const int *choice, int n, PointReason *why)
   if (st == WEFT_OK &&
       !mesh_resolve(&p->lp->plan.mesh, lang_cluster_ranks(p->lp), &p->mesh, &p->d))
     st = WEFT_EPLAN;
-  if (st == WEFT_EPLAN) note_reason(&p->d, &j->e, why);
+  if (st == WEFT_EPLAN) point_reason(&p->d, &j->e, why);
   return st;
 }
 
@@ -277,8 +283,11 @@ static void run_scratch(void *ud) {
 
 weft_status judge_point(Judge *j, const int *choice, int n, PointRow *row,
                         PointReason *why) {
-  Guarded g = {.p = {.j = j, .d = {.arena = j->arena}}, .choice = choice, .n = n,
-               .row = row, .why = why};
+  Guarded g = {.p = {.j = j, .d = {.arena = j->arena}},
+               .choice = choice,
+               .n = n,
+               .row = row,
+               .why = why};
   *row = (PointRow){0};
   err_clear(&j->e);
   if (!arena_try(j->arena, run_scratch, &g))
@@ -308,10 +317,12 @@ void judge_close(Judge *j) {
 
 void sweep_caches_init(SweepCaches *c) {
   Cache *all[] = {&c->front, &c->shape, &c->schedule, &c->cut, &c->lifetimes};
-  for (int i = 0; i < LEN(all); i++) cache_init(all[i]);
+  for (int i = 0; i < LEN(all); i++)
+    cache_init(all[i]);
 }
 
 void sweep_caches_free(SweepCaches *c) {
   Cache *all[] = {&c->lifetimes, &c->cut, &c->schedule, &c->shape, &c->front};
-  for (int i = 0; i < LEN(all); i++) cache_free(all[i]);
+  for (int i = 0; i < LEN(all); i++)
+    cache_free(all[i]);
 }

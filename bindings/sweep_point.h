@@ -30,19 +30,23 @@ typedef struct PointReason {
   char code[32], path[96], text[192];
 } PointReason;
 
+/* The first error of the diagnostics, or what else went wrong. */
+void point_reason(const Diags *d, const weft_error *e, PointReason *why);
+
 /* One thread's means. */
 typedef struct Judge {
   LangPlan *lp;
-  int values;          /* vary_take */
+  int values; /* vary_take */
   SweepCaches *caches;
-  uint64_t limit;      /* bytes of a rank; UINT64_MAX: any */
+  uint64_t limit; /* bytes of a rank; UINT64_MAX: any */
   Arena *arena, *scratch;
   Text key;
   weft_error e;
 } Judge;
 
 /* Takes the plan over; `scratch` and `arena` are made. */
-weft_status judge_open(Judge *j, LangPlan *lp, int values, SweepCaches *c, uint64_t limit);
+weft_status judge_open(Judge *j, LangPlan *lp, int values, SweepCaches *c,
+                       uint64_t limit);
 void judge_close(Judge *j); /* frees the plan too */
 /* Only WEFT_ENOMEM, WEFT_ELIMIT, WEFT_EINTR and WEFT_EINTERNAL are errors. */
 weft_status judge_point(Judge *j, const int *choice, int n, PointRow *row,

@@ -6,8 +6,8 @@
 #include "result.h"
 
 const char *const sweep_columns[SWEEP_COLUMNS] = {
-    "dp",          "microbatches", "peak_gib",    "bubble", "comm_gib.tp",
-    "comm_gib.dp", "comm_gib.pp",  "tflop",       "step_ms", "tokens_per_s"};
+    "dp",          "microbatches", "peak_gib", "bubble",  "comm_gib.tp",
+    "comm_gib.dp", "comm_gib.pp",  "tflop",    "step_ms", "tokens_per_s"};
 
 int sweep_column(const char *name) {
   for (int i = 0; i < SWEEP_COLUMNS; i++)
@@ -19,16 +19,26 @@ double sweep_value(const Sweep *s, int64_t i, int column) {
   const PointRow *r = &s->row[i];
   const double gib = 1 << 30;
   switch (column) {
-  case 0: return r->dp;
-  case 1: return r->microbatches;
-  case 2: return r->bytes / gib;
-  case 3: return r->bubble;
-  case 4: return r->tp / gib;
-  case 5: return r->dp_bytes / gib;
-  case 6: return r->pp / gib;
-  case 7: return r->flops / 1e12;
-  case 8: return r->seconds > 0 ? r->seconds * 1e3 : NAN;
-  case 9: return s->measured ? s->measured[i] : NAN;
+  case 0:
+    return r->dp;
+  case 1:
+    return r->microbatches;
+  case 2:
+    return r->bytes / gib;
+  case 3:
+    return r->bubble;
+  case 4:
+    return r->tp / gib;
+  case 5:
+    return r->dp_bytes / gib;
+  case 6:
+    return r->pp / gib;
+  case 7:
+    return r->flops / 1e12;
+  case 8:
+    return r->seconds > 0 ? r->seconds * 1e3 : NAN;
+  case 9:
+    return s->measured ? s->measured[i] : NAN;
   }
   return NAN;
 }

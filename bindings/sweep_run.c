@@ -1,5 +1,5 @@
-/* sweep_run.c - the threads of a sweep. Each takes the next few points until none are left;
- * a row belongs to the thread that took its point until it is marked as done. */
+/* sweep_run.c - the threads of a sweep. Each takes the next few points until none are
+ * left; a row belongs to the thread that took its point until it is marked as done. */
 #include "sweep.h"
 
 #include <stdatomic.h>
@@ -64,8 +64,10 @@ static void judge_one(Sweep *s, Judge *j, int64_t i) {
   if (s->row[i].state != POINT_NONE) return;
   sweep_grid_choice(&s->grid, s->todo[i], choice);
   weft_status st = judge_point(j, choice, s->grid.n, &row, &why);
-  if (st == WEFT_EINTR) s->stop = 1;
-  else if (st != WEFT_OK) fail(s, j, st);
+  if (st == WEFT_EINTR)
+    s->stop = 1;
+  else if (st != WEFT_OK)
+    fail(s, j, st);
   if (st != WEFT_OK) return;
   PointState state = row.state;
   row.state = POINT_NONE;
@@ -91,7 +93,8 @@ typedef struct Worker {
 
 static void *run_thread(void *ud) {
   Worker *w = ud;
-  while (sweep_work(w->s, w->j, 3600)) {}
+  while (sweep_work(w->s, w->j, 3600)) {
+  }
   return NULL;
 }
 
@@ -107,6 +110,7 @@ void sweep_start(Sweep *s) {
 }
 
 void sweep_join(Sweep *s) {
-  for (int i = 0; i < s->nstarted; i++) pthread_join(s->thread[i], NULL);
+  for (int i = 0; i < s->nstarted; i++)
+    pthread_join(s->thread[i], NULL);
   s->nstarted = 0;
 }

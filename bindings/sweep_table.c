@@ -10,7 +10,7 @@
 
 typedef struct Column {
   const char *title;
-  int axis, value;       /* one of them is -1 */
+  int axis, value; /* one of them is -1 */
 } Column;
 
 static Column column_at(const Sweep *s, int c) {
@@ -43,7 +43,12 @@ static const char *cell(const Sweep *s, Column c, int64_t row, char buf[32]) {
   if (v == floor(v) && fabs(v) < 1e9 && c.value < 2)
     snprintf(buf, 32, "%.0f", v);
   else
-    snprintf(buf, 32, v >= 1000 ? "%.0f" : v >= 100 ? "%.1f" : v >= 1 ? "%.2f" : "%.4f", v);
+    snprintf(buf, 32,
+             v >= 1000  ? "%.0f"
+             : v >= 100 ? "%.1f"
+             : v >= 1   ? "%.2f"
+                        : "%.4f",
+             v);
   return buf;
 }
 
@@ -64,7 +69,8 @@ static void add_rows(const Sweep *s, int64_t rows, Text *out) {
     for (int c = 0; c < columns(s); c++) {
       Column x = column_at(s, c);
       if (!width[c]) continue;
-      text_printf(out, "%s%*s", gap, width[c], i < 0 ? x.title : cell(s, x, s->best[i], buf));
+      text_printf(out, "%s%*s", gap, width[c],
+                  i < 0 ? x.title : cell(s, x, s->best[i], buf));
       gap = "  ";
     }
     text_add(out, "\n");
@@ -93,7 +99,8 @@ void sweep_reasons(const Sweep *s, Text *out) {
 
 static void add_summary(const Sweep *s, Text *out) {
   int64_t done = s->nlegal + s->nillegal + s->nmemory;
-  text_printf(out, "%lld of %lld points judged", (long long)done, (long long)s->grid.points);
+  text_printf(out, "%lld of %lld points judged", (long long)done,
+              (long long)s->grid.points);
   if (s->ntodo < s->grid.points)
     text_printf(out, " (%lld left out by where)", (long long)(s->grid.points - s->ntodo));
   if (s->nresumed) text_printf(out, ", %lld of them before", (long long)s->nresumed);
@@ -115,7 +122,8 @@ void sweep_table(const Sweep *s, int64_t most, Text *out) {
   if (rows < s->nbest)
     text_printf(out, "... and %lld more\n", (long long)(s->nbest - rows));
   bool time = false;
-  for (int64_t i = 0; i < rows; i++) time |= s->row[s->best[i]].seconds > 0;
+  for (int64_t i = 0; i < rows; i++)
+    time |= s->row[s->best[i]].seconds > 0;
   if (time)
     text_add(out, "step_ms is an estimate from data sheets, a bound and no forecast: see "
                   "docs/sweeps.md\n");

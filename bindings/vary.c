@@ -18,7 +18,8 @@ static void take_job(lua_State *L, void *ud) {
   j->ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, weft_error *e) {
+weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values,
+                      weft_error *e) {
   int top = lua_gettop(from);
   TakeJob j = {from, lua_absindex(from, idx), LUA_NOREF};
   weft_status st = state_protect(lp->state, take_job, &j, e);
@@ -157,7 +158,9 @@ static void add_value(lua_State *L, int idx, const KeyJob *j) {
   size_t n;
   const char *s;
   switch (lua_type(L, idx)) {
-  case LUA_TTABLE: add_table(L, lua_absindex(L, idx), j); return;
+  case LUA_TTABLE:
+    add_table(L, lua_absindex(L, idx), j);
+    return;
   case LUA_TSTRING:
     s = lua_tolstring(L, idx, &n);
     text_printf(j->out, "%zu:", n);
@@ -166,8 +169,11 @@ static void add_value(lua_State *L, int idx, const KeyJob *j) {
   case LUA_TNUMBER:
     text_printf(j->out, lua_isinteger(L, idx) ? "%.0f" : "%a", lua_tonumber(L, idx));
     return;
-  case LUA_TBOOLEAN: text_add(j->out, lua_toboolean(L, idx) ? "true" : "false"); return;
-  default: break;
+  case LUA_TBOOLEAN:
+    text_add(j->out, lua_toboolean(L, idx) ? "true" : "false");
+    return;
+  default:
+    break;
   }
   text_add(j->out, luaL_typename(L, idx));
   /* Addresses mean something in this state only. */

@@ -1,4 +1,5 @@
-/* check_sweep.c - sweeps: points against full compiles, their options, files, bad input. */
+/* check_sweep.c - sweeps: points against full compiles, their options, files, bad input.
+ */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ enum { FULL_COMPILES = 50 };
 /* ---- points against full compiles ---- */
 
 typedef struct Axes {
-  const char *list;     /* Lua: { { "path", value, ... }, ... } */
+  const char *list; /* Lua: { { "path", value, ... }, ... } */
   lua_State *L;
   SweepGrid grid;
   Judge judge;
@@ -59,7 +60,8 @@ static void judge_at(Axes *a, int64_t point, PointRow *row, PointReason *why) {
   ck_assert_msg(st == WEFT_OK, "%s", a->judge.e.text);
 }
 
-/* The point's plan on its own, as weft check --set would have it; then what it printed. */
+/* The point's plan on its own, as weft check --set would have it; then what it printed.
+ */
 static weft_status compile_at(const Axes *a, const char *plan, int64_t point, Job *j,
                               Arena *arena) {
   const char *set[32];
@@ -88,10 +90,12 @@ static void same_as_full(const Axes *a, const char *plan, int64_t point,
   weft_status st = compile_at(a, plan, point, &j, arena);
   ck_assert_msg(st == WEFT_OK, "point %d: %s", (int)point, j.e.text);
   double flops = 0;
-  for (int r = 0; r < j.mesh.size[AXIS_PP]; r++) flops += j.compiled->prog[r].flops;
+  for (int r = 0; r < j.mesh.size[AXIS_PP]; r++)
+    flops += j.compiled->prog[r].flops;
   flops *= (double)j.mesh.world / j.mesh.size[AXIS_PP];
-  ck_assert_msg((double)job_worst_memory(&j, &pp) == row->bytes, "point %d: %.0f, not %.0f",
-                (int)point, row->bytes, (double)job_worst_memory(&j, &pp));
+  ck_assert_msg((double)job_worst_memory(&j, &pp) == row->bytes,
+                "point %d: %.0f, not %.0f", (int)point, row->bytes,
+                (double)job_worst_memory(&j, &pp));
   ck_assert_double_eq(bubble_of(&j), row->bubble);
   ck_assert_int_eq(j.compiled->microbatches, row->microbatches);
   ck_assert_double_eq_tol(flops / row->flops, 1, 1e-12);
@@ -201,14 +205,15 @@ static void refused(const char *text, int code, const char *err) {
 }
 
 START_TEST(rows) {
-  says("local r = weft.sweep { plan = P, score = 'peak_gib',\n"
-       "  over = weft.grid { { 'mesh.tp', 1, 2, 3 }, { 'schedule', 'gpipe', '1f1b' } } }\n"
-       "print(#r, r.points, r.judged, r.legal, r.illegal, r.memory, r.dropped)\n"
-       "print(r[1].tp, r[1]['mesh.tp'], r[1].schedule, r[1].dp, r[1].microbatches)\n"
-       "print(r[1].peak_gib < r[2].peak_gib, r[1].comm_gib.tp > 0, r[1].tflop > 0)\n"
-       "print(r[1].step_ms, r.reasons[1].code, r.reasons[1].path, r.reasons[1].count)\n",
-       "4\t6\t6\t4\t2\t0\t0\n2\t2\t1f1b\t2\t4\ntrue\ttrue\ttrue\n"
-       "nil\tdivisibility\tmesh.tp\t2\n");
+  says(
+      "local r = weft.sweep { plan = P, score = 'peak_gib',\n"
+      "  over = weft.grid { { 'mesh.tp', 1, 2, 3 }, { 'schedule', 'gpipe', '1f1b' } } }\n"
+      "print(#r, r.points, r.judged, r.legal, r.illegal, r.memory, r.dropped)\n"
+      "print(r[1].tp, r[1]['mesh.tp'], r[1].schedule, r[1].dp, r[1].microbatches)\n"
+      "print(r[1].peak_gib < r[2].peak_gib, r[1].comm_gib.tp > 0, r[1].tflop > 0)\n"
+      "print(r[1].step_ms, r.reasons[1].code, r.reasons[1].path, r.reasons[1].count)\n",
+      "4\t6\t6\t4\t2\t0\t0\n2\t2\t1f1b\t2\t4\ntrue\ttrue\ttrue\n"
+      "nil\tdivisibility\tmesh.tp\t2\n");
 }
 END_TEST
 
@@ -237,21 +242,25 @@ START_TEST(forms_of_plans) {
        "local c = weft.sweep { over = { { 'x', 1, 2, 5 } }, plan = function(q)\n"
        "    if q.x == 5 then return nil end\n"
        "    return p:with { ['mesh.tp'] = q.x } end }\n"
-       "for i = 1, 2 do print(a[i].peak_gib == b[i].peak_gib, a[i].peak_gib == c[i].peak_gib) end\n"
+       "for i = 1, 2 do print(a[i].peak_gib == b[i].peak_gib, a[i].peak_gib == "
+       "c[i].peak_gib) end\n"
        "print(c.illegal, c.reasons[1].message)\n"
        "local d = weft.sweep { over = { { 'x', 1, 3 } }, plan = function(q)\n"
        "    return p:with { ['mesh.tp'] = q.x } end }\n"
        "print(d.reasons[1].message)\n",
-       "true\ttrue\ntrue\ttrue\n1\tthe function gave no plan\n"
-       PLANS "quickstart.lua:12: error: plan.batch.seq: 128 tokens cannot be cut over tp = 3, "
-             "as sequence_parallel asks\n");
+       "true\ttrue\ntrue\ttrue\n1\tthe function gave no plan\n" PLANS
+       "quickstart.lua:12: error: plan.batch.seq: 128 tokens cannot be cut over tp = 3, "
+       "as sequence_parallel asks\n");
   says("local function model(g, c)\n"
        "  local x = g:unit('in', function()\n"
-       "    return g:embedding(g:tokens(), g:param('e', { { 'vocab', 64 }, { 'hidden', c.w } })) end)\n"
+       "    return g:embedding(g:tokens(), g:param('e', { { 'vocab', 64 }, { 'hidden', "
+       "c.w } })) end)\n"
        "  return g:unit('out', function()\n"
-       "    return g:cross_entropy(g:linear(x, g:param('o', { { 'vocab', 64 }, { 'hidden', c.w } })), g:labels()) end)\n"
+       "    return g:cross_entropy(g:linear(x, g:param('o', { { 'vocab', 64 }, { "
+       "'hidden', c.w } })), g:labels()) end)\n"
        "end\n"
-       "local r = weft.sweep { over = { { 'w', 16, 32 } }, score = 'peak_gib', plan = function(q)\n"
+       "local r = weft.sweep { over = { { 'w', 16, 32 } }, score = 'peak_gib', plan = "
+       "function(q)\n"
        "  return weft.plan { model = weft.model { model, w = q.w },\n"
        "    batch = { global = 4, seq = 16 } } end }\n"
        "print(#r, r[1].w, r[2].peak_gib > r[1].peak_gib)\n",
@@ -277,7 +286,8 @@ START_TEST(threads_change_nothing) {
 END_TEST
 
 START_TEST(measured) {
-  says("local r = weft.sweep { plan = P, measure = 1, keep = 1, over = { { 'mesh.tp', 2 } } }\n"
+  says("local r = weft.sweep { plan = P, measure = 1, keep = 1, over = { { 'mesh.tp', 2 "
+       "} } }\n"
        "print(r[1].tokens_per_s > 0)\n",
        "true\n");
 }
@@ -305,16 +315,19 @@ START_TEST(bad_input) {
       {"weft.sweep { " OVER " }", 1, "plan is missing"},
       {"weft.sweep { plan = P, " OVER ", wher = 1 }", 1, "did you mean 'where'?"},
       {"weft.sweep { plan = P, " OVER ", where = 1 }", 1, "where is a function"},
-      {"weft.sweep { plan = P, " OVER ", score = 'peak' }", 1, "did you mean 'peak_gib'?"},
+      {"weft.sweep { plan = P, " OVER ", score = 'peak' }", 1,
+       "did you mean 'peak_gib'?"},
       {"weft.sweep { plan = P, " OVER ", score = function() return 'x' end }", 1,
        "score() returned a string"},
-      {"weft.sweep { plan = P, " OVER ", max_gib = 0 }", 1, "max_gib is a positive number"},
+      {"weft.sweep { plan = P, " OVER ", max_gib = 0 }", 1,
+       "max_gib is a positive number"},
       {"weft.sweep { plan = P, " OVER ", keep = 0 }", 1, "keep must be an integer"},
       {"weft.sweep { plan = P, " OVER ", where = function() return false end }", 1,
        "where() leaves none of the 2 points"},
       {"weft.sweep { plan = 'no.lua', " OVER " }", 2, "no.lua"},
       {"weft.sweep { plan = P, over = { { 'mesh.tp', 3, 5 } } }", 1,
-       "none of the 2 points is a plan\n        2  divisibility: plan.mesh.tp: 3 does not "
+       "none of the 2 points is a plan\n        2  divisibility: plan.mesh.tp: 3 does "
+       "not "
        "divide"},
       {"weft.sweep { plan = P, " OVER ", max_gib = 0.001 }", 1,
        "        2  memory: more than 0.001 GiB on a rank"},
@@ -326,7 +339,8 @@ START_TEST(bad_input) {
       {"weft.sweep { plan = P, " OVER ", where = function(p) return p.q.r end }", 1,
        "attempt to index a nil value"},
   };
-  for (int i = 0; i < LEN(all); i++) refused(all[i].text, all[i].code, all[i].err);
+  for (int i = 0; i < LEN(all); i++)
+    refused(all[i].text, all[i].code, all[i].err);
 }
 END_TEST
 
@@ -338,15 +352,18 @@ END_TEST
 
 static int lines(const char *s) {
   int n = 0;
-  for (; (s = strchr(s, '\n')); s++) n++;
+  for (; (s = strchr(s, '\n')); s++)
+    n++;
   return n;
 }
 
 START_TEST(csv_and_json) {
   Outcome o = script("sweep --csv a.csv --jsonl a.jsonl", BIG);
   ck_assert_msg(o.code == 0, "%s", o.err);
-  const char *csv = scratch_get(scratch_path("a.csv")), *rows = scratch_get(scratch_path("a.jsonl"));
-  ck_assert_ptr_eq(strstr(csv, "mesh.tp,mesh.pp,batch.global,dp,microbatches,peak_gib,"), csv);
+  const char *csv = scratch_get(scratch_path("a.csv")),
+             *rows = scratch_get(scratch_path("a.jsonl"));
+  ck_assert_ptr_eq(strstr(csv, "mesh.tp,mesh.pp,batch.global,dp,microbatches,peak_gib,"),
+                   csv);
   ck_assert_int_eq(lines(csv), 4);
   ck_assert_int_eq(lines(rows), 25);
   for (const char *line = rows; *line; line = strchr(line, '\n') + 1) {
@@ -370,7 +387,8 @@ START_TEST(resume) {
   Outcome o = script("sweep --resume part.jsonl --csv part.csv", BIG);
   ck_assert_msg(o.code == 0, "%s", o.err);
   ck_assert_str_eq(scratch_get(scratch_path("part.jsonl")), whole);
-  ck_assert_str_eq(scratch_get(scratch_path("part.csv")), scratch_get(scratch_path("whole.csv")));
+  ck_assert_str_eq(scratch_get(scratch_path("part.csv")),
+                   scratch_get(scratch_path("whole.csv")));
   ck_assert_ptr_nonnull(strstr(o.out, " of them before"));
   o = script("sweep --resume part.jsonl",
              "print(weft.sweep { plan = P, over = { { 'mesh.tp', 1, 2 } } })\n");
@@ -391,7 +409,8 @@ START_TEST(interrupt) {
   const char *text = SWEEP
       "local n = {}\nfor i = 1, 2000 do n[i] = 16 * i end\n"
       "local r = weft.sweep { plan = P, jsonl = 'i.jsonl', score = 'peak_gib', over = {\n"
-      "  { 'batch.global', table.unpack(n) }, { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1, 2 } } }\n"
+      "  { 'batch.global', table.unpack(n) }, { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1, 2 "
+      "} } }\n"
       "print('rows', #r > 0, r.interrupted, r.judged < r.points)\n";
   scratch_put("i.lua", text, strlen(text));
   Process p = process_start(60, "$weft sweep i.lua");

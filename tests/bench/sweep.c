@@ -11,7 +11,8 @@
 static const char script[] =
     "local weft = require 'weft'\n"
     "local max_gib = ...\n"
-    "local r = weft.sweep { plan = 'plans/llama3_70b.lua', threads = 1, max_gib = max_gib,\n"
+    "local r = weft.sweep { plan = 'plans/llama3_70b.lua', threads = 1, max_gib = "
+    "max_gib,\n"
     "  keep = 10, over = weft.grid {\n"
     "    { 'mesh.tp', 1, 2, 4, 8 }, { 'mesh.pp', 1, 2, 4, 8, 16 },\n"
     "    { 'batch.micro', 1, 2, 4 }, { 'strategy.sequence_parallel', false, true },\n"
@@ -37,22 +38,26 @@ static void measure(double max_gib) {
     lua_State *L = script_new(NULL);
     double start = cpu();
     if (!L || luaL_loadstring(L, script) != LUA_OK) exit(3);
-    if (max_gib > 0) lua_pushnumber(L, max_gib);
-    else lua_pushnil(L);
+    if (max_gib > 0)
+      lua_pushnumber(L, max_gib);
+    else
+      lua_pushnil(L);
     if (lua_pcall(L, 1, 5, 0) != LUA_OK) {
       fprintf(stderr, "%s\n", lua_tostring(L, -1));
       exit(1);
     }
     busy[i] = cpu() - start;
     wall[i] = lua_tonumber(L, -1);
-    for (int k = 0; k < 4; k++) n[k] = (int)lua_tointeger(L, k - 5);
+    for (int k = 0; k < 4; k++)
+      n[k] = (int)lua_tointeger(L, k - 5);
     lua_close(L);
   }
   double w = bench_median(wall, N), b = bench_median(busy, N);
-  printf("%-12s %d points (%d plans, %d over the limit, %d illegal): %.2f s, %.0f points/s; "
-         "%.2f s of CPU with everything around, %.0f points/s\n",
-         max_gib > 0 ? "max_gib 79" : "no limit", n[0], n[1], n[2], n[3], w, n[0] / w, b,
-         n[0] / b);
+  printf(
+      "%-12s %d points (%d plans, %d over the limit, %d illegal): %.2f s, %.0f points/s; "
+      "%.2f s of CPU with everything around, %.0f points/s\n",
+      max_gib > 0 ? "max_gib 79" : "no limit", n[0], n[1], n[2], n[3], w, n[0] / w, b,
+      n[0] / b);
 }
 
 void bench_sweep(void) {

@@ -13,7 +13,8 @@ static void add_work(UnitWork *to, const UnitWork *w) {
 
 static uint64_t crossing(const Build *b, const struct Cross *c) {
   uint64_t bytes = 0;
-  for (int i = 0; i < c->n; i++) bytes += (uint64_t)tensor_bytes(&b->sh.g->t.at[c->at[i]]);
+  for (int i = 0; i < c->n; i++)
+    bytes += (uint64_t)tensor_bytes(&b->sh.g->t.at[c->at[i]]);
   return bytes;
 }
 
@@ -36,13 +37,17 @@ static void fill_rank(Cut *c, Build *b, const Compiled *k, int r) {
   x->fixed = l.end;
   x->temp = temp_of(b, r);
   x->kept = l.kept;
-  for (uint64_t in = inputs_of(b, r); in; in &= in - 1) x->inputs++;
-  for (int i = 0; i < l.nparam; i++) x->params += (uint64_t)l.param[i].count;
-  for (int i = 0; i < l.bucket.n; i++) x->reduced += 4 * l.bucket.at[i].count;
+  for (uint64_t in = inputs_of(b, r); in; in &= in - 1)
+    x->inputs++;
+  for (int i = 0; i < l.nparam; i++)
+    x->params += (uint64_t)l.param[i].count;
+  for (int i = 0; i < l.bucket.n; i++)
+    x->reduced += 4 * l.bucket.at[i].count;
   x->sent = sent_by(b, r);
   for (int u = 0; u < b->in->graph->unit.n; u++)
     if (stage_rank(b, b->st.of_unit[u]) == r)
-      for (int ph = 0; ph < 3; ph++) add_work(&x->work[ph], &c->front->work[u][ph]);
+      for (int ph = 0; ph < 3; ph++)
+        add_work(&x->work[ph], &c->front->work[u][ph]);
 }
 
 weft_status cut_new(const Front *f, const Plan *plan, const Schedule *s, Arena *scratch,
@@ -53,29 +58,36 @@ weft_status cut_new(const Front *f, const Plan *plan, const Schedule *s, Arena *
   c->plan.pp = plan->pp;
   c->mesh = f->mesh;
   c->mesh.size[AXIS_PP] = c->ranks = s->ranks;
-  c->schedule = (Schedule){.ranks = s->ranks, .virtual_stages = s->virtual_stages,
+  c->schedule = (Schedule){.ranks = s->ranks,
+                           .virtual_stages = s->virtual_stages,
                            .v_placement = s->v_placement};
-  c->in = (CompileInput){.plan = &c->plan, .mesh = &c->mesh, .graph = f->in.graph,
-                         .schedule = &c->schedule, .arena = a};
+  c->in = (CompileInput){.plan = &c->plan,
+                         .mesh = &c->mesh,
+                         .graph = f->in.graph,
+                         .schedule = &c->schedule,
+                         .arena = a};
   c->b = f->b;
   c->b.in = &c->in;
   c->b.arena = a;
   if (!stage(&c->in, c->b.cost, &c->b.st, d)) return WEFT_EPLAN;
   stage_edges(&c->b);
-  Build b = c->b;        /* without microbatches: a step keeps no inputs */
+  Build b = c->b; /* without microbatches: a step keeps no inputs */
   b.arena = b.scratch = scratch;
-  Compiled k = {.arena = scratch, .dtype = f->plan.dtype, .micro = (int)f->plan.batch.micro,
+  Compiled k = {.arena = scratch,
+                .dtype = f->plan.dtype,
+                .micro = (int)f->plan.batch.micro,
                 .seq = f->in.graph->seq};
   describe_params(&b, &k);
   c->rank = NEW_N(a, CutRank, c->ranks);
-  for (int r = 0; r < c->ranks; r++) fill_rank(c, &b, &k, r);
+  for (int r = 0; r < c->ranks; r++)
+    fill_rank(c, &b, &k, r);
   c->plan.pp = (PpPlan){0};
   *out = c;
   return WEFT_OK;
 }
 
-Lifetimes *cut_lifetimes(const Cut *c, const Schedule *s, const Timeline *when, int rounds,
-                         Arena *scratch, Arena *a) {
+Lifetimes *cut_lifetimes(const Cut *c, const Schedule *s, const Timeline *when,
+                         int rounds, Arena *scratch, Arena *a) {
   CompileInput in = c->in;
   Build b = c->b;
   in.schedule = s;
@@ -85,7 +97,8 @@ Lifetimes *cut_lifetimes(const Cut *c, const Schedule *s, const Timeline *when, 
   b.microbatches = s->microbatches * rounds;
   Lifetimes *l = NEW_N(a, Lifetimes, c->ranks);
   transfers(&b);
-  for (int r = 0; r < c->ranks; r++) lifetimes(&b, c->front, r, a, &l[r]);
+  for (int r = 0; r < c->ranks; r++)
+    lifetimes(&b, c->front, r, a, &l[r]);
   return l;
 }
 

@@ -15,7 +15,7 @@
 
 typedef struct Link {
   double bandwidth, latency;
-  int n;                 /* members */
+  int n; /* members */
 } Link;
 
 static Link link_of(const Mesh *m, const Cluster *k, AxisSet axes) {
@@ -52,8 +52,8 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   return s;
 }
 
-static double tail_seconds(const Cut *c, const Mesh *m, const Cluster *k, const CutRank *r,
-                           double backward) {
+static double tail_seconds(const Cut *c, const Mesh *m, const Cluster *k,
+                           const CutRank *r, double backward) {
   Link dp = link_of(m, k, AXES_DP);
   double reduce = ring_seconds(&dp, (double)r->reduced, r->reduced > 0, true);
   if (c->front->plan.strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
@@ -68,7 +68,8 @@ static double step_seconds(const Cut *c, const Mesh *m, const Cluster *k, int64_
   double most = 0, tail = 0, sent = 0;
   for (int r = 0; r < c->ranks; r++) {
     double s[3];
-    for (int ph = 0; ph < 3; ph++) s[ph] = work_seconds(m, k, &c->rank[r].work[ph]);
+    for (int ph = 0; ph < 3; ph++)
+      s[ph] = work_seconds(m, k, &c->rank[r].work[ph]);
     most = MAX(most, s[PH_F] + s[PH_I] + s[PH_W]);
     tail = MAX(tail, tail_seconds(c, m, k, &c->rank[r], s[PH_I] + s[PH_W]));
   }
@@ -79,25 +80,27 @@ static double step_seconds(const Cut *c, const Mesh *m, const Cluster *k, int64_
     sent = MAX(sent, bytes);
   }
   Link pp = link_of(m, k, AXIS_BIT(AXIS_PP));
-  double fill = c->ranks < 2 ? 0 : 2.0 * (c->b.st.n - 1) *
-                                       (sent / pp.bandwidth + pp.latency);
+  double fill =
+      c->ranks < 2 ? 0 : 2.0 * (c->b.st.n - 1) * (sent / pp.bandwidth + pp.latency);
   return (double)mbs * most / (1 - bubble) + fill + tail;
 }
 
 static double axis_bytes(const CutRank *r, ShardAxis a, double mbs) {
   double bytes = 0;
   for (int ph = 0; ph < 3; ph++)
-    for (int c = 0; c < COLL_N; c++) bytes += r->work[ph].bytes[a][c];
+    for (int c = 0; c < COLL_N; c++)
+      bytes += r->work[ph].bytes[a][c];
   return bytes * mbs;
 }
 
-Estimate cut_estimate(const Cut *c, const Mesh *m, const Cluster *k,
-                      int64_t microbatches, double bubble) {
+Estimate cut_estimate(const Cut *c, const Mesh *m, const Cluster *k, int64_t microbatches,
+                      double bubble) {
   Estimate e = {0};
   double mbs = (double)microbatches, copies = (double)m->world / c->ranks;
   for (int r = 0; r < c->ranks; r++) {
     const CutRank *x = &c->rank[r];
-    for (int ph = 0; ph < 3; ph++) e.flops += x->work[ph].flops * mbs * copies;
+    for (int ph = 0; ph < 3; ph++)
+      e.flops += x->work[ph].flops * mbs * copies;
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs));
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced);
     e.pp = MAX(e.pp, (double)x->sent * mbs);

@@ -9,7 +9,8 @@
  * for are read. */
 static double operand_traffic(const Operand *o, int n) {
   double bytes = 0;
-  for (int i = 0; i < n; i++) bytes += (double)operand_bytes(&o[i]);
+  for (int i = 0; i < n; i++)
+    bytes += (double)operand_bytes(&o[i]);
   return bytes;
 }
 
@@ -37,8 +38,8 @@ static void add_instr(const Build *b, const CodeInstr *x, UnitWork *w) {
   } else if (x->i.code == I_KERNEL) {
     double moved = x->i.op == OP_embedding ? 2 * operand_traffic(x->operand + x->i.nin, 1)
                                            : operand_traffic(x->operand, n);
-    w->seconds += kernel_seconds(&b->in->plan->cluster, b->in->plan->dtype, x->flops,
-                                 moved);
+    w->seconds +=
+        kernel_seconds(&b->in->plan->cluster, b->in->plan->dtype, x->flops, moved);
   }
 }
 
@@ -60,7 +61,7 @@ typedef struct Keep {
   const Build *from;
   Front *f;
   Graph *logical, *local;
-  Tid *edge;             /* sharded tensor -> its number here, -1 */
+  Tid *edge; /* sharded tensor -> its number here, -1 */
 } Keep;
 
 static void *copy(Arena *a, const void *from, size_t n) {
@@ -93,8 +94,10 @@ static void keep_units(Keep *k) {
     *code = b->unit[u];
     code->param = copy(a, code->param, sizeof(int) * (size_t)code->nparam);
     code->edge = copy(a, code->edge, sizeof(Tid) * (size_t)code->nedge);
-    for (int i = 0; i < code->nedge; i++) code->edge[i] = keep_edge(k, code->edge[i]);
-    for (int ph = 0; ph < 3; ph++) code->body[ph].at = NULL;
+    for (int i = 0; i < code->nedge; i++)
+      code->edge[i] = keep_edge(k, code->edge[i]);
+    for (int ph = 0; ph < 3; ph++)
+      code->body[ph].at = NULL;
   }
   k->local->unit.at = k->logical->unit.at;
   k->local->unit.n = k->local->unit.cap = units;
@@ -150,14 +153,17 @@ static void keep(const Build *b, Front *f) {
   k.logical = graph_new(f->arena, g->batch, g->seq);
   k.local = graph_new(f->arena, g->batch, g->seq);
   k.edge = NEW_N(b->arena, Tid, b->sh.g->t.n);
-  for (int i = 0; i < b->sh.g->t.n; i++) k.edge[i] = -1;
+  for (int i = 0; i < b->sh.g->t.n; i++)
+    k.edge[i] = -1;
   f->plan = *b->in->plan;
   f->plan.tp = NULL, f->plan.ntp = 0;
   f->plan.pp = (PpPlan){0};
   f->mesh = *b->in->mesh;
-  f->in = (CompileInput){.plan = &f->plan, .mesh = &f->mesh, .graph = k.logical,
-                         .arena = f->arena};
-  f->b = (Build){.in = &f->in, .arena = f->arena, .in_handles = b->in_handles,
+  f->in = (CompileInput){
+      .plan = &f->plan, .mesh = &f->mesh, .graph = k.logical, .arena = f->arena};
+  f->b = (Build){.in = &f->in,
+                 .arena = f->arena,
+                 .in_handles = b->in_handles,
                  .sh = {.g = k.local, .loss_place = b->sh.loss_place}};
   keep_units(&k);
   keep_reads(&k);
@@ -167,10 +173,10 @@ static void keep(const Build *b, Front *f) {
   f->group = NEW_N(f->arena, int, f->nwhat);
   f->size = NEW_N(f->arena, uint64_t, f->nwhat);
   for (int u = 0; u < units; u++)
-    for (int i = 0; i < 3; i++) f->group[3 * u + i] = size_number(f, f->b.unit[u].frame[i]);
+    for (int i = 0; i < 3; i++)
+      f->group[3 * u + i] = size_number(f, f->b.unit[u].frame[i]);
   for (int t = 0; t < edges; t++)
-    f->group[3 * units + t] =
-        size_number(f, (uint64_t)tensor_bytes(&k.local->t.at[t]));
+    f->group[3 * units + t] = size_number(f, (uint64_t)tensor_bytes(&k.local->t.at[t]));
 }
 
 weft_status front_new(const CompileInput *in, Arena *scratch, Arena *a, Front **out,
@@ -197,11 +203,13 @@ void front_shape(const Front *f, Text *out) {
     for (int k = 0; k < 3; k++)
       text_printf(out, "%d%d %llx,", code->body[k].n > 0, code->frame[k] > 0,
                   (unsigned long long)code->edge_used[k]);
-    for (int k = 0; k < code->nedge; k++) text_printf(out, " %d", code->edge[k]);
+    for (int k = 0; k < code->nedge; k++)
+      text_printf(out, " %d", code->edge[k]);
     text_add(out, ";");
   }
   for (int i = 0; i < g->op.n; i++)
     text_printf(out, " %d<%d/%d", g->op.at[i].unit, g->op.at[i].in[0],
                 g->t.at[g->op.at[i].in[0]].unit);
-  for (int i = 0; i < f->nwhat; i++) text_printf(out, " %d", f->group[i]);
+  for (int i = 0; i < f->nwhat; i++)
+    text_printf(out, " %d", f->group[i]);
 }

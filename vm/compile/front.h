@@ -16,13 +16,13 @@ typedef struct UnitWork {
 
 typedef struct Front {
   Arena *arena;
-  Build b;                    /* st, fwd, bwd, sends, microbatches: not set */
+  Build b; /* st, fwd, bwd, sends, microbatches: not set */
   CompileInput in;
   Plan plan;
   Mesh mesh;
-  UnitWork (*work)[3];        /* [unit][phase F, I, W] */
-  int *group, nwhat;          /* Interval.what -> number of its size, -1: no bytes */
-  uint64_t *size;             /* by that number: aligned bytes */
+  UnitWork (*work)[3]; /* [unit][phase F, I, W] */
+  int *group, nwhat;   /* Interval.what -> number of its size, -1: no bytes */
+  uint64_t *size;      /* by that number: aligned bytes */
   int nsize;
 } Front;
 

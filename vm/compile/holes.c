@@ -11,8 +11,10 @@ static int holes_before(const Holes *h, uint64_t off) {
   int lo = 0, hi = h->hole.n;
   while (lo < hi) {
     int mid = (lo + hi) / 2;
-    if (h->hole.at[mid].off < off) lo = mid + 1;
-    else hi = mid;
+    if (h->hole.at[mid].off < off)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   return lo;
 }

@@ -11,8 +11,8 @@ typedef struct Hole {
 
 typedef struct Holes {
   Arena *arena;
-  VEC(Hole) hole;        /* by offset, never adjacent */
-  uint64_t top;          /* the end of the range */
+  VEC(Hole) hole; /* by offset, never adjacent */
+  uint64_t top;   /* the end of the range */
 } Holes;
 
 /* Sizes are aligned by the caller and not 0. */

@@ -11,18 +11,22 @@
 typedef struct Steps {
   Lifetimes *l;
   Arena *scratch;
-  int32_t *same;         /* of each step, comparable: what is taken, or ~ how many buffers
-                            ago the one that is given back was taken */
+  int32_t *same; /* of each step, comparable: what is taken, or ~ how many buffers
+                    ago the one that is given back was taken */
 } Steps;
 
 /* Buffers in the order of their ends. */
 static int32_t *sort_by_end(const Interval *v, int n, Arena *scratch) {
   int last = 0;
-  for (int i = 0; i < n; i++) last = MAX(last, v[i].end);
+  for (int i = 0; i < n; i++)
+    last = MAX(last, v[i].end);
   int32_t *at = NEW_N(scratch, int32_t, last + 2), *out = NEW_N(scratch, int32_t, n);
-  for (int i = 0; i < n; i++) at[v[i].end + 1]++;
-  for (int p = 0; p <= last; p++) at[p + 1] += at[p];
-  for (int i = 0; i < n; i++) out[at[v[i].end]++] = i;
+  for (int i = 0; i < n; i++)
+    at[v[i].end + 1]++;
+  for (int p = 0; p <= last; p++)
+    at[p + 1] += at[p];
+  for (int i = 0; i < n; i++)
+    out[at[v[i].end]++] = i;
   return out;
 }
 
@@ -48,13 +52,16 @@ static void make_steps(Steps *s, const Interval *v, int n) {
 /* Steps [lo, hi) are equal to those `period` later; as long as possible around `at`. */
 static void extend(const Steps *s, int at, int period, int *lo, int *hi) {
   int end = s->l->nstep - period;
-  for (*hi = at; *hi < end && s->same[*hi] == s->same[*hi + period];) ++*hi;
-  for (*lo = at; *lo > 0 && s->same[*lo - 1] == s->same[*lo - 1 + period];) --*lo;
+  for (*hi = at; *hi < end && s->same[*hi] == s->same[*hi + period];)
+    ++*hi;
+  for (*lo = at; *lo > 0 && s->same[*lo - 1] == s->same[*lo - 1 + period];)
+    --*lo;
 }
 
 /* Buffers taken in steps [0, at). */
 static int taken_before(const Lifetimes *l, int at) {
-  while (at > 0 && l->step[at - 1] < 0) at--;
+  while (at > 0 && l->step[at - 1] < 0)
+    at--;
   return at > 0 ? l->step[at - 1] + 1 : 0;
 }
 
@@ -76,7 +83,8 @@ static bool moves_on(const Steps *s, const int32_t *given, int k) {
   int32_t *a = in_use(s, given, l->first + l->settled * l->period, &n);
   int32_t *b = in_use(s, given, last, &m);
   if (n != m) return false;
-  while (stay < n && a[stay] == b[stay]) stay++;
+  while (stay < n && a[stay] == b[stay])
+    stay++;
   for (int i = stay; i < n; i++)
     if (b[i] != a[i] + by) return false;
   l->moving = a + stay;
@@ -87,7 +95,8 @@ static bool moves_on(const Steps *s, const int32_t *given, int k) {
 /* After which step each buffer is given back. */
 static int32_t *given_back(const Steps *s) {
   int32_t *given = NEW_N(s->scratch, int32_t, s->l->n);
-  for (int i = 0; i < s->l->n; i++) given[i] = INT32_MAX;
+  for (int i = 0; i < s->l->n; i++)
+    given[i] = INT32_MAX;
   for (int i = 0; i < s->l->nstep; i++)
     if (s->l->step[i] < 0) given[~s->l->step[i]] = i;
   return given;
@@ -173,7 +182,8 @@ void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out) {
 
 uint64_t lifetimes_slots(const Lifetimes *l, const Front *f) {
   uint64_t bytes = 0;
-  for (int i = 0; i < l->nsize; i++) bytes += f->size[i] * (uint64_t)l->most[i];
+  for (int i = 0; i < l->nsize; i++)
+    bytes += f->size[i] * (uint64_t)l->most[i];
   return bytes;
 }
 
@@ -184,7 +194,7 @@ typedef struct Snapshot {
   uint64_t hash, top;
   Hole *hole;
   int nhole;
-  uint64_t *off;         /* of the moving buffers */
+  uint64_t *off; /* of the moving buffers */
 } Snapshot;
 
 enum { SNAPSHOTS = 64 };
@@ -192,7 +202,7 @@ enum { SNAPSHOTS = 64 };
 typedef struct Pack {
   const Lifetimes *l;
   Holes holes;
-  uint64_t *off;         /* of each buffer in use */
+  uint64_t *off;            /* of each buffer in use */
   Snapshot seen[SNAPSHOTS]; /* from repetition `settled` on */
   int nseen;
 } Pack;
@@ -230,7 +240,8 @@ static int next_repetition(Pack *p, int k) {
     if (!same_snapshot(p, now, &p->seen[j])) continue;
     int cycle = p->nseen - j, to = last - (last - k) % cycle;
     int by = (to - l->settled) * l->taken;
-    for (int i = 0; i < l->nmoving; i++) p->off[l->moving[i] + by] = now->off[i];
+    for (int i = 0; i < l->nmoving; i++)
+      p->off[l->moving[i] + by] = now->off[i];
     p->nseen = SNAPSHOTS;
     return to;
   }
@@ -251,8 +262,10 @@ uint64_t lifetimes_holes(const Lifetimes *l, const Front *f, uint64_t limit,
     }
     int x = l->step[i], k = f->group[l->what[x < 0 ? ~x : x]];
     if (k < 0) continue;
-    if (x < 0) holes_give(&p.holes, p.off[~x], f->size[k]);
-    else p.off[x] = holes_take(&p.holes, f->size[k]);
+    if (x < 0)
+      holes_give(&p.holes, p.off[~x], f->size[k]);
+    else
+      p.off[x] = holes_take(&p.holes, f->size[k]);
   }
   return p.holes.top;
 }

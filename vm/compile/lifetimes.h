@@ -9,12 +9,12 @@
 #include "front.h"
 
 typedef struct Lifetimes {
-  int *most, nsize;      /* slots of each size: see Front.size */
-  bool tight;            /* all are in use at once: holes cannot be better */
+  int *most, nsize; /* slots of each size: see Front.size */
+  bool tight;       /* all are in use at once: holes cannot be better */
   /* If they might be: what happens, step by step. */
-  int n;                 /* buffers, numbered in the order in which they are taken */
-  int32_t *what;         /* Interval.what of each */
-  int32_t *step;         /* >= 0: this buffer is taken; ~x: buffer x is given back */
+  int n;         /* buffers, numbered in the order in which they are taken */
+  int32_t *what; /* Interval.what of each */
+  int32_t *step; /* >= 0: this buffer is taken; ~x: buffer x is given back */
   int nstep;
   /* In steps [first, first + repeats * period) the same comes again and again: each time
    * `taken` buffers more. From the start of repetition `settled` on, those in use at the

@@ -13,20 +13,20 @@
 
 typedef struct SlotSize {
   uint64_t size, base;
-  int used, most;        /* slots */
+  int used, most; /* slots */
   VEC(int) free;
 } SlotSize;
 
 typedef struct Packer {
   Arena *arena;
-  VEC(int) live;         /* heap of interval numbers, earliest end first */
+  VEC(int) live; /* heap of interval numbers, earliest end first */
   Interval *v;
-  int *order, n;         /* by start; without those of no size */
+  int *order, n; /* by start; without those of no size */
   Holes holes;
   VEC(SlotSize) size;
-  int *size_of, *slot;   /* of each interval: index into `size`, and its slot */
-  int full;              /* sizes that use as many slots as they ever did */
-  bool tight;            /* all of them did at once, since the last one got another slot */
+  int *size_of, *slot; /* of each interval: index into `size`, and its slot */
+  int full;            /* sizes that use as many slots as they ever did */
+  bool tight;          /* all of them did at once, since the last one got another slot */
 } Packer;
 
 static void heap_push(Packer *p, int x) {
@@ -58,11 +58,13 @@ static int heap_pop(Packer *p) {
 
 /* Gives every buffer in order of start to `take`, after those that ended before it were
  * given to `give`. */
-static void walk(Packer *p, void (*take)(Packer *p, int x), void (*give)(Packer *p, int x)) {
+static void walk(Packer *p, void (*take)(Packer *p, int x),
+                 void (*give)(Packer *p, int x)) {
   p->live.n = 0;
   for (int k = 0; k < p->n; k++) {
     const Interval *x = &p->v[p->order[k]];
-    while (p->live.n > 0 && p->v[p->live.at[0]].end < x->start) give(p, heap_pop(p));
+    while (p->live.n > 0 && p->v[p->live.at[0]].end < x->start)
+      give(p, heap_pop(p));
     take(p, p->order[k]);
     heap_push(p, p->order[k]);
   }
@@ -84,8 +86,10 @@ static void take_slot(Packer *p, int x) {
   SlotSize *s = &p->size.at[p->size_of[x]];
   bool fresh = s->used++ == s->most;
   p->slot[x] = fresh ? s->most++ : s->free.at[--s->free.n];
-  if (fresh) p->tight = false;
-  else if (s->used == s->most) p->full++;
+  if (fresh)
+    p->tight = false;
+  else if (s->used == s->most)
+    p->full++;
   if (p->full == p->size.n) p->tight = true;
 }
 
@@ -97,7 +101,8 @@ static void give_slot(Packer *p, int x) {
 
 static int size_index(Packer *p, uint64_t size) {
   int i = 0;
-  while (i < p->size.n && p->size.at[i].size != size) i++;
+  while (i < p->size.n && p->size.at[i].size != size)
+    i++;
   if (i == p->size.n) *VEC_PUSH(p->arena, p->size) = (SlotSize){.size = size};
   return i;
 }
@@ -108,7 +113,7 @@ static uint64_t by_slots(Packer *p) {
     int x = p->order[k];
     p->size_of[x] = size_index(p, align_up(p->v[x].size));
   }
-  p->full = p->size.n;   /* without a slot all are full */
+  p->full = p->size.n; /* without a slot all are full */
   walk(p, take_slot, give_slot);
   for (int i = 0; i < p->size.n; i++) {
     p->size.at[i].base = end;
