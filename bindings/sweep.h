@@ -39,8 +39,9 @@ enum { SWEEP_REASONS = 256 };
 typedef struct Sweep {
   Arena *arena;
   SweepGrid grid;
-  int64_t *todo, ntodo;     /* points that `where` lets pass */
-  PointRow *row;            /* [ntodo] */
+  int64_t *todo, ntodo; /* points that `where` lets pass */
+  PointRow *row;        /* [ntodo]; a row is written before it is ready */
+  _Atomic bool *ready;
   double *score, *measured; /* [ntodo]; NAN: none */
   PointReason **why;        /* [ntodo] of illegal points, for files; or NULL */
   int64_t *best, nbest;     /* indices of rows by score */
@@ -71,8 +72,8 @@ typedef struct Sweep {
 int sweep_make(lua_State *L); /* weft.sweep { ... } */
 
 /* ---- sweep_run.c ---- */
-/* Counts row i, which ends in this state, and then lets others see it. */
-void sweep_note(Sweep *s, int64_t i, PointState state, const PointReason *why);
+/* Counts row i, which is complete, and lets others see it. */
+void sweep_note(Sweep *s, int64_t i, const PointReason *why);
 /* Starts threads on s->judge[1..]; the caller's own work is sweep_work on judge[0]. */
 void sweep_start(Sweep *s);
 /* Judges what is left for at most so many seconds; false when nothing is left. */

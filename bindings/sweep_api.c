@@ -71,6 +71,7 @@ static void choose_points(lua_State *L, Sweep *s) {
     luaL_error(L, "weft.sweep: where() leaves none of the %d points",
                (int)s->grid.points);
   s->row = NEW_N(s->arena, PointRow, s->ntodo);
+  s->ready = (void *)NEW_N(s->arena, bool, s->ntodo);
   s->score = NEW_N(s->arena, double, s->ntodo);
   s->best = NEW_N(s->arena, int64_t, s->ntodo);
 }
@@ -170,9 +171,8 @@ static void show_progress(lua_State *L, Sweep *s, double start, int64_t *seen,
   char line[160], more[80] = "";
   if (!h || !h->progress) return;
   for (; *seen < s->ntodo; ++*seen) {
-    PointState state = __atomic_load_n(&s->row[*seen].state, __ATOMIC_ACQUIRE);
-    if (state == POINT_NONE) break;
-    double v = state == POINT_OK ? score_of(L, s, *seen) : NAN;
+    if (!s->ready[*seen]) break;
+    double v = s->row[*seen].state == POINT_OK ? score_of(L, s, *seen) : NAN;
     if (!isnan(v) && !(v >= *best)) *best = v;
   }
   if (!isnan(*best))

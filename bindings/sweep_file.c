@@ -79,14 +79,10 @@ static void add_line(const Sweep *s, int64_t i, const PointReason *why, Text *t)
   text_add(t, "\n");
 }
 
-static bool is_done(const Sweep *s, int64_t i) {
-  return __atomic_load_n(&s->row[i].state, __ATOMIC_ACQUIRE) != POINT_NONE;
-}
-
 /* Adds rows from f->written on; with `all`, also those behind a gap. */
 static void add_lines(const Sweep *s, SweepFile *f, bool all, Text *t) {
   for (int64_t i = f->written; i < s->ntodo; i++) {
-    if (is_done(s, i))
+    if (s->ready[i])
       add_line(s, i, s->why[i], t);
     else if (!all)
       return;
@@ -140,6 +136,7 @@ static bool read_row(Sweep *s, const json_t *o, int64_t i) {
   for (int k = POINT_OK; k <= POINT_MEMORY; k++)
     if (strcmp(state, states[k]) == 0) known = (PointState)k;
   if (known == POINT_NONE) return false;
+  r->state = known;
   r->dp = (int)number(o, "dp");
   r->microbatches = (int)number(o, "microbatches");
   r->worst = (int)number(o, "worst_rank");
@@ -153,7 +150,7 @@ static bool read_row(Sweep *s, const json_t *o, int64_t i) {
   snprintf(why.code, sizeof why.code, "%s", string(reason, "code"));
   snprintf(why.path, sizeof why.path, "%s", string(reason, "path"));
   snprintf(why.text, sizeof why.text, "%s", string(reason, "summary"));
-  sweep_note(s, i, known, &why);
+  sweep_note(s, i, &why);
   s->nresumed++;
   return true;
 }
@@ -181,7 +178,7 @@ static weft_status read_line(Sweep *s, const char *line, size_t n, bool first,
     ok = strcmp(string(o, "key"), key) == 0;
   } else if (ok) {
     int64_t i = find_point(s, (int64_t)number(o, "n"));
-    if (i >= 0 && s->row[i].state == POINT_NONE) ok = read_row(s, o, i);
+    if (i >= 0 && !s->ready[i]) ok = read_row(s, o, i);
   }
   json_decref(o);
   if (ok) return WEFT_OK;

@@ -70,17 +70,15 @@ static void judge_given(lua_State *L, Sweep *s, int64_t i, SweepCaches *own) {
   }
   lua_settop(L, PLAN);
   if (st != WEFT_OK && st != WEFT_EPLAN) reasons_raise(L, st, NULL, &j->e);
-  PointState state = row.state;
-  row.state = POINT_NONE;
   s->row[i] = row;
-  sweep_note(s, i, state, &why);
+  sweep_note(s, i, &why);
 }
 
 void sweep_given_next(lua_State *L, Sweep *s) {
   int64_t i = s->next++;
   SweepCaches own;
   PointReason why;
-  if (i >= s->ntodo || s->row[i].state != POINT_NONE) return;
+  if (i >= s->ntodo || s->ready[i]) return;
   lua_pushvalue(L, PLAN);
   sweep_push_point(L, s, s->todo[i]);
   lua_call(L, 1, 2);
@@ -90,7 +88,8 @@ void sweep_given_next(lua_State *L, Sweep *s) {
     if (lua_isnil(L, -1)) lua_pop(L, 1);
     no_plan(L, &why);
     lua_settop(L, PLAN);
-    sweep_note(s, i, POINT_ILLEGAL, &why);
+    s->row[i].state = POINT_ILLEGAL;
+    sweep_note(s, i, &why);
     return;
   }
   lua_pop(L, 1);

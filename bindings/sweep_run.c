@@ -35,7 +35,8 @@ static void keep_reason(Sweep *s, int64_t i, const PointReason *why) {
   if (s->why[i]) *s->why[i] = *why;
 }
 
-void sweep_note(Sweep *s, int64_t i, PointState state, const PointReason *why) {
+void sweep_note(Sweep *s, int64_t i, const PointReason *why) {
+  PointState state = s->row[i].state;
   pthread_mutex_lock(&s->lock);
   if (state == POINT_OK) s->nlegal++;
   if (state == POINT_MEMORY) s->nmemory++;
@@ -45,7 +46,7 @@ void sweep_note(Sweep *s, int64_t i, PointState state, const PointReason *why) {
     if (s->why) keep_reason(s, i, why);
   }
   pthread_mutex_unlock(&s->lock);
-  __atomic_store_n(&s->row[i].state, state, __ATOMIC_RELEASE);
+  s->ready[i] = true;
   s->done++;
 }
 
@@ -61,7 +62,7 @@ static void judge_one(Sweep *s, Judge *j, int64_t i) {
   int choice[64];
   PointRow row;
   PointReason why;
-  if (s->row[i].state != POINT_NONE) return;
+  if (s->ready[i]) return;
   sweep_grid_choice(&s->grid, s->todo[i], choice);
   weft_status st = judge_point(j, choice, s->grid.n, &row, &why);
   if (st == WEFT_EINTR)
@@ -69,10 +70,8 @@ static void judge_one(Sweep *s, Judge *j, int64_t i) {
   else if (st != WEFT_OK)
     fail(s, j, st);
   if (st != WEFT_OK) return;
-  PointState state = row.state;
-  row.state = POINT_NONE;
   s->row[i] = row;
-  sweep_note(s, i, state, &why);
+  sweep_note(s, i, &why);
 }
 
 bool sweep_work(Sweep *s, Judge *j, double seconds) {
