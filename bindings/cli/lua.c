@@ -2,58 +2,52 @@
  * sweep is the same with files for the rows of a sweep. */
 #include "cli.h"
 
-#include <unistd.h>
-
 #include "bindings/script.h"
 
-typedef struct Running {
-  Cli *cli;
-  bool cut_short;
-} Running;
+weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
+  weft_error e;
+  err_clear(&e);
+  weft_status st = script_run(L, path, cli->script_argc, cli->script_argv, &e);
+  if (st == WEFT_OK) return cli->cut_short ? WEFT_EINTR : WEFT_OK;
+  /* The whole text: that of the error is cut. */
+  fflush(stdout);
+  if (lua_gettop(L))
+    complain("%s", lua_tostring(L, -1));
+  else
+    complain("%s%s%s", e.file, *e.file ? " " : "", e.text);
+  return st;
+}
 
 /* What was done before Ctrl-C stands; the script goes on with it. */
 static void kept(void *ud) {
-  Running *r = ud;
-  r->cut_short = true;
-  *r->cli->stop = 0;
+  Cli *cli = ud;
+  cli->cut_short = true;
+  cli->listen();
 }
 
-/* At most ten times a second, and only for a person. */
 static void show_progress(void *ud, const char *line) {
   fprintf(stderr, "\r%s\033[K", line ? line : "");
   fflush(stderr);
 }
 
-static int run_script(Cli *cli) {
-  Running running = {.cli = cli};
-  ScriptHost host = {.stop = cli->stop, .kept = kept, .ud = &running, .csv = cli->csv_file,
-                     .jsonl = cli->jsonl, .resume = cli->resume};
-  if (colour_wanted(stderr)) host.progress = show_progress;
-  weft_error e;
-  err_clear(&e);
+ScriptHost script_host_of(Cli *cli) {
+  return (ScriptHost){.stop = cli->stop,
+                      .kept = kept,
+                      .progress = colour_wanted(stderr) ? show_progress : NULL,
+                      .ud = cli,
+                      .csv = cli->csv_file,
+                      .jsonl = cli->jsonl,
+                      .resume = cli->resume};
+}
+
+int verb_lua(Cli *cli, Arena *arena) {
+  ScriptHost host = script_host_of(cli);
   lua_State *L = script_new(&host);
   if (!L) {
     complain("out of memory");
     return weft_exit_code(WEFT_ENOMEM);
   }
-  weft_status st = script_run(L, cli->arg[0], cli->script_argc, cli->script_argv, &e);
-  if (st != WEFT_OK) {
-    /* The whole text: that of the error is cut. */
-    fflush(stdout);
-    if (lua_gettop(L))
-      complain("%s", lua_tostring(L, -1));
-    else
-      complain("%s%s%s", e.file, *e.file ? " " : "", e.text);
-  }
+  weft_status st = run_script(L, cli, cli->arg[0]);
   lua_close(L);
-  if (st == WEFT_OK && running.cut_short) st = WEFT_EINTR;
   return weft_exit_code(st);
-}
-
-int verb_lua(Cli *cli, Arena *arena) {
-  return run_script(cli);
-}
-
-int verb_sweep(Cli *cli, Arena *arena) {
-  return run_script(cli);
 }

@@ -11,7 +11,8 @@ static void add_params_of(Build *b, int u, Layout *l, Arena *a, int *cap,
   for (int i = 0; i < code->nparam; i++) {
     chunks[code->param[i]] |= 1ull << chunk;
     if (l->of[code->param[i]] >= 0) continue;
-    if (l->nparam == *cap) l->param = vec_grow(a, l->param, l->nparam, cap, sizeof(ProgParam));
+    if (l->nparam == *cap)
+      l->param = vec_grow(a, l->param, l->nparam, cap, sizeof(ProgParam));
     int param = code->param[i];
     Tid t = b->sh.local[b->in->graph->param.at[param].tensor];
     l->of[param] = l->nparam;
@@ -39,14 +40,14 @@ static AxisSet reduce_axes(const Build *b, int param) {
 static void add_to_bucket(Build *b, Layout *l, int i, AxisSet axes, uint64_t chunks,
                           bool fresh, int **free) {
   ProgParam *p = &l->param[i];
-  uint64_t bytes = (uint64_t)p->count * 4, limit = (uint64_t)b->in->plan->strategy.bucket_bytes;
+  uint64_t bytes = (uint64_t)p->count * 4,
+           limit = (uint64_t)b->in->plan->strategy.bucket_bytes;
   p->grad = place(l, bytes, 2);
   if (!axes) return;
   Bucket *k = l->bucket.n ? &l->bucket.at[l->bucket.n - 1] : NULL;
   if (!k || fresh || k->chunks != chunks || (k->count + (uint64_t)p->count) * 4 > limit) {
     k = VEC_PUSH(b->scratch, l->bucket);
-    *k = (Bucket){.axes = axes, .off = p->grad, .chunks = chunks,
-                  .param = *free};
+    *k = (Bucket){.axes = axes, .off = p->grad, .chunks = chunks, .param = *free};
   }
   k->count = (p->grad + align_up(bytes) - k->off) / 4;
   k->param[k->nparam++] = i;
@@ -94,9 +95,11 @@ void layout(Build *b, int rank, const Compiled *c, Layout *l) {
   int cap = 0;
   uint64_t *chunks = NEW_N(b->scratch, uint64_t, g->param.n);
   *l = (Layout){.of = NEW_N(b->scratch, int, g->param.n)};
-  for (int i = 0; i < g->param.n; i++) l->of[i] = -1;
+  for (int i = 0; i < g->param.n; i++)
+    l->of[i] = -1;
   for (int u = 0; u < g->unit.n; u++)
-    if (stage_rank(b, b->st.of_unit[u]) == rank) add_params_of(b, u, l, c->arena, &cap, chunks);
+    if (stage_rank(b, b->st.of_unit[u]) == rank)
+      add_params_of(b, u, l, c->arena, &cap, chunks);
   bool f32 = c->dtype == DT_F32;
   for (int i = 0; i < l->nparam; i++) {
     ProgParam *p = &l->param[i];
