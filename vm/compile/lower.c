@@ -351,20 +351,24 @@ static double step_flops(const Emit *e) {
   (p->field = arena_copy(c->arena, e.field.at, sizeof *p->field * (size_t)e.field.n),    \
    p->count = (__typeof__(p->count))e.field.n)
 
+uint64_t temp_of(const Build *b, int rank) {
+  uint64_t bytes = 0;
+  for (int u = 0; u < b->in->graph->unit.n; u++)
+    if (stage_rank(b, b->st.of_unit[u]) == rank) bytes = MAX(bytes, b->unit[u].temp);
+  return bytes;
+}
+
 void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c) {
   Program *p = &c->prog[rank];
   Emit e = {.b = b, .p = p, .l = l};
   Main *m = NEW(b->scratch, Main);
-  uint64_t temp_bytes = 0;
+  uint64_t temp_bytes = temp_of(b, rank);
   p->pp = rank;
   *m = (Main){.t = t,
               .unit_at = NEW_N(b->scratch, int, b->in->graph->unit.n),
               .written = NEW_N(b->scratch, bool, l->nparam + 1)};
   uint64_t frames = offsets(b->scratch, t->buffer.at, t->buffer.n);
   m->frames = l->end;
-  for (int u = 0; u < b->in->graph->unit.n; u++)
-    if (stage_rank(b, b->st.of_unit[u]) == rank)
-      temp_bytes = MAX(temp_bytes, b->unit[u].temp);
   number_bodies(&e, &m->bodies);
   bind_units(&e, m->unit_at);
   emit_main(&e, c, t, m);
