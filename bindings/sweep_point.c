@@ -102,8 +102,8 @@ static void make_front(void *ud, CacheEntry *x) {
 static weft_status schedule_key(Point *p, Text *k, int microbatches) {
   const Plan *a = plan_of(p);
   k->n = 0;
-  text_printf(k, "%s %d %d %d|", a->schedule, p->mesh.size[AXIS_PP], plan_virtual(a),
-              microbatches);
+  text_printf(k, "%s %d %d %d %s|", a->schedule, p->mesh.size[AXIS_PP], plan_virtual(a),
+              microbatches, p->lp->schedule_csv ? p->lp->schedule_csv->file : "");
   return vary_key(p->lp, VARY_SCHEDULE, k, &p->j->e);
 }
 
@@ -119,6 +119,8 @@ static void make_schedule(void *ud, CacheEntry *x) {
   x->value = s;
   x->st = lang_schedule(p->lp, &p->mesh, j->microbatches, &s->s, &x->d, &x->e);
   if (x->st != WEFT_OK) return;
+  /* That of a file lies in the arena of the point. */
+  s->s = schedule_copy(&s->s, x->arena);
   if (!schedule_ready(&s->s, &x->d, x->arena, &s->when)) x->st = WEFT_EPLAN;
 }
 
@@ -127,9 +129,9 @@ static void make_schedule(void *ud, CacheEntry *x) {
 static void cut_key(Point *p, const Schedule *s, Text *k) {
   const PpPlan *pp = &plan_of(p)->pp;
   k->n = 0;
-  text_printf(k, "%d %d %d %d %d %d %d %d|", p->front->id, s->ranks, s->virtual_stages,
-              s->v_placement, pp->layers_per_stage, pp->first_less, pp->last_less,
-              pp->by_cost);
+  text_printf(k, "%d %d %d %d %d %d %d %d %d|", p->front->id, s->ranks,
+              s->virtual_stages, s->v_placement, pp->layers_per_stage, pp->first_less,
+              pp->last_less, pp->by_cost, pp->layout != NULL);
   for (int i = 0; i < pp->nlayers; i++)
     text_printf(k, "%d,", pp->layers[i]);
   for (int i = 0; i < pp->nmodules; i++) {

@@ -177,8 +177,7 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
   return WEFT_OK;
 }
 
-/* The lists of actions outlive the schedule function's: messages name them. */
-static Schedule keep_schedule(const Schedule *from, Arena *a) {
+Schedule schedule_copy(const Schedule *from, Arena *a) {
   Schedule s = *from;
   s.list = NEW_N(a, Action *, s.ranks);
   s.n = arena_copy(a, from->n, sizeof *s.n * (size_t)s.ranks);
@@ -218,7 +217,7 @@ static void run_passes(void *ud) {
                   .dtype = in->plan->dtype};
   bool ready = schedule_ready(in->schedule, w->d, b->arena, &b->when);
   w->st = ready ? passes(b, c, w->d, w->e) : WEFT_EPLAN;
-  if (w->st == WEFT_OK) c->schedule = keep_schedule(in->schedule, c->arena);
+  if (w->st == WEFT_OK) c->schedule = schedule_copy(in->schedule, c->arena);
 }
 
 /* Any of the three arenas may run out, and none may be lost then. */

@@ -12,6 +12,9 @@
  * actions; at most a screen of them. */
 bool schedule_check(const Schedule *s, Diags *d);
 
+/* compile.c: with all its lists and texts in `a`. */
+Schedule schedule_copy(const Schedule *from, Arena *a);
+
 /* stage_layers.c: the layers of each of ranks * chunks stages, by all fields of pp_plan
  * but `modules` and `by_cost`; every problem becomes a diagnostic. With layers = -1
  * (unknown) only whether a list has one entry per stage is looked at. */

@@ -30,6 +30,20 @@ static uint64_t sent_by(const Build *b, int r) {
   return bytes;
 }
 
+/* An axis of one rank reduces nothing. */
+static void add_reductions(const Compiled *k, const Layout *l, const Mesh *m,
+                           CutRank *x) {
+  for (int i = 0; i < l->bucket.n; i++) {
+    const Bucket *b = &l->bucket.at[i];
+    if (mesh_size(m, b->axes & AXES_DP) > 1)
+      x->reduced += 4 * b->count;
+    else if (mesh_size(m, b->axes) > 1)
+      x->reduced_tp += 4 * b->count;
+  }
+  for (int i = 0; i < l->nparam; i++)
+    if (k->param[l->param[i].param].npp > 1) x->tied += 4 * (uint64_t)l->param[i].count;
+}
+
 static void fill_rank(Cut *c, Build *b, const Compiled *k, int r) {
   CutRank *x = &c->rank[r];
   Layout l;
@@ -41,8 +55,7 @@ static void fill_rank(Cut *c, Build *b, const Compiled *k, int r) {
     x->inputs++;
   for (int i = 0; i < l.nparam; i++)
     x->params += (uint64_t)l.param[i].count;
-  for (int i = 0; i < l.bucket.n; i++)
-    x->reduced += 4 * l.bucket.at[i].count;
+  add_reductions(k, &l, &c->mesh, x);
   x->sent = sent_by(b, r);
   for (int u = 0; u < b->in->graph->unit.n; u++)
     if (stage_rank(b, b->st.of_unit[u]) == r)
@@ -124,6 +137,11 @@ Footprint cut_floor(const Cut *c, int64_t microbatches, uint64_t limit) {
   return worst;
 }
 
+/* Of equal ranks the first, in whatever order they come. */
+static bool is_worse(const Footprint *worst, uint64_t bytes, int rank) {
+  return bytes > worst->bytes || (bytes == worst->bytes && rank < worst->rank);
+}
+
 Footprint cut_footprint(const Cut *c, const Lifetimes *l, int64_t microbatches,
                         uint64_t limit, Arena *scratch) {
   Footprint worst = {0};
@@ -133,10 +151,10 @@ Footprint cut_footprint(const Cut *c, const Lifetimes *l, int64_t microbatches,
       if (l[r].tight != (pass == 0)) continue;
       uint64_t fixed = fixed_bytes(c, r, microbatches);
       uint64_t slots = lifetimes_slots(&l[r], c->front);
-      if (rank_bytes(c, r, fixed, slots) <= worst.bytes) continue;
+      if (!is_worse(&worst, rank_bytes(c, r, fixed, slots), r)) continue;
       uint64_t holes = lifetimes_holes(&l[r], c->front, slots, scratch);
       uint64_t bytes = rank_bytes(c, r, fixed, MIN(slots, holes));
-      if (bytes > worst.bytes) worst.bytes = bytes, worst.rank = r;
+      if (is_worse(&worst, bytes, r)) worst.bytes = bytes, worst.rank = r;
       if (worst.bytes > limit) return worst.over = true, worst;
     }
   return worst;

@@ -13,7 +13,9 @@ typedef struct CutRank {
   uint64_t kept;    /* at least so many bytes in their place after the last one */
   int inputs;       /* how many inputs of a whole step it keeps */
   uint64_t params;  /* local elements */
-  uint64_t reduced; /* bytes of gradients that are reduced, once a step */
+  /* Bytes of gradients that are reduced, once a step: over dp (and others), over tp only,
+   * and of parameters that other pipeline ranks hold, too. */
+  uint64_t reduced, reduced_tp, tied;
   uint64_t sent;    /* bytes to other pipeline ranks, per microbatch */
   UnitWork work[3]; /* of one microbatch, all chunks; by Phase */
 } CutRank;

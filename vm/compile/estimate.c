@@ -54,8 +54,9 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
 
 static double tail_seconds(const Cut *c, const Mesh *m, const Cluster *k,
                            const CutRank *r, double backward) {
-  Link dp = link_of(m, k, AXES_DP);
-  double reduce = ring_seconds(&dp, (double)r->reduced, r->reduced > 0, true);
+  Link dp = link_of(m, k, AXES_DP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
+  double reduce = ring_seconds(&dp, (double)r->reduced, r->reduced > 0, true) +
+                  ring_seconds(&tp, (double)r->reduced_tp, r->reduced_tp > 0, true);
   if (c->front->plan.strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
   /* Read: the gradient twice (norm, step), master and moments; written: the latter and
    * the compute-type copy. */
@@ -101,9 +102,9 @@ Estimate cut_estimate(const Cut *c, const Mesh *m, const Cluster *k, int64_t mic
     const CutRank *x = &c->rank[r];
     for (int ph = 0; ph < 3; ph++)
       e.flops += x->work[ph].flops * mbs * copies;
-    e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs));
+    e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + (double)x->reduced_tp);
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced);
-    e.pp = MAX(e.pp, (double)x->sent * mbs);
+    e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (k->gpu) e.seconds = step_seconds(c, m, k, microbatches, bubble);
   return e;
