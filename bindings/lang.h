@@ -173,8 +173,10 @@ typedef struct Vary {
   int undo; /* registry reference: what the fields were */
   Arena *arena;
 } Vary;
-/* Takes a list of { path, value, value, ... } along into the state of the plan. */
-weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, weft_error *e);
+/* Takes a list of { path, value, value, ... } along into the state of the plan;
+ * WEFT_EPLAN and `d` if a value cannot go there. */
+weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, Diags *d,
+                      weft_error *e);
 /* Gives the field of list i its value number choice[i], from 0, and checks the plan as
  * lang_load does. vary_end must follow whatever the result is; until then nothing else may
  * be done with `lp`. All that is allocated lies in d->arena. */

@@ -92,12 +92,14 @@ static void open_judges(lua_State *L, Sweep *s) {
     weft_status st =
         sweep_load_plan(L, PLAN, i ? s->judge[0].lp : NULL, s->arena, &lp, &d, &e);
     if (st != WEFT_OK) reasons_raise(L, st, &d, &e);
-    st = vary_take(lp, L, AXES, &values, &e);
-    if (st == WEFT_OK) {
-      st = judge_open(&s->judge[i], lp, values, &s->caches, s->limit);
-      s->nthread = i + 1;
-    }
+    st = vary_take(lp, L, AXES, &values, &d, &e);
+    if (st != WEFT_OK) lang_free(lp);
+    if (st == WEFT_EPLAN)
+      luaL_error(L, "weft.sweep: in the grid %s", d.list.at[0].summary);
     if (st != WEFT_OK) reasons_raise(L, st, NULL, &e);
+    s->nthread = i + 1;
+    if (judge_open(&s->judge[i], lp, values, &s->caches, s->limit) != WEFT_OK)
+      luaL_error(L, "not enough memory");
   }
 }
 
@@ -140,6 +142,17 @@ static void default_score(lua_State *L, Sweep *s) {
   for (int64_t i = 0; i < s->ntodo; i++)
     time |= s->row[i].seconds > 0;
   s->column = time ? "step_ms" : "peak_gib";
+}
+
+/* Without the figures of a GPU no row would have a time. */
+static void check_score(lua_State *L, const Sweep *s) {
+  const LangPlan *lp = s->judge[0].lp;
+  bool known = !lp || lang_plan(lp)->cluster.gpu;
+  if (!s->column || strcmp(s->column, "step_ms") != 0) return;
+  for (int i = 0; i < s->grid.n; i++)
+    known |= strstr(s->grid.axis[i].path, "cluster") != NULL;
+  if (!known)
+    luaL_error(L, "weft.sweep: step_ms needs the GPU's name in plan.cluster");
 }
 
 static int by_score(const void *x, const void *y, void *ud) {
@@ -312,6 +325,7 @@ int sweep_make(lua_State *L) {
   }
   find_key(L, s);
   default_score(L, s);
+  check_score(L, s);
   run(L, s);
   if (!s->nlegal && !s->interrupted) raise_none(L, s);
   rank_rows(L, s);

@@ -39,18 +39,31 @@ static void check_path(lua_State *L, const char *path) {
   lua_pop(L, 1);
 }
 
+/* The path in one spelling: `tp_plan["q"]` and `plan.tp_plan.q` are the same field. */
+static const char *one_path(lua_State *L, const char *path, Arena *a) {
+  const char *rest = strncmp(path, "plan.", 5) == 0 ? path + 5 : path, *s = "";
+  bool bad;
+  while (path_next(L, &rest, &bad)) {
+    s = path_join(a, s, L, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  if (bad) luaL_error(L, "\"%s\" is not the path of a field", path);
+  return s;
+}
+
 /* "{ 7, 8, 8 }", "zbv": short enough for a table. */
-static const char *value_text(lua_State *L, int idx, Arena *a) {
+static const char *value_text(lua_State *L, int idx, int nest, Arena *a) {
+  enum { DEEPEST = 10 };
   idx = lua_absindex(L, idx);
   if (!lua_istable(L, idx)) return arena_str(a, plain_tostring(L, idx));
   const char *s = "{";
   luaL_checkstack(L, 8, "a value is nested too deeply");
-  if (!sorted_keys(L, idx)) return "{...}";
+  if (nest == DEEPEST || !sorted_keys(L, idx)) return "{...}";
   int keys = lua_gettop(L);
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
     lua_pushvalue(L, -1);
     lua_rawget(L, idx);
-    const char *v = value_text(L, keys + 2, a);
+    const char *v = value_text(L, keys + 2, nest + 1, a);
     lua_settop(L, keys + 1);
     s = lua_isinteger(L, -1) ? arena_printf(a, "%s%s%s", s, i > 1 ? ", " : " ", v)
                              : arena_printf(a, "%s%s%s = %s", s, i > 1 ? ", " : " ",
@@ -71,14 +84,33 @@ static void read_axis(lua_State *L, int i, int n, bool fields, Arena *a, SweepAx
   const char *path = lua_tostring(L, -1);
   if (fields) check_path(L, path);
   *x = (SweepAxis){.path = arena_str(a, path), .n = (int)lua_rawlen(L, t) - 1};
+  x->field = fields ? one_path(L, path, a) : x->path;
   if (x->n < 1) luaL_error(L, "axis %d (%s) has no values", i, path);
   x->text = NEW_N(a, const char *, x->n);
   for (int k = 0; k < x->n; k++) {
-    lua_rawgeti(L, t, k + 2);
-    x->text[k] = value_text(L, -1, a);
+    if (lua_rawgeti(L, t, k + 2) == LUA_TNIL)
+      luaL_error(L, "axis %d (%s): value %d is nil", i, path, k + 1);
+    x->text[k] = value_text(L, -1, 0, a);
     lua_settop(L, t + 1);
   }
   lua_settop(L, t);
+}
+
+/* Two axes may not set the same field: rows would name a value that was not used. */
+static void check_axis(lua_State *L, const SweepGrid *g, int k, bool fields) {
+  const SweepAxis *x = &g->axis[k];
+  if (!fields && (sweep_column(x->path) >= 0 || strcmp(x->path, "comm_gib") == 0 ||
+                  strcmp(x->path, "worst_rank") == 0))
+    luaL_error(L, "axis %d: %s is the name of a column; choose another", k + 1, x->path);
+  for (int i = 0; i < k; i++) {
+    const char *was = g->axis[i].field;
+    size_t n = strlen(x->field);
+    if (strcmp(was, x->field) == 0)
+      luaL_error(L, "the grid has two axes %s", g->axis[i].path);
+    if (fields && strncmp(was, x->field, n) == 0 && (was[n] == '.' || was[n] == '['))
+      luaL_error(L, "axis %s would set %s again: put it first", x->path,
+                 g->axis[i].path);
+  }
 }
 
 /* The last part of a path where no other axis and no column has it. */
@@ -107,9 +139,7 @@ void sweep_grid_read(lua_State *L, int idx, bool fields, Arena *a, SweepGrid *g)
     lua_rawgeti(L, idx, i + 1);
     read_axis(L, i + 1, n, fields, a, &g->axis[i]);
     lua_pop(L, 1);
-    for (int k = 0; k < i; k++)
-      if (strcmp(g->axis[k].path, g->axis[i].path) == 0)
-        luaL_error(L, "the grid has two axes %s", g->axis[i].path);
+    check_axis(L, g, i, fields);
     g->points *= g->axis[i].n;
     if (g->points > max_points)
       luaL_error(L, "the grid has more than %d million points",
@@ -127,13 +157,43 @@ void sweep_grid_choice(const SweepGrid *g, int64_t point, int *choice) {
   }
 }
 
+/* Replaces the table on top by a copy: what a script does to a point it does to that
+ * point only. `memo`: table -> its copy. */
+static void copy_table(lua_State *L, int memo) {
+  int from = lua_gettop(L), to = from + 1;
+  luaL_checkstack(L, 10, "a value is nested too deeply");
+  lua_pushvalue(L, from);
+  if (lua_rawget(L, memo) == LUA_TTABLE) {
+    lua_replace(L, from);
+    return;
+  }
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, from);
+  lua_pushvalue(L, to);
+  lua_rawset(L, memo);
+  for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1)) {
+    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -2);
+    if (lua_istable(L, -1)) copy_table(L, memo);
+    lua_rawset(L, to);
+  }
+  if (lua_getmetatable(L, from)) lua_setmetatable(L, to);
+  if (mark_push(L, from)) mark_set(L, to);
+  lua_replace(L, from);
+}
+
 void sweep_grid_fields(lua_State *L, const SweepGrid *g, int idx, int64_t point) {
   int choice[MAX_AXES], t = lua_gettop(L);
   idx = lua_absindex(L, idx);
   sweep_grid_choice(g, point, choice);
   for (int i = 0; i < g->n; i++) {
     lua_rawgeti(L, idx, i + 1);
-    lua_rawgeti(L, -1, choice[i] + 2);
+    if (lua_rawgeti(L, -1, choice[i] + 2) == LUA_TTABLE) {
+      lua_newtable(L);
+      lua_insert(L, -2);
+      copy_table(L, lua_gettop(L) - 1);
+    }
     lua_pushvalue(L, -1);
     lua_setfield(L, t, g->axis[i].path);
     lua_setfield(L, t, g->axis[i].name);

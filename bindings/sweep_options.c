@@ -18,6 +18,14 @@ static const char *file_option(lua_State *L, const char *key, Arena *a) {
   return s;
 }
 
+static void check_files(lua_State *L, const Sweep *s) {
+  if (s->jsonl && s->resume)
+    luaL_error(L, "weft.sweep: resume goes on with its own file; leave out jsonl");
+  const char *rows = s->jsonl ? s->jsonl : s->resume;
+  if (s->csv && rows && strcmp(s->csv, rows) == 0)
+    luaL_error(L, "weft.sweep: two outputs would be written to %s", s->csv);
+}
+
 /* The files that the command line names are those of the first sweep. */
 static void read_files(lua_State *L, Sweep *s) {
   static const char used_key = 'u';
@@ -44,6 +52,9 @@ static void read_score(lua_State *L, Sweep *s) {
     luaL_error(L, "weft.sweep: score is a column or function(row), got %s",
                luaL_typename(L, SCORE));
   s->column = arena_str(s->arena, lua_tostring(L, SCORE));
+  if (strcmp(s->column, "tokens_per_s") == 0)
+    luaL_error(L, "weft.sweep: tokens_per_s is measured after the rows have been ordered "
+                  "by another score");
   if (sweep_column(s->column) >= 0) return;
   const char *near = value_suggest(s->column, sweep_columns, SWEEP_COLUMNS);
   if (near)
@@ -61,6 +72,16 @@ static void read_limit(lua_State *L, Sweep *s) {
     s->limit = (uint64_t)(v * (1 << 30));
   }
   lua_pop(L, 1);
+}
+
+static void want_plan(lua_State *L) {
+  int type = lua_getfield(L, OPTIONS, "plan");
+  if (type == LUA_TNIL)
+    luaL_error(L, "weft.sweep: plan is missing: a file, a plan or function(point)");
+  if (type != LUA_TSTRING && type != LUA_TTABLE && type != LUA_TFUNCTION &&
+      !plan_object_test(L, -1))
+    luaL_error(L, "weft.sweep: plan is a file, a plan or function(point), got %s",
+               luaL_typename(L, -1));
 }
 
 static void want_function(lua_State *L, const char *key, int at) {
@@ -81,11 +102,9 @@ static void take_axes(lua_State *L, const Sweep *s) {
 
 void sweep_options(lua_State *L, Sweep *s) {
   check_options(L, OPTIONS, option_names);
-  lua_getfield(L, OPTIONS, "plan");
-  bool function = lua_isfunction(L, -1), none = lua_isnil(L, -1);
+  want_plan(L);
+  bool function = lua_isfunction(L, -1);
   lua_pop(L, 1);
-  if (none)
-    luaL_error(L, "weft.sweep: plan is missing: a file, a plan or function(point)");
   lua_getfield(L, OPTIONS, "over");
   if (lua_isnil(L, AXES)) luaL_error(L, "weft.sweep: over is missing: a grid of values");
   sweep_grid_read(L, AXES, !function, s->arena, &s->grid);
@@ -95,4 +114,5 @@ void sweep_options(lua_State *L, Sweep *s) {
   lua_getfield(L, OPTIONS, "plan");
   read_limit(L, s);
   read_files(L, s);
+  check_files(L, s);
 }

@@ -32,6 +32,7 @@ typedef struct Point {
   Diags d;
   Mesh mesh;
   int rounds;
+  bool all_dp; /* the front is made for the real number of data-parallel ranks */
   CacheEntry *front, *schedule, *cut, *lifetimes;
 } Point;
 
@@ -44,7 +45,7 @@ static const Plan *plan_of(const Point *p) {
 static Mesh front_mesh(const Point *p) {
   Mesh m = p->mesh;
   m.size[AXIS_PP] = 1;
-  if (!p->lp->arch) return m;
+  if (!p->lp->arch || p->all_dp) return m;
   m.size[AXIS_DP_REPLICATE] = MIN(m.size[AXIS_DP_REPLICATE], 2);
   m.size[AXIS_DP_SHARD] = MIN(m.size[AXIS_DP_SHARD], 2);
   return m;
@@ -67,6 +68,13 @@ static weft_status front_key(Point *p, Text *k) {
   for (int i = 0; i < a->ntp; i++)
     text_printf(k, "%s=%d%d,", a->tp[i].pattern, a->tp[i].style, a->tp[i].from_default);
   return vary_key(p->lp, VARY_MODEL, k, &p->j->e);
+}
+
+/* Only the whole batch shows that a tensor is too large to be counted. */
+static bool too_wide(const Point *p) {
+  const FrontEntry *f = p->front->value;
+  double batch = (double)plan_of(p)->batch.micro * mesh_size(&p->mesh, AXES_DP);
+  return f && f->front && f->front->widest * batch > (double)(1ull << ELEMENTS_LOG2);
 }
 
 /* A shape is nothing but its number. */
@@ -176,7 +184,9 @@ void point_reason(const Diags *d, const weft_error *e, PointReason *why) {
     if (g->severity != DIAG_ERROR) continue;
     snprintf(why->code, sizeof why->code, "%s", g->code);
     snprintf(why->path, sizeof why->path, "%s", g->path);
-    snprintf(why->text, sizeof why->text, "%s", g->summary);
+    const char *near = strcmp(g->code, "unknown-field") == 0 ? g->suggestion : NULL;
+    snprintf(why->text, sizeof why->text, near ? "%s (did you mean \"%s\"?)" : "%s",
+             g->summary, near);
     return;
   }
   snprintf(why->text, sizeof why->text, "%s", e->text);
@@ -211,13 +221,21 @@ static weft_status prepare(Point *p, const int *choice, int n, PointReason *why)
   return st;
 }
 
+static weft_status find_front(Point *p) {
+  Judge *j = p->j;
+  do {
+    TRY(front_key(p, &j->key));
+    TRY(look_up(p, &j->caches->front, &p->front, make_front, p));
+  } while (!p->all_dp && (p->all_dp = too_wide(p)));
+  return WEFT_OK;
+}
+
 /* In the order in which weft check would find something wrong: the model function, the
  * schedule, the passes. */
 static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   Judge *j = p->j;
   ScheduleJob job = {p, microbatches};
-  TRY(front_key(p, &j->key));
-  TRY(look_up(p, &j->caches->front, &p->front, make_front, p));
+  TRY(find_front(p));
   if (!p->front->value) TRY(entry_status(p, p->front, why));
   TRY(schedule_key(p, &j->key, microbatches));
   TRY(look_up(p, &j->caches->schedule, &p->schedule, make_schedule, &job));

@@ -10,22 +10,38 @@
 typedef struct TakeJob {
   lua_State *from;
   int idx, ref;
+  Diags *d;
 } TakeJob;
 
-static void take_job(lua_State *L, void *ud) {
-  TakeJob *j = ud;
+static int take_values(lua_State *L) {
+  const TakeJob *j = lua_touserdata(L, 1);
   transfer(j->from, j->idx, L, "", true);
-  j->ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 1;
 }
 
-weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values,
+/* The arena is not used inside: running out of it would jump over Lua's frames. */
+static void take_job(lua_State *L, void *ud) {
+  TakeJob *j = ud;
+  lua_pushcfunction(L, take_values);
+  lua_pushlightuserdata(L, j);
+  int status = lua_pcall(L, 1, 1, 0);
+  state_rethrow(L);
+  if (status == LUA_OK)
+    j->ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  else if (status == LUA_ERRRUN)
+    diag_error(j->d, "value", "", "%s", lua_tostring(L, -1));
+  else
+    lua_error(L);
+}
+
+weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, Diags *d,
                       weft_error *e) {
   int top = lua_gettop(from);
-  TakeJob j = {from, lua_absindex(from, idx), LUA_NOREF};
+  TakeJob j = {from, lua_absindex(from, idx), LUA_NOREF, d};
   weft_status st = state_protect(lp->state, take_job, &j, e);
   lua_settop(from, top);
   *values = j.ref;
-  return st;
+  return st == WEFT_OK && j.ref == LUA_NOREF ? WEFT_EPLAN : st;
 }
 
 /* ---- changing and changing back ---- */

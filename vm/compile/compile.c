@@ -112,17 +112,16 @@ static int64_t vocabulary(const Graph *g) {
 
 /* Bytes are counted in 64 bits: no tensor may come near, so that no sum goes over. */
 static bool sizes_fit(const CompileInput *in, Diags *d) {
-  enum { MOST_LOG2 = 48 };
   const Graph *g = in->graph;
   for (int i = 0; i < g->t.n; i++) {
     const Tensor *t = &g->t.at[i];
     double n = 1;
     for (int k = 0; k < t->ndim; k++) n *= (double)t->dim[k].size;
-    if (n <= (double)((uint64_t)1 << MOST_LOG2)) continue;
+    if (n <= (double)((uint64_t)1 << ELEMENTS_LOG2)) continue;
     char label[96];
     diag_error(d, "range", t->kind == T_PARAM ? "model" : "batch",
                "%s would have %.3g elements, at most 2^%d can be counted",
-               tensor_label(g, i, label), n, MOST_LOG2);
+               tensor_label(g, i, label), n, ELEMENTS_LOG2);
     return false;
   }
   return true;

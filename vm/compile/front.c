@@ -147,6 +147,18 @@ static int size_number(Front *f, uint64_t bytes) {
   return f->nsize++;
 }
 
+static double widest(const Graph *g) {
+  double most = 0;
+  for (int i = 0; i < g->t.n; i++) {
+    const Tensor *t = &g->t.at[i];
+    double n = 1;
+    for (int k = 0; k < t->ndim; k++)
+      n *= (double)t->dim[k].size;
+    if (t->kind != T_PARAM) most = MAX(most, n);
+  }
+  return most / (double)g->batch;
+}
+
 static void keep(const Build *b, Front *f) {
   Keep k = {.from = b, .f = f};
   const Graph *g = b->in->graph;
@@ -165,6 +177,7 @@ static void keep(const Build *b, Front *f) {
                  .arena = f->arena,
                  .in_handles = b->in_handles,
                  .sh = {.g = k.local, .loss_place = b->sh.loss_place}};
+  f->widest = widest(g);
   keep_units(&k);
   keep_reads(&k);
   int edges = k.local->t.n, units = g->unit.n;

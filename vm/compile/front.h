@@ -24,6 +24,7 @@ typedef struct Front {
   int *group, nwhat;   /* Interval.what -> number of its size, -1: no bytes */
   uint64_t *size;      /* by that number: aligned bytes */
   int nsize;
+  double widest; /* elements of the largest tensor but parameters, for each sequence */
 } Front;
 
 /* Runs the passes on a finished logical graph in `scratch` and keeps the result in `a`;

@@ -107,6 +107,8 @@ typedef struct Build {
 /* The local chunk of a global stage on its rank, and back: see schedule_where. */
 int stage_rank(const Build *b, int stage);
 
+/* No tensor has more than 2^ELEMENTS_LOG2 elements. */
+enum { ELEMENTS_LOG2 = 48 };
 /* compile.c: the passes before the pipeline, from the logical graph to bodies. They depend
  * neither on the schedule nor on mesh.pp. */
 weft_status compile_units(Build *b, Diags *d, weft_error *e);
