@@ -185,7 +185,8 @@ weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary 
 void vary_end(Vary *v);
 /* Adds a text that stands for a part of a plan: the model with its config, the schedule
  * as it was written, or all fields. Functions are told apart within a state, but not in
- * that of all fields, which means the same in another process. */
+ * that of all fields, which means the same in another process. WEFT_EPLAN: a table has
+ * no such text. */
 typedef enum { VARY_MODEL, VARY_SCHEDULE, VARY_PLAN } VaryKey;
 weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e);
 

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "vm/base/json.h"
 #include "vm/io/io.h"
@@ -121,6 +122,19 @@ static double number(const json_t *o, const char *key) {
   return json_number_value(json_object_get(o, key));
 }
 
+/* Every figure that add_line writes for such a row is there. */
+static bool has_figures(const json_t *o, const json_t *comm) {
+  static const char *const keys[] = {"bubble",       "dp",         "flop",
+                                     "microbatches", "peak_bytes", "worst_rank"};
+  bool ok = true;
+  for (int i = 0; i < LEN(keys); i++)
+    ok &= json_is_number(json_object_get(o, keys[i]));
+  static const char *const axes[] = {"dp", "pp", "tp"};
+  for (int i = 0; i < LEN(axes); i++)
+    ok &= json_is_number(json_object_get(comm, axes[i]));
+  return ok;
+}
+
 static const char *string(const json_t *o, const char *key) {
   const char *s = json_string_value(json_object_get(o, key));
   return s ? s : "";
@@ -136,6 +150,7 @@ static bool read_row(Sweep *s, const json_t *o, int64_t i) {
   for (int k = POINT_OK; k <= POINT_MEMORY; k++)
     if (strcmp(state, states[k]) == 0) known = (PointState)k;
   if (known == POINT_NONE) return false;
+  if (known != POINT_ILLEGAL && !has_figures(o, comm)) return false;
   r->state = known;
   r->dp = (int)number(o, "dp");
   r->microbatches = (int)number(o, "microbatches");
@@ -168,6 +183,11 @@ static int64_t find_point(const Sweep *s, int64_t n) {
   return lo < s->ntodo && s->todo[lo] == n ? lo : -1;
 }
 
+static weft_status foreign(const Sweep *s, weft_error *e) {
+  return err_file(e, WEFT_EFILE, s->resume, 0,
+                  "is not of this sweep: its plan or its grid was another");
+}
+
 static weft_status read_line(Sweep *s, const char *line, size_t n, bool first,
                              weft_error *e) {
   json_t *o = json_loadb(line, n, 0, NULL);
@@ -182,9 +202,18 @@ static weft_status read_line(Sweep *s, const char *line, size_t n, bool first,
   }
   json_decref(o);
   if (ok) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, s->resume, 0,
-                  first ? "is not of this sweep: its plan or its grid was another"
-                        : "has a line that is no row of a sweep");
+  return first ? foreign(s, e)
+               : err_file(e, WEFT_EFILE, s->resume, 0,
+                          "has a line that is no row of a sweep");
+}
+
+/* A file that was cut in its first line, not one that somebody else wrote. */
+static bool begins_header(const Sweep *s, const char *text, size_t n) {
+  Text t = {0};
+  add_header(s, &t);
+  bool same = !t.oom && n <= t.n && memcmp(text, t.s, n) == 0;
+  text_free(&t);
+  return same;
 }
 
 static weft_status read_old(Sweep *s, weft_error *e) {
@@ -193,6 +222,7 @@ static weft_status read_old(Sweep *s, weft_error *e) {
   TRY(file_read(NULL, s->resume, &text, &n, e));
   weft_status st = WEFT_OK;
   bool first = true;
+  if (n && !strchr(text, '\n') && !begins_header(s, text, n)) st = foreign(s, e);
   for (char *line = text, *end; st == WEFT_OK && (end = strchr(line, '\n'));
        line = end + 1, first = false)
     st = read_line(s, line, (size_t)(end - line), first, e);
@@ -216,9 +246,10 @@ weft_status sweep_file_open(Sweep *s, weft_error *e) {
   const char *path = s->resume ? s->resume : s->jsonl;
   if (!path) return WEFT_OK;
   s->why = NEW_N(s->arena, PointReason *, s->ntodo + 1);
-  FILE *old = s->resume ? fopen(s->resume, "r") : NULL;
-  if (old) {
-    fclose(old);
+  struct stat is;
+  if (s->resume && stat(s->resume, &is) == 0) {
+    if (!S_ISREG(is.st_mode))
+      return err_file(e, WEFT_EFILE, path, 0, "is not a file that can be taken up");
     TRY(read_old(s, e));
   }
   s->file = NEW(s->arena, SweepFile);

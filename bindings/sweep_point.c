@@ -221,10 +221,16 @@ static weft_status prepare(Point *p, const int *choice, int n, PointReason *why)
   return st;
 }
 
-static weft_status find_front(Point *p) {
+/* Why there is no key. */
+static weft_status no_key(const Point *p, weft_status st, PointReason *why) {
+  if (st == WEFT_EPLAN) point_reason(NULL, &p->j->e, why);
+  return st;
+}
+
+static weft_status find_front(Point *p, PointReason *why) {
   Judge *j = p->j;
   do {
-    TRY(front_key(p, &j->key));
+    TRY(no_key(p, front_key(p, &j->key), why));
     TRY(look_up(p, &j->caches->front, &p->front, make_front, p));
   } while (!p->all_dp && (p->all_dp = too_wide(p)));
   return WEFT_OK;
@@ -235,9 +241,9 @@ static weft_status find_front(Point *p) {
 static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   Judge *j = p->j;
   ScheduleJob job = {p, microbatches};
-  TRY(find_front(p));
+  TRY(find_front(p, why));
   if (!p->front->value) TRY(entry_status(p, p->front, why));
-  TRY(schedule_key(p, &j->key, microbatches));
+  TRY(no_key(p, schedule_key(p, &j->key, microbatches), why));
   TRY(look_up(p, &j->caches->schedule, &p->schedule, make_schedule, &job));
   TRY(entry_status(p, p->schedule, why));
   TRY(entry_status(p, p->front, why));

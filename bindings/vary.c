@@ -148,15 +148,26 @@ typedef struct KeyJob {
   const LangPlan *lp;
   Text *out;
   VaryKey what;
+  int nest;
+  const char *wrong; /* why there is no such text */
 } KeyJob;
 
-static void add_value(lua_State *L, int idx, const KeyJob *j);
+static void add_value(lua_State *L, int idx, KeyJob *j);
 
-static void add_table(lua_State *L, int t, const KeyJob *j) {
+static void add_table(lua_State *L, int t, KeyJob *j) {
+  enum { DEEPEST = 100 };
   luaL_checkstack(L, 8, "a value is nested too deeply");
   const char *kind = mark_kind(L, t);
   text_printf(j->out, "%s{", kind ? kind : "");
-  if (!sorted_keys(L, t)) luaL_error(L, "the keys of this table are no names");
+  if (j->nest == DEEPEST) {
+    j->wrong = "a table in the plan is nested too deeply for a sweep";
+    return;
+  }
+  if (!sorted_keys(L, t)) {
+    j->wrong = "a table in the plan has keys that a sweep cannot compare";
+    return;
+  }
+  j->nest++;
   int keys = lua_gettop(L);
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
     add_value(L, keys + 1, j);
@@ -168,11 +179,13 @@ static void add_table(lua_State *L, int t, const KeyJob *j) {
   }
   lua_settop(L, keys - 1);
   text_add(j->out, "}");
+  j->nest--;
 }
 
-static void add_value(lua_State *L, int idx, const KeyJob *j) {
+static void add_value(lua_State *L, int idx, KeyJob *j) {
   size_t n;
   const char *s;
+  if (j->wrong) return;
   switch (lua_type(L, idx)) {
   case LUA_TTABLE:
     add_table(L, lua_absindex(L, idx), j);
@@ -215,6 +228,7 @@ static void key_job(lua_State *L, void *ud) {
 }
 
 weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e) {
-  KeyJob j = {lp, out, what};
-  return state_protect(lp->state, key_job, &j, e);
+  KeyJob j = {lp, out, what, 0, NULL};
+  TRY(state_protect(lp->state, key_job, &j, e));
+  return j.wrong ? err_set(e, WEFT_EPLAN, "%s", j.wrong) : WEFT_OK;
 }

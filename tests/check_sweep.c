@@ -2,6 +2,7 @@
  */
 #include <check.h>
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,40 @@ static double bubble_of(const Job *j) {
   return timeline_bubble(&t);
 }
 
+typedef struct Moved {
+  double tp, dp, pp;
+} Moved;
+
+static void add_comm(const Program *p, const Instr *x, Moved *c) {
+  if (x->code == I_SEND) c->pp += (double)operand_bytes(&p->operand[x->operand]);
+  if (x->code != I_COLL) return;
+  const CommDesc *d = &p->comm[x->comm];
+  double bytes = (double)MAX(operand_bytes(&p->operand[x->operand]),
+                             operand_bytes(&p->operand[x->operand + 1]));
+  *(d->npp || d->axes & AXIS_BIT(AXIS_PP) ? &c->pp
+    : d->axes & AXES_DP                   ? &c->dp
+                                          : &c->tp) += bytes;
+}
+
+/* What the busiest rank of each axis gives to operations, of the programs. */
+static Moved comm_of(const Compiled *c) {
+  Moved most = {0};
+  for (int r = 0; r < c->mesh.size[AXIS_PP]; r++) {
+    const Program *p = &c->prog[r];
+    Moved one = {0};
+    for (uint32_t i = 0; i < p->nmain; i++) {
+      const Instr *x = &p->code[i];
+      add_comm(p, x, &one);
+      if (x->code != I_CALL) continue;
+      const Body *b = &p->body[p->call[x->call].body];
+      for (uint32_t k = b->first; k < b->first + b->n; k++)
+        add_comm(p, &p->code[k], &one);
+    }
+    most = (Moved){MAX(most.tp, one.tp), MAX(most.dp, one.dp), MAX(most.pp, one.pp)};
+  }
+  return most;
+}
+
 static void same_as_full(const Axes *a, const char *plan, int64_t point,
                          const PointRow *row) {
   Job j;
@@ -99,6 +134,13 @@ static void same_as_full(const Axes *a, const char *plan, int64_t point,
   ck_assert_double_eq(bubble_of(&j), row->bubble);
   ck_assert_int_eq(j.compiled->microbatches, row->microbatches);
   ck_assert_double_eq_tol(flops / row->flops, 1, 1e-12);
+  ck_assert_int_eq(row->worst, pp);
+  /* Scalars are left out. */
+  Moved c = comm_of(j.compiled);
+  ck_assert_msg(fabs(c.tp - row->tp) < 256 && fabs(c.dp - row->dp_bytes) < 256 &&
+                    fabs(c.pp - row->pp) < 256,
+                "point %d: tp %.0f dp %.0f pp %.0f, not %.0f %.0f %.0f", (int)point,
+                row->tp, row->dp_bytes, row->pp, c.tp, c.dp, c.pp);
   job_free(&j);
   arena_free(arena);
 }
@@ -135,7 +177,14 @@ START_TEST(other_fields) {
       " { 'schedule', 'gpipe' } }",
       "return { { 'pp_plan.layers', { 1, 3 }, { 2, 2 }, { 0, 4 } },"
       " { 'strategy.bucket_bytes', 1000, 100000000 }, { 'batch.seq', 64, 128 } }",
-      "return { { 'pp_plan.balance', 'cost', 'even' }, { 'mesh.tp', 1, 2 } }"};
+      "return { { 'pp_plan.balance', 'cost', 'even' }, { 'mesh.tp', 1, 2 } }",
+      /* gradients that only tp reduces, parameters on two pipeline ranks */
+      "return { { 'mesh.dp', 1, 2 }, { 'mesh.tp', 1, 2 },"
+      " { 'model.tie_word_embeddings', true, false } }",
+      /* ranks with the same bytes */
+      "return { { 'mesh.dp', 6 }, { 'mesh.tp', 1 }, { 'batch.global', 24 },"
+      " { 'model.vocab_size', 256 }, { 'optimizer.clip', 0 }, { 'schedule', 'zbv' },"
+      " { 'strategy.overlap_grad_reduce', false } }"};
   for (int k = 0; k < LEN(grids); k++) {
     Axes a;
     axes_open(&a, PLANS "quickstart.lua", grids[k]);
@@ -149,6 +198,61 @@ START_TEST(other_fields) {
     }
     axes_close(&a);
   }
+}
+END_TEST
+
+/* The lists of a schedule's file are there for later points, too. */
+START_TEST(schedule_of_a_file) {
+  Axes a;
+  PointRow row;
+  PointReason why;
+  const char *plan = "local weft = require 'weft'\n"
+                     "return weft.plan { model = weft.model 'llama-tiny',\n"
+                     "  mesh = { pp = 2, dp = 2 }, schedule = weft.schedule_csv 's.csv',\n"
+                     "  batch = { global = 4, seq = 32 } }\n";
+  static const char csv[] = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+  scratch_put("csv.lua", plan, strlen(plan));
+  scratch_put("s.csv", csv, strlen(csv));
+  char *path = arena_str(scratch_arena, scratch_path("csv.lua"));
+  axes_open(&a, path,
+            "return { { 'mesh.tp', 1, 2, 4 }, { 'batch.seq', 32, 64 },"
+            " { 'model.num_hidden_layers', 4, 5 } }");
+  for (int64_t p = 0; p < a.grid.points; p++) {
+    judge_at(&a, p, &row, &why);
+    ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
+    same_as_full(&a, path, p, &row);
+  }
+  axes_close(&a);
+}
+END_TEST
+
+static PointState state_at(Axes *a, int64_t point, const char *text) {
+  PointRow row;
+  PointReason why = {.text = ""};
+  judge_at(a, point, &row, &why);
+  if (row.state == POINT_ILLEGAL)
+    ck_assert_msg(strstr(why.text, text), "point %d: %s", (int)point, why.text);
+  return row.state;
+}
+
+/* Only a layout may have empty stages, and only a large batch has tensors that are too
+ * large, whichever point comes first. */
+START_TEST(points_that_look_alike) {
+  Axes a;
+  axes_open(&a, PLANS "quickstart.lua",
+            "return { { 'mesh.pp', 4 }, { 'pp_plan', { layers = { 0, 4, 0, 0 } },"
+            " { layout = 'E|tttt||L' } } }");
+  ck_assert_int_eq(state_at(&a, 0, "stage 2 is empty"), POINT_ILLEGAL);
+  ck_assert_int_eq(state_at(&a, 1, ""), POINT_OK);
+  axes_close(&a);
+  axes_open(&a, PLANS "quickstart.lua",
+            "return { { 'model.vocab_size', 128256 }, { 'batch.seq', 8192 },"
+            " { 'batch.micro', 1 }, { 'batch.global', 1048576 },"
+            " { 'mesh.dp', 32768, 524288, 65536 } }");
+  ck_assert_int_eq(state_at(&a, 0, ""), POINT_OK);
+  ck_assert_int_eq(state_at(&a, 1, "at most 2^48 can be counted"), POINT_ILLEGAL);
+  ck_assert_int_eq(state_at(&a, 2, ""), POINT_OK);
+  axes_close(&a);
 }
 END_TEST
 
@@ -268,6 +372,16 @@ START_TEST(forms_of_plans) {
 }
 END_TEST
 
+/* What a script does to a point it does to its copy. */
+START_TEST(points_are_copies) {
+  says("local r = weft.sweep { plan = P, score = function(row) return row.layers[1] end,\n"
+       "  over = { { 'pp_plan.layers', { 1, 3 }, { 2, 2 } } },\n"
+       "  where = function(p) p.layers[1], p.layers[2] = 2, 2 return true end }\n"
+       "print(r[1].layers[1], r[1].peak_gib ~= r[2].peak_gib)\n",
+       "1\ttrue\n");
+}
+END_TEST
+
 START_TEST(threads_change_nothing) {
   says("local function text(n)\n"
        "  local r = weft.sweep { plan = P, threads = n, score = 'peak_gib', over = {\n"
@@ -336,6 +450,33 @@ START_TEST(bad_input) {
       {"weft.sweep { plan = P, " OVER ", jsonl = '/dev/full' }", 2,
        "/dev/full: error: cannot be written: No space left"},
       {"weft.sweep { plan = P, " OVER ", jsonl = '/nowhere/x' }", 2, "/nowhere/x"},
+      {"weft.sweep { plan = 3, " OVER " }", 1,
+       "plan is a file, a plan or function(point), got number"},
+      {"weft.grid { { 'mesh.tp', 1, nil, 2 } }", 1, "axis 1 (mesh.tp): value 2 is nil"},
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 1, io.open } } }", 1,
+       "in the grid [1][3] is io.open, which a plan cannot take along"},
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 1 }, { 'plan.mesh.tp', 2 } } }", 1,
+       "the grid has two axes mesh.tp"},
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 1 }, { 'mesh', { tp = 2 } } } }", 1,
+       "axis mesh would set mesh.tp again: put it first"},
+      {"weft.sweep { plan = function() return P end, over = { { 'dp', 1 } } }", 1,
+       "axis 1: dp is the name of a column"},
+      {"weft.sweep { plan = P, over = { { 'optimizer.lrr', 1 } } }", 1,
+       "plan.optimizer.lrr: unknown field (did you mean \"lr\"?)"},
+      {"weft.sweep { plan = P, " OVER ", score = 'step_ms' }", 1,
+       "step_ms needs the GPU's name in plan.cluster"},
+      {"weft.sweep { plan = P, " OVER ", score = 'tokens_per_s' }", 1,
+       "tokens_per_s is measured after"},
+      {"weft.sweep { plan = P, " OVER ", jsonl = 'x', resume = 'y' }", 1,
+       "leave out jsonl"},
+      {"weft.sweep { plan = P, " OVER ", jsonl = 'x', csv = 'x' }", 1,
+       "two outputs would be written to x"},
+      {"weft.sweep { plan = P, " OVER ", resume = '/dev/full' }", 2,
+       "/dev/full: error: is not a file that can be taken up"},
+      {"local t = {}\nt.x, t.y = t, t\nweft.sweep { plan = { batch = { global = 4, seq = "
+       "16 }, model = weft.model { function(g) end, t = t } }, over = { { 'batch.micro', "
+       "1, 2 } } }",
+       1, "2  plan: a table in the plan is nested too deeply for a sweep"},
       {"weft.sweep { plan = P, " OVER ", where = function(p) return p.q.r end }", 1,
        "attempt to index a nil value"},
   };
@@ -395,6 +536,17 @@ START_TEST(resume) {
   ck_assert_int_eq(o.code, 2);
   ck_assert_ptr_nonnull(strstr(o.err, "is not of this sweep"));
   ck_assert_str_eq(scratch_get(scratch_path("part.jsonl")), whole);
+  /* Files that nobody may lose: a text without a line end, a row without its figures. */
+  scratch_put("note.txt", "hello", 5);
+  o = script("sweep --resume note.txt", BIG);
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_str_eq(scratch_get(scratch_path("note.txt")), "hello");
+  char *odd = arena_str(scratch_arena, whole);
+  memcpy(strstr(odd, "\"peak_bytes\""), "\"PEAK_BYTES\"", 12);
+  scratch_put("odd.jsonl", odd, strlen(odd));
+  o = script("sweep --resume odd.jsonl", BIG);
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_ptr_nonnull(strstr(o.err, "has a line that is no row of a sweep"));
   o = script("sweep --resume new.jsonl", BIG);
   ck_assert_int_eq(o.code, 0);
   ck_assert_str_eq(scratch_get(scratch_path("new.jsonl")), whole);
@@ -442,10 +594,13 @@ Suite *sweep_suite(void) {
   tcase_add_checked_fixture(scripts, scratch_setup, scratch_teardown);
   tcase_add_test(points, points_are_compiled_plans);
   tcase_add_test(points, other_fields);
+  tcase_add_test(points, schedule_of_a_file);
+  tcase_add_test(points, points_that_look_alike);
   tcase_add_test(points, reasons_are_those_of_check);
   tcase_add_test(scripts, rows);
   tcase_add_test(scripts, options);
   tcase_add_test(scripts, forms_of_plans);
+  tcase_add_test(scripts, points_are_copies);
   tcase_add_test(scripts, threads_change_nothing);
   tcase_add_test(scripts, measured);
   tcase_add_test(scripts, bad_input);
