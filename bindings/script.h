@@ -22,6 +22,7 @@ typedef struct ScriptHost {
   /* A line that shows how far a sweep is; NULL: it has ended. */
   void (*progress)(void *ud, const char *line);
   void *ud;
+  bool *swept; /* becomes true with the first sweep; may be NULL */
   /* Of the first sweep, unless it names files itself. */
   const char *csv, *jsonl, *resume;
 } ScriptHost;

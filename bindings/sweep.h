@@ -10,9 +10,9 @@
 
 /* ---- sweep_grid.c ---- */
 typedef struct SweepAxis {
-  const char *path; /* "mesh.tp" */
+  const char *path;  /* "mesh.tp" */
   const char *field; /* the same for all spellings of a path */
-  const char *name; /* "tp", or the path where that could be another thing */
+  const char *name;  /* "tp", or the path where that could be another thing */
   int n;
   const char **text; /* each value, for people and files */
 } SweepAxis;

@@ -151,8 +151,7 @@ static void check_score(lua_State *L, const Sweep *s) {
   if (!s->column || strcmp(s->column, "step_ms") != 0) return;
   for (int i = 0; i < s->grid.n; i++)
     known |= strstr(s->grid.axis[i].path, "cluster") != NULL;
-  if (!known)
-    luaL_error(L, "weft.sweep: step_ms needs the GPU's name in plan.cluster");
+  if (!known) luaL_error(L, "weft.sweep: step_ms needs the GPU's name in plan.cluster");
 }
 
 static int by_score(const void *x, const void *y, void *ud) {
@@ -308,6 +307,8 @@ static void measure(lua_State *L, Sweep *s, int64_t rows) {
 }
 
 int sweep_make(lua_State *L) {
+  const ScriptHost *h = script_host(L);
+  if (h && h->swept) *h->swept = true;
   luaL_checktype(L, OPTIONS, LUA_TTABLE);
   lua_settop(L, 1);
   Sweep *s = push_sweep(L);

@@ -108,8 +108,7 @@ static void check_axis(lua_State *L, const SweepGrid *g, int k, bool fields) {
     if (strcmp(was, x->field) == 0)
       luaL_error(L, "the grid has two axes %s", g->axis[i].path);
     if (fields && strncmp(was, x->field, n) == 0 && (was[n] == '.' || was[n] == '['))
-      luaL_error(L, "axis %s would set %s again: put it first", x->path,
-                 g->axis[i].path);
+      luaL_error(L, "axis %s would set %s again: put it first", x->path, g->axis[i].path);
   }
 }
 

@@ -137,9 +137,9 @@ static void make_schedule(void *ud, CacheEntry *x) {
 static void cut_key(Point *p, const Schedule *s, Text *k) {
   const PpPlan *pp = &plan_of(p)->pp;
   k->n = 0;
-  text_printf(k, "%d %d %d %d %d %d %d %d %d|", p->front->id, s->ranks,
-              s->virtual_stages, s->v_placement, pp->layers_per_stage, pp->first_less,
-              pp->last_less, pp->by_cost, pp->layout != NULL);
+  text_printf(k, "%d %d %d %d %d %d %d %d %d|", p->front->id, s->ranks, s->virtual_stages,
+              s->v_placement, pp->layers_per_stage, pp->first_less, pp->last_less,
+              pp->by_cost, pp->layout != NULL);
   for (int i = 0; i < pp->nlayers; i++)
     text_printf(k, "%d,", pp->layers[i]);
   for (int i = 0; i < pp->nmodules; i++) {

@@ -108,8 +108,7 @@ static void add_summary(const Sweep *s, Text *out) {
     text_printf(out, " in %.2f s, %.0f points/s", s->seconds,
                 (double)(done - s->nresumed) / s->seconds);
   text_printf(out, ": %lld plans", (long long)s->nlegal);
-  if (s->ndropped)
-    text_printf(out, " (%lld left out by score)", (long long)s->ndropped);
+  if (s->ndropped) text_printf(out, " (%lld left out by score)", (long long)s->ndropped);
   text_printf(out, ", %lld without enough memory, %lld illegal%s\n",
               (long long)s->nmemory, (long long)s->nillegal,
               s->interrupted ? "; interrupted" : "");

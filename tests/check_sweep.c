@@ -206,10 +206,11 @@ START_TEST(schedule_of_a_file) {
   Axes a;
   PointRow row;
   PointReason why;
-  const char *plan = "local weft = require 'weft'\n"
-                     "return weft.plan { model = weft.model 'llama-tiny',\n"
-                     "  mesh = { pp = 2, dp = 2 }, schedule = weft.schedule_csv 's.csv',\n"
-                     "  batch = { global = 4, seq = 32 } }\n";
+  const char *plan =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model 'llama-tiny',\n"
+      "  mesh = { pp = 2, dp = 2 }, schedule = weft.schedule_csv 's.csv',\n"
+      "  batch = { global = 4, seq = 32 } }\n";
   static const char csv[] = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
   scratch_put("csv.lua", plan, strlen(plan));
   scratch_put("s.csv", csv, strlen(csv));
@@ -374,11 +375,12 @@ END_TEST
 
 /* What a script does to a point it does to its copy. */
 START_TEST(points_are_copies) {
-  says("local r = weft.sweep { plan = P, score = function(row) return row.layers[1] end,\n"
-       "  over = { { 'pp_plan.layers', { 1, 3 }, { 2, 2 } } },\n"
-       "  where = function(p) p.layers[1], p.layers[2] = 2, 2 return true end }\n"
-       "print(r[1].layers[1], r[1].peak_gib ~= r[2].peak_gib)\n",
-       "1\ttrue\n");
+  says(
+      "local r = weft.sweep { plan = P, score = function(row) return row.layers[1] end,\n"
+      "  over = { { 'pp_plan.layers', { 1, 3 }, { 2, 2 } } },\n"
+      "  where = function(p) p.layers[1], p.layers[2] = 2, 2 return true end }\n"
+      "print(r[1].layers[1], r[1].peak_gib ~= r[2].peak_gib)\n",
+      "1\ttrue\n");
 }
 END_TEST
 
@@ -575,6 +577,14 @@ START_TEST(interrupt) {
 }
 END_TEST
 
+/* A plan instead of a script. */
+START_TEST(no_sweep) {
+  Outcome o = process_run(30, "$weft sweep --csv x.csv " PLANS "quickstart.lua");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err, "quickstart.lua made no sweep: it is a script"));
+}
+END_TEST
+
 START_TEST(example) {
   Outcome o = process_run(30, "$weft sweep " PLANS "sweep_70b_64xh100.lua");
   ck_assert_msg(o.code == 0, "%s", o.err);
@@ -607,6 +617,7 @@ Suite *sweep_suite(void) {
   tcase_add_test(scripts, csv_and_json);
   tcase_add_test(scripts, resume);
   tcase_add_test(scripts, interrupt);
+  tcase_add_test(scripts, no_sweep);
   tcase_add_test(scripts, example);
   suite_add_tcase(s, points);
   suite_add_tcase(s, scripts);

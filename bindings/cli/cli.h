@@ -58,6 +58,7 @@ typedef struct Verb {
 struct lua_State;
 int verb_check(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);
+int verb_sweep(Cli *cli, Arena *arena);
 int verb_repl(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */

@@ -40,8 +40,9 @@ ScriptHost script_host_of(Cli *cli) {
                       .resume = cli->resume};
 }
 
-int verb_lua(Cli *cli, Arena *arena) {
+static int run_alone(Cli *cli, bool *swept) {
   ScriptHost host = script_host_of(cli);
+  host.swept = swept;
   lua_State *L = script_new(&host);
   if (!L) {
     complain("out of memory");
@@ -50,4 +51,18 @@ int verb_lua(Cli *cli, Arena *arena) {
   weft_status st = run_script(L, cli, cli->arg[0]);
   lua_close(L);
   return weft_exit_code(st);
+}
+
+int verb_lua(Cli *cli, Arena *arena) {
+  return run_alone(cli, NULL);
+}
+
+/* A plan is a script, too, but one that does nothing. */
+int verb_sweep(Cli *cli, Arena *arena) {
+  bool swept = false;
+  int code = run_alone(cli, &swept);
+  if (code != 0 || swept) return code;
+  complain("%s made no sweep: it is a script that calls weft.sweep { plan =, over = }",
+           cli->arg[0]);
+  return weft_exit_code(WEFT_EPLAN);
 }

@@ -80,7 +80,7 @@ static const Verb verbs[] = {
      "  --csv FILE         the best rows as CSV, written at the end\n"
      "  --jsonl FILE       every point as a line of JSON, written as it is done\n"
      "  --resume FILE      go on with such a file, which is begun if it is not there\n",
-     OPT_SCRIPT | OPT_SWEEP, verb_lua},
+     OPT_SCRIPT | OPT_SWEEP, verb_sweep},
     {"repl", "[PLAN.lua]", "explore meshes and plans",
      "On a terminal: a prompt for Lua, with the functions of weft, and the globals `plan`\n"
      "and `mesh` of the plan (docs/repl.md). Otherwise the standard input is run as a\n"
