@@ -128,11 +128,13 @@ static weft_plan_options options_for(lua_State *L, PlanObject *o) {
                              .ud = o};
 }
 
-/* Pushes what keeps the texts alive; returns "NAME=value" for each field of the table. */
-static const char **define_list(lua_State *L, int t) {
-  int n = 0;
-  luaL_argexpected(L, lua_istable(L, t), t, "table");
-  if (!sorted_keys(L, t)) luaL_error(L, "define: the keys are names");
+/* "NAME=value" for each field of the option `name` at 2, NULL without it. Pushes what
+ * keeps the texts alive. */
+static const char **assignments(lua_State *L, const char *name) {
+  int n = 0, t = lua_gettop(L) + 1;
+  if (!lua_istable(L, 2) || lua_getfield(L, 2, name) == LUA_TNIL) return NULL;
+  if (!lua_istable(L, t)) luaL_error(L, "%s: expected a table of names and values", name);
+  if (!sorted_keys(L, t)) luaL_error(L, "%s: the keys are names", name);
   int keys = lua_gettop(L), count = (int)lua_rawlen(L, keys);
   const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(count + 1), 0);
   int top = lua_gettop(L);
@@ -150,16 +152,16 @@ static const char **define_list(lua_State *L, int t) {
 }
 
 int plan_object_load(lua_State *L) {
-  static const char *const names[] = {"define", NULL};
-  const char *path = luaL_checkstring(L, 1), **define = NULL;
+  static const char *const names[] = {"define", "set", NULL};
+  const char *path = luaL_checkstring(L, 1);
   weft_error e;
   lua_settop(L, 2);
   check_options(L, 2, names);
-  if (lua_istable(L, 2) && lua_getfield(L, 2, "define") != LUA_TNIL)
-    define = define_list(L, 3);
+  const char **define = assignments(L, "define"), **set = assignments(L, "set");
   PlanObject *o = new_object(L);
   weft_plan_options options = options_for(L, o);
   options.define = define;
+  options.set = set;
   weft_status st = weft_plan_load(&options, path, &o->plan, &e);
   return end_object(L, o, st, &e);
 }
@@ -246,7 +248,7 @@ static void push_mesh(lua_State *L, const PlanObject *o) {
   MeshJob j = {.lp = o->plan->job.lp, .d = {.arena = script_push_arena(L)}};
   /* Loading has resolved it before: it fits. */
   if (!arena_try(j.d.arena, mesh_job, &j) || !j.ok) luaL_error(L, "not enough memory");
-  int gpus = (int)j.lp->cluster_gpus;
+  int gpus = (int)lang_plan(j.lp)->cluster.gpus;
   mesh_object_push(L, &j.mesh, gpus ? gpus : GPUS);
   lua_pushvalue(L, -1);
   lua_setiuservalue(L, 1, 1);

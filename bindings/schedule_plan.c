@@ -8,7 +8,7 @@
 /* ---- names ---- */
 
 /* All names and aliases; case, '-' and '_' do not matter. */
-static const char schedule_names[] =
+const char schema_schedules[] =
     "gpipe afab=gpipe all_forward_all_backward=gpipe schedule_gpipe=gpipe "
     "1f1b one_forward_one_backward=1f1b train_schedule=1f1b schedule_1f1b=1f1b "
     "interleaved_1f1b interleaved=interleaved_1f1b vpp=interleaved_1f1b "
@@ -179,7 +179,7 @@ static void csv(Check *c, int t, const char *path) {
 /* ---- the value ---- */
 
 static bool named(Check *c, int t, const char *path) {
-  const char *name = check_name(c, schedule_names, path, lua_tostring(c->L, -1));
+  const char *name = check_name(c, schema_schedules, path, lua_tostring(c->L, -1));
   if (!name) return false;
   c->plan->schedule = name;
   if (t) check_options(c, t, path, name);

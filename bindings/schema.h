@@ -34,8 +34,13 @@ typedef struct Field {
 extern const Field schema[]; /* ends with a NULL scope */
 const Field *schema_find(const char *scope, const char *key);
 bool schema_required(const Field *f);
+/* "integer, 1 to 64", and the default, "required" or "-". */
+void schema_form(const Field *f, Text *out);
+void schema_default(const Field *f, Text *out);
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
+/* Names of schedules, as a list of names in schema.def. */
+extern const char schema_schedules[];
 
 typedef struct Check {
   lua_State *L;

@@ -32,12 +32,18 @@ static void add_names(const Field *f, Text *out) {
     text_addn(out, *p == '|' ? "- later:" : p, *p == '|' ? 8 : 1);
 }
 
-static void add_default(const Field *f, Text *out) {
+void schema_default(const Field *f, Text *out) {
   if (schema_required(f)) text_add(out, "required");
   else if (isnan(f->def)) text_add(out, "-");
   else if (f->type == FIELD_BOOL) text_add(out, f->def != 0 ? "true" : "false");
   else if (f->type == FIELD_INT && f->def == 0 && f->lo > 0) text_add(out, "-");
   else add_number(out, f->def);
+}
+
+void schema_form(const Field *f, Text *out) {
+  text_add(out, type_name[f->type]);
+  add_range(f, out);
+  if (f->names && f->type != FIELD_TABLE) add_names(f, out);
 }
 
 static void add_row(const Field *f, Text *out) {
@@ -46,11 +52,9 @@ static void add_row(const Field *f, Text *out) {
     text_printf(out, "alias | - | the same as `%s` |\n", f->names);
     return;
   }
-  text_add(out, type_name[f->type]);
-  add_range(f, out);
-  if (f->names && f->type != FIELD_TABLE) add_names(f, out);
+  schema_form(f, out);
   text_add(out, " | ");
-  add_default(f, out);
+  schema_default(f, out);
   text_add(out, " | ");
   for (const char *p = f->doc; *p; p++) {
     if (*p == '|') text_add(out, "\\");   /* it would end the cell */

@@ -17,10 +17,15 @@ void script_set_host(lua_State *L, const ScriptHost *h) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &host_key);
 }
 
-const StopFlag *script_stop(lua_State *L) {
+const ScriptHost *script_host(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &host_key);
   const ScriptHost *h = lua_touserdata(L, -1);
   lua_pop(L, 1);
+  return h;
+}
+
+const StopFlag *script_stop(lua_State *L) {
+  const ScriptHost *h = script_host(L);
   return h ? h->stop : NULL;
 }
 
@@ -97,7 +102,8 @@ static int final_handler(lua_State *L) {
 
 static weft_status read_input(Text *t, weft_error *e) {
   char buf[4096];
-  for (size_t n; (n = fread(buf, 1, sizeof buf, stdin)) > 0;)
+  /* A terminal goes on after its end of file: one is enough. */
+  for (size_t n; !feof(stdin) && (n = fread(buf, 1, sizeof buf, stdin)) > 0;)
     text_addn(t, buf, n);
   if (t->oom) return err_set(e, WEFT_ENOMEM, "out of memory for the script");
   return ferror(stdin) ? err_set(e, WEFT_EFILE, "cannot read the standard input")

@@ -8,8 +8,17 @@ static StopFlag interrupted;
 
 /* The first Ctrl-C asks the verb to end; the second one ends the process. */
 static void on_interrupt(int sig) {
-  if (interrupted) signal(SIGINT, SIG_DFL);
+  if (interrupted) {
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+  }
   interrupted = 1;
+}
+
+static void listen_again(void) {
+  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+  interrupted = 0;
+  sigaction(SIGINT, &act, NULL);
 }
 
 static const char plan_options[] =
@@ -64,8 +73,20 @@ static const Verb verbs[] = {
      "  --json             print one object\n",
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_RANKS | OPT_TOLERANCE, verb_verify},
     {"sim", "PLAN.lua", "predict time and memory on a cluster", NULL, 0, NULL},
-    {"sweep", "SCRIPT.lua", "try many plans", NULL, 0, NULL},
-    {"repl", "[PLAN.lua]", "explore meshes and plans", NULL, 0, NULL},
+    {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
+     "weft lua with files for the rows of the script's first weft.sweep, see\n"
+     "docs/sweeps.md. Ctrl-C ends the sweep; the script goes on with what is done.\n"
+     "\n"
+     "  --csv FILE         the best rows as CSV, written at the end\n"
+     "  --jsonl FILE       every point as a line of JSON, written as it is done\n"
+     "  --resume FILE      go on with such a file, which is begun if it is not there\n",
+     OPT_SCRIPT | OPT_SWEEP, verb_lua},
+    {"repl", "[PLAN.lua]", "explore meshes and plans",
+     "On a terminal: a prompt for Lua, with the functions of weft, and the globals `plan`\n"
+     "and `mesh` of the plan (docs/repl.md). Otherwise the standard input is run as a\n"
+     "script; the first error ends it with exit code 1.\n"
+     "\n",
+     OPT_PLAN, verb_repl},
     {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft",
      "Runs a Lua file (-: the standard input) in which require \"weft\" gives meshes and\n"
      "plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.\n",
@@ -81,7 +102,7 @@ static void print_help(FILE *f) {
     fprintf(f, "  %-8s %s%s\n", verbs[i].name, verbs[i].summary,
             verbs[i].run ? "" : " (not built yet)");
   fputs("\nweft VERB --help says more; weft --version prints the version.\n"
-        "Without a verb, an interactive prompt will start; it is not built yet.\n",
+        "Without a verb, weft on a terminal is weft repl.\n",
         f);
 }
 
@@ -135,7 +156,7 @@ static int run_verb(Cli *cli, int argc, char **argv) {
   if (st == WEFT_OK && cli->help) {
     print_verb_help(cli->verb);
   } else {
-    if (st == WEFT_OK && cli->narg == 0)
+    if (st == WEFT_OK && cli->narg == 0 && cli->verb->args[0] != '[')
       st = err_set(&e, WEFT_EUSAGE, "%s needs a %s: weft %s %s", cli->verb->name,
                    cli->verb->options & OPT_SCRIPT ? "script" : "plan", cli->verb->name,
                    cli->verb->args);
@@ -156,11 +177,12 @@ static int flushed(int code) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2) {
+  bool prompt = argc < 2 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  if (argc < 2 && !prompt) {
     print_help(stderr);
     return weft_exit_code(WEFT_EUSAGE);
   }
-  const char *name = argv[1];
+  const char *name = prompt ? "repl" : argv[1];
   if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
       strcmp(name, "help") == 0) {
     print_help(stdout);
@@ -170,14 +192,13 @@ int main(int argc, char **argv) {
     printf("weft %s\n", weft_version());
     return flushed(0);
   }
-  Cli cli = {.verb = find_verb(name), .stop = &interrupted};
+  Cli cli = {.verb = find_verb(name), .stop = &interrupted, .listen = listen_again};
   if (!cli.verb) return unknown_verb(name);
   if (!cli.verb->run) {
     complain("%s is not built yet", name);
     return weft_exit_code(WEFT_EUSAGE);
   }
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-  sigaction(SIGINT, &act, NULL);
+  listen_again();
   signal(SIGPIPE, SIG_IGN);
-  return flushed(run_verb(&cli, argc - 2, argv + 2));
+  return flushed(run_verb(&cli, MAX(argc - 2, 0), argv + 2));
 }

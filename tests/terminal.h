@@ -1,0 +1,42 @@
+/* terminal.h - a program on a terminal of its own, and the screen that its user sees.
+ * Uses the folder and the arena of scratch.h. */
+#ifndef WEFT_TESTS_TERMINAL_H
+#define WEFT_TESTS_TERMINAL_H
+
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "scratch.h"
+
+enum { TERMINAL_COLUMNS = 120, TERMINAL_ROWS = 600 };
+
+typedef struct Terminal {
+  pid_t pid;
+  int fd;
+  int row, column;
+  char cell[TERMINAL_ROWS][TERMINAL_COLUMNS][5]; /* UTF-8, "" where nothing was written */
+  char pending[64]; /* an escape sequence or character that has not ended */
+  int npending;
+  int colours; /* changes of colour that came so far */
+  bool ended;
+} Terminal;
+
+/* Runs `sh -c "exec COMMAND"` in the source folder, where $weft is the program that was
+ * built; the history lies in the scratch folder. */
+Terminal *terminal_start(const char *command);
+/* Keys, as they are. */
+void terminal_type(Terminal *t, const char *keys);
+/* Waits until the row with the cursor is `text` and below `row`, or (NULL) the program
+ * has ended. Fails the test after some seconds. */
+void terminal_wait_row(Terminal *t, int row, const char *text);
+/* Waits until `text` stands anywhere on the screen. */
+void terminal_wait(Terminal *t, const char *text);
+/* Types a line, waits for its echo, enters it and waits for the prompt `then`. */
+void terminal_enter(Terminal *t, const char *line, const char *then);
+/* Rows from..to of the screen without blanks at their ends, in the scratch arena. */
+const char *terminal_rows(const Terminal *t, int from, int to);
+const char *terminal_row(const Terminal *t, int row);
+/* Waits for the end of the program; returns its exit code, 128 + n for signal n. */
+int terminal_end(Terminal *t);
+
+#endif
