@@ -213,8 +213,12 @@ START_TEST(plans) {
   expect(t, "plan.spec.batch.micro", "4\n");
   expect(t, arena_printf(scratch_arena, ",plan %s", scratch_path("b.lua")),
          "plan b.lua: tp=2, 2 ranks, 1f1b\n");
+  expect(t, ",set mesh.tp=4", "plan b.lua: tp=4, 4 ranks, 1f1b\n");
   ck_assert_ptr_nonnull(strstr(answer(t, ",plan none.lua"), "none.lua: error: "));
-  expect(t, "plan", "plan b.lua: tp=2, 2 ranks, 1f1b\n");
+  /* That slip changed nothing. */
+  expect(t, "plan", "plan b.lua: tp=4, 4 ranks, 1f1b\n");
+  expect(t, ",set", "mesh.tp=4\n");
+  expect(t, ",reload", "plan b.lua: tp=4, 4 ranks, 1f1b\n");
   expect(t, "plan.mehs", "error: weft.plan has no 'mehs' (did you mean 'mesh'?)\n");
   expect(t, "plan:wiht {}", "error: weft.plan has no 'wiht' (did you mean 'with'?)\n");
   ck_assert_int_eq(leave(t), 0);
@@ -300,6 +304,11 @@ START_TEST(tab) {
   terminal_wait(t, "> string.reverse('ab')\nba\n>");
   terminal_type(t, "x\003");
   terminal_wait(t, "> x^C\n>");
+  /* Also after the line was drawn, wherever the cursor stands. */
+  terminal_type(t, "weft");
+  terminal_wait_row(t, -1, "> weft");
+  terminal_type(t, "\002\002\003");
+  terminal_wait(t, "> x^C\n> weft^C\n>");
   /* With nothing before it the key indents. */
   terminal_type(t, "\t7\n");
   terminal_wait(t, ">   7\n7\n>");

@@ -103,6 +103,15 @@ START_TEST(fields) {
 }
 END_TEST
 
+/* After the operator the next name is a new one. */
+START_TEST(concatenation) {
+  run("t = { first = 1 } other = 1");
+  expect("x = 'a' ..t.|", "first ");
+  expect("x = t..t.|", "first ");
+  expect("x = t..oth|", "other ");
+}
+END_TEST
+
 START_TEST(inherited_methods) {
   run("Base = { go = print, size = 3 } Base.__index = Base "
       "Sub = setmetatable({ stop = print }, Base) Sub.__index = Sub "
@@ -286,6 +295,7 @@ Suite *repl_complete_suite(void) {
   tcase_add_checked_fixture(t, setup, teardown);
   tcase_add_test(t, globals);
   tcase_add_test(t, fields);
+  tcase_add_test(t, concatenation);
   tcase_add_test(t, inherited_methods);
   tcase_add_test(t, calls_no_metamethods);
   tcase_add_test(t, objects);
