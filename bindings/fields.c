@@ -270,14 +270,23 @@ static void files(Check *c, int idx, const char *path) {
   data->nfiles = n;
 }
 
+/* The GPU of a cluster. */
+static void gpu_name(Check *c, int idx, const char *path) {
+  if (lua_type(c->L, idx) != LUA_TSTRING)
+    check_type(c, path, "the name of a GPU", idx);
+  else
+    cluster_known(c->L, lua_tostring(c->L, idx), path, c->d);
+}
+
 int field_items(Check *c, const char *kind, int idx, const char *path) {
   lua_State *L = c->L;
   DataSpec *data = &c->plan->data;
   int n = (int)lua_rawlen(L, idx);
   if (strcmp(kind, "cluster") == 0 && n > 0) {
-    diag_error(c->d, "not-built", path, "clusters by name are not built yet")
-        ->suggestion = "write weft.cluster { nodes = 1, gpus = 8 }";
-    return -1;
+    lua_rawgeti(L, idx, 1);
+    gpu_name(c, -1, path);
+    lua_pop(L, 1);
+    return 1;
   }
   if (strcmp(kind, "text") != 0 && strcmp(kind, "tokens") != 0) return 0;
   const char **list = NEW_N(c->arena, const char *, n + 1);
@@ -310,7 +319,7 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"tp_plan", tp_plan},    {"schedule", schedule_field}, {"precision", precision},
       {"packed", packed},      {"order", mesh_order},  {"layers", pp_layers},
       {"modules", pp_modules}, {"lr", learning_rate},  {"betas", betas},
-      {"files", files},        {"layout", layout},
+      {"files", files},        {"gpu", gpu_name},      {"layout", layout},
   };
   idx = lua_absindex(c->L, idx);
   for (int i = 0; i < LEN(table); i++)

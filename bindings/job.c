@@ -53,6 +53,36 @@ weft_status job_schedule(Job *j) {
   return lang_schedule(j->lp, &j->mesh, j->microbatches, &j->schedule, &j->d, &j->e);
 }
 
+/* "parameters 1.5, optimizer state 6.0": what lies on a rank, in GiB, largest first. */
+static const char *classes_text(const Job *j, const Program *p) {
+  const char *text = "";
+  bool *told = NEW_N(j->arena, bool, p->nmem);
+  for (int n = 0; n < p->nmem; n++) {
+    int best = -1;
+    for (int i = 0; i < p->nmem; i++)
+      if (!told[i] && (best < 0 || p->mem[i].bytes > p->mem[best].bytes)) best = i;
+    told[best] = true;
+    double gib = (double)p->mem[best].bytes / (1 << 30);
+    if (gib >= 0.05)
+      text = arena_printf(j->arena, "%s%s%s %.1f", text, *text ? ", " : "",
+                          p->mem[best].name, gib);
+  }
+  return text;
+}
+
+/* A plan that its GPUs cannot hold is legal: it may be meant for a verify run. */
+static void warn_memory(Job *j) {
+  const Cluster *c = &j->plan.cluster;
+  int pp;
+  uint64_t worst = job_worst_memory(j, &pp);
+  if (!c->gpu || (double)worst <= c->memory) return;
+  double gib = (double)worst / (1 << 30), has = c->memory / (1 << 30);
+  diag_warn(&j->d, "memory", "cluster",
+            "pipeline rank %d needs %.1f GiB, %.1f GiB more than the %.1f GiB of %s "
+            "(in GiB: %s)",
+            pp, gib, gib - has, has, c->gpu, classes_text(j, &j->compiled->prog[pp]));
+}
+
 weft_status job_compile(Job *j) {
   TRY(job_graph(j));
   if (!j->schedule.list) TRY(job_schedule(j));
@@ -64,6 +94,7 @@ weft_status job_compile(Job *j) {
                      .dump = j->dump,
                      .dump_out = &j->dumped};
   weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
+  if (st == WEFT_OK) warn_memory(j);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
 }

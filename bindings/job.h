@@ -54,6 +54,9 @@ uint64_t job_worst_memory(const Job *j, int *pp);
  * microbatches of micro * dp sequences, neither stages nor cuts. */
 weft_status job_twin(const Job *many, Job *one);
 
+/* Compiles the plan itself if it is small, else a smaller one of at most so many ranks. */
+weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk);
+
 typedef struct JobVerify {
   int ranks, steps;     /* at most so many ranks; 0: 32 and 2 */
   double tolerance;     /* 0: 1e-5 in f32, 2e-2 in bf16; then what was used */

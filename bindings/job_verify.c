@@ -39,9 +39,7 @@ static bool small_enough(const Job *j) {
   return flops * copies < 30.0 * GIGA && bytes * copies < 2.0 * GIGA;
 }
 
-/* Compiles what verify runs: the plan itself if it is small, else a smaller one. */
-static weft_status compile_small(Job *j, JobVerify *v) {
-  int ranks = v->ranks > 0 ? v->ranks : 32;
+weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
   TRY(job_mesh(j, 0));
   if (j->mesh.world <= ranks) {
     Diags before = j->d;
@@ -49,7 +47,7 @@ static weft_status compile_small(Job *j, JobVerify *v) {
     if (small_enough(j)) return WEFT_OK;
     j->d = before;            /* the smaller one warns of the same again */
   }
-  TRY(lang_shrink(j->lp, ranks, &j->plan, &v->shrunk, &j->d, &j->e));
+  TRY(lang_shrink(j->lp, ranks, &j->plan, shrunk, &j->d, &j->e));
   TRY(job_mesh(j, j->plan.mesh.world));
   return job_compile(j);
 }
@@ -57,7 +55,7 @@ static weft_status compile_small(Job *j, JobVerify *v) {
 weft_status job_verify(Job *j, JobVerify *v) {
   Job one;
   int steps = v->steps > 0 ? v->steps : 3;
-  TRY(compile_small(j, v));
+  TRY(job_compile_small(j, v->ranks > 0 ? v->ranks : 32, &v->shrunk));
   weft_status st = job_twin(j, &one);
   if (st != WEFT_OK) {
     /* The twin has a copy of the list; its additions are to be reported. */

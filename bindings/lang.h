@@ -150,8 +150,6 @@ struct LangPlan {
   Arena *arena;
   LangState *state;
   Plan plan;
-  int64_t cluster_nodes, cluster_gpus;
-  const char *cluster_gpu;
   const char *arch; /* NULL for a function of the plan */
   const char *weights;
   int config, build; /* registry references: table, function */
@@ -167,6 +165,28 @@ struct LangPlan {
   bool replayed;
 };
 
+/* ---- vary.c ---- */
+/* A loaded plan with other values in some fields, for a while. */
+typedef struct Vary {
+  LangPlan plan;
+  LangPlan *of;
+  int undo; /* registry reference: what the fields were */
+  Arena *arena;
+} Vary;
+/* Takes a list of { path, value, value, ... } along into the state of the plan. */
+weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, weft_error *e);
+/* Gives the field of list i its value number choice[i], from 0, and checks the plan as
+ * lang_load does. vary_end must follow whatever the result is; until then nothing else may
+ * be done with `lp`. All that is allocated lies in d->arena. */
+weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
+                       Diags *d, weft_error *e);
+void vary_end(Vary *v);
+/* Adds a text that stands for a part of a plan: the model with its config, the schedule
+ * as it was written, or all fields. Functions are told apart within a state, but not in
+ * that of all fields, which means the same in another process. */
+typedef enum { VARY_MODEL, VARY_SCHEDULE, VARY_PLAN } VaryKey;
+weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e);
+
 /* ---- plan_load.c ---- */
 /* Checks the plan's table and fills lp->plan. */
 weft_status lang_check_plan(LangPlan *lp, Diags *d, weft_error *e);
@@ -177,6 +197,11 @@ weft_status value_take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *e
 LangValue value_origin(Arena *a, const LangValue *v);
 /* ---- schema.c ---- */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
+/* ---- cluster.c ---- */
+/* Fills Plan.cluster from the plan's field, which has been checked. */
+void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d);
+/* Is there a GPU of this name? Reports it if not. */
+bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d);
 /* ---- model.c ---- */
 void model_resolve(lua_State *L, LangPlan *lp, Diags *d);
 /* Default styles of the architecture, if the plan names none. */

@@ -9,7 +9,7 @@ const Plan *lang_plan(const LangPlan *lp) {
   return &lp->plan;
 }
 int64_t lang_cluster_ranks(const LangPlan *lp) {
-  return lp->cluster_nodes * lp->cluster_gpus;
+  return lp->plan.cluster.nodes * lp->plan.cluster.gpus;
 }
 const char *lang_weights(const LangPlan *lp) {
   return lp->weights;
@@ -32,27 +32,13 @@ static const char *stem_of(Arena *a, const char *path) {
 
 /* ---- checking ---- */
 
-static void read_cluster(lua_State *L, LangPlan *lp) {
-  int top = lua_gettop(L);
-  lua_pushliteral(L, "cluster");
-  if (lua_rawget(L, PLAN_INDEX) == LUA_TTABLE) {
-    lua_getfield(L, -1, "nodes");
-    lua_getfield(L, -2, "gpus");
-    lua_getfield(L, -3, "gpu");
-    lp->cluster_nodes = lua_isnumber(L, -3) ? (int64_t)lua_tonumber(L, -3) : 1;
-    lp->cluster_gpus = lua_isnumber(L, -2) ? (int64_t)lua_tonumber(L, -2) : 0;
-    lp->cluster_gpu = arena_str(lp->arena, lua_tostring(L, -1));
-  }
-  lua_settop(L, top);
-}
-
 /* True if a field below `scope` is wrong: then what depends on it is not checked. */
 static bool wrong_below(const Diags *d, const char *scope) {
   size_t n = strlen(scope);
   for (int i = 0; i < d->list.n; i++) {
     const Diag *g = &d->list.at[i];
     if (g->severity == DIAG_ERROR && strncmp(g->path, scope, n) == 0 &&
-        strchr(".[", g->path[n]))
+        (!g->path[n] || strchr(".[", g->path[n])))
       return true;
   }
   return false;
@@ -73,7 +59,7 @@ static void check_job(lua_State *L, void *ud) {
   if (!p->name) p->name = stem_of(lp->arena, lp->state->path);
   p->data.dir = lp->state->dir;
   if (!p->opt.lr.steps) p->opt.lr.steps = p->steps;
-  if (!wrong_below(d, "cluster")) read_cluster(L, lp);
+  if (!wrong_below(d, "cluster")) cluster_resolve(L, lp, d);
 }
 
 /* layers_per_stage says how many stages there are, so it may stand for `virtual`. */

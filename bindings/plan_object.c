@@ -253,7 +253,7 @@ static void push_mesh(lua_State *L, const PlanObject *o) {
   MeshJob j = {.lp = o->plan->job.lp, .d = {.arena = script_push_arena(L)}};
   /* Loading has resolved it before: it fits. */
   if (!arena_try(j.d.arena, mesh_job, &j) || !j.ok) luaL_error(L, "not enough memory");
-  int gpus = (int)j.lp->cluster_gpus;
+  int gpus = (int)lang_plan(j.lp)->cluster.gpus;
   mesh_object_push(L, &j.mesh, gpus ? gpus : GPUS);
   lua_pushvalue(L, -1);
   lua_setiuservalue(L, 1, 1);

@@ -197,6 +197,10 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   const char *kind = mark_kind(c->L, idx);
   bool one = !strchr(f->names, ' ');
   if (!kind && one && lua_istable(c->L, idx)) kind = f->names;
+  if (strcmp(f->names, "cluster") == 0 && lua_type(c->L, idx) == LUA_TSTRING) {
+    cluster_known(c->L, lua_tostring(c->L, idx), path, c->d);
+    return;
+  }
   NameWord w;
   bool later = false, found = false;
   for (const char *p = f->names; kind && name_next(c->arena, &p, &later, &w);)

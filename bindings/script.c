@@ -17,10 +17,15 @@ void script_set_host(lua_State *L, const ScriptHost *h) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &host_key);
 }
 
-const StopFlag *script_stop(lua_State *L) {
+const ScriptHost *script_host(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &host_key);
   const ScriptHost *h = lua_touserdata(L, -1);
   lua_pop(L, 1);
+  return h;
+}
+
+const StopFlag *script_stop(lua_State *L) {
+  const ScriptHost *h = script_host(L);
   return h ? h->stop : NULL;
 }
 

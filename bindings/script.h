@@ -17,10 +17,18 @@ int script_weft(lua_State *L);
  * at every use. */
 typedef struct ScriptHost {
   const StopFlag *stop; /* polled by Lua code and by long work in C */
+  /* Work was cut short by the flag, but its result stands: clears the flag. */
+  void (*kept)(void *ud);
+  /* A line that shows how far a sweep is; NULL: it has ended. */
+  void (*progress)(void *ud, const char *line);
+  void *ud;
+  /* Of the first sweep, unless it names files itself. */
+  const char *csv, *jsonl, *resume;
 } ScriptHost;
 /* Before the first use of the table. States without a host have none of the above. */
 void script_set_host(lua_State *L, const ScriptHost *h);
 const StopFlag *script_stop(lua_State *L);
+const ScriptHost *script_host(lua_State *L); /* NULL: none */
 
 /* A state with all of Lua, in which require "weft" gives the table, no file needed. With
  * a stop flag, Lua code ends with the error "interrupted!" soon after it is set, also in

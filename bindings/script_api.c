@@ -5,6 +5,7 @@
 #include "lang.h"
 #include "mesh_object.h"
 #include "plan_object.h"
+#include "sweep.h"
 
 static int has_no(lua_State *L) {
   return script_unknown(L, "weft");
@@ -20,6 +21,10 @@ int script_weft(lua_State *L) {
   lua_setfield(L, -2, "load");
   lua_pushcfunction(L, plan_object_make);
   lua_setfield(L, -2, "plan");
+  lua_pushcfunction(L, sweep_grid_make);
+  lua_setfield(L, -2, "grid");
+  lua_pushcfunction(L, sweep_make);
+  lua_setfield(L, -2, "sweep");
   known_library(L, "weft");
   known_add(L, "weft");
   lua_pushglobaltable(L);

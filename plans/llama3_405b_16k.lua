@@ -2,7 +2,7 @@
 -- TP 8, PP 16, DP 128, 16 million tokens a step. Layers are spread 7, 14 x 8, 7: the
 -- first stage also holds the embedding and the last one the head.
 -- That run also cut the optimizer's state over dp; with everything replicated, as here,
--- the worst rank needs about 116 GiB, which the check reports.
+-- the worst rank needs about 115 GiB, which the check reports.
 --
 --   weft check plans/llama3_405b_16k.lua   sizes, memory per rank, proof: under a second
 local weft = require "weft"

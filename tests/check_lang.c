@@ -80,9 +80,11 @@ START_TEST(example_plans) {
   glob_t g;
   ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/plans/*.lua", 0, NULL, &g), 0);
   ck_assert_int_ge(g.gl_pathc, 1);
-  for (size_t i = 0; i < g.gl_pathc; i++)
+  for (size_t i = 0; i < g.gl_pathc; i++) {
+    if (strstr(g.gl_pathv[i], "/plans/sweep_")) continue; /* a script */
     ck_assert_msg(load_all(g.gl_pathv[i]) == WEFT_OK, "%s: %s%s", g.gl_pathv[i],
                   lang_test_report(&t, ""), t.e.text);
+  }
   globfree(&g);
 }
 END_TEST

@@ -283,7 +283,8 @@ START_TEST(example_plans_compile) {
   ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/plans/*.lua", 0, NULL, &files), 0);
   ck_assert_int_ge((int)files.gl_pathc, 7);
   for (size_t i = 0; i < files.gl_pathc; i++)
-    compile_example(files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1);
+    if (!strstr(files.gl_pathv[i], "/plans/sweep_")) /* scripts */
+      compile_example(files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1);
   globfree(&files);
 }
 END_TEST

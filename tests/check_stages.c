@@ -77,6 +77,10 @@ static const char *cut_text(const Cut *c) {
   return s;
 }
 
+static const double *costs(const Graph *g) {
+  return unit_costs(g, g->unit.n, arena);
+}
+
 static void layers_are(const Cut *c, const int *want) {
   for (int s = 0; s < c->st.n; s++) {
     int n = 0;
@@ -103,7 +107,7 @@ START_TEST(even) {
   for (int i = 0; i < LEN(all); i++) {
     Cut c;
     cut_new(&c, all[i].layers, all[i].pp, all[i].virtual_stages);
-    ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+    ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
     layers_are(&c, all[i].want);
   }
   ck_assert_int_eq(diags.list.n, 0);
@@ -114,12 +118,12 @@ START_TEST(listed_layers) {
   Cut c;
   cut_new(&c, 5, 3, 1);
   c.plan.pp.layers = (const int[]){1, 3, 1}, c.plan.pp.nlayers = 3;
-  ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
   ck_assert_str_eq(cut_text(&c), "embed_tokens layers.0 | layers.1 layers.2 layers.3 | "
                                  "layers.4 norm lm_head");
   /* The first and the last stage may have no layer: they have other units. */
   c.plan.pp.layers = (const int[]){0, 5, 0};
-  ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
   ck_assert_str_eq(cut_text(&c), "embed_tokens | layers.0 layers.1 layers.2 layers.3 "
                                  "layers.4 | norm lm_head");
   ck_assert_int_eq(diags.list.n, 0);
@@ -134,14 +138,14 @@ START_TEST(modules) {
   const char *const *lists[] = {MODULES("embed_tokens", "layers.0", "layers.1", "norm"),
                                 MODULES("lm_head")};
   c.plan.pp.modules = lists, c.plan.pp.nmodules = 2;
-  ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
   ck_assert_str_eq(cut_text(&c), "embed_tokens layers.0 layers.1 norm | lm_head");
 }
 END_TEST
 
 static void no_stages(Cut *c, const char *text) {
   diags = (Diags){.arena = arena};
-  ck_assert(!stage(&c->in, c->in.graph, &c->st, &diags));
+  ck_assert(!stage(&c->in, costs(c->in.graph), &c->st, &diags));
   ck_assert_str_eq(told(), text);
 }
 
@@ -215,7 +219,7 @@ START_TEST(less_layers) {
     Cut c;
     cut_new(&c, all[i].layers, all[i].pp, all[i].chunks);
     c.plan.pp.first_less = all[i].first, c.plan.pp.last_less = all[i].last;
-    ck_assert_msg(stage(&c.in, c.in.graph, &c.st, &diags), "%s", told());
+    ck_assert_msg(stage(&c.in, costs(c.in.graph), &c.st, &diags), "%s", told());
     layers_are(&c, all[i].want);
   }
 }
@@ -239,10 +243,10 @@ START_TEST(layers_per_stage) {
   Cut c;
   cut_new(&c, 10, 2, 2);
   c.plan.pp.layers_per_stage = 3; /* 4 stages, then as without */
-  ck_assert_msg(stage(&c.in, c.in.graph, &c.st, &diags), "%s", told());
+  ck_assert_msg(stage(&c.in, costs(c.in.graph), &c.st, &diags), "%s", told());
   layers_are(&c, (const int[]){2, 3, 3, 2});
   c.plan.pp.first_less = c.plan.pp.last_less = 1;
-  ck_assert_msg(stage(&c.in, c.in.graph, &c.st, &diags), "%s", told());
+  ck_assert_msg(stage(&c.in, costs(c.in.graph), &c.st, &diags), "%s", told());
   layers_are(&c, (const int[]){2, 3, 3, 2});
   c.plan.pp.layers_per_stage = 2;
   no_stages(&c, "pp_plan.layers_per_stage: 1 + 10 + 1 layers, at most 2 each, make 6 "
@@ -351,9 +355,9 @@ START_TEST(balance_counts_the_head) {
                      .schedule = &t.schedule,
                      .arena = arena};
   Stages even, cost;
-  ck_assert(stage(&in, t.graph, &even, &diags));
+  ck_assert(stage(&in, costs(t.graph), &even, &diags));
   t.plan.pp.by_cost = true;
-  ck_assert(stage(&in, t.graph, &cost, &diags));
+  ck_assert(stage(&in, costs(t.graph), &cost, &diags));
   double longest = 0, was = 0;
   for (int s = 0; s < 4; s++) {
     longest = MAX(longest, stage_work(&t, &cost, s));
@@ -446,12 +450,12 @@ START_TEST(layout_places_the_ends) {
   cut_new(&c, 3, 4, 1);
   c.plan.pp.layout = "E|t|tt|L";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
-  ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
   ck_assert_str_eq(cut_text(&c), "embed_tokens | layers.0 | layers.1 layers.2 | norm "
                                  "lm_head");
   c.plan.pp.layout = "Et||tt|L";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
-  ck_assert(stage(&c.in, c.in.graph, &c.st, &diags));
+  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
   layers_are(&c, (const int[]){1, 0, 2, 0});
   ck_assert_int_eq(c.st.first[1], c.st.first[2]);
   c.plan.pp.layout = "Ett|ttL";

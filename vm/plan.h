@@ -85,6 +85,17 @@ typedef struct Packed {
   int32_t eot;                   /* token that ends a document */
 } Packed;
 
+/* The machines that a plan is for: figures of one GPU in SI units, of stdlib/clusters. */
+typedef struct Cluster {
+  const char *gpu;               /* NULL: not known, and neither are the figures */
+  int64_t nodes, gpus;           /* nodes 0: as many as the mesh needs; gpus 0: no cluster */
+  double memory;                 /* bytes */
+  double bf16, f32;              /* flop/s of matrix products */
+  double hbm_bandwidth;          /* bytes/s, as all bandwidths */
+  double nvlink_bandwidth, nvlink_latency;
+  double network_bandwidth, network_latency;
+} Cluster;
+
 /* Limits of `expect`; see expect.def. */
 typedef enum {
 #define EXPECT(name, whole, doc) EXPECT_##name,
@@ -99,6 +110,7 @@ typedef struct ExpectRange {
 
 typedef struct Plan {
   const char *name, *file;
+  Cluster cluster;
   MeshSpec mesh;
   Strategy strategy;
   const TpRule *tp; int ntp;

@@ -7,6 +7,7 @@
 
 #include "bindings/format.h"
 #include "bindings/job.h"
+#include "bindings/script.h"
 #include "vm/base/json.h"
 #include "vm/compile/timeline_draw.h"
 
@@ -24,7 +25,8 @@ enum {
   OPT_RANKS = 512,
   OPT_QUIET = 1024,
   OPT_DRAW = 2048 /* --svg, --width */,
-  OPT_SCRIPT = 4096 /* what follows the file belongs to the script */
+  OPT_SCRIPT = 4096 /* what follows the file belongs to the script */,
+  OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -41,6 +43,8 @@ typedef struct Cli {
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance;
   const char *comm, *log, *svg;
+  const char *csv_file, *jsonl, *resume; /* of the rows of a sweep */
+  bool cut_short; /* Ctrl-C has ended a sweep, whose rows were kept */
   StopFlag *stop; /* set by SIGINT; the second one ends the process */
   void (*listen)(void); /* clears it: the next SIGINT is the first again */
 } Cli;
@@ -78,6 +82,8 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
 /* ---- lua.c ---- */
 /* Runs a script and says on stderr what went wrong. */
 weft_status run_script(struct lua_State *L, const Cli *cli, const char *path);
+/* What scripts and the prompt offer to their state. */
+ScriptHost script_host_of(Cli *cli);
 
 /* ---- show_schedule.c ---- */
 typedef struct ScheduleView {

@@ -1,4 +1,5 @@
-/* lua.c - weft lua: a script with all of Lua, in which require "weft" needs no file. */
+/* lua.c - weft lua: a script with all of Lua, in which require "weft" needs no file. weft
+ * sweep is the same with files for the rows of a sweep. */
 #include "cli.h"
 
 #include "bindings/script.h"
@@ -7,7 +8,7 @@ weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
   weft_error e;
   err_clear(&e);
   weft_status st = script_run(L, path, cli->script_argc, cli->script_argv, &e);
-  if (st == WEFT_OK) return st;
+  if (st == WEFT_OK) return cli->cut_short ? WEFT_EINTR : WEFT_OK;
   /* The whole text: that of the error is cut. */
   fflush(stdout);
   if (lua_gettop(L))
@@ -17,8 +18,30 @@ weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
   return st;
 }
 
+/* What was done before Ctrl-C stands; the script goes on with it. */
+static void kept(void *ud) {
+  Cli *cli = ud;
+  cli->cut_short = true;
+  cli->listen();
+}
+
+static void show_progress(void *ud, const char *line) {
+  fprintf(stderr, "\r%s\033[K", line ? line : "");
+  fflush(stderr);
+}
+
+ScriptHost script_host_of(Cli *cli) {
+  return (ScriptHost){.stop = cli->stop,
+                      .kept = kept,
+                      .progress = colour_wanted(stderr) ? show_progress : NULL,
+                      .ud = cli,
+                      .csv = cli->csv_file,
+                      .jsonl = cli->jsonl,
+                      .resume = cli->resume};
+}
+
 int verb_lua(Cli *cli, Arena *arena) {
-  ScriptHost host = {.stop = cli->stop};
+  ScriptHost host = script_host_of(cli);
   lua_State *L = script_new(&host);
   if (!L) {
     complain("out of memory");

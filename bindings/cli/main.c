@@ -73,7 +73,14 @@ static const Verb verbs[] = {
      "  --json             print one object\n",
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_RANKS | OPT_TOLERANCE, verb_verify},
     {"sim", "PLAN.lua", "predict time and memory on a cluster", NULL, 0, NULL},
-    {"sweep", "SCRIPT.lua", "try many plans", NULL, 0, NULL},
+    {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
+     "weft lua with files for the rows of the script's first weft.sweep, see\n"
+     "docs/sweeps.md. Ctrl-C ends the sweep; the script goes on with what is done.\n"
+     "\n"
+     "  --csv FILE         the best rows as CSV, written at the end\n"
+     "  --jsonl FILE       every point as a line of JSON, written as it is done\n"
+     "  --resume FILE      go on with such a file, which is begun if it is not there\n",
+     OPT_SCRIPT | OPT_SWEEP, verb_lua},
     {"repl", "[PLAN.lua]", "explore meshes and plans",
      "On a terminal: a prompt for Lua, with the functions of weft, and the globals `plan`\n"
      "and `mesh` of the plan (docs/repl.md). Otherwise the standard input is run as a\n"

@@ -21,6 +21,9 @@ static const Option option[] = {
     {"--help", "-h", 0, TAKES_NOTHING, AT(help), 0, 0, 0},
     {"--json", NULL, OPT_JSON, TAKES_NOTHING, AT(json), 0, 0, 0},
     {"--csv", NULL, OPT_CSV, TAKES_NOTHING, AT(csv), 0, 0, 0},
+    {"--csv", NULL, OPT_SWEEP, TAKES_TEXT, AT(csv_file), 0, 0, 0},
+    {"--jsonl", NULL, OPT_SWEEP, TAKES_TEXT, AT(jsonl), 0, 0, 0},
+    {"--resume", NULL, OPT_SWEEP, TAKES_TEXT, AT(resume), 0, 0, 0},
     {"--comms", NULL, OPT_CSV, TAKES_NOTHING, AT(comms), 0, 0, 0},
     {"--quiet", "-q", OPT_QUIET, TAKES_NOTHING, AT(quiet), 0, 0, 0},
     {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset), 0, 0},
@@ -36,10 +39,16 @@ static const Option option[] = {
     {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0, 0, 0},
 };
 
-/* The option that `arg` names, and where its value starts if it is in the same word. */
-static const Option *find(const char *arg, const char **value) {
+static bool has_option(const Cli *cli, const Option *o) {
+  return !o->bit || o->bit & cli->verb->options;
+}
+
+/* The option of this verb that `arg` names, and where its value starts if it is in the same
+ * word. */
+static const Option *find(const Cli *cli, const char *arg, const char **value) {
   for (int i = 0; i < LEN(option); i++) {
     const Option *o = &option[i];
+    if (!has_option(cli, o)) continue;
     size_t n = strlen(o->name);
     *value = NULL;
     if (strcmp(arg, o->name) == 0 || (o->shorter && strcmp(arg, o->shorter) == 0))
@@ -56,7 +65,7 @@ static weft_status unknown(const Cli *cli, const char *arg, weft_error *e) {
   const char *names[LEN(option)];
   int n = 0;
   for (int i = 0; i < LEN(option); i++)
-    if (!option[i].bit || option[i].bit & cli->verb->options) names[n++] = option[i].name;
+    if (has_option(cli, &option[i])) names[n++] = option[i].name;
   const char *near = str_nearest(arg, names, n);
   if (near)
     return err_set(e, WEFT_EUSAGE, "%s has no option %s (did you mean %s?)",
@@ -135,8 +144,8 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
       options = false;
       continue;
     }
-    const Option *o = find(arg, &value);
-    if (!o || (o->bit && !(o->bit & cli->verb->options))) return unknown(cli, arg, e);
+    const Option *o = find(cli, arg, &value);
+    if (!o) return unknown(cli, arg, e);
     if (o->takes == TAKES_NOTHING && value)
       return err_set(e, WEFT_EUSAGE, "%s takes no value", o->name);
     if (o->takes != TAKES_NOTHING && (!value || !*value) && ++i == argc)

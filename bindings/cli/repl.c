@@ -123,7 +123,7 @@ static weft_status run(Repl *r) {
 }
 
 int verb_repl(Cli *cli, Arena *arena) {
-  Repl r = {.cli = cli, .arena = arena, .host = {.stop = cli->stop}};
+  Repl r = {.cli = cli, .arena = arena, .host = script_host_of(cli)};
   r.plan = cli->narg ? cli->arg[0] : NULL;
   r.L = script_new(&r.host);
   if (!r.L) {

@@ -72,7 +72,7 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
     for (int i = 0; i < q.n; i++)
       for (int j = 0; j < s->ld; j++) o[i * s->ld + j] *= fade[i];
     load_head(x, &a->in[2], t, s, b, kv, k0, n);
-    tile_mul(q.n, s->d, n, (Strided){p, 1, TILE}, x, s->ld, o, s->ld, true);
+    mul_seen(k0 == q.first, false, q.n, s->d, n, (Strided){p, 1, TILE}, x, s->ld, o, s->ld);
   }
   float *lse = a->out[1].p;
   for (int i = 0; i < q.n; i++) {

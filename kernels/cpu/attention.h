@@ -67,6 +67,21 @@ INLINE bool sees_all(const Queries *q, int64_t k0, int n) {
   return k0 + n - 1 <= q->first && k0 >= q->start_max;
 }
 
+/* c += p b for a tile of probabilities. On the diagonal, row i of p is zero after column i,
+ * or before it if `turned`; blocks of zeros are left out. */
+INLINE void mul_seen(bool diagonal, bool turned, int m, int n, int k, Strided p,
+                     const float *b, int64_t ldb, float *c, int64_t ldc) {
+  enum { BLOCK = 16 };
+  int step = diagonal ? BLOCK : m;
+  for (int i = 0; i < m; i += step) {
+    int rows = MIN(step, m - i);
+    int from = diagonal && turned ? MIN(i, k) : 0;
+    int to = diagonal && !turned ? MIN(i + rows, k) : k;
+    Strided part = {p.p + i * p.row + from * p.col, p.row, p.col};
+    tile_mul(rows, n, to - from, part, b + from * ldb, ldb, c + i * ldc, ldc, true);
+  }
+}
+
 /* Rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile whose rows are padded with zeros
  * to whole vectors. */
 INLINE void load_head(float *dst, const KTensor *x, DType t, const Heads *s, int64_t b,

@@ -87,11 +87,13 @@ INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, const R
     tile_mul(q.n, TILE, d, (Strided){x, ld, 1}, kt, TILE, p, TILE, false);
     tile_mul(q.n, TILE, d, (Strided){g, ld, 1}, vt, TILE, ds, TILE, false);
     probabilities(p, ds, k0, s, &q, m);
+    bool diagonal = i == tile;
     if (w->dq)
-      tile_mul(q.n, d, n, (Strided){ds, TILE, 1}, k, ld, m->dq + q.first * ld, ld, true);
+      mul_seen(diagonal, false, q.n, d, n, (Strided){ds, TILE, 1}, k, ld,
+               m->dq + q.first * ld, ld);
     if (w->dkv) {
-      tile_mul(n, d, q.n, (Strided){ds, 1, TILE}, x, ld, m->dk + k0 * ld, ld, true);
-      tile_mul(n, d, q.n, (Strided){p, 1, TILE}, g, ld, m->dv + k0 * ld, ld, true);
+      mul_seen(diagonal, true, n, d, q.n, (Strided){ds, 1, TILE}, x, ld, m->dk + k0 * ld, ld);
+      mul_seen(diagonal, true, n, d, q.n, (Strided){p, 1, TILE}, g, ld, m->dv + k0 * ld, ld);
     }
   }
 }

@@ -16,5 +16,6 @@ void bench_gemm(void);
 void bench_kernels(void);
 void bench_gpt2(void);
 void bench_check(void);
+void bench_sweep(void);
 
 #endif

@@ -13,6 +13,7 @@ static const struct {
     {"kernels", "the other CPU kernels on shapes of GPT-2 124M", bench_kernels},
     {"gpt2", "training steps of GPT-2 124M, B=4 T=64, one rank, two threads", bench_gpt2},
     {"check", "time and memory to compile and prove the plans of plans/", bench_check},
+    {"sweep", "points per second of a sweep over Llama 3 70B", bench_sweep},
 };
 
 double bench_now(void) {

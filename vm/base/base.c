@@ -164,7 +164,7 @@ static Block *take_block(Arena *a, size_t n) {
   return b;
 }
 
-static void *reserve_bytes(Arena *a, size_t n) {
+void *arena_raw(Arena *a, size_t n) {
   if (n > SIZE_MAX / 2) longjmp(a->guard, 1);
   n = (n + 15) & ~(size_t)15;
   if (!a->head || a->head->size - a->head->used < n) {
@@ -178,11 +178,11 @@ static void *reserve_bytes(Arena *a, size_t n) {
 }
 
 void *arena_alloc(Arena *a, size_t n) {
-  return memset(reserve_bytes(a, n), 0, n);
+  return memset(arena_raw(a, n), 0, n);
 }
 
 void *arena_copy(Arena *a, const void *from, size_t n) {
-  void *p = reserve_bytes(a, n);
+  void *p = arena_raw(a, n);
   return n ? memcpy(p, from, n) : p;
 }
 

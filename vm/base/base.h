@@ -67,6 +67,7 @@ void arena_reset(Arena *a);
 size_t arena_bytes(const Arena *a);
 const weft_alloc *arena_allocator(const Arena *a); /* of arena_new: for scratch */
 void *arena_alloc(Arena *a, size_t n);             /* zeroed, 16-aligned */
+void *arena_raw(Arena *a, size_t n);               /* the same, not zeroed */
 void *arena_copy(Arena *a, const void *from, size_t n); /* `from` may be NULL if n is 0 */
 char *arena_str(Arena *a, const char *s);          /* copies; NULL stays NULL */
 char *arena_strn(Arena *a, const char *s, size_t n);

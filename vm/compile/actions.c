@@ -10,12 +10,9 @@
 
 /* ---- buffers ---- */
 
-static int now(const Walk *w) {
-  return w->t->ev.n;
-}
-
 Event *walk_event(Walk *w, EventKind kind) {
-  Event *e = VEC_PUSH(w->a, w->t->ev);
+  Event *e = w->t->brief ? &w->unwanted : VEC_PUSH(w->a, w->t->ev);
+  w->now++;
   *e = (Event){.kind = (uint8_t)kind,
                .buffer = -1,
                .peer = -1,
@@ -26,14 +23,19 @@ Event *walk_event(Walk *w, EventKind kind) {
   return e;
 }
 
-static int new_buffer(Walk *w, uint64_t bytes) {
+static int new_buffer(Walk *w, uint64_t bytes, int what) {
   *VEC_PUSH(w->a, w->t->buffer) =
-      (Interval){.start = now(w), .end = now(w), .size = bytes};
+      (Interval){.start = w->now, .end = w->now, .size = bytes, .what = what};
   return w->t->buffer.n - 1;
 }
 
+static int new_edge(Walk *w, Tid t) {
+  uint64_t bytes = (uint64_t)tensor_bytes(&w->b->sh.g->t.at[t]);
+  return new_buffer(w, bytes, 3 * w->b->in->graph->unit.n + t);
+}
+
 static void touch(Walk *w, int buffer) {
-  if (buffer >= 0) w->t->buffer.at[buffer].end = MAX(w->t->buffer.at[buffer].end, now(w));
+  if (buffer >= 0) w->t->buffer.at[buffer].end = MAX(w->t->buffer.at[buffer].end, w->now);
 }
 
 static int chunk_edge(Walk *w, int chunk, Tid t) {
@@ -46,10 +48,6 @@ static int chunk_edge(Walk *w, int chunk, Tid t) {
 
 static int32_t *edge_buffer(Walk *w, int chunk, int edge, int mb) {
   return &w->chunk[chunk].buffer[(size_t)edge * (size_t)w->b->microbatches + (size_t)mb];
-}
-
-static uint64_t edge_bytes(const Walk *w, Tid t) {
-  return (uint64_t)tensor_bytes(&w->b->sh.g->t.at[t]);
 }
 
 int walk_handle(Walk *w) {
@@ -77,7 +75,7 @@ static int local_chunk(const Walk *w, int stage) {
 
 static void post_item(Walk *w, int src, struct SendItem *x) {
   int chunk = local_chunk(w, x->stage);
-  int buffer = new_buffer(w, edge_bytes(w, x->t));
+  int buffer = new_edge(w, x->t);
   *edge_buffer(w, chunk, chunk_edge(w, chunk, x->t), x->mb) = buffer;
   x->handle = walk_handle(w);
   Event *e = walk_event(w, EV_RECV);
@@ -174,23 +172,23 @@ static void call(Walk *w, int u, Phase ph, int mb) {
     if (code->frame[k] == 0)
       frame[k] = -1;
     else if (opens)
-      frame[k] = new_buffer(w, code->frame[k]);
+      frame[k] = new_buffer(w, code->frame[k], 3 * u + k);
     else if (uses)
       touch(w, frame[k]);
   }
   uint32_t first = (uint32_t)w->t->call_buffer.n;
   for (int k = 0; k < 3; k++) {
     bool alive = code->frame[k] > 0 && (k == 2 ? ph != PH_F : k == 1 || ph != PH_W);
-    *VEC_PUSH(w->a, w->t->call_buffer) = alive ? frame[k] : -1;
+    if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = alive ? frame[k] : -1;
   }
   uint64_t used = code->edge_used[ph];
   for (int k = 0; k < code->nedge; k++) {
     int32_t *buf = edge_buffer(w, chunk, w->unit_edge[unit][k], mb);
     if (used >> k & 1) {
-      if (*buf < 0) *buf = new_buffer(w, edge_bytes(w, code->edge[k]));
+      if (*buf < 0) *buf = new_edge(w, code->edge[k]);
       touch(w, *buf);
     }
-    *VEC_PUSH(w->a, w->t->call_buffer) = used >> k & 1 ? *buf : -1;
+    if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = used >> k & 1 ? *buf : -1;
   }
   Event *e = walk_event(w, EV_CALL);
   e->phase = (uint8_t)ph, e->unit = u, e->mb = mb, e->edges = first;
@@ -332,7 +330,7 @@ static void walk(Walk *w) {
 }
 
 void actions(Build *b, int rank, const Layout *l, MainList *t) {
-  *t = (MainList){.handles = b->in_handles};
+  *t = (MainList){.handles = b->in_handles, .brief = t->brief};
   Walk w = {.b = b, .a = b->scratch, .s = b->in->schedule, .l = l, .t = t, .rank = rank};
   set_up(&w);
   walk(&w);

@@ -24,6 +24,8 @@ typedef struct Walk {
   MainList *t;
   int rank, action; /* 1 + index of the current one */
   int line;         /* of its schedule function */
+  int now;          /* position in the main list */
+  Event unwanted;   /* where events go when only buffers are wanted */
   /* Edges of each local chunk: tensors and, for [edge * microbatches + mb], buffers. */
   struct ChunkEdges {
     VEC(Tid) t;

@@ -68,7 +68,7 @@ static void add_pp(CompiledParam *p, int rank, Arena *a, int **list) {
   (*list)[i] = rank;
 }
 
-static void describe_params(Build *b, Compiled *c) {
+void describe_params(Build *b, Compiled *c) {
   const Graph *g = b->in->graph;
   c->nparam = g->param.n;
   c->param = NEW_N(c->arena, CompiledParam, g->param.n);
@@ -130,7 +130,7 @@ static bool sizes_fit(const CompileInput *in, Diags *d) {
 
 /* ---- the passes ---- */
 
-static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
+weft_status compile_units(Build *b, Diags *d, weft_error *e) {
   const CompileInput *in = b->in;
   if (!sizes_fit(in, d)) return WEFT_EPLAN;
   /* requires a finished graph; establishes gradients and phases */
@@ -141,12 +141,18 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
   TRY(shard(in, &b->sh, d, e));
   TRY(checked(b->sh.g, e));
   dump(in, 's', "shard", b->sh.g);
-  /* requires units and local shapes; establishes a stage for each unit and what crosses
-   * between them */
-  if (!stage(in, b->sh.g, &b->st, d)) return WEFT_EPLAN;
-  stage_edges(b);
+  b->cost = unit_costs(b->sh.g, in->graph->unit.n, b->arena);
   /* requires local shapes; establishes bodies with storage for every tensor */
-  if (!unit_code(b, d)) return WEFT_EPLAN;
+  return unit_code(b, d) ? WEFT_OK : WEFT_EPLAN;
+}
+
+static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
+  const CompileInput *in = b->in;
+  TRY(compile_units(b, d, e));
+  /* requires units and costs; establishes a stage for each unit and what crosses between
+   * them */
+  if (!stage(in, b->cost, &b->st, d)) return WEFT_EPLAN;
+  stage_edges(b);
   describe_params(b, c);
   /* requires the schedule; establishes the order of transfers between all ranks */
   transfers(b);
@@ -154,7 +160,7 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
   c->prog = NEW_N(c->arena, Program, ranks);
   for (int r = 0; r < ranks; r++) {
     Layout l;
-    MainList t;
+    MainList t = {0};
     arena_reset(b->scratch);
     layout(b, r, c, &l);
     actions(b, r, &l, &t);

@@ -13,8 +13,12 @@ static uint32_t what_index(Emit *e, const char *s) {
 
 static Instr *emit_named(Emit *e, InstrCode code, uint32_t what) {
   Instr *x = VEC_PUSH(e->b->scratch, e->code);
-  *x = (Instr){.code = (uint8_t)code, .comm = -1, .handle = -1, .peer = -1,
-               .operand = (uint32_t)e->operand.n, .what = what};
+  *x = (Instr){.code = (uint8_t)code,
+               .comm = -1,
+               .handle = -1,
+               .peer = -1,
+               .operand = (uint32_t)e->operand.n,
+               .what = what};
   return x;
 }
 
@@ -37,8 +41,8 @@ static bool same_instr(const CodeInstr *a, const CodeInstr *b) {
       x->handle != y->handle)
     return false;
   return memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 &&
-         memcmp(a->operand, b->operand, sizeof *a->operand * (size_t)(x->nin + x->nout)) ==
-             0 &&
+         memcmp(a->operand, b->operand,
+                sizeof *a->operand * (size_t)(x->nin + x->nout)) == 0 &&
          strcmp(a->name, b->name) == 0;
 }
 
@@ -53,18 +57,25 @@ static bool same_body(const UnitCode *a, const UnitCode *b, Phase ph) {
 /* Slots with one place per rank become offsets into the arena. */
 static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
   switch (o.slot) {
-  case SLOT_TEMP: o.off += temp; break;
-  case SLOT_SEED: o.off = e->l->seed; break;
-  case SLOT_SCALARS: o.off = e->l->scalars; break;
-  default: return o;
+  case SLOT_TEMP:
+    o.off += temp;
+    break;
+  case SLOT_SEED:
+    o.off = e->l->seed;
+    break;
+  case SLOT_SCALARS:
+    o.off = e->l->scalars;
+    break;
+  default:
+    return o;
   }
   o.slot = 0;
   return o;
 }
 
 typedef struct Bodies {
-  int *unit, (*of)[3];   /* body -> unit it was written for; unit -> its bodies */
-  VEC(int) written[3];   /* units with a body of their own, per phase */
+  int *unit, (*of)[3]; /* body -> unit it was written for; unit -> its bodies */
+  VEC(int) written[3]; /* units with a body of their own, per phase */
 } Bodies;
 
 static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
@@ -72,11 +83,14 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
   const UnitCode *code = &e->b->unit[u];
   const Unit *unit = &e->b->in->graph->unit.at[u];
   Body *body = VEC_PUSH(e->b->scratch, e->body);
-  *body = (Body){.name = arena_printf(e->b->scratch, "%s:%s",
-                                      unit->layer >= 0 ? "layer" : unit->name, suffix[ph]),
-                 .first = (uint32_t)e->code.n, .n = (uint32_t)code->body[ph].n,
-                 .phase = (uint8_t)ph, .flops = code->body[ph].flops,
-                 .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
+  *body =
+      (Body){.name = arena_printf(e->b->scratch, "%s:%s",
+                                  unit->layer >= 0 ? "layer" : unit->name, suffix[ph]),
+             .first = (uint32_t)e->code.n,
+             .n = (uint32_t)code->body[ph].n,
+             .phase = (uint8_t)ph,
+             .flops = code->body[ph].flops,
+             .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
   for (int i = 0; i < code->body[ph].n; i++) {
     const CodeInstr *from = &code->body[ph].at[i];
     Instr *x = emit_instr(e, (InstrCode)from->i.code, from->name);
@@ -118,9 +132,10 @@ static void number_bodies(Emit *e, Bodies *bo) {
 
 /* ---- calls ---- */
 
-/* What is transferred repeats with every microbatch: tensor and place name the operand. */
+/* What is transferred repeats with every microbatch: tensor and place name the operand.
+ */
 typedef struct Transferred {
-  Tid t;                 /* + 1 */
+  Tid t; /* + 1 */
   uint32_t what, operand;
   uint64_t off;
 } Transferred;
@@ -131,9 +146,9 @@ typedef struct Main {
   const MainList *t;
   Bodies bodies;
   int *unit_at;
-  bool *written;         /* per parameter */
-  uint64_t frames;       /* where the buffers begin */
-  uint32_t phase[3], none;   /* in what */
+  bool *written;           /* per parameter */
+  uint64_t frames;         /* where the buffers begin */
+  uint32_t phase[3], none; /* in what */
   Transferred seen[SEEN];
 } Main;
 
@@ -144,9 +159,8 @@ static void bind_units(Emit *e, int *unit_at) {
     if (stage_rank(b, b->st.of_unit[u]) != e->p->pp) continue;
     const UnitCode *code = &b->unit[u];
     unit_at[u] = e->unit.n;
-    *VEC_PUSH(b->scratch, e->unit) = (UnitBind){b->in->graph->unit.at[u].name,
-                                              (uint32_t)e->bind.n,
-                                              (uint32_t)(2 * code->nparam)};
+    *VEC_PUSH(b->scratch, e->unit) = (UnitBind){
+        b->in->graph->unit.at[u].name, (uint32_t)e->bind.n, (uint32_t)(2 * code->nparam)};
     for (int i = 0; i < code->nparam; i++)
       *VEC_PUSH(b->scratch, e->bind) = e->l->param[e->l->of[code->param[i]]].work;
     for (int i = 0; i < code->nparam; i++)
@@ -186,18 +200,21 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
   int rank, chunk;
   schedule_where(b->in->schedule, b->st.of_unit[ev->unit], &rank, &chunk);
   Call call = {.body = (uint16_t)m->bodies.of[ev->unit][ev->phase],
-               .unit = (uint16_t)m->unit_at[ev->unit], .chunk = (uint16_t)chunk,
-               .mb = ev->mb, .dyn = (uint32_t)e->dyn.n,
+               .unit = (uint16_t)m->unit_at[ev->unit],
+               .chunk = (uint16_t)chunk,
+               .mb = ev->mb,
+               .dyn = (uint32_t)e->dyn.n,
                .ndyn = (uint32_t)(DYN_EDGE + code->nedge),
                .fresh = fresh_mask(e, ev->unit, (Phase)ev->phase, m->written)};
   const int32_t *buf = &m->t->call_buffer.at[ev->edges];
-  for (int k = 0; k < 3; k++) bind_buffer(e, m, buf[k]);
+  for (int k = 0; k < 3; k++)
+    bind_buffer(e, m, buf[k]);
   uint64_t mb_bytes = (uint64_t)(b->in->plan->batch.micro * b->in->graph->seq * 4);
   for (int i = 0; i < IN_SEED; i++)
-    *VEC_PUSH(b->scratch, e->dyn) = e->l->input[i] == UINT64_MAX
-                                        ? 0
-                                        : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;
-  for (int k = 0; k < code->nedge; k++) bind_buffer(e, m, buf[3 + k]);
+    *VEC_PUSH(b->scratch, e->dyn) =
+        e->l->input[i] == UINT64_MAX ? 0 : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;
+  for (int k = 0; k < code->nedge; k++)
+    bind_buffer(e, m, buf[3 + k]);
   Instr *x = emit_for(e, ev, I_CALL, m->phase[ev->phase]);
   x->call = (uint32_t)e->call.n;
   *VEC_PUSH(b->scratch, e->call) = call;
@@ -214,7 +231,8 @@ static const Transferred *transferred(Emit *e, Main *m, Tid t, uint64_t off) {
   k->operand = (uint32_t)e->operand.n;
   Operand *o = VEC_PUSH(e->b->scratch, e->operand);
   *o = (Operand){.off = off, .dtype = x->dtype, .ndim = x->ndim};
-  for (int d = 0; d < x->ndim; d++) o->dim[d] = x->dim[d].local;
+  for (int d = 0; d < x->ndim; d++)
+    o->dim[d] = x->dim[d].local;
   return k;
 }
 
@@ -241,19 +259,29 @@ static void emit_reduce(Emit *e, const Event *ev) {
 
 static void emit_event(Emit *e, const Event *ev, Main *m) {
   switch ((EventKind)ev->kind) {
-  case EV_CALL: emit_call(e, ev, m); break;
+  case EV_CALL:
+    emit_call(e, ev, m);
+    break;
   case EV_SEND:
-  case EV_RECV: emit_transfer(e, ev, m); break;
-  case EV_WAIT: emit_for(e, ev, I_WAIT, m->none)->handle = ev->handle; break;
-  case EV_REDUCE: emit_reduce(e, ev); break;
+  case EV_RECV:
+    emit_transfer(e, ev, m);
+    break;
+  case EV_WAIT:
+    emit_for(e, ev, I_WAIT, m->none)->handle = ev->handle;
+    break;
+  case EV_REDUCE:
+    emit_reduce(e, ev);
+    break;
   }
 }
 
 static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
   m->none = what_index(e, "");
-  for (int ph = 0; ph < 3; ph++) m->phase[ph] = what_index(e, prog_phase_name[ph]);
+  for (int ph = 0; ph < 3; ph++)
+    m->phase[ph] = what_index(e, prog_phase_name[ph]);
   update_prologue(e, c);
-  for (int i = 0; i < t->ev.n; i++) emit_event(e, &t->ev.at[i], m);
+  for (int i = 0; i < t->ev.n; i++)
+    emit_event(e, &t->ev.at[i], m);
   update_epilogue(e, c, t);
   e->p->nmain = (uint32_t)e->code.n;
 }
@@ -261,9 +289,9 @@ static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
 /* ---- memory ---- */
 
 static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
-  static const char *const name[] = {"parameters", "master weights", "gradients",
-                                     "optimizer state", "inputs and scalars",
-                                     "activations", "workspace", "undo copies"};
+  static const char *const name[] = {
+      "parameters",         "master weights", "gradients", "optimizer state",
+      "inputs and scalars", "activations",    "workspace", "undo copies"};
   Program *p = e->p;
   uint64_t passes = frames + temp, more = e->l->kept > passes ? e->l->kept - passes : 0;
   p->mem = NEW_N(c->arena, MemClass, LEN(name));
@@ -272,9 +300,9 @@ static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
     if (bytes) p->mem[p->nmem++] = (MemClass){.name = name[i], .bytes = bytes};
   }
   if (more)
-    p->mem[p->nmem - 1].note = arena_printf(
-        c->arena, "%llu bytes, the rest in the place of the activations",
-        (unsigned long long)e->l->kept);
+    p->mem[p->nmem - 1].note =
+        arena_printf(c->arena, "%llu bytes, the rest in the place of the activations",
+                     (unsigned long long)e->l->kept);
   p->arena_bytes = e->l->end + passes + more;
 }
 
@@ -283,7 +311,8 @@ static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
 static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak) {
   int *now = NEW_N(e->b->scratch, int, e->b->comm.n);
   int *comm_of = NEW_N(e->b->scratch, int, e->p->nhandle);
-  for (int h = 0; h < e->p->nhandle; h++) comm_of[h] = -1;
+  for (int h = 0; h < e->p->nhandle; h++)
+    comm_of[h] = -1;
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *x = &e->code.at[i];
     if (x->code == I_COLL) {
@@ -312,7 +341,8 @@ static void count_in_flight(const Emit *e) {
 
 static double step_flops(const Emit *e) {
   double sum = 0;
-  for (int i = 0; i < e->call.n; i++) sum += e->body.at[e->call.at[i].body].flops;
+  for (int i = 0; i < e->call.n; i++)
+    sum += e->body.at[e->call.at[i].body].flops;
   return sum;
 }
 
@@ -321,19 +351,24 @@ static double step_flops(const Emit *e) {
   (p->field = arena_copy(c->arena, e.field.at, sizeof *p->field * (size_t)e.field.n),    \
    p->count = (__typeof__(p->count))e.field.n)
 
+uint64_t temp_of(const Build *b, int rank) {
+  uint64_t bytes = 0;
+  for (int u = 0; u < b->in->graph->unit.n; u++)
+    if (stage_rank(b, b->st.of_unit[u]) == rank) bytes = MAX(bytes, b->unit[u].temp);
+  return bytes;
+}
+
 void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c) {
   Program *p = &c->prog[rank];
   Emit e = {.b = b, .p = p, .l = l};
   Main *m = NEW(b->scratch, Main);
-  uint64_t temp_bytes = 0;
+  uint64_t temp_bytes = temp_of(b, rank);
   p->pp = rank;
-  *m = (Main){.t = t, .unit_at = NEW_N(b->scratch, int, b->in->graph->unit.n),
+  *m = (Main){.t = t,
+              .unit_at = NEW_N(b->scratch, int, b->in->graph->unit.n),
               .written = NEW_N(b->scratch, bool, l->nparam + 1)};
   uint64_t frames = offsets(b->scratch, t->buffer.at, t->buffer.n);
   m->frames = l->end;
-  for (int u = 0; u < b->in->graph->unit.n; u++)
-    if (stage_rank(b, b->st.of_unit[u]) == rank)
-      temp_bytes = MAX(temp_bytes, b->unit[u].temp);
   number_bodies(&e, &m->bodies);
   bind_units(&e, m->unit_at);
   emit_main(&e, c, t, m);
@@ -353,9 +388,12 @@ void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c) {
   KEEP(operand, noperand);
   KEEP(attr, nattr);
   KEEP(what, nwhat);
-  for (uint32_t i = 0; i < p->nwhat; i++) p->what[i] = arena_str(c->arena, p->what[i]);
-  for (int i = 0; i < p->nbody; i++) p->body[i].name = arena_str(c->arena, p->body[i].name);
-  for (int i = 0; i < p->nunit; i++) p->unit[i].name = arena_str(c->arena, p->unit[i].name);
+  for (uint32_t i = 0; i < p->nwhat; i++)
+    p->what[i] = arena_str(c->arena, p->what[i]);
+  for (int i = 0; i < p->nbody; i++)
+    p->body[i].name = arena_str(c->arena, p->body[i].name);
+  for (int i = 0; i < p->nunit; i++)
+    p->unit[i].name = arena_str(c->arena, p->unit[i].name);
   p->param = l->param, p->nparam = l->nparam;
   memcpy(p->input, l->input, sizeof p->input);
   p->scalars = l->scalars;

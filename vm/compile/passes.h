@@ -22,9 +22,10 @@ typedef struct Stages {
   int *first;            /* [n + 1]: units first[s] .. first[s+1]-1 */
   int *of_unit;          /* unit -> stage */
 } Stages;
-/* requires units; establishes a stage for each. `local` is the sharded graph, whose ops
- * say what a unit costs. Problems go to `d`. */
-bool stage(const CompileInput *in, const Graph *local, Stages *out, Diags *d);
+/* What all ops of each unit cost, forward and backward, for one microbatch on one rank. */
+double *unit_costs(const Graph *local, int units, Arena *a);
+/* requires units and their costs; establishes a stage for each. Problems go to `d`. */
+bool stage(const CompileInput *in, const double *cost, Stages *out, Diags *d);
 /* stage_balance.c: first[0 .. stages] such that the dearest stage costs least; there are
  * at least as many units as stages. */
 void stage_balance(Arena *a, const double *cost, int units, int stages, int *first);
@@ -51,6 +52,7 @@ typedef struct CodeInstr {
   Operand operand[KERNEL_OPERANDS];
   Tid t[KERNEL_OPERANDS];
   const char *name;      /* module, without the unit's own prefix */
+  double flops;
 } CodeInstr;
 
 typedef struct UnitCode {
@@ -74,8 +76,9 @@ typedef struct Build {
   Arena *scratch;        /* of one pp rank: emptied before the next */
   Diags *d;
   Sharded sh;
-  Stages st;
+  double *cost;          /* of each unit: unit_costs */
   UnitCode *unit;
+  Stages st;
   /* For each boundary between stages s and s+1: tensors that cross it. */
   struct Cross {
     Tid *at;
@@ -104,6 +107,11 @@ typedef struct Build {
 /* The local chunk of a global stage on its rank, and back: see schedule_where. */
 int stage_rank(const Build *b, int stage);
 
+/* compile.c: the passes before the pipeline, from the logical graph to bodies. They depend
+ * neither on the schedule nor on mesh.pp. */
+weft_status compile_units(Build *b, Diags *d, weft_error *e);
+/* Fills c->param and c->params_total; requires stages. */
+void describe_params(Build *b, Compiled *c);
 bool unit_code(Build *b, Diags *d);   /* false: a unit is too large (reported) */
 /* requires stages; finds what crosses each boundary */
 void stage_edges(Build *b);
@@ -114,6 +122,7 @@ int comm_for(Build *b, AxisSet axes, const int *pp, int npp);
 typedef struct Interval {
   int start, end;        /* inclusive positions */
   uint64_t size, off;
+  int32_t what;          /* of actions(): 3 * unit + frame class, or 3 * units + tensor */
 } Interval;
 /* Gives every interval an offset such that no two that overlap in time overlap in space.
  * Best fit in order of start; returns the bytes that are needed. */
@@ -140,6 +149,11 @@ typedef struct Layout {
                             once the activations are dead */
 } Layout;
 void layout(Build *b, int rank, const Compiled *c, Layout *l);
+/* The inputs that a rank reads, 1 << InputKind, and the bytes of each for a step. */
+uint64_t inputs_of(const Build *b, int rank);
+uint64_t input_bytes(int64_t microbatches, int64_t micro, int64_t seq);
+/* lower.c: the workspace of a rank. */
+uint64_t temp_of(const Build *b, int rank);
 
 /* ---- actions.c: a rank's main list with buffers still as intervals ---- */
 typedef enum { EV_CALL, EV_SEND, EV_RECV, EV_WAIT, EV_REDUCE } EventKind;
@@ -162,6 +176,7 @@ typedef struct MainList {
   VEC(int32_t) call_buffer;  /* per CALL: FI, FW, IW (-1 none), then the unit's edges */
   int handles;
   int *reduce_handle;    /* of each bucket: -1 if the epilogue starts it */
+  bool brief;            /* set before: only the buffers are wanted */
 } MainList;
 /* requires the schedule to be checked; `rank` is the pp rank */
 void actions(Build *b, int rank, const Layout *l, MainList *t);

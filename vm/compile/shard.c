@@ -34,137 +34,6 @@ Place shard_settled(const Shard *s, Oid op, int i) {
 void shard_need(Shard *s, Oid op, int i, Place p) { s->need[op][i] = p; }
 void shard_yield(Shard *s, Oid op, int i, Place p) { s->yield[op][i] = p; }
 
-/* ---- parameters ---- */
-
-/* True the first time a problem is told; layers repeat it. */
-static bool tell_once(Shard *s, const char *what) {
-  for (int i = 0; i < s->told.n; i++)
-    if (strcmp(s->told.at[i], what) == 0) return false;
-  *VEC_PUSH(s->g->arena, s->told) = what;
-  return true;
-}
-
-/* An error about a tp_plan rule (-1: the plan as a whole), told for the first parameter
- * that has it. */
-static void rule_error(Shard *s, int rule, const char *fmt, ...) PRINTF(3, 4);
-static void rule_error(Shard *s, int rule, const char *fmt, ...) {
-  Arena *a = s->d->arena;
-  if (!tell_once(s, arena_printf(a, "%d %s", rule, fmt))) return;
-  va_list ap;
-  va_start(ap, fmt);
-  const char *text = arena_vprintf(a, fmt, ap);
-  va_end(ap);
-  const char *path = "tp_plan";
-  if (rule >= 0) path = arena_printf(a, "tp_plan[\"%s\"]", s->plan->tp[rule].pattern);
-  diag_error(s->d, "tp-plan", path, "%s", text);
-}
-
-/* The rule for operand i; -1 if there is none or it is no parameter. */
-static int rule_of(Shard *s, Oid op, int i) {
-  const Op *o = &s->g->op.at[op];
-  const TpRule *tp = s->plan->tp;
-  const char *name = s->g->t.at[o->in[i]].name;
-  if (s->g->t.at[o->in[i]].kind != T_PARAM) return -1;
-  int tie, rule = tp_match(s->plan, name, o->name, s->rule_hits, &tie);
-  if (tie >= 0)
-    rule_error(s, tie,
-               "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
-               tp[rule].pattern, tp_style_name(tp[rule].style), tp[tie].pattern,
-               tp_style_name(tp[tie].style), name);
-  return rule;
-}
-
-TpStyle shard_style(Shard *s, Oid op, int i) {
-  int rule = rule_of(s, op, i);
-  return rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
-}
-
-/* The dimension that a style cuts, -1 for none, -2 if it makes no sense here. */
-static int style_cut(TpStyle st, ParamRole role, int out_dim) {
-  switch (st) {
-  case STYLE_REPLICATE:
-  case STYLE_SEQUENCE: return -1;
-  case STYLE_COLWISE:
-  case STYLE_COLWISE_GATHER:
-  case STYLE_PACKED_COLWISE:
-    return role == ROLE_WEIGHT ? out_dim : role == ROLE_NORM ? -2 : 0;
-  case STYLE_ROWWISE:
-  case STYLE_ROWWISE_REP:
-  case STYLE_PACKED_ROWWISE:
-    if (role == ROLE_WEIGHT) return 1 - out_dim;
-    return role == ROLE_TABLE ? 0 : role == ROLE_BIAS ? -1 : -2;
-  case STYLE_EMBEDDING_ROWWISE:
-    return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
-  case STYLE_N: break;
-  }
-  return -2;
-}
-
-/* "num_attention_heads" for heads, ... : what users call the size they chose. */
-static const char *size_name(DimTag tag) {
-  switch (tag) {
-  case TAG_HEAD: return "model.num_attention_heads";
-  case TAG_KV_HEAD: return "model.num_key_value_heads";
-  case TAG_FFN: return "model.intermediate_size";
-  case TAG_HIDDEN: return "model.hidden_size";
-  default: return NULL;
-  }
-}
-
-/* Uneven pieces would not be what kernels take them for; only the vocabulary is padded. */
-static bool check_cut(Shard *s, Tid id, int dim) {
-  const Dim *d = &s->g->t.at[id].dim[dim];
-  int64_t piece = (int64_t)d->unit * d->parts;
-  int n = s->n[AX_TP];
-  if (d->tag == TAG_VOCAB || d->size % (piece * n) == 0) return true;
-  const char *name = size_name(d->tag);
-  char label[96];
-  const char *text =
-      name ? arena_printf(s->d->arena, "%d does not divide %s = %lld", n, name,
-                          (long long)(d->size / piece))
-           : arena_printf(s->d->arena, "%d does not divide dimension %d of %s (%lld)", n,
-                          dim, tensor_label(s->g, id, label), (long long)(d->size / piece));
-  if (tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
-  return false;
-}
-
-static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
-  Place *p = &s->place[s->g->param.at[t->index].tensor];
-  int8_t to = cut < 0 || s->n[AX_TP] == 1 ? PL_R : (int8_t)cut;
-  if (s->placed[t->index] && p->on[AX_TP] != to) {
-    rule_error(s, rule, "the styles of its uses cut the tied parameter %s in two ways",
-               t->name);
-    return false;
-  }
-  s->placed[t->index] = 1;
-  p->on[AX_TP] = to;
-  return cut < 0 || s->n[AX_TP] == 1 ||
-         check_cut(s, s->g->param.at[t->index].tensor, cut);
-}
-
-bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
-  const Tensor *t = &s->g->t.at[s->g->op.at[op].in[i]];
-  *p = s->place[s->g->op.at[op].in[i]];
-  if (t->kind != T_PARAM) return true;
-  int rule = rule_of(s, op, i);
-  TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
-  int cut = style_cut(st, role, out_dim);
-  bool packed = st == STYLE_PACKED_COLWISE || st == STYLE_PACKED_ROWWISE;
-  if (cut == -2) {
-    rule_error(s, rule, "style %s makes no sense for %s", tp_style_name(st), t->name);
-    return false;
-  }
-  if (cut >= 0 && s->n[AX_TP] > 1 && packed != (t->dim[cut].parts > 1)) {
-    rule_error(s, rule, "%s is %s: use %s", t->name,
-               packed ? "not made of packed parts" : "made of packed parts",
-               packed ? "colwise or rowwise" : "packed_colwise or packed_rowwise");
-    return false;
-  }
-  if (!set_param(s, t, rule, cut)) return false;
-  *p = s->place[s->g->op.at[op].in[i]];
-  return true;
-}
-
 /* ---- placements of backward ops ---- */
 
 static Place strip(Place p) {
@@ -282,7 +151,7 @@ static Tid convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to, co
   if (was >= 0) code = OP_all_gather;
   else if (was == PL_R) code = OP_slice;
   else if (to >= 0) code = OP_reduce_scatter;
-  if (to >= 0) check_cut(s, logical, to);
+  if (to >= 0) shard_check_cut(s, logical, to);
   p.on[a] = (int8_t)to;
   int dim = was >= 0 ? was : to;
   Tid t = emit_tensor(s, logical, p);
@@ -309,7 +178,7 @@ static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
       s->d->arena, "%s reads a tensor that is cut along %s as a whole: an all_gather in "
       "every microbatch", dot ? dot + 1 : module,
       tag_name(s->g->t.at[t].dim[d].tag));
-  if (tell_once(s, text))
+  if (shard_tell_once(s, text))
     diag_warn(s->d, "unforced", "tp_plan", "%s (first in %s)", text, module);
 }
 

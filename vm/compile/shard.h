@@ -33,6 +33,12 @@ struct Shard {
   VEC(const char *) told;/* unforced conversions that were reported */
 };
 
+/* ---- shard_param.c ---- */
+/* True the first time a problem is told; layers repeat it. */
+bool shard_tell_once(Shard *s, const char *what);
+/* Whether tp divides dimension `dim` of a tensor; reports it if not. */
+bool shard_check_cut(Shard *s, Tid id, int dim);
+
 /* ---- for rules ---- */
 /* Placement of operand i as produced. */
 Place shard_in(const Shard *s, Oid op, int i);

@@ -92,18 +92,21 @@ static bool find_first(const CompileInput *in, Stages *st, Diags *d) {
   return true;
 }
 
-/* All ops of a unit, forward and backward, for one microbatch on one rank. */
-static bool by_cost(const CompileInput *in, const Graph *local, Stages *st, Diags *d) {
+double *unit_costs(const Graph *local, int units, Arena *a) {
+  double *cost = NEW_N(a, double, units);
+  for (int i = 0; i < local->op.n; i++) {
+    const Op *op = &local->op.at[i];
+    if (op_info[op->code].cost) cost[op->unit] += op_info[op->code].cost(local, op);
+  }
+  return cost;
+}
+
+static bool by_cost(const CompileInput *in, const double *cost, Stages *st, Diags *d) {
   int units = in->graph->unit.n;
   if (units < st->n) {
     diag_error(d, "stages", "pp_plan.balance", "%d units cannot fill %d stages", units,
                st->n);
     return false;
-  }
-  double *cost = NEW_N(in->arena, double, units);
-  for (int i = 0; i < local->op.n; i++) {
-    const Op *op = &local->op.at[i];
-    if (op_info[op->code].cost) cost[op->unit] += op_info[op->code].cost(local, op);
   }
   stage_balance(in->arena, cost, units, st->n, st->first);
   for (int s = 0; s < st->n; s++)
@@ -111,7 +114,7 @@ static bool by_cost(const CompileInput *in, const Graph *local, Stages *st, Diag
   return true;
 }
 
-bool stage(const CompileInput *in, const Graph *local, Stages *st, Diags *d) {
+bool stage(const CompileInput *in, const double *cost, Stages *st, Diags *d) {
   const Graph *g = in->graph;
   const PpPlan *pp = &in->plan->pp;
   const Schedule *sched = in->schedule;
@@ -120,7 +123,7 @@ bool stage(const CompileInput *in, const Graph *local, Stages *st, Diags *d) {
   st->first = NEW_N(in->arena, int, st->n + 1);
   st->of_unit = NEW_N(in->arena, int, g->unit.n);
   for (int u = 0; u < g->unit.n; u++) layers += g->unit.at[u].layer >= 0;
-  if (pp->by_cost) return by_cost(in, local, st, d);
+  if (pp->by_cost) return by_cost(in, cost, st, d);
   if (pp->modules) {
     if (!by_modules(in, st, d)) return false;
   } else {

@@ -269,10 +269,15 @@ static void code_collective(Coder *c, const Op *op) {
   }
 }
 
+static double flops_of(const Graph *g, const Op *op) {
+  return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
+}
+
 static void code_kernel(Coder *c, const Op *op) {
   for (int k = 0; k < op->nin; k++) settle(c, op->in[k], op);
   CodeInstr *x = push(c, I_KERNEL, op);
   x->attr = op->attr;
+  x->flops = flops_of(c->g, op);
   for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
   for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);
   if (op->out[0] == c->g->loss) {
@@ -353,10 +358,6 @@ static void mark_accumulation(Coder *c) {
     x->i.acc = again ? ACC_ALWAYS : (uint8_t)(ACC_BIT + s.index);
     seen |= 1ull << s.index;
   }
-}
-
-static double flops_of(const Graph *g, const Op *op) {
-  return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
 }
 
 static void code_body(Coder *c, Phase ph, const int *ops, int nops) {

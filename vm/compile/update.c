@@ -4,7 +4,8 @@
  * With post-validation a rank does not wait for the sums over the other pp ranks: it
  * steps with the clip that its own part of the norm allows and keeps what it overwrites.
  * When the sums are there, a step that was wrong is taken back, and made again with the
- * right clip unless the step is to be skipped. Either way the result has the same bits. */
+ * right clip unless the step is to be skipped. Either way the result has the same bits.
+ */
 #include "passes.h"
 
 static void kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
@@ -92,7 +93,8 @@ static void reduce_gradients(Emit *e, MainList *t) {
     t->reduce_handle[k] = t->handles++;
     reduce_bucket(e, k, t->reduce_handle[k]);
   }
-  for (int k = 0; k < e->l->bucket.n; k++) wait(e, t->reduce_handle[k], "gradients");
+  for (int k = 0; k < e->l->bucket.n; k++)
+    wait(e, t->reduce_handle[k], "gradients");
 }
 
 /* Parameters that several pp ranks hold: the sum of what their uses contributed. */
@@ -126,7 +128,8 @@ static void measure(Emit *e, const Compiled *c) {
     in(e, p->grad, DT_F32, p->count);
     scal_in_out(e);
   }
-  for (int i = 0; i < c->nparam; i++) cut |= c->param[i].cut >= 0;
+  for (int i = 0; i < c->nparam; i++)
+    cut |= c->param[i].cut >= 0;
   if (cut) {
     reduce_scalar(e, AXIS_BIT(AXIS_TP), SC_NORM2_TP, "gradient norm");
     kernel(e, OP_scal_add, &(OpAttr){.n = SC_NORM2, .dim = SC_NORM2_TP}, "gradient norm");
@@ -148,12 +151,14 @@ static void step_optimizer(Emit *e, const Compiled *c, int op) {
   for (int i = 0; i < e->l->nparam; i++) {
     const ProgParam *p = &e->l->param[i];
     bool decay = c->param[p->param].decay;
-    OpAttr attr = {.beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
+    OpAttr attr = {.beta1 = (float)o->beta1,
+                   .beta2 = (float)o->beta2,
                    .eps = (float)o->eps,
                    .weight_decay = decay ? (float)o->weight_decay : 0};
     kernel(e, op, &attr, c->param[p->param].name);
     uint64_t state[4] = {p->master, p->grad, p->m, p->v};
-    for (int k = 0; k < 4; k++) in(e, state[k], DT_F32, p->count);
+    for (int k = 0; k < 4; k++)
+      in(e, state[k], DT_F32, p->count);
     in(e, e->l->scalars, DT_F64, SC_ZERO_FROM);
     out(e, p->master, DT_F32, p->count);
     out(e, p->m, DT_F32, p->count);

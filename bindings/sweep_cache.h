@@ -1,0 +1,40 @@
+/* sweep_cache.h - results by what they depend on, shared by the threads of a sweep. Each
+ * is made once, in an arena of its own, and never changed. */
+#ifndef WEFT_SWEEP_CACHE_H
+#define WEFT_SWEEP_CACHE_H
+
+#include <pthread.h>
+
+#include "vm/base/diag.h"
+
+typedef struct CacheEntry {
+  struct CacheEntry *next;
+  uint64_t hash;
+  char *key;
+  size_t n;
+  bool ready;
+  int id; /* counted from 0, in the order in which they were asked for */
+  Arena *arena;
+  void *value;
+  weft_status st; /* why there is no value: EPLAN with diagnostics */
+  Diags d;
+  weft_error e;
+} CacheEntry;
+
+enum { CACHE_BUCKETS = 4096 };
+typedef struct Cache {
+  pthread_mutex_t lock;
+  pthread_cond_t made;
+  CacheEntry *bucket[CACHE_BUCKETS];
+  int n;
+} Cache;
+
+void cache_init(Cache *c);
+void cache_free(Cache *c);
+/* The entry for a key; make(ud, entry) fills a new one, on this thread, and may run out
+ * of `scratch` (NULL: not used), too. Others that ask for it meanwhile wait. NULL: out of
+ * memory. */
+CacheEntry *cache_get(Cache *c, const void *key, size_t n,
+                      void (*make)(void *ud, CacheEntry *x), void *ud, Arena *scratch);
+
+#endif

@@ -1,0 +1,204 @@
+/* vary.c - a loaded plan with other values in some of its fields: the table that the file
+ * returned is changed, checked as after loading, and changed back. The file is evaluated
+ * once, whatever the number of variations. */
+#include "lang.h"
+
+#include <stdio.h>
+
+/* ---- values ---- */
+
+typedef struct TakeJob {
+  lua_State *from;
+  int idx, ref;
+} TakeJob;
+
+static void take_job(lua_State *L, void *ud) {
+  TakeJob *j = ud;
+  transfer(j->from, j->idx, L, "", true);
+  j->ref = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values,
+                      weft_error *e) {
+  int top = lua_gettop(from);
+  TakeJob j = {from, lua_absindex(from, idx), LUA_NOREF};
+  weft_status st = state_protect(lp->state, take_job, &j, e);
+  lua_settop(from, top);
+  *values = j.ref;
+  return st;
+}
+
+/* ---- changing and changing back ---- */
+
+typedef struct ChangeJob {
+  Vary *v;
+  int values, n;
+  const int *choice;
+  Diags *d;
+} ChangeJob;
+
+/* Keeps table, key and value of the field (at the top: table, key) in the undo list. */
+static void keep_old(lua_State *L, int undo) {
+  int n = (int)lua_rawlen(L, undo);
+  lua_pushvalue(L, -2);
+  lua_rawseti(L, undo, n + 1);
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, undo, n + 2);
+  lua_pushvalue(L, -1);
+  lua_rawget(L, -3);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_pushlightuserdata(L, NULL);
+  }
+  lua_rawseti(L, undo, n + 3);
+}
+
+static void change_job(lua_State *L, void *ud) {
+  ChangeJob *j = ud;
+  lua_createtable(L, 3 * j->n, 0);
+  int undo = lua_gettop(L);
+  lua_pushvalue(L, undo);
+  j->v->undo = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, j->values);
+  for (int i = 0; i < j->n; i++, lua_settop(L, undo + 1)) {
+    const char *why = NULL;
+    lua_rawgeti(L, undo + 1, i + 1);
+    lua_rawgeti(L, undo + 2, 1);
+    const char *path = lua_tostring(L, -1);
+    if (!value_find(L, path, &why)) {
+      diag_error(j->d, "value", path, "%s", why);
+      continue;
+    }
+    keep_old(L, undo);
+    lua_rawgeti(L, undo + 2, j->choice[i] + 2);
+    lua_rawset(L, -3);
+  }
+}
+
+static void unref(lua_State *L, int ref, int of) {
+  if (ref != of) luaL_unref(L, LUA_REGISTRYINDEX, ref);
+}
+
+static void restore_job(lua_State *L, void *ud) {
+  Vary *v = ud;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, v->undo);
+  int undo = lua_gettop(L);
+  for (int n = (int)lua_rawlen(L, undo); n >= 3; n -= 3) {
+    lua_rawgeti(L, undo, n - 2);
+    lua_rawgeti(L, undo, n - 1);
+    if (lua_rawgeti(L, undo, n) == LUA_TLIGHTUSERDATA) {
+      lua_pop(L, 1);
+      lua_pushnil(L);
+    }
+    lua_rawset(L, -3);
+    lua_settop(L, undo);
+  }
+  unref(L, v->undo, LUA_NOREF);
+  unref(L, v->plan.config, v->of->config);
+  unref(L, v->plan.build, v->of->build);
+  unref(L, v->plan.schedule, v->of->schedule);
+  unref(L, v->plan.schedule_options, v->of->schedule_options);
+}
+
+weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
+                       Diags *d, weft_error *e) {
+  *v = (Vary){.plan = *lp, .of = lp, .undo = LUA_NOREF, .arena = lp->state->arena};
+  LangPlan *p = &v->plan;
+  p->arena = lp->state->arena = d->arena;
+  p->plan = (Plan){.file = lp->plan.file};
+  p->config = p->build = p->schedule = p->schedule_options = LUA_NOREF;
+  p->schedule_csv = NULL;
+  p->arch = p->weights = NULL;
+  p->schedule_v = p->from_plan = false;
+  /* Lines would need another evaluation; the fields are named. */
+  p->replayed = true;
+  p->replay = NULL;
+  p->lines = replay_new(d->arena);
+  ChangeJob job = {v, values, n, choice, d};
+  TRY(state_protect(lp->state, change_job, &job, e));
+  return d->errors ? WEFT_EPLAN : lang_check_plan(p, d, e);
+}
+
+void vary_end(Vary *v) {
+  weft_error e;
+  err_clear(&e);
+  v->of->state->arena = v->arena;
+  state_protect(v->of->state, restore_job, v, &e);
+}
+
+/* ---- keys ---- */
+
+typedef struct KeyJob {
+  const LangPlan *lp;
+  Text *out;
+  VaryKey what;
+} KeyJob;
+
+static void add_value(lua_State *L, int idx, const KeyJob *j);
+
+static void add_table(lua_State *L, int t, const KeyJob *j) {
+  luaL_checkstack(L, 8, "a value is nested too deeply");
+  const char *kind = mark_kind(L, t);
+  text_printf(j->out, "%s{", kind ? kind : "");
+  if (!sorted_keys(L, t)) luaL_error(L, "the keys of this table are no names");
+  int keys = lua_gettop(L);
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+    add_value(L, keys + 1, j);
+    text_add(j->out, "=");
+    lua_pushvalue(L, keys + 1);
+    lua_rawget(L, t);
+    add_value(L, keys + 2, j);
+    text_add(j->out, ",");
+  }
+  lua_settop(L, keys - 1);
+  text_add(j->out, "}");
+}
+
+static void add_value(lua_State *L, int idx, const KeyJob *j) {
+  size_t n;
+  const char *s;
+  switch (lua_type(L, idx)) {
+  case LUA_TTABLE:
+    add_table(L, lua_absindex(L, idx), j);
+    return;
+  case LUA_TSTRING:
+    s = lua_tolstring(L, idx, &n);
+    text_printf(j->out, "%zu:", n);
+    text_addn(j->out, s, n);
+    return;
+  case LUA_TNUMBER:
+    text_printf(j->out, lua_isinteger(L, idx) ? "%.0f" : "%a", lua_tonumber(L, idx));
+    return;
+  case LUA_TBOOLEAN:
+    text_add(j->out, lua_toboolean(L, idx) ? "true" : "false");
+    return;
+  default:
+    break;
+  }
+  text_add(j->out, luaL_typename(L, idx));
+  /* Addresses mean something in this state only. */
+  if (j->what != VARY_PLAN)
+    text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
+}
+
+static void key_job(lua_State *L, void *ud) {
+  KeyJob *j = ud;
+  if (j->what == VARY_PLAN) {
+    add_value(L, PLAN_INDEX, j);
+  } else if (j->what == VARY_SCHEDULE) {
+    lua_pushliteral(L, "schedule");
+    lua_rawget(L, PLAN_INDEX);
+    add_value(L, -1, j);
+  } else {
+    text_add(j->out, j->lp->arch ? j->lp->arch : "");
+    lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->build);
+    if (!j->lp->arch) add_value(L, -1, j);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->config);
+    add_value(L, -1, j);
+  }
+}
+
+weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e) {
+  KeyJob j = {lp, out, what};
+  return state_protect(lp->state, key_job, &j, e);
+}

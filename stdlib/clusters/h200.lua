@@ -1,0 +1,18 @@
+-- h200.lua - machines with eight NVIDIA H200 SXM 141GB, as DGX H200 and HGX H200.
+-- Rates are the vendor's peaks per GPU, bandwidths are those of one direction.
+return {
+  aliases = { "h200-sxm", "h200-141gb" },
+  gpus = 8,
+  memory = 143771 * 2^20,              -- total memory as nvidia-smi reports it
+  -- NVIDIA H200 Tensor Core GPU datasheet, SXM column: BF16 1,979 TFLOP/s with
+  -- sparsity, half of that without; FP32 outside the tensor cores.
+  bf16 = 989.4e12,
+  f32 = 67e12,
+  hbm_bandwidth = 4.8e12,              -- the same datasheet
+  nvlink_bandwidth = 450e9,            -- the same: 900 GB/s, both directions together
+  -- Cost of one step of a ring in NCCL's own tuning table (hwLat, Ring/Simple, NVLINK).
+  nvlink_latency = 3.4e-6,
+  -- DGX H200 user guide: eight ConnectX-7 at 400 Gb/s, one for each GPU.
+  network_bandwidth = 50e9,
+  network_latency = 9.6e-6,            -- NCCL's table again, NET
+}

@@ -1,0 +1,110 @@
+/* estimate.c - how long a step would take on GPUs that are as fast as their data sheets:
+ *
+ *   step     = pipeline + fill + the largest tail of a rank
+ *   pipeline = the largest work of a rank / (1 - bubble)
+ *   work     = microbatches * (kernels + collectives inside units)
+ *   kernel   = max(flops / peak, bytes / memory bandwidth)
+ *   fill     = 2 * (stages - 1) * one transfer between stages
+ *   tail     = gradient reduction beyond one microbatch's backward (all of it without
+ *              overlap_grad_reduce) + the optimizer, which is bound by memory
+ *
+ * Rings: all_reduce moves 2 (n-1)/n of the bytes in 2 (n-1) steps, all_gather and
+ * reduce_scatter half of both. A group inside a machine uses NVLink, any other the
+ * network cards of its members there. Nothing is fitted: real runs take longer. */
+#include "cut.h"
+
+typedef struct Link {
+  double bandwidth, latency;
+  int n; /* members */
+} Link;
+
+static Link link_of(const Mesh *m, const Cluster *k, AxisSet axes) {
+  Link l = {k->nvlink_bandwidth, k->nvlink_latency, mesh_size(m, axes)};
+  int64_t extent = 1, here = 1;
+  for (int a = 0; a < AXIS_N; a++) {
+    if (!(axes & AXIS_BIT(a))) continue;
+    extent += (int64_t)m->stride[a] * (m->size[a] - 1);
+    here *= MIN((int64_t)m->size[a], MAX(k->gpus / m->stride[a], 1));
+  }
+  if (extent <= k->gpus) return l;
+  l.bandwidth = MIN(l.bandwidth, k->network_bandwidth * (double)here);
+  l.latency = k->network_latency;
+  return l;
+}
+
+static double ring_seconds(const Link *l, double bytes, double count, bool both) {
+  if (l->n < 2 || count == 0) return 0;
+  double steps = (both ? 2.0 : 1.0) * (l->n - 1);
+  return steps * (bytes / l->n / l->bandwidth + count * l->latency);
+}
+
+static const AxisSet axes_of[AX_N] = {
+    [AX_DP] = AXES_DP, [AX_CP] = AXIS_BIT(AXIS_CP), [AX_TP] = AXIS_BIT(AXIS_TP)};
+
+/* Kernels and collectives of one microbatch. */
+static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
+  double s = w->seconds;
+  for (int a = 0; a < AX_N; a++) {
+    Link l = link_of(m, k, axes_of[a]);
+    for (int c = COLL_ALL_REDUCE; c <= COLL_REDUCE_SCATTER; c++)
+      s += ring_seconds(&l, w->bytes[a][c], w->count[a][c], c == COLL_ALL_REDUCE);
+  }
+  return s;
+}
+
+static double tail_seconds(const Cut *c, const Mesh *m, const Cluster *k,
+                           const CutRank *r, double backward) {
+  Link dp = link_of(m, k, AXES_DP);
+  double reduce = ring_seconds(&dp, (double)r->reduced, r->reduced > 0, true);
+  if (c->front->plan.strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
+  /* Read: the gradient twice (norm, step), master and moments; written: the latter and
+   * the compute-type copy. */
+  double moved = 5 * 4 + 3 * 4 + dtype_size(c->front->plan.dtype);
+  return reduce + (double)r->params * moved / k->hbm_bandwidth;
+}
+
+static double step_seconds(const Cut *c, const Mesh *m, const Cluster *k, int64_t mbs,
+                           double bubble) {
+  double most = 0, tail = 0, sent = 0;
+  for (int r = 0; r < c->ranks; r++) {
+    double s[3];
+    for (int ph = 0; ph < 3; ph++)
+      s[ph] = work_seconds(m, k, &c->rank[r].work[ph]);
+    most = MAX(most, s[PH_F] + s[PH_I] + s[PH_W]);
+    tail = MAX(tail, tail_seconds(c, m, k, &c->rank[r], s[PH_I] + s[PH_W]));
+  }
+  for (int s = 0; s + 1 < c->b.st.n; s++) {
+    double bytes = 0;
+    for (int i = 0; i < c->b.fwd[s].n; i++)
+      bytes += (double)tensor_bytes(&c->b.sh.g->t.at[c->b.fwd[s].at[i]]);
+    sent = MAX(sent, bytes);
+  }
+  Link pp = link_of(m, k, AXIS_BIT(AXIS_PP));
+  double fill =
+      c->ranks < 2 ? 0 : 2.0 * (c->b.st.n - 1) * (sent / pp.bandwidth + pp.latency);
+  return (double)mbs * most / (1 - bubble) + fill + tail;
+}
+
+static double axis_bytes(const CutRank *r, ShardAxis a, double mbs) {
+  double bytes = 0;
+  for (int ph = 0; ph < 3; ph++)
+    for (int c = 0; c < COLL_N; c++)
+      bytes += r->work[ph].bytes[a][c];
+  return bytes * mbs;
+}
+
+Estimate cut_estimate(const Cut *c, const Mesh *m, const Cluster *k, int64_t microbatches,
+                      double bubble) {
+  Estimate e = {0};
+  double mbs = (double)microbatches, copies = (double)m->world / c->ranks;
+  for (int r = 0; r < c->ranks; r++) {
+    const CutRank *x = &c->rank[r];
+    for (int ph = 0; ph < 3; ph++)
+      e.flops += x->work[ph].flops * mbs * copies;
+    e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs));
+    e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced);
+    e.pp = MAX(e.pp, (double)x->sent * mbs);
+  }
+  if (k->gpu) e.seconds = step_seconds(c, m, k, microbatches, bubble);
+  return e;
+}

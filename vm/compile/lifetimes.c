@@ -1,0 +1,271 @@
+/* lifetimes.c - the taking and giving back of a rank's buffers as one list of steps, and
+ * the part of it that repeats: most schedules settle into a rhythm. Packing then goes
+ * through a few repetitions; once the holes and the places of all buffers are what they
+ * were some repetitions before, the others cannot change anything and are left out. */
+#include "lifetimes.h"
+
+#include "holes.h"
+
+/* ---- steps ---- */
+
+typedef struct Steps {
+  Lifetimes *l;
+  Arena *scratch;
+  int32_t *same; /* of each step, comparable: what is taken, or ~ how many buffers
+                    ago the one that is given back was taken */
+} Steps;
+
+/* Buffers in the order of their ends. */
+static int32_t *sort_by_end(const Interval *v, int n, Arena *scratch) {
+  int last = 0;
+  for (int i = 0; i < n; i++)
+    last = MAX(last, v[i].end);
+  int32_t *at = NEW_N(scratch, int32_t, last + 2), *out = NEW_N(scratch, int32_t, n);
+  for (int i = 0; i < n; i++)
+    at[v[i].end + 1]++;
+  for (int p = 0; p <= last; p++)
+    at[p + 1] += at[p];
+  for (int i = 0; i < n; i++)
+    out[at[v[i].end]++] = i;
+  return out;
+}
+
+static void make_steps(Steps *s, const Interval *v, int n) {
+  Lifetimes *l = s->l;
+  int32_t *dead = sort_by_end(v, n, s->scratch);
+  s->same = NEW_N(s->scratch, int32_t, 2 * n);
+  l->n = n;
+  for (int i = 0, d = 0; i < n; i++) {
+    assert(i == 0 || v[i - 1].start <= v[i].start);
+    for (; v[dead[d]].end < v[i].start; d++) {
+      s->same[l->nstep] = ~(i - dead[d]);
+      l->step[l->nstep++] = ~dead[d];
+    }
+    l->what[i] = v[i].what;
+    s->same[l->nstep] = l->what[i];
+    l->step[l->nstep++] = i;
+  }
+}
+
+/* ---- repetition ---- */
+
+/* Steps [lo, hi) are equal to those `period` later; as long as possible around `at`. */
+static void extend(const Steps *s, int at, int period, int *lo, int *hi) {
+  int end = s->l->nstep - period;
+  for (*hi = at; *hi < end && s->same[*hi] == s->same[*hi + period];)
+    ++*hi;
+  for (*lo = at; *lo > 0 && s->same[*lo - 1] == s->same[*lo - 1 + period];)
+    --*lo;
+}
+
+/* Buffers taken in steps [0, at). */
+static int taken_before(const Lifetimes *l, int at) {
+  while (at > 0 && l->step[at - 1] < 0)
+    at--;
+  return at > 0 ? l->step[at - 1] + 1 : 0;
+}
+
+/* The buffers in use before step `at`, ascending. */
+static int32_t *in_use(const Steps *s, const int32_t *given, int at, int *n) {
+  int taken = taken_before(s->l, at);
+  int32_t *out = NEW_N(s->scratch, int32_t, taken + 1);
+  *n = 0;
+  for (int i = 0; i < taken; i++)
+    if (given[i] >= at) out[(*n)++] = i;
+  return out;
+}
+
+/* Those in use at the start of repetition k must be those at `settled`, each `taken`
+ * further, except for some that stay. Gathers the ones that move. */
+static bool moves_on(const Steps *s, const int32_t *given, int k) {
+  Lifetimes *l = s->l;
+  int n, m, last = l->first + k * l->period, by = (k - l->settled) * l->taken, stay = 0;
+  int32_t *a = in_use(s, given, l->first + l->settled * l->period, &n);
+  int32_t *b = in_use(s, given, last, &m);
+  if (n != m) return false;
+  while (stay < n && a[stay] == b[stay])
+    stay++;
+  for (int i = stay; i < n; i++)
+    if (b[i] != a[i] + by) return false;
+  l->moving = a + stay;
+  l->nmoving = n - stay;
+  return true;
+}
+
+/* After which step each buffer is given back. */
+static int32_t *given_back(const Steps *s) {
+  int32_t *given = NEW_N(s->scratch, int32_t, s->l->n);
+  for (int i = 0; i < s->l->n; i++)
+    given[i] = INT32_MAX;
+  for (int i = 0; i < s->l->nstep; i++)
+    if (s->l->step[i] < 0) given[~s->l->step[i]] = i;
+  return given;
+}
+
+static bool settles(Steps *s, int lo, int hi, int period, Arena *a) {
+  enum { WARM = 3 };
+  Lifetimes *l = s->l;
+  l->first = lo, l->period = period, l->repeats = (hi - lo) / period + 1;
+  l->taken = taken_before(l, lo + period) - taken_before(l, lo);
+  int32_t *given = given_back(s);
+  for (l->settled = 1; l->settled <= WARM && l->settled + 2 < l->repeats; l->settled++) {
+    if (!moves_on(s, given, l->repeats - 1) || !moves_on(s, given, l->settled + 1))
+      continue;
+    int32_t *moving = NEW_N(a, int32_t, l->nmoving + 1);
+    memcpy(moving, l->moving, sizeof *moving * (size_t)l->nmoving);
+    l->moving = moving;
+    return true;
+  }
+  return false;
+}
+
+/* Looks for a repetition around the middle of the list. */
+static void find_repetition(Steps *s, Arena *a) {
+  enum { WINDOW = 64, LEAST = 8, TRIES = 64 };
+  const Lifetimes *l = s->l;
+  int at = l->nstep / 2, tries = 0;
+  for (int p = 1; at + p + WINDOW < l->nstep && tries < TRIES; p++) {
+    if (s->same[at] != s->same[at + p]) continue;
+    if (memcmp(&s->same[at], &s->same[at + p], sizeof *s->same * WINDOW) != 0) continue;
+    int lo, hi;
+    tries++;
+    extend(s, at, p, &lo, &hi);
+    if (hi - lo >= LEAST * p && settles(s, lo, hi, p, a)) return;
+  }
+  s->l->period = 0;
+}
+
+/* ---- slots ---- */
+
+static void count_slots(const Steps *s, const Front *f, Arena *a) {
+  Lifetimes *l = s->l;
+  int *used = NEW_N(s->scratch, int, f->nsize + 1), full = f->nsize;
+  l->most = NEW_N(a, int, f->nsize + 1);
+  l->nsize = f->nsize;
+  for (int i = 0; i < l->nstep; i++) {
+    int x = l->step[i], k = f->group[l->what[x < 0 ? ~x : x]];
+    if (k < 0) continue;
+    if (x < 0) {
+      full -= used[k]-- == l->most[k];
+      continue;
+    }
+    if (used[k]++ == l->most[k]) {
+      l->most[k]++;
+      l->tight = false;
+    } else {
+      full += used[k] == l->most[k];
+    }
+    if (full == f->nsize) l->tight = true;
+  }
+}
+
+static void *move(Arena *a, const void *from, size_t n) {
+  return memcpy(arena_raw(a, n + 1), from, n);
+}
+
+void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out) {
+  Layout none = {0};
+  MainList t = {.brief = true};
+  actions(b, rank, &none, &t);
+  int n = t.buffer.n;
+  *out = (Lifetimes){.what = NEW_N(b->arena, int32_t, n),
+                     .step = NEW_N(b->arena, int32_t, 2 * n)};
+  Steps s = {.l = out, .scratch = b->arena};
+  make_steps(&s, t.buffer.at, n);
+  count_slots(&s, f, a);
+  if (!out->tight) find_repetition(&s, a);
+  /* Steps are kept where they are needed. */
+  out->what = out->tight ? NULL : move(a, out->what, sizeof *out->what * (size_t)n);
+  out->step =
+      out->tight ? NULL : move(a, out->step, sizeof *out->step * (size_t)out->nstep);
+}
+
+uint64_t lifetimes_slots(const Lifetimes *l, const Front *f) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < l->nsize; i++)
+    bytes += f->size[i] * (uint64_t)l->most[i];
+  return bytes;
+}
+
+/* ---- holes ---- */
+
+/* What the rest of the packing depends on, at the start of a repetition. */
+typedef struct Snapshot {
+  uint64_t hash, top;
+  Hole *hole;
+  int nhole;
+  uint64_t *off; /* of the moving buffers */
+} Snapshot;
+
+enum { SNAPSHOTS = 64 };
+
+typedef struct Pack {
+  const Lifetimes *l;
+  Holes holes;
+  uint64_t *off;            /* of each buffer in use */
+  Snapshot seen[SNAPSHOTS]; /* from repetition `settled` on */
+  int nseen;
+} Pack;
+
+static void take_snapshot(Pack *p, int k, Snapshot *s) {
+  const Lifetimes *l = p->l;
+  int by = (k - l->settled) * l->taken;
+  size_t bytes = sizeof(Hole) * (size_t)p->holes.hole.n;
+  *s = (Snapshot){.top = p->holes.top, .nhole = p->holes.hole.n};
+  s->hole = arena_raw(p->holes.arena, bytes + 1);
+  if (bytes) memcpy(s->hole, p->holes.hole.at, bytes);
+  s->off = arena_raw(p->holes.arena, sizeof *s->off * (size_t)l->nmoving + 1);
+  s->hash = s->top;
+  for (int i = 0; i < l->nmoving; i++) {
+    s->off[i] = p->off[l->moving[i] + by];
+    s->hash = (s->hash ^ s->off[i]) * 0x9e3779b97f4a7c15u;
+  }
+}
+
+static bool same_snapshot(const Pack *p, const Snapshot *a, const Snapshot *b) {
+  return a->hash == b->hash && a->top == b->top && a->nhole == b->nhole &&
+         memcmp(a->hole, b->hole, sizeof(Hole) * (size_t)a->nhole) == 0 &&
+         memcmp(a->off, b->off, sizeof *a->off * (size_t)p->l->nmoving) == 0;
+}
+
+/* At the start of repetition k: the one to go on with. If everything is as it was some
+ * repetitions ago, it will be so again as many later, and again. */
+static int next_repetition(Pack *p, int k) {
+  const Lifetimes *l = p->l;
+  int last = l->repeats - 1;
+  if (k < l->settled || k >= last || p->nseen == SNAPSHOTS) return k;
+  Snapshot *now = &p->seen[p->nseen];
+  take_snapshot(p, k, now);
+  for (int j = p->nseen - 1; j >= 0; j--) {
+    if (!same_snapshot(p, now, &p->seen[j])) continue;
+    int cycle = p->nseen - j, to = last - (last - k) % cycle;
+    int by = (to - l->settled) * l->taken;
+    for (int i = 0; i < l->nmoving; i++)
+      p->off[l->moving[i] + by] = now->off[i];
+    p->nseen = SNAPSHOTS;
+    return to;
+  }
+  p->nseen++;
+  return k;
+}
+
+uint64_t lifetimes_holes(const Lifetimes *l, const Front *f, uint64_t limit,
+                         Arena *scratch) {
+  if (l->tight) return UINT64_MAX;
+  Pack p = {.l = l, .holes = {.arena = scratch}};
+  p.off = arena_raw(scratch, sizeof *p.off * (size_t)l->n + 1);
+  int next = l->period ? l->first : l->nstep;
+  for (int i = 0; i < l->nstep && p.holes.top <= limit; i++) {
+    if (i == next) {
+      i = l->first + next_repetition(&p, (i - l->first) / l->period) * l->period;
+      next = i + l->period;
+    }
+    int x = l->step[i], k = f->group[l->what[x < 0 ? ~x : x]];
+    if (k < 0) continue;
+    if (x < 0)
+      holes_give(&p.holes, p.off[~x], f->size[k]);
+    else
+      p.off[x] = holes_take(&p.holes, f->size[k]);
+  }
+  return p.holes.top;
+}
