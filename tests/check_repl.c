@@ -545,6 +545,13 @@ START_TEST(piped_input_is_a_script) {
          "stdin:2: here");
   script("1 +\n", "", 1, "", "stdin:1: ");
   script("print(1)", "no_such_plan.lua", 2, "", "no_such_plan.lua");
+  /* Options are those of weft check. */
+  put_plan("a.lua", 1);
+  const char *a = scratch_path("a.lua");
+  script("print(plan.mesh.tp)", arena_printf(scratch_arena, "%s -D LONG", a), 0, "2\n",
+         "");
+  script("print(1)", arena_printf(scratch_arena, "%s --set mesh.tp", a), 2, "",
+         "--set mesh.tp: write --set PATH=VALUE");
   Outcome o = process_run(20, "sh -c \"echo 'print(1)' | $weft repl >/dev/full\"");
   ck_assert_int_eq(o.code, 2);
   ck_assert_ptr_nonnull(strstr(o.err, "cannot write to the standard output"));
