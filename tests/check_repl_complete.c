@@ -206,8 +206,11 @@ START_TEST(commands_and_topics) {
   expect(",nosuch x|", "");
   expect(",reload x|", "");
   expect("?mesh.wo|", "world ");
-  expect("?weft.ada|", "adamw( ");
-  expect(",help weft.ada|", "adamw( ");
+  /* Fields and methods. */
+  expect("?plan.me|", "memory mesh ");
+  expect("?mesh.gr|", "group groups ");
+  expect("?weft.ada|", "adamw ");
+  expect(",help weft.ada|", "adamw ");
 }
 END_TEST
 
