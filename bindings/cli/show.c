@@ -227,6 +227,8 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
                    : cli->svg ? "--svg"
                               : "--width");
   if (cli->comms && !cli->csv) return err_set(e, WEFT_EUSAGE, "--comms belongs to --csv");
+  if (cli->csv && cli->json)
+    return err_set(e, WEFT_EUSAGE, "--csv and --json are two forms; give one of them");
   if (program && cli->rank >= j->mesh.world)
     return err_set(e, WEFT_EUSAGE, "there is no rank %lld, the mesh has %d ranks",
                    (long long)cli->rank, j->mesh.world);
