@@ -124,7 +124,7 @@ static void text_memory(Shown *w, Text *out) {
     text_printf(out, "memory of each rank at pipeline rank %d: %s\n", r,
                 format_bytes((double)p->arena_bytes, buf));
     for (int i = 0; i < p->nmem; i++)
-      text_printf(out, "  %-16s %10s%s%s\n", p->mem[i].name,
+      text_printf(out, "  %-18s %10s%s%s\n", p->mem[i].name,
                   format_bytes((double)p->mem[i].bytes, buf), p->mem[i].note ? "  " : "",
                   p->mem[i].note ? p->mem[i].note : "");
   }
