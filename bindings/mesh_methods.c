@@ -27,7 +27,14 @@ static int index_arg(lua_State *L, const MeshObject *m, int arg) {
   return m->index[r];
 }
 
-static int unknown_axis(lua_State *L, const MeshObject *m, const char *name) {
+bool mesh_is_expert_axis(const char *name) {
+  static const char *const names[] = {"ep", "etp", "ep_shard"};
+  for (int i = 0; i < LEN(names); i++)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
+}
+
+int mesh_unknown_axis(lua_State *L, const MeshObject *m, const char *name) {
   const char *names[AXIS_N + 4];
   int n = 0;
   for (int a = 0; a < m->naxis; a++)
@@ -42,7 +49,10 @@ static int unknown_axis(lua_State *L, const MeshObject *m, const char *name) {
     luaL_addstring(&b, names[i]);
   }
   luaL_pushresult(&b);
-  const char *all = lua_tostring(L, -1), *near = value_suggest(name, names, n);
+  /* The name of an axis that another mesh has is no slip of the fingers. */
+  bool axis = axes_parse(name) || mesh_is_expert_axis(name);
+  const char *all = lua_tostring(L, -1);
+  const char *near = axis ? NULL : value_suggest(name, names, n);
   if (near)
     return luaL_error(L, "the mesh has no axis \"%s\" (did you mean \"%s\"?)", name,
                       near);
@@ -52,7 +62,7 @@ static int unknown_axis(lua_State *L, const MeshObject *m, const char *name) {
 unsigned mesh_axes_arg(lua_State *L, const MeshObject *m, int arg) {
   const char *name = luaL_checkstring(L, arg);
   unsigned axes = mesh_view_axes(m, name);
-  if (!axes) unknown_axis(L, m, name);
+  if (!axes) mesh_unknown_axis(L, m, name);
   return axes;
 }
 
@@ -209,7 +219,7 @@ void mesh_check_keys(lua_State *L, const MeshObject *m) {
     bool known = own || (strcmp(key, "dp") == 0 && axes);
     for (int a = 0; a < m->naxis && !known; a++)
       known = strcmp(key, m->axis[a].name) == 0;
-    if (!known) unknown_axis(L, m, key);
+    if (!known) mesh_unknown_axis(L, m, key);
   }
 }
 

@@ -19,6 +19,10 @@ void mesh_push_ranks(lua_State *L, const int *rank, int n, int gpus);
 MeshObject *mesh_self(lua_State *L);
 /* Room for n numbers, until the function returns. */
 int *mesh_scratch(lua_State *L, int n);
+/* An axis that only expert meshes have. */
+bool mesh_is_expert_axis(const char *name);
+/* Raises: this mesh has no such axis. */
+int mesh_unknown_axis(lua_State *L, const MeshObject *m, const char *name);
 /* The axes that the text at `arg` names; raises. */
 unsigned mesh_axes_arg(lua_State *L, const MeshObject *m, int arg);
 /* dp_replicate and dp_shard, where they are two axes. */

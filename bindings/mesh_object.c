@@ -56,6 +56,8 @@ void mesh_object_push(lua_State *L, const Mesh *mesh, int gpus) {
 
 static void push_expert(lua_State *L, const MeshObject *of) {
   const Mesh *mesh = &of->mesh;
+  if (of->n < mesh->world)
+    luaL_error(L, "a part of a mesh has no expert mesh: slice mesh.expert instead");
   MeshObject *m = new_view(L, mesh, of->gpus, mesh->world);
   mesh_view_axis(m, "pp", mesh->size[AXIS_PP]);
   mesh_view_axis(m, "ep_shard", mesh->ep_shard);
@@ -215,10 +217,10 @@ static int index_mesh(lua_State *L) {
   const char *key = luaL_checkstring(L, 2);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL || push_field(L, m, key)) return 1;
-  static const char *const expert[] = {"ep", "etp", "ep_shard"};
-  for (int i = 0; i < LEN(expert); i++)
-    if (strcmp(key, expert[i]) == 0)
-      return luaL_error(L, "weft.mesh has no '%s' (it is an axis of mesh.expert)", key);
+  if (mesh_is_expert_axis(key))
+    return luaL_error(L, "weft.mesh has no '%s' (it is an axis of mesh.expert)", key);
+  /* The name of an axis that other meshes have. */
+  if (axes_parse(key)) return mesh_unknown_axis(L, m, key);
   return script_unknown(L, "mesh");
 }
 

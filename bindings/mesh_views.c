@@ -35,6 +35,27 @@ static void joined_name(const MeshObject *m, unsigned axes, char name[64]) {
   if (set != UINT32_MAX) snprintf(name, 64, "%s", axes_name(set, buf));
 }
 
+/* The option `name` of the table at 2, beside the list of axes: what stands for them from
+ * now on, so nothing else may have that name. */
+static void name_option(lua_State *L, const MeshObject *m, unsigned axes, char name[64]) {
+  for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+    if (lua_isinteger(L, -2)) continue;
+    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+    if (strcmp(key, "name") != 0)
+      luaL_error(L,
+                 "there is no option '%s': mesh:flatten { \"dp\", \"cp\", name = \"x\" }",
+                 key);
+    const char *s = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    size_t n = strlen(s);
+    if (!n || n >= 64 || s[strcspn(s, " +")])
+      luaL_error(L, "name must be a text of 1 to 63 characters without blanks and +");
+    bool other = strcmp(s, "node") == 0 || strcmp(s, "local_rank") == 0;
+    if (other || mesh_view_axes(m, s) & ~axes)
+      luaL_error(L, "the name \"%s\" stands for something else already", s);
+    snprintf(name, 64, "%s", s);
+  }
+}
+
 /* Makes `v` the view in which these axes of `m` are one. */
 static void merge_axes(const MeshObject *m, MeshObject *v, unsigned axes,
                        const char *name) {
@@ -67,8 +88,7 @@ int mesh_flatten(lua_State *L) {
   unsigned axes = axes_list(L, m);
   char name[64];
   joined_name(m, axes, name);
-  if (lua_getfield(L, 2, "name") == LUA_TSTRING)
-    snprintf(name, sizeof name, "%s", lua_tostring(L, -1));
+  name_option(L, m, axes, name);
   merge_axes(m, mesh_view_new(L, m, m->n), axes, name);
   return 1;
 }

@@ -140,7 +140,12 @@ static const char **assignments(lua_State *L, const char *name) {
   int top = lua_gettop(L);
   for (; lua_rawgeti(L, keys, n + 1) != LUA_TNIL; n++) {
     lua_pushvalue(L, -1);
-    lua_rawget(L, t);
+    int type = lua_rawget(L, t);
+    if (lua_type(L, top + 1) != LUA_TSTRING)
+      luaL_error(L, "%s: written { [\"name\"] = value }, not as a list", name);
+    if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN)
+      luaL_error(L, "%s: the value of \"%s\" is a %s, not a text, number or boolean",
+                 name, lua_tostring(L, top + 1), lua_typename(L, type));
     const char *value = luaL_tolstring(L, -1, NULL);
     list[n] = lua_pushfstring(L, "%s=%s", lua_tostring(L, top + 1), value);
     lua_rawseti(L, keys, n + 1);

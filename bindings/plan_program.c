@@ -63,7 +63,7 @@ static void add_memory(lua_State *L, const Program *p, Text *t) {
   lua_createtable(L, p->nmem, 0);
   for (int i = 0; i < p->nmem; i++) {
     const MemClass *m = &p->mem[i];
-    text_printf(t, "  %-16s %10s%s%s\n", m->name, format_bytes((double)m->bytes, buf),
+    text_printf(t, "  %-18s %10s%s%s\n", m->name, format_bytes((double)m->bytes, buf),
                 m->note ? "  " : "", m->note ? m->note : "");
     lua_createtable(L, 0, 3);
     set_text(L, "name", m->name);

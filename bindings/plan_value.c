@@ -72,7 +72,8 @@ static void take_job(lua_State *L, void *ud) {
     lua_pop(L, 1);
     state_keep_plan(j->lp->state);
   } else if (status == LUA_ERRRUN) {
-    diag_error(j->d, "value", "", "%s", lua_tostring(L, -1));
+    Diag *g = diag_error(j->d, "value", "", "%s", lua_tostring(L, -1));
+    if (j->v->changes) g->file = j->v->changes_file, g->line = j->v->changes_line;
   } else {
     lua_error(L);
   }

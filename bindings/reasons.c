@@ -78,6 +78,7 @@ static void push_error(lua_State *L, const weft_error *e, Text *t) {
 
 void reasons_push(lua_State *L, weft_status st, const Diags *d, const weft_error *e) {
   bool plan = st == WEFT_EPLAN && d && d->errors;
+  if (st == WEFT_EINTR) script_interrupt(L);
   luaL_checkstack(L, 6, NULL);
   Text *t = script_push_text(L);
   lua_createtable(L, plan ? d->list.n : 1, 2);

@@ -13,7 +13,8 @@ typedef struct Recorder {
 } Recorder;
 
 static Recorder *self(lua_State *L) {
-  Recorder *r = luaL_checkudata(L, 1, SCHEDULE_TYPE);
+  Recorder *r = luaL_testudata(L, 1, SCHEDULE_TYPE);
+  if (!r) luaL_error(L, "s comes before a colon: s:F(chunk, microbatch)");
   if (!r->schedule) luaL_error(L, "s is used after the schedule function has ended");
   return r;
 }

@@ -111,6 +111,14 @@ static void trim(const char **p, const char **end) {
     --*end;
 }
 
+/* Spreadsheets put quotes around a cell; none that means something has a comma. */
+static void unquote(const char **p, const char **end) {
+  trim(p, end);
+  if (*end - *p < 2 || **p != '"' || (*end)[-1] != '"') return;
+  ++*p, --*end;
+  trim(p, end);
+}
+
 /* "(0F1;3B0)OVERLAP_F_B" */
 static bool pair(const char *p, const char *end, Entry *e) {
   const char *semi = memchr(p, ';', (size_t)(end - p));
@@ -130,7 +138,7 @@ static bool pair(const char *p, const char *end, Entry *e) {
 
 static void read_cell(Reader *r, Row *row, const char *p, const char *end, int cell) {
   Entry e = {.stage2 = -1, .mb2 = -1};
-  trim(&p, &end);
+  unquote(&p, &end);
   if (p == end) return;
   if (*p == '(' ? pair(p, end, &e) : simple(p, end, &e)) {
     e.cell = cell;
@@ -147,6 +155,8 @@ static void read_cell(Reader *r, Row *row, const char *p, const char *end, int c
 }
 
 static void read_rows(Reader *r, const char *text) {
+  static const char byte_order_mark[] = "\xef\xbb\xbf";
+  if (strncmp(text, byte_order_mark, 3) == 0) text += 3;
   size_t n = strlen(text);
   while (n && isspace((unsigned char)text[n - 1]))
     n--;
@@ -343,7 +353,8 @@ static void fill(const Reader *r, Schedule *out) {
                                            .mb = e->mb,
                                            .chunk2 = (int16_t)chunk2,
                                            .mb2 = MAX(e->mb2, 0),
-                                           .line = row->line};
+                                           .line = row->line,
+                                           .cell = e->cell};
     }
   }
 }

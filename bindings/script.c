@@ -32,19 +32,21 @@ const StopFlag *script_stop(lua_State *L) {
 /* ---- interruption ---- */
 
 /* Coroutines get a copy of the hook when they are made. Once the flag is set it fires at
- * every line and instruction, so that nothing that catches errors goes on; the main
- * thread, which may be waiting for this one, must stop too. */
+ * every line and instruction, so that nothing that catches errors goes on. */
 static void poll(lua_State *L, lua_Debug *ar) {
+  if (script_interrupt(L)) luaL_error(L, "interrupted!");
+  if (lua_gethookcount(L) != POLL_STEP) lua_sethook(L, poll, LUA_MASKCOUNT, POLL_STEP);
+}
+
+/* The main thread, which may be waiting for this one, must stop too. */
+bool script_interrupt(lua_State *L) {
   const StopFlag *stop = script_stop(L);
-  if (!stop || !*stop) {
-    if (lua_gethookcount(L) != POLL_STEP) lua_sethook(L, poll, LUA_MASKCOUNT, POLL_STEP);
-    return;
-  }
+  if (!stop || !*stop) return false;
   lua_sethook(L, poll, LUA_MASKLINE | LUA_MASKCOUNT, 1);
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   lua_sethook(lua_tothread(L, -1), poll, LUA_MASKLINE | LUA_MASKCOUNT, 1);
   lua_pop(L, 1);
-  luaL_error(L, "interrupted!");
+  return true;
 }
 
 void script_resume(lua_State *L) {

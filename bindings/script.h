@@ -36,6 +36,10 @@ const ScriptHost *script_host(lua_State *L); /* NULL: none */
  * coroutines and inside pcall: the hook goes on raising until script_resume. NULL: out of
  * memory. lua_close ends it. */
 lua_State *script_new(const ScriptHost *h);
+/* If the flag is set, the Lua code that called the running function ends at its next
+ * instruction: for work in C that was interrupted, so that no script takes that for an
+ * answer. True if it is set. */
+bool script_interrupt(lua_State *L);
 /* After an interruption, when the flag was cleared: the state may run again. */
 void script_resume(lua_State *L);
 

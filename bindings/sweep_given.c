@@ -28,8 +28,26 @@ void sweep_push_point(lua_State *L, const Sweep *s, int64_t point) {
 
 /* ---- plan = function(point) ---- */
 
-/* What a function gave instead of a plan. */
+/* Calls the function for a point and leaves its two results; false, with nothing left, if
+ * that was interrupted: whatever came of it is no judgement. */
+static bool call_plan(lua_State *L, const Sweep *s, int64_t i) {
+  const StopFlag *stop = script_stop(L);
+  lua_pushvalue(L, PLAN);
+  sweep_push_point(L, s, s->todo[i]);
+  int status = lua_pcall(L, 1, 2, 0);
+  if (stop && *stop) {
+    lua_settop(L, PLAN);
+    return false;
+  }
+  if (status != LUA_OK) lua_error(L);
+  return true;
+}
+
+/* What a function gave instead of a plan: nil and perhaps reasons. */
 static void no_plan(lua_State *L, PointReason *why) {
+  if (!lua_isnil(L, -2))
+    luaL_error(L, "weft.sweep: plan() returned a %s, not a plan, a file or nil",
+               luaL_typename(L, -2));
   *why = (PointReason){.code = "plan"};
   const char *text =
       lua_isnil(L, -1) ? "the function gave no plan" : luaL_tolstring(L, -1, NULL);
@@ -69,6 +87,7 @@ static void judge_given(lua_State *L, Sweep *s, int64_t i, SweepCaches *own) {
     row.state = POINT_ILLEGAL;
   }
   lua_settop(L, PLAN);
+  if (st == WEFT_EINTR) return;
   if (st != WEFT_OK && st != WEFT_EPLAN) reasons_raise(L, st, NULL, &j->e);
   s->row[i] = row;
   sweep_note(s, i, &why);
@@ -79,13 +98,10 @@ void sweep_given_next(lua_State *L, Sweep *s) {
   SweepCaches own;
   PointReason why;
   if (i >= s->ntodo || s->ready[i]) return;
-  lua_pushvalue(L, PLAN);
-  sweep_push_point(L, s, s->todo[i]);
-  lua_call(L, 1, 2);
+  if (!call_plan(L, s, i)) return;
   bool plan = lua_type(L, -2) == LUA_TSTRING || lua_istable(L, -2) ||
               plan_object_test(L, lua_gettop(L) - 1);
   if (!plan) {
-    if (lua_isnil(L, -1)) lua_pop(L, 1);
     no_plan(L, &why);
     lua_settop(L, PLAN);
     s->row[i].state = POINT_ILLEGAL;

@@ -107,11 +107,11 @@ static void add_summary(const Sweep *s, Text *out) {
   if (s->seconds > 0)
     text_printf(out, " in %.2f s, %.0f points/s", s->seconds,
                 (double)(done - s->nresumed) / s->seconds);
-  text_printf(out, ": %lld plans", (long long)s->nlegal);
-  if (s->ndropped) text_printf(out, " (%lld left out by score)", (long long)s->ndropped);
-  text_printf(out, ", %lld without enough memory, %lld illegal%s\n",
-              (long long)s->nmemory, (long long)s->nillegal,
-              s->interrupted ? "; interrupted" : "");
+  text_printf(out, ": %lld plans, %lld without enough memory, %lld illegal",
+              (long long)s->nlegal, (long long)s->nmemory, (long long)s->nillegal);
+  if (s->ndropped)
+    text_printf(out, "; %lld plans without a score", (long long)s->ndropped);
+  text_add(out, s->interrupted ? "; interrupted\n" : "\n");
 }
 
 void sweep_table(const Sweep *s, int64_t most, Text *out) {

@@ -145,6 +145,20 @@ END_TEST
 
 /* ---- json ---- */
 
+START_TEST(names_are_found) {
+  enum { N = 1000 };
+  Arena *arena = arena_new(NULL);
+  Names t = {0};
+  ck_assert_int_eq(names_find(&t, "none"), -1);
+  for (int i = 0; i < N; i++) names_add(arena, &t, arena_printf(arena, "n%d", i), i);
+  for (int i = 0; i < N; i++)
+    ck_assert_int_eq(names_find(&t, arena_printf(arena, "n%d", i)), i);
+  ck_assert_int_eq(names_find(&t, "n1000"), -1);
+  ck_assert_int_eq(names_find(&t, ""), -1);
+  arena_free(arena);
+}
+END_TEST
+
 START_TEST(json_on_one_line) {
   Text t = {0};
   Json j = {.out = &t};
@@ -338,6 +352,7 @@ Suite *base_suite(void) {
   tcase_add_test(t, distances);
   tcase_add_test(t, nearest_name_is_offered_when_near);
   tcase_add_test(t, equality_and_hash);
+  tcase_add_test(t, names_are_found);
   tcase_add_test(t, json_on_one_line);
   tcase_add_test(t, json_pretty);
   tcase_add_test(t, json_escapes);

@@ -100,7 +100,13 @@ START_TEST(experts) {
           "prints(e:group('ep', 9), '{ 8, 9, 10, 11 }  -- 1 node')\n"
           "prints(e:group('ep_shard', 9), '{ 9, 13 }  -- 1 node')\n"
           "for r = 0, 15 do same(e:rank(e:coord(r)), r) end\n"
-          "raises(\"it is an axis of mesh.expert\", function() return m.ep end)\n");
+          "raises(\"it is an axis of mesh.expert\", function() return m.ep end)\n"
+          "raises('no axis \"tp\"; it has pp, ep_shard, ep, etp', function() return e.tp "
+          "end)\n"
+          "raises('no axis \"ep\"; it has pp', m.group, m, 'ep', 0)\n"
+          /* The expert mesh of a part would be that of the whole. */
+          "raises('slice mesh.expert', function() return m:slice { pp = 1 }.expert end)\n"
+          "same(#e:slice { pp = 1 }, 8)\n");
 }
 END_TEST
 
@@ -173,6 +179,12 @@ START_TEST(errors) {
       "  m.rank, m, { pp = 1, dp = 0, tp = 1, node = 7 })\n"
       "raises('named twice', m.flatten, m, { 'dp', 'dp_shard' })\n"
       "raises('name the axes in a list', m.flatten, m, {})\n"
+      "raises(\"no option 'nam'\", m.flatten, m, { 'dp', nam = 'x' })\n"
+      "for _, name in ipairs { '', 5, 'a b', 'a+b', ('x'):rep(64) } do\n"
+      "  raises('name must be a text', m.flatten, m, { 'dp', name = name }) end\n"
+      "for _, name in ipairs { 'pp', 'world', 'node', 'local_rank' } do\n"
+      "  raises('stands for something else', m.flatten, m, { 'dp', name = name }) end\n"
+      "same(m:flatten { 'dp', 'tp', name = 'tp' }.tp, 16)\n"
       "raises('item 1 is number', m.flatten, m, { 1 })\n"
       "raises('table expected', m.slice, m, 1)\n");
 }

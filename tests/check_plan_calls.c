@@ -172,6 +172,9 @@ START_TEST(wrong_schedules) {
   expect_schedule(WITH_SCHEDULE("\n  s:f(0, 1)\n"),
                   "plan.lua:4: error: plan.schedule: s has no 'f' (did you mean 'F'?)\n"
                   "1 error\n");
+  expect_schedule(WITH_SCHEDULE("  s.F(0, 0)\n"),
+                  "plan.lua:3: error: plan.schedule: s comes before a colon: "
+                  "s:F(chunk, microbatch)\n1 error\n");
   expect_schedule(
       WITH_SCHEDULE("  s:F(1, 0)\n"),
       "plan.lua:3: error: plan.schedule: chunk 1 does not exist: there are 1, "

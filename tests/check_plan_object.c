@@ -46,6 +46,8 @@ START_TEST(load) {
       "prints(v, 'plan x: tp=2, 2 ranks, 1f1b')\n"
       "raises(\"no option 'defin' (did you mean 'define'?)\", weft.load, 'x',\n"
       "  { defin = 1 })\n"
+      "raises('written { [', weft.load, 'x', { set = { 'mesh.tp=4' } })\n"
+      "raises('\"A\" is a table', weft.load, 'x', { define = { A = {} } })\n"
       "raises('string expected', weft.load, {})\n");
 }
 END_TEST
@@ -154,8 +156,8 @@ START_TEST(what_cannot_move) {
       "  tiny, { schedule = function(s) return open end })\n"
       "raises('name is a userdata', tiny, { name = f })\n"
       "raises(\"name is a table with __gc or __mode\", tiny, { name = setmetatable({},\n"
-          "  { __gc = function() end }) })\n"
-          "local deep = {} for i = 1, 300 do deep = { deep } end\n"
+      "  { __gc = function() end }) })\n"
+      "local deep = {} for i = 1, 300 do deep = { deep } end\n"
       "raises('nested too deeply', tiny, { name = deep })\n"
       "same(tiny { schedule = function(s) os.exit(3) end }:check(), nil)\n"
       "local loop = tiny { schedule = function(s) while true do end end }\n"
@@ -200,7 +202,8 @@ START_TEST(with) {
       "same(r, nil) says(why, 'plan.pp_plan.layers')\n"
       "local r, why = p:with { ['batch.global.x'] = 3 }\n"
       "same(r, nil) says(why, 'global there is number, not a table')\n"
-      "local r, why = p:with { 'x' } same(r, nil) says(why, 'the path of a field')\n"
+      "local r, why = p:with { 'x' } same(r, nil) says(why, 'test:16: error: a change "
+      "is')\n"
       "raises('table expected', p.with, p)\n"
       "local long = q:with { name = 'a' }:with { name = 'b' }\n"
       "says(long, 'plan b: pp=2 dp=8 tp=4')\n");

@@ -213,8 +213,12 @@ START_TEST(plans) {
   expect(t, "plan.spec.batch.micro", "4\n");
   expect(t, arena_printf(scratch_arena, ",plan %s", scratch_path("b.lua")),
          "plan b.lua: tp=2, 2 ranks, 1f1b\n");
+  expect(t, ",set mesh.tp=4", "plan b.lua: tp=4, 4 ranks, 1f1b\n");
   ck_assert_ptr_nonnull(strstr(answer(t, ",plan none.lua"), "none.lua: error: "));
-  expect(t, "plan", "plan b.lua: tp=2, 2 ranks, 1f1b\n");
+  /* That slip changed nothing. */
+  expect(t, "plan", "plan b.lua: tp=4, 4 ranks, 1f1b\n");
+  expect(t, ",set", "mesh.tp=4\n");
+  expect(t, ",reload", "plan b.lua: tp=4, 4 ranks, 1f1b\n");
   expect(t, "plan.mehs", "error: weft.plan has no 'mehs' (did you mean 'mesh'?)\n");
   expect(t, "plan:wiht {}", "error: weft.plan has no 'wiht' (did you mean 'with'?)\n");
   ck_assert_int_eq(leave(t), 0);
@@ -300,6 +304,11 @@ START_TEST(tab) {
   terminal_wait(t, "> string.reverse('ab')\nba\n>");
   terminal_type(t, "x\003");
   terminal_wait(t, "> x^C\n>");
+  /* Also after the line was drawn, wherever the cursor stands. */
+  terminal_type(t, "weft");
+  terminal_wait_row(t, -1, "> weft");
+  terminal_type(t, "\002\002\003");
+  terminal_wait(t, "> x^C\n> weft^C\n>");
   /* With nothing before it the key indents. */
   terminal_type(t, "\t7\n");
   terminal_wait(t, ">   7\n7\n>");
@@ -452,8 +461,11 @@ START_TEST(history) {
   expect(t, "2", "2\n");
   expect(t, "2", "2\n");
   expect(t, ",set", "every field is as in the plan\n");
+  /* The same text stands above already. */
+  int row = t->row;
   terminal_type(t, "\033[A\033[A\n");
-  terminal_wait(t, "> 2\n2\n>");
+  terminal_wait_row(t, row + 1, ">");
+  ck_assert_str_eq(terminal_rows(t, row, t->row), "> 2\n2\n>\n");
   ck_assert_int_eq(leave(t), 0);
   ck_assert_str_eq(scratch_get(path), "'back\\\\\\\\slash'\n{\\n1 }\n2\n,set\n2\n");
   ck_assert_int_eq(mode_of(path), 0600);
@@ -536,6 +548,13 @@ START_TEST(piped_input_is_a_script) {
          "stdin:2: here");
   script("1 +\n", "", 1, "", "stdin:1: ");
   script("print(1)", "no_such_plan.lua", 2, "", "no_such_plan.lua");
+  /* Options are those of weft check. */
+  put_plan("a.lua", 1);
+  const char *a = scratch_path("a.lua");
+  script("print(plan.mesh.tp)", arena_printf(scratch_arena, "%s -D LONG", a), 0, "2\n",
+         "");
+  script("print(1)", arena_printf(scratch_arena, "%s --set mesh.tp", a), 2, "",
+         "--set mesh.tp: write --set PATH=VALUE");
   Outcome o = process_run(20, "sh -c \"echo 'print(1)' | $weft repl >/dev/full\"");
   ck_assert_int_eq(o.code, 2);
   ck_assert_ptr_nonnull(strstr(o.err, "cannot write to the standard output"));

@@ -103,6 +103,15 @@ START_TEST(fields) {
 }
 END_TEST
 
+/* After the operator the next name is a new one. */
+START_TEST(concatenation) {
+  run("t = { first = 1 } other = 1");
+  expect("x = 'a' ..t.|", "first ");
+  expect("x = t..t.|", "first ");
+  expect("x = t..oth|", "other ");
+}
+END_TEST
+
 START_TEST(inherited_methods) {
   run("Base = { go = print, size = 3 } Base.__index = Base "
       "Sub = setmetatable({ stop = print }, Base) Sub.__index = Sub "
@@ -197,8 +206,11 @@ START_TEST(commands_and_topics) {
   expect(",nosuch x|", "");
   expect(",reload x|", "");
   expect("?mesh.wo|", "world ");
-  expect("?weft.ada|", "adamw( ");
-  expect(",help weft.ada|", "adamw( ");
+  /* Fields and methods. */
+  expect("?plan.me|", "memory mesh ");
+  expect("?mesh.gr|", "group groups ");
+  expect("?weft.ada|", "adamw ");
+  expect(",help weft.ada|", "adamw ");
 }
 END_TEST
 
@@ -286,6 +298,7 @@ Suite *repl_complete_suite(void) {
   tcase_add_checked_fixture(t, setup, teardown);
   tcase_add_test(t, globals);
   tcase_add_test(t, fields);
+  tcase_add_test(t, concatenation);
   tcase_add_test(t, inherited_methods);
   tcase_add_test(t, calls_no_metamethods);
   tcase_add_test(t, objects);

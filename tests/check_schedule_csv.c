@@ -132,7 +132,16 @@ START_TEST(tolerates) {
   ck_assert_str_eq(schedule_text(t.arena, &s, false), "0F0,0F1,0B0,0B1,0REDUCE_GRAD\n"
                                                       "1F0,(1F1;1B0)OVERLAP_F_B,1B1\n");
   ck_assert_int_eq(s.list[1][0].line, 2);
+  ck_assert_int_eq(s.list[1][0].cell, 4);
   ck_assert_ptr_nonnull(strstr(s.file, "s.csv"));
+}
+END_TEST
+
+/* What a spreadsheet makes of a table: a mark at the beginning, quotes around cells. */
+START_TEST(tolerates_spreadsheets) {
+  lang_test_file("s.csv", "\xef\xbb\xbf\"0F0\",\" 0B0\",\"\"\r\n \"1F0\" ,1B0\r\n");
+  Schedule s = table("weft.schedule_csv 's.csv'", 2, 1);
+  ck_assert_str_eq(schedule_text(t.arena, &s, false), "0F0,0B0\n1F0,1B0\n");
 }
 END_TEST
 
@@ -291,8 +300,19 @@ START_TEST(cannot_run) {
   lang_test_file("s.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
   o = process_run(20, "$weft check plan.lua");
   ck_assert_int_eq(o.code, 1);
-  ck_assert_msg(strstr(o.err, "s.csv:1: error: plan.schedule: deadlock") &&
-                    strstr(o.err, "\n  rank 1, step 0 (line 2): F of microbatch 1 waits"),
+  ck_assert_msg(
+      strstr(o.err, "s.csv:1: error: plan.schedule: deadlock") &&
+          strstr(o.err, "\n  rank 1, step 0 (line 2, cell 1): F of microbatch 1"),
+      "%s", o.err);
+  /* Cells are not steps: a table may be idle and have transfers. */
+  lang_test_file("s.csv", "0F0,0SEND_F0,0F1,0SEND_F1,,0RECV_B0,0B0,0RECV_B1,0B1,0B1\n"
+                          "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+  o = process_run(20, "$weft check plan.lua");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.err,
+                       "s.csv:1: error: plan.schedule: rank 0, step 4 (cell 10): B of "
+                       "microbatch 1 is emitted twice, first at step 3 (line 1, "
+                       "cell 9)\n"),
                 "%s", o.err);
 }
 END_TEST
@@ -341,6 +361,7 @@ Suite *schedule_csv_suite(void) {
                           transfers,
                           file_of_pytorch,
                           tolerates,
+                          tolerates_spreadsheets,
                           plan_with_a_file_runs,
                           only_the_first_errors,
                           wrong_calls,

@@ -134,7 +134,7 @@ START_TEST(says_which_sizes_are_near) {
   refused(
       "mesh = { pp = 4 }, schedule = 'dualpipev'",
       "plan.lua:5: error: plan.schedule: dualpipe_v needs at least two microbatches per "
-      "pipeline rank, got 5 for 4 ranks (nearest: 8 microbatches (batch.global = 16))\n"
+      "pipeline rank, got 5 for 4 (nearest: 8 microbatches (batch.global = 16))\n"
       "1 error\n");
   refused("mesh = { pp = 2 }, schedule = 'gpipe', pp_plan = { virtual = 3 }",
           "plan.lua:5: error: plan.schedule: gpipe has 1 stage per rank, got virtual = 3 "

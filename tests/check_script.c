@@ -125,6 +125,12 @@ START_TEST(interrupted) {
   interrupt("train.lua",
             "weft.plan { model = weft.model 'llama-tiny', batch = { global = "
             "8, seq = 16 } }:run { steps = 1000000 }");
+  /* What was interrupted is no answer that a script may go on with. */
+  interrupt("caught.lua",
+            "pcall(function() weft.plan { model = weft.model 'llama-tiny', batch = {\n"
+            "  global = 8, seq = 16 } }:run { steps = 1000000 } end)");
+  put("endless.lua", "while true do end");
+  interrupt("nil.lua", "local p, why = weft.load 'endless.lua'");
   interrupt("verify.lua",
             "weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 2 }, batch = {\n"
             "  global = 8, seq = 16 } }:verify { steps = 100000 }");

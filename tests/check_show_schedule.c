@@ -374,6 +374,9 @@ START_TEST(options_are_checked) {
   ck_assert_int_eq(o.code, 2);
   ck_assert_str_eq(o.err,
                    "weft: --width takes an integer from 20 to 1000000, got \"3\"\n");
+  o = show("--csv --json");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.out, "--csv and --json are two forms"), "%s%s", o.out, o.err);
   o = show("--csv");
   ck_assert(strstr(o.out, "\n3F0,3B0,3F1,3B1,3F2,3B2,3F3,3B3\n"));
 }

@@ -329,6 +329,12 @@ START_TEST(options) {
        "  over = { { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1, 2, 4 } } }\n"
        "print(#r, r.judged, r.dropped, r[1].pp, r[1].tp, r[2].pp, r[2].tp)\n",
        "2\t6\t2\t2\t2\t2\t4\n");
+  says("print((tostring(weft.sweep { plan = P, over = { { 'mesh.tp', 1, 2 } },\n"
+       "  score = function(row) end }):gsub('.*: ', '')))\n",
+       "2 plans, 0 without enough memory, 0 illegal; 2 plans without a score\n");
+  says("print(select(2, pcall(weft.sweep, { over = { { 'x', 1 } },\n"
+       "  plan = function() return 5 end })))\n",
+       "weft.sweep: plan() returned a number, not a plan, a file or nil\n");
   says("local r = weft.sweep { plan = P, max_gib = 0.01, score = 'peak_gib',\n"
        "  over = { { 'mesh.tp', 1, 2 }, { 'mesh.pp', 1, 2 } } }\n"
        "print(#r, r.legal, r.memory, r[1].peak_gib <= 0.01)\n",
@@ -558,22 +564,35 @@ START_TEST(resume) {
 }
 END_TEST
 
-/* Ctrl-C: what is done stands, the script goes on, and the exit code tells. */
-START_TEST(interrupt) {
-  const char *text = SWEEP
-      "local n = {}\nfor i = 1, 2000 do n[i] = 16 * i end\n"
-      "local r = weft.sweep { plan = P, jsonl = 'i.jsonl', score = 'peak_gib', over = {\n"
+/* Ctrl-C: what is done stands, the script goes on, and the exit code tells. A point that
+ * was at work is no judgement. */
+static void interrupt_sweep(const char *plan) {
+  const char *text = arena_printf(
+      scratch_arena,
+      SWEEP
+      "local p, n = weft.load(P), {}\nfor i = 1, 2000 do n[i] = 16 * i end\n"
+      "local r = weft.sweep { plan = %s, jsonl = 'i.jsonl', score = 'peak_gib', over = "
+      "{\n"
       "  { 'batch.global', table.unpack(n) }, { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1, 2 "
       "} } }\n"
-      "print('rows', #r > 0, r.interrupted, r.judged < r.points)\n";
+      "print('rows', #r > 0, r.interrupted, r.judged < r.points, r.illegal)\n",
+      plan);
   scratch_put("i.lua", text, strlen(text));
+  unlink(scratch_path("i.jsonl"));
   Process p = process_start(60, "$weft sweep i.lua");
   ck_assert(process_wait_for(&p, scratch_path("i.jsonl"), "\"state\""));
   kill(p.pid, SIGINT);
   Outcome o = process_end(&p);
   ck_assert_msg(o.code == 130, "exit %d\n%s%s", o.code, o.out, o.err);
-  ck_assert_str_eq(o.out, "rows\ttrue\ttrue\ttrue\n");
+  ck_assert_msg(strcmp(o.out, "rows\ttrue\ttrue\ttrue\t0\n") == 0, "%s: %s", plan, o.out);
   ck_assert_int_gt(lines(scratch_get(scratch_path("i.jsonl"))), 1);
+}
+
+START_TEST(interrupt) {
+  interrupt_sweep("P");
+  interrupt_sweep("function(q) return p:with { ['mesh.tp'] = q.tp } end");
+  interrupt_sweep("function(q) local r = assert(p:with {}) return r end");
+  interrupt_sweep("function(q) for i = 1, 1e6 do end return P end");
 }
 END_TEST
 

@@ -33,18 +33,17 @@ static char *prompt_of(EditLine *el) {
 
 /* ---- keys ---- */
 
-/* Returns by how many characters the cursor moved. */
-static int to_end_of_line(EditLine *el) {
-  const LineInfoW *li = el_wline(el);
-  int moved = (int)(li->lastchar - li->cursor);
-  el_cursor(el, moved);
-  el_set(el, EL_REFRESH);
-  return moved;
+/* Moves the terminal's cursor behind the line by writing what follows the cursor again:
+ * libedit, which draws the line anew after that, would draw a second one here. */
+static void pass_line(EditLine *el) {
+  const LineInfo *li = el_line(el);
+  FILE *out = editor_of(el)->out;
+  fwrite(li->cursor, 1, (size_t)(li->lastchar - li->cursor), out);
 }
 
 static unsigned char clear_line(EditLine *el, int key) {
   Editor *e = editor_of(el);
-  to_end_of_line(el);
+  pass_line(el);
   fputs("^C\n", e->out);
   e->cleared = true;
   return CC_NEWLINE;
@@ -52,7 +51,7 @@ static unsigned char clear_line(EditLine *el, int key) {
 
 static unsigned char suspend(EditLine *el, int key) {
   Editor *e = editor_of(el);
-  to_end_of_line(el);
+  pass_line(el);
   fputs("^Z\n", e->out);
   fflush(e->out);
   el_set(el, EL_PREP_TERM, 0);
@@ -127,9 +126,8 @@ static unsigned char complete(EditLine *el, int key) {
     return CC_REFRESH;
   }
   if (grown) return CC_REFRESH;
-  int moved = to_end_of_line(el);
+  pass_line(el);
   list_matches(e->out, &m);
-  el_cursor(el, -moved);
   return CC_REDISPLAY;
 }
 

@@ -123,6 +123,13 @@ static weft_status run(Repl *r) {
 }
 
 int verb_repl(Cli *cli, Arena *arena) {
+  for (int i = 0; i < cli->nset; i++) {
+    const char *equals = strchr(cli->set[i], '=');
+    if (equals && equals > cli->set[i]) continue;
+    complain("--set %s: write --set PATH=VALUE, for example --set mesh.tp=4",
+             cli->set[i]);
+    return weft_exit_code(WEFT_EUSAGE);
+  }
   Repl r = {.cli = cli, .arena = arena, .host = script_host_of(cli)};
   r.plan = cli->narg ? cli->arg[0] : NULL;
   r.L = script_new(&r.host);

@@ -15,10 +15,19 @@ static bool plan(Repl *r, const char *arg) {
     printf("%s\n", r->plan ? r->plan : "no plan: ,plan FILE loads one");
     return true;
   }
+  const char *before = r->plan;
+  int nset = r->cli->nset;
   /* What was set belongs to the other plan. */
-  if (!str_eq(r->plan, arg)) r->cli->nset = 0;
+  if (!str_eq(before, arg)) r->cli->nset = 0;
   r->plan = arena_str(r->arena, arg);
-  return repl_load_plan(r) == WEFT_OK;
+  weft_status st = repl_load_plan(r);
+  /* A wrong plan can be mended and loaded again; a file that is not there is a slip, and
+   * ,set and ,reload stay with the plan that is loaded. */
+  if (st == WEFT_EFILE && before) {
+    r->plan = before;
+    r->cli->nset = nset;
+  }
+  return st == WEFT_OK;
 }
 
 static bool reload(Repl *r, const char *arg) {

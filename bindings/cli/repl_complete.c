@@ -293,12 +293,20 @@ static void complete_lua(lua_State *L, const char *text, int cursor, Completions
   if (s.place == AT_TEXT) complete_text(&s, c);
 }
 
-/* A topic is a path of a plan, or the name of something. */
+/* A topic is a path of a plan, what an object of the same name has, or the name of
+ * something. */
 static void complete_topic(lua_State *L, const char *text, int from, int cursor,
                            Completions *c) {
-  int start = c->match.n;
-  complete_path(c, from, text + from, (size_t)(cursor - from), NULL);
-  if (c->match.n > start) return;
+  const char *path = text + from;
+  size_t n = (size_t)(cursor - from), name = n;
+  while (name && path[name - 1] != '.')
+    name--;
+  complete_path(c, from, path, n, NULL);
+  const char *owner = arena_strn(c->arena, path, name ? name - 1 : 0);
+  for (const ApiDoc *d = api_doc; d->object; d++)
+    if (strcmp(d->object, owner) == 0)
+      complete_add(c, d->name, path + name, n - name, NULL);
+  if (c->match.n) return;
   complete_lua(L, text + from, cursor - from, c);
   c->from += from;
 }

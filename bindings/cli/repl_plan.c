@@ -6,15 +6,18 @@
 
 #include "bindings/reasons.h"
 
-/* Sets field `name` of the table on top to { NAME = value } of "NAME=value", ... */
+/* Sets field `name` of the table on top to { NAME = value } of "NAME=value", ...; NAME
+ * alone, as -D takes it, is true. */
 static void push_assignments(lua_State *L, const char *name, const char *const *text,
                              int n) {
   lua_createtable(L, 0, n);
   for (int i = 0; i < n; i++) {
     const char *equals = strchr(text[i], '=');
-    if (!equals) luaL_error(L, "expected NAME=value, got \"%s\"", text[i]);
-    lua_pushlstring(L, text[i], (size_t)(equals - text[i]));
-    lua_pushstring(L, equals + 1);
+    lua_pushlstring(L, text[i], equals ? (size_t)(equals - text[i]) : strlen(text[i]));
+    if (equals)
+      lua_pushstring(L, equals + 1);
+    else
+      lua_pushboolean(L, 1);
     lua_rawset(L, -3);
   }
   lua_setfield(L, -2, name);

@@ -90,6 +90,9 @@ static void tokens(Scan *s) {
       i = scan_text(s, i);
     } else if (in_name(c)) {
       i = scan_word(s, i);
+    } else if (c == '.' && i + 1 < s->cursor && s->text[i + 1] == '.') {
+      add(s, '~', i, i + 2); /* no dot of a chain: an operator like any other */
+      i += 2;
     } else {
       add(s, c, i, i + 1);
       i++;

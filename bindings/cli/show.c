@@ -124,7 +124,7 @@ static void text_memory(Shown *w, Text *out) {
     text_printf(out, "memory of each rank at pipeline rank %d: %s\n", r,
                 format_bytes((double)p->arena_bytes, buf));
     for (int i = 0; i < p->nmem; i++)
-      text_printf(out, "  %-16s %10s%s%s\n", p->mem[i].name,
+      text_printf(out, "  %-18s %10s%s%s\n", p->mem[i].name,
                   format_bytes((double)p->mem[i].bytes, buf), p->mem[i].note ? "  " : "",
                   p->mem[i].note ? p->mem[i].note : "");
   }
@@ -227,6 +227,8 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
                    : cli->svg ? "--svg"
                               : "--width");
   if (cli->comms && !cli->csv) return err_set(e, WEFT_EUSAGE, "--comms belongs to --csv");
+  if (cli->csv && cli->json)
+    return err_set(e, WEFT_EUSAGE, "--csv and --json are two forms; give one of them");
   if (program && cli->rank >= j->mesh.world)
     return err_set(e, WEFT_EUSAGE, "there is no rank %lld, the mesh has %d ranks",
                    (long long)cli->rank, j->mesh.world);

@@ -65,7 +65,7 @@ return {
   check = function(ranks, virtual, microbatches)
     if microbatches < 2 * ranks then
       return string.format("dualpipe_v needs at least two microbatches per pipeline "
-                           .. "rank, got %d for %d ranks", microbatches, ranks)
+                           .. "rank, got %d for %d", microbatches, ranks)
     end
   end,
 }

@@ -97,6 +97,16 @@ void *vec_grow(Arena *a, void *at, int n, int *cap, size_t size);
                     : (v).at,                                                            \
    &(v).at[(v).n++])
 
+/* ---- names ---- numbers by name, in an arena; names.c */
+typedef struct Names {
+  struct NameSlot *slot; /* open addressing, at most half full */
+  int n, cap;
+} Names;
+/* The number of a name, or -1. */
+int names_find(const Names *t, const char *name);
+/* Adds a name that is not there; it must outlive the table. */
+void names_add(Arena *a, Names *t, const char *name, int number);
+
 /* ---- text ---- a growing buffer on the heap; never fails loudly: `oom` is sticky */
 typedef struct Text {
   const weft_alloc *alloc; /* NULL: the C library's */

@@ -64,7 +64,7 @@ static void wait_handle(Walk *w, int handle, int buffer) {
 /* ---- receives ---- */
 
 static struct Sends *from(const Walk *w, int src) {
-  return &w->b->sends[src * w->s->ranks + w->rank];
+  return sends_to(w->b, src, w->rank);
 }
 
 static int local_chunk(const Walk *w, int stage) {
@@ -86,8 +86,9 @@ static void post_for(Walk *w, int stage, int mb, bool forward) {
   Inlet in;
   if (!inlet(w->b, stage, mb, forward, &in)) return;
   struct Sends *v = from(w, in.src);
-  for (; w->posted[in.src] < in.first + in.n; w->posted[in.src]++)
-    post_item(w, in.src, &v->at[w->posted[in.src]]);
+  int *next = &w->posted[send_side(w->b, in.src, w->rank)];
+  for (; *next < in.first + in.n; ++*next)
+    post_item(w, in.src, &v->at[*next]);
 }
 
 /* A stage boundary inside one rank: the same buffers under the next chunk's names. */
@@ -130,8 +131,7 @@ static void send_from(Walk *w, int stage, int mb, bool forward) {
   Peer *p = peer_of(w, stage_rank(w->b, to));
   p->newest = p->sent.n;
   for (int i = 0; i < c->n; i++) {
-    const struct SendItem *x =
-        &w->b->sends[w->rank * w->s->ranks + p->rank].at[p->items++];
+    const struct SendItem *x = &sends_to(w->b, w->rank, p->rank)->at[p->items++];
     int buffer = *edge_buffer(w, chunk, chunk_edge(w, chunk, c->at[i]), mb);
     int handle = walk_handle(w);
     touch(w, buffer);
@@ -280,7 +280,6 @@ static void set_up(Walk *w) {
   w->unit_edge = NEW_N(w->a, int *, units);
   w->frame = (void *)arena_alloc(w->a, sizeof *w->frame * (size_t)units *
                                            (size_t)b->microbatches);
-  w->posted = NEW_N(w->a, int, w->s->ranks);
   for (int c = 0; c < w->s->virtual_stages; c++)
     add_chunk_edges(w, schedule_stage(w->s, w->rank, c));
   reductions_begin(w, units);

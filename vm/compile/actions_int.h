@@ -34,7 +34,7 @@ typedef struct Walk {
   int *local;          /* unit -> number on this rank */
   int **unit_edge;     /* [local] its edges' numbers in the chunk */
   int32_t (*frame)[3]; /* [local * microbatches + mb] */
-  int *posted;         /* per source: receives posted */
+  int posted[2];       /* receives, by the source's send_side */
   VEC(Peer) peer;      /* those that something was sent to */
   VEC(int) free_handle;
   int *w_left; /* [local] W calls still to come */

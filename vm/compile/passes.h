@@ -88,7 +88,7 @@ typedef struct Build {
   int in_handles;        /* handles of all bodies: main ones come after */
   int microbatches;      /* of the whole step: schedule's x rounds */
   Timeline when;         /* when the schedule's actions run, if all take one unit */
-  /* What each pp rank sends to each other one, in order: [src * pp + dst]. */
+  /* What each pp rank sends, in order: to the rank after it, then to the one before. */
   struct Sends {
     struct SendItem {
       Tid t;
@@ -185,6 +185,9 @@ void actions(Build *b, int rank, const Layout *l, MainList *t);
 
 /* ---- transfers.c: the order of all sends, for all ranks; before actions() ---- */
 void transfers(Build *b);
+/* Which of its two lists `src` has for `dst`, and that list. */
+int send_side(const Build *b, int src, int dst);
+struct Sends *sends_to(const Build *b, int src, int dst);
 /* What a part of an action receives: items first .. first + n - 1 of what `src` sends. */
 typedef struct Inlet {
   int src, first, n;

@@ -11,6 +11,8 @@
 const char *schedule_place(const ScheduleCheck *c, int rank, int step) {
   const Action *a = &c->s->list[rank][step];
   if (a->line <= 0 || !c->s->file) return arena_printf(c->a, "step %d", step);
+  if (a->cell)
+    return arena_printf(c->a, "step %d (line %d, cell %d)", step, a->line, a->cell);
   return arena_printf(c->a, "step %d (line %d)", step, a->line);
 }
 
@@ -19,9 +21,12 @@ static const char *name_of(const ScheduleCheck *c, int rank, int step) {
   return arena_str(c->a, action_name(c->s, rank, &c->s->list[rank][step], buf));
 }
 
-/* "rank 1, step 7: B of microbatch 2", then the text. */
+/* "rank 1, step 7: B of microbatch 2", then the text. The message names the line; empty
+ * cells and transfers of a table are no steps, so its cell is named, too. */
 static void problem(ScheduleCheck *c, int rank, int step, const char *text) {
-  const char *all = arena_printf(c->a, "rank %d, step %d: %s %s", rank, step,
+  int cell = c->s->list[rank][step].cell;
+  const char *all = arena_printf(c->a, "rank %d, step %d%s: %s %s", rank, step,
+                                 cell ? arena_printf(c->a, " (cell %d)", cell) : "",
                                  name_of(c, rank, step), text);
   *VEC_PUSH(c->a, c->problem) = (Problem){rank, step, c->problem.n, all};
 }

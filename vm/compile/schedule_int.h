@@ -28,7 +28,7 @@ static inline Parts *schedule_parts(const ScheduleCheck *c, int rank, int chunk,
   return &c->parts[at * (size_t)c->s->microbatches + (size_t)mb];
 }
 
-/* "step 7 (line 12)"; the line only where it is known. */
+/* "step 7 (line 12)"; the line only where it is known, with the cell of a table. */
 const char *schedule_place(const ScheduleCheck *c, int rank, int step);
 
 /* schedule_parameters.c: UNSHARD before the use of a chunk, RESHARD after it, REDUCE_GRAD

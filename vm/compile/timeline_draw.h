@@ -16,8 +16,8 @@ void timeline_text(const Schedule *s, const Timeline *t, int width, bool colour,
 void timeline_figures(const Timeline *t, const RankTraffic *bytes, int copies, Text *out);
 /* The picture, a whole file. */
 void timeline_svg(const Schedule *s, const Timeline *t, Text *out);
-/* Members of an object that the caller has open, in the order of the alphabet, from
- * "bubble" to "makespan"; "peak" ... "traffic" come from the second one. */
+/* Members of an object that the caller has open: "bubble" to "makespan", in the order of
+ * the alphabet; and "ranks", an array with `bytes`, peaks, idle time and slots. */
 void timeline_json_shares(const Timeline *t, Json *out);
 void timeline_json_ranks(const Schedule *s, const Timeline *t, const RankTraffic *bytes,
                          Json *out);

@@ -257,14 +257,14 @@ static void add_captions(Picture *p) {
   const Schedule *s = p->s;
   text_printf(p->out, "<text class=\"t\" x=\"%d\" y=\"28\">", LEFT);
   add_escaped(p->out, s->name ? s->name : "schedule");
-  text_printf(p->out, "</text><text class=\"u\" x=\"%d\" y=\"46\">%d ranks", LEFT,
-              s->ranks);
+  text_printf(p->out, "</text><text class=\"u\" x=\"%d\" y=\"46\">%d rank%s", LEFT,
+              s->ranks, s->ranks > 1 ? "s" : "");
   if (s->virtual_stages > 1) text_printf(p->out, " × %d chunks", s->virtual_stages);
   text_printf(p->out,
-              ", %d microbatches; bubble %.1f %%, %.1f %% within the ranks’ own "
+              ", %d microbatch%s; bubble %.1f %%, %.1f %% within the ranks’ own "
               "spans</text>\n",
-              s->microbatches, 100 * timeline_bubble(p->t),
-              100 * timeline_bubble_own(p->t));
+              s->microbatches, s->microbatches > 1 ? "es" : "",
+              100 * timeline_bubble(p->t), 100 * timeline_bubble_own(p->t));
 }
 
 static const char style[] =

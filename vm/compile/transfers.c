@@ -32,13 +32,25 @@ bool inlet(const Build *b, int stage, int mb, bool forward, Inlet *in) {
   return true;
 }
 
+/* Stages that follow each other lie on ranks that do, in a loop as in a V. Of two ranks
+ * each is the one after the other. */
+int send_side(const Build *b, int src, int dst) {
+  int ranks = b->in->schedule->ranks;
+  assert((src + 1) % ranks == dst || (dst + 1) % ranks == src);
+  return (src + 1) % ranks != dst;
+}
+
+struct Sends *sends_to(const Build *b, int src, int dst) {
+  return &b->sends[2 * src + send_side(b, src, dst)];
+}
+
 /* ---- the order of sends ---- */
 
 /* Adds what leaves `stage`; the first time only counts. */
 static void leave(Build *b, int rank, int stage, int mb, bool forward) {
   int to = forward ? stage + 1 : stage - 1;
   if (to < 0 || to >= b->st.n || stage_rank(b, to) == rank) return;
-  struct Sends *v = &b->sends[rank * b->in->schedule->ranks + stage_rank(b, to)];
+  struct Sends *v = sends_to(b, rank, stage_rank(b, to));
   const struct Cross *c = entering(b, to, forward);
   *arrives(b, to, mb, forward) = v->n;
   for (int i = 0; i < c->n; i++, v->n++)
@@ -65,7 +77,7 @@ static void add_sends(Build *b) {
 /* What is needed by the action after next is posted now. */
 static void post_times(Build *b, int rank) {
   const Schedule *s = b->in->schedule;
-  int *posted = NEW_N(b->arena, int, s->ranks);
+  int posted[2] = {0, 0};    /* by the source's send_side */
   int64_t ended[2] = {0, 0}; /* of the last action and of the one before */
   ActionPart part[2];
   for (int round = 0; round < b->microbatches / s->microbatches; round++)
@@ -77,9 +89,10 @@ static void post_times(Build *b, int rank) {
         int mb = round * s->microbatches + part[k].mb;
         if (part[k].bits == PART_W || !inlet(b, stage, mb, part[k].bits & PART_F, &in))
           continue;
-        struct Sends *v = &b->sends[in.src * s->ranks + rank];
-        for (; posted[in.src] < in.first + in.n; posted[in.src]++)
-          v->at[posted[in.src]].posted = ended[1];
+        struct Sends *v = sends_to(b, in.src, rank);
+        int *next = &posted[send_side(b, in.src, rank)];
+        for (; *next < in.first + in.n; ++*next)
+          v->at[*next].posted = ended[1];
       }
       if (n == 0) continue;
       ended[1] = ended[0];
@@ -90,11 +103,11 @@ static void post_times(Build *b, int rank) {
 void transfers(Build *b) {
   int ranks = b->in->schedule->ranks;
   size_t cells = (size_t)b->st.n * (size_t)b->microbatches;
-  b->sends = NEW_N(b->arena, struct Sends, (size_t)ranks * (size_t)ranks);
+  b->sends = NEW_N(b->arena, struct Sends, 2 * (size_t)ranks);
   b->arrives[0] = NEW_N(b->arena, int32_t, cells);
   b->arrives[1] = NEW_N(b->arena, int32_t, cells);
   add_sends(b);
-  for (int i = 0; i < ranks * ranks; i++) {
+  for (int i = 0; i < 2 * ranks; i++) {
     b->sends[i].at = NEW_N(b->arena, struct SendItem, b->sends[i].n);
     b->sends[i].n = 0;
   }

@@ -150,17 +150,18 @@ weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
     if (dim[d].size < 1)
       return err_set(e, WEFT_EPLAN, "parameter %s: dimension %d has size %lld", name, d,
                      (long long)dim[d].size);
-  for (int i = 0; i < g->param.n; i++)
-    if (strcmp(g->param.at[i].name, name) == 0) {
-      *out = g->param.at[i].tensor;
-      if (!same_dims(&g->t.at[*out], dim, ndim))
-        return err_set(e, WEFT_EPLAN, "parameter %s: asked for twice with other dimensions",
-                       name);
-      return WEFT_OK;
-    }
+  int known = names_find(&g->param_names, name);
+  if (known >= 0) {
+    *out = g->param.at[known].tensor;
+    if (!same_dims(&g->t.at[*out], dim, ndim))
+      return err_set(e, WEFT_EPLAN, "parameter %s: asked for twice with other dimensions",
+                     name);
+    return WEFT_OK;
+  }
   Tid t = graph_tensor(g, T_PARAM, DT_ACT, dim, ndim);
   g->t.at[t].name = arena_str(g->arena, name);
   g->t.at[t].index = g->param.n;
+  names_add(g->arena, &g->param_names, g->t.at[t].name, g->param.n);
   *VEC_PUSH(g->arena, g->param) = (Param){.name = g->t.at[t].name, .tensor = t,
                                           .init = (uint8_t)init, .std = std,
                                           .decay = ndim > 1};
@@ -168,15 +169,20 @@ weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
   return WEFT_OK;
 }
 
+static int add_unit(Graph *g, const char *name, int layer) {
+  *VEC_PUSH(g->arena, g->unit) = (Unit){name, layer};
+  if (names_find(&g->unit_names, name) < 0)
+    names_add(g->arena, &g->unit_names, name, g->unit.n - 1);
+  return g->unit.n - 1;
+}
+
 weft_status graph_open_unit(Graph *g, const char *name, int layer, weft_error *e) {
   if (g->open_unit >= 0)
     return err_set(e, WEFT_EPLAN, "unit %s is opened inside unit %s; units do not nest",
                    name, g->unit.at[g->open_unit].name);
-  for (int i = 0; i < g->unit.n; i++)
-    if (strcmp(g->unit.at[i].name, name) == 0)
-      return err_set(e, WEFT_EPLAN, "unit %s is opened twice", name);
-  *VEC_PUSH(g->arena, g->unit) = (Unit){arena_str(g->arena, name), layer};
-  g->open_unit = g->unit.n - 1;
+  if (names_find(&g->unit_names, name) >= 0)
+    return err_set(e, WEFT_EPLAN, "unit %s is opened twice", name);
+  g->open_unit = add_unit(g, arena_str(g->arena, name), layer);
   return WEFT_OK;
 }
 
@@ -189,9 +195,7 @@ static int unit_for_op(Graph *g) {
     int last = g->op.at[g->op.n - 1].unit;
     if (last == g->unit.n - 1 && strncmp(g->unit.at[last].name, "ops.", 4) == 0) return last;
   }
-  *VEC_PUSH(g->arena, g->unit) =
-      (Unit){arena_printf(g->arena, "ops.%d", g->unit.n), -1};
-  return g->unit.n - 1;
+  return add_unit(g, arena_printf(g->arena, "ops.%d", g->unit.n), -1);
 }
 
 Oid graph_add(Graph *g, int code, int nin, int nout, int unit, Phase ph) {

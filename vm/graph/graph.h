@@ -131,6 +131,7 @@ typedef struct Graph {
   VEC(Op) op;            /* forward in execution order, then backward */
   VEC(Param) param;
   VEC(Unit) unit;
+  Names param_names, unit_names; /* of what graph_param and graph_open_unit made */
   int32_t open_unit;     /* -1 outside */
   Tid input[IN_N];       /* -1 if the model does not read it */
   Tid loss;

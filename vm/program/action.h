@@ -21,7 +21,8 @@ typedef struct Action {
   int32_t mb;     /* microbatch, from 0; -1 for UNSHARD, RESHARD, REDUCE_GRAD */
   int16_t chunk2; /* OVERLAP: the backward part */
   int32_t mb2;
-  int32_t line; /* of the schedule function, 0 if unknown */
+  int32_t line; /* of the schedule function or file, 0 if unknown */
+  int32_t cell; /* of that line, from 1, if it is a row of a table; else 0 */
 } Action;
 
 /* The table that a schedule gives: one list per pp rank. */
