@@ -12,13 +12,6 @@
 #include "scratch.h"
 #include "vm/io/io.h"
 
-/* Sanitizers make everything slower. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOWDOWN 20
-#else
-#define SLOWDOWN 1
-#endif
-
 #define PLANS      WEFT_SOURCE_DIR "/plans/"
 #define TEST_PLANS WEFT_SOURCE_DIR "/tests/plans/"
 
@@ -297,32 +290,11 @@ START_TEST(full_disk) {
 }
 END_TEST
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* The design's number, on a machine that other tests may be using: the best of many. */
-START_TEST(starts_quickly) {
-  char command[512];
-  double best = 1;
-  snprintf(command, sizeof command, "exec %s/weft check -q " PLANS "quickstart.lua",
-           WEFT_BINARY_DIR);
-  for (int i = 0; i < 20; i++) {
-    double start = now();
-    ck_assert_int_eq(system(command), 0);
-    best = MIN(best, now() - start);
-  }
-  ck_assert_msg(best < SLOWDOWN * 0.020, "%.1f ms", 1e3 * best);
-}
-END_TEST
-
 Suite *cli_suite(void) {
   const TTest *tests[] = {
       help,      usage_errors, check_good,    check_bad,  lines_of_later_passes,
       json,      show,         run_and_log,   run_errors, verify_plans,
-      interrupt, full_disk,    starts_quickly};
+      interrupt, full_disk};
   Suite *s = suite_create("cli");
   TCase *c = tcase_create("program");
   tcase_add_checked_fixture(c, setup, teardown);
