@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bindings/api_doc.h"
-#include "bindings/schema.h"
-#include "schedule_cases.h"
+#include "bindings/script/api_doc.h"
+#include "bindings/lang/schema.h"
+#include "tests/lib/schedule_cases.h"
 
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"

@@ -3,9 +3,9 @@
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H
 
-#include "base/diag.h"
-#include "mesh/mesh.h"
-#include "graph/graph.h"
+#include "vm/base/diag.h"
+#include "vm/mesh/mesh.h"
+#include "vm/graph/graph.h"
 
 /* tp_plan styles; the canonical names of `style_info`. Aliases in tp_style_parse. */
 typedef enum {
@@ -64,7 +64,7 @@ double lr_at(const LrSchedule *lr, int64_t step);
 typedef struct Optimizer {
   LrSchedule lr;
   double beta1, beta2, eps, weight_decay, clip;   /* clip 0: none */
-  bool post_validation;          /* steps before the check, see vm/compile/update.c */
+  bool post_validation;          /* steps before the check, see vm/storage/update.c */
 } Optimizer;
 
 typedef enum { DATA_SYNTHETIC, DATA_TEXT, DATA_TOKENS } DataKind;

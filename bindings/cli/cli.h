@@ -5,11 +5,11 @@
 
 #include <stdio.h>
 
-#include "bindings/format.h"
-#include "bindings/job.h"
-#include "bindings/script.h"
+#include "bindings/object/format.h"
+#include "bindings/api/job.h"
+#include "bindings/script/script.h"
 #include "vm/base/json.h"
-#include "vm/compile/timeline_draw.h"
+#include "vm/draw/timeline_draw.h"
 
 /* Which options a verb takes. */
 enum {

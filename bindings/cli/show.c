@@ -1,5 +1,5 @@
 /* show.c - weft show: the mesh, graph, schedule, memory and programs of a plan. */
-#include "../schedule_csv.h"
+#include "bindings/schedule/schedule_csv.h"
 #include "cli.h"
 
 #include <ctype.h>

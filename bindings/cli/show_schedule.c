@@ -1,6 +1,6 @@
 /* show_schedule.c - weft show PLAN schedule: the timeline drawn, its figures, the
  * picture, and the table itself in PyTorch's notation. */
-#include "../schedule_csv.h"
+#include "bindings/schedule/schedule_csv.h"
 #include "cli.h"
 
 #include "vm/io/io.h"

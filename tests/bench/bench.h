@@ -3,7 +3,7 @@
 #ifndef WEFT_BENCH_H
 #define WEFT_BENCH_H
 
-#include "bindings/job.h"
+#include "bindings/api/job.h"
 
 double bench_now(void);                /* ms */
 double bench_median(double *v, int n); /* sorts */

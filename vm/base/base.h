@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../weft.h"
+#include "vm/weft.h"
 
 #define LEN(a)       ((int)(sizeof(a) / sizeof *(a)))
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))

@@ -9,8 +9,8 @@
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H
 
-#include "../device/device.h"
-#include "../program/program.h"
+#include "vm/device/device.h"
+#include "vm/program/program.h"
 
 typedef struct CommGroup {
   const int *rank;       /* world ranks, in mesh order */

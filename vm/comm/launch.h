@@ -2,7 +2,7 @@
 #ifndef WEFT_LAUNCH_H
 #define WEFT_LAUNCH_H
 
-#include "../base/base.h"
+#include "vm/base/base.h"
 
 typedef enum {
   LAUNCH_NONE,           /* started by hand: one process */

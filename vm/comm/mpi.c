@@ -2,7 +2,7 @@
  * for it neither needs nor loads an MPI library. */
 #include <dlfcn.h>
 
-#include "../base/module.h"
+#include "vm/base/module.h"
 #include "comm.h"
 
 #define MODULE "weft_mpi.so"

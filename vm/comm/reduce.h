@@ -6,7 +6,7 @@
 #ifndef WEFT_REDUCE_H
 #define WEFT_REDUCE_H
 
-#include "../program/program.h"
+#include "vm/program/program.h"
 
 enum { REDUCE_BLOCK = 2048 }; /* elements; an accumulator fits the L1 cache */
 

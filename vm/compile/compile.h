@@ -4,8 +4,8 @@
 #ifndef WEFT_COMPILE_H
 #define WEFT_COMPILE_H
 
-#include "../plan.h"
-#include "../program/program.h"
+#include "vm/plan.h"
+#include "vm/program/program.h"
 
 /* schedule.c: every action once, in an order that its own rank and the others can follow.
  * Problems become diagnostics that name rank, step (the index in the rank's list) and the

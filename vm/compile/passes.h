@@ -7,7 +7,7 @@
 
 #include "compile.h"
 #include "shard.h"
-#include "timeline.h"
+#include "vm/pipeline/timeline.h"
 
 /* schedule.c: schedule_check, and when its actions run; texts on the way lie in `a`. */
 bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *when);

@@ -7,7 +7,7 @@
  * shapes, and where a tensor is not placed as an op needs it, a conversion is inserted,
  * once per (tensor, placement, body). */
 #include "shard.h"
-#include "../graph/rules.h"
+#include "vm/graph/rules.h"
 
 /* ---- what rules ask ---- */
 

@@ -4,7 +4,7 @@
  * of each and what it yields. Backward ops need no rules of their own: shard.c derives
  * theirs from the forward op's (see dual() there). */
 #include "shard.h"
-#include "../graph/rules.h"
+#include "vm/graph/rules.h"
 
 static const Tensor *in_tensor(const Shard *s, Oid op, int i) {
   return &s->g->t.at[s->g->op.at[op].in[i]];

@@ -6,7 +6,7 @@
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 
-#include "../graph/graph.h"
+#include "vm/graph/graph.h"
 
 enum { KERNEL_MAX_IN = 10, KERNEL_MAX_OUT = 8 };
 

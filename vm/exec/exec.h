@@ -2,9 +2,9 @@
 #ifndef WEFT_EXEC_H
 #define WEFT_EXEC_H
 
-#include "../comm/comm.h"
-#include "../compile/compile.h"
-#include "../io/io.h"
+#include "vm/comm/comm.h"
+#include "vm/compile/compile.h"
+#include "vm/io/io.h"
 
 
 /* ---- one rank: load.c, interp.c ---- */

@@ -4,7 +4,7 @@
  * move a whole piece between an arena and the host as f32. */
 #include "interp_int.h"
 
-#include "../base/rng.h"
+#include "vm/base/rng.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
  * it waits. With MPI a process has one rank and all calls of MPI come from its worker. */
 #include "run_int.h"
 
-#include "../program/check.h"
+#include "vm/program/check.h"
 
 #include <errno.h>
 #include <omp.h>

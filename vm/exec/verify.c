@@ -7,7 +7,7 @@
  * therefore be what the difference of their moments explains; what is left counts. */
 #include "exec.h"
 
-#include "../base/rng.h"
+#include "vm/base/rng.h"
 
 #include <ctype.h>
 #include <math.h>

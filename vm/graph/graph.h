@@ -7,8 +7,8 @@
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
-#include "../base/base.h"
-#include "../mesh/mesh.h"
+#include "vm/base/base.h"
+#include "vm/mesh/mesh.h"
 
 typedef enum {
   DT_F32, DT_BF16, DT_F64, DT_I32,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../base/rng.h"
+#include "vm/base/rng.h"
 #include "file.h"
 #include "io.h"
 

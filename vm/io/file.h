@@ -2,7 +2,7 @@
 #ifndef WEFT_IO_FILE_H
 #define WEFT_IO_FILE_H
 
-#include "../base/base.h"
+#include "vm/base/base.h"
 
 /* A whole regular file, read-only. Writing to it elsewhere shows; cutting it short while
  * it is mapped ends the process, as with every mapped file. */

@@ -2,7 +2,7 @@
 #ifndef WEFT_IO_H
 #define WEFT_IO_H
 
-#include "../plan.h"
+#include "vm/plan.h"
 
 /* A source of samples. Sample i is the same for every mesh: `seq` tokens and, shifted by
  * one, their labels. Windows do not overlap within an epoch; with shuffle their order is

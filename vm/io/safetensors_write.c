@@ -1,7 +1,7 @@
 /* safetensors_write.c - writes tensors as one safetensors file. */
 #include <stdio.h>
 
-#include "../base/json.h"
+#include "vm/base/json.h"
 #include "io.h"
 #include "st_type.h"
 

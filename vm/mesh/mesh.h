@@ -7,7 +7,7 @@
 #ifndef WEFT_MESH_H
 #define WEFT_MESH_H
 
-#include "../base/diag.h"
+#include "vm/base/diag.h"
 
 typedef enum { AXIS_PP, AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_CP, AXIS_TP, AXIS_N } Axis;
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_ACTION_H
 #define WEFT_ACTION_H
 
-#include "../base/base.h"
+#include "vm/base/base.h"
 
 typedef enum {
   ACT_F,

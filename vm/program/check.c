@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "../device/device.h"
+#include "vm/device/device.h"
 
 typedef struct Check {
   const Compiled *c;

@@ -1,6 +1,6 @@
 /* print_json.c - program_json(): the program of one world rank as JSON with sorted keys,
  * the same content as program_print(). Peers are world ranks, offsets are bytes. */
-#include "../base/json.h"
+#include "vm/base/json.h"
 
 #include "print_attr.h"
 

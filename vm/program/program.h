@@ -11,7 +11,7 @@
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H
 
-#include "../graph/graph.h"
+#include "vm/graph/graph.h"
 #include "action.h"
 
 typedef enum {

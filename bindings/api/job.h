@@ -1,0 +1,71 @@
+/* job.h - a plan on its way from a file to proven programs, one step per function. The
+ * command line, the C interface and the tests take the same steps.
+ *
+ * Everything lies in the arena of the job; job_free closes the Lua state and leaves the
+ * arena to its owner, whose guard catches running out of it. After a failed step `e` or
+ * `d` says why, and the steps after it may not be taken. */
+#ifndef WEFT_JOB_H
+#define WEFT_JOB_H
+
+#include "bindings/lang/plan_load.h"
+#include "vm/exec/exec.h"
+
+typedef struct Job {
+  Arena *arena;
+  Diags d;
+  weft_error e;
+  LangPlan *lp;
+  Plan plan; /* a copy: verify changes its mesh and batch */
+  Mesh mesh;
+  int microbatches;
+  Graph *graph;
+  Schedule schedule;
+  Compiled *compiled;
+  const char *dump; /* letters of passes whose graph job_compile dumps, or NULL */
+  Text dumped;
+} Job;
+
+/* Begins: `*j` has nothing to give back before. */
+weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path);
+weft_status job_load_value(Job *j, Arena *arena, const LangOptions *o,
+                           const LangValue *v);
+void job_free(Job *j);
+/* `world`: what the launcher says, 0 for the cluster's size or an open one. */
+weft_status job_mesh(Job *j, int64_t world);
+weft_status job_graph(Job *j);
+weft_status job_schedule(Job *j);
+/* Graph and proof included, and the schedule unless that was done for this mesh. */
+weft_status job_compile(Job *j);
+/* After job_compile: every limit of plan.expect that is not kept is an error. `n`, which
+ * may be NULL, gets the number of limits. */
+weft_status job_expect(Job *j, int *n);
+/* All of it; the caller looks at `d` and `e`. */
+weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
+/* True if nothing in the plan says how many ranks there are. */
+bool job_open_world(const Job *j);
+/* Adds an error that came with `e` to the diagnostics, which have those of a plan. */
+void job_note(Job *j, weft_status st);
+/* The arena of a rank on the worst pp rank, and which that is. */
+uint64_t job_worst_memory(const Job *j, int *pp);
+
+/* ---- job_verify.c ---- */
+
+/* The program of one rank in f32 that does what `many` (meshed) does: the same logical
+ * microbatches of micro * dp sequences, neither stages nor cuts. */
+weft_status job_twin(const Job *many, Job *one);
+
+/* Compiles the plan itself if it is small, else a smaller one of at most so many ranks. */
+weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk);
+
+typedef struct JobVerify {
+  int ranks, steps;     /* at most so many ranks; 0: 32 and 2 */
+  double tolerance;     /* 0: 1e-5 in f32, 2e-2 in bf16; then what was used */
+  const StopFlag *stop; /* may be NULL */
+  LangShrunk shrunk;
+  VerifyReport report;
+} JobVerify;
+/* Of a loaded job: makes it small, runs it and its twin and compares. A difference is
+ * WEFT_EPLAN with the first one in `e`. The job is that of the small plan afterwards. */
+weft_status job_verify(Job *j, JobVerify *v);
+
+#endif

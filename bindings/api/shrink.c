@@ -1,0 +1,172 @@
+/* shrink.c - makes a plan small enough to be run twice on a laptop, keeping what can go
+ * wrong in it: every axis that was cut stays cut, every stage keeps at least a layer,
+ * heads still spread over tp. Says what was made smaller. */
+#include "bindings/lang/lang.h"
+
+typedef struct Shrink {
+  LangPlan *lp;
+  Plan *plan;
+  Arena *arena;
+  VEC(const char *) what;
+  weft_error *e;
+} Shrink;
+
+static void note(Shrink *s, const char *what, int64_t from, int64_t to) {
+  if (from != to)
+    *VEC_PUSH(s->arena, s->what) =
+        arena_printf(s->arena, "%s %lld -> %lld", what, (long long)from, (long long)to);
+}
+
+/* ---- the mesh ---- */
+
+static int64_t world_of(const Mesh *m) {
+  int64_t n = 1;
+  for (int a = 0; a < AXIS_N; a++)
+    n *= m->size[a];
+  return n;
+}
+
+/* Halves one axis after the other, in an order in which the first ones matter least; an
+ * odd size goes to its smallest divisor above 1. */
+static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
+  static const Axis order[] = {AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_PP, AXIS_CP,
+                               AXIS_TP};
+  Mesh was = *m;
+  for (int i = 0; i < LEN(order) && world_of(m) > ranks; i++)
+    while (m->size[order[i]] > 2 && world_of(m) > ranks) {
+      int n = m->size[order[i]], least = 2;
+      while (n % least != 0 && least < n)
+        least++;
+      m->size[order[i]] = least == n ? 2 : n / least;
+    }
+  for (int i = 0; i < LEN(order) && world_of(m) > ranks; i++)
+    m->size[order[i]] = 1;
+  for (int i = 0; i < LEN(order); i++)
+    note(s, axis_name(order[i]), was.size[order[i]], m->size[order[i]]);
+  MeshSpec *spec = &s->plan->mesh;
+  spec->world = world_of(m);
+  spec->tp = m->size[AXIS_TP];
+  spec->pp = m->size[AXIS_PP];
+  spec->cp = m->size[AXIS_CP];
+  spec->dp_replicate = m->size[AXIS_DP_REPLICATE];
+  spec->dp = spec->dp_replicate * m->size[AXIS_DP_SHARD];
+}
+
+/* ---- the model ---- */
+
+static bool get(Shrink *s, const char *key, int64_t *v) {
+  return lang_config_int(s->lp, key, v) && *v > 0;
+}
+
+static weft_status put(Shrink *s, const char *key, int64_t from, int64_t to) {
+  if (from == to) return WEFT_OK;
+  note(s, key, from, to);
+  return lang_set_config_int(s->lp, key, to, s->e);
+}
+
+/* Heads: as few as tp allows, with the same number of query heads per key-value head
+ * where that is at most four, so grouped attention stays grouped. */
+static weft_status shrink_heads(Shrink *s, int64_t tp) {
+  int64_t heads, kv, width, d, dim;
+  if (!get(s, "num_attention_heads", &heads) || !get(s, "hidden_size", &width))
+    return WEFT_OK;
+  bool grouped = get(s, "num_key_value_heads", &kv), own = get(s, "head_dim", &dim);
+  if (!grouped) kv = heads;
+  int64_t group = MIN(heads / MAX(kv, 1), 4), new_kv = MIN(kv, MAX(tp, 2));
+  if (kv % new_kv != 0 || new_kv % tp != 0) new_kv = tp;
+  int64_t new_heads = MIN(heads, new_kv * MAX(group, 1));
+  d = own ? dim : width / heads;
+  int64_t new_d = MIN(d, 16), new_width = MIN(width, new_heads * new_d);
+  if (!own) new_width = new_heads * new_d;
+  TRY(put(s, "num_attention_heads", heads, new_heads));
+  if (grouped) TRY(put(s, "num_key_value_heads", kv, new_kv));
+  if (own) TRY(put(s, "head_dim", dim, new_d));
+  return put(s, "hidden_size", width, new_width);
+}
+
+static weft_status shrink_model(Shrink *s, const Mesh *m) {
+  int64_t v, tp = m->size[AXIS_TP];
+  int64_t stages = m->size[AXIS_PP] * plan_virtual(s->plan);
+  if (get(s, "num_hidden_layers", &v))
+    TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, 2))));
+  TRY(shrink_heads(s, tp));
+  if (get(s, "intermediate_size", &v))
+    TRY(put(s, "intermediate_size", v, MIN(v, (96 + tp - 1) / tp * tp)));
+  /* Not a multiple of tp: the padding of the vocabulary is compared too. */
+  if (get(s, "vocab_size", &v) && s->plan->data.kind == DATA_SYNTHETIC)
+    TRY(put(s, "vocab_size", v, MIN(v, 250)));
+  return WEFT_OK;
+}
+
+/* A split by hand speaks of layers that are gone; one by cost is made again. */
+static void shrink_stages(Shrink *s) {
+  PpPlan *pp = &s->plan->pp;
+  const char *was = pp->layout             ? "pp_plan.layout"
+                    : pp->layers           ? "pp_plan.layers"
+                    : pp->modules          ? "pp_plan.modules"
+                    : pp->layers_per_stage ? "pp_plan.layers_per_stage"
+                    : pp->first_less       ? "pp_plan.first_stage_less_layers"
+                    : pp->last_less        ? "pp_plan.last_stage_less_layers"
+                                           : NULL;
+  if (was) *VEC_PUSH(s->arena, s->what) = was;
+  *pp = (PpPlan){.virtual_stages = pp->virtual_stages,
+                 .virtual_default = pp->virtual_default,
+                 .by_cost = pp->by_cost};
+}
+
+/* Patterns may name layers that are gone: those need not match any more. */
+static void free_patterns(Shrink *s) {
+  TpRule *rule = NEW_N(s->arena, TpRule, s->plan->ntp + 1);
+  if (s->plan->ntp) memcpy(rule, s->plan->tp, sizeof *rule * (size_t)s->plan->ntp);
+  for (int i = 0; i < s->plan->ntp; i++)
+    rule[i].from_default = true;
+  s->plan->tp = rule;
+}
+
+/* ---- the batch ---- */
+
+/* More microbatches than ranks, so that the schedule reaches its steady part, and as many
+ * as it needs; not more than there were, unless the smaller mesh needs that. */
+static weft_status shrink_batch(Shrink *s, const Mesh *m, int was_microbatches) {
+  Batch *b = &s->plan->batch;
+  Batch was = *b;
+  int64_t dp = mesh_size(m, AXES_DP), tp = m->size[AXIS_TP];
+  int64_t micro = MIN(b->micro, 2);
+  int mbs, least = MIN(was_microbatches, m->size[AXIS_PP] + 2);
+  TRY(schedule_fewest(s->lp, s->plan, m->size[AXIS_PP], least, &mbs, s->e));
+  b->micro = micro;
+  b->global = micro * dp * mbs * MAX(b->rounds, 1);
+  b->seq = MIN(b->seq, (32 + tp - 1) / tp * tp);
+  note(s, "batch.global", was.global, b->global);
+  note(s, "batch.micro", was.micro, b->micro);
+  note(s, "batch.seq", was.seq, b->seq);
+  return WEFT_OK;
+}
+
+weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Diags *d,
+                        weft_error *e) {
+  Mesh m;
+  *out = *lang_plan(lp);
+  *what = (LangShrunk){0};
+  if (!mesh_resolve(&out->mesh, lang_cluster_ranks(lp), &m, d)) {
+    lang_locate(lp, d);
+    return WEFT_EPLAN;
+  }
+  Shrink s = {.lp = lp, .plan = out, .arena = d->arena, .e = e};
+  int microbatches = plan_microbatches(out, &m);
+  int stages = m.size[AXIS_PP];
+  shrink_mesh(&s, &m, ranks);
+  TRY(shrink_batch(&s, &m, microbatches));
+  free_patterns(&s);
+  if (lp->arch) {
+    int64_t layers = 0;
+    get(&s, "num_hidden_layers", &layers);
+    TRY(shrink_model(&s, &m));
+    int64_t now = 0;
+    get(&s, "num_hidden_layers", &now);
+    if (now != layers || stages != m.size[AXIS_PP]) shrink_stages(&s);
+  }
+  what->what = s.what.at;
+  what->n = s.what.n;
+  return WEFT_OK;
+}

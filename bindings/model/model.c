@@ -1,0 +1,373 @@
+/* model.c - from plan.model to a build function and a config: presets, architectures of
+ * the library, Hugging Face folders, functions of the plan. Config keys have the names of
+ * Hugging Face's config.json; an architecture names its defaults, aliases and checks. */
+#include "bindings/lang/lang.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct Model {
+  lua_State *L;
+  LangPlan *lp;
+  Arena *arena;
+  Diags *d;
+  int arch;                 /* stack index of the architecture's table */
+  int config;               /* of the table that is being filled */
+  int written;              /* of a table: config key -> key that the user wrote */
+  VEC(const char *) unread; /* keys of a preset or a file that mean nothing here */
+} Model;
+
+/* ---- the config ---- */
+
+static bool in_set(lua_State *L, int arch, const char *set, int key) {
+  bool yes = false;
+  if (lua_getfield(L, arch, set) == LUA_TTABLE) {
+    lua_pushvalue(L, key);
+    yes = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return yes;
+}
+
+/* Pushes the config key that the key at `key` stands for. */
+static void push_target(lua_State *L, int arch, int key) {
+  if (lua_getfield(L, arch, "aliases") == LUA_TTABLE) {
+    lua_pushvalue(L, key);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    if (!lua_isnil(L, -1)) return;
+  }
+  lua_pop(L, 1);
+  lua_pushvalue(L, key);
+}
+
+static void unknown_key(Model *m, int key, const char *path) {
+  lua_State *L = m->L;
+  VEC(const char *) names = {0};
+  static const char *const sets[] = {"defaults", "aliases"};
+  for (int i = 0; i < LEN(sets); i++) {
+    if (lua_getfield(L, m->arch, sets[i]) == LUA_TTABLE)
+      for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        if (lua_type(L, -2) == LUA_TSTRING)
+          *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
+    lua_pop(L, 1);
+  }
+  diag_error(m->d, "unknown-field", path, "%s models have no such key", m->lp->arch)
+      ->suggestion = value_suggest(lua_tostring(L, key), names.at, names.n);
+}
+
+/* Gives an integral number the type of its default: sizes are integers. */
+static void push_normal(lua_State *L, int defaults, int target, int value) {
+  double v = lua_tonumber(L, value);
+  lua_pushvalue(L, target);
+  lua_rawget(L, defaults);
+  bool real = lua_type(L, -1) == LUA_TNUMBER && !lua_isinteger(L, -1);
+  lua_pop(L, 1);
+  if (lua_type(L, value) != LUA_TNUMBER)
+    lua_pushvalue(L, value);
+  else if (real)
+    lua_pushnumber(L, v);
+  else if (v == floor(v) && fabs(v) < 9e15)
+    lua_pushinteger(L, (lua_Integer)v);
+  else
+    lua_pushvalue(L, value);
+}
+
+/* Stack: key, value at the top. `path` NULL: not the user's own writing, so keys that are
+ * not known and switched on are collected. */
+static void put_key(Model *m, const char *path) {
+  lua_State *L = m->L;
+  int value = lua_gettop(L), key = value - 1;
+  if (path) path = path_join(m->arena, path, L, key);
+  if (in_set(L, m->arch, "ignored", key)) return;
+  push_target(L, m->arch, key);
+  int target = value + 1;
+  lua_getfield(L, m->arch, "defaults");
+  lua_pushvalue(L, target);
+  if (lua_rawget(L, value + 2) == LUA_TNIL) {
+    if (path)
+      unknown_key(m, key, path);
+    else if (lua_toboolean(L, value))
+      *VEC_PUSH(m->arena, m->unread) = arena_str(m->arena, lua_tostring(L, key));
+    return;
+  }
+  if (path) {
+    lua_pushvalue(L, target);
+    if (lua_rawget(L, m->written) != LUA_TNIL) {
+      diag_error(m->d, "alias", path,
+                 "is another name of plan.model.%s, which is given "
+                 "too",
+                 lua_tostring(L, -1));
+      return;
+    }
+    lua_pushvalue(L, target);
+    lua_pushvalue(L, key);
+    lua_rawset(L, m->written);
+  }
+  lua_pushvalue(L, target);
+  push_normal(L, value + 2, target, value);
+  lua_rawset(L, m->config);
+}
+
+/* Lays the keys of the table at `src` over the config. */
+static void overlay(Model *m, int src, const char *path) {
+  lua_State *L = m->L;
+  luaL_checkstack(L, 20, NULL);
+  if (!sorted_keys(L, src)) {
+    diag_error(m->d, "type", path ? path : "model", "the keys of a config are names");
+    return;
+  }
+  int keys = lua_gettop(L);
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+    if (lua_isinteger(L, -1) && lua_tointeger(L, -1) == 1) continue;
+    if (lua_type(L, -1) == LUA_TSTRING) {
+      if (strcmp(lua_tostring(L, -1), "weights") == 0 && path) continue;
+      lua_pushvalue(L, -1);
+      lua_rawget(L, src);
+      put_key(m, path);
+    } else if (path) {
+      diag_error(m->d, "unknown-field", path_join(m->arena, path, L, keys + 1),
+                 "a list item is not expected here");
+    }
+  }
+  lua_settop(L, keys - 1);
+}
+
+/* The architecture's own check: a list of { key =, message =, severity = }. */
+static void run_check(Model *m) {
+  lua_State *L = m->L;
+  if (lua_getfield(L, m->arch, "check") != LUA_TFUNCTION) {
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pushvalue(L, m->config);
+  lua_call(L, 1, 1);
+  int list = lua_gettop(L);
+  for (int i = 1; lua_istable(L, list) && lua_rawgeti(L, list, i) == LUA_TTABLE; i++) {
+    lua_getfield(L, -1, "message");
+    lua_getfield(L, -2, "severity");
+    lua_getfield(L, -3, "key");
+    lua_pushvalue(L, -1);
+    if (lua_rawget(L, m->written) == LUA_TNIL) lua_pop(L, 1);
+    const char *path = path_join(m->arena, "model", L, lua_gettop(L));
+    const char *text = lua_tostring(L, list + 2);
+    if (str_eq(lua_tostring(L, list + 3), "warning"))
+      diag_warn(m->d, "model", path, "%s", text);
+    else
+      diag_error(m->d, "model", path, "%s", text);
+    lua_settop(L, list);
+  }
+  lua_settop(L, list - 1);
+}
+
+/* ---- architectures and presets ---- */
+
+/* Pushes the table of an architecture: a file of models/ that has a build function. */
+static bool push_architecture(lua_State *L, const char *name) {
+  int top = lua_gettop(L);
+  if (stdlib_push(L, lua_pushfstring(L, "models/%s", name)) && lua_istable(L, -1)) {
+    bool ok = lua_getfield(L, -1, "build") == LUA_TFUNCTION;
+    lua_pop(L, 1);
+    lua_replace(L, top + 1);
+    if (ok) return true;
+  }
+  lua_settop(L, top);
+  return false;
+}
+
+/* Pushes the preset's table, or false. */
+static bool push_preset(lua_State *L, const char *name) {
+  if (!stdlib_push(L, "presets")) return false;
+  bool ok = lua_getfield(L, -1, name) == LUA_TTABLE;
+  lua_remove(L, -2);
+  if (!ok) lua_pop(L, 1);
+  return ok;
+}
+
+static void unknown_model(Model *m, const char *path, const char *name) {
+  lua_State *L = m->L;
+  int n;
+  const char *const *archs = stdlib_names(m->arena, "tp_plans", &n);
+  VEC(const char *) names = {0};
+  for (int i = 0; i < n; i++)
+    *VEC_PUSH(m->arena, names) = archs[i];
+  if (stdlib_push(L, "presets")) {
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+      *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
+    lua_pop(L, 1);
+  }
+  diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name)->suggestion =
+      value_suggest(name, names.at, names.n);
+}
+
+/* Starts the config with the defaults of the architecture `name`. */
+static bool begin_config(Model *m, const char *name, const char *path) {
+  lua_State *L = m->L;
+  if (!push_architecture(L, name)) {
+    unknown_model(m, path, name);
+    return false;
+  }
+  m->arch = lua_gettop(L);
+  m->lp->arch = arena_str(m->arena, name);
+  lua_newtable(L);
+  m->config = lua_gettop(L);
+  lua_newtable(L);
+  m->written = lua_gettop(L);
+  if (lua_getfield(L, m->arch, "defaults") == LUA_TTABLE)
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+      lua_pushvalue(L, -2);
+      lua_pushvalue(L, -2);
+      lua_rawset(L, m->config);
+    }
+  lua_pop(L, 1);
+  return true;
+}
+
+static void end_config(Model *m, bool check) {
+  lua_State *L = m->L;
+  if (check) run_check(m);
+  lua_getfield(L, m->arch, "build");
+  m->lp->build = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, m->config);
+  m->lp->config = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+/* ---- the three forms ---- */
+
+static void from_name(Model *m, int t, const char *name) {
+  lua_State *L = m->L;
+  const char *arch = name;
+  int preset = 0, errors = m->d->errors;
+  if (push_preset(L, name)) {
+    preset = lua_gettop(L);
+    lua_rawgeti(L, preset, 1);
+    arch = lua_tostring(L, -1);
+  }
+  if (!begin_config(m, arch, "model")) return;
+  if (preset) overlay(m, preset, NULL);
+  overlay(m, t, "model");
+  end_config(m, m->d->errors == errors);
+}
+
+/* Nothing says what an unknown key does: the arithmetic may not be that of the file. */
+static void warn_unread(Model *m, const char *file) {
+  const char *list = NULL;
+  for (int i = 0; i < m->unread.n; i++) {
+    const char *key = m->unread.at[i];
+    if (strcmp(key, "quantization_config") == 0)
+      diag_error(m->d, "model", "model", "%s: quantized weights cannot be trained", file);
+    else
+      list = list ? arena_printf(m->arena, "%s, %s", list, key) : key;
+  }
+  if (list)
+    diag_warn(m->d, "model", "model",
+              "%s has keys that mean nothing to %s models here: %s", file, m->lp->arch,
+              list);
+}
+
+static void from_folder(Model *m, int t, const char *dir) {
+  lua_State *L = m->L;
+  int errors = m->d->errors;
+  const char *base = m->lp->state->dir;
+  if (*dir != '/' && *base) dir = arena_printf(m->arena, "%s/%s", base, dir);
+  const char *file = arena_printf(m->arena, "%s/config.json", dir);
+  if (!hf_config_push(L, file, "model", m->d)) return;
+  int json = lua_gettop(L);
+  if (lua_getfield(L, json, "model_type") != LUA_TSTRING) {
+    diag_error(m->d, "model", "model", "%s has no model_type", file);
+    return;
+  }
+  if (!begin_config(m, lua_tostring(L, -1), "model")) return;
+  overlay(m, json, NULL);
+  warn_unread(m, file);
+  overlay(m, t, "model");
+  end_config(m, m->d->errors == errors);
+  lua_getfield(L, t, "weights");
+  bool weights = !lua_isboolean(L, -1) || lua_toboolean(L, -1);
+  m->lp->weights = weights ? arena_str(m->arena, dir) : NULL;
+}
+
+/* f(g, config): the other keys are its config, unchanged. */
+static void from_function(Model *m, int fn, int t) {
+  lua_State *L = m->L;
+  lua_newtable(L);
+  int config = lua_gettop(L);
+  if (t)
+    for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+      if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == 1) continue;
+      lua_pushvalue(L, -2);
+      lua_pushvalue(L, -2);
+      lua_rawset(L, config);
+    }
+  m->lp->config = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, fn);
+  m->lp->build = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static void resolve_table(Model *m, int t, bool hf) {
+  lua_State *L = m->L;
+  lua_rawgeti(L, t, 1);
+  if (lua_isfunction(L, -1) && !hf)
+    from_function(m, lua_gettop(L), t);
+  else if (lua_type(L, -1) == LUA_TSTRING && hf)
+    from_folder(m, t, lua_tostring(L, -1));
+  else if (lua_type(L, -1) == LUA_TSTRING)
+    from_name(m, t, lua_tostring(L, -1));
+  else
+    diag_error(m->d, "type", "model", "the first item of weft.%s is %s, got %s",
+               hf ? "hf" : "model",
+               hf ? "a folder"
+                  : "a preset, an architecture or a "
+                    "function",
+               value_describe(m->arena, L, -1));
+}
+
+void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
+  Model m = {.L = L, .lp = lp, .arena = d->arena, .d = d};
+  int top = lua_gettop(L);
+  lua_pushliteral(L, "model");
+  lua_rawget(L, PLAN_INDEX);
+  int v = lua_gettop(L);
+  const char *kind = mark_kind(L, v), *hint, *bad = mark_bad(L, v, &hint);
+  if (bad) {
+    diag_error(d, "builder", "model", "%s", bad);
+  } else if (lua_isfunction(L, v)) {
+    from_function(&m, v, 0);
+  } else if (str_eq(kind, "model") || str_eq(kind, "hf")) {
+    resolve_table(&m, v, str_eq(kind, "hf"));
+  } else if (!lua_isnil(L, v)) {
+    Diag *g = diag_error(d, "type", "model",
+                         "expected weft.model, weft.hf or a function, "
+                         "got %s",
+                         value_describe(d->arena, L, v));
+    if (lua_type(L, v) == LUA_TSTRING)
+      g->suggestion =
+          arena_printf(d->arena, "write weft.model \"%s\"", lua_tostring(L, v));
+  }
+  lua_settop(L, top);
+}
+
+void model_default_tp(lua_State *L, LangPlan *lp, Diags *d) {
+  int top = lua_gettop(L);
+  if (lp->plan.tp || !lp->arch ||
+      !stdlib_push(L, lua_pushfstring(L, "tp_plans/%s", lp->arch)) ||
+      !sorted_keys(L, lua_gettop(L))) {
+    lua_settop(L, top);
+    return;
+  }
+  int keys = lua_gettop(L), n = (int)lua_rawlen(L, keys);
+  TpRule *rule = NEW_N(d->arena, TpRule, n + 1);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, keys, i + 1);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, keys - 1);
+    rule[i] = (TpRule){.pattern = arena_str(d->arena, lua_tostring(L, -2)),
+                       .style = (TpStyle)tp_style_parse(lua_tostring(L, -1), NULL),
+                       .from_default = true};
+    lua_pop(L, 2);
+  }
+  lp->plan.tp = rule;
+  lp->plan.ntp = n;
+  lua_settop(L, top);
+}

@@ -1,0 +1,131 @@
+/* plan_act.c - plan:run and plan:verify: what takes long and computes. */
+#include "plan_object.h"
+#include "reasons.h"
+#include "bindings/script/script.h"
+
+/* ---- plan:run { steps = n } ---- */
+
+static int close_run(lua_State *L) {
+  weft_run **r = lua_touserdata(L, 1);
+  weft_run_close(*r);
+  *r = NULL;
+  return 0;
+}
+
+/* Pushes a userdata that closes the run if an error leaves it open. */
+static weft_run **push_run(lua_State *L) {
+  weft_run **r = lua_newuserdatauv(L, sizeof *r, 1);
+  *r = NULL;
+  if (luaL_newmetatable(L, "weft.run")) {
+    lua_pushcfunction(L, close_run);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  /* The plan must outlive its run. */
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 1);
+  return r;
+}
+
+static void add_step(lua_State *L, const weft_step *s, Text *t) {
+  double rate = s->ms > 0 ? (double)s->tokens / s->ms * 1000 : 0;
+  text_printf(t, "%6lld %12.6f %12.6f %12.4g %10.1f %12.0f\n", (long long)s->step,
+              s->loss, s->grad_norm, s->lr, s->ms, rate);
+  lua_createtable(L, 0, 7);
+  set_integer(L, "step", s->step);
+  set_integer(L, "tokens", s->tokens);
+  set_number(L, "loss", s->loss);
+  set_number(L, "grad_norm", s->grad_norm);
+  set_number(L, "lr", s->lr);
+  set_number(L, "ms", s->ms);
+  set_number(L, "tokens_per_s", rate);
+  lua_rawseti(L, -2, s->step + 1);
+}
+
+int plan_run(lua_State *L) {
+  static const char *const names[] = {"steps", "threads", NULL};
+  plan_object_compiled(L);
+  weft_plan *p = plan_object_self(L);
+  weft_error e;
+  check_options(L, 2, names);
+  int64_t steps = option_int(L, 2, "steps", 1, 1000000, weft_plan_steps(p));
+  weft_run_options o = {.size = sizeof o,
+                        .threads = (int)option_int(L, 2, "threads", 1, 1024, 0),
+                        .stop = (const volatile int *)script_stop(L)};
+  weft_run **run = push_run(L);
+  weft_status st = weft_run_open(p, &o, run, &e);
+  if (st == WEFT_OK) st = weft_run_init(*run, &e);
+  Text *t = result_begin(L);
+  text_printf(t, "%6s %12s %12s %12s %10s %12s\n", "step", "loss", "grad norm", "lr",
+              "ms", "tokens/s");
+  for (int64_t i = 0; st == WEFT_OK && i < steps; i++) {
+    weft_step s;
+    st = weft_run_step(*run, i, &s, &e);
+    if (st == WEFT_OK) add_step(L, &s, t);
+  }
+  weft_run_close(*run);
+  *run = NULL;
+  if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
+  result_end(L);
+  return 1;
+}
+
+/* ---- plan:verify { steps =, ranks =, tolerance = } ---- */
+
+static double tolerance_option(lua_State *L) {
+  if (!lua_istable(L, 2) || lua_getfield(L, 2, "tolerance") == LUA_TNIL) return 0;
+  double v = lua_tonumber(L, -1);
+  if (lua_type(L, -1) != LUA_TNUMBER || !(v > 0) || v > 1e30)
+    luaL_error(L, "tolerance must be a positive number");
+  return v;
+}
+
+static void print_verify(const weft_verify_result *r, bool ok, const char *first,
+                         Text *t) {
+  if (r->not_covered[0])
+    text_printf(t, "made smaller, so not covered: %s\n", r->not_covered);
+  text_printf(t, "%d ranks against one, %d steps, %d tensors\n", r->ranks, r->steps,
+              r->tensors);
+  text_printf(t,
+              "largest relative differences: loss %.1e, gradient norm %.1e, gradient "
+              "%.1e, parameter %.1e\n",
+              r->loss, r->grad_norm, r->grad, r->param);
+  if (r->worst[0]) text_printf(t, "worst tensor: %s\n", r->worst);
+  text_printf(t, "%s (tolerance %g)\n", ok ? "the same" : "DIFFERENT", r->tolerance);
+  if (!ok) text_add(t, first);
+}
+
+/* A difference is a result; a plan that cannot be run is an error. */
+int plan_verify(lua_State *L) {
+  static const char *const names[] = {"steps", "ranks", "tolerance", NULL};
+  weft_plan *p = plan_object_self(L);
+  weft_verify_result r;
+  weft_error e;
+  lua_settop(L, 2);
+  check_options(L, 2, names);
+  weft_verify_options o = {.size = sizeof o,
+                           .ranks = (int)option_int(L, 2, "ranks", 1, 1024, 0),
+                           .steps = (int)option_int(L, 2, "steps", 1, 1000000, 0),
+                           .tolerance = tolerance_option(L),
+                           .stop = (const volatile int *)script_stop(L)};
+  weft_status st = weft_verify(p, &o, &r, &e);
+  if (st != WEFT_OK && !(st == WEFT_EPLAN && r.steps > 0))
+    return reasons_raise(L, st, NULL, &e);
+  Text *t = result_begin(L);
+  print_verify(&r, st == WEFT_OK, e.text, t);
+  lua_pushboolean(L, st == WEFT_OK);
+  lua_setfield(L, -2, "ok");
+  if (st != WEFT_OK) set_text(L, "first", e.text);
+  set_integer(L, "ranks", r.ranks);
+  set_integer(L, "steps", r.steps);
+  set_integer(L, "tensors", r.tensors);
+  set_number(L, "loss", r.loss);
+  set_number(L, "grad_norm", r.grad_norm);
+  set_number(L, "grad", r.grad);
+  set_number(L, "param", r.param);
+  set_number(L, "tolerance", r.tolerance);
+  set_text(L, "worst", r.worst);
+  set_text(L, "not_covered", r.not_covered);
+  result_end(L);
+  return 1;
+}

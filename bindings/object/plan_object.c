@@ -1,0 +1,338 @@
+/* plan_object.c - the object itself: made, compiled, changed, freed. Its methods that
+ * look at a compiled plan are in files of their own. */
+#include "plan_object.h"
+
+#include "format.h"
+#include "bindings/lang/lang.h"
+#include "mesh_object.h"
+#include "reasons.h"
+#include "bindings/lang/schema.h"
+#include "bindings/script/script.h"
+
+#define PLAN_TYPE "weft.plan"
+enum { GPUS = 8 }; /* of a node, if the plan has no cluster */
+
+typedef struct PlanObject {
+  weft_plan *plan; /* NULL once it is closed */
+  lua_State *L;    /* the thread that is using it: print() of the plan speaks there */
+  bool compiled;
+  bool busy; /* print() of the plan is running */
+} PlanObject;
+
+static void push_metatable(lua_State *L);
+
+/* ---- access ---- */
+
+weft_plan *plan_object_test(lua_State *L, int idx) {
+  PlanObject *o = luaL_testudata(L, idx, PLAN_TYPE);
+  return o ? o->plan : NULL;
+}
+
+static PlanObject *self(lua_State *L) {
+  PlanObject *o = luaL_testudata(L, 1, PLAN_TYPE);
+  if (!o) luaL_error(L, "the plan is missing: write plan:method(...), with a colon");
+  if (!o->plan) luaL_error(L, "this plan is closed");
+  if (o->busy) luaL_error(L, "this plan is in use");
+  o->L = L;
+  return o;
+}
+
+weft_plan *plan_object_self(lua_State *L) {
+  return self(L)->plan;
+}
+
+int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
+                      const weft_error *e) {
+  return reasons_raise(L, st, &p->job.d, e);
+}
+
+/* Lua does not see the memory of a plan: tells the collector of it. */
+static void account(lua_State *L, const weft_plan *p) {
+  lua_gc(L, LUA_GCSTEP, (int)MIN(arena_bytes(p->arena) >> 10, (size_t)INT32_MAX));
+}
+
+static weft_status compile_object(lua_State *L, PlanObject *o, weft_error *e) {
+  err_clear(e);
+  if (o->compiled) return WEFT_OK;
+  TRY(weft_plan_compile(o->plan, 0, e));
+  o->compiled = true;
+  return WEFT_OK;
+}
+
+const Job *plan_object_compiled(lua_State *L) {
+  PlanObject *o = self(L);
+  weft_error e;
+  bool before = o->compiled;
+  weft_status st = compile_object(L, o, &e);
+  if (st != WEFT_OK) plan_object_raise(L, o->plan, st, &e);
+  if (!before) account(L, o->plan);
+  return &o->plan->job;
+}
+
+weft_plan *plan_object_at(lua_State *L, int idx) {
+  PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
+  if (!o->plan || o->busy) luaL_error(L, "the other plan is closed or in use");
+  return o->plan;
+}
+
+const Job *plan_object_try(lua_State *L, int idx) {
+  PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
+  weft_error e;
+  o->L = L;
+  return compile_object(L, o, &e) == WEFT_OK ? &o->plan->job : NULL;
+}
+
+/* ---- making one ---- */
+
+/* print() of a plan is that of the script; what goes wrong in it is lost. */
+static void print_line(void *ud, const char *line) {
+  PlanObject *o = ud;
+  lua_State *L = o->L;
+  if (!lua_checkstack(L, 4)) return;
+  int top = lua_gettop(L);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  lua_pushliteral(L, "print");
+  lua_rawget(L, -2);
+  lua_pushstring(L, line);
+  o->busy = true;
+  lua_pcall(L, 1, 0, 0);
+  o->busy = false;
+  lua_settop(L, top);
+}
+
+static PlanObject *new_object(lua_State *L) {
+  PlanObject *o = lua_newuserdatauv(L, sizeof *o, 1);
+  *o = (PlanObject){.L = L};
+  push_metatable(L);
+  lua_setmetatable(L, -2);
+  return o;
+}
+
+/* The object is on top. Leaves it, or nil and the reasons. */
+static int end_object(lua_State *L, PlanObject *o, weft_status st, const weft_error *e) {
+  if (st == WEFT_OK) {
+    account(L, o->plan);
+    return 1;
+  }
+  lua_pushnil(L);
+  reasons_push(L, st, o->plan ? &o->plan->job.d : NULL, e);
+  weft_plan_free(o->plan);
+  o->plan = NULL;
+  return 2;
+}
+
+static weft_plan_options options_for(lua_State *L, PlanObject *o) {
+  return (weft_plan_options){.size = sizeof(weft_plan_options),
+                             .stop = (const volatile int *)script_stop(L),
+                             .print = print_line,
+                             .ud = o};
+}
+
+/* "NAME=value" for each field of the option `name` at 2, NULL without it. Pushes what
+ * keeps the texts alive. */
+static const char **assignments(lua_State *L, const char *name) {
+  int n = 0, t = lua_gettop(L) + 1;
+  if (!lua_istable(L, 2) || lua_getfield(L, 2, name) == LUA_TNIL) return NULL;
+  if (!lua_istable(L, t)) luaL_error(L, "%s: expected a table of names and values", name);
+  if (!sorted_keys(L, t)) luaL_error(L, "%s: the keys are names", name);
+  int keys = lua_gettop(L), count = (int)lua_rawlen(L, keys);
+  const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(count + 1), 0);
+  int top = lua_gettop(L);
+  for (; lua_rawgeti(L, keys, n + 1) != LUA_TNIL; n++) {
+    lua_pushvalue(L, -1);
+    int type = lua_rawget(L, t);
+    if (lua_type(L, top + 1) != LUA_TSTRING)
+      luaL_error(L, "%s: written { [\"name\"] = value }, not as a list", name);
+    if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN)
+      luaL_error(L, "%s: the value of \"%s\" is a %s, not a text, number or boolean",
+                 name, lua_tostring(L, top + 1), lua_typename(L, type));
+    const char *value = luaL_tolstring(L, -1, NULL);
+    list[n] = lua_pushfstring(L, "%s=%s", lua_tostring(L, top + 1), value);
+    lua_rawseti(L, keys, n + 1);
+    lua_settop(L, top);
+  }
+  list[n] = NULL;
+  lua_settop(L, top);
+  return list;
+}
+
+int plan_object_load(lua_State *L) {
+  static const char *const names[] = {"define", "set", NULL};
+  const char *path = luaL_checkstring(L, 1);
+  weft_error e;
+  lua_settop(L, 2);
+  check_options(L, 2, names);
+  const char **define = assignments(L, "define"), **set = assignments(L, "set");
+  PlanObject *o = new_object(L);
+  weft_plan_options options = options_for(L, o);
+  options.define = define;
+  options.set = set;
+  weft_status st = weft_plan_load(&options, path, &o->plan, &e);
+  return end_object(L, o, st, &e);
+}
+
+/* The folder of a file, "" without one. */
+static const char *folder(lua_State *L, const char *file) {
+  const char *slash = strrchr(file, '/');
+  if (!slash) return "";
+  return lua_pushlstring(L, file, (size_t)(slash - file) + (slash == file));
+}
+
+int plan_object_make(lua_State *L) {
+  weft_error e;
+  const char *file = NULL;
+  builders_plan(L);
+  lua_pushvalue(L, -1);
+  lua_replace(L, 1);
+  lua_settop(L, 1);
+  int line = mark_line(L, 1, &file);
+  if (!line) file = "script", line = 1;
+  LangValue v = {.file = file, .line = line, .dir = folder(L, file), .from = L, .idx = 1};
+  PlanObject *o = new_object(L);
+  weft_plan_options options = options_for(L, o);
+  weft_status st = api_plan_take(&options, &v, &o->plan, &e);
+  int n = end_object(L, o, st, &e);
+  return n == 1 ? 1 : lua_error(L);
+}
+
+/* plan:with { field = value, ["mesh.tp"] = 4 }: a compiled copy. */
+static int with(lua_State *L) {
+  PlanObject *of = self(L);
+  weft_error e;
+  lua_Debug ar = {0};
+  luaL_argexpected(L, lua_istable(L, 2), 2, "table");
+  lua_settop(L, 2);
+  LangValue v = {.copy = of->plan->job.lp, .from = L, .changes = 2};
+  v.changes_file = "plan:with";
+  if (lua_getstack(L, 1, &ar) && lua_getinfo(L, "Sl", &ar) && ar.currentline > 0 &&
+      chunk_file(ar.source)) {
+    v.changes_file = lua_pushstring(L, chunk_file(ar.source));
+    v.changes_line = ar.currentline;
+  }
+  PlanObject *o = new_object(L);
+  weft_plan_options options = options_for(L, o);
+  options.define = of->plan->opt.define;
+  weft_status st = api_plan_take(&options, &v, &o->plan, &e);
+  if (st == WEFT_OK) st = compile_object(L, o, &e);
+  return end_object(L, o, st, &e);
+}
+
+/* plan:check(): true, or nil and all reasons. */
+static int check(lua_State *L) {
+  PlanObject *o = self(L);
+  weft_error e;
+  weft_status st = compile_object(L, o, &e);
+  if (st == WEFT_OK) {
+    lua_pushboolean(L, true);
+    return 1;
+  }
+  lua_pushnil(L);
+  reasons_push(L, st, &o->plan->job.d, &e);
+  return 2;
+}
+
+/* ---- fields ---- */
+
+typedef struct MeshJob {
+  const LangPlan *lp;
+  Diags d;
+  Mesh mesh;
+  bool ok;
+} MeshJob;
+
+static void mesh_job(void *ud) {
+  MeshJob *j = ud;
+  Plan p = *lang_plan(j->lp);
+  j->ok = mesh_resolve(&p.mesh, lang_cluster_ranks(j->lp), &j->mesh, &j->d);
+}
+
+/* The mesh does not need a compiled plan. It is kept: user value 1. */
+static void push_mesh(lua_State *L, const PlanObject *o) {
+  if (lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA) return;
+  lua_pop(L, 1);
+  MeshJob j = {.lp = o->plan->job.lp, .d = {.arena = script_push_arena(L)}};
+  /* Loading has resolved it before: it fits. */
+  if (!arena_try(j.d.arena, mesh_job, &j) || !j.ok) luaL_error(L, "not enough memory");
+  int gpus = (int)lang_plan(j.lp)->cluster.gpus;
+  mesh_object_push(L, &j.mesh, gpus ? gpus : GPUS);
+  lua_pushvalue(L, -1);
+  lua_setiuservalue(L, 1, 1);
+}
+
+/* Upvalue: the methods. */
+static int index_plan(lua_State *L) {
+  const char *key = luaL_checkstring(L, 2);
+  lua_settop(L, 2);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  PlanObject *o = self(L);
+  if (strcmp(key, "spec") == 0) {
+    lang_push_spec(o->plan->job.lp, L);
+  } else if (strcmp(key, "mesh") == 0) {
+    push_mesh(L, o);
+  } else if (schema_find("plan", key)) {
+    return luaL_error(
+        L, "weft.plan has no '%s': the fields as written are in plan.spec.%s", key, key);
+  } else {
+    return script_unknown(L, "plan");
+  }
+  return 1;
+}
+
+static int assign_plan(lua_State *L) {
+  const char *key = luaL_tolstring(L, 2, NULL);
+  return luaL_error(L, "a plan cannot be changed: write plan:with { %s = ... }", key);
+}
+
+/* "plan llama3-70b: pp=4 dp=2 tp=8, 64 ranks, 1f1b" */
+static int print_plan(lua_State *L) {
+  PlanObject *o = luaL_checkudata(L, 1, PLAN_TYPE);
+  if (!o->plan) {
+    lua_pushliteral(L, "plan (closed)");
+    return 1;
+  }
+  const Plan *p = lang_plan(o->plan->job.lp);
+  push_mesh(L, o);
+  MeshObject *m = mesh_object_test(L, -1);
+  char mesh[96];
+  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name, format_mesh(&m->mesh, mesh),
+                  m->n, m->n > 1 ? "s" : "", p->schedule);
+  return 1;
+}
+
+static int free_plan(lua_State *L) {
+  PlanObject *o = luaL_checkudata(L, 1, PLAN_TYPE);
+  if (o->busy) return luaL_error(L, "this plan is in use");
+  weft_plan_free(o->plan);
+  o->plan = NULL;
+  return 0;
+}
+
+static void push_metatable(lua_State *L) {
+  static const luaL_Reg methods[] = {{"match", plan_match},
+                                     {"shards", plan_shards},
+                                     {"program", plan_program},
+                                     {"memory", plan_memory},
+                                     {"comm", plan_comm},
+                                     {"schedule", plan_schedule},
+                                     {"diff", plan_diff},
+                                     {"verify", plan_verify},
+                                     {"run", plan_run},
+                                     {"with", with},
+                                     {"check", check},
+                                     {"close", free_plan},
+                                     {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__tostring", print_plan},
+                                  {"__newindex", assign_plan},
+                                  {"__gc", free_plan},
+                                  {"__close", free_plan},
+                                  {NULL, NULL}};
+  if (!luaL_newmetatable(L, PLAN_TYPE)) return;
+  luaL_setfuncs(L, meta, 0);
+  lua_newtable(L);
+  luaL_setfuncs(L, methods, 0);
+  lua_pushcclosure(L, index_plan, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pushliteral(L, PLAN_TYPE);
+  lua_setfield(L, -2, "__metatable");
+}

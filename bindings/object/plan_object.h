@@ -1,0 +1,51 @@
+/* plan_object.h - plans as Lua objects: from files, from tables of a script, changed
+ * copies of others. Compiled when a method first needs it. */
+#ifndef WEFT_PLAN_OBJECT_H
+#define WEFT_PLAN_OBJECT_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "bindings/api/api.h"
+#include "result.h"
+
+/* weft.load(path [, { define = {...} }]) and weft.plan { ... } */
+int plan_object_load(lua_State *L);
+int plan_object_make(lua_State *L);
+
+/* The handle of the object at idx, or NULL. It lives as long as the object is not
+ * collected or closed. */
+weft_plan *plan_object_test(lua_State *L, int idx);
+/* The handle of the object at 1, for methods; raises. */
+weft_plan *plan_object_self(lua_State *L);
+/* The same, compiled; raises all reasons if that is not possible. */
+const Job *plan_object_compiled(lua_State *L);
+/* Raises what a call with a handle gave. */
+int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
+                      const weft_error *e);
+
+/* The handle of the object at idx; raises. */
+weft_plan *plan_object_at(lua_State *L, int idx);
+/* The same, compiled; NULL if that is not possible. */
+const Job *plan_object_try(lua_State *L, int idx);
+
+/* Argument `arg` as a rank of the mesh. */
+int rank_arg(lua_State *L, const Job *j, int arg);
+/* Field `key` of the options table at `arg` (or nothing) as an integer from lo to hi. */
+int64_t option_int(lua_State *L, int arg, const char *key, int64_t lo, int64_t hi,
+                   int64_t otherwise);
+/* Raises for options that are not in `names` (NULL-terminated). */
+void check_options(lua_State *L, int arg, const char *const *names);
+
+/* ---- methods ---- */
+int plan_match(lua_State *L); /* plan_params.c */
+int plan_shards(lua_State *L);
+int plan_program(lua_State *L); /* plan_program.c */
+int plan_memory(lua_State *L);
+int plan_comm(lua_State *L);
+int plan_schedule(lua_State *L);
+int plan_diff(lua_State *L);   /* plan_diff.c */
+int plan_verify(lua_State *L); /* plan_act.c */
+int plan_run(lua_State *L);
+
+#endif

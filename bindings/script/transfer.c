@@ -1,0 +1,292 @@
+/* transfer.c - copies a value from one Lua state to another: a plan that a script wrote
+ * gets a state of its own, with its functions, so that it is as closed as one of a file.
+ *
+ * A function is dumped and loaded; what it captured is copied too, shared variables stay
+ * shared. Globals that it may name (their names occur in its code) go along. Values that
+ * both states have are found by name. The state that is read must not raise: only calls
+ * that neither allocate nor check are made there. */
+#include "bindings/lang/lang.h"
+
+#include <stdio.h>
+
+enum { MAX_NEST = 100 };
+
+typedef struct Transfer {
+  lua_State *from, *to;
+  int memo; /* index in `to`: address in `from` -> the copy */
+  bool globals;
+  int nest;
+  char where[160];
+  size_t n; /* of where */
+} Transfer;
+
+static void copy(Transfer *t, int idx);
+
+static int refuse(Transfer *t, const char *what) {
+  return luaL_error(t->to, "%s is %s, which a plan cannot take along", t->where, what);
+}
+
+/* ---- where in the value the copy is, for messages ---- */
+
+static size_t enter(Transfer *t, const char *fmt, const char *name) {
+  size_t was = t->n;
+  int n = snprintf(t->where + t->n, sizeof t->where - t->n, fmt, name);
+  t->n = MIN(t->n + (size_t)MAX(n, 0), sizeof t->where - 1);
+  return was;
+}
+
+static size_t enter_key(Transfer *t, int key) {
+  char number[32];
+  if (lua_type(t->from, key) == LUA_TSTRING)
+    return enter(t, t->n ? ".%s" : "%s", lua_tostring(t->from, key));
+  snprintf(number, sizeof number, "%.14g", lua_tonumber(t->from, key));
+  return enter(t, "[%s]", number);
+}
+
+static void leave(Transfer *t, size_t was) {
+  t->n = was;
+  t->where[was] = 0;
+}
+
+/* ---- what was copied before ---- */
+
+static bool push_copied(Transfer *t, const void *address) {
+  if (lua_rawgetp(t->to, t->memo, address) != LUA_TNIL) return true;
+  lua_pop(t->to, 1);
+  return false;
+}
+
+/* The copy is on top of `to` and stays there. */
+static void note_copy(Transfer *t, const void *address) {
+  lua_pushvalue(t->to, -1);
+  lua_rawsetp(t->to, t->memo, address);
+}
+
+/* ---- what both states have ---- */
+
+static bool push_same(Transfer *t, const char *name) {
+  if (known_push(t->to, name)) return true;
+  if (strncmp(name, "weft", 4) == 0 && known_push(t->to, "require")) {
+    /* The other state has not asked for the table yet. */
+    lua_pushliteral(t->to, "weft");
+    lua_call(t->to, 1, 1);
+    lua_pop(t->to, 1);
+    if (known_push(t->to, name)) return true;
+  }
+  refuse(t, name);
+  return false;
+}
+
+/* ---- tables ---- */
+
+/* Copies the value at the top of `from` and pops it. */
+static void copy_top(Transfer *t) {
+  copy(t, lua_gettop(t->from));
+  lua_pop(t->from, 1);
+}
+
+/* Finalizers and weak tables would show when memory is collected: plans have none. */
+static void check_metatable(Transfer *t) {
+  static const char *const refused[] = {"__gc", "__mode"};
+  for (int i = 0; i < LEN(refused); i++) {
+    lua_pushstring(t->to, refused[i]);
+    if (lua_rawget(t->to, -2) != LUA_TNIL) refuse(t, "a table with __gc or __mode");
+    lua_pop(t->to, 1);
+  }
+}
+
+static void copy_table(Transfer *t, int idx) {
+  lua_newtable(t->to);
+  note_copy(t, lua_topointer(t->from, idx));
+  for (lua_pushnil(t->from); lua_next(t->from, idx);) {
+    int key = lua_gettop(t->from) - 1;
+    size_t was = enter_key(t, key);
+    copy(t, key);
+    copy_top(t);
+    lua_rawset(t->to, -3);
+    leave(t, was);
+  }
+  if (lua_getmetatable(t->from, idx)) {
+    copy_top(t);
+    check_metatable(t);
+    lua_setmetatable(t->to, -2);
+  }
+  if (mark_push(t->from, idx)) {
+    copy_top(t);
+    mark_set(t->to, -2);
+  }
+}
+
+/* ---- functions ---- */
+
+static int add_code(lua_State *from, const void *p, size_t n, void *ud) {
+  luaL_addlstring(ud, p, n);
+  return 0;
+}
+
+/* Whether a name occurs in dumped code: there the last byte of its length plus one, with
+ * the top bit set, stands before it. */
+static bool names(const char *code, size_t n, const char *name, size_t len) {
+  char mark = (char)(((len + 1) & 0x7f) | 0x80);
+  const char *end = code + n, *p = code;
+  while ((size_t)(end - p) > len && (p = memchr(p, mark, (size_t)(end - p) - len)))
+    if (memcmp(++p, name, len) == 0) return true;
+  return false;
+}
+
+/* Pushes the table with the globals that functions of `from` see: in the state of a plan
+ * it lies behind another one. */
+static void push_globals(lua_State *L) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  if (!lua_getmetatable(L, -1)) return;
+  lua_pushliteral(L, "__index");
+  lua_rawget(L, -2);
+  if (lua_iscfunction(L, -1) && lua_getupvalue(L, -1, 1)) lua_replace(L, -4);
+  lua_pop(L, 2);
+}
+
+/* Whether the other state has a global of this name, or must not have the value. */
+static bool skip_global(Transfer *t, const char *name, int value) {
+  lua_State *to = t->to;
+  int type = lua_type(t->from, value), top = lua_gettop(to);
+  if (type == LUA_TUSERDATA || type == LUA_TTHREAD) return true;
+  push_globals(to);
+  lua_pushstring(to, name);
+  bool skip = lua_rawget(to, -2) != LUA_TNIL;
+  const char *known = known_name(t->from, value);
+  if (!skip && known) skip = strncmp(known, "weft", 4) != 0 && !known_push(to, known);
+  lua_settop(to, top);
+  return skip;
+}
+
+/* The global's name and value are on top of `from`. */
+static void copy_global(Transfer *t) {
+  lua_State *to = t->to;
+  int value = lua_gettop(t->from);
+  const char *name = lua_tostring(t->from, value - 1);
+  size_t was = enter(t, " (which names the global '%s')", name);
+  push_globals(to);
+  lua_pushstring(to, name);
+  copy(t, value);
+  lua_rawset(to, -3);
+  lua_pop(to, 1);
+  leave(t, was);
+}
+
+/* Only a plan's own state gets globals: those of a script are the user's. */
+static void copy_globals(Transfer *t, const char *code, size_t n) {
+  lua_State *from = t->from;
+  int top = lua_gettop(from);
+  push_globals(from);
+  for (lua_pushnil(from); lua_next(from, top + 1); lua_settop(from, top + 2)) {
+    size_t len;
+    if (lua_type(from, -2) != LUA_TSTRING) continue;
+    const char *name = lua_tolstring(from, -2, &len);
+    if (names(code, n, name, len) && !skip_global(t, name, top + 3)) copy_global(t);
+  }
+  lua_settop(from, top);
+}
+
+/* Variables that several functions share are joined: memo[id] = { function, number }. */
+static void copy_upvalue(Transfer *t, int idx, int i) {
+  lua_State *to = t->to;
+  int fn = lua_gettop(to);
+  const void *id = lua_upvalueid(t->from, idx, i);
+  if (push_copied(t, id)) {
+    lua_rawgeti(to, -1, 1);
+    lua_rawgeti(to, -2, 2);
+    lua_upvaluejoin(to, fn, i, fn + 2, (int)lua_tointeger(to, -1));
+    lua_settop(to, fn);
+    return;
+  }
+  lua_createtable(to, 2, 0);
+  lua_pushvalue(to, fn);
+  lua_rawseti(to, -2, 1);
+  lua_pushinteger(to, i);
+  lua_rawseti(to, -2, 2);
+  note_copy(t, id);
+  lua_pop(to, 1);
+  const char *name = lua_getupvalue(t->from, idx, i);
+  size_t was = enter(t, " (which uses '%s')", name ? name : "?");
+  copy_top(t);
+  lua_setupvalue(to, fn, i);
+  leave(t, was);
+}
+
+static void copy_function(Transfer *t, int idx) {
+  lua_State *to = t->to;
+  luaL_Buffer b;
+  size_t n;
+  lua_Debug ar;
+  if (lua_iscfunction(t->from, idx)) refuse(t, "a function in C");
+  luaL_buffinit(to, &b);
+  lua_pushvalue(t->from, idx);
+  lua_dump(t->from, add_code, &b, 0);
+  lua_pop(t->from, 1);
+  luaL_pushresult(&b);
+  const char *code = lua_tolstring(to, -1, &n);
+  if (luaL_loadbufferx(to, code, n, "=function", "b") != LUA_OK) lua_error(to);
+  note_copy(t, lua_topointer(t->from, idx));
+  if (t->globals) copy_globals(t, code, n);
+  lua_remove(to, -2);
+  lua_pushvalue(t->from, idx);
+  lua_getinfo(t->from, ">u", &ar);
+  for (int i = 1; i <= ar.nups; i++)
+    copy_upvalue(t, idx, i);
+}
+
+/* ---- any value ---- */
+
+static void copy_object(Transfer *t, int idx) {
+  const char *name = known_name(t->from, idx);
+  if (name ? push_same(t, name) : push_copied(t, lua_topointer(t->from, idx))) return;
+  if (++t->nest > MAX_NEST || !lua_checkstack(t->from, 40))
+    luaL_error(t->to, "%s is nested too deeply", t->where);
+  luaL_checkstack(t->to, 40, NULL);
+  if (lua_istable(t->from, idx))
+    copy_table(t, idx);
+  else
+    copy_function(t, idx);
+  t->nest--;
+}
+
+static void copy(Transfer *t, int idx) {
+  lua_State *from = t->from;
+  size_t n;
+  switch (lua_type(from, idx)) {
+  case LUA_TNIL:
+    lua_pushnil(t->to);
+    return;
+  case LUA_TBOOLEAN:
+    lua_pushboolean(t->to, lua_toboolean(from, idx));
+    return;
+  case LUA_TNUMBER:
+    if (lua_isinteger(from, idx))
+      lua_pushinteger(t->to, lua_tointeger(from, idx));
+    else
+      lua_pushnumber(t->to, lua_tonumber(from, idx));
+    return;
+  case LUA_TSTRING: {
+    const char *s = lua_tolstring(from, idx, &n);
+    lua_pushlstring(t->to, s, n);
+    return;
+  }
+  case LUA_TTABLE:
+  case LUA_TFUNCTION:
+    copy_object(t, idx);
+    return;
+  default:
+    refuse(t, lua_type(from, idx) == LUA_TTHREAD ? "a coroutine" : "a userdata");
+  }
+}
+
+void transfer(lua_State *from, int idx, lua_State *to, const char *where, bool globals) {
+  Transfer t = {.from = from, .to = to, .globals = globals};
+  luaL_checkstack(to, 40, NULL);
+  if (!lua_checkstack(from, 40)) luaL_error(to, "not enough memory");
+  enter(&t, "%s", where);
+  lua_newtable(to);
+  t.memo = lua_gettop(to);
+  copy(&t, lua_absindex(from, idx));
+  lua_remove(to, t.memo);
+}

@@ -1,0 +1,82 @@
+/* sweep_measure.c - trains the best plans of a sweep for a few steps on virtual ranks of
+ * this machine, made small as weft verify does it. What it says is how fast this machine
+ * runs the small plan: it shows overhead of schedules, not the speed of a cluster. */
+#include <math.h>
+
+#include "bindings/api/job.h"
+#include "sweep.h"
+
+enum { RANKS = 32 };
+
+static weft_status train(Job *j, int steps, const StopFlag *stop, double *rate) {
+  RunOptions o = {.comm = "local", .stop = stop};
+  DataSpec spec = {.kind = DATA_SYNTHETIC};
+  Run *r = NULL;
+  Data *data = NULL;
+  double ms = 0, tokens = 0;
+  weft_status st = run_open(&j->plan, j->compiled, &o, &r, &j->e);
+  if (st == WEFT_OK) st = run_init(r, &j->e);
+  if (st == WEFT_OK)
+    st = data_open(NULL, &spec, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
+                   &data, &j->e);
+  /* The first step also fills caches. */
+  for (int i = 0; i <= steps && st == WEFT_OK; i++) {
+    StepResult x;
+    st = run_step(r, data, i, &x, &j->e);
+    if (st == WEFT_OK && i > 0) ms += x.ms, tokens += (double)x.tokens;
+  }
+  if (st == WEFT_OK && ms > 0) *rate = tokens / ms * 1e3;
+  data_close(data);
+  run_close(r);
+  return st;
+}
+
+typedef struct Measuring {
+  Job job;
+  Vary vary;
+  int steps;
+  const StopFlag *stop;
+  double rate;
+  weft_status st;
+} Measuring;
+
+static void measure_job(void *ud) {
+  Measuring *m = ud;
+  LangShrunk shrunk;
+  m->job.lp = &m->vary.plan;
+  m->job.plan = *lang_plan(m->job.lp);
+  m->st = job_compile_small(&m->job, RANKS, &shrunk);
+  if (m->st == WEFT_OK) m->st = train(&m->job, m->steps, m->stop, &m->rate);
+}
+
+static weft_status measure_row(Sweep *s, int64_t i, int steps, const StopFlag *stop,
+                               weft_error *e) {
+  Judge *j = &s->judge[0];
+  int choice[64];
+  Arena *a = arena_new(NULL);
+  if (!a) return err_set(e, WEFT_ENOMEM, "out of memory in a sweep");
+  Measuring m = {
+      .job = {.arena = a, .d = {.arena = a}}, .steps = steps, .stop = stop, .rate = NAN};
+  err_clear(&m.job.e);
+  sweep_grid_choice(&s->grid, s->todo[i], choice);
+  m.st = vary_begin(j->lp, j->values, choice, s->grid.n, &m.vary, &m.job.d, &m.job.e);
+  if (m.st == WEFT_OK && !arena_try(a, measure_job, &m))
+    m.st = err_set(&m.job.e, WEFT_ENOMEM, "out of memory in a sweep");
+  vary_end(&m.vary);
+  if (m.st == WEFT_EPLAN && m.job.d.errors) report_first(&m.job.d, &m.job.e);
+  if (m.st != WEFT_OK) *e = m.job.e;
+  text_free(&m.job.dumped);
+  arena_free(a);
+  s->measured[i] = m.rate;
+  return m.st;
+}
+
+weft_status sweep_measure(Sweep *s, int64_t rows, int steps, const StopFlag *stop,
+                          weft_error *e) {
+  s->measured = NEW_N(s->arena, double, s->ntodo);
+  for (int64_t i = 0; i < s->ntodo; i++)
+    s->measured[i] = NAN;
+  for (int64_t i = 0; i < rows; i++)
+    TRY(measure_row(s, s->best[i], steps, stop, e));
+  return WEFT_OK;
+}

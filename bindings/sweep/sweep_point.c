@@ -1,0 +1,354 @@
+/* sweep_point.c - judges a point. Its plan is checked as `weft check` does it; what the
+ * later steps give depends on few things each and is looked up by them:
+ *
+ *   front      model, micro batch, sequence, tensor plan, strategy, mesh without pp
+ *   schedule   schedule, pp, virtual stages, microbatches: actions and bubble
+ *   cut        front and stages: what ranks hold and do
+ *   lifetimes  shape of the front, stages, schedule: slots of buffers
+ *
+ * Only the bytes of the worst rank are put together for each point. */
+#include "sweep_point.h"
+
+#include <stdio.h>
+
+#include "vm/pipeline/cut.h"
+
+/* ---- what is looked up ---- */
+
+typedef struct Scheduled {
+  Schedule s;
+  Timeline when;
+} Scheduled;
+
+typedef struct FrontEntry {
+  Front *front;
+  int shape; /* equal for fronts of equal shape */
+} FrontEntry;
+
+typedef struct Point {
+  Judge *j;
+  LangPlan *lp;
+  Vary vary;
+  Diags d;
+  Mesh mesh;
+  int rounds;
+  bool all_dp; /* the front is made for the real number of data-parallel ranks */
+  CacheEntry *front, *schedule, *cut, *lifetimes;
+} Point;
+
+static const Plan *plan_of(const Point *p) {
+  return &p->lp->plan;
+}
+
+/* A model of the library knows the batch only as a size of tensors, so that any number of
+ * data-parallel ranks above one gives a rank the same work. */
+static Mesh front_mesh(const Point *p) {
+  Mesh m = p->mesh;
+  m.size[AXIS_PP] = 1;
+  if (!p->lp->arch || p->all_dp) return m;
+  m.size[AXIS_DP_REPLICATE] = MIN(m.size[AXIS_DP_REPLICATE], 2);
+  m.size[AXIS_DP_SHARD] = MIN(m.size[AXIS_DP_SHARD], 2);
+  return m;
+}
+
+/* ---- front ---- */
+
+static weft_status front_key(Point *p, Text *k) {
+  const Plan *a = plan_of(p);
+  Mesh m = front_mesh(p);
+  k->n = 0;
+  for (int i = 0; i < AXIS_N; i++)
+    text_printf(k, "%d ", m.size[i]);
+  text_printf(k, "%lld %lld %d %d %d %d %d %s|", (long long)a->batch.micro,
+              (long long)a->batch.seq, a->dtype, a->packed.on, a->strategy.kind,
+              a->strategy.stage, a->strategy.sequence_parallel,
+              a->cluster.gpu ? a->cluster.gpu : "");
+  text_printf(k, "%d %lld %d|", a->strategy.overlap_grad_reduce,
+              (long long)a->strategy.bucket_bytes, a->opt.post_validation);
+  for (int i = 0; i < a->ntp; i++)
+    text_printf(k, "%s=%d%d,", a->tp[i].pattern, a->tp[i].style, a->tp[i].from_default);
+  return vary_key(p->lp, VARY_MODEL, k, &p->j->e);
+}
+
+/* Only the whole batch shows that a tensor is too large to be counted. */
+static bool too_wide(const Point *p) {
+  const FrontEntry *f = p->front->value;
+  double batch = (double)plan_of(p)->batch.micro * mesh_size(&p->mesh, AXES_DP);
+  return f && f->front && f->front->widest * batch > (double)(1ull << ELEMENTS_LOG2);
+}
+
+/* A shape is nothing but its number. */
+static void make_shape(void *ud, CacheEntry *x) {}
+
+static void make_front(void *ud, CacheEntry *x) {
+  Point *p = ud;
+  Mesh m = front_mesh(p);
+  int64_t B = plan_of(p)->batch.micro * mesh_size(&m, AXES_DP);
+  arena_reset(p->j->scratch);
+  Graph *g = graph_new(p->j->scratch, B, plan_of(p)->batch.seq);
+  x->st = lang_build_graph(p->lp, B, plan_of(p)->batch.seq, g, &x->d, &x->e);
+  if (x->st != WEFT_OK) return;
+  CompileInput in = {.plan = plan_of(p), .mesh = &m, .graph = g};
+  FrontEntry *f = NEW(x->arena, FrontEntry);
+  x->value = f;
+  x->st = front_new(&in, p->j->scratch, x->arena, &f->front, &x->d, &x->e);
+  if (x->st != WEFT_OK) return;
+  Text shape = {0};
+  front_shape(f->front, &shape);
+  CacheEntry *same = shape.oom ? NULL
+                               : cache_get(&p->j->caches->shape, shape.s, shape.n,
+                                           make_shape, NULL, NULL);
+  text_free(&shape);
+  if (!same)
+    x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
+  else
+    f->shape = same->id;
+}
+
+/* ---- schedule ---- */
+
+static weft_status schedule_key(Point *p, Text *k, int microbatches) {
+  const Plan *a = plan_of(p);
+  k->n = 0;
+  text_printf(k, "%s %d %d %d %s|", a->schedule, p->mesh.size[AXIS_PP], plan_virtual(a),
+              microbatches, p->lp->schedule_csv ? p->lp->schedule_csv->file : "");
+  return vary_key(p->lp, VARY_SCHEDULE, k, &p->j->e);
+}
+
+typedef struct ScheduleJob {
+  Point *p;
+  int microbatches;
+} ScheduleJob;
+
+static void make_schedule(void *ud, CacheEntry *x) {
+  ScheduleJob *j = ud;
+  Point *p = j->p;
+  Scheduled *s = NEW(x->arena, Scheduled);
+  x->value = s;
+  x->st = lang_schedule(p->lp, &p->mesh, j->microbatches, &s->s, &x->d, &x->e);
+  if (x->st != WEFT_OK) return;
+  /* That of a file lies in the arena of the point. */
+  s->s = schedule_copy(&s->s, x->arena);
+  if (!schedule_ready(&s->s, &x->d, x->arena, &s->when)) x->st = WEFT_EPLAN;
+}
+
+/* ---- stages ---- */
+
+static void cut_key(Point *p, const Schedule *s, Text *k) {
+  const PpPlan *pp = &plan_of(p)->pp;
+  k->n = 0;
+  text_printf(k, "%d %d %d %d %d %d %d %d %d|", p->front->id, s->ranks, s->virtual_stages,
+              s->v_placement, pp->layers_per_stage, pp->first_less, pp->last_less,
+              pp->by_cost, pp->layout != NULL);
+  for (int i = 0; i < pp->nlayers; i++)
+    text_printf(k, "%d,", pp->layers[i]);
+  for (int i = 0; i < pp->nmodules; i++) {
+    for (int u = 0; pp->modules[i][u]; u++)
+      text_printf(k, "%s,", pp->modules[i][u]);
+    text_add(k, ";");
+  }
+}
+
+static void make_cut(void *ud, CacheEntry *x) {
+  Point *p = ud;
+  const FrontEntry *f = p->front->value;
+  const Scheduled *s = p->schedule->value;
+  arena_reset(p->j->scratch);
+  x->st = cut_new(f->front, plan_of(p), &s->s, p->j->scratch, x->arena, (Cut **)&x->value,
+                  &x->d);
+}
+
+static void lifetimes_key(Point *p, Text *k) {
+  const FrontEntry *f = p->front->value;
+  const Cut *c = p->cut->value;
+  k->n = 0;
+  text_printf(k, "%d %d %d|", f->shape, p->schedule->id, p->rounds);
+  for (int s = 0; s <= c->b.st.n; s++)
+    text_printf(k, "%d,", c->b.st.first[s]);
+}
+
+static void make_lifetimes(void *ud, CacheEntry *x) {
+  Point *p = ud;
+  const Scheduled *s = p->schedule->value;
+  arena_reset(p->j->scratch);
+  x->value =
+      cut_lifetimes(p->cut->value, &s->s, &s->when, p->rounds, p->j->scratch, x->arena);
+}
+
+/* ---- the steps ---- */
+
+void point_reason(const Diags *d, const weft_error *e, PointReason *why) {
+  *why = (PointReason){.code = "plan"};
+  for (int i = 0; d && i < d->list.n; i++) {
+    const Diag *g = &d->list.at[i];
+    if (g->severity != DIAG_ERROR) continue;
+    snprintf(why->code, sizeof why->code, "%s", g->code);
+    snprintf(why->path, sizeof why->path, "%s", g->path);
+    const char *near = strcmp(g->code, "unknown-field") == 0 ? g->suggestion : NULL;
+    snprintf(why->text, sizeof why->text, near ? "%s (did you mean \"%s\"?)" : "%s",
+             g->summary, near);
+    return;
+  }
+  snprintf(why->text, sizeof why->text, "%s", e->text);
+}
+
+static weft_status look_up(Point *p, Cache *c, CacheEntry **out,
+                           void (*make)(void *ud, CacheEntry *x), void *ud) {
+  Text *k = &p->j->key;
+  CacheEntry *x = k->oom ? NULL : cache_get(c, k->s, k->n, make, ud, p->j->scratch);
+  if (!x) return err_set(&p->j->e, WEFT_ENOMEM, "out of memory in a sweep");
+  *out = x;
+  return WEFT_OK;
+}
+
+/* An entry without a value says why. */
+static weft_status entry_status(Point *p, const CacheEntry *x, PointReason *why) {
+  if (x->st == WEFT_EPLAN)
+    point_reason(&x->d, &x->e, why);
+  else if (x->st != WEFT_OK)
+    p->j->e = x->e;
+  return x->st;
+}
+
+static weft_status prepare(Point *p, const int *choice, int n, PointReason *why) {
+  Judge *j = p->j;
+  weft_status st = vary_begin(j->lp, j->values, choice, n, &p->vary, &p->d, &j->e);
+  p->lp = &p->vary.plan;
+  if (st == WEFT_OK &&
+      !mesh_resolve(&p->lp->plan.mesh, lang_cluster_ranks(p->lp), &p->mesh, &p->d))
+    st = WEFT_EPLAN;
+  if (st == WEFT_EPLAN) point_reason(&p->d, &j->e, why);
+  return st;
+}
+
+/* Why there is no key. */
+static weft_status no_key(const Point *p, weft_status st, PointReason *why) {
+  if (st == WEFT_EPLAN) point_reason(NULL, &p->j->e, why);
+  return st;
+}
+
+static weft_status find_front(Point *p, PointReason *why) {
+  Judge *j = p->j;
+  do {
+    TRY(no_key(p, front_key(p, &j->key), why));
+    TRY(look_up(p, &j->caches->front, &p->front, make_front, p));
+  } while (!p->all_dp && (p->all_dp = too_wide(p)));
+  return WEFT_OK;
+}
+
+/* In the order in which weft check would find something wrong: the model function, the
+ * schedule, the passes. */
+static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
+  Judge *j = p->j;
+  ScheduleJob job = {p, microbatches};
+  TRY(find_front(p, why));
+  if (!p->front->value) TRY(entry_status(p, p->front, why));
+  TRY(no_key(p, schedule_key(p, &j->key, microbatches), why));
+  TRY(look_up(p, &j->caches->schedule, &p->schedule, make_schedule, &job));
+  TRY(entry_status(p, p->schedule, why));
+  TRY(entry_status(p, p->front, why));
+  const Scheduled *s = p->schedule->value;
+  cut_key(p, &s->s, &j->key);
+  TRY(look_up(p, &j->caches->cut, &p->cut, make_cut, p));
+  return entry_status(p, p->cut, why);
+}
+
+static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
+                         PointReason *why) {
+  Judge *j = p->j;
+  TRY(prepare(p, choice, n, why));
+  const Plan *a = plan_of(p);
+  int microbatches = plan_microbatches(a, &p->mesh);
+  p->rounds = (int)MAX(a->batch.rounds, 1);
+  row->dp = mesh_size(&p->mesh, AXES_DP);
+  row->microbatches = microbatches * p->rounds;
+  TRY(find_parts(p, microbatches, why));
+  const Cut *c = p->cut->value;
+  const Scheduled *s = p->schedule->value;
+  row->bubble = timeline_bubble(&s->when);
+  Footprint f = cut_floor(c, row->microbatches, j->limit);
+  if (!f.over) {
+    lifetimes_key(p, &j->key);
+    TRY(look_up(p, &j->caches->lifetimes, &p->lifetimes, make_lifetimes, p));
+    TRY(entry_status(p, p->lifetimes, why));
+    arena_reset(j->scratch);
+    f = cut_footprint(c, p->lifetimes->value, row->microbatches, j->limit, j->scratch);
+  }
+  row->state = f.over ? POINT_MEMORY : POINT_OK;
+  row->bytes = (double)f.bytes;
+  row->worst = f.rank;
+  if (f.over) return WEFT_OK;
+  Estimate e = cut_estimate(c, &p->mesh, &a->cluster, row->microbatches, row->bubble);
+  row->tp = e.tp, row->dp_bytes = e.dp, row->pp = e.pp;
+  row->flops = e.flops;
+  row->seconds = e.seconds;
+  return WEFT_OK;
+}
+
+/* ---- guarded ---- */
+
+typedef struct Guarded {
+  Point p;
+  const int *choice;
+  int n;
+  PointRow *row;
+  PointReason *why;
+  weft_status st;
+} Guarded;
+
+static void run_judge(void *ud) {
+  Guarded *g = ud;
+  g->st = judge(&g->p, g->choice, g->n, g->row, g->why);
+}
+
+static void run_scratch(void *ud) {
+  Guarded *g = ud;
+  if (!arena_try(g->p.j->scratch, run_judge, g))
+    g->st = err_set(&g->p.j->e, WEFT_ENOMEM, "out of memory in a sweep");
+}
+
+weft_status judge_point(Judge *j, const int *choice, int n, PointRow *row,
+                        PointReason *why) {
+  Guarded g = {.p = {.j = j, .d = {.arena = j->arena}},
+               .choice = choice,
+               .n = n,
+               .row = row,
+               .why = why};
+  *row = (PointRow){0};
+  err_clear(&j->e);
+  if (!arena_try(j->arena, run_scratch, &g))
+    g.st = err_set(&j->e, WEFT_ENOMEM, "out of memory in a sweep");
+  if (g.p.vary.of) vary_end(&g.p.vary);
+  arena_reset(j->arena);
+  if (g.st != WEFT_EPLAN) return g.st;
+  row->state = POINT_ILLEGAL;
+  return WEFT_OK;
+}
+
+weft_status judge_open(Judge *j, LangPlan *lp, int values, SweepCaches *c,
+                       uint64_t limit) {
+  *j = (Judge){.lp = lp, .values = values, .caches = c, .limit = limit};
+  j->arena = arena_new(NULL);
+  j->scratch = arena_new(NULL);
+  if (j->arena && j->scratch) return WEFT_OK;
+  return err_set(&j->e, WEFT_ENOMEM, "out of memory for a sweep");
+}
+
+void judge_close(Judge *j) {
+  lang_free(j->lp);
+  arena_free(j->arena);
+  arena_free(j->scratch);
+  text_free(&j->key);
+}
+
+void sweep_caches_init(SweepCaches *c) {
+  Cache *all[] = {&c->front, &c->shape, &c->schedule, &c->cut, &c->lifetimes};
+  for (int i = 0; i < LEN(all); i++)
+    cache_init(all[i]);
+}
+
+void sweep_caches_free(SweepCaches *c) {
+  Cache *all[] = {&c->lifetimes, &c->cut, &c->schedule, &c->shape, &c->front};
+  for (int i = 0; i < LEN(all); i++)
+    cache_free(all[i]);
+}

@@ -1,0 +1,55 @@
+/* sweep_point.h - one point of a sweep: a plan with other values, judged by the passes of
+ * the compiler as far as its bytes and its schedule go. Nothing of it needs a script. */
+#ifndef WEFT_SWEEP_POINT_H
+#define WEFT_SWEEP_POINT_H
+
+#include "bindings/lang/lang.h"
+#include "sweep_cache.h"
+
+/* What all threads of a sweep share. */
+typedef struct SweepCaches {
+  Cache front, shape, schedule, cut, lifetimes;
+} SweepCaches;
+void sweep_caches_init(SweepCaches *c);
+void sweep_caches_free(SweepCaches *c);
+
+typedef enum { POINT_NONE, POINT_OK, POINT_ILLEGAL, POINT_MEMORY } PointState;
+
+typedef struct PointRow {
+  PointState state;
+  int dp, microbatches, worst; /* worst: the pipeline rank with most bytes */
+  double bytes;                /* of that rank, exactly */
+  double bubble;               /* idle share with unit costs */
+  double tp, dp_bytes, pp;     /* given to operations of a step, busiest rank */
+  double flops;                /* of a step, all ranks */
+  double seconds;              /* estimate of a step; 0: no figures */
+} PointRow;
+
+/* Why a point is no plan. */
+typedef struct PointReason {
+  char code[32], path[96], text[192];
+} PointReason;
+
+/* The first error of the diagnostics, or what else went wrong. */
+void point_reason(const Diags *d, const weft_error *e, PointReason *why);
+
+/* One thread's means. */
+typedef struct Judge {
+  LangPlan *lp;
+  int values; /* vary_take */
+  SweepCaches *caches;
+  uint64_t limit; /* bytes of a rank; UINT64_MAX: any */
+  Arena *arena, *scratch;
+  Text key;
+  weft_error e;
+} Judge;
+
+/* Takes the plan over; `scratch` and `arena` are made. */
+weft_status judge_open(Judge *j, LangPlan *lp, int values, SweepCaches *c,
+                       uint64_t limit);
+void judge_close(Judge *j); /* frees the plan too */
+/* Only WEFT_ENOMEM, WEFT_ELIMIT, WEFT_EINTR and WEFT_EINTERNAL are errors. */
+weft_status judge_point(Judge *j, const int *choice, int n, PointRow *row,
+                        PointReason *why);
+
+#endif

@@ -1,0 +1,306 @@
+/* check_cli.c - the program `weft` from outside: exit codes, what goes to which stream,
+ * JSON, and how long it takes to start. */
+#include <check.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/lib/scratch.h"
+#include "vm/io/io.h"
+
+#define PLANS      WEFT_SOURCE_DIR "/plans/"
+#define TEST_PLANS WEFT_SOURCE_DIR "/tests/plans/"
+
+static char *out, *err; /* what the last command printed */
+static size_t out_n, err_n;
+
+static void forget(void) {
+  if (out) mem_free(NULL, out, out_n + 1);
+  if (err) mem_free(NULL, err, err_n + 1);
+  out = err = NULL;
+}
+
+static void setup(void) {
+  scratch_setup();
+}
+static void teardown(void) {
+  forget();
+  scratch_teardown();
+}
+
+/* Runs the program with these arguments of a shell; returns its exit code. */
+static int weft(const char *args) {
+  char command[2048];
+  snprintf(command, sizeof command,
+           "env -u NO_COLOR %s/weft %s >%s/out 2>%s/err </dev/null", WEFT_BINARY_DIR,
+           args, scratch_dir, scratch_dir);
+  int status = system(command);
+  forget();
+  ck_assert_int_eq(file_read(NULL, scratch_path("out"), &out, &out_n, &scratch_error), 0);
+  ck_assert_int_eq(file_read(NULL, scratch_path("err"), &err, &err_n, &scratch_error), 0);
+  ck_assert(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+static void expect(const char *args, int code, const char *in_out, const char *in_err) {
+  int got = weft(args);
+  ck_assert_msg(got == code, "weft %s: exit %d\n%s%s", args, got, out, err);
+  ck_assert_msg(strstr(out, in_out) && (*in_out || !*out), "weft %s: stdout:\n%s", args,
+                out);
+  ck_assert_msg(strstr(err, in_err) && (*in_err || !*err), "weft %s: stderr:\n%s", args,
+                err);
+}
+
+static void plan(const char *text) {
+  scratch_put("plan.lua", text, strlen(text));
+}
+
+/* ---- usage ---- */
+
+START_TEST(help) {
+  expect("", 2, "", "usage: weft VERB");
+  ck_assert(strstr(err, "not built yet"));
+  expect("--help", 0, "usage: weft VERB", "");
+  expect("help", 0, "usage: weft VERB", "");
+  expect("--version", 0, "weft 0.", "");
+  static const char *const verbs[] = {"run", "check", "show", "verify"};
+  for (int i = 0; i < LEN(verbs); i++)
+    expect(arena_printf(scratch_arena, "%s --help", verbs[i]), 0, "Exit codes:", "");
+}
+END_TEST
+
+START_TEST(usage_errors) {
+  expect("chekc x", 2, "",
+         "weft: there is no verb \"chekc\" (did you mean \"check\"?)\n");
+  expect("frobnicate", 2, "", "see weft --help");
+  expect("check", 2, "", "weft: check needs a plan");
+  expect("check --jsn x", 2, "",
+         "weft: check has no option --jsn (did you mean --json?)\n");
+  expect("check --steps 3 x", 2, "", "check has no option --steps");
+  expect("run x --steps", 2, "", "--steps needs a value");
+  expect("run x --steps many", 2, "",
+         "--steps takes an integer from 1 to 1000000000000, got \"many\"");
+  expect("check a b", 2, "", "check takes one plan, got a and b");
+  expect("check --json=1 x", 2, "", "--json takes no value");
+  expect("lua", 2, "", "weft: lua needs a script: weft lua SCRIPT.lua [args]\n");
+  static const char *const later[] = {"sim", "import", "ckpt", "doctor"};
+  for (int i = 0; i < LEN(later); i++)
+    expect(later[i], 2, "",
+           arena_printf(scratch_arena, "weft: %s is not built yet\n", later[i]));
+}
+END_TEST
+
+/* ---- check ---- */
+
+START_TEST(check_good) {
+  expect("check " PLANS "quickstart.lua", 0, "quickstart: ok\n", "");
+  expect("check --quiet " PLANS "quickstart.lua", 0, "", "");
+  expect("check " PLANS "quickstart.lua --set mesh={}", 0, "none is stated", "");
+  expect("check -- " PLANS "quickstart.lua", 0, ": ok\n", "");
+}
+END_TEST
+
+START_TEST(check_bad) {
+  expect("check " TEST_PLANS "bad_missing.lua", 1, "",
+         "bad_missing.lua:3: error: plan.model");
+  ck_assert(strstr(err, "\n3 errors\n"));
+  expect("check " TEST_PLANS "bad_schedule.lua", 1, "", "bad_schedule.lua:5: error: ");
+  expect("check " PLANS "quickstart.lua --set mesh.tp=3", 1, "",
+         "--set mesh.tp=3: error: plan.mesh.tp: 3 does not divide");
+  expect("check " PLANS "quickstart.lua --set 'tp_plan[\"nothing.*\"]=colwise'", 1, "",
+         "error: plan.tp_plan[\"nothing.*\"]: ");
+  expect("check /nowhere.lua", 2, "", "/nowhere.lua: error: cannot be opened");
+  expect("check " PLANS "quickstart.lua --set x", 2, "", "write --set PATH=VALUE");
+  plan("while true do end\n");
+  expect(arena_printf(scratch_arena, "check %s/plan.lua", scratch_dir), 3, "",
+         "plan.lua:1: error: the plan was stopped after 50000000 instructions\n");
+}
+END_TEST
+
+/* A pattern that matches nothing is found by a pass, and still has its line. */
+START_TEST(lines_of_later_passes) {
+  plan("local weft = require 'weft'\nreturn weft.plan {\n  model = weft.model "
+       "'llama-tiny',\n"
+       "  mesh = { tp = 2 },\n  batch = { global = 4, seq = 16 },\n"
+       "  tp_plan = weft.extend(weft.tp_plan 'llama', {\n"
+       "    ['layers.*.mlp.wrong'] = 'colwise',\n  }),\n}\n");
+  expect(arena_printf(scratch_arena, "check %s/plan.lua", scratch_dir), 1, "",
+         "plan.lua:7: error: plan.tp_plan[\"layers.*.mlp.wrong\"]: ");
+}
+END_TEST
+
+static json_t *parse(void) {
+  json_error_t e;
+  json_t *j = json_loads(out, JSON_REJECT_DUPLICATES, &e);
+  ck_assert_msg(j != NULL, "%s at %d:\n%s", e.text, e.line, out);
+  return j;
+}
+
+/* Keys in the order of the alphabet, everywhere. */
+static void check_sorted(const json_t *v, const char *where) {
+  const char *key, *last = "";
+  json_t *item;
+  size_t i;
+  json_object_foreach((json_t *)v, key, item) {
+    ck_assert_msg(strcmp(last, key) < 0, "%s: \"%s\" after \"%s\"", where, key, last);
+    last = key;
+    check_sorted(item, where);
+  }
+  json_array_foreach(v, i, item) check_sorted(item, where);
+}
+
+static void expect_json(const char *args, int code, int errors) {
+  int got = weft(args);
+  ck_assert_msg(got == code, "weft %s: exit %d\n%s%s", args, got, out, err);
+  json_t *j = parse();
+  ck_assert_int_eq(json_integer_value(json_object_get(j, "error_count")), errors);
+  ck_assert_int_eq(json_is_true(json_object_get(j, "valid")), errors == 0);
+  ck_assert_int_eq(json_array_size(json_object_get(j, "diagnostics")), errors);
+  ck_assert_int_eq(json_is_null(json_object_get(j, "result")), errors > 0);
+  ck_assert_str_eq(json_string_value(json_object_get(j, "format_version")), "1.0");
+  check_sorted(j, args);
+  json_decref(j);
+}
+
+START_TEST(json) {
+  static const char *const what[] = {"",         "mesh",   "graph",
+                                     "schedule", "memory", "program"};
+  expect_json("check --json " PLANS "quickstart.lua", 0, 0);
+  expect_json("check --json " TEST_PLANS "bad_missing.lua", 1, 3);
+  expect_json("check --json " TEST_PLANS "bad_syntax.lua", 1, 1);
+  expect_json("check --json /nowhere.lua", 2, 1);
+  expect_json("check --what --json", 2, 1);
+  expect_json("check --json", 2, 1);
+  for (int i = 0; i < LEN(what); i++)
+    expect_json(
+        arena_printf(scratch_arena, "show --json %s " PLANS "quickstart.lua", what[i]), 0,
+        0);
+  expect_json("verify --json --steps 1 " PLANS "quickstart.lua", 0, 0);
+  expect_json("run --json --steps 1 --threads 1 " PLANS "quickstart.lua", 0, 0);
+}
+END_TEST
+
+/* ---- show ---- */
+
+START_TEST(show) {
+  const char *quickstart = PLANS "quickstart.lua";
+  Arena *a = scratch_arena;
+  expect(arena_printf(a, "show %s", quickstart), 0, "memory of each rank", "");
+  expect(arena_printf(a, "show %s mesh", quickstart), 0, "     7             1", "");
+  expect(arena_printf(a, "show graph %s", quickstart), 0, "linear", "");
+  expect(arena_printf(a, "show %s schedule", quickstart), 0, "   0 F0F1....B0--F2", "");
+  expect(arena_printf(a, "show %s schedule --csv", quickstart), 0,
+         "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n", "");
+  expect(arena_printf(a, "show %s program --rank 5", quickstart), 0, "rank 5 of 8", "");
+  expect(arena_printf(a, "show %s program --rank 8", quickstart), 2, "", "no rank 8");
+  expect(arena_printf(a, "show %s mesh --rank 1", quickstart), 2, "", "--rank belongs");
+  expect(arena_printf(a, "show %s mesh --csv", quickstart), 2, "", "--csv belongs");
+  expect(arena_printf(a, "show %s mash", quickstart), 2, "", "\"mash\" is none of");
+  expect("show mesh", 2, "", "show needs a plan");
+}
+END_TEST
+
+/* ---- run and verify ---- */
+
+START_TEST(run_and_log) {
+  const char *log = scratch_path("log");
+  expect(arena_printf(scratch_arena,
+                      "run " PLANS "quickstart.lua --steps 3 --threads 1 "
+                      "--set train.log_every=2 --log %s",
+                      log),
+         0, "step      0  loss ", "quickstart: pp=2 dp=2 tp=2, 8 ranks (local)");
+  ck_assert(strstr(out, "step      2  loss ") && !strstr(out, "step      1 "));
+  char *text;
+  size_t n;
+  int lines = 0;
+  ck_assert_int_eq(file_read(NULL, log, &text, &n, &scratch_error), WEFT_OK);
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+    json_t *j = json_loads(line, 0, NULL);
+    ck_assert(j != NULL);
+    check_sorted(j, "log");
+    ck_assert_int_eq(json_integer_value(json_object_get(j, "step")), lines);
+    ck_assert_int_eq(json_object_size(j), 8);
+    json_decref(j);
+  }
+  ck_assert_int_eq(lines, 3);
+  mem_free(NULL, text, n + 1);
+}
+END_TEST
+
+START_TEST(run_errors) {
+  expect("run " PLANS "quickstart.lua --comm carrier-pigeon", 2, "",
+         "weft: --comm is local or mpi, got \"carrier-pigeon\"\n");
+  expect("run " PLANS "quickstart.lua --log /nowhere/log", 2, "",
+         "/nowhere/log: error: cannot be written");
+  expect("run " PLANS "quickstart.lua --set 'data.files={\"none*\"}' --set 'data[1]=nil'",
+         2, "", "none*");
+  expect("run " PLANS "quickstart.lua --steps 0", 2, "", "--steps takes an integer from 1");
+}
+END_TEST
+
+START_TEST(verify_plans) {
+  expect("verify --steps 1 " PLANS "quickstart.lua", 0, "the same (tolerance 1e-05)", "");
+  ck_assert(!strstr(out, "made smaller"));
+  expect("verify --steps 1 --ranks 8 " PLANS "llama3_405b_16k.lua", 0, "the same", "");
+  ck_assert(strstr(out, "made smaller, so not covered: "));
+  expect("verify --steps 1 --tolerance 1e-30 " PLANS "quickstart.lua", 1, "DIFFERENT",
+         "tolerance 1e-30");
+}
+END_TEST
+
+/* Ctrl-C ends a run between steps, with its own code. */
+START_TEST(interrupt) {
+  pid_t child = fork();
+  if (child == 0) {
+    freopen(scratch_path("out"), "w", stdout);
+    freopen(scratch_path("err"), "w", stderr);
+    execl(WEFT_BINARY_DIR "/weft", "weft", "run", PLANS "quickstart.lua", "--steps",
+          "100000", "--threads", "1", "--set", "train.log_every=1", (char *)NULL);
+    _exit(99);
+  }
+  ck_assert_int_gt(child, 0);
+  /* Wait until the first step is printed. */
+  for (int i = 0; i < 200; i++) {
+    usleep(50000);
+    forget();
+    if (file_read(NULL, scratch_path("out"), &out, &out_n, &scratch_error) == WEFT_OK &&
+        strstr(out, "step "))
+      break;
+  }
+  int status;
+  ck_assert_int_eq(kill(child, SIGINT), 0);
+  ck_assert_int_eq(waitpid(child, &status, 0), child);
+  ck_assert(WIFEXITED(status));
+  ck_assert_int_eq(WEXITSTATUS(status), 130);
+}
+END_TEST
+
+/* ---- streams ---- */
+
+START_TEST(full_disk) {
+  char command[512];
+  snprintf(command, sizeof command,
+           "%s/weft check " PLANS "quickstart.lua >/dev/full 2>&1", WEFT_BINARY_DIR);
+  int status = system(command);
+  ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+}
+END_TEST
+
+Suite *cli_suite(void) {
+  const TTest *tests[] = {
+      help,      usage_errors, check_good,    check_bad,  lines_of_later_passes,
+      json,      show,         run_and_log,   run_errors, verify_plans,
+      interrupt, full_disk};
+  Suite *s = suite_create("cli");
+  TCase *c = tcase_create("program");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_set_timeout(c, 60);
+  for (int i = 0; i < LEN(tests); i++)
+    tcase_add_test(c, tests[i]);
+  suite_add_tcase(s, c);
+  return s;
+}

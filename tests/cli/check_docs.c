@@ -1,0 +1,83 @@
+/* check_docs.c - the pages that repeat what the code says must say the same. */
+#include <check.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bindings/script/api_doc.h"
+#include "bindings/lang/schema.h"
+#include "bindings/lang/stdlib.h"
+#include "tests/lib/process.h"
+#include "vm/io/io.h"
+
+/* The page ends with what `write` writes, after the comment that begins so. */
+static void ends_with(const char *path, const char *source, void (*write)(Text *out)) {
+  char *page = NULL, marker[128];
+  size_t n = 0;
+  weft_error e = {.rank = -1};
+  weft_status st = file_read(NULL, path, &page, &n, &e);
+  ck_assert_msg(st == WEFT_OK, "%s", e.text);
+  snprintf(marker, sizeof marker, "<!-- below: ./dev docs, from %s -->\n", source);
+  const char *tables = strstr(page, marker);
+  ck_assert_msg(tables != NULL, "%s has no line %s", path, marker);
+  Text want = {0};
+  write(&want);
+  ck_assert_msg(strcmp(tables + strlen(marker), want.s) == 0,
+                "%s differs from %s: run ./dev docs", path, source);
+  text_free(&want);
+  mem_free(NULL, page, n + 1);
+}
+
+START_TEST(plan_md_lists_the_fields) {
+  ends_with(WEFT_SOURCE_DIR "/docs/plan.md", "bindings/lang/schema.def", schema_markdown);
+}
+END_TEST
+
+START_TEST(scripting_md_lists_the_functions) {
+  ends_with(WEFT_SOURCE_DIR "/docs/scripting.md", "bindings/script/api_doc.def",
+            api_doc_markdown);
+}
+END_TEST
+
+/* Each schedule of the library has its picture, and the guide shows it. */
+START_TEST(schedules_have_their_pictures) {
+  enum { LARGEST = 40 << 10 };
+  const char *guide = scratch_get(WEFT_SOURCE_DIR "/docs/schedules.md");
+  int n = 0;
+  for (const StdlibFile *f = stdlib_files; f->name; f++) {
+    if (strncmp(f->name, "schedules/", 10) != 0) continue;
+    Outcome o = process_run(30,
+                            "$weft show schedule " WEFT_SOURCE_DIR
+                            "/docs/schedules/plan.lua --csv --set schedule=%s --svg new",
+                            f->name + 10);
+    ck_assert_msg(o.code == 0, "%s", o.err);
+    const char *old =
+        scratch_get(arena_printf(scratch_arena, WEFT_SOURCE_DIR "/docs/%s.svg", f->name));
+    ck_assert_msg(strcmp(old, scratch_get(scratch_path("new"))) == 0,
+                  "docs/%s.svg is not what is drawn now: run ./dev docs", f->name);
+    ck_assert_uint_le(strlen(old), LARGEST);
+    ck_assert_msg(strstr(guide, arena_printf(scratch_arena, "](%s.svg)", f->name)) !=
+                      NULL,
+                  "docs/schedules.md does not show %s.svg", f->name);
+    n++;
+  }
+  glob_t g;
+  ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/docs/schedules/*.svg", 0, NULL, &g), 0);
+  ck_assert_int_eq((int)g.gl_pathc, n);
+  globfree(&g);
+}
+END_TEST
+
+Suite *docs_suite(void) {
+  Suite *s = suite_create("docs");
+  TCase *t = tcase_create("docs");
+  tcase_add_test(t, plan_md_lists_the_fields);
+  tcase_add_test(t, scripting_md_lists_the_functions);
+  suite_add_tcase(s, t);
+  t = tcase_create("schedules");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 60);
+  tcase_add_test(t, schedules_have_their_pictures);
+  suite_add_tcase(s, t);
+  return s;
+}

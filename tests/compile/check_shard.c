@@ -1,0 +1,568 @@
+/* check_shard.c - what the placements of a Llama model become: golden numbers of
+ * collectives, the messages for styles that cannot be, and runs that agree with one rank
+ * for every style. */
+#include <check.h>
+
+#include "tests/lib/pair.h"
+
+/* ---- counting ---- */
+
+typedef struct Counts {
+  int n[COLL_N];         /* by CollKind */
+  int bodies;            /* that were looked at */
+} Counts;
+
+static void count_range(const Program *p, uint32_t first, uint32_t n, const char *comm,
+                        Counts *c) {
+  for (const Instr *x = p->code + first; x < p->code + first + n; x++)
+    if (x->code == I_COLL && (!comm || strcmp(p->comm[x->comm].name, comm) == 0))
+      c->n[x->coll]++;
+}
+
+/* Of the bodies with this name ("layer:F"); comm NULL: on any communicator. */
+static Counts in_bodies(const Program *p, const char *name, const char *comm) {
+  Counts c = {0};
+  for (int i = 0; i < p->nbody; i++) {
+    if (strcmp(p->body[i].name, name) != 0) continue;
+    c.bodies++;
+    count_range(p, p->body[i].first, p->body[i].n, comm, &c);
+  }
+  return c;
+}
+
+static void expect(const Counts *c, const char *what, int reduce, int gather,
+                   int scatter) {
+  ck_assert_msg(c->n[COLL_ALL_REDUCE] == reduce && c->n[COLL_ALL_GATHER] == gather &&
+                    c->n[COLL_REDUCE_SCATTER] == scatter,
+                "%s: %d all_reduce, %d all_gather, %d reduce_scatter; expected %d, %d, "
+                "%d", what, c->n[COLL_ALL_REDUCE], c->n[COLL_ALL_GATHER],
+                c->n[COLL_REDUCE_SCATTER], reduce, gather, scatter);
+}
+
+static void expect_body(const Toy *t, const char *name, int reduce, int gather,
+                        int scatter) {
+  Counts c = in_bodies(&t->compiled->prog[0], name, NULL);
+  ck_assert_msg(c.bodies == 1, "%d bodies %s: equal layers share one", c.bodies, name);
+  expect(&c, name, reduce, gather, scatter);
+}
+
+static void compile_ok(Toy *t, const ToyOptions *o) {
+  weft_status st = toy_compile(t, o, NULL);
+  ck_assert_msg(st == WEFT_OK, "%d: %s%s", st, t->err.text, toy_diags(t));
+}
+
+/* ---- golden numbers ---- */
+
+START_TEST(tp_counts) {
+  ToyOptions o = toy_default();
+  o.tp = 2;
+  Toy t;
+  compile_ok(&t, &o);
+  expect_body(&t, "embed_tokens:F", 1, 0, 0);
+  expect_body(&t, "layer:F", 2, 0, 0);
+  expect_body(&t, "layer:I", 2, 0, 0);
+  expect_body(&t, "layer:W", 0, 0, 0);
+  expect_body(&t, "norm:F", 0, 0, 0);
+  expect_body(&t, "lm_head:F", 2, 0, 0);   /* the maximum and the sum */
+  expect_body(&t, "lm_head:I", 1, 0, 0);   /* the gradient of the hidden states */
+  expect_body(&t, "lm_head:W", 0, 0, 0);
+  expect_body(&t, "embed_tokens:W", 0, 0, 0);
+  ck_assert_int_eq(t.diags.list.n, 0);
+  toy_free(&t);
+}
+END_TEST
+
+START_TEST(tp_sp_counts) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.sp = true;
+  Toy t;
+  compile_ok(&t, &o);
+  expect_body(&t, "embed_tokens:F", 0, 0, 1);
+  expect_body(&t, "layer:F", 0, 2, 2);
+  expect_body(&t, "layer:I", 0, 2, 2);
+  expect_body(&t, "layer:W", 0, 2, 0);
+  expect_body(&t, "norm:F", 0, 0, 0);
+  expect_body(&t, "lm_head:F", 2, 1, 0);
+  expect_body(&t, "lm_head:I", 0, 0, 1);
+  expect_body(&t, "lm_head:W", 0, 1, 0);
+  expect_body(&t, "embed_tokens:W", 0, 1, 0);
+  ck_assert_int_eq(t.diags.list.n, 0);
+  toy_free(&t);
+}
+END_TEST
+
+START_TEST(no_mesh_no_collectives) {
+  ToyOptions o = toy_default();
+  o.sp = true;           /* means nothing on one rank */
+  Toy t;
+  compile_ok(&t, &o);
+  Counts c = {0};
+  count_range(&t.compiled->prog[0], 0, t.compiled->prog[0].ncode, NULL, &c);
+  expect(&c, "one rank", 0, 0, 0);
+  toy_free(&t);
+}
+END_TEST
+
+/* Local f32 elements of a parameter, with the padding of its place in memory. */
+static uint64_t padded(const ProgParam *p) {
+  return ((uint64_t)p->count * 4 + 63) / 64 * 16;
+}
+
+/* How many buckets the parameters of a program fill, last unit first. */
+static int buckets(const Program *p, uint64_t bytes) {
+  int n = 0;
+  uint64_t fill = 0;
+  for (int i = p->nparam - 1; i >= 0; i--) {
+    if (n == 0 || (fill + (uint64_t)p->param[i].count) * 4 > bytes) n++, fill = 0;
+    fill += padded(&p->param[i]);
+  }
+  return n;
+}
+
+/* All of f32: the gradients; the token count and the loss are f64. */
+static int gradient_reductions(const Program *p, const char *comm, uint64_t *elements) {
+  int n = 0;
+  *elements = 0;
+  for (const Instr *x = p->code; x < p->code + p->nmain; x++) {
+    const Operand *o = &p->operand[x->operand];
+    if (x->code != I_COLL || strcmp(p->comm[x->comm].name, comm) != 0) continue;
+    if (o->dtype != DT_F32) continue;
+    ck_assert_int_eq(x->coll, COLL_ALL_REDUCE);
+    ck_assert_int_eq(x->red, RED_SUM);
+    *elements += operand_count(o);
+    n++;
+  }
+  return n;
+}
+
+/* `_i` is 1 with overlap, 0 without. */
+START_TEST(dp_counts) {
+  ToyOptions o = toy_default();
+  o.dp = 2, o.overlap = _i;
+  Toy t;
+  compile_ok(&t, &o);
+  const Program *p = &t.compiled->prog[0];
+  expect_body(&t, "layer:F", 0, 0, 0);
+  expect_body(&t, "layer:I", 0, 0, 0);
+  expect_body(&t, "layer:W", 0, 0, 0);
+  uint64_t elements, all = 0;
+  int n = gradient_reductions(p, "dp", &elements);
+  ck_assert_int_eq(n, buckets(p, 16 << 10));
+  ck_assert_int_gt(n, 4);
+  for (int i = 0; i < p->nparam; i++) all += padded(&p->param[i]);
+  ck_assert_uint_eq(elements, all);
+  toy_free(&t);
+}
+END_TEST
+
+static int dp_buckets_of(int64_t bytes) {
+  ToyOptions o = toy_default();
+  o.dp = 2, o.bucket_bytes = bytes;
+  Toy t;
+  compile_ok(&t, &o);
+  uint64_t elements;
+  int n = gradient_reductions(&t.compiled->prog[0], "dp", &elements);
+  int params = t.compiled->prog[0].nparam;
+  ck_assert_int_eq(n, buckets(&t.compiled->prog[0], (uint64_t)bytes));
+  toy_free(&t);
+  return bytes == 1 ? params - n : n;
+}
+
+START_TEST(bucket_bytes) {
+  ck_assert_int_eq(dp_buckets_of(1), 0);           /* one for each parameter */
+  ck_assert_int_eq(dp_buckets_of(64 << 20), 1);
+  ck_assert_int_gt(dp_buckets_of(8 << 10), dp_buckets_of(32 << 10));
+}
+END_TEST
+
+/* Norms under sequence parallelism: partial over tp, and with dp over both at once. */
+START_TEST(norm_gradients) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.sp = true;
+  Toy t;
+  uint64_t elements;
+  compile_ok(&t, &o);
+  ck_assert_int_eq(gradient_reductions(&t.compiled->prog[0], "tp", &elements), 1);
+  ck_assert_uint_eq(elements, (uint64_t)(2 * o.layers + 1) * 32);
+  toy_free(&t);
+  o.sp = false;
+  compile_ok(&t, &o);
+  ck_assert_int_eq(gradient_reductions(&t.compiled->prog[0], "tp", &elements), 0);
+  toy_free(&t);
+}
+END_TEST
+
+/* Every reduction once over the axes that it needs: cut weights over dp, norms over dp
+ * and tp together. */
+START_TEST(gradients_over_two_axes) {
+  ToyOptions o = toy_default();
+  o.tp = o.dp = 2, o.sp = true;
+  Toy t;
+  compile_ok(&t, &o);
+  const Program *p = &t.compiled->prog[0];
+  uint64_t cut, whole, tp, all = 0;
+  ck_assert_int_gt(gradient_reductions(p, "dp", &cut), 0);
+  ck_assert_int_eq(gradient_reductions(p, "dp+tp", &whole), 1);
+  ck_assert_int_eq(gradient_reductions(p, "tp", &tp), 0);
+  for (int i = 0; i < p->nparam; i++) all += padded(&p->param[i]);
+  ck_assert_uint_eq(cut + whole, all);
+  ck_assert_uint_eq(whole, (uint64_t)(2 * o.layers + 1) * 32);
+  toy_free(&t);
+}
+END_TEST
+
+/* The loss with a cut vocabulary: rows only, never logits. */
+START_TEST(loss_parallel_head) {
+  ToyOptions o = toy_default();
+  o.tp = 4, o.kv_heads = 4, o.vocab = 211, o.micro = 2;
+  Toy t;
+  compile_ok(&t, &o);
+  const Program *p = &t.compiled->prog[0];
+  int max = 0, sum = 0, rows = o.micro * o.seq;
+  for (const Instr *x = p->code; x < p->code + p->ncode; x++) {
+    if (x->code != I_COLL) continue;
+    const Operand *in = &p->operand[x->operand];
+    uint64_t n = operand_count(in);
+    for (int k = 0; k < x->nin + x->nout; k++)
+      for (int d = 0; d < in[k].ndim; d++)
+        ck_assert_msg(x < p->code + p->nmain || in[k].dim[d] < 53,
+                      "a collective of %s has a dimension as large as a vocabulary",
+                      p->what[x->what]);
+    max += x->red == RED_MAX && n == (uint64_t)rows;
+    sum += x->red == RED_SUM && x->coll == COLL_ALL_REDUCE && n == (uint64_t)rows * 2;
+  }
+  ck_assert_int_eq(max, 1);
+  ck_assert_int_eq(sum, 1);
+  toy_free(&t);
+}
+END_TEST
+
+/* ---- conversions that no rule forced ---- */
+
+#define QKVO                                                                             \
+  {"layers.*.self_attn.q_proj", STYLE_COLWISE, true},                                    \
+      {"layers.*.self_attn.k_proj", STYLE_COLWISE, true},                                \
+      {"layers.*.self_attn.v_proj", STYLE_COLWISE, true},                                \
+      {"layers.*.self_attn.o_proj", STYLE_ROWWISE, true}
+#define MLP                                                                              \
+  {"layers.*.mlp.gate_proj", STYLE_COLWISE, true},                                       \
+      {"layers.*.mlp.up_proj", STYLE_COLWISE, true},                                     \
+      {"layers.*.mlp.down_proj", STYLE_ROWWISE, true}
+#define TABLE {"embed_tokens", STYLE_EMBEDDING_ROWWISE, true}
+#define HEAD {"lm_head", STYLE_COLWISE, true}
+
+#define WITH_RULES(o, ...)                                                               \
+  const TpRule rules_[] = {__VA_ARGS__};                                                 \
+  (o).rules = rules_, (o).nrules = LEN(rules_)
+
+START_TEST(unforced_gather_is_told) {
+  ToyOptions o = toy_default();
+  o.tp = 2;
+  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.gate_proj", STYLE_COLWISE, true},
+             {"layers.*.mlp.up_proj", STYLE_COLWISE, true},
+             {"layers.*.mlp.down_proj", STYLE_REPLICATE, false});
+  Toy t;
+  compile_ok(&t, &o);
+  ck_assert_str_eq(toy_diags(&t),
+                   "warning unforced tp_plan: down_proj reads a tensor that is cut along "
+                   "ffn as a whole: an all_gather in every microbatch (first in "
+                   "model.layers.0.mlp.down_proj)\n");
+  toy_free(&t);
+  pair_agrees(&o);
+}
+END_TEST
+
+/* ---- styles that cannot be ---- */
+
+static void refused(const ToyOptions *o, const char *text) {
+  Toy t;
+  ck_assert_int_eq(toy_compile(&t, o, NULL), WEFT_EPLAN);
+  ck_assert_str_eq(toy_diags(&t), text);
+  toy_free(&t);
+}
+
+START_TEST(sizes_that_do_not_divide) {
+  ToyOptions o = toy_default();
+  o.tp = 3, o.ffn = 50;
+#define NOT(n, size) "error divisibility mesh.tp: " n " does not divide model." size "\n"
+  refused(&o, NOT("3", "num_attention_heads = 4") NOT("3", "num_key_value_heads = 2")
+              NOT("3", "intermediate_size = 50"));
+  o = toy_default();
+  o.tp = 4;
+  refused(&o, NOT("4", "num_key_value_heads = 2"));
+  o = toy_default();
+  o.tp = 2, o.sp = true, o.seq = 7;
+  refused(&o, "error divisibility batch.seq: mesh.tp = 2 does not divide batch.seq = 7 "
+              "(sequence_parallel)\n");
+}
+END_TEST
+
+START_TEST(a_hidden_size_that_does_not_divide) {
+  ToyOptions o = toy_default();
+  o.tp = 3;
+  WITH_RULES(o, {"layers.*.mlp.down_proj", STYLE_COLWISE, false});
+  refused(&o, NOT("3", "hidden_size = 32"));
+}
+END_TEST
+
+/* One kv head, whole on both ranks, would have to be sliced for the local query heads. */
+START_TEST(an_activation_that_cannot_be_sliced) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.kv_heads = 1;
+  WITH_RULES(o, {"layers.*.self_attn.q_proj", STYLE_COLWISE, false},
+             {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false});
+  refused(&o, NOT("2", "num_key_value_heads = 1"));
+}
+END_TEST
+
+START_TEST(two_cuts_of_a_tied_parameter) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.tied = true;
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_ROWWISE, false}, QKVO, MLP);
+  refused(&o, "error tp-plan tp_plan[\"lm_head\"]: the styles of its uses cut the tied "
+              "parameter model.embed_tokens.weight in two ways\n");
+}
+END_TEST
+
+/* The rule of the head counts for the head although the parameter has another name. */
+START_TEST(a_tied_head_has_its_own_rule) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.tied = true;
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_COLWISE_GATHER, false}, QKVO, MLP);
+  Toy t;
+  compile_ok(&t, &o);
+  expect_body(&t, "lm_head:F", 0, 1, 0);
+  toy_free(&t);
+  pair_agrees(&o);
+}
+END_TEST
+
+/* The longest pattern wins; a tie is told once, not for each layer. */
+START_TEST(two_rules_for_one_parameter) {
+  ToyOptions o = toy_default();
+  o.tp = 2;
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.3.mlp.up_proj", STYLE_REPLICATE, false},
+             {"layers.*.mlp.down_proj", STYLE_COLWISE, false});
+  refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.down_proj\"]: "
+              "\"layers.*.mlp.down_proj\" (rowwise) and \"layers.*.mlp.down_proj\" "
+              "(colwise) both match model.layers.0.mlp.down_proj.weight and are equally "
+              "specific\n");
+}
+END_TEST
+
+START_TEST(a_pattern_without_a_parameter) {
+  ToyOptions o = toy_default();
+  o.tp = 2;
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.*.mlp.dwon_proj", STYLE_ROWWISE, false},
+             {"transformer.h.*.attn.c_attn", STYLE_PACKED_COLWISE, false},
+             {"transformer.h.*.attn.c_proj", STYLE_ROWWISE, true});
+  refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.dwon_proj\"]: the pattern matches no "
+              "parameter; did you mean \"layers.*.mlp.down_proj\"?\n"
+              "error tp-plan tp_plan[\"transformer.h.*.attn.c_attn\"]: the pattern "
+              "matches no parameter; parameters look like "
+              "model.layers.2.input_layernorm.weight\n");
+}
+END_TEST
+
+/* A rule that a longer one overrides everywhere did match. */
+START_TEST(an_overridden_pattern_is_no_error) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.layers = 2;
+  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.up_proj", STYLE_REPLICATE, false},
+             {"layers.*.mlp.up_proj.weight", STYLE_COLWISE, false},
+             {"layers.*.mlp.gate_proj", STYLE_COLWISE, false},
+             {"model.layers.*.mlp.down_proj", STYLE_ROWWISE, false});
+  Toy t;
+  compile_ok(&t, &o);
+  ck_assert_str_eq(toy_diags(&t), "");
+  expect_body(&t, "layer:F", 2, 0, 0);
+  toy_free(&t);
+}
+END_TEST
+
+START_TEST(styles_that_norms_do_not_have) {
+  ToyOptions o = toy_default();
+  o.tp = 2;
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP,
+             {"layers.*.input_layernorm", STYLE_COLWISE, false}, {"norm", STYLE_ROWWISE, false});
+  refused(&o, "error tp-plan tp_plan[\"layers.*.input_layernorm\"]: style colwise makes "
+              "no sense for model.layers.0.input_layernorm.weight\n"
+              "error tp-plan tp_plan[\"norm\"]: style rowwise makes no sense for "
+              "model.norm.weight\n");
+}
+END_TEST
+
+START_TEST(packed_styles_want_packed_parts) {
+  ToyOptions o = toy_default();
+  o.tp = 2;
+  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.up_proj", STYLE_PACKED_COLWISE, false},
+             {"layers.*.mlp.down_proj", STYLE_ROWWISE, false});
+  refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.up_proj\"]: "
+              "model.layers.0.mlp.up_proj.weight is not made of packed parts: use "
+              "colwise or rowwise\n");
+}
+END_TEST
+
+/* ---- every style against one rank ---- */
+
+static ToyOptions tp4(void) {
+  ToyOptions o = toy_default();
+  o.tp = 4, o.kv_heads = 4, o.layers = 2;
+  return o;
+}
+
+START_TEST(odd_vocabulary) {
+  ToyOptions o = tp4();
+  o.vocab = 50;
+  pair_agrees(&o);
+  o.vocab = 5;           /* one rank has no true column at all */
+  pair_agrees(&o);
+  o.vocab = 50, o.tied = true, o.sp = true;
+  pair_agrees(&o);
+}
+END_TEST
+
+START_TEST(gathered_outputs) {
+  ToyOptions o = tp4();
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_COLWISE_GATHER, false}, QKVO, MLP);
+  for (int sp = 0; sp < 2; sp++) {
+    o.sp = sp;
+    pair_agrees(&o);
+    Toy t;
+    compile_ok(&t, &o);
+    expect_body(&t, "lm_head:F", 0, 1 + sp, 0);
+    ck_assert_str_eq(toy_diags(&t), "");
+    toy_free(&t);
+  }
+}
+END_TEST
+
+START_TEST(gathered_projection) {
+  ToyOptions o = tp4();
+  WITH_RULES(o, TABLE, HEAD, QKVO,
+             {"layers.*.mlp.gate_proj", STYLE_COLWISE_GATHER, false},
+             {"layers.*.mlp.up_proj", STYLE_COLWISE_GATHER, false});
+  for (int sp = 0; sp < 2; sp++) {
+    o.sp = sp;
+    pair_agrees(&o);
+  }
+}
+END_TEST
+
+/* A rowwise head takes a cut input and gives whole logits. */
+START_TEST(rowwise_rep) {
+  ToyOptions o = tp4();
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_ROWWISE_REP, false}, QKVO,
+             {"layers.*.mlp.gate_proj", STYLE_ROWWISE_REP, false},
+             {"layers.*.mlp.up_proj", STYLE_ROWWISE_REP, false});
+  for (int sp = 0; sp < 2; sp++) {
+    o.sp = sp;
+    pair_agrees(&o);
+  }
+}
+END_TEST
+
+START_TEST(rowwise_table) {
+  ToyOptions o = tp4();
+  WITH_RULES(o, {"embed_tokens", STYLE_ROWWISE, false}, {"lm_head", STYLE_ROWWISE, false},
+             QKVO, MLP);
+  pair_agrees(&o);
+}
+END_TEST
+
+/* Norms on cut sequences although the residual stream is whole. */
+START_TEST(sequence_norms_without_sp) {
+  ToyOptions o = tp4();
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP,
+             {"layers.*.input_layernorm", STYLE_SEQUENCE, false},
+             {"layers.*.post_attention_layernorm", STYLE_SEQUENCE, false},
+             {"norm", STYLE_SEQUENCE, false});
+  pair_agrees(&o);
+  o.dp = 2, o.pp = 2;
+  pair_agrees(&o);
+}
+END_TEST
+
+START_TEST(replicate_everything) {
+  ToyOptions o = tp4();
+  WITH_RULES(o, {"layers.*.mlp.up_proj", STYLE_REPLICATE, false});
+  Toy t;
+  compile_ok(&t, &o);
+  expect_body(&t, "layer:F", 0, 0, 0);
+  expect_body(&t, "layer:I", 0, 0, 0);
+  toy_free(&t);
+  for (int sp = 0; sp < 2; sp++) {
+    o.sp = sp;
+    pair_agrees(&o);
+  }
+}
+END_TEST
+
+/* One projection whole among cut ones, biases included. Under sequence parallelism the
+ * whole keys are rotated by a slice of the positions, which others read as a whole. */
+START_TEST(mixed_styles) {
+  ToyOptions o = tp4();
+  o.bias = true;
+  WITH_RULES(o, {"embed_tokens", STYLE_REPLICATE, false}, HEAD,
+             {"layers.*.self_attn.q_proj", STYLE_COLWISE, false},
+             {"layers.*.self_attn.k_proj", STYLE_REPLICATE, false},
+             {"layers.*.self_attn.v_proj", STYLE_COLWISE, false},
+             {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false},
+             {"layers.*.mlp.up_proj", STYLE_COLWISE, false},
+             {"layers.0.mlp.down_proj", STYLE_ROWWISE, false});
+  for (int sp = 0; sp < 2; sp++) {
+    o.sp = sp;
+    pair_agrees(&o);
+  }
+}
+END_TEST
+
+/* The usual plan on the meshes that combine everything. */
+START_TEST(usual_plan) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.pp = 2, o.dp = 2;
+  o.sp = _i & 1, o.tied = _i >> 1 & 1, o.bias = o.overlap = _i >> 2;
+  o.layers = 3, o.microbatches = 3;
+  pair_agrees(&o);
+}
+END_TEST
+
+Suite *shard_suite(void) {
+  Suite *s = suite_create("shard");
+  TCase *c = tcase_create("counts");
+  tcase_add_test(c, tp_counts);
+  tcase_add_test(c, tp_sp_counts);
+  tcase_add_test(c, no_mesh_no_collectives);
+  tcase_add_loop_test(c, dp_counts, 0, 2);
+  tcase_add_test(c, bucket_bytes);
+  tcase_add_test(c, norm_gradients);
+  tcase_add_test(c, gradients_over_two_axes);
+  tcase_add_test(c, loss_parallel_head);
+  suite_add_tcase(s, c);
+  c = tcase_create("messages");
+  tcase_add_test(c, unforced_gather_is_told);
+  tcase_add_test(c, sizes_that_do_not_divide);
+  tcase_add_test(c, a_hidden_size_that_does_not_divide);
+  tcase_add_test(c, an_activation_that_cannot_be_sliced);
+  tcase_add_test(c, two_cuts_of_a_tied_parameter);
+  tcase_add_test(c, two_rules_for_one_parameter);
+  tcase_add_test(c, a_pattern_without_a_parameter);
+  tcase_add_test(c, a_tied_head_has_its_own_rule);
+  tcase_add_test(c, an_overridden_pattern_is_no_error);
+  tcase_add_test(c, styles_that_norms_do_not_have);
+  tcase_add_test(c, packed_styles_want_packed_parts);
+  suite_add_tcase(s, c);
+  c = tcase_create("styles");
+  tcase_set_timeout(c, 60);
+  tcase_add_test(c, odd_vocabulary);
+  tcase_add_test(c, gathered_outputs);
+  tcase_add_test(c, gathered_projection);
+  tcase_add_test(c, rowwise_rep);
+  tcase_add_test(c, rowwise_table);
+  tcase_add_test(c, sequence_norms_without_sp);
+  tcase_add_test(c, replicate_everything);
+  tcase_add_test(c, mixed_styles);
+  tcase_add_loop_test(c, usual_plan, 0, 8);
+  suite_add_tcase(s, c);
+  return s;
+}

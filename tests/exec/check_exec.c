@@ -1,0 +1,394 @@
+/* check_exec.c - the interpreter and steps of a run, on programs written by hand. Those
+ * of the pipeline compute 2 * (3 * w) on two pp ranks. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/lib/prog_build.h"
+#include "vm/exec/run_int.h"
+
+static Arena *arena;
+static weft_error err;
+static Plan plan;
+static Run *run;
+
+static void setup(void) {
+  arena = arena_new(NULL);
+  err_clear(&err);
+  plan = (Plan){.batch = {.global = 1, .micro = 1, .seq = 8, .rounds = 1},
+                .opt = {.lr = {.kind = LR_CONSTANT, .max = 0.5, .min = 0.5},
+                        .beta1 = 0.9,
+                        .beta2 = 0.5},
+                .steps = 4,
+                .seed = 1};
+  run = NULL;
+}
+
+static void teardown(void) {
+  run_close(run);
+  arena_free(arena);
+}
+
+static void has(const char *part) {
+  ck_assert_msg(strstr(err.text, part) != NULL, "\"%s\" is not in: %s", part, err.text);
+}
+
+/* ---- a pipeline of two ranks ---- */
+
+enum { LABELS = 128, W = 256, G = 272, M = 288, V = 304, X = 320, Y = 336, END = 4096 };
+
+static Operand scal(void) { return typed_at(DT_F64, 0, 0, SC_N); }
+
+static void scal_op(Build *b, int pp, int op, Operand first, int attr) {
+  bool one = op == OP_scal_zero || op == OP_clip_coef;
+  Operand three[] = {first, scal(), scal()};
+  build_op(b, pp, op, one ? three + 1 : three, one ? 1 : 2, 1, "update")->attr =
+      (uint32_t)attr;
+}
+
+static void begin(Build *b, int pp) {
+  scal_op(b, pp, OP_scal_zero, scal(), 0);
+  scal_op(b, pp, OP_count_labels, typed_at(DT_I32, 0, LABELS, 8), 0);
+}
+
+static void finish(Build *b, int pp, Operand loss, Operand g) {
+  scal_op(b, pp, OP_acc_loss, loss, 0);
+  scal_op(b, pp, OP_sqnorm, g, 2);
+  scal_op(b, pp, OP_clip_coef, g, 0);
+}
+
+/* y = attr.scale * x in a body: x of the unit, y of the call. */
+static void call_scale(Build *b, int pp, uint64_t x, uint64_t y, const char *what) {
+  int unit = build_unit(b, pp, "layers.0", &x, 1);
+  int body = build_body(b, pp, "layer:F", PH_F, 3);
+  Operand o[] = {f32_at(1, 0, 4), f32_at(2, 0, 4)};
+  build_op(b, pp, OP_scale, o, 1, 1, what)->attr = 1;
+  build_main(b, pp);
+  build_call(b, pp, body, unit, 0, "F0", &y, 1);
+}
+
+static void p2p(Build *b, int pp, bool send, uint64_t at, int handle) {
+  if (send)
+    build_send(b, pp, 1 - pp, handle, f32_at(0, at, 4), "F0");
+  else
+    build_recv(b, pp, 1 - pp, handle, f32_at(0, at, 4), "F0");
+  build_wait(b, pp, handle);
+}
+
+/* Parameter 0 ("w", four ones) is on pp rank 0. `lost` leaves out the send back. */
+static Compiled *pipeline(bool lost) {
+  Build *b = build_new(arena, 2, 1, END);
+  begin(b, 0);
+  call_scale(b, 0, W, X, "layers.0.mlp");
+  p2p(b, 0, true, X, 0);
+  p2p(b, 0, false, Y, 1);
+  finish(b, 0, f32_at(0, Y, 1), f32_at(0, Y, 4));
+  begin(b, 1);
+  p2p(b, 1, false, X, 0);
+  call_scale(b, 1, X, Y, "layers.1.mlp");
+  if (!lost) p2p(b, 1, true, Y, 1);
+  finish(b, 1, f32_at(0, Y, 1), f32_at(0, Y, 4));
+  Compiled *c = build_done(b);
+  c->param = NEW(arena, CompiledParam);
+  c->nparam = 1;
+  c->param[0] = (CompiledParam){
+      .name = "w", .ndim = 1, .dim = {4}, .init = INIT_ONES, .cut = -1};
+  c->prog[0].param = NEW(arena, ProgParam);
+  c->prog[0].nparam = 1;
+  c->prog[0].param[0] = (ProgParam){
+      .count = 4, .work = W, .master = W, .grad = G, .m = M, .v = V, .owner = true};
+  for (int i = 0; i < 2; i++) {
+    c->prog[i].input[IN_LABELS] = LABELS;
+    c->prog[i].attr = NEW_N(arena, OpAttr, 3);
+    c->prog[i].nattr = 3;
+    c->prog[i].attr[1].scale = i ? 2 : 3;
+    c->prog[i].attr[2].n = SC_NORM2;
+  }
+  return c;
+}
+
+static void open_with(const Compiled *c, RunOptions o) {
+  o.threads = 1;
+  weft_status st = run_open(&plan, c, &o, &run, &err);
+  ck_assert_msg(st == WEFT_OK, "%s", err.text);
+  ck_assert_int_eq(run_init(run, &err), WEFT_OK);
+}
+
+static void open_run(const Compiled *c) { open_with(c, (RunOptions){0}); }
+
+static const int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+static const int32_t labels[8] = {2, 3, 4, -100, 6, 7, 8, -100};
+
+static weft_status step(int64_t n, StepResult *res) {
+  return run_step_tokens(run, tokens, labels, n, res, &err);
+}
+
+START_TEST(a_step_passes_data_along) {
+  StepResult res;
+  open_run(pipeline(false));
+  for (int i = 0; i < 3; i++) {
+    weft_status st = step(i, &res);
+    ck_assert_msg(st == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(res.tokens, 6);
+    ck_assert_double_eq_tol(res.loss, 6.0 / 6, 1e-12);
+    ck_assert_double_eq_tol(res.grad_norm, 12, 1e-12);
+    ck_assert(res.lr == 0.5 && res.step == i && res.ms > 0);
+  }
+  const double *s = rank_scalars(run->worker[1].r);
+  ck_assert_double_eq_tol(s[SC_BC1], 1 - 0.9 * 0.9 * 0.9, 1e-12);
+  ck_assert_double_eq_tol(s[SC_BC2], 1 - 0.5 * 0.5 * 0.5, 1e-12);
+  ck_assert_uint_eq(run_memory(run), END);
+  ck_assert_int_eq(run_world(run), 2);
+}
+END_TEST
+
+START_TEST(a_step_allocates_nothing) {
+  StepResult res;
+  open_run(pipeline(false));
+  ck_assert(run_allocations(run) > 0);
+  for (int i = 0; i < 5; i++) ck_assert_int_eq(step(i, &res), WEFT_OK);
+  ck_assert_uint_eq(run_allocations(run), 0);
+}
+END_TEST
+
+START_TEST(the_first_nan_is_found) {
+  StepResult res;
+  const float w[4] = {1, 1, NAN, 1};
+  open_run(pipeline(false));
+  ck_assert_int_eq(run_set(run, STATE_PARAM, 0, w, &err), WEFT_OK);
+  ck_assert_int_eq(step(3, &res), WEFT_ERUN);
+  has("step 3: the gradient norm is nan; ");
+  has("; first seen on rank 0 in op scale of layers.0.mlp");
+  ck_assert_int_eq(err.rank, 0);
+}
+END_TEST
+
+START_TEST(infinity_is_named_where_it_begins) {
+  StepResult res;
+  Compiled *c = pipeline(false);
+  c->prog[1].attr[1].scale = INFINITY;
+  open_run(c);
+  ck_assert_int_eq(step(0, &res), WEFT_ERUN);
+  has("step 0: loss is inf; first seen on rank 1 in op scale of layers.1.mlp");
+}
+END_TEST
+
+START_TEST(a_step_needs_labels) {
+  StepResult res;
+  const int32_t none[8] = {-100, -100, -100, -100, -100, -100, -100, -100};
+  open_run(pipeline(false));
+  ck_assert_int_eq(run_step_tokens(run, tokens, none, 2, &res, &err), WEFT_ERUN);
+  has("step 2 has no label tokens");
+}
+END_TEST
+
+START_TEST(a_wrong_batch_is_refused) {
+  plan.batch.global = 2;
+  ck_assert_int_eq(run_open(&plan, pipeline(false), &(RunOptions){0}, &run, &err),
+                   WEFT_EINTERNAL);
+  err_clear(&err);
+  plan.batch.global = 1;
+  ck_assert_int_eq(
+      run_open(&plan, pipeline(false), &(RunOptions){.comm = "smoke"}, &run, &err),
+      WEFT_EUSAGE);
+  has("\"smoke\"");
+}
+END_TEST
+
+START_TEST(an_op_without_kernel_is_named) {
+  Build *b = build_new(arena, 1, 1, END);
+  Operand o[] = {f32_at(0, X, 4), f32_at(0, Y, 4)};
+  build_op(b, 0, OP_all_reduce, o, 1, 1, "layers.3.mlp");
+  weft_status st = run_open(&plan, build_done(b), &(RunOptions){0}, &run, &err);
+  ck_assert_int_eq(st, WEFT_ERUN);
+  has("no kernel for op all_reduce (layers.3.mlp)");
+}
+END_TEST
+
+/* ---- ends ---- */
+
+START_TEST(a_failing_rank_ends_the_others) {
+  StepResult res;
+  for (uint64_t n = 1; n <= 4; n++) {
+    open_run(pipeline(false));
+    run->worker[1].comm.fail_at = n;
+    ck_assert_int_eq(step(0, &res), WEFT_ERUN);
+    has("step 0: rank 1: ");
+    has("injected");
+    ck_assert_int_eq(err.rank, 1);
+    err_clear(&err);
+    ck_assert_int_eq(step(1, &res), WEFT_ERUN);
+    has("an earlier step has ended this run");
+    run_close(run);
+    run = NULL;
+    err_clear(&err);
+  }
+}
+END_TEST
+
+START_TEST(the_flag_stops_a_step) {
+  StepResult res;
+  StopFlag stop = 1;
+  open_with(pipeline(false), (RunOptions){.stop = &stop});
+  ck_assert_int_eq(step(5, &res), WEFT_EINTR);
+  has("interrupted in step 5");
+}
+END_TEST
+
+static StopFlag late;
+static void *set_late(void *unused) {
+  usleep(30000);
+  late = 1;
+  return NULL;
+}
+
+/* All ranks wait, so nobody but the caller's thread can see the flag. */
+START_TEST(the_flag_ends_waits) {
+  StepResult res;
+  pthread_t t;
+  late = 0;
+  open_with(pipeline(true), (RunOptions){.stop = &late});
+  pthread_create(&t, NULL, set_late, NULL);
+  ck_assert_int_eq(step(0, &res), WEFT_EINTR);
+  pthread_join(t, NULL);
+}
+END_TEST
+
+START_TEST(the_watchdog_names_the_wait) {
+  StepResult res;
+  open_with(pipeline(true), (RunOptions){.patience_s = 0.15});
+  ck_assert_int_eq(step(0, &res), WEFT_ERUN);
+  has("no progress for");
+  has("rank 0 waits in recv from rank 1 of F0; rank 1 has finished its step");
+}
+END_TEST
+
+/* ---- accumulation ---- */
+
+/* db += sum of dy, with bit 0 of `fresh` set for the first call only. */
+START_TEST(the_first_microbatch_overwrites) {
+  Build *b = build_new(arena, 1, 1, END);
+  int body = build_body(b, 0, "layer:W", PH_W, 3);
+  uint64_t grad = G, dy = X;
+  int unit = build_unit(b, 0, "layers.0", &grad, 1);
+  Operand o[] = {f32_at(2, 0, 4), f32_at(1, 0, 2)};
+  o[0].ndim = 2, o[0].dim[0] = 2, o[0].dim[1] = 2;
+  build_op(b, 0, OP_bias_dw, o, 1, 1, "layers.0.bias")->acc = ACC_BIT;
+  build_main(b, 0);
+  for (int i = 0; i < 3; i++) build_call(b, 0, body, unit, i, "W", &dy, 1);
+  Compiled *c = build_done(b);
+  c->prog[0].call[0].fresh = 1;
+  Device dev;
+  Rank *r;
+  ck_assert_int_eq(device_open(&dev, &device_cpu, NULL, 0, 1, &err), WEFT_OK);
+  ck_assert_int_eq(rank_new(NULL, c, 0, &dev, &r, &err), WEFT_OK);
+  char *at = rank_arena(r);
+  float *db = (float *)(at + G), *x = (float *)(at + X);
+  db[0] = 100, x[0] = 1, x[1] = 2, x[2] = 3, x[3] = 4;
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(rank_step(r, true, NULL, &err), WEFT_OK);
+    ck_assert(db[0] == 12 && db[1] == 18);
+  }
+  rank_free(r);
+  device_close(&dev);
+}
+END_TEST
+
+/* ---- inputs ---- */
+
+enum { TOK = 512, LAB = 1024, POS = 1536, DOC = 2048 };
+
+/* Two microbatches of two sequences on two dp ranks. */
+static Compiled *all_inputs(void) {
+  Build *b = build_new(arena, 1, 1, END);
+  const uint64_t at[] = {TOK, LAB, POS, DOC};
+  scal_op(b, 0, OP_scal_zero, scal(), 0);
+  scal_op(b, 0, OP_count_labels, typed_at(DT_I32, 0, LAB, 32), 0);
+  Compiled *c = build_done(b);
+  Diags d = {.arena = arena};
+  ck_assert(mesh_resolve(&(MeshSpec){.dp = 2}, 0, &c->mesh, &d));
+  c->microbatches = 2;
+  c->micro = 2;
+  memcpy(c->prog[0].input, at, sizeof at);
+  plan.batch.global = 8;
+  return c;
+}
+
+START_TEST(rows_go_to_their_ranks) {
+  StepResult res;
+  int32_t tok[64], lab[64];
+  plan.packed = (Packed){.on = true, .eot = 999};
+  open_run(all_inputs());
+  for (int i = 0; i < 64; i++) tok[i] = i, lab[i] = 100 + i;
+  tok[2 * 8 + 2] = tok[2 * 8 + 7] = 999; /* row 2: rank 1's first */
+  ck_assert_int_eq(run_step_tokens(run, tok, lab, 0, &res, &err), WEFT_OK);
+  const int row[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
+  for (int k = 0; k < 2; k++) {
+    const char *at = rank_arena(run->worker[k].r);
+    for (int i = 0; i < 4; i++) {
+      ck_assert_mem_eq(at + TOK + 32 * i, tok + 8 * row[k][i], 32);
+      ck_assert_mem_eq(at + LAB + 32 * i, lab + 8 * row[k][i], 32);
+    }
+  }
+  const int32_t pos[] = {0, 1, 2, 0, 1, 2, 3, 4, 0}, doc[] = {0, 0, 0, 3, 3, 3, 3, 3, 0};
+  const char *at = rank_arena(run->worker[1].r);
+  ck_assert_mem_eq(at + POS, pos, sizeof pos);
+  ck_assert_mem_eq(at + DOC, doc, sizeof doc);
+}
+END_TEST
+
+START_TEST(an_unpacked_row_is_one_document) {
+  StepResult res;
+  int32_t tok[64] = {0};
+  open_run(all_inputs());
+  ck_assert_int_eq(run_step_tokens(run, tok, tok, 0, &res, &err), WEFT_OK);
+  const int32_t pos[] = {0, 1, 2, 3, 4, 5, 6, 7, 0}, doc[9] = {0};
+  const char *at = rank_arena(run->worker[0].r);
+  ck_assert_mem_eq(at + POS, pos, sizeof pos);
+  ck_assert_mem_eq(at + DOC, doc, sizeof doc);
+}
+END_TEST
+
+START_TEST(samples_are_numbered_globally) {
+  StepResult res;
+  Data *d;
+  int32_t tok[8], lab[8];
+  plan.batch.seq = 8;
+  DataSpec spec = {.kind = DATA_SYNTHETIC, .vocab = 50};
+  ck_assert_int_eq(data_open(NULL, &spec, 8, 50, 3, &d, &err), WEFT_OK);
+  open_run(all_inputs());
+  ck_assert_int_eq(run_step(run, d, 2, &res, &err), WEFT_OK);
+  ck_assert_int_eq(data_sample(d, 2 * 8 + 6, tok, lab, &err), WEFT_OK);
+  const char *at = rank_arena(run->worker[1].r);
+  ck_assert_mem_eq(at + TOK + 2 * 32, tok, sizeof tok);
+  ck_assert_mem_eq(at + LAB + 2 * 32, lab, sizeof lab);
+  data_close(d);
+}
+END_TEST
+
+Suite *exec_suite(void) {
+  const TTest *const tests[] = {
+      a_step_passes_data_along,
+      a_step_allocates_nothing,
+      the_first_nan_is_found,
+      infinity_is_named_where_it_begins,
+      a_step_needs_labels,
+      a_wrong_batch_is_refused,
+      an_op_without_kernel_is_named,
+      a_failing_rank_ends_the_others,
+      the_flag_stops_a_step,
+      the_flag_ends_waits,
+      the_watchdog_names_the_wait,
+      the_first_microbatch_overwrites,
+      rows_go_to_their_ranks,
+      an_unpacked_row_is_one_document,
+      samples_are_numbered_globally,
+  };
+  Suite *s = suite_create("exec");
+  TCase *c = tcase_create("exec");
+  tcase_add_checked_fixture(c, setup, teardown);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  suite_add_tcase(s, c);
+  return s;
+}

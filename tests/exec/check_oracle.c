@@ -1,0 +1,148 @@
+/* check_oracle.c - loss and every gradient against Hugging Face transformers, on one rank
+ * and on eight meshes. The data is made by tests/oracle/generate.py. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/plan_fixture.h"
+#include "vm/exec/exec.h"
+
+static const char *const models[] = {"llama",  "llama_tied", "llama3_rope",
+                                     "qwen2",  "qwen3",      "gpt2"};
+static const struct {
+  int tp, pp, dp;
+  bool sp;
+} meshes[] = {{1, 1, 1, false}, {2, 1, 1, false}, {2, 1, 1, true},  {1, 2, 1, false},
+              {1, 1, 2, false}, {2, 2, 1, true},  {2, 2, 2, false}, {2, 2, 2, true}};
+
+static const weft_alloc libc_alloc;
+
+typedef struct Oracle {
+  PlanFixture f;
+  Compiled *c;
+  Run *run;
+  SafeTensors *weights, *expected;
+} Oracle;
+
+/* Fails the test unless the call succeeded. */
+static void need(Oracle *o, weft_status st, const char *what) {
+  ck_assert_msg(st == WEFT_OK, "%s: %s", what, fixture_report(&o->f));
+}
+
+static SafeTensors *open_data(Oracle *o, const char *model, const char *file) {
+  SafeTensors *s = NULL;
+  const char *path = arena_printf(o->f.arena, "%s/tests/oracle/%s/%s.safetensors",
+                                  WEFT_SOURCE_DIR, model, file);
+  need(o, st_open(&libc_alloc, path, &s, &o->f.e), path);
+  return s;
+}
+
+static void load_plan(Oracle *o, const char *model, int mesh) {
+  char define[32], tp[32], pp[32], dp[32], sp[64];
+  snprintf(define, sizeof define, "model=%s", model);
+  snprintf(tp, sizeof tp, "mesh.tp=%d", meshes[mesh].tp);
+  snprintf(pp, sizeof pp, "mesh.pp=%d", meshes[mesh].pp);
+  snprintf(dp, sizeof dp, "mesh.dp=%d", meshes[mesh].dp);
+  snprintf(sp, sizeof sp, "strategy.sequence_parallel=%s",
+           meshes[mesh].sp ? "true" : "false");
+  need(o, fixture_open(&o->f, "tests/oracle/plan.lua", (const char *[]){define, NULL},
+                       (const char *[]){tp, pp, dp, sp, NULL}), "load");
+}
+
+static void compile_plan(Oracle *o) {
+  const Plan *plan = lang_plan(o->f.lp);
+  Mesh mesh;
+  Graph *g;
+  Schedule s;
+  bool ok = mesh_resolve(&plan->mesh, 0, &mesh, &o->f.d);
+  ck_assert_msg(ok, "%s", fixture_report(&o->f));
+  int m = plan_microbatches(plan, &mesh);
+  int64_t B = plan->batch.micro * mesh_size(&mesh, AXES_DP);
+  need(o, fixture_graph(&o->f, B, plan->batch.seq, &g), "graph");
+  need(o, lang_schedule(o->f.lp, &mesh, m, &s, &o->f.d, &o->f.e), "schedule");
+  CompileInput in = {.plan = plan, .mesh = &mesh, .graph = g, .schedule = &s,
+                     .arena = o->f.arena};
+  need(o, compile(&in, &o->c, &o->f.d, &o->f.e), "compile");
+  Proof proof;
+  need(o, prove(o->c, &proof, &o->f.e), "prove");
+}
+
+static const int32_t *ids(Oracle *o, const char *name) {
+  const SafeTensor *t = st_find(o->expected, name);
+  ck_assert_ptr_nonnull(t);
+  ck_assert_int_eq(t->dtype, DT_I32);
+  int32_t *copy = arena_alloc(o->f.arena, t->bytes);
+  return memcpy(copy, t->data, t->bytes);
+}
+
+static float expected_loss(Oracle *o) {
+  float loss;
+  const SafeTensor *t = st_find(o->expected, "loss");
+  ck_assert_ptr_nonnull(t);
+  st_read_f32(t, &loss);
+  return loss;
+}
+
+/* ||got - want|| / ||want|| of the gradient of parameter `i`. */
+static double gradient_error(Oracle *o, int i) {
+  const CompiledParam *p = &o->c->param[i];
+  const SafeTensor *t =
+      st_find(o->expected, arena_printf(o->f.arena, "grad.%s", p->name));
+  ck_assert_msg(t != NULL, "%s is not in the data", p->name);
+  int64_t n = param_count(p);
+  ck_assert_uint_eq(t->bytes, (size_t)n * sizeof(float));
+  float *want = NEW_N(o->f.arena, float, n), *got = NEW_N(o->f.arena, float, n);
+  st_read_f32(t, want);
+  need(o, run_get(o->run, STATE_GRAD, i, got, &o->f.e), p->name);
+  double diff = 0, norm = 0;
+  for (int64_t k = 0; k < n; k++) {
+    diff += ((double)got[k] - want[k]) * ((double)got[k] - want[k]);
+    norm += (double)want[k] * want[k];
+  }
+  ck_assert_msg(norm > 0, "%s: the expected gradient is zero", p->name);
+  return sqrt(diff / norm);
+}
+
+START_TEST(agrees_with_hugging_face) {
+  const char *model = models[_i / LEN(meshes)];
+  int mesh = _i % LEN(meshes);
+  Oracle o = {0};
+  load_plan(&o, model, mesh);
+  compile_plan(&o);
+  o.weights = open_data(&o, model, "model");
+  o.expected = open_data(&o, model, "expected");
+  RunOptions options = {.alloc = &libc_alloc, .threads = 1};
+  need(&o, run_open(lang_plan(o.f.lp), o.c, &options, &o.run, &o.f.e), "run_open");
+  need(&o, run_load(o.run, o.weights, &o.f.e), "run_load");
+  ck_assert_int_eq(st_count(o.weights), o.c->nparam);
+  StepResult r;
+  const int32_t *labels = ids(&o, "labels");
+  need(&o, run_step_tokens(o.run, ids(&o, "tokens"), labels, 0, &r, &o.f.e), "step");
+  int n = 0;
+  for (int i = 0; i < 8 * 16; i++) n += labels[i] != -100;
+  ck_assert_int_eq(r.tokens, n);
+  double want = expected_loss(&o);
+  ck_assert_msg(fabs(r.loss - want) <= 1e-5 * want, "loss %.9g, expected %.9g", r.loss,
+                want);
+  for (int i = 0; i < o.c->nparam; i++) {
+    double err = gradient_error(&o, i);
+    ck_assert_msg(err <= 1e-5, "%s tp=%d pp=%d dp=%d sp=%d: gradient of %s: %.2g", model,
+                  meshes[mesh].tp, meshes[mesh].pp, meshes[mesh].dp, meshes[mesh].sp,
+                  o.c->param[i].name, err);
+  }
+  run_close(o.run);
+  st_close(o.weights);
+  st_close(o.expected);
+  fixture_close(&o.f);
+}
+END_TEST
+
+Suite *oracle_suite(void) {
+  Suite *s = suite_create("oracle");
+  TCase *t = tcase_create("hugging face");
+  tcase_set_timeout(t, 120);
+  tcase_add_loop_test(t, agrees_with_hugging_face, 0, LEN(models) * LEN(meshes));
+  suite_add_tcase(s, t);
+  return s;
+}

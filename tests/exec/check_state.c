@@ -1,0 +1,290 @@
+/* check_state.c - parameters: pieces of them, their initial values, and moving them
+ * between ranks, wholes and files. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/lib/prog_build.h"
+#include "vm/exec/run_int.h"
+
+static Arena *arena;
+static weft_error err;
+static Plan plan;
+static Run *run;
+
+static void setup(void) {
+  arena = arena_new(NULL);
+  err_clear(&err);
+  plan = (Plan){.batch = {.global = 1, .micro = 1, .seq = 8, .rounds = 1},
+                .opt = {.lr = {.kind = LR_CONSTANT, .max = 0.5, .min = 0.5},
+                        .beta1 = 0.9,
+                        .beta2 = 0.5},
+                .steps = 4,
+                .seed = 1};
+  run = NULL;
+}
+
+static void teardown(void) {
+  run_close(run);
+  arena_free(arena);
+}
+
+static void has(const char *part) {
+  ck_assert_msg(strstr(err.text, part) != NULL, "\"%s\" is not in: %s", part, err.text);
+}
+
+/* ---- pieces ---- */
+
+static CompiledParam param(const char *name, int64_t rows, int64_t cols, int cut,
+                           int parts) {
+  return (CompiledParam){.name = name,
+                         .ndim = cols ? 2 : 1,
+                         .dim = {rows, cols},
+                         .std = 0.02f,
+                         .cut = cut,
+                         .parts = parts};
+}
+
+/* Cuts a counted parameter over `tp` ranks and puts the pieces together again. */
+static void round_trip(const CompiledParam *p, int tp) {
+  int64_t n = param_count(p);
+  float global[512], local[512], back[512];
+  for (int64_t i = 0; i < n; i++) global[i] = (float)(i + 1), back[i] = -1;
+  for (int r = 0; r < tp; r++) {
+    Piece piece = piece_make(p, tp, r);
+    for (int i = 0; i < LEN(local); i++) local[i] = -2;
+    piece_cut(&piece, global, local);
+    for (int64_t i = 0; i < piece_count(&piece); i++) ck_assert(local[i] >= 0);
+    ck_assert(local[piece_count(&piece)] == -2);
+    ck_assert(piece_distance(&piece, local, global) == 0);
+    piece_paste(&piece, local, back);
+  }
+  ck_assert_mem_eq(global, back, (size_t)n * sizeof *global);
+}
+
+START_TEST(pieces_cover_the_parameter) {
+  const CompiledParam p[] = {
+      param("rows", 7, 5, 0, 1),    param("columns", 5, 7, 1, 1),
+      param("whole", 5, 7, -1, 1),  param("packed", 12, 3, 0, 3),
+      param("packed_in", 3, 12, 1, 2), param("bias", 13, 0, 0, 0)};
+  for (int i = 0; i < LEN(p); i++)
+    for (int tp = 1; tp <= 9; tp++) round_trip(&p[i], tp);
+}
+END_TEST
+
+/* (2, 6) cut along columns of two parts over two ranks: rank 1 has the second half of
+ * each part, 2 of 3 columns wide with one of padding. */
+START_TEST(a_piece_takes_its_slice_of_each_part) {
+  CompiledParam p = param("packed", 2, 6, 1, 2);
+  const float global[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const float want[2][8] = {{1, 2, 4, 5, 7, 8, 10, 11}, {3, 0, 6, 0, 9, 0, 12, 0}};
+  for (int r = 0; r < 2; r++) {
+    float local[8];
+    Piece piece = piece_make(&p, 2, r);
+    ck_assert_int_eq(piece_count(&piece), 8);
+    piece_cut(&piece, global, local);
+    ck_assert_mem_eq(local, want[r], sizeof local);
+  }
+}
+END_TEST
+
+START_TEST(initial_values_do_not_depend_on_tp) {
+  CompiledParam p[] = {param("model.w", 12, 10, 0, 1), param("model.w", 12, 10, 1, 1),
+                       param("model.w", 12, 10, 0, 3), param("model.w", 12, 10, -1, 1)};
+  float whole[120], part[200], back[120];
+  Piece all = piece_make(&p[3], 1, 0);
+  piece_init(&all, &p[3], 7, 2, whole);
+  ck_assert(whole[0] != whole[1] && fabsf(whole[0]) < 0.2f);
+  for (int i = 0; i < LEN(p); i++)
+    for (int tp = 1; tp <= 8; tp++) {
+      memset(back, 0, sizeof back);
+      for (int r = 0; r < tp; r++) {
+        Piece piece = piece_make(&p[i], tp, r);
+        piece_init(&piece, &p[i], 7, 2, part);
+        piece_paste(&piece, part, back);
+      }
+      ck_assert_mem_eq(whole, back, sizeof whole);
+    }
+  float other[120];
+  piece_init(&all, &p[3], 8, 2, other);
+  ck_assert(memcmp(whole, other, sizeof whole) != 0);
+}
+END_TEST
+
+START_TEST(ones_are_padded_with_zeros) {
+  CompiledParam p = param("norm", 5, 0, 0, 1);
+  p.init = INIT_ONES;
+  float local[3];
+  Piece piece = piece_make(&p, 2, 1);
+  piece_init(&piece, &p, 0, 2, local);
+  ck_assert(local[0] == 1 && local[1] == 1 && local[2] == 0);
+}
+END_TEST
+
+static void open_run(const Compiled *c) {
+  RunOptions o = {.threads = 1};
+  weft_status st = run_open(&plan, c, &o, &run, &err);
+  ck_assert_msg(st == WEFT_OK, "%s", err.text);
+  ck_assert_int_eq(run_init(run, &err), WEFT_OK);
+}
+
+/* ---- whole parameters of a run ---- */
+
+enum { EMBED = 256, BIAS = 1024, EACH = 128, END = 4096 };
+
+static ProgParam at_offset(int index, int64_t count, uint64_t at, bool owner) {
+  return (ProgParam){.param = index,
+                     .count = count,
+                     .work = at,
+                     .master = at,
+                     .grad = at + EACH,
+                     .m = at + 2 * EACH,
+                     .v = at + 3 * EACH,
+                     .owner = owner};
+}
+
+/* pp 2 x tp 2. "embed" (5, 4) is cut along rows and tied: both pp ranks hold it and the
+ * first one owns it. "bias" (3) is whole and on pp rank 1. */
+static Compiled *two_params(void) {
+  Build *b = build_new(arena, 2, 2, END);
+  Compiled *c = build_done(b);
+  c->param = NEW_N(arena, CompiledParam, 2);
+  c->nparam = 2;
+  c->param[0] = param("embed", 5, 4, 0, 1);
+  c->param[1] = param("bias", 3, 0, -1, 1);
+  for (int i = 0; i < 2; i++) {
+    c->prog[i].param = NEW_N(arena, ProgParam, 2);
+    c->prog[i].nparam = 1 + i;
+    c->prog[i].param[0] = at_offset(0, 12, EMBED, i == 0);
+    c->prog[i].param[1] = at_offset(1, 3, BIAS, true);
+  }
+  return c;
+}
+
+START_TEST(parameters_are_gathered_and_spread) {
+  float a[20], back[20];
+  open_run(two_params());
+  for (int k = 0; k < STATE_N; k++) {
+    for (int i = 0; i < 20; i++) a[i] = (float)(100 * k + i + 1);
+    ck_assert_int_eq(run_set(run, (StateKind)k, 0, a, &err), WEFT_OK);
+    ck_assert_int_eq(run_set(run, (StateKind)k, 1, a + 5, &err), WEFT_OK);
+  }
+  for (int k = 0; k < STATE_N; k++) {
+    ck_assert_int_eq(run_get(run, (StateKind)k, 0, back, &err), WEFT_OK);
+    for (int i = 0; i < 20; i++) ck_assert(back[i] == (float)(100 * k + i + 1));
+    ck_assert_int_eq(run_get(run, (StateKind)k, 1, back, &err), WEFT_OK);
+    for (int i = 0; i < 3; i++) ck_assert(back[i] == (float)(100 * k + i + 6));
+  }
+  /* The copy on the other pp rank, tp rank 1: rows 3 and 4, and a row of padding. */
+  const float *copy = (float *)((char *)rank_arena(run->worker[3].r) + EMBED);
+  for (int i = 0; i < 12; i++) ck_assert(copy[i] == (i < 8 ? (float)(i + 13) : 0));
+}
+END_TEST
+
+START_TEST(a_replica_that_differs_is_noticed) {
+  float whole[20];
+  double apart = -1;
+  open_run(two_params());
+  ck_assert_int_eq(run_get(run, STATE_PARAM, 0, whole, &err), WEFT_OK);
+  ck_assert_int_eq(run_apart(run, STATE_PARAM, 0, whole, &apart, &err), WEFT_OK);
+  ck_assert(apart == 0);
+  ((float *)((char *)rank_arena(run->worker[2].r) + EMBED))[5] += 3;
+  ck_assert_int_eq(run_apart(run, STATE_PARAM, 0, whole, &apart, &err), WEFT_OK);
+  ck_assert_double_eq_tol(apart, 3, 1e-6);
+}
+END_TEST
+
+/* The compute-type copy is made from the master by rounding to even. */
+START_TEST(bf16_copies_follow_the_master) {
+  Compiled *c = two_params();
+  c->dtype = DT_BF16;
+  for (int i = 0; i < 2; i++) c->prog[i].param[i].work = 2048;
+  open_run(c);
+  const float a[3] = {1.00390625f, 1.01171875f, -2.5f}; /* 1 + 2^-8, 1 + 3 * 2^-8 */
+  ck_assert_int_eq(run_set(run, STATE_PARAM, 1, a, &err), WEFT_OK);
+  const uint16_t want[3] = {0x3f80, 0x3f82, 0xc020};
+  ck_assert_mem_eq((char *)rank_arena(run->worker[2].r) + 2048, want, sizeof want);
+}
+END_TEST
+
+static void load(const StWrite *t, int n, weft_status want) {
+  SafeTensors *s;
+  char path[] = "/tmp/weft-exec-XXXXXX";
+  close(mkstemp(path));
+  ck_assert_msg(st_write(path, t, n, &err) == WEFT_OK, "%s", err.text);
+  ck_assert_msg(st_open(NULL, path, &s, &err) == WEFT_OK, "%s", err.text);
+  unlink(path);
+  weft_status st = run_load(run, s, &err);
+  st_close(s);
+  ck_assert_msg(st == want, "%d: %s", st, err.text);
+}
+
+START_TEST(weights_are_loaded) {
+  float embed[20], bias[3] = {1, 2, 3}, back[20];
+  for (int i = 0; i < 20; i++) embed[i] = (float)i;
+  const StWrite t[] = {{"bias", DT_F32, 1, {3}, bias},
+                       {"embed", DT_F32, 2, {5, 4}, embed}};
+  open_run(two_params());
+  ck_assert_int_eq(run_set(run, STATE_M, 1, bias, &err), WEFT_OK);
+  load(t, 2, WEFT_OK);
+  ck_assert_int_eq(run_get(run, STATE_PARAM, 0, back, &err), WEFT_OK);
+  ck_assert_mem_eq(back, embed, sizeof embed);
+  ck_assert_int_eq(run_get(run, STATE_PARAM, 1, back, &err), WEFT_OK);
+  ck_assert_mem_eq(back, bias, sizeof bias);
+  ck_assert_int_eq(run_get(run, STATE_M, 1, back, &err), WEFT_OK);
+  ck_assert(back[0] == 0 && back[1] == 0 && back[2] == 0);
+}
+END_TEST
+
+START_TEST(weights_that_do_not_fit_are_all_named) {
+  float embed[20] = {0};
+  const StWrite t[] = {{"embed", DT_F32, 2, {4, 5}, embed},
+                       {"head", DT_F32, 1, {2}, embed}};
+  open_run(two_params());
+  load(t, 2, WEFT_EFILE);
+  has("embed: shape [4, 5], the model has [5, 4]");
+  has("bias: missing");
+  has("head: not in the model");
+}
+END_TEST
+
+START_TEST(a_long_list_is_counted) {
+  enum { N = 60 };
+  float x[1] = {0};
+  StWrite t[N];
+  for (int i = 0; i < N; i++) {
+    const char *name = arena_printf(arena, "a.long.name.for.a.tensor.%d", i);
+    t[i] = (StWrite){name, DT_F32, 1, {1}, x};
+  }
+  open_run(two_params());
+  load(t, N, WEFT_EFILE);
+  int shown = 0;
+  for (const char *s = err.text; (s = strchr(s, '\n')); s++) shown++;
+  char more[64];
+  snprintf(more, sizeof more, "\n  and %d more", N + 2 - (shown - 1));
+  has(more);
+}
+END_TEST
+
+Suite *state_suite(void) {
+  const TTest *const tests[] = {
+      pieces_cover_the_parameter,
+      a_piece_takes_its_slice_of_each_part,
+      initial_values_do_not_depend_on_tp,
+      ones_are_padded_with_zeros,
+      parameters_are_gathered_and_spread,
+      a_replica_that_differs_is_noticed,
+      bf16_copies_follow_the_master,
+      weights_are_loaded,
+      weights_that_do_not_fit_are_all_named,
+      a_long_list_is_counted,
+  };
+  Suite *s = suite_create("state");
+  TCase *c = tcase_create("state");
+  tcase_add_checked_fixture(c, setup, teardown);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  suite_add_tcase(s, c);
+  return s;
+}

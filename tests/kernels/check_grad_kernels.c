@@ -1,0 +1,117 @@
+/* check_grad_kernels.c - the backward ops of the reference against central differences of
+ * its forward ops, in f64. So the gradients of the kernels stand on the forward formulas
+ * alone. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/lib/kernel_cases.h"
+
+/* sum over outputs of d * y: the scalar whose gradient the backward op gives. For the
+ * cross entropy it is the loss times its seed. */
+static double objective(const Problem *f, const GradCase *g, const Problem *b) {
+  RefArgs a = problem_ref(f, false);
+  ref_ops[f->op](&a);
+  if (g->op == OP_ce_dx) {
+    double loss;
+    RefArgs l = {.attr = &f->attr, .nin = 2, .nout = 1};
+    l.in[0] = a.out[0];
+    l.in[1] = a.in[1];
+    l.out[0] = (RefTensor){.v = &loss, .ndim = 1, .dim = {1}};
+    ref_ops[OP_ce_loss](&l);
+    return loss * b->in[4].v[0];
+  }
+  double sum = 0;
+  int operand = 0, all = 0;
+  for (const char *s = g->in; *s; s++) {
+    if (*s == ' ') operand++;
+    if (*s != 'd') continue;
+    all = s[1] == '*';
+    for (int k = all ? 0 : s[1] - '0'; k < (all ? f->nout : s[1] - '0' + 1); k++) {
+      const double *d = b->in[operand + (all ? k : 0)].v;
+      for (int64_t i = 0; i < ref_count(&a.out[k]); i++) sum += d[i] * a.out[k].v[i];
+    }
+  }
+  return sum;
+}
+
+/* Compares some 15 elements of the gradient of input x. */
+static int check_input(const GradCase *g, Problem *f, const Problem *b, int x,
+                       const RefTensor *grad) {
+  int64_t n = ref_count(grad), step = n / 15 + 1;
+  double scale = 0;
+  int tried = 0;
+  for (int64_t i = 0; i < n; i++) scale = fmax(scale, fabs(grad->v[i]));
+  for (int64_t i = 0; i < n; i += step, tried++) {
+    const double h = 1e-4;
+    double *v = &f->in[x].v[i], old = *v;
+    if (g->op == OP_relu_dx && fabs(old) < 2 * h) continue; /* the kink */
+    *v = old + h;
+    double up = objective(f, g, b);
+    *v = old - h;
+    double down = objective(f, g, b);
+    *v = old;
+    double slope = (up - down) / (2 * h);
+    if (!(fabs(slope - grad->v[i]) <= 2e-6 * fmax(scale, 1)))
+      ck_abort_msg("%s: gradient of input %d [%ld] is %.9g, differences give %.9g",
+                   op_title(g->op), x, (long)i, grad->v[i], slope);
+  }
+  return tried;
+}
+
+START_TEST(gradient_is_the_slope) {
+  const GradCase *g = &grad_case[_i];
+  int tried = 0;
+  for (int i = 0; i < kernel_cases; i++) {
+    const KernelCase *c = &kernel_case[i];
+    /* A slice of the vocabulary without any word has no loss of its own. */
+    if (c->op != g->forward || (g->op == OP_ce_dx && c->index == 2)) continue;
+    Problem f, b;
+    problem_grad(&b, &f, g, c, DT_F64, 77 + (uint64_t)i);
+    RefArgs a = problem_ref(&b, false);
+    ref_ops[b.op](&a);
+    int k = 0;
+    for (const char *s = g->grad; *s; s++)
+      if (*s != ' ') tried += check_input(g, &f, &b, *s - '0', &a.out[k++]);
+    problem_free(&f);
+    problem_free(&b);
+  }
+  ck_assert_int_gt(tried, 0);
+}
+END_TEST
+
+/* Adding is the same for all: what was there plus the gradient. */
+START_TEST(gradients_of_parameters_add) {
+  const GradCase *g = &grad_case[_i];
+  for (int i = 0; i < kernel_cases; i++) {
+    if (kernel_case[i].op != g->forward) continue;
+    Problem once, twice;
+    problem_grad(&once, NULL, g, &kernel_case[i], DT_F64, 5);
+    problem_grad(&twice, NULL, g, &kernel_case[i], DT_F64, 5);
+    if (once.adds) {
+      RefArgs a = problem_ref(&once, false), b = problem_ref(&twice, false);
+      ref_ops[once.op](&a);
+      ref_ops[twice.op](&b);
+      b.accumulate = true;
+      ref_ops[twice.op](&b);
+      for (int k = 0; k < a.nout; k++)
+        for (int64_t j = 0; j < ref_count(&a.out[k]); j++)
+          if (!(fabs(b.out[k].v[j] - 2 * a.out[k].v[j]) < 1e-9))
+            ck_abort_msg("%s: result %d [%ld] is %g, not twice %g", op_title(g->op), k,
+                         (long)j, b.out[k].v[j], a.out[k].v[j]);
+    }
+    problem_free(&once);
+    problem_free(&twice);
+  }
+}
+END_TEST
+
+Suite *grad_kernels_suite(void) {
+  Suite *s = suite_create("grad_kernels");
+  TCase *tc = tcase_create("reference");
+  tcase_set_timeout(tc, 60);
+  tcase_add_loop_test(tc, gradient_is_the_slope, 0, grad_cases);
+  tcase_add_loop_test(tc, gradients_of_parameters_add, 0, grad_cases);
+  suite_add_tcase(s, tc);
+  return s;
+}

@@ -1,0 +1,399 @@
+/* check_kernels.c - every CPU kernel against the reference in f64: f32 and bf16, odd
+ * shapes, with and without accumulation, one and two threads. */
+#include <check.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/kernel_cases.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/vecmath.h"
+
+/* ---- typed buffers with a margin that nobody may touch ---- */
+
+enum { MARGIN = 64, MARK = 0xa5 };
+
+static size_t size_of(DType t) { return t == DT_BF16 ? 2 : t == DT_F64 ? 8 : 4; }
+
+static void *typed(const Value *x) {
+  RefTensor shape = {.ndim = x->ndim};
+  memcpy(shape.dim, x->dim, sizeof shape.dim);
+  int64_t n = ref_count(&shape);
+  size_t bytes = (size_t)n * size_of(x->type);
+  unsigned char *p = aligned_alloc(64, (bytes + 2 * MARGIN) / 64 * 64);
+  memset(p + bytes, MARK, MARGIN);
+  for (int64_t i = 0; i < n; i++) {
+    if (x->type == DT_F32) ((float *)p)[i] = (float)x->v[i];
+    if (x->type == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32((float)x->v[i]);
+    if (x->type == DT_F64) ((double *)p)[i] = x->v[i];
+    if (x->type == DT_I32) ((int32_t *)p)[i] = (int32_t)x->v[i];
+  }
+  return p;
+}
+
+static double element(const void *p, DType t, int64_t i) {
+  if (t == DT_F32) return ((const float *)p)[i];
+  if (t == DT_BF16) return bf16_to_f32(((const bf16 *)p)[i]);
+  if (t == DT_F64) return ((const double *)p)[i];
+  return ((const int32_t *)p)[i];
+}
+
+static int64_t count(const KTensor *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->ndim; i++) n *= t->dim[i];
+  return n;
+}
+
+static KTensor tensor(const Value *x) {
+  KTensor t = {.dtype = x->type, .ndim = x->ndim};
+  memcpy(t.dim, x->dim, sizeof t.dim);
+  return t;
+}
+
+/* Runs the kernel once on fresh buffers, through prepare and release. */
+static KernelArgs run_kernel(const Problem *p, int threads, bool accumulate) {
+  const Kernel *k = &cpu_kernels[p->op];
+  KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
+                  .accumulate = accumulate, .index = p->index, .threads = threads};
+  weft_error e = {0};
+  for (int i = 0; i < p->nin; i++) a.in[i] = tensor(&p->in[i]);
+  for (int i = 0; i < p->nout; i++) a.out[i] = tensor(&p->out[i]);
+  if (k->prepare) ck_assert_msg(k->prepare(&a, &e) == WEFT_OK, "%s", e.text);
+  for (int i = 0; i < p->nin; i++) a.in[i].p = typed(&p->in[i]);
+  for (int i = 0; i < p->nout; i++)
+    a.out[i].p = p->out[i].alias < 0 ? typed(&p->out[i]) : a.in[p->out[i].alias].p;
+  k->run(&a);
+  if (k->release) k->release(&a);
+  return a;
+}
+
+static void free_buffers(const Problem *p, KernelArgs *a) {
+  for (int i = 0; i < p->nin; i++) free(a->in[i].p);
+  for (int i = 0; i < p->nout; i++)
+    if (p->out[i].alias < 0) free(a->out[i].p);
+}
+
+/* ---- comparison ---- */
+
+static void check_margins(const KernelArgs *a, const char *what) {
+  for (int i = 0; i < a->nout; i++) {
+    const KTensor *t = &a->out[i];
+    const unsigned char *m =
+        (const unsigned char *)t->p + (size_t)count(t) * size_of(t->dtype);
+    for (int j = 0; j < MARGIN; j++)
+      if (m[j] != MARK) ck_abort_msg("%s: result %d is written past its end", what, i);
+  }
+}
+
+/* Norm-wise and worst relative difference of one result. Loops over elements do not use
+ * ck_assert: it writes to a file each time. */
+static void check_result(const KTensor *t, const double *want, const char *what, int i) {
+  double diff = 0, norm = 0, worst = 0, largest = 0;
+  for (int64_t j = 0; j < count(t); j++) {
+    double got = element(t->p, t->dtype, j);
+    if (got == want[j]) continue; /* infinities too */
+    if (!isfinite(got) || !isfinite(want[j]))
+      ck_abort_msg("%s: result %d [%ld] is %g, not %g", what, i, (long)j, got, want[j]);
+    diff += (got - want[j]) * (got - want[j]);
+    worst = fmax(worst, fabs(got - want[j]));
+  }
+  for (int64_t j = 0; j < count(t); j++)
+    if (isfinite(want[j])) {
+      norm += want[j] * want[j];
+      largest = fmax(largest, fabs(want[j]));
+    }
+  double tolerance = t->dtype == DT_BF16 ? 4e-3 : 2e-6;
+  ck_assert_msg(sqrt(diff) <= tolerance * sqrt(norm),
+                "%s: result %d differs by %.3g norm-wise", what, i, sqrt(diff / norm));
+  ck_assert_msg(worst <= 4 * tolerance * largest, "%s: result %d differs by %.3g of %.3g",
+                what, i, worst, largest);
+}
+
+static void same_bits(const KernelArgs *a, const KernelArgs *b, const char *what) {
+  for (int i = 0; i < a->nout; i++) {
+    size_t n = (size_t)count(&a->out[i]) * size_of(a->out[i].dtype);
+    ck_assert_msg(memcmp(a->out[i].p, b->out[i].p, n) == 0,
+                  "%s: result %d is not the same bits twice", what, i);
+  }
+}
+
+/* One problem with 1 and 2 threads, twice each. The problem's results become those of
+ * the reference. */
+static void check_problem(Problem *p, bool accumulate, const char *type) {
+  KernelArgs got[4];
+  char what[128];
+  for (int i = 0; i < 4; i++) got[i] = run_kernel(p, i < 2 ? 1 : 2, accumulate);
+  RefArgs ref = problem_ref(p, accumulate);
+  ref_ops[p->op](&ref);
+  for (int i = 0; i < 4; i++) {
+    snprintf(what, sizeof what, "%s %s, %d thread(s)%s", op_title(p->op), type,
+             i < 2 ? 1 : 2, accumulate ? ", accumulating" : "");
+    check_margins(&got[i], what);
+    for (int k = 0; k < p->nout; k++) check_result(&got[i].out[k], ref.out[k].v, what, k);
+    if (i % 2) same_bits(&got[i], &got[i - 1], what);
+  }
+  for (int i = 0; i < 4; i++) free_buffers(p, &got[i]);
+}
+
+static const DType types[] = {DT_F32, DT_BF16};
+static const char *const type_names[] = {"f32", "bf16"};
+
+START_TEST(forward_case) {
+  const KernelCase *c = &kernel_case[_i];
+  for (int t = 0; t < 2; t++) {
+    Problem p;
+    problem_make(&p, c, types[t], 1 + (uint64_t)_i);
+    check_problem(&p, false, type_names[t]);
+    problem_free(&p);
+  }
+}
+END_TEST
+
+START_TEST(backward_case) {
+  const GradCase *g = &grad_case[_i];
+  int tried = 0;
+  for (int i = 0; i < kernel_cases; i++) {
+    if (kernel_case[i].op != g->forward) continue;
+    for (int k = 0; k < 4; k++) { /* two types, overwriting and adding */
+      Problem p;
+      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
+      if (k % 2 == 0 || p.adds) check_problem(&p, k % 2, type_names[k / 2]);
+      tried += k % 2 == 0 || p.adds;
+      problem_free(&p);
+    }
+  }
+  ck_assert_int_gt(tried, 0);
+}
+END_TEST
+
+START_TEST(every_kernel_has_a_case) {
+  bool covered[OP_N] = {0};
+  for (int i = 0; i < kernel_cases; i++) covered[kernel_case[i].op] = true;
+  for (int i = 0; i < grad_cases; i++) covered[grad_case[i].op] = true;
+  for (int op = 0; op < OP_N; op++) {
+    ck_assert_msg(covered[op] == (cpu_kernels[op].run != NULL), "%s: no case",
+                  op_title(op));
+    ck_assert_msg((ref_ops[op] != NULL) == covered[op], "%s: no reference", op_title(op));
+    ck_assert((cpu_kernels[op].run != NULL) ==
+              (device_cpu.kernel(NULL, op, NULL) != NULL));
+  }
+}
+END_TEST
+
+/* ---- exp ---- */
+
+START_TEST(exp_is_exact_to_2e_7) {
+  double worst = 0;
+  for (double x = -87.3; x < 88.7; x += 0.00137) {
+    float f = (float)x;
+    worst = fmax(worst, fabs(vexp(f) / exp(f) - 1));
+  }
+  ck_assert_msg(worst < 2e-7, "relative error %g", worst);
+  ck_assert(vexp(0) == 1.0f && vexp(-INFINITY) == 0 && vexp(INFINITY) == INFINITY);
+  ck_assert(vexp(90) == INFINITY && vexp(-200) == 0 && isnan(vexp(NAN)));
+  ck_assert(fabs(vexp(-100) - exp(-100)) < 2e-45); /* below the normal numbers */
+}
+END_TEST
+
+START_TEST(normal_cdf_is_exact_to_5e_7) {
+  double worst = 0;
+  for (double x = -6; x < 6; x += 0.000917) {
+    double want = 0.5 * erfc(-(double)(float)x / sqrt(2));
+    worst = fmax(worst, fabs(normal_cdf((float)x) - want) / fmax(want, 0.01));
+  }
+  ck_assert_msg(worst < 5e-7, "relative error %g", worst);
+}
+END_TEST
+
+/* ---- GEMM, every backend that is here ---- */
+
+static const char *const backends[] = {"plain", "onednn", "openblas"};
+
+static void check_gemm(const char *backend, const GemmShape *s, bool accumulate) {
+  Value a = {.kind = 'x', .type = s->in, .ndim = 2, .dim = {s->m, s->k}};
+  Value b = {.kind = 'x', .type = s->in, .ndim = 2, .dim = {s->k, s->n}};
+  Value c = {.kind = 'x', .type = s->out, .ndim = 2, .dim = {s->m, s->n}};
+  Value *all[] = {&a, &b, &c};
+  for (int i = 0; i < 3; i++) {
+    int64_t n = all[i]->dim[0] * all[i]->dim[1];
+    all[i]->v = calloc((size_t)n, sizeof(double));
+    for (int64_t j = 0; j < n; j++)
+      all[i]->v[j] = (double)((j * 37 + i * 11) % 65 - 32) / 32; /* exact in bf16 */
+  }
+  KTensor out = tensor(&c);
+  void *pa = typed(&a), *pb = typed(&b), *pc = typed(&c), *again = typed(&c);
+  Gemm *g = NULL;
+  weft_error e = {0};
+  ck_assert_msg(gemm_new_from(backend, s, 2, &g, &e) == WEFT_OK, "%s", e.text);
+  ck_assert_str_eq(gemm_backend(g), backend);
+  gemm_run(g, pa, pb, pc, accumulate);
+  gemm_run(g, pa, pb, again, accumulate);
+  gemm_free(g);
+  for (int64_t i = 0; i < s->m; i++)
+    for (int64_t j = 0; j < s->n; j++) {
+      double sum = accumulate ? c.v[i * s->n + j] : 0;
+      for (int64_t k = 0; k < s->k; k++)
+        sum += a.v[s->ta ? k * s->m + i : i * s->k + k] *
+               b.v[s->tb ? j * s->k + k : k * s->n + j];
+      c.v[i * s->n + j] = sum;
+    }
+  char what[128];
+  snprintf(what, sizeof what, "%s %ldx%ldx%ld ta %d tb %d in %d out %d", backend,
+           (long)s->m, (long)s->n, (long)s->k, s->ta, s->tb, s->in, s->out);
+  out.p = pc;
+  check_result(&out, c.v, what, 0);
+  ck_assert_msg(memcmp(pc, again, (size_t)(s->m * s->n) * size_of(s->out)) == 0,
+                "%s: not the same bits twice", what);
+  free(pa), free(pb), free(pc), free(again);
+  for (int i = 0; i < 3; i++) free(all[i]->v);
+}
+
+START_TEST(gemm_backend_agrees) {
+  static const int64_t size[][3] = {{1, 1, 1},     {3, 5, 7},      {65, 33, 129},
+                                    {130, 257, 64}, {16, 300, 200}, {1, 64, 48},
+                                    {529, 24, 40}}; /* blocks of rows and a rest */
+  const char *backend = backends[_i];
+  if (!gemm_has(backend)) {
+    printf("skipped: GEMM backend %s is not installed here\n", backend);
+    return;
+  }
+  for (int i = 0; i < LEN(size); i++)
+    for (int v = 0; v < 8; v++) {
+      GemmShape s = {size[i][0], size[i][1], size[i][2], v & 1, v & 2, DT_F32, DT_F32};
+      check_gemm(backend, &s, v & 4);
+      if (strcmp(backend, "openblas") == 0) continue; /* f32 only */
+      s.in = DT_BF16;
+      check_gemm(backend, &s, v & 4);
+      s.out = DT_BF16;
+      check_gemm(backend, &s, false);
+    }
+}
+END_TEST
+
+/* Virtual ranks: threads that multiply at the same time, each on its own. */
+enum { RANKS = 4, SIDE = 96, REPEAT = 20 };
+typedef struct Multiplier {
+  Gemm *g;
+  const float *a, *b;
+  float *c;
+} Multiplier;
+
+static void *multiply(void *arg) {
+  Multiplier *m = arg;
+  for (int i = 0; i < REPEAT; i++) gemm_run(m->g, m->a, m->b, m->c, i > 0);
+  return NULL;
+}
+
+START_TEST(ranks_multiply_at_the_same_time) {
+  const char *backend = backends[_i];
+  if (!gemm_has(backend)) return; /* gemm_backend_agrees says so */
+  static float a[SIDE * SIDE], b[SIDE * SIDE], c[RANKS + 1][SIDE * SIDE];
+  for (int i = 0; i < SIDE * SIDE; i++) {
+    a[i] = sinf((float)i);
+    b[i] = cosf((float)i);
+  }
+  GemmShape s = {SIDE, SIDE, SIDE, false, true, DT_F32, DT_F32};
+  Multiplier m[RANKS + 1];
+  pthread_t t[RANKS];
+  weft_error e = {0};
+  for (int i = 0; i <= RANKS; i++) {
+    m[i] = (Multiplier){.a = a, .b = b, .c = c[i]};
+    ck_assert_int_eq(gemm_new_from(backend, &s, 1, &m[i].g, &e), WEFT_OK);
+  }
+  multiply(&m[RANKS]);
+  for (int i = 0; i < RANKS; i++)
+    ck_assert_int_eq(pthread_create(&t[i], NULL, multiply, &m[i]), 0);
+  for (int i = 0; i < RANKS; i++) pthread_join(t[i], NULL);
+  for (int i = 0; i < RANKS; i++) ck_assert_mem_eq(c[i], c[RANKS], sizeof c[i]);
+  for (int i = 0; i <= RANKS; i++) gemm_free(m[i].g);
+}
+END_TEST
+
+START_TEST(unknown_backend_is_an_error) {
+  GemmShape s = {4, 4, 4, false, false, DT_F32, DT_F32};
+  Gemm *g = NULL;
+  weft_error e = {0};
+  ck_assert_int_eq(gemm_new_from("nothing", &s, 1, &g, &e), WEFT_EUSAGE);
+  ck_assert(g == NULL && strstr(e.text, "nothing"));
+}
+END_TEST
+
+/* ---- the device ---- */
+
+START_TEST(device_counts_and_fails) {
+  Device d;
+  weft_error e = {0};
+  void *p = NULL, *q = NULL;
+  ck_assert_int_eq(device_open(&d, &device_cpu, NULL, 3, 1, &e), WEFT_OK);
+  ck_assert_int_eq(device_alloc(&d, 5 << 20, &p, &e), WEFT_OK);
+  ck_assert_uint_eq((uintptr_t)p % 64, 0);
+  int marks = 0;
+  for (int i = 0; i < 5 << 20; i++) marks += ((char *)p)[i] != 0;
+  ck_assert_int_eq(marks, 0);
+  d.fail_in = 2;
+  ck_assert_int_eq(device_sync(&d, &e), WEFT_OK);
+  ck_assert_int_eq(device_alloc(&d, 8, &q, &e), WEFT_ENOMEM);
+  ck_assert(q == NULL && strstr(e.text, "rank 3"));
+  float x[3] = {1, 2, 3}, y[3];
+  device_upload(&d, p, x, sizeof x);
+  device_download(&d, y, p, sizeof y);
+  ck_assert_int_eq(memcmp(x, y, sizeof x), 0);
+  KernelArgs a = {.nin = 2, .nout = 1, .threads = 1};
+  a.in[0] = a.in[1] = a.out[0] =
+      (KTensor){.p = p, .dtype = DT_F32, .ndim = 1, .dim = {3}};
+  device_launch(&d, device_kernel(&d, OP_add, &a), &a);
+  ck_assert_double_eq(((float *)p)[2], 6);
+  ck_assert(device_kernel(&d, OP_all_reduce, &a) == NULL);
+  ck_assert_uint_eq(d.count.launches, 1);
+  ck_assert_uint_eq(d.count.copies, 2);
+  ck_assert_uint_eq(d.count.allocs, 1);
+  device_free(&d, p, 5 << 20);
+  device_close(&d);
+}
+END_TEST
+
+static void *refuse(void *ud, void *p, size_t old, size_t n) {
+  (void)ud, (void)p, (void)old, (void)n;
+  return NULL;
+}
+
+START_TEST(device_reports_out_of_memory) {
+  Device d;
+  weft_error e = {0};
+  weft_alloc none = {refuse, NULL};
+  void *p;
+  ck_assert_int_eq(device_open(&d, &device_cpu, &none, 0, 1, &e), WEFT_OK);
+  ck_assert_int_eq(device_alloc(&d, 1 << 20, &p, &e), WEFT_ENOMEM);
+  ck_assert(p == NULL && strstr(e.text, "1048576"));
+  device_close(&d);
+}
+END_TEST
+
+START_TEST(too_wide_heads_are_an_error) {
+  OpAttr attr = {.head_dim = 512};
+  KernelArgs a = {.attr = &attr};
+  weft_error e = {0};
+  ck_assert_int_eq(cpu_kernels[OP_attention].prepare(&a, &e), WEFT_EPLAN);
+  ck_assert(strstr(e.text, "512"));
+}
+END_TEST
+
+Suite *kernels_suite(void) {
+  Suite *s = suite_create("kernels");
+  TCase *tc = tcase_create("cpu");
+  tcase_set_timeout(tc, 60);
+  tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
+  tcase_add_loop_test(tc, backward_case, 0, grad_cases);
+  tcase_add_test(tc, every_kernel_has_a_case);
+  tcase_add_test(tc, exp_is_exact_to_2e_7);
+  tcase_add_test(tc, normal_cdf_is_exact_to_5e_7);
+  tcase_add_loop_test(tc, gemm_backend_agrees, 0, LEN(backends));
+  tcase_add_loop_test(tc, ranks_multiply_at_the_same_time, 0, LEN(backends));
+  tcase_add_test(tc, unknown_backend_is_an_error);
+  tcase_add_test(tc, device_counts_and_fails);
+  tcase_add_test(tc, device_reports_out_of_memory);
+  tcase_add_test(tc, too_wide_heads_are_an_error);
+  suite_add_tcase(s, tc);
+  return s;
+}

@@ -1,0 +1,301 @@
+/* check_sandbox.c - what a plan may not do: limits on instructions, memory and slow
+ * calls, the functions that it reaches, and that it means the same on every run. */
+#include <check.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "bindings/lang/lang.h"
+#include "tests/lib/lang_fixture.h"
+
+static LangTest t;
+
+static void setup(void) {
+  lang_test_begin(&t);
+}
+static void teardown(void) {
+  lang_test_end(&t);
+}
+
+static const Plan *load(const char *text) {
+  return lang_test_good(&t, text);
+}
+
+static void expect_report(const char *text, const char *report) {
+  lang_test_bad(&t, text, report);
+}
+
+/* ---- limits ---- */
+
+static void expect_limit(const char *text, const char *message) {
+  weft_status st = lang_test_text(&t, text);
+  ck_assert_msg(st == WEFT_ELIMIT, "%d %s%s", st, lang_test_report(&t, scratch_dir),
+                t.e.text);
+  ck_assert_msg(strstr(t.e.text, message), "%s", t.e.text);
+}
+
+START_TEST(instruction_limit) {
+  const char *said = "stopped after 100000 instructions";
+  t.o.instruction_limit = 100000;
+  expect_limit(HEAD "\nwhile true do end", said);
+  ck_assert_int_eq(t.e.line, 3);
+  expect_limit("while true do pcall(function() while true do end end) end", said);
+  expect_limit("pcall(pcall, function() while true do end end)\nreturn {}", said);
+  expect_limit("local co = coroutine.create(function() while true do end end)\n"
+               "coroutine.resume(co)\nreturn {}",
+               said);
+  expect_limit("local co = coroutine.wrap(function() while true do end end)\n"
+               "pcall(co)\nreturn {}",
+               said);
+  expect_limit(
+      "xpcall(function() while true do end end, function() while true do end end)\n"
+      "return {}",
+      said);
+  expect_limit("local t <close> = setmetatable({}, { __close = function()\n"
+               "  while true do end end })\nwhile true do end",
+               said);
+  expect_limit("for i = 1, 1e9 do local co = coroutine.wrap(function() end); co() end",
+               said);
+}
+END_TEST
+
+START_TEST(memory_limit) {
+  const char *said = "more than its limit of 8 MiB";
+  t.o.memory_limit = 8 << 20;
+  expect_limit("local t = {}\nfor i = 1, 1e9 do t[i] = i end", said);
+  expect_limit("local s = ('x'):rep(1e6)\nlocal t = {}\n"
+               "for i = 1, 1e6 do t[i] = s .. i end",
+               said);
+  expect_limit("while true do\n  pcall(function()\n    local t = {}\n"
+               "    for i = 1, 1e9 do t[i] = i end\n  end)\nend",
+               said);
+  expect_limit("pcall(string.rep, 'x', 15e6)\nreturn {}", said);
+  /* Memory that is given back is no problem. */
+  load("for i = 1, 100 do local s = ('x'):rep(1e6) .. i end\n" HEAD GOOD);
+}
+END_TEST
+
+START_TEST(slow_library_calls) {
+  expect_report("local s = ('a'):rep(1e9)", "plan.lua:1: error: string.rep: the result "
+                                            "would have more than 16 MiB\n1 error\n");
+  expect_report("local s = (('a'):rep(24)):find(('.-'):rep(12) .. 'b')",
+                "plan.lua:1: error: string.find: this pattern may take too long on 24 "
+                "bytes\n1 error\n");
+  load(HEAD "assert((' a=1 '):match('^%s*(.-)%s*$') == 'a=1')\n"
+            "assert(('a.b'):find('.', 1, true) == 2)\n"
+            "assert(('x,y'):gsub(',', ';') == 'x;y')\n" GOOD);
+}
+END_TEST
+
+START_TEST(interrupted) {
+  static StopFlag stop = 1;
+  t.o.stop = &stop;
+  ck_assert_int_eq(lang_test_text(&t, "while true do pcall(error) end"), WEFT_EINTR);
+}
+END_TEST
+
+/* ---- the sandbox ---- */
+
+static const char allowed[] =
+    " assert error getmetatable ipairs pairs pcall print rawequal rawget rawlen require"
+    " select setmetatable tonumber tostring type xpcall"
+    " coroutine.close coroutine.create coroutine.isyieldable coroutine.resume"
+    " coroutine.running coroutine.status coroutine.wrap coroutine.yield"
+    " math.abs math.acos math.asin math.atan math.ceil math.cos math.deg math.exp "
+    "math.floor"
+    " math.fmod math.log math.max math.min math.modf math.rad math.random math.randomseed"
+    " math.sin math.sqrt math.tan math.tointeger math.type math.ult"
+    " string.byte string.char string.find string.format string.gmatch string.gsub "
+    "string.len"
+    " string.lower string.match string.pack string.packsize string.rep string.reverse"
+    " string.sub string.unpack string.upper"
+    " table.concat table.insert table.move table.pack table.remove table.sort "
+    "table.unpack"
+    " utf8.char utf8.codepoint utf8.codes utf8.len utf8.offset ";
+
+typedef struct Walk {
+  int functions;
+  char unknown[256];
+} Walk;
+
+/* Every function below the table on top must be on the list. */
+static void walk(lua_State *L, Walk *w, const char *prefix, int depth) {
+  ck_assert_int_lt(depth, 5);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    char name[128], word[136];
+    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+    snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", key);
+    if (lua_istable(L, -1)) walk(L, w, name, depth + 1);
+    if (!lua_isfunction(L, -1)) continue;
+    w->functions++;
+    snprintf(word, sizeof word, " %s ", name);
+    if (!strstr(allowed, word)) snprintf(w->unknown, sizeof w->unknown, "%s", name);
+  }
+}
+
+static void walk_job(lua_State *L, void *ud) {
+  Walk *w = ud;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  ck_assert(lua_getmetatable(L, -1));
+  ck_assert_int_eq(lua_getfield(L, -1, "__index"), LUA_TFUNCTION);
+  ck_assert_str_eq(lua_getupvalue(L, -1, 1), "");
+  walk(L, w, "", 0);
+  /* Methods of texts are the same table, which cannot be reached as a metatable. */
+  lua_getfield(L, -1, "string");
+  lua_pushliteral(L, "");
+  ck_assert(lua_getmetatable(L, -1));
+  lua_getfield(L, -1, "__index");
+  ck_assert(lua_rawequal(L, -1, -4));
+}
+
+START_TEST(every_reachable_function) {
+  LangOptions o = {0};
+  LangState *s;
+  Walk w = {0};
+  ck_assert_int_eq(state_new(&o, t.arena, "plan.lua", "", NULL, &s, &t.e), WEFT_OK);
+  weft_status st = state_protect(s, walk_job, &w, &t.e);
+  ck_assert_msg(st == WEFT_OK, "%s", t.e.text);
+  ck_assert_str_eq(w.unknown, "");
+  int words = -1;
+  for (const char *p = allowed; *p; p++)
+    words += *p == ' ';
+  ck_assert_int_eq(w.functions, words);
+  state_free(s);
+}
+END_TEST
+
+START_TEST(sandbox_rules) {
+  load(HEAD "for _, name in ipairs { 'os', 'io', 'debug', 'load', 'loadfile', 'dofile',\n"
+            "    'collectgarbage', 'package', 'next', 'rawset', '_G', 'warn' } do\n"
+            "  assert(not pcall(function() return _ENV[name] end), name)\n"
+            "end\n"
+            "assert(not pcall(function() string = nil end))\n"
+            "assert(not pcall(function() weft.plan = nil end))\n"
+            "assert(getmetatable('') == 'string' and getmetatable(_ENV) == 'globals')\n"
+            "assert(not pcall(setmetatable, {}, { __gc = print }))\n"
+            "assert(not pcall(setmetatable, {}, { __mode = 'k' }))\n"
+            "assert(tostring({}) == 'table' and tostring(print) == 'function')\n"
+            "assert(('%s %d'):format({}, 3) == 'table 3')\n"
+            "assert(not pcall(string.format, '%p', {}))\n"
+            "assert(string.dump == nil)\n"
+            "assert(not pcall(math.randomseed))\n" GOOD);
+}
+END_TEST
+
+START_TEST(pairs_are_sorted) {
+  load(
+      HEAD
+      "local t = { b = 1, a = 2, [3] = 3, [1] = 4, [2.5] = 5, [true] = 6, [false] = 7 }\n"
+      "local s = {}\n"
+      "for k, v in pairs(t) do s[#s + 1] = tostring(k) .. v end\n"
+      "assert(table.concat(s, ' ') == '14 2.55 33 a2 b1 false7 true6')\n"
+      "for k in pairs(t) do t[k] = nil end\n"
+      "assert(not pcall(pairs, { [{}] = 1 }))\n"
+      "local p = setmetatable({}, { __pairs = function() return function(_, k)\n"
+      "  if not k then return 1, 2 end end end })\n"
+      "for k, v in pairs(p) do assert(k == 1 and v == 2) end\n" GOOD);
+}
+END_TEST
+
+START_TEST(the_same_twice) {
+  const char *text = HEAD "local s = {}\nfor i = 1, 5 do s[i] = math.random(1000) end\n"
+                          "print(table.concat(s, ' '))\n" GOOD;
+  load(text);
+  char first[512];
+  strcpy(first, t.printed);
+  ck_assert(strlen(first) > 9);
+  t.printed[0] = 0;
+  load(text);
+  ck_assert_str_eq(first, t.printed);
+}
+END_TEST
+
+START_TEST(print_says_it_once) {
+  /* Looking for lines evaluates the plan again, silently. */
+  ck_assert_int_eq(lang_test_text(&t, HEAD "print('hello', 1, {})\nreturn weft.plan {}"),
+                   WEFT_EPLAN);
+  ck_assert_str_eq(t.printed, "hello\t1\ttable\n");
+}
+END_TEST
+
+START_TEST(require_modules) {
+  char lib[96];
+  snprintf(lib, sizeof lib, "%s/lib", scratch_dir);
+  ck_assert_int_eq(mkdir(lib, 0755), 0);
+  lang_test_file("lib/a.lua", "local b = require 'lib.b'\nreturn { n = b.n + 1 }");
+  lang_test_file("lib/b.lua", "return { n = 41, name = ... }");
+  load(HEAD "assert(require('lib.a').n == 42 and require 'lib/a' == require 'lib/a')\n"
+            "assert(require('lib.b').name == 'lib.b')\n"
+            "assert(require 'weft' == weft)\n"
+            "assert(type(require 'weft.models.llama') == 'table')\n" GOOD);
+  expect_report("require '../etc/passwd'",
+                "plan.lua:1: error: require \"../etc/passwd\": a module is \"weft\" or a "
+                "name like \"folder.file\" below the plan's folder\n1 error\n");
+  lang_test_file("lib/c.lua", "return require 'lib.c'");
+  expect_report("require 'lib.c'", "lib/c.lua:1: error: require \"lib.c\": the module "
+                                   "requires itself\n1 error\n");
+  lang_test_file("lib/d.lua", "local x =\n\nend");
+  expect_report("require 'lib.d'",
+                "lib/d.lua:3: error: unexpected symbol near 'end'\n1 error\n");
+}
+END_TEST
+
+START_TEST(links_may_not_leave) {
+  const char *link = arena_printf(t.arena, "ln -s /etc %s/out", scratch_dir);
+  ck_assert_int_eq(system(link), 0);
+  ck_assert_int_eq(lang_test_text(&t, "require 'out.passwd'"), WEFT_EPLAN);
+  ck_assert(strstr(t.d.list.at[0].summary, "below the plan's folder"));
+}
+END_TEST
+
+/* ---- memory of the host ---- */
+
+/* scratch_alloc refuses to shrink blocks too, which Lua does not expect. */
+static void *grudging(void *ud, void *p, size_t old, size_t n) {
+  ScratchMeter *m = ud;
+  if (p && n > 0 && n <= old) m->left++;
+  return scratch_alloc(ud, p, old, n);
+}
+
+/* Whatever allocation fails, the result is an error and nothing is lost. */
+START_TEST(allocations_fail) {
+  static ScratchMeter meter;
+  static weft_alloc a = {grudging, &meter};
+  t.o.alloc = &a;
+  lang_test_file("plan.lua", HEAD GOOD);
+  const char *path = scratch_path("plan.lua");
+  int failed = 0;
+  weft_status st = WEFT_ENOMEM;
+  for (long n = 0; n < 100000 && st != WEFT_OK; n += 1 + n / 16) {
+    meter.left = (int)n;
+    st = lang_test_path(&t, path);
+    ck_assert_msg(st == WEFT_OK || st == WEFT_ENOMEM, "%ld: %d %s%s", n, st, t.e.text,
+                  lang_test_report(&t, ""));
+    failed += st != WEFT_OK;
+    if (st != WEFT_OK) ck_assert_int_eq(meter.held, 0);
+  }
+  ck_assert_int_eq(st, WEFT_OK);
+  ck_assert_int_gt(failed, 20);
+}
+END_TEST
+
+Suite *sandbox_suite(void) {
+  const struct {
+    const char *name;
+    const TTest *tests[24];
+  } group[] = {
+      {"limits", {instruction_limit, memory_limit, slow_library_calls, interrupted}},
+      {"globals",
+       {every_reachable_function, sandbox_rules, pairs_are_sorted, the_same_twice,
+        print_says_it_once, require_modules, links_may_not_leave}},
+      {"memory", {allocations_fail}},
+  };
+  Suite *s = suite_create("sandbox");
+  for (int i = 0; i < LEN(group); i++) {
+    TCase *c = tcase_create(group[i].name);
+    tcase_add_checked_fixture(c, setup, teardown);
+    for (int k = 0; group[i].tests[k]; k++)
+      tcase_add_test(c, group[i].tests[k]);
+    suite_add_tcase(s, c);
+  }
+  return s;
+}

@@ -1,0 +1,179 @@
+/* random_plan.c - draws plans and runs them against one rank. */
+#include "random_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bindings/api/job.h"
+#include "vm/base/rng.h"
+
+typedef struct Draw {
+  Rng rng;
+  uint64_t at;
+} Draw;
+
+static int below(Draw *d, int n) {
+  return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n);
+}
+static int pick(Draw *d, const int *list, int n) {
+  return list[below(d, n)];
+}
+#define PICK(d, ...)                                                                     \
+  pick(d, (const int[]){__VA_ARGS__}, LEN(((const int[]){__VA_ARGS__})))
+
+/* ---- schedules ---- */
+
+const SchedulePick schedule_picks[] = {
+    {"1f1b", 1, NEEDS_RANKS},        {"gpipe", 1, NEEDS_NOTHING},
+    {"eager_1f1b", 1, NEEDS_NOTHING}, {"zb_h2", 1, NEEDS_NOTHING},
+    {"interleaved_1f1b", 3, NEEDS_ROUNDS}, {"looped_bfs", 3, NEEDS_NOTHING},
+    {"zero_bubble", 3, NEEDS_ROUNDS}, {"zbv", 2, NEEDS_NOTHING},
+    {"v_half", 2, NEEDS_NOTHING},    {"v_min", 2, NEEDS_NOTHING},
+    {"dualpipe_v", 2, NEEDS_TWICE},  {NULL, 0, NEEDS_NOTHING}};
+
+bool schedule_takes(const SchedulePick *s, int ranks, int chunks, int m) {
+  int rounds = MAX(1, m / ranks);
+  switch (s->needs) {
+  case NEEDS_NOTHING: return true;
+  case NEEDS_RANKS: return m >= ranks;
+  case NEEDS_TWICE: return m >= 2 * ranks;
+  case NEEDS_ROUNDS: return chunks == 1 || m % rounds == 0;
+  }
+  return false;
+}
+
+/* A schedule and a number of microbatches that it takes. */
+static void draw_schedule(Draw *d, RandomPlan *p) {
+  const SchedulePick *s = &schedule_picks[below(d, SCHEDULES)];
+  p->schedule = s->name;
+  p->virtual_stages = s->chunks == 3 ? PICK(d, 1, 2, 3) : s->chunks;
+  p->microbatches = PICK(d, 1, p->pp, 2 * p->pp) + below(d, 4);
+  while (!schedule_takes(s, p->pp, p->virtual_stages, p->microbatches)) p->microbatches++;
+}
+
+/* The model as Lua text. Sizes are legal for tp; the vocabulary need not divide. */
+static int draw_model(Draw *d, const RandomPlan *p, char *s, size_t n) {
+  static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
+  int which = below(d, 4), kv = p->tp * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
+  int stages = p->pp * p->virtual_stages, head_dim = PICK(d, 4, 8);
+  int layers = stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2);
+  int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;
+  if (which == 3)
+    return snprintf(s, n,
+                    "weft.model { \"gpt2\", n_layer = %d, n_embd = %d, n_head = %d, "
+                    "vocab_size = %d, n_positions = 32, initializer_range = 0.1 }",
+                    layers, hidden, heads, vocab);
+  return snprintf(s, n,
+                  "weft.model { \"%s\", num_hidden_layers = %d, hidden_size = %d, "
+                  "num_attention_heads = %d, num_key_value_heads = %d, "
+                  "intermediate_size = %d, vocab_size = %d, initializer_range = 0.1, "
+                  "tie_word_embeddings = %s%s }",
+                  arch[which], layers, hidden, heads, kv, p->tp * PICK(d, 8, 12, 20),
+                  vocab, below(d, 2) ? "true" : "false",
+                  which == 2 ? ", head_dim = 8" : "");
+}
+
+void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
+  char name[32], model[512];
+  snprintf(name, sizeof name, "plan %llu", (unsigned long long)number);
+  Draw d = {rng_make(seed, name), 0};
+  *p = (RandomPlan){.tp = PICK(&d, 1, 2, 4),
+                    .pp = PICK(&d, 1, 2, 4),
+                    .dp = PICK(&d, 1, 2, 3),
+                    .micro = PICK(&d, 1, 1, 2)};
+  p->sp = below(&d, 2);
+  draw_schedule(&d, p);
+  int rounds = PICK(&d, 1, 1, 2);
+  draw_model(&d, p, model, sizeof model);
+  snprintf(p->text, sizeof p->text,
+           "local weft = require \"weft\"\n"
+           "return weft.plan {\n"
+           "  name = \"random-%llu-%llu\",\n"
+           "  model = %s,\n"
+           "  mesh = { tp = %d, pp = %d, dp = %d },\n"
+           "  strategy = { \"zero\", sequence_parallel = %s, overlap_grad_reduce = %s, "
+           "bucket_bytes = %d },\n"
+           "  schedule = \"%s\",\n"
+           "  pp_plan = { virtual = %d, balance = \"%s\" },\n"
+           "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n"
+           "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s },\n"
+           "  data = weft.synthetic {},%s\n"
+           "  train = { steps = 3, seed = %d, log_every = 1 },\n"
+           "}\n",
+           (unsigned long long)seed, (unsigned long long)number, model, p->tp, p->pp,
+           p->dp, p->sp ? "true" : "false", below(&d, 2) ? "true" : "false",
+           PICK(&d, 1000, 20000, 1000000), p->schedule, p->virtual_stages,
+           number % 3 ? "even" : "cost",
+           p->micro * p->dp * p->microbatches * rounds, p->micro, PICK(&d, 8, 12, 16),
+           rounds, below(&d, 2) ? "1" : "0.1",
+           number % 2 ? "true" : "false",
+           below(&d, 3) ? "" : "\n  packed = { eot = 3 },", below(&d, 1000));
+}
+
+/* ---- N ranks against one ---- */
+
+static weft_status compare(Job *many, const char *path, int steps, double tolerance,
+                           Arena *a, VerifyReport *r) {
+  Job one;
+  TRY(job_open(many, a, &(LangOptions){0}, path));
+  weft_status st = job_twin(many, &one);
+  if (st == WEFT_OK)
+    return verify(&many->plan, many->compiled, &one.plan, one.compiled, steps, tolerance,
+                  NULL, r, &many->e);
+  many->d = one.d;
+  many->e = one.e;
+  return st;
+}
+
+weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyReport *r,
+                        Text *report) {
+  char path[] = "/tmp/weft-plan-XXXXXX.lua";
+  int fd = mkstemps(path, 4);
+  *r = (VerifyReport){0};
+  if (fd < 0 || write(fd, plan, strlen(plan)) < 0) return WEFT_EFILE;
+  close(fd);
+  Arena *a = arena_new(NULL);
+  Job j;
+  if (setjmp(*arena_guard(a))) abort();
+  weft_status st = compare(&j, path, steps, tolerance, a, r);
+  unlink(path);
+  if (st != WEFT_OK || !r->ok) {
+    report_text(&j.d, false, report);
+    text_printf(report, "%s%s\n", j.e.text, r->first_bad);
+  }
+  job_free(&j);
+  arena_free(a);
+  return st;
+}
+
+bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
+                  Text *report) {
+  RandomPlan p;
+  VerifyReport r;
+  Text why = {0};
+  random_plan(seed, number, &p);
+  bool ok = plan_parity(p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
+  text_printf(report, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d, %s of %d: ",
+              (unsigned long long)number, p.tp, p.pp, p.dp, p.sp, p.micro,
+              p.microbatches, p.schedule, p.virtual_stages);
+  text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
+  if (!ok) text_printf(report, "%s%s", why.s ? why.s : "", p.text);
+  text_free(&why);
+  return ok;
+}
+
+int fuzz(int argc, char **argv) {
+  int n = argc > 0 ? atoi(argv[0]) : 100, bad = 0;
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+  for (int i = 0; i < n; i++) {
+    Text t = {0};
+    bool ok = parity_holds(seed, (uint64_t)i, 3, 1e-5, &t);
+    bad += !ok;
+    fprintf(ok ? stdout : stderr, "%s%s", ok ? "" : "FAILED ", t.s);
+    fflush(stdout);
+    text_free(&t);
+  }
+  printf("%d passed, %d failed\n", n - bad, bad);
+  return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+}

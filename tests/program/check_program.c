@@ -1,0 +1,340 @@
+/* check_program.c - printing of programs (text and JSON) and their structural check. */
+#include <check.h>
+#include <jansson.h>
+
+#include "tests/lib/prog_build.h"
+#include "vm/program/check.h"
+
+enum { KIB = 1024 };
+
+static Arena *arena;
+
+static void setup(void) { arena = arena_new(NULL); }
+static void teardown(void) { arena_free(arena); }
+
+/* Two pp ranks of tp = 2. Rank 0 runs a body and sends; rank 1 receives and gathers. */
+static Compiled *example(void) {
+  Build *b = build_new(arena, 2, 2, 8 * KIB);
+  build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
+  build_comm(b, "tie(1)", AXIS_BIT(AXIS_PP), 1, (int[]){1}, 1);
+  int unit = build_unit(b, 0, "layers.0", (uint64_t[]){KIB}, 1);
+  int body = build_body(b, 0, "layer:F", PH_F, 4);
+  build_kernel(b, 0, OP_scale, f32_at(2, 0, 16), f32_at(1, 64, 16))->acc = ACC_BIT + 3;
+  build_coll(b, 0, 0, COLL_ALL_REDUCE, 1, f32_at(1, 64, 16), f32_at(1, 64, 16), "mlp");
+  build_wait(b, 0, 1);
+  build_kernel(b, 0, OP_silu, f32_at(1, 64, 16), f32_at(3, 0, 16));
+  build_main(b, 0);
+  build_line(b, 12);
+  build_call(b, 0, body, unit, 2, "F2", (uint64_t[]){2 * KIB, 3 * KIB}, 2);
+  Operand o = f32_at(0, 3 * KIB, 16);
+  o.ndim = 2, o.dim[0] = 2, o.dim[1] = 8;
+  build_send(b, 0, 1, 0, o, "F2 out");
+  build_wait(b, 0, 0);
+  build_recv(b, 1, 0, 0, o, "F2 in");
+  build_wait(b, 1, 0);
+  build_coll(b, 1, 0, COLL_ALL_GATHER, 0, typed_at(DT_BF16, 0, KIB, 4),
+             typed_at(DT_BF16, 0, 2 * KIB, 8), NULL);
+  build_wait(b, 1, 0);
+  Compiled *c = build_done(b);
+  Program *p = &c->prog[0];
+  p->call[0].fresh = 8;
+  p->flops = p->body[0].flops = 96;
+  p->mem = NEW_N(arena, MemClass, 2);
+  p->nmem = 2;
+  p->mem[0] = (MemClass){"parameters", 2 * KIB, NULL};
+  p->mem[1] = (MemClass){"activations", 6 * KIB, "2 slots x 3 KiB"};
+  p->input[IN_TOKENS] = 4 * KIB;
+  p->attr = NEW_N(arena, OpAttr, 2);
+  p->nattr = 2;
+  p->attr[1] = (OpAttr){.scale = 0.5f, .n = 3, .cut = AXIS_BIT(AXIS_TP)};
+  p->code[p->nmain].attr = 1;
+  c->param = NEW(arena, CompiledParam);
+  c->param[0] = (CompiledParam){.name = "model.norm.weight", .ndim = 1, .dim = {16}};
+  c->nparam = 1;
+  p->param = NEW(arena, ProgParam);
+  p->param[0] = (ProgParam){.count = 16, .work = KIB, .master = KIB, .grad = KIB + 64,
+                            .m = KIB + 128, .v = KIB + 192};
+  p->nparam = 1;
+  return c;
+}
+
+static const char golden_0[] =
+    "rank 1 of 4: pp 0, dp_replicate 0, dp_shard 0, cp 0, tp 1\n"
+    "program of pp rank 0: 3 instructions in main, 1 bodies, 2 handles\n"
+    "one step: 1 microbatches of 1 x 8 tokens, f32, 96 flops\n"
+    "\n"
+    "arena 8192 bytes\n"
+    "  parameters                 2048\n"
+    "  activations                6144  2 slots x 3 KiB\n"
+    "  scalars          @0\n"
+    "  tokens           @4096\n"
+    "\n"
+    "communicators\n"
+    "     0  tp           in flight 1, ranks 0 1\n"
+    "     1  tie(1)       in flight 1, ranks: not a member\n"
+    "\n"
+    "parameters\n"
+    "     0  model.norm.weight: 16 elements, work @1024, master @1024, grad @1088, "
+    "m @1152, v @1216, owned elsewhere\n"
+    "\n"
+    "units and what they bind to slots 1, 2, ...\n"
+    "     0  none:\n"
+    "     1  layers.0: @1024\n"
+    "\n"
+    "main\n"
+    "     0  CALL   layer:F layers.0 mb 2 chunk 0 fresh 0x8 with @2048 @3072  \"F2\"  "
+    "line 12\n"
+    "     1  SEND   h0 to rank 3, 64 bytes, f32[2,8] @3072  \"F2 out\"  line 12\n"
+    "     2  WAIT   h0  line 12\n"
+    "\n"
+    "body 0: layer:F, phase F, 4 slots, 96 flops\n"
+    "     0  KERNEL scale f32[16] $2+0 -> f32[16] $1+64 accumulate unless fresh bit 3 "
+    "cut=16 n=3 scale=0.5\n"
+    "     1  COLL   h1 all_reduce sum on tp, 64 bytes, f32[16] $1+64 -> f32[16] $1+64  "
+    "\"mlp\"\n"
+    "     2  WAIT   h1\n"
+    "     3  KERNEL silu f32[16] $1+64 -> f32[16] $3+0\n"
+    "\n"
+    "kernels\n"
+    "  scale            y = x * attr.scale\n"
+    "  silu             y = x * sigmoid(x)\n";
+
+static const char golden_1[] =
+    "rank 2 of 4: pp 1, dp_replicate 0, dp_shard 0, cp 0, tp 0\n"
+    "program of pp rank 1: 4 instructions in main, 0 bodies, 1 handles\n"
+    "one step: 1 microbatches of 1 x 8 tokens, f32, 0 flops\n"
+    "\n"
+    "arena 8192 bytes\n"
+    "  scalars          @0\n"
+    "\n"
+    "communicators\n"
+    "     0  tp           in flight 1, ranks 2 3\n"
+    "     1  tie(1)       in flight 1, ranks 2\n"
+    "\n"
+    "units and what they bind to slots 1, 2, ...\n"
+    "     0  none:\n"
+    "\n"
+    "main\n"
+    "     0  RECV   h0 from rank 0, 64 bytes, f32[2,8] @3072  \"F2 in\"  line 12\n"
+    "     1  WAIT   h0  line 12\n"
+    "     2  COLL   h0 all_gather on tp, 8 bytes, bf16[4] @1024 -> bf16[8] @2048  "
+    "line 12\n"
+    "     3  WAIT   h0  line 12\n";
+
+START_TEST(text) {
+  Text t = {0};
+  program_print(example(), 1, &t);
+  ck_assert_str_eq(t.s, golden_0);
+  text_free(&t);
+  program_print(example(), 2, &t);
+  ck_assert_str_eq(t.s, golden_1);
+  text_free(&t);
+}
+END_TEST
+
+static void keys_are_sorted(json_t *v) {
+  const char *key, *last = "";
+  json_t *item;
+  size_t i;
+  json_object_foreach(v, key, item) {
+    ck_assert_msg(strcmp(last, key) < 0, "\"%s\" comes before \"%s\"", last, key);
+    last = key;
+    keys_are_sorted(item);
+  }
+  json_array_foreach(v, i, item) keys_are_sorted(item);
+}
+
+static const char *text_of(json_t *v, const char *list, int i, const char *key) {
+  json_t *item = json_array_get(json_object_get(v, list), (size_t)i);
+  ck_assert_ptr_nonnull(json_object_get(item, key));
+  return json_string_value(json_object_get(item, key));
+}
+
+static long long number_of(json_t *v, const char *list, int i, const char *key) {
+  json_t *item = json_array_get(json_object_get(v, list), (size_t)i);
+  ck_assert(json_is_integer(json_object_get(item, key)));
+  return json_integer_value(json_object_get(item, key));
+}
+
+START_TEST(json) {
+  Text t = {0};
+  json_error_t why;
+  program_json(example(), 1, &t);
+  json_t *v = json_loads(t.s, JSON_REJECT_DUPLICATES, &why);
+  ck_assert_msg(v != NULL, "%s at line %d", why.text, why.line);
+  keys_are_sorted(v);
+  ck_assert_int_eq(json_integer_value(json_object_get(v, "rank")), 1);
+  ck_assert_int_eq(json_array_size(json_object_get(v, "main")), 3);
+  ck_assert_str_eq(text_of(v, "main", 0, "body"), "layer:F");
+  ck_assert_int_eq(number_of(v, "main", 0, "microbatch"), 2);
+  ck_assert_str_eq(text_of(v, "main", 1, "code"), "SEND");
+  ck_assert_int_eq(number_of(v, "main", 1, "peer"), 3);
+  ck_assert_int_eq(number_of(v, "main", 1, "line"), 12);
+  ck_assert_int_eq(number_of(v, "memory", 1, "bytes"), 6 * KIB);
+  ck_assert_str_eq(text_of(v, "communicators", 0, "name"), "tp");
+  json_t *body = json_array_get(json_object_get(v, "bodies"), 0);
+  ck_assert_int_eq(number_of(body, "code", 0, "accumulate"), 3);
+  json_t *kernel = json_array_get(json_object_get(body, "code"), 0);
+  json_t *attr = json_object_get(kernel, "attr");
+  ck_assert_int_eq(json_object_size(attr), 3);
+  ck_assert(json_number_value(json_object_get(attr, "scale")) == 0.5);
+  ck_assert_str_eq(text_of(body, "code", 1, "collective"), "all_reduce");
+  ck_assert_str_eq(text_of(body, "code", 3, "accumulate"), "never");
+  json_decref(v);
+  text_free(&t);
+}
+END_TEST
+
+/* ---- communicators ---- */
+
+START_TEST(members) {
+  Compiled *c = build_done(build_new(arena, 4, 2, KIB));
+  int pp[] = {3, 0}, group[8];
+  CommDesc tie = {.axes = AXIS_BIT(AXIS_PP), .npp = 2, .pp = pp};
+  CommDesc tie_tp = {.axes = AXIS_BIT(AXIS_PP) | AXIS_BIT(AXIS_TP), .npp = 2, .pp = pp};
+  ck_assert_int_eq(comm_size(&c->mesh, &tie), 2);
+  ck_assert_int_eq(comm_group(&c->mesh, &tie, 7, group), 2);
+  ck_assert_int_eq(group[0], 1);
+  ck_assert_int_eq(group[1], 7);
+  ck_assert_int_eq(comm_group(&c->mesh, &tie, 3, group), 0);
+  ck_assert_int_eq(comm_size(&c->mesh, &tie_tp), 4);
+  ck_assert_int_eq(comm_group(&c->mesh, &tie_tp, 6, group), 4);
+  ck_assert_int_eq(group[0] + 10 * group[1] + 100 * group[2] + 1000 * group[3], 7610);
+  ck_assert_int_eq(rank_on_pp(&c->mesh, 3, 3), 7);
+  ck_assert_int_eq(rank_on_pp(&c->mesh, 7, 0), 1);
+}
+END_TEST
+
+/* ---- structure ---- */
+
+START_TEST(example_is_sound) {
+  weft_error e = {0};
+  ck_assert_msg(program_check(example(), &e) == WEFT_OK, "%s", e.text);
+}
+END_TEST
+
+/* Every way to break the example, and what the check then says. */
+static void break_it(Compiled *c, int way) {
+  Program *p = &c->prog[0];
+  Instr *main0 = p->code, *body = p->code + p->nmain;
+  switch (way) {
+  case 0: c->prog[1].pp = 0; break;
+  case 1: main0[0].code = 77; break;
+  case 2: main0[0].call = 9; break;
+  case 3: p->call[0].body = 9; break;
+  case 4: p->call[0].unit = 9; break;
+  case 5: p->call[0].ndyn = 9; break;
+  case 6: p->call[0].ndyn = 1; break;
+  case 7: main0[1].peer = 0; break;
+  case 8: main0[1].handle = 2; break;
+  case 9: main0[1].operand = 900; break;
+  case 10: main0[1].what = 900; break;
+  case 11: p->operand[main0[1].operand].slot = 1; break;
+  case 12: p->operand[main0[1].operand].off = 3; break;
+  case 13: p->operand[main0[1].operand].off = 8 * KIB - 60; break;
+  case 14: p->operand[main0[1].operand].dtype = DT_ACT; break;
+  case 15: p->operand[main0[1].operand].ndim = 5; break;
+  case 16: p->operand[main0[1].operand].dim[0] = -1; break;
+  case 17: p->dyn[1] = 8 * KIB - 32; break;
+  case 18: body[0].code = I_CALL; break;
+  case 19: body[0].op = OP_N; break;
+  case 20: body[0].op = OP_mul; break;
+  case 21: body[0].attr = 2; break;
+  case 22: body[1].comm = 2; break;
+  case 23: body[1].comm = 1; break;
+  case 24: body[1].coll = COLL_SEND; break;
+  case 25: body[1].coll = COLL_REDUCE_SCATTER; break;
+  case 26: body[1].red = 7; break;
+  case 27: p->operand[body[1].operand].dtype = DT_I32; break;
+  case 28: p->body[0].n = 9; break;
+  case 29: p->mem[0].bytes = 8 * KIB; break;
+  case 30: p->input[IN_LABELS] = 8 * KIB - 28; break;
+  case 31: p->scalars = 8 * KIB - 8; break;
+  case 32: p->param[0].v = 8 * KIB - 60; break;
+  case 33: p->param[0].param = 1; break;
+  case 34: p->unit[1].n = 5; break;
+  case 35: c->prog[1].ncomm = 1; break;
+  default:
+    c->prog[1].comm = NEW_N(arena, CommDesc, 2);
+    memcpy(c->prog[1].comm, p->comm, 2 * sizeof(CommDesc));
+    c->prog[1].comm[1].axes = way == 36 ? AXES_DP : AXIS_BIT(AXIS_PP);
+    c->prog[1].comm[1].in_flight += way == 37;
+  }
+}
+
+static const char *const said[] = {
+    "program 1 is of pp rank 0",
+    "main[0] ?: unknown instruction 77",
+    "main[0] CALL: call 9 of 1",
+    "main[0] CALL: body 9 of 1",
+    "main[0] CALL: unit 9 of 2",
+    "main[0] CALL: dynamic slots 0..+9 of 2",
+    "body layer:F has 4 slots, the call binds 3",
+    "main[1] SEND: peer 0 is no other pp rank",
+    "main[1] SEND: handle 2 of 2",
+    "main[1] SEND: operands 900..+1 of 7",
+    "main[1] SEND: name 900 of 4",
+    "operand 0 is in slot 1 of 1",
+    "offset 3 is not a multiple of f32",
+    "the reach of main is 8196, the limit is 8192",
+    "operand 0 has no storage type",
+    "operand 0 has 5 dimensions",
+    "operand 0: dimension 0 is negative",
+    "main[0] CALL: layer:F: slot 3 at 8160 reaches 64 bytes, the arena has 8192",
+    "body layer:F[0] CALL: bodies do not call",
+    "body layer:F[0] KERNEL: op ",
+    "mul is given 1 inputs and 1 results, not 2 and 1",
+    "attributes 2 of 2",
+    "body layer:F[1] COLL: communicator 2 of 2",
+    "this rank is no member of tie(1)",
+    "3 is not a collective",
+    "reduce_scatter of 16 elements gives 16 over tp of 2 ranks",
+    "unknown reduction 7",
+    "i32 in, f32 out",
+    "the end of a body is 12, the limit is 7",
+    "the sum of memory classes is 14336",
+    "the end of an input is 8196",
+    "the end of the scalars is 8312",
+    "the end of a parameter is 8196",
+    "a parameter is 1, the limit is 1",
+    "the end of a unit's bindings is 5, the limit is 1",
+    "the number of communicators is 1",
+    "communicator 1 (tie(1)) is not the one of pp rank 0",
+    "communicator 1 (tie(1)) is not the one of pp rank 0",
+};
+
+START_TEST(broken_ones_are_named) {
+  Compiled *c = example();
+  weft_error e = {0};
+  break_it(c, _i);
+  ck_assert_int_eq(program_check(c, &e), WEFT_EINTERNAL);
+  ck_assert_msg(strstr(e.text, said[_i]) != NULL, "way %d: %s", _i, e.text);
+}
+END_TEST
+
+START_TEST(names) {
+  ck_assert_str_eq(instr_name[I_CALL], "CALL");
+  ck_assert_str_eq(instr_name[I_WAIT], "WAIT");
+  for (int i = 0; i < COLL_N; i++) ck_assert_ptr_nonnull(coll_name[i]);
+  for (int i = 0; i < IN_N; i++) ck_assert_ptr_nonnull(prog_input_name[i]);
+  ck_assert_str_eq(coll_name[COLL_REDUCE_SCATTER], "reduce_scatter");
+  ck_assert_str_eq(prog_phase_name[PH_UPDATE], "update");
+}
+END_TEST
+
+Suite *program_suite(void) {
+  Suite *s = suite_create("program");
+  TCase *tc = tcase_create("printing");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, text);
+  tcase_add_test(tc, json);
+  tcase_add_test(tc, members);
+  tcase_add_test(tc, names);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("structure");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, example_is_sound);
+  tcase_add_loop_test(tc, broken_ones_are_named, 0, LEN(said));
+  suite_add_tcase(s, tc);
+  return s;
+}

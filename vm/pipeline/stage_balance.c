@@ -1,0 +1,72 @@
+/* stage_balance.c - cuts the units, in their order, into stages of equal work: the
+ * longest stage is as short as it can be; of the splits that reach this the one whose
+ * stages differ least (smallest sum of squares); of those the one with the most work in
+ * late stages, because early ones keep more activations. Exact, by dynamic programming.
+ */
+#include "vm/compile/passes.h"
+
+/* Work is counted in integers, so that no rounding decides between equal splits. */
+enum { WORK_BITS = 52, SQUARE_BITS = 31 };
+
+typedef struct Cutter {
+  int units, stages;
+  uint64_t *before; /* [units + 1]: work of the units before this one */
+  int shift;        /* before >> shift has SQUARE_BITS */
+  uint64_t *best;   /* [(stages + 1) * (units + 1)]: of the first s stages, u units */
+  int *from;        /* where the last of these stages begins */
+} Cutter;
+
+static uint64_t work(const Cutter *c, int from, int to) {
+  return c->before[to] - c->before[from];
+}
+
+static uint64_t square(const Cutter *c, int from, int to) {
+  uint64_t x = (c->before[to] >> c->shift) - (c->before[from] >> c->shift);
+  return x * x;
+}
+
+/* Fills the table: of the longest stages, or, with stages of at most `limit`, of the sums
+ * of squares. Every stage has a unit. Returns the value for all stages and units. */
+static uint64_t fill(Cutter *c, bool squares, uint64_t limit) {
+  int wide = c->units + 1;
+  for (int i = 0; i < (c->stages + 1) * wide; i++)
+    c->best[i] = UINT64_MAX;
+  c->best[0] = 0;
+  for (int s = 1; s <= c->stages; s++)
+    for (int u = s; u <= c->units - (c->stages - s); u++)
+      for (int k = s - 1; k < u; k++) {
+        uint64_t before = c->best[(s - 1) * wide + k], all, own = work(c, k, u);
+        if (before == UINT64_MAX || own > limit) continue;
+        all = squares ? before + square(c, k, u) : MAX(before, own);
+        if (all >= c->best[s * wide + u]) continue;
+        c->best[s * wide + u] = all;
+        c->from[s * wide + u] = k;
+      }
+  return c->best[c->stages * wide + c->units];
+}
+
+/* Whole numbers below 2^WORK_BITS; costs that are smaller stay what they are. */
+static void count_work(Cutter *c, const double *cost) {
+  double all = 0, scale = 1;
+  for (int u = 0; u < c->units; u++)
+    all += cost[u];
+  while (all * scale >= (double)(1ull << WORK_BITS))
+    scale /= 2;
+  for (int u = 0; u < c->units; u++)
+    c->before[u + 1] = c->before[u] + (uint64_t)(cost[u] * scale + 0.5);
+  while (c->before[c->units] >> c->shift >> SQUARE_BITS)
+    c->shift++;
+}
+
+void stage_balance(Arena *a, const double *cost, int units, int stages, int *first) {
+  Cutter c = {.units = units, .stages = stages};
+  size_t cells = (size_t)(stages + 1) * (size_t)(units + 1);
+  c.before = NEW_N(a, uint64_t, units + 1);
+  c.best = NEW_N(a, uint64_t, cells);
+  c.from = NEW_N(a, int, cells);
+  count_work(&c, cost);
+  fill(&c, true, fill(&c, false, UINT64_MAX));
+  first[stages] = units;
+  for (int s = stages; s > 0; s--)
+    first[s - 1] = c.from[s * (units + 1) + first[s]];
+}

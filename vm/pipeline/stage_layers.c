@@ -1,0 +1,113 @@
+/* stage_layers.c - how many layers each stage gets by the fields of pp_plan that count
+ * layers: an explicit list or layout, layers_per_stage with the layers that the ends have
+ * less, or none of them. Needs the number of layers only, so that a plan can be checked
+ * before its model is built. */
+#include "vm/compile/compile.h"
+
+/* Equal, the smaller ones at the ends, last first. */
+static void even(int layers, int stages, int *out) {
+  int small = stages - layers % stages;
+  for (int s = 0; s < stages; s++)
+    out[s] = layers / stages + (layers % stages > 0);
+  if (layers % stages == 0) return;
+  for (int k = 0; k < small; k++)
+    out[k % 2 == 0 ? stages - 1 - k / 2 : k / 2]--;
+}
+
+typedef struct Split {
+  const PpPlan *pp;
+  int ranks, chunks, stages;
+  int layers;
+  Diags *d;
+} Split;
+
+static const char *counted(const Split *s) {
+  return arena_printf(s->d->arena, "%d stage%s (pp = %d x virtual = %d)", s->stages,
+                      s->stages == 1 ? "" : "s", s->ranks, s->chunks);
+}
+
+/* The plan names `have` stages, which is another number than there are. */
+static bool miscounted(const Split *s, const char *path, const char *what, int64_t have) {
+  Diag *g = diag_error(s->d, "stages", path, "%s %lld stage%s, but there %s %s", what,
+                       (long long)have, have == 1 ? "" : "s",
+                       s->stages == 1 ? "is" : "are", counted(s));
+  if (have > 0 && have % s->ranks == 0)
+    g->suggestion = arena_printf(s->d->arena, "pp_plan.virtual = %lld would fit",
+                                 (long long)(have / s->ranks));
+  return false;
+}
+
+static bool listed(const Split *s, int *out) {
+  const PpPlan *pp = s->pp;
+  const char *path = pp->layout ? "pp_plan.layout" : "pp_plan.layers";
+  int64_t sum = 0;
+  for (int i = 0; i < pp->nlayers; i++) {
+    sum += pp->layers[i];
+    if (pp->layers[i] >= 0) continue;
+    diag_error(s->d, "stages", path, "stage %d has %d layers", i, pp->layers[i]);
+    return false;
+  }
+  bool ok =
+      pp->nlayers == s->stages ||
+      miscounted(s, path, pp->layout ? "the layout has" : "the list has", pp->nlayers);
+  if (s->layers >= 0 && sum != s->layers) {
+    diag_error(s->d, "stages", path,
+               "the stages have %lld layers together, the model has %d", (long long)sum,
+               s->layers);
+    ok = false;
+  }
+  for (int i = 0; ok && i < s->stages; i++)
+    out[i] = pp->layers[i];
+  return ok;
+}
+
+int64_t stage_count_asked(const PpPlan *pp, int64_t layers) {
+  int64_t all = layers + pp->first_less + pp->last_less;
+  return (all + pp->layers_per_stage - 1) / pp->layers_per_stage;
+}
+
+/* The embedding counts as first_less layers and the head as last_less; what stages have
+ * then is equal, the larger ones first. */
+static bool with_less(const Split *s, int *out) {
+  const PpPlan *pp = s->pp;
+  int all = s->layers + pp->first_less + pp->last_less;
+  for (int i = 0; i < s->stages; i++) {
+    out[i] = all / s->stages + (i < all % s->stages);
+    if (i == 0) out[i] -= pp->first_less;
+    if (i == s->stages - 1) out[i] -= pp->last_less;
+    if (out[i] >= 0) continue;
+    diag_error(s->d, "stages",
+               i == 0 ? "pp_plan.first_stage_less_layers"
+                      : "pp_plan.last_stage_less_layers",
+               "stage %d would have %d layers: with %d layers in %s a stage has %d at "
+               "most to give",
+               i, out[i], s->layers, counted(s),
+               out[i] + (i == 0 ? pp->first_less : pp->last_less));
+    return false;
+  }
+  return true;
+}
+
+bool stage_layers(const PpPlan *pp, int ranks, int chunks, int layers, int *out,
+                  Diags *d) {
+  bool less = pp->first_less > 0 || pp->last_less > 0;
+  Split s = {pp, ranks, chunks, ranks * chunks, layers, d};
+  if (pp->layers) return listed(&s, out);
+  if (pp->layers_per_stage && stage_count_asked(pp, layers) != s.stages) {
+    const char *what = arena_printf(d->arena, "%d layers, at most %d each, make", layers,
+                                    pp->layers_per_stage);
+    if (less)
+      what = arena_printf(d->arena, "%d + %d + %d layers, at most %d each, make",
+                          pp->first_less, layers, pp->last_less, pp->layers_per_stage);
+    return miscounted(&s, "pp_plan.layers_per_stage", what,
+                      stage_count_asked(pp, layers));
+  }
+  if (s.stages > 1 && layers < s.stages && !less) {
+    diag_error(d, "stages", "mesh.pp", "%s, but the model has %d layers", counted(&s),
+               layers);
+    return false;
+  }
+  if (less) return with_less(&s, out);
+  even(layers, s.stages, out);
+  return true;
+}

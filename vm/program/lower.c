@@ -1,0 +1,400 @@
+/* lower.c - writes the program of one pp rank: shared bodies, calls with their bindings,
+ * the main list, and the account of its memory. */
+#include "vm/compile/passes.h"
+
+/* ---- emitting ---- */
+
+static uint32_t what_index(Emit *e, const char *s) {
+  for (int i = MAX(0, e->what.n - 64); i < e->what.n; i++)
+    if (strcmp(e->what.at[i], s) == 0) return (uint32_t)i;
+  *VEC_PUSH(e->b->scratch, e->what) = arena_str(e->b->scratch, s);
+  return (uint32_t)e->what.n - 1;
+}
+
+static Instr *emit_named(Emit *e, InstrCode code, uint32_t what) {
+  Instr *x = VEC_PUSH(e->b->scratch, e->code);
+  *x = (Instr){.code = (uint8_t)code,
+               .comm = -1,
+               .handle = -1,
+               .peer = -1,
+               .operand = (uint32_t)e->operand.n,
+               .what = what};
+  return x;
+}
+
+Instr *emit_instr(Emit *e, InstrCode code, const char *what) {
+  return emit_named(e, code, what_index(e, what));
+}
+
+uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count) {
+  *VEC_PUSH(e->b->scratch, e->operand) =
+      (Operand){.off = off, .dtype = (uint8_t)dt, .ndim = 1, .dim = {count}};
+  return (uint32_t)e->operand.n - 1;
+}
+
+/* ---- bodies ---- */
+
+static bool same_instr(const CodeInstr *a, const CodeInstr *b) {
+  const Instr *x = &a->i, *y = &b->i;
+  if (x->code != y->code || x->coll != y->coll || x->red != y->red || x->acc != y->acc ||
+      x->op != y->op || x->comm != y->comm || x->nin != y->nin || x->nout != y->nout ||
+      x->handle != y->handle)
+    return false;
+  return memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 &&
+         memcmp(a->operand, b->operand,
+                sizeof *a->operand * (size_t)(x->nin + x->nout)) == 0 &&
+         strcmp(a->name, b->name) == 0;
+}
+
+static bool same_body(const UnitCode *a, const UnitCode *b, Phase ph) {
+  if (a->body[ph].n != b->body[ph].n || a->nparam != b->nparam || a->nedge != b->nedge)
+    return false;
+  for (int i = 0; i < a->body[ph].n; i++)
+    if (!same_instr(&a->body[ph].at[i], &b->body[ph].at[i])) return false;
+  return true;
+}
+
+/* Slots with one place per rank become offsets into the arena. */
+static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
+  switch (o.slot) {
+  case SLOT_TEMP:
+    o.off += temp;
+    break;
+  case SLOT_SEED:
+    o.off = e->l->seed;
+    break;
+  case SLOT_SCALARS:
+    o.off = e->l->scalars;
+    break;
+  default:
+    return o;
+  }
+  o.slot = 0;
+  return o;
+}
+
+typedef struct Bodies {
+  int *unit, (*of)[3]; /* body -> unit it was written for; unit -> its bodies */
+  VEC(int) written[3]; /* units with a body of their own, per phase */
+} Bodies;
+
+static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
+  static const char *const suffix[] = {"F", "I", "W"};
+  const UnitCode *code = &e->b->unit[u];
+  const Unit *unit = &e->b->in->graph->unit.at[u];
+  Body *body = VEC_PUSH(e->b->scratch, e->body);
+  *body =
+      (Body){.name = arena_printf(e->b->scratch, "%s:%s",
+                                  unit->layer >= 0 ? "layer" : unit->name, suffix[ph]),
+             .first = (uint32_t)e->code.n,
+             .n = (uint32_t)code->body[ph].n,
+             .phase = (uint8_t)ph,
+             .flops = code->body[ph].flops,
+             .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
+  for (int i = 0; i < code->body[ph].n; i++) {
+    const CodeInstr *from = &code->body[ph].at[i];
+    Instr *x = emit_instr(e, (InstrCode)from->i.code, from->name);
+    uint32_t what = x->what, operand = x->operand;
+    *x = from->i;
+    x->what = what, x->operand = operand;
+    if (from->i.code == I_KERNEL) {
+      x->attr = (uint32_t)e->attr.n;
+      *VEC_PUSH(e->b->scratch, e->attr) = from->attr;
+    }
+    for (int k = 0; k < from->i.nin + from->i.nout; k++)
+      *VEC_PUSH(e->b->scratch, e->operand) = absolute(e, from->operand[k], temp);
+  }
+}
+
+/* The bodies of all units of this rank; units whose code is equal share one. Written
+ * after the main list, numbered before it. */
+static void number_bodies(Emit *e, Bodies *bo) {
+  const Build *b = e->b;
+  int units = b->in->graph->unit.n, n = 0;
+  bo->of = (void *)arena_alloc(b->scratch, sizeof *bo->of * (size_t)units);
+  bo->unit = NEW_N(b->scratch, int, units * 3);
+  for (Phase ph = PH_F; ph <= PH_W; ph++)
+    for (int u = 0; u < units; u++) {
+      bo->of[u][ph] = -1;
+      if (stage_rank(b, b->st.of_unit[u]) != e->p->pp || b->unit[u].body[ph].n == 0)
+        continue;
+      for (int k = 0; k < bo->written[ph].n && bo->of[u][ph] < 0; k++) {
+        int v = bo->written[ph].at[k];
+        if (same_body(&b->unit[u], &b->unit[v], ph)) bo->of[u][ph] = bo->of[v][ph];
+      }
+      if (bo->of[u][ph] >= 0) continue;
+      bo->of[u][ph] = n;
+      bo->unit[n++] = u * 3 + (int)ph;
+      *VEC_PUSH(b->scratch, bo->written[ph]) = u;
+    }
+  e->p->nbody = n;
+}
+
+/* ---- calls ---- */
+
+/* What is transferred repeats with every microbatch: tensor and place name the operand.
+ */
+typedef struct Transferred {
+  Tid t; /* + 1 */
+  uint32_t what, operand;
+  uint64_t off;
+} Transferred;
+enum { SEEN = 1021 };
+
+/* What all events of the main list need. */
+typedef struct Main {
+  const MainList *t;
+  Bodies bodies;
+  int *unit_at;
+  bool *written;           /* per parameter */
+  uint64_t frames;         /* where the buffers begin */
+  uint32_t phase[3], none; /* in what */
+  Transferred seen[SEEN];
+} Main;
+
+static void bind_units(Emit *e, int *unit_at) {
+  const Build *b = e->b;
+  for (int u = 0; u < b->in->graph->unit.n; u++) {
+    unit_at[u] = -1;
+    if (stage_rank(b, b->st.of_unit[u]) != e->p->pp) continue;
+    const UnitCode *code = &b->unit[u];
+    unit_at[u] = e->unit.n;
+    *VEC_PUSH(b->scratch, e->unit) = (UnitBind){
+        b->in->graph->unit.at[u].name, (uint32_t)e->bind.n, (uint32_t)(2 * code->nparam)};
+    for (int i = 0; i < code->nparam; i++)
+      *VEC_PUSH(b->scratch, e->bind) = e->l->param[e->l->of[code->param[i]]].work;
+    for (int i = 0; i < code->nparam; i++)
+      *VEC_PUSH(b->scratch, e->bind) = e->l->param[e->l->of[code->param[i]]].grad;
+  }
+}
+
+/* Bits of the gradients that nothing has written yet in this step. */
+static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
+  const UnitCode *code = &e->b->unit[u];
+  uint64_t mask = 0;
+  if (ph != PH_W) return 0;
+  for (int i = 0; i < code->nparam; i++) {
+    int p = e->l->of[code->param[i]];
+    if (!written[p]) mask |= 1ull << i;
+    written[p] = true;
+  }
+  return mask;
+}
+
+/* An instruction of the main list that stands for an action of the schedule. */
+static Instr *emit_for(Emit *e, const Event *ev, InstrCode code, uint32_t what) {
+  Instr *x = emit_named(e, code, what);
+  x->line = ev->line;
+  x->action = ev->action;
+  return x;
+}
+
+static void bind_buffer(Emit *e, const Main *m, int32_t buffer) {
+  *VEC_PUSH(e->b->scratch, e->dyn) =
+      buffer < 0 ? 0 : m->frames + m->t->buffer.at[buffer].off;
+}
+
+static void emit_call(Emit *e, const Event *ev, Main *m) {
+  const Build *b = e->b;
+  const UnitCode *code = &b->unit[ev->unit];
+  int rank, chunk;
+  schedule_where(b->in->schedule, b->st.of_unit[ev->unit], &rank, &chunk);
+  Call call = {.body = (uint16_t)m->bodies.of[ev->unit][ev->phase],
+               .unit = (uint16_t)m->unit_at[ev->unit],
+               .chunk = (uint16_t)chunk,
+               .mb = ev->mb,
+               .dyn = (uint32_t)e->dyn.n,
+               .ndyn = (uint32_t)(DYN_EDGE + code->nedge),
+               .fresh = fresh_mask(e, ev->unit, (Phase)ev->phase, m->written)};
+  const int32_t *buf = &m->t->call_buffer.at[ev->edges];
+  for (int k = 0; k < 3; k++)
+    bind_buffer(e, m, buf[k]);
+  uint64_t mb_bytes = (uint64_t)(b->in->plan->batch.micro * b->in->graph->seq * 4);
+  for (int i = 0; i < IN_SEED; i++)
+    *VEC_PUSH(b->scratch, e->dyn) =
+        e->l->input[i] == UINT64_MAX ? 0 : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;
+  for (int k = 0; k < code->nedge; k++)
+    bind_buffer(e, m, buf[3 + k]);
+  Instr *x = emit_for(e, ev, I_CALL, m->phase[ev->phase]);
+  x->call = (uint32_t)e->call.n;
+  *VEC_PUSH(b->scratch, e->call) = call;
+}
+
+static const Transferred *transferred(Emit *e, Main *m, Tid t, uint64_t off) {
+  Transferred *k = &m->seen[((uint64_t)t * 31 + off / ALIGN) % SEEN];
+  if (k->t == t + 1 && k->off == off) return k;
+  char label[96];
+  const Tensor *x = &e->b->sh.g->t.at[t];
+  k->what = what_index(e, tensor_label(e->b->sh.g, t, label));
+  k->t = t + 1;
+  k->off = off;
+  k->operand = (uint32_t)e->operand.n;
+  Operand *o = VEC_PUSH(e->b->scratch, e->operand);
+  *o = (Operand){.off = off, .dtype = x->dtype, .ndim = x->ndim};
+  for (int d = 0; d < x->ndim; d++)
+    o->dim[d] = x->dim[d].local;
+  return k;
+}
+
+static void emit_transfer(Emit *e, const Event *ev, Main *m) {
+  uint64_t off = m->frames + m->t->buffer.at[ev->buffer].off;
+  const Transferred *k = transferred(e, m, ev->t, off);
+  Instr *i = emit_for(e, ev, ev->kind == EV_SEND ? I_SEND : I_RECV, k->what);
+  i->peer = ev->peer;
+  i->handle = ev->handle;
+  i->operand = k->operand;
+  i->nin = ev->kind == EV_SEND, i->nout = !i->nin;
+}
+
+static void emit_reduce(Emit *e, const Event *ev) {
+  const Bucket *k = &e->l->bucket.at[ev->bucket];
+  Instr *x = emit_for(e, ev, I_COLL, what_index(e, "gradients"));
+  x->coll = COLL_ALL_REDUCE;
+  x->comm = (int16_t)comm_for(e->b, k->axes, NULL, 0);
+  x->handle = ev->handle;
+  x->nin = x->nout = 1;
+  emit_operand(e, k->off, DT_F32, (int64_t)k->count);
+  emit_operand(e, k->off, DT_F32, (int64_t)k->count);
+}
+
+static void emit_event(Emit *e, const Event *ev, Main *m) {
+  switch ((EventKind)ev->kind) {
+  case EV_CALL:
+    emit_call(e, ev, m);
+    break;
+  case EV_SEND:
+  case EV_RECV:
+    emit_transfer(e, ev, m);
+    break;
+  case EV_WAIT:
+    emit_for(e, ev, I_WAIT, m->none)->handle = ev->handle;
+    break;
+  case EV_REDUCE:
+    emit_reduce(e, ev);
+    break;
+  }
+}
+
+static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
+  m->none = what_index(e, "");
+  for (int ph = 0; ph < 3; ph++)
+    m->phase[ph] = what_index(e, prog_phase_name[ph]);
+  update_prologue(e, c);
+  for (int i = 0; i < t->ev.n; i++)
+    emit_event(e, &t->ev.at[i], m);
+  update_epilogue(e, c, t);
+  e->p->nmain = (uint32_t)e->code.n;
+}
+
+/* ---- memory ---- */
+
+static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
+  static const char *const name[] = {
+      "parameters",         "master weights", "gradients", "optimizer state",
+      "inputs and scalars", "activations",    "workspace", "undo copies"};
+  Program *p = e->p;
+  uint64_t passes = frames + temp, more = e->l->kept > passes ? e->l->kept - passes : 0;
+  p->mem = NEW_N(c->arena, MemClass, LEN(name));
+  for (int i = 0; i < LEN(name); i++) {
+    uint64_t bytes = i < 5 ? e->l->bytes[i] : i == 5 ? frames : i == 6 ? temp : more;
+    if (bytes) p->mem[p->nmem++] = (MemClass){.name = name[i], .bytes = bytes};
+  }
+  if (more)
+    p->mem[p->nmem - 1].note =
+        arena_printf(c->arena, "%llu bytes, the rest in the place of the activations",
+                     (unsigned long long)e->l->kept);
+  p->arena_bytes = e->l->end + passes + more;
+}
+
+/* The most operations of instructions [first, first + n) under way at once on each
+ * communicator. */
+static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak) {
+  int *now = NEW_N(e->b->scratch, int, e->b->comm.n);
+  int *comm_of = NEW_N(e->b->scratch, int, e->p->nhandle);
+  for (int h = 0; h < e->p->nhandle; h++)
+    comm_of[h] = -1;
+  for (uint32_t i = first; i < first + n; i++) {
+    const Instr *x = &e->code.at[i];
+    if (x->code == I_COLL) {
+      comm_of[x->handle] = x->comm;
+      now[x->comm]++;
+      peak[x->comm] = MAX(peak[x->comm], now[x->comm]);
+    } else if (x->code == I_WAIT && comm_of[x->handle] >= 0) {
+      now[comm_of[x->handle]]--;
+      comm_of[x->handle] = -1;
+    }
+  }
+}
+
+/* A body's operations come on top of those that the main list has under way. */
+static void count_in_flight(const Emit *e) {
+  int *main_peak = NEW_N(e->b->scratch, int, e->b->comm.n);
+  int *body_peak = NEW_N(e->b->scratch, int, e->b->comm.n);
+  peak_in_flight(e, 0, e->p->nmain, main_peak);
+  for (int k = 0; k < e->body.n; k++)
+    peak_in_flight(e, e->body.at[k].first, e->body.at[k].n, body_peak);
+  for (int c = 0; c < e->b->comm.n; c++) {
+    CommDesc *d = &e->b->comm.at[c];
+    d->in_flight = MAX(d->in_flight, main_peak[c] + body_peak[c]);
+  }
+}
+
+static double step_flops(const Emit *e) {
+  double sum = 0;
+  for (int i = 0; i < e->call.n; i++)
+    sum += e->body.at[e->call.at[i].body].flops;
+  return sum;
+}
+
+/* Moves what was gathered in the compile's arena into the result's. */
+#define KEEP(field, count)                                                               \
+  (p->field = arena_copy(c->arena, e.field.at, sizeof *p->field * (size_t)e.field.n),    \
+   p->count = (__typeof__(p->count))e.field.n)
+
+uint64_t temp_of(const Build *b, int rank) {
+  uint64_t bytes = 0;
+  for (int u = 0; u < b->in->graph->unit.n; u++)
+    if (stage_rank(b, b->st.of_unit[u]) == rank) bytes = MAX(bytes, b->unit[u].temp);
+  return bytes;
+}
+
+void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c) {
+  Program *p = &c->prog[rank];
+  Emit e = {.b = b, .p = p, .l = l};
+  Main *m = NEW(b->scratch, Main);
+  uint64_t temp_bytes = temp_of(b, rank);
+  p->pp = rank;
+  *m = (Main){.t = t,
+              .unit_at = NEW_N(b->scratch, int, b->in->graph->unit.n),
+              .written = NEW_N(b->scratch, bool, l->nparam + 1)};
+  uint64_t frames = offsets(b->scratch, t->buffer.at, t->buffer.n);
+  m->frames = l->end;
+  number_bodies(&e, &m->bodies);
+  bind_units(&e, m->unit_at);
+  emit_main(&e, c, t, m);
+  for (int k = 0; k < p->nbody; k++)
+    write_body(&e, m->bodies.unit[k] / 3, (Phase)(m->bodies.unit[k] % 3),
+               l->end + frames);
+  p->nhandle = MAX(t->handles, 1);
+  account(&e, c, frames, temp_bytes);
+  count_in_flight(&e);
+  p->flops = step_flops(&e);
+  KEEP(code, ncode);
+  KEEP(body, nbody);
+  KEEP(unit, nunit);
+  KEEP(bind, nbind);
+  KEEP(call, ncall);
+  KEEP(dyn, ndyn);
+  KEEP(operand, noperand);
+  KEEP(attr, nattr);
+  KEEP(what, nwhat);
+  for (uint32_t i = 0; i < p->nwhat; i++)
+    p->what[i] = arena_str(c->arena, p->what[i]);
+  for (int i = 0; i < p->nbody; i++)
+    p->body[i].name = arena_str(c->arena, p->body[i].name);
+  for (int i = 0; i < p->nunit; i++)
+    p->unit[i].name = arena_str(c->arena, p->unit[i].name);
+  p->param = l->param, p->nparam = l->nparam;
+  memcpy(p->input, l->input, sizeof p->input);
+  p->scalars = l->scalars;
+}

@@ -1,0 +1,22 @@
+/* holes.h - a range of bytes that grows at its end, with the holes in it: what decides
+ * where a buffer goes. The smallest hole that fits is taken, of equal ones the first. */
+#ifndef WEFT_HOLES_H
+#define WEFT_HOLES_H
+
+#include "vm/base/base.h"
+
+typedef struct Hole {
+  uint64_t off, size;
+} Hole;
+
+typedef struct Holes {
+  Arena *arena;
+  VEC(Hole) hole; /* by offset, never adjacent */
+  uint64_t top;   /* the end of the range */
+} Holes;
+
+/* Sizes are aligned by the caller and not 0. */
+uint64_t holes_take(Holes *h, uint64_t size);
+void holes_give(Holes *h, uint64_t off, uint64_t size);
+
+#endif

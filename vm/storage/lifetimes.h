@@ -1,0 +1,38 @@
+/* lifetimes.h - the bytes of a pp rank's buffers, found once for all fronts of a shape.
+ *
+ * When buffers are taken and given back depends on the schedule and the stages; how large
+ * they are on the front. The bytes are exactly those that offsets() finds: slots of each
+ * size, or holes where these are better. */
+#ifndef WEFT_LIFETIMES_H
+#define WEFT_LIFETIMES_H
+
+#include "vm/compile/front.h"
+
+typedef struct Lifetimes {
+  int *most, nsize; /* slots of each size: see Front.size */
+  bool tight;       /* all are in use at once: holes cannot be better */
+  /* If they might be: what happens, step by step. */
+  int n;         /* buffers, numbered in the order in which they are taken */
+  int32_t *what; /* Interval.what of each */
+  int32_t *step; /* >= 0: this buffer is taken; ~x: buffer x is given back */
+  int nstep;
+  /* In steps [first, first + repeats * period) the same comes again and again: each time
+   * `taken` buffers more. From the start of repetition `settled` on, those in use at the
+   * start of a repetition are `moving` (numbers at `settled`, later ones `taken` higher)
+   * and others that stay. period 0: nothing repeats. */
+  int first, period, repeats, taken, settled;
+  int32_t *moving;
+  int nmoving;
+} Lifetimes;
+
+/* `b`: of a front of this shape, with stages, schedule, microbatches and the order of
+ * sends; b->arena is scratch. */
+void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out);
+
+/* Bytes of all buffers of a front of this shape. */
+uint64_t lifetimes_slots(const Lifetimes *l, const Front *f);
+/* The same if holes are better: at most `limit`, else more than that. */
+uint64_t lifetimes_holes(const Lifetimes *l, const Front *f, uint64_t limit,
+                         Arena *scratch);
+
+#endif
