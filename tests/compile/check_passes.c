@@ -5,7 +5,8 @@
 
 #include "tests/lib/pair.h"
 #include "vm/base/rng.h"
-#include "vm/compile/passes.h"
+#include "vm/compile/autodiff.h"
+#include "vm/program/lower.h"
 
 static Arena *arena;
 static Diags diags;

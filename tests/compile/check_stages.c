@@ -4,7 +4,7 @@
 
 #include "tests/lib/pair.h"
 #include "vm/base/rng.h"
-#include "vm/compile/passes.h"
+#include "vm/compile/build.h"
 
 static Arena *arena;
 static Diags diags;

@@ -6,7 +6,7 @@
  * there are several such units, by one more in the unit that made the tensor. So one
  * gradient crosses from unit to unit wherever one tensor did. Contributions to a
  * parameter are not summed here: each is added to its gradient buffer as it is made. */
-#include "passes.h"
+#include "autodiff.h"
 
 typedef struct Contribution {
   Tid t;

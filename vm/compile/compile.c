@@ -6,7 +6,8 @@
  *
  * Everything temporary lives in an arena of the compile; the result is copied to the
  * arena of the caller. */
-#include "passes.h"
+#include "autodiff.h"
+#include "vm/program/lower.h"
 
 static void dump(const CompileInput *in, char letter, const char *pass, const Graph *g) {
   if (!in->dump || !in->dump_out || !strchr(in->dump, letter)) return;

@@ -4,7 +4,7 @@
 #ifndef WEFT_FRONT_H
 #define WEFT_FRONT_H
 
-#include "passes.h"
+#include "build.h"
 
 /* What one call of a unit's body does. */
 typedef struct UnitWork {

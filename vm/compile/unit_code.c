@@ -4,7 +4,7 @@
  * body of the same unit reads it (F..I, F..W or I..W), else a temporary of the body.
  * Collectives get pack and unpack kernels where the dimension that is cut is not the
  * outermost, and their wait goes right before the first use of the result. */
-#include "passes.h"
+#include "build.h"
 
 typedef struct Uses {
   int count;

@@ -63,7 +63,7 @@ static void wait_handle(Walk *w, int handle, int buffer) {
 
 /* ---- receives ---- */
 
-static struct Sends *from(const Walk *w, int src) {
+static Sends *from(const Walk *w, int src) {
   return sends_to(w->b, src, w->rank);
 }
 
@@ -85,7 +85,7 @@ static void post_item(Walk *w, int src, struct SendItem *x) {
 static void post_for(Walk *w, int stage, int mb, bool forward) {
   Inlet in;
   if (!inlet(w->b, stage, mb, forward, &in)) return;
-  struct Sends *v = from(w, in.src);
+  Sends *v = from(w, in.src);
   int *next = &w->posted[send_side(w->b, in.src, w->rank)];
   for (; *next < in.first + in.n; ++*next)
     post_item(w, in.src, &v->at[*next]);
@@ -93,7 +93,7 @@ static void post_for(Walk *w, int stage, int mb, bool forward) {
 
 /* A stage boundary inside one rank: the same buffers under the next chunk's names. */
 static void hand_over(Walk *w, int stage, int mb, bool forward) {
-  const struct Cross *c = entering(w->b, stage, forward);
+  const Cross *c = entering(w->b, stage, forward);
   int peer = forward ? stage - 1 : stage + 1;
   if (!c || stage_rank(w->b, peer) != w->rank) return;
   int to = local_chunk(w, stage), at = local_chunk(w, peer);
@@ -125,7 +125,7 @@ static Peer *peer_of(Walk *w, int rank) {
 static void send_from(Walk *w, int stage, int mb, bool forward) {
   int to = forward ? stage + 1 : stage - 1;
   if (to < 0 || to >= w->b->st.n || stage_rank(w->b, to) == w->rank) return;
-  const struct Cross *c = entering(w->b, to, forward);
+  const Cross *c = entering(w->b, to, forward);
   if (c->n == 0) return;
   int chunk = local_chunk(w, stage);
   Peer *p = peer_of(w, stage_rank(w->b, to));

@@ -2,7 +2,8 @@
 #ifndef WEFT_ACTIONS_INT_H
 #define WEFT_ACTIONS_INT_H
 
-#include "vm/compile/passes.h"
+#include "main_list.h"
+#include "vm/compile/build.h"
 
 typedef struct Outstanding {
   int handle, buffer;

@@ -11,7 +11,7 @@ static void add_work(UnitWork *to, const UnitWork *w) {
     }
 }
 
-static uint64_t crossing(const Build *b, const struct Cross *c) {
+static uint64_t crossing(const Build *b, const Cross *c) {
   uint64_t bytes = 0;
   for (int i = 0; i < c->n; i++)
     bytes += (uint64_t)tensor_bytes(&b->sh.g->t.at[c->at[i]]);

@@ -2,7 +2,7 @@
 #ifndef WEFT_SCHEDULE_INT_H
 #define WEFT_SCHEDULE_INT_H
 
-#include "vm/compile/passes.h"
+#include "timeline.h"
 
 /* Where F, I and W of a chunk's microbatch stand in its rank's list: step + 1, 0 if they
  * are missing. */

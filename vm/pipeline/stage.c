@@ -1,5 +1,5 @@
 /* stage.c - cuts the units of the model into pipeline stages, by pp_plan. */
-#include "vm/compile/passes.h"
+#include "vm/compile/build.h"
 
 /* Units before the first layer go to the first stage, those after the last layer to the
  * last one, others to the stage of the layer before them. */
@@ -137,7 +137,7 @@ bool stage(const CompileInput *in, const double *cost, Stages *st, Diags *d) {
 
 /* ---- what crosses from stage to stage ---- */
 
-static void add_cross(Arena *a, struct Cross *c, Tid t) {
+static void add_cross(Arena *a, Cross *c, Tid t) {
   for (int i = 0; i < c->n; i++)
     if (c->at[i] == t) return;
   if (c->n % 8 == 0) {
@@ -150,8 +150,8 @@ static void add_cross(Arena *a, struct Cross *c, Tid t) {
 
 void stage_edges(Build *b) {
   const Graph *g = b->sh.g;
-  b->fwd = NEW_N(b->arena, struct Cross, b->st.n);
-  b->bwd = NEW_N(b->arena, struct Cross, b->st.n);
+  b->fwd = NEW_N(b->arena, Cross, b->st.n);
+  b->bwd = NEW_N(b->arena, Cross, b->st.n);
   for (int i = 0; i < g->op.n; i++) {
     const Op *op = &g->op.at[i];
     int to = b->st.of_unit[op->unit];

@@ -3,7 +3,7 @@
  * stages differ least (smallest sum of squares); of those the one with the most work in
  * late stages, because early ones keep more activations. Exact, by dynamic programming.
  */
-#include "vm/compile/passes.h"
+#include "stages.h"
 
 /* Work is counted in integers, so that no rounding decides between equal splits. */
 enum { WORK_BITS = 52, SQUARE_BITS = 31 };

@@ -36,6 +36,9 @@ typedef struct Timeline {
 weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
                          Timeline *out, weft_error *e);
 
+/* schedule.c: schedule_check, and when its actions run; texts on the way lie in `a`. */
+bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *when);
+
 /* Idle share of ranks x makespan: what counts if the step ends for all at once. */
 double timeline_bubble(const Timeline *t);
 /* Idle share within each rank's own span, summed: what counts if the next step begins

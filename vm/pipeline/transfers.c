@@ -5,7 +5,7 @@
  * for a send may stand wherever, on the clock of the timeline, the receive is there
  * before: then every wait has only to do with what is earlier on that clock, so that no
  * order of actions that can run at all is blocked by its transfers. */
-#include "vm/compile/passes.h"
+#include "vm/compile/build.h"
 
 int stage_rank(const Build *b, int stage) {
   int rank, chunk;
@@ -13,7 +13,7 @@ int stage_rank(const Build *b, int stage) {
   return rank;
 }
 
-const struct Cross *entering(const Build *b, int stage, bool forward) {
+const Cross *entering(const Build *b, int stage, bool forward) {
   if (forward) return stage > 0 ? &b->fwd[stage - 1] : NULL;
   return stage + 1 < b->st.n ? &b->bwd[stage] : NULL;
 }
@@ -23,7 +23,7 @@ static int32_t *arrives(const Build *b, int stage, int mb, bool forward) {
 }
 
 bool inlet(const Build *b, int stage, int mb, bool forward, Inlet *in) {
-  const struct Cross *c = entering(b, stage, forward);
+  const Cross *c = entering(b, stage, forward);
   if (!c || c->n == 0) return false;
   in->src = stage_rank(b, forward ? stage - 1 : stage + 1);
   if (in->src == stage_rank(b, stage)) return false;
@@ -40,7 +40,7 @@ int send_side(const Build *b, int src, int dst) {
   return (src + 1) % ranks != dst;
 }
 
-struct Sends *sends_to(const Build *b, int src, int dst) {
+Sends *sends_to(const Build *b, int src, int dst) {
   return &b->sends[2 * src + send_side(b, src, dst)];
 }
 
@@ -50,8 +50,8 @@ struct Sends *sends_to(const Build *b, int src, int dst) {
 static void leave(Build *b, int rank, int stage, int mb, bool forward) {
   int to = forward ? stage + 1 : stage - 1;
   if (to < 0 || to >= b->st.n || stage_rank(b, to) == rank) return;
-  struct Sends *v = sends_to(b, rank, stage_rank(b, to));
-  const struct Cross *c = entering(b, to, forward);
+  Sends *v = sends_to(b, rank, stage_rank(b, to));
+  const Cross *c = entering(b, to, forward);
   *arrives(b, to, mb, forward) = v->n;
   for (int i = 0; i < c->n; i++, v->n++)
     if (v->at) v->at[v->n] = (struct SendItem){.t = c->at[i], .stage = to, .mb = mb};
@@ -89,7 +89,7 @@ static void post_times(Build *b, int rank) {
         int mb = round * s->microbatches + part[k].mb;
         if (part[k].bits == PART_W || !inlet(b, stage, mb, part[k].bits & PART_F, &in))
           continue;
-        struct Sends *v = sends_to(b, in.src, rank);
+        Sends *v = sends_to(b, in.src, rank);
         int *next = &posted[send_side(b, in.src, rank)];
         for (; *next < in.first + in.n; ++*next)
           v->at[*next].posted = ended[1];
@@ -103,7 +103,7 @@ static void post_times(Build *b, int rank) {
 void transfers(Build *b) {
   int ranks = b->in->schedule->ranks;
   size_t cells = (size_t)b->st.n * (size_t)b->microbatches;
-  b->sends = NEW_N(b->arena, struct Sends, 2 * (size_t)ranks);
+  b->sends = NEW_N(b->arena, Sends, 2 * (size_t)ranks);
   b->arrives[0] = NEW_N(b->arena, int32_t, cells);
   b->arrives[1] = NEW_N(b->arena, int32_t, cells);
   add_sends(b);

@@ -1,6 +1,6 @@
 /* lower.c - writes the program of one pp rank: shared bodies, calls with their bindings,
  * the main list, and the account of its memory. */
-#include "vm/compile/passes.h"
+#include "lower.h"
 
 /* ---- emitting ---- */
 

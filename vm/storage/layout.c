@@ -1,6 +1,6 @@
 /* layout.c - where parameters, gradients, optimizer state, inputs and scalars of a pp
  * rank lie in its arena, and which gradients are reduced together. */
-#include "vm/compile/passes.h"
+#include "vm/compile/build.h"
 
 /* `chunks` gets, for each parameter of the rank, the local chunks that use it. */
 static void add_params_of(Build *b, int u, Layout *l, Arena *a, int *cap,

@@ -5,6 +5,7 @@
 #include "lifetimes.h"
 
 #include "holes.h"
+#include "vm/pipeline/main_list.h"
 
 /* ---- steps ---- */
 

@@ -7,7 +7,7 @@
  * buffers go into the smallest hole that fits, as an allocator would do it; better where
  * different sizes take turns, but holes break into pieces. */
 #include "holes.h"
-#include "vm/compile/passes.h"
+#include "offsets.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
  * When the sums are there, a step that was wrong is taken back, and made again with the
  * right clip unless the step is to be skipped. Either way the result has the same bits.
  */
-#include "vm/compile/passes.h"
+#include "vm/program/lower.h"
 
 static void kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
   Instr *x = emit_instr(e, I_KERNEL, what);

@@ -1,0 +1,33 @@
+/* main_list.h - a rank's main list with buffers still as intervals. */
+#ifndef WEFT_MAIN_LIST_H
+#define WEFT_MAIN_LIST_H
+
+#include "vm/storage/layout.h"
+
+struct Build;
+typedef enum { EV_CALL, EV_SEND, EV_RECV, EV_WAIT, EV_REDUCE } EventKind;
+typedef struct Event {
+  uint8_t kind;
+  uint8_t phase;         /* CALL */
+  int32_t unit, mb;      /* CALL */
+  int32_t buffer;        /* SEND, RECV: index into buffers */
+  int32_t peer;          /* SEND, RECV: pp rank */
+  int32_t handle;        /* SEND, RECV, WAIT, REDUCE */
+  int32_t bucket;        /* REDUCE */
+  int32_t action;        /* see Instr */
+  int32_t line;
+  uint32_t edges;        /* CALL: first of its frames and edges in call_buffer */
+  Tid t;                 /* SEND, RECV */
+} Event;
+typedef struct MainList {
+  VEC(Event) ev;
+  VEC(Interval) buffer;
+  VEC(int32_t) call_buffer;  /* per CALL: FI, FW, IW (-1 none), then the unit's edges */
+  int handles;
+  int *reduce_handle;    /* of each bucket: -1 if the epilogue starts it */
+  bool brief;            /* set before: only the buffers are wanted */
+} MainList;
+/* requires the schedule to be checked; `rank` is the pp rank */
+void actions(struct Build *b, int rank, const Layout *l, MainList *t);
+
+#endif

@@ -1,0 +1,28 @@
+/* lower.h - writing the program of a pp rank. */
+#ifndef WEFT_LOWER_H
+#define WEFT_LOWER_H
+
+#include "vm/compile/build.h"
+#include "vm/pipeline/main_list.h"
+
+typedef struct Emit {
+  Build *b;
+  Program *p;
+  const Layout *l;
+  VEC(Instr) code;
+  VEC(Operand) operand;
+  VEC(OpAttr) attr;
+  VEC(Call) call;
+  VEC(uint64_t) dyn, bind;
+  VEC(const char *) what;
+  VEC(Body) body;
+  VEC(UnitBind) unit;
+} Emit;
+Instr *emit_instr(Emit *e, InstrCode code, const char *what);
+uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count);
+/* Before the first action and after the last one. */
+void update_prologue(Emit *e, const Compiled *c);
+void update_epilogue(Emit *e, const Compiled *c, MainList *t);
+void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c);
+
+#endif

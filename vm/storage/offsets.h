@@ -1,0 +1,18 @@
+/* offsets.h - from intervals to addresses. */
+#ifndef WEFT_OFFSETS_H
+#define WEFT_OFFSETS_H
+
+#include "vm/base/base.h"
+
+typedef struct Interval {
+  int start, end;        /* inclusive positions */
+  uint64_t size, off;
+  int32_t what;          /* of actions(): 3 * unit + frame class, or 3 * units + tensor */
+} Interval;
+/* Gives every interval an offset such that no two that overlap in time overlap in space.
+ * Best fit in order of start; returns the bytes that are needed. */
+uint64_t offsets(Arena *a, Interval *v, int n);
+enum { ALIGN = 64 };
+static inline uint64_t align_up(uint64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
+#endif
