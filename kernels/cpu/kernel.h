@@ -6,6 +6,7 @@
 #ifndef WEFT_KERNEL_H
 #define WEFT_KERNEL_H
 
+#include "vm/base/bf16.h"
 #include "vm/device/device.h"
 
 #include <math.h>
@@ -23,34 +24,7 @@ extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_r
     prepare_attention, prepare_attention_dx;
 extern ReleaseFn release_gemm, release_rope, release_attention_dx;
 
-/* ---- element types ---- a bf16 is the upper half of an f32 */
-
-typedef uint16_t bf16;
-
-INLINE float float_of_bits(uint32_t u) {
-  union {
-    uint32_t u;
-    float f;
-  } v = {.u = u};
-  return v.f;
-}
-
-INLINE uint32_t bits_of_float(float f) {
-  union {
-    float f;
-    uint32_t u;
-  } v = {.f = f};
-  return v.u;
-}
-
-INLINE float bf16_to_f32(bf16 x) { return float_of_bits((uint32_t)x << 16); }
-
-/* Rounds to nearest, ties to even; a NaN stays a NaN. */
-INLINE bf16 bf16_from_f32(float f) {
-  uint32_t u = bits_of_float(f);
-  uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-  return (bf16)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : rounded);
-}
+/* ---- element types ---- */
 
 /* Element i of an array of compute type. Kernels are compiled once per type: `t` is a
  * constant there (see BY_TYPE), so that the loops vectorise. */

@@ -2,30 +2,14 @@
  * compiler vectorizes them; adding is element-wise, so vector width changes no bit. */
 #include "reduce.h"
 
-static float widen(uint16_t b) {
-  union {
-    uint32_t u;
-    float f;
-  } v = {.u = (uint32_t)b << 16};
-  return v.f;
-}
-
-/* Round to nearest even; a NaN stays a (quiet) NaN. */
-static uint16_t narrow(float f) {
-  union {
-    float f;
-    uint32_t u;
-  } v = {.f = f};
-  uint32_t even = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16, nan = v.u >> 16 | 0x40;
-  return (uint16_t)(f != f ? nan : even);
-}
+#include "vm/base/bf16.h"
 
 void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n) {
   assert(n <= REDUCE_BLOCK);
   if (t == DT_BF16) {
-    const uint16_t *b = in;
+    const bf16 *b = in;
     for (size_t i = 0; i < n; i++)
-      acc->f32[i] = widen(b[i]);
+      acc->f32[i] = bf16_to_f32(b[i]);
   } else {
     memcpy(acc, in, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
   }
@@ -44,8 +28,8 @@ void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n) {
   }
 LOOP(sum_f32, float, float, , SUM)
 LOOP(max_f32, float, float, , GREATER)
-LOOP(sum_bf16, uint16_t, float, widen, SUM)
-LOOP(max_bf16, uint16_t, float, widen, GREATER)
+LOOP(sum_bf16, bf16, float, bf16_to_f32, SUM)
+LOOP(max_bf16, bf16, float, bf16_to_f32, GREATER)
 LOOP(sum_f64, double, double, , SUM)
 LOOP(max_f64, double, double, , GREATER)
 LOOP(sum_i32, int32_t, int32_t, , WRAP)
@@ -76,9 +60,9 @@ void reduce_add(DType t, RedOp op, ReduceAcc *acc, const void *in, size_t n) {
 void reduce_store(DType t, void *out, const ReduceAcc *acc, size_t n) {
   assert(n <= REDUCE_BLOCK);
   if (t == DT_BF16) {
-    uint16_t *b = out;
+    bf16 *b = out;
     for (size_t i = 0; i < n; i++)
-      b[i] = narrow(acc->f32[i]);
+      b[i] = bf16_from_f32(acc->f32[i]);
   } else {
     memcpy(out, acc, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
   }

@@ -4,6 +4,7 @@
  * move a whole piece between an arena and the host as f32. */
 #include "interp_int.h"
 
+#include "vm/base/bf16.h"
 #include "vm/base/rng.h"
 
 #include <math.h>
@@ -110,20 +111,12 @@ static char *state_at(const Rank *r, StateKind k, const ProgParam *p) {
   return r->arena + off[k];
 }
 
-/* Round to nearest even; nan stays nan. */
-static uint16_t to_bf16(float x) {
-  uint32_t u;
-  memcpy(&u, &x, sizeof u);
-  if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
-  return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
 static void write_bf16(Rank *r, const ProgParam *p, const float *local) {
-  uint16_t block[4096];
+  bf16 block[4096];
   char *to = r->arena + p->work;
   for (int64_t at = 0; at < p->count; at += LEN(block)) {
     int64_t n = MIN((int64_t)LEN(block), p->count - at);
-    for (int64_t i = 0; i < n; i++) block[i] = to_bf16(local[at + i]);
+    for (int64_t i = 0; i < n; i++) block[i] = bf16_from_f32(local[at + i]);
     device_upload(r->dev, to + at * 2, block, (size_t)n * 2);
   }
 }
