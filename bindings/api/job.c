@@ -94,7 +94,7 @@ weft_status job_compile(Job *j) {
                      .dump = j->dump,
                      .dump_out = &j->dumped};
   weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
-  if (st == WEFT_OK) warn_memory(j);
+  if (st == WEFT_OK) warn_memory(j), job_advise(j);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
 }

@@ -36,6 +36,8 @@ weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
 /* Graph and proof included, and the schedule unless that was done for this mesh. */
 weft_status job_compile(Job *j);
+/* Part of job_compile: warns of what is legal and does not do what it looks like. */
+void job_advise(Job *j);
 /* After job_compile: every limit of plan.expect that is not kept is an error. `n`, which
  * may be NULL, gets the number of limits. */
 weft_status job_expect(Job *j, int *n);

@@ -146,7 +146,7 @@ static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule) {
   if (style >= 0 && !later) {
     rule->style = (TpStyle)style;
   } else if (later) {
-    diag_error(c->d, "not-built", path, "the style \"%s\" is not built yet", name);
+    not_built(c, path, arena_printf(c->arena, "the style \"%s\"", name));
   } else {
     int n = 0;
     const char *const *names = tp_style_names();

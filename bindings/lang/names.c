@@ -17,6 +17,10 @@ static bool same_name(const char *a, size_t na, const char *b, size_t nb) {
   }
 }
 
+bool name_same(const char *a, const char *b) {
+  return same_name(a, strlen(a), b, strlen(b));
+}
+
 bool name_next(Arena *a, const char **p, bool *later, NameWord *w) {
   for (*p += strspn(*p, " "); **p == '|'; *p += 1 + strspn(*p + 1, " "))
     *later = true;

@@ -80,10 +80,6 @@ static const char *want_number(Check *c, double lo, double hi, bool integer, int
   return arena_printf(c->arena, "%s from %.0f to %.0f", kind, lo, hi);
 }
 
-void not_built(Check *c, const char *path, const char *what) {
-  diag_error(c->d, "not-built", path, "%s is not built yet", what);
-}
-
 bool check_mark(Check *c, int idx, const char *path) {
   const char *hint, *bad = mark_bad(c->L, idx, &hint);
   if (!bad) return true;
@@ -304,18 +300,6 @@ static void check_alias(Check *c, int t, const Field *alias, const char *path) {
                alias->names);
   else
     check_field(c, schema_find(alias->scope, alias->names), -1, path);
-}
-
-static void unknown_field(Check *c, const char *scope, const char *path, int key) {
-  if (lua_type(c->L, key) != LUA_TSTRING) {
-    diag_error(c->d, "unknown-field", path, "a list item is not expected here");
-    return;
-  }
-  VEC(const char *) names = {0};
-  for (const Field *f = schema; f->scope; f++)
-    if (strcmp(f->scope, scope) == 0) *VEC_PUSH(c->arena, names) = f->key;
-  diag_error(c->d, "unknown-field", path, "unknown field")->suggestion =
-      value_suggest(lua_tostring(c->L, key), names.at, names.n);
 }
 
 /* A field may be given by its own name or by an alias. */

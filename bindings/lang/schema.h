@@ -64,8 +64,15 @@ typedef struct NameWord {
 } NameWord;
 /* The next word of a list; *p and *later begin as the list and false. */
 bool name_next(Arena *a, const char **p, bool *later, NameWord *w);
-/* "WHAT is not built yet" */
+/* Equal without case, '-' and '_': "Interleaved1F1B" is "interleaved_1f1b". */
+bool name_same(const char *a, const char *b);
+
+/* ---- unknown.c ---- */
+/* "WHAT is not built yet", with what comes nearest. */
 void not_built(Check *c, const char *path, const char *what);
+/* The string or number at index `key` names no field of `scope`. */
+void unknown_field(Check *c, const char *scope, const char *path, int key);
+
 /* The canonical name for `text` in the list `names`; NULL after adding a diagnostic. */
 const char *check_name(Check *c, const char *names, const char *path, const char *text);
 /* A builder's call that went wrong was noted in its mark: reports it. */

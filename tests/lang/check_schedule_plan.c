@@ -75,7 +75,8 @@ START_TEST(wrong_names_and_options) {
           "plan.lua:5: error: plan.schedule: unknown value \"interleved\" (did you mean "
           "\"interleaved\"?)\n1 error\n");
   refused("schedule = 'dualpipe'",
-          "plan.lua:5: error: plan.schedule: \"dualpipe\" is not built yet\n1 error\n");
+          "plan.lua:5: error: plan.schedule: \"dualpipe\" is not built yet (zbv, "
+          "dualpipe_v, v_half and v_min are built)\n1 error\n");
   refused("schedule = 7",
           "plan.lua:5: error: plan.schedule: expected a name, a function or "
           "weft.schedule_csv, got number 7\n1 error\n");

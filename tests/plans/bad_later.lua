@@ -13,11 +13,11 @@ return weft.plan {
   expect    = { peak_gib = weft.at_most(80) },
   checkpoint = false,
 }
---> bad_later.lua:6: error: plan.strategy: "fsdp2" is not built yet
---> bad_later.lua:7: error: plan.mesh.cp: cp = 2 is not built yet
---> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet
---> bad_later.lua:8: error: plan.schedule: "DualPipe" is not built yet
---> bad_later.lua:9: error: plan.precision.reduce_dtype: "bf16" is not built yet
---> bad_later.lua:10: error: plan.recompute: recompute is not built yet
+--> bad_later.lua:6: error: plan.strategy: "fsdp2" is not built yet ("zero" with stage = 0, everything on every rank, is built)
+--> bad_later.lua:7: error: plan.mesh.cp: cp = 2 is not built yet (mesh.tp with strategy.sequence_parallel cuts sequences between layers)
+--> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)
+--> bad_later.lua:8: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)
+--> bad_later.lua:9: error: plan.precision.reduce_dtype: "bf16" is not built yet ("f32" is built)
+--> bad_later.lua:10: error: plan.recompute: recompute is not built yet (a smaller batch.micro, mesh.pp and v_min or v_half keep less)
 --> bad_later.lua:11: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
 --> 7 errors

@@ -1,0 +1,59 @@
+/* advice.c - warnings about plans that are legal and do not do what they look like. */
+#include "job.h"
+
+/* As the plan says: a run may be told to stop earlier. */
+static void warmup(Job *j) {
+  const Plan *p = lang_plan(j->lp);
+  if (p->opt.lr.warmup <= p->steps) return;
+  diag_warn(&j->d, "pointless", "optimizer.lr.warmup",
+            "the run ends after train.steps = %lld, before the warmup of %lld steps does",
+            (long long)p->steps, (long long)p->opt.lr.warmup);
+}
+
+/* Positions past those that a model was made for have never been seen in training. */
+static void positions(Job *j) {
+  int64_t most;
+  if (!lang_config_int(j->lp, "max_position_embeddings", &most) || most <= 0) return;
+  if (j->plan.batch.seq <= most) return;
+  diag_warn(&j->d, "pointless", "batch.seq",
+            "%lld tokens are more than model.max_position_embeddings = %lld",
+            (long long)j->plan.batch.seq, (long long)most);
+}
+
+/* Neighbours on tp exchange activations in every layer. */
+static void tp_over_nodes(Job *j) {
+  const Mesh *m = &j->mesh;
+  int64_t gpus = j->plan.cluster.gpus,
+          span = (int64_t)m->size[AXIS_TP] * m->stride[AXIS_TP];
+  if (!gpus || m->size[AXIS_TP] == 1 || (span <= gpus && gpus % span == 0)) return;
+  diag_warn(&j->d, "pointless", "mesh.tp",
+            "groups of tp = %d reach over machines of %lld GPUs: every layer waits for "
+            "the network",
+            m->size[AXIS_TP], (long long)gpus);
+}
+
+static void tp_cuts_little(Job *j) {
+  int64_t whole = 0, all = 0;
+  if (j->mesh.size[AXIS_TP] == 1) return;
+  for (int i = 0; i < j->compiled->nparam; i++) {
+    const CompiledParam *p = &j->compiled->param[i];
+    int64_t n = param_count(p);
+    all += n;
+    if (p->cut < 0) whole += n;
+  }
+  if (2 * whole <= all) return;
+  const char *share = whole == all ? "all"
+                                   : arena_printf(j->arena, "%.0f %% of the",
+                                                  100.0 * (double)whole / (double)all);
+  diag_warn(&j->d, "pointless", j->plan.ntp ? "tp_plan" : "mesh.tp",
+            "%s parameters are whole on each rank of tp = %d, which then repeat each "
+            "other's work",
+            share, j->mesh.size[AXIS_TP]);
+}
+
+void job_advise(Job *j) {
+  warmup(j);
+  positions(j);
+  tp_over_nodes(j);
+  tp_cuts_little(j);
+}

@@ -1,0 +1,105 @@
+/* check_advice.c - what weft says about plans that are legal and not what they look like,
+ * and about names that belong elsewhere. */
+#include <check.h>
+#include <stdio.h>
+
+#include "bindings/lang/schema.h"
+#include "tests/lib/process.h"
+
+enum { SECONDS = 30 };
+
+/* The warnings of `weft check` on a small plan with these fields; an own field hides one
+ * of the plan. */
+static void warns(const char *fields, const char *want) {
+  Text t = {0};
+  text_printf(&t,
+              "local weft = require 'weft'\n"
+              "return weft.plan { model = weft.model { 'llama-tiny', num_hidden_layers = "
+              "2 },\n%s }\n",
+              fields);
+  scratch_put("plan.lua", t.s, t.n);
+  text_free(&t);
+  Outcome o = process_run(SECONDS, "$weft check --quiet plan.lua");
+  ck_assert_msg(o.code == 0 && strcmp(o.err, want) == 0, "exit %d\n%s", o.code, o.err);
+}
+
+#define BATCH "batch = { global = 8, seq = 64 }"
+
+START_TEST(warmup_and_positions) {
+  warns(BATCH ", train = { steps = 5 },\n"
+              "optimizer = weft.adamw { lr = weft.cosine { max = 1e-3, warmup = 5 } }",
+        "");
+  warns(BATCH ", train = { steps = 5 },\n"
+              "optimizer = weft.adamw { lr = weft.cosine { max = 1e-3, warmup = 6 } }",
+        "plan.lua:4: warning: plan.optimizer.lr.warmup: the run ends after train.steps = "
+        "5, "
+        "before the warmup of 6 steps does\n1 warning\n");
+  warns("batch = { global = 1, seq = 4096 }",
+        "plan.lua:3: warning: plan.batch.seq: 4096 tokens are more than "
+        "model.max_position_embeddings = 1024\n1 warning\n");
+}
+END_TEST
+
+START_TEST(tensor_parallelism_that_does_little) {
+  warns(BATCH ", mesh = { tp = 2 }", "");
+  warns(
+      BATCH ", mesh = { tp = 2 },\ntp_plan = { norm = 'replicate' }",
+      "plan.lua:4: warning: plan.tp_plan: all parameters are whole on each rank of tp = "
+      "2, which then repeat each other's work\n1 warning\n");
+  warns(BATCH
+        ",\nmesh = { tp = 4, dp = 2 }, cluster = weft.cluster { nodes = 2, gpus = 4 }",
+        "");
+  warns(BATCH
+        ",\nmesh = { tp = 4, dp = 1 }, cluster = weft.cluster { nodes = 2, gpus = 2 }",
+        "plan.lua:4: warning: plan.mesh.tp: groups of tp = 4 reach over machines of 2 "
+        "GPUs: "
+        "every layer waits for the network\n1 warning\n");
+}
+END_TEST
+
+static const struct {
+  const char *name, *here;
+} foreign[] = {
+#define FOREIGN(name, here) {#name, here},
+#include "bindings/lang/foreign.def"
+};
+static const char *const instead[] = {
+#define INSTEAD(path, text) path,
+#include "bindings/lang/instead.def"
+};
+
+/* True if a field of any table has the last name of this path ("optimizer.lr.min"). */
+static bool path_known(const char *path) {
+  size_t n = strcspn(path, " ,;[=");
+  const char *last = path;
+  for (size_t i = 0; i < n; i++)
+    if (path[i] == '.') last = path + i + 1;
+  n -= (size_t)(last - path);
+  for (const Field *f = schema; f->scope; f++)
+    if (strlen(f->key) == n && strncmp(f->key, last, n) == 0) return true;
+  return false;
+}
+
+START_TEST(names_lead_to_fields) {
+  for (int i = 0; i < LEN(foreign); i++) {
+    ck_assert_msg(path_known(foreign[i].here), "%s", foreign[i].here);
+    for (const Field *f = schema; f->scope; f++)
+      ck_assert_msg(!name_same(f->key, foreign[i].name), "%s is a field", f->key);
+    for (int k = 0; k < i; k++)
+      ck_assert_msg(!name_same(foreign[k].name, foreign[i].name), "%s", foreign[i].name);
+  }
+  for (int i = 0; i < LEN(instead); i++)
+    ck_assert_msg(path_known(instead[i]), "%s", instead[i]);
+}
+END_TEST
+
+Suite *advice_suite(void) {
+  Suite *s = suite_create("advice");
+  TCase *c = tcase_create("advice");
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_add_test(c, warmup_and_positions);
+  tcase_add_test(c, tensor_parallelism_that_does_little);
+  tcase_add_test(c, names_lead_to_fields);
+  suite_add_tcase(s, c);
+  return s;
+}
