@@ -23,6 +23,7 @@ typedef struct Training {
   double last_progress;
   StepResult last;
   int64_t tokens, steps;
+  int64_t end;   /* the step that is not taken any more; the learning rate keeps its plan */
   double ms;
 } Training;
 
@@ -184,7 +185,7 @@ static void show_progress(Training *t, const StepResult *r) {
   if (!t->progress || time - t->last_progress < 0.1) return;
   t->last_progress = time;
   fprintf(stderr, "\r\033[K%lld/%lld  loss %.4f  %.0f ms", (long long)r->step + 1,
-          (long long)t->job.plan.steps, r->loss, r->ms);
+          (long long)t->end, r->loss, r->ms);
 }
 
 static weft_status report(Training *t, const StepResult *r) {
@@ -196,7 +197,7 @@ static weft_status report(Training *t, const StepResult *r) {
   t->ms += r->ms;
   if (!t->first) return WEFT_OK;
   TRY(log_step(t, r));
-  bool due = r->step % p->log_every == 0 || r->step + 1 == p->steps;
+  bool due = r->step % p->log_every == 0 || r->step + 1 == t->end;
   if (due && !cli->quiet && !cli->json) print_step(t, r);
   show_progress(t, r);
   return WEFT_OK;
@@ -206,7 +207,7 @@ static weft_status report(Training *t, const StepResult *r) {
 
 static weft_status train(Training *t) {
   Job *j = &t->job;
-  for (int64_t step = 0; step < j->plan.steps; step++) {
+  for (int64_t step = 0; step < t->end; step++) {
     StepResult r;
     if (t->cli->stop && *t->cli->stop)
       return err_set(&j->e, WEFT_EINTR, "interrupted after %lld steps", (long long)step);
@@ -240,12 +241,8 @@ static void json_result(Json *out, void *ud) {
 }
 
 static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
-  Cli with = *cli;
-  /* --steps is a field of the plan: a learning rate that ends with the run follows. */
-  if (cli->steps >= 0 && cli->nset < CLI_LIST)
-    with.set[with.nset++] =
-        arena_printf(arena, "train.steps=%lld", (long long)cli->steps);
-  TRY(job_start(&t->job, &with, arena, cli->arg[0]));
+  TRY(job_start(&t->job, cli, arena, cli->arg[0]));
+  t->end = cli->steps >= 0 ? cli->steps : t->job.plan.steps;
   TRY(start(t));
   if (t->first && !cli->quiet) print_start(t);
   t->progress = t->first && !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr);

@@ -231,6 +231,18 @@ START_TEST(run_and_log) {
 }
 END_TEST
 
+/* A run that is told to end early is the beginning of the whole one: its learning rate
+ * after the warmup is near the largest, not at the end of its decay. */
+START_TEST(steps_end_a_run_early) {
+  ck_assert_int_eq(weft("run " PLANS "quickstart.lua --json --steps 2 --threads 1 "
+                        "--set optimizer.lr.warmup=0"), 0);
+  json_t *j = parse(), *r = json_object_get(j, "result");
+  ck_assert_int_eq(json_integer_value(json_object_get(r, "steps")), 2);
+  ck_assert_double_gt(json_real_value(json_object_get(r, "lr")), 2.99e-3);
+  json_decref(j);
+}
+END_TEST
+
 START_TEST(run_errors) {
   expect("run " PLANS "quickstart.lua --comm carrier-pigeon", 2, "",
          "weft: --comm is local or mpi, got \"carrier-pigeon\"\n");
@@ -294,6 +306,7 @@ Suite *cli_suite(void) {
   const TTest *tests[] = {
       help,      usage_errors, check_good,    check_bad,  lines_of_later_passes,
       json,      show,         run_and_log,   run_errors, verify_plans,
+      steps_end_a_run_early,
       interrupt, full_disk};
   Suite *s = suite_create("cli");
   TCase *c = tcase_create("program");
