@@ -77,6 +77,7 @@ static const Verb verbs[] = {
     {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
      "weft lua with files for the rows of the script's first weft.sweep, see\n"
      "docs/sweeps.md. Ctrl-C ends the sweep; the script goes on with what is done.\n"
+     "Options may follow the script; what follows -- is the script's.\n"
      "\n"
      "  --csv FILE         the best rows as CSV, written at the end\n"
      "  --jsonl FILE       every point as a line of JSON, written as it is done\n"

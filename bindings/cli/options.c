@@ -1,5 +1,5 @@
-/* options.c - the command line after the verb. Options may stand anywhere; `--` ends
- * them. */
+/* options.c - the command line after the verb. Options may stand anywhere, each but lists
+ * once; `--` ends them. */
 #include "cli.h"
 
 #include <float.h>
@@ -38,13 +38,14 @@ static const Option option[] = {
     {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0, 1, 1024},
     {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0, 0, 0},
 };
+_Static_assert(LEN(option) <= 64, "options are counted in a mask");
 
 static bool has_option(const Cli *cli, const Option *o) {
   return !o->bit || o->bit & cli->verb->options;
 }
 
-/* The option of this verb that `arg` names, and where its value starts if it is in the same
- * word. */
+/* The option of this verb that `arg` names, and where its value starts if it is in the
+ * same word. */
 static const Option *find(const Cli *cli, const char *arg, const char **value) {
   for (int i = 0; i < LEN(option); i++) {
     const Option *o = &option[i];
@@ -123,35 +124,52 @@ static weft_status take_argument(Cli *cli, const char *arg, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Reads the option at argv[i]; returns the index of the last word that it takes, -1 after
+ * an error. */
+static int take_option(Cli *cli, int i, int argc, char **argv, uint64_t *seen,
+                       weft_error *e) {
+  const char *arg = argv[i], *value;
+  const Option *o = find(cli, arg, &value);
+  if (!o) return unknown(cli, arg, e), -1;
+  uint64_t bit = 1ull << (o - option);
+  if (o->takes == TAKES_NOTHING && value)
+    return err_set(e, WEFT_EUSAGE, "%s takes no value", o->name), -1;
+  if (o->takes != TAKES_NOTHING && o->takes != TAKES_LIST && *seen & bit)
+    return err_set(e, WEFT_EUSAGE, "%s is given twice", o->name), -1;
+  *seen |= bit;
+  if (o->takes != TAKES_NOTHING && (!value || !*value)) {
+    if (++i == argc) return err_set(e, WEFT_EUSAGE, "%s needs a value", o->name), -1;
+    value = argv[i];
+  }
+  return store(cli, o, value, e) == WEFT_OK ? i : -1;
+}
+
+/* `weft lua` leaves all that follows the script to it. `weft sweep` has options of its
+ * own, which may follow, too: what is not one of them is an error and not lost in the
+ * script; after `--` everything is the script's. */
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
-  bool options = true;
+  bool options = true, script = false;
+  uint64_t seen = 0;
+  unsigned has = cli->verb->options;
   cli->steps = cli->threads = cli->rank = cli->ranks = cli->width = -1;
+  cli->script_argv = argv;
   /* A usage error is reported as JSON too, whatever stands before --json. */
   for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
-    if (strcmp(argv[i], "--json") == 0) cli->json = (cli->verb->options & OPT_JSON) != 0;
+    if (strcmp(argv[i], "--json") == 0) cli->json = (has & OPT_JSON) != 0;
   for (int i = 0; i < argc; i++) {
-    const char *arg = argv[i], *value;
-    if (!options || arg[0] != '-' || !arg[1]) {
-      TRY(take_argument(cli, arg, e));
-      if (cli->verb->options & OPT_SCRIPT) {
-        cli->script_argv = argv + i + 1;
-        cli->script_argc = argc - i - 1;
-        return WEFT_OK;
-      }
-      continue;
-    }
-    if (strcmp(arg, "--") == 0) {
+    char *arg = argv[i];
+    if (options && strcmp(arg, "--") == 0) {
       options = false;
-      continue;
+    } else if (options && arg[0] == '-' && arg[1]) {
+      i = take_option(cli, i, argc, argv, &seen, e);
+      if (i < 0) return e->code;
+    } else if (script) {
+      cli->script_argv[cli->script_argc++] = arg; /* no later than where it stood */
+    } else {
+      TRY(take_argument(cli, arg, e));
+      script = has & OPT_SCRIPT;
+      if (script && !(has & OPT_SWEEP)) options = false;
     }
-    const Option *o = find(cli, arg, &value);
-    if (!o) return unknown(cli, arg, e);
-    if (o->takes == TAKES_NOTHING && value)
-      return err_set(e, WEFT_EUSAGE, "%s takes no value", o->name);
-    if (o->takes != TAKES_NOTHING && (!value || !*value) && ++i == argc)
-      return err_set(e, WEFT_EUSAGE, "%s needs a value", o->name);
-    if (o->takes != TAKES_NOTHING && (!value || !*value)) value = argv[i];
-    TRY(store(cli, o, value, e));
   }
   return WEFT_OK;
 }

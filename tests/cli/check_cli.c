@@ -243,6 +243,21 @@ START_TEST(steps_end_a_run_early) {
 }
 END_TEST
 
+/* Options of weft sweep may follow the script, and none is lost in it. */
+START_TEST(options_after_a_script) {
+  Arena *a = scratch_arena;
+  scratch_put("s.lua", "print(#arg, ...)", 16);
+  const char *s = scratch_path("s.lua");
+  expect(arena_printf(a, "sweep %s --csb x", s), 2, "",
+         "weft: sweep has no option --csb (did you mean --csv?)\n");
+  expect(arena_printf(a, "sweep --csv x %s --csv y", s), 2, "", "--csv is given twice");
+  expect(arena_printf(a, "sweep %s one --csv x two -- --three", s), 1,
+         "3\tone\ttwo\t--three\n", "made no sweep");
+  expect(arena_printf(a, "lua %s one --csv -- x", s), 0, "4\tone\t--csv\t--\tx\n", "");
+  expect("run x --threads 1 --threads 2", 2, "", "--threads is given twice");
+}
+END_TEST
+
 START_TEST(run_errors) {
   expect("run " PLANS "quickstart.lua --comm carrier-pigeon", 2, "",
          "weft: --comm is local or mpi, got \"carrier-pigeon\"\n");
@@ -306,7 +321,7 @@ Suite *cli_suite(void) {
   const TTest *tests[] = {
       help,      usage_errors, check_good,    check_bad,  lines_of_later_passes,
       json,      show,         run_and_log,   run_errors, verify_plans,
-      steps_end_a_run_early,
+      steps_end_a_run_early, options_after_a_script,
       interrupt, full_disk};
   Suite *s = suite_create("cli");
   TCase *c = tcase_create("program");
