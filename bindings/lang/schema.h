@@ -37,6 +37,8 @@ bool schema_required(const Field *f);
 /* "integer, 1 to 64", and the default, "required" or "-". */
 void schema_form(const Field *f, Text *out);
 void schema_default(const Field *f, Text *out);
+/* The line of meaning, with what is not built of it. */
+void schema_doc(const Field *f, Text *out);
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
 /* Names of schedules, as a list of names in schema.def. */

@@ -46,6 +46,16 @@ void schema_form(const Field *f, Text *out) {
   if (f->names && f->type != FIELD_TABLE) add_names(f, out);
 }
 
+void schema_doc(const Field *f, Text *out) {
+  text_add(out, f->doc);
+  if (f->type == FIELD_LATER) text_add(out, " (not built yet)");
+  if (isfinite(f->built) && f->built < f->hi) {
+    text_add(out, " (built so far: at most ");
+    add_number(out, f->built);
+    text_add(out, ")");
+  }
+}
+
 static void add_row(const Field *f, Text *out) {
   text_printf(out, "| `%s` | ", f->key);
   if (f->type == FIELD_ALIAS) {
@@ -56,16 +66,13 @@ static void add_row(const Field *f, Text *out) {
   text_add(out, " | ");
   schema_default(f, out);
   text_add(out, " | ");
-  for (const char *p = f->doc; *p; p++) {
+  Text doc = {0};
+  schema_doc(f, &doc);
+  for (const char *p = doc.s ? doc.s : ""; *p; p++) {
     if (*p == '|') text_add(out, "\\");   /* it would end the cell */
     text_addn(out, p, 1);
   }
-  if (f->type == FIELD_LATER) text_add(out, " (not built yet)");
-  if (isfinite(f->built) && f->built < f->hi) {
-    text_add(out, " (built so far: at most ");
-    add_number(out, f->built);
-    text_add(out, ")");
-  }
+  text_free(&doc);
   text_add(out, " |\n");
 }
 

@@ -47,7 +47,9 @@ static void add_field(const Field *f, Text *out) {
     text_add(out, "; required");
   else if (!str_eq(def.s, "-"))
     text_printf(out, "; default: %s", def.s ? def.s : "");
-  text_printf(out, "\n  %s\n", f->doc);
+  text_add(out, "\n  ");
+  schema_doc(f, out);
+  text_add(out, "\n");
   text_free(&def);
 }
 
@@ -57,8 +59,11 @@ static void add_scope(const char *scope, Text *out) {
   for (const Field *f = schema; f->scope; f++)
     if (strcmp(f->scope, scope) == 0) widest = MAX(widest, (int)strlen(f->key));
   for (const Field *f = schema; f->scope; f++)
-    if (strcmp(f->scope, scope) == 0 && f->type != FIELD_ALIAS)
-      text_printf(out, "  %-*s  %s\n", widest, f->key, f->doc);
+    if (strcmp(f->scope, scope) == 0 && f->type != FIELD_ALIAS) {
+      text_printf(out, "  %-*s  ", widest, f->key);
+      schema_doc(f, out);
+      text_add(out, "\n");
+    }
 }
 
 static void add_object(const char *object, Text *out) {

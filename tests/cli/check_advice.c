@@ -93,6 +93,15 @@ START_TEST(names_lead_to_fields) {
 }
 END_TEST
 
+/* Help marks what a plan may say and this version does not do. */
+START_TEST(help_marks_what_is_not_built) {
+  Outcome o = process_run(SECONDS, "echo 'help \"plan.recompute\" help \"mesh.cp\"' | $weft repl");
+  ck_assert_msg(strstr(o.out, "instead of keeping (not built yet)\n") &&
+                    strstr(o.out, "share a sequence (built so far: at most 1)\n"),
+                "%s%s", o.out, o.err);
+}
+END_TEST
+
 Suite *advice_suite(void) {
   Suite *s = suite_create("advice");
   TCase *c = tcase_create("advice");
@@ -100,6 +109,7 @@ Suite *advice_suite(void) {
   tcase_add_test(c, warmup_and_positions);
   tcase_add_test(c, tensor_parallelism_that_does_little);
   tcase_add_test(c, names_lead_to_fields);
+  tcase_add_test(c, help_marks_what_is_not_built);
   suite_add_tcase(s, c);
   return s;
 }
