@@ -14,24 +14,25 @@ static void set_action(lua_State *L, const Job *j, const Program *p, const Instr
                        int rank) {
   set_text(L, "op", instr_name[in->code]);
   if (in->line) set_integer(L, "line", in->line);
-  if (in->code != I_CALL && in->code != I_KERNEL) set_integer(L, "handle", in->handle);
+  int is = instr_is[in->code];
+  if ((is & INSTR_STARTS) || in->code == I_WAIT) set_integer(L, "handle", in->handle);
   if (in->code == I_CALL) {
     const Call *call = &p->call[in->call];
     set_text(L, "body", p->body[call->body].name);
-    set_text(L, "unit", p->unit[call->unit].name);
+    set_text(L, "unit", p->unit[call->unit]);
     set_integer(L, "mb", call->mb);
     set_integer(L, "chunk", call->chunk);
     return;
   }
   if (*p->what[in->what]) set_text(L, "what", p->what[in->what]);
   if (in->code == I_KERNEL) set_text(L, "kernel", op_info[in->op].name);
-  if (in->code == I_COLL) {
+  if ((is & INSTR_MAIN) && in->code != I_CALL) set_text(L, "unit", p->unit[in->unit]);
+  if (is & INSTR_COLL) {
     set_text(L, "collective", coll_name[in->coll]);
     set_text(L, "axis", p->comm[in->comm].name);
   }
-  if (in->code == I_SEND || in->code == I_RECV)
-    set_integer(L, "peer", rank_on_pp(&j->mesh, rank, in->peer));
-  if (in->code == I_SEND || in->code == I_RECV || in->code == I_COLL)
+  if (is & INSTR_PAIR) set_integer(L, "peer", rank_on_pp(&j->mesh, rank, in->peer));
+  if (is & INSTR_STARTS)
     set_integer(L, "bytes", (int64_t)operand_bytes(&p->operand[in->operand]));
 }
 

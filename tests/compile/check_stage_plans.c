@@ -130,7 +130,7 @@ static const char *units_of_ranks(const Job *j) {
       if (p->body[c->body].phase != PH_F || c->mb != 0) continue;
       if (chunk >= 0 && c->chunk != chunk) s = arena_printf(t.arena, "%s |", s);
       chunk = c->chunk;
-      s = arena_printf(t.arena, "%s %s", s, p->unit[c->unit].name);
+      s = arena_printf(t.arena, "%s %s", s, p->unit[c->unit]);
     }
   }
   return s;

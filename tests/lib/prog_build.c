@@ -8,12 +8,17 @@ typedef struct OpenBody {
   Code code;
 } OpenBody;
 
+typedef struct Range {
+  uint32_t first, n;
+} Range;
+
 typedef struct Side {
   Code main;
   VEC(OpenBody) body;
   int open;              /* body, or -1 */
-  VEC(UnitBind) unit;
-  VEC(uint64_t) bind;
+  VEC(const char *) unit;
+  VEC(Range) range;      /* per unit: what its calls bind */
+  VEC(Bind) bind;
   VEC(uint64_t) dyn;
   VEC(Call) call;
   VEC(Operand) operand;
@@ -68,9 +73,17 @@ int build_comm(Build *b, const char *name, AxisSet axes, int in_flight, const in
 
 int build_unit(Build *b, int pp, const char *name, const uint64_t *bind, int n) {
   Side *s = &b->side[pp];
-  *VEC_PUSH(b->a, s->unit) = (UnitBind){name, (uint32_t)s->bind.n, (uint32_t)n};
-  for (int i = 0; i < n; i++) *VEC_PUSH(b->a, s->bind) = bind[i];
+  *VEC_PUSH(b->a, s->unit) = name;
+  *VEC_PUSH(b->a, s->range) = (Range){(uint32_t)s->bind.n, (uint32_t)n};
+  for (int i = 0; i < n; i++)
+    *VEC_PUSH(b->a, s->bind) = (Bind){bind[i], BIND_STORED};
   return s->unit.n - 1;
+}
+
+void build_bind(Build *b, int pp, int unit, const Bind *bind, int n) {
+  Side *s = &b->side[pp];
+  s->range.at[unit] = (Range){(uint32_t)s->bind.n, (uint32_t)n};
+  for (int i = 0; i < n; i++) *VEC_PUSH(b->a, s->bind) = bind[i];
 }
 
 int build_body(Build *b, int pp, const char *name, Phase phase, int nslot) {
@@ -111,7 +124,8 @@ Instr *build_call(Build *b, int pp, int body, int unit, int mb, const char *what
   Side *s = &b->side[pp];
   *VEC_PUSH(b->a, s->call) =
       (Call){.body = (uint16_t)body, .unit = (uint16_t)unit, .mb = mb,
-             .dyn = (uint32_t)s->dyn.n, .ndyn = (uint32_t)ndyn};
+             .bind = s->range.at[unit].first, .nbind = (uint16_t)s->range.at[unit].n,
+             .dyn = (uint32_t)s->dyn.n, .ndyn = (uint16_t)ndyn};
   for (int i = 0; i < ndyn; i++) *VEC_PUSH(b->a, s->dyn) = dyn[i];
   return add(b, pp, (Instr){.code = I_CALL, .call = (uint32_t)s->call.n - 1,
                             .what = name(b, pp, what)});
@@ -148,6 +162,25 @@ Instr *build_recv(Build *b, int pp, int peer, int handle, Operand o, const char 
   return add(b, pp, (Instr){.code = I_RECV, .nout = 1, .handle = handle, .peer = peer,
                             .what = name(b, pp, what),
                             .operand = operands(b, pp, &o, 1)});
+}
+
+Instr *build_gather(Build *b, int pp, int unit, int comm, int handle, Operand shard,
+                    Operand copy) {
+  Instr *in = build_coll(b, pp, comm, COLL_ALL_GATHER, handle, shard, copy, NULL);
+  in->code = I_GATHER, in->unit = (uint32_t)unit;
+  return in;
+}
+
+Instr *build_scatter(Build *b, int pp, int unit, int comm, int handle, Operand sum,
+                     Operand shard) {
+  Instr *in = build_coll(b, pp, comm, COLL_REDUCE_SCATTER, handle, sum, shard, NULL);
+  in->code = I_SCATTER, in->unit = (uint32_t)unit;
+  return in;
+}
+
+Instr *build_free(Build *b, int pp, int unit, Operand copy) {
+  return add(b, pp, (Instr){.code = I_FREE, .nin = 1, .unit = (uint32_t)unit,
+                            .operand = operands(b, pp, &copy, 1)});
 }
 
 Instr *build_wait(Build *b, int pp, int handle) {

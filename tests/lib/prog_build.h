@@ -24,7 +24,10 @@ Operand typed_at(DType t, int slot, uint64_t off, int64_t n);
 /* Adds to the list of all programs; npp 0: the whole group over `axes`. */
 int build_comm(Build *b, const char *name, AxisSet axes, int in_flight, const int *pp,
                int npp);
+/* A unit and where its parameters are stored, which its calls bind; build_bind says what
+ * those that follow bind instead. */
 int build_unit(Build *b, int pp, const char *name, const uint64_t *bind, int n);
+void build_bind(Build *b, int pp, int unit, const Bind *bind, int n);
 int build_body(Build *b, int pp, const char *name, Phase phase, int nslot);
 void build_main(Build *b, int pp);       /* closes the open body */
 void build_line(Build *b, int line);     /* of the instructions that follow */
@@ -40,6 +43,11 @@ Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand
                   Operand out, const char *what);
 Instr *build_send(Build *b, int pp, int peer, int handle, Operand o, const char *what);
 Instr *build_recv(Build *b, int pp, int peer, int handle, Operand o, const char *what);
+Instr *build_gather(Build *b, int pp, int unit, int comm, int handle, Operand shard,
+                    Operand copy);
+Instr *build_free(Build *b, int pp, int unit, Operand copy);
+Instr *build_scatter(Build *b, int pp, int unit, int comm, int handle, Operand sum,
+                     Operand shard);
 Instr *build_wait(Build *b, int pp, int handle);
 
 #endif

@@ -77,12 +77,11 @@ static const char golden_0[] =
     "     0  model.norm.weight: 16 elements, work @1024, master @1024, grad @1088, "
     "m @1152, v @1216, owned elsewhere\n"
     "\n"
-    "units and what they bind to slots 1, 2, ...\n"
-    "     0  none:\n"
-    "     1  layers.0: @1024\n"
+    "what calls bind to slots 1, 2, ...\n"
+    "     0  layers.0: @1024\n"
     "\n"
     "main\n"
-    "     0  CALL   layer:F layers.0 mb 2 chunk 0 fresh 0x8 with @2048 @3072  \"F2\"  "
+    "     0  CALL   layer:F layers.0 mb 2 chunk 0 binds 0 fresh 0x8 with @2048 @3072  \"F2\"  "
     "line 12\n"
     "     1  SEND   h0 to rank 3, 64 bytes, f32[2,8] @3072  \"F2 out\"  line 12\n"
     "     2  WAIT   h0  line 12\n"
@@ -110,9 +109,6 @@ static const char golden_1[] =
     "communicators\n"
     "     0  tp           in flight 1, ranks 2 3\n"
     "     1  tie(1)       in flight 1, ranks 2\n"
-    "\n"
-    "units and what they bind to slots 1, 2, ...\n"
-    "     0  none:\n"
     "\n"
     "main\n"
     "     0  RECV   h0 from rank 0, 64 bytes, f32[2,8] @3072  \"F2 in\"  line 12\n"
@@ -252,7 +248,7 @@ static void break_it(Compiled *c, int way) {
   case 31: p->scalars = 8 * KIB - 8; break;
   case 32: p->param[0].v = 8 * KIB - 60; break;
   case 33: p->param[0].param = 1; break;
-  case 34: p->unit[1].n = 5; break;
+  case 34: p->call[0].nbind = 5; break;
   case 35: c->prog[1].ncomm = 1; break;
   default:
     c->prog[1].comm = NEW_N(arena, CommDesc, 2);
@@ -297,7 +293,7 @@ static const char *const said[] = {
     "the end of the scalars is 8312",
     "the end of a parameter is 8196",
     "a parameter is 1, the limit is 1",
-    "the end of a unit's bindings is 5, the limit is 1",
+    "main[0] CALL: parameter slots 0..+5 of 1",
     "the number of communicators is 1",
     "communicator 1 (tie(1)) is not the one of pp rank 0",
     "communicator 1 (tie(1)) is not the one of pp rank 0",

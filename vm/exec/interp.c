@@ -12,7 +12,7 @@ void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n) {
   const char *what = p->what[in->what];
   if (in->code == I_KERNEL)
     snprintf(buf, n, "op %s of %s", op_info[in->op].name, what);
-  else if (in->code == I_COLL)
+  else if (instr_is[in->code] & INSTR_COLL)
     snprintf(buf, n, "%s(%s) of %s", coll_name[in->coll], p->comm[in->comm].name, what);
   else if (in->code == I_SEND)
     snprintf(buf, n, "send to rank %d of %s", r->peer[in->peer], what);
@@ -60,7 +60,7 @@ static weft_status check_values(Rank *r, const Instr *in, const void *p, DType t
   _Alignas(8) char block[8192];
   if (t == DT_I32) return WEFT_OK;
   bool minus_inf = (in->code == I_KERNEL && in->op == OP_ce_max) ||
-                   (in->code == I_COLL && in->red == RED_MAX);
+                   (in->code != I_KERNEL && in->red == RED_MAX);
   size_t size = (size_t)dtype_size(t), most = sizeof block / size;
   for (uint64_t at = 0; at < n; at += most) {
     uint64_t some = MIN(most, n - at);
@@ -193,7 +193,10 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
     switch (in->code) {
     case I_CALL: TRY(run_call(r, in, check, e)); break;
     case I_KERNEL: TRY(run_kernel(r, in, base, fresh, check, e)); break;
-    case I_COLL: TRY(run_coll(r, in, base, e)); break;
+    case I_COLL:
+    case I_GATHER:
+    case I_SCATTER: TRY(run_coll(r, in, base, e)); break;
+    case I_FREE: break; /* the proof has looked that nothing reads it any more */
     case I_SEND:
     case I_RECV: TRY(run_p2p(r, in, base, e)); break;
     case I_WAIT: TRY(run_wait(r, in, check, e)); break;

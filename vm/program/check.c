@@ -85,7 +85,7 @@ static weft_status check_coll(const Check *k, uint32_t pc, const Body *b) {
   if (in->red > RED_MAX) FAIL("unknown reduction %d", in->red);
   if (in->comm < 0 || in->comm >= k->p->ncomm)
     FAIL("communicator %d of %d", in->comm, k->p->ncomm);
-  if (in->nin + in->nout != 2) FAIL("it needs one input and one result");
+  if (in->nin != 1 || in->nout != 1) FAIL("it needs one input and one result");
   const CommDesc *d = &k->p->comm[in->comm];
   if (!comm_has_pp(d, k->p->pp)) FAIL("this rank is no member of %s", d->name);
   const Operand *o = &k->p->operand[in->operand];
@@ -104,18 +104,32 @@ static weft_status check_coll(const Check *k, uint32_t pc, const Body *b) {
 static weft_status check_call(const Check *k, uint32_t pc, const Body *b) {
   const Program *p = k->p;
   const Instr *in = &p->code[pc];
-  if (b) FAIL("bodies do not call");
   if (in->call >= p->ncall) FAIL("call %u of %u", in->call, p->ncall);
   const Call *call = &p->call[in->call];
   if (call->body >= p->nbody) FAIL("body %d of %d", call->body, p->nbody);
   if (call->unit >= p->nunit) FAIL("unit %d of %d", call->unit, p->nunit);
   if ((uint64_t)call->dyn + call->ndyn > p->ndyn)
     FAIL("dynamic slots %u..+%u of %u", call->dyn, call->ndyn, p->ndyn);
-  uint64_t slots = 1 + (uint64_t)p->unit[call->unit].n + call->ndyn;
+  if ((uint64_t)call->bind + call->nbind > p->nbind)
+    FAIL("parameter slots %u..+%u of %u", call->bind, call->nbind, p->nbind);
+  uint64_t slots = 1 + (uint64_t)call->nbind + call->ndyn;
   if (slots != p->body[call->body].nslot)
     FAIL("body %s has %d slots, the call binds %llu", p->body[call->body].name,
          p->body[call->body].nslot, (unsigned long long)slots);
   return WEFT_OK;
+}
+
+/* GATHER, FREE and SCATTER: parameters of a unit, of which each member has a shard. */
+static weft_status check_shards(const Check *k, uint32_t pc, const Body *b) {
+  const Instr *in = &k->p->code[pc];
+  if (in->unit >= (uint32_t)k->p->nunit) FAIL("unit %u of %d", in->unit, k->p->nunit);
+  if (in->code == I_FREE) {
+    if (in->nin != 1 || in->nout != 0) FAIL("it needs one operand");
+    return WEFT_OK;
+  }
+  CollKind coll = in->code == I_GATHER ? COLL_ALL_GATHER : COLL_REDUCE_SCATTER;
+  if (in->coll != coll) FAIL("its collective is %d, not %s", in->coll, coll_name[coll]);
+  return check_coll(k, pc, b);
 }
 
 static weft_status check_instr(const Check *k, uint32_t pc, const Body *b) {
@@ -126,18 +140,24 @@ static weft_status check_instr(const Check *k, uint32_t pc, const Body *b) {
   if (in->action && (in->action < 0 || p->pp >= k->c->schedule.ranks ||
                      in->action > k->c->schedule.n[p->pp]))
     FAIL("action %d is not in the schedule", in->action);
-  if (in->code != I_CALL && in->code != I_WAIT) TRY(check_operands(k, pc, b));
-  if (in->code >= I_COLL && (in->handle < 0 || in->handle >= p->nhandle))
+  int is = instr_is[in->code];
+  if (b && (is & INSTR_MAIN))
+    FAIL(in->code == I_CALL ? "bodies do not call" : "it belongs into main");
+  if (is & INSTR_TOUCHES) TRY(check_operands(k, pc, b));
+  bool handle = (is & INSTR_STARTS) || in->code == I_WAIT;
+  if (handle && (in->handle < 0 || in->handle >= p->nhandle))
     FAIL("handle %d of %d", in->handle, p->nhandle);
   switch ((InstrCode)in->code) {
   case I_CALL: return check_call(k, pc, b);
   case I_KERNEL: return check_kernel(k, pc, b);
   case I_COLL: return check_coll(k, pc, b);
   case I_SEND: case I_RECV:
-    if (in->nin + in->nout != 1) FAIL("it needs one operand");
+    if (in->nin != (in->code == I_SEND) || in->nout != (in->code == I_RECV))
+      FAIL("it needs one operand");
     if (in->peer < 0 || in->peer >= k->c->mesh.size[AXIS_PP] || in->peer == p->pp)
       FAIL("peer %d is no other pp rank", in->peer);
     return WEFT_OK;
+  case I_GATHER: case I_FREE: case I_SCATTER: return check_shards(k, pc, b);
   case I_WAIT: case I_N: return WEFT_OK;
   }
   return WEFT_OK;
@@ -157,10 +177,10 @@ static weft_status check_body(const Check *k, const Body *b) {
 static weft_status check_tables(const Check *k) {
   const Program *p = k->p;
   if (p->nmain > p->ncode) return bad(k, "the length of main", p->nmain, p->ncode);
-  for (int i = 0; i < p->nunit; i++)
-    if ((uint64_t)p->unit[i].first + p->unit[i].n > p->nbind)
-      return bad(k, "the end of a unit's bindings", p->unit[i].first + p->unit[i].n,
-                 p->nbind);
+  for (uint32_t i = 0; i < p->nbind; i++)
+    if (p->bind[i].copy < BIND_STORED || p->bind[i].copy >= p->nunit)
+      return bad(k, "the unit of a gathered copy", (uint64_t)p->bind[i].copy,
+                 (uint64_t)p->nunit);
   if (p->scalars % 8 || p->scalars + 8 * SC_N > p->arena_bytes)
     return bad(k, "the end of the scalars", p->scalars + 8 * SC_N, p->arena_bytes);
   uint64_t sum = 0;
@@ -226,7 +246,6 @@ static weft_status check_comms(const Check *k) {
 static void reach(const Program *p, uint32_t first, uint32_t n, uint64_t *end) {
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *in = &p->code[i];
-    if (in->code == I_CALL || in->code == I_WAIT) continue;
     for (int j = 0; j < in->nin + in->nout; j++) {
       const Operand *o = &p->operand[in->operand + (uint32_t)j];
       end[o->slot] = MAX(end[o->slot], o->off + operand_bytes(o));

@@ -3,7 +3,17 @@
 #include "program.h"
 
 const char *const instr_name[I_N] = {
-#define INSTR(name, doc) #name,
+#define INSTR(name, is, doc) #name,
+#include "instr.def"
+};
+
+#define NOTHING INSTR_NOTHING
+#define MAIN INSTR_MAIN
+#define TOUCHES INSTR_TOUCHES
+#define COLL INSTR_COLL
+#define PAIR INSTR_PAIR
+const uint8_t instr_is[I_N] = {
+#define INSTR(name, is, doc) is,
 #include "instr.def"
 };
 

@@ -145,26 +145,29 @@ enum { SEEN = 1021 };
 typedef struct Main {
   const MainList *t;
   Bodies bodies;
-  int *unit_at;
+  int *unit_at;            /* per unit: its number on this rank, */
+  uint32_t *bind_at;       /* and what its calls bind */
   bool *written;           /* per parameter */
   uint64_t frames;         /* where the buffers begin */
   uint32_t phase[3], none; /* in what */
   Transferred seen[SEEN];
 } Main;
 
-static void bind_units(Emit *e, int *unit_at) {
+/* All calls of a unit bind what is stored, and share these. */
+static void bind_units(Emit *e, Main *m) {
   const Build *b = e->b;
   for (int u = 0; u < b->in->graph->unit.n; u++) {
-    unit_at[u] = -1;
     if (stage_rank(b, b->st.of_unit[u]) != e->p->pp) continue;
     const UnitCode *code = &b->unit[u];
-    unit_at[u] = e->unit.n;
-    *VEC_PUSH(b->scratch, e->unit) = (UnitBind){
-        b->in->graph->unit.at[u].name, (uint32_t)e->bind.n, (uint32_t)(2 * code->nparam)};
+    m->unit_at[u] = e->unit.n;
+    m->bind_at[u] = (uint32_t)e->bind.n;
+    *VEC_PUSH(b->scratch, e->unit) = b->in->graph->unit.at[u].name;
     for (int i = 0; i < code->nparam; i++)
-      *VEC_PUSH(b->scratch, e->bind) = e->l->param[e->l->of[code->param[i]]].work;
+      *VEC_PUSH(b->scratch, e->bind) =
+          (Bind){e->l->param[e->l->of[code->param[i]]].work, BIND_STORED};
     for (int i = 0; i < code->nparam; i++)
-      *VEC_PUSH(b->scratch, e->bind) = e->l->param[e->l->of[code->param[i]]].grad;
+      *VEC_PUSH(b->scratch, e->bind) =
+          (Bind){e->l->param[e->l->of[code->param[i]]].grad, BIND_STORED};
   }
 }
 
@@ -203,8 +206,10 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
                .unit = (uint16_t)m->unit_at[ev->unit],
                .chunk = (uint16_t)chunk,
                .mb = ev->mb,
+               .bind = m->bind_at[ev->unit],
+               .nbind = (uint16_t)(2 * code->nparam),
                .dyn = (uint32_t)e->dyn.n,
-               .ndyn = (uint32_t)(DYN_EDGE + code->nedge),
+               .ndyn = (uint16_t)(DYN_EDGE + code->nedge),
                .fresh = fresh_mask(e, ev->unit, (Phase)ev->phase, m->written)};
   const int32_t *buf = &m->t->call_buffer.at[ev->edges];
   for (int k = 0; k < 3; k++)
@@ -366,11 +371,12 @@ void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c) {
   p->pp = rank;
   *m = (Main){.t = t,
               .unit_at = NEW_N(b->scratch, int, b->in->graph->unit.n),
+              .bind_at = NEW_N(b->scratch, uint32_t, b->in->graph->unit.n),
               .written = NEW_N(b->scratch, bool, l->nparam + 1)};
   uint64_t frames = offsets(b->scratch, t->buffer.at, t->buffer.n);
   m->frames = l->end;
   number_bodies(&e, &m->bodies);
-  bind_units(&e, m->unit_at);
+  bind_units(&e, m);
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
     write_body(&e, m->bodies.unit[k] / 3, (Phase)(m->bodies.unit[k] % 3),
@@ -393,7 +399,7 @@ void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c) {
   for (int i = 0; i < p->nbody; i++)
     p->body[i].name = arena_str(c->arena, p->body[i].name);
   for (int i = 0; i < p->nunit; i++)
-    p->unit[i].name = arena_str(c->arena, p->unit[i].name);
+    p->unit[i] = arena_str(c->arena, p->unit[i]);
   p->param = l->param, p->nparam = l->nparam;
   memcpy(p->input, l->input, sizeof p->input);
   p->scalars = l->scalars;

@@ -13,10 +13,10 @@ typedef struct Emit {
   VEC(Operand) operand;
   VEC(OpAttr) attr;
   VEC(Call) call;
-  VEC(uint64_t) dyn, bind;
-  VEC(const char *) what;
+  VEC(uint64_t) dyn;
+  VEC(Bind) bind;
+  VEC(const char *) what, unit;
   VEC(Body) body;
-  VEC(UnitBind) unit;
 } Emit;
 Instr *emit_instr(Emit *e, InstrCode code, const char *what);
 uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count);

@@ -33,11 +33,12 @@ static void print_operands(const Print *k, uint32_t first, int n) {
 static void print_call(const Print *k, const Instr *in) {
   const Call *call = &k->p->call[in->call];
   text_printf(k->out, "%s %s mb %d chunk %d", k->p->body[call->body].name,
-              k->p->unit[call->unit].name, call->mb, call->chunk);
+              k->p->unit[call->unit], call->mb, call->chunk);
+  if (call->nbind) text_printf(k->out, " binds %u", call->bind);
   if (call->fresh) text_printf(k->out, " fresh 0x%llx", ULL(call->fresh));
   if (call->ndyn) text_add(k->out, " with");
-  for (uint32_t i = 0; i < call->ndyn; i++)
-    text_printf(k->out, " @%llu", ULL(k->p->dyn[call->dyn + i]));
+  for (int i = 0; i < call->ndyn; i++)
+    text_printf(k->out, " @%llu", ULL(k->p->dyn[call->dyn + (uint32_t)i]));
 }
 
 static void print_attr(void *ud, const char *name, double v) {
@@ -57,8 +58,10 @@ static void print_kernel(const Print *k, const Instr *in) {
 
 static void print_transfer(const Print *k, const Instr *in) {
   const Operand *o = &k->p->operand[in->operand];
+  bool coll = instr_is[in->code] & INSTR_COLL;
   text_printf(k->out, "h%d ", in->handle);
-  if (in->code == I_COLL) {
+  if (coll) {
+    if (in->code != I_COLL) text_printf(k->out, "%s ", k->p->unit[in->unit]);
     text_printf(k->out, "%s", coll_name[in->coll]);
     if (in->coll != COLL_ALL_GATHER)
       text_add(k->out, in->red == RED_MAX ? " max" : " sum");
@@ -69,7 +72,13 @@ static void print_transfer(const Print *k, const Instr *in) {
   }
   text_printf(k->out, "%llu bytes, ", ULL(operand_bytes(o)));
   print_operand(k, o);
-  if (in->code == I_COLL) text_add(k->out, " -> "), print_operand(k, o + 1);
+  if (coll) text_add(k->out, " -> "), print_operand(k, o + 1);
+}
+
+static void print_free(const Print *k, const Instr *in) {
+  const Operand *o = &k->p->operand[in->operand];
+  text_printf(k->out, "%s, %llu bytes, ", k->p->unit[in->unit], ULL(operand_bytes(o)));
+  print_operand(k, o);
 }
 
 static void print_instr(const Print *k, uint32_t pc, uint32_t index) {
@@ -78,7 +87,10 @@ static void print_instr(const Print *k, uint32_t pc, uint32_t index) {
   switch ((InstrCode)in->code) {
   case I_CALL: print_call(k, in); break;
   case I_KERNEL: print_kernel(k, in); break;
-  case I_COLL: case I_SEND: case I_RECV: print_transfer(k, in); break;
+  case I_COLL: case I_SEND: case I_RECV: case I_GATHER: case I_SCATTER:
+    print_transfer(k, in);
+    break;
+  case I_FREE: print_free(k, in); break;
   case I_WAIT: text_printf(k->out, "h%d", in->handle); break;
   case I_N: break;
   }
@@ -138,13 +150,18 @@ static void print_params(const Print *k) {
   }
 }
 
-static void print_units(const Print *k) {
-  if (k->p->nunit) text_add(k->out, "\nunits and what they bind to slots 1, 2, ...\n");
-  for (int i = 0; i < k->p->nunit; i++) {
-    const UnitBind *u = &k->p->unit[i];
-    text_printf(k->out, "%6d  %s:", i, u->name);
-    for (uint32_t j = 0; j < u->n; j++)
-      text_printf(k->out, " @%llu", ULL(k->p->bind[u->first + j]));
+static void print_bindings(const Print *k) {
+  const Program *p = k->p;
+  if (p->nbind) text_add(k->out, "\nwhat calls bind to slots 1, 2, ...\n");
+  for (uint32_t i = 0; i < p->nbind; i++) {
+    const Call *call = call_that_binds(p, i);
+    if (!call) continue;
+    text_printf(k->out, "%6u  %s:", i, p->unit[call->unit]);
+    for (uint32_t j = i; j < i + call->nbind; j++) {
+      text_printf(k->out, " @%llu", ULL(p->bind[j].off));
+      if (p->bind[j].copy >= 0)
+        text_printf(k->out, " in the copy of %s", p->unit[p->bind[j].copy]);
+    }
     text_add(k->out, "\n");
   }
 }
@@ -184,7 +201,7 @@ void program_print(const Compiled *c, int rank, Text *out) {
   print_memory(&k);
   print_comms(&k);
   print_params(&k);
-  print_units(&k);
+  print_bindings(&k);
   print_code(&k);
   print_meanings(&k);
   mem_free(alloc, k.group, bytes);

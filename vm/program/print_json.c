@@ -36,16 +36,17 @@ static void write_operands(const Print *k, const char *key, uint32_t first, int 
 static void write_call(const Print *k, const Instr *in) {
   const Call *call = &k->p->call[in->call];
   Json *j = k->j;
+  json_int(j, "bind", call->bind);
   json_str(j, "body", k->p->body[call->body].name);
   json_int(j, "chunk", call->chunk);
   json_str(j, "code", instr_name[in->code]);
   json_open(j, "dyn", '[');
-  for (uint32_t i = 0; i < call->ndyn; i++) offset(j, NULL, k->p->dyn[call->dyn + i]);
+  for (int i = 0; i < call->ndyn; i++) offset(j, NULL, k->p->dyn[call->dyn + (uint32_t)i]);
   json_close(j, ']');
   offset(j, "fresh", call->fresh);
   json_int(j, "line", in->line);
   json_int(j, "microbatch", call->mb);
-  json_str(j, "unit", k->p->unit[call->unit].name);
+  json_str(j, "unit", k->p->unit[call->unit]);
 }
 
 static void write_attr(void *ud, const char *name, double v) { json_num(ud, name, v); }
@@ -69,7 +70,7 @@ static void write_kernel(const Print *k, const Instr *in) {
 
 static void write_transfer(const Print *k, const Instr *in) {
   Json *j = k->j;
-  bool coll = in->code == I_COLL;
+  bool coll = instr_is[in->code] & INSTR_COLL;
   offset(j, "bytes", operand_bytes(&k->p->operand[in->operand]));
   json_str(j, "code", instr_name[in->code]);
   if (coll) json_str(j, "collective", coll_name[in->coll]);
@@ -81,6 +82,14 @@ static void write_transfer(const Print *k, const Instr *in) {
   if (!coll) json_int(j, "peer", rank_on_pp(&k->c->mesh, k->rank, in->peer));
   if (coll && in->coll != COLL_ALL_GATHER)
     json_str(j, "reduction", in->red == RED_MAX ? "max" : "sum");
+  if (instr_is[in->code] & INSTR_MAIN) json_str(j, "unit", k->p->unit[in->unit]);
+}
+
+static void write_free(const Print *k, const Instr *in) {
+  json_str(k->j, "code", instr_name[in->code]);
+  write_operands(k, "in", in->operand, 1);
+  json_int(k->j, "line", in->line);
+  json_str(k->j, "unit", k->p->unit[in->unit]);
 }
 
 static void write_code(const Print *k, const char *key, uint32_t first, uint32_t n) {
@@ -91,7 +100,10 @@ static void write_code(const Print *k, const char *key, uint32_t first, uint32_t
     switch ((InstrCode)in->code) {
     case I_CALL: write_call(k, in); break;
     case I_KERNEL: write_kernel(k, in); break;
-    case I_COLL: case I_SEND: case I_RECV: write_transfer(k, in); break;
+    case I_COLL: case I_SEND: case I_RECV: case I_GATHER: case I_SCATTER:
+      write_transfer(k, in);
+      break;
+    case I_FREE: write_free(k, in); break;
     case I_WAIT:
       json_str(k->j, "code", instr_name[in->code]);
       json_int(k->j, "handle", in->handle);
@@ -187,15 +199,24 @@ static void write_params(const Print *k) {
   json_close(k->j, ']');
 }
 
-static void write_units(const Print *k) {
-  json_open(k->j, "units", '[');
-  for (int i = 0; i < k->p->nunit; i++) {
-    const UnitBind *u = &k->p->unit[i];
+/* A binding is an offset; in the gathered copy of a unit it comes with that. */
+static void write_bindings(const Print *k) {
+  const Program *p = k->p;
+  json_open(k->j, "bindings", '[');
+  for (uint32_t i = 0; i < p->nbind; i++) {
+    const Call *call = call_that_binds(p, i);
+    if (!call) continue;
     json_open(k->j, NULL, '{');
     json_open(k->j, "bind", '[');
-    for (uint32_t j = 0; j < u->n; j++) offset(k->j, NULL, k->p->bind[u->first + j]);
+    for (uint32_t j = i; j < i + call->nbind; j++) {
+      json_open(k->j, NULL, '{');
+      if (p->bind[j].copy >= 0) json_str(k->j, "copy", p->unit[p->bind[j].copy]);
+      offset(k->j, "offset", p->bind[j].off);
+      json_close(k->j, '}');
+    }
     json_close(k->j, ']');
-    json_str(k->j, "name", u->name);
+    json_int(k->j, "first", i);
+    json_str(k->j, "unit", p->unit[call->unit]);
     json_close(k->j, '}');
   }
   json_close(k->j, ']');
@@ -205,6 +226,7 @@ static void write_program(const Print *k) {
   Json *j = k->j;
   json_open(j, NULL, '{');
   offset(j, "arena_bytes", k->p->arena_bytes);
+  write_bindings(k);
   write_bodies(k);
   write_comms(k);
   write_coordinates(k);
@@ -220,7 +242,6 @@ static void write_program(const Print *k) {
   json_int(j, "rank", k->rank);
   offset(j, "scalars", k->p->scalars);
   json_int(j, "seq", k->c->seq);
-  write_units(k);
   json_int(j, "world", k->c->mesh.world);
   json_close(j, '}');
 }

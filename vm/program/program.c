@@ -15,9 +15,14 @@ uint64_t operand_bytes(const Operand *o) {
 uint64_t slot_base(const Program *p, const Call *call, int slot) {
   if (slot == 0) return 0;
   assert(call);
-  const UnitBind *u = &p->unit[call->unit];
-  uint32_t i = (uint32_t)slot - 1;
-  return i < u->n ? p->bind[u->first + i] : p->dyn[call->dyn + (i - u->n)];
+  uint32_t i = (uint32_t)slot - 1, n = call->nbind;
+  return i < n ? p->bind[call->bind + i].off : p->dyn[call->dyn + (i - n)];
+}
+
+const Call *call_that_binds(const Program *p, uint32_t bind) {
+  for (uint32_t i = 0; i < p->ncall; i++)
+    if (p->call[i].nbind && p->call[i].bind == bind) return &p->call[i];
+  return NULL;
 }
 
 bool comm_spans_pp(const Mesh *m, const CommDesc *d) {

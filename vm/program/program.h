@@ -5,9 +5,10 @@
  * differ in dp, cp or tp only share the program and read their coordinates at load
  * time. All memory of a rank is one arena; every operand is (slot, offset):
  * slot 0 is the arena itself, the others are bound by the call:
- *   slot 1 ..               unit.bind[]   parameters and gradients of the unit
- *   slot 1 + unit.nbind ..  dyn[]         frames, edges and inputs of this call
- * all of them offsets into the arena. */
+ *   slot 1 ..               bind[]   parameters and gradients of the unit
+ *   slot 1 + call.nbind ..  dyn[]    frames, edges and inputs of this call
+ * all of them offsets into the arena. A parameter lies where it is stored, or in a copy
+ * that GATHER made of the shards of all ranks and FREE gives up: the call says which. */
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H
 
@@ -15,11 +16,14 @@
 #include "action.h"
 
 typedef enum {
-#define INSTR(name, doc) I_##name,
+#define INSTR(name, is, doc) I_##name,
 #include "instr.def"
   I_N
 } InstrCode;
+enum { INSTR_NOTHING = 0, INSTR_MAIN = 1, INSTR_TOUCHES = 2, INSTR_COLL = 4,
+       INSTR_PAIR = 8, INSTR_STARTS = INSTR_COLL | INSTR_PAIR };
 extern const char *const instr_name[I_N];
+extern const uint8_t instr_is[I_N];    /* of INSTR_ */
 
 typedef enum { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_SEND, COLL_RECV,
                COLL_N } CollKind;
@@ -39,16 +43,19 @@ typedef struct Operand {
 
 typedef struct Instr {
   uint8_t code;          /* InstrCode */
-  uint8_t coll, red;     /* COLL: CollKind, RedOp */
+  uint8_t coll, red;     /* collectives: CollKind, RedOp */
   uint8_t acc;           /* KERNEL: see ACC_ */
   uint16_t op;           /* KERNEL: OpCode */
-  int16_t comm;          /* COLL: index into Program.comm */
+  int16_t comm;          /* collectives: index into Program.comm */
   int16_t nin, nout;
-  int32_t handle;        /* COLL, SEND, RECV, WAIT */
+  int32_t handle;        /* of what starts, and WAIT */
   int32_t peer;          /* SEND, RECV: pp rank */
   uint32_t operand;      /* first in Program.operand: inputs, then outputs */
-  uint32_t attr;         /* KERNEL: index into Program.attr */
-  uint32_t call;         /* CALL: index into Program.call */
+  union {
+    uint32_t attr;       /* KERNEL: index into Program.attr */
+    uint32_t call;       /* CALL: index into Program.call */
+    uint32_t unit;       /* GATHER, FREE, SCATTER: index into Program.unit */
+  };
   uint32_t what;         /* index into Program.what: "layers.3.mlp.down_proj" or "F3" */
   int32_t line;          /* of the schedule action or the model op, 0 if unknown */
   int32_t action;        /* main: 1 + index in this rank's list of the schedule; 0: none */
@@ -62,16 +69,20 @@ typedef struct Body {
   double flops;
 } Body;
 
-typedef struct UnitBind {
-  const char *name;      /* "layers.3" */
-  uint32_t first, n;     /* in Program.bind */
-} UnitBind;
+/* Where a parameter or gradient of a call begins. */
+enum { BIND_STORED = -1 };
+typedef struct Bind {
+  uint64_t off;
+  int32_t copy;          /* the unit in whose gathered copy that is, or BIND_STORED */
+} Bind;
 
 typedef struct Call {
   uint16_t body, unit;   /* Program.body, Program.unit */
   uint16_t chunk;        /* local chunk */
+  uint16_t nbind, ndyn;
   int32_t mb;
-  uint32_t dyn, ndyn;    /* in Program.dyn */
+  uint32_t bind;         /* in Program.bind; calls with the same bases share them */
+  uint32_t dyn;          /* in Program.dyn */
   uint64_t fresh;        /* see ACC_BIT */
 } Call;
 
@@ -121,8 +132,8 @@ typedef struct Program {
   Instr *code;           /* main, then the bodies */
   uint32_t ncode, nmain;
   Body *body;            int nbody;
-  UnitBind *unit;        int nunit;
-  uint64_t *bind;        uint32_t nbind;
+  const char **unit;     int nunit;      /* "layers.3" */
+  Bind *bind;            uint32_t nbind;
   Call *call;            uint32_t ncall;
   uint64_t *dyn;         uint32_t ndyn;
   Operand *operand;      uint32_t noperand;
@@ -183,6 +194,8 @@ uint64_t operand_count(const Operand *o);           /* elements */
 uint64_t operand_bytes(const Operand *o);
 /* Where a slot starts in the arena. `call` is NULL in main, which has slot 0 only. */
 uint64_t slot_base(const Program *p, const Call *call, int slot);
+/* The first call whose bindings begin at Program.bind[bind], or NULL; for printing. */
+const Call *call_that_binds(const Program *p, uint32_t bind);
 /* True if members of one group lie on several pp ranks. */
 bool comm_spans_pp(const Mesh *m, const CommDesc *d);
 bool comm_has_pp(const CommDesc *d, int pp);        /* ranks of `pp` are members */

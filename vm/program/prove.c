@@ -35,7 +35,8 @@ static void make_coll_channels(Machine *m) {
 }
 
 static int channel_of(Machine *m, int pp, const Instr *in) {
-  if (in->code == I_COLL) return m->coll_channel[pp * m->c->prog->ncomm + in->comm];
+  if (instr_is[in->code] & INSTR_COLL)
+    return m->coll_channel[pp * m->c->prog->ncomm + in->comm];
   int from = in->code == I_SEND ? pp : in->peer, to = in->code == I_SEND ? in->peer : pp;
   int32_t *pair = &m->pair_channel[from * m->npp + to];
   if (*pair < 0) {
@@ -124,13 +125,6 @@ static void range_of(const RankState *r, const Call *call, const Operand *o, uin
   *hi = *lo + operand_bytes(o);
 }
 
-/* What operand i of an instruction is. SEND and RECV have one, whatever its side. */
-static bool writes(const Instr *in, int i) {
-  if (in->code == I_SEND) return false;
-  if (in->code == I_RECV) return true;
-  return in->code == I_COLL ? i == 1 : i >= in->nin;
-}
-
 static weft_status touch(Machine *m, int pp, const Instr *in, Site at) {
   RankState *r = &m->rank[pp];
   if (r->busy.n == 0) return WEFT_OK;
@@ -138,7 +132,7 @@ static weft_status touch(Machine *m, int pp, const Instr *in, Site at) {
   for (int i = 0; i < in->nin + in->nout; i++) {
     uint64_t lo, hi;
     range_of(r, call, &r->p->operand[in->operand + (uint32_t)i], &lo, &hi);
-    const Busy *b = lo < hi ? collision(r, lo, hi, writes(in, i)) : NULL;
+    const Busy *b = lo < hi ? collision(r, lo, hi, i >= in->nin) : NULL;
     if (b) return report_overlap(m, pp, at, i, lo, hi, b);
   }
   return WEFT_OK;
@@ -150,12 +144,12 @@ static weft_status occupy(Machine *m, int pp, const Instr *in, Site at) {
   RankState *r = &m->rank[pp];
   const Call *call = site_call(r->p, at);
   uint64_t lo[2], hi[2];
-  int n = in->code == I_COLL ? 2 : 1;
+  int n = in->nin + in->nout;
   TRY(touch(m, pp, in, at));
   for (int i = 0; i < n; i++) {
     range_of(r, call, &r->p->operand[in->operand + (uint32_t)i], &lo[i], &hi[i]);
     if (lo[i] < hi[i])
-      *VEC_PUSH(m->a, r->busy) = (Busy){lo[i], hi[i], in->handle, writes(in, i)};
+      *VEC_PUSH(m->a, r->busy) = (Busy){lo[i], hi[i], in->handle, i >= in->nin};
   }
   if (n == 1 || lo[0] >= hi[1] || lo[1] >= hi[0]) return WEFT_OK;
   bool same = lo[0] == lo[1] && hi[0] == hi[1];
@@ -171,7 +165,7 @@ static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
   int ch = channel_of(m, pp, in);
   Channel *c = &m->channel.at[ch];
   uint32_t k = c->started[member_index(c, pp)]++;
-  bool coll = in->code == I_COLL, scatter = coll && in->coll == COLL_REDUCE_SCATTER;
+  bool coll = instr_is[in->code] & INSTR_COLL, scatter = coll && in->coll == COLL_REDUCE_SCATTER;
   const Operand *o = &r->p->operand[in->operand + (scatter ? 1 : 0)];
   Start s = {.count = operand_count(o), .site = at, .rank = pp, .dtype = o->dtype,
              .coll = coll ? in->coll : 0,
@@ -278,8 +272,10 @@ static weft_status run_rank(Machine *m, int pp) {
       if (!call(m, r)) return WEFT_OK;
       m->proof.instructions++;
       continue;
-    case I_KERNEL: if (!m->strict) TRY(touch(m, pp, in, r->at)); break;
-    case I_COLL: case I_SEND: case I_RECV: TRY(start(m, pp, in, r->at)); break;
+    case I_KERNEL: case I_FREE: if (!m->strict) TRY(touch(m, pp, in, r->at)); break;
+    case I_COLL: case I_SEND: case I_RECV: case I_GATHER: case I_SCATTER:
+      TRY(start(m, pp, in, r->at));
+      break;
     case I_WAIT: TRY(wait(m, pp, in, r->at, &blocked)); break;
     case I_N: break;
     }

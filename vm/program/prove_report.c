@@ -23,12 +23,12 @@ static void add_instr(Text *t, const Machine *m, int pp, const Instr *in) {
   case I_KERNEL: text_add(t, op_info[in->op].name); break;
   case I_SEND: text_printf(t, "SEND to pp rank %d, ", in->peer); break;
   case I_RECV: text_printf(t, "RECV from pp rank %d, ", in->peer); break;
-  case I_COLL:
+  case I_COLL: case I_GATHER: case I_SCATTER:
     text_printf(t, "%s on %s, ", coll_name[in->coll], comm_of(m, in->comm));
     break;
   default: text_add(t, instr_name[in->code]); break;
   }
-  if (in->code == I_SEND || in->code == I_RECV || in->code == I_COLL) {
+  if (instr_is[in->code] & INSTR_STARTS) {
     add_bytes(t, operand_count(o), o->dtype);
     text_printf(t, ", handle %d", in->handle);
   }
@@ -58,7 +58,7 @@ static void add_site(Text *t, const Machine *m, int pp, Site s) {
   if (call) {
     const Body *b = &p->body[call->body];
     text_printf(t, "calling %s (%s, microbatch %d) at [%u] ", b->name,
-                p->unit[call->unit].name, call->mb, s.pc - b->first);
+                p->unit[call->unit], call->mb, s.pc - b->first);
   }
   const Instr *in = &p->code[s.pc];
   const Pending *h = in->code == I_WAIT ? &m->rank[pp].handle[in->handle] : NULL;
@@ -107,11 +107,9 @@ weft_status report_overlap(const Machine *m, int pp, Site at, int operand, uint6
                            uint64_t hi, const Busy *b) {
   Text t = {0};
   const Instr *in = &m->rank[pp].p->code[at.pc];
-  bool writes = in->code == I_RECV || (in->code == I_COLL && operand == 1) ||
-                (in->code == I_KERNEL && operand >= in->nin);
   add_site(&t, m, pp, at);
   text_printf(&t, " %s bytes %llu..%llu of the arena, while bytes %llu..%llu are %s by ",
-              writes ? "writes" : "reads", (unsigned long long)lo, (unsigned long long)hi,
+              operand >= in->nin ? "writes" : "reads", (unsigned long long)lo, (unsigned long long)hi,
               (unsigned long long)b->lo, (unsigned long long)b->hi,
               b->write ? "written" : "read");
   add_site(&t, m, pp, m->rank[pp].handle[b->handle].site);
@@ -167,8 +165,7 @@ weft_status report_mismatch(const Machine *m, const Channel *c, const Start *fir
 /* ---- ranks that block each other ---- */
 
 static bool uses(const Machine *m, int pp, const Instr *in, const Channel *c) {
-  if (in->code == I_COLL)
-    return c->comm == in->comm;
+  if (instr_is[in->code] & INSTR_COLL) return c->comm == in->comm;
   if (c->comm >= 0) return false;
   return (in->code == I_SEND && c->member[0] == pp && c->member[1] == in->peer) ||
          (in->code == I_RECV && c->member[1] == pp && c->member[0] == in->peer);
