@@ -19,37 +19,24 @@ static void note(Shrink *s, const char *what, int64_t from, int64_t to) {
 
 /* ---- the mesh ---- */
 
-static int64_t world_of(const Mesh *m) {
-  int64_t n = 1;
-  for (int a = 0; a < AXIS_N; a++)
-    n *= m->size[a];
-  return n;
-}
-
 /* Halves one axis after the other, in an order in which the first ones matter least; an
  * odd size goes to its smallest divisor above 1. */
 static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
-  static const Axis order[] = {AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_PP, AXIS_CP,
-                               AXIS_TP};
   Mesh was = *m;
-  for (int i = 0; i < LEN(order) && world_of(m) > ranks; i++)
-    while (m->size[order[i]] > 2 && world_of(m) > ranks) {
-      int n = m->size[order[i]], least = 2;
-      while (n % least != 0 && least < n)
+  for (int i = 0; i < AXIS_N; i++)
+    while (m->size[axis_to_shrink(i)] > 2 && mesh_size(m, AXES_ALL) > ranks) {
+      int *n = &m->size[axis_to_shrink(i)], least = 2;
+      while (*n % least != 0 && least < *n)
         least++;
-      m->size[order[i]] = least == n ? 2 : n / least;
+      *n = least == *n ? 2 : *n / least;
     }
-  for (int i = 0; i < LEN(order) && world_of(m) > ranks; i++)
-    m->size[order[i]] = 1;
-  for (int i = 0; i < LEN(order); i++)
-    note(s, axis_name(order[i]), was.size[order[i]], m->size[order[i]]);
-  MeshSpec *spec = &s->plan->mesh;
-  spec->world = world_of(m);
-  spec->tp = m->size[AXIS_TP];
-  spec->pp = m->size[AXIS_PP];
-  spec->cp = m->size[AXIS_CP];
-  spec->dp_replicate = m->size[AXIS_DP_REPLICATE];
-  spec->dp = spec->dp_replicate * m->size[AXIS_DP_SHARD];
+  for (int i = 0; i < AXIS_N && mesh_size(m, AXES_ALL) > ranks; i++)
+    m->size[axis_to_shrink(i)] = 1;
+  for (int i = 0; i < AXIS_N; i++) {
+    Axis a = axis_to_shrink(i);
+    note(s, axis_name(a), was.size[a], m->size[a]);
+  }
+  mesh_write_sizes(m, &s->plan->mesh);
 }
 
 /* ---- the model ---- */

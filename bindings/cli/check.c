@@ -38,11 +38,8 @@ static void json_result(Json *out, void *ud) {
   int rank;
   json_int(out, "memory_bytes", (int64_t)job_worst_memory(j, &rank));
   json_open(out, "mesh", '{');
-  for (int i = AXIS_N - 1; i >= 0; i--) {
-    static const Axis sorted[] = {AXIS_TP, AXIS_PP, AXIS_DP_SHARD, AXIS_DP_REPLICATE,
-                                  AXIS_CP};
-    json_int(out, axis_name(sorted[i]), j->mesh.size[sorted[i]]);
-  }
+  for (int i = 0; i < AXIS_N; i++)
+    json_int(out, axis_name(axis_by_name(i)), j->mesh.size[axis_by_name(i)]);
   json_int(out, "world", j->mesh.world);
   json_close(out, '}');
   json_int(out, "microbatches", j->compiled->microbatches);

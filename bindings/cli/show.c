@@ -14,9 +14,6 @@ typedef struct Shown {
 
 /* ---- mesh ---- */
 
-static const Axis sorted_axes[AXIS_N] = {AXIS_CP, AXIS_DP_REPLICATE, AXIS_DP_SHARD,
-                                         AXIS_PP, AXIS_TP};
-
 static void text_mesh(Shown *w, Text *out) {
   enum { SHOWN = 64 };
   const Mesh *m = &w->job->mesh;
@@ -46,11 +43,11 @@ static void json_mesh(Shown *w, Json *out) {
   json_close(out, ']');
   json_open(out, "size", '{');
   for (int i = 0; i < AXIS_N; i++)
-    json_int(out, axis_name(sorted_axes[i]), m->size[sorted_axes[i]]);
+    json_int(out, axis_name(axis_by_name(i)), m->size[axis_by_name(i)]);
   json_close(out, '}');
   json_open(out, "stride", '{');
   for (int i = 0; i < AXIS_N; i++)
-    json_int(out, axis_name(sorted_axes[i]), m->stride[sorted_axes[i]]);
+    json_int(out, axis_name(axis_by_name(i)), m->stride[axis_by_name(i)]);
   json_close(out, '}');
   json_int(out, "world", m->world);
   json_close(out, '}');

@@ -111,14 +111,12 @@ static void check_stages(Cross *c, int64_t layers) {
 }
 
 static void check_ddp(Cross *c) {
-  static const Axis axes[] = {AXIS_TP, AXIS_PP, AXIS_CP};
   if (c->plan->strategy.kind != STRATEGY_DDP) return;
-  for (int i = 0; i < LEN(axes); i++)
-    if (c->mesh->size[axes[i]] > 1)
-      diag_error(c->d, "strategy",
-                 arena_printf(c->d->arena, "mesh.%s", axis_name(axes[i])),
+  for (Axis a = 0; a < AXIS_N; a++)
+    if (!(AXES_DP & AXIS_BIT(a)) && c->mesh->size[a] > 1)
+      diag_error(c->d, "strategy", arena_printf(c->d->arena, "mesh.%s", axis_name(a)),
                  "the strategy \"ddp\" has data parallelism only; for %s use \"zero\"",
-                 axis_name(axes[i]));
+                 axis_name(a));
 }
 
 static void check_batch(Cross *c) {

@@ -27,15 +27,8 @@ static int index_arg(lua_State *L, const MeshObject *m, int arg) {
   return m->index[r];
 }
 
-bool mesh_is_expert_axis(const char *name) {
-  static const char *const names[] = {"ep", "etp", "ep_shard"};
-  for (int i = 0; i < LEN(names); i++)
-    if (strcmp(name, names[i]) == 0) return true;
-  return false;
-}
-
 int mesh_unknown_axis(lua_State *L, const MeshObject *m, const char *name) {
-  const char *names[AXIS_N + 4];
+  const char *names[AXIS_END + 4];
   int n = 0;
   for (int a = 0; a < m->naxis; a++)
     names[n++] = m->axis[a].name;
@@ -50,9 +43,8 @@ int mesh_unknown_axis(lua_State *L, const MeshObject *m, const char *name) {
   }
   luaL_pushresult(&b);
   /* The name of an axis that another mesh has is no slip of the fingers. */
-  bool axis = axes_parse(name) || mesh_is_expert_axis(name);
   const char *all = lua_tostring(L, -1);
-  const char *near = axis ? NULL : value_suggest(name, names, n);
+  const char *near = axes_parse(name) ? NULL : value_suggest(name, names, n);
   if (near)
     return luaL_error(L, "the mesh has no axis \"%s\" (did you mean \"%s\"?)", name,
                       near);
@@ -275,6 +267,16 @@ static int node_group(const MeshObject *m, int node, int *out) {
   return n;
 }
 
+/* The view that has the axes which argument 2 names: the mesh itself, or, where they are
+ * axes of its expert mesh, that, which is pushed. */
+static const MeshObject *view_arg(lua_State *L, const MeshObject *m, unsigned *axes) {
+  const char *name = luaL_checkstring(L, 2);
+  if (!mesh_view_axes(m, name) && axes_expert(axes_parse(name)))
+    m = mesh_push_expert(L, m);
+  *axes = mesh_axes_arg(L, m, 2);
+  return m;
+}
+
 static bool is_node(lua_State *L, int arg) {
   return strcmp(luaL_checkstring(L, arg), "node") == 0;
 }
@@ -287,7 +289,8 @@ static int group(lua_State *L) {
     int index = index_arg(L, m, 3);
     n = node_group(m, m->rank[index] / m->gpus, out);
   } else {
-    unsigned axes = mesh_axes_arg(L, m, 2);
+    unsigned axes;
+    m = view_arg(L, m, &axes);
     n = mesh_view_group(m, axes, index_arg(L, m, 3), out);
   }
   mesh_push_ranks(L, out, n, m->gpus);
@@ -298,7 +301,8 @@ static int group(lua_State *L) {
 static int groups(lua_State *L) {
   const MeshObject *m = mesh_self(L);
   bool nodes = is_node(L, 2);
-  unsigned axes = nodes ? 0 : mesh_axes_arg(L, m, 2);
+  unsigned axes = 0;
+  if (!nodes) m = view_arg(L, m, &axes);
   int *out = mesh_scratch(L, MAX(m->n, m->gpus)), count = 0;
   lua_newtable(L);
   for (int i = 0; nodes && i * m->gpus < m->mesh.world; i++) {

@@ -12,6 +12,8 @@ extern const luaL_Reg mesh_methods[];
 MeshObject *mesh_view_new(lua_State *L, const MeshObject *of, int n);
 void mesh_view_axis(MeshObject *m, const char *name, int size);
 void mesh_view_index(MeshObject *m);
+/* Pushes the expert mesh of a whole one; raises for a part of one. */
+const MeshObject *mesh_push_expert(lua_State *L, const MeshObject *of);
 /* Pushes a list of ranks that prints itself, with the number of nodes. */
 void mesh_push_ranks(lua_State *L, const int *rank, int n, int gpus);
 
@@ -19,8 +21,6 @@ void mesh_push_ranks(lua_State *L, const int *rank, int n, int gpus);
 MeshObject *mesh_self(lua_State *L);
 /* Room for n numbers, until the function returns. */
 int *mesh_scratch(lua_State *L, int n);
-/* An axis that only expert meshes have. */
-bool mesh_is_expert_axis(const char *name);
 /* Raises: this mesh has no such axis. */
 int mesh_unknown_axis(lua_State *L, const MeshObject *m, const char *name);
 /* The axes that the text at `arg` names; raises. */

@@ -54,21 +54,21 @@ void mesh_object_push(lua_State *L, const Mesh *mesh, int gpus) {
   mesh_view_index(m);
 }
 
-static void push_expert(lua_State *L, const MeshObject *of) {
+const MeshObject *mesh_push_expert(lua_State *L, const MeshObject *of) {
   const Mesh *mesh = &of->mesh;
   if (of->n < mesh->world)
     luaL_error(L, "a part of a mesh has no expert mesh: slice mesh.expert instead");
   MeshObject *m = new_view(L, mesh, of->gpus, mesh->world);
-  mesh_view_axis(m, "pp", mesh->size[AXIS_PP]);
-  mesh_view_axis(m, "ep_shard", mesh->ep_shard);
-  mesh_view_axis(m, "ep", mesh->ep);
-  mesh_view_axis(m, "etp", mesh->etp);
-  for (int r = 0; r < mesh->world; r++) {
-    int shard, ep, etp, pp = mesh_coord(mesh, r, AXIS_PP);
-    mesh_expert_coord(mesh, r, &shard, &ep, &etp);
-    m->rank[((pp * mesh->ep_shard + shard) * mesh->ep + ep) * mesh->etp + etp] = r;
+  mesh_view_axis(m, axis_name(AXIS_PP), mesh->size[AXIS_PP]);
+  AxisSet all = AXIS_BIT(AXIS_PP);
+  for (int a = AXIS_N; a < AXIS_END; a++) {
+    mesh_view_axis(m, axis_name((Axis)a), mesh->size[a]);
+    all |= AXIS_BIT(a);
   }
+  for (int r = 0; r < mesh->world; r++)
+    m->rank[mesh_index(mesh, all, r)] = r;
   mesh_view_index(m);
+  return m;
 }
 
 /* ---- weft.mesh { ... } ---- */
@@ -199,13 +199,16 @@ static bool push_field(lua_State *L, const MeshObject *m, const char *key) {
     mesh_push_ranks(L, m->rank, m->n, m->gpus);
     lua_getfield(L, -1, "nodes");
   } else if (strcmp(key, "expert") == 0) {
-    push_expert(L, m);
+    mesh_push_expert(L, m);
   } else {
     unsigned axes = mesh_view_axes(m, key);
     int size = 1;
     for (int a = 0; a < m->naxis; a++)
       if (axes & 1u << a) size *= m->axis[a].size;
-    if (!axes) return false;
+    if (!axes && m->n == m->mesh.world && axes_expert(axes_parse(key)))
+      size = mesh_size(&m->mesh, axes_parse(key));
+    else if (!axes)
+      return false;
     lua_pushinteger(L, size);
   }
   return true;
@@ -217,8 +220,9 @@ static int index_mesh(lua_State *L) {
   const char *key = luaL_checkstring(L, 2);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL || push_field(L, m, key)) return 1;
-  if (mesh_is_expert_axis(key))
-    return luaL_error(L, "weft.mesh has no '%s' (it is an axis of mesh.expert)", key);
+  if (axes_expert(axes_parse(key)))
+    return luaL_error(L, "this part of a mesh has no '%s' (slice mesh.expert instead)",
+                      key);
   /* The name of an axis that other meshes have. */
   if (axes_parse(key)) return mesh_unknown_axis(L, m, key);
   return script_unknown(L, "mesh");

@@ -15,7 +15,7 @@ typedef struct MeshObject {
   struct {
     char name[64];
     int size;
-  } axis[AXIS_N + 1]; /* slowest first */
+  } axis[AXIS_END]; /* slowest first */
   int *rank;          /* [n], inside the userdata */
   int *index;         /* [mesh.world]: where a rank is, -1: not here */
 } MeshObject;

@@ -24,11 +24,11 @@ static unsigned one_axis(const MeshObject *m, const char *name) {
   return 0;
 }
 
-/* A name of several dense axes; all of them must be here. */
+/* A name of several axes; all of them must be here. */
 static unsigned several_axes(const MeshObject *m, const char *name) {
   AxisSet set = axes_parse(name);
   unsigned bits = 0;
-  for (int a = 0; a < AXIS_N; a++) {
+  for (int a = 0; a < AXIS_END; a++) {
     if (!(set & AXIS_BIT(a))) continue;
     unsigned bit = one_axis(m, axis_name((Axis)a));
     if (!bit) return 0;
@@ -210,8 +210,21 @@ static void print_axes(const MeshObject *m, int *group, Text *out) {
   }
 }
 
+/* What the dense mesh does not show of the experts: nothing, unless they have sizes of
+ * their own. */
+static void print_experts(const MeshObject *m, Text *out) {
+  const int *size = m->mesh.size;
+  bool own = size[AXIS_EP] > 1 || size[AXIS_ETP] != size[AXIS_TP];
+  if (!own || m->n < m->mesh.world || mesh_view_axes(m, axis_name(AXIS_EP))) return;
+  text_add(out, "  experts:");
+  for (int a = AXIS_N; a < AXIS_END; a++)
+    text_printf(out, " %s=%d", axis_name((Axis)a), size[a]);
+  text_add(out, ", the ranks of each pp in mesh order; mesh.expert shows them\n");
+}
+
 void mesh_print(const MeshObject *m, int *group, Text *out) {
   print_head(m, out);
+  print_experts(m, out);
   if (m->n <= GRID)
     print_grid(m, out);
   else

@@ -98,7 +98,7 @@ int mesh_slice(lua_State *L) {
   const MeshObject *m = mesh_self(L);
   luaL_argexpected(L, lua_istable(L, 2), 2, "table");
   lua_settop(L, 2);
-  int fixed[AXIS_N + 1], n = m->n, count = 0, dp = -1;
+  int fixed[AXIS_END], n = m->n, count = 0, dp = -1;
   mesh_check_keys(L, m);
   unsigned both = mesh_split_dp(m);
   if (both) dp = mesh_coord_field(L, "dp", mesh_size(&m->mesh, AXES_DP));

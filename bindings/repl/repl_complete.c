@@ -252,10 +252,8 @@ static bool complete_argument(const Scan *s, Completions *c, Prefix p) {
     return true;
   }
   if (scan_is(s, name, "group") || scan_is(s, name, "groups")) {
-    static const char *const axes[] = {"pp", "dp",       "dp_replicate", "dp_shard", "cp",
-                                       "tp", "ep_shard", "ep",           "etp"};
-    for (int i = 0; i < LEN(axes); i++)
-      complete_add(c, axes[i], p.s, p.n, NULL);
+    for (const char *const *axis = axes_names(); *axis; axis++)
+      complete_add(c, *axis, p.s, p.n, NULL);
     return true;
   }
   if (scan_is(s, name, "help")) {

@@ -46,8 +46,8 @@ static Mesh front_mesh(const Point *p) {
   Mesh m = p->mesh;
   m.size[AXIS_PP] = 1;
   if (!p->lp->arch || p->all_dp) return m;
-  m.size[AXIS_DP_REPLICATE] = MIN(m.size[AXIS_DP_REPLICATE], 2);
-  m.size[AXIS_DP_SHARD] = MIN(m.size[AXIS_DP_SHARD], 2);
+  for (int a = 0; a < AXIS_N; a++)
+    if (AXES_DP & AXIS_BIT(a)) m.size[a] = MIN(m.size[a], 2);
   return m;
 }
 

@@ -44,7 +44,7 @@ START_TEST(one_rank) {
     ck_assert_int_eq(m.size[a], 1);
     ck_assert_int_eq(mesh_coord(&m, 0, a), 0);
   }
-  ck_assert_int_eq(m.ep * m.etp * m.ep_shard, 1);
+  for (int a = AXIS_N; a < AXIS_END; a++) ck_assert_int_eq(m.size[a], 1);
   CHECK_GROUP(&m, AXES_ALL, 0, 0);
 }
 END_TEST
@@ -124,29 +124,30 @@ END_TEST
 /* pp 2, dp 2, cp 2, tp 2 with ep 4: inside a stage etp (= tp) is fastest, then ep. */
 START_TEST(expert_mesh) {
   Mesh m = resolve((MeshSpec){.tp = 2, .pp = 2, .cp = 2, .ep = 2}, 16);
-  ck_assert_int_eq(m.ep, 2);
-  ck_assert_int_eq(m.etp, 2);
-  ck_assert_int_eq(m.ep_shard, 2);
+  ck_assert_int_eq(m.size[AXIS_EP], 2);
+  ck_assert_int_eq(m.size[AXIS_ETP], 2);
+  ck_assert_int_eq(m.size[AXIS_EP_SHARD], 2);
   static const int want[8][3] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {0, 1, 1},
                                  {1, 0, 0}, {1, 0, 1}, {1, 1, 0}, {1, 1, 1}};
   for (int r = 0; r < 16; r++) {
-    int shard, ep, etp;
-    mesh_expert_coord(&m, r, &shard, &ep, &etp);
-    ck_assert_int_eq(shard, want[r % 8][0]);
-    ck_assert_int_eq(ep, want[r % 8][1]);
-    ck_assert_int_eq(etp, want[r % 8][2]);
+    for (int i = 0; i < 3; i++)
+      ck_assert_int_eq(mesh_coord(&m, r, (Axis)(AXIS_EP_SHARD + i)), want[r % 8][i]);
   }
 }
 END_TEST
 
+static void check_expert(const Mesh *m, int rank, int shard, int ep, int etp) {
+  ck_assert_int_eq(mesh_coord(m, rank, AXIS_EP_SHARD), shard);
+  ck_assert_int_eq(mesh_coord(m, rank, AXIS_EP), ep);
+  ck_assert_int_eq(mesh_coord(m, rank, AXIS_ETP), etp);
+}
+
 /* With etp 1 experts take the tp ranks as well: ep = 8 over dp 4 * tp 2. */
 START_TEST(experts_over_tp_ranks) {
   Mesh m = resolve((MeshSpec){.tp = 2, .ep = 8, .etp = 1}, 8);
-  ck_assert_int_eq(m.ep_shard, 1);
+  ck_assert_int_eq(m.size[AXIS_EP_SHARD], 1);
   for (int r = 0; r < 8; r++) {
-    int shard, ep, etp;
-    mesh_expert_coord(&m, r, &shard, &ep, &etp);
-    ck_assert(shard == 0 && ep == r && etp == 0);
+    check_expert(&m, r, 0, r, 0);
   }
 }
 END_TEST
@@ -155,11 +156,90 @@ END_TEST
 START_TEST(experts_with_pp_inside) {
   Mesh m = resolve(
       (MeshSpec){.tp = 2, .pp = 2, .ep = 2, .order = {"dp", "pp", "cp", "tp"}}, 8);
-  int shard, ep, etp;
-  mesh_expert_coord(&m, 7, &shard, &ep, &etp); /* dp 1, pp 1, tp 1 */
-  ck_assert(shard == 0 && ep == 1 && etp == 1);
-  mesh_expert_coord(&m, 2, &shard, &ep, &etp); /* dp 0, pp 1, tp 0 */
-  ck_assert(shard == 0 && ep == 0 && etp == 0);
+  check_expert(&m, 7, 0, 1, 1); /* dp 1, pp 1, tp 1 */
+  check_expert(&m, 2, 0, 0, 0); /* dp 0, pp 1, tp 0 */
+}
+END_TEST
+
+/* The groups of every set of expert axes, counted without strides: two ranks are in one
+ * group if they agree in all axes of the expert mesh that are not in the set. The number
+ * of a rank in the row of its pp rank is how many ranks of that come before it when
+ * coordinates are compared axis by axis in mesh order. */
+
+static int row_number(const Mesh *m, int rank) {
+  int before = 0;
+  for (int r = 0; r < m->world; r++) {
+    if (mesh_coord(m, r, AXIS_PP) != mesh_coord(m, rank, AXIS_PP)) continue;
+    for (int i = 0; i < AXIS_N; i++) {
+      int x = mesh_coord(m, r, m->order[i]), y = mesh_coord(m, rank, m->order[i]);
+      if (x == y) continue;
+      before += x < y;
+      break;
+    }
+  }
+  return before;
+}
+
+static int expert_by_hand(const Mesh *m, int rank, Axis a) {
+  int at = row_number(m, rank);
+  if (a == AXIS_PP) return mesh_coord(m, rank, AXIS_PP);
+  if (a == AXIS_ETP) return at % m->size[AXIS_ETP];
+  at /= m->size[AXIS_ETP];
+  return a == AXIS_EP ? at % m->size[AXIS_EP] : at / m->size[AXIS_EP];
+}
+
+static const Axis expert_axes[] = {AXIS_PP, AXIS_EP_SHARD, AXIS_EP, AXIS_ETP};
+
+/* Number of a rank over the axes in `set` (or those that are not). */
+static int number_by_hand(const Mesh *m, AxisSet set, bool in, int rank) {
+  int n = 0;
+  for (int i = 0; i < LEN(expert_axes); i++) {
+    Axis a = expert_axes[i];
+    if (((set & AXIS_BIT(a)) != 0) == in)
+      n = n * m->size[a] + expert_by_hand(m, rank, a);
+  }
+  return n;
+}
+
+static void check_expert_set(const Mesh *m, AxisSet set) {
+  int group[64], at[64], rest[64];
+  for (int r = 0; r < m->world; r++) {
+    at[r] = number_by_hand(m, set, true, r);
+    rest[r] = number_by_hand(m, set, false, r);
+  }
+  for (int r = 0; r < m->world; r++) {
+    int n = mesh_group(m, set, r, group);
+    ck_assert_int_eq(n, mesh_size(m, set));
+    ck_assert_int_eq(mesh_index(m, set, r), at[r]);
+    for (int q = 0; q < m->world; q++)
+      ck_assert_msg(rest[q] != rest[r] || group[at[q]] == q,
+                    "set %x: rank %d has rank %d at %d, not %d", set, r, group[at[q]],
+                    at[q], q);
+  }
+}
+
+START_TEST(expert_groups) {
+  const MeshSpec spec[] = {
+      {.tp = 2, .pp = 2, .dp = 4, .ep = 4, .etp = 1},
+      {.tp = 2, .pp = 3, .cp = 2, .dp = 4, .dp_replicate = 2, .ep = 4},
+      {.tp = 4, .dp = 3, .ep = 3, .etp = 2},
+      {.tp = 3, .dp = 4, .ep = 2, .etp = 3, .order = {"tp", "cp", "dp"}},
+      {.tp = 2, .pp = 2, .dp = 6, .ep = 6, .order = {"dp", "pp", "cp", "tp"}},
+      {.tp = 2, .pp = 2, .cp = 2, .dp = 2, .ep = 8, .etp = 1,
+       .order = {"cp", "tp", "dp_shard", "pp", "dp_replicate"}},
+      {.tp = 2, .pp = 4, .ep = 1, .etp = 1}};
+  for (int i = 0; i < LEN(spec); i++) {
+    MeshSpec s = spec[i];
+    if (i == 3) s.order[3] = "pp";
+    Mesh m = resolve(s, 0);
+    ck_assert_int_le(m.world, 64);
+    for (int k = 1; k < 1 << LEN(expert_axes); k++) {
+      AxisSet set = 0;
+      for (int b = 0; b < LEN(expert_axes); b++)
+        if (k >> b & 1) set |= AXIS_BIT(expert_axes[b]);
+      if (axes_expert(set)) check_expert_set(&m, set);
+    }
+  }
 }
 END_TEST
 
@@ -341,7 +421,31 @@ START_TEST(all_errors_come_together) {
 }
 END_TEST
 
+START_TEST(sizes_are_written_back) {
+  Mesh m = resolve((MeshSpec){.tp = 2, .pp = 3, .cp = 2, .dp = 4, .dp_replicate = 2}, 0);
+  MeshSpec spec = {0};
+  mesh_write_sizes(&m, &spec);
+  Mesh again = resolve(spec, 0);
+  ck_assert_int_eq(again.world, 48);
+  for (int a = 0; a < AXIS_END; a++) ck_assert_int_eq(again.size[a], m.size[a]);
+}
+END_TEST
+
 /* ---- names ---- */
+
+/* Both are the dense axes, each once. */
+START_TEST(axes_in_other_orders) {
+  AxisSet named = 0, shrunk = 0;
+  for (int i = 0; i < AXIS_N; i++) {
+    named |= AXIS_BIT(axis_by_name(i));
+    shrunk |= AXIS_BIT(axis_to_shrink(i));
+    if (i) ck_assert(strcmp(axis_name(axis_by_name(i - 1)), axis_name(axis_by_name(i))) < 0);
+  }
+  ck_assert_uint_eq(named, AXES_ALL);
+  ck_assert_uint_eq(shrunk, AXES_ALL);
+  ck_assert_int_eq(axis_to_shrink(AXIS_N - 1), AXIS_TP);
+}
+END_TEST
 
 START_TEST(sets_have_names) {
   char buf[64];
@@ -352,8 +456,13 @@ START_TEST(sets_have_names) {
     ck_assert_str_eq(axes_name(axes_parse(names[i]), buf), names[i]);
   for (AxisSet s = 1; s <= AXES_ALL; s++)
     ck_assert_uint_eq(axes_parse(axes_name(s, buf)), s);
+  ck_assert_uint_eq(axes_parse("ep_shard+ep"),
+                    AXIS_BIT(AXIS_EP_SHARD) | AXIS_BIT(AXIS_EP));
+  ck_assert_str_eq(axes_name(axes_parse("etp+pp"), buf), "pp+etp");
+  ck_assert_uint_eq(axes_rest(AXIS_BIT(AXIS_EP)), axes_parse("pp+ep_shard+etp"));
+  ck_assert_uint_eq(axes_rest(AXES_DP), axes_parse("pp+cp+tp"));
   ck_assert_uint_eq(axes_parse("dp_cp"), AXES_DP_CP);
-  static const char *const bad[] = {"", "ep", "tp+", "+tp", "tp+tp", "dp+dp_cp", "TP"};
+  static const char *const bad[] = {"", "ep+tp", "dp+etp", "world+ep", "tp+", "+tp", "tp+tp", "dp+dp_cp", "TP"};
   for (int i = 0; i < LEN(bad); i++) ck_assert_uint_eq(axes_parse(bad[i]), 0);
   ck_assert_str_eq(axis_name(AXIS_DP_SHARD), "dp_shard");
 }
@@ -372,6 +481,7 @@ Suite *mesh_suite(void) {
   tcase_add_test(t, expert_mesh);
   tcase_add_test(t, experts_over_tp_ranks);
   tcase_add_test(t, experts_with_pp_inside);
+  tcase_add_test(t, expert_groups);
   tcase_add_test(t, world_is_given_or_the_product);
   tcase_add_test(t, open_world_is_the_smallest_legal);
   tcase_add_test(t, largest_world);
@@ -384,6 +494,8 @@ Suite *mesh_suite(void) {
   tcase_add_test(t, products_do_not_overflow);
   tcase_add_test(t, order_must_name_every_axis_once);
   tcase_add_test(t, all_errors_come_together);
+  tcase_add_test(t, sizes_are_written_back);
+  tcase_add_test(t, axes_in_other_orders);
   tcase_add_test(t, sets_have_names);
   suite_add_tcase(s, t);
   return s;

@@ -53,6 +53,52 @@ static void compile_ok(Toy *t, const ToyOptions *o) {
 
 /* ---- golden numbers ---- */
 
+/* A dimension cut by cp and then by tp: every element is on one rank, the pieces of tp
+ * lie inside those of cp, and no rank holds fewer elements than it needs. */
+START_TEST(a_dimension_cut_by_two_axes) {
+  Place p = place_whole();
+  p.on[AX_CP] = p.on[AX_TP] = 1;
+  ck_assert_uint_eq(place_cuts(p), AXIS_BIT(AXIS_CP) | AXIS_BIT(AXIS_TP));
+  for (int64_t size = 1; size < 40; size++)
+    for (int cp = 1; cp < 5; cp++)
+      for (int tp = 1; tp < 5; tp++) {
+        const int n[AX_N] = {[AX_DP] = 3, [AX_CP] = cp, [AX_TP] = tp};
+        int64_t outer = (size + cp - 1) / cp, local = place_local(p, 1, size, n), seen = 0;
+        ck_assert_int_eq(place_ways(p, 1, n), cp * tp);
+        ck_assert_int_eq(place_local(p, 0, size, n), size);
+        for (int64_t c = 0; c < cp; c++)
+          for (int64_t t = 0; t < tp; t++)
+            for (int64_t i = 0; i < local; i++) {
+              int64_t within = t * local + i, at = c * outer + within;
+              seen += within < outer && at < size;
+            }
+        ck_assert_int_eq(seen, size);
+        ck_assert_int_ge(local * tp, outer);
+        ck_assert_int_lt((local - 1) * tp, outer);
+      }
+}
+END_TEST
+
+/* What the table of axes allows. */
+START_TEST(axes_cut_what_they_may) {
+  ck_assert(ax_may_cut(AX_DP, TAG_BATCH) && !ax_may_cut(AX_DP, TAG_HIDDEN));
+  ck_assert(ax_may_cut(AX_CP, TAG_SEQ) && !ax_may_cut(AX_CP, TAG_VOCAB));
+  ck_assert(ax_may_cut(AX_TP, TAG_VOCAB) && !ax_may_cut(AX_TP, TAG_BATCH));
+  Toy t;
+  ToyOptions o = toy_default();
+  o.tp = 2, o.sp = true;
+  compile_ok(&t, &o);
+  Graph *g = t.graph;
+  Tensor *x = &g->t.at[g->input[IN_TOKENS]];
+  ck_assert_int_eq(graph_check(g, NULL), WEFT_OK);
+  x->place.on[AX_TP] = 0;
+  weft_error e = {0};
+  ck_assert_int_eq(graph_check(g, &e), WEFT_EINTERNAL);
+  ck_assert_msg(strstr(e.text, "tp may not cut dimension 0 (batch)"), "%s", e.text);
+  toy_free(&t);
+}
+END_TEST
+
 START_TEST(tp_counts) {
   ToyOptions o = toy_default();
   o.tp = 2;
@@ -530,6 +576,8 @@ END_TEST
 Suite *shard_suite(void) {
   Suite *s = suite_create("shard");
   TCase *c = tcase_create("counts");
+  tcase_add_test(c, a_dimension_cut_by_two_axes);
+  tcase_add_test(c, axes_cut_what_they_may);
   tcase_add_test(c, tp_counts);
   tcase_add_test(c, tp_sp_counts);
   tcase_add_test(c, no_mesh_no_collectives);

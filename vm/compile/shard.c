@@ -97,15 +97,10 @@ static void place_backward(Shard *s, Oid id) {
 
 /* ---- writing the sharded graph ---- */
 
-static int64_t local_size(const Shard *s, const Dim *d, ShardAxis a) {
-  return (d->size + s->n[a] - 1) / s->n[a];
-}
-
 static void set_local(const Shard *s, Tensor *t, Place p) {
   t->place = p;
-  for (int d = 0; d < t->ndim; d++) t->dim[d].local = t->dim[d].size;
-  for (int a = 0; a < AX_N; a++)
-    if (p.on[a] >= 0) t->dim[p.on[a]].local = local_size(s, &t->dim[p.on[a]], a);
+  for (int d = 0; d < t->ndim; d++)
+    t->dim[d].local = place_local(p, d, t->dim[d].size, s->n);
 }
 
 /* A tensor of the sharded graph that stands for logical tensor `t` placed as `p`. */
@@ -287,7 +282,7 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   }
   for (int t = 0; t < g->t.n; t++) {
     const Tensor *x = &g->t.at[t];
-    s->place[t] = (Place){{PL_R, PL_R, PL_R}};
+    s->place[t] = place_whole();
     bool rows = x->kind == T_INPUT && x->index != IN_SEED;
     if (rows && s->n[AX_DP] > 1) s->place[t].on[AX_DP] = 0;
     if (x->kind != T_VALUE) s->local[t] = emit_tensor(s, t, s->place[t]);

@@ -43,10 +43,19 @@ int tag_parse(const char *s) {
   return -1;
 }
 
-AxisSet ax_mesh(ShardAxis a) {
-  static const AxisSet set[AX_N] = {AXES_DP, AXIS_BIT(AXIS_CP), AXIS_BIT(AXIS_TP)};
-  return set[a];
-}
+#define TAG(tag) (1u << TAG_##tag)
+static const struct AxisRow {
+  const char *name;
+  AxisSet factors;
+  uint32_t tags;
+} axis_row[AX_N] = {
+#define SHARD(id, name, factors, tags) {name, factors, tags},
+#include "vm/mesh/axes.def"
+};
+
+AxisSet ax_mesh(ShardAxis a) { return axis_row[a].factors; }
+const char *ax_name(ShardAxis a) { return axis_row[a].name; }
+bool ax_may_cut(ShardAxis a, DimTag t) { return axis_row[a].tags >> t & 1; }
 
 bool place_eq(Place a, Place b) {
   for (int x = 0; x < AX_N; x++)
@@ -54,15 +63,41 @@ bool place_eq(Place a, Place b) {
   return true;
 }
 
+Place place_whole(void) {
+  Place p;
+  for (int x = 0; x < AX_N; x++)
+    p.on[x] = PL_R;
+  return p;
+}
+
+AxisSet place_cuts(Place p) {
+  AxisSet s = 0;
+  for (int x = 0; x < AX_N; x++)
+    if (p.on[x] >= 0) s |= ax_mesh((ShardAxis)x);
+  return s;
+}
+
+int64_t place_ways(Place p, int dim, const int n[AX_N]) {
+  int64_t ways = 1;
+  for (int x = 0; x < AX_N; x++)
+    if (p.on[x] == dim) ways *= n[x];
+  return ways;
+}
+
+int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]) {
+  for (int x = 0; x < AX_N; x++)
+    if (p.on[x] == dim) size = (size + n[x] - 1) / n[x];
+  return size;
+}
+
 const char *place_str(Place p, char buf[48]) {
-  static const char *const axis[AX_N] = {"dp", "cp", "tp"};
   int n = 0;
   for (int x = 0; x < AX_N; x++) {
     const char *sep = x ? " " : "";
     if (p.on[x] >= 0)
-      n += snprintf(buf + n, 48 - (size_t)n, "%s%s:S(%d)", sep, axis[x], p.on[x]);
+      n += snprintf(buf + n, 48 - (size_t)n, "%s%s:S(%d)", sep, ax_name((ShardAxis)x), p.on[x]);
     else
-      n += snprintf(buf + n, 48 - (size_t)n, "%s%s:%s", sep, axis[x],
+      n += snprintf(buf + n, 48 - (size_t)n, "%s%s:%s", sep, ax_name((ShardAxis)x),
                     p.on[x] == PL_R ? "R" : p.on[x] == PL_P ? "P" : "Pmax");
   }
   return buf;
@@ -70,13 +105,11 @@ const char *place_str(Place p, char buf[48]) {
 
 /* ---- tensors ---- */
 
-static const Place nowhere = {{PL_R, PL_R, PL_R}};
-
 Tid graph_tensor(Graph *g, TensorKind kind, DType dt, const Dim *dim, int ndim) {
   assert(ndim >= 0 && ndim <= MAX_DIM);
   Tensor *t = VEC_PUSH(g->arena, g->t);
   *t = (Tensor){.kind = (uint8_t)kind, .dtype = (uint8_t)dt, .ndim = (uint8_t)ndim,
-                .place = nowhere, .producer = -1, .index = -1, .unit = -1, .grad_of = -1,
+                .place = place_whole(), .producer = -1, .index = -1, .unit = -1, .grad_of = -1,
                 .logical = g->t.n - 1};
   for (int d = 0; d < ndim; d++) {
     t->dim[d] = dim[d];
@@ -261,7 +294,21 @@ weft_status graph_finish(Graph *g, Tid loss, weft_error *e) {
   return WEFT_OK;
 }
 
+static weft_status check_place(const Graph *g, Tid id, weft_error *e) {
+  const Tensor *t = &g->t.at[id];
+  char label[96];
+  for (int x = 0; x < AX_N; x++) {
+    int d = t->place.on[x];
+    if (d < 0 || (d < t->ndim && ax_may_cut((ShardAxis)x, (DimTag)t->dim[d].tag))) continue;
+    return err_set(e, WEFT_EINTERNAL, "%s: %s may not cut dimension %d (%s)",
+                   tensor_label(g, id, label), ax_name((ShardAxis)x), d,
+                   d < t->ndim ? tag_name((DimTag)t->dim[d].tag) : "none");
+  }
+  return WEFT_OK;
+}
+
 weft_status graph_check(const Graph *g, weft_error *e) {
+  for (int i = 0; i < g->t.n; i++) TRY(check_place(g, i, e));
   for (int i = 0; i < g->op.n; i++) {
     const Op *op = &g->op.at[i];
     const char *name = op_info[op->code].name;

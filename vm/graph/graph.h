@@ -17,7 +17,7 @@ typedef enum {
 int dtype_size(DType t);               /* bytes; DT_ACT is an error */
 const char *dtype_name(DType t);       /* "f32", "bf16", "f64", "i32", "act" */
 
-/* What a dimension means. A table in shard.c says which axis may cut which tag. */
+/* What a dimension means. vm/mesh/axes.def says which axis may cut which tag. */
 typedef enum {
   TAG_NONE, TAG_BATCH, TAG_SEQ, TAG_HIDDEN, TAG_HEAD, TAG_KV_HEAD, TAG_FFN, TAG_VOCAB,
   TAG_HEAD_DIM, TAG_POSITION, TAG_N
@@ -34,14 +34,28 @@ typedef struct Dim {
 } Dim;
 
 /* Axes that placements speak of. Communication maps them to mesh axes. */
-typedef enum { AX_DP, AX_CP, AX_TP, AX_N } ShardAxis;
+typedef enum {
+#define SHARD(id, name, factors, tags) AX_##id,
+#include "vm/mesh/axes.def"
+  AX_N
+} ShardAxis;
 AxisSet ax_mesh(ShardAxis a);          /* AX_DP -> dp_replicate + dp_shard, ... */
+const char *ax_name(ShardAxis a);      /* "dp", "cp", "tp" */
+bool ax_may_cut(ShardAxis a, DimTag t);
 
 enum { PL_R = -1, PL_P = -2, PL_MAX = -3 };  /* >= 0: S(d) */
 typedef struct Place {
   int8_t on[AX_N];
 } Place;
 bool place_eq(Place a, Place b);
+Place place_whole(void);               /* R on every axis */
+/* The mesh axes that cut something: of them the placement is S. */
+AxisSet place_cuts(Place p);
+/* How many pieces the axes cut dimension `dim` into; n[] are their sizes. */
+int64_t place_ways(Place p, int dim, const int n[AX_N]);
+/* Elements of a dimension of `size` that each rank holds: the axes cut one after the
+ * other, and what does not divide is padded each time. */
+int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]);
 /* "dp:S(0) tp:R"; axes of size 1 are left out when mesh is given. */
 const char *place_str(Place p, char buf[48]);
 

@@ -3,38 +3,6 @@
 
 #include <stdio.h>
 
-/* ---- names of axes ---- */
-
-typedef enum { EXPERT_NONE, EXPERT_SHARD, EXPERT_EP, EXPERT_ETP } ExpertAxis;
-
-static ExpertAxis expert_axis(const char *name) {
-  if (strcmp(name, "ep_shard") == 0) return EXPERT_SHARD;
-  if (strcmp(name, "ep") == 0) return EXPERT_EP;
-  return strcmp(name, "etp") == 0 ? EXPERT_ETP : EXPERT_NONE;
-}
-
-/* Where a rank is on each axis of the expert mesh; [0] is its pp coordinate. */
-static void expert_place(const Mesh *m, int rank, int place[4]) {
-  place[0] = mesh_coord(m, rank, AXIS_PP);
-  mesh_expert_coord(m, rank, &place[EXPERT_SHARD], &place[EXPERT_EP], &place[EXPERT_ETP]);
-}
-
-static int expert_size(const Mesh *m, ExpertAxis a) {
-  return a == EXPERT_SHARD ? m->ep_shard : a == EXPERT_EP ? m->ep : m->etp;
-}
-
-static int expert_group(const Mesh *m, ExpertAxis axis, int rank, int *ranks, int room) {
-  int own[4], other[4];
-  expert_place(m, rank, own);
-  for (int r = 0; r < m->world; r++) {
-    expert_place(m, r, other);
-    int at = other[axis];
-    other[axis] = own[axis];
-    if (memcmp(own, other, sizeof own) == 0 && at < room) ranks[at] = r;
-  }
-  return expert_size(m, axis);
-}
-
 static bool has_rank(const weft_mesh *m, int rank) {
   return m && rank >= 0 && rank < m->mesh.world;
 }
@@ -115,39 +83,26 @@ int weft_mesh_world(const weft_mesh *m) {
 }
 
 int weft_mesh_size(const weft_mesh *m, const char *axis) {
-  if (!m || !axis) return 0;
-  ExpertAxis expert = expert_axis(axis);
-  if (expert) return expert_size(&m->mesh, expert);
-  AxisSet set = axes_parse(axis);
+  AxisSet set = m && axis ? axes_parse(axis) : 0;
   return set ? mesh_size(&m->mesh, set) : 0;
 }
 
 int weft_mesh_coord(const weft_mesh *m, const char *axis, int rank) {
-  if (!has_rank(m, rank) || !axis) return -1;
-  ExpertAxis expert = expert_axis(axis);
-  if (expert) {
-    int place[4];
-    expert_place(&m->mesh, rank, place);
-    return place[expert];
-  }
-  AxisSet set = axes_parse(axis);
+  AxisSet set = has_rank(m, rank) && axis ? axes_parse(axis) : 0;
   return set ? mesh_index(&m->mesh, set, rank) : -1;
 }
 
 int weft_mesh_group(const weft_mesh *m, const char *axis, int rank, int *ranks,
                     int room) {
-  if (!has_rank(m, rank) || !axis) return 0;
-  ExpertAxis expert = expert_axis(axis);
-  if (expert) return expert_group(&m->mesh, expert, rank, ranks, room);
-  AxisSet set = axes_parse(axis);
+  AxisSet set = has_rank(m, rank) && axis ? axes_parse(axis) : 0, rest = axes_rest(set);
   if (!set) return 0;
   int n = mesh_size(&m->mesh, set);
   if (n <= room) return mesh_group(&m->mesh, set, rank, ranks);
   /* Not all fit: those that belong to the first places. */
   for (int r = 0; r < m->mesh.world; r++) {
     int at = mesh_index(&m->mesh, set, r);
-    if (at < room && mesh_index(&m->mesh, AXES_ALL & ~set, r) ==
-                         mesh_index(&m->mesh, AXES_ALL & ~set, rank))
+    if (at < room &&
+        mesh_index(&m->mesh, rest, r) == mesh_index(&m->mesh, rest, rank))
       ranks[at] = r;
   }
   return n;

@@ -1,37 +1,86 @@
-/* mesh.c - ranks, coordinates and groups of a resolved mesh. All groups, of one axis or
- * of several, come from the same walk over the strides. */
+/* mesh.c - ranks, coordinates and groups of a resolved mesh.
+ *
+ * Every rank has a place: pp slowest, then its number in the row of the other factors, in
+ * mesh order. Seen so, each axis of either mesh is a factor, a size and a stride; a set
+ * of axes is a list of factors, and all groups come from one walk over such a list. */
 #include "mesh.h"
 
 #include <stdio.h>
 
-static const char *const axis_names[AXIS_N] = {"pp", "dp_replicate", "dp_shard", "cp",
-                                               "tp"};
+static const char *const axis_names[AXIS_END] = {
+#define FACTOR(id, name, keeps) [AXIS_##id] = name,
+#define EXPERT(id, name) [AXIS_##id] = name,
+#include "axes.def"
+};
 
 /* Sets with a name of their own, besides the single axes. */
-static const struct {
+static const struct View {
   const char *name;
   AxisSet set;
 } views[] = {
-    {"dp", AXES_DP},
-    {"dp_cp", AXES_DP_CP},
-    {"dp_shard_cp", AXES_DP_SHARD_CP},
-    {"world", AXES_ALL},
+#define VIEW(id, name, factors) {name, AXES_##id},
+#include "axes.def"
 };
 
 const char *axis_name(Axis a) {
-  assert(a >= 0 && a < AXIS_N);
+  assert(a >= 0 && a < AXIS_END);
   return axis_names[a];
+}
+
+const char *const *axes_names(void) {
+  static const char *const all[] = {
+#define FACTOR(id, name, keeps) name,
+#define EXPERT(id, name) name,
+#define VIEW(id, name, factors) name,
+#include "axes.def"
+      NULL};
+  return all;
+}
+
+Axis axis_by_name(int i) {
+  for (int a = 0; a < AXIS_N; a++) {
+    int before = 0;
+    for (int k = 0; k < AXIS_N; k++)
+      before += strcmp(axis_names[k], axis_names[a]) < 0;
+    if (before == i) return (Axis)a;
+  }
+  return AXIS_N;
+}
+
+Axis axis_to_shrink(int i) {
+  static const int keeps[AXIS_N] = {
+#define FACTOR(id, name, keeps) [AXIS_##id] = keeps,
+#include "axes.def"
+  };
+  for (int a = 0; a < AXIS_N; a++)
+    if (keeps[a] == i) return (Axis)a;
+  return AXIS_N;
 }
 
 /* ---- sets ---- */
 
+static bool same_name(const char *known, const char *name, size_t n) {
+  return strlen(known) == n && memcmp(known, name, n) == 0;
+}
+
 static AxisSet parse_one(const char *name, size_t n) {
-  for (int a = 0; a < AXIS_N; a++)
-    if (strlen(axis_names[a]) == n && !memcmp(axis_names[a], name, n)) return AXIS_BIT(a);
+  for (int a = 0; a < AXIS_END; a++)
+    if (same_name(axis_names[a], name, n)) return AXIS_BIT(a);
   for (int v = 0; v < LEN(views); v++)
-    if (strlen(views[v].name) == n && !memcmp(views[v].name, name, n))
-      return views[v].set;
+    if (same_name(views[v].name, name, n)) return views[v].set;
   return 0;
+}
+
+bool axes_expert(AxisSet s) { return (s & ~(AxisSet)AXES_ALL) != 0; }
+
+AxisSet axes_rest(AxisSet s) {
+  AxisSet experts = (AXIS_BIT(AXIS_END) - 1) & ~(AxisSet)AXES_ALL;
+  return (axes_expert(s) ? experts | AXIS_BIT(AXIS_PP) : (AxisSet)AXES_ALL) & ~s;
+}
+
+/* Whether one mesh has all of them. */
+static bool of_one_mesh(AxisSet s) {
+  return !axes_expert(s) || (s & AXES_ALL & ~AXIS_BIT(AXIS_PP)) == 0;
 }
 
 AxisSet axes_parse(const char *name) {
@@ -39,7 +88,7 @@ AxisSet axes_parse(const char *name) {
   for (;;) {
     size_t n = strcspn(name, "+");
     AxisSet one = parse_one(name, n);
-    if (!one || (set & one)) return 0;
+    if (!one || (set & one) || !of_one_mesh(set | one)) return 0;
     set |= one;
     if (!name[n]) return set;
     name += n + 1;
@@ -48,26 +97,82 @@ AxisSet axes_parse(const char *name) {
 
 /* Sets without a name are joined from the axes in it, "dp" standing for its two. */
 const char *axes_name(AxisSet s, char buf[64]) {
-  for (int a = 0; a < AXIS_N; a++)
+  for (int a = 0; a < AXIS_END; a++)
     if (s == AXIS_BIT(a)) return axis_names[a];
   for (int v = 0; v < LEN(views); v++)
     if (s == views[v].set) return views[v].name;
   if (!s) return "self";
   int n = 0;
-  bool dp = (s & AXES_DP) == AXES_DP;
-  for (int a = 0; a < AXIS_N; a++) {
-    if (!(s & AXIS_BIT(a)) || (dp && a == AXIS_DP_SHARD)) continue;
-    const char *name = dp && a == AXIS_DP_REPLICATE ? "dp" : axis_names[a];
-    n += snprintf(buf + n, 64 - (size_t)n, "%s%s", n ? "+" : "", name);
+  AxisSet said = 0, dp = (s & AXES_DP) == AXES_DP ? AXES_DP : 0;
+  for (int a = 0; a < AXIS_END; a++) {
+    if (!(s & ~said & AXIS_BIT(a))) continue;
+    bool both = dp & AXIS_BIT(a);
+    n += snprintf(buf + n, 64 - (size_t)n, "%s%s", n ? "+" : "",
+                  both ? "dp" : axis_names[a]);
+    said |= both ? dp : AXIS_BIT(a);
   }
   return buf;
+}
+
+/* ---- places ---- */
+
+typedef struct Factor {
+  int size, stride; /* places between neighbours */
+} Factor;
+
+static int row_length(const Mesh *m) { return m->world / m->size[AXIS_PP]; }
+
+static int place_of(const Mesh *m, int rank) {
+  int place = mesh_coord(m, rank, AXIS_PP);
+  for (int i = 0; i < AXIS_N; i++) {
+    int a = m->order[i];
+    if (a != AXIS_PP) place = place * m->size[a] + mesh_coord(m, rank, (Axis)a);
+  }
+  return place;
+}
+
+static int rank_at(const Mesh *m, int place) {
+  int rank = 0;
+  for (int i = AXIS_N - 1; i >= 0; i--) {
+    int a = m->order[i];
+    if (a == AXIS_PP) continue;
+    rank += place % m->size[a] * m->stride[a];
+    place /= m->size[a];
+  }
+  return rank + place * m->stride[AXIS_PP];
+}
+
+static Factor factor(const Mesh *m, int axis) {
+  Factor f = {m->size[axis], 1};
+  if (axis == AXIS_PP) f.stride = row_length(m);
+  if (axis >= AXIS_N)
+    for (int a = axis + 1; a < AXIS_END; a++)
+      f.stride *= m->size[a];
+  else if (axis != AXIS_PP)
+    for (int i = AXIS_N - 1; m->order[i] != axis; i--)
+      f.stride *= m->order[i] == AXIS_PP ? 1 : m->size[m->order[i]];
+  return f;
+}
+
+/* The factors of a set, slowest first; returns their number. */
+static int factors(const Mesh *m, AxisSet s, Factor out[AXIS_END]) {
+  int n = 0;
+  assert(of_one_mesh(s));
+  if (axes_expert(s) && s & AXIS_BIT(AXIS_PP)) out[n++] = factor(m, AXIS_PP);
+  for (int i = 0; i < AXIS_N && !axes_expert(s); i++)
+    if (s & AXIS_BIT(m->order[i])) out[n++] = factor(m, m->order[i]);
+  for (int a = AXIS_N; a < AXIS_END; a++)
+    if (s & AXIS_BIT(a)) out[n++] = factor(m, a);
+  return n;
 }
 
 /* ---- ranks ---- */
 
 int mesh_coord(const Mesh *m, int rank, Axis a) {
   assert(rank >= 0 && rank < m->world);
-  return rank / m->stride[a] % m->size[a];
+  if (a < AXIS_N) return rank / m->stride[a] % m->size[a];
+  Factor f = factor(m, a);
+  return place_of(m, rank) / f.stride % f.size;
 }
 
 int mesh_rank(const Mesh *m, const int coord[AXIS_N]) {
@@ -81,40 +186,31 @@ int mesh_rank(const Mesh *m, const int coord[AXIS_N]) {
 
 int mesh_size(const Mesh *m, AxisSet s) {
   int n = 1;
-  for (int a = 0; a < AXIS_N; a++)
+  for (int a = 0; a < AXIS_END; a++)
     if (s & AXIS_BIT(a)) n *= m->size[a];
   return n;
 }
 
 int mesh_index(const Mesh *m, AxisSet s, int rank) {
-  int index = 0;
-  for (int i = 0; i < AXIS_N; i++) {
-    int a = m->order[i];
-    if (s & AXIS_BIT(a)) index = index * m->size[a] + mesh_coord(m, rank, a);
-  }
+  Factor f[AXIS_END];
+  int n = factors(m, s, f), index = 0, place = place_of(m, rank);
+  for (int i = 0; i < n; i++)
+    index = index * f[i].size + place / f[i].stride % f[i].size;
   return index;
 }
 
 int mesh_group(const Mesh *m, AxisSet s, int rank, int *out) {
-  int n = mesh_size(m, s), base = rank;
-  for (int a = 0; a < AXIS_N; a++)
-    if (s & AXIS_BIT(a)) base -= mesh_coord(m, rank, a) * m->stride[a];
+  Factor f[AXIS_END];
+  int nf = factors(m, s, f), n = mesh_size(m, s), base = place_of(m, rank);
+  for (int k = 0; k < nf; k++)
+    base -= base / f[k].stride % f[k].size * f[k].stride;
   for (int i = 0; i < n; i++) {
-    int member = base, rest = i;
-    for (int k = AXIS_N - 1; k >= 0; k--) {
-      int a = m->order[k];
-      if (!(s & AXIS_BIT(a))) continue;
-      member += rest % m->size[a] * m->stride[a];
-      rest /= m->size[a];
+    int place = base, rest = i;
+    for (int k = nf - 1; k >= 0; k--) {
+      place += rest % f[k].size * f[k].stride;
+      rest /= f[k].size;
     }
-    out[i] = member;
+    out[i] = rank_at(m, place);
   }
   return n;
-}
-
-void mesh_expert_coord(const Mesh *m, int rank, int *ep_shard, int *ep, int *etp) {
-  int flat = mesh_index(m, AXES_ALL & ~AXIS_BIT(AXIS_PP), rank);
-  *etp = flat % m->etp;
-  *ep = flat / m->etp % m->ep;
-  *ep_shard = flat / m->etp / m->ep;
 }

@@ -184,8 +184,11 @@ static void check_experts(Diags *d, const Sizes *s) {
 
 /* ---- order ---- */
 
-static const char *const order_names[] = {"pp", "dp", "dp_replicate", "dp_shard", "cp",
-                                          "tp"};
+/* What an order may name: the axes that ranks are made of, and "dp" for its two. */
+static const char *const order_names[] = {
+#define FACTOR(id, name, keeps) name,
+#include "axes.def"
+    "dp"};
 
 static AxisSet axes_of_order(const char *name) {
   for (int i = 0; i < LEN(order_names); i++)
@@ -193,30 +196,42 @@ static AxisSet axes_of_order(const char *name) {
   return 0;
 }
 
+/* "pp, cp and tp" of the dense axes in the set. */
+static const char *list_axes(Arena *arena, AxisSet set, const char *last) {
+  const char *list = NULL;
+  for (int a = 0; a < AXIS_N; a++) {
+    if (!(set & AXIS_BIT(a))) continue;
+    const char *sep = set >> a == 1 ? last : ", ";
+    list = list ? arena_printf(arena, "%s%s%s", list, sep, axis_name((Axis)a))
+                : axis_name((Axis)a);
+  }
+  return list;
+}
+
 /* Returns the axes that the user probably meant, so that they are not missed as well. */
 static AxisSet unknown_axis(Diags *d, const char *name) {
-  if (str_eq(name, "ep") || str_eq(name, "etp") || str_eq(name, "ep_shard")) {
+  const char *all = list_axes(d->arena, AXES_ALL, " and ");
+  if (axes_expert(axes_parse(name))) {
     diag_error(d, "order", "mesh.order",
                "\"%s\" is an axis of the expert mesh, whose order follows from this one",
                name)
-        ->suggestion = "name pp, dp_replicate, dp_shard, cp and tp";
+        ->suggestion = arena_printf(d->arena, "name %s", all);
     return 0;
   }
   const char *near = str_nearest(name, order_names, LEN(order_names));
   diag_error(d, "order", "mesh.order", "unknown axis \"%s\"", name)->suggestion =
       near ? arena_printf(d->arena, "did you mean \"%s\"?", near)
-           : "the axes are pp, dp_replicate, dp_shard, cp and tp";
+           : arena_printf(d->arena, "the axes are %s", all);
   return near ? axes_parse(near) : 0;
 }
 
 /* "dp" stands for dp_replicate, dp_shard. Every axis must be named, also one of size 1:
  * an order then holds for every size. */
 static void read_order(Diags *d, const char *const name[AXIS_N + 1], int order[AXIS_N]) {
-  static const int standard[AXIS_N] = {AXIS_PP, AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_CP,
-                                       AXIS_TP};
   AxisSet seen = 0, meant = 0;
   int n = 0;
-  memcpy(order, standard, sizeof standard);
+  for (int a = 0; a < AXIS_N; a++)
+    order[a] = a;
   if (!name[0]) return;
   for (int i = 0; i < AXIS_N + 1 && name[i]; i++) {
     AxisSet set = axes_of_order(name[i]);
@@ -228,14 +243,11 @@ static void read_order(Diags *d, const char *const name[AXIS_N + 1], int order[A
       if (set & ~seen & AXIS_BIT(a)) order[n++] = a;
     seen |= set;
   }
-  AxisSet missing = AXES_ALL & ~(seen | meant);
-  const char *list = NULL;
-  for (int a = 0; a < AXIS_N; a++)
-    if (missing & AXIS_BIT(a))
-      list = list ? arena_printf(d->arena, "%s, %s", list, axis_name(a)) : axis_name(a);
+  const char *list = list_axes(d->arena, AXES_ALL & ~(seen | meant), ", ");
   if (list)
     diag_error(d, "order", "mesh.order", "does not name %s", list)->suggestion =
-        "every axis once, slowest first: pp, dp_replicate, dp_shard, cp, tp";
+        arena_printf(d->arena, "every axis once, slowest first: %s",
+                     list_axes(d->arena, AXES_ALL, ", "));
 }
 
 /* ---- resolve ---- */
@@ -247,9 +259,9 @@ static void fill(const Sizes *s, Mesh *m) {
   m->size[AXIS_DP_SHARD] = (int)(s->dp / s->rep);
   m->size[AXIS_CP] = (int)s->cp;
   m->size[AXIS_TP] = (int)s->tp;
-  m->ep = (int)s->ep;
-  m->etp = (int)s->etp;
-  m->ep_shard = (int)(s->dp * s->cp * s->tp / (s->ep * s->etp));
+  m->size[AXIS_EP] = (int)s->ep;
+  m->size[AXIS_ETP] = (int)s->etp;
+  m->size[AXIS_EP_SHARD] = (int)(s->dp * s->cp * s->tp / (s->ep * s->etp));
   int stride = 1;
   for (int i = AXIS_N - 1; i >= 0; i--) {
     m->stride[m->order[i]] = stride;
@@ -275,4 +287,13 @@ bool mesh_resolve(const MeshSpec *spec, int64_t world, Mesh *m, Diags *d) {
   }
   fill(&s, m);
   return true;
+}
+
+void mesh_write_sizes(const Mesh *m, MeshSpec *spec) {
+  spec->world = mesh_size(m, AXES_ALL);
+  spec->tp = m->size[AXIS_TP];
+  spec->pp = m->size[AXIS_PP];
+  spec->cp = m->size[AXIS_CP];
+  spec->dp_replicate = m->size[AXIS_DP_REPLICATE];
+  spec->dp = mesh_size(m, AXES_DP);
 }

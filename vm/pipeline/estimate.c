@@ -38,14 +38,11 @@ static double ring_seconds(const Link *l, double bytes, double count, bool both)
   return steps * (bytes / l->n / l->bandwidth + count * l->latency);
 }
 
-static const AxisSet axes_of[AX_N] = {
-    [AX_DP] = AXES_DP, [AX_CP] = AXIS_BIT(AXIS_CP), [AX_TP] = AXIS_BIT(AXIS_TP)};
-
 /* Kernels and collectives of one microbatch. */
 static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   double s = w->seconds;
   for (int a = 0; a < AX_N; a++) {
-    Link l = link_of(m, k, axes_of[a]);
+    Link l = link_of(m, k, ax_mesh((ShardAxis)a));
     for (int c = COLL_ALL_REDUCE; c <= COLL_REDUCE_SCATTER; c++)
       s += ring_seconds(&l, w->bytes[a][c], w->count[a][c], c == COLL_ALL_REDUCE);
   }

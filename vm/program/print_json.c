@@ -151,11 +151,10 @@ static void write_comms(const Print *k) {
 }
 
 static void write_coordinates(const Print *k) {
-  static const Axis sorted[AXIS_N] = {AXIS_CP, AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_PP,
-                                      AXIS_TP};
   json_open(k->j, "coordinates", '{');
   for (int i = 0; i < AXIS_N; i++)
-    json_int(k->j, axis_name(sorted[i]), mesh_coord(&k->c->mesh, k->rank, sorted[i]));
+    json_int(k->j, axis_name(axis_by_name(i)),
+             mesh_coord(&k->c->mesh, k->rank, axis_by_name(i)));
   json_close(k->j, '}');
 }
 
