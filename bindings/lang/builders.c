@@ -319,7 +319,7 @@ static int unknown_member(lua_State *L) {
   lua_settop(L, 2);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  const char *name = luaL_tolstring(L, 2, NULL), *names[32];
+  const char *name = plain_tostring(L, 2), *names[32];
   int n = 0;
   for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
     names[n++] = lua_tostring(L, -2);

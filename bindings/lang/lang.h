@@ -24,8 +24,13 @@ typedef struct LangState {
   size_t used, cap; /* bytes */
   size_t refused;   /* bytes that were refused last, 0: nothing */
   void *refused_at;
-  int64_t left;    /* instructions until the limit */
-  StopReason stop; /* once set, every further instruction raises */
+  int64_t left;       /* steps until the limit */
+  int64_t more;       /* of them beyond the limit: what is called is that large */
+  int price;          /* steps of an instruction; more than one with long texts */
+  lua_State *running; /* the innermost coroutine */
+  bool armed;         /* the hook is set */
+  bool recording;     /* ... and notes lines */
+  StopReason stop;    /* once set, every further instruction raises */
   Replay *replay;  /* this state records lines; NULL in the first one */
   bool no_memory;  /* an error raised in Lua means that */
   bool quiet;      /* print says nothing */
@@ -41,6 +46,11 @@ void state_free(LangState *s);
 /* Raises again what pcall may not swallow. */
 void state_rethrow(lua_State *L);
 void state_hook(lua_State *L, lua_Debug *ar);
+/* Counts work that a function in C is about to do. Raises at the limit and when the plan
+ * is interrupted. */
+void state_charge(lua_State *L, int64_t steps);
+/* A thread is about to run: if texts have become longer, its hook comes sooner. */
+void state_watch(LangState *s, lua_State *L);
 /* Evaluates the plan file; its value is left on the stack. */
 weft_status state_run(LangState *s, Diags *d, weft_error *e);
 /* Starts and ends counting for a call that somebody else makes; state_stopped is the

@@ -19,8 +19,11 @@ static int compare_numbers(const Key *a, const Key *b) {
   return a->is_int - b->is_int;
 }
 
-static int compare_keys(const void *pa, const void *pb) {
+/* Once the plan is stopped, what is left is done in no time. */
+static int compare_keys(const void *pa, const void *pb, void *ud) {
   const Key *a = pa, *b = pb;
+  const StopFlag *stop = ud;
+  if (stop && *stop) return 0;
   if (a->type != b->type) {
     static const int order[LUA_NUMTYPES] = {[LUA_TSTRING] = 1, [LUA_TBOOLEAN] = 2};
     return order[a->type] - order[b->type];
@@ -47,7 +50,7 @@ static bool read_key(lua_State *L, int idx, Key *k) {
   return true;
 }
 
-bool sorted_keys(lua_State *L, int t) {
+static bool sort_keys(lua_State *L, int t, const StopFlag *stop) {
   int n = 0;
   t = lua_absindex(L, t);
   luaL_checkstack(L, 6, NULL);
@@ -66,7 +69,7 @@ bool sorted_keys(lua_State *L, int t) {
     lua_pushvalue(L, -2);
     lua_rawseti(L, -4, i);
   }
-  qsort(key, (size_t)n, sizeof *key, compare_keys);
+  qsort_r(key, (size_t)n, sizeof *key, compare_keys, (void *)stop);
   lua_createtable(L, n, 0);
   for (i = 0; i < n; i++) {
     lua_rawgeti(L, -2, key[i].slot);
@@ -77,19 +80,36 @@ bool sorted_keys(lua_State *L, int t) {
   return true;
 }
 
-/* Upvalues: the sorted keys, the position. Keys that were removed meanwhile are skipped.
- */
+bool sorted_keys(lua_State *L, int t) {
+  return sort_keys(L, t, NULL);
+}
+
+/* Upvalues: the table, its sorted keys, the position. Arguments do not matter: what the
+ * iterator goes through is what pairs was given. Keys that were removed meanwhile are
+ * skipped. */
 static int pairs_next(lua_State *L) {
-  lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
+  lua_Integer i = lua_tointeger(L, lua_upvalueindex(3));
+  lua_settop(L, 0);
   for (;;) {
-    lua_settop(L, 1);
-    if (lua_rawgeti(L, lua_upvalueindex(1), ++i) == LUA_TNIL) return 1;
-    lua_pushvalue(L, 2);
-    if (lua_rawget(L, 1) != LUA_TNIL) break;
+    state_charge(L, 1);
+    lua_settop(L, 0);
+    if (lua_rawgeti(L, lua_upvalueindex(2), ++i) == LUA_TNIL) return 1;
+    lua_pushvalue(L, 1);
+    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) break;
   }
   lua_pushinteger(L, i);
-  lua_replace(L, lua_upvalueindex(2));
+  lua_replace(L, lua_upvalueindex(3));
   return 2;
+}
+
+/* Before the keys of the table at 1 are sorted. */
+static void charge_sort(lua_State *L) {
+  int64_t n = 0, steps = 4;
+  for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1))
+    n++;
+  for (int64_t rest = n; rest > 0; rest /= 2)
+    steps += 2 * n;
+  state_charge(L, steps);
 }
 
 int sorted_pairs(lua_State *L) {
@@ -101,11 +121,13 @@ int sorted_pairs(lua_State *L) {
   }
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
-  if (!sorted_keys(L, 1))
+  charge_sort(L);
+  lua_pushvalue(L, 1);
+  if (!sort_keys(L, 1, state_of(L)->opt->stop))
     return luaL_error(L,
                       "pairs: keys other than numbers, texts and booleans have no order");
   lua_pushinteger(L, 0);
-  lua_pushcclosure(L, pairs_next, 2);
+  lua_pushcclosure(L, pairs_next, 3);
   lua_pushvalue(L, 1);
   lua_pushnil(L);
   return 3;

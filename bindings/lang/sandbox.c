@@ -1,11 +1,11 @@
 /* sandbox.c - the globals of a plan: what is kept of Lua's libraries, what is replaced
  * so that a plan means the same on every run, and errors for undeclared names. */
 #include "lang.h"
+#include "lib.h"
 
 #include <lualib.h>
 
-enum { REP_MAX = 16 << 20 };            /* bytes that string.rep may make */
-static const double pattern_work = 1e8; /* steps that a pattern may take at worst */
+static const Meter meter = {state_charge, 16 << 20};
 
 /* ---- text without addresses ---- */
 
@@ -18,7 +18,14 @@ const char *plain_tostring(lua_State *L, int idx) {
     lua_pop(L, 1);
     return luaL_tolstring(L, idx, NULL);
   }
-  if (luaL_getmetafield(L, idx, "__name") == LUA_TSTRING) return lua_tostring(L, -1);
+  switch (luaL_getmetafield(L, idx, "__name")) {
+  case LUA_TSTRING:
+    return lua_tostring(L, -1);
+  case LUA_TNIL:
+    break;
+  default:
+    lua_pop(L, 1);
+  }
   return lua_pushstring(L, lua_typename(L, type));
 }
 
@@ -70,57 +77,22 @@ static int format(lua_State *L) {
   return 1;
 }
 
-/* ---- functions that could run too long ---- */
+/* ---- what takes as long as its arguments ---- */
 
-static int rep(lua_State *L) {
-  size_t len, sep = 0;
-  luaL_checklstring(L, 1, &len);
-  lua_Number n = (lua_Number)luaL_checkinteger(L, 2);
-  luaL_optlstring(L, 3, "", &sep);
-  if (n > 0 && n * (lua_Number)(len + sep) > REP_MAX)
-    return luaL_error(L, "string.rep: the result would have more than %d MiB",
-                      REP_MAX >> 20);
+/* Upvalue: a function of Lua's that looks at each byte of its arguments. */
+static int counted(lua_State *L) {
   int args = lua_gettop(L);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_call(L, args, 1);
-  return 1;
-}
-
-/* The number of ways in which the repetitions of a pattern can share a text of n bytes:
- * the worst case of Lua's backtracking matcher. */
-static double pattern_cost(const char *p, size_t plen, size_t n) {
-  int loops = plen && *p == '^' ? 0 : 1;
-  for (size_t i = 0; i < plen; i++) {
-    if (p[i] == '%') {
-      i++;
-      if (i < plen && (p[i] == 'b' || (p[i] >= '1' && p[i] <= '9'))) loops++;
-    } else if (strchr("*+-?", p[i]) && p[i]) {
-      loops++;
-    }
-  }
-  double cost = 1;
-  for (int k = 1; k <= loops && cost < 1e30; k++)
-    cost *= ((double)n + k) / k;
-  return cost;
-}
-
-/* Upvalues: a matching function of `string`, its name. */
-static int match(lua_State *L) {
-  size_t n, plen;
-  luaL_checklstring(L, 1, &n);
-  const char *p = luaL_checklstring(L, 2, &plen);
-  const char *name = lua_tostring(L, lua_upvalueindex(2));
-  bool plain = str_eq(name, "find") && lua_toboolean(L, 4);
-  if (!plain && pattern_cost(p, plen, n) > pattern_work)
-    return luaL_error(L, "string.%s: this pattern may take too long on %d bytes", name,
-                      (int)MIN(n, (size_t)INT32_MAX));
-  int args = lua_gettop(L);
+  int64_t bytes = 0;
+  for (int i = 1; i <= args; i++)
+    if (lua_type(L, i) == LUA_TSTRING) bytes += (int64_t)lua_rawlen(L, i);
+  state_charge(L, 1 + args / 4 + bytes / 8);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   lua_call(L, args, LUA_MULTRET);
   return lua_gettop(L);
 }
+
+/* ---- what a limit ends ---- */
 
 static int guarded_end(lua_State *L, int status, lua_KContext ctx) {
   state_rethrow(L);
@@ -156,6 +128,76 @@ static int guarded_xpcall(lua_State *L) {
   return guarded(L);
 }
 
+/* ---- coroutines ---- */
+
+/* The first instructions of a coroutine come before its hook: they are paid here. */
+static int create(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  state_charge(L, 100);
+  lua_State *co = lua_newthread(L);
+  lua_pushvalue(L, 1);
+  lua_xmove(L, co, 1);
+  return 1;
+}
+
+/* Runs the coroutine with the n values on top; leaves its results, or the error. Returns
+ * their number, -1 for an error. */
+static int run_coroutine(lua_State *L, lua_State *co, int n) {
+  LangState *s = state_of(L);
+  int results = 0;
+  if (!lua_checkstack(co, n)) return luaL_error(L, "too many arguments to resume");
+  lua_xmove(L, co, n);
+  s->running = co;
+  state_watch(s, co);
+  int status = lua_resume(co, L, n, &results);
+  s->running = L;
+  state_watch(s, L);
+  state_rethrow(L);
+  if (status != LUA_OK && status != LUA_YIELD) {
+    lua_xmove(co, L, 1);
+    return -1;
+  }
+  if (!lua_checkstack(L, results + 1)) {
+    lua_pop(co, results);
+    return luaL_error(L, "too many results to resume");
+  }
+  lua_xmove(co, L, results);
+  return results;
+}
+
+static int resume(lua_State *L) {
+  lua_State *co = lua_tothread(L, 1);
+  luaL_argexpected(L, co, 1, "coroutine");
+  int n = run_coroutine(L, co, lua_gettop(L) - 1);
+  lua_pushboolean(L, n >= 0);
+  lua_insert(L, n >= 0 ? -(n + 1) : -2);
+  return n >= 0 ? n + 1 : 2;
+}
+
+/* Upvalue: the coroutine. Its errors go on, with the place where it was called. */
+static int wrapped(lua_State *L) {
+  lua_State *co = lua_tothread(L, lua_upvalueindex(1));
+  int n = run_coroutine(L, co, lua_gettop(L));
+  if (n >= 0) return n;
+  if (lua_status(co) > LUA_YIELD && lua_resetthread(co) != LUA_OK) {
+    lua_pop(L, 1);
+    lua_xmove(co, L, 1); /* of a variable that was to be closed */
+  }
+  state_rethrow(L);
+  if (lua_type(L, -1) == LUA_TSTRING) {
+    luaL_where(L, 1);
+    lua_insert(L, -2);
+    lua_concat(L, 2);
+  }
+  return lua_error(L);
+}
+
+static int wrap_coroutine(lua_State *L) {
+  create(L);
+  lua_pushcclosure(L, wrapped, 1);
+  return 1;
+}
+
 /* ---- functions whose results could differ between runs ---- */
 
 static int randomseed(lua_State *L) {
@@ -171,8 +213,9 @@ static int randomseed(lua_State *L) {
 static int set_metatable(lua_State *L) {
   if (lua_istable(L, 2)) {
     lua_settop(L, 2);
-    if (lua_getfield(L, 2, "__gc") != LUA_TNIL ||
-        lua_getfield(L, 2, "__mode") != LUA_TNIL)
+    lua_pushliteral(L, "__gc");
+    lua_pushliteral(L, "__mode");
+    if (lua_rawget(L, 2) != LUA_TNIL || (lua_pop(L, 1), lua_rawget(L, 2)) != LUA_TNIL)
       return luaL_error(L, "setmetatable: __gc and __mode are not available in a plan");
     lua_settop(L, 2);
   }
@@ -202,15 +245,15 @@ static int unknown_global(lua_State *L) {
 }
 
 static int assign_global(lua_State *L) {
-  const char *name = luaL_tolstring(L, 2, NULL);
+  const char *name = plain_tostring(L, 2);
   return luaL_error(L, "assignment to global '%s' (use 'local %s = ...')", name, name);
 }
 
 /* ---- the table of globals ---- */
 
 static const char *const kept[] = {"assert",   "error",  "getmetatable", "ipairs",
-                                   "rawequal", "rawget", "rawlen",       "select",
-                                   "tonumber", "type",   "_VERSION",     NULL};
+                                   "rawequal", "rawget", "rawlen",       "type",
+                                   "_VERSION", NULL};
 
 /* Replaces field `name` of the table on top by a closure over the old value. */
 static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
@@ -218,6 +261,16 @@ static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
   lua_pushstring(L, name);
   lua_pushcclosure(L, fn, 2);
   lua_setfield(L, -2, name);
+}
+
+/* Counts the work of every function of the table on top. */
+static void count_functions(lua_State *L) {
+  const char *names[64];
+  int n = 0;
+  for (lua_pushnil(L); lua_next(L, -2) && n < LEN(names); lua_pop(L, 1))
+    if (lua_isfunction(L, -1)) names[n++] = lua_tostring(L, -2);
+  for (int i = 0; i < n; i++)
+    wrap(L, names[i], counted);
 }
 
 /* Every function that a library keeps; what a build of Lua has besides is dropped. */
@@ -257,10 +310,13 @@ static void open_base(lua_State *L, int env) {
     lua_getfield(L, -1, kept[i]);
     lua_setfield(L, env, kept[i]);
   }
-  static const char *const wrapped[] = {"pcall", "xpcall", "setmetatable"};
+  static const char *const wrapped[] = {"pcall", "xpcall", "setmetatable", "tonumber",
+                                        "select"};
   wrap(L, "pcall", guarded);
   wrap(L, "xpcall", guarded_xpcall);
   wrap(L, "setmetatable", set_metatable);
+  wrap(L, "tonumber", counted);
+  wrap(L, "select", counted);
   for (int i = 0; i < LEN(wrapped); i++) {
     lua_getfield(L, -1, wrapped[i]);
     lua_setfield(L, env, wrapped[i]);
@@ -278,24 +334,24 @@ static void open_base(lua_State *L, int env) {
 
 static void open_string(lua_State *L, int env) {
   open_library(L, "string", luaopen_string, string_names);
+  count_functions(L);
   wrap(L, "format", format);
-  wrap(L, "rep", rep);
-  wrap(L, "find", match);
-  wrap(L, "match", match);
-  wrap(L, "gmatch", match);
-  wrap(L, "gsub", match);
+  lib_string(L, &meter);
   lua_setfield(L, env, "string");
   lua_pushliteral(L, "");
   lua_getmetatable(L, -1);
   lua_pushliteral(L, "string");
   lua_setfield(L, -2, "__metatable");
+  count_functions(L); /* arithmetic with texts */
   lua_pop(L, 2);
 }
 
 static void open_others(lua_State *L, int env) {
   open_library(L, "table", luaopen_table, table_names);
+  lib_table(L, &meter);
   lua_setfield(L, env, "table");
   open_library(L, "utf8", luaopen_utf8, utf8_names);
+  count_functions(L);
   lua_setfield(L, env, "utf8");
   open_library(L, "math", luaopen_math, math_names);
   lua_getfield(L, -1, "randomseed");
@@ -303,8 +359,10 @@ static void open_others(lua_State *L, int env) {
   lua_call(L, 1, 0);
   wrap(L, "randomseed", randomseed);
   lua_setfield(L, env, "math");
+  static const luaL_Reg own[] = {
+      {"create", create}, {"resume", resume}, {"wrap", wrap_coroutine}, {NULL, NULL}};
   open_library(L, "coroutine", luaopen_coroutine, coroutine_names);
-  wrap(L, "resume", guarded);
+  luaL_setfuncs(L, own, 0);
   wrap(L, "close", guarded);
   lua_setfield(L, env, "coroutine");
 }

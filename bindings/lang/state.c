@@ -1,6 +1,9 @@
 /* state.c - a private Lua state for one plan: its allocator with a cap, the hook that
- * counts instructions, and calls whose errors become diagnostics. Limits protect against
- * mistakes: a C function of the library (a pattern, a sort) is not interrupted. */
+ * counts instructions, and calls whose errors become diagnostics.
+ *
+ * One count holds all work: instructions by the hook, steps inside of C functions by
+ * state_charge, bytes by the allocator. An instruction that compares, converts or hashes
+ * texts costs by the longest text that there was: long ones make the hook come sooner. */
 #include "lang.h"
 
 #include <lualib.h>
@@ -9,12 +12,30 @@
 
 #include "vm/io/io.h"
 
-enum { HOOK_STEP = 1000 };
+enum {
+  HOOK_STEP = 1000,  /* instructions between two looks at the count, */
+  THREAD_STEP = 100, /* in a coroutine, whose first ones are not noticed */
+  FREE_TEXT = 1024,  /* bytes of a text that an instruction may look at */
+  STEP_BYTES = 64    /* whose allocation is a step */
+};
 static const size_t default_memory = (size_t)256 << 20;
 static const int64_t default_instructions = 50 * 1000 * 1000;
 
 LangState *state_of(lua_State *L) {
   return *(LangState **)lua_getextraspace(L);
+}
+
+/* Sets or renews the hook of a thread; Lua allows that at any time. */
+static void set_hook(LangState *s, lua_State *L) {
+  int step = (L == s->L ? HOOK_STEP : THREAD_STEP) / s->price;
+  int mask = LUA_MASKCOUNT | (L == s->L && s->recording ? LUA_MASKLINE | LUA_MASKRET : 0);
+  lua_sethook(L, state_hook, mask, MAX(step, 1));
+}
+
+void state_watch(LangState *s, lua_State *L) {
+  int most = L == s->L ? HOOK_STEP : THREAD_STEP;
+  if (s->stop == STOP_NONE && lua_gethookcount(L) > MAX(most / s->price, 1))
+    set_hook(s, L);
 }
 
 /* ---- memory ---- */
@@ -37,8 +58,17 @@ static void *host_realloc(const weft_alloc *a, void *p, size_t old, size_t n) {
   return NULL;
 }
 
+/* For a new block Lua says in `old` what it is for. */
+static void count_bytes(LangState *s, bool text, size_t old, size_t n) {
+  s->left -= (int64_t)((n - old) / STEP_BYTES);
+  if (!text || n / FREE_TEXT < (size_t)s->price) return;
+  s->price = (int)MIN(n / FREE_TEXT + 1, (size_t)INT32_MAX);
+  if (s->armed && s->stop == STOP_NONE) set_hook(s, s->running);
+}
+
 static void *allocate(void *ud, void *p, size_t old, size_t n) {
   LangState *s = ud;
+  bool text = !p && old == LUA_TSTRING;
   if (!p) old = 0;
   if (n > old) {
     bool other = s->refused && (s->refused != n || s->refused_at != p);
@@ -49,16 +79,21 @@ static void *allocate(void *ud, void *p, size_t old, size_t n) {
   void *q = host_realloc(s->opt->alloc, p, old, n);
   if (n && !q) return NULL;
   s->used = s->used - old + n;
+  if (n > old) count_bytes(s, text, old, n);
   return q;
 }
 
 /* ---- instructions ---- */
 
+static int64_t limit_of(const LangState *s) {
+  int64_t limit = s->opt->instruction_limit;
+  return (limit ? limit : default_instructions) + s->more;
+}
+
 static const char *stop_text(LangState *s, char *buf, size_t n) {
-  const LangOptions *o = s->opt;
-  int64_t limit = o->instruction_limit ? o->instruction_limit : default_instructions;
   if (s->stop == STOP_INSTRUCTIONS)
-    snprintf(buf, n, "the plan was stopped after %lld instructions", (long long)limit);
+    snprintf(buf, n, "the plan was stopped after %lld instructions",
+             (long long)limit_of(s));
   else if (s->stop == STOP_MEMORY)
     snprintf(buf, n, "the plan needs more than its limit of %zu MiB of memory",
              s->cap >> 20);
@@ -79,39 +114,67 @@ void state_rethrow(lua_State *L) {
   if (s->stop != STOP_NONE) luaL_error(L, "%s", stop_text(s, buf, sizeof buf));
 }
 
+/* The innermost line of Lua that is running. */
+static void note_place(lua_State *L, LangState *s) {
+  lua_Debug ar;
+  for (int level = 0; !s->line && lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline <= 0) continue;
+    snprintf(s->file, sizeof s->file, "%s", ar.source + (*ar.source == '@'));
+    s->line = ar.currentline;
+  }
+}
+
 /* Once a limit is hit, the hook is set to fire at every line and instruction of this
  * thread and of the main one, so that no coroutine or pcall goes on. */
-static void halt(lua_State *L, lua_Debug *ar, LangState *s) {
+static void halt(lua_State *L, LangState *s) {
   int mask = LUA_MASKLINE | LUA_MASKCOUNT;
   lua_sethook(L, state_hook, mask, 1);
   lua_sethook(s->L, state_hook, mask, 1);
-  if (!s->line && lua_getinfo(L, "Sl", ar)) {
-    snprintf(s->file, sizeof s->file, "%s", ar->source + (*ar->source == '@'));
-    s->line = ar->currentline;
-  }
+  note_place(L, s);
   state_rethrow(L);
+}
+
+void state_charge(lua_State *L, int64_t steps) {
+  LangState *s = state_of(L);
+  s->left -= steps;
+  if (s->stop == STOP_NONE && s->left <= 0) s->stop = STOP_INSTRUCTIONS;
+  if (s->stop == STOP_NONE && s->opt->stop && *s->opt->stop) s->stop = STOP_INTERRUPT;
+  if (s->stop != STOP_NONE) halt(L, s);
 }
 
 void state_hook(lua_State *L, lua_Debug *ar) {
   LangState *s = state_of(L);
-  if (ar->event == LUA_HOOKCOUNT && s->stop == STOP_NONE) {
-    if ((s->left -= HOOK_STEP) <= 0) s->stop = STOP_INSTRUCTIONS;
-    if (s->opt->stop && *s->opt->stop) s->stop = STOP_INTERRUPT;
+  if (ar->event == LUA_HOOKCOUNT) {
+    int64_t steps = (int64_t)lua_gethookcount(L) * s->price;
+    if (s->stop == STOP_NONE) set_hook(s, L);
+    state_charge(L, steps);
+  } else if (s->stop != STOP_NONE) {
+    halt(L, s);
+  } else if (s->recording) {
+    replay_event(L, ar, s->replay);
   }
-  if (s->stop != STOP_NONE) halt(L, ar, s);
-  if (s->replay && ar->event != LUA_HOOKCOUNT) replay_event(L, ar, s->replay);
+}
+
+/* What stopped an earlier call does not stop this one. */
+static void arm(LangState *s, bool recording) {
+  s->refused = 0;
+  s->stop = STOP_NONE;
+  s->left = limit_of(s);
+  s->line = 0;
+  s->file[0] = 0;
+  s->recording = recording;
+  s->armed = true;
+  s->running = s->L;
+  set_hook(s, s->L);
 }
 
 void state_arm(LangState *s) {
-  int64_t limit = s->opt->instruction_limit;
-  s->left = limit ? limit : default_instructions;
-  s->line = 0;
-  s->file[0] = 0;
-  int mask = LUA_MASKCOUNT | (s->replay ? LUA_MASKLINE | LUA_MASKRET : 0);
-  lua_sethook(s->L, state_hook, mask, (int)MIN(s->left, (int64_t)HOOK_STEP));
+  arm(s, s->replay != NULL);
 }
 
 void state_disarm(LangState *s) {
+  s->armed = s->recording = false;
   lua_sethook(s->L, NULL, 0, 0);
 }
 
@@ -269,9 +332,11 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
   Job job = {fn, ud};
   jmp_buf saved;
   memcpy(&saved, arena_guard(s->arena), sizeof saved);
+  arm(s, false);
   lua_pushcfunction(s->L, run_job);
   lua_pushlightuserdata(s->L, &job);
   int status = lua_pcall(s->L, 1, 0, 0);
+  state_disarm(s);
   memcpy(arena_guard(s->arena), &saved, sizeof saved);
   if (status == LUA_OK) return WEFT_OK;
   const char *msg = lua_tostring(s->L, -1);
@@ -303,6 +368,7 @@ weft_status state_new(const LangOptions *o, Arena *a, const char *path, const ch
   s->path = path;
   s->dir = dir;
   s->cap = o->memory_limit ? o->memory_limit : default_memory;
+  s->price = 1;
   s->replay = replay;
   s->quiet = replay != NULL;
   s->L = lua_newstate(allocate, s);

@@ -42,9 +42,11 @@ const char *value_describe(Arena *a, lua_State *L, int idx) {
 
 const char *value_suggest(const char *text, const char *const *names, int n) {
   size_t len = strlen(text);
+  const char *found = NULL;
   for (int i = 0; len >= 3 && i < n; i++)
-    if (strncmp(names[i], text, len) == 0) return names[i];
-  return str_nearest(text, names, n);
+    if (strncmp(names[i], text, len) == 0 && (!found || strcmp(names[i], found) < 0))
+      found = names[i];
+  return found ? found : str_nearest(text, names, n);
 }
 
 /* ---- values from the command line ---- */

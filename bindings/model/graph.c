@@ -207,7 +207,7 @@ static int g_layer(lua_State *L) {
     return luaL_error(L,
                       "g:layer: the first argument is the layer's number from 0, "
                       "got %s",
-                      luaL_tolstring(L, 2, NULL));
+                      plain_tostring(L, 2));
   return run_unit(L, u, lua_pushfstring(L, "layers.%I", i), (int)i);
 }
 
@@ -225,7 +225,7 @@ static int g_unit(lua_State *L) {
 static int unknown_method(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  const char *key = luaL_tolstring(L, 2, NULL), *names[OP_N + 16];
+  const char *key = plain_tostring(L, 2), *names[OP_N + 16];
   int n = 0;
   for (lua_pushnil(L); n < LEN(names) && lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1))
     names[n++] = lua_tostring(L, -2);
@@ -288,7 +288,7 @@ typedef struct ModelCall {
  * of the message, because diagnostics carry it apart. Upvalue 1: the ModelCall. */
 static int locate(lua_State *L) {
   ModelCall *c = lua_touserdata(L, lua_upvalueindex(1));
-  const char *msg = luaL_tolstring(L, 1, NULL);
+  const char *msg = plain_tostring(L, 1);
   lua_Debug ar;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "bindings/lang/lang.h"
 #include "graph_int.h"
 
 enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTR = 8 };   /* graph_op makes up to 8 results */
@@ -76,20 +77,29 @@ static void set_attr(lua_State *L, const char *op, const AttrField *f, OpAttr *a
     float v = (float)lua_tonumber(L, -1);
     if (!ok || !isfinite(v))
       luaL_error(L, "g:%s: %s must be a finite number, got %s", op, f->name,
-                 luaL_tolstring(L, -1, NULL));
+                 plain_tostring(L, -1));
     *(float *)at = v;
     return;
   }
   lua_Integer v = ok ? lua_tointegerx(L, -1, &ok) : 0;
   if (!ok || v < 0 || v > INT32_MAX)
     luaL_error(L, "g:%s: %s must be an integer from 0, got %s", op, f->name,
-               luaL_tolstring(L, -1, NULL));
+               plain_tostring(L, -1));
   *(int32_t *)at = (int32_t)v;
 }
 
-static void unknown_attr(lua_State *L, const char *op, const OpKeys *k) {
+/* Raises for the first key of the table at `t`, in order, that is none of the op's. */
+static void unknown_attr(lua_State *L, const char *op, const OpKeys *k, int t) {
   int n = key_count(k);
-  const char *name = luaL_tolstring(L, -2, NULL);
+  const char *name = NULL;
+  luaL_argexpected(L, sorted_keys(L, t), t, "table of names");
+  for (int i = 1; !name && lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
+    const char *key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    bool known = false;
+    for (int j = 0; j < n; j++)
+      known |= strcmp(k->key[j], key) == 0;
+    if (!known) name = plain_tostring(L, -1), lua_insert(L, -2);
+  }
   const char *near = str_nearest(name, k->key, n);
   if (near)
     luaL_error(L, "g:%s: unknown attribute \"%s\" (did you mean \"%s\"?)", op, name,
@@ -106,24 +116,34 @@ static void unknown_attr(lua_State *L, const char *op, const OpKeys *k) {
              lua_tostring(L, -1));
 }
 
-/* Reads the table at `t`, or nothing if t is 0. *name lives as long as the table. */
+/* Pushes t[key], which counts if it is not nil. */
+static int field(lua_State *L, int t, const char *key, int *found) {
+  lua_pushstring(L, key);
+  int type = lua_rawget(L, t);
+  *found += type != LUA_TNIL;
+  return type;
+}
+
+/* Reads the table at `t`, or nothing if t is 0. *name lives as long as the table. The
+ * order of its keys does not matter: it is not the same in every run. */
 static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char **name) {
   const OpKeys *k = keys_of(code);
   const char *op = op_info[code].name;
   bool given[MAX_ATTR] = {false};
-  int n = key_count(k);
-  if (t) lua_pushnil(L);
-  for (; t && lua_next(L, t); lua_pop(L, 1)) {
-    int i = 0;
-    bool text = lua_type(L, -2) == LUA_TSTRING;
-    if (text && lua_type(L, -1) == LUA_TSTRING && str_eq(lua_tostring(L, -2), "name")) {
+  int n = key_count(k), found = 0, entries = 0;
+  for (int i = 0; t && i < n; i++, lua_pop(L, 1)) {
+    given[i] = field(L, t, k->key[i], &found) != LUA_TNIL;
+    if (given[i]) set_attr(L, op, field_of(k->key[i]), attr);
+  }
+  if (t) {
+    if (field(L, t, "name", &found) == LUA_TSTRING)
       *name = lua_tostring(L, -1);
-      continue;
-    }
-    while (i < n && !(text && strcmp(k->key[i], lua_tostring(L, -2)) == 0)) i++;
-    if (i == n) unknown_attr(L, op, k);
-    set_attr(L, op, field_of(k->key[i]), attr);
-    given[i] = true;
+    else if (!lua_isnil(L, -1))
+      luaL_error(L, "g:%s: name must be a text, got a %s", op, luaL_typename(L, -1));
+    lua_pop(L, 1);
+    for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1))
+      entries++;
+    if (entries != found) unknown_attr(L, op, k, t);
   }
   for (int i = 0; i < k->need; i++)
     if (!given[i]) luaL_error(L, "g:%s: attribute \"%s\" is missing", op, k->key[i]);

@@ -1,6 +1,7 @@
 /* graph_param.c - g:param(name, dims, opts): a parameter with tagged dimensions. */
 #include <string.h>
 
+#include "bindings/lang/lang.h"
 #include "graph_int.h"
 
 typedef struct ParamWork {
@@ -18,22 +19,31 @@ static weft_status make_param(void *arg, weft_error *e) {
   return graph_param(w->g, w->name, w->dim, w->ndim, w->init, w->std, &w->out, e);
 }
 
+static bool key_known(lua_State *L, int key, const char *const *known, int n, int list) {
+  if (lua_isinteger(L, key))
+    return lua_tointeger(L, key) >= 1 && lua_tointeger(L, key) <= list;
+  if (lua_type(L, key) != LUA_TSTRING) return false;
+  for (int i = 0; i < n; i++)
+    if (str_eq(known[i], lua_tostring(L, key))) return true;
+  return false;
+}
+
 /* Raises for keys of the table at `t` (absolute) that are not in `known` and not one of
  * its first `list` items. */
 static void check_keys(lua_State *L, int t, const char *const *known, int n, int list,
                        const char *what) {
-  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
-    if (lua_isinteger(L, -2)) {
-      lua_Integer i = lua_tointeger(L, -2);
-      if (i >= 1 && i <= list) continue;
-      luaL_error(L, "%s: unexpected item %I", what, i);
-    }
-    if (lua_type(L, -2) != LUA_TSTRING)
-      luaL_error(L, "%s: unexpected key of type %s", what, luaL_typename(L, -2));
-    const char *key = lua_tostring(L, -2);
-    bool found = false;
-    for (int i = 0; i < n && !found; i++) found = str_eq(known[i], key);
-    if (found) continue;
+  bool good = true;
+  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1))
+    good = good && key_known(L, -2, known, n, list);
+  if (good) return;
+  /* In order, so that it is the same one in every run. */
+  if (!sorted_keys(L, t)) luaL_error(L, "%s: a key is neither a name nor a number", what);
+  int keys = lua_gettop(L);
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+    if (key_known(L, -1, known, n, list)) continue;
+    const char *key = plain_tostring(L, -1);
+    if (lua_type(L, keys + 1) == LUA_TNUMBER)
+      luaL_error(L, "%s: unexpected item %s", what, key);
     const char *near = str_nearest(key, known, n);
     if (near)
       luaL_error(L, "%s: unknown option \"%s\" (did you mean \"%s\"?)", what, key, near);
@@ -51,7 +61,7 @@ static int64_t count_field(lua_State *L, const char *key, int64_t absent, int64_
   if (lua_isnil(L, -1) && absent > 0) v = absent, ok = 1;
   if (!ok || lua_type(L, -1) == LUA_TSTRING || v < 1 || v > max)
     luaL_error(L, "%s: %s must be a positive integer, got %s", what, key ? key : "size",
-               luaL_tolstring(L, -1, NULL));
+               plain_tostring(L, -1));
   lua_pop(L, 1);
   return v;
 }
@@ -129,14 +139,14 @@ static void param_options(lua_State *L, int arg, ParamWork *w) {
     while (i < LEN(inits) && !str_eq(s, inits[i])) i++;
     if (i == LEN(inits))
       luaL_error(L, "%s: init must be \"normal\", \"zeros\" or \"ones\", got %s", what,
-                 luaL_tolstring(L, -1, NULL));
+                 plain_tostring(L, -1));
     w->init = (InitKind)i;
   }
   if (lua_getfield(L, arg, "std") != LUA_TNIL) {
     w->std = (float)lua_tonumber(L, -1);
     if (lua_type(L, -1) != LUA_TNUMBER || !(w->std >= 0 && w->std < 1e6f))
       luaL_error(L, "%s: std must be a number from 0, got %s", what,
-                 luaL_tolstring(L, -1, NULL));
+                 plain_tostring(L, -1));
   }
   lua_pop(L, 3);
 }

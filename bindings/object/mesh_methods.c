@@ -66,6 +66,7 @@ int *mesh_scratch(lua_State *L, int n) {
 
 static int list_tostring(lua_State *L) {
   enum { SHOWN = 64 };
+  luaL_checktype(L, 1, LUA_TTABLE);
   int n = (int)lua_rawlen(L, 1), *rank = mesh_scratch(L, n);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, 1, i + 1);
@@ -108,6 +109,7 @@ void mesh_push_ranks(lua_State *L, const int *rank, int n, int gpus) {
 /* One line for each item. */
 static int lines_tostring(lua_State *L) {
   luaL_Buffer b;
+  luaL_checktype(L, 1, LUA_TTABLE);
   int n = (int)lua_rawlen(L, 1);
   luaL_buffinit(L, &b);
   for (int i = 1; i <= n; i++) {
@@ -125,10 +127,11 @@ static int lines_tostring(lua_State *L) {
 
 static const char coord_type[] = "weft.coord";
 
-/* The name of the metatable lists what is printed: "weft.coord pp dp tp node". */
+/* Upvalue: the name of the metatable, which lists what is printed: "weft.coord pp dp tp
+ * node". */
 static int coord_tostring(lua_State *L) {
-  luaL_getmetafield(L, 1, "__name");
-  const char *p = lua_tostring(L, -1) + strlen(coord_type);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const char *p = lua_tostring(L, lua_upvalueindex(1)) + strlen(coord_type);
   Text *t = script_push_text(L);
   text_add(t, "{");
   for (bool any = false; *p == ' '; any = true) {
@@ -148,7 +151,8 @@ static int coord_tostring(lua_State *L) {
 /* Gives the table on top the metatable for these names. */
 static void set_coord(lua_State *L, const char *names) {
   if (luaL_newmetatable(L, names)) {
-    lua_pushcfunction(L, coord_tostring);
+    lua_pushstring(L, names);
+    lua_pushcclosure(L, coord_tostring, 1);
     lua_setfield(L, -2, "__tostring");
   }
   lua_setmetatable(L, -2);
@@ -325,10 +329,11 @@ static int groups(lua_State *L) {
 }
 
 static int neighbors_tostring(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
   Text *t = script_push_text(L);
   int n = (int)lua_rawlen(L, 1);
   for (int i = 1; i <= n; i++) {
-    lua_rawgeti(L, 1, i);
+    luaL_argexpected(L, lua_rawgeti(L, 1, i) == LUA_TTABLE, 1, "list of neighbors");
     lua_getfield(L, -1, "axis");
     lua_getfield(L, -2, "prev");
     lua_getfield(L, -3, "next");

@@ -3,10 +3,12 @@
 #include "reasons.h"
 #include "bindings/script/script.h"
 
+#define RUN_TYPE "weft.run"
+
 /* ---- plan:run { steps = n } ---- */
 
 static int close_run(lua_State *L) {
-  weft_run **r = lua_touserdata(L, 1);
+  weft_run **r = luaL_checkudata(L, 1, RUN_TYPE);
   weft_run_close(*r);
   *r = NULL;
   return 0;
@@ -16,7 +18,7 @@ static int close_run(lua_State *L) {
 static weft_run **push_run(lua_State *L) {
   weft_run **r = lua_newuserdatauv(L, sizeof *r, 1);
   *r = NULL;
-  if (luaL_newmetatable(L, "weft.run")) {
+  if (luaL_newmetatable(L, RUN_TYPE)) {
     lua_pushcfunction(L, close_run);
     lua_setfield(L, -2, "__gc");
   }

@@ -25,6 +25,7 @@ weft_status reasons_status(lua_State *L, int idx) {
 
 /* The text was made when the report was at hand: field `text`. */
 static int to_string(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
   lua_pushliteral(L, "text");
   lua_rawget(L, 1);

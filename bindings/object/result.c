@@ -5,6 +5,7 @@
 #include "bindings/script/script.h"
 
 static int to_string(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
   lua_pushliteral(L, "text");
   lua_rawget(L, 1);
   if (!lua_isstring(L, -1)) lua_pushliteral(L, "");

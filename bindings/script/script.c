@@ -10,6 +10,8 @@
 #include "vm/io/io.h"
 
 static const char host_key = 'h'; /* registry: light userdata, a ScriptHost */
+#define TEXT_TYPE "weft.textbox"
+#define ARENA_TYPE "weft.arena"
 enum { POLL_STEP = 1000 };        /* instructions between two looks at the flag */
 
 void script_set_host(lua_State *L, const ScriptHost *h) {
@@ -200,14 +202,14 @@ int script_unknown(lua_State *L, const char *object) {
 /* ---- texts ---- */
 
 static int free_text(lua_State *L) {
-  text_free(lua_touserdata(L, 1));
+  text_free(luaL_checkudata(L, 1, TEXT_TYPE));
   return 0;
 }
 
 Text *script_push_text(lua_State *L) {
   Text *t = lua_newuserdatauv(L, sizeof *t, 0);
   *t = (Text){0};
-  if (luaL_newmetatable(L, "weft.textbox")) {
+  if (luaL_newmetatable(L, TEXT_TYPE)) {
     lua_pushcfunction(L, free_text);
     lua_setfield(L, -2, "__gc");
   }
@@ -224,7 +226,7 @@ void script_end_text(lua_State *L) {
 }
 
 static int free_arena(lua_State *L) {
-  Arena **a = lua_touserdata(L, 1);
+  Arena **a = luaL_checkudata(L, 1, ARENA_TYPE);
   arena_free(*a);
   *a = NULL;
   return 0;
@@ -233,7 +235,7 @@ static int free_arena(lua_State *L) {
 Arena *script_push_arena(lua_State *L) {
   Arena **a = lua_newuserdatauv(L, sizeof *a, 0);
   *a = NULL;
-  if (luaL_newmetatable(L, "weft.arena")) {
+  if (luaL_newmetatable(L, ARENA_TYPE)) {
     lua_pushcfunction(L, free_arena);
     lua_setfield(L, -2, "__gc");
   }

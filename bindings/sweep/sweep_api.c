@@ -11,10 +11,12 @@
 #include "sweep_int.h"
 #include "vm/io/io.h"
 
+#define SWEEP_TYPE "weft.sweeping"
+
 /* ---- the object that owns all of it ---- */
 
 static int free_sweep(lua_State *L) {
-  Sweep *s = lua_touserdata(L, 1);
+  Sweep *s = luaL_checkudata(L, 1, SWEEP_TYPE);
   weft_error e;
   s->stop = 1;
   sweep_join(s);
@@ -36,7 +38,7 @@ static int free_sweep(lua_State *L) {
 static Sweep *push_sweep(lua_State *L) {
   Sweep *s = lua_newuserdatauv(L, sizeof *s, 0);
   memset(s, 0, sizeof *s);
-  if (luaL_newmetatable(L, "weft.sweeping")) {
+  if (luaL_newmetatable(L, SWEEP_TYPE)) {
     lua_pushcfunction(L, free_sweep);
     lua_setfield(L, -2, "__gc");
     lua_pushcfunction(L, free_sweep);

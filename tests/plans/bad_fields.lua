@@ -27,7 +27,7 @@ return weft.plan {
 --> bad_fields.lua:5: error: plan.name: expected a text, got number 42
 --> bad_fields.lua:8: error: plan.mesh.tp: expected a positive integer, got text "four"
 --> bad_fields.lua:9: error: plan.mesh.pp: expected a positive integer, got number 1.5
---> bad_fields.lua:10: error: plan.mesh.dpp: unknown field (did you mean "pp"?)
+--> bad_fields.lua:10: error: plan.mesh.dpp: unknown field (did you mean "dp"?)
 --> bad_fields.lua:12: error: plan.batch.gobal: unknown field (did you mean "global"?)
 --> bad_fields.lua:12: error: plan.batch.micro: expected a positive integer, got number 0
 --> bad_fields.lua:14: error: plan.shedule: unknown field (did you mean "schedule"?)

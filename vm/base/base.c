@@ -306,6 +306,20 @@ int str_distance(const char *a, const char *b) {
   return row[m];
 }
 
+static int common_prefix(const char *a, const char *b) {
+  int n = 0;
+  while (a[n] && tolower((unsigned char)a[n]) == tolower((unsigned char)b[n]))
+    n++;
+  return n;
+}
+
+/* Of two names that are as near, the one that begins alike. The order of the list does not
+ * decide: it may be that of a table of Lua, which is another one in every run. */
+static bool nearer(const char *s, const char *name, const char *best) {
+  int a = common_prefix(s, name), b = common_prefix(s, best);
+  return a != b ? a > b : strcmp(name, best) < 0;
+}
+
 const char *str_nearest(const char *s, const char *const *names, int n) {
   const char *best = NULL;
   int least = MAX(2, (int)strlen(s) / 3) + 1;
@@ -313,7 +327,8 @@ const char *str_nearest(const char *s, const char *const *names, int n) {
     int d = str_distance(s, names[i]);
     /* A name of which no letter is right is no guess, however short it is. */
     if (d >= (int)MAX(strlen(s), strlen(names[i]))) continue;
-    if (d < least) least = d, best = names[i];
+    bool tie = d == least && best && nearer(s, names[i], best);
+    if (d < least || tie) least = d, best = names[i];
   }
   return best;
 }
