@@ -366,6 +366,7 @@ weft_status graph_call_model(lua_State *L, int fn, int config, Graph *g, Diags *
   fn = lua_absindex(L, fn);
   config = config ? lua_absindex(L, config) : 0;
   ModelCall c = {.g = g, .loss = -1, .source = source_of(L, fn)};
+  g->file = c.source ? chunk_file(c.source) : NULL;
   lua_pushcfunction(L, call_model);
   lua_pushlightuserdata(L, &c);
   lua_pushvalue(L, fn);

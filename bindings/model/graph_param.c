@@ -11,12 +11,16 @@ typedef struct ParamWork {
   int ndim;
   InitKind init;
   float std;
+  int line;
   Tid out;
 } ParamWork;
 
 static weft_status make_param(void *arg, weft_error *e) {
   ParamWork *w = arg;
-  return graph_param(w->g, w->name, w->dim, w->ndim, w->init, w->std, &w->out, e);
+  TRY(graph_param(w->g, w->name, w->dim, w->ndim, w->init, w->std, &w->out, e));
+  Param *p = &w->g->param.at[w->g->t.at[w->out].index];
+  if (!p->line) p->line = w->line;
+  return WEFT_OK;
 }
 
 static bool key_known(lua_State *L, int key, const char *const *known, int n, int list) {
@@ -154,7 +158,7 @@ static void param_options(lua_State *L, int arg, ParamWork *w) {
 /* g:param(name, { { tag, size, unit =, parts = }, ... }, { init =, std = }) */
 int graph_param_method(lua_State *L) {
   GraphUd *u = graph_self(L);
-  ParamWork w = {.g = u->graph};
+  ParamWork w = {.g = u->graph, .line = graph_line(L, u)};
   if (lua_type(L, 2) != LUA_TSTRING)
     return luaL_error(L, "g:param: the first argument is the parameter's name, got %s",
                       luaL_typename(L, 2));

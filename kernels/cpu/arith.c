@@ -1,4 +1,4 @@
-/* arith.c - add, mul, scale and acc: sums and products of equal shapes. */
+/* arith.c - add, mul, scale, acc and cast: sums and products of equal shapes. */
 #include "kernel.h"
 
 INLINE void add(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
@@ -46,6 +46,24 @@ INLINE void acc(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(acc, out[0])
 
+/* Of a sum over ranks that all of them know only the first has anything. */
+INLINE void cast(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p;
+  void *y = a->out[0].p;
+  DType to = a->out[0].dtype;
+  bool here = !a->attr->cut || a->index == 0;
+  if (a->accumulate) {
+    float *sum = y;
+    assert(to == DT_F32);
+#pragma omp simd
+    for (int64_t i = lo; i < hi; i++) sum[i] += here ? get(x, t, i) : 0;
+  } else {
+#pragma omp simd
+    for (int64_t i = lo; i < hi; i++) put(y, to, i, here ? get(x, t, i) : 0);
+  }
+}
+BY_TYPE(cast, in[0])
+
 static void elements(const KernelArgs *a, PartFn fn) {
   each_part(a, count_of(&a->out[0]), ELEMENT_GRAIN, fn);
 }
@@ -53,3 +71,4 @@ void cpu_add(const KernelArgs *a) { elements(a, add_part); }
 void cpu_mul(const KernelArgs *a) { elements(a, mul_part); }
 void cpu_scale(const KernelArgs *a) { elements(a, scale_part); }
 void cpu_acc(const KernelArgs *a) { elements(a, acc_part); }
+void cpu_cast(const KernelArgs *a) { elements(a, cast_part); }

@@ -4,6 +4,7 @@
 #include <check.h>
 
 #include "tests/lib/pair.h"
+#include "vm/compile/shard.h"
 
 /* ---- counting ---- */
 
@@ -318,6 +319,60 @@ START_TEST(unforced_gather_is_told) {
 }
 END_TEST
 
+/* ---- one parameter, several uses ---- */
+
+/* The rows of the embedding are whole on both ranks, those of the head are cut: the one
+ * gradient is the same on both ranks, of the other each has a part. */
+START_TEST(uses_with_different_placements) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.tied = true;
+  o.pp = 1 + _i;
+  WITH_RULES(o, {"norm", STYLE_SEQUENCE, false});
+  pair_agrees(&o);
+}
+END_TEST
+
+static void broken(const Toy *t, const Sharded *s, const char *text) {
+  weft_error e;
+  err_clear(&e);
+  ck_assert_int_eq(shard_check(t->graph, s, &e), WEFT_EINTERNAL);
+  ck_assert_msg(strstr(e.text, text) != NULL, "%s", e.text);
+}
+
+/* The checker of debug builds sees each way in which gradients could be added that are
+ * not alike. */
+START_TEST(checker_sees_planted_faults) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.tied = true;
+  WITH_RULES(o, {"norm", STYLE_SEQUENCE, false});
+  Toy t;
+  weft_error e;
+  err_clear(&e);
+  Sharded s;
+  compile_ok(&t, &o);
+  CompileInput in = {.plan = &t.plan, .mesh = &t.mesh, .graph = t.graph, .arena = t.arena};
+  ck_assert_int_eq(shard(&in, &s, &t.diags, &e), WEFT_OK);
+  ck_assert_msg(shard_check(t.graph, &s, &e) == WEFT_OK, "%s", e.text);
+  Op *cast = NULL, *reduce = NULL;
+  for (int i = 0; i < s.g->op.n; i++) {
+    if (s.g->op.at[i].code == OP_cast) cast = &s.g->op.at[i];
+    if (s.g->op.at[i].code == OP_all_gather) reduce = &s.g->op.at[i];
+  }
+  ck_assert_ptr_nonnull(cast);
+  ck_assert_ptr_nonnull(reduce);
+  Tensor *whole = &s.g->t.at[cast->in[0]], *sum = &s.g->t.at[cast->out[0]];
+  cast->attr.cut = 0;
+  broken(&t, &s, "cast of ");
+  cast->attr.cut = AXIS_BIT(AXIS_TP);
+  whole->grad_of = sum->grad_of;
+  broken(&t, &s, "adds [dp:R cp:R tp:R] to the gradient of model.embed_tokens.weight");
+  whole->grad_of = -1;
+  reduce->attr.axis = AX_DP;
+  broken(&t, &s, "all_gather of ");
+  toy_free(&t);
+}
+END_TEST
+
 /* ---- styles that cannot be ---- */
 
 static void refused(const ToyOptions *o, const char *text) {
@@ -586,6 +641,10 @@ Suite *shard_suite(void) {
   tcase_add_test(c, norm_gradients);
   tcase_add_test(c, gradients_over_two_axes);
   tcase_add_test(c, loss_parallel_head);
+  suite_add_tcase(s, c);
+  c = tcase_create("several uses");
+  tcase_add_loop_test(c, uses_with_different_placements, 0, 2);
+  tcase_add_test(c, checker_sees_planted_faults);
   suite_add_tcase(s, c);
   c = tcase_create("messages");
   tcase_add_test(c, unforced_gather_is_told);

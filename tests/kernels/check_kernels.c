@@ -146,6 +146,10 @@ START_TEST(forward_case) {
     problem_make(&p, c, types[t], 1 + (uint64_t)_i);
     check_problem(&p, false, type_names[t]);
     problem_free(&p);
+    if (!op_adds(c->op)) continue;
+    problem_make(&p, c, types[t], 1 + (uint64_t)_i);
+    check_problem(&p, true, type_names[t]);
+    problem_free(&p);
   }
 }
 END_TEST

@@ -15,8 +15,30 @@ typedef struct Contribution {
 
 typedef struct Autodiff {
   Graph *g;
+  Diags *d;
+  bool broken;               /* an op has no gradient: what is below it has none either */
   VEC(Contribution) *of;     /* for each tensor */
 } Autodiff;
+
+/* A problem with the op or parameter of this line of the model function. */
+static Diag *problem(Autodiff *ad, int line, const char *fmt, ...) PRINTF(3, 4);
+static Diag *problem(Autodiff *ad, int line, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = arena_vprintf(ad->d->arena, fmt, ap);
+  va_end(ap);
+  Diag *x = diag_error(ad->d, "model", "model", "%s", text);
+  if (ad->g->file && line > 0) x->file = arena_str(ad->d->arena, ad->g->file), x->line = line;
+  return x;
+}
+
+/* "linear of model.head", for messages. */
+static const char *op_label(const Autodiff *ad, const Op *op) {
+  const char *name = op_info[op->code].name;
+  return op->name ? arena_printf(ad->d->arena, "%s of %s", name, op->name) : name;
+}
+
+/* ---- sums ---- */
 
 /* A sum is named after the first op of its unit that adds to it: the op that made the
  * tensor may be in another unit, and bodies of equal layers must have equal names. */
@@ -28,8 +50,7 @@ static const char *name_in_unit(const Graph *g, const Tid *in, int n, int unit) 
   return NULL;
 }
 
-static Oid add_acc(Graph *g, Tid of, const Tid *in, int n, int unit) {
-  if (n > 8) return -1;
+static Tid add_acc(Graph *g, Tid of, const Tid *in, int n, int unit) {
   Oid id = graph_add(g, OP_acc, n, 1, unit, PH_I);
   Tensor like = g->t.at[of];
   Tid t = graph_tensor(g, T_VALUE, like.dtype, like.dim, like.ndim);
@@ -41,89 +62,111 @@ static Oid add_acc(Graph *g, Tid of, const Tid *in, int n, int unit) {
   g->t.at[t].producer = id;
   g->t.at[t].unit = unit;
   g->t.at[t].grad_of = of;
-  return id;
+  return t;
 }
 
-/* Sums the contributions of one unit, starting at index i; moves the others down. */
-static Tid sum_unit(Autodiff *ad, Tid of, int *n, Contribution *c, weft_error *e) {
-  Tid in[64];
+/* The sum of all, as a chain of ops that a kernel has operands for. */
+static Tid sum_all(Graph *g, Tid of, Tid *in, int n, int unit) {
+  enum { MOST = 8 };
+  while (n > MOST) {
+    in[0] = add_acc(g, of, in, MOST, unit);
+    n -= MOST - 1;
+    memmove(in + 1, in + MOST, sizeof(Tid) * (size_t)(n - 1));
+  }
+  return n == 1 ? in[0] : add_acc(g, of, in, n, unit);
+}
+
+/* Sums the contributions of the unit of the first one; moves the others down. */
+static Tid sum_unit(Autodiff *ad, Tid of, int *n, Contribution *c) {
+  Tid *in = NEW_N(ad->g->arena, Tid, *n);
   int k = 0, rest = 0, unit = c[0].unit;
   for (int i = 0; i < *n; i++) {
-    if (c[i].unit != unit) {
-      c[rest++] = c[i];
-    } else if (k < LEN(in)) {
-      in[k++] = c[i].t;
-    }
+    if (c[i].unit != unit) c[rest++] = c[i];
+    else in[k++] = c[i].t;
   }
   *n = rest;
-  if (k == 1) return in[0];
-  Oid acc = add_acc(ad->g, of, in, k, unit);
-  if (acc < 0) {
-    char label[96];
-    err_set(e, WEFT_EPLAN, "%s is read by %d ops of one unit; at most 8 are supported",
-            tensor_label(ad->g, of, label), k);
-    return -1;
-  }
-  return ad->g->op.at[acc].out[0];
+  return sum_all(ad->g, of, in, k, unit);
 }
 
-/* The gradient of tensor `t` from all its contributions; -1 if it has none. */
-static weft_status finish(Autodiff *ad, Tid t, weft_error *e) {
+/* The gradient of tensor `t` from all its contributions; none if it has none. */
+static void finish(Autodiff *ad, Tid t) {
   Graph *g = ad->g;
   int n = ad->of[t].n;
-  if (n == 0) return WEFT_OK;
+  if (n == 0) return;
   VEC(Tid) per_unit = {0};
-  while (n > 0) {
-    Tid sum = sum_unit(ad, t, &n, ad->of[t].at, e);
-    if (sum < 0) return WEFT_EPLAN;
-    *VEC_PUSH(g->arena, per_unit) = sum;
-  }
-  if (per_unit.n == 1) {
-    g->grad[t] = per_unit.at[0];
-    return WEFT_OK;
-  }
-  if (per_unit.n > 8) {
-    char label[96];
-    return err_set(e, WEFT_EPLAN, "%s is read in %d units; at most 8 are supported",
-                   tensor_label(g, t, label), per_unit.n);
-  }
-  Oid acc = add_acc(g, t, per_unit.at, per_unit.n, g->t.at[t].unit);
-  g->grad[t] = g->op.at[acc].out[0];
-  return WEFT_OK;
+  while (n > 0) *VEC_PUSH(g->arena, per_unit) = sum_unit(ad, t, &n, ad->of[t].at);
+  g->grad[t] = sum_all(g, t, per_unit.at, per_unit.n, g->t.at[t].unit);
 }
 
-static weft_status differentiate(Autodiff *ad, Oid id, weft_error *e) {
-  Graph *g = ad->g;
-  const Op *op = &g->op.at[id];
-  Tid dout[8], din[16];
-  bool any = false;
-  int nout = op->nout, nin = op->nin;
-  if (nin > LEN(din))
-    return err_set(e, WEFT_EPLAN, "%s has %d operands", op_info[op->code].name, nin);
-  for (int i = 0; i < nout; i++) {
-    TRY(finish(ad, g->op.at[id].out[i], e));
-    dout[i] = g->grad[g->op.at[id].out[i]];
-    any |= dout[i] >= 0;
+/* ---- ops ---- */
+
+/* What an op contributes to the gradient of its operand i: an f32 result of an op that can
+ * add to it for a parameter, else a tensor of the operand's own type. */
+static Tid contribution(Graph *g, Oid f, int i, Tid t) {
+  Tid of = g->op.at[f].in[i];
+  bool param = g->t.at[of].kind == T_PARAM;
+  Oid made = g->t.at[t].producer;
+  bool adds = made >= g->forward_ops && op_adds(g->op.at[made].code);
+  if (adds == param) return t;
+  Oid id = graph_add(g, OP_cast, 1, 1, g->op.at[f].unit, PH_I);
+  Tensor like = g->t.at[of];
+  Tid y = graph_tensor(g, T_VALUE, param ? DT_F32 : (DType)like.dtype, like.dim, like.ndim);
+  const Op *fwd = &g->op.at[f];
+  Op *op = &g->op.at[id];
+  op->fwd = f;
+  op->name = fwd->name;
+  op->line = fwd->line;
+  op->in[0] = t;
+  op->out[0] = y;
+  op->role[0] = op->role[1] = (uint8_t)(ROLE_DIN + i);
+  g->t.at[y].producer = id;
+  g->t.at[y].unit = fwd->unit;
+  g->t.at[y].grad_of = of;
+  return y;
+}
+
+/* Every use of a parameter must contribute where it is: no buffer is zeroed beforehand. */
+static void check_uses(Autodiff *ad, const Op *op, const Tid *din) {
+  for (int i = 0; i < op->nin; i++) {
+    const Tensor *t = &ad->g->t.at[op->in[i]];
+    if (t->kind == T_PARAM && din[i] < 0)
+      problem(ad, op->line, "no gradient of parameter %s comes from its use in %s",
+              t->name, op_label(ad, op));
   }
-  if (!any) return WEFT_OK;
-  op = &g->op.at[id];
-  if (!op_info[op->code].grad)
-    return err_set(e, WEFT_EPLAN, "op %s (%s) has no gradient", op_info[op->code].name,
-                   op->name ? op->name : "");
+}
+
+static void differentiate(Autodiff *ad, Oid id) {
+  Graph *g = ad->g;
+  Tid dout[8], din[16];
+  bool any = false, all = true;
+  for (int i = 0; i < g->op.at[id].nout; i++) {
+    Tid out = g->op.at[id].out[i];
+    finish(ad, out);
+    dout[i] = g->grad[out];
+    any |= dout[i] >= 0, all &= dout[i] >= 0;
+  }
+  const Op *op = &g->op.at[id];
+  int nin = op->nin;
+  assert(nin <= LEN(din) && op->nout <= LEN(dout));
   for (int i = 0; i < nin; i++) din[i] = -1;
-  int before = g->op.n;
-  op_info[op->code].grad(g, id, dout, din);
-  op = &g->op.at[id];
-  bool made = g->op.n > before;
+  if (any && !op_info[op->code].grad) {
+    problem(ad, op->line, "%s has no gradient", op_label(ad, op));
+    ad->broken = true;
+    return;
+  }
+  if (any && !all && op->code == OP_split) {
+    problem(ad, op->line, "%s: some results are used and some are not", op_label(ad, op));
+    ad->broken = true;
+    return;
+  }
+  if (any) op_info[op->code].grad(g, id, dout, din);
   for (int i = 0; i < nin; i++) {
     if (din[i] < 0) continue;
-    made = true;
-    *VEC_PUSH(g->arena, ad->of[op->in[i]]) = (Contribution){din[i], op->unit};
+    Tid t = contribution(g, id, i, din[i]);
+    op = &g->op.at[id];
+    *VEC_PUSH(g->arena, ad->of[op->in[i]]) = (Contribution){t, op->unit};
   }
-  if (!made)
-    return err_set(e, WEFT_EPLAN, "%s (%s): some results are used and some are not",
-                   op_info[op->code].name, op->name ? op->name : "");
-  return WEFT_OK;
+  if (!ad->broken) check_uses(ad, &g->op.at[id], din);
 }
 
 /* I: what a gradient that leaves the unit is made of. The rest is W: it ends in
@@ -143,27 +186,48 @@ static void tag_phases(Graph *g) {
   }
 }
 
-static weft_status check_params(const Graph *g, const Autodiff *ad, weft_error *e) {
+static void check_params(Autodiff *ad) {
+  const Graph *g = ad->g;
   for (int i = 0; i < g->param.n; i++)
     if (ad->of[g->param.at[i].tensor].n == 0)
-      return err_set(e, WEFT_EPLAN,
-                     "parameter %s does not influence the loss: remove it from the model",
-                     g->param.at[i].name);
-  return WEFT_OK;
+      problem(ad, g->param.at[i].line,
+              "parameter %s does not influence the loss: remove it from the model",
+              g->param.at[i].name);
 }
 
-/* requires a finished forward graph; establishes grad, forward_ops, phases */
-weft_status autodiff(Graph *g, weft_error *e) {
+/* Takes out the ops that the loss does not depend on: their uses of parameters have no
+ * gradient. */
+static void drop_unused(Graph *g) {
+  bool *live = NEW_N(g->arena, bool, g->t.n), *keep = NEW_N(g->arena, bool, g->op.n);
+  live[g->loss] = true;
+  for (int i = g->op.n - 1; i >= 0; i--) {
+    const Op *op = &g->op.at[i];
+    for (int k = 0; k < op->nout; k++) keep[i] |= live[op->out[k]];
+    for (int k = 0; k < op->nin && keep[i]; k++) live[op->in[k]] = true;
+  }
+  int n = 0;
+  for (int i = 0; i < g->op.n; i++) {
+    const Op op = g->op.at[i];
+    for (int k = 0; k < op.nout; k++) g->t.at[op.out[k]].producer = keep[i] ? n : -1;
+    if (keep[i]) g->op.at[n++] = op;
+  }
+  g->op.n = n;
+}
+
+weft_status autodiff(Graph *g, Diags *d) {
+  int errors = d->errors;
+  drop_unused(g);
   g->forward_ops = g->op.n;
   Tid seed = graph_input(g, IN_SEED);
   int tensors = g->t.n;
   g->grad = NEW_N(g->arena, Tid, tensors);
   for (int i = 0; i < tensors; i++) g->grad[i] = -1;
-  Autodiff ad = {.g = g};
+  Autodiff ad = {.g = g, .d = d};
   ad.of = (void *)arena_alloc(g->arena, sizeof *ad.of * (size_t)tensors);
   *VEC_PUSH(g->arena, ad.of[g->loss]) = (Contribution){seed, g->t.at[g->loss].unit};
-  for (int i = g->forward_ops - 1; i >= 0; i--) TRY(differentiate(&ad, i, e));
-  TRY(check_params(g, &ad, e));
+  for (int i = g->forward_ops - 1; i >= 0; i--) differentiate(&ad, i);
+  if (!ad.broken) check_params(&ad);
+  if (d->errors > errors) return WEFT_EPLAN;
   tag_phases(g);
   return WEFT_OK;
 }

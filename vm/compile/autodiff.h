@@ -2,9 +2,12 @@
 #ifndef WEFT_AUTODIFF_H
 #define WEFT_AUTODIFF_H
 
+#include "vm/base/diag.h"
 #include "vm/graph/graph.h"
 
-/* Adds the backward ops and tags every op F, I or W. */
-weft_status autodiff(Graph *g, weft_error *e);
+/* requires a finished forward graph; establishes grad, forward_ops and phases: adds the
+ * backward ops, tags every op F, I or W, takes out what the loss does not depend on.
+ * Everything that has no gradient goes to `d`. */
+weft_status autodiff(Graph *g, Diags *d);
 
 #endif

@@ -24,6 +24,15 @@ static weft_status checked(const Graph *g, weft_error *e) {
 #endif
 }
 
+static weft_status checked_places(const Graph *logical, const Sharded *s, weft_error *e) {
+#ifndef NDEBUG
+  return shard_check(logical, s, e);
+#else
+  (void)logical, (void)s, (void)e;
+  return WEFT_OK;
+#endif
+}
+
 /* Data parallelism is "dp" to users, whichever of its two axes has members. */
 static const char *comm_name(const Mesh *m, AxisSet axes, char buf[64]) {
   bool whole = true;
@@ -134,12 +143,13 @@ weft_status compile_units(Build *b, Diags *d, weft_error *e) {
   const CompileInput *in = b->in;
   if (!sizes_fit(in, d)) return WEFT_EPLAN;
   /* requires a finished graph; establishes gradients and phases */
-  TRY(autodiff(in->graph, e));
+  TRY(autodiff(in->graph, d));
   TRY(checked(in->graph, e));
   dump(in, 'a', "autodiff", in->graph);
   /* requires phases; establishes placements, local shapes and collectives */
   TRY(shard(in, &b->sh, d, e));
   TRY(checked(b->sh.g, e));
+  TRY(checked_places(in->graph, &b->sh, e));
   dump(in, 's', "shard", b->sh.g);
   b->cost = unit_costs(b->sh.g, in->graph->unit.n, b->arena);
   /* requires local shapes; establishes bodies with storage for every tensor */

@@ -5,7 +5,7 @@
  * gradient of a result as that result was placed, and a gradient of an operand comes out
  * as the dual of the operand's placement. Then every op is written again with local
  * shapes, and where a tensor is not placed as an op needs it, a conversion is inserted,
- * once per (tensor, placement, body). */
+ * once per (tensor, placement, body). Gradients of parameters: shard_grad.c. */
 #include "shard.h"
 #include "vm/graph/rules.h"
 
@@ -33,67 +33,6 @@ Place shard_settled(const Shard *s, Oid op, int i) {
 
 void shard_need(Shard *s, Oid op, int i, Place p) { s->need[op][i] = p; }
 void shard_yield(Shard *s, Oid op, int i, Place p) { s->yield[op][i] = p; }
-
-/* ---- placements of backward ops ---- */
-
-static Place strip(Place p) {
-  for (int a = 0; a < AX_N; a++)
-    if (p.on[a] < PL_R) p.on[a] = PL_R;
-  return p;
-}
-
-/* The gradient of operand k of forward op `f`: cut as the operand is; where the operand
- * is whole but the op's work is divided over the axis, every rank has a part of the sum. */
-static Place dual(const Shard *s, Oid f, int k) {
-  const Op *op = &s->g->op.at[f];
-  Place p = s->need[f][k];
-  for (int a = 0; a < AX_N; a++) {
-    bool divided = false;
-    for (int i = 0; i < op->nin; i++) divided |= s->need[f][i].on[a] >= 0;
-    for (int i = 0; i < op->nout; i++) divided |= s->yield[f][i].on[a] != PL_R;
-    if (p.on[a] < PL_R) p.on[a] = PL_R;       /* P passed through: the gradient is whole */
-    else if (p.on[a] == PL_R && divided) p.on[a] = PL_P;
-  }
-  return p;
-}
-
-static int operand_of(const Op *f, Tid t) {
-  for (int k = 0; k < f->nin; k++)
-    if (f->in[k] == t) return k;
-  return -1;
-}
-
-static void place_acc(Shard *s, Oid id) {
-  const Op *op = &s->g->op.at[id];
-  Tid of = s->g->t.at[op->out[0]].grad_of;
-  Place p = shard_settle(s, of);
-  for (int a = 0; a < AX_N; a++) {
-    bool all = true;
-    for (int i = 0; i < op->nin; i++) all &= shard_in(s, id, i).on[a] == PL_P;
-    if (all) p.on[a] = PL_P;
-  }
-  for (int i = 0; i < op->nin; i++) shard_need(s, id, i, p);
-  shard_yield(s, id, 0, p);
-}
-
-static void place_backward(Shard *s, Oid id) {
-  const Op *op = &s->g->op.at[id];
-  if (op->code == OP_acc) {
-    place_acc(s, id);
-    return;
-  }
-  const Op *f = &s->g->op.at[op->fwd];
-  for (int i = 0; i < op->nin; i++) {
-    int k = op->role[i] & ROLE_INDEX;
-    bool of_input = (op->role[i] & ROLE_KIND) == ROLE_IN;
-    Place p = of_input ? s->need[op->fwd][k] : strip(s->yield[op->fwd][k]);
-    if (s->g->t.at[op->in[i]].ndim == 1 && s->g->t.at[op->in[i]].dim[0].size == 1)
-      p = s->place[op->in[i]];          /* the seed and what comes of it */
-    shard_need(s, id, i, p);
-  }
-  for (int i = 0; i < op->nout; i++)
-    shard_yield(s, id, i, dual(s, op->fwd, operand_of(f, s->g->t.at[op->out[i]].grad_of)));
-}
 
 /* ---- writing the sharded graph ---- */
 
@@ -134,14 +73,14 @@ static void bind_result(Graph *g, Oid id, int k, Tid t) {
   g->t.at[t].unit = g->op.at[id].unit;
 }
 
-/* One step of a conversion: axis `a` of `from` becomes `to`. */
+/* In the body of phase `ph`: see shard_convert_axis. */
 static Tid convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to, const Op *user,
-                        int unit, Phase ph) {
+                        Phase ph) {
   Place p = s->out->t.at[from].place;
   int was = p.on[a], code = OP_all_reduce;
   if (was >= 0 && to >= 0) {
-    from = convert_axis(s, logical, from, a, PL_R, user, unit, ph);
-    return convert_axis(s, logical, from, a, to, user, unit, ph);
+    from = convert_axis(s, logical, from, a, PL_R, user, ph);
+    return convert_axis(s, logical, from, a, to, user, ph);
   }
   if (was >= 0) code = OP_all_gather;
   else if (was == PL_R) code = OP_slice;
@@ -150,13 +89,28 @@ static Tid convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to, co
   p.on[a] = (int8_t)to;
   int dim = was >= 0 ? was : to;
   Tid t = emit_tensor(s, logical, p);
-  Oid id = emit_op(s, code, 1, 1, user, unit, ph);
+  Oid id = emit_op(s, code, 1, 1, user, user->unit, ph);
   Op *op = &s->out->op.at[id];
   op->attr = (OpAttr){.axis = (int32_t)a, .dim = dim, .n = s->n[a],
                       .red = was == PL_MAX ? RED_MAX : RED_SUM,
                       .parts = dim >= 0 ? s->out->t.at[t].dim[dim].parts : 1,
                       .cut = code == OP_slice ? ax_mesh(a) : 0};
   op->in[0] = from;
+  bind_result(s->out, id, 0, t);
+  return t;
+}
+
+Tid shard_convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to,
+                       const Op *user) {
+  return convert_axis(s, logical, from, a, to, user, user->phase);
+}
+
+Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
+                    const Op *user) {
+  Tid t = emit_tensor(s, logical, to);
+  Oid id = emit_op(s, OP_cast, 1, 1, user, user->unit, user->phase);
+  s->out->op.at[id].attr = (OpAttr){.cut = one_rank};
+  s->out->op.at[id].in[0] = from;
   bind_result(s->out, id, 0, t);
   return t;
 }
@@ -196,7 +150,7 @@ static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
     if (was == want.on[a]) continue;
     assert(want.on[a] >= PL_R && s->n[a] > 1);
     gather |= was >= 0;
-    x = convert_axis(s, t, x, (ShardAxis)a, want.on[a], user, user->unit, ph);
+    x = convert_axis(s, t, x, (ShardAxis)a, want.on[a], user, ph);
   }
   *VEC_PUSH(s->out->arena, s->conv[t]) = (Conversion){want, user->unit, ph, x, gather};
   return x;
@@ -216,7 +170,7 @@ static void settle_result(Shard *s, Oid id, Tid t) {
   Tid x = s->local[t];
   for (int a = AX_N - 1; a >= 0; a--)
     if (s->out->t.at[x].place.on[a] != want.on[a])
-      x = convert_axis(s, t, x, (ShardAxis)a, want.on[a], op, op->unit, op->phase);
+      x = convert_axis(s, t, x, (ShardAxis)a, want.on[a], op, op->phase);
   s->local[t] = x;
   s->place[t] = want;
 }
@@ -251,7 +205,8 @@ static void emit(Shard *s, Oid id) {
     s->local[t] = emit_tensor(s, t, s->place[t]);
     bind_result(s->out, to, i, s->local[t]);
   }
-  for (int i = 0; i < op->nout; i++) settle_result(s, id, op->out[i]);
+  for (int i = 0; i < op->nout; i++)
+    if (!shard_settle_gradient(s, id, i)) settle_result(s, id, op->out[i]);
 }
 
 /* ---- the pass ---- */
@@ -309,7 +264,7 @@ static bool place_forward(Shard *s) {
 static void emit_phase(Shard *s, Phase ph) {
   for (int i = 0; i < s->g->op.n; i++) {
     if (s->g->op.at[i].phase != ph) continue;
-    if (ph != PH_F) place_backward(s, i);
+    if (ph != PH_F) shard_place_backward(s, i);
     emit(s, i);
   }
 }
@@ -339,14 +294,9 @@ static void collect(const Shard *s, const CompileInput *in, Sharded *out) {
   out->g = s->out;
   out->local = s->local;
   out->param_place = NEW_N(in->arena, Place, g->param.n);
-  out->grad_place = NEW_N(in->arena, Place, g->param.n);
+  out->grad_place = s->grad_to;
   for (int i = 0; i < g->param.n; i++)
     out->param_place[i] = s->place[g->param.at[i].tensor];
-  for (int t = 0; t < g->t.n; t++) {
-    Tid of = g->t.at[t].grad_of;
-    if (of >= 0 && g->t.at[of].kind == T_PARAM)
-      out->grad_place[g->t.at[of].index] = s->place[t];
-  }
   out->loss_place = s->place[g->loss];
 }
 
@@ -360,6 +310,7 @@ weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e)
   tp_unmatched(&s);
   if (!ok || d->errors > errors) return WEFT_EPLAN;
   size_params(&s);
+  shard_grad_targets(&s);
   emit_phase(&s, PH_F);
   emit_phase(&s, PH_I);
   emit_phase(&s, PH_W);

@@ -30,6 +30,8 @@ struct Shard {
   bool *crosses;         /* read in another unit than the one that makes it */
   int *rule_hits;        /* how many parameters each tp_plan rule matched */
   int8_t *placed;        /* of each parameter: 1 once its placement is fixed */
+  Place *grad_to;        /* of each parameter: how its gradient adds up */
+  int *contributions;    /* of each parameter: results that are its gradient */
   VEC(const char *) told;/* unforced conversions that were reported */
 };
 
@@ -38,6 +40,24 @@ struct Shard {
 bool shard_tell_once(Shard *s, const char *what);
 /* Whether tp divides dimension `dim` of a tensor; reports it if not. */
 bool shard_check_cut(Shard *s, Tid id, int dim);
+
+/* ---- shard_grad.c ---- */
+/* Operands and results of a backward op. */
+void shard_place_backward(Shard *s, Oid op);
+void shard_grad_targets(Shard *s);
+/* If result i of a backward op that was just written is the gradient of a parameter: has
+ * it add up in that parameter's buffer. */
+bool shard_settle_gradient(Shard *s, Oid op, int i);
+
+/* ---- shard.c, for shard_grad.c ---- */
+/* One step of a conversion in the body of `user`: axis `a` of `from`, which stands for
+ * `logical`, becomes `to`. */
+Tid shard_convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to,
+                       const Op *user);
+/* A cast of `from`, which stands for `logical` placed as `to`; over the axes of `one_rank`
+ * only the first rank has it. */
+Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
+                    const Op *user);
 
 /* ---- for rules ---- */
 /* Placement of operand i as produced. */
@@ -52,6 +72,11 @@ void shard_yield(Shard *s, Oid op, int i, Place p);
 /* Cuts or replicates the parameter at operand i by its style; `out_dim` is the dimension
  * of its output features (weights). False if that is impossible (reported). */
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p);
+/* Whether dimension `di` of operand i and `dk` of operand k, which are cut alike, have the
+ * same packed parts; reports it if not. */
+bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk);
+/* Whether operand i, whose last dimension is cut, is cut between heads; reports it. */
+bool shard_whole_heads(Shard *s, Oid op, int i);
 TpStyle shard_style(Shard *s, Oid op, int i);
 
 /* ---- tp_match.c ---- */
@@ -75,6 +100,8 @@ typedef struct Sharded {
   Place *grad_place;     /* of each parameter's gradient as W bodies leave it */
   Place loss_place;
 } Sharded;
+/* The invariants of the result; names the offender. */
+weft_status shard_check(const Graph *logical, const Sharded *s, weft_error *e);
 /* requires autodiff; establishes placements, local shapes, collectives as ops */
 weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e);
 

@@ -81,7 +81,7 @@ bool shard_check_cut(Shard *s, Tid id, int dim) {
   const Dim *d = &s->g->t.at[id].dim[dim];
   int64_t piece = (int64_t)d->unit * d->parts;
   int n = s->n[AX_TP];
-  if (d->tag == TAG_VOCAB || d->size % (piece * n) == 0) return true;
+  if ((d->tag == TAG_VOCAB && piece == 1) || d->size % (piece * n) == 0) return true;
   const char *name = size_name(d->tag);
   char label[96];
   const char *text =
@@ -91,6 +91,42 @@ bool shard_check_cut(Shard *s, Tid id, int dim) {
                           dim, tensor_label(s->g, id, label), (long long)(d->size / piece));
   if (shard_tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
   return false;
+}
+
+bool shard_whole_heads(Shard *s, Oid op, int i) {
+  const Op *o = &s->g->op.at[op];
+  const Tensor *t = &s->g->t.at[o->in[i]];
+  const Dim *d = &t->dim[t->ndim - 1];
+  if (!shard_check_cut(s, o->in[i], t->ndim - 1)) return false;
+  if (d->size % ((int64_t)o->attr.head_dim * d->parts * s->n[AX_TP]) == 0) return true;
+  char label[96];
+  const char *text = arena_printf(
+      s->d->arena, "%d does not divide the %lld heads of %s", s->n[AX_TP],
+      (long long)(d->size / o->attr.head_dim / d->parts),
+      tensor_label(s->g, o->in[i], label));
+  if (shard_tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
+  return false;
+}
+
+bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk) {
+  const Op *o = &s->g->op.at[op];
+  int a = s->g->t.at[o->in[i]].dim[di].parts, b = s->g->t.at[o->in[k]].dim[dk].parts;
+  if (a == b || s->n[AX_TP] == 1) return true;
+  char one[96], other[96];
+  rule_error(s, -1, "%s takes %s, which is cut in %d packed part%s, and %s, which is cut "
+             "in %d", o->name ? o->name : op_info[o->code].name,
+             tensor_label(s->g, o->in[i], one), a, a > 1 ? "s" : "",
+             tensor_label(s->g, o->in[k], other), b);
+  return false;
+}
+
+/* A weight that is not a parameter but a result: as its maker left it, where the op can
+ * take it so; whole over the other axes. */
+static Place made_weight(const Shard *s, Tid t, ParamRole role) {
+  Place p = shard_settle(s, t);
+  int cut = p.on[AX_TP];
+  bool fits = role == ROLE_WEIGHT || role == ROLE_BIAS || (role == ROLE_TABLE && cut == 0);
+  return (Place){{PL_R, PL_R, (int8_t)(fits ? cut : PL_R)}};
 }
 
 static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
@@ -109,8 +145,10 @@ static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
 
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
   const Tensor *t = &s->g->t.at[s->g->op.at[op].in[i]];
-  *p = s->place[s->g->op.at[op].in[i]];
-  if (t->kind != T_PARAM) return true;
+  if (t->kind != T_PARAM) {
+    *p = made_weight(s, s->g->op.at[op].in[i], role);
+    return true;
+  }
   int rule = rule_of(s, op, i);
   TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
   int cut = style_cut(st, role, out_dim);

@@ -49,7 +49,8 @@ bool shard_linear(Shard *s, Oid op) {
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, w);
   shard_yield(s, op, 0, y);
-  return true;
+  bool meet = x.on[AX_TP] == last && w.on[AX_TP] == 1 - out_dim;
+  return !meet || shard_same_parts(s, op, 0, last, 1, 1 - out_dim);
 }
 
 bool shard_add_bias(Shard *s, Oid op) {
@@ -63,7 +64,7 @@ bool shard_add_bias(Shard *s, Oid op) {
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, b);
   shard_yield(s, op, 0, x);
-  return true;
+  return b.on[AX_TP] != 0 || shard_same_parts(s, op, 0, last, 1, 0);
 }
 
 /* All operands alike: the cut of the first that is cut; the residual's own placement for
@@ -80,6 +81,13 @@ static Place common(Shard *s, Oid op) {
   return p;
 }
 
+static bool same_cut(Shard *s, Oid op, Place p) {
+  int d = p.on[AX_TP];
+  for (int i = 1; i < s->g->op.at[op].nin && d >= 0; i++)
+    if (!shard_same_parts(s, op, 0, d, i, d)) return false;
+  return true;
+}
+
 /* Linear in its operands: P passes where all of them are P. */
 bool shard_add(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
@@ -91,7 +99,7 @@ bool shard_add(Shard *s, Oid op) {
   }
   for (int i = 0; i < o->nin; i++) shard_need(s, op, i, p);
   shard_yield(s, op, 0, p);
-  return true;
+  return same_cut(s, op, p);
 }
 
 bool shard_follow(Shard *s, Oid op) {
@@ -107,7 +115,7 @@ bool shard_follow(Shard *s, Oid op) {
   }
   for (int i = 0; i < o->nin; i++) shard_need(s, op, i, p);
   for (int i = 0; i < o->nout; i++) shard_yield(s, op, i, p);
-  return true;
+  return same_cut(s, op, p);
 }
 
 /* RMSNorm and LayerNorm work on whole rows, or on whole heads. */
@@ -137,7 +145,7 @@ bool shard_rope(Shard *s, Oid op) {
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, rows_of(x, 2));
   shard_yield(s, op, 0, x);
-  return true;
+  return x.on[AX_TP] != 2 || shard_whole_heads(s, op, 0);
 }
 
 /* Each head by itself, over the whole sequence. */
@@ -149,7 +157,10 @@ bool shard_attention(Shard *s, Oid op) {
   if (o->nin == 4) shard_need(s, op, 3, rows_of(q, 2));
   shard_yield(s, op, 0, q);
   shard_yield(s, op, 1, q);
-  return true;
+  if (q.on[AX_TP] != 2) return true;
+  bool ok = shard_same_parts(s, op, 0, 2, 1, 2) && shard_same_parts(s, op, 0, 2, 2, 2);
+  for (int i = 0; i < 3 && ok; i++) ok = shard_whole_heads(s, op, i);
+  return ok;
 }
 
 /* ---- cross entropy ---- the vocabulary may stay cut */

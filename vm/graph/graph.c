@@ -170,7 +170,9 @@ Tid graph_input(Graph *g, InputKind k) {
 static bool same_dims(const Tensor *t, const Dim *dim, int ndim) {
   if (t->ndim != ndim) return false;
   for (int d = 0; d < ndim; d++)
-    if (t->dim[d].size != dim[d].size) return false;
+    if (t->dim[d].size != dim[d].size || t->dim[d].tag != dim[d].tag ||
+        t->dim[d].unit != MAX(dim[d].unit, 1) || t->dim[d].parts != MAX(dim[d].parts, 1))
+      return false;
   return true;
 }
 

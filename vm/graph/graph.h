@@ -117,7 +117,7 @@ typedef struct Op {
   Oid fwd;               /* the forward op that a backward op belongs to; -1 */
   const char *name;      /* module: "layers.3.mlp.down_proj", or NULL */
   int32_t line;          /* in the file of the model function, 0 if unknown */
-  uint8_t role[8];       /* backward ops: what in[i] is, see Role */
+  uint8_t role[12];      /* backward ops: what in[i] is, then what out[i] is, see below */
 } Op;
 
 /* How an operand or result of a backward op relates to its forward op. Low bits: index. */
@@ -131,6 +131,7 @@ typedef struct Param {
   uint8_t init;          /* InitKind */
   float std;
   bool decay;            /* weight decay applies: more than one dimension */
+  int32_t line;          /* in Graph.file, 0 if unknown */
 } Param;
 
 /* Where pp_plan, recompute and FSDP may cut. Units are in execution order. */
@@ -151,6 +152,7 @@ typedef struct Graph {
   Tid loss;
   Tid *grad;             /* after autodiff: for each tensor its gradient, or -1 */
   int64_t batch, seq;    /* B, T */
+  const char *file;      /* of the model function, NULL if it is not the user's */
   int forward_ops;       /* ops before this index are forward (after autodiff) */
 } Graph;
 
@@ -172,6 +174,8 @@ typedef struct OpInfo {
 } OpInfo;
 extern const OpInfo op_info[OP_N];
 int op_parse(const char *name);        /* -1 if unknown */
+/* Ops that make gradients of parameters: f32, added to what is there where told. */
+bool op_adds(int code);
 
 Graph *graph_new(Arena *a, int64_t batch, int64_t seq);
 /* An input of the model, made at first use. */

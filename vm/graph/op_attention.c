@@ -4,6 +4,7 @@
 weft_status infer_rope(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *pos = op_in(g, op, 1);
   int d = op->attr.head_dim;
+  TRY(need_numbers(g, op, 0, e));
   if (x->ndim != 3 || pos->ndim != 2 || pos->dtype != DT_I32)
     return shape_error(g, op, e, "needs x (batch, seq, heads*head_dim) and positions");
   if (d < 2 || d % 2 || x->dim[2].size % d)
@@ -29,6 +30,7 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
                        op->nin);
   const Tensor *q = op_in(g, op, 0), *k = op_in(g, op, 1), *v = op_in(g, op, 2);
   int d = op->attr.head_dim;
+  for (int i = 0; i < 3; i++) TRY(need_numbers(g, op, i, e));
   if (q->ndim != 3 || k->ndim != 3 || v->ndim != 3)
     return shape_error(g, op, e, "q, k and v must be (batch, seq, heads*head_dim)");
   if (d < 1 || q->dim[2].size % d || k->dim[2].size % d || k->dim[2].size != v->dim[2].size)

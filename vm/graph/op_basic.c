@@ -18,12 +18,32 @@ weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char 
                  op->name ? " " : "", op->name ? op->name : "", text);
 }
 
+weft_status need_numbers(Graph *g, const Op *op, int i, weft_error *e) {
+  DType t = (DType)op_in(g, op, i)->dtype;
+  if (t == DT_ACT) return WEFT_OK;
+  return shape_error(g, op, e, "operand %d is made of %s", i + 1,
+                     t == DT_I32 ? "integers (tokens, labels, positions)"
+                                 : "f32 statistics or a loss, not of activations");
+}
+
 static Tid resolve(const Op *op, uint8_t role, const Tid *dout) {
   int i = role & ROLE_INDEX;
   switch (role & ROLE_KIND) {
   case ROLE_IN: return op->in[i];
   case ROLE_OUT: return op->out[i];
   default: return dout[i];
+  }
+}
+
+bool op_adds(int code) {
+  switch (code) {
+  case OP_embedding_dw:
+  case OP_linear_dw:
+  case OP_bias_dw:
+  case OP_rmsnorm_dw:
+  case OP_layernorm_dw:
+  case OP_cast: return true;
+  default: return false;
   }
 }
 
@@ -47,11 +67,12 @@ void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b) {
     Dim dim[MAX_DIM];
     int ndim = x->ndim;
     memcpy(dim, x->dim, sizeof dim);
-    Tid t = graph_tensor(g, T_VALUE, x->kind == T_PARAM ? DT_F32 : x->dtype, dim, ndim);
+    Tid t = graph_tensor(g, T_VALUE, op_adds(b.code) ? DT_F32 : x->dtype, dim, ndim);
     g->t.at[t].producer = id;
     g->t.at[t].unit = f->unit;
     g->t.at[t].grad_of = of;
     op->out[i] = t;
+    op->role[b.nin + i] = (uint8_t)(ROLE_DIN + b.result[i]);
     din[b.result[i]] = t;
   }
 }
@@ -61,7 +82,12 @@ void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b) {
 weft_status infer_embedding(Graph *g, Op *op, weft_error *e) {
   const Tensor *ids = op_in(g, op, 0), *table = op_in(g, op, 1);
   if (ids->dtype != DT_I32) return shape_error(g, op, e, "the ids must be integers");
+  TRY(need_numbers(g, op, 1, e));
   if (table->ndim != 2) return shape_error(g, op, e, "the table must have 2 dimensions");
+  bool place = ids->index == IN_POSITIONS || ids->index == IN_DOC_STARTS;
+  if (place && table->dim[0].size < ids->dim[1].size)
+    return shape_error(g, op, e, "a table of %lld rows for %lld positions (batch.seq)",
+                       (long long)table->dim[0].size, (long long)ids->dim[1].size);
   Dim dim[3] = {ids->dim[0], ids->dim[1], table->dim[1]};
   op_result(g, op, 0, DT_ACT, dim, 3);
   return WEFT_OK;
@@ -75,6 +101,7 @@ void grad_embedding(Graph *g, Oid op, const Tid *dout, Tid *din) {
 
 weft_status infer_linear(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
+  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (w->ndim != 2) return shape_error(g, op, e, "the weight must have 2 dimensions");
   int out = op->attr.layout ? 1 : 0, in = 1 - out;
   const Dim *last = &x->dim[x->ndim - 1];
@@ -96,6 +123,7 @@ void grad_linear(Graph *g, Oid op, const Tid *dout, Tid *din) {
 
 weft_status infer_add_bias(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *b = op_in(g, op, 1);
+  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (b->ndim != 1 || b->dim[0].size != x->dim[x->ndim - 1].size)
     return shape_error(g, op, e, "the bias has %lld elements, the input %lld features",
                        (long long)b->dim[0].size, (long long)x->dim[x->ndim - 1].size);
@@ -114,6 +142,7 @@ void grad_add_bias(Graph *g, Oid op, const Tid *dout, Tid *din) {
 
 weft_status infer_same(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0);
+  if (x->dtype == DT_I32) return need_numbers(g, op, 0, e);
   for (int i = 1; i < op->nin; i++) {
     const Tensor *y = op_in(g, op, i);
     bool same = x->ndim == y->ndim && x->dtype == y->dtype;
@@ -158,6 +187,7 @@ void grad_silu_mul(Graph *g, Oid op, const Tid *dout, Tid *din) {
 
 weft_status infer_split(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0);
+  TRY(need_numbers(g, op, 0, e));
   Dim dim[MAX_DIM];
   int ndim = x->ndim, n = op->attr.n;
   memcpy(dim, x->dim, sizeof dim);
@@ -166,7 +196,7 @@ weft_status infer_split(Graph *g, Op *op, weft_error *e) {
     return shape_error(g, op, e, "%d parts do not divide %lld features", n,
                        (long long)last->size);
   last->size /= n;
-  last->parts = 1;
+  last->parts = last->parts % n == 0 ? (uint8_t)(last->parts / n) : 1;
   for (int i = 0; i < n; i++) op_result(g, op, i, x->dtype, dim, ndim);
   return WEFT_OK;
 }

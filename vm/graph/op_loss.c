@@ -4,6 +4,7 @@
 
 weft_status infer_ce_max(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0);
+  TRY(need_numbers(g, op, 0, e));
   if (x->ndim < 2) return shape_error(g, op, e, "logits need at least 2 dimensions");
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);
@@ -14,8 +15,12 @@ weft_status infer_ce_max(Graph *g, Op *op, weft_error *e) {
 
 weft_status infer_ce_sum(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *labels = op_in(g, op, 1);
+  TRY(need_numbers(g, op, 0, e));
   if (labels->dtype != DT_I32 || labels->ndim != x->ndim - 1)
     return shape_error(g, op, e, "labels must be integers, one for each row of logits");
+  const Tensor *m = op_in(g, op, 2);
+  if (m->dtype != DT_F32 || m->ndim != labels->ndim)
+    return shape_error(g, op, e, "the maximum must be what ce_max made");
   Dim dim[MAX_DIM];
   int ndim = x->ndim;
   memcpy(dim, x->dim, sizeof dim);
@@ -26,6 +31,10 @@ weft_status infer_ce_sum(Graph *g, Op *op, weft_error *e) {
 }
 
 weft_status infer_ce_loss(Graph *g, Op *op, weft_error *e) {
+  const Tensor *s = op_in(g, op, 0), *labels = op_in(g, op, 1);
+  if (labels->dtype != DT_I32 || s->dtype != DT_F32 || s->ndim != labels->ndim + 1 ||
+      s->dim[s->ndim - 1].size != 2)
+    return shape_error(g, op, e, "needs what ce_sum made, and labels");
   Dim one = {.size = 1};
   op_result(g, op, 0, DT_F32, &one, 1);
   return WEFT_OK;

@@ -4,6 +4,7 @@
 weft_status infer_rmsnorm(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
   int64_t c = x->dim[x->ndim - 1].size;
+  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (w->ndim != 1 || c % w->dim[0].size)
     return shape_error(g, op, e, "a weight of %lld elements does not divide %lld features",
                        (long long)w->dim[0].size, (long long)c);
@@ -25,6 +26,7 @@ void grad_rmsnorm(Graph *g, Oid op, const Tid *dout, Tid *din) {
 weft_status infer_layernorm(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1), *b = op_in(g, op, 2);
   int64_t c = x->dim[x->ndim - 1].size;
+  for (int i = 0; i < 3; i++) TRY(need_numbers(g, op, i, e));
   if (w->ndim != 1 || b->ndim != 1 || w->dim[0].size != c || b->dim[0].size != c)
     return shape_error(g, op, e, "weight and bias must have %lld elements", (long long)c);
   Dim dim[MAX_DIM];

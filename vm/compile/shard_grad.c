@@ -1,0 +1,138 @@
+/* shard_grad.c - placements of backward ops, and gradients of parameters.
+ *
+ * All contributions to a parameter add up in one buffer, so all of them must be placed
+ * alike: cut where the parameter is cut; elsewhere as parts of a sum (P) as soon as one of
+ * them is, since sums over ranks are made once a step. A contribution that is whole counts
+ * on one rank only then (cast with attr.cut). */
+#include "shard.h"
+
+/* ---- operands and results ---- */
+
+static Place strip(Place p) {
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] < PL_R) p.on[a] = PL_R;
+  return p;
+}
+
+/* The gradient of operand k of forward op `f`: cut as the operand is; where the operand
+ * is whole but the op's work is divided over the axis, every rank has a part of the sum. */
+static Place dual(const Shard *s, Oid f, int k) {
+  const Op *op = &s->g->op.at[f];
+  Place p = s->need[f][k];
+  for (int a = 0; a < AX_N; a++) {
+    bool divided = false;
+    for (int i = 0; i < op->nin; i++) divided |= s->need[f][i].on[a] >= 0;
+    for (int i = 0; i < op->nout; i++) divided |= s->yield[f][i].on[a] != PL_R;
+    if (p.on[a] < PL_R) p.on[a] = PL_R;       /* P passed through: the gradient is whole */
+    else if (p.on[a] == PL_R && divided) p.on[a] = PL_P;
+  }
+  return p;
+}
+
+/* The operand of the forward op that result i of a backward op is the gradient of. */
+static Place result_place(const Shard *s, const Op *op, int i) {
+  return dual(s, op->fwd, op->role[op->nin + i] & ROLE_INDEX);
+}
+
+static void place_acc(Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  Tid of = s->g->t.at[op->out[0]].grad_of;
+  Place p = shard_settle(s, of);
+  for (int a = 0; a < AX_N; a++) {
+    bool all = true;
+    for (int i = 0; i < op->nin; i++) all &= shard_in(s, id, i).on[a] == PL_P;
+    if (all) p.on[a] = PL_P;
+  }
+  for (int i = 0; i < op->nin; i++) shard_need(s, id, i, p);
+  shard_yield(s, id, 0, p);
+}
+
+void shard_place_backward(Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  if (op->code == OP_acc) {
+    place_acc(s, id);
+    return;
+  }
+  for (int i = 0; i < op->nin; i++) {
+    int k = op->role[i] & ROLE_INDEX, kind = op->role[i] & ROLE_KIND;
+    const Tensor *t = &s->g->t.at[op->in[i]];
+    Place p = kind == ROLE_IN    ? s->need[op->fwd][k]
+              : kind == ROLE_DIN ? dual(s, op->fwd, k)
+                                 : strip(s->yield[op->fwd][k]);
+    if (kind == ROLE_DOUT && t->ndim == 1 && t->dim[0].size == 1)
+      p = s->place[op->in[i]];          /* the seed and what comes of it */
+    shard_need(s, id, i, p);
+  }
+  for (int i = 0; i < op->nout; i++) shard_yield(s, id, i, result_place(s, op, i));
+}
+
+/* ---- gradients of parameters ---- */
+
+static int param_of(const Graph *g, Tid grad) {
+  Tid of = g->t.at[grad].grad_of;
+  return of >= 0 && g->t.at[of].kind == T_PARAM ? g->t.at[of].index : -1;
+}
+
+/* requires placements of forward ops; establishes where each gradient adds up */
+void shard_grad_targets(Shard *s) {
+  const Graph *g = s->g;
+  s->grad_to = NEW_N(s->out->arena, Place, g->param.n);
+  s->contributions = NEW_N(s->out->arena, int, g->param.n);
+  for (int i = 0; i < g->param.n; i++) s->grad_to[i] = s->place[g->param.at[i].tensor];
+  for (Oid id = g->forward_ops; id < g->op.n; id++) {
+    const Op *op = &g->op.at[id];
+    for (int i = 0; i < op->nout && op_adds(op->code); i++) {
+      int param = param_of(g, op->out[i]);
+      if (param < 0) continue;
+      s->contributions[param]++;
+      Place p = result_place(s, op, i);
+      for (int a = 0; a < AX_N; a++)
+        if (s->grad_to[param].on[a] == PL_R && p.on[a] == PL_P)
+          s->grad_to[param].on[a] = PL_P;
+    }
+  }
+}
+
+/* Whether op `id` may add to the gradient buffers of its results itself. A kernel with
+ * several results adds to all of them or to none, so nothing else may write to them. */
+static bool direct(const Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  if (op->phase != PH_W) return false;
+  for (int i = 0; i < op->nout; i++) {
+    int param = param_of(s->g, op->out[i]);
+    if (param < 0 || (op->nout > 1 && s->contributions[param] > 1)) return false;
+  }
+  return true;
+}
+
+/* The axes over which a contribution that is whole becomes one of one rank. */
+static Tid bring(Shard *s, Tid t, Tid x, Place to, const Op *op, AxisSet *one_rank) {
+  for (int a = AX_N - 1; a >= 0; a--) {
+    int was = s->out->t.at[x].place.on[a];
+    if (was == to.on[a]) continue;
+    if (was >= 0 || to.on[a] >= 0) {
+      int through = was >= 0 && to.on[a] == PL_P ? PL_R : to.on[a];
+      x = shard_convert_axis(s, t, x, (ShardAxis)a, through, op);
+      s->out->t.at[x].grad_of = -1;
+    }
+    if (to.on[a] == PL_P) *one_rank |= ax_mesh((ShardAxis)a);
+  }
+  return x;
+}
+
+bool shard_settle_gradient(Shard *s, Oid id, int i) {
+  const Op *op = &s->g->op.at[id];
+  Tid t = op->out[i];
+  int param = param_of(s->g, t);
+  if (param < 0) return false;
+  Place to = s->grad_to[param];
+  if (place_eq(s->place[t], to) && direct(s, id)) return true;
+  AxisSet one_rank = 0;
+  s->out->t.at[s->local[t]].grad_of = -1;
+  Tid x = bring(s, t, s->local[t], to, op, &one_rank);
+  Op like = *op;
+  like.phase = PH_W;
+  s->local[t] = shard_emit_cast(s, t, x, to, one_rank, &like);
+  s->place[t] = to;
+  return true;
+}
