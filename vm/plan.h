@@ -67,11 +67,18 @@ typedef struct Optimizer {
   bool post_validation;          /* steps before the check, see vm/storage/update.c */
 } Optimizer;
 
-typedef enum { DATA_SYNTHETIC, DATA_TEXT, DATA_TOKENS } DataKind;
+/* The sources of data; see vm/io/sources.def. */
+typedef enum {
+#define SOURCE(ID, name) DATA_##ID,
+#include "vm/io/sources.def"
+  DATA_N
+} DataKind;
 typedef struct DataSpec {
   DataKind kind;
   const char *const *files; int nfiles;  /* globs, relative to `dir` */
   const char *dir;                       /* of the plan file */
+  const char *const *folders; int nfolders; /* where else files may lie: --data */
+  int width;                             /* tokens: bytes of an id; 0 = not said */
   int64_t vocab;                         /* synthetic: 0 = the model's */
   bool shuffle;
 } DataSpec;

@@ -125,6 +125,8 @@ typedef struct weft_plan_options {
   int64_t instruction_limit; /* of one evaluation or call in Lua; 0: 50 million */
   void (*print)(void *ud, const char *line); /* print() in the plan; NULL: nowhere */
   void *ud;
+  const char *const *data;   /* folders besides the plan's that data and models may be
+                                read from, NULL-terminated */
 } weft_plan_options;
 
 /* Evaluates and checks a plan file; `path` begins the messages, and what the plan names

@@ -83,6 +83,7 @@ static weft_status load(PlanCall *c) {
                          .ud = o->ud};
   p->opt.set = copy_list(p->arena, o->set, &p->opt.nset);
   p->opt.define = copy_list(p->arena, o->define, &p->opt.ndefine);
+  p->opt.data = copy_list(p->arena, o->data, &p->opt.ndata);
   p->path = arena_str(p->arena, c->path);
   p->from_value = c->value != NULL;
   TRY(c->value ? job_load_value(&p->job, p->arena, &p->opt, c->value)

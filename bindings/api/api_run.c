@@ -49,20 +49,26 @@ int weft_run_rank(const weft_run *r) {
 
 /* ---- weights ---- */
 
-weft_status weft_run_load(weft_run *r, const char *path, weft_error *err) {
+static weft_status load(weft_run *r, const char *path, const Folders *in,
+                        weft_error *err) {
   SafeTensors *s;
-  err_clear(err);
-  if (!path) return err_set(err, WEFT_EUSAGE, "the path of the weights is missing");
-  TRY(st_open(&r->alloc, path, &s, err));
+  TRY(st_open(&r->alloc, path, in, &s, err));
   weft_status st = run_load(r->run, s, err);
   st_close(s);
   return st;
 }
 
+weft_status weft_run_load(weft_run *r, const char *path, weft_error *err) {
+  err_clear(err);
+  if (!path) return err_set(err, WEFT_EUSAGE, "the path of the weights is missing");
+  return load(r, path, NULL, err);
+}
+
 weft_status weft_run_init(weft_run *r, weft_error *err) {
   const char *weights = lang_weights(r->plan->job.lp);
+  Folders in = lang_folders(r->plan->job.lp);
   err_clear(err);
-  return weights ? weft_run_load(r, weights, err) : run_init(r->run, err);
+  return weights ? load(r, weights, &in, err) : run_init(r->run, err);
 }
 
 /* ---- steps ---- */

@@ -99,6 +99,32 @@ weft_status job_compile(Job *j) {
   return st;
 }
 
+weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
+  return data_open(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
+                   out, &j->e);
+}
+
+weft_status job_check_files(Job *j) {
+  Folders in = lang_folders(j->lp);
+  SafeTensors *weights = NULL;
+  Data *data;
+  uint64_t ignored;
+  TRY(job_data(j, NULL, &data));
+  weft_status st = data_look(data, &ignored, &j->e);
+  int64_t has = data_windows(data), step = j->plan.batch.global;
+  if (has && has < step)
+    diag_warn(&j->d, "data", "data",
+              "%s: that is %lld sample%s of batch.seq tokens, so that a step of %lld "
+              "sequences sees some of them more than once",
+              data_describe(data), (long long)has, has > 1 ? "s" : "", (long long)step);
+  data_close(data);
+  if (st == WEFT_OK && lang_weights(j->lp))
+    st = st_open(NULL, lang_weights(j->lp), &in, &weights, &j->e);
+  st_close(weights);
+  if (j->d.list.n) lang_locate(j->lp, &j->d);
+  return st;
+}
+
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path) {
   TRY(job_load(j, arena, o, path));
   TRY(job_mesh(j, 0));

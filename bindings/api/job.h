@@ -41,6 +41,10 @@ void job_advise(Job *j);
 /* After job_compile: every limit of plan.expect that is not kept is an error. `n`, which
  * may be NULL, gets the number of limits. */
 weft_status job_expect(Job *j, int *n);
+/* Opens the plan's data, after job_compile. */
+weft_status job_data(Job *j, const weft_alloc *a, Data **out);
+/* After job_compile: data and weights are there, can be read, and fit the plan. */
+weft_status job_check_files(Job *j);
 /* All of it; the caller looks at `d` and `e`. */
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
 /* True if nothing in the plan says how many ranks there are. */

@@ -58,7 +58,8 @@ static weft_status check(Checked *c, Cli *cli, Arena *arena) {
   TRY(job_start(j, cli, arena, cli->arg[0]));
   TRY(job_mesh(j, 0));
   TRY(job_compile(j));
-  return job_expect(j, &c->expectations);
+  TRY(job_expect(j, &c->expectations));
+  return job_check_files(j);
 }
 
 int verb_check(Cli *cli, Arena *arena) {

@@ -14,7 +14,7 @@
 /* Which options a verb takes. */
 enum {
   OPT_JSON = 1,
-  OPT_PLAN = 2 /* --set, -D */,
+  OPT_PLAN = 2 /* --set, -D, --data */,
   OPT_STEPS = 4,
   OPT_THREADS = 8,
   OPT_COMM = 16,
@@ -34,8 +34,8 @@ enum { CLI_LIST = 256, CLI_ARGS = 8 };
 typedef struct Cli {
   const struct Verb *verb;
   bool json, csv, comms, quiet, help;
-  const char *set[CLI_LIST], *define[CLI_LIST];
-  int nset, ndefine;
+  const char *set[CLI_LIST], *define[CLI_LIST], *data[CLI_LIST];
+  int nset, ndefine, ndata;
   const char *arg[CLI_ARGS]; /* what is not an option */
   int narg;
   char **script_argv; /* with OPT_SCRIPT: what follows the file */

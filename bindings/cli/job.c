@@ -17,6 +17,8 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
                    .nset = cli->nset,
                    .define = cli->define,
                    .ndefine = cli->ndefine,
+                   .data = cli->data,
+                   .ndata = cli->ndata,
                    .stop = cli->stop,
                    .print = speaks(cli) ? print_line : NULL};
   TRY(job_load(j, arena, &o, path));

@@ -23,7 +23,8 @@ static void listen_again(void) {
 
 static const char plan_options[] =
     "  --set PATH=VALUE   change a field, for example --set mesh.tp=4\n"
-    "  -D NAME=VALUE      the plan reads it as weft.vars.NAME\n";
+    "  -D NAME=VALUE      the plan reads it as weft.vars.NAME\n"
+    "  --data DIR         data and models may lie below DIR, too; may be repeated\n";
 
 static const Verb verbs[] = {
     {"run", "PLAN.lua", "train",

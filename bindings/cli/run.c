@@ -114,12 +114,6 @@ static weft_status open_log(Training *t) {
                   strerror(errno));
 }
 
-static weft_status open_data(Training *t) {
-  Job *j = &t->job;
-  return data_open(NULL, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
-                   j->plan.seed, &t->data, &j->e);
-}
-
 static weft_status start(Training *t) {
   Job *j = &t->job;
   int64_t world = 0;
@@ -130,12 +124,13 @@ static weft_status start(Training *t) {
   TRY(job_compile(j));
   TRY(job_expect(j, NULL));
   TRY(open_log(t));
-  TRY(open_data(t));
+  TRY(job_data(j, NULL, &t->data));
   RunOptions o = {.comm = t->comm, .threads = threads, .stop = t->cli->stop};
   TRY(run_open(&j->plan, j->compiled, &o, &t->run, &j->e));
   const char *weights = lang_weights(j->lp);
   if (!weights) return run_init(t->run, &j->e);
-  TRY(st_open(NULL, weights, &t->weights, &j->e));
+  Folders in = lang_folders(j->lp);
+  TRY(st_open(NULL, weights, &in, &t->weights, &j->e));
   return run_load(t->run, t->weights, &j->e);
 }
 

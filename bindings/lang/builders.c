@@ -146,10 +146,11 @@ static const Builder builder[] = {
     {"hf", ARG_TEXT, NULL},          {"cluster", ARG_TEXT, NULL},
     {"adamw", ARG_TABLE, NULL},      {"cosine", ARG_TABLE, NULL},
     {"linear", ARG_TABLE, NULL},     {"constant", ARG_NUMBER, "max"},
-    {"text", ARG_TEXT, NULL},        {"tokens", ARG_TEXT, NULL},
-    {"synthetic", ARG_TABLE, NULL},  {"at_most", ARG_NUMBER, "high"},
+    {"at_most", ARG_NUMBER, "high"},
     {"at_least", ARG_NUMBER, "low"}, {"between", ARG_PAIR, NULL},
     {"schedule_csv", ARG_TEXT, NULL},
+#define SOURCE(ID, name) {#name, ARG_TEXT, NULL},
+#include "vm/io/sources.def"
 };
 
 static bool takes(const Builder *b, int type) {

@@ -288,7 +288,8 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
     lua_pop(L, 1);
     return 1;
   }
-  if (strcmp(kind, "text") != 0 && strcmp(kind, "tokens") != 0) return 0;
+  const Field *list_of = schema_find(kind, "files");
+  if (!list_of) return 0;
   const char **list = NEW_N(c->arena, const char *, n + 1);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, idx, i + 1);

@@ -115,7 +115,7 @@ static void load_module(lua_State *L, const char *name) {
   size_t n;
   weft_error e;
   err_clear(&e);
-  weft_status st = file_read(s->opt->alloc, path, &text, &n, &e);
+  weft_status st = file_read(s->opt->alloc, path, FILE_CODE_MAX, &text, &n, &e);
   if (st == WEFT_ENOMEM) s->no_memory = true;
   if (st != WEFT_OK)
     luaL_error(L, "require \"%s\": %s", name, e.text);

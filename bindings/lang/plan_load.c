@@ -14,6 +14,9 @@ int64_t lang_cluster_ranks(const LangPlan *lp) {
 const char *lang_weights(const LangPlan *lp) {
   return lp->weights;
 }
+Folders lang_folders(const LangPlan *lp) {
+  return (Folders){lp->state->dir, lp->opt.data, lp->opt.ndata};
+}
 const char *lang_architecture(const LangPlan *lp) {
   return lp->arch;
 }
@@ -58,6 +61,8 @@ static void check_job(lua_State *L, void *ud) {
   model_default_tp(L, lp, d);
   if (!p->name) p->name = stem_of(lp->arena, lp->state->path);
   p->data.dir = lp->state->dir;
+  p->data.folders = lp->opt.data;
+  p->data.nfolders = lp->opt.ndata;
   if (!p->opt.lr.steps) p->opt.lr.steps = p->steps;
   if (!wrong_below(d, "cluster")) cluster_resolve(L, lp, d);
 }

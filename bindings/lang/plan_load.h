@@ -10,6 +10,7 @@
 #define WEFT_PLAN_LOAD_H
 
 #include "vm/compile/compile.h"
+#include "vm/io/file.h"
 
 typedef struct LangOptions {
   const weft_alloc *alloc;   /* may refuse to grow a block, but not to shrink one:
@@ -20,6 +21,8 @@ typedef struct LangOptions {
   int nset;
   const char *const *define; /* "NAME=value": weft.vars.NAME */
   int ndefine;
+  const char *const *data;   /* folders besides the plan's that files may be read from */
+  int ndata;
   const StopFlag *stop;                      /* may be NULL */
   void (*print)(void *ud, const char *line); /* print() of the plan; may be NULL */
   void *ud;
@@ -57,6 +60,8 @@ const Plan *lang_plan(const LangPlan *lp);
 int64_t lang_cluster_ranks(const LangPlan *lp);
 /* The folder with the weights of weft.hf, or NULL: the model starts from its seed. */
 const char *lang_weights(const LangPlan *lp);
+/* Where the plan's files may lie. */
+Folders lang_folders(const LangPlan *lp);
 /* "llama", or NULL if the model is a function of the plan. */
 const char *lang_architecture(const LangPlan *lp);
 /* Checks of the plan against a mesh other than the one in the file (paths "mesh.tp"...):

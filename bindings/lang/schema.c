@@ -27,6 +27,11 @@
   {#s, #k, FIELD_TABLE, scope, 0, 0, ANY, def, NOWHERE, doc},
 #define ALIAS(s, k, of)  {#s, #k, FIELD_ALIAS, of, 0, 0, ANY, NONE, NOWHERE, "alias"},
 #define RANGE(s, k, at, doc) {#s, #k, FIELD_RANGE, NULL, 0, 0, ANY, NONE, at, doc},
+#define SOURCE(ID, name) " " #name
+static const char data_sources[] =
+#include "vm/io/sources.def"
+    ;
+#define DATA_SOURCES (data_sources + 1)
 #define LATER(s, k, doc) {#s, #k, FIELD_LATER, NULL, 0, 0, ANY, NONE, NOWHERE, doc},
 
 const Field schema[] = {
@@ -148,6 +153,8 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     c->plan->dtype = strcmp(name, "bf16") == 0 ? DT_BF16 : DT_F32;
   if (name && strcmp(f->key, "balance") == 0)
     c->plan->pp.by_cost = strcmp(name, "cost") == 0;
+  if (name && strcmp(f->key, "dtype") == 0)
+    c->plan->data.width = strcmp(name, "u32") == 0 ? 4 : 2;
 }
 
 /* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options.
@@ -183,9 +190,9 @@ static const char *builder_list(Check *c, const char *names) {
 }
 
 static void built_kind(Check *c, const char *kind) {
-  if (strcmp(kind, "synthetic") == 0) c->plan->data.kind = DATA_SYNTHETIC;
-  if (strcmp(kind, "text") == 0) c->plan->data.kind = DATA_TEXT;
-  if (strcmp(kind, "tokens") == 0) c->plan->data.kind = DATA_TOKENS;
+#define SOURCE(ID, name) \
+  if (strcmp(kind, #name) == 0) c->plan->data.kind = DATA_##ID;
+#include "vm/io/sources.def"
 }
 
 /* A table without a mark is accepted where only one builder fits. */

@@ -395,7 +395,7 @@ void state_free(LangState *s) {
 weft_status state_run(LangState *s, Diags *d, weft_error *e) {
   char *text;
   size_t n;
-  TRY(file_read(s->opt->alloc, s->path, &text, &n, e));
+  TRY(file_read(s->opt->alloc, s->path, FILE_CODE_MAX, &text, &n, e));
   const char *name = arena_printf(d->arena, "@%s", s->path);
   int status = chunk_load(s->L, text, n, name);
   mem_free(s->opt->alloc, text, n + 1);

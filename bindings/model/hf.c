@@ -1,7 +1,8 @@
 /* hf.c - a Hugging Face config.json as a Lua table. */
 #include "bindings/lang/lang.h"
 
-#include <jansson.h>
+#include "vm/io/io.h"
+#include "vm/io/json_text.h"
 
 static void push_json(lua_State *L, const json_t *v);
 
@@ -61,21 +62,34 @@ static int drop_json(lua_State *L) {
   return 0;
 }
 
+static json_t *read_config(lua_State *L, const char *file, weft_error *e) {
+  const LangOptions *o = state_of(L)->opt;
+  char *text;
+  size_t n;
+  if (file_read(o->alloc, file, FILE_CODE_MAX, &text, &n, e) != WEFT_OK) return NULL;
+  json_t *doc = json_text(file, "", text, n, e);
+  mem_free(o->alloc, text, n + 1);
+  return doc;
+}
+
 bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d) {
-  json_error_t err;
+  weft_error e;
+  err_clear(&e);
   json_t **doc = lua_newuserdatauv(L, sizeof *doc, 0);
   *doc = NULL;
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, drop_json);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
-  *doc = json_load_file(file, JSON_REJECT_DUPLICATES, &err);
-  if (!*doc || !json_is_object(*doc)) {
-    if (!*doc && err.line <= 0)
-      diag_error(d, "file", path, "%s", err.text); /* names the file */
+  *doc = read_config(L, file, &e);
+  if (*doc && !json_is_object(*doc))
+    err_file(&e, WEFT_EFILE, file, 1, "an object was expected");
+  if (e.code == WEFT_ENOMEM) longjmp(*arena_guard(d->arena), 1);
+  if (e.code != WEFT_OK) {
+    if (e.line)
+      diag_error(d, "file", path, "%s:%d: %s", file, e.line, e.text);
     else
-      diag_error(d, "file", path, "%s:%d: %s", file, MAX(err.line, 1),
-                 *doc ? "an object was expected" : err.text);
+      diag_error(d, "file", path, "%s: %s", file, e.text);
     lua_pop(L, 1);
     return false;
   }

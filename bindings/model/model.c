@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 typedef struct Model {
   lua_State *L;
@@ -269,9 +270,15 @@ static void warn_unread(Model *m, const char *file) {
 static void from_folder(Model *m, int t, const char *dir) {
   lua_State *L = m->L;
   int errors = m->d->errors;
-  const char *base = m->lp->state->dir;
-  if (*dir != '/' && *base) dir = arena_printf(m->arena, "%s/%s", base, dir);
+  Folders in = lang_folders(m->lp);
+  weft_error e;
+  err_clear(&e);
+  dir = folders_find(&in, m->arena, dir);
   const char *file = arena_printf(m->arena, "%s/config.json", dir);
+  if (access(file, F_OK) == 0 && folders_hold(&in, file, &e) != WEFT_OK) {
+    diag_error(m->d, "file", "model", "%s: %s", file, e.text);
+    return;
+  }
   if (!hf_config_push(L, file, "model", m->d)) return;
   int json = lua_gettop(L);
   if (lua_getfield(L, json, "model_type") != LUA_TSTRING) {

@@ -71,7 +71,7 @@ weft_status history_load(Arena *a, const char *path,
   size_t n;
   struct stat info;
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return WEFT_OK;
-  TRY(file_read(NULL, path, &text, &n, e));
+  TRY(file_read(NULL, path, FILE_OWN_MAX, &text, &n, e));
   int lines = 0;
   for (size_t i = 0; i < n; i++)
     lines += text[i] == '\n';

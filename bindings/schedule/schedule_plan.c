@@ -136,7 +136,7 @@ static void csv_text(Check *c, const char *file, const char *path) {
   size_t n;
   weft_error e;
   err_clear(&e);
-  weft_status st = file_read(c->lp->opt.alloc, file, &text, &n, &e);
+  weft_status st = file_read(c->lp->opt.alloc, file, FILE_CODE_MAX, &text, &n, &e);
   if (st == WEFT_ENOMEM) longjmp(*arena_guard(c->arena), 1);
   if (st != WEFT_OK) {
     diag_error(c->d, "file", path, "%s: %s", file, e.text);

@@ -124,7 +124,7 @@ static weft_status load_script(lua_State *L, const char *path, weft_error *e) {
     TRY(read_input(t, e));
     status = chunk_load(L, t->s ? t->s : "", t->n, "=stdin");
   } else {
-    TRY(file_read(NULL, path, &text, &n, e));
+    TRY(file_read(NULL, path, FILE_OWN_MAX, &text, &n, e));
     status = chunk_load(L, text, n, lua_pushfstring(L, "@%s", path));
     lua_remove(L, -2);
     mem_free(NULL, text, n + 1);

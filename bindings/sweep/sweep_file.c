@@ -219,7 +219,7 @@ static bool begins_header(const Sweep *s, const char *text, size_t n) {
 static weft_status read_old(Sweep *s, weft_error *e) {
   char *text;
   size_t n;
-  TRY(file_read(NULL, s->resume, &text, &n, e));
+  TRY(file_read(NULL, s->resume, FILE_OWN_MAX, &text, &n, e));
   weft_status st = WEFT_OK;
   bool first = true;
   if (n && !strchr(text, '\n') && !begins_header(s, text, n)) st = foreign(s, e);

@@ -60,7 +60,7 @@ START_TEST(all_that_is_declared_is_exported) {
   char *header;
   size_t size;
   int n = 0;
-  ck_assert_int_eq(file_read(NULL, WEFT_SOURCE_DIR "/vm/weft.h", &header, &size, NULL),
+  ck_assert_int_eq(file_read(NULL, WEFT_SOURCE_DIR "/vm/weft.h", FILE_OWN_MAX, &header, &size, NULL),
                    0);
   for (char *s = header; (s = strstr(s, "\nWEFT_API ")) != NULL; n++) {
     char *end = s = strchr(s, '('), saved = *end;

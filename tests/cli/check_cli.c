@@ -40,8 +40,12 @@ static int weft(const char *args) {
            args, scratch_dir, scratch_dir);
   int status = system(command);
   forget();
-  ck_assert_int_eq(file_read(NULL, scratch_path("out"), &out, &out_n, &scratch_error), 0);
-  ck_assert_int_eq(file_read(NULL, scratch_path("err"), &err, &err_n, &scratch_error), 0);
+  ck_assert_int_eq(
+      file_read(NULL, scratch_path("out"), FILE_OWN_MAX, &out, &out_n, &scratch_error),
+      0);
+  ck_assert_int_eq(
+      file_read(NULL, scratch_path("err"), FILE_OWN_MAX, &err, &err_n, &scratch_error),
+      0);
   ck_assert(WIFEXITED(status));
   return WEXITSTATUS(status);
 }
@@ -217,7 +221,8 @@ START_TEST(run_and_log) {
   char *text;
   size_t n;
   int lines = 0;
-  ck_assert_int_eq(file_read(NULL, log, &text, &n, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(file_read(NULL, log, FILE_OWN_MAX, &text, &n, &scratch_error),
+                   WEFT_OK);
   for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
     json_t *j = json_loads(line, 0, NULL);
     ck_assert(j != NULL);
@@ -265,7 +270,8 @@ START_TEST(run_errors) {
          "/nowhere/log: error: cannot be written");
   expect("run " PLANS "quickstart.lua --set 'data.files={\"none*\"}' --set 'data[1]=nil'",
          2, "", "none*");
-  expect("run " PLANS "quickstart.lua --steps 0", 2, "", "--steps takes an integer from 1");
+  expect("run " PLANS "quickstart.lua --steps 0", 2, "",
+         "--steps takes an integer from 1");
 }
 END_TEST
 
@@ -294,7 +300,8 @@ START_TEST(interrupt) {
   for (int i = 0; i < 200; i++) {
     usleep(50000);
     forget();
-    if (file_read(NULL, scratch_path("out"), &out, &out_n, &scratch_error) == WEFT_OK &&
+    if (file_read(NULL, scratch_path("out"), FILE_OWN_MAX, &out, &out_n,
+                  &scratch_error) == WEFT_OK &&
         strstr(out, "step "))
       break;
   }

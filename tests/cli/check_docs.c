@@ -15,7 +15,7 @@ static void ends_with(const char *path, const char *source, void (*write)(Text *
   char *page = NULL, marker[128];
   size_t n = 0;
   weft_error e = {.rank = -1};
-  weft_status st = file_read(NULL, path, &page, &n, &e);
+  weft_status st = file_read(NULL, path, FILE_OWN_MAX, &page, &n, &e);
   ck_assert_msg(st == WEFT_OK, "%s", e.text);
   snprintf(marker, sizeof marker, "<!-- below: ./dev docs, from %s -->\n", source);
   const char *tables = strstr(page, marker);

@@ -34,7 +34,7 @@ static SafeTensors *open_data(Oracle *o, const char *model, const char *file) {
   SafeTensors *s = NULL;
   const char *path = arena_printf(o->f.arena, "%s/tests/oracle/%s/%s.safetensors",
                                   WEFT_SOURCE_DIR, model, file);
-  need(o, st_open(&libc_alloc, path, &s, &o->f.e), path);
+  need(o, st_open(&libc_alloc, path, NULL, &s, &o->f.e), path);
   return s;
 }
 
@@ -73,14 +73,15 @@ static const int32_t *ids(Oracle *o, const char *name) {
   ck_assert_ptr_nonnull(t);
   ck_assert_int_eq(t->dtype, DT_I32);
   int32_t *copy = arena_alloc(o->f.arena, t->bytes);
-  return memcpy(copy, t->data, t->bytes);
+  need(o, file_at(t->in, t->at, copy, t->bytes, &o->f.e), name);
+  return copy;
 }
 
 static float expected_loss(Oracle *o) {
   float loss;
   const SafeTensor *t = st_find(o->expected, "loss");
   ck_assert_ptr_nonnull(t);
-  st_read_f32(t, &loss);
+  need(o, st_read_f32(t, &loss, &o->f.e), "loss");
   return loss;
 }
 
@@ -93,7 +94,7 @@ static double gradient_error(Oracle *o, int i) {
   int64_t n = param_count(p);
   ck_assert_uint_eq(t->bytes, (size_t)n * sizeof(float));
   float *want = NEW_N(o->f.arena, float, n), *got = NEW_N(o->f.arena, float, n);
-  st_read_f32(t, want);
+  need(o, st_read_f32(t, want, &o->f.e), p->name);
   need(o, run_get(o->run, STATE_GRAD, i, got, &o->f.e), p->name);
   double diff = 0, norm = 0;
   for (int64_t k = 0; k < n; k++) {

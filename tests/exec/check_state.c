@@ -214,7 +214,7 @@ static void load(const StWrite *t, int n, weft_status want) {
   char path[] = "/tmp/weft-exec-XXXXXX";
   close(mkstemp(path));
   ck_assert_msg(st_write(path, t, n, &err) == WEFT_OK, "%s", err.text);
-  ck_assert_msg(st_open(NULL, path, &s, &err) == WEFT_OK, "%s", err.text);
+  ck_assert_msg(st_open(NULL, path, NULL, &s, &err) == WEFT_OK, "%s", err.text);
   unlink(path);
   weft_status st = run_load(run, s, &err);
   st_close(s);

@@ -15,20 +15,22 @@ START_TEST(whole_files) {
   char *s;
   size_t n;
   const char *path = scratch_put("a", "one\0two", 7);
-  ck_assert_int_eq(file_read(NULL, path, &s, &n, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &s, &n, &scratch_error), WEFT_OK);
   ck_assert_uint_eq(n, 7);
   ck_assert_mem_eq(s, "one\0two", 8);
   mem_free(NULL, s, n + 1);
   char *big = calloc(1, 100000);
   big[99999] = 'x';
-  ck_assert_int_eq(
-      file_read(NULL, scratch_put("big", big, 100000), &s, &n, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(file_read(NULL, scratch_put("big", big, 100000), FILE_OWN_MAX, &s, &n,
+                             &scratch_error),
+                   WEFT_OK);
   ck_assert_uint_eq(n, 100000);
   ck_assert_mem_eq(s, big, n);
   mem_free(NULL, s, n + 1);
   free(big);
-  ck_assert_int_eq(file_read(NULL, scratch_put("none", "", 0), &s, &n, &scratch_error),
-                   WEFT_OK);
+  ck_assert_int_eq(
+      file_read(NULL, scratch_put("none", "", 0), FILE_OWN_MAX, &s, &n, &scratch_error),
+      WEFT_OK);
   ck_assert_uint_eq(n, 0);
   ck_assert_str_eq(s, "");
   mem_free(NULL, s, 1);
@@ -38,18 +40,18 @@ END_TEST
 START_TEST(files_that_cannot_be_read) {
   char *s;
   size_t n;
-  FileMap m;
-  scratch_check_error(file_read(NULL, scratch_dir, &s, &n, &scratch_error), WEFT_EFILE,
-                      scratch_dir, "is a directory, a file is expected");
+  File f;
+  scratch_check_error(file_read(NULL, scratch_dir, FILE_OWN_MAX, &s, &n, &scratch_error),
+                      WEFT_EFILE, scratch_dir, "is a directory, a file is expected");
   ck_assert_ptr_null(s);
-  scratch_check_error(file_read(NULL, scratch_path("no"), &s, &n, &scratch_error),
-                      WEFT_EFILE, scratch_path("no"),
-                      "cannot be opened: No such file or directory");
-  scratch_check_error(file_map(scratch_dir, &m, &scratch_error), WEFT_EFILE, scratch_dir,
-              "is a directory, a file is expected");
+  scratch_check_error(
+      file_read(NULL, scratch_path("no"), FILE_OWN_MAX, &s, &n, &scratch_error),
+      WEFT_EFILE, scratch_path("no"), "cannot be opened: No such file or directory");
+  scratch_check_error(file_open(scratch_dir, &f, &scratch_error), WEFT_EFILE, scratch_dir,
+                      "is a directory, a file is expected");
   ck_assert_int_eq(mkfifo(scratch_path("pipe"), 0600), 0);
-  scratch_check_error(file_map(scratch_path("pipe"), &m, &scratch_error), WEFT_EFILE,
-                      scratch_path("pipe"), "is not a regular file");
+  scratch_check_error(file_open(scratch_path("pipe"), &f, &scratch_error), WEFT_EFILE,
+                      scratch_path("pipe"), "is a pipe, a file is expected");
 }
 END_TEST
 
@@ -74,8 +76,7 @@ static void check_sample(const Data *d, int64_t i, int64_t seq, const char *text
 }
 
 #define FILES(...)                                                                       \
-  .files = (const char *[]){__VA_ARGS__},                                                \
-  .nfiles = LEN(((const char *[]){__VA_ARGS__}))
+  .files = (const char *[]){__VA_ARGS__}, .nfiles = LEN(((const char *[]){__VA_ARGS__}))
 
 /* Three files, one of them empty, are one stream in the order of their paths. */
 START_TEST(text_is_one_stream) {
@@ -111,7 +112,8 @@ END_TEST
 START_TEST(shuffle_is_a_permutation_per_epoch) {
   enum { WINDOWS = 100 };
   uint16_t ids[WINDOWS * 2 + 1];
-  for (int i = 0; i < LEN(ids); i++) ids[i] = (uint16_t)i;
+  for (int i = 0; i < LEN(ids); i++)
+    ids[i] = (uint16_t)i;
   scratch_put("t.bin", ids, sizeof ids);
   DataSpec spec = {
       .kind = DATA_TOKENS, FILES("t.bin"), .shuffle = true, .dir = scratch_dir};
@@ -130,7 +132,8 @@ START_TEST(shuffle_is_a_permutation_per_epoch) {
     differ += u[0] != t[0];
   }
   for (int e = 0; e < 2; e++)
-    for (int w = 0; w < WINDOWS; w++) ck_assert_int_eq(seen[e][w], 1);
+    for (int w = 0; w < WINDOWS; w++)
+      ck_assert_int_eq(seen[e][w], 1);
   ck_assert_int_gt(moved, WINDOWS);
   ck_assert_int_gt(differ, WINDOWS);
   int32_t a[2], b[2], l[2];
@@ -165,7 +168,9 @@ START_TEST(token_formats_mix) {
   put_headered("2.bin", (int32_t[4]){20240520, 1, 2}, small + 2, 4);
   put_headered("3.bin", (int32_t[4]){20240801, 7, 2}, large, 8);
   put_headered("4.bin", (int32_t[4]){278895051, 1, 2, 4}, large + 2, 8);
-  Data *d = open_data((DataSpec){.kind = DATA_TOKENS, FILES("*.bin")}, 7, 100001);
+  /* The width that is said is that of files without a header. */
+  DataSpec spec = {.kind = DATA_TOKENS, FILES("*.bin"), .width = 2};
+  Data *d = open_data(spec, 7, 100001);
   ck_assert_str_eq(data_describe(d), "4 files, 8 tokens");
   int32_t t[7], l[7];
   static const int32_t want[] = {'a', 'b', 'c', 'd', 'i', 'j', 'k', 100000};
@@ -183,15 +188,16 @@ START_TEST(ids_are_checked_when_read) {
   Data *d = open_data((DataSpec){.kind = DATA_TOKENS, FILES("*.bin")}, 2, 256);
   int32_t t[2], l[2];
   ck_assert_int_eq(data_sample(d, 0, t, l, &scratch_error), WEFT_OK);
-  scratch_check_error(data_sample(d, 2, t, l, &scratch_error), WEFT_EFILE, path,
-              "token 50256 at offset 3 is not below the model's vocabulary of 256");
+  scratch_check_error(
+      data_sample(d, 2, t, l, &scratch_error), WEFT_EFILE, path,
+      "token 50256 at offset 3 is not below the model's vocabulary of 256");
   ck_assert_int_eq(data_sample(d, 3, t, l, &scratch_error), WEFT_OK);
   data_close(d);
   path = scratch_put("t.txt", "ab\xc3\xa4", 4);
   d = open_data((DataSpec){.kind = DATA_TEXT, FILES("t.txt")}, 1, 128);
   ck_assert_int_eq(data_sample(d, 0, t, l, &scratch_error), WEFT_OK);
   scratch_check_error(data_sample(d, 1, t, l, &scratch_error), WEFT_EFILE, path,
-              "byte 195 at offset 2 is not below the model's vocabulary of 128");
+                      "byte 195 at offset 2 is not below the model's vocabulary of 128");
   data_close(d);
 }
 END_TEST
@@ -212,7 +218,8 @@ START_TEST(synthetic_is_endless) {
       count[t[k]]++;
     }
   }
-  for (int k = 0; k < 10; k++) ck_assert(count[k] > 650 && count[k] < 950);
+  for (int k = 0; k < 10; k++)
+    ck_assert(count[k] > 650 && count[k] < 950);
   ck_assert_int_eq(data_sample(d, (int64_t)1 << 50, t, l, &scratch_error), WEFT_OK);
   data_close(d);
 }
@@ -315,8 +322,8 @@ START_TEST(file_read_reports_no_memory) {
   char *s;
   size_t n;
   const char *path = scratch_put("a.txt", "abcdef", 6);
-  scratch_check_error(file_read(&a, path, &s, &n, &scratch_error), WEFT_ENOMEM, path,
-                      "does not fit into memory");
+  scratch_check_error(file_read(&a, path, FILE_OWN_MAX, &s, &n, &scratch_error),
+                      WEFT_ENOMEM, path, "does not fit into memory");
 }
 END_TEST
 

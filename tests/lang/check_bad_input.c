@@ -382,7 +382,7 @@ START_TEST(files_that_are_no_weights) {
                  "model.safetensors.index.json\n"});
   remove(scratch_path("model/config.json"));
   expect(&(Case){run, 1,
-                 "hf.lua:5: error: plan.model: unable to open model/config.json: No such "
+                 "hf.lua:5: error: plan.model: model/config.json: cannot be opened: No such "
                  "file or directory\n1 error\n"});
 }
 END_TEST

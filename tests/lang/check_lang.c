@@ -31,7 +31,7 @@ static const char *expected_report(const char *path) {
   char *s;
   size_t n;
   Text want = {0};
-  ck_assert_int_eq(file_read(NULL, path, &s, &n, &t.e), WEFT_OK);
+  ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &s, &n, &t.e), WEFT_OK);
   for (char *line = strtok(s, "\n"); line; line = strtok(NULL, "\n"))
     if (strncmp(line, "--> ", 4) == 0) text_printf(&want, "%s\n", line + 4);
   const char *copy = arena_str(t.arena, want.s ? want.s : "");

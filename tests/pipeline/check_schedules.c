@@ -134,7 +134,7 @@ START_TEST(equals_pytorch) {
   size_t n;
   int compared = 0, loaded = 0;
   weft_status st =
-      file_read(NULL, WEFT_SOURCE_DIR "/tests/oracle/schedules.txt", &text, &n, &t.e);
+      file_read(NULL, WEFT_SOURCE_DIR "/tests/oracle/schedules.txt", FILE_OWN_MAX, &text, &n, &t.e);
   ck_assert_msg(st == WEFT_OK, "%s", t.e.text);
   for (char *line = strtok_r(text, "\n", &save); line;
        line = strtok_r(NULL, "\n", &save)) {

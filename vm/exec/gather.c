@@ -226,7 +226,8 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   float *global = mem_new(&r->alloc, (size_t)most * sizeof *global);
   if (!global) return err_set(e, WEFT_ENOMEM, "out of memory");
   for (int i = 0; i < r->c->nparam && st == WEFT_OK; i++) {
-    st_read_f32(st_find(s, r->c->param[i].name), global);
+    st = st_read_f32(st_find(s, r->c->param[i].name), global, e);
+    if (st != WEFT_OK) break;
     Move m = {.kind = STATE_PARAM, .param = i, .global = global};
     st = run_all(r, job_load_param, &m, false, e);
   }

@@ -1,57 +1,104 @@
-/* file.c - whole files, mapped or read into memory. Directories, pipes where a map is
- * wanted and files that cannot be read are errors that say so. */
+/* file.c - regular files, as wholes or in pieces. Folders, pipes, devices and what cannot
+ * be read are errors that say so. */
 #include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "io.h"
 
-static weft_status open_read(const char *path, int flags, int *fd, struct stat *st,
-                             weft_error *e) {
-  *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+enum { FILES_KEPT = 64 };
+
+static const char *kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+/* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
+static weft_status open_regular(const char *path, int *fd, uint64_t *size,
+                                weft_error *e) {
+  struct stat st;
+  *size = 0;
+  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (*fd < 0)
     return err_file(e, WEFT_EFILE, path, 0, "cannot be opened: %s", strerror(errno));
-  if (fstat(*fd, st) != 0)
+  if (fstat(*fd, &st) != 0) {
     err_file(e, WEFT_EFILE, path, 0, "cannot be examined: %s", strerror(errno));
-  else if (S_ISDIR(st->st_mode))
-    err_file(e, WEFT_EFILE, path, 0, "is a directory, a file is expected");
-  else
+  } else if (!S_ISREG(st.st_mode)) {
+    err_file(e, WEFT_EFILE, path, 0, "is %s, a file is expected", kind_of(st.st_mode));
+  } else {
+    *size = (uint64_t)st.st_size;
     return WEFT_OK;
+  }
   close(*fd);
+  *fd = -1;
   return WEFT_EFILE;
 }
 
-weft_status file_map(const char *path, FileMap *out, weft_error *e) {
-  int fd;
-  struct stat st;
-  weft_status status = WEFT_OK;
-  *out = (FileMap){0};
-  /* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
-  TRY(open_read(path, O_NONBLOCK, &fd, &st, e));
-  if (!S_ISREG(st.st_mode)) {
-    status = err_file(e, WEFT_EFILE, path, 0, "is not a regular file");
-  } else if (st.st_size > 0) {
-    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
-      status = err_file(e, WEFT_EFILE, path, 0, "cannot be mapped: %s", strerror(errno));
-    else
-      *out = (FileMap){p, (size_t)st.st_size};
+/* ---- pieces ---- */
+
+weft_status file_open(const char *path, File *out, weft_error *e) {
+  *out = (File){.path = path, .fd = -1};
+  return open_regular(path, &out->fd, &out->size, e);
+}
+
+void file_park(File *f) {
+  if (f->path && f->fd >= 0) close(f->fd);
+  f->fd = -1;
+}
+
+void file_keep_few(File *f, int i) {
+  if (i >= FILES_KEPT) file_park(f);
+}
+
+void file_close(File *f) {
+  file_park(f);
+  *f = (File){.fd = -1};
+}
+
+static weft_status read_at(int fd, const File *f, uint64_t at, void *to, size_t n,
+                           weft_error *e) {
+  for (char *p = to; n > 0;) {
+    ssize_t got = pread(fd, p, MIN(n, (size_t)1 << 30), (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      return err_file(e, WEFT_EFILE, f->path, 0, "cannot be read: %s", strerror(errno));
+    if (got == 0)
+      return err_file(e, WEFT_EFILE, f->path, 0,
+                      "has become shorter: it had %llu bytes when it was opened, and now "
+                      "ends before byte %llu",
+                      (unsigned long long)f->size, (unsigned long long)at + 1);
+    p += got;
+    at += (uint64_t)got;
+    n -= (size_t)got;
   }
+  return WEFT_OK;
+}
+
+weft_status file_at(const File *f, uint64_t at, void *to, size_t n, weft_error *e) {
+  uint64_t size;
+  int fd = f->fd;
+  assert(n <= f->size && at <= f->size - n);
+  if (fd >= 0) return read_at(fd, f, at, to, n, e);
+  TRY(open_regular(f->path, &fd, &size, e));
+  weft_status st = read_at(fd, f, at, to, n, e);
   close(fd);
-  return status;
+  return st;
 }
 
-void file_unmap(FileMap *m) {
-  if (m->at) munmap((void *)m->at, m->size);
-  *m = (FileMap){0};
+/* ---- wholes ---- */
+
+static weft_status too_large(const char *path, size_t most, weft_error *e) {
+  return err_file(e, WEFT_EFILE, path, 0, "is larger than the %zu MiB that are read here",
+                  most >> 20);
 }
 
-/* Reads to the end, also from a pipe, whose size is not known before. */
-static weft_status slurp(int fd, const char *path, Text *t, weft_error *e) {
+/* To the end, which need not be where it was when the file was opened. */
+static weft_status slurp(int fd, const char *path, size_t most, Text *t, weft_error *e) {
   char chunk[16384];
   for (;;) {
     ssize_t n = read(fd, chunk, sizeof chunk);
@@ -59,21 +106,23 @@ static weft_status slurp(int fd, const char *path, Text *t, weft_error *e) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
       return err_file(e, WEFT_EFILE, path, 0, "cannot be read: %s", strerror(errno));
+    if (t->n + (size_t)n > most) return too_large(path, most, e);
     text_addn(t, chunk, (size_t)n);
     if (t->oom) return err_file(e, WEFT_ENOMEM, path, 0, "does not fit into memory");
   }
 }
 
-weft_status file_read(const weft_alloc *a, const char *path, char **s, size_t *n,
-                      weft_error *e) {
+weft_status file_read(const weft_alloc *a, const char *path, size_t most, char **s,
+                      size_t *n, weft_error *e) {
   int fd;
-  struct stat st;
+  uint64_t size;
   Text t = {.alloc = a};
   weft_status status;
   *s = NULL;
   *n = 0;
-  TRY(open_read(path, 0, &fd, &st, e));
-  TRY_TO(out, status, slurp(fd, path, &t, e));
+  TRY(open_regular(path, &fd, &size, e));
+  if (size > most) TRY_TO(out, status, too_large(path, most, e));
+  TRY_TO(out, status, slurp(fd, path, most, &t, e));
   char *copy = mem_new(a, t.n + 1);
   if (copy) {
     if (t.n) memcpy(copy, t.s, t.n);

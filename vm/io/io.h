@@ -2,17 +2,17 @@
 #ifndef WEFT_IO_H
 #define WEFT_IO_H
 
+#include "file.h"
 #include "vm/plan.h"
 
 /* A source of samples. Sample i is the same for every mesh: `seq` tokens and, shifted by
  * one, their labels. Windows do not overlap within an epoch; with shuffle their order is
  * a permutation keyed by (seed, epoch). */
 typedef struct Data Data;
-/* Sources: "text" gives the bytes of its files, "tokens" 16-bit ids without a header or
- * the headered formats of data.c, both in the byte order of their paths; "synthetic" is
- * endless. `vocab` is the model's: every id must be below it (checked on read; the error
- * names file and offset, counted in ids). Errors: no file matches, unreadable, fewer
- * than seq+1 tokens. */
+/* The source is found by spec->kind; sources.def lists them. `vocab` is the model's: every
+ * id must be below it (checked on read; the error names file and offset, counted in ids).
+ * Errors: no file matches, outside of the folders that the spec allows, unreadable, of
+ * another form, fewer than seq+1 tokens. */
 weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
                       int64_t vocab, uint64_t seed, Data **out, weft_error *e);
 void data_close(Data *d);
@@ -20,11 +20,15 @@ void data_close(Data *d);
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e);
 int64_t data_tokens(const Data *d);          /* in the source; 0 = endless */
+int64_t data_windows(const Data *d);         /* samples of an epoch; 0 = endless */
 const char *data_describe(const Data *d);    /* "3 files, 1.2 M bytes" */
+/* Looks at a little of every file: ids must be below the vocabulary. *print is the same
+ * for the same data: it depends on sizes and on what was seen, not on names. */
+weft_status data_look(const Data *d, uint64_t *print, weft_error *e);
 
-/* safetensors (header JSON + raw little-endian data), mapped for reading. Accepts one
- * file, an index (*.json), or a folder with model.safetensors or
- * model.safetensors.index.json. Tensors are sorted by name. A file whose header does not
+/* safetensors (header JSON + raw little-endian data). Accepts one file, an index (*.json),
+ * or a folder with model.safetensors or model.safetensors.index.json; each file must lie
+ * within `in`, which may be NULL. Tensors are sorted by name. A file whose header does not
  * describe every byte of its data once is an error. */
 typedef struct SafeTensors SafeTensors;
 typedef struct SafeTensor {
@@ -35,17 +39,19 @@ typedef struct SafeTensor {
   bool f16;
   int ndim;
   int64_t dim[8];
-  const void *data;              /* little-endian, may be unaligned */
+  const File *in;
+  uint64_t at;                   /* where its bytes begin; little-endian */
   size_t bytes;
 } SafeTensor;
-weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out,
-                    weft_error *e);
+weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
+                    SafeTensors **out, weft_error *e);
 void st_close(SafeTensors *s);
 int st_count(const SafeTensors *s);
 const SafeTensor *st_at(const SafeTensors *s, int i);
 const SafeTensor *st_find(const SafeTensors *s, const char *name);   /* NULL if absent */
+uint64_t st_bytes(const SafeTensors *s);                             /* of all tensors */
 /* All elements as f32. */
-void st_read_f32(const SafeTensor *t, float *out);
+weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e);
 typedef struct StWrite {
   const char *name;
   DType dtype;                   /* any but DT_ACT */
@@ -56,9 +62,14 @@ typedef struct StWrite {
 /* Writes a temporary file, syncs and renames: the target is whole or untouched. */
 weft_status st_write(const char *path, const StWrite *t, int n, weft_error *e);
 
-/* A whole small file, NUL-terminated; freed with mem_free(a, *s, *n + 1). */
-weft_status file_read(const weft_alloc *a, const char *path, char **s, size_t *n,
-                      weft_error *e);
+/* A whole regular file of at most so many bytes, NUL-terminated; freed with
+ * mem_free(a, *s, *n + 1). */
+enum {
+  FILE_CODE_MAX = 16 << 20,      /* Lua code and small tables that a plan reads */
+  FILE_OWN_MAX = 1 << 30         /* what the user names on the command line */
+};
+weft_status file_read(const weft_alloc *a, const char *path, size_t most, char **s,
+                      size_t *n, weft_error *e);
 /* Writes a file of these parts: a temporary file, synced and renamed, so that the target
  * is whole or untouched. */
 typedef struct FilePart {

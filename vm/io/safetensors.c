@@ -2,21 +2,24 @@
  * a header is trusted: after st_open every tensor lies within its file, and its bytes are
  * those that its shape and type need. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "file.h"
 #include "io.h"
+#include "json_text.h"
 #include "st_type.h"
 
-enum { HEADER_MAX = 100 << 20, MAX_NDIM = LEN(((SafeTensor *)0)->dim) };
+enum { HEADER_MAX = 100 << 20, INDEX_MAX = 64 << 20, MAX_NDIM = LEN(((SafeTensor *)0)->dim) };
 
 struct SafeTensors {
   weft_alloc alloc;
   Arena *arena;
-  VEC(FileMap) maps;
+  const Folders *within;   /* NULL: anywhere */
+  VEC(File *) files;
   VEC(SafeTensor) t;       /* by name once st_open is done */
+  char *header_text;       /* while a header is read */
+  size_t header_bytes;
   json_t *index, *header;  /* while they are read; freed by st_close after an error */
 };
 
@@ -46,7 +49,13 @@ static weft_status read_shape(SafeTensor *t, const json_t *shape, size_t size,
   return WEFT_OK;
 }
 
-static weft_status read_offsets(SafeTensor *t, const json_t *offsets, const FileMap *data,
+/* The bytes of a file that tensors may lie in. */
+typedef struct Span {
+  const File *in;
+  uint64_t begin, size;
+} Span;
+
+static weft_status read_offsets(SafeTensor *t, const json_t *offsets, const Span *data,
                                 weft_error *e) {
   const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
   if (json_array_size(offsets) != 2 || !json_is_integer(first) ||
@@ -55,18 +64,19 @@ static weft_status read_offsets(SafeTensor *t, const json_t *offsets, const File
   int64_t begin = json_integer_value(first), end = json_integer_value(second);
   if (begin < 0 || end < begin || (uint64_t)end > data->size)
     FAIL(t->file,
-         "tensor \"%s\": data_offsets [%lld, %lld] are not within the %zu bytes of data "
+         "tensor \"%s\": data_offsets [%lld, %lld] are not within the %llu bytes of data "
          "(is the file complete?)",
-         t->name, (long long)begin, (long long)end, data->size);
+         t->name, (long long)begin, (long long)end, (unsigned long long)data->size);
   if ((uint64_t)(end - begin) != t->bytes)
     FAIL(t->file, "tensor \"%s\": data_offsets hold %lld bytes, its shape needs %zu",
          t->name, (long long)(end - begin), t->bytes);
-  t->data = data->at + begin;
+  t->in = data->in;
+  t->at = data->begin + (uint64_t)begin;
   return WEFT_OK;
 }
 
 static weft_status read_tensor(SafeTensors *s, const char *path, const char *name,
-                               const json_t *row, const FileMap *data, weft_error *e) {
+                               const json_t *row, const Span *data, weft_error *e) {
   SafeTensor t = {.name = arena_str(s->arena, name), .file = path};
   const char *type = json_string_value(json_object_get(row, "dtype"));
   if (!type) FAIL(path, "tensor \"%s\" has no text \"dtype\"", t.name);
@@ -87,67 +97,85 @@ static weft_status read_tensor(SafeTensors *s, const char *path, const char *nam
 
 static int by_place(const void *x, const void *y) {
   const SafeTensor *a = x, *b = y;
-  if (a->data != b->data) return (const char *)a->data < (const char *)b->data ? -1 : 1;
+  if (a->at != b->at) return a->at < b->at ? -1 : 1;
   return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
 }
 
 /* The n tensors of one file must follow each other and fill its data. */
 static weft_status check_places(SafeTensor *t, int n, const char *path,
-                                const FileMap *data, weft_error *e) {
-  const unsigned char *end = data->at;
+                                const Span *data, weft_error *e) {
+  uint64_t end = data->begin, last = data->begin + data->size;
   if (n) qsort(t, (size_t)n, sizeof *t, by_place);
   for (int i = 0; i < n; i++) {
-    const unsigned char *at = t[i].data;
-    if (at < end)
+    if (t[i].at < end)
       FAIL(path, "tensors \"%s\" and \"%s\" overlap", t[i - 1].name, t[i].name);
-    if (at > end)
-      FAIL(path, "%td bytes of data before tensor \"%s\" belong to no tensor", at - end,
-           t[i].name);
-    end = at + t[i].bytes;
+    if (t[i].at > end)
+      FAIL(path, "%llu bytes of data before tensor \"%s\" belong to no tensor",
+           (unsigned long long)(t[i].at - end), t[i].name);
+    end = t[i].at + t[i].bytes;
   }
-  if (end != data->at + data->size)
-    FAIL(path, "the last %td bytes belong to no tensor", data->at + data->size - end);
+  if (end != last)
+    FAIL(path, "the last %llu bytes belong to no tensor",
+         (unsigned long long)(last - end));
   return WEFT_OK;
 }
 
+static void free_header(SafeTensors *s) {
+  json_decref(s->header);
+  mem_free(&s->alloc, s->header_text, s->header_bytes);
+  s->header = NULL;
+  s->header_text = NULL;
+}
+
 /* Parses the header into s->header; `data` becomes what follows it. */
-static weft_status read_header(SafeTensors *s, const char *path, const FileMap *file,
-                               FileMap *data, weft_error *e) {
+static weft_status read_header(SafeTensors *s, const File *file, Span *data,
+                               weft_error *e) {
+  const char *path = file->path;
   uint64_t n;
   if (file->size < sizeof n)
-    FAIL(path, "has %zu bytes; a safetensors file starts with an 8-byte header length",
-         file->size);
-  memcpy(&n, file->at, sizeof n);
+    FAIL(path, "has %llu bytes; a safetensors file starts with an 8-byte header length",
+         (unsigned long long)file->size);
+  TRY(file_at(file, 0, &n, sizeof n, e));
   if (n > HEADER_MAX)
     FAIL(path,
          "is not a safetensors file: its header would have %llu bytes, the format allows "
          "%d",
          (unsigned long long)n, HEADER_MAX);
   if (n > file->size - sizeof n)
-    FAIL(path, "the header should have %llu bytes, but the file ends after %zu",
-         (unsigned long long)n, file->size - sizeof n);
-  json_error_t je;
-  s->header = json_loadb((const char *)file->at + sizeof n, (size_t)n,
-                         JSON_REJECT_DUPLICATES, &je);
-  if (!s->header) FAIL(path, "the header is not JSON: %s", je.text);
+    FAIL(path, "the header should have %llu bytes, but the file ends after %llu",
+         (unsigned long long)n, (unsigned long long)(file->size - sizeof n));
+  s->header_bytes = (size_t)n + 1;
+  s->header_text = mem_new(&s->alloc, s->header_bytes);
+  if (!s->header_text) return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
+  TRY(file_at(file, sizeof n, s->header_text, (size_t)n, e));
+  s->header = json_text(path, "the header ", s->header_text, (size_t)n, e);
+  if (!s->header) return WEFT_EFILE;
   if (!json_is_object(s->header)) FAIL(path, "the header is not a JSON object");
-  *data = (FileMap){file->at + sizeof n + n, file->size - sizeof n - (size_t)n};
+  *data = (Span){file, sizeof n + n, file->size - sizeof n - n};
   return WEFT_OK;
+}
+
+static weft_status open_file(SafeTensors *s, const char *path, File **out,
+                             weft_error *e) {
+  if (s->within) TRY(folders_hold(s->within, path, e));
+  File *file = *out = NEW(s->arena, File);
+  *VEC_PUSH(s->arena, s->files) = file;
+  return file_open(path, file, e);
 }
 
 /* Adds the tensors of one file; `path` lives in the arena. */
 static weft_status add_file(SafeTensors *s, const char *path, weft_error *e) {
-  FileMap *file = VEC_PUSH(s->arena, s->maps), data;
-  *file = (FileMap){0};
-  TRY(file_map(path, file, e));
-  TRY(read_header(s, path, file, &data, e));
+  File *file;
+  Span data = {0};
+  TRY(open_file(s, path, &file, e));
+  TRY(read_header(s, file, &data, e));
   const char *name;
   json_t *row;
   int before = s->t.n;
   json_object_foreach(s->header, name, row)
     if (!str_eq(name, "__metadata__")) TRY(read_tensor(s, path, name, row, &data, e));
-  json_decref(s->header);
-  s->header = NULL;
+  free_header(s);
+  file_keep_few(file, s->files.n);
   /* Without tensors there may be no array yet to point into. */
   SafeTensor *added = s->t.n > before ? s->t.at + before : NULL;
   return check_places(added, s->t.n - before, path, &data, e);
@@ -207,14 +235,14 @@ static weft_status check_map(SafeTensors *s, const char *index, const char *fold
 }
 
 static weft_status add_index(SafeTensors *s, const char *path, weft_error *e) {
-  FileMap *file = VEC_PUSH(s->arena, s->maps);
-  *file = (FileMap){0};
-  TRY(file_map(path, file, e));
-  if (!file->size) FAIL(path, "is empty");
-  json_error_t je;
-  s->index =
-      json_loadb((const char *)file->at, file->size, JSON_REJECT_DUPLICATES, &je);
-  if (!s->index) FAIL(path, "is not JSON: %s (line %d)", je.text, je.line);
+  char *text;
+  size_t bytes;
+  if (s->within) TRY(folders_hold(s->within, path, e));
+  TRY(file_read(&s->alloc, path, INDEX_MAX, &text, &bytes, e));
+  if (bytes) s->index = json_text(path, "", text, bytes, e);
+  mem_free(&s->alloc, text, bytes + 1);
+  if (!bytes) FAIL(path, "is empty");
+  if (!s->index) return WEFT_EFILE;
   json_t *map = json_object_get(s->index, "weight_map"), *value;
   if (!json_is_object(map)) FAIL(path, "has no object \"weight_map\"");
   int n = 0, total = (int)json_object_size(map);
@@ -256,8 +284,8 @@ static weft_status add_path(SafeTensors *s, const char *path, weft_error *e) {
 
 /* ---- the handle ---- */
 
-weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out,
-                    weft_error *e) {
+weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
+                    SafeTensors **out, weft_error *e) {
   *out = NULL;
   SafeTensors *s = mem_new(a, sizeof *s);
   if (!s || !(s->arena = arena_new(a))) {
@@ -265,6 +293,7 @@ weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out,
     return err_set(e, WEFT_ENOMEM, "out of memory");
   }
   if (a) s->alloc = *a;
+  s->within = in;
   if (setjmp(*arena_guard(s->arena))) {
     st_close(s);
     return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
@@ -277,6 +306,7 @@ weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out,
   }
   json_decref(s->index);
   s->index = NULL;
+  s->within = NULL;
   *out = s;
   return WEFT_OK;
 }
@@ -284,14 +314,20 @@ weft_status st_open(const weft_alloc *a, const char *path, SafeTensors **out,
 void st_close(SafeTensors *s) {
   if (!s) return;
   json_decref(s->index);
-  json_decref(s->header);
-  for (int i = 0; i < s->maps.n; i++) file_unmap(&s->maps.at[i]);
+  free_header(s);
+  for (int i = 0; i < s->files.n; i++) file_close(s->files.at[i]);
   arena_free(s->arena);
   weft_alloc alloc = s->alloc;
   mem_free(&alloc, s, sizeof *s);
 }
 
 int st_count(const SafeTensors *s) { return s->t.n; }
+
+uint64_t st_bytes(const SafeTensors *s) {
+  uint64_t n = 0;
+  for (int i = 0; i < s->t.n; i++) n += s->t.at[i].bytes;
+  return n;
+}
 
 const SafeTensor *st_at(const SafeTensors *s, int i) {
   assert(i >= 0 && i < s->t.n);

@@ -1,5 +1,4 @@
-/* st_type.c - conversion of safetensors elements to f32. Data may be unaligned, so that
- * every element is copied out of the file before it is looked at. */
+/* st_type.c - conversion of safetensors elements to f32. */
 #include "st_type.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -76,7 +75,15 @@ const char *st_type_name(DType t) {
   return NULL;
 }
 
-void st_read_f32(const SafeTensor *t, float *out) {
+weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e) {
   const StType *type = st_type(t->type);
-  type->to_f32(t->data, t->bytes / (size_t)type->size, out);
+  unsigned char chunk[16384];
+  uint64_t at = t->at;
+  for (size_t left = t->bytes, n; left > 0; left -= n, at += n) {
+    n = MIN(left, sizeof chunk);
+    TRY(file_at(t->in, at, chunk, n, e));
+    type->to_f32(chunk, n / (size_t)type->size, out);
+    out += n / (size_t)type->size;
+  }
+  return WEFT_OK;
 }

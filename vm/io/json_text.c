@@ -1,0 +1,57 @@
+/* json_text.c - parses JSON after a look at its size. A document in memory is up to 70
+ * times as large as its text, so the text's length is no bound. */
+#include "json_text.h"
+
+enum { VALUES_MAX = 2000000, CONTAINERS_MAX = 600000, DEPTH_MAX = 32 };
+
+typedef struct Count {
+  size_t values, containers;
+  int depth, deepest;
+} Count;
+
+/* The end of the string that begins at s[i]. */
+static size_t skip_string(const char *s, size_t n, size_t i) {
+  for (i++; i < n && s[i] != '"'; i++)
+    if (s[i] == '\\') i++;
+  return i;
+}
+
+/* Every value but the first of its container follows a comma or a colon. Whether the text
+ * is JSON is the parser's business. */
+static Count count(const char *s, size_t n) {
+  Count c = {.values = 1};
+  for (size_t i = 0; i < n; i++) {
+    char x = s[i];
+    if (x == '"') i = skip_string(s, n, i);
+    if (x == ',' || x == ':') c.values++;
+    if (x == '[' || x == '{') {
+      c.containers++;
+      c.values++;
+      c.depth++;
+      c.deepest = MAX(c.deepest, c.depth);
+    }
+    if (x == ']' || x == '}') c.depth--;
+    if (c.values > VALUES_MAX || c.containers > CONTAINERS_MAX || c.deepest > DEPTH_MAX)
+      break;
+  }
+  return c;
+}
+
+json_t *json_text(const char *path, const char *what, const char *s, size_t n,
+                  weft_error *e) {
+  Count c = count(s, n);
+  json_error_t why;
+  if (c.deepest > DEPTH_MAX)
+    err_file(e, WEFT_EFILE, path, 0, "%sis nested more than %d deep", what, DEPTH_MAX);
+  else if (c.values > VALUES_MAX || c.containers > CONTAINERS_MAX)
+    err_file(e, WEFT_EFILE, path, 0,
+             "%sholds more values than are read here: at most %d, %d of them objects or "
+             "lists",
+             what, VALUES_MAX, CONTAINERS_MAX);
+  if (c.deepest > DEPTH_MAX || c.values > VALUES_MAX || c.containers > CONTAINERS_MAX)
+    return NULL;
+  json_t *doc = json_loadb(s, n, JSON_REJECT_DUPLICATES, &why);
+  if (!doc)
+    err_file(e, WEFT_EFILE, path, MAX(why.line, 1), "%sis not JSON: %s", what, why.text);
+  return doc;
+}

@@ -1,0 +1,189 @@
+/* stream.c - many files as one stream of ids: which files match, where they may lie, and
+ * reading. Files are in the byte order of their paths; each counts once. */
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+
+#include "source.h"
+
+#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
+
+typedef VEC(const char *) Paths;
+
+/* ---- which files ---- */
+
+/* The pattern below `dir`, in whose own name *, ? and [ mean themselves. */
+static const char *full_pattern(Arena *a, const char *dir, const char *pattern) {
+  if (pattern[0] == '/' || !dir || !*dir) return pattern;
+  char *s = arena_alloc(a, 2 * strlen(dir) + strlen(pattern) + 2), *p = s;
+  for (; *dir; dir++) {
+    if (strchr("*?[]\\", *dir)) *p++ = '\\';
+    *p++ = *dir;
+  }
+  if (p[-1] != '/') *p++ = '/';
+  strcpy(p, pattern);
+  return s;
+}
+
+/* Copies what glob found; an arena that is full jumps past `g`, so it is guarded. */
+typedef struct Copy {
+  Arena *arena;
+  const glob_t *g;
+  Paths *out;
+} Copy;
+
+static void copy_paths(void *ud) {
+  Copy *c = ud;
+  for (size_t i = 0; i < c->g->gl_pathc; i++)
+    *VEC_PUSH(c->arena, *c->out) = arena_str(c->arena, c->g->gl_pathv[i]);
+}
+
+/* Adds what matches; none is no error here. */
+static weft_status add_matches(Arena *a, const char *full, Paths *out, weft_error *e) {
+  glob_t g = {0};
+  int found = glob(full, GLOB_ERR | GLOB_NOSORT, NULL, &g), why = errno;
+  bool copied = found != 0 || arena_try(a, copy_paths, &(Copy){a, &g, out});
+  globfree(&g);
+  if (found == GLOB_NOSPACE || !copied) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (found == GLOB_ABORTED && why != ENOENT)
+    FAIL(full, "cannot be searched: %s", strerror(why));
+  return WEFT_OK;
+}
+
+/* A relative pattern is looked for in the plan's folder, then in those of --data, until
+ * one has a match. */
+static weft_status find(Arena *a, const DataSpec *spec, const char *pattern, Paths *out,
+                        weft_error *e) {
+  int before = out->n, more = pattern[0] == '/' ? 0 : spec->nfolders;
+  const char *first = full_pattern(a, spec->dir, pattern);
+  TRY(add_matches(a, first, out, e));
+  for (int i = 0; i < more && out->n == before; i++)
+    TRY(add_matches(a, full_pattern(a, spec->folders[i], pattern), out, e));
+  if (out->n > before) return WEFT_OK;
+  FAIL(first, "no file matches%s", more ? ", nor in the folders of --data" : "");
+}
+
+static int by_text(const void *x, const void *y) {
+  return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+/* In byte order, not the locale's, every file once: the stream is the same everywhere. */
+static void sort_paths(Paths *p) {
+  int n = 0;
+  qsort(p->at, (size_t)p->n, sizeof *p->at, by_text);
+  for (int i = 0; i < p->n; i++)
+    if (i == 0 || strcmp(p->at[i], p->at[n - 1])) p->at[n++] = p->at[i];
+  p->n = n;
+}
+
+/* ---- open ---- */
+
+/* "1.2 M" */
+static const char *count_text(Arena *a, int64_t n) {
+  static const char unit[] = "kMGT";
+  double x = (double)n;
+  int u = -1;
+  for (; x >= 999.95 && u + 1 < LEN(unit) - 1; u++)
+    x /= 1000;
+  if (u < 0) return arena_printf(a, "%lld", (long long)n);
+  return arena_printf(a, "%.1f %c", x, unit[u]);
+}
+
+static weft_status describe(Data *d, weft_error *e) {
+  const char *unit = d->source->unit, *path = d->part[0].file.path;
+  const char *files =
+      d->nparts == 1 ? "1 file" : arena_printf(d->arena, "%d files", d->nparts);
+  if (d->total == 0) FAIL(path, "no data: %s, all empty", files);
+  if (d->total < d->seq + 1)
+    FAIL(path,
+         "%s with %lld %s; one sample needs batch.seq + 1 = %lld, the last as a label",
+         files, (long long)d->total, unit, (long long)d->seq + 1);
+  d->described =
+      arena_printf(d->arena, "%s, %s %s", files, count_text(d->arena, d->total), unit);
+  return WEFT_OK;
+}
+
+weft_status stream_open(Data *d, const DataSpec *spec,
+                        weft_status (*form)(const Data *d, const DataSpec *spec, Part *p,
+                                            weft_error *e),
+                        weft_error *e) {
+  Folders in = {spec->dir, spec->folders, spec->nfolders};
+  Paths paths = {0};
+  if (spec->nfiles == 0) return err_set(e, WEFT_EPLAN, "data names no files");
+  for (int i = 0; i < spec->nfiles; i++)
+    TRY(find(d->arena, spec, spec->files[i], &paths, e));
+  sort_paths(&paths);
+  d->part = NEW_N(d->arena, Part, paths.n);
+  for (int i = 0; i < paths.n; i++) {
+    Part *p = &d->part[i];
+    TRY(folders_hold(&in, paths.at[i], e));
+    TRY(file_open(paths.at[i], &p->file, e));
+    d->nparts++;
+    p->first = d->total;
+    TRY(form(d, spec, p, e));
+    d->total += p->n;
+    file_keep_few(&p->file, i);
+  }
+  return describe(d, e);
+}
+
+/* ---- reading ---- */
+
+/* The last part that starts at or before `at`; empty parts are passed over, since a part
+ * that follows one starts at the same place. */
+static const Part *part_at(const Data *d, int64_t at) {
+  int lo = 0, hi = d->nparts - 1;
+  while (lo < hi) {
+    int mid = lo + (hi - lo + 1) / 2;
+    if (d->part[mid].first <= at)
+      lo = mid;
+    else
+      hi = mid - 1;
+  }
+  return &d->part[lo];
+}
+
+static uint32_t id_of(const unsigned char *p, int width) {
+  uint16_t x16;
+  uint32_t x32;
+  switch (width) {
+  case 1:
+    return *p;
+  case 2:
+    return memcpy(&x16, p, sizeof x16), x16;
+  default:
+    return memcpy(&x32, p, sizeof x32), x32;
+  }
+}
+
+/* The ids [i, i + n) of one part. */
+static weft_status read_part(const Data *d, const Part *p, int64_t i, int64_t n,
+                             int32_t *out, weft_error *e) {
+  unsigned char chunk[8192];
+  int64_t w = p->width, room = (int64_t)sizeof chunk / w;
+  for (int64_t k; n > 0; i += k, n -= k) {
+    k = MIN(n, room);
+    TRY(file_at(&p->file, p->begin + (uint64_t)(i * w), chunk, (size_t)(k * w), e));
+    for (int64_t j = 0; j < k; j++) {
+      uint32_t id = id_of(chunk + j * w, p->width);
+      if (id >= (uint64_t)d->vocab)
+        FAIL(p->file.path,
+             "%s %u at offset %lld is not below the model's vocabulary of %lld",
+             d->source->id, id, (long long)(i + j), (long long)d->vocab);
+      *out++ = (int32_t)id;
+    }
+  }
+  return WEFT_OK;
+}
+
+weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
+                       weft_error *e) {
+  const Part *p = part_at(d, at);
+  for (int64_t i = at - p->first; n > 0; p++, i = 0) {
+    int64_t k = MIN(n, p->n - i);
+    TRY(read_part(d, p, i, k, out, e));
+    out += k;
+    n -= k;
+  }
+  return WEFT_OK;
+}
