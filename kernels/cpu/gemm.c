@@ -1,6 +1,6 @@
 /* gemm.c - chooses who multiplies: a shared object (see vm/base/module.h), else plain C.
  * Small products stay in plain C, which beats the cost of a call into a library. */
-#include "gemm.h"
+#include "levels.h"
 
 #include <dlfcn.h>
 
@@ -102,7 +102,7 @@ void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate) {
   if (g->api)
     g->api->run(g->state, a, b, c, accumulate);
   else
-    gemm_plain(&g->shape, g->threads, a, b, c, accumulate);
+    cpu_set_here()->gemm_plain(&g->shape, g->threads, a, b, c, accumulate);
 }
 
 void gemm_free(Gemm *g) {

@@ -1,12 +1,14 @@
 /* table.c - the CPU kernel of every op. Changes of placement other than slice are
- * communication and have none. */
+ * communication and have none. Compiled once per set of instructions: CPU_SET is the
+ * set's name, and cpu_set_<name> all that is seen of it from outside. */
 #include "kernel.h"
+#include "levels.h"
 
 #define cpu_all_reduce NULL
 #define cpu_all_gather NULL
 #define cpu_reduce_scatter NULL
 
-const Kernel cpu_kernels[OP_N] = {
+static const Kernel kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cpu_##name,
 #include "vm/graph/ops.def"
   [OP_linear].prepare = prepare_linear,
@@ -20,4 +22,15 @@ const Kernel cpu_kernels[OP_N] = {
   [OP_attention_dx].release = release_attention_dx,
   [OP_rope].prepare = prepare_rope,
   [OP_rope].release = release_rope,
+};
+
+#define CAT(a, b)  a##b
+#define SET(name)  CAT(cpu_set_, name)
+#define TEXT(name) #name
+#define TITLE(name) TEXT(name)
+
+const CpuSet SET(CPU_SET) = {
+  .name = TITLE(CPU_SET),
+  .kernel = kernels,
+  .gemm_plain = gemm_plain,
 };

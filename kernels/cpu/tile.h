@@ -7,8 +7,10 @@
 
 #ifdef __AVX512F__
 enum { LANES = 16, TILE_ROWS = 4, TILE_VECS = 4 };
-#else
+#elif defined __AVX__
 enum { LANES = 8, TILE_ROWS = 4, TILE_VECS = 2 };
+#else
+enum { LANES = 4, TILE_ROWS = 4, TILE_VECS = 2 };
 #endif
 typedef float Lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 

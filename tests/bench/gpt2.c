@@ -2,6 +2,8 @@
  * tokens per second, and the share of the machine's own GEMM rate. */
 #include "bench.h"
 
+#include "kernels/cpu/levels.h"
+
 #include "kernels/cpu/gemm.h"
 
 #include <stdio.h>
@@ -16,7 +18,7 @@ static double gemm_rate(DType t) {
   KTensor m = {.dtype = t, .ndim = 2, .dim = {N, N}};
   a.in[0] = a.in[1] = a.out[0] = m;
   weft_error e = {.rank = -1};
-  const Kernel *k = &cpu_kernels[OP_linear];
+  const Kernel *k = &cpu_set_here()->kernel[OP_linear];
   if (k->prepare && k->prepare(&a, &e) != WEFT_OK) {
     fprintf(stderr, "%s\n", e.text);
     exit(1);

@@ -2,6 +2,8 @@
  * 1024 rows: GB/s of operands and results (beside memcpy's), GFLOP/s of attention. */
 #include "bench.h"
 
+#include "kernels/cpu/levels.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -106,7 +108,7 @@ static int operands(const char *s, DType act, KTensor *t, double *bytes) {
 
 /* GB/s or GFLOP/s, median. */
 static double measure(const Row *r, DType act, int threads) {
-  const Kernel *k = &cpu_kernels[r->op];
+  const Kernel *k = &cpu_set_here()->kernel[r->op];
   KernelArgs a = {.attr = &r->attr, .threads = threads};
   weft_error e = {0};
   double t[RUNS], bytes = 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "tests/lib/kernel_cases.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/levels.h"
 #include "kernels/cpu/vecmath.h"
 
 /* ---- typed buffers with a margin that nobody may touch ---- */
@@ -53,7 +53,7 @@ static KTensor tensor(const Value *x) {
 
 /* Runs the kernel once on fresh buffers, through prepare and release. */
 static KernelArgs run_kernel(const Problem *p, int threads, bool accumulate) {
-  const Kernel *k = &cpu_kernels[p->op];
+  const Kernel *k = &cpu_set_here()->kernel[p->op];
   KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
                   .accumulate = accumulate, .index = p->index, .threads = threads};
   weft_error e = {0};
@@ -176,10 +176,10 @@ START_TEST(every_kernel_has_a_case) {
   for (int i = 0; i < kernel_cases; i++) covered[kernel_case[i].op] = true;
   for (int i = 0; i < grad_cases; i++) covered[grad_case[i].op] = true;
   for (int op = 0; op < OP_N; op++) {
-    ck_assert_msg(covered[op] == (cpu_kernels[op].run != NULL), "%s: no case",
+    ck_assert_msg(covered[op] == (cpu_set_here()->kernel[op].run != NULL), "%s: no case",
                   op_title(op));
     ck_assert_msg((ref_ops[op] != NULL) == covered[op], "%s: no reference", op_title(op));
-    ck_assert((cpu_kernels[op].run != NULL) ==
+    ck_assert((cpu_set_here()->kernel[op].run != NULL) ==
               (device_cpu.kernel(NULL, op, NULL) != NULL));
   }
 }
@@ -378,7 +378,7 @@ START_TEST(too_wide_heads_are_an_error) {
   OpAttr attr = {.head_dim = 512};
   KernelArgs a = {.attr = &attr};
   weft_error e = {0};
-  ck_assert_int_eq(cpu_kernels[OP_attention].prepare(&a, &e), WEFT_EPLAN);
+  ck_assert_int_eq(cpu_set_here()->kernel[OP_attention].prepare(&a, &e), WEFT_EPLAN);
   ck_assert(strstr(e.text, "512"));
 }
 END_TEST

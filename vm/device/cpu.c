@@ -1,11 +1,14 @@
 /* cpu.c - the CPU as a device: every call completes at once, so events are empty. */
 #include "device.h"
 
+#include "kernels/cpu/levels.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 
 static weft_status cpu_open(Device *d, int rank, int threads, weft_error *e) {
-  return WEFT_OK;
+  CpuLevel level;
+  return cpu_level(&level, e);
 }
 
 static void cpu_close(Device *d) {}
@@ -46,7 +49,8 @@ static void cpu_free(Device *d, void *p, size_t bytes) {
 }
 
 static const Kernel *cpu_kernel(Device *d, int op, const KernelArgs *a) {
-  return cpu_kernels[op].run ? &cpu_kernels[op] : NULL;
+  const Kernel *k = &cpu_set_here()->kernel[op];
+  return k->run ? k : NULL;
 }
 
 static void cpu_launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(a); }

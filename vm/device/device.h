@@ -86,7 +86,4 @@ DeviceEvent device_record(Device *d);
 void device_wait(Device *d, DeviceEvent ev);
 weft_status device_sync(Device *d, weft_error *e);
 
-/* kernels/cpu/table.c: indexed by OpCode; run == NULL where there is none. */
-extern const Kernel cpu_kernels[OP_N];
-
 #endif

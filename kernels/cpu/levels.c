@@ -1,0 +1,52 @@
+/* levels.c - asks the CPU, and WEFT_CPU, what may be used. */
+#include "levels.h"
+
+#include <stdlib.h>
+
+#define LEVEL(name, has, set, onednn) extern const CpuSet cpu_set_##set;
+#include "levels.def"
+
+static const struct {
+  const char *name;
+  const CpuSet *set;
+} levels[CPU_LEVELS] = {
+#define LEVEL(name, has, set, onednn) {#name, &cpu_set_##set},
+#include "levels.def"
+};
+
+CpuLevel cpu_best(void) {
+  const bool has_level[CPU_LEVELS] = {
+#define LEVEL(name, has, set, onednn) has,
+#include "levels.def"
+  };
+  int best = CPU_plain;
+  while (best + 1 < CPU_LEVELS && has_level[best + 1]) best++;
+  return (CpuLevel)best;
+}
+
+weft_status cpu_level(CpuLevel *out, weft_error *e) {
+  const char *asked = getenv("WEFT_CPU");
+  *out = cpu_best();
+  if (!asked || !*asked) return WEFT_OK;
+  for (int i = 0; i <= (int)*out; i++)
+    if (strcmp(asked, levels[i].name) == 0) {
+      *out = (CpuLevel)i;
+      return WEFT_OK;
+    }
+  char names[128] = "";
+  for (int i = 0; i <= (int)*out; i++) {
+    if (i) strcat(names, ", ");
+    strcat(names, levels[i].name);
+  }
+  return err_set(e, WEFT_EUSAGE, "WEFT_CPU = \"%s\": this CPU can be %s", asked, names);
+}
+
+const char *cpu_level_name(CpuLevel l) { return levels[l].name; }
+
+const CpuSet *cpu_set_of(CpuLevel l) { return levels[l].set; }
+
+const CpuSet *cpu_set_here(void) {
+  CpuLevel l;
+  (void)cpu_level(&l, NULL); /* a wrong WEFT_CPU is said when a device is opened */
+  return levels[l].set;
+}

@@ -1,0 +1,75 @@
+/* check_levels.c - levels of instructions: the suites whose results hang on them, run once
+ * more with the level held down to what a CPU of another kind has. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cpu/levels.h"
+#include "tests/lib/process.h"
+
+static const struct {
+  CpuLevel level;
+  const char *suites;
+} held[] = {
+  {CPU_plain, "kernels"},
+#ifdef __x86_64__
+  {CPU_avx2, "kernels oracle"},
+  {CPU_avx2, "parity"},
+  {CPU_avx512, "kernels oracle"},
+#endif
+};
+
+START_TEST(suites_pass_held_down) {
+  CpuLevel here;
+  ck_assert_int_eq(cpu_level(&here, NULL), WEFT_OK);
+  if (held[_i].level >= here) {
+    printf("skipped: %s at %s, as this run is at %s\n", held[_i].suites,
+           cpu_level_name(held[_i].level), cpu_level_name(here));
+    return;
+  }
+  Outcome o = process_run(600, "env WEFT_CPU=%s %s/weft-tests %s",
+                          cpu_level_name(held[_i].level), WEFT_BINARY_DIR,
+                          held[_i].suites);
+  ck_assert_msg(o.code == 0 && strstr(o.out, " passed, 0 failed"), "%s", o.out);
+}
+END_TEST
+
+START_TEST(levels_rise_and_have_kernels) {
+  CpuLevel best = cpu_best(), l;
+  weft_error e = {0};
+  ck_assert_int_eq(unsetenv("WEFT_CPU"), 0);
+  ck_assert(cpu_level(&l, &e) == WEFT_OK && l == best);
+  for (int i = 0; i <= (int)best; i++) {
+    ck_assert_int_eq(setenv("WEFT_CPU", cpu_level_name((CpuLevel)i), 1), 0);
+    ck_assert(cpu_level(&l, &e) == WEFT_OK && (int)l == i);
+    ck_assert_ptr_eq(cpu_set_here(), cpu_set_of((CpuLevel)i));
+    ck_assert(cpu_set_here()->kernel[OP_linear].run != NULL);
+  }
+}
+END_TEST
+
+START_TEST(what_the_cpu_has_not_is_an_error) {
+  Device d;
+  weft_error e = {0};
+  ck_assert_int_eq(setenv("WEFT_CPU", "avx9", 1), 0);
+  ck_assert_int_eq(device_open(&d, &device_cpu, NULL, 0, 1, &e), WEFT_EUSAGE);
+  ck_assert_msg(strstr(e.text, "WEFT_CPU = \"avx9\": this CPU can be plain"), "%s",
+                e.text);
+  if (cpu_best() + 1 == CPU_LEVELS) return;
+  err_clear(&e);
+  setenv("WEFT_CPU", cpu_level_name((CpuLevel)(cpu_best() + 1)), 1);
+  ck_assert_int_eq(device_open(&d, &device_cpu, NULL, 0, 1, &e), WEFT_EUSAGE);
+}
+END_TEST
+
+Suite *levels_suite(void) {
+  Suite *s = suite_create("levels");
+  TCase *tc = tcase_create("levels");
+  tcase_set_timeout(tc, 900);
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_test(tc, levels_rise_and_have_kernels);
+  tcase_add_test(tc, what_the_cpu_has_not_is_an_error);
+  tcase_add_loop_test(tc, suites_pass_held_down, 0, LEN(held));
+  suite_add_tcase(s, tc);
+  return s;
+}
