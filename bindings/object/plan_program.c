@@ -111,112 +111,58 @@ int plan_memory(lua_State *L) {
 
 /* ---- plan:comm([rank]) ---- */
 
-/* What one pp rank does on one communicator (or with other stages) in a step. */
+/* What happens on one communicator (or with other stages) in a step. */
 typedef struct Traffic {
   const char *axis;
-  int op; /* CollKind */
-  int64_t count;
-  double bytes;
+  CollKind op;
+  Flow flow;
 } Traffic;
-
-enum { TRAFFIC = 128 };
-
-typedef struct Tally {
-  Traffic at[TRAFFIC];
-  int n;
-} Tally;
-
-static void tally(Tally *k, const char *axis, int op, int64_t count, double bytes) {
-  int i = 0;
-  while (i < k->n && (k->at[i].op != op || strcmp(k->at[i].axis, axis) != 0))
-    i++;
-  if (i == TRAFFIC) return;
-  if (i == k->n) k->at[k->n++] = (Traffic){.axis = axis, .op = op};
-  k->at[i].count += count;
-  k->at[i].bytes += bytes;
-}
-
-/* The whole tensor: what goes in, for an all_gather what comes out. */
-static double transfer_bytes(const Program *p, const Instr *in) {
-  double a = (double)operand_bytes(&p->operand[in->operand]);
-  if (in->code != I_COLL) return a;
-  return MAX(a, (double)operand_bytes(&p->operand[in->operand + 1]));
-}
-
-static void tally_instr(Tally *k, const Program *p, const Instr *in, int64_t times) {
-  if (in->code == I_COLL)
-    tally(k, p->comm[in->comm].name, in->coll, times,
-          (double)times * transfer_bytes(p, in));
-  else if (in->code == I_SEND || in->code == I_RECV)
-    tally(k, "pp", in->code == I_SEND ? COLL_SEND : COLL_RECV, times,
-          (double)times * transfer_bytes(p, in));
-}
-
-/* `calls` has room for a number per body. */
-static void tally_program(Tally *k, const Program *p, int64_t *calls) {
-  memset(calls, 0, sizeof *calls * (size_t)p->nbody);
-  for (uint32_t i = 0; i < p->nmain; i++) {
-    const Instr *in = &p->code[i];
-    if (in->code == I_CALL)
-      calls[p->call[in->call].body]++;
-    else
-      tally_instr(k, p, in, 1);
-  }
-  for (int b = 0; b < p->nbody; b++)
-    for (uint32_t i = 0; calls[b] && i < p->body[b].n; i++)
-      tally_instr(k, p, &p->code[p->body[b].first + i], calls[b]);
-}
 
 static int compare(const void *pa, const void *pb) {
   const Traffic *a = pa, *b = pb;
   int c = strcmp(a->axis, b->axis);
-  return c ? c : a->op - b->op;
+  return c ? c : (int)a->op - (int)b->op;
 }
 
-/* The worst pp rank of each operation. */
-static void merge(Tally *all, const Tally *one) {
-  for (int i = 0; i < one->n; i++) {
-    int k = 0;
-    while (k < all->n && compare(&all->at[k], &one->at[i]) != 0)
-      k++;
-    if (k == TRAFFIC) return;
-    if (k == all->n || all->at[k].bytes < one->at[i].bytes) all->at[k] = one->at[i];
-    if (k == all->n) all->n++;
+/* On that of pp ranks first..last which moves most. */
+static Flow most_flow(const Compiled *c, int first, int last, int comm, CollKind op) {
+  Flow most = {0};
+  for (int pp = first; pp <= last; pp++) {
+    const Flow *f = flow_of(c, pp, comm, op);
+    if (f->count && (!most.count || f->bytes > most.bytes)) most = *f;
   }
+  return most;
 }
 
 int plan_comm(lua_State *L) {
   const Job *j = plan_object_compiled(L);
+  const Compiled *c = j->compiled;
   bool one_rank = !lua_isnoneornil(L, 2);
-  int first = 0, last = j->mesh.size[AXIS_PP] - 1, bodies = 1;
+  int first = 0, last = j->mesh.size[AXIS_PP] - 1, ncomm = c->prog->ncomm, n = 0;
   if (one_rank) first = last = mesh_coord(&j->mesh, rank_arg(L, j, 2), AXIS_PP);
-  for (int pp = first; pp <= last; pp++)
-    bodies = MAX(bodies, j->compiled->prog[pp].nbody);
-  int64_t *calls = lua_newuserdatauv(L, sizeof *calls * (size_t)bodies, 0);
-  Tally *all = lua_newuserdatauv(L, 2 * sizeof *all, 0), *one = all + 1;
-  all->n = 0;
-  for (int pp = first; pp <= last; pp++) {
-    one->n = 0;
-    tally_program(one, &j->compiled->prog[pp], calls);
-    merge(all, one);
-  }
-  qsort(all->at, (size_t)all->n, sizeof *all->at, compare);
+  Traffic *all = lua_newuserdatauv(L, sizeof *all * COLL_N * (size_t)(ncomm + 1), 0);
+  for (int i = -1; i < ncomm; i++)
+    for (CollKind op = COLL_ALL_REDUCE; op < COLL_N; op++) {
+      Flow f = most_flow(c, first, last, i, op);
+      if (f.count) all[n++] = (Traffic){i < 0 ? "pp" : c->prog->comm[i].name, op, f};
+    }
+  qsort(all, (size_t)n, sizeof *all, compare);
   char buf[32];
   Text *t = result_begin(L);
   text_printf(t, "%-12s %-16s %10s %14s  of %s, each step\n", "axis", "operation",
               "count", "bytes", one_rank ? "this rank" : "the rank with most");
-  for (int i = 0; i < all->n; i++) {
-    const Traffic *f = &all->at[i];
+  for (int i = 0; i < n; i++) {
+    const Traffic *f = &all[i];
     text_printf(t, "%-12s %-16s %10lld %14s\n", f->axis, coll_name[f->op],
-                (long long)f->count, format_bytes(f->bytes, buf));
+                (long long)f->flow.count, format_bytes((double)f->flow.bytes, buf));
     lua_createtable(L, 0, 4);
     set_text(L, "axis", f->axis);
     set_text(L, "op", coll_name[f->op]);
-    set_integer(L, "count", f->count);
-    set_integer(L, "bytes", (int64_t)f->bytes);
+    set_integer(L, "count", f->flow.count);
+    set_integer(L, "bytes", (int64_t)f->flow.bytes);
     lua_rawseti(L, -2, i + 1);
   }
-  if (!all->n) text_add(t, "no communication\n");
+  if (!n) text_add(t, "no communication\n");
   result_end(L);
   return 1;
 }

@@ -367,9 +367,49 @@ START_TEST(samples_are_numbered_globally) {
 }
 END_TEST
 
+/* ---- shards ---- */
+
+/* Two ranks with four elements each of the parameters of a unit: gathered, tripled by a
+ * call that binds the copy, and as if that were the gradient, summed into the shards. */
+START_TEST(a_gathered_copy_stands_in_for_what_is_stored) {
+  enum { SHARD = 512, COPY = 768, THREE = 1024, SUM = 1280 };
+  Build *b = build_new(arena, 1, 2, END);
+  int tp = build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
+  int unit = build_unit(b, 0, "layers.0", NULL, 0);
+  int body = build_body(b, 0, "layer:F", PH_F, 3);
+  build_kernel(b, 0, OP_scale, f32_at(1, 0, 8), f32_at(2, 0, 8))->attr = 1;
+  build_main(b, 0);
+  build_bind(b, 0, unit, &(Bind){COPY, unit}, 1);
+  build_gather(b, 0, unit, tp, 0, f32_at(0, SHARD, 4), f32_at(0, COPY, 8));
+  build_wait(b, 0, 0);
+  build_call(b, 0, body, unit, 0, "F0", &(uint64_t){THREE}, 1);
+  build_free(b, 0, unit, f32_at(0, COPY, 8));
+  build_scatter(b, 0, unit, tp, 0, f32_at(0, THREE, 8), f32_at(0, SUM, 4));
+  build_wait(b, 0, 0);
+  Compiled *c = build_done(b);
+  c->prog[0].attr = NEW_N(arena, OpAttr, 2);
+  c->prog[0].nattr = 2;
+  c->prog[0].attr[1].scale = 3;
+  weft_status st = prove(c, NULL, &err);
+  ck_assert_msg(st == WEFT_OK, "%s", err.text);
+  open_run(c);
+  StepResult res;
+  for (int r = 0; r < 2; r++)
+    for (int i = 0; i < 4; i++)
+      ((float *)((char *)rank_arena(run->worker[r].r) + SHARD))[i] = (float)(10 * r + i);
+  step(0, &res);
+  for (int r = 0; r < 2; r++)
+    for (int i = 0; i < 4; i++) {
+      const float *sum = (float *)((char *)rank_arena(run->worker[r].r) + SUM);
+      ck_assert_float_eq(sum[i], (float)(2 * 3 * (10 * r + i)));
+    }
+}
+END_TEST
+
 Suite *exec_suite(void) {
   const TTest *const tests[] = {
       a_step_passes_data_along,
+      a_gathered_copy_stands_in_for_what_is_stored,
       a_step_allocates_nothing,
       the_first_nan_is_found,
       infinity_is_named_where_it_begins,

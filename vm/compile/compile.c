@@ -184,6 +184,7 @@ static weft_status passes(Build *b, Compiled *c, Diags *d, weft_error *e) {
   }
   for (int r = 0; r < ranks; r++)
     c->prog[r].comm = comm, c->prog[r].ncomm = b->comm.n;
+  c->flow = NEW_N(c->arena, Flow, flow_room(c)); /* what prove() fills */
   return WEFT_OK;
 }
 

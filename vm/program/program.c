@@ -2,23 +2,6 @@
  * members of communicators. Every reader of programs goes through these functions. */
 #include "program.h"
 
-uint64_t operand_count(const Operand *o) {
-  uint64_t n = 1;
-  for (int i = 0; i < o->ndim; i++) n *= (uint64_t)o->dim[i];
-  return n;
-}
-
-uint64_t operand_bytes(const Operand *o) {
-  return operand_count(o) * (uint64_t)dtype_size(o->dtype);
-}
-
-uint64_t slot_base(const Program *p, const Call *call, int slot) {
-  if (slot == 0) return 0;
-  assert(call);
-  uint32_t i = (uint32_t)slot - 1, n = call->nbind;
-  return i < n ? p->bind[call->bind + i].off : p->dyn[call->dyn + (i - n)];
-}
-
 const Call *call_that_binds(const Program *p, uint32_t bind) {
   for (uint32_t i = 0; i < p->ncall; i++)
     if (p->call[i].nbind && p->call[i].bind == bind) return &p->call[i];
@@ -48,6 +31,32 @@ int comm_group(const Mesh *m, const CommDesc *d, int rank, int *out) {
   for (int i = 0; i < all; i++)
     if (comm_has_pp(d, mesh_coord(m, out[i], AXIS_PP))) out[n++] = out[i];
   return n;
+}
+
+size_t flow_index(const Compiled *c, int pp, int comm, CollKind kind) {
+  size_t row = comm < 0 ? (size_t)c->prog->ncomm : (size_t)comm;
+  return ((size_t)pp * (size_t)(c->prog->ncomm + 1) + row) * COLL_N + (size_t)kind;
+}
+
+size_t flow_room(const Compiled *c) {
+  return flow_index(c, c->mesh.size[AXIS_PP], 0, (CollKind)0);
+}
+
+const Flow *flow_of(const Compiled *c, int pp, int comm, CollKind kind) {
+  return &c->flow[flow_index(c, pp, comm, kind)];
+}
+
+RankTraffic *traffic(const Compiled *c, Arena *arena) {
+  int ranks = c->mesh.size[AXIS_PP];
+  RankTraffic *t = NEW_N(arena, RankTraffic, ranks);
+  for (int r = 0; r < ranks; r++) {
+    t[r].sent = flow_of(c, r, -1, COLL_SEND)->bytes;
+    t[r].received = flow_of(c, r, -1, COLL_RECV)->bytes;
+    for (int i = 0; i < c->prog->ncomm; i++)
+      for (CollKind k = COLL_ALL_REDUCE; k <= COLL_REDUCE_SCATTER; k++)
+        t[r].collective += flow_of(c, r, i, k)->bytes;
+  }
+  return t;
 }
 
 int rank_on_pp(const Mesh *m, int rank, int pp) {

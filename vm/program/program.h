@@ -164,6 +164,12 @@ typedef struct CompiledParam {
   int *pp;               /* ascending; the first one owns it */
 } CompiledParam;
 
+/* How many transfers of a kind, and the larger of what they take and give. */
+typedef struct Flow {
+  int64_t count;
+  uint64_t bytes;
+} Flow;
+
 /* What prove() went through. */
 typedef struct Proof {
   int64_t transfers, collectives, instructions;
@@ -183,6 +189,7 @@ typedef struct Compiled {
   Schedule schedule;     /* what the programs do, for messages */
   uint64_t params_total; /* logical elements */
   Proof proof;           /* of what compile() returned */
+  Flow *flow;            /* NULL, or room for flow_room(), which prove() fills: flow_of() */
 } Compiled;
 
 /* instr.c: names for printing. */
@@ -190,10 +197,21 @@ extern const char *const prog_phase_name[4];        /* by Phase: "F", "I", ... *
 extern const char *const prog_input_name[IN_N];     /* "tokens", ... */
 
 /* ---- program.c: what the numbers of a program mean ---- */
-uint64_t operand_count(const Operand *o);           /* elements */
-uint64_t operand_bytes(const Operand *o);
+static inline uint64_t operand_count(const Operand *o) {  /* elements */
+  uint64_t n = 1;
+  for (int i = 0; i < o->ndim; i++) n *= (uint64_t)o->dim[i];
+  return n;
+}
+static inline uint64_t operand_bytes(const Operand *o) {
+  return operand_count(o) * (uint64_t)dtype_size((DType)o->dtype);
+}
 /* Where a slot starts in the arena. `call` is NULL in main, which has slot 0 only. */
-uint64_t slot_base(const Program *p, const Call *call, int slot);
+static inline uint64_t slot_base(const Program *p, const Call *call, int slot) {
+  if (slot == 0) return 0;
+  assert(call);
+  uint32_t i = (uint32_t)slot - 1, n = call->nbind;
+  return i < n ? p->bind[call->bind + i].off : p->dyn[call->dyn + (i - n)];
+}
 /* The first call whose bindings begin at Program.bind[bind], or NULL; for printing. */
 const Call *call_that_binds(const Program *p, uint32_t bind);
 /* True if members of one group lie on several pp ranks. */
@@ -203,16 +221,17 @@ int comm_size(const Mesh *m, const CommDesc *d);    /* members of one group */
 /* The members of rank's group in mesh order; returns their number, 0 if `rank` is on a
  * pp rank that has no part. `out` holds mesh_size(m, d->axes | AXIS_BIT(AXIS_PP)). */
 int comm_group(const Mesh *m, const CommDesc *d, int rank, int *out);
-/* The rank with `rank`'s other coordinates on pp rank `pp`. */
-int rank_on_pp(const Mesh *m, int rank, int pp);
-
-/* ---- traffic.c ---- */
-/* Bytes of one step on a rank of one pp rank: to and from other stages, and through
- * collectives (the larger of what one takes and gives). */
+/* Of one step on a rank of each pp rank, by communicator and kind; transfers with other
+ * stages (COLL_SEND, COLL_RECV) have comm -1. */
+size_t flow_room(const Compiled *c);
+size_t flow_index(const Compiled *c, int pp, int comm, CollKind kind);
+const Flow *flow_of(const Compiled *c, int pp, int comm, CollKind kind);
 typedef struct RankTraffic {
   uint64_t sent, received, collective;
 } RankTraffic;
-RankTraffic *traffic(const Compiled *c, Arena *arena);   /* [pp rank] */
+RankTraffic *traffic(const Compiled *c, Arena *arena);   /* bytes, [pp rank] */
+/* The rank with `rank`'s other coordinates on pp rank `pp`. */
+int rank_on_pp(const Mesh *m, int rank, int pp);
 
 /* print.c, print_json.c: the program of a world rank. The same program gives the same
  * text, so that two of them can be compared with diff. */
@@ -222,5 +241,25 @@ void program_json(const Compiled *c, int rank, Text *out);
 /* prove.c: runs all programs on the abstract machine of docs/architecture.md.
  * WEFT_OK with a summary, or WEFT_EPLAN with the instructions that block each other. */
 weft_status prove(const Compiled *c, Proof *p, weft_error *e);
+
+/* The same walk with what everything costs, in ticks of the caller's choice. */
+typedef struct RunCosts {
+  void *ud;
+  /* Of an instruction of a pp rank: how long a CALL (without its body), a KERNEL or a FREE
+   * takes the compute queue, or what is started, once all members have started it and it
+   * is the first in its queues. In a body it must not depend on the call. */
+  int64_t (*cost)(void *ud, int pp, const Instr *in);
+  /* NULL, or called when an instruction of main is done with the compute queue, which had
+   * come to it at `from`. */
+  void (*ran)(void *ud, int pp, const Instr *in, int64_t from, int64_t to);
+  bool in_order;         /* on the stricter engine, see prove.c */
+} RunCosts;
+typedef struct RankTime {
+  int64_t end;           /* of main */
+  int64_t busy, waited;  /* of the compute queue; together `end` */
+} RankTime;
+/* Times of each pp rank, for programs that prove() has passed. */
+weft_status run_costs(const Compiled *c, const RunCosts *costs, RankTime *out,
+                      weft_error *e);
 
 #endif

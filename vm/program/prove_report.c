@@ -1,17 +1,18 @@
 /* prove_report.c - says in words why a proof failed: which instructions of which pp
  * ranks, with handle, peer or communicator, the operation's name and its plan line.
  * Runs once, at the end of a failed proof, so it may search programs from the start. */
-#include "prove_int.h"
+#include "machine.h"
 
 enum { ROOM = sizeof ((weft_error *)0)->text - 160 };  /* left for "and n more" */
+
+#define ULL(x) ((unsigned long long)(x))
 
 static const char *comm_of(const Machine *m, int comm) {
   return m->c->prog->comm[comm].name;
 }
 
 static void add_bytes(Text *t, uint64_t count, int dtype) {
-  text_printf(t, "%llu bytes of %s",
-              (unsigned long long)(count * (uint64_t)dtype_size((DType)dtype)),
+  text_printf(t, "%llu bytes of %s", ULL(count * (uint64_t)dtype_size((DType)dtype)),
               dtype_name((DType)dtype));
 }
 
@@ -23,7 +24,11 @@ static void add_instr(Text *t, const Machine *m, int pp, const Instr *in) {
   case I_KERNEL: text_add(t, op_info[in->op].name); break;
   case I_SEND: text_printf(t, "SEND to pp rank %d, ", in->peer); break;
   case I_RECV: text_printf(t, "RECV from pp rank %d, ", in->peer); break;
-  case I_COLL: case I_GATHER: case I_SCATTER:
+  case I_GATHER: case I_SCATTER: case I_FREE:
+    text_printf(t, "%s of %s", instr_name[in->code], p->unit[in->unit]);
+    if (in->code != I_FREE) text_printf(t, " on %s, ", comm_of(m, in->comm));
+    break;
+  case I_COLL:
     text_printf(t, "%s on %s, ", coll_name[in->coll], comm_of(m, in->comm));
     break;
   default: text_add(t, instr_name[in->code]); break;
@@ -108,13 +113,42 @@ weft_status report_overlap(const Machine *m, int pp, Site at, int operand, uint6
   Text t = {0};
   const Instr *in = &m->rank[pp].p->code[at.pc];
   add_site(&t, m, pp, at);
+  const char *verb = in->code == I_FREE ? "frees" : operand < in->nin ? "reads" : "writes";
+  const char *held = b->handle != HELD ? b->write ? "written" : "read" : "kept";
   text_printf(&t, " %s bytes %llu..%llu of the arena, while bytes %llu..%llu are %s by ",
-              operand >= in->nin ? "writes" : "reads", (unsigned long long)lo, (unsigned long long)hi,
-              (unsigned long long)b->lo, (unsigned long long)b->hi,
-              b->write ? "written" : "read");
-  add_site(&t, m, pp, m->rank[pp].handle[b->handle].site);
-  text_add(&t, ", which nothing waited for yet");
+              verb, ULL(lo), ULL(hi), ULL(b->lo), ULL(b->hi), held);
+  add_site(&t, m, pp, b->since);
+  text_add(&t, b->handle != HELD ? ", which nothing waited for yet"
+                                 : ", whose copy is not freed yet");
   return finish(m, &t, pp, at);
+}
+
+weft_status report_not_gathered(const Machine *m, int pp, Site at, uint32_t unit,
+                                const Copy *copy) {
+  Text t = {0};
+  const Program *p = m->rank[pp].p;
+  add_site(&t, m, pp, at);
+  text_printf(&t, " %s the gathered copy of %s, but ",
+              p->code[at.pc].code == I_FREE ? "is to free" : "uses", p->unit[unit]);
+  if (!copy) {
+    text_add(&t, "there is none: nothing gathered it, or it was freed");
+    return finish(m, &t, pp, at);
+  }
+  if (copy->unit == unit && copy->handle != HELD)
+    text_add(&t, "nothing waited yet for ");
+  else
+    text_printf(&t, "what is there is that of %s in bytes %llu..%llu, by ",
+                p->unit[copy->unit], ULL(copy->lo), ULL(copy->hi));
+  add_site(&t, m, pp, copy->since);
+  return finish(m, &t, pp, at);
+}
+
+weft_status report_not_freed(const Machine *m, int pp, const Copy *copy) {
+  Text t = {0};
+  add_site(&t, m, pp, copy->since);
+  text_printf(&t, ": this copy of %s is never freed; it would be out of date in the next "
+              "step", m->rank[pp].p->unit[copy->unit]);
+  return finish(m, &t, pp, copy->since);
 }
 
 weft_status report_inplace(const Machine *m, int pp, Site at) {
@@ -200,9 +234,9 @@ typedef struct Node {
 /* What a node needs: transfer `seq` of `channel`. */
 static void needs(const Machine *m, Node n, const Channel **c, uint32_t *seq) {
   const RankState *r = &m->rank[n.pp];
-  int ch = n.stream ? r->stream.at[r->head] : r->block;
+  int ch = n.stream ? r->stream.at[r->head] : (int)m->walk.rank[n.pp].need;
   *c = &m->channel.at[ch];
-  *seq = n.stream ? (*c)->done : (uint32_t)r->block_seq;
+  *seq = n.stream ? (*c)->done : r->block_seq;
 }
 
 /* The node that keeps `n` from moving. */
@@ -210,7 +244,7 @@ static Node blocker(const Machine *m, Node n) {
   const Channel *c;
   uint32_t seq;
   needs(m, n, &c, &seq);
-  if (m->strict && c->comm >= 0 && !n.stream) return (Node){n.pp, true};
+  if (m->in_order && c->comm >= 0 && !n.stream) return (Node){n.pp, true};
   for (int i = 0; i < c->nmember; i++)
     if (c->started[i] <= seq) return (Node){c->member[i], false};
   for (int i = 0; i < c->nmember; i++) {
@@ -266,7 +300,7 @@ static weft_status report_missing(const Machine *m, int pp, int peer, const Chan
 static void add_others(Text *t, const Machine *m, const bool *told) {
   int left = 0;
   for (int i = 0; i < m->npp; i++) {
-    if (told[i] || m->rank[i].ended) continue;
+    if (told[i] || m->walk.rank[i].ended) continue;
     if (t->n < ROOM)
       add_node(t, m, (Node){i, false});
     else
@@ -277,13 +311,10 @@ static void add_others(Text *t, const Machine *m, const bool *told) {
 
 static bool same_node(Node a, Node b) { return a.pp == b.pp && a.stream == b.stream; }
 
-/* A member of the cycle that `n` leads to: the lowest pp rank in it. */
-static Node cycle_of(const Machine *m, Node n) {
-  for (int i = 0; i < 2 * m->npp; i++) n = blocker(m, n);
-  Node lowest = n;
-  for (Node i = blocker(m, n); !same_node(i, n); i = blocker(m, i))
-    if (i.pp < lowest.pp) lowest = i;
-  return lowest;
+/* Nodes as numbers, in the order of pp ranks. */
+static int next_node(const void *ud, int of) {
+  Node n = blocker(ud, (Node){of / 2, of % 2});
+  return 2 * n.pp + n.stream;
 }
 
 /* Follows who waits for whom until it closes, then names the members of the cycle first
@@ -291,8 +322,9 @@ static Node cycle_of(const Machine *m, Node n) {
 static weft_status report_cycle(const Machine *m, int pp) {
   Text t = {0};
   bool *told = NEW_N(m->a, bool, m->npp);
-  Node first = cycle_of(m, (Node){pp, false}), n = first;
-  text_add(&t, m->strict ? "deadlock if the collectives of a rank run in one order, as "
+  int lowest = walk_circle(2 * m->npp, 2 * pp, next_node, m);
+  Node first = {lowest / 2, lowest % 2}, n = first;
+  text_add(&t, m->in_order ? "deadlock if the collectives of a rank run in one order, as "
                            "engines with one stream do:"
                          : "deadlock, these instructions block each other:");
   int left = 0;
@@ -310,15 +342,10 @@ static weft_status report_cycle(const Machine *m, int pp) {
 }
 
 weft_status report_blocked(const Machine *m) {
-  int blocked = -1;
-  for (int i = m->npp - 1; i >= 0; i--) {
-    const RankState *r = &m->rank[i];
-    if (!r->ended) blocked = i;
-  }
-  for (int i = blocked; i < m->npp && !m->strict; i++) {
-    if (m->rank[i].ended) continue;
-    const Channel *c = &m->channel.at[m->rank[i].block];
-    uint32_t seq = (uint32_t)m->rank[i].block_seq;
+  for (int i = 0; i < m->npp && !m->in_order; i++) {
+    if (m->walk.rank[i].ended) continue;
+    const Channel *c = &m->channel.at[m->walk.rank[i].need];
+    uint32_t seq = m->rank[i].block_seq;
     for (int j = 0; j < c->nmember; j++) {
       Site s;
       uint32_t have = c->started[j] > seq ? seq + 1
@@ -326,5 +353,5 @@ weft_status report_blocked(const Machine *m) {
       if (have <= seq) return report_missing(m, i, c->member[j], c, have, seq);
     }
   }
-  return report_cycle(m, blocked);
+  return report_cycle(m, walk_left(&m->walk));
 }

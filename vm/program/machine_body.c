@@ -1,8 +1,8 @@
-/* prove_body.c - what one run of a body does to its rank, so that a call of it is one
+/* machine_body.c - what one run of a body does to its rank, so that a call of it is one
  * step of the machine. Input: a body; output: merged ranges by slot, handles, use of
  * communicators. It reports nothing: a body in which something is unusual is left open,
  * and the machine then runs its instructions one by one and finds the exact place. */
-#include "prove_int.h"
+#include "machine.h"
 
 #include <stdlib.h>
 
@@ -10,15 +10,20 @@ typedef struct Flying {
   Access acc[2];
   int32_t handle;
   int comm;
+  int64_t end;
 } Flying;
 
-typedef struct Walk {
+typedef struct BodyWalk {
   const Program *p;
   Arena *a;
   BodySum *s;
   VEC(Flying) flying;
-  int *in_flight, *most; /* per communicator */
-} Walk;
+  const Machine *m;
+  int pp;
+  CommUse *use;          /* per communicator */
+  int *in_flight;
+  int64_t now, *free;    /* with costs: when each communicator is; the last: when all are */
+} BodyWalk;
 
 static Access access_of(const Operand *o, bool write) {
   return (Access){o->off, o->off + operand_bytes(o), o->slot, write};
@@ -31,7 +36,7 @@ static bool same_apart(const Apart *x, const Access *a, const Access *b) {
 
 /* `b` happens while `a` is in flight. False if they always collide; if that depends on
  * the bindings, every call has to look. */
-static bool beside(Walk *w, const Access *a, const Access *b) {
+static bool beside(BodyWalk *w, const Access *a, const Access *b) {
   if (!(a->write || b->write) || a->lo == a->hi || b->lo == b->hi) return true;
   if (a->slot == b->slot) return a->hi <= b->lo || b->hi <= a->lo;
   for (int i = 0; i < w->s->apart.n; i++)
@@ -40,7 +45,7 @@ static bool beside(Walk *w, const Access *a, const Access *b) {
   return true;
 }
 
-static bool touch(Walk *w, const Access *b) {
+static bool touch(BodyWalk *w, const Access *b) {
   *VEC_PUSH(w->a, w->s->access) = *b;
   for (int i = 0; i < w->flying.n; i++)
     for (int j = 0; j < 2; j++)
@@ -48,40 +53,59 @@ static bool touch(Walk *w, const Access *b) {
   return true;
 }
 
-static bool kernel(Walk *w, const Instr *in) {
+static bool kernel(BodyWalk *w, const Instr *in) {
   const Operand *o = &w->p->operand[in->operand];
   for (int i = 0; i < in->nin + in->nout; i++) {
     Access b = access_of(&o[i], i >= in->nin);
     if (!touch(w, &b)) return false;
   }
+  int64_t cost = w->m->costs ? w->m->costs->cost(w->m->costs->ud, w->pp, in) : 0;
+  w->s->busy += cost;
+  w->now += cost;
   return true;
 }
 
-static bool start(Walk *w, const Compiled *c, const Instr *in) {
-  if (comm_spans_pp(&c->mesh, &w->p->comm[in->comm])) return false;
+/* When a collective that starts now ends, if only this body uses its communicator. */
+static int64_t end_of(BodyWalk *w, const Instr *in) {
+  if (!w->m->costs) return 0;
+  int64_t *all = &w->free[w->p->ncomm], *own = &w->free[in->comm];
+  int64_t begin = MAX(w->now, w->m->in_order ? *all : *own);
+  return *all = *own = begin + w->m->costs->cost(w->m->costs->ud, w->pp, in);
+}
+
+static void count(BodyWalk *w, const Instr *in, const Operand *o) {
+  CommUse *use = &w->use[in->comm];
+  int n = ++w->in_flight[in->comm];
+  use->in_flight = MAX(use->in_flight, n);
+  use->flow[in->coll].count++;
+  use->flow[in->coll].bytes += MAX(operand_bytes(&o[0]), operand_bytes(&o[1]));
+  w->s->collectives++;
+}
+
+static bool start(BodyWalk *w, const Instr *in) {
+  if (comm_spans_pp(&w->m->c->mesh, &w->p->comm[in->comm])) return false;
   for (int i = 0; i < w->flying.n; i++)
     if (w->flying.at[i].handle == in->handle) return false;
   const Operand *o = &w->p->operand[in->operand];
   Flying f = {.acc = {access_of(&o[0], false), access_of(&o[1], true)},
-              .handle = in->handle, .comm = in->comm};
+              .handle = in->handle, .comm = in->comm, .end = end_of(w, in)};
   if (!touch(w, &f.acc[0]) || !touch(w, &f.acc[1])) return false;
   bool same = f.acc[0].slot == f.acc[1].slot && f.acc[0].lo == f.acc[1].lo;
   if (!(same && in->coll == COLL_ALL_REDUCE) && !beside(w, &f.acc[0], &f.acc[1]))
     return false;
   *VEC_PUSH(w->a, w->flying) = f;
-  int n = ++w->in_flight[in->comm];
-  w->most[in->comm] = MAX(w->most[in->comm], n);
-  w->s->collectives++;
+  count(w, in, o);
   int i = 0;
   while (i < w->s->handle.n && w->s->handle.at[i] != in->handle) i++;
   if (i == w->s->handle.n) *VEC_PUSH(w->a, w->s->handle) = in->handle;
   return true;
 }
 
-static bool wait(Walk *w, const Instr *in) {
+static bool wait(BodyWalk *w, const Instr *in) {
   for (int i = 0; i < w->flying.n; i++)
     if (w->flying.at[i].handle == in->handle) {
       w->in_flight[w->flying.at[i].comm]--;
+      w->now = MAX(w->now, w->flying.at[i].end);
       w->flying.at[i] = w->flying.at[--w->flying.n];
       return true;
     }
@@ -120,21 +144,26 @@ static void merge(BodySum *s) {
   s->access.n = n;
 }
 
-void body_summary(const Compiled *c, const Program *p, const Body *b, Arena *a,
-                  BodySum *out) {
+void body_summary(const Machine *m, int pp, const Body *b, BodySum *out) {
+  const Program *p = &m->c->prog[pp];
   *out = (BodySum){0};
-  Walk w = {.p = p, .a = a, .s = out};
-  w.in_flight = NEW_N(a, int, p->ncomm);
-  w.most = NEW_N(a, int, p->ncomm);
+  BodyWalk w = {.p = p, .a = m->a, .s = out, .m = m, .pp = pp};
+  w.use = NEW_N(m->a, CommUse, p->ncomm);
+  w.in_flight = NEW_N(m->a, int, p->ncomm);
+  w.free = NEW_N(m->a, int64_t, p->ncomm + 1);
   for (uint32_t i = b->first; i < b->first + b->n; i++) {
     const Instr *in = &p->code[i];
     bool usual = in->code == I_KERNEL ? kernel(&w, in)
-                 : in->code == I_COLL ? start(&w, c, in)
+                 : in->code == I_COLL ? start(&w, in)
                  : in->code == I_WAIT ? wait(&w, in) : false;
     if (!usual) return;
   }
   out->closed = w.flying.n == 0;
-  for (int i = 0; i < p->ncomm; i++)
-    if (w.most[i]) *VEC_PUSH(a, out->comm) = (CommUse){i, w.most[i]};
+  out->ticks = w.now;
+  for (int i = 0; i < p->ncomm; i++) {
+    if (w.use[i].in_flight == 0) continue;
+    w.use[i].comm = i;
+    *VEC_PUSH(m->a, out->comm) = w.use[i];
+  }
   merge(out);
 }

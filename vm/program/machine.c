@@ -1,0 +1,329 @@
+/* machine.c - runs the programs of all pp ranks on the machine of machine.h. A call of a
+ * closed body is one step; any other is run instruction by instruction. */
+#include "machine.h"
+
+/* ---- channels ---- */
+
+static int channel_new(Machine *m, int comm, int nmember, const int *member) {
+  *VEC_PUSH(m->a, m->channel) =
+      (Channel){.comm = comm, .nmember = nmember, .member = member,
+                .started = NEW_N(m->a, uint32_t, nmember)};
+  return m->channel.n - 1;
+}
+
+/* A communicator inside a pp rank is a channel of its own on each of them. */
+static void make_coll_channels(Machine *m) {
+  const Program *p = m->c->prog;
+  int *all = NEW_N(m->a, int, m->npp);
+  m->coll_channel = NEW_N(m->a, int32_t, m->npp * p->ncomm);
+  for (int i = 0; i < m->npp; i++) all[i] = i;
+  for (int j = 0; j < p->ncomm; j++) {
+    const CommDesc *d = &p->comm[j];
+    bool spans = comm_spans_pp(&m->c->mesh, d);
+    int shared = !spans     ? -1
+                 : d->npp   ? channel_new(m, j, d->npp, d->pp)
+                            : channel_new(m, j, m->npp, all);
+    for (int i = 0; i < m->npp; i++)
+      m->coll_channel[i * p->ncomm + j] = spans ? shared : channel_new(m, j, 1, &all[i]);
+  }
+}
+
+static int channel_of(Machine *m, int pp, const Instr *in) {
+  if (instr_is[in->code] & INSTR_COLL)
+    return m->coll_channel[pp * m->c->prog->ncomm + in->comm];
+  int from = in->code == I_SEND ? pp : in->peer, to = in->code == I_SEND ? in->peer : pp;
+  int32_t *pair = &m->pair_channel[from * m->npp + to];
+  if (*pair < 0) {
+    int *member = NEW_N(m->a, int, 2);
+    member[0] = from, member[1] = to;
+    *pair = channel_new(m, -1, 2, member);
+  }
+  return *pair;
+}
+
+/* The first member to start writes down what the others have to match. */
+static weft_status enter(Machine *m, Channel *c, uint32_t k, const Start *s) {
+  if (k < c->top) {
+    Start *first = &c->ring[k & c->mask];
+    bool same = first->count == s->count && first->dtype == s->dtype &&
+                first->coll == s->coll && first->red == s->red;
+    first->ready = MAX(first->ready, s->ready);
+    first->cost = MAX(first->cost, s->cost);
+    return same ? WEFT_OK : report_mismatch(m, c, first, s);
+  }
+  uint32_t size = c->ring ? c->mask + 1 : 0;
+  if (c->top - c->done == size) {
+    uint32_t bigger = MAX(size * 2, 4);
+    Start *ring = NEW_N(m->a, Start, bigger);
+    for (uint32_t i = c->done; i < c->top; i++)
+      ring[i & (bigger - 1)] = c->ring[i & c->mask];
+    c->ring = ring, c->mask = bigger - 1;
+  }
+  c->ring[c->top++ & c->mask] = *s;
+  return WEFT_OK;
+}
+
+/* ---- transfers ---- */
+
+static bool may_run(const Machine *m, int ch) {
+  const Channel *c = &m->channel.at[ch];
+  for (int i = 0; i < c->nmember; i++) {
+    if (c->started[i] <= c->done) return false;
+    if (!m->in_order || c->comm < 0) continue;
+    const RankState *r = &m->rank[c->member[i]];
+    if (r->stream.at[r->head] != ch) return false;
+  }
+  return true;
+}
+
+/* It begins when all members have started it and what is before it in its queues is over. */
+static void time_transfer(Machine *m, Channel *c) {
+  const Start *s = &c->ring[c->done & c->mask];
+  bool stream = m->in_order && c->comm >= 0;
+  int64_t end = c->end.n ? MAX(s->ready, c->end.at[c->end.n - 1]) : s->ready;
+  for (int i = 0; i < c->nmember && stream; i++)
+    end = MAX(end, m->rank[c->member[i]].free);
+  end += s->cost;
+  for (int i = 0; i < c->nmember && stream; i++) m->rank[c->member[i]].free = end;
+  *VEC_PUSH(m->a, c->end) = end;
+}
+
+static void run_transfer(Machine *m, int ch) {
+  Channel *c = &m->channel.at[ch];
+  if (m->costs) time_transfer(m, c);
+  c->done++;
+  for (int i = 0; i < c->nmember; i++) {
+    RankState *r = &m->rank[c->member[i]];
+    if (m->in_order && c->comm >= 0 && ++r->head < r->stream.n)
+      *VEC_PUSH(m->a, m->advance) = r->stream.at[r->head];
+    if (c->done > r->block_seq) walk_wake(&m->walk, c->member[i], ch);
+  }
+  if (c->comm >= 0)
+    m->proof.collectives++;
+  else
+    m->proof.transfers++;
+}
+
+static void advance(Machine *m, int ch) {
+  *VEC_PUSH(m->a, m->advance) = ch;
+  while (m->advance.n) {
+    int next = m->advance.at[--m->advance.n];
+    while (may_run(m, next)) run_transfer(m, next);
+  }
+}
+
+/* ---- instructions ---- */
+
+static int64_t cost_of(const Machine *m, int pp, const Instr *in) {
+  return m->costs ? m->costs->cost(m->costs->ud, pp, in) : 0;
+}
+
+static void count_flow(Machine *m, int pp, const Instr *in) {
+  const Program *p = m->rank[pp].p;
+  const Operand *o = &p->operand[in->operand];
+  bool coll = instr_is[in->code] & INSTR_COLL;
+  int kind = coll ? in->coll : in->code == I_SEND ? COLL_SEND : COLL_RECV;
+  Flow *f = &m->flow[flow_index(m->c, pp, coll ? in->comm : -1, (CollKind)kind)];
+  f->count++;
+  f->bytes += coll ? MAX(operand_bytes(&o[0]), operand_bytes(&o[1])) : operand_bytes(o);
+}
+
+static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
+  RankState *r = &m->rank[pp];
+  Pending *h = &r->handle[in->handle];
+  if (h->channel >= 0) return report_reuse(m, pp, at, h);
+  int ch = channel_of(m, pp, in);
+  Channel *c = &m->channel.at[ch];
+  uint32_t k = c->started[member_index(c, pp)]++;
+  bool coll = c->comm >= 0, scatter = coll && in->coll == COLL_REDUCE_SCATTER;
+  const Operand *o = &r->p->operand[in->operand + (scatter ? 1 : 0)];
+  Start s = {.count = operand_count(o), .site = at, .rank = pp, .dtype = o->dtype,
+             .ready = m->walk.rank[pp].now, .cost = cost_of(m, pp, in),
+             .coll = coll ? in->coll : 0,
+             .red = coll && in->coll != COLL_ALL_GATHER ? in->red : 0};
+  TRY(enter(m, c, k, &s));
+  *h = (Pending){ch, k, at};
+  r->nflight++;
+  if (coll && ++r->in_flight[in->comm] > r->p->comm[in->comm].in_flight)
+    return report_limit(m, pp, at);
+  TRY(bytes_occupy(m, pp, in, at));
+  count_flow(m, pp, in);
+  if (m->in_order && coll) *VEC_PUSH(m->a, r->stream) = ch;
+  advance(m, ch);
+  return WEFT_OK;
+}
+
+static void block(Machine *m, int pp, int channel, uint32_t seq) {
+  m->rank[pp].block_seq = seq;
+  walk_block(&m->walk, pp, channel);
+}
+
+/* True in *blocked if the transfer has not run. */
+static weft_status wait(Machine *m, int pp, const Instr *in, Site at, bool *blocked) {
+  RankState *r = &m->rank[pp];
+  Pending *h = &r->handle[in->handle];
+  if (h->channel < 0) return report_idle(m, pp, at);
+  const Channel *c = &m->channel.at[h->channel];
+  *blocked = c->done <= h->seq;
+  if (*blocked) {
+    block(m, pp, h->channel, h->seq);
+    return WEFT_OK;
+  }
+  WalkRank *w = &m->walk.rank[pp];
+  if (m->costs) w->now = MAX(w->now, c->end.at[h->seq]);
+  bytes_release(r, in->handle);
+  if (c->comm >= 0) r->in_flight[c->comm]--;
+  h->channel = -1;
+  r->nflight--;
+  return WEFT_OK;
+}
+
+/* With costs a closed body takes what it takes alone only if its communicators are free. */
+static bool undisturbed(const Machine *m, int pp, const BodySum *s) {
+  const RankState *r = &m->rank[pp];
+  int64_t now = m->walk.rank[pp].now;
+  if (m->in_order && s->comm.n && r->free > now) return false;
+  for (int i = 0; i < s->comm.n; i++) {
+    int ch = m->coll_channel[pp * r->p->ncomm + s->comm.at[i].comm];
+    const Channel *c = &m->channel.at[ch];
+    if (c->end.n && c->end.at[c->end.n - 1] > now) return false;
+  }
+  return true;
+}
+
+/* On the stricter engine the collectives of a body come after all that the rank has
+ * started, so the call waits for the last of them. */
+static bool behind_the_stream(Machine *m, int pp, const BodySum *s) {
+  const RankState *r = &m->rank[pp];
+  if (!m->in_order || !s->collectives || r->head == r->stream.n) return false;
+  int tail = r->stream.at[r->stream.n - 1];
+  const Channel *c = &m->channel.at[tail];
+  block(m, pp, tail, c->started[member_index(c, pp)] - 1);
+  return true;
+}
+
+/* Runs a closed body at once, or enters it; false if the rank has to wait. */
+static bool call(Machine *m, int pp, const Instr *in) {
+  RankState *r = &m->rank[pp];
+  const Call *k = &r->p->call[in->call];
+  const Body *b = &r->p->body[k->body];
+  BodySum *s = &r->body[k->body];
+  bool one_step = bytes_clean(r, k, s);
+  if (one_step && behind_the_stream(m, pp, s)) return false;
+  int64_t cost = cost_of(m, pp, in);
+  r->busy_ticks += cost;
+  m->walk.rank[pp].now += cost;
+  m->proof.instructions++;
+  if (!one_step || (m->costs && !undisturbed(m, pp, s))) {
+    r->at.pc = b->first, r->end = b->first + b->n;
+    return true;
+  }
+  s->runs++;
+  r->busy_ticks += s->busy;
+  m->walk.rank[pp].now += s->ticks;
+  m->proof.instructions += b->n;
+  m->proof.collectives += s->collectives;
+  r->at.main = ++r->at.pc;
+  return true;
+}
+
+/* One instruction that is no call. */
+static weft_status execute(Machine *m, int pp, const Instr *in, bool *blocked) {
+  RankState *r = &m->rank[pp];
+  int64_t cost = 0;
+  switch ((InstrCode)in->code) {
+  case I_KERNEL: TRY(bytes_touch(m, pp, in, r->at)); cost = cost_of(m, pp, in); break;
+  case I_FREE: TRY(bytes_free(m, pp, in, r->at)); cost = cost_of(m, pp, in); break;
+  case I_COLL: case I_SEND: case I_RECV: case I_GATHER: case I_SCATTER:
+    return start(m, pp, in, r->at);
+  case I_WAIT: return wait(m, pp, in, r->at, blocked);
+  case I_CALL: case I_N: break;
+  }
+  r->busy_ticks += cost;
+  m->walk.rank[pp].now += cost;
+  return WEFT_OK;
+}
+
+/* Past the end of the body that was expanded. */
+static void leave(RankState *r) {
+  r->at.main = r->at.pc = r->at.main + 1;
+  r->end = r->p->nmain;
+}
+
+static void tell(const Machine *m, int pp, const Instr *in, int64_t from) {
+  if (m->costs && m->costs->ran)
+    m->costs->ran(m->costs->ud, pp, in, from, m->walk.rank[pp].now);
+}
+
+/* Runs a rank until it blocks or ends. */
+static weft_status run_rank(Machine *m, int pp) {
+  RankState *r = &m->rank[pp];
+  WalkRank *w = &m->walk.rank[pp];
+  for (;;) {
+    if (r->at.pc == r->end) {
+      if (r->at.pc == r->at.main) break;
+      tell(m, pp, &r->p->code[r->at.main], r->called);
+      leave(r);
+      continue;
+    }
+    const Instr *in = &r->p->code[r->at.pc];
+    int64_t from = w->now;
+    bool blocked = false, main = r->at.pc == r->at.main;
+    if (in->code == I_CALL) {
+      r->called = from;
+      if (!call(m, pp, in)) return WEFT_OK;
+      if (r->at.pc == r->at.main) tell(m, pp, in, from);
+      continue;
+    }
+    TRY(execute(m, pp, in, &blocked));
+    if (blocked) return WEFT_OK;
+    if (main) tell(m, pp, in, from);
+    m->proof.instructions++;
+    r->at.pc++;
+    if (main) r->at.main++;
+  }
+  for (int i = 0; i < r->p->nhandle && r->nflight; i++)
+    if (r->handle[i].channel >= 0) return report_unwaited(m, pp, &r->handle[i]);
+  TRY(bytes_end(m, pp));
+  w->ended = true;
+  return WEFT_OK;
+}
+
+/* ---- the walk ---- */
+
+static void rank_begin(Machine *m, int pp) {
+  RankState *r = &m->rank[pp];
+  const Program *p = &m->c->prog[pp];
+  *r = (RankState){.p = p, .end = p->nmain};
+  r->handle = NEW_N(m->a, Pending, p->nhandle);
+  for (int j = 0; j < p->nhandle; j++) r->handle[j].channel = -1;
+  r->in_flight = NEW_N(m->a, int, p->ncomm);
+  for (uint32_t i = 0; i < p->nbind; i++) r->gathers |= p->bind[i].copy != BIND_STORED;
+  r->body = NEW_N(m->a, BodySum, p->nbody);
+  for (int j = 0; j < p->nbody; j++) body_summary(m, pp, &p->body[j], &r->body[j]);
+}
+
+void machine_begin(Machine *m, const Compiled *c, const RunCosts *costs, bool in_order,
+                   Arena *a, weft_error *e) {
+  int npp = c->mesh.size[AXIS_PP];
+  *m = (Machine){.c = c, .a = a, .e = e, .costs = costs, .in_order = in_order,
+                 .npp = npp};
+  make_coll_channels(m);
+  m->pair_channel = NEW_N(a, int32_t, (size_t)npp * (size_t)npp);
+  memset(m->pair_channel, -1, sizeof(int32_t) * (size_t)npp * (size_t)npp);
+  m->flow = NEW_N(a, Flow, flow_room(c));
+  m->rank = NEW_N(a, RankState, npp);
+  for (int i = 0; i < npp; i++) rank_begin(m, i);
+  walk_begin(&m->walk, a, npp);
+}
+
+weft_status machine_run(Machine *m) {
+  for (int pp; (pp = walk_next(&m->walk)) >= 0;) TRY(run_rank(m, pp));
+  return WEFT_OK;
+}
+
+bool machine_spans(const Compiled *c) {
+  for (int i = 0; i < c->prog->ncomm; i++)
+    if (comm_spans_pp(&c->mesh, &c->prog->comm[i])) return true;
+  return false;
+}
