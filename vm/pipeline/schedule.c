@@ -217,7 +217,7 @@ bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *t) {
   if (c.problem.n) return false;
   warn_of_parameters(&c);
   if (timeline_run(s, TIMELINE_UNIT, a, t, &e) == WEFT_OK) return true;
-  schedule_deadlock(&c);
+  schedule_deadlock(&c, t);
   return false;
 }
 

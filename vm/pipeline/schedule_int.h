@@ -38,6 +38,6 @@ void schedule_parameters(ScheduleCheck *c, int rank,
                                          const char *text));
 
 /* schedule_deadlock.c: of a schedule that cannot run, which actions wait for which. */
-void schedule_deadlock(ScheduleCheck *c);
+void schedule_deadlock(ScheduleCheck *c, const Timeline *t);
 
 #endif

@@ -1,98 +1,94 @@
-/* timeline.c - runs a schedule on a clock in units. Each rank goes on until its next
- * action needs what another rank has not done yet; the rank that does it puts the waiting
- * one back on the list of those to look at. So every action is looked at once, plus once
- * for each time that its rank was woken. */
+/* timeline.c - runs a schedule on a clock in units: the walk of ranks that programs are
+ * proven by, with actions for instructions. What a rank needs from another one is the end
+ * of F or I of a stage and microbatch, so every action is looked at once, plus once for
+ * each time that its rank was woken. */
 #include "timeline.h"
+
+#include "vm/program/walk.h"
 
 typedef struct Clock {
   const Schedule *s;
   TimelineCost cost;
   Timeline *t;
-  int64_t *fwd, *bwd; /* [stage * microbatches + mb] end of F and I, plus 1; 0: not yet */
-  int *at;            /* [rank] next action */
-  int64_t *now;       /* [rank] when it is free */
-  int *alive;         /* [rank] */
-  int *todo, ntodo;   /* ranks to look at, each at most once */
-  bool *queued;       /* [rank] */
+  Walk walk;     /* a rank needs a cell of `end` */
+  int64_t *end;  /* of F and of I, plus 1; 0: not yet */
+  int *alive;    /* [rank] */
 } Clock;
 
-static size_t cell(const Clock *c, int stage, int mb) {
-  return (size_t)stage * (size_t)c->s->microbatches + (size_t)mb;
+enum { OF_F, OF_I };
+static int64_t cell(const Clock *c, int of, int stage, int mb) {
+  return ((int64_t)stage * c->s->microbatches + mb) * 2 + of;
 }
 
 static int last_stage(const Clock *c) {
   return c->s->ranks * c->s->virtual_stages - 1;
 }
 
-/* Moves *start to when the forward of `stage` can begin; false if that is not known. */
-static bool forward_ready(const Clock *c, int stage, int mb, int64_t *start) {
-  if (stage == 0) return true;
-  int64_t end = c->fwd[cell(c, stage - 1, mb)];
+/* Moves *start to the end of what is needed; false, and the rank waits, if that is not
+ * known. */
+static bool ready(Clock *c, int rank, int of, int stage, int mb, int64_t *start) {
+  int64_t at = cell(c, of, stage, mb), end = c->end[at];
+  if (end == 0) walk_block(&c->walk, rank, at);
   *start = MAX(*start, end - 1);
   return end != 0;
 }
 
-static bool backward_ready(const Clock *c, int stage, int mb, int64_t *start) {
-  int64_t end = c->fwd[cell(c, stage, mb)];
-  *start = MAX(*start, end - 1);
-  if (end == 0 || stage == last_stage(c)) return end != 0;
-  end = c->bwd[cell(c, stage + 1, mb)];
-  *start = MAX(*start, end - 1);
-  return end != 0;
+static bool forward_ready(Clock *c, int rank, int stage, int mb, int64_t *start) {
+  return stage == 0 || ready(c, rank, OF_F, stage - 1, mb, start);
+}
+
+static bool backward_ready(Clock *c, int rank, int stage, int mb, int64_t *start) {
+  if (!ready(c, rank, OF_F, stage, mb, start)) return false;
+  return stage == last_stage(c) || ready(c, rank, OF_I, stage + 1, mb, start);
 }
 
 /* A pair is one slot without a gap, its forward first. */
-static bool pair_ready(const Clock *c, int rank, const Action *a, int64_t *start) {
+static bool pair_ready(Clock *c, int rank, const Action *a, int64_t *start) {
   int stage = schedule_stage(c->s, rank, a->chunk);
   int back = schedule_stage(c->s, rank, a->chunk2), last = last_stage(c);
-  if (!forward_ready(c, stage, a->mb, start)) return false;
+  if (!forward_ready(c, rank, stage, a->mb, start)) return false;
   if (stage == last && back == last && a->mb == a->mb2) return true;
   int64_t middle = *start + c->cost.f;
-  bool ready = backward_ready(c, back, a->mb2, &middle);
+  if (!backward_ready(c, rank, back, a->mb2, &middle)) return false;
   *start = middle - c->cost.f;
-  return ready;
+  return true;
 }
 
-static void wake(Clock *c, int stage) {
-  int rank, chunk;
-  if (stage < 0 || stage > last_stage(c)) return;
-  schedule_where(c->s, stage, &rank, &chunk);
-  if (c->queued[rank]) return;
-  c->queued[rank] = true;
-  c->todo[c->ntodo++] = rank;
+/* F or I of a stage has ended, which its neighbour may have waited for. */
+static void done(Clock *c, int of, int stage, int mb, int64_t end) {
+  int64_t at = cell(c, of, stage, mb);
+  int to = of == OF_F ? stage + 1 : stage - 1, rank, chunk;
+  c->end[at] = end + 1;
+  if (to < 0 || to > last_stage(c)) return;
+  schedule_where(c->s, to, &rank, &chunk);
+  walk_wake(&c->walk, rank, at);
 }
 
 static void forward_done(Clock *c, int rank, int stage, int mb, int64_t end) {
-  c->fwd[cell(c, stage, mb)] = end + 1;
   if (++c->alive[rank] > c->t->peak[rank]) c->t->peak[rank] = c->alive[rank];
-  wake(c, stage + 1);
-}
-
-static void backward_done(Clock *c, int stage, int mb, int64_t end) {
-  c->bwd[cell(c, stage, mb)] = end + 1;
-  wake(c, stage - 1);
+  done(c, OF_F, stage, mb, end);
 }
 
 /* Runs the rank's next action; false if it has to wait for another rank. */
 static bool step(Clock *c, int rank, const Action *a, TimelineSlot *slot) {
   int stage = schedule_stage(c->s, rank, a->chunk);
-  int64_t start = c->now[rank], f = c->cost.f, i = c->cost.i, w = c->cost.w, end = start;
+  int64_t start = c->walk.rank[rank].now, f = c->cost.f, i = c->cost.i, w = c->cost.w, end = start;
   switch (a->kind) {
   case ACT_F:
-    if (!forward_ready(c, stage, a->mb, &start)) return false;
+    if (!forward_ready(c, rank, stage, a->mb, &start)) return false;
     forward_done(c, rank, stage, a->mb, end = start + f);
     break;
   case ACT_I:
-    if (!backward_ready(c, stage, a->mb, &start)) return false;
-    backward_done(c, stage, a->mb, end = start + i);
+    if (!backward_ready(c, rank, stage, a->mb, &start)) return false;
+    done(c, OF_I, stage, a->mb, end = start + i);
     break;
   case ACT_B:
-    if (!backward_ready(c, stage, a->mb, &start)) return false;
-    backward_done(c, stage, a->mb, end = start + i + w);
+    if (!backward_ready(c, rank, stage, a->mb, &start)) return false;
+    done(c, OF_I, stage, a->mb, end = start + i + w);
     c->alive[rank]--;
     break;
   case ACT_W:
-    if (!c->bwd[cell(c, stage, a->mb)]) return false;
+    if (!ready(c, rank, OF_I, stage, a->mb, &start)) return false;
     end = start + w;
     c->alive[rank]--;
     break;
@@ -100,7 +96,7 @@ static bool step(Clock *c, int rank, const Action *a, TimelineSlot *slot) {
     if (!pair_ready(c, rank, a, &start)) return false;
     end = start + f + i + w;
     forward_done(c, rank, stage, a->mb, start + f);
-    backward_done(c, schedule_stage(c->s, rank, a->chunk2), a->mb2, end);
+    done(c, OF_I, schedule_stage(c->s, rank, a->chunk2), a->mb2, end);
     c->alive[rank]--;
     break;
   default:
@@ -112,13 +108,15 @@ static bool step(Clock *c, int rank, const Action *a, TimelineSlot *slot) {
 
 static void advance(Clock *c, int rank) {
   Timeline *t = c->t;
-  for (; c->at[rank] < c->s->n[rank]; c->at[rank]++) {
-    TimelineSlot *slot = &t->slot[rank][c->at[rank]];
-    if (!step(c, rank, &c->s->list[rank][c->at[rank]], slot)) return;
-    if (c->at[rank] == 0) t->first[rank] = slot->start;
+  WalkRank *w = &c->walk.rank[rank];
+  for (int *i = &t->ran[rank]; *i < c->s->n[rank]; ++*i) {
+    TimelineSlot *slot = &t->slot[rank][*i];
+    if (!step(c, rank, &c->s->list[rank][*i], slot)) return;
+    if (*i == 0) t->first[rank] = slot->start;
     t->busy[rank] += slot->end - slot->start;
-    t->last[rank] = c->now[rank] = slot->end;
+    t->last[rank] = w->now = slot->end;
   }
+  w->ended = true;
 }
 
 static bool part_exists(const Schedule *s, int chunk, int mb, bool per_mb) {
@@ -142,15 +140,13 @@ static weft_status check_range(const Schedule *s, weft_error *e) {
 
 static weft_status check_done(const Clock *c, weft_error *e) {
   const Schedule *s = c->s;
-  for (int r = 0; r < s->ranks; r++) {
-    if (c->at[r] == s->n[r]) continue;
-    const Action *a = &s->list[r][c->at[r]];
-    return err_file(e, WEFT_EPLAN, s->file, a->line,
-                    "the schedule cannot run: rank %d waits for ever before action %d "
-                    "(stage %d, microbatch %d)",
-                    r, c->at[r], schedule_stage(s, r, a->chunk), a->mb);
-  }
-  return WEFT_OK;
+  int r = walk_left(&c->walk);
+  if (r < 0) return WEFT_OK;
+  const Action *a = &s->list[r][c->t->ran[r]];
+  return err_file(e, WEFT_EPLAN, s->file, a->line,
+                  "the schedule cannot run: rank %d waits for ever before action %d "
+                  "(stage %d, microbatch %d)",
+                  r, c->t->ran[r], schedule_stage(s, r, a->chunk), a->mb);
 }
 
 static void make(Clock *c, Arena *arena) {
@@ -162,16 +158,13 @@ static void make(Clock *c, Arena *arena) {
                   .busy = NEW_N(arena, int64_t, s->ranks),
                   .first = NEW_N(arena, int64_t, s->ranks),
                   .last = NEW_N(arena, int64_t, s->ranks),
+                  .ran = NEW_N(arena, int, s->ranks),
                   .peak = NEW_N(arena, int, s->ranks)};
   for (int r = 0; r < s->ranks; r++)
     t->slot[r] = NEW_N(arena, TimelineSlot, s->n[r]);
-  c->fwd = NEW_N(arena, int64_t, n);
-  c->bwd = NEW_N(arena, int64_t, n);
-  c->at = NEW_N(arena, int, s->ranks);
-  c->now = NEW_N(arena, int64_t, s->ranks);
+  c->end = NEW_N(arena, int64_t, 2 * n);
   c->alive = NEW_N(arena, int, s->ranks);
-  c->todo = NEW_N(arena, int, s->ranks);
-  c->queued = NEW_N(arena, bool, s->ranks);
+  walk_begin(&c->walk, arena, s->ranks);
 }
 
 weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
@@ -179,16 +172,7 @@ weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
   Clock c = {.s = s, .cost = cost, .t = out};
   TRY(check_range(s, e));
   make(&c, arena);
-  for (int r = s->ranks - 1; r >= 0; r--) {
-    c.queued[r] = true;
-    c.todo[c.ntodo++] = r;
-  }
-  while (c.ntodo > 0) {
-    int rank = c.todo[--c.ntodo];
-    /* It may wake itself: on a V both stages of the turn are its own. */
-    advance(&c, rank);
-    c.queued[rank] = false;
-  }
+  for (int rank; (rank = walk_next(&c.walk)) >= 0;) advance(&c, rank);
   for (int r = 0; r < s->ranks; r++)
     out->makespan = MAX(out->makespan, out->last[r]);
   return check_done(&c, e);

@@ -27,6 +27,7 @@ typedef struct Timeline {
   TimelineSlot **slot;   /* [rank][action], as in Schedule.list */
   int64_t *busy;         /* [rank] time in which it works */
   int64_t *first, *last; /* [rank] its own span: first start, last end */
+  int *ran;              /* [rank] actions that could run: all, unless it was refused */
   int *peak;             /* [rank] most (chunk, microbatch) pairs at a time whose F has
                             begun and whose B or W has not ended */
 } Timeline;
