@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bindings/api/job.h"
+#include "vm/io/io.h"
 #include "vm/base/rng.h"
 
 typedef struct Draw {
@@ -52,10 +53,11 @@ static void draw_schedule(Draw *d, RandomPlan *p) {
   while (!schedule_takes(s, p->pp, p->virtual_stages, p->microbatches)) p->microbatches++;
 }
 
+static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
+
 /* The model as Lua text. Sizes are legal for tp; the vocabulary need not divide. */
-static int draw_model(Draw *d, const RandomPlan *p, char *s, size_t n) {
-  static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
-  int which = below(d, 4), kv = p->tp * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
+static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n) {
+  int kv = p->tp * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
   int stages = p->pp * p->virtual_stages, head_dim = PICK(d, 4, 8);
   int layers = stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2);
   int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;
@@ -74,41 +76,105 @@ static int draw_model(Draw *d, const RandomPlan *p, char *s, size_t n) {
                   which == 2 ? ", head_dim = 8" : "");
 }
 
+/* A model function of random_model.lua. */
+static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t n) {
+  int stages = p->pp * p->virtual_stages;
+  snprintf(s, n,
+           "weft.model { random.model(%d), layers = %d, heads = %d, head_dim = %d, "
+           "ffn = %d, vocab_size = %d }",
+           key, stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2),
+           p->tp * PICK(d, 1, 2), PICK(d, 4, 8), p->tp * PICK(d, 8, 12, 20),
+           PICK(d, 37, 48, 53));
+}
+
+/* The rest of the plan, around its model and its styles. */
+static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text *t,
+                       const char *model, const char *styles, RandomPlan *p) {
+  text_printf(t,
+              "return weft.plan {\n"
+              "  name = \"random-%llu-%llu\",\n"
+              "  model = %s,\n%s"
+              "  mesh = { tp = %d, pp = %d, dp = %d },\n",
+              (unsigned long long)seed, (unsigned long long)number, model, styles, p->tp,
+              p->pp, p->dp);
+  int overlap = below(d, 2), bucket = PICK(d, 1000, 20000, 1000000);
+  text_printf(t,
+              "  strategy = { \"zero\", sequence_parallel = %s, overlap_grad_reduce = %s, "
+              "bucket_bytes = %d },\n"
+              "  schedule = \"%s\",\n"
+              "  pp_plan = { virtual = %d, balance = \"%s\" },\n",
+              p->sp ? "true" : "false", overlap ? "true" : "false", bucket, p->schedule,
+              p->virtual_stages, number % 3 ? "even" : "cost");
+  text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
+              p->micro * p->dp * p->microbatches * rounds, p->micro,
+              PICK(d, 8, 12, 16), rounds);
+  text_printf(t, "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s "
+                 "},\n",
+              below(d, 2) ? "1" : "0.1", number % 2 ? "true" : "false");
+  text_printf(t, "  data = weft.synthetic {},%s\n",
+              below(d, 3) ? "" : "\n  packed = { eot = 3 },");
+  text_printf(t, "  train = { steps = 3, seed = %d, log_every = 1 },\n}\n",
+              below(d, 1000));
+  if (t->oom || t->n >= sizeof p->text) abort();
+  memcpy(p->text, t->s, t->n + 1);
+  text_free(t);
+}
+
+static int draw_sizes(Draw *d, RandomPlan *p) {
+  p->sp = below(d, 2);
+  draw_schedule(d, p);
+  return PICK(d, 1, 1, 2);
+}
+
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
   char name[32], model[512];
+  Text t = {0};
   snprintf(name, sizeof name, "plan %llu", (unsigned long long)number);
   Draw d = {rng_make(seed, name), 0};
   *p = (RandomPlan){.tp = PICK(&d, 1, 2, 4),
                     .pp = PICK(&d, 1, 2, 4),
                     .dp = PICK(&d, 1, 2, 3),
                     .micro = PICK(&d, 1, 1, 2)};
-  p->sp = below(&d, 2);
-  draw_schedule(&d, p);
-  int rounds = PICK(&d, 1, 1, 2);
-  draw_model(&d, p, model, sizeof model);
-  snprintf(p->text, sizeof p->text,
-           "local weft = require \"weft\"\n"
-           "return weft.plan {\n"
-           "  name = \"random-%llu-%llu\",\n"
-           "  model = %s,\n"
-           "  mesh = { tp = %d, pp = %d, dp = %d },\n"
-           "  strategy = { \"zero\", sequence_parallel = %s, overlap_grad_reduce = %s, "
-           "bucket_bytes = %d },\n"
-           "  schedule = \"%s\",\n"
-           "  pp_plan = { virtual = %d, balance = \"%s\" },\n"
-           "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n"
-           "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s },\n"
-           "  data = weft.synthetic {},%s\n"
-           "  train = { steps = 3, seed = %d, log_every = 1 },\n"
-           "}\n",
-           (unsigned long long)seed, (unsigned long long)number, model, p->tp, p->pp,
-           p->dp, p->sp ? "true" : "false", below(&d, 2) ? "true" : "false",
-           PICK(&d, 1000, 20000, 1000000), p->schedule, p->virtual_stages,
-           number % 3 ? "even" : "cost",
-           p->micro * p->dp * p->microbatches * rounds, p->micro, PICK(&d, 8, 12, 16),
-           rounds, below(&d, 2) ? "1" : "0.1",
-           number % 2 ? "true" : "false",
-           below(&d, 3) ? "" : "\n  packed = { eot = 3 },", below(&d, 1000));
+  int rounds = draw_sizes(&d, p);
+  draw_model(&d, p, below(&d, 4), model, sizeof model);
+  text_add(&t, "local weft = require \"weft\"\n");
+  write_plan(&d, seed, number, rounds, &t, model, "", p);
+}
+
+static void add_library(Text *t) {
+  char *s;
+  size_t n;
+  weft_error e;
+  if (file_read(NULL, WEFT_SOURCE_DIR "/tests/lib/random_model.lua", &s, &n, &e) !=
+      WEFT_OK)
+    abort();
+  text_printf(t, "local random = (function()\n%s\nend)()\n", s);
+  mem_free(NULL, s, n + 1);
+}
+
+void styled_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
+  char name[32], model[512], styles[256];
+  Text t = {0};
+  snprintf(name, sizeof name, "styled %llu", (unsigned long long)number);
+  Draw d = {rng_make(seed, name), 0};
+  *p = (RandomPlan){.tp = PICK(&d, 2, 2, 4),
+                    .pp = PICK(&d, 1, 1, 2),
+                    .dp = PICK(&d, 1, 1, 2),
+                    .micro = PICK(&d, 1, 1, 2)};
+  int rounds = draw_sizes(&d, p), which = below(&d, 8), key = below(&d, 1 << 30);
+  text_add(&t, "local weft = require \"weft\"\n");
+  add_library(&t);
+  if (which < LEN(arch)) {
+    draw_model(&d, p, which, model, sizeof model);
+    snprintf(styles, sizeof styles, "  tp_plan = random.change(weft, %d, \"%s\"),\n", key,
+             arch[which]);
+  } else {
+    draw_function(&d, p, key, model, sizeof model);
+    text_printf(&t, "local model = %s\n", model);
+    snprintf(model, sizeof model, "model");
+    snprintf(styles, sizeof styles, "  tp_plan = random.tp_plan(%d, model),\n", key);
+  }
+  write_plan(&d, seed, number, rounds, &t, model, styles, p);
 }
 
 /* ---- N ranks against one ---- */
@@ -147,6 +213,12 @@ weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyRep
   return st;
 }
 
+static void describe(uint64_t number, const RandomPlan *p, Text *out) {
+  text_printf(out, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d, %s of %d: ",
+              (unsigned long long)number, p->tp, p->pp, p->dp, p->sp, p->micro,
+              p->microbatches, p->schedule, p->virtual_stages);
+}
+
 bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
                   Text *report) {
   RandomPlan p;
@@ -154,26 +226,51 @@ bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
   Text why = {0};
   random_plan(seed, number, &p);
   bool ok = plan_parity(p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
-  text_printf(report, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d, %s of %d: ",
-              (unsigned long long)number, p.tp, p.pp, p.dp, p.sp, p.micro,
-              p.microbatches, p.schedule, p.virtual_stages);
+  describe(number, &p, report);
   text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
   if (!ok) text_printf(report, "%s%s", why.s ? why.s : "", p.text);
   text_free(&why);
   return ok;
 }
 
+Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
+                    Text *report) {
+  RandomPlan p;
+  VerifyReport r;
+  Text why = {0};
+  styled_plan(seed, number, &p);
+  weft_status st = plan_parity(p.text, steps, tolerance, &r, &why);
+  Verdict o = st == WEFT_OK && r.ok ? EQUAL : st == WEFT_EPLAN ? REFUSED : DIFFERENT;
+  if (o == REFUSED && (!why.s || !strstr(why.s, "error: "))) o = DIFFERENT;
+  describe(number, &p, report);
+  if (o == REFUSED) text_printf(report, "refused\n");
+  else text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
+  if (o != EQUAL) text_printf(report, "%s", why.s ? why.s : "");
+  if (o == DIFFERENT) text_printf(report, "%s", p.text);
+  text_free(&why);
+  return o;
+}
+
+/* Plan i: its own styles, or (every fourth) the library's, which may not be refused. */
+static Verdict one(uint64_t seed, uint64_t i, Text *t) {
+  if (i % 4) return styles_hold(seed, i, 3, 1e-5, t);
+  return parity_holds(seed, i / 4, 3, 1e-5, t) ? EQUAL : DIFFERENT;
+}
+
 int fuzz(int argc, char **argv) {
-  int n = argc > 0 ? atoi(argv[0]) : 100, bad = 0;
+  uint64_t n = argc > 0 ? strtoull(argv[0], NULL, 10) : 100;
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-  for (int i = 0; i < n; i++) {
+  uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+  int count[3] = {0};
+  for (uint64_t i = first; i < first + n; i++) {
     Text t = {0};
-    bool ok = parity_holds(seed, (uint64_t)i, 3, 1e-5, &t);
-    bad += !ok;
-    fprintf(ok ? stdout : stderr, "%s%s", ok ? "" : "FAILED ", t.s);
+    Verdict o = one(seed, i, &t);
+    count[o]++;
+    fprintf(o == DIFFERENT ? stderr : stdout, "%s%s", o == DIFFERENT ? "FAILED " : "", t.s);
     fflush(stdout);
     text_free(&t);
   }
-  printf("%d passed, %d failed\n", n - bad, bad);
-  return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+  printf("%d equal, %d refused, %d failed\n", count[EQUAL], count[REFUSED],
+         count[DIFFERENT]);
+  return count[DIFFERENT] ? EXIT_FAILURE : EXIT_SUCCESS;
 }

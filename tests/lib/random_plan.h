@@ -20,10 +20,13 @@ typedef struct RandomPlan {
   int tp, pp, dp, micro, microbatches, virtual_stages;
   const char *schedule;
   bool sp;
-  char text[4096];       /* the plan file */
+  char text[16384];      /* the plan file */
 } RandomPlan;
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *out);
+/* A plan whose modules have random styles, which need not be legal, and whose model may be
+ * one of random_model.lua. */
+void styled_plan(uint64_t seed, uint64_t number, RandomPlan *out);
 
 /* Compiles the plan of a text and its one-rank twin and compares `steps` steps. What is
  * wrong with the plan, or differs first, is added to `report`. */
@@ -35,7 +38,12 @@ weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyRep
 bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
                   Text *report);
 
-/* `weft-tests --fuzz N [seed]`: N plans; returns the exit code. */
+/* The same for a styled plan, which may also be refused with a message. */
+typedef enum { EQUAL, REFUSED, DIFFERENT } Verdict;
+Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
+                    Text *report);
+
+/* `weft-tests --fuzz N [seed [first]]`: N plans from number `first`; the exit code. */
 int fuzz(int argc, char **argv);
 
 #endif

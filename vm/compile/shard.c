@@ -50,7 +50,8 @@ static Tid emit_tensor(Shard *s, Tid t, Place p) {
   Tensor *y = &s->out->t.at[id];
   y->name = x->name;
   y->index = x->index;
-  y->grad_of = x->grad_of;
+  bool adds_up = x->grad_of >= 0 && s->g->t.at[x->grad_of].kind == T_PARAM;
+  y->grad_of = adds_up ? -1 : x->grad_of;   /* until it does: shard_settle_gradient */
   y->logical = t;
   set_local(s, y, p);
   return id;

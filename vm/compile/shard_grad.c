@@ -113,7 +113,6 @@ static Tid bring(Shard *s, Tid t, Tid x, Place to, const Op *op, AxisSet *one_ra
     if (was >= 0 || to.on[a] >= 0) {
       int through = was >= 0 && to.on[a] == PL_P ? PL_R : to.on[a];
       x = shard_convert_axis(s, t, x, (ShardAxis)a, through, op);
-      s->out->t.at[x].grad_of = -1;
     }
     if (to.on[a] == PL_P) *one_rank |= ax_mesh((ShardAxis)a);
   }
@@ -124,15 +123,16 @@ bool shard_settle_gradient(Shard *s, Oid id, int i) {
   const Op *op = &s->g->op.at[id];
   Tid t = op->out[i];
   int param = param_of(s->g, t);
-  if (param < 0) return false;
+  if (param < 0 || !op_adds(op->code)) return false;
   Place to = s->grad_to[param];
-  if (place_eq(s->place[t], to) && direct(s, id)) return true;
-  AxisSet one_rank = 0;
-  s->out->t.at[s->local[t]].grad_of = -1;
-  Tid x = bring(s, t, s->local[t], to, op, &one_rank);
-  Op like = *op;
-  like.phase = PH_W;
-  s->local[t] = shard_emit_cast(s, t, x, to, one_rank, &like);
-  s->place[t] = to;
+  if (!place_eq(s->place[t], to) || !direct(s, id)) {
+    AxisSet one_rank = 0;
+    Tid x = bring(s, t, s->local[t], to, op, &one_rank);
+    Op like = *op;
+    like.phase = PH_W;
+    s->local[t] = shard_emit_cast(s, t, x, to, one_rank, &like);
+    s->place[t] = to;
+  }
+  s->out->t.at[s->local[t]].grad_of = s->g->t.at[t].grad_of;
   return true;
 }

@@ -117,11 +117,25 @@ static const char *suggestion(const Shard *s, const char *pattern) {
   return arena_printf(a, "parameters look like %s", s->g->param.at[n / 2].name);
 }
 
+/* A parameter that the pattern means, though no op asked for its style. */
+static const char *matches_unread(const Shard *s, const char *pattern) {
+  for (int i = 0; i < s->g->param.n; i++)
+    if (matches_param(pattern, s->g->param.at[i].name)) return s->g->param.at[i].name;
+  return NULL;
+}
+
 void tp_unmatched(const Shard *s) {
   const Plan *p = s->plan;
   for (int i = 0; i < p->ntp; i++) {
     if (s->rule_hits[i] || p->tp[i].from_default) continue;
     const char *path = arena_printf(s->d->arena, "tp_plan[\"%s\"]", p->tp[i].pattern);
+    const char *unread = matches_unread(s, p->tp[i].pattern);
+    if (unread) {
+      diag_error(s->d, "tp-plan", path,
+                 "no op of this module that has a style (linear, embedding, add_bias, "
+                 "norms) reads %s", unread);
+      continue;
+    }
     Diag *x = diag_error(s->d, "tp-plan", path, "the pattern matches no parameter");
     x->suggestion = suggestion(s, p->tp[i].pattern);
   }
