@@ -145,7 +145,7 @@ static void add_library(Text *t) {
   char *s;
   size_t n;
   weft_error e;
-  if (file_read(NULL, WEFT_SOURCE_DIR "/tests/lib/random_model.lua", &s, &n, &e) !=
+  if (file_read(NULL, WEFT_SOURCE_DIR "/tests/lib/random_model.lua", FILE_OWN_MAX, &s, &n, &e) !=
       WEFT_OK)
     abort();
   text_printf(t, "local random = (function()\n%s\nend)()\n", s);
