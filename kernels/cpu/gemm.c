@@ -11,6 +11,9 @@ struct Gemm {
   int threads;
   const GemmApi *api; /* NULL: plain */
   void *state;
+  const CpuSet *set;
+  void *work; /* bf16 through f32 blocks: their scratch, else NULL */
+  size_t work_bytes;
   void *module; /* open while this product lives */
 };
 
@@ -32,17 +35,36 @@ static const struct {
     {"openblas", "weft_gemm_blas.so"},
 };
 
+/* The interface of a module; NULL if it is not here or of another version. */
+static const GemmApi *open_api(const char *file, void **module) {
+  *module = open_module(file);
+  const GemmApi *api = *module ? dlsym(*module, "weft_gemm_api") : NULL;
+  if (api && api->version == GEMM_API_VERSION) return api;
+  if (*module) dlclose(*module);
+  return NULL;
+}
+
+/* A CPU without bf16 units multiplies blocks that were widened. */
+static bool widen(Gemm *g) {
+  g->work_bytes = g->set->gemm_blocks_work(&g->shape);
+  g->work = mem_new(NULL, g->work_bytes);
+  return g->work != NULL;
+}
+
 static bool try_module(Gemm *g, const char *file) {
-  void *m = open_module(file);
-  if (!m) return false;
-  const GemmApi *api = dlsym(m, "weft_gemm_api");
-  if (api && api->version == GEMM_API_VERSION &&
-      api->make(&g->shape, g->threads, &g->state) == WEFT_OK) {
+  CpuLevel level;
+  const GemmApi *api = open_api(file, &g->module);
+  if (!api) return false;
+  (void)cpu_level(&level, NULL);
+  if (level < cpu_best()) api->limit(level);
+  bool native = g->shape.in == DT_F32 || cpu_level_bf16(level);
+  if ((native && api->make(&g->shape, g->threads, &g->state) == WEFT_OK) ||
+      (g->shape.in == DT_BF16 && widen(g))) {
     g->api = api;
-    g->module = m;
     return true;
   }
-  dlclose(m);
+  dlclose(g->module);
+  g->module = NULL;
   return false;
 }
 
@@ -56,6 +78,7 @@ static Gemm *new_plain(const GemmShape *s, int threads, weft_error *e) {
   }
   g->shape = *s;
   g->threads = MAX(1, threads);
+  g->set = cpu_set_here();
   return g;
 }
 
@@ -87,30 +110,38 @@ weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads,
   return WEFT_OK;
 }
 
-bool gemm_has(const char *backend) {
+bool gemm_has(const char *backend, char *text, size_t size) {
   for (int i = 0; i < LEN(modules); i++) {
-    void *m = strcmp(backend, modules[i].name) == 0 ? open_module(modules[i].file) : NULL;
-    if (m) {
-      dlclose(m);
-      return true;
-    }
+    void *m = NULL;
+    const GemmApi *api =
+        strcmp(backend, modules[i].name) == 0 ? open_api(modules[i].file, &m) : NULL;
+    if (!api) continue;
+    if (text) api->describe(text, size);
+    dlclose(m);
+    return true;
   }
+  if (text && size) text[0] = 0;
   return strcmp(backend, "plain") == 0;
 }
 
 void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate) {
-  if (g->api)
+  if (g->work)
+    g->set->gemm_blocks(&g->shape, g->api, g->threads, g->work, a, b, c, accumulate);
+  else if (g->api)
     g->api->run(g->state, a, b, c, accumulate);
   else
-    cpu_set_here()->gemm_plain(&g->shape, g->threads, a, b, c, accumulate);
+    g->set->gemm_plain(&g->shape, g->threads, a, b, c, accumulate);
 }
 
 void gemm_free(Gemm *g) {
   if (!g) return;
-  if (g->api) g->api->free(g->state);
+  if (g->state) g->api->free(g->state);
+  if (g->work) mem_free(NULL, g->work, g->work_bytes);
   if (g->module) dlclose(g->module);
   mem_free(NULL, g, sizeof *g);
 }
+
+bool gemm_widens(const Gemm *g) { return g->work != NULL; }
 
 const char *gemm_backend(const Gemm *g) {
   return g->api ? g->api->name : "plain";

@@ -3,6 +3,7 @@
 
 #include <cblas.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct Product {
@@ -22,20 +23,37 @@ static weft_status make(const GemmShape *s, int threads, void **state) {
 
 /* The number of threads is a setting of the whole library. It is only touched when it
  * differs: ranks of one process all have the same share. */
-static void run(void *state, const void *a, const void *b, void *c, bool accumulate) {
-  const Product *p = state;
-  const GemmShape *s = &p->s;
-  if (openblas_get_num_threads() != p->threads) openblas_set_num_threads(p->threads);
+static void multiply(const GemmShape *s, int threads, const void *a, const void *b,
+                     void *c, int64_t ldc, bool accumulate) {
+  if (openblas_get_num_threads() != threads) openblas_set_num_threads(threads);
   cblas_sgemm(CblasRowMajor, s->ta ? CblasTrans : CblasNoTrans,
               s->tb ? CblasTrans : CblasNoTrans, (int)s->m, (int)s->n, (int)s->k, 1.0f, a,
               (int)(s->ta ? s->m : s->k), b, (int)(s->tb ? s->k : s->n),
-              accumulate ? 1.0f : 0.0f, c, (int)s->n);
+              accumulate ? 1.0f : 0.0f, c, (int)ldc);
 }
+
+static void run(void *state, const void *a, const void *b, void *c, bool accumulate) {
+  const Product *p = state;
+  multiply(&p->s, p->threads, a, b, c, p->s.n, accumulate);
+}
+
+/* "OpenBLAS 0.3.21 NO_LAPACKE ...": the first two words. */
+static void describe(char *text, size_t size) {
+  const char *config = openblas_get_config();
+  size_t name = strcspn(config, " "), version = strcspn(config + name + 1, " ");
+  snprintf(text, size, "%.*s", (int)(name + 1 + version), config);
+}
+
+/* OpenBLAS chooses when it is opened, by OPENBLAS_CORETYPE. */
+static void limit(int level) {}
 
 __attribute__((visibility("default"))) const GemmApi weft_gemm_api = {
   .version = GEMM_API_VERSION,
   .name = "openblas",
+  .describe = describe,
+  .limit = limit,
   .make = make,
   .run = run,
   .free = free,
+  .multiply = multiply,
 };

@@ -4,6 +4,7 @@
 
 #include <dnnl.h>
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Rows of the result: their operands and products. */
@@ -26,7 +27,7 @@ static dnnl_data_type_t type(DType t) { return t == DT_F32 ? dnnl_f32 : dnnl_bf1
 static int64_t width(DType t) { return t == DT_F32 ? 4 : 2; }
 
 /* A row-major (rows, cols) matrix, or one that is stored turned, with `all` rows. */
-static bool describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, bool turned,
+static bool matrix(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, bool turned,
                      int64_t all, DType t) {
   dnnl_dims_t dim = {rows, cols}, stride = {cols, 1};
   if (turned) stride[0] = 1, stride[1] = all;
@@ -60,9 +61,9 @@ static bool add_rows(Product *p, int64_t first, int64_t last) {
   Rows *r = &p->rows[p->nrows++];
   dnnl_memory_desc_t a, b, c;
   r->first = first;
-  return describe(&a, last - first, s->k, s->ta, s->m, s->in) &&
-         describe(&b, s->k, s->n, s->tb, s->k, s->in) &&
-         describe(&c, last - first, s->n, false, 0, s->out) &&
+  return matrix(&a, last - first, s->k, s->ta, s->m, s->in) &&
+         matrix(&b, s->k, s->n, s->tb, s->k, s->in) &&
+         matrix(&c, last - first, s->n, false, 0, s->out) &&
          dnnl_memory_create(&r->a, &a, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
          dnnl_memory_create(&r->b, &b, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
          dnnl_memory_create(&r->c, &c, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
@@ -133,29 +134,70 @@ static dnnl_status_t run_matmul(Product *p, const char *a, const void *b, char *
   return dnnl_stream_wait(p->stream);
 }
 
+/* The product of rows that are ldc apart: no state, so for f32 only. */
+static dnnl_status_t sgemm(const GemmShape *s, const void *a, const void *b, void *c,
+                           int64_t ldc, bool accumulate) {
+  return dnnl_sgemm(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1.0f, a,
+                    s->ta ? s->m : s->k, b, s->tb ? s->k : s->n, accumulate, c, ldc);
+}
+
+typedef struct Threads {
+  int before, dynamic;
+} Threads;
+
+static Threads use_threads(int n) {
+  Threads t = {omp_get_max_threads(), omp_get_dynamic()};
+  omp_set_num_threads(n);
+  omp_set_dynamic(0); /* a smaller team would compute a part of the product only */
+  return t;
+}
+
+static void restore(Threads t) {
+  omp_set_num_threads(t.before);
+  omp_set_dynamic(t.dynamic);
+}
+
 static void run(void *state, const void *a, const void *b, void *c, bool accumulate) {
   Product *p = state;
   const GemmShape *s = &p->s;
-  int before = omp_get_max_threads(), dynamic = omp_get_dynamic();
-  dnnl_status_t st;
-  omp_set_num_threads(p->threads);
-  omp_set_dynamic(0); /* a smaller team would compute a part of the product only */
-  if (p->sgemm)
-    st = dnnl_sgemm(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1.0f, a,
-                    s->ta ? s->m : s->k, b, s->tb ? s->k : s->n, accumulate, c, s->n);
-  else
-    st = run_matmul(p, a, b, c, accumulate);
-  omp_set_num_threads(before);
-  omp_set_dynamic(dynamic);
+  Threads t = use_threads(p->threads);
+  dnnl_status_t st = p->sgemm ? sgemm(s, a, b, c, s->n, accumulate)
+                              : run_matmul(p, a, b, c, accumulate);
+  restore(t);
   /* A product that failed must not look like one: NaN stops the step and names the op. */
   if (st != dnnl_success)
     memset(c, 0xff, (size_t)(s->m * s->n * width(s->out)));
 }
 
+static void multiply(const GemmShape *s, int threads, const void *a, const void *b,
+                     void *c, int64_t ldc, bool accumulate) {
+  Threads t = use_threads(threads);
+  dnnl_status_t st = sgemm(s, a, b, c, ldc, accumulate);
+  restore(t);
+  for (int64_t i = 0; st != dnnl_success && i < s->m; i++)
+    memset((float *)c + i * ldc, 0xff, (size_t)s->n * sizeof(float));
+}
+
+static void describe(char *text, size_t size) {
+  const dnnl_version_t *v = dnnl_version();
+  snprintf(text, size, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
+static void limit(int level) {
+  static const dnnl_cpu_isa_t isa[] = {
+#define LEVEL(name, has, set, bf16, onednn) dnnl_cpu_isa_##onednn,
+#include "levels.def"
+  };
+  (void)dnnl_set_max_cpu_isa(isa[level]); /* only the first call counts */
+}
+
 __attribute__((visibility("default"))) const GemmApi weft_gemm_api = {
   .version = GEMM_API_VERSION,
   .name = "onednn",
+  .describe = describe,
+  .limit = limit,
   .make = make,
   .run = run,
   .free = release,
+  .multiply = multiply,
 };

@@ -3,20 +3,21 @@
 
 #include <stdlib.h>
 
-#define LEVEL(name, has, set, onednn) extern const CpuSet cpu_set_##set;
+#define LEVEL(name, has, set, bf16, onednn) extern const CpuSet cpu_set_##set;
 #include "levels.def"
 
 static const struct {
   const char *name;
   const CpuSet *set;
+  bool bf16;
 } levels[CPU_LEVELS] = {
-#define LEVEL(name, has, set, onednn) {#name, &cpu_set_##set},
+#define LEVEL(name, has, set, bf16, onednn) {#name, &cpu_set_##set, bf16},
 #include "levels.def"
 };
 
 CpuLevel cpu_best(void) {
   const bool has_level[CPU_LEVELS] = {
-#define LEVEL(name, has, set, onednn) has,
+#define LEVEL(name, has, set, bf16, onednn) has,
 #include "levels.def"
   };
   int best = CPU_plain;
@@ -42,6 +43,8 @@ weft_status cpu_level(CpuLevel *out, weft_error *e) {
 }
 
 const char *cpu_level_name(CpuLevel l) { return levels[l].name; }
+
+bool cpu_level_bf16(CpuLevel l) { return levels[l].bf16; }
 
 const CpuSet *cpu_set_of(CpuLevel l) { return levels[l].set; }
 

@@ -10,7 +10,7 @@
 #include "gemm.h"
 
 typedef enum CpuLevel {
-#define LEVEL(name, has, set, onednn) CPU_##name,
+#define LEVEL(name, has, set, bf16, onednn) CPU_##name,
 #include "levels.def"
   CPU_LEVELS
 } CpuLevel;
@@ -21,6 +21,10 @@ typedef struct CpuSet {
   const Kernel *kernel; /* indexed by OpCode; run == NULL where there is none */
   void (*gemm_plain)(const GemmShape *s, int threads, const void *a, const void *b, void *c,
                      bool accumulate);
+  /* bf16 products through the library's f32 ones; needs so many bytes of scratch */
+  void (*gemm_blocks)(const GemmShape *s, const GemmApi *api, int threads, void *work,
+                      const void *a, const void *b, void *c, bool accumulate);
+  size_t (*gemm_blocks_work)(const GemmShape *s);
 } CpuSet;
 
 CpuLevel cpu_best(void); /* of this machine */
@@ -28,7 +32,13 @@ CpuLevel cpu_best(void); /* of this machine */
  * machine has not; then *out is the best. */
 weft_status cpu_level(CpuLevel *out, weft_error *e);
 const char *cpu_level_name(CpuLevel l);
+bool cpu_level_bf16(CpuLevel l); /* has units for products of bf16 */
 const CpuSet *cpu_set_of(CpuLevel l);
 const CpuSet *cpu_set_here(void); /* of the level in use */
+
+/* gemm_blocks.c */
+void gemm_blocks(const GemmShape *s, const GemmApi *api, int threads, void *work,
+                 const void *a, const void *b, void *c, bool accumulate);
+size_t gemm_blocks_work(const GemmShape *s);
 
 #endif

@@ -33,4 +33,6 @@ const CpuSet SET(CPU_SET) = {
   .name = TITLE(CPU_SET),
   .kernel = kernels,
   .gemm_plain = gemm_plain,
+  .gemm_blocks = gemm_blocks,
+  .gemm_blocks_work = gemm_blocks_work,
 };

@@ -41,7 +41,7 @@ static void row(const char *what, GemmShape s, bool accumulate, int threads) {
   for (int t = 0; t < 2; t++) {
     s.in = t ? DT_BF16 : DT_F32;
     s.out = accumulate ? DT_F32 : s.in;
-    for (int i = 0; i < LEN(backends) - t; i += 1 + t)
+    for (int i = 0; i < LEN(backends) - 2 * t; i++)
       printf(" %8.1f", rate(backends[i], &s, threads, accumulate));
   }
   printf("\n");
