@@ -4,8 +4,9 @@
 #include "kernel.h"
 #include "levels.h"
 
-/* Blocks that stay in the outer caches, and are large enough for the library. */
-enum { BM = 256, BN = 768, BK = 768, LINE = 64 };
+/* Blocks that stay in the outer caches, and are large enough for the library; rows whose
+ * length is a power of two would fall on each other in a cache. */
+enum { BM = 512, BN = 768, BK = 768, LINE = 64 };
 
 typedef struct Block {
   int64_t row, col, rows, cols;

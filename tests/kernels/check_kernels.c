@@ -314,6 +314,21 @@ START_TEST(ranks_multiply_at_the_same_time) {
 }
 END_TEST
 
+START_TEST(bf16_is_widened_where_the_cpu_has_no_units) {
+  CpuLevel level;
+  if (!gemm_has("onednn", NULL, 0)) return;
+  ck_assert_int_eq(cpu_level(&level, NULL), WEFT_OK);
+  for (int t = 0; t < 2; t++) {
+    GemmShape s = {SIDE, SIDE, SIDE, false, true, t ? DT_BF16 : DT_F32, DT_F32};
+    Gemm *g = NULL;
+    ck_assert_int_eq(gemm_new(&s, 1, &g, NULL), WEFT_OK);
+    ck_assert_str_eq(gemm_backend(g), "onednn");
+    ck_assert(gemm_widens(g) == (t && !cpu_level_bf16(level)));
+    gemm_free(g);
+  }
+}
+END_TEST
+
 START_TEST(unknown_backend_is_an_error) {
   GemmShape s = {4, 4, 4, false, false, DT_F32, DT_F32};
   Gemm *g = NULL;
@@ -394,6 +409,7 @@ Suite *kernels_suite(void) {
   tcase_add_test(tc, normal_cdf_is_exact_to_5e_7);
   tcase_add_loop_test(tc, gemm_backend_agrees, 0, LEN(backends));
   tcase_add_loop_test(tc, ranks_multiply_at_the_same_time, 0, LEN(backends));
+  tcase_add_test(tc, bf16_is_widened_where_the_cpu_has_no_units);
   tcase_add_test(tc, unknown_backend_is_an_error);
   tcase_add_test(tc, device_counts_and_fails);
   tcase_add_test(tc, device_reports_out_of_memory);
