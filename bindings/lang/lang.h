@@ -129,11 +129,12 @@ const char *known_name(lua_State *L, int idx);
 bool known_push(lua_State *L, const char *name);
 
 /* ---- transfer.c ---- */
-/* Pushes onto `to` a copy of the value at idx of `from`, a state of the same program:
- * tables with metatables and builders' marks, functions with what they capture and, if
- * `globals`, with the globals that they name. Raises in `to` only ("WHERE is a userdata,
- * ..."); `from` may then have more on its stack. */
-void transfer(lua_State *from, int idx, lua_State *to, const char *where, bool globals);
+/* Pushes onto `to` a copy of the value at idx of `from`, a state of the same program.
+ * Into a plan (`owner` is 0): tables with metatables and builders' marks, functions with
+ * what they capture and the globals that they name. Out of one, whose object is at `owner`
+ * of `to`: data and marks, and functions that only go back into a plan. Raises in `to` only
+ * ("WHERE is a userdata, ..."); `from` may then have more on its stack. */
+void transfer(lua_State *from, int idx, lua_State *to, const char *where, int owner);
 
 /* ---- values.c ---- */
 /* `string "four"`, `number 0`, `a table`, `weft.adamw{...}`: for messages. */

@@ -51,8 +51,10 @@ typedef struct LangValue {
 weft_status lang_load_value(const LangOptions *o, const LangValue *v, LangPlan **out,
                             Diags *d, weft_error *e);
 void lang_free(LangPlan *lp); /* NULL is allowed */
-/* Pushes a copy of the fields as they were written onto `to`; raises in it. */
-void lang_push_spec(const LangPlan *lp, struct lua_State *to);
+/* Pushes a copy of the fields as they were written onto `to`; raises in it. It is plain
+ * data; functions in it belong to the object of the plan, at `owner`, and run in the state
+ * of a plan only. */
+void lang_push_spec(const LangPlan *lp, struct lua_State *to, int owner);
 
 /* The plan, with every default filled in. A caller may change its own copy. */
 const Plan *lang_plan(const LangPlan *lp);

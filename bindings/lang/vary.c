@@ -15,7 +15,7 @@ typedef struct TakeJob {
 
 static int take_values(lua_State *L) {
   const TakeJob *j = lua_touserdata(L, 1);
-  transfer(j->from, j->idx, L, "", true);
+  transfer(j->from, j->idx, L, "", 0);
   return 1;
 }
 

@@ -2,27 +2,22 @@
 #include "format.h"
 #include "bindings/lang/lang.h"
 #include "plan_object.h"
+#include "bindings/script/export.h"
 #include "bindings/script/script.h"
+
+#include <stdio.h>
 
 enum { MAX_NEST = 20 };
 
 /* ---- fields as texts ---- */
 
-static int add_code(lua_State *L, const void *p, size_t n, void *ud) {
-  uint64_t *hash = ud;
-  *hash = hash_bytes(*hash, p, n);
-  return 0;
-}
-
 /* Functions are the same if their code is; the place says which one it is. */
 static void push_function(lua_State *L, int idx) {
-  lua_Debug ar;
-  uint64_t hash = 0;
-  lua_pushvalue(L, idx);
-  lua_dump(L, add_code, &hash, 1);
-  lua_getinfo(L, ">S", &ar);
-  lua_pushfstring(L, "function %s:%d (%p)", ar.short_src, ar.linedefined,
-                  (void *)(uintptr_t)(hash & 0xffffff));
+  uint64_t hash;
+  const char *place = export_place(L, idx, &hash);
+  char text[16];
+  snprintf(text, sizeof text, "0x%06x", (unsigned)(hash & 0xffffff));
+  lua_pushfstring(L, "function %s (%s)", place, text);
 }
 
 /* Pushes the value as one writes it; tables are their builder or {}. */
@@ -33,10 +28,7 @@ static void push_shown(lua_State *L, int idx) {
     lua_pushfstring(L, "\"%s\"", lua_tostring(L, idx));
     return;
   case LUA_TFUNCTION:
-    if (lua_iscfunction(L, idx))
-      lua_pushliteral(L, "function in C");
-    else
-      push_function(L, idx);
+    push_function(L, idx);
     return;
   case LUA_TTABLE:
     kind = mark_kind(L, idx);
@@ -81,7 +73,7 @@ static int push_fields(lua_State *L, int idx) {
   lua_newtable(L);
   int out = lua_gettop(L);
   FlattenJob j = {.L = L, .out = out, .arena = script_push_arena(L)};
-  lang_push_spec(plan_object_at(L, idx)->job.lp, L);
+  lang_push_spec(plan_object_at(L, idx)->job.lp, L, idx);
   j.t = lua_gettop(L);
   if (!arena_try(j.arena, flatten_job, &j)) luaL_error(L, "not enough memory");
   lua_settop(L, out);

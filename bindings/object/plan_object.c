@@ -28,6 +28,11 @@ weft_plan *plan_object_test(lua_State *L, int idx) {
   return o ? o->plan : NULL;
 }
 
+const LangPlan *plan_object_peek(const void *object) {
+  const PlanObject *o = object;
+  return o->plan && !o->busy ? o->plan->job.lp : NULL;
+}
+
 static PlanObject *self(lua_State *L) {
   PlanObject *o = luaL_testudata(L, 1, PLAN_TYPE);
   if (!o) luaL_error(L, "the plan is missing: write plan:method(...), with a colon");
@@ -267,7 +272,7 @@ static int index_plan(lua_State *L) {
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   PlanObject *o = self(L);
   if (strcmp(key, "spec") == 0) {
-    lang_push_spec(o->plan->job.lp, L);
+    lang_push_spec(o->plan->job.lp, L, 1);
   } else if (strcmp(key, "mesh") == 0) {
     push_mesh(L, o);
   } else if (schema_find("plan", key)) {

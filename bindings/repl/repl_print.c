@@ -3,6 +3,8 @@
  * table and in items over all. */
 #include "repl_print.h"
 
+#include "bindings/script/export.h"
+
 #include <ctype.h>
 
 #include "bindings/lang/lang.h"
@@ -152,7 +154,11 @@ static void function(Printer *p, int idx) {
   char text[LUA_IDSIZE + 48];
   lua_pushvalue(p->L, idx);
   lua_getinfo(p->L, ">S", &ar);
-  if (known)
+  uint64_t hash;
+  const char *place = export_is(p->L, idx) ? export_place(p->L, idx, &hash) : NULL;
+  if (place)
+    snprintf(text, sizeof text, "function (%s)", place);
+  else if (known)
     snprintf(text, sizeof text, "function %s", known);
   else if (*ar.what == 'C')
     snprintf(text, sizeof text, "function (built in)");

@@ -1,6 +1,7 @@
 /* plan_value.c - plans that are not files: the table of a script, or that of another plan
  * with changes, copied into a state of its own; and back. */
 #include "bindings/lang/lang.h"
+#include "export.h"
 
 typedef struct TakeJob {
   const LangValue *v;
@@ -48,12 +49,12 @@ static int take_value(lua_State *L) {
   lua_settop(L, 0);
   if (v->copy) {
     if (!state_push_plan(v->copy->state)) luaL_error(L, "not enough memory");
-    transfer(v->copy->state->L, -1, L, "", true);
+    transfer(v->copy->state->L, -1, L, "", 0);
   } else {
-    transfer(v->from, v->idx, L, "", true);
+    transfer(v->from, v->idx, L, "", 0);
   }
   if (v->changes)
-    transfer(v->from, v->changes, L, "", true);
+    transfer(v->from, v->changes, L, "", 0);
   else
     lua_newtable(L);
   apply_changes(L);
@@ -103,9 +104,11 @@ LangValue value_origin(Arena *a, const LangValue *v) {
   return own;
 }
 
-void lang_push_spec(const LangPlan *lp, lua_State *to) {
+void lang_push_spec(const LangPlan *lp, lua_State *to, int owner) {
   int top = lua_gettop(lp->state->L);
-  if (!state_push_plan(lp->state)) luaL_error(to, "not enough memory");
-  transfer(lp->state->L, -1, to, "", false);
+  owner = lua_absindex(to, owner);
+  if (!export_number_functions(lp->state) || !state_push_plan(lp->state))
+    luaL_error(to, "not enough memory");
+  transfer(lp->state->L, -1, to, "", owner);
   lua_settop(lp->state->L, top);
 }

@@ -1,11 +1,18 @@
-/* transfer.c - copies a value from one Lua state to another: a plan that a script wrote
- * gets a state of its own, with its functions, so that it is as closed as one of a file.
+/* transfer.c - copies a value from one Lua state to another.
  *
- * A function is dumped and loaded; what it captured is copied too, shared variables stay
- * shared. Globals that it may name (their names occur in its code) go along. Values that
- * both states have are found by name. The state that is read must not raise: only calls
- * that neither allocate nor check are made there. */
+ * Into the state of a plan: what a script wrote gets a state of its own, with its
+ * functions, so that it is as closed as a plan of a file. A function is dumped and
+ * loaded; what it captured is copied too, shared variables stay shared. If it has the
+ * table of globals among that, those that it may name go along: their names are constants
+ * of its code. Values that both states have are found by name.
+ *
+ * Out of the state of a plan, to a script: plain data, without metatables. A function
+ * becomes one that cannot be called there and stands for it (export.c).
+ *
+ * The state that is read must not raise: only calls that neither allocate nor check are
+ * made there. */
 #include "bindings/lang/lang.h"
+#include "export.h"
 
 #include <stdio.h>
 
@@ -13,8 +20,8 @@ enum { MAX_NEST = 100 };
 
 typedef struct Transfer {
   lua_State *from, *to;
-  int memo; /* index in `to`: address in `from` -> the copy */
-  bool globals;
+  int memo;  /* index in `to`: address in `from` -> the copy */
+  int owner; /* index in `to` of the plan's object that this goes out of, or 0 */
   int nest;
   char where[160];
   size_t n; /* of where */
@@ -106,7 +113,7 @@ static void copy_table(Transfer *t, int idx) {
     lua_rawset(t->to, -3);
     leave(t, was);
   }
-  if (lua_getmetatable(t->from, idx)) {
+  if (!t->owner && lua_getmetatable(t->from, idx)) {
     copy_top(t);
     check_metatable(t);
     lua_setmetatable(t->to, -2);
@@ -124,8 +131,22 @@ static int add_code(lua_State *from, const void *p, size_t n, void *ud) {
   return 0;
 }
 
-/* Whether a name occurs in dumped code: there the last byte of its length plus one, with
- * the top bit set, stands before it. */
+/* The state's table of globals may be reached only through a captured variable. */
+static bool sees_globals(lua_State *from, int idx) {
+  bool found = false;
+  lua_rawgeti(from, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  for (int i = 1; !found && lua_getupvalue(from, idx, i); i++) {
+    found = lua_rawequal(from, -1, -2);
+    lua_pop(from, 1);
+  }
+  lua_pop(from, 1);
+  return found;
+}
+
+/* Whether a name occurs in dumped code, which has it as a constant if the function names
+ * it. In the format of Lua 5.4 the last byte of the length plus one, with the top bit
+ * set, stands before it; Lua has no other way to ask for constants. Other bytes may look
+ * like that: then a global goes along too many, never one too few. */
 static bool names(const char *code, size_t n, const char *name, size_t len) {
   char mark = (char)(((len + 1) & 0x7f) | 0x80);
   const char *end = code + n, *p = code;
@@ -173,7 +194,6 @@ static void copy_global(Transfer *t) {
   leave(t, was);
 }
 
-/* Only a plan's own state gets globals: those of a script are the user's. */
 static void copy_globals(Transfer *t, const char *code, size_t n) {
   lua_State *from = t->from;
   int top = lua_gettop(from);
@@ -213,38 +233,79 @@ static void copy_upvalue(Transfer *t, int idx, int i) {
   leave(t, was);
 }
 
+/* Pushes the function's code, with or without what is for errors only. */
+static const char *push_code(Transfer *t, int idx, bool strip, size_t *n) {
+  luaL_Buffer b;
+  luaL_buffinit(t->to, &b);
+  lua_pushvalue(t->from, idx);
+  lua_dump(t->from, add_code, &b, strip);
+  lua_pop(t->from, 1);
+  luaL_pushresult(&b);
+  return lua_tolstring(t->to, -1, n);
+}
+
 static void copy_function(Transfer *t, int idx) {
   lua_State *to = t->to;
-  luaL_Buffer b;
   size_t n;
   lua_Debug ar;
   if (lua_iscfunction(t->from, idx)) refuse(t, "a function in C");
-  luaL_buffinit(to, &b);
-  lua_pushvalue(t->from, idx);
-  lua_dump(t->from, add_code, &b, 0);
-  lua_pop(t->from, 1);
-  luaL_pushresult(&b);
-  const char *code = lua_tolstring(to, -1, &n);
+  const char *code = push_code(t, idx, false, &n);
   if (luaL_loadbufferx(to, code, n, "=function", "b") != LUA_OK) lua_error(to);
-  note_copy(t, lua_topointer(t->from, idx));
-  if (t->globals) copy_globals(t, code, n);
   lua_remove(to, -2);
+  note_copy(t, lua_topointer(t->from, idx));
+  if (sees_globals(t->from, idx)) {
+    code = push_code(t, idx, true, &n);
+    copy_globals(t, code, n);
+    lua_pop(to, 1);
+  }
   lua_pushvalue(t->from, idx);
   lua_getinfo(t->from, ">u", &ar);
   for (int i = 1; i <= ar.nups; i++)
     copy_upvalue(t, idx, i);
 }
 
+/* ---- functions of a plan that a script has ---- */
+
+/* Arguments: the transfer, its memo. Copies what is on top of the state `from`. */
+static int copy_inner(lua_State *to) {
+  Transfer t = *(Transfer *)lua_touserdata(to, 1);
+  t.memo = 2;
+  luaL_checkstack(to, 40, NULL);
+  copy(&t, lua_gettop(t.from));
+  return 1;
+}
+
+/* The function at idx stands for one of a plan: copies that. */
+static void copy_exported(Transfer *t, int idx) {
+  const char *why = NULL;
+  lua_State *plan = export_push_original(t->from, idx, &why);
+  if (!plan) refuse(t, why);
+  Transfer inner = *t;
+  inner.from = plan;
+  lua_pushcfunction(t->to, copy_inner);
+  lua_pushlightuserdata(t->to, &inner);
+  lua_pushvalue(t->to, t->memo);
+  int top = lua_gettop(plan), status = lua_pcall(t->to, 2, 1, 0);
+  lua_settop(plan, top - 1);
+  if (status != LUA_OK) lua_error(t->to);
+}
+
 /* ---- any value ---- */
 
 static void copy_object(Transfer *t, int idx) {
-  const char *name = known_name(t->from, idx);
+  if (t->owner && lua_isfunction(t->from, idx)) {
+    export_function(t->from, idx, t->to, t->owner);
+    return;
+  }
+  const char *name = t->owner ? NULL : known_name(t->from, idx);
   if (name ? push_same(t, name) : push_copied(t, lua_topointer(t->from, idx))) return;
   if (++t->nest > MAX_NEST || !lua_checkstack(t->from, 40))
     luaL_error(t->to, "%s is nested too deeply", t->where);
   luaL_checkstack(t->to, 40, NULL);
   if (lua_istable(t->from, idx))
     copy_table(t, idx);
+  else if (export_is(t->from, idx))
+    copy_exported(t, idx);
   else
     copy_function(t, idx);
   t->nest--;
@@ -280,8 +341,8 @@ static void copy(Transfer *t, int idx) {
   }
 }
 
-void transfer(lua_State *from, int idx, lua_State *to, const char *where, bool globals) {
-  Transfer t = {.from = from, .to = to, .globals = globals};
+void transfer(lua_State *from, int idx, lua_State *to, const char *where, int owner) {
+  Transfer t = {.from = from, .to = to, .owner = owner};
   luaL_checkstack(to, 40, NULL);
   if (!lua_checkstack(from, 40)) luaL_error(to, "not enough memory");
   enter(&t, "%s", where);

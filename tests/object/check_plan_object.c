@@ -97,15 +97,18 @@ START_TEST(functions_move) {
                "helper = function(n) return floor(n + 0.5) end\n"
                "unused = io.stdout\n"
                "lost = nil\n"
-               "local p = tiny { schedule = function(s)\n"
+               "local function run(s)\n"
                "  for mb = 0, s.microbatches - 1 do both(s, 'F', mb) end\n"
                "  for mb = 0, helper(s.microbatches - 1) do both(s, 'B', mb) end\n"
                "  assert(count() == calls and calls > s.microbatches)\n"
                "  assert(lib == nil or lib == 1)\n"
-               "end }\n"
+               "end\n"
+               "local p = tiny { schedule = run }\n"
                "raises(\"unknown global 'lib'\", p.schedule, p)\n"
                "lib = 1\n"
-               "p = weft.plan(p.spec)\n"
+               /* A plan that goes on keeps what it took along, and takes no more. */
+               "raises(\"unknown global 'lib'\", p.schedule, weft.plan(p.spec))\n"
+               "p = tiny { schedule = run }\n"
                "same(#p:schedule()[1], 8) same(p:schedule()[1][1].op, 'F')\n"
                /* They run in the plan's own state. */
                "same(calls, 0)\n"
@@ -119,7 +122,10 @@ START_TEST(models_move) {
           "prints(p:diff(q), 'the same') same(p:memory().peak, q:memory().peak)\n"
           "local q = p:with { ['mesh.tp'] = 1 }\n"
           "same(q:check(), true) same(q.mesh.world, 4)\n"
-          "same(type(p.spec.model[1]), 'function')\n");
+          "same(type(p.spec.model[1]), 'function')\n"
+          "raises('it runs in plans only', p.spec.model[1])\n"
+          "local s = p.spec p:close()\n"
+          "raises('a function of a plan that is closed', weft.plan, s)\n");
 }
 END_TEST
 
