@@ -9,6 +9,7 @@
 #include "bindings/script/api_doc.h"
 #include "bindings/lang/schema.h"
 #include "tests/lib/schedule_cases.h"
+#include "tests/lib/strange_plan.h"
 
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"
@@ -48,6 +49,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--schedules") == 0)
     return schedules_fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
   if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
   SRunner *sr = srunner_create(NULL);
