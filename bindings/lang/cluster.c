@@ -11,7 +11,7 @@ static bool push_gpu(lua_State *L, Arena *a, const char *name, const char **cano
     bool found = str_ieq(files[i], name);
     if (!stdlib_push(L, lua_pushfstring(L, "clusters/%s", files[i]))) continue;
     int gpu = lua_gettop(L);
-    lua_getfield(L, gpu, "aliases");
+    field_push(L, gpu, "aliases");
     for (int k = 1; !found && lua_rawgeti(L, gpu + 1, k) != LUA_TNIL; k++) {
       found = str_ieq(lua_tostring(L, -1), name);
       lua_pop(L, 1);
@@ -45,7 +45,7 @@ bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d) {
 }
 
 static double figure(lua_State *L, int gpu, const char *key) {
-  lua_getfield(L, gpu, key);
+  field_push(L, gpu, key);
   double v = lua_tonumber(L, -1);
   lua_pop(L, 1);
   return v;
@@ -72,7 +72,7 @@ static void push_name(lua_State *L, int t, bool *alone) {
   if (lua_rawgeti(L, t, 1) == LUA_TSTRING) return;
   lua_pop(L, 1);
   *alone = false;
-  lua_getfield(L, t, "gpu");
+  field_push(L, t, "gpu");
 }
 
 void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d) {
@@ -85,8 +85,8 @@ void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d) {
     push_name(L, t, &alone);
     const char *name = lua_tostring(L, -1), *canon;
     if (table) {
-      lua_getfield(L, t, "nodes");
-      lua_getfield(L, t, "gpus");
+      field_push(L, t, "nodes");
+      field_push(L, t, "gpus");
       c->nodes = (int64_t)lua_tonumber(L, -2);
       c->gpus = (int64_t)lua_tonumber(L, -1);
     }

@@ -13,7 +13,7 @@ typedef struct Cross {
 
 /* Reads an integer of the config at the top of the stack. */
 static bool config_int(lua_State *L, const char *key, int64_t *v) {
-  bool ok = lua_getfield(L, -1, key) == LUA_TNUMBER && lua_isinteger(L, -1);
+  bool ok = field_push(L, -1, key) == LUA_TNUMBER && lua_isinteger(L, -1);
   if (ok) *v = lua_tointeger(L, -1);
   lua_pop(L, 1);
   return ok;
@@ -106,7 +106,7 @@ static void check_stages(Cross *c, int64_t layers) {
     diag_error(c->d, "range", "pp_plan.modules", "%d entries for %d stages", pp->nmodules,
                ranks * chunks);
   if (pp->modules || pp->by_cost || (layers < 0 && !pp->layers)) return;
-  int *each = NEW_N(c->d->arena, int, ranks * chunks);
+  int *each = NEW_N(c->d->arena, int, ranks *chunks);
   stage_layers(pp, ranks, chunks, (int)MIN(layers, 1000000), each, c->d);
 }
 

@@ -245,7 +245,7 @@ static void packed(Check *c, int idx, const char *path) {
     return;
   }
   check_scope(c, idx, "packed", path, 1);
-  lua_getfield(c->L, idx, "eot");
+  field_push(c->L, idx, "eot");
   if (lua_isinteger(c->L, -1) || lua_isnumber(c->L, -1)) {
     eot = (int64_t)lua_tonumber(c->L, -1);
     c->plan->packed = (Packed){.on = true, .eot = (int32_t)eot};
@@ -299,7 +299,7 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
       check_type(c, item_path(c, path, i + 1), "a file name", -1);
     lua_pop(L, 1);
   }
-  bool named = lua_getfield(L, idx, "files") != LUA_TNIL;
+  bool named = field_push(L, idx, "files") != LUA_TNIL;
   lua_pop(L, 1);
   if (n > 0 && named)
     diag_error(c->d, "alias", path, "files are given both as items and as `files`");
@@ -317,10 +317,12 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
     const char *key;
     void (*check)(Check *c, int idx, const char *path);
   } table[] = {
-      {"tp_plan", tp_plan},    {"schedule", schedule_field}, {"precision", precision},
-      {"packed", packed},      {"order", mesh_order},  {"layers", pp_layers},
-      {"modules", pp_modules}, {"lr", learning_rate},  {"betas", betas},
-      {"files", files},        {"gpu", gpu_name},      {"layout", layout},
+      {"tp_plan", tp_plan},     {"schedule", schedule_field},
+      {"precision", precision}, {"packed", packed},
+      {"order", mesh_order},    {"layers", pp_layers},
+      {"modules", pp_modules},  {"lr", learning_rate},
+      {"betas", betas},         {"files", files},
+      {"gpu", gpu_name},        {"layout", layout},
   };
   idx = lua_absindex(c->L, idx);
   for (int i = 0; i < LEN(table); i++)

@@ -137,6 +137,9 @@ bool known_push(lua_State *L, const char *name);
 void transfer(lua_State *from, int idx, lua_State *to, const char *where, int owner);
 
 /* ---- values.c ---- */
+/* Pushes t[key] without metamethods, nil if there is no table at t; returns its type.
+ * Tables of a plan are read with this: no code of the plan runs while it is checked. */
+int field_push(lua_State *L, int t, const char *key);
 /* `string "four"`, `number 0`, `a table`, `weft.adamw{...}`: for messages. */
 const char *value_describe(Arena *a, lua_State *L, int idx);
 /* The name that `text` may stand for: one that begins with it, else the nearest. */

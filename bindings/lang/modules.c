@@ -117,18 +117,57 @@ static void load_module(lua_State *L, const char *name) {
   err_clear(&e);
   weft_status st = file_read(s->opt->alloc, path, FILE_CODE_MAX, &text, &n, &e);
   if (st == WEFT_ENOMEM) s->no_memory = true;
-  if (st != WEFT_OK)
-    luaL_error(L, "require \"%s\": %s", name, e.text);
+  if (st != WEFT_OK) luaL_error(L, "require \"%s\": %s", name, e.text);
   int status = chunk_load(L, text, n, chunk);
   mem_free(s->opt->alloc, text, n + 1);
   if (status != LUA_OK) lua_error(L);
 }
 
-/* require "weft.models.llama" is stdlib/models/llama.lua. */
+/* Replaces the value on top by a copy if it is a table; `memo` has those made before. */
+static void copy_tables(lua_State *L, int memo) {
+  int from = lua_gettop(L);
+  if (!lua_istable(L, from)) return;
+  luaL_checkstack(L, 8, NULL);
+  lua_pushvalue(L, from);
+  if (lua_rawget(L, memo) == LUA_TNIL) {
+    lua_newtable(L);
+    lua_replace(L, from + 1);
+    lua_pushvalue(L, from);
+    lua_pushvalue(L, from + 1);
+    lua_rawset(L, memo);
+    for (lua_pushnil(L); lua_next(L, from);) {
+      copy_tables(L, memo);
+      lua_pushvalue(L, -2);
+      lua_insert(L, -2);
+      lua_rawset(L, from + 1);
+    }
+  }
+  lua_replace(L, from);
+}
+
+/* Whether the library itself asks, which shares what a plan gets a copy of. */
+static bool asked_by_library(lua_State *L) {
+  lua_Debug ar;
+  return lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) &&
+         strncmp(ar.source, "@stdlib/", 8) == 0;
+}
+
+/* require "weft.models.llama" is stdlib/models/llama.lua. The name is at 1. */
 static int require_library(lua_State *L, const char *name) {
+  bool shared = asked_by_library(L);
+  push_cache(L, &loaded_key);
+  if (!shared && lua_getfield(L, 2, name) != LUA_TNIL) return 1;
+  lua_settop(L, 2);
   const char *file = luaL_gsub(L, name + strlen("weft."), ".", "/");
-  if (stdlib_push(L, file)) return 1;
-  return luaL_error(L, "require \"%s\": the library has no such file", name);
+  if (!stdlib_push(L, file))
+    return luaL_error(L, "require \"%s\": the library has no such file", name);
+  if (shared) return 1;
+  lua_newtable(L);
+  lua_insert(L, -2);
+  copy_tables(L, lua_gettop(L) - 1);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, 2, name);
+  return 1;
 }
 
 int modules_require(lua_State *L) {

@@ -241,8 +241,8 @@ static const char *written_path(lua_State *L, Arena *a, const char *path) {
   int top = lua_gettop(L);
   bool moved = false;
   if (strncmp(path, "tp_plan", 7) == 0 &&
-      lua_getfield(L, PLAN_INDEX, "tp_plan") == LUA_TNIL)
-    moved = lua_getfield(L, PLAN_INDEX, "strategy") == LUA_TTABLE;
+      field_push(L, PLAN_INDEX, "tp_plan") == LUA_TNIL)
+    moved = field_push(L, PLAN_INDEX, "strategy") == LUA_TTABLE;
   lua_settop(L, top);
   return moved ? arena_printf(a, "strategy.%s", path) : path;
 }
@@ -317,9 +317,10 @@ static void config_job(lua_State *L, void *ud) {
   ConfigJob *j = ud;
   lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->config);
   if (j->set) {
+    lua_pushstring(L, j->key);
     lua_pushinteger(L, j->value);
-    lua_setfield(L, -2, j->key);
-  } else if (lua_getfield(L, -1, j->key) == LUA_TNUMBER && lua_isinteger(L, -1)) {
+    lua_rawset(L, -3);
+  } else if (field_push(L, -1, j->key) == LUA_TNUMBER && lua_isinteger(L, -1)) {
     j->value = lua_tointeger(L, -1);
     j->ok = true;
   }

@@ -263,6 +263,39 @@ static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
   lua_setfield(L, -2, name);
 }
 
+/* ---- libraries that a plan cannot change ---- */
+
+/* Upvalue: the functions. */
+static int sealed_pairs(lua_State *L) {
+  lua_settop(L, 0);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  return sorted_pairs(L);
+}
+
+static int assign_sealed(lua_State *L) {
+  return luaL_error(L, "the libraries of Lua cannot be changed in a plan");
+}
+
+/* Makes the library on top the field `name` of the globals at env, behind an empty table:
+ * the library of weft, which runs beside the plan, uses the same. */
+static void seal(lua_State *L, int env, const char *name) {
+  known_library(L, name);
+  lua_newtable(L);
+  lua_createtable(L, 0, 4);
+  lua_pushvalue(L, -3);
+  lua_setfield(L, -2, "__index");
+  lua_pushvalue(L, -3);
+  lua_pushcclosure(L, sealed_pairs, 1);
+  lua_setfield(L, -2, "__pairs");
+  lua_pushcfunction(L, assign_sealed);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushstring(L, name);
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, env, name);
+  lua_pop(L, 1);
+}
+
 /* Counts the work of every function of the table on top. */
 static void count_functions(lua_State *L) {
   const char *names[64];
@@ -337,7 +370,7 @@ static void open_string(lua_State *L, int env) {
   count_functions(L);
   wrap(L, "format", format);
   lib_string(L, &meter);
-  lua_setfield(L, env, "string");
+  seal(L, env, "string");
   lua_pushliteral(L, "");
   lua_getmetatable(L, -1);
   lua_pushliteral(L, "string");
@@ -349,22 +382,22 @@ static void open_string(lua_State *L, int env) {
 static void open_others(lua_State *L, int env) {
   open_library(L, "table", luaopen_table, table_names);
   lib_table(L, &meter);
-  lua_setfield(L, env, "table");
+  seal(L, env, "table");
   open_library(L, "utf8", luaopen_utf8, utf8_names);
   count_functions(L);
-  lua_setfield(L, env, "utf8");
+  seal(L, env, "utf8");
   open_library(L, "math", luaopen_math, math_names);
   lua_getfield(L, -1, "randomseed");
   lua_pushinteger(L, 0);
   lua_call(L, 1, 0);
   wrap(L, "randomseed", randomseed);
-  lua_setfield(L, env, "math");
+  seal(L, env, "math");
   static const luaL_Reg own[] = {
       {"create", create}, {"resume", resume}, {"wrap", wrap_coroutine}, {NULL, NULL}};
   open_library(L, "coroutine", luaopen_coroutine, coroutine_names);
   luaL_setfuncs(L, own, 0);
   wrap(L, "close", guarded);
-  lua_setfield(L, env, "coroutine");
+  seal(L, env, "coroutine");
 }
 
 void sandbox_open(lua_State *L) {

@@ -25,13 +25,13 @@
   {#s, #k, FIELD_BUILT, names, 0, 0, ANY, NONE, NOWHERE, doc},
 #define TABLE(s, k, scope, def, doc)                                                     \
   {#s, #k, FIELD_TABLE, scope, 0, 0, ANY, def, NOWHERE, doc},
-#define ALIAS(s, k, of)  {#s, #k, FIELD_ALIAS, of, 0, 0, ANY, NONE, NOWHERE, "alias"},
+#define ALIAS(s, k, of)      {#s, #k, FIELD_ALIAS, of, 0, 0, ANY, NONE, NOWHERE, "alias"},
 #define RANGE(s, k, at, doc) {#s, #k, FIELD_RANGE, NULL, 0, 0, ANY, NONE, at, doc},
-#define SOURCE(ID, name) " " #name
+#define SOURCE(ID, name)     " " #name
 static const char data_sources[] =
 #include "vm/io/sources.def"
     ;
-#define DATA_SOURCES (data_sources + 1)
+#define DATA_SOURCES     (data_sources + 1)
 #define LATER(s, k, doc) {#s, #k, FIELD_LATER, NULL, 0, 0, ANY, NONE, NOWHERE, doc},
 
 const Field schema[] = {
@@ -190,7 +190,7 @@ static const char *builder_list(Check *c, const char *names) {
 }
 
 static void built_kind(Check *c, const char *kind) {
-#define SOURCE(ID, name) \
+#define SOURCE(ID, name)                                                                 \
   if (strcmp(kind, #name) == 0) c->plan->data.kind = DATA_##ID;
 #include "vm/io/sources.def"
 }
@@ -221,7 +221,7 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
 /* ---- ranges ---- */
 
 static double range_end(Check *c, int idx, const char *key, double missing) {
-  lua_getfield(c->L, idx, key);
+  field_push(c->L, idx, key);
   double v = lua_type(c->L, -1) == LUA_TNUMBER ? lua_tonumber(c->L, -1) : missing;
   lua_pop(c->L, 1);
   return v;

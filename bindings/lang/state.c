@@ -25,17 +25,17 @@ LangState *state_of(lua_State *L) {
   return *(LangState **)lua_getextraspace(L);
 }
 
-/* Sets or renews the hook of a thread; Lua allows that at any time. */
+/* Sets the hook of a thread as it should be; Lua allows that at any time, and goes
+ * through all calls that are running. */
 static void set_hook(LangState *s, lua_State *L) {
-  int step = (L == s->L ? HOOK_STEP : THREAD_STEP) / s->price;
+  int step = MAX((L == s->L ? HOOK_STEP : THREAD_STEP) / s->price, 1);
   int mask = LUA_MASKCOUNT | (L == s->L && s->recording ? LUA_MASKLINE | LUA_MASKRET : 0);
-  lua_sethook(L, state_hook, mask, MAX(step, 1));
+  if (lua_gethookcount(L) != step || lua_gethookmask(L) != mask)
+    lua_sethook(L, state_hook, mask, step);
 }
 
 void state_watch(LangState *s, lua_State *L) {
-  int most = L == s->L ? HOOK_STEP : THREAD_STEP;
-  if (s->stop == STOP_NONE && lua_gethookcount(L) > MAX(most / s->price, 1))
-    set_hook(s, L);
+  if (s->stop == STOP_NONE) set_hook(s, L);
 }
 
 /* ---- memory ---- */

@@ -6,6 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+int field_push(lua_State *L, int t, const char *key) {
+  t = lua_absindex(L, t);
+  if (!lua_istable(L, t)) {
+    lua_pushnil(L);
+    return LUA_TNIL;
+  }
+  lua_pushstring(L, key);
+  return lua_rawget(L, t);
+}
+
 /* ---- messages ---- */
 
 static const char *describe_text(Arena *a, const char *s, size_t n) {

@@ -58,7 +58,7 @@ static void check_keys(lua_State *L, int t, const char *const *known, int n, int
 /* A positive integer field of the table on top. `key` NULL: item 2. */
 static int64_t count_field(lua_State *L, const char *key, int64_t absent, int64_t max,
                            const char *what) {
-  if (key) lua_getfield(L, -1, key);
+  if (key) field_push(L, -1, key);
   else lua_rawgeti(L, -1, 2);
   int ok;
   int64_t v = lua_tointegerx(L, -1, &ok);
@@ -114,7 +114,7 @@ static void param_dims(lua_State *L, int arg, ParamWork *w) {
   if (!lua_istable(L, arg))
     luaL_error(L, "g:param(\"%s\"): the second argument is the list of dimensions, such "
                "as { { \"ffn\", 4096 }, { \"hidden\", 1024 } }", w->name);
-  lua_Integer n = luaL_len(L, arg);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, arg);
   if (n < 1 || n > MAX_DIM)
     luaL_error(L, "g:param(\"%s\"): between 1 and %d dimensions, got %I", w->name,
                MAX_DIM, n);
@@ -137,7 +137,7 @@ static void param_options(lua_State *L, int arg, ParamWork *w) {
   if (!lua_istable(L, arg))
     luaL_error(L, "%s: the third argument is a table of options (init, std)", what);
   check_keys(L, arg, known, LEN(known), 0, what);
-  if (lua_getfield(L, arg, "init") != LUA_TNIL) {
+  if (field_push(L, arg, "init") != LUA_TNIL) {
     const char *s = lua_tostring(L, -1);
     int i = 0;
     while (i < LEN(inits) && !str_eq(s, inits[i])) i++;
@@ -146,7 +146,7 @@ static void param_options(lua_State *L, int arg, ParamWork *w) {
                  plain_tostring(L, -1));
     w->init = (InitKind)i;
   }
-  if (lua_getfield(L, arg, "std") != LUA_TNIL) {
+  if (field_push(L, arg, "std") != LUA_TNIL) {
     w->std = (float)lua_tonumber(L, -1);
     if (lua_type(L, -1) != LUA_TNUMBER || !(w->std >= 0 && w->std < 1e6f))
       luaL_error(L, "%s: std must be a number from 0, got %s", what,

@@ -22,7 +22,7 @@ typedef struct Model {
 
 static bool in_set(lua_State *L, int arch, const char *set, int key) {
   bool yes = false;
-  if (lua_getfield(L, arch, set) == LUA_TTABLE) {
+  if (field_push(L, arch, set) == LUA_TTABLE) {
     lua_pushvalue(L, key);
     yes = lua_rawget(L, -2) != LUA_TNIL;
     lua_pop(L, 1);
@@ -33,7 +33,7 @@ static bool in_set(lua_State *L, int arch, const char *set, int key) {
 
 /* Pushes the config key that the key at `key` stands for. */
 static void push_target(lua_State *L, int arch, int key) {
-  if (lua_getfield(L, arch, "aliases") == LUA_TTABLE) {
+  if (field_push(L, arch, "aliases") == LUA_TTABLE) {
     lua_pushvalue(L, key);
     lua_rawget(L, -2);
     lua_remove(L, -2);
@@ -48,7 +48,7 @@ static void unknown_key(Model *m, int key, const char *path) {
   VEC(const char *) names = {0};
   static const char *const sets[] = {"defaults", "aliases"};
   for (int i = 0; i < LEN(sets); i++) {
-    if (lua_getfield(L, m->arch, sets[i]) == LUA_TTABLE)
+    if (field_push(L, m->arch, sets[i]) == LUA_TTABLE)
       for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
         if (lua_type(L, -2) == LUA_TSTRING)
           *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
@@ -84,7 +84,7 @@ static void put_key(Model *m, const char *path) {
   if (in_set(L, m->arch, "ignored", key)) return;
   push_target(L, m->arch, key);
   int target = value + 1;
-  lua_getfield(L, m->arch, "defaults");
+  field_push(L, m->arch, "defaults");
   lua_pushvalue(L, target);
   if (lua_rawget(L, value + 2) == LUA_TNIL) {
     if (path)
@@ -138,7 +138,7 @@ static void overlay(Model *m, int src, const char *path) {
 /* The architecture's own check: a list of { key =, message =, severity = }. */
 static void run_check(Model *m) {
   lua_State *L = m->L;
-  if (lua_getfield(L, m->arch, "check") != LUA_TFUNCTION) {
+  if (field_push(L, m->arch, "check") != LUA_TFUNCTION) {
     lua_pop(L, 1);
     return;
   }
@@ -146,9 +146,9 @@ static void run_check(Model *m) {
   lua_call(L, 1, 1);
   int list = lua_gettop(L);
   for (int i = 1; lua_istable(L, list) && lua_rawgeti(L, list, i) == LUA_TTABLE; i++) {
-    lua_getfield(L, -1, "message");
-    lua_getfield(L, -2, "severity");
-    lua_getfield(L, -3, "key");
+    field_push(L, -1, "message");
+    field_push(L, -2, "severity");
+    field_push(L, -3, "key");
     lua_pushvalue(L, -1);
     if (lua_rawget(L, m->written) == LUA_TNIL) lua_pop(L, 1);
     const char *path = path_join(m->arena, "model", L, lua_gettop(L));
@@ -168,7 +168,7 @@ static void run_check(Model *m) {
 static bool push_architecture(lua_State *L, const char *name) {
   int top = lua_gettop(L);
   if (stdlib_push(L, lua_pushfstring(L, "models/%s", name)) && lua_istable(L, -1)) {
-    bool ok = lua_getfield(L, -1, "build") == LUA_TFUNCTION;
+    bool ok = field_push(L, -1, "build") == LUA_TFUNCTION;
     lua_pop(L, 1);
     lua_replace(L, top + 1);
     if (ok) return true;
@@ -180,7 +180,7 @@ static bool push_architecture(lua_State *L, const char *name) {
 /* Pushes the preset's table, or false. */
 static bool push_preset(lua_State *L, const char *name) {
   if (!stdlib_push(L, "presets")) return false;
-  bool ok = lua_getfield(L, -1, name) == LUA_TTABLE;
+  bool ok = field_push(L, -1, name) == LUA_TTABLE;
   lua_remove(L, -2);
   if (!ok) lua_pop(L, 1);
   return ok;
@@ -215,7 +215,7 @@ static bool begin_config(Model *m, const char *name, const char *path) {
   m->config = lua_gettop(L);
   lua_newtable(L);
   m->written = lua_gettop(L);
-  if (lua_getfield(L, m->arch, "defaults") == LUA_TTABLE)
+  if (field_push(L, m->arch, "defaults") == LUA_TTABLE)
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
       lua_pushvalue(L, -2);
       lua_pushvalue(L, -2);
@@ -228,7 +228,7 @@ static bool begin_config(Model *m, const char *name, const char *path) {
 static void end_config(Model *m, bool check) {
   lua_State *L = m->L;
   if (check) run_check(m);
-  lua_getfield(L, m->arch, "build");
+  field_push(L, m->arch, "build");
   m->lp->build = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushvalue(L, m->config);
   m->lp->config = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -281,7 +281,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   }
   if (!hf_config_push(L, file, "model", m->d)) return;
   int json = lua_gettop(L);
-  if (lua_getfield(L, json, "model_type") != LUA_TSTRING) {
+  if (field_push(L, json, "model_type") != LUA_TSTRING) {
     diag_error(m->d, "model", "model", "%s has no model_type", file);
     return;
   }
@@ -290,7 +290,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   warn_unread(m, file);
   overlay(m, t, "model");
   end_config(m, m->d->errors == errors);
-  lua_getfield(L, t, "weights");
+  field_push(L, t, "weights");
   bool weights = !lua_isboolean(L, -1) || lua_toboolean(L, -1);
   m->lp->weights = weights ? arena_str(m->arena, dir) : NULL;
 }

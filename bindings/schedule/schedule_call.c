@@ -178,7 +178,7 @@ static void start_job(lua_State *L, void *ud) {
     if (!schedule_push(L, j->name, &f)) return;
     if (!s->virtual_stages) s->virtual_stages = f.chunks;
     s->v_placement = f.v;
-    lua_getfield(L, -1, "run");
+    field_push(L, -1, "run");
     if (j->with_options)
       schedule_options_push(L, j->lp);
     else

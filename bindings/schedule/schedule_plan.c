@@ -31,9 +31,9 @@ bool schedule_push(lua_State *L, const char *name, ScheduleFacts *f) {
   bool found = stdlib_push(L, file);
   lua_remove(L, found ? -2 : -1);
   if (!found) return false;
-  lua_getfield(L, -1, "virtual");
-  lua_getfield(L, -2, "fixed");
-  lua_getfield(L, -3, "placement");
+  field_push(L, -1, "virtual");
+  field_push(L, -2, "fixed");
+  field_push(L, -3, "placement");
   if (lua_isinteger(L, -3)) f->chunks = (int)lua_tointeger(L, -3);
   f->fixed = lua_toboolean(L, -2);
   f->v = lua_isstring(L, -1) && str_eq(lua_tostring(L, -1), "v");
@@ -112,7 +112,7 @@ static void own_function(Check *c, int t, const char *path) {
   c->lp->schedule = luaL_ref(L, LUA_REGISTRYINDEX);
   if (!t) return;
   check_options(c, t, path, "function");
-  lua_getfield(L, t, "placement");
+  field_push(L, t, "placement");
   c->lp->schedule_v = lua_type(L, -1) == LUA_TSTRING && str_ieq(lua_tostring(L, -1), "v");
   lua_pop(L, 1);
 }
@@ -226,7 +226,7 @@ static bool sizes_open(Sizes *z, lua_State *L, const LangPlan *lp, const Plan *p
   *z = (Sizes){.L = L, .lp = lp, .arena = a};
   luaL_checkstack(L, 16, NULL);
   if (!plan_facts(L, lp, p->schedule, &z->f)) return false;
-  if (!lua_istable(L, -1) || lua_getfield(L, -1, "check") != LUA_TFUNCTION) return true;
+  if (!lua_istable(L, -1) || field_push(L, -1, "check") != LUA_TFUNCTION) return true;
   z->check = lua_gettop(L);
   schedule_options_push(L, lp);
   z->options = lua_gettop(L);

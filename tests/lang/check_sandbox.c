@@ -163,6 +163,13 @@ static void walk(lua_State *L, Walk *w, const char *prefix, int depth) {
     char name[128], word[136];
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
     snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", key);
+    if (lua_istable(L, -1) && lua_getmetatable(L, -1)) {
+      /* A library behind an empty table. */
+      ck_assert_int_eq(lua_getfield(L, -1, "__index"), LUA_TTABLE);
+      walk(L, w, name, depth + 1);
+      lua_pop(L, 2);
+      continue;
+    }
     if (lua_istable(L, -1)) walk(L, w, name, depth + 1);
     if (!lua_isfunction(L, -1)) continue;
     w->functions++;
@@ -180,6 +187,8 @@ static void walk_job(lua_State *L, void *ud) {
   walk(L, w, "", 0);
   /* Methods of texts are the same table, which cannot be reached as a metatable. */
   lua_getfield(L, -1, "string");
+  ck_assert(lua_getmetatable(L, -1));
+  lua_getfield(L, -1, "__index");
   lua_pushliteral(L, "");
   ck_assert(lua_getmetatable(L, -1));
   lua_getfield(L, -1, "__index");
@@ -210,6 +219,14 @@ START_TEST(sandbox_rules) {
             "assert(not pcall(function() string = nil end))\n"
             "assert(not pcall(function() weft.plan = nil end))\n"
             "assert(getmetatable('') == 'string' and getmetatable(_ENV) == 'globals')\n"
+            "assert(not pcall(function() string.format = nil end))\n"
+            "assert(getmetatable(string) == 'string' and #string == 0)\n"
+            "for k, v in pairs(string) do assert(string[k] == v) end\n"
+            /* What a plan gets of the library is its own. */
+            "local lib = require 'weft.models.llama'\n"
+            "assert(lib == require 'weft.models.llama')\n"
+            "lib.build = 3 lib.defaults = setmetatable({}, { __index = error })\n"
+            "require('weft.schedules.1f1b').run = nil\n"
             "assert(not pcall(setmetatable, {}, { __gc = print }))\n"
             "assert(not pcall(setmetatable, {}, { __mode = 'k' }))\n"
             "assert(tostring({}) == 'table' and tostring(print) == 'function')\n"
