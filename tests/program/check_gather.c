@@ -181,8 +181,8 @@ START_TEST(freed_twice) {
   wait(0);
   give_up(0);
   give_up(0);
-  FAILS("pp rank 0 main[3] FREE of layers.0 is to free the gathered copy of layers.0, but "
-        "there is none");
+  FAILS("pp rank 0 main[3] FREE of layers.0 is to free the gathered copy of layers.0",
+        "but there is none");
 }
 END_TEST
 
@@ -221,9 +221,9 @@ START_TEST(another_copy_is_there) {
   build_gather(b, 0, unit[1], 0, 1, shard(1), copy(0));
   wait(1);
   call(0);
-  FAILS("main[5] calling layer:F (layers.0", "uses the gathered copy of layers.0, but what "
-        "is there is that of layers.1 in bytes 4096..4224, by pp rank 0 main[3] GATHER of "
-        "layers.1");
+  FAILS("main[5] calling layer:F (layers.0", "uses the gathered copy of layers.0, but "
+        "what is there is that of layers.1 in bytes 4096..4224, by pp rank 0 main[3] "
+        "GATHER of layers.1");
 }
 END_TEST
 
@@ -269,8 +269,8 @@ START_TEST(gradient_changes_while_it_is_scattered) {
   build_scatter(b, 0, unit[0], 0, 0, f32_at(0, GRAD, 32), shard(0));
   build_kernel(b, 0, OP_scale, f32_at(0, X, 16), f32_at(0, GRAD, 16));
   wait(0);
-  FAILS("main[1] scale writes bytes 6144..6208", "are read by pp rank 0 main[0] SCATTER of "
-        "layers.0 on tp");
+  FAILS("main[1] scale writes bytes 6144..6208", "are read by pp rank 0 main[0] SCATTER "
+        "of layers.0 on tp");
 }
 END_TEST
 
@@ -293,7 +293,7 @@ END_TEST
 
 START_TEST(shards_are_padded) {
   build_gather(b, 0, unit[0], 0, 0, shard(0), f32_at(0, COPY, 31));
-  BROKEN("pp rank 0, main[0] GATHER: all_gather of 16 elements gives 31 over tp of 2 ranks");
+  BROKEN("pp rank 0, main[0] GATHER: all_gather of 16 elements gives 31 over tp of 2");
 }
 END_TEST
 
@@ -338,7 +338,8 @@ START_TEST(they_are_listed) {
   give_up(0);
   build_scatter(b, 0, unit[0], 0, 0, f32_at(0, GRAD, 32), shard(0));
   static const char *const has[] = {
-      "what calls bind to slots 1, 2, ...\n     0  layers.0: @4096 in the copy of layers.0\n",
+      "what calls bind to slots 1, 2, ...\n"
+      "     0  layers.0: @4096 in the copy of layers.0\n",
       "     0  GATHER h0 layers.0 all_gather on tp, 64 bytes, f32[16] @1024 -> f32[32] "
       "@4096\n",
       "     2  CALL   layer:F layers.0 mb 0 chunk 0 binds 0 with @7168 @8192  \"F0\"\n",

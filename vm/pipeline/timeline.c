@@ -72,7 +72,8 @@ static void forward_done(Clock *c, int rank, int stage, int mb, int64_t end) {
 /* Runs the rank's next action; false if it has to wait for another rank. */
 static bool step(Clock *c, int rank, const Action *a, TimelineSlot *slot) {
   int stage = schedule_stage(c->s, rank, a->chunk);
-  int64_t start = c->walk.rank[rank].now, f = c->cost.f, i = c->cost.i, w = c->cost.w, end = start;
+  int64_t start = c->walk.rank[rank].now, end = start;
+  int64_t f = c->cost.f, i = c->cost.i, w = c->cost.w;
   switch (a->kind) {
   case ACT_F:
     if (!forward_ready(c, rank, stage, a->mb, &start)) return false;

@@ -76,7 +76,8 @@ static bool may_run(const Machine *m, int ch) {
   return true;
 }
 
-/* It begins when all members have started it and what is before it in its queues is over. */
+/* It begins when all members have started it and what is before it in its queues has
+ * ended. */
 static void time_transfer(Machine *m, Channel *c) {
   const Start *s = &c->ring[c->done & c->mask];
   bool stream = m->in_order && c->comm >= 0;
@@ -178,7 +179,8 @@ static weft_status wait(Machine *m, int pp, const Instr *in, Site at, bool *bloc
   return WEFT_OK;
 }
 
-/* With costs a closed body takes what it takes alone only if its communicators are free. */
+/* With costs a closed body takes what it takes alone only if nothing else is under way on
+ * its communicators. */
 static bool undisturbed(const Machine *m, int pp, const BodySum *s) {
   const RankState *r = &m->rank[pp];
   int64_t now = m->walk.rank[pp].now;

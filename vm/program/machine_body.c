@@ -22,7 +22,7 @@ typedef struct BodyWalk {
   int pp;
   CommUse *use;          /* per communicator */
   int *in_flight;
-  int64_t now, *free;    /* with costs: when each communicator is; the last: when all are */
+  int64_t now, *free;    /* with costs: when each communicator is; last: when all are */
 } BodyWalk;
 
 static Access access_of(const Operand *o, bool write) {

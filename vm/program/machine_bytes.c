@@ -1,7 +1,7 @@
 /* machine_bytes.c - what may touch which bytes, and when. From the start of a transfer to
  * its WAIT nothing else may write what it reads nor touch what it writes. A gathered copy
  * may be read from the WAIT of its GATHER to its FREE, by calls that bind it as the copy
- * of that unit; as long as it is there, nothing may write it or the shard it came from. */
+ * of that unit; while it is there, nothing may write it or the shard it came from. */
 #include "machine.h"
 
 static const Busy *collision(const RankState *r, uint64_t lo, uint64_t hi, bool write) {

@@ -41,7 +41,7 @@ static void write_call(const Print *k, const Instr *in) {
   json_int(j, "chunk", call->chunk);
   json_str(j, "code", instr_name[in->code]);
   json_open(j, "dyn", '[');
-  for (int i = 0; i < call->ndyn; i++) offset(j, NULL, k->p->dyn[call->dyn + (uint32_t)i]);
+  for (uint32_t i = 0; i < call->ndyn; i++) offset(j, NULL, k->p->dyn[call->dyn + i]);
   json_close(j, ']');
   offset(j, "fresh", call->fresh);
   json_int(j, "line", in->line);

@@ -189,7 +189,7 @@ typedef struct Compiled {
   Schedule schedule;     /* what the programs do, for messages */
   uint64_t params_total; /* logical elements */
   Proof proof;           /* of what compile() returned */
-  Flow *flow;            /* NULL, or room for flow_room(), which prove() fills: flow_of() */
+  Flow *flow;            /* flow_room() of them, which prove() fills, or NULL: flow_of() */
 } Compiled;
 
 /* instr.c: names for printing. */
@@ -245,9 +245,9 @@ weft_status prove(const Compiled *c, Proof *p, weft_error *e);
 /* The same walk with what everything costs, in ticks of the caller's choice. */
 typedef struct RunCosts {
   void *ud;
-  /* Of an instruction of a pp rank: how long a CALL (without its body), a KERNEL or a FREE
-   * takes the compute queue, or what is started, once all members have started it and it
-   * is the first in its queues. In a body it must not depend on the call. */
+  /* How long an instruction of a pp rank takes: the compute queue for a CALL (without its
+   * body), KERNEL or FREE; what is started, once all members have started it and it is
+   * the first in its queues. In a body it must not depend on the call. */
   int64_t (*cost)(void *ud, int pp, const Instr *in);
   /* NULL, or called when an instruction of main is done with the compute queue, which had
    * come to it at `from`. */

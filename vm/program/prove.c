@@ -1,5 +1,5 @@
-/* prove.c - prove(): the programs of all pp ranks end on the abstract machine, in whatever
- * order its ranks take turns; and run_costs(), the same walk with costs.
+/* prove.c - prove(): the programs of all pp ranks end on the abstract machine; and
+ * run_costs(), the same walk with costs.
  *
  * What is proven holds for two engines at once. Both have one FIFO per communicator and
  * one per ordered pair of ranks. The first runs collectives of different communicators

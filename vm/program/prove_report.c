@@ -113,7 +113,8 @@ weft_status report_overlap(const Machine *m, int pp, Site at, int operand, uint6
   Text t = {0};
   const Instr *in = &m->rank[pp].p->code[at.pc];
   add_site(&t, m, pp, at);
-  const char *verb = in->code == I_FREE ? "frees" : operand < in->nin ? "reads" : "writes";
+  const char *verb = operand >= in->nin ? "writes" : "reads";
+  if (in->code == I_FREE) verb = "frees";
   const char *held = b->handle != HELD ? b->write ? "written" : "read" : "kept";
   text_printf(&t, " %s bytes %llu..%llu of the arena, while bytes %llu..%llu are %s by ",
               verb, ULL(lo), ULL(hi), ULL(b->lo), ULL(b->hi), held);
