@@ -57,6 +57,7 @@ typedef struct Verb {
 
 struct lua_State;
 int verb_check(Cli *cli, Arena *arena);
+int verb_doctor(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);
 int verb_sweep(Cli *cli, Arena *arena);
 int verb_repl(Cli *cli, Arena *arena);
