@@ -131,6 +131,11 @@ weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *pat
   return job_compile(j);
 }
 
+int job_node_ranks(const Job *j) {
+  int64_t gpus = j->plan.cluster.gpus;
+  return gpus ? (int)gpus : GPUS_OF_A_NODE;
+}
+
 void job_note(Job *j, weft_status st) {
   static const char *const codes[] = {
       [WEFT_EPLAN] = "plan",         [WEFT_ERUN] = "run",

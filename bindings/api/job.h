@@ -49,6 +49,8 @@ weft_status job_check_files(Job *j);
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
 /* True if nothing in the plan says how many ranks there are. */
 bool job_open_world(const Job *j);
+/* Ranks of a machine: the cluster's GPUs, GPUS_OF_A_NODE if the plan names none. */
+int job_node_ranks(const Job *j);
 /* Adds an error that came with `e` to the diagnostics, which have those of a plan. */
 void job_note(Job *j, weft_status st);
 /* The arena of a rank on the worst pp rank, and which that is. */

@@ -19,7 +19,7 @@ enum {
   OPT_THREADS = 8,
   OPT_COMM = 16,
   OPT_LOG = 32,
-  OPT_RANK = 64,
+  OPT_SHOW = 64 /* --rank, --logical */,
   OPT_CSV = 128,
   OPT_TOLERANCE = 256,
   OPT_RANKS = 512,
@@ -44,6 +44,7 @@ typedef struct Cli {
   double tolerance;
   const char *comm, *log, *svg;
   const char *csv_file, *jsonl, *resume; /* of the rows of a sweep */
+  bool logical; /* the graph as the model wrote it */
   bool cut_short; /* Ctrl-C has ended a sweep, whose rows were kept */
   StopFlag *stop; /* set by SIGINT; the second one ends the process */
   void (*listen)(void); /* clears it: the next SIGINT is the first again */
@@ -86,6 +87,12 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
 weft_status run_script(struct lua_State *L, const Cli *cli, const char *path);
 /* What scripts and the prompt offer to their state. */
 ScriptHost script_host_of(Cli *cli);
+
+/* ---- show_report.c ---- */
+/* What the field or method `what` of the plan's object says, with one number if `arg` is not
+ * negative: as text, and as JSON under the same key if `out` is given. */
+weft_status show_report(struct weft_plan *plan, const char *what, int64_t arg, Text *text,
+                        Json *out, weft_error *e);
 
 /* ---- show_schedule.c ---- */
 typedef struct ScheduleView {

@@ -49,21 +49,26 @@ static const Verb verbs[] = {
      "  --quiet            print nothing if the plan is right\n"
      "  --json             print one object\n",
      OPT_JSON | OPT_PLAN | OPT_QUIET, verb_check},
-    {"show", "PLAN.lua [mesh | graph | schedule | memory | program]",
-     "print what a plan means",
-     "Prints the mesh, the model's graph, the schedule of each pipeline rank, the memory "
-     "of\n"
-     "each pipeline rank, or the program of one rank; without a name, mesh, schedule "
-     "and\n"
-     "memory.\n"
+    {"show", "PLAN.lua [TOPIC]", "print what a plan means",
+     "Prints one view of a compiled plan; without a topic, mesh, memory and schedule.\n"
      "\n"
-     "  --rank N           program: of this rank (0)\n"
+     "  mesh               the ranks as a grid, with the borders of machines\n"
+     "  stages             what each pipeline stage runs, and its share of the work\n"
+     "  schedule           the timeline of the pipeline, with its figures\n"
+     "  memory             bytes of each pipeline rank by class\n"
+     "  comm [N]           operations and bytes on every axis, of rank N or the most\n"
+     "  rank [N]           one screen about a rank (0)\n"
+     "  graph              the graph of one rank: local shapes, placements, collectives\n"
+     "  program [N]        what rank N (0) does, instruction by instruction\n"
+     "\n"
+     "  --rank N           the same as a number after the topic\n"
+     "  --logical          graph: as the model wrote it, with global shapes\n"
      "  --csv              schedule: one row per pipeline rank, as PyTorch reads it\n"
      "  --comms            with --csv: the transfers, too\n"
      "  --svg FILE         schedule: draw it as a picture, too\n"
      "  --width N          schedule: columns of the drawing; default: the terminal's\n"
      "  --json             print one object\n",
-     OPT_JSON | OPT_PLAN | OPT_RANK | OPT_CSV | OPT_DRAW, verb_show},
+     OPT_JSON | OPT_PLAN | OPT_SHOW | OPT_CSV | OPT_DRAW, verb_show},
     {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
      "Makes the plan small enough for this machine, runs it on virtual ranks and on one\n"
      "rank, and compares loss, gradients and parameters. Prints what was made smaller "

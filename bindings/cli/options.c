@@ -35,7 +35,8 @@ static const Option option[] = {
     {"--svg", NULL, OPT_DRAW, TAKES_TEXT, AT(svg), 0, 0, 0},
     {"--width", NULL, OPT_DRAW, TAKES_INT, AT(width), 0, 20, 1000000},
     {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0, 0, 0},
-    {"--rank", NULL, OPT_RANK, TAKES_INT, AT(rank), 0, 0, INT32_MAX},
+    {"--logical", NULL, OPT_SHOW, TAKES_NOTHING, AT(logical), 0, 0, 0},
+    {"--rank", NULL, OPT_SHOW, TAKES_INT, AT(rank), 0, 0, INT32_MAX},
     {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0, 1, 1024},
     {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0, 0, 0},
 };

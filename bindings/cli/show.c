@@ -1,38 +1,22 @@
-/* show.c - weft show: the mesh, graph, schedule, memory and programs of a plan. */
-#include "bindings/schedule/schedule_csv.h"
+/* show.c - weft show: what a plan means. */
 #include "cli.h"
 
 #include <ctype.h>
+#include <stdlib.h>
+
+#include "bindings/api/api.h"
+#include "bindings/schedule/schedule_csv.h"
 
 typedef struct Topic Topic;
 typedef struct Shown {
+  struct weft_plan plan; /* only its job */
   Job *job;
   const Topic *topic; /* NULL: the overview */
-  int rank;           /* of the program */
+  int rank;           /* -1: not said */
   ScheduleView view;
 } Shown;
 
 /* ---- mesh ---- */
-
-static void text_mesh(Shown *w, Text *out) {
-  enum { SHOWN = 64 };
-  const Mesh *m = &w->job->mesh;
-  char buf[96];
-  text_printf(out, "mesh: %s, %d rank%s; slowest axis first\n", format_mesh(m, buf),
-              m->world, m->world > 1 ? "s" : "");
-  text_add(out, "  rank");
-  for (int i = 0; i < AXIS_N; i++)
-    if (m->size[m->order[i]] > 1) text_printf(out, "%14s", axis_name((Axis)m->order[i]));
-  text_add(out, "\n");
-  for (int r = 0; r < m->world && r < SHOWN; r++) {
-    text_printf(out, "%6d", r);
-    for (int i = 0; i < AXIS_N; i++)
-      if (m->size[m->order[i]] > 1)
-        text_printf(out, "%14d", mesh_coord(m, r, (Axis)m->order[i]));
-    text_add(out, "\n");
-  }
-  if (m->world > SHOWN) text_printf(out, "  ... %d more ranks\n", m->world - SHOWN);
-}
 
 static void json_mesh(Shown *w, Json *out) {
   const Mesh *m = &w->job->mesh;
@@ -55,7 +39,16 @@ static void json_mesh(Shown *w, Json *out) {
 
 /* ---- graph ---- */
 
+/* That of one rank, as job_compile has dumped it after a line that names the pass: taken
+ * from there, so that it is not printed twice. */
 static void text_graph(Shown *w, Text *out) {
+  Text *dumped = &w->job->dumped;
+  const char *nl = dumped->s ? strchr(dumped->s, '\n') : NULL;
+  if (nl) text_add(out, nl + 1);
+  text_free(dumped);
+}
+
+static void text_logical(Shown *w, Text *out) {
   graph_dump(w->job->graph, out);
 }
 
@@ -114,19 +107,6 @@ static void json_schedule(Shown *w, Json *out) {
 
 /* ---- memory ---- */
 
-static void text_memory(Shown *w, Text *out) {
-  char buf[32];
-  for (int r = 0; r < w->job->mesh.size[AXIS_PP]; r++) {
-    const Program *p = &w->job->compiled->prog[r];
-    text_printf(out, "memory of each rank at pipeline rank %d: %s\n", r,
-                format_bytes((double)p->arena_bytes, buf));
-    for (int i = 0; i < p->nmem; i++)
-      text_printf(out, "  %-18s %10s%s%s\n", p->mem[i].name,
-                  format_bytes((double)p->mem[i].bytes, buf), p->mem[i].note ? "  " : "",
-                  p->mem[i].note ? p->mem[i].note : "");
-  }
-}
-
 static void json_memory(Shown *w, Json *out) {
   json_open(out, "memory", '[');
   for (int r = 0; r < w->job->mesh.size[AXIS_PP]; r++) {
@@ -148,31 +128,54 @@ static void json_memory(Shown *w, Json *out) {
   json_close(out, ']');
 }
 
+/* ---- program ---- */
+
+static void text_program(Shown *w, Text *out) {
+  program_print(w->job->compiled, (int)MAX(w->rank, 0), out);
+}
+
+/* The program writes an object of its own. */
+static void json_program(Shown *w, Json *out) {
+  Text program = {0};
+  program_json(w->job->compiled, (int)MAX(w->rank, 0), &program);
+  while (program.n && isspace((unsigned char)program.s[program.n - 1]))
+    program.n--;
+  json_raw(out, "program", program.s, program.n);
+  text_free(&program);
+}
+
 /* ---- the verb ---- */
 
 typedef enum { NEED_MESH, NEED_GRAPH, NEED_SCHEDULE, NEED_COMPILED } Need;
 
+/* A topic without functions is a field or method of plan objects. */
 struct Topic {
   const char *name;
   Need need;
-  void (*text)(Shown *w, Text *out); /* NULL, both: the program of one rank */
+  void (*text)(Shown *w, Text *out);
   void (*json)(Shown *w, Json *out);
+  bool rank; /* may be about one rank */
 };
 
 static const Topic topics[] = {
-    {"mesh", NEED_MESH, text_mesh, json_mesh},
-    {"graph", NEED_GRAPH, text_graph, json_graph},
-    {"schedule", NEED_SCHEDULE, text_schedule, json_schedule},
-    {"memory", NEED_COMPILED, text_memory, json_memory},
-    {"program", NEED_COMPILED, NULL, NULL},
+    {"mesh", NEED_MESH, NULL, json_mesh, false},
+    {"graph", NEED_COMPILED, text_graph, json_graph, false},
+    {"schedule", NEED_SCHEDULE, text_schedule, json_schedule, false},
+    {"memory", NEED_COMPILED, NULL, json_memory, false},
+    {"stages", NEED_COMPILED, NULL, NULL, false},
+    {"comm", NEED_COMPILED, NULL, NULL, true},
+    {"rank", NEED_COMPILED, NULL, NULL, true},
+    {"program", NEED_COMPILED, text_program, json_program, true},
 };
+#define TOPICS "mesh, graph, schedule, memory, stages, comm, rank, program"
 
-/* The schedule with --csv, and with --comms. */
-static const Topic csv[] = {{"schedule", NEED_SCHEDULE, text_csv, json_schedule},
-                            {"schedule", NEED_SCHEDULE, text_comms, json_schedule}};
+/* The schedule with --csv, and with --comms; the graph with --logical. */
+static const Topic csv[] = {{"schedule", NEED_SCHEDULE, text_csv, json_schedule, false},
+                            {"schedule", NEED_SCHEDULE, text_comms, json_schedule, false}};
+static const Topic logical = {"graph", NEED_GRAPH, text_logical, json_graph, false};
 
 /* Without a topic: these, in this order; JSON keys in the order of the alphabet. */
-static const int overview[] = {0, 2, 3}, overview_json[] = {3, 0, 2};
+static const int overview[] = {0, 3, 2}, overview_json[] = {3, 0, 2};
 
 static const Topic *find_topic(const char *name) {
   for (int i = 0; i < LEN(topics); i++)
@@ -180,24 +183,27 @@ static const Topic *find_topic(const char *name) {
   return NULL;
 }
 
-/* The plan and the topic may come in any order. */
+/* The plan, the topic and its rank may come in any order. */
 static weft_status read_args(Cli *cli, const char **plan, const Topic **topic,
                              weft_error *e) {
   *plan = NULL;
   *topic = NULL;
   for (int i = 0; i < cli->narg; i++) {
-    const Topic *t = find_topic(cli->arg[i]);
+    const char *arg = cli->arg[i];
+    const Topic *t = find_topic(arg);
+    bool number = *topic && (*topic)->rank && cli->rank < 0 && strlen(arg) < 10 &&
+                  strspn(arg, "0123456789") == strlen(arg);
     if (t && !*topic) {
       *topic = t;
+    } else if (number) {
+      cli->rank = atoll(arg);
     } else if (!*plan) {
-      *plan = cli->arg[i];
+      *plan = arg;
     } else {
-      return err_set(e, WEFT_EUSAGE,
-                     "\"%s\" is none of mesh, graph, schedule, memory, "
-                     "program",
-                     cli->arg[i]);
+      return err_set(e, WEFT_EUSAGE, "\"%s\" is none of " TOPICS, arg);
     }
   }
+  if (*topic && cli->logical && strcmp((*topic)->name, "graph") == 0) *topic = &logical;
   if (*plan) return WEFT_OK;
   return err_set(e, WEFT_EUSAGE, "show needs a plan: weft show %s", cli->verb->args);
 }
@@ -208,15 +214,17 @@ static weft_status build(Shown *w, const Cli *cli) {
   TRY(job_mesh(j, 0));
   if (need == NEED_GRAPH) return job_graph(j);
   if (need == NEED_SCHEDULE) return schedule_view(&w->view, j, cli);
+  if (w->topic && w->topic->text == text_graph && !cli->json) j->dump = "s";
   if (need == NEED_COMPILED) TRY(job_compile(j));
   return w->topic ? WEFT_OK : schedule_view(&w->view, j, cli);
 }
 
 static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
                                  weft_error *e) {
-  bool program = t && strcmp(t->name, "program") == 0;
-  if (cli->rank >= 0 && !program)
-    return err_set(e, WEFT_EUSAGE, "--rank belongs to show PLAN program");
+  if (cli->rank >= 0 && !(t && t->rank))
+    return err_set(e, WEFT_EUSAGE, "--rank belongs to show PLAN program, rank or comm");
+  if (cli->logical && t != &logical)
+    return err_set(e, WEFT_EUSAGE, "--logical belongs to show PLAN graph");
   bool schedule = t && strcmp(t->name, "schedule") == 0;
   if (!schedule && (cli->csv || cli->svg || cli->width >= 0))
     return err_set(e, WEFT_EUSAGE, "%s belongs to show PLAN schedule",
@@ -226,9 +234,23 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
   if (cli->comms && !cli->csv) return err_set(e, WEFT_EUSAGE, "--comms belongs to --csv");
   if (cli->csv && cli->json)
     return err_set(e, WEFT_EUSAGE, "--csv and --json are two forms; give one of them");
-  if (program && cli->rank >= j->mesh.world)
+  if (cli->rank >= j->mesh.world)
     return err_set(e, WEFT_EUSAGE, "there is no rank %lld, the mesh has %d ranks",
                    (long long)cli->rank, j->mesh.world);
+  return WEFT_OK;
+}
+
+/* ---- printing ---- */
+
+/* The rank that a method of the plan object is asked about; rank() always has one. */
+static int64_t asked(const Shown *s, const Topic *t) {
+  if (!t->rank) return -1;
+  return s->rank < 0 && strcmp(t->name, "rank") == 0 ? 0 : s->rank;
+}
+
+static weft_status topic_text(Shown *s, const Topic *t, Text *out) {
+  if (!t->text) return show_report(&s->plan, t->name, asked(s, t), out, NULL, &s->job->e);
+  t->text(s, out);
   return WEFT_OK;
 }
 
@@ -239,48 +261,44 @@ static void json_result(Json *out, void *ud) {
       topics[overview_json[i]].json(s, out);
   } else if (s->topic->json) {
     s->topic->json(s, out);
-  } else {
-    /* The program writes an object of its own. */
-    Text program = {0};
-    program_json(s->job->compiled, s->rank, &program);
-    while (program.n && isspace((unsigned char)program.s[program.n - 1]))
-      program.n--;
-    json_raw(out, "program", program.s, program.n);
-    text_free(&program);
+  } else if (show_report(&s->plan, s->topic->name, asked(s, s->topic), NULL, out,
+                         &s->job->e) != WEFT_OK) {
+    json_none(out, s->topic->name);
   }
 }
 
-static void print_result(Shown *s) {
+static weft_status print_result(Shown *s) {
   Text out = {0};
-  if (s->topic && s->topic->text)
-    s->topic->text(s, &out);
-  else if (s->topic)
-    program_print(s->job->compiled, s->rank, &out);
-  for (int i = 0; !s->topic && i < LEN(overview); i++) {
+  weft_status st = WEFT_OK;
+  if (s->topic) st = topic_text(s, s->topic, &out);
+  for (int i = 0; !s->topic && i < LEN(overview) && st == WEFT_OK; i++) {
     if (i) text_add(&out, "\n");
-    topics[overview[i]].text(s, &out);
+    st = topic_text(s, &topics[overview[i]], &out);
   }
   print_text(stdout, &out);
+  return st;
 }
 
 int verb_show(Cli *cli, Arena *arena) {
-  Job j = {.arena = arena, .d = {.arena = arena}};
-  Shown shown = {.job = &j, .rank = (int)MAX(cli->rank, 0)};
+  Shown shown = {.plan.job = {.arena = arena, .d = {.arena = arena}}};
+  Job *j = shown.job = &shown.plan.job;
   const char *plan;
   weft_error e;
   err_clear(&e);
   weft_status st = read_args(cli, &plan, &shown.topic, &e);
   if (st != WEFT_OK) {
-    j.e = e;
-    return job_end(&j, cli, st, NULL, NULL);
+    j->e = e;
+    return job_end(j, cli, st, NULL, NULL);
   }
-  st = job_start(&j, cli, arena, plan);
+  shown.rank = (int)MIN(cli->rank, INT32_MAX);
+  st = job_start(j, cli, arena, plan);
   if (st == WEFT_OK) st = build(&shown, cli);
-  if (st == WEFT_OK) st = check_options(&j, cli, shown.topic, &j.e);
-  if (st == WEFT_OK && cli->svg) st = schedule_picture(&shown.view, cli->svg, &j.e);
+  if (st == WEFT_OK) st = check_options(j, cli, shown.topic, &j->e);
+  if (st == WEFT_OK && cli->svg) st = schedule_picture(&shown.view, cli->svg, &j->e);
   if (cli->csv && st == WEFT_OK) shown.topic = &csv[cli->comms];
   /* A table that cannot run is what one wants to look at. */
-  bool table = st == WEFT_EPLAN && shown.topic && j.schedule.list && !cli->csv;
-  if ((st == WEFT_OK || table) && !cli->json) print_result(&shown);
-  return job_end(&j, cli, st, json_result, &shown);
+  bool table = st == WEFT_EPLAN && shown.topic && j->schedule.list && !cli->csv;
+  if (st == WEFT_OK && !cli->json) st = print_result(&shown);
+  else if (table && !cli->json) print_result(&shown);
+  return job_end(j, cli, st, json_result, &shown);
 }

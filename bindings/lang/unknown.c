@@ -79,8 +79,8 @@ void unknown_field(Check *c, const char *scope, const char *path, int key) {
     diag_error(c->d, "unknown-field", path, "a list item is not expected here");
     return;
   }
-  const char *name = lua_tostring(c->L, key), *s = elsewhere(c->arena, scope, name);
-  if (!s) s = here(c->arena, name);
+  const char *name = lua_tostring(c->L, key), *s = here(c->arena, name);
+  if (!s) s = elsewhere(c->arena, scope, name);
   if (!s) s = nearest(c->arena, scope, name);
   diag_error(c->d, "unknown-field", path, "unknown field")->suggestion = s;
 }

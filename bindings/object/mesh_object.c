@@ -9,7 +9,6 @@
 #include "bindings/script/script.h"
 
 #define MESH_TYPE "weft.mesh"
-enum { GPUS = 8 }; /* of a node, unless it is said */
 
 MeshObject *mesh_object_test(lua_State *L, int idx) {
   return luaL_testudata(L, idx, MESH_TYPE);
@@ -160,7 +159,7 @@ static void report(const Diags *d, Text *out) {
 int mesh_object_make(lua_State *L) {
   luaL_argexpected(L, lua_istable(L, 1), 1, "table");
   lua_settop(L, 1);
-  Make k = {.L = L, .gpus = GPUS};
+  Make k = {.L = L, .gpus = GPUS_OF_A_NODE};
   k.d.arena = script_push_arena(L);
   if (!sorted_keys(L, 1)) return luaL_error(L, "weft.mesh: the keys are names");
   if (!arena_try(k.d.arena, make_job, &k)) return luaL_error(L, "not enough memory");

@@ -10,12 +10,10 @@
 #include "bindings/script/script.h"
 
 #define PLAN_TYPE "weft.plan"
-enum { GPUS = 8 }; /* of a node, if the plan has no cluster */
-
 typedef struct PlanObject {
   weft_plan *plan; /* NULL once it is closed */
   lua_State *L;    /* the thread that is using it: print() of the plan speaks there */
-  bool compiled;
+  bool compiled, borrowed;
   bool busy; /* print() of the plan is running */
 } PlanObject;
 
@@ -111,6 +109,12 @@ static PlanObject *new_object(lua_State *L) {
   push_metatable(L);
   lua_setmetatable(L, -2);
   return o;
+}
+
+void plan_object_borrow(lua_State *L, weft_plan *plan) {
+  PlanObject *o = new_object(L);
+  o->plan = plan;
+  o->compiled = o->borrowed = true;
 }
 
 /* The object is on top. Leaves it, or nil and the reasons. */
@@ -258,8 +262,7 @@ static void push_mesh(lua_State *L, const PlanObject *o) {
   MeshJob j = {.lp = o->plan->job.lp, .d = {.arena = script_push_arena(L)}};
   /* Loading has resolved it before: it fits. */
   if (!arena_try(j.d.arena, mesh_job, &j) || !j.ok) luaL_error(L, "not enough memory");
-  int gpus = (int)lang_plan(j.lp)->cluster.gpus;
-  mesh_object_push(L, &j.mesh, gpus ? gpus : GPUS);
+  mesh_object_push(L, &j.mesh, job_node_ranks(&o->plan->job));
   lua_pushvalue(L, -1);
   lua_setiuservalue(L, 1, 1);
 }
@@ -308,7 +311,7 @@ static int print_plan(lua_State *L) {
 static int free_plan(lua_State *L) {
   PlanObject *o = luaL_checkudata(L, 1, PLAN_TYPE);
   if (o->busy) return luaL_error(L, "this plan is in use");
-  weft_plan_free(o->plan);
+  if (!o->borrowed) weft_plan_free(o->plan);
   o->plan = NULL;
   return 0;
 }
@@ -319,6 +322,7 @@ static void push_metatable(lua_State *L) {
                                      {"program", plan_program},
                                      {"memory", plan_memory},
                                      {"comm", plan_comm},
+                                     {"stages", plan_stages},
                                      {"schedule", plan_schedule},
                                      {"diff", plan_diff},
                                      {"verify", plan_verify},
@@ -336,6 +340,7 @@ static void push_metatable(lua_State *L) {
   luaL_setfuncs(L, meta, 0);
   lua_newtable(L);
   luaL_setfuncs(L, methods, 0);
+  report_methods(L, "plan");
   lua_pushcclosure(L, index_plan, 1);
   lua_setfield(L, -2, "__index");
   lua_pushliteral(L, PLAN_TYPE);

@@ -13,6 +13,10 @@
 int plan_object_load(lua_State *L);
 int plan_object_make(lua_State *L);
 
+/* Pushes an object for a plan that somebody else owns and has compiled as far as the
+ * methods need that will be called; the state may not outlive it. */
+void plan_object_borrow(lua_State *L, weft_plan *plan);
+
 /* The handle of the object at idx, or NULL. It lives as long as the object is not
  * collected or closed. */
 weft_plan *plan_object_test(lua_State *L, int idx);
@@ -45,6 +49,7 @@ int plan_shards(lua_State *L);
 int plan_program(lua_State *L); /* plan_program.c */
 int plan_memory(lua_State *L);
 int plan_comm(lua_State *L);
+int plan_stages(lua_State *L);
 int plan_schedule(lua_State *L);
 int plan_diff(lua_State *L);   /* plan_diff.c */
 int plan_verify(lua_State *L); /* plan_act.c */

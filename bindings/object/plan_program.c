@@ -1,7 +1,5 @@
 /* plan_program.c - what a compiled plan does on a rank: its program, its memory, what it
- * sends, its schedule. */
-#include <stdlib.h>
-
+ * sends, its stages, its schedule. */
 #include "format.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
@@ -57,15 +55,13 @@ int plan_program(lua_State *L) {
 
 /* ---- plan:memory([rank]) ---- */
 
-/* Adds the classes to the table on top and to the text. */
-static void add_memory(lua_State *L, const Program *p, Text *t) {
-  char buf[32];
+/* Adds the classes to the table on top. */
+static void add_memory(lua_State *L, const Program *p) {
   set_integer(L, "total", (int64_t)p->arena_bytes);
+  set_integer(L, "pp", p->pp);
   lua_createtable(L, p->nmem, 0);
   for (int i = 0; i < p->nmem; i++) {
     const MemClass *m = &p->mem[i];
-    text_printf(t, "  %-18s %10s%s%s\n", m->name, format_bytes((double)m->bytes, buf),
-                m->note ? "  " : "", m->note ? m->note : "");
     lua_createtable(L, 0, 3);
     set_text(L, "name", m->name);
     set_integer(L, "bytes", (int64_t)m->bytes);
@@ -78,58 +74,49 @@ static void add_memory(lua_State *L, const Program *p, Text *t) {
 /* Ranks that differ in dp, cp and tp only have equal sizes: one entry per pp rank. */
 int plan_memory(lua_State *L) {
   const Job *j = plan_object_compiled(L);
-  char buf[32];
-  if (!lua_isnoneornil(L, 2)) {
-    int rank = rank_arg(L, j, 2), pp = mesh_coord(&j->mesh, rank, AXIS_PP);
-    const Program *p = &j->compiled->prog[pp];
-    Text *t = result_begin(L);
-    text_printf(t, "memory of rank %d: %s\n", rank,
-                format_bytes((double)p->arena_bytes, buf));
-    add_memory(L, p, t);
+  bool one = !lua_isnoneornil(L, 2);
+  int rank = one ? rank_arg(L, j, 2) : 0, worst;
+  report_new(L, "memory");
+  if (one) {
+    add_memory(L, &j->compiled->prog[mesh_coord(&j->mesh, rank, AXIS_PP)]);
     set_integer(L, "rank", rank);
-    set_integer(L, "pp", pp);
-    result_end(L);
     return 1;
   }
-  int worst;
-  Text *t = result_begin(L);
   set_integer(L, "peak", (int64_t)job_worst_memory(j, &worst));
   set_integer(L, "worst_pp", worst);
   for (int pp = 0; pp < j->mesh.size[AXIS_PP]; pp++) {
-    const Program *p = &j->compiled->prog[pp];
-    text_printf(t, "memory of each rank at pipeline rank %d: %s%s\n", pp,
-                format_bytes((double)p->arena_bytes, buf),
-                pp == worst && j->mesh.size[AXIS_PP] > 1 ? "  (the most)" : "");
     lua_createtable(L, 0, 3);
-    add_memory(L, p, t);
-    set_integer(L, "pp", pp);
+    add_memory(L, &j->compiled->prog[pp]);
     lua_rawseti(L, -2, pp + 1);
   }
-  result_end(L);
   return 1;
 }
 
 /* ---- plan:comm([rank]) ---- */
 
-/* What happens on one communicator (or with other stages) in a step. */
-typedef struct Traffic {
-  const char *axis;
-  CollKind op;
-  Flow flow;
-} Traffic;
-
-static int compare(const void *pa, const void *pb) {
-  const Traffic *a = pa, *b = pb;
-  int c = strcmp(a->axis, b->axis);
-  return c ? c : (int)a->op - (int)b->op;
+/* "node" if what a rank exchanges on a communicator (-1: with other stages) stays within
+ * machines of so many ranks as the cluster's have. */
+static const char *link_of(const Job *j, int comm, int rank, int *group) {
+  const Mesh *m = &j->mesh;
+  int gpus = job_node_ranks(j), n = 0, pp = mesh_coord(m, rank, AXIS_PP);
+  if (comm >= 0) {
+    n = comm_group(m, &j->compiled->prog->comm[comm], rank, group);
+  } else {
+    group[n++] = rank;
+    if (pp > 0) group[n++] = rank_on_pp(m, rank, pp - 1);
+    if (pp + 1 < m->size[AXIS_PP]) group[n++] = rank_on_pp(m, rank, pp + 1);
+  }
+  for (int i = 1; i < n; i++)
+    if (group[i] / gpus != group[0] / gpus) return "network";
+  return "node";
 }
 
-/* On that of pp ranks first..last which moves most. */
-static Flow most_flow(const Compiled *c, int first, int last, int comm, CollKind op) {
-  Flow most = {0};
+/* Of pp ranks first..last the one which moves most; -1 if none does. */
+static int most_of(const Compiled *c, int first, int last, int comm, CollKind op) {
+  int most = -1;
   for (int pp = first; pp <= last; pp++) {
     const Flow *f = flow_of(c, pp, comm, op);
-    if (f->count && (!most.count || f->bytes > most.bytes)) most = *f;
+    if (f->count && (most < 0 || f->bytes > flow_of(c, most, comm, op)->bytes)) most = pp;
   }
   return most;
 }
@@ -137,33 +124,106 @@ static Flow most_flow(const Compiled *c, int first, int last, int comm, CollKind
 int plan_comm(lua_State *L) {
   const Job *j = plan_object_compiled(L);
   const Compiled *c = j->compiled;
-  bool one_rank = !lua_isnoneornil(L, 2);
-  int first = 0, last = j->mesh.size[AXIS_PP] - 1, ncomm = c->prog->ncomm, n = 0;
-  if (one_rank) first = last = mesh_coord(&j->mesh, rank_arg(L, j, 2), AXIS_PP);
-  Traffic *all = lua_newuserdatauv(L, sizeof *all * COLL_N * (size_t)(ncomm + 1), 0);
-  for (int i = -1; i < ncomm; i++)
+  int rank = lua_isnoneornil(L, 2) ? -1 : rank_arg(L, j, 2), at = 0;
+  int first = 0, last = j->mesh.size[AXIS_PP] - 1;
+  if (rank >= 0) first = last = mesh_coord(&j->mesh, rank, AXIS_PP);
+  int *group = lua_newuserdatauv(L, sizeof *group * ((size_t)j->mesh.world + 3), 0);
+  report_new(L, "comm");
+  if (rank >= 0) set_integer(L, "rank", rank);
+  for (int i = 0; i <= c->prog->ncomm; i++)
     for (CollKind op = COLL_ALL_REDUCE; op < COLL_N; op++) {
-      Flow f = most_flow(c, first, last, i, op);
-      if (f.count) all[n++] = (Traffic){i < 0 ? "pp" : c->prog->comm[i].name, op, f};
+      int comm = i < c->prog->ncomm ? i : -1, pp = most_of(c, first, last, comm, op);
+      if (pp < 0) continue;
+      const Flow *f = flow_of(c, pp, comm, op);
+      lua_createtable(L, 0, 5);
+      set_text(L, "axis", comm < 0 ? "pp" : c->prog->comm[comm].name);
+      set_text(L, "op", coll_name[op]);
+      set_integer(L, "count", (int64_t)f->count);
+      set_integer(L, "bytes", (int64_t)f->bytes);
+      int of = rank < 0 ? rank_on_pp(&j->mesh, 0, pp) : rank;
+      set_text(L, "link", link_of(j, comm, of, group));
+      lua_rawseti(L, -2, ++at);
     }
-  qsort(all, (size_t)n, sizeof *all, compare);
-  char buf[32];
-  Text *t = result_begin(L);
-  text_printf(t, "%-12s %-16s %10s %14s  of %s, each step\n", "axis", "operation",
-              "count", "bytes", one_rank ? "this rank" : "the rank with most");
-  for (int i = 0; i < n; i++) {
-    const Traffic *f = &all[i];
-    text_printf(t, "%-12s %-16s %10lld %14s\n", f->axis, coll_name[f->op],
-                (long long)f->flow.count, format_bytes((double)f->flow.bytes, buf));
-    lua_createtable(L, 0, 4);
-    set_text(L, "axis", f->axis);
-    set_text(L, "op", coll_name[f->op]);
-    set_integer(L, "count", f->flow.count);
-    set_integer(L, "bytes", (int64_t)f->flow.bytes);
-    lua_rawseti(L, -2, i + 1);
+  return 1;
+}
+
+/* ---- plan:stages() ---- */
+
+/* Parameters that the forward ops of each unit read first, in elements of the whole. */
+static void count_parameters(const Graph *g, double *count, bool *seen) {
+  for (int i = 0; i < g->forward_ops; i++) {
+    const Op *op = &g->op.at[i];
+    for (int k = 0; k < op->nin && op->unit >= 0; k++) {
+      const Tensor *t = &g->t.at[op->in[k]];
+      if (t->kind != T_PARAM || seen[t->index]) continue;
+      seen[t->index] = true;
+      double n = 1;
+      for (int d = 0; d < t->ndim; d++) n *= (double)t->dim[d].size;
+      count[op->unit] += n;
+    }
   }
-  if (!n) text_add(t, "no communication\n");
-  result_end(L);
+}
+
+static int unit_named(const Graph *g, const char *name) {
+  for (int u = 0; u < g->unit.n; u++)
+    if (strcmp(g->unit.at[u].name, name) == 0) return u;
+  return -1;
+}
+
+/* Adds what the calls for microbatch 0 of one chunk do to the stage on top. */
+static double add_stage(lua_State *L, const Job *j, const Program *p, int chunk,
+                        const double *params) {
+  double flops = 0, count = 0;
+  int units = 0, layers = 0;
+  lua_newtable(L);
+  for (uint32_t i = 0; i < p->nmain; i++) {
+    if (p->code[i].code != I_CALL) continue;
+    const Call *call = &p->call[p->code[i].call];
+    const Body *body = &p->body[call->body];
+    if (call->mb != 0 || call->chunk != chunk) continue;
+    flops += body->flops;
+    if (body->phase != PH_F) continue;
+    int u = unit_named(j->graph, p->unit[call->unit]);
+    if (u >= 0) count += params[u], layers += j->graph->unit.at[u].layer >= 0;
+    lua_pushstring(L, p->unit[call->unit]);
+    lua_rawseti(L, -2, ++units);
+  }
+  lua_setfield(L, -2, "units");
+  set_integer(L, "layers", layers);
+  set_number(L, "parameters", count);
+  set_number(L, "flops", flops);
+  return flops;
+}
+
+int plan_stages(lua_State *L) {
+  const Job *j = plan_object_compiled(L);
+  const Schedule *s = &j->schedule;
+  const Graph *g = j->graph;
+  double *params = lua_newuserdatauv(L, sizeof *params * ((size_t)g->unit.n + 1), 0);
+  bool *seen = lua_newuserdatauv(L, (size_t)g->param.n + 1, 0);
+  memset(params, 0, sizeof *params * (size_t)g->unit.n);
+  memset(seen, 0, (size_t)g->param.n);
+  count_parameters(g, params, seen);
+  double all = 0;
+  report_new(L, "stages");
+  for (int stage = 0; stage < s->ranks * s->virtual_stages; stage++) {
+    int pp, chunk;
+    schedule_where(s, stage, &pp, &chunk);
+    lua_createtable(L, 0, 8);
+    all += add_stage(L, j, &j->compiled->prog[pp], chunk, params);
+    set_integer(L, "stage", stage);
+    set_integer(L, "pp", pp);
+    set_integer(L, "chunk", chunk);
+    lua_rawseti(L, -2, stage + 1);
+  }
+  for (int i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+    lua_getfield(L, -1, "flops");
+    double flops = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    set_number(L, "share", all > 0 ? flops / all : 0);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
   return 1;
 }
 

@@ -1,5 +1,6 @@
-/* result.c - what methods of plans give back: tables that print as a text which was made
- * with them (their field `text`), and the options that methods take. */
+/* result.c - what methods of plans give back: tables that print through a file of
+ * stdlib/reports, or as a text which was made with them (their field `text`), and the
+ * options that methods take. */
 #include "bindings/lang/lang.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
@@ -29,6 +30,55 @@ void result_end(lua_State *L) {
   lua_insert(L, -2);
   script_end_text(L);
   lua_setfield(L, -2, "text");
+}
+
+/* Upvalue: the kind. */
+static int report_tostring(lua_State *L) {
+  const char *kind = lua_tostring(L, lua_upvalueindex(1));
+  luaL_checktype(L, 1, LUA_TTABLE);
+  stdlib_push(L, lua_pushfstring(L, "reports/%s", kind));
+  lua_pushvalue(L, 1);
+  stdlib_push(L, "reports/text");
+  lua_call(L, 2, 1);
+  return 1;
+}
+
+/* Gives the table on top the printed form of a kind. */
+static void set_report(lua_State *L, const char *kind) {
+  if (luaL_newmetatable(L, lua_pushfstring(L, "weft.report.%s", kind))) {
+    lua_pushstring(L, kind);
+    lua_pushcclosure(L, report_tostring, 1);
+    lua_setfield(L, -2, "__tostring");
+  }
+  lua_remove(L, -2);
+  lua_setmetatable(L, -2);
+}
+
+void report_new(lua_State *L, const char *kind) {
+  luaL_checkstack(L, 10, NULL);
+  lua_newtable(L);
+  set_report(L, kind);
+}
+
+/* report(kind, table), for the methods that are written in Lua. */
+static int report(lua_State *L) {
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_settop(L, 2);
+  set_report(L, luaL_checkstring(L, 1));
+  return 1;
+}
+
+void report_methods(lua_State *L, const char *object) {
+  int methods = lua_gettop(L);
+  stdlib_push(L, lua_pushfstring(L, "reports/%s", object));
+  lua_pushcfunction(L, report);
+  lua_call(L, 1, 1);
+  for (lua_pushnil(L); lua_next(L, -2);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_settable(L, methods);
+  }
+  lua_settop(L, methods);
 }
 
 void set_integer(lua_State *L, const char *key, int64_t v) {

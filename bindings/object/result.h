@@ -1,5 +1,5 @@
-/* result.h - tables that methods give back: they print as a text that was made with them.
- */
+/* result.h - tables that methods give back: they print as a report of the library, or as a
+ * text that was made with them. */
 #ifndef WEFT_RESULT_H
 #define WEFT_RESULT_H
 
@@ -12,6 +12,11 @@
 Text *result_begin(lua_State *L);
 /* Ends it: the text becomes field `text` of the table, which is left. */
 void result_end(lua_State *L);
+
+/* Pushes an empty table that prints as stdlib/reports/KIND.lua says. */
+void report_new(lua_State *L, const char *kind);
+/* Adds the methods of stdlib/reports/OBJECT.lua to the table on top. */
+void report_methods(lua_State *L, const char *object);
 
 /* Fields of the table on top. */
 void set_integer(lua_State *L, const char *key, int64_t v);

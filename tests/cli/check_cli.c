@@ -172,7 +172,8 @@ static void expect_json(const char *args, int code, int errors) {
 
 START_TEST(json) {
   static const char *const what[] = {"",         "mesh",   "graph",
-                                     "schedule", "memory", "program"};
+                                     "schedule", "memory", "program",
+                                     "stages",   "comm",   "rank"};
   expect_json("check --json " PLANS "quickstart.lua", 0, 0);
   expect_json("check --json " TEST_PLANS "bad_missing.lua", 1, 3);
   expect_json("check --json " TEST_PLANS "bad_syntax.lua", 1, 1);
@@ -194,11 +195,22 @@ START_TEST(show) {
   const char *quickstart = PLANS "quickstart.lua";
   Arena *a = scratch_arena;
   expect(arena_printf(a, "show %s", quickstart), 0, "memory of each rank", "");
-  expect(arena_printf(a, "show %s mesh", quickstart), 0, "     7             1", "");
+  expect(arena_printf(a, "show %s mesh", quickstart), 0, "  pp 1   dp 1    |   6     7 |", "");
   expect(arena_printf(a, "show graph %s", quickstart), 0, "linear", "");
   expect(arena_printf(a, "show %s schedule", quickstart), 0, "   0 F0F1....B0--F2", "");
   expect(arena_printf(a, "show %s schedule --csv", quickstart), 0,
          "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n", "");
+  expect(arena_printf(a, "show graph %s", quickstart), 0,
+         "%44(2,64,128)f32[dp:S(0) cp:R tp:S(1)] = reduce_scatter %43", "");
+  expect(arena_printf(a, "show graph %s --logical", quickstart), 0,
+         "%2(4,128,128)act", "");
+  expect(arena_printf(a, "show stages %s", quickstart), 0,
+         "layers.2 to layers.3, norm, lm_head\n", "");
+  expect(arena_printf(a, "show rank 5 %s", quickstart), 0,
+         "\nstep: 4 microbatches\n  (F B) x 4\n", "");
+  expect(arena_printf(a, "show %s rank 8", quickstart), 2, "", "no rank 8");
+  expect(arena_printf(a, "show comm 1 %s --json", quickstart), 0, "\"rank\": 1\n", "");
+  expect(arena_printf(a, "show mesh %s --logical", quickstart), 2, "", "--logical belongs");
   expect(arena_printf(a, "show %s program --rank 5", quickstart), 0, "rank 5 of 8", "");
   expect(arena_printf(a, "show %s program --rank 8", quickstart), 2, "", "no rank 8");
   expect(arena_printf(a, "show %s mesh --rank 1", quickstart), 2, "", "--rank belongs");

@@ -292,6 +292,30 @@ START_TEST(comm) {
 }
 END_TEST
 
+/* Stages add up to the model, and a rank has those of its pipeline rank. */
+START_TEST(stages_and_ranks) {
+  lua_run(LLAMA "local t, work, n, layers = p:stages(), 0, 0, 0\n"
+                "for i, s in ipairs(t) do\n"
+                "  same(s.stage, i - 1)\n"
+                "  work, n, layers = work + s.share, n + s.parameters, layers + s.layers\n"
+                "end\n"
+                "assert(math.abs(work - 1) < 1e-12) same(layers, 80)\n"
+                "same(n, 70553706496)\n"
+                "local r = p:rank(13)\n"
+                "same(r.memory.total, p:memory(13).total) same(#r.groups, 3)\n"
+                "for _, g in ipairs(r.groups) do\n"
+                "  local mine = false\n"
+                "  for _, m in ipairs(g.ranks) do mine = mine or m == 13 end\n"
+                "  assert(mine, g.axis)\n"
+                "end\n"
+                "for _, s in ipairs(r.stages) do same(s.pp, p.mesh:coord(13).pp) end\n"
+                "for _, c in ipairs(p:comm(13)) do\n"
+                "  same(c.link, c.axis == 'tp' and 'node' or 'network')\n"
+                "end\n"
+                "raises('there is no rank', p.rank, p, 64)\n");
+}
+END_TEST
+
 START_TEST(program) {
   lua_run(TINY "local p = tiny {}\n"
                "local g = p:program(4)\n"
@@ -434,6 +458,7 @@ Suite *plan_object_suite(void) {
   tcase_add_test(tc, shards);
   tcase_add_test(tc, memory);
   tcase_add_test(tc, comm);
+  tcase_add_test(tc, stages_and_ranks);
   tcase_add_test(tc, program);
   tcase_add_test(tc, schedule);
   tcase_add_test(tc, verify);

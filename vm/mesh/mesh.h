@@ -48,6 +48,9 @@ bool mesh_resolve(const MeshSpec *spec, int64_t world, Mesh *m, Diags *d);
 /* The sizes of the dense mesh `m` as one would write them; order and experts stay. */
 void mesh_write_sizes(const Mesh *m, MeshSpec *spec);
 
+/* Ranks of a machine where nothing says how many there are. */
+enum { GPUS_OF_A_NODE = 8 };
+
 const char *axis_name(Axis a);                    /* "pp", "dp_replicate", ... */
 /* The names of all axes and views; NULL-terminated. */
 const char *const *axes_names(void);

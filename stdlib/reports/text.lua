@@ -1,0 +1,60 @@
+-- text.lua - numbers and tables as people read them, for the reports of this folder.
+local text = {}
+
+-- Three digits and a unit: "1.5 MiB", "834 KiB".
+function text.bytes(n)
+  local units, i = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" }, 1
+  while n >= 1024 and i < #units do
+    n, i = n / 1024, i + 1
+  end
+  return (i == 1 and "%d %s" or "%.3g %s"):format(i == 1 and math.floor(n) or n, units[i])
+end
+
+-- "1.05 M"
+function text.count(n)
+  local units, i = { "", " k", " M", " G", " T", " P" }, 1
+  while n >= 1000 and i < #units do
+    n, i = n / 1000, i + 1
+  end
+  return ("%.4g%s"):format(n, units[i])
+end
+
+function text.plural(n, word)
+  return ("%d %s%s"):format(n, word, n == 1 and "" or "s")
+end
+
+-- "0, 8, 16, ..., 1016": at most `shown` of a list.
+function text.list(items, shown)
+  if #items <= shown then return table.concat(items, ", ") end
+  local head = table.concat(items, ", ", 1, shown - 1)
+  return ("%s, ..., %s"):format(head, items[#items])
+end
+
+-- Rows of cells under their heads. Texts are flush left, numbers flush right; a last column
+-- of texts is not filled up.
+function text.columns(heads, rows)
+  local width, right = {}, {}
+  for c, head in ipairs(heads) do
+    width[c], right[c] = #head, true
+    for _, row in ipairs(rows) do
+      local cell = row[c]
+      width[c] = math.max(width[c], #tostring(cell))
+      if type(cell) == "string" and not cell:match "^[%d.]" then right[c] = false end
+    end
+  end
+  local out = {}
+  local function add(row)
+    local line = {}
+    for c in ipairs(heads) do
+      local cell = tostring(row[c])
+      local space = (" "):rep(width[c] - #cell)
+      line[c] = right[c] and space .. cell or cell .. space
+    end
+    out[#out + 1] = (table.concat(line, "  "):gsub("%s+$", ""))
+  end
+  add(heads)
+  for _, row in ipairs(rows) do add(row) end
+  return table.concat(out, "\n")
+end
+
+return text
