@@ -9,6 +9,46 @@ struct weft_run {
   Data *data; /* opened by the first step on the plan's data */
 };
 
+/* ---- what the processes of a run must have in common ---- */
+
+typedef struct FactsCall {
+  const Job *j;
+  JobFacts f;
+  weft_status st;
+  weft_error *e;
+} FactsCall;
+
+static void facts_job(void *ud) {
+  FactsCall *c = ud;
+  c->st = job_facts(c->j, &c->f, c->e);
+}
+
+/* The list lies in an arena of its own, which the caller frees in every case. */
+static weft_status facts(const weft_plan *plan, const Data *data, JobFacts *out,
+                         weft_error *e) {
+  FactsCall c = {.j = &plan->job, .f = {.data = data}, .e = e};
+  c.f.arena = arena_new(&plan->alloc);
+  bool memory = c.f.arena && arena_try(c.f.arena, facts_job, &c);
+  *out = c.f;
+  return memory ? c.st : err_set(e, WEFT_ENOMEM, "out of memory");
+}
+
+/* Only now is known which data the processes have. */
+static weft_status open_data(weft_run *r, weft_error *e) {
+  const Plan *p = &r->plan->job.plan;
+  JobFacts f;
+  Data *data;
+  TRY(data_open(&r->alloc, &p->data, p->batch.seq, r->c->vocab, p->seed, &data, e));
+  weft_status st = facts(r->plan, data, &f, e);
+  if (st == WEFT_OK) st = run_agree(r->run, f.fact, f.n, e);
+  arena_free(f.arena);
+  if (st == WEFT_OK)
+    r->data = data;
+  else
+    data_close(data);
+  return st;
+}
+
 weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                           weft_run **out, weft_error *err) {
   weft_run_options o;
@@ -27,7 +67,12 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                     .threads = o.threads,
                     .stop = api_stop(o.stop),
                     .patience_s = o.patience_s};
-  weft_status st = run_open(&plan->job.plan, r->c, &run, &r->run, err);
+  JobFacts f;
+  weft_status st = facts(plan, NULL, &f, err);
+  run.fact = f.fact;
+  run.nfact = f.n;
+  if (st == WEFT_OK) st = run_open(&plan->job.plan, r->c, &run, &r->run, err);
+  arena_free(f.arena);
   if (st == WEFT_OK)
     *out = r;
   else
@@ -91,12 +136,9 @@ static weft_status check_step(int64_t step, weft_step *out, weft_error *err) {
 }
 
 weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error *err) {
-  const Plan *p = &r->plan->job.plan;
   StepResult result = {.step = step};
   TRY(check_step(step, out, err));
-  if (!r->data)
-    TRY(data_open(&r->alloc, &p->data, p->batch.seq, r->c->vocab, p->seed, &r->data,
-                  err));
+  if (!r->data) TRY(open_data(r, err));
   return end_step(run_step(r->run, r->data, step, &result, err), &result, out);
 }
 

@@ -45,6 +45,17 @@ weft_status job_expect(Job *j, int *n);
 weft_status job_data(Job *j, const weft_alloc *a, Data **out);
 /* After job_compile: data and weights are there, can be read, and fit the plan. */
 weft_status job_check_files(Job *j);
+/* job_facts.c: what all processes of a run must have in common, after job_compile: every
+ * field of the plan, and its data and weights, each of which may be NULL. */
+typedef struct JobFacts {
+  Arena *arena; /* of the list */
+  const Data *data;
+  const SafeTensors *weights;
+  int64_t steps; /* 0: train.steps */
+  const RunFact *fact;
+  int n;
+} JobFacts;
+weft_status job_facts(const Job *j, JobFacts *f, weft_error *e);
 /* All of it; the caller looks at `d` and `e`. */
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
 /* True if nothing in the plan says how many ranks there are. */

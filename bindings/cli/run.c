@@ -125,13 +125,19 @@ static weft_status start(Training *t) {
   TRY(job_expect(j, NULL));
   TRY(open_log(t));
   TRY(job_data(j, NULL, &t->data));
-  RunOptions o = {.comm = t->comm, .threads = threads, .stop = t->cli->stop};
-  TRY(run_open(&j->plan, j->compiled, &o, &t->run, &j->e));
-  const char *weights = lang_weights(j->lp);
-  if (!weights) return run_init(t->run, &j->e);
   Folders in = lang_folders(j->lp);
-  TRY(st_open(NULL, weights, &in, &t->weights, &j->e));
-  return run_load(t->run, t->weights, &j->e);
+  const char *weights = lang_weights(j->lp);
+  if (weights) TRY(st_open(NULL, weights, &in, &t->weights, &j->e));
+  JobFacts f = {
+      .arena = j->arena, .data = t->data, .weights = t->weights, .steps = t->end};
+  TRY(job_facts(j, &f, &j->e));
+  RunOptions o = {.comm = t->comm,
+                  .threads = threads,
+                  .stop = t->cli->stop,
+                  .fact = f.fact,
+                  .nfact = f.n};
+  TRY(run_open(&j->plan, j->compiled, &o, &t->run, &j->e));
+  return weights ? run_load(t->run, t->weights, &j->e) : run_init(t->run, &j->e);
 }
 
 /* ---- reporting ---- */
@@ -246,15 +252,18 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   return st;
 }
 
-/* The end on a rank that does not print. All ranks see the same plan and command line, so
- * rank 0 says what is wrong with them. Anything else may have happened here alone: it is
- * told, unless rank 0 has the same trouble and the launcher ends this process first. */
+/* The end on a rank that does not print. If rank 0 has the same trouble, it says so, and
+ * the launcher ends this process meanwhile; else it happened here alone and is told. */
 static int end_other(Training *t, weft_status st) {
   Job *j = &t->job;
-  if (st != WEFT_OK && st != WEFT_EPLAN && st != WEFT_EUSAGE && st != WEFT_EINTR) {
+  weft_error first;
+  err_clear(&first);
+  if (st == WEFT_EPLAN && j->d.errors) report_first(&j->d, &first);
+  const weft_error *e = first.code ? &first : &j->e;
+  if (st != WEFT_OK && st != WEFT_EINTR) {
     sleep(2);
-    complain("rank %d: %s%s%s", launched_rank(), j->e.file, j->e.file[0] ? ": " : "",
-             j->e.text);
+    complain("rank %d: %s%s%s", launched_rank(), e->file, e->file[0] ? ": " : "",
+             e->text);
   }
   job_free(j);
   return weft_exit_code(st);

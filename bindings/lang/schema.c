@@ -44,6 +44,27 @@ const Field *schema_find(const char *scope, const char *key) {
   return NULL;
 }
 
+/* Does the value of field `g` select this scope? */
+static bool selects(Arena *a, const Field *g, const char *scope) {
+  NameWord w;
+  bool later = false;
+  if (g->type == FIELD_TABLE) return str_eq(g->names, scope);
+  if (g->type == FIELD_OTHER) return str_eq(g->key, scope);
+  if (g->type != FIELD_NAMED && g->type != FIELD_BUILT) return false;
+  for (const char *p = g->names; name_next(a, &p, &later, &w);)
+    if (str_eq(w.canon, scope)) return true;
+  return false;
+}
+
+/* The scopes that no field selects are the builders of a learning rate. */
+const char *schema_path(Arena *a, const Field *f) {
+  if (str_eq(f->scope, "plan")) return f->key;
+  for (const Field *g = schema; g->scope; g++)
+    if (selects(a, g, f->scope))
+      return arena_printf(a, "%s.%s", schema_path(a, g), f->key);
+  return arena_printf(a, "optimizer.lr.%s", f->key);
+}
+
 bool schema_required(const Field *f) {
   return isinf(f->def);
 }

@@ -39,6 +39,8 @@ void schema_form(const Field *f, Text *out);
 void schema_default(const Field *f, Text *out);
 /* The line of meaning, with what is not built of it. */
 void schema_doc(const Field *f, Text *out);
+/* "mesh.tp" for the field `tp` of the scope "mesh". */
+const char *schema_path(Arena *a, const Field *f);
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
 /* Names of schedules, as a list of names in schema.def. */

@@ -65,11 +65,19 @@ void rank_read(Rank *r, StateKind k, const ProgParam *p, float *local);
 void rank_write(Rank *r, StateKind k, const ProgParam *p, const float *local);
 
 /* ---- a run: trainer.c ---- all local ranks of this process */
+/* What must be the same on all processes of a run, as text. */
+typedef struct RunFact {
+  const char *what, *value;   /* "plan.train.seed", "7" */
+  bool follows;               /* from other facts: told only if these are the same */
+} RunFact;
+
 typedef struct RunOptions {
   const weft_alloc *alloc;
   const char *comm;           /* "local" (default) or "mpi" */
   int threads;                /* per rank; 0 = cores / local ranks, at least 1 */
   const StopFlag *stop;       /* may be NULL */
+  const RunFact *fact;        /* compared over all processes, beside build and programs, */
+  int nfact;                  /* before any of them waits for another */
   double patience_s;          /* of the watchdog; 0 = 60 for local, 600 for mpi */
 } RunOptions;
 
@@ -82,6 +90,9 @@ typedef struct Run Run;
 weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run **out,
                      weft_error *e);
 void run_close(Run *r);
+/* All processes call it with the same list of facts. WEFT_EUSAGE on all of them if the
+ * values differ: the error names ranks and values. agree.c */
+weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e);
 /* This process ends although other ranks may not: run_close waits for none of them. With
  * MPI they end when this process does; without, there are none. */
 void run_abandon(Run *r);

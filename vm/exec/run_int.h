@@ -68,6 +68,10 @@ static inline int64_t run_rows(const Run *r) {
   return (int64_t)r->c->microbatches * r->c->micro * run_dp(r);
 }
 
+/* ---- agree.c ---- */
+/* run_agree with the facts of the options, this build and the programs. */
+weft_status agree_at_start(Run *r, const RunFact *fact, int n, weft_error *e);
+
 /* ---- watchdog.c ---- */
 typedef struct Watchdog {
   uint64_t ticks;

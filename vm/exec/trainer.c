@@ -249,6 +249,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
     TRY(run_all(r, job_mpi_init, &local, false, e));
   else
     TRY(local_world_new(&r->alloc, world, &r->world, e));
+  TRY(agree_at_start(r, o->fact, o->nfact, e));
   TRY(check_memory(r, local, e));
   r->threads = allowed_threads(o->threads > 0 ? o->threads : default_threads(local));
   r->patience_s = o->patience_s > 0 ? o->patience_s : mpi ? 600 : 60;
