@@ -203,7 +203,8 @@ typedef struct weft_run_options {
                                too); "mpi": this process is one of them */
   int threads;              /* of each rank; 0: its share of the machine's cores */
   const volatile int *stop; /* borrowed */
-  double patience_s;        /* without progress, until a step fails; 0: 60, mpi 600 */
+  double patience_s;        /* without progress, until a step fails; 0: 60, with mpi 120
+                               or ten times the longest step */
 } weft_run_options;
 
 typedef struct weft_step {

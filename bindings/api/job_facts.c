@@ -23,9 +23,9 @@ static const char *value_text(Arena *a, const Field *f, const Plan *p) {
   case FIELD_NUM:
     return arena_printf(a, "%.17g", *(const double *)at);
   case FIELD_INT:
-    return arena_printf(a, "%lld", f->size == sizeof(int64_t)
-                                       ? (long long)*(const int64_t *)at
-                                       : (long long)*(const int *)at);
+    return arena_printf(a, "%lld",
+                        f->size == sizeof(int64_t) ? (long long)*(const int64_t *)at
+                                                   : (long long)*(const int *)at);
   default:
     return NULL;
   }
@@ -55,7 +55,8 @@ static void add_plan(Facts *f) {
   bool ok = vary_key(f->j->lp, VARY_PLAN, &t, &ignored) == WEFT_OK && !t.oom;
   uint64_t h = ok ? hash_bytes(0, t.s, t.n) : 0;
   text_free(&t);
-  add(f, "the plan's other fields", true, arena_printf(a, "%016llx", (unsigned long long)h));
+  add(f, "the plan's other fields", true,
+      arena_printf(a, "%016llx", (unsigned long long)h));
 }
 
 static weft_status add_data(Facts *f, const Data *data, weft_error *e) {

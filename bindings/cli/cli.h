@@ -33,7 +33,7 @@ enum { CLI_LIST = 256, CLI_ARGS = 8 };
 
 typedef struct Cli {
   const struct Verb *verb;
-  bool json, csv, comms, quiet, help;
+  bool json, csv, comms, quiet, help, append;
   const char *set[CLI_LIST], *define[CLI_LIST], *data[CLI_LIST];
   int nset, ndefine, ndata;
   const char *arg[CLI_ARGS]; /* what is not an option */
@@ -65,6 +65,7 @@ int verb_repl(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
+bool is_launched(void); /* by mpirun or the like */
 int verb_show(Cli *cli, Arena *arena);
 int verb_verify(Cli *cli, Arena *arena);
 

@@ -36,7 +36,9 @@ static const Verb verbs[] = {
      "                     in the plan\n"
      "  --threads N        threads of each rank; default: the machine's share\n"
      "  --comm NAME        local or mpi; default: mpi under a launcher, else local\n"
-     "  --log FILE         append one line of JSON for every step\n"
+     "  --log FILE         write lines of JSON: what runs, then every step; a file that\n"
+     "                     holds something is refused\n"
+     "  --append           with --log: add to the file\n"
      "  --quiet            print no steps\n"
      "  --json             print one object at the end\n",
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_THREADS | OPT_COMM | OPT_LOG | OPT_QUIET,
@@ -230,6 +232,8 @@ int main(int argc, char **argv) {
   if (cli.verb->run != verb_check && cli.verb->run != verb_show)
     start_with_short_waits(argv);
   listen_again();
-  signal(SIGPIPE, SIG_IGN);
+  /* Who closes a pipe wants no more: the program ends without a word. Among processes of
+   * MPI a closed connection is that library's business. */
+  signal(SIGPIPE, is_launched() ? SIG_IGN : SIG_DFL);
   return flushed(run_verb(&cli, MAX(argc - 2, 0), argv + 2));
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "vm/comm/launch.h"
@@ -34,6 +35,11 @@ static const char *get_env(void *ud, const char *name) {
 int launched_rank(void) {
   LaunchInfo info;
   return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK ? info.rank : 0;
+}
+
+bool is_launched(void) {
+  LaunchInfo info;
+  return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK && info.kind != LAUNCH_NONE;
 }
 
 static double now(void) {
@@ -105,9 +111,18 @@ static weft_status choose_threads(Training *t, int64_t world, int *threads) {
                  *threads, ranks, ranks > 1 ? "s" : "", *threads, cores, (long long)most);
 }
 
+/* One file is the log of one run, unless the user says otherwise. */
 static weft_status open_log(Training *t) {
+  struct stat st;
   t->log = -1;
+  if (t->cli->append && !t->cli->log)
+    return err_set(&t->job.e, WEFT_EUSAGE, "--append belongs to --log FILE");
   if (!t->cli->log || !t->first) return WEFT_OK;
+  bool full = stat(t->cli->log, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+  if (full && !t->cli->append)
+    return err_file(&t->job.e, WEFT_EUSAGE, t->cli->log, 0,
+                    "exists and is not empty; give --log another name, or --append to "
+                    "add this run to it");
   t->log = open(t->cli->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (t->log >= 0) return WEFT_OK;
   return err_file(&t->job.e, WEFT_EFILE, t->cli->log, 0, "cannot be written: %s",
@@ -143,7 +158,49 @@ static weft_status start(Training *t) {
 /* ---- reporting ---- */
 
 /* One write for a whole line: lines of several writers do not mix, and a reader never
- * sees half of one for long. */
+ * sees half of one for long. Frees the text. */
+static weft_status log_line(Training *t, Text *text) {
+  text_add(text, "\n");
+  ssize_t n = text->oom ? -1 : write(t->log, text->s, text->n);
+  bool ok = n == (ssize_t)text->n;
+  text_free(text);
+  if (ok) return WEFT_OK;
+  return err_file(&t->job.e, WEFT_EFILE, t->cli->log, 0, "cannot be written: %s",
+                  n < 0 ? strerror(errno) : "the disk is full");
+}
+
+/* What the lines after it are about. */
+static weft_status log_start(Training *t) {
+  const Job *j = &t->job;
+  char host[256] = "", time_text[32], mesh[96], id[20];
+  struct timespec now;
+  struct tm utc;
+  if (t->log < 0) return WEFT_OK;
+  gethostname(host, sizeof host - 1);
+  clock_gettime(CLOCK_REALTIME, &now);
+  strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now.tv_sec, &utc));
+  uint64_t h = hash_bytes(hash_bytes((uint64_t)getpid(), &now, sizeof now), host,
+                          strlen(host));
+  snprintf(id, sizeof id, "%016llx", (unsigned long long)h);
+  Text text = {0};
+  Json out = {.out = &text};
+  json_open(&out, NULL, '{');
+  json_str(&out, "comm", t->comm);
+  json_str(&out, "data", data_describe(t->data));
+  json_str(&out, "event", "start");
+  json_str(&out, "host", host);
+  json_str(&out, "mesh", format_mesh(&j->mesh, mesh));
+  json_str(&out, "name", j->plan.name);
+  json_str(&out, "plan", t->cli->arg[0]);
+  json_str(&out, "run", id);
+  json_int(&out, "steps", t->end);
+  json_str(&out, "time", time_text);
+  json_str(&out, "version", weft_version());
+  json_int(&out, "world", j->mesh.world);
+  json_close(&out, '}');
+  return log_line(t, &text);
+}
+
 static weft_status log_step(Training *t, const StepResult *r) {
   if (t->log < 0) return WEFT_OK;
   Text text = {0};
@@ -158,13 +215,7 @@ static weft_status log_step(Training *t, const StepResult *r) {
   json_int(&out, "tokens", r->tokens);
   json_num(&out, "tokens_per_s", r->ms > 0 ? 1e3 * (double)r->tokens / r->ms : 0);
   json_close(&out, '}');
-  text_add(&text, "\n");
-  ssize_t n = text.oom ? -1 : write(t->log, text.s, text.n);
-  bool ok = n == (ssize_t)text.n;
-  text_free(&text);
-  if (ok) return WEFT_OK;
-  return err_file(&t->job.e, WEFT_EFILE, t->cli->log, 0, "cannot be written: %s",
-                  n < 0 ? strerror(errno) : "the disk is full");
+  return log_line(t, &text);
 }
 
 static void clear_progress(Training *t) {
@@ -245,6 +296,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(job_start(&t->job, cli, arena, cli->arg[0]));
   t->end = cli->steps >= 0 ? cli->steps : t->job.plan.steps;
   TRY(start(t));
+  TRY(log_start(t));
   if (t->first && !cli->quiet) print_start(t);
   t->progress = t->first && !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr);
   weft_status st = train(t);

@@ -222,6 +222,30 @@ END_TEST
 
 /* ---- run and verify ---- */
 
+/* So many lines begin runs, so many are steps. */
+static void check_log(const char *log, int runs, int steps) {
+  char *text;
+  size_t n;
+  ck_assert_int_eq(file_read(NULL, log, FILE_OWN_MAX, &text, &n, &scratch_error),
+                   WEFT_OK);
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    json_t *j = json_loads(line, 0, NULL);
+    ck_assert(j != NULL);
+    check_sorted(j, "log");
+    bool start = json_object_get(j, "event") != NULL;
+    ck_assert_int_eq(json_object_size(j), start ? 12 : 8);
+    ck_assert(json_object_get(j, start ? "run" : "loss") != NULL);
+    if (start)
+      runs--;
+    else
+      steps--;
+    json_decref(j);
+  }
+  ck_assert_int_eq(runs, 0);
+  ck_assert_int_eq(steps, 0);
+  mem_free(NULL, text, n + 1);
+}
+
 START_TEST(run_and_log) {
   const char *log = scratch_path("log");
   expect(arena_printf(scratch_arena,
@@ -230,21 +254,16 @@ START_TEST(run_and_log) {
                       log),
          0, "step      0  loss ", "quickstart: pp=2 dp=2 tp=2, 8 ranks (local)");
   ck_assert(strstr(out, "step      2  loss ") && !strstr(out, "step      1 "));
-  char *text;
-  size_t n;
-  int lines = 0;
-  ck_assert_int_eq(file_read(NULL, log, FILE_OWN_MAX, &text, &n, &scratch_error),
-                   WEFT_OK);
-  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
-    json_t *j = json_loads(line, 0, NULL);
-    ck_assert(j != NULL);
-    check_sorted(j, "log");
-    ck_assert_int_eq(json_integer_value(json_object_get(j, "step")), lines);
-    ck_assert_int_eq(json_object_size(j), 8);
-    json_decref(j);
-  }
-  ck_assert_int_eq(lines, 3);
-  mem_free(NULL, text, n + 1);
+  check_log(log, 1, 3);
+  /* A second run may only be added, and begins with a line of its own. */
+  const char *again = arena_printf(
+      scratch_arena, "run " PLANS "quickstart.lua --steps 1 --threads 1 --log %s", log);
+  expect(again, 2, "", "exists and is not empty; give --log another name, or --append");
+  check_log(log, 1, 3);
+  expect(arena_printf(scratch_arena, "%s --append", again), 0, "step ",
+         "quickstart: pp=2");
+  check_log(log, 2, 4);
+  expect("run " PLANS "quickstart.lua --append", 2, "", "--append belongs to --log FILE");
 }
 END_TEST
 
@@ -252,7 +271,8 @@ END_TEST
  * after the warmup is near the largest, not at the end of its decay. */
 START_TEST(steps_end_a_run_early) {
   ck_assert_int_eq(weft("run " PLANS "quickstart.lua --json --steps 2 --threads 1 "
-                        "--set optimizer.lr.warmup=0"), 0);
+                        "--set optimizer.lr.warmup=0"),
+                   0);
   json_t *j = parse(), *r = json_object_get(j, "result");
   ck_assert_int_eq(json_integer_value(json_object_get(r, "steps")), 2);
   ck_assert_double_gt(json_real_value(json_object_get(r, "lr")), 2.99e-3);
@@ -336,12 +356,39 @@ START_TEST(full_disk) {
 }
 END_TEST
 
+/* Who closes a pipe wants no more: no word about it. */
+START_TEST(closed_pipe) {
+  char command[512];
+  snprintf(command, sizeof command,
+           "{ %s/weft show " PLANS "quickstart.lua program 2>%s; } | true",
+           WEFT_BINARY_DIR, scratch_path("err"));
+  ck_assert_int_eq(system(command), 0);
+  char *text;
+  size_t n;
+  ck_assert_int_eq(
+      file_read(NULL, scratch_path("err"), FILE_OWN_MAX, &text, &n, &scratch_error),
+      WEFT_OK);
+  ck_assert_str_eq(text, "");
+  mem_free(NULL, text, n + 1);
+}
+END_TEST
+
 Suite *cli_suite(void) {
-  const TTest *tests[] = {
-      help,      usage_errors, check_good,    check_bad,  lines_of_later_passes,
-      json,      show,         run_and_log,   run_errors, verify_plans,
-      steps_end_a_run_early, options_after_a_script,
-      interrupt, full_disk};
+  const TTest *tests[] = {help,
+                          usage_errors,
+                          check_good,
+                          check_bad,
+                          lines_of_later_passes,
+                          json,
+                          show,
+                          run_and_log,
+                          run_errors,
+                          verify_plans,
+                          steps_end_a_run_early,
+                          options_after_a_script,
+                          interrupt,
+                          full_disk,
+                          closed_pipe};
   Suite *s = suite_create("cli");
   TCase *c = tcase_create("program");
   tcase_add_checked_fixture(c, setup, teardown);

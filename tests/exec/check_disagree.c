@@ -47,10 +47,10 @@ static const struct {
      "plan.mesh.tp: 2 on ranks", false},
     {"schedule", "plan.lua -D lr=0.001 -D file=a.txt --set schedule=gpipe",
      "plan.schedule: ", false},
-    {"steps", "plan.lua -D lr=0.001 -D file=a.txt --steps 5", "--steps: not given on ranks",
+    {"steps", "plan.lua -D lr=0.001 -D file=a.txt --steps 5",
+     "--steps: not given on ranks", false},
+    {"no plan", "gone.lua -D lr=0.001 -D file=a.txt", "cannot be opened: No such file",
      false},
-    {"no plan", "gone.lua -D lr=0.001 -D file=a.txt",
-     "cannot be opened: No such file", false},
     {"wrong plan", "plan.lua -D lr=-1 -D file=a.txt",
      "plan.optimizer.lr: expected a number from 0 to 1000", false},
 };
@@ -61,10 +61,11 @@ static void put_other_build(void) {
   static const char note[] = "\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU";
   char command[1024], *s;
   size_t n, at = 0;
-  ck_assert_int_eq(file_read(NULL, WEFT_BINARY_DIR "/weft", FILE_OWN_MAX, &s, &n,
-                             &scratch_error),
-                   WEFT_OK);
-  while (at + 16 < n && memcmp(s + at, note, 16) != 0) at++;
+  ck_assert_int_eq(
+      file_read(NULL, WEFT_BINARY_DIR "/weft", FILE_OWN_MAX, &s, &n, &scratch_error),
+      WEFT_OK);
+  while (at + 16 < n && memcmp(s + at, note, 16) != 0)
+    at++;
   ck_assert_uint_lt(at + 36, n);
   s[at + 16] ^= 1;
   scratch_put("odd", s, n);
@@ -87,10 +88,11 @@ static void put_files(void) {
 static Outcome start(const char *odd_program, const char *odd_args, int odd) {
   char script[1024];
   put_files();
-  snprintf(script, sizeof script,
-           "if [ $OMPI_COMM_WORLD_RANK = %d ]; then exec %s run %s --threads 1 --quiet; fi\n"
-           "exec $weft run plan.lua -D lr=0.001 -D file=a.txt --threads 1 --quiet\n",
-           odd, odd_program, odd_args);
+  snprintf(
+      script, sizeof script,
+      "if [ $OMPI_COMM_WORLD_RANK = %d ]; then exec %s run %s --threads 1 --quiet; fi\n"
+      "exec $weft run plan.lua -D lr=0.001 -D file=a.txt --threads 1 --quiet\n",
+      odd, odd_program, odd_args);
   scratch_put("start.sh", script, strlen(script));
   return process_run(SECONDS, MPIRUN " sh start.sh", RANKS);
 }

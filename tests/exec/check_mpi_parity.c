@@ -19,10 +19,10 @@ static const double tolerance = 1e-6;
 
 /* ---- losses ---- */
 
-/* Number `key` of each line of a log; the test fails unless it has exactly STEPS lines.
+/* Number `key` of each step of a log; the test fails unless it has exactly STEPS lines.
  */
 static void read_log(const char *path, const char *key, double out[STEPS]) {
-  const char *text = scratch_get(path);
+  const char *text = scratch_log(path);
   for (int i = 0; i < STEPS; i++) {
     json_error_t e;
     json_t *line = json_loads(text, JSON_DISABLE_EOF_CHECK, &e);

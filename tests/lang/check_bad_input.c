@@ -207,10 +207,10 @@ END_TEST
 
 /* ---- logs ---- */
 
-/* Every line of the log is a whole object; returns how many there are. */
+/* Every line of the log is a whole object; returns how many steps there are. */
 static int lines_of(const char *path) {
   int n = 0;
-  for (const char *s = scratch_get(path), *end; *s; s = end + 1, n++) {
+  for (const char *s = scratch_log(path), *end; *s; s = end + 1, n++) {
     end = strchr(s, '\n');
     ck_assert_msg(end != NULL, "half a line: %s", s);
     json_t *line = json_loadb(s, (size_t)(end - s), 0, NULL);
@@ -363,7 +363,7 @@ START_TEST(weights_are_checked) {
   json_decref(w.header);
   expect(
       &(Case){"run hf.lua -D model=model --log log", weights[_i].code, weights[_i].err});
-  ck_assert_str_eq(scratch_get(scratch_path("log")), "");
+  ck_assert_str_eq(scratch_log(scratch_path("log")), "");
 }
 END_TEST
 

@@ -75,6 +75,13 @@ const char *scratch_get(const char *path) {
   return s;
 }
 
+const char *scratch_log(const char *path) {
+  const char *text = scratch_get(path), *end = strchr(text, '\n');
+  if (!*text) return text;
+  ck_assert_msg(end && strstr(text, "\"event\":\"start\"") < end, "%s: %s", path, text);
+  return end + 1;
+}
+
 Outcome process_end(Process *p) {
   Outcome o = {0};
   int status;

@@ -33,6 +33,10 @@ Outcome process_run(double seconds, const char *fmt, ...) PRINTF(2, 3);
 /* A whole file of the scratch folder, "" if there is none. */
 const char *scratch_get(const char *path);
 
+/* The same of a log of weft run, without the line that begins it, which must be there
+ * unless the file is empty. */
+const char *scratch_log(const char *path);
+
 /* mpirun with N ranks here, whoever the user is and however few cores there are. */
 #define MPIRUN                                                                           \
   "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                       \

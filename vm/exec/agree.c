@@ -22,10 +22,10 @@ typedef struct Agree {
   const weft_alloc *alloc;
   const RunFact *fact;
   int n;
-  Known *known;          /* rank 0: of every rank */
+  Known *known; /* rank 0: of every rank */
   int world;
   weft_status st;
-  char verdict[900];     /* empty: all agree */
+  char verdict[900]; /* empty: all agree */
 } Agree;
 
 /* ---- comparing ---- */
@@ -172,7 +172,8 @@ weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e) {
   a.known = mem_new(a.alloc, bytes);
   if (!a.known) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = run_all(r, job_agree, &a, false, e);
-  for (int i = 0; r->rank == 0 && i < world; i++) unpack(&a, &a.known[i]);
+  for (int i = 0; r->rank == 0 && i < world; i++)
+    unpack(&a, &a.known[i]);
   mem_free(a.alloc, a.known, bytes);
   return st;
 }
@@ -209,8 +210,7 @@ weft_status agree_at_start(Run *r, const RunFact *fact, int n, weft_error *e) {
   assert(n + 2 <= FACTS_MAX);
   build_id(id, sizeof id);
   snprintf(build, sizeof build, "%s, build %.16s", weft_version(), id);
-  snprintf(programs, sizeof programs, "%016llx",
-           (unsigned long long)hash_programs(r->c));
+  snprintf(programs, sizeof programs, "%016llx", (unsigned long long)hash_programs(r->c));
   all[0] = (RunFact){"weft", build, false};
   if (n) memcpy(all + 1, fact, (size_t)n * sizeof *fact);
   all[n + 1] = (RunFact){"the compiled programs", programs, true};

@@ -78,7 +78,7 @@ typedef struct RunOptions {
   const StopFlag *stop;       /* may be NULL */
   const RunFact *fact;        /* compared over all processes, beside build and programs, */
   int nfact;                  /* before any of them waits for another */
-  double patience_s;          /* of the watchdog; 0 = 60 for local, 600 for mpi */
+  double patience_s;          /* of the watchdog; 0: see watchdog_patience */
 } RunOptions;
 
 typedef struct StepResult {

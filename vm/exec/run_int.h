@@ -33,7 +33,8 @@ struct Run {
   const Plan *plan;
   const Compiled *c;
   const StopFlag *stop;
-  double patience_s;
+  double patience_s;     /* 0: watchdog_patience chooses */
+  double longest_s;      /* step so far; 0: there was none */
   int threads;
   LocalWorld *world;     /* or */
   const MpiApi *mpi;
@@ -77,6 +78,10 @@ typedef struct Watchdog {
   uint64_t ticks;
   double seen, idle;     /* the last look; seconds for which nothing happened */
 } Watchdog;
+/* Seconds in which a rank may wait for another: 60 among threads. A process does not see
+ * whether the other one computes: 120 s, but ten times the longest step so far, and what
+ * the first step may take on a slow core, at most 600 s. */
+double watchdog_patience(const Run *r);
 /* True if no rank has done anything for the run's patience and all that are in a step
  * wait; then `why` says who waits for what. */
 bool watchdog_stuck(Watchdog *w, const Run *r, char *why, size_t n);

@@ -142,6 +142,7 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
   r->step = step;
   weft_status st = run_all(r, job_step, &s, true, e);
   out->ms = 1e3 * (now_s() - begin);
+  r->longest_s = MAX(r->longest_s, now_s() - begin);
   if (st == WEFT_OK) st = read_result(r, &s, out, e);
   r->step = -1;
   return st;

@@ -252,7 +252,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   TRY(agree_at_start(r, o->fact, o->nfact, e));
   TRY(check_memory(r, local, e));
   r->threads = allowed_threads(o->threads > 0 ? o->threads : default_threads(local));
-  r->patience_s = o->patience_s > 0 ? o->patience_s : mpi ? 600 : 60;
+  r->patience_s = o->patience_s;
   return WEFT_OK;
 }
 

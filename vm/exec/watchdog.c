@@ -30,6 +30,17 @@ static void report(const Run *r, double seconds, char *why, size_t size) {
 /* A process that was stopped for a while has not been idle: no look counts for more. */
 static const double LOOK_MAX = 1;
 
+double watchdog_patience(const Run *r) {
+  const double slow_core = 1e9; /* flop/s */
+  double flops = 0;
+  if (r->patience_s > 0) return r->patience_s;
+  if (r->world) return 60;
+  if (r->longest_s > 0) return MAX(120, 10 * r->longest_s);
+  for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
+    flops = MAX(flops, r->c->prog[i].flops);
+  return MIN(MAX(120, flops / slow_core), 600);
+}
+
 bool watchdog_stuck(Watchdog *w, const Run *r, char *why, size_t n) {
   uint64_t ticks = 0;
   bool waits = false, works = false;
@@ -42,7 +53,7 @@ bool watchdog_stuck(Watchdog *w, const Run *r, char *why, size_t n) {
   double now = now_s(), passed = MIN(now - w->seen, LOOK_MAX);
   bool moved = ticks != w->ticks || works || !waits;
   *w = (Watchdog){.ticks = ticks, .seen = now, .idle = moved ? 0 : w->idle + passed};
-  if (w->idle < r->patience_s) return false;
+  if (w->idle < watchdog_patience(r)) return false;
   report(r, w->idle, why, n);
   return true;
 }
