@@ -8,6 +8,7 @@
 
 #include "bindings/script/api_doc.h"
 #include "bindings/lang/schema.h"
+#include "tests/lib/fuzz_io.h"
 #include "tests/lib/schedule_cases.h"
 #include "tests/lib/strange_plan.h"
 
@@ -47,6 +48,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--fuzz-io") == 0) return fuzz_io(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--schedules") == 0)
     return schedules_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);

@@ -89,7 +89,10 @@ typedef struct Batch {
 
 typedef struct Packed {
   bool on;
-  int32_t eot;                   /* token that ends a document */
+  bool first;                    /* the separator begins a document, else it ends one */
+  bool within;                   /* labels of another document than their token's do not
+                                    count */
+  int32_t separator;
 } Packed;
 
 /* The machines that a plan is for: figures of one GPU in SI units, of stdlib/clusters. */

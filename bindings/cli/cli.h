@@ -34,7 +34,7 @@ enum { CLI_LIST = 256, CLI_ARGS = 8 };
 typedef struct Cli {
   const struct Verb *verb;
   bool json, csv, comms, quiet, help, append;
-  const char *set[CLI_LIST], *define[CLI_LIST], *data[CLI_LIST];
+  const char *set[CLI_LIST], *define[CLI_LIST], *data[CLI_LIST + 1];
   int nset, ndefine, ndata;
   const char *arg[CLI_ARGS]; /* what is not an option */
   int narg;

@@ -37,7 +37,8 @@ ScriptHost script_host_of(Cli *cli) {
                       .ud = cli,
                       .csv = cli->csv_file,
                       .jsonl = cli->jsonl,
-                      .resume = cli->resume};
+                      .resume = cli->resume,
+                      .data = cli->data};
 }
 
 static int run_alone(Cli *cli, bool *swept) {

@@ -90,7 +90,8 @@ static const Verb verbs[] = {
      "\n"
      "  --csv FILE         the best rows as CSV, written at the end\n"
      "  --jsonl FILE       every point as a line of JSON, written as it is done\n"
-     "  --resume FILE      go on with such a file, which is begun if it is not there\n",
+     "  --resume FILE      go on with such a file, which is begun if it is not there\n"
+     "  --data DIR         data and models of plans may lie below DIR, too\n",
      OPT_SCRIPT | OPT_SWEEP, verb_sweep},
     {"repl", "[PLAN.lua]", "explore meshes and plans",
      "On a terminal: a prompt for Lua, with the functions of weft, and the globals `plan`\n"
@@ -100,7 +101,9 @@ static const Verb verbs[] = {
      OPT_PLAN, verb_repl},
     {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft",
      "Runs a Lua file (-: the standard input) in which require \"weft\" gives meshes and\n"
-     "plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.\n",
+     "plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.\n"
+     "\n"
+     "  --data DIR         before the script: data and models of plans may lie there, too\n",
      OPT_SCRIPT, verb_lua},
     {"import", "DIR", "read weights of other formats", NULL, 0, NULL},
     {"ckpt", "DIR", "inspect and convert checkpoints", NULL, 0, NULL},

@@ -62,9 +62,9 @@ static void check_tokens(Cross *c, int64_t vocab) {
   if (p->data.kind == DATA_SYNTHETIC && p->data.vocab > vocab)
     diag_error(c->d, "range", "data.vocab", "%lld is above model.vocab_size = %lld",
                (long long)p->data.vocab, (long long)vocab);
-  if (p->packed.on && p->packed.eot >= vocab)
-    diag_error(c->d, "range", "packed.eot",
-               "token %d is not below model.vocab_size = %lld", p->packed.eot,
+  if (p->packed.on && p->packed.separator >= vocab)
+    diag_error(c->d, "range", p->packed.first ? "packed.bos" : "packed.eot",
+               "token %d is not below model.vocab_size = %lld", p->packed.separator,
                (long long)vocab);
 }
 

@@ -237,20 +237,27 @@ static void precision(Check *c, int idx, const char *path) {
   }
 }
 
+/* packed = { eot = 2 } or { bos = 1 }: how the data separates documents. */
 static void packed(Check *c, int idx, const char *path) {
-  int64_t eot;
+  Packed *p = &c->plan->packed;
   if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
   if (!lua_istable(c->L, idx)) {
-    check_type(c, path, "{ eot = token between documents }", idx);
+    check_type(c, path, "{ eot = the token that ends a document } or { bos = ... }", idx);
     return;
   }
   check_scope(c, idx, "packed", path, 1);
-  field_push(c->L, idx, "eot");
-  if (lua_isinteger(c->L, -1) || lua_isnumber(c->L, -1)) {
-    eot = (int64_t)lua_tonumber(c->L, -1);
-    c->plan->packed = (Packed){.on = true, .eot = (int32_t)eot};
-  }
-  lua_pop(c->L, 1);
+  p->on = true;
+  bool bos = field_push(c->L, idx, "bos") != LUA_TNIL;
+  bool eot = field_push(c->L, idx, "eot") != LUA_TNIL;
+  if (bos == eot)
+    diag_error(c->d, bos ? "alias" : "required", path,
+               bos ? "eot and bos both say where documents end; give one of them: eot if "
+                     "the token between belongs to the document before it"
+                   : "which token separates documents? eot: the last one of each, bos: "
+                     "the first one of each");
+  p->first = bos;
+  p->separator = (int32_t)lua_tonumber(c->L, eot ? -1 : -2);
+  lua_pop(c->L, 2);
 }
 
 /* files = "a.txt" or { "a.txt", "b/_.txt" }; weft.text "a.txt" gives item 1. */

@@ -174,6 +174,8 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     c->plan->dtype = strcmp(name, "bf16") == 0 ? DT_BF16 : DT_F32;
   if (name && strcmp(f->key, "balance") == 0)
     c->plan->pp.by_cost = strcmp(name, "cost") == 0;
+  if (name && strcmp(f->key, "labels") == 0)
+    c->plan->packed.within = strcmp(name, "within") == 0;
   if (name && strcmp(f->key, "dtype") == 0)
     c->plan->data.width = strcmp(name, "u32") == 0 ? 4 : 2;
 }

@@ -131,10 +131,12 @@ static int end_object(lua_State *L, PlanObject *o, weft_status st, const weft_er
 }
 
 static weft_plan_options options_for(lua_State *L, PlanObject *o) {
+  const ScriptHost *host = script_host(L);
   return (weft_plan_options){.size = sizeof(weft_plan_options),
                              .stop = (const volatile int *)script_stop(L),
                              .print = print_line,
-                             .ud = o};
+                             .ud = o,
+                             .data = host ? host->data : NULL};
 }
 
 /* "NAME=value" for each field of the option `name` at 2, NULL without it. Pushes what
@@ -165,17 +167,43 @@ static const char **assignments(lua_State *L, const char *name) {
   return list;
 }
 
+/* The option `data`: a folder or a list of them; `host` without it. Pushes what keeps the
+ * texts alive. */
+static const char *const *folders(lua_State *L, const char *const *host) {
+  int t = lua_gettop(L) + 1;
+  if (!lua_istable(L, 2) || lua_getfield(L, 2, "data") == LUA_TNIL) return host;
+  if (lua_type(L, t) == LUA_TSTRING) {
+    lua_createtable(L, 1, 0);
+    lua_insert(L, t);
+    lua_rawseti(L, t, 1);
+  }
+  if (!lua_istable(L, t)) luaL_error(L, "data: expected a folder or a list of folders");
+  int n = (int)lua_rawlen(L, t);
+  const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(n + 1), 0);
+  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
+    if (lua_rawgeti(L, t, i + 1) != LUA_TSTRING)
+      luaL_error(L, "data: item %d is a %s, not the name of a folder", i + 1,
+                 luaL_typename(L, -1));
+    list[i] = lua_tostring(L, -1);
+  }
+  list[n] = NULL;
+  return list;
+}
+
 int plan_object_load(lua_State *L) {
-  static const char *const names[] = {"define", "set", NULL};
+  static const char *const names[] = {"data", "define", "set", NULL};
   const char *path = luaL_checkstring(L, 1);
   weft_error e;
   lua_settop(L, 2);
   check_options(L, 2, names);
   const char **define = assignments(L, "define"), **set = assignments(L, "set");
+  const ScriptHost *host = script_host(L);
+  const char *const *data = folders(L, host ? host->data : NULL);
   PlanObject *o = new_object(L);
   weft_plan_options options = options_for(L, o);
   options.define = define;
   options.set = set;
+  options.data = data;
   weft_status st = weft_plan_load(&options, path, &o->plan, &e);
   return end_object(L, o, st, &e);
 }
@@ -221,6 +249,7 @@ static int with(lua_State *L) {
   PlanObject *o = new_object(L);
   weft_plan_options options = options_for(L, o);
   options.define = of->plan->opt.define;
+  options.data = of->plan->opt.data;
   weft_status st = api_plan_take(&options, &v, &o->plan, &e);
   if (st == WEFT_OK) st = compile_object(L, o, &e);
   return end_object(L, o, st, &e);

@@ -25,6 +25,7 @@ typedef struct ScriptHost {
   bool *swept; /* becomes true with the first sweep; may be NULL */
   /* Of the first sweep, unless it names files itself. */
   const char *csv, *jsonl, *resume;
+  const char *const *data; /* folders of --data, NULL-terminated */
 } ScriptHost;
 /* Before the first use of the table. States without a host have none of the above. */
 void script_set_host(lua_State *L, const ScriptHost *h);

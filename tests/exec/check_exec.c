@@ -318,7 +318,7 @@ static Compiled *all_inputs(void) {
 START_TEST(rows_go_to_their_ranks) {
   StepResult res;
   int32_t tok[64], lab[64];
-  plan.packed = (Packed){.on = true, .eot = 999};
+  plan.packed = (Packed){.on = true, .separator = 999};
   open_run(all_inputs());
   for (int i = 0; i < 64; i++) tok[i] = i, lab[i] = 100 + i;
   tok[2 * 8 + 2] = tok[2 * 8 + 7] = 999; /* row 2: rank 1's first */

@@ -202,7 +202,7 @@ START_TEST(all_fields) {
   ck_assert_int_eq(p->pp.layers[1], 3);
   ck_assert_str_eq(p->schedule, "gpipe");
   ck_assert_int_eq(p->dtype, DT_BF16);
-  ck_assert(p->packed.on && p->packed.eot == 7);
+  ck_assert(p->packed.on && p->packed.separator == 7 && !p->packed.first);
   ck_assert_int_eq(p->batch.global, 32);
   ck_assert_int_eq(p->opt.lr.kind, LR_LINEAR);
   ck_assert(p->opt.lr.max == 1 && p->opt.lr.min == 0.5 && p->opt.lr.steps == 9);

@@ -69,6 +69,15 @@ static inline int64_t run_rows(const Run *r) {
   return (int64_t)r->c->microbatches * r->c->micro * run_dp(r);
 }
 
+/* ---- packed.c ---- */
+enum { LABEL_IGNORED = -100 };
+/* Where each token's document begins in its row (or, for positions, how far the token is
+ * from there). A row begins a document; unpacked, it is one. */
+void packed_places(const Packed *p, const int32_t *row, int64_t n, bool positions,
+                   int32_t *to);
+/* Takes out the labels of a row that do not count. */
+void packed_labels(const Packed *p, const int32_t *row, int64_t n, int32_t *labels);
+
 /* ---- agree.c ---- */
 /* run_agree with the facts of the options, this build and the programs. */
 weft_status agree_at_start(Run *r, const RunFact *fact, int n, weft_error *e);

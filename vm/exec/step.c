@@ -27,19 +27,20 @@ static void fill_ids(const Run *r, int dp_index, const int32_t *from, int32_t *t
     memcpy(to + i * T, from + global_row(r, dp_index, i) * T, (size_t)T * sizeof *to);
 }
 
-/* Where each token's document begins in its row (or, for positions, how far the token is
- * from there). A document ends after its eot token; unpacked, a row is one document. */
+static void fill_labels(const Run *r, int dp_index, const StepArg *s, int32_t *to) {
+  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
+  fill_ids(r, dp_index, s->labels, to);
+  for (int64_t i = 0; i < rows; i++)
+    packed_labels(&r->plan->packed, s->tokens + global_row(r, dp_index, i) * T, T,
+                  to + i * T);
+}
+
 static void fill_places(const Run *r, int dp_index, const int32_t *tokens,
                         bool positions, int32_t *to) {
   int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
-  for (int64_t i = 0; i < rows; i++) {
-    const int32_t *row = tokens + global_row(r, dp_index, i) * T;
-    int32_t start = 0;
-    for (int32_t t = 0; t < T; t++) {
-      to[i * T + t] = positions ? t - start : start;
-      if (r->plan->packed.on && row[t] == r->plan->packed.eot) start = t + 1;
-    }
-  }
+  for (int64_t i = 0; i < rows; i++)
+    packed_places(&r->plan->packed, tokens + global_row(r, dp_index, i) * T, T, positions,
+                  to + i * T);
 }
 
 static void load_inputs(Worker *w, const StepArg *s) {
@@ -53,7 +54,7 @@ static void load_inputs(Worker *w, const StepArg *s) {
     if (k == IN_TOKENS)
       fill_ids(r, dp_index, s->tokens, w->input);
     else if (k == IN_LABELS)
-      fill_ids(r, dp_index, s->labels, w->input);
+      fill_labels(r, dp_index, s, w->input);
     else
       fill_places(r, dp_index, s->tokens, k == IN_POSITIONS, w->input);
     device_upload(&w->dev, arena + p->input[k], w->input, bytes);

@@ -1,0 +1,163 @@
+/* check_data.c - what a plan names and what weft reads of it, as a user sees it: pipes,
+ * folders, --data, files that change while a run reads them. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/process.h"
+
+enum { SECONDS = 20 };
+
+static void setup(void) {
+  char command[1024];
+  scratch_setup();
+  snprintf(command, sizeof command, "cp %s/tests/run/*.lua %s", WEFT_SOURCE_DIR,
+           scratch_dir);
+  ck_assert_int_eq(system(command), 0);
+}
+
+static void expect(int code, const char *err, const char *args) {
+  Outcome o = process_run(SECONDS, "$weft %s", args);
+  ck_assert_msg(o.code == code, "weft %s: exit code %d\n%s", args, o.code, o.err);
+  ck_assert_msg(strstr(o.err, err) != NULL, "weft %s printed:\n%sexpected:\n%s", args,
+                o.err, err);
+}
+
+/* A hundred lines of text, for plans with a vocabulary of 128. */
+static void put_text(const char *name) {
+  char text[1000];
+  for (int i = 0; i < 1000; i++) text[i] = (char)('a' + i % 20);
+  scratch_put(name, text, sizeof text);
+}
+
+/* ---- what is no file ---- */
+
+START_TEST(pipes_do_not_hang) {
+  static const char require[] = "require 'pipe'\n";
+  ck_assert_int_eq(mkfifo(scratch_path("pipe.lua"), 0600), 0);
+  ck_assert_int_eq(mkdir(scratch_path("model"), 0700), 0);
+  ck_assert_int_eq(mkfifo(scratch_path("model/config.json"), 0600), 0);
+  scratch_put("requires.lua", require, strlen(require));
+  expect(2, "pipe.lua: error: is a pipe, a file is expected\n", "check pipe.lua");
+  expect(1, "require \"pipe\": is a pipe, a file is expected", "check requires.lua");
+  expect(1, "plan.model: model/config.json: is a pipe, a file is expected",
+         "check hf.lua -D model=model");
+  expect(2, "pipe.lua: error: is a pipe, a file is expected\n",
+         "check data.lua -D kind=text -D file=pipe.lua");
+  expect(2, "/dev/zero: error: is a device, a file is expected\n", "check /dev/zero");
+}
+END_TEST
+
+START_TEST(large_files_are_no_plans) {
+  const char *plan = scratch_put("big.lua", "--", 2);
+  ck_assert_int_eq(truncate(plan, (off_t)5 << 30), 0);
+  expect(2, "big.lua: error: is larger than the 16 MiB that are read here\n",
+         "check big.lua");
+}
+END_TEST
+
+/* ---- folders ---- */
+
+START_TEST(data_outside_needs_its_folder) {
+  ck_assert_int_eq(mkdir(scratch_path("plans"), 0700), 0);
+  ck_assert_int_eq(mkdir(scratch_path("other"), 0700), 0);
+  ck_assert_int_eq(rename(scratch_path("data.lua"), scratch_path("plans/data.lua")), 0);
+  put_text("other/a.txt");
+  ck_assert_int_eq(symlink("../other/a.txt", scratch_path("plans/link.txt")), 0);
+  expect(2, "is outside of the plan's folder; give the folder that it may be read from: "
+            "--data DIR\n",
+         "check plans/data.lua -D kind=text -D file=link.txt");
+  expect(2, "is outside of the plan's folder",
+         "run plans/data.lua -D kind=text -D file=../other/a.txt");
+  expect(0, "", "check plans/data.lua -D kind=text -D file=link.txt --data other");
+  expect(2, "plans/a.txt: error: no file matches\n",
+         "check plans/data.lua -D kind=text -D file=a.txt");
+  expect(2, "plans/a.txt: error: no file matches, nor in the folders of --data\n",
+         "check plans/data.lua -D kind=text -D file=a.txt --data plans");
+  expect(0, "1 file, 1.0 k bytes",
+         "run plans/data.lua -D kind=text -D file=a.txt --data plans --data other");
+}
+END_TEST
+
+START_TEST(models_outside_need_their_folder) {
+  char command[512];
+  ck_assert_int_eq(mkdir(scratch_path("plans"), 0700), 0);
+  ck_assert_int_eq(rename(scratch_path("hf.lua"), scratch_path("plans/hf.lua")), 0);
+  snprintf(command, sizeof command, "cp -r %s/tests/oracle/llama %s/m", WEFT_SOURCE_DIR,
+           scratch_dir);
+  ck_assert_int_eq(system(command), 0);
+  expect(1, "plan.model: plans/../m/config.json: leads to ",
+         "check plans/hf.lua -D model=../m");
+  expect(0, "", "check plans/hf.lua -D model=../m --data .");
+  expect(0, "", "check plans/hf.lua -D model=m --data .");
+  ck_assert_int_eq(unlink(scratch_path("m/model.safetensors")), 0);
+  expect(2, "./m: error: holds neither model.safetensors nor model.safetensors.index",
+         "check plans/hf.lua -D model=m --data .");
+}
+END_TEST
+
+/* ---- check sees data ---- */
+
+START_TEST(check_looks_at_data) {
+  char text[1000];
+  memset(text, 'a', sizeof text);
+  scratch_put("few.txt", text, 20);
+  text[999] = '\xc3';
+  scratch_put("bad.txt", text, 1000);
+  expect(0, "data.lua:11: warning: plan.data: 1 file, 20 bytes: that is 2 samples of "
+            "batch.seq tokens, so that a step of 4 sequences sees some of them more than "
+            "once\n",
+         "check data.lua -D kind=text -D file=few.txt");
+  expect(2, "bad.txt: error: byte 195 at offset 999 is not below the model's vocabulary of "
+            "128\n",
+         "check data.lua -D kind=text -D file=bad.txt");
+}
+END_TEST
+
+/* ---- a file that is cut short while it is read ---- */
+
+START_TEST(a_run_ends_when_its_data_is_cut) {
+  put_text("a.txt");
+  Process p = process_start(SECONDS, "$weft run data.lua -D kind=text -D file=a.txt "
+                                     "--set train.steps=100000000 --threads 1");
+  ck_assert(process_wait_for(&p, p.out, "step      3"));
+  ck_assert_int_eq(truncate(scratch_path("a.txt"), 10), 0);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 2, "exit code %d: %s", o.code, o.err);
+  ck_assert_msg(strstr(o.err, "a.txt: error: has become shorter: it had 1000 bytes"),
+                "%s", o.err);
+}
+END_TEST
+
+/* ---- packed documents ---- */
+
+START_TEST(separators_are_said_once) {
+  expect(1, "plan.packed: eot and bos both say where documents end; give one of them",
+         "check base.lua --set 'packed={eot=1,bos=2}'");
+  expect(1, "plan.packed: which token separates documents?", "check base.lua --set packed={}");
+  expect(1, "plan.packed.bos: token 5000 is not below model.vocab_size",
+         "check base.lua --set packed={bos=5000}");
+  expect(1, "plan.packed.labels: unknown",
+         "check base.lua --set 'packed={eot=1,labels=\"some\"}'");
+  expect(0, "", "verify base.lua --set 'packed={bos=1,labels=\"within\"}'");
+}
+END_TEST
+
+Suite *data_suite(void);
+Suite *data_suite(void) {
+  Suite *s = suite_create("data");
+  TCase *t = tcase_create("weft");
+  tcase_set_timeout(t, 120);
+  tcase_add_checked_fixture(t, setup, scratch_teardown);
+  tcase_add_test(t, pipes_do_not_hang);
+  tcase_add_test(t, large_files_are_no_plans);
+  tcase_add_test(t, data_outside_needs_its_folder);
+  tcase_add_test(t, models_outside_need_their_folder);
+  tcase_add_test(t, check_looks_at_data);
+  tcase_add_test(t, a_run_ends_when_its_data_is_cut);
+  tcase_add_test(t, separators_are_said_once);
+  suite_add_tcase(s, t);
+  return s;
+}

@@ -1,0 +1,277 @@
+/* fuzz_io.c - see fuzz_io.h. */
+#include "fuzz_io.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bindings/api/job.h"
+#include "vm/base/rng.h"
+
+enum { BYTES_MAX = 1 << 16, SLOW_S = 5 };
+
+typedef struct Case {
+  const char *folder;
+  Rng rng;
+  uint64_t drawn;
+  unsigned char s[BYTES_MAX];
+  size_t n;
+} Case;
+
+static uint32_t below(Case *c, uint32_t n) {
+  return (uint32_t)((uint64_t)rng_u32(&c->rng, c->drawn++) * n >> 32);
+}
+
+static const char *path_of(const Case *c, const char *name, char out[512]) {
+  snprintf(out, 512, "%s/%s", c->folder, name);
+  return out;
+}
+
+static bool put(const Case *c, const char *name, const void *s, size_t n) {
+  char path[512];
+  FILE *f = fopen(path_of(c, name, path), "wb");
+  bool ok = f && fwrite(s, 1, n, f) == n;
+  return f && fclose(f) == 0 && ok;
+}
+
+/* ---- whole files ---- */
+
+static void add(Case *c, const void *s, size_t n) {
+  n = MIN(n, (size_t)BYTES_MAX - c->n);
+  memcpy(c->s + c->n, s, n);
+  c->n += n;
+}
+
+static void add_text(Case *c, const char *s) { add(c, s, strlen(s)); }
+
+static void make_weights(Case *c) {
+  static const char header[] =
+      "{\"__metadata__\":{\"format\":\"pt\"},"
+      "\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[4,2],"
+      "\"data_offsets\":[0,32]},"
+      "\"model.norm.weight\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[32,36]},"
+      "\"lm_head.bias\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[36,44]}}";
+  uint64_t n = sizeof header - 1;
+  static const char data[44];
+  add(c, &n, sizeof n);
+  add(c, header, n);
+  add(c, data, sizeof data);
+}
+
+static void make_index(Case *c) {
+  Case shard = {.folder = c->folder};
+  make_weights(&shard);
+  put(c, "m-1.safetensors", shard.s, shard.n);
+  add_text(c, "{\"metadata\":{\"total_size\":44},\"weight_map\":{"
+              "\"model.embed_tokens.weight\":\"m-1.safetensors\","
+              "\"model.norm.weight\":\"m-1.safetensors\","
+              "\"lm_head.bias\":\"m-1.safetensors\"}}");
+}
+
+static void make_config(Case *c) {
+  static const char plan[] = "local weft = require 'weft'\n"
+                             "return weft.plan { model = weft.hf '.',\n"
+                             "  batch = { global = 1, seq = 4 } }\n";
+  put(c, "plan.lua", plan, sizeof plan - 1);
+  add_text(c, "{\"model_type\":\"llama\",\"hidden_size\":32,\"num_hidden_layers\":2,"
+              "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":64,"
+              "\"intermediate_size\":48,\"rms_norm_eps\":1e-05,\"rope_theta\":10000.0,"
+              "\"rope_scaling\":null,\"tie_word_embeddings\":false,\"head_dim\":8,"
+              "\"id2label\":{\"0\":\"A\"},\"architectures\":[\"LlamaForCausalLM\"]}");
+}
+
+static void make_tokens(Case *c) {
+  static const int32_t forms[][4] = {{20240520, 1, 40, 0}, {20240801, 7, 40, 0},
+                                     {278895051, 1, 40, 4}, {0, 0, 0, 0}};
+  uint32_t form = below(c, LEN(forms));
+  int32_t header[256] = {0};
+  uint16_t ids[80];
+  memcpy(header, forms[form], sizeof forms[form]);
+  for (int i = 0; i < LEN(ids); i++) ids[i] = (uint16_t)(i % 50);
+  if (header[0]) add(c, header, sizeof header);
+  add(c, ids, form == 0 ? 80 : sizeof ids);
+}
+
+/* ---- changes ---- */
+
+static void cut(Case *c, size_t at, size_t n) {
+  n = MIN(n, c->n - at);
+  memmove(c->s + at, c->s + at + n, c->n - at - n);
+  c->n -= n;
+}
+
+static void insert(Case *c, size_t at, const void *s, size_t n) {
+  n = MIN(n, (size_t)BYTES_MAX - c->n);
+  memmove(c->s + at + n, c->s + at, c->n - at);
+  memcpy(c->s + at, s, n);
+  c->n += n;
+}
+
+/* Replaces a run of digits, if there is one after `at`. */
+static void change_number(Case *c, size_t at) {
+  static const char *const numbers[] = {
+      "0", "-1", "1", "2147483648", "9223372036854775807", "-9223372036854775808",
+      "18446744073709551615", "1e308", "1e999", "0.5", "4294967296", "null", "[]", "\"\""};
+  while (at < c->n && (c->s[at] < '0' || c->s[at] > '9')) at++;
+  size_t end = at;
+  while (end < c->n && c->s[end] >= '0' && c->s[end] <= '9') end++;
+  const char *s = numbers[below(c, LEN(numbers))];
+  cut(c, at, end - at);
+  insert(c, at, s, strlen(s));
+}
+
+static void change(Case *c) {
+  static const char *const bits[] = {"{", "}", "[", "]", ",", ":", "\"", "\\", "\\u0000",
+                                     "\\ud800", "\xff", "\xef\xbb\xbf", "null", "true",
+                                     "{\"a\":", "[[[[[[[[", "../", "/dev/zero", "__metadata__"};
+  size_t at = below(c, (uint32_t)c->n + 1);
+  char block[256];
+  switch (below(c, 8)) {
+  case 0:
+    if (at < c->n) c->s[at] ^= (unsigned char)(1u << below(c, 8));
+    break;
+  case 1:
+    if (at < c->n) c->s[at] = (unsigned char)below(c, 256);
+    break;
+  case 2: cut(c, at, 1 + below(c, 16)); break;
+  case 3: c->n = at; break;
+  case 4: {
+    const char *s = bits[below(c, LEN(bits))];
+    insert(c, at, s, strlen(s));
+    break;
+  }
+  case 5: {
+    size_t n = MIN(sizeof block, c->n - at), times = 1 + below(c, 40);
+    memcpy(block, c->s + at, n);
+    while (times--) insert(c, at, block, n);
+    break;
+  }
+  default: change_number(c, at); break;
+  }
+}
+
+/* A header that was changed is looked into only if its length is right. */
+static void repair_length(Case *c) {
+  uint64_t n = c->n;
+  if (c->n < 8) return;
+  for (size_t i = 8; i < c->n; i++)
+    if (c->s[i] == '}') n = i - 7;
+  memcpy(c->s, &n, sizeof n);
+}
+
+/* ---- reading ---- */
+
+typedef weft_status (*Read)(const Case *c, weft_error *e);
+
+static weft_status read_all(SafeTensors *s, weft_error *e) {
+  for (int i = 0; i < st_count(s); i++) {
+    const SafeTensor *t = st_at(s, i);
+    float *out = malloc(t->bytes * sizeof *out + 1);
+    weft_status st = out ? st_read_f32(t, out, e) : WEFT_OK;
+    free(out);
+    TRY(st);
+  }
+  return WEFT_OK;
+}
+
+static weft_status read_weights(const Case *c, weft_error *e) {
+  Folders in = {.plan = c->folder};
+  SafeTensors *s;
+  TRY(st_open(NULL, c->folder, &in, &s, e));
+  weft_status st = read_all(s, e);
+  st_close(s);
+  return st;
+}
+
+static weft_status read_config(const Case *c, weft_error *e) {
+  char path[512];
+  Arena *a = arena_new(NULL);
+  Job j;
+  weft_status st = job_load(&j, a, &(LangOptions){0}, path_of(c, "plan.lua", path));
+  if (st == WEFT_EPLAN && j.d.errors)
+    report_first(&j.d, e);
+  else
+    *e = j.e;
+  job_free(&j);
+  arena_free(a);
+  return st;
+}
+
+static weft_status read_tokens(const Case *c, weft_error *e) {
+  int32_t t[3], l[3];
+  uint64_t seen;
+  Data *d;
+  DataSpec spec = {.kind = DATA_TOKENS,
+                   .dir = c->folder,
+                   .files = (const char *[]){"t.bin"},
+                   .nfiles = 1,
+                   .width = c->n % 3 == 2 ? 4 : 0};
+  TRY(data_open(NULL, &spec, 3, 64, 1, &d, e));
+  weft_status st = data_look(d, &seen, e);
+  for (int i = 0; i < 20 && st == WEFT_OK; i++) st = data_sample(d, i, t, l, e);
+  data_close(d);
+  return st;
+}
+
+static const struct {
+  const char *file;
+  void (*make)(Case *c);
+  Read read;
+} targets[] = {
+    {"model.safetensors", make_weights, read_weights},
+    {"model.safetensors.index.json", make_index, read_weights},
+    {"config.json", make_config, read_config},
+    {"t.bin", make_tokens, read_tokens},
+};
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool fuzz_io_case(const char *folder, uint64_t seed, uint64_t number, Text *report) {
+  char name[32], path[512];
+  weft_error e;
+  err_clear(&e);
+  snprintf(name, sizeof name, "fuzz.io.%llu", (unsigned long long)number);
+  Case *c = calloc(1, sizeof *c);
+  *c = (Case){.folder = folder, .rng = rng_make(seed, name)};
+  uint32_t k = below(c, LEN(targets));
+  targets[k].make(c);
+  for (uint32_t i = below(c, 6); i > 0; i--) change(c);
+  if (k == 0 && below(c, 4)) repair_length(c);
+  bool ok = put(c, targets[k].file, c->s, c->n);
+  double begin = seconds();
+  weft_status st = ok ? targets[k].read(c, &e) : WEFT_EFILE;
+  double took = seconds() - begin;
+  ok = ok && (st == WEFT_OK || st == WEFT_EFILE || st == WEFT_EPLAN || st == WEFT_ELIMIT);
+  if (!ok || (st != WEFT_OK && !e.text[0]) || took > SLOW_S)
+    text_printf(report, "seed %llu, number %llu: %s: status %d after %.1f s: %s\n",
+                (unsigned long long)seed, (unsigned long long)number, targets[k].file,
+                (int)st, took, e.text);
+  unlink(path_of(c, targets[k].file, path));
+  free(c);
+  return !report->n;
+}
+
+int fuzz_io(int argc, char **argv) {
+  double limit = argc > 0 ? atof(argv[0]) : 60, begin = seconds();
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL), n = 0;
+  char folder[] = "/tmp/weft-fuzz-XXXXXX";
+  Text report = {0};
+  if (limit <= 0 || !mkdtemp(folder)) {
+    fprintf(stderr, "usage: --fuzz-io SECONDS [seed]\n");
+    return EXIT_FAILURE;
+  }
+  printf("seed %llu, files in %s\n", (unsigned long long)seed, folder);
+  fflush(stdout);
+  for (; seconds() - begin < limit && !report.n; n++)
+    fuzz_io_case(folder, seed, n, &report);
+  printf("%llu files: %s\n", (unsigned long long)n, report.n ? report.s : "nothing found");
+  bool found = report.n > 0;
+  text_free(&report);
+  return found ? EXIT_FAILURE : EXIT_SUCCESS;
+}
