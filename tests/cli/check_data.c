@@ -28,7 +28,8 @@ static void expect(int code, const char *err, const char *args) {
 /* A hundred lines of text, for plans with a vocabulary of 128. */
 static void put_text(const char *name) {
   char text[1000];
-  for (int i = 0; i < 1000; i++) text[i] = (char)('a' + i % 20);
+  for (int i = 0; i < 1000; i++)
+    text[i] = (char)('a' + i % 20);
   scratch_put(name, text, sizeof text);
 }
 
@@ -66,8 +67,9 @@ START_TEST(data_outside_needs_its_folder) {
   ck_assert_int_eq(rename(scratch_path("data.lua"), scratch_path("plans/data.lua")), 0);
   put_text("other/a.txt");
   ck_assert_int_eq(symlink("../other/a.txt", scratch_path("plans/link.txt")), 0);
-  expect(2, "is outside of the plan's folder; give the folder that it may be read from: "
-            "--data DIR\n",
+  expect(2,
+         "is outside of the plan's folder; give the folder that it may be read from: "
+         "--data DIR\n",
          "check plans/data.lua -D kind=text -D file=link.txt");
   expect(2, "is outside of the plan's folder",
          "run plans/data.lua -D kind=text -D file=../other/a.txt");
@@ -98,6 +100,34 @@ START_TEST(models_outside_need_their_folder) {
 }
 END_TEST
 
+/* Plans that a script loads: the folder of the command line, or one of its own. */
+START_TEST(scripts_name_folders) {
+  static const char script[] = "local weft, options = require 'weft', {}\n"
+                               "options.define = { model = 'm' }\n"
+                               "if arg[1] then options.data = arg[1] end\n"
+                               "local plan, why = weft.load('plans/hf.lua', options)\n"
+                               "print(plan and 'loaded' or why)\n";
+  char command[512];
+  ck_assert_int_eq(mkdir(scratch_path("plans"), 0700), 0);
+  ck_assert_int_eq(rename(scratch_path("hf.lua"), scratch_path("plans/hf.lua")), 0);
+  snprintf(command, sizeof command, "cp -r %s/tests/oracle/llama %s/m", WEFT_SOURCE_DIR,
+           scratch_dir);
+  ck_assert_int_eq(system(command), 0);
+  scratch_put("s.lua", script, sizeof script - 1);
+  static const struct {
+    const char *args, *said;
+  } cases[] = {{"s.lua", "m/config.json: cannot be opened"},
+               {"--data . s.lua", "loaded"},
+               {"s.lua .", "loaded"},
+               {"s.lua plans", "m/config.json: cannot be opened"}};
+  for (int i = 0; i < LEN(cases); i++) {
+    Outcome o = process_run(SECONDS, "$weft lua %s", cases[i].args);
+    ck_assert_msg(o.code == 0 && strstr(o.out, cases[i].said), "%s: %s%s", cases[i].args,
+                  o.out, o.err);
+  }
+}
+END_TEST
+
 /* ---- check sees data ---- */
 
 START_TEST(check_looks_at_data) {
@@ -106,12 +136,14 @@ START_TEST(check_looks_at_data) {
   scratch_put("few.txt", text, 20);
   text[999] = '\xc3';
   scratch_put("bad.txt", text, 1000);
-  expect(0, "data.lua:11: warning: plan.data: 1 file, 20 bytes: that is 2 samples of "
-            "batch.seq tokens, so that a step of 4 sequences sees some of them more than "
-            "once\n",
+  expect(0,
+         "data.lua:11: warning: plan.data: 1 file, 20 bytes: that is 2 samples of "
+         "batch.seq tokens, so that a step of 4 sequences sees some of them more than "
+         "once\n",
          "check data.lua -D kind=text -D file=few.txt");
-  expect(2, "bad.txt: error: byte 195 at offset 999 is not below the model's vocabulary of "
-            "128\n",
+  expect(2,
+         "bad.txt: error: byte 195 at offset 999 is not below the model's vocabulary of "
+         "128\n",
          "check data.lua -D kind=text -D file=bad.txt");
 }
 END_TEST
@@ -136,7 +168,8 @@ END_TEST
 START_TEST(separators_are_said_once) {
   expect(1, "plan.packed: eot and bos both say where documents end; give one of them",
          "check base.lua --set 'packed={eot=1,bos=2}'");
-  expect(1, "plan.packed: which token separates documents?", "check base.lua --set packed={}");
+  expect(1, "plan.packed: which token separates documents?",
+         "check base.lua --set packed={}");
   expect(1, "plan.packed.bos: token 5000 is not below model.vocab_size",
          "check base.lua --set packed={bos=5000}");
   expect(1, "plan.packed.labels: unknown",
@@ -155,6 +188,7 @@ Suite *data_suite(void) {
   tcase_add_test(t, large_files_are_no_plans);
   tcase_add_test(t, data_outside_needs_its_folder);
   tcase_add_test(t, models_outside_need_their_folder);
+  tcase_add_test(t, scripts_name_folders);
   tcase_add_test(t, check_looks_at_data);
   tcase_add_test(t, a_run_ends_when_its_data_is_cut);
   tcase_add_test(t, separators_are_said_once);

@@ -8,7 +8,8 @@
 enum { T = 24, ROWS = 3000, SEP = 3 };
 
 /* The number of each token's document; `next` is the token after the row. */
-static void split(const Packed *p, const int32_t *row, int32_t next, int document[T + 1]) {
+static void split(const Packed *p, const int32_t *row, int32_t next,
+                  int document[T + 1]) {
   int now = 0;
   for (int t = 0; t <= T; t++) {
     int32_t id = t < T ? row[t] : next;
@@ -23,13 +24,15 @@ static void check_row(const Packed *p, const int32_t *row, int32_t next) {
   int document[T + 1];
   int32_t labels[T], places[T], positions[T];
   split(p, row, next, document);
-  for (int t = 0; t < T; t++) labels[t] = t + 1 < T ? row[t + 1] : next;
+  for (int t = 0; t < T; t++)
+    labels[t] = t + 1 < T ? row[t + 1] : next;
   packed_places(p, row, T, false, places);
   packed_places(p, row, T, true, positions);
   packed_labels(p, row, T, labels);
   for (int t = 0; t < T; t++) {
     int start = t;
-    while (start > 0 && document[start - 1] == document[t]) start--;
+    while (start > 0 && document[start - 1] == document[t])
+      start--;
     ck_assert_int_eq(places[t], start);
     ck_assert_int_eq(positions[t], t - start);
     bool same = document[t] == document[t + 1];
@@ -44,7 +47,8 @@ START_TEST(rows_are_split_as_one_would_by_hand) {
   uint64_t at = 0;
   for (int i = 0; i < ROWS; i++) {
     int32_t row[T];
-    for (int t = 0; t < T; t++) row[t] = (int32_t)(rng_u32(&rng, at++) % (4 + i % 9));
+    for (int t = 0; t < T; t++)
+      row[t] = (int32_t)(rng_u32(&rng, at++) % (4 + i % 9));
     check_row(&p, row, (int32_t)(rng_u32(&rng, at++) % 5));
   }
 }

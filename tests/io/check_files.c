@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/fuzz_io.h"
 #include "tests/lib/scratch.h"
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
@@ -314,6 +315,17 @@ START_TEST(json_is_bounded) {
 }
 END_TEST
 
+/* ---- broken files ---- */
+
+/* A sample of ./dev fuzz-io. */
+START_TEST(broken_files_are_errors) {
+  Text report = {0};
+  for (uint64_t i = 0; i < 400 && !report.n; i++)
+    fuzz_io_case(scratch_dir, 1, i, &report);
+  ck_assert_msg(report.n == 0, "%s", report.s);
+}
+END_TEST
+
 Suite *files_suite(void);
 Suite *files_suite(void) {
   Suite *s = suite_create("files");
@@ -331,6 +343,7 @@ Suite *files_suite(void) {
   tcase_add_test(t, ids_of_32_bits);
   tcase_add_test(t, a_look_tells_data_apart);
   tcase_add_test(t, json_is_bounded);
+  tcase_add_test(t, broken_files_are_errors);
   suite_add_tcase(s, t);
   return s;
 }

@@ -44,7 +44,9 @@ static void add(Case *c, const void *s, size_t n) {
   c->n += n;
 }
 
-static void add_text(Case *c, const char *s) { add(c, s, strlen(s)); }
+static void add_text(Case *c, const char *s) {
+  add(c, s, strlen(s));
+}
 
 static void make_weights(Case *c) {
   static const char header[] =
@@ -83,13 +85,14 @@ static void make_config(Case *c) {
 }
 
 static void make_tokens(Case *c) {
-  static const int32_t forms[][4] = {{20240520, 1, 40, 0}, {20240801, 7, 40, 0},
-                                     {278895051, 1, 40, 4}, {0, 0, 0, 0}};
+  static const int32_t forms[][4] = {
+      {20240520, 1, 40, 0}, {20240801, 7, 40, 0}, {278895051, 1, 40, 4}, {0, 0, 0, 0}};
   uint32_t form = below(c, LEN(forms));
   int32_t header[256] = {0};
   uint16_t ids[80];
   memcpy(header, forms[form], sizeof forms[form]);
-  for (int i = 0; i < LEN(ids); i++) ids[i] = (uint16_t)(i % 50);
+  for (int i = 0; i < LEN(ids); i++)
+    ids[i] = (uint16_t)(i % 50);
   if (header[0]) add(c, header, sizeof header);
   add(c, ids, form == 0 ? 80 : sizeof ids);
 }
@@ -111,21 +114,36 @@ static void insert(Case *c, size_t at, const void *s, size_t n) {
 
 /* Replaces a run of digits, if there is one after `at`. */
 static void change_number(Case *c, size_t at) {
-  static const char *const numbers[] = {
-      "0", "-1", "1", "2147483648", "9223372036854775807", "-9223372036854775808",
-      "18446744073709551615", "1e308", "1e999", "0.5", "4294967296", "null", "[]", "\"\""};
-  while (at < c->n && (c->s[at] < '0' || c->s[at] > '9')) at++;
+  static const char *const numbers[] = {"0",
+                                        "-1",
+                                        "1",
+                                        "2147483648",
+                                        "9223372036854775807",
+                                        "-9223372036854775808",
+                                        "18446744073709551615",
+                                        "1e308",
+                                        "1e999",
+                                        "0.5",
+                                        "4294967296",
+                                        "null",
+                                        "[]",
+                                        "\"\""};
+  while (at < c->n && (c->s[at] < '0' || c->s[at] > '9'))
+    at++;
   size_t end = at;
-  while (end < c->n && c->s[end] >= '0' && c->s[end] <= '9') end++;
+  while (end < c->n && c->s[end] >= '0' && c->s[end] <= '9')
+    end++;
   const char *s = numbers[below(c, LEN(numbers))];
   cut(c, at, end - at);
   insert(c, at, s, strlen(s));
 }
 
 static void change(Case *c) {
-  static const char *const bits[] = {"{", "}", "[", "]", ",", ":", "\"", "\\", "\\u0000",
-                                     "\\ud800", "\xff", "\xef\xbb\xbf", "null", "true",
-                                     "{\"a\":", "[[[[[[[[", "../", "/dev/zero", "__metadata__"};
+  static const char *const bits[] = {
+      "{",           "}",    "[",       "]",        ",",    ":",
+      "\"",          "\\",   "\\u0000", "\\ud800",  "\xff", "\xef\xbb\xbf",
+      "null",        "true", "{\"a\":", "[[[[[[[[", "../",  "/dev/zero",
+      "__metadata__"};
   size_t at = below(c, (uint32_t)c->n + 1);
   char block[256];
   switch (below(c, 8)) {
@@ -135,8 +153,12 @@ static void change(Case *c) {
   case 1:
     if (at < c->n) c->s[at] = (unsigned char)below(c, 256);
     break;
-  case 2: cut(c, at, 1 + below(c, 16)); break;
-  case 3: c->n = at; break;
+  case 2:
+    cut(c, at, 1 + below(c, 16));
+    break;
+  case 3:
+    c->n = at;
+    break;
   case 4: {
     const char *s = bits[below(c, LEN(bits))];
     insert(c, at, s, strlen(s));
@@ -145,10 +167,13 @@ static void change(Case *c) {
   case 5: {
     size_t n = MIN(sizeof block, c->n - at), times = 1 + below(c, 40);
     memcpy(block, c->s + at, n);
-    while (times--) insert(c, at, block, n);
+    while (times--)
+      insert(c, at, block, n);
     break;
   }
-  default: change_number(c, at); break;
+  default:
+    change_number(c, at);
+    break;
   }
 }
 
@@ -210,7 +235,8 @@ static weft_status read_tokens(const Case *c, weft_error *e) {
                    .width = c->n % 3 == 2 ? 4 : 0};
   TRY(data_open(NULL, &spec, 3, 64, 1, &d, e));
   weft_status st = data_look(d, &seen, e);
-  for (int i = 0; i < 20 && st == WEFT_OK; i++) st = data_sample(d, i, t, l, e);
+  for (int i = 0; i < 20 && st == WEFT_OK; i++)
+    st = data_sample(d, i, t, l, e);
   data_close(d);
   return st;
 }
@@ -241,7 +267,8 @@ bool fuzz_io_case(const char *folder, uint64_t seed, uint64_t number, Text *repo
   *c = (Case){.folder = folder, .rng = rng_make(seed, name)};
   uint32_t k = below(c, LEN(targets));
   targets[k].make(c);
-  for (uint32_t i = below(c, 6); i > 0; i--) change(c);
+  for (uint32_t i = below(c, 6); i > 0; i--)
+    change(c);
   if (k == 0 && below(c, 4)) repair_length(c);
   bool ok = put(c, targets[k].file, c->s, c->n);
   double begin = seconds();
@@ -270,7 +297,8 @@ int fuzz_io(int argc, char **argv) {
   fflush(stdout);
   for (; seconds() - begin < limit && !report.n; n++)
     fuzz_io_case(folder, seed, n, &report);
-  printf("%llu files: %s\n", (unsigned long long)n, report.n ? report.s : "nothing found");
+  printf("%llu files: %s\n", (unsigned long long)n,
+         report.n ? report.s : "nothing found");
   bool found = report.n > 0;
   text_free(&report);
   return found ? EXIT_FAILURE : EXIT_SUCCESS;
