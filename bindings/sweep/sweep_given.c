@@ -74,13 +74,9 @@ static void judge_given(lua_State *L, Sweep *s, int64_t i, SweepCaches *own) {
   weft_status st = sweep_load_plan(L, lua_gettop(L) - 1, NULL, a, &lp, &d, &j->e);
   if (st == WEFT_OK) {
     if (has_functions(lp)) sweep_caches_init(own);
-    *j = (Judge){.lp = lp,
-                 .values = LUA_NOREF,
-                 .limit = s->limit,
-                 .arena = j->arena,
-                 .scratch = j->scratch,
-                 .key = j->key,
-                 .caches = has_functions(lp) ? own : &s->caches};
+    j->lp = lp;
+    j->values = LUA_NOREF;
+    j->caches = has_functions(lp) ? own : &s->caches;
     st = judge_point(j, NULL, 0, &row, &why);
     if (has_functions(lp)) sweep_caches_free(own);
     lang_free(lp);

@@ -1,17 +1,17 @@
 /* sweep_point.c - judges a point. Its plan is checked as `weft check` does it; what the
  * later steps give depends on few things each and is looked up by them:
  *
- *   front      model, micro batch, sequence, tensor plan, strategy, mesh without pp
+ *   units      model, micro batch, sequence, tensor plan, strategy, mesh without pp
  *   schedule   schedule, pp, virtual stages, microbatches: actions and bubble
- *   cut        front and stages: what ranks hold and do
- *   lifetimes  shape of the front, stages, schedule: slots of buffers
+ *   shares     units and stages: what ranks hold and do
+ *   lifetimes  shape of the units, stages, schedule: slots of buffers
  *
  * Only the bytes of the worst rank are put together for each point. */
 #include "sweep_point.h"
 
 #include <stdio.h>
 
-#include "vm/pipeline/cut.h"
+#include "vm/pipeline/share.h"
 
 /* ---- what is looked up ---- */
 
@@ -20,10 +20,11 @@ typedef struct Scheduled {
   Timeline when;
 } Scheduled;
 
-typedef struct FrontEntry {
-  Front *front;
-  int shape; /* equal for fronts of equal shape */
-} FrontEntry;
+typedef struct UnitsEntry {
+  Units *u;
+  BufferSizes sizes;
+  int shape; /* equal for units of equal shape */
+} UnitsEntry;
 
 typedef struct Point {
   Judge *j;
@@ -32,8 +33,8 @@ typedef struct Point {
   Diags d;
   Mesh mesh;
   int rounds;
-  bool all_dp; /* the front is made for the real number of data-parallel ranks */
-  CacheEntry *front, *schedule, *cut, *lifetimes;
+  bool all_dp; /* the units are made for the real number of data-parallel ranks */
+  CacheEntry *units, *schedule, *shares, *lifetimes;
 } Point;
 
 static const Plan *plan_of(const Point *p) {
@@ -42,7 +43,7 @@ static const Plan *plan_of(const Point *p) {
 
 /* A model of the library knows the batch only as a size of tensors, so that any number of
  * data-parallel ranks above one gives a rank the same work. */
-static Mesh front_mesh(const Point *p) {
+static Mesh units_mesh(const Point *p) {
   Mesh m = p->mesh;
   m.size[AXIS_PP] = 1;
   if (!p->lp->arch || p->all_dp) return m;
@@ -51,11 +52,11 @@ static Mesh front_mesh(const Point *p) {
   return m;
 }
 
-/* ---- front ---- */
+/* ---- units ---- */
 
-static weft_status front_key(Point *p, Text *k) {
+static weft_status units_key(Point *p, Text *k) {
   const Plan *a = plan_of(p);
-  Mesh m = front_mesh(p);
+  Mesh m = units_mesh(p);
   k->n = 0;
   for (int i = 0; i < AXIS_N; i++)
     text_printf(k, "%d ", m.size[i]);
@@ -72,37 +73,59 @@ static weft_status front_key(Point *p, Text *k) {
 
 /* Only the whole batch shows that a tensor is too large to be counted. */
 static bool too_wide(const Point *p) {
-  const FrontEntry *f = p->front->value;
+  const UnitsEntry *f = p->units->value;
   double batch = (double)plan_of(p)->batch.micro * mesh_size(&p->mesh, AXES_DP);
-  return f && f->front && f->front->widest * batch > (double)(1ull << ELEMENTS_LOG2);
+  return f && f->u && f->u->widest * batch > (double)(1ull << ELEMENTS_LOG2);
 }
 
 /* A shape is nothing but its number. */
 static void make_shape(void *ud, CacheEntry *x) {}
 
-static void make_front(void *ud, CacheEntry *x) {
-  Point *p = ud;
-  Mesh m = front_mesh(p);
-  int64_t B = plan_of(p)->batch.micro * mesh_size(&m, AXES_DP);
-  arena_reset(p->j->scratch);
-  Graph *g = graph_new(p->j->scratch, B, plan_of(p)->batch.seq);
-  x->st = lang_build_graph(p->lp, B, plan_of(p)->batch.seq, g, &x->d, &x->e);
-  if (x->st != WEFT_OK) return;
-  CompileInput in = {.plan = plan_of(p), .mesh = &m, .graph = g};
-  FrontEntry *f = NEW(x->arena, FrontEntry);
-  x->value = f;
-  x->st = front_new(&in, p->j->scratch, x->arena, &f->front, &x->d, &x->e);
-  if (x->st != WEFT_OK) return;
+typedef struct UnitsJob {
+  Point *p;
+  CacheEntry *x;
+} UnitsJob;
+
+static weft_status find_shape(Point *p, UnitsEntry *f, weft_error *e) {
   Text shape = {0};
-  front_shape(f->front, &shape);
+  buffer_shape(f->u, &f->sizes, &shape);
   CacheEntry *same = shape.oom ? NULL
                                : cache_get(&p->j->caches->shape, shape.s, shape.n,
                                            make_shape, NULL, NULL);
   text_free(&shape);
-  if (!same)
+  if (!same) return err_set(e, WEFT_ENOMEM, "out of memory in a sweep");
+  f->shape = same->id;
+  return WEFT_OK;
+}
+
+static void run_units(void *ud) {
+  const UnitsJob *job = ud;
+  Point *p = job->p;
+  CacheEntry *x = job->x;
+  Mesh m = units_mesh(p);
+  int64_t B = plan_of(p)->batch.micro * mesh_size(&m, AXES_DP);
+  Graph *g = graph_new(p->j->scratch, B, plan_of(p)->batch.seq);
+  x->st = lang_build_graph(p->lp, B, plan_of(p)->batch.seq, g, &x->d, &x->e);
+  if (x->st != WEFT_OK) return;
+  CompileInput in = {.plan = plan_of(p),
+                     .mesh = &m,
+                     .graph = g,
+                     .arena = p->j->scratch,
+                     .scratch = p->j->unit};
+  UnitsEntry *f = NEW(x->arena, UnitsEntry);
+  x->value = f;
+  x->st = compile_units(&in, false, x->arena, &f->u, &x->d, &x->e);
+  if (x->st != WEFT_OK) return;
+  buffer_sizes(f->u, x->arena, &f->sizes);
+  x->st = find_shape(p, f, &x->e);
+}
+
+static void make_units(void *ud, CacheEntry *x) {
+  UnitsJob job = {ud, x};
+  arena_reset(job.p->j->scratch);
+  arena_reset(job.p->j->unit);
+  if (!arena_try(job.p->j->unit, run_units, &job))
     x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
-  else
-    f->shape = same->id;
 }
 
 /* ---- schedule ---- */
@@ -134,10 +157,10 @@ static void make_schedule(void *ud, CacheEntry *x) {
 
 /* ---- stages ---- */
 
-static void cut_key(Point *p, const Schedule *s, Text *k) {
+static void shares_key(Point *p, const Schedule *s, Text *k) {
   const PpPlan *pp = &plan_of(p)->pp;
   k->n = 0;
-  text_printf(k, "%d %d %d %d %d %d %d %d %d|", p->front->id, s->ranks, s->virtual_stages,
+  text_printf(k, "%d %d %d %d %d %d %d %d %d|", p->units->id, s->ranks, s->virtual_stages,
               s->v_placement, pp->layers_per_stage, pp->first_less, pp->last_less,
               pp->by_cost, pp->layout != NULL);
   for (int i = 0; i < pp->nlayers; i++)
@@ -149,30 +172,41 @@ static void cut_key(Point *p, const Schedule *s, Text *k) {
   }
 }
 
-static void make_cut(void *ud, CacheEntry *x) {
+static void make_shares(void *ud, CacheEntry *x) {
   Point *p = ud;
-  const FrontEntry *f = p->front->value;
+  const UnitsEntry *f = p->units->value;
   const Scheduled *s = p->schedule->value;
+  Shares *c = NEW(x->arena, Shares);
+  Mesh m = units_mesh(p);
   arena_reset(p->j->scratch);
-  x->st = cut_new(f->front, plan_of(p), &s->s, p->j->scratch, x->arena, (Cut **)&x->value,
-                  &x->d);
+  x->value = c;
+  if (stages(f->u, &plan_of(p)->pp, &s->s, x->arena, &c->st, &x->d))
+    shares(plan_of(p), &m, p->j->scratch, x->arena, c);
+  else
+    x->st = WEFT_EPLAN;
 }
 
 static void lifetimes_key(Point *p, Text *k) {
-  const FrontEntry *f = p->front->value;
-  const Cut *c = p->cut->value;
+  const UnitsEntry *f = p->units->value;
+  const Shares *c = p->shares->value;
   k->n = 0;
   text_printf(k, "%d %d %d|", f->shape, p->schedule->id, p->rounds);
-  for (int s = 0; s <= c->b.st.n; s++)
-    text_printf(k, "%d,", c->b.st.first[s]);
+  for (int s = 0; s <= c->st.n; s++)
+    text_printf(k, "%d,", c->st.first[s]);
 }
 
 static void make_lifetimes(void *ud, CacheEntry *x) {
   Point *p = ud;
+  const UnitsEntry *f = p->units->value;
   const Scheduled *s = p->schedule->value;
+  const Shares *c = p->shares->value;
+  Lifetimes *l = NEW_N(x->arena, Lifetimes, c->st.ranks);
+  Transfers t;
   arena_reset(p->j->scratch);
-  x->value =
-      cut_lifetimes(p->cut->value, &s->s, &s->when, p->rounds, p->j->scratch, x->arena);
+  transfers(&c->st, &s->s, &s->when, s->s.microbatches * p->rounds, p->j->scratch, &t);
+  for (int r = 0; r < c->st.ranks; r++)
+    lifetimes(&t, &f->sizes, r, p->j->scratch, x->arena, &l[r]);
+  x->value = l;
 }
 
 /* ---- the steps ---- */
@@ -227,11 +261,11 @@ static weft_status no_key(const Point *p, weft_status st, PointReason *why) {
   return st;
 }
 
-static weft_status find_front(Point *p, PointReason *why) {
+static weft_status find_units(Point *p, PointReason *why) {
   Judge *j = p->j;
   do {
-    TRY(no_key(p, front_key(p, &j->key), why));
-    TRY(look_up(p, &j->caches->front, &p->front, make_front, p));
+    TRY(no_key(p, units_key(p, &j->key), why));
+    TRY(look_up(p, &j->caches->units, &p->units, make_units, p));
   } while (!p->all_dp && (p->all_dp = too_wide(p)));
   return WEFT_OK;
 }
@@ -241,16 +275,16 @@ static weft_status find_front(Point *p, PointReason *why) {
 static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   Judge *j = p->j;
   ScheduleJob job = {p, microbatches};
-  TRY(find_front(p, why));
-  if (!p->front->value) TRY(entry_status(p, p->front, why));
+  TRY(find_units(p, why));
+  if (!p->units->value) TRY(entry_status(p, p->units, why));
   TRY(no_key(p, schedule_key(p, &j->key, microbatches), why));
   TRY(look_up(p, &j->caches->schedule, &p->schedule, make_schedule, &job));
   TRY(entry_status(p, p->schedule, why));
-  TRY(entry_status(p, p->front, why));
+  TRY(entry_status(p, p->units, why));
   const Scheduled *s = p->schedule->value;
-  cut_key(p, &s->s, &j->key);
-  TRY(look_up(p, &j->caches->cut, &p->cut, make_cut, p));
-  return entry_status(p, p->cut, why);
+  shares_key(p, &s->s, &j->key);
+  TRY(look_up(p, &j->caches->shares, &p->shares, make_shares, p));
+  return entry_status(p, p->shares, why);
 }
 
 static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
@@ -263,22 +297,24 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   row->dp = mesh_size(&p->mesh, AXES_DP);
   row->microbatches = microbatches * p->rounds;
   TRY(find_parts(p, microbatches, why));
-  const Cut *c = p->cut->value;
+  const UnitsEntry *f = p->units->value;
+  const Shares *c = p->shares->value;
   const Scheduled *s = p->schedule->value;
   row->bubble = timeline_bubble(&s->when);
-  Footprint f = cut_floor(c, row->microbatches, j->limit);
-  if (!f.over) {
+  Footprint size = footprint_floor(c, row->microbatches, j->limit);
+  if (!size.over) {
     lifetimes_key(p, &j->key);
     TRY(look_up(p, &j->caches->lifetimes, &p->lifetimes, make_lifetimes, p));
     TRY(entry_status(p, p->lifetimes, why));
     arena_reset(j->scratch);
-    f = cut_footprint(c, p->lifetimes->value, row->microbatches, j->limit, j->scratch);
+    size = footprint(c, &f->sizes, p->lifetimes->value, row->microbatches, j->limit,
+                     j->scratch);
   }
-  row->state = f.over ? POINT_MEMORY : POINT_OK;
-  row->bytes = (double)f.bytes;
-  row->worst = f.rank;
-  if (f.over) return WEFT_OK;
-  Estimate e = cut_estimate(c, &p->mesh, &a->cluster, row->microbatches, row->bubble);
+  row->state = size.over ? POINT_MEMORY : POINT_OK;
+  row->bytes = (double)size.bytes;
+  row->worst = size.rank;
+  if (size.over) return WEFT_OK;
+  Estimate e = estimate(c, a, &p->mesh, row->microbatches, row->bubble);
   row->tp = e.tp, row->dp_bytes = e.dp, row->pp = e.pp;
   row->flops = e.flops;
   row->seconds = e.seconds;
@@ -330,7 +366,8 @@ weft_status judge_open(Judge *j, LangPlan *lp, int values, SweepCaches *c,
   *j = (Judge){.lp = lp, .values = values, .caches = c, .limit = limit};
   j->arena = arena_new(NULL);
   j->scratch = arena_new(NULL);
-  if (j->arena && j->scratch) return WEFT_OK;
+  j->unit = arena_new(NULL);
+  if (j->arena && j->scratch && j->unit) return WEFT_OK;
   return err_set(&j->e, WEFT_ENOMEM, "out of memory for a sweep");
 }
 
@@ -338,17 +375,18 @@ void judge_close(Judge *j) {
   lang_free(j->lp);
   arena_free(j->arena);
   arena_free(j->scratch);
+  arena_free(j->unit);
   text_free(&j->key);
 }
 
 void sweep_caches_init(SweepCaches *c) {
-  Cache *all[] = {&c->front, &c->shape, &c->schedule, &c->cut, &c->lifetimes};
+  Cache *all[] = {&c->units, &c->shape, &c->schedule, &c->shares, &c->lifetimes};
   for (int i = 0; i < LEN(all); i++)
     cache_init(all[i]);
 }
 
 void sweep_caches_free(SweepCaches *c) {
-  Cache *all[] = {&c->lifetimes, &c->cut, &c->schedule, &c->shape, &c->front};
+  Cache *all[] = {&c->lifetimes, &c->shares, &c->schedule, &c->shape, &c->units};
   for (int i = 0; i < LEN(all); i++)
     cache_free(all[i]);
 }

@@ -8,7 +8,7 @@
 
 /* What all threads of a sweep share. */
 typedef struct SweepCaches {
-  Cache front, shape, schedule, cut, lifetimes;
+  Cache units, shape, schedule, shares, lifetimes;
 } SweepCaches;
 void sweep_caches_init(SweepCaches *c);
 void sweep_caches_free(SweepCaches *c);
@@ -39,7 +39,7 @@ typedef struct Judge {
   int values; /* vary_take */
   SweepCaches *caches;
   uint64_t limit; /* bytes of a rank; UINT64_MAX: any */
-  Arena *arena, *scratch;
+  Arena *arena, *scratch, *unit; /* unit: of a unit while its code is made */
   Text key;
   weft_error e;
 } Judge;

@@ -4,7 +4,7 @@
 
 #include "tests/lib/pair.h"
 #include "vm/base/rng.h"
-#include "vm/compile/build.h"
+#include "vm/pipeline/stages.h"
 
 static Arena *arena;
 static Diags diags;
@@ -30,40 +30,38 @@ static const char *told(void) {
   return all;
 }
 
-/* A model of embed_tokens, `layers` layers, norm and lm_head, without ops. */
-typedef struct Cut {
+/* A model of embed_tokens, `layers` layers, norm and lm_head, without code. */
+typedef struct Model {
   Plan plan;
   Mesh mesh;
   Schedule schedule;
-  CompileInput in;
+  Units units;
   Stages st;
-} Cut;
+} Model;
 
-static void cut_new(Cut *c, int layers, int pp, int virtual_stages) {
-  *c = (Cut){.schedule = {.ranks = pp, .virtual_stages = virtual_stages}};
-  MeshSpec spec = {.pp = pp};
-  ck_assert(mesh_resolve(&spec, 0, &c->mesh, &diags));
-  Graph *g = graph_new(arena, 1, 8);
-  graph_open_unit(g, "embed_tokens", -1, &err);
-  graph_close_unit(g);
-  for (int i = 0; i < layers; i++) {
-    graph_open_unit(g, arena_printf(arena, "layers.%d", i), i, &err);
-    graph_close_unit(g);
-  }
-  static const char *const last[] = {"norm", "lm_head"};
-  for (int i = 0; i < LEN(last); i++) {
-    graph_open_unit(g, last[i], -1, &err);
-    graph_close_unit(g);
-  }
-  c->in = (CompileInput){.plan = &c->plan,
-                         .mesh = &c->mesh,
-                         .graph = g,
-                         .schedule = &c->schedule,
-                         .arena = arena};
+static const UnitBody no_body;
+static const UnitCode no_code = {.body = {&no_body, &no_body, &no_body}};
+
+static void add_unit(Units *u, const char *name, int layer) {
+  u->at[u->n++] = (CompiledUnit){.name = name, .layer = layer, .code = &no_code};
+}
+
+static void model_new(Model *c, int layers, int pp, int virtual_stages) {
+  *c = (Model){.schedule = {.ranks = pp, .virtual_stages = virtual_stages}};
+  c->units.at = NEW_N(arena, CompiledUnit, layers + 3);
+  add_unit(&c->units, "embed_tokens", -1);
+  for (int i = 0; i < layers; i++)
+    add_unit(&c->units, arena_printf(arena, "layers.%d", i), i);
+  add_unit(&c->units, "norm", -1);
+  add_unit(&c->units, "lm_head", -1);
+}
+
+static bool cut(Model *c) {
+  return stages(&c->units, &c->plan.pp, &c->schedule, arena, &c->st, &diags);
 }
 
 /* "embed_tokens layers.0 | layers.1 norm lm_head" */
-static const char *cut_text(const Cut *c) {
+static const char *cut_text(const Model *c) {
   char *s = arena_str(arena, "");
   for (int i = 0; i < c->st.n; i++)
     for (int u = c->st.first[i]; u < c->st.first[i + 1]; u++) {
@@ -72,23 +70,19 @@ static const char *cut_text(const Cut *c) {
                        u == 0                ? ""
                        : u == c->st.first[i] ? " | "
                                              : " ",
-                       c->in.graph->unit.at[u].name);
+                       c->units.at[u].name);
     }
   return s;
 }
 
-static const double *costs(const Graph *g) {
-  return unit_costs(g, g->unit.n, arena);
-}
-
-static void layers_are(const Cut *c, const int *want) {
+static void layers_are(const Model *c, const int *want) {
   for (int s = 0; s < c->st.n; s++) {
     int n = 0;
     for (int u = c->st.first[s]; u < c->st.first[s + 1]; u++)
-      n += c->in.graph->unit.at[u].layer >= 0;
+      n += c->units.at[u].layer >= 0;
     ck_assert_msg(n == want[s], "stage %d has %d layers, not %d", s, n, want[s]);
   }
-  ck_assert_int_eq(c->st.first[c->st.n], c->in.graph->unit.n);
+  ck_assert_int_eq(c->st.first[c->st.n], c->units.n);
 }
 
 START_TEST(even) {
@@ -105,9 +99,9 @@ START_TEST(even) {
       {3, 1, 1, {3}},
   };
   for (int i = 0; i < LEN(all); i++) {
-    Cut c;
-    cut_new(&c, all[i].layers, all[i].pp, all[i].virtual_stages);
-    ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
+    Model c;
+    model_new(&c, all[i].layers, all[i].pp, all[i].virtual_stages);
+    ck_assert(cut(&c));
     layers_are(&c, all[i].want);
   }
   ck_assert_int_eq(diags.list.n, 0);
@@ -115,15 +109,15 @@ START_TEST(even) {
 END_TEST
 
 START_TEST(listed_layers) {
-  Cut c;
-  cut_new(&c, 5, 3, 1);
+  Model c;
+  model_new(&c, 5, 3, 1);
   c.plan.pp.layers = (const int[]){1, 3, 1}, c.plan.pp.nlayers = 3;
-  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
+  ck_assert(cut(&c));
   ck_assert_str_eq(cut_text(&c), "embed_tokens layers.0 | layers.1 layers.2 layers.3 | "
                                  "layers.4 norm lm_head");
   /* The first and the last stage may have no layer: they have other units. */
   c.plan.pp.layers = (const int[]){0, 5, 0};
-  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
+  ck_assert(cut(&c));
   ck_assert_str_eq(cut_text(&c), "embed_tokens | layers.0 layers.1 layers.2 layers.3 "
                                  "layers.4 | norm lm_head");
   ck_assert_int_eq(diags.list.n, 0);
@@ -133,27 +127,27 @@ END_TEST
 #define MODULES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 START_TEST(modules) {
-  Cut c;
-  cut_new(&c, 2, 2, 1);
+  Model c;
+  model_new(&c, 2, 2, 1);
   const char *const *lists[] = {MODULES("embed_tokens", "layers.0", "layers.1", "norm"),
                                 MODULES("lm_head")};
   c.plan.pp.modules = lists, c.plan.pp.nmodules = 2;
-  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
+  ck_assert(cut(&c));
   ck_assert_str_eq(cut_text(&c), "embed_tokens layers.0 layers.1 norm | lm_head");
 }
 END_TEST
 
-static void no_stages(Cut *c, const char *text) {
+static void no_stages(Model *c, const char *text) {
   diags = (Diags){.arena = arena};
-  ck_assert(!stage(&c->in, costs(c->in.graph), &c->st, &diags));
+  ck_assert(!cut(c));
   ck_assert_str_eq(told(), text);
 }
 
 START_TEST(errors) {
-  Cut c;
-  cut_new(&c, 3, 4, 1);
+  Model c;
+  model_new(&c, 3, 4, 1);
   no_stages(&c, "mesh.pp: 4 stages (pp = 4 x virtual = 1), but the model has 3 layers\n");
-  cut_new(&c, 5, 2, 1);
+  model_new(&c, 5, 2, 1);
   c.plan.pp.layers = (const int[]){2, 2}, c.plan.pp.nlayers = 2;
   no_stages(&c, "pp_plan.layers: the stages have 4 layers together, the model has 5\n");
   c.plan.pp.layers = (const int[]){1, 2, 2}, c.plan.pp.nlayers = 3;
@@ -162,7 +156,7 @@ START_TEST(errors) {
   c.plan.pp.layers = (const int[]){1, 2, 1, 1}, c.plan.pp.nlayers = 4;
   no_stages(&c, "pp_plan.layers: the list has 4 stages, but there are 2 stages (pp = 2 x "
                 "virtual = 1); pp_plan.virtual = 2 would fit\n");
-  cut_new(&c, 5, 3, 1);
+  model_new(&c, 5, 3, 1);
   c.plan.pp.layers = (const int[]){2, 0, 3}, c.plan.pp.nlayers = 3;
   no_stages(&c, "pp_plan.layers: stage 1 is empty\n");
   c.plan.pp.layers = (const int[]){3, -1, 3};
@@ -171,8 +165,8 @@ START_TEST(errors) {
 END_TEST
 
 START_TEST(module_errors) {
-  Cut c;
-  cut_new(&c, 2, 2, 1);
+  Model c;
+  model_new(&c, 2, 2, 1);
   c.plan.pp.nmodules = 2;
 #define LISTS(a, b) (c.plan.pp.modules = (const char *const *const[]){a, b})
 #define FIRST       MODULES("embed_tokens", "layers.0")
@@ -216,18 +210,18 @@ START_TEST(less_layers) {
       {5, 1, 1, 1, 2, {5}},
   };
   for (int i = 0; i < LEN(all); i++) {
-    Cut c;
-    cut_new(&c, all[i].layers, all[i].pp, all[i].chunks);
+    Model c;
+    model_new(&c, all[i].layers, all[i].pp, all[i].chunks);
     c.plan.pp.first_less = all[i].first, c.plan.pp.last_less = all[i].last;
-    ck_assert_msg(stage(&c.in, costs(c.in.graph), &c.st, &diags), "%s", told());
+    ck_assert_msg(cut(&c), "%s", told());
     layers_are(&c, all[i].want);
   }
 }
 END_TEST
 
 START_TEST(less_layers_than_there_are) {
-  Cut c;
-  cut_new(&c, 8, 4, 1);
+  Model c;
+  model_new(&c, 8, 4, 1);
   c.plan.pp.first_less = 6;
   no_stages(&c, "pp_plan.first_stage_less_layers: stage 0 would have -2 layers: with 8 "
                 "layers in 4 stages (pp = 4 x virtual = 1) a stage has 4 at most to "
@@ -240,13 +234,13 @@ START_TEST(less_layers_than_there_are) {
 END_TEST
 
 START_TEST(layers_per_stage) {
-  Cut c;
-  cut_new(&c, 10, 2, 2);
+  Model c;
+  model_new(&c, 10, 2, 2);
   c.plan.pp.layers_per_stage = 3; /* 4 stages, then as without */
-  ck_assert_msg(stage(&c.in, costs(c.in.graph), &c.st, &diags), "%s", told());
+  ck_assert_msg(cut(&c), "%s", told());
   layers_are(&c, (const int[]){2, 3, 3, 2});
   c.plan.pp.first_less = c.plan.pp.last_less = 1;
-  ck_assert_msg(stage(&c.in, costs(c.in.graph), &c.st, &diags), "%s", told());
+  ck_assert_msg(cut(&c), "%s", told());
   layers_are(&c, (const int[]){2, 3, 3, 2});
   c.plan.pp.layers_per_stage = 2;
   no_stages(&c, "pp_plan.layers_per_stage: 1 + 10 + 1 layers, at most 2 each, make 6 "
@@ -332,14 +326,22 @@ START_TEST(balance_of_large_costs) {
 }
 END_TEST
 
-/* The work of all ops of a stage, F, I and W. */
-static double stage_work(const Toy *t, const Stages *st, int s) {
+/* The units of a toy with their work on one rank. */
+static Units units_of(const Toy *t) {
+  Units *u;
+  CompileInput in = {.plan = &t->plan,
+                     .mesh = &t->mesh,
+                     .graph = t->graph,
+                     .arena = arena,
+                     .scratch = arena_new(NULL)};
+  ck_assert_int_eq(compile_units(&in, false, arena, &u, &diags, &err), WEFT_OK);
+  arena_free(in.scratch);
+  return *u;
+}
+
+static double stage_work(const Stages *st, int s) {
   double sum = 0;
-  for (int i = 0; i < t->graph->op.n; i++) {
-    const Op *op = &t->graph->op.at[i];
-    if (st->of_unit[op->unit] == s && op_info[op->code].cost)
-      sum += op_info[op->code].cost(t->graph, op);
-  }
+  for (int u = st->first[s]; u < st->first[s + 1]; u++) sum += st->u->at[u].code->cost;
   return sum;
 }
 
@@ -349,19 +351,15 @@ START_TEST(balance_counts_the_head) {
   o.layers = 8, o.pp = 4, o.vocab = 640;
   Toy t;
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
-  CompileInput in = {.plan = &t.plan,
-                     .mesh = &t.mesh,
-                     .graph = t.graph,
-                     .schedule = &t.schedule,
-                     .arena = arena};
+  Units u = units_of(&t);
   Stages even, cost;
-  ck_assert(stage(&in, costs(t.graph), &even, &diags));
+  ck_assert(stages(&u, &t.plan.pp, &t.schedule, arena, &even, &diags));
   t.plan.pp.by_cost = true;
-  ck_assert(stage(&in, costs(t.graph), &cost, &diags));
+  ck_assert(stages(&u, &t.plan.pp, &t.schedule, arena, &cost, &diags));
   double longest = 0, was = 0;
   for (int s = 0; s < 4; s++) {
-    longest = MAX(longest, stage_work(&t, &cost, s));
-    was = MAX(was, stage_work(&t, &even, s));
+    longest = MAX(longest, stage_work(&cost, s));
+    was = MAX(was, stage_work(&even, s));
   }
   ck_assert_double_lt(longest, was);
   ck_assert_int_gt(cost.first[3], even.first[3]);
@@ -370,8 +368,8 @@ START_TEST(balance_counts_the_head) {
 END_TEST
 
 START_TEST(balance_needs_units) {
-  Cut c;
-  cut_new(&c, 1, 5, 1);
+  Model c;
+  model_new(&c, 1, 5, 1);
   c.plan.pp.by_cost = true;
   no_stages(&c, "pp_plan.balance: 4 units cannot fill 5 stages\n");
 }
@@ -445,17 +443,17 @@ END_TEST
 
 /* E stands for what is before the first layer, L for what is after the last one. */
 START_TEST(layout_places_the_ends) {
-  Cut c;
+  Model c;
   const char *wrong;
-  cut_new(&c, 3, 4, 1);
+  model_new(&c, 3, 4, 1);
   c.plan.pp.layout = "E|t|tt|L";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
-  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
+  ck_assert(cut(&c));
   ck_assert_str_eq(cut_text(&c), "embed_tokens | layers.0 | layers.1 layers.2 | norm "
                                  "lm_head");
   c.plan.pp.layout = "Et||tt|L";
   c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
-  ck_assert(stage(&c.in, costs(c.in.graph), &c.st, &diags));
+  ck_assert(cut(&c));
   layers_are(&c, (const int[]){1, 0, 2, 0});
   ck_assert_int_eq(c.st.first[1], c.st.first[2]);
   c.plan.pp.layout = "Ett|ttL";

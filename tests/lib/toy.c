@@ -166,8 +166,13 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
   Tid loss = model(&b);
   if (graph_finish(t->graph, loss, &t->err)) return WEFT_EPLAN;
   make_schedule(t, o);
-  CompileInput in = {&t->plan, &t->mesh, t->graph, &t->schedule,
-                     t->arena, dump,     &t->dump};
+  CompileInput in = {.plan = &t->plan,
+                     .mesh = &t->mesh,
+                     .graph = t->graph,
+                     .schedule = &t->schedule,
+                     .arena = t->arena,
+                     .dump = dump,
+                     .dump_out = &t->dump};
   return compile(&in, &t->compiled, &t->diags, &t->err);
 }
 

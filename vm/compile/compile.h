@@ -1,6 +1,7 @@
 /* compile.h - from a plan, a logical graph and a schedule to programs.
  *
- * compile.c is the list of passes; each pass is a file of this folder. */
+ * compile.c is the list of passes: up to units they are files of this folder, then of
+ * vm/pipeline, vm/storage and vm/program. */
 #ifndef WEFT_COMPILE_H
 #define WEFT_COMPILE_H
 
@@ -28,7 +29,8 @@ typedef struct CompileInput {
   const Mesh *mesh;
   Graph *graph;          /* finished by graph_finish; compile adds to it */
   const Schedule *schedule;
-  Arena *arena;          /* owns the result */
+  Arena *arena;          /* of compile(): owns the result; of passes: temporary */
+  Arena *scratch;        /* of passes: emptied between units and ranks */
   const char *dump;      /* letters of passes to dump to dump_out, or NULL */
   Text *dump_out;
 } CompileInput;

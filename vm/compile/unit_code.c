@@ -4,7 +4,18 @@
  * body of the same unit reads it (F..I, F..W or I..W), else a temporary of the body.
  * Collectives get pack and unpack kernels where the dimension that is cut is not the
  * outermost, and their wait goes right before the first use of the result. */
-#include "build.h"
+#include "unit_code.h"
+
+#include "vm/storage/offsets.h"
+
+/* Where a sharded tensor lives while a body runs. */
+typedef enum { ST_NONE, ST_PARAM, ST_GRAD, ST_INPUT, ST_SEED, ST_SCALARS, ST_EDGE, ST_FI,
+               ST_FW, ST_IW, ST_TEMP } StorageKind;
+typedef struct Storage {
+  uint8_t kind;          /* StorageKind */
+  int32_t index;         /* parameter or edge number within the unit, InputKind */
+  uint64_t off;          /* within the frame or the temporaries */
+} Storage;
 
 typedef struct Uses {
   int count;
@@ -13,12 +24,15 @@ typedef struct Uses {
   Tid alias;             /* shares the storage of this tensor (all_reduce in place) */
 } Uses;
 
-typedef struct Coder {
-  Build *b;
+struct Coder {
+  Arena *a, *scratch;    /* of all units, of the unit at hand */
+  const Graph *logical;
   Graph *g;              /* sharded */
+  int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
+  VEC(AxisSet) comm;
   VEC(Uses) use;
   int unit;
-  UnitCode *code;
+  RawUnit *code;
   VEC(Storage) store;    /* of each tensor, for the unit at hand */
   VEC(int) temp;         /* of each tensor: its interval in the body at hand, + 1 */
   VEC(CodeInstr) out;    /* the body at hand */
@@ -26,17 +40,17 @@ typedef struct Coder {
     Tid result, input;
     int handle;
   } pending[64];
-  int npending, handles;
-} Coder;
+  int npending;
+};
 
 /* ---- who reads what ---- */
 
 static void find_uses(Coder *c) {
   const Graph *g = c->g;
   for (int i = 0; i < g->t.n; i++) {
-    *VEC_PUSH(c->b->arena, c->use) = (Uses){.alias = -1};
-    (void)VEC_PUSH(c->b->arena, c->store);
-    (void)VEC_PUSH(c->b->arena, c->temp);
+    *VEC_PUSH(c->a, c->use) = (Uses){.alias = -1};
+    *VEC_PUSH(c->a, c->store) = (Storage){0};
+    *VEC_PUSH(c->a, c->temp) = 0;
   }
   for (int i = 0; i < g->op.n; i++) {
     const Op *op = &g->op.at[i];
@@ -61,28 +75,20 @@ static void find_uses(Coder *c) {
 
 /* ---- storage ---- */
 
-static int param_index(UnitCode *u, int param, Arena *a) {
-  for (int i = 0; i < u->nparam; i++)
-    if (u->param[i] == param) return i;
-  if (u->nparam % 16 == 0) {
-    int *more = NEW_N(a, int, u->nparam + 16);
-    if (u->nparam) memcpy(more, u->param, sizeof(int) * (size_t)u->nparam);
-    u->param = more;
-  }
-  u->param[u->nparam] = param;
-  return u->nparam++;
+static int param_index(Coder *c, int param) {
+  RawUnit *u = c->code;
+  for (int i = 0; i < u->param.n; i++)
+    if (u->param.at[i] == param) return i;
+  *VEC_PUSH(c->scratch, u->param) = param;
+  return u->param.n - 1;
 }
 
-static int edge_index(UnitCode *u, Tid t, Arena *a) {
-  for (int i = 0; i < u->nedge; i++)
-    if (u->edge[i] == t) return i;
-  if (u->nedge % 16 == 0) {
-    Tid *more = NEW_N(a, Tid, u->nedge + 16);
-    if (u->nedge) memcpy(more, u->edge, sizeof(Tid) * (size_t)u->nedge);
-    u->edge = more;
-  }
-  u->edge[u->nedge] = t;
-  return u->nedge++;
+static int edge_index(Coder *c, Tid t) {
+  RawUnit *u = c->code;
+  for (int i = 0; i < u->edge.n; i++)
+    if (u->edge.at[i] == t) return i;
+  *VEC_PUSH(c->scratch, u->edge) = t;
+  return u->edge.n - 1;
 }
 
 static Storage in_frame(Coder *c, int kind, const Tensor *t) {
@@ -95,22 +101,20 @@ static Storage in_frame(Coder *c, int kind, const Tensor *t) {
 /* The storage of a tensor as the unit at hand sees it; decided at first sight. */
 static Storage place(Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
-  UnitCode *u = c->code;
-  if (x->kind == T_PARAM)
-    return (Storage){ST_PARAM, param_index(u, x->index, c->b->arena), 0};
+  if (x->kind == T_PARAM) return (Storage){ST_PARAM, param_index(c, x->index), 0};
   if (x->kind == T_INPUT && x->index == IN_SEED) return (Storage){.kind = ST_SEED};
   if (x->kind == T_INPUT) {
-    u->input_mask |= 1u << x->index;
+    c->code->input_mask |= 1u << x->index;
     return (Storage){ST_INPUT, x->index, 0};
   }
   const Uses *use = &c->use.at[t];
   if (use->alias >= 0) return place(c, use->alias);
-  if (use->edge) return (Storage){ST_EDGE, edge_index(u, t, c->b->arena), 0};
+  if (use->edge) return (Storage){ST_EDGE, edge_index(c, t), 0};
   if (c->store.at[t].kind != ST_NONE) return c->store.at[t];
-  const Tensor *of = x->grad_of >= 0 ? &c->b->in->graph->t.at[x->grad_of] : NULL;
+  const Tensor *of = x->grad_of >= 0 ? &c->logical->t.at[x->grad_of] : NULL;
   Storage s = {.kind = ST_TEMP};
   if (of && of->kind == T_PARAM) {
-    s = (Storage){ST_GRAD, param_index(u, of->index, c->b->arena), 0};
+    s = (Storage){ST_GRAD, param_index(c, of->index), 0};
   } else if (x->producer >= 0) {
     Phase made = c->g->op.at[x->producer].phase;
     bool by_i = use->phases & (1u << PH_I), by_w = use->phases & (1u << PH_W);
@@ -147,7 +151,7 @@ static Operand operand_of(const Coder *c, Tid t) {
 }
 
 static CodeInstr *push(Coder *c, InstrCode code, const Op *op) {
-  CodeInstr *x = VEC_PUSH(c->b->arena, c->out);
+  CodeInstr *x = VEC_PUSH(c->scratch, c->out);
   *x = (CodeInstr){.i = {.code = (uint8_t)code, .op = op->code, .comm = -1, .peer = -1,
                          .handle = -1, .line = op->line, .acc = ACC_NEVER},
                    .name = relative_name(c, op->name)};
@@ -179,9 +183,9 @@ static void settle(Coder *c, Tid t, const Op *op) {
 
 static Tid temp_like(Coder *c, const Tensor *t, const Dim *dim, int ndim) {
   Tid id = graph_tensor(c->g, T_VALUE, (DType)t->dtype, dim, ndim);
-  *VEC_PUSH(c->b->arena, c->use) = (Uses){.alias = -1};
-  *VEC_PUSH(c->b->arena, c->store) = (Storage){.kind = ST_TEMP};
-  *VEC_PUSH(c->b->arena, c->temp) = 0;
+  *VEC_PUSH(c->a, c->use) = (Uses){.alias = -1};
+  *VEC_PUSH(c->a, c->store) = (Storage){.kind = ST_TEMP};
+  *VEC_PUSH(c->a, c->temp) = 0;
   return id;
 }
 
@@ -230,16 +234,23 @@ static int free_handle(const Coder *c) {
   }
 }
 
+static int comm_index(Coder *c, AxisSet axes) {
+  for (int i = 0; i < c->comm.n; i++)
+    if (c->comm.at[i] == axes) return i;
+  *VEC_PUSH(c->a, c->comm) = axes;
+  return c->comm.n - 1;
+}
+
 static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid out) {
   if (c->npending == LEN(c->pending)) settle(c, c->pending[0].result, op);
   CodeInstr *x = push(c, I_COLL, op);
   x->i.coll = (uint8_t)coll;
   x->i.red = (uint8_t)op->attr.red;
-  x->i.comm = (int16_t)comm_for(c->b, ax_mesh((ShardAxis)op->attr.axis), NULL, 0);
+  x->i.comm = (int16_t)comm_index(c, ax_mesh((ShardAxis)op->attr.axis));
   x->i.handle = free_handle(c);
   add_in(c, x, in);
   add_out(c, x, out);
-  c->handles = MAX(c->handles, x->i.handle + 1);
+  c->code->handles = MAX(c->code->handles, x->i.handle + 1);
   c->pending[c->npending++] = (struct Pending){out, in, x->i.handle};
 }
 
@@ -296,7 +307,7 @@ static void code_kernel(Coder *c, const Op *op) {
 /* ---- slots and temporaries of a finished body ---- */
 
 static void set_slot(Coder *c, Operand *o, Storage s) {
-  int np = c->code->nparam, dyn = 1 + 2 * np;
+  int np = c->code->param.n, dyn = 1 + 2 * np;
   switch (s.kind) {
   case ST_PARAM: o->slot = (uint16_t)(1 + s.index); break;
   case ST_GRAD: o->slot = (uint16_t)(1 + np + s.index); break;
@@ -331,14 +342,14 @@ static void place_temps(Coder *c) {
       if (place(c, t).kind != ST_TEMP) continue;
       if (!slot[t]) {
         uint64_t bytes = (uint64_t)tensor_bytes(&c->g->t.at[t]);
-        *VEC_PUSH(c->b->arena, v) = (Interval){.start = i, .end = i, .size = bytes};
-        *VEC_PUSH(c->b->arena, of) = t;
+        *VEC_PUSH(c->scratch, v) = (Interval){.start = i, .end = i, .size = bytes};
+        *VEC_PUSH(c->scratch, of) = t;
         slot[t] = v.n;
       }
       v.at[slot[t] - 1].end = i;
     }
   }
-  c->code->temp = MAX(c->code->temp, offsets(c->b->arena, v.at, v.n));
+  c->code->temp = MAX(c->code->temp, offsets(c->scratch, v.at, v.n));
   for (int i = 0; i < of.n; i++) {
     c->store.at[of.at[i]] = (Storage){.kind = ST_TEMP, .off = v.at[i].off};
     slot[of.at[i]] = 0;
@@ -348,15 +359,14 @@ static void place_temps(Coder *c) {
 /* Gradients: the first result for a parameter in a body overwrites when the call says
  * so, later ones add. */
 static void mark_accumulation(Coder *c) {
-  uint64_t seen = 0;
+  bool *seen = NEW_N(c->scratch, bool, c->code->param.n);
   for (int i = 0; i < c->out.n; i++) {
     CodeInstr *x = &c->out.at[i];
     if (x->i.code != I_KERNEL || x->i.nout == 0 || x->t[x->i.nin] < 0) continue;
     Storage s = place(c, x->t[x->i.nin]);
     if (s.kind != ST_GRAD) continue;
-    bool again = seen & (1ull << s.index);
-    x->i.acc = again ? ACC_ALWAYS : (uint8_t)(ACC_BIT + s.index);
-    seen |= 1ull << s.index;
+    x->i.acc = seen[s.index] ? ACC_ALWAYS : (uint8_t)(ACC_BIT + s.index);
+    seen[s.index] = true;
   }
 }
 
@@ -378,61 +388,88 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     settle(c, c->pending[0].result, &last);
   }
   place_temps(c);
-  mark_accumulation(c);
-  c->code->body[ph].at = c->out.at;
-  c->code->body[ph].n = c->out.n;
-  c->code->body[ph].flops = flops;
+  c->code->body[ph] = (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops};
 }
 
 /* Slots depend on how many parameters and edges the whole unit has. */
 static void set_slots(Coder *c, Phase ph) {
-  for (int i = 0; i < c->code->body[ph].n; i++) {
-    CodeInstr *x = &c->code->body[ph].at[i];
+  c->out.at = c->code->body[ph].at, c->out.n = c->code->body[ph].n;
+  mark_accumulation(c);
+  for (int i = 0; i < c->out.n; i++) {
+    CodeInstr *x = &c->out.at[i];
     if (x->i.code == I_WAIT) continue;
     for (int k = 0; k < x->i.nin + x->i.nout; k++)
       if (x->t[k] >= 0) {
         Storage at = place(c, root(c, x->t[k]));
         set_slot(c, &x->operand[k], at);
-        if (at.kind == ST_EDGE) c->code->edge_used[ph] |= 1ull << at.index;
+        if (at.kind == ST_EDGE) c->code->edge_use[at.index] |= (uint8_t)(1u << ph);
       }
   }
 }
 
-/* Calls carry a bit for each gradient and each edge of their unit. */
+/* Edges of other units that the ops of a body read. */
+static void find_reads(Coder *c, Phase ph, const int *ops, int nops) {
+  RawUnit *u = c->code;
+  for (int k = 0; k < nops; k++) {
+    const Op *op = &c->g->op.at[ops[k]];
+    for (int i = 0; i < op->nin && op->phase == ph; i++) {
+      const Tensor *t = &c->g->t.at[op->in[i]];
+      if (t->unit < 0 || t->unit == op->unit) continue;
+      int edge = edge_index(c, op->in[i]);
+      bool known = false;
+      for (int j = 0; j < u->read[ph].n; j++)
+        known |= u->read[ph].at[j] == edge;
+      if (!known) *VEC_PUSH(c->scratch, u->read[ph]) = edge;
+    }
+  }
+}
+
+/* Calls carry a bit for each gradient of their unit. */
 static bool small_enough(const Coder *c, Diags *d) {
-  if (c->code->nparam <= 64 && c->code->nedge <= 64) return true;
+  enum { PARAMS = 64, EDGES = 4096 };
+  if (c->code->param.n <= PARAMS && c->code->edge.n <= EDGES) return true;
   diag_error(d, "unit-size", "model",
-             "unit %s has %d parameters and shares %d tensors with others; at most 64 of "
-             "each: open more units (g:layer, g:unit)",
-             c->g->unit.at[c->unit].name, c->code->nparam, c->code->nedge);
+             "unit %s has %d parameters (at most %d) and shares %d tensors with others (at "
+             "most %d): open more units (g:layer, g:unit)",
+             c->g->unit.at[c->unit].name, c->code->param.n, PARAMS, c->code->edge.n, EDGES);
   return false;
 }
 
-bool unit_code(Build *b, Diags *d) {
-  Graph *g = b->sh.g;
-  Coder c = {.b = b, .g = g};
-  int units = g->unit.n, *count = NEW_N(b->arena, int, units + 1);
-  int *ops = NEW_N(b->arena, int, g->op.n);
-  for (int i = 0; i < g->op.n; i++) count[g->op.at[i].unit + 1]++;
-  for (int u = 0; u < units; u++) count[u + 1] += count[u];
-  int *fill = NEW_N(b->arena, int, units);
+Coder *coder_new(const Graph *logical, Graph *g, Arena *a) {
+  Coder *c = NEW(a, Coder);
+  *c = (Coder){.a = a, .logical = logical, .g = g};
+  int units = g->unit.n, *fill = NEW_N(a, int, units);
+  c->first = NEW_N(a, int, units + 1);
+  c->ops = NEW_N(a, int, g->op.n);
+  for (int i = 0; i < g->op.n; i++) c->first[g->op.at[i].unit + 1]++;
+  for (int u = 0; u < units; u++) c->first[u + 1] += c->first[u];
   for (int i = 0; i < g->op.n; i++) {
     int u = g->op.at[i].unit;
-    ops[count[u] + fill[u]++] = i;
+    c->ops[c->first[u] + fill[u]++] = i;
   }
-  find_uses(&c);
-  b->in_handles = 1;     /* the first handle also serves the update */
-  b->unit = NEW_N(b->arena, UnitCode, units);
-  for (int u = 0; u < units; u++) {
-    c.unit = u;
-    c.code = &b->unit[u];
-    c.handles = 0;
-    for (Phase ph = PH_F; ph <= PH_W; ph++)
-      code_body(&c, ph, ops + count[u], count[u + 1] - count[u]);
-    if (!small_enough(&c, d)) return false;
-    for (Phase ph = PH_F; ph <= PH_W; ph++) set_slots(&c, ph);
-    c.code->handles = c.handles;
-    b->in_handles = MAX(b->in_handles, c.handles);
+  find_uses(c);
+  return c;
+}
+
+bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
+  const int *ops = c->ops + c->first[u];
+  int nops = c->first[u + 1] - c->first[u];
+  *out = (RawUnit){0};
+  c->scratch = scratch;
+  c->unit = u;
+  c->code = out;
+  for (Phase ph = PH_F; ph <= PH_W; ph++) code_body(c, ph, ops, nops);
+  for (Phase ph = PH_F; ph <= PH_W; ph++) find_reads(c, ph, ops, nops);
+  if (!small_enough(c, d)) return false;
+  out->edge_use = NEW_N(scratch, uint8_t, out->edge.n);
+  for (Phase ph = PH_F; ph <= PH_W; ph++) {
+    set_slots(c, ph);
+    out->body[ph].nparam = out->param.n, out->body[ph].nedge = out->edge.n;
   }
   return true;
+}
+
+int coder_comms(const Coder *c, const AxisSet **axes) {
+  *axes = c->comm.at;
+  return c->comm.n;
 }

@@ -1,26 +1,21 @@
-/* units.h - the bodies of each unit, with storage for every tensor; operands are symbolic. */
+/* units.h - what the front makes of a model: for each unit the code of one rank, its
+ * frames, edges, parameters, reads and costs. Stages, storage, transfers and lower take
+ * it, and nothing of the graph. It depends neither on the schedule nor on mesh.pp: plans
+ * that differ only in these share it. */
 #ifndef WEFT_UNITS_H
 #define WEFT_UNITS_H
 
-#include "shard.h"
-#include "vm/program/program.h"
+#include "compile.h"
 
 /* Slots of a body: the arena, the unit's parameters and gradients, then per call. */
 enum { DYN_FI, DYN_FW, DYN_IW, DYN_INPUT, DYN_EDGE = DYN_INPUT + IN_SEED };
-
-/* Where a sharded tensor lives while a body runs. */
-typedef enum { ST_NONE, ST_PARAM, ST_GRAD, ST_INPUT, ST_SEED, ST_SCALARS, ST_EDGE, ST_FI,
-               ST_FW, ST_IW, ST_TEMP } StorageKind;
-typedef struct Storage {
-  uint8_t kind;          /* StorageKind */
-  int32_t index;         /* parameter or edge number within the unit, InputKind */
-  uint64_t off;          /* within the frame or the temporaries */
-} Storage;
 /* Slots of storage that has one absolute place per rank; lower() makes them slot 0. */
 enum { SLOT_TEMP = 0xffff, SLOT_SEED = 0xfffe, SLOT_SCALARS = 0xfffd };
 
+/* An instruction of a body, operands still symbolic. */
 typedef struct CodeInstr {
-  Instr i;               /* operand, attr and what are filled by lower */
+  Instr i;               /* operand, attr and what are filled by lower; of a collective,
+                            comm is an index into Units.comm */
   OpAttr attr;
   Operand operand[KERNEL_OPERANDS];
   Tid t[KERNEL_OPERANDS];
@@ -28,28 +23,94 @@ typedef struct CodeInstr {
   double flops;
 } CodeInstr;
 
+/* Bodies are kept once: equal ones of several units are the same UnitBody. */
+typedef struct UnitBody {
+  CodeInstr *at;         /* NULL if code was not asked for */
+  int n, nparam, nedge;  /* slots depend on those of the unit */
+  double flops;
+} UnitBody;
+
+/* What one call of a body does. */
+typedef struct UnitWork {
+  double flops;
+  double seconds;             /* of its kernels, by the roofline of the cluster's GPU */
+  double bytes[AX_N][COLL_N]; /* that collectives work on, the larger side */
+  int count[AX_N][COLL_N];
+} UnitWork;
+
+/* Units that differ only in their names, parameters and edges share it. */
 typedef struct UnitCode {
-  int *param, nparam;    /* parameters that the unit reads, in order of first use */
-  Tid *edge; int nedge;  /* sharded tensors that it shares with other units */
-  uint64_t edge_used[3]; /* those that each body touches, a bit each */
+  int nparam, nedge;
+  uint8_t *edge_use;     /* of each edge: 1 << Phase for each body that touches it */
+  /* Edges of other units that each body reads: numbers within the unit, by first use. */
+  struct UnitReads {
+    int32_t *edge;
+    int n;
+  } read[3];
   uint64_t frame[3];     /* bytes of FI, FW, IW */
   uint64_t temp;         /* bytes of temporaries, worst body */
-  struct {
-    CodeInstr *at;
-    int n;
-    double flops;
-  } body[3];             /* F, I, W */
+  const UnitBody *body[3]; /* F, I, W */
+  UnitWork work[3];
+  double cost;           /* flops, forward and backward, of one microbatch */
   uint64_t input_mask;   /* inputs it reads: 1 << InputKind */
   int handles;           /* in-body handles */
 } UnitCode;
 
-struct Build;
+typedef struct CompiledUnit {
+  const char *name;      /* "layers.3", "embed_tokens" */
+  int layer;             /* or -1 */
+  const UnitCode *code;
+  const int *param;      /* [code->nparam] in Units.param, in order of first use */
+  const int32_t *edge;   /* [code->nedge] in Units.edge */
+} CompiledUnit;
+
+/* A tensor that one unit makes and another one reads. */
+typedef struct UnitEdge {
+  int32_t unit;          /* that makes it */
+  const char *label;     /* for messages and listings */
+  uint8_t dtype, ndim;
+  int64_t dim[MAX_DIM];  /* local */
+  uint64_t bytes;
+} UnitEdge;
+
+typedef struct UnitParam {
+  const char *name;
+  uint8_t ndim, init;    /* init: InitKind */
+  Dim dim[MAX_DIM];      /* global and local sizes */
+  float std;
+  bool decay;
+  Place place, grad;     /* as stored; as W bodies leave the gradient */
+  int64_t count;         /* local elements */
+} UnitParam;
+
+typedef struct Units {
+  int n;
+  CompiledUnit *at;
+  UnitEdge *edge;
+  int nedge;
+  UnitParam *param;
+  int nparam;
+  int loss;              /* unit that makes the loss */
+  Place loss_place;
+  AxisSet *comm;         /* axes of the collectives in bodies, by first use */
+  int ncomm;
+  int handles;           /* of all bodies: those of the main list come after */
+  int64_t micro, seq;    /* sequences of a rank's microbatch, tokens of one */
+  int64_t vocab;         /* token ids and labels of the model are below it */
+  DType dtype;           /* compute type */
+  double widest;         /* elements of the largest tensor but parameters, for each
+                            sequence of the whole microbatch */
+} Units;
+
 /* No tensor has more than 2^ELEMENTS_LOG2 elements. */
 enum { ELEMENTS_LOG2 = 48 };
-/* compile.c: the passes before the pipeline, from the logical graph to bodies. They depend
- * neither on the schedule nor on mesh.pp. */
-weft_status compile_units(struct Build *b, Diags *d, weft_error *e);
-/* False: a unit is too large (reported). */
-bool unit_code(struct Build *b, Diags *d);
+/* compile.c: the passes before the pipeline, on a finished logical graph, which stays as
+ * it is. The result lies in `keep`, everything temporary in in->arena; bodies keep their
+ * code only if `code`. Axes of the mesh but pp are those of the plan, except that any dp
+ * above 1 may be given as 2: a rank has the same bytes and does the same work. */
+weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
+                          Diags *d, weft_error *e);
+/* The axes over which a gradient is partial as W bodies leave it. */
+AxisSet unit_param_partial(const UnitParam *p);
 
 #endif

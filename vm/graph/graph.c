@@ -154,6 +154,16 @@ Graph *graph_new(Arena *a, int64_t batch, int64_t seq) {
   return g;
 }
 
+Graph *graph_fork(const Graph *g, Arena *a) {
+  Graph *f = arena_copy(a, g, sizeof *g);
+  f->arena = a;
+  f->t.at = arena_copy(a, g->t.at, sizeof *g->t.at * (size_t)g->t.n);
+  f->op.at = arena_copy(a, g->op.at, sizeof *g->op.at * (size_t)g->op.n);
+  f->t.cap = f->t.n, f->op.cap = f->op.n;
+  f->param.cap = f->param.n, f->unit.cap = f->unit.n;
+  return f;
+}
+
 Tid graph_input(Graph *g, InputKind k) {
   static const char *const name[IN_N] = {"tokens", "labels", "positions", "doc_starts",
                                          "seed"};

@@ -178,6 +178,9 @@ int op_parse(const char *name);        /* -1 if unknown */
 bool op_adds(int code);
 
 Graph *graph_new(Arena *a, int64_t batch, int64_t seq);
+/* A graph that begins as this one and to which ops can be added. What both have in common
+ * stays in the arena of `g`. */
+Graph *graph_fork(const Graph *g, Arena *a);
 /* An input of the model, made at first use. */
 Tid graph_input(Graph *g, InputKind k);
 /* A parameter; asking again for the same name gives the same tensor (tied weights)

@@ -29,25 +29,23 @@ static int new_buffer(Walk *w, uint64_t bytes, int what) {
   return w->t->buffer.n - 1;
 }
 
-static int new_edge(Walk *w, Tid t) {
-  uint64_t bytes = (uint64_t)tensor_bytes(&w->b->sh.g->t.at[t]);
-  return new_buffer(w, bytes, 3 * w->b->in->graph->unit.n + t);
+static int new_edge(Walk *w, int32_t edge) {
+  return new_buffer(w, w->u->edge[edge].bytes, 3 * w->u->n + edge);
 }
 
 static void touch(Walk *w, int buffer) {
   if (buffer >= 0) w->t->buffer.at[buffer].end = MAX(w->t->buffer.at[buffer].end, w->now);
 }
 
-static int chunk_edge(Walk *w, int chunk, Tid t) {
+/* The number of an edge in its chunk. */
+static int chunk_edge(Walk *w, int chunk, int32_t edge) {
   struct ChunkEdges *c = &w->chunk[chunk];
-  for (int i = 0; i < c->t.n; i++)
-    if (c->t.at[i] == t) return i;
-  *VEC_PUSH(w->a, c->t) = t;
-  return c->t.n - 1;
+  if (!c->of[edge]) c->of[edge] = ++c->n;
+  return c->of[edge] - 1;
 }
 
 static int32_t *edge_buffer(Walk *w, int chunk, int edge, int mb) {
-  return &w->chunk[chunk].buffer[(size_t)edge * (size_t)w->b->microbatches + (size_t)mb];
+  return &w->chunk[chunk].buffer[(size_t)edge * (size_t)w->tr->microbatches + (size_t)mb];
 }
 
 int walk_handle(Walk *w) {
@@ -64,39 +62,33 @@ static void wait_handle(Walk *w, int handle, int buffer) {
 /* ---- receives ---- */
 
 static Sends *from(const Walk *w, int src) {
-  return sends_to(w->b, src, w->rank);
-}
-
-static int local_chunk(const Walk *w, int stage) {
-  int rank, chunk;
-  schedule_where(w->s, stage, &rank, &chunk);
-  return chunk;
+  return sends_to(w->tr, src, w->rank);
 }
 
 static void post_item(Walk *w, int src, struct SendItem *x) {
-  int chunk = local_chunk(w, x->stage);
-  int buffer = new_edge(w, x->t);
-  *edge_buffer(w, chunk, chunk_edge(w, chunk, x->t), x->mb) = buffer;
+  int chunk = w->st->chunk[x->stage];
+  int buffer = new_edge(w, x->edge);
+  *edge_buffer(w, chunk, chunk_edge(w, chunk, x->edge), x->mb) = buffer;
   x->handle = walk_handle(w);
   Event *e = walk_event(w, EV_RECV);
-  e->buffer = buffer, e->peer = src, e->handle = x->handle, e->t = x->t, e->mb = x->mb;
+  e->buffer = buffer, e->peer = src, e->handle = x->handle, e->edge = x->edge, e->mb = x->mb;
 }
 
 static void post_for(Walk *w, int stage, int mb, bool forward) {
   Inlet in;
-  if (!inlet(w->b, stage, mb, forward, &in)) return;
+  if (!inlet(w->tr, stage, mb, forward, &in)) return;
   Sends *v = from(w, in.src);
-  int *next = &w->posted[send_side(w->b, in.src, w->rank)];
+  int *next = &w->posted[send_side(w->tr, in.src, w->rank)];
   for (; *next < in.first + in.n; ++*next)
     post_item(w, in.src, &v->at[*next]);
 }
 
 /* A stage boundary inside one rank: the same buffers under the next chunk's names. */
 static void hand_over(Walk *w, int stage, int mb, bool forward) {
-  const Cross *c = entering(w->b, stage, forward);
+  const Cross *c = entering(w->st, stage, forward);
   int peer = forward ? stage - 1 : stage + 1;
-  if (!c || stage_rank(w->b, peer) != w->rank) return;
-  int to = local_chunk(w, stage), at = local_chunk(w, peer);
+  if (!c || w->st->rank[peer] != w->rank) return;
+  int to = w->st->chunk[stage], at = w->st->chunk[peer];
   for (int i = 0; i < c->n; i++)
     *edge_buffer(w, to, chunk_edge(w, to, c->at[i]), mb) =
         *edge_buffer(w, at, chunk_edge(w, at, c->at[i]), mb);
@@ -105,11 +97,11 @@ static void hand_over(Walk *w, int stage, int mb, bool forward) {
 static void wait_for_inputs(Walk *w, int stage, int mb, bool forward) {
   Inlet in;
   hand_over(w, stage, mb, forward);
-  if (!inlet(w->b, stage, mb, forward, &in)) return;
-  int chunk = local_chunk(w, stage);
+  if (!inlet(w->tr, stage, mb, forward, &in)) return;
+  int chunk = w->st->chunk[stage];
   for (int i = in.first; i < in.first + in.n; i++) {
     const struct SendItem *x = &from(w, in.src)->at[i];
-    wait_handle(w, x->handle, *edge_buffer(w, chunk, chunk_edge(w, chunk, x->t), mb));
+    wait_handle(w, x->handle, *edge_buffer(w, chunk, chunk_edge(w, chunk, x->edge), mb));
   }
 }
 
@@ -124,19 +116,19 @@ static Peer *peer_of(Walk *w, int rank) {
 
 static void send_from(Walk *w, int stage, int mb, bool forward) {
   int to = forward ? stage + 1 : stage - 1;
-  if (to < 0 || to >= w->b->st.n || stage_rank(w->b, to) == w->rank) return;
-  const Cross *c = entering(w->b, to, forward);
+  if (to < 0 || to >= w->st->n || w->st->rank[to] == w->rank) return;
+  const Cross *c = entering(w->st, to, forward);
   if (c->n == 0) return;
-  int chunk = local_chunk(w, stage);
-  Peer *p = peer_of(w, stage_rank(w->b, to));
+  int chunk = w->st->chunk[stage];
+  Peer *p = peer_of(w, w->st->rank[to]);
   p->newest = p->sent.n;
   for (int i = 0; i < c->n; i++) {
-    const struct SendItem *x = &sends_to(w->b, w->rank, p->rank)->at[p->items++];
+    const struct SendItem *x = &sends_to(w->tr, w->rank, p->rank)->at[p->items++];
     int buffer = *edge_buffer(w, chunk, chunk_edge(w, chunk, c->at[i]), mb);
     int handle = walk_handle(w);
     touch(w, buffer);
     Event *e = walk_event(w, EV_SEND);
-    e->buffer = buffer, e->peer = p->rank, e->handle = handle, e->t = c->at[i];
+    e->buffer = buffer, e->peer = p->rank, e->handle = handle, e->edge = c->at[i];
     e->mb = mb;
     *VEC_PUSH(w->a, p->sent) = (Outstanding){handle, buffer, x->posted};
   }
@@ -162,10 +154,11 @@ static void wait_for_all_sends(Walk *w) {
 /* ---- calls ---- */
 
 static void call(Walk *w, int u, Phase ph, int mb) {
-  const UnitCode *code = &w->b->unit[u];
-  if (code->body[ph].n == 0) return;
-  int chunk = local_chunk(w, w->b->st.of_unit[u]), unit = w->local[u];
-  int32_t *frame = w->frame[(size_t)unit * (size_t)w->b->microbatches + (size_t)mb];
+  const CompiledUnit *x = &w->u->at[u];
+  const UnitCode *code = x->code;
+  if (code->body[ph]->n == 0) return;
+  int chunk = w->st->chunk[w->st->of_unit[u]], unit = w->local[u];
+  int32_t *frame = w->frame[(size_t)unit * (size_t)w->tr->microbatches + (size_t)mb];
   for (int k = 0; k < 3; k++) {
     bool opens = k == 2 ? ph == PH_I : ph == PH_F;
     bool uses = k == 0 ? ph != PH_W : k == 1 ? true : ph != PH_F;
@@ -181,14 +174,14 @@ static void call(Walk *w, int u, Phase ph, int mb) {
     bool alive = code->frame[k] > 0 && (k == 2 ? ph != PH_F : k == 1 || ph != PH_W);
     if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = alive ? frame[k] : -1;
   }
-  uint64_t used = code->edge_used[ph];
   for (int k = 0; k < code->nedge; k++) {
+    bool used = code->edge_use[k] >> ph & 1;
     int32_t *buf = edge_buffer(w, chunk, w->unit_edge[unit][k], mb);
-    if (used >> k & 1) {
-      if (*buf < 0) *buf = new_edge(w, code->edge[k]);
+    if (used) {
+      if (*buf < 0) *buf = new_edge(w, x->edge[k]);
       touch(w, *buf);
     }
-    if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = used >> k & 1 ? *buf : -1;
+    if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = used ? *buf : -1;
   }
   Event *e = walk_event(w, EV_CALL);
   e->phase = (uint8_t)ph, e->unit = u, e->mb = mb, e->edges = first;
@@ -198,7 +191,7 @@ static void call(Walk *w, int u, Phase ph, int mb) {
 
 static void run_forward(Walk *w, int stage, int mb) {
   wait_for_inputs(w, stage, mb, true);
-  for (int u = w->b->st.first[stage]; u < w->b->st.first[stage + 1]; u++)
+  for (int u = w->st->first[stage]; u < w->st->first[stage + 1]; u++)
     call(w, u, PH_F, mb);
   send_from(w, stage, mb, true);
 }
@@ -206,7 +199,7 @@ static void run_forward(Walk *w, int stage, int mb) {
 /* What goes back to the stage before is sent before the last unit's W. A stage without
  * units passes on what it receives. */
 static void run_backward(Walk *w, int stage, int mb, int bits) {
-  int first = w->b->st.first[stage], end = w->b->st.first[stage + 1];
+  int first = w->st->first[stage], end = w->st->first[stage + 1];
   if (bits & PART_I) wait_for_inputs(w, stage, mb, false);
   if (bits & PART_I && first == end) send_from(w, stage, mb, false);
   for (int u = end - 1; u >= first; u--) {
@@ -224,7 +217,7 @@ static void post_action(Walk *w, const Action *a, int base) {
   int n = action_parts(a, part);
   for (int k = 0; k < n; k++)
     if (part[k].bits != PART_W)
-      post_for(w, schedule_stage(w->s, w->rank, part[k].chunk), base + part[k].mb,
+      post_for(w, stage_at(w->st, w->rank, part[k].chunk), base + part[k].mb,
                part[k].bits & PART_F);
 }
 
@@ -233,7 +226,7 @@ static void run_action(Walk *w, const Action *a, int base) {
   ActionPart part[2];
   int n = action_parts(a, part);
   for (int k = 0; k < n; k++) {
-    int stage = schedule_stage(w->s, w->rank, part[k].chunk), mb = base + part[k].mb;
+    int stage = stage_at(w->st, w->rank, part[k].chunk), mb = base + part[k].mb;
     if (part[k].bits & PART_F)
       run_forward(w, stage, mb);
     else
@@ -244,44 +237,44 @@ static void run_action(Walk *w, const Action *a, int base) {
 /* ---- set-up ---- */
 
 static void add_chunk_edges(Walk *w, int stage) {
-  const Build *b = w->b;
-  int chunk = local_chunk(w, stage);
-  for (int u = b->st.first[stage]; u < b->st.first[stage + 1]; u++) {
-    int *edge = w->unit_edge[w->local[u]] = NEW_N(w->a, int, b->unit[u].nedge);
-    for (int k = 0; k < b->unit[u].nedge; k++)
-      edge[k] = chunk_edge(w, chunk, b->unit[u].edge[k]);
+  const Stages *st = w->st;
+  int chunk = st->chunk[stage];
+  w->chunk[chunk].of = NEW_N(w->a, int32_t, w->u->nedge);
+  for (int u = st->first[stage]; u < st->first[stage + 1]; u++) {
+    int n = w->u->at[u].code->nedge;
+    int *edge = w->unit_edge[w->local[u]] = NEW_N(w->a, int, n);
+    for (int k = 0; k < n; k++)
+      edge[k] = chunk_edge(w, chunk, w->u->at[u].edge[k]);
   }
   for (int s = stage - 1; s <= stage; s++) {
-    if (s < 0 || s >= b->st.n - 1) continue;
-    for (int i = 0; i < b->fwd[s].n; i++)
-      chunk_edge(w, chunk, b->fwd[s].at[i]);
-    for (int i = 0; i < b->bwd[s].n; i++)
-      chunk_edge(w, chunk, b->bwd[s].at[i]);
+    if (s < 0 || s >= st->n - 1) continue;
+    for (int i = 0; i < st->fwd[s].n; i++)
+      chunk_edge(w, chunk, st->fwd[s].at[i]);
+    for (int i = 0; i < st->bwd[s].n; i++)
+      chunk_edge(w, chunk, st->bwd[s].at[i]);
   }
-  size_t n = (size_t)w->chunk[chunk].t.n * (size_t)b->microbatches;
-  w->chunk[chunk].buffer = NEW_N(w->a, int32_t, n);
+  size_t n = (size_t)w->chunk[chunk].n * (size_t)w->tr->microbatches;
+  w->chunk[chunk].buffer = arena_raw(w->a, n * sizeof(int32_t));
   memset(w->chunk[chunk].buffer, 0xff, n * sizeof(int32_t));
 }
 
 /* Numbers the units of the rank; returns how many there are. */
 static int number_units(Walk *w) {
-  const Build *b = w->b;
   int n = 0;
-  w->local = NEW_N(w->a, int, b->in->graph->unit.n);
-  for (int u = 0; u < b->in->graph->unit.n; u++)
-    if (stage_rank(b, b->st.of_unit[u]) == w->rank) w->local[u] = n++;
+  w->local = NEW_N(w->a, int, w->u->n);
+  for (int u = 0; u < w->u->n; u++)
+    if (unit_rank(w->st, u) == w->rank) w->local[u] = n++;
   return n;
 }
 
 static void set_up(Walk *w) {
-  const Build *b = w->b;
   int units = number_units(w);
-  w->chunk = (void *)arena_alloc(w->a, sizeof *w->chunk * (size_t)w->s->virtual_stages);
+  w->chunk = (void *)arena_alloc(w->a, sizeof *w->chunk * (size_t)w->st->chunks);
   w->unit_edge = NEW_N(w->a, int *, units);
   w->frame = (void *)arena_alloc(w->a, sizeof *w->frame * (size_t)units *
-                                           (size_t)b->microbatches);
-  for (int c = 0; c < w->s->virtual_stages; c++)
-    add_chunk_edges(w, schedule_stage(w->s, w->rank, c));
+                                           (size_t)w->tr->microbatches);
+  for (int c = 0; c < w->st->chunks; c++)
+    add_chunk_edges(w, stage_at(w->st, w->rank, c));
   reductions_begin(w, units);
 }
 
@@ -309,7 +302,7 @@ static void post_number(Walk *w, int i, int total) {
 
 static void walk(Walk *w) {
   const Schedule *s = w->s;
-  int n = s->n[w->rank], total = n * (w->b->microbatches / s->microbatches);
+  int n = s->n[w->rank], total = n * (w->tr->microbatches / s->microbatches);
   post_number(w, next_compute(w, -1, total), total);
   for (int i = 0; i < total; i++) {
     int round = i / n;
@@ -321,16 +314,25 @@ static void walk(Walk *w) {
     post_number(w, next_compute(w, i, total), total);
     take_up(w, i);
     wait_for_sends(w,
-                   w->b->when.slot[w->rank][i % n].start + round * w->b->when.makespan);
+                   w->tr->when->slot[w->rank][i % n].start + round * w->tr->when->makespan);
     run_action(w, a, round * s->microbatches);
   }
   w->action = w->line = 0;
   wait_for_all_sends(w);
 }
 
-void actions(Build *b, int rank, const Layout *l, MainList *t) {
-  *t = (MainList){.handles = b->in_handles, .brief = t->brief};
-  Walk w = {.b = b, .a = b->scratch, .s = b->in->schedule, .l = l, .t = t, .rank = rank};
+void actions(ActionsInput *in, int rank, const Layout *l, MainList *t) {
+  const Transfers *tr = in->tr;
+  *t = (MainList){.handles = tr->st->u->handles, .brief = t->brief};
+  Walk w = {.in = in,
+            .tr = tr,
+            .st = tr->st,
+            .u = tr->st->u,
+            .a = in->scratch,
+            .s = tr->s,
+            .l = l,
+            .t = t,
+            .rank = rank};
   set_up(&w);
   walk(&w);
 }

@@ -3,7 +3,6 @@
 #define WEFT_ACTIONS_INT_H
 
 #include "main_list.h"
-#include "vm/compile/build.h"
 
 typedef struct Outstanding {
   int handle, buffer;
@@ -14,11 +13,14 @@ typedef struct Outstanding {
  * to the last transfer. */
 typedef struct Peer {
   VEC(Outstanding) sent;
-  int rank, head, newest, items; /* items: numbers of b->sends used so far */
+  int rank, head, newest, items; /* items: numbers of Transfers.sends used so far */
 } Peer;
 
 typedef struct Walk {
-  Build *b;
+  ActionsInput *in;
+  const Transfers *tr;
+  const Stages *st;
+  const Units *u;
   Arena *a;
   const Schedule *s;
   const Layout *l;
@@ -29,7 +31,8 @@ typedef struct Walk {
   Event unwanted;   /* where events go when only buffers are wanted */
   /* Edges of each local chunk: tensors and, for [edge * microbatches + mb], buffers. */
   struct ChunkEdges {
-    VEC(Tid) t;
+    int32_t *of; /* edge -> number here + 1 */
+    int n;
     int32_t *buffer;
   } * chunk;
   int *local;          /* unit -> number on this rank */

@@ -11,7 +11,7 @@
  * Rings: all_reduce moves 2 (n-1)/n of the bytes in 2 (n-1) steps, all_gather and
  * reduce_scatter half of both. A group inside a machine uses NVLink, any other the
  * network cards of its members there. Nothing is fitted: real runs take longer. */
-#include "cut.h"
+#include "share.h"
 
 typedef struct Link {
   double bandwidth, latency;
@@ -49,41 +49,43 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   return s;
 }
 
-static double tail_seconds(const Cut *c, const Mesh *m, const Cluster *k,
-                           const CutRank *r, double backward) {
+static double tail_seconds(const Plan *plan, const Mesh *m,
+                           const RankShare *r, double backward) {
+  const Cluster *k = &plan->cluster;
   Link dp = link_of(m, k, AXES_DP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
   double reduce = ring_seconds(&dp, (double)r->reduced, r->reduced > 0, true) +
                   ring_seconds(&tp, (double)r->reduced_tp, r->reduced_tp > 0, true);
-  if (c->front->plan.strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
+  if (plan->strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
   /* Read: the gradient twice (norm, step), master and moments; written: the latter and
    * the compute-type copy. */
-  double moved = 5 * 4 + 3 * 4 + dtype_size(c->front->plan.dtype);
+  double moved = 5 * 4 + 3 * 4 + dtype_size(plan->dtype);
   return reduce + (double)r->params * moved / k->hbm_bandwidth;
 }
 
-static double step_seconds(const Cut *c, const Mesh *m, const Cluster *k, int64_t mbs,
+static double step_seconds(const Shares *c, const Plan *plan, const Mesh *m, int64_t mbs,
                            double bubble) {
+  const Cluster *k = &plan->cluster;
   double most = 0, tail = 0, sent = 0;
-  for (int r = 0; r < c->ranks; r++) {
+  for (int r = 0; r < c->st.ranks; r++) {
     double s[3];
     for (int ph = 0; ph < 3; ph++)
       s[ph] = work_seconds(m, k, &c->rank[r].work[ph]);
     most = MAX(most, s[PH_F] + s[PH_I] + s[PH_W]);
-    tail = MAX(tail, tail_seconds(c, m, k, &c->rank[r], s[PH_I] + s[PH_W]));
+    tail = MAX(tail, tail_seconds(plan, m, &c->rank[r], s[PH_I] + s[PH_W]));
   }
-  for (int s = 0; s + 1 < c->b.st.n; s++) {
+  for (int s = 0; s + 1 < c->st.n; s++) {
     double bytes = 0;
-    for (int i = 0; i < c->b.fwd[s].n; i++)
-      bytes += (double)tensor_bytes(&c->b.sh.g->t.at[c->b.fwd[s].at[i]]);
+    for (int i = 0; i < c->st.fwd[s].n; i++)
+      bytes += (double)c->st.u->edge[c->st.fwd[s].at[i]].bytes;
     sent = MAX(sent, bytes);
   }
   Link pp = link_of(m, k, AXIS_BIT(AXIS_PP));
   double fill =
-      c->ranks < 2 ? 0 : 2.0 * (c->b.st.n - 1) * (sent / pp.bandwidth + pp.latency);
+      c->st.ranks < 2 ? 0 : 2.0 * (c->st.n - 1) * (sent / pp.bandwidth + pp.latency);
   return (double)mbs * most / (1 - bubble) + fill + tail;
 }
 
-static double axis_bytes(const CutRank *r, ShardAxis a, double mbs) {
+static double axis_bytes(const RankShare *r, ShardAxis a, double mbs) {
   double bytes = 0;
   for (int ph = 0; ph < 3; ph++)
     for (int c = 0; c < COLL_N; c++)
@@ -91,18 +93,18 @@ static double axis_bytes(const CutRank *r, ShardAxis a, double mbs) {
   return bytes * mbs;
 }
 
-Estimate cut_estimate(const Cut *c, const Mesh *m, const Cluster *k, int64_t microbatches,
-                      double bubble) {
+Estimate estimate(const Shares *c, const Plan *plan, const Mesh *m, int64_t microbatches,
+                  double bubble) {
   Estimate e = {0};
-  double mbs = (double)microbatches, copies = (double)m->world / c->ranks;
-  for (int r = 0; r < c->ranks; r++) {
-    const CutRank *x = &c->rank[r];
+  double mbs = (double)microbatches, copies = (double)m->world / c->st.ranks;
+  for (int r = 0; r < c->st.ranks; r++) {
+    const RankShare *x = &c->rank[r];
     for (int ph = 0; ph < 3; ph++)
       e.flops += x->work[ph].flops * mbs * copies;
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + (double)x->reduced_tp);
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced);
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
-  if (k->gpu) e.seconds = step_seconds(c, m, k, microbatches, bubble);
+  if (plan->cluster.gpu) e.seconds = step_seconds(c, plan, m, microbatches, bubble);
   return e;
 }

@@ -2,9 +2,9 @@
 #ifndef WEFT_MAIN_LIST_H
 #define WEFT_MAIN_LIST_H
 
+#include "transfers.h"
 #include "vm/storage/layout.h"
 
-struct Build;
 typedef enum { EV_CALL, EV_SEND, EV_RECV, EV_WAIT, EV_REDUCE } EventKind;
 typedef struct Event {
   uint8_t kind;
@@ -17,7 +17,7 @@ typedef struct Event {
   int32_t action;        /* see Instr */
   int32_t line;
   uint32_t edges;        /* CALL: first of its frames and edges in call_buffer */
-  Tid t;                 /* SEND, RECV */
+  int32_t edge;          /* SEND, RECV: in Units.edge */
 } Event;
 typedef struct MainList {
   VEC(Event) ev;
@@ -27,7 +27,14 @@ typedef struct MainList {
   int *reduce_handle;    /* of each bucket: -1 if the epilogue starts it */
   bool brief;            /* set before: only the buffers are wanted */
 } MainList;
-/* requires the schedule to be checked; `rank` is the pp rank */
-void actions(struct Build *b, int rank, const Layout *l, MainList *t);
+typedef struct ActionsInput {
+  const Transfers *tr;
+  Arena *scratch;
+  Diags *d;
+  bool overlap;          /* gradients are reduced while backward still runs */
+  bool late;             /* set once a warning about REDUCE_GRAD was given */
+} ActionsInput;
+/* `rank` is the pp rank. */
+void actions(ActionsInput *in, int rank, const Layout *l, MainList *t);
 
 #endif

@@ -7,7 +7,7 @@
  * schedule says so; what is left is reduced after the last action. */
 static void reduce(Walk *w, int k) {
   const struct Held *h = &w->bucket[k];
-  bool wanted = h->explicit || w->b->in->plan->strategy.overlap_grad_reduce;
+  bool wanted = h->explicit || w->in->overlap;
   if (h->units > 0 || h->actions > 0 || !wanted || w->t->reduce_handle[k] >= 0) return;
   w->t->reduce_handle[k] = walk_handle(w);
   Event *e = walk_event(w, EV_REDUCE);
@@ -16,12 +16,12 @@ static void reduce(Walk *w, int k) {
 
 /* Parameters of unit `u` in bucket `k`. */
 static int shared(const Walk *w, int u, int k) {
-  const UnitCode *code = &w->b->unit[u];
+  const CompiledUnit *x = &w->u->at[u];
   const Bucket *bk = &w->l->bucket.at[k];
   int n = 0;
   for (int i = 0; i < bk->nparam; i++)
-    for (int j = 0; j < code->nparam; j++)
-      n += w->l->of[code->param[j]] == bk->param[i];
+    for (int j = 0; j < x->code->nparam; j++)
+      n += w->l->of[x->param[j]] == bk->param[i];
   return n;
 }
 
@@ -37,15 +37,14 @@ void reductions_finished(Walk *w, int u) {
 
 /* Tied weights are written by several chunks: all of them come before the reduction. */
 static void warn_late(Walk *w, const Bucket *bk, int chunk) {
-  Build *b = w->b;
-  if (b->late_reduce) return;
-  b->late_reduce = true;
+  if (w->in->late) return;
+  w->in->late = true;
   int param = w->l->param[bk->param[0]].param;
-  Diag *x = diag_warn(b->d, "schedule", "schedule",
+  Diag *x = diag_warn(w->in->d, "schedule", "schedule",
                       "rank %d, step %d: REDUCE_GRAD of chunk %d leaves out %s, which "
                       "other chunks of the rank use, too: its gradient is reduced after "
                       "their last W",
-                      w->rank, w->action - 1, chunk, b->in->graph->param.at[param].name);
+                      w->rank, w->action - 1, chunk, w->u->param[param].name);
   if (w->line > 0 && w->s->file) x->file = w->s->file, x->line = w->line;
 }
 
@@ -60,8 +59,8 @@ void reductions_of_chunk(Walk *w, int chunk) {
 }
 
 static void count_buckets(Walk *w, int stage) {
-  for (int u = w->b->st.first[stage]; u < w->b->st.first[stage + 1]; u++) {
-    w->w_left[w->local[u]] = w->b->microbatches;
+  for (int u = w->st->first[stage]; u < w->st->first[stage + 1]; u++) {
+    w->w_left[w->local[u]] = w->tr->microbatches;
     for (int k = 0; k < w->l->bucket.n; k++)
       w->bucket[k].units += shared(w, u, k);
   }
@@ -83,7 +82,7 @@ void reductions_begin(Walk *w, int units) {
   w->t->reduce_handle = NEW_N(w->a, int, n + 1);
   for (int k = 0; k < n; k++)
     w->t->reduce_handle[k] = -1;
-  for (int c = 0; c < w->s->virtual_stages; c++)
-    count_buckets(w, schedule_stage(w->s, w->rank, c));
+  for (int c = 0; c < w->st->chunks; c++)
+    count_buckets(w, stage_at(w->st, w->rank, c));
   count_reductions(w);
 }

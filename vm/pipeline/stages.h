@@ -1,34 +1,48 @@
-/* stages.h - which units each stage of the pipeline runs, and what crosses between them. */
+/* stages.h - which units each stage of the pipeline runs, on which rank, what crosses
+ * between stages, and which ranks hold a parameter. */
 #ifndef WEFT_STAGES_H
 #define WEFT_STAGES_H
 
-#include "vm/compile/compile.h"
+#include "vm/compile/units.h"
 
-typedef struct Stages {
-  int n;                 /* pp * virtual */
-  int *first;            /* [n + 1]: units first[s] .. first[s+1]-1 */
-  int *of_unit;          /* unit -> stage */
-} Stages;
-/* Tensors that cross a boundary between two stages. */
+/* Tensors that cross a boundary between two stages: numbers of Units.edge. */
 typedef struct Cross {
-  Tid *at;
+  int32_t *at;
   int n;
 } Cross;
 
-/* What all ops of each unit cost, forward and backward, for one microbatch on one rank. */
-double *unit_costs(const Graph *local, int units, Arena *a);
-/* requires units and their costs; establishes a stage for each. Problems go to `d`. */
-bool stage(const CompileInput *in, const double *cost, Stages *out, Diags *d);
+/* The pp ranks that hold a parameter, ascending; the first one owns it. */
+typedef struct Holders {
+  int *pp, npp;
+} Holders;
+
+typedef struct Stages {
+  const Units *u;
+  int n, ranks, chunks;  /* n = ranks * chunks; chunks: of each rank */
+  int *first;            /* [n + 1]: units first[s] .. first[s+1]-1 */
+  int *of_unit;          /* unit -> stage */
+  int *rank, *chunk;     /* where each stage lies: see schedule_where */
+  int *at;               /* [rank * chunks + chunk]: the stage there */
+  Cross *fwd, *bwd;      /* of the boundary between stages s and s + 1 */
+  Holders *holders;      /* of each parameter */
+} Stages;
+
+/* requires units; establishes a stage for each. Of `shape` only ranks, virtual_stages
+ * and v_placement are read. Problems go to `d`. */
+bool stages(const Units *u, const PpPlan *pp, const Schedule *shape, Arena *a,
+            Stages *out, Diags *d);
 /* stage_balance.c: first[0 .. stages] such that the dearest stage costs least; there are
  * at least as many units as stages. */
 void stage_balance(Arena *a, const double *cost, int units, int stages, int *first);
 
-struct Build;
-/* requires stages; finds what crosses each boundary */
-void stage_edges(struct Build *b);
-/* The rank that runs a global stage. */
-int stage_rank(const struct Build *b, int stage);
-/* The tensors that enter a stage from the one before it (forward) or after it. */
-const Cross *entering(const struct Build *b, int stage, bool forward);
+static inline int unit_rank(const Stages *st, int unit) {
+  return st->rank[st->of_unit[unit]];
+}
+static inline int stage_at(const Stages *st, int rank, int chunk) {
+  return st->at[rank * st->chunks + chunk];
+}
+/* The tensors that enter a stage from the one before it (forward) or after it; NULL if
+ * there is none. */
+const Cross *entering(const Stages *st, int stage, bool forward);
 
 #endif

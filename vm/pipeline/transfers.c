@@ -5,69 +5,58 @@
  * for a send may stand wherever, on the clock of the timeline, the receive is there
  * before: then every wait has only to do with what is earlier on that clock, so that no
  * order of actions that can run at all is blocked by its transfers. */
-#include "vm/compile/build.h"
+#include "transfers.h"
 
-int stage_rank(const Build *b, int stage) {
-  int rank, chunk;
-  schedule_where(b->in->schedule, stage, &rank, &chunk);
-  return rank;
+static int32_t *arrives(const Transfers *t, int stage, int mb, bool forward) {
+  return &t->arrives[!forward][(size_t)stage * (size_t)t->microbatches + (size_t)mb];
 }
 
-const Cross *entering(const Build *b, int stage, bool forward) {
-  if (forward) return stage > 0 ? &b->fwd[stage - 1] : NULL;
-  return stage + 1 < b->st.n ? &b->bwd[stage] : NULL;
-}
-
-static int32_t *arrives(const Build *b, int stage, int mb, bool forward) {
-  return &b->arrives[!forward][(size_t)stage * (size_t)b->microbatches + (size_t)mb];
-}
-
-bool inlet(const Build *b, int stage, int mb, bool forward, Inlet *in) {
-  const Cross *c = entering(b, stage, forward);
+bool inlet(const Transfers *t, int stage, int mb, bool forward, Inlet *in) {
+  const Cross *c = entering(t->st, stage, forward);
   if (!c || c->n == 0) return false;
-  in->src = stage_rank(b, forward ? stage - 1 : stage + 1);
-  if (in->src == stage_rank(b, stage)) return false;
-  in->first = *arrives(b, stage, mb, forward);
+  in->src = t->st->rank[forward ? stage - 1 : stage + 1];
+  if (in->src == t->st->rank[stage]) return false;
+  in->first = *arrives(t, stage, mb, forward);
   in->n = c->n;
   return true;
 }
 
 /* Stages that follow each other lie on ranks that do, in a loop as in a V. Of two ranks
  * each is the one after the other. */
-int send_side(const Build *b, int src, int dst) {
-  int ranks = b->in->schedule->ranks;
+int send_side(const Transfers *t, int src, int dst) {
+  int ranks = t->s->ranks;
   assert((src + 1) % ranks == dst || (dst + 1) % ranks == src);
   return (src + 1) % ranks != dst;
 }
 
-Sends *sends_to(const Build *b, int src, int dst) {
-  return &b->sends[2 * src + send_side(b, src, dst)];
+Sends *sends_to(const Transfers *t, int src, int dst) {
+  return &t->sends[2 * src + send_side(t, src, dst)];
 }
 
 /* ---- the order of sends ---- */
 
 /* Adds what leaves `stage`; the first time only counts. */
-static void leave(Build *b, int rank, int stage, int mb, bool forward) {
+static void leave(Transfers *t, int rank, int stage, int mb, bool forward) {
   int to = forward ? stage + 1 : stage - 1;
-  if (to < 0 || to >= b->st.n || stage_rank(b, to) == rank) return;
-  Sends *v = sends_to(b, rank, stage_rank(b, to));
-  const Cross *c = entering(b, to, forward);
-  *arrives(b, to, mb, forward) = v->n;
+  if (to < 0 || to >= t->st->n || t->st->rank[to] == rank) return;
+  Sends *v = sends_to(t, rank, t->st->rank[to]);
+  const Cross *c = entering(t->st, to, forward);
+  *arrives(t, to, mb, forward) = v->n;
   for (int i = 0; i < c->n; i++, v->n++)
-    if (v->at) v->at[v->n] = (struct SendItem){.t = c->at[i], .stage = to, .mb = mb};
+    if (v->at) v->at[v->n] = (struct SendItem){.edge = c->at[i], .stage = to, .mb = mb};
 }
 
-static void add_sends(Build *b) {
-  const Schedule *s = b->in->schedule;
+static void add_sends(Transfers *t) {
+  const Schedule *s = t->s;
   ActionPart part[2];
   for (int r = 0; r < s->ranks; r++)
-    for (int base = 0; base < b->microbatches; base += s->microbatches)
+    for (int base = 0; base < t->microbatches; base += s->microbatches)
       for (int i = 0; i < s->n[r]; i++) {
         int n = action_parts(&s->list[r][i], part);
         for (int k = 0; k < n; k++) {
-          int stage = schedule_stage(s, r, part[k].chunk), mb = base + part[k].mb;
-          if (part[k].bits & PART_F) leave(b, r, stage, mb, true);
-          if (part[k].bits & PART_I) leave(b, r, stage, mb, false);
+          int stage = stage_at(t->st, r, part[k].chunk), mb = base + part[k].mb;
+          if (part[k].bits & PART_F) leave(t, r, stage, mb, true);
+          if (part[k].bits & PART_I) leave(t, r, stage, mb, false);
         }
       }
 }
@@ -75,43 +64,45 @@ static void add_sends(Build *b) {
 /* ---- when receives are there ---- */
 
 /* What is needed by the action after next is posted now. */
-static void post_times(Build *b, int rank) {
-  const Schedule *s = b->in->schedule;
+static void post_times(Transfers *t, int rank) {
+  const Schedule *s = t->s;
   int posted[2] = {0, 0};    /* by the source's send_side */
   int64_t ended[2] = {0, 0}; /* of the last action and of the one before */
   ActionPart part[2];
-  for (int round = 0; round < b->microbatches / s->microbatches; round++)
+  for (int round = 0; round < t->microbatches / s->microbatches; round++)
     for (int i = 0; i < s->n[rank]; i++) {
       int n = action_parts(&s->list[rank][i], part);
       for (int k = 0; k < n; k++) {
         Inlet in;
-        int stage = schedule_stage(s, rank, part[k].chunk);
+        int stage = stage_at(t->st, rank, part[k].chunk);
         int mb = round * s->microbatches + part[k].mb;
-        if (part[k].bits == PART_W || !inlet(b, stage, mb, part[k].bits & PART_F, &in))
+        if (part[k].bits == PART_W || !inlet(t, stage, mb, part[k].bits & PART_F, &in))
           continue;
-        Sends *v = sends_to(b, in.src, rank);
-        int *next = &posted[send_side(b, in.src, rank)];
+        Sends *v = sends_to(t, in.src, rank);
+        int *next = &posted[send_side(t, in.src, rank)];
         for (; *next < in.first + in.n; ++*next)
           v->at[*next].posted = ended[1];
       }
       if (n == 0) continue;
       ended[1] = ended[0];
-      ended[0] = b->when.slot[rank][i].end + round * b->when.makespan;
+      ended[0] = t->when->slot[rank][i].end + round * t->when->makespan;
     }
 }
 
-void transfers(Build *b) {
-  int ranks = b->in->schedule->ranks;
-  size_t cells = (size_t)b->st.n * (size_t)b->microbatches;
-  b->sends = NEW_N(b->arena, Sends, 2 * (size_t)ranks);
-  b->arrives[0] = NEW_N(b->arena, int32_t, cells);
-  b->arrives[1] = NEW_N(b->arena, int32_t, cells);
-  add_sends(b);
+void transfers(const Stages *st, const Schedule *s, const Timeline *when,
+               int microbatches, Arena *a, Transfers *t) {
+  int ranks = s->ranks;
+  size_t cells = (size_t)st->n * (size_t)microbatches;
+  *t = (Transfers){.st = st, .s = s, .when = when, .microbatches = microbatches};
+  t->sends = NEW_N(a, Sends, 2 * (size_t)ranks);
+  t->arrives[0] = NEW_N(a, int32_t, cells);
+  t->arrives[1] = NEW_N(a, int32_t, cells);
+  add_sends(t);
   for (int i = 0; i < 2 * ranks; i++) {
-    b->sends[i].at = NEW_N(b->arena, struct SendItem, b->sends[i].n);
-    b->sends[i].n = 0;
+    t->sends[i].at = NEW_N(a, struct SendItem, t->sends[i].n);
+    t->sends[i].n = 0;
   }
-  add_sends(b);
+  add_sends(t);
   for (int r = 0; r < ranks; r++)
-    post_times(b, r);
+    post_times(t, r);
 }

@@ -7,12 +7,12 @@
 static uint32_t what_index(Emit *e, const char *s) {
   for (int i = MAX(0, e->what.n - 64); i < e->what.n; i++)
     if (strcmp(e->what.at[i], s) == 0) return (uint32_t)i;
-  *VEC_PUSH(e->b->scratch, e->what) = arena_str(e->b->scratch, s);
+  *VEC_PUSH(e->scratch, e->what) = arena_str(e->scratch, s);
   return (uint32_t)e->what.n - 1;
 }
 
 static Instr *emit_named(Emit *e, InstrCode code, uint32_t what) {
-  Instr *x = VEC_PUSH(e->b->scratch, e->code);
+  Instr *x = VEC_PUSH(e->scratch, e->code);
   *x = (Instr){.code = (uint8_t)code,
                .comm = -1,
                .handle = -1,
@@ -27,32 +27,12 @@ Instr *emit_instr(Emit *e, InstrCode code, const char *what) {
 }
 
 uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count) {
-  *VEC_PUSH(e->b->scratch, e->operand) =
+  *VEC_PUSH(e->scratch, e->operand) =
       (Operand){.off = off, .dtype = (uint8_t)dt, .ndim = 1, .dim = {count}};
   return (uint32_t)e->operand.n - 1;
 }
 
 /* ---- bodies ---- */
-
-static bool same_instr(const CodeInstr *a, const CodeInstr *b) {
-  const Instr *x = &a->i, *y = &b->i;
-  if (x->code != y->code || x->coll != y->coll || x->red != y->red || x->acc != y->acc ||
-      x->op != y->op || x->comm != y->comm || x->nin != y->nin || x->nout != y->nout ||
-      x->handle != y->handle)
-    return false;
-  return memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 &&
-         memcmp(a->operand, b->operand,
-                sizeof *a->operand * (size_t)(x->nin + x->nout)) == 0 &&
-         strcmp(a->name, b->name) == 0;
-}
-
-static bool same_body(const UnitCode *a, const UnitCode *b, Phase ph) {
-  if (a->body[ph].n != b->body[ph].n || a->nparam != b->nparam || a->nedge != b->nedge)
-    return false;
-  for (int i = 0; i < a->body[ph].n; i++)
-    if (!same_instr(&a->body[ph].at[i], &b->body[ph].at[i])) return false;
-  return true;
-}
 
 /* Slots with one place per rank become offsets into the arena. */
 static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
@@ -74,60 +54,66 @@ static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
 }
 
 typedef struct Bodies {
-  int *unit, (*of)[3]; /* body -> unit it was written for; unit -> its bodies */
-  VEC(int) written[3]; /* units with a body of their own, per phase */
+  int (*of)[3];           /* unit -> its bodies */
+  VEC(int) unit;          /* body -> 3 * unit it was written for + phase */
 } Bodies;
 
 static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
   static const char *const suffix[] = {"F", "I", "W"};
-  const UnitCode *code = &e->b->unit[u];
-  const Unit *unit = &e->b->in->graph->unit.at[u];
-  Body *body = VEC_PUSH(e->b->scratch, e->body);
+  const CompiledUnit *unit = &e->u->at[u];
+  const UnitCode *code = unit->code;
+  const UnitBody *from_body = code->body[ph];
+  Body *body = VEC_PUSH(e->scratch, e->body);
   *body =
-      (Body){.name = arena_printf(e->b->scratch, "%s:%s",
+      (Body){.name = arena_printf(e->scratch, "%s:%s",
                                   unit->layer >= 0 ? "layer" : unit->name, suffix[ph]),
              .first = (uint32_t)e->code.n,
-             .n = (uint32_t)code->body[ph].n,
+             .n = (uint32_t)from_body->n,
              .phase = (uint8_t)ph,
-             .flops = code->body[ph].flops,
+             .flops = from_body->flops,
              .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
-  for (int i = 0; i < code->body[ph].n; i++) {
-    const CodeInstr *from = &code->body[ph].at[i];
+  for (int i = 0; i < from_body->n; i++) {
+    const CodeInstr *from = &from_body->at[i];
     Instr *x = emit_instr(e, (InstrCode)from->i.code, from->name);
     uint32_t what = x->what, operand = x->operand;
     *x = from->i;
     x->what = what, x->operand = operand;
+    if (from->i.code == I_COLL)
+      x->comm = (int16_t)comm_for(e->comms, e->u->comm[from->i.comm], NULL, 0);
     if (from->i.code == I_KERNEL) {
       x->attr = (uint32_t)e->attr.n;
-      *VEC_PUSH(e->b->scratch, e->attr) = from->attr;
+      *VEC_PUSH(e->scratch, e->attr) = from->attr;
     }
     for (int k = 0; k < from->i.nin + from->i.nout; k++)
-      *VEC_PUSH(e->b->scratch, e->operand) = absolute(e, from->operand[k], temp);
+      *VEC_PUSH(e->scratch, e->operand) = absolute(e, from->operand[k], temp);
   }
+}
+
+/* Number of a body on this rank, -1 if it was not met. */
+static int body_number(const Emit *e, const Bodies *bo, const UnitBody *body, int phase) {
+  for (int k = bo->unit.n - 1; k >= 0; k--) {
+    int u = bo->unit.at[k] / 3, ph = bo->unit.at[k] % 3;
+    if (ph == phase && e->u->at[u].code->body[ph] == body) return k;
+    if (ph != phase) break;
+  }
+  return -1;
 }
 
 /* The bodies of all units of this rank; units whose code is equal share one. Written
  * after the main list, numbered before it. */
 static void number_bodies(Emit *e, Bodies *bo) {
-  const Build *b = e->b;
-  int units = b->in->graph->unit.n, n = 0;
-  bo->of = (void *)arena_alloc(b->scratch, sizeof *bo->of * (size_t)units);
-  bo->unit = NEW_N(b->scratch, int, units * 3);
+  bo->of = (void *)arena_alloc(e->scratch, sizeof *bo->of * (size_t)e->u->n);
   for (Phase ph = PH_F; ph <= PH_W; ph++)
-    for (int u = 0; u < units; u++) {
+    for (int u = 0; u < e->u->n; u++) {
+      const UnitBody *body = e->u->at[u].code->body[ph];
       bo->of[u][ph] = -1;
-      if (stage_rank(b, b->st.of_unit[u]) != e->p->pp || b->unit[u].body[ph].n == 0)
-        continue;
-      for (int k = 0; k < bo->written[ph].n && bo->of[u][ph] < 0; k++) {
-        int v = bo->written[ph].at[k];
-        if (same_body(&b->unit[u], &b->unit[v], ph)) bo->of[u][ph] = bo->of[v][ph];
-      }
+      if (unit_rank(e->st, u) != e->p->pp || body->n == 0) continue;
+      bo->of[u][ph] = body_number(e, bo, body, ph);
       if (bo->of[u][ph] >= 0) continue;
-      bo->of[u][ph] = n;
-      bo->unit[n++] = u * 3 + (int)ph;
-      *VEC_PUSH(b->scratch, bo->written[ph]) = u;
+      bo->of[u][ph] = bo->unit.n;
+      *VEC_PUSH(e->scratch, bo->unit) = u * 3 + (int)ph;
     }
-  e->p->nbody = n;
+  e->p->nbody = bo->unit.n;
 }
 
 /* ---- calls ---- */
@@ -135,7 +121,7 @@ static void number_bodies(Emit *e, Bodies *bo) {
 /* What is transferred repeats with every microbatch: tensor and place name the operand.
  */
 typedef struct Transferred {
-  Tid t; /* + 1 */
+  int32_t edge; /* + 1 */
   uint32_t what, operand;
   uint64_t off;
 } Transferred;
@@ -155,29 +141,28 @@ typedef struct Main {
 
 /* All calls of a unit bind what is stored, and share these. */
 static void bind_units(Emit *e, Main *m) {
-  const Build *b = e->b;
-  for (int u = 0; u < b->in->graph->unit.n; u++) {
-    if (stage_rank(b, b->st.of_unit[u]) != e->p->pp) continue;
-    const UnitCode *code = &b->unit[u];
+  for (int u = 0; u < e->u->n; u++) {
+    if (unit_rank(e->st, u) != e->p->pp) continue;
+    const CompiledUnit *x = &e->u->at[u];
     m->unit_at[u] = e->unit.n;
     m->bind_at[u] = (uint32_t)e->bind.n;
-    *VEC_PUSH(b->scratch, e->unit) = b->in->graph->unit.at[u].name;
-    for (int i = 0; i < code->nparam; i++)
-      *VEC_PUSH(b->scratch, e->bind) =
-          (Bind){e->l->param[e->l->of[code->param[i]]].work, BIND_STORED};
-    for (int i = 0; i < code->nparam; i++)
-      *VEC_PUSH(b->scratch, e->bind) =
-          (Bind){e->l->param[e->l->of[code->param[i]]].grad, BIND_STORED};
+    *VEC_PUSH(e->scratch, e->unit) = x->name;
+    for (int i = 0; i < x->code->nparam; i++)
+      *VEC_PUSH(e->scratch, e->bind) =
+          (Bind){e->l->param[e->l->of[x->param[i]]].work, BIND_STORED};
+    for (int i = 0; i < x->code->nparam; i++)
+      *VEC_PUSH(e->scratch, e->bind) =
+          (Bind){e->l->param[e->l->of[x->param[i]]].grad, BIND_STORED};
   }
 }
 
 /* Bits of the gradients that nothing has written yet in this step. */
 static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
-  const UnitCode *code = &e->b->unit[u];
+  const CompiledUnit *x = &e->u->at[u];
   uint64_t mask = 0;
   if (ph != PH_W) return 0;
-  for (int i = 0; i < code->nparam; i++) {
-    int p = e->l->of[code->param[i]];
+  for (int i = 0; i < x->code->nparam; i++) {
+    int p = e->l->of[x->param[i]];
     if (!written[p]) mask |= 1ull << i;
     written[p] = true;
   }
@@ -193,18 +178,15 @@ static Instr *emit_for(Emit *e, const Event *ev, InstrCode code, uint32_t what) 
 }
 
 static void bind_buffer(Emit *e, const Main *m, int32_t buffer) {
-  *VEC_PUSH(e->b->scratch, e->dyn) =
+  *VEC_PUSH(e->scratch, e->dyn) =
       buffer < 0 ? 0 : m->frames + m->t->buffer.at[buffer].off;
 }
 
 static void emit_call(Emit *e, const Event *ev, Main *m) {
-  const Build *b = e->b;
-  const UnitCode *code = &b->unit[ev->unit];
-  int rank, chunk;
-  schedule_where(b->in->schedule, b->st.of_unit[ev->unit], &rank, &chunk);
+  const UnitCode *code = e->u->at[ev->unit].code;
   Call call = {.body = (uint16_t)m->bodies.of[ev->unit][ev->phase],
                .unit = (uint16_t)m->unit_at[ev->unit],
-               .chunk = (uint16_t)chunk,
+               .chunk = (uint16_t)e->st->chunk[e->st->of_unit[ev->unit]],
                .mb = ev->mb,
                .bind = m->bind_at[ev->unit],
                .nbind = (uint16_t)(2 * code->nparam),
@@ -214,36 +196,35 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
   const int32_t *buf = &m->t->call_buffer.at[ev->edges];
   for (int k = 0; k < 3; k++)
     bind_buffer(e, m, buf[k]);
-  uint64_t mb_bytes = (uint64_t)(b->in->plan->batch.micro * b->in->graph->seq * 4);
+  uint64_t mb_bytes = (uint64_t)(e->u->micro * e->u->seq * 4);
   for (int i = 0; i < IN_SEED; i++)
-    *VEC_PUSH(b->scratch, e->dyn) =
+    *VEC_PUSH(e->scratch, e->dyn) =
         e->l->input[i] == UINT64_MAX ? 0 : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;
   for (int k = 0; k < code->nedge; k++)
     bind_buffer(e, m, buf[3 + k]);
   Instr *x = emit_for(e, ev, I_CALL, m->phase[ev->phase]);
   x->call = (uint32_t)e->call.n;
-  *VEC_PUSH(b->scratch, e->call) = call;
+  *VEC_PUSH(e->scratch, e->call) = call;
 }
 
-static const Transferred *transferred(Emit *e, Main *m, Tid t, uint64_t off) {
+static const Transferred *transferred(Emit *e, Main *m, int32_t t, uint64_t off) {
   Transferred *k = &m->seen[((uint64_t)t * 31 + off / ALIGN) % SEEN];
-  if (k->t == t + 1 && k->off == off) return k;
-  char label[96];
-  const Tensor *x = &e->b->sh.g->t.at[t];
-  k->what = what_index(e, tensor_label(e->b->sh.g, t, label));
-  k->t = t + 1;
+  if (k->edge == t + 1 && k->off == off) return k;
+  const UnitEdge *x = &e->u->edge[t];
+  k->what = what_index(e, x->label);
+  k->edge = t + 1;
   k->off = off;
   k->operand = (uint32_t)e->operand.n;
-  Operand *o = VEC_PUSH(e->b->scratch, e->operand);
+  Operand *o = VEC_PUSH(e->scratch, e->operand);
   *o = (Operand){.off = off, .dtype = x->dtype, .ndim = x->ndim};
   for (int d = 0; d < x->ndim; d++)
-    o->dim[d] = x->dim[d].local;
+    o->dim[d] = x->dim[d];
   return k;
 }
 
 static void emit_transfer(Emit *e, const Event *ev, Main *m) {
   uint64_t off = m->frames + m->t->buffer.at[ev->buffer].off;
-  const Transferred *k = transferred(e, m, ev->t, off);
+  const Transferred *k = transferred(e, m, ev->edge, off);
   Instr *i = emit_for(e, ev, ev->kind == EV_SEND ? I_SEND : I_RECV, k->what);
   i->peer = ev->peer;
   i->handle = ev->handle;
@@ -255,7 +236,7 @@ static void emit_reduce(Emit *e, const Event *ev) {
   const Bucket *k = &e->l->bucket.at[ev->bucket];
   Instr *x = emit_for(e, ev, I_COLL, what_index(e, "gradients"));
   x->coll = COLL_ALL_REDUCE;
-  x->comm = (int16_t)comm_for(e->b, k->axes, NULL, 0);
+  x->comm = (int16_t)comm_for(e->comms, k->axes, NULL, 0);
   x->handle = ev->handle;
   x->nin = x->nout = 1;
   emit_operand(e, k->off, DT_F32, (int64_t)k->count);
@@ -314,8 +295,8 @@ static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
 /* The most operations of instructions [first, first + n) under way at once on each
  * communicator. */
 static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak) {
-  int *now = NEW_N(e->b->scratch, int, e->b->comm.n);
-  int *comm_of = NEW_N(e->b->scratch, int, e->p->nhandle);
+  int *now = NEW_N(e->scratch, int, e->comms->list.n);
+  int *comm_of = NEW_N(e->scratch, int, e->p->nhandle);
   for (int h = 0; h < e->p->nhandle; h++)
     comm_of[h] = -1;
   for (uint32_t i = first; i < first + n; i++) {
@@ -333,13 +314,13 @@ static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak)
 
 /* A body's operations come on top of those that the main list has under way. */
 static void count_in_flight(const Emit *e) {
-  int *main_peak = NEW_N(e->b->scratch, int, e->b->comm.n);
-  int *body_peak = NEW_N(e->b->scratch, int, e->b->comm.n);
+  int *main_peak = NEW_N(e->scratch, int, e->comms->list.n);
+  int *body_peak = NEW_N(e->scratch, int, e->comms->list.n);
   peak_in_flight(e, 0, e->p->nmain, main_peak);
   for (int k = 0; k < e->body.n; k++)
     peak_in_flight(e, e->body.at[k].first, e->body.at[k].n, body_peak);
-  for (int c = 0; c < e->b->comm.n; c++) {
-    CommDesc *d = &e->b->comm.at[c];
+  for (int c = 0; c < e->comms->list.n; c++) {
+    CommDesc *d = &e->comms->list.at[c];
     d->in_flight = MAX(d->in_flight, main_peak[c] + body_peak[c]);
   }
 }
@@ -356,30 +337,23 @@ static double step_flops(const Emit *e) {
   (p->field = arena_copy(c->arena, e.field.at, sizeof *p->field * (size_t)e.field.n),    \
    p->count = (__typeof__(p->count))e.field.n)
 
-uint64_t temp_of(const Build *b, int rank) {
-  uint64_t bytes = 0;
-  for (int u = 0; u < b->in->graph->unit.n; u++)
-    if (stage_rank(b, b->st.of_unit[u]) == rank) bytes = MAX(bytes, b->unit[u].temp);
-  return bytes;
-}
-
-void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c) {
-  Program *p = &c->prog[rank];
-  Emit e = {.b = b, .p = p, .l = l};
-  Main *m = NEW(b->scratch, Main);
-  uint64_t temp_bytes = temp_of(b, rank);
-  p->pp = rank;
+void lower(Emit *out, MainList *t, Compiled *c) {
+  Emit e = *out;
+  Program *p = e.p;
+  const Layout *l = e.l;
+  Main *m = NEW(e.scratch, Main);
+  uint64_t temp_bytes = temp_of(e.st, p->pp);
   *m = (Main){.t = t,
-              .unit_at = NEW_N(b->scratch, int, b->in->graph->unit.n),
-              .bind_at = NEW_N(b->scratch, uint32_t, b->in->graph->unit.n),
-              .written = NEW_N(b->scratch, bool, l->nparam + 1)};
-  uint64_t frames = offsets(b->scratch, t->buffer.at, t->buffer.n);
+              .unit_at = NEW_N(e.scratch, int, e.u->n),
+              .bind_at = NEW_N(e.scratch, uint32_t, e.u->n),
+              .written = NEW_N(e.scratch, bool, l->nparam + 1)};
+  uint64_t frames = offsets(e.scratch, t->buffer.at, t->buffer.n);
   m->frames = l->end;
   number_bodies(&e, &m->bodies);
   bind_units(&e, m);
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
-    write_body(&e, m->bodies.unit[k] / 3, (Phase)(m->bodies.unit[k] % 3),
+    write_body(&e, m->bodies.unit.at[k] / 3, (Phase)(m->bodies.unit.at[k] % 3),
                l->end + frames);
   p->nhandle = MAX(t->handles, 1);
   account(&e, c, frames, temp_bytes);

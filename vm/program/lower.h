@@ -2,11 +2,17 @@
 #ifndef WEFT_LOWER_H
 #define WEFT_LOWER_H
 
-#include "vm/compile/build.h"
+#include "vm/compile/comms.h"
 #include "vm/pipeline/main_list.h"
 
 typedef struct Emit {
-  Build *b;
+  const Plan *plan;      /* from here to `l`: set by the caller */
+  const Mesh *mesh;
+  const Stages *st;
+  const Units *u;
+  int microbatches;
+  Comms *comms;
+  Arena *scratch;        /* of this rank */
   Program *p;
   const Layout *l;
   VEC(Instr) code;
@@ -23,6 +29,8 @@ uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count);
 /* Before the first action and after the last one. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);
-void lower(Build *b, int rank, const Layout *l, MainList *t, Compiled *c);
+/* requires layout, actions and bodies with code; establishes the program of pp rank
+ * e->p->pp, in the arena of `c`. */
+void lower(Emit *e, MainList *t, Compiled *c);
 
 #endif

@@ -3,9 +3,8 @@
 #define WEFT_LAYOUT_H
 
 #include "offsets.h"
-#include "vm/program/program.h"
+#include "vm/pipeline/stages.h"
 
-struct Build;
 typedef struct Bucket {
   AxisSet axes;          /* the gradients are partial over these */
   uint64_t off, count;   /* f32 elements */
@@ -23,11 +22,13 @@ typedef struct Layout {
   uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
                             once the activations are dead */
 } Layout;
-void layout(struct Build *b, int rank, const Compiled *c, Layout *l);
+/* ProgParams lie in `keep`, the rest in `scratch`. */
+void layout(const Stages *st, const Plan *plan, int rank, int microbatches, Arena *keep,
+            Arena *scratch, Layout *l);
 /* The inputs that a rank reads, 1 << InputKind, and the bytes of each for a step. */
-uint64_t inputs_of(const struct Build *b, int rank);
+uint64_t inputs_of(const Stages *st, int rank);
 uint64_t input_bytes(int64_t microbatches, int64_t micro, int64_t seq);
-/* lower.c: the workspace of a rank. */
-uint64_t temp_of(const struct Build *b, int rank);
+/* The workspace of a rank. */
+uint64_t temp_of(const Stages *st, int rank);
 
 #endif

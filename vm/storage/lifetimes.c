@@ -5,7 +5,46 @@
 #include "lifetimes.h"
 
 #include "holes.h"
-#include "vm/pipeline/main_list.h"
+
+/* ---- sizes ---- */
+
+static int size_number(BufferSizes *s, uint64_t bytes) {
+  uint64_t size = align_up(bytes);
+  if (size == 0) return -1;
+  for (int i = 0; i < s->n; i++)
+    if (s->size[i] == size) return i;
+  s->size[s->n] = size;
+  return s->n++;
+}
+
+void buffer_sizes(const Units *u, Arena *a, BufferSizes *out) {
+  *out = (BufferSizes){.nwhat = 3 * u->n + u->nedge};
+  out->group = NEW_N(a, int, out->nwhat);
+  out->size = NEW_N(a, uint64_t, out->nwhat);
+  for (int i = 0; i < u->n; i++)
+    for (int k = 0; k < 3; k++)
+      out->group[3 * i + k] = size_number(out, u->at[i].code->frame[k]);
+  for (int e = 0; e < u->nedge; e++)
+    out->group[3 * u->n + e] = size_number(out, u->edge[e].bytes);
+}
+
+void buffer_shape(const Units *u, const BufferSizes *s, Text *out) {
+  for (int i = 0; i < u->n; i++) {
+    const CompiledUnit *x = &u->at[i];
+    for (int k = 0; k < 3; k++) {
+      text_printf(out, "%d%d ", x->code->body[k]->n > 0, x->code->frame[k] > 0);
+      for (int j = 0; j < x->code->read[k].n; j++)
+        text_printf(out, "%d,", x->code->read[k].edge[j]);
+    }
+    for (int k = 0; k < x->code->nedge; k++)
+      text_printf(out, " %d:%d", x->edge[k], x->code->edge_use[k]);
+    text_add(out, ";");
+  }
+  for (int i = 0; i < u->nedge; i++)
+    text_printf(out, " %d", u->edge[i].unit);
+  for (int i = 0; i < s->nwhat; i++)
+    text_printf(out, " %d", s->group[i]);
+}
 
 /* ---- steps ---- */
 
@@ -138,11 +177,11 @@ static void find_repetition(Steps *s, Arena *a) {
 
 /* ---- slots ---- */
 
-static void count_slots(const Steps *s, const Front *f, Arena *a) {
+static void count_slots(const Steps *s, const BufferSizes *f, Arena *a) {
   Lifetimes *l = s->l;
-  int *used = NEW_N(s->scratch, int, f->nsize + 1), full = f->nsize;
-  l->most = NEW_N(a, int, f->nsize + 1);
-  l->nsize = f->nsize;
+  int *used = NEW_N(s->scratch, int, f->n + 1), full = f->n;
+  l->most = NEW_N(a, int, f->n + 1);
+  l->nsize = f->n;
   for (int i = 0; i < l->nstep; i++) {
     int x = l->step[i], k = f->group[l->what[x < 0 ? ~x : x]];
     if (k < 0) continue;
@@ -156,7 +195,7 @@ static void count_slots(const Steps *s, const Front *f, Arena *a) {
     } else {
       full += used[k] == l->most[k];
     }
-    if (full == f->nsize) l->tight = true;
+    if (full == f->n) l->tight = true;
   }
 }
 
@@ -164,14 +203,16 @@ static void *move(Arena *a, const void *from, size_t n) {
   return memcpy(arena_raw(a, n + 1), from, n);
 }
 
-void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out) {
+void lifetimes(const Transfers *tr, const BufferSizes *f, int rank, Arena *scratch,
+               Arena *a, Lifetimes *out) {
   Layout none = {0};
   MainList t = {.brief = true};
-  actions(b, rank, &none, &t);
+  ActionsInput in = {.tr = tr, .scratch = scratch};
+  actions(&in, rank, &none, &t);
   int n = t.buffer.n;
-  *out = (Lifetimes){.what = NEW_N(b->arena, int32_t, n),
-                     .step = NEW_N(b->arena, int32_t, 2 * n)};
-  Steps s = {.l = out, .scratch = b->arena};
+  *out = (Lifetimes){.what = NEW_N(scratch, int32_t, n),
+                     .step = NEW_N(scratch, int32_t, 2 * n)};
+  Steps s = {.l = out, .scratch = scratch};
   make_steps(&s, t.buffer.at, n);
   count_slots(&s, f, a);
   if (!out->tight) find_repetition(&s, a);
@@ -181,7 +222,7 @@ void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out) {
       out->tight ? NULL : move(a, out->step, sizeof *out->step * (size_t)out->nstep);
 }
 
-uint64_t lifetimes_slots(const Lifetimes *l, const Front *f) {
+uint64_t lifetimes_slots(const Lifetimes *l, const BufferSizes *f) {
   uint64_t bytes = 0;
   for (int i = 0; i < l->nsize; i++)
     bytes += f->size[i] * (uint64_t)l->most[i];
@@ -250,7 +291,7 @@ static int next_repetition(Pack *p, int k) {
   return k;
 }
 
-uint64_t lifetimes_holes(const Lifetimes *l, const Front *f, uint64_t limit,
+uint64_t lifetimes_holes(const Lifetimes *l, const BufferSizes *f, uint64_t limit,
                          Arena *scratch) {
   if (l->tight) return UINT64_MAX;
   Pack p = {.l = l, .holes = {.arena = scratch}};

@@ -1,15 +1,26 @@
-/* lifetimes.h - the bytes of a pp rank's buffers, found once for all fronts of a shape.
+/* lifetimes.h - the bytes of a pp rank's buffers, found once for all units of a shape.
  *
  * When buffers are taken and given back depends on the schedule and the stages; how large
- * they are on the front. The bytes are exactly those that offsets() finds: slots of each
+ * they are on the units. The bytes are exactly those that offsets() finds: slots of each
  * size, or holes where these are better. */
 #ifndef WEFT_LIFETIMES_H
 #define WEFT_LIFETIMES_H
 
-#include "vm/compile/front.h"
+#include "vm/pipeline/main_list.h"
+
+/* The sizes that buffers of some units have. */
+typedef struct BufferSizes {
+  int *group, nwhat; /* Interval.what -> number of its size, -1: no bytes */
+  uint64_t *size;    /* by that number: aligned bytes */
+  int n;
+} BufferSizes;
+void buffer_sizes(const Units *u, Arena *a, BufferSizes *out);
+/* The same text for units whose buffers live equally long on equal stages and schedules
+ * and have equal sizes where the others have, whatever these sizes are. */
+void buffer_shape(const Units *u, const BufferSizes *s, Text *out);
 
 typedef struct Lifetimes {
-  int *most, nsize; /* slots of each size: see Front.size */
+  int *most, nsize; /* slots of each size: see BufferSizes */
   bool tight;       /* all are in use at once: holes cannot be better */
   /* If they might be: what happens, step by step. */
   int n;         /* buffers, numbered in the order in which they are taken */
@@ -25,14 +36,14 @@ typedef struct Lifetimes {
   int nmoving;
 } Lifetimes;
 
-/* `b`: of a front of this shape, with stages, schedule, microbatches and the order of
- * sends; b->arena is scratch. */
-void lifetimes(Build *b, const Front *f, int rank, Arena *a, Lifetimes *out);
+/* requires the order of sends; establishes the lifetimes of a rank's buffers. */
+void lifetimes(const Transfers *t, const BufferSizes *f, int rank, Arena *scratch,
+               Arena *a, Lifetimes *out);
 
-/* Bytes of all buffers of a front of this shape. */
-uint64_t lifetimes_slots(const Lifetimes *l, const Front *f);
+/* Bytes of all buffers of units of this shape. */
+uint64_t lifetimes_slots(const Lifetimes *l, const BufferSizes *f);
 /* The same if holes are better: at most `limit`, else more than that. */
-uint64_t lifetimes_holes(const Lifetimes *l, const Front *f, uint64_t limit,
+uint64_t lifetimes_holes(const Lifetimes *l, const BufferSizes *f, uint64_t limit,
                          Arena *scratch);
 
 #endif

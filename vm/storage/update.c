@@ -12,7 +12,7 @@ static void kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
   Instr *x = emit_instr(e, I_KERNEL, what);
   x->op = (uint16_t)op;
   x->attr = (uint32_t)e->attr.n;
-  *VEC_PUSH(e->b->scratch, e->attr) = attr ? *attr : (OpAttr){0};
+  *VEC_PUSH(e->scratch, e->attr) = attr ? *attr : (OpAttr){0};
 }
 
 static void in(Emit *e, uint64_t off, DType dt, int64_t n) {
@@ -50,7 +50,7 @@ enum { SCALAR_HANDLE = 0 };
 
 /* False if there is nothing to wait for. */
 static bool start_scalar(Emit *e, AxisSet axes, int which, int handle, const char *what) {
-  int comm = comm_for(e->b, axes, NULL, 0);
+  int comm = comm_for(e->comms, axes, NULL, 0);
   if (comm < 0) return false;
   start_reduce(e, comm, e->l->scalars + 8 * (uint64_t)which, DT_F64, 1, handle, what);
   return true;
@@ -61,16 +61,14 @@ static void reduce_scalar(Emit *e, AxisSet axes, int which, const char *what) {
 }
 
 static bool owns_loss(const Emit *e) {
-  const Build *b = e->b;
-  int unit = b->in->graph->t.at[b->in->graph->loss].unit;
-  return stage_rank(b, b->st.of_unit[unit]) == e->p->pp;
+  return unit_rank(e->st, e->u->loss) == e->p->pp;
 }
 
 void update_prologue(Emit *e, const Compiled *c) {
   kernel(e, OP_scal_zero, NULL, "step");
   scal_in_out(e);
   if (owns_loss(e)) {
-    int64_t n = (int64_t)e->b->microbatches * c->micro * c->seq;
+    int64_t n = (int64_t)e->microbatches * c->micro * c->seq;
     kernel(e, OP_count_labels, NULL, "labels");
     in(e, e->l->input[IN_LABELS], DT_I32, n);
     scal_in_out(e);
@@ -83,7 +81,7 @@ void update_prologue(Emit *e, const Compiled *c) {
 
 static void reduce_bucket(Emit *e, int k, int handle) {
   const Bucket *bk = &e->l->bucket.at[k];
-  start_reduce(e, comm_for(e->b, bk->axes, NULL, 0), bk->off, DT_F32, (int64_t)bk->count,
+  start_reduce(e, comm_for(e->comms, bk->axes, NULL, 0), bk->off, DT_F32, (int64_t)bk->count,
                handle, "gradients");
 }
 
@@ -103,17 +101,17 @@ static void reduce_ties(Emit *e, const Compiled *c) {
     int at = e->l->of[i];
     if (at < 0 || c->param[i].npp < 2) continue;
     const ProgParam *p = &e->l->param[at];
-    int comm = comm_for(e->b, AXIS_BIT(AXIS_PP), c->param[i].pp, c->param[i].npp);
+    int comm = comm_for(e->comms, AXIS_BIT(AXIS_PP), c->param[i].pp, c->param[i].npp);
     start_reduce(e, comm, p->grad, DT_F32, p->count, SCALAR_HANDLE, c->param[i].name);
     wait(e, SCALAR_HANDLE, c->param[i].name);
   }
 }
 
 /* The loss is partial over some axes and known to one pp rank only. */
-static AxisSet loss_axes(const Build *b) {
+static AxisSet loss_axes(const Units *u) {
   AxisSet s = AXIS_BIT(AXIS_PP);
   for (int a = 0; a < AX_N; a++)
-    if (b->sh.loss_place.on[a] == PL_P) s |= ax_mesh((ShardAxis)a);
+    if (u->loss_place.on[a] == PL_P) s |= ax_mesh((ShardAxis)a);
   return s;
 }
 
@@ -138,7 +136,7 @@ static void measure(Emit *e, const Compiled *c) {
 }
 
 static void clip(Emit *e, int op, bool whole) {
-  OpAttr attr = {.clip = (float)e->b->in->plan->opt.clip, .n = whole};
+  OpAttr attr = {.clip = (float)e->plan->opt.clip, .n = whole};
   kernel(e, op, &attr, "clip");
   scal_in_out(e);
 }
@@ -146,7 +144,7 @@ static void clip(Emit *e, int op, bool whole) {
 /* adamw or adamw_try on every parameter. They read only the scalars before SC_ZERO_FROM:
  * the others may be on their way. */
 static void step_optimizer(Emit *e, const Compiled *c, int op) {
-  const Optimizer *o = &e->b->in->plan->opt;
+  const Optimizer *o = &e->plan->opt;
   uint64_t kept = e->l->end;
   for (int i = 0; i < e->l->nparam; i++) {
     const ProgParam *p = &e->l->param[i];
@@ -195,10 +193,10 @@ static void step_then_validate(Emit *e, const Compiled *c, MainList *t) {
     int which;
     const char *what;
   } sum[] = {{AXIS_BIT(AXIS_PP), SC_NORM2, "gradient norm"},
-             {loss_axes(e->b), SC_LOSS, "loss"}};
+             {loss_axes(e->u), SC_LOSS, "loss"}};
   int handle[LEN(sum)];
   bool started[LEN(sum)];
-  clip(e, OP_clip_guess, e->b->in->mesh->size[AXIS_PP] == 1);
+  clip(e, OP_clip_guess, e->mesh->size[AXIS_PP] == 1);
   for (int i = 0; i < LEN(sum); i++) {
     handle[i] = t->handles++;
     started[i] = start_scalar(e, sum[i].axes, sum[i].which, handle[i], sum[i].what);
@@ -213,7 +211,7 @@ static void step_then_validate(Emit *e, const Compiled *c, MainList *t) {
 
 static void validate_then_step(Emit *e, const Compiled *c) {
   reduce_scalar(e, AXIS_BIT(AXIS_PP), SC_NORM2, "gradient norm");
-  reduce_scalar(e, loss_axes(e->b), SC_LOSS, "loss");
+  reduce_scalar(e, loss_axes(e->u), SC_LOSS, "loss");
   clip(e, OP_clip_coef, true);
   step_optimizer(e, c, OP_adamw);
 }
@@ -222,7 +220,7 @@ void update_epilogue(Emit *e, const Compiled *c, MainList *t) {
   reduce_gradients(e, t);
   reduce_ties(e, c);
   measure(e, c);
-  if (e->b->in->plan->opt.post_validation)
+  if (e->plan->opt.post_validation)
     step_then_validate(e, c, t);
   else
     validate_then_step(e, c);

@@ -1,0 +1,32 @@
+/* unit_code.h - the code of one unit, before equal ones are made one. */
+#ifndef WEFT_UNIT_CODE_H
+#define WEFT_UNIT_CODE_H
+
+#include "shard.h"
+#include "units.h"
+
+typedef struct RawUnit {
+  VEC(int) param;        /* that the unit reads, in order of first use */
+  VEC(Tid) edge;         /* sharded tensors that it shares with other units */
+  uint8_t *edge_use;     /* see UnitCode */
+  VEC(int32_t) read[3];
+  UnitBody body[3];
+  uint64_t frame[3], temp, input_mask;
+  int handles;
+} RawUnit;
+
+typedef struct Coder Coder;
+/* For all units of a sharded graph; lists of the whole graph lie in `a`. */
+Coder *coder_new(const Graph *logical, Graph *sharded, Arena *a);
+/* The code of unit `u`, in `scratch`; false: it is too large (reported). */
+bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
+/* The axes of the collectives met so far. */
+int coder_comms(const Coder *c, const AxisSet **axes);
+
+/* ---- units.c ---- */
+/* requires the graph of one rank; establishes units. Its scratch is emptied
+ * after each unit. False: a unit is too large (reported). */
+bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scratch,
+                Arena *keep, Units *out, Diags *d);
+
+#endif

@@ -1,0 +1,117 @@
+/* share.c - what the ranks of a pipeline hold, and the bytes of the worst one. */
+#include "share.h"
+
+#include "vm/storage/layout.h"
+
+static void add_work(UnitWork *to, const UnitWork *w) {
+  to->flops += w->flops;
+  to->seconds += w->seconds;
+  for (int a = 0; a < AX_N; a++)
+    for (int k = 0; k < COLL_N; k++) {
+      to->bytes[a][k] += w->bytes[a][k];
+      to->count[a][k] += w->count[a][k];
+    }
+}
+
+static uint64_t crossing(const Units *u, const Cross *c) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < c->n; i++)
+    bytes += u->edge[c->at[i]].bytes;
+  return bytes;
+}
+
+/* Bytes that rank r sends forward and backward for one microbatch. */
+static uint64_t sent_by(const Stages *st, int r) {
+  uint64_t bytes = 0;
+  for (int s = 0; s + 1 < st->n; s++) {
+    int from = st->rank[s], to = st->rank[s + 1];
+    if (from == to) continue;
+    if (from == r) bytes += crossing(st->u, &st->fwd[s]);
+    if (to == r) bytes += crossing(st->u, &st->bwd[s]);
+  }
+  return bytes;
+}
+
+/* An axis of one rank reduces nothing. */
+static void add_reductions(const Stages *st, const Layout *l, const Mesh *m,
+                           RankShare *x) {
+  for (int i = 0; i < l->bucket.n; i++) {
+    const Bucket *b = &l->bucket.at[i];
+    if (mesh_size(m, b->axes & AXES_DP) > 1)
+      x->reduced += 4 * b->count;
+    else if (mesh_size(m, b->axes) > 1)
+      x->reduced_tp += 4 * b->count;
+  }
+  for (int i = 0; i < l->nparam; i++)
+    if (st->holders[l->param[i].param].npp > 1) x->tied += 4 * (uint64_t)l->param[i].count;
+}
+
+static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
+                      Arena *scratch, RankShare *x) {
+  Layout l;
+  /* Without microbatches: inputs of a whole step are counted, not kept. */
+  layout(st, plan, r, 0, scratch, scratch, &l);
+  x->fixed = l.end;
+  x->temp = temp_of(st, r);
+  x->kept = l.kept;
+  for (uint64_t in = inputs_of(st, r); in; in &= in - 1)
+    x->inputs++;
+  for (int i = 0; i < l.nparam; i++)
+    x->params += (uint64_t)l.param[i].count;
+  add_reductions(st, &l, m, x);
+  x->sent = sent_by(st, r);
+  for (int u = 0; u < st->u->n; u++)
+    if (unit_rank(st, u) == r)
+      for (int ph = 0; ph < 3; ph++)
+        add_work(&x->work[ph], &st->u->at[u].code->work[ph]);
+}
+
+void shares(const Plan *plan, const Mesh *m, Arena *scratch, Arena *a, Shares *out) {
+  out->rank = NEW_N(a, RankShare, out->st.ranks);
+  for (int r = 0; r < out->st.ranks; r++)
+    fill_rank(&out->st, plan, m, r, scratch, &out->rank[r]);
+}
+
+/* Bytes of a rank besides its buffers. */
+static uint64_t fixed_bytes(const Shares *s, int r, int64_t microbatches) {
+  uint64_t input = input_bytes(microbatches, s->st.u->micro, s->st.u->seq);
+  return s->rank[r].fixed + align_up(input) * (uint64_t)s->rank[r].inputs;
+}
+
+/* With so many bytes of buffers. */
+static uint64_t rank_bytes(const Shares *s, int r, uint64_t fixed, uint64_t buffers) {
+  return fixed + MAX(buffers + s->rank[r].temp, s->rank[r].kept);
+}
+
+Footprint footprint_floor(const Shares *s, int64_t microbatches, uint64_t limit) {
+  Footprint worst = {0};
+  for (int r = 0; r < s->st.ranks; r++) {
+    uint64_t bytes = rank_bytes(s, r, fixed_bytes(s, r, microbatches), 0);
+    if (bytes > worst.bytes) worst.bytes = bytes, worst.rank = r;
+  }
+  worst.over = worst.bytes > limit;
+  return worst;
+}
+
+/* Of equal ranks the first, in whatever order they come. */
+static bool is_worse(const Footprint *worst, uint64_t bytes, int rank) {
+  return bytes > worst->bytes || (bytes == worst->bytes && rank < worst->rank);
+}
+
+Footprint footprint(const Shares *s, const BufferSizes *sizes, const Lifetimes *l,
+                    int64_t microbatches, uint64_t limit, Arena *scratch) {
+  Footprint worst = {0};
+  /* First the ranks that holes cannot make smaller: they spare the others the trouble. */
+  for (int pass = 0; pass < 2; pass++)
+    for (int r = 0; r < s->st.ranks; r++) {
+      if (l[r].tight != (pass == 0)) continue;
+      uint64_t fixed = fixed_bytes(s, r, microbatches);
+      uint64_t slots = lifetimes_slots(&l[r], sizes);
+      if (!is_worse(&worst, rank_bytes(s, r, fixed, slots), r)) continue;
+      uint64_t holes = lifetimes_holes(&l[r], sizes, slots, scratch);
+      uint64_t bytes = rank_bytes(s, r, fixed, MIN(slots, holes));
+      if (is_worse(&worst, bytes, r)) worst.bytes = bytes, worst.rank = r;
+      if (worst.bytes > limit) return worst.over = true, worst;
+    }
+  return worst;
+}

@@ -1,0 +1,52 @@
+/* share.h - what each pipeline rank holds, does and sends, and its exact bytes under a
+ * schedule, without programs: what a sweep wants of a plan. */
+#ifndef WEFT_SHARE_H
+#define WEFT_SHARE_H
+
+#include "stages.h"
+#include "vm/storage/lifetimes.h"
+
+typedef struct RankShare {
+  uint64_t fixed;   /* parameters, gradients, state and scalars */
+  uint64_t temp;    /* workspace, beside the buffers */
+  uint64_t kept;    /* at least so many bytes in their place after the last one */
+  int inputs;       /* how many inputs of a whole step it keeps */
+  uint64_t params;  /* local elements */
+  /* Bytes of gradients that are reduced, once a step: over dp (and others), over tp only,
+   * and of parameters that other pipeline ranks hold, too. */
+  uint64_t reduced, reduced_tp, tied;
+  uint64_t sent;    /* bytes to other pipeline ranks, per microbatch */
+  UnitWork work[3]; /* of one microbatch, all chunks; by Phase */
+} RankShare;
+
+typedef struct Shares {
+  Stages st;
+  RankShare *rank;  /* [st.ranks] */
+} Shares;
+
+/* requires stages in out->st. `m` tells which axes have members. */
+void shares(const Plan *plan, const Mesh *m, Arena *scratch, Arena *a, Shares *out);
+
+typedef struct Footprint {
+  uint64_t bytes; /* of the worst rank; a lower bound if over the limit */
+  int rank;       /* which that is */
+  bool over;      /* more than the limit */
+} Footprint;
+/* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
+ * rank. */
+Footprint footprint(const Shares *s, const BufferSizes *sizes, const Lifetimes *l,
+                    int64_t microbatches, uint64_t limit, Arena *scratch);
+/* Looks at what is there without any buffer: over, or nothing known. */
+Footprint footprint_floor(const Shares *s, int64_t microbatches, uint64_t limit);
+
+/* ---- estimate.c ---- */
+typedef struct Estimate {
+  double flops;      /* of a step, all ranks */
+  double tp, dp, pp; /* bytes that the busiest rank gives to operations of a step */
+  double seconds;    /* of a step; 0 without the figures of a GPU */
+} Estimate;
+/* On the real mesh, with the idle share that the schedule has in units. */
+Estimate estimate(const Shares *s, const Plan *plan, const Mesh *m, int64_t microbatches,
+                  double bubble);
+
+#endif
