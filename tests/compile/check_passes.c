@@ -6,6 +6,7 @@
 #include "tests/lib/pair.h"
 #include "vm/base/rng.h"
 #include "vm/compile/autodiff.h"
+#include "vm/compile/fold.h"
 #include "vm/program/lower.h"
 
 static Arena *arena;
@@ -359,6 +360,51 @@ START_TEST(equal_layers_share_bodies) {
 }
 END_TEST
 
+/* Units that repeat are compiled once; a dump shows all, so that nothing is left out. The
+ * programs are the same, whatever comes before and after the run. */
+START_TEST(folded_is_whole) {
+  static const int mesh[][3] = {{1, 1, 1}, {2, 1, 1}, {2, 3, 1}, {2, 2, 2}, {1, 4, 2}};
+  for (int k = 0; k < 8; k++) {
+    ToyOptions o = toy_default();
+    o.layers = 6 + 3 * (k & 3), o.microbatches = 4, o.bias = k & 1;
+    o.tp = mesh[_i][0], o.pp = mesh[_i][1], o.dp = mesh[_i][2];
+    o.sp = k & 1, o.tied = k >> 1 & 1, o.dtype = k >> 2 & 1 ? DT_BF16 : DT_F32;
+    Toy all, few;
+    ck_assert_int_eq(toy_compile(&all, &o, ""), WEFT_OK);
+    ck_assert_int_eq(toy_compile(&few, &o, NULL), WEFT_OK);
+    ck_assert(!fold(few.graph, &few.plan, arena) == (o.layers < 7));
+    for (int r = 0; r < all.mesh.world; r++) {
+      Text want = {0}, got = {0};
+      program_json(all.compiled, r, &want);
+      program_json(few.compiled, r, &got);
+      ck_assert_str_eq(want.s, got.s);
+      text_free(&want), text_free(&got);
+    }
+    toy_free(&all), toy_free(&few);
+  }
+}
+END_TEST
+
+/* A layer that a rule names is not like the others, nor is one whose parameter another
+ * unit uses. */
+START_TEST(fold_keeps_what_differs) {
+  ToyOptions o = toy_default();
+  static const TpRule rules[] = {{"layers.*.mlp.gate_proj", STYLE_COLWISE, true},
+                                 {"layers.5.mlp.gate_proj", STYLE_REPLICATE, true}};
+  o.layers = 20, o.tp = 1;
+  Toy t;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  Fold *f = fold(t.graph, &t.plan, arena);
+  ck_assert_int_eq(f->run.n, 1);
+  ck_assert_int_eq(f->g->unit.n, t.graph->unit.n - (f->run.at[0].back - f->run.at[0].left));
+  t.plan.tp = rules, t.plan.ntp = LEN(rules);
+  f = fold(t.graph, &t.plan, arena);
+  for (int i = 0; i < f->run.n; i++)
+    ck_assert(f->run.at[i].first > 6 || f->run.at[i].last < 6);
+  toy_free(&t);
+}
+END_TEST
+
 Suite *passes_suite(void) {
   Suite *s = suite_create("passes");
   TCase *c = tcase_create("offsets");
@@ -383,6 +429,8 @@ Suite *passes_suite(void) {
   tcase_add_loop_test(c, memory_and_proof, 0, 9);
   tcase_add_test(c, memory_of_1f1b);
   tcase_add_test(c, equal_layers_share_bodies);
+  tcase_add_loop_test(c, folded_is_whole, 0, 5);
+  tcase_add_test(c, fold_keeps_what_differs);
   suite_add_tcase(s, c);
   return s;
 }

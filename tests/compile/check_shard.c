@@ -4,6 +4,7 @@
 #include <check.h>
 
 #include "tests/lib/pair.h"
+#include "vm/compile/autodiff.h"
 #include "vm/compile/shard.h"
 
 /* ---- counting ---- */
@@ -351,6 +352,7 @@ START_TEST(checker_sees_planted_faults) {
   Sharded s;
   compile_ok(&t, &o);
   CompileInput in = {.plan = &t.plan, .mesh = &t.mesh, .graph = t.graph, .arena = t.arena};
+  ck_assert_int_eq(autodiff(t.graph, &t.diags), WEFT_OK);
   ck_assert_int_eq(shard(&in, &s, &t.diags, &e), WEFT_OK);
   ck_assert_msg(shard_check(t.graph, &s, &e) == WEFT_OK, "%s", e.text);
   Op *cast = NULL, *reduce = NULL;

@@ -7,6 +7,7 @@
  * A sweep takes the same passes but the last two, one by one: see share.h. Everything
  * temporary lives in arenas of the compile; the result in the arena of the caller. */
 #include "autodiff.h"
+#include "fold.h"
 #include "unit_code.h"
 #include "vm/program/lower.h"
 
@@ -55,12 +56,10 @@ static bool sizes_fit(const CompileInput *in, Diags *d) {
 
 /* ---- the passes ---- */
 
-weft_status compile_units(const CompileInput *from, bool code, Arena *keep, Units **out,
-                          Diags *d, weft_error *e) {
-  CompileInput here = *from, *in = &here;
+/* Adds to in->graph. */
+static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *out,
+                         Diags *d, weft_error *e) {
   Sharded sh;
-  if (!sizes_fit(in, d)) return WEFT_EPLAN;
-  in->graph = graph_fork(in->graph, in->arena);
   /* requires a finished graph; establishes gradients and phases */
   TRY(autodiff(in->graph, d));
   TRY(checked(in->graph, e));
@@ -71,8 +70,33 @@ weft_status compile_units(const CompileInput *from, bool code, Arena *keep, Unit
   TRY(checked_places(in->graph, &sh, e));
   dump(in, 's', "shard", sh.g);
   /* requires local shapes; establishes bodies with storage for every tensor */
+  return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;
+}
+
+/* With units that repeat compiled once; false if that cannot be or something is wrong:
+ * then the whole graph tells more. */
+static bool folded(const CompileInput *in, bool code, Arena *keep, Units *out, Diags *d) {
+  Fold *f = in->dump ? NULL : fold(in->graph, in->plan, in->arena);
+  if (!f) return false;
+  CompileInput here = *in;
+  Diags before = *d;
+  Units small;
+  here.graph = f->g;
+  if (front(&here, code, keep, &small, d, NULL) == WEFT_OK &&
+      unfold(f, &small, keep, in->arena, out))
+    return true;
+  *d = before;
+  return false;
+}
+
+weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
+                          Diags *d, weft_error *e) {
+  CompileInput whole = *in;
+  if (!sizes_fit(in, d)) return WEFT_EPLAN;
   *out = NEW(keep, Units);
-  return units_make(in, &sh, code, in->scratch, keep, *out, d) ? WEFT_OK : WEFT_EPLAN;
+  if (folded(in, code, keep, *out, d)) return WEFT_OK;
+  whole.graph = graph_fork(in->graph, in->arena);
+  return front(&whole, code, keep, *out, d, e);
 }
 
 static void describe_params(const Stages *st, Compiled *c) {

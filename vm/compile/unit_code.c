@@ -127,9 +127,8 @@ static Storage place(Coder *c, Tid t) {
 
 /* ---- instructions ---- */
 
-/* Module names without what says which layer: bodies of equal layers are equal. */
-static const char *relative_name(const Coder *c, const char *name) {
-  int layer = c->g->unit.at[c->unit].layer;
+const char *unit_relative_name(const Unit *u, const char *name) {
+  int layer = u->layer;
   if (!name || layer < 0) return name ? name : "";
   char key[16];
   int n = 0, digits[12], k = 0;
@@ -154,7 +153,7 @@ static CodeInstr *push(Coder *c, InstrCode code, const Op *op) {
   CodeInstr *x = VEC_PUSH(c->scratch, c->out);
   *x = (CodeInstr){.i = {.code = (uint8_t)code, .op = op->code, .comm = -1, .peer = -1,
                          .handle = -1, .line = op->line, .acc = ACC_NEVER},
-                   .name = relative_name(c, op->name)};
+                   .name = unit_relative_name(&c->g->unit.at[c->unit], op->name)};
   return x;
 }
 

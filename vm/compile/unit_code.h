@@ -20,6 +20,8 @@ typedef struct Coder Coder;
 Coder *coder_new(const Graph *logical, Graph *sharded, Arena *a);
 /* The code of unit `u`, in `scratch`; false: it is too large (reported). */
 bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
+/* A module name without what says which layer: bodies of equal layers are equal. */
+const char *unit_relative_name(const Unit *u, const char *name);
 /* The axes of the collectives met so far. */
 int coder_comms(const Coder *c, const AxisSet **axes);
 

@@ -144,6 +144,7 @@ static int32_t keep_edge(Table *t, Tid id) {
   UnitEdge *e = VEC_PUSH(t->keep, t->edge);
   *e = (UnitEdge){.unit = x->unit,
                   .label = arena_str(t->keep, tensor_label(t->sh->g, id, label)),
+                  .place = x->place,
                   .dtype = x->dtype,
                   .ndim = x->ndim,
                   .bytes = (uint64_t)tensor_bytes(x)};

@@ -68,6 +68,7 @@ typedef struct CompiledUnit {
 typedef struct UnitEdge {
   int32_t unit;          /* that makes it */
   const char *label;     /* for messages and listings */
+  Place place;
   uint8_t dtype, ndim;
   int64_t dim[MAX_DIM];  /* local */
   uint64_t bytes;
@@ -105,8 +106,8 @@ typedef struct Units {
 /* No tensor has more than 2^ELEMENTS_LOG2 elements. */
 enum { ELEMENTS_LOG2 = 48 };
 /* compile.c: the passes before the pipeline, on a finished logical graph, which stays as
- * it is. The result lies in `keep`, everything temporary in in->arena; bodies keep their
- * code only if `code`. Axes of the mesh but pp are those of the plan, except that any dp
+ * it is; units that repeat are compiled once, unless in->dump shows them all. The result
+ * lies in `keep`, everything temporary in in->arena; bodies keep their code only if `code`. Axes of the mesh but pp are those of the plan, except that any dp
  * above 1 may be given as 2: a rank has the same bytes and does the same work. */
 weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
                           Diags *d, weft_error *e);
