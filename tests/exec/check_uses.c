@@ -25,6 +25,9 @@ static const char *const models[] = {
     "local v = g:param('v.weight', { hidden, hidden })\n"
     "x = g:linear(g:linear(x, g:add(w, g:scale(v, { scale = 0.5 }))), g:mul(v, w))\n"
     "x = g:linear(x, w)",
+    /* a gradient that an op passes through to a parameter */
+    "local v = g:param('v.weight', { hidden, hidden })\n"
+    "x = g:linear(x, g:add(w, g:add(v, g:scale(v, { scale = 2 }))))",
     /* more uses than a kernel has operands */
     "local y = x\nfor i = 1, 20 do y = g:add(y, g:linear(x, w)) end\nx = y",
     /* a use that the loss does not see */

@@ -106,7 +106,8 @@ static Tid contribution(Graph *g, Oid f, int i, Tid t) {
   Tid of = g->op.at[f].in[i];
   bool param = g->t.at[of].kind == T_PARAM;
   Oid made = g->t.at[t].producer;
-  bool adds = made >= g->forward_ops && op_adds(g->op.at[made].code);
+  bool own = g->t.at[t].grad_of == of;     /* not one that the op passes through */
+  bool adds = own && made >= g->forward_ops && op_adds(g->op.at[made].code);
   if (adds == param) return t;
   Oid id = graph_add(g, OP_cast, 1, 1, g->op.at[f].unit, PH_I);
   Tensor like = g->t.at[of];
