@@ -1,6 +1,8 @@
 /* job.c - the way from a plan file to proven programs, one step per function. */
 #include "job.h"
 
+#include "vm/exec/weights.h"
+
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path) {
   *j = (Job){.arena = arena, .d = {.arena = arena}};
   err_clear(&j->e);
@@ -120,6 +122,7 @@ weft_status job_check_files(Job *j) {
   data_close(data);
   if (st == WEFT_OK && lang_weights(j->lp))
     st = st_open(NULL, lang_weights(j->lp), &in, &weights, &j->e);
+  if (weights) st = weights_fit(j->compiled, weights, &j->e);
   st_close(weights);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;

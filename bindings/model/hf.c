@@ -53,6 +53,17 @@ static void push_json(lua_State *L, const json_t *v) {
   }
 }
 
+/* A key that is null is not one that is absent: it asks for what Hugging Face derives. */
+static void mark_nulls(lua_State *L, const json_t *v) {
+  const char *key;
+  json_t *item;
+  json_object_foreach((json_t *)v, key, item) {
+    if (!json_is_null(item)) continue;
+    lua_pushlightuserdata(L, NULL);
+    lua_setfield(L, -2, key);
+  }
+}
+
 /* The JSON document belongs to a userdata, so that running out of memory in between
  * does not lose it. */
 static int drop_json(lua_State *L) {
@@ -94,6 +105,7 @@ bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d) 
     return false;
   }
   push_json(L, *doc);
+  mark_nulls(L, *doc);
   lua_remove(L, -2);
   return true;
 }

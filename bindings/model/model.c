@@ -58,14 +58,22 @@ static void unknown_key(Model *m, int key, const char *path) {
       ->suggestion = value_suggest(lua_tostring(L, key), names.at, names.n);
 }
 
-/* Gives an integral number the type of its default: sizes are integers. */
+/* See hf.c. */
+static bool is_null(lua_State *L, int value) {
+  return lua_islightuserdata(L, value) && !lua_touserdata(L, value);
+}
+
+/* Gives an integral number the type of its default, since sizes are integers; null is what
+ * is not given. */
 static void push_normal(lua_State *L, int defaults, int target, int value) {
   double v = lua_tonumber(L, value);
   lua_pushvalue(L, target);
   lua_rawget(L, defaults);
   bool real = lua_type(L, -1) == LUA_TNUMBER && !lua_isinteger(L, -1);
   lua_pop(L, 1);
-  if (lua_type(L, value) != LUA_TNUMBER)
+  if (is_null(L, value))
+    lua_pushboolean(L, 0);
+  else if (lua_type(L, value) != LUA_TNUMBER)
     lua_pushvalue(L, value);
   else if (real)
     lua_pushnumber(L, v);
@@ -89,7 +97,7 @@ static void put_key(Model *m, const char *path) {
   if (lua_rawget(L, value + 2) == LUA_TNIL) {
     if (path)
       unknown_key(m, key, path);
-    else if (lua_toboolean(L, value))
+    else if (lua_toboolean(L, value) && !is_null(L, value))
       *VEC_PUSH(m->arena, m->unread) = arena_str(m->arena, lua_tostring(L, key));
     return;
   }
@@ -198,8 +206,15 @@ static void unknown_model(Model *m, const char *path, const char *name) {
       *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
     lua_pop(L, 1);
   }
-  diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name)->suggestion =
-      value_suggest(name, names.at, names.n);
+  const char *near = value_suggest(name, names.at, names.n), *list = "";
+  for (int i = 0; i < n; i++)
+    list = arena_printf(m->arena, "%s%s%s", list, i ? ", " : "", archs[i]);
+  if (near)
+    diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name)->suggestion =
+        near;
+  else
+    diag_error(m->d, "unknown-name", path,
+               "there is no model \"%s\" (architectures: %s)", name, list);
 }
 
 /* Starts the config with the defaults of the architecture `name`. */

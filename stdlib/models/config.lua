@@ -1,15 +1,38 @@
--- config.lua - what the model files share about Hugging Face's config.json: keys that do
--- not matter here, and checks. In `defaults`, false stands for "not given".
+-- config.lua - what the model files share about Hugging Face's config.json. A key is one of
+-- `defaults` (used, or checked because only one value is computed here), one of `ignored`
+-- (no effect on the training arithmetic), or unknown: told, since nothing says what it
+-- does. In `defaults`, false stands for "not given"; null in a file is that, too.
 local config = {}
 
 -- Bookkeeping, generation and inference: no effect on the training arithmetic.
 local common = {
-  "_name_or_path", "architectures", "auto_map", "bos_token_id", "chunk_size_feed_forward",
-  "dtype", "eos_token_id", "id2label", "is_decoder", "is_encoder_decoder", "label2id",
-  "model_type", "output_attentions", "output_hidden_states", "pad_token_id",
-  "pretraining_tp", "problem_type", "return_dict", "torch_dtype", "torchscript",
-  "transformers_version", "use_cache",
+  "_attn_implementation", "_attn_implementation_autoset", "_name_or_path",
+  "_num_labels", "architectures", "attn_implementation", "auto_map", "begin_suppress_tokens",
+  "bos_token_id", "chunk_size_feed_forward", "cross_attention_hidden_size",
+  "decoder_start_token_id", "do_sample", "dtype", "eos_token_id",
+  "experts_implementation", "finetuning_task", "forced_bos_token_id",
+  "forced_eos_token_id", "id2label", "is_decoder", "is_encoder_decoder", "label2id",
+  "max_length", "min_length", "model_type", "num_labels", "output_attentions",
+  "output_hidden_states", "output_scores", "pad_token_id", "prefix", "pretraining_tp",
+  "problem_type", "return_dict", "return_dict_in_generate", "sep_token_id",
+  "task_specific_params", "temperature", "tf_legacy_loss", "tokenizer_class", "top_k",
+  "top_p", "torch_dtype", "torchscript", "transformers_version", "unsloth_fixed",
+  "unsloth_version", "use_bfloat16", "use_cache",
 }
+
+-- Keys that Hugging Face reads for every architecture, with the only values that are
+-- computed here, the first of which is the default.
+local fixed = {
+  is_causal = { true }, loss_type = { false, "ForCausalLM" },
+  partial_rotary_factor = { false, 1 }, use_bidirectional_attention = { false },
+}
+
+-- The defaults of an architecture with those keys added.
+function config.defaults(d)
+  for key, allowed in pairs(fixed) do d[key] = allowed[1] end
+  d.pruned_heads = false
+  return d
+end
 
 -- The set of keys that are read past, with those of one architecture added.
 function config.ignored(extra)
@@ -69,6 +92,12 @@ function kinds.each(value, allowed)
   end
 end
 
+function kinds.empty(value)
+  if not value then return nil end
+  if type(value) ~= "table" then return "expected a table, got " .. show(value) end
+  for _ in pairs(value) do return "is not supported (only an empty one)" end
+end
+
 function kinds.dropout(value)
   if value and value ~= 0 then
     return "dropout is not applied: training runs as with 0", "warning"
@@ -78,8 +107,10 @@ end
 -- `rules` is a list of { key, kind, argument }. Returns the list of problems
 -- { key =, message =, severity = "error" or "warning" }, in the order of the rules.
 function config.check(c, rules)
-  local problems = {}
-  for _, rule in ipairs(rules) do
+  local problems, all = {}, { { "pruned_heads", "empty" } }
+  for key, allowed in pairs(fixed) do all[#all + 1] = { key, "only", allowed } end
+  for _, rule in ipairs(rules) do all[#all + 1] = rule end
+  for _, rule in ipairs(all) do
     local key, kind, argument = rule[1], rule[2], rule[3]
     local message, severity = kinds[kind](c[key], argument)
     if message then

@@ -91,10 +91,23 @@ function decoder.defaults(changes)
     head_dim = false, max_position_embeddings = 2048, hidden_act = "silu",
     rms_norm_eps = 1e-6, initializer_range = 0.02, tie_word_embeddings = false,
     rope_theta = 10000.0, rope_scaling = false, rope_parameters = false,
-    attention_dropout = 0.0,
+    original_max_position_embeddings = false, attention_dropout = 0.0,
   }
   for key, value in pairs(changes) do d[key] = value end
-  return d
+  return config.defaults(d)
+end
+
+-- A sliding window, where Hugging Face's Qwen would have one.
+function decoder.check_window(c, problems)
+  if not (c.use_sliding_window and c.sliding_window) then return problems end
+  local layers = c.layer_types or {}
+  local windowed = not c.layer_types and c.max_window_layers < c.num_hidden_layers
+  for _, kind in ipairs(layers) do windowed = windowed or kind ~= "full_attention" end
+  if windowed then
+    config.add(problems, "use_sliding_window", "a sliding window is not supported (only "
+               .. "false, or max_window_layers = num_hidden_layers)")
+  end
+  return problems
 end
 
 local rules = {

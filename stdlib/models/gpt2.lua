@@ -4,7 +4,7 @@
 local config = require "weft.models.config"
 
 local gpt2 = {
-  defaults = {
+  defaults = config.defaults {
     vocab_size = 50257, hidden_size = 768, num_hidden_layers = 12,
     num_attention_heads = 12, intermediate_size = false, max_position_embeddings = 1024,
     activation_function = "gelu_new", layer_norm_epsilon = 1e-5,
@@ -19,7 +19,7 @@ local gpt2 = {
   -- n_ctx repeats n_positions; the rest is about heads of other tasks.
   ignored = config.ignored {
     "n_ctx", "gradient_checkpointing", "summary_activation", "summary_first_dropout",
-    "summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params",
+    "summary_proj_to_labels", "summary_type", "summary_use_proj", "tie_encoder_decoder",
   },
 }
 

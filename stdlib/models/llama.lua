@@ -6,7 +6,11 @@ local decoder = require "weft.models.decoder"
 local llama = {
   defaults = decoder.defaults { attention_bias = false, mlp_bias = false },
   aliases = {},
-  ignored = config.ignored(),
+  -- Other architectures read these; Hugging Face's Llama does not.
+  ignored = config.ignored {
+    "add_cross_attention", "layer_types", "max_window_layers", "sliding_window",
+    "tie_encoder_decoder", "use_sliding_window",
+  },
 }
 
 function llama.build(g, c) return decoder.build(g, c, {}) end

@@ -6,22 +6,22 @@ local decoder = require "weft.models.decoder"
 local qwen2 = {
   defaults = decoder.defaults {
     vocab_size = 151936, intermediate_size = 22016, num_key_value_heads = 32,
-    max_position_embeddings = 32768, use_sliding_window = false, use_mrope = false,
-    layer_types = false,
+    max_position_embeddings = 32768, use_sliding_window = false, sliding_window = 4096,
+    max_window_layers = 28, use_mrope = false, layer_types = false,
   },
   aliases = {},
-  -- Both say where a sliding window is used; there is none.
-  ignored = config.ignored { "sliding_window", "max_window_layers" },
+  ignored = config.ignored { "add_cross_attention", "attention_bias", "tie_encoder_decoder" },
 }
 
 function qwen2.build(g, c) return decoder.build(g, c, { qkv_bias = true }) end
 
 function qwen2.check(c)
-  return decoder.check(c, {
-    { "use_sliding_window", "only", { false } },
+  return decoder.check_window(c, decoder.check(c, {
+    { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
+    { "max_window_layers", "optional_count" },
     { "use_mrope", "only", { false } },
-    { "layer_types", "each", { "full_attention" } },
-  })
+    { "layer_types", "each", { "full_attention", "sliding_attention" } },
+  }))
 end
 
 return qwen2

@@ -7,21 +7,22 @@ local qwen3 = {
   defaults = decoder.defaults {
     vocab_size = 151936, intermediate_size = 22016, num_key_value_heads = 32,
     head_dim = 128, max_position_embeddings = 32768, attention_bias = false,
-    use_sliding_window = false, layer_types = false,
+    use_sliding_window = false, sliding_window = 4096, max_window_layers = 28,
+    layer_types = false,
   },
   aliases = {},
-  -- Both say where a sliding window is used; there is none.
-  ignored = config.ignored { "sliding_window", "max_window_layers" },
+  ignored = config.ignored { "add_cross_attention", "tie_encoder_decoder" },
 }
 
 function qwen3.build(g, c) return decoder.build(g, c, { qk_norm = true }) end
 
 function qwen3.check(c)
-  return decoder.check(c, {
+  return decoder.check_window(c, decoder.check(c, {
     { "attention_bias", "only", { false } },
-    { "use_sliding_window", "only", { false } },
-    { "layer_types", "each", { "full_attention" } },
-  })
+    { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
+    { "max_window_layers", "optional_count" },
+    { "layer_types", "each", { "full_attention", "sliding_attention" } },
+  }))
 end
 
 return qwen3

@@ -1,5 +1,6 @@
 -- rope.lua - rotary position embedding as Hugging Face's configs describe it: the keys
--- rope_theta and rope_scaling, or rope_parameters, which holds both.
+-- rope_theta and rope_scaling, or rope_parameters, which holds both. Where both are given
+-- Transformers 5 takes rope_scaling, and rope_theta from beside it.
 local config = require "weft.models.config"
 
 local rope = {}
@@ -10,9 +11,21 @@ local known = { rope_type = true, type = true, rope_theta = true,
                 partial_rotary_factor = true }
 for _, key in ipairs(llama3) do known[key] = true end
 
+local function is_given(p)
+  if type(p) ~= "table" then return p end
+  for _ in pairs(p) do return true end
+  return false
+end
+
 local function parameters(c)
-  if c.rope_parameters then return c.rope_parameters, "rope_parameters" end
-  return c.rope_scaling or {}, "rope_scaling"
+  if is_given(c.rope_scaling) then return c.rope_scaling, "rope_scaling" end
+  return c.rope_parameters or {}, "rope_parameters"
+end
+
+-- The length that scaling starts from.
+local function original(c, p)
+  return c.original_max_position_embeddings or p.original_max_position_embeddings
+    or c.max_position_embeddings
 end
 
 local function scaling_type(p) return p.rope_type or p.type or "default" end
@@ -37,7 +50,8 @@ function rope.check(c, problems)
   local kind = scaling_type(p)
   if kind == "llama3" then
     for _, key in ipairs(llama3) do
-      if type(p[key]) ~= "number" or p[key] <= 0 then
+      local value = key == "original_max_position_embeddings" and original(c, p) or p[key]
+      if type(value) ~= "number" or value <= 0 then
         config.add(problems, where .. "." .. key, "llama3 needs a number above 0")
       end
     end
@@ -68,7 +82,7 @@ function rope.attributes(c, head_dim)
     a.rope_factor = p.factor
     a.rope_low = p.low_freq_factor
     a.rope_high = p.high_freq_factor
-    a.rope_original = p.original_max_position_embeddings
+    a.rope_original = original(c, p)
   end
   return a
 end

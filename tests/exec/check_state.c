@@ -250,6 +250,33 @@ START_TEST(weights_that_do_not_fit_are_all_named) {
 }
 END_TEST
 
+/* As files of the hub have them: without the base's prefix, with buffers, and with the
+ * tied embedding a second time. */
+START_TEST(weights_of_the_hub) {
+  float embed[20], other[20] = {0}, norm[3] = {1, 2, 3}, back[20];
+  for (int i = 0; i < 20; i++) embed[i] = (float)i;
+  int32_t ids[3] = {1, 2, 3};
+  Compiled *c = two_params();
+  c->param[0].name = "model.embed_tokens.weight", c->param[1].name = "model.norm.weight";
+  open_run(c);
+  StWrite t[] = {{"embed_tokens.weight", DT_F32, 2, {5, 4}, embed},
+                 {"layers.0.self_attn.rotary_emb.inv_freq", DT_F32, 1, {3}, norm},
+                 {"lm_head.weight", DT_F32, 2, {5, 4}, embed},
+                 {"norm.weight", DT_F32, 1, {3}, norm}};
+  load(t, LEN(t), WEFT_OK);
+  ck_assert_int_eq(run_get(run, STATE_PARAM, 0, back, &err), WEFT_OK);
+  ck_assert_mem_eq(back, embed, sizeof embed);
+  t[2].data = other;
+  load(t, LEN(t), WEFT_EFILE);
+  has("lm_head.weight: differs from model.embed_tokens.weight, which the model's head is "
+      "tied to");
+  t[2].data = embed, t[3].dtype = DT_I32, t[3].data = ids;
+  err_clear(&err);
+  load(t, LEN(t), WEFT_EFILE);
+  has("model.norm.weight: holds integers (I32)");
+}
+END_TEST
+
 START_TEST(a_long_list_is_counted) {
   enum { N = 60 };
   float x[1] = {0};
@@ -279,6 +306,7 @@ Suite *state_suite(void) {
       bf16_copies_follow_the_master,
       weights_are_loaded,
       weights_that_do_not_fit_are_all_named,
+      weights_of_the_hub,
       a_long_list_is_counted,
   };
   Suite *s = suite_create("state");

@@ -361,6 +361,13 @@ START_TEST(broken_indices) {
   check_st_error(scratch_dir, scratch_path("m-2.safetensors"),
                  arena_printf(scratch_arena, "tensor \"b\" is also in %s",
                               scratch_path("m-1.safetensors")));
+  put_st("m-3.safetensors",
+         "{\"c\":" ROW("U8", "[1]", 0, 1) ",\"a\":" ROW("U8", "[1]", 1, 2) "}", "CA", 2);
+  put_index("{\"weight_map\":{\"c\":\"m-3.safetensors\"}}");
+  check_st_error(scratch_dir, index,
+                 arena_printf(scratch_arena,
+                              "its weight_map does not name tensor \"a\" of the shard %s",
+                              scratch_path("m-3.safetensors")));
   put_index("{\"weight_map\":{\"b\":\"m-2.safetensors\"}}");
   scratch_put("m-2.safetensors", "cut", 3);
   check_st_error(scratch_dir, scratch_path("m-2.safetensors"),

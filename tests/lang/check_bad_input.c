@@ -364,6 +364,9 @@ START_TEST(weights_are_checked) {
   expect(
       &(Case){"run hf.lua -D model=model --log log", weights[_i].code, weights[_i].err});
   ck_assert_str_eq(scratch_log(scratch_path("log")), "");
+  /* What the header says is found without a run. */
+  if (weights[_i].code == 2)
+    expect(&(Case){"check hf.lua -D model=model", 2, weights[_i].err});
 }
 END_TEST
 
@@ -395,7 +398,8 @@ static const struct {
     {"[1]", "hf.lua:5: error: plan.model: model/config.json:1: an object was expected\n"
             "1 error\n"},
     {"{\"model_type\": \"mamba\"}",
-     "hf.lua:5: error: plan.model: there is no model \"mamba\"\n1 error\n"},
+     "hf.lua:5: error: plan.model: there is no model \"mamba\" "
+     "(architectures: gpt2, llama, qwen2, qwen3)\n1 error\n"},
     {"{\"model_type\": \"llama\", \"hidden_size\": \"big\"}",
      "~plan.model.hidden_size: expected a positive integer, got \"big\"\n"},
     {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}, \"magic\": "

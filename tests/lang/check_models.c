@@ -84,16 +84,23 @@ static const struct {
     {"{ 'llama-tiny', num_key_value_heads = 3 }", "does not divide num_attention_heads"},
     {"{ 'llama-tiny', num_hidden_layers = 0 }", "expected a positive integer"},
     {"{ 'llama-tiny', hiden_size = 64 }", "hidden_size"},
-    {"{ 'qwen2-tiny', use_sliding_window = true }", "use_sliding_window"},
-    {"{ 'qwen3-tiny', layer_types = { 'full_attention', 'sliding_attention' } }",
-     "sliding_attention"},
+    {"{ 'qwen2-tiny', use_sliding_window = true, max_window_layers = 2 }",
+     "use_sliding_window"},
+    {"{ 'llama-tiny', is_causal = false }", "is_causal"},
+    {"{ 'qwen3-tiny', partial_rotary_factor = 0.5 }", "partial_rotary_factor"},
+    {"{ 'gpt2-tiny', is_causal = false }", "is_causal"},
+    {"{ 'llama-tiny', pruned_heads = { ['1'] = { 0 } } }", "pruned_heads"},
+    {"{ 'llama-tiny', rope_parameters = { rope_type = 'default' }, "
+     "rope_scaling = { rope_type = 'yarn', factor = 4.0 } }", "rope_scaling.rope_type"},
+    {"{ 'qwen3-tiny', use_sliding_window = true, "
+     "layer_types = { 'full_attention', 'sliding_attention' } }", "sliding window"},
     {"{ 'gpt2-tiny', scale_attn_by_inverse_layer_idx = true }", "inverse_layer_idx"},
     {"{ 'gpt2-tiny', n_head = 5 }", "does not divide hidden_size"},
 };
 
 START_TEST(refuses_config) {
   PlanFixture f;
-  char define[160];
+  char define[240];
   snprintf(define, sizeof define, "preset=%s", refused[_i].config);
   weft_status st = fixture_open(&f, "tests/models/preset.lua",
                                 (const char *[]){define, NULL}, NULL);

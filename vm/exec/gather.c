@@ -2,6 +2,7 @@
  * into their logical shape and spreading them again. With MPI pieces travel to and from
  * rank 0 as raw bytes. */
 #include "run_int.h"
+#include "weights.h"
 
 /* ---- initial values ---- */
 
@@ -142,66 +143,6 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
 
 /* ---- loading ---- */
 
-static void dims_text(Text *t, const int64_t *dim, int n) {
-  text_add(t, "[");
-  for (int i = 0; i < n; i++) text_printf(t, "%s%lld", i ? ", " : "", (long long)dim[i]);
-  text_add(t, "]");
-}
-
-static bool same_shape(const CompiledParam *p, const SafeTensor *t) {
-  if (p->ndim != t->ndim) return false;
-  for (int i = 0; i < p->ndim; i++)
-    if (p->dim[i] != t->dim[i]) return false;
-  return true;
-}
-
-static bool is_param(const Compiled *c, const char *name) {
-  for (int i = 0; i < c->nparam; i++)
-    if (strcmp(c->param[i].name, name) == 0) return true;
-  return false;
-}
-
-/* One line for each parameter or tensor that does not fit; returns their number. */
-static int compare_file(const Compiled *c, const SafeTensors *s, Text *out) {
-  int wrong = 0;
-  for (int i = 0; i < c->nparam; i++) {
-    const CompiledParam *p = &c->param[i];
-    const SafeTensor *t = st_find(s, p->name);
-    if (t && same_shape(p, t)) continue;
-    wrong++;
-    text_printf(out, "\n  %s: ", p->name);
-    if (!t) {
-      text_add(out, "missing");
-      continue;
-    }
-    text_add(out, "shape ");
-    dims_text(out, t->dim, MIN(t->ndim, 8));
-    text_add(out, ", the model has ");
-    dims_text(out, p->dim, p->ndim);
-  }
-  for (int i = 0; i < st_count(s); i++) {
-    if (is_param(c, st_at(s, i)->name)) continue;
-    wrong++;
-    text_printf(out, "\n  %s: not in the model", st_at(s, i)->name);
-  }
-  return wrong;
-}
-
-/* What does not fit into the error is counted. */
-static weft_status report_file(const Text *list, int wrong, weft_error *e) {
-  const int room = 900;
-  int n = (int)list->n, shown = 0;
-  if (n > room) {
-    n = room;
-    while (n > 0 && list->s[n] != '\n') n--;
-  }
-  for (int i = 0; i < n; i++) shown += list->s[i] == '\n';
-  if (shown == wrong)
-    return err_set(e, WEFT_EFILE, "the weights do not fit the model:%.*s", n, list->s);
-  return err_set(e, WEFT_EFILE, "the weights do not fit the model:%.*s\n  and %d more", n,
-                 list->s, wrong - shown);
-}
-
 static weft_status job_load_param(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
   put(w, m);
@@ -212,21 +153,15 @@ static weft_status job_load_param(Worker *w, void *arg, weft_error *e) {
 
 /* Every process reads the file itself. */
 weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
-  Text list = {0};
-  int wrong = compare_file(r->c, s, &list);
+  TRY(weights_fit(r->c, s, e));
+  TRY(weights_check_tied(r->c, s, e));
   weft_status st = WEFT_OK;
-  if (list.oom)
-    st = err_set(e, WEFT_ENOMEM, "out of memory");
-  else if (wrong)
-    st = report_file(&list, wrong, e);
-  text_free(&list);
-  if (st != WEFT_OK) return st;
   int64_t most = 0;
   for (int i = 0; i < r->c->nparam; i++) most = MAX(most, param_count(&r->c->param[i]));
   float *global = mem_new(&r->alloc, (size_t)most * sizeof *global);
   if (!global) return err_set(e, WEFT_ENOMEM, "out of memory");
   for (int i = 0; i < r->c->nparam && st == WEFT_OK; i++) {
-    st = st_read_f32(st_find(s, r->c->param[i].name), global, e);
+    st = st_read_f32(weights_of(s, &r->c->param[i]), global, e);
     if (st != WEFT_OK) break;
     Move m = {.kind = STATE_PARAM, .param = i, .global = global};
     st = run_all(r, job_load_param, &m, false, e);

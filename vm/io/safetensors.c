@@ -220,7 +220,8 @@ static int by_text(const void *x, const void *y) {
   return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-/* Every name of the map must be found in the file that the map says. */
+/* Every name of the map must be found in the file that the map says, and every tensor in
+ * the map. */
 static weft_status check_map(SafeTensors *s, const char *index, const char *folder,
                              json_t *map, weft_error *e) {
   const char *name;
@@ -231,6 +232,10 @@ static weft_status check_map(SafeTensors *s, const char *index, const char *fold
     if (!t || !str_eq(t->file + strlen(folder), shard))
       FAIL(index, "tensor \"%s\" is not in the shard %s%s", name, folder, shard);
   }
+  for (int i = 0; i < s->t.n; i++)
+    if (!json_object_get(map, s->t.at[i].name))
+      FAIL(index, "its weight_map does not name tensor \"%s\" of the shard %s",
+           s->t.at[i].name, s->t.at[i].file);
   return WEFT_OK;
 }
 
