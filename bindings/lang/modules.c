@@ -13,6 +13,8 @@
 static const char loaded_key = 'l', library_key = 'b', loading = 0;
 
 int chunk_load(lua_State *L, const char *text, size_t n, const char *name) {
+  /* Some editors begin a text with the mark of UTF-8. */
+  if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3, n -= 3;
   /* A first line for the shell is skipped; its newline stays, so lines keep their
    * numbers. */
   if (n && *text == '#') {

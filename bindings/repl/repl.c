@@ -40,9 +40,35 @@ static const char *prompt(const Repl *r) {
   return more ? "\1\033[1m\1>>\1\033[0m\1 " : "\1\033[1m\1>\1\033[0m\1 ";
 }
 
+static bool is_global(lua_State *L, const char *name) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  lua_pushlstring(L, name, strcspn(name, "("));
+  bool found = lua_rawget(L, -2) != LUA_TNIL;
+  lua_pop(L, 2);
+  return found;
+}
+
+/* What people type to leave or for help, which means nothing in Lua unless they gave the
+ * name to something. */
+static const char *plain_word(lua_State *L, const char *line) {
+  static const char *const words[][2] = {{"exit", ",quit"},
+                                         {"exit()", ",quit"},
+                                         {"quit", ",quit"},
+                                         {"quit()", ",quit"},
+                                         {"help", ",help"}};
+  size_t n = strlen(line);
+  while (n && strchr(" \t;", line[n - 1]))
+    n--;
+  for (int i = 0; i < LEN(words); i++)
+    if (strlen(words[i][0]) == n && strncmp(line, words[i][0], n) == 0)
+      return strcmp(words[i][0], "help") != 0 && is_global(L, words[i][0]) ? line
+                                                                           : words[i][1];
+  return line;
+}
+
 /* ?topic, and what begins with a comma, are no Lua. */
 static bool run_special(Repl *r, const char *line) {
-  line += strspn(line, " \t");
+  line = plain_word(r->L, line + strspn(line, " \t"));
   if (*line != ',' && *line != '?') return false;
   input_remember(r->input, line);
   if (*line == ',')

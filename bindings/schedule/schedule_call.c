@@ -217,6 +217,13 @@ static void push_job(lua_State *L, void *ud) {
   j->ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
+/* Steps beyond the limit of a plan for a schedule of the library, whose work grows with
+ * its size: with the actions of all ranks, and for each with the ranks. */
+static int64_t steps_for(const Schedule *s) {
+  int64_t actions = (int64_t)s->ranks * s->virtual_stages * s->microbatches;
+  return MIN(actions, (int64_t)1 << 40) * (1000 + 40 * (int64_t)MIN(s->ranks, 1 << 16));
+}
+
 static weft_status call_rank(StartJob *start, int rank, weft_error *e) {
   LangState *st = start->lp->state;
   lua_State *L = st->L;
@@ -226,7 +233,9 @@ static weft_status call_rank(StartJob *start, int rank, weft_error *e) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, push.ref);
   Recorder *r = lua_touserdata(L, -1);
   if (start->name) lua_rawgeti(L, LUA_REGISTRYINDEX, start->options);
+  st->more = start->name ? steps_for(start->schedule) : 0;
   weft_status status = state_call(st, start->name ? 2 : 1, 0, "schedule", start->d, e);
+  st->more = 0;
   if (status == WEFT_OK) {
     Schedule *s = start->schedule;
     s->n[rank] = r->n;

@@ -6,13 +6,14 @@
 
 #include "api_doc.h"
 #include "bindings/lang/lang.h"
+#include "bindings/lang/lib.h"
 #include "bindings/object/reasons.h"
 #include "vm/io/io.h"
 
 static const char host_key = 'h'; /* registry: light userdata, a ScriptHost */
-#define TEXT_TYPE "weft.textbox"
+#define TEXT_TYPE  "weft.textbox"
 #define ARENA_TYPE "weft.arena"
-enum { POLL_STEP = 1000 };        /* instructions between two looks at the flag */
+enum { POLL_STEP = 1000 }; /* instructions between two looks at the flag */
 
 void script_set_host(lua_State *L, const ScriptHost *h) {
   lua_pushlightuserdata(L, (void *)h);
@@ -57,8 +58,20 @@ void script_resume(lua_State *L) {
 
 /* ---- a state ---- */
 
+/* Work in C of a script has no limit, but it ends when the script is interrupted. */
+static void charge(lua_State *L, int64_t steps) {
+  if (script_interrupt(L)) luaL_error(L, "interrupted!");
+}
+
+static const Meter meter = {charge, (size_t)PTRDIFF_MAX};
+
 static int open_all(lua_State *L) {
   luaL_openlibs(L);
+  lua_getglobal(L, "string");
+  lib_string(L, &meter);
+  lua_getglobal(L, "table");
+  lib_table(L, &meter);
+  lua_settop(L, 0);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushcfunction(L, script_weft);
   lua_setfield(L, -2, "weft");

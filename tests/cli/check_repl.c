@@ -369,6 +369,12 @@ START_TEST(ctrl_c_stops_work_in_c) {
   answer(t, "function begun() io.write 'begun' io.flush() end");
   interrupts(t, "plan:run { steps = 1000000 }", "interrupted");
   expect(t, "1 + 1", "2\n");
+  interrupts(t, "_ = (('a'):rep(40)):find(('.-'):rep(20) .. 'b')", "interrupted!");
+  interrupts(t, "table.concat(setmetatable({}, { __index = function() return '' end }), '', "
+                "1, 1e15)", "interrupted!");
+  interrupts(t, "pcall(table.move, {}, 1, 1e15, 2)", "interrupted!");
+  interrupts(t, "while true do pcall(string.gsub, ('a'):rep(1e5), '.-.-b', '') end",
+             "interrupted!");
   interrupts(
       t,
       arena_printf(scratch_arena, "return weft.load '%s'", scratch_path("endless.lua")),
@@ -378,13 +384,28 @@ START_TEST(ctrl_c_stops_work_in_c) {
 }
 END_TEST
 
+/* Words that people try when they want to leave or are lost. */
+START_TEST(words_that_are_no_lua) {
+  Terminal *t = prompt("NO_COLOR=1 $weft repl");
+  ck_assert_ptr_nonnull(strstr(answer(t, "help"), ",quit"));
+  expect(t, "exit = 3", "");
+  expect(t, "exit", "3\n");
+  expect(t, "exit = nil", "");
+  terminal_type(t, "exit\n");
+  ck_assert_int_eq(terminal_end(t), 0);
+  t = prompt("NO_COLOR=1 $weft repl");
+  terminal_type(t, "quit()\n");
+  ck_assert_int_eq(terminal_end(t), 0);
+}
+END_TEST
+
 START_TEST(a_second_ctrl_c_ends_what_does_not_listen) {
   Terminal *t = prompt("NO_COLOR=1 $weft repl");
-  terminal_type(
-      t, "io.write 'begun' io.flush(); (('a'):rep(40)):find(('.-'):rep(20) .. 'b')\n");
+  answer(t, "function slow() io.write 'begun' io.flush() while true do end end");
+  terminal_type(t, "setmetatable({}, { __gc = slow }) collectgarbage()\n");
   terminal_wait_row(t, t->row, "begun");
   terminal_type(t, "\003");
-  usleep(50000);
+  usleep(400000);
   terminal_type(t, "\003");
   ck_assert_int_eq(terminal_end(t), 128 + SIGINT);
 }
@@ -602,6 +623,7 @@ Suite *repl_suite(void) {
   tcase_add_test(t, a_wrong_plan_leaves_the_prompt);
   tcase_add_test(t, session_of_the_page);
   tcase_add_test(t, tab);
+  tcase_add_test(t, words_that_are_no_lua);
   tcase_add_test(t, ctrl_c_clears_the_line);
   tcase_add_test(t, ctrl_c_stops_code);
   tcase_add_test(t, ctrl_c_stops_work_in_c);

@@ -295,6 +295,35 @@ START_TEST(require_modules) {
 }
 END_TEST
 
+START_TEST(mark_of_utf8) {
+  load("\xEF\xBB\xBF" HEAD GOOD);
+  load("\xEF\xBB\xBF#!/usr/bin/env weft\n" HEAD GOOD);
+}
+END_TEST
+
+/* Nobody writes into the pipe: reading it would wait for ever. */
+START_TEST(only_regular_files) {
+  ck_assert_int_eq(mkfifo(scratch_path("pipe.lua"), 0600), 0);
+  ck_assert_int_eq(lang_test_path(&t, scratch_path("pipe.lua")), WEFT_EFILE);
+  ck_assert_int_eq(lang_test_text(&t, "require 'pipe'"), WEFT_EPLAN);
+  ck_assert_ptr_nonnull(strstr(t.d.list.at[0].summary, "is a pipe"));
+}
+END_TEST
+
+/* A schedule of the library that is large does not count against the limit of plans. */
+START_TEST(large_schedules) {
+  const Plan *p = load(HEAD "return weft.plan { model = weft.model { 'llama-tiny', "
+                            "num_hidden_layers = 256 }, mesh = { pp = 128 }, schedule = "
+                            "'v_half', batch = { global = 128, micro = 1, seq = 16 } }");
+  Mesh m;
+  Schedule s;
+  ck_assert(mesh_resolve(&p->mesh, 0, &m, &t.d));
+  weft_status st = lang_schedule(t.lp, &m, 128, &s, &t.d, &t.e);
+  ck_assert_msg(st == WEFT_OK, "%s", t.e.text);
+  ck_assert_int_eq(s.n[127], 6 * 128);
+}
+END_TEST
+
 START_TEST(links_may_not_leave) {
   const char *link = arena_printf(t.arena, "ln -s /etc %s/out", scratch_dir);
   ck_assert_int_eq(system(link), 0);
@@ -344,13 +373,15 @@ Suite *sandbox_suite(void) {
         interrupted}},
       {"globals",
        {every_reachable_function, sandbox_rules, pairs_are_sorted, the_same_twice,
-        print_says_it_once, require_modules, links_may_not_leave}},
+        print_says_it_once, require_modules, mark_of_utf8, only_regular_files,
+        large_schedules, links_may_not_leave}},
       {"memory", {allocations_fail}},
   };
   Suite *s = suite_create("sandbox");
   for (int i = 0; i < LEN(group); i++) {
     TCase *c = tcase_create(group[i].name);
     tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 60);
     for (int k = 0; group[i].tests[k]; k++)
       tcase_add_test(c, group[i].tests[k]);
     suite_add_tcase(s, c);
