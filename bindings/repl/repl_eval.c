@@ -14,8 +14,11 @@ enum { FRAMES_SHOWN = 8 };
 PrintOptions repl_print_options(const Repl *r) {
   struct winsize w;
   bool sized = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20;
-  return (PrintOptions){
-      .depth = 4, .items = 30, .width = sized ? w.ws_col - 1 : 79, .colour = r->colour};
+  return (PrintOptions){.depth = 4,
+                        .items = 30,
+                        .lines = 100,
+                        .width = sized ? w.ws_col - 1 : 79,
+                        .colour = r->colour};
 }
 
 void repl_flush(Repl *r, FILE *f) {

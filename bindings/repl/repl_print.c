@@ -134,6 +134,22 @@ static bool own_text(Printer *p, int idx) {
   return true;
 }
 
+/* A long text loses its end: a program has thousands of lines. */
+static void add_lines(Printer *p, const char *s, size_t n) {
+  const char *cut = NULL, *end = s + n;
+  int lines = 1;
+  for (const char *nl = s; (nl = memchr(nl, '\n', (size_t)(end - nl))); nl++)
+    if (++lines == p->o->lines) cut = nl;
+  if (lines <= p->o->lines) cut = end;
+  text_addn(p->out, s, (size_t)(cut - s));
+  p->column += columns(s, (size_t)(cut - s));
+  if (cut == end) return;
+  char more[64];
+  snprintf(more, sizeof more, "\n... %d more lines; print(_) shows all",
+           lines - p->o->lines + 1);
+  puts_(p, PLAIN, more);
+}
+
 /* Text of several lines is shown whole only where it does not stand among other things.
  */
 static void thing(Printer *p, int idx) {
@@ -141,7 +157,7 @@ static void thing(Printer *p, int idx) {
   const char *s = lua_tolstring(p->L, -1, &n);
   const char *nl = memchr(s, '\n', n);
   if (p->depth == 0)
-    text_addn(p->out, s, n), p->column += columns(s, n);
+    add_lines(p, s, n);
   else
     put(p, THINGS, s, nl ? (size_t)(nl - s) : n);
   if (p->depth && nl) puts_(p, PLAIN, " ...");

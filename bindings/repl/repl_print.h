@@ -9,6 +9,7 @@
 typedef struct PrintOptions {
   int depth; /* tables inside tables that are opened */
   int items; /* of one table that are shown */
+  int lines; /* of an object's own text that are shown */
   int width; /* columns of the screen */
   bool colour;
 } PrintOptions;

@@ -34,7 +34,7 @@ static const char *printed(const char *expression, PrintOptions o) {
   return s;
 }
 
-static const PrintOptions plain = {.depth = 4, .items = 30, .width = 60};
+static const PrintOptions plain = {.depth = 4, .items = 30, .lines = 5, .width = 60};
 
 static void expect(const char *expression, const char *want) {
   ck_assert_str_eq(printed(expression, plain), want);
@@ -128,6 +128,10 @@ START_TEST(own_texts) {
          "two\nlines");
   expect("{setmetatable({}, {__tostring = function() return 'two\\nlines' end})}",
          "{ two ... }");
+  expect("setmetatable({}, {__tostring = function() return '1\\n2\\n3\\n4\\n5' end})",
+         "1\n2\n3\n4\n5");
+  expect("setmetatable({}, {__tostring = function() return '1\\n2\\n3\\n4\\n5\\n6' end})",
+         "1\n2\n3\n4\n... 2 more lines; print(_) shows all");
   expect("setmetatable({1}, {__tostring = function() error('oh', 0) end})",
          "<its __tostring fails: oh>");
   expect("setmetatable({1}, {__tostring = function() return {} end})",
