@@ -87,3 +87,8 @@ int plan_microbatches(const Plan *p, const Mesh *m) {
   if (b->global / one > MICROBATCHES_MAX / MAX(b->rounds, 1)) return 0;
   return (int)(b->global / one);
 }
+
+double plan_memory_limit(const Plan *p) {
+  const Cluster *c = &p->cluster;
+  return c->gpu ? MAX(c->memory - c->reserve_gib * (1 << 30), 0) : INFINITY;
+}

@@ -100,6 +100,7 @@ typedef struct Cluster {
   const char *gpu;               /* NULL: not known, and neither are the figures */
   int64_t nodes, gpus;           /* nodes 0: as many as the mesh needs; gpus 0: no cluster */
   double memory;                 /* bytes */
+  double reserve_gib;            /* of it, that plans may not fill */
   double bf16, f32;              /* flop/s of matrix products */
   double hbm_bandwidth;          /* bytes/s, as all bandwidths */
   double nvlink_bandwidth, nvlink_latency;
@@ -135,6 +136,9 @@ typedef struct Plan {
   int64_t steps, log_every;
   uint64_t seed;
 } Plan;
+
+/* Bytes that a rank may fill on the cluster's GPU; INFINITY if that is not known. */
+double plan_memory_limit(const Plan *p);
 
 /* Stages of each pipeline rank. */
 int plan_virtual(const Plan *p);

@@ -77,12 +77,14 @@ static void warn_memory(Job *j) {
   const Cluster *c = &j->plan.cluster;
   int pp;
   uint64_t worst = job_worst_memory(j, &pp);
-  if (!c->gpu || (double)worst <= c->memory) return;
-  double gib = (double)worst / (1 << 30), has = c->memory / (1 << 30);
+  double room = plan_memory_limit(&j->plan);
+  if ((double)worst <= room) return;
+  double gib = (double)worst / (1 << 30);
   diag_warn(&j->d, "memory", "cluster",
-            "pipeline rank %d needs %.1f GiB, %.1f GiB more than the %.1f GiB of %s "
-            "(in GiB: %s)",
-            pp, gib, gib - has, has, c->gpu, classes_text(j, &j->compiled->prog[pp]));
+            "pipeline rank %d needs %.1f GiB, %.1f GiB more than the %.1f GiB of %s less "
+            "cluster.reserve_gib = %.15g (in GiB: %s)",
+            pp, gib, gib - (room / (1 << 30)), c->memory / (1 << 30), c->gpu,
+            c->reserve_gib, classes_text(j, &j->compiled->prog[pp]));
 }
 
 weft_status job_compile(Job *j) {

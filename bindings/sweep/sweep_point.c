@@ -9,6 +9,8 @@
  * Only the bytes of the worst rank are put together for each point. */
 #include "sweep_point.h"
 
+#include <math.h>
+
 #include <stdio.h>
 
 #include "vm/pipeline/share.h"
@@ -287,6 +289,12 @@ static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   return entry_status(p, p->shares, why);
 }
 
+/* What a rank of the plan may hold: max_gib, else what the cluster's GPU has for it. */
+static uint64_t limit_of(const Judge *j, const Plan *plan) {
+  double room = plan_memory_limit(plan);
+  return j->limit == UINT64_MAX && isfinite(room) ? (uint64_t)room : j->limit;
+}
+
 static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
                          PointReason *why) {
   Judge *j = p->j;
@@ -301,13 +309,14 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   const Shares *c = p->shares->value;
   const Scheduled *s = p->schedule->value;
   row->bubble = timeline_bubble(&s->when);
-  Footprint size = footprint_floor(c, row->microbatches, j->limit);
+  uint64_t limit = limit_of(j, a);
+  Footprint size = footprint_floor(c, row->microbatches, limit);
   if (!size.over) {
     lifetimes_key(p, &j->key);
     TRY(look_up(p, &j->caches->lifetimes, &p->lifetimes, make_lifetimes, p));
     TRY(entry_status(p, p->lifetimes, why));
     arena_reset(j->scratch);
-    size = footprint(c, &f->sizes, p->lifetimes->value, row->microbatches, j->limit,
+    size = footprint(c, &f->sizes, p->lifetimes->value, row->microbatches, limit,
                      j->scratch);
   }
   row->state = size.over ? POINT_MEMORY : POINT_OK;

@@ -339,6 +339,12 @@ START_TEST(options) {
        "  over = { { 'mesh.tp', 1, 2 }, { 'mesh.pp', 1, 2 } } }\n"
        "print(#r, r.legal, r.memory, r[1].peak_gib <= 0.01)\n",
        "1\t1\t3\ttrue\n");
+  /* Without max_gib the GPU's memory is the limit; here all but 10 MiB are reserved. */
+  says("local r = weft.sweep { plan = P, score = 'peak_gib', over = { { 'mesh.tp', 1, 2 },\n"
+       "  { 'mesh.pp', 1, 2 }, { 'cluster', { 'h100',\n"
+       "      reserve_gib = 81559 / 1024 - 0.01 } } } }\n"
+       "print(#r, r.legal, r.memory, r[1].peak_gib <= 0.01)\n",
+       "1\t1\t3\ttrue\n");
   says("local g = weft.grid { { 'mesh.tp', 1, 2 }, { 'pp_plan.layers', { 1, 3 } } }\n"
        "print(#g, g)\n",
        "2\tgrid of 2 points: mesh.tp 1, 2; pp_plan.layers { 1, 3 }\n");
