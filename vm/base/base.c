@@ -81,6 +81,7 @@ weft_status struct_read(void *to, size_t size, const void *from, const char *nam
 typedef struct Block {
   struct Block *next;
   size_t size, used;
+  bool own;              /* of one growing array */
   _Alignas(16) char data[];
 } Block;
 
@@ -119,7 +120,7 @@ void arena_reset(Arena *a) {
     Block *b = a->head;
     a->head = b->next;
     b->next = a->spare;
-    b->used = 0;
+    b->used = 0, b->own = false;
     a->spare = b;
   }
 }
@@ -148,15 +149,16 @@ bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
   return true;
 }
 
-/* A block with room for n bytes: one that a reset left, else a new one. */
-static Block *take_block(Arena *a, size_t n) {
+/* A block with room for n bytes: one that a reset left, else a new one of at least so many
+ * bytes. */
+static Block *take_block(Arena *a, size_t n, size_t least) {
   for (Block **at = &a->spare; *at; at = &(*at)->next) {
     Block *b = *at;
     if (b->size < n) continue;
     *at = b->next;
     return b;
   }
-  size_t size = MAX(n, MAX((size_t)BLOCK_MIN, MIN(a->total / 4, (size_t)16 << 20)));
+  size_t size = MAX(n, least);
   Block *b = mem_resize(&a->alloc, NULL, 0, sizeof *b + size);
   if (!b) longjmp(a->guard, 1);
   *b = (Block){.size = size};
@@ -168,7 +170,8 @@ void *arena_raw(Arena *a, size_t n) {
   if (n > SIZE_MAX / 2) longjmp(a->guard, 1);
   n = (n + 15) & ~(size_t)15;
   if (!a->head || a->head->size - a->head->used < n) {
-    Block *b = take_block(a, n);
+    size_t least = MAX((size_t)BLOCK_MIN, MIN(a->total / 4, (size_t)16 << 20));
+    Block *b = take_block(a, n, least);
     b->next = a->head;
     a->head = b;
   }
@@ -213,10 +216,45 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
   return p;
 }
 
+/* Growing arrays that are large have blocks of their own, behind the first one, so that
+ * the allocator can resize them. Returns the link to that of `p`. */
+static Block **own_block(Arena *a, const void *p) {
+  Block **at = a->head ? &a->head->next : NULL;
+  while (at && *at && (*at)->data != (const char *)p)
+    at = &(*at)->next;
+  return at && *at && (*at)->own ? at : NULL;
+}
+
+static void *grow_large(Arena *a, void *old, size_t used, size_t bytes) {
+  Block **at = own_block(a, old), *b;
+  if (at && (*at)->size >= bytes) {
+    b = *at;
+  } else if (at) {
+    size_t was = (*at)->size;
+    b = mem_resize(&a->alloc, *at, sizeof *b + was, sizeof *b + bytes);
+    if (!b) longjmp(a->guard, 1);
+    *at = b;
+    b->size = bytes;
+    a->total += bytes - was;
+  } else {
+    if (!a->head) arena_raw(a, 1);
+    b = take_block(a, bytes, bytes);
+    b->own = true;
+    b->next = a->head->next;
+    a->head->next = b;
+    if (used) memcpy(b->data, old, used);
+  }
+  b->used = b->size;
+  return b->data;
+}
+
 void *vec_grow(Arena *a, void *at, int n, int *cap, size_t size) {
+  enum { LARGE = 256 << 10 };
   *cap = *cap ? *cap * 2 : 8;
-  void *p = arena_alloc(a, (size_t)*cap * size);
-  if (n) memcpy(p, at, (size_t)n * size);
+  size_t bytes = (size_t)*cap * size, used = (size_t)n * size;
+  if (bytes >= LARGE) return grow_large(a, at, used, (bytes + 15) & ~(size_t)15);
+  void *p = arena_raw(a, bytes);
+  if (n) memcpy(p, at, used);
   return p;
 }
 

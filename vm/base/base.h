@@ -85,7 +85,8 @@ bool arena_try(Arena *a, void (*fn)(void *ud), void *ud);
 #define NEW_N(arena, T, n) ((T *)arena_alloc((arena), sizeof(T) * (size_t)(n)))
 
 /* ---- vectors ---- a growing array that lives in an arena:
- *   VEC(int) v = {0};  *VEC_PUSH(arena, v) = 3;  v.at[0] */
+ *   VEC(int) v = {0};  *VEC_PUSH(arena, v) = 3;  v.at[0]
+ * A new element has no value until it is given one. */
 #define VEC(T)                                                                           \
   struct {                                                                               \
     T *at;                                                                               \

@@ -42,10 +42,12 @@ typedef struct Walk {
   VEC(Peer) peer;      /* those that something was sent to */
   VEC(int) free_handle;
   int *w_left; /* [local] W calls still to come */
+  int *of_bucket; /* of the parameters of Layout: their bucket, -1 */
   struct Held {
     int units;     /* that still write gradients of the bucket */
     int actions;   /* REDUCE_GRADs still to come */
     bool explicit; /* the schedule has one */
+    bool touched;  /* by the unit that was just finished */
   } * bucket;
 } Walk;
 

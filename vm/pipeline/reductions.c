@@ -14,24 +14,26 @@ static void reduce(Walk *w, int k) {
   e->bucket = k, e->handle = w->t->reduce_handle[k];
 }
 
-/* Parameters of unit `u` in bucket `k`. */
-static int shared(const Walk *w, int u, int k) {
-  const CompiledUnit *x = &w->u->at[u];
-  const Bucket *bk = &w->l->bucket.at[k];
-  int n = 0;
-  for (int i = 0; i < bk->nparam; i++)
-    for (int j = 0; j < x->code->nparam; j++)
-      n += w->l->of[x->param[j]] == bk->param[i];
-  return n;
+/* The bucket of the unit's parameter i, -1 if its gradient is not reduced. */
+static int bucket_of(const Walk *w, const CompiledUnit *x, int i) {
+  return w->of_bucket[w->l->of[x->param[i]]];
 }
 
 /* A unit whose last W call is done may complete buckets. */
 void reductions_finished(Walk *w, int u) {
-  if (--w->w_left[w->local[u]] > 0) return;
-  for (int k = 0; k < w->l->bucket.n; k++) {
-    int n = shared(w, u, k);
-    w->bucket[k].units -= n;
-    if (n) reduce(w, k);
+  const CompiledUnit *x = &w->u->at[u];
+  if (--w->w_left[w->local[u]] > 0 || w->l->bucket.n == 0) return;
+  int n = x->code->nparam, lo = w->l->bucket.n, hi = -1;
+  for (int i = 0; i < n; i++) {
+    int k = bucket_of(w, x, i);
+    if (k < 0) continue;
+    w->bucket[k].units--;
+    w->bucket[k].touched = true;
+    lo = MIN(lo, k), hi = MAX(hi, k);
+  }
+  for (int k = lo; k <= hi; k++) {
+    if (w->bucket[k].touched) reduce(w, k);
+    w->bucket[k].touched = false;
   }
 }
 
@@ -61,8 +63,11 @@ void reductions_of_chunk(Walk *w, int chunk) {
 static void count_buckets(Walk *w, int stage) {
   for (int u = w->st->first[stage]; u < w->st->first[stage + 1]; u++) {
     w->w_left[w->local[u]] = w->tr->microbatches;
-    for (int k = 0; k < w->l->bucket.n; k++)
-      w->bucket[k].units += shared(w, u, k);
+    const CompiledUnit *x = &w->u->at[u];
+    for (int i = 0; i < x->code->nparam && w->l->bucket.n; i++) {
+      int k = bucket_of(w, x, i);
+      if (k >= 0) w->bucket[k].units++;
+    }
   }
 }
 
@@ -80,8 +85,14 @@ void reductions_begin(Walk *w, int units) {
   w->w_left = NEW_N(w->a, int, units);
   w->bucket = (void *)arena_alloc(w->a, sizeof *w->bucket * (size_t)(n + 1));
   w->t->reduce_handle = NEW_N(w->a, int, n + 1);
-  for (int k = 0; k < n; k++)
+  w->of_bucket = NEW_N(w->a, int, w->l->nparam);
+  for (int i = 0; i < w->l->nparam; i++)
+    w->of_bucket[i] = -1;
+  for (int k = 0; k < n; k++) {
     w->t->reduce_handle[k] = -1;
+    for (int i = 0; i < w->l->bucket.at[k].nparam; i++)
+      w->of_bucket[w->l->bucket.at[k].param[i]] = k;
+  }
   for (int c = 0; c < w->st->chunks; c++)
     count_buckets(w, stage_at(w->st, w->rank, c));
   count_reductions(w);

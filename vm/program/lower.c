@@ -272,6 +272,19 @@ static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
   e->p->nmain = (uint32_t)e->code.n;
 }
 
+/* Calls are most of a program: they are written where they stay. */
+static void reserve_calls(Emit *e, const MainList *t, Arena *a) {
+  size_t calls = 0, dyn = 0;
+  for (int i = 0; i < t->ev.n; i++) {
+    if (t->ev.at[i].kind != EV_CALL) continue;
+    calls++;
+    dyn += DYN_EDGE + (size_t)e->u->at[t->ev.at[i].unit].code->nedge;
+  }
+  e->call.at = arena_raw(a, sizeof *e->call.at * calls);
+  e->dyn.at = arena_raw(a, sizeof *e->dyn.at * dyn);
+  e->call.cap = (int)calls, e->dyn.cap = (int)dyn;
+}
+
 /* ---- memory ---- */
 
 static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
@@ -348,6 +361,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
               .bind_at = NEW_N(e.scratch, uint32_t, e.u->n),
               .written = NEW_N(e.scratch, bool, l->nparam + 1)};
   uint64_t frames = offsets(e.scratch, t->buffer.at, t->buffer.n);
+  reserve_calls(&e, t, c->arena);
   m->frames = l->end;
   number_bodies(&e, &m->bodies);
   bind_units(&e, m);
@@ -363,8 +377,8 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   KEEP(body, nbody);
   KEEP(unit, nunit);
   KEEP(bind, nbind);
-  KEEP(call, ncall);
-  KEEP(dyn, ndyn);
+  p->call = e.call.at, p->ncall = (uint32_t)e.call.n;
+  p->dyn = e.dyn.at, p->ndyn = (uint32_t)e.dyn.n;
   KEEP(operand, noperand);
   KEEP(attr, nattr);
   KEEP(what, nwhat);

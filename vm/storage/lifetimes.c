@@ -55,35 +55,16 @@ typedef struct Steps {
                     ago the one that is given back was taken */
 } Steps;
 
-/* Buffers in the order of their ends. */
-static int32_t *sort_by_end(const Interval *v, int n, Arena *scratch) {
-  int last = 0;
-  for (int i = 0; i < n; i++)
-    last = MAX(last, v[i].end);
-  int32_t *at = NEW_N(scratch, int32_t, last + 2), *out = NEW_N(scratch, int32_t, n);
-  for (int i = 0; i < n; i++)
-    at[v[i].end + 1]++;
-  for (int p = 0; p <= last; p++)
-    at[p + 1] += at[p];
-  for (int i = 0; i < n; i++)
-    out[at[v[i].end]++] = i;
-  return out;
-}
-
 static void make_steps(Steps *s, const Interval *v, int n) {
   Lifetimes *l = s->l;
-  int32_t *dead = sort_by_end(v, n, s->scratch);
-  s->same = NEW_N(s->scratch, int32_t, 2 * n);
+  s->same = arena_raw(s->scratch, sizeof *s->same * 2 * (size_t)n);
   l->n = n;
-  for (int i = 0, d = 0; i < n; i++) {
-    assert(i == 0 || v[i - 1].start <= v[i].start);
-    for (; v[dead[d]].end < v[i].start; d++) {
-      s->same[l->nstep] = ~(i - dead[d]);
-      l->step[l->nstep++] = ~dead[d];
-    }
-    l->what[i] = v[i].what;
-    s->same[l->nstep] = l->what[i];
-    l->step[l->nstep++] = i;
+  l->nstep = buffer_steps(v, n, s->scratch, l->step);
+  for (int i = 0, taken = 0; i < l->nstep; i++) {
+    int x = l->step[i];
+    assert(x < 0 || x == taken); /* buffers begin in the order of their numbers */
+    if (x >= 0) l->what[taken++] = v[x].what;
+    s->same[i] = x >= 0 ? v[x].what : ~(taken - ~x);
   }
 }
 

@@ -9,8 +9,6 @@
 #include "holes.h"
 #include "offsets.h"
 
-#include <stdlib.h>
-
 typedef struct SlotSize {
   uint64_t size, base;
   int used, most; /* slots */
@@ -19,54 +17,55 @@ typedef struct SlotSize {
 
 typedef struct Packer {
   Arena *arena;
-  VEC(int) live; /* heap of interval numbers, earliest end first */
   Interval *v;
-  int *order, n; /* by start; without those of no size */
+  int32_t *step;
+  int nstep;
   Holes holes;
   VEC(SlotSize) size;
-  int *size_of, *slot; /* of each interval: index into `size`, and its slot */
+  int *size_of, *slot; /* of each interval: index into `size`, -1: no bytes; its slot */
   int full;            /* sizes that use as many slots as they ever did */
   bool tight;          /* all of them did at once, since the last one got another slot */
 } Packer;
 
-static void heap_push(Packer *p, int x) {
-  *VEC_PUSH(p->arena, p->live) = x;
-  int i = p->live.n - 1, *h = p->live.at;
-  while (i > 0 && p->v[h[(i - 1) / 2]].end > p->v[h[i]].end) {
-    int t = h[i];
-    h[i] = h[(i - 1) / 2];
-    h[(i - 1) / 2] = t;
-    i = (i - 1) / 2;
-  }
+/* ---- steps ---- */
+
+/* Numbers of intervals in the order of a position of theirs, equal ones as they come. */
+static int32_t *sorted(const Interval *v, int n, bool by_end, int last, Arena *scratch) {
+  int32_t *at = NEW_N(scratch, int32_t, last + 2);
+  int32_t *out = arena_raw(scratch, sizeof *out * (size_t)n);
+  for (int i = 0; i < n; i++)
+    at[(by_end ? v[i].end : v[i].start) + 1]++;
+  for (int p = 0; p <= last; p++)
+    at[p + 1] += at[p];
+  for (int i = 0; i < n; i++)
+    out[at[by_end ? v[i].end : v[i].start]++] = i;
+  return out;
 }
 
-static int heap_pop(Packer *p) {
-  int *h = p->live.at, top = h[0], n = --p->live.n, i = 0;
-  h[0] = h[n];
-  for (;;) {
-    int c = 2 * i + 1;
-    if (c >= n) break;
-    if (c + 1 < n && p->v[h[c + 1]].end < p->v[h[c]].end) c++;
-    if (p->v[h[i]].end <= p->v[h[c]].end) break;
-    int t = h[i];
-    h[i] = h[c];
-    h[c] = t;
-    i = c;
+int buffer_steps(const Interval *v, int n, Arena *scratch, int32_t *step) {
+  int last = 0, nstep = 0;
+  for (int i = 0; i < n; i++)
+    last = MAX(last, v[i].end);
+  int32_t *dead = sorted(v, n, true, last, scratch);
+  int32_t *born = sorted(v, n, false, last, scratch);
+  for (int i = 0, d = 0; i < n; i++) {
+    for (; v[dead[d]].end < v[born[i]].start; d++)
+      step[nstep++] = ~dead[d];
+    step[nstep++] = born[i];
   }
-  return top;
+  return nstep;
 }
 
-/* Gives every buffer in order of start to `take`, after those that ended before it were
- * given to `give`. */
+/* Gives every buffer to `take` when it is taken and to `give` when it is given back. */
 static void walk(Packer *p, void (*take)(Packer *p, int x),
                  void (*give)(Packer *p, int x)) {
-  p->live.n = 0;
-  for (int k = 0; k < p->n; k++) {
-    const Interval *x = &p->v[p->order[k]];
-    while (p->live.n > 0 && p->v[p->live.at[0]].end < x->start)
-      give(p, heap_pop(p));
-    take(p, p->order[k]);
-    heap_push(p, p->order[k]);
+  for (int i = 0; i < p->nstep; i++) {
+    int x = p->step[i];
+    if (p->size_of[x < 0 ? ~x : x] < 0) continue;
+    if (x < 0)
+      give(p, ~x);
+    else
+      take(p, x);
   }
 }
 
@@ -107,12 +106,10 @@ static int size_index(Packer *p, uint64_t size) {
   return i;
 }
 
-static uint64_t by_slots(Packer *p) {
+static uint64_t by_slots(Packer *p, int n) {
   uint64_t end = 0;
-  for (int k = 0; k < p->n; k++) {
-    int x = p->order[k];
-    p->size_of[x] = size_index(p, align_up(p->v[x].size));
-  }
+  for (int i = 0; i < n; i++)
+    p->size_of[i] = p->v[i].size ? size_index(p, align_up(p->v[i].size)) : -1;
   p->full = p->size.n; /* without a slot all are full */
   walk(p, take_slot, give_slot);
   for (int i = 0; i < p->size.n; i++) {
@@ -124,34 +121,19 @@ static uint64_t by_slots(Packer *p) {
 
 /* ---- both ---- */
 
-static int by_start(const void *x, const void *y, void *ud) {
-  const Interval *v = ud, *a = &v[*(const int *)x], *b = &v[*(const int *)y];
-  if (a->start != b->start) return a->start < b->start ? -1 : 1;
-  return *(const int *)x - *(const int *)y;
-}
-
-static void sort(Packer *p, int n) {
-  bool sorted = true;
-  for (int i = 0; i < n; i++) {
-    sorted &= i == 0 || p->v[i - 1].start <= p->v[i].start;
-    if (p->v[i].size > 0) p->order[p->n++] = i;
-  }
-  if (!sorted) qsort_r(p->order, (size_t)p->n, sizeof *p->order, by_start, p->v);
-}
-
 uint64_t offsets(Arena *a, Interval *v, int n) {
   Packer p = {.arena = a, .v = v, .holes = {.arena = a}};
-  p.order = NEW_N(a, int, n);
-  p.size_of = NEW_N(a, int, n);
-  p.slot = NEW_N(a, int, n);
-  sort(&p, n);
-  uint64_t slots = by_slots(&p);
+  p.step = arena_raw(a, sizeof *p.step * 2 * (size_t)n);
+  p.size_of = arena_raw(a, sizeof *p.size_of * (size_t)n);
+  p.slot = arena_raw(a, sizeof *p.slot * (size_t)n);
+  p.nstep = buffer_steps(v, n, a, p.step);
+  uint64_t slots = by_slots(&p, n);
   if (!p.tight) walk(&p, take_hole, give_hole);
   if (!p.tight && p.holes.top < slots) return p.holes.top;
-  for (int k = 0; k < p.n; k++) {
-    int x = p.order[k];
-    const SlotSize *s = &p.size.at[p.size_of[x]];
-    v[x].off = s->base + s->size * (uint64_t)p.slot[x];
+  for (int i = 0; i < n; i++) {
+    if (p.size_of[i] < 0) continue;
+    const SlotSize *s = &p.size.at[p.size_of[i]];
+    v[i].off = s->base + s->size * (uint64_t)p.slot[i];
   }
   return slots;
 }

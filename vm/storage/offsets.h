@@ -12,6 +12,9 @@ typedef struct Interval {
 /* Gives every interval an offset such that no two that overlap in time overlap in space.
  * Best fit in order of start; returns the bytes that are needed. */
 uint64_t offsets(Arena *a, Interval *v, int n);
+/* What happens to buffers in order: i >= 0: buffer v[i] is taken; ~i: it is given back,
+ * before those of a later start are taken. Returns how many there are; step[2 * n]. */
+int buffer_steps(const Interval *v, int n, Arena *scratch, int32_t *step);
 enum { ALIGN = 64 };
 static inline uint64_t align_up(uint64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 
