@@ -1,7 +1,8 @@
 /* check_disagree.c - weft run under mpirun with one rank that was started otherwise: all
  * end soon, and the rank and what differs are named.
  *
- * WEFT_DISAGREE=N (./dev mpi-disagree N) runs N such jobs instead of one of each kind. */
+ * WEFT_DISAGREE=N (./dev mpi-disagree N) runs N such jobs, each of which must end within
+ * ten seconds, instead of one of each kind. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include "tests/lib/process.h"
 #include "vm/io/io.h"
 
-enum { RANKS = 4, SECONDS = 10 };
+enum { RANKS = 4, PROMISED_S = 10, PATIENCE_S = 100 };
 
 static const char plan_text[] =
     "local weft = require 'weft'\n"
@@ -94,7 +95,9 @@ static Outcome start(const char *odd_program, const char *odd_args, int odd) {
       "exec $weft run plan.lua -D lr=0.001 -D file=a.txt --threads 1 --quiet\n",
       odd, odd_program, odd_args);
   scratch_put("start.sh", script, strlen(script));
-  return process_run(SECONDS, MPIRUN " sh start.sh", RANKS);
+  /* How soon is a figure; a machine that does other things is no error of the suite. */
+  int seconds = getenv("WEFT_DISAGREE") ? PROMISED_S : PATIENCE_S;
+  return process_run(seconds, MPIRUN " sh start.sh", RANKS);
 }
 
 START_TEST(one_rank_disagrees) {
