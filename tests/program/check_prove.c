@@ -294,6 +294,33 @@ START_TEST(types_differ) {
 }
 END_TEST
 
+/* An engine that matches by tags could run this; a FIFO per ordered pair cannot. */
+START_TEST(only_tags_could_match) {
+  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  for (int i = 0; i < 2; i++) {
+    build_send(b, 0, 1, i, f32_at(0, (uint64_t)(i + 1) * KIB, i ? 32 : 16), "out");
+    build_recv(b, 1, 0, i, f32_at(0, (uint64_t)(i + 1) * KIB, i ? 16 : 32), "in");
+  }
+  for (int i = 0; i < 2; i++) build_wait(b, 0, i), build_wait(b, 1, i);
+  FAILS(b, "transfer 1 from pp rank 0 to pp rank 1 differs: 64 bytes of f32",
+        "128 bytes of f32 in pp rank 1 main[0] RECV");
+}
+END_TEST
+
+/* Each direction has a queue of its own: with one for both, the send of each rank would
+ * come before the receive that the other one's first transfer needs. */
+START_TEST(both_directions_at_once) {
+  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  for (int pp = 0; pp < 2; pp++) {
+    build_send(b, pp, 1 - pp, 0, f32_at(0, KIB, 16), "out");
+    build_recv(b, pp, 1 - pp, 1, f32_at(0, 2 * KIB, 16), "in");
+    build_wait(b, pp, 1);
+    build_wait(b, pp, 0);
+  }
+  passes(b);
+}
+END_TEST
+
 /* A body that sends is run instruction by instruction; the message names the call. */
 START_TEST(transfer_inside_a_body) {
   Build *b = build_new(arena, 2, 1, 8 * KIB);
@@ -657,14 +684,15 @@ END_TEST
 Suite *prove_suite(void) {
   const struct {
     const char *name;
-    const TTest *test[12];
+    const TTest *test[14];
   } cases[] = {
       {"pipelines", {pipeline_of_two, pipeline_of_four, one_rank_without_transfers,
                      large_pipeline}},
       {"transfers", {crossed_sends_waited_too_early, crossed_sends_waited_late,
                      deadlock_in_actions,
                      ring_of_three_and_a_bystander, ring_of_many, missing_receive,
-                     missing_send, bytes_differ, types_differ, transfer_inside_a_body}},
+                     missing_send, bytes_differ, types_differ, only_tags_could_match,
+                     both_directions_at_once, transfer_inside_a_body}},
       {"collectives", {tie_group, tie_group_of_unequal_sequences,
                        tie_group_of_unequal_kinds, missing_member,
                        two_communicators_in_two_orders,

@@ -111,6 +111,7 @@ typedef struct RankState {
   uint32_t block_seq;    /* what it waits for on the channel that it needs */
   Pending *handle;
   VEC(Busy) busy;
+  uint64_t lo, hi;       /* what is busy lies between these */
   VEC(Copy) copy;
   bool gathers;          /* some call binds a gathered copy */
   int nflight;           /* handles in use */

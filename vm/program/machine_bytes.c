@@ -5,11 +5,21 @@
 #include "machine.h"
 
 static const Busy *collision(const RankState *r, uint64_t lo, uint64_t hi, bool write) {
+  if ((hi <= r->lo) | (r->hi <= lo)) return NULL;
   for (int i = 0; i < r->busy.n; i++) {
     const Busy *b = &r->busy.at[i];
     if ((b->lo < hi) & (lo < b->hi) & (b->write | write)) return b;
   }
   return NULL;
+}
+
+/* What is busy has changed. */
+static void bound(RankState *r) {
+  r->lo = UINT64_MAX, r->hi = 0;
+  for (int i = 0; i < r->busy.n; i++) {
+    r->lo = MIN(r->lo, r->busy.at[i].lo);
+    r->hi = MAX(r->hi, r->busy.at[i].hi);
+  }
 }
 
 static void range_of(const RankState *r, const Call *call, const Operand *o, uint64_t *lo,
@@ -81,6 +91,7 @@ weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
     if (lo[i] < hi[i])
       *VEC_PUSH(m->a, r->busy) = (Busy){lo[i], hi[i], in->handle, i >= in->nin, at};
   }
+  bound(r);
   if (in->code == I_GATHER)
     *VEC_PUSH(m->a, r->copy) = (Copy){lo[1], hi[1], in->unit, in->handle, at};
   if (n == 1 || lo[0] >= hi[1] || lo[1] >= hi[0]) return WEFT_OK;
@@ -107,6 +118,7 @@ void bytes_release(RankState *r, int32_t handle) {
   for (int i = 0; i < r->busy.n; i++)
     if (r->busy.at[i].handle != handle) r->busy.at[n++] = r->busy.at[i];
   r->busy.n = n;
+  bound(r);
 }
 
 static bool same_site(Site a, Site b) { return a.pc == b.pc && a.main == b.main; }
@@ -127,6 +139,7 @@ weft_status bytes_free(Machine *m, int pp, const Instr *in, Site at) {
     if (b->handle != HELD || !same_site(b->since, since)) r->busy.at[n++] = *b;
   }
   r->busy.n = n;
+  bound(r);
   r->copy.at[c - r->copy.at] = r->copy.at[r->copy.n - 1];
   r->copy.n--;
   return WEFT_OK;
@@ -156,9 +169,10 @@ bool bytes_clean(const RankState *r, const Call *call, const BodySum *s) {
   }
   for (int i = 0; i < s->handle.n && r->nflight; i++)
     if (r->handle[s->handle.at[i]].channel >= 0) return false;
-  for (int i = 0; i < s->access.n && r->busy.n; i++) {
+  uint64_t x = 0;
+  for (int i = 0, slot = 0; i < s->access.n && r->busy.n; i++) {
     const Access *a = &s->access.at[i];
-    uint64_t x = slot_base(r->p, call, a->slot);
+    if (a->slot != slot) x = slot_base(r->p, call, slot = a->slot);
     if (collision(r, x + a->lo, x + a->hi, a->write)) return false;
   }
   return true;

@@ -326,7 +326,7 @@ static weft_status report_cycle(const Machine *m, int pp) {
   int lowest = walk_circle(2 * m->npp, 2 * pp, next_node, m);
   Node first = {lowest / 2, lowest % 2}, n = first;
   text_add(&t, m->in_order ? "deadlock if the collectives of a rank run in one order, as "
-                           "engines with one stream do:"
+                           "where communicators share a GPU (NCCL):"
                          : "deadlock, these instructions block each other:");
   int left = 0;
   do {

@@ -1,0 +1,131 @@
+/* check_estimate.c - the estimate of a step's time and bytes, term by term on paper, for
+ * two pipeline ranks of dp = 2 and tp = 2 whose work is given. */
+#include <check.h>
+
+#include "vm/pipeline/share.h"
+
+static Mesh mesh;
+static Plan plan;
+static Units units;
+static UnitEdge edge = {.bytes = 1000};
+static int crossing = 0;
+static Cross fwd = {.at = &crossing, .n = 1};
+static RankShare rank[2];
+static Shares s;
+
+static void setup(void) {
+  Arena *a = arena_new(NULL);
+  Diags d = {.arena = a};
+  MeshSpec spec = {.pp = 2, .dp = 2, .tp = 2};
+  ck_assert(mesh_resolve(&spec, 0, &mesh, &d));
+  arena_free(a);
+  plan = (Plan){.dtype = DT_BF16,
+                .strategy = {.overlap_grad_reduce = true},
+                .cluster = {.gpu = "gpu", .gpus = 8, .hbm_bandwidth = 34000,
+                            .nvlink_bandwidth = 100, .nvlink_latency = 0.001,
+                            .network_bandwidth = 10, .network_latency = 0.01}};
+  units = (Units){.edge = &edge};
+  memset(rank, 0, sizeof rank);
+  rank[0] = (RankShare){.params = 1000, .reduced = 800, .sent = 1000, .tied = 50};
+  rank[0].work[PH_F].seconds = 1;
+  rank[0].work[PH_F].flops = 5;
+  rank[0].work[PH_F].bytes[AX_TP][COLL_ALL_GATHER] = 200;
+  rank[0].work[PH_F].count[AX_TP][COLL_ALL_GATHER] = 2;
+  rank[0].work[PH_I].seconds = 2;
+  rank[0].work[PH_W].seconds = 1;
+  rank[0].work[PH_W].bytes[AX_TP][COLL_ALL_REDUCE] = 100;
+  rank[0].work[PH_W].count[AX_TP][COLL_ALL_REDUCE] = 1;
+  rank[1].work[PH_F].seconds = 3;
+  rank[1].work[PH_F].flops = 3;
+  s = (Shares){.st = {.u = &units, .n = 2, .ranks = 2, .fwd = &fwd}, .rank = rank};
+}
+
+static Estimate of(double bubble) { return estimate(&s, &plan, &mesh, 10, bubble); }
+
+/* F: 1 s and one gather of 200 bytes by two of 100 B/s in 2 operations: 1 + 2 * 0.001.
+ * I: 2 s. W: 1 s and a sum of 100 bytes, twice the way: 2 * (0.5 + 0.001). */
+enum { MICROBATCHES = 10 };
+static const double work = 1 + 1.002 + 2 + 1 + 1.002;
+/* To the other stage and back: 1000 bytes. */
+static const double fill = 2 * (10 + 0.001);
+/* 800 bytes of gradients; then 34 bytes for each of 1000 parameters. */
+static const double reduce = 2 * (4 + 0.001), step = 1;
+
+START_TEST(all_in_one_machine) {
+  ck_assert_double_eq_tol(of(0).seconds,
+                          MICROBATCHES * work + fill + (reduce - 4.002) + step, 1e-9);
+}
+END_TEST
+
+START_TEST(idle_share_stretches_the_pipeline) {
+  ck_assert_double_eq_tol(of(0.2).seconds,
+                          MICROBATCHES * work / 0.8 + fill + (reduce - 4.002) + step,
+                          1e-9);
+}
+END_TEST
+
+START_TEST(reduced_after_the_backward) {
+  plan.strategy.overlap_grad_reduce = false;
+  ck_assert_double_eq_tol(of(0).seconds, MICROBATCHES * work + fill + reduce + step,
+                          1e-9);
+}
+END_TEST
+
+/* What the backward hides costs nothing, but no less than that. */
+START_TEST(reduced_within_the_backward) {
+  rank[0].reduced = 100;
+  ck_assert_double_eq_tol(of(0).seconds, MICROBATCHES * work + fill + step, 1e-9);
+}
+END_TEST
+
+/* Two GPUs to a machine: tp stays inside, dp and pp leave by one card each. */
+START_TEST(over_the_network) {
+  plan.cluster.gpus = 2;
+  double away = 2 * (100 + 0.01), sums = 2 * (40 + 0.01);
+  ck_assert_double_eq_tol(of(0).seconds,
+                          MICROBATCHES * work + away + (sums - 4.002) + step, 1e-9);
+}
+END_TEST
+
+/* Four to a machine: a dp group is inside, a stage is a machine. */
+START_TEST(stages_apart) {
+  plan.cluster.gpus = 4;
+  ck_assert_double_eq_tol(of(0).seconds,
+                          MICROBATCHES * work + 2 * (100 + 0.01) + (reduce - 4.002) + step,
+                          1e-9);
+}
+END_TEST
+
+/* The slowest rank counts. */
+START_TEST(the_other_rank_has_more_to_do) {
+  rank[1].work[PH_F].seconds = 30;
+  ck_assert_double_eq_tol(of(0).seconds,
+                          MICROBATCHES * 30 + fill + (reduce - 4.002) + step, 1e-9);
+}
+END_TEST
+
+START_TEST(flops_and_bytes) {
+  Estimate e = of(0);
+  ck_assert_double_eq(e.flops, (5 + 3) * MICROBATCHES * 4);
+  ck_assert_double_eq(e.tp, (200 + 100) * MICROBATCHES);
+  ck_assert_double_eq(e.dp, 800);
+  ck_assert_double_eq(e.pp, 1000 * MICROBATCHES + 50);
+  rank[0].reduced_tp = 7;
+  ck_assert_double_eq(of(0).tp, 300 * MICROBATCHES + 7);
+  plan.cluster.gpu = NULL;
+  ck_assert_double_eq(of(0).seconds, 0);
+}
+END_TEST
+
+Suite *estimate_suite(void) {
+  const TTest *test[] = {all_in_one_machine, idle_share_stretches_the_pipeline,
+                         reduced_after_the_backward, reduced_within_the_backward,
+                         over_the_network, stages_apart, the_other_rank_has_more_to_do,
+                         flops_and_bytes};
+  Suite *suite = suite_create("estimate");
+  TCase *tc = tcase_create("on paper");
+  tcase_add_checked_fixture(tc, setup, NULL);
+  for (int i = 0; i < LEN(test); i++) tcase_add_test(tc, test[i]);
+  suite_add_tcase(suite, tc);
+  return suite;
+}
