@@ -49,7 +49,8 @@ void state_hook(lua_State *L, lua_Debug *ar);
 /* Counts work that a function in C is about to do. Raises at the limit and when the plan
  * is interrupted. */
 void state_charge(lua_State *L, int64_t steps);
-/* A thread is about to run: if texts have become longer, its hook comes sooner. */
+/* Sets the hook of a thread, which is about to run, as it should be: with long texts it
+ * comes sooner. */
 void state_watch(LangState *s, lua_State *L);
 /* Evaluates the plan file; its value is left on the stack. */
 weft_status state_run(LangState *s, Diags *d, weft_error *e);

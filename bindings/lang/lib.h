@@ -20,6 +20,8 @@ typedef struct Meter {
  * unpack, into the table on top. `m` lives as long as the state. */
 void lib_string(lua_State *L, const Meter *m);
 void lib_table(lua_State *L, const Meter *m);
+/* Puts create, resume and wrap there; in the state of a plan only. */
+void lib_coroutine(lua_State *L);
 
 /* Upvalue 1 of these functions is their meter. */
 void lib_charge(lua_State *L, int64_t steps);

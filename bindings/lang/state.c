@@ -25,17 +25,12 @@ LangState *state_of(lua_State *L) {
   return *(LangState **)lua_getextraspace(L);
 }
 
-/* Sets the hook of a thread as it should be; Lua allows that at any time, and goes
- * through all calls that are running. */
-static void set_hook(LangState *s, lua_State *L) {
+/* Lua allows to set a hook at any time, and goes through all calls that are running. */
+void state_watch(LangState *s, lua_State *L) {
   int step = MAX((L == s->L ? HOOK_STEP : THREAD_STEP) / s->price, 1);
   int mask = LUA_MASKCOUNT | (L == s->L && s->recording ? LUA_MASKLINE | LUA_MASKRET : 0);
-  if (lua_gethookcount(L) != step || lua_gethookmask(L) != mask)
+  if (s->stop == STOP_NONE && (lua_gethookcount(L) != step || lua_gethookmask(L) != mask))
     lua_sethook(L, state_hook, mask, step);
-}
-
-void state_watch(LangState *s, lua_State *L) {
-  if (s->stop == STOP_NONE) set_hook(s, L);
 }
 
 /* ---- memory ---- */
@@ -63,7 +58,7 @@ static void count_bytes(LangState *s, bool text, size_t old, size_t n) {
   s->left -= (int64_t)((n - old) / STEP_BYTES);
   if (!text || n / FREE_TEXT < (size_t)s->price) return;
   s->price = (int)MIN(n / FREE_TEXT + 1, (size_t)INT32_MAX);
-  if (s->armed && s->stop == STOP_NONE) set_hook(s, s->running);
+  if (s->armed) state_watch(s, s->running);
 }
 
 static void *allocate(void *ud, void *p, size_t old, size_t n) {
@@ -147,7 +142,7 @@ void state_hook(lua_State *L, lua_Debug *ar) {
   LangState *s = state_of(L);
   if (ar->event == LUA_HOOKCOUNT) {
     int64_t steps = (int64_t)lua_gethookcount(L) * s->price;
-    if (s->stop == STOP_NONE) set_hook(s, L);
+    state_watch(s, L);
     state_charge(L, steps);
   } else if (s->stop != STOP_NONE) {
     halt(L, s);
@@ -166,7 +161,7 @@ static void arm(LangState *s, bool recording) {
   s->recording = recording;
   s->armed = true;
   s->running = s->L;
-  set_hook(s, s->L);
+  state_watch(s, s->L);
 }
 
 void state_arm(LangState *s) {
