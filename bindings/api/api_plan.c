@@ -278,7 +278,7 @@ weft_status weft_plan_program(weft_plan *p, int rank, const char **out, weft_err
     return err_set(err, WEFT_EUSAGE, "there is no rank %d, the mesh has %d ranks", rank,
                    c->mesh.world);
   text_free(&p->text);
-  program_print(c, rank, &p->text);
+  program_print(c, rank, true, &p->text);
   *out = text_of(p);
   return *out ? WEFT_OK : err_set(err, WEFT_ENOMEM, "out of memory");
 }

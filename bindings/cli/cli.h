@@ -19,7 +19,7 @@ enum {
   OPT_THREADS = 8,
   OPT_COMM = 16,
   OPT_LOG = 32,
-  OPT_SHOW = 64 /* --rank, --logical */,
+  OPT_SHOW = 64 /* --rank, --logical, --offsets */,
   OPT_CSV = 128,
   OPT_TOLERANCE = 256,
   OPT_RANKS = 512,
@@ -44,6 +44,7 @@ typedef struct Cli {
   double tolerance;
   const char *comm, *log, *svg;
   const char *csv_file, *jsonl, *resume; /* of the rows of a sweep */
+  bool offsets; /* places in the arena, in programs */
   bool logical; /* the graph as the model wrote it */
   bool cut_short; /* Ctrl-C has ended a sweep, whose rows were kept */
   StopFlag *stop; /* set by SIGINT; the second one ends the process */

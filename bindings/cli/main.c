@@ -64,6 +64,7 @@ static const Verb verbs[] = {
      "  program [N]        what rank N (0) does, instruction by instruction\n"
      "\n"
      "  --rank N           the same as a number after the topic\n"
+     "  --offsets          program: with the place of every operand in the arena\n"
      "  --logical          graph: as the model wrote it, with global shapes\n"
      "  --csv              schedule: one row per pipeline rank, as PyTorch reads it\n"
      "  --comms            with --csv: the transfers, too\n"

@@ -36,6 +36,7 @@ static const Option option[] = {
     {"--width", NULL, OPT_DRAW, TAKES_INT, AT(width), 0, 20, 1000000},
     {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0, 0, 0},
     {"--append", NULL, OPT_LOG, TAKES_NOTHING, AT(append), 0, 0, 0},
+    {"--offsets", NULL, OPT_SHOW, TAKES_NOTHING, AT(offsets), 0, 0, 0},
     {"--logical", NULL, OPT_SHOW, TAKES_NOTHING, AT(logical), 0, 0, 0},
     {"--rank", NULL, OPT_SHOW, TAKES_INT, AT(rank), 0, 0, INT32_MAX},
     {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0, 1, 1024},

@@ -13,6 +13,7 @@ typedef struct Shown {
   Job *job;
   const Topic *topic; /* NULL: the overview */
   int rank;           /* -1: not said */
+  bool offsets;
   ScheduleView view;
 } Shown;
 
@@ -131,7 +132,7 @@ static void json_memory(Shown *w, Json *out) {
 /* ---- program ---- */
 
 static void text_program(Shown *w, Text *out) {
-  program_print(w->job->compiled, (int)MAX(w->rank, 0), out);
+  program_print(w->job->compiled, (int)MAX(w->rank, 0), w->offsets, out);
 }
 
 /* The program writes an object of its own. */
@@ -223,6 +224,8 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
                                  weft_error *e) {
   if (cli->rank >= 0 && !(t && t->rank))
     return err_set(e, WEFT_EUSAGE, "--rank belongs to show PLAN program, rank or comm");
+  if (cli->offsets && !(t && t->text == text_program))
+    return err_set(e, WEFT_EUSAGE, "--offsets belongs to show PLAN program");
   if (cli->logical && t != &logical)
     return err_set(e, WEFT_EUSAGE, "--logical belongs to show PLAN graph");
   bool schedule = t && strcmp(t->name, "schedule") == 0;
@@ -291,6 +294,7 @@ int verb_show(Cli *cli, Arena *arena) {
     return job_end(j, cli, st, NULL, NULL);
   }
   shown.rank = (int)MIN(cli->rank, INT32_MAX);
+  shown.offsets = cli->offsets;
   st = job_start(j, cli, arena, plan);
   if (st == WEFT_OK) st = build(&shown, cli);
   if (st == WEFT_OK) st = check_options(j, cli, shown.topic, &j->e);

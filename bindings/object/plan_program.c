@@ -39,7 +39,7 @@ int plan_program(lua_State *L) {
   int rank = rank_arg(L, j, 2), pp = mesh_coord(&j->mesh, rank, AXIS_PP);
   const Program *p = &j->compiled->prog[pp];
   Text *t = result_begin(L);
-  program_print(j->compiled, rank, t);
+  program_print(j->compiled, rank, false, t);
   set_integer(L, "rank", rank);
   set_integer(L, "pp", pp);
   set_integer(L, "arena_bytes", (int64_t)p->arena_bytes);

@@ -348,7 +348,7 @@ START_TEST(they_are_listed) {
       "f32[16] @1024\n"};
   Compiled *c = build_done(b);
   Text t = {0}, j = {0};
-  program_print(c, 0, &t);
+  program_print(c, 0, true, &t);
   for (int i = 0; i < LEN(has); i++)
     ck_assert_msg(strstr(t.s, has[i]) != NULL, "%s is not in %s", has[i], t.s);
   program_json(c, 0, &j);

@@ -119,10 +119,10 @@ static const char golden_1[] =
 
 START_TEST(text) {
   Text t = {0};
-  program_print(example(), 1, &t);
+  program_print(example(), 1, true, &t);
   ck_assert_str_eq(t.s, golden_0);
   text_free(&t);
-  program_print(example(), 2, &t);
+  program_print(example(), 2, true, &t);
   ck_assert_str_eq(t.s, golden_1);
   text_free(&t);
 }

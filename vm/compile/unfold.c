@@ -3,7 +3,6 @@
  * and its own edges to the units beside it. */
 #include "fold.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct Unfold {
@@ -51,17 +50,6 @@ static bool settled(const Unfold *w) {
   return true;
 }
 
-/* ---- names ---- */
-
-/* A text that names layer `from` (".3.") for layer `to`. */
-static const char *renamed(Arena *a, const char *text, int from, int to) {
-  char key[16];
-  snprintf(key, sizeof key, ".%d.", from);
-  const char *at = from >= 0 && from != to ? strstr(text, key) : NULL;
-  if (!at) return arena_str(a, text);
-  return arena_printf(a, "%.*s.%d.%s", (int)(at - text), text, to, at + strlen(key));
-}
-
 /* ---- units ---- */
 
 static bool in_run(const Fold *f, int unit) {
@@ -88,8 +76,7 @@ static int32_t edge_at(Unfold *w, int x, int k) {
   UnitEdge *to = VEC_PUSH(w->keep, w->edges);
   *to = w->from->edge[w->from->at[stands].edge[at]];
   to->unit = whole;
-  to->label = renamed(w->keep, to->label, w->from->at[stands].layer,
-                      f->whole->unit.at[whole].layer);
+  edge_label(w->keep, to, f->whole->unit.at[whole].name);
   return *known = w->edges.n - 1;
 }
 

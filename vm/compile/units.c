@@ -137,19 +137,24 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
 
 /* ---- edges, parameters ---- */
 
+void edge_label(Arena *a, UnitEdge *e, const char *unit) {
+  e->label = arena_printf(a, e->gradient ? "gradient before %s" : "activation after %s",
+                          unit);
+}
+
 static int32_t keep_edge(Table *t, Tid id) {
   if (t->edge_of[id] >= 0) return t->edge_of[id];
   const Tensor *x = &t->sh->g->t.at[id];
-  char label[96];
   UnitEdge *e = VEC_PUSH(t->keep, t->edge);
   *e = (UnitEdge){.unit = x->unit,
-                  .label = arena_str(t->keep, tensor_label(t->sh->g, id, label)),
+                  .gradient = x->grad_of >= 0,
                   .place = x->place,
                   .dtype = x->dtype,
                   .ndim = x->ndim,
                   .bytes = (uint64_t)tensor_bytes(x)};
   for (int d = 0; d < x->ndim; d++)
     e->dim[d] = x->dim[d].local;
+  edge_label(t->keep, e, t->in->graph->unit.at[x->unit].name);
   return t->edge_of[id] = t->edge.n - 1;
 }
 

@@ -67,12 +67,15 @@ typedef struct CompiledUnit {
 /* A tensor that one unit makes and another one reads. */
 typedef struct UnitEdge {
   int32_t unit;          /* that makes it */
-  const char *label;     /* for messages and listings */
+  bool gradient;
+  const char *label;     /* "activation after layers.3", "gradient before layers.4" */
   Place place;
   uint8_t dtype, ndim;
   int64_t dim[MAX_DIM];  /* local */
   uint64_t bytes;
 } UnitEdge;
+/* Sets the label, from the name of the unit that makes it. */
+void edge_label(Arena *a, UnitEdge *e, const char *unit);
 
 typedef struct UnitParam {
   const char *name;

@@ -195,7 +195,7 @@ static uint64_t hash_programs(const Compiled *c) {
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
     const Program *p = &c->prog[pp];
     Text t = {0};
-    program_print(c, rank_on_pp(&c->mesh, 0, pp), &t);
+    program_print(c, rank_on_pp(&c->mesh, 0, pp), true, &t);
     h = hash_bytes(h, t.s, t.n);
     h = hash_bytes(h, p->attr, p->nattr * sizeof *p->attr);
     text_free(&t);

@@ -7,6 +7,7 @@ typedef struct Print {
   const Compiled *c;
   const Program *p;
   Text *out;
+  bool offsets;          /* with places in the arena */
   int rank;
   int *group;            /* room for the members of a communicator */
 } Print;
@@ -17,10 +18,11 @@ static void print_operand(const Print *k, const Operand *o) {
   text_printf(k->out, "%s[", dtype_name(o->dtype));
   for (int i = 0; i < o->ndim; i++)
     text_printf(k->out, i ? ",%lld" : "%lld", (long long)o->dim[i]);
-  if (o->slot)
-    text_printf(k->out, "] $%d+%llu", o->slot, ULL(o->off));
-  else
-    text_printf(k->out, "] @%llu", ULL(o->off));
+  text_add(k->out, "]");
+  if (k->offsets && o->slot)
+    text_printf(k->out, " $%d+%llu", o->slot, ULL(o->off));
+  else if (k->offsets)
+    text_printf(k->out, " @%llu", ULL(o->off));
 }
 
 static void print_operands(const Print *k, uint32_t first, int n) {
@@ -34,8 +36,9 @@ static void print_call(const Print *k, const Instr *in) {
   const Call *call = &k->p->call[in->call];
   text_printf(k->out, "%s %s mb %d chunk %d", k->p->body[call->body].name,
               k->p->unit[call->unit], call->mb, call->chunk);
-  if (call->nbind) text_printf(k->out, " binds %u", call->bind);
+  if (call->nbind && k->offsets) text_printf(k->out, " binds %u", call->bind);
   if (call->fresh) text_printf(k->out, " fresh 0x%llx", ULL(call->fresh));
+  if (!k->offsets) return;
   if (call->ndyn) text_add(k->out, " with");
   for (int i = 0; i < call->ndyn; i++)
     text_printf(k->out, " @%llu", ULL(k->p->dyn[call->dyn + (uint32_t)i]));
@@ -120,6 +123,7 @@ static void print_memory(const Print *k) {
   for (int i = 0; i < p->nmem; i++)
     text_printf(k->out, "  %-16s %14llu%s%s\n", p->mem[i].name, ULL(p->mem[i].bytes),
                 p->mem[i].note ? "  " : "", p->mem[i].note ? p->mem[i].note : "");
+  if (!k->offsets) return;
   text_printf(k->out, "  %-16s @%llu\n", "scalars", ULL(p->scalars));
   for (int i = 0; i < IN_N; i++)
     if (p->input[i] != UINT64_MAX)
@@ -141,19 +145,19 @@ static void print_params(const Print *k) {
   if (k->p->nparam) text_add(k->out, "\nparameters\n");
   for (int i = 0; i < k->p->nparam; i++) {
     const ProgParam *q = &k->p->param[i];
-    text_printf(k->out,
-                "%6d  %s: %lld elements, work @%llu, master @%llu, grad @%llu, m @%llu, "
-                "v @%llu%s\n",
-                i, k->c->param[q->param].name, (long long)q->count, ULL(q->work),
-                ULL(q->master), ULL(q->grad), ULL(q->m), ULL(q->v),
-                q->owner ? "" : ", owned elsewhere");
+    text_printf(k->out, "%6d  %s: %lld elements", i, k->c->param[q->param].name,
+                (long long)q->count);
+    if (k->offsets)
+      text_printf(k->out, ", work @%llu, master @%llu, grad @%llu, m @%llu, v @%llu",
+                  ULL(q->work), ULL(q->master), ULL(q->grad), ULL(q->m), ULL(q->v));
+    text_add(k->out, q->owner ? "\n" : ", owned elsewhere\n");
   }
 }
 
 static void print_bindings(const Print *k) {
   const Program *p = k->p;
-  if (p->nbind) text_add(k->out, "\nwhat calls bind to slots 1, 2, ...\n");
-  for (uint32_t i = 0; i < p->nbind; i++) {
+  if (p->nbind && k->offsets) text_add(k->out, "\nwhat calls bind to slots 1, 2, ...\n");
+  for (uint32_t i = 0; k->offsets && i < p->nbind; i++) {
     const Call *call = call_that_binds(p, i);
     if (!call) continue;
     text_printf(k->out, "%6u  %s:", i, p->unit[call->unit]);
@@ -187,9 +191,9 @@ static void print_meanings(const Print *k) {
     if (used[i]) text_printf(k->out, "  %-16s %s\n", op_info[i].name, op_info[i].doc);
 }
 
-void program_print(const Compiled *c, int rank, Text *out) {
+void program_print(const Compiled *c, int rank, bool offsets, Text *out) {
   const Program *p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)];
-  Print k = {.c = c, .p = p, .out = out, .rank = rank};
+  Print k = {.c = c, .p = p, .out = out, .offsets = offsets, .rank = rank};
   size_t bytes = sizeof(int) * (size_t)c->mesh.world;
   const weft_alloc *alloc = arena_allocator(c->arena);
   k.group = mem_new(alloc, bytes);

@@ -235,7 +235,7 @@ int rank_on_pp(const Mesh *m, int rank, int pp);
 
 /* print.c, print_json.c: the program of a world rank. The same program gives the same
  * text, so that two of them can be compared with diff. */
-void program_print(const Compiled *c, int rank, Text *out);
+void program_print(const Compiled *c, int rank, bool offsets, Text *out);
 void program_json(const Compiled *c, int rank, Text *out);
 
 /* prove.c: runs all programs on the abstract machine of docs/architecture.md.
