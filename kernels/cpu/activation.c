@@ -119,14 +119,14 @@ INLINE void silu_mul_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(silu_mul_dx, in[0])
 
-static void elements(const KernelArgs *a, PartFn fn) {
-  each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN / 4, fn);
+static void elements(Device *dev, const KernelArgs *a, PartFn fn) {
+  each_part(dev, a, count_of(&a->in[0]), ELEMENT_GRAIN / 4, fn);
 }
-void cpu_gelu(const KernelArgs *a) { elements(a, gelu_part); }
-void cpu_gelu_dx(const KernelArgs *a) { elements(a, gelu_dx_part); }
-void cpu_silu(const KernelArgs *a) { elements(a, silu_part); }
-void cpu_silu_dx(const KernelArgs *a) { elements(a, silu_dx_part); }
-void cpu_relu(const KernelArgs *a) { elements(a, relu_part); }
-void cpu_relu_dx(const KernelArgs *a) { elements(a, relu_dx_part); }
-void cpu_silu_mul(const KernelArgs *a) { elements(a, silu_mul_part); }
-void cpu_silu_mul_dx(const KernelArgs *a) { elements(a, silu_mul_dx_part); }
+void cpu_gelu(Device *dev, const KernelArgs *a) { elements(dev, a, gelu_part); }
+void cpu_gelu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, gelu_dx_part); }
+void cpu_silu(Device *dev, const KernelArgs *a) { elements(dev, a, silu_part); }
+void cpu_silu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, silu_dx_part); }
+void cpu_relu(Device *dev, const KernelArgs *a) { elements(dev, a, relu_part); }
+void cpu_relu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, relu_dx_part); }
+void cpu_silu_mul(Device *dev, const KernelArgs *a) { elements(dev, a, silu_mul_part); }
+void cpu_silu_mul_dx(Device *dev, const KernelArgs *a) { elements(dev, a, silu_mul_dx_part); }

@@ -62,10 +62,10 @@ INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(adamw, out[3])
 
-void cpu_adamw(const KernelArgs *a) {
+void cpu_adamw(Device *dev, const KernelArgs *a) {
   const double *scal = a->in[4].p;
   if (scal[SC_HOLD] != 0) return;
-  each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_part);
+  each_part(dev, a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_part);
 }
 
 /* In blocks that stay in the cache between the copy and the step. */
@@ -82,8 +82,8 @@ static void adamw_try_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   }
 }
 
-void cpu_adamw_try(const KernelArgs *a) {
-  each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_try_part);
+void cpu_adamw_try(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_try_part);
 }
 
 INLINE void adamw_undo(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
@@ -97,8 +97,8 @@ INLINE void adamw_undo(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(adamw_undo, out[3])
 
-void cpu_adamw_undo(const KernelArgs *a) {
+void cpu_adamw_undo(Device *dev, const KernelArgs *a) {
   const double *scal = a->in[3].p;
   if (scal[SC_UNDO] == 0) return;
-  each_part(a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_undo_part);
+  each_part(dev, a, count_of(&a->in[0]), ELEMENT_GRAIN, adamw_undo_part);
 }

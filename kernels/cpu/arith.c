@@ -64,11 +64,11 @@ INLINE void cast(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(cast, in[0])
 
-static void elements(const KernelArgs *a, PartFn fn) {
-  each_part(a, count_of(&a->out[0]), ELEMENT_GRAIN, fn);
+static void elements(Device *dev, const KernelArgs *a, PartFn fn) {
+  each_part(dev, a, count_of(&a->out[0]), ELEMENT_GRAIN, fn);
 }
-void cpu_add(const KernelArgs *a) { elements(a, add_part); }
-void cpu_mul(const KernelArgs *a) { elements(a, mul_part); }
-void cpu_scale(const KernelArgs *a) { elements(a, scale_part); }
-void cpu_acc(const KernelArgs *a) { elements(a, acc_part); }
-void cpu_cast(const KernelArgs *a) { elements(a, cast_part); }
+void cpu_add(Device *dev, const KernelArgs *a) { elements(dev, a, add_part); }
+void cpu_mul(Device *dev, const KernelArgs *a) { elements(dev, a, mul_part); }
+void cpu_scale(Device *dev, const KernelArgs *a) { elements(dev, a, scale_part); }
+void cpu_acc(Device *dev, const KernelArgs *a) { elements(dev, a, acc_part); }
+void cpu_cast(Device *dev, const KernelArgs *a) { elements(dev, a, cast_part); }

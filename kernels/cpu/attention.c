@@ -90,13 +90,13 @@ INLINE void attention(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(attention, in[0])
 
-void cpu_attention(const KernelArgs *a) {
+void cpu_attention(Device *dev, const KernelArgs *a) {
   Heads s = heads_of(a, 3);
-  each_part(a, s.b * s.h * s.tiles, 1, attention_part);
+  each_part(dev, a, s.b * s.h * s.tiles, 1, attention_part);
 }
 
 /* The kernels have no state; this checks what they can do. */
-weft_status prepare_attention(KernelArgs *a, weft_error *e) {
+weft_status prepare_attention(Device *dev, KernelArgs *a, weft_error *e) {
   if (a->attr->head_dim > HEAD_MAX)
     return err_set(e, WEFT_EPLAN, "head_dim = %d: attention on the CPU takes at most %d",
                    a->attr->head_dim, HEAD_MAX);

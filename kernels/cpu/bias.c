@@ -13,8 +13,8 @@ INLINE void add_bias(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(add_bias, in[0])
 
-void cpu_add_bias(const KernelArgs *a) {
-  each_part(a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), add_bias_part);
+void cpu_add_bias(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), add_bias_part);
 }
 
 /* Sums the columns [lo, hi): in blocks of rows, whose sums are then added, so that the
@@ -40,6 +40,6 @@ INLINE void bias_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(bias_dw, in[0])
 
-void cpu_bias_dw(const KernelArgs *a) {
-  each_part(a, last_dim(&a->in[0]), COLUMN_GRAIN, bias_dw_part);
+void cpu_bias_dw(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, last_dim(&a->in[0]), COLUMN_GRAIN, bias_dw_part);
 }

@@ -70,15 +70,15 @@ INLINE void ce_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(ce_dx, in[0])
 
-static void rows(const KernelArgs *a, PartFn fn) {
-  each_part(a, rows_of(&a->in[0]), row_grain(4 * last_dim(&a->in[0])), fn);
+static void rows(Device *dev, const KernelArgs *a, PartFn fn) {
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(4 * last_dim(&a->in[0])), fn);
 }
-void cpu_ce_max(const KernelArgs *a) { rows(a, ce_max_part); }
-void cpu_ce_sum(const KernelArgs *a) { rows(a, ce_sum_part); }
-void cpu_ce_dx(const KernelArgs *a) { rows(a, ce_dx_part); }
+void cpu_ce_max(Device *dev, const KernelArgs *a) { rows(dev, a, ce_max_part); }
+void cpu_ce_sum(Device *dev, const KernelArgs *a) { rows(dev, a, ce_sum_part); }
+void cpu_ce_dx(Device *dev, const KernelArgs *a) { rows(dev, a, ce_dx_part); }
 
 /* A sum over rows only: cheap, so one thread adds in order, in f64. */
-void cpu_ce_loss(const KernelArgs *a) {
+void cpu_ce_loss(Device *dev, const KernelArgs *a) {
   const float *s = a->in[0].p;
   const int32_t *labels = a->in[1].p;
   double sum = 0;

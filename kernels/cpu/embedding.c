@@ -23,8 +23,8 @@ static void embedding_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   }
 }
 
-void cpu_embedding(const KernelArgs *a) {
-  each_part(a, count_of(&a->in[0]), row_grain(a->in[1].dim[1]), embedding_part);
+void cpu_embedding(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, count_of(&a->in[0]), row_grain(a->in[1].dim[1]), embedding_part);
 }
 
 /* Threads own columns, so every table row is summed in the order of the tokens. */
@@ -46,6 +46,6 @@ INLINE void embedding_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(embedding_dw, in[1])
 
-void cpu_embedding_dw(const KernelArgs *a) {
-  each_part(a, a->out[0].dim[1], COLUMN_GRAIN, embedding_dw_part);
+void cpu_embedding_dw(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, a->out[0].dim[1], COLUMN_GRAIN, embedding_dw_part);
 }

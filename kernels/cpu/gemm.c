@@ -7,6 +7,7 @@
 #include "vm/base/module.h"
 
 struct Gemm {
+  const weft_alloc *alloc;
   GemmShape shape;
   int threads;
   const GemmApi *api; /* NULL: plain */
@@ -68,22 +69,25 @@ static bool try_module(Gemm *g, const char *file) {
   return false;
 }
 
-static Gemm *new_plain(const GemmShape *s, int threads, weft_error *e) {
+static Gemm *new_plain(const weft_alloc *a, const GemmShape *s, int threads,
+                       weft_error *e) {
   assert(s->in == DT_F32 || s->in == DT_BF16);
   assert(s->out == DT_F32 || s->out == s->in);
-  Gemm *g = mem_new(NULL, sizeof *g);
+  Gemm *g = mem_new(a, sizeof *g);
   if (!g) {
     err_set(e, WEFT_ENOMEM, "out of memory for a matrix product");
     return NULL;
   }
+  g->alloc = a;
   g->shape = *s;
   g->threads = MAX(1, threads);
   g->set = cpu_set_here();
   return g;
 }
 
-weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e) {
-  Gemm *g = new_plain(s, threads, e);
+weft_status gemm_new(const weft_alloc *a, const GemmShape *s, int threads, Gemm **out,
+                     weft_error *e) {
+  Gemm *g = new_plain(a, s, threads, e);
   if (!g) return WEFT_ENOMEM;
   bool found = s->m * s->n * s->k <= SMALL;
   for (int i = 0; i < LEN(modules) && !found; i++)
@@ -94,7 +98,7 @@ weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e)
 
 weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads,
                           Gemm **out, weft_error *e) {
-  Gemm *g = new_plain(s, threads, e);
+  Gemm *g = new_plain(NULL, s, threads, e);
   if (!g) return WEFT_ENOMEM;
   bool found = strcmp(backend, "plain") == 0;
   for (int i = 0; i < LEN(modules) && !found; i++)
@@ -138,7 +142,7 @@ void gemm_free(Gemm *g) {
   if (g->state) g->api->free(g->state);
   if (g->work) mem_free(NULL, g->work, g->work_bytes);
   if (g->module) dlclose(g->module);
-  mem_free(NULL, g, sizeof *g);
+  mem_free(g->alloc, g, sizeof *g);
 }
 
 bool gemm_widens(const Gemm *g) { return g->work != NULL; }

@@ -32,7 +32,9 @@ typedef struct GemmApi {
 } GemmApi;
 
 typedef struct Gemm Gemm;
-weft_status gemm_new(const GemmShape *s, int threads, Gemm **out, weft_error *e);
+/* The allocator (NULL: the C library's) outlives the product. */
+weft_status gemm_new(const weft_alloc *a, const GemmShape *s, int threads, Gemm **out,
+                     weft_error *e);
 /* The same through one named backend; it is an error if it is not here or refuses. */
 weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads,
                           Gemm **out, weft_error *e);

@@ -63,8 +63,9 @@ static void blocks(const KernelArgs *a, int64_t lo, int64_t hi) {
 void gemm_plain(const GemmShape *s, int threads, const void *a, const void *b, void *c,
                 bool accumulate) {
   Product p = {s, a, b, c, accumulate, (s->n + BN - 1) / BN};
-  KernelArgs part = {.threads = threads, .state = &p};
+  Device dev = {.threads = threads};
+  KernelArgs part = {.state = &p};
   int64_t work = MIN(BM, s->m) * MIN(BN, s->n) * s->k;
-  each_part(&part, (s->m + BM - 1) / BM * p.across, MAX(1, (1 << 16) / MAX(work, 1)),
+  each_part(&dev, &part, (s->m + BM - 1) / BM * p.across, MAX(1, (1 << 16) / MAX(work, 1)),
             blocks);
 }

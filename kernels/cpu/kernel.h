@@ -15,14 +15,14 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* Every op's kernel is cpu_<op>; those that keep a state also prepare and release it. */
-typedef void RunFn(const KernelArgs *a);
-typedef weft_status PrepareFn(KernelArgs *a, weft_error *e);
-typedef void ReleaseFn(KernelArgs *a);
+typedef void RunFn(Device *dev, const KernelArgs *a);
+typedef weft_status PrepareFn(Device *dev, KernelArgs *a, weft_error *e);
+typedef void ReleaseFn(Device *dev, KernelArgs *a);
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) extern RunFn cpu_##name;
 #include "vm/graph/ops.def"
 extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_rope,
-    prepare_attention, prepare_attention_dx;
-extern ReleaseFn release_gemm, release_rope, release_attention_dx;
+    prepare_attention;
+extern ReleaseFn release_gemm, release_rope;
 
 /* ---- element types ---- */
 
@@ -75,12 +75,13 @@ INLINE int64_t rows_of(const KTensor *t) {
 
 typedef void (*PartFn)(const KernelArgs *a, int64_t lo, int64_t hi);
 
-/* Runs fn over [0, n) in at most args.threads contiguous parts whose bounds are multiples
+/* Runs fn over [0, n) in at most dev->threads contiguous parts whose bounds are multiples
  * of `grain`. Stays in the calling thread for one part: virtual ranks that run at the
  * same time must not start teams. */
-static inline void each_part(const KernelArgs *a, int64_t n, int64_t grain, PartFn fn) {
+static inline void each_part(const Device *dev, const KernelArgs *a, int64_t n,
+                             int64_t grain, PartFn fn) {
   int64_t grains = (n + grain - 1) / grain;
-  int parts = (int)MIN((int64_t)a->threads, grains);
+  int parts = (int)MIN((int64_t)dev->threads, grains);
   if (parts <= 1) {
     if (n > 0) fn(a, 0, n);
     return;

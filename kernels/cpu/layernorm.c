@@ -27,9 +27,9 @@ INLINE void layernorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(layernorm, in[0])
 
-void cpu_layernorm(const KernelArgs *a) {
+void cpu_layernorm(Device *dev, const KernelArgs *a) {
   assert(a->in[1].dtype == a->in[0].dtype && a->in[2].dtype == a->in[0].dtype);
-  each_part(a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), layernorm_part);
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), layernorm_part);
 }
 
 /* dx = rstd * (dy*w - mean(dy*w) - xhat * mean(dy*w*xhat)), xhat = (x - mean) * rstd. */
@@ -58,8 +58,8 @@ INLINE void layernorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(layernorm_dx, in[0])
 
-void cpu_layernorm_dx(const KernelArgs *a) {
-  each_part(a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), layernorm_dx_part);
+void cpu_layernorm_dx(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), layernorm_dx_part);
 }
 
 /* Threads own columns; sums in blocks of rows as in bias_dw. */
@@ -93,6 +93,6 @@ INLINE void layernorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(layernorm_dw, in[0])
 
-void cpu_layernorm_dw(const KernelArgs *a) {
-  each_part(a, last_dim(&a->in[0]), COLUMN_GRAIN, layernorm_dw_part);
+void cpu_layernorm_dw(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, last_dim(&a->in[0]), COLUMN_GRAIN, layernorm_dw_part);
 }

@@ -27,11 +27,11 @@ static void split_part(const KernelArgs *a, int64_t lo, int64_t hi) {
 static void concat_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   move_rows(&a->out[0], a->in, a->nin, true, lo, hi);
 }
-void cpu_split(const KernelArgs *a) {
-  each_part(a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), split_part);
+void cpu_split(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), split_part);
 }
-void cpu_concat(const KernelArgs *a) {
-  each_part(a, rows_of(&a->out[0]), row_grain(last_dim(&a->out[0])), concat_part);
+void cpu_concat(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, rows_of(&a->out[0]), row_grain(last_dim(&a->out[0])), concat_part);
 }
 
 /* ---- slice, pack, unpack ----
@@ -84,11 +84,11 @@ static void slice_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   }
 }
 
-void cpu_slice(const KernelArgs *a) {
+void cpu_slice(Device *dev, const KernelArgs *a) {
   const KTensor *y = &a->out[0];
   int d = a->attr->dim;
   int64_t each = product(y->dim + d, y->ndim - d);
-  each_part(a, product(y->dim, d), row_grain(each), slice_part);
+  each_part(dev, a, product(y->dim, d), row_grain(each), slice_part);
 }
 
 /* (outer, L0, inner) on one side, (n, outer, L, inner) on the other; an item is a pair
@@ -110,13 +110,13 @@ static void pack_part(const KernelArgs *a, int64_t lo, int64_t hi) {
 static void unpack_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   pack_items(a, &a->out[0], &a->in[0], true, lo, hi);
 }
-void cpu_pack(const KernelArgs *a) {
+void cpu_pack(Device *dev, const KernelArgs *a) {
   const KTensor *p = &a->out[0];
   assert(a->in[0].ndim == 3 && p->ndim == 4);
-  each_part(a, p->dim[0] * p->dim[1], row_grain(p->dim[2] * p->dim[3]), pack_part);
+  each_part(dev, a, p->dim[0] * p->dim[1], row_grain(p->dim[2] * p->dim[3]), pack_part);
 }
-void cpu_unpack(const KernelArgs *a) {
+void cpu_unpack(Device *dev, const KernelArgs *a) {
   const KTensor *p = &a->in[0];
   assert(a->out[0].ndim == 3 && p->ndim == 4);
-  each_part(a, p->dim[0] * p->dim[1], row_grain(p->dim[2] * p->dim[3]), unpack_part);
+  each_part(dev, a, p->dim[0] * p->dim[1], row_grain(p->dim[2] * p->dim[3]), unpack_part);
 }

@@ -3,27 +3,27 @@
 #include "gemm.h"
 #include "kernel.h"
 
-static weft_status prepare(KernelArgs *a, GemmShape s, weft_error *e) {
+static weft_status prepare(Device *dev, KernelArgs *a, GemmShape s, weft_error *e) {
   Gemm *g = NULL;
   if (a->in[0].dtype != a->in[1].dtype)
     return err_set(e, WEFT_EINTERNAL, "operands of a linear layer are %s and %s",
                    dtype_name(a->in[0].dtype), dtype_name(a->in[1].dtype));
   s.in = a->in[0].dtype;
   s.out = a->out[0].dtype;
-  TRY(gemm_new(&s, a->threads, &g, e));
+  TRY(gemm_new(dev->alloc, &s, dev->threads, &g, e));
   a->state = g;
   return WEFT_OK;
 }
 
-void release_gemm(KernelArgs *a) {
+void release_gemm(Device *dev, KernelArgs *a) {
   gemm_free(a->state);
   a->state = NULL;
 }
 
 /* y(rows,O) = x(rows,I) w */
-weft_status prepare_linear(KernelArgs *a, weft_error *e) {
+weft_status prepare_linear(Device *dev, KernelArgs *a, weft_error *e) {
   const KTensor *x = &a->in[0], *y = &a->out[0];
-  return prepare(a,
+  return prepare(dev, a,
                  (GemmShape){.m = rows_of(x),
                              .n = last_dim(y),
                              .k = last_dim(x),
@@ -32,9 +32,9 @@ weft_status prepare_linear(KernelArgs *a, weft_error *e) {
 }
 
 /* dx(rows,I) = dy(rows,O) w^T */
-weft_status prepare_linear_dx(KernelArgs *a, weft_error *e) {
+weft_status prepare_linear_dx(Device *dev, KernelArgs *a, weft_error *e) {
   const KTensor *dy = &a->in[0], *dx = &a->out[0];
-  return prepare(a,
+  return prepare(dev, a,
                  (GemmShape){.m = rows_of(dy),
                              .n = last_dim(dx),
                              .k = last_dim(dy),
@@ -43,10 +43,10 @@ weft_status prepare_linear_dx(KernelArgs *a, weft_error *e) {
 }
 
 /* dW(O,I) = dy^T x for layout 0, dW(I,O) = x^T dy for layout 1 */
-weft_status prepare_linear_dw(KernelArgs *a, weft_error *e) {
+weft_status prepare_linear_dw(Device *dev, KernelArgs *a, weft_error *e) {
   int64_t i = last_dim(&a->in[0]), o = last_dim(&a->in[1]);
   bool turned = a->attr->layout == 0;
-  return prepare(a,
+  return prepare(dev, a,
                  (GemmShape){.m = turned ? o : i,
                              .n = turned ? i : o,
                              .k = rows_of(&a->in[0]),
@@ -54,13 +54,13 @@ weft_status prepare_linear_dw(KernelArgs *a, weft_error *e) {
                  e);
 }
 
-void cpu_linear(const KernelArgs *a) {
+void cpu_linear(Device *dev, const KernelArgs *a) {
   gemm_run(a->state, a->in[0].p, a->in[1].p, a->out[0].p, a->accumulate);
 }
 
-void cpu_linear_dx(const KernelArgs *a) { cpu_linear(a); }
+void cpu_linear_dx(Device *dev, const KernelArgs *a) { cpu_linear(dev, a); }
 
-void cpu_linear_dw(const KernelArgs *a) {
+void cpu_linear_dw(Device *dev, const KernelArgs *a) {
   int first = a->attr->layout == 0;
   gemm_run(a->state, a->in[first].p, a->in[!first].p, a->out[0].p, a->accumulate);
 }

@@ -20,10 +20,10 @@ INLINE void rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(rmsnorm, in[0])
 
-void cpu_rmsnorm(const KernelArgs *a) {
+void cpu_rmsnorm(Device *dev, const KernelArgs *a) {
   int64_t g = last_dim(&a->in[1]);
   assert(a->in[1].dtype == a->in[0].dtype);
-  each_part(a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_part);
+  each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_part);
 }
 
 /* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd. */
@@ -45,9 +45,9 @@ INLINE void rmsnorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(rmsnorm_dx, in[0])
 
-void cpu_rmsnorm_dx(const KernelArgs *a) {
+void cpu_rmsnorm_dx(Device *dev, const KernelArgs *a) {
   int64_t g = last_dim(&a->in[1]);
-  each_part(a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_dx_part);
+  each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_dx_part);
 }
 
 /* Threads own columns; sums in blocks of groups as in bias_dw. */
@@ -74,6 +74,6 @@ INLINE void rmsnorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(rmsnorm_dw, in[0])
 
-void cpu_rmsnorm_dw(const KernelArgs *a) {
-  each_part(a, last_dim(&a->out[0]), COLUMN_GRAIN, rmsnorm_dw_part);
+void cpu_rmsnorm_dw(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, last_dim(&a->out[0]), COLUMN_GRAIN, rmsnorm_dw_part);
 }

@@ -14,9 +14,9 @@ static double scaled(const OpAttr *at, double f) {
   return (1 - s) * f / at->rope_factor + s * f;
 }
 
-weft_status prepare_rope(KernelArgs *a, weft_error *e) {
+weft_status prepare_rope(Device *dev, KernelArgs *a, weft_error *e) {
   int half = a->attr->head_dim / 2;
-  double *freq = mem_new(NULL, sizeof(double) * (size_t)half);
+  double *freq = mem_new(dev->alloc, sizeof(double) * (size_t)half);
   if (!freq)
     return err_set(e, WEFT_ENOMEM, "out of memory for %d rope frequencies", half);
   for (int i = 0; i < half; i++)
@@ -25,8 +25,8 @@ weft_status prepare_rope(KernelArgs *a, weft_error *e) {
   return WEFT_OK;
 }
 
-void release_rope(KernelArgs *a) {
-  mem_free(NULL, a->state, sizeof(double) * (size_t)(a->attr->head_dim / 2));
+void release_rope(Device *dev, KernelArgs *a) {
+  mem_free(dev->alloc, a->state, sizeof(double) * (size_t)(a->attr->head_dim / 2));
   a->state = NULL;
 }
 
@@ -83,7 +83,7 @@ INLINE void rope(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(rope, in[0])
 
-void cpu_rope(const KernelArgs *a) {
+void cpu_rope(Device *dev, const KernelArgs *a) {
   assert(last_dim(&a->in[0]) % a->attr->head_dim == 0 && a->attr->head_dim % 2 == 0);
-  each_part(a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), rope_part);
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), rope_part);
 }

@@ -9,7 +9,7 @@ static double *scalars(const KernelArgs *a) {
   return a->out[0].p;
 }
 
-void cpu_count_labels(const KernelArgs *a) {
+void cpu_count_labels(Device *dev, const KernelArgs *a) {
   const int32_t *labels = a->in[0].p;
   int64_t n = count_of(&a->in[0]), count = 0;
 #pragma omp simd reduction(+ : count)
@@ -17,12 +17,12 @@ void cpu_count_labels(const KernelArgs *a) {
   scalars(a)[SC_TOKENS] = (double)count;
 }
 
-void cpu_seed(const KernelArgs *a) {
+void cpu_seed(Device *dev, const KernelArgs *a) {
   const double *scal = a->in[0].p;
   *(float *)a->out[0].p = (float)(1.0 / MAX(scal[SC_TOKENS], 1.0));
 }
 
-void cpu_acc_loss(const KernelArgs *a) {
+void cpu_acc_loss(Device *dev, const KernelArgs *a) {
   scalars(a)[SC_LOSS] += *(const float *)a->in[0].p;
 }
 
@@ -47,12 +47,12 @@ static void sqnorm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   }
 }
 
-void cpu_sqnorm(const KernelArgs *a) {
+void cpu_sqnorm(Device *dev, const KernelArgs *a) {
   SqNorm s = {.g = a->in[0].p, .n = count_of(&a->in[0])};
   s.block = MAX((s.n + BLOCKS - 1) / BLOCKS, 1024);
   int64_t blocks = (s.n + s.block - 1) / s.block;
-  KernelArgs part = {.threads = a->threads, .state = &s};
-  each_part(&part, blocks, MAX(1, ELEMENT_GRAIN / s.block), sqnorm_part);
+  KernelArgs part = {.state = &s};
+  each_part(dev, &part, blocks, MAX(1, ELEMENT_GRAIN / s.block), sqnorm_part);
   double sum = 0;
   for (int64_t b = 0; b < blocks; b++) sum += s.sum[b];
   scalars(a)[a->attr->n] += sum;
@@ -62,7 +62,7 @@ static double clip_factor(double norm, double clip) {
   return clip > 0 ? MIN(1.0, clip / (norm + 1e-6)) : 1.0;
 }
 
-void cpu_clip_coef(const KernelArgs *a) {
+void cpu_clip_coef(Device *dev, const KernelArgs *a) {
   double *scal = scalars(a), norm = sqrt(scal[SC_NORM2]);
   bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]);
   bool stepped = scal[SC_GUESS] != 0;
@@ -76,7 +76,7 @@ void cpu_clip_coef(const KernelArgs *a) {
 
 /* A part of the norm that has to be clipped means that the whole has to be, too, by a
  * factor that nobody knows yet. */
-void cpu_clip_guess(const KernelArgs *a) {
+void cpu_clip_guess(Device *dev, const KernelArgs *a) {
   double *scal = scalars(a), norm = sqrt(scal[SC_NORM2]);
   double clip = clip_factor(norm, a->attr->clip);
   bool whole = a->attr->n != 0;
@@ -86,12 +86,12 @@ void cpu_clip_guess(const KernelArgs *a) {
   scal[SC_GUESS] = held ? 0 : clip;
 }
 
-void cpu_scal_add(const KernelArgs *a) {
+void cpu_scal_add(Device *dev, const KernelArgs *a) {
   double *scal = scalars(a);
   scal[a->attr->n] += scal[a->attr->dim];
 }
 
-void cpu_scal_zero(const KernelArgs *a) {
+void cpu_scal_zero(Device *dev, const KernelArgs *a) {
   double *scal = scalars(a);
   for (int i = SC_ZERO_FROM; i < SC_N; i++) scal[i] = 0;
 }

@@ -18,8 +18,7 @@ static const Kernel kernels[OP_N] = {
   [OP_linear_dw].prepare = prepare_linear_dw,
   [OP_linear_dw].release = release_gemm,
   [OP_attention].prepare = prepare_attention,
-  [OP_attention_dx].prepare = prepare_attention_dx,
-  [OP_attention_dx].release = release_attention_dx,
+  [OP_attention_dx].prepare = prepare_attention,
   [OP_rope].prepare = prepare_rope,
   [OP_rope].release = release_rope,
 };

@@ -12,6 +12,7 @@ enum { LANES = 8, TILE_ROWS = 4, TILE_VECS = 2 };
 #else
 enum { LANES = 4, TILE_ROWS = 4, TILE_VECS = 2 };
 #endif
+enum { LANES_MAX = 16 }; /* of all sets */
 typedef float Lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 
 /* Keeps a vector in a register: otherwise each of its uses becomes a load of its own, and

@@ -53,7 +53,7 @@ static const Kernel *cpu_kernel(Device *d, int op, const KernelArgs *a) {
   return k->run ? k : NULL;
 }
 
-static void cpu_launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(a); }
+static void cpu_launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(d, a); }
 
 static void cpu_copy(Device *d, void *dst, const void *src, size_t n) {
   if (n) memcpy(dst, src, n);

@@ -23,20 +23,21 @@ typedef struct KernelArgs {
   int nin, nout;
   bool accumulate;       /* add to out[0] (and out[1]...) instead of overwriting */
   int index;             /* coordinate over attr->cut */
-  int threads;           /* the rank's share of the machine */
+  void *work;            /* scratch, of any content: DeviceKind.work bytes or NULL */
   void *state;           /* what prepare made, or NULL */
 } KernelArgs;
 
-/* One op of one backend. `prepare` (may be NULL) runs at load time with all shapes set
- * and pointers NULL; it may allocate and sets args->state; `release` undoes it. `run`
- * allocates nothing. */
+typedef struct Device Device;
+
+/* One op of one device. `prepare` (may be NULL) runs at load time with all shapes set and
+ * pointers NULL; it may allocate a little, through the device's allocator, and sets
+ * args->state; `release` undoes it. `run` allocates nothing: its scratch is args->work. */
 typedef struct Kernel {
-  weft_status (*prepare)(KernelArgs *a, weft_error *e);
-  void (*run)(const KernelArgs *a);
-  void (*release)(KernelArgs *a);
+  weft_status (*prepare)(Device *d, KernelArgs *a, weft_error *e);
+  void (*run)(Device *d, const KernelArgs *a);
+  void (*release)(Device *d, KernelArgs *a);
 } Kernel;
 
-typedef struct Device Device;
 typedef struct DeviceEvent { uint64_t id; } DeviceEvent;
 
 typedef struct DeviceVtable {
@@ -64,14 +65,27 @@ typedef struct DeviceCounts {
 struct Device {
   const DeviceVtable *vt;
   const weft_alloc *alloc;
-  int rank, threads;
+  int rank;
+  int threads;           /* the rank's share of the machine */
   void *ctx;
   DeviceCounts count;
   /* Tests: the n-th call from now on (n >= 1) that can fail does; 0: none. */
   uint64_t fail_in;
 };
 
-extern const DeviceVtable device_cpu;
+/* A row of the table of devices (devices.c). */
+typedef struct DeviceKind {
+  const char *name;      /* "cpu" */
+  /* Bytes of scratch of one launch: by op, attr, shapes and types alone, so that a plan is
+   * compiled to the byte on a machine that has no such device. */
+  uint64_t (*work)(int op, const KernelArgs *a);
+  /* The device itself; opens its shared object if it has one. NULL with an error that says
+   * what is missing. */
+  const DeviceVtable *(*load)(weft_error *e);
+} DeviceKind;
+
+/* NULL is the first row. NULL with an error that lists what is there. */
+const DeviceKind *device_kind(const char *name, weft_error *e);
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
                         int threads, weft_error *e);
@@ -85,5 +99,9 @@ void device_download(Device *d, void *dst, const void *src, size_t n);
 DeviceEvent device_record(Device *d);
 void device_wait(Device *d, DeviceEvent ev);
 weft_status device_sync(Device *d, weft_error *e);
+
+/* cpu.c, and kernels/cpu/work.c. */
+extern const DeviceVtable device_cpu;
+uint64_t cpu_work(int op, const KernelArgs *a);
 
 #endif

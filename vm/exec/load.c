@@ -23,12 +23,11 @@ static weft_status bind_kernel(Rank *r, const Instr *in, Bound *b, weft_error *e
   for (int k = 0; k < in->nout; k++) a->out[k] = shape_of(&o[in->nin + k]);
   a->accumulate = in->acc != ACC_NEVER;
   a->index = a->attr->cut ? mesh_index(&r->c->mesh, a->attr->cut, r->rank) : 0;
-  a->threads = r->dev->threads;
   const Kernel *kernel = device_kernel(r->dev, in->op, a);
   if (!kernel || !kernel->run)
     return err_set(e, WEFT_ERUN, "device %s has no kernel for op %s (%s)",
                    r->dev->vt->name, op_info[in->op].name, r->p->what[in->what]);
-  if (kernel->prepare) TRY(kernel->prepare(a, e));
+  if (kernel->prepare) TRY(kernel->prepare(r->dev, a, e));
   b->kernel = kernel;
   return WEFT_OK;
 }
@@ -124,7 +123,7 @@ void rank_free(Rank *r) {
   const weft_alloc *a = r->alloc;
   for (uint32_t i = 0; r->bound && i < r->nbound; i++)
     if (r->bound[i].kernel && r->bound[i].kernel->release)
-      r->bound[i].kernel->release(&r->bound[i].args);
+      r->bound[i].kernel->release(r->dev, &r->bound[i].args);
   if (r->arena) device_free(r->dev, r->arena, p->arena_bytes);
   mem_free(a, r->pending, (size_t)p->nhandle * sizeof *r->pending);
   mem_free(a, r->base, r->nbase * sizeof *r->base);

@@ -1,0 +1,20 @@
+/* devices.c - the table of devices. One more is its module, a row here and its kernels. */
+#include "device.h"
+
+static const DeviceVtable *load_cpu(weft_error *e) { return &device_cpu; }
+
+static const DeviceKind kinds[] = {
+  {.name = "cpu", .work = cpu_work, .load = load_cpu},
+};
+
+const DeviceKind *device_kind(const char *name, weft_error *e) {
+  Text names = {0};
+  for (int i = 0; i < LEN(kinds); i++) {
+    if (!name || strcmp(kinds[i].name, name) == 0) return &kinds[i];
+    text_printf(&names, "%s%s", i ? ", " : "", kinds[i].name);
+  }
+  err_set(e, WEFT_EUSAGE, "there is no device \"%s\" in this build; there is: %s", name,
+          names.oom ? "cpu" : names.s);
+  text_free(&names);
+  return NULL;
+}
