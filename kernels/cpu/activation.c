@@ -129,4 +129,6 @@ void cpu_silu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, silu_dx_pa
 void cpu_relu(Device *dev, const KernelArgs *a) { elements(dev, a, relu_part); }
 void cpu_relu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, relu_dx_part); }
 void cpu_silu_mul(Device *dev, const KernelArgs *a) { elements(dev, a, silu_mul_part); }
-void cpu_silu_mul_dx(Device *dev, const KernelArgs *a) { elements(dev, a, silu_mul_dx_part); }
+void cpu_silu_mul_dx(Device *dev, const KernelArgs *a) {
+  elements(dev, a, silu_mul_dx_part);
+}

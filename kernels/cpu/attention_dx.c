@@ -3,8 +3,8 @@
  *   dq = dS k, dk = dS^T q, dv = P^T do
  * dq adds up over key tiles in the scratch, dk and dv over query tiles on the stack. A
  * thread takes whole kv heads if there are enough of them. Otherwise tiles are shared out
- * twice, query tiles for dq and then key tiles for dk and dv. Every sum runs in one order,
- * so both ways give the same bits. */
+ * twice, query tiles for dq and then key tiles for dk and dv. Every sum runs in one
+ * order, so both ways give the same bits. */
 #include "attention.h"
 
 enum { Q, K, V, O, LSE, DO, STARTS }; /* operands */

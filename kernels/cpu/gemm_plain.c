@@ -66,6 +66,6 @@ void gemm_plain(const GemmShape *s, int threads, const void *a, const void *b, v
   Device dev = {.threads = threads};
   KernelArgs part = {.state = &p};
   int64_t work = MIN(BM, s->m) * MIN(BN, s->n) * s->k;
-  each_part(&dev, &part, (s->m + BM - 1) / BM * p.across, MAX(1, (1 << 16) / MAX(work, 1)),
-            blocks);
+  each_part(&dev, &part, (s->m + BM - 1) / BM * p.across,
+            MAX(1, (1 << 16) / MAX(work, 1)), blocks);
 }

@@ -59,7 +59,8 @@ INLINE void layernorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(layernorm_dx, in[0])
 
 void cpu_layernorm_dx(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), layernorm_dx_part);
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])),
+            layernorm_dx_part);
 }
 
 /* Threads own columns; sums in blocks of rows as in bias_dw. */

@@ -14,12 +14,13 @@ enum { WARM = 2, STEPS = 7, THREADS = 2 };
 /* FLOP/s of a large square product in this type: what the machine can do. */
 static double gemm_rate(DType t) {
   enum { N = 1536 };
-  KernelArgs a = {.nin = 2, .nout = 1, .threads = THREADS, .attr = &(OpAttr){0}};
+  KernelArgs a = {.nin = 2, .nout = 1, .attr = &(OpAttr){0}};
   KTensor m = {.dtype = t, .ndim = 2, .dim = {N, N}};
   a.in[0] = a.in[1] = a.out[0] = m;
   weft_error e = {.rank = -1};
   const Kernel *k = &cpu_set_here()->kernel[OP_linear];
-  if (k->prepare && k->prepare(&a, &e) != WEFT_OK) {
+  Device dev = {.vt = &device_cpu, .threads = THREADS};
+  if (k->prepare && k->prepare(&dev, &a, &e) != WEFT_OK) {
     fprintf(stderr, "%s\n", e.text);
     exit(1);
   }
@@ -28,13 +29,13 @@ static double gemm_rate(DType t) {
     memset(a.in[i].p = aligned_alloc(64, bytes), 0x3c, bytes);
   a.out[0].p = aligned_alloc(64, bytes);
   double ms[STEPS];
-  k->run(&a);
+  k->run(&dev, &a);
   for (int i = 0; i < STEPS; i++) {
     double t0 = bench_now();
-    k->run(&a);
+    k->run(&dev, &a);
     ms[i] = bench_now() - t0;
   }
-  if (k->release) k->release(&a);
+  if (k->release) k->release(&dev, &a);
   free(a.in[0].p), free(a.in[1].p), free(a.out[0].p);
   return 2.0 * N * N * N / (bench_median(ms, STEPS) / 1e3);
 }

@@ -109,7 +109,8 @@ static int operands(const char *s, DType act, KTensor *t, double *bytes) {
 /* GB/s or GFLOP/s, median. */
 static double measure(const Row *r, DType act, int threads) {
   const Kernel *k = &cpu_set_here()->kernel[r->op];
-  KernelArgs a = {.attr = &r->attr, .threads = threads};
+  KernelArgs a = {.attr = &r->attr};
+  Device dev = {.vt = &device_cpu, .threads = threads};
   weft_error e = {0};
   double t[RUNS], bytes = 0;
   a.nin = operands(r->in, act, a.in, &bytes);
@@ -120,15 +121,17 @@ static double measure(const Row *r, DType act, int threads) {
   a.accumulate = r->op == OP_embedding_dw;
   void *scal = a.out[0].p;
   if (r->op == OP_sqnorm) a.out[0].p = a.in[1].p;
-  if (k->prepare && k->prepare(&a, &e) != WEFT_OK) return 0;
-  k->run(&a);
+  if (k->prepare && k->prepare(&dev, &a, &e) != WEFT_OK) return 0;
+  a.work = malloc(MAX(cpu_work(r->op, &a), 1));
+  k->run(&dev, &a);
   for (int i = 0; i < RUNS; i++) {
     double start = bench_now();
-    k->run(&a);
+    k->run(&dev, &a);
     t[i] = bench_now() - start;
   }
-  if (k->release) k->release(&a);
+  if (k->release) k->release(&dev, &a);
   a.out[0].p = scal;
+  free(a.work);
   for (int i = 0; i < a.nin; i++)
     free(a.in[i].p);
   for (int i = 0; i < a.nout; i++)

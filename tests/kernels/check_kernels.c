@@ -51,20 +51,38 @@ static KTensor tensor(const Value *x) {
   return t;
 }
 
+/* Scratch of any content (here NaN) with a margin after it that stays as it is. */
+static void *guarded(uint64_t bytes) {
+  unsigned char *p = aligned_alloc(64, (bytes + 2 * MARGIN) / 64 * 64);
+  memset(p, 0xff, bytes);
+  memset(p + bytes, MARK, MARGIN);
+  return p;
+}
+
+static void check_guard(const unsigned char *p, uint64_t bytes) {
+  for (int i = 0; i < MARGIN; i++)
+    ck_assert_msg(p[bytes + (uint64_t)i] == MARK, "written after the scratch");
+}
+
 /* Runs the kernel once on fresh buffers, through prepare and release. */
 static KernelArgs run_kernel(const Problem *p, int threads, bool accumulate) {
   const Kernel *k = &cpu_set_here()->kernel[p->op];
   KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
-                  .accumulate = accumulate, .index = p->index, .threads = threads};
+                  .accumulate = accumulate, .index = p->index};
+  Device dev = {.vt = &device_cpu, .threads = threads};
   weft_error e = {0};
   for (int i = 0; i < p->nin; i++) a.in[i] = tensor(&p->in[i]);
   for (int i = 0; i < p->nout; i++) a.out[i] = tensor(&p->out[i]);
-  if (k->prepare) ck_assert_msg(k->prepare(&a, &e) == WEFT_OK, "%s", e.text);
+  if (k->prepare) ck_assert_msg(k->prepare(&dev, &a, &e) == WEFT_OK, "%s", e.text);
   for (int i = 0; i < p->nin; i++) a.in[i].p = typed(&p->in[i]);
   for (int i = 0; i < p->nout; i++)
     a.out[i].p = p->out[i].alias < 0 ? typed(&p->out[i]) : a.in[p->out[i].alias].p;
-  k->run(&a);
-  if (k->release) k->release(&a);
+  uint64_t work = cpu_work(p->op, &a);
+  a.work = guarded(work);
+  k->run(&dev, &a);
+  check_guard(a.work, work);
+  free(a.work);
+  if (k->release) k->release(&dev, &a);
   return a;
 }
 
@@ -321,7 +339,7 @@ START_TEST(bf16_is_widened_where_the_cpu_has_no_units) {
   for (int t = 0; t < 2; t++) {
     GemmShape s = {SIDE, SIDE, SIDE, false, true, t ? DT_BF16 : DT_F32, DT_F32};
     Gemm *g = NULL;
-    ck_assert_int_eq(gemm_new(&s, 1, &g, NULL), WEFT_OK);
+    ck_assert_int_eq(gemm_new(NULL, &s, 1, &g, NULL), WEFT_OK);
     ck_assert_str_eq(gemm_backend(g), "onednn");
     ck_assert(gemm_widens(g) == (t && !cpu_level_bf16(level)));
     gemm_free(g);
@@ -358,7 +376,7 @@ START_TEST(device_counts_and_fails) {
   device_upload(&d, p, x, sizeof x);
   device_download(&d, y, p, sizeof y);
   ck_assert_int_eq(memcmp(x, y, sizeof x), 0);
-  KernelArgs a = {.nin = 2, .nout = 1, .threads = 1};
+  KernelArgs a = {.nin = 2, .nout = 1};
   a.in[0] = a.in[1] = a.out[0] =
       (KTensor){.p = p, .dtype = DT_F32, .ndim = 1, .dim = {3}};
   device_launch(&d, device_kernel(&d, OP_add, &a), &a);
@@ -393,7 +411,9 @@ START_TEST(too_wide_heads_are_an_error) {
   OpAttr attr = {.head_dim = 512};
   KernelArgs a = {.attr = &attr};
   weft_error e = {0};
-  ck_assert_int_eq(cpu_set_here()->kernel[OP_attention].prepare(&a, &e), WEFT_EPLAN);
+  Device dev = {.vt = &device_cpu, .threads = 1};
+  const Kernel *k = &cpu_set_here()->kernel[OP_attention];
+  ck_assert_int_eq(k->prepare(&dev, &a, &e), WEFT_EPLAN);
   ck_assert(strstr(e.text, "512"));
 }
 END_TEST

@@ -210,7 +210,8 @@ static void run_passes(void *ud) {
                   .mesh = *in->mesh,
                   .microbatches = in->schedule->microbatches * rounds,
                   .micro = (int)in->plan->batch.micro,
-                  .dtype = in->plan->dtype};
+                  .dtype = in->plan->dtype,
+                  .device = compile_device(in)};
   bool ready = schedule_ready(in->schedule, w->d, in->arena, &when);
   w->st = ready ? passes(in, &when, c, w->d, w->e) : WEFT_EPLAN;
   if (w->st == WEFT_OK) c->schedule = schedule_copy(in->schedule, c->arena);

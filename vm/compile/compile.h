@@ -29,11 +29,20 @@ typedef struct CompileInput {
   const Mesh *mesh;
   Graph *graph;          /* finished by graph_finish; compile adds to it */
   const Schedule *schedule;
+<<<<<<< HEAD
   Arena *arena;          /* of compile(): owns the result; of passes: temporary */
   Arena *scratch;        /* of passes: emptied between units and ranks */
+=======
+  const DeviceKind *device;     /* NULL: the first row of the table */
+  Arena *arena;          /* owns the result */
+>>>>>>> 5cb04f2 (Make scratch an operand of the arena)
   const char *dump;      /* letters of passes to dump to dump_out, or NULL */
   Text *dump_out;
 } CompileInput;
+
+static inline const DeviceKind *compile_device(const CompileInput *in) {
+  return in->device ? in->device : device_kind(NULL, NULL);
+}
 
 /* Everything that is wrong with the combination goes to `d`. Returns WEFT_EPLAN if
  * there was an error there; other codes come with `e`. */

@@ -28,8 +28,12 @@ struct Coder {
   Arena *a, *scratch;    /* of all units, of the unit at hand */
   const Graph *logical;
   Graph *g;              /* sharded */
+<<<<<<< HEAD
   int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
   VEC(AxisSet) comm;
+=======
+  const DeviceKind *device;
+>>>>>>> 5cb04f2 (Make scratch an operand of the arena)
   VEC(Uses) use;
   int unit;
   RawUnit *code;
@@ -283,6 +287,20 @@ static double flops_of(const Graph *g, const Op *op) {
   return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
 }
 
+/* Scratch of a kernel: a temporary that lives for one instruction. */
+static void add_work(Coder *c, CodeInstr *x) {
+  KernelArgs a = {.attr = &x->attr, .nin = x->i.nin, .nout = x->i.nout};
+  for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&x->operand[k]);
+  for (int k = 0; k < a.nout; k++) a.out[k] = operand_shape(&x->operand[a.nin + k]);
+  uint64_t bytes = c->device->work(x->i.op, &a);
+  if (bytes == 0) return;
+  int k = x->i.nin + x->i.nout;
+  Dim dim = {.size = (int64_t)((bytes + 3) / 4)};
+  x->t[k] = temp_like(c, &(Tensor){.dtype = DT_F32}, &dim, 1);
+  x->operand[k] = (Operand){.dtype = DT_F32, .ndim = 1, .dim = {dim.size}};
+  x->i.nwork = 1;
+}
+
 static void code_kernel(Coder *c, const Op *op) {
   for (int k = 0; k < op->nin; k++) settle(c, op->in[k], op);
   CodeInstr *x = push(c, I_KERNEL, op);
@@ -290,6 +308,7 @@ static void code_kernel(Coder *c, const Op *op) {
   x->flops = flops_of(c->g, op);
   for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
   for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);
+  add_work(c, x);
   if (op->out[0] == c->g->loss) {
     x = push(c, I_KERNEL, op);
     x->i.op = OP_acc_loss;
@@ -334,7 +353,7 @@ static void place_temps(Coder *c) {
   VEC(Tid) of = {0};
   for (int i = 0; i < n; i++) {
     CodeInstr *x = &c->out.at[i];
-    int operands = x->i.code == I_WAIT ? 1 : x->i.nin + x->i.nout;
+    int operands = x->i.code == I_WAIT ? 1 : instr_operands(&x->i);
     for (int k = 0; k < operands; k++) {
       if (x->t[k] < 0) continue;
       Tid t = root(c, x->t[k]);
@@ -397,7 +416,7 @@ static void set_slots(Coder *c, Phase ph) {
   for (int i = 0; i < c->out.n; i++) {
     CodeInstr *x = &c->out.at[i];
     if (x->i.code == I_WAIT) continue;
-    for (int k = 0; k < x->i.nin + x->i.nout; k++)
+    for (int k = 0; k < instr_operands(&x->i); k++)
       if (x->t[k] >= 0) {
         Storage at = place(c, root(c, x->t[k]));
         set_slot(c, &x->operand[k], at);
@@ -434,6 +453,7 @@ static bool small_enough(const Coder *c, Diags *d) {
   return false;
 }
 
+<<<<<<< HEAD
 Coder *coder_new(const Graph *logical, Graph *g, Arena *a) {
   Coder *c = NEW(a, Coder);
   *c = (Coder){.a = a, .logical = logical, .g = g};
@@ -442,6 +462,16 @@ Coder *coder_new(const Graph *logical, Graph *g, Arena *a) {
   c->ops = NEW_N(a, int, g->op.n);
   for (int i = 0; i < g->op.n; i++) c->first[g->op.at[i].unit + 1]++;
   for (int u = 0; u < units; u++) c->first[u + 1] += c->first[u];
+=======
+bool unit_code(Build *b, Diags *d) {
+  Graph *g = b->sh.g;
+  Coder c = {.b = b, .g = g, .device = compile_device(b->in)};
+  int units = g->unit.n, *count = NEW_N(b->arena, int, units + 1);
+  int *ops = NEW_N(b->arena, int, g->op.n);
+  for (int i = 0; i < g->op.n; i++) count[g->op.at[i].unit + 1]++;
+  for (int u = 0; u < units; u++) count[u + 1] += count[u];
+  int *fill = NEW_N(b->arena, int, units);
+>>>>>>> 5cb04f2 (Make scratch an operand of the arena)
   for (int i = 0; i < g->op.n; i++) {
     int u = g->op.at[i].unit;
     c->ops[c->first[u] + fill[u]++] = i;

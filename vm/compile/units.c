@@ -66,11 +66,12 @@ static bool same_instr(const CodeInstr *a, const CodeInstr *b) {
   const Instr *x = &a->i, *y = &b->i;
   if (x->code != y->code || x->coll != y->coll || x->red != y->red || x->acc != y->acc ||
       x->op != y->op || x->comm != y->comm || x->nin != y->nin || x->nout != y->nout ||
+      x->nwork != y->nwork ||
       x->handle != y->handle)
     return false;
   return memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 &&
          memcmp(a->operand, b->operand,
-                sizeof *a->operand * (size_t)(x->nin + x->nout)) == 0 &&
+                sizeof *a->operand * (size_t)instr_operands(x)) == 0 &&
          strcmp(a->name, b->name) == 0;
 }
 

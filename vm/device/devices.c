@@ -1,4 +1,4 @@
-/* devices.c - the table of devices. One more is its module, a row here and its kernels. */
+/* devices.c - the table of devices. One more is a module, a row here and its kernels. */
 #include "device.h"
 
 static const DeviceVtable *load_cpu(weft_error *e) { return &device_cpu; }

@@ -5,12 +5,6 @@
 
 /* ---- kernels ---- */
 
-static KTensor shape_of(const Operand *o) {
-  KTensor t = {.dtype = (DType)o->dtype, .ndim = o->ndim};
-  memcpy(t.dim, o->dim, sizeof t.dim);
-  return t;
-}
-
 /* Shapes, coordinate and threads of one instruction; then its kernel and what that wants
  * to keep. One prepared kernel serves every call of the body. */
 static weft_status bind_kernel(Rank *r, const Instr *in, Bound *b, weft_error *e) {
@@ -19,14 +13,20 @@ static weft_status bind_kernel(Rank *r, const Instr *in, Bound *b, weft_error *e
   a->attr = &r->p->attr[in->attr];
   a->nin = in->nin;
   a->nout = in->nout;
-  for (int k = 0; k < in->nin; k++) a->in[k] = shape_of(&o[k]);
-  for (int k = 0; k < in->nout; k++) a->out[k] = shape_of(&o[in->nin + k]);
+  for (int k = 0; k < in->nin; k++) a->in[k] = operand_shape(&o[k]);
+  for (int k = 0; k < in->nout; k++) a->out[k] = operand_shape(&o[in->nin + k]);
   a->accumulate = in->acc != ACC_NEVER;
   a->index = a->attr->cut ? mesh_index(&r->c->mesh, a->attr->cut, r->rank) : 0;
   const Kernel *kernel = device_kernel(r->dev, in->op, a);
   if (!kernel || !kernel->run)
     return err_set(e, WEFT_ERUN, "device %s has no kernel for op %s (%s)",
                    r->dev->vt->name, op_info[in->op].name, r->p->what[in->what]);
+  uint64_t has = in->nwork ? operand_bytes(&o[in->nin + in->nout]) : 0;
+  uint64_t needs = r->c->device->work(in->op, a);
+  if (has < needs)
+    return err_set(e, WEFT_EINTERNAL, "op %s of %s needs %llu bytes of scratch, not %llu",
+                   op_info[in->op].name, r->p->what[in->what], (unsigned long long)needs,
+                   (unsigned long long)has);
   if (kernel->prepare) TRY(kernel->prepare(r->dev, a, e));
   b->kernel = kernel;
   return WEFT_OK;

@@ -32,6 +32,7 @@ struct Run {
   _Atomic uint64_t allocations;
   const Plan *plan;
   const Compiled *c;
+  const DeviceVtable *device;
   const StopFlag *stop;
   double patience_s;     /* 0: watchdog_patience chooses */
   double longest_s;      /* step so far; 0: there was none */

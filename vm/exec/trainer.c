@@ -251,6 +251,8 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
     TRY(local_world_new(&r->alloc, world, &r->world, e));
   TRY(agree_at_start(r, o->fact, o->nfact, e));
   TRY(check_memory(r, local, e));
+  r->device = r->c->device->load(e);
+  if (!r->device) return e && e->code ? e->code : WEFT_EUSAGE;
   r->threads = allowed_threads(o->threads > 0 ? o->threads : default_threads(local));
   r->patience_s = o->patience_s;
   return WEFT_OK;
@@ -259,7 +261,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
 static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   size_t tokens = (size_t)(r->c->microbatches * r->c->micro * r->c->seq);
-  TRY(device_open(&w->dev, &device_cpu, &r->alloc, w->rank, r->threads, e));
+  TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->threads, e));
   w->has_device = true;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   w->input = mem_new(&r->alloc, tokens * sizeof *w->input);

@@ -67,7 +67,7 @@ typedef enum { IN_TOKENS, IN_LABELS, IN_POSITIONS, IN_DOC_STARTS, IN_SEED, IN_N 
 /* tokens, labels, positions, doc_starts: i32 (B, T). doc_starts[b,t] is the position in
  * the row of the first token of t's document. seed: f32 (1), the loss scale 1/tokens. */
 
-enum { MAX_DIM = 4, KERNEL_OPERANDS = 18 };
+enum { MAX_DIM = 4, KERNEL_OPERANDS = 19 };
 
 typedef struct Tensor {
   const char *name;      /* parameter name, input name, or NULL */

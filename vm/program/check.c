@@ -46,8 +46,9 @@ static weft_status bad(const Check *k, const char *what, uint64_t got, uint64_t 
 
 static weft_status check_operands(const Check *k, uint32_t pc, const Body *b) {
   const Instr *in = &k->p->code[pc];
-  int n = in->nin + in->nout, nslot = b ? b->nslot : 1;
-  if (in->nin < 0 || in->nout < 0 || (uint64_t)in->operand + (uint64_t)n > k->p->noperand)
+  int n = instr_operands(in), nslot = b ? b->nslot : 1;
+  if (in->nin < 0 || in->nout < 0 || in->nwork < 0 ||
+      (uint64_t)in->operand + (uint64_t)n > k->p->noperand)
     FAIL("operands %u..+%d of %u", in->operand, n, k->p->noperand);
   for (int i = 0; i < n; i++) {
     const Operand *o = &k->p->operand[in->operand + (uint32_t)i];
@@ -73,6 +74,7 @@ static weft_status check_kernel(const Check *k, uint32_t pc, const Body *b) {
   if (in->nin > KERNEL_MAX_IN || in->nout > KERNEL_MAX_OUT)
     FAIL("%s has %d inputs and %d results, at most %d and %d can be launched", op->name,
          in->nin, in->nout, KERNEL_MAX_IN, KERNEL_MAX_OUT);
+  if (in->nwork > 1) FAIL("%d places for scratch", in->nwork);
   if (in->attr >= k->p->nattr) FAIL("attributes %u of %u", in->attr, k->p->nattr);
   if (in->acc >= ACC_BIT + 64) FAIL("accumulation bit %d of 64", in->acc - ACC_BIT);
   if (in->acc >= ACC_BIT && !b) FAIL("main has no call whose bits it could read");
@@ -246,7 +248,7 @@ static weft_status check_comms(const Check *k) {
 static void reach(const Program *p, uint32_t first, uint32_t n, uint64_t *end) {
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *in = &p->code[i];
-    for (int j = 0; j < in->nin + in->nout; j++) {
+    for (int j = 0; j < instr_operands(in); j++) {
       const Operand *o = &p->operand[in->operand + (uint32_t)j];
       end[o->slot] = MAX(end[o->slot], o->off + operand_bytes(o));
     }

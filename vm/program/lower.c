@@ -84,7 +84,7 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
       x->attr = (uint32_t)e->attr.n;
       *VEC_PUSH(e->scratch, e->attr) = from->attr;
     }
-    for (int k = 0; k < from->i.nin + from->i.nout; k++)
+    for (int k = 0; k < instr_operands(&from->i); k++)
       *VEC_PUSH(e->scratch, e->operand) = absolute(e, from->operand[k], temp);
   }
 }

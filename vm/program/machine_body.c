@@ -55,7 +55,7 @@ static bool touch(BodyWalk *w, const Access *b) {
 
 static bool kernel(BodyWalk *w, const Instr *in) {
   const Operand *o = &w->p->operand[in->operand];
-  for (int i = 0; i < in->nin + in->nout; i++) {
+  for (int i = 0; i < instr_operands(in); i++) {
     Access b = access_of(&o[i], i >= in->nin);
     if (!touch(w, &b)) return false;
   }

@@ -65,7 +65,7 @@ weft_status bytes_touch(Machine *m, int pp, const Instr *in, Site at) {
   RankState *r = &m->rank[pp];
   if (r->busy.n == 0 && !r->gathers) return WEFT_OK;
   const Call *call = site_call(r->p, at);
-  for (int i = 0; i < in->nin + in->nout; i++) {
+  for (int i = 0; i < instr_operands(in); i++) {
     const Operand *o = &r->p->operand[in->operand + (uint32_t)i];
     uint64_t lo, hi;
     range_of(r, call, o, &lo, &hi);

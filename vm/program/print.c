@@ -53,6 +53,10 @@ static void print_kernel(const Print *k, const Instr *in) {
   print_operands(k, in->operand, in->nin);
   text_add(k->out, " -> ");
   print_operands(k, in->operand + (uint32_t)in->nin, in->nout);
+  if (in->nwork) {
+    text_add(k->out, " using ");
+    print_operands(k, in->operand + (uint32_t)(in->nin + in->nout), in->nwork);
+  }
   if (in->acc == ACC_ALWAYS) text_add(k->out, " accumulate");
   if (in->acc >= ACC_BIT)
     text_printf(k->out, " accumulate unless fresh bit %d", in->acc - ACC_BIT);

@@ -65,7 +65,9 @@ static void write_kernel(const Print *k, const Instr *in) {
   write_operands(k, "in", in->operand, in->nin);
   json_int(j, "line", in->line);
   json_str(j, "op", op_info[in->op].name);
-  write_operands(k, "out", in->operand + (uint32_t)in->nin, in->nout);
+  uint32_t out = in->operand + (uint32_t)in->nin;
+  write_operands(k, "out", out, in->nout);
+  if (in->nwork) write_operands(k, "scratch", out + (uint32_t)in->nout, in->nwork);
 }
 
 static void write_transfer(const Print *k, const Instr *in) {

@@ -2,6 +2,12 @@
  * members of communicators. Every reader of programs goes through these functions. */
 #include "program.h"
 
+KTensor operand_shape(const Operand *o) {
+  KTensor t = {.dtype = (DType)o->dtype, .ndim = o->ndim};
+  memcpy(t.dim, o->dim, sizeof t.dim);
+  return t;
+}
+
 const Call *call_that_binds(const Program *p, uint32_t bind) {
   for (uint32_t i = 0; i < p->ncall; i++)
     if (p->call[i].nbind && p->call[i].bind == bind) return &p->call[i];

@@ -12,7 +12,7 @@
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H
 
-#include "vm/graph/graph.h"
+#include "vm/device/device.h"
 #include "action.h"
 
 typedef enum {
@@ -48,9 +48,10 @@ typedef struct Instr {
   uint16_t op;           /* KERNEL: OpCode */
   int16_t comm;          /* collectives: index into Program.comm */
   int16_t nin, nout;
+  int16_t nwork;         /* KERNEL: 1 if its scratch follows the results, else 0 */
   int32_t handle;        /* of what starts, and WAIT */
   int32_t peer;          /* SEND, RECV: pp rank */
-  uint32_t operand;      /* first in Program.operand: inputs, then outputs */
+  uint32_t operand;      /* first in Program.operand: inputs, outputs, scratch */
   union {
     uint32_t attr;       /* KERNEL: index into Program.attr */
     uint32_t call;       /* CALL: index into Program.call */
@@ -186,6 +187,7 @@ typedef struct Compiled {
   int64_t seq;
   int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
+  const DeviceKind *device;     /* whose kernels the scratch is sized for */
   Schedule schedule;     /* what the programs do, for messages */
   uint64_t params_total; /* logical elements */
   Proof proof;           /* of what compile() returned */
@@ -204,6 +206,12 @@ static inline uint64_t operand_count(const Operand *o) {  /* elements */
 }
 static inline uint64_t operand_bytes(const Operand *o) {
   return operand_count(o) * (uint64_t)dtype_size((DType)o->dtype);
+}
+/* As a kernel sees it, without an address. */
+KTensor operand_shape(const Operand *o);
+/* Inputs, results and scratch. */
+static inline int instr_operands(const Instr *in) {
+  return in->nin + in->nout + in->nwork;
 }
 /* Where a slot starts in the arena. `call` is NULL in main, which has slot 0 only. */
 static inline uint64_t slot_base(const Program *p, const Call *call, int slot) {
