@@ -104,7 +104,7 @@ static weft_status measure(Arena *arena, DType type, int threads, Rate *r,
   Gemm *g = NULL;
   char *p = arena_alloc(arena, 3 * bytes);
   memset(p, 0x3c, 2 * bytes); /* small normal numbers */
-  TRY(gemm_new(&s, threads, &g, e));
+  TRY(gemm_new(NULL, &s, threads, &g, e));
   double begin = 0, best = 0;
   for (int i = 0; i < 2 || seconds() - begin < 0.33; i++) {
     double start = seconds();

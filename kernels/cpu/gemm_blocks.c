@@ -74,8 +74,9 @@ static void round_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
 }
 
 static void move(Move v, int64_t rows, int threads, PartFn fn) {
-  KernelArgs part = {.threads = threads, .state = &v};
-  each_part(&part, rows, row_grain(v.cols), fn);
+  Device dev = {.threads = threads};
+  KernelArgs part = {.state = &v};
+  each_part(&dev, &part, rows, row_grain(v.cols), fn);
 }
 
 /* Fetches the block of the operand, or of what is stored turned. */
