@@ -29,13 +29,9 @@ typedef struct CompileInput {
   const Mesh *mesh;
   Graph *graph;          /* finished by graph_finish; compile adds to it */
   const Schedule *schedule;
-<<<<<<< HEAD
+  const DeviceKind *device;     /* NULL: the first row of the table */
   Arena *arena;          /* of compile(): owns the result; of passes: temporary */
   Arena *scratch;        /* of passes: emptied between units and ranks */
-=======
-  const DeviceKind *device;     /* NULL: the first row of the table */
-  Arena *arena;          /* owns the result */
->>>>>>> 5cb04f2 (Make scratch an operand of the arena)
   const char *dump;      /* letters of passes to dump to dump_out, or NULL */
   Text *dump_out;
 } CompileInput;

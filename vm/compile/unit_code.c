@@ -28,12 +28,9 @@ struct Coder {
   Arena *a, *scratch;    /* of all units, of the unit at hand */
   const Graph *logical;
   Graph *g;              /* sharded */
-<<<<<<< HEAD
   int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
   VEC(AxisSet) comm;
-=======
   const DeviceKind *device;
->>>>>>> 5cb04f2 (Make scratch an operand of the arena)
   VEC(Uses) use;
   int unit;
   RawUnit *code;
@@ -453,25 +450,14 @@ static bool small_enough(const Coder *c, Diags *d) {
   return false;
 }
 
-<<<<<<< HEAD
-Coder *coder_new(const Graph *logical, Graph *g, Arena *a) {
+Coder *coder_new(const Graph *logical, Graph *g, const DeviceKind *device, Arena *a) {
   Coder *c = NEW(a, Coder);
-  *c = (Coder){.a = a, .logical = logical, .g = g};
+  *c = (Coder){.a = a, .logical = logical, .g = g, .device = device};
   int units = g->unit.n, *fill = NEW_N(a, int, units);
   c->first = NEW_N(a, int, units + 1);
   c->ops = NEW_N(a, int, g->op.n);
   for (int i = 0; i < g->op.n; i++) c->first[g->op.at[i].unit + 1]++;
   for (int u = 0; u < units; u++) c->first[u + 1] += c->first[u];
-=======
-bool unit_code(Build *b, Diags *d) {
-  Graph *g = b->sh.g;
-  Coder c = {.b = b, .g = g, .device = compile_device(b->in)};
-  int units = g->unit.n, *count = NEW_N(b->arena, int, units + 1);
-  int *ops = NEW_N(b->arena, int, g->op.n);
-  for (int i = 0; i < g->op.n; i++) count[g->op.at[i].unit + 1]++;
-  for (int u = 0; u < units; u++) count[u + 1] += count[u];
-  int *fill = NEW_N(b->arena, int, units);
->>>>>>> 5cb04f2 (Make scratch an operand of the arena)
   for (int i = 0; i < g->op.n; i++) {
     int u = g->op.at[i].unit;
     c->ops[c->first[u] + fill[u]++] = i;

@@ -17,7 +17,8 @@ typedef struct RawUnit {
 
 typedef struct Coder Coder;
 /* For all units of a sharded graph; lists of the whole graph lie in `a`. */
-Coder *coder_new(const Graph *logical, Graph *sharded, Arena *a);
+Coder *coder_new(const Graph *logical, Graph *sharded, const DeviceKind *device,
+                 Arena *a);
 /* The code of unit `u`, in `scratch`; false: it is too large (reported). */
 bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
 /* A module name without what says which layer: bodies of equal layers are equal. */
