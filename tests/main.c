@@ -19,6 +19,8 @@
 /* One rank of check_mpi.c and of check_run_mpi.c. */
 int mpi_child(int argc, char **argv);
 int run_child(int argc, char **argv);
+/* check_oracle.c: the models of a folder that tests/oracle/steps.py made. */
+int oracle_folder(int argc, char **argv);
 
 static const struct {
   const char *name;
@@ -49,6 +51,8 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fuzz-io") == 0) return fuzz_io(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--oracle") == 0)
+    return oracle_folder(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--schedules") == 0)
     return schedules_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);

@@ -1,6 +1,8 @@
-/* check_oracle.c - loss and every gradient against Hugging Face transformers, on one rank
- * and on eight meshes. The data is made by tests/oracle/generate.py. */
+/* check_oracle.c - against Hugging Face transformers and PyTorch, on one rank and on eight
+ * meshes: loss and every gradient (data of tests/oracle/generate.py), and losses and norms
+ * of twelve steps of AdamW (tests/oracle/steps.py; --oracle DIR runs what that made). */
 #include <check.h>
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,23 +32,25 @@ static void need(Oracle *o, weft_status st, const char *what) {
   ck_assert_msg(st == WEFT_OK, "%s: %s", what, fixture_report(&o->f));
 }
 
-static SafeTensors *open_data(Oracle *o, const char *model, const char *file) {
+static const char oracles[] = WEFT_SOURCE_DIR "/tests/oracle";
+
+static SafeTensors *open_data(Oracle *o, const char *folder, const char *model,
+                              const char *file) {
   SafeTensors *s = NULL;
-  const char *path = arena_printf(o->f.arena, "%s/tests/oracle/%s/%s.safetensors",
-                                  WEFT_SOURCE_DIR, model, file);
+  const char *path = arena_printf(o->f.arena, "%s/%s/%s.safetensors", folder, model, file);
   need(o, st_open(&libc_alloc, path, NULL, &s, &o->f.e), path);
   return s;
 }
 
-static void load_plan(Oracle *o, const char *model, int mesh) {
-  char define[32], tp[32], pp[32], dp[32], sp[64];
+static void load_plan(Oracle *o, const char *plan, const char *model, int mesh) {
+  char define[64], tp[32], pp[32], dp[32], sp[64];
   snprintf(define, sizeof define, "model=%s", model);
   snprintf(tp, sizeof tp, "mesh.tp=%d", meshes[mesh].tp);
   snprintf(pp, sizeof pp, "mesh.pp=%d", meshes[mesh].pp);
   snprintf(dp, sizeof dp, "mesh.dp=%d", meshes[mesh].dp);
   snprintf(sp, sizeof sp, "strategy.sequence_parallel=%s",
            meshes[mesh].sp ? "true" : "false");
-  need(o, fixture_open(&o->f, "tests/oracle/plan.lua", (const char *[]){define, NULL},
+  need(o, fixture_open(&o->f, plan, (const char *[]){define, NULL},
                        (const char *[]){tp, pp, dp, sp, NULL}), "load");
 }
 
@@ -105,17 +109,29 @@ static double gradient_error(Oracle *o, int i) {
   return sqrt(diff / norm);
 }
 
+static void start(Oracle *o, const char *plan, const char *folder, const char *model,
+                  int mesh) {
+  load_plan(o, plan, model, mesh);
+  compile_plan(o);
+  o->weights = open_data(o, folder, model, "model");
+  o->expected = open_data(o, folder, model, "expected");
+  RunOptions options = {.alloc = &libc_alloc, .threads = 1};
+  need(o, run_open(lang_plan(o->f.lp), o->c, &options, &o->run, &o->f.e), "run_open");
+  need(o, run_load(o->run, o->weights, &o->f.e), "run_load");
+}
+
+static void finish(Oracle *o) {
+  run_close(o->run);
+  st_close(o->weights);
+  st_close(o->expected);
+  fixture_close(&o->f);
+}
+
 START_TEST(agrees_with_hugging_face) {
   const char *model = models[_i / LEN(meshes)];
   int mesh = _i % LEN(meshes);
   Oracle o = {0};
-  load_plan(&o, model, mesh);
-  compile_plan(&o);
-  o.weights = open_data(&o, model, "model");
-  o.expected = open_data(&o, model, "expected");
-  RunOptions options = {.alloc = &libc_alloc, .threads = 1};
-  need(&o, run_open(lang_plan(o.f.lp), o.c, &options, &o.run, &o.f.e), "run_open");
-  need(&o, run_load(o.run, o.weights, &o.f.e), "run_load");
+  start(&o, "tests/oracle/plan.lua", oracles, model, mesh);
   ck_assert_int_eq(st_count(o.weights), o.c->nparam);
   StepResult r;
   const int32_t *labels = ids(&o, "labels");
@@ -132,18 +148,107 @@ START_TEST(agrees_with_hugging_face) {
                   meshes[mesh].tp, meshes[mesh].pp, meshes[mesh].dp, meshes[mesh].sp,
                   o.c->param[i].name, err);
   }
-  run_close(o.run);
-  st_close(o.weights);
-  st_close(o.expected);
-  fixture_close(&o.f);
+  finish(&o);
 }
 END_TEST
+
+/* ---- steps ---- */
+
+enum { STEPS = 12, STEP_TOKENS = 8 * 16 };
+
+static void expected_list(Oracle *o, const char *name, float *to) {
+  const SafeTensor *t = st_find(o->expected, name);
+  ck_assert_ptr_nonnull(t);
+  ck_assert_uint_eq(t->bytes, STEPS * sizeof *to);
+  need(o, st_read_f32(t, to, &o->f.e), name);
+}
+
+/* The largest relative difference of a loss over the steps; norms may differ by ten times
+ * as much: they are not what is trained on. */
+static double run_steps(const char *plan, const char *folder, const char *model, int mesh) {
+  Oracle o = {0};
+  float loss[STEPS], norm[STEPS];
+  double worst = 0;
+  start(&o, plan, folder, model, mesh);
+  expected_list(&o, "loss", loss);
+  expected_list(&o, "norm", norm);
+  const int32_t *tokens = ids(&o, "tokens"), *labels = ids(&o, "labels");
+  for (int i = 0; i < STEPS; i++) {
+    StepResult r;
+    need(&o, run_step_tokens(o.run, tokens + i * STEP_TOKENS, labels + i * STEP_TOKENS, i,
+                             &r, &o.f.e), "step");
+    double by = fabs(r.loss - loss[i]) / loss[i];
+    worst = fmax(worst, by);
+    ck_assert_msg(by <= 1e-5 && fabs(r.grad_norm - norm[i]) <= 1e-4 * norm[i],
+                  "%s tp=%d pp=%d dp=%d sp=%d, step %d: loss %.9g, expected %.9g; norm "
+                  "%.9g, expected %.9g", model, meshes[mesh].tp, meshes[mesh].pp,
+                  meshes[mesh].dp, meshes[mesh].sp, i, r.loss, loss[i], r.grad_norm,
+                  norm[i]);
+  }
+  finish(&o);
+  return worst;
+}
+
+static const struct {
+  const char *plan, *model;
+} stepped[] = {{"steps.lua", "steps_qwen2"},
+               {"steps.lua", "steps_gpt2"},
+               {"uses.lua", "steps_uses"}};
+
+START_TEST(steps_agree_with_pytorch) {
+  char plan[64];
+  int model = _i / LEN(meshes);
+  snprintf(plan, sizeof plan, "tests/oracle/%s", stepped[model].plan);
+  (void)run_steps(plan, oracles, stepped[model].model, _i % LEN(meshes));
+}
+END_TEST
+
+/* ---- models made on the day ---- */
+
+static glob_t made;
+static const char *made_in;
+
+/* On one rank and on one of the other meshes. */
+START_TEST(made_model_agrees) {
+  const char *model = strrchr(made.gl_pathv[_i], '/') + 1;
+  char plan[512];
+  snprintf(plan, sizeof plan, "%s/steps.lua", made_in);
+  double one = run_steps(plan, made_in, model, 0);
+  int mesh = 1 + _i % (LEN(meshes) - 1);
+  double other = run_steps(plan, made_in, model, mesh);
+  printf("%s: loss within %.1e on one rank, %.1e on tp=%d pp=%d dp=%d sp=%d\n", model, one,
+         other, meshes[mesh].tp, meshes[mesh].pp, meshes[mesh].dp, meshes[mesh].sp);
+}
+END_TEST
+
+int oracle_folder(int argc, char **argv) {
+  char folder[400], pattern[512];
+  if (argc < 1 || !realpath(argv[0], folder)) {
+    fputs("weft-tests --oracle DIR: see tests/oracle/steps.py\n", stderr);
+    return EXIT_FAILURE;
+  }
+  made_in = folder;
+  snprintf(pattern, sizeof pattern, "%s/model_*", folder);
+  if (glob(pattern, 0, NULL, &made) != 0) return EXIT_FAILURE;
+  Suite *s = suite_create("oracle");
+  TCase *t = tcase_create("made");
+  tcase_set_timeout(t, 300);
+  tcase_add_loop_test(t, made_model_agrees, 0, (int)made.gl_pathc);
+  suite_add_tcase(s, t);
+  SRunner *sr = srunner_create(s);
+  srunner_run_all(sr, CK_ENV);
+  int failed = srunner_ntests_failed(sr);
+  srunner_free(sr);
+  globfree(&made);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
 
 Suite *oracle_suite(void) {
   Suite *s = suite_create("oracle");
   TCase *t = tcase_create("hugging face");
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, agrees_with_hugging_face, 0, LEN(models) * LEN(meshes));
+  tcase_add_loop_test(t, steps_agree_with_pytorch, 0, LEN(stepped) * LEN(meshes));
   suite_add_tcase(s, t);
   return s;
 }

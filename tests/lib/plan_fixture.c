@@ -20,7 +20,8 @@ weft_status fixture_open(PlanFixture *f, const char *file, const char *const *de
   err_clear(&f->e);
   LangOptions o = {.alloc = &libc_alloc, .define = define, .ndefine = count(define),
                    .set = set, .nset = count(set)};
-  const char *path = arena_printf(f->arena, "%s/%s", WEFT_SOURCE_DIR, file);
+  const char *path =
+      *file == '/' ? file : arena_printf(f->arena, "%s/%s", WEFT_SOURCE_DIR, file);
   return lang_load(&o, path, &f->lp, &f->d, &f->e);
 }
 

@@ -1,0 +1,38 @@
+-- uses.lua - parameters with several uses, as `uses` of steps.py computes them: `w` twice in
+-- one unit and, inside a sum, in the next; the embedding as table and as head; `n` as the
+-- weight of three norms and as a bias.
+local weft = require "weft"
+
+local function model(g)
+  local hidden = { "hidden", 16 }
+  local e = g:param("embed.weight", { { "vocab", 37 }, hidden })
+  local w = g:param("w.weight", { hidden, hidden })
+  local n = g:param("n.weight", { hidden })
+  local function norm(x) return g:rmsnorm(x, n, { eps = 1e-5 }) end
+  local x = g:unit("embed", function() return g:embedding(g:tokens(), e) end)
+  x = g:layer(0, function()
+    local h = g:silu(g:linear(norm(x), w))
+    return g:add_bias(g:add(x, g:linear(h, w, { layout = 1 })), n)
+  end)
+  x = g:layer(1, function()
+    local v = g:add(w, g:scale(g:linear(w, w), { scale = 0.5 }))
+    return g:add(x, g:linear(norm(x), v))
+  end)
+  return g:unit("head", function()
+    local h = g:linear(norm(x), e, { name = "head" })
+    return g:cross_entropy(h, g:labels())
+  end)
+end
+
+return weft.plan {
+  model = model,
+  mesh = { tp = 1, pp = 1, dp = 1 },
+  strategy = { "zero", sequence_parallel = false },
+  tp_plan = { n = "sequence_parallel" },
+  schedule = "1f1b",
+  batch = { global = 8, micro = 1, seq = 16 },
+  optimizer = weft.adamw {
+    lr = 1e-3, weight_decay = 0.1, clip = 0.5, betas = { 0.9, 0.95 }, eps = 1e-8,
+  },
+  data = weft.synthetic {},
+}
