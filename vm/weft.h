@@ -127,6 +127,8 @@ typedef struct weft_plan_options {
   void *ud;
   const char *const *data;   /* folders besides the plan's that data and models may be
                                 read from, NULL-terminated */
+  uint64_t compile_limit;    /* bytes that graph, schedule and programs may take
+                                (WEFT_ELIMIT); 0: half of the machine's memory */
 } weft_plan_options;
 
 /* Evaluates and checks a plan file; `path` begins the messages, and what the plan names

@@ -2,11 +2,13 @@
 #ifndef WEFT_API_H
 #define WEFT_API_H
 
+#include "vm/base/budget.h"
 #include "job.h"
 #include "vm/mesh/handle.h"
 
 struct weft_plan {
   weft_alloc alloc;
+  Budget budget;  /* of the arena */
   Arena *arena;
   LangOptions opt; /* copies, in the arena */
   const char *path;

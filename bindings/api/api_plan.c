@@ -101,7 +101,9 @@ static weft_status new_plan(const weft_plan_options *options, const char *path,
   if (!path && !value)
     return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
   weft_plan *p = mem_new(o.alloc, sizeof *p);
-  if (!p || !(p->arena = arena_new(o.alloc))) {
+  if (p) budget_init(&p->budget, o.alloc, o.compile_limit);
+  weft_alloc counted = p ? budget_alloc(&p->budget) : (weft_alloc){0};
+  if (!p || !(p->arena = arena_new(&counted))) {
     mem_free(o.alloc, p, sizeof *p);
     return err_set(err, WEFT_ENOMEM, "out of memory");
   }

@@ -1,6 +1,8 @@
 /* job.c - the way from a plan file to proven programs, one step per function. */
 #include "job.h"
 
+#include "vm/base/budget.h"
+
 #include "vm/exec/weights.h"
 
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path) {
@@ -87,8 +89,10 @@ static void warn_memory(Job *j) {
             c->reserve_gib, classes_text(j, &j->compiled->prog[pp]));
 }
 
-weft_status job_compile(Job *j) {
+static weft_status compile_steps(Job *j) {
+  budget_part(j->arena, "the graph");
   TRY(job_graph(j));
+  budget_part(j->arena, "the schedule");
   if (!j->schedule.list) TRY(job_schedule(j));
   CompileInput in = {.plan = &j->plan,
                      .mesh = &j->mesh,
@@ -101,6 +105,32 @@ weft_status job_compile(Job *j) {
   if (st == WEFT_OK) warn_memory(j), job_advise(j);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
+}
+
+typedef struct CompileJob {
+  Job *j;
+  weft_status st;
+} CompileJob;
+
+static void run_compile(void *ud) {
+  CompileJob *c = ud;
+  c->st = compile_steps(c->j);
+}
+
+/* What runs into the limit ends in many ways; this is the one that says so. */
+weft_status job_compile(Job *j) {
+  enum { ROOM = 1 << 20 }; /* for the message */
+  CompileJob c = {.j = j};
+  Diags before = j->d;
+  if (!arena_try(j->arena, run_compile, &c))
+    c.st = err_set(&j->e, WEFT_ENOMEM, "out of memory while compiling");
+  Budget *b = budget_of(j->arena);
+  if (c.st == WEFT_OK || !b || !b->over) return c.st;
+  j->d = before;
+  err_clear(&j->e);
+  budget_error(b, &j->e);
+  b->limit += ROOM;
+  return WEFT_ELIMIT;
 }
 
 weft_status job_data(Job *j, const weft_alloc *a, Data **out) {

@@ -14,7 +14,7 @@
 /* Which options a verb takes. */
 enum {
   OPT_JSON = 1,
-  OPT_PLAN = 2 /* --set, -D, --data */,
+  OPT_PLAN = 2 /* --set, -D, --data, --memory */,
   OPT_STEPS = 4,
   OPT_THREADS = 8,
   OPT_COMM = 16,
@@ -41,7 +41,7 @@ typedef struct Cli {
   char **script_argv; /* with OPT_SCRIPT: what follows the file */
   int script_argc;
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
-  double tolerance;
+  double tolerance, memory; /* memory: GiB, 0: not given */
   const char *comm, *log, *svg;
   const char *csv_file, *jsonl, *resume; /* of the rows of a sweep */
   bool offsets; /* places in the arena, in programs */

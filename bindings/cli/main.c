@@ -1,5 +1,6 @@
 /* main.c - the program `weft`: finds the verb, reads its options, runs it. */
 #include "cli.h"
+#include "vm/base/budget.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -25,7 +26,9 @@ static void listen_again(void) {
 static const char plan_options[] =
     "  --set PATH=VALUE   change a field, for example --set mesh.tp=4\n"
     "  -D NAME=VALUE      the plan reads it as weft.vars.NAME\n"
-    "  --data DIR         data and models may lie below DIR, too; may be repeated\n";
+    "  --data DIR         data and models may lie below DIR, too; may be repeated\n"
+    "  --memory GIB       most that graph, schedule and programs may take; default: half\n"
+    "                     of the machine's\n";
 
 static const Verb verbs[] = {
     {"run", "PLAN.lua", "train",
@@ -167,12 +170,18 @@ static int usage_error(Cli *cli, Arena *arena, const weft_error *e) {
 static int run_verb(Cli *cli, int argc, char **argv) {
   weft_error e;
   err_clear(&e);
-  Arena *arena = arena_new(NULL);
+  Budget budget;
+  budget_init(&budget, NULL, 0);
+  weft_alloc counted = budget_alloc(&budget);
+  Arena *arena = arena_new(&counted);
   if (!arena || setjmp(*arena_guard(arena))) {
-    complain("out of memory");
+    if (budget.over) budget_error(&budget, &e);
+    complain("%s", budget.over ? e.text : "out of memory");
     return weft_exit_code(WEFT_ENOMEM);
   }
   weft_status st = options_parse(cli, argc, argv, &e);
+  if (st == WEFT_OK && cli->memory > 0)
+    budget.limit = (uint64_t)MIN(cli->memory * (1 << 30), 0x1p63);
   int code = 0;
   if (st == WEFT_OK && cli->help) {
     print_verb_help(cli->verb);

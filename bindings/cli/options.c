@@ -29,6 +29,7 @@ static const Option option[] = {
     {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset), 0, 0},
     {"-D", NULL, OPT_PLAN, TAKES_LIST, AT(define), AT(ndefine), 0, 0},
     {"--data", NULL, OPT_PLAN | OPT_SCRIPT, TAKES_LIST, AT(data), AT(ndata), 0, 0},
+    {"--memory", NULL, OPT_PLAN, TAKES_NUMBER, AT(memory), 0, 0, 0},
     {"--steps", NULL, OPT_STEPS, TAKES_INT, AT(steps), 0, 1, 1000000000000},
     {"--threads", NULL, OPT_THREADS, TAKES_INT, AT(threads), 0, 1, 1024},
     {"--comm", NULL, OPT_COMM, TAKES_TEXT, AT(comm), 0, 0, 0},

@@ -124,6 +124,14 @@ START_TEST(a_wrong_plan_reports_everything) {
 }
 END_TEST
 
+START_TEST(a_plan_has_a_memory_limit) {
+  weft_plan_options o = {.size = sizeof o, .compile_limit = 300 << 10};
+  ck_assert_int_eq(weft_plan_load(&o, PLAN, &plan, &err), WEFT_OK);
+  refused(weft_plan_compile(plan, 0, &err), WEFT_ELIMIT, "the memory limit of 0.293 MiB");
+  ck_assert_int_eq(weft_plan_param_count(plan), 0);
+}
+END_TEST
+
 START_TEST(a_missing_plan_reports_too) {
   refused(weft_plan_load(NULL, "/no/such/plan.lua", &plan, &err), WEFT_EFILE, "opened");
   ck_assert_str_eq(err.file, "/no/such/plan.lua");
@@ -297,6 +305,7 @@ Suite *api_suite(void) {
   tcase_add_test(tc, a_wrong_mesh_says_why);
   tcase_add_test(tc, sizes_of_structs_are_checked);
   tcase_add_test(tc, a_wrong_plan_reports_everything);
+  tcase_add_test(tc, a_plan_has_a_memory_limit);
   tcase_add_test(tc, a_missing_plan_reports_too);
   tcase_add_test(tc, a_plan_compiles_for_several_worlds);
   tcase_add_test(tc, a_host_may_feed_tokens);

@@ -108,6 +108,20 @@ START_TEST(check_good) {
 }
 END_TEST
 
+/* Whatever grows over the limit is named, in a message that fits into what is left. */
+START_TEST(memory_limit) {
+  expect("check --memory 0.03 " PLANS "quickstart.lua", 0, ": ok\n", "");
+  expect("check --memory 0.004 " PLANS "quickstart.lua --set model.num_hidden_layers=2000",
+         3, "", "weft: the memory limit of 4.1 MiB is reached while making the graph (so");
+  expect("check --memory 0.01 " PLANS "quickstart.lua --set batch.global=160000", 3, "",
+         "is reached while making the schedule (so far: the graph ");
+  expect("check --memory 0.02 --json " PLANS "quickstart.lua --set batch.global=30000", 3,
+         "\"code\": \"limit\"", "");
+  expect("check --memory 0 " PLANS "quickstart.lua", 2, "",
+         "--memory takes a positive number, got \"0\"");
+}
+END_TEST
+
 START_TEST(check_bad) {
   expect("check " TEST_PLANS "bad_missing.lua", 1, "",
          "bad_missing.lua:3: error: plan.model");
@@ -382,6 +396,7 @@ Suite *cli_suite(void) {
                           usage_errors,
                           check_good,
                           check_bad,
+                          memory_limit,
                           lines_of_later_passes,
                           json,
                           show,

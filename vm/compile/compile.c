@@ -9,6 +9,7 @@
 #include "autodiff.h"
 #include "fold.h"
 #include "unit_code.h"
+#include "vm/base/budget.h"
 #include "vm/program/lower.h"
 
 static void dump(const CompileInput *in, char letter, const char *pass, const Graph *g) {
@@ -93,6 +94,7 @@ weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units 
                           Diags *d, weft_error *e) {
   CompileInput whole = *in;
   if (!sizes_fit(in, d)) return WEFT_EPLAN;
+  budget_part(keep, "the units");
   *out = NEW(keep, Units);
   if (folded(in, code, keep, *out, d)) return WEFT_OK;
   whole.graph = graph_fork(in->graph, in->arena);
@@ -136,6 +138,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   c->seq = u->seq, c->vocab = u->vocab;
   for (int i = 0; i < u->ncomm; i++)
     comm_for(&comms, u->comm[i], NULL, 0);
+  budget_part(a, "the programs");
   /* requires units; establishes a stage for each and what crosses between them */
   if (!stages(u, &in->plan->pp, in->schedule, a, &st, d)) return WEFT_EPLAN;
   describe_params(&st, c);
@@ -238,6 +241,7 @@ weft_status compile(const CompileInput *in, Compiled **out, Diags *d, weft_error
   arena_free(scratch);
   arena_free(temp);
   if (w.st != WEFT_OK) return w.st;
+  budget_part(w.c->arena, "the proof");
   /* requires all programs; establishes that they cannot block each other */
   weft_error why = {.rank = -1};
   weft_status st = prove(w.c, &w.c->proof, &why);

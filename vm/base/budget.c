@@ -1,0 +1,80 @@
+/* budget.c - see budget.h. */
+#include "budget.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void *take(void *ud, void *p, size_t old, size_t n) {
+  Budget *b = ud;
+  uint64_t used = b->used - old + n;
+  if (n > old && used > b->limit) {
+    b->over = true;
+    return NULL;
+  }
+  void *q = NULL;
+  if (b->from.fn)
+    q = b->from.fn(b->from.ud, p, old, n);
+  else if (n)
+    q = realloc(p, n);
+  else
+    free(p);
+  if (q || n == 0) b->used = used;
+  return q;
+}
+
+static uint64_t half_of_machine(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : UINT64_MAX;
+}
+
+void budget_init(Budget *b, const weft_alloc *from, uint64_t limit) {
+  *b = (Budget){.limit = limit ? limit : half_of_machine()};
+  if (from) b->from = *from;
+}
+
+weft_alloc budget_alloc(Budget *b) {
+  return (weft_alloc){take, b};
+}
+
+Budget *budget_of(const Arena *a) {
+  const weft_alloc *alloc = arena_allocator(a);
+  return alloc->fn == take ? alloc->ud : NULL;
+}
+
+void budget_part(const Arena *a, const char *what) {
+  Budget *b = budget_of(a);
+  if (!b) return;
+  int i = 0;
+  while (i < b->nparts && strcmp(b->part[i].what, what) != 0)
+    i++;
+  if (i == BUDGET_PARTS) return;
+  b->part[i].what = what;
+  b->part[i].before = b->used;
+  b->nparts = i + 1; /* a step that is taken again begins anew */
+}
+
+/* "1.35 GiB", "12 MiB" */
+static int add_size(char *to, size_t room, double bytes) {
+  bool gib = bytes >= 1 << 30;
+  return snprintf(to, room, "%.3g %s", bytes / (gib ? 1 << 30 : 1 << 20),
+                  gib ? "GiB" : "MiB");
+}
+
+weft_status budget_error(const Budget *b, weft_error *e) {
+  char limit[32], parts[512] = "";
+  size_t n = 0;
+  add_size(limit, sizeof limit, (double)b->limit);
+  for (int i = 0; i < b->nparts && n < sizeof parts - 64; i++) {
+    uint64_t end = i + 1 < b->nparts ? b->part[i + 1].before : b->used;
+    uint64_t took = end > b->part[i].before ? end - b->part[i].before : 0;
+    n += (size_t)snprintf(parts + n, sizeof parts - n, "%s%s ", n ? ", " : "",
+                          b->part[i].what);
+    n += (size_t)add_size(parts + n, sizeof parts - n, (double)took);
+  }
+  const char *last = b->nparts ? b->part[b->nparts - 1].what : "the plan";
+  return err_set(e, WEFT_ELIMIT,
+                 "the memory limit of %s is reached while making %s (so far: %s): raise it "
+                 "(--memory, compile_limit) or ask for less",
+                 limit, last, parts);
+}
