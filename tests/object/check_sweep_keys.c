@@ -1,0 +1,164 @@
+/* check_sweep_keys.c - what a sweep keeps must depend on all that it is looked up by: for
+ * every field of schema.def, a point judged after others is what it is when judged alone.
+ */
+#include <check.h>
+#include <math.h>
+
+#include "bindings/lang/schema.h"
+#include "bindings/sweep/sweep.h"
+#include "tests/lib/scratch.h"
+
+static const char zero_plan[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan {\n"
+    "  model = weft.model { 'llama-tiny', num_hidden_layers = 8 },\n"
+    "  cluster = weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxm' },\n"
+    "  mesh = { tp = 2, pp = 2 }, strategy = { 'zero' }, pp_plan = { virtual = 2 },\n"
+    "  schedule = { 'interleaved_1f1b', group = 2 }, precision = { param_dtype = 'f32' },\n"
+    "  batch = { global = 16, micro = 1, seq = 16 }, train = { steps = 3 },\n"
+    "  optimizer = weft.adamw { lr = weft.cosine { max = 1, min = 0 } },\n"
+    "  data = weft.synthetic {}, expect = {} }\n";
+static const char ddp_plan[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model 'llama-tiny', strategy = { 'ddp' },\n"
+    "  cluster = weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxm' },\n"
+    "  batch = { global = 16, seq = 16 } }\n";
+
+/* Values of fields that have no simple type, in Lua. */
+static const struct {
+  const char *path, *values;
+} samples[] = {
+    {"model", "'model.num_hidden_layers', 4, 12"},
+    {"name", "'name', 'a', 'b'"},
+    {"cluster", "'cluster', 'h200', 'a100-80gb'"},
+    {"cluster.gpu", "'cluster.gpu', 'h200', 'a100-80gb'"},
+    {"mesh", "'mesh', { tp = 1, pp = 2 }, { tp = 4, pp = 2 }"},
+    {"mesh.order", "'mesh.order', { 'tp', 'pp', 'dp_replicate', 'dp_shard', 'cp' }"},
+    {"strategy", "'strategy', 'ddp', 'zero', { 'zero', sequence_parallel = true }"},
+    {"strategy.tp_plan", "'strategy.tp_plan', { lm_head = 'replicate' }"},
+    {"tp_plan", "'tp_plan', { lm_head = 'replicate' }, { embed_tokens = 'replicate' }"},
+    {"pp_plan", "'pp_plan', { virtual = 4 }, { virtual = 2, layers = { 1, 3, 2, 2 } }"},
+    {"pp_plan.layers", "'pp_plan.layers', { 1, 3, 2, 2 }, { 2, 3, 1, 2 }"},
+    {"pp_plan.modules",
+     "'pp_plan.modules', { { 'embed_tokens' }, { 'layers.0', 'layers.1', 'layers.2', "
+     "'layers.3', 'layers.4' }, { 'layers.5', 'layers.6', 'layers.7' }, { 'norm', "
+     "'lm_head' } }"},
+    {"pp_plan.layout", "'pp_plan.layout', 'Et|tt|ttt|ttL', 'E|ttt|ttt|ttL'"},
+    {"schedule", "'schedule', '1f1b', 'gpipe', 'zero_bubble', 'zbv', 'interleaved_1f1b'"},
+    {"precision", "'precision', 'f32', 'bf16'"},
+    {"packed", "'packed', { eot = 3 }"},
+    {"batch", "'batch', { global = 32, seq = 16 }, { global = 16, seq = 32 }"},
+    {"optimizer", "'optimizer', 3"},
+    {"optimizer.lr", "'optimizer.lr', 1e-3"},
+    {"optimizer.betas", "'optimizer.betas', { 0.5, 0.6 }"},
+    {"data", "'data', 3"},
+    {"data.files", "'data.files', { 'x' }"},
+    {"train", "'train', { steps = 7 }"},
+    {"expect", "'expect', { bubble = 2 }"},
+};
+
+/* One axis: the field and values to try. NULL: another row has it. */
+static const char *axis_of(const Field *f) {
+  Arena *a = scratch_arena;
+  const char *path = schema_path(a, f);
+  for (int i = 0; i < LEN(samples); i++)
+    if (strcmp(samples[i].path, path) == 0) return samples[i].values;
+  const char *out = arena_printf(a, "'%s'", path);
+  NameWord w;
+  bool later = false;
+  switch (f->type) {
+  case FIELD_INT:
+    for (int v = 0; v <= 5; v++)
+      if (v >= f->lo && v <= MIN(f->hi, f->built)) out = arena_printf(a, "%s, %d", out, v);
+    return arena_printf(a, "%s, %.0f", out, MIN(64, MIN(f->hi, f->built)));
+  case FIELD_NUM: return arena_printf(a, "%s, %g, %g", out, f->lo, MIN(f->hi, 0.5));
+  case FIELD_BOOL: return arena_printf(a, "%s, true, false", out);
+  case FIELD_RANGE: return arena_printf(a, "%s, 1", out);
+  case FIELD_NAME:
+    for (const char *p = f->names; name_next(a, &p, &later, &w);)
+      if (!w.later) out = arena_printf(a, "%s, '%s'", out, w.canon);
+    return out;
+  case FIELD_ALIAS:
+  case FIELD_LATER: return NULL;
+  default: ck_abort_msg("%s needs a sample here", path); return NULL;
+  }
+}
+
+typedef struct Seen {
+  PointRow row;
+  PointReason why;
+} Seen;
+
+/* Judges the plan as it is (-1) or with value number `v`. */
+static Seen judge(Judge *j, SweepCaches *c, int v) {
+  Seen s = {0};
+  j->caches = c;
+  weft_status st = judge_point(j, &v, v >= 0, &s.row, &s.why);
+  ck_assert_msg(st == WEFT_OK, "%s", j->e.text);
+  return s;
+}
+
+static bool same(const Seen *a, const Seen *b) {
+  return memcmp(&a->row, &b->row, sizeof a->row) == 0 &&
+         (a->row.state != POINT_ILLEGAL || strcmp(a->why.text, b->why.text) == 0);
+}
+
+/* Judges every value after the plan itself and after each other, and alone. Returns how
+ * many differ from the plan. */
+static int judge_axis(const char *axis) {
+  Diags d = {.arena = scratch_arena};
+  SweepCaches warm;
+  LangOptions o = {0};
+  LangPlan *lp;
+  weft_error e;
+  Judge j;
+  int values, n = 0;
+  err_clear(&e);
+  lua_State *L = script_new(NULL);
+  ck_assert_int_eq(luaL_dostring(L, arena_printf(scratch_arena, "return {{ %s }}", axis)),
+                   LUA_OK);
+  lua_rawgeti(L, -1, 1);
+  int last = (int)lua_rawlen(L, -1) - 2;
+  lua_pop(L, 1);
+  ck_assert_int_eq(lang_load(&o, scratch_path("plan.lua"), &lp, &d, &e), WEFT_OK);
+  ck_assert_int_eq(vary_take(lp, L, -1, &values, &d, &e), WEFT_OK);
+  sweep_caches_init(&warm);
+  ck_assert_int_eq(judge_open(&j, lp, values, &warm, UINT64_MAX), WEFT_OK);
+  Seen plan = judge(&j, &warm, -1);
+  ck_assert_int_eq(plan.row.state, POINT_OK);
+  for (int v = 0; v <= last; v++) {
+    SweepCaches own;
+    sweep_caches_init(&own);
+    Seen after = judge(&j, &warm, v), alone = judge(&j, &own, v);
+    sweep_caches_free(&own);
+    ck_assert_msg(same(&after, &alone), "value %d of %s: %g bytes after others, %g alone",
+                  v + 1, axis, after.row.bytes, alone.row.bytes);
+    n += !same(&alone, &plan);
+  }
+  judge_close(&j);
+  sweep_caches_free(&warm);
+  lua_close(L);
+  return n;
+}
+
+START_TEST(every_field) {
+  const char *text = _i ? ddp_plan : zero_plan;
+  int changed = 0;
+  scratch_put("plan.lua", text, strlen(text));
+  for (const Field *f = schema; f->scope; f++) {
+    const char *axis = strcmp(f->scope, _i ? "zero" : "ddp") ? axis_of(f) : NULL;
+    if (axis) changed += judge_axis(axis);
+  }
+  ck_assert_int_gt(changed, _i ? 20 : 60);
+}
+END_TEST
+
+Suite *sweep_keys_suite(void) {
+  Suite *s = suite_create("sweep_keys");
+  TCase *c = tcase_create("fields");
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_set_timeout(c, 120);
+  tcase_add_loop_test(c, every_field, 0, 2);
+  suite_add_tcase(s, c);
+  return s;
+}
