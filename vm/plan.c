@@ -92,3 +92,10 @@ double plan_memory_limit(const Plan *p) {
   const Cluster *c = &p->cluster;
   return c->gpu ? MAX(c->memory - c->reserve_gib * (1 << 30), 0) : INFINITY;
 }
+
+void check_sequence_cut(const Plan *p, int tp, Diags *d) {
+  const char *wrong = mesh_tp_divides(d->arena, tp, "batch.seq", p->batch.seq);
+  if (!p->strategy.sequence_parallel || !wrong) return;
+  diag_error(d, "divisibility", "batch.seq", "%s", wrong)->suggestion =
+      "sequence_parallel cuts it over tp";
+}

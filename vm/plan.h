@@ -64,7 +64,7 @@ double lr_at(const LrSchedule *lr, int64_t step);
 typedef struct Optimizer {
   LrSchedule lr;
   double beta1, beta2, eps, weight_decay, clip;   /* clip 0: none */
-  bool post_validation;          /* steps before the check, see vm/storage/update.c */
+  bool post_validation;          /* steps before the check, see vm/storage/post_validation.c */
 } Optimizer;
 
 /* The sources of data; see vm/io/sources.def. */
@@ -142,6 +142,9 @@ double plan_memory_limit(const Plan *p);
 
 /* Stages of each pipeline rank. */
 int plan_virtual(const Plan *p);
+
+/* Sequence parallelism cuts the sequence over tp: reports one that it does not divide. */
+void check_sequence_cut(const Plan *p, int tp, Diags *d);
 
 enum { MICROBATCHES_MAX = 100000 }; /* of a step, all rounds together */
 

@@ -39,7 +39,7 @@ static void tp_cuts_little(Job *j) {
     const CompiledParam *p = &j->compiled->param[i];
     int64_t n = param_count(p);
     all += n;
-    if (p->cut < 0) whole += n;
+    if (!place_cuts(p->place)) whole += n;
   }
   if (2 * whole <= all) return;
   const char *share = whole == all ? "all"

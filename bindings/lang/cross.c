@@ -23,37 +23,26 @@ static int64_t gcd(int64_t a, int64_t b) {
   return b ? gcd(b, a % b) : a;
 }
 
-/* "1, 2, 4, 8": the divisors of n, at most eight. */
-static const char *divisors(Arena *a, int64_t n) {
-  const char *s = "1";
-  int shown = 1;
-  for (int64_t k = 2; k <= n && shown < 8; k++)
-    if (n % k == 0) s = arena_printf(a, "%s, %lld", s, (long long)k), shown++;
-  return s;
-}
-
 /* tp cuts heads, key-value heads and the MLP; a vocabulary is padded instead. */
 static void check_tp(Cross *c) {
   static const char *const keys[] = {"num_attention_heads", "num_key_value_heads",
                                      "intermediate_size"};
-  int64_t tp = c->mesh->size[AXIS_TP], v, common = 0;
+  int tp = c->mesh->size[AXIS_TP];
+  int64_t v, common = 0;
   for (int i = 0; i < LEN(keys); i++)
     if (config_int(c->L, keys[i], &v) && v > 0) common = gcd(v, common);
   bool heads = true;
   for (int i = 0; i < LEN(keys); i++) {
-    if (!config_int(c->L, keys[i], &v) || v <= 0 || v % tp == 0) continue;
+    if (!config_int(c->L, keys[i], &v) || v <= 0) continue;
+    const char *name = arena_printf(c->d->arena, "model.%s", keys[i]);
+    const char *wrong = mesh_tp_divides(c->d->arena, tp, name, v);
     /* Key-value heads divide heads: one message for both. */
-    if (i == 1 && !heads) continue;
+    if (!wrong || (i == 1 && !heads)) continue;
     if (i == 0) heads = false;
-    diag_error(c->d, "divisibility", "mesh.tp", "%lld does not divide model.%s = %lld",
-               (long long)tp, keys[i], (long long)v)
-        ->suggestion =
-        arena_printf(c->d->arena, "tp may be %s", divisors(c->d->arena, common));
+    diag_error(c->d, "divisibility", "mesh.tp", "%s", wrong)->suggestion =
+        arena_printf(c->d->arena, "tp may be %s", mesh_divisors(c->d->arena, common));
   }
-  if (c->plan->strategy.sequence_parallel && c->plan->batch.seq % tp != 0)
-    diag_error(c->d, "divisibility", "batch.seq",
-               "%lld tokens cannot be cut over tp = %lld, as sequence_parallel asks",
-               (long long)c->plan->batch.seq, (long long)tp);
+  check_sequence_cut(c->plan, tp, c->d);
 }
 
 /* Tokens that the plan names must be tokens of the model. */

@@ -82,13 +82,15 @@ static const char *style_of(const ParamView *v) {
 
 static void add_cut(const Job *j, const ParamView *v, Text *t) {
   text_add(t, style_of(v));
-  if (v->p->cut >= 0)
-    text_printf(t, ", dimension %d cut by tp=%d", v->p->cut + 1, j->mesh.size[AXIS_TP]);
+  for (int x = 0; x < AX_N; x++)
+    if (v->p->place.on[x] >= 0)
+      text_printf(t, ", dimension %d cut by %s=%d", v->p->place.on[x] + 1,
+                  ax_name((ShardAxis)x), mesh_size(&j->mesh, ax_mesh((ShardAxis)x)));
 }
 
 static bool alike(const ParamView *a, const ParamView *b) {
   return strcmp(a->pattern, b->pattern) == 0 && a->p->ndim == b->p->ndim &&
-         a->p->cut == b->p->cut && a->rule == b->rule &&
+         place_eq(a->p->place, b->p->place) && a->rule == b->rule &&
          memcmp(a->p->dim, b->p->dim, sizeof *a->p->dim * (size_t)a->p->ndim) == 0;
 }
 
@@ -128,8 +130,9 @@ static void push_param(lua_State *L, const Job *j, const ParamView *v) {
   push_dims(L, v->p);
   set_text(L, "style", style_of(v));
   if (v->rule) set_text(L, "pattern", v->rule->pattern);
-  if (v->p->cut >= 0) set_integer(L, "dim", v->p->cut + 1);
-  set_integer(L, "ways", v->p->cut >= 0 ? j->mesh.size[AXIS_TP] : 1);
+  for (int x = AX_N - 1; x >= 0; x--)
+    if (v->p->place.on[x] >= 0) set_integer(L, "dim", v->p->place.on[x] + 1);
+  set_integer(L, "ways", mesh_size(&j->mesh, place_cuts(v->p->place)));
 }
 
 static const char *near_pattern(const Job *j, const ParamView *v, const char *pattern,
@@ -194,41 +197,51 @@ static bool holds(const CompiledParam *p, int pp) {
   return false;
 }
 
-/* The ranks that hold the slice of `tp` (-1: all of it). */
-static int holders(const Job *j, const CompiledParam *p, int tp, int *out) {
+/* The ranks that hold shard number `at` over the axes that cut. */
+static int holders(const Job *j, const CompiledParam *p, AxisSet cuts, int at, int *out) {
   int n = 0;
   for (int r = 0; r < j->mesh.world; r++)
-    if (holds(p, mesh_coord(&j->mesh, r, AXIS_PP)) &&
-        (tp < 0 || mesh_coord(&j->mesh, r, AXIS_TP) == tp))
+    if (holds(p, mesh_coord(&j->mesh, r, AXIS_PP)) && mesh_index(&j->mesh, cuts, r) == at)
       out[n++] = r;
   return n;
 }
 
-/* Adds one slice to the list on top. */
-static void add_slice(lua_State *L, const Job *j, const CompiledParam *p, int tp, Text *t,
+/* "dimension 1: 0 to 3 of each of 2 parts and 1 of padding", and the fields of that. */
+static void add_range(lua_State *L, const PieceDim *c, int dim, Text *t) {
+  text_printf(t, " dimension %d: ", dim + 1);
+  if (c->valid)
+    text_printf(t, "%lld to %lld", (long long)c->first,
+                (long long)(c->first + c->valid - 1));
+  if (c->parts > 1) text_printf(t, " of each of %lld parts", (long long)c->parts);
+  if (c->valid < c->slice)
+    text_printf(t, "%s%lld of padding", c->valid ? " and " : "",
+                (long long)(c->slice - c->valid));
+  set_integer(L, "dim", dim + 1);
+  set_integer(L, "first", c->first);
+  set_integer(L, "count", c->valid);
+  set_integer(L, "parts", c->parts);
+  set_integer(L, "padding", c->slice - c->valid);
+}
+
+/* Adds one shard to the list on top. */
+static void add_shard(lua_State *L, const Job *j, const CompiledParam *p, int at, Text *t,
                       int *ranks) {
-  int cut = p->cut, n = holders(j, p, cut < 0 ? -1 : tp, ranks);
-  Piece piece = piece_make(p, j->mesh.size[AXIS_TP], tp);
-  lua_createtable(L, 0, 6);
-  if (cut < 0) {
-    text_add(t, "  whole");
-  } else {
-    text_printf(t, "  tp %-3d dimension %d: ", tp, cut + 1);
-    if (piece.valid)
-      text_printf(t, "%lld to %lld", (long long)piece.first,
-                  (long long)(piece.first + piece.valid - 1));
-    if (piece.parts > 1) text_printf(t, " of each of %lld parts", (long long)piece.parts);
-    if (piece.valid < piece.slice)
-      text_printf(t, "%s%lld of padding", piece.valid ? " and " : "",
-                  (long long)(piece.slice - piece.valid));
-    set_integer(L, "tp", tp);
-    set_integer(L, "dim", cut + 1);
-    set_integer(L, "first", piece.first);
-    set_integer(L, "count", piece.valid);
-    set_integer(L, "parts", piece.parts);
-    set_integer(L, "padding", piece.slice - piece.valid);
+  AxisSet cuts = place_cuts(p->place);
+  int n = holders(j, p, cuts, at, ranks);
+  Piece piece[2];
+  state_pieces(j->compiled, ranks[0], STATE_PARAM, (int)(p - j->compiled->param), piece);
+  lua_createtable(L, 0, 8);
+  text_add(t, cuts ? " " : "  whole");
+  for (int x = 0; x < AX_N; x++) {
+    if (p->place.on[x] < 0) continue;
+    int index = mesh_index(&j->mesh, ax_mesh((ShardAxis)x), ranks[0]);
+    text_printf(t, " %s %-3d", ax_name((ShardAxis)x), index);
+    set_integer(L, ax_name((ShardAxis)x), index);
   }
-  set_integer(L, "elements", piece_count(&piece));
+  for (int d = 0; d < p->ndim; d++)
+    if (place_cuts_dim(p->place, d))
+      add_range(L, &piece->dim[d], d, t);
+  set_integer(L, "elements", piece->count);
   text_printf(t, "  on %d rank%s: ", n, n > 1 ? "s" : "");
   format_ranks(ranks, n, 8, t);
   text_add(t, "\n");
@@ -239,7 +252,7 @@ static void add_slice(lua_State *L, const Job *j, const CompiledParam *p, int tp
   lua_pop(L, 1);
   mesh_push_ranks(L, ranks, n, gpus);
   lua_setfield(L, -2, "ranks");
-  lua_rawseti(L, -2, tp + 1);
+  lua_rawseti(L, -2, at + 1);
 }
 
 int plan_shards(lua_State *L) {
@@ -258,9 +271,9 @@ int plan_shards(lua_State *L) {
   set_text(L, "name", v->p->name);
   set_text(L, "style", style_of(v));
   push_dims(L, v->p);
-  int ways = v->p->cut >= 0 ? j->mesh.size[AXIS_TP] : 1;
-  for (int tp = 0; tp < ways; tp++)
-    add_slice(L, j, v->p, tp, t, ranks);
+  int ways = mesh_size(&j->mesh, place_cuts(v->p->place));
+  for (int i = 0; i < ways; i++)
+    add_shard(L, j, v->p, i, t, ranks);
   result_end(L);
   return 1;
 }

@@ -84,7 +84,7 @@ START_TEST(offsets_reuse) {
                   {.start = 1, .end = 2, .size = 100},
                   {.start = 2, .end = 3, .size = 100},
                   {.start = 3, .end = 4, .size = 0}};
-  ck_assert_uint_eq(offsets(arena, v, LEN(v)), 256);
+  ck_assert_uint_eq(offsets(arena, v, LEN(v)), 2 * ALIGN);
   ck_assert_uint_eq(v[0].off, v[2].off);
   ck_assert_uint_ne(v[0].off, v[1].off);
   ck_assert_uint_eq(offsets(arena, v, 0), 0);
@@ -290,7 +290,9 @@ static void check_memory(const Compiled *c, int rank) {
   uint64_t sum = 0, state = 0;
   for (int i = 0; i < p->nmem; i++) sum += p->mem[i].bytes;
   ck_assert_uint_eq(sum, p->arena_bytes);
-  for (int i = 0; i < p->nparam; i++) state += align_up((uint64_t)p->param[i].count * 4);
+  for (int i = 0; i < p->regions.nregion; i++)
+    if (p->regions.region[i].kind == REGION_GRAD)
+      state += align_up(region_bytes(&p->regions.region[i]));
   ck_assert_str_eq(p->mem[0].name, "parameters");
   ck_assert_uint_gt(p->arena_bytes, 4 * state / (c->dtype == DT_F32 ? 1 : 2));
   DeviceVtable vt = device_cpu;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/lib/prog_build.h"
+#include "tests/lib/stored.h"
 #include "vm/exec/run_int.h"
 
 static Arena *arena;
@@ -36,7 +37,7 @@ static void has(const char *part) {
 
 /* ---- a pipeline of two ranks ---- */
 
-enum { LABELS = 128, W = 256, G = 272, M = 288, V = 304, X = 320, Y = 336, END = 4096 };
+enum { LABELS = 256, W = 512, G = 528, M = 544, V = 560, X = 576, Y = 592, END = 4096 };
 
 static Operand scal(void) { return typed_at(DT_F64, 0, 0, SC_N); }
 
@@ -93,11 +94,9 @@ static Compiled *pipeline(bool lost) {
   c->param = NEW(arena, CompiledParam);
   c->nparam = 1;
   c->param[0] = (CompiledParam){
-      .name = "w", .ndim = 1, .dim = {4}, .init = INIT_ONES, .cut = -1};
-  c->prog[0].param = NEW(arena, ProgParam);
-  c->prog[0].nparam = 1;
-  c->prog[0].param[0] = (ProgParam){
-      .count = 4, .work = W, .master = W, .grad = G, .m = M, .v = V, .owner = true};
+      .name = "w", .ndim = 1, .dim = {4}, .init = INIT_ONES, .place = place_whole()};
+  stored_add(arena, &c->prog[0].regions, (Stored){.count = 4, .owner = true}, DT_F32,
+             (StoredAt){W, W, G, M, V});
   for (int i = 0; i < 2; i++) {
     c->prog[i].input[IN_LABELS] = LABELS;
     c->prog[i].attr = NEW_N(arena, OpAttr, 3);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tests/lib/prog_build.h"
+#include "tests/lib/stored.h"
 #include "vm/exec/run_int.h"
 
 static Arena *arena;
@@ -37,14 +38,26 @@ static void has(const char *part) {
 
 /* ---- pieces ---- */
 
+static Place cut_by_tp(int dim) {
+  Place p = place_whole();
+  if (dim >= 0) p.on[AX_TP] = (int8_t)dim;
+  return p;
+}
+
 static CompiledParam param(const char *name, int64_t rows, int64_t cols, int cut,
-                           int parts) {
+                           uint8_t parts) {
   return (CompiledParam){.name = name,
                          .ndim = cols ? 2 : 1,
                          .dim = {rows, cols},
                          .std = 0.02f,
-                         .cut = cut,
-                         .parts = parts};
+                         .place = cut_by_tp(cut),
+                         .parts = {cut == 0 ? parts : 1, cut == 1 ? parts : 1}};
+}
+
+/* What rank `r` of `tp` has of it. */
+static Piece of_tp(const CompiledParam *p, int tp, int r) {
+  Mesh m = stored_mesh(1, 1, 1, tp);
+  return stored_whole(&m, p, r);
 }
 
 /* Cuts a counted parameter over `tp` ranks and puts the pieces together again. */
@@ -53,11 +66,11 @@ static void round_trip(const CompiledParam *p, int tp) {
   float global[512], local[512], back[512];
   for (int64_t i = 0; i < n; i++) global[i] = (float)(i + 1), back[i] = -1;
   for (int r = 0; r < tp; r++) {
-    Piece piece = piece_make(p, tp, r);
+    Piece piece = of_tp(p, tp, r);
     for (int i = 0; i < LEN(local); i++) local[i] = -2;
     piece_cut(&piece, global, local);
-    for (int64_t i = 0; i < piece_count(&piece); i++) ck_assert(local[i] >= 0);
-    ck_assert(local[piece_count(&piece)] == -2);
+    for (int64_t i = 0; i < piece.count; i++) ck_assert(local[i] >= 0);
+    ck_assert(local[piece.count] == -2);
     ck_assert(piece_distance(&piece, local, global) == 0);
     piece_paste(&piece, local, back);
   }
@@ -82,8 +95,8 @@ START_TEST(a_piece_takes_its_slice_of_each_part) {
   const float want[2][8] = {{1, 2, 4, 5, 7, 8, 10, 11}, {3, 0, 6, 0, 9, 0, 12, 0}};
   for (int r = 0; r < 2; r++) {
     float local[8];
-    Piece piece = piece_make(&p, 2, r);
-    ck_assert_int_eq(piece_count(&piece), 8);
+    Piece piece = of_tp(&p, 2, r);
+    ck_assert_int_eq(piece.count, 8);
     piece_cut(&piece, global, local);
     ck_assert_mem_eq(local, want[r], sizeof local);
   }
@@ -94,14 +107,14 @@ START_TEST(initial_values_do_not_depend_on_tp) {
   CompiledParam p[] = {param("model.w", 12, 10, 0, 1), param("model.w", 12, 10, 1, 1),
                        param("model.w", 12, 10, 0, 3), param("model.w", 12, 10, -1, 1)};
   float whole[120], part[200], back[120];
-  Piece all = piece_make(&p[3], 1, 0);
+  Piece all = of_tp(&p[3], 1, 0);
   piece_init(&all, &p[3], 7, 2, whole);
   ck_assert(whole[0] != whole[1] && fabsf(whole[0]) < 0.2f);
   for (int i = 0; i < LEN(p); i++)
     for (int tp = 1; tp <= 8; tp++) {
       memset(back, 0, sizeof back);
       for (int r = 0; r < tp; r++) {
-        Piece piece = piece_make(&p[i], tp, r);
+        Piece piece = of_tp(&p[i], tp, r);
         piece_init(&piece, &p[i], 7, 2, part);
         piece_paste(&piece, part, back);
       }
@@ -117,7 +130,7 @@ START_TEST(ones_are_padded_with_zeros) {
   CompiledParam p = param("norm", 5, 0, 0, 1);
   p.init = INIT_ONES;
   float local[3];
-  Piece piece = piece_make(&p, 2, 1);
+  Piece piece = of_tp(&p, 2, 1);
   piece_init(&piece, &p, 0, 2, local);
   ck_assert(local[0] == 1 && local[1] == 1 && local[2] == 0);
 }
@@ -132,40 +145,37 @@ static void open_run(const Compiled *c) {
 
 /* ---- whole parameters of a run ---- */
 
-enum { EMBED = 256, BIAS = 1024, EACH = 128, END = 4096 };
+enum { EMBED = 256, BIAS = 1024, EACH = 128, COPIES = 1024, END = 4096 };
 
-static ProgParam at_offset(int index, int64_t count, uint64_t at, bool owner) {
-  return (ProgParam){.param = index,
-                     .count = count,
-                     .work = at,
-                     .master = at,
-                     .grad = at + EACH,
-                     .m = at + 2 * EACH,
-                     .v = at + 3 * EACH,
-                     .owner = owner};
+static StoredAt at_offset(uint64_t work, uint64_t master) {
+  return (StoredAt){work, master, master + EACH, master + 2 * EACH, master + 3 * EACH};
 }
 
 /* pp 2 x tp 2. "embed" (5, 4) is cut along rows and tied: both pp ranks hold it and the
  * first one owns it. "bias" (3) is whole and on pp rank 1. */
-static Compiled *two_params(void) {
+static Compiled *two_params(DType dtype) {
+  static int both[] = {0, 1}, second[] = {1};
   Build *b = build_new(arena, 2, 2, END);
   Compiled *c = build_done(b);
+  uint64_t copy = dtype == DT_F32 ? 0 : COPIES;
+  c->dtype = dtype;
   c->param = NEW_N(arena, CompiledParam, 2);
   c->nparam = 2;
   c->param[0] = param("embed", 5, 4, 0, 1);
+  c->param[0].npp = 2, c->param[0].pp = both;
   c->param[1] = param("bias", 3, 0, -1, 1);
-  for (int i = 0; i < 2; i++) {
-    c->prog[i].param = NEW_N(arena, ProgParam, 2);
-    c->prog[i].nparam = 1 + i;
-    c->prog[i].param[0] = at_offset(0, 12, EMBED, i == 0);
-    c->prog[i].param[1] = at_offset(1, 3, BIAS, true);
-  }
+  c->param[1].npp = 1, c->param[1].pp = second;
+  for (int i = 0; i < 2; i++)
+    stored_add(arena, &c->prog[i].regions, (Stored){.count = 12, .owner = i == 0}, dtype,
+               at_offset(EMBED + copy, EMBED));
+  stored_add(arena, &c->prog[1].regions, (Stored){.param = 1, .count = 3, .owner = true},
+             dtype, at_offset(BIAS + copy, BIAS));
   return c;
 }
 
 START_TEST(parameters_are_gathered_and_spread) {
   float a[20], back[20];
-  open_run(two_params());
+  open_run(two_params(DT_F32));
   for (int k = 0; k < STATE_N; k++) {
     for (int i = 0; i < 20; i++) a[i] = (float)(100 * k + i + 1);
     ck_assert_int_eq(run_set(run, (StateKind)k, 0, a, &err), WEFT_OK);
@@ -186,7 +196,7 @@ END_TEST
 START_TEST(a_replica_that_differs_is_noticed) {
   float whole[20];
   double apart = -1;
-  open_run(two_params());
+  open_run(two_params(DT_F32));
   ck_assert_int_eq(run_get(run, STATE_PARAM, 0, whole, &err), WEFT_OK);
   ck_assert_int_eq(run_apart(run, STATE_PARAM, 0, whole, &apart, &err), WEFT_OK);
   ck_assert(apart == 0);
@@ -198,14 +208,11 @@ END_TEST
 
 /* The compute-type copy is made from the master by rounding to even. */
 START_TEST(bf16_copies_follow_the_master) {
-  Compiled *c = two_params();
-  c->dtype = DT_BF16;
-  for (int i = 0; i < 2; i++) c->prog[i].param[i].work = 2048;
-  open_run(c);
+  open_run(two_params(DT_BF16));
   const float a[3] = {1.00390625f, 1.01171875f, -2.5f}; /* 1 + 2^-8, 1 + 3 * 2^-8 */
   ck_assert_int_eq(run_set(run, STATE_PARAM, 1, a, &err), WEFT_OK);
   const uint16_t want[3] = {0x3f80, 0x3f82, 0xc020};
-  ck_assert_mem_eq((char *)rank_arena(run->worker[2].r) + 2048, want, sizeof want);
+  ck_assert_mem_eq((char *)rank_arena(run->worker[2].r) + BIAS + COPIES, want, sizeof want);
 }
 END_TEST
 
@@ -226,7 +233,7 @@ START_TEST(weights_are_loaded) {
   for (int i = 0; i < 20; i++) embed[i] = (float)i;
   const StWrite t[] = {{"bias", DT_F32, 1, {3}, bias},
                        {"embed", DT_F32, 2, {5, 4}, embed}};
-  open_run(two_params());
+  open_run(two_params(DT_F32));
   ck_assert_int_eq(run_set(run, STATE_M, 1, bias, &err), WEFT_OK);
   load(t, 2, WEFT_OK);
   ck_assert_int_eq(run_get(run, STATE_PARAM, 0, back, &err), WEFT_OK);
@@ -242,7 +249,7 @@ START_TEST(weights_that_do_not_fit_are_all_named) {
   float embed[20] = {0};
   const StWrite t[] = {{"embed", DT_F32, 2, {4, 5}, embed},
                        {"head", DT_F32, 1, {2}, embed}};
-  open_run(two_params());
+  open_run(two_params(DT_F32));
   load(t, 2, WEFT_EFILE);
   has("embed: shape [4, 5], the model has [5, 4]");
   has("bias: missing");
@@ -256,7 +263,7 @@ START_TEST(weights_of_the_hub) {
   float embed[20], other[20] = {0}, norm[3] = {1, 2, 3}, back[20];
   for (int i = 0; i < 20; i++) embed[i] = (float)i;
   int32_t ids[3] = {1, 2, 3};
-  Compiled *c = two_params();
+  Compiled *c = two_params(DT_F32);
   c->param[0].name = "model.embed_tokens.weight", c->param[1].name = "model.norm.weight";
   open_run(c);
   StWrite t[] = {{"embed_tokens.weight", DT_F32, 2, {5, 4}, embed},
@@ -285,7 +292,7 @@ START_TEST(a_long_list_is_counted) {
     const char *name = arena_printf(arena, "a.long.name.for.a.tensor.%d", i);
     t[i] = (StWrite){name, DT_F32, 1, {1}, x};
   }
-  open_run(two_params());
+  open_run(two_params(DT_F32));
   load(t, N, WEFT_EFILE);
   int shown = 0;
   for (const char *s = err.text; (s = strchr(s, '\n')); s++) shown++;

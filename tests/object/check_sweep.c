@@ -366,8 +366,8 @@ START_TEST(forms_of_plans) {
        "    return p:with { ['mesh.tp'] = q.x } end }\n"
        "print(d.reasons[1].message)\n",
        "true\ttrue\ntrue\ttrue\n1\tthe function gave no plan\n" PLANS
-       "quickstart.lua:12: error: plan.batch.seq: 128 tokens cannot be cut over tp = 3, "
-       "as sequence_parallel asks\n");
+       "quickstart.lua:12: error: plan.batch.seq: 3 does not divide batch.seq = 128 "
+       "(sequence_parallel cuts it over tp)\n");
   says("local function model(g, c)\n"
        "  local x = g:unit('in', function()\n"
        "    return g:embedding(g:tokens(), g:param('e', { { 'vocab', 64 }, { 'hidden', "

@@ -203,10 +203,10 @@ static float *pieces(Toy *t, const Run *r, int64_t *n) {
   for (int i = 0; i < r->nworker; i++)
     for (int k = 0; k < LEN(kind); k++)
       for (int p = 0; p < t->compiled->nparam; p++) {
-        const ProgParam *at = rank_param(r->worker[i].r, p);
-        if (!at) continue;
-        rank_read(r->worker[i].r, kind[k], at, all + *n);
-        *n += at->count;
+        Piece piece[2];
+        if (!state_pieces(t->compiled, r->worker[i].rank, kind[k], p, piece)) continue;
+        rank_read(r->worker[i].r, piece, all + *n);
+        *n += piece->count;
       }
   return all;
 }
@@ -287,8 +287,8 @@ static uint64_t class_bytes(const Program *p, const char *name) {
 
 static uint64_t kept_bytes(const Program *p) {
   uint64_t n = 0;
-  for (int i = 0; i < p->nparam; i++)
-    n += 3 * (((uint64_t)p->param[i].count * 4 + 63) / 64 * 64);
+  for (int i = 0; i < p->regions.nregion; i++)
+    if (p->regions.region[i].kind == REGION_M) n += 3 * region_bytes(&p->regions.region[i]);
   return n;
 }
 

@@ -3,6 +3,7 @@
 #include <jansson.h>
 
 #include "tests/lib/prog_build.h"
+#include "tests/lib/stored.h"
 #include "vm/program/check.h"
 
 enum { KIB = 1024 };
@@ -49,12 +50,10 @@ static Compiled *example(void) {
   p->attr[1] = (OpAttr){.scale = 0.5f, .n = 3, .cut = AXIS_BIT(AXIS_TP)};
   p->code[p->nmain].attr = 1;
   c->param = NEW(arena, CompiledParam);
-  c->param[0] = (CompiledParam){.name = "model.norm.weight", .ndim = 1, .dim = {16}};
+  c->param[0] = (CompiledParam){.name = "model.norm.weight", .ndim = 1, .dim = {16}, .place = place_whole()};
   c->nparam = 1;
-  p->param = NEW(arena, ProgParam);
-  p->param[0] = (ProgParam){.count = 16, .work = KIB, .master = KIB, .grad = KIB + 64,
-                            .m = KIB + 128, .v = KIB + 192};
-  p->nparam = 1;
+  stored_add(arena, &p->regions, (Stored){.count = 16}, DT_F32,
+             (StoredAt){KIB, KIB, KIB + 64, KIB + 128, KIB + 192});
   return c;
 }
 
@@ -73,9 +72,14 @@ static const char golden_0[] =
     "     0  tp           in flight 1, ranks 0 1\n"
     "     1  tie(1)       in flight 1, ranks: not a member\n"
     "\n"
-    "parameters\n"
-    "     0  model.norm.weight: 16 elements, work @1024, master @1024, grad @1088, "
-    "m @1152, v @1216, owned elsewhere\n"
+    "regions, of the row of parameters\n"
+    "     0  work: 16 f32 @1024\n"
+    "     1  grad: 16 f32 @1088\n"
+    "     2  m: 16 f32 @1152\n"
+    "     3  v: 16 f32 @1216\n"
+    "\n"
+    "row of parameters\n"
+    "     0  model.norm.weight: 16 elements at 0, owned elsewhere\n"
     "\n"
     "what calls bind to slots 1, 2, ...\n"
     "     0  layers.0: @1024\n"
@@ -246,8 +250,8 @@ static void break_it(Compiled *c, int way) {
   case 29: p->mem[0].bytes = 8 * KIB; break;
   case 30: p->input[IN_LABELS] = 8 * KIB - 28; break;
   case 31: p->scalars = 8 * KIB - 8; break;
-  case 32: p->param[0].v = 8 * KIB - 60; break;
-  case 33: p->param[0].param = 1; break;
+  case 32: p->regions.region[3].off = 8 * KIB - 60; break;
+  case 33: p->regions.param[0].param = 1; break;
   case 34: p->call[0].nbind = 5; break;
   case 35: c->prog[1].ncomm = 1; break;
   default:
@@ -290,8 +294,8 @@ static const char *const said[] = {
     "the end of a body is 12, the limit is 7",
     "the sum of memory classes is 14336",
     "the end of an input is 8196",
-    "the end of the scalars is 8312",
-    "the end of a parameter is 8196",
+    "the end of the scalars is 8440",
+    "the end of a region is 8196",
     "a parameter is 1, the limit is 1",
     "main[0] CALL: parameter slots 0..+5 of 1",
     "the number of communicators is 1",

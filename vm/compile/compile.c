@@ -115,14 +115,14 @@ static void describe_params(const Stages *st, Compiled *c) {
         .init = from->init,
         .std = from->std,
         .decay = from->decay,
-        .cut = from->place.on[AX_TP],
-        .parts = 1,
+        .place = from->place,
         .npp = h->npp,
         .pp = arena_copy(c->arena, h->pp, sizeof(int) * (size_t)h->npp)};
-    if (p->cut >= 0) p->parts = from->dim[p->cut].parts;
     uint64_t n = 1;
-    for (int d = 0; d < from->ndim; d++)
+    for (int d = 0; d < from->ndim; d++) {
       n *= (uint64_t)(p->dim[d] = from->dim[d].size);
+      p->parts[d] = from->dim[d].parts;
+    }
     c->params_total += n;
   }
 }

@@ -272,10 +272,7 @@ static void emit_phase(Shard *s, Phase ph) {
 
 static void check_sizes(Shard *s) {
   const Graph *g = s->g;
-  if (s->plan->strategy.sequence_parallel && g->seq % s->n[AX_TP])
-    diag_error(s->d, "divisibility", "batch.seq",
-               "mesh.tp = %d does not divide batch.seq = %lld (sequence_parallel)",
-               s->n[AX_TP], (long long)g->seq);
+  check_sequence_cut(s->plan, s->n[AX_TP], s->d);
   for (int i = 0; i < g->forward_ops; i++)
     if (!op_info[g->op.at[i].code].shard)
       diag_error(s->d, "missing-rule", "model", "op %s has no placement rule",

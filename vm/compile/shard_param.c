@@ -84,11 +84,10 @@ bool shard_check_cut(Shard *s, Tid id, int dim) {
   if ((d->tag == TAG_VOCAB && piece == 1) || d->size % (piece * n) == 0) return true;
   const char *name = size_name(d->tag);
   char label[96];
-  const char *text =
-      name ? arena_printf(s->d->arena, "%d does not divide %s = %lld", n, name,
-                          (long long)(d->size / piece))
-           : arena_printf(s->d->arena, "%d does not divide dimension %d of %s (%lld)", n,
-                          dim, tensor_label(s->g, id, label), (long long)(d->size / piece));
+  if (!name)
+    name = arena_printf(s->d->arena, "dimension %d of %s", dim,
+                        tensor_label(s->g, id, label));
+  const char *text = mesh_tp_divides(s->d->arena, n, name, d->size / piece);
   if (shard_tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
   return false;
 }

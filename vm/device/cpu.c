@@ -14,7 +14,7 @@ static weft_status cpu_open(Device *d, int rank, int threads, weft_error *e) {
 static void cpu_close(Device *d) {}
 
 /* Blocks start at a cache line; the allocator's own address stands before them. */
-enum { ALIGN = 64, HUGE = 2 << 20 };
+enum { ALIGN = DEVICE_ALIGN, HUGE = 2 << 20 };
 
 /* Asks for huge pages before a large block is touched for the first time. It is advice
  * only: a kernel without them ignores it. */

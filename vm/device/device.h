@@ -8,6 +8,9 @@
 
 #include "vm/graph/graph.h"
 
+/* What alloc aligns to: GPU kernels and transfers want no less. */
+enum { DEVICE_ALIGN = 256 };
+
 enum { KERNEL_MAX_IN = 10, KERNEL_MAX_OUT = 8 };
 
 typedef struct KTensor {

@@ -188,6 +188,7 @@ static uint64_t hash_programs(const Compiled *c) {
     const CompiledParam *p = &c->param[i];
     h = hash_bytes(h, p->name, strlen(p->name));
     h = hash_bytes(h, p->dim, sizeof p->dim);
+    h = hash_bytes(h, &p->place, sizeof p->place);
     h = hash_bytes(h, &p->init, sizeof p->init);
     h = hash_bytes(h, &p->std, sizeof p->std);
     h = hash_bytes(h, &p->decay, sizeof p->decay);

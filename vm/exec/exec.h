@@ -5,6 +5,7 @@
 #include "vm/comm/comm.h"
 #include "vm/compile/compile.h"
 #include "vm/io/io.h"
+#include "vm/storage/piece.h"
 
 
 /* ---- one rank: load.c, interp.c ---- */
@@ -40,29 +41,19 @@ RankAt rank_at(const Rank *r);
 /* ---- parameters and their state: state.c ---- */
 typedef enum { STATE_PARAM, STATE_GRAD, STATE_M, STATE_V, STATE_N } StateKind;
 
-/* The piece of a logical parameter on one tp rank. Seen as (outer, parts, size, inner),
- * the cut takes elements [first, first + slice) of `size`; those past `size` are padding,
- * which is zero. */
-typedef struct Piece {
-  int64_t outer, parts, size, inner;
-  int64_t first, slice, valid;
-} Piece;
-Piece piece_make(const CompiledParam *p, int tp_size, int tp);
-int64_t piece_count(const Piece *p);                      /* local elements */
-int64_t param_count(const CompiledParam *p);              /* global elements */
-void piece_cut(const Piece *p, const float *global, float *local);
-void piece_paste(const Piece *p, const float *local, float *global);
-/* L2 norm of the difference between a piece and its place in the whole. */
-double piece_distance(const Piece *p, const float *local, const float *global);
-/* Initial values by (seed, name, global index). */
+/* Initial values of a piece by (seed, name, global index). */
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
                 float *local);
 
-/* This program's entry of a parameter, or NULL. */
-const ProgParam *rank_param(const Rank *r, int param);
-/* The local piece as f32. Writing STATE_PARAM also renews the compute-type copy. */
-void rank_read(Rank *r, StateKind k, const ProgParam *p, float *local);
-void rank_write(Rank *r, StateKind k, const ProgParam *p, const float *local);
+/* What a rank holds of a state of a parameter: the piece that is read first, then, for
+ * STATE_PARAM, that of the copy that ops read where it is another. Returns their number,
+ * 0 if the parameter is on other pp ranks. */
+int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[2]);
+/* A piece as f32; the region of one that is read is f32. */
+void rank_read(Rank *r, const Piece *p, float *local);
+void rank_write(Rank *r, const Piece *p, const float *local);
+/* Zeros in all regions, paddings too; `block` has room for n elements. */
+void rank_clear(Rank *r, float *block, int64_t n);
 
 /* ---- a run: trainer.c ---- all local ranks of this process */
 /* What must be the same on all processes of a run, as text. */

@@ -6,29 +6,21 @@
 
 /* ---- initial values ---- */
 
-/* Gradient and moments of one parameter become zero. */
-static void reset_state(Worker *w, const ProgParam *p) {
-  memset(w->piece, 0, (size_t)p->count * sizeof *w->piece);
-  rank_write(w->r, STATE_GRAD, p, w->piece);
-  rank_write(w->r, STATE_M, p, w->piece);
-  rank_write(w->r, STATE_V, p, w->piece);
-}
-
-static Piece own_piece(const Worker *w, int param) {
-  const Compiled *c = w->run->c;
-  int tp = mesh_coord(&c->mesh, w->rank, AXIS_TP);
-  return piece_make(&c->param[param], c->mesh.size[AXIS_TP], tp);
+static bool same_elements(const Piece *a, const Piece *b) {
+  return a->at == b->at && a->count == b->count && a->from == b->from;
 }
 
 static weft_status job_init(Worker *w, void *arg, weft_error *e) {
   const Run *r = w->run;
+  rank_clear(w->r, w->piece, r->piece_max);
   for (int i = 0; i < r->c->nparam; i++) {
-    const ProgParam *p = rank_param(w->r, i);
-    if (!p) continue;
-    Piece piece = own_piece(w, i);
-    piece_init(&piece, &r->c->param[i], r->plan->seed, r->threads, w->piece);
-    rank_write(w->r, STATE_PARAM, p, w->piece);
-    reset_state(w, p);
+    Piece p[2];
+    int n = state_pieces(r->c, w->rank, STATE_PARAM, i, p);
+    for (int k = 0; k < n; k++) {
+      if (k == 0 || !same_elements(&p[k], &p[0]))
+        piece_init(&p[k], &r->c->param[i], r->plan->seed, r->threads, w->piece);
+      rank_write(w->r, &p[k], w->piece);
+    }
   }
   return device_sync(&w->dev, e);
 }
@@ -45,28 +37,20 @@ typedef struct Move {
   float *global;
 } Move;
 
-/* Of the ranks that hold equal pieces, the one that is read: on the owning pp rank, first
- * of dp and cp, and first of tp if that does not cut. */
-static bool gives(const Compiled *c, int param, int rank) {
-  const Program *p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)];
-  if (mesh_index(&c->mesh, AXES_DP_CP, rank) != 0) return false;
-  if (c->param[param].cut < 0 && mesh_coord(&c->mesh, rank, AXIS_TP) != 0) return false;
-  for (int i = 0; i < p->nparam; i++)
-    if (p->param[i].param == param) return p->param[i].owner;
-  return false;
+static bool gives(const Compiled *c, int param, const Piece *p, int rank) {
+  return piece_gives(&c->mesh, &c->param[param], p->region, rank);
 }
 
 /* Rank 0's part of a gather over processes: takes the pieces in the order of ranks. */
 static void collect(Worker *w, const Move *m) {
   const Run *r = w->run;
-  const Compiled *c = r->c;
-  for (int q = 0; q < c->mesh.world; q++) {
-    if (!gives(c, m->param, q)) continue;
-    Piece piece = piece_make(&c->param[m->param], c->mesh.size[AXIS_TP],
-                             mesh_coord(&c->mesh, q, AXIS_TP));
-    size_t bytes = (size_t)piece_count(&piece) * sizeof *w->piece;
-    if (q != w->rank) r->mpi->recv(r->mpi_world, w->piece, bytes, q);
-    piece_paste(&piece, w->piece, m->global);
+  for (int q = 0; q < r->c->mesh.world; q++) {
+    Piece p[2];
+    if (!state_pieces(r->c, q, m->kind, m->param, p) || !gives(r->c, m->param, p, q))
+      continue;
+    if (q != w->rank)
+      r->mpi->recv(r->mpi_world, w->piece, (size_t)p->count * sizeof *w->piece, q);
+    piece_paste(p, w->piece, m->global);
   }
 }
 
@@ -74,16 +58,16 @@ static void collect(Worker *w, const Move *m) {
 static weft_status job_get(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
   const Run *r = w->run;
-  bool mine = gives(r->c, m->param, w->rank);
-  Piece piece = own_piece(w, m->param);
-  if (mine) rank_read(w->r, m->kind, rank_param(w->r, m->param), w->piece);
+  Piece p[2];
+  bool mine = state_pieces(r->c, w->rank, m->kind, m->param, p) &&
+              gives(r->c, m->param, p, w->rank);
+  if (mine) rank_read(w->r, p, w->piece);
   if (!r->mpi) {
-    if (mine) piece_paste(&piece, w->piece, m->global);
+    if (mine) piece_paste(p, w->piece, m->global);
   } else if (w->rank == 0) {
     collect(w, m);
   } else if (mine) {
-    r->mpi->send(r->mpi_world, w->piece, (size_t)piece_count(&piece) * sizeof *w->piece,
-                 0);
+    r->mpi->send(r->mpi_world, w->piece, (size_t)p->count * sizeof *w->piece, 0);
   }
   return WEFT_OK;
 }
@@ -95,12 +79,11 @@ weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
 
 static weft_status job_apart(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
-  const ProgParam *p = rank_param(w->r, m->param);
+  Piece p[2];
   w->apart = 0;
-  if (!p) return WEFT_OK;
-  Piece piece = own_piece(w, m->param);
-  rank_read(w->r, m->kind, p, w->piece);
-  w->apart = piece_distance(&piece, w->piece, m->global);
+  if (!state_pieces(w->run->c, w->rank, m->kind, m->param, p)) return WEFT_OK;
+  rank_read(w->r, p, w->piece);
+  w->apart = piece_distance(p, w->piece, m->global);
   return WEFT_OK;
 }
 
@@ -114,11 +97,12 @@ weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out
 }
 
 static void put(Worker *w, const Move *m) {
-  const ProgParam *p = rank_param(w->r, m->param);
-  if (!p) return;
-  Piece piece = own_piece(w, m->param);
-  piece_cut(&piece, m->global, w->piece);
-  rank_write(w->r, m->kind, p, w->piece);
+  Piece p[2];
+  int n = state_pieces(w->run->c, w->rank, m->kind, m->param, p);
+  for (int k = 0; k < n; k++) {
+    piece_cut(&p[k], m->global, w->piece);
+    rank_write(w->r, &p[k], w->piece);
+  }
 }
 
 static weft_status job_set(Worker *w, void *arg, weft_error *e) {
@@ -143,11 +127,13 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
 
 /* ---- loading ---- */
 
+static weft_status job_clear(Worker *w, void *arg, weft_error *e) {
+  rank_clear(w->r, w->piece, w->run->piece_max);
+  return WEFT_OK;
+}
+
 static weft_status job_load_param(Worker *w, void *arg, weft_error *e) {
-  const Move *m = arg;
-  put(w, m);
-  const ProgParam *p = rank_param(w->r, m->param);
-  if (p) reset_state(w, p);
+  put(w, arg);
   return device_sync(&w->dev, e);
 }
 
@@ -160,6 +146,7 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   for (int i = 0; i < r->c->nparam; i++) most = MAX(most, param_count(&r->c->param[i]));
   float *global = mem_new(&r->alloc, (size_t)most * sizeof *global);
   if (!global) return err_set(e, WEFT_ENOMEM, "out of memory");
+  st = run_all(r, job_clear, NULL, false, e);
   for (int i = 0; i < r->c->nparam && st == WEFT_OK; i++) {
     st = st_read_f32(weights_of(s, &r->c->param[i]), global, e);
     if (st != WEFT_OK) break;

@@ -77,11 +77,10 @@ AxisSet place_cuts(Place p) {
   return s;
 }
 
-int64_t place_ways(Place p, int dim, const int n[AX_N]) {
-  int64_t ways = 1;
+bool place_cuts_dim(Place p, int dim) {
   for (int x = 0; x < AX_N; x++)
-    if (p.on[x] == dim) ways *= n[x];
-  return ways;
+    if (p.on[x] == dim) return true;
+  return false;
 }
 
 int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]) {

@@ -51,10 +51,10 @@ bool place_eq(Place a, Place b);
 Place place_whole(void);               /* R on every axis */
 /* The mesh axes that cut something: of them the placement is S. */
 AxisSet place_cuts(Place p);
-/* How many pieces the axes cut dimension `dim` into; n[] are their sizes. */
-int64_t place_ways(Place p, int dim, const int n[AX_N]);
-/* Elements of a dimension of `size` that each rank holds: the axes cut one after the
- * other, and what does not divide is padded each time. */
+/* Whether an axis cuts dimension `dim`. */
+bool place_cuts_dim(Place p, int dim);
+/* Elements of a dimension of `size` that each rank holds: the axes, n[] large, cut one
+ * after the other, and what does not divide is padded each time. */
 int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]);
 /* "dp:S(0) tp:R"; axes of size 1 are left out when mesh is given. */
 const char *place_str(Place p, char buf[48]);

@@ -45,6 +45,11 @@ typedef struct Mesh {
  * spec->world, else the product with dp (default 1). Adds one diagnostic for
  * every rule that is broken (paths "mesh.tp", ...); true if none was. */
 bool mesh_resolve(const MeshSpec *spec, int64_t world, Mesh *m, Diags *d);
+/* NULL if tp divides `size`, which is that of `what` ("model.intermediate_size"); else what
+ * is wrong with mesh.tp. */
+const char *mesh_tp_divides(Arena *a, int tp, const char *what, int64_t size);
+/* "1, 2 or 4": what may divide n; in the middle of a long list, "...". */
+const char *mesh_divisors(Arena *a, int64_t n);
 /* The sizes of the dense mesh `m` as one would write them; order and experts stay. */
 void mesh_write_sizes(const Mesh *m, MeshSpec *spec);
 

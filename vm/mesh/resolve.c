@@ -29,8 +29,7 @@ static int64_t gcd(int64_t a, int64_t b) {
 
 static int64_t lcm(int64_t a, int64_t b) { return product(a / gcd(a, b), b); }
 
-/* "1, 2, 4, 8": what may divide n; in the middle of a long list, "...". */
-static const char *divisors(Arena *a, int64_t n) {
+const char *mesh_divisors(Arena *a, int64_t n) {
   enum { SHOWN = 12 };
   const char *s = "1";
   int shown = 1;
@@ -156,7 +155,7 @@ static void check_replicate(Diags *d, const Sizes *s) {
   Diag *e = diag_error(d, "divisibility", "mesh.dp_replicate",
                        "dp_replicate = %lld does not divide dp = %lld", (long long)s->rep,
                        (long long)s->dp);
-  e->suggestion = arena_printf(d->arena, "%s would", divisors(d->arena, s->dp));
+  e->suggestion = arena_printf(d->arena, "%s would", mesh_divisors(d->arena, s->dp));
 }
 
 /* The message speaks of what the user wrote: without etp, tp cancels on both sides. More
@@ -172,7 +171,7 @@ static void check_experts(Diags *d, const Sizes *s) {
                          (long long)dp_cp);
     e->suggestion =
         arena_printf(d->arena, "%s would; or set etp, which defaults to tp",
-                     divisors(d->arena, dp_cp));
+                     mesh_divisors(d->arena, dp_cp));
     return;
   }
   if (all < 0 || experts < 0 || all % experts == 0) return;
@@ -296,4 +295,9 @@ void mesh_write_sizes(const Mesh *m, MeshSpec *spec) {
   spec->cp = m->size[AXIS_CP];
   spec->dp_replicate = m->size[AXIS_DP_REPLICATE];
   spec->dp = mesh_size(m, AXES_DP);
+}
+
+const char *mesh_tp_divides(Arena *a, int tp, const char *what, int64_t size) {
+  if (size % tp == 0) return NULL;
+  return arena_printf(a, "%d does not divide %s = %lld", tp, what, (long long)size);
 }

@@ -41,7 +41,7 @@ void reductions_finished(Walk *w, int u) {
 static void warn_late(Walk *w, const Bucket *bk, int chunk) {
   if (w->in->late) return;
   w->in->late = true;
-  int param = w->l->param[bk->param[0]].param;
+  int param = w->l->regions.param[bk->first].param;
   Diag *x = diag_warn(w->in->d, "schedule", "schedule",
                       "rank %d, step %d: REDUCE_GRAD of chunk %d leaves out %s, which "
                       "other chunks of the rank use, too: its gradient is reduced after "
@@ -85,13 +85,13 @@ void reductions_begin(Walk *w, int units) {
   w->w_left = NEW_N(w->a, int, units);
   w->bucket = (void *)arena_alloc(w->a, sizeof *w->bucket * (size_t)(n + 1));
   w->t->reduce_handle = NEW_N(w->a, int, n + 1);
-  w->of_bucket = NEW_N(w->a, int, w->l->nparam);
-  for (int i = 0; i < w->l->nparam; i++)
+  w->of_bucket = NEW_N(w->a, int, w->l->regions.nparam);
+  for (int i = 0; i < w->l->regions.nparam; i++)
     w->of_bucket[i] = -1;
   for (int k = 0; k < n; k++) {
     w->t->reduce_handle[k] = -1;
-    for (int i = 0; i < w->l->bucket.at[k].nparam; i++)
-      w->of_bucket[w->l->bucket.at[k].param[i]] = k;
+    for (int i = 0; i < w->l->bucket.at[k].n; i++)
+      w->of_bucket[w->l->bucket.at[k].first + i] = k;
   }
   for (int c = 0; c < w->st->chunks; c++)
     count_buckets(w, stage_at(w->st, w->rank, c));

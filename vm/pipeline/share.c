@@ -38,12 +38,14 @@ static void add_reductions(const Stages *st, const Layout *l, const Mesh *m,
   for (int i = 0; i < l->bucket.n; i++) {
     const Bucket *b = &l->bucket.at[i];
     if (mesh_size(m, b->axes & AXES_DP) > 1)
-      x->reduced += 4 * b->count;
+      x->reduced += 4 * (uint64_t)b->count;
     else if (mesh_size(m, b->axes) > 1)
-      x->reduced_tp += 4 * b->count;
+      x->reduced_tp += 4 * (uint64_t)b->count;
   }
-  for (int i = 0; i < l->nparam; i++)
-    if (st->holders[l->param[i].param].npp > 1) x->tied += 4 * (uint64_t)l->param[i].count;
+  for (int i = 0; i < l->regions.nparam; i++) {
+    const Stored *p = &l->regions.param[i];
+    if (st->holders[p->param].npp > 1) x->tied += 4 * (uint64_t)p->count;
+  }
 }
 
 static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
@@ -56,8 +58,8 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
   x->kept = l.kept;
   for (uint64_t in = inputs_of(st, r); in; in &= in - 1)
     x->inputs++;
-  for (int i = 0; i < l.nparam; i++)
-    x->params += (uint64_t)l.param[i].count;
+  for (int i = 0; i < l.regions.nparam; i++)
+    x->params += (uint64_t)l.regions.param[i].count;
   add_reductions(st, &l, m, x);
   x->sent = sent_by(st, r);
   for (int u = 0; u < st->u->n; u++)

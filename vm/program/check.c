@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "vm/device/device.h"
+#include "vm/storage/piece.h"
 
 typedef struct Check {
   const Compiled *c;
@@ -199,21 +200,49 @@ static weft_status check_tables(const Check *k) {
   return WEFT_OK;
 }
 
+static weft_status bad_param(const Check *k, const Stored *q, const char *why) {
+  return err_set(k->e, WEFT_EINTERNAL, "pp rank %d: %s: %lld elements from %lld on %s",
+                 k->p->pp, k->c->param[q->param].name, (long long)q->count,
+                 (long long)q->at, why);
+}
+
+/* What is kept of every parameter, besides its value. */
+static const RegionKind kept[] = {REGION_GRAD, REGION_M, REGION_V};
+
 static weft_status check_params(const Check *k) {
-  const Program *p = k->p;
-  for (int i = 0; i < p->nparam; i++) {
-    const ProgParam *q = &p->param[i];
+  const Regions *s = &k->p->regions;
+  int64_t end = 0;
+  for (int i = 0; i < s->nparam; i++) {
+    const Stored *q = &s->param[i];
     if (q->param < 0 || q->param >= k->c->nparam)
       return bad(k, "a parameter", (uint64_t)q->param, (uint64_t)k->c->nparam);
-    uint64_t at[] = {q->work, q->master, q->grad, q->m, q->v};
-    for (int j = 0; j < LEN(at); j++) {
-      uint64_t n = (uint64_t)q->count;
-      n *= (uint64_t)dtype_size(j == 0 ? k->c->dtype : DT_F32);
-      if (at[j] > p->arena_bytes || n > p->arena_bytes - at[j])
-        return bad(k, "the end of a parameter", at[j] + n, p->arena_bytes);
-    }
+    if (q->at < end) return bad_param(k, q, "overlap those before");
+    end = q->at + q->count;
+    int64_t box = piece_box(&k->c->mesh, &k->c->param[q->param]);
+    if (box != q->count)
+      return bad(k, k->c->param[q->param].name, (uint64_t)q->count, (uint64_t)box);
+    const Region *r = regions_value(s, q);
+    for (int j = 0; r && j < LEN(kept); j++)
+      if (q->at + q->count <= r->first + r->whole) r = regions_find(s, kept[j], q);
+    if (!r || q->at + q->count > r->first + r->whole)
+      return bad_param(k, q, "have no place in a region");
   }
   return WEFT_OK;
+}
+
+static weft_status check_regions(const Check *k) {
+  const Program *p = k->p;
+  for (int i = 0; i < p->regions.nregion; i++) {
+    const Region *r = &p->regions.region[i];
+    uint64_t n = region_bytes(r);
+    if (r->kind >= REGION_N || r->dtype >= DT_ACT)
+      return bad(k, "the kind of a region", r->kind, REGION_N);
+    if (r->first < 0 || r->count * mesh_size(&k->c->mesh, r->flat) != r->whole)
+      return bad(k, "the length of a region", (uint64_t)r->count, (uint64_t)r->whole);
+    if (r->off > p->arena_bytes || n > p->arena_bytes - r->off)
+      return bad(k, "the end of a region", r->off + n, p->arena_bytes);
+  }
+  return check_params(k);
 }
 
 /* All programs have the same list, because a communicator is an index into it. */
@@ -283,7 +312,7 @@ static weft_status check_bounds(const Check *k, Arena *a) {
 static weft_status check_program(const Check *k, Arena *a) {
   TRY(check_tables(k));
   TRY(check_comms(k));
-  TRY(check_params(k));
+  TRY(check_regions(k));
   for (uint32_t i = 0; i < k->p->nmain; i++) TRY(check_instr(k, i, NULL));
   for (int i = 0; i < k->p->nbody; i++) TRY(check_body(k, &k->p->body[i]));
   return check_bounds(k, a);

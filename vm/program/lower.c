@@ -149,10 +149,10 @@ static void bind_units(Emit *e, Main *m) {
     *VEC_PUSH(e->scratch, e->unit) = x->name;
     for (int i = 0; i < x->code->nparam; i++)
       *VEC_PUSH(e->scratch, e->bind) =
-          (Bind){e->l->param[e->l->of[x->param[i]]].work, BIND_STORED};
+          (Bind){layout_at(e->l, REGION_WORK, x->param[i]), BIND_STORED};
     for (int i = 0; i < x->code->nparam; i++)
       *VEC_PUSH(e->scratch, e->bind) =
-          (Bind){e->l->param[e->l->of[x->param[i]]].grad, BIND_STORED};
+          (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
   }
 }
 
@@ -239,8 +239,8 @@ static void emit_reduce(Emit *e, const Event *ev) {
   x->comm = (int16_t)comm_for(e->comms, k->axes, NULL, 0);
   x->handle = ev->handle;
   x->nin = x->nout = 1;
-  emit_operand(e, k->off, DT_F32, (int64_t)k->count);
-  emit_operand(e, k->off, DT_F32, (int64_t)k->count);
+  emit_operand(e, k->off, DT_F32, k->count);
+  emit_operand(e, k->off, DT_F32, k->count);
 }
 
 static void emit_event(Emit *e, const Event *ev, Main *m) {
@@ -287,17 +287,31 @@ static void reserve_calls(Emit *e, const MainList *t, Arena *a) {
 
 /* ---- memory ---- */
 
+/* Adds to the class of that name. */
+static void add_class(Program *p, const char *name, uint64_t bytes) {
+  int i = 0;
+  while (i < p->nmem && strcmp(p->mem[i].name, name) != 0)
+    i++;
+  if (!bytes) return;
+  p->mem[i].name = name;
+  p->mem[i].bytes += bytes;
+  p->nmem = MAX(p->nmem, i + 1);
+}
+
 static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
-  static const char *const name[] = {
-      "parameters",         "master weights", "gradients", "optimizer state",
-      "inputs and scalars", "activations",    "workspace", "undo copies"};
   Program *p = e->p;
   uint64_t passes = frames + temp, more = e->l->kept > passes ? e->l->kept - passes : 0;
-  p->mem = NEW_N(c->arena, MemClass, LEN(name));
-  for (int i = 0; i < LEN(name); i++) {
-    uint64_t bytes = i < 5 ? e->l->bytes[i] : i == 5 ? frames : i == 6 ? temp : more;
-    if (bytes) p->mem[p->nmem++] = (MemClass){.name = name[i], .bytes = bytes};
+  uint64_t rest = e->l->end;
+  p->mem = NEW_N(c->arena, MemClass, REGION_N + 4);
+  for (int i = 0; i < p->regions.nregion; i++) {
+    const Region *r = &p->regions.region[i];
+    add_class(p, region_class[r->kind], align_up(region_bytes(r)));
+    rest -= align_up(region_bytes(r));
   }
+  add_class(p, "inputs and scalars", rest);
+  add_class(p, "activations", frames);
+  add_class(p, "workspace", temp);
+  add_class(p, "undo copies", more);
   if (more)
     p->mem[p->nmem - 1].note =
         arena_printf(c->arena, "%llu bytes, the rest in the place of the activations",
@@ -359,7 +373,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   *m = (Main){.t = t,
               .unit_at = NEW_N(e.scratch, int, e.u->n),
               .bind_at = NEW_N(e.scratch, uint32_t, e.u->n),
-              .written = NEW_N(e.scratch, bool, l->nparam + 1)};
+              .written = NEW_N(e.scratch, bool, l->regions.nparam + 1)};
   uint64_t frames = offsets(e.scratch, t->buffer.at, t->buffer.n);
   reserve_calls(&e, t, c->arena);
   m->frames = l->end;
@@ -370,6 +384,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
     write_body(&e, m->bodies.unit.at[k] / 3, (Phase)(m->bodies.unit.at[k] % 3),
                l->end + frames);
   p->nhandle = MAX(t->handles, 1);
+  p->regions = l->regions;
   account(&e, c, frames, temp_bytes);
   count_in_flight(&e);
   p->flops = step_flops(&e);
@@ -388,7 +403,6 @@ void lower(Emit *out, MainList *t, Compiled *c) {
     p->body[i].name = arena_str(c->arena, p->body[i].name);
   for (int i = 0; i < p->nunit; i++)
     p->unit[i] = arena_str(c->arena, p->unit[i]);
-  p->param = l->param, p->nparam = l->nparam;
   memcpy(p->input, l->input, sizeof p->input);
   p->scalars = l->scalars;
 }

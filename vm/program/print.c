@@ -145,15 +145,25 @@ static void print_comms(const Print *k) {
   }
 }
 
-static void print_params(const Print *k) {
-  if (k->p->nparam) text_add(k->out, "\nparameters\n");
-  for (int i = 0; i < k->p->nparam; i++) {
-    const ProgParam *q = &k->p->param[i];
+static void print_regions(const Print *k) {
+  const Regions *s = &k->p->regions;
+  char buf[64];
+  if (s->nregion) text_add(k->out, "\nregions, of the row of parameters\n");
+  for (int i = 0; i < s->nregion; i++) {
+    const Region *r = &s->region[i];
+    text_printf(k->out, "%6d  %s: %lld %s", i, region_name[r->kind], (long long)r->count,
+                dtype_name((DType)r->dtype));
+    if (k->offsets) text_printf(k->out, " @%llu", ULL(r->off));
+    if (r->first) text_printf(k->out, ", from %lld on", (long long)r->first);
+    if (r->flat) text_printf(k->out, ", a shard over %s", axes_name(r->flat, buf));
+    text_add(k->out, "\n");
+  }
+  if (s->nparam) text_add(k->out, "\nrow of parameters\n");
+  for (int i = 0; i < s->nparam; i++) {
+    const Stored *q = &s->param[i];
     text_printf(k->out, "%6d  %s: %lld elements", i, k->c->param[q->param].name,
                 (long long)q->count);
-    if (k->offsets)
-      text_printf(k->out, ", work @%llu, master @%llu, grad @%llu, m @%llu, v @%llu",
-                  ULL(q->work), ULL(q->master), ULL(q->grad), ULL(q->m), ULL(q->v));
+    if (k->offsets) text_printf(k->out, " at %lld", (long long)q->at);
     text_add(k->out, q->owner ? "\n" : ", owned elsewhere\n");
   }
 }
@@ -208,7 +218,7 @@ void program_print(const Compiled *c, int rank, bool offsets, Text *out) {
   print_header(&k);
   print_memory(&k);
   print_comms(&k);
-  print_params(&k);
+  print_regions(&k);
   print_bindings(&k);
   print_code(&k);
   print_meanings(&k);

@@ -183,18 +183,33 @@ static void write_memory(const Print *k) {
 }
 
 static void write_params(const Print *k) {
+  const Regions *s = &k->p->regions;
   json_open(k->j, "parameters", '[');
-  for (int i = 0; i < k->p->nparam; i++) {
-    const ProgParam *q = &k->p->param[i];
+  for (int i = 0; i < s->nparam; i++) {
+    const Stored *q = &s->param[i];
     json_open(k->j, NULL, '{');
+    json_int(k->j, "at", q->at);
     json_int(k->j, "count", q->count);
-    offset(k->j, "grad", q->grad);
-    offset(k->j, "m", q->m);
-    offset(k->j, "master", q->master);
     json_str(k->j, "name", k->c->param[q->param].name);
     json_bool(k->j, "owner", q->owner);
-    offset(k->j, "v", q->v);
-    offset(k->j, "work", q->work);
+    json_close(k->j, '}');
+  }
+  json_close(k->j, ']');
+}
+
+static void write_regions(const Print *k) {
+  const Regions *s = &k->p->regions;
+  char buf[64];
+  json_open(k->j, "regions", '[');
+  for (int i = 0; i < s->nregion; i++) {
+    const Region *r = &s->region[i];
+    json_open(k->j, NULL, '{');
+    json_int(k->j, "count", r->count);
+    json_str(k->j, "dtype", dtype_name((DType)r->dtype));
+    json_int(k->j, "first", r->first);
+    json_str(k->j, "flat", r->flat ? axes_name(r->flat, buf) : NULL);
+    json_str(k->j, "kind", region_name[r->kind]);
+    offset(k->j, "offset", r->off);
     json_close(k->j, '}');
   }
   json_close(k->j, ']');
@@ -241,6 +256,7 @@ static void write_program(const Print *k) {
   json_int(j, "microbatches", k->c->microbatches);
   write_params(k);
   json_int(j, "rank", k->rank);
+  write_regions(k);
   offset(j, "scalars", k->p->scalars);
   json_int(j, "seq", k->c->seq);
   json_int(j, "world", k->c->mesh.world);

@@ -13,6 +13,7 @@
 #define WEFT_PROGRAM_H
 
 #include "vm/device/device.h"
+#include "vm/storage/region.h"
 #include "action.h"
 
 typedef enum {
@@ -97,15 +98,6 @@ typedef struct CommDesc {
   int in_flight;         /* most starts without a wait on any rank */
 } CommDesc;
 
-/* A parameter on this pp rank. Offsets into the arena; state is f32. When the compute
- * type is f32, `work` == `master`. */
-typedef struct ProgParam {
-  int32_t param;         /* Compiled.param */
-  int64_t count;         /* local elements */
-  uint64_t work, master, grad, m, v;
-  bool owner;            /* counts in the norm and is gathered here (tied weights: one) */
-} ProgParam;
-
 typedef struct MemClass {
   const char *name;      /* "parameters", "gradients", "optimizer", "activations", ... */
   uint64_t bytes;        /* distinct bytes of the arena */
@@ -123,9 +115,9 @@ enum {
   SC_ZERO_FROM,                    /* from here on zeroed at the start of a step */
   SC_TOKENS = SC_ZERO_FROM,        /* label tokens of the whole step, all ranks */
   SC_LOSS,                         /* sum of losses, after update: over all ranks */
-  SC_NORM2,                        /* squared gradient norm, replicated parameters */
-  SC_NORM2_TP,                     /* the same, parameters cut over tp */
-  SC_N = 16
+  SC_NORM2,                        /* squared gradient norm: of what is whole, then all */
+  SC_NORM2_CUT,                    /* from here on: of what is cut over one set of axes */
+  SC_N = 32
 };
 
 typedef struct Program {
@@ -140,7 +132,7 @@ typedef struct Program {
   Operand *operand;      uint32_t noperand;
   OpAttr *attr;          uint32_t nattr;
   const char **what;     uint32_t nwhat;
-  ProgParam *param;      int nparam;
+  Regions regions;       /* where its parameters live */
   CommDesc *comm;        int ncomm;      /* the same list for all programs */
   int nhandle;
   uint64_t arena_bytes;
@@ -150,20 +142,6 @@ typedef struct Program {
   uint64_t scalars;      /* f64[SC_N] */
   double flops;          /* of one step */
 } Program;
-
-/* One logical parameter, for loading, gathering and checkpoints. */
-typedef struct CompiledParam {
-  const char *name;
-  int ndim;
-  int64_t dim[MAX_DIM];  /* global */
-  uint8_t init;          /* InitKind */
-  float std;
-  bool decay;
-  int cut;               /* dimension that tp cuts, or -1 */
-  int parts;             /* see Dim.parts */
-  int npp;               /* pp ranks that hold it */
-  int *pp;               /* ascending; the first one owns it */
-} CompiledParam;
 
 /* How many transfers of a kind, and the larger of what they take and give. */
 typedef struct Flow {

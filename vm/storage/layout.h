@@ -1,4 +1,4 @@
-/* layout.h - the static regions of a pp rank. */
+/* layout.h - the static part of a pp rank's arena. */
 #ifndef WEFT_LAYOUT_H
 #define WEFT_LAYOUT_H
 
@@ -7,24 +7,28 @@
 
 typedef struct Bucket {
   AxisSet axes;          /* the gradients are partial over these */
-  uint64_t off, count;   /* f32 elements */
+  uint64_t off;          /* in the arena */
+  int64_t count;         /* f32 elements */
   uint64_t chunks;       /* local chunks that write them, a bit each */
-  int *param, nparam;    /* indices into Layout.param */
+  int first, n;          /* in Layout.regions.param */
 } Bucket;
 typedef struct Layout {
-  ProgParam *param; int nparam;
-  int *of;               /* Compiled.param -> index here, -1 */
+  Regions regions;
+  int *of;               /* Compiled.param -> index in regions.param, -1 */
   VEC(Bucket) bucket;
   uint64_t input[IN_N];
   uint64_t scalars, seed;
-  uint64_t bytes[5];     /* parameters, master, gradients, optimizer, inputs */
   uint64_t end;          /* activations begin here */
   uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
                             once the activations are dead */
 } Layout;
-/* ProgParams lie in `keep`, the rest in `scratch`. */
+/* Regions lie in `keep`, the rest in `scratch`. */
 void layout(const Stages *st, const Plan *plan, int rank, int microbatches, Arena *keep,
             Arena *scratch, Layout *l);
+/* Where a parameter of the rank begins in its region of this kind. */
+uint64_t layout_at(const Layout *l, RegionKind kind, int param);
+/* post_validation.c: the bytes that it keeps from the end of the static part on. */
+uint64_t post_validation_bytes(const Regions *s);
 /* The inputs that a rank reads, 1 << InputKind, and the bytes of each for a step. */
 uint64_t inputs_of(const Stages *st, int rank);
 uint64_t input_bytes(int64_t microbatches, int64_t micro, int64_t seq);

@@ -2,7 +2,7 @@
 #ifndef WEFT_OFFSETS_H
 #define WEFT_OFFSETS_H
 
-#include "vm/base/base.h"
+#include "vm/device/device.h"
 
 typedef struct Interval {
   int start, end;        /* inclusive positions */
@@ -15,7 +15,8 @@ uint64_t offsets(Arena *a, Interval *v, int n);
 /* What happens to buffers in order: i >= 0: buffer v[i] is taken; ~i: it is given back,
  * before those of a later start are taken. Returns how many there are; step[2 * n]. */
 int buffer_steps(const Interval *v, int n, Arena *scratch, int32_t *step);
-enum { ALIGN = 64 };
+/* Every place in an arena. */
+enum { ALIGN = DEVICE_ALIGN };
 static inline uint64_t align_up(uint64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 
 #endif

@@ -1,0 +1,144 @@
+/* piece.c - pieces of parameters and their spans. */
+#include "piece.h"
+
+#include <math.h>
+
+/* ---- which elements ---- */
+
+/* The axes that cut dimension d do so one after the other; where a cut does not come out
+ * even the last ranks have less, and what they miss is padding. */
+static PieceDim dim_piece(const Mesh *m, const CompiledParam *p, int d, int rank) {
+  int64_t parts = MAX(p->parts[d], 1), size = p->dim[d] / parts, end = size;
+  PieceDim c = {.parts = parts, .size = size, .slice = size};
+  bool cut = false;
+  for (int x = 0; x < AX_N; x++) {
+    if (p->place.on[x] != d) continue;
+    AxisSet axes = ax_mesh((ShardAxis)x);
+    int n = mesh_size(m, axes);
+    cut |= n > 1;
+    c.slice = (c.slice + n - 1) / n;
+    c.first += mesh_index(m, axes, rank) * c.slice;
+    end = MIN(end, c.first + c.slice);
+  }
+  c.valid = MAX(end - c.first, 0);
+  if (!cut) c.parts = 1, c.size = c.slice = c.valid = p->dim[d];
+  return c;
+}
+
+int64_t piece_box(const Mesh *m, const CompiledParam *p) {
+  int64_t n = 1;
+  for (int d = 0; d < p->ndim; d++) {
+    PieceDim c = dim_piece(m, p, d, 0);
+    n *= c.parts * c.slice;
+  }
+  return n;
+}
+
+Piece piece_make(const Mesh *m, const CompiledParam *p, const Stored *at, const Region *r,
+                 int rank) {
+  Piece c = {.region = r, .ndim = p->ndim};
+  for (int d = 0; d < p->ndim; d++)
+    c.dim[d] = dim_piece(m, p, d, rank);
+  int64_t here = r->first + (r->flat ? mesh_index(m, r->flat, rank) * r->count : 0);
+  int64_t from = MAX(at->at, here), to = MIN(at->at + at->count, here + r->count);
+  if (to <= from) return c;
+  c.at = from - here;
+  c.from = from - at->at;
+  c.count = to - from;
+  return c;
+}
+
+AxisSet piece_axes(const CompiledParam *p, const Region *r) {
+  return place_cuts(p->place) | r->flat;
+}
+
+bool piece_gives(const Mesh *m, const CompiledParam *p, const Region *r, int rank) {
+  AxisSet copies = axes_rest(piece_axes(p, r)) & ~AXIS_BIT(AXIS_PP);
+  return mesh_coord(m, rank, AXIS_PP) == p->pp[0] && mesh_index(m, copies, rank) == 0;
+}
+
+/* ---- spans ---- */
+
+/* The last dimension that is cut, or the first one: what comes after it is whole. */
+static int last_cut(const Piece *p) {
+  for (int d = p->ndim - 1; d > 0; d--)
+    if (p->dim[d].valid < p->dim[d].size || p->dim[d].parts > 1) return d;
+  return 0;
+}
+
+/* Elements of the box in one span, before the flat cut. */
+static int64_t span_length(const Piece *p) {
+  int last = last_cut(p);
+  int64_t n = p->dim[last].slice;
+  for (int d = last + 1; d < p->ndim; d++)
+    n *= p->dim[d].size;
+  return n;
+}
+
+/* Spans that the flat cut leaves nothing of are passed over. */
+int64_t piece_spans(const Piece *p) {
+  int64_t n = span_length(p);
+  return p->count ? (p->from + p->count - 1) / n - p->from / n + 1 : 0;
+}
+
+/* Number `i` of all spans of the box: where it begins in the whole parameter, in units of
+ * what follows the last cut dimension; false if it is in the padding of another one. */
+static bool span_place(const Piece *p, int64_t i, int64_t *at) {
+  int last = last_cut(p);
+  int64_t part = i % p->dim[last].parts, stride = p->dim[last].parts * p->dim[last].size;
+  bool valid = true;
+  *at = part * p->dim[last].size + p->dim[last].first;
+  i /= p->dim[last].parts;
+  for (int d = last - 1; d >= 0; d--) {
+    const PieceDim *c = &p->dim[d];
+    int64_t here = i % (c->parts * c->slice), in_part = here % c->slice;
+    valid &= in_part < c->valid;
+    *at += (here / c->slice * c->size + c->first + in_part) * stride;
+    stride *= c->parts * c->size;
+    i /= c->parts * c->slice;
+  }
+  return valid;
+}
+
+Span piece_span(const Piece *p, int64_t i) {
+  int64_t length = span_length(p), number = p->from / length + i, place;
+  int64_t inner = length / p->dim[last_cut(p)].slice;
+  bool valid = span_place(p, number, &place);
+  int64_t begin = number * length, full = begin + length;
+  int64_t end = begin + (valid ? p->dim[last_cut(p)].valid * inner : 0);
+  int64_t lo = MAX(begin, p->from), hi = MIN(full, p->from + p->count);
+  int64_t filled = MAX(MIN(hi, end), lo);
+  return (Span){.local = lo - p->from,
+                .global = place * inner + lo - begin,
+                .n = filled - lo,
+                .padding = hi - filled};
+}
+
+/* ---- values ---- */
+
+void piece_cut(const Piece *p, const float *global, float *local) {
+  for (int64_t i = 0, n = piece_spans(p); i < n; i++) {
+    Span s = piece_span(p, i);
+    if (s.n) memcpy(local + s.local, global + s.global, (size_t)s.n * sizeof *local);
+    if (s.padding) memset(local + s.local + s.n, 0, (size_t)s.padding * sizeof *local);
+  }
+}
+
+void piece_paste(const Piece *p, const float *local, float *global) {
+  for (int64_t i = 0, n = piece_spans(p); i < n; i++) {
+    Span s = piece_span(p, i);
+    if (s.n) memcpy(global + s.global, local + s.local, (size_t)s.n * sizeof *local);
+  }
+}
+
+double piece_distance(const Piece *p, const float *local, const float *global) {
+  double sum = 0;
+  for (int64_t i = 0, n = piece_spans(p); i < n; i++) {
+    Span s = piece_span(p, i);
+    for (int64_t k = 0; k < s.n; k++) {
+      double d = (double)local[s.local + k] - global[s.global + k];
+      sum += d * d;
+    }
+  }
+  return sqrt(sum);
+}

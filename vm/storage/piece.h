@@ -1,0 +1,47 @@
+/* piece.h - what one rank holds of a parameter, and where that is in the whole one.
+ *
+ * The cuts of dimensions give every rank a box of equal size; a flat cut of the region
+ * then takes a stretch of the box's elements, in their order. */
+#ifndef WEFT_PIECE_H
+#define WEFT_PIECE_H
+
+#include "region.h"
+
+/* A dimension is `parts` equal parts of `size`; of each the rank has elements [first,
+ * first + slice), and those past `valid` are padding, which is zero. */
+typedef struct PieceDim {
+  int64_t parts, size, first, slice, valid;
+} PieceDim;
+
+typedef struct Piece {
+  const Region *region;
+  int64_t at, count;     /* elements [at, at + count) of the region here */
+  int64_t from;          /* the first of them among the elements of the box */
+  int ndim;
+  PieceDim dim[MAX_DIM];
+} Piece;
+/* What `rank` has of a parameter in a region; nothing (count 0) is possible. */
+Piece piece_make(const Mesh *m, const CompiledParam *p, const Stored *at, const Region *r,
+                 int rank);
+/* Elements of its box: what a rank holds where no region cuts it flat. */
+int64_t piece_box(const Mesh *m, const CompiledParam *p);
+/* The axes whose ranks hold different pieces; the others hold copies. */
+AxisSet piece_axes(const CompiledParam *p, const Region *r);
+/* Of the ranks that hold copies of a piece, the first one on the owning pp rank. */
+bool piece_gives(const Mesh *m, const CompiledParam *p, const Region *r, int rank);
+
+/* A piece is a row of spans: n elements from `local` of the piece on are those from
+ * `global` of the parameter on; then so many of padding. Either may be none. */
+typedef struct Span {
+  int64_t local, global, n, padding;
+} Span;
+int64_t piece_spans(const Piece *p);
+Span piece_span(const Piece *p, int64_t i);
+
+/* Between a whole parameter and a piece, p->count elements. */
+void piece_cut(const Piece *p, const float *global, float *local);
+void piece_paste(const Piece *p, const float *local, float *global);
+/* L2 norm of the difference between a piece and its place in the whole. */
+double piece_distance(const Piece *p, const float *local, const float *global);
+
+#endif

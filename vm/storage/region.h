@@ -1,0 +1,83 @@
+/* region.h - where the parameters of a pp rank live, as a value.
+ *
+ * The parameters of a pp rank stand in one *row* of elements, those that are treated
+ * alike next to each other. Everything that is kept of them - the copy that ops read,
+ * master weights, gradients, moments - is a *region*: elements [first, first + whole) of
+ * the row in one dtype, at one place of the arena. A region is whole on every rank, or
+ * cut flat over some axes, into shards of equal length; the row has padding where that
+ * needs it. Ranks that differ in anything but pp have the same regions; what of a
+ * parameter a rank holds in one is a Piece (piece.h).
+ *
+ * A parameter lies in one region of each kind at most. A region that is cut flat has
+ * parameters of one class only, so that the shards of all ranks are treated alike. */
+#ifndef WEFT_REGION_H
+#define WEFT_REGION_H
+
+#include "vm/graph/graph.h"
+
+typedef enum {
+#define REGION(id, name, class) REGION_##id,
+#include "region.def"
+  REGION_N
+} RegionKind;
+extern const char *const region_name[REGION_N];    /* "work", ... */
+extern const char *const region_class[REGION_N];   /* "parameters", ... */
+
+/* One logical parameter, for loading, gathering and checkpoints. */
+typedef struct CompiledParam {
+  const char *name;
+  int ndim;
+  int64_t dim[MAX_DIM];  /* global */
+  uint8_t parts[MAX_DIM];/* see Dim.parts */
+  Place place;           /* the cuts of its dimensions, before any flat one */
+  uint8_t init;          /* InitKind */
+  float std;
+  bool decay;
+  int npp;               /* pp ranks that hold it */
+  int *pp;               /* ascending; the first one owns it */
+} CompiledParam;
+int64_t param_count(const CompiledParam *p);        /* global elements */
+
+/* A parameter in the row: elements [at, at + count), as its dimensions are cut. */
+typedef struct Stored {
+  int32_t param;         /* Compiled.param */
+  bool owner;            /* counts in the norm and is gathered here (tied weights: one) */
+  int64_t at, count;
+} Stored;
+
+typedef struct Region {
+  uint8_t kind;          /* RegionKind */
+  uint8_t dtype;         /* DType */
+  AxisSet flat;          /* cut flat over these axes; 0: whole */
+  int64_t first, whole;  /* in the row; `whole` is a multiple of the flat axes' ranks */
+  int64_t count;         /* elements on each rank */
+  uint64_t off;          /* in the arena */
+} Region;
+
+typedef struct Regions {
+  Stored *param;         /* in the order of the row */
+  int nparam;
+  Region *region;
+  int nregion;
+} Regions;
+
+/* This pp rank's entry of a parameter; NULL if it has none. */
+const Stored *regions_param(const Regions *s, int param);
+/* The region of this kind that holds a parameter, or NULL. */
+const Region *regions_find(const Regions *s, RegionKind kind, const Stored *p);
+/* The region with its f32 value: master, or work where there is none. */
+const Region *regions_value(const Regions *s, const Stored *p);
+uint64_t region_bytes(const Region *r);
+/* Where element `at` of the row lies in the arena; the region is whole. */
+uint64_t region_at(const Region *r, int64_t at);
+
+/* Parameters next to each other in the row that are alike, with the padding between. */
+typedef struct Stretch {
+  int first, n;          /* in Regions.param */
+  int64_t at, count;     /* elements of the row */
+} Stretch;
+typedef bool (*Alike)(const CompiledParam *all, const Stored *a, const Stored *b);
+/* The run after *r, which is {0} at the start; false at the end. */
+bool regions_stretch(const Regions *s, const CompiledParam *all, Alike alike, Stretch *r);
+
+#endif

@@ -1,0 +1,37 @@
+/* update.h - what a rank does once a step, in pieces that update.c and post_validation.c
+ * put together. All of it is emitted into the main list. */
+#ifndef WEFT_UPDATE_H
+#define WEFT_UPDATE_H
+
+#include "piece.h"
+#include "vm/program/lower.h"
+
+/* ---- instructions ---- */
+void emit_kernel(Emit *e, int op, const OpAttr *attr, const char *what);
+/* Operands of the kernel or collective that was emitted last, results after inputs. */
+void emit_in(Emit *e, uint64_t off, DType dt, int64_t n);
+void emit_out(Emit *e, uint64_t off, DType dt, int64_t n);
+void emit_wait(Emit *e, int handle, const char *what);
+/* Starts the sum of one scalar over some axes; false if there is nothing to wait for. */
+bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *what);
+
+/* ---- steps ---- */
+/* The loss is partial over these axes. */
+AxisSet update_loss_axes(const Units *u);
+/* clip_coef or clip_guess; `whole`: the norm is that of all ranks. */
+void update_clip(Emit *e, int op, bool whole);
+/* The next run of parameters that the optimizer treats alike; see regions_stretch. */
+bool update_stretch(const Emit *e, const Compiled *c, Stretch *r);
+/* adamw, or an op with its operands, on one run. They read only the scalars before
+ * SC_ZERO_FROM: the others may be on their way. */
+void update_step(Emit *e, const Compiled *c, const Stretch *r, int op);
+/* The results that an op writes to the state of a run: value, moments, and the copy that
+ * ops read. */
+void update_results(Emit *e, const Stretch *r);
+const char *update_name(Emit *e, const Compiled *c, const Stretch *r);
+
+/* ---- post_validation.c ---- */
+/* Sums the norm and the loss over pp while the optimizer steps. */
+void post_validation(Emit *e, const Compiled *c, MainList *t);
+
+#endif
