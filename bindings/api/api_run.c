@@ -63,7 +63,7 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
   if (!r) return err_set(err, WEFT_ENOMEM, "out of memory");
   *r = (weft_run){.alloc = plan->alloc, .plan = plan, .c = plan->job.compiled};
   RunOptions run = {.alloc = &r->alloc,
-                    .comm = o.comm,
+                    .world = o.comm,
                     .threads = o.threads,
                     .stop = api_stop(o.stop),
                     .patience_s = o.patience_s};

@@ -17,7 +17,7 @@ typedef struct Training {
   Run *run;
   Data *data;
   SafeTensors *weights;
-  const char *comm;
+  const WorldKind *comm;
   bool first;    /* this process prints */
   bool progress; /* a line that is written over, on a terminal */
   int log;       /* file descriptor, -1: none */
@@ -81,15 +81,17 @@ static weft_status choose_comm(Training *t, int64_t *world) {
   LaunchInfo info;
   TRY(launch_detect(get_env, NULL, &info, e));
   bool launched = info.kind != LAUNCH_NONE && info.size > 1;
-  t->comm = t->cli->comm ? t->cli->comm : launched ? "mpi" : "local";
-  if (strcmp(t->comm, "local") != 0 && strcmp(t->comm, "mpi") != 0)
-    return err_set(e, WEFT_EUSAGE, "--comm is local or mpi, got \"%s\"", t->comm);
-  *world = strcmp(t->comm, "mpi") == 0 ? info.size : 0;
+  char names[64];
+  t->comm = t->cli->comm ? world_kind(t->cli->comm, NULL) : world_default(launched);
+  if (!t->comm)
+    return err_set(e, WEFT_EUSAGE, "--comm is %s, got \"%s\"", world_names(names),
+                   t->cli->comm);
+  *world = t->comm->processes ? info.size : 0;
   if (launched && *world == 0)
     return err_set(e, WEFT_EUSAGE,
-                   "%s has started %d processes, but --comm local is one "
+                   "%s has started %d processes, but --comm %s is one "
                    "process; leave --comm out",
-                   launch_name(info.kind), info.size);
+                   launch_name(info.kind), info.size, t->comm->name);
   if (*world && info.kind == LAUNCH_ENV)
     return err_set(e, WEFT_EUSAGE,
                    "RANK and WORLD_SIZE are set, but processes without MPI "
@@ -146,7 +148,7 @@ static weft_status start(Training *t) {
   JobFacts f = {
       .arena = j->arena, .data = t->data, .weights = t->weights, .steps = t->end};
   TRY(job_facts(j, &f, &j->e));
-  RunOptions o = {.comm = t->comm,
+  RunOptions o = {.world = t->comm->name,
                   .threads = threads,
                   .stop = t->cli->stop,
                   .fact = f.fact,
@@ -185,7 +187,7 @@ static weft_status log_start(Training *t) {
   Text text = {0};
   Json out = {.out = &text};
   json_open(&out, NULL, '{');
-  json_str(&out, "comm", t->comm);
+  json_str(&out, "comm", t->comm->name);
   json_str(&out, "data", data_describe(t->data));
   json_str(&out, "event", "start");
   json_str(&out, "host", host);
@@ -276,7 +278,7 @@ static void print_start(Training *t) {
   char mesh[96], memory[32];
   fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s\n", t->job.plan.name,
           format_mesh(&t->job.mesh, mesh), t->job.mesh.world,
-          t->job.mesh.world > 1 ? "s" : "", t->comm,
+          t->job.mesh.world > 1 ? "s" : "", t->comm->name,
           format_bytes((double)run_memory(t->run), memory), data_describe(t->data));
 }
 

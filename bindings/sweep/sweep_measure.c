@@ -9,7 +9,7 @@
 enum { RANKS = 32 };
 
 static weft_status train(Job *j, int steps, const StopFlag *stop, double *rate) {
-  RunOptions o = {.comm = "local", .stop = stop};
+  RunOptions o = {.stop = stop};
   DataSpec spec = {.kind = DATA_SYNTHETIC};
   Run *r = NULL;
   Data *data = NULL;

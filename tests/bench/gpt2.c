@@ -45,7 +45,7 @@ static void measure(const char *precision) {
   char set[64];
   snprintf(set, sizeof set, "precision=%s", precision);
   bench_open(&b, "tests/bench/gpt2_124m.lua", (const char *[]){set}, 1);
-  RunOptions o = {.comm = "local", .threads = THREADS};
+  RunOptions o = {.threads = THREADS};
   weft_error e = {.rank = -1};
   Run *r = NULL;
   Data *data = NULL;

@@ -34,11 +34,11 @@ END_TEST
 
 static void interrupted(Peer *p) {
   float x = 1;
-  LocalWorld **w = p->arg;
+  World **w = p->arg;
   if (p->rank == 0) {
     usleep(20000);
-    local_world_abort(*w, WEFT_EINTR, "interrupted");
-    local_world_abort(*w, WEFT_ERUN, "a later reason does not count");
+    world_abort(*w, -1, WEFT_EINTR, "interrupted");
+    world_abort(*w, -1, WEFT_ERUN, "a later reason does not count");
     return;
   }
   NEED(op_start(p, 0, ALL_REDUCE(DT_F32, &x, &x, 1)));
@@ -47,7 +47,7 @@ static void interrupted(Peer *p) {
 }
 
 START_TEST(test_interrupt) {
-  LocalWorld *w;
+  World *w;
   comm_world(&(Setup){.n = 3, .in_flight = 1, .nhandle = 1, .ngroup = 1, .world = &w},
              interrupted, &w);
 }
@@ -114,22 +114,22 @@ END_TEST
 
 START_TEST(test_join_errors) {
   weft_error e;
-  LocalWorld *w;
+  World w;
   Comm c;
   int both[] = {0, 1};
   CommGroup g = {both, 2, 1, "dp"}, other = {both, 2, 3, "dp"}, none = {both, 1, 1, "tp"};
   err_clear(&e);
-  ck_assert_int_eq(local_world_new(NULL, 3, &w, &e), WEFT_OK);
-  ck_assert_int_eq(local_join(w, 0, &g, 1, 1, &c, &e), WEFT_OK);
-  ck_assert_int_eq(local_join(w, 0, &g, 1, 1, &c, &e), WEFT_EINTERNAL);
+  ck_assert_int_eq(world_start(&w, world_kind("local", &e), NULL, 3, &e), WEFT_OK);
+  ck_assert_int_eq(world_join(&w, 0, NULL, &g, 1, 1, &c, &e), WEFT_OK);
+  ck_assert_int_eq(world_join(&w, 0, NULL, &g, 1, 1, &c, &e), WEFT_EINTERNAL);
   ck_assert_ptr_nonnull(strstr(e.text, "rank 0 joins its world a second time"));
   err_clear(&e);
-  ck_assert_int_eq(local_join(w, 1, &other, 1, 1, &c, &e), WEFT_EINTERNAL);
+  ck_assert_int_eq(world_join(&w, 1, NULL, &other, 1, 1, &c, &e), WEFT_EINTERNAL);
   ck_assert_ptr_nonnull(strstr(e.text, "disagree on the operations in flight, 1 and 3"));
   err_clear(&e);
-  ck_assert_int_eq(local_join(w, 2, &none, 1, 1, &c, &e), WEFT_EINTERNAL);
+  ck_assert_int_eq(world_join(&w, 2, NULL, &none, 1, 1, &c, &e), WEFT_EINTERNAL);
   ck_assert_ptr_nonnull(strstr(e.text, "communicator tp: rank 2 is no member"));
-  local_world_free(w);
+  world_close(&w);
 }
 END_TEST
 
@@ -155,15 +155,15 @@ static void *heap(void *ud, void *p, size_t old, size_t n) {
 
 /* Makes and joins a world of two ranks; WEFT_OK, or the first error. */
 static weft_status try_world(const weft_alloc *a, weft_error *e) {
-  LocalWorld *w;
+  World w;
   Comm c;
   int both[] = {0, 1};
   CommGroup g[] = {{both, 2, 1, "dp"}, {both, 2, 2, "tie"}};
-  TRY(local_world_new(a, 2, &w, e));
+  TRY(world_start(&w, world_kind("local", e), a, 2, e));
   weft_status st = WEFT_OK;
   for (int r = 0; r < 2 && st == WEFT_OK; r++)
-    st = local_join(w, r, g, 2, 3, &c, e);
-  local_world_free(w);
+    st = world_join(&w, r, NULL, g, 2, 3, &c, e);
+  world_close(&w);
   return st;
 }
 

@@ -14,8 +14,7 @@ int mpi_child(int argc, char **argv);
 
 /* ---- the child: one of the ranks ---- */
 
-static const MpiApi *api; /* of the child process, which is one rank */
-static MpiWorld *world;
+static World world; /* of the child process, which is one rank */
 
 /* Joins, runs, closes. True if the scenario found nothing wrong. */
 static bool scene(const Scenario *s, int rank, int n) {
@@ -26,7 +25,7 @@ static bool scene(const Scenario *s, int rank, int n) {
   setup.n = n;
   setup_groups(&setup, rank, group, member);
   err_clear(&p.e);
-  if (api->join(world, group, setup.ngroup, setup.nhandle, &p.c, &p.e) != WEFT_OK) {
+  if (world_join(&world, rank, NULL, group, setup.ngroup, setup.nhandle, &p.c, &p.e) != WEFT_OK) {
     fprintf(stderr, "%s\n", p.e.text);
     return false;
   }
@@ -45,7 +44,7 @@ static bool scenes(int rank, int n) {
 
 /* Operations larger than a call may be are cut into many. */
 static bool cut(int rank, int n) {
-  api->limit(world, 1000);
+  world.vt->limit(&world, 1000);
   return scene(&scenario[0], rank, n) && scene(&scenario[SCENARIOS - 1], rank, n);
 }
 
@@ -54,16 +53,16 @@ static bool raw(int rank, int n) {
   enum { BYTES = 2500 };
   unsigned char b[BYTES];
   bool ok = true;
-  api->limit(world, 1000);
-  api->barrier(world);
+  world.vt->limit(&world, 1000);
+  world_barrier(&world);
   memset(b, rank, BYTES);
-  if (rank) api->send(world, b, BYTES, 0);
+  if (rank) world_send(&world, b, BYTES, 0);
   for (int peer = 1; rank == 0 && peer < n; peer++) {
-    api->recv(world, b, BYTES, peer);
+    world_recv(&world, b, BYTES, peer);
     ok = ok && b[0] == peer && b[BYTES - 1] == peer;
   }
   memset(b, rank == n - 1 ? 77 : 0, BYTES);
-  api->bcast(world, b, BYTES, n - 1);
+  world_bcast(&world, b, BYTES, n - 1);
   return ok && b[0] == 77 && b[BYTES - 1] == 77;
 }
 
@@ -95,16 +94,14 @@ static bool act(const char *what, int rank, int n, int local_ranks) {
 }
 
 int mpi_child(int argc, char **argv) {
-  int rank, n, local_ranks;
   weft_error e;
   err_clear(&e);
-  api = mpi_api(&e);
-  if (!api || api->init(&world, &rank, &n, &local_ranks, &e) != WEFT_OK) {
+  if (world_start(&world, world_kind("mpi", &e), NULL, 1, &e) != WEFT_OK) {
     fprintf(stderr, "%s\n", e.text);
     return EXIT_FAILURE;
   }
-  bool ok = argc == 3 && act(argv[2], rank, n, local_ranks);
-  api->finalize(world);
+  bool ok = argc == 3 && act(argv[2], world.rank, world.size, world.node);
+  world_close(&world);
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

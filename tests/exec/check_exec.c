@@ -189,9 +189,9 @@ START_TEST(a_wrong_batch_is_refused) {
   err_clear(&err);
   plan.batch.global = 1;
   ck_assert_int_eq(
-      run_open(&plan, pipeline(false), &(RunOptions){.comm = "smoke"}, &run, &err),
+      run_open(&plan, pipeline(false), &(RunOptions){.world = "nccl"}, &run, &err),
       WEFT_EUSAGE);
-  has("\"smoke\"");
+  has("no world \"nccl\" in this build, only local or mpi");
 }
 END_TEST
 

@@ -28,7 +28,7 @@ static bool bad(const Child *c, const char *what) {
 }
 
 static bool begin(Child *c, ToyOptions o) {
-  RunOptions mpi = {.comm = "mpi", .threads = 1}, local = {.comm = "local", .threads = 1};
+  RunOptions mpi = {.world = "mpi", .threads = 1}, local = {.world = "local", .threads = 1};
   if (toy_compile(&c->toy, &o, NULL) != WEFT_OK) return bad(c, "compile");
   for (int i = 0; i < IDS; i++) {
     c->tokens[i] = (i * 7 + i / 5) % o.vocab;

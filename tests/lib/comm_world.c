@@ -11,7 +11,7 @@
 typedef struct Thread {
   Peer p;
   const Setup *s;
-  LocalWorld *w;
+  World *w;
   void (*fn)(Peer *p);
   pthread_t id;
 } Thread;
@@ -31,7 +31,7 @@ static weft_status join(Thread *t) {
   CommGroup group[MAX_GROUPS];
   int member[MAX_GROUPS][MAX_RANKS];
   setup_groups(t->s, t->p.rank, group, member);
-  return local_join(t->w, t->p.rank, group, t->s->ngroup, t->s->nhandle, &t->p.c,
+  return world_join(t->w, t->p.rank, NULL, group, t->s->ngroup, t->s->nhandle, &t->p.c,
                     &t->p.e);
 }
 
@@ -42,7 +42,7 @@ static void *run(void *arg) {
     comm_close(&t->p.c);
   } else {
     snprintf(t->p.bad, sizeof t->p.bad, "rank %d: %.200s", t->p.rank, t->p.e.text);
-    local_world_abort(t->w, WEFT_ERUN, "a rank could not join");
+    world_abort(t->w, -1, WEFT_ERUN, "a rank could not join");
   }
   return NULL;
 }
@@ -50,13 +50,14 @@ static void *run(void *arg) {
 void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg) {
   weft_error e;
   err_clear(&e);
-  LocalWorld *w = NULL;
-  ck_assert_int_eq(local_world_new(s->alloc, s->n, &w, &e), WEFT_OK);
-  if (s->world) *s->world = w;
+  World w;
+  const WorldKind *kind = world_kind("local", &e);
+  ck_assert_int_eq(world_start(&w, kind, s->alloc, s->n, &e), WEFT_OK);
+  if (s->world) *s->world = &w;
   Thread *t = calloc((size_t)s->n, sizeof *t);
   for (int i = 0; i < s->n; i++) {
     t[i] = (Thread){
-        .p = {.rank = i, .n = s->n, .exact = true, .arg = arg}, .s = s, .w = w, .fn = fn};
+        .p = {.rank = i, .n = s->n, .exact = true, .arg = arg}, .s = s, .w = &w, .fn = fn};
     err_clear(&t[i].p.e);
     ck_assert_int_eq(pthread_create(&t[i].id, NULL, run, &t[i]), 0);
   }
@@ -67,7 +68,7 @@ void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg) {
     if (!bad[0] || (strstr(bad, "gave up") && t[i].p.bad[0]))
       memcpy(bad, t[i].p.bad, sizeof bad);
   free(t);
-  local_world_free(w);
+  world_close(&w);
   ck_assert_msg(!bad[0], "%s", bad);
 }
 

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "vm/comm/comm.h"
+#include "vm/comm/world.h"
 
 typedef struct Peer {
   int rank, n;
@@ -22,7 +22,7 @@ typedef struct Setup {
   /* Fills the world ranks of a group of `rank`, returns how many; NULL: all ranks. */
   int (*members)(int rank, int n, int group, int *out);
   const weft_alloc *alloc;
-  LocalWorld **world;            /* where to put the world for the function, or NULL */
+  World **world;                 /* where to put the world for the function, or NULL */
 } Setup;
 
 enum { MAX_RANKS = 64, MAX_GROUPS = 8 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "vm/comm/comm.h"
+#include "vm/comm/world.h"
 
 /* As root mpirun wants to be told twice. Sanitizers report the MPI library's own
  * leaks. */
@@ -38,7 +38,7 @@ bool mpirun_present(void) {
     printf("mpirun: skipped: there is no mpirun\n");
     return false;
   }
-  if (mpi_api(&e)) return true;
+  if (world_kind("mpi", &e)->load(&e)) return true;
   ck_assert_int_eq(e.code, WEFT_EFILE);
   ck_assert_msg(strstr(e.text, "libopenmpi-dev") != NULL, "%s", e.text);
   ck_assert_int_gt(readlink("/proc/self/exe", module, 4095), 0);

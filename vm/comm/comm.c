@@ -1,7 +1,7 @@
 /* comm.c - the wrappers through which every communication goes.
  *
  * They check the caller, count what is moved, and let a test make the N-th call fail. */
-#include "comm.h"
+#include "world.h"
 
 static bool inject(Comm *c) {
   return ++c->calls == c->fail_at;
@@ -33,7 +33,7 @@ weft_status comm_wait(Comm *c, int handle, weft_error *e) {
 
 void comm_abort(Comm *c, const char *why) {
   assert(c && c->vt);
-  c->vt->abort(c, why ? why : "no reason given");
+  world_abort(c->world, c->rank, WEFT_ERUN, why);
 }
 
 void comm_close(Comm *c) {

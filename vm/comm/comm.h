@@ -32,14 +32,13 @@ typedef struct CommOp {
 } CommOp;
 
 typedef struct Comm Comm;
+typedef struct World World;
 typedef struct CommVtable {
   const char *name;
   int version;           /* 1 */
   weft_status (*start)(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
   weft_status (*wait)(Comm *c, int handle, weft_error *e);
-  /* This rank gives up: `why` reaches the others, whose waits fail. */
-  void (*abort)(Comm *c, const char *why);
   void (*close)(Comm *c);
 } CommVtable;
 
@@ -50,6 +49,7 @@ typedef struct CommStats {
 
 struct Comm {
   const CommVtable *vt;
+  World *world;
   int rank, size;
   void *ctx;
   CommStats stats;       /* kept by the wrappers below */
@@ -62,41 +62,8 @@ struct Comm {
 weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
 weft_status comm_wait(Comm *c, int handle, weft_error *e);
+/* This rank gives up: `why` reaches the others, whose waits fail. */
 void comm_abort(Comm *c, const char *why);
 void comm_close(Comm *c);
-
-/* Virtual ranks: threads of this process. Reductions add in group order, so results do
- * not depend on timing. Make one world, then join it once per rank. */
-typedef struct LocalWorld LocalWorld;
-weft_status local_world_new(const weft_alloc *a, int size, LocalWorld **w, weft_error *e);
-void local_world_free(LocalWorld *w);
-/* Groups with the same members, given in the same order by all of them, are one group; a
- * rank that gives the same members twice makes two groups. Nothing is allocated later. */
-weft_status local_join(LocalWorld *w, int rank, const CommGroup *group, int ngroup,
-                       int nhandle, Comm *c, weft_error *e);
-/* Ends all waits on all ranks with this reason (Ctrl-C; not from the signal handler, it
- * takes locks). When it returns, as when a wait returns an error, no thread touches the
- * buffers of any operation any more. */
-void local_world_abort(LocalWorld *w, weft_status code, const char *why);
-
-/* MPI processes: opens weft_mpi.so beside the program. */
-typedef struct MpiWorld MpiWorld;
-typedef struct MpiApi {
-  int version;           /* 1 */
-  weft_status (*init)(MpiWorld **w, int *rank, int *size, int *local_ranks, weft_error *e);
-  weft_status (*join)(MpiWorld *w, const CommGroup *group, int ngroup, int nhandle, Comm *c,
-                      weft_error *e);
-  void (*barrier)(MpiWorld *w);
-  void (*bcast)(MpiWorld *w, void *p, size_t n, int root);
-  /* Raw bytes between two ranks, for gathering state to rank 0. */
-  void (*send)(MpiWorld *w, const void *p, size_t n, int peer);
-  void (*recv)(MpiWorld *w, void *p, size_t n, int peer);
-  void (*finalize)(MpiWorld *w);
-  void (*abort)(MpiWorld *w, int code, const char *why);
-  /* Tests: the most elements that one MPI call moves (2^30 unless set). */
-  void (*limit)(MpiWorld *w, uint64_t count);
-} MpiApi;
-/* Loads the shared object; NULL with an error that says what is missing. */
-const MpiApi *mpi_api(weft_error *e);
 
 #endif

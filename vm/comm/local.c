@@ -88,10 +88,6 @@ void local_end(LocalWorld *w, int rank, weft_status code, const char *why) {
   drain(w);
 }
 
-void local_world_abort(LocalWorld *w, weft_status code, const char *why) {
-  local_end(w, -1, code, why);
-}
-
 /* ---- the engine ---- */
 
 static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
@@ -137,11 +133,6 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   return WEFT_OK;
 }
 
-static void give_up(Comm *c, const char *why) {
-  Endpoint *p = c->ctx;
-  local_end(p->world, p->rank, WEFT_ERUN, why);
-}
-
 /* The handles stay until the world is freed: a rank that is still copying or waking
  * others may look at them. */
 static void leave(Comm *c) {}
@@ -151,40 +142,12 @@ static const CommVtable local_comm = {
     .version = 1,
     .start = start,
     .wait = wait,
-    .abort = give_up,
     .close = leave,
 };
 
 /* ---- making and joining a world ---- */
 
-weft_status local_world_new(const weft_alloc *a, int size, LocalWorld **out,
-                            weft_error *e) {
-  assert(size > 0);
-  size_t n = (size_t)size;
-  LocalWorld *w = mem_new(a, sizeof *w);
-  if (!w) return err_set(e, WEFT_ENOMEM, "no memory for %d virtual ranks", size);
-  if (a) w->alloc = *a;
-  w->size = size;
-  w->spin = size <= sysconf(_SC_NPROCESSORS_ONLN);
-  pthread_mutex_init(&w->lock, NULL);
-  w->end = mem_new(a, n * sizeof *w->end);
-  w->fifo = mem_new(a, n * n * sizeof *w->fifo);
-  for (int i = 0; w->end && i < size; i++) {
-    pthread_mutex_init(&w->end[i].lock, NULL);
-    w->end[i].world = w;
-    w->end[i].rank = i;
-    w->end[i].from = w->fifo + (size_t)i * n;
-  }
-  if (!w->end || !w->fifo) {
-    local_world_free(w);
-    return err_set(e, WEFT_ENOMEM, "no memory for %d virtual ranks", size);
-  }
-  *out = w;
-  return WEFT_OK;
-}
-
-void local_world_free(LocalWorld *w) {
-  if (!w) return;
+static void free_world(LocalWorld *w) {
   weft_alloc a = w->alloc;
   size_t n = (size_t)w->size;
   for (int i = 0; w->end && i < w->size; i++) {
@@ -201,6 +164,42 @@ void local_world_free(LocalWorld *w) {
   mem_free(&a, w->fifo, n * n * sizeof *w->fifo);
   pthread_mutex_destroy(&w->lock);
   mem_free(&a, w, sizeof *w);
+}
+
+static weft_status start_world(World *world, weft_error *e) {
+  int size = world->size;
+  assert(size > 0);
+  size_t n = (size_t)size;
+  const weft_alloc *a = world->alloc;
+  LocalWorld *w = mem_new(a, sizeof *w);
+  if (!w) return err_set(e, WEFT_ENOMEM, "no memory for %d virtual ranks", size);
+  if (a) w->alloc = *a;
+  w->size = size;
+  w->spin = size <= sysconf(_SC_NPROCESSORS_ONLN);
+  pthread_mutex_init(&w->lock, NULL);
+  w->end = mem_new(a, n * sizeof *w->end);
+  w->fifo = mem_new(a, n * n * sizeof *w->fifo);
+  for (int i = 0; w->end && i < size; i++) {
+    pthread_mutex_init(&w->end[i].lock, NULL);
+    w->end[i].world = w;
+    w->end[i].rank = i;
+    w->end[i].from = w->fifo + (size_t)i * n;
+  }
+  if (!w->end || !w->fifo) {
+    free_world(w);
+    return err_set(e, WEFT_ENOMEM, "no memory for %d virtual ranks", size);
+  }
+  world->ctx = w;
+  return WEFT_OK;
+}
+
+static void close_world(World *w) {
+  free_world(w->ctx);
+}
+
+static void abort_world(World *w, int rank, weft_status code, int exit_code,
+                        const char *why) {
+  local_end(w->ctx, rank, code, why);
 }
 
 static bool same_members(const CommGroup *a, const CommGroup *b) {
@@ -243,9 +242,9 @@ static weft_status join(Endpoint *p, const CommGroup *group, int ngroup, int nha
   return WEFT_OK;
 }
 
-weft_status local_join(LocalWorld *w, int rank, const CommGroup *group, int ngroup,
-                       int nhandle, Comm *c, weft_error *e) {
-  assert(rank >= 0 && rank < w->size);
+static weft_status join_world(World *world, int rank, Device *d, const CommGroup *group,
+                              int ngroup, int nhandle, Comm *c, weft_error *e) {
+  LocalWorld *w = world->ctx;
   Endpoint *p = &w->end[rank];
   pthread_mutex_lock(&w->lock);
   weft_status st = join(p, group, ngroup, nhandle, e);
@@ -254,3 +253,13 @@ weft_status local_join(LocalWorld *w, int rank, const CommGroup *group, int ngro
   *c = (Comm){.vt = &local_comm, .rank = rank, .size = w->size, .ctx = p};
   return WEFT_OK;
 }
+
+/* Ranks are woken when one of them fails, so there is nothing to poll. */
+const WorldVtable world_local = {
+    .name = "local",
+    .version = 1,
+    .start = start_world,
+    .join = join_world,
+    .abort = abort_world,
+    .close = close_world,
+};

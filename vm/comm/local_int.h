@@ -1,6 +1,8 @@
 /* local_int.h - what the files of the local engine share.
  *
- * One LocalWorld holds the endpoints of all ranks. A collective lives in a LocalSlot of
+ * Virtual ranks are threads of this process. Reductions add in group order, so results do
+ * not depend on timing. One LocalWorld holds the endpoints of all ranks. A collective
+ * lives in a LocalSlot of
  * its group from the first member's start until its data has been moved; whoever waits
  * moves segments of it, under no lock. Sends and receives meet in one FIFO per ordered
  * pair. */
@@ -10,8 +12,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "comm.h"
+#include "world.h"
 
+typedef struct LocalWorld LocalWorld;
 typedef struct Endpoint Endpoint;
 typedef struct LocalGroup LocalGroup;
 typedef struct LocalSlot LocalSlot;

@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 
 #include "vm/base/module.h"
-#include "comm.h"
+#include "world.h"
 
 #define MODULE "weft_mpi.so"
 
 /* The handle is never closed: MPI cannot be unloaded. RTLD_GLOBAL, because the plug-ins
  * that an MPI library opens look for its symbols. */
-const MpiApi *mpi_api(weft_error *e) {
+const WorldVtable *world_load_mpi(weft_error *e) {
   char path[4096];
   bool here = module_find(MODULE, path, sizeof path);
   void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
@@ -22,8 +22,8 @@ const MpiApi *mpi_api(weft_error *e) {
         why ? why : MODULE, path, here ? "" : ", expected beside the program,");
     return NULL;
   }
-  const MpiApi *api = dlsym(so, "weft_mpi_api");
-  if (api && api->version == 1) return api;
+  const WorldVtable *world = dlsym(so, "weft_world");
+  if (world && world->version == 1) return world;
   err_set(e, WEFT_EFILE,
           "%s is not the MPI engine of this version of weft: build and install both "
           "together",

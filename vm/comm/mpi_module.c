@@ -7,19 +7,20 @@
 #include <mpi.h>
 #include <stdio.h>
 
-#include "comm.h"
+#include "world.h"
 #include "reduce.h"
 
 enum { RUN_FAILED = 1 }; /* the exit code that belongs to WEFT_ERUN */
 
-struct MpiWorld {
+typedef struct MpiWorld {
+  const weft_alloc *alloc;
   int rank, size;
   bool mine;         /* MPI was not running before */
   MPI_Comm all;      /* copies of the world, so that no message meets a stranger's: */
   MPI_Comm p2p, raw; /* send and recv operations; raw bytes */
   MPI_Op bf16[2];    /* by RedOp */
   uint64_t limit;    /* elements per MPI call */
-};
+} MpiWorld;
 
 typedef struct MpiGroup {
   MPI_Comm comm; /* MPI_COMM_NULL for a group of one or none */
@@ -61,10 +62,10 @@ static weft_status report_op(int rc, int rank, const Handle *h, weft_error *e) {
 #define MPI(w, call) TRY(report((call), (w)->rank, #call, e))
 
 /* Ends all processes. The line is the last thing that this one says. */
-static void end_all(MpiWorld *w, int code, const char *why) {
+static void end_all(MpiWorld *w, int exit_code, const char *why) {
   fprintf(stderr, "weft: rank %d gave up: %s\n", w->rank, why);
   fflush(stderr);
-  MPI_Abort(w->all, code);
+  MPI_Abort(w->all, exit_code);
 }
 
 /* For calls that have no way to report: they carry no data that a run can do without. */
@@ -120,13 +121,13 @@ static MPI_Op mpi_op(const MpiWorld *w, const CommOp *op) {
 /* ---- starting ---- */
 
 /* Room for one more request; the array is kept for the next use of the handle. */
-static MPI_Request *request(Handle *h) {
+static MPI_Request *request(const MpiWorld *w, Handle *h) {
   if (h->n == h->cap) {
     int cap = 2 * h->cap;
-    MPI_Request *req = mem_new(NULL, (size_t)cap * sizeof *req);
+    MPI_Request *req = mem_new(w->alloc, (size_t)cap * sizeof *req);
     if (!req) return NULL;
     memcpy(req, h->req, (size_t)h->n * sizeof *req);
-    if (h->req != &h->one) mem_free(NULL, h->req, (size_t)h->cap * sizeof *req);
+    if (h->req != &h->one) mem_free(w->alloc, h->req, (size_t)h->cap * sizeof *req);
     h->req = req;
     h->cap = cap;
   }
@@ -211,7 +212,7 @@ static weft_status scatter_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e)
     for (p->at = 0; p->at < p->op->count; p->at += (uint64_t)p->len) {
       p->len = (int)MIN(p->op->count - p->at, w->limit);
       uint64_t from = (uint64_t)root * p->op->count + p->at;
-      MPI_Request *req = request(h);
+      MPI_Request *req = request(w, h);
       if (!req) return no_memory(e);
       MPI(w, MPI_Ireduce((const char *)p->op->in + from * p->size,
                          (char *)p->op->out + p->at * p->size, p->len, p->type, p->red,
@@ -227,7 +228,7 @@ static weft_status start_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
     return scatter_parts(w, p, h, e);
   do {
     p->len = (int)MIN(p->op->count - p->at, w->limit);
-    MPI_Request *req = request(h);
+    MPI_Request *req = request(w, h);
     if (!req) return no_memory(e);
     TRY(report_op(coll[p->op->coll].start(p, req), w->rank, h, e));
     h->n++;
@@ -275,24 +276,20 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   return report_op(rc, c->rank, h, e);
 }
 
-static void give_up(Comm *c, const char *why) {
-  MpiEndpoint *p = c->ctx;
-  end_all(p->w, RUN_FAILED, why);
-}
-
 /* Freeing a communicator is collective: all ranks do it in the order in which they made
  * them, see join. */
 static void leave(Comm *c) {
   MpiEndpoint *p = c->ctx;
+  const weft_alloc *a = p->w->alloc;
   for (int i = 0; p->group && i < p->ngroup; i++)
     if (p->group[i].comm != MPI_COMM_NULL) MPI_Comm_free(&p->group[i].comm);
   for (int i = 0; p->handle && i < p->nhandle; i++) {
     Handle *h = &p->handle[i];
-    if (h->req != &h->one) mem_free(NULL, h->req, (size_t)h->cap * sizeof *h->req);
+    if (h->req != &h->one) mem_free(a, h->req, (size_t)h->cap * sizeof *h->req);
   }
-  mem_free(NULL, p->group, (size_t)p->ngroup * sizeof *p->group);
-  mem_free(NULL, p->handle, (size_t)p->nhandle * sizeof *p->handle);
-  mem_free(NULL, p, sizeof *p);
+  mem_free(a, p->group, (size_t)p->ngroup * sizeof *p->group);
+  mem_free(a, p->handle, (size_t)p->nhandle * sizeof *p->handle);
+  mem_free(a, p, sizeof *p);
 }
 
 static const CommVtable mpi_comm = {
@@ -300,7 +297,6 @@ static const CommVtable mpi_comm = {
     .version = 1,
     .start = start,
     .wait = wait,
-    .abort = give_up,
     .close = leave,
 };
 
@@ -324,14 +320,15 @@ static weft_status connect(MpiWorld *w, MpiGroup *g, const CommGroup *from, int 
 /* Only the members take part in making a communicator. Groups have the same position on
  * all ranks and are made in that order, so this cannot deadlock: of the groups that are
  * waited for, the members of the first one are all there, or on their way to it. */
-static weft_status join(MpiWorld *w, const CommGroup *group, int ngroup, int nhandle,
-                        Comm *c, weft_error *e) {
-  MpiEndpoint *p = mem_new(NULL, sizeof *p);
+static weft_status join(World *world, int rank, Device *d, const CommGroup *group,
+                        int ngroup, int nhandle, Comm *c, weft_error *e) {
+  MpiWorld *w = world->ctx;
+  MpiEndpoint *p = mem_new(w->alloc, sizeof *p);
   if (!p) return err_set(e, WEFT_ENOMEM, "no memory for the MPI engine");
   *p = (MpiEndpoint){.w = w, .ngroup = ngroup, .nhandle = nhandle};
   *c = (Comm){.vt = &mpi_comm, .rank = w->rank, .size = w->size, .ctx = p};
-  p->group = mem_new(NULL, (size_t)ngroup * sizeof *p->group);
-  p->handle = mem_new(NULL, (size_t)nhandle * sizeof *p->handle);
+  p->group = mem_new(w->alloc, (size_t)ngroup * sizeof *p->group);
+  p->handle = mem_new(w->alloc, (size_t)nhandle * sizeof *p->handle);
   weft_status st = WEFT_OK;
   if (!p->group || !p->handle)
     st = err_set(e, WEFT_ENOMEM, "no memory for the MPI engine");
@@ -347,7 +344,7 @@ static weft_status join(MpiWorld *w, const CommGroup *group, int ngroup, int nha
 
 /* ---- the world ---- */
 
-static weft_status setup(MpiWorld *w, int *local_ranks, weft_error *e) {
+static weft_status setup(MpiWorld *w, int *node_ranks, weft_error *e) {
   MPI_Comm node, *copy[] = {&w->all, &w->p2p, &w->raw};
   for (int i = 0; i < LEN(copy); i++) {
     MPI(w, MPI_Comm_dup(MPI_COMM_WORLD, copy[i]));
@@ -356,52 +353,57 @@ static weft_status setup(MpiWorld *w, int *local_ranks, weft_error *e) {
   MPI(w, MPI_Op_create(sum_bf16, 1, &w->bf16[RED_SUM]));
   MPI(w, MPI_Op_create(max_bf16, 1, &w->bf16[RED_MAX]));
   MPI(w, MPI_Comm_split_type(w->all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-  MPI(w, MPI_Comm_size(node, local_ranks));
+  MPI(w, MPI_Comm_size(node, node_ranks));
   MPI(w, MPI_Comm_free(&node));
   return WEFT_OK;
 }
 
-static weft_status init(MpiWorld **out, int *rank, int *size, int *local_ranks,
-                        weft_error *e) {
-  MpiWorld *w = mem_new(NULL, sizeof *w);
+static weft_status start_world(World *world, weft_error *e) {
+  MpiWorld *w = mem_new(world->alloc, sizeof *w);
   if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the MPI engine");
   int running = 0, level;
   MPI_Initialized(&running);
+  w->alloc = world->alloc;
   w->mine = !running;
   w->limit = 1 << 30;
   if (w->mine) MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &w->size);
-  weft_status st = setup(w, local_ranks, e);
+  weft_status st = setup(w, &world->node, e);
   if (st != WEFT_OK) {
-    mem_free(NULL, w, sizeof *w);
+    mem_free(world->alloc, w, sizeof *w);
     return st;
   }
-  *rank = w->rank;
-  *size = w->size;
-  *out = w;
+  world->rank = w->rank;
+  world->here = 1;
+  world->size = w->size;
+  world->ctx = w;
   return WEFT_OK;
 }
 
-static void barrier(MpiWorld *w) {
+static void barrier(World *world) {
+  MpiWorld *w = world->ctx;
   must(w, MPI_Barrier(w->all), "barrier");
 }
 
-static void bcast(MpiWorld *w, void *p, size_t n, int root) {
+static void bcast(World *world, void *p, size_t n, int root) {
+  MpiWorld *w = world->ctx;
   for (size_t at = 0, len; at < n; at += len) {
     len = (size_t)MIN((uint64_t)(n - at), w->limit);
     must(w, MPI_Bcast((char *)p + at, (int)len, MPI_BYTE, root, w->all), "bcast");
   }
 }
 
-static void send_raw(MpiWorld *w, const void *p, size_t n, int peer) {
+static void send_raw(World *world, const void *p, size_t n, int peer) {
+  MpiWorld *w = world->ctx;
   for (size_t at = 0, len; at < n; at += len) {
     len = (size_t)MIN((uint64_t)(n - at), w->limit);
     must(w, MPI_Send((const char *)p + at, (int)len, MPI_BYTE, peer, 0, w->raw), "send");
   }
 }
 
-static void recv_raw(MpiWorld *w, void *p, size_t n, int peer) {
+static void recv_raw(World *world, void *p, size_t n, int peer) {
+  MpiWorld *w = world->ctx;
   for (size_t at = 0, len; at < n; at += len) {
     len = (size_t)MIN((uint64_t)(n - at), w->limit);
     must(w,
@@ -410,32 +412,39 @@ static void recv_raw(MpiWorld *w, void *p, size_t n, int peer) {
   }
 }
 
-static void finalize(MpiWorld *w) {
-  if (!w) return;
+static void abort_world(World *world, int rank, weft_status code, int exit_code,
+                        const char *why) {
+  end_all(world->ctx, exit_code, why);
+}
+
+static void close_world(World *world) {
+  MpiWorld *w = world->ctx;
   MPI_Op_free(&w->bf16[RED_SUM]);
   MPI_Op_free(&w->bf16[RED_MAX]);
   MPI_Comm_free(&w->raw);
   MPI_Comm_free(&w->p2p);
   MPI_Comm_free(&w->all);
   if (w->mine) MPI_Finalize();
-  mem_free(NULL, w, sizeof *w);
+  mem_free(w->alloc, w, sizeof *w);
 }
 
-static void set_limit(MpiWorld *w, uint64_t count) {
+static void set_limit(World *world, uint64_t count) {
+  MpiWorld *w = world->ctx;
   assert(count > 0 && count <= INT_MAX);
   w->limit = count;
 }
 
-extern WEFT_API const MpiApi weft_mpi_api;
-const MpiApi weft_mpi_api = {
+extern WEFT_API const WorldVtable weft_world;
+const WorldVtable weft_world = {
+    .name = "mpi",
     .version = 1,
-    .init = init,
+    .start = start_world,
     .join = join,
     .barrier = barrier,
     .bcast = bcast,
     .send = send_raw,
     .recv = recv_raw,
-    .finalize = finalize,
-    .abort = end_all,
+    .abort = abort_world,
+    .close = close_world,
     .limit = set_limit,
 };

@@ -128,13 +128,13 @@ static void unpack(const Agree *a, Known *k) {
 /* Rank 0 takes what all others know; a rank that knows other things than this one was
  * built or called differently. */
 static weft_status collect(Worker *w, Agree *a, weft_error *e) {
-  const Run *r = w->run;
+  Run *r = w->run;
   for (int q = 1; q < a->world; q++) {
     Known *k = &a->known[q];
-    r->mpi->recv(r->mpi_world, &k->bytes, sizeof k->bytes, q);
+    world_recv(&r->world, &k->bytes, sizeof k->bytes, q);
     bool room = k->bytes < BYTES_MAX && (k->s = mem_new(a->alloc, (size_t)k->bytes + 1));
     if (!room) return err_set(e, WEFT_ENOMEM, "out of memory");
-    r->mpi->recv(r->mpi_world, k->s, (size_t)k->bytes, q);
+    world_recv(&r->world, k->s, (size_t)k->bytes, q);
     if (!read_facts(a, k) && !a->verdict[0])
       snprintf(a->verdict, sizeof a->verdict,
                "rank %d runs another build of weft than rank 0, or was called otherwise",
@@ -146,33 +146,33 @@ static weft_status collect(Worker *w, Agree *a, weft_error *e) {
 
 static weft_status job_agree(Worker *w, void *arg, weft_error *e) {
   Agree *a = arg;
-  const Run *r = w->run;
+  Run *r = w->run;
   Known mine = {0}, *k = w->rank == 0 ? &a->known[0] : &mine;
   weft_status st = WEFT_OK;
   if (!pack(a, k) || !read_facts(a, k)) return err_set(e, WEFT_ENOMEM, "out of memory");
   if (w->rank == 0) {
     st = collect(w, a, e);
   } else {
-    r->mpi->send(r->mpi_world, &k->bytes, sizeof k->bytes, 0);
-    r->mpi->send(r->mpi_world, k->s, (size_t)k->bytes, 0);
+    world_send(&r->world, &k->bytes, sizeof k->bytes, 0);
+    world_send(&r->world, k->s, (size_t)k->bytes, 0);
     unpack(a, &mine);
   }
   /* If rank 0 ran out of memory, its process ends, and with it the others. */
   TRY(st);
-  r->mpi->bcast(r->mpi_world, a->verdict, sizeof a->verdict, 0);
+  world_bcast(&r->world, a->verdict, sizeof a->verdict, 0);
   return a->verdict[0] ? err_set(e, WEFT_EUSAGE, "%s", a->verdict) : WEFT_OK;
 }
 
 weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e) {
   int world = r->c->mesh.world;
-  if (!r->mpi || world < 2) return WEFT_OK;
+  if (!r->kind->processes || world < 2) return WEFT_OK;
   assert(n <= FACTS_MAX);
   Agree a = {.alloc = &r->alloc, .fact = fact, .n = n, .world = world};
-  size_t bytes = (r->rank == 0 ? (size_t)world : 1) * sizeof *a.known;
+  size_t bytes = (r->world.rank == 0 ? (size_t)world : 1) * sizeof *a.known;
   a.known = mem_new(a.alloc, bytes);
   if (!a.known) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = run_all(r, job_agree, &a, false, e);
-  for (int i = 0; r->rank == 0 && i < world; i++)
+  for (int i = 0; r->world.rank == 0 && i < world; i++)
     unpack(&a, &a.known[i]);
   mem_free(a.alloc, a.known, bytes);
   return st;
@@ -207,7 +207,7 @@ static uint64_t hash_programs(const Compiled *c) {
 weft_status agree_at_start(Run *r, const RunFact *fact, int n, weft_error *e) {
   char build[96], id[64], programs[32];
   RunFact all[FACTS_MAX];
-  if (!r->mpi) return WEFT_OK;
+  if (!r->kind->processes) return WEFT_OK;
   assert(n + 2 <= FACTS_MAX);
   build_id(id, sizeof id);
   snprintf(build, sizeof build, "%s, build %.16s", weft_version(), id);

@@ -2,7 +2,7 @@
 #ifndef WEFT_EXEC_H
 #define WEFT_EXEC_H
 
-#include "vm/comm/comm.h"
+#include "vm/comm/world.h"
 #include "vm/compile/compile.h"
 #include "vm/io/io.h"
 #include "vm/storage/piece.h"
@@ -64,7 +64,7 @@ typedef struct RunFact {
 
 typedef struct RunOptions {
   const weft_alloc *alloc;
-  const char *comm;           /* "local" (default) or "mpi" */
+  const char *world;          /* of world_kind(); NULL: virtual ranks of this process */
   int threads;                /* per rank; 0 = cores / local ranks, at least 1 */
   const StopFlag *stop;       /* may be NULL */
   const RunFact *fact;        /* compared over all processes, beside build and programs, */
@@ -84,8 +84,8 @@ void run_close(Run *r);
 /* All processes call it with the same list of facts. WEFT_EUSAGE on all of them if the
  * values differ: the error names ranks and values. agree.c */
 weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e);
-/* This process ends although other ranks may not: run_close waits for none of them. With
- * MPI they end when this process does; without, there are none. */
+/* This process ends although other ranks may not: run_close waits for none of them. In
+ * a world of processes they end when this one does; else there are none. */
 void run_abandon(Run *r);
 int run_world(const Run *r);          /* ranks in all */
 int run_rank(const Run *r);           /* 0 unless a launcher says otherwise */

@@ -1,6 +1,6 @@
 /* gather.c - parameters of a run as wholes: initial values, loading, gathering pieces
- * into their logical shape and spreading them again. With MPI pieces travel to and from
- * rank 0 as raw bytes. */
+ * into their logical shape and spreading them again. Pieces of other processes travel to
+ * and from rank 0 as raw bytes. */
 #include "run_int.h"
 #include "weights.h"
 
@@ -41,34 +41,33 @@ static bool gives(const Compiled *c, int param, const Piece *p, int rank) {
   return piece_gives(&c->mesh, &c->param[param], p->region, rank);
 }
 
-/* Rank 0's part of a gather over processes: takes the pieces in the order of ranks. */
+/* Rank 0's part of a gather: takes the pieces of other processes in the order of ranks. */
 static void collect(Worker *w, const Move *m) {
-  const Run *r = w->run;
+  Run *r = w->run;
   for (int q = 0; q < r->c->mesh.world; q++) {
     Piece p[2];
+    if (world_has(&r->world, q)) continue;
     if (!state_pieces(r->c, q, m->kind, m->param, p) || !gives(r->c, m->param, p, q))
       continue;
-    if (q != w->rank)
-      r->mpi->recv(r->mpi_world, w->piece, (size_t)p->count * sizeof *w->piece, q);
+    world_recv(&r->world, w->piece, (size_t)p->count * sizeof *w->piece, q);
     piece_paste(p, w->piece, m->global);
   }
 }
 
-/* In one process the pieces do not overlap, so all workers paste at once. */
+/* The pieces do not overlap, so all workers of rank 0's process paste at once. */
 static weft_status job_get(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
-  const Run *r = w->run;
+  Run *r = w->run;
   Piece p[2];
+  bool home = world_has(&r->world, 0);
   bool mine = state_pieces(r->c, w->rank, m->kind, m->param, p) &&
               gives(r->c, m->param, p, w->rank);
   if (mine) rank_read(w->r, p, w->piece);
-  if (!r->mpi) {
-    if (mine) piece_paste(p, w->piece, m->global);
-  } else if (w->rank == 0) {
-    collect(w, m);
-  } else if (mine) {
-    r->mpi->send(r->mpi_world, w->piece, (size_t)p->count * sizeof *w->piece, 0);
-  }
+  if (mine && home)
+    piece_paste(p, w->piece, m->global);
+  else if (mine)
+    world_send(&r->world, w->piece, (size_t)p->count * sizeof *w->piece, 0);
+  if (w->rank == 0) collect(w, m);
   return WEFT_OK;
 }
 
@@ -107,9 +106,9 @@ static void put(Worker *w, const Move *m) {
 
 static weft_status job_set(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
-  const Run *r = w->run;
+  Run *r = w->run;
   size_t bytes = (size_t)param_count(&r->c->param[m->param]) * sizeof(float);
-  if (r->mpi) r->mpi->bcast(r->mpi_world, m->global, bytes, 0);
+  world_bcast(&r->world, m->global, bytes, 0);
   put(w, m);
   return device_sync(&w->dev, e);
 }
@@ -118,7 +117,7 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
   size_t bytes = (size_t)param_count(&r->c->param[param]) * sizeof(float);
   float *copy = mem_new(&r->alloc, bytes);
   if (!copy) return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (r->rank == 0) memcpy(copy, in, bytes);
+  if (world_has(&r->world, 0)) memcpy(copy, in, bytes);
   Move m = {.kind = k, .param = param, .global = copy};
   weft_status st = run_all(r, job_set, &m, false, e);
   mem_free(&r->alloc, copy, bytes);

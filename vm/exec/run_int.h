@@ -37,12 +37,10 @@ struct Run {
   double patience_s;     /* 0: watchdog_patience chooses */
   double longest_s;      /* step so far; 0: there was none */
   int threads;
-  LocalWorld *world;     /* or */
-  const MpiApi *mpi;
-  MpiWorld *mpi_world;
+  const WorldKind *kind;
+  World world;
   Worker *worker;
   int nworker;
-  int rank;              /* of the first worker */
   int64_t step;          /* that runs; -1: none */
   bool dead;             /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */

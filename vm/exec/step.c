@@ -149,14 +149,22 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
   return st;
 }
 
+/* Whether a rank of this process has this data-parallel index. */
+static bool reads(const Run *r, int dp_index) {
+  bool found = false;
+  for (int i = 0; i < r->nworker && !found; i++)
+    found = mesh_index(&r->c->mesh, AXES_DP, r->worker[i].rank) == dp_index;
+  return found;
+}
+
 /* Reads the rows that the ranks of this process need. */
 weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out,
                      weft_error *e) {
   int64_t T = r->c->seq, first = step * r->plan->batch.global;
   int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
-  int64_t dp = run_dp(r);
+  int dp = (int)run_dp(r);
   for (int k = 0; k < dp; k++) {
-    if (r->mpi && k != mesh_index(&r->c->mesh, AXES_DP, r->rank)) continue;
+    if (!reads(r, k)) continue;
     for (int64_t i = 0; i < rows; i++) {
       int64_t row = global_row(r, k, i);
       TRY(data_sample(d, first + row, r->tokens + row * T, r->labels + row * T, e));

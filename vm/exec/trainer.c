@@ -2,7 +2,7 @@
  *
  * run_open makes the workers and their ranks, run_all runs a job on all of them and
  * waits for the last one. The calling thread looks after Ctrl-C and the watchdog while
- * it waits. With MPI a process has one rank and all calls of MPI come from its worker. */
+ * it waits. All calls of a world of processes come from the one worker of this one. */
 #include "run_int.h"
 
 #include "vm/program/check.h"
@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { WORLD_MAX = 1024 };       /* virtual ranks of one process */
 
 /* ---- counted allocations ---- */
 
@@ -41,16 +39,6 @@ static void job_failed(Run *r, const weft_error *why) {
   pthread_mutex_unlock(&r->lock);
 }
 
-/* No rank waits for one that gave up. With MPI the processes end here, all with the exit
- * code of the reason. */
-static void give_up(Worker *w, const weft_error *why) {
-  Run *r = w->run;
-  if (r->mpi)
-    r->mpi->abort(r->mpi_world, weft_exit_code(why->code), why->text);
-  else
-    comm_abort(&w->comm, why->text);
-}
-
 typedef struct Watched {
   Job job;
   void *arg;
@@ -62,7 +50,9 @@ static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
   if (st == WEFT_OK) return WEFT_OK;
   if (e->rank < 0) e->rank = w->rank;
   job_failed(w->run, e);
-  give_up(w, e);
+  /* No rank waits for one that gave up. A world of processes ends here, with the exit code
+   * of the reason. */
+  world_abort(&w->run->world, w->rank, e->code, e->text);
   return st;
 }
 
@@ -90,8 +80,7 @@ static void *worker_main(void *p) {
   return NULL;
 }
 
-/* Ends a step from outside of its ranks. An MPI rank that sits in a wait can only be
- * ended with its process. */
+/* Ends a step from outside of its ranks. */
 static void abort_run(Run *r, weft_status code, const char *what) {
   weft_error e = {.rank = -1};
   char why[900];
@@ -103,23 +92,23 @@ static void abort_run(Run *r, weft_status code, const char *what) {
     snprintf(why, sizeof why, "step %lld: %s", (long long)r->step, what);
   err_set(&e, code, "%s", why);
   job_failed(r, &e);
-  if (r->world)
-    local_world_abort(r->world, code, why);
-  else
-    r->mpi->abort(r->mpi_world, weft_exit_code(code), why);
+  world_abort(&r->world, -1, code, why);
 }
 
 /* Called without the lock every tenth of a second of a watched job. */
 static void look_after(Run *r, Watchdog *dog, bool *ended) {
   char why[800];
+  weft_error side = {.rank = -1};
   if (*ended) return;
-  if (r->stop && *r->stop && r->world) {
+  *ended = true;
+  if (r->stop && *r->stop && !r->kind->processes)
     abort_run(r, WEFT_EINTR, "interrupted");
-    *ended = true;
-  } else if (watchdog_stuck(dog, r, why, sizeof why)) {
+  else if (world_poll(&r->world, &side) != WEFT_OK)
+    abort_run(r, side.code, side.text);
+  else if (watchdog_stuck(dog, r, why, sizeof why))
     abort_run(r, WEFT_ERUN, why);
-    *ended = true;
-  }
+  else
+    *ended = false;
 }
 
 static void wait_done(Run *r, bool watched) {
@@ -188,15 +177,18 @@ static weft_status start_workers(Run *r, int n, weft_error *e) {
   return WEFT_OK;
 }
 
-static weft_status job_mpi_init(Worker *w, void *arg, weft_error *e) {
+/* The first worker starts the world: what a library takes for its main thread is then the
+ * one that calls it later, if each process has one rank. */
+static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
-  int *local = arg, size = 0;
-  TRY(r->mpi->init(&r->mpi_world, &r->rank, &size, local, e));
-  w->rank = r->rank;
-  if (size != r->c->mesh.world)
+  int size = r->c->mesh.world;
+  if (w != r->worker) return WEFT_OK;
+  TRY(world_start(&r->world, r->kind, &r->alloc, size, e));
+  for (int i = 0; i < r->nworker; i++) r->worker[i].rank = r->world.rank + i;
+  if (r->world.size != size)
     return err_set(e, WEFT_EUSAGE,
                    "the plan's mesh has %d ranks, but the launcher started %d processes",
-                   r->c->mesh.world, size);
+                   size, r->world.size);
   return WEFT_OK;
 }
 
@@ -231,29 +223,16 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
 }
 
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
-  const char *comm = o->comm ? o->comm : "local";
-  int world = r->c->mesh.world, local = world;
-  bool mpi = strcmp(comm, "mpi") == 0;
-  if (!mpi && strcmp(comm, "local") != 0)
-    return err_set(e, WEFT_EUSAGE, "unknown communication engine \"%s\" (local or mpi)",
-                   comm);
-  if (!mpi && world > WORLD_MAX)
-    return err_set(e, WEFT_ELIMIT, "%d virtual ranks are more than one process runs (%d)",
-                   world, WORLD_MAX);
-  if (mpi) {
-    r->mpi = mpi_api(e);
-    if (!r->mpi) return e && e->code ? e->code : WEFT_EUSAGE;
-  }
-  TRY(start_workers(r, mpi ? 1 : world, e));
-  if (mpi)
-    TRY(run_all(r, job_mpi_init, &local, false, e));
-  else
-    TRY(local_world_new(&r->alloc, world, &r->world, e));
+  r->kind = o->world ? world_kind(o->world, e) : world_default(false);
+  if (!r->kind) return e && e->code ? e->code : WEFT_EUSAGE;
+  TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
+  TRY(run_all(r, job_start, NULL, false, e));
   TRY(agree_at_start(r, o->fact, o->nfact, e));
-  TRY(check_memory(r, local, e));
+  TRY(check_memory(r, r->world.node, e));
   r->device = r->c->device->load(e);
   if (!r->device) return e && e->code ? e->code : WEFT_EUSAGE;
-  r->threads = allowed_threads(o->threads > 0 ? o->threads : default_threads(local));
+  r->threads = allowed_threads(o->threads > 0 ? o->threads
+                                              : default_threads(r->world.node));
   r->patience_s = o->patience_s;
   return WEFT_OK;
 }
@@ -275,8 +254,7 @@ static weft_status job_join(Worker *w, void *arg, weft_error *e) {
   const CommGroup *group;
   int ngroup = rank_groups(w->r, &group);
   int nhandle = r->c->prog[mesh_coord(&r->c->mesh, w->rank, AXIS_PP)].nhandle;
-  TRY(r->world ? local_join(r->world, w->rank, group, ngroup, nhandle, &w->comm, e)
-               : r->mpi->join(r->mpi_world, group, ngroup, nhandle, &w->comm, e));
+  TRY(world_join(&r->world, w->rank, &w->dev, group, ngroup, nhandle, &w->comm, e));
   w->has_comm = true;
   rank_connect(w->r, &w->comm);
   return WEFT_OK;
@@ -357,10 +335,15 @@ static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   rank_free(w->r);
   /* A process that failed ends with its code; the launcher then ends the others, which
    * may never reach a common end. */
-  bool together = !r->mpi || !r->dead;
+  bool together = !r->kind || !r->kind->processes || !r->dead;
   if (w->has_comm && together) comm_close(&w->comm);
   if (w->has_device) device_close(&w->dev);
-  if (r->mpi_world && together) r->mpi->finalize(r->mpi_world);
+  return WEFT_OK;
+}
+
+static weft_status job_end(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  if (w == r->worker && !(r->kind->processes && r->dead)) world_close(&r->world);
   return WEFT_OK;
 }
 
@@ -369,6 +352,7 @@ static void stop_workers(Run *r) {
   bool all = r->nworker > 0;
   for (int i = 0; i < r->nworker; i++) all &= r->worker[i].has_thread;
   if (all) run_all(r, job_close, NULL, false, NULL);
+  if (all) run_all(r, job_end, NULL, false, NULL);
   pthread_mutex_lock(&r->lock);
   r->quit = true;
   pthread_cond_broadcast(&r->go);
@@ -384,7 +368,6 @@ void run_abandon(Run *r) {
 void run_close(Run *r) {
   if (!r) return;
   stop_workers(r);
-  if (r->world) local_world_free(r->world);
   size_t n = (size_t)(run_rows(r) * r->c->seq) * sizeof(int32_t);
   mem_free(&r->alloc, r->labels, n);
   mem_free(&r->alloc, r->tokens, n);
@@ -400,7 +383,7 @@ void run_close(Run *r) {
 
 int run_world(const Run *r) { return r->c->mesh.world; }
 
-int run_rank(const Run *r) { return r->rank; }
+int run_rank(const Run *r) { return r->world.rank; }
 
 uint64_t run_memory(const Run *r) {
   uint64_t most = 0;

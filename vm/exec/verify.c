@@ -287,7 +287,7 @@ static void clean_up(Verify *v) {
 
 static weft_status compare_runs(Verify *v, const Plan *plan_one, const Compiled *one,
                                 int steps, const StopFlag *stop, weft_error *e) {
-  RunOptions o = {.alloc = v->alloc, .comm = "local", .stop = stop};
+  RunOptions o = {.alloc = v->alloc, .stop = stop};
   TRY(check_pair(v->c, one, e));
   TRY(set_up(v, one, e));
   TRY(run_open(v->plan, v->c, &o, &v->many, e));

@@ -34,7 +34,7 @@ double watchdog_patience(const Run *r) {
   const double slow_core = 1e9; /* flop/s */
   double flops = 0;
   if (r->patience_s > 0) return r->patience_s;
-  if (r->world) return 60;
+  if (!r->kind->processes) return 60;
   if (r->longest_s > 0) return MAX(120, 10 * r->longest_s);
   for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
     flops = MAX(flops, r->c->prog[i].flops);

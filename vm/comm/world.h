@@ -1,0 +1,86 @@
+/* world.h - the ranks that run a program together.
+ *
+ * A world is a row of the table in world.c; nobody else knows one by name. It has all its
+ * ranks in this process, as threads, or one rank in each of many processes that a launcher
+ * has started. Calls go through the world_* wrappers below. */
+#ifndef WEFT_WORLD_H
+#define WEFT_WORLD_H
+
+#include "comm.h"
+
+typedef struct WorldVtable {
+  const char *name;
+  int version;           /* 1 */
+  /* Finds the other ranks: sets all facts of World but `alloc`. Nothing is held if it
+   * fails. */
+  weft_status (*start)(World *w, weft_error *e);
+  /* Connects `rank` with the members of its groups; what is on the way lies in memory of
+   * `d`. Groups with the same members, given in the same order by all of them, are one
+   * group; a rank that gives the same members twice makes two. Nothing is allocated
+   * later. */
+  weft_status (*join)(World *w, int rank, Device *d, const CommGroup *group, int ngroup,
+                      int nhandle, Comm *c, weft_error *e);
+  /* Bytes of the host between processes, each call by one thread of each process; all
+   * NULL in a world of one process. */
+  void (*barrier)(World *w);
+  void (*bcast)(World *w, void *p, size_t n, int root);
+  void (*send)(World *w, const void *p, size_t n, int peer);
+  void (*recv)(World *w, void *p, size_t n, int peer);
+  /* Whether something has failed on the side; NULL: every failure is one of a call. */
+  weft_status (*poll)(World *w, weft_error *e);
+  /* Ends the waits of all ranks with this reason; `rank` gives up, or -1: from outside.
+   * With processes it ends this one with `exit_code`, and the launcher the others. When it returns, as when
+   * a wait returns an error, no thread touches the buffers of any operation any more. Not
+   * for signal handlers: it takes locks. */
+  void (*abort)(World *w, int rank, weft_status code, int exit_code, const char *why);
+  void (*close)(World *w);
+  /* Tests: the most elements that one call of a library moves. May be NULL. */
+  void (*limit)(World *w, uint64_t count);
+} WorldVtable;
+
+/* A row of the table. */
+typedef struct WorldKind {
+  const char *name;      /* "local" */
+  bool processes;        /* one rank each, of a launcher; otherwise threads of this one */
+  int most;              /* ranks; 0: any number */
+  /* The world itself; opens its shared object if it has one. NULL with an error that says
+   * what is missing. */
+  const WorldVtable *(*load)(weft_error *e);
+} WorldKind;
+
+struct World {
+  const WorldVtable *vt;
+  const weft_alloc *alloc;
+  int size;              /* ranks in all; set before start, which may find another number */
+  int rank, here;        /* the first rank of this process, and how many it has */
+  int node;              /* ranks on this machine */
+  void *ctx;
+};
+
+/* NULL with an error that lists what is there. */
+const WorldKind *world_kind(const char *name, weft_error *e);
+/* The first row of ranks that are processes, or threads. */
+const WorldKind *world_default(bool processes);
+/* "local or mpi" */
+const char *world_names(char buf[64]);
+
+weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
+                        weft_error *e);
+weft_status world_join(World *w, int rank, Device *d, const CommGroup *group, int ngroup,
+                       int nhandle, Comm *c, weft_error *e);
+static inline bool world_has(const World *w, int rank) {
+  return rank >= w->rank && rank < w->rank + w->here;
+}
+void world_barrier(World *w);
+void world_bcast(World *w, void *p, size_t n, int root);
+void world_send(World *w, const void *p, size_t n, int peer);
+void world_recv(World *w, void *p, size_t n, int peer);
+weft_status world_poll(World *w, weft_error *e);
+void world_abort(World *w, int rank, weft_status code, const char *why);
+void world_close(World *w);    /* one that was never started is fine */
+
+/* local.c, mpi.c */
+extern const WorldVtable world_local;
+const WorldVtable *world_load_mpi(weft_error *e);
+
+#endif
