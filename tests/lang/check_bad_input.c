@@ -70,7 +70,8 @@ static const Case usage[] = {
     {"show base.lua program --rank 2", 2,
      "weft: there is no rank 2, the mesh has 2 ranks\n"},
     {"show base.lua prgram", 2,
-     "weft: \"prgram\" is none of mesh, graph, schedule, memory, program\n"},
+     "weft: \"prgram\" is none of mesh, graph, schedule, memory, stages, comm, rank, "
+     "program\n"},
     {"run base.lua --log .", 2, ".: error: cannot be written: Is a directory\n"},
     {"run base.lua --log no/x", 2,
      "no/x: error: cannot be written: No such file or directory\n"},
