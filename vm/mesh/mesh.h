@@ -20,8 +20,8 @@ typedef enum {
   AXIS_END
 } Axis;
 
-/* Sets of axes; a flattened view ("dp", "dp_cp") is such a set. Of axes of the expert mesh
- * only pp may be in a set with axes of the dense one. */
+/* Sets of axes; a flattened view ("dp", "dp_cp") is such a set. Of axes of the expert
+ * mesh only pp may be in a set with axes of the dense one. */
 typedef uint32_t AxisSet;
 enum {
 #define VIEW(id, name, factors) AXES_##id = (factors),
@@ -45,8 +45,8 @@ typedef struct Mesh {
  * spec->world, else the product with dp (default 1). Adds one diagnostic for
  * every rule that is broken (paths "mesh.tp", ...); true if none was. */
 bool mesh_resolve(const MeshSpec *spec, int64_t world, Mesh *m, Diags *d);
-/* NULL if tp divides `size`, which is that of `what` ("model.intermediate_size"); else what
- * is wrong with mesh.tp. */
+/* NULL if tp divides `size`, which is that of `what` ("model.intermediate_size"); else
+ * what is wrong with mesh.tp. */
 const char *mesh_tp_divides(Arena *a, int tp, const char *what, int64_t size);
 /* "1, 2 or 4": what may divide n; in the middle of a long list, "...". */
 const char *mesh_divisors(Arena *a, int64_t n);

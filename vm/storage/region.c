@@ -46,7 +46,8 @@ uint64_t region_at(const Region *r, int64_t at) {
   return r->off + (uint64_t)(at - r->first) * (uint64_t)dtype_size((DType)r->dtype);
 }
 
-bool regions_stretch(const Regions *s, const CompiledParam *all, Alike alike, Stretch *r) {
+bool regions_stretch(const Regions *s, const CompiledParam *all, Alike alike,
+                     Stretch *r) {
   int i = r->first + r->n;
   if (i >= s->nparam) return false;
   *r = (Stretch){.first = i, .at = s->param[i].at};
