@@ -68,6 +68,15 @@ START_TEST(schedules_have_their_pictures) {
 }
 END_TEST
 
+/* The faults of ./dev mutate are named by the text that they replace. */
+START_TEST(mutants_are_of_this_source) {
+  Outcome o = process_run(30, "sh -c 'cd " WEFT_SOURCE_DIR
+                              " && $weft lua tests/mutate/mutate.lua --check'");
+  ck_assert_msg(o.code == 0, "rows of tests/mutate/mutants.lua to put right:\n%s%s",
+                o.out, o.err);
+}
+END_TEST
+
 Suite *docs_suite(void) {
   Suite *s = suite_create("docs");
   TCase *t = tcase_create("docs");
@@ -78,6 +87,7 @@ Suite *docs_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 60);
   tcase_add_test(t, schedules_have_their_pictures);
+  tcase_add_test(t, mutants_are_of_this_source);
   suite_add_tcase(s, t);
   return s;
 }
