@@ -89,12 +89,6 @@ static void find_parts(Doctor *d) {
   }
 }
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* The best of a third of a second. */
 static weft_status measure(Arena *arena, DType type, int threads, Rate *r,
                            weft_error *e) {
@@ -106,11 +100,11 @@ static weft_status measure(Arena *arena, DType type, int threads, Rate *r,
   memset(p, 0x3c, 2 * bytes); /* small normal numbers */
   TRY(gemm_new(NULL, &s, threads, &g, e));
   double begin = 0, best = 0;
-  for (int i = 0; i < 2 || seconds() - begin < 0.33; i++) {
-    double start = seconds();
+  for (int i = 0; i < 2 || now_s() - begin < 0.33; i++) {
+    double start = now_s();
     gemm_run(g, p, p + bytes, p + 2 * bytes, false);
-    if (i == 0) begin = seconds();
-    double flops = 2.0 * SIDE * SIDE * SIDE / (seconds() - start);
+    if (i == 0) begin = now_s();
+    double flops = 2.0 * SIDE * SIDE * SIDE / (now_s() - start);
     if (i > 0) best = MAX(best, flops);
   }
   *r = (Rate){best, gemm_backend(g), gemm_widens(g)};

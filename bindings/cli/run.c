@@ -42,12 +42,6 @@ bool is_launched(void) {
   return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK && info.kind != LAUNCH_NONE;
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- starting ---- */
 
 /* The ranks that were started are those that the mesh can have. This says how to start
@@ -235,7 +229,7 @@ static void print_step(Training *t, const StepResult *r) {
 
 /* At most ten times a second. */
 static void show_progress(Training *t, const StepResult *r) {
-  double time = now();
+  double time = now_s();
   if (!t->progress || time - t->last_progress < 0.1) return;
   t->last_progress = time;
   fprintf(stderr, "\r\033[K%lld/%lld  loss %.4f  %.0f ms", (long long)r->step + 1,

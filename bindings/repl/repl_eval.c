@@ -235,12 +235,6 @@ static void warn_of_locals(Repl *r, const char *chunk) {
   repl_flush(r, stderr);
 }
 
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 EvalResult repl_eval(Repl *r, const char *chunk, size_t n) {
   lua_State *L = r->L;
   int top = lua_gettop(L);
@@ -253,9 +247,9 @@ EvalResult repl_eval(Repl *r, const char *chunk, size_t n) {
   r->out.n = 0;
   if (result == EVAL_FAILED) repl_show_error(r);
   if (result == EVAL_DONE) {
-    double from = now_ms();
+    double from = 1e3 * now_s();
     bool good = repl_call(r, 0, LUA_MULTRET);
-    double took = now_ms() - from;
+    double took = 1e3 * now_s() - from;
     good = good && take_results(r, top + 1, quiet);
     if (r->timing) printf("%.2f ms\n", took);
     if (good)

@@ -81,7 +81,6 @@ void sweep_start(Sweep *s);
 bool sweep_work(Sweep *s, Judge *j, double seconds);
 /* Waits for all threads. */
 void sweep_join(Sweep *s);
-double sweep_clock(void);
 
 /* ---- sweep_row.c: columns ---- */
 enum { SWEEP_COLUMNS = 10 };

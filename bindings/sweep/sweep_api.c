@@ -191,7 +191,7 @@ static void show_progress(lua_State *L, Sweep *s, double start, int64_t *seen,
   }
   if (!isnan(*best))
     snprintf(more, sizeof more, "; best %s %.4g", s->column ? s->column : "score", *best);
-  double seconds = MAX(sweep_clock() - start, 1e-3);
+  double seconds = MAX(now_s() - start, 1e-3);
   snprintf(line, sizeof line, "%lld of %lld points, %.0f/s%s", (long long)s->done,
            (long long)s->ntodo, (double)(s->done - s->nresumed) / seconds, more);
   h->progress(h->ud, line);
@@ -208,7 +208,7 @@ static void run(lua_State *L, Sweep *s) {
   const ScriptHost *h = script_host(L);
   bool given = lua_isfunction(L, PLAN), more = true;
   int64_t seen = 0;
-  double start = sweep_clock(), best = NAN;
+  double start = now_s(), best = NAN;
   weft_error e;
   err_clear(&e);
   raise_file(L, s, sweep_file_open(s, &e), &e);
@@ -226,7 +226,7 @@ static void run(lua_State *L, Sweep *s) {
   }
   sweep_join(s);
   s->interrupted |= stop && *stop;
-  s->seconds = sweep_clock() - start;
+  s->seconds = now_s() - start;
   if (h && h->progress) h->progress(h->ud, NULL);
   if (s->st != WEFT_OK) reasons_raise(L, s->st, NULL, &s->e);
   weft_status st = sweep_file_add(s, &e);

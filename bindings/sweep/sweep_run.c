@@ -8,12 +8,6 @@
 
 enum { TAKE = 8 };
 
-double sweep_clock(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Reasons are equal if code and field are: texts have the numbers of each point. */
 static void add_reason(Sweep *s, int64_t i, const PointReason *why) {
   int k = 0;
@@ -75,13 +69,13 @@ static void judge_one(Sweep *s, Judge *j, int64_t i) {
 }
 
 bool sweep_work(Sweep *s, Judge *j, double seconds) {
-  double end = sweep_clock() + seconds;
+  double end = now_s() + seconds;
   do {
     int64_t first = atomic_fetch_add(&s->next, TAKE);
     if (first >= s->ntodo) return false;
     for (int64_t i = first; i < MIN(first + TAKE, s->ntodo) && !s->stop; i++)
       judge_one(s, j, i);
-  } while (!s->stop && sweep_clock() < end);
+  } while (!s->stop && now_s() < end);
   return !s->stop;
 }
 

@@ -108,6 +108,9 @@ int names_find(const Names *t, const char *name);
 /* Adds a name that is not there; it must outlive the table. */
 void names_add(Arena *a, Names *t, const char *name, int number);
 
+/* Seconds of a clock that only grows (clock.c). */
+double now_s(void);
+
 /* ---- text ---- a growing buffer on the heap; never fails loudly: `oom` is sticky */
 typedef struct Text {
   const weft_alloc *alloc; /* NULL: the C library's */

@@ -60,8 +60,6 @@ struct Run {
  * communicates, so a failure aborts the world and the watchdog looks on. */
 weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e);
 
-double now_s(void);
-
 /* Rows of a step's global arrays for one data-parallel index. */
 static inline int64_t run_dp(const Run *r) { return mesh_size(&r->c->mesh, AXES_DP); }
 static inline int64_t run_rows(const Run *r) {

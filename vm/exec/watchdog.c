@@ -3,13 +3,6 @@
 #include "run_int.h"
 
 #include <stdio.h>
-#include <time.h>
-
-double now_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* What the ranks wait for, as far as there is room. */
 static void report(const Run *r, double seconds, char *why, size_t size) {

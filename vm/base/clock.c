@@ -1,0 +1,10 @@
+/* clock.c - the one clock: seconds that only grow. */
+#include <time.h>
+
+#include "base.h"
+
+double now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
