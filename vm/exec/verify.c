@@ -161,6 +161,8 @@ static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *fi
   for (int i = 0; i < v->c->nparam; i++) {
     TRY(get_both(v, k, i, 0, e));
     v->norm[i] = norms(v->buf[0], v->buf[1], param_count(&v->c->param[i]));
+    /* A square differs by twice as much as its root, and it is the root that counts. */
+    if (k == STATE_V) v->norm[i].diff /= 2;
   }
   judge_all(v, step, k, field);
   return WEFT_OK;
