@@ -92,6 +92,13 @@ static void unequal_pair(Peer *p) {
   NEED(strstr(p->e.text, "rank 0 sends 4 f32 to rank 1, which expects 4 bf16"));
 }
 
+static void unequal_message(Peer *p) {
+  float x[8] = {0};
+  NEED(!op_run(p, p->rank == 0 ? SEND(DT_F32, 1, x, 5) : RECV(DT_F32, 0, x, 4)));
+  NEED(p->e.code == WEFT_EINTERNAL);
+  NEED(strstr(p->e.text, "rank 0 sends 5 f32 to rank 1, which expects 4 f32"));
+}
+
 static void too_many(Peer *p) {
   float x[2] = {0};
   NEED(op_start(p, 0, ALL_REDUCE(DT_F32, &x[0], &x[0], 1)));
@@ -106,6 +113,7 @@ START_TEST(test_programs_differ) {
   Setup s = {.n = 2, .in_flight = 1, .nhandle = 2, .ngroup = 1};
   comm_world(&s, unequal, NULL);
   comm_world(&s, unequal_pair, NULL);
+  comm_world(&s, unequal_message, NULL);
   comm_world(&s, too_many, NULL);
 }
 END_TEST

@@ -8,6 +8,7 @@
 #include "vm/compile/autodiff.h"
 #include "vm/compile/fold.h"
 #include "vm/program/lower.h"
+#include "vm/storage/holes.h"
 
 static Arena *arena;
 static Diags diags;
@@ -88,6 +89,19 @@ START_TEST(offsets_reuse) {
   ck_assert_uint_eq(v[0].off, v[2].off);
   ck_assert_uint_ne(v[0].off, v[1].off);
   ck_assert_uint_eq(offsets(arena, v, 0), 0);
+}
+END_TEST
+
+/* The smallest hole that is large enough, so that large ones stay. */
+START_TEST(holes_fit_best) {
+  Holes h = {.arena = arena};
+  uint64_t at[4], size[] = {4 * ALIGN, ALIGN, 2 * ALIGN, ALIGN};
+  for (int i = 0; i < LEN(at); i++) at[i] = holes_take(&h, size[i]);
+  holes_give(&h, at[0], size[0]);
+  holes_give(&h, at[2], size[2]);
+  ck_assert_uint_eq(holes_take(&h, ALIGN), at[2]);
+  ck_assert_uint_eq(holes_take(&h, 4 * ALIGN), at[0]);
+  ck_assert_uint_eq(h.top, 8 * ALIGN);
 }
 END_TEST
 
@@ -189,6 +203,24 @@ START_TEST(autodiff_many_uses) {
   for (int i = 0; i < 80; i++) sum = OP(&m, add, sum, m.x);
   ck_assert_int_eq(differentiate(&m, loss_of(&m, sum), &d), WEFT_OK);
   ck_assert_int_eq(count_ops(m.g, OP_acc), 12);   /* 81 contributions, 7 fewer by each */
+}
+END_TEST
+
+/* Each contribution, and each partial sum, is added once. */
+START_TEST(autodiff_adds_each_use_once) {
+  Model m;
+  Diags d;
+  model_new(&m);
+  Tid sum = m.x;
+  for (int i = 0; i < 20; i++) sum = OP(&m, add, sum, OP(&m, silu, m.x));
+  ck_assert_int_eq(differentiate(&m, loss_of(&m, sum), &d), WEFT_OK);
+  int *added = NEW_N(arena, int, m.g->t.n), n = 0;
+  for (int i = 0; i < m.g->op.n; i++) {
+    const Op *x = &m.g->op.at[i];
+    for (int k = 0; k < x->nin && x->code == OP_acc; k++, n++)
+      ck_assert_int_eq(++added[x->in[k]], 1);
+  }
+  ck_assert_int_eq(n, 21 + 2);   /* by three sums, the later ones of the earlier, too */
 }
 END_TEST
 
@@ -413,6 +445,7 @@ Suite *passes_suite(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, offsets_property);
   tcase_add_test(c, offsets_reuse);
+  tcase_add_test(c, holes_fit_best);
   suite_add_tcase(s, c);
   c = tcase_create("autodiff");
   tcase_add_checked_fixture(c, setup, teardown);
@@ -420,6 +453,7 @@ Suite *passes_suite(void) {
   tcase_add_test(c, autodiff_missing_rule);
   tcase_add_test(c, autodiff_half_used);
   tcase_add_test(c, autodiff_many_uses);
+  tcase_add_test(c, autodiff_adds_each_use_once);
   tcase_add_test(c, autodiff_many_units);
   tcase_add_test(c, autodiff_drops_unused_ops);
   tcase_add_test(c, autodiff_all_problems);

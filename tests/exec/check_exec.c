@@ -405,6 +405,25 @@ START_TEST(a_gathered_copy_stands_in_for_what_is_stored) {
 }
 END_TEST
 
+/* Step k of a warmup of n has (k + 1) / n of the maximum, so that the first one learns.
+ */
+START_TEST(learning_rates) {
+  static const struct {
+    LrKind kind;
+    int64_t step;
+    double lr;
+  } want[] = {{LR_COSINE, 0, 0.25}, {LR_COSINE, 3, 1},    {LR_COSINE, 4, 1},
+              {LR_COSINE, 7, 0.55}, {LR_COSINE, 10, 0.1}, {LR_LINEAR, 5, 0.85},
+              {LR_LINEAR, 9, 0.25}, {LR_LINEAR, 20, 0.1}, {LR_CONSTANT, 1, 0.5},
+              {LR_CONSTANT, 9, 1}};
+  for (int i = 0; i < LEN(want); i++) {
+    LrSchedule lr = {
+        .kind = want[i].kind, .max = 1, .min = 0.1, .warmup = 4, .steps = 10};
+    ck_assert_double_eq_tol(lr_at(&lr, want[i].step), want[i].lr, 1e-12);
+  }
+}
+END_TEST
+
 Suite *exec_suite(void) {
   const TTest *const tests[] = {
       a_step_passes_data_along,
@@ -413,6 +432,7 @@ Suite *exec_suite(void) {
       the_first_nan_is_found,
       infinity_is_named_where_it_begins,
       a_step_needs_labels,
+      learning_rates,
       a_wrong_batch_is_refused,
       an_op_without_kernel_is_named,
       a_failing_rank_ends_the_others,

@@ -257,6 +257,16 @@ START_TEST(weights_that_do_not_fit_are_all_named) {
 }
 END_TEST
 
+START_TEST(weights_with_a_row_too_many_do_not_fit) {
+  float embed[24] = {0}, bias[3] = {0};
+  const StWrite t[] = {{"bias", DT_F32, 1, {3}, bias},
+                       {"embed", DT_F32, 2, {6, 4}, embed}};
+  open_run(two_params(DT_F32));
+  load(t, 2, WEFT_EFILE);
+  has("embed: shape [6, 4], the model has [5, 4]");
+}
+END_TEST
+
 /* As files of the hub have them: without the base's prefix, with buffers, and with the
  * tied embedding a second time. */
 START_TEST(weights_of_the_hub) {
@@ -313,6 +323,7 @@ Suite *state_suite(void) {
       bf16_copies_follow_the_master,
       weights_are_loaded,
       weights_that_do_not_fit_are_all_named,
+      weights_with_a_row_too_many_do_not_fit,
       weights_of_the_hub,
       a_long_list_is_counted,
   };

@@ -249,6 +249,8 @@ START_TEST(broken_headers) {
        "tensors \"a\" and \"b\" overlap"},
       {"{\"a\":" ROW("F32", "[1]", 4, 8) "}",
        "4 bytes of data before tensor \"a\" belong to no tensor"},
+      {"{\"a\":" ROW("U8", "[7]", 1, 8) "}",
+       "1 bytes of data before tensor \"a\" belong to no tensor"},
       {"{\"a\":" ROW("F32", "[1]", 0, 4) "}", "the last 4 bytes belong to no tensor"},
       {"{}", "the last 8 bytes belong to no tensor"},
       {"{\"a\":1,\"a\":2}", "the header is not JSON: duplicate object key near '\"a\"'"},

@@ -104,6 +104,23 @@ START_TEST(one_line_plan) {
 }
 END_TEST
 
+START_TEST(fields_in_the_wrong_place) {
+  expect_report(HEAD "return weft.plan { model = weft.model 'llama-tiny', tp = 2,\n"
+                     "batch = { global = 1, seq = 4 } }",
+                "plan.lua:2: error: plan.tp: unknown field (did you mean \"mesh.tp\"?)\n"
+                "1 error\n");
+}
+END_TEST
+
+START_TEST(betas_are_below_1) {
+  expect_report(HEAD "return weft.plan { model = weft.model 'llama-tiny',\n"
+                     "batch = { global = 1, seq = 4 },\n"
+                     "optimizer = weft.adamw { betas = { 0, 1.0 } } }",
+                "plan.lua:4: error: plan.optimizer.betas[2]: expected a number from 0 to "
+                "below 1, got number 1.0\n1 error\n");
+}
+END_TEST
+
 START_TEST(plain_table) {
   expect_report("return {\n  batch = { global = 1, seq = 4 },\n  model = 'llama',\n}",
                 "plan.lua:3: error: plan.model: expected weft.model, weft.hf or a "
@@ -316,6 +333,7 @@ Suite *lang_suite(void) {
   } group[] = {
       {"reports",
        {bad_plans, example_plans, missing_file, one_line_plan, plain_table,
+        fields_in_the_wrong_place, betas_are_below_1,
         error_in_coroutine, error_values, shebang, bytecode, json_report}},
       {"values", {all_fields, defaults, extended_tp_plan, set_and_define, wrong_set}},
   };
