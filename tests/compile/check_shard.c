@@ -643,6 +643,14 @@ START_TEST(usual_plan) {
 }
 END_TEST
 
+/* A star is the number of a layer and nothing else. */
+START_TEST(patterns_name_layers) {
+  ck_assert(tp_pattern_matches("layers.*.up", "model.layers.12.up.weight", NULL));
+  ck_assert(!tp_pattern_matches("layers.*.up", "model.layers.last.up.weight", NULL));
+  ck_assert(!tp_pattern_matches("layers.*.up", "model.layers.12.mlp.up.weight", NULL));
+}
+END_TEST
+
 Suite *shard_suite(void) {
   Suite *s = suite_create("shard");
   TCase *c = tcase_create("counts");
@@ -669,6 +677,7 @@ Suite *shard_suite(void) {
   tcase_add_test(c, two_cuts_of_a_tied_parameter);
   tcase_add_test(c, two_rules_for_one_parameter);
   tcase_add_test(c, a_pattern_without_a_parameter);
+  tcase_add_test(c, patterns_name_layers);
   tcase_add_test(c, a_tied_head_has_its_own_rule);
   tcase_add_test(c, an_overridden_pattern_is_no_error);
   tcase_add_test(c, styles_that_norms_do_not_have);

@@ -7,8 +7,9 @@
 -- file, a text that stands there exactly once, what to put in its place, and the suites
 -- that should notice. A fault is killed if one of them fails or does not end. A row with
 -- `equal` changes nothing that can be seen, for the reason given: it is planted all the
--- same, and must survive. --check only looks whether each row still names suites and a
--- text that are there; the suite docs does so, too.
+-- same, and must survive. `missing` says which test a fault that survives calls for.
+-- --check only looks whether each row still names suites and a text that are there; the
+-- suite docs does so, too.
 local TREE = (os.getenv "WEFT_MUTATE" or "build-mutate") .. "/src"
 local SECONDS = 180 -- for a suite
 local WANTED = 0.9
@@ -128,8 +129,8 @@ local function plant_all(mutants, first, last)
     local kind = count[as] and as or "wrong"
     count[kind] = count[kind] + 1
     print(("%3d  %-9s %s: %s"):format(i, as, m.file, first_line(m.from)))
-    print(("%15s-> %s%s"):format("", first_line(m.to),
-                                 m.equal and "  (" .. m.equal .. ")" or ""))
+    local why = m.equal or as == "survived" and m.missing and "missing: " .. m.missing
+    print(("%15s-> %s%s"):format("", first_line(m.to), why and "  (" .. why .. ")" or ""))
     io.stdout:flush()
   end
   local faults = count.killed + count.survived
