@@ -46,7 +46,7 @@ return {
     from = "for (int i = 0; i < 3 && ok; i++) ok = shard_whole_heads",
     to = "for (int i = 0; i < 1 && ok; i++) ok = shard_whole_heads",
     missing = "a model function with fewer key heads than tp; configs are refused earlier" },
-  { file = "vm/compile/shard_param.c", suites = "shard uses parity",
+  { file = "vm/compile/shard_param.c", suites = "shard uses",
     from = "role == ROLE_BIAS ? -1 : -2;", to = "role == ROLE_BIAS ? 0 : -2;" },
   { file = "vm/compile/shard_param.c", suites = "shard uses",
     from = "if (s->placed[t->index] && p->on[AX_TP] != to)",
@@ -104,7 +104,7 @@ return {
 
   -- ---- vm/storage ----
   { file = "vm/storage/update.c", suites = "exec oracle",
-    from = "decay ? (float)o->weight_decay : 0", to = "(float)o->weight_decay" },
+    from = "decay ? (float)o->weight_decay : 0", to = "decay ? 0 : (float)o->weight_decay" },
   { file = "vm/storage/update.c", suites = "verify",
     from = "sum_scalar(e, AXES_DP_CP | AXIS_BIT(AXIS_PP), SC_TOKENS,",
     to = "sum_scalar(e, AXIS_BIT(AXIS_PP), SC_TOKENS," },

@@ -119,6 +119,21 @@ local function plant(m)
   return result
 end
 
+-- A suite that fails by itself would seem to find everything.
+local function check_suites(mutants, first, last)
+  local seen = {}
+  for i = first, math.min(last, #mutants) do
+    for suite in mutants[i].suites:gmatch "%S+" do
+      if not seen[suite] and not suites_pass(suite) then
+        io.stderr:write("suite ", suite, " fails without a fault: see ", TREE,
+                        "/build/tests.log\n")
+        os.exit(2)
+      end
+      seen[suite] = true
+    end
+  end
+end
+
 local function plant_all(mutants, first, last)
   local count = { killed = 0, survived = 0, equal = 0, wrong = 0 }
   for i = first, math.min(last, #mutants) do
@@ -154,4 +169,6 @@ if not build() then
   io.stderr:write("the sources do not compile: see ", TREE, "/build/log\n")
   os.exit(2)
 end
-os.exit(plant_all(mutants, tonumber(arg[1] or 1), tonumber(arg[2] or #mutants)))
+local first, last = tonumber(arg[1] or 1), tonumber(arg[2] or #mutants)
+check_suites(mutants, first, last)
+os.exit(plant_all(mutants, first, last))
