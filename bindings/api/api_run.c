@@ -1,12 +1,13 @@
 /* api_run.c - the runs of weft.h: a compiled plan with its data and its weights. */
 #include "api.h"
 
+#include "vm/exec/session.h"
+
 struct weft_run {
   weft_alloc alloc;
   const weft_plan *plan;
   const Compiled *c; /* of the plan when the run was opened */
-  Run *run;
-  Data *data; /* opened by the first step on the plan's data */
+  Session s; /* its data are opened by the first step on them */
 };
 
 /* ---- what the processes of a run must have in common ---- */
@@ -40,10 +41,10 @@ static weft_status open_data(weft_run *r, weft_error *e) {
   Data *data;
   TRY(data_open(&r->alloc, &p->data, p->batch.seq, r->c->vocab, p->seed, &data, e));
   weft_status st = facts(r->plan, data, &f, e);
-  if (st == WEFT_OK) st = run_agree(r->run, f.fact, f.n, e);
+  if (st == WEFT_OK) st = run_agree(r->s.run, f.fact, f.n, e);
   arena_free(f.arena);
   if (st == WEFT_OK)
-    r->data = data;
+    r->s.data = data;
   else
     data_close(data);
   return st;
@@ -71,7 +72,7 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
   weft_status st = facts(plan, NULL, &f, err);
   run.fact = f.fact;
   run.nfact = f.n;
-  if (st == WEFT_OK) st = run_open(&plan->job.plan, r->c, &run, &r->run, err);
+  if (st == WEFT_OK) st = run_open(&plan->job.plan, r->c, &run, &r->s.run, err);
   arena_free(f.arena);
   if (st == WEFT_OK)
     *out = r;
@@ -82,24 +83,23 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
 
 void weft_run_close(weft_run *r) {
   if (!r) return;
-  run_close(r->run);
-  data_close(r->data);
+  session_close(&r->s, false);
   weft_alloc alloc = r->alloc;
   mem_free(&alloc, r, sizeof *r);
 }
 
 int weft_run_rank(const weft_run *r) {
-  return run_rank(r->run);
+  return run_rank(r->s.run);
 }
 
 /* ---- weights ---- */
 
 static weft_status load(weft_run *r, const char *path, const Folders *in,
                         weft_error *err) {
-  SafeTensors *s;
-  TRY(st_open(&r->alloc, path, in, &s, err));
-  weft_status st = run_load(r->run, s, err);
-  st_close(s);
+  TRY(st_open(&r->alloc, path, in, &r->s.weights, err));
+  weft_status st = session_fill(&r->s, err);
+  st_close(r->s.weights);
+  r->s.weights = NULL;
   return st;
 }
 
@@ -113,7 +113,7 @@ weft_status weft_run_init(weft_run *r, weft_error *err) {
   const char *weights = lang_weights(r->plan->job.lp);
   Folders in = lang_folders(r->plan->job.lp);
   err_clear(err);
-  return weights ? load(r, weights, &in, err) : run_init(r->run, err);
+  return weights ? load(r, weights, &in, err) : session_fill(&r->s, err);
 }
 
 /* ---- steps ---- */
@@ -138,8 +138,8 @@ static weft_status check_step(int64_t step, weft_step *out, weft_error *err) {
 weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error *err) {
   StepResult result = {.step = step};
   TRY(check_step(step, out, err));
-  if (!r->data) TRY(open_data(r, err));
-  return end_step(run_step(r->run, r->data, step, &result, err), &result, out);
+  if (!r->s.data) TRY(open_data(r, err));
+  return end_step(run_step(r->s.run, r->s.data, step, &result, err), &result, out);
 }
 
 /* Kernels look ids up without a test: a wrong one must not reach them. */
@@ -163,7 +163,7 @@ weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
                    (long long)b->global, (long long)b->seq, tokens && labels ? n : 0);
   TRY(check_ids(r, "tokens", tokens, n, false, err));
   TRY(check_ids(r, "labels", labels, n, true, err));
-  return end_step(run_step_tokens(r->run, tokens, labels, step, &result, err), &result,
+  return end_step(run_step_tokens(r->s.run, tokens, labels, step, &result, err), &result,
                   out);
 }
 
@@ -184,7 +184,7 @@ static weft_status find(const weft_run *r, weft_state what, const char *name,
   *param = name ? api_find_param(r->c, name) : -1;
   if (*param < 0)
     return err_set(err, WEFT_EUSAGE, "there is no parameter \"%s\"", name ? name : "");
-  bool needed = run_rank(r->run) == 0;
+  bool needed = run_rank(r->s.run) == 0;
   long long count = param_count(&r->c->param[*param]);
   if (needed && (!at || n != (size_t)count))
     return err_set(err, WEFT_EUSAGE, "%s has %lld elements, there is room for %zu", name,
@@ -196,12 +196,12 @@ weft_status weft_run_get(weft_run *r, weft_state what, const char *name, float *
                          size_t n, weft_error *err) {
   int param = 0;
   TRY(find(r, what, name, out, n, &param, err));
-  return run_get(r->run, kinds[what], param, out, err);
+  return run_get(r->s.run, kinds[what], param, out, err);
 }
 
 weft_status weft_run_set(weft_run *r, weft_state what, const char *name, const float *in,
                          size_t n, weft_error *err) {
   int param = 0;
   TRY(find(r, what, name, in, n, &param, err));
-  return run_set(r->run, kinds[what], param, in, err);
+  return run_set(r->s.run, kinds[what], param, in, err);
 }

@@ -10,20 +10,19 @@
 #include <unistd.h>
 
 #include "vm/comm/launch.h"
+#include "vm/exec/session.h"
 
 typedef struct Training {
   Job job;
   const Cli *cli;
-  Run *run;
-  Data *data;
-  SafeTensors *weights;
+  Session session;
   const WorldKind *comm;
   bool first;    /* this process prints */
   bool progress; /* a line that is written over, on a terminal */
   int log;       /* file descriptor, -1: none */
   double last_progress;
   StepResult last;
-  int64_t tokens, steps;
+  int64_t tokens;
   int64_t end;   /* the step that is not taken any more; the learning rate keeps its plan */
   double ms;
 } Training;
@@ -135,20 +134,19 @@ static weft_status start(Training *t) {
   TRY(job_compile(j));
   TRY(job_expect(j, NULL));
   TRY(open_log(t));
-  TRY(job_data(j, NULL, &t->data));
+  TRY(job_data(j, NULL, &t->session.data));
   Folders in = lang_folders(j->lp);
   const char *weights = lang_weights(j->lp);
-  if (weights) TRY(st_open(NULL, weights, &in, &t->weights, &j->e));
+  if (weights) TRY(st_open(NULL, weights, &in, &t->session.weights, &j->e));
   JobFacts f = {
-      .arena = j->arena, .data = t->data, .weights = t->weights, .steps = t->end};
+      .arena = j->arena, .data = t->session.data, .weights = t->session.weights, .steps = t->end};
   TRY(job_facts(j, &f, &j->e));
   RunOptions o = {.world = t->comm->name,
                   .threads = threads,
                   .stop = t->cli->stop,
                   .fact = f.fact,
                   .nfact = f.n};
-  TRY(run_open(&j->plan, j->compiled, &o, &t->run, &j->e));
-  return weights ? run_load(t->run, t->weights, &j->e) : run_init(t->run, &j->e);
+  return session_open(&t->session, &j->plan, j->compiled, &o, &j->e);
 }
 
 /* ---- reporting ---- */
@@ -182,7 +180,7 @@ static weft_status log_start(Training *t) {
   Json out = {.out = &text};
   json_open(&out, NULL, '{');
   json_str(&out, "comm", t->comm->name);
-  json_str(&out, "data", data_describe(t->data));
+  json_str(&out, "data", data_describe(t->session.data));
   json_str(&out, "event", "start");
   json_str(&out, "host", host);
   json_str(&out, "mesh", format_mesh(&j->mesh, mesh));
@@ -205,7 +203,7 @@ static weft_status log_step(Training *t, const StepResult *r) {
   json_num(&out, "grad_norm", r->grad_norm);
   json_num(&out, "loss", r->loss);
   json_num(&out, "lr", r->lr);
-  json_int(&out, "memory_bytes", (int64_t)run_memory(t->run));
+  json_int(&out, "memory_bytes", (int64_t)run_memory(t->session.run));
   json_int(&out, "step", r->step);
   json_num(&out, "step_ms", r->ms);
   json_int(&out, "tokens", r->tokens);
@@ -236,11 +234,11 @@ static void show_progress(Training *t, const StepResult *r) {
           (long long)t->end, r->loss, r->ms);
 }
 
-static weft_status report(Training *t, const StepResult *r) {
+static weft_status report(void *ud, const StepResult *r, weft_error *e) {
+  Training *t = ud;
   const Cli *cli = t->cli;
   const Plan *p = &t->job.plan;
   t->last = *r;
-  t->steps++;
   t->tokens += r->tokens;
   t->ms += r->ms;
   if (!t->first) return WEFT_OK;
@@ -253,27 +251,12 @@ static weft_status report(Training *t, const StepResult *r) {
 
 /* ---- the run ---- */
 
-static weft_status train(Training *t) {
-  Job *j = &t->job;
-  for (int64_t step = 0; step < t->end; step++) {
-    StepResult r;
-    if (t->cli->stop && *t->cli->stop)
-      return err_set(&j->e, WEFT_EINTR, "interrupted after %lld steps", (long long)step);
-    TRY(run_step(t->run, t->data, step, &r, &j->e));
-    TRY(report(t, &r));
-    if (!isfinite(r.loss))
-      return err_set(&j->e, WEFT_ERUN, "the loss of step %lld is not finite",
-                     (long long)step);
-  }
-  return WEFT_OK;
-}
-
 static void print_start(Training *t) {
   char mesh[96], memory[32];
   fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s\n", t->job.plan.name,
           format_mesh(&t->job.mesh, mesh), t->job.mesh.world,
           t->job.mesh.world > 1 ? "s" : "", t->comm->name,
-          format_bytes((double)run_memory(t->run), memory), data_describe(t->data));
+          format_bytes((double)run_memory(t->session.run), memory), data_describe(t->session.data));
 }
 
 static void json_result(Json *out, void *ud) {
@@ -281,11 +264,11 @@ static void json_result(Json *out, void *ud) {
   json_num(out, "grad_norm", t->last.grad_norm);
   json_num(out, "loss", t->last.loss);
   json_num(out, "lr", t->last.lr);
-  json_int(out, "memory_bytes", (int64_t)run_memory(t->run));
-  json_int(out, "steps", t->steps);
+  json_int(out, "memory_bytes", (int64_t)run_memory(t->session.run));
+  json_int(out, "steps", t->session.step);
   json_int(out, "tokens", t->tokens);
   json_num(out, "tokens_per_s", t->ms > 0 ? 1e3 * (double)t->tokens / t->ms : 0);
-  json_int(out, "world", run_world(t->run));
+  json_int(out, "world", run_world(t->session.run));
 }
 
 static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
@@ -295,7 +278,8 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(log_start(t));
   if (t->first && !cli->quiet) print_start(t);
   t->progress = t->first && !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr);
-  weft_status st = train(t);
+  weft_status st =
+      session_train(&t->session, t->end, cli->stop, report, t, &t->job.e);
   clear_progress(t);
   return st;
 }
@@ -321,10 +305,7 @@ int verb_run(Cli *cli, Arena *arena) {
   Training t = {.cli = cli, .log = -1, .first = speaks(cli)};
   weft_status st = run_plan(&t, cli, arena);
   int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
-  if (st != WEFT_OK) run_abandon(t.run);
-  run_close(t.run);
-  data_close(t.data);
-  if (t.weights) st_close(t.weights);
+  session_close(&t.session, st != WEFT_OK);
   if (t.log >= 0) close(t.log);
   return code;
 }

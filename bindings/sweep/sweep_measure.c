@@ -5,29 +5,32 @@
 
 #include "bindings/api/job.h"
 #include "sweep.h"
+#include "vm/exec/session.h"
 
 enum { RANKS = 32 };
+
+typedef struct Rate {
+  double ms, tokens;
+} Rate;
+
+/* The first step also fills caches. */
+static weft_status add_step(void *ud, const StepResult *r, weft_error *e) {
+  Rate *sum = ud;
+  if (r->step > 0) sum->ms += r->ms, sum->tokens += (double)r->tokens;
+  return WEFT_OK;
+}
 
 static weft_status train(Job *j, int steps, const StopFlag *stop, double *rate) {
   RunOptions o = {.stop = stop};
   DataSpec spec = {.kind = DATA_SYNTHETIC};
-  Run *r = NULL;
-  Data *data = NULL;
-  double ms = 0, tokens = 0;
-  weft_status st = run_open(&j->plan, j->compiled, &o, &r, &j->e);
-  if (st == WEFT_OK) st = run_init(r, &j->e);
-  if (st == WEFT_OK)
-    st = data_open(NULL, &spec, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
-                   &data, &j->e);
-  /* The first step also fills caches. */
-  for (int i = 0; i <= steps && st == WEFT_OK; i++) {
-    StepResult x;
-    st = run_step(r, data, i, &x, &j->e);
-    if (st == WEFT_OK && i > 0) ms += x.ms, tokens += (double)x.tokens;
-  }
-  if (st == WEFT_OK && ms > 0) *rate = tokens / ms * 1e3;
-  data_close(data);
-  run_close(r);
+  Session s = {0};
+  Rate sum = {0};
+  weft_status st = data_open(NULL, &spec, j->plan.batch.seq, j->compiled->vocab,
+                             j->plan.seed, &s.data, &j->e);
+  if (st == WEFT_OK) st = session_open(&s, &j->plan, j->compiled, &o, &j->e);
+  if (st == WEFT_OK) st = session_train(&s, steps + 1, stop, add_step, &sum, &j->e);
+  if (st == WEFT_OK && sum.ms > 0) *rate = sum.tokens / sum.ms * 1e3;
+  session_close(&s, false);
   return st;
 }
 
