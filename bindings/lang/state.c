@@ -46,13 +46,6 @@ static bool refuse(LangState *s, void *p, size_t n) {
   return true;
 }
 
-static void *host_realloc(const weft_alloc *a, void *p, size_t old, size_t n) {
-  if (a && a->fn) return a->fn(a->ud, p, old, n);
-  if (n) return realloc(p, n);
-  free(p);
-  return NULL;
-}
-
 /* For a new block Lua says in `old` what it is for. */
 static void count_bytes(LangState *s, bool text, size_t old, size_t n) {
   s->left -= (int64_t)((n - old) / STEP_BYTES);
@@ -71,7 +64,7 @@ static void *allocate(void *ud, void *p, size_t old, size_t n) {
     if (s->used - old + n > s->cap && refuse(s, p, n)) return NULL;
     s->refused = 0;
   }
-  void *q = host_realloc(s->opt->alloc, p, old, n);
+  void *q = mem_resize(s->opt->alloc, p, old, n);
   if (n && !q) return NULL;
   s->used = s->used - old + n;
   if (n > old) count_bytes(s, text, old, n);

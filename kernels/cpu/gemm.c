@@ -48,7 +48,7 @@ static const GemmApi *open_api(const char *file, void **module) {
 /* A CPU without bf16 units multiplies blocks that were widened. */
 static bool widen(Gemm *g) {
   g->work_bytes = g->set->gemm_blocks_work(&g->shape);
-  g->work = mem_new(NULL, g->work_bytes);
+  g->work = mem_new(g->alloc, g->work_bytes);
   return g->work != NULL;
 }
 
@@ -140,7 +140,7 @@ void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate) {
 void gemm_free(Gemm *g) {
   if (!g) return;
   if (g->state) g->api->free(g->state);
-  if (g->work) mem_free(NULL, g->work, g->work_bytes);
+  if (g->work) mem_free(g->alloc, g->work, g->work_bytes);
   if (g->module) dlclose(g->module);
   mem_free(g->alloc, g, sizeof *g);
 }

@@ -40,7 +40,7 @@ void err_clear(weft_error *e) {
 
 /* ---- heap ---- */
 
-static void *mem_resize(const weft_alloc *a, void *p, size_t old, size_t n) {
+void *mem_resize(const weft_alloc *a, void *p, size_t old, size_t n) {
   if (a && a->fn) return a->fn(a->ud, p, old, n);
   if (n == 0) {
     free(p);

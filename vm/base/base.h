@@ -47,6 +47,8 @@ typedef _Atomic int StopFlag;
 
 /* ---- heap ---- */
 
+/* As weft_alloc.fn; `a` may be NULL or empty: the C library's heap. */
+void *mem_resize(const weft_alloc *a, void *p, size_t old, size_t n);
 void *mem_new(const weft_alloc *a, size_t n); /* zeroed; NULL when out */
 void mem_free(const weft_alloc *a, void *p, size_t n);
 

@@ -12,13 +12,7 @@ static void *take(void *ud, void *p, size_t old, size_t n) {
     b->over = true;
     return NULL;
   }
-  void *q = NULL;
-  if (b->from.fn)
-    q = b->from.fn(b->from.ud, p, old, n);
-  else if (n)
-    q = realloc(p, n);
-  else
-    free(p);
+  void *q = mem_resize(&b->from, p, old, n);
   if (q || n == 0) b->used = used;
   return q;
 }

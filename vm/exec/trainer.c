@@ -21,10 +21,7 @@
 static void *counted(void *ud, void *p, size_t old, size_t n) {
   Run *r = ud;
   if (n) atomic_fetch_add_explicit(&r->allocations, 1, memory_order_relaxed);
-  if (r->inner.fn) return r->inner.fn(r->inner.ud, p, old, n);
-  if (n) return realloc(p, n);
-  free(p);
-  return NULL;
+  return mem_resize(&r->inner, p, old, n);
 }
 
 uint64_t run_allocations(Run *r) { return atomic_exchange(&r->allocations, 0); }
