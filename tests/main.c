@@ -8,6 +8,7 @@
 
 #include "bindings/script/api_doc.h"
 #include "bindings/lang/schema.h"
+#include "bindings/model/model.h"
 #include "tests/lib/fuzz_io.h"
 #include "tests/lib/schedule_cases.h"
 #include "tests/lib/strange_plan.h"
@@ -58,6 +59,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
   if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
+  if (argc > 1 && strcmp(argv[1], "--ops") == 0) return print_page(graph_ops_markdown);
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());

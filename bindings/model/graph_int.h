@@ -39,6 +39,14 @@ void graph_do(lua_State *L, GraphUd *u, GraphWork fn, void *arg);
 
 /* g:param */
 int graph_param_method(lua_State *L);
+
+/* Which attributes a forward op takes; the first `need` must be given. */
+enum { MAX_ATTR = 8 };
+typedef struct OpKeys {
+  int code, need;
+  const char *key[MAX_ATTR];
+} OpKeys;
+const OpKeys *graph_op_keys(int code);
 /* Adds one method per forward op, and cross_entropy, to the table on top. */
 void graph_push_ops(lua_State *L);
 

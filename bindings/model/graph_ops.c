@@ -10,15 +10,9 @@
 #include "bindings/lang/lang.h"
 #include "graph_int.h"
 
-enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTR = 8 };   /* graph_op makes up to 8 results */
+enum { MAX_IN = 8, MAX_OUT = 8 };   /* graph_op makes up to 8 results */
 
 /* ---- attributes ---- */
-
-/* Which attributes a forward op takes; the first `need` must be given. */
-typedef struct OpKeys {
-  int code, need;
-  const char *key[MAX_ATTR];
-} OpKeys;
 
 static const OpKeys op_keys[] = {
     {OP_linear, 0, {"layout"}},
@@ -50,7 +44,7 @@ static const AttrField attr_fields[] = {
 #undef INT
 #undef REAL
 
-static const OpKeys *keys_of(int code) {
+const OpKeys *graph_op_keys(int code) {
   static const OpKeys none;
   for (int i = 0; i < LEN(op_keys); i++)
     if (op_keys[i].code == code) return &op_keys[i];
@@ -127,7 +121,7 @@ static int field(lua_State *L, int t, const char *key, int *found) {
 /* Reads the table at `t`, or nothing if t is 0. *name lives as long as the table. The
  * order of its keys does not matter: it is not the same in every run. */
 static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char **name) {
-  const OpKeys *k = keys_of(code);
+  const OpKeys *k = graph_op_keys(code);
   const char *op = op_info[code].name;
   bool given[MAX_ATTR] = {false};
   int n = key_count(k), found = 0, entries = 0;

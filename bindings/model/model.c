@@ -14,6 +14,7 @@ typedef struct Model {
   Diags *d;
   int arch;                 /* stack index of the architecture's table */
   int config;               /* of the table that is being filled */
+  bool hf;                  /* weft.hf, which has weights */
   int written;              /* of a table: config key -> key that the user wrote */
   VEC(const char *) unread; /* keys of a preset or a file that mean nothing here */
 } Model;
@@ -131,7 +132,7 @@ static void overlay(Model *m, int src, const char *path) {
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
     if (lua_isinteger(L, -1) && lua_tointeger(L, -1) == 1) continue;
     if (lua_type(L, -1) == LUA_TSTRING) {
-      if (strcmp(lua_tostring(L, -1), "weights") == 0 && path) continue;
+      if (m->hf && path && strcmp(lua_tostring(L, -1), "weights") == 0) continue;
       lua_pushvalue(L, -1);
       lua_rawget(L, src);
       put_key(m, path);
@@ -305,8 +306,10 @@ static void from_folder(Model *m, int t, const char *dir) {
   warn_unread(m, file);
   overlay(m, t, "model");
   end_config(m, m->d->errors == errors);
-  field_push(L, t, "weights");
-  bool weights = !lua_isboolean(L, -1) || lua_toboolean(L, -1);
+  if (field_push(L, t, "weights") != LUA_TNIL && !lua_isboolean(L, -1))
+    diag_error(m->d, "type", "model.weights", "expected true or false, got %s",
+               value_describe(m->arena, L, -1));
+  bool weights = lua_isnil(L, -1) || lua_toboolean(L, -1);
   m->lp->weights = weights ? arena_str(m->arena, dir) : NULL;
 }
 
@@ -329,6 +332,7 @@ static void from_function(Model *m, int fn, int t) {
 
 static void resolve_table(Model *m, int t, bool hf) {
   lua_State *L = m->L;
+  m->hf = hf;
   lua_rawgeti(L, t, 1);
   if (lua_isfunction(L, -1) && !hf)
     from_function(m, lua_gettop(L), t);

@@ -20,4 +20,7 @@
 weft_status graph_call_model(lua_State *L, int fn, int config, Graph *g, Diags *d,
                              weft_error *e);
 
+/* The table of docs/models.md: the ops that `g` has. */
+void graph_ops_markdown(Text *out);
+
 #endif

@@ -7,6 +7,7 @@
 #include "bindings/script/api_doc.h"
 #include "bindings/lang/schema.h"
 #include "bindings/lang/stdlib.h"
+#include "bindings/model/model.h"
 #include "tests/lib/process.h"
 #include "vm/io/io.h"
 
@@ -36,6 +37,70 @@ END_TEST
 START_TEST(scripting_md_lists_the_functions) {
   ends_with(WEFT_SOURCE_DIR "/docs/scripting.md", "bindings/script/api_doc.def",
             api_doc_markdown);
+}
+END_TEST
+
+static const char models_md[] = WEFT_SOURCE_DIR "/docs/models.md";
+
+START_TEST(models_md_lists_the_ops) {
+  ends_with(models_md, "vm/graph/ops.def", graph_ops_markdown);
+}
+END_TEST
+
+/* "| `head` | cp, tp |": the axes that may cut a tag. */
+START_TEST(models_md_says_what_may_be_cut) {
+  const char *page = scratch_get(models_md);
+  for (int tag = 0; tag < TAG_N; tag++) {
+    const char *axes = "";
+    for (int a = 0; a < AX_N; a++)
+      if (ax_may_cut((ShardAxis)a, (DimTag)tag))
+        axes = arena_printf(scratch_arena, "%s%s%s", axes, *axes ? ", " : "",
+                            ax_name((ShardAxis)a));
+    const char *row = arena_printf(scratch_arena, "\n| `%s` | %s |",
+                                   tag_name((DimTag)tag), *axes ? axes : "-");
+    ck_assert_msg(strstr(page, row) != NULL, "docs/models.md has no row%s", row);
+  }
+}
+END_TEST
+
+/* Keys of config.json that mean something, under all their names. */
+START_TEST(models_md_names_the_keys) {
+  static const char plan[] =
+      "for _, name in ipairs { 'gpt2', 'llama', 'qwen2', 'qwen3' } do\n"
+      "  local arch = require('weft.models.' .. name)\n"
+      "  for key in pairs(arch.defaults) do print(key) end\n"
+      "  for key in pairs(arch.aliases) do print(key) end\n"
+      "end\n"
+      "return require('weft').plan { model = require('weft').model 'llama-tiny',\n"
+      "                              batch = { global = 1, seq = 8 } }\n";
+  scratch_put("keys.lua", plan, strlen(plan));
+  Outcome o = process_run(30, "$weft check keys.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *page = scratch_get(models_md);
+  int n = 0;
+  for (char *at = arena_str(scratch_arena, o.err), *key;
+       (key = strsep(&at, "\n")) != NULL && *key; n++)
+    ck_assert_msg(strstr(page, arena_printf(scratch_arena, "`%s`", key)) != NULL,
+                  "docs/models.md does not name the key %s", key);
+  ck_assert_int_gt(n, 80);
+}
+END_TEST
+
+/* Every block of Lua is a plan that is right, as it stands there. */
+START_TEST(models_md_shows_plans) {
+  static const char begin[] = "\n```lua\n", end[] = "\n```\n";
+  const char *at = scratch_get(models_md);
+  int n = 0;
+  while ((at = strstr(at, begin)) != NULL) {
+    at += strlen(begin);
+    const char *stop = strstr(at, end);
+    ck_assert_ptr_nonnull(stop);
+    scratch_put("plan.lua", at, (size_t)(stop + 1 - at));
+    Outcome o = process_run(30, "$weft verify plan.lua");
+    ck_assert_msg(o.code == 0, "block %d: %s%s", n, o.out, o.err);
+    n++;
+  }
+  ck_assert_int_eq(n, 2);
 }
 END_TEST
 
@@ -82,6 +147,14 @@ Suite *docs_suite(void) {
   TCase *t = tcase_create("docs");
   tcase_add_test(t, plan_md_lists_the_fields);
   tcase_add_test(t, scripting_md_lists_the_functions);
+  tcase_add_test(t, models_md_lists_the_ops);
+  suite_add_tcase(s, t);
+  t = tcase_create("models");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 60);
+  tcase_add_test(t, models_md_says_what_may_be_cut);
+  tcase_add_test(t, models_md_names_the_keys);
+  tcase_add_test(t, models_md_shows_plans);
   suite_add_tcase(s, t);
   t = tcase_create("schedules");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);

@@ -128,6 +128,15 @@ START_TEST(plain_table) {
 }
 END_TEST
 
+START_TEST(weights_are_wanted_or_not) {
+  lang_test_file("config.json", "{ \"model_type\": \"llama\" }");
+  expect_report(HEAD "return weft.plan { model = weft.hf { '.', weights = 'no' },\n"
+                     "  batch = { global = 1, seq = 4 } }",
+                "plan.lua:2: error: plan.model.weights: expected true or false, got text "
+                "\"no\"\n1 error\n");
+}
+END_TEST
+
 START_TEST(error_in_coroutine) {
   expect_report(HEAD
                 "local f = coroutine.wrap(function()\n  error('no')\nend)\nf()\n" GOOD,
@@ -333,7 +342,7 @@ Suite *lang_suite(void) {
   } group[] = {
       {"reports",
        {bad_plans, example_plans, missing_file, one_line_plan, plain_table,
-        fields_in_the_wrong_place, betas_are_below_1,
+        fields_in_the_wrong_place, betas_are_below_1, weights_are_wanted_or_not,
         error_in_coroutine, error_values, shebang, bytecode, json_report}},
       {"values", {all_fields, defaults, extended_tp_plan, set_and_define, wrong_set}},
   };

@@ -84,6 +84,7 @@ static const struct {
     {"{ 'llama-tiny', num_key_value_heads = 3 }", "does not divide num_attention_heads"},
     {"{ 'llama-tiny', num_hidden_layers = 0 }", "expected a positive integer"},
     {"{ 'llama-tiny', hiden_size = 64 }", "hidden_size"},
+    {"{ 'llama-tiny', weights = false }", "model.weights"},
     {"{ 'qwen2-tiny', use_sliding_window = true, max_window_layers = 2 }",
      "use_sliding_window"},
     {"{ 'llama-tiny', is_causal = false }", "is_causal"},
