@@ -64,7 +64,7 @@ static void read_score(lua_State *L, Sweep *s) {
 }
 
 static void read_limit(lua_State *L, Sweep *s) {
-  s->limit = UINT64_MAX;
+  s->limit = LIMIT_GPU;
   if (lua_getfield(L, OPTIONS, "max_gib") != LUA_TNIL) {
     double v = lua_tonumber(L, -1);
     if (lua_type(L, -1) != LUA_TNUMBER || !(v > 0) || v > 1e9)

@@ -292,7 +292,7 @@ static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
 /* What a rank of the plan may hold: max_gib, else what the cluster's GPU has for it. */
 static uint64_t limit_of(const Judge *j, const Plan *plan) {
   double room = plan_memory_limit(plan);
-  return j->limit == UINT64_MAX && isfinite(room) ? (uint64_t)room : j->limit;
+  return j->limit == LIMIT_GPU && isfinite(room) ? (uint64_t)room : j->limit;
 }
 
 static weft_status judge(Point *p, const int *choice, int n, PointRow *row,

@@ -13,6 +13,10 @@ typedef struct SweepCaches {
 void sweep_caches_init(SweepCaches *c);
 void sweep_caches_free(SweepCaches *c);
 
+/* Bytes of a rank: what the cluster's GPU has for a plan; any. */
+#define LIMIT_GPU UINT64_MAX
+#define LIMIT_NONE (UINT64_MAX - 1)
+
 typedef enum { POINT_NONE, POINT_OK, POINT_ILLEGAL, POINT_MEMORY } PointState;
 
 typedef struct PointRow {
@@ -38,7 +42,7 @@ typedef struct Judge {
   LangPlan *lp;
   int values; /* vary_take */
   SweepCaches *caches;
-  uint64_t limit; /* bytes of a rank; UINT64_MAX: any */
+  uint64_t limit; /* bytes of a rank, LIMIT_GPU or LIMIT_NONE */
   Arena *arena, *scratch, *unit; /* unit: of a unit while its code is made */
   Text key;
   weft_error e;

@@ -88,7 +88,7 @@ void sweep_reasons(const Sweep *s, Text *out) {
   SweepReason *r = NEW_N(s->arena, SweepReason, s->nreason + 1);
   memcpy(r, s->reason, sizeof *r * (size_t)s->nreason);
   qsort(r, (size_t)s->nreason, sizeof *r, by_count);
-  if (s->nmemory && s->limit == UINT64_MAX)
+  if (s->nmemory && s->limit == LIMIT_GPU)
     text_printf(out, "%9lld  memory: more than the GPU has, less cluster.reserve_gib\n",
                 (long long)s->nmemory);
   else if (s->nmemory)

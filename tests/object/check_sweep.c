@@ -45,7 +45,7 @@ static void axes_open(Axes *a, const char *plan, const char *list) {
   LangOptions o = {0};
   ck_assert_int_eq(lang_load(&o, plan, &lp, &d, &e), WEFT_OK);
   ck_assert_int_eq(vary_take(lp, a->L, -1, &values, &d, &e), WEFT_OK);
-  ck_assert_int_eq(judge_open(&a->judge, lp, values, &a->caches, UINT64_MAX), WEFT_OK);
+  ck_assert_int_eq(judge_open(&a->judge, lp, values, &a->caches, LIMIT_NONE), WEFT_OK);
 }
 
 static void axes_close(Axes *a) {

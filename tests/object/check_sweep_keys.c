@@ -123,7 +123,7 @@ static int judge_axis(const char *axis) {
   ck_assert_int_eq(lang_load(&o, scratch_path("plan.lua"), &lp, &d, &e), WEFT_OK);
   ck_assert_int_eq(vary_take(lp, L, -1, &values, &d, &e), WEFT_OK);
   sweep_caches_init(&warm);
-  ck_assert_int_eq(judge_open(&j, lp, values, &warm, UINT64_MAX), WEFT_OK);
+  ck_assert_int_eq(judge_open(&j, lp, values, &warm, LIMIT_GPU), WEFT_OK);
   Seen plan = judge(&j, &warm, -1);
   ck_assert_int_eq(plan.row.state, POINT_OK);
   for (int v = 0; v <= last; v++) {
