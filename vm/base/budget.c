@@ -36,6 +36,11 @@ Budget *budget_of(const Arena *a) {
   return alloc->fn == take ? alloc->ud : NULL;
 }
 
+const weft_alloc *budget_below(const Arena *a) {
+  const Budget *b = budget_of(a);
+  return b ? &b->from : arena_allocator(a);
+}
+
 void budget_part(const Arena *a, const char *what) {
   Budget *b = budget_of(a);
   if (!b) return;

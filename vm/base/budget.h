@@ -23,6 +23,9 @@ void budget_init(Budget *b, const weft_alloc *from, uint64_t limit);
 weft_alloc budget_alloc(Budget *b);
 /* The budget behind an arena, NULL if there is none. */
 Budget *budget_of(const Arena *a);
+/* What an arena takes its memory from, below its budget: for what does not count, and for
+ * several threads. */
+const weft_alloc *budget_below(const Arena *a);
 /* From now on `what` grows; `a` may have no budget. */
 void budget_part(const Arena *a, const char *what);
 /* WEFT_ELIMIT: the limit, and what has taken how much of it. */

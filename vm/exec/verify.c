@@ -6,6 +6,7 @@
  * layer. Adam turns such noise into full steps. The difference of two parameters must
  * therefore be what the difference of their moments explains; what is left counts. */
 #include "exec.h"
+#include "vm/base/budget.h"
 
 #include "vm/base/rng.h"
 
@@ -305,7 +306,7 @@ weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
                    const Compiled *one, int steps, double tolerance, const StopFlag *stop,
                    VerifyReport *out, weft_error *e) {
   *out = (VerifyReport){.ok = true};
-  Verify v = {.alloc = arena_allocator(many->arena), .plan = plan, .c = many,
+  Verify v = {.alloc = budget_below(many->arena), .plan = plan, .c = many,
               .tolerance = tolerance, .worst = -1, .out = out};
   weft_status st = compare_runs(&v, plan_one, one, steps, stop, e);
   clean_up(&v);
