@@ -36,9 +36,11 @@ Budget *budget_of(const Arena *a) {
   return alloc->fn == take ? alloc->ud : NULL;
 }
 
+/* A compile inside of another one has a budget of its own on top of that one's. */
 const weft_alloc *budget_below(const Arena *a) {
-  const Budget *b = budget_of(a);
-  return b ? &b->from : arena_allocator(a);
+  const weft_alloc *alloc = arena_allocator(a);
+  while (alloc->fn == take) alloc = &((const Budget *)alloc->ud)->from;
+  return alloc;
 }
 
 void budget_part(const Arena *a, const char *what) {
