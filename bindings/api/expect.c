@@ -10,7 +10,7 @@ static const struct {
   bool whole;
 } expect_info[EXPECT_N] = {
 #define EXPECT(name, whole, doc) {#name, whole},
-#include "vm/expect.def"
+#include "vm/plan/expect.def"
 };
 
 #define GIB (1024.0 * 1024 * 1024)

@@ -150,7 +150,7 @@ static const Builder builder[] = {
     {"at_least", ARG_NUMBER, "low"}, {"between", ARG_PAIR, NULL},
     {"schedule_csv", ARG_TEXT, NULL},
 #define SOURCE(ID, name) {#name, ARG_TEXT, NULL},
-#include "vm/io/sources.def"
+#include "vm/plan/sources.def"
 };
 
 static bool takes(const Builder *b, int type) {

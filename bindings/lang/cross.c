@@ -2,6 +2,7 @@
  * the config already, so that all errors of a plan come together and before any graph is
  * built; the passes check what only they can see. */
 #include "schema.h"
+#include "vm/pipeline/schedule.h"
 
 typedef struct Cross {
   lua_State *L;

@@ -1,5 +1,6 @@
 /* plan_load.c - loads a plan: evaluate, apply --set, check, find lines. */
 #include "schema.h"
+#include "vm/pipeline/schedule.h"
 
 #include <stdio.h>
 

@@ -29,7 +29,7 @@
 #define RANGE(s, k, at, doc) {#s, #k, FIELD_RANGE, NULL, 0, 0, ANY, NONE, at, doc},
 #define SOURCE(ID, name)     " " #name
 static const char data_sources[] =
-#include "vm/io/sources.def"
+#include "vm/plan/sources.def"
     ;
 #define DATA_SOURCES     (data_sources + 1)
 #define LATER(s, k, doc) {#s, #k, FIELD_LATER, NULL, 0, 0, ANY, NONE, NOWHERE, doc},
@@ -215,7 +215,7 @@ static const char *builder_list(Check *c, const char *names) {
 static void built_kind(Check *c, const char *kind) {
 #define SOURCE(ID, name)                                                                 \
   if (strcmp(kind, #name) == 0) c->plan->data.kind = DATA_##ID;
-#include "vm/io/sources.def"
+#include "vm/plan/sources.def"
 }
 
 /* A table without a mark is accepted where only one builder fits. */

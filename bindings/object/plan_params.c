@@ -7,7 +7,7 @@
 #include "mesh_methods.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
-#include "vm/compile/shard.h"
+#include "vm/units/shard.h"
 #include "vm/exec/exec.h"
 
 /* ---- the parameters ---- */

@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-#include "vm/pipeline/share.h"
+#include "vm/lower/share.h"
 
 /* ---- what is looked up ---- */
 

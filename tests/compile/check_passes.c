@@ -5,9 +5,9 @@
 
 #include "tests/lib/pair.h"
 #include "vm/base/rng.h"
-#include "vm/compile/autodiff.h"
-#include "vm/compile/fold.h"
-#include "vm/program/lower.h"
+#include "vm/units/autodiff.h"
+#include "vm/units/fold.h"
+#include "vm/lower/lower.h"
 #include "vm/storage/holes.h"
 
 static Arena *arena;

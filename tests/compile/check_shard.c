@@ -4,8 +4,8 @@
 #include <check.h>
 
 #include "tests/lib/pair.h"
-#include "vm/compile/autodiff.h"
-#include "vm/compile/shard.h"
+#include "vm/units/autodiff.h"
+#include "vm/units/shard.h"
 #include "vm/storage/offsets.h"
 
 /* ---- counting ---- */

@@ -4,6 +4,7 @@
 #include <glob.h>
 
 #include "tests/lib/lang_fixture.h"
+#include "vm/pipeline/schedule.h"
 #include "vm/base/json.h"
 #include "vm/io/io.h"
 

@@ -272,7 +272,7 @@ START_TEST(memory) {
 }
 END_TEST
 
-/* Per Llama layer and microbatch, with sequence parallelism: see vm/compile/shard.c. */
+/* Per Llama layer and microbatch, with sequence parallelism: see vm/units/shard.c. */
 START_TEST(comm) {
   lua_run(TINY
           "local function of(p, axis, op, rank)\n"

@@ -2,7 +2,7 @@
  * two pipeline ranks of dp = 2 and tp = 2 whose work is given. */
 #include <check.h>
 
-#include "vm/pipeline/share.h"
+#include "vm/lower/share.h"
 
 static Mesh mesh;
 static Plan plan;

@@ -3,6 +3,7 @@
 #include <check.h>
 
 #include "tests/lib/sched_text.h"
+#include "vm/pipeline/schedule.h"
 
 static Arena *arena;
 static Diags diags;

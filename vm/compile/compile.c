@@ -1,105 +1,13 @@
 /* compile.c - the list of passes.
  *
- *   graph --autodiff--> joint graph --shard--> local graph with collectives --units_make-->
- *   units --stages--> stages --transfers--> order of sends; for each pp rank
+ *   graph --units--> units --stages--> stages --transfers--> order of sends; for each pp rank
  *     --layout--> static memory --actions--> main list --lower--> program; all --prove-->
  *
  * A sweep takes the same passes but the last two, one by one: see share.h. Everything
  * temporary lives in arenas of the compile; the result in the arena of the caller. */
-#include "autodiff.h"
-#include "fold.h"
-#include "unit_code.h"
+#include "compile.h"
 #include "vm/base/budget.h"
-#include "vm/program/lower.h"
-
-static void dump(const CompileInput *in, char letter, const char *pass, const Graph *g) {
-  if (!in->dump || !in->dump_out || !strchr(in->dump, letter)) return;
-  text_printf(in->dump_out, "; after %s\n", pass);
-  graph_dump(g, in->dump_out);
-}
-
-static weft_status checked(const Graph *g, weft_error *e) {
-#ifndef NDEBUG
-  return graph_check(g, e);
-#else
-  (void)g, (void)e;
-  return WEFT_OK;
-#endif
-}
-
-static weft_status checked_places(const Graph *logical, const Sharded *s, weft_error *e) {
-#ifndef NDEBUG
-  return shard_check(logical, s, e);
-#else
-  (void)logical, (void)s, (void)e;
-  return WEFT_OK;
-#endif
-}
-
-/* ---- sizes ---- */
-
-/* Bytes are counted in 64 bits: no tensor may come near, so that no sum goes over. */
-static bool sizes_fit(const CompileInput *in, Diags *d) {
-  const Graph *g = in->graph;
-  for (int i = 0; i < g->t.n; i++) {
-    const Tensor *t = &g->t.at[i];
-    double n = 1;
-    for (int k = 0; k < t->ndim; k++) n *= (double)t->dim[k].size;
-    if (n <= (double)((uint64_t)1 << ELEMENTS_LOG2)) continue;
-    char label[96];
-    diag_error(d, "range", t->kind == T_PARAM ? "model" : "batch",
-               "%s would have %.3g elements, at most 2^%d can be counted",
-               tensor_label(g, i, label), n, ELEMENTS_LOG2);
-    return false;
-  }
-  return true;
-}
-
-/* ---- the passes ---- */
-
-/* Adds to in->graph. */
-static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *out,
-                         Diags *d, weft_error *e) {
-  Sharded sh;
-  /* requires a finished graph; establishes gradients and phases */
-  TRY(autodiff(in->graph, d));
-  TRY(checked(in->graph, e));
-  dump(in, 'a', "autodiff", in->graph);
-  /* requires phases; establishes placements, local shapes and collectives */
-  TRY(shard(in, &sh, d, e));
-  TRY(checked(sh.g, e));
-  TRY(checked_places(in->graph, &sh, e));
-  dump(in, 's', "shard", sh.g);
-  /* requires local shapes; establishes bodies with storage for every tensor */
-  return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;
-}
-
-/* With units that repeat compiled once; false if that cannot be or something is wrong:
- * then the whole graph tells more. */
-static bool folded(const CompileInput *in, bool code, Arena *keep, Units *out, Diags *d) {
-  Fold *f = in->dump ? NULL : fold(in->graph, in->plan, in->arena);
-  if (!f) return false;
-  CompileInput here = *in;
-  Diags before = *d;
-  Units small;
-  here.graph = f->g;
-  if (front(&here, code, keep, &small, d, NULL) == WEFT_OK &&
-      unfold(f, &small, keep, in->arena, out))
-    return true;
-  *d = before;
-  return false;
-}
-
-weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
-                          Diags *d, weft_error *e) {
-  CompileInput whole = *in;
-  if (!sizes_fit(in, d)) return WEFT_EPLAN;
-  budget_part(keep, "the units");
-  *out = NEW(keep, Units);
-  if (folded(in, code, keep, *out, d)) return WEFT_OK;
-  whole.graph = graph_fork(in->graph, in->arena);
-  return front(&whole, code, keep, *out, d, e);
-}
+#include "vm/lower/lower.h"
 
 static void describe_params(const Stages *st, Compiled *c) {
   const Units *u = st->u;
@@ -181,17 +89,6 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
     c->prog[r].comm = comm, c->prog[r].ncomm = comms.list.n;
   c->flow = NEW_N(c->arena, Flow, flow_room(c)); /* what prove() fills */
   return WEFT_OK;
-}
-
-Schedule schedule_copy(const Schedule *from, Arena *a) {
-  Schedule s = *from;
-  s.list = NEW_N(a, Action *, s.ranks);
-  s.n = arena_copy(a, from->n, sizeof *s.n * (size_t)s.ranks);
-  s.name = arena_str(a, s.name);
-  s.file = arena_str(a, s.file);
-  for (int r = 0; r < s.ranks; r++)
-    s.list[r] = arena_copy(a, from->list[r], sizeof(Action) * (size_t)s.n[r]);
-  return s;
 }
 
 typedef struct Work {

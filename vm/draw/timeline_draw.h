@@ -5,6 +5,7 @@
 
 #include "vm/base/json.h"
 #include "vm/pipeline/timeline.h"
+#include "vm/program/program.h"
 
 /* One row per rank, time from left to right, at most `width` columns: every unit with its
  * microbatches if they fit, else letters, else several units to a column. What was done

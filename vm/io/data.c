@@ -7,7 +7,7 @@
 
 static const Source *const sources[DATA_N] = {
 #define SOURCE(ID, name) [DATA_##ID] = &source_##name,
-#include "sources.def"
+#include "vm/plan/sources.def"
 };
 
 weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,

@@ -3,7 +3,7 @@
 #define WEFT_IO_H
 
 #include "file.h"
-#include "vm/plan.h"
+#include "vm/plan/plan.h"
 
 /* A source of samples. Sample i is the same for every mesh: `seq` tokens and, shifted by
  * one, their labels. Windows do not overlap within an epoch; with shuffle their order is

@@ -37,7 +37,7 @@ typedef struct Source {
 } Source;
 
 #define SOURCE(ID, name) extern const Source source_##name;
-#include "sources.def"
+#include "vm/plan/sources.def"
 
 /* ---- stream.c ---- */
 /* Finds the files of the spec and opens each: `form` says where its ids lie. */

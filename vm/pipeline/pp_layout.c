@@ -2,7 +2,7 @@
  * m multi-token prediction, L loss (with the last norm and the head), | between stages,
  * x*n and (...)*n repeat, commas and blanks mean nothing. The result is the number of
  * layers of each stage; E opens the first stage and L closes the last one. */
-#include "vm/plan.h"
+#include "vm/plan/plan.h"
 
 enum { DEPTH_MAX = 16, STEPS_MAX = 1000000, REPEAT_MAX = 1000000 };
 

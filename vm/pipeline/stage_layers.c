@@ -2,7 +2,7 @@
  * layers: an explicit list or layout, layers_per_stage with the layers that the ends have
  * less, or none of them. Needs the number of layers only, so that a plan can be checked
  * before its model is built. */
-#include "vm/compile/compile.h"
+#include "schedule.h"
 
 /* Equal, the smaller ones at the ends, last first. */
 static void even(int layers, int stages, int *out) {

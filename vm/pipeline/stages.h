@@ -3,7 +3,8 @@
 #ifndef WEFT_STAGES_H
 #define WEFT_STAGES_H
 
-#include "vm/compile/units.h"
+#include "schedule.h"
+#include "vm/units/units.h"
 
 /* Tensors that cross a boundary between two stages: numbers of Units.edge. */
 typedef struct Cross {

@@ -8,7 +8,7 @@
 #ifndef WEFT_TIMELINE_H
 #define WEFT_TIMELINE_H
 
-#include "vm/compile/compile.h"
+#include "schedule.h"
 
 /* What a chunk of one microbatch costs. B is i + w, OVERLAP f + i + w (one slot, the
  * forward part first), and UNSHARD, RESHARD and REDUCE_GRAD take no time. */

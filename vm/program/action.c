@@ -14,6 +14,17 @@ void schedule_where(const Schedule *s, int stage, int *rank, int *chunk) {
   if (s->v_placement && *chunk == 1) *rank = 2 * s->ranks - 1 - stage;
 }
 
+Schedule schedule_copy(const Schedule *from, Arena *a) {
+  Schedule s = *from;
+  s.list = NEW_N(a, Action *, s.ranks);
+  s.n = arena_copy(a, from->n, sizeof *s.n * (size_t)s.ranks);
+  s.name = arena_str(a, s.name);
+  s.file = arena_str(a, s.file);
+  for (int r = 0; r < s.ranks; r++)
+    s.list[r] = arena_copy(a, from->list[r], sizeof(Action) * (size_t)s.n[r]);
+  return s;
+}
+
 int action_parts(const Action *a, ActionPart part[2]) {
   static const uint8_t bits[ACT_N] = {[ACT_F] = PART_F,
                                       [ACT_I] = PART_I,

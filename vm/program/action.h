@@ -36,6 +36,8 @@ typedef struct Schedule {
 int schedule_stage(const Schedule *s, int rank, int chunk);
 /* The rank and local chunk of a global stage. */
 void schedule_where(const Schedule *s, int stage, int *rank, int *chunk);
+/* With all its lists and texts in `a`. */
+Schedule schedule_copy(const Schedule *from, Arena *a);
 
 static inline bool action_per_microbatch(const Action *a) {
   return a->kind <= ACT_OVERLAP;

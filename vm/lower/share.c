@@ -1,7 +1,7 @@
 /* share.c - what the ranks of a pipeline hold, and the bytes of the worst one. */
 #include "share.h"
 
-#include "vm/storage/layout.h"
+#include "layout.h"
 
 static void add_work(UnitWork *to, const UnitWork *w) {
   to->flops += w->flops;

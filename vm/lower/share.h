@@ -3,8 +3,8 @@
 #ifndef WEFT_SHARE_H
 #define WEFT_SHARE_H
 
-#include "stages.h"
-#include "vm/storage/lifetimes.h"
+#include "vm/pipeline/stages.h"
+#include "lifetimes.h"
 
 typedef struct RankShare {
   uint64_t fixed;   /* parameters, gradients, state and scalars */

@@ -6,7 +6,7 @@
 #ifndef WEFT_LIFETIMES_H
 #define WEFT_LIFETIMES_H
 
-#include "vm/pipeline/main_list.h"
+#include "main_list.h"
 
 /* The sizes that buffers of some units have. */
 typedef struct BufferSizes {

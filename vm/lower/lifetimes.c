@@ -4,7 +4,7 @@
  * were some repetitions before, the others cannot change anything and are left out. */
 #include "lifetimes.h"
 
-#include "holes.h"
+#include "vm/storage/holes.h"
 
 /* ---- sizes ---- */
 

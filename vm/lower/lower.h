@@ -2,8 +2,8 @@
 #ifndef WEFT_LOWER_H
 #define WEFT_LOWER_H
 
-#include "vm/compile/comms.h"
-#include "vm/pipeline/main_list.h"
+#include "vm/units/comms.h"
+#include "main_list.h"
 
 typedef struct Emit {
   const Plan *plan;      /* from here to `l`: set by the caller */

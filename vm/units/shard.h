@@ -2,7 +2,7 @@
 #ifndef WEFT_SHARD_H
 #define WEFT_SHARD_H
 
-#include "compile.h"
+#include "units.h"
 
 /* What a parameter is to the op that reads it; decides what a style means for it. */
 typedef enum { ROLE_WEIGHT, ROLE_BIAS, ROLE_TABLE, ROLE_NORM } ParamRole;

@@ -2,8 +2,8 @@
 #ifndef WEFT_MAIN_LIST_H
 #define WEFT_MAIN_LIST_H
 
-#include "transfers.h"
-#include "vm/storage/layout.h"
+#include "vm/pipeline/transfers.h"
+#include "layout.h"
 
 typedef enum { EV_CALL, EV_SEND, EV_RECV, EV_WAIT, EV_REDUCE } EventKind;
 typedef struct Event {

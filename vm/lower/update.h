@@ -3,8 +3,8 @@
 #ifndef WEFT_UPDATE_H
 #define WEFT_UPDATE_H
 
-#include "piece.h"
-#include "vm/program/lower.h"
+#include "vm/storage/piece.h"
+#include "lower.h"
 
 /* ---- instructions ---- */
 void emit_kernel(Emit *e, int op, const OpAttr *attr, const char *what);

@@ -1,7 +1,7 @@
 /* cpu.c - the CPU as a device: every call completes at once, so events are empty. */
-#include "device.h"
+#include "vm/device/device.h"
 
-#include "kernels/cpu/levels.h"
+#include "levels.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

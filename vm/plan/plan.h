@@ -64,13 +64,13 @@ double lr_at(const LrSchedule *lr, int64_t step);
 typedef struct Optimizer {
   LrSchedule lr;
   double beta1, beta2, eps, weight_decay, clip;   /* clip 0: none */
-  bool post_validation;          /* steps before the check, see vm/storage/post_validation.c */
+  bool post_validation;          /* steps before the check, see vm/lower/post_validation.c */
 } Optimizer;
 
-/* The sources of data; see vm/io/sources.def. */
+/* The sources of data; see vm/plan/sources.def. */
 typedef enum {
 #define SOURCE(ID, name) DATA_##ID,
-#include "vm/io/sources.def"
+#include "sources.def"
   DATA_N
 } DataKind;
 typedef struct DataSpec {

@@ -2,7 +2,7 @@
 #ifndef WEFT_LAYOUT_H
 #define WEFT_LAYOUT_H
 
-#include "offsets.h"
+#include "vm/storage/offsets.h"
 #include "vm/pipeline/stages.h"
 
 typedef struct Bucket {

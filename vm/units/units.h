@@ -5,7 +5,7 @@
 #ifndef WEFT_UNITS_H
 #define WEFT_UNITS_H
 
-#include "compile.h"
+#include "input.h"
 
 /* Slots of a body: the arena, the unit's parameters and gradients, then per call. */
 enum { DYN_FI, DYN_FW, DYN_IW, DYN_INPUT, DYN_EDGE = DYN_INPUT + IN_SEED };
@@ -108,7 +108,7 @@ typedef struct Units {
 
 /* No tensor has more than 2^ELEMENTS_LOG2 elements. */
 enum { ELEMENTS_LOG2 = 48 };
-/* compile.c: the passes before the pipeline, on a finished logical graph, which stays as
+/* front.c: the passes before the pipeline, on a finished logical graph, which stays as
  * it is; units that repeat are compiled once, unless in->dump shows them all. The result
  * lies in `keep`, everything temporary in in->arena; bodies keep their code only if `code`. Axes of the mesh but pp are those of the plan, except that any dp
  * above 1 may be given as 2: a rank has the same bytes and does the same work. */

@@ -1,0 +1,21 @@
+/* schedule.h - what is asked of the table that a schedule gave, and of pp_plan. */
+#ifndef WEFT_SCHEDULE_H
+#define WEFT_SCHEDULE_H
+
+#include "vm/plan/plan.h"
+#include "vm/program/action.h"
+
+/* schedule.c: every action once, in an order that its own rank and the others can follow.
+ * Problems become diagnostics that name rank, step (the index in the rank's list) and the
+ * actions; at most a screen of them. */
+bool schedule_check(const Schedule *s, Diags *d);
+
+/* stage_layers.c: the layers of each of ranks * chunks stages, by all fields of pp_plan
+ * but `modules` and `by_cost`; every problem becomes a diagnostic. With layers = -1
+ * (unknown) only whether a list has one entry per stage is looked at. */
+bool stage_layers(const PpPlan *pp, int ranks, int chunks, int layers, int *out,
+                  Diags *d);
+/* How many stages layers_per_stage asks for. */
+int64_t stage_count_asked(const PpPlan *pp, int64_t layers);
+
+#endif

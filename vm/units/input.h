@@ -1,0 +1,24 @@
+/* input.h - what a compile is given. */
+#ifndef WEFT_COMPILE_INPUT_H
+#define WEFT_COMPILE_INPUT_H
+
+#include "vm/plan/plan.h"
+#include "vm/program/program.h"
+
+typedef struct CompileInput {
+  const Plan *plan;
+  const Mesh *mesh;
+  Graph *graph;          /* finished by graph_finish; compile adds to it */
+  const Schedule *schedule;
+  const DeviceKind *device;     /* NULL: the first row of the table */
+  Arena *arena;          /* of compile(): owns the result; of passes: temporary */
+  Arena *scratch;        /* of passes: emptied between units and ranks */
+  const char *dump;      /* letters of passes to dump to dump_out, or NULL */
+  Text *dump_out;
+} CompileInput;
+
+static inline const DeviceKind *compile_device(const CompileInput *in) {
+  return in->device ? in->device : device_kind(NULL, NULL);
+}
+
+#endif
