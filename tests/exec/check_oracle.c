@@ -1,6 +1,7 @@
 /* check_oracle.c - against Hugging Face transformers and PyTorch, on one rank and on eight
  * meshes: loss and every gradient (data of tests/oracle/generate.py), and losses and norms
- * of twelve steps of AdamW (tests/oracle/steps.py; --oracle DIR runs what that made). */
+ * of twelve steps of AdamW (tests/oracle/steps.py; --oracle DIR runs what that made), also
+ * under PyTorch's FSDP2 (tests/oracle/fsdp2.py). */
 #include <check.h>
 #include <glob.h>
 #include <math.h>
@@ -42,16 +43,21 @@ static SafeTensors *open_data(Oracle *o, const char *folder, const char *model,
   return s;
 }
 
-static void load_plan(Oracle *o, const char *plan, const char *model, int mesh) {
-  char define[64], tp[32], pp[32], dp[32], sp[64];
+static void load_set(Oracle *o, const char *plan, const char *model,
+                     const char *const *set) {
+  char define[64];
   snprintf(define, sizeof define, "model=%s", model);
+  need(o, fixture_open(&o->f, plan, (const char *[]){define, NULL}, set), "load");
+}
+
+static void load_plan(Oracle *o, const char *plan, const char *model, int mesh) {
+  char tp[32], pp[32], dp[32], sp[64];
   snprintf(tp, sizeof tp, "mesh.tp=%d", meshes[mesh].tp);
   snprintf(pp, sizeof pp, "mesh.pp=%d", meshes[mesh].pp);
   snprintf(dp, sizeof dp, "mesh.dp=%d", meshes[mesh].dp);
   snprintf(sp, sizeof sp, "strategy.sequence_parallel=%s",
            meshes[mesh].sp ? "true" : "false");
-  need(o, fixture_open(&o->f, plan, (const char *[]){define, NULL},
-                       (const char *[]){tp, pp, dp, sp, NULL}), "load");
+  load_set(o, plan, model, (const char *[]){tp, pp, dp, sp, NULL});
 }
 
 static void compile_plan(Oracle *o) {
@@ -109,15 +115,20 @@ static double gradient_error(Oracle *o, int i) {
   return sqrt(diff / norm);
 }
 
-static void start(Oracle *o, const char *plan, const char *folder, const char *model,
-                  int mesh) {
-  load_plan(o, plan, model, mesh);
+/* Of the plan that was loaded. */
+static void start_loaded(Oracle *o, const char *folder, const char *model) {
   compile_plan(o);
   o->weights = open_data(o, folder, model, "model");
   o->expected = open_data(o, folder, model, "expected");
   RunOptions options = {.alloc = &libc_alloc, .threads = 1};
   need(o, run_open(lang_plan(o->f.lp), o->c, &options, &o->run, &o->f.e), "run_open");
   need(o, run_load(o->run, o->weights, &o->f.e), "run_load");
+}
+
+static void start(Oracle *o, const char *plan, const char *folder, const char *model,
+                  int mesh) {
+  load_plan(o, plan, model, mesh);
+  start_loaded(o, folder, model);
 }
 
 static void finish(Oracle *o) {
@@ -164,27 +175,34 @@ static void expected_list(Oracle *o, const char *name, float *to) {
 }
 
 /* The largest relative difference of a loss over the steps; norms may differ by ten times
- * as much: they are not what is trained on. */
-static double run_steps(const char *plan, const char *folder, const char *model, int mesh) {
-  Oracle o = {0};
+ * as much: they are not what is trained on. `as`: the rest of the names of both in the
+ * data, `where`: for messages. */
+static double take_steps(Oracle *o, const char *as, const char *where) {
   float loss[STEPS], norm[STEPS];
   double worst = 0;
-  start(&o, plan, folder, model, mesh);
-  expected_list(&o, "loss", loss);
-  expected_list(&o, "norm", norm);
-  const int32_t *tokens = ids(&o, "tokens"), *labels = ids(&o, "labels");
+  expected_list(o, arena_printf(o->f.arena, "loss%s", as), loss);
+  expected_list(o, arena_printf(o->f.arena, "norm%s", as), norm);
+  const int32_t *tokens = ids(o, "tokens"), *labels = ids(o, "labels");
   for (int i = 0; i < STEPS; i++) {
     StepResult r;
-    need(&o, run_step_tokens(o.run, tokens + i * STEP_TOKENS, labels + i * STEP_TOKENS, i,
-                             &r, &o.f.e), "step");
+    need(o, run_step_tokens(o->run, tokens + i * STEP_TOKENS, labels + i * STEP_TOKENS, i,
+                            &r, &o->f.e), "step");
     double by = fabs(r.loss - loss[i]) / loss[i];
     worst = fmax(worst, by);
     ck_assert_msg(by <= 1e-5 && fabs(r.grad_norm - norm[i]) <= 1e-4 * norm[i],
-                  "%s tp=%d pp=%d dp=%d sp=%d, step %d: loss %.9g, expected %.9g; norm "
-                  "%.9g, expected %.9g", model, meshes[mesh].tp, meshes[mesh].pp,
-                  meshes[mesh].dp, meshes[mesh].sp, i, r.loss, loss[i], r.grad_norm,
-                  norm[i]);
+                  "%s, step %d: loss %.9g, expected %.9g; norm %.9g, expected %.9g", where,
+                  i, r.loss, loss[i], r.grad_norm, norm[i]);
   }
+  return worst;
+}
+
+static double run_steps(const char *plan, const char *folder, const char *model, int mesh) {
+  Oracle o = {0};
+  char where[128];
+  snprintf(where, sizeof where, "%s tp=%d pp=%d dp=%d sp=%d", model, meshes[mesh].tp,
+           meshes[mesh].pp, meshes[mesh].dp, meshes[mesh].sp);
+  start(&o, plan, folder, model, mesh);
+  double worst = take_steps(&o, "", where);
   finish(&o);
   return worst;
 }
@@ -200,6 +218,23 @@ START_TEST(steps_agree_with_pytorch) {
   int model = _i / LEN(meshes);
   snprintf(plan, sizeof plan, "tests/oracle/%s", stepped[model].plan);
   (void)run_steps(plan, oracles, stepped[model].model, _i % LEN(meshes));
+}
+END_TEST
+
+/* ---- steps of FSDP2 ---- */
+
+static const struct {
+  const char *as, *set[4];
+} fsdp2[] = {{"", {"mesh.dp=2"}},
+             {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2"}},
+             {".hsdp", {"mesh.dp=2", "mesh.dp_replicate=2", "mesh.tp=2"}}};
+
+START_TEST(steps_agree_with_fsdp2) {
+  Oracle o = {0};
+  load_set(&o, "tests/oracle/steps.lua", "steps_fsdp2", fsdp2[_i].set);
+  start_loaded(&o, oracles, "steps_fsdp2");
+  (void)take_steps(&o, fsdp2[_i].as, fsdp2[_i].set[0]);
+  finish(&o);
 }
 END_TEST
 
@@ -248,6 +283,7 @@ Suite *oracle_suite(void) {
   TCase *t = tcase_create("hugging face");
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, agrees_with_hugging_face, 0, LEN(models) * LEN(meshes));
+  tcase_add_loop_test(t, steps_agree_with_fsdp2, 0, LEN(fsdp2));
   tcase_add_loop_test(t, steps_agree_with_pytorch, 0, LEN(stepped) * LEN(meshes));
   suite_add_tcase(s, t);
   return s;

@@ -61,15 +61,19 @@ def write(folder, weights, named, logits_of, vocab):
     print(f"{folder.name}: loss {out['loss'][0]:.6f} to {out['loss'][-1]:.6f}")
 
 
+def write_config(folder, model):
+    model.config.architectures = [type(model).__name__]
+    text = json.loads(model.config.to_json_string(use_diff=False))
+    (folder / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
+
+
 def hub(folder, model, spread=0.15):
     model = model.float().train()
     randomise(model, spread)
     weights = dict(model.named_parameters())
     write(folder, weights, weights.values(),
           lambda t: model(input_ids=t, use_cache=False).logits, model.config.vocab_size)
-    model.config.architectures = [type(model).__name__]
-    text = json.loads(model.config.to_json_string(use_diff=False))
-    (folder / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
+    write_config(folder, model)
 
 
 def uses(folder):
