@@ -183,7 +183,7 @@ static void make_shares(void *ud, CacheEntry *x) {
   arena_reset(p->j->scratch);
   x->value = c;
   if (stages(f->u, &plan_of(p)->pp, &s->s, x->arena, &c->st, &x->d))
-    shares(plan_of(p), &m, p->j->scratch, x->arena, c);
+    shares(plan_of(p), &m, &f->sizes, p->j->scratch, x->arena, c);
   else
     x->st = WEFT_EPLAN;
 }
@@ -199,15 +199,14 @@ static void lifetimes_key(Point *p, Text *k) {
 
 static void make_lifetimes(void *ud, CacheEntry *x) {
   Point *p = ud;
-  const UnitsEntry *f = p->units->value;
   const Scheduled *s = p->schedule->value;
   const Shares *c = p->shares->value;
-  Lifetimes *l = NEW_N(x->arena, Lifetimes, c->st.ranks);
+  Lifetimes(*l)[AREA_N] = (void *)arena_alloc(x->arena, sizeof *l * (size_t)c->st.ranks);
   Transfers t;
   arena_reset(p->j->scratch);
   transfers(&c->st, &s->s, &s->when, s->s.microbatches * p->rounds, p->j->scratch, &t);
   for (int r = 0; r < c->st.ranks; r++)
-    lifetimes(&t, &f->sizes, r, p->j->scratch, x->arena, &l[r]);
+    lifetimes(&t, c->rank[r].sizes, r, p->j->scratch, x->arena, l[r]);
   x->value = l;
 }
 
@@ -305,7 +304,6 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   row->dp = mesh_size(&p->mesh, AXES_DP);
   row->microbatches = microbatches * p->rounds;
   TRY(find_parts(p, microbatches, why));
-  const UnitsEntry *f = p->units->value;
   const Shares *c = p->shares->value;
   const Scheduled *s = p->schedule->value;
   row->bubble = timeline_bubble(&s->when);
@@ -316,8 +314,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
     TRY(look_up(p, &j->caches->lifetimes, &p->lifetimes, make_lifetimes, p));
     TRY(entry_status(p, p->lifetimes, why));
     arena_reset(j->scratch);
-    size = footprint(c, &f->sizes, p->lifetimes->value, row->microbatches, limit,
-                     j->scratch);
+    size = footprint(c, p->lifetimes->value, row->microbatches, limit, j->scratch);
   }
   row->state = size.over ? POINT_MEMORY : POINT_OK;
   row->bytes = (double)size.bytes;

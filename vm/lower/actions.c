@@ -24,9 +24,9 @@ Event *walk_event(Walk *w, EventKind kind) {
 }
 
 static int new_buffer(Walk *w, uint64_t bytes, int what) {
-  *VEC_PUSH(w->a, w->t->buffer) =
+  *VEC_PUSH(w->a, w->t->buffer[AREA_ACTIVATIONS]) =
       (Interval){.start = w->now, .end = w->now, .size = bytes, .what = what};
-  return w->t->buffer.n - 1;
+  return w->t->buffer[AREA_ACTIVATIONS].n - 1;
 }
 
 static int new_edge(Walk *w, int32_t edge) {
@@ -34,7 +34,9 @@ static int new_edge(Walk *w, int32_t edge) {
 }
 
 static void touch(Walk *w, int buffer) {
-  if (buffer >= 0) w->t->buffer.at[buffer].end = MAX(w->t->buffer.at[buffer].end, w->now);
+  if (buffer < 0) return;
+  Interval *v = &w->t->buffer[AREA_ACTIVATIONS].at[buffer];
+  v->end = MAX(v->end, w->now);
 }
 
 /* The number of an edge in its chunk. */
@@ -71,7 +73,8 @@ static void post_item(Walk *w, int src, struct SendItem *x) {
   *edge_buffer(w, chunk, chunk_edge(w, chunk, x->edge), x->mb) = buffer;
   x->handle = walk_handle(w);
   Event *e = walk_event(w, EV_RECV);
-  e->buffer = buffer, e->peer = src, e->handle = x->handle, e->edge = x->edge, e->mb = x->mb;
+  e->buffer = buffer, e->peer = src, e->handle = x->handle, e->edge = x->edge,
+  e->mb = x->mb;
 }
 
 static void post_for(Walk *w, int stage, int mb, bool forward) {
@@ -313,8 +316,8 @@ static void walk(Walk *w) {
     }
     post_number(w, next_compute(w, i, total), total);
     take_up(w, i);
-    wait_for_sends(w,
-                   w->tr->when->slot[w->rank][i % n].start + round * w->tr->when->makespan);
+    wait_for_sends(w, w->tr->when->slot[w->rank][i % n].start +
+                          round * w->tr->when->makespan);
     run_action(w, a, round * s->microbatches);
   }
   w->action = w->line = 0;

@@ -163,6 +163,7 @@ static void count_slots(const Steps *s, const BufferSizes *f, Arena *a) {
   int *used = NEW_N(s->scratch, int, f->n + 1), full = f->n;
   l->most = NEW_N(a, int, f->n + 1);
   l->nsize = f->n;
+  l->tight = l->nstep == 0;
   for (int i = 0; i < l->nstep; i++) {
     int x = l->step[i], k = f->group[l->what[x < 0 ? ~x : x]];
     if (k < 0) continue;
@@ -184,23 +185,28 @@ static void *move(Arena *a, const void *from, size_t n) {
   return memcpy(arena_raw(a, n + 1), from, n);
 }
 
-void lifetimes(const Transfers *tr, const BufferSizes *f, int rank, Arena *scratch,
-               Arena *a, Lifetimes *out) {
-  Layout none = {0};
-  MainList t = {.brief = true};
-  ActionsInput in = {.tr = tr, .scratch = scratch};
-  actions(&in, rank, &none, &t);
-  int n = t.buffer.n;
+static void of_area(const Interval *v, int n, const BufferSizes *f, Arena *scratch,
+                    Arena *a, Lifetimes *out) {
   *out = (Lifetimes){.what = NEW_N(scratch, int32_t, n),
                      .step = NEW_N(scratch, int32_t, 2 * n)};
   Steps s = {.l = out, .scratch = scratch};
-  make_steps(&s, t.buffer.at, n);
+  make_steps(&s, v, n);
   count_slots(&s, f, a);
   if (!out->tight) find_repetition(&s, a);
   /* Steps are kept where they are needed. */
   out->what = out->tight ? NULL : move(a, out->what, sizeof *out->what * (size_t)n);
   out->step =
       out->tight ? NULL : move(a, out->step, sizeof *out->step * (size_t)out->nstep);
+}
+
+void lifetimes(const Transfers *tr, const BufferSizes f[AREA_N], int rank, Arena *scratch,
+               Arena *a, Lifetimes out[AREA_N]) {
+  Layout none = {0};
+  MainList t = {.brief = true};
+  ActionsInput in = {.tr = tr, .scratch = scratch};
+  actions(&in, rank, &none, &t);
+  for (int k = 0; k < AREA_N; k++)
+    of_area(t.buffer[k].at, t.buffer[k].n, &f[k], scratch, a, &out[k]);
 }
 
 uint64_t lifetimes_slots(const Lifetimes *l, const BufferSizes *f) {

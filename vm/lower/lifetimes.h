@@ -1,19 +1,20 @@
 /* lifetimes.h - the bytes of a pp rank's buffers, found once for all units of a shape.
  *
  * When buffers are taken and given back depends on the schedule and the stages; how large
- * they are on the units. The bytes are exactly those that offsets() finds: slots of each
- * size, or holes where these are better. */
+ * they are on the units. The bytes are exactly those that offsets() finds in each area:
+ * slots of each size, or holes where these are better. */
 #ifndef WEFT_LIFETIMES_H
 #define WEFT_LIFETIMES_H
 
 #include "main_list.h"
 
-/* The sizes that buffers of some units have. */
+/* The sizes that the buffers of an area have. */
 typedef struct BufferSizes {
   int *group, nwhat; /* Interval.what -> number of its size, -1: no bytes */
   uint64_t *size;    /* by that number: aligned bytes */
   int n;
 } BufferSizes;
+/* Those of the activations of some units. */
 void buffer_sizes(const Units *u, Arena *a, BufferSizes *out);
 /* The same text for units whose buffers live equally long on equal stages and schedules
  * and have equal sizes where the others have, whatever these sizes are. */
@@ -36,9 +37,9 @@ typedef struct Lifetimes {
   int nmoving;
 } Lifetimes;
 
-/* requires the order of sends; establishes the lifetimes of a rank's buffers. */
-void lifetimes(const Transfers *t, const BufferSizes *f, int rank, Arena *scratch,
-               Arena *a, Lifetimes *out);
+/* requires the order of sends; establishes the lifetimes of a rank's buffers, by area. */
+void lifetimes(const Transfers *t, const BufferSizes f[AREA_N], int rank, Arena *scratch,
+               Arena *a, Lifetimes out[AREA_N]);
 
 /* Bytes of all buffers of units of this shape. */
 uint64_t lifetimes_slots(const Lifetimes *l, const BufferSizes *f);

@@ -54,8 +54,8 @@ static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
 }
 
 typedef struct Bodies {
-  int (*of)[3];           /* unit -> its bodies */
-  VEC(int) unit;          /* body -> 3 * unit it was written for + phase */
+  int (*of)[3];  /* unit -> its bodies */
+  VEC(int) unit; /* body -> 3 * unit it was written for + phase */
 } Bodies;
 
 static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
@@ -134,7 +134,7 @@ typedef struct Main {
   int *unit_at;            /* per unit: its number on this rank, */
   uint32_t *bind_at;       /* and what its calls bind */
   bool *written;           /* per parameter */
-  uint64_t frames;         /* where the buffers begin */
+  uint64_t area[AREA_N];   /* where each begins */
   uint32_t phase[3], none; /* in what */
   Transferred seen[SEEN];
 } Main;
@@ -177,9 +177,12 @@ static Instr *emit_for(Emit *e, const Event *ev, InstrCode code, uint32_t what) 
   return x;
 }
 
+static uint64_t buffer_at(const Main *m, Area area, int32_t buffer) {
+  return m->area[area] + m->t->buffer[area].at[buffer].off;
+}
+
 static void bind_buffer(Emit *e, const Main *m, int32_t buffer) {
-  *VEC_PUSH(e->scratch, e->dyn) =
-      buffer < 0 ? 0 : m->frames + m->t->buffer.at[buffer].off;
+  *VEC_PUSH(e->scratch, e->dyn) = buffer < 0 ? 0 : buffer_at(m, AREA_ACTIVATIONS, buffer);
 }
 
 static void emit_call(Emit *e, const Event *ev, Main *m) {
@@ -223,7 +226,7 @@ static const Transferred *transferred(Emit *e, Main *m, int32_t t, uint64_t off)
 }
 
 static void emit_transfer(Emit *e, const Event *ev, Main *m) {
-  uint64_t off = m->frames + m->t->buffer.at[ev->buffer].off;
+  uint64_t off = buffer_at(m, AREA_ACTIVATIONS, ev->buffer);
   const Transferred *k = transferred(e, m, ev->edge, off);
   Instr *i = emit_for(e, ev, ev->kind == EV_SEND ? I_SEND : I_RECV, k->what);
   i->peer = ev->peer;
@@ -298,18 +301,26 @@ static void add_class(Program *p, const char *name, uint64_t bytes) {
   p->nmem = MAX(p->nmem, i + 1);
 }
 
-static void account(Emit *e, Compiled *c, uint64_t frames, uint64_t temp) {
+const char *const area_class[AREA_N] = {
+#define AREA(id, class) [AREA_##id] = class,
+#include "area.def"
+};
+
+static void account(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp) {
   Program *p = e->p;
-  uint64_t passes = frames + temp, more = e->l->kept > passes ? e->l->kept - passes : 0;
-  uint64_t rest = e->l->end;
-  p->mem = NEW_N(c->arena, MemClass, REGION_N + 4);
+  uint64_t passes = temp, rest = e->l->end;
+  for (int k = 0; k < AREA_N; k++)
+    passes += area[k];
+  uint64_t more = e->l->kept > passes ? e->l->kept - passes : 0;
+  p->mem = NEW_N(c->arena, MemClass, REGION_N + AREA_N + 3);
   for (int i = 0; i < p->regions.nregion; i++) {
     const Region *r = &p->regions.region[i];
     add_class(p, region_class[r->kind], align_up(region_bytes(r)));
     rest -= align_up(region_bytes(r));
   }
   add_class(p, "inputs and scalars", rest);
-  add_class(p, "activations", frames);
+  for (int k = 0; k < AREA_N; k++)
+    add_class(p, area_class[k], area[k]);
   add_class(p, "workspace", temp);
   add_class(p, "undo copies", more);
   if (more)
@@ -374,18 +385,20 @@ void lower(Emit *out, MainList *t, Compiled *c) {
               .unit_at = NEW_N(e.scratch, int, e.u->n),
               .bind_at = NEW_N(e.scratch, uint32_t, e.u->n),
               .written = NEW_N(e.scratch, bool, l->regions.nparam + 1)};
-  uint64_t frames = offsets(e.scratch, t->buffer.at, t->buffer.n);
+  uint64_t area[AREA_N], passes = l->end;
+  for (int k = 0; k < AREA_N; k++) {
+    m->area[k] = passes;
+    passes += area[k] = offsets(e.scratch, t->buffer[k].at, t->buffer[k].n);
+  }
   reserve_calls(&e, t, c->arena);
-  m->frames = l->end;
   number_bodies(&e, &m->bodies);
   bind_units(&e, m);
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
-    write_body(&e, m->bodies.unit.at[k] / 3, (Phase)(m->bodies.unit.at[k] % 3),
-               l->end + frames);
+    write_body(&e, m->bodies.unit.at[k] / 3, (Phase)(m->bodies.unit.at[k] % 3), passes);
   p->nhandle = MAX(t->handles, 1);
   p->regions = l->regions;
-  account(&e, c, frames, temp_bytes);
+  account(&e, c, area, temp_bytes);
   count_in_flight(&e);
   p->flops = step_flops(&e);
   KEEP(code, ncode);

@@ -68,10 +68,13 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
         add_work(&x->work[ph], &st->u->at[u].code->work[ph]);
 }
 
-void shares(const Plan *plan, const Mesh *m, Arena *scratch, Arena *a, Shares *out) {
+void shares(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
+            Arena *a, Shares *out) {
   out->rank = NEW_N(a, RankShare, out->st.ranks);
-  for (int r = 0; r < out->st.ranks; r++)
+  for (int r = 0; r < out->st.ranks; r++) {
+    out->rank[r].sizes[AREA_ACTIVATIONS] = *sizes;
     fill_rank(&out->st, plan, m, r, scratch, &out->rank[r]);
+  }
 }
 
 /* Bytes of a rank besides its buffers. */
@@ -100,18 +103,42 @@ static bool is_worse(const Footprint *worst, uint64_t bytes, int rank) {
   return bytes > worst->bytes || (bytes == worst->bytes && rank < worst->rank);
 }
 
-Footprint footprint(const Shares *s, const BufferSizes *sizes, const Lifetimes *l,
-                    int64_t microbatches, uint64_t limit, Arena *scratch) {
+/* Holes cannot make its buffers smaller. */
+static bool is_tight(const Lifetimes *l) {
+  for (int k = 0; k < AREA_N; k++)
+    if (!l[k].tight) return false;
+  return true;
+}
+
+/* Bytes of all buffers of a rank if each area has slots. */
+static uint64_t slots_of(const RankShare *x, const Lifetimes *l) {
+  uint64_t bytes = 0;
+  for (int k = 0; k < AREA_N; k++)
+    bytes += lifetimes_slots(&l[k], &x->sizes[k]);
+  return bytes;
+}
+
+/* The same with holes where these are better. */
+static uint64_t packed(const RankShare *x, const Lifetimes *l, Arena *scratch) {
+  uint64_t bytes = 0;
+  for (int k = 0; k < AREA_N; k++) {
+    uint64_t slots = lifetimes_slots(&l[k], &x->sizes[k]);
+    bytes += MIN(slots, lifetimes_holes(&l[k], &x->sizes[k], slots, scratch));
+  }
+  return bytes;
+}
+
+Footprint footprint(const Shares *s, const Lifetimes (*l)[AREA_N], int64_t microbatches,
+                    uint64_t limit, Arena *scratch) {
   Footprint worst = {0};
   /* First the ranks that holes cannot make smaller: they spare the others the trouble. */
   for (int pass = 0; pass < 2; pass++)
     for (int r = 0; r < s->st.ranks; r++) {
-      if (l[r].tight != (pass == 0)) continue;
-      uint64_t fixed = fixed_bytes(s, r, microbatches);
-      uint64_t slots = lifetimes_slots(&l[r], sizes);
+      const RankShare *x = &s->rank[r];
+      if (is_tight(l[r]) != (pass == 0)) continue;
+      uint64_t fixed = fixed_bytes(s, r, microbatches), slots = slots_of(x, l[r]);
       if (!is_worse(&worst, rank_bytes(s, r, fixed, slots), r)) continue;
-      uint64_t holes = lifetimes_holes(&l[r], sizes, slots, scratch);
-      uint64_t bytes = rank_bytes(s, r, fixed, MIN(slots, holes));
+      uint64_t bytes = rank_bytes(s, r, fixed, packed(x, l[r], scratch));
       if (is_worse(&worst, bytes, r)) worst.bytes = bytes, worst.rank = r;
       if (worst.bytes > limit) return worst.over = true, worst;
     }

@@ -16,6 +16,7 @@ typedef struct RankShare {
    * and of parameters that other pipeline ranks hold, too. */
   uint64_t reduced, reduced_tp, tied;
   uint64_t sent;    /* bytes to other pipeline ranks, per microbatch */
+  BufferSizes sizes[AREA_N]; /* of what lives for a while */
   UnitWork work[3]; /* of one microbatch, all chunks; by Phase */
 } RankShare;
 
@@ -24,8 +25,9 @@ typedef struct Shares {
   RankShare *rank;  /* [st.ranks] */
 } Shares;
 
-/* requires stages in out->st. `m` tells which axes have members. */
-void shares(const Plan *plan, const Mesh *m, Arena *scratch, Arena *a, Shares *out);
+/* requires stages in out->st. `m` tells which axes have members; `sizes`: of activations. */
+void shares(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
+            Arena *a, Shares *out);
 
 typedef struct Footprint {
   uint64_t bytes; /* of the worst rank; a lower bound if over the limit */
@@ -33,9 +35,9 @@ typedef struct Footprint {
   bool over;      /* more than the limit */
 } Footprint;
 /* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
- * rank. */
-Footprint footprint(const Shares *s, const BufferSizes *sizes, const Lifetimes *l,
-                    int64_t microbatches, uint64_t limit, Arena *scratch);
+ * rank and area. */
+Footprint footprint(const Shares *s, const Lifetimes (*l)[AREA_N], int64_t microbatches,
+                    uint64_t limit, Arena *scratch);
 /* Looks at what is there without any buffer: over, or nothing known. */
 Footprint footprint_floor(const Shares *s, int64_t microbatches, uint64_t limit);
 
