@@ -154,7 +154,7 @@ weft_status job_check_files(Job *j) {
   data_close(data);
   if (st == WEFT_OK && lang_weights(j->lp))
     st = st_open(NULL, lang_weights(j->lp), &in, &weights, &j->e);
-  if (weights) st = weights_fit(j->compiled, weights, &j->e);
+  if (weights) st = weights_fit(j->compiled, weights, NULL, &j->e);
   st_close(weights);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;

@@ -90,26 +90,25 @@ static void find_parts(Doctor *d) {
 }
 
 /* The best of a third of a second. */
-static weft_status measure(Arena *arena, DType type, int threads, Rate *r,
-                           weft_error *e) {
+static Rate measure(Arena *arena, DType type, int threads) {
   enum { SIDE = 1024 };
   size_t bytes = SIDE * SIDE * (type == DT_F32 ? 4 : 2);
   GemmShape s = {SIDE, SIDE, SIDE, .in = type, .out = type};
-  Gemm *g = NULL;
-  char *p = arena_alloc(arena, 3 * bytes);
+  Gemm g;
+  char *p = arena_alloc(arena, 3 * bytes), *work = arena_alloc(arena, gemm_work(&s));
   memset(p, 0x3c, 2 * bytes); /* small normal numbers */
-  TRY(gemm_new(NULL, &s, threads, &g, e));
+  gemm_init(&g, &s, threads);
   double begin = 0, best = 0;
   for (int i = 0; i < 2 || now_s() - begin < 0.33; i++) {
     double start = now_s();
-    gemm_run(g, p, p + bytes, p + 2 * bytes, false);
+    gemm_run(&g, p, p + bytes, p + 2 * bytes, false, work);
     if (i == 0) begin = now_s();
     double flops = 2.0 * SIDE * SIDE * SIDE / (now_s() - start);
     if (i > 0) best = MAX(best, flops);
   }
-  *r = (Rate){best, gemm_backend(g), gemm_widens(g)};
-  gemm_free(g);
-  return WEFT_OK;
+  Rate r = {best, gemm_backend(&g), g.widens};
+  gemm_end(&g);
+  return r;
 }
 
 static weft_status examine(Doctor *d, Arena *arena, weft_error *e) {
@@ -124,8 +123,9 @@ static weft_status examine(Doctor *d, Arena *arena, weft_error *e) {
   d->cores = count_cores();
   d->memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   find_parts(d);
-  TRY(measure(arena, DT_F32, d->cores, &d->f32, e));
-  return measure(arena, DT_BF16, d->cores, &d->bf16, e);
+  d->f32 = measure(arena, DT_F32, d->cores);
+  d->bf16 = measure(arena, DT_BF16, d->cores);
+  return WEFT_OK;
 }
 
 static void print_rate(const char *type, const Rate *r) {

@@ -108,6 +108,22 @@ static void json_schedule(Shown *w, Json *out) {
 
 /* ---- memory ---- */
 
+/* What is held besides the arenas; of what libraries hold there are no bytes. */
+static void json_held(const Shown *w, Json *out, HeldBy by, int pp, const char *key) {
+  const Job *j = w->job;
+  Held line[HELD_MOST];
+  int n = held_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
+  json_open(out, key, '[');
+  for (int i = 0; i < n; i++) {
+    json_open(out, NULL, '{');
+    if (line[i].known) json_int(out, "bytes", (int64_t)line[i].bytes);
+    json_str(out, "name", line[i].name);
+    json_str(out, "note", line[i].what);
+    json_close(out, '}');
+  }
+  json_close(out, ']');
+}
+
 static void json_memory(Shown *w, Json *out) {
   json_open(out, "memory", '[');
   for (int r = 0; r < w->job->mesh.size[AXIS_PP]; r++) {
@@ -122,11 +138,14 @@ static void json_memory(Shown *w, Json *out) {
       json_close(out, '}');
     }
     json_close(out, ']');
+    json_held(w, out, HELD_RANK, r, "outside");
     json_int(out, "pp", r);
     json_int(out, "total_bytes", (int64_t)p->arena_bytes);
     json_close(out, '}');
   }
   json_close(out, ']');
+  json_held(w, out, HELD_LIBRARY, 0, "memory_libraries");
+  json_held(w, out, HELD_PROCESS, 0, "memory_process");
 }
 
 /* ---- program ---- */

@@ -55,8 +55,24 @@ int plan_program(lua_State *L) {
 
 /* ---- plan:memory([rank]) ---- */
 
-/* Adds the classes to the table on top. */
-static void add_memory(lua_State *L, const Program *p) {
+/* Adds the lines of what is held besides the arenas as field `field`. */
+static void add_held(lua_State *L, const Job *j, HeldBy by, int pp, const char *field) {
+  Held line[HELD_MOST];
+  int n = held_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_createtable(L, 0, 3);
+    set_text(L, "name", line[i].name);
+    if (line[i].known) set_integer(L, "bytes", (int64_t)line[i].bytes);
+    set_text(L, "note", line[i].what);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, field);
+}
+
+/* Adds the classes, and what a rank holds outside of them, to the table on top. */
+static void add_memory(lua_State *L, const Job *j, int pp) {
+  const Program *p = &j->compiled->prog[pp];
   set_integer(L, "total", (int64_t)p->arena_bytes);
   set_integer(L, "pp", p->pp);
   lua_createtable(L, p->nmem, 0);
@@ -69,6 +85,7 @@ static void add_memory(lua_State *L, const Program *p) {
     lua_rawseti(L, -2, i + 1);
   }
   lua_setfield(L, -2, "classes");
+  add_held(L, j, HELD_RANK, pp, "outside");
 }
 
 /* Ranks that differ in dp, cp and tp only have equal sizes: one entry per pp rank. */
@@ -77,8 +94,10 @@ int plan_memory(lua_State *L) {
   bool one = !lua_isnoneornil(L, 2);
   int rank = one ? rank_arg(L, j, 2) : 0, worst;
   report_new(L, "memory");
+  add_held(L, j, HELD_PROCESS, 0, "process");
+  add_held(L, j, HELD_LIBRARY, 0, "libraries");
   if (one) {
-    add_memory(L, &j->compiled->prog[mesh_coord(&j->mesh, rank, AXIS_PP)]);
+    add_memory(L, j, mesh_coord(&j->mesh, rank, AXIS_PP));
     set_integer(L, "rank", rank);
     return 1;
   }
@@ -86,7 +105,7 @@ int plan_memory(lua_State *L) {
   set_integer(L, "worst_pp", worst);
   for (int pp = 0; pp < j->mesh.size[AXIS_PP]; pp++) {
     lua_createtable(L, 0, 3);
-    add_memory(L, &j->compiled->prog[pp]);
+    add_memory(L, j, pp);
     lua_rawseti(L, -2, pp + 1);
   }
   return 1;

@@ -13,7 +13,8 @@ static weft_status cpu_open(Device *d, int rank, int threads, weft_error *e) {
 
 static void cpu_close(Device *d) {}
 
-/* Blocks start at a cache line; the allocator's own address stands before them. */
+/* The allocator's own address stands before a block, whose padding has room for it:
+ * allocators give multiples of 16. */
 enum { ALIGN = DEVICE_ALIGN, HUGE = 2 << 20 };
 
 /* Asks for huge pages before a large block is touched for the first time. It is advice
@@ -27,7 +28,7 @@ static void advise(char *p, size_t bytes) {
 /* The C library's large blocks come zeroed from the system and are mapped when touched;
  * any other allocator's are cleared here. */
 static weft_status cpu_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
-  size_t all = bytes + ALIGN + sizeof(void *);
+  size_t all = bytes + ALIGN;
   bool own = d->alloc && d->alloc->fn;
   char *raw = all < bytes ? NULL
               : own       ? d->alloc->fn(d->alloc->ud, NULL, 0, all)
@@ -35,8 +36,8 @@ static weft_status cpu_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
   if (!raw)
     return err_set(e, WEFT_ENOMEM, "rank %d: no memory for %zu bytes (%.1f MiB)", d->rank,
                    bytes, (double)bytes / (1 << 20));
-  uintptr_t block =
-      ((uintptr_t)raw + sizeof(void *) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
+  uintptr_t block = ((uintptr_t)raw + ALIGN) & ~(uintptr_t)(ALIGN - 1);
+  assert(block - (uintptr_t)raw >= sizeof(void *));
   advise((char *)block, bytes);
   if (own) memset((void *)block, 0, bytes);
   ((void **)block)[-1] = raw;
@@ -45,7 +46,7 @@ static weft_status cpu_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
 }
 
 static void cpu_free(Device *d, void *p, size_t bytes) {
-  mem_free(d->alloc, ((void **)p)[-1], bytes + ALIGN + sizeof(void *));
+  mem_free(d->alloc, ((void **)p)[-1], bytes + ALIGN);
 }
 
 static const Kernel *cpu_kernel(Device *d, int op, const KernelArgs *a) {

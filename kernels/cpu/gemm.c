@@ -6,17 +6,8 @@
 
 #include "vm/base/module.h"
 
-struct Gemm {
-  const weft_alloc *alloc;
-  GemmShape shape;
-  int threads;
-  const GemmApi *api; /* NULL: plain */
-  void *state;
-  const CpuSet *set;
-  void *work; /* bf16 through f32 blocks: their scratch, else NULL */
-  size_t work_bytes;
-  void *module; /* open while this product lives */
-};
+/* Below this many multiplications a library's call costs more than the product. */
+enum { SMALL = 16 * 16 * 16 };
 
 /* Opens a module. It is never unmapped (NODELETE): its library may own threads. */
 static void *open_module(const char *file) {
@@ -24,9 +15,6 @@ static void *open_module(const char *file) {
   module_find(file, path, sizeof path);
   return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
-
-/* Below this many multiplications a library's call costs more than the product. */
-enum { SMALL = 16 * 16 * 16 };
 
 /* In the order in which they are tried. */
 static const struct {
@@ -46,12 +34,6 @@ static const GemmApi *open_api(const char *file, void **module) {
 }
 
 /* A CPU without bf16 units multiplies blocks that were widened. */
-static bool widen(Gemm *g) {
-  g->work_bytes = g->set->gemm_blocks_work(&g->shape);
-  g->work = mem_new(g->alloc, g->work_bytes);
-  return g->work != NULL;
-}
-
 static bool try_module(Gemm *g, const char *file) {
   CpuLevel level;
   const GemmApi *api = open_api(file, &g->module);
@@ -59,8 +41,9 @@ static bool try_module(Gemm *g, const char *file) {
   (void)cpu_level(&level, NULL);
   if (level < cpu_best()) api->limit(level);
   bool native = g->shape.in == DT_F32 || cpu_level_bf16(level);
-  if ((native && api->make(&g->shape, g->threads, &g->state) == WEFT_OK) ||
-      (g->shape.in == DT_BF16 && widen(g))) {
+  g->made = native && api->make(&g->shape, g->threads, g->state) == WEFT_OK;
+  g->widens = !g->made && g->shape.in == DT_BF16;
+  if (g->made || g->widens) {
     g->api = api;
     return true;
   }
@@ -69,49 +52,31 @@ static bool try_module(Gemm *g, const char *file) {
   return false;
 }
 
-static Gemm *new_plain(const weft_alloc *a, const GemmShape *s, int threads,
-                       weft_error *e) {
+static void init_plain(Gemm *g, const GemmShape *s, int threads) {
   assert(s->in == DT_F32 || s->in == DT_BF16);
   assert(s->out == DT_F32 || s->out == s->in);
-  Gemm *g = mem_new(a, sizeof *g);
-  if (!g) {
-    err_set(e, WEFT_ENOMEM, "out of memory for a matrix product");
-    return NULL;
-  }
-  g->alloc = a;
-  g->shape = *s;
-  g->threads = MAX(1, threads);
-  g->set = cpu_set_here();
-  return g;
+  *g = (Gemm){.shape = *s, .threads = MAX(1, threads), .set = cpu_set_here()};
 }
 
-weft_status gemm_new(const weft_alloc *a, const GemmShape *s, int threads, Gemm **out,
-                     weft_error *e) {
-  Gemm *g = new_plain(a, s, threads, e);
-  if (!g) return WEFT_ENOMEM;
+void gemm_init(Gemm *g, const GemmShape *s, int threads) {
+  init_plain(g, s, threads);
   bool found = s->m * s->n * s->k <= SMALL;
   for (int i = 0; i < LEN(modules) && !found; i++)
     found = try_module(g, modules[i].file);
-  *out = g;
-  return WEFT_OK;
 }
 
-weft_status gemm_new_from(const char *backend, const GemmShape *s, int threads,
-                          Gemm **out, weft_error *e) {
-  Gemm *g = new_plain(NULL, s, threads, e);
-  if (!g) return WEFT_ENOMEM;
+weft_status gemm_init_from(Gemm *g, const char *backend, const GemmShape *s, int threads,
+                           weft_error *e) {
+  init_plain(g, s, threads);
   bool found = strcmp(backend, "plain") == 0;
   for (int i = 0; i < LEN(modules) && !found; i++)
     if (strcmp(backend, modules[i].name) == 0) found = try_module(g, modules[i].file);
-  if (!found) {
-    gemm_free(g);
-    return err_set(e, WEFT_EUSAGE,
-                   "no matrix product of this kind from \"%s\" here; there are plain, "
-                   "onednn and openblas",
-                   backend);
-  }
-  *out = g;
-  return WEFT_OK;
+  if (found) return WEFT_OK;
+  return err_set(
+      e, WEFT_EUSAGE,
+      "no matrix product of this kind from \"%s\" here; there are plain, onednn "
+      "and openblas",
+      backend);
 }
 
 bool gemm_has(const char *backend, char *text, size_t size) {
@@ -128,24 +93,21 @@ bool gemm_has(const char *backend, char *text, size_t size) {
   return strcmp(backend, "plain") == 0;
 }
 
-void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate) {
-  if (g->work)
-    g->set->gemm_blocks(&g->shape, g->api, g->threads, g->work, a, b, c, accumulate);
+void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate,
+              void *work) {
+  if (g->widens)
+    g->set->gemm_blocks(&g->shape, g->api, g->threads, work, a, b, c, accumulate);
   else if (g->api)
     g->api->run(g->state, a, b, c, accumulate);
   else
     g->set->gemm_plain(&g->shape, g->threads, a, b, c, accumulate);
 }
 
-void gemm_free(Gemm *g) {
-  if (!g) return;
-  if (g->state) g->api->free(g->state);
-  if (g->work) mem_free(g->alloc, g->work, g->work_bytes);
+void gemm_end(Gemm *g) {
+  if (g->made && g->api->free) g->api->free(g->state);
   if (g->module) dlclose(g->module);
-  mem_free(g->alloc, g, sizeof *g);
+  *g = (Gemm){0};
 }
-
-bool gemm_widens(const Gemm *g) { return g->work != NULL; }
 
 const char *gemm_backend(const Gemm *g) {
   return g->api ? g->api->name : "plain";

@@ -4,10 +4,6 @@
 #include "kernel.h"
 #include "levels.h"
 
-/* Blocks that stay in the outer caches, and are large enough for the library; rows whose
- * length is a power of two would fall on each other in a cache. */
-enum { BM = 512, BN = 768, BK = 768, LINE = 64 };
-
 typedef struct Block {
   int64_t row, col, rows, cols;
 } Block;
@@ -29,22 +25,9 @@ typedef struct Operand {
   Block now;
 } Operand;
 
-typedef struct Sizes {
-  int64_t m, n, k;
-} Sizes;
-
-static Sizes block_of(const GemmShape *s) {
-  return (Sizes){MIN(s->m, BM), MIN(s->n, BN), MIN(s->k, BK)};
-}
-
-size_t gemm_blocks_work(const GemmShape *s) {
-  Sizes b = block_of(s);
-  int64_t c = s->out == DT_F32 ? 0 : b.m * b.n;
-  return sizeof(float) * (size_t)(b.m * b.k + b.k * b.n + c + 3 * LINE);
-}
-
 static float *next_line(float *p) {
-  return (float *)(((uintptr_t)p + LINE - 1) & ~(uintptr_t)(LINE - 1));
+  const uintptr_t line = GEMM_LINE;
+  return (float *)(((uintptr_t)p + line - 1) & ~(line - 1));
 }
 
 static void widen_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
@@ -91,7 +74,7 @@ static void fetch(Operand *x, Block b, bool turned, int threads) {
 
 void gemm_blocks(const GemmShape *s, const GemmApi *api, int threads, void *work,
                  const void *a, const void *b, void *c, bool accumulate) {
-  Sizes size = block_of(s);
+  GemmBlock size = gemm_block(s);
   Operand x = {.p = a, .ld = s->ta ? s->m : s->k, .wide = next_line(work)};
   Operand y = {.p = b, .ld = s->tb ? s->k : s->n,
                .wide = next_line(x.wide + size.m * size.k)};

@@ -5,7 +5,6 @@
 #include <dnnl.h>
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Rows of the result: their operands and products. */
 typedef struct Rows {
@@ -22,6 +21,8 @@ typedef struct Product {
   dnnl_stream_t stream;
   Rows rows[2];
 } Product;
+
+_Static_assert(sizeof(Product) <= GEMM_STATE, "the state of a product has room");
 
 static dnnl_data_type_t type(DType t) { return t == DT_F32 ? dnnl_f32 : dnnl_bf16; }
 static int64_t width(DType t) { return t == DT_F32 ? 4 : 2; }
@@ -96,14 +97,12 @@ static void release(void *state) {
   }
   if (p->stream) dnnl_stream_destroy(p->stream);
   if (p->engine) dnnl_engine_destroy(p->engine);
-  free(p);
 }
 
 /* oneDNN takes the number of threads from OpenMP's setting of the calling thread; the
  * caller's own setting is put back. */
-static weft_status make(const GemmShape *s, int threads, void **state) {
-  Product *p = calloc(1, sizeof *p);
-  if (!p) return WEFT_ENOMEM;
+static weft_status make(const GemmShape *s, int threads, void *state) {
+  Product *p = state;
   int before = omp_get_max_threads();
   *p = (Product){.s = *s, .threads = threads, .sgemm = s->in == DT_F32 && !s->tb};
   omp_set_num_threads(threads);
@@ -113,7 +112,6 @@ static weft_status make(const GemmShape *s, int threads, void **state) {
     release(p);
     return WEFT_EUSAGE;
   }
-  *state = p;
   return WEFT_OK;
 }
 

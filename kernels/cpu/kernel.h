@@ -22,7 +22,7 @@ typedef void ReleaseFn(Device *dev, KernelArgs *a);
 #include "vm/graph/ops.def"
 extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_rope,
     prepare_attention;
-extern ReleaseFn release_gemm, release_rope;
+extern ReleaseFn release_gemm;
 
 /* ---- element types ---- */
 
@@ -97,5 +97,8 @@ static inline void each_part(const Device *dev, const KernelArgs *a, int64_t n,
 /* A grain for rows of c elements: a thread is worth some 10,000 elements. */
 INLINE int64_t row_grain(int64_t c) { return MAX(1, 8192 / MAX(c, 1)); }
 enum { ELEMENT_GRAIN = 8192, COLUMN_GRAIN = 32 };
+
+/* The gradient's norm is summed in at most so many blocks (step.c). */
+enum { SQNORM_BLOCKS = 256 };
 
 #endif

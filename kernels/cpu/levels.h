@@ -21,10 +21,9 @@ typedef struct CpuSet {
   const Kernel *kernel; /* indexed by OpCode; run == NULL where there is none */
   void (*gemm_plain)(const GemmShape *s, int threads, const void *a, const void *b, void *c,
                      bool accumulate);
-  /* bf16 products through the library's f32 ones; needs so many bytes of scratch */
+  /* bf16 products through the library's f32 ones; scratch of gemm_work bytes */
   void (*gemm_blocks)(const GemmShape *s, const GemmApi *api, int threads, void *work,
                       const void *a, const void *b, void *c, bool accumulate);
-  size_t (*gemm_blocks_work)(const GemmShape *s);
 } CpuSet;
 
 CpuLevel cpu_best(void); /* of this machine */
@@ -39,6 +38,5 @@ const CpuSet *cpu_set_here(void); /* of the level in use */
 /* gemm_blocks.c */
 void gemm_blocks(const GemmShape *s, const GemmApi *api, int threads, void *work,
                  const void *a, const void *b, void *c, bool accumulate);
-size_t gemm_blocks_work(const GemmShape *s);
 
 #endif

@@ -15,19 +15,10 @@ static double scaled(const OpAttr *at, double f) {
 }
 
 weft_status prepare_rope(Device *dev, KernelArgs *a, weft_error *e) {
-  int half = a->attr->head_dim / 2;
-  double *freq = mem_new(dev->alloc, sizeof(double) * (size_t)half);
-  if (!freq)
-    return err_set(e, WEFT_ENOMEM, "out of memory for %d rope frequencies", half);
-  for (int i = 0; i < half; i++)
+  double *freq = a->state;
+  for (int i = 0; i < a->attr->head_dim / 2; i++)
     freq[i] = scaled(a->attr, pow(a->attr->theta, -2.0 * i / a->attr->head_dim));
-  a->state = freq;
   return WEFT_OK;
-}
-
-void release_rope(Device *dev, KernelArgs *a) {
-  mem_free(dev->alloc, a->state, sizeof(double) * (size_t)(a->attr->head_dim / 2));
-  a->state = NULL;
 }
 
 /* Cosine and sine of an angle: reduced to |r| <= pi/4 around the nearest multiple of

@@ -28,11 +28,10 @@ void cpu_acc_loss(Device *dev, const KernelArgs *a) {
 
 /* The gradient is summed in a fixed number of blocks whose bounds depend on its size
  * only; the sums of the blocks are then added in order. */
-enum { BLOCKS = 256 };
 typedef struct SqNorm {
   const float *g;
   int64_t n, block;
-  double sum[BLOCKS];
+  double *sum; /* of each block */
 } SqNorm;
 
 static void sqnorm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
@@ -48,8 +47,8 @@ static void sqnorm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
 }
 
 void cpu_sqnorm(Device *dev, const KernelArgs *a) {
-  SqNorm s = {.g = a->in[0].p, .n = count_of(&a->in[0])};
-  s.block = MAX((s.n + BLOCKS - 1) / BLOCKS, 1024);
+  SqNorm s = {.g = a->in[0].p, .n = count_of(&a->in[0]), .sum = a->work};
+  s.block = MAX((s.n + SQNORM_BLOCKS - 1) / SQNORM_BLOCKS, 1024);
   int64_t blocks = (s.n + s.block - 1) / s.block;
   KernelArgs part = {.state = &s};
   each_part(dev, &part, blocks, MAX(1, ELEMENT_GRAIN / s.block), sqnorm_part);

@@ -11,16 +11,15 @@
 static const Kernel kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cpu_##name,
 #include "vm/graph/ops.def"
-  [OP_linear].prepare = prepare_linear,
-  [OP_linear].release = release_gemm,
-  [OP_linear_dx].prepare = prepare_linear_dx,
-  [OP_linear_dx].release = release_gemm,
-  [OP_linear_dw].prepare = prepare_linear_dw,
-  [OP_linear_dw].release = release_gemm,
-  [OP_attention].prepare = prepare_attention,
-  [OP_attention_dx].prepare = prepare_attention,
-  [OP_rope].prepare = prepare_rope,
-  [OP_rope].release = release_rope,
+    [OP_linear].prepare = prepare_linear,
+    [OP_linear].release = release_gemm,
+    [OP_linear_dx].prepare = prepare_linear_dx,
+    [OP_linear_dx].release = release_gemm,
+    [OP_linear_dw].prepare = prepare_linear_dw,
+    [OP_linear_dw].release = release_gemm,
+    [OP_attention].prepare = prepare_attention,
+    [OP_attention_dx].prepare = prepare_attention,
+    [OP_rope].prepare = prepare_rope,
 };
 
 #define CAT(a, b)  a##b
@@ -29,9 +28,8 @@ static const Kernel kernels[OP_N] = {
 #define TITLE(name) TEXT(name)
 
 const CpuSet SET(CPU_SET) = {
-  .name = TITLE(CPU_SET),
-  .kernel = kernels,
-  .gemm_plain = gemm_plain,
-  .gemm_blocks = gemm_blocks,
-  .gemm_blocks_work = gemm_blocks_work,
+    .name = TITLE(CPU_SET),
+    .kernel = kernels,
+    .gemm_plain = gemm_plain,
+    .gemm_blocks = gemm_blocks,
 };

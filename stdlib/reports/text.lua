@@ -4,7 +4,7 @@ local text = {}
 -- Three digits and a unit: "1.5 MiB", "834 KiB".
 function text.bytes(n)
   local units, i = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" }, 1
-  while n >= 1024 and i < #units do
+  while n >= (i == 1 and 1024 or 999.5) and i < #units do
     n, i = n / 1024, i + 1
   end
   return (i == 1 and "%d %s" or "%.3g %s"):format(i == 1 and math.floor(n) or n, units[i])

@@ -13,9 +13,10 @@ enum { RUNS = 15 };
 /* GFLOP/s of one product, 0 if the backend does not take it. */
 static double rate(const char *backend, const GemmShape *s, int threads,
                    bool accumulate) {
-  Gemm *g = NULL;
+  Gemm g;
   weft_error e = {0};
-  if (gemm_new_from(backend, s, threads, &g, &e) != WEFT_OK) return 0;
+  if (gemm_init_from(&g, backend, s, threads, &e) != WEFT_OK) return 0;
+  void *work = malloc(MAX(gemm_work(s), 1));
   size_t es = s->in == DT_F32 ? 4 : 2, eo = s->out == DT_F32 ? 4 : 2;
   void *a = calloc((size_t)(s->m * s->k), es), *b = calloc((size_t)(s->k * s->n), es);
   void *c = calloc((size_t)(s->m * s->n), eo);
@@ -23,14 +24,14 @@ static double rate(const char *backend, const GemmShape *s, int threads,
   if (!a || !b || !c) return 0;
   memset(a, 0x3c, (size_t)(s->m * s->k) * es); /* small normal numbers */
   memset(b, 0x3c, (size_t)(s->k * s->n) * es);
-  gemm_run(g, a, b, c, accumulate);
+  gemm_run(&g, a, b, c, accumulate, work);
   for (int i = 0; i < RUNS; i++) {
     double start = bench_now();
-    gemm_run(g, a, b, c, accumulate);
+    gemm_run(&g, a, b, c, accumulate, work);
     t[i] = bench_now() - start;
   }
-  free(a), free(b), free(c);
-  gemm_free(g);
+  free(a), free(b), free(c), free(work);
+  gemm_end(&g);
   return 2e-6 * (double)s->m * (double)s->n * (double)s->k / bench_median(t, RUNS);
 }
 

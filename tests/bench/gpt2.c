@@ -20,6 +20,8 @@ static double gemm_rate(DType t) {
   weft_error e = {.rank = -1};
   const Kernel *k = &cpu_set_here()->kernel[OP_linear];
   Device dev = {.vt = &device_cpu, .threads = THREADS};
+  a.state = calloc(1, cpu_state(OP_linear, &a));
+  a.work = malloc(MAX(cpu_work(OP_linear, &a), 1));
   if (k->prepare && k->prepare(&dev, &a, &e) != WEFT_OK) {
     fprintf(stderr, "%s\n", e.text);
     exit(1);
@@ -36,7 +38,7 @@ static double gemm_rate(DType t) {
     ms[i] = bench_now() - t0;
   }
   if (k->release) k->release(&dev, &a);
-  free(a.in[0].p), free(a.in[1].p), free(a.out[0].p);
+  free(a.state), free(a.work), free(a.in[0].p), free(a.in[1].p), free(a.out[0].p);
   return 2.0 * N * N * N / (bench_median(ms, STEPS) / 1e3);
 }
 

@@ -121,6 +121,7 @@ static double measure(const Row *r, DType act, int threads) {
   a.accumulate = r->op == OP_embedding_dw;
   void *scal = a.out[0].p;
   if (r->op == OP_sqnorm) a.out[0].p = a.in[1].p;
+  a.state = calloc(1, MAX(cpu_state(r->op, &a), 1));
   if (k->prepare && k->prepare(&dev, &a, &e) != WEFT_OK) return 0;
   a.work = malloc(MAX(cpu_work(r->op, &a), 1));
   k->run(&dev, &a);
@@ -132,6 +133,7 @@ static double measure(const Row *r, DType act, int threads) {
   if (k->release) k->release(&dev, &a);
   a.out[0].p = scal;
   free(a.work);
+  free(a.state);
   for (int i = 0; i < a.nin; i++)
     free(a.in[i].p);
   for (int i = 0; i < a.nout; i++)

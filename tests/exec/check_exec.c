@@ -37,15 +37,26 @@ static void has(const char *part) {
 
 /* ---- a pipeline of two ranks ---- */
 
-enum { LABELS = 256, W = 512, G = 528, M = 544, V = 560, X = 576, Y = 592, END = 4096 };
+enum {
+  LABELS = 256,
+  W = 512,
+  G = 528,
+  M = 544,
+  V = 560,
+  X = 576,
+  Y = 592,
+  WORK = 2048,
+  END = 4096
+};
 
 static Operand scal(void) { return typed_at(DT_F64, 0, 0, SC_N); }
 
 static void scal_op(Build *b, int pp, int op, Operand first, int attr) {
-  bool one = op == OP_scal_zero || op == OP_clip_coef;
-  Operand three[] = {first, scal(), scal()};
-  build_op(b, pp, op, one ? three + 1 : three, one ? 1 : 2, 1, "update")->attr =
-      (uint32_t)attr;
+  bool one = op == OP_scal_zero || op == OP_clip_coef, works = op == OP_sqnorm;
+  Operand all[] = {first, scal(), scal(), f32_at(0, WORK, 512)};
+  Instr *x = build_op(b, pp, op, one ? all + 1 : all, one ? 1 : 2, 1 + works, "update");
+  x->attr = (uint32_t)attr;
+  x->nout = 1, x->nwork = works;
 }
 
 static void begin(Build *b, int pp) {

@@ -220,7 +220,7 @@ static void load(const StWrite *t, int n, weft_status want) {
   SafeTensors *s;
   char path[] = "/tmp/weft-exec-XXXXXX";
   close(mkstemp(path));
-  ck_assert_msg(st_write(path, t, n, &err) == WEFT_OK, "%s", err.text);
+  ck_assert_msg(st_write(NULL, path, t, n, &err) == WEFT_OK, "%s", err.text);
   ck_assert_msg(st_open(NULL, path, NULL, &s, &err) == WEFT_OK, "%s", err.text);
   unlink(path);
   weft_status st = run_load(run, s, &err);

@@ -59,7 +59,7 @@ START_TEST(written_tensors_read_back) {
   };
   const char *path = scratch_path("out.safetensors");
   scratch_put("out.safetensors", "old", 3);
-  ck_assert_int_eq(st_write(path, t, LEN(t), &scratch_error), WEFT_OK);
+  ck_assert_int_eq(st_write(NULL, path, t, LEN(t), &scratch_error), WEFT_OK);
   SafeTensors *s = open_st(path);
   ck_assert_int_eq(st_count(s), 4);
   ck_assert_str_eq(st_at(s, 0)->name, "b");
@@ -81,7 +81,7 @@ START_TEST(written_tensors_read_back) {
   read_f32(st_find(s, "b"), out);
   ck_assert(out[0] == 1 && out[1] == -2);
   st_close(s);
-  ck_assert_int_eq(st_write(path, NULL, 0, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(st_write(NULL, path, NULL, 0, &scratch_error), WEFT_OK);
   s = open_st(path);
   ck_assert_int_eq(st_count(s), 0);
   ck_assert_ptr_null(st_find(s, "b"));
@@ -93,7 +93,7 @@ START_TEST(data_starts_aligned_and_no_temporary_stays) {
   static const float one[] = {1};
   for (int n = 1; n < 10; n++) {
     const StWrite t = {&"abcdefghi" [n - 1], DT_F32, 1, { 1 }, one};
-    ck_assert_int_eq(st_write(scratch_path("x"), &t, 1, &scratch_error), WEFT_OK);
+    ck_assert_int_eq(st_write(NULL, scratch_path("x"), &t, 1, &scratch_error), WEFT_OK);
     SafeTensors *s = open_st(scratch_path("x"));
     ck_assert_uint_eq(st_at(s, 0)->at % 8, 0);
     st_close(s);
@@ -105,12 +105,13 @@ END_TEST
 START_TEST(writes_that_fail_leave_nothing) {
   static const float one[] = {1};
   const StWrite t = {"a", DT_F32, 1, {1}, one};
-  scratch_check_error(st_write(scratch_path("gone/x"), &t, 1, &scratch_error), WEFT_EFILE,
-                      scratch_path("gone/x"),
+  scratch_check_error(st_write(NULL, scratch_path("gone/x"), &t, 1, &scratch_error),
+                      WEFT_EFILE, scratch_path("gone/x"),
                       "cannot be written: No such file or directory");
   ck_assert_int_eq(mkdir(scratch_path("full"), 0700), 0);
-  scratch_check_error(st_write(scratch_path("full"), &t, 1, &scratch_error), WEFT_EFILE,
-                      scratch_path("full"), "cannot be written: Is a directory");
+  scratch_check_error(st_write(NULL, scratch_path("full"), &t, 1, &scratch_error),
+                      WEFT_EFILE, scratch_path("full"),
+                      "cannot be written: Is a directory");
   ck_assert_str_eq(scratch_list(), "full ");
 }
 END_TEST
@@ -292,7 +293,7 @@ END_TEST
 START_TEST(every_truncation_is_an_error) {
   static const float w[] = {1, 2, 3};
   const StWrite t[] = {{"a", DT_F32, 1, {2}, w}, {"b", DT_F32, 1, {1}, w + 2}};
-  ck_assert_int_eq(st_write(scratch_path("x"), t, 2, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(st_write(NULL, scratch_path("x"), t, 2, &scratch_error), WEFT_OK);
   char *s;
   size_t n;
   ck_assert_int_eq(

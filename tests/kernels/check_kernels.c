@@ -61,7 +61,7 @@ static void *guarded(uint64_t bytes) {
 
 static void check_guard(const unsigned char *p, uint64_t bytes) {
   for (int i = 0; i < MARGIN; i++)
-    ck_assert_msg(p[bytes + (uint64_t)i] == MARK, "written after the scratch");
+    ck_assert_msg(p[bytes + (uint64_t)i] == MARK, "written after the end");
 }
 
 /* Runs the kernel once on fresh buffers, through prepare and release. */
@@ -73,6 +73,8 @@ static KernelArgs run_kernel(const Problem *p, int threads, bool accumulate) {
   weft_error e = {0};
   for (int i = 0; i < p->nin; i++) a.in[i] = tensor(&p->in[i]);
   for (int i = 0; i < p->nout; i++) a.out[i] = tensor(&p->out[i]);
+  uint64_t state = cpu_state(p->op, &a);
+  a.state = memset(guarded(state), 0, state);
   if (k->prepare) ck_assert_msg(k->prepare(&dev, &a, &e) == WEFT_OK, "%s", e.text);
   for (int i = 0; i < p->nin; i++) a.in[i].p = typed(&p->in[i]);
   for (int i = 0; i < p->nout; i++)
@@ -83,6 +85,8 @@ static KernelArgs run_kernel(const Problem *p, int threads, bool accumulate) {
   check_guard(a.work, work);
   free(a.work);
   if (k->release) k->release(&dev, &a);
+  check_guard(a.state, state);
+  free(a.state);
   return a;
 }
 
@@ -245,13 +249,17 @@ static void check_gemm(const char *backend, const GemmShape *s, bool accumulate)
   }
   KTensor out = tensor(&c);
   void *pa = typed(&a), *pb = typed(&b), *pc = typed(&c), *again = typed(&c);
-  Gemm *g = NULL;
+  Gemm g;
   weft_error e = {0};
-  ck_assert_msg(gemm_new_from(backend, s, 2, &g, &e) == WEFT_OK, "%s", e.text);
-  ck_assert_str_eq(gemm_backend(g), backend);
-  gemm_run(g, pa, pb, pc, accumulate);
-  gemm_run(g, pa, pb, again, accumulate);
-  gemm_free(g);
+  uint64_t bytes = gemm_work(s);
+  void *work = guarded(bytes);
+  ck_assert_msg(gemm_init_from(&g, backend, s, 2, &e) == WEFT_OK, "%s", e.text);
+  ck_assert_str_eq(gemm_backend(&g), backend);
+  gemm_run(&g, pa, pb, pc, accumulate, work);
+  gemm_run(&g, pa, pb, again, accumulate, work);
+  gemm_end(&g);
+  check_guard(work, bytes);
+  free(work);
   for (int64_t i = 0; i < s->m; i++)
     for (int64_t j = 0; j < s->n; j++) {
       double sum = accumulate ? c.v[i * s->n + j] : 0;
@@ -296,14 +304,15 @@ END_TEST
 /* Virtual ranks: threads that multiply at the same time, each on its own. */
 enum { RANKS = 4, SIDE = 96, REPEAT = 20 };
 typedef struct Multiplier {
-  Gemm *g;
+  Gemm g;
   const float *a, *b;
   float *c;
 } Multiplier;
 
 static void *multiply(void *arg) {
   Multiplier *m = arg;
-  for (int i = 0; i < REPEAT; i++) gemm_run(m->g, m->a, m->b, m->c, i > 0);
+  for (int i = 0; i < REPEAT; i++)
+    gemm_run(&m->g, m->a, m->b, m->c, i > 0, NULL);
   return NULL;
 }
 
@@ -321,14 +330,15 @@ START_TEST(ranks_multiply_at_the_same_time) {
   weft_error e = {0};
   for (int i = 0; i <= RANKS; i++) {
     m[i] = (Multiplier){.a = a, .b = b, .c = c[i]};
-    ck_assert_int_eq(gemm_new_from(backend, &s, 1, &m[i].g, &e), WEFT_OK);
+    ck_assert_int_eq(gemm_init_from(&m[i].g, backend, &s, 1, &e), WEFT_OK);
   }
   multiply(&m[RANKS]);
   for (int i = 0; i < RANKS; i++)
     ck_assert_int_eq(pthread_create(&t[i], NULL, multiply, &m[i]), 0);
   for (int i = 0; i < RANKS; i++) pthread_join(t[i], NULL);
   for (int i = 0; i < RANKS; i++) ck_assert_mem_eq(c[i], c[RANKS], sizeof c[i]);
-  for (int i = 0; i <= RANKS; i++) gemm_free(m[i].g);
+  for (int i = 0; i <= RANKS; i++)
+    gemm_end(&m[i].g);
 }
 END_TEST
 
@@ -338,21 +348,21 @@ START_TEST(bf16_is_widened_where_the_cpu_has_no_units) {
   ck_assert_int_eq(cpu_level(&level, NULL), WEFT_OK);
   for (int t = 0; t < 2; t++) {
     GemmShape s = {SIDE, SIDE, SIDE, false, true, t ? DT_BF16 : DT_F32, DT_F32};
-    Gemm *g = NULL;
-    ck_assert_int_eq(gemm_new(NULL, &s, 1, &g, NULL), WEFT_OK);
-    ck_assert_str_eq(gemm_backend(g), "onednn");
-    ck_assert(gemm_widens(g) == (t && !cpu_level_bf16(level)));
-    gemm_free(g);
+    Gemm g;
+    gemm_init(&g, &s, 1);
+    ck_assert_str_eq(gemm_backend(&g), "onednn");
+    ck_assert(g.widens == (t && !cpu_level_bf16(level)));
+    gemm_end(&g);
   }
 }
 END_TEST
 
 START_TEST(unknown_backend_is_an_error) {
   GemmShape s = {4, 4, 4, false, false, DT_F32, DT_F32};
-  Gemm *g = NULL;
+  Gemm g;
   weft_error e = {0};
-  ck_assert_int_eq(gemm_new_from("nothing", &s, 1, &g, &e), WEFT_EUSAGE);
-  ck_assert(g == NULL && strstr(e.text, "nothing"));
+  ck_assert_int_eq(gemm_init_from(&g, "nothing", &s, 1, &e), WEFT_EUSAGE);
+  ck_assert(strstr(e.text, "nothing"));
 }
 END_TEST
 

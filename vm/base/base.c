@@ -125,8 +125,19 @@ void arena_reset(Arena *a) {
   }
 }
 
+static size_t block_bytes(const Block *b) {
+  size_t n = 0;
+  for (; b; b = b->next)
+    n += sizeof *b + b->size;
+  return n;
+}
+
 size_t arena_bytes(const Arena *a) {
-  return a->total;
+  return sizeof *a + block_bytes(a->head) + block_bytes(a->spare);
+}
+
+size_t arena_least(void) {
+  return sizeof(Arena) + sizeof(Block) + BLOCK_MIN;
 }
 
 const weft_alloc *arena_allocator(const Arena *a) {

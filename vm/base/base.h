@@ -66,7 +66,8 @@ Arena *arena_new(const weft_alloc *a); /* NULL when out of memory */
 void arena_free(Arena *a);             /* NULL is allowed */
 /* Drops what is in it, but keeps the memory for what comes. */
 void arena_reset(Arena *a);
-size_t arena_bytes(const Arena *a);
+size_t arena_bytes(const Arena *a); /* all that it has taken from its allocator */
+size_t arena_least(void);           /* so much once it has given anything */
 const weft_alloc *arena_allocator(const Arena *a); /* of arena_new: for scratch */
 void *arena_alloc(Arena *a, size_t n);             /* zeroed, 16-aligned */
 void *arena_raw(Arena *a, size_t n);               /* the same, not zeroed */

@@ -153,7 +153,7 @@ static void free_world(LocalWorld *w) {
   for (int i = 0; w->end && i < w->size; i++) {
     Endpoint *p = &w->end[i];
     mem_free(&a, p->rec, (size_t)p->nhandle * sizeof *p->rec);
-    mem_free(&a, p->ref, (size_t)p->ngroup * sizeof *p->ref);
+    mem_free(&a, p->ref, (size_t)MAX(p->ngroup, 1) * sizeof *p->ref);
     pthread_mutex_destroy(&p->lock);
   }
   for (LocalGroup *g = w->groups, *next; g; g = next) {
@@ -165,6 +165,22 @@ static void free_world(LocalWorld *w) {
   pthread_mutex_destroy(&w->lock);
   mem_free(&a, w, sizeof *w);
 }
+
+static uint64_t bytes_of_world(int size) {
+  uint64_t n = (uint64_t)size;
+  return sizeof(LocalWorld) + n * sizeof(Endpoint) + n * n * sizeof(Fifo);
+}
+
+static uint64_t bytes_of_rank(int ngroup, int nhandle) {
+  return (uint64_t)nhandle * sizeof(LocalRec) +
+         (uint64_t)MAX(ngroup, 1) * sizeof(GroupRef);
+}
+
+const WorldBytes world_local_bytes = {
+    .world = bytes_of_world,
+    .rank = bytes_of_rank,
+    .group = local_group_bytes,
+};
 
 static weft_status start_world(World *world, weft_error *e) {
   int size = world->size;
@@ -231,7 +247,7 @@ static weft_status join(Endpoint *p, const CommGroup *group, int ngroup, int nha
   p->joined = true;
   p->rec = mem_new(a, (size_t)nhandle * sizeof *p->rec);
   if (p->rec) p->nhandle = nhandle;
-  p->ref = mem_new(a, (size_t)ngroup * sizeof *p->ref);
+  p->ref = mem_new(a, (size_t)MAX(ngroup, 1) * sizeof *p->ref);
   if (p->ref) p->ngroup = ngroup;
   if (!p->rec || !p->ref)
     return err_set(e, WEFT_ENOMEM, "no memory for the communication of rank %d", p->rank);

@@ -33,12 +33,16 @@ static LocalGroup *find(LocalWorld *w, const CommGroup *group, int twin) {
   return NULL;
 }
 
+uint64_t local_group_bytes(int n, int in_flight) {
+  uint64_t members = (uint64_t)n, f = (uint64_t)MAX(in_flight, 1), nslot = 2 * f;
+  return sizeof(LocalGroup) + nslot * sizeof(LocalSlot) + nslot * members * sizeof(Part) +
+         f * sizeof(LocalSlot *) + members * (sizeof(uint64_t) + sizeof(int));
+}
+
 /* One block holds the group and its arrays, widest alignment first. */
 static LocalGroup *make(LocalWorld *w, const CommGroup *group, int twin, int flight) {
   size_t n = (size_t)group->n, f = (size_t)flight, nslot = 2 * f;
-  size_t bytes = sizeof(LocalGroup) + nslot * sizeof(LocalSlot) +
-                 nslot * n * sizeof(Part) + f * sizeof(LocalSlot *) +
-                 n * sizeof(uint64_t) + n * sizeof(int);
+  size_t bytes = local_group_bytes(group->n, flight);
   LocalGroup *g = mem_new(&w->alloc, bytes);
   if (!g) return NULL;
   g->bytes = bytes;

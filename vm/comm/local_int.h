@@ -118,6 +118,7 @@ void local_wake(Endpoint *p);
 /* local_group.c */
 weft_status local_group_get(LocalWorld *w, const CommGroup *group, int twin,
                             LocalGroup **out, weft_error *e);
+uint64_t local_group_bytes(int n, int in_flight);
 void local_group_free(LocalWorld *w, LocalGroup *g);
 weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e);
 /* Moves one segment of an operation if one is free; false if there is nothing to do. */

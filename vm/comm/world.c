@@ -7,8 +7,8 @@
 static const WorldVtable *load_local(weft_error *e) { return &world_local; }
 
 static const WorldKind kinds[] = {
-  {.name = "local", .most = 1024, .load = load_local},
-  {.name = "mpi", .processes = true, .load = world_load_mpi},
+    {.name = "local", .most = 1024, .bytes = &world_local_bytes, .load = load_local},
+    {.name = "mpi", .processes = true, .load = world_load_mpi},
 };
 
 const char *world_names(char buf[64]) {

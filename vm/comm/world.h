@@ -38,11 +38,19 @@ typedef struct WorldVtable {
   void (*limit)(World *w, uint64_t count);
 } WorldVtable;
 
+/* What weft allocates for a world, counted before there is one. */
+typedef struct WorldBytes {
+  uint64_t (*world)(int size);
+  uint64_t (*rank)(int ngroup, int nhandle);
+  uint64_t (*group)(int n, int in_flight); /* of two and more */
+} WorldBytes;
+
 /* A row of the table. */
 typedef struct WorldKind {
   const char *name;      /* "local" */
   bool processes;        /* one rank each, of a launcher; otherwise threads of this one */
   int most;              /* ranks; 0: any number */
+  const WorldBytes *bytes; /* NULL: a library has its own */
   /* The world itself; opens its shared object if it has one. NULL with an error that says
    * what is missing. */
   const WorldVtable *(*load)(weft_error *e);
@@ -81,6 +89,7 @@ void world_close(World *w);    /* one that was never started is fine */
 
 /* local.c, mpi.c */
 extern const WorldVtable world_local;
+extern const WorldBytes world_local_bytes;
 const WorldVtable *world_load_mpi(weft_error *e);
 
 #endif

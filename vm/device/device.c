@@ -23,6 +23,7 @@ void device_close(Device *d) {
 }
 
 weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
+  assert(!d->main);
   *p = NULL;
   if (fails(d))
     return err_set(e, WEFT_ENOMEM, "rank %d: out of memory on device %s (injected)",
@@ -33,6 +34,7 @@ weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
 }
 
 void device_free(Device *d, void *p, size_t bytes) {
+  assert(!d->main);
   if (!p) return;
   d->count.frees++;
   d->vt->free(d, p, bytes);
@@ -50,15 +52,21 @@ void device_launch(Device *d, const Kernel *k, const KernelArgs *a) {
 }
 
 void device_upload(Device *d, void *dst, const void *src, size_t n) {
+  assert(!d->main);
   assert((dst && src) || n == 0);
   d->count.copies++;
   d->vt->upload(d, dst, src, n);
 }
 
 void device_download(Device *d, void *dst, const void *src, size_t n) {
+  assert(!d->main);
   assert((dst && src) || n == 0);
   d->count.copies++;
   d->vt->download(d, dst, src, n);
+}
+
+void device_main(Device *d, bool begins) {
+  d->main = begins;
 }
 
 DeviceEvent device_record(Device *d) { return d->vt->record(d); }
@@ -66,6 +74,7 @@ DeviceEvent device_record(Device *d) { return d->vt->record(d); }
 void device_wait(Device *d, DeviceEvent ev) { d->vt->wait(d, ev); }
 
 weft_status device_sync(Device *d, weft_error *e) {
+  assert(!d->main);
   d->count.syncs++;
   if (fails(d))
     return err_set(e, WEFT_ERUN, "rank %d: device %s failed (injected)", d->rank,

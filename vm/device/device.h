@@ -2,13 +2,18 @@
  *
  * A Device has one compute queue per rank and lets the host run ahead: launch and copy
  * only enqueue, sync waits for everything. On the CPU each call completes at once; the
- * interpreter must not rely on it. Calls go through the device_* wrappers below. */
+ * interpreter must not rely on it. Calls go through the device_* wrappers below.
+ *
+ * A step is upload, main, download. Between device_main(d, true) and (d, false) there are
+ * launches, events and waits only: no allocation, no copy to or from the host and no
+ * sync, and from step to step all addresses are the same. */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 
 #include "vm/graph/graph.h"
 
-/* What alloc aligns to: GPU kernels and transfers want no less. */
+/* What alloc aligns to, for which it may take as many bytes more: GPU kernels and
+ * transfers want no less. */
 enum { DEVICE_ALIGN = 256 };
 
 enum { KERNEL_MAX_IN = 10, KERNEL_MAX_OUT = 8 };
@@ -27,14 +32,15 @@ typedef struct KernelArgs {
   bool accumulate;       /* add to out[0] (and out[1]...) instead of overwriting */
   int index;             /* coordinate over attr->cut */
   void *work;            /* scratch, of any content: DeviceKind.work bytes or NULL */
-  void *state;           /* what prepare made, or NULL */
+  void *state;           /* DeviceKind.state bytes that prepare filled, or NULL */
 } KernelArgs;
 
 typedef struct Device Device;
 
-/* One op of one device. `prepare` (may be NULL) runs at load time with all shapes set and
- * pointers NULL; it may allocate a little, through the device's allocator, and sets
- * args->state; `release` undoes it. `run` allocates nothing: its scratch is args->work. */
+/* One op of one device. None of these allocates: what a kernel keeps is args->state, its
+ * scratch args->work, and what a library takes for itself `release` gives back. `prepare`
+ * (may be NULL) runs at load time with all shapes set, operands without address, and the
+ * state zeroed. */
 typedef struct Kernel {
   weft_status (*prepare)(Device *d, KernelArgs *a, weft_error *e);
   void (*run)(Device *d, const KernelArgs *a);
@@ -72,6 +78,7 @@ struct Device {
   int threads;           /* the rank's share of the machine */
   void *ctx;
   DeviceCounts count;
+  bool main; /* see device_main */
   /* Tests: the n-th call from now on (n >= 1) that can fail does; 0: none. */
   uint64_t fail_in;
 };
@@ -82,6 +89,9 @@ typedef struct DeviceKind {
   /* Bytes of scratch of one launch: by op, attr, shapes and types alone, so that a plan is
    * compiled to the byte on a machine that has no such device. */
   uint64_t (*work)(int op, const KernelArgs *a);
+  /* Bytes of the host that a prepared kernel keeps, likewise; it begins at a multiple of
+   * 64. */
+  uint64_t (*state)(int op, const KernelArgs *a);
   /* The device itself; opens its shared object if it has one. NULL with an error that says
    * what is missing. */
   const DeviceVtable *(*load)(weft_error *e);
@@ -99,6 +109,7 @@ const Kernel *device_kernel(Device *d, int op, const KernelArgs *a);
 void device_launch(Device *d, const Kernel *k, const KernelArgs *a);
 void device_upload(Device *d, void *dst, const void *src, size_t n);
 void device_download(Device *d, void *dst, const void *src, size_t n);
+void device_main(Device *d, bool begins);
 DeviceEvent device_record(Device *d);
 void device_wait(Device *d, DeviceEvent ev);
 weft_status device_sync(Device *d, weft_error *e);
@@ -106,5 +117,6 @@ weft_status device_sync(Device *d, weft_error *e);
 /* cpu.c, and kernels/cpu/work.c. */
 extern const DeviceVtable device_cpu;
 uint64_t cpu_work(int op, const KernelArgs *a);
+uint64_t cpu_state(int op, const KernelArgs *a);
 
 #endif

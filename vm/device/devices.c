@@ -4,7 +4,7 @@
 static const DeviceVtable *load_cpu(weft_error *e) { return &device_cpu; }
 
 static const DeviceKind kinds[] = {
-  {.name = "cpu", .work = cpu_work, .load = load_cpu},
+    {.name = "cpu", .work = cpu_work, .state = cpu_state, .load = load_cpu},
 };
 
 const DeviceKind *device_kind(const char *name, weft_error *e) {

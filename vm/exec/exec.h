@@ -10,19 +10,33 @@
 
 /* ---- one rank: load.c, interp.c ---- */
 typedef struct Rank Rank;
-/* Allocates the arena and prepares the kernels; program_check() has passed before. */
+/* Allocates the arena and what rank_held says, and prepares the kernels; program_check()
+ * has passed before. */
 weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
                      Rank **out, weft_error *e);
 void rank_free(Rank *r);
 /* The groups of this rank, in the order of Program.comm (groups of one member too). */
 int rank_groups(Rank *r, const CommGroup **out);
 void rank_connect(Rank *r, Comm *c);
-/* Runs the program once. With `check`, looks at every kernel result and ends with
- * WEFT_ERUN naming rank and op at the first value that is not finite. */
+/* One step, in three phases: upload takes the inputs and scalars of the host to their
+ * places, main runs the program, download brings the scalars back. Nothing of the host is
+ * in main, so a device can capture it once and replay it. With `check`, which is no step
+ * to capture, looks at every kernel result and ends with WEFT_ERUN naming rank and op at
+ * the first value that is not finite. */
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e);
 void *rank_arena(Rank *r);
-/* Host mirror: a step uploads it first (zeros from SC_CLIP on) and downloads it last. */
+/* What upload takes and download brings, to be filled before a step: the scalars up to
+ * SC_CLIP, and the inputs that the rank reads (NULL: it does not). */
 double *rank_scalars(Rank *r);
+int32_t *rank_input(Rank *r, InputKind k);
+static inline size_t staged_bytes(const Compiled *c) {
+  return (size_t)c->microbatches * (size_t)c->micro * (size_t)c->seq * sizeof(int32_t);
+}
+/* Bytes of the host that a rank of this pp rank holds besides its arena. */
+typedef struct RankHeld {
+  uint64_t tables, staging, states;
+} RankHeld;
+RankHeld rank_held(const Compiled *c, int pp);
 /* After a step with `check` failed: the instruction whose result is not finite and what
  * it gave ("nan", "inf"); NULL if the step failed in another way. */
 const Instr *rank_bad(const Rank *r, const char **gave);
@@ -108,6 +122,25 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
 weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
                       weft_error *e);
 uint64_t run_memory(const Run *r);    /* bytes of the worst rank's arena */
+
+/* ---- what a run holds besides its arenas: held.c ---- */
+typedef enum { HELD_RANK, HELD_PROCESS, HELD_LIBRARY } HeldBy;
+/* A line of held.def. The lines of all ranks and that of their process, with the arenas,
+ * are to the byte the most that weft allocates in a run. */
+typedef struct Held {
+  const char *name, *what;
+  HeldBy by;
+  bool known; /* `bytes` says how many: what weft allocates */
+  uint64_t bytes;
+} Held;
+enum { HELD_MOST = 16 };
+/* The lines of each rank of a pp rank (HELD_RANK), of a process with all ranks of the
+ * mesh, or of the libraries below weft; returns their number. `weights`: a file of them
+ * is read. */
+int held_lines(const Plan *p, const Compiled *c, bool weights, HeldBy by, int pp,
+               Held out[HELD_MOST]);
+/* The largest piece of any parameter on any rank, in elements. */
+int64_t held_piece(const Compiled *c);
 /* Allocations through weft_alloc and string look-ups since the last call (tests). */
 uint64_t run_allocations(Run *r);
 

@@ -113,14 +113,15 @@ static weft_status job_set(Worker *w, void *arg, weft_error *e) {
   return device_sync(&w->dev, e);
 }
 
+/* Processes but that of rank 0 receive the values, so they need room. */
 weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error *e) {
   size_t bytes = (size_t)param_count(&r->c->param[param]) * sizeof(float);
-  float *copy = mem_new(&r->alloc, bytes);
-  if (!copy) return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (world_has(&r->world, 0)) memcpy(copy, in, bytes);
-  Move m = {.kind = k, .param = param, .global = copy};
+  bool home = world_has(&r->world, 0);
+  float *room = home ? NULL : mem_new(&r->alloc, bytes);
+  if (!home && !room) return err_set(e, WEFT_ENOMEM, "out of memory");
+  Move m = {.kind = k, .param = param, .global = home ? (float *)in : room};
   weft_status st = run_all(r, job_set, &m, false, e);
-  mem_free(&r->alloc, copy, bytes);
+  mem_free(&r->alloc, room, bytes);
   return st;
 }
 
@@ -138,11 +139,10 @@ static weft_status job_load_param(Worker *w, void *arg, weft_error *e) {
 
 /* Every process reads the file itself. */
 weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
-  TRY(weights_fit(r->c, s, e));
+  TRY(weights_fit(r->c, s, &r->alloc, e));
   TRY(weights_check_tied(r->c, s, e));
   weft_status st = WEFT_OK;
-  int64_t most = 0;
-  for (int i = 0; i < r->c->nparam; i++) most = MAX(most, param_count(&r->c->param[i]));
+  int64_t most = weights_largest(r->c);
   float *global = mem_new(&r->alloc, (size_t)most * sizeof *global);
   if (!global) return err_set(e, WEFT_ENOMEM, "out of memory");
   st = run_all(r, job_clear, NULL, false, e);

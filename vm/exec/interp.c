@@ -208,23 +208,35 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
 
 /* ---- a step ---- */
 
-static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
-  const uint64_t arena = 0;
-  char *scalars = r->arena + r->p->scalars;
+static void upload(Rank *r, bool check) {
   for (int i = SC_CLIP; i < SC_N; i++) r->scalars[i] = 0;
   /* A step that ends in the middle must not have changed anything. */
   r->scalars[SC_CAREFUL] = check;
-  device_upload(r->dev, scalars, r->scalars, sizeof r->scalars);
-  TRY(run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e));
-  TRY(device_sync(r->dev, e));
-  device_download(r->dev, r->scalars, scalars, sizeof r->scalars);
-  return WEFT_OK;
+  for (int k = 0; k < IN_SEED; k++)
+    if (r->input[k])
+      device_upload(r->dev, r->arena + r->p->input[k], r->input[k], staged_bytes(r->c));
+  device_upload(r->dev, r->arena + r->p->scalars, r->scalars, SC_N * sizeof *r->scalars);
+}
+
+static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+  const uint64_t arena = 0;
+  device_main(r->dev, !check);
+  weft_status st = run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e);
+  device_main(r->dev, false);
+  return st == WEFT_OK ? device_sync(r->dev, e) : st;
+}
+
+static void download(Rank *r) {
+  device_download(r->dev, r->scalars, r->arena + r->p->scalars,
+                  SC_N * sizeof *r->scalars);
 }
 
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
   r->bad = NULL;
   atomic_store(&r->state, RANK_BUSY);
+  upload(r, check);
   weft_status st = run_main(r, check, stop, e);
+  if (st == WEFT_OK) download(r);
   atomic_store(&r->state, RANK_IDLE);
   return st;
 }
@@ -238,3 +250,7 @@ RankAt rank_at(const Rank *r) {
 void *rank_arena(Rank *r) { return r->arena; }
 
 double *rank_scalars(Rank *r) { return r->scalars; }
+
+int32_t *rank_input(Rank *r, InputKind k) {
+  return r->input[k];
+}

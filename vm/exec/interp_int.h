@@ -18,8 +18,11 @@ typedef struct Pending {
   CommOp op;
 } Pending;
 
+/* A loaded rank begins a block that holds its tables, what its kernels keep, and what is
+ * on its way to or from the arena; the arena is a block of its own. */
 struct Rank {
   const weft_alloc *alloc;
+  size_t block; /* bytes of this block */
   const Compiled *c;
   const Program *p;
   Device *dev;
@@ -36,7 +39,9 @@ struct Rank {
   uint64_t *base;        /* [nbase] slots of the running body */
   uint32_t nbase;
   Pending *pending;      /* [p->nhandle] */
-  double scalars[SC_N];
+  char *states;          /* of prepared kernels */
+  double *scalars;       /* [SC_N], here and below: staging, see rank_step */
+  int32_t *input[IN_N];  /* of a step; NULL if this rank does not read it */
   const Instr *bad;      /* see rank_bad */
   const char *gave;
   /* Written by this rank, read by the watchdog. */

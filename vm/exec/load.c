@@ -1,32 +1,49 @@
 /* load.c - makes a rank ready to run: takes its program (past program_check()), allocates
- * its arena, prepares its kernels and lists its groups. Everything that a step needs is
- * allocated here. */
+ * its arena and one block for all else, prepares its kernels and lists its groups. What
+ * takes the block also counts it, so that its bytes are known before. */
 #include "interp_int.h"
 
 /* ---- kernels ---- */
 
-/* Shapes, coordinate and threads of one instruction; then its kernel and what that wants
- * to keep. One prepared kernel serves every call of the body. */
-static weft_status bind_kernel(Rank *r, const Instr *in, Bound *b, weft_error *e) {
+enum { STATE_ALIGN = 64 };
+
+static size_t aligned(uint64_t n) {
+  return (n + STATE_ALIGN - 1) & ~(size_t)(STATE_ALIGN - 1);
+}
+
+/* What is known of a kernel without addresses. */
+static KernelArgs kernel_args(const Rank *r, const Instr *in) {
   const Operand *o = &r->p->operand[in->operand];
+  KernelArgs a = {.attr = &r->p->attr[in->attr], .nin = in->nin, .nout = in->nout};
+  for (int k = 0; k < in->nin; k++)
+    a.in[k] = operand_shape(&o[k]);
+  for (int k = 0; k < in->nout; k++)
+    a.out[k] = operand_shape(&o[in->nin + k]);
+  a.accumulate = in->acc != ACC_NEVER;
+  a.index = a.attr->cut ? mesh_index(&r->c->mesh, a.attr->cut, r->rank) : 0;
+  return a;
+}
+
+/* Shapes, coordinate and state of one instruction; then its kernel. One prepared kernel
+ * serves every call of the body. */
+static weft_status bind_kernel(Rank *r, const Instr *in, Bound *b, size_t *state,
+                               weft_error *e) {
   KernelArgs *a = &b->args;
-  a->attr = &r->p->attr[in->attr];
-  a->nin = in->nin;
-  a->nout = in->nout;
-  for (int k = 0; k < in->nin; k++) a->in[k] = operand_shape(&o[k]);
-  for (int k = 0; k < in->nout; k++) a->out[k] = operand_shape(&o[in->nin + k]);
-  a->accumulate = in->acc != ACC_NEVER;
-  a->index = a->attr->cut ? mesh_index(&r->c->mesh, a->attr->cut, r->rank) : 0;
+  *a = kernel_args(r, in);
   const Kernel *kernel = device_kernel(r->dev, in->op, a);
   if (!kernel || !kernel->run)
     return err_set(e, WEFT_ERUN, "device %s has no kernel for op %s (%s)",
                    r->dev->vt->name, op_info[in->op].name, r->p->what[in->what]);
+  const Operand *o = &r->p->operand[in->operand];
   uint64_t has = in->nwork ? operand_bytes(&o[in->nin + in->nout]) : 0;
   uint64_t needs = r->c->device->work(in->op, a);
   if (has < needs)
     return err_set(e, WEFT_EINTERNAL, "op %s of %s needs %llu bytes of scratch, not %llu",
                    op_info[in->op].name, r->p->what[in->what], (unsigned long long)needs,
                    (unsigned long long)has);
+  uint64_t keeps = r->c->device->state(in->op, a);
+  if (keeps) a->state = r->states + *state;
+  *state += aligned(keeps);
   if (kernel->prepare) TRY(kernel->prepare(r->dev, a, e));
   b->kernel = kernel;
   return WEFT_OK;
@@ -34,11 +51,12 @@ static weft_status bind_kernel(Rank *r, const Instr *in, Bound *b, weft_error *e
 
 static weft_status bind_kernels(Rank *r, weft_error *e) {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < r->p->ncode; i++)
-    if (r->p->code[i].code == I_KERNEL) r->bound_of[i] = n++;
-  for (uint32_t i = 0; i < r->p->ncode; i++)
-    if (r->p->code[i].code == I_KERNEL)
-      TRY(bind_kernel(r, &r->p->code[i], &r->bound[r->bound_of[i]], e));
+  size_t state = 0;
+  for (uint32_t i = 0; i < r->p->ncode; i++) {
+    if (r->p->code[i].code != I_KERNEL) continue;
+    r->bound_of[i] = n;
+    TRY(bind_kernel(r, &r->p->code[i], &r->bound[n++], &state, e));
+  }
   return WEFT_OK;
 }
 
@@ -73,23 +91,67 @@ static void count_tables(Rank *r) {
   for (int i = 0; i < p->nbody; i++) r->nbase = MAX(r->nbase, p->body[i].nslot);
 }
 
-static bool new_tables(Rank *r) {
+/* A block that is handed out from its begin; without memory it only counts. */
+typedef struct Room {
+  char *p;
+  size_t n;
+} Room;
+
+static void *take(Room *m, size_t bytes) {
+  void *p = m->p ? m->p + m->n : NULL;
+  m->n += (bytes + 15) & ~(size_t)15;
+  return p;
+}
+
+static void take_tables(Rank *r, Room *m) {
   const Program *p = r->p;
-  const weft_alloc *a = r->alloc;
-  r->bound = mem_new(a, r->nbound * sizeof *r->bound);
-  r->bound_of = mem_new(a, p->ncode * sizeof *r->bound_of);
-  r->group = mem_new(a, (size_t)p->ncomm * sizeof *r->group);
-  r->member = mem_new(a, r->nmember * sizeof *r->member);
-  r->peer = mem_new(a, (size_t)r->c->mesh.size[AXIS_PP] * sizeof *r->peer);
-  r->base = mem_new(a, r->nbase * sizeof *r->base);
-  r->pending = mem_new(a, (size_t)p->nhandle * sizeof *r->pending);
-  return r->bound && r->bound_of && r->group && r->member && r->peer && r->base &&
-         r->pending;
+  take(m, sizeof *r);
+  r->bound = take(m, r->nbound * sizeof *r->bound);
+  r->bound_of = take(m, p->ncode * sizeof *r->bound_of);
+  r->group = take(m, (size_t)p->ncomm * sizeof *r->group);
+  r->member = take(m, r->nmember * sizeof *r->member);
+  r->peer = take(m, (size_t)r->c->mesh.size[AXIS_PP] * sizeof *r->peer);
+  r->base = take(m, r->nbase * sizeof *r->base);
+  r->pending = take(m, (size_t)p->nhandle * sizeof *r->pending);
+}
+
+static void take_staging(Rank *r, Room *m) {
+  for (int k = 0; k < IN_SEED; k++)
+    if (r->p->input[k] != UINT64_MAX) r->input[k] = take(m, staged_bytes(r->c));
+  r->scalars = take(m, SC_N * sizeof *r->scalars);
+}
+
+static void take_states(Rank *r, Room *m) {
+  size_t n = 0;
+  for (uint32_t i = 0; i < r->p->ncode; i++) {
+    if (r->p->code[i].code != I_KERNEL) continue;
+    KernelArgs a = kernel_args(r, &r->p->code[i]);
+    n += aligned(r->c->device->state(r->p->code[i].op, &a));
+  }
+  if (!n) return;
+  char *p = take(m, n + STATE_ALIGN);
+  r->states = p + (-(uintptr_t)p & (STATE_ALIGN - 1));
+}
+
+RankHeld rank_held(const Compiled *c, int pp) {
+  Rank r = {.c = c, .p = &c->prog[pp], .rank = rank_on_pp(&c->mesh, 0, pp)};
+  Room m = {0};
+  count_tables(&r);
+  take_tables(&r, &m);
+  RankHeld h = {.tables = m.n};
+  take_staging(&r, &m);
+  h.staging = m.n - h.tables;
+  take_states(&r, &m);
+  h.states = m.n - h.tables - h.staging;
+  return h;
 }
 
 static weft_status load(Rank *r, weft_error *e) {
+  Room m = {.p = (char *)r};
   count_tables(r);
-  if (!new_tables(r)) return err_set(e, WEFT_ENOMEM, "out of memory");
+  take_tables(r, &m);
+  take_staging(r, &m);
+  take_states(r, &m);
   list_groups(r);
   void *arena = NULL;
   TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
@@ -100,9 +162,12 @@ static weft_status load(Rank *r, weft_error *e) {
 weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
                      Rank **out, weft_error *e) {
   *out = NULL;
-  Rank *r = mem_new(a, sizeof *r);
+  RankHeld h = rank_held(c, mesh_coord(&c->mesh, rank, AXIS_PP));
+  size_t block = h.tables + h.staging + h.states;
+  Rank *r = mem_new(a, block);
   if (!r) return err_set(e, WEFT_ENOMEM, "out of memory");
   r->alloc = a;
+  r->block = block;
   r->c = c;
   r->p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)];
   r->dev = dev;
@@ -119,20 +184,11 @@ weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *d
 
 void rank_free(Rank *r) {
   if (!r) return;
-  const Program *p = r->p;
-  const weft_alloc *a = r->alloc;
   for (uint32_t i = 0; r->bound && i < r->nbound; i++)
     if (r->bound[i].kernel && r->bound[i].kernel->release)
       r->bound[i].kernel->release(r->dev, &r->bound[i].args);
-  if (r->arena) device_free(r->dev, r->arena, p->arena_bytes);
-  mem_free(a, r->pending, (size_t)p->nhandle * sizeof *r->pending);
-  mem_free(a, r->base, r->nbase * sizeof *r->base);
-  mem_free(a, r->peer, (size_t)r->c->mesh.size[AXIS_PP] * sizeof *r->peer);
-  mem_free(a, r->member, r->nmember * sizeof *r->member);
-  mem_free(a, r->group, (size_t)p->ncomm * sizeof *r->group);
-  mem_free(a, r->bound_of, p->ncode * sizeof *r->bound_of);
-  mem_free(a, r->bound, r->nbound * sizeof *r->bound);
-  mem_free(a, r, sizeof *r);
+  if (r->arena) device_free(r->dev, r->arena, r->p->arena_bytes);
+  mem_free(r->alloc, r, r->block);
 }
 
 int rank_groups(Rank *r, const CommGroup **out) {

@@ -19,7 +19,6 @@ typedef struct Worker {
   Device dev;
   Comm comm;
   Rank *r;
-  int32_t *input;        /* one input of a step: (microbatches, micro, T) */
   float *piece;          /* the largest local piece of any parameter */
   double apart;          /* result of run_apart */
 } Worker;
@@ -44,7 +43,7 @@ struct Run {
   int64_t step;          /* that runs; -1: none */
   bool dead;             /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */
-  int64_t piece_max;     /* elements of Worker.piece */
+  int64_t piece_max;               /* elements of Worker.piece: held_piece */
 
   pthread_mutex_t lock;  /* for all below */
   pthread_cond_t go, done;

@@ -1,6 +1,7 @@
-/* step.c - one training step: fills the inputs of every rank, runs all ranks and reads
- * the scalars. A step whose loss or norm is not finite changed nothing (the programs see
- * to that), so it is run again with checks on to find the op that began it. */
+/* step.c - one training step: fills what every rank uploads, runs all ranks and reads the
+ * scalars that they downloaded. A step whose loss or norm is not finite changed nothing
+ * (the programs see to that), so it is run again with checks on to find the op that began
+ * it. */
 #include "run_int.h"
 
 #include <math.h>
@@ -43,22 +44,25 @@ static void fill_places(const Run *r, int dp_index, const int32_t *tokens,
                   to + i * T);
 }
 
-static void load_inputs(Worker *w, const StepArg *s) {
+/* What the ranks of this process take to their devices first. */
+static void fill_step(Worker *w, const StepArg *s) {
   const Run *r = w->run;
-  const Program *p = &r->c->prog[mesh_coord(&r->c->mesh, w->rank, AXIS_PP)];
+  const Optimizer *opt = &r->plan->opt;
   int dp_index = mesh_index(&r->c->mesh, AXES_DP, w->rank);
-  char *arena = rank_arena(w->r);
-  size_t bytes = (size_t)(r->c->microbatches * r->c->micro * r->c->seq) * sizeof(int32_t);
+  double *scalars = rank_scalars(w->r), t = (double)s->step + 1;
   for (int k = IN_TOKENS; k <= IN_DOC_STARTS; k++) {
-    if (p->input[k] == UINT64_MAX) continue;
+    int32_t *to = rank_input(w->r, (InputKind)k);
+    if (!to) continue;
     if (k == IN_TOKENS)
-      fill_ids(r, dp_index, s->tokens, w->input);
+      fill_ids(r, dp_index, s->tokens, to);
     else if (k == IN_LABELS)
-      fill_labels(r, dp_index, s, w->input);
+      fill_labels(r, dp_index, s, to);
     else
-      fill_places(r, dp_index, s->tokens, k == IN_POSITIONS, w->input);
-    device_upload(&w->dev, arena + p->input[k], w->input, bytes);
+      fill_places(r, dp_index, s->tokens, k == IN_POSITIONS, to);
   }
+  scalars[SC_LR] = s->lr;
+  scalars[SC_BC1] = 1 - pow(opt->beta1, t);
+  scalars[SC_BC2] = 1 - pow(opt->beta2, t);
 }
 
 /* Puts the step, and what was wrong with it, before the reason of a failure. */
@@ -80,12 +84,7 @@ static weft_status in_step(const Worker *w, const StepArg *s, const weft_error *
 
 static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   const StepArg *s = arg;
-  const Optimizer *opt = &w->run->plan->opt;
-  double *scalars = rank_scalars(w->r), t = (double)s->step + 1;
-  load_inputs(w, s);
-  scalars[SC_LR] = s->lr;
-  scalars[SC_BC1] = 1 - pow(opt->beta1, t);
-  scalars[SC_BC2] = 1 - pow(opt->beta2, t);
+  fill_step(w, s);
   weft_error why = {.rank = -1};
   if (rank_step(w->r, s->wrong != NULL, w->run->stop, &why) == WEFT_OK) return WEFT_OK;
   return in_step(w, s, &why, e);

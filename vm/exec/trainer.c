@@ -236,13 +236,11 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
 
 static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
-  size_t tokens = (size_t)(r->c->microbatches * r->c->micro * r->c->seq);
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->threads, e));
   w->has_device = true;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
-  w->input = mem_new(&r->alloc, tokens * sizeof *w->input);
   w->piece = mem_new(&r->alloc, (size_t)r->piece_max * sizeof *w->piece);
-  if (!w->input || !w->piece) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (!w->piece) return err_set(e, WEFT_ENOMEM, "out of memory");
   return WEFT_OK;
 }
 
@@ -257,19 +255,12 @@ static weft_status job_join(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
-/* No piece is larger than the parameter as its dimensions are cut. */
-static void size_pieces(Run *r, const Program *p) {
-  for (int i = 0; i < p->regions.nparam; i++)
-    r->piece_max = MAX(r->piece_max, p->regions.param[i].count);
-}
-
 static weft_status check_compiled(Run *r, weft_error *e) {
   if (run_rows(r) != r->plan->batch.global)
     return err_set(e, WEFT_EINTERNAL, "%lld rows a step, but batch.global = %lld",
                    (long long)run_rows(r), (long long)r->plan->batch.global);
   TRY(program_check(r->c, e));
-  for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
-    size_pieces(r, &r->c->prog[i]);
+  r->piece_max = held_piece(r->c);
   return WEFT_OK;
 }
 
@@ -325,10 +316,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 
 static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
-  const Compiled *c = r->c;
-  size_t tokens = (size_t)(c->microbatches * c->micro * c->seq);
   mem_free(&r->alloc, w->piece, (size_t)r->piece_max * sizeof *w->piece);
-  mem_free(&r->alloc, w->input, tokens * sizeof *w->input);
   rank_free(w->r);
   /* A process that failed ends with its code; the launcher then ends the others, which
    * may never reach a common end. */

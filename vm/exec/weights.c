@@ -139,19 +139,33 @@ static weft_status report(const Misfits *m, weft_error *e) {
                  m->text.s, m->n - shown);
 }
 
-weft_status weights_fit(const Compiled *c, const SafeTensors *s, weft_error *e) {
-  const weft_alloc *libc = NULL;
-  size_t bytes = sizeof(SafeTensor *) * (size_t)MAX(c->nparam, 1);
-  const SafeTensor **sorted = mem_new(libc, bytes);
+static size_t list_bytes(const Compiled *c) {
+  return sizeof(SafeTensor *) * (size_t)MAX(c->nparam, 1);
+}
+
+weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,
+                        weft_error *e) {
+  const SafeTensor **sorted = mem_new(a, list_bytes(c));
   if (!sorted) return err_set(e, WEFT_ENOMEM, "out of memory");
-  Misfits m = {0};
+  Misfits m = {.text = {.alloc = a}};
   compare(c, s, sorted, &m);
   weft_status st = WEFT_OK;
   if (m.text.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
   else if (m.n) st = report(&m, e);
   text_free(&m.text);
-  mem_free(libc, sorted, bytes);
+  mem_free(a, sorted, list_bytes(c));
   return st;
+}
+
+int64_t weights_largest(const Compiled *c) {
+  int64_t most = 0;
+  for (int i = 0; i < c->nparam; i++)
+    most = MAX(most, param_count(&c->param[i]));
+  return most;
+}
+
+uint64_t weights_bytes(const Compiled *c) {
+  return MAX(list_bytes(c), (uint64_t)weights_largest(c) * sizeof(float));
 }
 
 const SafeTensor *weights_of(const SafeTensors *s, const CompiledParam *p) {
@@ -162,17 +176,20 @@ weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_err
   int tied = tied_embedding(c);
   const SafeTensor *again = st_find(s, head);
   if (tied < 0 || !again) return WEFT_OK;
-  size_t n = (size_t)param_count(&c->param[tied]), bytes = n * sizeof(float);
-  float *x = mem_new(NULL, bytes), *y = mem_new(NULL, bytes);
-  weft_status st = x && y ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
-  if (st == WEFT_OK) st = st_read_f32(find(s, c->param[tied].name), x, e);
-  if (st == WEFT_OK) st = st_read_f32(again, y, e);
-  if (st == WEFT_OK && memcmp(x, y, bytes) != 0)
-    st = err_set(e, WEFT_EFILE,
-                 "the weights do not fit the model:\n  %s: differs from %s, which the "
-                 "model's head is tied to (tie_word_embeddings)", head,
-                 c->param[tied].name);
-  mem_free(NULL, x, bytes);
-  mem_free(NULL, y, bytes);
-  return st;
+  const SafeTensor *first = find(s, c->param[tied].name);
+  enum { BLOCK = 4096 };
+  float x[BLOCK], y[BLOCK];
+  int64_t n = param_count(&c->param[tied]);
+  for (int64_t at = 0, some; at < n; at += some) {
+    some = MIN(n - at, (int64_t)BLOCK);
+    TRY(st_read_part(first, at, some, x, e));
+    TRY(st_read_part(again, at, some, y, e));
+    if (memcmp(x, y, (size_t)some * sizeof *x) != 0)
+      return err_set(
+          e, WEFT_EFILE,
+          "the weights do not fit the model:\n  %s: differs from %s, which the "
+          "model's head is tied to (tie_word_embeddings)",
+          head, c->param[tied].name);
+  }
+  return WEFT_OK;
 }

@@ -37,6 +37,10 @@ weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
   return status;
 }
 
+size_t data_bytes(void) {
+  return sizeof(Data) + arena_least();
+}
+
 void data_close(Data *d) {
   if (!d) return;
   for (int i = 0; i < d->nparts; i++)

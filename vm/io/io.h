@@ -16,6 +16,8 @@ typedef struct Data Data;
 weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
                       int64_t vocab, uint64_t seed, Data **out, weft_error *e);
 void data_close(Data *d);
+/* What data_open allocates, unless there are hundreds of files. */
+size_t data_bytes(void);
 /* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e);
@@ -52,6 +54,9 @@ const SafeTensor *st_find(const SafeTensors *s, const char *name);   /* NULL if 
 uint64_t st_bytes(const SafeTensors *s);                             /* of all tensors */
 /* All elements as f32. */
 weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e);
+/* Elements [first, first + n). */
+weft_status st_read_part(const SafeTensor *t, int64_t first, int64_t n, float *out,
+                         weft_error *e);
 typedef struct StWrite {
   const char *name;
   DType dtype;                   /* any but DT_ACT */
@@ -60,7 +65,8 @@ typedef struct StWrite {
   const void *data;
 } StWrite;
 /* Writes a temporary file, syncs and renames: the target is whole or untouched. */
-weft_status st_write(const char *path, const StWrite *t, int n, weft_error *e);
+weft_status st_write(const weft_alloc *a, const char *path, const StWrite *t, int n,
+                     weft_error *e);
 
 /* A whole regular file of at most so many bytes, NUL-terminated; freed with
  * mem_free(a, *s, *n + 1). */

@@ -33,11 +33,12 @@ static void write_header(Text *out, const StWrite *t, int n) {
   while (out->n % 8 && !out->oom) text_add(out, " ");
 }
 
-weft_status st_write(const char *path, const StWrite *t, int n, weft_error *e) {
-  Text header = {0};
+weft_status st_write(const weft_alloc *a, const char *path, const StWrite *t, int n,
+                     weft_error *e) {
+  Text header = {.alloc = a};
   write_header(&header, t, n);
   uint64_t size = header.n;
-  FilePart *part = mem_new(NULL, sizeof *part * (size_t)(n + 2));
+  FilePart *part = mem_new(a, sizeof *part * (size_t)(n + 2));
   weft_status status = WEFT_ENOMEM;
   if (part && !header.oom) {
     part[0] = (FilePart){&size, sizeof size};
@@ -47,7 +48,7 @@ weft_status st_write(const char *path, const StWrite *t, int n, weft_error *e) {
   } else {
     err_file(e, status, path, 0, "out of memory");
   }
-  mem_free(NULL, part, sizeof *part * (size_t)(n + 2));
+  mem_free(a, part, sizeof *part * (size_t)(n + 2));
   text_free(&header);
   return status;
 }

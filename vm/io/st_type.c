@@ -75,15 +75,21 @@ const char *st_type_name(DType t) {
   return NULL;
 }
 
-weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e) {
+weft_status st_read_part(const SafeTensor *t, int64_t first, int64_t n, float *out,
+                         weft_error *e) {
   const StType *type = st_type(t->type);
   unsigned char chunk[16384];
-  uint64_t at = t->at;
-  for (size_t left = t->bytes, n; left > 0; left -= n, at += n) {
-    n = MIN(left, sizeof chunk);
-    TRY(file_at(t->in, at, chunk, n, e));
-    type->to_f32(chunk, n / (size_t)type->size, out);
-    out += n / (size_t)type->size;
+  size_t size = (size_t)type->size;
+  uint64_t at = t->at + (uint64_t)first * size;
+  for (size_t left = (size_t)n * size, k; left > 0; left -= k, at += k) {
+    k = MIN(left, sizeof chunk);
+    TRY(file_at(t->in, at, chunk, k, e));
+    type->to_f32(chunk, k / size, out);
+    out += k / size;
   }
   return WEFT_OK;
+}
+
+weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e) {
+  return st_read_part(t, 0, (int64_t)(t->bytes / (size_t)st_type(t->type)->size), out, e);
 }

@@ -149,6 +149,22 @@ static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l
   l->seed = place_bytes(l, sizeof(float));
 }
 
+/* What the kernels of a step's end need, which run over stretches of the row: no more
+ * than over the whole row. */
+static uint64_t update_work(const DeviceKind *d, int64_t length) {
+  static const int ops[] = {OP_sqnorm, OP_adamw, OP_adamw_try, OP_adamw_undo};
+  KernelArgs a = {.attr = &(OpAttr){0}, .nin = KERNEL_MAX_IN, .nout = KERNEL_MAX_OUT};
+  const KTensor row = {.dtype = DT_F32, .ndim = 1, .dim = {length}};
+  uint64_t bytes = 0;
+  for (int i = 0; i < KERNEL_MAX_IN; i++)
+    a.in[i] = row;
+  for (int i = 0; i < KERNEL_MAX_OUT; i++)
+    a.out[i] = row;
+  for (int i = 0; i < LEN(ops); i++)
+    bytes = MAX(bytes, d->work(ops[i], &a));
+  return bytes;
+}
+
 /* ---- the pass ---- */
 
 void layout(const Stages *st, const Plan *plan, int rank, int microbatches, Arena *keep,
@@ -167,5 +183,7 @@ void layout(const Stages *st, const Plan *plan, int rank, int microbatches, Aren
   add_region(l, REGION_M, DT_F32, length);
   add_region(l, REGION_V, DT_F32, length);
   place_inputs(st, rank, microbatches, l);
+  l->work_bytes = update_work(u->device, length);
+  l->work = place_bytes(l, l->work_bytes);
   if (plan->opt.post_validation) l->kept = post_validation_bytes(&l->regions);
 }

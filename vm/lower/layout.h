@@ -18,6 +18,7 @@ typedef struct Layout {
   VEC(Bucket) bucket;
   uint64_t input[IN_N];
   uint64_t scalars, seed;
+  uint64_t work, work_bytes; /* scratch of what a rank does once a step */
   uint64_t end;          /* activations begin here */
   uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
                             once the activations are dead */

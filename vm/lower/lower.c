@@ -318,10 +318,11 @@ static void account(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp) {
     add_class(p, region_class[r->kind], align_up(region_bytes(r)));
     rest -= align_up(region_bytes(r));
   }
+  rest -= align_up(e->l->work_bytes);
   add_class(p, "inputs and scalars", rest);
   for (int k = 0; k < AREA_N; k++)
     add_class(p, area_class[k], area[k]);
-  add_class(p, "workspace", temp);
+  add_class(p, "workspace", temp + align_up(e->l->work_bytes));
   add_class(p, "undo copies", more);
   if (more)
     p->mem[p->nmem - 1].note =

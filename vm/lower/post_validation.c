@@ -28,6 +28,7 @@ static void step_keeping(Emit *e, const Compiled *c) {
     update_step(e, c, &r, OP_adamw_try);
     for (int k = 0; k < KEPT; k++)
       emit_out(e, kept_at(e, &r, k), DT_F32, r.count);
+    emit_work(e);
   }
 }
 
@@ -38,6 +39,7 @@ static void take_back(Emit *e, const Compiled *c) {
       emit_in(e, kept_at(e, &r, k), DT_F32, r.count);
     emit_in(e, e->l->scalars, DT_F64, SC_ZERO_FROM);
     update_results(e, &r);
+    emit_work(e);
   }
 }
 
@@ -60,6 +62,5 @@ void post_validation(Emit *e, const Compiled *c, MainList *t) {
     if (started[i]) emit_wait(e, handle[i], sum[i].what);
   update_clip(e, OP_clip_coef, true);
   take_back(e, c);
-  for (Stretch r = {0}; update_stretch(e, c, &r);)
-    update_step(e, c, &r, OP_adamw);
+  update_all(e, c);
 }

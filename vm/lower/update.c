@@ -22,6 +22,22 @@ void emit_out(Emit *e, uint64_t off, DType dt, int64_t n) {
   e->code.at[e->code.n - 1].nout++;
 }
 
+/* The scratch of the kernel that was emitted last, after all of its operands. */
+void emit_work(Emit *e) {
+  Instr *x = &e->code.at[e->code.n - 1];
+  KernelArgs a = {.attr = &e->attr.at[x->attr], .nin = x->nin, .nout = x->nout};
+  const Operand *o = &e->operand.at[x->operand];
+  for (int k = 0; k < a.nin; k++)
+    a.in[k] = operand_shape(&o[k]);
+  for (int k = 0; k < a.nout; k++)
+    a.out[k] = operand_shape(&o[a.nin + k]);
+  uint64_t bytes = e->u->device->work(x->op, &a);
+  assert(bytes <= e->l->work_bytes);
+  if (!bytes) return;
+  emit_operand(e, e->l->work, DT_F32, (int64_t)((bytes + 3) / 4));
+  x->nwork = 1;
+}
+
 /* The block of scalars is operand and result. */
 static void scalars(Emit *e) {
   emit_in(e, e->l->scalars, DT_F64, SC_N);
@@ -152,6 +168,7 @@ static void measure(Emit *e, const Compiled *c) {
     emit_kernel(e, OP_sqnorm, &(OpAttr){.n = to}, update_name(e, c, &r));
     emit_in(e, region_at(g, r.at), DT_F32, r.count);
     scalars(e);
+    emit_work(e);
   }
   for (int k = 0; k < n; k++) {
     sum_scalar(e, set[k], SC_NORM2_CUT + k, "gradient norm");
@@ -204,12 +221,18 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   update_results(e, r);
 }
 
+void update_all(Emit *e, const Compiled *c) {
+  for (Stretch r = {0}; update_stretch(e, c, &r);) {
+    update_step(e, c, &r, OP_adamw);
+    emit_work(e);
+  }
+}
+
 static void validate_then_step(Emit *e, const Compiled *c) {
   sum_scalar(e, AXIS_BIT(AXIS_PP), SC_NORM2, "gradient norm");
   sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss");
   update_clip(e, OP_clip_coef, true);
-  for (Stretch r = {0}; update_stretch(e, c, &r);)
-    update_step(e, c, &r, OP_adamw);
+  update_all(e, c);
 }
 
 void update_epilogue(Emit *e, const Compiled *c, MainList *t) {

@@ -11,6 +11,7 @@ void emit_kernel(Emit *e, int op, const OpAttr *attr, const char *what);
 /* Operands of the kernel or collective that was emitted last, results after inputs. */
 void emit_in(Emit *e, uint64_t off, DType dt, int64_t n);
 void emit_out(Emit *e, uint64_t off, DType dt, int64_t n);
+void emit_work(Emit *e);
 void emit_wait(Emit *e, int handle, const char *what);
 /* Starts the sum of one scalar over some axes; false if there is nothing to wait for. */
 bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *what);
@@ -25,6 +26,8 @@ bool update_stretch(const Emit *e, const Compiled *c, Stretch *r);
 /* adamw, or an op with its operands, on one run. They read only the scalars before
  * SC_ZERO_FROM: the others may be on their way. */
 void update_step(Emit *e, const Compiled *c, const Stretch *r, int op);
+/* adamw on all of them. */
+void update_all(Emit *e, const Compiled *c);
 /* The results that an op writes to the state of a run: value, moments, and the copy that
  * ops read. */
 void update_results(Emit *e, const Stretch *r);

@@ -242,6 +242,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
                  .seq = g->seq,
                  .vocab = vocabulary(g),
                  .dtype = in->plan->dtype,
+                 .device = compile_device(in),
                  .widest = widest(g)};
   for (int u = 0; u < g->unit.n; u++) {
     RawUnit raw;

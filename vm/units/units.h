@@ -102,6 +102,7 @@ typedef struct Units {
   int64_t micro, seq;    /* sequences of a rank's microbatch, tokens of one */
   int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
+  const DeviceKind *device;
   double widest;         /* elements of the largest tensor but parameters, for each
                             sequence of the whole microbatch */
 } Units;

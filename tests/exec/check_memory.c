@@ -1,0 +1,300 @@
+/* check_memory.c - what a run holds: the arenas and the named lines, to the byte, by the
+ * allocator's own count. */
+#include <check.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "bindings/api/job.h"
+#include "tests/lib/scratch.h"
+#include "tests/lib/trace.h"
+#include "vm/exec/session.h"
+
+/* ---- an allocator that counts bytes; any thread's ---- */
+
+static _Atomic int64_t held, peak;
+
+static void *count(void *ud, void *p, size_t old, size_t n) {
+  int64_t now =
+      atomic_fetch_add(&held, (int64_t)n - (int64_t)old) + (int64_t)n - (int64_t)old;
+  int64_t most = atomic_load(&peak);
+  while (now > most && !atomic_compare_exchange_weak(&peak, &most, now))
+    continue;
+  if (n) return realloc(p, n);
+  free(p);
+  return NULL;
+}
+
+static const weft_alloc counting = {count, NULL};
+
+static void begin(void) {
+  atomic_store(&held, 0);
+  atomic_store(&peak, 0);
+}
+
+/* ---- what was promised ---- */
+
+static int64_t sum(const Held *line, int n, const char *but) {
+  int64_t bytes = 0;
+  for (int i = 0; i < n; i++)
+    if (!strstr(but, line[i].name)) bytes += (int64_t)line[i].bytes;
+  return bytes;
+}
+
+/* Arenas and lines of all ranks and of their process; `but`: lines that are not part of
+ * this run. */
+static int64_t promised(const Plan *p, const Compiled *c, bool weights, const char *but) {
+  Held line[HELD_MOST];
+  int64_t bytes = 0;
+  for (int rank = 0; rank < c->mesh.world; rank++) {
+    int pp = mesh_coord(&c->mesh, rank, AXIS_PP);
+    bytes += (int64_t)c->prog[pp].arena_bytes;
+    bytes += sum(line, held_lines(p, c, weights, HELD_RANK, pp, line), "");
+  }
+  return bytes + sum(line, held_lines(p, c, weights, HELD_PROCESS, 0, line), but);
+}
+
+/* ---- runs of given tokens ---- */
+
+/* Opens, fills, steps, reads and writes; returns the most that was held. */
+static int64_t most_of(Toy *t, int threads) {
+  Run *r;
+  StepResult res;
+  RunOptions o = {.alloc = &counting, .world = "local", .threads = threads};
+  float *whole = malloc(sizeof *whole * (size_t)t->compiled->params_total);
+  begin();
+  OK(run_open(&t->plan, t->compiled, &o, &r, &trace_err));
+  OK(run_init(r, &trace_err));
+  for (int k = 0; k < 2; k++)
+    trace_step(r, t, k, &res);
+  OK(run_get(r, STATE_PARAM, 0, whole, &trace_err));
+  OK(run_set(r, STATE_PARAM, 0, whole, &trace_err));
+  run_close(r);
+  ck_assert_int_eq(atomic_load(&held), 0);
+  free(whole);
+  return atomic_load(&peak);
+}
+
+static const int meshes[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 4, 1},
+                                {1, 1, 4}, {2, 2, 2}, {4, 2, 1}};
+
+static ToyOptions varied(int i) {
+  ToyOptions o = meshed(meshes[i / 2][0], meshes[i / 2][1], meshes[i / 2][2]);
+  o.kv_heads = 4;
+  o.dtype = i % 2 ? DT_BF16 : DT_F32;
+  o.sp = o.tp > 1, o.tied = i % 3 == 0, o.overlap = o.dp > 1;
+  o.post_validation = o.pp > 1;
+  return o;
+}
+
+START_TEST(a_run_holds_what_is_promised) {
+  ToyOptions o = varied(_i);
+  Toy t;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  for (int threads = 1; threads <= 2; threads++)
+    ck_assert_int_eq(most_of(&t, threads),
+                     promised(&t.plan, t.compiled, false, "data programs"));
+  toy_free(&t);
+}
+END_TEST
+
+/* ---- a kernel that allocates is found ---- */
+
+static const Kernel *real;
+static void allocate(Device *d, const KernelArgs *a) {
+  void *p = mem_new(d->alloc, 100);
+  real->run(d, a);
+  mem_free(d->alloc, p, 100);
+}
+static const Kernel greedy = {.run = allocate};
+
+static const Kernel *greedy_add(Device *d, int op, const KernelArgs *a) {
+  const Kernel *k = device_cpu.kernel(d, op, a);
+  if (op != OP_add) return k;
+  real = k;
+  return &greedy;
+}
+static DeviceVtable other;
+static const DeviceVtable *load_other(weft_error *e) {
+  return &other;
+}
+
+static const DeviceKind *leaky(const Compiled *c) {
+  static DeviceKind kind;
+  kind = *c->device;
+  other = device_cpu;
+  other.kernel = greedy_add;
+  kind.load = load_other;
+  return &kind;
+}
+
+START_TEST(a_kernel_that_allocates_is_found) {
+  ToyOptions o = meshed(1, 1, 1);
+  Toy t;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  t.compiled->device = leaky(t.compiled);
+  ck_assert_int_eq(most_of(&t, 1),
+                   100 + promised(&t.plan, t.compiled, false, "data programs"));
+  toy_free(&t);
+}
+END_TEST
+
+/* ---- sessions: data and weights ---- */
+
+static void job(Job *j, Arena *a, const char *file, const char *set) {
+  static const weft_alloc libc_alloc;
+  const char *list[] = {set, NULL};
+  LangOptions o = {.alloc = &libc_alloc, .set = list, .nset = set != NULL};
+  *j = (Job){0};
+  weft_status st = job_load(j, a, &o, arena_printf(a, WEFT_SOURCE_DIR "/%s", file));
+  if (st == WEFT_OK) st = job_mesh(j, 0);
+  if (st == WEFT_OK) st = job_compile(j);
+  ck_assert_msg(st == WEFT_OK, "%s", j->e.text);
+}
+
+static weft_status after(void *ud, const StepResult *r, weft_error *e) {
+  return WEFT_OK;
+}
+
+static int64_t session_most(Job *j, const char *weights, int64_t *file) {
+  Session s = {0};
+  begin();
+  if (weights) OK(st_open(&counting, weights, NULL, &s.weights, &trace_err));
+  *file = atomic_load(&held);
+  OK(data_open(&counting, &j->plan.data, j->plan.batch.seq, j->compiled->vocab, 1,
+               &s.data, &trace_err));
+  RunOptions o = {.alloc = &counting, .threads = 1};
+  OK(session_open(&s, &j->plan, j->compiled, &o, &trace_err));
+  OK(session_train(&s, 2, NULL, after, NULL, &trace_err));
+  session_close(&s, false);
+  ck_assert_int_eq(atomic_load(&held), 0);
+  return atomic_load(&peak);
+}
+
+START_TEST(the_quick_start_holds_what_is_promised) {
+  static const char *const set[] = {NULL, "precision=\"bf16\"", "mesh.pp=1"};
+  Job j;
+  Arena *a = arena_new(NULL);
+  int64_t file;
+  job(&j, a, "plans/quickstart.lua", set[_i]);
+  ck_assert_int_eq(session_most(&j, NULL, &file),
+                   promised(&j.plan, j.compiled, false, "programs"));
+  job_free(&j);
+  arena_free(a);
+}
+END_TEST
+
+/* All parameters as a file; its own bytes depend on it. */
+static const char *weights_file(const Compiled *c) {
+  const char *path = scratch_path("model.safetensors");
+  StWrite *w = calloc((size_t)c->nparam, sizeof *w);
+  for (int i = 0; i < c->nparam; i++) {
+    const CompiledParam *p = &c->param[i];
+    w[i] = (StWrite){.name = p->name, .dtype = DT_F32, .ndim = p->ndim};
+    memcpy(w[i].dim, p->dim, sizeof p->dim);
+    w[i].data = calloc((size_t)param_count(p), sizeof(float));
+  }
+  OK(st_write(NULL, path, w, c->nparam, &trace_err));
+  for (int i = 0; i < c->nparam; i++)
+    free((void *)w[i].data);
+  free(w);
+  return path;
+}
+
+START_TEST(weights_are_read_within_their_line) {
+  Job j;
+  Arena *a = arena_new(NULL);
+  int64_t file = 0;
+  job(&j, a, "plans/quickstart.lua", NULL);
+  int64_t most = session_most(&j, weights_file(j.compiled), &file);
+  ck_assert_int_gt(file, 0);
+  ck_assert_int_eq(most - file, promised(&j.plan, j.compiled, true, "programs"));
+  job_free(&j);
+  arena_free(a);
+}
+END_TEST
+
+/* The line of the programs is what their arena has taken. */
+START_TEST(programs_are_what_their_arena_took) {
+  begin();
+  Arena *a = arena_new(&counting);
+  Job j;
+  Held line[HELD_MOST];
+  int64_t bytes = 0;
+  job(&j, a, "plans/quickstart.lua", NULL);
+  int n = held_lines(&j.plan, j.compiled, false, HELD_PROCESS, 0, line);
+  for (int i = 0; i < n; i++)
+    if (strcmp(line[i].name, "programs") == 0) bytes = (int64_t)line[i].bytes;
+  ck_assert_int_eq(bytes, atomic_load(&held));
+  job_free(&j);
+  arena_free(a);
+  ck_assert_int_eq(atomic_load(&held), 0);
+}
+END_TEST
+
+/* ---- phases of a step ---- */
+
+static char phases[1 << 16];
+static int nphase;
+
+static void upload(Device *d, void *to, const void *from, size_t n) {
+  phases[nphase++] = 'u';
+  device_cpu.upload(d, to, from, n);
+}
+static void download(Device *d, void *to, const void *from, size_t n) {
+  phases[nphase++] = 'd';
+  device_cpu.download(d, to, from, n);
+}
+static void launch(Device *d, const Kernel *k, const KernelArgs *a) {
+  phases[nphase++] = 'l';
+  device_cpu.launch(d, k, a);
+}
+static weft_status sync(Device *d, weft_error *e) {
+  phases[nphase++] = 's';
+  return device_cpu.sync(d, e);
+}
+
+/* Tokens, labels, positions and scalars go up, launches follow, then the scalars come
+ * back: nothing of the host is in the middle. */
+START_TEST(a_step_is_upload_main_download) {
+  ToyOptions o = meshed(1, 1, 1);
+  Toy t;
+  Run *r;
+  StepResult res;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  DeviceKind kind = *t.compiled->device;
+  other = device_cpu;
+  other.upload = upload, other.download = download, other.launch = launch;
+  other.sync = sync;
+  kind.load = load_other;
+  t.compiled->device = &kind;
+  RunOptions options = {.threads = 1};
+  OK(run_open(&t.plan, t.compiled, &options, &r, &trace_err));
+  OK(run_init(r, &trace_err));
+  for (int k = 0; k < 2; k++) {
+    nphase = 0;
+    trace_step(r, &t, k, &res);
+    int up = (int)strspn(phases, "u"), main = (int)strspn(phases + up, "l");
+    ck_assert_int_eq(up, 4);
+    ck_assert_int_gt(main, 100);
+    ck_assert_int_eq(nphase, up + main + 2);
+    ck_assert_mem_eq(phases + up + main, "sd", 2);
+  }
+  run_close(r);
+  toy_free(&t);
+}
+END_TEST
+
+Suite *memory_suite(void) {
+  Suite *s = suite_create("memory");
+  TCase *c = tcase_create("held");
+  tcase_set_timeout(c, 60);
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_add_loop_test(c, a_run_holds_what_is_promised, 0, 2 * LEN(meshes));
+  tcase_add_test(c, a_kernel_that_allocates_is_found);
+  tcase_add_loop_test(c, the_quick_start_holds_what_is_promised, 0, 3);
+  tcase_add_test(c, weights_are_read_within_their_line);
+  tcase_add_test(c, programs_are_what_their_arena_took);
+  tcase_add_test(c, a_step_is_upload_main_download);
+  suite_add_tcase(s, c);
+  return s;
+}
