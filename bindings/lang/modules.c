@@ -37,7 +37,7 @@ static void push_cache(lua_State *L, const char *key) {
 
 /* ---- the library ---- */
 
-static const StdlibFile *library_find(const char *name) {
+const StdlibFile *stdlib_find(const char *name) {
   for (const StdlibFile *f = stdlib_files; f->name; f++)
     if (strcmp(f->name, name) == 0) return f;
   return NULL;
@@ -51,7 +51,7 @@ bool stdlib_push(lua_State *L, const char *name) {
     return true;
   }
   lua_pop(L, 1);
-  const StdlibFile *f = library_find(name);
+  const StdlibFile *f = stdlib_find(name);
   if (!f) {
     lua_pop(L, 1);
     return false;

@@ -10,5 +10,7 @@ typedef struct StdlibFile {
   size_t n;
 } StdlibFile;
 extern const StdlibFile stdlib_files[];   /* ends with a NULL name */
+/* The file of that name, or NULL. */
+const StdlibFile *stdlib_find(const char *name);
 
 #endif

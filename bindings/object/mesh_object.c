@@ -265,6 +265,8 @@ static void push_metatable(lua_State *L) {
   luaL_setfuncs(L, meta, 0);
   lua_newtable(L);
   luaL_setfuncs(L, mesh_methods, 0);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, "methods");
   lua_pushcclosure(L, index_mesh, 1);
   lua_setfield(L, -2, "__index");
   lua_pushliteral(L, MESH_TYPE);

@@ -370,6 +370,8 @@ static void push_metatable(lua_State *L) {
   lua_newtable(L);
   luaL_setfuncs(L, methods, 0);
   report_methods(L, "plan");
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, "methods");
   lua_pushcclosure(L, index_plan, 1);
   lua_setfield(L, -2, "__index");
   lua_pushliteral(L, PLAN_TYPE);

@@ -3,6 +3,7 @@
  * options that methods take. */
 #include "bindings/lang/lang.h"
 #include "plan_object.h"
+#include "bindings/script/library.h"
 #include "bindings/script/script.h"
 
 static int to_string(lua_State *L) {
@@ -36,9 +37,9 @@ void result_end(lua_State *L) {
 static int report_tostring(lua_State *L) {
   const char *kind = lua_tostring(L, lua_upvalueindex(1));
   luaL_checktype(L, 1, LUA_TTABLE);
-  stdlib_push(L, lua_pushfstring(L, "reports/%s", kind));
+  library_push(L, lua_pushfstring(L, "reports/%s", kind));
   lua_pushvalue(L, 1);
-  stdlib_push(L, "reports/text");
+  library_push(L, "reports/text");
   lua_call(L, 2, 1);
   return 1;
 }
@@ -70,7 +71,7 @@ static int report(lua_State *L) {
 
 void report_methods(lua_State *L, const char *object) {
   int methods = lua_gettop(L);
-  stdlib_push(L, lua_pushfstring(L, "reports/%s", object));
+  library_push(L, lua_pushfstring(L, "reports/%s", object));
   lua_pushcfunction(L, report);
   lua_call(L, 1, 1);
   for (lua_pushnil(L); lua_next(L, -2);) {

@@ -12,19 +12,13 @@
 /* What was typed before of this chunk belongs to the context. */
 static void complete(void *ud, const char *line, int cursor, EditMatches *m) {
   Repl *r = ud;
-  arena_free(r->matches);
-  r->matches = arena_new(NULL);
-  if (!r->matches) return;
-  Completions c = {.arena = r->matches};
   size_t before = r->chunk.n;
   text_add(&r->chunk, line);
-  repl_complete(r->L, r->chunk.s ? r->chunk.s : "", (int)before + cursor, &c);
+  repl_complete(r->L, r->chunk.s ? r->chunk.s : "", (int)before + cursor, m);
   r->chunk.n = before;
   if (r->chunk.s) r->chunk.s[before] = 0;
-  m->from = c.from - (int)before;
-  m->n = m->from >= 0 ? c.match.n : 0;
-  m->text = (const char *const *)c.match.at;
-  m->suffix = c.suffix;
+  m->from -= (int)before;
+  if (m->from < 0) m->n = 0;
 }
 
 /* ---- the loop ---- */
@@ -40,42 +34,13 @@ static const char *prompt(const Repl *r) {
   return more ? "\1\033[1m\1>>\1\033[0m\1 " : "\1\033[1m\1>\1\033[0m\1 ";
 }
 
-static bool is_global(lua_State *L, const char *name) {
-  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-  lua_pushlstring(L, name, strcspn(name, "("));
-  bool found = lua_rawget(L, -2) != LUA_TNIL;
-  lua_pop(L, 2);
-  return found;
-}
-
-/* What people type to leave or for help, which means nothing in Lua unless they gave the
- * name to something. */
-static const char *plain_word(lua_State *L, const char *line) {
-  static const char *const words[][2] = {{"exit", ",quit"},
-                                         {"exit()", ",quit"},
-                                         {"quit", ",quit"},
-                                         {"quit()", ",quit"},
-                                         {"help", ",help"}};
-  size_t n = strlen(line);
-  while (n && strchr(" \t;", line[n - 1]))
-    n--;
-  for (int i = 0; i < LEN(words); i++)
-    if (strlen(words[i][0]) == n && strncmp(line, words[i][0], n) == 0)
-      return strcmp(words[i][0], "help") != 0 && is_global(L, words[i][0]) ? line
-                                                                           : words[i][1];
-  return line;
-}
-
-/* ?topic, and what begins with a comma, are no Lua. */
+/* ,commands, ?topics, and words such as exit, are no Lua. */
 static bool run_special(Repl *r, const char *line) {
-  line = plain_word(r->L, line + strspn(line, " \t"));
-  if (*line != ',' && *line != '?') return false;
-  input_remember(r->input, line);
-  if (*line == ',')
-    command_run(r, line);
-  else
-    command_run(r, arena_printf(r->arena, ",help %s", line + 1));
-  return true;
+  lua_pushstring(r->L, line);
+  if (!repl_prompt(r, "commands", "line", 1, 1)) return true;
+  bool special = lua_toboolean(r->L, -1);
+  lua_pop(r->L, 1);
+  return special;
 }
 
 static void run_line(Repl *r, const char *line) {
@@ -106,23 +71,16 @@ static int loop(lua_State *L) {
   return 0;
 }
 
-static weft_status run_prompt(Repl *r) {
-  r->colour = colour_wanted(stdout) && colour_wanted(stderr);
-  /* The editor counts characters; the rest of the program counts bytes. */
-  if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
-  r->edit = (EditHost){.ud = r, .complete = complete};
-  r->input = input_open(r->arena, &r->edit, r->cli->stop);
-  greet(r);
-  if (r->plan) repl_load_plan(r);
-  lua_pushcfunction(r->L, loop);
-  lua_pushlightuserdata(r->L, r);
-  bool good = lua_pcall(r->L, 1, 0, 0) == LUA_OK;
-  if (!good) complain("%s", lua_tostring(r->L, -1));
-  input_close(r->input);
-  return good ? WEFT_OK : WEFT_ENOMEM;
-}
-
 /* ---- begin and end ---- */
+
+/* Loads the plan of the command line. */
+static weft_status load_plan(Repl *r) {
+  if (!r->cli->narg) return WEFT_OK;
+  if (!repl_prompt(r, "commands", "load", 0, 1)) return WEFT_EPLAN;
+  weft_status st = (weft_status)lua_tointeger(r->L, -1);
+  lua_pop(r->L, 1);
+  return st;
+}
 
 static int set_globals(lua_State *L) {
   Repl *r = lua_touserdata(L, 1);
@@ -130,21 +88,41 @@ static int set_globals(lua_State *L) {
   lua_pushliteral(L, "weft");
   lua_call(L, 1, 1);
   lua_setglobal(L, "weft");
-  lua_pushlightuserdata(L, r);
-  lua_pushcclosure(L, help_function, 1);
+  lua_pushcfunction(L, repl_help);
   lua_setglobal(L, "help");
+  repl_provide(L, r);
   return 0;
 }
 
-static weft_status run(Repl *r) {
-  lua_pushcfunction(r->L, set_globals);
+/* Calls fn(Repl) under lua_pcall: only memory can be missing there. */
+static weft_status protect(Repl *r, lua_CFunction fn) {
+  lua_pushcfunction(r->L, fn);
   lua_pushlightuserdata(r->L, r);
-  if (lua_pcall(r->L, 1, 0, 0) != LUA_OK) {
-    complain("%s", lua_tostring(r->L, -1));
-    return WEFT_ENOMEM;
+  if (lua_pcall(r->L, 1, 0, 0) == LUA_OK) return WEFT_OK;
+  complain("%s", lua_tostring(r->L, -1));
+  return WEFT_ENOMEM;
+}
+
+static weft_status run_prompt(Repl *r) {
+  greet(r);
+  load_plan(r);
+  weft_status st = protect(r, loop);
+  input_close(r->input);
+  return st;
+}
+
+static weft_status run(Repl *r) {
+  bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  if (terminal) {
+    /* The editor counts characters; the rest of the program counts bytes. */
+    if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
+    r->colour = colour_wanted(stdout) && colour_wanted(stderr);
+    r->edit = (EditHost){.ud = r, .complete = complete};
+    r->input = input_open(r->arena, &r->edit, r->cli->stop);
   }
-  if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) return run_prompt(r);
-  if (r->plan) TRY(repl_load_plan(r));
+  TRY(protect(r, set_globals));
+  if (terminal) return run_prompt(r);
+  TRY(load_plan(r));
   return run_script(r->L, r->cli, "-");
 }
 
@@ -157,7 +135,6 @@ int verb_repl(Cli *cli, Arena *arena) {
     return weft_exit_code(WEFT_EUSAGE);
   }
   Repl r = {.cli = cli, .arena = arena, .host = script_host_of(cli)};
-  r.plan = cli->narg ? cli->arg[0] : NULL;
   r.L = script_new(&r.host);
   if (!r.L) {
     complain("out of memory");
@@ -165,8 +142,6 @@ int verb_repl(Cli *cli, Arena *arena) {
   }
   weft_status st = run(&r);
   lua_close(r.L);
-  arena_free(r.matches);
   text_free(&r.chunk);
-  text_free(&r.out);
   return weft_exit_code(st);
 }

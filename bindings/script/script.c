@@ -8,6 +8,7 @@
 #include "bindings/lang/lang.h"
 #include "bindings/lang/lib.h"
 #include "bindings/object/reasons.h"
+#include "library.h"
 #include "vm/io/io.h"
 
 static const char host_key = 'h'; /* registry: light userdata, a ScriptHost */
@@ -72,6 +73,7 @@ static int open_all(lua_State *L) {
   lua_getglobal(L, "table");
   lib_table(L, &meter);
   lua_settop(L, 0);
+  library_open(L);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushcfunction(L, script_weft);
   lua_setfield(L, -2, "weft");

@@ -6,6 +6,7 @@
 #include "bindings/object/mesh_object.h"
 #include "bindings/object/plan_object.h"
 #include "bindings/sweep/sweep.h"
+#include "library.h"
 
 static int has_no(lua_State *L) {
   return script_unknown(L, "weft");
@@ -13,6 +14,7 @@ static int has_no(lua_State *L) {
 
 int script_weft(lua_State *L) {
   luaL_checkversion(L);
+  library_open(L);
   lua_newtable(L);
   builders_add(L);
   lua_pushcfunction(L, mesh_object_make);

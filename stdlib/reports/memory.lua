@@ -1,9 +1,11 @@
 -- memory.lua - plan:memory(): bytes by class, and what is held besides the arenas.
+local format, gsub = string.format, string.gsub
+
 local function lines(text, list, out)
   for _, c in ipairs(list) do
     local bytes = c.bytes and text.bytes(c.bytes) or "?"
-    local line = ("  %-18s %10s  %s"):format(c.name, bytes, c.note or "")
-    out[#out + 1] = line:gsub("%s+$", "")
+    local line = format("  %-18s %10s  %s", c.name, bytes, c.note or "")
+    out[#out + 1] = gsub(line, "%s+$", "")
   end
 end
 
@@ -15,28 +17,28 @@ end
 
 local function rank(text, m, out)
   lines(text, m.classes, out)
-  out[#out + 1] = ("  outside of the arena: %s"):format(text.bytes(sum(m.outside)))
+  out[#out + 1] = format("  outside of the arena: %s", text.bytes(sum(m.outside)))
   lines(text, m.outside, out)
 end
 
 return function(v, text)
   local out = {}
   if v.rank then
-    out[1] = ("memory of rank %d: %s"):format(v.rank, text.bytes(v.total))
+    out[1] = format("memory of rank %d: %s", v.rank, text.bytes(v.total))
     rank(text, v, out)
   end
   for _, m in ipairs(v) do
     local most = m.pp == v.worst_pp and #v > 1 and "  (the most)" or ""
-    out[#out + 1] = ("memory of each rank at pipeline rank %d: %s%s"):format(
-      m.pp, text.bytes(m.total), most)
+    out[#out + 1] = format("memory of each rank at pipeline rank %d: %s%s", m.pp,
+      text.bytes(m.total), most)
     rank(text, m, out)
   end
-  out[#out + 1] = ("a process with all ranks, besides them: %s"):format(
+  out[#out + 1] = format("a process with all ranks, besides them: %s",
     text.bytes(sum(v.process)))
   lines(text, v.process, out)
   out[#out + 1] = "libraries, which do not say how much:"
   for _, c in ipairs(v.libraries) do
-    out[#out + 1] = ("  %-18s %s"):format(c.name, c.note)
+    out[#out + 1] = format("  %-18s %s", c.name, c.note)
   end
   return table.concat(out, "\n")
 end

@@ -1,4 +1,5 @@
 -- rank.lua - plan:rank(n): one screen about one rank.
+local format, gsub = string.format, string.gsub
 
 local names = { F = "F", I = "I", W = "W", B = "B", overlap = "F+B", unshard = "UNSHARD",
                 reshard = "RESHARD", reduce_grad = "REDUCE" }
@@ -18,7 +19,7 @@ local function compressed(words)
     if times == 1 then
       out[#out + 1] = part
     else
-      out[#out + 1] = ("%s x %d"):format(best > 1 and "(" .. part .. ")" or part, times)
+      out[#out + 1] = format("%s x %d", best > 1 and "(" .. part .. ")" or part, times)
     end
     i = i + best * times
   end
@@ -35,9 +36,9 @@ end
 
 return function(v, text)
   local out = {}
-  local function add(...) out[#out + 1] = (...):format(select(2, ...)) end
+  local function add(...) out[#out + 1] = format(...) end
   local where = {}
-  for _, c in ipairs(v.coord) do where[#where + 1] = ("%s %d"):format(c.axis, c.at) end
+  for _, c in ipairs(v.coord) do where[#where + 1] = format("%s %d", c.axis, c.at) end
   add("rank %d of %d: %s; node %d, number %d there", v.rank, v.world,
       #where > 0 and table.concat(where, ", ") or "alone", v.node, v.local_rank)
   for _, s in ipairs(v.stages) do
@@ -50,10 +51,10 @@ return function(v, text)
         text.list(g.ranks, 8))
   end
   if #v.groups == 0 then add "  none" end
-  add("step: %s", text.plural(v.microbatches, "microbatch"):gsub("chs$", "ches"))
+  add("step: %s", (gsub(text.plural(v.microbatches, "microbatch"), "chs$", "ches")))
   add("  %s", step(v.actions, #v.stages))
   add("%s", tostring(v.memory))
   add("communication in a step")
-  add("  %s", (tostring(v.comm):gsub("\nof rank.*$", ""):gsub("\n", "\n  ")))
+  add("  %s", (gsub(gsub(tostring(v.comm), "\nof rank.*$", ""), "\n", "\n  ")))
   return table.concat(out, "\n")
 end

@@ -1,4 +1,6 @@
 -- text.lua - numbers and tables as people read them, for the reports of this folder.
+local format, gsub, match, rep = string.format, string.gsub, string.match, string.rep
+
 local text = {}
 
 -- Three digits and a unit: "1.5 MiB", "834 KiB".
@@ -7,7 +9,7 @@ function text.bytes(n)
   while n >= (i == 1 and 1024 or 999.5) and i < #units do
     n, i = n / 1024, i + 1
   end
-  return (i == 1 and "%d %s" or "%.3g %s"):format(i == 1 and math.floor(n) or n, units[i])
+  return format(i == 1 and "%d %s" or "%.3g %s", i == 1 and math.floor(n) or n, units[i])
 end
 
 -- "1.05 M"
@@ -16,18 +18,18 @@ function text.count(n)
   while n >= 1000 and i < #units do
     n, i = n / 1000, i + 1
   end
-  return ("%.4g%s"):format(n, units[i])
+  return format("%.4g%s", n, units[i])
 end
 
 function text.plural(n, word)
-  return ("%d %s%s"):format(n, word, n == 1 and "" or "s")
+  return format("%d %s%s", n, word, n == 1 and "" or "s")
 end
 
 -- "0, 8, 16, ..., 1016": at most `shown` of a list.
 function text.list(items, shown)
   if #items <= shown then return table.concat(items, ", ") end
   local head = table.concat(items, ", ", 1, shown - 1)
-  return ("%s, ..., %s"):format(head, items[#items])
+  return format("%s, ..., %s", head, items[#items])
 end
 
 -- Rows of cells under their heads. Texts are flush left, numbers flush right; a last column
@@ -39,7 +41,7 @@ function text.columns(heads, rows)
     for _, row in ipairs(rows) do
       local cell = row[c]
       width[c] = math.max(width[c], #tostring(cell))
-      if type(cell) == "string" and not cell:match "^[%d.]" then right[c] = false end
+      if type(cell) == "string" and not match(cell, "^[%d.]") then right[c] = false end
     end
   end
   local out = {}
@@ -47,10 +49,10 @@ function text.columns(heads, rows)
     local line = {}
     for c in ipairs(heads) do
       local cell = tostring(row[c])
-      local space = (" "):rep(width[c] - #cell)
+      local space = rep(" ", width[c] - #cell)
       line[c] = right[c] and space .. cell or cell .. space
     end
-    out[#out + 1] = (table.concat(line, "  "):gsub("%s+$", ""))
+    out[#out + 1] = (gsub(table.concat(line, "  "), "%s+$", ""))
   end
   add(heads)
   for _, row in ipairs(rows) do add(row) end

@@ -225,6 +225,48 @@ START_TEST(plans) {
 }
 END_TEST
 
+/* What somebody may do to Lua's functions, types and globals does not reach the prompt. */
+START_TEST(nothing_of_lua_is_left) {
+  static const char wreck[] =
+      "local next, ipairs, set, all = next, ipairs, debug.setmetatable, _G\n"
+      "local evil = {}\n"
+      "for _, name in ipairs { 'index', 'newindex', 'tostring', 'len', 'call', 'concat',\n"
+      "  'eq', 'lt', 'le', 'pairs', 'name', 'metatable' } do\n"
+      "  evil['__' .. name] = function() while true do end end end\n"
+      "setmetatable(_G, evil)\n"
+      "for _, library in ipairs { string, table, math, utf8, debug, io, os, coroutine,\n"
+      "  package.loaded, package, weft } do\n"
+      "  for k in next, library do library[k] = nil end end\n"
+      "for k in next, all do if k ~= 'plan' and k ~= 'mesh' then all[k] = nil end end\n"
+      "evil.__tostring = nil\n" /* string.format calls it for texts, too */
+      "for _, v in ipairs { '', 0, true, next } do set(v, evil) end\n"
+      "set(nil, evil)\n";
+  put_plan("a.lua", 1);
+  const char *file = scratch_put("wreck.lua", wreck, strlen(wreck));
+  const char *command =
+      arena_printf(scratch_arena, "NO_COLOR=1 $weft repl %s", scratch_path("a.lua"));
+  static const char *const lines[] = {
+      "{ 1, 'x', { a = true } }", "1.5, nil",      "plan",        "mesh",
+      "plan:memory()",            "plan:rank(1)",  "plan:comm()", "plan:match 'norm'",
+      "plan:shards 'lm_head'",    "plan:diff(plan)", "mesh:coord(1)", "mesh:groups 'tp'",
+      "plan.spec.batch",          "?batch.micro",  "?plan.diff",  ",set mesh.tp=4",
+      ",set",                     ",x",            "plan.mehs",   "1 + + 2",
+      "local x = 1"};
+  const char *want[LEN(lines)];
+  Terminal *t = prompt(command);
+  for (int i = 0; i < LEN(lines); i++)
+    want[i] = arena_str(scratch_arena, answer(t, lines[i]));
+  ck_assert_int_eq(leave(t), 0);
+  t = prompt(command);
+  expect(t, arena_printf(scratch_arena, "dofile '%s'", file), "");
+  for (int i = 0; i < LEN(lines); i++)
+    expect(t, lines[i], want[i]);
+  terminal_type(t, "pla\t.me\t\n");
+  terminal_wait(t, "> plan.mesh\n");
+  ck_assert_int_eq(leave(t), 0);
+}
+END_TEST
+
 START_TEST(a_wrong_plan_leaves_the_prompt) {
   put_plan("a.lua", 0);
   Terminal *t = prompt(
@@ -620,6 +662,7 @@ Suite *repl_suite(void) {
   tcase_add_test(t, command_lines);
   tcase_add_test(t, help);
   tcase_add_test(t, plans);
+  tcase_add_test(t, nothing_of_lua_is_left);
   tcase_add_test(t, a_wrong_plan_leaves_the_prompt);
   tcase_add_test(t, session_of_the_page);
   tcase_add_test(t, tab);

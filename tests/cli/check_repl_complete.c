@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bindings/repl/repl_complete.h"
+#include "bindings/repl/repl.h"
 #include "bindings/script/script.h"
 #include "tests/lib/scratch.h"
 
@@ -21,6 +21,7 @@ static void setup(void) {
   L = script_new(NULL);
   ck_assert_ptr_nonnull(L);
   run("weft = require 'weft'");
+  repl_provide(L, NULL);
 }
 
 static void teardown(void) {
@@ -34,16 +35,16 @@ static const char *matches(const char *text) {
   ck_assert_ptr_nonnull(bar);
   const char *line =
       arena_printf(scratch_arena, "%.*s%s", (int)(bar - text), text, bar + 1);
-  Completions c = {.arena = scratch_arena};
+  EditMatches m;
   int top = lua_gettop(L), cursor = (int)(bar - text);
-  repl_complete(L, line, cursor, &c);
+  repl_complete(L, line, cursor, &m);
   ck_assert_int_eq(lua_gettop(L), top);
-  ck_assert_int_le(c.from, cursor);
+  ck_assert_int_le(m.from, cursor);
   const char *all = "";
-  for (int i = 0; i < c.match.n; i++) {
-    ck_assert_int_eq(strncmp(c.match.at[i], line + c.from, (size_t)(cursor - c.from)), 0);
-    all = arena_printf(scratch_arena, "%s%s%s ", all, c.match.at[i],
-                       c.match.n == 1 && c.suffix ? c.suffix : "");
+  for (int i = 0; i < m.n; i++) {
+    ck_assert_int_eq(strncmp(m.text[i], line + m.from, (size_t)(cursor - m.from)), 0);
+    all = arena_printf(scratch_arena, "%s%s%s ", all, m.text[i],
+                       m.n == 1 && m.suffix ? m.suffix : "");
   }
   return all;
 }
@@ -239,9 +240,9 @@ END_TEST
 
 START_TEST(many_names) {
   run("big = {} for i = 1, 100000 do big['n' .. i] = i end");
-  Completions c = {.arena = scratch_arena};
-  repl_complete(L, "big.n", 5, &c);
-  ck_assert_int_eq(c.match.n, COMPLETIONS_MOST);
+  EditMatches m;
+  repl_complete(L, "big.n", 5, &m);
+  ck_assert_int_eq(m.n, 2000);
 }
 END_TEST
 

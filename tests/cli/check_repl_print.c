@@ -1,17 +1,16 @@
 /* check_repl_print.c - how the prompt shows values: order, caps, layout, colour. */
 #include <check.h>
 #include <lauxlib.h>
-#include <lualib.h>
 
-#include "bindings/repl/repl_print.h"
+#include "bindings/script/library.h"
+#include "bindings/script/script.h"
 #include "tests/lib/scratch.h"
 
 static lua_State *L;
 
 static void setup(void) {
   scratch_setup();
-  L = luaL_newstate();
-  luaL_openlibs(L);
+  L = script_new(NULL);
 }
 
 static void teardown(void) {
@@ -19,18 +18,32 @@ static void teardown(void) {
   scratch_teardown();
 }
 
+typedef struct PrintOptions {
+  int depth, items, lines, width;
+  bool colour;
+} PrintOptions;
+
+static void option(const char *name, int value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, name);
+}
+
 static const char *printed(const char *expression, PrintOptions o) {
   const char *code = lua_pushfstring(L, "return %s", expression);
+  library_push(L, "prompt/print");
   ck_assert_msg(luaL_loadbuffer(L, code, strlen(code), "=test") == LUA_OK &&
                     lua_pcall(L, 0, 1, 0) == LUA_OK,
                 "%s", lua_tostring(L, -1));
-  Text t = {0};
-  int top = lua_gettop(L);
-  repl_print(L, -1, &o, &t);
-  ck_assert_int_eq(lua_gettop(L), top);
+  lua_newtable(L);
+  option("depth", o.depth);
+  option("items", o.items);
+  option("lines", o.lines);
+  option("width", o.width);
+  lua_pushboolean(L, o.colour);
+  lua_setfield(L, -2, "colour");
+  if (lua_pcall(L, 2, 1, 0) != LUA_OK) ck_abort_msg("%s", lua_tostring(L, -1));
+  const char *s = arena_str(scratch_arena, lua_tostring(L, -1));
   lua_settop(L, 0);
-  const char *s = arena_str(scratch_arena, t.s ? t.s : "");
-  text_free(&t);
   return s;
 }
 
@@ -113,8 +126,7 @@ START_TEST(order_is_the_same_in_every_run) {
   const char *first = NULL;
   for (int i = 0; i < 5; i++) {
     lua_close(L);
-    L = luaL_newstate();
-    luaL_openlibs(L);
+    L = script_new(NULL);
     const char *s =
         printed("{alpha = 1, beta = 2, gamma = 3, delta = 4, eps = 5}", plain);
     if (first) ck_assert_str_eq(first, s);

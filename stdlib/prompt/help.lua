@@ -1,0 +1,163 @@
+-- help.lua - what is known about a topic: a field, a function, a method, an object or a
+-- ,command; from what scripts can call and from the fields of plans.
+local host, fields, names = use "prompt/host", use "prompt/fields", use "prompt/names"
+local api, commands = use "prompt/api", use "prompt/commands"
+local find, format, match, rep = string.find, string.format, string.match, string.rep
+local sub = string.sub
+
+local help = {}
+
+-- ---- what is printed ----
+
+local function entry(d) return d.form .. "\n  " .. d.doc end
+
+local function has(list, word)
+  for _, w in ipairs(list) do if w == word then return true end end
+end
+
+-- As one writes it: mesh = { tp = ... }, strategy = { "zero", stage = ... },
+-- weft.adamw { eps = ... }.
+local function written(f)
+  if f.scope == "plan" then return f.key .. " = ..." end
+  local named = has(fields.schedules, f.scope) and "schedule"
+    or has(fields.find("plan", "strategy").values, f.scope) and "strategy"
+  if named then return format('%s = { "%s", %s = ... }', named, f.scope, f.key) end
+  local built = f.scope ~= "mesh" and api.find("weft", f.scope)
+  return format(built and "weft.%s { %s = ... }" or "%s = { %s = ... }", f.scope, f.key)
+end
+
+local function field(f)
+  local form, default, doc = host.texts(f.number)
+  default = default == "required" and "; required"
+    or default ~= "-" and "; default: " .. default or ""
+  return written(f) .. "   " .. form .. default .. "\n  " .. doc
+end
+
+local function add_scope(scope, out)
+  local widest = 0
+  for _, f in ipairs(fields.of[scope]) do widest = math.max(widest, #f.key) end
+  for _, f in ipairs(fields.of[scope]) do
+    local _, _, doc = host.texts(f.number)
+    local space = rep(" ", widest + 2 - #f.key)
+    if not f.alias then out[#out + 1] = "  " .. f.key .. space .. doc end
+  end
+end
+
+-- Scopes beside those of the plan's own objects, on lines of at most 79 characters.
+local function scopes()
+  local lines, line, last = {}, " ", "plan"
+  for _, f in ipairs(fields.list) do
+    if f.scope ~= last and f.scope ~= "mesh" then
+      last = f.scope
+      if #line + 1 + #last > 79 then
+        lines[#lines + 1] = line
+        line = " "
+      end
+      line = line .. " " .. last
+    end
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
+function help.overview()
+  local out = {}
+  for i, c in ipairs(commands.list) do
+    out[i] = format("  ,%-6s %-11s %s", c.name, c.form, c.doc)
+  end
+  return table.concat(out, "\n") .. [[
+
+  ?topic              what is known about a field, function or object
+A value is printed and kept as _; a ; at the end of the line hides it.
+Ctrl-C stops what runs, the tab key completes.
+Topics: weft (functions), plan and mesh (objects and fields), and fields of
+]] .. scopes()
+end
+
+-- ---- finding it ----
+
+-- The kind of object that a name stands for: itself, or that of a global variable.
+local function object_of(name)
+  return api.of[name] and name or names.object(rawget(host.globals, name))
+end
+
+local function add_api(owner, name, out)
+  local object = owner ~= "" and object_of(owner)
+  if owner ~= "" and not object then return end
+  for _, d in ipairs(object and api.of[object] or api.list) do
+    if d.name == name then out[#out + 1] = entry(d) end
+  end
+  object = owner == "" and object_of(name)
+  for _, d in ipairs(object and api.of[object] or {}) do out[#out + 1] = entry(d) end
+end
+
+local function add_schema(owner, name, out)
+  local scope = fields.scope(owner) or fields.known(owner)
+  local f = fields.find(scope, name)
+  local below = f and fields.below(scope, name)
+  if f then out[#out + 1] = field(f) end
+  if not below and owner == "" then below = name end
+  if below and fields.of[below] then
+    out[#out + 1] = format("fields of %s:", owner == "" and below or owner)
+    add_scope(below, out)
+  end
+end
+
+-- The nearest of all names that have the same owner.
+local function nearest(owner, name)
+  local all = {}
+  local object = owner ~= "" and object_of(owner)
+  for _, d in ipairs(owner == "" and api.list or api.of[object] or {}) do
+    all[#all + 1] = d.name
+  end
+  for _, f in ipairs(fields.of[fields.scope(owner)] or {}) do all[#all + 1] = f.key end
+  local near = suggest(name, all)
+  return near and owner ~= "" and owner .. "." .. near or near
+end
+
+-- The text about a topic such as "mesh.tp" or "plan:with"; nil and a message if nothing is
+-- known.
+function help.topic(topic)
+  if sub(topic, 1, 1) == "," then
+    local c = commands.find(sub(topic, 2))
+    if c then return format(",%s%s%s\n  %s", c.name, c.form == "" and "" or " ", c.form, c.doc) end
+  end
+  local out, path = {}, match(topic, "^[^( {]*")
+  local owner, name = match(path, "^(.*)[.:]([^.:]*)$")
+  owner, name = owner or "", name or path
+  add_api(owner, name, out)
+  add_schema(owner, name, out)
+  if #out > 0 then return table.concat(out, "\n") end
+  local near = nearest(owner, name)
+  return nil, format("nothing is known about '%s'", topic)
+    .. (near and format(" (did you mean '%s'?)", near) or "")
+end
+
+-- ---- help(x) ----
+
+-- The topic that a function stands for, if it is one of weft's.
+local function function_topic(f)
+  for _, d in ipairs(api.list) do
+    local methods = d.object == "weft" and host.weft or names.methods(d.object)
+    if rawget(methods, d.name) == f then return d.object .. "." .. d.name end
+  end
+end
+
+-- The topic that a value stands for; nil and a message if it is none of weft's.
+local function topic_of(x)
+  if type(x) == "string" then return x end
+  local topic = names.object(x) or x == host.weft and "weft"
+    or type(x) == "function" and function_topic(x)
+  return topic or nil, "help knows weft's functions and objects and names in quotes, not "
+    .. "this " .. type(x)
+end
+
+-- help(x), or help(): the text, or nil and a message.
+function help.about(given, x)
+  if not given then return help.overview() end
+  local topic, why = topic_of(x)
+  if not topic then return nil, why end
+  return help.topic(topic)
+end
+
+return help
