@@ -1,7 +1,8 @@
 /* sweep_point.c - judges a point. Its plan is checked as `weft check` does it; what the
  * later steps give depends on few things each and is looked up by them:
  *
- *   units      model, micro batch, sequence, tensor plan, strategy, mesh without pp
+ *   units      model, micro batch, sequence, tensor plan, strategy, mesh without pp,
+ *              whether the schedule splits I and W
  *   schedule   schedule, pp, virtual stages, microbatches: actions and bubble
  *   shares     units and stages: what ranks hold and do
  *   lifetimes  shape of the units, stages, schedule: slots of buffers
@@ -20,6 +21,7 @@
 typedef struct Scheduled {
   Schedule s;
   Timeline when;
+  bool splits;
 } Scheduled;
 
 typedef struct UnitsEntry {
@@ -56,6 +58,12 @@ static Mesh units_mesh(const Point *p) {
 
 /* ---- units ---- */
 
+/* That of the point, if it is right. */
+static const Scheduled *scheduled(const Point *p) {
+  bool ok = p->schedule && p->schedule->st == WEFT_OK;
+  return ok ? p->schedule->value : NULL;
+}
+
 static weft_status units_key(Point *p, Text *k) {
   const Plan *a = plan_of(p);
   Mesh m = units_mesh(p);
@@ -66,8 +74,9 @@ static weft_status units_key(Point *p, Text *k) {
               (long long)a->batch.seq, a->dtype, a->packed.on, a->strategy.kind,
               a->strategy.stage, a->strategy.sequence_parallel,
               a->cluster.gpu ? a->cluster.gpu : "");
-  text_printf(k, "%d %lld %d|", a->strategy.overlap_grad_reduce,
-              (long long)a->strategy.bucket_bytes, a->opt.post_validation);
+  text_printf(k, "%d %lld %d %d%d|", a->strategy.overlap_grad_reduce,
+              (long long)a->strategy.bucket_bytes, a->opt.post_validation,
+              a->strategy.keep_gathered, scheduled(p) && scheduled(p)->splits);
   for (int i = 0; i < a->ntp; i++)
     text_printf(k, "%s=%d%d,", a->tp[i].pattern, a->tp[i].style, a->tp[i].from_default);
   return vary_key(p->lp, VARY_MODEL, k, &p->j->e);
@@ -112,6 +121,7 @@ static void run_units(void *ud) {
   CompileInput in = {.plan = plan_of(p),
                      .mesh = &m,
                      .graph = g,
+                     .schedule = scheduled(p) ? &scheduled(p)->s : NULL,
                      .arena = p->j->scratch,
                      .scratch = p->j->unit};
   UnitsEntry *f = NEW(x->arena, UnitsEntry);
@@ -154,6 +164,7 @@ static void make_schedule(void *ud, CacheEntry *x) {
   if (x->st != WEFT_OK) return;
   /* That of a file lies in the arena of the point. */
   s->s = schedule_copy(&s->s, x->arena);
+  s->splits = schedule_splits(&s->s);
   if (!schedule_ready(&s->s, &x->d, x->arena, &s->when)) x->st = WEFT_EPLAN;
 }
 
@@ -271,15 +282,15 @@ static weft_status find_units(Point *p, PointReason *why) {
   return WEFT_OK;
 }
 
-/* In the order in which weft check would find something wrong: the model function, the
- * schedule, the passes. */
+/* Units depend on the schedule. What is wrong is told in the order in which weft check
+ * would find it: the model function, the schedule, the passes. */
 static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   Judge *j = p->j;
   ScheduleJob job = {p, microbatches};
-  TRY(find_units(p, why));
-  if (!p->units->value) TRY(entry_status(p, p->units, why));
   TRY(no_key(p, schedule_key(p, &j->key, microbatches), why));
   TRY(look_up(p, &j->caches->schedule, &p->schedule, make_schedule, &job));
+  TRY(find_units(p, why));
+  if (!p->units->value) TRY(entry_status(p, p->units, why));
   TRY(entry_status(p, p->schedule, why));
   TRY(entry_status(p, p->units, why));
   const Scheduled *s = p->schedule->value;

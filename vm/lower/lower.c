@@ -160,9 +160,9 @@ static void bind_units(Emit *e, Main *m) {
 static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
   const CompiledUnit *x = &e->u->at[u];
   uint64_t mask = 0;
-  if (ph != PH_W) return 0;
   for (int i = 0; i < x->code->nparam; i++) {
     int p = e->l->of[x->param[i]];
+    if (!(x->code->grad_use[i] >> ph & 1)) continue;
     if (!written[p]) mask |= 1ull << i;
     written[p] = true;
   }

@@ -49,6 +49,7 @@ typedef struct Strategy {
   StrategyKind kind;
   int stage;                     /* zero: 0 */
   bool sequence_parallel, overlap_grad_reduce;
+  bool keep_gathered;            /* for W, where it runs apart from I */
   int64_t bucket_bytes;          /* of gradient all_reduce; default 25 MiB */
 } Strategy;
 

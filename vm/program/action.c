@@ -38,6 +38,13 @@ int action_parts(const Action *a, ActionPart part[2]) {
   return 2;
 }
 
+bool schedule_splits(const Schedule *s) {
+  for (int r = 0; r < s->ranks; r++)
+    for (int i = 0; i < s->n[r]; i++)
+      if (s->list[r][i].kind == ACT_W) return true;
+  return false;
+}
+
 static int add_chunk(const Schedule *s, int rank, int chunk, char *buf, size_t n) {
   if (s->virtual_stages < 2) return 0;
   return snprintf(buf, n, ", chunk %d (stage %d)", chunk, schedule_stage(s, rank, chunk));

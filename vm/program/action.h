@@ -52,6 +52,9 @@ typedef struct ActionPart {
 } ActionPart;
 int action_parts(const Action *a, ActionPart part[2]);
 
+/* Whether W runs apart from I anywhere, so that what W needs has to wait for it. */
+bool schedule_splits(const Schedule *s);
+
 /* "B of microbatch 2, chunk 1 (stage 3)"; without virtual stages "B of microbatch 2". */
 enum { ACTION_NAME = 128 };
 const char *action_name(const Schedule *s, int rank, const Action *a,

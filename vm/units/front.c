@@ -64,6 +64,8 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   TRY(shard(in, &sh, d, e));
   TRY(checked(sh.g, e));
   TRY(checked_places(in->graph, &sh, e));
+  /* requires a sharded graph; leaves products to W where it runs apart from I */
+  if (in->schedule && schedule_splits(in->schedule)) early_gradients(in->graph, &sh);
   dump(in, 's', "shard", sh.g);
   /* requires local shapes; establishes bodies with storage for every tensor */
   return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;

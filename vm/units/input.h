@@ -9,7 +9,7 @@ typedef struct CompileInput {
   const Plan *plan;
   const Mesh *mesh;
   Graph *graph;          /* finished by graph_finish; compile adds to it */
-  const Schedule *schedule;
+  const Schedule *schedule;     /* of units: may be NULL, then W comes right after I */
   const DeviceKind *device;     /* NULL: the first row of the table */
   Arena *arena;          /* of compile(): owns the result; of passes: temporary */
   Arena *scratch;        /* of passes: emptied between units and ranks */

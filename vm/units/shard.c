@@ -132,17 +132,19 @@ static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
     diag_warn(s->d, "unforced", "tp_plan", "%s (first in %s)", text, module);
 }
 
-static bool reusable(const Conversion *c, Place want, int unit, Phase ph) {
+/* What is gathered is not kept for a later body but gathered again there, unless W comes
+ * right after I. */
+static bool reusable(const Shard *s, const Conversion *c, Place want, int unit, Phase ph) {
   if (c->unit != unit || !place_eq(c->to, want)) return false;
-  if (c->phase == ph || (c->phase == PH_I && ph == PH_W)) return true;
-  return c->phase == PH_F && !c->gather;
+  if (c->phase == ph || !c->gather) return true;
+  return c->phase == PH_I && !s->regather;
 }
 
 /* The sharded tensor that holds logical tensor `t` as `want`, for an op of this body. */
 static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
   if (place_eq(s->place[t], want)) return s->local[t];
   for (int i = 0; i < s->conv[t].n; i++)
-    if (reusable(&s->conv[t].at[i], want, user->unit, ph)) return s->conv[t].at[i].t;
+    if (reusable(s, &s->conv[t].at[i], want, user->unit, ph)) return s->conv[t].at[i].t;
   report_unforced(s, t, want, user);
   Tid x = s->local[t];
   bool gather = false;
@@ -216,6 +218,8 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   const Graph *g = in->graph;
   Arena *a = in->arena;
   *s = (Shard){.g = g, .plan = in->plan, .mesh = in->mesh, .d = d};
+  s->regather = in->schedule && schedule_splits(in->schedule) &&
+                !in->plan->strategy.keep_gathered;
   for (int x = 0; x < AX_N; x++) s->n[x] = mesh_size(in->mesh, ax_mesh(x));
   s->out = graph_new(a, g->batch, g->seq);
   s->out->unit.at = g->unit.at, s->out->unit.n = s->out->unit.cap = g->unit.n;

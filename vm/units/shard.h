@@ -24,6 +24,7 @@ struct Shard {
   int n[AX_N];           /* axis sizes */
   Place *place;          /* of each logical tensor, as produced */
   Place **need, **yield; /* of each op: operands, results */
+  bool regather;         /* W gathers again what I gathered */
   bool *gathered;        /* op: its result is gathered at once (colwise_gather_output) */
   Tid *local;            /* sharded tensor of each logical one */
   VEC(Conversion) *conv; /* made so far, for each logical tensor */
@@ -102,6 +103,8 @@ typedef struct Sharded {
 } Sharded;
 /* The invariants of the result; names the offender. */
 weft_status shard_check(const Graph *logical, const Sharded *s, weft_error *e);
+/* early.c: requires a sharded graph; moves ops of W into I. */
+void early_gradients(const Graph *logical, Sharded *s);
 /* requires autodiff; establishes placements, local shapes, collectives as ops */
 weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e);
 

@@ -1,7 +1,7 @@
 /* units.h - what the front makes of a model: for each unit the code of one rank, its
  * frames, edges, parameters, reads and costs. Stages, storage, transfers and lower take
- * it, and nothing of the graph. It depends neither on the schedule nor on mesh.pp: plans
- * that differ only in these share it. */
+ * it, and nothing of the graph. It does not depend on mesh.pp, and of the schedule only on
+ * whether W runs apart from I anywhere: plans that differ in nothing else share it. */
 #ifndef WEFT_UNITS_H
 #define WEFT_UNITS_H
 
@@ -42,6 +42,7 @@ typedef struct UnitWork {
 typedef struct UnitCode {
   int nparam, nedge;
   uint8_t *edge_use;     /* of each edge: 1 << Phase for each body that touches it */
+  uint8_t *grad_use;     /* of each parameter: the same of those that make its gradient */
   /* Edges of other units that each body reads: numbers within the unit, by first use. */
   struct UnitReads {
     int32_t *edge;
