@@ -140,6 +140,19 @@ START_TEST(tp_sp_counts) {
 }
 END_TEST
 
+/* The bias of a rowwise weight is added to whole sums: no collective more than without. */
+START_TEST(biases_cost_no_collective) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.bias = true;
+  Toy t;
+  compile_ok(&t, &o);
+  expect_body(&t, "layer:F", 2, 0, 0);
+  expect_body(&t, "layer:I", 2, 0, 0);
+  expect_body(&t, "layer:W", 0, 0, 0);
+  toy_free(&t);
+}
+END_TEST
+
 START_TEST(no_mesh_no_collectives) {
   ToyOptions o = toy_default();
   o.sp = true;           /* means nothing on one rank */
@@ -658,6 +671,7 @@ Suite *shard_suite(void) {
   tcase_add_test(c, axes_cut_what_they_may);
   tcase_add_test(c, tp_counts);
   tcase_add_test(c, tp_sp_counts);
+  tcase_add_test(c, biases_cost_no_collective);
   tcase_add_test(c, no_mesh_no_collectives);
   tcase_add_loop_test(c, dp_counts, 0, 2);
   tcase_add_test(c, bucket_bytes);

@@ -27,9 +27,8 @@ static bool found(const Program *p, const Instr *in, const Sought *s) {
   return !s->name || strcmp(p->what[in->what], s->name) == 0;
 }
 
-/* Calls `fault` on every instruction that is sought, in all programs. */
-static void plant(Sought s, void (*fault)(Program *p, Instr *in)) {
-  Compiled *c = pair.many.compiled;
+/* Calls `fault` on every instruction that is sought, in all programs of `c`. */
+static void plant_into(Compiled *c, Sought s, void (*fault)(Program *p, Instr *in)) {
   int n = 0;
   for (int i = 0; i < c->mesh.size[AXIS_PP]; i++)
     for (uint32_t k = 0; k < c->prog[i].ncode; k++)
@@ -38,7 +37,11 @@ static void plant(Sought s, void (*fault)(Program *p, Instr *in)) {
   ck_assert_msg(n > 0, "the program has nothing to spoil");
 }
 
-/* A collective of no elements moves nothing. */
+static void plant(Sought s, void (*fault)(Program *p, Instr *in)) {
+  plant_into(pair.many.compiled, s, fault);
+}
+
+/* A collective of no elements moves nothing; a sum over no rows is 0. */
 static void drop(Program *p, Instr *in) {
   for (int k = 0; k < 2; k++) p->operand[in->operand + (uint32_t)k].dim[0] = 0;
 }
@@ -149,6 +152,15 @@ START_TEST(a_backward_op_that_is_slightly_off) {
 }
 END_TEST
 
+/* The norm is a layer of its own: there is nothing that its gradient could be small to. */
+START_TEST(a_gradient_where_there_should_be_none) {
+  compile_pair(mesh(2, 1, 1));
+  plant_into(pair.one.compiled, (Sought){I_KERNEL, OP_rmsnorm_dw, "model.norm.weight"},
+             drop);
+  expect("step 0: gradient of model.norm.weight differs by inf", 1);
+}
+END_TEST
+
 START_TEST(a_weight_that_does_not_decay) {
   compile_pair(mesh(2, 1, 1));
   plant((Sought){I_KERNEL, OP_adamw, NULL}, no_decay);
@@ -213,6 +225,7 @@ Suite *verify_suite(void) {
       a_vocabulary_that_starts_at_zero_everywhere,
       a_scale_that_is_slightly_off,
       a_backward_op_that_is_slightly_off,
+      a_gradient_where_there_should_be_none,
       a_weight_that_does_not_decay,
       moments_that_are_averaged_otherwise,
       a_gradient_that_is_not_clipped,

@@ -1,17 +1,23 @@
 -- mutate.lua - plants small faults one at a time and asks the suites to find them.
 --
---   lua5.4 tests/mutate/mutate.lua [--check | FIRST [LAST]]
+--   lua5.4 tests/mutate/mutate.lua [--check | ROW ...]
 --
 -- Runs in the root of the sources, and changes only a copy of them, in build-mutate/ or
 -- where WEFT_MUTATE says (two runs at a time need two). Each row of mutants.lua names a
 -- file, a text that stands there exactly once, what to put in its place, and the suites
--- that should notice. A fault is killed if one of them fails or does not end. A row with
--- `equal` changes nothing that can be seen, for the reason given: it is planted all the
--- same, and must survive. `missing` says which test a fault that survives calls for.
+-- that should notice. A fault is killed as soon as a suite fails or does not end: first the
+-- row's suites are asked, then, if none of them sees it, all others. A row with `equal`
+-- changes nothing that can be seen, for the reason given: it is planted all the same, and
+-- must survive. `missing` says which test a fault that survives calls for.
+-- ROW is a number or a range, 7 or 20-35; without any, all rows are planted that this copy
+-- has no result for, so that a run that was ended goes on. The results are those of one
+-- state of the sources: another one begins anew.
 -- --check only looks whether each row still names suites and a text that are there; the
 -- suite docs does so, too.
-local TREE = (os.getenv "WEFT_MUTATE" or "build-mutate") .. "/src"
-local SECONDS = 180 -- for a suite
+local PLACE = os.getenv "WEFT_MUTATE" or "build-mutate"
+local TREE, RESULTS = PLACE .. "/src", PLACE .. "/results"
+-- Seconds for a suite: when it is first run, and at least; times what it took without fault.
+local FIRST, LEAST, PATIENCE = 1200, 60, 10
 local WANTED = 0.9
 
 local function read(path)
@@ -22,8 +28,8 @@ local function read(path)
   return text
 end
 
-local function write(path, text)
-  local f = assert(io.open(path, "wb"))
+local function write(path, text, mode)
+  local f = assert(io.open(path, mode or "wb"))
   assert(f:write(text))
   assert(f:close())
 end
@@ -39,6 +45,12 @@ local function lines_of(command)
   return list
 end
 
+local function fail(...)
+  io.stderr:write(...)
+  io.stderr:write "\n"
+  os.exit(2)
+end
+
 -- `text` with its only `from` replaced; nil and why otherwise.
 local function replaced(text, from, to)
   if from == to then return nil, "it changes nothing" end
@@ -52,12 +64,20 @@ local function first_line(text)
   return (text:gsub("^%s+", ""):match "^[^\n]*")
 end
 
--- What is wrong with the rows, one line each.
+local function all_suites()
+  local list = {}
+  for _, path in ipairs(lines_of "ls tests/*/check_*.c") do
+    list[#list + 1] = path:match "check_([%w_]+)%.c$"
+  end
+  return list
+end
+
+-- ---- the rows ----
+
+-- What is wrong with them, one line each.
 local function check(mutants)
   local suites = {}
-  for _, path in ipairs(lines_of "ls tests/*/check_*.c") do
-    suites[path:match "check_([%w_]+)%.c$"] = true
-  end
+  for _, suite in ipairs(all_suites()) do suites[suite] = true end
   local wrong = {}
   local function say(i, m, why)
     wrong[#wrong + 1] = ("%3d  %s: %s: %s"):format(i, m.file, first_line(m.from), why)
@@ -78,6 +98,30 @@ local function check(mutants)
   return wrong
 end
 
+-- The rows that the command line names, in order; nil if it names none.
+local function chosen(mutants)
+  if #arg == 0 then return nil end
+  local list = {}
+  for _, a in ipairs(arg) do
+    local first, last = a:match "^(%d+)%-?(%d*)$"
+    first = tonumber(first)
+    last = tonumber(last) or first
+    if not first or first < 1 or last > #mutants then
+      fail("rows are numbers or ranges from 1 to ", #mutants, ": ", a)
+    end
+    for i = first, last do list[#list + 1] = i end
+  end
+  return list
+end
+
+-- ---- the copy ----
+
+local function configure()
+  local cached = run "command -v ccache >/dev/null" and "-DCMAKE_C_COMPILER_LAUNCHER=ccache"
+  return run("cmake -S %s -B %s/build -G Ninja -DCMAKE_BUILD_TYPE=Release %s >/dev/null",
+             TREE, TREE, cached or "")
+end
+
 -- Brings the copy up to date, touching only what differs, so that little is compiled again.
 local function copy()
   local here, changed = {}, {}
@@ -91,71 +135,133 @@ local function copy()
   end
   write(TREE .. "/build/changed", table.concat(changed))
   assert(run("xargs -r -d '\\n' cp --parents -t %s <%s/build/changed", TREE, TREE))
-  assert(run("cmake -S %s -B %s/build -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null", TREE, TREE))
+  assert(configure())
 end
 
 local function build()
   return run("cmake --build %s/build --target weft-tests weft-cli >%s/build/log 2>&1", TREE, TREE)
 end
 
--- One after the other, so that most faults cost one suite.
-local function suites_pass(suites)
-  for suite in suites:gmatch "%S+" do
-    if not run("cd %s && timeout -k 5 %d build/weft-tests %s >build/tests.log 2>&1 </dev/null",
-               TREE, SECONDS, suite) then
-      return false
-    end
-  end
+local took = {} -- seconds of each suite without a fault
+
+local function suite_passes(suite)
+  local limit = took[suite] and math.max(LEAST, PATIENCE * took[suite]) or FIRST
+  return run("cd %s && timeout -k 5 %d build/weft-tests %s >build/tests.log 2>&1 </dev/null",
+             TREE, limit, suite)
+end
+
+-- A suite that fails by itself would seem to find everything.
+local function suite_is_sound(suite)
+  if took[suite] then return true end
+  local begun = os.time()
+  if not suite_passes(suite) then return false end
+  took[suite] = os.time() - begun + 1
   return true
 end
 
+-- ---- planting ----
+
+-- The suite of the row that fails, one after the other, so that most faults cost one suite.
+local function own_killer(m)
+  for suite in m.suites:gmatch "%S+" do
+    if not suite_passes(suite) then return suite end
+  end
+end
+
+-- The first other suite that fails. The suite docs reads the rows themselves, which are not
+-- right while their fault is planted.
+local function other_suspect(m)
+  local own = " docs " .. m.suites .. " "
+  for _, suite in ipairs(all_suites()) do
+    if not own:find(" " .. suite .. " ", 1, true) and not suite_passes(suite) then
+      return suite
+    end
+  end
+end
+
+local function need_sound(suite)
+  if suite_is_sound(suite) then return end
+  fail("suite ", suite, " fails without a fault: see ", TREE, "/build/tests.log")
+end
+
+-- "killed", "survived" or "broken", and the suite that killed it.
 local function plant(m)
   local path = TREE .. "/" .. m.file
   local text = read(path)
   write(path, (replaced(text, m.from, m.to)))
-  local result = "does not compile"
-  if build() then result = suites_pass(m.suites) and "survived" or "killed" end
+  local compiles = build()
+  local killer, suspect = compiles and own_killer(m), nil
+  if compiles and not killer and not m.equal then suspect = other_suspect(m) end
   write(path, text)
-  return result
-end
-
--- A suite that fails by itself would seem to find everything.
-local function check_suites(mutants, first, last)
-  local seen = {}
-  for i = first, math.min(last, #mutants) do
-    for suite in mutants[i].suites:gmatch "%S+" do
-      if not seen[suite] and not suites_pass(suite) then
-        io.stderr:write("suite ", suite, " fails without a fault: see ", TREE,
-                        "/build/tests.log\n")
-        os.exit(2)
-      end
-      seen[suite] = true
-    end
+  if not compiles then return "broken", "-" end
+  if suspect then
+    assert(build())
+    need_sound(suspect)
   end
+  return (killer or suspect) and "killed" or "survived", killer or suspect or "-"
 end
 
-local function plant_all(mutants, first, last)
-  local count = { killed = 0, survived = 0, equal = 0, wrong = 0 }
-  for i = first, math.min(last, #mutants) do
-    local m = mutants[i]
-    local result = plant(m)
-    local as = m.equal and result == "survived" and "equal" or result
-    if m.equal and result == "killed" then as = "wrong: called equal, and a suite sees it" end
-    local kind = count[as] and as or "wrong"
-    count[kind] = count[kind] + 1
-    print(("%3d  %-9s %s: %s"):format(i, as, m.file, first_line(m.from)))
-    local why = m.equal or as == "survived" and m.missing and "missing: " .. m.missing
-    print(("%15s-> %s%s"):format("", first_line(m.to), why and "  (" .. why .. ")" or ""))
-    io.stdout:flush()
+-- ---- results ----
+
+-- Of all that a result depends on.
+local function digest()
+  return lines_of("git ls-files | xargs -d '\\n' sha1sum | sha1sum")[1]
+end
+
+local function load_results(id)
+  local results, lines = {}, (read(RESULTS) or ""):gmatch "[^\n]+"
+  if lines() ~= id then
+    write(RESULTS, id .. "\n")
+    return results
+  end
+  for line in lines do
+    local i, kind, suite, seconds = line:match "^(%d+) (%S+) (%S+) (%d+)$"
+    results[tonumber(i)] = { kind = kind, suite = suite, seconds = tonumber(seconds) }
+  end
+  return results
+end
+
+-- What is told of a fault, and what it counts as.
+local function verdict(m, r)
+  if r.kind == "broken" then return "wrong: it does not compile", "wrong" end
+  if m.equal and r.kind == "killed" then
+    return "wrong: called equal, and " .. r.suite .. " sees it", "wrong"
+  end
+  if m.equal then return "equal", "equal" end
+  if r.kind == "survived" then return "survived", "survived" end
+  local named = (" " .. m.suites .. " "):find(" " .. r.suite .. " ", 1, true)
+  return "killed", "killed", "by " .. r.suite .. (named and "" or ", which its row does not name")
+end
+
+local function tell(i, m, r)
+  local text, _, by = verdict(m, r)
+  print(("%3d  %-9s %s: %s"):format(i, text, m.file, first_line(m.from)))
+  local why = m.equal or by or m.missing and "missing: " .. m.missing
+  print(("%15s-> %s  (%s%d s)"):format("", first_line(m.to), why and why .. "; " or "",
+                                       r.seconds))
+  io.stdout:flush()
+end
+
+local function sum_up(mutants, results)
+  local count, seconds, planted = { killed = 0, survived = 0, equal = 0, wrong = 0 }, 0, 0
+  for i, m in ipairs(mutants) do
+    if results[i] then
+      local _, kind = verdict(m, results[i])
+      count[kind] = count[kind] + 1
+      seconds = seconds + results[i].seconds
+      planted = planted + 1
+    end
   end
   local faults = count.killed + count.survived
   local share = faults > 0 and count.killed / faults or 1
-  print(("%d faults: %d killed, %d survived (%.0f %% killed, %.0f %% wanted); "
-         .. "%d change nothing; %d rows are wrong")
-    :format(faults, count.killed, count.survived, 100 * share, 100 * WANTED, count.equal,
-            count.wrong))
+  print(("%d of %d rows planted: %d killed, %d survived (%.1f %% killed, %.0f %% wanted); "
+         .. "%d change nothing; %d rows are wrong; %d min %d s")
+    :format(planted, #mutants, count.killed, count.survived, 100 * share, 100 * WANTED,
+            count.equal, count.wrong, seconds // 60, seconds % 60))
   return share >= WANTED and count.wrong == 0
 end
+
+-- ---- main ----
 
 local mutants = dofile "tests/mutate/mutants.lua"
 local wrong = check(mutants)
@@ -164,11 +270,24 @@ if #wrong > 0 or arg[1] == "--check" then
   print(("%d faults; %d rows are wrong"):format(#mutants, #wrong))
   os.exit(#wrong == 0)
 end
+local rows = chosen(mutants)
 copy()
-if not build() then
-  io.stderr:write("the sources do not compile: see ", TREE, "/build/log\n")
-  os.exit(2)
+if not build() then fail("the sources do not compile: see ", TREE, "/build/log") end
+local results = load_results(digest())
+if not rows then
+  rows = {}
+  for i = 1, #mutants do
+    if not results[i] then rows[#rows + 1] = i end
+  end
 end
-local first, last = tonumber(arg[1] or 1), tonumber(arg[2] or #mutants)
-check_suites(mutants, first, last)
-os.exit(plant_all(mutants, first, last))
+for _, i in ipairs(rows) do
+  for suite in mutants[i].suites:gmatch "%S+" do need_sound(suite) end
+end
+for _, i in ipairs(rows) do
+  local begun = os.time()
+  local kind, suite = plant(mutants[i])
+  results[i] = { kind = kind, suite = suite, seconds = os.time() - begun }
+  write(RESULTS, ("%d %s %s %d\n"):format(i, kind, suite, results[i].seconds), "ab")
+  tell(i, mutants[i], results[i])
+end
+os.exit(sum_up(mutants, results))
