@@ -155,7 +155,7 @@ END_TEST
 /* The norm is a layer of its own: there is nothing that its gradient could be small to. */
 START_TEST(a_gradient_where_there_should_be_none) {
   compile_pair(mesh(2, 1, 1));
-  plant_into(pair.one.compiled, (Sought){I_KERNEL, OP_rmsnorm_dw, "model.norm.weight"},
+  plant_into(pair.one.compiled, (Sought){I_KERNEL, OP_rmsnorm_dw, "model.norm"},
              drop);
   expect("step 0: gradient of model.norm.weight differs by inf", 1);
 }
