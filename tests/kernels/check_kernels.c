@@ -6,157 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/kernel_cases.h"
+#include "tests/lib/kernel_run.h"
 #include "kernels/cpu/levels.h"
 #include "kernels/cpu/vecmath.h"
 
-/* ---- typed buffers with a margin that nobody may touch ---- */
-
-enum { MARGIN = 64, MARK = 0xa5 };
-
-static size_t size_of(DType t) { return t == DT_BF16 ? 2 : t == DT_F64 ? 8 : 4; }
-
-static void *typed(const Value *x) {
-  RefTensor shape = {.ndim = x->ndim};
-  memcpy(shape.dim, x->dim, sizeof shape.dim);
-  int64_t n = ref_count(&shape);
-  size_t bytes = (size_t)n * size_of(x->type);
-  unsigned char *p = aligned_alloc(64, (bytes + 2 * MARGIN) / 64 * 64);
-  memset(p + bytes, MARK, MARGIN);
-  for (int64_t i = 0; i < n; i++) {
-    if (x->type == DT_F32) ((float *)p)[i] = (float)x->v[i];
-    if (x->type == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32((float)x->v[i]);
-    if (x->type == DT_F64) ((double *)p)[i] = x->v[i];
-    if (x->type == DT_I32) ((int32_t *)p)[i] = (int32_t)x->v[i];
-  }
-  return p;
-}
-
-static double element(const void *p, DType t, int64_t i) {
-  if (t == DT_F32) return ((const float *)p)[i];
-  if (t == DT_BF16) return bf16_to_f32(((const bf16 *)p)[i]);
-  if (t == DT_F64) return ((const double *)p)[i];
-  return ((const int32_t *)p)[i];
-}
-
-static int64_t count(const KTensor *t) {
-  int64_t n = 1;
-  for (int i = 0; i < t->ndim; i++) n *= t->dim[i];
-  return n;
-}
-
-static KTensor tensor(const Value *x) {
-  KTensor t = {.dtype = x->type, .ndim = x->ndim};
-  memcpy(t.dim, x->dim, sizeof t.dim);
-  return t;
-}
-
-/* Scratch of any content (here NaN) with a margin after it that stays as it is. */
-static void *guarded(uint64_t bytes) {
-  unsigned char *p = aligned_alloc(64, (bytes + 2 * MARGIN) / 64 * 64);
-  memset(p, 0xff, bytes);
-  memset(p + bytes, MARK, MARGIN);
-  return p;
-}
-
-static void check_guard(const unsigned char *p, uint64_t bytes) {
-  for (int i = 0; i < MARGIN; i++)
-    ck_assert_msg(p[bytes + (uint64_t)i] == MARK, "written after the end");
-}
-
-/* Runs the kernel once on fresh buffers, through prepare and release. */
-static KernelArgs run_kernel(const Problem *p, int threads, bool accumulate) {
-  const Kernel *k = &cpu_set_here()->kernel[p->op];
-  KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
-                  .accumulate = accumulate, .index = p->index};
-  Device dev = {.vt = &device_cpu, .threads = threads};
-  weft_error e = {0};
-  for (int i = 0; i < p->nin; i++) a.in[i] = tensor(&p->in[i]);
-  for (int i = 0; i < p->nout; i++) a.out[i] = tensor(&p->out[i]);
-  uint64_t state = cpu_state(p->op, &a);
-  a.state = memset(guarded(state), 0, state);
-  if (k->prepare) ck_assert_msg(k->prepare(&dev, &a, &e) == WEFT_OK, "%s", e.text);
-  for (int i = 0; i < p->nin; i++) a.in[i].p = typed(&p->in[i]);
-  for (int i = 0; i < p->nout; i++)
-    a.out[i].p = p->out[i].alias < 0 ? typed(&p->out[i]) : a.in[p->out[i].alias].p;
-  uint64_t work = cpu_work(p->op, &a);
-  a.work = guarded(work);
-  k->run(&dev, &a);
-  check_guard(a.work, work);
-  free(a.work);
-  if (k->release) k->release(&dev, &a);
-  check_guard(a.state, state);
-  free(a.state);
-  return a;
-}
-
-static void free_buffers(const Problem *p, KernelArgs *a) {
-  for (int i = 0; i < p->nin; i++) free(a->in[i].p);
-  for (int i = 0; i < p->nout; i++)
-    if (p->out[i].alias < 0) free(a->out[i].p);
-}
-
-/* ---- comparison ---- */
-
-static void check_margins(const KernelArgs *a, const char *what) {
-  for (int i = 0; i < a->nout; i++) {
-    const KTensor *t = &a->out[i];
-    const unsigned char *m =
-        (const unsigned char *)t->p + (size_t)count(t) * size_of(t->dtype);
-    for (int j = 0; j < MARGIN; j++)
-      if (m[j] != MARK) ck_abort_msg("%s: result %d is written past its end", what, i);
-  }
-}
-
-/* Norm-wise and worst relative difference of one result. Loops over elements do not use
- * ck_assert: it writes to a file each time. */
-static void check_result(const KTensor *t, const double *want, const char *what, int i) {
-  double diff = 0, norm = 0, worst = 0, largest = 0;
-  for (int64_t j = 0; j < count(t); j++) {
-    double got = element(t->p, t->dtype, j);
-    if (got == want[j]) continue; /* infinities too */
-    if (!isfinite(got) || !isfinite(want[j]))
-      ck_abort_msg("%s: result %d [%ld] is %g, not %g", what, i, (long)j, got, want[j]);
-    diff += (got - want[j]) * (got - want[j]);
-    worst = fmax(worst, fabs(got - want[j]));
-  }
-  for (int64_t j = 0; j < count(t); j++)
-    if (isfinite(want[j])) {
-      norm += want[j] * want[j];
-      largest = fmax(largest, fabs(want[j]));
-    }
-  double tolerance = t->dtype == DT_BF16 ? 4e-3 : 2e-6;
-  ck_assert_msg(sqrt(diff) <= tolerance * sqrt(norm),
-                "%s: result %d differs by %.3g norm-wise", what, i, sqrt(diff / norm));
-  ck_assert_msg(worst <= 4 * tolerance * largest, "%s: result %d differs by %.3g of %.3g",
-                what, i, worst, largest);
-}
-
-static void same_bits(const KernelArgs *a, const KernelArgs *b, const char *what) {
-  for (int i = 0; i < a->nout; i++) {
-    size_t n = (size_t)count(&a->out[i]) * size_of(a->out[i].dtype);
-    ck_assert_msg(memcmp(a->out[i].p, b->out[i].p, n) == 0,
-                  "%s: result %d is not the same bits twice", what, i);
-  }
-}
-
-/* One problem with 1 and 2 threads, twice each. The problem's results become those of
- * the reference. */
-static void check_problem(Problem *p, bool accumulate, const char *type) {
-  KernelArgs got[4];
-  char what[128];
-  for (int i = 0; i < 4; i++) got[i] = run_kernel(p, i < 2 ? 1 : 2, accumulate);
-  RefArgs ref = problem_ref(p, accumulate);
-  ref_ops[p->op](&ref);
-  for (int i = 0; i < 4; i++) {
-    snprintf(what, sizeof what, "%s %s, %d thread(s)%s", op_title(p->op), type,
-             i < 2 ? 1 : 2, accumulate ? ", accumulating" : "");
-    check_margins(&got[i], what);
-    for (int k = 0; k < p->nout; k++) check_result(&got[i].out[k], ref.out[k].v, what, k);
-    if (i % 2) same_bits(&got[i], &got[i - 1], what);
-  }
-  for (int i = 0; i < 4; i++) free_buffers(p, &got[i]);
-}
+static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
+static const KernelSet cpu = {.name = "cpu", .kernel = cpu_kernel, .work = cpu_work,
+                              .state = cpu_state, .device = {.vt = &device_cpu}, .threads = 2};
 
 static const DType types[] = {DT_F32, DT_BF16};
 static const char *const type_names[] = {"f32", "bf16"};
@@ -166,11 +22,11 @@ START_TEST(forward_case) {
   for (int t = 0; t < 2; t++) {
     Problem p;
     problem_make(&p, c, types[t], 1 + (uint64_t)_i);
-    check_problem(&p, false, type_names[t]);
+    kernel_agrees(&cpu, &p, false, type_names[t]);
     problem_free(&p);
     if (!op_adds(c->op)) continue;
     problem_make(&p, c, types[t], 1 + (uint64_t)_i);
-    check_problem(&p, true, type_names[t]);
+    kernel_agrees(&cpu, &p, true, type_names[t]);
     problem_free(&p);
   }
 }
@@ -184,7 +40,7 @@ START_TEST(backward_case) {
     for (int k = 0; k < 4; k++) { /* two types, overwriting and adding */
       Problem p;
       problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
-      if (k % 2 == 0 || p.adds) check_problem(&p, k % 2, type_names[k / 2]);
+      if (k % 2 == 0 || p.adds) kernel_agrees(&cpu, &p, k % 2, type_names[k / 2]);
       tried += k % 2 == 0 || p.adds;
       problem_free(&p);
     }
@@ -247,18 +103,19 @@ static void check_gemm(const char *backend, const GemmShape *s, bool accumulate)
     for (int64_t j = 0; j < n; j++)
       all[i]->v[j] = (double)((j * 37 + i * 11) % 65 - 32) / 32; /* exact in bf16 */
   }
-  KTensor out = tensor(&c);
-  void *pa = typed(&a), *pb = typed(&b), *pc = typed(&c), *again = typed(&c);
+  KTensor out = kernel_tensor(&c);
+  void *pa = kernel_typed(&a), *pb = kernel_typed(&b), *pc = kernel_typed(&c);
+  void *again = kernel_typed(&c);
   Gemm g;
   weft_error e = {0};
   uint64_t bytes = gemm_work(s);
-  void *work = guarded(bytes);
+  void *work = kernel_guarded(bytes);
   ck_assert_msg(gemm_init_from(&g, backend, s, 2, &e) == WEFT_OK, "%s", e.text);
   ck_assert_str_eq(gemm_backend(&g), backend);
   gemm_run(&g, pa, pb, pc, accumulate, work);
   gemm_run(&g, pa, pb, again, accumulate, work);
   gemm_end(&g);
-  check_guard(work, bytes);
+  kernel_check_guard(work, bytes);
   free(work);
   for (int64_t i = 0; i < s->m; i++)
     for (int64_t j = 0; j < s->n; j++) {
@@ -272,8 +129,8 @@ static void check_gemm(const char *backend, const GemmShape *s, bool accumulate)
   snprintf(what, sizeof what, "%s %ldx%ldx%ld ta %d tb %d in %d out %d", backend,
            (long)s->m, (long)s->n, (long)s->k, s->ta, s->tb, s->in, s->out);
   out.p = pc;
-  check_result(&out, c.v, what, 0);
-  ck_assert_msg(memcmp(pc, again, (size_t)(s->m * s->n) * size_of(s->out)) == 0,
+  kernel_result_agrees(&out, c.v, what, 0);
+  ck_assert_msg(memcmp(pc, again, (size_t)(s->m * s->n) * (s->out == DT_BF16 ? 2 : 4)) == 0,
                 "%s: not the same bits twice", what);
   free(pa), free(pb), free(pc), free(again);
   for (int i = 0; i < 3; i++) free(all[i]->v);

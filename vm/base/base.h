@@ -43,7 +43,11 @@ void err_clear(weft_error *e);
 
 /* ---- interruption ---- set by a signal handler or any thread, polled by long work */
 
+#ifdef __cplusplus /* GPU kernels include this and never look at it */
+typedef int StopFlag;
+#else
 typedef _Atomic int StopFlag;
+#endif
 
 /* ---- heap ---- */
 

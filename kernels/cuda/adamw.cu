@@ -1,0 +1,78 @@
+/* adamw.cu - one optimizer step on f32 state with decoupled weight decay, in one pass; see
+ * kernels/cpu/adamw.c for the formula. adamw_try keeps what it overwrites and adamw_undo
+ * puts it back. The scalars are read on the device: the host never waits for them. */
+#include "kernel.cuh"
+#include "vm/program/program.h"
+
+struct AdamW {
+  const float *p, *g, *m, *v;
+  float *p_out, *m_out, *v_out;
+  float *kept[3]; /* of p, m, v; or NULL */
+  float beta1, beta2, eps, decay;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    adamw_elements(AdamW a, T *copy, const double *scal, int64_t n) {
+  bool hold = scal[SC_HOLD] != 0, copies = (const void *)copy != (const void *)a.p_out;
+  if (hold && !a.kept[0]) return;
+  float clip = (float)scal[SC_CLIP], step = (float)(scal[SC_LR] / scal[SC_BC1]);
+  float root = (float)(1.0 / sqrt(scal[SC_BC2]));
+  float keep = (float)(1.0 - scal[SC_LR] * a.decay);
+  int64_t by = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
+    float p = a.p[i], m = a.m[i], v = a.v[i], x = a.g[i] * clip;
+    if (a.kept[0]) a.kept[0][i] = p, a.kept[1][i] = m, a.kept[2][i] = v;
+    if (hold) continue;
+    m = m + (1.0f - a.beta1) * (x - m);
+    v = v + (1.0f - a.beta2) * (x * x - v);
+    p = p * keep - step * m / (sqrtf(v) * root + a.eps);
+    a.m_out[i] = m, a.v_out[i] = v, a.p_out[i] = p;
+    if (copies) copy[i] = rounded<T>(p);
+  }
+}
+
+static void step(Device *d, const KernelArgs *k, bool keeps) {
+  int64_t n = cuda_count(&k->in[0]);
+  AdamW a = {data<const float>(&k->in[0]), data<const float>(&k->in[1]),
+             data<const float>(&k->in[2]), data<const float>(&k->in[3]),
+             data<float>(&k->out[0]),      data<float>(&k->out[1]),
+             data<float>(&k->out[2]),      {NULL, NULL, NULL},
+             k->attr->beta1,               k->attr->beta2,
+             k->attr->eps,                 k->attr->weight_decay};
+  for (int i = 0; i < 3 && keeps; i++) a.kept[i] = data<float>(&k->out[4 + i]);
+  by_type(k->out[3].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((adamw_elements<T>), blocks_for(n), BLOCK, cuda_stream(d), a,
+           data<T>(&k->out[3]), data<const double>(&k->in[4]), n);
+  });
+}
+
+void cuda_adamw(Device *d, const KernelArgs *a) { step(d, a, false); }
+void cuda_adamw_try(Device *d, const KernelArgs *a) { step(d, a, true); }
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    undo_elements(Pointers<const float, 3> from, Pointers<float, 3> to, T *copy,
+                  const double *scal, int64_t n) {
+  if (scal[SC_UNDO] == 0) return;
+  bool copies = (const void *)copy != (const void *)to.p[0];
+  int64_t by = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
+    for (int k = 0; k < 3; k++) to.p[k][i] = from.p[k][i];
+    if (copies) copy[i] = rounded<T>(from.p[0][i]);
+  }
+}
+
+void cuda_adamw_undo(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->in[0]);
+  Pointers<const float, 3> from;
+  Pointers<float, 3> to;
+  for (int k = 0; k < 3; k++)
+    from.p[k] = data<const float>(&a->in[k]), to.p[k] = data<float>(&a->out[k]);
+  by_type(a->out[3].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((undo_elements<T>), blocks_for(n), BLOCK, cuda_stream(d), from, to,
+           data<T>(&a->out[3]), data<const double>(&a->in[3]), n);
+  });
+}

@@ -1,0 +1,61 @@
+/* arith.cu - add, mul, scale, acc and cast: sums and products of equal shapes. */
+#include "kernel.cuh"
+
+struct Add {
+  __device__ void operator()(const float *in, float *out) const { out[0] = in[0] + in[1]; }
+};
+struct Mul {
+  __device__ void operator()(const float *in, float *out) const { out[0] = in[0] * in[1]; }
+};
+struct Scale {
+  float by;
+  __device__ void operator()(const float *in, float *out) const { out[0] = in[0] * by; }
+};
+template <int N> struct Sum {
+  __device__ void operator()(const float *in, float *out) const {
+    float sum = in[0];
+    for (int k = 1; k < N; k++) sum += in[k];
+    out[0] = sum;
+  }
+};
+
+void cuda_add(Device *d, const KernelArgs *a) { map<2, 1>(d, a, Add{}); }
+void cuda_mul(Device *d, const KernelArgs *a) { map<2, 1>(d, a, Mul{}); }
+void cuda_scale(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Scale{a->attr->scale}); }
+
+/* In f32, so that bf16 operands are rounded once, at the end. */
+template <int N> static void acc_some(Device *d, const KernelArgs *a) {
+  if constexpr (N > 0) {
+    if (a->nin == N)
+      map<N, 1>(d, a, Sum<N>{});
+    else
+      acc_some<N - 1>(d, a);
+  }
+}
+void cuda_acc(Device *d, const KernelArgs *a) { acc_some<KERNEL_MAX_IN>(d, a); }
+
+/* ---- cast ---- of a sum over ranks that all of them know only the first has anything */
+
+template <typename TI, typename TO>
+__global__ void __launch_bounds__(BLOCK)
+    cast_elements(const TI *x, TO *y, int64_t n, bool here, bool add) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+    float v = here ? load(x[i]) : 0;
+    y[i] = rounded<TO>(add ? load(y[i]) + v : v);
+  }
+}
+
+void cuda_cast(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->out[0]);
+  bool here = !a->attr->cut || a->index == 0;
+  assert(!a->accumulate || a->out[0].dtype == DT_F32);
+  by_type(a->in[0].dtype, [&](auto *from) {
+    typedef TYPE_OF(from) TI;
+    by_type(a->out[0].dtype, [&](auto *to) {
+      typedef TYPE_OF(to) TO;
+      LAUNCH((cast_elements<TI, TO>), blocks_for(n), BLOCK, cuda_stream(d),
+             data<const TI>(&a->in[0]), data<TO>(&a->out[0]), n, here, a->accumulate);
+    });
+  });
+}

@@ -1,0 +1,103 @@
+/* ce.cu - cross entropy in steps that work on a slice of the vocabulary: maximum, sum of
+ * exponentials, loss, gradient. Columns at or past attr.vocab are padding. A block takes a
+ * row. */
+#include "kernel.cuh"
+
+enum { IGNORED = -100 };
+
+/* The slice: global column of local column 0, local columns, those that are no padding. */
+struct Columns {
+  int64_t first, all, n;
+};
+
+static Columns columns_of(const KernelArgs *a) {
+  int64_t all = cuda_last(&a->in[0]), first = a->attr->cut ? a->index * all : 0;
+  int64_t n = a->attr->vocab - first;
+  return Columns{first, all, n < 0 ? 0 : n < all ? n : all};
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK) max_rows(const T *l, float *m, Columns c) {
+  l += blockIdx.x * c.all;
+  float most = -INFINITY;
+  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK) {
+    float x = load(l[i]);
+    most = x > most ? x : most;
+  }
+  most = block_sum<BLOCK>(most, true);
+  if (threadIdx.x == 0) m[blockIdx.x] = most;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    sum_rows(const T *l, const int32_t *labels, const float *m, float *s, Columns c) {
+  int64_t r = blockIdx.x, label = labels[r] - c.first;
+  l += r * c.all;
+  float most = m[r], sum = 0;
+  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK) sum += expf(load(l[i]) - most);
+  sum = block_sum<BLOCK>(sum);
+  bool here = labels[r] != IGNORED && label >= 0 && label < c.n;
+  if (threadIdx.x > 0) return;
+  s[2 * r] = sum;
+  s[2 * r + 1] = here ? load(l[label]) - most : 0;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    dx_rows(const T *l, const int32_t *labels, const float *m, const float *s,
+            const float *seed, T *dl, Columns c) {
+  int64_t r = blockIdx.x, label = labels[r] - c.first;
+  bool counts = labels[r] != IGNORED;
+  float g = *seed, most = m[r], total = s[2 * r], k = g / total;
+  l += r * c.all, dl += r * c.all;
+  for (int64_t i = threadIdx.x; i < c.all; i += BLOCK) {
+    float v = 0;
+    if (counts && i < c.n) {
+      float e = expf(load(l[i]) - most);
+      v = i == label ? (e / total - 1.0f) * g : e * k;
+    }
+    dl[i] = rounded<T>(v);
+  }
+}
+
+void cuda_ce_max(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((max_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<float>(&a->out[0]), columns_of(a));
+  });
+}
+
+void cuda_ce_sum(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((sum_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
+           data<const float>(&a->in[2]), data<float>(&a->out[0]), columns_of(a));
+  });
+}
+
+void cuda_ce_dx(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
+           data<const float>(&a->in[2]), data<const float>(&a->in[3]),
+           data<const float>(&a->in[4]), data<T>(&a->out[0]), columns_of(a));
+  });
+}
+
+/* A sum over rows only: one block, in f64. */
+__global__ void __launch_bounds__(BLOCK)
+    loss_of_rows(const float *s, const int32_t *labels, float *loss, int64_t n) {
+  double sum = 0;
+  for (int64_t r = threadIdx.x; r < n; r += BLOCK)
+    if (labels[r] != IGNORED) sum += log((double)s[2 * r]) - s[2 * r + 1];
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) *loss = (float)sum;
+}
+
+void cuda_ce_loss(Device *d, const KernelArgs *a) {
+  LAUNCH((loss_of_rows), 1, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
+         data<const int32_t>(&a->in[1]), data<float>(&a->out[0]), cuda_count(&a->in[1]));
+}

@@ -1,0 +1,52 @@
+/* columns.cuh - sums over rows, for gradients of what all rows share. Parts of the rows are
+ * added up each by itself, then the parts, both in order: the rounding error grows with
+ * the square root of the number of rows at most, and the bits are the same each time. */
+#ifndef WEFT_CUDA_COLUMNS_H
+#define WEFT_CUDA_COLUMNS_H
+
+#include "kernel.cuh"
+
+/* to[k] of column c += term of rows [blockIdx.y * each, ...), in `part` (OUT, parts,
+ * width). */
+template <int OUT, typename F>
+__global__ void __launch_bounds__(BLOCK)
+    column_parts(float *part, int64_t rows, int64_t width, int64_t each, F term) {
+  int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (c >= width) return;
+  float sum[OUT];
+  for (int k = 0; k < OUT; k++) sum[k] = 0;
+  int64_t r0 = blockIdx.y * each, r1 = r0 + each < rows ? r0 + each : rows;
+  for (int64_t r = r0; r < r1; r++) term(r, c, width, sum);
+  for (int k = 0; k < OUT; k++)
+    part[((int64_t)k * gridDim.y + blockIdx.y) * width + c] = sum[k];
+}
+
+template <int OUT>
+__global__ void __launch_bounds__(BLOCK)
+    column_sums(const float *part, Pointers<float, OUT> out, int64_t parts, int64_t width,
+                bool add) {
+  int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (c >= width) return;
+  for (int k = 0; k < OUT; k++) {
+    float sum = 0;
+    for (int64_t i = 0; i < parts; i++) sum += part[((int64_t)k * parts + i) * width + c];
+    out.p[k][c] = sum + (add ? out.p[k][c] : 0);
+  }
+}
+
+/* Results 0 to OUT-1 of a, each of `width`; term(r, c, width, sums) adds one element. */
+template <int OUT, typename F>
+static void sum_columns(Device *d, const KernelArgs *a, int64_t rows, int64_t width,
+                        F term) {
+  Pointers<float, OUT> out;
+  for (int k = 0; k < OUT; k++) out.p[k] = data<float>(&a->out[k]);
+  int64_t parts = cuda_parts(rows), each = cuda_part_rows(rows);
+  float *part = (float *)a->work;
+  unsigned blocks = (unsigned)((width + BLOCK - 1) / BLOCK);
+  LAUNCH((column_parts<OUT, F>), Dim3(blocks, (unsigned)parts), BLOCK, cuda_stream(d), part,
+         rows, width, each, term);
+  LAUNCH((column_sums<OUT>), blocks, BLOCK, cuda_stream(d), part, out, parts, width,
+         a->accumulate);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* cuda.h - the CUDA kernels as the rest of weft sees them: one function per op, a table,
+ * and how much scratch each needs. */
+#ifndef WEFT_CUDA_H
+#define WEFT_CUDA_H
+
+#include "vm/device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OP(name, nin, nout, infer, grad, shard, cost, doc)                               \
+  extern void cuda_##name(Device *d, const KernelArgs *a);
+#include "vm/graph/ops.def"
+
+/* Indexed by OpCode; run is NULL where there is no kernel. */
+extern const Kernel cuda_kernels[OP_N];
+
+/* work.c: see DeviceKind.work. */
+uint64_t cuda_work(int op, const KernelArgs *a);
+/* How sums over rows are cut: so many parts of so many rows each. */
+enum { CUDA_PART_ROWS = 64, CUDA_PARTS_MAX = 256 };
+int64_t cuda_part_rows(int64_t rows);
+int64_t cuda_parts(int64_t rows);
+/* Blocks of a squared norm. */
+enum { CUDA_NORM_BLOCKS = 256 };
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- shapes ---- */
+
+static inline int64_t cuda_count(const KTensor *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->ndim; i++) n *= t->dim[i];
+  return n;
+}
+static inline int64_t cuda_last(const KTensor *t) { return t->dim[t->ndim - 1]; }
+static inline int64_t cuda_rows(const KTensor *t) {
+  return t->ndim ? cuda_count(t) / cuda_last(t) : 1;
+}
+
+/* What Device.ctx points to. */
+typedef struct CudaContext {
+  void *stream; /* of the compute queue */
+} CudaContext;
+
+#ifdef __cplusplus
+#include "port.h"
+static inline cudaStream_t cuda_stream(const Device *d) {
+  return d->ctx ? (cudaStream_t)((const CudaContext *)d->ctx)->stream : (cudaStream_t)0;
+}
+#endif
+
+#endif

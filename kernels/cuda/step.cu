@@ -1,0 +1,128 @@
+/* step.cu - what happens once a step on the block of f64 scalars, which is operand and
+ * result: counting labels, seed, loss, gradient norm and clip coefficient. */
+#include "kernel.cuh"
+#include "vm/program/program.h"
+
+static double *scalars(const KernelArgs *a) {
+  assert(a->nin == 0 || a->in[a->nin - 1].p == a->out[0].p);
+  return data<double>(&a->out[0]);
+}
+
+/* ---- sums ---- */
+
+__global__ void __launch_bounds__(BLOCK)
+    count_labelled(const int32_t *labels, double *scal, int64_t n) {
+  int count = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) count += labels[i] != -100;
+  count = block_sum<BLOCK>(count);
+  if (threadIdx.x == 0) scal[SC_TOKENS] = (double)count;
+}
+
+void cuda_count_labels(Device *d, const KernelArgs *a) {
+  LAUNCH((count_labelled), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
+         scalars(a), cuda_count(&a->in[0]));
+}
+
+/* The bounds of the blocks depend on the number of elements only. */
+__global__ void __launch_bounds__(BLOCK)
+    square_sums(const float *g, double *part, int64_t n, int64_t each) {
+  int64_t from = blockIdx.x * each, to = from + each < n ? from + each : n;
+  double sum = 0;
+  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) sum += (double)g[i] * g[i];
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) part[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    add_square_sums(const double *part, double *scal, int parts, int to) {
+  double sum = 0;
+  for (int i = threadIdx.x; i < parts; i += BLOCK) sum += part[i];
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) scal[to] += sum;
+}
+
+void cuda_sqnorm(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->in[0]), each = (n + CUDA_NORM_BLOCKS - 1) / CUDA_NORM_BLOCKS;
+  double *part = (double *)a->work;
+  LAUNCH((square_sums), CUDA_NORM_BLOCKS, BLOCK, cuda_stream(d),
+         data<const float>(&a->in[0]), part, n, each);
+  LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), part, scalars(a), CUDA_NORM_BLOCKS,
+         a->attr->n);
+}
+
+/* ---- one thread ---- */
+
+static __device__ double clip_factor(double norm, double clip) {
+  double c = clip / (norm + 1e-6);
+  return clip > 0 && c < 1.0 ? c : 1.0;
+}
+
+struct Seed {
+  float *seed;
+  __device__ void operator()(double *scal) const {
+    *seed = (float)(1.0 / (scal[SC_TOKENS] > 1.0 ? scal[SC_TOKENS] : 1.0));
+  }
+};
+struct AccLoss {
+  const float *loss;
+  __device__ void operator()(double *scal) const { scal[SC_LOSS] += *loss; }
+};
+struct ClipCoef {
+  float clip;
+  __device__ void operator()(double *scal) const {
+    double norm = sqrt(scal[SC_NORM2]);
+    bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]), stepped = scal[SC_GUESS] != 0;
+    scal[SC_NORM] = norm;
+    scal[SC_CLIP] = clip_factor(norm, clip);
+    scal[SC_SKIP] = skip;
+    bool right = !skip && scal[SC_GUESS] == scal[SC_CLIP];
+    scal[SC_UNDO] = stepped && !right;
+    scal[SC_HOLD] = skip || (stepped && right);
+  }
+};
+/* A part of the norm that has to be clipped means that the whole has to be, too, by a
+ * factor that nobody knows yet. */
+struct ClipGuess {
+  float max;
+  bool whole;
+  __device__ void operator()(double *scal) const {
+    double norm = sqrt(scal[SC_NORM2]), clip = clip_factor(norm, max);
+    bool held = !isfinite(norm) || (!whole && clip < 1) || scal[SC_CAREFUL] != 0;
+    scal[SC_CLIP] = clip;
+    scal[SC_HOLD] = held;
+    scal[SC_GUESS] = held ? 0 : clip;
+  }
+};
+struct ScalAdd {
+  int to, from;
+  __device__ void operator()(double *scal) const { scal[to] += scal[from]; }
+};
+struct ScalZero {
+  __device__ void operator()(double *scal) const {
+    for (int i = SC_ZERO_FROM; i < SC_N; i++) scal[i] = 0;
+  }
+};
+
+template <typename F> __global__ void one_thread(double *scal, F f) { f(scal); }
+template <typename F> static void on_scalars(Device *d, double *scal, F f) {
+  LAUNCH((one_thread<F>), 1, 1, cuda_stream(d), scal, f);
+}
+
+void cuda_seed(Device *d, const KernelArgs *a) {
+  on_scalars(d, data<double>(&a->in[0]), Seed{data<float>(&a->out[0])});
+}
+void cuda_acc_loss(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), AccLoss{data<const float>(&a->in[0])});
+}
+void cuda_clip_coef(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), ClipCoef{a->attr->clip});
+}
+void cuda_clip_guess(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), ClipGuess{a->attr->clip, a->attr->n != 0});
+}
+void cuda_scal_add(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), ScalAdd{a->attr->n, a->attr->dim});
+}
+void cuda_scal_zero(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), ScalZero{});
+}

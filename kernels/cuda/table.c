@@ -1,0 +1,23 @@
+/* table.c - the CUDA kernel of every op. Changes of placement other than slice are
+ * communication and have none. */
+#include "cuda.h"
+
+#define cuda_all_reduce NULL
+#define cuda_all_gather NULL
+#define cuda_reduce_scatter NULL
+
+/* What attention.cuh has kernels for. */
+static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
+  enum { HEAD_MAX = 256 };
+  if (a->attr->head_dim > HEAD_MAX)
+    return err_set(e, WEFT_EPLAN, "head_dim = %d: attention on a GPU takes at most %d",
+                   a->attr->head_dim, HEAD_MAX);
+  return WEFT_OK;
+}
+
+const Kernel cuda_kernels[OP_N] = {
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cuda_##name,
+#include "vm/graph/ops.def"
+  [OP_attention].prepare = prepare_attention,
+  [OP_attention_dx].prepare = prepare_attention,
+};

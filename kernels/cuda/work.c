@@ -1,0 +1,34 @@
+/* work.c - how much scratch the CUDA kernels need; compiled for the host, so that a plan is
+ * sized where there is no GPU. */
+#include "cuda.h"
+
+int64_t cuda_part_rows(int64_t rows) {
+  int64_t least = (rows + CUDA_PARTS_MAX - 1) / CUDA_PARTS_MAX;
+  return MAX(least, CUDA_PART_ROWS);
+}
+
+int64_t cuda_parts(int64_t rows) {
+  int64_t each = cuda_part_rows(rows);
+  return MAX((rows + each - 1) / each, 1);
+}
+
+/* Sums of parts of the rows, f32, for each column of each result; see columns.cuh. */
+static uint64_t columns(int64_t rows, int64_t width, int results) {
+  return (uint64_t)(cuda_parts(rows) * width * results) * sizeof(float);
+}
+
+uint64_t cuda_work(int op, const KernelArgs *a) {
+  const KTensor *x = &a->in[0];
+  switch (op) {
+  case OP_bias_dw: return columns(cuda_rows(x), cuda_last(x), 1);
+  case OP_layernorm_dw: return columns(cuda_rows(x), cuda_last(x), 2);
+  case OP_rmsnorm_dw: {
+    int64_t g = cuda_last(&a->out[0]);
+    return columns(cuda_count(x) / g, g, 1);
+  }
+  case OP_sqnorm: return CUDA_NORM_BLOCKS * sizeof(double);
+  case OP_attention_dx: /* one sum for each query and head */
+    return (uint64_t)(cuda_count(x) / a->attr->head_dim) * sizeof(float);
+  default: return 0;
+  }
+}

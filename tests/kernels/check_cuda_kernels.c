@@ -1,0 +1,84 @@
+/* check_cuda_kernels.c - every CUDA kernel, run on the CPU (emulate.h), against the
+ * reference in f64, on the cases of the CPU kernels. */
+#include <check.h>
+#include <stdio.h>
+
+#include "kernels/cuda/cuda.h"
+#include "tests/lib/kernel_run.h"
+
+#ifdef WEFT_EMULATED_CUDA
+
+static const Kernel *kernel(int op) { return &cuda_kernels[op]; }
+static const KernelSet cuda = {.name = "cuda", .kernel = kernel, .work = cuda_work,
+                               .threads = 1};
+
+static const DType types[] = {DT_F32, DT_BF16};
+static const char *const type_names[] = {"f32", "bf16"};
+
+START_TEST(forward_case) {
+  const KernelCase *c = &kernel_case[_i];
+  for (int k = 0; k < 4; k++) { /* two types, overwriting and adding */
+    Problem p;
+    if (k % 2 && !op_adds(c->op)) continue;
+    problem_make(&p, c, types[k / 2], 1 + (uint64_t)_i);
+    kernel_agrees(&cuda, &p, k % 2, type_names[k / 2]);
+    problem_free(&p);
+  }
+}
+END_TEST
+
+START_TEST(backward_case) {
+  const GradCase *g = &grad_case[_i];
+  for (int i = 0; i < kernel_cases; i++) {
+    if (kernel_case[i].op != g->forward) continue;
+    for (int k = 0; k < 4; k++) {
+      Problem p;
+      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
+      if (k % 2 == 0 || p.adds) kernel_agrees(&cuda, &p, k % 2, type_names[k / 2]);
+      problem_free(&p);
+    }
+  }
+}
+END_TEST
+
+START_TEST(every_op_has_a_kernel) {
+  for (int op = 0; op < OP_N; op++)
+    ck_assert_msg((cuda_kernels[op].run != NULL) == (ref_ops[op] != NULL), "%s",
+                  op_title(op));
+}
+END_TEST
+
+START_TEST(too_wide_heads_are_an_error) {
+  OpAttr attr = {.head_dim = 512};
+  KernelArgs a = {.attr = &attr};
+  weft_error e = {0};
+  ck_assert_int_eq(cuda_kernels[OP_attention].prepare(NULL, &a, &e), WEFT_EPLAN);
+  ck_assert_str_eq(e.text, "head_dim = 512: attention on a GPU takes at most 256");
+}
+END_TEST
+
+static void add_tests(TCase *tc) {
+  tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
+  tcase_add_loop_test(tc, backward_case, 0, grad_cases);
+  tcase_add_test(tc, every_op_has_a_kernel);
+  tcase_add_test(tc, too_wide_heads_are_an_error);
+}
+
+#else
+
+START_TEST(needs_a_compiler) {
+  printf("skipped: the CUDA kernels are run on the CPU where there is a C++ compiler\n");
+}
+END_TEST
+static void add_tests(TCase *tc) { tcase_add_test(tc, needs_a_compiler); }
+
+#endif
+
+Suite *cuda_kernels_suite(void) {
+  Suite *s = suite_create("cuda_kernels");
+  TCase *tc = tcase_create("emulated");
+  tcase_set_timeout(tc, 120);
+  add_tests(tc);
+  suite_add_tcase(s, tc);
+  return s;
+}

@@ -1,0 +1,165 @@
+/* emulate.cpp - the fibers of emulate.h. */
+#include "emulate.h"
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+namespace emulate {
+
+thread_local Dim3 thread, block, threads, blocks;
+
+namespace {
+
+enum State { READY, AT_BARRIER, AT_SHUFFLE, ENDED };
+enum { STACK = 1 << 16, WARP = 32 };
+
+struct Fiber {
+  ucontext_t start;
+  jmp_buf here;
+  bool begun;
+  State state;
+  Dim3 index;
+  uint64_t brings, gets;
+  int mask;
+};
+
+/* The block that runs in this thread of the test. */
+struct Block {
+  std::vector<Fiber> fiber;
+  std::unique_ptr<char[]> stacks;
+  size_t room = 0;
+  const std::function<void()> *body = nullptr;
+  Fiber *now = nullptr;
+  jmp_buf back;
+  uint64_t random = 1;
+};
+thread_local Block self;
+
+[[noreturn]] void refuse(const char *why) {
+  fprintf(stderr, "emulate: %s (block %u, %u, %u)\n", why, block.x, block.y, block.z);
+  abort();
+}
+
+unsigned any_below(size_t n) {
+  self.random = self.random * 6364136223846793005u + 1442695040888963407u;
+  return (unsigned)((self.random >> 33) % n);
+}
+
+void begin() {
+  (*self.body)();
+  self.now->state = ENDED;
+  _longjmp(self.back, 1);
+}
+
+/* Until the next barrier, shuffle or the end. */
+[[gnu::noinline]] void resume(Fiber *f) {
+  self.now = f;
+  thread = f->index;
+  if (_setjmp(self.back)) return;
+  if (f->begun) _longjmp(f->here, 1);
+  f->begun = true;
+  setcontext(&f->start);
+}
+
+[[gnu::noinline]] void leave(State why) {
+  Fiber *f = self.now;
+  f->state = why;
+  if (_setjmp(f->here) == 0) _longjmp(self.back, 1);
+}
+
+/* Runs all that can, in turns that begin anywhere and go either way. */
+void run_ready() {
+  size_t n = self.fiber.size(), first = any_below(n), by = any_below(2) ? 1 : n - 1;
+  for (size_t i = 0; i < n; i++) {
+    Fiber *f = &self.fiber[(first + i * by) % n];
+    if (f->state == READY) resume(f);
+  }
+}
+
+/* The shuffle of a warp, if all of its lanes that have not ended are there. */
+bool shuffle(size_t from) {
+  size_t n = self.fiber.size(), to = from + WARP < n ? from + WARP : n;
+  int there = 0, barred = 0, ended = 0;
+  for (size_t i = from; i < to; i++) {
+    there += self.fiber[i].state == AT_SHUFFLE;
+    barred += self.fiber[i].state == AT_BARRIER;
+    ended += self.fiber[i].state == ENDED;
+  }
+  if (there == 0) return false;
+  if (barred || ended) refuse("a shuffle that some lanes of the warp do not reach");
+  for (size_t i = from; i < to; i++) {
+    size_t other = from + ((i - from) ^ (size_t)self.fiber[i].mask);
+    if (other >= to) refuse("a shuffle with a lane that is not there");
+    self.fiber[i].gets = self.fiber[other].brings;
+  }
+  for (size_t i = from; i < to; i++) self.fiber[i].state = READY;
+  return true;
+}
+
+/* False when all have ended. */
+bool go_on() {
+  bool moved = false;
+  size_t barred = 0, ended = 0, n = self.fiber.size();
+  for (size_t w = 0; w < n; w += WARP)
+    if (shuffle(w)) moved = true;
+  if (moved) return true;
+  for (const Fiber &f : self.fiber)
+    barred += f.state == AT_BARRIER, ended += f.state == ENDED;
+  if (ended == n) return false;
+  if (barred < n) refuse("a barrier that some threads never come to");
+  for (Fiber &f : self.fiber) f.state = READY;
+  return true;
+}
+
+[[gnu::noinline]] void make_ready(Fiber *f, char *stack) {
+  f->state = READY;
+  f->begun = false;
+  getcontext(&f->start);
+  f->start.uc_stack.ss_sp = stack;
+  f->start.uc_stack.ss_size = STACK;
+  f->start.uc_link = nullptr;
+  makecontext(&f->start, begin, 0);
+}
+
+void run_block() {
+  for (size_t i = 0; i < self.fiber.size(); i++)
+    make_ready(&self.fiber[i], &self.stacks[i * STACK]);
+  do run_ready();
+  while (go_on());
+}
+
+} // namespace
+
+void barrier() { leave(AT_BARRIER); }
+
+uint64_t exchange(uint64_t x, int mask) {
+  Fiber *f = self.now;
+  f->brings = x;
+  f->mask = mask;
+  leave(AT_SHUFFLE);
+  return f->gets;
+}
+
+void run(Dim3 grid, Dim3 size, const std::function<void()> &body) {
+  size_t n = (size_t)size.x * size.y * size.z;
+  threads = size;
+  blocks = grid;
+  self.body = &body;
+  self.fiber.assign(n, Fiber());
+  if (self.room < n) self.stacks.reset(new char[n * STACK]), self.room = n;
+  for (size_t i = 0; i < n; i++)
+    self.fiber[i].index = Dim3((unsigned)(i % size.x), (unsigned)(i / size.x % size.y),
+                               (unsigned)(i / ((size_t)size.x * size.y)));
+  for (unsigned z = 0; z < grid.z; z++)
+    for (unsigned y = 0; y < grid.y; y++)
+      for (unsigned x = 0; x < grid.x; x++) {
+        block = Dim3(x, y, z);
+        run_block();
+      }
+}
+
+} // namespace emulate

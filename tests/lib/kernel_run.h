@@ -1,0 +1,31 @@
+/* kernel_run.h - the kernels of a device against the reference. */
+#ifndef WEFT_TESTS_KERNEL_RUN_H
+#define WEFT_TESTS_KERNEL_RUN_H
+
+#include "kernel_cases.h"
+
+/* The kernels of a device whose memory is the host's. */
+typedef struct KernelSet {
+  const char *name;
+  const Kernel *(*kernel)(int op);
+  uint64_t (*work)(int op, const KernelArgs *a);
+  uint64_t (*state)(int op, const KernelArgs *a); /* NULL: kernels keep nothing */
+  Device device;
+  int threads;           /* with 1 to so many of them */
+} KernelSet;
+
+/* One problem, twice with each number of threads: within rounding of the reference, the
+ * same bits each time, nothing written past a result or the scratch. The problem's results
+ * become those of the reference. */
+void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char *type);
+
+/* Parts of it: a buffer with the value's numbers and a margin behind it; its shape. */
+void *kernel_typed(const Value *x);
+KTensor kernel_tensor(const Value *x);
+/* Scratch of any content (NaN), and that nothing was written behind it. */
+void *kernel_guarded(uint64_t bytes);
+void kernel_check_guard(const void *at, uint64_t bytes);
+/* Result `i` of `what` against the numbers that are wanted. */
+void kernel_result_agrees(const KTensor *t, const double *want, const char *what, int i);
+
+#endif
