@@ -52,7 +52,7 @@ static void add_plan(Facts *f) {
   weft_error ignored;
   Text t = {0};
   err_clear(&ignored);
-  bool ok = vary_key(f->j->lp, VARY_PLAN, &t, &ignored) == WEFT_OK && !t.oom;
+  bool ok = vary_text(f->j->lp, &t, &ignored) == WEFT_OK && !t.oom;
   uint64_t h = ok ? hash_bytes(0, t.s, t.n) : 0;
   text_free(&t);
   add(f, "the plan's other fields", true,

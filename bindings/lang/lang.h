@@ -198,12 +198,21 @@ weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, Diags
 weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
                        Diags *d, weft_error *e);
 void vary_end(Vary *v);
-/* Adds a text that stands for a part of a plan: the model with its config, the schedule
- * as it was written, or all fields. Functions are told apart within a state, but not in
- * that of all fields, which means the same in another process. WEFT_EPLAN: a table has
- * no such text. */
-typedef enum { VARY_MODEL, VARY_SCHEDULE, VARY_PLAN } VaryKey;
-weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e);
+/* What a field influences of that which a sweep keeps; see schema.def. */
+enum {
+  FOR_UNITS = 1,
+  FOR_SCHEDULE = 2,
+  FOR_SHARES = 4,
+  FOR_SIZES = 8,
+  FOR_POINT = 16,
+  FOR_NOTHING = 32
+};
+/* Adds the values of all fields that influence one of these: equal texts, equal results.
+ * Functions are told apart within a state. WEFT_EPLAN: a table has no such text. */
+weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e);
+/* Adds a text of all fields as they were written, which means the same in another
+ * process; functions are all alike. */
+weft_status vary_text(LangPlan *lp, Text *out, weft_error *e);
 
 /* ---- plan_load.c ---- */
 /* Checks the plan's table and fills lp->plan. */

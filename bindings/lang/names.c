@@ -35,6 +35,13 @@ bool name_next(Arena *a, const char **p, bool *later, NameWord *w) {
   return true;
 }
 
+bool name_listed(const char *names, const char *name) {
+  size_t n = strlen(name);
+  for (const char *p = names; (p = strstr(p, name)); p += n)
+    if ((p == names || strchr(" =", p[-1])) && (!p[n] || p[n] == ' ')) return true;
+  return false;
+}
+
 static void unknown_name(Check *c, const char *names, const char *path,
                          const char *text) {
   VEC(const char *) all = {0};

@@ -5,38 +5,53 @@
 #include <float.h>
 #include <math.h>
 
-#define AT(member)            offsetof(Plan, member), sizeof(((Plan *)0)->member)
-#define NOWHERE               0, 0
-#define ANY                   INFINITY
-#define MUST                  INFINITY
-#define NONE                  NAN
-#define OTHER(s, k, def, doc) {#s, #k, FIELD_OTHER, NULL, 0, 0, ANY, def, NOWHERE, doc},
-#define TEXT(s, k, at, doc)   {#s, #k, FIELD_TEXT, NULL, 0, 0, ANY, NONE, at, doc},
-#define INT(s, k, lo, hi, built, def, at, doc)                                           \
-  {#s, #k, FIELD_INT, NULL, lo, hi, built, def, at, doc},
-#define NUM(s, k, lo, hi, def, at, doc)                                                  \
-  {#s, #k, FIELD_NUM, NULL, lo, hi, ANY, def, at, doc},
-#define BOOL(s, k, built, def, at, doc)                                                  \
-  {#s, #k, FIELD_BOOL, NULL, 0, 1, built, def, at, doc},
-#define NAME(s, k, names, doc) {#s, #k, FIELD_NAME, names, 0, 0, ANY, NONE, NOWHERE, doc},
-#define NAMED(s, k, names, doc)                                                          \
-  {#s, #k, FIELD_NAMED, names, 0, 0, ANY, NONE, NOWHERE, doc},
-#define BUILT(s, k, names, doc)                                                          \
-  {#s, #k, FIELD_BUILT, names, 0, 0, ANY, NONE, NOWHERE, doc},
+/* Columns: what the field influences, where it goes. */
+#define UNITS           FOR_UNITS
+#define SCHEDULE        FOR_SCHEDULE
+#define SHARES          FOR_SHARES
+#define SIZES           FOR_SIZES
+#define POINT           FOR_POINT
+#define NOTHING         FOR_NOTHING
+#define SIZE_OF(member) sizeof(((Plan *)0)->member)
+#define AT(member)      offsetof(Plan, member), SIZE_OF(member), false
+#define AT_TEXT(member) offsetof(Plan, member), SIZE_OF(member), true
+#define NOWHERE         0, 0, false
+#define ANY             INFINITY
+#define MUST            INFINITY
+#define NONE            NAN
+#define ROW(s, k, ...)  {#s, #k, __VA_ARGS__},
+#define OTHER(s, k, to, def, at, doc)                                                    \
+  ROW(s, k, FIELD_OTHER, to, NULL, 0, 0, ANY, def, at, doc)
+#define TEXT(s, k, to, at, doc) ROW(s, k, FIELD_TEXT, to, NULL, 0, 0, ANY, NONE, at, doc)
+#define INT(s, k, to, lo, hi, built, def, at, doc)                                       \
+  ROW(s, k, FIELD_INT, to, NULL, lo, hi, built, def, at, doc)
+#define NUM(s, k, to, lo, hi, def, at, doc)                                              \
+  ROW(s, k, FIELD_NUM, to, NULL, lo, hi, ANY, def, at, doc)
+#define BOOL(s, k, to, built, def, at, doc)                                              \
+  ROW(s, k, FIELD_BOOL, to, NULL, 0, 1, built, def, at, doc)
+#define NAME(s, k, to, at, names, doc)                                                   \
+  ROW(s, k, FIELD_NAME, to, names, 0, 0, ANY, NONE, at, doc)
+#define NAMED(s, k, to, at, names, doc)                                                  \
+  ROW(s, k, FIELD_NAMED, to, names, 0, 0, ANY, NONE, at, doc)
+#define BUILT(s, k, to, names, doc)                                                      \
+  ROW(s, k, FIELD_BUILT, to, names, 0, 0, ANY, NONE, NOWHERE, doc)
 #define TABLE(s, k, scope, def, doc)                                                     \
-  {#s, #k, FIELD_TABLE, scope, 0, 0, ANY, def, NOWHERE, doc},
-#define ALIAS(s, k, of)      {#s, #k, FIELD_ALIAS, of, 0, 0, ANY, NONE, NOWHERE, "alias"},
-#define RANGE(s, k, at, doc) {#s, #k, FIELD_RANGE, NULL, 0, 0, ANY, NONE, at, doc},
-#define SOURCE(ID, name)     " " #name
+  ROW(s, k, FIELD_TABLE, NOTHING, scope, 0, 0, ANY, def, NOWHERE, doc)
+#define ALIAS(s, k, of)                                                                  \
+  ROW(s, k, FIELD_ALIAS, NOTHING, of, 0, 0, ANY, NONE, NOWHERE, "alias")
+#define RANGE(s, k, to, at, doc)                                                         \
+  ROW(s, k, FIELD_RANGE, to, NULL, 0, 0, ANY, NONE, at, doc)
+#define LATER(s, k, doc)                                                                 \
+  ROW(s, k, FIELD_LATER, NOTHING, NULL, 0, 0, ANY, NONE, NOWHERE, doc)
+#define SOURCE(ID, name) " " #name
 static const char data_sources[] =
 #include "vm/plan/sources.def"
     ;
-#define DATA_SOURCES     (data_sources + 1)
-#define LATER(s, k, doc) {#s, #k, FIELD_LATER, NULL, 0, 0, ANY, NONE, NOWHERE, doc},
+#define DATA_SOURCES (data_sources + 1)
 
 const Field schema[] = {
 #include "schema.def"
-    {NULL, NULL, FIELD_OTHER, NULL, 0, 0, 0, 0, NOWHERE, NULL}};
+    {0}};
 
 const Field *schema_find(const char *scope, const char *key) {
   for (const Field *f = schema; f->scope; f++)
@@ -44,25 +59,40 @@ const Field *schema_find(const char *scope, const char *key) {
   return NULL;
 }
 
-/* Does the value of field `g` select this scope? */
-static bool selects(Arena *a, const Field *g, const char *scope) {
-  NameWord w;
-  bool later = false;
-  if (g->type == FIELD_TABLE) return str_eq(g->names, scope);
-  if (g->type == FIELD_OTHER) return str_eq(g->key, scope);
-  if (g->type != FIELD_NAMED && g->type != FIELD_BUILT) return false;
-  for (const char *p = g->names; name_next(a, &p, &later, &w);)
-    if (str_eq(w.canon, scope)) return true;
-  return false;
+/* Does the value of field `f` select this scope? */
+static bool selects(const Field *f, const char *scope) {
+  switch (f->type) {
+  case FIELD_TABLE:
+    return str_eq(f->names, scope);
+  case FIELD_NAMED:
+  case FIELD_BUILT:
+    return name_listed(f->names, scope);
+  case FIELD_RANGE:
+    return name_listed("at_most at_least between", scope);
+  case FIELD_OTHER:
+    break;
+  default:
+    return false;
+  }
+  if (str_eq(f->key, "lr")) return name_listed("cosine linear constant", scope);
+  if (str_eq(f->key, "schedule"))
+    return str_eq(scope, "function") || name_listed(schema_schedules, scope);
+  return str_eq(f->key, scope);
 }
 
-/* The scopes that no field selects are the builders of a learning rate. */
-const char *schema_path(Arena *a, const Field *f) {
-  if (str_eq(f->scope, "plan")) return f->key;
+const Field *schema_parent(const Field *f) {
   for (const Field *g = schema; g->scope; g++)
-    if (selects(a, g, f->scope))
-      return arena_printf(a, "%s.%s", schema_path(a, g), f->key);
-  return arena_printf(a, "optimizer.lr.%s", f->key);
+    if (selects(g, f->scope)) return g;
+  return NULL;
+}
+
+const char *schema_path(Arena *a, const Field *f) {
+  const Field *in = schema_parent(f);
+  return in ? arena_printf(a, "%s.%s", schema_path(a, in), f->key) : f->key;
+}
+
+bool schema_influences(const Field *f, unsigned what) {
+  return !f->influences || f->influences & what;
 }
 
 bool schema_required(const Field *f) {

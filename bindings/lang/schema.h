@@ -22,9 +22,11 @@ typedef enum {
 typedef struct Field {
   const char *scope, *key;
   FieldType type;
-  const char *names; /* see schema.def; TABLE: the scope of its fields */
+  unsigned influences; /* FOR_UNITS ...; 0 is not known: all of them */
+  const char *names;   /* see schema.def; TABLE: the scope of its fields */
   double lo, hi, built, def;
   size_t at, size; /* in Plan; size 0: nowhere */
+  bool text;       /* a pointer to a text lies there */
   const char *doc;
 } Field;
 
@@ -39,8 +41,13 @@ void schema_form(const Field *f, Text *out);
 void schema_default(const Field *f, Text *out);
 /* The line of meaning, with what is not built of it. */
 void schema_doc(const Field *f, Text *out);
+/* The field whose value selects the scope of `f`; the first of them where there are
+ * several, NULL for "plan". */
+const Field *schema_parent(const Field *f);
 /* "mesh.tp" for the field `tp` of the scope "mesh". */
 const char *schema_path(Arena *a, const Field *f);
+/* Whether the field may change one of these (FOR_UNITS ...). */
+bool schema_influences(const Field *f, unsigned what);
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
 /* Names of schedules, as a list of names in schema.def. */
@@ -68,6 +75,8 @@ typedef struct NameWord {
 } NameWord;
 /* The next word of a list; *p and *later begin as the list and false. */
 bool name_next(Arena *a, const char **p, bool *later, NameWord *w);
+/* Is `name` one of those that words of the list stand for? */
+bool name_listed(const char *names, const char *name);
 /* Equal without case, '-' and '_': "Interleaved1F1B" is "interleaved_1f1b". */
 bool name_same(const char *a, const char *b);
 

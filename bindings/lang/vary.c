@@ -1,7 +1,7 @@
 /* vary.c - a loaded plan with other values in some of its fields: the table that the file
  * returned is changed, checked as after loading, and changed back. The file is evaluated
  * once, whatever the number of variations. */
-#include "lang.h"
+#include "schema.h"
 
 #include <stdio.h>
 
@@ -147,18 +147,30 @@ void vary_end(Vary *v) {
 typedef struct KeyJob {
   const LangPlan *lp;
   Text *out;
-  VaryKey what;
+  unsigned what; /* FOR_UNITS ...; 0: the whole plan, without addresses */
   int nest;
   const char *wrong; /* why there is no such text */
 } KeyJob;
 
 static void add_value(lua_State *L, int idx, KeyJob *j);
 
+/* Most of a key are numbers: printf would take longer than all the rest. */
+static void add_digits(Text *out, int64_t v) {
+  char buf[20], *p = buf + sizeof buf;
+  uint64_t n = v < 0 ? -(uint64_t)v : (uint64_t)v;
+  do {
+    *--p = (char)('0' + n % 10);
+  } while (n /= 10);
+  if (v < 0) text_add(out, "-");
+  text_addn(out, p, (size_t)(buf + sizeof buf - p));
+}
+
 static void add_table(lua_State *L, int t, KeyJob *j) {
   enum { DEEPEST = 100 };
   luaL_checkstack(L, 8, "a value is nested too deeply");
   const char *kind = mark_kind(L, t);
-  text_printf(j->out, "%s{", kind ? kind : "");
+  text_add(j->out, kind ? kind : "");
+  text_add(j->out, "{");
   if (j->nest == DEEPEST) {
     j->wrong = "a table in the plan is nested too deeply for a sweep";
     return;
@@ -192,11 +204,15 @@ static void add_value(lua_State *L, int idx, KeyJob *j) {
     return;
   case LUA_TSTRING:
     s = lua_tolstring(L, idx, &n);
-    text_printf(j->out, "%zu:", n);
+    add_digits(j->out, (int64_t)n);
+    text_add(j->out, ":");
     text_addn(j->out, s, n);
     return;
   case LUA_TNUMBER:
-    text_printf(j->out, lua_isinteger(L, idx) ? "%.0f" : "%a", lua_tonumber(L, idx));
+    if (lua_isinteger(L, idx))
+      add_digits(j->out, lua_tointeger(L, idx));
+    else
+      text_printf(j->out, "%a", lua_tonumber(L, idx));
     return;
   case LUA_TBOOLEAN:
     text_add(j->out, lua_toboolean(L, idx) ? "true" : "false");
@@ -206,29 +222,116 @@ static void add_value(lua_State *L, int idx, KeyJob *j) {
   }
   text_add(j->out, luaL_typename(L, idx));
   /* Addresses mean something in this state only. */
-  if (j->what != VARY_PLAN)
-    text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
+  if (j->what) text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
+}
+
+/* What the plan's field came to, with the config of a file and the defaults. */
+static void add_model(lua_State *L, KeyJob *j) {
+  text_add(j->out, j->lp->arch ? j->lp->arch : "");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->build);
+  if (!j->lp->arch) add_value(L, -1, j);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->config);
+  add_value(L, -1, j);
+  lua_pop(L, 2);
+}
+
+/* The rules, too, may come from the model. */
+static void add_rules(KeyJob *j) {
+  const Plan *p = &j->lp->plan;
+  for (int i = 0; i < p->ntp; i++)
+    text_printf(j->out, "%s=%d%d,", p->tp[i].pattern, p->tp[i].style,
+                p->tp[i].from_default);
+}
+
+static void add_place(const Field *f, KeyJob *j) {
+  const char *at = (const char *)&j->lp->plan + f->at;
+  const char *s = f->text ? *(const char *const *)at : NULL;
+  if (!f->text)
+    text_addn(j->out, at, f->size);
+  else if (s)
+    text_printf(j->out, "%zu:%s", strlen(s), s);
+}
+
+/* Pushes the table that has the fields of f's scope, or what is there instead. */
+static void push_scope(lua_State *L, const Field *f) {
+  const Field *in = schema_parent(f);
+  if (!in) {
+    lua_pushvalue(L, PLAN_INDEX);
+    return;
+  }
+  push_scope(L, in);
+  field_push(L, -1, in->key);
+  lua_remove(L, -2);
+}
+
+/* Pushes what the table at t has for the field, under its own name or another. */
+static void push_written(lua_State *L, int t, const Field *f) {
+  field_push(L, t, f->key);
+  for (const Field *g = schema; lua_isnil(L, -1) && g->scope; g++) {
+    if (g->type != FIELD_ALIAS || !str_eq(g->scope, f->scope) ||
+        !str_eq(g->names, f->key))
+      continue;
+    lua_pop(L, 1);
+    field_push(L, t, g->key);
+  }
+}
+
+/* A table of a name or a builder has rows for its fields. */
+static void add_written(lua_State *L, int t, const Field *f, KeyJob *j) {
+  bool name = f->type == FIELD_NAMED || f->type == FIELD_BUILT;
+  push_written(L, t, f);
+  if (!name || !lua_istable(L, -1)) {
+    add_value(L, -1, j);
+    return;
+  }
+  const char *kind = mark_kind(L, -1);
+  text_add(j->out, kind ? kind : "");
+  lua_rawgeti(L, -1, 1);
+  add_value(L, -1, j);
 }
 
 static void key_job(lua_State *L, void *ud) {
   KeyJob *j = ud;
-  if (j->what == VARY_PLAN) {
-    add_value(L, PLAN_INDEX, j);
-  } else if (j->what == VARY_SCHEDULE) {
-    lua_pushliteral(L, "schedule");
-    lua_rawget(L, PLAN_INDEX);
-    add_value(L, -1, j);
-  } else {
-    text_add(j->out, j->lp->arch ? j->lp->arch : "");
-    lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->build);
-    if (!j->lp->arch) add_value(L, -1, j);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->config);
-    add_value(L, -1, j);
+  const char *scope = NULL; /* whose table is at t */
+  int t = lua_gettop(L) + 1;
+  luaL_checkstack(L, 12, NULL);
+  lua_pushnil(L);
+  text_add(j->out, j->lp->state->dir); /* what relative names mean */
+  for (const Field *f = schema; f->scope; f++) {
+    if (!schema_influences(f, j->what)) continue;
+    text_add(j->out, ";");
+    if (f->size) {
+      add_place(f, j);
+    } else if (str_eq(f->key, "model")) {
+      add_model(L, j);
+    } else if (str_eq(f->key, "tp_plan")) {
+      add_rules(j);
+    } else {
+      if (!str_eq(scope, f->scope)) {
+        push_scope(L, f);
+        lua_replace(L, t);
+        scope = f->scope;
+      }
+      add_written(L, t, f, j);
+      lua_settop(L, t);
+    }
   }
 }
 
-weft_status vary_key(LangPlan *lp, VaryKey what, Text *out, weft_error *e) {
-  KeyJob j = {lp, out, what, 0, NULL};
-  TRY(state_protect(lp->state, key_job, &j, e));
-  return j.wrong ? err_set(e, WEFT_EPLAN, "%s", j.wrong) : WEFT_OK;
+static void text_job(lua_State *L, void *ud) {
+  add_value(L, PLAN_INDEX, ud);
+}
+
+static weft_status run_key(KeyJob *j, void (*job)(lua_State *L, void *ud),
+                           weft_error *e) {
+  TRY(state_protect(j->lp->state, job, j, e));
+  return j->wrong ? err_set(e, WEFT_EPLAN, "%s", j->wrong) : WEFT_OK;
+}
+
+weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e) {
+  return run_key(&(KeyJob){.lp = lp, .out = out, .what = what}, key_job, e);
+}
+
+weft_status vary_text(LangPlan *lp, Text *out, weft_error *e) {
+  return run_key(&(KeyJob){.lp = lp, .out = out}, text_job, e);
 }

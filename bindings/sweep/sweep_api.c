@@ -110,7 +110,7 @@ static void find_key(lua_State *L, Sweep *s) {
   weft_error e;
   Text t = {0};
   err_clear(&e);
-  if (!lua_isfunction(L, PLAN)) vary_key(s->judge[0].lp, VARY_PLAN, &t, &e);
+  if (!lua_isfunction(L, PLAN)) vary_text(s->judge[0].lp, &t, &e);
   text_printf(&t, "|%llu %lld|", (unsigned long long)s->limit, (long long)s->ntodo);
   for (int i = 0; i < s->grid.n; i++)
     for (int k = 0; k < s->grid.axis[i].n; k++)

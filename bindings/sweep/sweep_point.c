@@ -1,10 +1,10 @@
 /* sweep_point.c - judges a point. Its plan is checked as `weft check` does it; what the
- * later steps give depends on few things each and is looked up by them:
+ * later steps give depends on few things each and is looked up by them: the fields that
+ * influence it, by their rows in schema.def (vary_key), and what sizes come to:
  *
- *   units      model, micro batch, sequence, tensor plan, strategy, mesh without pp,
- *              whether the schedule splits I and W
- *   schedule   schedule, pp, virtual stages, microbatches: actions and bubble
- *   shares     units and stages: what ranks hold and do
+ *   units      and the mesh without pp, whether the schedule splits I and W
+ *   schedule   and pp, virtual stages, microbatches: actions and bubble
+ *   shares     and units, stages: what ranks hold and do
  *   lifetimes  shape of the units, stages, schedule: slots of buffers
  *
  * Only the bytes of the worst rank are put together for each point. */
@@ -65,21 +65,14 @@ static const Scheduled *scheduled(const Point *p) {
 }
 
 static weft_status units_key(Point *p, Text *k) {
-  const Plan *a = plan_of(p);
   Mesh m = units_mesh(p);
   k->n = 0;
-  for (int i = 0; i < AXIS_N; i++)
-    text_printf(k, "%d ", m.size[i]);
-  text_printf(k, "%lld %lld %d %d %d %d %d %s|", (long long)a->batch.micro,
-              (long long)a->batch.seq, a->dtype, a->packed.on, a->strategy.kind,
-              a->strategy.stage, a->strategy.sequence_parallel,
-              a->cluster.gpu ? a->cluster.gpu : "");
-  text_printf(k, "%d %lld %d %d%d|", a->strategy.overlap_grad_reduce,
-              (long long)a->strategy.bucket_bytes, a->opt.post_validation,
-              a->strategy.keep_gathered, scheduled(p) && scheduled(p)->splits);
-  for (int i = 0; i < a->ntp; i++)
-    text_printf(k, "%s=%d%d,", a->tp[i].pattern, a->tp[i].style, a->tp[i].from_default);
-  return vary_key(p->lp, VARY_MODEL, k, &p->j->e);
+  /* What is left of the ranks for ep_shard has no size of its own. */
+  m.size[AXIS_EP_SHARD] = 0;
+  text_addn(k, (const char *)m.size, sizeof m.size);
+  text_addn(k, (const char *)m.order, sizeof m.order);
+  text_add(k, scheduled(p) && scheduled(p)->splits ? "IW" : "B");
+  return vary_key(p->lp, FOR_UNITS, k, &p->j->e);
 }
 
 /* Only the whole batch shows that a tensor is too large to be counted. */
@@ -143,11 +136,10 @@ static void make_units(void *ud, CacheEntry *x) {
 /* ---- schedule ---- */
 
 static weft_status schedule_key(Point *p, Text *k, int microbatches) {
-  const Plan *a = plan_of(p);
   k->n = 0;
-  text_printf(k, "%s %d %d %d %s|", a->schedule, p->mesh.size[AXIS_PP], plan_virtual(a),
-              microbatches, p->lp->schedule_csv ? p->lp->schedule_csv->file : "");
-  return vary_key(p->lp, VARY_SCHEDULE, k, &p->j->e);
+  text_printf(k, "%d %d %d|", p->mesh.size[AXIS_PP], plan_virtual(plan_of(p)),
+              microbatches);
+  return vary_key(p->lp, FOR_SCHEDULE, k, &p->j->e);
 }
 
 typedef struct ScheduleJob {
@@ -170,19 +162,11 @@ static void make_schedule(void *ud, CacheEntry *x) {
 
 /* ---- stages ---- */
 
-static void shares_key(Point *p, const Schedule *s, Text *k) {
-  const PpPlan *pp = &plan_of(p)->pp;
+static weft_status shares_key(Point *p, const Schedule *s, Text *k) {
   k->n = 0;
-  text_printf(k, "%d %d %d %d %d %d %d %d %d|", p->units->id, s->ranks, s->virtual_stages,
-              s->v_placement, pp->layers_per_stage, pp->first_less, pp->last_less,
-              pp->by_cost, pp->layout != NULL);
-  for (int i = 0; i < pp->nlayers; i++)
-    text_printf(k, "%d,", pp->layers[i]);
-  for (int i = 0; i < pp->nmodules; i++) {
-    for (int u = 0; pp->modules[i][u]; u++)
-      text_printf(k, "%s,", pp->modules[i][u]);
-    text_add(k, ";");
-  }
+  text_printf(k, "%d %d %d %d|", p->units->id, s->ranks, s->virtual_stages,
+              s->v_placement);
+  return vary_key(p->lp, FOR_SHARES, k, &p->j->e);
 }
 
 static void make_shares(void *ud, CacheEntry *x) {
@@ -294,7 +278,7 @@ static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   TRY(entry_status(p, p->schedule, why));
   TRY(entry_status(p, p->units, why));
   const Scheduled *s = p->schedule->value;
-  shares_key(p, &s->s, &j->key);
+  TRY(no_key(p, shares_key(p, &s->s, &j->key), why));
   TRY(look_up(p, &j->caches->shares, &p->shares, make_shares, p));
   return entry_status(p, p->shares, why);
 }
