@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 
+#include "vm/lower/layout.h"
 #include "vm/lower/share.h"
 
 /* ---- what is looked up ---- */
@@ -164,8 +165,8 @@ static void make_schedule(void *ud, CacheEntry *x) {
 
 static weft_status shares_key(Point *p, const Schedule *s, Text *k) {
   k->n = 0;
-  text_printf(k, "%d %d %d %d|", p->units->id, s->ranks, s->virtual_stages,
-              s->v_placement);
+  text_printf(k, "%d %d %d %d %d|", p->units->id, s->ranks, s->virtual_stages,
+              s->v_placement, mesh_size(&p->mesh, flat_axes(plan_of(p), &p->mesh)));
   return vary_key(p->lp, FOR_SHARES, k, &p->j->e);
 }
 
@@ -174,11 +175,10 @@ static void make_shares(void *ud, CacheEntry *x) {
   const UnitsEntry *f = p->units->value;
   const Scheduled *s = p->schedule->value;
   Shares *c = NEW(x->arena, Shares);
-  Mesh m = units_mesh(p);
   arena_reset(p->j->scratch);
   x->value = c;
   if (stages(f->u, &plan_of(p)->pp, &s->s, x->arena, &c->st, &x->d))
-    shares(plan_of(p), &m, &f->sizes, p->j->scratch, x->arena, c);
+    shares(plan_of(p), &p->mesh, &f->sizes, p->j->scratch, x->arena, c);
   else
     x->st = WEFT_EPLAN;
 }

@@ -265,22 +265,31 @@ static void check_piece(const Mesh *m, const CompiledParam *p, const Stored *at,
   }
 }
 
-/* Several parameters in a row that is cut flat, with shards of equal length. */
-static void check_flat(const Mesh *m, const CompiledParam *p, AxisSet flat) {
+/* Several parameters, in blocks of one and more, in a region that is cut flat; `spread`
+ * or not the same elements are a rank's. */
+static void check_flat(const Mesh *m, const CompiledParam *p, AxisSet flat, bool spread) {
   static Seen seen[PARAMS];
   Stored row[PARAMS];
+  Block block[PARAMS];
+  Regions s = {.param = row, .nparam = PARAMS, .block = block};
   int64_t length = draw(3), ways = mesh_size(m, flat);
   memset(seen, 0, sizeof seen);
-  Region r = {.dtype = DT_F32, .flat = flat, .first = length};
+  Region r = {.dtype = DT_F32, .flat = flat, .ways = (int)ways, .first = length,
+              .spread = spread};
   for (int i = 0; i < PARAMS; i++) {
-    row[i] = (Stored){.at = length, .count = piece_box(m, &p[i])};
-    length += row[i].count + draw(4);
+    if (i == 0 || draw(2)) block[s.nblock++] = (Block){.first = length, .at = i};
+    Block *b = &block[s.nblock - 1];
+    row[i] = (Stored){.block = s.nblock - 1, .at = b->first + b->whole,
+                      .count = piece_box(m, &p[i])};
+    int64_t end = row[i].at + row[i].count + draw(4) - b->first;
+    b->whole = (end + ways - 1) / ways * ways, b->n++;
+    length = b->first + b->whole;
   }
-  r.count = (length - r.first + ways - 1) / ways;
-  r.whole = r.count * ways;
+  r.whole = length - r.first;
+  r.count = spread ? r.whole : r.whole / ways;
   for (int i = 0; i < PARAMS; i++) {
     for (int rank = 0; rank < m->world; rank++) {
-      Piece piece = piece_make(m, &p[i], &row[i], &r, rank);
+      Piece piece = piece_make(m, &p[i], &s, &row[i], &r, rank);
       if (rank % 3 == 0) check_piece(m, &p[i], &row[i], &piece, rank);
       ck_assert(piece.at >= 0 && piece.at + piece.count <= r.count);
       see(&seen[i], &piece, piece_gives(m, &p[i], &r, rank));
@@ -297,9 +306,11 @@ START_TEST(flat_cuts_of_any_parameter) {
   CompiledParam p[PARAMS];
   for (int i = 0; i < PARAMS; i++)
     p[i] = random_param();
-  check_flat(&m, p, 0);
-  check_flat(&m, p, AXIS_BIT(AXIS_DP_SHARD));
-  check_flat(&m, p, AXES_DP);
+  check_flat(&m, p, 0, false);
+  for (int spread = 0; spread < 2; spread++) {
+    check_flat(&m, p, AXIS_BIT(AXIS_DP_SHARD), spread);
+    check_flat(&m, p, AXES_DP, spread);
+  }
 }
 END_TEST
 

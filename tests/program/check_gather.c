@@ -135,6 +135,61 @@ START_TEST(traffic_counts_them) {
 }
 END_TEST
 
+/* ---- shards in their places ---- */
+
+/* Of 32 elements that lie whole on every rank, each of the two works on its half. */
+static Operand mine(uint64_t off) {
+  Operand o = f32_at(0, off, 16);
+  o.shard = AXIS_BIT(AXIS_TP);
+  return o;
+}
+
+static void coll(int handle, CollKind kind, Operand in, Operand out) {
+  build_coll(b, 0, 0, kind, handle, in, out, "x");
+}
+
+START_TEST(a_shard_is_summed_and_gathered_in_place) {
+  coll(0, COLL_REDUCE_SCATTER, f32_at(0, GRAD, 32), mine(GRAD));
+  wait(0);
+  build_kernel(b, 0, OP_scale, mine(GRAD), mine(X));
+  coll(0, COLL_ALL_GATHER, mine(X), f32_at(0, X, 32));
+  build_kernel(b, 0, OP_scale, mine(GRAD), mine(Y));
+  coll(1, COLL_ALL_REDUCE, mine(Y), mine(Y));
+  wait(0);
+  wait(1);
+  passes();
+}
+END_TEST
+
+/* What another rank does with its shard counts as well: one stands for all. */
+START_TEST(a_shard_is_any_of_them) {
+  coll(0, COLL_ALL_REDUCE, mine(GRAD), mine(GRAD));
+  build_kernel(b, 0, OP_scale, f32_at(0, X, 16), f32_at(0, GRAD + 64, 16));
+  wait(0);
+  FAILS("main[1] scale writes bytes 6208..6272", "bytes 6144..6272 are read by pp rank "
+        "0 main[0] all_reduce");
+}
+END_TEST
+
+static const struct {
+  CollKind kind;
+  AxisSet axes;
+  int64_t in, out;
+} misfit[] = {{COLL_REDUCE_SCATTER, 0, 32, 16},
+              {COLL_REDUCE_SCATTER, AXIS_BIT(AXIS_DP_SHARD), 32, 16},
+              {COLL_ALL_GATHER, 0, 16, 32}};
+
+/* In place only as the rank's shard over the axes of the communicator. */
+START_TEST(another_place_than_the_shard) {
+  Operand in = f32_at(0, GRAD, misfit[_i].in), out = f32_at(0, GRAD, misfit[_i].out);
+  (misfit[_i].in < misfit[_i].out ? &in : &out)->shard = misfit[_i].axes;
+  coll(0, misfit[_i].kind, in, out);
+  wait(0);
+  FAILS("has its result over its input, which is right for all of an all_reduce or for a "
+        "rank's shard of the whole");
+}
+END_TEST
+
 /* ---- wrong ---- */
 
 START_TEST(never_gathered) {
@@ -365,6 +420,7 @@ Suite *gather_suite(void) {
   const TTest *test[] = {
       gathered_ahead_of_use, one_place_for_one_copy_after_the_other,
       stored_here_and_gathered_there, gradients_are_scattered, traffic_counts_them,
+      a_shard_is_summed_and_gathered_in_place, a_shard_is_any_of_them,
       never_gathered, not_waited_for, freed_before_use, never_freed, freed_twice,
       freed_while_it_is_gathered, freed_in_part, freed_while_something_reads_it,
       another_copy_is_there, gathered_over_a_copy, reads_past_the_copy,
@@ -376,6 +432,7 @@ Suite *gather_suite(void) {
   TCase *tc = tcase_create("shards");
   tcase_add_checked_fixture(tc, setup, teardown);
   for (int i = 0; i < LEN(test); i++) tcase_add_test(tc, test[i]);
+  tcase_add_loop_test(tc, another_place_than_the_shard, 0, LEN(misfit));
   suite_add_tcase(s, tc);
   return s;
 }

@@ -79,7 +79,7 @@ static const char golden_0[] =
     "     3  v: 16 f32 @1216\n"
     "\n"
     "row of parameters\n"
-    "     0  model.norm.weight: 16 elements at 0, owned elsewhere\n"
+    "     0  model.norm.weight: 16 elements at 0, block 0, owned elsewhere\n"
     "\n"
     "what calls bind to slots 1, 2, ...\n"
     "     0  layers.0: @1024\n"
@@ -254,6 +254,17 @@ static void break_it(Compiled *c, int way) {
   case 33: p->regions.param[0].param = 1; break;
   case 34: p->call[0].nbind = 5; break;
   case 35: c->prog[1].ncomm = 1; break;
+  case 38: p->regions.param[0].block = 1; break;
+  case 39: p->regions.block[0].first = 16; break;
+  case 40: p->regions.block[0].whole = 15; break;
+  case 41: p->regions.region[1].ways = 2; break;
+  case 42: p->regions.region[1].spread = true, p->regions.region[1].count = 8; break;
+  case 43: p->operand[body[0].operand].shard = AXIS_BIT(AXIS_TP); break;
+  case 44:
+    p->operand[main0[1].operand].off = 8 * KIB - 64;
+    p->operand[main0[1].operand].shard = AXIS_BIT(AXIS_TP);
+    break;
+  case 45: p->operand[main0[1].operand].shard = AXES_ALL + 1; break;
   default:
     c->prog[1].comm = NEW_N(arena, CommDesc, 2);
     memcpy(c->prog[1].comm, p->comm, 2 * sizeof(CommDesc));
@@ -301,6 +312,14 @@ static const char *const said[] = {
     "the number of communicators is 1",
     "communicator 1 (tie(1)) is not the one of pp rank 0",
     "communicator 1 (tie(1)) is not the one of pp rank 0",
+    "the block of a parameter is 1, the limit is 1",
+    "the blocks of a region, elements is 16",
+    "the blocks of a region, elements is 16",
+    "the shards of a region is 2, the limit is 1",
+    "the length of a region is 8, the limit is 16",
+    "body layer:F[0] KERNEL: operand 0 is a shard over axes",
+    "the reach of main is 8256, the limit is 8192",
+    "main[1] SEND: operand 0 is a shard over axes",
 };
 
 START_TEST(broken_ones_are_named) {

@@ -62,7 +62,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
     Layout l;
     MainList t = {0};
     arena_reset(in->scratch);
-    layout(&st, in->plan, r, c->microbatches, c->arena, in->scratch, &l);
+    layout(&st, in->plan, in->mesh, r, c->microbatches, c->arena, in->scratch, &l);
     actions(&list, r, &l, &t);
     /* requires bodies, layout and main list; establishes the program */
     Emit emit = {.plan = in->plan,

@@ -29,6 +29,7 @@ struct Rank {
   Comm *comm;
   int rank;
   char *arena;
+  uint64_t *off;         /* [p->noperand] Operand.off, of a shard that of this rank's */
   Bound *bound;          /* [nbound], in the order of KERNEL instructions */
   uint32_t nbound;
   uint32_t *bound_of;    /* instruction -> bound */

@@ -80,6 +80,17 @@ static void list_groups(Rank *r) {
   for (int i = 0; i < m->size[AXIS_PP]; i++) r->peer[i] = rank_on_pp(m, r->rank, i);
 }
 
+/* ---- operands ---- */
+
+static void place_operands(Rank *r) {
+  for (uint32_t i = 0; i < r->p->noperand; i++) {
+    const Operand *o = &r->p->operand[i];
+    r->off[i] = o->off;
+    if (o->shard)
+      r->off[i] += (uint64_t)mesh_index(&r->c->mesh, o->shard, r->rank) * operand_bytes(o);
+  }
+}
+
 /* ---- making and freeing ---- */
 
 static void count_tables(Rank *r) {
@@ -112,6 +123,7 @@ static void take_tables(Rank *r, Room *m) {
   r->member = take(m, r->nmember * sizeof *r->member);
   r->peer = take(m, (size_t)r->c->mesh.size[AXIS_PP] * sizeof *r->peer);
   r->base = take(m, r->nbase * sizeof *r->base);
+  r->off = take(m, p->noperand * sizeof *r->off);
   r->pending = take(m, (size_t)p->nhandle * sizeof *r->pending);
 }
 
@@ -153,6 +165,7 @@ static weft_status load(Rank *r, weft_error *e) {
   take_staging(r, &m);
   take_states(r, &m);
   list_groups(r);
+  place_operands(r);
   void *arena = NULL;
   TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
   r->arena = arena;

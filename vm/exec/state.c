@@ -44,9 +44,9 @@ int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[
   const CompiledParam *p = &c->param[param];
   const Region *own = regions_find(s, kind[k], at);
   const Region *read = k == STATE_PARAM ? regions_value(s, at) : own;
-  out[0] = piece_make(&c->mesh, p, at, read, rank);
+  out[0] = piece_make(&c->mesh, p, s, at, read, rank);
   if (own == read) return 1;
-  out[1] = piece_make(&c->mesh, p, at, own, rank);
+  out[1] = piece_make(&c->mesh, p, s, at, own, rank);
   return 2;
 }
 

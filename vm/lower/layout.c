@@ -4,37 +4,73 @@
  * In the row come, one after the other, all parameters with weight decay and all without;
  * in each, those that are cut over the same axes; then those that this rank counts in the
  * norm; then those whose gradients are partial over the same axes. Such a class is in the
- * order in which the backward pass completes it, the last units first, so that a bucket
- * of gradients is a stretch of the row, too: norm and optimizer run over whole classes,
- * however many buckets there are. */
+ * order in which the backward pass completes it, the last units first, so that a block
+ * is a stretch of the row, too: norm and optimizer run over whole classes, however many
+ * blocks there are, unless they meet shards of a region that is stored whole.
+ *
+ * What a strategy cuts over the data-parallel ranks is three switches for each parameter:
+ * state (master weights and moments), gradients, and the parameters that ops read. */
 #include <stdlib.h>
 
 #include "layout.h"
 
 /* ---- the row ---- */
 
+/* What a strategy cuts, and how. */
+typedef struct Cuts {
+  AxisSet flat; /* over these axes */
+  int ways;
+  bool state, grads, params;
+} Cuts;
+
+AxisSet flat_axes(const Plan *plan, const Mesh *m) {
+  AxisSet dp = m->size[AXIS_DP_REPLICATE] == 1 ? AXES_DP : AXIS_BIT(AXIS_DP_SHARD);
+  return plan->strategy.stage > 0 && mesh_size(m, dp) > 1 ? dp : 0;
+}
+
+static Cuts cuts_of(const Plan *plan, const Mesh *m) {
+  AxisSet flat = flat_axes(plan, m);
+  if (!flat) return (Cuts){.ways = 1};
+  return (Cuts){.flat = flat,
+                .ways = mesh_size(m, flat),
+                .state = true,
+                .grads = plan->strategy.stage > 1,
+                .params = plan->strategy.stage > 2};
+}
+
 /* What decides where a parameter stands. */
 typedef struct Rowed {
   Stored stored;
+  bool grad, work; /* flat, as far as the strategy cuts them */
   bool decay;
   AxisSet cut, partial; /* partial: the axes over which its gradient is a part of a sum */
   uint64_t chunks;      /* local chunks that use it, a bit each */
   int use;              /* its number in the order of first use */
+  int unit;             /* that uses it first */
+  bool several, tied;   /* units, or pp ranks, that use it */
 } Rowed;
 
-static Rowed rowed(const Stages *st, int rank, int param, int use) {
+/* A gradient that is no part of a sum over the flat axes is whole on every rank anyway.
+ */
+static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int use,
+                   int unit) {
   const UnitParam *p = &st->u->param[param];
+  AxisSet partial = unit_param_partial(p);
   return (Rowed){.stored = {.param = param,
                             .owner = st->holders[param].pp[0] == rank,
                             .count = p->count},
+                 .grad = cuts->grads && (partial & cuts->flat) == cuts->flat,
+                 .work = cuts->params,
                  .decay = p->decay,
                  .cut = place_cuts(p->place),
-                 .partial = unit_param_partial(p),
-                 .use = use};
+                 .partial = partial,
+                 .use = use,
+                 .unit = unit,
+                 .tied = st->holders[param].npp > 1};
 }
 
 /* The parameters of the rank's units in the order of first use; returns their number. */
-static int collect(const Stages *st, int rank, Rowed *row, int *of) {
+static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int *of) {
   int n = 0;
   for (int i = 0; i < st->u->nparam; i++)
     of[i] = -1;
@@ -44,9 +80,10 @@ static int collect(const Stages *st, int rank, Rowed *row, int *of) {
       int param = x->param[i];
       if (of[param] < 0) {
         of[param] = n;
-        row[n] = rowed(st, rank, param, n);
+        row[n] = rowed(st, cuts, rank, param, n, u);
         n++;
       }
+      row[of[param]].several |= row[of[param]].unit != u;
       row[of[param]].chunks |= 1ull << st->chunk[st->of_unit[u]];
     }
   }
@@ -54,6 +91,8 @@ static int collect(const Stages *st, int rank, Rowed *row, int *of) {
 }
 
 static int by_class(const Rowed *a, const Rowed *b) {
+  if (a->grad != b->grad) return a->grad ? -1 : 1;
+  if (a->work != b->work) return a->work ? -1 : 1;
   if (a->decay != b->decay) return a->decay ? -1 : 1;
   if (a->cut != b->cut) return a->cut < b->cut ? -1 : 1;
   if (a->stored.owner != b->stored.owner) return a->stored.owner ? -1 : 1;
@@ -67,18 +106,48 @@ static int by_row(const void *x, const void *y) {
   return class ? class : b->use - a->use;
 }
 
-/* Every parameter begins at an aligned address in each region. Returns the length. */
-static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, Arena *a) {
-  int64_t at = 0, unit = ALIGN / dtype_size(dtype);
-  l->regions.param = NEW_N(a, Stored, n);
-  l->regions.nparam = n;
+/* Whether parameter i of the row goes into the block that begins with `first`. One that
+ * several pp ranks hold has a block of its own: then they cut it alike. */
+static bool joins(const Rowed *row, const Block *b, int i, const Cuts *cuts,
+                  int64_t limit) {
+  const Rowed *first = &row[b->at], *p = &row[i];
+  if (by_class(first, p) != 0 || first->tied || p->tied) return false;
+  if (cuts->grads || cuts->params)
+    return first->unit == p->unit && !first->several && !p->several;
+  return first->chunks == p->chunks && b->whole + p->stored.count <= limit;
+}
+
+static int64_t round_up(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+/* Every parameter begins at an aligned address in each region, and so do shards. A block
+ * has at most `limit` elements, or one parameter, or those of a unit. Returns the length
+ * of the row. */
+static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, const Cuts *cuts,
+                        int64_t limit, Arena *a) {
+  Regions *s = &l->regions;
+  int64_t unit = ALIGN / dtype_size(dtype);
+  Block *b = NULL;
+  s->param = NEW_N(a, Stored, n);
+  s->block = NEW_N(a, Block, n);
+  s->nparam = n;
   for (int i = 0; i < n; i++) {
-    row[i].stored.at = at;
-    l->regions.param[i] = row[i].stored;
+    if (!b || !joins(row, b, i, cuts, limit)) {
+      int64_t end = b ? b->first + round_up(b->whole, unit * cuts->ways) : 0;
+      if (b) b->whole = end - b->first;
+      b = &s->block[s->nblock++];
+      *b = (Block){.first = end, .at = i};
+    }
+    row[i].stored.at = b->first + b->whole;
+    row[i].stored.block = s->nblock - 1;
+    s->param[i] = row[i].stored;
     l->of[row[i].stored.param] = i;
-    at += (row[i].stored.count + unit - 1) / unit * unit;
+    b->whole += round_up(row[i].stored.count, unit);
+    b->n++;
   }
-  return at;
+  if (b) b->whole = round_up(b->whole, unit * cuts->ways);
+  return b ? b->first + b->whole : 0;
 }
 
 /* ---- regions ---- */
@@ -89,29 +158,69 @@ static uint64_t place_bytes(Layout *l, uint64_t bytes) {
   return at;
 }
 
-static Region *add_region(Layout *l, RegionKind kind, DType dtype, int64_t length) {
-  Region *r = &l->regions.region[l->regions.nregion++];
-  *r = (Region){.kind = kind, .dtype = dtype, .whole = length, .count = length};
-  r->off = place_bytes(l, region_bytes(r));
-  return r;
+/* Ways in which parameters of a row may be kept: most regions of one kind. */
+enum { CLASSES = 4 };
+typedef enum { KEPT_WHOLE, KEPT_SPREAD, KEPT_SHARD } Kept;
+
+static Kept kept(const Cuts *cuts, const Rowed *p, RegionKind kind) {
+  switch (kind) {
+  case REGION_WORK:
+    return p->work ? KEPT_SHARD : KEPT_WHOLE;
+  case REGION_GRAD:
+    return p->grad ? KEPT_SHARD : cuts->state ? KEPT_SPREAD : KEPT_WHOLE;
+  default:
+    return cuts->state ? KEPT_SHARD : KEPT_WHOLE;
+  }
 }
 
-/* Stretches of the gradients that are partial over the same axes and written by the same
- * chunks; each of at most `limit` elements. */
-static void fill_buckets(Layout *l, const Rowed *row, int64_t limit, const Region *grad,
-                         Arena *scratch) {
-  Bucket *k = NULL;
-  for (int i = 0; i < l->regions.nparam; i++) {
-    const Stored *p = &l->regions.param[i];
-    bool same = k && by_class(&row[i], &row[k->first]) == 0 && k->chunks == row[i].chunks;
-    if (!row[i].partial) continue;
-    if (!same || p->at + p->count - l->regions.param[k->first].at > limit) {
-      k = VEC_PUSH(scratch, l->bucket);
-      *k = (Bucket){.axes = row[i].partial, .chunks = row[i].chunks, .first = i};
-      k->off = region_at(grad, p->at);
+/* Of one kind: a region for each run of blocks that are kept alike. */
+static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKind kind,
+                        DType dtype) {
+  Regions *s = &l->regions;
+  for (int i = 0, next; i < s->nblock; i = next) {
+    Kept how = kept(cuts, &row[s->block[i].at], kind);
+    Region *r = &s->region[s->nregion++];
+    *r = (Region){.kind = kind, .dtype = dtype, .first = s->block[i].first, .ways = 1};
+    for (next = i; next < s->nblock; next++) {
+      if (kept(cuts, &row[s->block[next].at], kind) != how) break;
+      r->whole += s->block[next].whole;
     }
-    k->n++;
-    k->count = p->at + p->count - l->regions.param[k->first].at;
+    if (how != KEPT_WHOLE) r->flat = cuts->flat, r->ways = cuts->ways;
+    r->spread = how == KEPT_SPREAD;
+    r->count = how == KEPT_SHARD ? r->whole / r->ways : r->whole;
+    r->off = place_bytes(l, region_bytes(r));
+  }
+}
+
+/* The sums of a gradient: over what state is or might be cut over, then over the rest. */
+static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
+  int n = 0;
+  for (int a = 0; a < AXIS_N; a++)
+    if (m->size[a] == 1) partial &= ~AXIS_BIT(a);
+  AxisSet dp = partial & AXIS_BIT(AXIS_DP_SHARD), rest = partial & ~dp;
+  if (dp) sum[n++] = dp;
+  if (rest) sum[n++] = rest;
+}
+
+static void fill_buckets(Layout *l, const Mesh *m, const Rowed *row, Arena *scratch) {
+  for (int i = 0; i < l->regions.nblock; i++) {
+    const Block *b = &l->regions.block[i];
+    Bucket k = {.block = i, .chunks = row[b->at].chunks, .first = b->at, .n = b->n};
+    fill_sums(m, row[b->at].partial, k.sum);
+    if (k.sum[0]) *VEC_PUSH(scratch, l->bucket) = k;
+  }
+}
+
+static void fill_groups(Layout *l, const Rowed *row, Arena *scratch) {
+  l->group_of = NEW_N(scratch, int, l->regions.nblock);
+  for (int i = 0; i < l->regions.nblock; i++) {
+    const Rowed *p = &row[l->regions.block[i].at];
+    int g = 0;
+    while (g < l->group.n &&
+           (p->several || l->group.at[g].several || l->group.at[g].unit != p->unit))
+      g++;
+    if (g == l->group.n) *VEC_PUSH(scratch, l->group) = (Group){p->unit, p->several};
+    l->group_of[i] = g;
   }
 }
 
@@ -149,8 +258,8 @@ static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l
   l->seed = place_bytes(l, sizeof(float));
 }
 
-/* What the kernels of a step's end need, which run over stretches of the row: no more
- * than over the whole row. */
+/* What the kernels of a step's end need, which run over stretches of the row, or a rank's
+ * shards of them: no more than over all. */
 static uint64_t update_work(const DeviceKind *d, int64_t length) {
   static const int ops[] = {OP_sqnorm, OP_adamw, OP_adamw_try, OP_adamw_undo};
   KernelArgs a = {.attr = &(OpAttr){0}, .nin = KERNEL_MAX_IN, .nout = KERNEL_MAX_OUT};
@@ -167,21 +276,24 @@ static uint64_t update_work(const DeviceKind *d, int64_t length) {
 
 /* ---- the pass ---- */
 
-void layout(const Stages *st, const Plan *plan, int rank, int microbatches, Arena *keep,
-            Arena *scratch, Layout *l) {
+void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
+            Arena *keep, Arena *scratch, Layout *l) {
   const Units *u = st->u;
+  const Cuts cuts = cuts_of(plan, m);
   Rowed *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)(u->nparam + 1));
   *l = (Layout){.of = NEW_N(scratch, int, u->nparam)};
-  int n = collect(st, rank, row, l->of);
+  int n = collect(st, &cuts, rank, row, l->of);
   qsort(row, (size_t)n, sizeof *row, by_row);
-  int64_t length = fill_row(l, row, n, u->dtype, keep);
-  l->regions.region = NEW_N(keep, Region, REGION_N);
-  add_region(l, REGION_WORK, u->dtype, length);
-  if (u->dtype != DT_F32) add_region(l, REGION_MASTER, DT_F32, length);
-  const Region *grad = add_region(l, REGION_GRAD, DT_F32, length);
-  fill_buckets(l, row, plan->strategy.bucket_bytes / 4, grad, scratch);
-  add_region(l, REGION_M, DT_F32, length);
-  add_region(l, REGION_V, DT_F32, length);
+  int64_t limit = plan->strategy.bucket_bytes / 4;
+  int64_t length = fill_row(l, row, n, u->dtype, &cuts, limit, keep) / cuts.ways;
+  l->regions.region = NEW_N(keep, Region, REGION_N * CLASSES);
+  add_regions(l, &cuts, row, REGION_WORK, u->dtype);
+  if (u->dtype != DT_F32) add_regions(l, &cuts, row, REGION_MASTER, DT_F32);
+  add_regions(l, &cuts, row, REGION_GRAD, DT_F32);
+  add_regions(l, &cuts, row, REGION_M, DT_F32);
+  add_regions(l, &cuts, row, REGION_V, DT_F32);
+  fill_buckets(l, m, row, scratch);
+  if (cuts.grads || cuts.params) fill_groups(l, row, scratch);
   place_inputs(st, rank, microbatches, l);
   l->work_bytes = update_work(u->device, length);
   l->work = place_bytes(l, l->work_bytes);

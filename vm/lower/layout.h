@@ -5,17 +5,25 @@
 #include "vm/storage/offsets.h"
 #include "vm/pipeline/stages.h"
 
+/* A block whose gradients are partial. They are summed over sum[0], and where that leaves
+ * a part of a sum over sum[1], too (0: it does not). */
 typedef struct Bucket {
-  AxisSet axes;          /* the gradients are partial over these */
-  uint64_t off;          /* in the arena */
-  int64_t count;         /* f32 elements */
+  int block;             /* in Layout.regions */
+  AxisSet sum[2];
   uint64_t chunks;       /* local chunks that write them, a bit each */
   int first, n;          /* in Layout.regions.param */
 } Bucket;
+/* Parameters that are gathered together: those that the same units use. */
+typedef struct Group {
+  int unit;              /* the first of them */
+  bool several;          /* a tied weight, alone in its group */
+} Group;
 typedef struct Layout {
   Regions regions;
   int *of;               /* Compiled.param -> index in regions.param, -1 */
   VEC(Bucket) bucket;
+  VEC(Group) group;      /* where gradients or parameters are flat: blocks are inside */
+  int *group_of;         /* of each block, or NULL */
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t work, work_bytes; /* scratch of what a rank does once a step */
@@ -23,9 +31,12 @@ typedef struct Layout {
   uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
                             once the activations are dead */
 } Layout;
+/* The axes over which the plan's strategy cuts state, gradients or parameters flat; 0 if
+ * it does not or they have one rank. */
+AxisSet flat_axes(const Plan *plan, const Mesh *m);
 /* Regions lie in `keep`, the rest in `scratch`. */
-void layout(const Stages *st, const Plan *plan, int rank, int microbatches, Arena *keep,
-            Arena *scratch, Layout *l);
+void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
+            Arena *keep, Arena *scratch, Layout *l);
 /* Where a parameter of the rank begins in its region of this kind. */
 uint64_t layout_at(const Layout *l, RegionKind kind, int param);
 /* post_validation.c: the bytes that it keeps from the end of the static part on. */

@@ -26,9 +26,9 @@ Instr *emit_instr(Emit *e, InstrCode code, const char *what) {
   return emit_named(e, code, what_index(e, what));
 }
 
-uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count) {
-  *VEC_PUSH(e->scratch, e->operand) =
-      (Operand){.off = off, .dtype = (uint8_t)dt, .ndim = 1, .dim = {count}};
+uint32_t emit_operand(Emit *e, Extent at, DType dt) {
+  *VEC_PUSH(e->scratch, e->operand) = (Operand){
+      .off = at.off, .dtype = (uint8_t)dt, .ndim = 1, .shard = at.shard, .dim = {at.n}};
   return (uint32_t)e->operand.n - 1;
 }
 
@@ -236,14 +236,9 @@ static void emit_transfer(Emit *e, const Event *ev, Main *m) {
 }
 
 static void emit_reduce(Emit *e, const Event *ev) {
-  const Bucket *k = &e->l->bucket.at[ev->bucket];
-  Instr *x = emit_for(e, ev, I_COLL, what_index(e, "gradients"));
-  x->coll = COLL_ALL_REDUCE;
-  x->comm = (int16_t)comm_for(e->comms, k->axes, NULL, 0);
-  x->handle = ev->handle;
-  x->nin = x->nout = 1;
-  emit_operand(e, k->off, DT_F32, k->count);
-  emit_operand(e, k->off, DT_F32, k->count);
+  Instr *x = bucket_sum(e, ev->bucket, 0, ev->handle);
+  x->line = ev->line;
+  x->action = ev->action;
 }
 
 static void emit_event(Emit *e, const Event *ev, Main *m) {
@@ -312,7 +307,7 @@ static void account(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp) {
   for (int k = 0; k < AREA_N; k++)
     passes += area[k];
   uint64_t more = e->l->kept > passes ? e->l->kept - passes : 0;
-  p->mem = NEW_N(c->arena, MemClass, REGION_N + AREA_N + 3);
+  p->mem = NEW_N(c->arena, MemClass, p->regions.nregion + AREA_N + 3);
   for (int i = 0; i < p->regions.nregion; i++) {
     const Region *r = &p->regions.region[i];
     add_class(p, region_class[r->kind], align_up(region_bytes(r)));

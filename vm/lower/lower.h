@@ -25,7 +25,9 @@ typedef struct Emit {
   VEC(Body) body;
 } Emit;
 Instr *emit_instr(Emit *e, InstrCode code, const char *what);
-uint32_t emit_operand(Emit *e, uint64_t off, DType dt, int64_t count);
+uint32_t emit_operand(Emit *e, Extent at, DType dt);
+/* Starts sum 0 or 1 of a bucket. */
+Instr *bucket_sum(Emit *e, int k, int step, int handle);
 /* Before the first action and after the last one. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);

@@ -8,26 +8,27 @@
 /* What the optimizer overwrites: value and both moments, as stretches of the row. */
 enum { KEPT = 3 };
 
-static int64_t row_length(const Regions *s) {
-  const Stored *last = s->nparam ? &s->param[s->nparam - 1] : NULL;
-  return last ? last->at + last->count : 0;
-}
-
 static uint64_t kept_stride(const Regions *s) {
-  return align_up((uint64_t)row_length(s) * 4);
+  const Region *m = s->nparam ? regions_find(s, REGION_M, &s->param[0]) : NULL;
+  return m ? align_up(region_bytes(m)) : 0;
 }
 
 uint64_t post_validation_bytes(const Regions *s) { return KEPT * kept_stride(s); }
 
-static uint64_t kept_at(const Emit *e, const Stretch *r, int k) {
-  return e->l->end + (uint64_t)k * kept_stride(&e->l->regions) + (uint64_t)r->at * 4;
+/* As in the region of moments, of which there is one. */
+static Extent kept_at(const Emit *e, const Stretch *r, int k) {
+  const Regions *s = &e->l->regions;
+  const Region *m = regions_find(s, REGION_M, &s->param[r->first]);
+  Extent p = region_extent(m, r);
+  p.off += e->l->end + (uint64_t)k * kept_stride(s) - m->off;
+  return p;
 }
 
 static void step_keeping(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     update_step(e, c, &r, OP_adamw_try);
     for (int k = 0; k < KEPT; k++)
-      emit_out(e, kept_at(e, &r, k), DT_F32, r.count);
+      emit_out(e, kept_at(e, &r, k), DT_F32);
     emit_work(e);
   }
 }
@@ -36,8 +37,8 @@ static void take_back(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     emit_kernel(e, OP_adamw_undo, NULL, update_name(e, c, &r));
     for (int k = 0; k < KEPT; k++)
-      emit_in(e, kept_at(e, &r, k), DT_F32, r.count);
-    emit_in(e, e->l->scalars, DT_F64, SC_ZERO_FROM);
+      emit_in(e, kept_at(e, &r, k), DT_F32);
+    emit_in(e, (Extent){.off = e->l->scalars, .n = SC_ZERO_FROM}, DT_F64);
     update_results(e, &r);
     emit_work(e);
   }
@@ -62,5 +63,5 @@ void post_validation(Emit *e, const Compiled *c, MainList *t) {
     if (started[i]) emit_wait(e, handle[i], sum[i].what);
   update_clip(e, OP_clip_coef, true);
   take_back(e, c);
-  update_all(e, c);
+  update_last_step(e, c, t);
 }

@@ -37,10 +37,11 @@ static void add_reductions(const Stages *st, const Layout *l, const Mesh *m,
                            RankShare *x) {
   for (int i = 0; i < l->bucket.n; i++) {
     const Bucket *b = &l->bucket.at[i];
-    if (mesh_size(m, b->axes & AXES_DP) > 1)
-      x->reduced += 4 * (uint64_t)b->count;
-    else if (mesh_size(m, b->axes) > 1)
-      x->reduced_tp += 4 * (uint64_t)b->count;
+    uint64_t bytes = 4 * (uint64_t)regions_block(&l->regions, b->block, NULL).count;
+    if ((b->sum[0] | b->sum[1]) & AXES_DP)
+      x->reduced += bytes;
+    else
+      x->reduced_tp += bytes;
   }
   for (int i = 0; i < l->regions.nparam; i++) {
     const Stored *p = &l->regions.param[i];
@@ -52,7 +53,7 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
                       Arena *scratch, RankShare *x) {
   Layout l;
   /* Without microbatches: inputs of a whole step are counted, not kept. */
-  layout(st, plan, r, 0, scratch, scratch, &l);
+  layout(st, plan, m, r, 0, scratch, scratch, &l);
   x->fixed = l.end;
   x->temp = temp_of(st, r);
   x->kept = l.kept;

@@ -12,13 +12,13 @@ void emit_kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
   *VEC_PUSH(e->scratch, e->attr) = attr ? *attr : (OpAttr){0};
 }
 
-void emit_in(Emit *e, uint64_t off, DType dt, int64_t n) {
-  emit_operand(e, off, dt, n);
+void emit_in(Emit *e, Extent at, DType dt) {
+  emit_operand(e, at, dt);
   e->code.at[e->code.n - 1].nin++;
 }
 
-void emit_out(Emit *e, uint64_t off, DType dt, int64_t n) {
-  emit_operand(e, off, dt, n);
+void emit_out(Emit *e, Extent at, DType dt) {
+  emit_operand(e, at, dt);
   e->code.at[e->code.n - 1].nout++;
 }
 
@@ -34,25 +34,30 @@ void emit_work(Emit *e) {
   uint64_t bytes = e->u->device->work(x->op, &a);
   assert(bytes <= e->l->work_bytes);
   if (!bytes) return;
-  emit_operand(e, e->l->work, DT_F32, (int64_t)((bytes + 3) / 4));
+  emit_operand(e, (Extent){.off = e->l->work, .n = (int64_t)((bytes + 3) / 4)}, DT_F32);
   x->nwork = 1;
+}
+
+/* The first n scalars. */
+static Extent first_scalars(const Emit *e, int64_t n) {
+  return (Extent){.off = e->l->scalars, .n = n};
 }
 
 /* The block of scalars is operand and result. */
 static void scalars(Emit *e) {
-  emit_in(e, e->l->scalars, DT_F64, SC_N);
-  emit_out(e, e->l->scalars, DT_F64, SC_N);
+  emit_in(e, first_scalars(e, SC_N), DT_F64);
+  emit_out(e, first_scalars(e, SC_N), DT_F64);
 }
 
-static void start_sum(Emit *e, int comm, uint64_t off, DType dt, int64_t n, int handle,
+static void start_sum(Emit *e, int comm, Extent at, DType dt, int handle,
                       const char *what) {
   Instr *x = emit_instr(e, I_COLL, what);
   x->coll = COLL_ALL_REDUCE;
   x->red = RED_SUM;
   x->comm = (int16_t)comm;
   x->handle = handle;
-  emit_in(e, off, dt, n);
-  emit_out(e, off, dt, n);
+  emit_in(e, at, dt);
+  emit_out(e, at, dt);
 }
 
 void emit_wait(Emit *e, int handle, const char *what) {
@@ -65,7 +70,8 @@ enum { SCALAR_HANDLE = 0 };
 bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *what) {
   int comm = comm_for(e->comms, axes, NULL, 0);
   if (comm < 0) return false;
-  start_sum(e, comm, e->l->scalars + 8 * (uint64_t)which, DT_F64, 1, handle, what);
+  Extent at = {.off = e->l->scalars + 8 * (uint64_t)which, .n = 1};
+  start_sum(e, comm, at, DT_F64, handle, what);
   return true;
 }
 
@@ -86,41 +92,46 @@ void update_prologue(Emit *e, const Compiled *c) {
   if (owns_loss(e)) {
     int64_t n = (int64_t)e->microbatches * c->micro * c->seq;
     emit_kernel(e, OP_count_labels, NULL, "labels");
-    emit_in(e, e->l->input[IN_LABELS], DT_I32, n);
+    emit_in(e, (Extent){.off = e->l->input[IN_LABELS], .n = n}, DT_I32);
     scalars(e);
   }
   sum_scalar(e, AXES_DP_CP | AXIS_BIT(AXIS_PP), SC_TOKENS, "label tokens");
   emit_kernel(e, OP_seed, NULL, "loss scale");
-  emit_in(e, e->l->scalars, DT_F64, SC_N);
-  emit_out(e, e->l->seed, DT_F32, 1);
+  emit_in(e, first_scalars(e, SC_N), DT_F64);
+  emit_out(e, (Extent){.off = e->l->seed, .n = 1}, DT_F32);
 }
 
 /* ---- gradients ---- */
 
-static void reduce_bucket(Emit *e, int k, int handle) {
-  const Bucket *bk = &e->l->bucket.at[k];
-  start_sum(e, comm_for(e->comms, bk->axes, NULL, 0), bk->off, DT_F32, bk->count, handle,
-            "gradients");
-}
-
+/* What was not reduced meanwhile is now; then comes the second sum of those that have
+ * one. */
 static void reduce_gradients(Emit *e, MainList *t) {
-  for (int k = 0; k < e->l->bucket.n; k++) {
+  const Bucket *bk = e->l->bucket.at;
+  int n = e->l->bucket.n;
+  for (int k = 0; k < n; k++) {
     if (t->reduce_handle[k] >= 0) continue;
     t->reduce_handle[k] = t->handles++;
-    reduce_bucket(e, k, t->reduce_handle[k]);
+    bucket_sum(e, k, 0, t->reduce_handle[k]);
   }
-  for (int k = 0; k < e->l->bucket.n; k++)
+  for (int k = 0; k < n; k++) {
     emit_wait(e, t->reduce_handle[k], "gradients");
+    if (bk[k].sum[1]) bucket_sum(e, k, 1, t->reduce_handle[k]);
+  }
+  for (int k = 0; k < n; k++)
+    if (bk[k].sum[1]) emit_wait(e, t->reduce_handle[k], "gradients");
 }
 
-/* Parameters that several pp ranks hold: the sum of what their uses contributed. */
+/* Parameters that several pp ranks hold: the sum of what their uses contributed. Each is a
+ * block, so that all of them have the same shard of it. */
 static void reduce_ties(Emit *e, const Compiled *c) {
+  const Regions *s = &e->l->regions;
   for (int i = 0; i < c->nparam; i++) {
     int at = e->l->of[i];
     if (at < 0 || c->param[i].npp < 2) continue;
     int comm = comm_for(e->comms, AXIS_BIT(AXIS_PP), c->param[i].pp, c->param[i].npp);
-    start_sum(e, comm, layout_at(e->l, REGION_GRAD, i), DT_F32,
-              e->l->regions.param[at].count, SCALAR_HANDLE, c->param[i].name);
+    const Region *g = regions_find(s, REGION_GRAD, &s->param[at]);
+    Stretch r = regions_block(s, s->param[at].block, g);
+    start_sum(e, comm, region_extent(g, &r), DT_F32, SCALAR_HANDLE, c->param[i].name);
     emit_wait(e, SCALAR_HANDLE, c->param[i].name);
   }
 }
@@ -156,7 +167,8 @@ static void measure(Emit *e, const Compiled *c) {
   const Regions *s = &e->l->regions;
   AxisSet set[SC_N - SC_NORM2_CUT];
   int n = 0;
-  for (Stretch r = {0}; regions_stretch(s, c->param, alike_in_norm, &r);) {
+  unsigned of = 1u << REGION_GRAD;
+  for (Stretch r = {0}; regions_stretch(s, c->param, of, alike_in_norm, &r);) {
     if (!s->param[r.first].owner) continue;
     const Region *g = gradients(e, &r);
     AxisSet cut = piece_axes(&c->param[s->param[r.first].param], g);
@@ -166,7 +178,7 @@ static void measure(Emit *e, const Compiled *c) {
     if (cut && k == n) set[n++] = cut;
     int to = cut ? SC_NORM2_CUT + k : SC_NORM2;
     emit_kernel(e, OP_sqnorm, &(OpAttr){.n = to}, update_name(e, c, &r));
-    emit_in(e, region_at(g, r.at), DT_F32, r.count);
+    emit_in(e, region_extent(g, &r), DT_F32);
     scalars(e);
     emit_work(e);
   }
@@ -190,18 +202,20 @@ static bool alike_in_decay(const CompiledParam *all, const Stored *a, const Stor
   return all[a->param].decay == all[b->param].decay;
 }
 
+/* All that is kept of a parameter but copies for a while. */
 bool update_stretch(const Emit *e, const Compiled *c, Stretch *r) {
-  return regions_stretch(&e->l->regions, c->param, alike_in_decay, r);
+  unsigned of = (1u << REGION_N) - 1 - (1u << REGION_GATHERED);
+  return regions_stretch(&e->l->regions, c->param, of, alike_in_decay, r);
 }
 
 void update_results(Emit *e, const Stretch *r) {
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
   const Region *work = regions_find(s, REGION_WORK, p);
-  emit_out(e, region_at(regions_value(s, p), r->at), DT_F32, r->count);
-  emit_out(e, region_at(regions_find(s, REGION_M, p), r->at), DT_F32, r->count);
-  emit_out(e, region_at(regions_find(s, REGION_V, p), r->at), DT_F32, r->count);
-  emit_out(e, region_at(work, r->at), (DType)work->dtype, r->count);
+  emit_out(e, region_extent(regions_value(s, p), r), DT_F32);
+  emit_out(e, region_extent(regions_find(s, REGION_M, p), r), DT_F32);
+  emit_out(e, region_extent(regions_find(s, REGION_V, p), r), DT_F32);
+  emit_out(e, region_extent(work, r), (DType)work->dtype);
 }
 
 void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
@@ -213,26 +227,35 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
                  .eps = (float)o->eps,
                  .weight_decay = c->param[p->param].decay ? (float)o->weight_decay : 0};
   emit_kernel(e, op, &attr, update_name(e, c, r));
-  emit_in(e, region_at(regions_value(s, p), r->at), DT_F32, r->count);
-  emit_in(e, region_at(gradients(e, r), r->at), DT_F32, r->count);
-  emit_in(e, region_at(regions_find(s, REGION_M, p), r->at), DT_F32, r->count);
-  emit_in(e, region_at(regions_find(s, REGION_V, p), r->at), DT_F32, r->count);
-  emit_in(e, e->l->scalars, DT_F64, SC_ZERO_FROM);
+  emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
+  emit_in(e, region_extent(gradients(e, r), r), DT_F32);
+  emit_in(e, region_extent(regions_find(s, REGION_M, p), r), DT_F32);
+  emit_in(e, region_extent(regions_find(s, REGION_V, p), r), DT_F32);
+  emit_in(e, first_scalars(e, SC_ZERO_FROM), DT_F64);
   update_results(e, r);
 }
 
-void update_all(Emit *e, const Compiled *c) {
+/* A run is gathered while the next ones are stepped, where the plan wants that. */
+void update_last_step(Emit *e, const Compiled *c, MainList *t) {
+  int first = t->handles;
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     update_step(e, c, &r, OP_adamw);
     emit_work(e);
+    if (!emit_gather(e, &r, t->handles, "parameters")) continue;
+    if (e->plan->strategy.overlap_param_gather)
+      t->handles++;
+    else
+      emit_wait(e, t->handles, "parameters");
   }
+  for (int h = first; h < t->handles; h++)
+    emit_wait(e, h, "parameters");
 }
 
-static void validate_then_step(Emit *e, const Compiled *c) {
+static void validate_then_step(Emit *e, const Compiled *c, MainList *t) {
   sum_scalar(e, AXIS_BIT(AXIS_PP), SC_NORM2, "gradient norm");
   sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss");
   update_clip(e, OP_clip_coef, true);
-  update_all(e, c);
+  update_last_step(e, c, t);
 }
 
 void update_epilogue(Emit *e, const Compiled *c, MainList *t) {
@@ -242,5 +265,5 @@ void update_epilogue(Emit *e, const Compiled *c, MainList *t) {
   if (e->plan->opt.post_validation)
     post_validation(e, c, t);
   else
-    validate_then_step(e, c);
+    validate_then_step(e, c, t);
 }

@@ -9,8 +9,8 @@
 /* ---- instructions ---- */
 void emit_kernel(Emit *e, int op, const OpAttr *attr, const char *what);
 /* Operands of the kernel or collective that was emitted last, results after inputs. */
-void emit_in(Emit *e, uint64_t off, DType dt, int64_t n);
-void emit_out(Emit *e, uint64_t off, DType dt, int64_t n);
+void emit_in(Emit *e, Extent at, DType dt);
+void emit_out(Emit *e, Extent at, DType dt);
 void emit_work(Emit *e);
 void emit_wait(Emit *e, int handle, const char *what);
 /* Starts the sum of one scalar over some axes; false if there is nothing to wait for. */
@@ -26,12 +26,16 @@ bool update_stretch(const Emit *e, const Compiled *c, Stretch *r);
 /* adamw, or an op with its operands, on one run. They read only the scalars before
  * SC_ZERO_FROM: the others may be on their way. */
 void update_step(Emit *e, const Compiled *c, const Stretch *r, int op);
-/* adamw on all of them. */
-void update_all(Emit *e, const Compiled *c);
 /* The results that an op writes to the state of a run: value, moments, and the copy that
  * ops read. */
 void update_results(Emit *e, const Stretch *r);
 const char *update_name(Emit *e, const Compiled *c, const Stretch *r);
+
+/* buckets.c: starts gathering what ops read of a run that was stepped in shards; false if
+ * it was not, or shards are what is kept. */
+bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what);
+/* The last pass over the parameters: steps, then gathers. */
+void update_last_step(Emit *e, const Compiled *c, MainList *t);
 
 /* ---- post_validation.c ---- */
 /* Sums the norm and the loss over pp while the optimizer steps. */

@@ -47,9 +47,10 @@ const int *pp_layout(const char *text, Arena *a, int *stages, const char **wrong
 typedef enum { STRATEGY_ZERO, STRATEGY_DDP } StrategyKind;
 typedef struct Strategy {
   StrategyKind kind;
-  int stage;                     /* zero: 0 */
+  int stage;                     /* zero: what is cut over dp, see vm/lower/layout.c */
   bool sequence_parallel, overlap_grad_reduce;
   bool keep_gathered;            /* for W, where it runs apart from I */
+  bool overlap_param_gather;     /* beside the optimizer, which makes them */
   int64_t bucket_bytes;          /* of gradient all_reduce; default 25 MiB */
 } Strategy;
 

@@ -55,6 +55,8 @@ static weft_status check_operands(const Check *k, uint32_t pc, const Body *b) {
     const Operand *o = &k->p->operand[in->operand + (uint32_t)i];
     if (o->dtype >= DT_ACT) FAIL("operand %d has no storage type (%d)", i, o->dtype);
     if (o->ndim > MAX_DIM) FAIL("operand %d has %d dimensions", i, o->ndim);
+    if (o->shard && (b || axes_expert(o->shard) || o->shard & ~AXES_ALL))
+      FAIL("operand %d is a shard over axes %x", i, o->shard);
     if (o->slot >= nslot) FAIL("operand %d is in slot %d of %d", i, o->slot, nslot);
     for (int d = 0; d < o->ndim; d++)
       if (o->dim[d] < 0) FAIL("operand %d: dimension %d is negative", i, d);
@@ -209,6 +211,25 @@ static weft_status bad_param(const Check *k, const Stored *q, const char *why) {
 /* What is kept of every parameter, besides its value. */
 static const RegionKind kept[] = {REGION_GRAD, REGION_M, REGION_V};
 
+/* Blocks follow each other, and each parameter lies in its own. */
+static weft_status check_blocks(const Check *k) {
+  const Regions *s = &k->p->regions;
+  int64_t end = 0;
+  int at = 0;
+  for (int i = 0; i < s->nblock; i++) {
+    const Block *b = &s->block[i];
+    if (b->first != end || b->at != at || b->n < 1 || b->at + b->n > s->nparam)
+      return bad(k, "the start of a block", (uint64_t)b->first, (uint64_t)end);
+    end += b->whole, at += b->n;
+    for (int j = b->at; j < at; j++) {
+      const Stored *q = &s->param[j];
+      if (q->block != i || q->at < b->first || q->at + q->count > end)
+        return bad_param(k, q, "are not in their block");
+    }
+  }
+  return at == s->nparam ? WEFT_OK : bad_param(k, &s->param[at], "are in no block");
+}
+
 static weft_status check_params(const Check *k) {
   const Regions *s = &k->p->regions;
   int64_t end = 0;
@@ -216,6 +237,8 @@ static weft_status check_params(const Check *k) {
     const Stored *q = &s->param[i];
     if (q->param < 0 || q->param >= k->c->nparam)
       return bad(k, "a parameter", (uint64_t)q->param, (uint64_t)k->c->nparam);
+    if (q->block < 0 || q->block >= s->nblock)
+      return bad(k, "the block of a parameter", (uint64_t)q->block, (uint64_t)s->nblock);
     if (q->at < end) return bad_param(k, q, "overlap those before");
     end = q->at + q->count;
     int64_t box = piece_box(&k->c->mesh, &k->c->param[q->param]);
@@ -230,6 +253,20 @@ static weft_status check_params(const Check *k) {
   return WEFT_OK;
 }
 
+/* A region is of whole blocks, each of which its axes cut evenly. */
+static bool cuts_blocks(const Regions *s, const Region *r) {
+  int64_t n = 0;
+  for (int i = 0; i < s->nblock; i++) {
+    const Block *b = &s->block[i];
+    int64_t end = b->first + b->whole;
+    if (end <= r->first || b->first >= r->first + r->whole) continue;
+    if (b->first < r->first || end > r->first + r->whole || b->whole % r->ways)
+      return false;
+    n += b->whole;
+  }
+  return n == r->whole;
+}
+
 static weft_status check_regions(const Check *k) {
   const Program *p = k->p;
   for (int i = 0; i < p->regions.nregion; i++) {
@@ -237,12 +274,18 @@ static weft_status check_regions(const Check *k) {
     uint64_t n = region_bytes(r);
     if (r->kind >= REGION_N || r->dtype >= DT_ACT)
       return bad(k, "the kind of a region", r->kind, REGION_N);
-    if (r->first < 0 || r->count * mesh_size(&k->c->mesh, r->flat) != r->whole)
+    if (r->ways != mesh_size(&k->c->mesh, r->flat))
+      return bad(k, "the shards of a region", (uint64_t)r->ways,
+                 (uint64_t)mesh_size(&k->c->mesh, r->flat));
+    if (r->first < 0 || r->count * (r->spread ? 1 : r->ways) != r->whole)
       return bad(k, "the length of a region", (uint64_t)r->count, (uint64_t)r->whole);
+    if (!cuts_blocks(&p->regions, r))
+      return bad(k, "the blocks of a region, elements", (uint64_t)r->whole, 0);
     if (r->off > p->arena_bytes || n > p->arena_bytes - r->off)
       return bad(k, "the end of a region", r->off + n, p->arena_bytes);
   }
-  return check_params(k);
+  TRY(check_params(k));
+  return check_blocks(k);
 }
 
 /* All programs have the same list, because a communicator is an index into it. */
@@ -274,12 +317,13 @@ static weft_status check_comms(const Check *k) {
 /* ---- operands inside the arena ---- */
 
 /* The furthest byte that `n` instructions reach in each slot. */
-static void reach(const Program *p, uint32_t first, uint32_t n, uint64_t *end) {
+static void reach(const Check *k, uint32_t first, uint32_t n, uint64_t *end) {
+  const Program *p = k->p;
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *in = &p->code[i];
     for (int j = 0; j < instr_operands(in); j++) {
       const Operand *o = &p->operand[in->operand + (uint32_t)j];
-      end[o->slot] = MAX(end[o->slot], o->off + operand_bytes(o));
+      end[o->slot] = MAX(end[o->slot], o->off + operand_reach(&k->c->mesh, o));
     }
   }
 }
@@ -287,12 +331,12 @@ static void reach(const Program *p, uint32_t first, uint32_t n, uint64_t *end) {
 static weft_status check_bounds(const Check *k, Arena *a) {
   const Program *p = k->p;
   uint64_t in_main = 0, **end = NEW_N(a, uint64_t *, p->nbody);
-  reach(p, 0, p->nmain, &in_main);
+  reach(k, 0, p->nmain, &in_main);
   if (in_main > p->arena_bytes)
     return bad(k, "the reach of main", in_main, p->arena_bytes);
   for (int i = 0; i < p->nbody; i++) {
     end[i] = NEW_N(a, uint64_t, MAX(p->body[i].nslot, 1));
-    reach(p, p->body[i].first, p->body[i].n, end[i]);
+    reach(k, p->body[i].first, p->body[i].n, end[i]);
   }
   const Body *b = NULL;
   for (uint32_t pc = 0; pc < p->nmain; pc++) {

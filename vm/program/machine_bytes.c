@@ -22,10 +22,11 @@ static void bound(RankState *r) {
   }
 }
 
-static void range_of(const RankState *r, const Call *call, const Operand *o, uint64_t *lo,
-                     uint64_t *hi) {
-  *lo = slot_base(r->p, call, o->slot) + o->off;
-  *hi = *lo + operand_bytes(o);
+/* One rank stands for all: of a shard it is what any of them touches. */
+static void range_of(const Machine *m, int pp, const Call *call, const Operand *o,
+                     uint64_t *lo, uint64_t *hi) {
+  *lo = slot_base(m->rank[pp].p, call, o->slot) + o->off;
+  *hi = *lo + operand_reach(&m->c->mesh, o);
 }
 
 /* ---- gathered copies ---- */
@@ -68,7 +69,7 @@ weft_status bytes_touch(Machine *m, int pp, const Instr *in, Site at) {
   for (int i = 0; i < instr_operands(in); i++) {
     const Operand *o = &r->p->operand[in->operand + (uint32_t)i];
     uint64_t lo, hi;
-    range_of(r, call, o, &lo, &hi);
+    range_of(m, pp, call, o, &lo, &hi);
     if (lo == hi) continue;
     int32_t unit = copy_bound(r, call, o->slot);
     if (unit != BIND_STORED && !is_there(copy_at(r, lo, hi), lo, hi, unit))
@@ -79,7 +80,12 @@ weft_status bytes_touch(Machine *m, int pp, const Instr *in, Site at) {
   return WEFT_OK;
 }
 
-/* Only an all_reduce may have its input and its result in the same place. */
+/* Input and result begin in the same place. */
+static bool in_place(const Machine *m, const RankState *r, const Instr *in) {
+  const Operand *o = &r->p->operand[in->operand];
+  return operands_share(&m->c->mesh, &r->p->comm[in->comm], (CollKind)in->coll, o, o + 1);
+}
+
 weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
   RankState *r = &m->rank[pp];
   const Call *call = site_call(r->p, at);
@@ -87,7 +93,7 @@ weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
   int n = in->nin + in->nout;
   TRY(bytes_touch(m, pp, in, at));
   for (int i = 0; i < n; i++) {
-    range_of(r, call, &r->p->operand[in->operand + (uint32_t)i], &lo[i], &hi[i]);
+    range_of(m, pp, call, &r->p->operand[in->operand + (uint32_t)i], &lo[i], &hi[i]);
     if (lo[i] < hi[i])
       *VEC_PUSH(m->a, r->busy) = (Busy){lo[i], hi[i], in->handle, i >= in->nin, at};
   }
@@ -95,8 +101,7 @@ weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
   if (in->code == I_GATHER)
     *VEC_PUSH(m->a, r->copy) = (Copy){lo[1], hi[1], in->unit, in->handle, at};
   if (n == 1 || lo[0] >= hi[1] || lo[1] >= hi[0]) return WEFT_OK;
-  bool same = lo[0] == lo[1] && hi[0] == hi[1];
-  return same && in->coll == COLL_ALL_REDUCE ? WEFT_OK : report_inplace(m, pp, at);
+  return lo[0] == lo[1] && in_place(m, r, in) ? WEFT_OK : report_inplace(m, pp, at);
 }
 
 /* A copy that is there now keeps its bytes and its shard's, as what is only read. */
@@ -126,7 +131,7 @@ static bool same_site(Site a, Site b) { return a.pc == b.pc && a.main == b.main;
 weft_status bytes_free(Machine *m, int pp, const Instr *in, Site at) {
   RankState *r = &m->rank[pp];
   uint64_t lo, hi;
-  range_of(r, NULL, &r->p->operand[in->operand], &lo, &hi);
+  range_of(m, pp, NULL, &r->p->operand[in->operand], &lo, &hi);
   const Copy *c = copy_at(r, lo, hi);
   if (!is_there(c, lo, hi, (int32_t)in->unit) || c->lo != lo || c->hi != hi)
     return report_not_gathered(m, pp, at, in->unit, c);

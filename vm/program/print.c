@@ -19,6 +19,8 @@ static void print_operand(const Print *k, const Operand *o) {
   for (int i = 0; i < o->ndim; i++)
     text_printf(k->out, i ? ",%lld" : "%lld", (long long)o->dim[i]);
   text_add(k->out, "]");
+  char buf[64];
+  if (o->shard) text_printf(k->out, " shard over %s", axes_name(o->shard, buf));
   if (k->offsets && o->slot)
     text_printf(k->out, " $%d+%llu", o->slot, ULL(o->off));
   else if (k->offsets)
@@ -155,7 +157,9 @@ static void print_regions(const Print *k) {
                 dtype_name((DType)r->dtype));
     if (k->offsets) text_printf(k->out, " @%llu", ULL(r->off));
     if (r->first) text_printf(k->out, ", from %lld on", (long long)r->first);
-    if (r->flat) text_printf(k->out, ", a shard over %s", axes_name(r->flat, buf));
+    if (r->flat)
+      text_printf(k->out, ", %s over %s", r->spread ? "of which a shard" : "shards",
+                  axes_name(r->flat, buf));
     text_add(k->out, "\n");
   }
   if (s->nparam) text_add(k->out, "\nrow of parameters\n");
@@ -163,7 +167,8 @@ static void print_regions(const Print *k) {
     const Stored *q = &s->param[i];
     text_printf(k->out, "%6d  %s: %lld elements", i, k->c->param[q->param].name,
                 (long long)q->count);
-    if (k->offsets) text_printf(k->out, " at %lld", (long long)q->at);
+    if (k->offsets)
+      text_printf(k->out, " at %lld, block %d", (long long)q->at, q->block);
     text_add(k->out, q->owner ? "\n" : ", owned elsewhere\n");
   }
 }

@@ -18,12 +18,14 @@ static void offset(Json *j, const char *key, uint64_t at) {
 
 static void write_operands(const Print *k, const char *key, uint32_t first, int n) {
   Json *j = k->j;
+  char buf[64];
   json_open(j, key, '[');
   for (int i = 0; i < n; i++) {
     const Operand *o = &k->p->operand[first + (uint32_t)i];
     json_open(j, NULL, '{');
     json_str(j, "dtype", dtype_name(o->dtype));
     offset(j, "offset", o->off);
+    if (o->shard) json_str(j, "shard", axes_name(o->shard, buf));
     json_open(j, "shape", '[');
     for (int d = 0; d < o->ndim; d++) json_int(j, NULL, o->dim[d]);
     json_close(j, ']');
@@ -189,6 +191,7 @@ static void write_params(const Print *k) {
     const Stored *q = &s->param[i];
     json_open(k->j, NULL, '{');
     json_int(k->j, "at", q->at);
+    json_int(k->j, "block", q->block);
     json_int(k->j, "count", q->count);
     json_str(k->j, "name", k->c->param[q->param].name);
     json_bool(k->j, "owner", q->owner);
@@ -210,6 +213,7 @@ static void write_regions(const Print *k) {
     json_str(k->j, "flat", r->flat ? axes_name(r->flat, buf) : NULL);
     json_str(k->j, "kind", region_name[r->kind]);
     offset(k->j, "offset", r->off);
+    json_bool(k->j, "spread", r->spread);
     json_close(k->j, '}');
   }
   json_close(k->j, ']');

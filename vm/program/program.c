@@ -8,6 +8,28 @@ KTensor operand_shape(const Operand *o) {
   return t;
 }
 
+uint64_t operand_reach(const Mesh *m, const Operand *o) {
+  return operand_bytes(o) * (o->shard ? (uint64_t)mesh_size(m, o->shard) : 1);
+}
+
+/* Without the axes of one rank. */
+static AxisSet with_ranks(const Mesh *m, AxisSet s) {
+  for (int a = 0; a < AXIS_END; a++)
+    if (m->size[a] == 1) s &= ~AXIS_BIT(a);
+  return s;
+}
+
+bool operands_share(const Mesh *m, const CommDesc *d, CollKind kind, const Operand *in,
+                    const Operand *out) {
+  if (kind == COLL_ALL_REDUCE)
+    return in->shard == out->shard && operand_bytes(in) == operand_bytes(out);
+  const Operand *whole = kind == COLL_ALL_GATHER ? out : in;
+  const Operand *shard = kind == COLL_ALL_GATHER ? in : out;
+  return d->npp == 0 && !whole->shard &&
+         with_ranks(m, shard->shard) == with_ranks(m, d->axes) &&
+         operand_reach(m, shard) == operand_bytes(whole);
+}
+
 const Call *call_that_binds(const Program *p, uint32_t bind) {
   for (uint32_t i = 0; i < p->ncall; i++)
     if (p->call[i].nbind && p->call[i].bind == bind) return &p->call[i];

@@ -8,7 +8,10 @@
  *   slot 1 ..               bind[]   parameters and gradients of the unit
  *   slot 1 + call.nbind ..  dyn[]    frames, edges and inputs of this call
  * all of them offsets into the arena. A parameter lies where it is stored, or in a copy
- * that GATHER made of the shards of all ranks and FREE gives up: the call says which. */
+ * that GATHER made of the shards of all ranks and FREE gives up: the call says which.
+ *
+ * An operand may be a *shard*: what a rank has of something that lies whole on each, its
+ * place in the group over some axes times the size of a shard from the offset on. */
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H
 
@@ -39,6 +42,7 @@ typedef struct Operand {
   uint64_t off;          /* bytes, from the slot's base */
   uint16_t slot;
   uint8_t dtype, ndim;
+  AxisSet shard;         /* main: see above; 0: none */
   int64_t dim[MAX_DIM];
 } Operand;
 
@@ -185,6 +189,12 @@ static inline uint64_t operand_count(const Operand *o) {  /* elements */
 static inline uint64_t operand_bytes(const Operand *o) {
   return operand_count(o) * (uint64_t)dtype_size((DType)o->dtype);
 }
+/* From `off` on, of the shards of all ranks: what any of them may touch. */
+uint64_t operand_reach(const Mesh *m, const Operand *o);
+/* Whether a collective of that kind over a communicator may have `in` and `out` begin in
+ * the same place: as a whole and the rank's shard of it, or twice the same. */
+bool operands_share(const Mesh *m, const CommDesc *d, CollKind kind, const Operand *in,
+                    const Operand *out);
 /* As a kernel sees it, without an address. */
 KTensor operand_shape(const Operand *o);
 /* Inputs, results and scratch. */

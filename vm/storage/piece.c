@@ -34,15 +34,19 @@ int64_t piece_box(const Mesh *m, const CompiledParam *p) {
   return n;
 }
 
-Piece piece_make(const Mesh *m, const CompiledParam *p, const Stored *at, const Region *r,
-                 int rank) {
+Piece piece_make(const Mesh *m, const CompiledParam *p, const Regions *s,
+                 const Stored *at, const Region *r, int rank) {
   Piece c = {.region = r, .ndim = p->ndim};
   for (int d = 0; d < p->ndim; d++)
     c.dim[d] = dim_piece(m, p, d, rank);
-  int64_t here = r->first + (r->flat ? mesh_index(m, r->flat, rank) * r->count : 0);
-  int64_t from = MAX(at->at, here), to = MIN(at->at + at->count, here + r->count);
+  const Block *b = &s->block[at->block];
+  int64_t shard = b->whole / r->ways;
+  int64_t here = b->first + (r->flat ? mesh_index(m, r->flat, rank) * shard : 0);
+  int64_t from = MAX(at->at, here), to = MIN(at->at + at->count, here + shard);
   if (to <= from) return c;
-  c.at = from - here;
+  /* In the region: the shards of the blocks before come first, or all of them. */
+  bool whole = r->count == r->whole;
+  c.at = whole ? from - r->first : (b->first - r->first) / r->ways + from - here;
   c.from = from - at->at;
   c.count = to - from;
   return c;

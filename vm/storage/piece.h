@@ -20,9 +20,9 @@ typedef struct Piece {
   int ndim;
   PieceDim dim[MAX_DIM];
 } Piece;
-/* What `rank` has of a parameter in a region; nothing (count 0) is possible. */
-Piece piece_make(const Mesh *m, const CompiledParam *p, const Stored *at, const Region *r,
-                 int rank);
+/* What `rank` has of a parameter in a region of `s`; nothing (count 0) is possible. */
+Piece piece_make(const Mesh *m, const CompiledParam *p, const Regions *s,
+                 const Stored *at, const Region *r, int rank);
 /* Elements of its box: what a rank holds where no region cuts it flat. */
 int64_t piece_box(const Mesh *m, const CompiledParam *p);
 /* The axes whose ranks hold different pieces; the others hold copies. */

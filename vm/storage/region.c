@@ -42,18 +42,86 @@ uint64_t region_bytes(const Region *r) {
 }
 
 uint64_t region_at(const Region *r, int64_t at) {
-  assert(!r->flat && at >= r->first && at <= r->first + r->whole);
+  assert(r->count == r->whole && at >= r->first && at <= r->first + r->whole);
   return r->off + (uint64_t)(at - r->first) * (uint64_t)dtype_size((DType)r->dtype);
 }
 
-bool regions_stretch(const Regions *s, const CompiledParam *all, Alike alike,
-                     Stretch *r) {
+/* ---- stretches ---- */
+
+/* Whether the shards of neighbouring blocks lie next to each other. */
+static bool is_packed(const Region *r) {
+  return r->flat && !r->spread;
+}
+
+/* The regions of some kinds that hold a parameter, and how they are cut. */
+typedef struct Where {
+  const Region *of[REGION_N];
+  const Region *flat; /* one that is, or NULL */
+  bool packed;        /* all are flat and keep shards together */
+} Where;
+
+static Where where(const Regions *s, unsigned kinds, const Stored *p) {
+  Where w = {.packed = true};
+  for (int k = 0; k < REGION_N; k++) {
+    const Region *r = kinds >> k & 1 ? regions_find(s, (RegionKind)k, p) : NULL;
+    if (!r) continue;
+    w.of[k] = r;
+    if (r->flat) w.flat = r;
+    w.packed &= is_packed(r);
+  }
+  return w;
+}
+
+static bool same_regions(const Where *w, const Stored *p) {
+  for (int k = 0; k < REGION_N; k++) {
+    const Region *r = w->of[k];
+    if (r && (p->at < r->first || p->at >= r->first + r->whole)) return false;
+  }
+  return true;
+}
+
+/* From the parameters that a stretch has to its elements. */
+static void measure(const Regions *s, Stretch *r, const Region *cut) {
+  const Stored *first = &s->param[r->first], *last = &s->param[r->first + r->n - 1];
+  const Block *end = &s->block[last->block];
+  r->flat = cut ? cut->flat : 0;
+  r->ways = cut ? cut->ways : 1;
+  r->at = first->at;
+  r->count = (cut ? end->first + end->whole : last->at + last->count) - r->at;
+  assert(!cut || (s->block[first->block].first == r->at &&
+                  last == &s->param[end->at + end->n - 1]));
+}
+
+bool regions_stretch(const Regions *s, const CompiledParam *all, unsigned kinds,
+                     Alike alike, Stretch *r) {
   int i = r->first + r->n;
   if (i >= s->nparam) return false;
-  *r = (Stretch){.first = i, .at = s->param[i].at};
-  while (i < s->nparam && alike(all, &s->param[r->first], &s->param[i]))
+  const Stored *first = &s->param[i];
+  Where w = where(s, kinds, first);
+  *r = (Stretch){.first = i};
+  while (i < s->nparam && alike(all, first, &s->param[i]) &&
+         same_regions(&w, &s->param[i]) &&
+         (!w.flat || w.packed || s->param[i].block == first->block))
     i++;
   r->n = i - r->first;
-  r->count = s->param[i - 1].at + s->param[i - 1].count - r->at;
+  measure(s, r, w.flat);
   return true;
+}
+
+Stretch regions_block(const Regions *s, int block, const Region *cut) {
+  const Block *b = &s->block[block];
+  Stretch r = {.first = b->at, .n = b->n};
+  measure(s, &r, cut && cut->flat ? cut : NULL);
+  return r;
+}
+
+Extent region_extent(const Region *r, const Stretch *s) {
+  if (s->ways == 1) return (Extent){.off = region_at(r, s->at), .n = s->count};
+  Extent p = {.n = s->count / s->ways};
+  if (is_packed(r))
+    p.off = r->off + (uint64_t)((s->at - r->first) / s->ways) *
+                         (uint64_t)dtype_size((DType)r->dtype);
+  else
+    p.off = region_at(r, s->at), p.shard = s->flat;
+  return p;
 }

@@ -3,13 +3,15 @@
  * The parameters of a pp rank stand in one *row* of elements, those that are treated
  * alike next to each other. Everything that is kept of them - the copy that ops read,
  * master weights, gradients, moments - is a *region*: elements [first, first + whole) of
- * the row in one dtype, at one place of the arena. A region is whole on every rank, or
- * cut flat over some axes, into shards of equal length; the row has padding where that
- * needs it. Ranks that differ in anything but pp have the same regions; what of a
- * parameter a rank holds in one is a Piece (piece.h).
+ * the row in one dtype, at one place of the arena. Ranks that differ in anything but pp
+ * have the same regions; what of a parameter a rank holds in one is a Piece (piece.h).
  *
- * A parameter lies in one region of each kind at most. A region that is cut flat has
- * parameters of one class only, so that the shards of all ranks are treated alike. */
+ * The row is cut into *blocks*: parameters that are reduced, gathered and stepped
+ * together. A region is whole on every rank, or cut flat over some axes: each of its
+ * blocks into shards of equal length, of which a rank has one; blocks have padding where
+ * that needs it. A rank's shards lie one after the other in the region, so that what is
+ * treated alike is one range there, too. A parameter lies in one region of each kind at
+ * most, and so does a block. */
 #ifndef WEFT_REGION_H
 #define WEFT_REGION_H
 
@@ -41,22 +43,35 @@ int64_t param_count(const CompiledParam *p);        /* global elements */
 /* A parameter in the row: elements [at, at + count), as its dimensions are cut. */
 typedef struct Stored {
   int32_t param;         /* Compiled.param */
+  int32_t block;         /* Regions.block */
   bool owner;            /* counts in the norm and is gathered here (tied weights: one) */
   int64_t at, count;
 } Stored;
 
+/* Elements [first, first + whole) of the row, with the padding behind the last of its
+ * parameters, param[at] .. param[at + n - 1]. */
+typedef struct Block {
+  int64_t first, whole;
+  int at, n;
+} Block;
+
 typedef struct Region {
   uint8_t kind;          /* RegionKind */
   uint8_t dtype;         /* DType */
-  AxisSet flat;          /* cut flat over these axes; 0: whole */
-  int64_t first, whole;  /* in the row; `whole` is a multiple of the flat axes' ranks */
-  int64_t count;         /* elements on each rank */
+  bool spread;           /* flat, but stored whole: shards lie in their places, and what is
+                            between them means nothing once the step is over */
+  AxisSet flat;          /* blocks are cut over these axes; 0: whole */
+  int ways;              /* into so many shards; 1: whole */
+  int64_t first, whole;  /* in the row, from the first of a block to the end of one */
+  int64_t count;         /* elements on each rank: whole, or whole / ways */
   uint64_t off;          /* in the arena */
 } Region;
 
 typedef struct Regions {
   Stored *param;         /* in the order of the row */
   int nparam;
+  Block *block;          /* of the whole row, in its order */
+  int nblock;
   Region *region;
   int nregion;
 } Regions;
@@ -68,16 +83,33 @@ const Region *regions_find(const Regions *s, RegionKind kind, const Stored *p);
 /* The region with its f32 value: master, or work where there is none. */
 const Region *regions_value(const Regions *s, const Stored *p);
 uint64_t region_bytes(const Region *r);
-/* Where element `at` of the row lies in the arena; the region is whole. */
+/* Where element `at` of the row lies in the arena; the region is stored whole. */
 uint64_t region_at(const Region *r, int64_t at);
 
-/* Parameters next to each other in the row that are alike, with the padding between. */
+/* Parameters next to each other in the row that are alike, with the padding between. If
+ * it is cut, it is of whole blocks and stands for a rank's shards of them. */
 typedef struct Stretch {
   int first, n;          /* in Regions.param */
   int64_t at, count;     /* elements of the row */
+  AxisSet flat;          /* as in Region */
+  int ways;
 } Stretch;
 typedef bool (*Alike)(const CompiledParam *all, const Stored *a, const Stored *b);
-/* The run after *r, which is {0} at the start; false at the end. */
-bool regions_stretch(const Regions *s, const CompiledParam *all, Alike alike, Stretch *r);
+/* The run after *r, which is {0} at the start; false at the end. Parameters of a run lie
+ * in the same regions of these kinds (a set of 1 << RegionKind). If one of them is flat
+ * the run is cut, and is a single block if not all of them keep shards together. */
+bool regions_stretch(const Regions *s, const CompiledParam *all, unsigned kinds,
+                     Alike alike, Stretch *r);
+/* A block, cut as a region is or not at all. */
+Stretch regions_block(const Regions *s, int block, const Region *cut);
+
+/* What a rank works on in a region: `n` elements at `off`, or, with `shard`, at the place
+ * of its shard over these axes from `off` on: see Operand.shard. */
+typedef struct Extent {
+  uint64_t off;
+  int64_t n;
+  AxisSet shard;
+} Extent;
+Extent region_extent(const Region *r, const Stretch *s);
 
 #endif
