@@ -26,7 +26,7 @@ static void setup(void) {
                             .network_bandwidth = 10, .network_latency = 0.01}};
   units = (Units){.edge = &edge};
   memset(rank, 0, sizeof rank);
-  rank[0] = (RankShare){.params = 1000, .reduced = 800, .sent = 1000, .tied = 50};
+  rank[0] = (RankShare){.stepped = 1000, .reduced = 800, .sent = 1000, .tied = 50};
   rank[0].work[PH_F].seconds = 1;
   rank[0].work[PH_F].flops = 5;
   rank[0].work[PH_F].bytes[AX_TP][COLL_ALL_GATHER] = 200;

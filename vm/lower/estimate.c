@@ -54,12 +54,15 @@ static double tail_seconds(const Plan *plan, const Mesh *m,
   const Cluster *k = &plan->cluster;
   Link dp = link_of(m, k, AXES_DP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
   double reduce = ring_seconds(&dp, (double)r->reduced, r->reduced > 0, true) +
+                  ring_seconds(&dp, (double)r->scattered, r->scattered > 0, false) +
                   ring_seconds(&tp, (double)r->reduced_tp, r->reduced_tp > 0, true);
   if (plan->strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
   /* Read: the gradient twice (norm, step), master and moments; written: the latter and
    * the compute-type copy. */
   double moved = 5 * 4 + 3 * 4 + dtype_size(plan->dtype);
-  return reduce + (double)r->params * moved / k->hbm_bandwidth;
+  double gather = ring_seconds(&dp, (double)r->gathered, r->gathered > 0, false);
+  double step = (double)r->stepped * moved / k->hbm_bandwidth;
+  return reduce + (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
 }
 
 static double step_seconds(const Shares *c, const Plan *plan, const Mesh *m, int64_t mbs,
@@ -102,7 +105,8 @@ Estimate estimate(const Shares *c, const Plan *plan, const Mesh *m, int64_t micr
     for (int ph = 0; ph < 3; ph++)
       e.flops += x->work[ph].flops * mbs * copies;
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + (double)x->reduced_tp);
-    e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced);
+    e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced +
+                         (double)x->scattered + (double)x->gathered);
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (plan->cluster.gpu) e.seconds = step_seconds(c, plan, m, microbatches, bubble);

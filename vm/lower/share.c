@@ -32,20 +32,38 @@ static uint64_t sent_by(const Stages *st, int r) {
   return bytes;
 }
 
-/* An axis of one rank reduces nothing. */
-static void add_reductions(const Stages *st, const Layout *l, const Mesh *m,
-                           RankShare *x) {
+static void add_reductions(const Layout *l, RankShare *x) {
+  const Regions *s = &l->regions;
   for (int i = 0; i < l->bucket.n; i++) {
     const Bucket *b = &l->bucket.at[i];
-    uint64_t bytes = 4 * (uint64_t)regions_block(&l->regions, b->block, NULL).count;
-    if ((b->sum[0] | b->sum[1]) & AXES_DP)
-      x->reduced += bytes;
-    else
-      x->reduced_tp += bytes;
+    const Region *g = regions_find(s, REGION_GRAD, &s->param[b->first]);
+    Stretch r = regions_block(s, b->block, g);
+    uint64_t bytes = 4 * (uint64_t)r.count;
+    for (int k = 0; k < 2 && b->sum[k]; k++, bytes /= (uint64_t)r.ways)
+      *(!(b->sum[k] & AXES_DP) ? &x->reduced_tp
+        : b->sum[k] & g->flat  ? &x->scattered
+                               : &x->reduced) += bytes;
   }
-  for (int i = 0; i < l->regions.nparam; i++) {
-    const Stored *p = &l->regions.param[i];
-    if (st->holders[p->param].npp > 1) x->tied += 4 * (uint64_t)p->count;
+}
+
+/* Parameters that are stepped in shards and kept whole are gathered. */
+static void add_gathers(const Layout *l, RankShare *x) {
+  for (int i = 0; i < l->regions.nregion; i++) {
+    const Region *r = &l->regions.region[i];
+    if (r->kind == REGION_M) x->stepped += (uint64_t)r->count;
+    if (r->kind == REGION_M && r->flat) x->gathered += (uint64_t)r->whole;
+    if (r->kind == REGION_WORK && r->flat) x->gathered -= (uint64_t)r->whole;
+  }
+  x->gathered *= (uint64_t)dtype_size((DType)l->regions.region[0].dtype);
+}
+
+static void add_ties(const Stages *st, const Layout *l, RankShare *x) {
+  const Regions *s = &l->regions;
+  for (int i = 0; i < s->nparam; i++) {
+    const Stored *p = &s->param[i];
+    if (st->holders[p->param].npp < 2) continue;
+    Stretch r = regions_block(s, p->block, regions_find(s, REGION_GRAD, p));
+    x->tied += 4 * (uint64_t)(r.count / r.ways);
   }
 }
 
@@ -59,9 +77,7 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
   x->kept = l.kept;
   for (uint64_t in = inputs_of(st, r); in; in &= in - 1)
     x->inputs++;
-  for (int i = 0; i < l.regions.nparam; i++)
-    x->params += (uint64_t)l.regions.param[i].count;
-  add_reductions(st, &l, m, x);
+  if (l.regions.nparam) add_reductions(&l, x), add_gathers(&l, x), add_ties(st, &l, x);
   x->sent = sent_by(st, r);
   for (int u = 0; u < st->u->n; u++)
     if (unit_rank(st, u) == r)

@@ -11,10 +11,11 @@ typedef struct RankShare {
   uint64_t temp;    /* workspace, beside the buffers */
   uint64_t kept;    /* at least so many bytes in their place after the last one */
   int inputs;       /* how many inputs of a whole step it keeps */
-  uint64_t params;  /* local elements */
-  /* Bytes of gradients that are reduced, once a step: over dp (and others), over tp only,
-   * and of parameters that other pipeline ranks hold, too. */
-  uint64_t reduced, reduced_tp, tied;
+  uint64_t stepped; /* elements that the optimizer steps here, with padding */
+  /* Bytes, once a step: of gradients that are reduced, or scattered, over dp, and over tp
+   * (where both, over each); of parameters that are gathered over dp; and of those that
+   * other pipeline ranks hold, too. */
+  uint64_t reduced, scattered, reduced_tp, gathered, tied;
   uint64_t sent;    /* bytes to other pipeline ranks, per microbatch */
   BufferSizes sizes[AREA_N]; /* of what lives for a while */
   UnitWork work[3]; /* of one microbatch, all chunks; by Phase */
