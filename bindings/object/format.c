@@ -1,4 +1,4 @@
-/* format.c - numbers, meshes and lists of ranks as texts. */
+/* format.c - numbers and meshes as texts. */
 #include "format.h"
 
 #include <stdio.h>
@@ -42,12 +42,4 @@ const char *format_mesh(const Mesh *m, char buf[96]) {
   }
   if (!n) snprintf(buf, 96, "one rank");
   return buf;
-}
-
-void format_ranks(const int *rank, int n, int shown, Text *out) {
-  enum { FIRST = 4 };
-  bool all = n <= MAX(shown, FIRST + 1);
-  for (int i = 0; i < (all ? n : FIRST); i++)
-    text_printf(out, "%s%d", i ? ", " : "", rank[i]);
-  if (!all) text_printf(out, ", ..., %d", rank[n - 1]);
 }

@@ -1,4 +1,4 @@
-/* format.h - numbers, meshes and lists of ranks as people read them. */
+/* format.h - numbers and meshes as people read them. */
 #ifndef WEFT_FORMAT_H
 #define WEFT_FORMAT_H
 
@@ -8,7 +8,5 @@ const char *format_bytes(double n, char buf[32]); /* "1.5 MiB" */
 const char *format_count(double n, char buf[32]); /* "1.05 M" */
 /* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */
 const char *format_mesh(const Mesh *m, char buf[96]);
-/* "0, 8, 16, 24"; more than `shown` are cut: "0, 8, 16, ..., 1016". */
-void format_ranks(const int *rank, int n, int shown, Text *out);
 
 #endif

@@ -1,73 +1,79 @@
-/* mesh_object.c - meshes as Lua objects: weft.mesh { ... }, plan.mesh, the expert mesh,
- * and views that flatten or slice one. A view is a list of ranks with axes of its own. */
+/* mesh_object.c - weft.mesh { ... }; what one can ask a mesh is in
+ * stdlib/objects/mesh.lua.
+ */
 #include "mesh_object.h"
 
-#include <stdio.h>
+#include <lauxlib.h>
 
-#include "mesh_methods.h"
 #include "bindings/lang/schema.h"
+#include "bindings/script/api_doc.h"
+#include "bindings/script/library.h"
 #include "bindings/script/script.h"
+#include "result.h"
 
-#define MESH_TYPE "weft.mesh"
+/* ---- a resolved mesh ---- */
 
-MeshObject *mesh_object_test(lua_State *L, int idx) {
-  return luaL_testudata(L, idx, MESH_TYPE);
+/* parse(name): the shortest name of these axes, and whether they are of the expert mesh
+ * only; nil if no mesh has them. */
+static int parse_axes(lua_State *L) {
+  char buf[64];
+  AxisSet set = axes_parse(luaL_checkstring(L, 1));
+  lua_pushstring(L, set ? axes_name(set, buf) : NULL);
+  lua_pushboolean(L, axes_expert(set));
+  return 2;
 }
 
-static void push_metatable(lua_State *L);
-
-/* Pushes a view of n ranks; its axes and lists are still empty. */
-static MeshObject *new_view(lua_State *L, const Mesh *mesh, int gpus, int n) {
-  size_t bytes = sizeof(int) * ((size_t)n + (size_t)mesh->world);
-  MeshObject *m = lua_newuserdatauv(L, sizeof *m + bytes, 0);
-  *m = (MeshObject){.mesh = *mesh, .gpus = gpus, .n = n};
-  m->rank = (int *)(m + 1);
-  m->index = m->rank + n;
-  push_metatable(L);
-  lua_setmetatable(L, -2);
-  return m;
+static void push_members(lua_State *L, AxisSet set) {
+  lua_newtable(L);
+  for (int a = 0, n = 0; a < AXIS_END; a++)
+    if (set & AXIS_BIT(a)) {
+      lua_pushstring(L, axis_name((Axis)a));
+      lua_rawseti(L, -2, ++n);
+    }
 }
 
-MeshObject *mesh_view_new(lua_State *L, const MeshObject *of, int n) {
-  return new_view(L, &of->mesh, of->gpus, n);
-}
-
-void mesh_view_axis(MeshObject *m, const char *name, int size) {
-  snprintf(m->axis[m->naxis].name, sizeof m->axis[0].name, "%s", name);
-  m->axis[m->naxis++].size = size;
-}
-
-void mesh_view_index(MeshObject *m) {
-  for (int r = 0; r < m->mesh.world; r++)
-    m->index[r] = -1;
-  for (int i = 0; i < m->n; i++)
-    m->index[m->rank[i]] = i;
-}
-
-void mesh_object_push(lua_State *L, const Mesh *mesh, int gpus) {
-  MeshObject *m = new_view(L, mesh, gpus, mesh->world);
-  for (int i = 0; i < AXIS_N; i++)
-    mesh_view_axis(m, axis_name((Axis)mesh->order[i]), mesh->size[mesh->order[i]]);
-  for (int r = 0; r < mesh->world; r++)
-    m->rank[mesh_index(mesh, AXES_ALL, r)] = r;
-  mesh_view_index(m);
-}
-
-const MeshObject *mesh_push_expert(lua_State *L, const MeshObject *of) {
-  const Mesh *mesh = &of->mesh;
-  if (of->n < mesh->world)
-    luaL_error(L, "a part of a mesh has no expert mesh: slice mesh.expert instead");
-  MeshObject *m = new_view(L, mesh, of->gpus, mesh->world);
-  mesh_view_axis(m, axis_name(AXIS_PP), mesh->size[AXIS_PP]);
-  AxisSet all = AXIS_BIT(AXIS_PP);
-  for (int a = AXIS_N; a < AXIS_END; a++) {
-    mesh_view_axis(m, axis_name((Axis)a), mesh->size[a]);
-    all |= AXIS_BIT(a);
+void mesh_object_open(lua_State *L) {
+  lua_newtable(L);
+  lua_pushcfunction(L, parse_axes);
+  lua_setfield(L, -2, "parse");
+  push_members(L, AXIS_BIT(AXIS_END) - AXIS_BIT(AXIS_N) + AXIS_BIT(AXIS_PP));
+  lua_setfield(L, -2, "expert");
+  lua_newtable(L); /* name -> axes, for the names of several */
+  for (const char *const *name = axes_names(); *name; name++) {
+    AxisSet set = axes_parse(*name);
+    if (!(set & (set - 1))) continue;
+    push_members(L, set);
+    lua_setfield(L, -2, *name);
   }
-  for (int r = 0; r < mesh->world; r++)
-    m->rank[mesh_index(mesh, all, r)] = r;
-  mesh_view_index(m);
-  return m;
+  lua_setfield(L, -2, "views");
+  const char *names[64];
+  int n = api_doc_names("mesh", names, LEN(names));
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushstring(L, names[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "fields");
+  library_provide(L, "objects/axes");
+}
+
+void mesh_object_push(lua_State *L, const Mesh *m, int gpus) {
+  luaL_checkstack(L, 8, "not enough memory");
+  library_push(L, "objects/mesh");
+  lua_createtable(L, 0, 4);
+  set_integer(L, "world", m->world);
+  set_integer(L, "gpus", gpus);
+  lua_createtable(L, 0, AXIS_END);
+  for (int a = 0; a < AXIS_END; a++)
+    set_integer(L, axis_name((Axis)a), m->size[a]);
+  lua_setfield(L, -2, "size");
+  lua_createtable(L, AXIS_N, 0);
+  for (int i = 0; i < AXIS_N; i++) {
+    lua_pushstring(L, axis_name((Axis)m->order[i]));
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "order");
+  lua_call(L, 1, 1);
 }
 
 /* ---- weft.mesh { ... } ---- */
@@ -172,103 +178,4 @@ int mesh_object_make(lua_State *L) {
   }
   mesh_object_push(L, &k.mesh, (int)k.gpus);
   return 1;
-}
-
-/* ---- the object ---- */
-
-static void push_axes(lua_State *L, const MeshObject *m) {
-  lua_createtable(L, m->naxis, 0);
-  for (int a = 0; a < m->naxis; a++) {
-    lua_pushstring(L, m->axis[a].name);
-    lua_rawseti(L, -2, a + 1);
-  }
-}
-
-/* A field's value; false, with nothing pushed, if it is none. */
-static bool push_field(lua_State *L, const MeshObject *m, const char *key) {
-  if (strcmp(key, "world") == 0) {
-    lua_pushinteger(L, m->n);
-  } else if (strcmp(key, "gpus") == 0) {
-    lua_pushinteger(L, m->gpus);
-  } else if (strcmp(key, "axes") == 0) {
-    push_axes(L, m);
-  } else if (strcmp(key, "ranks") == 0) {
-    mesh_push_ranks(L, m->rank, m->n, m->gpus);
-  } else if (strcmp(key, "nodes") == 0) {
-    mesh_push_ranks(L, m->rank, m->n, m->gpus);
-    lua_getfield(L, -1, "nodes");
-  } else if (strcmp(key, "expert") == 0) {
-    mesh_push_expert(L, m);
-  } else {
-    unsigned axes = mesh_view_axes(m, key);
-    int size = 1;
-    for (int a = 0; a < m->naxis; a++)
-      if (axes & 1u << a) size *= m->axis[a].size;
-    if (!axes && m->n == m->mesh.world && axes_expert(axes_parse(key)))
-      size = mesh_size(&m->mesh, axes_parse(key));
-    else if (!axes)
-      return false;
-    lua_pushinteger(L, size);
-  }
-  return true;
-}
-
-/* Upvalue: the methods. */
-static int index_mesh(lua_State *L) {
-  const MeshObject *m = luaL_checkudata(L, 1, MESH_TYPE);
-  const char *key = luaL_checkstring(L, 2);
-  lua_pushvalue(L, 2);
-  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL || push_field(L, m, key)) return 1;
-  if (axes_expert(axes_parse(key)))
-    return luaL_error(L, "this part of a mesh has no '%s' (slice mesh.expert instead)",
-                      key);
-  /* The name of an axis that other meshes have. */
-  if (axes_parse(key)) return mesh_unknown_axis(L, m, key);
-  return script_unknown(L, "mesh");
-}
-
-static int assign_mesh(lua_State *L) {
-  return luaL_error(L, "a mesh cannot be changed; make another one with weft.mesh");
-}
-
-static int length_mesh(lua_State *L) {
-  const MeshObject *m = luaL_checkudata(L, 1, MESH_TYPE);
-  lua_pushinteger(L, m->n);
-  return 1;
-}
-
-static int equal_mesh(lua_State *L) {
-  const MeshObject *a = mesh_object_test(L, 1), *b = mesh_object_test(L, 2);
-  bool same = a && b && a->n == b->n && a->naxis == b->naxis && a->gpus == b->gpus;
-  for (int i = 0; same && i < a->naxis; i++)
-    same = a->axis[i].size == b->axis[i].size &&
-           strcmp(a->axis[i].name, b->axis[i].name) == 0;
-  lua_pushboolean(L, same && memcmp(a->rank, b->rank, sizeof(int) * (size_t)a->n) == 0);
-  return 1;
-}
-
-static int print_mesh(lua_State *L) {
-  const MeshObject *m = luaL_checkudata(L, 1, MESH_TYPE);
-  int *group = lua_newuserdatauv(L, sizeof(int) * (size_t)m->n, 0);
-  mesh_print(m, group, script_push_text(L));
-  script_end_text(L);
-  return 1;
-}
-
-static void push_metatable(lua_State *L) {
-  static const luaL_Reg meta[] = {{"__tostring", print_mesh},
-                                  {"__newindex", assign_mesh},
-                                  {"__len", length_mesh},
-                                  {"__eq", equal_mesh},
-                                  {NULL, NULL}};
-  if (!luaL_newmetatable(L, MESH_TYPE)) return;
-  luaL_setfuncs(L, meta, 0);
-  lua_newtable(L);
-  luaL_setfuncs(L, mesh_methods, 0);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -3, "methods");
-  lua_pushcclosure(L, index_mesh, 1);
-  lua_setfield(L, -2, "__index");
-  lua_pushliteral(L, MESH_TYPE);
-  lua_setfield(L, -2, "__metatable");
 }

@@ -7,6 +7,7 @@
 #include "mesh_object.h"
 #include "reasons.h"
 #include "bindings/lang/schema.h"
+#include "bindings/script/library.h"
 #include "bindings/script/script.h"
 
 #define PLAN_TYPE "weft.plan"
@@ -33,9 +34,9 @@ const LangPlan *plan_object_peek(const void *object) {
 
 static PlanObject *self(lua_State *L) {
   PlanObject *o = luaL_testudata(L, 1, PLAN_TYPE);
-  if (!o) luaL_error(L, "the plan is missing: write plan:method(...), with a colon");
-  if (!o->plan) luaL_error(L, "this plan is closed");
-  if (o->busy) luaL_error(L, "this plan is in use");
+  if (!o) library_error(L, "the plan is missing: write plan:method(...), with a colon");
+  if (!o->plan) library_error(L, "this plan is closed");
+  if (o->busy) library_error(L, "this plan is in use");
   o->L = L;
   return o;
 }
@@ -73,8 +74,9 @@ const Job *plan_object_compiled(lua_State *L) {
 }
 
 weft_plan *plan_object_at(lua_State *L, int idx) {
-  PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
-  if (!o->plan || o->busy) luaL_error(L, "the other plan is closed or in use");
+  PlanObject *o = luaL_testudata(L, idx, PLAN_TYPE);
+  if (!o) library_error(L, "another plan is expected, not a %s", luaL_typename(L, idx));
+  if (!o->plan || o->busy) library_error(L, "the other plan is closed or in use");
   return o->plan;
 }
 
@@ -284,14 +286,21 @@ static void mesh_job(void *ud) {
   j->ok = mesh_resolve(&p.mesh, lang_cluster_ranks(j->lp), &j->mesh, &j->d);
 }
 
-/* The mesh does not need a compiled plan. It is kept: user value 1. */
-static void push_mesh(lua_State *L, const PlanObject *o) {
-  if (lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA) return;
-  lua_pop(L, 1);
+/* The mesh does not need a compiled plan. */
+static Mesh mesh_of(lua_State *L, const PlanObject *o) {
   MeshJob j = {.lp = o->plan->job.lp, .d = {.arena = script_push_arena(L)}};
   /* Loading has resolved it before: it fits. */
   if (!arena_try(j.d.arena, mesh_job, &j) || !j.ok) luaL_error(L, "not enough memory");
-  mesh_object_push(L, &j.mesh, job_node_ranks(&o->plan->job));
+  lua_pop(L, 1);
+  return j.mesh;
+}
+
+/* The object is kept: user value 1. */
+static void push_mesh(lua_State *L, const PlanObject *o) {
+  if (lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA) return;
+  lua_pop(L, 1);
+  Mesh m = mesh_of(L, o);
+  mesh_object_push(L, &m, job_node_ranks(&o->plan->job));
   lua_pushvalue(L, -1);
   lua_setiuservalue(L, 1, 1);
 }
@@ -329,11 +338,10 @@ static int print_plan(lua_State *L) {
     return 1;
   }
   const Plan *p = lang_plan(o->plan->job.lp);
-  push_mesh(L, o);
-  MeshObject *m = mesh_object_test(L, -1);
+  Mesh m = mesh_of(L, o);
   char mesh[96];
-  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name, format_mesh(&m->mesh, mesh),
-                  m->n, m->n > 1 ? "s" : "", p->schedule);
+  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name, format_mesh(&m, mesh), m.world,
+                  m.world > 1 ? "s" : "", p->schedule);
   return 1;
 }
 
@@ -353,7 +361,7 @@ static void push_metatable(lua_State *L) {
                                      {"comm", plan_comm},
                                      {"stages", plan_stages},
                                      {"schedule", plan_schedule},
-                                     {"diff", plan_diff},
+                                     {"figures", plan_figures},
                                      {"verify", plan_verify},
                                      {"run", plan_run},
                                      {"with", with},
@@ -369,7 +377,7 @@ static void push_metatable(lua_State *L) {
   luaL_setfuncs(L, meta, 0);
   lua_newtable(L);
   luaL_setfuncs(L, methods, 0);
-  report_methods(L, "plan");
+  object_methods(L, "plan");
   lua_pushvalue(L, -1);
   lua_setfield(L, -3, "methods");
   lua_pushcclosure(L, index_plan, 1);

@@ -30,7 +30,7 @@ const Job *plan_object_compiled(lua_State *L);
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e);
 
-/* The handle of the object at idx; raises. */
+/* The handle of the other plan at idx; raises. */
 weft_plan *plan_object_at(lua_State *L, int idx);
 /* The same, compiled; NULL if that is not possible. */
 const Job *plan_object_try(lua_State *L, int idx);
@@ -46,12 +46,12 @@ void check_options(lua_State *L, int arg, const char *const *names);
 /* ---- methods ---- */
 int plan_match(lua_State *L); /* plan_params.c */
 int plan_shards(lua_State *L);
+int plan_figures(lua_State *L);
 int plan_program(lua_State *L); /* plan_program.c */
 int plan_memory(lua_State *L);
 int plan_comm(lua_State *L);
 int plan_stages(lua_State *L);
 int plan_schedule(lua_State *L);
-int plan_diff(lua_State *L);   /* plan_diff.c */
 int plan_verify(lua_State *L); /* plan_act.c */
 int plan_run(lua_State *L);
 

@@ -15,7 +15,7 @@ static int to_string(lua_State *L) {
 }
 
 Text *result_begin(lua_State *L) {
-  luaL_checkstack(L, 10, NULL);
+  luaL_checkstack(L, 10, "not enough memory");
   lua_newtable(L);
   if (luaL_newmetatable(L, "weft.result")) {
     lua_pushcfunction(L, to_string);
@@ -33,52 +33,19 @@ void result_end(lua_State *L) {
   lua_setfield(L, -2, "text");
 }
 
-/* Upvalue: the kind. */
-static int report_tostring(lua_State *L) {
-  const char *kind = lua_tostring(L, lua_upvalueindex(1));
-  luaL_checktype(L, 1, LUA_TTABLE);
-  library_push(L, lua_pushfstring(L, "reports/%s", kind));
-  lua_pushvalue(L, 1);
-  library_push(L, "reports/text");
-  lua_call(L, 2, 1);
-  return 1;
-}
-
-/* Gives the table on top the printed form of a kind. */
-static void set_report(lua_State *L, const char *kind) {
-  if (luaL_newmetatable(L, lua_pushfstring(L, "weft.report.%s", kind))) {
-    lua_pushstring(L, kind);
-    lua_pushcclosure(L, report_tostring, 1);
-    lua_setfield(L, -2, "__tostring");
-  }
-  lua_remove(L, -2);
-  lua_setmetatable(L, -2);
-}
-
 void report_new(lua_State *L, const char *kind) {
-  luaL_checkstack(L, 10, NULL);
+  luaL_checkstack(L, 10, "not enough memory");
+  library_push(L, "reports/report");
+  lua_pushstring(L, kind);
   lua_newtable(L);
-  set_report(L, kind);
+  lua_call(L, 2, 1);
 }
 
-/* report(kind, table), for the methods that are written in Lua. */
-static int report(lua_State *L) {
-  luaL_checktype(L, 2, LUA_TTABLE);
-  lua_settop(L, 2);
-  set_report(L, luaL_checkstring(L, 1));
-  return 1;
-}
-
-void report_methods(lua_State *L, const char *object) {
+void object_methods(lua_State *L, const char *object) {
   int methods = lua_gettop(L);
-  library_push(L, lua_pushfstring(L, "reports/%s", object));
-  lua_pushcfunction(L, report);
-  lua_call(L, 1, 1);
-  for (lua_pushnil(L); lua_next(L, -2);) {
-    lua_pushvalue(L, -2);
-    lua_insert(L, -2);
-    lua_settable(L, methods);
-  }
+  library_push(L, lua_pushfstring(L, "objects/%s", object));
+  lua_pushvalue(L, methods);
+  lua_call(L, 1, 0);
   lua_settop(L, methods);
 }
 

@@ -15,8 +15,9 @@ void result_end(lua_State *L);
 
 /* Pushes an empty table that prints as stdlib/reports/KIND.lua says. */
 void report_new(lua_State *L, const char *kind);
-/* Adds the methods of stdlib/reports/OBJECT.lua to the table on top. */
-void report_methods(lua_State *L, const char *object);
+/* Adds the methods of stdlib/objects/OBJECT.lua to the table on top, or in the place of
+ * functions there that give them values. */
+void object_methods(lua_State *L, const char *object);
 
 /* Fields of the table on top. */
 void set_integer(lua_State *L, const char *key, int64_t v);

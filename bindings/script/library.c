@@ -18,29 +18,35 @@ static int use(lua_State *L) {
 }
 
 /* Positions in the library say nothing to those who call it. */
-static int fail(lua_State *L) {
+int library_error(lua_State *L, const char *fmt, ...) {
   lua_Debug ar;
   bool found = false;
-  for (int level = 1; !found && lua_getstack(L, level, &ar); level++) {
+  va_list ap;
+  luaL_checkstack(L, 6, NULL);
+  for (int level = 0; !found && lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
     found = ar.currentline > 0 && strncmp(ar.source, OWN_FILE, strlen(OWN_FILE)) != 0;
   }
-  luaL_checkstring(L, 1);
-  if (found) lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
-  if (found) lua_insert(L, 1);
-  lua_settop(L, 1 + found);
-  lua_concat(L, 1 + found);
+  if (found)
+    lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
+  else
+    lua_pushliteral(L, "");
+  va_start(ap, fmt);
+  lua_pushvfstring(L, fmt, ap);
+  va_end(ap);
+  lua_concat(L, 2);
   return lua_error(L);
+}
+
+static int fail(lua_State *L) {
+  return library_error(L, "%s", luaL_checkstring(L, 1));
 }
 
 static int expected(lua_State *L) {
   const char *type = luaL_checkstring(L, 2);
   if (strcmp(luaL_typename(L, 1), type) == 0) return 0;
-  lua_pushcfunction(L, fail);
-  lua_pushfstring(L, "bad argument to '%s' (%s expected, got %s)", lua_tostring(L, 3),
-                  type, luaL_typename(L, 1));
-  lua_call(L, 1, 0);
-  return 0;
+  return library_error(L, "bad argument to '%s' (%s expected, got %s)",
+                       luaL_checkstring(L, 3), type, luaL_typename(L, 1));
 }
 
 static int suggest(lua_State *L) {
@@ -134,7 +140,7 @@ static void push_environment(lua_State *L) {
 
 /* Pushes the table of files. */
 static void push_files(lua_State *L) {
-  luaL_checkstack(L, 10, NULL);
+  luaL_checkstack(L, 10, "not enough memory");
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &files_key) == LUA_TTABLE) return;
   lua_pop(L, 1);
   lua_newtable(L);

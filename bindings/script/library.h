@@ -24,5 +24,8 @@ void library_open(lua_State *L);
 void library_push(lua_State *L, const char *name);
 /* Pops a value, which is `name` for the library from now on. */
 void library_provide(lua_State *L, const char *name);
+/* Raises, as luaL_error does, at the place of the code that called the library: for
+ * functions of C that methods in Lua call. */
+int library_error(lua_State *L, const char *fmt, ...);
 
 #endif

@@ -15,6 +15,7 @@ static int has_no(lua_State *L) {
 int script_weft(lua_State *L) {
   luaL_checkversion(L);
   library_open(L);
+  mesh_object_open(L);
   lua_newtable(L);
   builders_add(L);
   lua_pushcfunction(L, mesh_object_make);

@@ -270,7 +270,7 @@ static void copy_function(Transfer *t, int idx) {
 static int copy_inner(lua_State *to) {
   Transfer t = *(Transfer *)lua_touserdata(to, 1);
   t.memo = 2;
-  luaL_checkstack(to, 40, NULL);
+  luaL_checkstack(to, 40, "not enough memory");
   copy(&t, lua_gettop(t.from));
   return 1;
 }
@@ -301,7 +301,7 @@ static void copy_object(Transfer *t, int idx) {
   if (name ? push_same(t, name) : push_copied(t, lua_topointer(t->from, idx))) return;
   if (++t->nest > MAX_NEST || !lua_checkstack(t->from, 40))
     luaL_error(t->to, "%s is nested too deeply", t->where);
-  luaL_checkstack(t->to, 40, NULL);
+  luaL_checkstack(t->to, 40, "not enough memory");
   if (lua_istable(t->from, idx))
     copy_table(t, idx);
   else if (export_is(t->from, idx))
@@ -343,7 +343,7 @@ static void copy(Transfer *t, int idx) {
 
 void transfer(lua_State *from, int idx, lua_State *to, const char *where, int owner) {
   Transfer t = {.from = from, .to = to, .owner = owner};
-  luaL_checkstack(to, 40, NULL);
+  luaL_checkstack(to, 40, "not enough memory");
   if (!lua_checkstack(from, 40)) luaL_error(to, "not enough memory");
   enter(&t, "%s", where);
   lua_newtable(to);

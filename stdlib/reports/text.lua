@@ -25,11 +25,11 @@ function text.plural(n, word)
   return format("%d %s%s", n, word, n == 1 and "" or "s")
 end
 
--- "0, 8, 16, ..., 1016": at most `shown` of a list.
+-- "0, 8, 16, 24, ..., 1016": all of a list, or, if there are more than `shown`, the first
+-- four and the last.
 function text.list(items, shown)
-  if #items <= shown then return table.concat(items, ", ") end
-  local head = table.concat(items, ", ", 1, shown - 1)
-  return format("%s, ..., %s", head, items[#items])
+  if #items <= math.max(shown, 5) then return table.concat(items, ", ") end
+  return table.concat(items, ", ", 1, 4) .. ", ..., " .. items[#items]
 end
 
 -- Rows of cells under their heads. Texts are flush left, numbers flush right; a last column

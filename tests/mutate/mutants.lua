@@ -247,7 +247,6 @@ return {
   { file = "bindings/sweep/sweep_cache.c", suites = "sweep",
     from = "x->n == n && memcmp(x->key, key, n) == 0) break;", to = "x->n == n) break;",
     equal = "it takes two keys with one hash of 64 bits" },
-  { file = "bindings/object/plan_diff.c", suites = "plan_object",
-    from = "if (strcmp(a, b) != 0) add_row(L, what, a, b, true, t);",
-    to = "add_row(L, what, a, b, true, t);" },
+  { file = "stdlib/objects/plan.lua", suites = "plan_object",
+    from = "if from ~= to then", to = "if from ~= to or figure then" },
 }

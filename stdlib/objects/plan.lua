@@ -1,0 +1,130 @@
+-- plan.lua - methods of plan objects: those that put together what others say, and those
+-- whose values come from functions in C by the same name (plan_params.c).
+local format, match = string.format, string.match
+local report, text, view = use "reports/report", use "reports/text", use "objects/view"
+
+local deepest = 20 -- tables inside tables whose fields are compared
+
+local function failf(...) fail(format(...)) end
+
+-- ---- fields, for plan:diff ----
+
+-- A value as one writes it; tables are their builder or {}. Functions are the same if their
+-- code is; the place says which one it is.
+local function written(x)
+  if type(x) == "string" then return '"' .. x .. '"' end
+  if type(x) == "table" then return builder(x) and "weft." .. builder(x) or "{}" end
+  if type(x) ~= "function" then return tostring(x) end
+  local place, hash = origin(x)
+  return format("function %s (0x%06x)", place, hash & 0xffffff)
+end
+
+local function path_below(base, k)
+  if type(k) ~= "string" then return format("%s[%s]", base, k) end
+  if not match(k, "^[%a_][%w_]*$") then return format('%s["%s"]', base, k) end
+  return base == "" and k or base .. "." .. k
+end
+
+-- out[path] = text for all fields of a table.
+local function flatten(t, base, out, nest)
+  for k, x in next, nest < deepest and t or {} do
+    local path = path_below(base, k)
+    local plain = type(x) == "table" and not builder(x) and rawlen(x) > 0
+    if not plain then out[path] = written(x) end
+    if type(x) == "table" then flatten(x, path, out, nest + 1) end
+  end
+  return out
+end
+
+return function(methods)
+  local values = {}
+  for name, f in next, methods do values[name] = f end
+  methods.figures = nil
+
+  -- plan:rank(n): who the rank is, what it runs, holds and sends.
+  function methods.rank(plan, n)
+    local mesh, memory = plan.mesh, plan:memory(n)
+    local coord, groups, at = {}, {}, mesh:coord(n)
+    for _, axis in ipairs(mesh.axes) do
+      if mesh[axis] > 1 then
+        local name = axis == "dp_shard" and mesh.dp_replicate == 1 and "dp" or axis
+        local group = mesh:group(axis, n)
+        coord[#coord + 1] = { axis = name, at = at[axis] }
+        groups[#groups + 1] = { axis = name, ranks = group, nodes = group.nodes }
+      end
+    end
+    local stages, schedule = {}, plan:schedule()
+    for _, s in ipairs(plan:stages()) do
+      if s.pp == memory.pp then stages[#stages + 1] = s end
+    end
+    return report("rank", {
+      rank = n, world = #mesh, node = at.node, local_rank = at.local_rank, coord = coord,
+      groups = groups, stages = stages, microbatches = schedule.microbatches,
+      actions = schedule[memory.pp + 1], memory = memory, comm = plan:comm(n),
+    })
+  end
+
+  -- plan:match([pattern]): the parameters that a pattern of tp_plan matches.
+  function methods.match(plan, pattern)
+    if pattern ~= nil then expected(pattern, "string", "match") end
+    local list = values.match(plan, pattern)
+    if #list == 0 then
+      local all = values.match(plan)
+      for i, p in ipairs(all) do all[i] = p.like end
+      list.pattern, list.near = pattern, suggest(pattern, all)
+    end
+    return report("match", list)
+  end
+
+  -- The one parameter that a name or a pattern stands for.
+  local function find_shards(plan, name)
+    local found = values.shards(plan, name)
+    if found then return found end
+    local list = values.match(plan, name)
+    if #list == 1 then return values.shards(plan, list[1].name) end
+    if #list > 1 then
+      failf('"%s" stands for %d parameters, the first is %s', name, #list, list[1].name)
+    end
+    local all = values.match(plan)
+    for i, p in ipairs(all) do all[i] = p.name end
+    local near = suggest(name, all)
+    failf('there is no parameter "%s"%s', name,
+      near and format(' (did you mean "%s"?)', near) or "")
+  end
+
+  -- plan:shards(parameter): which ranks hold which slice. A shard has the fields of its
+  -- last range itself.
+  function methods.shards(plan, name)
+    expected(name, "string", "shards")
+    local found = find_shards(plan, name)
+    for _, shard in ipairs(found) do
+      for _, range in ipairs(shard.ranges) do
+        for k, x in next, range do shard[k] = x end
+      end
+      shard.ranks.nodes = view.nodes(shard.ranks, plan.mesh.gpus)
+      report("ranks", shard.ranks)
+    end
+    return report("shards", found)
+  end
+
+  -- plan:diff(other): the fields that differ, then the figures that follow from them, all
+  -- as texts.
+  function methods.diff(plan, other)
+    local figures = values.figures(plan, other)
+    local was, is, paths = flatten(plan.spec, "", {}, 0), flatten(other.spec, "", {}, 0), {}
+    local list = { compared = figures ~= nil }
+    local function add(path, from, to, figure)
+      if from ~= to then
+        list[#list + 1] = { path = path, from = from, to = to, figure = figure }
+      end
+    end
+    for path in next, was do paths[path] = true end
+    for path in next, is do paths[path] = true end
+    for _, path in ipairs(keys(paths)) do add(path, was[path], is[path], false) end
+    for _, f in ipairs(figures or {}) do
+      local shown = f.name == "memory" and text.bytes or tostring
+      add(f.name, shown(f.from), shown(f.to), true)
+    end
+    return report("diff", list)
+  end
+end
