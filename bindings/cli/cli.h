@@ -7,7 +7,7 @@
 
 #include "bindings/object/format.h"
 #include "bindings/api/job.h"
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 #include "vm/base/json.h"
 #include "vm/draw/timeline_draw.h"
 

@@ -2,7 +2,7 @@
  * sweep is the same with files for the rows of a sweep. */
 #include "cli.h"
 
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 
 weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
   weft_error e;

@@ -6,7 +6,7 @@
 
 #include "bindings/lang/lang.h"
 #include "bindings/object/plan_object.h"
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 
 /* ---- JSON ---- */
 

@@ -4,8 +4,6 @@
 
 #include <stdio.h>
 
-#include "bindings/model/model.h"
-
 const Plan *lang_plan(const LangPlan *lp) {
   return &lp->plan;
 }
@@ -340,21 +338,4 @@ weft_status lang_set_config_int(LangPlan *lp, const char *key, int64_t value,
                                 weft_error *e) {
   ConfigJob j = {.lp = lp, .key = key, .value = value, .set = true};
   return state_protect(lp->state, config_job, &j, e);
-}
-
-weft_status lang_build_graph(LangPlan *lp, int64_t B, int64_t T, Graph *g, Diags *d,
-                             weft_error *e) {
-  LangState *s = lp->state;
-  lua_State *L = s->L;
-  int top = lua_gettop(L);
-  if (lp->plan.packed.on) graph_input(g, IN_DOC_STARTS);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
-  state_arm(s);
-  weft_status st = graph_call_model(L, top + 1, top + 2, g, d, e);
-  state_disarm(s);
-  lua_settop(L, top);
-  if (s->stop != STOP_NONE) return state_stopped(s, e);
-  if (d->list.n) lang_locate(lp, d);
-  return st;
 }

@@ -359,21 +359,19 @@ static weft_status report(const ModelCall *c, const char *msg, Diags *d) {
   return WEFT_EPLAN;
 }
 
-weft_status graph_call_model(lua_State *L, int fn, int config, Graph *g, Diags *d,
-                             weft_error *e) {
+/* Calls the function at `fn` with `g` and the table after it. A Lua error, a wrong call
+ * or a wrong result becomes a diagnostic with path "model" and, where a file of the user
+ * is on the call stack, its file and line. `g` dies with the call: tensors that the
+ * function kept are refused. */
+static weft_status call_at(lua_State *L, int fn, Graph *g, Diags *d, weft_error *e) {
   int top = lua_gettop(L);
   if (!lua_checkstack(L, 8)) return err_set(e, WEFT_ENOMEM, "the Lua stack is full");
-  fn = lua_absindex(L, fn);
-  config = config ? lua_absindex(L, config) : 0;
   ModelCall c = {.g = g, .loss = -1, .source = source_of(L, fn)};
   g->file = c.source ? chunk_file(c.source) : NULL;
   lua_pushcfunction(L, call_model);
   lua_pushlightuserdata(L, &c);
   lua_pushvalue(L, fn);
-  if (config)
-    lua_pushvalue(L, config);
-  else
-    lua_pushnil(L);
+  lua_pushvalue(L, fn + 1);
   weft_status st = WEFT_OK;
   int lua_st = lua_pcall(L, 3, 0, 0);
   if (lua_st == LUA_ERRMEM || c.out_of_memory)
@@ -387,5 +385,22 @@ weft_status graph_call_model(lua_State *L, int fn, int config, Graph *g, Diags *
   st = graph_finish(g, c.loss, &why);
   if (st == WEFT_EPLAN) return report(&c, why.text, d);
   if (st != WEFT_OK && e) *e = why;
+  return st;
+}
+
+weft_status lang_build_graph(LangPlan *lp, int64_t B, int64_t T, Graph *g, Diags *d,
+                             weft_error *e) {
+  LangState *s = lp->state;
+  lua_State *L = s->L;
+  int top = lua_gettop(L);
+  if (lp->plan.packed.on) graph_input(g, IN_DOC_STARTS);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
+  state_arm(s);
+  weft_status st = call_at(L, top + 1, g, d, e);
+  state_disarm(s);
+  lua_settop(L, top);
+  if (s->stop != STOP_NONE) return state_stopped(s, e);
+  if (d->list.n) lang_locate(lp, d);
   return st;
 }

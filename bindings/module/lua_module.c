@@ -1,7 +1,7 @@
 /* lua_module.c - the entry of weft.so, with which require "weft" works in any Lua 5.4. It
  * takes the functions of Lua from the program that loads it: a second copy of Lua in one
  * process would not know the first one's states. */
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 
 /* The only name that the module exports. */
 __attribute__((visibility("default"))) int luaopen_weft(lua_State *L) {

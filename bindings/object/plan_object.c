@@ -7,11 +7,13 @@
 #include "mesh_object.h"
 #include "reasons.h"
 #include "bindings/lang/schema.h"
+#include "bindings/script/export.h"
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"
 
 #define PLAN_TYPE "weft.plan"
 typedef struct PlanObject {
+  ExportOwner owner; /* of the functions in plan.spec */
   weft_plan *plan; /* NULL once it is closed */
   lua_State *L;    /* the thread that is using it: print() of the plan speaks there */
   bool compiled, borrowed;
@@ -27,8 +29,8 @@ weft_plan *plan_object_test(lua_State *L, int idx) {
   return o ? o->plan : NULL;
 }
 
-const LangPlan *plan_object_peek(const void *object) {
-  const PlanObject *o = object;
+static const LangPlan *loaded(const ExportOwner *owner) {
+  const PlanObject *o = (const PlanObject *)owner;
   return o->plan && !o->busy ? o->plan->job.lp : NULL;
 }
 
@@ -107,7 +109,7 @@ static void print_line(void *ud, const char *line) {
 
 static PlanObject *new_object(lua_State *L) {
   PlanObject *o = lua_newuserdatauv(L, sizeof *o, 1);
-  *o = (PlanObject){.L = L};
+  *o = (PlanObject){.owner = {loaded}, .L = L};
   push_metatable(L);
   lua_setmetatable(L, -2);
   return o;

@@ -20,8 +20,6 @@ void plan_object_borrow(lua_State *L, weft_plan *plan);
 /* The handle of the object at idx, or NULL. It lives as long as the object is not
  * collected or closed. */
 weft_plan *plan_object_test(lua_State *L, int idx);
-/* What was loaded into an object, known by its address; NULL if it is closed or in use. */
-const LangPlan *plan_object_peek(const void *object);
 /* The handle of the object at 1, for methods; raises. */
 weft_plan *plan_object_self(lua_State *L);
 /* The same, compiled; raises all reasons if that is not possible. */

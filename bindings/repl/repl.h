@@ -4,7 +4,7 @@
 #define WEFT_REPL_H
 
 #include "bindings/cli/cli.h"
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 #include "repl_input.h"
 
 typedef struct Repl {

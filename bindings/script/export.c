@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-#include "bindings/object/plan_object.h"
-
 /* Registry of a plan's state: function -> number and number -> function. */
 static const char numbers_key = 'n';
 
@@ -117,7 +115,8 @@ const char *export_place(lua_State *L, int idx, uint64_t *hash) {
 
 lua_State *export_push_original(lua_State *L, int idx, const char **why) {
   lua_getupvalue(L, idx, UP_OWNER);
-  const LangPlan *lp = plan_object_peek(lua_touserdata(L, -1));
+  const ExportOwner *owner = lua_touserdata(L, -1);
+  const LangPlan *lp = owner->plan(owner);
   lua_getupvalue(L, idx, UP_NUMBER);
   lua_Integer number = lua_tointeger(L, -1);
   lua_pop(L, 2);

@@ -4,6 +4,12 @@
 
 #include "bindings/lang/lang.h"
 
+/* The object of a plan that functions outside belong to begins with this. */
+typedef struct ExportOwner {
+  /* What was loaded into the object at this address; NULL: it is closed or in use. */
+  const LangPlan *(*plan)(const struct ExportOwner *object);
+} ExportOwner;
+
 /* Gives every function in the plan's fields a number. False: no memory. */
 bool export_number_functions(LangState *s);
 /* Pushes onto `to` what stands for the function at idx of a plan's state: a function that

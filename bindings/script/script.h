@@ -1,6 +1,7 @@
-/* script.h - weft in a full Lua state: scripts, the prompt, and require "weft" in any Lua
- * 5.4. Unlike the state of a plan, such a state has all of Lua and no limits, and it may
- * belong to somebody else: nothing here changes its globals. */
+/* script.h - what objects and functions of weft need in a full Lua state: scripts, the
+ * prompt, and require "weft" in any Lua 5.4. Unlike the state of a plan, such a state has
+ * all of Lua and no limits, and it may belong to somebody else: nothing here changes its
+ * globals. bindings/runner makes such states. */
 #ifndef WEFT_SCRIPT_H
 #define WEFT_SCRIPT_H
 
@@ -8,10 +9,6 @@
 #include <lua.h>
 
 #include "vm/base/base.h"
-
-/* Pushes the table `weft`, a new one at each call: what require "weft" runs. The module
- * weft.so exports it as luaopen_weft. */
-int script_weft(lua_State *L);
 
 /* What the program around a state offers; all of it may be NULL. Borrowed, and read again
  * at every use. */
@@ -32,27 +29,12 @@ void script_set_host(lua_State *L, const ScriptHost *h);
 const StopFlag *script_stop(lua_State *L);
 const ScriptHost *script_host(lua_State *L); /* NULL: none */
 
-/* A state with all of Lua, in which require "weft" gives the table, no file needed. With
- * a stop flag, Lua code ends with the error "interrupted!" soon after it is set, also in
- * coroutines and inside pcall: the hook goes on raising until script_resume. NULL: out of
- * memory. lua_close ends it. */
-lua_State *script_new(const ScriptHost *h);
 /* If the flag is set, the Lua code that called the running function ends at its next
  * instruction: for work in C that was interrupted, so that no script takes that for an
  * answer. True if it is set. */
 bool script_interrupt(lua_State *L);
 /* After an interruption, when the flag was cleared: the state may run again. */
 void script_resume(lua_State *L);
-
-/* Message handler: adds a traceback to texts and to what has none of its own; error
- * objects with __tostring stay what they are. */
-int script_handler(lua_State *L);
-
-/* Runs a file ("-": the standard input) with `arg` and `...`. An error of the script is
- * WEFT_EPLAN, or the code that its error object has, with message and traceback pushed
- * as one text; nothing is pushed otherwise. */
-weft_status script_run(lua_State *L, const char *path, int argc, char *const *argv,
-                       weft_error *e);
 
 /* "weft.plan has no 'mehs' (did you mean 'mesh'?)", by the names that api_doc.def lists
  * under `object`; for __index functions: the key is at index 2. */

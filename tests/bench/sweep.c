@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 
 static const char script[] =
     "local weft = require 'weft'\n"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bindings/repl/repl.h"
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 #include "tests/lib/scratch.h"
 
 static lua_State *L;

@@ -3,7 +3,7 @@
 #include <lauxlib.h>
 
 #include "bindings/script/library.h"
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 #include "tests/lib/scratch.h"
 
 static lua_State *L;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bindings/api/job.h"
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 #include "strange_plan.h"
 
 enum {

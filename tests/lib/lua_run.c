@@ -4,7 +4,7 @@
 #include <check.h>
 #include <lauxlib.h>
 
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 #include "scratch.h"
 
 static const char prelude[] =

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "bindings/script/api_doc.h"
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 #include "tests/lib/lua_run.h"
 #include "tests/lib/process.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "bindings/api/job.h"
-#include "bindings/script/script.h"
+#include "bindings/runner/runner.h"
 #include "bindings/sweep/sweep.h"
 #include "vm/pipeline/timeline.h"
 #include "tests/lib/process.h"

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "bindings/lang/schema.h"
+#include "bindings/runner/runner.h"
 #include "bindings/sweep/sweep.h"
 #include "tests/lib/scratch.h"
 

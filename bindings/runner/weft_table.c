@@ -1,12 +1,12 @@
-/* script_api.c - the table `weft` as scripts have it: the builders of plans, and what
+/* weft_table.c - the table `weft` as scripts have it: the builders of plans, and what
  * gives objects. */
-#include "script.h"
+#include "runner.h"
 
 #include "bindings/lang/lang.h"
 #include "bindings/object/mesh_object.h"
 #include "bindings/object/plan_object.h"
 #include "bindings/sweep/sweep.h"
-#include "library.h"
+#include "bindings/script/library.h"
 
 static int has_no(lua_State *L) {
   return script_unknown(L, "weft");
