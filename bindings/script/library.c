@@ -51,6 +51,7 @@ static int expected(lua_State *L) {
 
 static int suggest(lua_State *L) {
   const char *text = luaL_checkstring(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
   int n = (int)lua_rawlen(L, 2);
   const char **name = lua_newuserdatauv(L, sizeof *name * (size_t)(n + 1), 0);
   for (int i = 0; i < n; i++, lua_pop(L, 1)) {
@@ -85,6 +86,7 @@ static int builder(lua_State *L) {
 }
 
 static int box(lua_State *L) {
+  luaL_checktype(L, 2, LUA_TTABLE);
   lua_settop(L, 2);
   lua_newuserdatauv(L, 0, 1);
   lua_pushvalue(L, 1);
