@@ -133,7 +133,8 @@ static bool case_at(int i, Case *k) {
       {COLL_ALL_REDUCE, RED_SUM, false},     {COLL_ALL_REDUCE, RED_SUM, true},
       {COLL_ALL_REDUCE, RED_MAX, false},     {COLL_ALL_REDUCE, RED_MAX, true},
       {COLL_ALL_GATHER, RED_SUM, false},     {COLL_REDUCE_SCATTER, RED_SUM, false},
-      {COLL_REDUCE_SCATTER, RED_MAX, false},
+      {COLL_REDUCE_SCATTER, RED_MAX, false}, {COLL_ALL_GATHER, RED_SUM, true},
+      {COLL_REDUCE_SCATTER, RED_SUM, true},  {COLL_REDUCE_SCATTER, RED_MAX, true},
   };
   if (i >= LEN(count) * LEN(dtype) * LEN(what)) return false;
   int w = i % LEN(what), d = i / LEN(what) % LEN(dtype);
@@ -142,18 +143,26 @@ static bool case_at(int i, Case *k) {
   return true;
 }
 
+/* The piece of a member where it lies in the whole. For all_reduce, which has no pieces,
+ * the members need not agree: it is in place on every other rank only. */
+static void put_in_place(const Peer *p, const Case *k, CommOp *op, char *whole) {
+  char *piece = whole + (size_t)dtype_size(k->dtype) * k->count * (size_t)p->rank;
+  if (k->coll == COLL_ALL_REDUCE && p->rank % 2) return;
+  op->in = k->coll == COLL_ALL_GATHER ? piece : whole;
+  op->out = k->coll == COLL_REDUCE_SCATTER ? piece : whole;
+}
+
 static bool try_case(Peer *p, const Case *k) {
   size_t room = (size_t)dtype_size(k->dtype) * (k->count * (size_t)p->n + 1);
   char *in = malloc(room), *out = malloc(room);
-  case_input(k, p->n, p->rank, in);
-  /* In place on every other rank only: the members need not agree. */
-  bool in_place = k->in_place && p->rank % 2 == 0;
   CommOp op = {.coll = k->coll,
                .red = k->red,
                .dtype = k->dtype,
                .in = in,
-               .out = in_place ? in : out,
+               .out = out,
                .count = k->count};
+  if (k->in_place) put_in_place(p, k, &op, in);
+  case_input(k, p->n, p->rank, (void *)op.in);
   bool ok = op_run(p, op) && case_matches(k, p->n, p->rank, op.out, p->exact);
   free(in);
   free(out);

@@ -87,24 +87,40 @@ static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t
            PICK(d, 37, 48, 53));
 }
 
+/* What is cut over dp, and which part of it holds copies; drawn apart, so that the rest of
+ * a plan does not depend on it. */
+static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p, int *copies,
+                          Text *t) {
+  char name[40];
+  snprintf(name, sizeof name, "strategy %llu", (unsigned long long)number);
+  Draw d = {rng_make(seed, name), 0};
+  text_printf(t, "stage = %d, overlap_param_gather = %s, ", below(&d, STAGES),
+              below(&d, 2) ? "true" : "false");
+  *copies = p->dp % 2 == 0 && below(&d, 3) == 0 ? 2 : 1;
+}
+
 /* The rest of the plan, around its model and its styles. */
 static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text *t,
                        const char *model, const char *styles, RandomPlan *p) {
+  Text strategy = {0};
+  int copies;
+  draw_strategy(seed, number, p, &copies, &strategy);
   text_printf(t,
               "return weft.plan {\n"
               "  name = \"random-%llu-%llu\",\n"
               "  model = %s,\n%s"
-              "  mesh = { tp = %d, pp = %d, dp = %d },\n",
+              "  mesh = { tp = %d, pp = %d, dp = %d, dp_replicate = %d },\n",
               (unsigned long long)seed, (unsigned long long)number, model, styles, p->tp,
-              p->pp, p->dp);
+              p->pp, p->dp, copies);
   int overlap = below(d, 2), bucket = PICK(d, 1000, 20000, 1000000);
   text_printf(t,
-              "  strategy = { \"zero\", sequence_parallel = %s, overlap_grad_reduce = %s, "
-              "bucket_bytes = %d },\n"
+              "  strategy = { \"zero\", %ssequence_parallel = %s, "
+              "overlap_grad_reduce = %s, bucket_bytes = %d },\n"
               "  schedule = \"%s\",\n"
               "  pp_plan = { virtual = %d, balance = \"%s\" },\n",
-              p->sp ? "true" : "false", overlap ? "true" : "false", bucket, p->schedule,
-              p->virtual_stages, number % 3 ? "even" : "cost");
+              strategy.s, p->sp ? "true" : "false", overlap ? "true" : "false", bucket,
+              p->schedule, p->virtual_stages, number % 3 ? "even" : "cost");
+  text_free(&strategy);
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
               p->micro * p->dp * p->microbatches * rounds, p->micro,
               PICK(d, 8, 12, 16), rounds);

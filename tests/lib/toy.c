@@ -148,9 +148,8 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
   t->diags.arena = t->arena;
   t->plan = (Plan){
       .name = "toy",
-      .mesh = {.tp = o->tp, .pp = o->pp, .dp = o->dp},
-      .strategy = {.sequence_parallel = o->sp, .overlap_grad_reduce = o->overlap,
-                   .bucket_bytes = o->bucket_bytes ? o->bucket_bytes : 16 << 10},
+      .mesh = {.tp = o->tp, .pp = o->pp, .dp = o->dp, .dp_replicate = o->replicate},
+      .strategy = o->strategy,
       .tp = o->rules ? o->rules : llama_rules,
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,
@@ -160,6 +159,9 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
               .eps = 1e-8, .weight_decay = 0.1, .clip = o->clip,
               .post_validation = o->post_validation},
       .steps = 10, .seed = 7};
+  t->plan.strategy.sequence_parallel = o->sp;
+  t->plan.strategy.overlap_grad_reduce = o->overlap;
+  t->plan.strategy.bucket_bytes = o->bucket_bytes ? o->bucket_bytes : 16 << 10;
   if (!mesh_resolve(&t->plan.mesh, 0, &t->mesh, &t->diags)) return WEFT_EPLAN;
   t->graph = graph_new(t->arena, (int64_t)o->micro * o->dp, o->seq);
   B b = {t->graph, o, &t->err};

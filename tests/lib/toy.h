@@ -12,6 +12,8 @@ typedef struct ToyOptions {
   int rounds;            /* 0: 1 */
   bool sp, tied, bias, overlap;
   int64_t bucket_bytes;  /* 0: 16 KiB */
+  int replicate;         /* mesh.dp_replicate; 0: 1 */
+  Strategy strategy;     /* but for sp, overlap and bucket_bytes */
   DType dtype;
   double clip;
   bool post_validation;

@@ -25,7 +25,8 @@ typedef struct CommOp {
   uint8_t dtype;         /* DType; bf16 sums accumulate in f32 */
   int group;             /* collectives: index of the group; send/recv: -1 */
   int peer;              /* send/recv: world rank */
-  const void *in;        /* may equal `out` for all_reduce */
+  const void *in;        /* all_reduce: may equal `out`; all_gather and reduce_scatter: on
+                            all members the piece may lie in its place of the whole */
   void *out;
   uint64_t count;        /* elements of: the whole (all_reduce, send, recv), the piece of
                             one rank (all_gather: input; reduce_scatter: output) */

@@ -32,6 +32,9 @@ typedef struct MpiGroup {
 typedef struct Handle {
   MPI_Request one, *req;
   int n, cap;
+  char *to; /* a result that is to be moved there in the end, or NULL */
+  const char *from;
+  size_t bytes;
   const char *what, *where; /* "all_reduce", "tp": for messages */
 } Handle;
 
@@ -140,8 +143,9 @@ typedef struct Part {
   MPI_Comm comm;
   MPI_Datatype type;
   MPI_Op red;
-  int n;       /* members */
-  size_t size; /* of an element */
+  int n, rank;   /* members; which of them this is */
+  bool in_place; /* the piece of this rank lies in its place of the whole */
+  size_t size;   /* of an element */
   uint64_t at;
   int len;
 } Part;
@@ -151,6 +155,11 @@ typedef struct Part {
 static int all_reduce(const Part *p, MPI_Request *req) {
   char *out = (char *)p->op->out + p->at * p->size;
   return MPI_Iallreduce(MPI_IN_PLACE, out, p->len, p->type, p->red, p->comm, req);
+}
+
+/* What a member gives of its own: MPI takes no buffers that overlap. */
+static const void *own(const Part *p, const void *in) {
+  return p->in_place ? MPI_IN_PLACE : in;
 }
 
 /* Part of each piece: received with the stride of whole pieces. */
@@ -163,19 +172,24 @@ static int all_gather_part(const Part *p, MPI_Request *req) {
   if (rc != MPI_SUCCESS) return rc;
   rc = MPI_Type_commit(&piece);
   if (rc == MPI_SUCCESS)
-    rc = MPI_Iallgather((const char *)p->op->in + p->at * p->size, p->len, p->type,
-                        (char *)p->op->out + p->at * p->size, 1, piece, p->comm, req);
+    rc =
+        MPI_Iallgather(own(p, (const char *)p->op->in + p->at * p->size), p->len, p->type,
+                       (char *)p->op->out + p->at * p->size, 1, piece, p->comm, req);
   MPI_Type_free(&piece); /* once the operation is through */
   return rc;
 }
 
 static int all_gather(const Part *p, MPI_Request *req) {
   if ((uint64_t)p->len < p->op->count) return all_gather_part(p, req);
-  return MPI_Iallgather(p->op->in, p->len, p->type, p->op->out, p->len, p->type, p->comm,
-                        req);
+  return MPI_Iallgather(own(p, p->op->in), p->len, p->type, p->op->out, p->len, p->type,
+                        p->comm, req);
 }
 
+/* In place MPI leaves the result at the start of the whole: see then_move. */
 static int reduce_scatter(const Part *p, MPI_Request *req) {
+  if (p->in_place)
+    return MPI_Ireduce_scatter_block(MPI_IN_PLACE, (void *)p->op->in, p->len, p->type,
+                                     p->red, p->comm, req);
   return MPI_Ireduce_scatter_block(p->op->in, p->op->out, p->len, p->type, p->red,
                                    p->comm, req);
 }
@@ -214,7 +228,8 @@ static weft_status scatter_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e)
       uint64_t from = (uint64_t)root * p->op->count + p->at;
       MPI_Request *req = request(w, h);
       if (!req) return no_memory(e);
-      MPI(w, MPI_Ireduce((const char *)p->op->in + from * p->size,
+      const char *in = (const char *)p->op->in + from * p->size;
+      MPI(w, MPI_Ireduce(root == p->rank ? own(p, in) : in,
                          (char *)p->op->out + p->at * p->size, p->len, p->type, p->red,
                          root, p->comm, req));
       h->n++;
@@ -222,10 +237,26 @@ static weft_status scatter_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e)
   return WEFT_OK;
 }
 
+/* The piece in the whole, where it is rank's. */
+static bool in_its_place(const CommOp *op, int rank, size_t size) {
+  size_t at = (size_t)rank * op->count * size;
+  if (op->coll == COLL_ALL_GATHER) return (const char *)op->in == (char *)op->out + at;
+  return op->coll == COLL_REDUCE_SCATTER &&
+         (const char *)op->out == (const char *)op->in + at;
+}
+
+static void then_move(const Part *p, Handle *h) {
+  if (p->op->in == p->op->out) return;
+  h->to = p->op->out;
+  h->from = p->op->in;
+  h->bytes = p->op->count * p->size;
+}
+
 /* All members split alike: the limit is the same everywhere. */
 static weft_status start_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
   if (p->op->coll == COLL_REDUCE_SCATTER && p->op->count > w->limit)
     return scatter_parts(w, p, h, e);
+  if (p->op->coll == COLL_REDUCE_SCATTER && p->in_place) then_move(p, h);
   do {
     p->len = (int)MIN(p->op->count - p->at, w->limit);
     MPI_Request *req = request(w, h);
@@ -262,6 +293,8 @@ static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent read
     h->where = g->name;
     part.comm = g->comm;
     part.n = g->n;
+    MPI(w, MPI_Comm_rank(g->comm, &part.rank));
+    part.in_place = op->count && in_its_place(op, part.rank, part.size);
     part.red = mpi_op(w, op);
   }
   return start_parts(w, &part, h, e);
@@ -273,6 +306,8 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   Handle *h = &p->handle[handle];
   int rc = MPI_Waitall(h->n, h->req, MPI_STATUSES_IGNORE);
   h->n = 0;
+  if (h->to) memcpy(h->to, h->from, h->bytes);
+  h->to = NULL;
   return report_op(rc, c->rank, h, e);
 }
 

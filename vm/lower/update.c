@@ -64,7 +64,7 @@ void emit_wait(Emit *e, int handle, const char *what) {
   emit_instr(e, I_WAIT, what)->handle = handle;
 }
 
-/* In-body handles are free between calls. */
+/* In-body handles are free between calls: this one is for what is waited for at once. */
 enum { SCALAR_HANDLE = 0 };
 
 bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *what) {
@@ -237,15 +237,16 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
 
 /* A run is gathered while the next ones are stepped, where the plan wants that. */
 void update_last_step(Emit *e, const Compiled *c, MainList *t) {
+  bool overlap = e->plan->strategy.overlap_param_gather;
   int first = t->handles;
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     update_step(e, c, &r, OP_adamw);
     emit_work(e);
-    if (!emit_gather(e, &r, t->handles, "parameters")) continue;
-    if (e->plan->strategy.overlap_param_gather)
+    if (!emit_gather(e, &r, overlap ? t->handles : SCALAR_HANDLE, "parameters")) continue;
+    if (overlap)
       t->handles++;
     else
-      emit_wait(e, t->handles, "parameters");
+      emit_wait(e, SCALAR_HANDLE, "parameters");
   }
   for (int h = first; h < t->handles; h++)
     emit_wait(e, h, "parameters");
