@@ -113,6 +113,12 @@ void schedule_text(const ScheduleView *v, Text *out);
 void schedule_json(const ScheduleView *v, Json *out);
 weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error *e);
 
+/* ---- show_placed.c ---- */
+/* Whether the compiler placed anything; what, between the actions of each rank. */
+bool placed_any(const Compiled *c);
+void placed_text(const Compiled *c, Arena *a, Text *out);
+void placed_json(const Compiled *c, Arena *a, Json *out);
+
 /* ---- output.c ---- */
 bool colour_wanted(FILE *f);
 /* Columns of a terminal, else 80. */

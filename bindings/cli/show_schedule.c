@@ -93,6 +93,8 @@ void schedule_text(const ScheduleView *v, Text *out) {
   text_add(out, "; F = I = W = 1 unit of time\n");
   timeline_text(s, &v->timeline, v->width, v->colour, out);
   timeline_figures(&v->timeline, v->traffic, copies(v), out);
+  if (v->traffic && placed_any(v->job->compiled))
+    placed_text(v->job->compiled, v->job->arena, out);
   if (v->unknown)
     text_printf(out,
                 "bytes between stages are not known: the plan does not compile: %s\n",
@@ -117,6 +119,8 @@ void schedule_json(const ScheduleView *v, Json *out) {
   timeline_json_shares(&v->timeline, out);
   json_int(out, "microbatches", s->microbatches);
   json_str(out, "name", s->name);
+  if (v->traffic && placed_any(v->job->compiled))
+    placed_json(v->job->compiled, v->job->arena, out);
   timeline_json_ranks(s, &v->timeline, v->traffic, out);
   for (int r = 0; v->traffic && r < s->ranks; r++)
     total += v->traffic[r].sent * (uint64_t)copies(v);

@@ -201,7 +201,8 @@ static void make_lifetimes(void *ud, CacheEntry *x) {
   arena_reset(p->j->scratch);
   transfers(&c->st, &s->s, &s->when, s->s.microbatches * p->rounds, p->j->scratch, &t);
   for (int r = 0; r < c->st.ranks; r++)
-    lifetimes(&t, c->rank[r].sizes, r, p->j->scratch, x->arena, l[r]);
+    lifetimes(&t, &plan_of(p)->strategy, &c->rank[r].held, c->rank[r].sizes, r,
+              p->j->scratch, x->arena, l[r]);
   x->value = l;
 }
 

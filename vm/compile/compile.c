@@ -1,13 +1,14 @@
 /* compile.c - the list of passes.
  *
  *   graph --units--> units --stages--> stages --transfers--> order of sends; for each pp rank
- *     --layout--> static memory --actions--> main list --lower--> program; all --prove-->
+ *     --layout--> static memory --actions--> main list --unshard--> with gathers
+ *     --lower--> program; all --prove-->
  *
  * A sweep takes the same passes but the last two, one by one: see share.h. Everything
  * temporary lives in arenas of the compile; the result in the arena of the caller. */
 #include "compile.h"
 #include "vm/base/budget.h"
-#include "vm/lower/lower.h"
+#include "vm/lower/held.h"
 
 static void describe_params(const Stages *st, Compiled *c) {
   const Units *u = st->u;
@@ -53,6 +54,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   /* requires stages and the schedule; establishes the order of sends of all ranks */
   transfers(&st, in->schedule, when, c->microbatches, a, &tr);
   int ranks = in->mesh->size[AXIS_PP];
+  bool gathers = false;
   c->prog = NEW_N(c->arena, Program, ranks);
   ActionsInput list = {.tr = &tr,
                        .scratch = in->scratch,
@@ -60,10 +62,15 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
                        .overlap = in->plan->strategy.overlap_grad_reduce};
   for (int r = 0; r < ranks; r++) {
     Layout l;
-    MainList t = {0};
+    Held held;
     arena_reset(in->scratch);
     layout(&st, in->plan, in->mesh, r, c->microbatches, c->arena, in->scratch, &l);
+    held_of(&st, &l, r, in->scratch, &held);
+    gathers |= held.bytes[AREA_GATHERED] > 0;
+    MainList t = {.steps = held.n > 0};
     actions(&list, r, &l, &t);
+    /* requires the main list; establishes when blocks are gathered, freed and reduced */
+    unshard(&in->plan->strategy, ranks > 1, &held, in->scratch, &t);
     /* requires bodies, layout and main list; establishes the program */
     Emit emit = {.plan = in->plan,
                  .mesh = in->mesh,
@@ -73,10 +80,12 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
                  .comms = &comms,
                  .scratch = in->scratch,
                  .p = &c->prog[r],
-                 .l = &l};
+                 .l = &l,
+                 .held = &held};
     c->prog[r].pp = r;
     lower(&emit, &t, c);
   }
+  if (!gathers) schedule_warn_of_parameters(in->schedule, d);
   CommDesc *comm = NEW_N(c->arena, CommDesc, comms.list.n);
   for (int i = 0; i < comms.list.n; i++) {
     comm[i] = comms.list.at[i];

@@ -18,9 +18,21 @@ Event *walk_event(Walk *w, EventKind kind) {
                .peer = -1,
                .handle = -1,
                .bucket = -1,
+               .held = -1,
                .action = w->action,
                .line = w->line};
   return e;
+}
+
+/* `at`: position of what it is about. */
+static void note_step(Walk *w, StepKind kind, int phase, int of, int at) {
+  if (!w->t->steps) return;
+  *VEC_PUSH(w->a, w->t->step) = (Step){.kind = (uint8_t)kind,
+                                       .phase = (uint8_t)phase,
+                                       .of = of,
+                                       .at = at,
+                                       .action = w->action,
+                                       .line = w->line};
 }
 
 static int new_buffer(Walk *w, uint64_t bytes, int what) {
@@ -186,6 +198,7 @@ static void call(Walk *w, int u, Phase ph, int mb) {
     }
     if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = used ? *buf : -1;
   }
+  note_step(w, STEP_CALL, ph, u, w->now);
   Event *e = walk_event(w, EV_CALL);
   e->phase = (uint8_t)ph, e->unit = u, e->mb = mb, e->edges = first;
 }
@@ -303,6 +316,17 @@ static void post_number(Walk *w, int i, int total) {
   post_action(w, take_up(w, i), i / w->s->n[w->rank] * w->s->microbatches);
 }
 
+/* Gradients are reduced in the last round, after which they are complete. */
+static void about_parameters(Walk *w, const Action *a, bool last) {
+  bool reduce = a->kind == ACT_REDUCE_GRAD;
+  StepKind kind = reduce                   ? STEP_REDUCE_GRAD
+                  : a->kind == ACT_UNSHARD ? STEP_UNSHARD
+                                           : STEP_RESHARD;
+  if (reduce && !last) return;
+  note_step(w, kind, 0, a->chunk, w->now);
+  if (reduce) reductions_of_chunk(w, a->chunk);
+}
+
 static void walk(Walk *w) {
   const Schedule *s = w->s;
   int n = s->n[w->rank], total = n * (w->tr->microbatches / s->microbatches);
@@ -311,8 +335,8 @@ static void walk(Walk *w) {
     int round = i / n;
     const Action *a = take_up(w, i);
     if (!action_per_microbatch(a)) {
-      if (a->kind == ACT_REDUCE_GRAD && i + n >= total) reductions_of_chunk(w, a->chunk);
-      continue; /* parameters are replicated: nothing to gather or to free */
+      about_parameters(w, a, i + n >= total);
+      continue;
     }
     post_number(w, next_compute(w, i, total), total);
     take_up(w, i);
@@ -326,7 +350,7 @@ static void walk(Walk *w) {
 
 void actions(ActionsInput *in, int rank, const Layout *l, MainList *t) {
   const Transfers *tr = in->tr;
-  *t = (MainList){.handles = tr->st->u->handles, .brief = t->brief};
+  *t = (MainList){.handles = tr->st->u->handles, .brief = t->brief, .steps = t->steps};
   Walk w = {.in = in,
             .tr = tr,
             .st = tr->st,
@@ -338,4 +362,5 @@ void actions(ActionsInput *in, int rank, const Layout *l, MainList *t) {
             .rank = rank};
   set_up(&w);
   walk(&w);
+  t->positions = w.now;
 }

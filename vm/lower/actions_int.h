@@ -43,7 +43,7 @@ typedef struct Walk {
   VEC(int) free_handle;
   int *w_left; /* [local] W calls still to come */
   int *of_bucket; /* of the parameters of Layout: their bucket, -1 */
-  struct Held {
+  struct Due {
     int units;     /* that still write gradients of the bucket */
     int actions;   /* REDUCE_GRADs still to come */
     bool explicit; /* the schedule has one */

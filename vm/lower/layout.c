@@ -202,25 +202,17 @@ static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
   if (rest) sum[n++] = rest;
 }
 
+/* Where shards of gradients are kept the first sum is that of unshard(). */
 static void fill_buckets(Layout *l, const Mesh *m, const Rowed *row, Arena *scratch) {
   for (int i = 0; i < l->regions.nblock; i++) {
     const Block *b = &l->regions.block[i];
     Bucket k = {.block = i, .chunks = row[b->at].chunks, .first = b->at, .n = b->n};
     fill_sums(m, row[b->at].partial, k.sum);
+    if (row[b->at].grad) {
+      k.sum[0] = k.sum[1], k.sum[1] = 0;
+      k.scattered = true;
+    }
     if (k.sum[0]) *VEC_PUSH(scratch, l->bucket) = k;
-  }
-}
-
-static void fill_groups(Layout *l, const Rowed *row, Arena *scratch) {
-  l->group_of = NEW_N(scratch, int, l->regions.nblock);
-  for (int i = 0; i < l->regions.nblock; i++) {
-    const Rowed *p = &row[l->regions.block[i].at];
-    int g = 0;
-    while (g < l->group.n &&
-           (p->several || l->group.at[g].several || l->group.at[g].unit != p->unit))
-      g++;
-    if (g == l->group.n) *VEC_PUSH(scratch, l->group) = (Group){p->unit, p->several};
-    l->group_of[i] = g;
   }
 }
 
@@ -293,7 +285,6 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   add_regions(l, &cuts, row, REGION_M, DT_F32);
   add_regions(l, &cuts, row, REGION_V, DT_F32);
   fill_buckets(l, m, row, scratch);
-  if (cuts.grads || cuts.params) fill_groups(l, row, scratch);
   place_inputs(st, rank, microbatches, l);
   l->work_bytes = update_work(u->device, length);
   l->work = place_bytes(l, l->work_bytes);

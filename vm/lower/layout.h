@@ -10,20 +10,14 @@
 typedef struct Bucket {
   int block;             /* in Layout.regions */
   AxisSet sum[2];
+  bool scattered;        /* summed as shards, once these are complete */
   uint64_t chunks;       /* local chunks that write them, a bit each */
   int first, n;          /* in Layout.regions.param */
 } Bucket;
-/* Parameters that are gathered together: those that the same units use. */
-typedef struct Group {
-  int unit;              /* the first of them */
-  bool several;          /* a tied weight, alone in its group */
-} Group;
 typedef struct Layout {
   Regions regions;
   int *of;               /* Compiled.param -> index in regions.param, -1 */
   VEC(Bucket) bucket;
-  VEC(Group) group;      /* where gradients or parameters are flat: blocks are inside */
-  int *group_of;         /* of each block, or NULL */
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t work, work_bytes; /* scratch of what a rank does once a step */

@@ -28,6 +28,14 @@ void buffer_sizes(const Units *u, Arena *a, BufferSizes *out) {
     out->group[3 * u->n + e] = size_number(out, u->edge[e].bytes);
 }
 
+void held_sizes(const Held *h, Area area, Arena *a, BufferSizes *out) {
+  *out = (BufferSizes){.nwhat = h->n,
+                       .group = NEW_N(a, int, h->n),
+                       .size = NEW_N(a, uint64_t, h->n)};
+  for (int i = 0; i < h->n; i++)
+    out->group[i] = size_number(out, h->at[i].bytes[area]);
+}
+
 void buffer_shape(const Units *u, const BufferSizes *s, Text *out) {
   for (int i = 0; i < u->n; i++) {
     const CompiledUnit *x = &u->at[i];
@@ -199,12 +207,14 @@ static void of_area(const Interval *v, int n, const BufferSizes *f, Arena *scrat
       out->tight ? NULL : move(a, out->step, sizeof *out->step * (size_t)out->nstep);
 }
 
-void lifetimes(const Transfers *tr, const BufferSizes f[AREA_N], int rank, Arena *scratch,
-               Arena *a, Lifetimes out[AREA_N]) {
+void lifetimes(const Transfers *tr, const Strategy *how, const Held *held,
+               const BufferSizes f[AREA_N], int rank, Arena *scratch, Arena *a,
+               Lifetimes out[AREA_N]) {
   Layout none = {0};
-  MainList t = {.brief = true};
+  MainList t = {.brief = true, .steps = held->n > 0};
   ActionsInput in = {.tr = tr, .scratch = scratch};
   actions(&in, rank, &none, &t);
+  unshard(how, tr->st->ranks > 1, held, scratch, &t);
   for (int k = 0; k < AREA_N; k++)
     of_area(t.buffer[k].at, t.buffer[k].n, &f[k], scratch, a, &out[k]);
 }

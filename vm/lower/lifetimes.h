@@ -6,7 +6,7 @@
 #ifndef WEFT_LIFETIMES_H
 #define WEFT_LIFETIMES_H
 
-#include "main_list.h"
+#include "unshard.h"
 
 /* The sizes that the buffers of an area have. */
 typedef struct BufferSizes {
@@ -16,6 +16,8 @@ typedef struct BufferSizes {
 } BufferSizes;
 /* Those of the activations of some units. */
 void buffer_sizes(const Units *u, Arena *a, BufferSizes *out);
+/* Those of what a rank holds whole for a while. */
+void held_sizes(const Held *h, Area area, Arena *a, BufferSizes *out);
 /* The same text for units whose buffers live equally long on equal stages and schedules
  * and have equal sizes where the others have, whatever these sizes are. */
 void buffer_shape(const Units *u, const BufferSizes *s, Text *out);
@@ -38,8 +40,9 @@ typedef struct Lifetimes {
 } Lifetimes;
 
 /* requires the order of sends; establishes the lifetimes of a rank's buffers, by area. */
-void lifetimes(const Transfers *t, const BufferSizes f[AREA_N], int rank, Arena *scratch,
-               Arena *a, Lifetimes out[AREA_N]);
+void lifetimes(const Transfers *t, const Strategy *how, const Held *held,
+               const BufferSizes f[AREA_N], int rank, Arena *scratch, Arena *a,
+               Lifetimes out[AREA_N]);
 
 /* Bytes of all buffers of units of this shape. */
 uint64_t lifetimes_slots(const Lifetimes *l, const BufferSizes *f);

@@ -1,6 +1,6 @@
 /* lower.c - writes the program of one pp rank: shared bodies, calls with their bindings,
  * the main list, and the account of its memory. */
-#include "lower.h"
+#include "held.h"
 
 /* ---- emitting ---- */
 
@@ -131,32 +131,29 @@ enum { SEEN = 1021 };
 typedef struct Main {
   const MainList *t;
   Bodies bodies;
-  int *unit_at;            /* per unit: its number on this rank, */
-  uint32_t *bind_at;       /* and what its calls bind */
-  bool *written;           /* per parameter */
+  int *unit_at;            /* per unit: its number on this rank */
+  bool *written;           /* per parameter: in its gradient is something already */
+  HeldNow held;
   uint64_t area[AREA_N];   /* where each begins */
   uint32_t phase[3], none; /* in what */
   Transferred seen[SEEN];
 } Main;
 
-/* All calls of a unit bind what is stored, and share these. */
-static void bind_units(Emit *e, Main *m) {
+static void number_units(Emit *e, int *unit_at) {
   for (int u = 0; u < e->u->n; u++) {
     if (unit_rank(e->st, u) != e->p->pp) continue;
-    const CompiledUnit *x = &e->u->at[u];
-    m->unit_at[u] = e->unit.n;
-    m->bind_at[u] = (uint32_t)e->bind.n;
-    *VEC_PUSH(e->scratch, e->unit) = x->name;
-    for (int i = 0; i < x->code->nparam; i++)
-      *VEC_PUSH(e->scratch, e->bind) =
-          (Bind){layout_at(e->l, REGION_WORK, x->param[i]), BIND_STORED};
-    for (int i = 0; i < x->code->nparam; i++)
-      *VEC_PUSH(e->scratch, e->bind) =
-          (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
+    unit_at[u] = e->unit.n;
+    *VEC_PUSH(e->scratch, e->unit) = e->u->at[u].name;
   }
 }
 
-/* Bits of the gradients that nothing has written yet in this step. */
+/* A new buffer takes the gradients of the parameters of a block. */
+static void begin_gradients(const Emit *e, const Event *ev, bool *written) {
+  const Block *b = &e->l->regions.block[e->held->at[ev->held].block];
+  memset(&written[b->at], 0, sizeof *written * (size_t)b->n);
+}
+
+/* Bits of the gradients that nothing has written yet. */
 static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
   const CompiledUnit *x = &e->u->at[u];
   uint64_t mask = 0;
@@ -191,7 +188,7 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
                .unit = (uint16_t)m->unit_at[ev->unit],
                .chunk = (uint16_t)e->st->chunk[e->st->of_unit[ev->unit]],
                .mb = ev->mb,
-               .bind = m->bind_at[ev->unit],
+               .bind = bind_held(e, &m->held, ev->unit, (Phase)ev->phase),
                .nbind = (uint16_t)(2 * code->nparam),
                .dyn = (uint32_t)e->dyn.n,
                .ndyn = (uint16_t)(DYN_EDGE + code->nedge),
@@ -255,6 +252,18 @@ static void emit_event(Emit *e, const Event *ev, Main *m) {
     break;
   case EV_REDUCE:
     emit_reduce(e, ev);
+    break;
+  case EV_TAKE:
+    begin_gradients(e, ev, m->written);
+    emit_held(e, &m->held, ev, buffer_at(m, AREA_GRADIENTS, ev->buffer));
+    break;
+  case EV_GATHER:
+  case EV_FREE:
+    emit_held(e, &m->held, ev, buffer_at(m, AREA_GATHERED, ev->buffer));
+    break;
+  case EV_SCATTER:
+  case EV_ADD:
+    emit_held(e, &m->held, ev, buffer_at(m, AREA_GRADIENTS, ev->buffer));
     break;
   }
 }
@@ -335,7 +344,7 @@ static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak)
     comm_of[h] = -1;
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *x = &e->code.at[i];
-    if (x->code == I_COLL) {
+    if (instr_is[x->code] & INSTR_COLL) {
       comm_of[x->handle] = x->comm;
       now[x->comm]++;
       peak[x->comm] = MAX(peak[x->comm], now[x->comm]);
@@ -379,7 +388,6 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   uint64_t temp_bytes = temp_of(e.st, p->pp);
   *m = (Main){.t = t,
               .unit_at = NEW_N(e.scratch, int, e.u->n),
-              .bind_at = NEW_N(e.scratch, uint32_t, e.u->n),
               .written = NEW_N(e.scratch, bool, l->regions.nparam + 1)};
   uint64_t area[AREA_N], passes = l->end;
   for (int k = 0; k < AREA_N; k++) {
@@ -388,7 +396,8 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   }
   reserve_calls(&e, t, c->arena);
   number_bodies(&e, &m->bodies);
-  bind_units(&e, m);
+  number_units(&e, m->unit_at);
+  held_begin(&e, e.held, m->unit_at, &m->held);
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
     write_body(&e, m->bodies.unit.at[k] / 3, (Phase)(m->bodies.unit.at[k] % 3), passes);

@@ -15,6 +15,7 @@ typedef struct Emit {
   Arena *scratch;        /* of this rank */
   Program *p;
   const Layout *l;
+  const struct Held *held;
   VEC(Instr) code;
   VEC(Operand) operand;
   VEC(OpAttr) attr;

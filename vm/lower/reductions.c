@@ -6,8 +6,8 @@
 /* A bucket that is complete is reduced at once where that is wanted, or where the
  * schedule says so; what is left is reduced after the last action. */
 static void reduce(Walk *w, int k) {
-  const struct Held *h = &w->bucket[k];
-  bool wanted = h->explicit || w->in->overlap;
+  const struct Due *h = &w->bucket[k];
+  bool wanted = (h->explicit || w->in->overlap) && !w->l->bucket.at[k].scattered;
   if (h->units > 0 || h->actions > 0 || !wanted || w->t->reduce_handle[k] >= 0) return;
   w->t->reduce_handle[k] = walk_handle(w);
   Event *e = walk_event(w, EV_REDUCE);

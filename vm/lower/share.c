@@ -1,7 +1,7 @@
 /* share.c - what the ranks of a pipeline hold, and the bytes of the worst one. */
 #include "share.h"
 
-#include "layout.h"
+#include "held.h"
 
 static void add_work(UnitWork *to, const UnitWork *w) {
   to->flops += w->flops;
@@ -68,7 +68,7 @@ static void add_ties(const Stages *st, const Layout *l, RankShare *x) {
 }
 
 static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
-                      Arena *scratch, RankShare *x) {
+                      Arena *scratch, Arena *a, RankShare *x) {
   Layout l;
   /* Without microbatches: inputs of a whole step are counted, not kept. */
   layout(st, plan, m, r, 0, scratch, scratch, &l);
@@ -78,6 +78,9 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
   for (uint64_t in = inputs_of(st, r); in; in &= in - 1)
     x->inputs++;
   if (l.regions.nparam) add_reductions(&l, x), add_gathers(&l, x), add_ties(st, &l, x);
+  held_of(st, &l, r, a, &x->held);
+  for (int k = AREA_GATHERED; k <= AREA_GRADIENTS; k++)
+    held_sizes(&x->held, (Area)k, a, &x->sizes[k]);
   x->sent = sent_by(st, r);
   for (int u = 0; u < st->u->n; u++)
     if (unit_rank(st, u) == r)
@@ -90,7 +93,7 @@ void shares(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *sc
   out->rank = NEW_N(a, RankShare, out->st.ranks);
   for (int r = 0; r < out->st.ranks; r++) {
     out->rank[r].sizes[AREA_ACTIVATIONS] = *sizes;
-    fill_rank(&out->st, plan, m, r, scratch, &out->rank[r]);
+    fill_rank(&out->st, plan, m, r, scratch, a, &out->rank[r]);
   }
 }
 

@@ -17,6 +17,7 @@ typedef struct RankShare {
    * other pipeline ranks hold, too. */
   uint64_t reduced, scattered, reduced_tp, gathered, tied;
   uint64_t sent;    /* bytes to other pipeline ranks, per microbatch */
+  Held held;
   BufferSizes sizes[AREA_N]; /* of what lives for a while */
   UnitWork work[3]; /* of one microbatch, all chunks; by Phase */
 } RankShare;

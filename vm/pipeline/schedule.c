@@ -193,13 +193,12 @@ static void check_rank(ScheduleCheck *c, int rank) {
 
 /* ---- the whole ---- */
 
-static void warn_of_parameters(const ScheduleCheck *c) {
-  const Schedule *s = c->s;
+void schedule_warn_of_parameters(const Schedule *s, Diags *d) {
   for (int r = 0; r < s->ranks; r++)
     for (int i = 0; i < s->n[r]; i++) {
       const Action *a = &s->list[r][i];
       if (a->kind != ACT_UNSHARD && a->kind != ACT_RESHARD) continue;
-      Diag *x = diag_warn(c->d, "schedule", "schedule",
+      Diag *x = diag_warn(d, "schedule", "schedule",
                           "UNSHARD and RESHARD do nothing: every rank has all parameters "
                           "of its stages");
       if (a->line > 0 && s->file) x->file = s->file, x->line = a->line;
@@ -215,7 +214,6 @@ bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *t) {
     check_rank(&c, r);
   tell(&c);
   if (c.problem.n) return false;
-  warn_of_parameters(&c);
   if (timeline_run(s, TIMELINE_UNIT, a, t, &e) == WEFT_OK) return true;
   schedule_deadlock(&c, t);
   return false;

@@ -9,6 +9,8 @@
  * Problems become diagnostics that name rank, step (the index in the rank's list) and the
  * actions; at most a screen of them. */
 bool schedule_check(const Schedule *s, Diags *d);
+/* For ranks that have their parameters whole: what it says of these does nothing. */
+void schedule_warn_of_parameters(const Schedule *s, Diags *d);
 
 /* stage_layers.c: the layers of each of ranks * chunks stages, by all fields of pp_plan
  * but `modules` and `by_cost`; every problem becomes a diagnostic. With layers = -1

@@ -45,6 +45,8 @@ typedef struct PpPlan {
 const int *pp_layout(const char *text, Arena *a, int *stages, const char **wrong);
 
 typedef enum { STRATEGY_ZERO, STRATEGY_DDP } StrategyKind;
+/* Whether gathered parameters are given up between forward and backward. */
+typedef enum { RESHARD_BY_PP, RESHARD_YES, RESHARD_NO } Reshard;
 typedef struct Strategy {
   StrategyKind kind;
   int stage;                     /* zero: what is cut over dp, see vm/lower/layout.c */
@@ -52,6 +54,9 @@ typedef struct Strategy {
   bool keep_gathered;            /* for W, where it runs apart from I */
   bool overlap_param_gather;     /* beside the optimizer, which makes them */
   int64_t bucket_bytes;          /* of gradient all_reduce; default 25 MiB */
+  Reshard reshard;               /* BY_PP: NO with pipeline stages, else YES */
+  int prefetch[2];               /* calls that a gather starts ahead: forward, backward */
+  bool defer_grad_sync;          /* gradients are reduced once a step, not in each W */
 } Strategy;
 
 typedef enum { LR_CONSTANT, LR_COSINE, LR_LINEAR } LrKind;

@@ -419,6 +419,7 @@ static void set_slots(Coder *c, Phase ph) {
         set_slot(c, &x->operand[k], at);
         if (at.kind == ST_GRAD) c->code->grad_use[at.index] |= (uint8_t)(1u << ph);
         if (at.kind == ST_EDGE) c->code->edge_use[at.index] |= (uint8_t)(1u << ph);
+        if (at.kind == ST_PARAM) c->code->param_use[at.index] |= (uint8_t)(1u << ph);
       }
   }
 }
@@ -479,6 +480,7 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   if (!small_enough(c, d)) return false;
   out->edge_use = NEW_N(scratch, uint8_t, out->edge.n);
   out->grad_use = NEW_N(scratch, uint8_t, out->param.n);
+  out->param_use = NEW_N(scratch, uint8_t, out->param.n);
   for (Phase ph = PH_F; ph <= PH_W; ph++) {
     set_slots(c, ph);
     out->body[ph].nparam = out->param.n, out->body[ph].nedge = out->edge.n;

@@ -8,7 +8,7 @@
 typedef struct RawUnit {
   VEC(int) param;        /* that the unit reads, in order of first use */
   VEC(Tid) edge;         /* sharded tensors that it shares with other units */
-  uint8_t *edge_use, *grad_use; /* see UnitCode */
+  uint8_t *edge_use, *grad_use, *param_use; /* see UnitCode */
   VEC(int32_t) read[3];
   UnitBody body[3];
   uint64_t frame[3], temp, input_mask;

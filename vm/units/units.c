@@ -108,7 +108,8 @@ static bool same_code(const UnitCode *a, const UnitCode *b) {
                sizeof(int32_t) * (size_t)a->read[ph].n) != 0)
       return false;
   return memcmp(a->edge_use, b->edge_use, (size_t)a->nedge) == 0 &&
-         memcmp(a->grad_use, b->grad_use, (size_t)a->nparam) == 0;
+         memcmp(a->grad_use, b->grad_use, (size_t)a->nparam) == 0 &&
+         memcmp(a->param_use, b->param_use, (size_t)a->nparam) == 0;
 }
 
 static UnitCode *keep_code(Table *t, const RawUnit *raw) {
@@ -116,6 +117,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
                 .nedge = raw->edge.n,
                 .edge_use = raw->edge_use,
                 .grad_use = raw->grad_use,
+                .param_use = raw->param_use,
                 .temp = raw->temp,
                 .input_mask = raw->input_mask,
                 .handles = raw->handles};
@@ -128,6 +130,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
     if (same_code(t->kind.at[i], &c)) return t->kind.at[i];
   c.edge_use = arena_copy(t->keep, c.edge_use, (size_t)c.nedge);
   c.grad_use = arena_copy(t->keep, c.grad_use, (size_t)c.nparam);
+  c.param_use = arena_copy(t->keep, c.param_use, (size_t)c.nparam);
   for (int ph = 0; ph < 3; ph++) {
     c.read[ph].edge =
         arena_copy(t->keep, c.read[ph].edge, sizeof(int32_t) * (size_t)c.read[ph].n);

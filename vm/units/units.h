@@ -43,6 +43,7 @@ typedef struct UnitCode {
   int nparam, nedge;
   uint8_t *edge_use;     /* of each edge: 1 << Phase for each body that touches it */
   uint8_t *grad_use;     /* of each parameter: the same of those that make its gradient */
+  uint8_t *param_use;    /* of each parameter: the same of those that read it */
   /* Edges of other units that each body reads: numbers within the unit, by first use. */
   struct UnitReads {
     int32_t *edge;

@@ -1,0 +1,197 @@
+/* held.c - the blocks of a rank whose parameters or gradients are kept as shards: which
+ * there are, and the instructions that come of what unshard() placed. */
+#include "held.h"
+
+/* ---- which ---- */
+
+/* Bytes of the whole block where a rank has a region's shard of it only. */
+static uint64_t held_bytes(const Regions *s, RegionKind kind, const Block *b) {
+  const Region *r = regions_find(s, kind, &s->param[b->at]);
+  if (!r->flat || r->spread) return 0;
+  return (uint64_t)b->whole * (uint64_t)dtype_size((DType)r->dtype);
+}
+
+static void find_blocks(const Regions *s, Held *out) {
+  for (int i = 0; i < s->nblock; i++) {
+    HeldBlock x = {.block = i, .unit = -1};
+    x.bytes[AREA_GATHERED] = held_bytes(s, REGION_WORK, &s->block[i]);
+    x.bytes[AREA_GRADIENTS] = held_bytes(s, REGION_GRAD, &s->block[i]);
+    out->of[i] = x.bytes[AREA_GATHERED] || x.bytes[AREA_GRADIENTS] ? out->n : -1;
+    if (out->of[i] >= 0) out->at[out->n++] = x;
+    for (int k = 0; k < AREA_N; k++)
+      out->bytes[k] += x.bytes[k];
+  }
+}
+
+/* The blocks that a unit uses, from out->use[out->first[u]] on; gives their end. */
+static int32_t find_uses(const Stages *st, const Layout *l, int u, Held *out) {
+  const CompiledUnit *x = &st->u->at[u];
+  int32_t first = out->first[u], end = first;
+  for (int i = 0; i < x->code->nparam; i++) {
+    int32_t held = out->of[l->regions.param[l->of[x->param[i]]].block], k = first;
+    if (held < 0) continue;
+    while (k < end && out->use[k].held != held)
+      k++;
+    if (k == end) out->use[end++] = (HeldUse){.held = held};
+    out->use[k].reads |= x->code->param_use[i];
+    out->use[k].writes |= x->code->grad_use[i];
+    HeldBlock *b = &out->at[held];
+    b->chunks |= 1ull << st->chunk[st->of_unit[u]];
+    if (b->unit < 0) b->unit = u;
+  }
+  return end;
+}
+
+void held_of(const Stages *st, const Layout *l, int rank, Arena *a, Held *out) {
+  const Regions *s = &l->regions;
+  int uses = 0;
+  *out = (Held){.at = NEW_N(a, HeldBlock, s->nblock), .of = NEW_N(a, int, s->nblock)};
+  find_blocks(s, out);
+  if (out->n == 0) return;
+  for (int u = 0; u < st->u->n; u++)
+    if (unit_rank(st, u) == rank) uses += st->u->at[u].code->nparam;
+  out->first = NEW_N(a, int32_t, st->u->n + 1);
+  out->use = NEW_N(a, HeldUse, uses);
+  for (int u = 0; u < st->u->n; u++)
+    out->first[u + 1] =
+        unit_rank(st, u) == rank ? find_uses(st, l, u, out) : out->first[u];
+}
+
+/* ---- instructions ---- */
+
+static const Region *region_of(const Emit *e, const HeldBlock *x, RegionKind kind) {
+  const Regions *s = &e->l->regions;
+  return regions_find(s, kind, &s->param[s->block[x->block].at]);
+}
+
+/* This rank's shard, as the region keeps it. */
+static Extent shard_of(const Emit *e, const HeldBlock *x, const Region *r) {
+  Stretch block = regions_block(&e->l->regions, x->block, r);
+  return region_extent(r, &block);
+}
+
+static Instr *start(Emit *e, const HeldNow *n, const Event *ev, InstrCode code,
+                    const HeldBlock *x) {
+  Instr *in = emit_instr(e, code, e->u->at[x->unit].name);
+  in->unit = (uint32_t)n->unit_at[x->unit];
+  in->handle = ev->handle;
+  return in;
+}
+
+static void emit_gathering(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
+  const HeldBlock *x = &n->h->at[ev->held];
+  const Region *r = region_of(e, x, REGION_WORK);
+  int64_t whole = e->l->regions.block[x->block].whole;
+  bool gather = ev->kind == EV_GATHER;
+  Instr *in = start(e, n, ev, gather ? I_GATHER : I_FREE, x);
+  n->copy[ev->held] = at;
+  if (gather) {
+    in->coll = COLL_ALL_GATHER;
+    in->comm = (int16_t)comm_for(e->comms, r->flat, NULL, 0);
+    emit_in(e, shard_of(e, x, r), (DType)r->dtype);
+    emit_out(e, (Extent){.off = at, .n = whole}, (DType)r->dtype);
+  } else {
+    emit_in(e, (Extent){.off = at, .n = whole}, (DType)r->dtype);
+  }
+}
+
+/* The first sum of a step becomes the shard. A later one stays in the rank's part of the
+ * buffer, from where it is added. */
+static void emit_sum(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
+  const HeldBlock *x = &n->h->at[ev->held];
+  const Region *r = region_of(e, x, REGION_GRAD);
+  int64_t whole = e->l->regions.block[x->block].whole;
+  Extent mine = shard_of(e, x, r), part = {at, whole / r->ways, r->flat};
+  if (ev->kind == EV_ADD) {
+    emit_kernel(e, OP_cast, NULL, "gradients");
+    e->code.at[e->code.n - 1].acc = ACC_ALWAYS;
+    emit_in(e, part, DT_F32);
+    emit_out(e, mine, DT_F32);
+    return;
+  }
+  Instr *in = start(e, n, ev, I_SCATTER, x);
+  in->coll = COLL_REDUCE_SCATTER, in->red = RED_SUM;
+  in->comm = (int16_t)comm_for(e->comms, r->flat, NULL, 0);
+  emit_in(e, (Extent){.off = at, .n = whole}, DT_F32);
+  emit_out(e, ev->first ? mine : part, DT_F32);
+}
+
+void emit_held(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
+  uint32_t first = (uint32_t)e->code.n;
+  switch ((EventKind)ev->kind) {
+  case EV_GATHER:
+  case EV_FREE:
+    emit_gathering(e, n, ev, at);
+    break;
+  case EV_TAKE:
+    n->sum[ev->held] = at;
+    break;
+  default:
+    emit_sum(e, n, ev, at);
+  }
+  for (int i = (int)first; i < e->code.n; i++)
+    e->code.at[i].line = ev->line, e->code.at[i].action = ev->action;
+}
+
+/* ---- what calls bind ---- */
+
+/* Nothing is bound to what a body does not touch. */
+static Bind bind_param(const Emit *e, const HeldNow *n, const CompiledUnit *x, int i,
+                       Phase ph) {
+  const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
+  const Region *r = regions_find(&e->l->regions, REGION_WORK, p);
+  int held = n->h->of[p->block];
+  if (held < 0 || !n->h->at[held].bytes[AREA_GATHERED])
+    return (Bind){layout_at(e->l, REGION_WORK, x->param[i]), BIND_STORED};
+  if (!(x->code->param_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};
+  int64_t at = p->at - e->l->regions.block[p->block].first;
+  return (Bind){n->copy[held] + (uint64_t)at * (uint64_t)dtype_size((DType)r->dtype),
+                n->unit_at[n->h->at[held].unit]};
+}
+
+static Bind bind_gradient(const Emit *e, const HeldNow *n, const CompiledUnit *x, int i,
+                          Phase ph) {
+  const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
+  int held = n->h->of[p->block];
+  if (held < 0 || !n->h->at[held].bytes[AREA_GRADIENTS])
+    return (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
+  if (!(x->code->grad_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};
+  int64_t at = p->at - e->l->regions.block[p->block].first;
+  return (Bind){n->sum[held] + (uint64_t)at * 4, BIND_STORED};
+}
+
+static bool same_binds(const Bind *a, const Bind *b, int n) {
+  for (int i = 0; i < n; i++)
+    if (a[i].off != b[i].off || a[i].copy != b[i].copy) return false;
+  return true;
+}
+
+/* Buffers come back to the same places, so that calls of a unit bind few different ones.
+ */
+uint32_t bind_held(Emit *e, HeldNow *n, int u, Phase ph) {
+  const CompiledUnit *x = &e->u->at[u];
+  int np = x->code->nparam;
+  bool moves = n->h->n && n->h->first[u] < n->h->first[u + 1];
+  if (!moves && n->bound[u]) return n->bound[u]->first;
+  uint32_t first = (uint32_t)e->bind.n;
+  for (int i = 0; i < 2 * np; i++)
+    *VEC_PUSH(e->scratch, e->bind) =
+        i < np ? bind_param(e, n, x, i, ph) : bind_gradient(e, n, x, i - np, ph);
+  for (BoundAt *k = n->bound[u]; k; k = k->next)
+    if (same_binds(&e->bind.at[k->first], &e->bind.at[first], 2 * np)) {
+      e->bind.n = (int)first;
+      return k->first;
+    }
+  BoundAt *mine = NEW(e->scratch, BoundAt);
+  *mine = (BoundAt){first, n->bound[u]};
+  n->bound[u] = mine;
+  return first;
+}
+
+void held_begin(const Emit *e, const Held *h, const int *unit_at, HeldNow *out) {
+  *out = (HeldNow){.h = h,
+                   .unit_at = unit_at,
+                   .copy = NEW_N(e->scratch, uint64_t, h->n),
+                   .sum = NEW_N(e->scratch, uint64_t, h->n),
+                   .bound = NEW_N(e->scratch, BoundAt *, e->u->n)};
+}

@@ -1,0 +1,362 @@
+/* unshard.c - places GATHER, FREE and SCATTER around the calls of a rank, see unshard.h.
+ *
+ * First the stays of each block's parameters are planned: calls that need it again soon
+ * share a copy, and so do all of a step where copies are kept. A GATHER starts some calls
+ * ahead of the first one, never before that of an earlier stay: so all ranks gather in
+ * the order of use. Then one sweep over the calls puts everything in its place. Where the
+ * schedule says UNSHARD for all chunks that use a block, its stays are those of the
+ * schedule. */
+#include "unshard.h"
+
+typedef struct Stay {
+  int32_t held;
+  int64_t from; /* number of the gathering call before which its GATHER starts */
+  int32_t last; /* the last step that reads it */
+} Stay;
+
+typedef struct BlockState {
+  bool said;       /* the schedule says when it is gathered */
+  int32_t stay;    /* the last one that was planned, then that was begun; -1 */
+  int64_t used;    /* number of the last gathering call that reads it */
+  int32_t written; /* step of the last call that writes its gradients */
+  int32_t reduces; /* REDUCE_GRADs still to come */
+  bool at_reduce;  /* the schedule has one */
+  uint64_t open;   /* chunks that the schedule has unsharded, a bit each */
+  int32_t copy;    /* its buffer, -1: it is not there */
+  int32_t handle;  /* of the GATHER that nothing waited for yet, -1 */
+  int32_t sum;     /* buffer of whole gradients, -1 */
+  bool begun;      /* something was reduced in this step */
+} BlockState;
+
+/* A SCATTER that nothing waited for yet. */
+typedef struct Flying {
+  int32_t held, buffer, handle, step;
+  bool first;
+} Flying;
+
+typedef struct Placed {
+  int32_t at; /* before this event */
+  Event e;
+} Placed;
+
+typedef struct Unshard {
+  const Strategy *how;
+  const Held *h;
+  MainList *t;
+  Arena *a;
+  bool keep; /* copies stay until the last call of the step that reads them */
+  BlockState *block;
+  VEC(Stay) stay; /* in the order of their starts */
+  int next;       /* of stay: the next to be gathered */
+  int64_t calls;  /* that gather, so far */
+  VEC(Flying) flying;
+  int done; /* of flying: those that were waited for */
+  VEC(int) free_handle;
+  VEC(Placed) placed;
+  Event unwanted;
+  int32_t begun[AREA_N]; /* position of the last buffer */
+  const Step *now;
+} Unshard;
+
+static const HeldUse *uses_of(const Unshard *u, const Step *s, int *n) {
+  *n = u->h->first[s->of + 1] - u->h->first[s->of];
+  return &u->h->use[u->h->first[s->of]];
+}
+
+/* The call reads parameters of the block that are gathered. */
+static bool reads(const Unshard *u, const Step *s, const HeldUse *x) {
+  return x->reads >> s->phase & 1 && u->h->at[x->held].bytes[AREA_GATHERED];
+}
+
+static bool writes(const Unshard *u, const Step *s, const HeldUse *x) {
+  return x->writes >> s->phase & 1 && u->h->at[x->held].bytes[AREA_GRADIENTS];
+}
+
+/* ---- the plan of stays ---- */
+
+static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t call) {
+  BlockState *b = &u->block[held];
+  int ahead = u->how->prefetch[s->phase != PH_F];
+  int64_t from = MAX(call - ahead, 0);
+  bool soon = b->stay >= 0 && (u->keep || from <= b->used + 1);
+  b->used = call;
+  if (!soon) {
+    if (u->stay.n) from = MAX(from, u->stay.at[u->stay.n - 1].from);
+    *VEC_PUSH(u->a, u->stay) = (Stay){.held = held, .from = from};
+    b->stay = u->stay.n - 1;
+  }
+  u->stay.at[b->stay].last = step;
+}
+
+static void plan_call(Unshard *u, int step, const Step *s, int64_t *calls) {
+  int n;
+  const HeldUse *x = uses_of(u, s, &n);
+  bool any = false;
+  for (int i = 0; i < n; i++) {
+    if (writes(u, s, &x[i])) u->block[x[i].held].written = step;
+    if (!reads(u, s, &x[i])) continue;
+    any = true;
+    if (!u->block[x[i].held].said) plan_use(u, step, s, x[i].held, *calls);
+  }
+  *calls += any;
+}
+
+/* A block is gathered where the schedule says so if it does for all that use it. */
+static void look_at_schedule(Unshard *u) {
+  uint64_t unsharded = 0;
+  for (int i = 0; i < u->t->step.n; i++) {
+    const Step *s = &u->t->step.at[i];
+    if (s->kind == STEP_UNSHARD) unsharded |= 1ull << s->of;
+    for (int k = 0; k < u->h->n && s->kind == STEP_REDUCE_GRAD; k++)
+      if (u->h->at[k].chunks >> s->of & 1)
+        u->block[k].reduces++, u->block[k].at_reduce = true;
+  }
+  for (int k = 0; k < u->h->n; k++)
+    u->block[k].said = (u->h->at[k].chunks & ~unsharded) == 0;
+}
+
+static void plan(Unshard *u) {
+  int64_t calls = 0;
+  for (int k = 0; k < u->h->n; k++)
+    u->block[k] = (BlockState){
+        .stay = -1, .used = -1, .written = -1, .copy = -1, .handle = -1, .sum = -1};
+  look_at_schedule(u);
+  for (int i = 0; i < u->t->step.n; i++)
+    if (u->t->step.at[i].kind == STEP_CALL) plan_call(u, i, &u->t->step.at[i], &calls);
+}
+
+/* ---- placing ---- */
+
+static Event *put(Unshard *u, EventKind kind, int at, int32_t held, int32_t buffer) {
+  Event *e = &u->unwanted;
+  if (!u->t->brief) {
+    Placed *p = VEC_PUSH(u->a, u->placed);
+    p->at = at;
+    e = &p->e;
+  }
+  *e = (Event){.kind = (uint8_t)kind,
+               .buffer = buffer,
+               .held = held,
+               .handle = -1,
+               .bucket = -1,
+               .peer = -1,
+               .action = u->now->action,
+               .line = u->now->line};
+  return e;
+}
+
+static int handle(Unshard *u) {
+  return u->free_handle.n ? u->free_handle.at[--u->free_handle.n] : u->t->handles++;
+}
+
+static void wait(Unshard *u, int at, int32_t held, int handle) {
+  put(u, EV_WAIT, at, held, -1)->handle = handle;
+  *VEC_PUSH(u->a, u->free_handle) = handle;
+}
+
+/* From before event `at` on. */
+static int32_t begin(Unshard *u, Area area, int32_t held, int at) {
+  *VEC_PUSH(u->a, u->t->buffer[area]) = (Interval){
+      .start = at, .end = at, .size = u->h->at[held].bytes[area], .what = held};
+  u->begun[area] = at;
+  return u->t->buffer[area].n - 1;
+}
+
+/* Until before event `at`. What begins there afterwards may have the same place, but not
+ * what has begun there already. */
+static void end(Unshard *u, Area area, int32_t buffer, int at) {
+  u->t->buffer[area].at[buffer].end = u->begun[area] == at ? at : at - 1;
+}
+
+/* ---- parameters ---- */
+
+static void gather(Unshard *u, int32_t held, int at) {
+  BlockState *b = &u->block[held];
+  b->copy = begin(u, AREA_GATHERED, held, at);
+  b->handle = handle(u);
+  put(u, EV_GATHER, at, held, b->copy)->handle = b->handle;
+}
+
+static void settle_copy(Unshard *u, int32_t held, int at) {
+  BlockState *b = &u->block[held];
+  if (b->handle >= 0) wait(u, at, held, b->handle);
+  b->handle = -1;
+}
+
+static void give_up(Unshard *u, int32_t held, int at) {
+  BlockState *b = &u->block[held];
+  settle_copy(u, held, at);
+  put(u, EV_FREE, at, held, b->copy);
+  end(u, AREA_GATHERED, b->copy, at);
+  b->copy = -1;
+}
+
+/* The gathers that start before this call, and those that it needs. */
+static void prepare(Unshard *u, const Step *s) {
+  int n;
+  const HeldUse *x = uses_of(u, s, &n);
+  bool any = false;
+  for (int i = 0; i < n; i++)
+    any |= reads(u, s, &x[i]);
+  if (!any) return;
+  for (; u->next < u->stay.n && u->stay.at[u->next].from <= u->calls; u->next++) {
+    int32_t held = u->stay.at[u->next].held;
+    u->block[held].stay = u->next;
+    gather(u, held, s->at);
+  }
+  for (int i = 0; i < n; i++)
+    if (reads(u, s, &x[i])) settle_copy(u, x[i].held, s->at);
+  u->calls++;
+}
+
+/* Stays of a block do not overlap: the last one that began is the one that ends. */
+static void free_after(Unshard *u, const Step *s, int step) {
+  int n;
+  const HeldUse *x = uses_of(u, s, &n);
+  for (int i = 0; i < n; i++) {
+    const BlockState *b = &u->block[x[i].held];
+    if (reads(u, s, &x[i]) && !b->said && u->stay.at[b->stay].last == step)
+      give_up(u, x[i].held, s->at + 1);
+  }
+}
+
+/* The UNSHARD or RESHARD of a chunk. */
+static void as_said(Unshard *u, const Step *s) {
+  uint64_t bit = 1ull << s->of;
+  for (int k = 0; k < u->h->n; k++) {
+    const HeldBlock *x = &u->h->at[k];
+    BlockState *b = &u->block[k];
+    uint64_t open = s->kind == STEP_UNSHARD ? b->open | bit : b->open & ~bit;
+    if (!b->said || !(x->chunks & bit) || !x->bytes[AREA_GATHERED]) continue;
+    if (open && !b->open) gather(u, k, s->at);
+    if (b->open && !open) give_up(u, k, s->at);
+    b->open = open;
+  }
+}
+
+/* ---- gradients ---- */
+
+static void scatter(Unshard *u, int32_t held, int at, int step) {
+  BlockState *b = &u->block[held];
+  Flying x = {.held = held,
+              .buffer = b->sum,
+              .handle = handle(u),
+              .step = step,
+              .first = !b->begun};
+  Event *e = put(u, EV_SCATTER, at, held, b->sum);
+  e->handle = x.handle, e->first = x.first;
+  *VEC_PUSH(u->a, u->flying) = x;
+  b->sum = -1, b->begun = true;
+}
+
+/* Waits for what was started in steps before `step`. */
+static void settle_sums(Unshard *u, int step, int at) {
+  for (; u->done < u->flying.n && u->flying.at[u->done].step < step; u->done++) {
+    const Flying *x = &u->flying.at[u->done];
+    wait(u, at, x->held, x->handle);
+    if (!x->first) put(u, EV_ADD, at, x->held, x->buffer);
+    end(u, AREA_GRADIENTS, x->buffer, at);
+  }
+}
+
+static bool writes_any(const Unshard *u, const Step *s) {
+  int n;
+  const HeldUse *x = uses_of(u, s, &n);
+  for (int i = 0; i < n; i++)
+    if (writes(u, s, &x[i])) return true;
+  return false;
+}
+
+/* A SCATTER overlaps the call after its own, and is waited for before the next one that
+ * writes gradients, which may take its place. */
+static void take_sums(Unshard *u, const Step *s, int step) {
+  int n;
+  const HeldUse *x = uses_of(u, s, &n);
+  if (writes_any(u, s)) settle_sums(u, step - 1, s->at);
+  for (int i = 0; i < n; i++) {
+    BlockState *b = &u->block[x[i].held];
+    if (!writes(u, s, &x[i]) || b->sum >= 0) continue;
+    b->sum = begin(u, AREA_GRADIENTS, x[i].held, s->at);
+    put(u, EV_TAKE, s->at, x[i].held, b->sum);
+  }
+}
+
+static void reduce_after(Unshard *u, const Step *s, int step) {
+  int n;
+  const HeldUse *x = uses_of(u, s, &n);
+  for (int i = 0; i < n; i++) {
+    const BlockState *b = &u->block[x[i].held];
+    bool each = !u->how->defer_grad_sync && !b->at_reduce && x[i].writes >> s->phase == 1;
+    bool last = b->written == step && b->reduces == 0;
+    if (writes(u, s, &x[i]) && (each || last)) scatter(u, x[i].held, s->at + 1, step);
+  }
+  if (writes_any(u, s))
+    settle_sums(u, u->how->overlap_grad_reduce ? step : step + 1, s->at + 1);
+}
+
+static void reduce_chunk(Unshard *u, const Step *s, int step) {
+  for (int k = 0; k < u->h->n; k++) {
+    BlockState *b = &u->block[k];
+    if (!(u->h->at[k].chunks >> s->of & 1)) continue;
+    if (--b->reduces == 0 && b->written < step && b->sum >= 0) scatter(u, k, s->at, step);
+  }
+  if (!u->how->overlap_grad_reduce) settle_sums(u, step + 1, s->at);
+}
+
+/* ---- the sweep ---- */
+
+static void place(Unshard *u, int step) {
+  const Step *s = u->now = &u->t->step.at[step];
+  switch ((StepKind)s->kind) {
+  case STEP_CALL:
+    prepare(u, s);
+    take_sums(u, s, step);
+    free_after(u, s, step);
+    reduce_after(u, s, step);
+    break;
+  case STEP_UNSHARD:
+  case STEP_RESHARD:
+    as_said(u, s);
+    break;
+  case STEP_REDUCE_GRAD:
+    reduce_chunk(u, s, step);
+    break;
+  }
+}
+
+/* What is left when the last action is done. */
+static void finish(Unshard *u) {
+  static const Step none = {0};
+  int at = u->t->positions;
+  u->now = &none;
+  settle_sums(u, u->t->step.n, at);
+  for (int k = 0; k < u->h->n; k++)
+    if (u->block[k].copy >= 0) give_up(u, k, at);
+}
+
+/* Puts what was placed between the events. */
+static void merge(Unshard *u) {
+  MainList *t = u->t;
+  int n = t->ev.n + u->placed.n, k = 0;
+  Event *all = arena_raw(u->a, sizeof *all * (size_t)n), *to = all;
+  for (int i = 0; i <= t->ev.n; i++) {
+    for (; k < u->placed.n && u->placed.at[k].at <= i; k++)
+      *to++ = u->placed.at[k].e;
+    if (i < t->ev.n) *to++ = t->ev.at[i];
+  }
+  t->ev.at = all;
+  t->ev.n = t->ev.cap = n;
+}
+
+void unshard(const Strategy *how, bool pipelined, const Held *held, Arena *scratch,
+             MainList *t) {
+  if (held->n == 0) return;
+  Unshard u = {.how = how, .h = held, .t = t, .a = scratch, .begun = {-1, -1, -1}};
+  u.keep = how->reshard == RESHARD_NO || (how->reshard == RESHARD_BY_PP && pipelined);
+  u.block = (void *)arena_alloc(scratch, sizeof *u.block * (size_t)held->n);
+  plan(&u);
+  for (int i = 0; i < t->step.n; i++)
+    place(&u, i);
+  finish(&u);
+  if (!t->brief) merge(&u);
+}

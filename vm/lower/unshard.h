@@ -1,0 +1,39 @@
+/* unshard.h - blocks of a pp rank that are whole for a while only: when their parameters
+ * are gathered and freed, and when their gradients are reduced into shards.
+ *
+ * A copy of parameters is there from the WAIT of its GATHER to its FREE, which come
+ * before the first and after the last of the calls that read it. Whole gradients begin in
+ * a buffer with the first call that writes them, and end with the WAIT of their SCATTER. */
+#ifndef WEFT_UNSHARD_H
+#define WEFT_UNSHARD_H
+
+#include "main_list.h"
+
+typedef struct HeldBlock {
+  int32_t block;           /* in Regions.block */
+  int32_t unit;            /* the first that uses it */
+  uint64_t chunks;         /* local chunks that use it, a bit each */
+  uint64_t bytes[AREA_N];  /* of a copy, of whole gradients; 0: they are always there */
+} HeldBlock;
+
+typedef struct HeldUse {
+  int32_t held;            /* in Held.at */
+  uint8_t reads, writes;   /* 1 << Phase for each body that reads parameters of the block,
+                              and for each that makes gradients */
+} HeldUse;
+
+typedef struct Held {
+  HeldBlock *at;
+  int n;
+  int *of;                 /* block of the row -> its number here, -1 */
+  uint64_t bytes[AREA_N];  /* of all of them */
+  int32_t *first;          /* [units + 1]: unit u has use[first[u]] .. use[first[u+1]-1] */
+  HeldUse *use;
+} Held;
+
+/* requires the steps of a main list; establishes the buffers of the held blocks and, in a
+ * list that is not brief, what places them between its events. */
+void unshard(const Strategy *how, bool pipelined, const Held *held, Arena *scratch,
+             MainList *t);
+
+#endif
