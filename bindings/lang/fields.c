@@ -225,6 +225,16 @@ static void learning_rate(Check *c, int idx, const char *path) {
 
 /* ---- others ---- */
 
+/* True, false, or what the stages of the pipeline want. */
+static void reshard_after_forward(Check *c, int idx, const char *path) {
+  if (lua_type(c->L, idx) == LUA_TNUMBER)
+    not_built(c, path, "a smaller group to reshard to");
+  else if (!lua_isboolean(c->L, idx))
+    check_type(c, path, "true or false", idx);
+  else
+    c->plan->strategy.reshard = lua_toboolean(c->L, idx) ? RESHARD_YES : RESHARD_NO;
+}
+
 static void precision(Check *c, int idx, const char *path) {
   if (lua_istable(c->L, idx)) {
     check_scope(c, idx, "precision", path, 1);
@@ -330,6 +340,7 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"modules", pp_modules},  {"lr", learning_rate},
       {"betas", betas},         {"files", files},
       {"gpu", gpu_name},        {"layout", layout},
+      {"reshard_after_forward", reshard_after_forward},
   };
   idx = lua_absindex(c->L, idx);
   for (int i = 0; i < LEN(table); i++)

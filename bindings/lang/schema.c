@@ -210,6 +210,14 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     c->plan->data.width = strcmp(name, "u32") == 0 ? 4 : 2;
 }
 
+/* FSDP cuts all that there is; DDP nothing. */
+static void strategy_kind(Strategy *s, const char *name) {
+  s->kind = strcmp(name, "ddp") == 0     ? STRATEGY_DDP
+            : strcmp(name, "fsdp2") == 0 ? STRATEGY_FSDP2
+                                         : STRATEGY_ZERO;
+  if (s->kind == STRATEGY_FSDP2) s->stage = 3;
+}
+
 /* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options.
  */
 static void check_named(Check *c, const Field *f, int idx, const char *path) {
@@ -225,8 +233,8 @@ static void check_named(Check *c, const Field *f, int idx, const char *path) {
   } else {
     const char *name = check_name(c, f->names, path, lua_tostring(L, -1));
     if (name) {
-      c->plan->strategy.kind = strcmp(name, "ddp") == 0 ? STRATEGY_DDP : STRATEGY_ZERO;
       if (table) check_scope(c, idx, name, path, 2);
+      strategy_kind(&c->plan->strategy, name);
     }
   }
   lua_pop(L, 1);

@@ -225,7 +225,7 @@ END_TEST
 
 static const struct {
   const char *as, *set[4];
-} fsdp2[] = {{"", {"mesh.dp=2"}},
+} fsdp2[] = {{"", {"mesh.dp=2", "strategy=fsdp2"}},
              {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2"}},
              {".hsdp", {"mesh.dp=2", "mesh.dp_replicate=2", "mesh.tp=2"}}};
 

@@ -44,7 +44,7 @@ typedef struct PpPlan {
  * NULL if it is wrong: then *wrong says why and at which column, counted from 1. */
 const int *pp_layout(const char *text, Arena *a, int *stages, const char **wrong);
 
-typedef enum { STRATEGY_ZERO, STRATEGY_DDP } StrategyKind;
+typedef enum { STRATEGY_ZERO, STRATEGY_DDP, STRATEGY_FSDP2 } StrategyKind;
 /* Whether gathered parameters are given up between forward and backward. */
 typedef enum { RESHARD_BY_PP, RESHARD_YES, RESHARD_NO } Reshard;
 typedef struct Strategy {
