@@ -334,12 +334,18 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
     const char *key;
     void (*check)(Check *c, int idx, const char *path);
   } table[] = {
-      {"tp_plan", tp_plan},     {"schedule", schedule_field},
-      {"precision", precision}, {"packed", packed},
-      {"order", mesh_order},    {"layers", pp_layers},
-      {"modules", pp_modules},  {"lr", learning_rate},
-      {"betas", betas},         {"files", files},
-      {"gpu", gpu_name},        {"layout", layout},
+      {"tp_plan", tp_plan},
+      {"schedule", schedule_field},
+      {"precision", precision},
+      {"packed", packed},
+      {"order", mesh_order},
+      {"layers", pp_layers},
+      {"modules", pp_modules},
+      {"lr", learning_rate},
+      {"betas", betas},
+      {"files", files},
+      {"gpu", gpu_name},
+      {"layout", layout},
       {"reshard_after_forward", reshard_after_forward},
   };
   idx = lua_absindex(c->L, idx);

@@ -183,11 +183,17 @@ static void make_shares(void *ud, CacheEntry *x) {
     x->st = WEFT_EPLAN;
 }
 
+/* Whatever the sizes of activations are they live equally long; of what else lives for a
+ * while, the shares tell. */
 static void lifetimes_key(Point *p, Text *k) {
   const UnitsEntry *f = p->units->value;
   const Shares *c = p->shares->value;
+  bool held = false;
+  for (int r = 0; r < c->st.ranks; r++)
+    held |= c->rank[r].held.n > 0;
   k->n = 0;
-  text_printf(k, "%d %d %d|", f->shape, p->schedule->id, p->rounds);
+  text_printf(k, "%d %d %d %d|", f->shape, p->schedule->id, p->rounds,
+              held ? p->shares->id : -1);
   for (int s = 0; s <= c->st.n; s++)
     text_printf(k, "%d,", c->st.first[s]);
 }
@@ -316,7 +322,8 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   row->bytes = (double)size.bytes;
   row->worst = size.rank;
   if (size.over) return WEFT_OK;
-  Estimate e = estimate(c, a, &p->mesh, row->microbatches, row->bubble);
+  Estimate e =
+      estimate(c, p->lifetimes->value, a, &p->mesh, row->microbatches, row->bubble);
   row->tp = e.tp, row->dp_bytes = e.dp, row->pp = e.pp;
   row->flops = e.flops;
   row->seconds = e.seconds;

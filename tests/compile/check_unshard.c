@@ -29,7 +29,9 @@ static void setup(void) {
     held.first[u + 1] = u + 1;
   }
 }
-static void teardown(void) { arena_free(arena); }
+static void teardown(void) {
+  arena_free(arena);
+}
 
 static void only(Area area) {
   for (int u = 0; u < held.n; u++)
@@ -48,8 +50,8 @@ static void add_step(char c, int of) {
   if (call) s.phase = (uint8_t)(call - calls);
   *VEC_PUSH(arena, list.step) = s;
   if (!call) return;
-  *VEC_PUSH(arena, list.ev) = (Event){.kind = EV_CALL, .phase = s.phase, .unit = of,
-                                         .handle = -1};
+  *VEC_PUSH(arena, list.ev) =
+      (Event){.kind = EV_CALL, .phase = s.phase, .unit = of, .handle = -1};
   list.positions++;
 }
 
@@ -75,8 +77,11 @@ static const Event *started(int handle, int before) {
 /* Calls as they were; g0: GATHER of block 0, w0: its WAIT, f0: FREE, t0: TAKE, s0 or, for
  * the first of the step, S0: SCATTER, d0: its WAIT, a0: ADD. */
 static const char *text_of(void) {
-  static const char letter[] = {[EV_GATHER] = 'g', [EV_FREE] = 'f', [EV_TAKE] = 't',
-                                [EV_SCATTER] = 's', [EV_ADD] = 'a'};
+  static const char letter[] = {[EV_GATHER] = 'g',
+                                [EV_FREE] = 'f',
+                                [EV_TAKE] = 't',
+                                [EV_SCATTER] = 's',
+                                [EV_ADD] = 'a'};
   char *all = arena_str(arena, "");
   for (int i = 0; i < list.ev.n; i++) {
     const Event *e = &list.ev.at[i];
@@ -95,7 +100,7 @@ static const char *text_of(void) {
 typedef struct Now {
   int copy[UNITS + 1], sum[UNITS + 1]; /* buffers, -1 */
   bool waited[UNITS + 1];
-  bool flying[64];                     /* by handle */
+  bool flying[64]; /* by handle */
   bool live[AREA_N][512];
 } Now;
 
@@ -122,7 +127,9 @@ static void check_call(const Now *n, const Event *e) {
 static void go_on(Now *n, int at) {
   const Event *e = &list.ev.at[at], *of;
   switch ((EventKind)e->kind) {
-  case EV_CALL: check_call(n, e); break;
+  case EV_CALL:
+    check_call(n, e);
+    break;
   case EV_GATHER:
     ck_assert(n->copy[e->held] < 0);
     n->copy[e->held] = e->buffer, n->waited[e->held] = false;
@@ -151,8 +158,11 @@ static void go_on(Now *n, int at) {
     if (of->kind == EV_SCATTER && !adds) n->live[AREA_GRADIENTS][of->buffer] = false;
     if (of->kind == EV_SCATTER) ck_assert_int_eq(of->first, !adds);
     break;
-  case EV_ADD: n->live[AREA_GRADIENTS][e->buffer] = false; break;
-  default: ck_abort_msg("event %d", e->kind);
+  case EV_ADD:
+    n->live[AREA_GRADIENTS][e->buffer] = false;
+    break;
+  default:
+    ck_abort_msg("event %d", e->kind);
   }
   if (e->kind != EV_GATHER && e->kind != EV_SCATTER) return;
   ck_assert(!n->flying[e->handle]);
@@ -219,25 +229,26 @@ START_TEST(kept_between_forward_and_backward) {
   only(AREA_GATHERED);
   how.reshard = RESHARD_NO;
   how.prefetch[0] = 1;
-  gives("F0 F1 I1 I0 F0 F1 I1 I0",
-        "g0 g1 w0 F0 w1 F1 I1 I0 F0 F1 I1 f1 I0 f0", 2, 0);
+  gives("F0 F1 I1 I0 F0 F1 I1 I0", "g0 g1 w0 F0 w1 F1 I1 I0 F0 F1 I1 f1 I0 f0", 2, 0);
 }
 END_TEST
 
-/* What nothing is said about is kept where microbatches are under way on several ranks. */
+/* What nothing is said about is kept where microbatches are under way on several ranks.
+ */
 START_TEST(kept_by_pipelines) {
   only(AREA_GATHERED);
   pipelined = true;
-  gives("F0 F1 F0 I1 I0 F1 I0 I1",
-        "g0 w0 F0 g1 w1 F1 F0 I1 I0 F1 I0 f0 I1 f1", 2, 0);
+  gives("F0 F1 F0 I1 I0 F1 I0 I1", "g0 w0 F0 g1 w1 F1 F0 I1 I0 F1 I0 f0 I1 f1", 2, 0);
 }
 END_TEST
 
 /* Two units read block 2; only the first of them reads it in its backward. */
 START_TEST(read_by_two_units) {
   only(AREA_GATHERED);
-  static HeldUse use[] = {{0, 1 << PH_F | 1 << PH_I, 0}, {2, 1 << PH_F, 0},
-                          {1, 1 << PH_F | 1 << PH_I, 0}, {2, 1 << PH_F | 1 << PH_I, 0}};
+  static HeldUse use[] = {{0, 1 << PH_F | 1 << PH_I, 0},
+                          {2, 1 << PH_F, 0},
+                          {1, 1 << PH_F | 1 << PH_I, 0},
+                          {2, 1 << PH_F | 1 << PH_I, 0}};
   static int32_t first[] = {0, 2, 4};
   held.use = use, held.first = first, held.n = 3;
   gives("F0 F1 I1 I0", "g0 g2 w0 w2 F0 f0 g1 w1 F1 I1 f1 f2 g0 w0 I0 f0", 2, 0);
@@ -266,8 +277,8 @@ END_TEST
 START_TEST(weight_gradients_in_a_row) {
   only(AREA_GRADIENTS);
   how.defer_grad_sync = false;
-  gives("I1 I0 W1 W0 W1 W0", "I1 I0 t1 W1 S1 t0 W0 S0 d1 t1 W1 s1 d0 t0 W0 s0 d1 a1 d0 a0",
-        0, 2);
+  gives("I1 I0 W1 W0 W1 W0",
+        "I1 I0 t1 W1 S1 t0 W0 S0 d1 t1 W1 s1 d0 t0 W0 s0 d1 a1 d0 a0", 0, 2);
 }
 END_TEST
 
@@ -369,8 +380,8 @@ END_TEST
 /* A list that is only counted has the buffers of one that is written. */
 START_TEST(brief_or_not) {
   place("F0 F1 I1 W1 I0 W0");
-  MainList whole = list, brief = {.steps = true, .brief = true,
-                                  .positions = whole.positions};
+  MainList whole = list,
+           brief = {.steps = true, .brief = true, .positions = whole.positions};
   brief.step.at = list.step.at, brief.step.n = list.step.n;
   brief.positions = 6;
   unshard(&how, pipelined, &held, arena, &brief);
@@ -387,17 +398,28 @@ START_TEST(brief_or_not) {
 END_TEST
 
 Suite *unshard_suite(void) {
-  const TTest *test[] = {right_before_use, one_ahead, two_ahead_in_backward,
-                         kept_between_forward_and_backward, kept_by_pipelines,
-                         read_by_two_units, reduced_once, reduced_in_each_backward,
-                         weight_gradients_in_a_row, waited_for_at_once, begun_in_i,
-                         where_the_schedule_says, said_for_one_of_two_chunks,
-                         reduced_where_the_schedule_says, reduced_after_the_last_chunk,
-                         any_order, brief_or_not};
+  const TTest *test[] = {right_before_use,
+                         one_ahead,
+                         two_ahead_in_backward,
+                         kept_between_forward_and_backward,
+                         kept_by_pipelines,
+                         read_by_two_units,
+                         reduced_once,
+                         reduced_in_each_backward,
+                         weight_gradients_in_a_row,
+                         waited_for_at_once,
+                         begun_in_i,
+                         where_the_schedule_says,
+                         said_for_one_of_two_chunks,
+                         reduced_where_the_schedule_says,
+                         reduced_after_the_last_chunk,
+                         any_order,
+                         brief_or_not};
   Suite *s = suite_create("unshard");
   TCase *tc = tcase_create("calls");
   tcase_add_checked_fixture(tc, setup, teardown);
-  for (int i = 0; i < LEN(test); i++) tcase_add_test(tc, test[i]);
+  for (int i = 0; i < LEN(test); i++)
+    tcase_add_test(tc, test[i]);
   suite_add_tcase(s, tc);
   return s;
 }

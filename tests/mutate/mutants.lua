@@ -80,7 +80,7 @@ return {
   { file = "vm/lower/actions.c", suites = "passes prove transfer_times",
     from = "post_number(w, next_compute(w, i, total), total);", to = "" },
   { file = "vm/lower/actions.c", suites = "passes schedule_program schedules",
-    from = "a->kind == ACT_REDUCE_GRAD && i + n >= total", to = "a->kind == ACT_REDUCE_GRAD" },
+    from = "if (reduce && !last) return;", to = "" },
   { file = "vm/lower/actions.c", suites = "transfer_times passes stages",
     from = "if (bits & PART_I && u == first) send_from(w, stage, mb, false);\n    if (bits & PART_W) {\n      call(w, u, PH_W, mb);\n      reductions_finished(w, u);\n    }",
     to = "if (bits & PART_W) {\n      call(w, u, PH_W, mb);\n      reductions_finished(w, u);\n    }\n    if (bits & PART_I && u == first) send_from(w, stage, mb, false);" },

@@ -89,7 +89,7 @@ typedef struct Moved {
 
 static void add_comm(const Program *p, const Instr *x, Moved *c) {
   if (x->code == I_SEND) c->pp += (double)operand_bytes(&p->operand[x->operand]);
-  if (x->code != I_COLL) return;
+  if (!(instr_is[x->code] & INSTR_COLL)) return;
   const CommDesc *d = &p->comm[x->comm];
   double bytes = (double)MAX(operand_bytes(&p->operand[x->operand]),
                              operand_bytes(&p->operand[x->operand + 1]));
@@ -201,6 +201,37 @@ START_TEST(other_fields) {
       if (row.state == POINT_ILLEGAL && strstr(grids[k], "dp_replicate")) continue;
       ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
       if (!lists) same_as_full(&a, PLANS "quickstart.lua", p, &row);
+    }
+    axes_close(&a);
+  }
+}
+END_TEST
+
+/* Parameters and gradients that are whole for a while. */
+START_TEST(held_blocks) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama-tiny', num_hidden_layers = 8 },\n"
+      "  strategy = { 'fsdp2' }, mesh = { dp = 2, tp = 2 }, precision = 'bf16',\n"
+      "  schedule = '1f1b', batch = { global = 16, seq = 32 } }\n";
+  static const char *const grids[] = {
+      "return { { 'strategy.defer_fsdp_grad_sync', true, false },"
+      " { 'strategy.reshard_after_forward', true, false }, { 'mesh.dp', 1, 2, 4 },"
+      " { 'strategy.backward_prefetch_depth', 0, 2 } }",
+      "return { { 'schedule', 'zbv', 'interleaved_1f1b' }, { 'mesh.pp', 1, 2, 4 },"
+      " { 'strategy.defer_fsdp_grad_sync', true, false },"
+      " { 'model.tie_word_embeddings', true, false } }"};
+  Axes a;
+  PointRow row;
+  PointReason why;
+  scratch_put("held.lua", plan, strlen(plan));
+  char *path = arena_str(scratch_arena, scratch_path("held.lua"));
+  for (int k = 0; k < LEN(grids); k++) {
+    axes_open(&a, path, grids[k]);
+    for (int64_t p = 0; p < a.grid.points; p++) {
+      judge_at(&a, p, &row, &why);
+      ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
+      same_as_full(&a, path, p, &row);
     }
     axes_close(&a);
   }
@@ -636,6 +667,7 @@ Suite *sweep_suite(void) {
   tcase_add_test(points, points_are_compiled_plans);
   tcase_add_test(points, other_fields);
   tcase_add_test(points, schedule_of_a_file);
+  tcase_add_test(points, held_blocks);
   tcase_add_test(points, points_that_look_alike);
   tcase_add_test(points, reasons_are_those_of_check);
   tcase_add_test(scripts, rows);

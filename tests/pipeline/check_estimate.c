@@ -12,6 +12,7 @@ static int crossing = 0;
 static Cross fwd = {.at = &crossing, .n = 1};
 static RankShare rank[2];
 static Shares s;
+static Lifetimes life[2][AREA_N];
 
 static void setup(void) {
   Arena *a = arena_new(NULL);
@@ -21,11 +22,16 @@ static void setup(void) {
   arena_free(a);
   plan = (Plan){.dtype = DT_BF16,
                 .strategy = {.overlap_grad_reduce = true},
-                .cluster = {.gpu = "gpu", .gpus = 8, .hbm_bandwidth = 34000,
-                            .nvlink_bandwidth = 100, .nvlink_latency = 0.001,
-                            .network_bandwidth = 10, .network_latency = 0.01}};
+                .cluster = {.gpu = "gpu",
+                            .gpus = 8,
+                            .hbm_bandwidth = 34000,
+                            .nvlink_bandwidth = 100,
+                            .nvlink_latency = 0.001,
+                            .network_bandwidth = 10,
+                            .network_latency = 0.01}};
   units = (Units){.edge = &edge};
   memset(rank, 0, sizeof rank);
+  memset(life, 0, sizeof life);
   rank[0] = (RankShare){.stepped = 1000, .reduced = 800, .sent = 1000, .tied = 50};
   rank[0].work[PH_F].seconds = 1;
   rank[0].work[PH_F].flops = 5;
@@ -40,7 +46,9 @@ static void setup(void) {
   s = (Shares){.st = {.u = &units, .n = 2, .ranks = 2, .fwd = &fwd}, .rank = rank};
 }
 
-static Estimate of(double bubble) { return estimate(&s, &plan, &mesh, 10, bubble); }
+static Estimate of(double bubble) {
+  return estimate(&s, life, &plan, &mesh, 10, bubble);
+}
 
 /* F: 1 s and one gather of 200 bytes by two of 100 B/s in 2 operations: 1 + 2 * 0.001.
  * I: 2 s. W: 1 s and a sum of 100 bytes, twice the way: 2 * (0.5 + 0.001). */
@@ -57,10 +65,22 @@ START_TEST(all_in_one_machine) {
 }
 END_TEST
 
+/* 100 bytes by two of 100 B/s: 0.5 s, which the work hides if the gathers start ahead. */
+START_TEST(gathered_for_a_while) {
+  life[0][AREA_GATHERED].moved = 60, life[0][AREA_GRADIENTS].moved = 40;
+  double hidden = of(0).seconds;
+  plan.strategy.prefetch[0] = 1;
+  ck_assert_double_eq_tol(hidden - of(0).seconds, 0.5 + 0.001, 1e-9);
+  life[0][AREA_GATHERED].moved = 100000;
+  ck_assert_double_eq_tol(of(0).seconds - hidden,
+                          (100040 / 200.0 + 0.001 - MICROBATCHES * work) - 0.501, 1e-6);
+  ck_assert_double_eq(of(0).dp, 800 + 100040);
+}
+END_TEST
+
 START_TEST(idle_share_stretches_the_pipeline) {
-  ck_assert_double_eq_tol(of(0.2).seconds,
-                          MICROBATCHES * work / 0.8 + fill + (reduce - 4.002) + step,
-                          1e-9);
+  ck_assert_double_eq_tol(
+      of(0.2).seconds, MICROBATCHES * work / 0.8 + fill + (reduce - 4.002) + step, 1e-9);
 }
 END_TEST
 
@@ -90,9 +110,9 @@ END_TEST
 /* Four to a machine: a dp group is inside, a stage is a machine. */
 START_TEST(stages_apart) {
   plan.cluster.gpus = 4;
-  ck_assert_double_eq_tol(of(0).seconds,
-                          MICROBATCHES * work + 2 * (100 + 0.01) + (reduce - 4.002) + step,
-                          1e-9);
+  ck_assert_double_eq_tol(
+      of(0).seconds, MICROBATCHES * work + 2 * (100 + 0.01) + (reduce - 4.002) + step,
+      1e-9);
 }
 END_TEST
 
@@ -118,14 +138,20 @@ START_TEST(flops_and_bytes) {
 END_TEST
 
 Suite *estimate_suite(void) {
-  const TTest *test[] = {all_in_one_machine, idle_share_stretches_the_pipeline,
-                         reduced_after_the_backward, reduced_within_the_backward,
-                         over_the_network, stages_apart, the_other_rank_has_more_to_do,
+  const TTest *test[] = {all_in_one_machine,
+                         gathered_for_a_while,
+                         idle_share_stretches_the_pipeline,
+                         reduced_after_the_backward,
+                         reduced_within_the_backward,
+                         over_the_network,
+                         stages_apart,
+                         the_other_rank_has_more_to_do,
                          flops_and_bytes};
   Suite *suite = suite_create("estimate");
   TCase *tc = tcase_create("on paper");
   tcase_add_checked_fixture(tc, setup, NULL);
-  for (int i = 0; i < LEN(test); i++) tcase_add_test(tc, test[i]);
+  for (int i = 0; i < LEN(test); i++)
+    tcase_add_test(tc, test[i]);
   suite_add_tcase(suite, tc);
   return suite;
 }

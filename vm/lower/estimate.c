@@ -1,12 +1,14 @@
 /* estimate.c - how long a step would take on GPUs that are as fast as their data sheets:
  *
- *   step     = pipeline + fill + the largest tail of a rank
+ *   step     = pipeline + fill + the largest tail of a rank + held
  *   pipeline = the largest work of a rank / (1 - bubble)
  *   work     = microbatches * (kernels + collectives inside units)
  *   kernel   = max(flops / peak, bytes / memory bandwidth)
  *   fill     = 2 * (stages - 1) * one transfer between stages
  *   tail     = gradient reduction beyond one microbatch's backward (all of it without
  *              overlap_grad_reduce) + the optimizer, which is bound by memory
+ *   held     = gathers and scatters of blocks that are whole for a while, beyond the work
+ *              of all microbatches (all of them where gathers do not start ahead)
  *
  * Rings: all_reduce moves 2 (n-1)/n of the bytes in 2 (n-1) steps, all_gather and
  * reduce_scatter half of both. A group inside a machine uses NVLink, any other the
@@ -49,8 +51,8 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   return s;
 }
 
-static double tail_seconds(const Plan *plan, const Mesh *m,
-                           const RankShare *r, double backward) {
+static double tail_seconds(const Plan *plan, const Mesh *m, const RankShare *r,
+                           double backward) {
   const Cluster *k = &plan->cluster;
   Link dp = link_of(m, k, AXES_DP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
   double reduce = ring_seconds(&dp, (double)r->reduced, r->reduced > 0, true) +
@@ -62,19 +64,29 @@ static double tail_seconds(const Plan *plan, const Mesh *m,
   double moved = 5 * 4 + 3 * 4 + dtype_size(plan->dtype);
   double gather = ring_seconds(&dp, (double)r->gathered, r->gathered > 0, false);
   double step = (double)r->stepped * moved / k->hbm_bandwidth;
-  return reduce + (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
+  return reduce +
+         (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
 }
 
-static double step_seconds(const Shares *c, const Plan *plan, const Mesh *m, int64_t mbs,
-                           double bubble) {
+static double moved_bytes(const Lifetimes *l) {
+  double bytes = 0;
+  for (int k = 0; k < AREA_N; k++)
+    bytes += (double)l[k].moved;
+  return bytes;
+}
+
+static double step_seconds(const Shares *c, const Lifetimes (*l)[AREA_N],
+                           const Plan *plan, const Mesh *m, int64_t mbs, double bubble) {
   const Cluster *k = &plan->cluster;
-  double most = 0, tail = 0, sent = 0;
+  Link dp = link_of(m, k, AXES_DP);
+  double most = 0, tail = 0, sent = 0, held = 0;
   for (int r = 0; r < c->st.ranks; r++) {
     double s[3];
     for (int ph = 0; ph < 3; ph++)
       s[ph] = work_seconds(m, k, &c->rank[r].work[ph]);
     most = MAX(most, s[PH_F] + s[PH_I] + s[PH_W]);
     tail = MAX(tail, tail_seconds(plan, m, &c->rank[r], s[PH_I] + s[PH_W]));
+    held = MAX(held, ring_seconds(&dp, moved_bytes(l[r]), moved_bytes(l[r]) > 0, false));
   }
   for (int s = 0; s + 1 < c->st.n; s++) {
     double bytes = 0;
@@ -85,7 +97,8 @@ static double step_seconds(const Shares *c, const Plan *plan, const Mesh *m, int
   Link pp = link_of(m, k, AXIS_BIT(AXIS_PP));
   double fill =
       c->st.ranks < 2 ? 0 : 2.0 * (c->st.n - 1) * (sent / pp.bandwidth + pp.latency);
-  return (double)mbs * most / (1 - bubble) + fill + tail;
+  if (plan->strategy.prefetch[0]) held = MAX(held - (double)mbs * most, 0);
+  return (double)mbs * most / (1 - bubble) + fill + tail + held;
 }
 
 static double axis_bytes(const RankShare *r, ShardAxis a, double mbs) {
@@ -96,8 +109,8 @@ static double axis_bytes(const RankShare *r, ShardAxis a, double mbs) {
   return bytes * mbs;
 }
 
-Estimate estimate(const Shares *c, const Plan *plan, const Mesh *m, int64_t microbatches,
-                  double bubble) {
+Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *plan,
+                  const Mesh *m, int64_t microbatches, double bubble) {
   Estimate e = {0};
   double mbs = (double)microbatches, copies = (double)m->world / c->st.ranks;
   for (int r = 0; r < c->st.ranks; r++) {
@@ -106,9 +119,9 @@ Estimate estimate(const Shares *c, const Plan *plan, const Mesh *m, int64_t micr
       e.flops += x->work[ph].flops * mbs * copies;
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + (double)x->reduced_tp);
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced +
-                         (double)x->scattered + (double)x->gathered);
+                         (double)x->scattered + (double)x->gathered + moved_bytes(l[r]));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
-  if (plan->cluster.gpu) e.seconds = step_seconds(c, plan, m, microbatches, bubble);
+  if (plan->cluster.gpu) e.seconds = step_seconds(c, l, plan, m, microbatches, bubble);
   return e;
 }

@@ -215,8 +215,10 @@ void lifetimes(const Transfers *tr, const Strategy *how, const Held *held,
   ActionsInput in = {.tr = tr, .scratch = scratch};
   actions(&in, rank, &none, &t);
   unshard(how, tr->st->ranks > 1, held, scratch, &t);
-  for (int k = 0; k < AREA_N; k++)
+  for (int k = 0; k < AREA_N; k++) {
     of_area(t.buffer[k].at, t.buffer[k].n, &f[k], scratch, a, &out[k]);
+    out[k].moved = t.moved[k];
+  }
 }
 
 uint64_t lifetimes_slots(const Lifetimes *l, const BufferSizes *f) {

@@ -50,7 +50,7 @@ typedef struct Estimate {
   double seconds;    /* of a step; 0 without the figures of a GPU */
 } Estimate;
 /* On the real mesh, with the idle share that the schedule has in units. */
-Estimate estimate(const Shares *s, const Plan *plan, const Mesh *m, int64_t microbatches,
-                  double bubble);
+Estimate estimate(const Shares *s, const Lifetimes (*l)[AREA_N], const Plan *plan,
+                  const Mesh *m, int64_t microbatches, double bubble);
 
 #endif

@@ -175,6 +175,7 @@ static void gather(Unshard *u, int32_t held, int at) {
   b->copy = begin(u, AREA_GATHERED, held, at);
   b->handle = handle(u);
   put(u, EV_GATHER, at, held, b->copy)->handle = b->handle;
+  u->t->moved[AREA_GATHERED] += u->h->at[held].bytes[AREA_GATHERED];
 }
 
 static void settle_copy(Unshard *u, int32_t held, int at) {
@@ -245,6 +246,7 @@ static void scatter(Unshard *u, int32_t held, int at, int step) {
               .first = !b->begun};
   Event *e = put(u, EV_SCATTER, at, held, b->sum);
   e->handle = x.handle, e->first = x.first;
+  u->t->moved[AREA_GRADIENTS] += u->h->at[held].bytes[AREA_GRADIENTS];
   *VEC_PUSH(u->a, u->flying) = x;
   b->sum = -1, b->begun = true;
 }
