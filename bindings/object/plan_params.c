@@ -149,21 +149,71 @@ static void push_range(lua_State *L, const PieceDim *c, int dim) {
   set_integer(L, "padding", c->slice - c->valid);
 }
 
-/* Pushes one shard: its number on every axis that cuts, its ranges, its ranks. `out` has
- * room for all ranks. */
+/* What of a parameter its first pipeline rank keeps in shards, or NULL. */
+static const Region *flat_region(const Job *j, const CompiledParam *p, RegionKind kind) {
+  const Regions *s = &j->compiled->prog[p->pp[0]].regions;
+  const Region *r =
+      regions_find(s, kind, regions_param(s, (int)(p - j->compiled->param)));
+  return r && r->flat ? r : NULL;
+}
+
+/* Sets `flat` of the table on top: axis, ways, and what is kept so, as a list. */
+static void set_flat(lua_State *L, const Job *j, const CompiledParam *p) {
+  static const RegionKind kinds[] = {REGION_WORK, REGION_MASTER, REGION_GRAD, REGION_M};
+  const Region *m = flat_region(j, p, REGION_M);
+  char buf[64];
+  int n = 0;
+  if (!m) return;
+  lua_createtable(L, 4, 2);
+  set_text(L, "axis", axes_name(m->flat, buf));
+  set_integer(L, "ways", m->ways);
+  for (int i = 0; i < LEN(kinds); i++) {
+    const Region *r = flat_region(j, p, kinds[i]);
+    if (!r || r->spread) continue;
+    lua_pushstring(L, region_class[r->kind]);
+    lua_rawseti(L, -2, ++n);
+  }
+  lua_setfield(L, -2, "flat");
+}
+
+/* Sets `pieces` of the shard on top, which ranks[0 .. n) hold: of each place over the
+ * axes of the flat cut, elements of the shard and the ranks that keep them. */
+static void set_pieces(lua_State *L, const Job *j, const CompiledParam *p,
+                       const int64_t *ranks, int n, int64_t *out) {
+  const Region *m = flat_region(j, p, REGION_M);
+  if (!m) return;
+  lua_createtable(L, m->ways, 0);
+  for (int k = 0; k < m->ways; k++) {
+    Piece piece[2] = {0};
+    int some = 0;
+    for (int i = 0; i < n; i++)
+      if (mesh_index(&j->mesh, m->flat, (int)ranks[i]) == k) out[some++] = ranks[i];
+    state_pieces(j->compiled, (int)out[0], STATE_M, (int)(p - j->compiled->param), piece);
+    lua_createtable(L, 0, 3);
+    set_integer(L, "first", piece->from);
+    set_integer(L, "count", piece->count);
+    set_list(L, "ranks", out, some);
+    lua_rawseti(L, -2, k + 1);
+  }
+  lua_setfield(L, -2, "pieces");
+}
+
+/* Pushes one shard: its number on every axis that cuts, its ranges, its ranks, and the
+ * pieces that these keep. `out` has room for all ranks, twice. */
 static void push_shard(lua_State *L, const Job *j, const CompiledParam *p, int at,
                        int64_t *out) {
   int n = holders(j, p, place_cuts(p->place), at, out), ranges = 0;
   Piece piece[2];
   state_pieces(j->compiled, (int)out[0], STATE_PARAM, (int)(p - j->compiled->param),
                piece);
-  lua_createtable(L, 0, 8);
+  lua_createtable(L, 0, 9);
   for (int x = 0; x < AX_N; x++)
     if (p->place.on[x] >= 0)
       set_integer(L, ax_name((ShardAxis)x),
                   mesh_index(&j->mesh, ax_mesh((ShardAxis)x), (int)out[0]));
-  set_integer(L, "elements", piece->count);
+  set_integer(L, "elements", piece_box(&j->mesh, p));
   set_list(L, "ranks", out, n);
+  set_pieces(L, j, p, out, n, out + n);
   lua_newtable(L);
   for (int d = 0; d < p->ndim; d++) {
     if (!place_cuts_dim(p->place, d)) continue;
@@ -178,7 +228,7 @@ int plan_shards(lua_State *L) {
   const Job *j = plan_object_compiled(L);
   const char *name = luaL_checkstring(L, 2);
   const ParamView *v = params(L, j);
-  int64_t *out = lua_newuserdatauv(L, sizeof *out * (size_t)j->mesh.world, 0);
+  int64_t *out = lua_newuserdatauv(L, 2 * sizeof *out * (size_t)j->mesh.world, 0);
   int i = 0;
   while (i < j->compiled->nparam && !str_eq(v[i].p->name, name))
     i++;
@@ -188,6 +238,7 @@ int plan_shards(lua_State *L) {
   for (int k = 0; k < p->npp; k++)
     out[k] = p->pp[k];
   set_list(L, "pp", out, p->npp);
+  set_flat(L, j, p);
   for (int at = 0; at < mesh_size(&j->mesh, place_cuts(p->place)); at++) {
     push_shard(L, j, p, at, out);
     lua_rawseti(L, -2, at + 1);

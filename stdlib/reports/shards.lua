@@ -12,15 +12,35 @@ local function range(r)
   return format(" dimension %d: %s", r.dim, table.concat(out, " and "))
 end
 
+-- "    dp 2: elements 128 to 191 on rank 4"; of many pieces, the first and the last.
+local function pieces(v, s, text, lines)
+  local shown = 4
+  for i, p in ipairs(s.pieces) do
+    if i <= shown or i == #s.pieces then
+      local what = p.count > 0 and format("elements %d to %d", p.first, p.first + p.count - 1)
+        or "nothing"
+      lines[#lines + 1] = format("    %s %-3d %s  on %s: %s", v.flat.axis, i - 1, what,
+        text.plural(#p.ranks, "rank"), text.list(p.ranks, 8))
+    elseif i == shown + 1 then
+      lines[#lines + 1] = "    ..."
+    end
+  end
+end
+
 return function(v, text)
   local lines = { format("%s %s, %s, pipeline rank%s %s", v.name, params.shape(v),
     params.cut(v), #v.pp > 1 and "s" or "", text.list(v.pp, 8)) }
-  for i, s in ipairs(v) do
+  if v.flat then
+    lines[2] = format("each shard's %s cut by %s=%d", table.concat(v.flat, ", "), v.flat.axis,
+      v.flat.ways)
+  end
+  for _, s in ipairs(v) do
     local line = #v.cuts > 0 and " " or "  whole"
     for _, c in ipairs(v.cuts) do line = line .. format(" %s %-3d", c.axis, s[c.axis]) end
     for _, r in ipairs(s.ranges) do line = line .. range(r) end
-    lines[i + 1] = format("%s  on %s: %s", line, text.plural(#s.ranks, "rank"),
+    lines[#lines + 1] = format("%s  on %s: %s", line, text.plural(#s.ranks, "rank"),
       text.list(s.ranks, 8))
+    if s.pieces then pieces(v, s, text, lines) end
   end
   return table.concat(lines, "\n")
 end

@@ -248,6 +248,14 @@ START_TEST(shards) {
       "raises('stands for 80 parameters', p.shards, p, 'layers.*.mlp.up_proj')\n"
       "raises('(did you mean \"model.layers.3.mlp.up_proj.weight\"?)', p.shards, p,\n"
       "  'model.layer.3.mlp.up_proj.weight')\n"
+      /* What is cut flat on top of that. */
+      "local z = p:with { ['strategy.stage'] = 1 }:shards "
+      "  'model.layers.3.mlp.down_proj.weight'\n"
+      "same(z.flat.axis, 'dp') same(z.flat.ways, 2) same(z[2].elements, 8192 * 3584)\n"
+      "same(table.concat(z.flat, ' '), 'master weights optimizer state')\n"
+      "local x, y = z[2].pieces[1], z[2].pieces[2]\n"
+      "same(x.count + y.count, z[2].elements) same(y.first, x.count) same(y.ranks[1], 9)\n"
+      "says(z, 'master weights, optimizer state cut by dp=2')\n"
       /* Every element is somewhere, also where the vocabulary is padded. */
       "local q = weft.plan { model = weft.model { 'llama-tiny', vocab_size = 251 },\n"
       "  mesh = { tp = 4 }, batch = { global = 8, seq = 16 } }\n"

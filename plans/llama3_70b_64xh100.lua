@@ -1,0 +1,29 @@
+-- llama3_70b_64xh100.lua - Llama 3 70B on 64 GPUs of 80 GB as NVIDIA publishes it: TP 4 with
+-- sequence parallelism, PP 8 with five chunks of two layers on each rank, sequences of
+-- 8192. Two data-parallel replicas share the optimizer's state (Megatron's distributed
+-- optimizer, ZeRO stage 1): without that the first rank needs 90.8 GiB.
+--
+--   weft check plans/llama3_70b_64xh100.lua                 77.4 GiB on the worst rank
+--   weft check plans/llama3_70b_64xh100.lua --set strategy.stage=0
+--   weft show plans/llama3_70b_64xh100.lua memory           by class
+local weft = require "weft"
+
+return weft.plan {
+  name      = "llama3-70b-nvidia",
+  model     = weft.model "llama3-70b",
+  cluster   = weft.cluster { nodes = 8, gpus = 8, gpu = "h100-sxm" },
+  mesh      = { tp = 4, pp = 8 },                  -- dp = 64 / (4 * 8) = 2
+  strategy  = { "zero", stage = 1, sequence_parallel = true },
+  tp_plan   = weft.tp_plan "llama",
+  pp_plan   = { virtual = 5 },
+  schedule  = "interleaved_1f1b",
+  precision = "bf16",
+  batch     = { global = 128, micro = 1, seq = 8192 },
+  optimizer = weft.adamw {
+    lr = weft.cosine { max = 1.5e-4, min = 1.5e-5, warmup = 2000 },
+    betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0,
+  },
+  data      = weft.synthetic {},
+  train     = { steps = 100000, seed = 1, log_every = 10 },
+  expect    = { peak_gib = weft.at_most(78) },
+}
