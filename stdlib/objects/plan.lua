@@ -43,8 +43,8 @@ return function(methods)
 
   -- plan:rank(n): who the rank is, what it runs, holds and sends.
   function methods.rank(plan, n)
-    local mesh, memory = plan.mesh, plan:memory(n)
-    local coord, groups, at = {}, {}, mesh:coord(n)
+    local mesh, coord, groups = plan.mesh, {}, {}
+    local at, memory = mesh:coord(n), plan:memory(n)
     for _, axis in ipairs(mesh.axes) do
       if mesh[axis] > 1 then
         local name = axis == "dp_shard" and mesh.dp_replicate == 1 and "dp" or axis
