@@ -102,7 +102,10 @@ static weft_status compile_steps(Job *j) {
                      .dump = j->dump,
                      .dump_out = &j->dumped};
   weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
-  if (st == WEFT_OK) warn_memory(j), job_advise(j);
+  if (st == WEFT_OK) {
+    j->mesh = j->compiled->mesh; /* with tp cut as the model needs it */
+    warn_memory(j), job_advise(j);
+  }
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
 }

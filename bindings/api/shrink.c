@@ -52,15 +52,20 @@ static weft_status put(Shrink *s, const char *key, int64_t from, int64_t to) {
 }
 
 /* Heads: as few as tp allows, with the same number of query heads per key-value head
- * where that is at most four, so grouped attention stays grouped. */
-static weft_status shrink_heads(Shrink *s, int64_t tp) {
+ * where that is at most four, so grouped attention stays grouped; where `was` ranks of tp
+ * had more than one for each key-value head, some still have. */
+static weft_status shrink_heads(Shrink *s, int64_t tp, int64_t was) {
   int64_t heads, kv, width, d, dim;
   if (!get(s, "num_attention_heads", &heads) || !get(s, "hidden_size", &width))
     return WEFT_OK;
   bool grouped = get(s, "num_key_value_heads", &kv), own = get(s, "head_dim", &dim);
   if (!grouped) kv = heads;
   int64_t group = MIN(heads / MAX(kv, 1), 4), new_kv = MIN(kv, MAX(tp, 2));
-  if (kv % new_kv != 0 || new_kv % tp != 0) new_kv = tp;
+  bool copies = kv < was;
+  if (copies) new_kv = MAX(kv * tp / was, 1);
+  if (copies && tp % new_kv != 0) new_kv = 1;
+  if (!copies && (kv % new_kv != 0 || new_kv % tp != 0)) new_kv = tp;
+  if (copies) group = MAX(tp / new_kv, MIN(group, 2));
   int64_t new_heads = MIN(heads, new_kv * MAX(group, 1));
   d = own ? dim : width / heads;
   int64_t new_d = MIN(d, 16), new_width = MIN(width, new_heads * new_d);
@@ -71,12 +76,12 @@ static weft_status shrink_heads(Shrink *s, int64_t tp) {
   return put(s, "hidden_size", width, new_width);
 }
 
-static weft_status shrink_model(Shrink *s, const Mesh *m) {
+static weft_status shrink_model(Shrink *s, const Mesh *m, int64_t was_tp) {
   int64_t v, tp = m->size[AXIS_TP];
   int64_t stages = m->size[AXIS_PP] * plan_virtual(s->plan);
   if (get(s, "num_hidden_layers", &v))
     TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, 2))));
-  TRY(shrink_heads(s, tp));
+  TRY(shrink_heads(s, tp, was_tp));
   if (get(s, "intermediate_size", &v))
     TRY(put(s, "intermediate_size", v, MIN(v, (96 + tp - 1) / tp * tp)));
   /* Not a multiple of tp: the padding of the vocabulary is compared too. */
@@ -141,14 +146,14 @@ weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Di
   }
   Shrink s = {.lp = lp, .plan = out, .arena = d->arena, .e = e};
   int microbatches = plan_microbatches(out, &m);
-  int stages = m.size[AXIS_PP];
+  int stages = m.size[AXIS_PP], tp = m.size[AXIS_TP];
   shrink_mesh(&s, &m, ranks);
   TRY(shrink_batch(&s, &m, microbatches));
   free_patterns(&s);
   if (lp->arch) {
     int64_t layers = 0;
     get(&s, "num_hidden_layers", &layers);
-    TRY(shrink_model(&s, &m));
+    TRY(shrink_model(&s, &m, tp));
     int64_t now = 0;
     get(&s, "num_hidden_layers", &now);
     if (now != layers || stages != m.size[AXIS_PP]) shrink_stages(&s);

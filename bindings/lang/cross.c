@@ -24,25 +24,51 @@ static int64_t gcd(int64_t a, int64_t b) {
   return b ? gcd(b, a % b) : a;
 }
 
-/* tp cuts heads, key-value heads and the MLP; a vocabulary is padded instead. */
+/* tp cuts the heads into groups, of which each needs one or more key-value heads, or
+ * several the same one. */
+static bool heads_spread(int64_t kv, int64_t tp) {
+  return kv % tp == 0 || tp % kv == 0;
+}
+
+/* "1, 2 or 4": what tp may be with `common` dividing sizes and so many key-value heads.
+ */
+static const char *legal_tp(Arena *a, int64_t common, int64_t kv) {
+  enum { SHOWN = 12 };
+  const char *s = NULL, *last = NULL;
+  int shown = 0;
+  for (int64_t tp = 1; tp <= MIN(common, 65536); tp++) {
+    if (common % tp || (kv > 0 && !heads_spread(kv, tp))) continue;
+    if (++shown > SHOWN) return arena_printf(a, "%s, ...", s);
+    if (last) s = s ? arena_printf(a, "%s, %s", s, last) : last;
+    last = arena_printf(a, "%lld", (long long)tp);
+  }
+  return s ? arena_printf(a, "%s or %s", s, last) : last;
+}
+
+/* tp cuts heads and the MLP; a vocabulary is padded instead. */
 static void check_tp(Cross *c) {
-  static const char *const keys[] = {"num_attention_heads", "num_key_value_heads",
-                                     "intermediate_size"};
+  static const char *const keys[] = {"num_attention_heads", "intermediate_size"};
   int tp = c->mesh->size[AXIS_TP];
-  int64_t v, common = 0;
+  int64_t v, kv = 0, common = 0;
+  Arena *a = c->d->arena;
+  if (!config_int(c->L, "num_key_value_heads", &kv)) kv = 0;
   for (int i = 0; i < LEN(keys); i++)
     if (config_int(c->L, keys[i], &v) && v > 0) common = gcd(v, common);
+  const char *legal = arena_printf(a, "tp may be %s", legal_tp(a, MAX(common, 1), kv));
   bool heads = true;
   for (int i = 0; i < LEN(keys); i++) {
     if (!config_int(c->L, keys[i], &v) || v <= 0) continue;
-    const char *name = arena_printf(c->d->arena, "model.%s", keys[i]);
-    const char *wrong = mesh_tp_divides(c->d->arena, tp, name, v);
-    /* Key-value heads divide heads: one message for both. */
-    if (!wrong || (i == 1 && !heads)) continue;
-    if (i == 0) heads = false;
-    diag_error(c->d, "divisibility", "mesh.tp", "%s", wrong)->suggestion =
-        arena_printf(c->d->arena, "tp may be %s", mesh_divisors(c->d->arena, common));
+    const char *wrong = mesh_tp_divides(a, tp, arena_printf(a, "model.%s", keys[i]), v);
+    if (wrong)
+      diag_error(c->d, "divisibility", "mesh.tp", "%s", wrong)->suggestion = legal;
+    heads &= i > 0 || !wrong;
   }
+  if (heads && kv > 0 && !heads_spread(kv, tp))
+    diag_error(
+        c->d, "divisibility", "mesh.tp",
+        "%d neither divides model.num_key_value_heads = %lld nor is a multiple of it", tp,
+        (long long)kv)
+        ->suggestion = legal;
   check_sequence_cut(c->plan, tp, c->d);
 }
 

@@ -92,17 +92,19 @@ static void push_param(lua_State *L, const Job *j, const ParamView *v) {
   set_list(L, "shape", v->p->dim, v->p->ndim);
   set_integer(L, "ways", mesh_size(&j->mesh, place_cuts(v->p->place)));
   lua_newtable(L);
-  for (int x = 0; x < AX_N; x++) {
-    int dim = v->p->place.on[x] + 1;
-    if (dim <= 0) continue;
-    lua_createtable(L, 0, 3);
-    set_text(L, "axis", ax_name((ShardAxis)x));
-    set_integer(L, "dim", dim);
-    set_integer(L, "ways", mesh_size(&j->mesh, ax_mesh((ShardAxis)x)));
-    lua_rawseti(L, -2, ++n);
-    if (n > 1) continue;
-    lua_pushinteger(L, dim);
-    lua_setfield(L, -3, "dim");
+  for (int d = 0; d < v->p->ndim; d++) {
+    AxisSet axes;
+    char buf[64];
+    for (int x = 0; (axes = place_next_cut(v->p->place, d, &x)) != 0;) {
+      lua_createtable(L, 0, 3);
+      set_text(L, "axis", axes_name(axes, buf));
+      set_integer(L, "dim", d + 1);
+      set_integer(L, "ways", mesh_size(&j->mesh, axes));
+      lua_rawseti(L, -2, ++n);
+      if (n > 1) continue;
+      lua_pushinteger(L, d + 1);
+      lua_setfield(L, -3, "dim");
+    }
   }
   lua_setfield(L, -2, "cuts");
 }
@@ -207,10 +209,12 @@ static void push_shard(lua_State *L, const Job *j, const CompiledParam *p, int a
   state_pieces(j->compiled, (int)out[0], STATE_PARAM, (int)(p - j->compiled->param),
                piece);
   lua_createtable(L, 0, 9);
-  for (int x = 0; x < AX_N; x++)
-    if (p->place.on[x] >= 0)
-      set_integer(L, ax_name((ShardAxis)x),
-                  mesh_index(&j->mesh, ax_mesh((ShardAxis)x), (int)out[0]));
+  for (int d = 0; d < p->ndim; d++) {
+    AxisSet axes;
+    char buf[64];
+    for (int x = 0; (axes = place_next_cut(p->place, d, &x)) != 0;)
+      set_integer(L, axes_name(axes, buf), mesh_index(&j->mesh, axes, (int)out[0]));
+  }
   set_integer(L, "elements", piece_box(&j->mesh, p));
   set_list(L, "ranks", out, n);
   set_pieces(L, j, p, out, n, out + n);

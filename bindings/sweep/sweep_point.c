@@ -284,6 +284,7 @@ static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   if (!p->units->value) TRY(entry_status(p, p->units, why));
   TRY(entry_status(p, p->schedule, why));
   TRY(entry_status(p, p->units, why));
+  mesh_split_tp(&p->mesh, ((const UnitsEntry *)p->units->value)->u->tp_copies);
   const Scheduled *s = p->schedule->value;
   TRY(no_key(p, shares_key(p, &s->s, &j->key), why));
   TRY(look_up(p, &j->caches->shares, &p->shares, make_shares, p));

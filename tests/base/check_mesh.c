@@ -88,6 +88,24 @@ START_TEST(sixty_four_ranks) {
 }
 END_TEST
 
+/* tp 8 as 2 x 4: neighbours have the same key-value head. */
+START_TEST(parts_of_tp) {
+  Mesh m = resolve((MeshSpec){.tp = 8, .dp = 2}, 16);
+  AxisSet kv = AXIS_BIT(AXIS_TP_KV), copies = AXIS_BIT(AXIS_TP_REP);
+  ck_assert_uint_eq(mesh_axes(&m, kv), AXIS_BIT(AXIS_TP));
+  ck_assert_uint_eq(mesh_axes(&m, copies | AXES_ALL), mesh_axes(&m, AXES_ALL));
+  mesh_split_tp(&m, 4);
+  CHECK_GROUP(&m, copies, 13, 12, 13, 14, 15);
+  CHECK_GROUP(&m, kv, 13, 9, 13);
+  CHECK_GROUP(&m, kv | copies, 13, 8, 9, 10, 11, 12, 13, 14, 15);
+  CHECK_GROUP(&m, copies | AXES_DP, 13, 4, 5, 6, 7, 12, 13, 14, 15);
+  ck_assert_int_eq(mesh_stride(&m, AXIS_TP_KV), 4);
+  ck_assert_uint_eq(mesh_axes(&m, kv | AXIS_BIT(AXIS_PP)), kv);
+  mesh_split_tp(&m, 8);
+  ck_assert_uint_eq(mesh_axes(&m, copies), AXIS_BIT(AXIS_TP));
+}
+END_TEST
+
 /* Groups over any set part the ranks: each rank is in one, at its own index. */
 START_TEST(groups_of_every_set_are_partitions) {
   const char *order[] = {"cp", "dp_shard", "tp", "pp", "dp_replicate", NULL};
@@ -461,6 +479,10 @@ START_TEST(sets_have_names) {
   ck_assert_str_eq(axes_name(axes_parse("etp+pp"), buf), "pp+etp");
   ck_assert_uint_eq(axes_rest(AXIS_BIT(AXIS_EP)), axes_parse("pp+ep_shard+etp"));
   ck_assert_uint_eq(axes_rest(AXES_DP), axes_parse("pp+cp+tp"));
+  AxisSet kv = AXIS_BIT(AXIS_TP_KV), copies = AXIS_BIT(AXIS_TP_REP);
+  ck_assert_uint_eq(axes_join(kv | copies | AXES_DP), axes_parse("dp+tp"));
+  ck_assert_uint_eq(axes_rest(AXES_DP | kv), axes_parse("pp+cp") | copies);
+  ck_assert_uint_eq(axes_whole(copies), AXIS_BIT(AXIS_TP));
   ck_assert_uint_eq(axes_parse("dp_cp"), AXES_DP_CP);
   static const char *const bad[] = {"", "ep+tp", "dp+etp", "world+ep", "tp+", "+tp", "tp+tp", "dp+dp_cp", "TP"};
   for (int i = 0; i < LEN(bad); i++) ck_assert_uint_eq(axes_parse(bad[i]), 0);
@@ -476,6 +498,7 @@ Suite *mesh_suite(void) {
   tcase_add_test(t, one_rank);
   tcase_add_test(t, eight_ranks);
   tcase_add_test(t, sixty_four_ranks);
+  tcase_add_test(t, parts_of_tp);
   tcase_add_test(t, groups_of_every_set_are_partitions);
   tcase_add_test(t, order_override);
   tcase_add_test(t, expert_mesh);

@@ -53,7 +53,8 @@ START_TEST(models_md_says_what_may_be_cut) {
   for (int tag = 0; tag < TAG_N; tag++) {
     const char *axes = "";
     for (int a = 0; a < AX_N; a++)
-      if (ax_may_cut((ShardAxis)a, (DimTag)tag))
+      if (ax_may_cut((ShardAxis)a, (DimTag)tag) &&
+          (a == 0 || !ax_of_one_factor((ShardAxis)a, (ShardAxis)(a - 1))))
         axes = arena_printf(scratch_arena, "%s%s%s", axes, *axes ? ", " : "",
                             ax_name((ShardAxis)a));
     const char *row = arena_printf(scratch_arena, "\n| `%s` | %s |",

@@ -60,13 +60,13 @@ static void compile_ok(Toy *t, const ToyOptions *o) {
  * lie inside those of cp, and no rank holds fewer elements than it needs. */
 START_TEST(a_dimension_cut_by_two_axes) {
   Place p = place_whole();
-  p.on[AX_CP] = p.on[AX_TP] = 1;
+  p.on[AX_CP] = p.on[AX_TP] = p.on[AX_TP_REP] = 1;
   ck_assert(place_cuts_dim(p, 1) && !place_cuts_dim(p, 0));
   ck_assert_uint_eq(place_cuts(p), AXIS_BIT(AXIS_CP) | AXIS_BIT(AXIS_TP));
   for (int64_t size = 1; size < 40; size++)
     for (int cp = 1; cp < 5; cp++)
       for (int tp = 1; tp < 5; tp++) {
-        const int n[AX_N] = {[AX_DP] = 3, [AX_CP] = cp, [AX_TP] = tp};
+        const int n[AX_N] = {3, cp, tp, 1};
         int64_t outer = (size + cp - 1) / cp, local = place_local(p, 1, size, n), seen = 0;
         ck_assert_int_eq(place_local(p, 0, size, n), size);
         for (int64_t c = 0; c < cp; c++)
@@ -118,6 +118,34 @@ START_TEST(tp_counts) {
   expect_body(&t, "embed_tokens:W", 0, 0, 0);
   ck_assert_int_eq(t.diags.list.n, 0);
   toy_free(&t);
+}
+END_TEST
+
+/* More ranks than key-value heads: no more collectives than without copies; the sums of
+ * their gradients over the ranks that share a head come once a step, outside of bodies.
+ */
+START_TEST(copies_of_heads) {
+  ToyOptions o = toy_default();
+  o.tp = 4, o.kv_heads = 1 + _i % 2, o.sp = _i / 2 % 2, o.bias = _i / 4;
+  Toy t;
+  compile_ok(&t, &o);
+  if (o.sp) {
+    expect_body(&t, "layer:F", 0, 2, 2);
+    expect_body(&t, "layer:I", 0, 2, 2);
+  } else {
+    expect_body(&t, "layer:F", 2, 0, 0);
+    expect_body(&t, "layer:I", 2, 0, 0);
+    expect_body(&t, "layer:W", 0, 0, 0);
+  }
+  const Program *p = &t.compiled->prog[0];
+  Counts shared = {0}, body = {0};
+  count_range(p, 0, p->ncode, "tp_rep", &shared);
+  for (int i = 0; i < p->nbody; i++)
+    count_range(p, p->body[i].first, p->body[i].n, "tp_rep", &body);
+  expect(&shared, "over ranks with one head", o.kv_heads == 2 ? 1 + o.bias : 0, 0, 0);
+  expect(&body, "in bodies", 0, 0, 0);
+  toy_free(&t);
+  pair_agrees(&o);
 }
 END_TEST
 
@@ -394,7 +422,7 @@ START_TEST(checker_sees_planted_faults) {
   whole->grad_of = sum->grad_of;
   broken(&t, &s, "adds [dp:R cp:R tp:R] to the gradient of model.embed_tokens.weight");
   whole->grad_of = -1;
-  reduce->attr.axis = AX_DP;
+  reduce->attr.axes = 1u << AX_DP;
   broken(&t, &s, "all_gather of ");
   toy_free(&t);
 }
@@ -416,8 +444,8 @@ START_TEST(sizes_that_do_not_divide) {
   refused(&o, NOT("3", "num_attention_heads = 4") NOT("3", "num_key_value_heads = 2")
               NOT("3", "intermediate_size = 50"));
   o = toy_default();
-  o.tp = 4;
-  refused(&o, NOT("4", "num_key_value_heads = 2"));
+  o.tp = 4, o.hidden = 48, o.heads = 12, o.kv_heads = 6;
+  refused(&o, NOT("4", "num_key_value_heads = 6"));
   o = toy_default();
   o.tp = 2, o.sp = true, o.seq = 7;
   refused(&o, "error divisibility batch.seq: 2 does not divide batch.seq = 7; "
@@ -433,13 +461,16 @@ START_TEST(a_hidden_size_that_does_not_divide) {
 }
 END_TEST
 
-/* One kv head, whole on both ranks, would have to be sliced for the local query heads. */
+/* Three kv heads, whole on both ranks, would have to be sliced for the local query heads;
+ * of one they have copies. */
 START_TEST(an_activation_that_cannot_be_sliced) {
   ToyOptions o = toy_default();
-  o.tp = 2, o.kv_heads = 1;
+  o.tp = 2, o.hidden = 48, o.heads = 6, o.kv_heads = 3;
   WITH_RULES(o, {"layers.*.self_attn.q_proj", STYLE_COLWISE, false},
              {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false});
-  refused(&o, NOT("2", "num_key_value_heads = 1"));
+  refused(&o, NOT("2", "num_key_value_heads = 3"));
+  o.kv_heads = 1;
+  pair_agrees(&o);
 }
 END_TEST
 
@@ -671,6 +702,7 @@ Suite *shard_suite(void) {
   tcase_add_test(c, tp_counts);
   tcase_add_test(c, tp_sp_counts);
   tcase_add_test(c, biases_cost_no_collective);
+  tcase_add_loop_test(c, copies_of_heads, 0, 8);
   tcase_add_test(c, no_mesh_no_collectives);
   tcase_add_loop_test(c, dp_counts, 0, 2);
   tcase_add_test(c, bucket_bytes);

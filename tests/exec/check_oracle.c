@@ -13,11 +13,15 @@
 
 static const char *const models[] = {"llama",  "llama_tied", "llama3_rope",
                                      "qwen2",  "qwen3",      "gpt2"};
-static const struct {
+typedef struct MeshCase {
   int tp, pp, dp;
   bool sp;
-} meshes[] = {{1, 1, 1, false}, {2, 1, 1, false}, {2, 1, 1, true},  {1, 2, 1, false},
-              {1, 1, 2, false}, {2, 2, 1, true},  {2, 2, 2, false}, {2, 2, 2, true}};
+} MeshCase;
+static const MeshCase meshes[] = {{1, 1, 1, false}, {2, 1, 1, false}, {2, 1, 1, true},
+                                  {1, 2, 1, false}, {1, 1, 2, false}, {2, 2, 1, true},
+                                  {2, 2, 2, false}, {2, 2, 2, true}};
+static const MeshCase wide[] = {{2, 1, 1, true},  {4, 1, 1, false}, {4, 2, 1, true},
+                                {8, 1, 1, false}, {8, 1, 1, true},  {8, 1, 2, true}};
 
 static const weft_alloc libc_alloc;
 
@@ -50,13 +54,12 @@ static void load_set(Oracle *o, const char *plan, const char *model,
   need(o, fixture_open(&o->f, plan, (const char *[]){define, NULL}, set), "load");
 }
 
-static void load_plan(Oracle *o, const char *plan, const char *model, int mesh) {
+static void load_plan(Oracle *o, const char *plan, const char *model, MeshCase m) {
   char tp[32], pp[32], dp[32], sp[64];
-  snprintf(tp, sizeof tp, "mesh.tp=%d", meshes[mesh].tp);
-  snprintf(pp, sizeof pp, "mesh.pp=%d", meshes[mesh].pp);
-  snprintf(dp, sizeof dp, "mesh.dp=%d", meshes[mesh].dp);
-  snprintf(sp, sizeof sp, "strategy.sequence_parallel=%s",
-           meshes[mesh].sp ? "true" : "false");
+  snprintf(tp, sizeof tp, "mesh.tp=%d", m.tp);
+  snprintf(pp, sizeof pp, "mesh.pp=%d", m.pp);
+  snprintf(dp, sizeof dp, "mesh.dp=%d", m.dp);
+  snprintf(sp, sizeof sp, "strategy.sequence_parallel=%s", m.sp ? "true" : "false");
   load_set(o, plan, model, (const char *[]){tp, pp, dp, sp, NULL});
 }
 
@@ -126,8 +129,8 @@ static void start_loaded(Oracle *o, const char *folder, const char *model) {
 }
 
 static void start(Oracle *o, const char *plan, const char *folder, const char *model,
-                  int mesh) {
-  load_plan(o, plan, model, mesh);
+                  MeshCase m) {
+  load_plan(o, plan, model, m);
   start_loaded(o, folder, model);
 }
 
@@ -138,11 +141,9 @@ static void finish(Oracle *o) {
   fixture_close(&o->f);
 }
 
-START_TEST(agrees_with_hugging_face) {
-  const char *model = models[_i / LEN(meshes)];
-  int mesh = _i % LEN(meshes);
+static void agrees(const char *model, MeshCase m) {
   Oracle o = {0};
-  start(&o, "tests/oracle/plan.lua", oracles, model, mesh);
+  start(&o, "tests/oracle/plan.lua", oracles, model, m);
   ck_assert_int_eq(st_count(o.weights), o.c->nparam);
   StepResult r;
   const int32_t *labels = ids(&o, "labels");
@@ -156,10 +157,21 @@ START_TEST(agrees_with_hugging_face) {
   for (int i = 0; i < o.c->nparam; i++) {
     double err = gradient_error(&o, i);
     ck_assert_msg(err <= 1e-5, "%s tp=%d pp=%d dp=%d sp=%d: gradient of %s: %.2g", model,
-                  meshes[mesh].tp, meshes[mesh].pp, meshes[mesh].dp, meshes[mesh].sp,
-                  o.c->param[i].name, err);
+                  m.tp, m.pp, m.dp, m.sp, o.c->param[i].name, err);
   }
   finish(&o);
+}
+
+START_TEST(agrees_with_hugging_face) {
+  agrees(models[_i / LEN(meshes)], meshes[_i % LEN(meshes)]);
+}
+END_TEST
+
+/* Fewer key-value heads than ranks of tp, which have copies of them. */
+static const char *const few_heads[] = {"llama_one_kv", "qwen3_two_kv"};
+
+START_TEST(copies_of_heads) {
+  agrees(few_heads[_i / LEN(wide)], wide[_i % LEN(wide)]);
 }
 END_TEST
 
@@ -201,7 +213,7 @@ static double run_steps(const char *plan, const char *folder, const char *model,
   char where[128];
   snprintf(where, sizeof where, "%s tp=%d pp=%d dp=%d sp=%d", model, meshes[mesh].tp,
            meshes[mesh].pp, meshes[mesh].dp, meshes[mesh].sp);
-  start(&o, plan, folder, model, mesh);
+  start(&o, plan, folder, model, meshes[mesh]);
   double worst = take_steps(&o, "", where);
   finish(&o);
   return worst;
@@ -283,6 +295,7 @@ Suite *oracle_suite(void) {
   TCase *t = tcase_create("hugging face");
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, agrees_with_hugging_face, 0, LEN(models) * LEN(meshes));
+  tcase_add_loop_test(t, copies_of_heads, 0, LEN(few_heads) * LEN(wide));
   tcase_add_loop_test(t, steps_agree_with_fsdp2, 0, LEN(fsdp2));
   tcase_add_loop_test(t, steps_agree_with_pytorch, 0, LEN(stepped) * LEN(meshes));
   suite_add_tcase(s, t);

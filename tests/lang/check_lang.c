@@ -332,7 +332,7 @@ START_TEST(wrong_set) {
                 "--set batch.global=x: error: plan.batch.global: expected a positive "
                 "integer, got text \"x\"\n"
                 "--set mesh.tp=3: error: plan.mesh.tp: 3 does not divide "
-                "model.num_attention_heads = 8 (tp may be 1, 2 or 4)\n2 errors\n");
+                "model.num_attention_heads = 8 (tp may be 1, 2, 4 or 8)\n2 errors\n");
 }
 END_TEST
 

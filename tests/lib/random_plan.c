@@ -58,6 +58,7 @@ static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
 /* The model as Lua text. Sizes are legal for tp; the vocabulary need not divide. */
 static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n) {
   int kv = p->tp * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
+  if (below(d, 3) == 0) kv = MAX(p->tp / PICK(d, 2, 4), 1), heads = p->tp * PICK(d, 1, 2);
   int stages = p->pp * p->virtual_stages, head_dim = PICK(d, 4, 8);
   int layers = stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2);
   int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;

@@ -36,7 +36,7 @@ return {
     from = "if (s->grad_to[param].on[a] == PL_R && p.on[a] == PL_P)",
     to = "if (a != AX_DP && s->grad_to[param].on[a] == PL_R && p.on[a] == PL_P)" },
   { file = "vm/units/shard_grad.c", suites = "shard uses verify",
-    from = "if (to.on[a] == PL_P) *one_rank |= ax_mesh((ShardAxis)a);", to = "" },
+    from = "*one_rank = ax_set_mesh(axes);", to = "" },
   { file = "vm/units/shard_grad.c", suites = "shard uses",
     from = "if (all) p.on[a] = PL_P;", to = "" },
   { file = "vm/units/shard_rules.c", suites = "shard verify",

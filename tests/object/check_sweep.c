@@ -186,6 +186,9 @@ START_TEST(other_fields) {
       " { 'strategy.stage', 0, 1 }, { 'precision', 'f32', 'bf16' },"
       " { 'optimizer.post_validation', false, true },"
       " { 'strategy.bucket_bytes', 1000, 100000000 } }",
+      /* ranks with copies of heads */
+      "return { { 'mesh.dp', 1, 2 }, { 'mesh.tp', 2, 4 },"
+      " { 'model.num_key_value_heads', 1, 2 } }",
       /* ranks with the same bytes */
       "return { { 'mesh.dp', 6 }, { 'mesh.tp', 1 }, { 'batch.global', 24 },"
       " { 'model.vocab_size', 256 }, { 'optimizer.clip', 0 }, { 'schedule', 'zbv' },"

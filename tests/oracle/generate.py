@@ -2,7 +2,7 @@
 random weights, and what they compute in f32 on the CPU with eager attention.
 
 By hand, with torch, transformers and safetensors installed:
-    python tests/oracle/generate.py            (all models; writes next to this file)
+    python tests/oracle/generate.py [MODEL...]  (or all; writes next to this file)
 
 For each model a folder as `weft.hf` takes it, with config.json, model.safetensors, and
   expected.safetensors  tokens, labels (i32, (8, 16); -100 is ignored), loss (mean over
@@ -10,6 +10,7 @@ For each model a folder as `weft.hf` takes it, with config.json, model.safetenso
 """
 import json
 import pathlib
+import sys
 
 import torch
 import transformers as tf
@@ -34,8 +35,12 @@ def qwen2():
     return tf.Qwen2ForCausalLM(tf.Qwen2Config(**SIZES, tie_word_embeddings=True))
 
 
-def qwen3():
-    return tf.Qwen3ForCausalLM(tf.Qwen3Config(**SIZES, head_dim=16))
+def qwen3(**changes):
+    return tf.Qwen3ForCausalLM(tf.Qwen3Config(**{**SIZES, "head_dim": 16, **changes}))
+
+
+# Fewer key-value heads than ranks of tp.
+FEW = dict(num_attention_heads=8, intermediate_size=64)
 
 
 def gpt2():
@@ -52,6 +57,8 @@ MODELS = {
     "qwen2": qwen2,
     "qwen3": qwen3,
     "gpt2": gpt2,
+    "llama_one_kv": lambda: llama(**FEW, num_key_value_heads=1),
+    "qwen3_two_kv": lambda: qwen3(**FEW, head_dim=8),
 }
 
 
@@ -94,8 +101,8 @@ def one(folder, make):
 def main():
     here = pathlib.Path(__file__).resolve().parent
     torch.set_num_threads(1)
-    for name, make in MODELS.items():
-        one(here / name, make)
+    for name in sys.argv[1:] or MODELS:
+        one(here / name, MODELS[name])
 
 
 if __name__ == "__main__":

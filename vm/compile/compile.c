@@ -42,8 +42,9 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   Units *u;
   Stages st;
   Transfers tr;
-  Comms comms = {.arena = a, .mesh = in->mesh};
+  Comms comms = {.arena = a, .mesh = &c->mesh};
   TRY(compile_units(in, true, a, &u, d, e));
+  mesh_split_tp(&c->mesh, u->tp_copies);
   c->seq = u->seq, c->vocab = u->vocab;
   for (int i = 0; i < u->ncomm; i++)
     comm_for(&comms, u->comm[i], NULL, 0);
@@ -64,7 +65,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
     Layout l;
     Held held;
     arena_reset(in->scratch);
-    layout(&st, in->plan, in->mesh, r, c->microbatches, c->arena, in->scratch, &l);
+    layout(&st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
     held_of(&st, &l, r, in->scratch, &held);
     gathers |= held.bytes[AREA_GATHERED] > 0;
     MainList t = {.steps = held.n > 0};
@@ -73,7 +74,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
     unshard(&in->plan->strategy, ranks > 1, &held, in->scratch, &t);
     /* requires bodies, layout and main list; establishes the program */
     Emit emit = {.plan = in->plan,
-                 .mesh = in->mesh,
+                 .mesh = &c->mesh,
                  .st = &st,
                  .u = u,
                  .microbatches = c->microbatches,

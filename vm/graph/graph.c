@@ -54,6 +54,18 @@ static const struct AxisRow {
 };
 
 AxisSet ax_mesh(ShardAxis a) { return axis_row[a].factors; }
+
+AxisSet ax_set_mesh(uint32_t axes) {
+  AxisSet s = 0;
+  for (int x = 0; x < AX_N; x++)
+    if (axes >> x & 1) s |= ax_mesh((ShardAxis)x);
+  return axes_join(s);
+}
+
+bool ax_of_one_factor(ShardAxis a, ShardAxis b) {
+  return axes_whole(ax_mesh(a)) == axes_whole(ax_mesh(b));
+}
+
 const char *ax_name(ShardAxis a) { return axis_row[a].name; }
 bool ax_may_cut(ShardAxis a, DimTag t) { return axis_row[a].tags >> t & 1; }
 
@@ -71,16 +83,39 @@ Place place_whole(void) {
 }
 
 AxisSet place_cuts(Place p) {
-  AxisSet s = 0;
+  uint32_t axes = 0;
   for (int x = 0; x < AX_N; x++)
-    if (p.on[x] >= 0) s |= ax_mesh((ShardAxis)x);
-  return s;
+    if (p.on[x] >= 0) axes |= 1u << x;
+  return ax_set_mesh(axes);
+}
+
+AxisSet place_partial(Place p) {
+  uint32_t axes = 0;
+  for (int x = 0; x < AX_N; x++)
+    if (p.on[x] == PL_P) axes |= 1u << x;
+  return ax_set_mesh(axes);
+}
+
+AxisSet place_next_cut(Place p, int dim, int *x) {
+  uint32_t axes = 0;
+  while (*x < AX_N && p.on[*x] != dim)
+    ++*x;
+  for (int first = *x; *x < AX_N && p.on[*x] == dim; ++*x) {
+    if (!ax_of_one_factor((ShardAxis)first, (ShardAxis)*x)) break;
+    axes |= 1u << *x;
+  }
+  return ax_set_mesh(axes);
+}
+
+AxisSet place_dim_cuts(Place p, int dim) {
+  uint32_t axes = 0;
+  for (int x = 0; x < AX_N; x++)
+    if (p.on[x] == dim) axes |= 1u << x;
+  return ax_set_mesh(axes);
 }
 
 bool place_cuts_dim(Place p, int dim) {
-  for (int x = 0; x < AX_N; x++)
-    if (p.on[x] == dim) return true;
-  return false;
+  return place_dim_cuts(p, dim) != 0;
 }
 
 int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]) {
@@ -89,15 +124,23 @@ int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]) {
   return size;
 }
 
+/* Parts of a factor are named only where they differ. */
 const char *place_str(Place p, char buf[48]) {
+  char name[64];
   int n = 0;
   for (int x = 0; x < AX_N; x++) {
-    const char *sep = x ? " " : "";
+    ShardAxis a = (ShardAxis)x;
+    if (x && ax_of_one_factor(a, a - 1) && p.on[x] == p.on[x - 1]) continue;
+    bool part = x + 1 < AX_N && ax_of_one_factor(a, a + 1) && p.on[x] != p.on[x + 1];
+    n += snprintf(buf + n, 48 - (size_t)n, "%s%s:", x ? " " : "",
+                  part ? axes_name(ax_mesh(a), name) : ax_name(a));
     if (p.on[x] >= 0)
-      n += snprintf(buf + n, 48 - (size_t)n, "%s%s:S(%d)", sep, ax_name((ShardAxis)x), p.on[x]);
+      n += snprintf(buf + n, 48 - (size_t)n, "S(%d)", p.on[x]);
     else
-      n += snprintf(buf + n, 48 - (size_t)n, "%s%s:%s", sep, ax_name((ShardAxis)x),
-                    p.on[x] == PL_R ? "R" : p.on[x] == PL_P ? "P" : "Pmax");
+      n += snprintf(buf + n, 48 - (size_t)n, "%s",
+                    p.on[x] == PL_R   ? "R"
+                    : p.on[x] == PL_P ? "P"
+                                      : "Pmax");
   }
   return buf;
 }

@@ -40,6 +40,9 @@ typedef enum {
   AX_N
 } ShardAxis;
 AxisSet ax_mesh(ShardAxis a);          /* AX_DP -> dp_replicate + dp_shard, ... */
+AxisSet ax_set_mesh(uint32_t axes);    /* of a set of ShardAxis bits; joined */
+/* Whether both are parts of one factor: what changes alike over them is one change. */
+bool ax_of_one_factor(ShardAxis a, ShardAxis b);
 const char *ax_name(ShardAxis a);      /* "dp", "cp", "tp" */
 bool ax_may_cut(ShardAxis a, DimTag t);
 
@@ -51,6 +54,13 @@ bool place_eq(Place a, Place b);
 Place place_whole(void);               /* R on every axis */
 /* The mesh axes that cut something: of them the placement is S. */
 AxisSet place_cuts(Place p);
+/* The mesh axes over which it is a part of a sum. */
+AxisSet place_partial(Place p);
+/* The cuts of dimension `dim`, outermost first: the axes of the next one, from number *x
+ * on, 0 at the end. Parts of one factor that cut alike are one. */
+AxisSet place_next_cut(Place p, int dim, int *x);
+/* The axes that cut dimension `dim`. */
+AxisSet place_dim_cuts(Place p, int dim);
 /* Whether an axis cuts dimension `dim`. */
 bool place_cuts_dim(Place p, int dim);
 /* Elements of a dimension of `size` that each rank holds: the axes, n[] large, cut one
@@ -89,7 +99,7 @@ typedef struct OpAttr {
   int32_t head_dim;      /* rope, attention */
   int32_t n;             /* split, concat: parts; pack, unpack: pieces */
   int32_t dim;           /* collectives, slice: the dimension that is cut */
-  int32_t axis;          /* collectives, slice: ShardAxis */
+  uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
   int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
   int32_t parts;         /* slice, all_gather...: Dim.parts of the cut dimension */
   int32_t kind;          /* gelu: 0 tanh approximation, 1 erf */

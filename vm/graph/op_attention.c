@@ -45,7 +45,7 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   Dim dim[MAX_DIM];
   memcpy(dim, q->dim, sizeof dim);
   op_result(g, op, 0, DT_ACT, dim, 3);
-  dim[2] = (Dim){.size = heads};
+  dim[2] = dim_of_groups(&q->dim[2], heads);
   op_result(g, op, 1, DT_F32, dim, 3);
   return WEFT_OK;
 }

@@ -4,6 +4,12 @@
 
 #include <stdio.h>
 
+Dim dim_of_groups(const Dim *x, int64_t n) {
+  bool heads = x->tag == TAG_HEAD || x->tag == TAG_KV_HEAD;
+  return heads ? (Dim){.size = n, .tag = x->tag, .parts = x->parts, .unit = 1}
+               : (Dim){.size = n};
+}
+
 void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim) {
   op->out[i] = graph_tensor(g, T_VALUE, dt, dim, ndim);
 }

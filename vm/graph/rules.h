@@ -74,6 +74,9 @@ COST(cost_attention_dx)
 static inline Tensor *op_in(Graph *g, const Op *op, int i) { return &g->t.at[op->in[i]]; }
 /* Makes result i of op. */
 void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim);
+/* A dimension with one element for each of n groups of `x`; of heads it is cut as they
+ * are. */
+Dim dim_of_groups(const Dim *x, int64_t n);
 weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char *fmt, ...)
     PRINTF(4, 5);
 

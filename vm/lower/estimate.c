@@ -23,10 +23,11 @@ typedef struct Link {
 static Link link_of(const Mesh *m, const Cluster *k, AxisSet axes) {
   Link l = {k->nvlink_bandwidth, k->nvlink_latency, mesh_size(m, axes)};
   int64_t extent = 1, here = 1;
-  for (int a = 0; a < AXIS_N; a++) {
+  for (Axis a = 0; a < AXIS_ALL_END; a++) {
     if (!(axes & AXIS_BIT(a))) continue;
-    extent += (int64_t)m->stride[a] * (m->size[a] - 1);
-    here *= MIN((int64_t)m->size[a], MAX(k->gpus / m->stride[a], 1));
+    int stride = mesh_stride(m, a);
+    extent += (int64_t)stride * (m->size[a] - 1);
+    here *= MIN((int64_t)m->size[a], MAX(k->gpus / stride, 1));
   }
   if (extent <= k->gpus) return l;
   l.bandwidth = MIN(l.bandwidth, k->network_bandwidth * (double)here);
@@ -40,11 +41,17 @@ static double ring_seconds(const Link *l, double bytes, double count, bool both)
   return steps * (bytes / l->n / l->bandwidth + count * l->latency);
 }
 
+/* What is counted for the first part of a factor is over all of it, or nearly so. */
+static AxisSet counted_over(ShardAxis a) {
+  bool later = a > 0 && ax_of_one_factor(a - 1, a);
+  return later ? ax_mesh(a) : axes_whole(ax_mesh(a));
+}
+
 /* Kernels and collectives of one microbatch. */
 static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   double s = w->seconds;
   for (int a = 0; a < AX_N; a++) {
-    Link l = link_of(m, k, ax_mesh((ShardAxis)a));
+    Link l = link_of(m, k, counted_over((ShardAxis)a));
     for (int c = COLL_ALL_REDUCE; c <= COLL_REDUCE_SCATTER; c++)
       s += ring_seconds(&l, w->bytes[a][c], w->count[a][c], c == COLL_ALL_REDUCE);
   }
@@ -117,7 +124,8 @@ Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *pla
     const RankShare *x = &c->rank[r];
     for (int ph = 0; ph < 3; ph++)
       e.flops += x->work[ph].flops * mbs * copies;
-    e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + (double)x->reduced_tp);
+    e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
+                         (double)x->reduced_tp);
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced +
                          (double)x->scattered + (double)x->gathered + moved_bytes(l[r]));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);

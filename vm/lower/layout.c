@@ -195,8 +195,7 @@ static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKin
 /* The sums of a gradient: over what state is or might be cut over, then over the rest. */
 static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
   int n = 0;
-  for (int a = 0; a < AXIS_N; a++)
-    if (m->size[a] == 1) partial &= ~AXIS_BIT(a);
+  partial = mesh_axes(m, partial);
   AxisSet dp = partial & AXIS_BIT(AXIS_DP_SHARD), rest = partial & ~dp;
   if (dp) sum[n++] = dp;
   if (rest) sum[n++] = rest;

@@ -138,10 +138,7 @@ static void reduce_ties(Emit *e, const Compiled *c) {
 
 /* The loss is partial over some axes and known to one pp rank only. */
 AxisSet update_loss_axes(const Units *u) {
-  AxisSet s = AXIS_BIT(AXIS_PP);
-  for (int a = 0; a < AX_N; a++)
-    if (u->loss_place.on[a] == PL_P) s |= ax_mesh((ShardAxis)a);
-  return s;
+  return place_partial(u->loss_place) | AXIS_BIT(AXIS_PP);
 }
 
 /* ---- norm ---- */

@@ -7,9 +7,10 @@
 
 #include <stdio.h>
 
-static const char *const axis_names[AXIS_END] = {
+static const char *const axis_names[AXIS_ALL_END] = {
 #define FACTOR(id, name, keeps) [AXIS_##id] = name,
-#define EXPERT(id, name) [AXIS_##id] = name,
+#define EXPERT(id, name)        [AXIS_##id] = name,
+#define PART(id, name, of)      [AXIS_##id] = name,
 #include "axes.def"
 };
 
@@ -22,15 +23,21 @@ static const struct View {
 #include "axes.def"
 };
 
+/* The factor that a part is of. */
+static const Axis part_of[AXIS_ALL_END] = {
+#define PART(id, name, of) [AXIS_##id] = AXIS_##of,
+#include "axes.def"
+};
+
 const char *axis_name(Axis a) {
-  assert(a >= 0 && a < AXIS_END);
+  assert(a >= 0 && a < AXIS_ALL_END);
   return axis_names[a];
 }
 
 const char *const *axes_names(void) {
   static const char *const all[] = {
 #define FACTOR(id, name, keeps) name,
-#define EXPERT(id, name) name,
+#define EXPERT(id, name)        name,
 #define VIEW(id, name, factors) name,
 #include "axes.def"
       NULL};
@@ -71,11 +78,42 @@ static AxisSet parse_one(const char *name, size_t n) {
   return 0;
 }
 
-bool axes_expert(AxisSet s) { return (s & ~(AxisSet)AXES_ALL) != 0; }
+enum { AXES_EXPERT = (AXIS_BIT(AXIS_END) - 1) & ~(AXIS_BIT(AXIS_N) - 1) };
+
+bool axes_expert(AxisSet s) {
+  return (s & AXES_EXPERT) != 0;
+}
+
+static AxisSet parts_of(Axis factor) {
+  AxisSet parts = 0;
+  for (int a = AXIS_END; a < AXIS_ALL_END; a++)
+    if (part_of[a] == factor) parts |= AXIS_BIT(a);
+  return parts;
+}
+
+AxisSet axes_split(AxisSet s) {
+  for (int a = 0; a < AXIS_N; a++)
+    if (s & AXIS_BIT(a) && parts_of((Axis)a)) s = (s & ~AXIS_BIT(a)) | parts_of((Axis)a);
+  return s;
+}
+
+AxisSet axes_join(AxisSet s) {
+  for (int a = 0; a < AXIS_N; a++) {
+    AxisSet parts = parts_of((Axis)a);
+    if (parts && (s & parts) == parts) s = (s & ~parts) | AXIS_BIT(a);
+  }
+  return s;
+}
+
+AxisSet axes_whole(AxisSet s) {
+  for (int a = 0; a < AXIS_N; a++)
+    if (s & parts_of((Axis)a)) s = (s & ~parts_of((Axis)a)) | AXIS_BIT(a);
+  return s;
+}
 
 AxisSet axes_rest(AxisSet s) {
-  AxisSet experts = (AXIS_BIT(AXIS_END) - 1) & ~(AxisSet)AXES_ALL;
-  return (axes_expert(s) ? experts | AXIS_BIT(AXIS_PP) : (AxisSet)AXES_ALL) & ~s;
+  AxisSet all = axes_expert(s) ? AXES_EXPERT | AXIS_BIT(AXIS_PP) : (AxisSet)AXES_ALL;
+  return axes_join(axes_split(all) & ~axes_split(s));
 }
 
 /* Whether one mesh has all of them. */
@@ -97,14 +135,14 @@ AxisSet axes_parse(const char *name) {
 
 /* Sets without a name are joined from the axes in it, "dp" standing for its two. */
 const char *axes_name(AxisSet s, char buf[64]) {
-  for (int a = 0; a < AXIS_END; a++)
+  for (int a = 0; a < AXIS_ALL_END; a++)
     if (s == AXIS_BIT(a)) return axis_names[a];
   for (int v = 0; v < LEN(views); v++)
     if (s == views[v].set) return views[v].name;
   if (!s) return "self";
   int n = 0;
   AxisSet said = 0, dp = (s & AXES_DP) == AXES_DP ? AXES_DP : 0;
-  for (int a = 0; a < AXIS_END; a++) {
+  for (int a = 0; a < AXIS_ALL_END; a++) {
     if (!(s & ~said & AXIS_BIT(a))) continue;
     bool both = dp & AXIS_BIT(a);
     n += snprintf(buf + n, 64 - (size_t)n, "%s%s", n ? "+" : "",
@@ -120,7 +158,9 @@ typedef struct Factor {
   int size, stride; /* places between neighbours */
 } Factor;
 
-static int row_length(const Mesh *m) { return m->world / m->size[AXIS_PP]; }
+static int row_length(const Mesh *m) {
+  return m->world / m->size[AXIS_PP];
+}
 
 static int place_of(const Mesh *m, int rank) {
   int place = mesh_coord(m, rank, AXIS_PP);
@@ -142,7 +182,18 @@ static int rank_at(const Mesh *m, int place) {
   return rank + place * m->stride[AXIS_PP];
 }
 
+/* Neighbours on a part are so many times as far apart as those on its factor. */
+static int part_stride(const Mesh *m, int part) {
+  int stride = 1;
+  for (int a = part + 1; a < AXIS_ALL_END; a++)
+    if (part_of[a] == part_of[part]) stride *= m->size[a];
+  return stride;
+}
+
 static Factor factor(const Mesh *m, int axis) {
+  if (axis >= AXIS_END)
+    return (Factor){m->size[axis],
+                    part_stride(m, axis) * factor(m, part_of[axis]).stride};
   Factor f = {m->size[axis], 1};
   if (axis == AXIS_PP) f.stride = row_length(m);
   if (axis >= AXIS_N)
@@ -155,18 +206,40 @@ static Factor factor(const Mesh *m, int axis) {
 }
 
 /* The factors of a set, slowest first; returns their number. */
-static int factors(const Mesh *m, AxisSet s, Factor out[AXIS_END]) {
+static int factors(const Mesh *m, AxisSet s, Factor out[AXIS_ALL_END]) {
   int n = 0;
   assert(of_one_mesh(s));
+  s = axes_split(s);
   if (axes_expert(s) && s & AXIS_BIT(AXIS_PP)) out[n++] = factor(m, AXIS_PP);
   for (int i = 0; i < AXIS_N && !axes_expert(s); i++)
-    if (s & AXIS_BIT(m->order[i])) out[n++] = factor(m, m->order[i]);
+    for (int a = 0; a < AXIS_ALL_END; a++)
+      if (s & axes_split(AXIS_BIT(m->order[i])) & AXIS_BIT(a)) out[n++] = factor(m, a);
   for (int a = AXIS_N; a < AXIS_END; a++)
     if (s & AXIS_BIT(a)) out[n++] = factor(m, a);
   return n;
 }
 
+void mesh_split_tp(Mesh *m, int copies) {
+  assert(m->size[AXIS_TP] % copies == 0);
+  m->size[AXIS_TP_KV] = m->size[AXIS_TP] / copies;
+  m->size[AXIS_TP_REP] = copies;
+}
+
+AxisSet mesh_axes(const Mesh *m, AxisSet s) {
+  AxisSet one = 0;
+  for (int a = 0; a < AXIS_ALL_END; a++)
+    if (m->size[a] == 1) one |= AXIS_BIT(a);
+  s = axes_split(s) & ~one;
+  for (int a = 0; a < AXIS_N; a++)
+    if (s & parts_of((Axis)a)) s |= parts_of((Axis)a) & one;
+  return axes_join(s);
+}
+
 /* ---- ranks ---- */
+
+int mesh_stride(const Mesh *m, Axis a) {
+  return a < AXIS_N ? m->stride[a] : m->stride[part_of[a]] * part_stride(m, a);
+}
 
 int mesh_coord(const Mesh *m, int rank, Axis a) {
   assert(rank >= 0 && rank < m->world);
@@ -186,13 +259,13 @@ int mesh_rank(const Mesh *m, const int coord[AXIS_N]) {
 
 int mesh_size(const Mesh *m, AxisSet s) {
   int n = 1;
-  for (int a = 0; a < AXIS_END; a++)
+  for (int a = 0; a < AXIS_ALL_END; a++)
     if (s & AXIS_BIT(a)) n *= m->size[a];
   return n;
 }
 
 int mesh_index(const Mesh *m, AxisSet s, int rank) {
-  Factor f[AXIS_END];
+  Factor f[AXIS_ALL_END];
   int n = factors(m, s, f), index = 0, place = place_of(m, rank);
   for (int i = 0; i < n; i++)
     index = index * f[i].size + place / f[i].stride % f[i].size;
@@ -200,7 +273,7 @@ int mesh_index(const Mesh *m, AxisSet s, int rank) {
 }
 
 int mesh_group(const Mesh *m, AxisSet s, int rank, int *out) {
-  Factor f[AXIS_END];
+  Factor f[AXIS_ALL_END];
   int nf = factors(m, s, f), n = mesh_size(m, s), base = place_of(m, rank);
   for (int k = 0; k < nf; k++)
     base -= base / f[k].stride % f[k].size * f[k].stride;

@@ -13,11 +13,15 @@
 typedef enum {
 #define FACTOR(id, name, keeps) AXIS_##id,
 #include "axes.def"
-  AXIS_N,                          /* factors of the dense mesh */
+  AXIS_N, /* factors of the dense mesh */
   AXIS_DENSE_END = AXIS_N - 1,
 #define EXPERT(id, name) AXIS_##id,
 #include "axes.def"
-  AXIS_END
+  AXIS_END, /* axes that users know */
+  AXIS_KNOWN_END = AXIS_END - 1,
+#define PART(id, name, of) AXIS_##id,
+#include "axes.def"
+  AXIS_ALL_END
 } Axis;
 
 /* Sets of axes; a flattened view ("dp", "dp_cp") is such a set. Of axes of the expert
@@ -36,7 +40,7 @@ typedef struct MeshSpec {
 
 typedef struct Mesh {
   int world;
-  int size[AXIS_END];
+  int size[AXIS_ALL_END];
   int stride[AXIS_N];              /* ranks between neighbours on the axis */
   int order[AXIS_N];               /* Axis values, slowest first */
 } Mesh;
@@ -48,6 +52,8 @@ bool mesh_resolve(const MeshSpec *spec, int64_t world, Mesh *m, Diags *d);
 /* NULL if tp divides `size`, which is that of `what` ("model.intermediate_size"); else
  * what is wrong with mesh.tp. */
 const char *mesh_tp_divides(Arena *a, int tp, const char *what, int64_t size);
+/* Cuts tp in two for a model: `copies` neighbours have the same key-value heads. */
+void mesh_split_tp(Mesh *m, int copies);
 /* "1, 2 or 4": what may divide n; in the middle of a long list, "...". */
 const char *mesh_divisors(Arena *a, int64_t n);
 /* The sizes of the dense mesh `m` as one would write them; order and experts stay. */
@@ -69,9 +75,19 @@ AxisSet axes_parse(const char *name);
 const char *axes_name(AxisSet s, char buf[64]);
 /* Whether a set has axes that only the expert mesh has. */
 bool axes_expert(AxisSet s);
+/* The set with every factor that has parts as its parts, and with all parts of a factor
+ * as that factor. Sets are kept joined. */
+AxisSet axes_split(AxisSet s);
+AxisSet axes_join(AxisSet s);
+/* The factors that the set has at least a part of. */
+AxisSet axes_whole(AxisSet s);
 /* All other axes of the mesh that the set is of. */
 AxisSet axes_rest(AxisSet s);
 
+/* Ranks between neighbours on an axis of the dense mesh or a part of one. */
+int mesh_stride(const Mesh *m, Axis a);
+/* The set without axes of one rank; equal for equal groups. */
+AxisSet mesh_axes(const Mesh *m, AxisSet s);
 int mesh_coord(const Mesh *m, int rank, Axis a);
 int mesh_rank(const Mesh *m, const int coord[AXIS_N]);
 /* Product of the sizes of the axes in the set. */

@@ -306,7 +306,7 @@ static weft_status check_comms(const Check *k) {
                        "pp rank %d: communicator %s: pp rank %d is not there or twice",
                        p->pp, d->name, d->pp[j]);
     }
-    if (!same || (d->axes & ~AXES_ALL))
+    if (!same || axes_expert(d->axes))
       return err_set(k->e, WEFT_EINTERNAL,
                      "pp rank %d: communicator %d (%s) is not the one of pp rank 0 (%s)",
                      p->pp, i, d->name, f->name);

@@ -11,9 +11,8 @@ static PieceDim dim_piece(const Mesh *m, const CompiledParam *p, int d, int rank
   int64_t parts = MAX(p->parts[d], 1), size = p->dim[d] / parts, end = size;
   PieceDim c = {.parts = parts, .size = size, .slice = size};
   bool cut = false;
-  for (int x = 0; x < AX_N; x++) {
-    if (p->place.on[x] != d) continue;
-    AxisSet axes = ax_mesh((ShardAxis)x);
+  int x = 0;
+  for (AxisSet axes; (axes = place_next_cut(p->place, d, &x)) != 0;) {
     int n = mesh_size(m, axes);
     cut |= n > 1;
     c.slice = (c.slice + n - 1) / n;

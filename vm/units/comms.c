@@ -11,8 +11,7 @@ static const char *comm_name(const Mesh *m, AxisSet axes, char buf[64]) {
 
 int comm_for(Comms *c, AxisSet axes, const int *pp, int npp) {
   const Mesh *m = c->mesh;
-  for (int a = 0; a < AXIS_N; a++)
-    if (m->size[a] == 1) axes &= ~AXIS_BIT(a);
+  axes = mesh_axes(m, axes);
   if (npp == 1 || axes == 0) return -1;
   for (int i = 0; i < c->list.n; i++) {
     const CommDesc *d = &c->list.at[i];

@@ -16,14 +16,16 @@ Place shard_in(const Shard *s, Oid op, int i) { return s->place[s->g->op.at[op].
 /* (batch, seq, hidden) activations under sequence parallelism. */
 bool shard_is_residual(const Shard *s, Tid t) {
   const Tensor *x = &s->g->t.at[t];
-  return s->plan->strategy.sequence_parallel && s->n[AX_TP] > 1 && x->ndim == 3 &&
+  return s->plan->strategy.sequence_parallel && s->tp > 1 && x->ndim == 3 &&
          x->dim[1].tag == TAG_SEQ && x->dim[2].tag == TAG_HIDDEN;
 }
 
 Place shard_settle(const Shard *s, Tid t) {
   Place p = s->place[t];
+  bool cut = (p.on[AX_TP] < PL_R || p.on[AX_TP_REP] < PL_R) && shard_is_residual(s, t);
   for (int a = 0; a < AX_N; a++)
-    if (p.on[a] < PL_R) p.on[a] = a == AX_TP && shard_is_residual(s, t) ? 1 : PL_R;
+    if (p.on[a] < PL_R) p.on[a] = PL_R;
+  if (cut) p.on[AX_TP] = p.on[AX_TP_REP] = 1;
   return p;
 }
 
@@ -31,13 +33,41 @@ Place shard_settled(const Shard *s, Oid op, int i) {
   return shard_settle(s, s->g->op.at[op].in[i]);
 }
 
-void shard_need(Shard *s, Oid op, int i, Place p) { s->need[op][i] = p; }
-void shard_yield(Shard *s, Oid op, int i, Place p) { s->yield[op][i] = p; }
+Place shard_with_copies(const Shard *s, Tid t, Place p) {
+  int d = p.on[AX_TP];
+  if (d >= PL_R) p.on[AX_TP_REP] = (int8_t)(d >= 0 && shard_copied(s, t, d) ? PL_R : d);
+  return p;
+}
+
+void shard_divide(Place *y, Place by, int how) {
+  y->on[AX_TP] = (int8_t)how;
+  y->on[AX_TP_REP] = (int8_t)(by.on[AX_TP_REP] >= 0 ? how : PL_R);
+}
+
+void shard_need(Shard *s, Oid op, int i, Place p) {
+  s->need[op][i] = shard_with_copies(s, s->g->op.at[op].in[i], p);
+}
+
+void shard_yield(Shard *s, Oid op, int i, Place p) {
+  s->yield[op][i] = shard_with_copies(s, s->g->op.at[op].out[i], p);
+}
+
+Place shard_told(const Shard *s, Place p) {
+  if (s->n[AX_TP_REP] == 1)
+    p.on[AX_TP_REP] = p.on[AX_TP];
+  else if (s->n[AX_TP] == 1)
+    p.on[AX_TP] = p.on[AX_TP_REP];
+  return p;
+}
+
+bool shard_same(const Shard *s, Place a, Place b) {
+  return place_eq(shard_told(s, a), shard_told(s, b));
+}
 
 /* ---- writing the sharded graph ---- */
 
 static void set_local(const Shard *s, Tensor *t, Place p) {
-  t->place = p;
+  t->place = p = shard_told(s, p);
   for (int d = 0; d < t->ndim; d++)
     t->dim[d].local = place_local(p, d, t->dim[d].size, s->n);
 }
@@ -74,36 +104,83 @@ static void bind_result(Graph *g, Oid id, int k, Tid t) {
   g->t.at[t].unit = g->op.at[id].unit;
 }
 
-/* In the body of phase `ph`: see shard_convert_axis. */
-static Tid convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to, const Op *user,
-                        Phase ph) {
-  Place p = s->out->t.at[from].place;
-  int was = p.on[a], code = OP_all_reduce;
-  if (was >= 0 && to >= 0) {
-    from = convert_axis(s, logical, from, a, PL_R, user, ph);
-    return convert_axis(s, logical, from, a, to, user, ph);
-  }
-  if (was >= 0) code = OP_all_gather;
-  else if (was == PL_R) code = OP_slice;
-  else if (to >= 0) code = OP_reduce_scatter;
-  if (to >= 0) shard_check_cut(s, logical, to);
-  p.on[a] = (int8_t)to;
-  int dim = was >= 0 ? was : to;
-  Tid t = emit_tensor(s, logical, p);
-  Oid id = emit_op(s, code, 1, 1, user, user->unit, ph);
-  Op *op = &s->out->op.at[id];
-  op->attr = (OpAttr){.axis = (int32_t)a, .dim = dim, .n = s->n[a],
-                      .red = was == PL_MAX ? RED_MAX : RED_SUM,
-                      .parts = dim >= 0 ? s->out->t.at[t].dim[dim].parts : 1,
-                      .cut = code == OP_slice ? ax_mesh(a) : 0};
-  op->in[0] = from;
-  bind_result(s->out, id, 0, t);
-  return t;
+/* ---- changes of placement ---- */
+
+/* What is being converted, and for whom. */
+typedef struct Change {
+  Shard *s;
+  Tid logical, t; /* the tensor that it stands for, and as it is by now */
+  const Op *user;
+  Phase phase;
+} Change;
+
+static Place now(const Change *c) {
+  return c->s->out->t.at[c->t].place;
 }
 
-Tid shard_convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to,
-                       const Op *user) {
-  return convert_axis(s, logical, from, a, to, user, user->phase);
+/* Axis `a` becomes `to`, and with it the other part of its factor where that changes in
+ * the same way: one collective, or a slice. */
+static void change(Change *c, int a, Place want) {
+  Shard *s = c->s;
+  Place p = now(c);
+  int was = p.on[a], to = want.on[a], n = 1, code = OP_all_reduce;
+  uint32_t axes = 0;
+  for (int x = 0; x < AX_N; x++) {
+    if (p.on[x] != was || want.on[x] != want.on[a] ||
+        !ax_of_one_factor((ShardAxis)x, (ShardAxis)a))
+      continue;
+    axes |= 1u << x, n *= s->n[x];
+  }
+  if (was >= 0)
+    code = OP_all_gather, to = PL_R;
+  else if (was == PL_R) code = OP_slice;
+  else if (to >= 0) code = OP_reduce_scatter;
+  assert(to >= PL_R && n > 1);
+  if (to >= 0) shard_check_cut(s, c->logical, to);
+  for (int x = 0; x < AX_N; x++)
+    if (axes >> x & 1) p.on[x] = (int8_t)to;
+  int dim = was >= 0 ? was : to;
+  Tid t = emit_tensor(s, c->logical, p);
+  Oid id = emit_op(s, code, 1, 1, c->user, c->user->unit, c->phase);
+  Op *op = &s->out->op.at[id];
+  op->attr = (OpAttr){.axes = axes,
+                      .dim = dim,
+                      .n = n,
+                      .red = was == PL_MAX ? RED_MAX : RED_SUM,
+                      .parts = dim >= 0 ? s->out->t.at[t].dim[dim].parts : 1,
+                      .cut = code == OP_slice ? ax_set_mesh(axes) : 0};
+  op->in[0] = c->t;
+  bind_result(s->out, id, 0, t);
+  c->t = t;
+}
+
+/* Whether axis `a` cuts what it shall not, or what an axis outside of it will cut in
+ * another way: pieces are only those of the pieces outside of them. */
+static bool must_gather(Place p, Place want, int a) {
+  if (p.on[a] < 0) return false;
+  for (int x = 0; x <= a; x++)
+    if (p.on[x] != want.on[x] && (p.on[x] == p.on[a] || want.on[x] == p.on[a]))
+      return true;
+  return false;
+}
+
+/* Sums first, where pieces are small; then cuts of one dimension are undone from the
+ * innermost outwards and made the other way round. */
+static Tid convert(Shard *s, Tid logical, Tid from, Place want, const Op *user,
+                   Phase ph) {
+  Change c = {s, logical, from, user, ph};
+  want = shard_told(s, want);
+  for (int a = AX_N - 1; a >= 0; a--)
+    if (now(&c).on[a] < PL_R && want.on[a] == PL_R) change(&c, a, want);
+  for (int a = AX_N - 1; a >= 0; a--)
+    if (must_gather(now(&c), want, a)) change(&c, a, want);
+  for (int a = 0; a < AX_N; a++)
+    if (now(&c).on[a] != want.on[a]) change(&c, a, want);
+  return c.t;
+}
+
+Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user) {
+  return convert(s, logical, from, want, user, user->phase);
 }
 
 Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
@@ -142,19 +219,15 @@ static bool reusable(const Shard *s, const Conversion *c, Place want, int unit, 
 
 /* The sharded tensor that holds logical tensor `t` as `want`, for an op of this body. */
 static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
-  if (place_eq(s->place[t], want)) return s->local[t];
+  if (shard_same(s, s->place[t], want)) return s->local[t];
+  want = shard_told(s, want);
   for (int i = 0; i < s->conv[t].n; i++)
     if (reusable(s, &s->conv[t].at[i], want, user->unit, ph)) return s->conv[t].at[i].t;
   report_unforced(s, t, want, user);
-  Tid x = s->local[t];
   bool gather = false;
-  for (int a = AX_N - 1; a >= 0; a--) {
-    int was = s->out->t.at[x].place.on[a];
-    if (was == want.on[a]) continue;
-    assert(want.on[a] >= PL_R && s->n[a] > 1);
-    gather |= was >= 0;
-    x = convert_axis(s, t, x, (ShardAxis)a, want.on[a], user, ph);
-  }
+  for (int a = 0; a < AX_N; a++)
+    gather |= must_gather(s->out->t.at[s->local[t]].place, want, a);
+  Tid x = convert(s, t, s->local[t], want, user, ph);
   *VEC_PUSH(s->out->arena, s->conv[t]) = (Conversion){want, user->unit, ph, x, gather};
   return x;
 }
@@ -168,13 +241,9 @@ static void settle_result(Shard *s, Oid id, Tid t) {
   if (op->phase != PH_F && s->crosses[t] && s->g->t.at[t].grad_of >= 0)
     want = shard_settle(s, t);
   if (id < s->g->forward_ops && s->gathered[id] && want.on[AX_TP] >= 0)
-    want.on[AX_TP] = PL_R;
-  if (place_eq(want, s->place[t])) return;
-  Tid x = s->local[t];
-  for (int a = AX_N - 1; a >= 0; a--)
-    if (s->out->t.at[x].place.on[a] != want.on[a])
-      x = convert_axis(s, t, x, (ShardAxis)a, want.on[a], op, op->phase);
-  s->local[t] = x;
+    want.on[AX_TP] = want.on[AX_TP_REP] = PL_R;
+  if (shard_same(s, want, s->place[t])) return;
+  s->local[t] = convert(s, t, s->local[t], want, op, op->phase);
   s->place[t] = want;
 }
 
@@ -201,7 +270,7 @@ static void emit(Shard *s, Oid id) {
   Oid to = emit_op(s, op->code, op->nin, op->nout, op, op->unit, op->phase);
   Op *o = &s->out->op.at[to];
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
-  if (vocab_cut(s, id)) o->attr.cut = ax_mesh(AX_TP);
+  if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
   for (int i = 0; i < op->nout; i++) {
     Tid t = op->out[i];
     s->place[t] = s->yield[id][i];
@@ -217,10 +286,13 @@ static void emit(Shard *s, Oid id) {
 static void start(Shard *s, const CompileInput *in, Diags *d) {
   const Graph *g = in->graph;
   Arena *a = in->arena;
-  *s = (Shard){.g = g, .plan = in->plan, .mesh = in->mesh, .d = d};
+  Mesh m = *in->mesh;
+  *s = (Shard){.g = g, .plan = in->plan, .d = d, .tp = m.size[AXIS_TP]};
   s->regather = in->schedule && schedule_splits(in->schedule) &&
                 !in->plan->strategy.keep_gathered;
-  for (int x = 0; x < AX_N; x++) s->n[x] = mesh_size(in->mesh, ax_mesh(x));
+  mesh_split_tp(&m, shard_head_copies(g, s->tp));
+  for (int x = 0; x < AX_N; x++)
+    s->n[x] = mesh_size(&m, ax_mesh(x));
   s->out = graph_new(a, g->batch, g->seq);
   s->out->unit.at = g->unit.at, s->out->unit.n = s->out->unit.cap = g->unit.n;
   s->place = NEW_N(a, Place, g->t.n);
@@ -260,7 +332,8 @@ static bool place_forward(Shard *s) {
       Tid t = op->out[k];
       s->place[t] = s->yield[i][k];
       if (s->crosses[t]) s->place[t] = shard_settle(s, t);
-      if (s->gathered[i] && s->place[t].on[AX_TP] >= 0) s->place[t].on[AX_TP] = PL_R;
+      if (s->gathered[i] && s->place[t].on[AX_TP] >= 0)
+        s->place[t].on[AX_TP] = s->place[t].on[AX_TP_REP] = PL_R;
     }
   }
   return ok;
@@ -276,7 +349,7 @@ static void emit_phase(Shard *s, Phase ph) {
 
 static void check_sizes(Shard *s) {
   const Graph *g = s->g;
-  check_sequence_cut(s->plan, s->n[AX_TP], s->d);
+  check_sequence_cut(s->plan, s->tp, s->d);
   for (int i = 0; i < g->forward_ops; i++)
     if (!op_info[g->op.at[i].code].shard)
       diag_error(s->d, "missing-rule", "model", "op %s has no placement rule",
@@ -296,10 +369,13 @@ static void collect(const Shard *s, const CompileInput *in, Sharded *out) {
   out->g = s->out;
   out->local = s->local;
   out->param_place = NEW_N(in->arena, Place, g->param.n);
-  out->grad_place = s->grad_to;
-  for (int i = 0; i < g->param.n; i++)
-    out->param_place[i] = s->place[g->param.at[i].tensor];
-  out->loss_place = s->place[g->loss];
+  out->grad_place = NEW_N(in->arena, Place, g->param.n);
+  for (int i = 0; i < g->param.n; i++) {
+    out->param_place[i] = shard_told(s, s->place[g->param.at[i].tensor]);
+    out->grad_place[i] = shard_told(s, s->grad_to[i]);
+  }
+  out->loss_place = shard_told(s, s->place[g->loss]);
+  out->copies = s->n[AX_TP_REP];
 }
 
 weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e) {

@@ -19,9 +19,9 @@ struct Shard {
   const Graph *g;        /* logical, after autodiff */
   Graph *out;            /* sharded: only ops with local shapes and collectives */
   const Plan *plan;
-  const Mesh *mesh;
   Diags *d;
   int n[AX_N];           /* axis sizes */
+  int tp;                /* ranks over both parts of tp */
   Place *place;          /* of each logical tensor, as produced */
   Place **need, **yield; /* of each op: operands, results */
   bool regather;         /* W gathers again what I gathered */
@@ -37,6 +37,11 @@ struct Shard {
 };
 
 /* ---- shard_param.c ---- */
+/* Of a model that has fewer key-value heads than tp has ranks: the ranks that have the
+ * same one. */
+int shard_head_copies(const Graph *g, int tp);
+/* Whether tp_rep has copies of the pieces into which tp_kv cuts dimension `dim`. */
+bool shard_copied(const Shard *s, Tid id, int dim);
 /* True the first time a problem is told; layers repeat it. */
 bool shard_tell_once(Shard *s, const char *what);
 /* Whether tp divides dimension `dim` of a tensor; reports it if not. */
@@ -51,16 +56,18 @@ void shard_grad_targets(Shard *s);
 bool shard_settle_gradient(Shard *s, Oid op, int i);
 
 /* ---- shard.c, for shard_grad.c ---- */
-/* One step of a conversion in the body of `user`: axis `a` of `from`, which stands for
- * `logical`, becomes `to`. */
-Tid shard_convert_axis(Shard *s, Tid logical, Tid from, ShardAxis a, int to,
-                       const Op *user);
+/* `from`, which stands for `logical`, as `want`, in the body of `user`. */
+Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user);
+/* How two placements are told apart: a part of tp that has one rank is as the other. */
+Place shard_told(const Shard *s, Place p);
+bool shard_same(const Shard *s, Place a, Place b);
 /* A cast of `from`, which stands for `logical` placed as `to`; over the axes of `one_rank`
  * only the first rank has it. */
 Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
                     const Op *user);
 
-/* ---- for rules ---- */
+/* ---- for rules ---- of tp they know one axis, AX_TP: AX_TP_REP follows it in what they
+ * need and yield, but where heads are copied it is whole (shard_with_copies) */
 /* Placement of operand i as produced. */
 Place shard_in(const Shard *s, Oid op, int i);
 /* The same after any P was reduced: to S(seq) on tp for the residual stream under
@@ -68,6 +75,10 @@ Place shard_in(const Shard *s, Oid op, int i);
 Place shard_settled(const Shard *s, Oid op, int i);
 Place shard_settle(const Shard *s, Tid t);
 bool shard_is_residual(const Shard *s, Tid t);
+/* `p` as a placement of tensor t. */
+Place shard_with_copies(const Shard *s, Tid t, Place p);
+/* Sums over tp of what an operand placed as `by` divides: `how` is PL_P or PL_MAX. */
+void shard_divide(Place *y, Place by, int how);
 void shard_need(Shard *s, Oid op, int i, Place p);
 void shard_yield(Shard *s, Oid op, int i, Place p);
 /* Cuts or replicates the parameter at operand i by its style; `out_dim` is the dimension
@@ -100,6 +111,7 @@ typedef struct Sharded {
   Place *param_place;    /* of each parameter as stored */
   Place *grad_place;     /* of each parameter's gradient as W bodies leave it */
   Place loss_place;
+  int copies; /* ranks of tp that have the same key-value heads */
 } Sharded;
 /* The invariants of the result; names the offender. */
 weft_status shard_check(const Graph *logical, const Sharded *s, weft_error *e);

@@ -5,11 +5,8 @@
 
 /* ---- changes of placement ---- */
 
-/* The axis over which a collective or slice changes a placement, and nothing else. */
-static bool changes_only(const Op *op, Place from, Place to) {
-  for (int a = 0; a < AX_N; a++)
-    if (a != op->attr.axis && from.on[a] != to.on[a]) return false;
-  int was = from.on[op->attr.axis], is = to.on[op->attr.axis];
+/* What a collective or slice does to an axis. */
+static bool changes(const Op *op, int was, int is) {
   switch (op->code) {
   case OP_all_reduce: return was < PL_R && is == PL_R;
   case OP_all_gather: return was == op->attr.dim && is == PL_R;
@@ -19,10 +16,18 @@ static bool changes_only(const Op *op, Place from, Place to) {
   }
 }
 
+static bool changes_only(const Op *op, Place from, Place to) {
+  for (int a = 0; a < AX_N; a++)
+    if (op->attr.axes >> a & 1 ? !changes(op, from.on[a], to.on[a])
+                               : from.on[a] != to.on[a])
+      return false;
+  return op->attr.axes != 0;
+}
+
 /* A cast leaves the placement, but that what one rank alone counts becomes a part. */
 static bool casts(const Op *op, Place from, Place to) {
   for (int a = 0; a < AX_N; a++) {
-    bool one_rank = op->attr.cut & ax_mesh((ShardAxis)a);
+    bool one_rank = axes_split(op->attr.cut) & ax_mesh((ShardAxis)a);
     if (one_rank ? from.on[a] != PL_R || to.on[a] != PL_P : from.on[a] != to.on[a])
       return false;
   }

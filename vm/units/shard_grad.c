@@ -29,6 +29,38 @@ static Place dual(const Shard *s, Oid f, int k) {
   return p;
 }
 
+/* ---- copied heads ---- tp_rep has copies of a tensor that tp_kv cuts, and each works
+ * for other readers, so its gradient is a part of a sum. Backward ops are linear in
+ * gradients: the parts go through them to the parameters and the hidden states, where
+ * they are summed together with others. */
+
+static bool copied(const Shard *s, Oid f) {
+  const Op *op = &s->g->op.at[f];
+  bool all = op->nout > 0 && s->n[AX_TP_REP] > 1;
+  for (int i = 0; i < op->nout; i++)
+    all &= s->yield[f][i].on[AX_TP] >= 0 && s->yield[f][i].on[AX_TP_REP] == PL_R;
+  return all;
+}
+
+static bool is_gradient(const Op *op, int i) {
+  int kind = op->role[i] & ROLE_KIND;
+  return kind == ROLE_DOUT || kind == ROLE_DIN;
+}
+
+/* Whether the gradients that a backward op reads are such parts. */
+static bool in_parts(const Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  bool all = copied(s, op->fwd);
+  for (int i = 0; i < op->nin; i++)
+    if (is_gradient(op, i)) all &= shard_in(s, id, i).on[AX_TP_REP] == PL_P;
+  return all;
+}
+
+static Place parted(Place p, bool in_parts) {
+  if (in_parts && p.on[AX_TP_REP] == PL_R) p.on[AX_TP_REP] = PL_P;
+  return p;
+}
+
 /* The operand of the forward op that result i of a backward op is the gradient of. */
 static Place result_place(const Shard *s, const Op *op, int i) {
   return dual(s, op->fwd, op->role[op->nin + i] & ROLE_INDEX);
@@ -43,8 +75,9 @@ static void place_acc(Shard *s, Oid id) {
     for (int i = 0; i < op->nin; i++) all &= shard_in(s, id, i).on[a] == PL_P;
     if (all) p.on[a] = PL_P;
   }
-  for (int i = 0; i < op->nin; i++) shard_need(s, id, i, p);
-  shard_yield(s, id, 0, p);
+  for (int i = 0; i < op->nin; i++)
+    s->need[id][i] = p;
+  s->yield[id][0] = p;
 }
 
 void shard_place_backward(Shard *s, Oid id) {
@@ -53,6 +86,7 @@ void shard_place_backward(Shard *s, Oid id) {
     place_acc(s, id);
     return;
   }
+  bool parts = in_parts(s, id);
   for (int i = 0; i < op->nin; i++) {
     int k = op->role[i] & ROLE_INDEX, kind = op->role[i] & ROLE_KIND;
     const Tensor *t = &s->g->t.at[op->in[i]];
@@ -61,9 +95,10 @@ void shard_place_backward(Shard *s, Oid id) {
                                  : strip(s->yield[op->fwd][k]);
     if (kind == ROLE_DOUT && t->ndim == 1 && t->dim[0].size == 1)
       p = s->place[op->in[i]];          /* the seed and what comes of it */
-    shard_need(s, id, i, p);
+    s->need[id][i] = parted(p, parts && is_gradient(op, i));
   }
-  for (int i = 0; i < op->nout; i++) shard_yield(s, id, i, result_place(s, op, i));
+  for (int i = 0; i < op->nout; i++)
+    s->yield[id][i] = parted(result_place(s, op, i), parts);
 }
 
 /* ---- gradients of parameters ---- */
@@ -85,7 +120,7 @@ void shard_grad_targets(Shard *s) {
       int param = param_of(g, op->out[i]);
       if (param < 0) continue;
       s->contributions[param]++;
-      Place p = result_place(s, op, i);
+      Place p = parted(result_place(s, op, i), copied(s, op->fwd));
       for (int a = 0; a < AX_N; a++)
         if (s->grad_to[param].on[a] == PL_R && p.on[a] == PL_P)
           s->grad_to[param].on[a] = PL_P;
@@ -105,18 +140,18 @@ static bool direct(const Shard *s, Oid id) {
   return true;
 }
 
-/* The axes over which a contribution that is whole becomes one of one rank. */
+/* As near to `to` as collectives come: the axes over which a contribution is whole then
+ * become ones of which one rank has it. */
 static Tid bring(Shard *s, Tid t, Tid x, Place to, const Op *op, AxisSet *one_rank) {
-  for (int a = AX_N - 1; a >= 0; a--) {
-    int was = s->out->t.at[x].place.on[a];
-    if (was == to.on[a]) continue;
-    if (was >= 0 || to.on[a] >= 0) {
-      int through = was >= 0 && to.on[a] == PL_P ? PL_R : to.on[a];
-      x = shard_convert_axis(s, t, x, (ShardAxis)a, through, op);
-    }
-    if (to.on[a] == PL_P) *one_rank |= ax_mesh((ShardAxis)a);
+  Place near = to = shard_told(s, to), was = s->out->t.at[x].place;
+  uint32_t axes = 0;
+  for (int a = 0; a < AX_N; a++) {
+    if (to.on[a] != PL_P || was.on[a] == PL_P) continue;
+    near.on[a] = PL_R;
+    axes |= 1u << a;
   }
-  return x;
+  *one_rank = ax_set_mesh(axes);
+  return shard_convert(s, t, x, near, op);
 }
 
 bool shard_settle_gradient(Shard *s, Oid id, int i) {
@@ -125,7 +160,7 @@ bool shard_settle_gradient(Shard *s, Oid id, int i) {
   int param = param_of(s->g, t);
   if (param < 0 || !op_adds(op->code)) return false;
   Place to = s->grad_to[param];
-  if (!place_eq(s->place[t], to) || !direct(s, id)) {
+  if (!shard_same(s, s->place[t], to) || !direct(s, id)) {
     AxisSet one_rank = 0;
     Tid x = bring(s, t, s->local[t], to, op, &one_rank);
     Op like = *op;

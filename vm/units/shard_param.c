@@ -2,6 +2,28 @@
  * whether the sizes allow it. */
 #include "shard.h"
 
+/* ---- copies of heads ---- */
+
+static int64_t pieces(const Dim *d) {
+  return d->size / ((int64_t)d->unit * d->parts);
+}
+
+int shard_head_copies(const Graph *g, int tp) {
+  int64_t least = tp;
+  for (int i = 0; i < g->t.n; i++)
+    for (int k = 0; k < g->t.at[i].ndim; k++)
+      if (g->t.at[i].dim[k].tag == TAG_KV_HEAD)
+        least = MIN(least, pieces(&g->t.at[i].dim[k]));
+  return least > 0 && tp % least == 0 ? tp / (int)least : 1;
+}
+
+bool shard_copied(const Shard *s, Tid id, int dim) {
+  const Dim *d = &s->g->t.at[id].dim[dim];
+  return s->n[AX_TP_REP] > 1 && d->tag == TAG_KV_HEAD && pieces(d) == s->n[AX_TP];
+}
+
+/* ---- problems ---- */
+
 bool shard_tell_once(Shard *s, const char *what) {
   for (int i = 0; i < s->told.n; i++)
     if (strcmp(s->told.at[i], what) == 0) return false;
@@ -80,14 +102,14 @@ static const char *size_name(DimTag tag) {
 bool shard_check_cut(Shard *s, Tid id, int dim) {
   const Dim *d = &s->g->t.at[id].dim[dim];
   int64_t piece = (int64_t)d->unit * d->parts;
-  int n = s->n[AX_TP];
+  int n = shard_copied(s, id, dim) ? s->n[AX_TP] : s->tp;
   if ((d->tag == TAG_VOCAB && piece == 1) || d->size % (piece * n) == 0) return true;
   const char *name = size_name(d->tag);
   char label[96];
   if (!name)
     name = arena_printf(s->d->arena, "dimension %d of %s", dim,
                         tensor_label(s->g, id, label));
-  const char *text = mesh_tp_divides(s->d->arena, n, name, d->size / piece);
+  const char *text = mesh_tp_divides(s->d->arena, n, name, pieces(d));
   if (shard_tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
   return false;
 }
@@ -97,12 +119,12 @@ bool shard_whole_heads(Shard *s, Oid op, int i) {
   const Tensor *t = &s->g->t.at[o->in[i]];
   const Dim *d = &t->dim[t->ndim - 1];
   if (!shard_check_cut(s, o->in[i], t->ndim - 1)) return false;
-  if (d->size % ((int64_t)o->attr.head_dim * d->parts * s->n[AX_TP]) == 0) return true;
+  int n = shard_copied(s, o->in[i], t->ndim - 1) ? s->n[AX_TP] : s->tp;
+  if (d->size % ((int64_t)o->attr.head_dim * d->parts * n) == 0) return true;
   char label[96];
-  const char *text = arena_printf(
-      s->d->arena, "%d does not divide the %lld heads of %s", s->n[AX_TP],
-      (long long)(d->size / o->attr.head_dim / d->parts),
-      tensor_label(s->g, o->in[i], label));
+  const char *text = arena_printf(s->d->arena, "%d does not divide the %lld heads of %s",
+                                  n, (long long)(d->size / o->attr.head_dim / d->parts),
+                                  tensor_label(s->g, o->in[i], label));
   if (shard_tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
   return false;
 }
@@ -110,7 +132,7 @@ bool shard_whole_heads(Shard *s, Oid op, int i) {
 bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk) {
   const Op *o = &s->g->op.at[op];
   int a = s->g->t.at[o->in[i]].dim[di].parts, b = s->g->t.at[o->in[k]].dim[dk].parts;
-  if (a == b || s->n[AX_TP] == 1) return true;
+  if (a == b || s->tp == 1) return true;
   char one[96], other[96];
   rule_error(s, -1, "%s takes %s, which is cut in %d packed part%s, and %s, which is cut "
              "in %d", o->name ? o->name : op_info[o->code].name,
@@ -125,12 +147,14 @@ static Place made_weight(const Shard *s, Tid t, ParamRole role) {
   Place p = shard_settle(s, t);
   int cut = p.on[AX_TP];
   bool fits = role == ROLE_WEIGHT || role == ROLE_BIAS || (role == ROLE_TABLE && cut == 0);
-  return (Place){{PL_R, PL_R, (int8_t)(fits ? cut : PL_R)}};
+  p = place_whole();
+  if (fits) p.on[AX_TP] = (int8_t)cut;
+  return shard_with_copies(s, t, p);
 }
 
 static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
   Place *p = &s->place[s->g->param.at[t->index].tensor];
-  int8_t to = cut < 0 || s->n[AX_TP] == 1 ? PL_R : (int8_t)cut;
+  int8_t to = cut < 0 || s->tp == 1 ? PL_R : (int8_t)cut;
   if (s->placed[t->index] && p->on[AX_TP] != to) {
     rule_error(s, rule, "the styles of its uses cut the tied parameter %s in two ways",
                t->name);
@@ -138,7 +162,8 @@ static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
   }
   s->placed[t->index] = 1;
   p->on[AX_TP] = to;
-  return cut < 0 || s->n[AX_TP] == 1 ||
+  *p = shard_with_copies(s, s->g->param.at[t->index].tensor, *p);
+  return cut < 0 || s->tp == 1 ||
          shard_check_cut(s, s->g->param.at[t->index].tensor, cut);
 }
 
@@ -156,7 +181,7 @@ bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p)
     rule_error(s, rule, "style %s makes no sense for %s", tp_style_name(st), t->name);
     return false;
   }
-  if (cut >= 0 && s->n[AX_TP] > 1 && packed != (t->dim[cut].parts > 1)) {
+  if (cut >= 0 && s->tp > 1 && packed != (t->dim[cut].parts > 1)) {
     rule_error(s, rule, "%s is %s: use %s", t->name,
                packed ? "not made of packed parts" : "made of packed parts",
                packed ? "colwise or rowwise" : "packed_colwise or packed_rowwise");

@@ -23,7 +23,8 @@ bool shard_embedding(Shard *s, Oid op) {
   Place table, ids = shard_in(s, op, 0);
   if (!shard_param(s, op, 1, ROLE_TABLE, 0, &table)) return false;
   Place y = ids;
-  if (table.on[AX_TP] == 0) y.on[AX_TP] = PL_P;
+  if (table.on[AX_TP] == 0)
+    shard_divide(&y, table, PL_P);
   else if (shard_is_residual(s, s->g->op.at[op].out[0])) ids.on[AX_TP] = y.on[AX_TP] = 1;
   shard_need(s, op, 0, ids);
   shard_need(s, op, 1, table);
@@ -42,7 +43,7 @@ bool shard_linear(Shard *s, Oid op) {
     s->gathered[op] = shard_style(s, op, 1) == STYLE_COLWISE_GATHER;
   } else if (w.on[AX_TP] >= 0) {
     x.on[AX_TP] = (int8_t)last;
-    y.on[AX_TP] = PL_P;
+    shard_divide(&y, w, PL_P);
   } else if (x.on[AX_TP] == last) {
     x.on[AX_TP] = y.on[AX_TP] = PL_R;
   }
@@ -131,7 +132,7 @@ bool shard_norm(Shard *s, Oid op) {
   bool per_head = o->code == OP_rmsnorm && tx->dim[last].unit > 1 &&
                   in_tensor(s, op, 1)->dim[0].size == tx->dim[last].unit;
   if (x.on[AX_TP] == last && !per_head) x.on[AX_TP] = PL_R;
-  if (x.on[AX_TP] == PL_R && s->n[AX_TP] > 1 && tx->ndim == 3 &&
+  if (x.on[AX_TP] == PL_R && s->tp > 1 && tx->ndim == 3 &&
       shard_style(s, op, 1) == STYLE_SEQUENCE)
     x.on[AX_TP] = 1;
   shard_need(s, op, 0, x);
@@ -170,7 +171,7 @@ static Place logits_place(const Shard *s, Oid op) { return shard_settled(s, op, 
 bool shard_ce_max(Shard *s, Oid op) {
   int last = last_dim(s, op, 0);
   Place x = logits_place(s, op), m = rows_of(x, last);
-  if (x.on[AX_TP] == last) m.on[AX_TP] = PL_MAX;
+  if (x.on[AX_TP] == last) shard_divide(&m, x, PL_MAX);
   shard_need(s, op, 0, x);
   shard_yield(s, op, 0, m);
   return true;
@@ -179,7 +180,7 @@ bool shard_ce_max(Shard *s, Oid op) {
 bool shard_ce_sum(Shard *s, Oid op) {
   int last = last_dim(s, op, 0);
   Place x = logits_place(s, op), rows = rows_of(x, last), y = rows;
-  if (x.on[AX_TP] == last) y.on[AX_TP] = PL_P;
+  if (x.on[AX_TP] == last) shard_divide(&y, x, PL_P);
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, rows);
   shard_need(s, op, 2, rows);

@@ -246,7 +246,7 @@ static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid 
   CodeInstr *x = push(c, I_COLL, op);
   x->i.coll = (uint8_t)coll;
   x->i.red = (uint8_t)op->attr.red;
-  x->i.comm = (int16_t)comm_index(c, ax_mesh((ShardAxis)op->attr.axis));
+  x->i.comm = (int16_t)comm_index(c, ax_set_mesh(op->attr.axes));
   x->i.handle = free_handle(c);
   add_in(c, x, in);
   add_out(c, x, out);

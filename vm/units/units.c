@@ -33,7 +33,7 @@ static double kernel_seconds(const Cluster *c, DType t, double flops, double byt
 
 static int axis_of(AxisSet axes) {
   for (int a = 0; a < AX_N; a++)
-    if (axes & ax_mesh((ShardAxis)a)) return a;
+    if (axes_split(axes) & ax_mesh((ShardAxis)a)) return a;
   return AX_TP;
 }
 
@@ -200,10 +200,7 @@ static void keep_params(Table *t) {
 }
 
 AxisSet unit_param_partial(const UnitParam *p) {
-  AxisSet s = 0;
-  for (int a = 0; a < AX_N; a++)
-    if (p->grad.on[a] == PL_P) s |= ax_mesh((ShardAxis)a);
-  return s;
+  return place_partial(p->grad);
 }
 
 /* ---- the model as a whole ---- */
@@ -243,6 +240,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
                  .at = NEW_N(keep, CompiledUnit, g->unit.n),
                  .loss = g->t.at[g->loss].unit,
                  .loss_place = sh->loss_place,
+                 .tp_copies = sh->copies,
                  .handles = 1, /* the first one also serves the update */
                  .micro = in->plan->batch.micro,
                  .seq = g->seq,
