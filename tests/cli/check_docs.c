@@ -143,6 +143,35 @@ START_TEST(mutants_are_of_this_source) {
 }
 END_TEST
 
+/* A name that is not there sends a reader off to look for it. */
+START_TEST(comments_name_what_is_there) {
+  Outcome o = process_run(
+      30, "sh -c 'cd " WEFT_SOURCE_DIR " && $weft lua tests/cli/comments.lua'");
+  ck_assert_msg(o.code == 0, "comments that name what is not there:\n%s%s", o.out, o.err);
+}
+END_TEST
+
+/* Files and functions, in C and in Lua, in strings not. */
+START_TEST(comments_are_read) {
+  static const char c[] = "/* See gone.c, here.c and\n * was() or is(). */\n"
+                          "int is(int x); /* x.h, DOC.md */ const char *s = \"no.c\";\n";
+  static const char lua[] = "local x = 'a.lua' -- other.lua, io.open, gone.def.\n";
+  scratch_put("here.c", c, strlen(c));
+  scratch_put("x.lua", lua, strlen(lua));
+  Outcome o = process_run(30, "sh -c 'cd %s && $weft lua " WEFT_SOURCE_DIR
+                              "/tests/cli/comments.lua'", scratch_path(""));
+  ck_assert_int_ne(o.code, 0);
+  const char *want[] = {"here.c:1: no file gone.c", "here.c:2: no function was()",
+                        "here.c:3: no file x.h", "x.lua:1: no file other.lua",
+                        "x.lua:1: no file gone.def"};
+  int lines = 0;
+  for (const char *at = o.out; *at; at++) lines += *at == '\n';
+  for (int i = 0; i < LEN(want); i++)
+    ck_assert_msg(strstr(o.out, want[i]) != NULL, "%s is not in:\n%s", want[i], o.out);
+  ck_assert_msg(lines == LEN(want), "%s", o.out);
+}
+END_TEST
+
 Suite *docs_suite(void) {
   Suite *s = suite_create("docs");
   TCase *t = tcase_create("docs");
@@ -162,6 +191,8 @@ Suite *docs_suite(void) {
   tcase_set_timeout(t, 60);
   tcase_add_test(t, schedules_have_their_pictures);
   tcase_add_test(t, mutants_are_of_this_source);
+  tcase_add_test(t, comments_name_what_is_there);
+  tcase_add_test(t, comments_are_read);
   suite_add_tcase(s, t);
   return s;
 }
