@@ -67,14 +67,14 @@ END_TEST
 
 /* 100 bytes by two of 100 B/s: 0.5 s, which the work hides if the gathers start ahead. */
 START_TEST(gathered_for_a_while) {
-  life[0][AREA_GATHERED].moved = 60, life[0][AREA_GRADIENTS].moved = 40;
+  life[0][AREA_GATHER].moved = 100;
   double hidden = of(0).seconds;
   plan.strategy.prefetch[0] = 1;
   ck_assert_double_eq_tol(hidden - of(0).seconds, 0.5 + 0.001, 1e-9);
-  life[0][AREA_GATHERED].moved = 100000;
+  life[0][AREA_GATHER].moved = 100000;
   ck_assert_double_eq_tol(of(0).seconds - hidden,
-                          (100040 / 200.0 + 0.001 - MICROBATCHES * work) - 0.501, 1e-6);
-  ck_assert_double_eq(of(0).dp, 800 + 100040);
+                          (100000 / 200.0 + 0.001 - MICROBATCHES * work) - 0.501, 1e-6);
+  ck_assert_double_eq(of(0).dp, 800 + 100000);
 }
 END_TEST
 

@@ -67,7 +67,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
     arena_reset(in->scratch);
     layout(&st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
     held_of(&st, &l, r, in->scratch, &held);
-    gathers |= held.bytes[AREA_GATHERED] > 0;
+    gathers |= held.bytes[HELD_COPY] > 0;
     MainList t = {.steps = held.n > 0};
     actions(&list, r, &l, &t);
     /* requires the main list; establishes when blocks are gathered, freed and reduced */

@@ -76,10 +76,7 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankShare *r,
 }
 
 static double moved_bytes(const Lifetimes *l) {
-  double bytes = 0;
-  for (int k = 0; k < AREA_N; k++)
-    bytes += (double)l[k].moved;
-  return bytes;
+  return (double)l[AREA_GATHER].moved;
 }
 
 static double step_seconds(const Shares *c, const Lifetimes (*l)[AREA_N],

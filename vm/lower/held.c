@@ -14,11 +14,11 @@ static uint64_t held_bytes(const Regions *s, RegionKind kind, const Block *b) {
 static void find_blocks(const Regions *s, Held *out) {
   for (int i = 0; i < s->nblock; i++) {
     HeldBlock x = {.block = i, .unit = -1};
-    x.bytes[AREA_GATHERED] = held_bytes(s, REGION_WORK, &s->block[i]);
-    x.bytes[AREA_GRADIENTS] = held_bytes(s, REGION_GRAD, &s->block[i]);
-    out->of[i] = x.bytes[AREA_GATHERED] || x.bytes[AREA_GRADIENTS] ? out->n : -1;
+    x.bytes[HELD_COPY] = held_bytes(s, REGION_WORK, &s->block[i]);
+    x.bytes[HELD_SUM] = held_bytes(s, REGION_GRAD, &s->block[i]);
+    out->of[i] = x.bytes[HELD_COPY] || x.bytes[HELD_SUM] ? out->n : -1;
     if (out->of[i] >= 0) out->at[out->n++] = x;
-    for (int k = 0; k < AREA_N; k++)
+    for (int k = 0; k < HELD_N; k++)
       out->bytes[k] += x.bytes[k];
   }
 }
@@ -42,12 +42,25 @@ static int32_t find_uses(const Stages *st, const Layout *l, int u, Held *out) {
   return end;
 }
 
+/* What is less than a sixteenth of the largest is small. */
+static void find_areas(Held *out) {
+  uint64_t most = 0;
+  for (int i = 0; i < out->n; i++)
+    most = MAX(most, MAX(out->at[i].bytes[HELD_COPY], out->at[i].bytes[HELD_SUM]));
+  for (int i = 0; i < out->n; i++) {
+    const uint64_t *bytes = out->at[i].bytes;
+    bool small = MAX(bytes[HELD_COPY], bytes[HELD_SUM]) < most / 16;
+    out->at[i].area = small ? AREA_SMALL : AREA_GATHER;
+  }
+}
+
 void held_of(const Stages *st, const Layout *l, int rank, Arena *a, Held *out) {
   const Regions *s = &l->regions;
   int uses = 0;
   *out = (Held){.at = NEW_N(a, HeldBlock, s->nblock), .of = NEW_N(a, int, s->nblock)};
   find_blocks(s, out);
   if (out->n == 0) return;
+  find_areas(out);
   for (int u = 0; u < st->u->n; u++)
     if (unit_rank(st, u) == rank) uses += st->u->at[u].code->nparam;
   out->first = NEW_N(a, int32_t, st->u->n + 1);
@@ -141,7 +154,7 @@ static Bind bind_param(const Emit *e, const HeldNow *n, const CompiledUnit *x, i
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
   const Region *r = regions_find(&e->l->regions, REGION_WORK, p);
   int held = n->h->of[p->block];
-  if (held < 0 || !n->h->at[held].bytes[AREA_GATHERED])
+  if (held < 0 || !n->h->at[held].bytes[HELD_COPY])
     return (Bind){layout_at(e->l, REGION_WORK, x->param[i]), BIND_STORED};
   if (!(x->code->param_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};
   int64_t at = p->at - e->l->regions.block[p->block].first;
@@ -153,7 +166,7 @@ static Bind bind_gradient(const Emit *e, const HeldNow *n, const CompiledUnit *x
                           Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
   int held = n->h->of[p->block];
-  if (held < 0 || !n->h->at[held].bytes[AREA_GRADIENTS])
+  if (held < 0 || !n->h->at[held].bytes[HELD_SUM])
     return (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
   if (!(x->code->grad_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};
   int64_t at = p->at - e->l->regions.block[p->block].first;

@@ -29,11 +29,13 @@ void buffer_sizes(const Units *u, Arena *a, BufferSizes *out) {
 }
 
 void held_sizes(const Held *h, Area area, Arena *a, BufferSizes *out) {
-  *out = (BufferSizes){.nwhat = h->n,
-                       .group = NEW_N(a, int, h->n),
-                       .size = NEW_N(a, uint64_t, h->n)};
-  for (int i = 0; i < h->n; i++)
-    out->group[i] = size_number(out, h->at[i].bytes[area]);
+  *out = (BufferSizes){.nwhat = HELD_N * h->n};
+  out->group = NEW_N(a, int, out->nwhat);
+  out->size = NEW_N(a, uint64_t, out->nwhat);
+  for (int i = 0; i < out->nwhat; i++) {
+    const HeldBlock *b = &h->at[i / HELD_N];
+    out->group[i] = b->area == area ? size_number(out, b->bytes[i % HELD_N]) : -1;
+  }
 }
 
 void buffer_shape(const Units *u, const BufferSizes *s, Text *out) {
@@ -217,7 +219,7 @@ void lifetimes(const Transfers *tr, const Strategy *how, const Held *held,
   unshard(how, tr->st->ranks > 1, held, scratch, &t);
   for (int k = 0; k < AREA_N; k++) {
     of_area(t.buffer[k].at, t.buffer[k].n, &f[k], scratch, a, &out[k]);
-    out[k].moved = t.moved[k];
+    out[k].moved = k == AREA_GATHER ? t.moved : 0; /* all of it is counted there */
   }
 }
 

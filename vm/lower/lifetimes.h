@@ -23,7 +23,7 @@ void held_sizes(const Held *h, Area area, Arena *a, BufferSizes *out);
 void buffer_shape(const Units *u, const BufferSizes *s, Text *out);
 
 typedef struct Lifetimes {
-  uint64_t moved;   /* bytes that are gathered into it or scattered from it in a step */
+  uint64_t moved;   /* AREA_GATHER: MainList.moved */
   int *most, nsize; /* slots of each size: see BufferSizes */
   bool tight;       /* all are in use at once: holes cannot be better */
   /* If they might be: what happens, step by step. */

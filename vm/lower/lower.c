@@ -238,6 +238,10 @@ static void emit_reduce(Emit *e, const Event *ev) {
   x->action = ev->action;
 }
 
+static uint64_t held_at(const Emit *e, const Main *m, const Event *ev) {
+  return buffer_at(m, e->held->at[ev->held].area, ev->buffer);
+}
+
 static void emit_event(Emit *e, const Event *ev, Main *m) {
   switch ((EventKind)ev->kind) {
   case EV_CALL:
@@ -255,15 +259,13 @@ static void emit_event(Emit *e, const Event *ev, Main *m) {
     break;
   case EV_TAKE:
     begin_gradients(e, ev, m->written);
-    emit_held(e, &m->held, ev, buffer_at(m, AREA_GRADIENTS, ev->buffer));
+    emit_held(e, &m->held, ev, held_at(e, m, ev));
     break;
   case EV_GATHER:
   case EV_FREE:
-    emit_held(e, &m->held, ev, buffer_at(m, AREA_GATHERED, ev->buffer));
-    break;
   case EV_SCATTER:
   case EV_ADD:
-    emit_held(e, &m->held, ev, buffer_at(m, AREA_GRADIENTS, ev->buffer));
+    emit_held(e, &m->held, ev, held_at(e, m, ev));
     break;
   }
 }

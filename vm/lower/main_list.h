@@ -48,7 +48,7 @@ typedef struct MainList {
   VEC(Interval) buffer[AREA_N];
   VEC(int32_t) call_buffer;  /* per CALL: FI, FW, IW (-1 none), then the unit's edges */
   int positions;         /* events, also if they are not wanted */
-  uint64_t moved[AREA_N];/* bytes that GATHERs give, and SCATTERs take */
+  uint64_t moved;        /* bytes that GATHERs give and SCATTERs take */
   int handles;
   int *reduce_handle;    /* of each bucket: -1 if the epilogue starts it */
   bool brief;            /* set before: only buffers and steps are wanted */

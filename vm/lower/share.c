@@ -79,7 +79,7 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
     x->inputs++;
   if (l.regions.nparam) add_reductions(&l, x), add_gathers(&l, x), add_ties(st, &l, x);
   held_of(st, &l, r, a, &x->held);
-  for (int k = AREA_GATHERED; k <= AREA_GRADIENTS; k++)
+  for (int k = AREA_GATHER; k <= AREA_SMALL; k++)
     held_sizes(&x->held, (Area)k, a, &x->sizes[k]);
   x->sent = sent_by(st, r);
   for (int u = 0; u < st->u->n; u++)

@@ -47,6 +47,8 @@ typedef struct Unshard {
   bool keep; /* copies stay until the last call of the step that reads them */
   BlockState *block;
   VEC(Stay) stay; /* in the order of their starts */
+  int64_t turn;   /* the gathering call at which forward or backward began, */
+  bool backward;  /* and which it is */
   int next;       /* of stay: the next to be gathered */
   int64_t calls;  /* that gather, so far */
   VEC(Flying) flying;
@@ -54,7 +56,7 @@ typedef struct Unshard {
   VEC(int) free_handle;
   VEC(Placed) placed;
   Event unwanted;
-  int32_t begun[AREA_N]; /* position of the last buffer */
+  int32_t begun; /* position of the last buffer */
   const Step *now;
 } Unshard;
 
@@ -65,22 +67,25 @@ static const HeldUse *uses_of(const Unshard *u, const Step *s, int *n) {
 
 /* The call reads parameters of the block that are gathered. */
 static bool reads(const Unshard *u, const Step *s, const HeldUse *x) {
-  return x->reads >> s->phase & 1 && u->h->at[x->held].bytes[AREA_GATHERED];
+  return x->reads >> s->phase & 1 && u->h->at[x->held].bytes[HELD_COPY];
 }
 
 static bool writes(const Unshard *u, const Step *s, const HeldUse *x) {
-  return x->writes >> s->phase & 1 && u->h->at[x->held].bytes[AREA_GRADIENTS];
+  return x->writes >> s->phase & 1 && u->h->at[x->held].bytes[HELD_SUM];
 }
 
 /* ---- the plan of stays ---- */
 
+/* Gathers for a forward start in it, and those for a backward too: at the turn the memory
+ * is wanted for gradients, and what is read on both sides of it is there. */
 static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t call) {
   BlockState *b = &u->block[held];
-  int ahead = u->how->prefetch[s->phase != PH_F];
-  int64_t from = MAX(call - ahead, 0);
-  bool soon = b->stay >= 0 && (u->keep || from <= b->used + 1);
+  int64_t from = MAX(call - u->how->prefetch[u->backward], u->turn);
+  int64_t next = b->used + 1;
+  bool soon = call == next || (from <= next && next > u->turn);
+  bool stays = b->stay >= 0 && (u->keep || soon);
   b->used = call;
-  if (!soon) {
+  if (!stays) {
     if (u->stay.n) from = MAX(from, u->stay.at[u->stay.n - 1].from);
     *VEC_PUSH(u->a, u->stay) = (Stay){.held = held, .from = from};
     b->stay = u->stay.n - 1;
@@ -95,6 +100,10 @@ static void plan_call(Unshard *u, int step, const Step *s, int64_t *calls) {
   for (int i = 0; i < n; i++) {
     if (writes(u, s, &x[i])) u->block[x[i].held].written = step;
     if (!reads(u, s, &x[i])) continue;
+    if ((s->phase != PH_F) != u->backward) {
+      u->backward = !u->backward;
+      u->turn = *calls;
+    }
     any = true;
     if (!u->block[x[i].held].said) plan_use(u, step, s, x[i].held, *calls);
   }
@@ -155,27 +164,30 @@ static void wait(Unshard *u, int at, int32_t held, int handle) {
 }
 
 /* From before event `at` on. */
-static int32_t begin(Unshard *u, Area area, int32_t held, int at) {
-  *VEC_PUSH(u->a, u->t->buffer[area]) = (Interval){
-      .start = at, .end = at, .size = u->h->at[held].bytes[area], .what = held};
-  u->begun[area] = at;
+static int32_t begin(Unshard *u, int what, int32_t held, int at) {
+  Area area = u->h->at[held].area;
+  *VEC_PUSH(u->a, u->t->buffer[area]) = (Interval){.start = at,
+                                                   .end = at,
+                                                   .size = u->h->at[held].bytes[what],
+                                                   .what = HELD_N * held + what};
+  u->begun = at;
   return u->t->buffer[area].n - 1;
 }
 
 /* Until before event `at`. What begins there afterwards may have the same place, but not
  * what has begun there already. */
-static void end(Unshard *u, Area area, int32_t buffer, int at) {
-  u->t->buffer[area].at[buffer].end = u->begun[area] == at ? at : at - 1;
+static void end(Unshard *u, int32_t held, int32_t buffer, int at) {
+  u->t->buffer[u->h->at[held].area].at[buffer].end = u->begun == at ? at : at - 1;
 }
 
 /* ---- parameters ---- */
 
 static void gather(Unshard *u, int32_t held, int at) {
   BlockState *b = &u->block[held];
-  b->copy = begin(u, AREA_GATHERED, held, at);
+  b->copy = begin(u, HELD_COPY, held, at);
   b->handle = handle(u);
   put(u, EV_GATHER, at, held, b->copy)->handle = b->handle;
-  u->t->moved[AREA_GATHERED] += u->h->at[held].bytes[AREA_GATHERED];
+  u->t->moved += u->h->at[held].bytes[HELD_COPY];
 }
 
 static void settle_copy(Unshard *u, int32_t held, int at) {
@@ -188,7 +200,7 @@ static void give_up(Unshard *u, int32_t held, int at) {
   BlockState *b = &u->block[held];
   settle_copy(u, held, at);
   put(u, EV_FREE, at, held, b->copy);
-  end(u, AREA_GATHERED, b->copy, at);
+  end(u, held, b->copy, at);
   b->copy = -1;
 }
 
@@ -228,7 +240,7 @@ static void as_said(Unshard *u, const Step *s) {
     const HeldBlock *x = &u->h->at[k];
     BlockState *b = &u->block[k];
     uint64_t open = s->kind == STEP_UNSHARD ? b->open | bit : b->open & ~bit;
-    if (!b->said || !(x->chunks & bit) || !x->bytes[AREA_GATHERED]) continue;
+    if (!b->said || !(x->chunks & bit) || !x->bytes[HELD_COPY]) continue;
     if (open && !b->open) gather(u, k, s->at);
     if (b->open && !open) give_up(u, k, s->at);
     b->open = open;
@@ -246,7 +258,7 @@ static void scatter(Unshard *u, int32_t held, int at, int step) {
               .first = !b->begun};
   Event *e = put(u, EV_SCATTER, at, held, b->sum);
   e->handle = x.handle, e->first = x.first;
-  u->t->moved[AREA_GRADIENTS] += u->h->at[held].bytes[AREA_GRADIENTS];
+  u->t->moved += u->h->at[held].bytes[HELD_SUM];
   *VEC_PUSH(u->a, u->flying) = x;
   b->sum = -1, b->begun = true;
 }
@@ -257,28 +269,19 @@ static void settle_sums(Unshard *u, int step, int at) {
     const Flying *x = &u->flying.at[u->done];
     wait(u, at, x->held, x->handle);
     if (!x->first) put(u, EV_ADD, at, x->held, x->buffer);
-    end(u, AREA_GRADIENTS, x->buffer, at);
+    end(u, x->held, x->buffer, at);
   }
 }
 
-static bool writes_any(const Unshard *u, const Step *s) {
-  int n;
-  const HeldUse *x = uses_of(u, s, &n);
-  for (int i = 0; i < n; i++)
-    if (writes(u, s, &x[i])) return true;
-  return false;
-}
-
-/* A SCATTER overlaps the call after its own, and is waited for before the next one that
- * writes gradients, which may take its place. */
+/* A SCATTER overlaps the call after its own, unless that is a forward: what comes then
+ * may lie in its place. */
 static void take_sums(Unshard *u, const Step *s, int step) {
   int n;
   const HeldUse *x = uses_of(u, s, &n);
-  if (writes_any(u, s)) settle_sums(u, step - 1, s->at);
   for (int i = 0; i < n; i++) {
     BlockState *b = &u->block[x[i].held];
     if (!writes(u, s, &x[i]) || b->sum >= 0) continue;
-    b->sum = begin(u, AREA_GRADIENTS, x[i].held, s->at);
+    b->sum = begin(u, HELD_SUM, x[i].held, s->at);
     put(u, EV_TAKE, s->at, x[i].held, b->sum);
   }
 }
@@ -292,8 +295,7 @@ static void reduce_after(Unshard *u, const Step *s, int step) {
     bool last = b->written == step && b->reduces == 0;
     if (writes(u, s, &x[i]) && (each || last)) scatter(u, x[i].held, s->at + 1, step);
   }
-  if (writes_any(u, s))
-    settle_sums(u, u->how->overlap_grad_reduce ? step : step + 1, s->at + 1);
+  if (!u->how->overlap_grad_reduce) settle_sums(u, step + 1, s->at + 1);
 }
 
 static void reduce_chunk(Unshard *u, const Step *s, int step) {
@@ -311,6 +313,7 @@ static void place(Unshard *u, int step) {
   const Step *s = u->now = &u->t->step.at[step];
   switch ((StepKind)s->kind) {
   case STEP_CALL:
+    settle_sums(u, s->phase == PH_F ? step : step - 1, s->at);
     prepare(u, s);
     take_sums(u, s, step);
     free_after(u, s, step);
@@ -353,7 +356,7 @@ static void merge(Unshard *u) {
 void unshard(const Strategy *how, bool pipelined, const Held *held, Arena *scratch,
              MainList *t) {
   if (held->n == 0) return;
-  Unshard u = {.how = how, .h = held, .t = t, .a = scratch, .begun = {-1, -1, -1}};
+  Unshard u = {.how = how, .h = held, .t = t, .a = scratch, .begun = -1};
   u.keep = how->reshard == RESHARD_NO || (how->reshard == RESHARD_BY_PP && pipelined);
   u.block = (void *)arena_alloc(scratch, sizeof *u.block * (size_t)held->n);
   plan(&u);

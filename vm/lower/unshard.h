@@ -9,11 +9,15 @@
 
 #include "main_list.h"
 
+/* What of a block is whole for a while: a copy of its parameters, its gradients. */
+enum { HELD_COPY, HELD_SUM, HELD_N };
+
 typedef struct HeldBlock {
   int32_t block;           /* in Regions.block */
   int32_t unit;            /* the first that uses it */
   uint64_t chunks;         /* local chunks that use it, a bit each */
-  uint64_t bytes[AREA_N];  /* of a copy, of whole gradients; 0: they are always there */
+  uint64_t bytes[HELD_N];  /* 0: it is always there */
+  Area area;
 } HeldBlock;
 
 typedef struct HeldUse {
@@ -26,13 +30,14 @@ typedef struct Held {
   HeldBlock *at;
   int n;
   int *of;                 /* block of the row -> its number here, -1 */
-  uint64_t bytes[AREA_N];  /* of all of them */
+  uint64_t bytes[HELD_N];  /* of all of them */
   int32_t *first;          /* [units + 1]: unit u has use[first[u]] .. use[first[u+1]-1] */
   HeldUse *use;
 } Held;
 
-/* requires the steps of a main list; establishes the buffers of the held blocks and, in a
- * list that is not brief, what places them between its events. */
+/* requires the steps of a main list; establishes the buffers of held blocks (Interval.what:
+ * HELD_N times the number of the block, and what of it) and, in a list that is not brief,
+ * what is placed between its events. */
 void unshard(const Strategy *how, bool pipelined, const Held *held, Arena *scratch,
              MainList *t);
 
