@@ -126,13 +126,29 @@ static void check_stages(Cross *c, int64_t layers) {
   stage_layers(pp, ranks, chunks, (int)MIN(layers, 1000000), each, c->d);
 }
 
-static void check_ddp(Cross *c) {
-  if (c->plan->strategy.kind != STRATEGY_DDP) return;
-  for (Axis a = 0; a < AXIS_N; a++)
-    if (!(AXES_DP & AXIS_BIT(a)) && c->mesh->size[a] > 1)
-      diag_error(c->d, "strategy", arena_printf(c->d->arena, "mesh.%s", axis_name(a)),
-                 "the strategy \"ddp\" has data parallelism only; for %s use \"zero\"",
-                 axis_name(a));
+/* What a strategy does not go with. */
+static void check_strategy(Cross *c) {
+  static const struct {
+    StrategyKind kind;
+    const char *name, *has, *instead;
+    AxisSet axes; /* it may have more than one rank of these */
+  } all[] = {{STRATEGY_DDP, "ddp", "data parallelism only", "\"zero\"", AXES_DP},
+             {STRATEGY_MEGATRON_FSDP, "megatron_fsdp", "no pipeline and no experts",
+              "\"fsdp2\" or \"zero\"",
+              AXES_DP | AXIS_BIT(AXIS_TP) | AXIS_BIT(AXIS_CP)}};
+  for (int i = 0; i < LEN(all); i++) {
+    if (c->plan->strategy.kind != all[i].kind) continue;
+    for (Axis a = 0; a < AXIS_N; a++)
+      if (!(all[i].axes & AXIS_BIT(a)) && c->mesh->size[a] > 1)
+        diag_error(c->d, "strategy", arena_printf(c->d->arena, "mesh.%s", axis_name(a)),
+                   "the strategy \"%s\" has %s; for %s use %s", all[i].name, all[i].has,
+                   axis_name(a), all[i].instead);
+    if (c->mesh->size[AXIS_DP_REPLICATE] > 1)
+      diag_error(c->d, "strategy", "mesh.dp_replicate",
+                 "the strategy \"%s\" treats all of dp alike; for copies of shards use "
+                 "\"fsdp2\" or \"zero\"",
+                 all[i].name);
+  }
 }
 
 static void check_batch(Cross *c) {
@@ -166,7 +182,7 @@ static void check_batch(Cross *c) {
 static void cross_job(lua_State *L, void *ud) {
   Cross *c = ud;
   c->L = L;
-  check_ddp(c);
+  check_strategy(c);
   int64_t layers = -1;
   if (c->lp->config != LUA_NOREF) {
     int64_t v;

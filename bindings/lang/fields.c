@@ -235,6 +235,40 @@ static void reshard_after_forward(Check *c, int idx, const char *path) {
     c->plan->strategy.reshard = lua_toboolean(c->L, idx) ? RESHARD_YES : RESHARD_NO;
 }
 
+/* reduce_bucket_size: elements of four bytes, the same as bucket_bytes. */
+static void reduce_bucket_size(Check *c, int idx, const char *path) {
+  int64_t n;
+  if (!check_int(c, idx, path, 1, 2.5e11, &n)) return;
+  field_push(c->L, PLAN_INDEX, "strategy");
+  bool both = field_push(c->L, -1, "bucket_bytes") != LUA_TNIL;
+  lua_pop(c->L, 2);
+  if (both) diag_error(c->d, "alias", path, "is another name of bucket_bytes, which is given too");
+  c->plan->strategy.bucket_bytes = 4 * n;
+}
+
+/* 0 to 3 or a name of Megatron's. */
+static void zero_dp_strategy(Check *c, int idx, const char *path) {
+  static const char names[] = "no_shard optim optim_grads optim_grads_params";
+  static const char *const name[] = {"no_shard", "optim", "optim_grads",
+                                     "optim_grads_params"};
+  int64_t stage;
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    if (check_int(c, idx, path, 0, 3, &stage)) c->plan->strategy.stage = (int)stage;
+    return;
+  }
+  const char *found = check_name(c, names, path, lua_tostring(c->L, idx));
+  for (int i = 0; found && i < LEN(name); i++)
+    if (strcmp(found, name[i]) == 0) c->plan->strategy.stage = i;
+}
+
+/* Options of Megatron-FSDP that are always on here. */
+static void always_on(Check *c, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx))
+    check_type(c, path, "true or false", idx);
+  else if (!lua_toboolean(c->L, idx))
+    not_built(c, path, "false");
+}
+
 static void precision(Check *c, int idx, const char *path) {
   if (lua_istable(c->L, idx)) {
     check_scope(c, idx, "precision", path, 1);
@@ -347,6 +381,12 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"gpu", gpu_name},
       {"layout", layout},
       {"reshard_after_forward", reshard_after_forward},
+      {"reduce_bucket_size", reduce_bucket_size},
+      {"zero_dp_strategy", zero_dp_strategy},
+      {"grad_reduce_in_fp32", always_on},
+      {"preserve_fp32_weights", always_on},
+      {"calculate_per_token_loss", always_on},
+      {"check_for_nan_in_grad", always_on},
   };
   idx = lua_absindex(c->L, idx);
   for (int i = 0; i < LEN(table); i++)

@@ -43,6 +43,10 @@
   ROW(s, k, FIELD_RANGE, to, NULL, 0, 0, ANY, NONE, at, doc)
 #define LATER(s, k, doc)                                                                 \
   ROW(s, k, FIELD_LATER, NOTHING, NULL, 0, 0, ANY, NONE, NOWHERE, doc)
+#define NOOP(s, k, want, doc)                                                             \
+  ROW(s, k, FIELD_NOOP, NOTHING, want, 0, 0, ANY, NONE, NOWHERE, doc)
+#define REFUSED(s, k, doc)                                                               \
+  ROW(s, k, FIELD_REFUSED, NOTHING, NULL, 0, 0, ANY, NONE, NOWHERE, doc)
 #define SOURCE(ID, name) " " #name
 static const char data_sources[] =
 #include "vm/plan/sources.def"
@@ -210,12 +214,22 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     c->plan->data.width = strcmp(name, "u32") == 0 ? 4 : 2;
 }
 
-/* FSDP cuts all that there is; DDP nothing. */
-static void strategy_kind(Strategy *s, const char *name) {
-  s->kind = strcmp(name, "ddp") == 0     ? STRATEGY_DDP
-            : strcmp(name, "fsdp2") == 0 ? STRATEGY_FSDP2
-                                         : STRATEGY_ZERO;
-  if (s->kind == STRATEGY_FSDP2) s->stage = 3;
+/* What a strategy is before its options say more. What ZeRO and Megatron's FSDP cut of
+ * gradients is reduced after each microbatch, as these systems do; DDP cuts nothing. */
+static void strategy_begin(Strategy *s, const char *name) {
+  static const struct {
+    const char *name;
+    Strategy is;
+  } all[] = {{"zero", {.kind = STRATEGY_ZERO}},
+             {"ddp", {.kind = STRATEGY_DDP}},
+             {"fsdp2", {.kind = STRATEGY_FSDP2, .stage = 3, .defer_grad_sync = true}},
+             {"megatron_fsdp", {.kind = STRATEGY_MEGATRON_FSDP, .stage = 3}}};
+  for (int i = 0; i < LEN(all); i++) {
+    if (strcmp(all[i].name, name) != 0) continue;
+    s->kind = all[i].is.kind;
+    s->stage = all[i].is.stage;
+    s->defer_grad_sync = all[i].is.defer_grad_sync;
+  }
 }
 
 /* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options.
@@ -233,11 +247,25 @@ static void check_named(Check *c, const Field *f, int idx, const char *path) {
   } else {
     const char *name = check_name(c, f->names, path, lua_tostring(L, -1));
     if (name) {
+      Strategy *s = &c->plan->strategy;
+      strategy_begin(s, name);
       if (table) check_scope(c, idx, name, path, 2);
-      strategy_kind(&c->plan->strategy, name);
+      if (s->kind == STRATEGY_MEGATRON_FSDP && !s->overlap_param_gather)
+        s->prefetch[0] = s->prefetch[1] = 0;
     }
   }
   lua_pop(L, 1);
+}
+
+/* A field of another system that changes nothing here, with a value that it takes there. */
+static void check_noop(Check *c, const Field *f, int idx, const char *path) {
+  bool right = strcmp(f->names, "true or false") == 0 ? lua_isboolean(c->L, idx)
+               : strcmp(f->names, "an integer") == 0  ? lua_isinteger(c->L, idx)
+                                                      : lua_istable(c->L, idx);
+  if (!right)
+    check_type(c, path, f->names, idx);
+  else
+    diag_warn(c->d, "no-effect", path, "has no effect: %s", f->doc);
 }
 
 /* "weft.text, weft.tokens" */
@@ -348,6 +376,12 @@ static void check_field(Check *c, const Field *f, int idx, const char *path) {
   case FIELD_LATER:
     if (lua_type(c->L, idx) == LUA_TBOOLEAN && !lua_toboolean(c->L, idx)) return;
     not_built(c, path, f->key);
+    return;
+  case FIELD_NOOP:
+    check_noop(c, f, idx, path);
+    return;
+  case FIELD_REFUSED:
+    diag_error(c->d, "strategy", path, "%s", f->doc);
     return;
   case FIELD_TABLE:
     if (lua_istable(c->L, idx))

@@ -16,6 +16,8 @@ typedef enum {
   FIELD_ALIAS,
   FIELD_RANGE, /* a number, or one of the builders at_most, at_least, between */
   FIELD_LATER,
+  FIELD_NOOP,    /* taken, with a warning that says why nothing depends on it */
+  FIELD_REFUSED, /* an error that says why it cannot be */
   FIELD_OTHER /* a function of fields.c */
 } FieldType;
 

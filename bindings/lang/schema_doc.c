@@ -9,7 +9,8 @@ static const char *const type_name[] = {
     [FIELD_BOOL] = "true, false", [FIELD_NAME] = "name",       [FIELD_NAMED] = "name or { name, options }",
     [FIELD_BUILT] = "builder",    [FIELD_TABLE] = "table",     [FIELD_ALIAS] = "alias",
     [FIELD_RANGE] = "number or range",
-    [FIELD_LATER] = "later",      [FIELD_OTHER] = "see there"};
+    [FIELD_LATER] = "later",      [FIELD_OTHER] = "see there",
+    [FIELD_NOOP] = "no effect",   [FIELD_REFUSED] = "error"};
 
 static void add_number(Text *out, double v) {
   if (fabs(v) >= 1e6 || (v != 0 && fabs(v) < 1e-3)) text_printf(out, "%g", v);
@@ -43,7 +44,10 @@ void schema_default(const Field *f, Text *out) {
 void schema_form(const Field *f, Text *out) {
   text_add(out, type_name[f->type]);
   add_range(f, out);
-  if (f->names && f->type != FIELD_TABLE) add_names(f, out);
+  if (f->type == FIELD_NOOP)
+    text_printf(out, "; %s", f->names);
+  else if (f->names && f->type != FIELD_TABLE)
+    add_names(f, out);
 }
 
 void schema_doc(const Field *f, Text *out) {

@@ -33,6 +33,12 @@ static const char fsdp2_plan[] =
     "  mesh = { tp = 2 }, schedule = 'zero_bubble', batch = { global = 16, seq = 16 } "
     "}\n";
 
+static const char megatron_plan[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model 'llama-tiny', strategy = { 'megatron_fsdp' },\n"
+    "  cluster = weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxm' },\n"
+    "  mesh = { tp = 2 }, batch = { global = 16, seq = 16 } }\n";
+
 static const char function_plan[] =
     "local weft = require 'weft'\n"
     "local function all(s)\n"
@@ -57,8 +63,9 @@ static const struct {
 } plans[] = {{zero_plan, NULL, "zero", 60},
              {ddp_plan, NULL, "ddp", 20},
              {fsdp2_plan, "fsdp2", "fsdp2", 8},
+             {megatron_plan, "megatron_fsdp", "megatron_fsdp", 6},
              {function_plan, "function", NULL, 1}};
-static const char *const strategies[] = {"zero", "ddp", "fsdp2"};
+static const char *const strategies[] = {"zero", "ddp", "fsdp2", "megatron_fsdp"};
 
 /* Values of fields that have no simple type, in Lua. */
 static const struct {
@@ -72,6 +79,13 @@ static const struct {
     {"mesh.order", "'mesh.order', { 'tp', 'pp', 'dp_replicate', 'dp_shard', 'cp' }"},
     {"strategy", "'strategy', 'ddp', 'zero', { 'zero', sequence_parallel = true }"},
     {"strategy.reshard_after_forward", "'strategy.reshard_after_forward', true, false"},
+    {"strategy.zero_dp_strategy",
+     "'strategy.zero_dp_strategy', 0, 'optim', 'optim_grads', 3"},
+    {"strategy.reduce_bucket_size", "'strategy.reduce_bucket_size', 1, 100, 100000"},
+    {"strategy.grad_reduce_in_fp32", "'strategy.grad_reduce_in_fp32', true"},
+    {"strategy.preserve_fp32_weights", "'strategy.preserve_fp32_weights', true"},
+    {"strategy.calculate_per_token_loss", "'strategy.calculate_per_token_loss', true"},
+    {"strategy.check_for_nan_in_grad", "'strategy.check_for_nan_in_grad', true"},
     {"strategy.tp_plan", "'strategy.tp_plan', { lm_head = 'replicate' }"},
     {"tp_plan", "'tp_plan', { lm_head = 'replicate' }, { embed_tokens = 'replicate' }"},
     {"pp_plan", "'pp_plan', { virtual = 4 }, { virtual = 2, layers = { 1, 3, 2, 2 } }"},
@@ -101,7 +115,8 @@ static const char *values_of(const Field *f, const char *out);
 static const char *axis_of(const Field *f) {
   Arena *a = scratch_arena;
   const char *path = schema_path(a, f);
-  if (f->type == FIELD_LATER) return NULL;
+  if (f->type == FIELD_LATER || f->type == FIELD_NOOP || f->type == FIELD_REFUSED)
+    return NULL;
   if (f->type == FIELD_ALIAS) {
     const Field *of = schema_find(f->scope, f->names);
     const char *axis = axis_of(of);

@@ -21,6 +21,7 @@ typedef struct Cuts {
   AxisSet flat; /* over these axes */
   int ways;
   bool state, grads, params;
+  int64_t persistence; /* parameters of fewer elements stay whole */
 } Cuts;
 
 AxisSet flat_axes(const Plan *plan, const Mesh *m) {
@@ -35,7 +36,8 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
                 .ways = mesh_size(m, flat),
                 .state = true,
                 .grads = plan->strategy.stage > 1,
-                .params = plan->strategy.stage > 2};
+                .params = plan->strategy.stage > 2,
+                .persistence = plan->strategy.persistence};
 }
 
 /* What decides where a parameter stands. */
@@ -60,7 +62,7 @@ static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int 
                             .owner = st->holders[param].pp[0] == rank,
                             .count = p->count},
                  .grad = cuts->grads && (partial & cuts->flat) == cuts->flat,
-                 .work = cuts->params,
+                 .work = cuts->params && p->count >= cuts->persistence,
                  .decay = p->decay,
                  .cut = place_cuts(p->place),
                  .partial = partial,

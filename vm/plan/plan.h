@@ -44,7 +44,8 @@ typedef struct PpPlan {
  * NULL if it is wrong: then *wrong says why and at which column, counted from 1. */
 const int *pp_layout(const char *text, Arena *a, int *stages, const char **wrong);
 
-typedef enum { STRATEGY_ZERO, STRATEGY_DDP, STRATEGY_FSDP2 } StrategyKind;
+typedef enum { STRATEGY_ZERO, STRATEGY_DDP, STRATEGY_FSDP2,
+               STRATEGY_MEGATRON_FSDP } StrategyKind;
 /* Whether gathered parameters are given up between forward and backward. */
 typedef enum { RESHARD_BY_PP, RESHARD_YES, RESHARD_NO } Reshard;
 typedef struct Strategy {
@@ -57,6 +58,7 @@ typedef struct Strategy {
   Reshard reshard;               /* BY_PP: NO with pipeline stages, else YES */
   int prefetch[2];               /* calls that a gather starts ahead: forward, backward */
   bool defer_grad_sync;          /* gradients are reduced once a step, not in each W */
+  int64_t persistence;           /* parameters of fewer elements stay whole */
 } Strategy;
 
 typedef enum { LR_CONSTANT, LR_COSINE, LR_LINEAR } LrKind;
