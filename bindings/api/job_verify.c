@@ -9,6 +9,7 @@ weft_status job_twin(const Job *many, Job *one) {
   p->batch.micro *= mesh_size(&many->mesh, AXES_DP);
   p->dtype = DT_F32;
   p->opt.post_validation = false;
+  p->recompute = (Recompute){0};
   p->strategy.kind = STRATEGY_ZERO;
   p->strategy.sequence_parallel = false;
   p->pp = (PpPlan){.virtual_stages = 1};

@@ -113,6 +113,7 @@ static void free_patterns(Shrink *s) {
   for (int i = 0; i < s->plan->ntp; i++)
     rule[i].from_default = true;
   s->plan->tp = rule;
+  s->plan->recompute.may_miss = true;
 }
 
 /* ---- the batch ---- */

@@ -234,7 +234,7 @@ static weft_status build(Shown *w, const Cli *cli) {
   TRY(job_mesh(j, 0));
   if (need == NEED_GRAPH) return job_graph(j);
   if (need == NEED_SCHEDULE) return schedule_view(&w->view, j, cli);
-  if (w->topic && w->topic->text == text_graph && !cli->json) j->dump = "s";
+  if (w->topic && w->topic->text == text_graph && !cli->json) j->dump = "r";
   if (need == NEED_COMPILED) TRY(job_compile(j));
   return w->topic ? WEFT_OK : schedule_view(&w->view, j, cli);
 }

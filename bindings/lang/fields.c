@@ -304,6 +304,69 @@ static void packed(Check *c, int idx, const char *path) {
   lua_pop(c->L, 2);
 }
 
+/* ---- recompute ---- */
+
+static const char recompute_words[] = "none full selective cheap";
+
+/* One word; in a list everything else is a pattern. */
+static bool recompute_word(Recompute *r, const char *s) {
+  if (name_same(s, "full"))
+    r->full = true;
+  else if (name_same(s, "selective"))
+    r->selective = true;
+  else if (name_same(s, "cheap"))
+    r->cheap = true;
+  else
+    return false;
+  return true;
+}
+
+/* The item on top of the stack. */
+static void recompute_item(Check *c, const char *path, int item,
+                           struct RecomputePattern *pattern) {
+  Recompute *r = &c->plan->recompute;
+  if (lua_type(c->L, -1) != LUA_TSTRING) {
+    check_type(c, path, "a word or a pattern", -1);
+    return;
+  }
+  const char *s = arena_str(c->arena, lua_tostring(c->L, -1));
+  if (name_same(s, "none") || !*s)
+    diag_error(c->d, "unknown-name", path, "\"%s\" is nothing that could run again", s);
+  else if (!recompute_word(r, s))
+    pattern[r->npattern++] = (struct RecomputePattern){s, item};
+}
+
+static void recompute_list(Check *c, int idx, const char *path) {
+  int n = list_length(c, idx, path, "a list of words and patterns");
+  if (n < 0) return;
+  struct RecomputePattern *pattern = NEW_N(c->arena, struct RecomputePattern, n + 1);
+  for (int i = 1; i <= n; i++) {
+    lua_rawgeti(c->L, idx, i);
+    recompute_item(c, item_path(c, path, i), i, pattern);
+    lua_pop(c->L, 1);
+  }
+  c->plan->recompute.pattern = pattern;
+}
+
+/* true, "full", { "selective", "layers.*.mlp" } */
+static void recompute(Check *c, int idx, const char *path) {
+  Recompute *r = &c->plan->recompute;
+  if (r->pattern || r->full || r->selective || r->cheap) {
+    diag_error(c->d, "alias", path, "recompute is given twice");
+    return;
+  }
+  if (lua_isboolean(c->L, idx)) {
+    r->full = lua_toboolean(c->L, idx);
+  } else if (lua_type(c->L, idx) == LUA_TSTRING) {
+    const char *name = check_name(c, recompute_words, path, lua_tostring(c->L, idx));
+    if (name) recompute_word(r, name);
+  } else if (lua_istable(c->L, idx)) {
+    recompute_list(c, idx, path);
+  } else {
+    check_type(c, path, "true, false, a word such as \"full\" or a list of patterns", idx);
+  }
+}
+
 /* files = "a.txt" or { "a.txt", "b/_.txt" }; weft.text "a.txt" gives item 1. */
 static void files(Check *c, int idx, const char *path) {
   DataSpec *data = &c->plan->data;
@@ -387,6 +450,8 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"preserve_fp32_weights", always_on},
       {"calculate_per_token_loss", always_on},
       {"check_for_nan_in_grad", always_on},
+      {"recompute", recompute},
+      {"activation_checkpointing", recompute},
   };
   idx = lua_absindex(c->L, idx);
   for (int i = 0; i < LEN(table); i++)

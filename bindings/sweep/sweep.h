@@ -83,7 +83,7 @@ bool sweep_work(Sweep *s, Judge *j, double seconds);
 void sweep_join(Sweep *s);
 
 /* ---- sweep_row.c: columns ---- */
-enum { SWEEP_COLUMNS = 10 };
+enum { SWEEP_COLUMNS = 11 };
 extern const char *const sweep_columns[SWEEP_COLUMNS];
 /* NAN where a row has no such figure. */
 double sweep_value(const Sweep *s, int64_t i, int column);

@@ -50,6 +50,7 @@ static void add_figures(const Sweep *s, int64_t i, Json *j) {
   json_close(j, '}');
   json_int(j, "dp", r->dp);
   json_num(j, "flop", r->flops);
+  json_num(j, "flop_again", r->again);
   json_int(j, "microbatches", r->microbatches);
 }
 
@@ -124,8 +125,9 @@ static double number(const json_t *o, const char *key) {
 
 /* Every figure that add_line writes for such a row is there. */
 static bool has_figures(const json_t *o, const json_t *comm) {
-  static const char *const keys[] = {"bubble",       "dp",         "flop",
-                                     "microbatches", "peak_bytes", "worst_rank"};
+  static const char *const keys[] = {"bubble",     "dp",           "flop",
+                                     "flop_again", "microbatches", "peak_bytes",
+                                     "worst_rank"};
   bool ok = true;
   for (int i = 0; i < LEN(keys); i++)
     ok &= json_is_number(json_object_get(o, keys[i]));
@@ -158,6 +160,7 @@ static bool read_row(Sweep *s, const json_t *o, int64_t i) {
   r->bytes = number(o, "peak_bytes");
   r->bubble = number(o, "bubble");
   r->flops = number(o, "flop");
+  r->again = number(o, "flop_again");
   r->seconds = number(o, "step_ms") / 1e3;
   r->tp = number(comm, "tp"), r->dp_bytes = number(comm, "dp"),
   r->pp = number(comm, "pp");

@@ -326,7 +326,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   Estimate e =
       estimate(c, p->lifetimes->value, a, &p->mesh, row->microbatches, row->bubble);
   row->tp = e.tp, row->dp_bytes = e.dp, row->pp = e.pp;
-  row->flops = e.flops;
+  row->flops = e.flops, row->again = e.again;
   row->seconds = e.seconds;
   return WEFT_OK;
 }

@@ -6,8 +6,9 @@
 #include "bindings/object/result.h"
 
 const char *const sweep_columns[SWEEP_COLUMNS] = {
-    "dp",          "microbatches", "peak_gib", "bubble",  "comm_gib.tp",
-    "comm_gib.dp", "comm_gib.pp",  "tflop",    "step_ms", "tokens_per_s"};
+    "dp",          "microbatches", "peak_gib", "bubble",      "comm_gib.tp",
+    "comm_gib.dp", "comm_gib.pp",  "tflop",    "tflop_again", "step_ms",
+    "tokens_per_s"};
 
 int sweep_column(const char *name) {
   for (int i = 0; i < SWEEP_COLUMNS; i++)
@@ -36,8 +37,10 @@ double sweep_value(const Sweep *s, int64_t i, int column) {
   case 7:
     return r->flops / 1e12;
   case 8:
-    return r->seconds > 0 ? r->seconds * 1e3 : NAN;
+    return r->again / 1e12;
   case 9:
+    return r->seconds > 0 ? r->seconds * 1e3 : NAN;
+  case 10:
     return s->measured ? s->measured[i] : NAN;
   }
   return NAN;

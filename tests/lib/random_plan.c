@@ -100,6 +100,23 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p, i
   *copies = p->dp % 2 == 0 && below(&d, 3) == 0 ? 2 : 1;
 }
 
+/* What runs again in the backward, as Lua text. Drawn apart, so that everything else of a
+ * plan stays what it was. */
+static const char *draw_recompute(uint64_t seed, uint64_t number, bool *keep_gathered) {
+  static const char *const list[] = {"\"none\"",
+                                     "\"full\"",
+                                     "\"selective\"",
+                                     "\"cheap\"",
+                                     "{ \"cheap\", \"selective\" }",
+                                     "{ \"layers.*\", \"lm_head\" }",
+                                     "{ \"selective\", \"layers.0\" }"};
+  char name[32];
+  snprintf(name, sizeof name, "recompute %llu", (unsigned long long)number);
+  Draw d = {rng_make(seed, name), 0};
+  *keep_gathered = below(&d, 4) == 0;
+  return list[below(&d, LEN(list))];
+}
+
 /* The rest of the plan, around its model and its styles. */
 static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text *t,
                        const char *model, const char *styles, RandomPlan *p) {
@@ -113,14 +130,19 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
               "  mesh = { tp = %d, pp = %d, dp = %d, dp_replicate = %d },\n",
               (unsigned long long)seed, (unsigned long long)number, model, styles, p->tp,
               p->pp, p->dp, copies);
+  bool keep;
+  const char *again = draw_recompute(seed, number, &keep);
+  p->recompute = strcmp(styles, "") == 0 ? again : again[0] == '{' ? "\"full\"" : again;
+  text_printf(t, "  recompute = %s,\n", p->recompute);
   int overlap = below(d, 2), bucket = PICK(d, 1000, 20000, 1000000);
   text_printf(t,
               "  strategy = { \"zero\", %ssequence_parallel = %s, "
-              "overlap_grad_reduce = %s, bucket_bytes = %d },\n"
+              "overlap_grad_reduce = %s, bucket_bytes = %d, keep_gathered = %s },\n"
               "  schedule = \"%s\",\n"
               "  pp_plan = { virtual = %d, balance = \"%s\" },\n",
               strategy.s, p->sp ? "true" : "false", overlap ? "true" : "false", bucket,
-              p->schedule, p->virtual_stages, number % 3 ? "even" : "cost");
+              keep ? "true" : "false", p->schedule, p->virtual_stages,
+              number % 3 ? "even" : "cost");
   text_free(&strategy);
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
               p->micro * p->dp * p->microbatches * rounds, p->micro,
@@ -231,9 +253,9 @@ weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyRep
 }
 
 static void describe(uint64_t number, const RandomPlan *p, Text *out) {
-  text_printf(out, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d, %s of %d: ",
+  text_printf(out, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d, %s of %d, again %s: ",
               (unsigned long long)number, p->tp, p->pp, p->dp, p->sp, p->micro,
-              p->microbatches, p->schedule, p->virtual_stages);
+              p->microbatches, p->schedule, p->virtual_stages, p->recompute);
 }
 
 bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,

@@ -20,6 +20,7 @@ typedef struct RandomPlan {
   int tp, pp, dp, micro, microbatches, virtual_stages;
   const char *schedule;
   bool sp;
+  const char *recompute; /* as in the plan */
   char text[16384];      /* the plan file */
 } RandomPlan;
 

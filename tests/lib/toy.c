@@ -153,6 +153,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .tp = o->rules ? o->rules : llama_rules,
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,
+      .recompute = o->recompute,
       .batch = {.global = (int64_t)o->micro * o->dp * o->microbatches * MAX(o->rounds, 1),
                 .micro = o->micro, .seq = o->seq, .rounds = MAX(o->rounds, 1)},
       .opt = {.lr = {.kind = LR_CONSTANT, .max = 1e-2}, .beta1 = 0.9, .beta2 = 0.95,

@@ -11,6 +11,7 @@ typedef struct ToyOptions {
   int micro, microbatches, seq;
   int rounds;            /* 0: 1 */
   bool sp, tied, bias, overlap;
+  Recompute recompute;
   int64_t bucket_bytes;  /* 0: 16 KiB */
   int replicate;         /* mesh.dp_replicate; 0: 1 */
   Strategy strategy;     /* but for sp, overlap and bucket_bytes */

@@ -124,16 +124,18 @@ static void same_as_full(const Axes *a, const char *plan, int64_t point,
   int pp;
   weft_status st = compile_at(a, plan, point, &j, arena);
   ck_assert_msg(st == WEFT_OK, "point %d: %s", (int)point, j.e.text);
-  double flops = 0;
-  for (int r = 0; r < j.mesh.size[AXIS_PP]; r++)
-    flops += j.compiled->prog[r].flops;
-  flops *= (double)j.mesh.world / j.mesh.size[AXIS_PP];
+  double flops = 0, again = 0, copies = (double)j.mesh.world / j.mesh.size[AXIS_PP];
+  for (int r = 0; r < j.mesh.size[AXIS_PP]; r++) {
+    flops += j.compiled->prog[r].flops * copies;
+    again += j.compiled->prog[r].again * copies;
+  }
   ck_assert_msg((double)job_worst_memory(&j, &pp) == row->bytes,
                 "point %d: %.0f, not %.0f", (int)point, row->bytes,
                 (double)job_worst_memory(&j, &pp));
   ck_assert_double_eq(bubble_of(&j), row->bubble);
   ck_assert_int_eq(j.compiled->microbatches, row->microbatches);
   ck_assert_double_eq_tol(flops / row->flops, 1, 1e-12);
+  ck_assert_double_le(fabs(again - row->again), 1e-12 * again);
   ck_assert_int_eq(row->worst, pp);
   /* Scalars are left out. */
   Moved c = comm_of(j.compiled);
@@ -189,6 +191,9 @@ START_TEST(other_fields) {
       /* ranks with copies of heads */
       "return { { 'mesh.dp', 1, 2 }, { 'mesh.tp', 2, 4 },"
       " { 'model.num_key_value_heads', 1, 2 } }",
+      /* what is kept, and what waits for W */
+      "return { { 'recompute', 'none', 'full', { 'cheap', 'layers.*.self_attn' } },"
+      " { 'strategy.keep_gathered', false, true }, { 'schedule', '1f1b', 'zbv' } }",
       /* ranks with the same bytes */
       "return { { 'mesh.dp', 6 }, { 'mesh.tp', 1 }, { 'batch.global', 24 },"
       " { 'model.vocab_size', 256 }, { 'optimizer.clip', 0 }, { 'schedule', 'zbv' },"

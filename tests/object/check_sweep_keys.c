@@ -87,6 +87,8 @@ static const struct {
     {"strategy.calculate_per_token_loss", "'strategy.calculate_per_token_loss', true"},
     {"strategy.check_for_nan_in_grad", "'strategy.check_for_nan_in_grad', true"},
     {"strategy.tp_plan", "'strategy.tp_plan', { lm_head = 'replicate' }"},
+    {"strategy.activation_checkpointing", "'strategy.activation_checkpointing', true"},
+    {"recompute", "'recompute', 'full', 'cheap', { 'layers.1' }, { 'layers.2.mlp' }"},
     {"tp_plan", "'tp_plan', { lm_head = 'replicate' }, { embed_tokens = 'replicate' }"},
     {"pp_plan", "'pp_plan', { virtual = 4 }, { virtual = 2, layers = { 1, 3, 2, 2 } }"},
     {"pp_plan.layers", "'pp_plan.layers', { 1, 3, 2, 2 }, { 2, 3, 1, 2 }"},

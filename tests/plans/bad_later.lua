@@ -7,7 +7,7 @@ return weft.plan {
   mesh      = { tp = 2, cp = 2, ep = 4 },
   schedule  = "DualPipe",
   precision = { param_dtype = "bf16", reduce_dtype = "bf16" },
-  recompute = "full",
+  moe       = { capacity = 1 },
   tp_plan   = { ["layers.*.mlp"] = "moe_tp_experts" },
   batch     = { global = 4, seq = 64 },
   expect    = { peak_gib = weft.at_most(80) },
@@ -18,6 +18,6 @@ return weft.plan {
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)
 --> bad_later.lua:8: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)
 --> bad_later.lua:9: error: plan.precision.reduce_dtype: "bf16" is not built yet ("f32" is built)
---> bad_later.lua:10: error: plan.recompute: recompute is not built yet (a smaller batch.micro, mesh.pp and v_min or v_half keep less)
+--> bad_later.lua:10: error: plan.moe: moe is not built yet (models without experts are built)
 --> bad_later.lua:11: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
 --> 7 errors

@@ -120,6 +120,8 @@ typedef struct Op {
   uint16_t code;         /* OP_x */
   uint8_t phase;         /* Phase */
   uint8_t nout;
+  bool again;            /* forward: runs again where the backward needs its results, see
+                            recompute.c; backward: is such a copy */
   int16_t nin;
   Tid *in, *out;
   OpAttr attr;

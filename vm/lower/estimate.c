@@ -119,8 +119,10 @@ Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *pla
   double mbs = (double)microbatches, copies = (double)m->world / c->st.ranks;
   for (int r = 0; r < c->st.ranks; r++) {
     const RankShare *x = &c->rank[r];
-    for (int ph = 0; ph < 3; ph++)
+    for (int ph = 0; ph < 3; ph++) {
       e.flops += x->work[ph].flops * mbs * copies;
+      e.again += x->work[ph].again * mbs * copies;
+    }
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
                          (double)x->reduced_tp);
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced +

@@ -71,6 +71,7 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
              .n = (uint32_t)from_body->n,
              .phase = (uint8_t)ph,
              .flops = from_body->flops,
+             .again = from_body->again,
              .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
   for (int i = 0; i < from_body->n; i++) {
     const CodeInstr *from = &from_body->at[i];
@@ -370,11 +371,12 @@ static void count_in_flight(const Emit *e) {
   }
 }
 
-static double step_flops(const Emit *e) {
-  double sum = 0;
-  for (int i = 0; i < e->call.n; i++)
-    sum += e->body.at[e->call.at[i].body].flops;
-  return sum;
+static void count_flops(const Emit *e) {
+  for (int i = 0; i < e->call.n; i++) {
+    const Body *b = &e->body.at[e->call.at[i].body];
+    e->p->flops += b->flops;
+    e->p->again += b->again;
+  }
 }
 
 /* Moves what was gathered in the compile's arena into the result's. */
@@ -407,7 +409,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   p->regions = l->regions;
   account(&e, c, area, temp_bytes);
   count_in_flight(&e);
-  p->flops = step_flops(&e);
+  count_flops(&e);
   KEEP(code, ncode);
   KEEP(body, nbody);
   KEEP(unit, nunit);

@@ -5,6 +5,7 @@
 
 static void add_work(UnitWork *to, const UnitWork *w) {
   to->flops += w->flops;
+  to->again += w->again;
   to->seconds += w->seconds;
   for (int a = 0; a < AX_N; a++)
     for (int k = 0; k < COLL_N; k++) {

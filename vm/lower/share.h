@@ -46,6 +46,7 @@ Footprint footprint_floor(const Shares *s, int64_t microbatches, uint64_t limit)
 /* ---- estimate.c ---- */
 typedef struct Estimate {
   double flops;      /* of a step, all ranks */
+  double again;      /* of those, what recompute adds */
   double tp, dp, pp; /* bytes that the busiest rank gives to operations of a step */
   double seconds;    /* of a step; 0 without the figures of a GPU */
 } Estimate;

@@ -96,6 +96,18 @@ typedef struct Batch {
   int64_t global, micro, seq, rounds;
 } Batch;
 
+/* Which forward ops run again in the backward, see vm/units/recompute_marks.c. Without any
+ * all activations are kept. */
+typedef struct Recompute {
+  bool full, selective, cheap;   /* of each layer: all ops; the core of attention; what
+                                    only moves data */
+  const struct RecomputePattern {
+    const char *text;            /* of units and modules */
+    int item;                    /* its number in the plan's list, from 1 */
+  } *pattern; int npattern;
+  bool may_miss;                 /* patterns need not match anything */
+} Recompute;
+
 typedef struct Packed {
   bool on;
   bool first;                    /* the separator begins a document, else it ends one */
@@ -137,6 +149,7 @@ typedef struct Plan {
   PpPlan pp;
   const char *schedule;          /* canonical name, "function" or "csv" */
   DType dtype;                   /* compute type: f32 or bf16 */
+  Recompute recompute;
   Batch batch;
   Optimizer opt;
   DataSpec data;

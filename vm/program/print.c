@@ -110,6 +110,11 @@ static void print_instr(const Print *k, uint32_t pc, uint32_t index) {
 
 /* ---- what belongs to the whole program ---- */
 
+/* What recompute adds to the flops before. */
+static void print_again(const Print *k, double flops) {
+  if (flops > 0) text_printf(k->out, ", %.6g of them again", flops);
+}
+
 static void print_header(const Print *k) {
   const Compiled *c = k->c;
   text_printf(k->out, "rank %d of %d:", k->rank, c->mesh.world);
@@ -118,9 +123,11 @@ static void print_header(const Print *k) {
                 mesh_coord(&c->mesh, k->rank, (Axis)a));
   text_printf(k->out,
               "\nprogram of pp rank %d: %u instructions in main, %d bodies, %d handles\n"
-              "one step: %d microbatches of %d x %lld tokens, %s, %.6g flops\n",
+              "one step: %d microbatches of %d x %lld tokens, %s, %.6g flops",
               k->p->pp, k->p->nmain, k->p->nbody, k->p->nhandle, c->microbatches,
               c->micro, (long long)c->seq, dtype_name(c->dtype), k->p->flops);
+  print_again(k, k->p->again);
+  text_add(k->out, "\n");
 }
 
 static void print_memory(const Print *k) {
@@ -194,8 +201,10 @@ static void print_code(const Print *k) {
   for (uint32_t i = 0; i < k->p->nmain; i++) print_instr(k, i, i);
   for (int i = 0; i < k->p->nbody; i++) {
     const Body *b = &k->p->body[i];
-    text_printf(k->out, "\nbody %d: %s, phase %s, %d slots, %.6g flops\n", i, b->name,
+    text_printf(k->out, "\nbody %d: %s, phase %s, %d slots, %.6g flops", i, b->name,
                 prog_phase_name[b->phase], b->nslot, b->flops);
+    print_again(k, b->again);
+    text_add(k->out, "\n");
     for (uint32_t j = 0; j < b->n; j++) print_instr(k, b->first + j, j);
   }
 }

@@ -130,6 +130,7 @@ static void write_bodies(const Print *k) {
     json_open(k->j, NULL, '{');
     write_code(k, "code", b->first, b->n);
     json_num(k->j, "flops", b->flops);
+    json_num(k->j, "flops_again", b->again);
     json_str(k->j, "name", b->name);
     json_str(k->j, "phase", prog_phase_name[b->phase]);
     json_int(k->j, "slots", b->nslot);
@@ -252,6 +253,7 @@ static void write_program(const Print *k) {
   write_coordinates(k);
   json_str(j, "dtype", dtype_name(k->c->dtype));
   json_num(j, "flops", k->p->flops);
+  json_num(j, "flops_again", k->p->again);
   json_int(j, "handles", k->p->nhandle);
   write_inputs(k);
   write_code(k, "main", 0, k->p->nmain);

@@ -72,7 +72,7 @@ typedef struct Body {
   uint32_t first, n;     /* instructions in Program.code */
   uint8_t phase;         /* Phase */
   uint16_t nslot;        /* 1 + unit binds + dyn slots */
-  double flops;
+  double flops, again;   /* again: of those, of forward ops that run again */
 } Body;
 
 /* Where a parameter or gradient of a call begins. */
@@ -144,7 +144,7 @@ typedef struct Program {
   /* Inputs of a whole step, i32 (microbatches, micro, T); UINT64_MAX if not read here. */
   uint64_t input[IN_N];
   uint64_t scalars;      /* f64[SC_N] */
-  double flops;          /* of one step */
+  double flops, again;   /* of one step; again: of those, see Body */
 } Program;
 
 /* How many transfers of a kind, and the larger of what they take and give. */

@@ -6,7 +6,7 @@
  * from outside may make those at the ends different, and unfold() sees whether those
  * between them have settled. */
 #include "fold.h"
-#include "shard.h"
+#include "recompute.h"
 #include "unit_code.h"
 
 enum { FRONT = 3, BACK = 2 };
@@ -17,6 +17,7 @@ typedef struct Scan {
   Fold *f;
   bool *far;          /* unit: what it makes is read beyond the next unit */
   int *hits[2];       /* of tp_match */
+  bool *again;        /* op: marked by recompute */
 } Scan;
 
 /* ---- who uses what ---- */
@@ -109,6 +110,7 @@ static bool same_operand(Scan *s, const Op *p, const Op *q, int k) {
 static bool same_op(Scan *s, const Op *p, const Op *q) {
   const Graph *g = s->g;
   if (p->code != q->code || p->nin != q->nin || p->nout != q->nout ||
+      s->again[p - g->op.at] != s->again[q - g->op.at] ||
       p->line != q->line || memcmp(&p->attr, &q->attr, sizeof p->attr) != 0 ||
       strcmp(unit_relative_name(&g->unit.at[p->unit], p->name),
              unit_relative_name(&g->unit.at[q->unit], q->name)) != 0)
@@ -251,7 +253,9 @@ Fold *fold(const Graph *g, const Plan *plan, Arena *a) {
   s.far = NEW_N(a, bool, g->unit.n);
   for (int i = 0; i < 2; i++)
     s.hits[i] = NEW_N(a, int, plan->ntp + 1);
+  s.again = NEW_N(a, bool, g->op.n);
   if (!find_ops(&s)) return NULL;
+  recompute_marks(g, plan, a, s.again, NULL);
   find_uses(&s);
   find_runs(&s, a);
   if (f->run.n == 0) return NULL;

@@ -1,9 +1,10 @@
 /* front.c - the passes from a logical graph to units.
  *
- *   graph --autodiff--> joint graph --shard--> local graph with collectives --units_make-->
- *   units */
+ *   graph --autodiff--> joint graph --shard--> local graph with collectives --recompute-->
+ *   graph with forward ops before the backward --units_make--> units */
 #include "autodiff.h"
 #include "fold.h"
+#include "recompute.h"
 #include "unit_code.h"
 #include "vm/base/budget.h"
 
@@ -56,6 +57,8 @@ static bool sizes_fit(const CompileInput *in, Diags *d) {
 static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *out,
                          Diags *d, weft_error *e) {
   Sharded sh;
+  bool splits = in->schedule && schedule_splits(in->schedule);
+  recompute_set(in->graph, in->plan, in->arena);
   /* requires a finished graph; establishes gradients and phases */
   TRY(autodiff(in->graph, d));
   TRY(checked(in->graph, e));
@@ -65,8 +68,12 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   TRY(checked(sh.g, e));
   TRY(checked_places(in->graph, &sh, e));
   /* requires a sharded graph; leaves products to W where it runs apart from I */
-  if (in->schedule && schedule_splits(in->schedule)) early_gradients(in->graph, &sh);
+  if (splits) early_gradients(in->graph, &sh);
   dump(in, 's', "shard", sh.g);
+  /* requires marks on ops; establishes copies of forward ops in I */
+  recompute(sh.g, !splits || in->plan->strategy.keep_gathered);
+  TRY(checked(sh.g, e));
+  dump(in, 'r', "recompute", sh.g);
   /* requires local shapes; establishes bodies with storage for every tensor */
   return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;
 }
@@ -93,6 +100,7 @@ weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units 
   if (!sizes_fit(in, d)) return WEFT_EPLAN;
   budget_part(keep, "the units");
   *out = NEW(keep, Units);
+  if (!recompute_patterns(in->graph, in->plan, in->arena, d)) return WEFT_EPLAN;
   if (folded(in, code, keep, *out, d)) return WEFT_OK;
   whole.graph = graph_fork(in->graph, in->arena);
   return front(&whole, code, keep, *out, d, e);

@@ -93,6 +93,7 @@ static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, int un
   op->attr = like->attr;
   op->name = like->name;
   op->line = like->line;
+  op->again = like->again;
   return id;
 }
 
@@ -116,6 +117,14 @@ typedef struct Change {
 
 static Place now(const Change *c) {
   return c->s->out->t.at[c->t].place;
+}
+
+/* A reduction runs again with what it reduces, a gather or slice with what reads it. */
+static bool runs_again(const Change *c, int code) {
+  const Graph *g = c->s->g;
+  Oid maker = g->t.at[c->logical].producer;
+  bool reduces = code == OP_all_reduce || code == OP_reduce_scatter;
+  return reduces && maker >= 0 ? g->op.at[maker].again : c->user->again;
 }
 
 /* Axis `a` becomes `to`, and with it the other part of its factor where that changes in
@@ -149,6 +158,7 @@ static void change(Change *c, int a, Place want) {
                       .red = was == PL_MAX ? RED_MAX : RED_SUM,
                       .parts = dim >= 0 ? s->out->t.at[t].dim[dim].parts : 1,
                       .cut = code == OP_slice ? ax_set_mesh(axes) : 0};
+  op->again = runs_again(c, code);
   op->in[0] = c->t;
   bind_result(s->out, id, 0, t);
   c->t = t;

@@ -99,6 +99,9 @@ int tp_match(const Plan *p, const char *param, const char *module, int *hits, in
 /* Whether a pattern speaks of the parameter, or of the module that reads it (NULL: its
  * own) where it is tied to another one. */
 bool tp_pattern_matches(const char *pattern, const char *param, const char *module);
+/* Whether a pattern is the name of `n` characters, with or without "model." or
+ * "transformer." before it. */
+bool tp_pattern_fits(const char *pattern, const char *s, size_t n);
 /* "model.layers.3.mlp.up_proj.weight" -> "layers.*.mlp.up_proj", as one writes it. */
 const char *tp_as_pattern(Arena *a, const char *param);
 /* Errors for rules of the user that matched nothing. */

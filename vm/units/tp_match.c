@@ -29,8 +29,7 @@ static bool matches(const char *p, const char *s, size_t n) {
   }
 }
 
-/* `s` and `s` without "model." or "transformer.". */
-static bool matches_based(const char *p, const char *s, size_t n) {
+bool tp_pattern_fits(const char *p, const char *s, size_t n) {
   static const char *const base[] = {"model.", "transformer."};
   if (matches(p, s, n)) return true;
   for (int i = 0; i < LEN(base); i++) {
@@ -43,12 +42,12 @@ static bool matches_based(const char *p, const char *s, size_t n) {
 /* The parameter or its module. */
 static bool matches_param(const char *pattern, const char *param) {
   const char *dot = strrchr(param, '.');
-  if (matches_based(pattern, param, strlen(param))) return true;
-  return dot && matches_based(pattern, param, (size_t)(dot - param));
+  if (tp_pattern_fits(pattern, param, strlen(param))) return true;
+  return dot && tp_pattern_fits(pattern, param, (size_t)(dot - param));
 }
 
 static bool matches_module(const char *pattern, const char *module) {
-  return matches_based(pattern, module, strlen(module));
+  return tp_pattern_fits(pattern, module, strlen(module));
 }
 
 /* A parameter that another module reads is tied to that one. */

@@ -150,11 +150,18 @@ static Operand operand_of(const Coder *c, Tid t) {
   return o;
 }
 
+/* What an instruction is for; one that runs again says so. */
+static const char *name_of(const Coder *c, const Op *op) {
+  const char *name = unit_relative_name(&c->g->unit.at[c->unit], op->name);
+  if (!op->again || op->phase == PH_F) return name;
+  return arena_printf(c->scratch, *name ? "%s (again)" : "%s(again)", name);
+}
+
 static CodeInstr *push(Coder *c, InstrCode code, const Op *op) {
   CodeInstr *x = VEC_PUSH(c->scratch, c->out);
   *x = (CodeInstr){.i = {.code = (uint8_t)code, .op = op->code, .comm = -1, .peer = -1,
                          .handle = -1, .line = op->line, .acc = ACC_NEVER},
-                   .name = unit_relative_name(&c->g->unit.at[c->unit], op->name)};
+                   .name = name_of(c, op)};
   return x;
 }
 
@@ -388,11 +395,12 @@ static void mark_accumulation(Coder *c) {
 static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
   c->out.at = NULL, c->out.n = c->out.cap = 0;
   c->npending = 0;
-  double flops = 0;
+  double flops = 0, again = 0;
   for (int k = 0; k < nops; k++) {
     Op op = c->g->op.at[ops[k]];
     if (op.phase != ph) continue;
     flops += flops_of(c->g, &op);
+    if (op.again && ph != PH_F) again += flops_of(c->g, &op);
     if (op.code == OP_all_reduce || op.code == OP_all_gather || op.code == OP_reduce_scatter)
       code_collective(c, &op);
     else
@@ -403,7 +411,8 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     settle(c, c->pending[0].result, &last);
   }
   place_temps(c);
-  c->code->body[ph] = (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops};
+  c->code->body[ph] = (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops,
+                                   .again = again};
 }
 
 /* Slots depend on how many parameters and edges the whole unit has. */

@@ -54,7 +54,7 @@ static void add_instr(const Table *t, const CodeInstr *x, UnitWork *w) {
 }
 
 static UnitWork work_of(const Table *t, const UnitBody *b) {
-  UnitWork w = {.flops = b->flops};
+  UnitWork w = {.flops = b->flops, .again = b->again};
   for (int i = 0; i < b->n; i++)
     add_instr(t, &b->at[i], &w);
   return w;

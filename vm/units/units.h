@@ -27,12 +27,12 @@ typedef struct CodeInstr {
 typedef struct UnitBody {
   CodeInstr *at;         /* NULL if code was not asked for */
   int n, nparam, nedge;  /* slots depend on those of the unit */
-  double flops;
+  double flops, again;   /* again: of those, of forward ops that run again */
 } UnitBody;
 
 /* What one call of a body does. */
 typedef struct UnitWork {
-  double flops;
+  double flops, again;        /* see UnitBody */
   double seconds;             /* of its kernels, by the roofline of the cluster's GPU */
   double bytes[AX_N][COLL_N]; /* that collectives work on, the larger side */
   int count[AX_N][COLL_N];
