@@ -236,9 +236,10 @@ END_TEST
 /* ---- steps of FSDP2 ---- */
 
 static const struct {
-  const char *as, *set[4];
-} fsdp2[] = {{"", {"mesh.dp=2", "strategy=fsdp2"}},
-             {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2"}},
+  const char *as, *set[5];
+} fsdp2[] = {{"", {"mesh.dp=2"}},
+             {"", {"mesh.dp=2", "strategy=fsdp2"}},
+             {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy=fsdp2"}},
              {".hsdp", {"mesh.dp=2", "mesh.dp_replicate=2", "mesh.tp=2"}}};
 
 START_TEST(steps_agree_with_fsdp2) {

@@ -255,6 +255,31 @@ START_TEST(shows_drawing_and_figures) {
 }
 END_TEST
 
+/* What the compiler placed stands between the actions, and what the schedule says in its
+ * place. */
+START_TEST(shows_what_was_placed) {
+  static const char fsdp2[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama-tiny', num_hidden_layers = 1 },\n"
+      "  mesh = { pp = 1, dp = 2 }, strategy = 'fsdp2',\n"
+      "  batch = { global = 2, micro = 1, seq = 8 } }\n";
+  Outcome o = show("");
+  ck_assert(!strstr(o.out, "UNSHARD"));
+  scratch_put("plan.lua", fsdp2, sizeof fsdp2 - 1);
+  o = show("");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_msg(
+      strstr(o.out,
+             "parameters and gradients among the first actions of each rank:\n"
+             "   0  UNSHARD(embed_tokens) UNSHARD(layers.0) 0F0 RESHARD(embed_tokens) "
+             "UNSHARD(norm) RESHARD(layers.0) UNSHARD(lm_head) RESHARD(norm) "),
+      "%s", o.out);
+  o = show("--json");
+  ck_assert(strstr(o.out, "\"placed\""));
+  ck_assert(strstr(o.out, "\"REDUCE_GRAD(layers.0)\""));
+}
+END_TEST
+
 START_TEST(writes_the_picture) {
   Outcome o = show("--svg out.svg");
   ck_assert_msg(o.code == 0, "%s", o.err);
@@ -399,6 +424,7 @@ Suite *show_schedule_suite(void) {
   tcase_add_checked_fixture(tc, begin, scratch_teardown);
   tcase_set_timeout(tc, 60);
   tcase_add_test(tc, shows_drawing_and_figures);
+  tcase_add_test(tc, shows_what_was_placed);
   tcase_add_test(tc, writes_the_picture);
   tcase_add_test(tc, json_has_all_figures);
   tcase_add_test(tc, needs_no_plan_that_compiles);
