@@ -216,6 +216,8 @@ typedef struct weft_step {
   double grad_norm; /* before clipping */
   double lr;
   double ms;
+  double loss_scale; /* f16: that the step was taken with; else 0 */
+  int skipped;       /* f16: gradients overflowed; nothing changed but the scale */
 } weft_step;
 
 /* A parameter, its gradient of the last step (the mean over tokens, before clipping), and
@@ -265,7 +267,8 @@ typedef struct weft_verify_options {
   size_t size;              /* sizeof(weft_verify_options) */
   int ranks;                /* at most so many virtual ranks; 0: 32 */
   int steps;                /* 0: 3 */
-  double tolerance;         /* relative, norm-wise; 0: 1e-5 in f32, 2e-2 in bf16 */
+  double tolerance;         /* relative, norm-wise; 0: 1e-5 in f32, 2e-2 in bf16,
+                               5e-3 in f16 */
   const volatile int *stop; /* borrowed */
 } weft_verify_options;
 

@@ -124,7 +124,9 @@ static weft_status end_step(weft_status st, const StepResult *from, weft_step *o
                      .loss = from->loss,
                      .grad_norm = from->grad_norm,
                      .lr = from->lr,
-                     .ms = from->ms};
+                     .ms = from->ms,
+                     .loss_scale = from->loss_scale,
+                     .skipped = from->skipped};
   return st;
 }
 

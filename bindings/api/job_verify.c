@@ -53,6 +53,11 @@ weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
   return job_compile(j);
 }
 
+/* Norm-wise: bf16 has 8 significant bits, f16 has 11. */
+static double tolerance_of(DType t) {
+  return t == DT_F32 ? 1e-5 : t == DT_BF16 ? 2e-2 : 5e-3;
+}
+
 weft_status job_verify(Job *j, JobVerify *v) {
   Job one;
   int steps = v->steps > 0 ? v->steps : 3;
@@ -64,7 +69,7 @@ weft_status job_verify(Job *j, JobVerify *v) {
     j->e = one.e;
     return st;
   }
-  if (v->tolerance <= 0) v->tolerance = j->plan.dtype == DT_F32 ? 1e-5 : 2e-2;
+  if (v->tolerance <= 0) v->tolerance = tolerance_of(j->plan.dtype);
   TRY(verify(&j->plan, j->compiled, &one.plan, one.compiled, steps, v->tolerance, v->stop,
              &v->report, &j->e));
   if (v->report.ok) return WEFT_OK;

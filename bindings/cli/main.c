@@ -83,7 +83,8 @@ static const Verb verbs[] = {
      "\n"
      "  --steps N          steps to compare (3)\n"
      "  --ranks N          at most so many virtual ranks (32)\n"
-     "  --tolerance X      largest relative difference (1e-5 in f32, 2e-2 in bf16)\n"
+     "  --tolerance X      largest relative difference (1e-5 in f32, 2e-2 in bf16,\n"
+     "                     5e-3 in f16)\n"
      "  --json             print one object\n",
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_RANKS | OPT_TOLERANCE, verb_verify},
     {"sim", "PLAN.lua", "predict time and memory on a cluster", NULL, 0, NULL},
@@ -98,22 +99,26 @@ static const Verb verbs[] = {
      "  --data DIR         data and models of plans may lie below DIR, too\n",
      OPT_SCRIPT | OPT_SWEEP, verb_sweep},
     {"repl", "[PLAN.lua]", "explore meshes and plans",
-     "On a terminal: a prompt for Lua, with the functions of weft, and the globals `plan`\n"
+     "On a terminal: a prompt for Lua, with the functions of weft, and the globals "
+     "`plan`\n"
      "and `mesh` of the plan (docs/repl.md). Otherwise the standard input is run as a\n"
      "script; the first error ends it with exit code 1.\n"
      "\n",
      OPT_PLAN, verb_repl},
     {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft",
-     "Runs a Lua file (-: the standard input) in which require \"weft\" gives meshes and\n"
+     "Runs a Lua file (-: the standard input) in which require \"weft\" gives meshes "
+     "and\n"
      "plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.\n"
      "\n"
-     "  --data DIR         before the script: data and models of plans may lie there, too\n",
+     "  --data DIR         before the script: data and models of plans may lie there, "
+     "too\n",
      OPT_SCRIPT, verb_lua},
     {"import", "DIR", "read weights of other formats", NULL, 0, NULL},
     {"ckpt", "DIR", "inspect and convert checkpoints", NULL, 0, NULL},
     {"doctor", "", "say what this machine can run",
      "Prints the CPU and which kernels it gets, the libraries that were found and their\n"
-     "versions, the rate of matrix products in f32 and bf16 (about a second), and what is\n"
+     "versions, the rate of matrix products in f32 and bf16 (about a second), and what "
+     "is\n"
      "missing with the Debian package to install.\n"
      "\n"
      "  --json             print one object\n",

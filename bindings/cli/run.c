@@ -24,6 +24,7 @@ typedef struct Training {
   StepResult last;
   int64_t tokens;
   int64_t end;   /* the step that is not taken any more; the learning rate keeps its plan */
+  int64_t skipped; /* steps, see scaler.h */
   double ms;
 } Training;
 
@@ -202,8 +203,10 @@ static weft_status log_step(Training *t, const StepResult *r) {
   json_open(&out, NULL, '{');
   json_num(&out, "grad_norm", r->grad_norm);
   json_num(&out, "loss", r->loss);
+  if (r->loss_scale > 0) json_num(&out, "loss_scale", r->loss_scale);
   json_num(&out, "lr", r->lr);
   json_int(&out, "memory_bytes", (int64_t)run_memory(t->session.run));
+  if (r->loss_scale > 0) json_bool(&out, "skipped", r->skipped);
   json_int(&out, "step", r->step);
   json_num(&out, "step_ms", r->ms);
   json_int(&out, "tokens", r->tokens);
@@ -222,6 +225,14 @@ static void print_step(Training *t, const StepResult *r) {
   format_count(r->ms > 0 ? 1e3 * (double)r->tokens / r->ms : 0, rate);
   printf("step %6lld  loss %8.4f  grad %8.4f  lr %.3e  %s tokens/s  %.1f ms\n",
          (long long)r->step, r->loss, r->grad_norm, r->lr, rate, r->ms);
+  fflush(stdout);
+}
+
+/* Said of every such step: a few at the begin are normal, many are not. */
+static void print_skipped(Training *t, const StepResult *r) {
+  clear_progress(t);
+  printf("step %6lld  skipped: gradients overflowed at loss scale %g\n",
+         (long long)r->step, r->loss_scale);
   fflush(stdout);
 }
 
@@ -244,7 +255,10 @@ static weft_status report(void *ud, const StepResult *r, weft_error *e) {
   if (!t->first) return WEFT_OK;
   TRY(log_step(t, r));
   bool due = r->step % p->log_every == 0 || r->step + 1 == t->end;
-  if (due && !cli->quiet && !cli->json) print_step(t, r);
+  bool prints = !cli->quiet && !cli->json;
+  if (r->skipped && prints) print_skipped(t, r);
+  t->skipped += r->skipped;
+  if (due && prints && !r->skipped) print_step(t, r);
   show_progress(t, r);
   return WEFT_OK;
 }
@@ -265,6 +279,7 @@ static void json_result(Json *out, void *ud) {
   json_num(out, "loss", t->last.loss);
   json_num(out, "lr", t->last.lr);
   json_int(out, "memory_bytes", (int64_t)run_memory(t->session.run));
+  if (t->last.loss_scale > 0) json_int(out, "skipped", t->skipped);
   json_int(out, "steps", t->session.step);
   json_int(out, "tokens", t->tokens);
   json_num(out, "tokens_per_s", t->ms > 0 ? 1e3 * (double)t->tokens / t->ms : 0);

@@ -269,15 +269,30 @@ static void always_on(Check *c, int idx, const char *path) {
     not_built(c, path, "false");
 }
 
+/* A loss scale that nothing reads would be believed. */
+static void scale_options(Check *c, int idx, const char *path) {
+  static const char *const keys[] = {"init_scale",      "growth_factor", "backoff_factor",
+                                     "growth_interval", "hysteresis",    "min_scale"};
+  for (int i = 0; i < LEN(keys) && c->plan->dtype != DT_F16; i++) {
+    if (field_push(c->L, idx, keys[i]) != LUA_TNIL)
+      diag_error(
+          c->d, "option", arena_printf(c->arena, "%s.%s", path, keys[i]),
+          "gradients of %s are not scaled; param_dtype = \"f16\" needs a loss scale",
+          dtype_name(c->plan->dtype));
+    lua_pop(c->L, 1);
+  }
+}
+
 static void precision(Check *c, int idx, const char *path) {
   if (lua_istable(c->L, idx)) {
     check_scope(c, idx, "precision", path, 1);
+    scale_options(c, idx, path);
   } else if (lua_type(c->L, idx) != LUA_TSTRING) {
-    check_type(c, path, "\"f32\", \"bf16\" or a table", idx);
+    check_type(c, path, "\"f32\", \"bf16\", \"f16\" or a table", idx);
   } else {
     const char *names = schema_find("precision", "param_dtype")->names;
     const char *name = check_name(c, names, path, lua_tostring(c->L, idx));
-    c->plan->dtype = str_eq(name, "bf16") ? DT_BF16 : DT_F32;
+    if (name) c->plan->dtype = dtype_named(name);
   }
 }
 

@@ -204,8 +204,7 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     return;
   }
   const char *name = check_name(c, f->names, path, lua_tostring(c->L, idx));
-  if (name && strcmp(f->key, "param_dtype") == 0)
-    c->plan->dtype = strcmp(name, "bf16") == 0 ? DT_BF16 : DT_F32;
+  if (name && strcmp(f->key, "param_dtype") == 0) c->plan->dtype = dtype_named(name);
   if (name && strcmp(f->key, "balance") == 0)
     c->plan->pp.by_cost = strcmp(name, "cost") == 0;
   if (name && strcmp(f->key, "labels") == 0)

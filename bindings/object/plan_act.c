@@ -38,6 +38,11 @@ static void add_step(lua_State *L, const weft_step *s, Text *t) {
   set_integer(L, "tokens", s->tokens);
   set_number(L, "loss", s->loss);
   set_number(L, "grad_norm", s->grad_norm);
+  if (s->loss_scale > 0) {
+    set_number(L, "loss_scale", s->loss_scale);
+    lua_pushboolean(L, s->skipped);
+    lua_setfield(L, -2, "skipped");
+  }
   set_number(L, "lr", s->lr);
   set_number(L, "ms", s->ms);
   set_number(L, "tokens_per_s", rate);

@@ -15,9 +15,9 @@ enum { LINE = 1024 };
 
 /* Writes past the caches: the copy is read only in the next step, and a store through the
  * cache would read its old values first. The pass is bound by memory, so that counts. */
-static void write_past(bf16 *to, const bf16 *line, int64_t n) {
+static void write_past(uint16_t *to, const uint16_t *line, int64_t n) {
 #ifdef __SSE2__
-  enum { EACH = sizeof(__m128i) / sizeof(bf16) };
+  enum { EACH = sizeof(__m128i) / sizeof *to };
   for (; n >= EACH && (uintptr_t)to % sizeof(__m128i) == 0; n -= EACH) {
     _mm_stream_si128((__m128i *)to, _mm_load_si128((const __m128i *)line));
     to += EACH, line += EACH;
@@ -38,7 +38,7 @@ INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   float keep = (float)(1.0 - scal[SC_LR] * attr->weight_decay);
   bool copies = copy != p1;
   for (int64_t from = lo; from < hi; from += LINE) {
-    _Alignas(64) bf16 line[LINE];
+    _Alignas(64) uint16_t line[LINE];
     int64_t to = MIN(from + LINE, hi);
 #pragma omp simd
     for (int64_t i = from; i < to; i++) {
@@ -49,12 +49,12 @@ INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
       m1[i] = m;
       v1[i] = v;
       p1[i] = p;
-      if (t == DT_BF16)
-        line[i - from] = bf16_from_f32(p);
+      if (t != DT_F32)
+        line[i - from] = half_of(t, p);
       else if (copies)
         put(copy, t, i, p);
     }
-    if (t == DT_BF16) write_past(at(copy, t, from), line, to - from);
+    if (t != DT_F32) write_past(at(copy, t, from), line, to - from);
   }
 #ifdef __SSE2__
   _mm_sfence(); /* other threads see the copy after this kernel's barrier */

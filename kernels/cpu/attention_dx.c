@@ -156,10 +156,7 @@ static void share_out(const KernelArgs *a, const Heads *s, Share share, int t, i
   int64_t n = items_of(s, share);
   for (int64_t i = n * t / team; i < n * (t + 1) / team; i++) {
     Task w = task_of(s, share, i);
-    if (a->in[Q].dtype == DT_F32)
-      work(&w, a, s, DT_F32);
-    else
-      work(&w, a, s, DT_BF16);
+    WITH_TYPE(a->in[Q].dtype, work, &w, a, s)
   }
 }
 

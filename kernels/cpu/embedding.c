@@ -11,7 +11,7 @@ static int64_t local_row(const KernelArgs *a, int64_t id, int64_t v) {
 static void embedding_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   const KTensor *table = &a->in[1];
   const int32_t *ids = a->in[0].p;
-  size_t row = (size_t)table->dim[1] * (table->dtype == DT_F32 ? 4 : 2);
+  size_t row = (size_t)table->dim[1] * (size_t)dtype_size(table->dtype);
   assert(a->out[0].dtype == table->dtype);
   for (int64_t i = lo; i < hi; i++) {
     int64_t r = local_row(a, ids[i], table->dim[0]);

@@ -33,16 +33,17 @@ static const GemmApi *open_api(const char *file, void **module) {
   return NULL;
 }
 
-/* A CPU without bf16 units multiplies blocks that were widened. */
+/* Where no unit multiplies the type, blocks are widened. */
 static bool try_module(Gemm *g, const char *file) {
   CpuLevel level;
   const GemmApi *api = open_api(file, &g->module);
   if (!api) return false;
   (void)cpu_level(&level, NULL);
   if (level < cpu_best()) api->limit(level);
-  bool native = g->shape.in == DT_F32 || cpu_level_bf16(level);
+  DType in = g->shape.in;
+  bool native = in == DT_F32 || (in == DT_BF16 && cpu_level_bf16(level));
   g->made = native && api->make(&g->shape, g->threads, g->state) == WEFT_OK;
-  g->widens = !g->made && g->shape.in == DT_BF16;
+  g->widens = !g->made && g->shape.in != DT_F32;
   if (g->made || g->widens) {
     g->api = api;
     return true;
@@ -53,7 +54,6 @@ static bool try_module(Gemm *g, const char *file) {
 }
 
 static void init_plain(Gemm *g, const GemmShape *s, int threads) {
-  assert(s->in == DT_F32 || s->in == DT_BF16);
   assert(s->out == DT_F32 || s->out == s->in);
   *g = (Gemm){.shape = *s, .threads = MAX(1, threads), .set = cpu_set_here()};
 }

@@ -36,7 +36,7 @@ typedef struct GemmApi {
 typedef struct Gemm {
   GemmShape shape;
   int threads;
-  bool made, widens;  /* `state` is filled; bf16 goes through f32 blocks */
+  bool made, widens;  /* `state` is filled; it goes through f32 blocks */
   const GemmApi *api; /* NULL: plain */
   const struct CpuSet *set;
   void *module; /* open while this product lives */

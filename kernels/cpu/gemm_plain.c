@@ -53,10 +53,7 @@ static void blocks(const KernelArgs *a, int64_t lo, int64_t hi) {
   const Product *p = a->state;
   for (int64_t i = lo; i < hi; i++) {
     int64_t r0 = i / p->across * BM, c0 = i % p->across * BN;
-    if (p->s->in == DT_F32)
-      block(p, r0, c0, DT_F32);
-    else
-      block(p, r0, c0, DT_BF16);
+    WITH_TYPE(p->s->in, block, p, r0, c0)
   }
 }
 

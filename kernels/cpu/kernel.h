@@ -6,7 +6,7 @@
 #ifndef WEFT_KERNEL_H
 #define WEFT_KERNEL_H
 
-#include "vm/base/bf16.h"
+#include "vm/base/f16.h"
 #include "vm/device/device.h"
 
 #include <math.h>
@@ -29,14 +29,21 @@ extern ReleaseFn release_gemm;
 /* Element i of an array of compute type. Kernels are compiled once per type: `t` is a
  * constant there (see BY_TYPE), so that the loops vectorise. */
 INLINE float get(const void *p, DType t, int64_t i) {
-  return t == DT_F32 ? ((const float *)p)[i] : bf16_to_f32(((const bf16 *)p)[i]);
+  if (t == DT_F32) return ((const float *)p)[i];
+  return t == DT_BF16 ? bf16_to_f32(((const bf16 *)p)[i])
+                      : f16_to_f32(((const f16 *)p)[i]);
+}
+
+/* A value as the bits of a 16-bit type. */
+INLINE uint16_t half_of(DType t, float v) {
+  return t == DT_BF16 ? bf16_from_f32(v) : f16_from_f32(v);
 }
 
 INLINE void put(void *p, DType t, int64_t i, float v) {
   if (t == DT_F32)
     ((float *)p)[i] = v;
   else
-    ((bf16 *)p)[i] = bf16_from_f32(v);
+    ((uint16_t *)p)[i] = half_of(t, v);
 }
 
 /* The address of element i. */
@@ -44,15 +51,27 @@ INLINE void *at(const void *p, DType t, int64_t i) {
   return (char *)p + i * (t == DT_F32 ? 4 : 2);
 }
 
+/* Calls f with the type as a constant. */
+#define WITH_TYPE(type, f, ...)                                                          \
+  switch (type) {                                                                        \
+  case DT_F32:                                                                           \
+    f(__VA_ARGS__, DT_F32);                                                              \
+    break;                                                                               \
+  case DT_BF16:                                                                          \
+    f(__VA_ARGS__, DT_BF16);                                                             \
+    break;                                                                               \
+  case DT_F16:                                                                           \
+    f(__VA_ARGS__, DT_F16);                                                              \
+    break;                                                                               \
+  default:                                                                               \
+    assert(!"a compute type");                                                           \
+  }
+
 /* Defines name_part from `INLINE void name(a, lo, hi, DType)`: picks the copy of the type
  * of the operand `of`. */
 #define BY_TYPE(name, of)                                                                \
   static void name##_part(const KernelArgs *a, int64_t lo, int64_t hi) {                 \
-    assert(a->of.dtype == DT_F32 || a->of.dtype == DT_BF16);                             \
-    if (a->of.dtype == DT_F32)                                                           \
-      name(a, lo, hi, DT_F32);                                                           \
-    else                                                                                 \
-      name(a, lo, hi, DT_BF16);                                                          \
+    WITH_TYPE(a->of.dtype, name, a, lo, hi)                                              \
   }
 
 /* ---- shapes ---- */

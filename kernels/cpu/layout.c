@@ -2,7 +2,7 @@
 #include "kernel.h"
 
 static size_t element(const KTensor *t) {
-  return t->dtype == DT_BF16 ? 2 : t->dtype == DT_F64 ? 8 : 4;
+  return (size_t)dtype_size(t->dtype);
 }
 
 /* ---- split, concat ---- a row of the whole is the rows of its pieces, side by side */

@@ -19,7 +19,7 @@ void cpu_count_labels(Device *dev, const KernelArgs *a) {
 
 void cpu_seed(Device *dev, const KernelArgs *a) {
   const double *scal = a->in[0].p;
-  *(float *)a->out[0].p = (float)(1.0 / MAX(scal[SC_TOKENS], 1.0));
+  *(float *)a->out[0].p = (float)(scal[SC_SCALE] / MAX(scal[SC_TOKENS], 1.0));
 }
 
 void cpu_acc_loss(Device *dev, const KernelArgs *a) {
@@ -62,11 +62,12 @@ static double clip_factor(double norm, double clip) {
 }
 
 void cpu_clip_coef(Device *dev, const KernelArgs *a) {
-  double *scal = scalars(a), norm = sqrt(scal[SC_NORM2]);
+  double *scal = scalars(a), scale = scal[SC_SCALE];
+  double norm = sqrt(scal[SC_NORM2]) / scale;
   bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]);
   bool stepped = scal[SC_GUESS] != 0;
   scal[SC_NORM] = norm;
-  scal[SC_CLIP] = clip_factor(norm, a->attr->clip);
+  scal[SC_CLIP] = clip_factor(norm, a->attr->clip) / scale;
   scal[SC_SKIP] = skip;
   bool right = !skip && scal[SC_GUESS] == scal[SC_CLIP];
   scal[SC_UNDO] = stepped && !right;
@@ -76,13 +77,14 @@ void cpu_clip_coef(Device *dev, const KernelArgs *a) {
 /* A part of the norm that has to be clipped means that the whole has to be, too, by a
  * factor that nobody knows yet. */
 void cpu_clip_guess(Device *dev, const KernelArgs *a) {
-  double *scal = scalars(a), norm = sqrt(scal[SC_NORM2]);
+  double *scal = scalars(a), scale = scal[SC_SCALE];
+  double norm = sqrt(scal[SC_NORM2]) / scale;
   double clip = clip_factor(norm, a->attr->clip);
   bool whole = a->attr->n != 0;
   bool held = !isfinite(norm) || (!whole && clip < 1) || scal[SC_CAREFUL] != 0;
-  scal[SC_CLIP] = clip;
+  scal[SC_CLIP] = clip / scale;
   scal[SC_HOLD] = held;
-  scal[SC_GUESS] = held ? 0 : clip;
+  scal[SC_GUESS] = held ? 0 : clip / scale;
 }
 
 void cpu_scal_add(Device *dev, const KernelArgs *a) {

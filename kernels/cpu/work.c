@@ -32,7 +32,7 @@ GemmShape gemm_of(int op, const KernelArgs *a) {
 
 /* Two operands and, unless it goes straight to its place, the result. */
 uint64_t gemm_work(const GemmShape *s) {
-  if (s->in != DT_BF16) return 0;
+  if (s->in == DT_F32) return 0;
   GemmBlock b = gemm_block(s);
   int64_t c = s->out == DT_F32 ? 0 : b.m * b.n;
   return sizeof(float) * (uint64_t)(b.m * b.k + b.k * b.n + c) + 3 * GEMM_LINE;

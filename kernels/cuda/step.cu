@@ -60,7 +60,7 @@ static __device__ double clip_factor(double norm, double clip) {
 struct Seed {
   float *seed;
   __device__ void operator()(double *scal) const {
-    *seed = (float)(1.0 / (scal[SC_TOKENS] > 1.0 ? scal[SC_TOKENS] : 1.0));
+    *seed = (float)(scal[SC_SCALE] / (scal[SC_TOKENS] > 1.0 ? scal[SC_TOKENS] : 1.0));
   }
 };
 struct AccLoss {
@@ -70,10 +70,10 @@ struct AccLoss {
 struct ClipCoef {
   float clip;
   __device__ void operator()(double *scal) const {
-    double norm = sqrt(scal[SC_NORM2]);
+    double scale = scal[SC_SCALE], norm = sqrt(scal[SC_NORM2]) / scale;
     bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]), stepped = scal[SC_GUESS] != 0;
     scal[SC_NORM] = norm;
-    scal[SC_CLIP] = clip_factor(norm, clip);
+    scal[SC_CLIP] = clip_factor(norm, clip) / scale;
     scal[SC_SKIP] = skip;
     bool right = !skip && scal[SC_GUESS] == scal[SC_CLIP];
     scal[SC_UNDO] = stepped && !right;
@@ -86,11 +86,12 @@ struct ClipGuess {
   float max;
   bool whole;
   __device__ void operator()(double *scal) const {
-    double norm = sqrt(scal[SC_NORM2]), clip = clip_factor(norm, max);
+    double scale = scal[SC_SCALE], norm = sqrt(scal[SC_NORM2]) / scale;
+    double clip = clip_factor(norm, max);
     bool held = !isfinite(norm) || (!whole && clip < 1) || scal[SC_CAREFUL] != 0;
-    scal[SC_CLIP] = clip;
+    scal[SC_CLIP] = clip / scale;
     scal[SC_HOLD] = held;
-    scal[SC_GUESS] = held ? 0 : clip;
+    scal[SC_GUESS] = held ? 0 : clip / scale;
   }
 };
 struct ScalAdd {

@@ -7,7 +7,42 @@
 
 #include "tests/lib/scratch.h"
 #include "vm/base/diag.h"
+#include "vm/base/f16.h"
 #include "vm/base/json.h"
+
+/* ---- halves ---- */
+
+/* The compiler's own conversion. */
+static uint16_t compiled(float f) {
+  _Float16 h = (_Float16)f;
+  uint16_t b;
+  memcpy(&b, &h, sizeof b);
+  return b;
+}
+
+/* Every half and back, and the floats around each: the nearest, ties to even. */
+START_TEST(halves_round_as_the_compiler_does) {
+  for (uint32_t i = 0; i < 65536; i++) {
+    float f = f16_to_f32((f16)i);
+    if (isnan(f)) {
+      ck_assert((i & 0x7c00) == 0x7c00 && (i & 0x3ff) &&
+                isnan(f16_to_f32(f16_from_f32(f))));
+      continue;
+    }
+    uint32_t next = bits_of_float(f16_to_f32((f16)(i ^ 1)));
+    float half_way = (f + float_of_bits(next)) / 2;
+    float x[] = {f, half_way, nextafterf(half_way, 0), nextafterf(half_way, INFINITY),
+                 f * 1.0001f};
+    for (int k = 0; k < LEN(x); k++)
+      if (!isnan(x[k]) && f16_from_f32(x[k]) != compiled(x[k]))
+        ck_abort_msg("%a: %04x, not %04x", x[k], f16_from_f32(x[k]), compiled(x[k]));
+    if (f16_from_f32(f) != i) ck_abort_msg("%04x does not come back", i);
+  }
+  ck_assert_uint_eq(f16_from_f32(65519.996f), 0x7bff);
+  ck_assert_uint_eq(f16_from_f32(65520.0f), 0x7c00);
+  ck_assert_uint_eq(f16_from_f32(-0x1p-25f), 0x8000);
+}
+END_TEST
 
 /* ---- arena ---- */
 
@@ -343,6 +378,7 @@ Suite *base_suite(void) {
   Suite *s = suite_create("base");
   TCase *t = tcase_create("base");
   tcase_add_test(t, arena_gives_zeroed_aligned_memory);
+  tcase_add_test(t, halves_round_as_the_compiler_does);
   tcase_add_test(t, arena_copies_strings);
   tcase_add_test(t, vectors_grow);
   tcase_add_test(t, arena_unwinds_when_out_of_memory);

@@ -14,6 +14,8 @@ static const struct {
     {"gpt2", "training steps of GPT-2 124M, B=4 T=64, one rank, two threads", bench_gpt2},
     {"check", "time and memory to compile and prove the plans of plans/", bench_check},
     {"sweep", "points per second of a sweep over Llama 3 70B", bench_sweep},
+    {"precision", "losses of the quick start after 200 steps, by precision",
+     bench_precision},
 };
 
 double bench_now(void) {

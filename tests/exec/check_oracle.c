@@ -233,6 +233,46 @@ START_TEST(steps_agree_with_pytorch) {
 }
 END_TEST
 
+/* ---- steps in f16 ---- */
+
+static const char *const f16_set[][3] = {{"mesh.tp=1"},
+                                         {"mesh.pp=2", "mesh.dp=2"},
+                                         {"mesh.tp=2", "optimizer.post_validation=true"}};
+
+/* As PyTorch's GradScaler has it: which steps are skipped, and with which scale each is
+ * taken. */
+START_TEST(scales_as_gradscaler) {
+  const char *set[4] = {
+      "precision={param_dtype=\"f16\", init_scale=2097152, growth_interval=3}"};
+  float loss[STEPS], scale[STEPS], skipped[STEPS];
+  Oracle o = {0};
+  memcpy(set + 1, f16_set[_i], sizeof f16_set[_i]);
+  set[3] = NULL;
+  load_set(&o, "tests/oracle/uses.lua", "steps_f16", set);
+  start_loaded(&o, oracles, "steps_f16");
+  expected_list(&o, "loss", loss);
+  expected_list(&o, "scale", scale);
+  expected_list(&o, "skipped", skipped);
+  const int32_t *tokens = ids(&o, "tokens"), *labels = ids(&o, "labels");
+  int skips = 0;
+  for (int i = 0; i < STEPS; i++) {
+    StepResult r;
+    need(&o,
+         run_step_tokens(o.run, tokens + i * STEP_TOKENS, labels + i * STEP_TOKENS, i, &r,
+                         &o.f.e),
+         "step");
+    ck_assert_msg(r.loss_scale == scale[i] && r.skipped == (skipped[i] != 0),
+                  "step %d: scale %g, skipped %d; expected %g, %g", i, r.loss_scale,
+                  r.skipped, scale[i], skipped[i]);
+    ck_assert_msg(fabs(r.loss - loss[i]) <= 1e-3 * loss[i],
+                  "step %d: loss %.9g, not %.9g", i, r.loss, loss[i]);
+    skips += r.skipped;
+  }
+  ck_assert(skips > 1 && skips < STEPS / 2);
+  finish(&o);
+}
+END_TEST
+
 /* ---- steps of FSDP2 ---- */
 
 static const struct {
@@ -298,6 +338,7 @@ Suite *oracle_suite(void) {
   tcase_add_loop_test(t, agrees_with_hugging_face, 0, LEN(models) * LEN(meshes));
   tcase_add_loop_test(t, copies_of_heads, 0, LEN(few_heads) * LEN(wide));
   tcase_add_loop_test(t, steps_agree_with_fsdp2, 0, LEN(fsdp2));
+  tcase_add_loop_test(t, scales_as_gradscaler, 0, LEN(f16_set));
   tcase_add_loop_test(t, steps_agree_with_pytorch, 0, LEN(stepped) * LEN(meshes));
   suite_add_tcase(s, t);
   return s;

@@ -89,6 +89,22 @@ START_TEST(a_sound_program_passes) {
 }
 END_TEST
 
+/* Of 16 bits, with master weights, against one rank in f32. */
+START_TEST(half_types_pass) {
+  ToyOptions o = mesh(2, 2, 2), one;
+  o.dtype = _i % 2 ? DT_F16 : DT_BF16;
+  o.layers = 2, o.sp = true, o.post_validation = _i / 2;
+  compile_pair(o);
+  one = pair_alone(&o);
+  one.dtype = DT_F32;
+  toy_free(&pair.one);
+  ck_assert_int_eq(toy_compile(&pair.one, &one, NULL), WEFT_OK);
+  pair_verify(&pair, 3, _i % 2 ? 5e-3 : 4e-2);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+  ck_assert_double_gt(pair.report.grad, 1e-5);
+}
+END_TEST
+
 /* Rounding is no fault, but no tolerance is no comparison either. */
 START_TEST(rounding_is_seen) {
   compile_pair(mesh(2, 1, 1));
@@ -239,6 +255,7 @@ Suite *verify_suite(void) {
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_set_timeout(c, 60);
   for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  tcase_add_loop_test(c, half_types_pass, 0, 4);
   suite_add_tcase(s, c);
   return s;
 }

@@ -1,4 +1,4 @@
-/* check_kernels.c - every CPU kernel against the reference in f64: f32 and bf16, odd
+/* check_kernels.c - every CPU kernel against the reference in f64: f32, bf16, f16, odd
  * shapes, with and without accumulation, one and two threads. */
 #include <check.h>
 #include <math.h>
@@ -14,12 +14,12 @@ static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
 static const KernelSet cpu = {.name = "cpu", .kernel = cpu_kernel, .work = cpu_work,
                               .state = cpu_state, .device = {.vt = &device_cpu}, .threads = 2};
 
-static const DType types[] = {DT_F32, DT_BF16};
-static const char *const type_names[] = {"f32", "bf16"};
+static const DType types[] = {DT_F32, DT_BF16, DT_F16};
+static const char *const type_names[] = {"f32", "bf16", "f16"};
 
 START_TEST(forward_case) {
   const KernelCase *c = &kernel_case[_i];
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < LEN(types); t++) {
     Problem p;
     problem_make(&p, c, types[t], 1 + (uint64_t)_i);
     kernel_agrees(&cpu, &p, false, type_names[t]);
@@ -37,7 +37,7 @@ START_TEST(backward_case) {
   int tried = 0;
   for (int i = 0; i < kernel_cases; i++) {
     if (kernel_case[i].op != g->forward) continue;
-    for (int k = 0; k < 4; k++) { /* two types, overwriting and adding */
+    for (int k = 0; k < 2 * LEN(types); k++) { /* each overwriting and adding */
       Problem p;
       problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
       if (k % 2 == 0 || p.adds) kernel_agrees(&cpu, &p, k % 2, type_names[k / 2]);
@@ -101,7 +101,7 @@ static void check_gemm(const char *backend, const GemmShape *s, bool accumulate)
     int64_t n = all[i]->dim[0] * all[i]->dim[1];
     all[i]->v = calloc((size_t)n, sizeof(double));
     for (int64_t j = 0; j < n; j++)
-      all[i]->v[j] = (double)((j * 37 + i * 11) % 65 - 32) / 32; /* exact in bf16 */
+      all[i]->v[j] = (double)((j * 37 + i * 11) % 65 - 32) / 32; /* exact in 8 bits */
   }
   KTensor out = kernel_tensor(&c);
   void *pa = kernel_typed(&a), *pb = kernel_typed(&b), *pc = kernel_typed(&c);
@@ -130,7 +130,8 @@ static void check_gemm(const char *backend, const GemmShape *s, bool accumulate)
            (long)s->m, (long)s->n, (long)s->k, s->ta, s->tb, s->in, s->out);
   out.p = pc;
   kernel_result_agrees(&out, c.v, what, 0);
-  ck_assert_msg(memcmp(pc, again, (size_t)(s->m * s->n) * (s->out == DT_BF16 ? 2 : 4)) == 0,
+  ck_assert_msg(memcmp(pc, again, (size_t)(s->m * s->n) * (size_t)dtype_size(s->out)) ==
+                    0,
                 "%s: not the same bits twice", what);
   free(pa), free(pb), free(pc), free(again);
   for (int i = 0; i < 3; i++) free(all[i]->v);
@@ -150,10 +151,12 @@ START_TEST(gemm_backend_agrees) {
     for (int v = 0; v < 8; v++) {
       GemmShape s = {size[i][0], size[i][1], size[i][2], v & 1, v & 2, DT_F32, DT_F32};
       check_gemm(backend, &s, v & 4);
-      s.in = DT_BF16;
-      check_gemm(backend, &s, v & 4);
-      s.out = DT_BF16;
-      check_gemm(backend, &s, false);
+      for (int t = 1; t < LEN(types); t++) {
+        s.in = types[t], s.out = DT_F32;
+        check_gemm(backend, &s, v & 4);
+        s.out = types[t];
+        check_gemm(backend, &s, false);
+      }
     }
 }
 END_TEST

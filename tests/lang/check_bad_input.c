@@ -88,6 +88,13 @@ static const Case usage[] = {
 /* ---- plans ---- */
 
 static const Case plans[] = {
+    {"check base.lua --set 'precision={param_dtype=\"bf16\",init_scale=8}'", 1,
+     "~precision.init_scale: gradients of bf16 are not scaled"},
+    {"check base.lua --set 'precision={param_dtype=\"f16\",backoff_factor=1}'", 1,
+     "~precision.backoff_factor: "},
+    {"run base.lua --set "
+     "'precision={param_dtype=\"f16\",init_scale=1e30,min_scale=1e30}'",
+     1, "~step 0: the gradient norm is"},
     {"run base.lua --set mesh.tpp=3", 1,
      "--set mesh.tpp=3: error: plan.mesh.tpp: unknown field (did you mean \"tp\"?)\n"
      "1 error\n"},
@@ -99,7 +106,8 @@ static const Case plans[] = {
     {"run base.lua --set mesh.world=8", 1,
      "base.lua:10: error: plan.mesh.dp: dp = 1, but world / (tp * pp * cp) = 8 / 2 = 4 "
      "(leave dp out or make it 4)\n1 error\n"},
-    {"run base.lua --set mesh.pp=3", 1, "~plan.mesh.pp: 3 stages (pp = 3 x virtual = 1), but the model has 2"},
+    {"run base.lua --set mesh.pp=3", 1,
+     "~plan.mesh.pp: 3 stages (pp = 3 x virtual = 1), but the model has 2"},
     {"run base.lua --set model.num_hidden_layers=0", 1,
      "--set model.num_hidden_layers=0: error: plan.model.num_hidden_layers: expected a "
      "positive integer, got 0\n1 error\n"},

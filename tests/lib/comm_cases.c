@@ -36,6 +36,20 @@ static uint16_t to_bf16(float f) {
   return dl < dh || (dl == dh && lo % 2 == 0) ? lo : hi;
 }
 
+/* A half as the compiler has it. */
+static float from_f16(uint16_t b) {
+  _Float16 h;
+  memcpy(&h, &b, sizeof h);
+  return (float)h;
+}
+
+static uint16_t to_f16(float f) {
+  _Float16 h = (_Float16)f;
+  uint16_t b;
+  memcpy(&b, &h, sizeof b);
+  return b;
+}
+
 /* One value in all the forms that types need, and the sum of the terms' sizes. */
 typedef struct Num {
   double d;
@@ -52,6 +66,9 @@ static void put(DType t, void *p, uint64_t i, Num x) {
   case DT_BF16:
     ((uint16_t *)p)[i] = to_bf16(x.f);
     return;
+  case DT_F16:
+    ((uint16_t *)p)[i] = to_f16(x.f);
+    return;
   case DT_I32:
     ((int32_t *)p)[i] = x.i;
     return;
@@ -66,6 +83,8 @@ static bool near(DType t, const void *p, uint64_t i, Num x) {
     return fabs(((const double *)p)[i] - x.d) <= 1e-14 * x.size;
   case DT_BF16:
     return fabsf(from_bf16(((const uint16_t *)p)[i]) - x.f) <= 2e-2 * x.size;
+  case DT_F16:
+    return fabsf(from_f16(((const uint16_t *)p)[i]) - x.f) <= 2e-3 * x.size;
   case DT_I32:
     return ((const int32_t *)p)[i] == x.i;
   default:
@@ -76,6 +95,7 @@ static bool near(DType t, const void *p, uint64_t i, Num x) {
 static Num input(const Case *k, int member, uint64_t i) {
   float f = value(member, i);
   if (k->dtype == DT_BF16) f = from_bf16(to_bf16(f));
+  if (k->dtype == DT_F16) f = from_f16(to_f16(f / 64));
   return (Num){(double)f / 3, f, (int32_t)f * 1000, fabs((double)f)};
 }
 
@@ -124,7 +144,7 @@ bool case_matches(const Case *k, int n, int member, const void *out, bool exact)
 static bool case_at(int i, Case *k) {
   /* None, one, part of a block, a block and a bit, several segments. */
   static const uint64_t count[] = {0, 1, 13, 2049, 40001};
-  static const DType dtype[] = {DT_F32, DT_BF16, DT_F64, DT_I32};
+  static const DType dtype[] = {DT_F32, DT_BF16, DT_F64, DT_I32, DT_F16};
   static const struct {
     CollKind coll;
     RedOp red;

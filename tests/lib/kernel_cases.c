@@ -164,13 +164,15 @@ static int64_t value_count(const Value *x) {
   return n;
 }
 
-/* To the nearest number of the type: a bf16 has 8 significant bits. */
+/* To the nearest number of the type: a bf16 has 8 significant bits, an f16 11 and nothing
+ * below 2^-24. */
 static double rounded(double v, DType t) {
   if (t == DT_F32) return (float)v;
-  if (t != DT_BF16 || v == 0 || !isfinite(v)) return v;
-  int e;
+  if ((t != DT_BF16 && t != DT_F16) || v == 0 || !isfinite(v)) return v;
+  int e, bits = t == DT_BF16 ? 8 : 11;
   double m = frexp(v, &e);
-  return ldexp(rint(m * 256), e - 8);
+  if (t == DT_F16 && e < -13) return ldexp(rint(ldexp(v, 24)), -24);
+  return ldexp(rint(ldexp(m, bits)), e - bits);
 }
 
 static void fill_scalars(double *v, char kind) {
@@ -178,11 +180,12 @@ static void fill_scalars(double *v, char kind) {
   v[SC_LR] = 0.01;
   v[SC_BC1] = 0.19;
   v[SC_BC2] = 0.0975;
+  v[SC_SCALE] = 4;
   v[SC_CLIP] = 0.5;
   v[SC_CAREFUL] = kind == 'c';
   v[SC_HOLD] = kind == 'k';
   v[SC_UNDO] = kind == 'u';
-  v[SC_GUESS] = kind == 'u' || kind == 'n';
+  v[SC_GUESS] = kind == 'u' || kind == 'n' ? 0.25 : 0;
   v[SC_NORM2] = kind == 'n' ? INFINITY : 9.0;
 }
 

@@ -7,13 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "vm/base/bf16.h"
+#include "vm/base/f16.h"
 
 /* ---- typed buffers with a margin that nobody may touch ---- */
 
 enum { MARGIN = 64, MARK = 0xa5 };
 
-static size_t size_of(DType t) { return t == DT_BF16 ? 2 : t == DT_F64 ? 8 : 4; }
+static size_t size_of(DType t) {
+  return (size_t)dtype_size(t);
+}
 
 void *kernel_typed(const Value *x) {
   RefTensor shape = {.ndim = x->ndim};
@@ -25,6 +27,7 @@ void *kernel_typed(const Value *x) {
   for (int64_t i = 0; i < n; i++) {
     if (x->type == DT_F32) ((float *)p)[i] = (float)x->v[i];
     if (x->type == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32((float)x->v[i]);
+    if (x->type == DT_F16) ((f16 *)p)[i] = f16_from_f32((float)x->v[i]);
     if (x->type == DT_F64) ((double *)p)[i] = x->v[i];
     if (x->type == DT_I32) ((int32_t *)p)[i] = (int32_t)x->v[i];
   }
@@ -34,6 +37,7 @@ void *kernel_typed(const Value *x) {
 static double element(const void *p, DType t, int64_t i) {
   if (t == DT_F32) return ((const float *)p)[i];
   if (t == DT_BF16) return bf16_to_f32(((const bf16 *)p)[i]);
+  if (t == DT_F16) return f16_to_f32(((const f16 *)p)[i]);
   if (t == DT_F64) return ((const double *)p)[i];
   return ((const int32_t *)p)[i];
 }
@@ -127,7 +131,7 @@ void kernel_result_agrees(const KTensor *t, const double *want, const char *what
       norm += want[j] * want[j];
       largest = fmax(largest, fabs(want[j]));
     }
-  double tolerance = t->dtype == DT_BF16 ? 4e-3 : 2e-6;
+  double tolerance = t->dtype == DT_BF16 ? 4e-3 : t->dtype == DT_F16 ? 5e-4 : 2e-6;
   ck_assert_msg(sqrt(diff) <= tolerance * sqrt(norm),
                 "%s: result %d differs by %.3g norm-wise", what, i, sqrt(diff / norm));
   ck_assert_msg(worst <= 4 * tolerance * largest, "%s: result %d differs by %.3g of %.3g",

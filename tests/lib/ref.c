@@ -460,7 +460,9 @@ static void count_labels(RefArgs *a) {
     OUT(0)[SC_TOKENS] += IN(0)[i] != -100;
 }
 
-static void seed(RefArgs *a) { OUT(0)[0] = 1 / fmax(IN(0)[SC_TOKENS], 1); }
+static void seed(RefArgs *a) {
+  OUT(0)[0] = IN(0)[SC_SCALE] / fmax(IN(0)[SC_TOKENS], 1);
+}
 
 static void acc_loss(RefArgs *a) { OUT(0)[SC_LOSS] += IN(0)[0]; }
 
@@ -474,21 +476,22 @@ static double clip_factor(double norm, double clip) {
 }
 
 static void clip_coef(RefArgs *a) {
-  double norm = sqrt(IN(0)[SC_NORM2]), guess = IN(0)[SC_GUESS];
+  double norm = sqrt(IN(0)[SC_NORM2]) / IN(0)[SC_SCALE], guess = IN(0)[SC_GUESS];
   bool skip = !(isfinite(norm) && isfinite(IN(0)[SC_LOSS]));
   OUT(0)[SC_NORM] = norm;
-  OUT(0)[SC_CLIP] = clip_factor(norm, a->attr->clip);
+  OUT(0)[SC_CLIP] = clip_factor(norm, a->attr->clip) / IN(0)[SC_SCALE];
   OUT(0)[SC_SKIP] = skip;
   OUT(0)[SC_UNDO] = guess != 0 && (skip || guess != OUT(0)[SC_CLIP]);
   OUT(0)[SC_HOLD] = skip || guess == OUT(0)[SC_CLIP];
 }
 
 static void clip_guess(RefArgs *a) {
-  double norm = sqrt(IN(0)[SC_NORM2]), clip = clip_factor(norm, a->attr->clip);
+  double scale = IN(0)[SC_SCALE], norm = sqrt(IN(0)[SC_NORM2]) / scale;
+  double clip = clip_factor(norm, a->attr->clip);
   bool held = !isfinite(norm) || IN(0)[SC_CAREFUL] != 0 || (a->attr->n == 0 && clip != 1);
-  OUT(0)[SC_CLIP] = clip;
+  OUT(0)[SC_CLIP] = clip / scale;
   OUT(0)[SC_HOLD] = held;
-  OUT(0)[SC_GUESS] = held ? 0 : clip;
+  OUT(0)[SC_GUESS] = held ? 0 : clip / scale;
 }
 
 static void adamw(RefArgs *a) {

@@ -154,6 +154,8 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,
       .recompute = o->recompute,
+      .loss_scale = {.init = 65536, .growth = 2, .backoff = 0.5, .min = 1,
+                     .interval = 2000, .hysteresis = 1},
       .batch = {.global = (int64_t)o->micro * o->dp * o->microbatches * MAX(o->rounds, 1),
                 .micro = o->micro, .seq = o->seq, .rounds = MAX(o->rounds, 1)},
       .opt = {.lr = {.kind = LR_CONSTANT, .max = 1e-2}, .beta1 = 0.9, .beta2 = 0.95,

@@ -18,7 +18,7 @@ typedef struct MpiWorld {
   bool mine;         /* MPI was not running before */
   MPI_Comm all;      /* copies of the world, so that no message meets a stranger's: */
   MPI_Comm p2p, raw; /* send and recv operations; raw bytes */
-  MPI_Op bf16[2];    /* by RedOp */
+  MPI_Op half[2][2]; /* bf16, f16; by RedOp */
   uint64_t limit;    /* elements per MPI call */
 } MpiWorld;
 
@@ -85,6 +85,7 @@ static MPI_Datatype mpi_type(DType t) {
   case DT_F32:
     return MPI_FLOAT;
   case DT_BF16:
+  case DT_F16:
     return MPI_UINT16_T;
   case DT_F64:
     return MPI_DOUBLE;
@@ -97,27 +98,29 @@ static MPI_Datatype mpi_type(DType t) {
 }
 
 /* MPI combines two members at a time: each such sum is made in f32 and rounded. */
-static void combine(RedOp op, char *in, char *inout, int *len) {
+static void combine(DType t, RedOp op, char *in, char *inout, int *len) {
   ReduceAcc acc;
   const size_t size = sizeof(uint16_t);
   for (size_t i = 0, n = (size_t)*len; i < n; i += REDUCE_BLOCK) {
     size_t k = MIN(n - i, (size_t)REDUCE_BLOCK);
-    reduce_load(DT_BF16, &acc, in + i * size, k);
-    reduce_add(DT_BF16, op, &acc, inout + i * size, k);
-    reduce_store(DT_BF16, inout + i * size, &acc, k);
+    reduce_load(t, &acc, in + i * size, k);
+    reduce_add(t, op, &acc, inout + i * size, k);
+    reduce_store(t, inout + i * size, &acc, k);
   }
 }
 
-static void sum_bf16(void *in, void *inout, int *len, MPI_Datatype *t) {
-  combine(RED_SUM, in, inout, len);
-}
-
-static void max_bf16(void *in, void *inout, int *len, MPI_Datatype *t) {
-  combine(RED_MAX, in, inout, len);
-}
+#define COMBINE(name, t, op)                                                             \
+  static void name(void *in, void *inout, int *len, MPI_Datatype *type) {                \
+    combine(t, op, in, inout, len);                                                      \
+  }
+COMBINE(sum_bf16, DT_BF16, RED_SUM)
+COMBINE(max_bf16, DT_BF16, RED_MAX)
+COMBINE(sum_f16, DT_F16, RED_SUM)
+COMBINE(max_f16, DT_F16, RED_MAX)
 
 static MPI_Op mpi_op(const MpiWorld *w, const CommOp *op) {
-  if (op->dtype == DT_BF16) return w->bf16[op->red];
+  if (op->dtype == DT_BF16) return w->half[0][op->red];
+  if (op->dtype == DT_F16) return w->half[1][op->red];
   return op->red == RED_SUM ? MPI_SUM : MPI_MAX;
 }
 
@@ -385,8 +388,9 @@ static weft_status setup(MpiWorld *w, int *node_ranks, weft_error *e) {
     MPI(w, MPI_Comm_dup(MPI_COMM_WORLD, copy[i]));
     MPI(w, MPI_Comm_set_errhandler(*copy[i], MPI_ERRORS_RETURN));
   }
-  MPI(w, MPI_Op_create(sum_bf16, 1, &w->bf16[RED_SUM]));
-  MPI(w, MPI_Op_create(max_bf16, 1, &w->bf16[RED_MAX]));
+  static MPI_User_function *const op[2][2] = {{sum_bf16, max_bf16}, {sum_f16, max_f16}};
+  for (int i = 0; i < 4; i++)
+    MPI(w, MPI_Op_create(op[i / 2][i % 2], 1, &w->half[i / 2][i % 2]));
   MPI(w, MPI_Comm_split_type(w->all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
   MPI(w, MPI_Comm_size(node, node_ranks));
   MPI(w, MPI_Comm_free(&node));
@@ -454,8 +458,8 @@ static void abort_world(World *world, int rank, weft_status code, int exit_code,
 
 static void close_world(World *world) {
   MpiWorld *w = world->ctx;
-  MPI_Op_free(&w->bf16[RED_SUM]);
-  MPI_Op_free(&w->bf16[RED_MAX]);
+  for (int i = 0; i < 4; i++)
+    MPI_Op_free(&w->half[i / 2][i % 2]);
   MPI_Comm_free(&w->raw);
   MPI_Comm_free(&w->p2p);
   MPI_Comm_free(&w->all);

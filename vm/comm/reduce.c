@@ -2,7 +2,7 @@
  * compiler vectorizes them; adding is element-wise, so vector width changes no bit. */
 #include "reduce.h"
 
-#include "vm/base/bf16.h"
+#include "vm/base/f16.h"
 
 void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n) {
   assert(n <= REDUCE_BLOCK);
@@ -10,6 +10,10 @@ void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n) {
     const bf16 *b = in;
     for (size_t i = 0; i < n; i++)
       acc->f32[i] = bf16_to_f32(b[i]);
+  } else if (t == DT_F16) {
+    const f16 *h = in;
+    for (size_t i = 0; i < n; i++)
+      acc->f32[i] = f16_to_f32(h[i]);
   } else {
     memcpy(acc, in, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
   }
@@ -30,6 +34,8 @@ LOOP(sum_f32, float, float, , SUM)
 LOOP(max_f32, float, float, , GREATER)
 LOOP(sum_bf16, bf16, float, bf16_to_f32, SUM)
 LOOP(max_bf16, bf16, float, bf16_to_f32, GREATER)
+LOOP(sum_f16, f16, float, f16_to_f32, SUM)
+LOOP(max_f16, f16, float, f16_to_f32, GREATER)
 LOOP(sum_f64, double, double, , SUM)
 LOOP(max_f64, double, double, , GREATER)
 LOOP(sum_i32, int32_t, int32_t, , WRAP)
@@ -44,6 +50,9 @@ void reduce_add(DType t, RedOp op, ReduceAcc *acc, const void *in, size_t n) {
     return;
   case DT_BF16:
     (sum ? sum_bf16 : max_bf16)(acc->f32, in, n);
+    return;
+  case DT_F16:
+    (sum ? sum_f16 : max_f16)(acc->f32, in, n);
     return;
   case DT_F64:
     (sum ? sum_f64 : max_f64)(acc->f64, in, n);
@@ -63,6 +72,10 @@ void reduce_store(DType t, void *out, const ReduceAcc *acc, size_t n) {
     bf16 *b = out;
     for (size_t i = 0; i < n; i++)
       b[i] = bf16_from_f32(acc->f32[i]);
+  } else if (t == DT_F16) {
+    f16 *h = out;
+    for (size_t i = 0; i < n; i++)
+      h[i] = f16_from_f32(acc->f32[i]);
   } else {
     memcpy(out, acc, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
   }

@@ -1,8 +1,9 @@
 /* reduce.h - element-wise reduction of one block, shared by the engines.
  *
  * A caller loads the first member's block, adds the others in group order and stores the
- * result: the order is fixed, so the bits are too. bf16 is accumulated in f32 and rounded
- * once, by reduce_store. A NaN on any member is a NaN of the result, for max as well. */
+ * result: the order is fixed, so the bits are too. bf16 and f16 are accumulated in f32
+ * and rounded once, by reduce_store. A NaN on any member is a NaN of the result, for max
+ * as well. */
 #ifndef WEFT_REDUCE_H
 #define WEFT_REDUCE_H
 
@@ -11,7 +12,7 @@
 enum { REDUCE_BLOCK = 2048 }; /* elements; an accumulator fits the L1 cache */
 
 typedef union ReduceAcc {
-  float f32[REDUCE_BLOCK]; /* also bf16 */
+  float f32[REDUCE_BLOCK]; /* also bf16, f16 */
   double f64[REDUCE_BLOCK];
   int32_t i32[REDUCE_BLOCK];
 } ReduceAcc;

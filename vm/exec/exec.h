@@ -89,6 +89,8 @@ typedef struct RunOptions {
 typedef struct StepResult {
   int64_t step, tokens;       /* label tokens of the step, all ranks */
   double loss, grad_norm, lr, ms;
+  double loss_scale; /* that it was taken with; 0: the type needs none */
+  bool skipped;      /* gradients overflowed (f16): nothing changed but the scale */
 } StepResult;
 
 typedef struct Run Run;
@@ -113,6 +115,8 @@ weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out, weft_
 /* Same with the given tokens and labels: (microbatches, micro*dp, seq), global. */
 weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels,
                             int64_t step, StepResult *out, weft_error *e);
+/* The last step was skipped and shall be taken again, as if it had not been tried. */
+void run_retry(Run *r);
 /* Gathers one logical parameter (or its gradient, after the last step; before clipping)
  * in its global shape. Every process takes part; `out` and `in` are those of rank 0. */
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e);

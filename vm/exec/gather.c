@@ -54,6 +54,14 @@ static void collect(Worker *w, const Move *m) {
   }
 }
 
+/* Gradients as they are without the loss scale. */
+static void read_piece(Worker *w, StateKind k, const Piece *p) {
+  double scale = k == STATE_GRAD ? w->run->scaled : 1;
+  rank_read(w->r, p, w->piece);
+  for (int64_t i = 0; scale != 1 && i < p->count; i++)
+    w->piece[i] = (float)(w->piece[i] / scale);
+}
+
 /* The pieces do not overlap, so all workers of rank 0's process paste at once. */
 static weft_status job_get(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
@@ -62,7 +70,7 @@ static weft_status job_get(Worker *w, void *arg, weft_error *e) {
   bool home = world_has(&r->world, 0);
   bool mine = state_pieces(r->c, w->rank, m->kind, m->param, p) &&
               gives(r->c, m->param, p, w->rank);
-  if (mine) rank_read(w->r, p, w->piece);
+  if (mine) read_piece(w, m->kind, p);
   if (mine && home)
     piece_paste(p, w->piece, m->global);
   else if (mine)
@@ -81,7 +89,7 @@ static weft_status job_apart(Worker *w, void *arg, weft_error *e) {
   Piece p[2];
   w->apart = 0;
   if (!state_pieces(w->run->c, w->rank, m->kind, m->param, p)) return WEFT_OK;
-  rank_read(w->r, p, w->piece);
+  read_piece(w, m->kind, p);
   w->apart = piece_distance(p, w->piece, m->global);
   return WEFT_OK;
 }

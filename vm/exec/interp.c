@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "vm/base/f16.h"
+
 /* ---- names, for messages only ---- */
 
 void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n) {
@@ -39,14 +41,18 @@ static weft_status fail(const Rank *r, const Instr *in, const weft_error *why,
 static const char *not_finite(const void *p, DType t, uint64_t n, bool minus_inf) {
   for (uint64_t i = 0; i < n; i++) {
     double x;
-    if (t == DT_F64) {
+    switch (t) {
+    case DT_F64:
       x = ((const double *)p)[i];
-    } else {
-      uint32_t bits = t == DT_F32 ? ((const uint32_t *)p)[i]
-                                  : (uint32_t)((const uint16_t *)p)[i] << 16;
-      float f;
-      memcpy(&f, &bits, sizeof f);
-      x = f;
+      break;
+    case DT_BF16:
+      x = bf16_to_f32(((const bf16 *)p)[i]);
+      break;
+    case DT_F16:
+      x = f16_to_f32(((const f16 *)p)[i]);
+      break;
+    default:
+      x = ((const float *)p)[i];
     }
     if (isnan(x)) return "nan";
     if (isinf(x) && !(minus_inf && x < 0)) return x < 0 ? "-inf" : "inf";

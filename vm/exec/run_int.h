@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "exec.h"
+#include "scaler.h"
 
 typedef struct Worker {
   Run *run;
@@ -40,6 +41,8 @@ struct Run {
   World world;
   Worker *worker;
   int nworker;
+  Scaler scaler;
+  double scaled;         /* scale of the gradients in the arenas */
   int64_t step;          /* that runs; -1: none */
   bool dead;             /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */

@@ -2,7 +2,7 @@
  * arena and the host. */
 #include "interp_int.h"
 
-#include "vm/base/bf16.h"
+#include "vm/base/f16.h"
 #include "vm/base/rng.h"
 
 /* ---- initial values ---- */
@@ -60,22 +60,24 @@ void rank_read(Rank *r, const Piece *p, float *local) {
   device_download(r->dev, local, address(r, p), (size_t)p->count * sizeof *local);
 }
 
-static void write_bf16(Rank *r, const Piece *p, const float *local) {
-  bf16 block[4096];
+/* Rounded to the type of the region, block by block. */
+static void write_half(Rank *r, const Piece *p, const float *local) {
+  uint16_t block[4096];
+  bool bf = p->region->dtype == DT_BF16;
   for (int64_t at = 0; at < p->count; at += LEN(block)) {
     int64_t n = MIN((int64_t)LEN(block), p->count - at);
-    for (int64_t i = 0; i < n; i++) block[i] = bf16_from_f32(local[at + i]);
+    for (int64_t i = 0; i < n; i++)
+      block[i] = bf ? bf16_from_f32(local[at + i]) : f16_from_f32(local[at + i]);
     device_upload(r->dev, address(r, p) + at * (int64_t)sizeof *block, block,
                   (size_t)n * sizeof *block);
   }
 }
 
 void rank_write(Rank *r, const Piece *p, const float *local) {
-  if (p->region->dtype == DT_BF16) {
-    write_bf16(r, p, local);
+  if (p->region->dtype != DT_F32) {
+    write_half(r, p, local);
     return;
   }
-  assert(p->region->dtype == DT_F32);
   device_upload(r->dev, address(r, p), local, (size_t)p->count * sizeof *local);
 }
 

@@ -49,7 +49,8 @@ static void fill_step(Worker *w, const StepArg *s) {
   const Run *r = w->run;
   const Optimizer *opt = &r->plan->opt;
   int dp_index = mesh_index(&r->c->mesh, AXES_DP, w->rank);
-  double *scalars = rank_scalars(w->r), t = (double)s->step + 1;
+  double *scalars = rank_scalars(w->r);
+  double t = (double)(s->step + 1 - r->scaler.skipped); /* steps of the optimizer */
   for (int k = IN_TOKENS; k <= IN_DOC_STARTS; k++) {
     int32_t *to = rank_input(w->r, (InputKind)k);
     if (!to) continue;
@@ -63,6 +64,7 @@ static void fill_step(Worker *w, const StepArg *s) {
   scalars[SC_LR] = s->lr;
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
   scalars[SC_BC2] = 1 - pow(opt->beta2, t);
+  scalars[SC_SCALE] = r->scaler.scale;
 }
 
 /* Puts the step, and what was wrong with it, before the reason of a failure. */
@@ -120,9 +122,17 @@ static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *
     return err_set(e, WEFT_ERUN,
                    "step %lld has no label tokens: every label is ignored (-100)",
                    (long long)s->step);
-  if (scalars[SC_SKIP] != 0 || !isfinite(res->loss) || !isfinite(res->grad_norm))
+  res->loss_scale = r->scaler.on ? r->scaler.scale : 0;
+  res->skipped = scalars[SC_SKIP] != 0 || !isfinite(res->grad_norm);
+  if (!isfinite(res->loss) || (res->skipped && !scaler_can_skip(&r->scaler)))
     return explain(r, s, res, e);
+  r->scaled = r->scaler.scale;
+  scaler_after(&r->scaler, res->skipped);
   return WEFT_OK;
+}
+
+void run_retry(Run *r) {
+  r->scaler.skipped--;
 }
 
 static double step_lr(const Run *r, int64_t step) {

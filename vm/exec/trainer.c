@@ -300,6 +300,8 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->plan = p;
   r->c = c;
   r->stop = o->stop;
+  r->scaler = scaler_make(p);
+  r->scaled = 1;
   r->step = -1;
   init_locks(r);
   weft_status st = open_run(r, o, e);

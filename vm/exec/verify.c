@@ -219,11 +219,25 @@ static weft_status compare_params(Verify *v, const StepResult *s, weft_error *e)
   return WEFT_OK;
 }
 
+/* A step that is skipped for its loss scale is taken again with a smaller one. */
+static weft_status step_of_many(Verify *v, int64_t step, StepResult *out, weft_error *e) {
+  enum { TRIES = 100 };
+  TRY(run_step_tokens(v->many, v->tokens, v->labels, step, out, e));
+  for (int i = 0; out->skipped; i++) {
+    if (i == TRIES)
+      return err_set(e, WEFT_ERUN, "step %lld: gradients still overflow at loss scale %g",
+                     (long long)step, out->loss_scale);
+    run_retry(v->many);
+    TRY(run_step_tokens(v->many, v->tokens, v->labels, step, out, e));
+  }
+  return WEFT_OK;
+}
+
 static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
   StepResult many, one;
   make_tokens(v, step);
   TRY(copy_state(v, e));
-  TRY(run_step_tokens(v->many, v->tokens, v->labels, step, &many, e));
+  TRY(step_of_many(v, step, &many, e));
   TRY(run_step_tokens(v->one, v->tokens, v->labels, step, &one, e));
   judge(v, step, "number of label tokens", "",
         relative(fabs((double)(many.tokens - one.tokens)), (double)one.tokens),

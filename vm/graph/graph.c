@@ -19,14 +19,23 @@ int op_parse(const char *name) {
 /* ---- small tables ---- */
 
 int dtype_size(DType t) {
-  static const int size[] = {[DT_F32] = 4, [DT_BF16] = 2, [DT_F64] = 8, [DT_I32] = 4};
+  static const int size[] = {
+      [DT_F32] = 4, [DT_BF16] = 2, [DT_F64] = 8, [DT_I32] = 4, [DT_F16] = 2};
   assert(t != DT_ACT);
   return size[t];
 }
 
+static const char *const dtypes[] = {"f32", "bf16", "f64", "i32", "f16", "act"};
+
 const char *dtype_name(DType t) {
-  static const char *const name[] = {"f32", "bf16", "f64", "i32", "act"};
-  return name[t];
+  return dtypes[t];
+}
+
+DType dtype_named(const char *name) {
+  int t = 0;
+  while (t < DT_ACT && strcmp(dtypes[t], name) != 0)
+    t++;
+  return (DType)t;
 }
 
 static const char *const tag_names[TAG_N] = {

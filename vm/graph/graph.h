@@ -11,11 +11,12 @@
 #include "vm/mesh/mesh.h"
 
 typedef enum {
-  DT_F32, DT_BF16, DT_F64, DT_I32,
+  DT_F32, DT_BF16, DT_F64, DT_I32, DT_F16,
   DT_ACT             /* the plan's compute type; shard() resolves it */
 } DType;
 int dtype_size(DType t);               /* bytes; DT_ACT is an error */
-const char *dtype_name(DType t);       /* "f32", "bf16", "f64", "i32", "act" */
+DType dtype_named(const char *name);   /* one of those below; DT_ACT: none */
+const char *dtype_name(DType t);       /* "f32", "bf16", "f64", "i32", "f16", "act" */
 
 /* What a dimension means. vm/mesh/axes.def says which axis may cut which tag. */
 typedef enum {

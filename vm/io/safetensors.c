@@ -86,7 +86,6 @@ static weft_status read_tensor(SafeTensors *s, const char *path, const char *nam
          ST_TYPES);
   t.type = info->name;
   t.dtype = info->dtype;
-  t.f16 = str_eq(info->name, "F16");
   TRY(read_shape(&t, json_object_get(row, "shape"), (size_t)info->size, e));
   TRY(read_offsets(&t, json_object_get(row, "data_offsets"), data, e));
   *VEC_PUSH(s->arena, s->t) = t;

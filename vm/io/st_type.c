@@ -1,6 +1,8 @@
 /* st_type.c - conversion of safetensors elements to f32. */
 #include "st_type.h"
 
+#include "vm/base/f16.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "safetensors data is read as the machine's own numbers");
 
@@ -14,28 +16,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
     }                                                                                    \
   }
 
-static float from_bits(uint32_t bits) {
-  float f;
-  memcpy(&f, &bits, sizeof f);
-  return f;
-}
-
-/* Exact: every half is a float. A subnormal half is a multiple of 2^-24, and NaN keeps
- * its payload. */
-static float half(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31,
-           mantissa = h & 1023;
-  if (exponent == 0) {
-    float f = (float)mantissa * 0x1p-24f;
-    return sign ? -f : f;
-  }
-  if (exponent == 31) return from_bits(sign | 0x7f800000 | mantissa << 13);
-  return from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
-}
-
 CONVERT(f64, double, (float)x)
-CONVERT(f16, uint16_t, half(x))
-CONVERT(bf16, uint16_t, from_bits((uint32_t)x << 16))
+CONVERT(half, uint16_t, f16_to_f32(x))
+CONVERT(brain, uint16_t, bf16_to_f32(x))
 CONVERT(i64, int64_t, (float)x)
 CONVERT(i32, int32_t, (float)x)
 CONVERT(i16, int16_t, (float)x)
@@ -51,10 +34,10 @@ static void f32(const unsigned char *from, size_t n, float *to) {
 }
 
 static const StType types[] = {
-    {"F64", 8, DT_F64, f64},   {"F32", 4, DT_F32, f32}, {"F16", 2, DT_F32, f16},
-    {"BF16", 2, DT_BF16, bf16}, {"I64", 8, DT_F32, i64}, {"I32", 4, DT_I32, i32},
-    {"I16", 2, DT_F32, i16},   {"I8", 1, DT_F32, i8},   {"U64", 8, DT_F32, u64},
-    {"U32", 4, DT_F32, u32},   {"U16", 2, DT_F32, u16}, {"U8", 1, DT_F32, u8},
+    {"F64", 8, DT_F64, f64},     {"F32", 4, DT_F32, f32}, {"F16", 2, DT_F16, half},
+    {"BF16", 2, DT_BF16, brain}, {"I64", 8, DT_F32, i64}, {"I32", 4, DT_I32, i32},
+    {"I16", 2, DT_F32, i16},     {"I8", 1, DT_F32, i8},   {"U64", 8, DT_F32, u64},
+    {"U32", 4, DT_F32, u32},     {"U16", 2, DT_F32, u16}, {"U8", 1, DT_F32, u8},
     {"BOOL", 1, DT_F32, truth},
 };
 
@@ -70,6 +53,8 @@ const char *st_type_name(DType t) {
   case DT_BF16: return "BF16";
   case DT_F64: return "F64";
   case DT_I32: return "I32";
+  case DT_F16:
+    return "F16";
   case DT_ACT: break;
   }
   return NULL;

@@ -76,6 +76,13 @@ typedef struct Optimizer {
   bool post_validation;          /* steps before the check, see vm/lower/post_validation.c */
 } Optimizer;
 
+/* How f16 training scales its loss; see vm/exec/scaler.h. */
+typedef struct LossScale {
+  double init, growth, backoff, min;
+  int64_t interval;   /* steps without an overflow before it grows */
+  int64_t hysteresis; /* overflows before it shrinks */
+} LossScale;
+
 /* The sources of data; see vm/plan/sources.def. */
 typedef enum {
 #define SOURCE(ID, name) DATA_##ID,
@@ -148,7 +155,8 @@ typedef struct Plan {
   const TpRule *tp; int ntp;
   PpPlan pp;
   const char *schedule;          /* canonical name, "function" or "csv" */
-  DType dtype;                   /* compute type: f32 or bf16 */
+  DType dtype;                   /* compute type: f32, bf16 or f16 */
+  LossScale loss_scale;          /* f16 */
   Recompute recompute;
   Batch batch;
   Optimizer opt;

@@ -27,7 +27,7 @@ static double operand_traffic(const Operand *o, int n) {
 /* Seconds of a kernel on a GPU that is as fast as its data sheet: bound by arithmetic or
  * by memory. */
 static double kernel_seconds(const Cluster *c, DType t, double flops, double bytes) {
-  double rate = t == DT_BF16 ? c->bf16 : c->f32;
+  double rate = t == DT_F32 ? c->f32 : c->bf16;
   return rate > 0 ? MAX(flops / rate, bytes / c->hbm_bandwidth) : 0;
 }
 
