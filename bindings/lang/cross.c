@@ -151,6 +151,31 @@ static void check_strategy(Cross *c) {
   }
 }
 
+/* What lies on the host is what is cut. */
+static void check_offload(Cross *c) {
+  const Strategy *s = &c->plan->strategy;
+  bool fsdp2 = s->kind == STRATEGY_FSDP2;
+  const char *path = fsdp2                ? "strategy.offload_policy"
+                     : s->offload_params ? "strategy.offload_param"
+                                         : "strategy.offload_optimizer";
+  if (!s->offload_state && !s->offload_params) return;
+  if (!s->offload_state)
+    diag_error(c->d, "strategy", path, "parameters are stepped where their state is")
+        ->suggestion = "add offload_optimizer = \"cpu\"";
+  else if (s->stage < (s->offload_params ? 3 : 1))
+    diag_error(c->d, "strategy", path, "what is offloaded is shards: it needs stage %s",
+               s->offload_params ? "3" : "1 or more");
+  if (c->plan->opt.post_validation)
+    diag_error(c->d, "strategy", "optimizer.post_validation",
+               "an optimizer that runs on the host (%s) does not step before it knows the "
+               "norm", path);
+  int ways = c->mesh->size[AXIS_DP_SHARD];
+  if (s->offload_params && ways == 1)
+    diag_warn(c->d, "pointless", path,
+              "one rank has all of each parameter: there are no shards, and only optimizer "
+              "state is offloaded");
+}
+
 static void check_batch(Cross *c) {
   const Batch *b = &c->plan->batch;
   int n = plan_microbatches(c->plan, c->mesh);
@@ -183,6 +208,7 @@ static void cross_job(lua_State *L, void *ud) {
   Cross *c = ud;
   c->L = L;
   check_strategy(c);
+  check_offload(c);
   int64_t layers = -1;
   if (c->lp->config != LUA_NOREF) {
     int64_t v;

@@ -246,6 +246,30 @@ static void reduce_bucket_size(Check *c, int idx, const char *path) {
   c->plan->strategy.bucket_bytes = 4 * n;
 }
 
+/* "cpu" or "none", as DeepSpeed; true and false mean the same. */
+static bool offload(Check *c, int idx, const char *path) {
+  if (lua_isboolean(c->L, idx)) return lua_toboolean(c->L, idx);
+  const char *name = NULL;
+  if (lua_type(c->L, idx) == LUA_TSTRING)
+    name = check_name(c, "cpu none | nvme", path, lua_tostring(c->L, idx));
+  else
+    check_type(c, path, "\"cpu\" or \"none\"", idx);
+  return name && strcmp(name, "cpu") == 0;
+}
+
+static void offload_optimizer(Check *c, int idx, const char *path) {
+  c->plan->strategy.offload_state = offload(c, idx, path);
+}
+
+static void offload_param(Check *c, int idx, const char *path) {
+  c->plan->strategy.offload_params = offload(c, idx, path);
+}
+
+static void offload_policy(Check *c, int idx, const char *path) {
+  offload_param(c, idx, path);
+  c->plan->strategy.offload_state = c->plan->strategy.offload_params;
+}
+
 /* 0 to 3 or a name of Megatron's. */
 static void zero_dp_strategy(Check *c, int idx, const char *path) {
   static const char names[] = "no_shard optim optim_grads optim_grads_params";
@@ -460,6 +484,9 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"layout", layout},
       {"reshard_after_forward", reshard_after_forward},
       {"reduce_bucket_size", reduce_bucket_size},
+      {"offload_optimizer", offload_optimizer},
+      {"offload_param", offload_param},
+      {"offload_policy", offload_policy},
       {"zero_dp_strategy", zero_dp_strategy},
       {"grad_reduce_in_fp32", always_on},
       {"preserve_fp32_weights", always_on},

@@ -71,21 +71,25 @@ static void add_held(lua_State *L, const Job *j, HeldBy by, int pp, const char *
   lua_setfield(L, -2, field);
 }
 
-/* Adds the classes, and what a rank holds outside of them, to the table on top. */
-static void add_memory(lua_State *L, const Job *j, int pp) {
-  const Program *p = &j->compiled->prog[pp];
-  set_integer(L, "total", (int64_t)p->arena_bytes);
-  set_integer(L, "pp", p->pp);
-  lua_createtable(L, p->nmem, 0);
-  for (int i = 0; i < p->nmem; i++) {
-    const MemClass *m = &p->mem[i];
+static void add_classes(lua_State *L, const MemClass *m, int n, const char *field) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++, m++) {
     lua_createtable(L, 0, 3);
     set_text(L, "name", m->name);
     set_integer(L, "bytes", (int64_t)m->bytes);
     if (m->note) set_text(L, "note", m->note);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_setfield(L, -2, "classes");
+  lua_setfield(L, -2, field);
+}
+
+/* Adds the classes, and what a rank holds outside of them, to the table on top. */
+static void add_memory(lua_State *L, const Job *j, int pp) {
+  const Program *p = &j->compiled->prog[pp];
+  set_integer(L, "total", (int64_t)p->arena_bytes);
+  set_integer(L, "pp", p->pp);
+  add_classes(L, p->mem, p->nmem, "classes");
+  if (p->nhost) add_classes(L, p->host, p->nhost, "host");
   add_held(L, j, HELD_RANK, pp, "outside");
 }
 

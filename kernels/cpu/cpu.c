@@ -56,7 +56,7 @@ static const Kernel *cpu_kernel(Device *d, int op, const KernelArgs *a) {
 
 static void cpu_launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(d, a); }
 
-static void cpu_copy(Device *d, void *dst, const void *src, size_t n) {
+static void cpu_move(Device *d, void *dst, const void *src, size_t n) {
   if (n) memcpy(dst, src, n);
 }
 
@@ -73,10 +73,12 @@ const DeviceVtable device_cpu = {
   .close = cpu_close,
   .alloc = cpu_alloc,
   .free = cpu_free,
+  .alloc_host = cpu_alloc,
+  .free_host = cpu_free,
   .kernel = cpu_kernel,
   .launch = cpu_launch,
-  .upload = cpu_copy,
-  .download = cpu_copy,
+  .upload = cpu_move,
+  .download = cpu_move,
   .record = cpu_record,
   .wait = cpu_wait,
   .sync = cpu_sync,

@@ -1,8 +1,20 @@
-/* layout.c - ops that only move elements: split, concat, slice, pack, unpack. */
+/* layout.c - ops that only move elements: copy, split, concat, slice, pack, unpack. */
 #include "kernel.h"
 
 static size_t element(const KTensor *t) {
   return (size_t)dtype_size(t->dtype);
+}
+
+/* ---- copy ---- */
+
+static void copy_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  size_t es = element(&a->out[0]);
+  assert(a->in[0].dtype == a->out[0].dtype);
+  memcpy((char *)a->out[0].p + (size_t)lo * es, (char *)a->in[0].p + (size_t)lo * es,
+         (size_t)(hi - lo) * es);
+}
+void cpu_copy(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, count_of(&a->out[0]), ELEMENT_GRAIN, copy_part);
 }
 
 /* ---- split, concat ---- a row of the whole is the rows of its pieces, side by side */

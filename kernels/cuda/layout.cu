@@ -1,4 +1,5 @@
-/* layout.cu - ops that only move elements: split, concat, slice, pack, unpack. A thread
+/* layout.cu - ops that only move elements: copy, split, concat, slice, pack, unpack.
+ * A thread
  * takes an element of the result and finds where it comes from. */
 #include "kernel.cuh"
 
@@ -10,6 +11,24 @@ template <typename F> static void by_size(DType t, F f) {
     f((uint64_t *)0);
   else
     f((uint32_t *)0);
+}
+
+/* ---- copy ---- the memory of the host is mapped, so that a kernel reaches it */
+
+template <typename U>
+__global__ void __launch_bounds__(BLOCK) copy_elements(const U *x, U *y, int64_t n) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+    y[i] = x[i];
+}
+
+void cuda_copy(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->out[0]);
+  by_size(a->out[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) U;
+    LAUNCH((copy_elements<U>), blocks_for(n), BLOCK, cuda_stream(d),
+           data<const U>(&a->in[0]), data<U>(&a->out[0]), n);
+  });
 }
 
 /* ---- split, concat ---- a row of the whole is the rows of its pieces, side by side */

@@ -17,6 +17,10 @@ end
 
 local function rank(text, m, out)
   lines(text, m.classes, out)
+  if m.host then
+    out[#out + 1] = format("  in the memory of the host: %s", text.bytes(sum(m.host)))
+    lines(text, m.host, out)
+  end
   out[#out + 1] = format("  outside of the arena: %s", text.bytes(sum(m.outside)))
   lines(text, m.outside, out)
 end

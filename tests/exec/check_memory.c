@@ -47,7 +47,7 @@ static int64_t promised(const Plan *p, const Compiled *c, bool weights, const ch
   int64_t bytes = 0;
   for (int rank = 0; rank < c->mesh.world; rank++) {
     int pp = mesh_coord(&c->mesh, rank, AXIS_PP);
-    bytes += (int64_t)c->prog[pp].arena_bytes;
+    bytes += (int64_t)(c->prog[pp].arena_bytes + c->prog[pp].host_bytes);
     bytes += sum(line, held_lines(p, c, weights, HELD_RANK, pp, line), "");
   }
   return bytes + sum(line, held_lines(p, c, weights, HELD_PROCESS, 0, line), but);
@@ -83,6 +83,9 @@ static ToyOptions varied(int i) {
   o.dtype = i % 2 ? DT_BF16 : DT_F32;
   o.sp = o.tp > 1, o.tied = i % 3 == 0, o.overlap = o.dp > 1;
   o.post_validation = o.pp > 1;
+  /* every second mesh: shards of state, on the host */
+  if (i / 2 % 2) o.strategy.stage = 1;
+  o.strategy.offload_state = o.strategy.stage && !o.post_validation;
   return o;
 }
 

@@ -67,6 +67,8 @@ const KernelCase kernel_case[] = {
   {OP_cast, "x 3,7", "f 3,7", {0}, 0},
   {OP_cast, "x 3,2,2737", "f 3,2,2737", {.cut = 1}, 0},
   {OP_cast, "f 3,2,2737", "f 3,2,2737", {.cut = 1}, 1},
+  {OP_copy, "x 3,7", "x 3,7", {0}, 0},
+  {OP_copy, "g 32", "g 32", {0}, 0},
   {OP_slice, "x 4,6,10", "x 4,3,10", {.n = 2, .dim = 1}, 1},
   {OP_slice, "x 4,6,10", "x 4,6,4", {.n = 3, .dim = 2}, 2},
   {OP_slice, "x 7,5", "x 3,5", {.n = 3, .dim = 0}, 2},

@@ -249,6 +249,10 @@ static void acc(RefArgs *a) {
   }
 }
 
+static void copy(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) a->out[0].v[i] = a->in[0].v[i];
+}
+
 static void cast(RefArgs *a) {
   start(a, 0);
   if (a->attr->cut && a->index > 0) return;

@@ -3,7 +3,7 @@ local weft = require "weft"
 
 return weft.plan {
   model     = weft.model "llama-tiny",
-  strategy  = { "fsdp2", offload_policy = true },
+  strategy  = { "fsdp2", autocast_dtype = "bf16" },
   mesh      = { tp = 2, cp = 2, ep = 4 },
   schedule  = "DualPipe",
   precision = { param_dtype = "bf16", reduce_dtype = "bf16" },
@@ -13,7 +13,7 @@ return weft.plan {
   expect    = { peak_gib = weft.at_most(80) },
   checkpoint = false,
 }
---> bad_later.lua:6: error: plan.strategy.offload_policy: offload_policy is not built yet
+--> bad_later.lua:6: error: plan.strategy.autocast_dtype: autocast_dtype is not built yet
 --> bad_later.lua:7: error: plan.mesh.cp: cp = 2 is not built yet (mesh.tp with strategy.sequence_parallel cuts sequences between layers)
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)
 --> bad_later.lua:8: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)

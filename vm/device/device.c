@@ -22,15 +22,25 @@ void device_close(Device *d) {
   d->vt = NULL;
 }
 
-weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
+typedef weft_status AllocFn(Device *d, size_t bytes, void **p, weft_error *e);
+
+static weft_status alloc(Device *d, AllocFn *fn, size_t bytes, void **p, weft_error *e) {
   assert(!d->main);
   *p = NULL;
   if (fails(d))
     return err_set(e, WEFT_ENOMEM, "rank %d: out of memory on device %s (injected)",
                    d->rank, d->vt->name);
-  TRY(d->vt->alloc(d, bytes, p, e));
+  TRY(fn(d, bytes, p, e));
   d->count.allocs++;
   return WEFT_OK;
+}
+
+weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
+  return alloc(d, d->vt->alloc, bytes, p, e);
+}
+
+weft_status device_alloc_host(Device *d, size_t bytes, void **p, weft_error *e) {
+  return alloc(d, d->vt->alloc_host, bytes, p, e);
 }
 
 void device_free(Device *d, void *p, size_t bytes) {
@@ -38,6 +48,13 @@ void device_free(Device *d, void *p, size_t bytes) {
   if (!p) return;
   d->count.frees++;
   d->vt->free(d, p, bytes);
+}
+
+void device_free_host(Device *d, void *p, size_t bytes) {
+  assert(!d->main);
+  if (!p) return;
+  d->count.frees++;
+  d->vt->free_host(d, p, bytes);
 }
 
 const Kernel *device_kernel(Device *d, int op, const KernelArgs *a) {

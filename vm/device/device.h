@@ -56,6 +56,9 @@ typedef struct DeviceVtable {
   void (*close)(Device *d);
   weft_status (*alloc)(Device *d, size_t bytes, void **p, weft_error *e);
   void (*free)(Device *d, void *p, size_t bytes);
+  /* Zeroed memory of the host that kernels and copies of the device reach. */
+  weft_status (*alloc_host)(Device *d, size_t bytes, void **p, weft_error *e);
+  void (*free_host)(Device *d, void *p, size_t bytes);
   const Kernel *(*kernel)(Device *d, int op, const KernelArgs *a);  /* NULL: no kernel */
   void (*launch)(Device *d, const Kernel *k, const KernelArgs *a);
   /* upload is ordered on the queue, download is complete on return */
@@ -105,6 +108,8 @@ weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, 
 void device_close(Device *d);
 weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e);
 void device_free(Device *d, void *p, size_t bytes);
+weft_status device_alloc_host(Device *d, size_t bytes, void **p, weft_error *e);
+void device_free_host(Device *d, void *p, size_t bytes);
 const Kernel *device_kernel(Device *d, int op, const KernelArgs *a);
 void device_launch(Device *d, const Kernel *k, const KernelArgs *a);
 void device_upload(Device *d, void *dst, const void *src, size_t n);

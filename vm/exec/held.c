@@ -56,7 +56,7 @@ static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
   case LINE_PIECE:
     return (uint64_t)held_piece(c) * sizeof(float);
   case LINE_PADDING:
-    return DEVICE_ALIGN;
+    return c->prog[pp].host_bytes ? 2 * DEVICE_ALIGN : DEVICE_ALIGN;
   case LINE_WORKERS:
     return held_run(c);
   case LINE_BATCH:

@@ -92,7 +92,7 @@ const Instr *rank_bad(const Rank *r, const char **gave) {
 /* ---- instructions ---- */
 
 static void *at(const Rank *r, const uint64_t *base, const Operand *o) {
-  return r->arena + base[o->slot] + r->off[o - r->p->operand];
+  return rank_place(r, base[o->slot] + r->off[o - r->p->operand]);
 }
 
 static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,

@@ -28,7 +28,7 @@ struct Rank {
   Device *dev;
   Comm *comm;
   int rank;
-  char *arena;
+  char *arena, *host;    /* host: NULL if nothing is offloaded */
   uint64_t *off;         /* [p->noperand] Operand.off, of a shard that of this rank's */
   Bound *bound;          /* [nbound], in the order of KERNEL instructions */
   uint32_t nbound;
@@ -50,5 +50,10 @@ struct Rank {
   _Atomic uint64_t ticks;
   _Atomic(const Instr *) at;
 };
+
+/* Where an offset lies, see HOST_BASE. */
+static inline char *rank_place(const Rank *r, uint64_t off) {
+  return on_host(off) ? r->host + (off - HOST_BASE) : r->arena + off;
+}
 
 #endif

@@ -169,6 +169,10 @@ static weft_status load(Rank *r, weft_error *e) {
   void *arena = NULL;
   TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
   r->arena = arena;
+  if (r->p->host_bytes) {
+    TRY(device_alloc_host(r->dev, r->p->host_bytes, &arena, e));
+    r->host = arena;
+  }
   return bind_kernels(r, e);
 }
 
@@ -200,6 +204,7 @@ void rank_free(Rank *r) {
   for (uint32_t i = 0; r->bound && i < r->nbound; i++)
     if (r->bound[i].kernel && r->bound[i].kernel->release)
       r->bound[i].kernel->release(r->dev, &r->bound[i].args);
+  if (r->host) device_free_host(r->dev, r->host, r->p->host_bytes);
   if (r->arena) device_free(r->dev, r->arena, r->p->arena_bytes);
   mem_free(r->alloc, r, r->block);
 }

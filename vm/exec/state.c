@@ -52,7 +52,7 @@ int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[
 
 static char *address(const Rank *r, const Piece *p) {
   const Region *g = p->region;
-  return r->arena + g->off + p->at * dtype_size((DType)g->dtype);
+  return rank_place(r, g->off) + p->at * dtype_size((DType)g->dtype);
 }
 
 void rank_read(Rank *r, const Piece *p, float *local) {
@@ -87,6 +87,6 @@ void rank_clear(Rank *r, float *block, int64_t n) {
     const Region *g = &r->p->regions.region[i];
     uint64_t all = region_bytes(g), most = (uint64_t)n * sizeof *block;
     for (uint64_t at = 0; at < all; at += most)
-      device_upload(r->dev, r->arena + g->off + at, block, (size_t)MIN(most, all - at));
+      device_upload(r->dev, rank_place(r, g->off) + at, block, (size_t)MIN(most, all - at));
   }
 }

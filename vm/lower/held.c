@@ -96,12 +96,19 @@ static void emit_gathering(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
   const Region *r = region_of(e, x, REGION_WORK);
   int64_t whole = e->l->regions.block[x->block].whole;
   bool gather = ev->kind == EV_GATHER;
+  Extent part = {at, whole / r->ways, r->flat};
+  if (gather && on_host(r->off)) { /* to its place in the copy first */
+    emit_kernel(e, OP_copy, NULL, e->u->at[x->unit].name);
+    emit_in(e, shard_of(e, x, r), (DType)r->dtype);
+    emit_out(e, part, (DType)r->dtype);
+  }
   Instr *in = start(e, n, ev, gather ? I_GATHER : I_FREE, x);
   n->copy[ev->held] = at;
   if (gather) {
+    Extent shard = on_host(r->off) ? part : shard_of(e, x, r);
     in->coll = COLL_ALL_GATHER;
     in->comm = (int16_t)comm_for(e->comms, r->flat, NULL, 0);
-    emit_in(e, shard_of(e, x, r), (DType)r->dtype);
+    emit_in(e, shard, (DType)r->dtype);
     emit_out(e, (Extent){.off = at, .n = whole}, (DType)r->dtype);
   } else {
     emit_in(e, (Extent){.off = at, .n = whole}, (DType)r->dtype);

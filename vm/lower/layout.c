@@ -22,6 +22,7 @@ typedef struct Cuts {
   int ways;
   bool state, grads, params;
   int64_t persistence; /* parameters of fewer elements stay whole */
+  bool host_state, host_params;
 } Cuts;
 
 AxisSet flat_axes(const Plan *plan, const Mesh *m) {
@@ -30,14 +31,17 @@ AxisSet flat_axes(const Plan *plan, const Mesh *m) {
 }
 
 static Cuts cuts_of(const Plan *plan, const Mesh *m) {
+  const Strategy *s = &plan->strategy;
   AxisSet flat = flat_axes(plan, m);
-  if (!flat) return (Cuts){.ways = 1};
-  return (Cuts){.flat = flat,
+  if (!flat) return (Cuts){.ways = 1, .host_state = s->offload_state};
+  return (Cuts){.host_state = s->offload_state,
+                .host_params = s->offload_params,
+                .flat = flat,
                 .ways = mesh_size(m, flat),
                 .state = true,
-                .grads = plan->strategy.stage > 1,
-                .params = plan->strategy.stage > 2,
-                .persistence = plan->strategy.persistence};
+                .grads = s->stage > 1,
+                .params = s->stage > 2,
+                .persistence = s->persistence};
 }
 
 /* What decides where a parameter stands. */
@@ -160,6 +164,24 @@ static uint64_t place_bytes(Layout *l, uint64_t bytes) {
   return at;
 }
 
+static uint64_t place_on_host(Layout *l, uint64_t bytes) {
+  uint64_t at = l->host_end;
+  l->host_end += align_up(bytes);
+  return HOST_BASE + at;
+}
+
+/* What is offloaded: state, and shards of parameters, which a GATHER brings back. */
+static bool goes_to_host(const Cuts *cuts, const Region *r) {
+  switch (r->kind) {
+  case REGION_WORK:
+    return cuts->host_params && r->flat;
+  case REGION_GRAD:
+    return false;
+  default:
+    return cuts->host_state;
+  }
+}
+
 /* Ways in which parameters of a row may be kept: most regions of one kind. */
 enum { CLASSES = 4 };
 typedef enum { KEPT_WHOLE, KEPT_SPREAD, KEPT_SHARD } Kept;
@@ -190,7 +212,8 @@ static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKin
     if (how != KEPT_WHOLE) r->flat = cuts->flat, r->ways = cuts->ways;
     r->spread = how == KEPT_SPREAD;
     r->count = how == KEPT_SHARD ? r->whole / r->ways : r->whole;
-    r->off = place_bytes(l, region_bytes(r));
+    r->off = goes_to_host(cuts, r) ? place_on_host(l, region_bytes(r))
+                                   : place_bytes(l, region_bytes(r));
   }
 }
 
@@ -267,6 +290,14 @@ static uint64_t update_work(const DeviceKind *d, int64_t length) {
   return bytes;
 }
 
+/* Where the optimizer runs on the host: room for the longest run there may be. */
+static void place_optimizer(Layout *l, DType dtype, int64_t length) {
+  l->offloads = true;
+  l->host_scalars = place_on_host(l, SC_N * sizeof(double));
+  l->host_grad = place_on_host(l, (uint64_t)length * sizeof(float));
+  l->host_work = place_on_host(l, (uint64_t)(length * dtype_size(dtype)));
+}
+
 /* ---- the pass ---- */
 
 void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
@@ -281,7 +312,8 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   int64_t length = fill_row(l, row, n, u->dtype, &cuts, limit, keep) / cuts.ways;
   l->regions.region = NEW_N(keep, Region, REGION_N * CLASSES);
   add_regions(l, &cuts, row, REGION_WORK, u->dtype);
-  if (u->dtype != DT_F32) add_regions(l, &cuts, row, REGION_MASTER, DT_F32);
+  if (u->dtype != DT_F32 || cuts.host_state)
+    add_regions(l, &cuts, row, REGION_MASTER, DT_F32);
   add_regions(l, &cuts, row, REGION_GRAD, DT_F32);
   add_regions(l, &cuts, row, REGION_M, DT_F32);
   add_regions(l, &cuts, row, REGION_V, DT_F32);
@@ -289,5 +321,6 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   place_inputs(st, rank, microbatches, l);
   l->work_bytes = update_work(u->device, length);
   l->work = place_bytes(l, l->work_bytes);
+  if (cuts.host_state) place_optimizer(l, u->dtype, length);
   if (plan->opt.post_validation) l->kept = post_validation_bytes(&l->regions);
 }

@@ -21,6 +21,11 @@ typedef struct Layout {
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t work, work_bytes; /* scratch of what a rank does once a step */
+  bool offloads;             /* state lies on the host, where the optimizer runs: */
+  uint64_t host_scalars;     /* there it has the scalars, */
+  uint64_t host_grad;        /* the gradients of a run, */
+  uint64_t host_work;        /* and the parameters that come of it, on their way back */
+  uint64_t host_end;         /* bytes of the host's arena */
   uint64_t end;          /* activations begin here */
   uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
                             once the activations are dead */

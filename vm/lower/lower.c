@@ -298,14 +298,32 @@ static void reserve_calls(Emit *e, const MainList *t, Arena *a) {
 /* ---- memory ---- */
 
 /* Adds to the class of that name. */
-static void add_class(Program *p, const char *name, uint64_t bytes) {
+static void add_to(MemClass *at, int *n, const char *name, uint64_t bytes) {
   int i = 0;
-  while (i < p->nmem && strcmp(p->mem[i].name, name) != 0)
+  while (i < *n && strcmp(at[i].name, name) != 0)
     i++;
   if (!bytes) return;
-  p->mem[i].name = name;
-  p->mem[i].bytes += bytes;
-  p->nmem = MAX(p->nmem, i + 1);
+  at[i].name = name;
+  at[i].bytes += bytes;
+  *n = MAX(*n, i + 1);
+}
+
+static void add_class(Program *p, const char *name, uint64_t bytes) {
+  add_to(p->mem, &p->nmem, name, bytes);
+}
+
+/* The arena of the host. */
+static void account_host(Emit *e, Compiled *c) {
+  Program *p = e->p;
+  uint64_t rest = p->host_bytes = e->l->host_end;
+  p->host = NEW_N(c->arena, MemClass, p->regions.nregion + 1);
+  for (int i = 0; i < p->regions.nregion; i++) {
+    const Region *r = &p->regions.region[i];
+    if (!on_host(r->off)) continue;
+    add_to(p->host, &p->nhost, region_class[r->kind], align_up(region_bytes(r)));
+    rest -= align_up(region_bytes(r));
+  }
+  add_to(p->host, &p->nhost, "on their way", rest);
 }
 
 const char *const area_class[AREA_N] = {
@@ -322,6 +340,7 @@ static void account(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp) {
   p->mem = NEW_N(c->arena, MemClass, p->regions.nregion + AREA_N + 3);
   for (int i = 0; i < p->regions.nregion; i++) {
     const Region *r = &p->regions.region[i];
+    if (on_host(r->off)) continue;
     add_class(p, region_class[r->kind], align_up(region_bytes(r)));
     rest -= align_up(region_bytes(r));
   }
@@ -408,6 +427,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   p->nhandle = MAX(t->handles, 1);
   p->regions = l->regions;
   account(&e, c, area, temp_bytes);
+  account_host(&e, c);
   count_in_flight(&e);
   count_flops(&e);
   KEEP(code, ncode);

@@ -205,6 +205,17 @@ bool update_stretch(const Emit *e, const Compiled *c, Stretch *r) {
   return regions_stretch(&e->l->regions, c->param, of, alike_in_decay, r);
 }
 
+/* As long as a rank's part of a run, at `off`. */
+static Extent as_long_as(const Stretch *r, uint64_t off) {
+  return (Extent){.off = off, .n = r->count / r->ways};
+}
+
+/* What ops read, where the optimizer writes it. */
+static Extent new_work(const Emit *e, const Region *work, const Stretch *r) {
+  bool far = e->l->offloads && !on_host(work->off);
+  return far ? as_long_as(r, e->l->host_work) : region_extent(work, r);
+}
+
 void update_results(Emit *e, const Stretch *r) {
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
@@ -212,7 +223,7 @@ void update_results(Emit *e, const Stretch *r) {
   emit_out(e, region_extent(regions_value(s, p), r), DT_F32);
   emit_out(e, region_extent(regions_find(s, REGION_M, p), r), DT_F32);
   emit_out(e, region_extent(regions_find(s, REGION_V, p), r), DT_F32);
-  emit_out(e, region_extent(work, r), (DType)work->dtype);
+  emit_out(e, new_work(e, work, r), (DType)work->dtype);
 }
 
 void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
@@ -224,21 +235,51 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
                  .eps = (float)o->eps,
                  .weight_decay = c->param[p->param].decay ? (float)o->weight_decay : 0};
   emit_kernel(e, op, &attr, update_name(e, c, r));
+  Extent grad = region_extent(gradients(e, r), r);
   emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
-  emit_in(e, region_extent(gradients(e, r), r), DT_F32);
+  emit_in(e, e->l->offloads ? as_long_as(r, e->l->host_grad) : grad, DT_F32);
   emit_in(e, region_extent(regions_find(s, REGION_M, p), r), DT_F32);
   emit_in(e, region_extent(regions_find(s, REGION_V, p), r), DT_F32);
-  emit_in(e, first_scalars(e, SC_ZERO_FROM), DT_F64);
+  Extent scalars = first_scalars(e, SC_ZERO_FROM);
+  if (e->l->offloads) scalars.off = e->l->host_scalars;
+  emit_in(e, scalars, DT_F64);
   update_results(e, r);
+}
+
+static void emit_copy(Emit *e, Extent from, Extent to, DType dt, const char *what) {
+  emit_kernel(e, OP_copy, NULL, what);
+  emit_in(e, from, dt);
+  emit_out(e, to, dt);
+}
+
+/* The step where state lies on the host: gradients go there, parameters come back. */
+static void step_on_host(Emit *e, const Compiled *c, const Stretch *r) {
+  const Regions *s = &e->l->regions;
+  const Region *work = regions_find(s, REGION_WORK, &s->param[r->first]);
+  const char *what = update_name(e, c, r);
+  emit_copy(e, region_extent(gradients(e, r), r), as_long_as(r, e->l->host_grad), DT_F32,
+            what);
+  update_step(e, c, r, OP_adamw);
+  emit_work(e);
+  if (!on_host(work->off))
+    emit_copy(e, new_work(e, work, r), region_extent(work, r), (DType)work->dtype, what);
 }
 
 /* A run is gathered while the next ones are stepped, where the plan wants that. */
 void update_last_step(Emit *e, const Compiled *c, MainList *t) {
   bool overlap = e->plan->strategy.overlap_param_gather;
   int first = t->handles;
+  if (e->l->offloads) {
+    Extent to = {.off = e->l->host_scalars, .n = SC_ZERO_FROM};
+    emit_copy(e, first_scalars(e, SC_ZERO_FROM), to, DT_F64, "step");
+  }
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
-    update_step(e, c, &r, OP_adamw);
-    emit_work(e);
+    if (e->l->offloads) {
+      step_on_host(e, c, &r);
+    } else {
+      update_step(e, c, &r, OP_adamw);
+      emit_work(e);
+    }
     if (!emit_gather(e, &r, overlap ? t->handles : SCALAR_HANDLE, "parameters")) continue;
     if (overlap)
       t->handles++;

@@ -59,6 +59,8 @@ typedef struct Strategy {
   int prefetch[2];               /* calls that a gather starts ahead: forward, backward */
   bool defer_grad_sync;          /* gradients are reduced once a step, not in each W */
   int64_t persistence;           /* parameters of fewer elements stay whole */
+  bool offload_state;            /* optimizer state lies in the memory of the host */
+  bool offload_params;           /* and shards of parameters do */
 } Strategy;
 
 typedef enum { LR_CONSTANT, LR_COSINE, LR_LINEAR } LrKind;

@@ -57,6 +57,7 @@ static weft_status check_operands(const Check *k, uint32_t pc, const Body *b) {
     if (o->ndim > MAX_DIM) FAIL("operand %d has %d dimensions", i, o->ndim);
     if (o->shard && (b || axes_expert(o->shard) || o->shard & ~AXES_ALL))
       FAIL("operand %d is a shard over axes %x", i, o->shard);
+    if (b && on_host(o->off)) FAIL("operand %d of a body is on the host", i);
     if (o->slot >= nslot) FAIL("operand %d is in slot %d of %d", i, o->slot, nslot);
     for (int d = 0; d < o->ndim; d++)
       if (o->dim[d] < 0) FAIL("operand %d: dimension %d is negative", i, d);
@@ -281,8 +282,10 @@ static weft_status check_regions(const Check *k) {
       return bad(k, "the length of a region", (uint64_t)r->count, (uint64_t)r->whole);
     if (!cuts_blocks(&p->regions, r))
       return bad(k, "the blocks of a region, elements", (uint64_t)r->whole, 0);
-    if (r->off > p->arena_bytes || n > p->arena_bytes - r->off)
-      return bad(k, "the end of a region", r->off + n, p->arena_bytes);
+    uint64_t off = on_host(r->off) ? r->off - HOST_BASE : r->off;
+    uint64_t room = on_host(r->off) ? p->host_bytes : p->arena_bytes;
+    if (off > room || n > room - off)
+      return bad(k, "the end of a region", off + n, room);
   }
   TRY(check_params(k));
   return check_blocks(k);
@@ -316,28 +319,33 @@ static weft_status check_comms(const Check *k) {
 
 /* ---- operands inside the arena ---- */
 
-/* The furthest byte that `n` instructions reach in each slot. */
-static void reach(const Check *k, uint32_t first, uint32_t n, uint64_t *end) {
+/* The furthest byte that `n` instructions reach in each slot, and in the host's arena. */
+static void reach(const Check *k, uint32_t first, uint32_t n, uint64_t *end,
+                  uint64_t *host) {
   const Program *p = k->p;
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *in = &p->code[i];
     for (int j = 0; j < instr_operands(in); j++) {
       const Operand *o = &p->operand[in->operand + (uint32_t)j];
-      end[o->slot] = MAX(end[o->slot], o->off + operand_reach(&k->c->mesh, o));
+      uint64_t to = o->off + operand_reach(&k->c->mesh, o);
+      bool far = on_host(o->off);
+      uint64_t *most = far ? host : &end[o->slot];
+      *most = MAX(*most, far ? to - HOST_BASE : to);
     }
   }
 }
 
 static weft_status check_bounds(const Check *k, Arena *a) {
   const Program *p = k->p;
-  uint64_t in_main = 0, **end = NEW_N(a, uint64_t *, p->nbody);
-  reach(k, 0, p->nmain, &in_main);
+  uint64_t in_main = 0, host = 0, **end = NEW_N(a, uint64_t *, p->nbody);
+  reach(k, 0, p->nmain, &in_main, &host);
   if (in_main > p->arena_bytes)
     return bad(k, "the reach of main", in_main, p->arena_bytes);
   for (int i = 0; i < p->nbody; i++) {
     end[i] = NEW_N(a, uint64_t, MAX(p->body[i].nslot, 1));
-    reach(k, p->body[i].first, p->body[i].n, end[i]);
+    reach(k, p->body[i].first, p->body[i].n, end[i], &host);
   }
+  if (host > p->host_bytes) return bad(k, "the reach on the host", host, p->host_bytes);
   const Body *b = NULL;
   for (uint32_t pc = 0; pc < p->nmain; pc++) {
     if (p->code[pc].code != I_CALL) continue;

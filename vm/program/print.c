@@ -14,6 +14,12 @@ typedef struct Print {
 
 #define ULL(x) ((unsigned long long)(x))
 
+/* In the arena, or in that of the host. */
+static void print_place(const Print *k, uint64_t off) {
+  text_add(k->out, on_host(off) ? " host" : "");
+  if (k->offsets) text_printf(k->out, " @%llu", ULL(on_host(off) ? off - HOST_BASE : off));
+}
+
 static void print_operand(const Print *k, const Operand *o) {
   text_printf(k->out, "%s[", dtype_name(o->dtype));
   for (int i = 0; i < o->ndim; i++)
@@ -23,8 +29,8 @@ static void print_operand(const Print *k, const Operand *o) {
   if (o->shard) text_printf(k->out, " shard over %s", axes_name(o->shard, buf));
   if (k->offsets && o->slot)
     text_printf(k->out, " $%d+%llu", o->slot, ULL(o->off));
-  else if (k->offsets)
-    text_printf(k->out, " @%llu", ULL(o->off));
+  else if (k->offsets || on_host(o->off))
+    print_place(k, o->off);
 }
 
 static void print_operands(const Print *k, uint32_t first, int n) {
@@ -130,12 +136,20 @@ static void print_header(const Print *k) {
   text_add(k->out, "\n");
 }
 
+static void print_classes(const Print *k, const MemClass *m, int n) {
+  for (int i = 0; i < n; i++)
+    text_printf(k->out, "  %-16s %14llu%s%s\n", m[i].name, ULL(m[i].bytes),
+                m[i].note ? "  " : "", m[i].note ? m[i].note : "");
+}
+
 static void print_memory(const Print *k) {
   const Program *p = k->p;
   text_printf(k->out, "\narena %llu bytes\n", ULL(p->arena_bytes));
-  for (int i = 0; i < p->nmem; i++)
-    text_printf(k->out, "  %-16s %14llu%s%s\n", p->mem[i].name, ULL(p->mem[i].bytes),
-                p->mem[i].note ? "  " : "", p->mem[i].note ? p->mem[i].note : "");
+  print_classes(k, p->mem, p->nmem);
+  if (p->host_bytes) {
+    text_printf(k->out, "on the host %llu bytes\n", ULL(p->host_bytes));
+    print_classes(k, p->host, p->nhost);
+  }
   if (!k->offsets) return;
   text_printf(k->out, "  %-16s @%llu\n", "scalars", ULL(p->scalars));
   for (int i = 0; i < IN_N; i++)
@@ -162,7 +176,7 @@ static void print_regions(const Print *k) {
     const Region *r = &s->region[i];
     text_printf(k->out, "%6d  %s: %lld %s", i, region_name[r->kind], (long long)r->count,
                 dtype_name((DType)r->dtype));
-    if (k->offsets) text_printf(k->out, " @%llu", ULL(r->off));
+    if (k->offsets || on_host(r->off)) print_place(k, r->off);
     if (r->first) text_printf(k->out, ", from %lld on", (long long)r->first);
     if (r->flat)
       text_printf(k->out, ", %s over %s", r->spread ? "of which a shard" : "shards",

@@ -12,6 +12,10 @@ typedef struct Print {
   int *group;            /* room for the members of a communicator */
 } Print;
 
+static uint64_t in_its_arena(uint64_t off) {
+  return on_host(off) ? off - HOST_BASE : off;
+}
+
 static void offset(Json *j, const char *key, uint64_t at) {
   json_int(j, key, (int64_t)at);
 }
@@ -24,7 +28,8 @@ static void write_operands(const Print *k, const char *key, uint32_t first, int 
     const Operand *o = &k->p->operand[first + (uint32_t)i];
     json_open(j, NULL, '{');
     json_str(j, "dtype", dtype_name(o->dtype));
-    offset(j, "offset", o->off);
+    if (on_host(o->off)) json_bool(j, "host", true);
+    offset(j, "offset", in_its_arena(o->off));
     if (o->shard) json_str(j, "shard", axes_name(o->shard, buf));
     json_open(j, "shape", '[');
     for (int d = 0; d < o->ndim; d++) json_int(j, NULL, o->dim[d]);
@@ -173,13 +178,13 @@ static void write_inputs(const Print *k) {
   json_close(k->j, '}');
 }
 
-static void write_memory(const Print *k) {
-  json_open(k->j, "memory", '[');
-  for (int i = 0; i < k->p->nmem; i++) {
+static void write_memory(const Print *k, const char *key, const MemClass *m, int n) {
+  json_open(k->j, key, '[');
+  for (int i = 0; i < n; i++) {
     json_open(k->j, NULL, '{');
-    offset(k->j, "bytes", k->p->mem[i].bytes);
-    json_str(k->j, "name", k->p->mem[i].name);
-    json_str(k->j, "note", k->p->mem[i].note);
+    offset(k->j, "bytes", m[i].bytes);
+    json_str(k->j, "name", m[i].name);
+    json_str(k->j, "note", m[i].note);
     json_close(k->j, '}');
   }
   json_close(k->j, ']');
@@ -212,8 +217,9 @@ static void write_regions(const Print *k) {
     json_str(k->j, "dtype", dtype_name((DType)r->dtype));
     json_int(k->j, "first", r->first);
     json_str(k->j, "flat", r->flat ? axes_name(r->flat, buf) : NULL);
+    json_bool(k->j, "host", on_host(r->off));
     json_str(k->j, "kind", region_name[r->kind]);
-    offset(k->j, "offset", r->off);
+    offset(k->j, "offset", in_its_arena(r->off));
     json_bool(k->j, "spread", r->spread);
     json_close(k->j, '}');
   }
@@ -255,9 +261,13 @@ static void write_program(const Print *k) {
   json_num(j, "flops", k->p->flops);
   json_num(j, "flops_again", k->p->again);
   json_int(j, "handles", k->p->nhandle);
+  if (k->p->host_bytes) {
+    offset(j, "host_bytes", k->p->host_bytes);
+    write_memory(k, "host_memory", k->p->host, k->p->nhost);
+  }
   write_inputs(k);
   write_code(k, "main", 0, k->p->nmain);
-  write_memory(k);
+  write_memory(k, "memory", k->p->mem, k->p->nmem);
   json_int(j, "micro", k->c->micro);
   json_int(j, "microbatches", k->c->microbatches);
   write_params(k);

@@ -7,7 +7,7 @@
  * slot 0 is the arena itself, the others are bound by the call:
  *   slot 1 ..               bind[]   parameters and gradients of the unit
  *   slot 1 + call.nbind ..  dyn[]    frames, edges and inputs of this call
- * all of them offsets into the arena. A parameter lies where it is stored, or in a copy
+ * all of them offsets into the arena; from HOST_BASE on, into the one of the host. A parameter lies where it is stored, or in a copy
  * that GATHER made of the shards of all ranks and FREE gives up: the call says which.
  *
  * An operand may be a *shard*: what a rank has of something that lies whole on each, its
@@ -142,6 +142,8 @@ typedef struct Program {
   int nhandle;
   uint64_t arena_bytes;
   MemClass *mem;         int nmem;
+  uint64_t host_bytes;   /* of the arena in the memory of the host; 0: there is none */
+  MemClass *host;        int nhost;
   /* Inputs of a whole step, i32 (microbatches, micro, T); UINT64_MAX if not read here. */
   uint64_t input[IN_N];
   uint64_t scalars;      /* f64[SC_N] */

@@ -64,8 +64,13 @@ typedef struct Region {
   int ways;              /* into so many shards; 1: whole */
   int64_t first, whole;  /* in the row, from the first of a block to the end of one */
   int64_t count;         /* elements on each rank: whole, or whole / ways */
-  uint64_t off;          /* in the arena */
+  uint64_t off;          /* in the arena, or that of the host */
 } Region;
+
+/* Offsets from here on are into the second arena of a rank, in the memory of the host,
+ * where what is offloaded lies. */
+#define HOST_BASE ((uint64_t)1 << 60)
+static inline bool on_host(uint64_t off) { return off >= HOST_BASE; }
 
 typedef struct Regions {
   Stored *param;         /* in the order of the row */
