@@ -49,25 +49,25 @@ void cpu_concat(Device *dev, const KernelArgs *a) {
 /* ---- slice, pack, unpack ----
  * One dimension of length L0 consists of `parts` equal parts; piece p holds the p-th run
  * of length `run` of each part, one after the other; what lies past a part's end is 0. */
-typedef struct Cut {
+typedef struct Runs {
   char *whole, *piece;   /* at one outer index: (L0, inner) and (L, inner) */
   int64_t part, run;     /* elements of the dimension: of a part, of a run */
   int parts;
   size_t inner;          /* bytes */
-} Cut;
+} Runs;
 
-static Cut cut_of(const KernelArgs *a, const KTensor *whole, int64_t l0, int64_t l,
-                  int64_t inner) {
+static Runs runs_of(const KernelArgs *a, const KTensor *whole, int64_t l0, int64_t l,
+                    int64_t inner) {
   int parts = MAX(1, a->attr->parts);
   assert(l0 % parts == 0 && l % parts == 0);
-  return (Cut){.part = l0 / parts,
+  return (Runs){.part = l0 / parts,
                .run = l / parts,
                .parts = parts,
                .inner = (size_t)inner * element(whole)};
 }
 
 /* Copies piece p at one outer index, out of the whole or (join) back into it. */
-static void move_piece(const Cut *c, int64_t p, bool join) {
+static void move_piece(const Runs *c, int64_t p, bool join) {
   int64_t first = MIN(p * c->run, c->part), n = MIN(c->run, c->part - first);
   for (int j = 0; j < c->parts; j++) {
     char *w = c->whole + (size_t)(j * c->part + first) * c->inner;
@@ -88,7 +88,7 @@ static void slice_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   const KTensor *x = &a->in[0], *y = &a->out[0];
   int d = a->attr->dim;
   int64_t inner = product(x->dim + d + 1, x->ndim - d - 1);
-  Cut c = cut_of(a, x, x->dim[d], y->dim[d], inner);
+  Runs c = runs_of(a, x, x->dim[d], y->dim[d], inner);
   for (int64_t o = lo; o < hi; o++) {
     c.whole = (char *)x->p + (size_t)(o * x->dim[d]) * c.inner;
     c.piece = (char *)y->p + (size_t)(o * y->dim[d]) * c.inner;
@@ -108,7 +108,7 @@ void cpu_slice(Device *dev, const KernelArgs *a) {
 static void pack_items(const KernelArgs *a, const KTensor *whole, const KTensor *pieces,
                        bool join, int64_t lo, int64_t hi) {
   int64_t outer = whole->dim[0], l0 = whole->dim[1], l = pieces->dim[2];
-  Cut c = cut_of(a, whole, l0, l, whole->dim[2]);
+  Runs c = runs_of(a, whole, l0, l, whole->dim[2]);
   for (int64_t i = lo; i < hi; i++) {
     c.whole = (char *)whole->p + (size_t)(i % outer * l0) * c.inner;
     c.piece = (char *)pieces->p + (size_t)(i * l) * c.inner;

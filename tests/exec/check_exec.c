@@ -274,6 +274,59 @@ START_TEST(the_watchdog_names_the_wait) {
 }
 END_TEST
 
+/* Three pp ranks, of which 0 and 2 add up a tied parameter. Rank 1 does not come: it has
+ * nothing to do, or waits for a message that nobody sends. */
+static Compiled *absent(bool blocked) {
+  Build *b = build_new(arena, 3, 1, END);
+  int comm = build_comm(b, "pp", AXIS_BIT(AXIS_PP), 1, NULL, 0);
+  for (int pp = 0; pp < 3; pp += 2) {
+    build_coll(b, pp, comm, COLL_ALL_REDUCE, 0, f32_at(0, G, 4), f32_at(0, G, 4),
+               "embed.weight");
+    build_wait(b, pp, 0);
+  }
+  if (blocked) {
+    build_recv(b, 1, 0, 0, f32_at(0, X, 4), "F3 of layers.7");
+    build_wait(b, 1, 0);
+  }
+  return build_done(b);
+}
+
+START_TEST(the_watchdog_names_all_that_wait) {
+  static const char *const others[] = {
+      "rank 1 has finished its step", "rank 1 waits in recv from rank 0 of F3 of layers.7"};
+  StepResult res;
+  open_with(absent(_i), (RunOptions){.patience_s = 0.15});
+  ck_assert_int_eq(step(3, &res), WEFT_ERUN);
+  has("step 3: no progress for");
+  has("ranks 0, 2 wait in all_reduce(pp) of embed.weight");
+  has(others[_i]);
+}
+END_TEST
+
+static void slow_launch(Device *d, const Kernel *k, const KernelArgs *a) {
+  usleep(400000);
+  device_cpu.launch(d, k, a);
+}
+
+static DeviceVtable slow_device;
+static const DeviceVtable *load_slow(weft_error *e) {
+  slow_device = device_cpu;
+  slow_device.launch = slow_launch;
+  return &slow_device;
+}
+
+/* A kernel may take longer than others may wait for nothing. */
+START_TEST(the_watchdog_lets_ranks_compute) {
+  StepResult res;
+  Compiled *c = pipeline(false);
+  DeviceKind slow = *c->device;
+  slow.load = load_slow;
+  c->device = &slow;
+  open_with(c, (RunOptions){.patience_s = 0.15});
+  ck_assert_msg(step(0, &res) == WEFT_OK, "%s", err.text);
+}
+END_TEST
+
 /* ---- accumulation ---- */
 
 /* db += sum of dy, with bit 0 of `fresh` set for the first call only. */
@@ -450,6 +503,7 @@ Suite *exec_suite(void) {
       the_flag_stops_a_step,
       the_flag_ends_waits,
       the_watchdog_names_the_wait,
+      the_watchdog_lets_ranks_compute,
       the_first_microbatch_overwrites,
       rows_go_to_their_ranks,
       an_unpacked_row_is_one_document,
@@ -459,6 +513,7 @@ Suite *exec_suite(void) {
   TCase *c = tcase_create("exec");
   tcase_add_checked_fixture(c, setup, teardown);
   for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  tcase_add_loop_test(c, the_watchdog_names_all_that_wait, 0, 2);
   suite_add_tcase(s, c);
   return s;
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/lib/mpirun.h"
 #include "tests/lib/toy.h"
@@ -14,7 +15,7 @@ enum { IDS = 512, LARGEST = 4096 };
 
 typedef struct Child {
   Toy toy;
-  Run *run, *local;      /* local: rank 0 only */
+  Run *run, *local; /* local: rank 0 only */
   int32_t tokens[IDS], labels[IDS];
   float *a, *b;
   weft_error err;
@@ -27,8 +28,9 @@ static bool bad(const Child *c, const char *what) {
   return false;
 }
 
-static bool begin(Child *c, ToyOptions o) {
-  RunOptions mpi = {.world = "mpi", .threads = 1}, local = {.world = "local", .threads = 1};
+static bool begin(Child *c, ToyOptions o, double patience_s) {
+  RunOptions mpi = {.world = "mpi", .threads = 1, .patience_s = patience_s};
+  RunOptions local = {.world = "local", .threads = 1};
   if (toy_compile(&c->toy, &o, NULL) != WEFT_OK) return bad(c, "compile");
   for (int i = 0; i < IDS; i++) {
     c->tokens[i] = (i * 7 + i / 5) % o.vocab;
@@ -53,7 +55,9 @@ static void end(Child *c) {
   toy_free(&c->toy);
 }
 
-static bool near(double a, double b) { return fabs(a - b) <= 1e-5 * fabs(b); }
+static bool near(double a, double b) {
+  return fabs(a - b) <= 1e-5 * fabs(b);
+}
 
 static bool same_step(Child *c, int64_t step) {
   StepResult r, l;
@@ -101,7 +105,8 @@ static bool set_and_get(Child *c) {
   const Compiled *p = c->toy.compiled;
   for (int i = 0; i < p->nparam; i++) {
     int64_t n = param_count(&p->param[i]);
-    for (int64_t k = 0; k < n; k++) c->a[k] = (float)(i + k);
+    for (int64_t k = 0; k < n; k++)
+      c->a[k] = (float)(i + k);
     if (run_set(c->run, STATE_V, i, c->local ? c->a : NULL, &c->err) != WEFT_OK)
       return bad(c, "set");
     if (run_get(c->run, STATE_V, i, c->local ? c->b : NULL, &c->err) != WEFT_OK)
@@ -123,9 +128,19 @@ static bool trains(Child *c) {
 static bool meets_nan(Child *c) {
   StepResult r;
   float nan[LARGEST];
-  for (int i = 0; i < LARGEST; i++) nan[i] = NAN;
+  for (int i = 0; i < LARGEST; i++)
+    nan[i] = NAN;
   if (run_set(c->run, STATE_PARAM, 0, nan, &c->err) != WEFT_OK) return bad(c, "set");
   run_step_tokens(c->run, c->tokens, c->labels, 6, &r, &c->err);
+  return true;
+}
+
+/* Rank 1 stays away from the step. The others wait for it, directly or not, and are
+ * ended; so is rank 1, which does not come back either. */
+static bool stays_away(Child *c) {
+  StepResult r;
+  if (run_rank(c->run) == 1) sleep(60);
+  run_step_tokens(c->run, c->tokens, c->labels, 7, &r, &c->err);
   return true;
 }
 
@@ -137,8 +152,11 @@ int run_child(int argc, char **argv) {
   const char *what = argc == 3 ? argv[2] : "";
   if (strcmp(what, "dp") == 0) o.pp = 1, o.dp = 2;
   if (strcmp(what, "size") == 0) o.tp = 1;
-  bool ok = begin(&c, o);
-  if (ok) ok = strcmp(what, "nan") == 0 ? meets_nan(&c) : trains(&c);
+  bool ok = begin(&c, o, strcmp(what, "away") == 0 ? 1 : 0);
+  if (ok)
+    ok = strcmp(what, "nan") == 0    ? meets_nan(&c)
+         : strcmp(what, "away") == 0 ? stays_away(&c)
+                                     : trains(&c);
   fflush(stdout);
   end(&c);
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -172,6 +190,23 @@ START_TEST(nan_ends_all_processes) {
 }
 END_TEST
 
+/* Of four ranks, tp=2 and pp=2, rank 1 is missing: rank 0 waits for it in tp, the others
+ * for what rank 0 and it would send. All who wait say so. */
+START_TEST(a_rank_that_stays_away_is_told) {
+  if (!mpirun_present()) return;
+  MpirunOutcome o = mpirun("--run-child", "away");
+  ck_assert_int_ne(o.status, 0);
+  static const char *const said[] = {
+      "rank 0 gave up: step 7: no progress for ", "rank 0 waits in all_reduce(",
+      "rank 2 waits in ", "rank 3 waits in ",
+      "other ranks that wait say so, one that does not computes or hangs"};
+  for (int i = 0; i < LEN(said); i++)
+    ck_assert_msg(strstr(o.text, said[i]) != NULL, "\"%s\" is not in:\n%s", said[i],
+                  o.text);
+  ck_assert_msg(strstr(o.text, "rank 1 waits") == NULL, "%s", o.text);
+}
+END_TEST
+
 Suite *run_mpi_suite(void) {
   Suite *s = suite_create("run_mpi");
   TCase *t = tcase_create("mpirun");
@@ -179,6 +214,7 @@ Suite *run_mpi_suite(void) {
   tcase_add_loop_test(t, processes_agree_with_threads, 0, LEN(good));
   tcase_add_test(t, another_number_of_processes_is_refused);
   tcase_add_test(t, nan_ends_all_processes);
+  tcase_add_test(t, a_rank_that_stays_away_is_told);
   suite_add_tcase(s, t);
   return s;
 }

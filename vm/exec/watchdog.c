@@ -4,20 +4,52 @@
 
 #include <stdio.h>
 
-/* What the ranks wait for, as far as there is room. */
-static void report(const Run *r, double seconds, char *why, size_t size) {
-  size_t n = (size_t)snprintf(why, size, "no progress for %.0f s", seconds);
-  int left = r->nworker;
-  for (int i = 0; i < r->nworker && n + 160 < size; i++, left--) {
-    char name[100];
-    RankAt at = rank_at(r->worker[i].r);
-    bool waits = at.state == RANK_WAITS;
-    if (waits) rank_describe(r->worker[i].r, at.instr, name, sizeof name);
-    n += (size_t)snprintf(why + n, size - n, "%s rank %d %s%s", i ? ";" : ":",
-                          r->worker[i].rank, waits ? "waits in " : "has finished its",
-                          waits ? name : " step");
+/* What a rank does, as it is said of one or of several. */
+static void doing(const Worker *w, bool several, char *to, size_t size) {
+  RankAt at = rank_at(w->r);
+  char name[160];
+  if (at.state == RANK_WAITS) {
+    rank_describe(w->r, at.instr, name, sizeof name);
+    snprintf(to, size, "%s in %s", several ? "wait" : "waits", name);
+  } else {
+    snprintf(to, size, "%s",
+             several ? "have finished their step" : "has finished its step");
   }
-  if (left > 0) snprintf(why + n, size - n, "; and %d more ranks", left);
+}
+
+static bool does_the_same(const Worker *a, const Worker *b) {
+  char x[200], y[200];
+  doing(a, true, x, sizeof x);
+  doing(b, true, y, sizeof y);
+  return strcmp(x, y) == 0;
+}
+
+/* The ranks that do what the i-th does, then that; nothing if one before it does so. */
+static void report_alike(const Run *r, int i, Text *out) {
+  const Worker *w = r->worker;
+  char what[200];
+  int n = 1;
+  for (int k = 0; k < i; k++)
+    if (does_the_same(&w[k], &w[i])) return;
+  for (int k = i + 1; k < r->nworker; k++)
+    n += does_the_same(&w[i], &w[k]);
+  text_printf(out, "%s rank%s %d", i ? ";" : ":", n > 1 ? "s" : "", w[i].rank);
+  for (int k = i + 1; k < r->nworker; k++)
+    if (does_the_same(&w[i], &w[k])) text_printf(out, ", %d", w[k].rank);
+  doing(&w[i], n > 1, what, sizeof what);
+  text_printf(out, " %s", what);
+}
+
+/* What the ranks of this process wait for; of others it knows nothing. */
+static void report(const Run *r, double seconds, char *why, size_t size) {
+  Text t = {0};
+  text_printf(&t, "no progress for %.0f s", seconds);
+  for (int i = 0; i < r->nworker; i++)
+    report_alike(r, i, &t);
+  if (r->kind->processes)
+    text_add(&t, "; other ranks that wait say so, one that does not computes or hangs");
+  snprintf(why, size, "%s", t.s && !t.oom ? t.s : "no progress");
+  text_free(&t);
 }
 
 /* A process that was stopped for a while has not been idle: no look counts for more. */
