@@ -2,64 +2,9 @@
  * printed as the prompt prints them, or as JSON. */
 #include "cli.h"
 
-#include <math.h>
-
-#include "bindings/lang/lang.h"
 #include "bindings/object/plan_object.h"
+#include "bindings/lang/json_value.h"
 #include "bindings/runner/runner.h"
-
-/* ---- JSON ---- */
-
-static void json_value(lua_State *L, const char *key, Json *out);
-
-static void json_items(lua_State *L, int t, const char *key, Json *out) {
-  json_open(out, key, '[');
-  for (int i = 1; lua_rawgeti(L, t, i) != LUA_TNIL; i++) json_value(L, NULL, out);
-  lua_pop(L, 1);
-  json_close(out, ']');
-}
-
-/* A list, or an object whose list, if it has one too, is its member "list". */
-static void json_table(lua_State *L, int t, const char *key, Json *out) {
-  bool list = lua_rawlen(L, t) > 0, any = false;
-  if (!sorted_keys(L, t)) luaL_error(L, "a key is no name");
-  int keys = lua_gettop(L);
-  for (int i = 1; !any && lua_rawgeti(L, keys, i) != LUA_TNIL; i++) {
-    any = lua_type(L, -1) == LUA_TSTRING;
-    lua_pop(L, 1);
-  }
-  lua_settop(L, keys);
-  if (!any) {
-    json_items(L, t, key, out);
-    lua_settop(L, keys - 1);
-    return;
-  }
-  json_open(out, key, '{');
-  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
-    if (lua_type(L, -1) != LUA_TSTRING) continue;
-    const char *name = lua_tostring(L, -1);
-    if (list && strcmp(name, "list") > 0) list = false, json_items(L, t, "list", out);
-    lua_pushvalue(L, -1);
-    lua_rawget(L, t);
-    json_value(L, name, out);
-  }
-  lua_settop(L, keys - 1);
-  if (list) json_items(L, t, "list", out);
-  json_close(out, '}');
-}
-
-/* Takes the value on top. */
-static void json_value(lua_State *L, const char *key, Json *out) {
-  luaL_checkstack(L, 8, NULL);
-  int t = lua_gettop(L);
-  if (lua_istable(L, t)) json_table(L, t, key, out);
-  else if (lua_isboolean(L, t)) json_bool(out, key, lua_toboolean(L, t));
-  else if (lua_isinteger(L, t)) json_int(out, key, lua_tointeger(L, t));
-  else if (lua_type(L, t) == LUA_TNUMBER) json_num(out, key, lua_tonumber(L, t));
-  else if (lua_type(L, t) == LUA_TSTRING) json_str(out, key, lua_tostring(L, t));
-  else luaL_error(L, "a %s has no JSON", luaL_typename(L, t));
-  lua_settop(L, t - 1);
-}
 
 /* ---- the call ---- */
 

@@ -225,17 +225,7 @@ static void add_value(lua_State *L, int idx, KeyJob *j) {
   if (j->what) text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
 }
 
-/* What the plan's field came to, with the config of a file and the defaults. */
-static void add_model(lua_State *L, KeyJob *j) {
-  text_add(j->out, j->lp->arch ? j->lp->arch : "");
-  lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->build);
-  if (!j->lp->arch) add_value(L, -1, j);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, j->lp->config);
-  add_value(L, -1, j);
-  lua_pop(L, 2);
-}
-
-/* The rules, too, may come from the model. */
+/* Rules that the plan does not write come from the model. */
 static void add_rules(KeyJob *j) {
   const Plan *p = &j->lp->plan;
   for (int i = 0; i < p->ntp; i++)
@@ -302,8 +292,6 @@ static void key_job(lua_State *L, void *ud) {
     text_add(j->out, ";");
     if (f->size) {
       add_place(f, j);
-    } else if (str_eq(f->key, "model")) {
-      add_model(L, j);
     } else if (str_eq(f->key, "tp_plan")) {
       add_rules(j);
     } else {

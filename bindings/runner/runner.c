@@ -12,9 +12,10 @@
 
 /* ---- a state ---- */
 
-/* Work in C of a script has no limit, but it ends when the script is interrupted. */
+/* Work in C of a script has no limit, but it ends when the script is interrupted. Without
+ * a hook it is that of a sweep, which ends itself. */
 static void charge(lua_State *L, int64_t steps) {
-  if (script_interrupt(L)) luaL_error(L, "interrupted!");
+  if (lua_gethook(L) && script_interrupt(L)) luaL_error(L, "interrupted!");
 }
 
 static const Meter meter = {charge, (size_t)PTRDIFF_MAX};

@@ -16,6 +16,7 @@ int script_weft(lua_State *L) {
   luaL_checkversion(L);
   library_open(L);
   mesh_object_open(L);
+  sweep_open(L);
   lua_newtable(L);
   builders_add(L);
   lua_pushcfunction(L, mesh_object_make);

@@ -1,61 +1,36 @@
-/* sweep.h - weft.grid and weft.sweep: many plans judged, the best ones found. The script
- * side: reading options, calling back, threads, files, results. sweep_point.h judges. */
+/* sweep.h - weft.grid and weft.sweep: many plans judged, the best ones found.
+ * stdlib/sweep is the script side: options, callbacks, scores, files, results. Here are
+ * the threads that judge (sweep_point.h says how) and what they leave. */
 #ifndef WEFT_SWEEP_H
 #define WEFT_SWEEP_H
 
 #include <pthread.h>
+#include <stdio.h>
 
 #include "bindings/script/script.h"
 #include "sweep_point.h"
 
-/* ---- sweep_grid.c ---- */
-typedef struct SweepAxis {
-  const char *path;  /* "mesh.tp" */
-  const char *field; /* the same for all spellings of a path */
-  const char *name;  /* "tp", or the path where that could be another thing */
-  int n;
-  const char **text; /* each value, for people and files */
-} SweepAxis;
-typedef struct SweepGrid {
-  SweepAxis *axis;
-  int n;
-  int64_t points;
-} SweepGrid;
-/* weft.grid { { "mesh.tp", 1, 2, 4 }, ... } */
-int sweep_grid_make(lua_State *L);
-/* Reads the list of axes at idx; raises. `fields`: they must be fields of a plan. */
-void sweep_grid_read(lua_State *L, int idx, bool fields, Arena *a, SweepGrid *g);
-/* The numbers of the values of a point: the last axis runs fastest. */
-void sweep_grid_choice(const SweepGrid *g, int64_t point, int *choice);
-/* Sets the fields of a point in the table on top; `idx`: the list of axes. */
-void sweep_grid_fields(lua_State *L, const SweepGrid *g, int idx, int64_t point);
-
-/* ---- what a sweep is ---- */
 typedef struct SweepReason {
   PointReason why; /* of the first point */
   int64_t count, first;
 } SweepReason;
 
-enum { SWEEP_REASONS = 256 };
+enum { SWEEP_REASONS = 256, SWEEP_AXES = 32, SWEEP_POINTS = 10 * 1000 * 1000 };
 typedef struct Sweep {
   Arena *arena;
-  SweepGrid grid;
-  int64_t *todo, ntodo; /* points that `where` lets pass */
+  int size[SWEEP_AXES], naxis; /* values of each axis */
+  int64_t *todo, ntodo;        /* points that `where` lets pass, in order */
   PointRow *row;        /* [ntodo]; a row is written before it is ready */
   _Atomic bool *ready;
-  double *score, *measured; /* [ntodo]; NAN: none */
-  PointReason **why;        /* [ntodo] of illegal points, for files; or NULL */
-  int64_t *best, nbest;     /* indices of rows by score */
+  PointReason **why; /* [ntodo] of illegal points */
   SweepReason reason[SWEEP_REASONS];
   int nreason;
-  int64_t nlegal, nillegal, nmemory, ndropped, nresumed;
-  const char *column; /* that is the score, or NULL: a function */
+  int64_t nlegal, nillegal, nmemory;
   uint64_t limit;
   bool interrupted;
-  double seconds;
-  const char *csv, *jsonl, *resume;
-  uint64_t key; /* of the plan and the grid: what may be resumed */
   SweepCaches caches;
+  FILE *file; /* where rows go, or NULL */
+  const char *path;
   /* threads */
   Judge *judge;
   pthread_t *thread;
@@ -66,11 +41,31 @@ typedef struct Sweep {
   pthread_mutex_t lock; /* reasons and the error */
   weft_status st;
   weft_error e;
-  struct SweepFile *file;
 } Sweep;
 
+/* The numbers of the values of a point, from 0: the last axis runs fastest. */
+void sweep_choice(const Sweep *s, int64_t point, int *choice);
+
 /* ---- sweep_api.c ---- */
-int sweep_make(lua_State *L); /* weft.sweep { ... } */
+int sweep_make(lua_State *L);      /* weft.sweep { ... } */
+int sweep_grid_make(lua_State *L); /* weft.grid { { "mesh.tp", 1, 2, 4 }, ... } */
+/* Gives the library of a state what stdlib/sweep works with. */
+void sweep_open(lua_State *L);
+
+/* ---- sweep_object.c ---- */
+/* The table of core.points: what judges, as an object of the library. */
+int sweep_points(lua_State *L);
+Sweep *sweep_at(lua_State *L, int idx);
+/* After Ctrl-C: ends all threads; what they did stands. */
+void sweep_cut(lua_State *L, Sweep *s);
+
+/* ---- sweep_given.c ---- */
+/* A plan for a judge, in the arena: of the file, object or table at idx, or a copy. */
+weft_status sweep_load_plan(lua_State *L, int idx, const LangPlan *copy, Arena *a,
+                            LangPlan **lp, Diags *d, weft_error *e);
+/* points:judge(i, plan, text): a point whose plan a function of the script has given, on
+ * this thread; nil: the text says why there is none. */
+int sweep_judge(lua_State *L);
 
 /* ---- sweep_run.c ---- */
 /* Counts row i, which is complete, and lets others see it. */
@@ -82,29 +77,10 @@ bool sweep_work(Sweep *s, Judge *j, double seconds);
 /* Waits for all threads. */
 void sweep_join(Sweep *s);
 
-/* ---- sweep_row.c: columns ---- */
-enum { SWEEP_COLUMNS = 11 };
-extern const char *const sweep_columns[SWEEP_COLUMNS];
-/* NAN where a row has no such figure. */
-double sweep_value(const Sweep *s, int64_t i, int column);
-int sweep_column(const char *name); /* -1: there is none */
-void sweep_push_row(lua_State *L, const Sweep *s, int axes, int64_t i);
-
-/* ---- sweep_table.c: what people and programs read ---- */
-void sweep_table(const Sweep *s, int64_t most, Text *out);
-void sweep_reasons(const Sweep *s, Text *out);
-void sweep_csv(const Sweep *s, Text *out);
-
-/* ---- sweep_file.c: rows as lines of JSON, written as they come ---- */
-/* Opens s->jsonl or takes up s->resume, whose rows are filled in. */
-weft_status sweep_file_open(Sweep *s, weft_error *e);
-/* Writes rows that are done, in order. */
-weft_status sweep_file_add(Sweep *s, weft_error *e);
-weft_status sweep_file_close(Sweep *s, weft_error *e);
-
 /* ---- sweep_measure.c ---- */
-/* Trains the best rows for so many steps, made small, on virtual ranks. */
-weft_status sweep_measure(Sweep *s, int64_t rows, int steps, const StopFlag *stop,
-                          weft_error *e);
+/* Trains the plan of row i for so many steps, made small, on virtual ranks. NAN: no step
+ * could be timed. */
+weft_status sweep_measure(Sweep *s, int64_t i, int steps, const StopFlag *stop,
+                          double *rate, weft_error *e);
 
 #endif

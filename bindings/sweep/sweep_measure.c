@@ -52,17 +52,17 @@ static void measure_job(void *ud) {
   if (m->st == WEFT_OK) m->st = train(&m->job, m->steps, m->stop, &m->rate);
 }
 
-static weft_status measure_row(Sweep *s, int64_t i, int steps, const StopFlag *stop,
-                               weft_error *e) {
+weft_status sweep_measure(Sweep *s, int64_t i, int steps, const StopFlag *stop,
+                          double *rate, weft_error *e) {
   Judge *j = &s->judge[0];
-  int choice[64];
+  int choice[SWEEP_AXES];
   Arena *a = arena_new(NULL);
   if (!a) return err_set(e, WEFT_ENOMEM, "out of memory in a sweep");
   Measuring m = {
       .job = {.arena = a, .d = {.arena = a}}, .steps = steps, .stop = stop, .rate = NAN};
   err_clear(&m.job.e);
-  sweep_grid_choice(&s->grid, s->todo[i], choice);
-  m.st = vary_begin(j->lp, j->values, choice, s->grid.n, &m.vary, &m.job.d, &m.job.e);
+  sweep_choice(s, s->todo[i], choice);
+  m.st = vary_begin(j->lp, j->values, choice, s->naxis, &m.vary, &m.job.d, &m.job.e);
   if (m.st == WEFT_OK && !arena_try(a, measure_job, &m))
     m.st = err_set(&m.job.e, WEFT_ENOMEM, "out of memory in a sweep");
   vary_end(&m.vary);
@@ -70,16 +70,6 @@ static weft_status measure_row(Sweep *s, int64_t i, int steps, const StopFlag *s
   if (m.st != WEFT_OK) *e = m.job.e;
   text_free(&m.job.dumped);
   arena_free(a);
-  s->measured[i] = m.rate;
+  *rate = m.rate;
   return m.st;
-}
-
-weft_status sweep_measure(Sweep *s, int64_t rows, int steps, const StopFlag *stop,
-                          weft_error *e) {
-  s->measured = NEW_N(s->arena, double, s->ntodo);
-  for (int64_t i = 0; i < s->ntodo; i++)
-    s->measured[i] = NAN;
-  for (int64_t i = 0; i < rows; i++)
-    TRY(measure_row(s, s->best[i], steps, stop, e));
-  return WEFT_OK;
 }

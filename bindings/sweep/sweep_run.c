@@ -37,7 +37,7 @@ void sweep_note(Sweep *s, int64_t i, const PointReason *why) {
   if (state == POINT_ILLEGAL) {
     s->nillegal++;
     add_reason(s, i, why);
-    if (s->why) keep_reason(s, i, why);
+    keep_reason(s, i, why);
   }
   pthread_mutex_unlock(&s->lock);
   s->ready[i] = true;
@@ -53,12 +53,12 @@ static void fail(Sweep *s, const Judge *j, weft_status st) {
 
 /* One point; a result that a file had is kept. */
 static void judge_one(Sweep *s, Judge *j, int64_t i) {
-  int choice[64];
+  int choice[SWEEP_AXES];
   PointRow row;
   PointReason why;
   if (s->ready[i]) return;
-  sweep_grid_choice(&s->grid, s->todo[i], choice);
-  weft_status st = judge_point(j, choice, s->grid.n, &row, &why);
+  sweep_choice(s, s->todo[i], choice);
+  weft_status st = judge_point(j, choice, s->naxis, &row, &why);
   if (st == WEFT_EINTR)
     s->stop = 1;
   else if (st != WEFT_OK)

@@ -26,10 +26,44 @@ enum { FULL_COMPILES = 50 };
 typedef struct Axes {
   const char *list; /* Lua: { { "path", value, ... }, ... } */
   lua_State *L;
-  SweepGrid grid;
+  Sweep grid; /* its axes; points are counted from 0 */
+  const char *path[SWEEP_AXES];
+  int64_t points;
   Judge judge;
   SweepCaches caches;
 } Axes;
+
+/* The list of axes is on top. */
+static void read_axes(Axes *a) {
+  lua_State *L = a->L;
+  a->grid = (Sweep){.naxis = (int)lua_rawlen(L, -1)};
+  a->points = 1;
+  for (int i = 0; i < a->grid.naxis; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    lua_rawgeti(L, -1, 1);
+    a->path[i] = lua_tostring(L, -1);
+    a->grid.size[i] = (int)lua_rawlen(L, -2) - 1;
+    a->points *= a->grid.size[i];
+    lua_pop(L, 2);
+  }
+}
+
+/* A value as weft.grid prints it and --set takes it. */
+static const char *value_at(const Axes *a, int axis, int k) {
+  lua_State *L = a->L;
+  const char *code = "local p, v = ...\n"
+                     "local g = require 'weft'.grid { { p, v } }\n"
+                     "return tostring(g):match(':.- .- (.*)')";
+  ck_assert_int_eq(luaL_loadstring(L, code), LUA_OK);
+  lua_pushstring(L, a->path[axis]);
+  lua_rawgeti(L, -3, axis + 1);
+  lua_rawgeti(L, -1, k + 2);
+  lua_remove(L, -2);
+  ck_assert_int_eq(lua_pcall(L, 2, 1, 0), LUA_OK);
+  const char *text = arena_str(scratch_arena, lua_tostring(L, -1));
+  lua_pop(L, 1);
+  return text;
+}
 
 static void axes_open(Axes *a, const char *plan, const char *list) {
   Diags d = {.arena = scratch_arena};
@@ -40,7 +74,7 @@ static void axes_open(Axes *a, const char *plan, const char *list) {
   a->L = script_new(NULL);
   ck_assert_ptr_nonnull(a->L);
   ck_assert_int_eq(luaL_dostring(a->L, list), LUA_OK);
-  sweep_grid_read(a->L, -1, true, scratch_arena, &a->grid);
+  read_axes(a);
   sweep_caches_init(&a->caches);
   LangOptions o = {0};
   ck_assert_int_eq(lang_load(&o, plan, &lp, &d, &e), WEFT_OK);
@@ -56,8 +90,8 @@ static void axes_close(Axes *a) {
 
 static void judge_at(Axes *a, int64_t point, PointRow *row, PointReason *why) {
   int choice[32];
-  sweep_grid_choice(&a->grid, point, choice);
-  weft_status st = judge_point(&a->judge, choice, a->grid.n, row, why);
+  sweep_choice(&a->grid, point, choice);
+  weft_status st = judge_point(&a->judge, choice, a->grid.naxis, row, why);
   ck_assert_msg(st == WEFT_OK, "%s", a->judge.e.text);
 }
 
@@ -67,11 +101,10 @@ static weft_status compile_at(const Axes *a, const char *plan, int64_t point, Jo
                               Arena *arena) {
   const char *set[32];
   int choice[32];
-  sweep_grid_choice(&a->grid, point, choice);
-  for (int i = 0; i < a->grid.n; i++)
-    set[i] = arena_printf(scratch_arena, "%s=%s", a->grid.axis[i].path,
-                          a->grid.axis[i].text[choice[i]]);
-  LangOptions o = {.set = set, .nset = a->grid.n};
+  sweep_choice(&a->grid, point, choice);
+  for (int i = 0; i < a->grid.naxis; i++)
+    set[i] = arena_printf(scratch_arena, "%s=%s", a->path[i], value_at(a, i, choice[i]));
+  LangOptions o = {.set = set, .nset = a->grid.naxis};
   return job_open(j, arena, &o, plan);
 }
 
@@ -161,7 +194,7 @@ START_TEST(points_are_compiled_plans) {
   axes_open(&a, PLANS "llama3_70b.lua", GRID_70B);
   for (int n = 0; n < FULL_COMPILES;) {
     random = random * 6364136223846793005u + 1442695040888963407u;
-    int64_t point = (int64_t)((random >> 33) % (uint64_t)a.grid.points);
+    int64_t point = (int64_t)((random >> 33) % (uint64_t)a.points);
     judge_at(&a, point, &row, &why);
     if (row.state != POINT_OK || row.microbatches > 128) continue;
     same_as_full(&a, PLANS "llama3_70b.lua", point, &row);
@@ -201,7 +234,7 @@ START_TEST(other_fields) {
   for (int k = 0; k < LEN(grids); k++) {
     Axes a;
     axes_open(&a, PLANS "quickstart.lua", grids[k]);
-    for (int64_t p = 0; p < a.grid.points; p++) {
+    for (int64_t p = 0; p < a.points; p++) {
       PointRow row;
       PointReason why;
       const char *lists = strstr(grids[k], "layers");
@@ -236,7 +269,7 @@ START_TEST(held_blocks) {
   char *path = arena_str(scratch_arena, scratch_path("held.lua"));
   for (int k = 0; k < LEN(grids); k++) {
     axes_open(&a, path, grids[k]);
-    for (int64_t p = 0; p < a.grid.points; p++) {
+    for (int64_t p = 0; p < a.points; p++) {
       judge_at(&a, p, &row, &why);
       ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
       same_as_full(&a, path, p, &row);
@@ -263,7 +296,7 @@ START_TEST(schedule_of_a_file) {
   axes_open(&a, path,
             "return { { 'mesh.tp', 1, 2, 4 }, { 'batch.seq', 32, 64 },"
             " { 'model.num_hidden_layers', 4, 5 } }");
-  for (int64_t p = 0; p < a.grid.points; p++) {
+  for (int64_t p = 0; p < a.points; p++) {
     judge_at(&a, p, &row, &why);
     ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
     same_as_full(&a, path, p, &row);
@@ -310,7 +343,7 @@ START_TEST(reasons_are_those_of_check) {
   Axes a;
   int illegal = 0;
   axes_open(&a, PLANS "quickstart.lua", grid);
-  for (int64_t p = 0; p < a.grid.points; p++) {
+  for (int64_t p = 0; p < a.points; p++) {
     PointRow row;
     PointReason why;
     Job j;
@@ -379,7 +412,7 @@ START_TEST(options) {
        "2 plans, 0 without enough memory, 0 illegal; 2 plans without a score\n");
   says("print(select(2, pcall(weft.sweep, { over = { { 'x', 1 } },\n"
        "  plan = function() return 5 end })))\n",
-       "weft.sweep: plan() returned a number, not a plan, a file or nil\n");
+       "s.lua:3: weft.sweep: plan() returned a number, not a plan, a file or nil\n");
   says("local r = weft.sweep { plan = P, max_gib = 0.01, score = 'peak_gib',\n"
        "  over = { { 'mesh.tp', 1, 2 }, { 'mesh.pp', 1, 2 } } }\n"
        "print(#r, r.legal, r.memory, r[1].peak_gib <= 0.01)\n",

@@ -1,0 +1,130 @@
+/* json_value.c - tables of Lua as JSON, and back. */
+#include "json_value.h"
+
+#include <lauxlib.h>
+
+#include "lang.h"
+
+/* ---- writing ---- */
+
+static void json_items(lua_State *L, int t, const char *key, Json *out) {
+  json_open(out, key, '[');
+  for (int i = 1; lua_rawgeti(L, t, i) != LUA_TNIL; i++)
+    json_value(L, NULL, out);
+  lua_pop(L, 1);
+  json_close(out, ']');
+}
+
+/* A list, or an object whose list, if it has one too, is its member "list". */
+static void json_table(lua_State *L, int t, const char *key, Json *out) {
+  bool list = lua_rawlen(L, t) > 0, any = false;
+  if (!sorted_keys(L, t)) luaL_error(L, "a key is no name");
+  int keys = lua_gettop(L);
+  for (int i = 1; !any && lua_rawgeti(L, keys, i) != LUA_TNIL; i++) {
+    any = lua_type(L, -1) == LUA_TSTRING;
+    lua_pop(L, 1);
+  }
+  lua_settop(L, keys);
+  if (!any) {
+    json_items(L, t, key, out);
+    lua_settop(L, keys - 1);
+    return;
+  }
+  json_open(out, key, '{');
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+    if (lua_type(L, -1) != LUA_TSTRING) continue;
+    const char *name = lua_tostring(L, -1);
+    if (list && strcmp(name, "list") > 0) list = false, json_items(L, t, "list", out);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, t);
+    json_value(L, name, out);
+  }
+  lua_settop(L, keys - 1);
+  if (list) json_items(L, t, "list", out);
+  json_close(out, '}');
+}
+
+void json_value(lua_State *L, const char *key, Json *out) {
+  luaL_checkstack(L, 8, NULL);
+  int t = lua_gettop(L);
+  if (lua_istable(L, t))
+    json_table(L, t, key, out);
+  else if (lua_isboolean(L, t))
+    json_bool(out, key, lua_toboolean(L, t));
+  else if (lua_isinteger(L, t))
+    json_int(out, key, lua_tointeger(L, t));
+  else if (lua_type(L, t) == LUA_TNUMBER)
+    json_num(out, key, lua_tonumber(L, t));
+  else if (lua_type(L, t) == LUA_TSTRING)
+    json_str(out, key, lua_tostring(L, t));
+  else
+    luaL_error(L, "a %s has no JSON", luaL_typename(L, t));
+  lua_settop(L, t - 1);
+}
+
+/* ---- reading ---- */
+
+static void push_object(lua_State *L, const json_t *v) {
+  const char *key;
+  json_t *item;
+  lua_createtable(L, 0, (int)json_object_size(v));
+  json_object_foreach((json_t *)v, key, item) {
+    lua_pushstring(L, key);
+    json_push(L, item);
+    lua_rawset(L, -3);
+  }
+}
+
+void json_push(lua_State *L, const json_t *v) {
+  size_t i;
+  json_t *item;
+  luaL_checkstack(L, 4, "JSON is nested too deeply");
+  switch (json_typeof(v)) {
+  case JSON_OBJECT:
+    push_object(L, v);
+    return;
+  case JSON_ARRAY:
+    lua_createtable(L, (int)json_array_size(v), 0);
+    json_array_foreach(v, i, item) {
+      json_push(L, item);
+      lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return;
+  case JSON_STRING:
+    lua_pushlstring(L, json_string_value(v), json_string_length(v));
+    return;
+  case JSON_INTEGER:
+    lua_pushinteger(L, json_integer_value(v));
+    return;
+  case JSON_REAL:
+    lua_pushnumber(L, json_real_value(v));
+    return;
+  case JSON_TRUE:
+    lua_pushboolean(L, 1);
+    return;
+  case JSON_FALSE:
+    lua_pushboolean(L, 0);
+    return;
+  case JSON_NULL:
+    lua_pushnil(L);
+    return;
+  }
+}
+
+static int drop(lua_State *L) {
+  json_t **doc = lua_touserdata(L, 1);
+  if (*doc) json_decref(*doc);
+  *doc = NULL;
+  return 0;
+}
+
+json_t **json_box(lua_State *L) {
+  luaL_checkstack(L, 6, "JSON is nested too deeply");
+  json_t **doc = lua_newuserdatauv(L, sizeof *doc, 0);
+  *doc = NULL;
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, drop);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  return doc;
+}

@@ -1,0 +1,385 @@
+/* sweep_object.c - the points of a sweep as an object of the library: what judges them,
+ * how far that is, what came of each, and the file that their rows go to. Indices count
+ * from 0. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bindings/object/plan_object.h"
+#include "bindings/object/reasons.h"
+#include "bindings/script/library.h"
+#include "sweep.h"
+
+#define SWEEP_TYPE "weft.sweeping"
+
+/* Running out of the sweep's arena in the function that has this line. */
+#define GUARD(L, s)                                                                      \
+  if (setjmp(*arena_guard((s)->arena))) return luaL_error(L, "not enough memory")
+
+Sweep *sweep_at(lua_State *L, int idx) {
+  Sweep *s = luaL_checkudata(L, idx, SWEEP_TYPE);
+  if (!s->arena) luaL_error(L, "this sweep has ended");
+  return s;
+}
+
+static int64_t index_at(lua_State *L, const Sweep *s, int idx) {
+  lua_Integer i = luaL_checkinteger(L, idx);
+  luaL_argcheck(L, i >= 0 && i < s->ntodo, idx, "no such point");
+  return i;
+}
+
+void sweep_choice(const Sweep *s, int64_t point, int *choice) {
+  for (int i = s->naxis - 1; i >= 0; i--) {
+    choice[i] = (int)(point % s->size[i]);
+    point /= s->size[i];
+  }
+}
+
+/* ---- the object that owns all of it ---- */
+
+static void stop_threads(Sweep *s) {
+  s->stop = 1;
+  sweep_join(s);
+}
+
+static int free_sweep(lua_State *L) {
+  Sweep *s = luaL_checkudata(L, 1, SWEEP_TYPE);
+  stop_threads(s);
+  for (int i = 0; i < s->nthread; i++)
+    judge_close(&s->judge[i]);
+  for (int64_t i = 0; s->why && i < s->ntodo; i++)
+    free(s->why[i]);
+  if (s->file) fclose(s->file);
+  if (s->arena) {
+    sweep_caches_free(&s->caches);
+    pthread_mutex_destroy(&s->lock);
+  }
+  arena_free(s->arena);
+  memset(s, 0, sizeof *s);
+  return 0;
+}
+
+static void push_metatable(lua_State *L);
+
+static Sweep *push_sweep(lua_State *L) {
+  Sweep *s = lua_newuserdatauv(L, sizeof *s, 0);
+  memset(s, 0, sizeof *s);
+  push_metatable(L);
+  lua_setmetatable(L, -2);
+  s->arena = arena_new(NULL);
+  if (!s->arena) luaL_error(L, "not enough memory");
+  sweep_caches_init(&s->caches);
+  pthread_mutex_init(&s->lock, NULL);
+  return s;
+}
+
+/* core.points(sizes, points, max_gib): `points` is a list of their numbers, or how many
+ * there are; max_gib may be nil: what the GPU of each plan has. */
+int sweep_points(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  bool some = lua_istable(L, 2), limited = !lua_isnoneornil(L, 3);
+  Sweep *s = push_sweep(L);
+  GUARD(L, s);
+  s->naxis = (int)lua_rawlen(L, 1);
+  luaL_argcheck(L, s->naxis <= SWEEP_AXES, 1, "too many axes");
+  for (int i = 0; i < s->naxis; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    s->size[i] = (int)MAX(lua_tointeger(L, -1), 1);
+    lua_pop(L, 1);
+  }
+  s->limit = limited ? (uint64_t)(luaL_checknumber(L, 3) * (1 << 30)) : LIMIT_GPU;
+  s->ntodo = some ? (int64_t)lua_rawlen(L, 2) : luaL_checkinteger(L, 2);
+  luaL_argcheck(L, s->ntodo >= 0 && s->ntodo <= SWEEP_POINTS, 2, "too many points");
+  s->todo = NEW_N(s->arena, int64_t, s->ntodo);
+  for (int64_t i = 0; i < s->ntodo; i++) {
+    if (some) lua_rawgeti(L, 2, i + 1);
+    s->todo[i] = some ? lua_tointeger(L, -1) : i;
+    if (some) lua_pop(L, 1);
+  }
+  s->row = NEW_N(s->arena, PointRow, s->ntodo);
+  s->ready = (void *)NEW_N(s->arena, bool, s->ntodo);
+  s->why = NEW_N(s->arena, PointReason *, s->ntodo);
+  return 1;
+}
+
+/* ---- the plan ---- */
+
+static void open_judge(lua_State *L, Sweep *s) {
+  LangPlan *lp, *copy = s->nthread ? s->judge[0].lp : NULL;
+  int values;
+  Diags d;
+  weft_error e;
+  err_clear(&e);
+  weft_status st = sweep_load_plan(L, 2, copy, s->arena, &lp, &d, &e);
+  if (st != WEFT_OK) reasons_raise(L, st, &d, &e);
+  st = vary_take(lp, L, 3, &values, &d, &e);
+  if (st != WEFT_OK) lang_free(lp);
+  if (st == WEFT_EPLAN)
+    library_error(L, "weft.sweep: in the grid %s", d.list.at[0].summary);
+  if (st != WEFT_OK) reasons_raise(L, st, NULL, &e);
+  st = judge_open(&s->judge[s->nthread++], lp, values, &s->caches, s->limit);
+  if (st != WEFT_OK) luaL_error(L, "not enough memory");
+}
+
+/* points:open(plan, axes, threads): whether the plan names its GPU; without a plan one
+ * judge, whose plans are given, and nil. 0 threads: one for each core. */
+static int open_plan(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  int64_t want = luaL_checkinteger(L, 4);
+  if (!want) want = MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+  want = MIN(want, (s->ntodo + 15) / 16);
+  GUARD(L, s);
+  s->judge = NEW_N(s->arena, Judge, MAX(want, 1));
+  if (lua_isnil(L, 2)) {
+    s->nthread = 1;
+    if (judge_open(s->judge, NULL, LUA_NOREF, &s->caches, s->limit) != WEFT_OK)
+      return luaL_error(L, "not enough memory");
+    return 0;
+  }
+  while (s->nthread < want)
+    open_judge(L, s);
+  lua_pushboolean(L, lang_plan(s->judge[0].lp)->cluster.gpu != NULL);
+  return 1;
+}
+
+/* points:key(text of the axes): what tells sweeps apart. Files of another plan or grid
+ * are not taken up. */
+static int find_key(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  const char *axes = luaL_checkstring(L, 2);
+  weft_error e;
+  char key[24];
+  err_clear(&e);
+  Text *t = script_push_text(L);
+  if (s->judge[0].lp) vary_text(s->judge[0].lp, t, &e);
+  text_printf(t, "|%llu %lld|%s", (unsigned long long)s->limit, (long long)s->ntodo,
+              axes);
+  uint64_t hash =
+      hash_bytes(hash_bytes(0, t->s, t->n), s->todo, sizeof *s->todo * (size_t)s->ntodo);
+  snprintf(key, sizeof key, "%016llx", (unsigned long long)hash);
+  lua_pushstring(L, key);
+  return 1;
+}
+
+/* ---- running ---- */
+
+void sweep_cut(lua_State *L, Sweep *s) {
+  const ScriptHost *h = script_host(L);
+  s->interrupted = true;
+  stop_threads(s);
+  if (h && h->kept) h->kept(h->ud);
+}
+
+static bool is_stopped(lua_State *L) {
+  const StopFlag *stop = script_stop(L);
+  return stop && *stop;
+}
+
+/* points:start(given) */
+static int start(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  GUARD(L, s);
+  s->stop = 0;
+  if (!lua_toboolean(L, 2)) sweep_start(s);
+  return 0;
+}
+
+/* points:work(seconds): is there more? */
+static int work(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  bool more = sweep_work(s, &s->judge[0], luaL_checknumber(L, 2));
+  if (is_stopped(L)) sweep_cut(L, s);
+  lua_pushboolean(L, more && !s->stop);
+  return 1;
+}
+
+/* points:take(): the next one that is not done; nil if there is none or that was cut. */
+static int take(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  int64_t i = s->next++;
+  while (i < s->ntodo && s->ready[i])
+    i = s->next++;
+  if (i >= s->ntodo || s->stop) return 0;
+  lua_pushinteger(L, i);
+  return 1;
+}
+
+/* points:join(): waits for what is at work, and raises what went wrong. */
+static int join(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  sweep_join(s);
+  if (is_stopped(L)) sweep_cut(L, s);
+  return s->st == WEFT_OK ? 0 : reasons_raise(L, s->st, NULL, &s->e);
+}
+
+static int stop(lua_State *L) {
+  stop_threads(sweep_at(L, 1));
+  return 0;
+}
+
+/* points:measure(i, steps): tokens per second, or nil. */
+static int measure(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  double rate = NAN;
+  weft_error e;
+  err_clear(&e);
+  weft_status st = sweep_measure(s, index_at(L, s, 2), (int)luaL_checkinteger(L, 3),
+                                 script_stop(L), &rate, &e);
+  if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
+  if (isnan(rate)) return 0;
+  lua_pushnumber(L, rate);
+  return 1;
+}
+
+/* ---- what came of it ---- */
+
+static const char *const states[] = {
+    [POINT_OK] = "ok", [POINT_ILLEGAL] = "illegal", [POINT_MEMORY] = "memory"};
+
+static void push_why(lua_State *L, const PointReason *w) {
+  lua_createtable(L, 0, 3);
+  set_text(L, "code", w->code);
+  set_text(L, "path", w->path);
+  set_text(L, "summary", w->text);
+}
+
+/* points:row(i): nothing if it is not done; else its state, figures, and the reason of an
+ * illegal one. */
+static int row(lua_State *L) {
+  const Sweep *s = sweep_at(L, 1);
+  int64_t i = index_at(L, s, 2);
+  if (!s->ready[i]) return 0;
+  const PointRow *r = &s->row[i];
+  lua_pushstring(L, states[r->state]);
+  lua_createtable(L, 0, 12);
+  if (r->state == POINT_ILLEGAL) {
+    if (s->why[i]) push_why(L, s->why[i]);
+    return s->why[i] ? 3 : 2;
+  }
+  set_integer(L, "dp", r->dp);
+  set_integer(L, "microbatches", r->microbatches);
+  set_integer(L, "worst_rank", r->worst);
+  set_number(L, "peak_bytes", r->bytes);
+  set_number(L, "bubble", r->bubble);
+  set_number(L, "flop", r->flops);
+  set_number(L, "flop_again", r->again);
+  if (r->state == POINT_OK && r->seconds > 0) set_number(L, "step_ms", r->seconds * 1e3);
+  lua_createtable(L, 0, 3);
+  set_number(L, "tp", r->tp);
+  set_number(L, "dp", r->dp_bytes);
+  set_number(L, "pp", r->pp);
+  lua_setfield(L, -2, "comm_bytes");
+  return 2;
+}
+
+static double number(lua_State *L, int t, const char *key) {
+  lua_getfield(L, t, key);
+  double v = lua_tonumber(L, -1);
+  lua_pop(L, 1);
+  return v;
+}
+
+/* points:put(i, state, figures [, code, path, text]): a row that was judged before. */
+static int put(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  int64_t i = index_at(L, s, 2);
+  const char *state = luaL_checkstring(L, 3);
+  PointRow *r = &s->row[i];
+  PointReason w;
+  snprintf(w.code, sizeof w.code, "%s", luaL_optstring(L, 5, ""));
+  snprintf(w.path, sizeof w.path, "%s", luaL_optstring(L, 6, ""));
+  snprintf(w.text, sizeof w.text, "%s", luaL_optstring(L, 7, ""));
+  *r = (PointRow){.state = POINT_OK};
+  while (r->state < POINT_MEMORY && strcmp(state, states[r->state]) != 0)
+    r->state++;
+  if (r->state != POINT_ILLEGAL) {
+    r->dp = (int)number(L, 4, "dp");
+    r->microbatches = (int)number(L, 4, "microbatches");
+    r->worst = (int)number(L, 4, "worst_rank");
+    r->bytes = number(L, 4, "peak_bytes");
+    r->bubble = number(L, 4, "bubble");
+    r->flops = number(L, 4, "flop");
+    r->again = number(L, 4, "flop_again");
+    r->seconds = number(L, 4, "step_ms") / 1e3;
+    lua_getfield(L, 4, "comm_bytes");
+    r->tp = number(L, -1, "tp");
+    r->dp_bytes = number(L, -1, "dp");
+    r->pp = number(L, -1, "pp");
+  }
+  sweep_note(s, i, &w);
+  return 0;
+}
+
+/* points:counts(): how many of which kind, and why. */
+static int counts(lua_State *L) {
+  const Sweep *s = sweep_at(L, 1);
+  lua_createtable(L, 0, 6);
+  set_integer(L, "judged", s->nlegal + s->nillegal + s->nmemory);
+  set_integer(L, "legal", s->nlegal);
+  set_integer(L, "illegal", s->nillegal);
+  set_integer(L, "memory", s->nmemory);
+  lua_pushboolean(L, s->interrupted);
+  lua_setfield(L, -2, "interrupted");
+  lua_createtable(L, s->nreason, 0);
+  for (int i = 0; i < s->nreason; i++) {
+    const SweepReason *r = &s->reason[i];
+    lua_createtable(L, 0, 5);
+    set_text(L, "code", r->why.code);
+    set_text(L, "path", r->why.path);
+    set_text(L, "message", r->why.text);
+    set_integer(L, "count", r->count);
+    set_integer(L, "first", r->first);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "reasons");
+  return 1;
+}
+
+/* ---- the file ---- */
+
+static int failed(lua_State *L, const Sweep *s) {
+  weft_error e;
+  err_clear(&e);
+  weft_status st =
+      err_file(&e, WEFT_EFILE, s->path, 0, "cannot be written: %s", strerror(errno));
+  return reasons_raise(L, st, NULL, &e);
+}
+
+/* points:append(path): what points:write(text) adds to, until points:close(). */
+static int append(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  GUARD(L, s);
+  s->path = arena_str(s->arena, luaL_checkstring(L, 2));
+  s->file = fopen(s->path, "a");
+  return s->file ? 0 : failed(L, s);
+}
+
+static int write_text(lua_State *L) {
+  const Sweep *s = sweep_at(L, 1);
+  size_t n;
+  const char *text = luaL_checklstring(L, 2, &n);
+  if (fwrite(text, 1, n, s->file) != n || fflush(s->file) != 0) return failed(L, s);
+  return 0;
+}
+
+static int close_file(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  FILE *f = s->file;
+  s->file = NULL;
+  return fclose(f) == 0 ? 0 : failed(L, s);
+}
+
+static void push_metatable(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"__gc", free_sweep},  {"__close", free_sweep}, {"open", open_plan},
+      {"key", find_key},     {"start", start},        {"work", work},
+      {"take", take},        {"judge", sweep_judge},  {"join", join},
+      {"stop", stop},        {"measure", measure},    {"row", row},
+      {"put", put},          {"counts", counts},      {"append", append},
+      {"write", write_text}, {"close", close_file},   {NULL, NULL}};
+  if (!luaL_newmetatable(L, SWEEP_TYPE)) return;
+  luaL_setfuncs(L, methods, 0);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -2, "__index");
+}

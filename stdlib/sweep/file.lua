@@ -1,0 +1,125 @@
+-- file.lua - the rows of a sweep as lines of JSON, written in the order of the points as
+-- they are done, so that an interrupted sweep can be taken up again. The first line says
+-- which sweep it is; a last line that is cut short does not count.
+local find, gmatch, sub = string.find, string.gmatch, string.sub
+local core, grid = use "sweep/core", use "sweep/grid"
+
+local file = {}
+file.__index = file
+
+local function is_number(t, ...)
+  for _, key in ipairs { ... } do
+    if type(t[key]) ~= "number" then return false end
+  end
+  return true
+end
+
+-- ---- writing ----
+
+local function header(self)
+  return core.json { format_version = "1.0", key = self.key, points = self.r.grid.points }
+    .. "\n"
+end
+
+-- nil: the point is not done.
+local function line_of(self, i)
+  local state, t, why = self.points:row(i)
+  if not state then return nil end
+  t.n, t.point, t.state, t.reason = self.r.point(i), {}, state, why
+  local choice = grid.choice(self.r.grid, t.n)
+  for k, x in ipairs(self.r.grid) do t.point[x.path] = x.text[choice[k]] end
+  return core.json(t) .. "\n"
+end
+
+-- Rows that are not in the file yet; with `all` those behind a gap, too.
+local function lines(self, all)
+  local out = {}
+  while self.written < self.r.asked do
+    local line = line_of(self, self.written)
+    if not line and not all then break end
+    out[#out + 1] = line
+    self.written = self.written + 1
+  end
+  return table.concat(out)
+end
+
+function file:add(all)
+  local text = lines(self, all)
+  if text ~= "" then self.points:write(text) end
+end
+
+-- Nothing that is done is lost, however the sweep ends.
+function file:finish()
+  self.finished = true
+  self:add(true)
+  self.points:close()
+end
+
+function file:__close()
+  if self.finished then return end
+  self.points:stop()
+  pcall(self.finish, self)
+end
+
+-- ---- taking up ----
+
+local function text_or_empty(v) return type(v) == "string" and v or "" end
+
+-- Fills the row that a line is about; false if it is none of this sweep.
+local function take(self, t)
+  local i = self.index[t.n]
+  if not i or self.points:row(i) then return true end
+  if t.state == "illegal" then
+    local why = type(t.reason) == "table" and t.reason or {}
+    self.points:put(i, t.state, {}, text_or_empty(why.code), text_or_empty(why.path),
+      text_or_empty(why.summary))
+  elseif t.state == "ok" or t.state == "memory" then
+    local all = is_number(t, "bubble", "dp", "flop", "flop_again", "microbatches",
+      "peak_bytes", "worst_rank") and type(t.comm_bytes) == "table"
+      and is_number(t.comm_bytes, "dp", "pp", "tp")
+    if not all then return false end
+    self.points:put(i, t.state, t)
+  else
+    return false
+  end
+  self.resumed = self.resumed + 1
+  return true
+end
+
+local function foreign(self)
+  core.wrong(self.r.files.rows, "is not of this sweep: its plan or its grid was another")
+end
+
+local function take_up(self, text)
+  local first = true
+  self.index = {}
+  for i = 0, self.r.asked - 1 do self.index[self.r.point(i)] = i end
+  if not find(text, "\n", 1, true) then
+    -- One that was cut in its first line, not one that somebody else wrote.
+    if text ~= sub(header(self), 1, #text) then foreign(self) end
+    return
+  end
+  for line in gmatch(text, "([^\n]*)\n") do
+    local t = core.parse(line)
+    if first then
+      if not t or t.key ~= self.key then foreign(self) end
+    elseif not t or not take(self, t) then
+      core.wrong(self.r.files.rows, "has a line that is no row of a sweep")
+    end
+    first = false
+  end
+end
+
+-- Begins the file of a sweep, or goes on with it; a whole new file takes its place.
+function file.open(r, points, key)
+  local self = setmetatable({ r = r, points = points, key = key, written = 0, resumed = 0,
+    finished = true }, file)
+  local old = r.files.resume and core.read(r.files.rows)
+  if old then take_up(self, old) end
+  core.write(r.files.rows, header(self) .. lines(self, false))
+  points:append(r.files.rows)
+  self.finished = false
+  return self
+end
+
+return file

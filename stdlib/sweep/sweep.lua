@@ -1,0 +1,296 @@
+-- sweep.lua - weft.sweep { ... }: reads its options, lets threads judge the points while it
+-- shows how far they are, asks the script for scores, and makes the result.
+local format = string.format
+local core, figures, grid = use "sweep/core", use "sweep/figures", use "sweep/grid"
+local file, print, report = use "sweep/file", use "sweep/print", use "reports/report"
+
+local shown, shown_measured, measured_steps = 20, 10, 3
+
+local function failf(...) fail(format("weft.sweep: " .. ..., select(2, ...))) end
+
+-- ---- options ----
+
+local option_names = { "plan", "over", "where", "score", "keep", "max_gib", "measure", "csv",
+                       "jsonl", "resume", "threads" }
+
+local function check_names(options)
+  local known = {}
+  for _, name in ipairs(option_names) do known[name] = true end
+  for key in next, options do
+    local name = type(key) == "string" and key or "1"
+    local near = not known[name] and suggest(name, option_names)
+    if near then fail(format("there is no option '%s' (did you mean '%s'?)", name, near)) end
+    if not known[name] then fail(format("there is no option '%s'", name)) end
+  end
+end
+
+local function integer(o, key, most, otherwise)
+  local v = o[key]
+  if v == nil then return otherwise end
+  local n = math.type(v) and math.tointeger(v)
+  if not n or n < 1 or n > most then
+    fail(format("%s must be an integer from 1 to %d", key, most))
+  end
+  return n
+end
+
+local function want(o, key, kinds, what)
+  local v = o[key]
+  if v == nil then return nil end
+  for _, kind in ipairs(kinds) do
+    if type(v) == kind then return v end
+  end
+  failf("%s is %s, got %s", key, what, type(v))
+end
+
+local function read_score(o)
+  local score = want(o, "score", { "function", "string" }, "a column or function(row)")
+  if type(score) ~= "string" then return score end
+  if score == "tokens_per_s" then
+    failf "tokens_per_s is measured after the rows have been ordered by another score"
+  end
+  if figures.column[score] then return score end
+  local near = suggest(score, figures)
+  failf("there is no column '%s'%s", score, near and format(" (did you mean '%s'?)", near)
+    or "")
+end
+
+-- The files that the command line names are those of the first sweep.
+local function read_files(o)
+  local host, files = core.files(), {}
+  for _, key in ipairs { "csv", "jsonl", "resume" } do
+    files[key] = want(o, key, { "string" }, "the name of a file")
+  end
+  if host and host.used then
+    failf("the files of the command line are those of the first sweep; name those of "
+      .. "others with csv =, jsonl = and resume =")
+  end
+  for key, name in next, host or {} do files[key] = files[key] or name end
+  if files.jsonl and files.resume then
+    failf "resume goes on with its own file; leave out jsonl"
+  end
+  files.rows = files.jsonl or files.resume
+  if files.csv and files.csv == files.rows then
+    failf("two outputs would be written to %s", files.csv)
+  end
+  return files
+end
+
+local function read_options(o)
+  check_names(o)
+  local plan, r = o.plan, {}
+  if plan == nil then failf "plan is missing: a file, a plan or function(point)" end
+  if not core.is_plan(plan) then
+    want(o, "plan", { "string", "table", "function" },
+      "a file, a plan or function(point)")
+  end
+  r.plan, r.given = plan, type(plan) == "function"
+  if o.over == nil then failf "over is missing: a grid of values" end
+  r.grid = grid.read(o.over, not r.given)
+  r.score = read_score(o)
+  r.where = want(o, "where", { "function" }, "a function")
+  r.max_gib = o.max_gib
+  if r.max_gib ~= nil then
+    local v = math.type(r.max_gib) and r.max_gib
+    if not v or not (v > 0) or v > 1e9 then failf "max_gib is a positive number" end
+  end
+  r.files = read_files(o)
+  r.keep = integer(o, "keep", 0x7fffffff, nil)
+  r.threads = integer(o, "threads", 1024, 0)
+  r.measure = o.measure == true and measured_steps
+    or o.measure and integer(o, "measure", 1000)
+  return r
+end
+
+-- ---- the points ----
+
+local function choose(r, shield)
+  local todo = nil
+  if r.where then
+    todo = {}
+    for point = 0, r.grid.points - 1 do
+      if shield:call(r.where, grid.fields(r.grid, point)) then todo[#todo + 1] = point end
+    end
+    if #todo == 0 then
+      failf("where() leaves none of the %d points", r.grid.points)
+    end
+  end
+  r.todo, r.asked = todo, todo and #todo or r.grid.points
+  r.point = function(i) return todo and todo[i + 1] or i end
+end
+
+-- A plain list: that of weft.grid has methods, which plans do not take along.
+local function plain_axes(g)
+  local list = {}
+  for i, x in ipairs(g) do list[i] = x.values end
+  return list
+end
+
+local function key_of(r, points)
+  local out = {}
+  for _, x in ipairs(r.grid) do
+    for _, text in ipairs(x.text) do out[#out + 1] = format("%s=%s,", x.path, text) end
+  end
+  return points:key(table.concat(out))
+end
+
+-- ---- scores ----
+
+local function row_of(r, i, row)
+  return figures.add(grid.fields(r.grid, r.point(i)), row)
+end
+
+local function score_of(r, shield, i, row)
+  if type(r.score) == "string" then return figures.column[r.score](row) end
+  local v = shield:call(r.score, row_of(r, i, row))
+  if v ~= nil and not tonumber(v) then
+    failf("score() returned a %s, not a number or nil", type(v))
+  end
+  v = tonumber(v)
+  return v == v and v or nil
+end
+
+-- Without the figures of a GPU no row would have a time.
+local function check_score(r, gpu)
+  if r.score ~= "step_ms" or gpu ~= false then return end
+  for _, x in ipairs(r.grid) do
+    if string.find(x.path, "cluster", 1, true) then return end
+  end
+  failf "step_ms needs the GPU's name in plan.cluster"
+end
+
+-- Without a score: by time where the figures of GPUs are known, else by memory.
+local function default_score(r, points)
+  for i = 0, r.asked - 1 do
+    local _, row = points:row(i)
+    if row and row.step_ms then return "step_ms" end
+  end
+  return "peak_gib"
+end
+
+local function rank(r, shield, points)
+  local best, dropped = {}, 0
+  for i = 0, r.asked - 1 do
+    local state, row = points:row(i)
+    if state == "ok" then
+      local score = score_of(r, shield, i, row)
+      if score then
+        best[#best + 1] = { i = i, point = r.point(i), row = row, score = score }
+      else
+        dropped = dropped + 1
+      end
+    end
+  end
+  table.sort(best, function(a, b)
+    if a.score ~= b.score then return a.score < b.score end
+    return a.i < b.i
+  end)
+  return best, dropped
+end
+
+-- ---- running ----
+
+-- plan = function(point): nil and perhaps reasons, or what a plan can be.
+local function judge_given(r, shield, points, i)
+  local ok, plan, why = shield:try(points, r.plan, grid.fields(r.grid, r.point(i)))
+  if not ok then return end
+  if type(plan) == "string" or type(plan) == "table" or core.is_plan(plan) then
+    points:judge(i, plan)
+  elseif plan ~= nil then
+    failf("plan() returned a %s, not a plan, a file or nil", type(plan))
+  else
+    local text = why == nil and "the function gave no plan" or tostring(why)
+    points:judge(i, nil, string.match(text, "[^\n]*"))
+  end
+end
+
+-- "1200 of 2880 points, 950/s; best step_ms 1234"
+local function show_progress(r, shield, points, seen, start)
+  while seen.n < r.asked do
+    local state, row = points:row(seen.n)
+    if not state then break end
+    local v = state == "ok" and score_of(r, shield, seen.n, row)
+    if v and not (seen.best and v >= seen.best) then seen.best = v end
+    seen.n = seen.n + 1
+  end
+  local done, name = points:counts().judged, type(r.score) == "string" and r.score or "score"
+  local seconds = math.max(core.clock() - start, 1e-3)
+  core.progress(format("%d of %d points, %.0f/s%s", done, r.asked,
+    (done - seen.resumed) / seconds,
+    seen.best and format("; best %s %.4g", name, seen.best) or ""))
+end
+
+local function run(r, shield, points, rows)
+  local start, more = core.clock(), true
+  local seen = { n = 0, resumed = rows and rows.resumed or 0 }
+  points:start(r.given)
+  while more do
+    if r.given then
+      local i = points:take()
+      if i then judge_given(r, shield, points, i) end
+      more = i ~= nil
+    else
+      more = points:work(0.1)
+    end
+    if core.progress() then show_progress(r, shield, points, seen, start) end
+    if rows then rows:add() end
+  end
+  points:join()
+  local seconds = core.clock() - start
+  if core.progress() then core.progress(nil) end
+  if rows then rows:finish() end
+  return seconds
+end
+
+-- ---- the result ----
+
+local function result_of(r)
+  local list = {}
+  for i, b in ipairs(r.best) do list[i] = row_of(r, b.i, b.row) end
+  for _, key in ipairs { "points", "judged", "legal", "illegal", "memory", "dropped",
+                         "seconds", "interrupted", "reasons", "text" } do
+    list[key] = r[key]
+  end
+  return report("result", list)
+end
+
+local function measure(r, points)
+  if not r.measure or r.interrupted then return end
+  if r.given then failf "measure needs a plan or a file, not a function" end
+  for i = 1, math.min(r.keep or shown_measured, #r.best) do
+    local b = r.best[i]
+    b.row.tokens_per_s = points:measure(b.i, r.measure)
+  end
+end
+
+return function(options)
+  expected(options, "table", "sweep")
+  local r = read_options(options)
+  local shield <close> = core.shield()
+  choose(r, shield)
+  local sizes = {}
+  for i, x in ipairs(r.grid) do sizes[i] = x.n end
+  local points <close> = core.points(sizes, r.todo or r.grid.points, r.max_gib)
+  local gpu = points:open(not r.given and r.plan or nil, plain_axes(r.grid), r.threads)
+  local default = r.score == nil
+  if default then r.score = gpu and "step_ms" or "peak_gib" end
+  check_score(r, gpu)
+  local rows <close> = r.files.rows
+    and file.open(r, points, key_of(r, points))
+  r.points, r.resumed = r.grid.points, rows and rows.resumed or 0
+  r.seconds = run(r, shield, points, rows)
+  for key, v in next, points:counts() do r[key] = v end
+  if r.legal == 0 and not r.interrupted then
+    local out = { format("weft.sweep: none of the %d points is a plan", r.asked) }
+    error(table.concat(print.reasons(r, out), "\n"), 0)
+  end
+  if default then r.score = default_score(r, points) end
+  r.best, r.dropped = rank(r, shield, points)
+  measure(r, points)
+  local all, keep = #r.best, r.keep or #r.best
+  for i = all, keep + 1, -1 do r.best[i] = nil end
+  r.text = print.table(r, keep < all and keep or shown)
+  local result = result_of(r)
+  if r.files.csv then core.write(r.files.csv, print.csv(r)) end
+  return result
+end
