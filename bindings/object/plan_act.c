@@ -29,10 +29,7 @@ static weft_run **push_run(lua_State *L) {
   return r;
 }
 
-static void add_step(lua_State *L, const weft_step *s, Text *t) {
-  double rate = s->ms > 0 ? (double)s->tokens / s->ms * 1000 : 0;
-  text_printf(t, "%6lld %12.6f %12.6f %12.4g %10.1f %12.0f\n", (long long)s->step,
-              s->loss, s->grad_norm, s->lr, s->ms, rate);
+static void add_step(lua_State *L, const weft_step *s) {
   lua_createtable(L, 0, 7);
   set_integer(L, "step", s->step);
   set_integer(L, "tokens", s->tokens);
@@ -45,7 +42,7 @@ static void add_step(lua_State *L, const weft_step *s, Text *t) {
   }
   set_number(L, "lr", s->lr);
   set_number(L, "ms", s->ms);
-  set_number(L, "tokens_per_s", rate);
+  set_number(L, "tokens_per_s", s->ms > 0 ? (double)s->tokens / s->ms * 1000 : 0);
   lua_rawseti(L, -2, s->step + 1);
 }
 
@@ -62,19 +59,15 @@ int plan_run(lua_State *L) {
   weft_run **run = push_run(L);
   weft_status st = weft_run_open(p, &o, run, &e);
   if (st == WEFT_OK) st = weft_run_init(*run, &e);
-  Text *t = result_begin(L);
-  text_printf(t, "%6s %12s %12s %12s %10s %12s\n", "step", "loss", "grad norm", "lr",
-              "ms", "tokens/s");
+  report_new(L, "run");
   for (int64_t i = 0; st == WEFT_OK && i < steps; i++) {
     weft_step s;
     st = weft_run_step(*run, i, &s, &e);
-    if (st == WEFT_OK) add_step(L, &s, t);
+    if (st == WEFT_OK) add_step(L, &s);
   }
   weft_run_close(*run);
   *run = NULL;
-  if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
-  result_end(L);
-  return 1;
+  return st == WEFT_OK ? 1 : reasons_raise(L, st, NULL, &e);
 }
 
 /* ---- plan:verify { steps =, ranks =, tolerance = } ---- */
@@ -85,21 +78,6 @@ static double tolerance_option(lua_State *L) {
   if (lua_type(L, -1) != LUA_TNUMBER || !(v > 0) || v > 1e30)
     luaL_error(L, "tolerance must be a positive number");
   return v;
-}
-
-static void print_verify(const weft_verify_result *r, bool ok, const char *first,
-                         Text *t) {
-  if (r->not_covered[0])
-    text_printf(t, "made smaller, so not covered: %s\n", r->not_covered);
-  text_printf(t, "%d ranks against one, %d steps, %d tensors\n", r->ranks, r->steps,
-              r->tensors);
-  text_printf(t,
-              "largest relative differences: loss %.1e, gradient norm %.1e, gradient "
-              "%.1e, parameter %.1e\n",
-              r->loss, r->grad_norm, r->grad, r->param);
-  if (r->worst[0]) text_printf(t, "worst tensor: %s\n", r->worst);
-  text_printf(t, "%s (tolerance %g)\n", ok ? "the same" : "DIFFERENT", r->tolerance);
-  if (!ok) text_add(t, first);
 }
 
 /* A difference is a result; a plan that cannot be run is an error. */
@@ -118,8 +96,7 @@ int plan_verify(lua_State *L) {
   weft_status st = weft_verify(p, &o, &r, &e);
   if (st != WEFT_OK && !(st == WEFT_EPLAN && r.steps > 0))
     return reasons_raise(L, st, NULL, &e);
-  Text *t = result_begin(L);
-  print_verify(&r, st == WEFT_OK, e.text, t);
+  report_new(L, "verify");
   lua_pushboolean(L, st == WEFT_OK);
   lua_setfield(L, -2, "ok");
   if (st != WEFT_OK) set_text(L, "first", e.text);
@@ -133,6 +110,5 @@ int plan_verify(lua_State *L) {
   set_number(L, "tolerance", r.tolerance);
   set_text(L, "worst", r.worst);
   set_text(L, "not_covered", r.not_covered);
-  result_end(L);
   return 1;
 }

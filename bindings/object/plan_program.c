@@ -38,8 +38,8 @@ int plan_program(lua_State *L) {
   const Job *j = plan_object_compiled(L);
   int rank = rank_arg(L, j, 2), pp = mesh_coord(&j->mesh, rank, AXIS_PP);
   const Program *p = &j->compiled->prog[pp];
-  Text *t = result_begin(L);
-  program_print(j->compiled, rank, false, t);
+  program_print(j->compiled, rank, false, script_push_text(L));
+  report_made(L);
   set_integer(L, "rank", rank);
   set_integer(L, "pp", pp);
   set_integer(L, "arena_bytes", (int64_t)p->arena_bytes);
@@ -50,7 +50,6 @@ int plan_program(lua_State *L) {
     set_action(L, j, p, &p->code[i], rank);
     lua_rawseti(L, -2, i + 1);
   }
-  result_end(L);
   return 1;
 }
 
@@ -302,11 +301,12 @@ int plan_schedule(lua_State *L) {
   err_clear(&k.e);
   if (!arena_try(k.arena, timeline_job, &k)) return luaL_error(L, "not enough memory");
   if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
-  Text *t = result_begin(L);
+  Text *t = script_push_text(L);
   text_printf(t, "schedule: %s, %d pipeline rank%s, %d microbatch%s\n", s->name, s->ranks,
               s->ranks > 1 ? "s" : "", s->microbatches, s->microbatches > 1 ? "es" : "");
   timeline_text(s, &k.t, width, false, t);
   timeline_figures(&k.t, k.bytes, j->mesh.world / s->ranks, t);
+  report_made(L);
   set_text(L, "name", s->name);
   set_integer(L, "ranks", s->ranks);
   set_integer(L, "virtual", s->virtual_stages);
@@ -320,6 +320,5 @@ int plan_schedule(lua_State *L) {
     set_integer(L, "peak", k.t.peak[r]);
     lua_rawseti(L, -2, r + 1);
   }
-  result_end(L);
   return 1;
 }

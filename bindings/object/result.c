@@ -41,6 +41,13 @@ void report_new(lua_State *L, const char *kind) {
   lua_call(L, 2, 1);
 }
 
+void report_made(lua_State *L) {
+  script_end_text(L);
+  report_new(L, "result");
+  lua_insert(L, -2);
+  lua_setfield(L, -2, "text");
+}
+
 void object_methods(lua_State *L, const char *object) {
   int methods = lua_gettop(L);
   library_push(L, lua_pushfstring(L, "objects/%s", object));

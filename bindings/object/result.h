@@ -15,6 +15,9 @@ void result_end(lua_State *L);
 
 /* Pushes an empty table that prints as stdlib/reports/KIND.lua says. */
 void report_new(lua_State *L, const char *kind);
+/* Replaces the text of script_push_text on top by a report that prints it: its field
+ * `text`. */
+void report_made(lua_State *L);
 /* Adds the methods of stdlib/objects/OBJECT.lua to the table on top, or in the place of
  * functions there that give them values. */
 void object_methods(lua_State *L, const char *object);
