@@ -104,6 +104,20 @@ START_TEST(sums_wait_for_reduce_grad) {
 }
 END_TEST
 
+/* What another chunk still writes is reduced after it, with a warning. */
+START_TEST(sums_of_several_chunks) {
+  of_schedule("0F0,1F0,1B0,1REDUCE_GRAD,0B0", 2, 1, false);
+  o.tied = true;
+  compiled();
+  ck_assert_int_eq(toy.diags.warnings, 1);
+  ck_assert_ptr_nonnull(strstr(toy_diags(&toy), "REDUCE_GRAD of chunk 1 leaves out "
+                                                "model.embed_tokens.weight"));
+  ck_assert_ptr_nonnull(strstr(placed(0), "3G"));
+  ck_assert_ptr_nonnull(strstr(placed(0), "4G"));
+  toy_free(&toy);
+}
+END_TEST
+
 /* The actions on parameters of a table that PyTorch lowered, for 2 ranks of 2 chunks. */
 static const char lowered[] =
     "0UNSHARD,3UNSHARD,0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)"
@@ -189,7 +203,7 @@ END_TEST
 Suite *held_suite(void);
 Suite *held_suite(void) {
   const TTest *said[] = {unshard_and_reshard_take_effect, left_open,
-                         chunks_that_say_nothing, sums_wait_for_reduce_grad,
+                         chunks_that_say_nothing, sums_wait_for_reduce_grad, sums_of_several_chunks,
                          tables_of_pytorch};
   Suite *s = suite_create("held");
   TCase *c = tcase_create("schedules");

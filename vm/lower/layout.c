@@ -236,7 +236,7 @@ static void fill_buckets(Layout *l, const Mesh *m, const Rowed *row, Arena *scra
       k.sum[0] = k.sum[1], k.sum[1] = 0;
       k.scattered = true;
     }
-    if (k.sum[0]) *VEC_PUSH(scratch, l->bucket) = k;
+    if (k.sum[0] || k.scattered) *VEC_PUSH(scratch, l->bucket) = k;
   }
 }
 

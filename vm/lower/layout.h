@@ -10,7 +10,7 @@
 typedef struct Bucket {
   int block;             /* in Layout.regions */
   AxisSet sum[2];
-  bool scattered;        /* summed as shards, once these are complete */
+  bool scattered;        /* what SCATTER left is summed, once it is complete; if anything */
   uint64_t chunks;       /* local chunks that write them, a bit each */
   int first, n;          /* in Layout.regions.param */
 } Bucket;

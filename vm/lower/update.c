@@ -109,12 +109,12 @@ static void reduce_gradients(Emit *e, MainList *t) {
   const Bucket *bk = e->l->bucket.at;
   int n = e->l->bucket.n;
   for (int k = 0; k < n; k++) {
-    if (t->reduce_handle[k] >= 0) continue;
+    if (t->reduce_handle[k] >= 0 || !bk[k].sum[0]) continue;
     t->reduce_handle[k] = t->handles++;
     bucket_sum(e, k, 0, t->reduce_handle[k]);
   }
   for (int k = 0; k < n; k++) {
-    emit_wait(e, t->reduce_handle[k], "gradients");
+    if (bk[k].sum[0]) emit_wait(e, t->reduce_handle[k], "gradients");
     if (bk[k].sum[1]) bucket_sum(e, k, 1, t->reduce_handle[k]);
   }
   for (int k = 0; k < n; k++)
