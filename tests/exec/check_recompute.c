@@ -112,26 +112,31 @@ static void bits_of(const char *path, const char *const *set, int n, Bits *out) 
   job_free(&j);
 }
 
-static void same_plan(uint64_t number) {
-  RandomPlan p;
+/* Runs the plan of a text with `set`, and with that and recompute=none; same bits. */
+static void same_text(const char *text, const char **set, int n) {
   Bits kept, again;
   char path[] = "/tmp/weft-again-XXXXXX.lua";
   int fd = mkstemps(path, 4);
-  random_plan(77, number, &p);
-  ck_assert(fd >= 0 && write(fd, p.text, strlen(p.text)) > 0);
+  ck_assert(fd >= 0 && write(fd, text, strlen(text)) > 0);
   close(fd);
-  /* Work that is done again may move layers, and then sums have another order. */
-  const char *set[] = {number % 2 ? "precision=bf16" : "precision=f32",
-                       "pp_plan.balance=even", "recompute=none"};
-  bits_of(path, set, 2, &again);
-  bits_of(path, set, 3, &kept);
+  bits_of(path, set, n, &again);
+  set[n] = "recompute=none";
+  bits_of(path, set, n + 1, &kept);
   unlink(path);
   ck_assert_msg(memcmp(kept.loss, again.loss, sizeof kept.loss) == 0 &&
                     memcmp(kept.norm, again.norm, sizeof kept.norm) == 0 &&
                     kept.n == again.n &&
                     memcmp(kept.param, again.param, sizeof(float) * (size_t)kept.n) == 0,
-                "plan %d: losses %.9g and %.9g\n%s", (int)number, kept.loss[1],
-                again.loss[1], p.text);
+                "losses %.9g and %.9g\n%s", kept.loss[1], again.loss[1], text);
+}
+
+static void same_plan(uint64_t number) {
+  RandomPlan p;
+  random_plan(77, number, &p);
+  /* Work that is done again may move layers, and then sums have another order. */
+  const char *set[3] = {number % 2 ? "precision=bf16" : "precision=f32",
+                        "pp_plan.balance=even"};
+  same_text(p.text, set, 2);
 }
 
 enum { PLANS = 36, EACH = 6 };
@@ -159,6 +164,53 @@ START_TEST(sample_is_wide) {
   ck_assert_int_eq(kinds, SCHEDULES);
   ck_assert_int_ge(again, 24);
   ck_assert_int_ge(split, 8);
+}
+END_TEST
+
+/* The first unit has no input gradients: what runs again there is in W, which then reads
+ * parameters. */
+static const char first_unit[] =
+    "local weft = require 'weft'\n"
+    "local function model(g, c)\n"
+    "  local hidden, ffn, vocab = { 'hidden', 32 }, { 'ffn', 64 }, { 'vocab', 50 }\n"
+    "  local function mlp(x, name)\n"
+    "    local w = g:param(name .. '.norm.weight', { hidden }, { init = 'ones' })\n"
+    "    local up = g:param(name .. '.up.weight', { ffn, hidden })\n"
+    "    local down = g:param(name .. '.down.weight', { hidden, ffn })\n"
+    "    local h = g:relu(g:linear(g:rmsnorm(x, w, { eps = 1e-5 }), up))\n"
+    "    return g:add(x, g:linear(g:mul(h, h), down))\n"
+    "  end\n"
+    "  local x = g:unit('embed', function()\n"
+    "    local table = g:param('embed.weight', { vocab, hidden })\n"
+    "    return mlp(g:embedding(g:tokens(), table), 'first')\n"
+    "  end)\n"
+    "  for i = 0, 3 do\n"
+    "    x = g:layer(i, function() return mlp(x, 'layers.' .. i) end)\n"
+    "  end\n"
+    "  return g:unit('head', function()\n"
+    "    local w = g:param('head.weight', { vocab, hidden })\n"
+    "    return g:cross_entropy(g:linear(x, w), g:labels())\n"
+    "  end)\n"
+    "end\n"
+    "return weft.plan {\n"
+    "  model = weft.model { model, vocab_size = 50 },\n"
+    "  mesh = { tp = 2, pp = 2, dp = 2 },\n"
+    "  tp_plan = { ['layers.*.up'] = 'colwise', ['layers.*.down'] = 'rowwise',\n"
+    "    ['first.up'] = 'colwise', ['first.down'] = 'rowwise' },\n"
+    "  recompute = { 'embed', 'layers.*.up', 'head' },\n"
+    "  batch = { global = 8, micro = 1, seq = 8 },\n"
+    "  data = weft.synthetic {}, train = { steps = 2 } }\n";
+
+START_TEST(units_without_input_gradients) {
+  static const char *const strategy[] = {
+      "strategy={\"zero\",sequence_parallel=true}", "strategy=fsdp2",
+      "strategy={\"zero\",stage=2}"};
+  static const char *const schedule[] = {"schedule=1f1b", "schedule=zbv"};
+  for (int i = 0; i < LEN(strategy); i++)
+    for (int k = 0; k < LEN(schedule); k++) {
+      const char *set[3] = {strategy[i], schedule[k]};
+      same_text(first_unit, set, 2);
+    }
 }
 END_TEST
 
@@ -307,6 +359,7 @@ Suite *recompute_suite(void) {
   tcase_add_loop_test(c, toys_have_the_same_bits, 0, LEN(choices));
   tcase_add_loop_test(c, random_plans_have_the_same_bits, 0, PLANS / EACH);
   tcase_add_test(c, sample_is_wide);
+  tcase_add_test(c, units_without_input_gradients);
   suite_add_tcase(s, c);
   c = tcase_create("what runs again");
   tcase_set_timeout(c, 60);
