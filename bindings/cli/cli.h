@@ -52,7 +52,7 @@ typedef struct Cli {
 } Cli;
 
 typedef struct Verb {
-  const char *name, *args, *summary, *help;
+  const char *name, *args, *summary; /* more is in stdlib/help.lua */
   unsigned options;
   int (*run)(Cli *cli, Arena *arena); /* NULL: not built yet; returns the exit code */
 } Verb;

@@ -1,5 +1,6 @@
 /* main.c - the program `weft`: finds the verb, reads its options, runs it. */
 #include "cli.h"
+#include "bindings/script/library.h"
 #include "vm/base/budget.h"
 
 #include <signal.h>
@@ -23,106 +24,25 @@ static void listen_again(void) {
   sigaction(SIGINT, &act, NULL);
 }
 
-static const char plan_options[] =
-    "  --set PATH=VALUE   change a field, for example --set mesh.tp=4\n"
-    "  -D NAME=VALUE      the plan reads it as weft.vars.NAME\n"
-    "  --data DIR         data and models may lie below DIR, too; may be repeated\n"
-    "  --memory GIB       most that graph, schedule and programs may take; default: half\n"
-    "                     of the machine's\n";
-
 static const Verb verbs[] = {
     {"run", "PLAN.lua", "train",
-     "Trains. Without a launcher all ranks are threads of this process; under mpirun or\n"
-     "srun every process is one rank. A line is printed every train.log_every steps.\n"
-     "\n"
-     "  --steps N          take N steps instead of train.steps; the learning rate is as\n"
-     "                     in the plan\n"
-     "  --threads N        threads of each rank; default: the machine's share\n"
-     "  --comm NAME        local or mpi; default: mpi under a launcher, else local\n"
-     "  --log FILE         write lines of JSON: what runs, then every step; a file that\n"
-     "                     holds something is refused\n"
-     "  --append           with --log: add to the file\n"
-     "  --quiet            print no steps\n"
-     "  --json             print one object at the end\n",
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_THREADS | OPT_COMM | OPT_LOG | OPT_QUIET,
      verb_run},
     {"check", "PLAN.lua", "find everything that is wrong with a plan, without running it",
-     "Evaluates the plan, checks every field, builds the model, compiles the programs "
-     "of\n"
-     "all ranks and proves that they cannot deadlock. Nothing is run.\n"
-     "\n"
-     "  --quiet            print nothing if the plan is right\n"
-     "  --json             print one object\n",
      OPT_JSON | OPT_PLAN | OPT_QUIET, verb_check},
     {"show", "PLAN.lua [TOPIC]", "print what a plan means",
-     "Prints one view of a compiled plan; without a topic, mesh, memory and schedule.\n"
-     "\n"
-     "  mesh               the ranks as a grid, with the borders of machines\n"
-     "  stages             what each pipeline stage runs, and its share of the work\n"
-     "  schedule           the timeline of the pipeline, with its figures\n"
-     "  memory             bytes of each pipeline rank by class\n"
-     "  comm [N]           operations and bytes on every axis, of rank N or the most\n"
-     "  rank [N]           one screen about a rank (0)\n"
-     "  graph              the graph of one rank: local shapes, placements, collectives\n"
-     "  program [N]        what rank N (0) does, instruction by instruction\n"
-     "\n"
-     "  --rank N           the same as a number after the topic\n"
-     "  --offsets          program: with the place of every operand in the arena\n"
-     "  --logical          graph: as the model wrote it, with global shapes\n"
-     "  --csv              schedule: one row per pipeline rank, as PyTorch reads it\n"
-     "  --comms            with --csv: the transfers, too\n"
-     "  --svg FILE         schedule: draw it as a picture, too\n"
-     "  --width N          schedule: columns of the drawing; default: the terminal's\n"
-     "  --json             print one object\n",
      OPT_JSON | OPT_PLAN | OPT_SHOW | OPT_CSV | OPT_DRAW, verb_show},
     {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
-     "Makes the plan small enough for this machine, runs it on virtual ranks and on one\n"
-     "rank, and compares loss, gradients and parameters. Prints what was made smaller "
-     "and\n"
-     "is therefore not covered. Exit code 1 if they differ.\n"
-     "\n"
-     "  --steps N          steps to compare (3)\n"
-     "  --ranks N          at most so many virtual ranks (32)\n"
-     "  --tolerance X      largest relative difference (1e-5 in f32, 2e-2 in bf16,\n"
-     "                     5e-3 in f16)\n"
-     "  --json             print one object\n",
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_RANKS | OPT_TOLERANCE, verb_verify},
-    {"sim", "PLAN.lua", "predict time and memory on a cluster", NULL, 0, NULL},
+    {"sim", "PLAN.lua", "predict time and memory on a cluster", 0, NULL},
     {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
-     "weft lua with files for the rows of the script's first weft.sweep, see\n"
-     "docs/sweeps.md. Ctrl-C ends the sweep; the script goes on with what is done.\n"
-     "Options may follow the script; what follows -- is the script's.\n"
-     "\n"
-     "  --csv FILE         the best rows as CSV, written at the end\n"
-     "  --jsonl FILE       every point as a line of JSON, written as it is done\n"
-     "  --resume FILE      go on with such a file, which is begun if it is not there\n"
-     "  --data DIR         data and models of plans may lie below DIR, too\n",
      OPT_SCRIPT | OPT_SWEEP, verb_sweep},
-    {"repl", "[PLAN.lua]", "explore meshes and plans",
-     "On a terminal: a prompt for Lua, with the functions of weft, and the globals "
-     "`plan`\n"
-     "and `mesh` of the plan (docs/repl.md). Otherwise the standard input is run as a\n"
-     "script; the first error ends it with exit code 1.\n"
-     "\n",
-     OPT_PLAN, verb_repl},
-    {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft",
-     "Runs a Lua file (-: the standard input) in which require \"weft\" gives meshes "
-     "and\n"
-     "plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.\n"
-     "\n"
-     "  --data DIR         before the script: data and models of plans may lie there, "
-     "too\n",
-     OPT_SCRIPT, verb_lua},
-    {"import", "DIR", "read weights of other formats", NULL, 0, NULL},
-    {"ckpt", "DIR", "inspect and convert checkpoints", NULL, 0, NULL},
-    {"doctor", "", "say what this machine can run",
-     "Prints the CPU and which kernels it gets, the libraries that were found and their\n"
-     "versions, the rate of matrix products in f32 and bf16 (about a second), and what "
-     "is\n"
-     "missing with the Debian package to install.\n"
-     "\n"
-     "  --json             print one object\n",
-     OPT_JSON, verb_doctor},
+    {"repl", "[PLAN.lua]", "explore meshes and plans", OPT_PLAN, verb_repl},
+    {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft", OPT_SCRIPT,
+     verb_lua},
+    {"import", "DIR", "read weights of other formats", 0, NULL},
+    {"ckpt", "DIR", "inspect and convert checkpoints", 0, NULL},
+    {"doctor", "", "say what this machine can run", OPT_JSON, verb_doctor},
 };
 
 static void print_help(FILE *f) {
@@ -135,13 +55,27 @@ static void print_help(FILE *f) {
         f);
 }
 
-static void print_verb_help(const Verb *v) {
-  printf("usage: weft %s %s\n\n%s", v->name, v->args, v->help);
-  if (v->options & OPT_PLAN) fputs(plan_options, stdout);
-  fputs("\nExit codes: 0 ok; 1 the plan or the run is wrong; 2 usage or file; 3 a limit "
-        "was "
-        "hit;\n4 internal; 130 interrupted.\n",
-        stdout);
+static int say_help(lua_State *L) {
+  const Verb *v = lua_touserdata(L, 1);
+  library_push(L, "help");
+  lua_getfield(L, -1, v->name);
+  lua_getfield(L, -2, v->options & OPT_PLAN ? "plan" : "none");
+  lua_getfield(L, -3, "codes");
+  printf("usage: weft %s %s\n\n%s%s\n%s", v->name, v->args, lua_tostring(L, -3),
+         luaL_optstring(L, -2, ""), lua_tostring(L, -1));
+  return 0;
+}
+
+static int print_verb_help(const Verb *v) {
+  lua_State *L = script_new(NULL);
+  if (L) {
+    lua_pushcfunction(L, say_help);
+    lua_pushlightuserdata(L, (void *)v);
+    if (lua_pcall(L, 1, 0, 0) == LUA_OK) return lua_close(L), 0;
+    lua_close(L);
+  }
+  complain("out of memory");
+  return weft_exit_code(WEFT_ENOMEM);
 }
 
 static const Verb *find_verb(const char *name) {
@@ -189,7 +123,7 @@ static int run_verb(Cli *cli, int argc, char **argv) {
     budget.limit = (uint64_t)MIN(cli->memory * (1 << 30), 0x1p63);
   int code = 0;
   if (st == WEFT_OK && cli->help) {
-    print_verb_help(cli->verb);
+    code = print_verb_help(cli->verb);
   } else {
     if (st == WEFT_OK && cli->narg == 0 && cli->verb->args[0] &&
         cli->verb->args[0] != '[')

@@ -17,27 +17,6 @@ typedef struct Shown {
   ScheduleView view;
 } Shown;
 
-/* ---- mesh ---- */
-
-static void json_mesh(Shown *w, Json *out) {
-  const Mesh *m = &w->job->mesh;
-  json_open(out, "mesh", '{');
-  json_open(out, "order", '[');
-  for (int i = 0; i < AXIS_N; i++)
-    json_str(out, NULL, axis_name((Axis)m->order[i]));
-  json_close(out, ']');
-  json_open(out, "size", '{');
-  for (int i = 0; i < AXIS_N; i++)
-    json_int(out, axis_name(axis_by_name(i)), m->size[axis_by_name(i)]);
-  json_close(out, '}');
-  json_open(out, "stride", '{');
-  for (int i = 0; i < AXIS_N; i++)
-    json_int(out, axis_name(axis_by_name(i)), m->stride[axis_by_name(i)]);
-  json_close(out, '}');
-  json_int(out, "world", m->world);
-  json_close(out, '}');
-}
-
 /* ---- graph ---- */
 
 /* That of one rank, as job_compile has dumped it after a line that names the pass: taken
@@ -106,48 +85,6 @@ static void json_schedule(Shown *w, Json *out) {
   schedule_json(&w->view, out);
 }
 
-/* ---- memory ---- */
-
-/* What is held besides the arenas; of what libraries hold there are no bytes. */
-static void json_held(const Shown *w, Json *out, HeldBy by, int pp, const char *key) {
-  const Job *j = w->job;
-  Held line[HELD_MOST];
-  int n = held_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
-  json_open(out, key, '[');
-  for (int i = 0; i < n; i++) {
-    json_open(out, NULL, '{');
-    if (line[i].known) json_int(out, "bytes", (int64_t)line[i].bytes);
-    json_str(out, "name", line[i].name);
-    json_str(out, "note", line[i].what);
-    json_close(out, '}');
-  }
-  json_close(out, ']');
-}
-
-static void json_memory(Shown *w, Json *out) {
-  json_open(out, "memory", '[');
-  for (int r = 0; r < w->job->mesh.size[AXIS_PP]; r++) {
-    const Program *p = &w->job->compiled->prog[r];
-    json_open(out, NULL, '{');
-    json_open(out, "classes", '[');
-    for (int i = 0; i < p->nmem; i++) {
-      json_open(out, NULL, '{');
-      json_int(out, "bytes", (int64_t)p->mem[i].bytes);
-      json_str(out, "name", p->mem[i].name);
-      json_str(out, "note", p->mem[i].note);
-      json_close(out, '}');
-    }
-    json_close(out, ']');
-    json_held(w, out, HELD_RANK, r, "outside");
-    json_int(out, "pp", r);
-    json_int(out, "total_bytes", (int64_t)p->arena_bytes);
-    json_close(out, '}');
-  }
-  json_close(out, ']');
-  json_held(w, out, HELD_LIBRARY, 0, "memory_libraries");
-  json_held(w, out, HELD_PROCESS, 0, "memory_process");
-}
-
 /* ---- program ---- */
 
 static void text_program(Shown *w, Text *out) {
@@ -178,10 +115,10 @@ struct Topic {
 };
 
 static const Topic topics[] = {
-    {"mesh", NEED_MESH, NULL, json_mesh, false},
+    {"mesh", NEED_MESH, NULL, NULL, false},
     {"graph", NEED_COMPILED, text_graph, json_graph, false},
     {"schedule", NEED_SCHEDULE, text_schedule, json_schedule, false},
-    {"memory", NEED_COMPILED, NULL, json_memory, false},
+    {"memory", NEED_COMPILED, NULL, NULL, false},
     {"stages", NEED_COMPILED, NULL, NULL, false},
     {"comm", NEED_COMPILED, NULL, NULL, true},
     {"rank", NEED_COMPILED, NULL, NULL, true},
@@ -276,17 +213,18 @@ static weft_status topic_text(Shown *s, const Topic *t, Text *out) {
   return WEFT_OK;
 }
 
+static void topic_json(Shown *s, const Topic *t, Json *out) {
+  if (t->json)
+    t->json(s, out);
+  else if (show_report(&s->plan, t->name, asked(s, t), NULL, out, &s->job->e) != WEFT_OK)
+    json_none(out, t->name);
+}
+
 static void json_result(Json *out, void *ud) {
   Shown *s = ud;
-  if (!s->topic) {
-    for (int i = 0; i < LEN(overview_json); i++)
-      topics[overview_json[i]].json(s, out);
-  } else if (s->topic->json) {
-    s->topic->json(s, out);
-  } else if (show_report(&s->plan, s->topic->name, asked(s, s->topic), NULL, out,
-                         &s->job->e) != WEFT_OK) {
-    json_none(out, s->topic->name);
-  }
+  if (s->topic) topic_json(s, s->topic, out);
+  for (int i = 0; !s->topic && i < LEN(overview_json); i++)
+    topic_json(s, &topics[overview_json[i]], out);
 }
 
 static weft_status print_result(Shown *s) {

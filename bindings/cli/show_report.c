@@ -4,9 +4,10 @@
 
 #include "bindings/object/plan_object.h"
 #include "bindings/lang/json_value.h"
+#include "bindings/lang/lang.h"
+#include "bindings/lang/stdlib.h"
 #include "bindings/runner/runner.h"
-
-/* ---- the call ---- */
+#include "bindings/script/library.h"
 
 typedef struct Asked {
   weft_plan *plan;
@@ -15,6 +16,29 @@ typedef struct Asked {
   Text *text;
   Json *out;
 } Asked;
+
+/* Adds the members of the table that stdlib/show/WHAT.lua makes of the value on top; else
+ * the value as it is. */
+static void add_json(lua_State *L, const char *what, Json *out) {
+  const char *form = lua_pushfstring(L, "show/%s", what);
+  if (!stdlib_find(form)) {
+    lua_pop(L, 1);
+    json_value(L, what, out);
+    return;
+  }
+  lua_pushlightuserdata(L, NULL);
+  library_provide(L, "show/null");
+  library_push(L, form);
+  lua_pushvalue(L, -3);
+  lua_call(L, 1, 1);
+  int t = lua_gettop(L);
+  if (!sorted_keys(L, t)) luaL_error(L, "a key is no name");
+  for (int i = 1; lua_rawgeti(L, t + 1, i) != LUA_TNIL; i++, lua_settop(L, t + 1)) {
+    lua_pushvalue(L, -1);
+    lua_rawget(L, t);
+    json_value(L, lua_tostring(L, -2), out);
+  }
+}
 
 static int ask(lua_State *L) {
   Asked *a = lua_touserdata(L, 1);
@@ -28,7 +52,7 @@ static int ask(lua_State *L) {
     lua_call(L, a->arg >= 0 ? 2 : 1, 1);
   }
   if (a->out) {
-    json_value(L, a->what, a->out);
+    add_json(L, a->what, a->out);
     return 0;
   }
   size_t n;

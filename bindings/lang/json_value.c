@@ -57,6 +57,8 @@ void json_value(lua_State *L, const char *key, Json *out) {
     json_num(out, key, lua_tonumber(L, t));
   else if (lua_type(L, t) == LUA_TSTRING)
     json_str(out, key, lua_tostring(L, t));
+  else if (lua_islightuserdata(L, t))
+    json_none(out, key);
   else
     luaL_error(L, "a %s has no JSON", luaL_typename(L, t));
   lua_settop(L, t - 1);

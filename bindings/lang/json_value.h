@@ -7,8 +7,8 @@
 
 #include "vm/base/json.h"
 
-/* Adds the value on top, which is popped, keys sorted. A table with names and a list has
- * the list as its member "list". */
+/* Adds the value on top, which is popped, keys sorted; a light userdata is null. A table
+ * with names and a list has the list as its member "list". */
 void json_value(lua_State *L, const char *key, Json *out);
 /* Pushes what a document says; null is nil. */
 void json_push(lua_State *L, const json_t *v);

@@ -5,7 +5,7 @@
 
 #define RUN_TYPE "weft.run"
 
-/* ---- plan:run { steps = n } ---- */
+/* ---- plan:run(steps, threads) ---- */
 
 static int close_run(lua_State *L) {
   weft_run **r = luaL_checkudata(L, 1, RUN_TYPE);
@@ -47,14 +47,12 @@ static void add_step(lua_State *L, const weft_step *s) {
 }
 
 int plan_run(lua_State *L) {
-  static const char *const names[] = {"steps", "threads", NULL};
   plan_object_compiled(L);
   weft_plan *p = plan_object_self(L);
   weft_error e;
-  check_options(L, 2, names);
-  int64_t steps = option_int(L, 2, "steps", 1, 1000000, weft_plan_steps(p));
+  int64_t steps = luaL_optinteger(L, 2, weft_plan_steps(p));
   weft_run_options o = {.size = sizeof o,
-                        .threads = (int)option_int(L, 2, "threads", 1, 1024, 0),
+                        .threads = (int)luaL_optinteger(L, 3, 0),
                         .stop = (const volatile int *)script_stop(L)};
   weft_run **run = push_run(L);
   weft_status st = weft_run_open(p, &o, run, &e);
@@ -70,28 +68,17 @@ int plan_run(lua_State *L) {
   return st == WEFT_OK ? 1 : reasons_raise(L, st, NULL, &e);
 }
 
-/* ---- plan:verify { steps =, ranks =, tolerance = } ---- */
-
-static double tolerance_option(lua_State *L) {
-  if (!lua_istable(L, 2) || lua_getfield(L, 2, "tolerance") == LUA_TNIL) return 0;
-  double v = lua_tonumber(L, -1);
-  if (lua_type(L, -1) != LUA_TNUMBER || !(v > 0) || v > 1e30)
-    luaL_error(L, "tolerance must be a positive number");
-  return v;
-}
+/* ---- plan:verify(ranks, steps, tolerance) ---- */
 
 /* A difference is a result; a plan that cannot be run is an error. */
 int plan_verify(lua_State *L) {
-  static const char *const names[] = {"steps", "ranks", "tolerance", NULL};
   weft_plan *p = plan_object_self(L);
   weft_verify_result r;
   weft_error e;
-  lua_settop(L, 2);
-  check_options(L, 2, names);
   weft_verify_options o = {.size = sizeof o,
-                           .ranks = (int)option_int(L, 2, "ranks", 1, 1024, 0),
-                           .steps = (int)option_int(L, 2, "steps", 1, 1000000, 0),
-                           .tolerance = tolerance_option(L),
+                           .ranks = (int)luaL_optinteger(L, 2, 0),
+                           .steps = (int)luaL_optinteger(L, 3, 0),
+                           .tolerance = luaL_optnumber(L, 4, 0),
                            .stop = (const volatile int *)script_stop(L)};
   weft_status st = weft_verify(p, &o, &r, &e);
   if (st != WEFT_OK && !(st == WEFT_EPLAN && r.steps > 0))

@@ -143,72 +143,35 @@ static weft_plan_options options_for(lua_State *L, PlanObject *o) {
                              .data = host ? host->data : NULL};
 }
 
-/* "NAME=value" for each field of the option `name` at 2, NULL without it. Pushes what
- * keeps the texts alive. */
-static const char **assignments(lua_State *L, const char *name) {
-  int n = 0, t = lua_gettop(L) + 1;
-  if (!lua_istable(L, 2) || lua_getfield(L, 2, name) == LUA_TNIL) return NULL;
-  if (!lua_istable(L, t)) luaL_error(L, "%s: expected a table of names and values", name);
-  if (!sorted_keys(L, t)) luaL_error(L, "%s: the keys are names", name);
-  int keys = lua_gettop(L), count = (int)lua_rawlen(L, keys);
-  const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(count + 1), 0);
-  int top = lua_gettop(L);
-  for (; lua_rawgeti(L, keys, n + 1) != LUA_TNIL; n++) {
-    lua_pushvalue(L, -1);
-    int type = lua_rawget(L, t);
-    if (lua_type(L, top + 1) != LUA_TSTRING)
-      luaL_error(L, "%s: written { [\"name\"] = value }, not as a list", name);
-    if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN)
-      luaL_error(L, "%s: the value of \"%s\" is a %s, not a text, number or boolean",
-                 name, lua_tostring(L, top + 1), lua_typename(L, type));
-    const char *value = luaL_tolstring(L, -1, NULL);
-    list[n] = lua_pushfstring(L, "%s=%s", lua_tostring(L, top + 1), value);
-    lua_rawseti(L, keys, n + 1);
-    lua_settop(L, top);
-  }
-  list[n] = NULL;
-  lua_settop(L, top);
-  return list;
-}
-
-/* The option `data`: a folder or a list of them; `host` without it. Pushes what keeps the
- * texts alive. */
-static const char *const *folders(lua_State *L, const char *const *host) {
-  int t = lua_gettop(L) + 1;
-  if (!lua_istable(L, 2) || lua_getfield(L, 2, "data") == LUA_TNIL) return host;
-  if (lua_type(L, t) == LUA_TSTRING) {
-    lua_createtable(L, 1, 0);
-    lua_insert(L, t);
-    lua_rawseti(L, t, 1);
-  }
-  if (!lua_istable(L, t)) luaL_error(L, "data: expected a folder or a list of folders");
-  int n = (int)lua_rawlen(L, t);
+/* The list of texts at idx, NULL-terminated; NULL for nil. Pushes what keeps it. */
+static const char **texts(lua_State *L, int idx) {
+  if (lua_isnil(L, idx)) return NULL;
+  int n = (int)lua_rawlen(L, idx);
   const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(n + 1), 0);
   for (int i = 0; i < n; i++, lua_pop(L, 1)) {
-    if (lua_rawgeti(L, t, i + 1) != LUA_TSTRING)
-      luaL_error(L, "data: item %d is a %s, not the name of a folder", i + 1,
-                 luaL_typename(L, -1));
+    lua_rawgeti(L, idx, i + 1);
     list[i] = lua_tostring(L, -1);
   }
   list[n] = NULL;
   return list;
 }
 
+/* What the options come to: path, define, set, data. */
 int plan_object_load(lua_State *L) {
-  static const char *const names[] = {"data", "define", "set", NULL};
-  const char *path = luaL_checkstring(L, 1);
   weft_error e;
   lua_settop(L, 2);
-  check_options(L, 2, names);
-  const char **define = assignments(L, "define"), **set = assignments(L, "set");
-  const ScriptHost *host = script_host(L);
-  const char *const *data = folders(L, host ? host->data : NULL);
+  library_push(L, "objects/options");
+  lua_getfield(L, -1, "load");
+  lua_replace(L, -2);
+  lua_insert(L, 1);
+  lua_call(L, 2, 4);
+  const char **define = texts(L, 2), **set = texts(L, 3), **data = texts(L, 4);
   PlanObject *o = new_object(L);
   weft_plan_options options = options_for(L, o);
   options.define = define;
   options.set = set;
-  options.data = data;
-  weft_status st = weft_plan_load(&options, path, &o->plan, &e);
+  if (data) options.data = data;
+  weft_status st = weft_plan_load(&options, lua_tostring(L, 1), &o->plan, &e);
   return end_object(L, o, st, &e);
 }
 

@@ -35,12 +35,6 @@ const Job *plan_object_try(lua_State *L, int idx);
 
 /* Argument `arg` as a rank of the mesh. */
 int rank_arg(lua_State *L, const Job *j, int arg);
-/* Field `key` of the options table at `arg` (or nothing) as an integer from lo to hi. */
-int64_t option_int(lua_State *L, int arg, const char *key, int64_t lo, int64_t hi,
-                   int64_t otherwise);
-/* Raises for options that are not in `names` (NULL-terminated). */
-void check_options(lua_State *L, int arg, const char *const *names);
-
 /* ---- methods ---- */
 int plan_match(lua_State *L); /* plan_params.c */
 int plan_shards(lua_State *L);

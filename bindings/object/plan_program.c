@@ -292,11 +292,9 @@ static void timeline_job(void *ud) {
 }
 
 int plan_schedule(lua_State *L) {
-  static const char *const names[] = {"width", NULL};
   const Job *j = plan_object_compiled(L);
   const Schedule *s = &j->schedule;
-  check_options(L, 2, names);
-  int width = (int)option_int(L, 2, "width", 20, 10000, 80);
+  int width = (int)luaL_optinteger(L, 2, 80);
   TimelineJob k = {.j = j, .arena = script_push_arena(L)};
   err_clear(&k.e);
   if (!arena_try(k.arena, timeline_job, &k)) return luaL_error(L, "not enough memory");

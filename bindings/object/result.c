@@ -80,34 +80,3 @@ int rank_arg(lua_State *L, const Job *j, int arg) {
                j->mesh.world);
   return (int)r;
 }
-
-void check_options(lua_State *L, int arg, const char *const *names) {
-  int n = 0;
-  while (names[n])
-    n++;
-  if (lua_isnoneornil(L, arg)) return;
-  luaL_argexpected(L, lua_istable(L, arg), arg, "table");
-  for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
-    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "1";
-    bool known = false;
-    for (int i = 0; i < n; i++)
-      known |= strcmp(names[i], key) == 0;
-    const char *near = known ? NULL : value_suggest(key, names, n);
-    if (near) luaL_error(L, "there is no option '%s' (did you mean '%s'?)", key, near);
-    if (!known) luaL_error(L, "there is no option '%s'", key);
-  }
-}
-
-int64_t option_int(lua_State *L, int arg, const char *key, int64_t lo, int64_t hi,
-                   int64_t otherwise) {
-  int exact;
-  if (!lua_istable(L, arg)) return otherwise;
-  int type = lua_getfield(L, arg, key);
-  lua_Integer v = lua_tointegerx(L, -1, &exact);
-  lua_pop(L, 1);
-  if (type == LUA_TNIL) return otherwise;
-  if (type != LUA_TNUMBER || !exact || v < lo || v > hi)
-    luaL_error(L, "%s must be an integer from %I to %I", key, (lua_Integer)lo,
-               (lua_Integer)hi);
-  return v;
-}

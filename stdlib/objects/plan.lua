@@ -1,6 +1,7 @@
 -- plan.lua - methods of plan objects: those that put together what others say, and those
 -- whose values come from functions in C by the same name (plan_params.c).
 local format, match = string.format, string.match
+local options = use "objects/options"
 local report, text, view = use "reports/report", use "reports/text", use "objects/view"
 
 local deepest = 20 -- tables inside tables whose fields are compared
@@ -105,6 +106,30 @@ return function(methods)
       report("ranks", shard.ranks)
     end
     return report("shards", found)
+  end
+
+  -- plan:run { steps =, threads = }
+  function methods.run(plan, o)
+    o = options.read(o, { "steps", "threads" }, "run")
+    return values.run(plan, options.integer(o, "steps", 1, 1000000),
+      options.integer(o, "threads", 1, 1024))
+  end
+
+  -- plan:verify { steps =, ranks =, tolerance = }
+  function methods.verify(plan, o)
+    o = options.read(o, { "steps", "ranks", "tolerance" }, "verify")
+    local most = o.tolerance
+    if most ~= nil and not (math.type(most) and most > 0 and most <= 1e30) then
+      fail "tolerance must be a positive number"
+    end
+    return values.verify(plan, options.integer(o, "ranks", 1, 1024),
+      options.integer(o, "steps", 1, 1000000), most)
+  end
+
+  -- plan:schedule { width = }
+  function methods.schedule(plan, o)
+    o = options.read(o, { "width" }, "schedule")
+    return values.schedule(plan, options.integer(o, "width", 20, 10000))
   end
 
   -- plan:diff(other): the fields that differ, then the figures that follow from them, all

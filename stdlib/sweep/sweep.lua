@@ -3,6 +3,7 @@
 local format = string.format
 local core, figures, grid = use "sweep/core", use "sweep/figures", use "sweep/grid"
 local file, print, report = use "sweep/file", use "sweep/print", use "reports/report"
+local options = use "objects/options"
 
 local shown, shown_measured, measured_steps = 20, 10, 3
 
@@ -12,27 +13,6 @@ local function failf(...) fail(format("weft.sweep: " .. ..., select(2, ...))) en
 
 local option_names = { "plan", "over", "where", "score", "keep", "max_gib", "measure", "csv",
                        "jsonl", "resume", "threads" }
-
-local function check_names(options)
-  local known = {}
-  for _, name in ipairs(option_names) do known[name] = true end
-  for key in next, options do
-    local name = type(key) == "string" and key or "1"
-    local near = not known[name] and suggest(name, option_names)
-    if near then fail(format("there is no option '%s' (did you mean '%s'?)", name, near)) end
-    if not known[name] then fail(format("there is no option '%s'", name)) end
-  end
-end
-
-local function integer(o, key, most, otherwise)
-  local v = o[key]
-  if v == nil then return otherwise end
-  local n = math.type(v) and math.tointeger(v)
-  if not n or n < 1 or n > most then
-    fail(format("%s must be an integer from 1 to %d", key, most))
-  end
-  return n
-end
 
 local function want(o, key, kinds, what)
   local v = o[key]
@@ -77,7 +57,7 @@ local function read_files(o)
 end
 
 local function read_options(o)
-  check_names(o)
+  options.read(o, option_names, "sweep")
   local plan, r = o.plan, {}
   if plan == nil then failf "plan is missing: a file, a plan or function(point)" end
   if not core.is_plan(plan) then
@@ -95,10 +75,10 @@ local function read_options(o)
     if not v or not (v > 0) or v > 1e9 then failf "max_gib is a positive number" end
   end
   r.files = read_files(o)
-  r.keep = integer(o, "keep", 0x7fffffff, nil)
-  r.threads = integer(o, "threads", 1024, 0)
+  r.keep = options.integer(o, "keep", 1, 0x7fffffff)
+  r.threads = options.integer(o, "threads", 1, 1024) or 0
   r.measure = o.measure == true and measured_steps
-    or o.measure and integer(o, "measure", 1000)
+    or o.measure and options.integer(o, "measure", 1, 1000)
   return r
 end
 
@@ -263,9 +243,9 @@ local function measure(r, points)
   end
 end
 
-return function(options)
-  expected(options, "table", "sweep")
-  local r = read_options(options)
+return function(o)
+  expected(o, "table", "sweep")
+  local r = read_options(o)
   local shield <close> = core.shield()
   choose(r, shield)
   local sizes = {}

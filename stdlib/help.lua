@@ -1,0 +1,105 @@
+-- help.lua - what weft VERB --help says, by verb; `plan` follows where a verb takes a plan.
+return {
+  run = [[
+Trains. Without a launcher all ranks are threads of this process; under mpirun or
+srun every process is one rank. A line is printed every train.log_every steps.
+
+  --steps N          take N steps instead of train.steps; the learning rate is as
+                     in the plan
+  --threads N        threads of each rank; default: the machine's share
+  --comm NAME        local or mpi; default: mpi under a launcher, else local
+  --log FILE         write lines of JSON: what runs, then every step; a file that
+                     holds something is refused
+  --append           with --log: add to the file
+  --quiet            print no steps
+  --json             print one object at the end
+]],
+
+  check = [[
+Evaluates the plan, checks every field, builds the model, compiles the programs of
+all ranks and proves that they cannot deadlock. Nothing is run.
+
+  --quiet            print nothing if the plan is right
+  --json             print one object
+]],
+
+  show = [[
+Prints one view of a compiled plan; without a topic, mesh, memory and schedule.
+
+  mesh               the ranks as a grid, with the borders of machines
+  stages             what each pipeline stage runs, and its share of the work
+  schedule           the timeline of the pipeline, with its figures
+  memory             bytes of each pipeline rank by class
+  comm [N]           operations and bytes on every axis, of rank N or the most
+  rank [N]           one screen about a rank (0)
+  graph              the graph of one rank: local shapes, placements, collectives
+  program [N]        what rank N (0) does, instruction by instruction
+
+  --rank N           the same as a number after the topic
+  --offsets          program: with the place of every operand in the arena
+  --logical          graph: as the model wrote it, with global shapes
+  --csv              schedule: one row per pipeline rank, as PyTorch reads it
+  --comms            with --csv: the transfers, too
+  --svg FILE         schedule: draw it as a picture, too
+  --width N          schedule: columns of the drawing; default: the terminal's
+  --json             print one object
+]],
+
+  verify = [[
+Makes the plan small enough for this machine, runs it on virtual ranks and on one
+rank, and compares loss, gradients and parameters. Prints what was made smaller and
+is therefore not covered. Exit code 1 if they differ.
+
+  --steps N          steps to compare (3)
+  --ranks N          at most so many virtual ranks (32)
+  --tolerance X      largest relative difference (1e-5 in f32, 2e-2 in bf16,
+                     5e-3 in f16)
+  --json             print one object
+]],
+
+  sweep = [[
+weft lua with files for the rows of the script's first weft.sweep, see
+docs/sweeps.md. Ctrl-C ends the sweep; the script goes on with what is done.
+Options may follow the script; what follows -- is the script's.
+
+  --csv FILE         the best rows as CSV, written at the end
+  --jsonl FILE       every point as a line of JSON, written as it is done
+  --resume FILE      go on with such a file, which is begun if it is not there
+  --data DIR         data and models of plans may lie below DIR, too
+]],
+
+  repl = [[
+On a terminal: a prompt for Lua, with the functions of weft, and the globals `plan`
+and `mesh` of the plan (docs/repl.md). Otherwise the standard input is run as a
+script; the first error ends it with exit code 1.
+
+]],
+
+  lua = [[
+Runs a Lua file (-: the standard input) in which require "weft" gives meshes and
+plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.
+
+  --data DIR         before the script: data and models of plans may lie there, too
+]],
+
+  doctor = [[
+Prints the CPU and which kernels it gets, the libraries that were found and their
+versions, the rate of matrix products in f32 and bf16 (about a second), and what is
+missing with the Debian package to install.
+
+  --json             print one object
+]],
+
+  plan = [[
+  --set PATH=VALUE   change a field, for example --set mesh.tp=4
+  -D NAME=VALUE      the plan reads it as weft.vars.NAME
+  --data DIR         data and models may lie below DIR, too; may be repeated
+  --memory GIB       most that graph, schedule and programs may take; default: half
+                     of the machine's
+]],
+
+  codes = [[
+Exit codes: 0 ok; 1 the plan or the run is wrong; 2 usage or file; 3 a limit was hit;
+4 internal; 130 interrupted.
+]],
+}
