@@ -13,6 +13,7 @@ return weft.plan {
   model     = weft.model "gpt2-124m",
   cluster   = weft.cluster { nodes = 1, gpus = 8, gpu = "h100-sxm" },
   mesh      = { dp = 8 },
+  strategy  = "ddp",
   precision = "bf16",
   batch     = { global = 512, micro = 16, seq = 1024 },
   optimizer = weft.adamw {

@@ -280,7 +280,14 @@ static const struct {
 } fsdp2[] = {{"", {"mesh.dp=2"}},
              {"", {"mesh.dp=2", "strategy=fsdp2"}},
              {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy=fsdp2"}},
-             {".hsdp", {"mesh.dp=2", "mesh.dp_replicate=2", "mesh.tp=2"}}};
+             {".hsdp", {"mesh.dp=2", "mesh.dp_replicate=2", "mesh.tp=2"}},
+             {"", {"mesh.dp=4", "mesh.tp=2", "strategy={ 'fsdp2', "
+                   "defer_fsdp_grad_sync = false }"}},
+             {"", {"mesh.dp=2", "mesh.pp=2", "strategy.stage=3"}},
+             {"", {"mesh.dp=4", "strategy=megatron_fsdp"}},
+             {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy.stage=1"}},
+             {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy.stage=3",
+                        "strategy.offload_optimizer=cpu"}}};
 
 START_TEST(steps_agree_with_fsdp2) {
   Oracle o = {0};
