@@ -126,6 +126,21 @@ static void check_stages(Cross *c, int64_t layers) {
   stage_layers(pp, ranks, chunks, (int)MIN(layers, 1000000), each, c->d);
 }
 
+/* Names of styles that say what the strategy says, too. */
+static void check_styles(Cross *c) {
+  const Plan *p = c->plan;
+  for (int i = 0; i < p->ntp && p->tp_with; i++) {
+    int with = p->tp_with[i];
+    const char *path = arena_printf(c->d->arena, "tp_plan[\"%s\"]", p->tp[i].pattern);
+    if (with & STYLE_WITH_SEQUENCE && !p->strategy.sequence_parallel)
+      diag_error(c->d, "tp-plan", path, "scatters by sequence without sequence_parallel")
+          ->suggestion = "set strategy.sequence_parallel = true";
+    if (with & STYLE_WITH_LOSS && !p->strategy.loss_parallel)
+      diag_error(c->d, "tp-plan", path, "leaves the logits cut without loss_parallel")
+          ->suggestion = "set strategy.loss_parallel = true";
+  }
+}
+
 /* What a strategy does not go with. */
 static void check_strategy(Cross *c) {
   static const struct {
@@ -209,6 +224,7 @@ static void cross_job(lua_State *L, void *ud) {
   c->L = L;
   check_strategy(c);
   check_offload(c);
+  if (c->mesh->size[AXIS_TP] > 1) check_styles(c);
   int64_t layers = -1;
   if (c->lp->config != LUA_NOREF) {
     int64_t v;

@@ -338,6 +338,20 @@ START_TEST(loss_parallel_head) {
 }
 END_TEST
 
+/* Without it the logits are gathered, once forward and once backward, as was asked. */
+START_TEST(whole_logits) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.vocab = 51, o.sp = _i, o.whole_logits = true;
+  Toy t;
+  compile_ok(&t, &o);
+  ck_assert_str_eq(toy_diags(&t), "");
+  expect_body(&t, "lm_head:F", 0, 1 + o.sp, 0);
+  expect_body(&t, "lm_head:I", !o.sp, 1, o.sp);
+  toy_free(&t);
+  pair_agrees(&o);
+}
+END_TEST
+
 /* ---- conversions that no rule forced ---- */
 
 #define QKVO                                                                             \
@@ -608,6 +622,32 @@ START_TEST(gathered_projection) {
 }
 END_TEST
 
+/* The output of a module with a bias is gathered once, behind the bias. */
+START_TEST(gathered_behind_the_bias) {
+  ToyOptions o = tp4();
+  o.bias = true;
+  WITH_RULES(o, TABLE, HEAD, {"layers.*.self_attn.q_proj", STYLE_COLWISE_GATHER, false},
+             {"layers.*.self_attn.k_proj", STYLE_COLWISE_GATHER, false},
+             {"layers.*.self_attn.v_proj", STYLE_COLWISE_GATHER, false},
+             {"layers.*.self_attn.o_proj", STYLE_REPLICATE, false}, MLP);
+  Toy t;
+  compile_ok(&t, &o);
+  expect_body(&t, "layer:F", 1, 3, 0);
+  toy_free(&t);
+  pair_agrees(&o);
+}
+END_TEST
+
+START_TEST(colwise_table) {
+  ToyOptions o = tp4();
+  o.sp = _i % 2, o.tied = _i / 2;
+  WITH_RULES(o, {"embed_tokens", STYLE_EMBEDDING_COLWISE, false},
+             {"lm_head", o.tied ? STYLE_EMBEDDING_COLWISE : STYLE_COLWISE, false}, QKVO,
+             MLP);
+  pair_agrees(&o);
+}
+END_TEST
+
 /* A rowwise head takes a cut input and gives whole logits. */
 START_TEST(rowwise_rep) {
   ToyOptions o = tp4();
@@ -709,6 +749,7 @@ Suite *shard_suite(void) {
   tcase_add_test(c, norm_gradients);
   tcase_add_test(c, gradients_over_two_axes);
   tcase_add_test(c, loss_parallel_head);
+  tcase_add_loop_test(c, whole_logits, 0, 2);
   suite_add_tcase(s, c);
   c = tcase_create("several uses");
   tcase_add_loop_test(c, uses_with_different_placements, 0, 2);
@@ -733,6 +774,8 @@ Suite *shard_suite(void) {
   tcase_add_test(c, odd_vocabulary);
   tcase_add_test(c, gathered_outputs);
   tcase_add_test(c, gathered_projection);
+  tcase_add_test(c, gathered_behind_the_bias);
+  tcase_add_loop_test(c, colwise_table, 0, 4);
   tcase_add_test(c, rowwise_rep);
   tcase_add_test(c, rowwise_table);
   tcase_add_test(c, sequence_norms_without_sp);

@@ -170,14 +170,14 @@ end
 
 local styles = { "replicate", "sequence_parallel", "colwise", "colwise_gather_output",
                  "packed_colwise", "rowwise", "rowwise_split_input", "packed_rowwise",
-                 "embedding_rowwise" }
+                 "embedding_rowwise", "embedding_colwise" }
 -- What is legal for the op that reads the module's parameter.
 local legal = {
   linear = { "colwise", "rowwise", "colwise_gather_output", "replicate" },
   rmsnorm = { "sequence_parallel", "replicate" },
   layernorm = { "sequence_parallel", "replicate" },
   add_bias = { "replicate", "colwise" },
-  embedding = { "embedding_rowwise", "rowwise", "replicate" },
+  embedding = { "embedding_rowwise", "rowwise", "replicate", "embedding_colwise" },
   packed = { "packed_colwise", "replicate" },
 }
 

@@ -97,6 +97,7 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p, i
   Draw d = {rng_make(seed, name), 0};
   text_printf(t, "stage = %d, overlap_param_gather = %s, ", below(&d, STAGES),
               below(&d, 2) ? "true" : "false");
+  if (below(&d, 3) == 0) text_add(t, "loss_parallel = false, ");
   *copies = p->dp % 2 == 0 && below(&d, 3) == 0 ? 2 : 1;
 }
 

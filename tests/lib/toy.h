@@ -10,6 +10,7 @@ typedef struct ToyOptions {
   int tp, pp, dp;
   int micro, microbatches, seq;
   int rounds;            /* 0: 1 */
+  bool whole_logits;     /* no loss_parallel */
   bool sp, tied, bias, overlap;
   Recompute recompute;
   int64_t bucket_bytes;  /* 0: 16 KiB */

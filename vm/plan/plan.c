@@ -8,38 +8,43 @@
  * or used for the same thing. A weight that is whole on every rank gets its gradient
  * summed where that is needed without being told, so both such names are one. */
 #define STYLE_NAMES(X)                                                                   \
-  X("replicate", STYLE_REPLICATE)                                                        \
-  X("replicated_with_grad_allreduce", STYLE_REPLICATE)                                   \
-  X("colwise", STYLE_COLWISE)                                                            \
-  X("rowwise", STYLE_ROWWISE)                                                            \
-  X("rowwise_allreduce", STYLE_ROWWISE)                                                  \
-  X("colwise_rep", STYLE_COLWISE_GATHER)                                                 \
-  X("colwise_gather_output", STYLE_COLWISE_GATHER)                                       \
-  X("colwise_allgather", STYLE_COLWISE_GATHER)                                           \
-  X("rowwise_rep", STYLE_ROWWISE_REP)                                                    \
-  X("rowwise_split_input", STYLE_ROWWISE_REP)                                            \
-  X("sequence_parallel", STYLE_SEQUENCE)                                                 \
-  X("embedding_rowwise", STYLE_EMBEDDING_ROWWISE)                                        \
-  X("vocab_allreduce", STYLE_EMBEDDING_ROWWISE)                                          \
-  X("packed_colwise", STYLE_PACKED_COLWISE)                                              \
-  X("packed_rowwise", STYLE_PACKED_ROWWISE)
+  X("replicate", STYLE_REPLICATE, 0)                                                     \
+  X("replicated_with_grad_allreduce", STYLE_REPLICATE, 0)                                \
+  X("colwise", STYLE_COLWISE, 0)                                                         \
+  X("colwise_loss_parallel", STYLE_COLWISE, STYLE_WITH_LOSS)                             \
+  X("rowwise", STYLE_ROWWISE, 0)                                                         \
+  X("rowwise_allreduce", STYLE_ROWWISE, 0)                                               \
+  X("rowwise_reduce_scatter", STYLE_ROWWISE, STYLE_WITH_SEQUENCE)                        \
+  X("colwise_rep", STYLE_COLWISE_GATHER, 0)                                              \
+  X("colwise_gather_output", STYLE_COLWISE_GATHER, 0)                                    \
+  X("colwise_allgather", STYLE_COLWISE_GATHER, 0)                                        \
+  X("rowwise_rep", STYLE_ROWWISE_REP, 0)                                                 \
+  X("rowwise_split_input", STYLE_ROWWISE_REP, 0)                                         \
+  X("sequence_parallel", STYLE_SEQUENCE, 0)                                              \
+  X("embedding_rowwise", STYLE_EMBEDDING_ROWWISE, 0)                                     \
+  X("vocab_allreduce", STYLE_EMBEDDING_ROWWISE, 0)                                       \
+  X("vocab_reduce_scatter", STYLE_EMBEDDING_ROWWISE, STYLE_WITH_SEQUENCE)                \
+  X("embedding_colwise", STYLE_EMBEDDING_COLWISE, 0)                                     \
+  X("packed_colwise", STYLE_PACKED_COLWISE, 0)                                           \
+  X("packed_rowwise", STYLE_PACKED_ROWWISE, 0)
 
 static const struct {
   const char *name;
   TpStyle style;
+  int with;
 } styles[] = {
-#define STYLE(name, style) {name, style},
+#define STYLE(name, style, with) {name, style, with},
     STYLE_NAMES(STYLE)
 #undef STYLE
 };
 
 /* Known names that this version does not build. */
 static const char *const later_styles[] = {
-    "embedding_colwise", "local", "gather", "local_colwise", "local_rowwise",
+    "local", "gather", "local_colwise", "local_rowwise",
     "local_packed_rowwise", "all_reduce", "grouped_gemm", "ep_router", "moe_tp_experts",
     "moe_experts_allreduce", "moe_identity_expert", "moe_tp_gate_up_colwise",
     "moe_tp_down_rowwise", "megamoe_router", "megamoe_experts", "mla_kv_a_proj",
-    "colwise_loss_parallel", "rowwise_reduce_scatter", "vocab_reduce_scatter", "activation",
+    "activation",
     "activation_seq_dim_2", "module_allgather", "module_allgather_hidden_states",
     "module_allgather_split"};
 
@@ -52,6 +57,12 @@ int tp_style_parse(const char *name, bool *later) {
   return -1;
 }
 
+int tp_style_with(const char *name) {
+  for (int i = 0; i < LEN(styles); i++)
+    if (str_ieq(styles[i].name, name)) return styles[i].with;
+  return 0;
+}
+
 const char *tp_style_name(TpStyle s) {
   for (int i = 0; i < LEN(styles); i++)
     if (styles[i].style == s) return styles[i].name;
@@ -59,7 +70,7 @@ const char *tp_style_name(TpStyle s) {
 }
 
 const char *const *tp_style_names(void) {
-#define STYLE(name, style) name,
+#define STYLE(name, style, with) name,
   static const char *const names[] = {STYLE_NAMES(STYLE) NULL};
 #undef STYLE
   return names;

@@ -10,12 +10,15 @@
 /* tp_plan styles; the canonical names of `style_info`. Aliases in tp_style_parse. */
 typedef enum {
   STYLE_REPLICATE, STYLE_COLWISE, STYLE_ROWWISE, STYLE_COLWISE_GATHER, STYLE_ROWWISE_REP,
-  STYLE_SEQUENCE, STYLE_EMBEDDING_ROWWISE, STYLE_PACKED_COLWISE, STYLE_PACKED_ROWWISE,
+  STYLE_SEQUENCE, STYLE_EMBEDDING_ROWWISE, STYLE_EMBEDDING_COLWISE, STYLE_PACKED_COLWISE, STYLE_PACKED_ROWWISE,
   STYLE_N
 } TpStyle;
 /* -1 if unknown; `later` (may be NULL) is set if it is a known name that this version
  * does not build yet. */
 int tp_style_parse(const char *name, bool *later);
+/* What else a plan must say where it uses that name: bits. */
+enum { STYLE_WITH_SEQUENCE = 1, STYLE_WITH_LOSS = 2 };
+int tp_style_with(const char *name);
 const char *tp_style_name(TpStyle s);
 /* All names that tp_style_parse takes, for suggestions; NULL-terminated. */
 const char *const *tp_style_names(void);
@@ -52,6 +55,7 @@ typedef struct Strategy {
   StrategyKind kind;
   int stage;                     /* zero: what is cut over dp, see vm/lower/layout.c */
   bool sequence_parallel, overlap_grad_reduce;
+  bool loss_parallel;            /* on logits that are cut by vocabulary, as they come */
   bool keep_gathered;            /* for W, where it runs apart from I */
   bool overlap_param_gather;     /* beside the optimizer, which makes them */
   int64_t bucket_bytes;          /* of gradient all_reduce; default 25 MiB */
@@ -155,6 +159,7 @@ typedef struct Plan {
   MeshSpec mesh;
   Strategy strategy;
   const TpRule *tp; int ntp;
+  const uint8_t *tp_with;        /* of each rule: tp_style_with of its name; or NULL */
   PpPlan pp;
   const char *schedule;          /* canonical name, "function" or "csv" */
   DType dtype;                   /* compute type: f32, bf16 or f16 */

@@ -203,13 +203,18 @@ Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
   return t;
 }
 
+/* Without loss_parallel the plan asks for whole logits. */
+static bool reads_logits(const Op *op) {
+  return op->code == OP_ce_max || op->code == OP_ce_sum || op->code == OP_ce_dx;
+}
+
 /* A gather that neither sequence parallelism nor a style asks for costs a collective that
  * the user may not expect. */
 static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
   Place p = s->place[t];
   int d = p.on[AX_TP];
   if (d < 0 || want.on[AX_TP] == d || s->g->t.at[t].dim[d].tag == TAG_SEQ) return;
-  if (s->g->t.at[t].grad_of >= 0) return;
+  if (s->g->t.at[t].grad_of >= 0 || reads_logits(user)) return;
   const char *module = user->name ? user->name : "the model", *dot = strrchr(module, '.');
   const char *text = arena_printf(
       s->d->arena, "%s reads a tensor that is cut along %s as a whole: an all_gather in "

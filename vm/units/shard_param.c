@@ -82,6 +82,8 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
     return role == ROLE_TABLE ? 0 : role == ROLE_BIAS ? -1 : -2;
   case STYLE_EMBEDDING_ROWWISE:
     return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
+  case STYLE_EMBEDDING_COLWISE:
+    return role == ROLE_TABLE || role == ROLE_WEIGHT ? 1 : -2;
   case STYLE_N: break;
   }
   return -2;

@@ -23,13 +23,21 @@ bool shard_embedding(Shard *s, Oid op) {
   Place table, ids = shard_in(s, op, 0);
   if (!shard_param(s, op, 1, ROLE_TABLE, 0, &table)) return false;
   Place y = ids;
-  if (table.on[AX_TP] == 0)
-    shard_divide(&y, table, PL_P);
+  if (table.on[AX_TP] == 0) shard_divide(&y, table, PL_P);
+  else if (table.on[AX_TP] == 1) y.on[AX_TP] = 2, s->gathered[op] = true;
   else if (shard_is_residual(s, s->g->op.at[op].out[0])) ids.on[AX_TP] = y.on[AX_TP] = 1;
   shard_need(s, op, 0, ids);
   shard_need(s, op, 1, table);
   shard_yield(s, op, 0, y);
   return true;
+}
+
+/* Then the output of the module is that of the bias, which is cut as the weight is. */
+static bool bias_follows(Shard *s, Oid op) {
+  const Op *next = &s->g->op.at[op + 1];
+  return op + 1 < s->g->forward_ops && next->code == OP_add_bias &&
+         next->in[0] == s->g->op.at[op].out[0] &&
+         shard_style(s, op + 1, 1) == STYLE_COLWISE_GATHER;
 }
 
 bool shard_linear(Shard *s, Oid op) {
@@ -40,7 +48,8 @@ bool shard_linear(Shard *s, Oid op) {
   if (w.on[AX_TP] == out_dim) {
     x.on[AX_TP] = PL_R;
     y.on[AX_TP] = (int8_t)last;
-    s->gathered[op] = shard_style(s, op, 1) == STYLE_COLWISE_GATHER;
+    s->gathered[op] =
+        shard_style(s, op, 1) == STYLE_COLWISE_GATHER && !bias_follows(s, op);
   } else if (w.on[AX_TP] >= 0) {
     x.on[AX_TP] = (int8_t)last;
     shard_divide(&y, w, PL_P);
@@ -62,6 +71,7 @@ bool shard_add_bias(Shard *s, Oid op) {
     if (b.on[AX_TP] == 0) x.on[AX_TP] = (int8_t)last;
     else x.on[AX_TP] = PL_R;
   }
+  if (b.on[AX_TP] == 0) s->gathered[op] = shard_style(s, op, 1) == STYLE_COLWISE_GATHER;
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, b);
   shard_yield(s, op, 0, x);
@@ -166,7 +176,12 @@ bool shard_attention(Shard *s, Oid op) {
 
 /* ---- cross entropy ---- the vocabulary may stay cut */
 
-static Place logits_place(const Shard *s, Oid op) { return shard_settled(s, op, 0); }
+static Place logits_place(const Shard *s, Oid op) {
+  Place p = shard_settled(s, op, 0);
+  bool cut = p.on[AX_TP] == last_dim(s, op, 0);
+  if (cut && !s->plan->strategy.loss_parallel) p.on[AX_TP] = PL_R;
+  return p;
+}
 
 bool shard_ce_max(Shard *s, Oid op) {
   int last = last_dim(s, op, 0);
