@@ -258,6 +258,19 @@ START_TEST(each_word_runs_its_ops_again) {
 }
 END_TEST
 
+/* `weft show graph` tells copies from the ops that they are copies of. */
+START_TEST(graph_shows_copies) {
+  ToyOptions o = meshed(2, 1, 1);
+  Toy t;
+  int n = 0;
+  o.recompute = choices[1];
+  ck_assert_int_eq(toy_compile(&t, &o, "r"), WEFT_OK);
+  for (const char *s = t.dump.s; (s = strstr(s, " (again)\n")); s++) n++;
+  ck_assert_int_eq(n, o.layers);
+  toy_free(&t);
+}
+END_TEST
+
 /* Nobody gathers for W what was gathered for copies, unless W runs apart. */
 START_TEST(w_takes_what_copies_gathered) {
   for (int keep = 0; keep < 2; keep++) {
@@ -365,6 +378,7 @@ Suite *recompute_suite(void) {
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, each_word_runs_its_ops_again);
+  tcase_add_test(c, graph_shows_copies);
   tcase_add_test(c, w_takes_what_copies_gathered);
   tcase_add_test(c, layers_keep_less);
   tcase_add_test(c, patterns_that_match_nothing);
