@@ -225,12 +225,16 @@ static void add_value(lua_State *L, int idx, KeyJob *j) {
   if (j->what) text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
 }
 
-/* Rules that the plan does not write come from the model. */
-static void add_rules(KeyJob *j) {
+/* Rules that the plan does not write come from the model. Whatever it calls them, there
+ * is one list. */
+static void add_rules(const Field *f, KeyJob *j) {
   const Plan *p = &j->lp->plan;
-  for (int i = 0; i < p->ntp; i++)
-    text_printf(j->out, "%s=%d%d,", p->tp[i].pattern, p->tp[i].style,
-                p->tp[i].from_default);
+  for (int i = 0; str_eq(f->scope, "plan") && i < p->ntp; i++) {
+    const TpRule *t = &p->tp[i];
+    text_addn(j->out, t->pattern, strlen(t->pattern) + 1);
+    text_addn(j->out, (const char *)&t->style, sizeof t->style);
+    text_add(j->out, t->from_default ? "d" : "w");
+  }
 }
 
 static void add_place(const Field *f, KeyJob *j) {
@@ -293,7 +297,7 @@ static void key_job(lua_State *L, void *ud) {
     if (f->size) {
       add_place(f, j);
     } else if (str_eq(f->key, "tp_plan")) {
-      add_rules(j);
+      add_rules(f, j);
     } else {
       if (!str_eq(scope, f->scope)) {
         push_scope(L, f);

@@ -237,6 +237,22 @@ static int measure(lua_State *L) {
 static const char *const states[] = {
     [POINT_OK] = "ok", [POINT_ILLEGAL] = "illegal", [POINT_MEMORY] = "memory"};
 
+/* The figures of a row, by the names that lines of JSON have, too. */
+static const struct {
+  const char *table, *name;
+  size_t at;
+  bool count; /* an int, else a double */
+} figures[] = {{NULL, "dp", offsetof(PointRow, dp), true},
+               {NULL, "microbatches", offsetof(PointRow, microbatches), true},
+               {NULL, "worst_rank", offsetof(PointRow, worst), true},
+               {NULL, "peak_bytes", offsetof(PointRow, bytes), false},
+               {NULL, "bubble", offsetof(PointRow, bubble), false},
+               {NULL, "flop", offsetof(PointRow, flops), false},
+               {NULL, "flop_again", offsetof(PointRow, again), false},
+               {"comm_bytes", "tp", offsetof(PointRow, tp), false},
+               {"comm_bytes", "dp", offsetof(PointRow, dp_bytes), false},
+               {"comm_bytes", "pp", offsetof(PointRow, pp), false}};
+
 static void push_why(lua_State *L, const PointReason *w) {
   lua_createtable(L, 0, 3);
   set_text(L, "code", w->code);
@@ -251,33 +267,24 @@ static int row(lua_State *L) {
   int64_t i = index_at(L, s, 2);
   if (!s->ready[i]) return 0;
   const PointRow *r = &s->row[i];
+  lua_settop(L, 2);
   lua_pushstring(L, states[r->state]);
   lua_createtable(L, 0, 12);
   if (r->state == POINT_ILLEGAL) {
     if (s->why[i]) push_why(L, s->why[i]);
     return s->why[i] ? 3 : 2;
   }
-  set_integer(L, "dp", r->dp);
-  set_integer(L, "microbatches", r->microbatches);
-  set_integer(L, "worst_rank", r->worst);
-  set_number(L, "peak_bytes", r->bytes);
-  set_number(L, "bubble", r->bubble);
-  set_number(L, "flop", r->flops);
-  set_number(L, "flop_again", r->again);
+  for (int k = 0; k < LEN(figures); k++) {
+    const char *at = (const char *)r + figures[k].at;
+    if (figures[k].table) luaL_getsubtable(L, 4, figures[k].table);
+    if (figures[k].count)
+      set_integer(L, figures[k].name, *(const int *)at);
+    else
+      set_number(L, figures[k].name, *(const double *)at);
+    lua_settop(L, 4);
+  }
   if (r->state == POINT_OK && r->seconds > 0) set_number(L, "step_ms", r->seconds * 1e3);
-  lua_createtable(L, 0, 3);
-  set_number(L, "tp", r->tp);
-  set_number(L, "dp", r->dp_bytes);
-  set_number(L, "pp", r->pp);
-  lua_setfield(L, -2, "comm_bytes");
   return 2;
-}
-
-static double number(lua_State *L, int t, const char *key) {
-  lua_getfield(L, t, key);
-  double v = lua_tonumber(L, -1);
-  lua_pop(L, 1);
-  return v;
 }
 
 /* points:put(i, state, figures [, code, path, text]): a row that was judged before. */
@@ -293,20 +300,19 @@ static int put(lua_State *L) {
   *r = (PointRow){.state = POINT_OK};
   while (r->state < POINT_MEMORY && strcmp(state, states[r->state]) != 0)
     r->state++;
-  if (r->state != POINT_ILLEGAL) {
-    r->dp = (int)number(L, 4, "dp");
-    r->microbatches = (int)number(L, 4, "microbatches");
-    r->worst = (int)number(L, 4, "worst_rank");
-    r->bytes = number(L, 4, "peak_bytes");
-    r->bubble = number(L, 4, "bubble");
-    r->flops = number(L, 4, "flop");
-    r->again = number(L, 4, "flop_again");
-    r->seconds = number(L, 4, "step_ms") / 1e3;
-    lua_getfield(L, 4, "comm_bytes");
-    r->tp = number(L, -1, "tp");
-    r->dp_bytes = number(L, -1, "dp");
-    r->pp = number(L, -1, "pp");
+  lua_settop(L, 4);
+  for (int k = 0; r->state != POINT_ILLEGAL && k < LEN(figures); k++) {
+    char *at = (char *)r + figures[k].at;
+    if (figures[k].table) luaL_getsubtable(L, 4, figures[k].table);
+    lua_getfield(L, -1, figures[k].name);
+    if (figures[k].count)
+      *(int *)at = (int)lua_tonumber(L, -1);
+    else
+      *(double *)at = lua_tonumber(L, -1);
+    lua_settop(L, 4);
   }
+  if (r->state == POINT_OK && lua_getfield(L, 4, "step_ms") == LUA_TNUMBER)
+    r->seconds = lua_tonumber(L, -1) / 1e3;
   sweep_note(s, i, &w);
   return 0;
 }

@@ -138,10 +138,12 @@ end
 
 -- The fields of a point; a script that changes them changes its copy.
 function grid.fields(g, point)
-  local t, choice = {}, grid.choice(g, point)
-  for i, x in ipairs(g) do
-    local v = of_plan.copy(rawget(x.values, choice[i] + 1))
-    t[x.path], t[x.name] = v, v
+  local t = {}
+  for i = #g, 1, -1 do
+    local x = g[i]
+    local v = rawget(x.values, point % x.n + 2)
+    if type(v) == "table" then v = of_plan.copy(v) end
+    t[x.path], t[x.name], point = v, v, point // x.n
   end
   return t
 end

@@ -255,7 +255,8 @@ return {
   { file = "stdlib/sweep/grid.lua", suites = "sweep",
     from = "if was.field == x.field then", to = "if was.field == x.path then" },
   { file = "bindings/sweep/sweep_object.c", suites = "sweep",
-    from = [[r->pp = number(L, -1, "pp");]], to = [[r->pp = number(L, -1, "tp");]] },
+    from = [[{"comm_bytes", "pp", offsetof(PointRow, pp), false}]],
+    to = [[{"comm_bytes", "pp", offsetof(PointRow, tp), false}]] },
   { file = "stdlib/objects/plan.lua", suites = "plan_object",
     from = "if from ~= to then", to = "if from ~= to or figure then" },
 }
