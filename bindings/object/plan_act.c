@@ -57,7 +57,7 @@ int plan_run(lua_State *L) {
   weft_run **run = push_run(L);
   weft_status st = weft_run_open(p, &o, run, &e);
   if (st == WEFT_OK) st = weft_run_init(*run, &e);
-  report_new(L, "run");
+  lua_newtable(L);
   for (int64_t i = 0; st == WEFT_OK && i < steps; i++) {
     weft_step s;
     st = weft_run_step(*run, i, &s, &e);
@@ -83,7 +83,7 @@ int plan_verify(lua_State *L) {
   weft_status st = weft_verify(p, &o, &r, &e);
   if (st != WEFT_OK && !(st == WEFT_EPLAN && r.steps > 0))
     return reasons_raise(L, st, NULL, &e);
-  report_new(L, "verify");
+  lua_newtable(L);
   lua_pushboolean(L, st == WEFT_OK);
   lua_setfield(L, -2, "ok");
   if (st != WEFT_OK) set_text(L, "first", e.text);

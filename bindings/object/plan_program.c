@@ -5,6 +5,14 @@
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
 
+/* Replaces the text of script_push_text on top by a table that has it as field `text`. */
+static void begin_with_text(lua_State *L) {
+  script_end_text(L);
+  lua_newtable(L);
+  lua_insert(L, -2);
+  lua_setfield(L, -2, "text");
+}
+
 /* ---- plan:program(rank) ---- */
 
 /* One action of the main list; the table is on top. */
@@ -39,7 +47,7 @@ int plan_program(lua_State *L) {
   int rank = rank_arg(L, j, 2), pp = mesh_coord(&j->mesh, rank, AXIS_PP);
   const Program *p = &j->compiled->prog[pp];
   program_print(j->compiled, rank, false, script_push_text(L));
-  report_made(L);
+  begin_with_text(L);
   set_integer(L, "rank", rank);
   set_integer(L, "pp", pp);
   set_integer(L, "arena_bytes", (int64_t)p->arena_bytes);
@@ -97,7 +105,7 @@ int plan_memory(lua_State *L) {
   const Job *j = plan_object_compiled(L);
   bool one = !lua_isnoneornil(L, 2);
   int rank = one ? rank_arg(L, j, 2) : 0, worst;
-  report_new(L, "memory");
+  lua_newtable(L);
   add_held(L, j, HELD_PROCESS, 0, "process");
   add_held(L, j, HELD_LIBRARY, 0, "libraries");
   if (one) {
@@ -151,7 +159,7 @@ int plan_comm(lua_State *L) {
   int first = 0, last = j->mesh.size[AXIS_PP] - 1;
   if (rank >= 0) first = last = mesh_coord(&j->mesh, rank, AXIS_PP);
   int *group = lua_newuserdatauv(L, sizeof *group * ((size_t)j->mesh.world + 3), 0);
-  report_new(L, "comm");
+  lua_newtable(L);
   if (rank >= 0) set_integer(L, "rank", rank);
   for (int i = 0; i <= c->prog->ncomm; i++)
     for (CollKind op = COLL_ALL_REDUCE; op < COLL_N; op++) {
@@ -228,7 +236,7 @@ int plan_stages(lua_State *L) {
   memset(seen, 0, (size_t)g->param.n);
   count_parameters(g, params, seen);
   double all = 0;
-  report_new(L, "stages");
+  lua_newtable(L);
   for (int stage = 0; stage < s->ranks * s->virtual_stages; stage++) {
     int pp, chunk;
     schedule_where(s, stage, &pp, &chunk);
@@ -304,7 +312,7 @@ int plan_schedule(lua_State *L) {
               s->ranks > 1 ? "s" : "", s->microbatches, s->microbatches > 1 ? "es" : "");
   timeline_text(s, &k.t, width, false, t);
   timeline_figures(&k.t, k.bytes, j->mesh.world / s->ranks, t);
-  report_made(L);
+  begin_with_text(L);
   set_text(L, "name", s->name);
   set_integer(L, "ranks", s->ranks);
   set_integer(L, "virtual", s->virtual_stages);

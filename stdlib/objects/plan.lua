@@ -42,6 +42,20 @@ return function(methods)
   for name, f in next, methods do values[name] = f end
   methods.figures = nil
 
+  -- plan:program(rank): what the rank does in a step.
+  function methods.program(plan, rank)
+    expected(rank, "number", "program")
+    return report("result", values.program(plan, rank))
+  end
+
+  -- plan:memory([rank]), plan:comm([rank]), plan:stages()
+  for _, name in ipairs { "memory", "comm", "stages" } do
+    methods[name] = function(plan, rank)
+      if rank ~= nil then expected(rank, "number", name) end
+      return report(name, values[name](plan, rank))
+    end
+  end
+
   -- plan:rank(n): who the rank is, what it runs, holds and sends.
   function methods.rank(plan, n)
     local mesh, coord, groups = plan.mesh, {}, {}
@@ -111,8 +125,8 @@ return function(methods)
   -- plan:run { steps =, threads = }
   function methods.run(plan, o)
     o = options.read(o, { "steps", "threads" }, "run")
-    return values.run(plan, options.integer(o, "steps", 1, 1000000),
-      options.integer(o, "threads", 1, 1024))
+    return report("run", values.run(plan, options.integer(o, "steps", 1, 1000000),
+      options.integer(o, "threads", 1, 1024)))
   end
 
   -- plan:verify { steps =, ranks =, tolerance = }
@@ -122,14 +136,14 @@ return function(methods)
     if most ~= nil and not (math.type(most) and most > 0 and most <= 1e30) then
       fail "tolerance must be a positive number"
     end
-    return values.verify(plan, options.integer(o, "ranks", 1, 1024),
-      options.integer(o, "steps", 1, 1000000), most)
+    return report("verify", values.verify(plan, options.integer(o, "ranks", 1, 1024),
+      options.integer(o, "steps", 1, 1000000), most))
   end
 
   -- plan:schedule { width = }
   function methods.schedule(plan, o)
     o = options.read(o, { "width" }, "schedule")
-    return values.schedule(plan, options.integer(o, "width", 20, 10000))
+    return report("result", values.schedule(plan, options.integer(o, "width", 20, 10000)))
   end
 
   -- plan:diff(other): the fields that differ, then the figures that follow from them, all
