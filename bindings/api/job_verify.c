@@ -9,6 +9,7 @@ weft_status job_twin(const Job *many, Job *one) {
   p->batch.micro *= mesh_size(&many->mesh, AXES_DP);
   p->dtype = DT_F32;
   p->opt.post_validation = false;
+  p->opt.state = DT_F32;
   p->recompute = (Recompute){0};
   p->strategy.kind = STRATEGY_ZERO;
   p->strategy.sequence_parallel = false;
@@ -54,8 +55,9 @@ weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
 }
 
 /* Norm-wise: bf16 has 8 significant bits, f16 has 11. */
-static double tolerance_of(DType t) {
-  return t == DT_F32 ? 1e-5 : t == DT_BF16 ? 2e-2 : 5e-3;
+static double tolerance_of(const Plan *p) {
+  if (p->dtype == DT_BF16 || p->opt.state == DT_BF16) return 2e-2;
+  return p->dtype == DT_F32 ? 1e-5 : 5e-3;
 }
 
 weft_status job_verify(Job *j, JobVerify *v) {
@@ -69,7 +71,7 @@ weft_status job_verify(Job *j, JobVerify *v) {
     j->e = one.e;
     return st;
   }
-  if (v->tolerance <= 0) v->tolerance = tolerance_of(j->plan.dtype);
+  if (v->tolerance <= 0) v->tolerance = tolerance_of(&j->plan);
   TRY(verify(&j->plan, j->compiled, &one.plan, one.compiled, steps, v->tolerance, v->stop,
              &v->report, &j->e));
   if (v->report.ok) return WEFT_OK;

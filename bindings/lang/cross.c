@@ -219,11 +219,24 @@ static void check_batch(Cross *c) {
                                   (long long)((b->global / one + 1) * one));
 }
 
+static void check_optimizer(Cross *c) {
+  const Optimizer *o = &c->plan->opt;
+  bool wide = o->state == DT_F32;
+  if (wide && o->stochastic)
+    diag_error(c->d, "option", "optimizer.stochastic_rounding",
+               "averages in f32 are not rounded; give state_dtype = \"bf16\", too");
+  if (!wide && o->post_validation)
+    diag_error(c->d, "not-built", "optimizer.post_validation",
+               "keeps averages in f32 only: leave it out, or state_dtype = \"%s\"",
+               dtype_name(o->state));
+}
+
 static void cross_job(lua_State *L, void *ud) {
   Cross *c = ud;
   c->L = L;
   check_strategy(c);
   check_offload(c);
+  check_optimizer(c);
   if (c->mesh->size[AXIS_TP] > 1) check_styles(c);
   int64_t layers = -1;
   if (c->lp->config != LUA_NOREF) {

@@ -1,4 +1,4 @@
-/* adamw.c - one optimizer step on f32 state with decoupled weight decay, in one pass:
+/* adamw.c - one optimizer step with decoupled weight decay, in one pass:
  *   g *= clip; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2
  *   p -= lr * ((m / bc1) / (sqrt(v / bc2) + eps) + decay * p)
  * The fourth result is the copy of p that the forward pass reads. adamw_try keeps what
@@ -26,11 +26,32 @@ static void write_past(uint16_t *to, const uint16_t *line, int64_t n) {
   memcpy(to, line, (size_t)n * sizeof *to);
 }
 
-INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+/* What decides how moments of 16 bits are rounded: the values themselves and the step, so
+ * that all ranks that hold a parameter round alike, whatever the mesh. */
+INLINE uint32_t chance(float g, float m, uint32_t step) {
+  uint32_t x = bits_of_float(m) + bits_of_float(g) * 0x9e3779b9u + step * 0x85ebca6bu;
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
+INLINE void put_moment(void *p, DType t, int64_t i, float v, bool by_chance, uint32_t r) {
+  if (t == DT_BF16 && by_chance)
+    ((bf16 *)p)[i] = bf16_by_chance(v, r);
+  else
+    put(p, t, i, v);
+}
+
+/* `t` is the type of the copy, `s` that of the moments. */
+INLINE void adamw_of(const KernelArgs *a, int64_t lo, int64_t hi, DType t, DType s) {
   const OpAttr *attr = a->attr;
   const double *scal = a->in[4].p;
-  const float *p0 = a->in[0].p, *g = a->in[1].p, *m0 = a->in[2].p, *v0 = a->in[3].p;
-  float *p1 = a->out[0].p, *m1 = a->out[1].p, *v1 = a->out[2].p;
+  const float *p0 = a->in[0].p, *g = a->in[1].p;
+  const void *m0 = a->in[2].p, *v0 = a->in[3].p;
+  float *p1 = a->out[0].p;
+  void *m1 = a->out[1].p, *v1 = a->out[2].p;
+  bool by_chance = attr->kind != 0;
+  uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   void *copy = a->out[3].p;
   float clip = (float)scal[SC_CLIP], b1 = attr->beta1, b2 = attr->beta2, eps = attr->eps;
   float step = (float)(scal[SC_LR] / scal[SC_BC1]);
@@ -43,11 +64,13 @@ INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 #pragma omp simd
     for (int64_t i = from; i < to; i++) {
       float x = g[i] * clip;
-      float m = m0[i] + (1.0f - b1) * (x - m0[i]);
-      float v = v0[i] + (1.0f - b2) * (x * x - v0[i]);
+      float m = get(m0, s, i), v = get(v0, s, i);
+      m = m + (1.0f - b1) * (x - m);
+      v = v + (1.0f - b2) * (x * x - v);
       float p = p0[i] * keep - step * m / (sqrtf(v) * root + eps);
-      m1[i] = m;
-      v1[i] = v;
+      uint32_t r = s == DT_F32 ? 0 : chance(x, m, number);
+      put_moment(m1, s, i, m, by_chance, r);
+      put_moment(v1, s, i, v, by_chance, r >> 16);
       p1[i] = p;
       if (t != DT_F32)
         line[i - from] = half_of(t, p);
@@ -59,6 +82,14 @@ INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 #ifdef __SSE2__
   _mm_sfence(); /* other threads see the copy after this kernel's barrier */
 #endif
+}
+
+INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  assert(a->in[2].dtype == DT_F32 || a->in[2].dtype == DT_BF16);
+  if (a->in[2].dtype == DT_F32)
+    adamw_of(a, lo, hi, t, DT_F32);
+  else
+    adamw_of(a, lo, hi, t, DT_BF16);
 }
 BY_TYPE(adamw, out[3])
 

@@ -1,19 +1,42 @@
-/* adamw.cu - one optimizer step on f32 state with decoupled weight decay, in one pass; see
+/* adamw.cu - one optimizer step with decoupled weight decay, in one pass; see
  * kernels/cpu/adamw.c for the formula. adamw_try keeps what it overwrites and adamw_undo
  * puts it back. The scalars are read on the device: the host never waits for them. */
 #include "kernel.cuh"
 #include "vm/program/program.h"
 
-struct AdamW {
-  const float *p, *g, *m, *v;
-  float *p_out, *m_out, *v_out;
+template <typename S> struct AdamW {
+  const float *p, *g;
+  const S *m, *v;
+  float *p_out;
+  S *m_out, *v_out;
   float *kept[3]; /* of p, m, v; or NULL */
   float beta1, beta2, eps, decay;
+  bool by_chance;
 };
 
-template <typename T>
+/* As kernels/cpu/adamw.c has it, to the bit. */
+static __device__ uint32_t bits(float x) {
+  uint32_t u;
+  memcpy(&u, &x, sizeof u);
+  return u;
+}
+static __device__ uint32_t chance(float g, float m, uint32_t step) {
+  uint32_t x = bits(m) + bits(g) * 0x9e3779b9u + step * 0x85ebca6bu;
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
+/* Rounded up or down by 16 bits of chance: what is left has the bits of a bf16. */
+static __device__ float by_chance(float x, uint32_t r) {
+  uint32_t u = bits(x), up = (u + (r & 0xffff)) & 0xffff0000u;
+  if ((u & 0x7f800000) != 0x7f800000) memcpy(&x, &up, sizeof x);
+  return x;
+}
+
+template <typename T, typename S>
 __global__ void __launch_bounds__(BLOCK)
-    adamw_elements(AdamW a, T *copy, const double *scal, int64_t n) {
+    adamw_elements(AdamW<S> a, T *copy, const double *scal, int64_t n) {
   bool hold = scal[SC_HOLD] != 0, copies = (const void *)copy != (const void *)a.p_out;
   if (hold && !a.kept[0]) return;
   float clip = (float)scal[SC_CLIP], step = (float)(scal[SC_LR] / scal[SC_BC1]);
@@ -21,30 +44,42 @@ __global__ void __launch_bounds__(BLOCK)
   float keep = (float)(1.0 - scal[SC_LR] * a.decay);
   int64_t by = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
-    float p = a.p[i], m = a.m[i], v = a.v[i], x = a.g[i] * clip;
+    float p = a.p[i], m = load(a.m[i]), v = load(a.v[i]), x = a.g[i] * clip;
     if (a.kept[0]) a.kept[0][i] = p, a.kept[1][i] = m, a.kept[2][i] = v;
     if (hold) continue;
     m = m + (1.0f - a.beta1) * (x - m);
     v = v + (1.0f - a.beta2) * (x * x - v);
     p = p * keep - step * m / (sqrtf(v) * root + a.eps);
-    a.m_out[i] = m, a.v_out[i] = v, a.p_out[i] = p;
+    uint32_t r = a.by_chance ? chance(x, m, (uint32_t)(uint64_t)scal[SC_STEP]) : 0;
+    a.m_out[i] = rounded<S>(a.by_chance ? by_chance(m, r) : m);
+    a.v_out[i] = rounded<S>(a.by_chance ? by_chance(v, r >> 16) : v);
+    a.p_out[i] = p;
     if (copies) copy[i] = rounded<T>(p);
   }
 }
 
-static void step(Device *d, const KernelArgs *k, bool keeps) {
+template <typename S> static void step_of(Device *d, const KernelArgs *k, bool keeps) {
   int64_t n = cuda_count(&k->in[0]);
-  AdamW a = {data<const float>(&k->in[0]), data<const float>(&k->in[1]),
-             data<const float>(&k->in[2]), data<const float>(&k->in[3]),
-             data<float>(&k->out[0]),      data<float>(&k->out[1]),
-             data<float>(&k->out[2]),      {NULL, NULL, NULL},
-             k->attr->beta1,               k->attr->beta2,
-             k->attr->eps,                 k->attr->weight_decay};
+  bool chance = k->attr->kind != 0 && k->in[2].dtype == DT_BF16;
+  AdamW<S> a = {data<const float>(&k->in[0]), data<const float>(&k->in[1]),
+                data<const S>(&k->in[2]),     data<const S>(&k->in[3]),
+                data<float>(&k->out[0]),      data<S>(&k->out[1]),
+                data<S>(&k->out[2]),          {NULL, NULL, NULL},
+                k->attr->beta1,               k->attr->beta2,
+                k->attr->eps,                 k->attr->weight_decay,
+                chance};
   for (int i = 0; i < 3 && keeps; i++) a.kept[i] = data<float>(&k->out[4 + i]);
   by_type(k->out[3].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((adamw_elements<T>), blocks_for(n), BLOCK, cuda_stream(d), a,
+    LAUNCH((adamw_elements<T, S>), blocks_for(n), BLOCK, cuda_stream(d), a,
            data<T>(&k->out[3]), data<const double>(&k->in[4]), n);
+  });
+}
+
+static void step(Device *d, const KernelArgs *k, bool keeps) {
+  by_type(k->in[2].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) S;
+    step_of<S>(d, k, keeps);
   });
 }
 

@@ -89,8 +89,21 @@ static ToyOptions varied(int i) {
   return o;
 }
 
+/* What strategies keep in shards, and moments of 16 bits. */
+static ToyOptions sharded(int i) {
+  ToyOptions o = meshed(1 + i % 2, 1 + i / 4, 2);
+  o.strategy.stage = i % 4;
+  o.strategy.reshard = i % 2 ? RESHARD_YES : RESHARD_NO;
+  o.strategy.defer_grad_sync = i < 4;
+  o.dtype = i % 3 == 0 ? DT_F16 : i % 3 == 1 ? DT_BF16 : DT_F32;
+  o.state = i % 2 ? DT_BF16 : DT_F32;
+  return o;
+}
+
+enum { VARIED = 12, SHARDED = 8 };
+
 START_TEST(a_run_holds_what_is_promised) {
-  ToyOptions o = varied(_i);
+  ToyOptions o = _i < VARIED ? varied(_i) : sharded(_i - VARIED);
   Toy t;
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
   for (int threads = 1; threads <= 2; threads++)
@@ -292,7 +305,7 @@ Suite *memory_suite(void) {
   TCase *c = tcase_create("held");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
-  tcase_add_loop_test(c, a_run_holds_what_is_promised, 0, 2 * LEN(meshes));
+  tcase_add_loop_test(c, a_run_holds_what_is_promised, 0, VARIED + SHARDED);
   tcase_add_test(c, a_kernel_that_allocates_is_found);
   tcase_add_loop_test(c, the_quick_start_holds_what_is_promised, 0, 3);
   tcase_add_test(c, weights_are_read_within_their_line);

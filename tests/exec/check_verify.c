@@ -105,6 +105,22 @@ START_TEST(half_types_pass) {
 }
 END_TEST
 
+/* Moments of 16 bits, rounded by chance, on replicas and in shards. */
+START_TEST(half_moments_pass) {
+  ToyOptions o = mesh(2, 1, 2), one;
+  o.layers = 2, o.state = DT_BF16, o.stochastic = true, o.strategy.stage = _i;
+  o.tied = true;
+  compile_pair(o);
+  one = pair_alone(&o);
+  one.state = DT_F32, one.strategy.stage = 0;
+  toy_free(&pair.one);
+  ck_assert_int_eq(toy_compile(&pair.one, &one, NULL), WEFT_OK);
+  pair_verify(&pair, 3, 2e-2);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+  ck_assert_double_gt(pair.report.grad, 1e-4);
+}
+END_TEST
+
 /* Rounding is no fault, but no tolerance is no comparison either. */
 START_TEST(rounding_is_seen) {
   compile_pair(mesh(2, 1, 1));
@@ -256,6 +272,7 @@ Suite *verify_suite(void) {
   tcase_set_timeout(c, 60);
   for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, half_types_pass, 0, 4);
+  tcase_add_loop_test(c, half_moments_pass, 0, 4);
   suite_add_tcase(s, c);
   return s;
 }

@@ -9,6 +9,8 @@
 #include "tests/lib/kernel_run.h"
 #include "kernels/cpu/levels.h"
 #include "kernels/cpu/vecmath.h"
+#include "vm/base/bf16.h"
+#include "vm/program/program.h"
 
 static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
 static const KernelSet cpu = {.name = "cpu", .kernel = cpu_kernel, .work = cpu_work,
@@ -85,6 +87,62 @@ START_TEST(normal_cdf_is_exact_to_5e_7) {
     worst = fmax(worst, fabs(normal_cdf((float)x) - want) / fmax(want, 0.01));
   }
   ck_assert_msg(worst < 5e-7, "relative error %g", worst);
+}
+END_TEST
+
+/* ---- rounding by chance ---- */
+
+enum { CHANCES = 4096 };
+
+/* Runs adamw on moments in bf16 that are all the same, `steps` times with gradient `g`. */
+static void average(bf16 *m, bf16 *v, float g, int steps, int by_chance) {
+  static float p[CHANCES], grad[CHANCES];
+  double scal[SC_N] = {[SC_CLIP] = 1, [SC_BC1] = 1, [SC_BC2] = 1, [SC_SCALE] = 1};
+  OpAttr attr = {.beta1 = 0.999f, .beta2 = 0.999f, .eps = 1, .kind = by_chance};
+  KTensor f = {.dtype = DT_F32, .ndim = 1, .dim = {CHANCES}}, h = f;
+  KernelArgs a = {.attr = &attr, .nin = 5, .nout = 4};
+  Device dev = {.vt = &device_cpu, .threads = 1};
+  h.dtype = DT_BF16;
+  for (int i = 0; i < CHANCES; i++) grad[i] = g * (1 + (float)i * 1e-6f);
+  f.p = p, a.in[0] = a.out[0] = a.out[3] = f;
+  f.p = grad, a.in[1] = f;
+  h.p = m, a.in[2] = a.out[1] = h;
+  h.p = v, a.in[3] = a.out[2] = h;
+  a.in[4] = (KTensor){.p = scal, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
+  for (int k = 0; k < steps; k++) {
+    scal[SC_STEP] = k + 1;
+    cpu_set_here()->kernel[OP_adamw].run(&dev, &a);
+  }
+}
+
+static double mean(const bf16 *x) {
+  double sum = 0;
+  for (int i = 0; i < CHANCES; i++) sum += bf16_to_f32(x[i]);
+  return sum / CHANCES;
+}
+
+/* One step of an average moves it by a thousandth, less than half of the distance of two
+ * numbers in bf16: to the nearest it stays where it is for good; by chance it goes where
+ * an exact one would. */
+START_TEST(small_changes_add_up_by_chance) {
+  static bf16 m[CHANCES], v[CHANCES];
+  const double left = pow(0.999, 500), want_m = 0.5 + 0.5 * left, want_v = 0.25 + 0.75 * left;
+  for (int by_chance = 0; by_chance < 2; by_chance++) {
+    for (int i = 0; i < CHANCES; i++) m[i] = v[i] = bf16_from_f32(1.0f);
+    average(m, v, 0.5f, 500, by_chance);
+    double off_m = fabs(mean(m) / want_m - 1), off_v = fabs(mean(v) / want_v - 1);
+    ck_assert_msg(by_chance ? off_m < 5e-3 : off_m > 0.1, "m: %g, not %g", mean(m), want_m);
+    ck_assert_msg(by_chance ? off_v < 5e-3 : off_v > 0.1, "v: %g, not %g", mean(v), want_v);
+  }
+}
+END_TEST
+
+START_TEST(chance_keeps_what_is_not_finite) {
+  for (uint32_t r = 0; r < 65536; r += 257) {
+    ck_assert_uint_eq(bf16_by_chance(INFINITY, r), 0x7f80);
+    ck_assert(isnan(bf16_to_f32(bf16_by_chance(NAN, r))));
+    ck_assert_uint_eq(bf16_by_chance(1.0f, r), 0x3f80);
+  }
 }
 END_TEST
 
@@ -295,6 +353,8 @@ Suite *kernels_suite(void) {
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
   tcase_add_test(tc, every_kernel_has_a_case);
+  tcase_add_test(tc, small_changes_add_up_by_chance);
+  tcase_add_test(tc, chance_keeps_what_is_not_finite);
   tcase_add_test(tc, exp_is_exact_to_2e_7);
   tcase_add_test(tc, normal_cdf_is_exact_to_5e_7);
   tcase_add_loop_test(tc, gemm_backend_agrees, 0, LEN(backends));

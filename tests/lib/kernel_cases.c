@@ -102,6 +102,10 @@ const KernelCase kernel_case[] = {
    {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, 0},
   {OP_adamw, "f 33 f 33 f 33 v 33 g 32", "=0 =2 =3 =0",
    {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
+  {OP_adamw, "f 37,501 f 37,501 h 37,501 p 37,501 g 32", "=0 =2 =3 x 37,501",
+   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, 0},
+  {OP_adamw, "f 37,501 f 37,501 h 37,501 p 37,501 g 32", "=0 =2 =3 x 37,501",
+   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .kind = 1}, 0},
   {OP_adamw, "f 33 f 33 f 33 v 33 k 32", "=0 =2 =3 x 33",
    {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
   {OP_adamw_try, "f 37,501 f 37,501 f 37,501 v 37,501 g 32",
@@ -206,7 +210,7 @@ static void fill(Value *x, uint64_t *s) {
   if (strchr("gkncus", x->kind)) return;
   for (int64_t i = 0; i < n; i++) {
     double v = strchr("til", x->kind) ? floor(uniform(s) * (double)x->limit)
-               : x->kind == 'v'       ? 0.01 + uniform(s)
+               : strchr("vp", x->kind) ? 0.01 + uniform(s)
                : x->kind == 'm'       ? 3.5 + uniform(s)
                                       : normal(s);
     if (x->kind == 'l' && i % 3 == 1) v = -100;
@@ -223,6 +227,7 @@ static int parse(const char *text, Value *x, DType dtype) {
     if (*p == '=') x[n].alias = (int)x[n].limit;
     x[n].type = strchr("xwb", *p)     ? dtype
                 : strchr("fvm", *p)   ? DT_F32
+                : strchr("hp", *p)    ? DT_BF16
                 : strchr("tlis", *p)  ? DT_I32
                                       : DT_F64;
     p = end;

@@ -160,6 +160,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
                 .micro = o->micro, .seq = o->seq, .rounds = MAX(o->rounds, 1)},
       .opt = {.lr = {.kind = LR_CONSTANT, .max = 1e-2}, .beta1 = 0.9, .beta2 = 0.95,
               .eps = 1e-8, .weight_decay = 0.1, .clip = o->clip,
+              .state = o->state, .stochastic = o->stochastic,
               .post_validation = o->post_validation},
       .steps = 10, .seed = 7};
   t->plan.strategy.sequence_parallel = o->sp;

@@ -18,6 +18,8 @@ typedef struct ToyOptions {
   Strategy strategy;     /* but for sp, overlap and bucket_bytes */
   DType dtype;
   double clip;
+  DType state;           /* of the moments */
+  bool stochastic;
   bool post_validation;
   const Schedule *schedule;   /* NULL: 1F1B of pp and microbatches */
   const TpRule *rules;   /* NULL: the usual Llama plan */

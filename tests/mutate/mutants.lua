@@ -203,6 +203,8 @@ return {
     from = "* 0x1p112f", to = "* 0x1p111f" },
   { file = "vm/base/f16.h", suites = "base kernels",
     from = "u < 0x38800000 ?", to = "u < 0x38000000 ?" },
+  { file = "vm/base/bf16.h", suites = "kernels",
+    from = "(random & 0xffff)) >> 16", to = "0x7fff) >> 16" },
   { file = "vm/exec/scaler.c", suites = "scaler",
     from = "s->patience = s->how.hysteresis;", to = "" },
   { file = "vm/exec/gather.c", suites = "scaler verify",

@@ -63,7 +63,7 @@ void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int thre
  * STATE_PARAM, that of the copy that ops read where it is another. Returns their number,
  * 0 if the parameter is on other pp ranks. */
 int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[2]);
-/* A piece as f32; the region of one that is read is f32. */
+/* A piece as f32. */
 void rank_read(Rank *r, const Piece *p, float *local);
 void rank_write(Rank *r, const Piece *p, const float *local);
 /* Zeros in all regions, paddings too; `block` has room for n elements. */

@@ -55,8 +55,23 @@ static char *address(const Rank *r, const Piece *p) {
   return rank_place(r, g->off) + p->at * dtype_size((DType)g->dtype);
 }
 
+static void read_half(Rank *r, const Piece *p, float *local) {
+  uint16_t block[4096];
+  bool bf = p->region->dtype == DT_BF16;
+  for (int64_t at = 0; at < p->count; at += LEN(block)) {
+    int64_t n = MIN((int64_t)LEN(block), p->count - at);
+    device_download(r->dev, block, address(r, p) + at * (int64_t)sizeof *block,
+                    (size_t)n * sizeof *block);
+    for (int64_t i = 0; i < n; i++)
+      local[at + i] = bf ? bf16_to_f32(block[i]) : f16_to_f32(block[i]);
+  }
+}
+
 void rank_read(Rank *r, const Piece *p, float *local) {
-  assert(p->region->dtype == DT_F32);
+  if (p->region->dtype != DT_F32) {
+    read_half(r, p, local);
+    return;
+  }
   device_download(r->dev, local, address(r, p), (size_t)p->count * sizeof *local);
 }
 

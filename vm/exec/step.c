@@ -65,6 +65,7 @@ static void fill_step(Worker *w, const StepArg *s) {
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
   scalars[SC_BC2] = 1 - pow(opt->beta2, t);
   scalars[SC_SCALE] = r->scaler.scale;
+  scalars[SC_STEP] = t;
 }
 
 /* Puts the step, and what was wrong with it, before the reason of a failure. */

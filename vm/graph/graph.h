@@ -103,7 +103,8 @@ typedef struct OpAttr {
   uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
   int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
   int32_t parts;         /* slice, all_gather...: Dim.parts of the cut dimension */
-  int32_t kind;          /* gelu: 0 tanh approximation, 1 erf */
+  int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; adamw: 1 moments are
+                            rounded by chance */
   int32_t inverse;       /* rope: rotate back */
   int32_t vocab;         /* cross entropy: true vocabulary size */
   uint32_t cut;          /* AxisSet whose coordinate the kernel reads as args.index; 0 none */

@@ -309,14 +309,16 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   int n = collect(st, &cuts, rank, row, l->of);
   qsort(row, (size_t)n, sizeof *row, by_row);
   int64_t limit = plan->strategy.bucket_bytes / 4;
-  int64_t length = fill_row(l, row, n, u->dtype, &cuts, limit, keep) / cuts.ways;
+  DType state = plan->opt.state;
+  DType narrowest = dtype_size(state) < dtype_size(u->dtype) ? state : u->dtype;
+  int64_t length = fill_row(l, row, n, narrowest, &cuts, limit, keep) / cuts.ways;
   l->regions.region = NEW_N(keep, Region, REGION_N * CLASSES);
   add_regions(l, &cuts, row, REGION_WORK, u->dtype);
   if (u->dtype != DT_F32 || cuts.host_state)
     add_regions(l, &cuts, row, REGION_MASTER, DT_F32);
   add_regions(l, &cuts, row, REGION_GRAD, DT_F32);
-  add_regions(l, &cuts, row, REGION_M, DT_F32);
-  add_regions(l, &cuts, row, REGION_V, DT_F32);
+  add_regions(l, &cuts, row, REGION_M, state);
+  add_regions(l, &cuts, row, REGION_V, state);
   fill_buckets(l, m, row, scratch);
   place_inputs(st, rank, microbatches, l);
   l->work_bytes = update_work(u->device, length);

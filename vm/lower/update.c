@@ -221,8 +221,8 @@ void update_results(Emit *e, const Stretch *r) {
   const Stored *p = &s->param[r->first];
   const Region *work = regions_find(s, REGION_WORK, p);
   emit_out(e, region_extent(regions_value(s, p), r), DT_F32);
-  emit_out(e, region_extent(regions_find(s, REGION_M, p), r), DT_F32);
-  emit_out(e, region_extent(regions_find(s, REGION_V, p), r), DT_F32);
+  emit_out(e, region_extent(regions_find(s, REGION_M, p), r), e->plan->opt.state);
+  emit_out(e, region_extent(regions_find(s, REGION_V, p), r), e->plan->opt.state);
   emit_out(e, new_work(e, work, r), (DType)work->dtype);
 }
 
@@ -233,13 +233,14 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   OpAttr attr = {.beta1 = (float)o->beta1,
                  .beta2 = (float)o->beta2,
                  .eps = (float)o->eps,
+                 .kind = o->stochastic,
                  .weight_decay = c->param[p->param].decay ? (float)o->weight_decay : 0};
   emit_kernel(e, op, &attr, update_name(e, c, r));
   Extent grad = region_extent(gradients(e, r), r);
   emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
   emit_in(e, e->l->offloads ? as_long_as(r, e->l->host_grad) : grad, DT_F32);
-  emit_in(e, region_extent(regions_find(s, REGION_M, p), r), DT_F32);
-  emit_in(e, region_extent(regions_find(s, REGION_V, p), r), DT_F32);
+  emit_in(e, region_extent(regions_find(s, REGION_M, p), r), e->plan->opt.state);
+  emit_in(e, region_extent(regions_find(s, REGION_V, p), r), e->plan->opt.state);
   Extent scalars = first_scalars(e, SC_ZERO_FROM);
   if (e->l->offloads) scalars.off = e->l->host_scalars;
   emit_in(e, scalars, DT_F64);

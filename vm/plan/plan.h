@@ -79,6 +79,8 @@ double lr_at(const LrSchedule *lr, int64_t step);
 typedef struct Optimizer {
   LrSchedule lr;
   double beta1, beta2, eps, weight_decay, clip;   /* clip 0: none */
+  DType state;                   /* of both moments: f32 or bf16 */
+  bool stochastic;               /* bf16 moments are rounded by chance */
   bool post_validation;          /* steps before the check, see vm/lower/post_validation.c */
 } Optimizer;
 

@@ -112,7 +112,8 @@ typedef struct MemClass {
 enum {
   SC_LR, SC_BC1, SC_BC2,           /* set by the host: lr, 1-beta1^t, 1-beta2^t */
   SC_CAREFUL,                      /* set by the host: clip_guess holds every step */
-  SC_SCALE,                        /* set by the host: gradients are multiplied by it */
+  SC_SCALE, SC_STEP,               /* set by the host: gradients are multiplied by it; the
+                                      number of the step */
   SC_CLIP, SC_NORM, SC_SKIP,       /* results of clip_coef; the clip takes the scale out */
   SC_HOLD,                         /* adamw does nothing; of clip_coef and clip_guess */
   SC_GUESS,                        /* the clip that was stepped with early; 0: none was */
