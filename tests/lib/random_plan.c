@@ -95,8 +95,17 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p, i
   char name[40];
   snprintf(name, sizeof name, "strategy %llu", (unsigned long long)number);
   Draw d = {rng_make(seed, name), 0};
-  text_printf(t, "stage = %d, overlap_param_gather = %s, ", below(&d, STAGES),
-              below(&d, 2) ? "true" : "false");
+  if (below(&d, 3)) {
+    text_printf(t, "\"zero\", stage = %d, overlap_param_gather = %s, ", below(&d, 4),
+                below(&d, 2) ? "true" : "false");
+  } else {
+    static const char *const reshard[] = {"true", "false", "nil"};
+    text_printf(t,
+                "\"fsdp2\", reshard_after_forward = %s, forward_prefetch_depth = %d, "
+                "backward_prefetch_depth = %d, defer_fsdp_grad_sync = %s, ",
+                reshard[below(&d, 3)], below(&d, 3), below(&d, 3),
+                below(&d, 2) ? "true" : "false");
+  }
   if (below(&d, 3) == 0) text_add(t, "loss_parallel = false, ");
   *copies = p->dp % 2 == 0 && below(&d, 3) == 0 ? 2 : 1;
 }
@@ -136,14 +145,16 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   p->recompute = strcmp(styles, "") == 0 ? again : again[0] == '{' ? "\"full\"" : again;
   text_printf(t, "  recompute = %s,\n", p->recompute);
   int overlap = below(d, 2), bucket = PICK(d, 1000, 20000, 1000000);
+  char reduced[80] = "";
+  if (strstr(strategy.s, "zero"))
+    snprintf(reduced, sizeof reduced, ", overlap_grad_reduce = %s, bucket_bytes = %d",
+             overlap ? "true" : "false", bucket);
   text_printf(t,
-              "  strategy = { \"zero\", %ssequence_parallel = %s, "
-              "overlap_grad_reduce = %s, bucket_bytes = %d, keep_gathered = %s },\n"
+              "  strategy = { %ssequence_parallel = %s%s, keep_gathered = %s },\n"
               "  schedule = \"%s\",\n"
               "  pp_plan = { virtual = %d, balance = \"%s\" },\n",
-              strategy.s, p->sp ? "true" : "false", overlap ? "true" : "false", bucket,
-              keep ? "true" : "false", p->schedule, p->virtual_stages,
-              number % 3 ? "even" : "cost");
+              strategy.s, p->sp ? "true" : "false", reduced, keep ? "true" : "false",
+              p->schedule, p->virtual_stages, number % 3 ? "even" : "cost");
   text_free(&strategy);
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
               p->micro * p->dp * p->microbatches * rounds, p->micro,

@@ -12,7 +12,7 @@ typedef struct SchedulePick {
   int chunks;            /* per rank; 3: any number */
   int needs;
 } SchedulePick;
-enum { SCHEDULES = 11, STAGES = 2 /* of zero */ };
+enum { SCHEDULES = 11 };
 extern const SchedulePick schedule_picks[];
 bool schedule_takes(const SchedulePick *s, int ranks, int chunks, int m);
 
