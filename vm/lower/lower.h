@@ -32,6 +32,9 @@ Instr *bucket_sum(Emit *e, int k, int step, int handle);
 /* Before the first action and after the last one. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);
+/* account.c: bytes by class, of so many in each area and for temporaries; operations under
+ * way at once; flops. */
+void account(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp);
 /* requires layout, actions and bodies with code; establishes the program of pp rank
  * e->p->pp, in the arena of `c`. */
 void lower(Emit *e, MainList *t, Compiled *c);
