@@ -57,9 +57,14 @@ const Field schema[] = {
 #include "schema.def"
     {0}};
 
+/* The table is searched for every field of every point of a sweep. */
+static bool same(const char *a, const char *b) {
+  return *a == *b && strcmp(a, b) == 0;
+}
+
 const Field *schema_find(const char *scope, const char *key) {
   for (const Field *f = schema; f->scope; f++)
-    if (strcmp(f->scope, scope) == 0 && strcmp(f->key, key) == 0) return f;
+    if (same(f->key, key) && same(f->scope, scope)) return f;
   return NULL;
 }
 
@@ -67,7 +72,7 @@ const Field *schema_find(const char *scope, const char *key) {
 static bool selects(const Field *f, const char *scope) {
   switch (f->type) {
   case FIELD_TABLE:
-    return str_eq(f->names, scope);
+    return same(f->names, scope);
   case FIELD_NAMED:
   case FIELD_BUILT:
     return name_listed(f->names, scope);
@@ -78,10 +83,10 @@ static bool selects(const Field *f, const char *scope) {
   default:
     return false;
   }
-  if (str_eq(f->key, "lr")) return name_listed("cosine linear constant", scope);
-  if (str_eq(f->key, "schedule"))
-    return str_eq(scope, "function") || name_listed(schema_schedules, scope);
-  return str_eq(f->key, scope);
+  if (same(f->key, "lr")) return name_listed("cosine linear constant", scope);
+  if (same(f->key, "schedule"))
+    return same(scope, "function") || name_listed(schema_schedules, scope);
+  return same(f->key, scope);
 }
 
 const Field *schema_parent(const Field *f) {
@@ -429,7 +434,7 @@ static bool misspelt(Check *c, const char *path) {
 
 static void check_required(Check *c, int t, const char *scope, const char *path) {
   for (const Field *f = schema; f->scope; f++) {
-    if (strcmp(f->scope, scope) != 0 || !schema_required(f) || given(c, t, f)) continue;
+    if (!schema_required(f) || !same(f->scope, scope) || given(c, t, f)) continue;
     lua_pushstring(c->L, f->key);
     const char *sub = path_join(c->arena, path, c->L, -1);
     if (!misspelt(c, sub))
