@@ -257,7 +257,7 @@ static void check_piece(const Mesh *m, const CompiledParam *p, const Stored *at,
     int64_t want = by_hand(m, p, rank, piece->from + i);
     ck_assert(local[i] == (want < 0 ? 0 : (float)(want + 1)));
   }
-  ck_assert(piece_distance(piece, local, whole) == 0);
+  ck_assert(piece_distance(piece, DT_F32, local, whole) == 0);
   piece_paste(piece, local, back);
   for (int64_t i = 0; i < piece->count; i++) {
     int64_t at_whole = by_hand(m, p, rank, piece->from + i);

@@ -71,7 +71,7 @@ static void round_trip(const CompiledParam *p, int tp) {
     piece_cut(&piece, global, local);
     for (int64_t i = 0; i < piece.count; i++) ck_assert(local[i] >= 0);
     ck_assert(local[piece.count] == -2);
-    ck_assert(piece_distance(&piece, local, global) == 0);
+    ck_assert(piece_distance(&piece, DT_F32, local, global) == 0);
     piece_paste(&piece, local, back);
   }
   ck_assert_mem_eq(global, back, (size_t)n * sizeof *global);

@@ -193,6 +193,21 @@ START_TEST(a_gradient_where_there_should_be_none) {
 }
 END_TEST
 
+/* Ops read bf16 copies of master weights of which each rank steps a part. */
+START_TEST(a_copy_that_is_not_gathered) {
+  ToyOptions o = mesh(1, 1, 2);
+  o.dtype = DT_BF16, o.strategy.stage = 1;
+  compile_pair(o);
+  pair_verify(&pair, 1, 2e-2);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+  plant((Sought){I_COLL, COLL_ALL_GATHER, "parameters"}, drop);
+  pair_verify(&pair, 1, 2e-2);
+  ck_assert(!pair.report.ok);
+  ck_assert_msg(strstr(pair.report.first_bad, "step 0: a replica of ") != NULL, "%s",
+                pair.report.first_bad);
+}
+END_TEST
+
 START_TEST(a_weight_that_does_not_decay) {
   compile_pair(mesh(2, 1, 1));
   plant((Sought){I_KERNEL, OP_adamw, NULL}, no_decay);
@@ -258,6 +273,7 @@ Suite *verify_suite(void) {
       a_scale_that_is_slightly_off,
       a_backward_op_that_is_slightly_off,
       a_gradient_where_there_should_be_none,
+      a_copy_that_is_not_gathered,
       a_weight_that_does_not_decay,
       moments_that_are_averaged_otherwise,
       a_gradient_that_is_not_clipped,

@@ -121,8 +121,9 @@ void run_retry(Run *r);
  * in its global shape. Every process takes part; `out` and `in` are those of rank 0. */
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e);
 weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error *e);
-/* The largest distance (L2) of any local rank's piece from a gathered parameter. Replicas
- * hold the same bits, so it is 0 unless a reduction is missing. */
+/* The largest distance (L2) of what any local rank holds of a gathered parameter from it,
+ * the copy that ops read too. Replicas hold the same bits, so it is 0 unless a collective
+ * is missing. */
 weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
                       weft_error *e);
 uint64_t run_memory(const Run *r);    /* bytes of the worst rank's arena */

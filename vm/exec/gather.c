@@ -41,7 +41,8 @@ static bool gives(const Compiled *c, int param, const Piece *p, int rank) {
   return piece_gives(&c->mesh, &c->param[param], p->region, rank);
 }
 
-/* Rank 0's part of a gather: takes the pieces of other processes in the order of ranks. */
+/* Rank 0's part of a gather: takes the pieces of other processes in the order of ranks.
+ */
 static void collect(Worker *w, const Move *m) {
   Run *r = w->run;
   for (int q = 0; q < r->c->mesh.world; q++) {
@@ -87,10 +88,13 @@ weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
 static weft_status job_apart(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
   Piece p[2];
+  int n = state_pieces(w->run->c, w->rank, m->kind, m->param, p);
   w->apart = 0;
-  if (!state_pieces(w->run->c, w->rank, m->kind, m->param, p)) return WEFT_OK;
-  read_piece(w, m->kind, p);
-  w->apart = piece_distance(p, w->piece, m->global);
+  for (int k = 0; k < n; k++) {
+    read_piece(w, m->kind, &p[k]);
+    double apart = piece_distance(&p[k], (DType)p[k].region->dtype, w->piece, m->global);
+    w->apart = MAX(w->apart, apart);
+  }
   return WEFT_OK;
 }
 
@@ -99,7 +103,8 @@ weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out
   Move m = {.kind = k, .param = param, .global = global};
   TRY(run_all(r, job_apart, &m, false, e));
   *out = 0;
-  for (int i = 0; i < r->nworker; i++) *out = MAX(*out, r->worker[i].apart);
+  for (int i = 0; i < r->nworker; i++)
+    *out = MAX(*out, r->worker[i].apart);
   return WEFT_OK;
 }
 

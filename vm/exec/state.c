@@ -13,7 +13,8 @@ static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, 
     rng_normals(rng, from, (uint64_t)n, cp->std, to);
     return;
   }
-  for (int64_t k = 0; k < n; k++) to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
+  for (int64_t k = 0; k < n; k++)
+    to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
 }
 
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
@@ -102,6 +103,7 @@ void rank_clear(Rank *r, float *block, int64_t n) {
     const Region *g = &r->p->regions.region[i];
     uint64_t all = region_bytes(g), most = (uint64_t)n * sizeof *block;
     for (uint64_t at = 0; at < all; at += most)
-      device_upload(r->dev, rank_place(r, g->off) + at, block, (size_t)MIN(most, all - at));
+      device_upload(r->dev, rank_place(r, g->off) + at, block,
+                    (size_t)MIN(most, all - at));
   }
 }

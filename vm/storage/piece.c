@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "vm/base/f16.h"
+
 /* ---- which elements ---- */
 
 /* The axes that cut dimension d do so one after the other; where a cut does not come out
@@ -134,12 +136,19 @@ void piece_paste(const Piece *p, const float *local, float *global) {
   }
 }
 
-double piece_distance(const Piece *p, const float *local, const float *global) {
+static float rounded(DType t, float x) {
+  return t == DT_BF16  ? bf16_to_f32(bf16_from_f32(x))
+         : t == DT_F16 ? f16_to_f32(f16_from_f32(x))
+                       : x;
+}
+
+double piece_distance(const Piece *p, DType t, const float *local, const float *global) {
   double sum = 0;
   for (int64_t i = 0, n = piece_spans(p); i < n; i++) {
     Span s = piece_span(p, i);
     for (int64_t k = 0; k < s.n; k++) {
-      double d = (double)local[s.local + k] - global[s.global + k];
+      float want = rounded(t, global[s.global + k]);
+      double d = (double)local[s.local + k] - want;
       sum += d * d;
     }
   }

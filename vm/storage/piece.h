@@ -41,7 +41,8 @@ Span piece_span(const Piece *p, int64_t i);
 /* Between a whole parameter and a piece, p->count elements. */
 void piece_cut(const Piece *p, const float *global, float *local);
 void piece_paste(const Piece *p, const float *local, float *global);
-/* L2 norm of the difference between a piece and its place in the whole. */
-double piece_distance(const Piece *p, const float *local, const float *global);
+/* L2 norm of the difference between a piece and its place in the whole, whose values are
+ * rounded to `t`. */
+double piece_distance(const Piece *p, DType t, const float *local, const float *global);
 
 #endif
