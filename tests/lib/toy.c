@@ -165,6 +165,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .steps = 10, .seed = 7};
   t->plan.strategy.sequence_parallel = o->sp;
   t->plan.strategy.loss_parallel = !o->whole_logits;
+  t->plan.strategy.overlap_tp = !o->as_written;
   t->plan.strategy.overlap_grad_reduce = o->overlap;
   t->plan.strategy.bucket_bytes = o->bucket_bytes ? o->bucket_bytes : 16 << 10;
   if (!mesh_resolve(&t->plan.mesh, 0, &t->mesh, &t->diags)) return WEFT_EPLAN;

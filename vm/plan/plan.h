@@ -55,6 +55,7 @@ typedef struct Strategy {
   StrategyKind kind;
   int stage;                     /* zero: what is cut over dp, see vm/lower/layout.c */
   bool sequence_parallel, overlap_grad_reduce;
+  bool overlap_tp; /* orders bodies so that collectives run beside kernels */
   bool loss_parallel;            /* on logits that are cut by vocabulary, as they come */
   bool keep_gathered;            /* for W, where it runs apart from I */
   bool overlap_param_gather;     /* beside the optimizer, which makes them */

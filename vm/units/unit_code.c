@@ -3,8 +3,11 @@
  * Decides where every tensor lives: an edge if another unit reads it, a frame if a later
  * body of the same unit reads it (F..I, F..W or I..W), else a temporary of the body.
  * Collectives get pack and unpack kernels where the dimension that is cut is not the
- * outermost, and their wait goes right before the first use of the result. */
+ * outermost, and their wait goes right before the first use of the result. Then bodies
+ * are put in an order that hides collectives (body_order.c). */
 #include "unit_code.h"
+
+#include "body_order.h"
 
 #include "vm/storage/offsets.h"
 
@@ -31,6 +34,7 @@ struct Coder {
   int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
   VEC(AxisSet) comm;
   const DeviceKind *device;
+  bool overlap; /* bodies are ordered so that collectives are hidden */
   VEC(Uses) use;
   int unit;
   RawUnit *code;
@@ -350,8 +354,9 @@ static Tid root(const Coder *c, Tid t) {
   return t;
 }
 
-/* Gives the temporaries of the body offsets by the instructions that touch them. */
-static void place_temps(Coder *c) {
+/* Gives the temporaries of the body offsets by the instructions that touch them; returns
+ * their bytes. */
+static uint64_t place_temps(Coder *c) {
   int n = c->out.n, *slot = c->temp.at;
   VEC(Interval) v = {0};
   VEC(Tid) of = {0};
@@ -371,11 +376,12 @@ static void place_temps(Coder *c) {
       v.at[slot[t] - 1].end = i;
     }
   }
-  c->code->temp = MAX(c->code->temp, offsets(c->scratch, v.at, v.n));
+  uint64_t bytes = offsets(c->scratch, v.at, v.n);
   for (int i = 0; i < of.n; i++) {
     c->store.at[of.at[i]] = (Storage){.kind = ST_TEMP, .off = v.at[i].off};
     slot[of.at[i]] = 0;
   }
+  return bytes;
 }
 
 /* Gradients: the first result for a parameter in a body overwrites when the call says
@@ -410,9 +416,45 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     Op last = c->g->op.at[ops[nops - 1]];
     settle(c, c->pending[0].result, &last);
   }
-  place_temps(c);
+  c->code->temp = MAX(c->code->temp, place_temps(c));
   c->code->body[ph] = (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops,
                                    .again = again};
+}
+
+/* Gradients of a parameter and scalars are one storage, whichever tensor adds to them. */
+static int64_t storage_of(void *ud, const CodeInstr *x, int operand) {
+  enum { SCALARS = -1, GRADIENTS = -2 };
+  Coder *c = ud;
+  if (x->t[operand] < 0) return SCALARS;
+  Tid t = root(c, x->t[operand]);
+  Storage at = place(c, t);
+  return at.kind == ST_GRAD ? GRADIENTS - at.index : t;
+}
+
+static int handles_of(const CodeInstr *at, int n) {
+  int most = 0;
+  for (int i = 0; i < n; i++)
+    if (at[i].i.code == I_COLL) most = MAX(most, at[i].i.handle + 1);
+  return most;
+}
+
+/* The order that looks farthest ahead without more workspace than some body of the unit
+ * needs as it is: so no rank holds a byte more. */
+static void order_body(Coder *c, Phase ph) {
+  static const int windows[] = {64, 16, 4, 1};
+  UnitBody *body = &c->code->body[ph];
+  if (body->n > ORDER_MOST || handles_of(body->at, body->n) == 0) return;
+  CodeInstr *out = arena_alloc(c->scratch, sizeof *out * 2 * (size_t)body->n);
+  for (int i = 0; i < LEN(windows); i++) {
+    c->out.at = out;
+    c->out.n = body_order(c->scratch, body->at, body->n, windows[i], storage_of, c, out);
+    if (place_temps(c) > c->code->temp) continue;
+    body->at = out, body->n = c->out.n;
+    c->code->handles = MAX(c->code->handles, handles_of(out, body->n));
+    return;
+  }
+  c->out.at = body->at, c->out.n = body->n;
+  place_temps(c);
 }
 
 /* Slots depend on how many parameters and edges the whole unit has. */
@@ -461,9 +503,10 @@ static bool small_enough(const Coder *c, Diags *d) {
   return false;
 }
 
-Coder *coder_new(const Graph *logical, Graph *g, const DeviceKind *device, Arena *a) {
+Coder *coder_new(const Graph *logical, Graph *g, const DeviceKind *device, bool overlap,
+                 Arena *a) {
   Coder *c = NEW(a, Coder);
-  *c = (Coder){.a = a, .logical = logical, .g = g, .device = device};
+  *c = (Coder){.a = a, .logical = logical, .g = g, .device = device, .overlap = overlap};
   int units = g->unit.n, *fill = NEW_N(a, int, units);
   c->first = NEW_N(a, int, units + 1);
   c->ops = NEW_N(a, int, g->op.n);
@@ -485,6 +528,8 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   c->unit = u;
   c->code = out;
   for (Phase ph = PH_F; ph <= PH_W; ph++) code_body(c, ph, ops, nops);
+  for (Phase ph = PH_F; ph <= PH_W && c->overlap; ph++)
+    order_body(c, ph);
   for (Phase ph = PH_F; ph <= PH_W; ph++) find_reads(c, ph, ops, nops);
   if (!small_enough(c, d)) return false;
   out->edge_use = NEW_N(scratch, uint8_t, out->edge.n);
