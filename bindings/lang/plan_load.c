@@ -78,6 +78,15 @@ static void infer_virtual(LangPlan *lp, int ranks) {
     pp->virtual_stages = (int)(stages / ranks);
 }
 
+/* Chunks are rows of the sequence. */
+static void force_sequence(LangPlan *lp, int tp, Diags *d) {
+  Strategy *s = &lp->plan.strategy;
+  if (!s->async_tp || s->sequence_parallel || tp == 1) return;
+  s->sequence_parallel = true;
+  diag_warn(d, "strategy", "strategy.enable_async_tensor_parallel",
+            "needs activations that are cut by sequence: sequence_parallel is set, too");
+}
+
 /* Rules between fields, on the mesh of the file; those about fields that are wrong in
  * themselves are left out. */
 static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
@@ -85,6 +94,7 @@ static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return WEFT_OK;
   if (!mesh_resolve(&lp->plan.mesh, lang_cluster_ranks(lp), &m, d)) return WEFT_OK;
   infer_virtual(lp, m.size[AXIS_PP]);
+  force_sequence(lp, m.size[AXIS_TP], d);
   Plan p = lp->plan;
   if (wrong_below(d, "batch")) p.batch.global = 0;
   if (wrong_below(d, "schedule") || wrong_below(d, "pp_plan")) p.schedule = "";

@@ -133,6 +133,67 @@ START_TEST(results_are_those_of_one_rank) {
 }
 END_TEST
 
+/* ---- chunks ---- */
+
+static int64_t by_size(void *ud, int pp, const Instr *in) {
+  const Program *p = ud;
+  const Operand *o = &p->operand[in->operand];
+  if (in->code == I_COLL) return (int64_t)MAX(operand_bytes(&o[0]), operand_bytes(&o[1]));
+  if (in->op != OP_linear && in->op != OP_linear_dx && in->op != OP_linear_dw) return 1;
+  return (int64_t)operand_bytes(&o[0]) * 2;
+}
+
+static int64_t sized_time(const Toy *t) {
+  RankTime rank[1];
+  weft_error e;
+  err_clear(&e);
+  RunCosts costs = {.ud = &t->compiled->prog[0], .cost = by_size, .in_order = true};
+  weft_status st = run_costs(t->compiled, &costs, rank, &e);
+  ck_assert_msg(st == WEFT_OK, "%s", e.text);
+  return rank[0].end;
+}
+
+static int collectives(const Toy *t, const char *body) {
+  const Program *p = &t->compiled->prog[0];
+  int n = 0;
+  for (int i = 0; i < p->nbody; i++)
+    for (uint32_t k = p->body[i].first; k < p->body[i].first + p->body[i].n; k++)
+      n += strcmp(p->body[i].name, body) == 0 && p->code[k].code == I_COLL;
+  return n;
+}
+
+/* Two gathers and two scatters of a layer, each in four chunks of rows, of one sequence
+ * or of several: less time, the same losses and gradients. */
+START_TEST(chunks_beside_products) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.sp = true, o.seq = 16, o.micro = 1 + _i;
+  Toy t[2];
+  for (int i = 0; i < 2; i++) {
+    o.async = i > 0;
+    ck_assert_msg(toy_compile(&t[i], &o, NULL) == WEFT_OK, "%s", toy_diags(&t[i]));
+  }
+  ck_assert_int_eq(collectives(&t[0], "layer:F"), 4);
+  ck_assert_int_eq(collectives(&t[1], "layer:F"), o.micro == 3 ? 4 * 3 : 4 * 4);
+  ck_assert_int_lt(sized_time(&t[1]), sized_time(&t[0]));
+  for (int i = 0; i < 2; i++)
+    toy_free(&t[i]);
+  pair_agrees(&o);
+}
+END_TEST
+
+/* Rows that are not to be cut: one chunk is none; waits come without overlap_tp, too. */
+START_TEST(few_rows) {
+  ToyOptions o = toy_default();
+  o.tp = 4, o.kv_heads = 1, o.sp = o.async = o.as_written = true;
+  o.seq = _i ? 8 : 4;
+  Toy t;
+  ck_assert_msg(toy_compile(&t, &o, NULL) == WEFT_OK, "%s", toy_diags(&t));
+  ck_assert_int_eq(collectives(&t, "layer:F"), _i ? 8 : 4);
+  toy_free(&t);
+  pair_agrees(&o);
+}
+END_TEST
+
 Suite *body_order_suite(void) {
   Suite *s = suite_create("body_order");
   TCase *c = tcase_create("body_order");
@@ -140,6 +201,8 @@ Suite *body_order_suite(void) {
   tcase_add_test(c, what_depends_stays_in_order);
   tcase_add_loop_test(c, gathers_are_hidden, 0, 2);
   tcase_add_loop_test(c, results_are_those_of_one_rank, 0, 4);
+  tcase_add_loop_test(c, chunks_beside_products, 0, 4);
+  tcase_add_loop_test(c, few_rows, 0, 2);
   suite_add_tcase(s, c);
   return s;
 }

@@ -166,6 +166,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
   t->plan.strategy.sequence_parallel = o->sp;
   t->plan.strategy.loss_parallel = !o->whole_logits;
   t->plan.strategy.overlap_tp = !o->as_written;
+  t->plan.strategy.async_tp = o->async;
   t->plan.strategy.overlap_grad_reduce = o->overlap;
   t->plan.strategy.bucket_bytes = o->bucket_bytes ? o->bucket_bytes : 16 << 10;
   if (!mesh_resolve(&t->plan.mesh, 0, &t->mesh, &t->diags)) return WEFT_EPLAN;

@@ -12,6 +12,7 @@ typedef struct ToyOptions {
   int rounds;            /* 0: 1 */
   bool whole_logits;     /* no loss_parallel */
   bool as_written;       /* no overlap_tp */
+  bool async;            /* async_tp */
   bool sp, tied, bias, overlap;
   Recompute recompute;
   int64_t bucket_bytes;  /* 0: 16 KiB */

@@ -56,6 +56,7 @@ typedef struct Strategy {
   int stage;                     /* zero: what is cut over dp, see vm/lower/layout.c */
   bool sequence_parallel, overlap_grad_reduce;
   bool overlap_tp; /* orders bodies so that collectives run beside kernels */
+  bool async_tp;   /* gathers and scatters of products in chunks */
   bool loss_parallel;            /* on logits that are cut by vocabulary, as they come */
   bool keep_gathered;            /* for W, where it runs apart from I */
   bool overlap_param_gather;     /* beside the optimizer, which makes them */

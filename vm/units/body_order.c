@@ -7,8 +7,11 @@
 
 typedef struct Node {
   const CodeInstr *x;
-  int64_t key[KERNEL_OPERANDS];
-  int nkey, nin;
+  struct Touch {
+    int64_t key;
+    uint64_t lo, hi; /* bytes of it */
+  } touch[KERNEL_OPERANDS];
+  int ntouch, nin;
   bool done;
 } Node;
 
@@ -25,11 +28,16 @@ typedef struct Order {
   int nout;
 } Order;
 
-/* Whether one must stay behind the other: both touch something and one of them writes. */
+/* Whether one must stay behind the other: both touch some bytes and one of them writes.
+ */
 static bool depends(const Node *a, const Node *b) {
-  for (int i = 0; i < a->nkey; i++)
-    for (int k = 0; k < b->nkey; k++)
-      if ((i >= a->nin || k >= b->nin) && a->key[i] == b->key[k]) return true;
+  for (int i = 0; i < a->ntouch; i++)
+    for (int k = 0; k < b->ntouch; k++) {
+      const struct Touch *x = &a->touch[i], *y = &b->touch[k];
+      if ((i >= a->nin || k >= b->nin) && x->key == y->key && x->lo < y->hi &&
+          y->lo < x->hi)
+        return true;
+    }
   return false;
 }
 
@@ -39,8 +47,12 @@ static void read_nodes(Order *o, Arena *a, const CodeInstr *at, int n, StorageOf
   for (int i = 0; i < n; i++) {
     if (at[i].i.code == I_WAIT) continue;
     Node *x = &o->node[o->n++];
-    *x = (Node){.x = &at[i], .nin = at[i].i.nin, .nkey = instr_operands(&at[i].i)};
-    for (int k = 0; k < x->nkey; k++) x->key[k] = storage(ud, &at[i], k);
+    *x = (Node){.x = &at[i], .nin = at[i].i.nin, .ntouch = instr_operands(&at[i].i)};
+    for (int k = 0; k < x->ntouch; k++) {
+      const Operand *p = &at[i].operand[k];
+      x->touch[k] =
+          (struct Touch){storage(ud, &at[i], k), p->off, p->off + operand_bytes(p)};
+    }
   }
 }
 

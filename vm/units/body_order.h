@@ -7,7 +7,7 @@
 /* What an instruction touches, as numbers that are equal for one storage. */
 typedef int64_t (*StorageOf)(void *ud, const CodeInstr *x, int operand);
 
-enum { ORDER_MOST = 512 };
+enum { ORDER_MOST = 1024 };
 /* The `n` instructions of a body with its collectives started as early and waited for as
  * late as the data allows, kernels that need none of those under way first, of those that
  * are at most `window` places behind the first one left. Results are the same bits: what

@@ -7,6 +7,7 @@
  * are put in an order that hides collectives (body_order.c). */
 #include "unit_code.h"
 
+#include "body_chunks.h"
 #include "body_order.h"
 
 #include "vm/storage/offsets.h"
@@ -34,7 +35,7 @@ struct Coder {
   int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
   VEC(AxisSet) comm;
   const DeviceKind *device;
-  bool overlap; /* bodies are ordered so that collectives are hidden */
+  const Strategy *how; /* whether bodies are ordered, collectives in chunks */
   VEC(Uses) use;
   int unit;
   RawUnit *code;
@@ -259,6 +260,7 @@ static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid 
   x->i.red = (uint8_t)op->attr.red;
   x->i.comm = (int16_t)comm_index(c, ax_set_mesh(op->attr.axes));
   x->i.handle = free_handle(c);
+  x->attr = (OpAttr){.dim = op->attr.dim, .n = op->attr.n};
   add_in(c, x, in);
   add_out(c, x, out);
   c->code->handles = MAX(c->code->handles, x->i.handle + 1);
@@ -346,7 +348,7 @@ static void set_slot(Coder *c, Operand *o, Storage s) {
   case ST_IW: o->slot = (uint16_t)(dyn + DYN_FI + s.kind - ST_FI); break;
   default: o->slot = SLOT_TEMP; break;
   }
-  o->off = s.off;
+  o->off += s.off; /* of a part of the tensor */
 }
 
 static Tid root(const Coder *c, Tid t) {
@@ -457,6 +459,34 @@ static void order_body(Coder *c, Phase ph) {
   place_temps(c);
 }
 
+static bool is_temporary(void *ud, Tid t) {
+  Coder *c = ud;
+  return t >= 0 && place(c, root(c, t)).kind == ST_TEMP;
+}
+
+static Tid new_temporary(void *ud, uint8_t dtype, int64_t n) {
+  return temp_like(ud, &(Tensor){.dtype = dtype}, &(Dim){.size = n}, 1);
+}
+
+static void own_scratch(void *ud, CodeInstr *x) {
+  x->i.nwork = 0;
+  add_work(ud, x);
+}
+
+/* Asynchronous tensor parallelism: chunks, with waits where they are needed. */
+static void chunk_body(Coder *c, Phase ph) {
+  ChunkHooks h = {c, is_temporary, new_temporary, own_scratch};
+  UnitBody *body = &c->code->body[ph];
+  CodeInstr *at;
+  int n = body_chunks(c->scratch, body->at, body->n, &h, &at);
+  if (n == 0) return;
+  c->out.at = arena_alloc(c->scratch, sizeof *at * 2 * (size_t)n);
+  c->out.n = body_order(c->scratch, at, n, 0, storage_of, c, c->out.at);
+  body->at = c->out.at, body->n = c->out.n;
+  c->code->handles = MAX(c->code->handles, handles_of(body->at, body->n));
+  c->code->temp = MAX(c->code->temp, place_temps(c));
+}
+
 /* Slots depend on how many parameters and edges the whole unit has. */
 static void set_slots(Coder *c, Phase ph) {
   c->out.at = c->code->body[ph].at, c->out.n = c->code->body[ph].n;
@@ -503,10 +533,10 @@ static bool small_enough(const Coder *c, Diags *d) {
   return false;
 }
 
-Coder *coder_new(const Graph *logical, Graph *g, const DeviceKind *device, bool overlap,
-                 Arena *a) {
+Coder *coder_new(const Graph *logical, Graph *g, const DeviceKind *device,
+                 const Strategy *how, Arena *a) {
   Coder *c = NEW(a, Coder);
-  *c = (Coder){.a = a, .logical = logical, .g = g, .device = device, .overlap = overlap};
+  *c = (Coder){.a = a, .logical = logical, .g = g, .device = device, .how = how};
   int units = g->unit.n, *fill = NEW_N(a, int, units);
   c->first = NEW_N(a, int, units + 1);
   c->ops = NEW_N(a, int, g->op.n);
@@ -528,7 +558,9 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   c->unit = u;
   c->code = out;
   for (Phase ph = PH_F; ph <= PH_W; ph++) code_body(c, ph, ops, nops);
-  for (Phase ph = PH_F; ph <= PH_W && c->overlap; ph++)
+  for (Phase ph = PH_F; ph <= PH_W && c->how->async_tp; ph++)
+    chunk_body(c, ph);
+  for (Phase ph = PH_F; ph <= PH_W && c->how->overlap_tp; ph++)
     order_body(c, ph);
   for (Phase ph = PH_F; ph <= PH_W; ph++) find_reads(c, ph, ops, nops);
   if (!small_enough(c, d)) return false;

@@ -16,10 +16,10 @@ typedef struct RawUnit {
 } RawUnit;
 
 typedef struct Coder Coder;
-/* For all units of a sharded graph; lists of the whole graph lie in `a`. `overlap`:
- * bodies are put in an order that hides collectives. */
+/* For all units of a sharded graph; lists of the whole graph lie in `a`. `how` says
+ * whether collectives are in chunks and hidden. */
 Coder *coder_new(const Graph *logical, Graph *sharded, const DeviceKind *device,
-                 bool overlap, Arena *a);
+                 const Strategy *how, Arena *a);
 /* The code of unit `u`, in `scratch`; false: it is too large (reported). */
 bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
 /* A module name without what says which layer: bodies of equal layers are equal. */

@@ -232,8 +232,7 @@ static double widest(const Graph *g) {
 bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scratch,
                 Arena *keep, Units *out, Diags *d) {
   const Graph *g = in->graph;
-  Coder *coder =
-      coder_new(g, sh->g, compile_device(in), in->plan->strategy.overlap_tp, in->arena);
+  Coder *coder = coder_new(g, sh->g, compile_device(in), &in->plan->strategy, in->arena);
   Table t = {.u = out, .keep = keep, .scratch = scratch, .in = in, .sh = sh, .code = code};
   t.edge_of = NEW_N(in->arena, int32_t, sh->g->t.n);
   memset(t.edge_of, 0xff, sizeof *t.edge_of * (size_t)sh->g->t.n);
