@@ -107,6 +107,8 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p, i
                 below(&d, 2) ? "true" : "false");
   }
   if (below(&d, 3) == 0) text_add(t, "loss_parallel = false, ");
+  if (below(&d, 4) == 0) text_add(t, "overlap_tp = false, ");
+  if (p->sp && below(&d, 3) == 0) text_add(t, "enable_async_tensor_parallel = true, ");
   *copies = p->dp % 2 == 0 && below(&d, 3) == 0 ? 2 : 1;
 }
 
