@@ -6,7 +6,7 @@
 --
 --   weft check plans/llama3_405b_16k.lua             60.2 GiB on the worst rank
 --   weft check plans/llama3_405b_16k.lua --set strategy.stage=0 --set recompute=none
---   weft check plans/llama3_405b_16k.lua --set strategy=fsdp2
+--   weft check plans/llama3_405b_16k.lua --set 'strategy={"fsdp2", sequence_parallel=true}'
 local weft = require "weft"
 
 return weft.plan {

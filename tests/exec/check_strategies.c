@@ -2,6 +2,7 @@
  * one rank whatever the mesh, the same bits as without any shard, and the bytes that a
  * rank is promised. `./dev fuzz` draws strategies for random plans, too. */
 #include <check.h>
+#include <math.h>
 
 #include "tests/lib/trace.h"
 
@@ -85,6 +86,31 @@ START_TEST(shards_change_no_bit) {
 }
 END_TEST
 
+/* A value that is no number, in the shard of one rank, ends the run on all of them, which
+ * says where it began. */
+START_TEST(one_nan_stops_all) {
+  ToyOptions o = toy_of(&way[_i], 4);
+  Toy t;
+  Run *r;
+  StepResult res;
+  open_toy(&t, &o, 1, &r);
+  int last = t.compiled->nparam - 1;
+  int64_t n = param_count(&t.compiled->param[last]);
+  float *x = NEW_N(t.arena, float, n);
+  OK(run_get(r, STATE_PARAM, last, x, &trace_err));
+  x[n - 1] = NAN;
+  OK(run_set(r, STATE_PARAM, last, x, &trace_err));
+  int32_t *ids = NEW_N(t.arena, int32_t, 2 * t.plan.batch.global * t.plan.batch.seq);
+  random_ids(&t, 0, ids, ids + t.plan.batch.global * t.plan.batch.seq);
+  weft_status st = run_step_tokens(r, ids, ids + t.plan.batch.global * t.plan.batch.seq,
+                                   0, &res, &trace_err);
+  ck_assert_int_eq(st, WEFT_ERUN);
+  ck_assert_msg(strstr(trace_err.text, "is nan; first seen on rank"), "%s", trace_err.text);
+  run_close(r);
+  toy_free(&t);
+}
+END_TEST
+
 /* ---- bytes ---- */
 
 enum { LAST_STAGE = 3 };
@@ -151,6 +177,7 @@ Suite *strategies_suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_loop_test(c, agrees_with_one_rank, 0, LEN(way));
   tcase_add_loop_test(c, shards_change_no_bit, 1, LEN(way));
+  tcase_add_loop_test(c, one_nan_stops_all, 0, LEN(way));
   suite_add_tcase(s, c);
   c = tcase_create("bytes");
   tcase_add_loop_test(c, bytes_of_a_parameter, 0, LAST_STAGE + 1);
