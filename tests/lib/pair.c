@@ -28,6 +28,7 @@ ToyOptions pair_alone(const ToyOptions *o) {
   one.tp = one.pp = one.dp = 1;
   one.sp = one.post_validation = false;
   one.replicate = 0, one.strategy = (Strategy){0};
+  one.recompute = (Recompute){0};
   one.schedule = NULL;
   one.micro = o->micro * o->dp;
   return one;
