@@ -43,7 +43,7 @@
   ROW(s, k, FIELD_RANGE, to, NULL, 0, 0, ANY, NONE, at, doc)
 #define LATER(s, k, doc)                                                                 \
   ROW(s, k, FIELD_LATER, NOTHING, NULL, 0, 0, ANY, NONE, NOWHERE, doc)
-#define NOOP(s, k, want, doc)                                                             \
+#define NOOP(s, k, want, doc)                                                            \
   ROW(s, k, FIELD_NOOP, NOTHING, want, 0, 0, ANY, NONE, NOWHERE, doc)
 #define REFUSED(s, k, doc)                                                               \
   ROW(s, k, FIELD_REFUSED, NOTHING, NULL, 0, 0, ANY, NONE, NOWHERE, doc)
@@ -262,7 +262,8 @@ static void check_named(Check *c, const Field *f, int idx, const char *path) {
   lua_pop(L, 1);
 }
 
-/* A field of another system that changes nothing here, with a value that it takes there. */
+/* A field of another system that changes nothing here, with a value that it takes there.
+ */
 static void check_noop(Check *c, const Field *f, int idx, const char *path) {
   bool right = strcmp(f->names, "true or false") == 0 ? lua_isboolean(c->L, idx)
                : strcmp(f->names, "an integer") == 0  ? lua_isinteger(c->L, idx)

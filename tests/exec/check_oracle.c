@@ -283,6 +283,8 @@ static const struct {
              {".hsdp", {"mesh.dp=2", "mesh.dp_replicate=2", "mesh.tp=2"}},
              {"", {"mesh.dp=4", "mesh.tp=2", "strategy={ 'fsdp2', "
                    "defer_fsdp_grad_sync = false }"}},
+             {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy={ 'fsdp2', "
+                        "defer_fsdp_grad_sync = false }"}},
              {"", {"mesh.dp=2", "mesh.pp=2", "strategy.stage=3"}},
              {"", {"mesh.dp=4", "strategy=megatron_fsdp"}},
              {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy.stage=1"}},
