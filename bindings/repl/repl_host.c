@@ -47,7 +47,7 @@ static void push_field(lua_State *L, Arena *a, const Field *f) {
   set_integer(L, "number", f - schema);
   if (f->type == FIELD_ALIAS)
     set_text(L, "alias", f->names);
-  else if (!name)
+  else if (!name && f->type != FIELD_NOOP)
     set_text(L, "tables", f->names);
   if (name || named) {
     push_names(L, a, f->names);
@@ -62,9 +62,10 @@ static void push_field(lua_State *L, Arena *a, const Field *f) {
 static int push_schema(lua_State *L) {
   Arena *a = script_push_arena(L);
   lua_newtable(L);
-  for (int i = 0; schema[i].scope; i++) {
+  for (int i = 0, n = 0; schema[i].scope; i++) {
+    if (schema[i].type == FIELD_REFUSED) continue; /* nobody is to be led there */
     push_field(L, a, &schema[i]);
-    lua_rawseti(L, -2, i + 1);
+    lua_rawseti(L, -2, ++n);
   }
   return 1;
 }

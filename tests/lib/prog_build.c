@@ -124,7 +124,7 @@ Instr *build_call(Build *b, int pp, int body, int unit, int mb, const char *what
                   const uint64_t *dyn, int ndyn) {
   Side *s = &b->side[pp];
   *VEC_PUSH(b->a, s->call) =
-      (Call){.body = (uint16_t)body, .unit = (uint16_t)unit, .mb = mb,
+      (Call){.body = (uint32_t)body, .unit = (uint32_t)unit, .mb = mb,
              .bind = s->range.at[unit].first, .nbind = (uint16_t)s->range.at[unit].n,
              .dyn = (uint32_t)s->dyn.n, .ndyn = (uint16_t)ndyn};
   for (int i = 0; i < ndyn; i++) *VEC_PUSH(b->a, s->dyn) = dyn[i];

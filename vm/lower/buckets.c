@@ -43,3 +43,28 @@ bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what) {
   emit_out(e, region_extent(work, &whole), (DType)work->dtype);
   return true;
 }
+
+/* A slice of nothing is zero. */
+void clear_padding(Emit *e, int block, uint64_t at) {
+  const Regions *s = &e->l->regions;
+  const Block *b = &s->block[block];
+  int64_t end = b->first, from = -1, to = 0;
+  for (int i = b->at; i <= b->at + b->n; i++) {
+    int64_t next = i < b->at + b->n ? s->param[i].at : b->first + b->whole;
+    if (next > end) from = from < 0 ? end : from, to = next;
+    if (i < b->at + b->n) end = next + s->param[i].count;
+  }
+  if (from < 0) return;
+  emit_kernel(e, OP_slice, &(OpAttr){.n = 1}, "gradients");
+  emit_in(e, (Extent){.off = at}, DT_F32);
+  emit_out(e, (Extent){.off = at + (uint64_t)(from - b->first) * 4, .n = to - from},
+           DT_F32);
+}
+
+void clear_spread(Emit *e) {
+  const Regions *s = &e->l->regions;
+  for (int i = 0; i < s->nblock; i++) {
+    const Region *g = regions_find(s, REGION_GRAD, &s->param[s->block[i].at]);
+    if (g->spread) clear_padding(e, i, region_at(g, s->block[i].first));
+  }
+}

@@ -136,25 +136,6 @@ static void emit_sum(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
   emit_out(e, ev->first ? mine : part, DT_F32);
 }
 
-/* A new buffer of whole gradients holds what was there before. Bodies overwrite that of
- * each parameter; what lies between them is in the shards, and so in the norm, and
- * becomes zero: a slice of nothing. */
-static void clear_padding(Emit *e, const HeldBlock *x, uint64_t at) {
-  const Regions *s = &e->l->regions;
-  const Block *b = &s->block[x->block];
-  int64_t end = b->first, from = -1, to = 0;
-  for (int i = b->at; i <= b->at + b->n; i++) {
-    int64_t next = i < b->at + b->n ? s->param[i].at : b->first + b->whole;
-    if (next > end) from = from < 0 ? end : from, to = next;
-    if (i < b->at + b->n) end = next + s->param[i].count;
-  }
-  if (from < 0) return;
-  emit_kernel(e, OP_slice, &(OpAttr){.n = 1}, "gradients");
-  emit_in(e, (Extent){.off = at}, DT_F32);
-  emit_out(e, (Extent){.off = at + (uint64_t)(from - b->first) * 4, .n = to - from},
-           DT_F32);
-}
-
 void emit_held(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
   uint32_t first = (uint32_t)e->code.n;
   switch ((EventKind)ev->kind) {
@@ -164,7 +145,7 @@ void emit_held(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
     break;
   case EV_TAKE:
     n->sum[ev->held] = at;
-    clear_padding(e, &n->h->at[ev->held], at);
+    clear_padding(e, n->h->at[ev->held].block, at);
     break;
   default:
     emit_sum(e, n, ev, at);

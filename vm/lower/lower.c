@@ -185,8 +185,8 @@ static void bind_buffer(Emit *e, const Main *m, int32_t buffer) {
 
 static void emit_call(Emit *e, const Event *ev, Main *m) {
   const UnitCode *code = e->u->at[ev->unit].code;
-  Call call = {.body = (uint16_t)m->bodies.of[ev->unit][ev->phase],
-               .unit = (uint16_t)m->unit_at[ev->unit],
+  Call call = {.body = (uint32_t)m->bodies.of[ev->unit][ev->phase],
+               .unit = (uint32_t)m->unit_at[ev->unit],
                .chunk = (uint16_t)e->st->chunk[e->st->of_unit[ev->unit]],
                .mb = ev->mb,
                .bind = bind_held(e, &m->held, ev->unit, (Phase)ev->phase),

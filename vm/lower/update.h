@@ -31,6 +31,13 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op);
 void update_results(Emit *e, const Stretch *r);
 const char *update_name(Emit *e, const Compiled *c, const Stretch *r);
 
+/* buckets.c: the whole gradients of a block are about to be written from `at` on, all of
+ * each parameter; what lies between them is in the shards, and so in the norm, and becomes
+ * zero. */
+void clear_padding(Emit *e, int block, uint64_t at);
+/* The same for whole gradients that are kept, and whose shards alone mean something at the
+ * end of a step: an engine may use the others while it sums. */
+void clear_spread(Emit *e);
 /* buckets.c: starts gathering what ops read of a run that was stepped in shards; false if
  * it was not, or shards are what is kept. */
 bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what);

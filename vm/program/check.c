@@ -112,8 +112,8 @@ static weft_status check_call(const Check *k, uint32_t pc, const Body *b) {
   const Instr *in = &p->code[pc];
   if (in->call >= p->ncall) FAIL("call %u of %u", in->call, p->ncall);
   const Call *call = &p->call[in->call];
-  if (call->body >= p->nbody) FAIL("body %d of %d", call->body, p->nbody);
-  if (call->unit >= p->nunit) FAIL("unit %d of %d", call->unit, p->nunit);
+  if (call->body >= (uint32_t)p->nbody) FAIL("body %d of %d", call->body, p->nbody);
+  if (call->unit >= (uint32_t)p->nunit) FAIL("unit %d of %d", call->unit, p->nunit);
   if ((uint64_t)call->dyn + call->ndyn > p->ndyn)
     FAIL("dynamic slots %u..+%u of %u", call->dyn, call->ndyn, p->ndyn);
   if ((uint64_t)call->bind + call->nbind > p->nbind)

@@ -83,7 +83,7 @@ typedef struct Bind {
 } Bind;
 
 typedef struct Call {
-  uint16_t body, unit;   /* Program.body, Program.unit */
+  uint32_t body, unit;   /* Program.body, Program.unit */
   uint16_t chunk;        /* local chunk */
   uint16_t nbind, ndyn;
   int32_t mb;
