@@ -6,8 +6,7 @@
 
 /* ---- lists ---- */
 
-/* The length of the list at idx; -1 after a diagnostic if it is not one. */
-static int list_length(Check *c, int idx, const char *path, const char *want) {
+int field_list_length(Check *c, int idx, const char *path, const char *want) {
   lua_State *L = c->L;
   idx = lua_absindex(L, idx);
   if (!lua_istable(L, idx)) {
@@ -22,7 +21,7 @@ static int list_length(Check *c, int idx, const char *path, const char *want) {
   return -1;
 }
 
-static const char *item_path(Check *c, const char *path, int i) {
+const char *field_item_path(Check *c, const char *path, int i) {
   return arena_printf(c->arena, "%s[%d]", path, i);
 }
 
@@ -31,7 +30,7 @@ static const char **text_list(Check *c, int idx, const char *path, const char *w
                               int *count) {
   lua_State *L = c->L;
   idx = lua_absindex(L, idx);
-  int n = list_length(c, idx, path, want);
+  int n = field_list_length(c, idx, path, want);
   if (n < 0) return NULL;
   const char **out = NEW_N(c->arena, const char *, n + 1);
   for (int i = 0; i < n; i++) {
@@ -40,7 +39,7 @@ static const char **text_list(Check *c, int idx, const char *path, const char *w
     if (ok)
       out[i] = arena_str(c->arena, lua_tostring(L, -1));
     else
-      check_type(c, item_path(c, path, i + 1), "a text", -1);
+      check_type(c, field_item_path(c, path, i + 1), "a text", -1);
     lua_pop(L, 1);
     if (!ok) return NULL;
   }
@@ -60,13 +59,13 @@ static void mesh_order(Check *c, int idx, const char *path) {
 }
 
 static void pp_layers(Check *c, int idx, const char *path) {
-  int n = list_length(c, idx, path, "a list with the layers of each stage");
+  int n = field_list_length(c, idx, path, "a list with the layers of each stage");
   if (n < 0) return;
   int *layers = NEW_N(c->arena, int, n + 1);
   for (int i = 0; i < n; i++) {
     int64_t v = 0;
     lua_rawgeti(c->L, idx, i + 1);
-    check_int(c, -1, item_path(c, path, i + 1), 0, 1e6, &v);
+    check_int(c, -1, field_item_path(c, path, i + 1), 0, 1e6, &v);
     layers[i] = (int)v;
     lua_pop(c->L, 1);
   }
@@ -97,12 +96,12 @@ static void layout(Check *c, int idx, const char *path) {
 }
 
 static void pp_modules(Check *c, int idx, const char *path) {
-  int n = list_length(c, idx, path, "a list with a list of units for each stage");
+  int n = field_list_length(c, idx, path, "a list with a list of units for each stage");
   if (n < 0) return;
   const char *const **stages = NEW_N(c->arena, const char *const *, n + 1);
   for (int i = 0, count; i < n; i++) {
     lua_rawgeti(c->L, idx, i + 1);
-    stages[i] = text_list(c, -1, item_path(c, path, i + 1), "a list of units", &count);
+    stages[i] = text_list(c, -1, field_item_path(c, path, i + 1), "a list of units", &count);
     lua_pop(c->L, 1);
     if (!stages[i]) return;
   }
@@ -112,7 +111,7 @@ static void pp_modules(Check *c, int idx, const char *path) {
 
 static void betas(Check *c, int idx, const char *path) {
   double v[2] = {0, 0};
-  int n = list_length(c, idx, path, "a list of two numbers");
+  int n = field_list_length(c, idx, path, "a list of two numbers");
   if (n < 0) return;
   if (n != 2) {
     diag_error(c->d, "range", path, "expected two numbers, got %d", n);
@@ -122,7 +121,7 @@ static void betas(Check *c, int idx, const char *path) {
     lua_rawgeti(c->L, idx, i + 1);
     v[i] = lua_tonumber(c->L, -1);
     if (lua_type(c->L, -1) != LUA_TNUMBER || !(v[i] >= 0 && v[i] < 1))
-      check_type(c, item_path(c, path, i + 1), "a number from 0 to below 1", -1);
+      check_type(c, field_item_path(c, path, i + 1), "a number from 0 to below 1", -1);
     lua_pop(c->L, 1);
   }
   c->plan->opt.beta1 = v[0];
@@ -277,74 +276,6 @@ static void learning_rate(Check *c, int idx, const char *path) {
 
 /* ---- others ---- */
 
-/* True, false, or what the stages of the pipeline want. */
-static void reshard_after_forward(Check *c, int idx, const char *path) {
-  if (lua_type(c->L, idx) == LUA_TNUMBER)
-    not_built(c, path, "a smaller group to reshard to");
-  else if (!lua_isboolean(c->L, idx))
-    check_type(c, path, "true or false", idx);
-  else
-    c->plan->strategy.reshard = lua_toboolean(c->L, idx) ? RESHARD_YES : RESHARD_NO;
-}
-
-/* reduce_bucket_size: elements of four bytes, the same as bucket_bytes. */
-static void reduce_bucket_size(Check *c, int idx, const char *path) {
-  int64_t n;
-  if (!check_int(c, idx, path, 1, 2.5e11, &n)) return;
-  field_push(c->L, PLAN_INDEX, "strategy");
-  bool both = field_push(c->L, -1, "bucket_bytes") != LUA_TNIL;
-  lua_pop(c->L, 2);
-  if (both) diag_error(c->d, "alias", path, "is another name of bucket_bytes, which is given too");
-  c->plan->strategy.bucket_bytes = 4 * n;
-}
-
-/* "cpu" or "none", as DeepSpeed; true and false mean the same. */
-static bool offload(Check *c, int idx, const char *path) {
-  if (lua_isboolean(c->L, idx)) return lua_toboolean(c->L, idx);
-  const char *name = NULL;
-  if (lua_type(c->L, idx) == LUA_TSTRING)
-    name = check_name(c, "cpu none | nvme", path, lua_tostring(c->L, idx));
-  else
-    check_type(c, path, "\"cpu\" or \"none\"", idx);
-  return name && strcmp(name, "cpu") == 0;
-}
-
-static void offload_optimizer(Check *c, int idx, const char *path) {
-  c->plan->strategy.offload_state = offload(c, idx, path);
-}
-
-static void offload_param(Check *c, int idx, const char *path) {
-  c->plan->strategy.offload_params = offload(c, idx, path);
-}
-
-static void offload_policy(Check *c, int idx, const char *path) {
-  offload_param(c, idx, path);
-  c->plan->strategy.offload_state = c->plan->strategy.offload_params;
-}
-
-/* 0 to 3 or a name of Megatron's. */
-static void zero_dp_strategy(Check *c, int idx, const char *path) {
-  static const char names[] = "no_shard optim optim_grads optim_grads_params";
-  static const char *const name[] = {"no_shard", "optim", "optim_grads",
-                                     "optim_grads_params"};
-  int64_t stage;
-  if (lua_type(c->L, idx) != LUA_TSTRING) {
-    if (check_int(c, idx, path, 0, 3, &stage)) c->plan->strategy.stage = (int)stage;
-    return;
-  }
-  const char *found = check_name(c, names, path, lua_tostring(c->L, idx));
-  for (int i = 0; found && i < LEN(name); i++)
-    if (strcmp(found, name[i]) == 0) c->plan->strategy.stage = i;
-}
-
-/* Options of Megatron-FSDP that are always on here. */
-static void always_on(Check *c, int idx, const char *path) {
-  if (!lua_isboolean(c->L, idx))
-    check_type(c, path, "true or false", idx);
-  else if (!lua_toboolean(c->L, idx))
-    not_built(c, path, "false");
-}
-
 /* A loss scale that nothing reads would be believed. */
 static void scale_options(Check *c, int idx, const char *path) {
   static const char *const keys[] = {"init_scale",      "growth_factor", "backoff_factor",
@@ -395,69 +326,6 @@ static void packed(Check *c, int idx, const char *path) {
   lua_pop(c->L, 2);
 }
 
-/* ---- recompute ---- */
-
-static const char recompute_words[] = "none full selective cheap";
-
-/* One word; in a list everything else is a pattern. */
-static bool recompute_word(Recompute *r, const char *s) {
-  if (name_same(s, "full"))
-    r->full = true;
-  else if (name_same(s, "selective"))
-    r->selective = true;
-  else if (name_same(s, "cheap"))
-    r->cheap = true;
-  else
-    return false;
-  return true;
-}
-
-/* The item on top of the stack. */
-static void recompute_item(Check *c, const char *path, int item,
-                           struct RecomputePattern *pattern) {
-  Recompute *r = &c->plan->recompute;
-  if (lua_type(c->L, -1) != LUA_TSTRING) {
-    check_type(c, path, "a word or a pattern", -1);
-    return;
-  }
-  const char *s = arena_str(c->arena, lua_tostring(c->L, -1));
-  if (name_same(s, "none") || !*s)
-    diag_error(c->d, "unknown-name", path, "\"%s\" is nothing that could run again", s);
-  else if (!recompute_word(r, s))
-    pattern[r->npattern++] = (struct RecomputePattern){s, item};
-}
-
-static void recompute_list(Check *c, int idx, const char *path) {
-  int n = list_length(c, idx, path, "a list of words and patterns");
-  if (n < 0) return;
-  struct RecomputePattern *pattern = NEW_N(c->arena, struct RecomputePattern, n + 1);
-  for (int i = 1; i <= n; i++) {
-    lua_rawgeti(c->L, idx, i);
-    recompute_item(c, item_path(c, path, i), i, pattern);
-    lua_pop(c->L, 1);
-  }
-  c->plan->recompute.pattern = pattern;
-}
-
-/* true, "full", { "selective", "layers.*.mlp" } */
-static void recompute(Check *c, int idx, const char *path) {
-  Recompute *r = &c->plan->recompute;
-  if (r->pattern || r->full || r->selective || r->cheap) {
-    diag_error(c->d, "alias", path, "recompute is given twice");
-    return;
-  }
-  if (lua_isboolean(c->L, idx)) {
-    r->full = lua_toboolean(c->L, idx);
-  } else if (lua_type(c->L, idx) == LUA_TSTRING) {
-    const char *name = check_name(c, recompute_words, path, lua_tostring(c->L, idx));
-    if (name) recompute_word(r, name);
-  } else if (lua_istable(c->L, idx)) {
-    recompute_list(c, idx, path);
-  } else {
-    check_type(c, path, "true, false, a word such as \"full\" or a list of patterns", idx);
-  }
-}
-
 /* files = "a.txt" or { "a.txt", "b/_.txt" }; weft.text "a.txt" gives item 1. */
 static void files(Check *c, int idx, const char *path) {
   DataSpec *data = &c->plan->data;
@@ -501,7 +369,7 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
     if (lua_type(L, -1) == LUA_TSTRING)
       list[i] = arena_str(c->arena, lua_tostring(L, -1));
     else
-      check_type(c, item_path(c, path, i + 1), "a file name", -1);
+      check_type(c, field_item_path(c, path, i + 1), "a file name", -1);
     lua_pop(L, 1);
   }
   bool named = field_push(L, idx, "files") != LUA_TNIL;
@@ -518,10 +386,7 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
 
 /* model's value is looked at after all other fields, in model.c. */
 void field_other(Check *c, const Field *f, int idx, const char *path) {
-  static const struct {
-    const char *key;
-    void (*check)(Check *c, int idx, const char *path);
-  } table[] = {
+  static const FieldCheck own[] = {
       {"tp_plan", tp_plan},
       {"schedule", schedule_field},
       {"precision", precision},
@@ -534,20 +399,11 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"files", files},
       {"gpu", gpu_name},
       {"layout", layout},
-      {"reshard_after_forward", reshard_after_forward},
-      {"reduce_bucket_size", reduce_bucket_size},
-      {"offload_optimizer", offload_optimizer},
-      {"offload_param", offload_param},
-      {"offload_policy", offload_policy},
-      {"zero_dp_strategy", zero_dp_strategy},
-      {"grad_reduce_in_fp32", always_on},
-      {"preserve_fp32_weights", always_on},
-      {"calculate_per_token_loss", always_on},
-      {"check_for_nan_in_grad", always_on},
-      {"recompute", recompute},
-      {"activation_checkpointing", recompute},
+      {NULL, NULL},
   };
+  const FieldCheck *const all[] = {own, strategy_fields};
   idx = lua_absindex(c->L, idx);
-  for (int i = 0; i < LEN(table); i++)
-    if (strcmp(f->key, table[i].key) == 0) table[i].check(c, idx, path);
+  for (int i = 0; i < LEN(all); i++)
+    for (const FieldCheck *x = all[i]; x->key; x++)
+      if (strcmp(f->key, x->key) == 0) x->check(c, idx, path);
 }

@@ -94,11 +94,21 @@ const char *check_name(Check *c, const char *names, const char *path, const char
 bool check_mark(Check *c, int idx, const char *path);
 /* An integer from lo to hi at idx. */
 bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_t *out);
-/* One of a FIELD_OTHER's values; `key` tells which. */
 /* The list items of a builder's table (file names); returns how many there are, -1 if
  * they are wrong and say all about the table. */
 int field_items(Check *c, const char *kind, int idx, const char *path);
+/* A FIELD_OTHER. */
 void field_other(Check *c, const Field *f, int idx, const char *path);
+typedef struct FieldCheck {
+  const char *key; /* the same in every scope */
+  void (*check)(Check *c, int idx, const char *path);
+} FieldCheck;
+/* fields_strategy.c: ends with a NULL key. */
+extern const FieldCheck strategy_fields[];
+/* The length of the list at idx; -1 after a diagnostic if it is not one. */
+int field_list_length(Check *c, int idx, const char *path, const char *want);
+/* "PATH[i]" */
+const char *field_item_path(Check *c, const char *path, int i);
 
 /* schedule_plan.c: a name with options, a function or weft.schedule_csv. */
 void schedule_field(Check *c, int idx, const char *path);

@@ -1,0 +1,150 @@
+/* fields_strategy.c - the fields of a strategy whose values have a form of their own, and
+ * what is computed again. */
+#include "schema.h"
+
+/* True, false, or what the stages of the pipeline want. */
+static void reshard_after_forward(Check *c, int idx, const char *path) {
+  if (lua_type(c->L, idx) == LUA_TNUMBER)
+    not_built(c, path, "a smaller group to reshard to");
+  else if (!lua_isboolean(c->L, idx))
+    check_type(c, path, "true or false", idx);
+  else
+    c->plan->strategy.reshard = lua_toboolean(c->L, idx) ? RESHARD_YES : RESHARD_NO;
+}
+
+/* reduce_bucket_size: elements of four bytes, the same as bucket_bytes. */
+static void reduce_bucket_size(Check *c, int idx, const char *path) {
+  int64_t n;
+  if (!check_int(c, idx, path, 1, 2.5e11, &n)) return;
+  field_push(c->L, PLAN_INDEX, "strategy");
+  bool both = field_push(c->L, -1, "bucket_bytes") != LUA_TNIL;
+  lua_pop(c->L, 2);
+  if (both) diag_error(c->d, "alias", path, "is another name of bucket_bytes, which is given too");
+  c->plan->strategy.bucket_bytes = 4 * n;
+}
+
+/* "cpu" or "none", as DeepSpeed; true and false mean the same. */
+static bool offload(Check *c, int idx, const char *path) {
+  if (lua_isboolean(c->L, idx)) return lua_toboolean(c->L, idx);
+  const char *name = NULL;
+  if (lua_type(c->L, idx) == LUA_TSTRING)
+    name = check_name(c, "cpu none | nvme", path, lua_tostring(c->L, idx));
+  else
+    check_type(c, path, "\"cpu\" or \"none\"", idx);
+  return name && strcmp(name, "cpu") == 0;
+}
+
+static void offload_optimizer(Check *c, int idx, const char *path) {
+  c->plan->strategy.offload_state = offload(c, idx, path);
+}
+
+static void offload_param(Check *c, int idx, const char *path) {
+  c->plan->strategy.offload_params = offload(c, idx, path);
+}
+
+static void offload_policy(Check *c, int idx, const char *path) {
+  offload_param(c, idx, path);
+  c->plan->strategy.offload_state = c->plan->strategy.offload_params;
+}
+
+/* 0 to 3 or a name of Megatron's. */
+static void zero_dp_strategy(Check *c, int idx, const char *path) {
+  static const char names[] = "no_shard optim optim_grads optim_grads_params";
+  static const char *const name[] = {"no_shard", "optim", "optim_grads",
+                                     "optim_grads_params"};
+  int64_t stage;
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    if (check_int(c, idx, path, 0, 3, &stage)) c->plan->strategy.stage = (int)stage;
+    return;
+  }
+  const char *found = check_name(c, names, path, lua_tostring(c->L, idx));
+  for (int i = 0; found && i < LEN(name); i++)
+    if (strcmp(found, name[i]) == 0) c->plan->strategy.stage = i;
+}
+
+/* Options of Megatron-FSDP that are always on here. */
+static void always_on(Check *c, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx))
+    check_type(c, path, "true or false", idx);
+  else if (!lua_toboolean(c->L, idx))
+    not_built(c, path, "false");
+}
+
+/* ---- recompute ---- */
+
+static const char recompute_words[] = "none full selective cheap";
+
+/* One word; in a list everything else is a pattern. */
+static bool recompute_word(Recompute *r, const char *s) {
+  if (name_same(s, "full"))
+    r->full = true;
+  else if (name_same(s, "selective"))
+    r->selective = true;
+  else if (name_same(s, "cheap"))
+    r->cheap = true;
+  else
+    return false;
+  return true;
+}
+
+/* The item on top of the stack. */
+static void recompute_item(Check *c, const char *path, int item,
+                           struct RecomputePattern *pattern) {
+  Recompute *r = &c->plan->recompute;
+  if (lua_type(c->L, -1) != LUA_TSTRING) {
+    check_type(c, path, "a word or a pattern", -1);
+    return;
+  }
+  const char *s = arena_str(c->arena, lua_tostring(c->L, -1));
+  if (name_same(s, "none") || !*s)
+    diag_error(c->d, "unknown-name", path, "\"%s\" is nothing that could run again", s);
+  else if (!recompute_word(r, s))
+    pattern[r->npattern++] = (struct RecomputePattern){s, item};
+}
+
+static void recompute_list(Check *c, int idx, const char *path) {
+  int n = field_list_length(c, idx, path, "a list of words and patterns");
+  if (n < 0) return;
+  struct RecomputePattern *pattern = NEW_N(c->arena, struct RecomputePattern, n + 1);
+  for (int i = 1; i <= n; i++) {
+    lua_rawgeti(c->L, idx, i);
+    recompute_item(c, field_item_path(c, path, i), i, pattern);
+    lua_pop(c->L, 1);
+  }
+  c->plan->recompute.pattern = pattern;
+}
+
+/* true, "full", { "selective", "layers.*.mlp" } */
+static void recompute(Check *c, int idx, const char *path) {
+  Recompute *r = &c->plan->recompute;
+  if (r->pattern || r->full || r->selective || r->cheap) {
+    diag_error(c->d, "alias", path, "recompute is given twice");
+    return;
+  }
+  if (lua_isboolean(c->L, idx)) {
+    r->full = lua_toboolean(c->L, idx);
+  } else if (lua_type(c->L, idx) == LUA_TSTRING) {
+    const char *name = check_name(c, recompute_words, path, lua_tostring(c->L, idx));
+    if (name) recompute_word(r, name);
+  } else if (lua_istable(c->L, idx)) {
+    recompute_list(c, idx, path);
+  } else {
+    check_type(c, path, "true, false, a word such as \"full\" or a list of patterns", idx);
+  }
+}
+
+const FieldCheck strategy_fields[] = {
+    {"reshard_after_forward", reshard_after_forward},
+    {"reduce_bucket_size", reduce_bucket_size},
+    {"offload_optimizer", offload_optimizer},
+    {"offload_param", offload_param},
+    {"offload_policy", offload_policy},
+    {"zero_dp_strategy", zero_dp_strategy},
+    {"grad_reduce_in_fp32", always_on},
+    {"preserve_fp32_weights", always_on},
+    {"calculate_per_token_loss", always_on},
+    {"check_for_nan_in_grad", always_on},
+    {"recompute", recompute},
+    {"activation_checkpointing", recompute},
+    {NULL, NULL},
+};
