@@ -96,6 +96,11 @@ static const UnitBody *keep_body(Table *t, const UnitBody *b) {
   return mine;
 }
 
+/* Empty lists may have no address. */
+static bool same_bytes(const void *a, const void *b, size_t n) {
+  return n == 0 || memcmp(a, b, n) == 0;
+}
+
 static bool same_code(const UnitCode *a, const UnitCode *b) {
   if (a->nparam != b->nparam || a->nedge != b->nedge || a->temp != b->temp ||
       a->input_mask != b->input_mask || a->handles != b->handles ||
@@ -104,12 +109,12 @@ static bool same_code(const UnitCode *a, const UnitCode *b) {
     return false;
   for (int ph = 0; ph < 3; ph++)
     if (a->read[ph].n != b->read[ph].n ||
-        memcmp(a->read[ph].edge, b->read[ph].edge,
-               sizeof(int32_t) * (size_t)a->read[ph].n) != 0)
+        !same_bytes(a->read[ph].edge, b->read[ph].edge,
+                    sizeof(int32_t) * (size_t)a->read[ph].n))
       return false;
-  return memcmp(a->edge_use, b->edge_use, (size_t)a->nedge) == 0 &&
-         memcmp(a->grad_use, b->grad_use, (size_t)a->nparam) == 0 &&
-         memcmp(a->param_use, b->param_use, (size_t)a->nparam) == 0;
+  return same_bytes(a->edge_use, b->edge_use, (size_t)a->nedge) &&
+         same_bytes(a->grad_use, b->grad_use, (size_t)a->nparam) &&
+         same_bytes(a->param_use, b->param_use, (size_t)a->nparam);
 }
 
 static UnitCode *keep_code(Table *t, const RawUnit *raw) {
