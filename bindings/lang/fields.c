@@ -303,6 +303,18 @@ static void precision(Check *c, int idx, const char *path) {
   }
 }
 
+/* Of a strategy. */
+static void mp_policy(Check *c, int idx, const char *path) {
+  int top = lua_gettop(c->L);
+  bool both = field_push(c->L, PLAN_INDEX, "precision") != LUA_TNIL ||
+              field_push(c->L, PLAN_INDEX, "mp_policy") != LUA_TNIL;
+  lua_settop(c->L, top);
+  if (both)
+    diag_error(c->d, "alias", path, "is another name of plan.precision, which is given too");
+  else
+    precision(c, idx, path);
+}
+
 /* packed = { eot = 2 } or { bos = 1 }: how the data separates documents. */
 static void packed(Check *c, int idx, const char *path) {
   Packed *p = &c->plan->packed;
@@ -390,6 +402,7 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"tp_plan", tp_plan},
       {"schedule", schedule_field},
       {"precision", precision},
+      {"mp_policy", mp_policy},
       {"packed", packed},
       {"order", mesh_order},
       {"layers", pp_layers},

@@ -81,6 +81,7 @@ static const struct {
     {"strategy.reshard_after_forward", "'strategy.reshard_after_forward', true, false"},
     {"strategy.offload_optimizer", "'strategy.offload_optimizer', 'cpu', 'none'"},
     {"strategy.offload_param", "'strategy.offload_param', 'cpu', 'none'"},
+    {"strategy.mp_policy", "'strategy.mp_policy', 'bf16', 'f16'"},
     {"strategy.offload_policy", "'strategy.offload_policy', true, false"},
     {"strategy.zero_dp_strategy",
      "'strategy.zero_dp_strategy', 0, 'optim', 'optim_grads', 3"},
