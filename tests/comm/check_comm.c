@@ -86,7 +86,7 @@ END_TEST
 Suite *comm_suite(void) {
   Suite *s = suite_create("comm");
   TCase *t = tcase_create("local");
-  tcase_set_timeout(t, 60);
+  tcase_set_timeout(t, 300);
   tcase_add_loop_test(t, test_scenarios, 0, SCENARIOS);
   tcase_add_test(t, test_odd_groups);
   tcase_add_test(t, test_nan_is_kept);
