@@ -195,7 +195,10 @@ static void look(Terminal *t) {
 }
 
 static void give_up(Terminal *t, const char *what) {
-  ck_abort_msg("waited for %s; the screen:\n%s", what, terminal_rows(t, 0, t->row));
+  /* The end of a long screen: a message of the checker has a limit. */
+  const char *screen = terminal_rows(t, 0, t->row);
+  size_t n = strlen(screen), most = 3000;
+  ck_abort_msg("waited for %s; the screen:\n%s", what, screen + (n > most ? n - most : 0));
 }
 
 void terminal_wait_row(Terminal *t, int row, const char *text) {
