@@ -49,6 +49,13 @@ static unsigned char clear_line(EditLine *el, int key) {
   return CC_NEWLINE;
 }
 
+/* Ctrl-D that was typed while code ran, when the terminal still took whole lines, is read
+ * as a zero. */
+static unsigned char end_ahead(EditLine *el, int key) {
+  const LineInfo *li = el_line(el);
+  return li->lastchar == li->buffer ? CC_EOF : CC_NORM;
+}
+
 static unsigned char suspend(EditLine *el, int key) {
   Editor *e = editor_of(el);
   pass_line(el);
@@ -138,7 +145,9 @@ static void bind_keys(EditLine *el) {
   el_set(el, EL_ADDFN, "weft-complete", "Completes names", complete);
   el_set(el, EL_ADDFN, "weft-clear", "Drops the line", clear_line);
   el_set(el, EL_ADDFN, "weft-suspend", "Stops the program", suspend);
+  el_set(el, EL_ADDFN, "weft-end-ahead", "Ends, typed ahead", end_ahead);
   el_set(el, EL_BIND, "^I", "weft-complete", NULL);
+  el_set(el, EL_BIND, "^@", "weft-end-ahead", NULL);
   el_set(el, EL_BIND, "^C", "weft-clear", NULL);
   el_set(el, EL_BIND, "^Z", "weft-suspend", NULL);
   el_set(el, EL_BIND, "^R", "em-inc-search-prev", NULL);
