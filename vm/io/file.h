@@ -1,15 +1,15 @@
-/* file.h - regular files read at places of one's choice; shared by token data and
- * safetensors. Nothing is mapped: a file that is cut short meanwhile is an error with its
- * name, not the end of the process. */
+/* file.h - regular files read and written at places of one's choice; shared by token data
+ * and safetensors. Nothing is mapped: a file that is cut short meanwhile is an error with
+ * its name, not the end of the process. */
 #ifndef WEFT_IO_FILE_H
 #define WEFT_IO_FILE_H
 
 #include "vm/base/base.h"
 
 typedef struct File {
-  const char *path;      /* borrowed */
-  int fd;                /* -1: opened for each read */
-  uint64_t size;         /* when it was opened first */
+  const char *path; /* borrowed */
+  int fd;           /* -1: opened for each read */
+  uint64_t size;    /* when it was opened first */
 } File;
 weft_status file_open(const char *path, File *out, weft_error *e);
 /* Exactly the bytes [at, at + n), which were there when it was opened. Thread-safe. */
@@ -21,11 +21,34 @@ void file_park(File *f);
 void file_keep_few(File *f, int i);
 void file_close(File *f); /* also of a zeroed struct whose path is NULL */
 
+/* A file that is written at places of one's choice, by threads and processes together.
+ * Its bytes lie in a temporary file beside the target until all is there. */
+typedef struct FileOut {
+  const char *path; /* borrowed */
+  Text name;        /* of the temporary file */
+  int fd;
+  bool first; /* made it, and so renames or removes it */
+} FileOut;
+/* Takes space for `size` bytes, which are zero. */
+weft_status file_create(const char *path, uint64_t size, FileOut *out, weft_error *e);
+/* The same file, which another process has created under this temporary name. */
+weft_status file_join(const char *path, const char *name, FileOut *out, weft_error *e);
+/* Thread-safe. */
+weft_status file_put(const FileOut *f, uint64_t at, const void *data, size_t n,
+                     weft_error *e);
+/* Syncs; who has created the file then renames it over the target. All that joined it
+ * have finished before. After an error the target is what it was and the temporary file
+ * is gone; either way `f` is closed. */
+weft_status file_finish(FileOut *f, weft_error *e);
+/* Gives up: closes, and removes the temporary file if this one created it. */
+void file_drop(FileOut *f);
+
 /* What a file that is opened by a plan must be below, symlinks resolved: the plan's
  * folder or one of those that the user named. */
 typedef struct Folders {
-  const char *plan;                  /* "" or NULL: the working folder */
-  const char *const *more; int nmore;
+  const char *plan; /* "" or NULL: the working folder */
+  const char *const *more;
+  int nmore;
 } Folders;
 /* The path of a name: relative ones are looked for in the plan's folder, then in the
  * others; what is nowhere has the plan's. */

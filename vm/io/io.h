@@ -56,14 +56,50 @@ weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e);
 /* Elements [first, first + n). */
 weft_status st_read_part(const SafeTensor *t, int64_t first, int64_t n, float *out,
                          weft_error *e);
+/* A text of the header's "__metadata__"; NULL if the file has none of that key. Files are
+ * counted in the order in which they were opened. */
+int st_files(const SafeTensors *s);
+const char *st_file_path(const SafeTensors *s, int file);
+const char *st_metadata(const SafeTensors *s, int file, const char *key);
+
+/* ---- writing: safetensors_write.c ---- */
 typedef struct StWrite {
   const char *name;
-  DType dtype;                   /* any but DT_ACT */
+  DType dtype; /* any but DT_ACT */
   int ndim;
   int64_t dim[8];
-  const void *data;
+  const void *data; /* for st_write */
 } StWrite;
-/* Writes a temporary file, syncs and renames: the target is whole or untouched. */
+typedef struct StMeta {
+  const char *key, *value;
+} StMeta;
+/* What a file holds: tensors, and texts for "__metadata__". In the file tensors are in
+ * the order of the safetensors library: wide types first, then by name. */
+typedef struct StContent {
+  const StWrite *tensor;
+  int n;
+  const StMeta *meta;
+  int nmeta;
+} StContent;
+/* A file whose tensors are written piece by piece, by threads and processes together, in
+ * any order. What is not written is zero. Until st_finish the target is untouched. */
+typedef struct StOut StOut;
+weft_status st_create(const weft_alloc *a, const char *path, const StContent *c,
+                      StOut **out, weft_error *e);
+/* The file that another process has begun, of the same content; `name`: its st_name. */
+weft_status st_join(const weft_alloc *a, const char *path, const char *name,
+                    const StContent *c, StOut **out, weft_error *e);
+const char *st_name(const StOut *o); /* the temporary file's */
+uint64_t st_size(const StOut *o);    /* bytes of the whole file */
+/* Bytes [at, at + n) of tensor number `tensor` of the content. Thread-safe. */
+weft_status st_put(const StOut *o, int tensor, uint64_t at, const void *data, size_t n,
+                   weft_error *e);
+/* Syncs, and in the process that created it renames it over the target; those that joined
+ * finish before. Frees `o` also after an error, when the target is as it was. */
+weft_status st_finish(StOut *o, weft_error *e);
+/* Gives the file up. May be NULL. */
+void st_drop(StOut *o);
+/* All at once. */
 weft_status st_write(const weft_alloc *a, const char *path, const StWrite *t, int n,
                      weft_error *e);
 

@@ -10,17 +10,28 @@
 #include "json_text.h"
 #include "st_type.h"
 
-enum { HEADER_MAX = 100 << 20, INDEX_MAX = 64 << 20, MAX_NDIM = LEN(((SafeTensor *)0)->dim) };
+enum {
+  HEADER_MAX = 100 << 20,
+  INDEX_MAX = 64 << 20,
+  MAX_NDIM = LEN(((SafeTensor *)0)->dim)
+};
+
+/* A text that the header of file number `file` has in its "__metadata__". */
+struct FileMeta {
+  int file;
+  const char *key, *value;
+};
 
 struct SafeTensors {
   weft_alloc alloc;
   Arena *arena;
-  const Folders *within;   /* NULL: anywhere */
+  const Folders *within; /* NULL: anywhere */
   VEC(File *) files;
-  VEC(SafeTensor) t;       /* by name once st_open is done */
-  char *header_text;       /* while a header is read */
+  VEC(struct FileMeta) meta;
+  VEC(SafeTensor) t; /* by name once st_open is done */
+  char *header_text; /* while a header is read */
   size_t header_bytes;
-  json_t *index, *header;  /* while they are read; freed by st_close after an error */
+  json_t *index, *header; /* while they are read; freed by st_close after an error */
 };
 
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
@@ -101,8 +112,8 @@ static int by_place(const void *x, const void *y) {
 }
 
 /* The n tensors of one file must follow each other and fill its data. */
-static weft_status check_places(SafeTensor *t, int n, const char *path,
-                                const Span *data, weft_error *e) {
+static weft_status check_places(SafeTensor *t, int n, const char *path, const Span *data,
+                                weft_error *e) {
   uint64_t end = data->begin, last = data->begin + data->size;
   if (n) qsort(t, (size_t)n, sizeof *t, by_place);
   for (int i = 0; i < n; i++) {
@@ -162,6 +173,21 @@ static weft_status open_file(SafeTensors *s, const char *path, File **out,
   return file_open(path, file, e);
 }
 
+static weft_status read_metadata(SafeTensors *s, const char *path, const json_t *texts,
+                                 weft_error *e) {
+  const char *key;
+  json_t *value;
+  if (!json_is_object(texts)) FAIL(path, "\"__metadata__\" is not an object");
+  json_object_foreach((json_t *)texts, key, value) {
+    if (!json_is_string(value))
+      FAIL(path, "\"__metadata__\": the value of \"%s\" is not a text", key);
+    *VEC_PUSH(s->arena, s->meta) =
+        (struct FileMeta){s->files.n - 1, arena_str(s->arena, key),
+                          arena_str(s->arena, json_string_value(value))};
+  }
+  return WEFT_OK;
+}
+
 /* Adds the tensors of one file; `path` lives in the arena. */
 static weft_status add_file(SafeTensors *s, const char *path, weft_error *e) {
   File *file;
@@ -171,8 +197,12 @@ static weft_status add_file(SafeTensors *s, const char *path, weft_error *e) {
   const char *name;
   json_t *row;
   int before = s->t.n;
-  json_object_foreach(s->header, name, row)
-    if (!str_eq(name, "__metadata__")) TRY(read_tensor(s, path, name, row, &data, e));
+  json_object_foreach(s->header, name, row) {
+    if (str_eq(name, "__metadata__"))
+      TRY(read_metadata(s, path, row, e));
+    else
+      TRY(read_tensor(s, path, name, row, &data, e));
+  }
   free_header(s);
   file_keep_few(file, s->files.n);
   /* Without tensors there may be no array yet to point into. */
@@ -319,17 +349,36 @@ void st_close(SafeTensors *s) {
   if (!s) return;
   json_decref(s->index);
   free_header(s);
-  for (int i = 0; i < s->files.n; i++) file_close(s->files.at[i]);
+  for (int i = 0; i < s->files.n; i++)
+    file_close(s->files.at[i]);
   arena_free(s->arena);
   weft_alloc alloc = s->alloc;
   mem_free(&alloc, s, sizeof *s);
 }
 
-int st_count(const SafeTensors *s) { return s->t.n; }
+int st_count(const SafeTensors *s) {
+  return s->t.n;
+}
+
+int st_files(const SafeTensors *s) {
+  return s->files.n;
+}
+
+const char *st_file_path(const SafeTensors *s, int file) {
+  return s->files.at[file]->path;
+}
+
+const char *st_metadata(const SafeTensors *s, int file, const char *key) {
+  for (int i = 0; i < s->meta.n; i++)
+    if (s->meta.at[i].file == file && str_eq(s->meta.at[i].key, key))
+      return s->meta.at[i].value;
+  return NULL;
+}
 
 uint64_t st_bytes(const SafeTensors *s) {
   uint64_t n = 0;
-  for (int i = 0; i < s->t.n; i++) n += s->t.at[i].bytes;
+  for (int i = 0; i < s->t.n; i++)
+    n += s->t.at[i].bytes;
   return n;
 }
 

@@ -1,54 +1,195 @@
-/* safetensors_write.c - writes tensors as one safetensors file. */
-#include <stdio.h>
+/* safetensors_write.c - lays out a safetensors file, whose tensors are then written in
+ * any order. The bytes of a file follow from its content alone, and are those that the
+ * safetensors library writes. */
+#include <stdlib.h>
 
 #include "vm/base/json.h"
 #include "io.h"
 #include "st_type.h"
 
-static size_t bytes_of(const StWrite *t) {
-  size_t n = (size_t)st_type(st_type_name(t->dtype))->size;
+struct StOut {
+  weft_alloc alloc;
+  FileOut file;
+  char *path;
+  int n;
+  uint64_t size;
+  struct Extent {
+    uint64_t at, bytes;
+  } * tensor;
+};
+
+static uint64_t bytes_of(const StWrite *t) {
+  uint64_t n = (uint64_t)st_type(st_type_name(t->dtype))->size;
   assert(t->ndim >= 0 && t->ndim <= LEN(t->dim));
-  for (int i = 0; i < t->ndim; i++) n *= (size_t)t->dim[i];
+  for (int i = 0; i < t->ndim; i++)
+    n *= (uint64_t)t->dim[i];
   return n;
 }
 
-/* The header, padded with spaces so that data starts at a multiple of 8. */
-static void write_header(Text *out, const StWrite *t, int n) {
+/* ---- layout ---- */
+
+/* Wide types first, so that every tensor is aligned to its elements. */
+static int rank_of(DType t) {
+  static const DType order[] = {DT_F64, DT_F32, DT_I32, DT_BF16, DT_F16};
+  for (int i = 0; i < LEN(order); i++)
+    if (order[i] == t) return i;
+  return LEN(order);
+}
+
+static int by_layout(const void *x, const void *y) {
+  const StWrite *a = *(const StWrite *const *)x, *b = *(const StWrite *const *)y;
+  int ra = rank_of(a->dtype), rb = rank_of(b->dtype);
+  return ra != rb ? ra - rb : strcmp(a->name, b->name);
+}
+
+static void write_entry(Json *j, const StWrite *t, uint64_t at) {
+  json_open(j, t->name, '{');
+  json_str(j, "dtype", st_type_name(t->dtype));
+  json_open(j, "shape", '[');
+  for (int k = 0; k < t->ndim; k++)
+    json_int(j, NULL, t->dim[k]);
+  json_close(j, ']');
+  json_open(j, "data_offsets", '[');
+  json_int(j, NULL, (int64_t)at);
+  json_int(j, NULL, (int64_t)(at + bytes_of(t)));
+  json_close(j, ']');
+  json_close(j, '}');
+}
+
+/* The header, padded with spaces so that data starts at a multiple of 8; gives every
+ * tensor its place in the data. `sorted` has room for all tensors. Returns the bytes of
+ * data. */
+static uint64_t write_header(Text *out, const StContent *c, const StWrite **sorted,
+                             struct Extent *tensor) {
   Json j = {.out = out};
-  size_t at = 0;
+  uint64_t at = 0;
   json_open(&j, NULL, '{');
-  for (int i = 0; i < n; i++) {
-    json_open(&j, t[i].name, '{');
-    json_str(&j, "dtype", st_type_name(t[i].dtype));
-    json_open(&j, "shape", '[');
-    for (int k = 0; k < t[i].ndim; k++) json_int(&j, NULL, t[i].dim[k]);
-    json_close(&j, ']');
-    json_open(&j, "data_offsets", '[');
-    json_int(&j, NULL, (int64_t)at);
-    json_int(&j, NULL, (int64_t)(at += bytes_of(&t[i])));
-    json_close(&j, ']');
-    json_close(&j, '}');
+  if (c->nmeta) json_open(&j, "__metadata__", '{');
+  for (int i = 0; i < c->nmeta; i++)
+    json_str(&j, c->meta[i].key, c->meta[i].value);
+  if (c->nmeta) json_close(&j, '}');
+  for (int i = 0; i < c->n; i++)
+    sorted[i] = &c->tensor[i];
+  if (c->n) qsort(sorted, (size_t)c->n, sizeof *sorted, by_layout);
+  for (int i = 0; i < c->n; i++) {
+    const StWrite *t = sorted[i];
+    tensor[t - c->tensor] = (struct Extent){at, bytes_of(t)};
+    write_entry(&j, t, at);
+    at += bytes_of(t);
   }
   json_close(&j, '}');
-  while (out->n % 8 && !out->oom) text_add(out, " ");
+  while (out->n % 8 && !out->oom)
+    text_add(out, " ");
+  return at;
+}
+
+/* ---- the file ---- */
+
+static void out_free(StOut *o) {
+  weft_alloc alloc = o->alloc;
+  if (o->path) mem_free(&alloc, o->path, strlen(o->path) + 1);
+  mem_free(&alloc, o->tensor, sizeof *o->tensor * (size_t)o->n);
+  mem_free(&alloc, o, sizeof *o);
+}
+
+static StOut *out_new(const weft_alloc *a, const char *path, int n) {
+  StOut *o = mem_new(a, sizeof *o);
+  if (!o) return NULL;
+  size_t length = strlen(path) + 1;
+  *o = (StOut){.n = n, .file.fd = -1};
+  if (a) o->alloc = *a;
+  o->path = mem_new(a, length);
+  if (o->path) memcpy(o->path, path, length);
+  o->tensor = n ? mem_new(a, sizeof *o->tensor * (size_t)n) : NULL;
+  if (!o->path || (n && !o->tensor)) {
+    out_free(o);
+    o = NULL;
+  }
+  return o;
+}
+
+/* Begins the file, or joins the one of this name. */
+static weft_status begin(StOut *o, const char *name, const Text *header, weft_error *e) {
+  uint64_t n = header->n;
+  if (name) return file_join(o->path, name, &o->file, e);
+  TRY(file_create(o->path, o->size, &o->file, e));
+  TRY(file_put(&o->file, 0, &n, sizeof n, e));
+  return file_put(&o->file, sizeof n, header->s, header->n, e);
+}
+
+static weft_status open_out(const weft_alloc *a, const char *path, const char *name,
+                            const StContent *c, StOut **out, weft_error *e) {
+  Text header = {.alloc = a};
+  size_t room = sizeof(const StWrite *) * (size_t)MAX(c->n, 1);
+  const StWrite **sorted = mem_new(a, room);
+  StOut *o = *out = out_new(a, path, c->n);
+  weft_status status = WEFT_ENOMEM;
+  if (o && sorted) {
+    uint64_t data = write_header(&header, c, sorted, o->tensor);
+    o->size = sizeof(uint64_t) + header.n + data;
+    for (int i = 0; i < c->n; i++)
+      o->tensor[i].at += o->size - data;
+  }
+  if (o && sorted && !header.oom)
+    status = begin(o, name, &header, e);
+  else
+    err_file(e, status, path, 0, "out of memory");
+  text_free(&header);
+  mem_free(a, sorted, room);
+  if (status == WEFT_OK) return status;
+  st_drop(o);
+  *out = NULL;
+  return status;
+}
+
+weft_status st_create(const weft_alloc *a, const char *path, const StContent *c,
+                      StOut **out, weft_error *e) {
+  return open_out(a, path, NULL, c, out, e);
+}
+
+weft_status st_join(const weft_alloc *a, const char *path, const char *name,
+                    const StContent *c, StOut **out, weft_error *e) {
+  return open_out(a, path, name, c, out, e);
+}
+
+const char *st_name(const StOut *o) {
+  return o->file.name.s;
+}
+
+uint64_t st_size(const StOut *o) {
+  return o->size;
+}
+
+weft_status st_put(const StOut *o, int tensor, uint64_t at, const void *data, size_t n,
+                   weft_error *e) {
+  assert(tensor >= 0 && tensor < o->n);
+  const struct Extent *t = &o->tensor[tensor];
+  assert(n <= t->bytes && at <= t->bytes - n);
+  return file_put(&o->file, t->at + at, data, n, e);
+}
+
+weft_status st_finish(StOut *o, weft_error *e) {
+  weft_status status = file_finish(&o->file, e);
+  out_free(o);
+  return status;
+}
+
+void st_drop(StOut *o) {
+  if (!o) return;
+  file_drop(&o->file);
+  out_free(o);
 }
 
 weft_status st_write(const weft_alloc *a, const char *path, const StWrite *t, int n,
                      weft_error *e) {
-  Text header = {.alloc = a};
-  write_header(&header, t, n);
-  uint64_t size = header.n;
-  FilePart *part = mem_new(a, sizeof *part * (size_t)(n + 2));
-  weft_status status = WEFT_ENOMEM;
-  if (part && !header.oom) {
-    part[0] = (FilePart){&size, sizeof size};
-    part[1] = (FilePart){header.s, header.n};
-    for (int i = 0; i < n; i++) part[2 + i] = (FilePart){t[i].data, bytes_of(&t[i])};
-    status = file_write(path, part, n + 2, e);
-  } else {
-    err_file(e, status, path, 0, "out of memory");
+  StOut *o;
+  TRY(st_create(a, path, &(StContent){.tensor = t, .n = n}, &o, e));
+  for (int i = 0; i < n; i++) {
+    weft_status status = st_put(o, i, 0, t[i].data, (size_t)bytes_of(&t[i]), e);
+    if (status != WEFT_OK) {
+      st_drop(o);
+      return status;
+    }
   }
-  mem_free(a, part, sizeof *part * (size_t)(n + 2));
-  text_free(&header);
-  return status;
+  return st_finish(o, e);
 }
