@@ -141,11 +141,23 @@ weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
                    out, &j->e);
 }
 
+/* The data for validation, if there are any. */
+static weft_status check_val(Job *j) {
+  Data *val;
+  uint64_t ignored;
+  TRY(data_open_val(NULL, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
+                    j->plan.seed, &val, &j->e));
+  weft_status st = val ? data_look(val, &ignored, &j->e) : WEFT_OK;
+  data_close(val);
+  return st;
+}
+
 weft_status job_check_files(Job *j) {
   Folders in = lang_folders(j->lp);
   SafeTensors *weights = NULL;
   Data *data;
   uint64_t ignored;
+  TRY(check_val(j));
   TRY(job_data(j, NULL, &data));
   weft_status st = data_look(data, &ignored, &j->e);
   int64_t has = data_windows(data), step = j->plan.batch.global;

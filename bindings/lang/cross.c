@@ -75,9 +75,12 @@ static void check_tp(Cross *c) {
 /* Tokens that the plan names must be tokens of the model. */
 static void check_tokens(Cross *c, int64_t vocab) {
   const Plan *p = c->plan;
-  if (p->data.kind == DATA_SYNTHETIC && p->data.vocab > vocab)
-    diag_error(c->d, "range", "data.vocab", "%lld is above model.vocab_size = %lld",
-               (long long)p->data.vocab, (long long)vocab);
+  const DataSpec *data[] = {&p->data, p->data.val};
+  for (int i = 0; i < LEN(data); i++)
+    if (data[i] && data[i]->kind == DATA_SYNTHETIC && data[i]->vocab > vocab)
+      diag_error(c->d, "range", i ? "data.val.vocab" : "data.vocab",
+                 "%lld is above model.vocab_size = %lld", (long long)data[i]->vocab,
+                 (long long)vocab);
   if (p->packed.on && p->packed.separator >= vocab)
     diag_error(c->d, "range", p->packed.first ? "packed.bos" : "packed.eot",
                "token %d is not below model.vocab_size = %lld", p->packed.separator,
@@ -149,8 +152,7 @@ static void check_strategy(Cross *c) {
     AxisSet axes; /* it may have more than one rank of these */
   } all[] = {{STRATEGY_DDP, "ddp", "data parallelism only", "\"zero\"", AXES_DP},
              {STRATEGY_MEGATRON_FSDP, "megatron_fsdp", "no pipeline and no experts",
-              "\"fsdp2\" or \"zero\"",
-              AXES_DP | AXIS_BIT(AXIS_TP) | AXIS_BIT(AXIS_CP)}};
+              "\"fsdp2\" or \"zero\"", AXES_DP | AXIS_BIT(AXIS_TP) | AXIS_BIT(AXIS_CP)}};
   for (int i = 0; i < LEN(all); i++) {
     if (c->plan->strategy.kind != all[i].kind) continue;
     for (Axis a = 0; a < AXIS_N; a++)
@@ -170,7 +172,7 @@ static void check_strategy(Cross *c) {
 static void check_offload(Cross *c) {
   const Strategy *s = &c->plan->strategy;
   bool fsdp2 = s->kind == STRATEGY_FSDP2;
-  const char *path = fsdp2                ? "strategy.offload_policy"
+  const char *path = fsdp2               ? "strategy.offload_policy"
                      : s->offload_params ? "strategy.offload_param"
                                          : "strategy.offload_optimizer";
   if (!s->offload_state && !s->offload_params) return;
@@ -181,14 +183,17 @@ static void check_offload(Cross *c) {
     diag_error(c->d, "strategy", path, "what is offloaded is shards: it needs stage %s",
                s->offload_params ? "3" : "1 or more");
   if (c->plan->opt.post_validation)
-    diag_error(c->d, "strategy", "optimizer.post_validation",
-               "an optimizer that runs on the host (%s) does not step before it knows the "
-               "norm", path);
+    diag_error(
+        c->d, "strategy", "optimizer.post_validation",
+        "an optimizer that runs on the host (%s) does not step before it knows the "
+        "norm",
+        path);
   int ways = c->mesh->size[AXIS_DP_SHARD];
   if (s->offload_params && ways == 1)
-    diag_warn(c->d, "pointless", path,
-              "one rank has all of each parameter: there are no shards, and only optimizer "
-              "state is offloaded");
+    diag_warn(
+        c->d, "pointless", path,
+        "one rank has all of each parameter: there are no shards, and only optimizer "
+        "state is offloaded");
 }
 
 static void check_batch(Cross *c) {

@@ -290,8 +290,32 @@ static void built_kind(Check *c, const char *kind) {
 #include "vm/plan/sources.def"
 }
 
+static void check_built(Check *c, const Field *f, int idx, const char *path);
+
+/* data.val is checked as data is; what it says then lies apart. */
+static void check_val(Check *c, const Field *f, int idx, const char *path) {
+  DataSpec train = c->plan->data;
+  if (c->validation) {
+    diag_error(c->d, "val", path, "is in the data for validation, which has none itself");
+    return;
+  }
+  c->validation = true;
+  c->plan->data = (DataSpec){0};
+  check_built(c, schema_find("plan", "data"), idx, path);
+  c->validation = false;
+  if (c->plan->data.val_fraction > 0)
+    diag_error(c->d, "val", arena_printf(c->arena, "%s.val_fraction", path),
+               "all of these data are for validation");
+  train.val = arena_copy(c->arena, &c->plan->data, sizeof train);
+  c->plan->data = train;
+}
+
 /* A table without a mark is accepted where only one builder fits. */
 static void check_built(Check *c, const Field *f, int idx, const char *path) {
+  if (strcmp(f->key, "val") == 0) {
+    check_val(c, f, idx, path);
+    return;
+  }
   const char *kind = mark_kind(c->L, idx);
   bool one = !strchr(f->names, ' ');
   if (!kind && one && lua_istable(c->L, idx)) kind = f->names;
@@ -311,6 +335,9 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   built_kind(c, kind);
   int items = field_items(c, kind, idx, path);
   if (items >= 0) check_scope(c, idx, kind, path, 1 + items);
+  if (strcmp(f->key, "data") == 0 && c->plan->data.val && c->plan->data.val_fraction > 0)
+    diag_error(c->d, "alias", path,
+               "val and val_fraction both say what is for validation; give one of them");
 }
 
 /* ---- ranges ---- */

@@ -148,6 +148,27 @@ START_TEST(check_looks_at_data) {
 }
 END_TEST
 
+START_TEST(check_looks_at_validation_data) {
+  put_text("a.txt");
+  put_text("v.txt");
+  FILE *f = fopen(scratch_path("v.txt"), "ab");
+  ck_assert(f && fputs("\xc3", f) >= 0 && fclose(f) == 0);
+#define DATA(more) "check validate.lua --set 'data." more "'"
+  expect(0, "", DATA("val_fraction=0.1"));
+  expect(1, "plan.data.val_fraction: ", DATA("val_fraction=0.6"));
+  expect(2, "v.txt: error: byte 195 at offset 1000 is not below",
+         "check validate.lua -D val=v.txt");
+  expect(1, "plan.data: val and val_fraction both say what is for validation",
+         DATA("val_fraction=0.1") " -D val=a.txt");
+  expect(1, "plan.data.val.val: is in the data for validation, which has none itself",
+         "check validate.lua -D val=a.txt -D deeper=v.txt");
+  expect(1, "plan.data.val.val_fraction: all of these data are for validation",
+         DATA("val.val_fraction=0.1") " -D val=a.txt");
+  expect(1, "plan.data.val: expected ", DATA("val=7"));
+#undef DATA
+}
+END_TEST
+
 /* ---- a file that is cut short while it is read ---- */
 
 START_TEST(a_run_ends_when_its_data_is_cut) {
@@ -190,6 +211,7 @@ Suite *data_suite(void) {
   tcase_add_test(t, models_outside_need_their_folder);
   tcase_add_test(t, scripts_name_folders);
   tcase_add_test(t, check_looks_at_data);
+  tcase_add_test(t, check_looks_at_validation_data);
   tcase_add_test(t, a_run_ends_when_its_data_is_cut);
   tcase_add_test(t, separators_are_said_once);
   suite_add_tcase(s, t);

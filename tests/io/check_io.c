@@ -225,6 +225,107 @@ START_TEST(synthetic_is_endless) {
 }
 END_TEST
 
+/* ---- validation ---- */
+
+static Data *open_val(DataSpec spec, int64_t seq, int64_t vocab) {
+  Data *d;
+  spec.dir = scratch_dir;
+  weft_status st = data_open_val(NULL, &spec, seq, vocab, 42, &d, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s: %s", scratch_error.file, scratch_error.text);
+  return d;
+}
+
+/* Marks which ids of a stream that counts up are in samples of an epoch. */
+static void mark_ids(const Data *d, int *seen) {
+  int32_t t[3], l[3];
+  for (int64_t i = 0; i < data_windows(d); i++) {
+    ck_assert_int_eq(data_sample(d, i, t, l, &scratch_error), WEFT_OK);
+    for (int k = 0; k < 3; k++)
+      seen[t[k]] |= 1, seen[l[k]] |= 1;
+  }
+}
+
+START_TEST(the_end_is_for_validation) {
+  enum { N = 1000 };
+  uint16_t ids[N];
+  int train[N] = {0}, val[N] = {0};
+  for (int i = 0; i < N; i++)
+    ids[i] = (uint16_t)i;
+  scratch_put("1.bin", ids, 990 * sizeof *ids);
+  scratch_put("2.bin", ids + 990, 10 * sizeof *ids);
+  DataSpec spec = {
+      .kind = DATA_TOKENS, FILES("*.bin"), .shuffle = true, .val_fraction = 0.0625};
+  Data *d = open_data(spec, 3, N), *v = open_val(spec, 3, N);
+  ck_assert_int_eq(data_tokens(d), 938);
+  ck_assert_int_eq(data_windows(d), 312);
+  ck_assert_int_eq(data_tokens(v), 62);
+  ck_assert_int_eq(data_windows(v), 20);
+  ck_assert_str_eq(data_describe(d), "2 files, 1.0 k tokens, the first 938 for training");
+  ck_assert_str_eq(data_describe(v), "2 files, 1.0 k tokens, the last 62 for validation");
+  mark_ids(d, train);
+  mark_ids(v, val);
+  for (int i = 0; i < N; i++) {
+    ck_assert_int_eq(train[i], i < 937);
+    ck_assert_int_eq(val[i], i >= 938 && i < 938 + 61);
+  }
+  int32_t t[3], l[3]; /* not shuffled; after the last window comes the first */
+  ck_assert_int_eq(data_sample(v, 20, t, l, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(t[0], 938);
+  uint64_t seen[2];
+  ck_assert_int_eq(data_look(d, &seen[0], &scratch_error), WEFT_OK);
+  ck_assert_int_eq(data_look(v, &seen[1], &scratch_error), WEFT_OK);
+  ck_assert(seen[0] != seen[1]);
+  data_close(d);
+  data_close(v);
+}
+END_TEST
+
+START_TEST(other_data_for_validation) {
+  scratch_put("a.txt", "abcdefgh", 8);
+  scratch_put("v.txt", "vwxyz", 5);
+  DataSpec val = {.kind = DATA_TEXT, FILES("v.txt"), .shuffle = true};
+  Data *d = open_val((DataSpec){.kind = DATA_TEXT, FILES("a.txt"), .val = &val}, 2, 256);
+  ck_assert_str_eq(data_describe(d), "1 file, 5 bytes");
+  check_sample(d, 0, 2, "vwx");
+  check_sample(d, 1, 2, "xyz");
+  data_close(d);
+  ck_assert_ptr_null(open_val((DataSpec){.kind = DATA_TEXT, FILES("a.txt")}, 2, 256));
+}
+END_TEST
+
+/* Made-up tokens for validation are others than those of training. */
+START_TEST(synthetic_validation_is_other_data) {
+  DataSpec val = {.kind = DATA_SYNTHETIC};
+  Data *d = open_data(val, 64, 50);
+  Data *v = open_val((DataSpec){.kind = DATA_SYNTHETIC, .val = &val}, 64, 50);
+  int32_t t[2][64], l[64];
+  int same = 0;
+  ck_assert_int_eq(data_sample(d, 0, t[0], l, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(data_sample(v, 0, t[1], l, &scratch_error), WEFT_OK);
+  for (int i = 0; i < 64; i++)
+    same += t[0][i] == t[1][i];
+  ck_assert_int_lt(same, 10);
+  data_close(d);
+  data_close(v);
+}
+END_TEST
+
+START_TEST(too_little_for_validation) {
+  scratch_put("a.txt", "0123456789", 10);
+  DataSpec spec = {
+      .kind = DATA_TEXT, FILES("a.txt"), .dir = scratch_dir, .val_fraction = 0.25};
+  Data *d;
+  scratch_check_error(
+      data_open_val(NULL, &spec, 4, 256, 0, &d, &scratch_error), WEFT_EPLAN, "",
+      "data.val_fraction = 0.25 leaves 2 of 10 bytes for validation; one sample "
+      "needs batch.seq + 1 = 5");
+  scratch_check_error(
+      data_open(NULL, &spec, 9, 256, 0, &d, &scratch_error), WEFT_EPLAN, "",
+      "data.val_fraction = 0.25 leaves 8 of 10 bytes for training; one sample "
+      "needs batch.seq + 1 = 10");
+}
+END_TEST
+
 static void check_data_error(DataSpec spec, int64_t seq, weft_status want,
                              const char *file, const char *text) {
   Data *d;
@@ -340,6 +441,10 @@ Suite *io_suite(void) {
   tcase_add_test(t, token_formats_mix);
   tcase_add_test(t, ids_are_checked_when_read);
   tcase_add_test(t, synthetic_is_endless);
+  tcase_add_test(t, the_end_is_for_validation);
+  tcase_add_test(t, other_data_for_validation);
+  tcase_add_test(t, synthetic_validation_is_other_data);
+  tcase_add_test(t, too_little_for_validation);
   tcase_add_test(t, data_that_cannot_be_opened);
   tcase_add_test(t, broken_token_headers);
   tcase_add_test(t, pattern_letters_in_the_folder);

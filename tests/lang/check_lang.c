@@ -57,7 +57,8 @@ static weft_status load_all(const char *path) {
 /* What the command line prints: diagnostics, or the one error that is none. */
 static const char *report_of(weft_status st, const char *dir) {
   if (st == WEFT_EPLAN) return lang_test_report(&t, dir);
-  const char *file = t.e.file + (strncmp(t.e.file, dir, strlen(dir)) ? 0 : strlen(dir) + 1);
+  const char *file =
+      t.e.file + (strncmp(t.e.file, dir, strlen(dir)) ? 0 : strlen(dir) + 1);
   if (!t.e.line) return arena_printf(t.arena, "%s: error: %s\n", file, t.e.text);
   return arena_printf(t.arena, "%s:%d: error: %s\n", file, t.e.line, t.e.text);
 }
@@ -244,6 +245,24 @@ START_TEST(all_fields) {
 }
 END_TEST
 
+START_TEST(data_for_validation) {
+  const Plan *p = load(
+      HEAD
+      "return weft.plan { model = weft.model 'llama-tiny',\n"
+      "  batch = { global = 8, seq = 16 }, data = weft.text { 'a', shuffle = false,\n"
+      "    val = weft.tokens { 'b', 'c', dtype = 'u32' } } }");
+  ck_assert(p->data.kind == DATA_TEXT && p->data.nfiles == 1 && !p->data.shuffle);
+  ck_assert(p->data.val->kind == DATA_TOKENS && p->data.val->nfiles == 2);
+  ck_assert_str_eq(p->data.val->files[1], "c");
+  ck_assert_int_eq(p->data.val->width, 4);
+  ck_assert_int_eq(p->data.width, 0);
+  p = load(HEAD "return weft.plan { model = weft.model 'llama-tiny',\n"
+                "  batch = { global = 8, seq = 16 }, data = weft.tokens { 'a', "
+                "val_fraction = 0.005 } }");
+  ck_assert(p->data.val_fraction == 0.005 && !p->data.val);
+}
+END_TEST
+
 START_TEST(defaults) {
   const Plan *p = load(HEAD GOOD);
   ck_assert_str_eq(p->name, "plan");
@@ -345,7 +364,9 @@ Suite *lang_suite(void) {
        {bad_plans, example_plans, missing_file, one_line_plan, plain_table,
         fields_in_the_wrong_place, betas_are_below_1, weights_are_wanted_or_not,
         error_in_coroutine, error_values, shebang, bytecode, json_report}},
-      {"values", {all_fields, defaults, extended_tp_plan, set_and_define, wrong_set}},
+      {"values",
+       {all_fields, data_for_validation, defaults, extended_tp_plan, set_and_define,
+        wrong_set}},
   };
   Suite *s = suite_create("lang");
   for (int i = 0; i < LEN(group); i++) {

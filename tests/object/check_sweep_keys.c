@@ -35,7 +35,8 @@ static const char fsdp2_plan[] =
 
 static const char megatron_plan[] =
     "local weft = require 'weft'\n"
-    "return weft.plan { model = weft.model 'llama-tiny', strategy = { 'megatron_fsdp' },\n"
+    "return weft.plan { model = weft.model 'llama-tiny', strategy = { 'megatron_fsdp' "
+    "},\n"
     "  cluster = weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxm' },\n"
     "  mesh = { tp = 2 }, batch = { global = 16, seq = 16 } }\n";
 
@@ -111,6 +112,7 @@ static const struct {
     {"optimizer.betas", "'optimizer.betas', { 0.5, 0.6 }"},
     {"data", "'data', 3"},
     {"data.files", "'data.files', { 'x' }"},
+    {"data.val", "'data.val', 3"},
     {"train", "'train', { steps = 7 }"},
     {"expect", "'expect', { bubble = 2 }"},
 };

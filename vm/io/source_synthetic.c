@@ -15,7 +15,7 @@ static weft_status open_synthetic(Data *d, const DataSpec *spec, weft_error *e) 
 
 static weft_status synthetic_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
                                  weft_error *e) {
-  Rng r = rng_make(d->seed, "data.synthetic");
+  Rng r = rng_make(d->seed, d->val ? "data.synthetic.val" : "data.synthetic");
   for (int64_t i = 0; i < n; i++)
     out[i] =
         (int32_t)((uint64_t)rng_u32(&r, (uint64_t)(at + i)) * (uint64_t)d->vocab >> 32);
