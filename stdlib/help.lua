@@ -10,7 +10,9 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --comm NAME        local or mpi; default: mpi under a launcher, else local
   --log FILE         write lines of JSON: what runs, then every step; a file that
                      holds something is refused
-  --append           with --log: add to the file
+  --tensorboard DIR  write event files for TensorBoard; a folder that has some is
+                     refused
+  --append           with --log or --tensorboard: add to what is there
   --quiet            print no steps
   --json             print one object at the end
 ]],

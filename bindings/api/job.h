@@ -56,6 +56,9 @@ typedef struct JobFacts {
   int n;
 } JobFacts;
 weft_status job_facts(const Job *j, JobFacts *f, weft_error *e);
+/* Of the plan in them, as --set and -D have made it: what it means, not how it is
+ * written. */
+uint64_t job_hash(const JobFacts *f);
 /* All of it; the caller looks at `d` and `e`. */
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
 /* True if nothing in the plan says how many ranks there are. */

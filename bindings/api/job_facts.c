@@ -5,6 +5,8 @@
 #include "bindings/lang/schema.h"
 #include "job.h"
 
+#define OTHER_FIELDS "the plan's other fields"
+
 typedef struct Facts {
   const Job *j;
   Arena *arena;
@@ -55,7 +57,7 @@ static void add_plan(Facts *f) {
   bool ok = vary_text(f->j->lp, &t, &ignored) == WEFT_OK && !t.oom;
   uint64_t h = ok ? hash_bytes(0, t.s, t.n) : 0;
   text_free(&t);
-  add(f, "the plan's other fields", true,
+  add(f, OTHER_FIELDS, true,
       arena_printf(a, "%016llx", (unsigned long long)h));
 }
 
@@ -100,4 +102,15 @@ weft_status job_facts(const Job *j, JobFacts *o, weft_error *e) {
   o->fact = f.list.at;
   o->n = f.list.n;
   return WEFT_OK;
+}
+
+uint64_t job_hash(const JobFacts *f) {
+  uint64_t h = 0;
+  for (int i = 0; i < f->n; i++) {
+    const RunFact *x = &f->fact[i];
+    if (strncmp(x->what, "plan.", 5) != 0 && strcmp(x->what, OTHER_FIELDS) != 0) continue;
+    h = hash_bytes(h, x->what, strlen(x->what) + 1);
+    h = hash_bytes(h, x->value, strlen(x->value) + 1);
+  }
+  return h;
 }

@@ -42,7 +42,7 @@ typedef struct Cli {
   int script_argc;
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance, memory; /* memory: GiB, 0: not given */
-  const char *comm, *log, *svg;
+  const char *comm, *log, *tensorboard, *svg;
   const char *csv_file, *jsonl, *resume; /* of the rows of a sweep */
   bool offsets; /* places in the arena, in programs */
   bool logical; /* the graph as the model wrote it */

@@ -36,6 +36,7 @@ static const Option option[] = {
     {"--svg", NULL, OPT_DRAW, TAKES_TEXT, AT(svg), 0, 0, 0},
     {"--width", NULL, OPT_DRAW, TAKES_INT, AT(width), 0, 20, 1000000},
     {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0, 0, 0},
+    {"--tensorboard", NULL, OPT_LOG, TAKES_TEXT, AT(tensorboard), 0, 0, 0},
     {"--append", NULL, OPT_LOG, TAKES_NOTHING, AT(append), 0, 0, 0},
     {"--offsets", NULL, OPT_SHOW, TAKES_NOTHING, AT(offsets), 0, 0, 0},
     {"--logical", NULL, OPT_SHOW, TAKES_NOTHING, AT(logical), 0, 0, 0},

@@ -26,6 +26,30 @@ const char *format_count(double n, char buf[32]) {
   return scaled(n, 1000, unit, buf);
 }
 
+const char *format_flops(double per_s, char buf[32]) {
+  static const char *const unit[] = {"FLOP/s",  "kFLOP/s", "MFLOP/s", "GFLOP/s",
+                                     "TFLOP/s", "PFLOP/s", "EFLOP/s", NULL};
+  return scaled(per_s, 1000, unit, buf);
+}
+
+const char *format_span(double s, char buf[32]) {
+  static const struct {
+    int seconds;
+    const char *name, *part; /* and of which the rest is told */
+  } unit[] = {{86400, "d", "h"}, {3600, "h", "min"}, {60, "min", "s"}, {1, "s", NULL}};
+  int64_t n = s > 0 && s < 1e15 ? (int64_t)(s + 0.5) : 0;
+  int i = 0;
+  while (unit[i].part && n < unit[i].seconds)
+    i++;
+  int64_t rest = n % unit[i].seconds;
+  if (unit[i].part)
+    snprintf(buf, 32, "%lld %s %02lld %s", (long long)(n / unit[i].seconds), unit[i].name,
+             (long long)(rest / unit[i + 1].seconds), unit[i].part);
+  else
+    snprintf(buf, 32, "%lld s", (long long)n);
+  return buf;
+}
+
 const char *format_mesh(const Mesh *m, char buf[96]) {
   size_t n = 0;
   buf[0] = 0;

@@ -251,7 +251,7 @@ static void check_log(const char *log, int runs, int steps) {
     ck_assert(j != NULL);
     check_sorted(j, "log");
     bool start = json_object_get(j, "event") != NULL;
-    ck_assert_int_eq(json_object_size(j), start ? 12 : 8);
+    ck_assert_int_eq(json_object_size(j), start ? 16 : 10);
     ck_assert(json_object_get(j, start ? "run" : "loss") != NULL);
     if (start)
       runs--;
@@ -270,8 +270,8 @@ START_TEST(run_and_log) {
                       "run " PLANS "quickstart.lua --steps 3 --threads 1 "
                       "--set train.log_every=2 --log %s",
                       log),
-         0, "step      0  loss ", "quickstart: pp=2 dp=2 tp=2, 8 ranks (local)");
-  ck_assert(strstr(out, "step      2  loss ") && !strstr(out, "step      1 "));
+         0, "step      0/3  loss ", "quickstart: pp=2 dp=2 tp=2, 8 ranks (local)");
+  ck_assert(strstr(out, "step      2/3  loss ") && !strstr(out, "step      1/"));
   check_log(log, 1, 3);
   /* A second run may only be added, and begins with a line of its own. */
   const char *again = arena_printf(

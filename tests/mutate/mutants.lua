@@ -265,4 +265,19 @@ return {
     to = [[{"comm_bytes", "pp", offsetof(PointRow, tp), false}]] },
   { file = "stdlib/objects/plan.lua", suites = "plan_object",
     from = "if from ~= to then", to = "if from ~= to or figure then" },
+
+  -- ---- bindings/record ----
+  { file = "bindings/record/record.c", suites = "record",
+    from = "flops += c->prog[r].flops - c->prog[r].again;", to = "flops += c->prog[r].flops;" },
+  { file = "bindings/record/record.c", suites = "record",
+    from = "return flops * c->mesh.world / ranks;", to = "return flops * c->mesh.world;" },
+  { file = "bindings/record/record.c", suites = "record",
+    from = "!str_eq(c->device->name, \"cpu\")", to = "true" },
+  { file = "bindings/record/log.c", suites = "record",
+    from = "if (full && is_torn(path, st.st_size) &&", to = "if (false &&" },
+  { file = "bindings/record/log.c", suites = "cli", from = "if (full && !append)", to = "if (false)" },
+  { file = "bindings/record/events.c", suites = "record",
+    from = "return (c >> 15 | c << 17) + 0xa282ead8u;", to = "return c;" },
+  { file = "bindings/record/events.c", suites = "record",
+    from = "return append ? WEFT_OK : look_for_others(folder, e);", to = "return WEFT_OK;" },
 }

@@ -1,0 +1,127 @@
+/* record.c - takes each step to all that tells of it. */
+#include "record.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- rates ---- */
+
+double model_flops(const Compiled *c) {
+  int ranks = c->mesh.size[AXIS_PP];
+  double flops = 0;
+  for (int r = 0; r < ranks; r++)
+    flops += c->prog[r].flops - c->prog[r].again;
+  return flops * c->mesh.world / ranks;
+}
+
+double device_peak(const Plan *p, const Compiled *c) {
+  bool figures = p->cluster.gpu && !str_eq(c->device->name, "cpu");
+  double one = c->dtype == DT_F32 ? p->cluster.f32 : p->cluster.bf16;
+  return figures ? one * c->mesh.world : 0;
+}
+
+/* By the clock, so that evaluations and checkpoints count; the first step, which prepares
+ * much, does not. */
+static double time_left(Recorder *rec, int64_t steps) {
+  double now = now_s();
+  if (rec->since == 0) {
+    rec->since = now;
+    return -1;
+  }
+  rec->done++;
+  return (now - rec->since) / (double)rec->done * (double)steps;
+}
+
+static Record make_record(Recorder *rec, const StepResult *s) {
+  Record r = {.step = *s, .end = rec->head.end, .memory = rec->memory};
+  double seconds = s->ms / 1e3;
+  r.left_s = time_left(rec, r.end - s->step - 1);
+  if (seconds <= 0) return r;
+  r.tokens_per_s = (double)s->tokens / seconds;
+  r.flops_per_s = rec->flops / seconds;
+  r.share = rec->peak > 0 ? r.flops_per_s / rec->peak : 0;
+  return r;
+}
+
+/* ---- the terminal ---- */
+
+void record_clear(Recorder *rec) {
+  if (rec->last_progress > 0) fputs("\r\033[K", stderr);
+  rec->last_progress = 0;
+}
+
+static void print(FILE *f, const char *before, const char *after,
+                  void (*line)(const Record *r, Text *out), const Record *r) {
+  Text t = {0};
+  line(r, &t);
+  if (!t.oom) fprintf(f, "%s%s%s", before, t.s, after);
+  fflush(f);
+  text_free(&t);
+}
+
+/* At most ten times a second. */
+static void show_progress(Recorder *rec, const Record *r) {
+  double time = now_s();
+  if (!rec->o.progress || time - rec->last_progress < 0.1) return;
+  rec->last_progress = time;
+  print(stderr, "\r\033[K", "", line_of_progress, r);
+}
+
+static void tell(Recorder *rec, const Record *r) {
+  int64_t every = rec->head.job->plan.log_every, step = r->step.step;
+  bool due = step % every == 0 || step + 1 == r->end;
+  bool line = rec->o.lines && (due || r->step.skipped);
+  if (line) record_clear(rec);
+  if (line) print(stdout, "", "\n", r->step.skipped ? line_of_skipped : line_of_step, r);
+  show_progress(rec, r);
+}
+
+/* ---- the writers ---- */
+
+/* Two runs never have the same, also if they begin at once on many machines. */
+static void name_run(char id[20]) {
+  char host[256] = "";
+  struct timespec now;
+  gethostname(host, sizeof host - 1);
+  clock_gettime(CLOCK_REALTIME, &now);
+  uint64_t h =
+      hash_bytes(hash_bytes((uint64_t)getpid(), &now, sizeof now), host, strlen(host));
+  snprintf(id, 20, "%016llx", (unsigned long long)h);
+}
+
+weft_status record_open(Recorder *rec, const RecordOptions *o, const RunHead *head,
+                        weft_error *e) {
+  *rec = (Recorder){.open = true, .o = *o, .head = *head, .log = -1, .events.fd = -1};
+  if (o->append && !o->log && !o->events)
+    return err_set(e, WEFT_EUSAGE, "--append belongs to --log FILE or --tensorboard DIR");
+  name_run(rec->head.id);
+  if (o->log) TRY(log_open(o->log, o->append, &rec->log, e));
+  return o->events ? events_ready(o->events, o->append, e) : WEFT_OK;
+}
+
+weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e) {
+  if (!rec->open) return WEFT_OK;
+  const Job *j = rec->head.job;
+  rec->memory = memory;
+  rec->flops = model_flops(j->compiled);
+  rec->peak = device_peak(&j->plan, j->compiled);
+  if (rec->o.events) TRY(events_open(rec->o.events, &rec->head, &rec->events, e));
+  return rec->log < 0 ? WEFT_OK : log_head(rec->log, rec->o.log, &rec->head, e);
+}
+
+weft_status record_step(Recorder *rec, const StepResult *s, weft_error *e) {
+  if (!rec->open) return WEFT_OK;
+  Record r = make_record(rec, s);
+  if (rec->log >= 0) TRY(log_record(rec->log, rec->o.log, &rec->head, &r, e));
+  if (rec->events.fd >= 0) TRY(events_record(&rec->events, &r, e));
+  tell(rec, &r);
+  return WEFT_OK;
+}
+
+void record_close(Recorder *rec) {
+  if (!rec->open) return;
+  if (rec->log >= 0) close(rec->log);
+  events_close(&rec->events);
+  rec->open = false;
+}

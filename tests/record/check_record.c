@@ -1,0 +1,286 @@
+/* check_record.c - what is told of a run: lines, log, event files, rates. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bindings/object/format.h"
+#include "bindings/record/record.h"
+#include "tests/lib/process.h"
+
+#define RUN "$weft run " WEFT_SOURCE_DIR "/tests/embed/small.lua --threads 1 "
+
+/* ---- lines ---- */
+
+static Record a_record(void) {
+  return (Record){.step = {.step = 119,
+                           .tokens = 2048,
+                           .loss = 2.25,
+                           .grad_norm = 0.5,
+                           .lr = 3e-4,
+                           .ms = 100},
+                  .end = 400,
+                  .memory = 3 << 20,
+                  .tokens_per_s = 20480,
+                  .flops_per_s = 39.1e12,
+                  .share = 0.412,
+                  .left_s = 185};
+}
+
+static void check_line(void (*line)(const Record *r, Text *out), const Record *r,
+                       const char *want) {
+  Text t = {0};
+  line(r, &t);
+  ck_assert_str_eq(t.s, want);
+  text_free(&t);
+}
+
+START_TEST(lines) {
+  Record r = a_record();
+  check_line(line_of_step, &r,
+             "step    119/400  loss   2.2500  grad   0.5000  lr 3.000e-04  "
+             "20.5 k tokens/s  39.1 TFLOP/s (41.2 %)  3.00 MiB  100.0 ms  "
+             "3 min 05 s left");
+  check_line(line_of_progress, &r,
+             "120/400  loss 2.2500  20.5 k tokens/s  39.1 TFLOP/s (41.2 %)  "
+             "3 min 05 s left");
+  r.share = r.flops_per_s = 0, r.left_s = -1;
+  check_line(line_of_step, &r,
+             "step    119/400  loss   2.2500  grad   0.5000  lr 3.000e-04  "
+             "20.5 k tokens/s  3.00 MiB  100.0 ms");
+  r.step.loss_scale = 1024;
+  check_line(line_of_skipped, &r,
+             "step    119/400  skipped: gradients overflowed at loss scale 1024");
+}
+END_TEST
+
+START_TEST(spans) {
+  static const struct {
+    double s;
+    const char *text;
+  } span[] = {{0, "0 s"},           {59.4, "59 s"},
+              {59.6, "1 min 00 s"}, {3599, "59 min 59 s"},
+              {3600, "1 h 00 min"}, {86399, "23 h 59 min"},
+              {86400, "1 d 00 h"},  {1e6, "11 d 13 h"},
+              {-5, "0 s"}};
+  char buf[32];
+  for (int i = 0; i < LEN(span); i++)
+    ck_assert_str_eq(format_span(span[i].s, buf), span[i].text);
+}
+END_TEST
+
+/* ---- rates ---- */
+
+static double flops_of(const char *const *set, int n, Job *j, Arena *arena) {
+  LangOptions o = {.set = set, .nset = n};
+  weft_status st = job_open(j, arena, &o, WEFT_SOURCE_DIR "/plans/quickstart.lua");
+  ck_assert_msg(st == WEFT_OK, "%s",
+                st == WEFT_EPLAN ? j->d.list.at[0].summary : j->e.text);
+  return model_flops(j->compiled);
+}
+
+/* 6 for each parameter that is multiplied with each token, and what attention adds: two
+ * products of T/2 x T forward and five backward. The mesh repeats a little of what is not
+ * a product; what recompute repeats does not count. */
+START_TEST(flops_of_a_step) {
+  static const char *const one[] = {"mesh.tp=1", "mesh.pp=1", "mesh.dp=1",
+                                    "strategy.sequence_parallel=false"};
+  static const char *const many[] = {"recompute=full"};
+  Job j;
+  double tokens = 2048, T = 64, width = 128, layers = 4;
+  double a = flops_of(one, LEN(one), &j, scratch_arena);
+  double multiplied = (double)j.compiled->params_total - 256 * width;
+  double want = tokens * (6 * multiplied + 3.5 * 2 * layers * T * width);
+  job_free(&j);
+  ck_assert_msg(a > want && a < 1.06 * want, "%g, not %g", a, want);
+  double b = flops_of(many, 1, &j, scratch_arena);
+  ck_assert_double_gt(j.compiled->prog[0].again, 0);
+  job_free(&j);
+  ck_assert_msg(b >= a && b < 1.03 * a, "%g on eight ranks, %g on one", b, a);
+}
+END_TEST
+
+/* The figures are those of GPUs: of a run on CPUs they say nothing. */
+START_TEST(share_of_the_peak) {
+  DeviceKind gpu = {.name = "cuda"}, cpu = {.name = "cpu"};
+  Compiled c = {.mesh = {.world = 4}, .device = &gpu, .dtype = DT_BF16};
+  Plan p = {.cluster = {.gpu = "h100", .bf16 = 989e12, .f32 = 67e12}};
+  ck_assert_double_eq(device_peak(&p, &c), 4 * 989e12);
+  c.dtype = DT_F32;
+  ck_assert_double_eq(device_peak(&p, &c), 4 * 67e12);
+  c.device = &cpu;
+  ck_assert_double_eq(device_peak(&p, &c), 0);
+  c.device = &gpu, p.cluster.gpu = NULL;
+  ck_assert_double_eq(device_peak(&p, &c), 0);
+}
+END_TEST
+
+/* ---- the log ---- */
+
+static const char *text_of(const json_t *j, const char *key) {
+  const char *s = json_string_value(json_object_get(j, key));
+  return s ? s : "";
+}
+
+/* Each line of the log is JSON and has its run's id; returns the number of runs. */
+static int check_runs(const char *log) {
+  char run[32] = "", *text = arena_str(scratch_arena, scratch_get(scratch_path(log)));
+  int runs = 0;
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    json_t *j = json_loads(line, 0, NULL);
+    ck_assert_msg(j != NULL, "%s", line);
+    if (strcmp(text_of(j, "event"), "start") == 0) {
+      ck_assert_str_ne(run, text_of(j, "run"));
+      snprintf(run, sizeof run, "%s", text_of(j, "run"));
+      runs++;
+    }
+    ck_assert_int_eq(strlen(run), 16);
+    ck_assert_str_eq(run, text_of(j, "run"));
+    json_decref(j);
+  }
+  return runs;
+}
+
+static json_t *head_of(const char *log) {
+  const char *text = scratch_get(scratch_path(log));
+  json_t *j = json_loadb(text, strcspn(text, "\n"), 0, NULL);
+  ck_assert(j != NULL);
+  return j;
+}
+
+START_TEST(every_line_names_its_run) {
+  Outcome o = process_run(60, RUN "--steps 2 --log log --quiet");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  /* What a run that was killed in the middle of a line leaves. */
+  FILE *f = fopen(scratch_path("log"), "a");
+  fputs("{\"grad_no", f);
+  fclose(f);
+  o = process_run(60, RUN "--steps 1 --log log --quiet --append");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *text = scratch_get(scratch_path("log")),
+             *torn = strstr(text, "{\"grad_no\n{\"comm\"");
+  ck_assert_msg(torn != NULL, "%s", text);
+  scratch_put("whole", text, (size_t)(torn - text));
+  scratch_put("rest", torn + 10, strlen(torn + 10));
+  ck_assert_int_eq(check_runs("whole"), 1);
+  ck_assert_int_eq(check_runs("rest"), 1);
+}
+END_TEST
+
+/* The same plan has the same hash, however often and wherever it runs; a field that is
+ * set has another one. */
+START_TEST(hash_of_the_plan) {
+  static const char *const set[] = {"", "", "--set train.seed=8"};
+  char *hash[3];
+  for (int i = 0; i < 3; i++) {
+    char log[8];
+    snprintf(log, sizeof log, "log%d", i);
+    Outcome o = process_run(60, RUN "--steps %d --log %s --quiet %s", 1 + i, log, set[i]);
+    ck_assert_msg(o.code == 0, "%s", o.err);
+    json_t *j = head_of(log);
+    hash[i] = arena_str(scratch_arena, text_of(j, "plan_hash"));
+    ck_assert_int_eq(strlen(hash[i]), 16);
+    json_decref(j);
+  }
+  ck_assert_str_eq(hash[0], hash[1]);
+  ck_assert_str_ne(hash[0], hash[2]);
+}
+END_TEST
+
+START_TEST(head_of_a_run_that_goes_on) {
+  Job j;
+  flops_of(NULL, 0, &j, scratch_arena);
+  RunHead h = {.job = &j,
+               .plan = "p.lua",
+               .comm = "local",
+               .data = "none",
+               .end = 9,
+               .resumed = "0123456789abcdef",
+               .resumed_step = 5};
+  RecordOptions o = {.log = scratch_path("log")};
+  Recorder rec;
+  ck_assert_int_eq(record_open(&rec, &o, &h, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(record_begin(&rec, 1, &scratch_error), WEFT_OK);
+  record_close(&rec);
+  job_free(&j);
+  json_t *head = head_of("log"), *resumed = json_object_get(head, "resumed");
+  ck_assert_str_eq(text_of(resumed, "run"), "0123456789abcdef");
+  ck_assert_int_eq(json_integer_value(json_object_get(resumed, "step")), 5);
+  json_decref(head);
+}
+END_TEST
+
+/* ---- event files ---- */
+
+/* What TensorBoard's own writer makes of the same events. */
+static const char fixture[] =
+    "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e457665"
+    "6e743a322a28646c2100000000000000017becf609000000000049934010ac02"
+    "2a130a110a0a747261696e2f6c6f737315cdcccc3d9de199b0";
+
+START_TEST(bytes_of_events) {
+  Text t = {0}, hex = {0};
+  events_version(&t, 1.5);
+  events_scalar(&t, 1234.25, 300, "train/loss", 0.1);
+  for (size_t i = 0; i < t.n; i++)
+    text_printf(&hex, "%02x", (unsigned char)t.s[i]);
+  ck_assert_str_eq(hex.s, fixture);
+  text_free(&hex);
+  text_free(&t);
+}
+END_TEST
+
+START_TEST(events_as_tensorboard_reads_them) {
+  Outcome o = process_run(60, RUN "--steps 3 --log log --tensorboard a/b --quiet");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, RUN "--steps 1 --tensorboard a/b --quiet");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "a/b: error: has event files of another run"), "%s", o.err);
+  o = process_run(60, RUN "--steps 1 --tensorboard log --quiet");
+  ck_assert_msg(o.code == 2 && strstr(o.err, "log: error: cannot be "), "%s", o.err);
+  if (system("python3 -c 'import tensorboard' 2>/dev/null") != 0) {
+    puts("skipped: python3 has no module tensorboard");
+    return;
+  }
+  o = process_run(60, "python3 " WEFT_SOURCE_DIR "/tests/record/read_events.py a/b");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  char *text = arena_str(scratch_arena, scratch_log(scratch_path("log")));
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    json_t *j = json_loads(line, 0, NULL);
+    const char *want = arena_printf(scratch_arena, "train/loss %d %.6g\n",
+                                    (int)json_integer_value(json_object_get(j, "step")),
+                                    json_number_value(json_object_get(j, "loss")));
+    json_decref(j);
+    ck_assert_msg(strstr(o.out, want), "%s is not in\n%s", want, o.out);
+  }
+}
+END_TEST
+
+/* A run that does not begin leaves no file that keeps the next one out. */
+START_TEST(no_events_of_no_run) {
+  Outcome o = process_run(
+      60, RUN "--steps 1 --tensorboard tb --set data=weft.text{files=\"no\"}");
+  ck_assert_int_ne(o.code, 0);
+  o = process_run(60, RUN "--steps 1 --tensorboard tb --quiet");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+}
+END_TEST
+
+Suite *record_suite(void) {
+  Suite *s = suite_create("record");
+  TCase *tc = tcase_create("record");
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_set_timeout(tc, 240);
+  tcase_add_test(tc, lines);
+  tcase_add_test(tc, spans);
+  tcase_add_test(tc, flops_of_a_step);
+  tcase_add_test(tc, share_of_the_peak);
+  tcase_add_test(tc, every_line_names_its_run);
+  tcase_add_test(tc, hash_of_the_plan);
+  tcase_add_test(tc, head_of_a_run_that_goes_on);
+  tcase_add_test(tc, bytes_of_events);
+  tcase_add_test(tc, events_as_tensorboard_reads_them);
+  tcase_add_test(tc, no_events_of_no_run);
+  suite_add_tcase(s, tc);
+  return s;
+}
