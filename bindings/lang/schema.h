@@ -18,7 +18,7 @@ typedef enum {
   FIELD_LATER,
   FIELD_NOOP,    /* taken, with a warning that says why nothing depends on it */
   FIELD_REFUSED, /* an error that says why it cannot be */
-  FIELD_OTHER    /* a function of fields.c */
+  FIELD_OTHER /* a function of fields.c */
 } FieldType;
 
 typedef struct Field {

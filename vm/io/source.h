@@ -10,8 +10,8 @@
 /* A part of the stream: `n` ids of `width` bytes, the first of them at `first`. */
 typedef struct Part {
   File file;
-  uint64_t begin; /* of the ids in the file */
-  int width;      /* 1, 2 or 4 */
+  uint64_t begin;        /* of the ids in the file */
+  int width;             /* 1, 2 or 4 */
   int64_t first, n;
 } Part;
 
@@ -19,10 +19,10 @@ struct Data {
   weft_alloc alloc;
   Arena *arena;
   const struct Source *source;
-  int64_t seq, vocab; /* synthetic: of the data; else of the model */
-  int64_t total;      /* ids in all; 0 = endless */
-  int64_t begin, end; /* those that samples are cut from */
-  bool val;           /* for validation */
+  int64_t seq, vocab;    /* synthetic: of the data; else of the model */
+  int64_t total;         /* ids in all; 0 = endless */
+  int64_t begin, end;    /* those that samples are cut from */
+  bool val;              /* for validation */
   uint64_t seed;
   bool shuffle;
   Part *part;
@@ -47,6 +47,7 @@ weft_status stream_open(Data *d, const DataSpec *spec,
                         weft_status (*form)(const Data *d, const DataSpec *spec, Part *p,
                                             weft_error *e),
                         weft_error *e);
-weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out, weft_error *e);
+weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
+                       weft_error *e);
 
 #endif
