@@ -34,7 +34,7 @@ static void set_action(lua_State *L, const Job *j, const Program *p, const Instr
   if (in->code == I_KERNEL) set_text(L, "kernel", op_info[in->op].name);
   if ((is & INSTR_MAIN) && in->code != I_CALL) set_text(L, "unit", p->unit[in->unit]);
   if (is & INSTR_COLL) {
-    set_text(L, "collective", coll_name[in->coll]);
+    set_text(L, "collective", coll_info[in->coll].name);
     set_text(L, "axis", p->comm[in->comm].name);
   }
   if (is & INSTR_PAIR) set_integer(L, "peer", rank_on_pp(&j->mesh, rank, in->peer));
@@ -168,7 +168,7 @@ int plan_comm(lua_State *L) {
       const Flow *f = flow_of(c, pp, comm, op);
       lua_createtable(L, 0, 5);
       set_text(L, "axis", comm < 0 ? "pp" : c->prog->comm[comm].name);
-      set_text(L, "op", coll_name[op]);
+      set_text(L, "op", coll_info[op].name);
       set_integer(L, "count", (int64_t)f->count);
       set_integer(L, "bytes", (int64_t)f->bytes);
       int of = rank < 0 ? rank_on_pp(&j->mesh, 0, pp) : rank;

@@ -226,7 +226,7 @@ static const char *copies(const Toy *t, const char *body, Text *out) {
       const Instr *x = &p->code[p->body[b].first + i];
       if (!strstr(p->what[x->what], "(again)")) continue;
       if (x->code == I_KERNEL) text_printf(out, "%s ", op_info[x->op].name);
-      if (x->code == I_COLL) text_printf(out, "%s ", coll_name[x->coll]);
+      if (x->code == I_COLL) text_printf(out, "%s ", coll_info[x->coll].name);
     }
   return out->s;
 }

@@ -7,11 +7,11 @@
 /* ---- reference ---- */
 
 static uint64_t in_count(const Case *k, int n) {
-  return k->coll == COLL_REDUCE_SCATTER ? k->count * (uint64_t)n : k->count;
+  return coll_info[k->coll].in ? k->count * (uint64_t)n : k->count;
 }
 
 static uint64_t out_count(const Case *k, int n) {
-  return k->coll == COLL_ALL_GATHER ? k->count * (uint64_t)n : k->count;
+  return coll_info[k->coll].out ? k->count * (uint64_t)n : k->count;
 }
 
 /* A float whose sums are not exact, of either sign and of very different sizes. */
@@ -118,6 +118,10 @@ static Num expected(const Case *k, int n, int member, uint64_t i) {
     return input(k, (int)(i / k->count), i % k->count);
   case COLL_REDUCE_SCATTER:
     return reduced(k, n, (uint64_t)member * k->count + i);
+  case COLL_ALL_TO_ALL:
+    return input(k, (int)(i / k->count), (uint64_t)member * k->count + i % k->count);
+  case COLL_SHIFT:
+    return input(k, (member + n - 1) % n, i);
   default:
     return reduced(k, n, i);
   }
@@ -155,6 +159,7 @@ static bool case_at(int i, Case *k) {
       {COLL_ALL_GATHER, RED_SUM, false},     {COLL_REDUCE_SCATTER, RED_SUM, false},
       {COLL_REDUCE_SCATTER, RED_MAX, false}, {COLL_ALL_GATHER, RED_SUM, true},
       {COLL_REDUCE_SCATTER, RED_SUM, true},  {COLL_REDUCE_SCATTER, RED_MAX, true},
+      {COLL_ALL_TO_ALL, RED_SUM, false},     {COLL_SHIFT, RED_SUM, false},
   };
   if (i >= LEN(count) * LEN(dtype) * LEN(what)) return false;
   int w = i % LEN(what), d = i / LEN(what) % LEN(dtype);
@@ -195,7 +200,7 @@ void all_cases(Peer *p) {
     if (try_case(p, &k)) continue;
     snprintf(p->bad, sizeof p->bad,
              "rank %d of %d, case %d: %s%s of %d %s, reduction %d, is wrong; %.60s",
-             p->rank, p->n, i, coll_name[k.coll], k.in_place ? " in place" : "",
+             p->rank, p->n, i, coll_info[k.coll].name, k.in_place ? " in place" : "",
              (int)k.count, dtype_name(k.dtype), k.red, p->e.text);
     comm_abort(&p->c, p->bad);
     return;

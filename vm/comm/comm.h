@@ -29,7 +29,8 @@ typedef struct CommOp {
                             all members the piece may lie in its place of the whole */
   void *out;
   uint64_t count;        /* elements of: the whole (all_reduce, send, recv), the piece of
-                            one rank (all_gather: input; reduce_scatter: output) */
+                            one rank (all_gather: input; reduce_scatter: output;
+                            all_to_all: what goes to one member; shift: all of it) */
 } CommOp;
 
 typedef struct Comm Comm;

@@ -115,13 +115,19 @@ static void reduce(const LocalSlot *s, int nin, uint64_t a, uint64_t n, const Pa
   }
 }
 
-/* Segment `seg`: elements of the whole, which for all_gather and reduce_scatter consists
- * of one piece per member. */
+/* Segment `seg`: elements of the whole, which consists of one piece per member where the
+ * operation knows pieces. */
 static void move(const LocalGroup *g, const LocalSlot *s, uint64_t seg) {
   size_t size = (size_t)dtype_size((DType)s->op.dtype);
   uint64_t a = seg * SEGMENT, end = MIN(a + SEGMENT, s->total);
   if (s->op.coll == COLL_ALL_REDUCE) {
     reduce(s, g->n, a, end - a, s->part, g->n, a * size);
+    return;
+  }
+  if (s->op.coll == COLL_SHIFT) {
+    for (int k = 0; k < g->n; k++)
+      copy(s->part[(k + 1) % g->n].out + a * size, s->part[k].in + a * size,
+           (end - a) * size);
     return;
   }
   for (uint64_t n; a < end; a += n) {
@@ -130,6 +136,9 @@ static void move(const LocalGroup *g, const LocalSlot *s, uint64_t seg) {
     const Part *p = &s->part[piece];
     if (s->op.coll == COLL_REDUCE_SCATTER) {
       reduce(s, g->n, a, n, p, 1, at * size);
+    } else if (s->op.coll == COLL_ALL_TO_ALL) {
+      for (uint64_t k = 0; k < (uint64_t)g->n; k++)
+        copy(s->part[k].out + a * size, p->in + (k * s->op.count + at) * size, n * size);
     } else {
       for (int k = 0; k < g->n; k++)
         copy(s->part[k].out + a * size, p->in + at * size, n * size);
@@ -177,7 +186,7 @@ bool local_help(Endpoint *p, LocalRec *r) {
 
 static bool same(const CommOp *a, const CommOp *b) {
   return a->coll == b->coll && a->dtype == b->dtype && a->count == b->count &&
-         (a->coll == COLL_ALL_GATHER || a->red == b->red);
+         (!(coll_info[a->coll].is & COLL_SUMS) || a->red == b->red);
 }
 
 static weft_status mismatch(Endpoint *p, LocalGroup *g, const LocalSlot *s,
@@ -186,8 +195,8 @@ static weft_status mismatch(Endpoint *p, LocalGroup *g, const LocalSlot *s,
   snprintf(why, sizeof why,
            "communicator %s: rank %d starts %s of %llu %s where rank %d started %s of "
            "%llu %s: the programs differ",
-           g->name, p->rank, coll_name[op->coll], (unsigned long long)op->count,
-           dtype_name((DType)op->dtype), s->first, coll_name[s->op.coll],
+           g->name, p->rank, coll_info[op->coll].name, (unsigned long long)op->count,
+           dtype_name((DType)op->dtype), s->first, coll_info[s->op.coll].name,
            (unsigned long long)s->op.count, dtype_name((DType)s->op.dtype));
   pthread_mutex_unlock(&g->lock);
   local_leave(p->world);
@@ -202,7 +211,8 @@ static LocalSlot *slot_of(LocalGroup *g, uint64_t seq, const CommOp *op, int ran
   s = g->free;
   assert(s && "2 * in_flight slots suffice");
   g->free = s->free;
-  uint64_t total = op->coll == COLL_ALL_REDUCE ? op->count : op->count * (uint64_t)g->n;
+  const CollInfo *is = &coll_info[op->coll];
+  uint64_t total = op->count * (is->in || is->out ? (uint64_t)g->n : 1);
   uint64_t nseg = MAX((total + SEGMENT - 1) / SEGMENT, 1);
   *s = (LocalSlot){
       .op = *op, .first = rank, .total = total, .nseg = nseg, .part = s->part};

@@ -44,7 +44,7 @@ weft_status local_transfer(Endpoint *p, LocalRec *r, weft_error *e) {
   bool send = r->op.coll == COLL_SEND;
   if (r->op.peer < 0 || r->op.peer >= w->size)
     return err_set(e, WEFT_EINTERNAL, "rank %d: peer %d of a %s is not in 0..%d", p->rank,
-                   r->op.peer, coll_name[r->op.coll], w->size - 1);
+                   r->op.peer, coll_info[r->op.coll].name, w->size - 1);
   if (!local_enter(w)) return local_gave_up(w, e);
   Endpoint *box = &w->end[send ? r->op.peer : p->rank];
   Fifo *q = &box->from[send ? p->rank : r->op.peer];

@@ -170,20 +170,34 @@ static const void *own(const Part *p, const void *in) {
   return p->in_place ? MPI_IN_PLACE : in;
 }
 
-/* Part of each piece: received with the stride of whole pieces. */
-static int all_gather_part(const Part *p, MPI_Request *req) {
-  MPI_Datatype run, piece;
+/* A type for a part of a piece, with the stride of whole pieces. */
+static int part_of_piece(const Part *p, MPI_Datatype *piece) {
+  MPI_Datatype run;
   int rc = MPI_Type_contiguous(p->len, p->type, &run);
   if (rc != MPI_SUCCESS) return rc;
-  rc = MPI_Type_create_resized(run, 0, (MPI_Aint)(p->op->count * p->size), &piece);
+  rc = MPI_Type_create_resized(run, 0, (MPI_Aint)(p->op->count * p->size), piece);
   MPI_Type_free(&run);
-  if (rc != MPI_SUCCESS) return rc;
-  rc = MPI_Type_commit(&piece);
+  return rc == MPI_SUCCESS ? MPI_Type_commit(piece) : rc;
+}
+
+static int all_gather_part(const Part *p, MPI_Request *req) {
+  MPI_Datatype piece;
+  int rc = part_of_piece(p, &piece);
   if (rc == MPI_SUCCESS)
     rc =
         MPI_Iallgather(own(p, (const char *)p->op->in + p->at * p->size), p->len, p->type,
                        (char *)p->op->out + p->at * p->size, 1, piece, p->comm, req);
-  MPI_Type_free(&piece); /* once the operation is through */
+  if (rc == MPI_SUCCESS) MPI_Type_free(&piece); /* once the operation is through */
+  return rc;
+}
+
+static int all_to_all(const Part *p, MPI_Request *req) {
+  MPI_Datatype piece;
+  int rc = part_of_piece(p, &piece);
+  if (rc != MPI_SUCCESS) return rc;
+  rc = MPI_Ialltoall((const char *)p->op->in + p->at * p->size, 1, piece,
+                     (char *)p->op->out + p->at * p->size, 1, piece, p->comm, req);
+  MPI_Type_free(&piece);
   return rc;
 }
 
@@ -212,15 +226,31 @@ static int recv(const Part *p, MPI_Request *req) {
                    p->comm, req);
 }
 
-static const struct {
-  const char *name;
-  int (*start)(const Part *p, MPI_Request *req);
-} coll[COLL_N] = {
-    [COLL_ALL_REDUCE] = {"all_reduce", all_reduce},
-    [COLL_ALL_GATHER] = {"all_gather", all_gather},
-    [COLL_REDUCE_SCATTER] = {"reduce_scatter", reduce_scatter},
-    [COLL_SEND] = {"send", send},
-    [COLL_RECV] = {"recv", recv},
+/* Half of a shift, in the order of starts of its communicator as a collective is. */
+static int to_next(const Part *p, MPI_Request *req) {
+  return MPI_Isend((const char *)p->op->in + p->at * p->size, p->len, p->type,
+                   (p->rank + 1) % p->n, 0, p->comm, req);
+}
+
+static int from_last(const Part *p, MPI_Request *req) {
+  return MPI_Irecv((char *)p->op->out + p->at * p->size, p->len, p->type,
+                   (p->rank + p->n - 1) % p->n, 0, p->comm, req);
+}
+
+static const char *const name[COLL_N] = {
+#define COLL(id, name, in, out, is, doc) name,
+#include "vm/program/coll.def"
+};
+
+/* What starts an operation, and what else, where it takes two requests. */
+static int (*const coll[COLL_N][2])(const Part *p, MPI_Request *req) = {
+    [COLL_ALL_REDUCE] = {all_reduce},
+    [COLL_ALL_GATHER] = {all_gather},
+    [COLL_REDUCE_SCATTER] = {reduce_scatter},
+    [COLL_ALL_TO_ALL] = {all_to_all},
+    [COLL_SHIFT] = {from_last, to_next},
+    [COLL_SEND] = {send},
+    [COLL_RECV] = {recv},
 };
 
 static weft_status no_memory(weft_error *e) {
@@ -267,10 +297,12 @@ static weft_status start_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
   if (p->op->coll == COLL_REDUCE_SCATTER && p->in_place) then_move(p, h);
   do {
     p->len = (int)MIN(p->op->count - p->at, w->limit);
-    MPI_Request *req = request(w, h);
-    if (!req) return no_memory(e);
-    TRY(report_op(coll[p->op->coll].start(p, req), w->rank, h, e));
-    h->n++;
+    for (int k = 0; k < 2 && coll[p->op->coll][k]; k++) {
+      MPI_Request *req = request(w, h);
+      if (!req) return no_memory(e);
+      TRY(report_op(coll[p->op->coll][k](p, req), w->rank, h, e));
+      h->n++;
+    }
     p->at += (uint64_t)p->len;
   } while (p->at < p->op->count);
   return WEFT_OK;
@@ -288,7 +320,7 @@ static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent read
   assert(part.type != MPI_DATATYPE_NULL);
   MPI(w, MPI_Type_size(part.type, &size));
   part.size = (size_t)size;
-  h->what = coll[op->coll].name;
+  h->what = name[op->coll];
   h->where = "pp";
   if (op->coll != COLL_SEND && op->coll != COLL_RECV) {
     assert(op->group >= 0 && op->group < p->ngroup);

@@ -15,7 +15,7 @@ void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n) {
   if (in->code == I_KERNEL)
     snprintf(buf, n, "op %s of %s", op_info[in->op].name, what);
   else if (instr_is[in->code] & INSTR_COLL)
-    snprintf(buf, n, "%s(%s) of %s", coll_name[in->coll], p->comm[in->comm].name, what);
+    snprintf(buf, n, "%s(%s) of %s", coll_info[in->coll].name, p->comm[in->comm].name, what);
   else if (in->code == I_SEND)
     snprintf(buf, n, "send to rank %d of %s", r->peer[in->peer], what);
   else if (in->code == I_RECV)
@@ -126,7 +126,7 @@ static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error 
 static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
                             weft_error *e) {
   const Operand *src = &r->p->operand[in->operand], *dst = src + 1;
-  const Operand *piece = in->coll == COLL_REDUCE_SCATTER ? dst : src;
+  uint64_t pieces = coll_info[in->coll].in ? (uint64_t)r->group[in->comm].n : 1;
   CommOp op = {.coll = in->coll,
                .red = in->red,
                .dtype = src->dtype,
@@ -134,7 +134,7 @@ static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
                .peer = -1,
                .in = at(r, base, src),
                .out = at(r, base, dst),
-               .count = operand_count(piece)};
+               .count = operand_count(src) / pieces};
   return start(r, in, &op, e);
 }
 
@@ -168,7 +168,7 @@ static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e)
   if (st != WEFT_OK) return fail(r, started, &why, e);
   if (!check || !p->op.out) return WEFT_OK;
   uint64_t n = p->op.count;
-  if (p->op.coll == COLL_ALL_GATHER) n *= (uint64_t)r->group[p->op.group].n;
+  if (coll_info[p->op.coll].out) n *= (uint64_t)r->group[p->op.group].n;
   return check_values(r, started, p->op.out, (DType)p->op.dtype, n, e);
 }
 

@@ -52,7 +52,7 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   double s = w->seconds;
   for (int a = 0; a < AX_N; a++) {
     Link l = link_of(m, k, counted_over((ShardAxis)a));
-    for (int c = COLL_ALL_REDUCE; c <= COLL_REDUCE_SCATTER; c++)
+    for (int c = COLL_ALL_REDUCE; c < COLL_PAIRS; c++)
       s += ring_seconds(&l, w->bytes[a][c], w->count[a][c], c == COLL_ALL_REDUCE);
   }
   return s;

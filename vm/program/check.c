@@ -87,7 +87,7 @@ static weft_status check_kernel(const Check *k, uint32_t pc, const Body *b) {
 
 static weft_status check_coll(const Check *k, uint32_t pc, const Body *b) {
   const Instr *in = &k->p->code[pc];
-  if (in->coll > COLL_REDUCE_SCATTER) FAIL("%d is not a collective", in->coll);
+  if (in->coll >= COLL_PAIRS) FAIL("%d is not a collective", in->coll);
   if (in->red > RED_MAX) FAIL("unknown reduction %d", in->red);
   if (in->comm < 0 || in->comm >= k->p->ncomm)
     FAIL("communicator %d of %d", in->comm, k->p->ncomm);
@@ -99,10 +99,10 @@ static weft_status check_coll(const Check *k, uint32_t pc, const Body *b) {
     FAIL("%s in, %s out", dtype_name(o[0].dtype), dtype_name(o[1].dtype));
   uint64_t a = operand_count(&o[0]), z = operand_count(&o[1]);
   uint64_t n = (uint64_t)comm_size(&k->c->mesh, d);
-  uint64_t want = in->coll == COLL_ALL_GATHER ? a * n : a;
-  uint64_t have = in->coll == COLL_REDUCE_SCATTER ? z * n : z;
-  if (want != have)
-    FAIL("%s of %llu elements gives %llu over %s of %llu ranks", coll_name[in->coll],
+  const CollInfo *is = &coll_info[in->coll];
+  bool whole = !is->in || a % n == 0;
+  if (!whole || a * (is->out ? n : 1) != z * (is->in ? n : 1))
+    FAIL("%s of %llu elements gives %llu over %s of %llu ranks", coll_info[in->coll].name,
          (unsigned long long)a, (unsigned long long)z, d->name, (unsigned long long)n);
   return WEFT_OK;
 }
@@ -134,7 +134,7 @@ static weft_status check_shards(const Check *k, uint32_t pc, const Body *b) {
     return WEFT_OK;
   }
   CollKind coll = in->code == I_GATHER ? COLL_ALL_GATHER : COLL_REDUCE_SCATTER;
-  if (in->coll != coll) FAIL("its collective is %d, not %s", in->coll, coll_name[coll]);
+  if (in->coll != coll) FAIL("its collective is %d, not %s", in->coll, coll_info[coll].name);
   return check_coll(k, pc, b);
 }
 

@@ -136,12 +136,12 @@ static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
   int ch = channel_of(m, pp, in);
   Channel *c = &m->channel.at[ch];
   uint32_t k = c->started[member_index(c, pp)]++;
-  bool coll = c->comm >= 0, scatter = coll && in->coll == COLL_REDUCE_SCATTER;
-  const Operand *o = &r->p->operand[in->operand + (scatter ? 1 : 0)];
+  bool coll = c->comm >= 0;
+  const Operand *o = &r->p->operand[in->operand];
   Start s = {.count = operand_count(o), .site = at, .rank = pp, .dtype = o->dtype,
              .ready = m->walk.rank[pp].now, .cost = cost_of(m, pp, in),
              .coll = coll ? in->coll : 0,
-             .red = coll && in->coll != COLL_ALL_GATHER ? in->red : 0};
+             .red = coll && coll_info[in->coll].is & COLL_SUMS ? in->red : 0};
   TRY(enter(m, c, k, &s));
   *h = (Pending){ch, k, at};
   r->nflight++;

@@ -33,7 +33,7 @@ typedef struct Apart {
 /* What it does on one communicator. */
 typedef struct CommUse {
   int comm, in_flight;
-  Flow flow[COLL_SEND];
+  Flow flow[COLL_PAIRS];
 } CommUse;
 
 /* `closed`: only kernels and collectives inside the pp rank, each waited for in the body.

@@ -77,8 +77,8 @@ static void print_transfer(const Print *k, const Instr *in) {
   text_printf(k->out, "h%d ", in->handle);
   if (coll) {
     if (in->code != I_COLL) text_printf(k->out, "%s ", k->p->unit[in->unit]);
-    text_printf(k->out, "%s", coll_name[in->coll]);
-    if (in->coll != COLL_ALL_GATHER)
+    text_printf(k->out, "%s", coll_info[in->coll].name);
+    if (coll_info[in->coll].is & COLL_SUMS)
       text_add(k->out, in->red == RED_MAX ? " max" : " sum");
     text_printf(k->out, " on %s, ", k->p->comm[in->comm].name);
   } else {

@@ -82,14 +82,14 @@ static void write_transfer(const Print *k, const Instr *in) {
   bool coll = instr_is[in->code] & INSTR_COLL;
   offset(j, "bytes", operand_bytes(&k->p->operand[in->operand]));
   json_str(j, "code", instr_name[in->code]);
-  if (coll) json_str(j, "collective", coll_name[in->coll]);
+  if (coll) json_str(j, "collective", coll_info[in->coll].name);
   if (coll) json_str(j, "communicator", k->p->comm[in->comm].name);
   json_int(j, "handle", in->handle);
   if (in->code != I_RECV) write_operands(k, "in", in->operand, 1);
   json_int(j, "line", in->line);
   if (in->code != I_SEND) write_operands(k, "out", in->operand + (coll ? 1 : 0), 1);
   if (!coll) json_int(j, "peer", rank_on_pp(&k->c->mesh, k->rank, in->peer));
-  if (coll && in->coll != COLL_ALL_GATHER)
+  if (coll && coll_info[in->coll].is & COLL_SUMS)
     json_str(j, "reduction", in->red == RED_MAX ? "max" : "sum");
   if (instr_is[in->code] & INSTR_MAIN) json_str(j, "unit", k->p->unit[in->unit]);
 }

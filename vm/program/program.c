@@ -81,7 +81,7 @@ RankTraffic *traffic(const Compiled *c, Arena *arena) {
     t[r].sent = flow_of(c, r, -1, COLL_SEND)->bytes;
     t[r].received = flow_of(c, r, -1, COLL_RECV)->bytes;
     for (int i = 0; i < c->prog->ncomm; i++)
-      for (CollKind k = COLL_ALL_REDUCE; k <= COLL_REDUCE_SCATTER; k++)
+      for (CollKind k = COLL_ALL_REDUCE; k < COLL_PAIRS; k++)
         t[r].collective += flow_of(c, r, i, k)->bytes;
   }
   return t;

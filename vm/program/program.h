@@ -29,10 +29,20 @@ enum { INSTR_NOTHING = 0, INSTR_MAIN = 1, INSTR_TOUCHES = 2, INSTR_COLL = 4,
 extern const char *const instr_name[I_N];
 extern const uint8_t instr_is[I_N];    /* of INSTR_ */
 
-typedef enum { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_SEND, COLL_RECV,
-               COLL_N } CollKind;
+typedef enum {
+#define COLL(id, name, in, out, is, doc) COLL_##id,
+#include "coll.def"
+  COLL_N,
+  COLL_PAIRS = COLL_SEND /* collectives come before it */
+} CollKind;
 typedef enum { RED_SUM, RED_MAX } RedOp;
-extern const char *const coll_name[COLL_N];
+enum { COLL_SUMS = 1, COLL_BY_PAIR = 2 };
+typedef struct CollInfo {
+  const char *name;
+  bool in, out;          /* of a piece for each member */
+  uint8_t is;            /* of COLL_SUMS, COLL_BY_PAIR */
+} CollInfo;
+extern const CollInfo coll_info[COLL_N];
 
 /* Accumulation into gradients: ACC_NEVER, ACC_ALWAYS, or ACC_BIT + k: accumulate unless
  * bit k of Call.fresh is set (the first microbatch of a step overwrites). */

@@ -18,7 +18,7 @@ static void add_flow(Machine *m) {
     for (int i = 0; i < r->p->nbody; i++) {
       const BodySum *s = &r->body[i];
       for (int j = 0; j < s->comm.n && s->runs; j++)
-        for (CollKind k = COLL_ALL_REDUCE; k <= COLL_REDUCE_SCATTER; k++) {
+        for (CollKind k = COLL_ALL_REDUCE; k < COLL_PAIRS; k++) {
           Flow *f = &m->flow[flow_index(m->c, pp, s->comm.at[j].comm, k)];
           f->count += s->runs * s->comm.at[j].flow[k].count;
           f->bytes += (uint64_t)s->runs * s->comm.at[j].flow[k].bytes;

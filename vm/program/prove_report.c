@@ -29,7 +29,7 @@ static void add_instr(Text *t, const Machine *m, int pp, const Instr *in) {
     if (in->code != I_FREE) text_printf(t, " on %s, ", comm_of(m, in->comm));
     break;
   case I_COLL:
-    text_printf(t, "%s on %s, ", coll_name[in->coll], comm_of(m, in->comm));
+    text_printf(t, "%s on %s, ", coll_info[in->coll].name, comm_of(m, in->comm));
     break;
   default: text_add(t, instr_name[in->code]); break;
   }
@@ -173,7 +173,7 @@ weft_status report_limit(const Machine *m, int pp, Site at) {
 /* ---- two ranks ---- */
 
 static void add_kind(Text *t, const Channel *c, const Start *s) {
-  if (c->comm >= 0) text_printf(t, "%s ", coll_name[s->coll]);
+  if (c->comm >= 0) text_printf(t, "%s ", coll_info[s->coll].name);
   if (s->red == RED_MAX) text_add(t, "(max) ");
   if (c->comm >= 0) text_add(t, "of ");
   add_bytes(t, s->count, s->dtype);
