@@ -144,8 +144,8 @@ enum { HELD_MOST = 16 };
  * is read. */
 int held_lines(const Plan *p, const Compiled *c, bool weights, HeldBy by, int pp,
                Held out[HELD_MOST]);
-/* The largest piece of any parameter on any rank, in elements. */
-int64_t held_piece(const Compiled *c);
+/* Elements of the buffer through which the pieces of parameters pass. */
+int64_t held_block(const Compiled *c);
 /* Allocations through weft_alloc and string look-ups since the last call (tests). */
 uint64_t run_allocations(Run *r);
 

@@ -1,27 +1,61 @@
-/* gather.c - parameters of a run as wholes: initial values, loading, gathering pieces
- * into their logical shape and spreading them again. Pieces of other processes travel to
- * and from rank 0 as raw bytes. */
+/* gather.c - parameters of a run as wholes: initial values, gathering pieces into their
+ * logical shape and spreading them again. Pieces pass through a block of each worker,
+ * part by part; those of other processes travel to and from rank 0 as raw bytes. */
 #include "run_int.h"
-#include "weights.h"
+
+#include <math.h>
+
+/* ---- parts ---- */
+
+/* The first part of a piece at or after element `at` of it: as much as a block holds. */
+static Piece part_at(const Worker *w, const Piece *p, int64_t at) {
+  return piece_part(p, at, MIN(p->count - at, w->run->block_max));
+}
+
+static bool same_elements(const Piece *a, const Piece *b) {
+  return a->count == b->count && a->from == b->from;
+}
+
+/* Fills piece `p`, and `twin`, which may be NULL and has the same elements. */
+static weft_status fill_one(Worker *w, int param, const Piece *p, const Piece *twin,
+                            PartValues values, void *ud, weft_error *e) {
+  for (int64_t at = 0; at < p->count;) {
+    Piece part = part_at(w, p, at);
+    TRY(values(w, ud, param, &part, w->block, e));
+    rank_write(w->r, &part, w->block);
+    if (twin) {
+      Piece copy = part_at(w, twin, at);
+      rank_write(w->r, &copy, w->block);
+    }
+    at += part.count;
+  }
+  return WEFT_OK;
+}
+
+weft_status piece_fill(Worker *w, StateKind k, int param, PartValues values, void *ud,
+                       weft_error *e) {
+  Piece p[2];
+  int n = state_pieces(w->run->c, w->rank, k, param, p);
+  bool twins = n == 2 && same_elements(&p[0], &p[1]);
+  if (n) TRY(fill_one(w, param, &p[0], twins ? &p[1] : NULL, values, ud, e));
+  if (n == 2 && !twins) TRY(fill_one(w, param, &p[1], NULL, values, ud, e));
+  return WEFT_OK;
+}
 
 /* ---- initial values ---- */
 
-static bool same_elements(const Piece *a, const Piece *b) {
-  return a->at == b->at && a->count == b->count && a->from == b->from;
+static weft_status initial(Worker *w, void *ud, int param, const Piece *part,
+                           float *local, weft_error *e) {
+  const Run *r = w->run;
+  piece_init(part, &r->c->param[param], r->plan->seed, r->threads, local);
+  return WEFT_OK;
 }
 
 static weft_status job_init(Worker *w, void *arg, weft_error *e) {
   const Run *r = w->run;
-  rank_clear(w->r, w->piece, r->piece_max);
-  for (int i = 0; i < r->c->nparam; i++) {
-    Piece p[2];
-    int n = state_pieces(r->c, w->rank, STATE_PARAM, i, p);
-    for (int k = 0; k < n; k++) {
-      if (k == 0 || !same_elements(&p[k], &p[0]))
-        piece_init(&p[k], &r->c->param[i], r->plan->seed, r->threads, w->piece);
-      rank_write(w->r, &p[k], w->piece);
-    }
-  }
+  rank_clear(w->r, w->block, r->block_max);
+  for (int i = 0; i < r->c->nparam; i++)
+    TRY(piece_fill(w, STATE_PARAM, i, initial, NULL, e));
   return device_sync(&w->dev, e);
 }
 
@@ -46,36 +80,42 @@ static bool gives(const Compiled *c, int param, const Piece *p, int rank) {
 static void collect(Worker *w, const Move *m) {
   Run *r = w->run;
   for (int q = 0; q < r->c->mesh.world; q++) {
-    Piece p[2];
+    Piece p[2], part;
     if (world_has(&r->world, q)) continue;
     if (!state_pieces(r->c, q, m->kind, m->param, p) || !gives(r->c, m->param, p, q))
       continue;
-    world_recv(&r->world, w->piece, (size_t)p->count * sizeof *w->piece, q);
-    piece_paste(p, w->piece, m->global);
+    for (int64_t at = 0; at < p->count; at += part.count) {
+      part = part_at(w, p, at);
+      world_recv(&r->world, w->block, (size_t)part.count * sizeof *w->block, q);
+      piece_paste(&part, w->block, m->global);
+    }
   }
 }
 
 /* Gradients as they are without the loss scale. */
-static void read_piece(Worker *w, StateKind k, const Piece *p) {
+static void read_part(Worker *w, StateKind k, const Piece *part) {
   double scale = k == STATE_GRAD ? w->run->scaled : 1;
-  rank_read(w->r, p, w->piece);
-  for (int64_t i = 0; scale != 1 && i < p->count; i++)
-    w->piece[i] = (float)(w->piece[i] / scale);
+  rank_read(w->r, part, w->block);
+  for (int64_t i = 0; scale != 1 && i < part->count; i++)
+    w->block[i] = (float)(w->block[i] / scale);
 }
 
 /* The pieces do not overlap, so all workers of rank 0's process paste at once. */
 static weft_status job_get(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
   Run *r = w->run;
-  Piece p[2];
+  Piece p[2], part;
   bool home = world_has(&r->world, 0);
   bool mine = state_pieces(r->c, w->rank, m->kind, m->param, p) &&
               gives(r->c, m->param, p, w->rank);
-  if (mine) read_piece(w, m->kind, p);
-  if (mine && home)
-    piece_paste(p, w->piece, m->global);
-  else if (mine)
-    world_send(&r->world, w->piece, (size_t)p->count * sizeof *w->piece, 0);
+  for (int64_t at = 0; mine && at < p->count; at += part.count) {
+    part = part_at(w, p, at);
+    read_part(w, m->kind, &part);
+    if (home)
+      piece_paste(&part, w->block, m->global);
+    else
+      world_send(&r->world, w->block, (size_t)part.count * sizeof *w->block, 0);
+  }
   if (w->rank == 0) collect(w, m);
   return WEFT_OK;
 }
@@ -85,16 +125,26 @@ weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
   return run_all(r, job_get, &m, false, e);
 }
 
+/* The distance of a piece from its place in the whole. */
+static double apart(Worker *w, const Move *m, const Piece *p) {
+  double sum = 0;
+  Piece part;
+  for (int64_t at = 0; at < p->count; at += part.count) {
+    part = part_at(w, p, at);
+    read_part(w, m->kind, &part);
+    double d = piece_distance(&part, (DType)p->region->dtype, w->block, m->global);
+    sum += d * d;
+  }
+  return sqrt(sum);
+}
+
 static weft_status job_apart(Worker *w, void *arg, weft_error *e) {
   const Move *m = arg;
   Piece p[2];
   int n = state_pieces(w->run->c, w->rank, m->kind, m->param, p);
   w->apart = 0;
-  for (int k = 0; k < n; k++) {
-    read_piece(w, m->kind, &p[k]);
-    double apart = piece_distance(&p[k], (DType)p[k].region->dtype, w->piece, m->global);
-    w->apart = MAX(w->apart, apart);
-  }
+  for (int k = 0; k < n; k++)
+    w->apart = MAX(w->apart, apart(w, m, &p[k]));
   return WEFT_OK;
 }
 
@@ -108,21 +158,19 @@ weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out
   return WEFT_OK;
 }
 
-static void put(Worker *w, const Move *m) {
-  Piece p[2];
-  int n = state_pieces(w->run->c, w->rank, m->kind, m->param, p);
-  for (int k = 0; k < n; k++) {
-    piece_cut(&p[k], m->global, w->piece);
-    rank_write(w->r, &p[k], w->piece);
-  }
+static weft_status cut_out(Worker *w, void *ud, int param, const Piece *part,
+                           float *local, weft_error *e) {
+  const Move *m = ud;
+  piece_cut(part, m->global, local);
+  return WEFT_OK;
 }
 
 static weft_status job_set(Worker *w, void *arg, weft_error *e) {
-  const Move *m = arg;
+  Move *m = arg;
   Run *r = w->run;
   size_t bytes = (size_t)param_count(&r->c->param[m->param]) * sizeof(float);
   world_bcast(&r->world, m->global, bytes, 0);
-  put(w, m);
+  TRY(piece_fill(w, m->kind, m->param, cut_out, m, e));
   return device_sync(&w->dev, e);
 }
 
@@ -135,36 +183,5 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
   Move m = {.kind = k, .param = param, .global = home ? (float *)in : room};
   weft_status st = run_all(r, job_set, &m, false, e);
   mem_free(&r->alloc, room, bytes);
-  return st;
-}
-
-/* ---- loading ---- */
-
-static weft_status job_clear(Worker *w, void *arg, weft_error *e) {
-  rank_clear(w->r, w->piece, w->run->piece_max);
-  return WEFT_OK;
-}
-
-static weft_status job_load_param(Worker *w, void *arg, weft_error *e) {
-  put(w, arg);
-  return device_sync(&w->dev, e);
-}
-
-/* Every process reads the file itself. */
-weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
-  TRY(weights_fit(r->c, s, &r->alloc, e));
-  TRY(weights_check_tied(r->c, s, e));
-  weft_status st = WEFT_OK;
-  int64_t most = weights_largest(r->c);
-  float *global = mem_new(&r->alloc, (size_t)most * sizeof *global);
-  if (!global) return err_set(e, WEFT_ENOMEM, "out of memory");
-  st = run_all(r, job_clear, NULL, false, e);
-  for (int i = 0; i < r->c->nparam && st == WEFT_OK; i++) {
-    st = st_read_f32(weights_of(s, &r->c->param[i]), global, e);
-    if (st != WEFT_OK) break;
-    Move m = {.kind = STATE_PARAM, .param = i, .global = global};
-    st = run_all(r, job_load_param, &m, false, e);
-  }
-  mem_free(&r->alloc, global, (size_t)most * sizeof *global);
   return st;
 }

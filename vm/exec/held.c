@@ -3,14 +3,15 @@
 #include "run_int.h"
 #include "weights.h"
 
-int64_t held_piece(const Compiled *c) {
+int64_t held_block(const Compiled *c) {
+  const int64_t limit = 1 << 16; /* what a core's second cache holds */
   int64_t most = 0;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
     const Regions *s = &c->prog[pp].regions;
     for (int i = 0; i < s->nparam; i++)
       most = MAX(most, s->param[i].count);
   }
-  return most;
+  return MIN(most, limit);
 }
 
 uint64_t held_run(const Compiled *c) {
@@ -54,7 +55,7 @@ static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
   case LINE_STAGING:
     return rank_held(c, pp).staging;
   case LINE_PIECE:
-    return (uint64_t)held_piece(c) * sizeof(float);
+    return (uint64_t)held_block(c) * sizeof(float);
   case LINE_PADDING:
     return c->prog[pp].host_bytes ? 2 * DEVICE_ALIGN : DEVICE_ALIGN;
   case LINE_WORKERS:

@@ -20,7 +20,7 @@ typedef struct Worker {
   Device dev;
   Comm comm;
   Rank *r;
-  float *piece;          /* the largest local piece of any parameter */
+  float *block;          /* of a piece of a parameter, Run.block_max elements */
   double apart;          /* result of run_apart */
 } Worker;
 
@@ -46,7 +46,7 @@ struct Run {
   int64_t step;          /* that runs; -1: none */
   bool dead;             /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */
-  int64_t piece_max;               /* elements of Worker.piece: held_piece */
+  int64_t block_max;               /* elements of Worker.block: held_block */
 
   pthread_mutex_t lock;  /* for all below */
   pthread_cond_t go, done;
@@ -67,6 +67,15 @@ static inline int64_t run_dp(const Run *r) { return mesh_size(&r->c->mesh, AXES_
 static inline int64_t run_rows(const Run *r) {
   return (int64_t)r->c->microbatches * r->c->micro * run_dp(r);
 }
+
+/* ---- gather.c ---- */
+/* Values of a part of a parameter's piece, which fits into a block. */
+typedef weft_status (*PartValues)(Worker *w, void *ud, int param, const Piece *part,
+                                  float *local, weft_error *e);
+/* Fills what this rank holds of a parameter, block by block, also the copy that ops read.
+ */
+weft_status piece_fill(Worker *w, StateKind k, int param, PartValues values, void *ud,
+                       weft_error *e);
 
 /* ---- packed.c ---- */
 enum { LABEL_IGNORED = -100 };

@@ -239,8 +239,8 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->threads, e));
   w->has_device = true;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
-  w->piece = mem_new(&r->alloc, (size_t)r->piece_max * sizeof *w->piece);
-  if (!w->piece) return err_set(e, WEFT_ENOMEM, "out of memory");
+  w->block = mem_new(&r->alloc, (size_t)r->block_max * sizeof *w->block);
+  if (!w->block) return err_set(e, WEFT_ENOMEM, "out of memory");
   return WEFT_OK;
 }
 
@@ -260,7 +260,7 @@ static weft_status check_compiled(Run *r, weft_error *e) {
     return err_set(e, WEFT_EINTERNAL, "%lld rows a step, but batch.global = %lld",
                    (long long)run_rows(r), (long long)r->plan->batch.global);
   TRY(program_check(r->c, e));
-  r->piece_max = held_piece(r->c);
+  r->block_max = held_block(r->c);
   return WEFT_OK;
 }
 
@@ -318,7 +318,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 
 static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
-  mem_free(&r->alloc, w->piece, (size_t)r->piece_max * sizeof *w->piece);
+  mem_free(&r->alloc, w->block, (size_t)r->block_max * sizeof *w->block);
   rank_free(w->r);
   /* A process that failed ends with its code; the launcher then ends the others, which
    * may never reach a common end. */

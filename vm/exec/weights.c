@@ -5,6 +5,7 @@
  * embedding as the head. */
 #include "weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- names ---- */
@@ -12,19 +13,77 @@
 static const char *const bases[] = {"model.", "transformer."};
 static const char head[] = "lm_head.weight";
 
-/* A parameter's tensor: by its name, or by that of the model without a head. */
-static const SafeTensor *find(const SafeTensors *s, const char *param) {
-  const SafeTensor *t = st_find(s, param);
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), m = strlen(end);
+  return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* A tensor of this name, or of that which the model without a head gives it. */
+static const SafeTensor *find_name(const SafeTensors *s, const char *name) {
+  const SafeTensor *t = st_find(s, name);
   for (int i = 0; i < LEN(bases) && !t; i++) {
     size_t n = strlen(bases[i]);
-    if (strncmp(param, bases[i], n) == 0) t = st_find(s, param + n);
+    if (strncmp(name, bases[i], n) == 0) t = st_find(s, name + n);
   }
   return t;
 }
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), m = strlen(end);
-  return n >= m && strcmp(s + n - m, end) == 0;
+/* Modules that some files have as one, rows of the first above those of the second. */
+static const struct Fused {
+  const char *whole, *part[3];
+} fused[] = {
+    {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
+    {"gate_up_proj", {"gate_proj", "up_proj"}},
+};
+
+/* Whether a parameter is `module`.something; `tail` is then ".something". */
+static bool in_module(const char *name, const char *module, const char **tail) {
+  size_t n = strlen(module);
+  *tail = strrchr(name, '.');
+  return *tail && *tail - name > (ptrdiff_t)n && strncmp(*tail - n, module, n) == 0 &&
+         (*tail)[-(ptrdiff_t)n - 1] == '.';
+}
+
+/* "a.q_proj.weight" with another module instead of q_proj. */
+static const char *renamed(const char *name, const char *tail, const char *module,
+                           const char *other, char buf[512]) {
+  int n = (int)(tail - name - (ptrdiff_t)strlen(module));
+  snprintf(buf, 512, "%.*s%s%s", n, name, other, tail);
+  return buf;
+}
+
+static const CompiledParam *param_named(const Compiled *c, const char *name) {
+  for (int i = 0; i < c->nparam; i++)
+    if (str_eq(c->param[i].name, name)) return &c->param[i];
+  return NULL;
+}
+
+/* The tensor that holds parts of `f`, one of which is the parameter. Its rows must be
+ * those of all parts. */
+static WeightSource find_in(const Compiled *c, const SafeTensors *s,
+                            const CompiledParam *p, const struct Fused *f, int part) {
+  char name[512];
+  const char *tail;
+  WeightSource from = {.rows = 0};
+  if (!in_module(p->name, f->part[part], &tail)) return from;
+  from.t = find_name(s, renamed(p->name, tail, f->part[part], f->whole, name));
+  for (int k = 0; from.t && k < LEN(f->part) && f->part[k]; k++) {
+    const CompiledParam *q =
+        param_named(c, renamed(p->name, tail, f->part[part], f->part[k], name));
+    int64_t count = q ? param_count(q) : 0;
+    if (k < part) from.first += count;
+    if (q) from.rows += q->dim[0];
+  }
+  return from;
+}
+
+WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) {
+  const CompiledParam *p = &c->param[param];
+  WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0]};
+  for (int i = 0; i < LEN(fused) && !from.t; i++)
+    for (int k = 0; k < LEN(fused[i].part) && fused[i].part[k] && !from.t; k++)
+      from = find_in(c, s, p, &fused[i], k);
+  return from;
 }
 
 /* Masks and frequencies, which follow from the configuration. */
@@ -56,10 +115,11 @@ static void dims_text(Text *t, const int64_t *dim, int n) {
   text_add(t, "]");
 }
 
-static bool same_shape(const CompiledParam *p, const SafeTensor *t) {
+/* `rows`: of the tensor; it may hold other parameters below this one. */
+static bool same_shape(const CompiledParam *p, int64_t rows, const SafeTensor *t) {
   if (p->ndim != t->ndim) return false;
   for (int i = 0; i < p->ndim; i++)
-    if (p->dim[i] != t->dim[i]) return false;
+    if ((i ? p->dim[i] : rows) != t->dim[i]) return false;
   return true;
 }
 
@@ -72,14 +132,19 @@ typedef struct Misfits {
   int n;
 } Misfits;
 
-/* Whether tensor `t`, found under the name `name`, can be what `p` wants. */
-static bool fits(const CompiledParam *p, const char *name, const SafeTensor *t,
+/* Whether what was found under the name `name` can be what `p` wants. */
+static bool fits(const CompiledParam *p, const char *name, WeightSource from,
                  Misfits *m) {
-  if (!same_shape(p, t)) {
+  const SafeTensor *t = from.t;
+  if (!same_shape(p, from.rows, t)) {
+    int64_t want[MAX_DIM];
+    for (int i = 0; i < p->ndim; i++)
+      want[i] = i ? p->dim[i] : from.rows;
     text_printf(&m->text, "\n  %s: shape ", name);
     dims_text(&m->text, t->dim, MIN(t->ndim, 8));
     text_add(&m->text, ", the model has ");
-    dims_text(&m->text, p->dim, p->ndim);
+    dims_text(&m->text, want, p->ndim);
+    if (from.rows != p->dim[0]) text_printf(&m->text, " in %s", t->name);
   } else if (!is_real(t)) {
     text_printf(&m->text, "\n  %s: holds integers (%s), weights are F32, BF16, F16 or F64",
                 name, t->type);
@@ -101,10 +166,10 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
   int n = 0, tied = tied_embedding(c);
   for (int i = 0; i < c->nparam; i++) {
     const CompiledParam *p = &c->param[i];
-    const SafeTensor *t = find(s, p->name);
-    if (t) {
-      (void)fits(p, p->name, t, m);
-      sorted[n++] = t;
+    WeightSource from = weights_source(c, s, i);
+    if (from.t) {
+      (void)fits(p, p->name, from, m);
+      sorted[n++] = from.t;
       continue;
     }
     m->n++;
@@ -116,7 +181,8 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
     if (bsearch(&t, sorted, (size_t)n, sizeof *sorted, by_address)) continue;
     if (is_buffer(t->name)) continue;
     if (tied >= 0 && strcmp(t->name, head) == 0) {
-      (void)fits(&c->param[tied], head, t, m);
+      const CompiledParam *p = &c->param[tied];
+      (void)fits(p, head, (WeightSource){.t = t, .rows = p->dim[0]}, m);
       continue;
     }
     m->n++;
@@ -124,28 +190,29 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
   }
 }
 
-/* What has no place in the error is counted. */
+/* The first ten; the others are counted. */
 static weft_status report(const Misfits *m, weft_error *e) {
-  const int room = 900;
-  int n = (int)m->text.n, shown = 0;
-  if (n > room) {
-    n = room;
-    while (n > 0 && m->text.s[n] != '\n') n--;
+  const int room = 900, most = 10;
+  int n = 0, shown = 0;
+  for (const char *s = m->text.s; *s && shown < most; shown++) {
+    const char *end = strchrnul(s + 1, '\n');
+    if (end - m->text.s > room) break;
+    n = (int)(end - m->text.s);
+    s = end;
   }
-  for (int i = 0; i < n; i++) shown += m->text.s[i] == '\n';
   if (shown == m->n)
     return err_set(e, WEFT_EFILE, "the weights do not fit the model:%.*s", n, m->text.s);
   return err_set(e, WEFT_EFILE, "the weights do not fit the model:%.*s\n  and %d more", n,
                  m->text.s, m->n - shown);
 }
 
-static size_t list_bytes(const Compiled *c) {
-  return sizeof(SafeTensor *) * (size_t)MAX(c->nparam, 1);
+uint64_t weights_fit_bytes(const Compiled *c) {
+  return sizeof(SafeTensor *) * (uint64_t)MAX(c->nparam, 1);
 }
 
 weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,
                         weft_error *e) {
-  const SafeTensor **sorted = mem_new(a, list_bytes(c));
+  const SafeTensor **sorted = mem_new(a, weights_fit_bytes(c));
   if (!sorted) return err_set(e, WEFT_ENOMEM, "out of memory");
   Misfits m = {.text = {.alloc = a}};
   compare(c, s, sorted, &m);
@@ -153,30 +220,15 @@ weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_allo
   if (m.text.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
   else if (m.n) st = report(&m, e);
   text_free(&m.text);
-  mem_free(a, sorted, list_bytes(c));
+  mem_free(a, sorted, weights_fit_bytes(c));
   return st;
-}
-
-int64_t weights_largest(const Compiled *c) {
-  int64_t most = 0;
-  for (int i = 0; i < c->nparam; i++)
-    most = MAX(most, param_count(&c->param[i]));
-  return most;
-}
-
-uint64_t weights_bytes(const Compiled *c) {
-  return MAX(list_bytes(c), (uint64_t)weights_largest(c) * sizeof(float));
-}
-
-const SafeTensor *weights_of(const SafeTensors *s, const CompiledParam *p) {
-  return find(s, p->name);
 }
 
 weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e) {
   int tied = tied_embedding(c);
   const SafeTensor *again = st_find(s, head);
   if (tied < 0 || !again) return WEFT_OK;
-  const SafeTensor *first = find(s, c->param[tied].name);
+  const SafeTensor *first = weights_source(c, s, tied).t;
   enum { BLOCK = 4096 };
   float x[BLOCK], y[BLOCK];
   int64_t n = param_count(&c->param[tied]);

@@ -25,6 +25,14 @@ Piece piece_make(const Mesh *m, const CompiledParam *p, const Regions *s,
                  const Stored *at, const Region *r, int rank);
 /* Elements of its box: what a rank holds where no region cuts it flat. */
 int64_t piece_box(const Mesh *m, const CompiledParam *p);
+/* Elements [first, first + n) of a piece, as a piece. */
+static inline Piece piece_part(const Piece *p, int64_t first, int64_t n) {
+  Piece part = *p;
+  part.at += first;
+  part.from += first;
+  part.count = n;
+  return part;
+}
 /* The axes whose ranks hold different pieces; the others hold copies. */
 AxisSet piece_axes(const CompiledParam *p, const Region *r);
 /* Of the ranks that hold copies of a piece, the first one on the owning pp rank. */

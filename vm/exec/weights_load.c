@@ -1,0 +1,97 @@
+/* weights_load.c - parameters of a run from files. Every rank reads what it holds and
+ * nothing else, in windows of a few hundred KiB: the bytes of a window are read at once
+ * and converted into the rank's block.
+ *
+ * Where a dimension is cut, what a rank has are many short spans. Those that lie close
+ * together are read with the gaps between them: a call costs as much as some KiB do. */
+#include "run_int.h"
+#include "weights.h"
+
+#include "vm/io/st_type.h"
+
+enum { GAP = 16384, WIDEST = sizeof(double) };
+
+/* A block of elements of any type. */
+static uint64_t window_bytes(const Compiled *c) {
+  return (uint64_t)held_block(c) * WIDEST;
+}
+
+uint64_t weights_bytes(const Compiled *c) {
+  uint64_t sources = sizeof(WeightSource) * (uint64_t)MAX(c->nparam, 1);
+  uint64_t windows = window_bytes(c) * (uint64_t)c->mesh.world;
+  return MAX(weights_fit_bytes(c), sources + windows);
+}
+
+typedef struct Load {
+  const WeightSource *source; /* of each parameter */
+  char *windows;              /* one of each worker */
+  size_t window;
+} Load;
+
+/* Spans [i, i + returned) of a part lie in `bytes` bytes from `at` of the file on. */
+static int64_t next_window(const Piece *part, int64_t i, int64_t spans, const Load *l,
+                           size_t size, int64_t *at, int64_t *bytes) {
+  int64_t begin = i, end = 0;
+  for (*at = 0; i < spans; i++) {
+    Span s = piece_span(part, i);
+    int64_t lo = s.global * (int64_t)size, hi = lo + s.n * (int64_t)size;
+    if (s.n == 0) continue;
+    if (end == 0) *at = lo;
+    else if (lo < end || lo - end > GAP || hi - *at > (int64_t)l->window) break;
+    end = hi;
+  }
+  *bytes = end - *at;
+  return i - begin;
+}
+
+static weft_status read_part(Worker *w, void *ud, int param, const Piece *part,
+                             float *local, weft_error *e) {
+  const Load *l = ud;
+  WeightSource from = l->source[param];
+  const StType *type = st_type(from.t->type);
+  size_t size = (size_t)type->size;
+  char *window = l->windows + (size_t)(w - w->run->worker) * l->window;
+  uint64_t base = from.t->at + (uint64_t)from.first * size;
+  int64_t spans = piece_spans(part), at, bytes;
+  for (int64_t i = 0, n; i < spans; i += n) {
+    n = next_window(part, i, spans, l, size, &at, &bytes);
+    if (bytes) TRY(file_at(from.t->in, base + (uint64_t)at, window, (size_t)bytes, e));
+    for (int64_t k = i; k < i + n; k++) {
+      Span s = piece_span(part, k);
+      const char *p = window + (s.n ? s.global * (int64_t)size - at : 0);
+      type->to_f32((const unsigned char *)p, (size_t)s.n, local + s.local);
+      memset(local + s.local + s.n, 0, (size_t)s.padding * sizeof *local);
+    }
+  }
+  return WEFT_OK;
+}
+
+static weft_status job_read(Worker *w, void *arg, weft_error *e) {
+  rank_clear(w->r, w->block, w->run->block_max);
+  for (int i = 0; i < w->run->c->nparam; i++)
+    TRY(piece_fill(w, STATE_PARAM, i, read_part, arg, e));
+  return device_sync(&w->dev, e);
+}
+
+/* Every process reads the files itself. */
+weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
+  const Compiled *c = r->c;
+  TRY(weights_fit(c, s, &r->alloc, e));
+  TRY(weights_check_tied(c, s, e));
+  Load l = {.window = window_bytes(c)};
+  size_t sources = sizeof(WeightSource) * (size_t)MAX(c->nparam, 1);
+  size_t windows = l.window * (size_t)r->nworker;
+  WeightSource *source = mem_new(&r->alloc, sources);
+  l.windows = mem_new(&r->alloc, windows);
+  weft_status st = WEFT_ENOMEM;
+  if (source && l.windows) {
+    for (int i = 0; i < c->nparam; i++) source[i] = weights_source(c, s, i);
+    l.source = source;
+    st = run_all(r, job_read, &l, false, e);
+  } else {
+    err_set(e, st, "out of memory");
+  }
+  mem_free(&r->alloc, l.windows, windows);
+  mem_free(&r->alloc, source, sources);
+  return st;
+}
