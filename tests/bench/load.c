@@ -1,0 +1,148 @@
+/* load.c - a model of 135 M parameters from files of bf16 onto the ranks of a mesh, beside
+ * `cat` of the same files; both warm, and cold after the files were dropped from memory.
+ * They take turns. */
+#include "bench.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { TURNS = 7, SHARDS = 3 };
+
+static char folder[] = "/tmp/weft-bench-XXXXXX";
+
+static void stop(const weft_error *e) {
+  fprintf(stderr, "%s: %s\n", e->file, e->text);
+  exit(1);
+}
+
+static const char *shard_path(int shard, char buf[64]) {
+  snprintf(buf, 64, "%s/model-%d.safetensors", folder, shard);
+  return buf;
+}
+
+/* Every third parameter into one of three files. */
+static void write_shard(const Compiled *c, int shard) {
+  weft_error e = {0};
+  StOut *out;
+  char path[64];
+  int n = 0;
+  StWrite *t = calloc((size_t)c->nparam, sizeof *t);
+  uint16_t *some = calloc(1 << 16, sizeof *some);
+  for (int i = 0; i < 1 << 16; i++) some[i] = (uint16_t)(0x3c00 + i % 977);
+  for (int i = shard; i < c->nparam; i += SHARDS, n++) {
+    t[n] = (StWrite){.name = c->param[i].name, .dtype = DT_BF16, .ndim = c->param[i].ndim};
+    memcpy(t[n].dim, c->param[i].dim, sizeof c->param[i].dim);
+  }
+  if (st_create(NULL, shard_path(shard, path), &(StContent){.tensor = t, .n = n}, &out,
+                &e) != WEFT_OK)
+    stop(&e);
+  for (int i = 0; i < n; i++) {
+    int64_t bytes = param_count(&c->param[shard + i * SHARDS]) * 2, most = 1 << 17;
+    for (int64_t at = 0; at < bytes; at += most)
+      if (st_put(out, i, (uint64_t)at, some, (size_t)MIN(most, bytes - at), &e) != WEFT_OK)
+        stop(&e);
+  }
+  if (st_finish(out, &e) != WEFT_OK) stop(&e);
+  free(some);
+  free(t);
+}
+
+static const char *index_path(char buf[64]) {
+  snprintf(buf, 64, "%s/model.safetensors.index.json", folder);
+  return buf;
+}
+
+static void write_index(const Compiled *c) {
+  char path[64];
+  FILE *f = fopen(index_path(path), "w");
+  if (!f) exit(1);
+  fprintf(f, "{\"weight_map\":{");
+  for (int i = 0; i < c->nparam; i++)
+    fprintf(f, "%s\"%s\":\"model-%d.safetensors\"", i ? "," : "", c->param[i].name,
+            i % SHARDS);
+  fprintf(f, "}}");
+  fclose(f);
+}
+
+static void forget(void) {
+  char path[64];
+  for (int i = 0; i < SHARDS; i++) {
+    int fd = open(shard_path(i, path), O_RDONLY);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+  }
+}
+
+static double cat(void) {
+  char command[64];
+  snprintf(command, sizeof command, "cat %s/*.safetensors >/dev/null", folder);
+  double start = bench_now();
+  if (system(command) != 0) exit(1);
+  return bench_now() - start;
+}
+
+static double load(Run *run, uint64_t *bytes) {
+  weft_error e = {0};
+  SafeTensors *s;
+  double start = bench_now();
+  if (st_open(NULL, folder, NULL, &s, &e) != WEFT_OK) stop(&e);
+  if (run_load(run, s, &e) != WEFT_OK) stop(&e);
+  double ms = bench_now() - start;
+  *bytes = st_bytes(s);
+  st_close(s);
+  return ms;
+}
+
+static void row(const char *name, Run *run, bool cold) {
+  double theirs[TURNS], ours[TURNS];
+  uint64_t bytes = 0;
+  for (int i = 0; i < TURNS; i++) {
+    if (cold) forget();
+    theirs[i] = cat();
+    if (cold) forget();
+    ours[i] = load(run, &bytes);
+  }
+  double a = bench_median(theirs, TURNS), b = bench_median(ours, TURNS);
+  double mb = (double)bytes / 1e6;
+  printf("%-16s %8.0f %10.1f %10.1f %10.2f %10.2f %8.0f%%\n", name, mb, a, b, mb / a,
+         mb / b, 100 * a / b);
+}
+
+static void mesh(const char *name, const char *set) {
+  Job j;
+  Run *run;
+  char buf[64];
+  bench_open(&j, "tests/bench/smollm_135m.lua", &set, 1);
+  RunOptions o = {.threads = 1};
+  double start = bench_now();
+  if (run_open(&j.plan, j.compiled, &o, &run, &j.e) != WEFT_OK) stop(&j.e);
+  double opened = bench_now() - start;
+  snprintf(buf, sizeof buf, "%s warm", name);
+  row(buf, run, false);
+  snprintf(buf, sizeof buf, "%s cold", name);
+  row(buf, run, true);
+  printf("%-16s %29.1f\n", "  opening", opened);
+  run_close(run);
+  bench_close(&j);
+}
+
+void bench_load(void) {
+  Job j;
+  char path[64];
+  if (!mkdtemp(folder)) exit(1);
+  bench_open(&j, "tests/bench/smollm_135m.lua", NULL, 0);
+  for (int i = 0; i < SHARDS; i++) write_shard(j.compiled, i);
+  write_index(j.compiled);
+  bench_close(&j);
+  printf("%-16s %8s %10s %10s %10s %10s %9s\n", "", "MB", "cat ms", "load ms", "cat GB/s",
+         "load GB/s", "to cat");
+  mesh("tp=3", "mesh={tp=3}");
+  mesh("one rank", "mesh={tp=1}");
+  mesh("zero 3 of 2", "mesh={dp=2}");
+  for (int i = 0; i < SHARDS; i++) unlink(shard_path(i, path));
+  unlink(index_path(path));
+  rmdir(folder);
+}
