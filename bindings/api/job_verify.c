@@ -7,7 +7,7 @@ weft_status job_twin(const Job *many, Job *one) {
   Plan *p = &one->plan;
   p->mesh = (MeshSpec){.world = 1};
   p->batch.micro *= mesh_size(&many->mesh, AXES_DP);
-  p->dtype = DT_F32;
+  p->dtype = p->reduce = DT_F32;
   p->opt.post_validation = false;
   p->opt.state = DT_F32;
   p->recompute = (Recompute){0};
@@ -47,7 +47,7 @@ weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
     Diags before = j->d;
     TRY(job_compile(j));
     if (small_enough(j)) return WEFT_OK;
-    j->d = before;            /* the smaller one warns of the same again */
+    j->d = before; /* the smaller one warns of the same again */
   }
   TRY(lang_shrink(j->lp, ranks, &j->plan, shrunk, &j->d, &j->e));
   TRY(job_mesh(j, j->plan.mesh.world));
@@ -56,7 +56,7 @@ weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
 
 /* Norm-wise: bf16 has 8 significant bits, f16 has 11. */
 static double tolerance_of(const Plan *p) {
-  if (p->dtype == DT_BF16 || p->opt.state == DT_BF16) return 2e-2;
+  if (p->dtype == DT_BF16 || p->opt.state == DT_BF16 || p->reduce == DT_BF16) return 2e-2;
   return p->dtype == DT_F32 ? 1e-5 : 5e-3;
 }
 

@@ -168,6 +168,16 @@ static void check_strategy(Cross *c) {
   }
 }
 
+/* Shards need several ranks; copies alone are stage 0. */
+static void check_copies(Cross *c) {
+  int copies = c->mesh->size[AXIS_DP_REPLICATE];
+  if (c->plan->strategy.stage == 0 || copies == 1 || c->mesh->size[AXIS_DP_SHARD] > 1)
+    return;
+  diag_warn(c->d, "pointless", "mesh.dp_replicate",
+            "all of dp = %d holds copies, so nothing is cut, as in stage 0", copies)
+      ->suggestion = "a part of dp leaves the rest for shards";
+}
+
 /* What lies on the host is what is cut. */
 static void check_offload(Cross *c) {
   const Strategy *s = &c->plan->strategy;
@@ -240,6 +250,7 @@ static void cross_job(lua_State *L, void *ud) {
   Cross *c = ud;
   c->L = L;
   check_strategy(c);
+  check_copies(c);
   check_offload(c);
   check_optimizer(c);
   if (c->mesh->size[AXIS_TP] > 1) check_styles(c);

@@ -19,7 +19,9 @@ static void reduce_bucket_size(Check *c, int idx, const char *path) {
   field_push(c->L, PLAN_INDEX, "strategy");
   bool both = field_push(c->L, -1, "bucket_bytes") != LUA_TNIL;
   lua_pop(c->L, 2);
-  if (both) diag_error(c->d, "alias", path, "is another name of bucket_bytes, which is given too");
+  if (both)
+    diag_error(c->d, "alias", path,
+               "is another name of bucket_bytes, which is given too");
   c->plan->strategy.bucket_bytes = 4 * n;
 }
 
@@ -68,6 +70,142 @@ static void always_on(Check *c, int idx, const char *path) {
     check_type(c, path, "true or false", idx);
   else if (!lua_toboolean(c->L, idx))
     not_built(c, path, "false");
+}
+
+/* ---- number formats ---- */
+
+/* A list of names in schema.def. */
+static const char *names_of(const char *scope, const char *key) {
+  return schema_find(scope, key)->names;
+}
+
+/* Logits have param_dtype, and the loss is computed from them in f32, so that casting
+ * them to either changes no bit. What param_dtype is may not be known yet. */
+static void output_dtype(Check *c, int idx, const char *path) {
+  if (lua_type(c->L, idx) != LUA_TSTRING)
+    check_type(c, path, "the name of a type", idx);
+  else
+    check_name(c, names_of("precision", "param_dtype"), path, lua_tostring(c->L, idx));
+}
+
+static void autocast_dtype(Check *c, int idx, const char *path) {
+  if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
+  output_dtype(c, idx, path);
+}
+
+static void keep_fp8_transpose_cache(Check *c, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx))
+    check_type(c, path, "true or false", idx);
+  else if (lua_toboolean(c->L, idx))
+    diag_error(c->d, "option", path, "there are no fp8 weights: fp8 is not built")
+        ->suggestion = "leave it out";
+  else
+    diag_warn(c->d, "no-effect", path,
+              "has no effect: there are no fp8 weights whose transposes could be kept");
+}
+
+static void grad_reduce_in_fp32(Check *c, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx)) check_type(c, path, "true or false", idx);
+}
+
+/* Leaves a field of the strategy, or of precision by whatever name that is given, on the
+ * stack; its type. */
+static int push_of(Check *c, const char *of, const char *key) {
+  if (field_push(c->L, PLAN_INDEX, of) != LUA_TTABLE) return LUA_TNIL;
+  return field_push(c->L, -1, key);
+}
+
+static int push_precision(Check *c, const char *key, const char **path) {
+  static const char *const of[] = {"precision", "mp_policy", "strategy"};
+  for (int i = 0; i < LEN(of); i++) {
+    bool inside = i == 2;
+    int t = push_of(c, of[i], inside ? "mp_policy" : key);
+    if (inside) t = t == LUA_TTABLE ? field_push(c->L, -1, key) : LUA_TNIL;
+    *path = arena_printf(c->arena, "%s%s.%s", of[i], inside ? ".mp_policy" : "", key);
+    if (t != LUA_TNIL) return t;
+  }
+  return LUA_TNIL;
+}
+
+/* The type that a text on top of the stack names; false if it names none, which has been
+ * said. */
+static bool type_on_top(Check *c, DType *t) {
+  NameWord w;
+  bool later = false;
+  if (lua_type(c->L, -1) != LUA_TSTRING) return false;
+  const char *s = lua_tostring(c->L, -1), *p = names_of("precision", "param_dtype");
+  while (name_next(c->arena, &p, &later, &w))
+    if (!w.later && name_same(arena_printf(c->arena, "%.*s", (int)w.n, w.s), s)) {
+      *t = dtype_named(w.canon);
+      return true;
+    }
+  return false;
+}
+
+/* Whether the plan says what type ops compute in. */
+static bool says_dtype(Check *c) {
+  const char *path;
+  static const char *const whole[] = {"precision", "mp_policy"};
+  for (int i = 0; i < LEN(whole); i++)
+    if (field_push(c->L, PLAN_INDEX, whole[i]) == LUA_TSTRING) return true;
+  if (push_of(c, "strategy", "mp_policy") == LUA_TSTRING) return true;
+  return push_precision(c, "param_dtype", &path) != LUA_TNIL;
+}
+
+static void check_autocast(Check *c) {
+  DType t;
+  if (push_of(c, "strategy", "autocast_dtype") == LUA_TNIL || !type_on_top(c, &t)) return;
+  if (c->plan->strategy.kind != STRATEGY_FSDP2) return;
+  if (!says_dtype(c))
+    c->plan->dtype = t;
+  else if (c->plan->dtype != t)
+    diag_error(c->d, "option", "strategy.autocast_dtype",
+               "ops compute in one type: this one is %s, param_dtype is %s",
+               dtype_name(t), dtype_name(c->plan->dtype))
+        ->suggestion = "give param_dtype alone; master weights are f32 in any case";
+}
+
+static void check_reduce(Check *c) {
+  const char *path;
+  static const char own[] = "strategy.grad_reduce_in_fp32";
+  if (c->plan->strategy.kind != STRATEGY_MEGATRON_FSDP) return;
+  if (push_of(c, "strategy", "grad_reduce_in_fp32") != LUA_TBOOLEAN) return;
+  DType t = lua_toboolean(c->L, -1) ? DT_F32 : c->plan->dtype;
+  bool said = push_precision(c, "reduce_dtype", &path) != LUA_TNIL;
+  if (t == DT_F16)
+    diag_error(c->d, "option", own,
+               "asks for sums in param_dtype = \"f16\", where they "
+               "would overflow")
+        ->suggestion = "leave it out, or give precision.reduce_dtype = \"bf16\"";
+  else if (said && c->plan->reduce != t)
+    diag_error(c->d, "alias", own, "asks for sums in %s, but %s is %s", dtype_name(t),
+               path, dtype_name(c->plan->reduce))
+        ->suggestion = "give one of them";
+  else
+    c->plan->reduce = t;
+}
+
+static void check_output(Check *c) {
+  const char *path;
+  DType t;
+  if (push_precision(c, "output_dtype", &path) == LUA_TNIL || !type_on_top(c, &t)) return;
+  if (t == DT_F32 || t == c->plan->dtype)
+    diag_warn(c->d, "no-effect", path,
+              "has no effect: the loss is computed in f32 from logits in param_dtype");
+  else
+    diag_error(c->d, "option", path,
+               "logits have param_dtype = \"%s\", and the loss is "
+               "computed from them in f32",
+               dtype_name(c->plan->dtype))
+        ->suggestion = "leave it out";
+}
+
+void strategy_types(Check *c) {
+  void (*const rules[])(Check *) = {check_autocast, check_reduce, check_output};
+  int top = lua_gettop(c->L);
+  luaL_checkstack(c->L, 20, NULL);
+  for (int i = 0; i < LEN(rules); i++, lua_settop(c->L, top))
+    rules[i](c);
 }
 
 /* ---- recompute ---- */
@@ -129,7 +267,8 @@ static void recompute(Check *c, int idx, const char *path) {
   } else if (lua_istable(c->L, idx)) {
     recompute_list(c, idx, path);
   } else {
-    check_type(c, path, "true, false, a word such as \"full\" or a list of patterns", idx);
+    check_type(c, path, "true, false, a word such as \"full\" or a list of patterns",
+               idx);
   }
 }
 
@@ -140,7 +279,10 @@ const FieldCheck strategy_fields[] = {
     {"offload_param", offload_param},
     {"offload_policy", offload_policy},
     {"zero_dp_strategy", zero_dp_strategy},
-    {"grad_reduce_in_fp32", always_on},
+    {"grad_reduce_in_fp32", grad_reduce_in_fp32},
+    {"keep_fp8_transpose_cache", keep_fp8_transpose_cache},
+    {"autocast_dtype", autocast_dtype},
+    {"output_dtype", output_dtype},
     {"preserve_fp32_weights", always_on},
     {"calculate_per_token_loss", always_on},
     {"check_for_nan_in_grad", always_on},

@@ -211,6 +211,7 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
   const char *name = check_name(c, f->names, path, lua_tostring(c->L, idx));
   if (name && strcmp(f->key, "param_dtype") == 0) c->plan->dtype = dtype_named(name);
   if (name && strcmp(f->key, "state_dtype") == 0) c->plan->opt.state = dtype_named(name);
+  if (name && strcmp(f->key, "reduce_dtype") == 0) c->plan->reduce = dtype_named(name);
   if (name && strcmp(f->key, "balance") == 0)
     c->plan->pp.by_cost = strcmp(name, "cost") == 0;
   if (name && strcmp(f->key, "labels") == 0)
@@ -508,4 +509,5 @@ void schema_check(lua_State *L, LangPlan *lp, Diags *d) {
   c.plan->schedule = "1f1b";
   check_mark(&c, PLAN_INDEX, "");
   check_scope(&c, PLAN_INDEX, "plan", "", 1);
+  strategy_types(&c);
 }

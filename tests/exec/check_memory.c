@@ -97,6 +97,7 @@ static ToyOptions sharded(int i) {
   o.strategy.defer_grad_sync = i < 4;
   o.dtype = i % 3 == 0 ? DT_F16 : i % 3 == 1 ? DT_BF16 : DT_F32;
   o.state = i % 2 ? DT_BF16 : DT_F32;
+  o.reduce = i % 4 == 3 ? DT_F32 : DT_BF16;
   return o;
 }
 

@@ -20,12 +20,15 @@ static Tid op(B *b, int code, const Tid *in, int nin, OpAttr attr, const char *n
 }
 #define OP(b, code, name, attr, ...)                                                     \
   op(b, OP_##code, (Tid[]){__VA_ARGS__}, LEN(((Tid[]){__VA_ARGS__})), (OpAttr)attr, name)
-#define NONE {0}
+#define NONE                                                                             \
+  { 0 }
 
 static Tid param(B *b, int layer, const char *name, int ndim, Dim d0, Dim d1) {
   char full[128];
-  if (layer >= 0) snprintf(full, sizeof full, "model.layers.%d.%s", layer, name);
-  else snprintf(full, sizeof full, "%s", name);
+  if (layer >= 0)
+    snprintf(full, sizeof full, "model.layers.%d.%s", layer, name);
+  else
+    snprintf(full, sizeof full, "%s", name);
   Dim dim[2] = {d0, d1};
   Tid t = -1;
   bool norm = ndim == 1 && !strstr(name, "bias");
@@ -87,7 +90,8 @@ static Tid model(B *b) {
   Tid table = param(b, -1, "model.embed_tokens.weight", 2, v, c);
   Tid x = OP(b, embedding, NULL, NONE, graph_input(b->g, IN_TOKENS), table);
   graph_close_unit(b->g);
-  for (int i = 0; i < o->layers; i++) x = layer(b, i, x);
+  for (int i = 0; i < o->layers; i++)
+    x = layer(b, i, x);
   graph_open_unit(b->g, "norm", -1, b->e);
   x = norm(b, -1, "model.norm.weight", x, c);
   graph_close_unit(b->g);
@@ -115,9 +119,20 @@ static const TpRule llama_rules[] = {
 };
 
 ToyOptions toy_default(void) {
-  return (ToyOptions){.layers = 4, .hidden = 32, .heads = 4, .kv_heads = 2, .ffn = 48,
-                      .vocab = 50, .tp = 1, .pp = 1, .dp = 1, .micro = 1,
-                      .microbatches = 2, .seq = 8, .dtype = DT_F32, .clip = 1};
+  return (ToyOptions){.layers = 4,
+                      .hidden = 32,
+                      .heads = 4,
+                      .kv_heads = 2,
+                      .ffn = 48,
+                      .vocab = 50,
+                      .tp = 1,
+                      .pp = 1,
+                      .dp = 1,
+                      .micro = 1,
+                      .microbatches = 2,
+                      .seq = 8,
+                      .dtype = DT_F32,
+                      .clip = 1};
 }
 
 /* 1F1B, the executed order, unless there is another one. */
@@ -127,13 +142,17 @@ static void make_schedule(Toy *t, const ToyOptions *o) {
     t->schedule = *o->schedule;
     return;
   }
-  t->schedule = (Schedule){.ranks = o->pp, .virtual_stages = 1, .microbatches = m,
+  t->schedule = (Schedule){.ranks = o->pp,
+                           .virtual_stages = 1,
+                           .microbatches = m,
                            .list = NEW_N(t->arena, Action *, o->pp),
-                           .n = NEW_N(t->arena, int, o->pp), .name = "1f1b"};
+                           .n = NEW_N(t->arena, int, o->pp),
+                           .name = "1f1b"};
   for (int r = 0; r < o->pp; r++) {
     Action *a = t->schedule.list[r] = NEW_N(t->arena, Action, 2 * m);
     int f = 0, b = 0, n = 0, warm = MIN(m, o->pp - r);
-    while (f < warm) a[n++] = (Action){.kind = ACT_F, .mb = f++};
+    while (f < warm)
+      a[n++] = (Action){.kind = ACT_F, .mb = f++};
     while (b < m) {
       a[n++] = (Action){.kind = ACT_B, .mb = b++};
       if (f < m) a[n++] = (Action){.kind = ACT_F, .mb = f++};
@@ -153,16 +172,29 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .tp = o->rules ? o->rules : llama_rules,
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,
+      .reduce = o->reduce,
       .recompute = o->recompute,
-      .loss_scale = {.init = 65536, .growth = 2, .backoff = 0.5, .min = 1,
-                     .interval = 2000, .hysteresis = 1},
+      .loss_scale = {.init = 65536,
+                     .growth = 2,
+                     .backoff = 0.5,
+                     .min = 1,
+                     .interval = 2000,
+                     .hysteresis = 1},
       .batch = {.global = (int64_t)o->micro * o->dp * o->microbatches * MAX(o->rounds, 1),
-                .micro = o->micro, .seq = o->seq, .rounds = MAX(o->rounds, 1)},
-      .opt = {.lr = {.kind = LR_CONSTANT, .max = 1e-2}, .beta1 = 0.9, .beta2 = 0.95,
-              .eps = 1e-8, .weight_decay = 0.1, .clip = o->clip,
-              .state = o->state, .stochastic = o->stochastic,
+                .micro = o->micro,
+                .seq = o->seq,
+                .rounds = MAX(o->rounds, 1)},
+      .opt = {.lr = {.kind = LR_CONSTANT, .max = 1e-2},
+              .beta1 = 0.9,
+              .beta2 = 0.95,
+              .eps = 1e-8,
+              .weight_decay = 0.1,
+              .clip = o->clip,
+              .state = o->state,
+              .stochastic = o->stochastic,
               .post_validation = o->post_validation},
-      .steps = 10, .seed = 7};
+      .steps = 10,
+      .seed = 7};
   t->plan.strategy.sequence_parallel = o->sp;
   t->plan.strategy.loss_parallel = !o->whole_logits;
   t->plan.strategy.overlap_tp = !o->as_written;

@@ -19,6 +19,7 @@ typedef struct ToyOptions {
   int replicate;         /* mesh.dp_replicate; 0: 1 */
   Strategy strategy;     /* but for sp, overlap and bucket_bytes */
   DType dtype;
+  DType reduce;          /* of sums of gradients over dp */
   double clip;
   DType state;           /* of the moments */
   bool stochastic;

@@ -279,6 +279,33 @@ START_TEST(held_blocks) {
 }
 END_TEST
 
+/* Gradients that are summed in another type, through buckets or held blocks. */
+START_TEST(narrow_sums) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model 'llama-tiny',\n"
+      "  strategy = { 'zero', stage = 1 }, mesh = { dp = 4, tp = 2 },\n"
+      "  precision = { param_dtype = 'bf16' }, batch = { global = 16, seq = 32 } }\n";
+  static const char grid[] =
+      "return { { 'strategy.stage', 0, 1, 2, 3 }, { 'mesh.pp', 1, 2 },"
+      " { 'mesh.dp_replicate', 1, 2 }, { 'strategy.bucket_bytes', 4096, 26214400 },"
+      " { 'precision.reduce_dtype', 'f32', 'bf16' },"
+      " { 'strategy.defer_grad_sync', true, false } }";
+  Axes a;
+  PointRow row;
+  PointReason why;
+  scratch_put("narrow.lua", plan, strlen(plan));
+  char *path = arena_str(scratch_arena, scratch_path("narrow.lua"));
+  axes_open(&a, path, grid);
+  for (int64_t p = 0; p < a.points; p++) {
+    judge_at(&a, p, &row, &why);
+    ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
+    same_as_full(&a, path, p, &row);
+  }
+  axes_close(&a);
+}
+END_TEST
+
 /* The lists of a schedule's file are there for later points, too. */
 START_TEST(schedule_of_a_file) {
   Axes a;
@@ -709,6 +736,7 @@ Suite *sweep_suite(void) {
   tcase_add_test(points, other_fields);
   tcase_add_test(points, schedule_of_a_file);
   tcase_add_test(points, held_blocks);
+  tcase_add_test(points, narrow_sums);
   tcase_add_test(points, points_that_look_alike);
   tcase_add_test(points, reasons_are_those_of_check);
   tcase_add_test(scripts, rows);

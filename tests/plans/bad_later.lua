@@ -3,21 +3,20 @@ local weft = require "weft"
 
 return weft.plan {
   model     = weft.model "llama-tiny",
-  strategy  = { "fsdp2", autocast_dtype = "bf16" },
+  strategy  = "fsdp2",
   mesh      = { tp = 2, cp = 2, ep = 4 },
   schedule  = "DualPipe",
-  precision = { param_dtype = "bf16", reduce_dtype = "bf16" },
+  precision = { param_dtype = "fp8" },
   moe       = { capacity = 1 },
   tp_plan   = { ["layers.*.mlp"] = "moe_tp_experts" },
   batch     = { global = 4, seq = 64 },
   expect    = { peak_gib = weft.at_most(80) },
   checkpoint = false,
 }
---> bad_later.lua:6: error: plan.strategy.autocast_dtype: autocast_dtype is not built yet
 --> bad_later.lua:7: error: plan.mesh.cp: cp = 2 is not built yet (mesh.tp with strategy.sequence_parallel cuts sequences between layers)
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)
 --> bad_later.lua:8: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)
---> bad_later.lua:9: error: plan.precision.reduce_dtype: "bf16" is not built yet ("f32" is built)
+--> bad_later.lua:9: error: plan.precision.param_dtype: "fp8" is not built yet ("bf16" and "f32" are built)
 --> bad_later.lua:10: error: plan.moe: moe is not built yet (models without experts are built)
 --> bad_later.lua:11: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
---> 7 errors
+--> 6 errors

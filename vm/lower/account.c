@@ -51,8 +51,10 @@ static void account_arena(Emit *e, Compiled *c, const uint64_t *area, uint64_t t
     add_class(p, region_class[r->kind], align_up(region_bytes(r)));
     rest -= align_up(region_bytes(r));
   }
-  rest -= align_up(e->l->work_bytes);
+  uint64_t wires = WIRES * align_up(e->l->wire_bytes);
+  rest -= align_up(e->l->work_bytes) + wires;
   add_class(p, "inputs and scalars", rest);
+  add_class(p, area_class[AREA_GATHER], wires);
   for (int k = 0; k < AREA_N; k++)
     add_class(p, area_class[k], area[k]);
   add_class(p, "workspace", temp + align_up(e->l->work_bytes));

@@ -18,19 +18,64 @@ static Stretch uncut(const Stretch *r) {
   return whole;
 }
 
-/* Where shards are kept a rank needs its own of the first sum, which has it in place. */
-Instr *bucket_sum(Emit *e, int k, int step, int handle) {
-  const Bucket *bk = &e->l->bucket.at[k];
+static const Region *gradients_of(const Emit *e, const Bucket *b) {
   const Regions *s = &e->l->regions;
-  const Region *g = regions_find(s, REGION_GRAD, &s->param[bk->first]);
-  Stretch mine = regions_block(s, bk->block, g), from = mine;
-  bool scatter = step == 0 && g->spread && bk->sum[0] & g->flat;
-  if (scatter) from = uncut(&mine);
-  start(e, scatter ? COLL_REDUCE_SCATTER : COLL_ALL_REDUCE, bk->sum[step], handle,
+  return regions_find(s, REGION_GRAD, &s->param[b->first]);
+}
+
+/* Elements of a stretch at a place of their own. */
+static Extent at_wire(uint64_t off, const Stretch *r) {
+  return (Extent){off, r->count / r->ways, r->flat};
+}
+
+/* From gradients to a wire, or back. */
+static void emit_cast(Emit *e, Extent from, DType t, Extent to, DType u) {
+  emit_kernel(e, OP_cast, NULL, "gradients");
+  emit_in(e, from, t);
+  emit_out(e, to, u);
+}
+
+/* Waits for what uses a wire and takes its result to where gradients are kept. */
+static void settle(Emit *e, int wire) {
+  Wire *w = &e->wire[wire];
+  if (!w->bucket) return;
+  const Bucket *b = w->bucket;
+  BucketSum sum = bucket_extent(e->l, b, w->step);
+  bool scatter = sum.from.ways != sum.to.ways;
+  Extent mine = at_wire(e->l->wire[wire], &sum.to);
+  if (!scatter) mine.shard = 0;
+  emit_wait(e, w->handle, "gradients");
+  emit_cast(e, mine, e->l->reduce, region_extent(gradients_of(e, b), &sum.to), DT_F32);
+  w->bucket = NULL;
+}
+
+void bucket_start(Emit *e, int k, int step, int handle) {
+  const Bucket *b = &e->l->bucket.at[k];
+  const Region *g = gradients_of(e, b);
+  BucketSum sum = bucket_extent(e->l, b, step);
+  DType type = bucket_type(e->l, b, step);
+  bool scatter = sum.from.ways != sum.to.ways;
+  Extent from = region_extent(g, &sum.from), to = region_extent(g, &sum.to);
+  if (type != DT_F32) {
+    int wire = e->next_wire++ % WIRES;
+    settle(e, wire);
+    e->wire[wire] = (Wire){b, step, handle};
+    Extent there = {e->l->wire[wire], from.n, 0};
+    emit_cast(e, from, DT_F32, there, type);
+    from = to = there;
+    if (scatter) to = at_wire(there.off, &sum.to);
+  }
+  start(e, scatter ? COLL_REDUCE_SCATTER : COLL_ALL_REDUCE, b->sum[step], handle,
         "gradients");
-  emit_in(e, region_extent(g, &from), DT_F32);
-  emit_out(e, region_extent(g, &mine), DT_F32);
-  return &e->code.at[e->code.n - 1];
+  emit_in(e, from, type);
+  emit_out(e, to, type);
+}
+
+void bucket_wait(Emit *e, int k, int step, int handle) {
+  const Bucket *b = &e->l->bucket.at[k];
+  if (bucket_type(e->l, b, step) == DT_F32) emit_wait(e, handle, "gradients");
+  for (int i = 0; i < WIRES; i++)
+    if (e->wire[i].bucket == b && e->wire[i].step == step) settle(e, i);
 }
 
 bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what) {

@@ -11,11 +11,14 @@ static uint64_t held_bytes(const Regions *s, RegionKind kind, const Block *b) {
   return (uint64_t)b->whole * (uint64_t)dtype_size((DType)r->dtype);
 }
 
-static void find_blocks(const Regions *s, Held *out) {
+static void find_blocks(const Layout *l, Held *out) {
+  const Regions *s = &l->regions;
   for (int i = 0; i < s->nblock; i++) {
     HeldBlock x = {.block = i, .unit = -1};
     x.bytes[HELD_COPY] = held_bytes(s, REGION_WORK, &s->block[i]);
     x.bytes[HELD_SUM] = held_bytes(s, REGION_GRAD, &s->block[i]);
+    if (l->reduce != DT_F32)
+      x.bytes[HELD_WIRE] = x.bytes[HELD_SUM] / 4 * (uint64_t)dtype_size(l->reduce);
     out->of[i] = x.bytes[HELD_COPY] || x.bytes[HELD_SUM] ? out->n : -1;
     if (out->of[i] >= 0) out->at[out->n++] = x;
     for (int k = 0; k < HELD_N; k++)
@@ -58,7 +61,7 @@ void held_of(const Stages *st, const Layout *l, int rank, Arena *a, Held *out) {
   const Regions *s = &l->regions;
   int uses = 0;
   *out = (Held){.at = NEW_N(a, HeldBlock, s->nblock), .of = NEW_N(a, int, s->nblock)};
-  find_blocks(s, out);
+  find_blocks(l, out);
   if (out->n == 0) return;
   find_areas(out);
   for (int u = 0; u < st->u->n; u++)
@@ -115,25 +118,36 @@ static void emit_gathering(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
   }
 }
 
+/* From a sum to the shard, which has none yet in this step or has those before. */
+static void emit_add(Emit *e, const HeldBlock *x, Extent part, bool first) {
+  emit_kernel(e, OP_cast, NULL, "gradients");
+  e->code.at[e->code.n - 1].acc = first ? ACC_NEVER : ACC_ALWAYS;
+  emit_in(e, part, e->l->reduce);
+  emit_out(e, shard_of(e, x, region_of(e, x, REGION_GRAD)), DT_F32);
+}
+
 /* The first sum of a step becomes the shard. A later one stays in the rank's part of the
- * buffer, from where it is added. */
+ * buffer, from where it is added; so does any that is made in another type. */
 static void emit_sum(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
   const HeldBlock *x = &n->h->at[ev->held];
   const Region *r = region_of(e, x, REGION_GRAD);
-  int64_t whole = e->l->regions.block[x->block].whole;
-  Extent mine = shard_of(e, x, r), part = {at, whole / r->ways, r->flat};
+  int64_t length = e->l->regions.block[x->block].whole;
+  Extent part = {at, length / r->ways, r->flat}, whole = {.off = at, .n = length};
+  DType type = e->l->reduce;
   if (ev->kind == EV_ADD) {
-    emit_kernel(e, OP_cast, NULL, "gradients");
-    e->code.at[e->code.n - 1].acc = ACC_ALWAYS;
-    emit_in(e, part, DT_F32);
-    emit_out(e, mine, DT_F32);
+    emit_add(e, x, part, ev->first);
     return;
+  }
+  if (x->bytes[HELD_WIRE]) {
+    emit_kernel(e, OP_cast, NULL, "gradients");
+    emit_in(e, (Extent){.off = n->sum[ev->held], .n = length}, DT_F32);
+    emit_out(e, whole, type);
   }
   Instr *in = start(e, n, ev, I_SCATTER, x);
   in->coll = COLL_REDUCE_SCATTER, in->red = RED_SUM;
   in->comm = (int16_t)comm_for(e->comms, r->flat, NULL, 0);
-  emit_in(e, (Extent){.off = at, .n = whole}, DT_F32);
-  emit_out(e, ev->first ? mine : part, DT_F32);
+  emit_in(e, whole, type);
+  emit_out(e, ev->first && !x->bytes[HELD_WIRE] ? shard_of(e, x, r) : part, type);
 }
 
 void emit_held(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {

@@ -240,6 +240,34 @@ static void fill_buckets(Layout *l, const Mesh *m, const Rowed *row, Arena *scra
   }
 }
 
+DType bucket_type(const Layout *l, const Bucket *b, int step) {
+  return b->sum[step] & AXES_DP_CP ? l->reduce : DT_F32;
+}
+
+/* Where shards are kept a rank needs its own of the first sum. */
+BucketSum bucket_extent(const Layout *l, const Bucket *b, int step) {
+  const Regions *s = &l->regions;
+  const Region *g = regions_find(s, REGION_GRAD, &s->param[b->first]);
+  BucketSum x = {.to = regions_block(s, b->block, g)};
+  x.from = x.to;
+  if (step == 0 && g->spread && b->sum[0] & g->flat) x.from.flat = 0, x.from.ways = 1;
+  return x;
+}
+
+/* A sum is begun before the one before it is done, but not before the one before that. */
+static void place_wires(Layout *l) {
+  for (int i = 0; i < l->bucket.n; i++)
+    for (int k = 0; k < 2 && l->bucket.at[i].sum[k]; k++) {
+      const Bucket *b = &l->bucket.at[i];
+      if (bucket_type(l, b, k) == DT_F32) continue;
+      Stretch r = bucket_extent(l, b, k).from;
+      uint64_t bytes = (uint64_t)(r.count / r.ways * dtype_size(l->reduce));
+      l->wire_bytes = MAX(l->wire_bytes, bytes);
+    }
+  for (int i = 0; i < WIRES; i++)
+    l->wire[i] = place_bytes(l, l->wire_bytes);
+}
+
 uint64_t layout_at(const Layout *l, RegionKind kind, int param) {
   const Stored *p = &l->regions.param[l->of[param]];
   return region_at(regions_find(&l->regions, kind, p), p->at);
@@ -305,7 +333,7 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   const Units *u = st->u;
   const Cuts cuts = cuts_of(plan, m);
   Rowed *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)(u->nparam + 1));
-  *l = (Layout){.of = NEW_N(scratch, int, u->nparam)};
+  *l = (Layout){.of = NEW_N(scratch, int, u->nparam), .reduce = plan->reduce};
   int n = collect(st, &cuts, rank, row, l->of);
   qsort(row, (size_t)n, sizeof *row, by_row);
   int64_t limit = plan->strategy.bucket_bytes / 4;
@@ -320,6 +348,7 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   add_regions(l, &cuts, row, REGION_M, state);
   add_regions(l, &cuts, row, REGION_V, state);
   fill_buckets(l, m, row, scratch);
+  place_wires(l);
   place_inputs(st, rank, microbatches, l);
   l->work_bytes = update_work(u->device, length);
   l->work = place_bytes(l, l->work_bytes);

@@ -14,10 +14,14 @@ typedef struct Bucket {
   uint64_t chunks;       /* local chunks that write them, a bit each */
   int first, n;          /* in Layout.regions.param */
 } Bucket;
+/* Sums in another type than that of gradients go through places of their own. */
+enum { WIRES = 2 };
 typedef struct Layout {
   Regions regions;
   int *of;               /* Compiled.param -> index in regions.param, -1 */
   VEC(Bucket) bucket;
+  DType reduce;          /* in which gradients are summed over data-parallel ranks */
+  uint64_t wire[WIRES], wire_bytes; /* for sums of buckets in that type, if not f32 */
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t work, work_bytes; /* scratch of what a rank does once a step */
@@ -36,6 +40,13 @@ AxisSet flat_axes(const Plan *plan, const Mesh *m);
 /* Regions lie in `keep`, the rest in `scratch`. */
 void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
             Arena *keep, Arena *scratch, Layout *l);
+/* The type in which sum 0 or 1 of a bucket is made. */
+DType bucket_type(const Layout *l, const Bucket *b, int step);
+/* What a rank gives to that sum, and what it needs of it: the same, or its shard. */
+typedef struct BucketSum {
+  Stretch from, to;
+} BucketSum;
+BucketSum bucket_extent(const Layout *l, const Bucket *b, int step);
 /* Where a parameter of the rank begins in its region of this kind. */
 uint64_t layout_at(const Layout *l, RegionKind kind, int param);
 /* post_validation.c: the bytes that it keeps from the end of the static part on. */

@@ -132,8 +132,8 @@ enum { SEEN = 1021 };
 typedef struct Main {
   const MainList *t;
   Bodies bodies;
-  int *unit_at;            /* per unit: its number on this rank */
-  bool *written;           /* per parameter: in its gradient is something already */
+  int *unit_at;  /* per unit: its number on this rank */
+  bool *written; /* per parameter: in its gradient is something already */
   HeldNow held;
   uint64_t area[AREA_N];   /* where each begins */
   uint32_t phase[3], none; /* in what */
@@ -234,9 +234,10 @@ static void emit_transfer(Emit *e, const Event *ev, Main *m) {
 }
 
 static void emit_reduce(Emit *e, const Event *ev) {
-  Instr *x = bucket_sum(e, ev->bucket, 0, ev->handle);
-  x->line = ev->line;
-  x->action = ev->action;
+  int first = e->code.n;
+  bucket_start(e, ev->bucket, 0, ev->handle);
+  for (int i = first; i < e->code.n; i++)
+    e->code.at[i].line = ev->line, e->code.at[i].action = ev->action;
 }
 
 static uint64_t held_at(const Emit *e, const Main *m, const Event *ev) {

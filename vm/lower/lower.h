@@ -5,6 +5,12 @@
 #include "vm/units/comms.h"
 #include "main_list.h"
 
+/* A sum that goes through Layout.wire. */
+typedef struct Wire {
+  const Bucket *bucket;  /* NULL: none does now */
+  int step, handle;
+} Wire;
+
 typedef struct Emit {
   const Plan *plan;      /* from here to `l`: set by the caller */
   const Mesh *mesh;
@@ -24,11 +30,14 @@ typedef struct Emit {
   VEC(Bind) bind;
   VEC(const char *) what, unit;
   VEC(Body) body;
+  Wire wire[WIRES];
+  int next_wire;         /* number of the next sum through one */
 } Emit;
 Instr *emit_instr(Emit *e, InstrCode code, const char *what);
 uint32_t emit_operand(Emit *e, Extent at, DType dt);
-/* Starts sum 0 or 1 of a bucket. */
-Instr *bucket_sum(Emit *e, int k, int step, int handle);
+/* Starts sum 0 or 1 of a bucket, and waits until its gradients have it. */
+void bucket_start(Emit *e, int k, int step, int handle);
+void bucket_wait(Emit *e, int k, int step, int handle);
 /* Before the first action and after the last one. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);

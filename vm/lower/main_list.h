@@ -5,7 +5,8 @@
 #include "vm/pipeline/transfers.h"
 #include "layout.h"
 
-/* TAKE: from here on the whole gradients of a block lie in this buffer. ADD: its shard of
+/* TAKE: from here on the whole gradients of a block lie in this buffer. SCATTER: in it
+ * they are summed, taken there first where the sum has another type. ADD: its shard of
  * them comes to what it has. Both follow unshard.h, as GATHER, FREE and SCATTER do. */
 typedef enum { EV_CALL, EV_SEND, EV_RECV, EV_WAIT, EV_REDUCE,
                EV_GATHER, EV_FREE, EV_TAKE, EV_SCATTER, EV_ADD } EventKind;
@@ -18,7 +19,7 @@ typedef struct Event {
   int32_t handle;        /* of what starts, and WAIT */
   int32_t bucket;        /* REDUCE */
   int32_t held;          /* GATHER, FREE, TAKE, SCATTER, ADD: the block, in Held */
-  bool first;            /* SCATTER: the first of the step, which overwrites the shard */
+  bool first;            /* SCATTER, ADD: the first of the step, which overwrites */
   int32_t action;        /* see Instr */
   int32_t line;
   uint32_t edges;        /* CALL: first of its frames and edges in call_buffer */

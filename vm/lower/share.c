@@ -34,16 +34,16 @@ static uint64_t sent_by(const Stages *st, int r) {
 }
 
 static void add_reductions(const Layout *l, RankShare *x) {
-  const Regions *s = &l->regions;
   for (int i = 0; i < l->bucket.n; i++) {
     const Bucket *b = &l->bucket.at[i];
-    const Region *g = regions_find(s, REGION_GRAD, &s->param[b->first]);
-    Stretch r = regions_block(s, b->block, g);
-    uint64_t bytes = 4 * (uint64_t)r.count;
-    for (int k = 0; k < 2 && b->sum[k]; k++, bytes /= (uint64_t)r.ways)
-      *(!(b->sum[k] & AXES_DP) ? &x->reduced_tp
-        : b->sum[k] & g->flat  ? &x->scattered
-                               : &x->reduced) += bytes;
+    for (int k = 0; k < 2 && b->sum[k]; k++) {
+      BucketSum sum = bucket_extent(l, b, k);
+      uint64_t n = (uint64_t)(sum.from.count / sum.from.ways);
+      *(!(b->sum[k] & AXES_DP)         ? &x->reduced_tp
+        : sum.from.ways != sum.to.ways ? &x->scattered
+                                       : &x->reduced) +=
+          n * (uint64_t)dtype_size(bucket_type(l, b, k));
+    }
   }
 }
 

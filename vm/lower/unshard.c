@@ -251,14 +251,16 @@ static void as_said(Unshard *u, const Step *s) {
 
 static void scatter(Unshard *u, int32_t held, int at, int step) {
   BlockState *b = &u->block[held];
+  bool wire = u->h->at[held].bytes[HELD_WIRE] > 0;
   Flying x = {.held = held,
-              .buffer = b->sum,
+              .buffer = wire ? begin(u, HELD_WIRE, held, at) : b->sum,
               .handle = handle(u),
               .step = step,
               .first = !b->begun};
-  Event *e = put(u, EV_SCATTER, at, held, b->sum);
+  Event *e = put(u, EV_SCATTER, at, held, x.buffer);
   e->handle = x.handle, e->first = x.first;
-  u->t->moved += u->h->at[held].bytes[HELD_SUM];
+  if (wire) end(u, held, b->sum, at);
+  u->t->moved += u->h->at[held].bytes[wire ? HELD_WIRE : HELD_SUM];
   *VEC_PUSH(u->a, u->flying) = x;
   b->sum = -1, b->begun = true;
 }
@@ -268,7 +270,8 @@ static void settle_sums(Unshard *u, int step, int at) {
   for (; u->done < u->flying.n && u->flying.at[u->done].step < step; u->done++) {
     const Flying *x = &u->flying.at[u->done];
     wait(u, at, x->held, x->handle);
-    if (!x->first) put(u, EV_ADD, at, x->held, x->buffer);
+    if (!x->first || u->h->at[x->held].bytes[HELD_WIRE])
+      put(u, EV_ADD, at, x->held, x->buffer)->first = x->first;
     end(u, x->held, x->buffer, at);
   }
 }

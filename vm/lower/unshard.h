@@ -9,8 +9,9 @@
 
 #include "main_list.h"
 
-/* What of a block is whole for a while: a copy of its parameters, its gradients. */
-enum { HELD_COPY, HELD_SUM, HELD_N };
+/* What of a block is whole for a while: a copy of its parameters, its gradients, and those
+ * in the type in which they are summed, where that is another one. */
+enum { HELD_COPY, HELD_SUM, HELD_WIRE, HELD_N };
 
 typedef struct HeldBlock {
   int32_t block;           /* in Regions.block */

@@ -112,18 +112,18 @@ static void reduce_gradients(Emit *e, MainList *t) {
   for (int k = 0; k < n; k++) {
     if (t->reduce_handle[k] >= 0 || !bk[k].sum[0]) continue;
     t->reduce_handle[k] = t->handles++;
-    bucket_sum(e, k, 0, t->reduce_handle[k]);
+    bucket_start(e, k, 0, t->reduce_handle[k]);
   }
   for (int k = 0; k < n; k++) {
-    if (bk[k].sum[0]) emit_wait(e, t->reduce_handle[k], "gradients");
-    if (bk[k].sum[1]) bucket_sum(e, k, 1, t->reduce_handle[k]);
+    if (bk[k].sum[0]) bucket_wait(e, k, 0, t->reduce_handle[k]);
+    if (bk[k].sum[1]) bucket_start(e, k, 1, t->reduce_handle[k]);
   }
   for (int k = 0; k < n; k++)
-    if (bk[k].sum[1]) emit_wait(e, t->reduce_handle[k], "gradients");
+    if (bk[k].sum[1]) bucket_wait(e, k, 1, t->reduce_handle[k]);
 }
 
-/* Parameters that several pp ranks hold: the sum of what their uses contributed. Each is a
- * block, so that all of them have the same shard of it. */
+/* Parameters that several pp ranks hold: the sum of what their uses contributed. Each is
+ * a block, so that all of them have the same shard of it. */
 static void reduce_ties(Emit *e, const Compiled *c) {
   const Regions *s = &e->l->regions;
   for (int i = 0; i < c->nparam; i++) {
@@ -171,7 +171,8 @@ static void measure(Emit *e, const Compiled *c) {
     const Region *g = gradients(e, &r);
     AxisSet cut = piece_axes(&c->param[s->param[r.first].param], g);
     int k = 0;
-    while (cut && k < n && set[k] != cut) k++;
+    while (cut && k < n && set[k] != cut)
+      k++;
     assert(k < LEN(set));
     if (cut && k == n) set[n++] = cut;
     int to = cut ? SC_NORM2_CUT + k : SC_NORM2;

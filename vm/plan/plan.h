@@ -169,6 +169,7 @@ typedef struct Plan {
   PpPlan pp;
   const char *schedule;          /* canonical name, "function" or "csv" */
   DType dtype;                   /* compute type: f32, bf16 or f16 */
+  DType reduce;                  /* in which gradients are summed over dp: f32 or bf16 */
   LossScale loss_scale;          /* f16 */
   Recompute recompute;
   Batch batch;
