@@ -101,7 +101,8 @@ static void pp_modules(Check *c, int idx, const char *path) {
   const char *const **stages = NEW_N(c->arena, const char *const *, n + 1);
   for (int i = 0, count; i < n; i++) {
     lua_rawgeti(c->L, idx, i + 1);
-    stages[i] = text_list(c, -1, field_item_path(c, path, i + 1), "a list of units", &count);
+    stages[i] =
+        text_list(c, -1, field_item_path(c, path, i + 1), "a list of units", &count);
     lua_pop(c->L, 1);
     if (!stages[i]) return;
   }
@@ -138,7 +139,8 @@ static const struct StyleOption {
 } style_options[] = {{"gather_output", STYLE_COLWISE, STYLE_COLWISE_GATHER},
                      {"split_input", STYLE_ROWWISE, STYLE_ROWWISE_REP}};
 
-static void style_option(Check *c, const char *path, const char *key, int v, TpRule *rule) {
+static void style_option(Check *c, const char *path, const char *key, int v,
+                         TpRule *rule) {
   static const char *const names[] = {"gather_output", "split_input"};
   for (int i = 0; i < LEN(style_options); i++) {
     const struct StyleOption *o = &style_options[i];
@@ -153,8 +155,8 @@ static void style_option(Check *c, const char *path, const char *key, int v, TpR
       rule->style = lua_toboolean(c->L, v) ? o->on : o->off;
     return;
   }
-  diag_error(c->d, "unknown-field", path, "a style has no option \"%s\"", key)->suggestion =
-      value_suggest(key, names, LEN(names));
+  diag_error(c->d, "unknown-field", path, "a style has no option \"%s\"", key)
+      ->suggestion = value_suggest(key, names, LEN(names));
 }
 
 /* The options of the style whose name is the first item of the table at `t`. */
@@ -310,7 +312,8 @@ static void mp_policy(Check *c, int idx, const char *path) {
               field_push(c->L, PLAN_INDEX, "mp_policy") != LUA_TNIL;
   lua_settop(c->L, top);
   if (both)
-    diag_error(c->d, "alias", path, "is another name of plan.precision, which is given too");
+    diag_error(c->d, "alias", path,
+               "is another name of plan.precision, which is given too");
   else
     precision(c, idx, path);
 }
@@ -353,6 +356,24 @@ static void files(Check *c, int idx, const char *path) {
   if (!list) return;
   data->files = list;
   data->nfiles = n;
+}
+
+/* weights = { 0.7, 0.3 }: one for each of the files, which are counted when all fields
+ * were seen. */
+static void blend_weights(Check *c, int idx, const char *path) {
+  DataSpec *data = &c->plan->data;
+  int n = field_list_length(c, idx, path, "a list of numbers");
+  if (n < 0) return;
+  double *w = NEW_N(c->arena, double, n + 1);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(c->L, idx, i + 1);
+    w[i] = lua_type(c->L, -1) == LUA_TNUMBER ? lua_tonumber(c->L, -1) : 0;
+    if (!(w[i] > 0 && w[i] < 1e15))
+      check_type(c, field_item_path(c, path, i + 1), "a number above 0", -1);
+    lua_pop(c->L, 1);
+  }
+  data->weights = w;
+  data->nweights = n;
 }
 
 /* The GPU of a cluster. */
@@ -410,6 +431,7 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"lr", learning_rate},
       {"betas", betas},
       {"files", files},
+      {"weights", blend_weights},
       {"gpu", gpu_name},
       {"layout", layout},
       {NULL, NULL},

@@ -203,6 +203,17 @@ static void check_text(Check *c, const Field *f, int idx, const char *path) {
   }
 }
 
+static TokenFormat token_format(const char *name) {
+  static const char *const names[] = {[TOKENS_AUTO] = "auto",
+                                      [TOKENS_RAW] = "raw",
+                                      [TOKENS_LLMC] = "llmc",
+                                      [TOKENS_AUTOMODEL] = "automodel",
+                                      [TOKENS_MEGATRON] = "megatron"};
+  for (int i = 0; i < LEN(names); i++)
+    if (strcmp(names[i], name) == 0) return (TokenFormat)i;
+  return TOKENS_AUTO;
+}
+
 static void check_name_field(Check *c, const Field *f, int idx, const char *path) {
   if (lua_type(c->L, idx) != LUA_TSTRING) {
     check_type(c, path, "a name", idx);
@@ -218,6 +229,7 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     c->plan->packed.within = strcmp(name, "within") == 0;
   if (name && strcmp(f->key, "dtype") == 0)
     c->plan->data.width = strcmp(name, "u32") == 0 ? 4 : 2;
+  if (name && strcmp(f->key, "format") == 0) c->plan->data.format = token_format(name);
 }
 
 /* What a strategy is before its options say more. What ZeRO and Megatron's FSDP cut of
@@ -293,6 +305,21 @@ static void built_kind(Check *c, const char *kind) {
 
 static void check_built(Check *c, const Field *f, int idx, const char *path);
 
+/* Files and weights go together. */
+static void check_shares(Check *c, const char *path) {
+  enum { MOST = 4096 };
+  const DataSpec *d = &c->plan->data;
+  path = arena_printf(c->arena, "%s.weights", path);
+  if (d->nweights > MOST)
+    diag_error(c->d, "range", path, "%d of them; at most %d are possible", d->nweights,
+               MOST);
+  else if (d->weights && d->nweights != d->nfiles)
+    diag_error(
+        c->d, "list", path,
+        "%d of them for %d names of files; each name, which may be a pattern, has one",
+        d->nweights, d->nfiles);
+}
+
 /* data.val is checked as data is; what it says then lies apart. */
 static void check_val(Check *c, const Field *f, int idx, const char *path) {
   DataSpec train = c->plan->data;
@@ -336,6 +363,7 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   built_kind(c, kind);
   int items = field_items(c, kind, idx, path);
   if (items >= 0) check_scope(c, idx, kind, path, 1 + items);
+  if (strcmp(f->key, "data") == 0) check_shares(c, path);
   if (strcmp(f->key, "data") == 0 && c->plan->data.val && c->plan->data.val_fraction > 0)
     diag_error(c->d, "alias", path,
                "val and val_fraction both say what is for validation; give one of them");

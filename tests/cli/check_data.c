@@ -169,6 +169,22 @@ START_TEST(check_looks_at_validation_data) {
 }
 END_TEST
 
+START_TEST(weights_go_with_files) {
+  put_text("a.txt");
+  put_text("b.txt");
+  expect(0, "75 % of 1 file, 1.0 k bytes; 25 % of 1 file, 1.0 k bytes", "run blend.lua");
+  expect(1,
+         "plan.data.weights: 1 of them for 2 names of files; each name, which may be a "
+         "pattern, has one",
+         "check blend.lua --set 'data.weights={1}'");
+  expect(1, "plan.data.weights[2]: expected a number above 0, got number 0",
+         "check blend.lua --set 'data.weights={1,0}'");
+  expect(1, "plan.data.weights: expected a list of numbers, got",
+         "check blend.lua --set 'data.weights=3'");
+  expect(1, "plan.data.format: ", "check blend.lua --set 'data.format=\"raw\"'");
+}
+END_TEST
+
 /* ---- a file that is cut short while it is read ---- */
 
 START_TEST(a_run_ends_when_its_data_is_cut) {
@@ -212,6 +228,7 @@ Suite *data_suite(void) {
   tcase_add_test(t, scripts_name_folders);
   tcase_add_test(t, check_looks_at_data);
   tcase_add_test(t, check_looks_at_validation_data);
+  tcase_add_test(t, weights_go_with_files);
   tcase_add_test(t, a_run_ends_when_its_data_is_cut);
   tcase_add_test(t, separators_are_said_once);
   suite_add_tcase(s, t);

@@ -1,6 +1,7 @@
 /* check_files.c - what may be read and what may not: kinds of files, sizes, folders,
  * files that change while they are read, JSON that would not fit into memory. */
 #include <check.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -150,11 +151,27 @@ START_TEST(a_file_that_shrinks_is_an_error) {
   int32_t t[100], l[100];
   ck_assert_int_eq(data_sample(d, 399 - 1, t, l, &scratch_error), WEFT_OK);
   ck_assert_int_eq(truncate(path, 5000), 0);
-  ck_assert_int_eq(data_sample(d, 0, t, l, &scratch_error), WEFT_OK);
   scratch_check_error(
       data_sample(d, 300, t, l, &scratch_error), WEFT_EFILE, path,
-      "has become shorter: it had 40000 bytes when it was opened, and now "
-      "ends before byte 30001");
+      "has become shorter: it had 40000 bytes when it was opened, and now has 5000");
+  data_close(d);
+}
+END_TEST
+
+/* Samples before and after the change are not of one stream. */
+START_TEST(files_that_change_are_an_error) {
+  static const char was[] = "was written to after it was opened; it must stay as it is "
+                            "while it is used";
+  const char *path = scratch_put("t.txt", "abcdefgh", 8);
+  Data *d = open_data((DataSpec){.kind = DATA_TEXT, FILES("t.txt")}, 2, 256);
+  int32_t t[2], l[2];
+  ck_assert_int_eq(data_sample(d, 0, t, l, &scratch_error), WEFT_OK);
+  scratch_put("t.txt", "abcdefghi", 9);
+  scratch_check_error(data_sample(d, 0, t, l, &scratch_error), WEFT_EFILE, path, was);
+  scratch_put("t.txt", "abcdefgx", 8);
+  struct timespec when[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+  ck_assert_int_eq(utimensat(AT_FDCWD, path, when, 0), 0);
+  scratch_check_error(data_sample(d, 1, t, l, &scratch_error), WEFT_EFILE, path, was);
   data_close(d);
 }
 END_TEST
@@ -243,7 +260,7 @@ START_TEST(ids_of_32_bits) {
   spec.width = 4;
   Data *d = open_data(spec, 63, 100000);
   int32_t t[63], l[63];
-  ck_assert_str_eq(data_describe(d), "1 file, 64 tokens");
+  ck_assert_str_eq(data_describe(d), "1 file (raw u32), 64 tokens");
   ck_assert_int_eq(data_sample(d, 0, t, l, &scratch_error), WEFT_OK);
   for (int i = 0; i < 63; i++)
     ck_assert(t[i] == 7 * i + 1 && l[i] == 7 * i + 8);
@@ -338,6 +355,7 @@ Suite *files_suite(void) {
   tcase_add_test(t, data_is_looked_for_in_named_folders);
   tcase_add_test(t, weights_stay_below_their_folders);
   tcase_add_test(t, a_file_that_shrinks_is_an_error);
+  tcase_add_test(t, files_that_change_are_an_error);
   tcase_add_test(t, weights_that_shrink_are_an_error);
   tcase_add_test(t, many_files_need_few_descriptors);
   tcase_add_loop_test(t, other_formats_are_named, 0, LEN(strangers));

@@ -171,7 +171,9 @@ START_TEST(token_formats_mix) {
   /* The width that is said is that of files without a header. */
   DataSpec spec = {.kind = DATA_TOKENS, FILES("*.bin"), .width = 2};
   Data *d = open_data(spec, 7, 100001);
-  ck_assert_str_eq(data_describe(d), "4 files, 8 tokens");
+  ck_assert_str_eq(data_describe(d),
+                   "4 files (raw u16, llm.c GPT-2, llm.c Llama 3, NeMo AutoModel), 8 "
+                   "tokens");
   int32_t t[7], l[7];
   static const int32_t want[] = {'a', 'b', 'c', 'd', 'i', 'j', 'k', 100000};
   ck_assert_int_eq(data_sample(d, 0, t, l, &scratch_error), WEFT_OK);
@@ -260,8 +262,10 @@ START_TEST(the_end_is_for_validation) {
   ck_assert_int_eq(data_windows(d), 312);
   ck_assert_int_eq(data_tokens(v), 62);
   ck_assert_int_eq(data_windows(v), 20);
-  ck_assert_str_eq(data_describe(d), "2 files, 1.0 k tokens, the first 938 for training");
-  ck_assert_str_eq(data_describe(v), "2 files, 1.0 k tokens, the last 62 for validation");
+  ck_assert_str_eq(data_describe(d),
+                   "2 files (raw u16), 1.0 k tokens, the first 938 for training");
+  ck_assert_str_eq(data_describe(v),
+                   "2 files (raw u16), 1.0 k tokens, the last 62 for validation");
   mark_ids(d, train);
   mark_ids(v, val);
   for (int i = 0; i < N; i++) {

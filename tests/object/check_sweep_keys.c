@@ -116,6 +116,7 @@ static const struct {
     {"data", "'data', 3"},
     {"data.files", "'data.files', { 'x' }"},
     {"data.val", "'data.val', 3"},
+    {"data.weights", "'data.weights', { 1 }"},
     {"train", "'train', { steps = 7 }"},
     {"expect", "'expect', { bubble = 2 }"},
 };

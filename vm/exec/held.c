@@ -67,7 +67,7 @@ static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
   case LINE_WEIGHTS:
     return weights_bytes(c);
   case LINE_DATA:
-    return data_bytes();
+    return data_bytes(&p->data);
   case LINE_PROGRAMS:
     return arena_bytes(c->arena);
   default:

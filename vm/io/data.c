@@ -10,6 +10,19 @@ static const Source *const sources[DATA_N] = {
 #include "vm/plan/sources.def"
 };
 
+/* What a stream is opened for. */
+typedef struct Want {
+  int64_t seq, vocab;
+  uint64_t seed;
+  bool val;
+  int number; /* of the stream in a blend, from 1 */
+} Want;
+
+static weft_status open_part(const weft_alloc *a, const DataSpec *spec, const Want *w,
+                             Data **out, weft_error *e);
+
+/* ---- one stream ---- */
+
 /* Cuts the stream in two where a part of it is for validation. */
 static weft_status take_part(Data *d, const DataSpec *spec, weft_error *e) {
   int64_t val = (int64_t)(spec->val_fraction * (double)d->total), n;
@@ -33,10 +46,55 @@ static weft_status take_part(Data *d, const DataSpec *spec, weft_error *e) {
   return WEFT_OK;
 }
 
-static weft_status open_part(const weft_alloc *a, const DataSpec *spec, int64_t seq,
-                             int64_t vocab, uint64_t seed, bool val, Data **out,
-                             weft_error *e) {
-  assert(seq > 0 && vocab > 0 && vocab <= INT32_MAX);
+static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
+  d->source = sources[spec->kind];
+  TRY(d->source->open(d, spec, e));
+  return take_part(d, spec, e);
+}
+
+/* ---- several by weight ---- */
+
+static const char *blend_text(Data *d, const double *weight) {
+  const char *s = "";
+  double sum = 0;
+  for (int i = 0; i < d->blend->n; i++)
+    sum += weight[i];
+  for (int i = 0; i < d->blend->n; i++)
+    s = arena_printf(d->arena, "%s%s%.3g %% of %s", s, i ? "; " : "",
+                     100 * weight[i] / sum, d->blend->of[i]->described);
+  return s;
+}
+
+static weft_status open_blend(Data *d, const DataSpec *spec, const Want *w,
+                              weft_error *e) {
+  Blend *b = d->blend = NEW(d->arena, Blend);
+  Want own = *w;
+  assert(spec->nweights == spec->nfiles);
+  b->share = NEW_N(d->arena, int64_t, spec->nfiles);
+  b->of = NEW_N(d->arena, Data *, spec->nfiles);
+  for (; b->n < spec->nfiles; b->n++) {
+    DataSpec one = *spec;
+    one.files = &spec->files[b->n];
+    one.nfiles = 1;
+    one.nweights = 0;
+    own.number = b->n + 1;
+    TRY(open_part(&d->alloc, &one, &own, &b->of[b->n], e));
+  }
+  TRY(blend_fill(&d->alloc, spec->weights, b, e));
+  d->described = blend_text(d, spec->weights);
+  return WEFT_OK;
+}
+
+/* ---- open ---- */
+
+static weft_status open_any(Data *d, const DataSpec *spec, const Want *w, weft_error *e) {
+  if (setjmp(*arena_guard(d->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  return spec->nweights > 1 ? open_blend(d, spec, w, e) : open_stream(d, spec, e);
+}
+
+static weft_status open_part(const weft_alloc *a, const DataSpec *spec, const Want *w,
+                             Data **out, weft_error *e) {
+  assert(w->seq > 0 && w->vocab > 0 && w->vocab <= INT32_MAX);
   *out = NULL;
   Data *d = mem_new(a, sizeof *d);
   if (!d || !(d->arena = arena_new(a))) {
@@ -44,18 +102,13 @@ static weft_status open_part(const weft_alloc *a, const DataSpec *spec, int64_t 
     return err_set(e, WEFT_ENOMEM, "out of memory");
   }
   if (a) d->alloc = *a;
-  d->source = sources[spec->kind];
-  d->seq = seq;
-  d->vocab = vocab;
-  d->seed = seed;
-  d->shuffle = spec->shuffle && !val;
-  d->val = val;
-  if (setjmp(*arena_guard(d->arena))) {
-    data_close(d);
-    return err_set(e, WEFT_ENOMEM, "out of memory");
-  }
-  weft_status status = d->source->open(d, spec, e);
-  if (status == WEFT_OK) status = take_part(d, spec, e);
+  d->seq = w->seq;
+  d->vocab = w->vocab;
+  d->seed = w->seed;
+  d->val = w->val;
+  d->number = w->number;
+  d->shuffle = spec->shuffle && !w->val;
+  weft_status status = open_any(d, spec, w, e);
   if (status != WEFT_OK)
     data_close(d);
   else
@@ -65,7 +118,7 @@ static weft_status open_part(const weft_alloc *a, const DataSpec *spec, int64_t 
 
 weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
                       int64_t vocab, uint64_t seed, Data **out, weft_error *e) {
-  return open_part(a, spec, seq, vocab, seed, false, out, e);
+  return open_part(a, spec, &(Want){seq, vocab, seed, false, 0}, out, e);
 }
 
 bool data_has_val(const DataSpec *spec) {
@@ -80,29 +133,47 @@ weft_status data_open_val(const weft_alloc *a, const DataSpec *spec, int64_t seq
   val.dir = spec->dir;
   val.folders = spec->folders;
   val.nfolders = spec->nfolders;
-  return open_part(a, &val, seq, vocab, seed, true, out, e);
+  return open_part(a, &val, &(Want){seq, vocab, seed, true, 0}, out, e);
 }
 
-size_t data_bytes(void) {
-  return sizeof(Data) + arena_least();
+size_t data_bytes(const DataSpec *spec) {
+  size_t one = sizeof(Data) + arena_least();
+  if (spec->nweights < 2) return one;
+  size_t cycle = (size_t)blend_cycle(spec->weights, spec->nweights, NULL);
+  return (1 + (size_t)spec->nweights) * one + 2 * cycle * sizeof(uint16_t);
 }
 
 void data_close(Data *d) {
   if (!d) return;
-  for (int i = 0; i < d->nparts; i++)
+  for (int i = 0; i < d->nparts; i++) {
     file_close(&d->part[i].file);
-  arena_free(d->arena);
+    file_close(&d->part[i].index);
+  }
+  for (int i = 0; d->blend && i < d->blend->n; i++)
+    data_close(d->blend->of[i]);
   weft_alloc alloc = d->alloc;
+  if (d->blend) blend_free(&alloc, d->blend);
+  arena_free(d->arena);
   mem_free(&alloc, d, sizeof *d);
 }
 
 int64_t data_tokens(const Data *d) {
-  return d->end - d->begin;
+  int64_t n = d->end - d->begin;
+  for (int i = 0; d->blend && i < d->blend->n; i++)
+    n += data_tokens(d->blend->of[i]);
+  return n;
 }
 
 /* The label of the last token of a window is the first token of the next. */
+static int64_t windows(const Data *d) {
+  return d->total ? (d->end - d->begin - 1) / d->seq : 0;
+}
+
 int64_t data_windows(const Data *d) {
-  return d->total ? (data_tokens(d) - 1) / d->seq : 0;
+  int64_t n = windows(d);
+  for (int i = 0; d->blend && i < d->blend->n; i++)
+    n += data_windows(d->blend->of[i]);
+  return n;
 }
 
 const char *data_describe(const Data *d) {
@@ -111,23 +182,32 @@ const char *data_describe(const Data *d) {
 
 /* ---- samples ---- */
 
+/* The k-th of n in the order of an epoch. */
+static int64_t shuffled(const Data *d, uint64_t epoch, uint64_t k, uint64_t n) {
+  char name[64];
+  int at = d->number ? snprintf(name, sizeof name, "data.%d.", d->number)
+                     : snprintf(name, sizeof name, "data.");
+  snprintf(name + at, sizeof name - (size_t)at, "epoch.%llu", (unsigned long long)epoch);
+  Rng r = rng_make(d->seed, name);
+  return (int64_t)rng_permute(&r, k, n);
+}
+
 /* Where sample i starts. */
 static int64_t window(const Data *d, int64_t i) {
-  uint64_t windows = (uint64_t)data_windows(d);
-  if (!windows) return i * d->seq;
-  uint64_t epoch = (uint64_t)i / windows, k = (uint64_t)i % windows;
-  if (d->shuffle) {
-    char name[48];
-    snprintf(name, sizeof name, "data.epoch.%llu", (unsigned long long)epoch);
-    Rng r = rng_make(d->seed, name);
-    k = rng_permute(&r, k, windows);
-  }
-  return d->begin + (int64_t)k * d->seq;
+  int64_t n = windows(d), k = i;
+  if (n) k = i % n;
+  if (n && d->shuffle) k = shuffled(d, (uint64_t)(i / n), (uint64_t)k, (uint64_t)n);
+  return d->begin + k * d->seq;
 }
 
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e) {
   assert(i >= 0);
+  const Blend *b = d->blend;
+  if (b) {
+    int64_t k = i % b->cycle, own = i / b->cycle * b->share[b->turn[k]] + b->nth[k];
+    return data_sample(b->of[b->turn[k]], own, tokens, labels, e);
+  }
   int64_t at = window(d, i);
   TRY(d->source->ids(d, at, d->seq, tokens, e));
   memcpy(labels, tokens + 1, (size_t)(d->seq - 1) * sizeof *labels);
@@ -136,10 +216,22 @@ weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labe
 
 /* ---- a look at the whole ---- */
 
+static weft_status look_at_blend(const Data *d, uint64_t *print, weft_error *e) {
+  const Blend *b = d->blend;
+  uint64_t own;
+  *print = hash_bytes(0, b->share, (size_t)b->n * sizeof *b->share);
+  for (int i = 0; i < b->n; i++) {
+    TRY(data_look(b->of[i], &own, e));
+    *print = hash_bytes(*print, &own, sizeof own);
+  }
+  return WEFT_OK;
+}
+
 /* At the begin and the end of every part, or the begin of an endless stream. */
 weft_status data_look(const Data *d, uint64_t *print, weft_error *e) {
   enum { LOOK = 1024 };
   int32_t id[LOOK];
+  if (d->blend) return look_at_blend(d, print, e);
   *print = hash_bytes(hash_bytes(0, &d->begin, sizeof d->begin), &d->end, sizeof d->end);
   for (int i = 0; i < MAX(d->nparts, 1); i++) {
     const Part whole = {.n = LOOK}, *p = d->nparts ? &d->part[i] : &whole;

@@ -19,19 +19,16 @@ static const char *kind_of(mode_t mode) {
 }
 
 /* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
-static weft_status open_regular(const char *path, int *fd, uint64_t *size,
+static weft_status open_regular(const char *path, int *fd, struct stat *st,
                                 weft_error *e) {
-  struct stat st;
-  *size = 0;
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (*fd < 0)
     return err_file(e, WEFT_EFILE, path, 0, "cannot be opened: %s", strerror(errno));
-  if (fstat(*fd, &st) != 0) {
+  if (fstat(*fd, st) != 0) {
     err_file(e, WEFT_EFILE, path, 0, "cannot be examined: %s", strerror(errno));
-  } else if (!S_ISREG(st.st_mode)) {
-    err_file(e, WEFT_EFILE, path, 0, "is %s, a file is expected", kind_of(st.st_mode));
+  } else if (!S_ISREG(st->st_mode)) {
+    err_file(e, WEFT_EFILE, path, 0, "is %s, a file is expected", kind_of(st->st_mode));
   } else {
-    *size = (uint64_t)st.st_size;
     return WEFT_OK;
   }
   close(*fd);
@@ -41,9 +38,31 @@ static weft_status open_regular(const char *path, int *fd, uint64_t *size,
 
 /* ---- pieces ---- */
 
+static int64_t modified(const struct stat *st) {
+  return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
 weft_status file_open(const char *path, File *out, weft_error *e) {
+  struct stat st;
   *out = (File){.path = path, .fd = -1};
-  return open_regular(path, &out->fd, &out->size, e);
+  TRY(open_regular(path, &out->fd, &st, e));
+  out->size = (uint64_t)st.st_size;
+  out->modified = modified(&st);
+  return WEFT_OK;
+}
+
+/* What was read of a file and what is still to come must be of one file. */
+static weft_status unchanged(const File *f, const struct stat *st, weft_error *e) {
+  unsigned long long was = f->size, is = (unsigned long long)st->st_size;
+  if (is < was)
+    return err_file(e, WEFT_EFILE, f->path, 0,
+                    "has become shorter: it had %llu bytes when it was opened, and now "
+                    "has %llu",
+                    was, is);
+  if (is == was && modified(st) == f->modified) return WEFT_OK;
+  return err_file(e, WEFT_EFILE, f->path, 0,
+                  "was written to after it was opened; it must stay as it is while it is "
+                  "used");
 }
 
 void file_park(File *f) {
@@ -80,13 +99,16 @@ static weft_status read_at(int fd, const File *f, uint64_t at, void *to, size_t 
 }
 
 weft_status file_at(const File *f, uint64_t at, void *to, size_t n, weft_error *e) {
-  uint64_t size;
+  struct stat now;
   int fd = f->fd;
   assert(n <= f->size && at <= f->size - n);
-  if (fd >= 0) return read_at(fd, f, at, to, n, e);
-  TRY(open_regular(f->path, &fd, &size, e));
-  weft_status st = read_at(fd, f, at, to, n, e);
-  close(fd);
+  if (fd < 0)
+    TRY(open_regular(f->path, &fd, &now, e));
+  else if (fstat(fd, &now) != 0)
+    return err_file(e, WEFT_EFILE, f->path, 0, "cannot be examined: %s", strerror(errno));
+  weft_status st = unchanged(f, &now, e);
+  if (st == WEFT_OK) st = read_at(fd, f, at, to, n, e);
+  if (fd != f->fd) close(fd);
   return st;
 }
 
@@ -115,13 +137,13 @@ static weft_status slurp(int fd, const char *path, size_t most, Text *t, weft_er
 weft_status file_read(const weft_alloc *a, const char *path, size_t most, char **s,
                       size_t *n, weft_error *e) {
   int fd;
-  uint64_t size;
+  struct stat info;
   Text t = {.alloc = a};
   weft_status status;
   *s = NULL;
   *n = 0;
-  TRY(open_regular(path, &fd, &size, e));
-  if (size > most) TRY_TO(out, status, too_large(path, most, e));
+  TRY(open_regular(path, &fd, &info, e));
+  if ((uint64_t)info.st_size > most) TRY_TO(out, status, too_large(path, most, e));
   TRY_TO(out, status, slurp(fd, path, most, &t, e));
   char *copy = mem_new(a, t.n + 1);
   if (copy) {

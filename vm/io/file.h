@@ -10,9 +10,11 @@ typedef struct File {
   const char *path; /* borrowed */
   int fd;           /* -1: opened for each read */
   uint64_t size;    /* when it was opened first */
+  int64_t modified; /* ... in ns */
 } File;
 weft_status file_open(const char *path, File *out, weft_error *e);
-/* Exactly the bytes [at, at + n), which were there when it was opened. Thread-safe. */
+/* Exactly the bytes [at, at + n), which were there when it was opened; a file that was
+ * changed since then is an error. Thread-safe. */
 weft_status file_at(const File *f, uint64_t at, void *to, size_t n, weft_error *e);
 /* Gives the descriptor back; the file can still be read. */
 void file_park(File *f);

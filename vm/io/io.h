@@ -23,7 +23,7 @@ weft_status data_open_val(const weft_alloc *a, const DataSpec *spec, int64_t seq
 bool data_has_val(const DataSpec *spec);
 void data_close(Data *d);
 /* What data_open allocates, unless there are hundreds of files. */
-size_t data_bytes(void);
+size_t data_bytes(const DataSpec *spec);
 /* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e);

@@ -10,9 +10,13 @@
 /* A part of the stream: `n` ids of `width` bytes, the first of them at `first`. */
 typedef struct Part {
   File file;
+  const char *form;      /* what was recognised; NULL: nothing to say */
   uint64_t begin;        /* of the ids in the file */
-  int width;             /* 1, 2 or 4 */
+  int width;             /* 1, 2, 4 or 8 */
+  bool is_signed;
   int64_t first, n;
+  File index;            /* Megatron: the .idx */
+  int64_t sequences, documents;
 } Part;
 
 struct Data {
@@ -27,6 +31,8 @@ struct Data {
   bool shuffle;
   Part *part;
   int nparts;
+  struct Blend *blend;   /* NULL: all is one stream */
+  int number;            /* of this stream in a blend, from 1; 0: in none */
   const char *described;
 };
 
@@ -49,5 +55,30 @@ weft_status stream_open(Data *d, const DataSpec *spec,
                         weft_error *e);
 weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
                        weft_error *e);
+
+
+/* ---- megatron.c ---- */
+/* The path of the index of x.bin; NULL: the path does not end like that. */
+const char *megatron_index_of(Arena *a, const char *path);
+/* Opens the index beside p->file, if there is one. */
+weft_status megatron_open(Arena *a, const Folders *in, Part *p, bool *is, weft_error *e);
+/* Where document k of a part begins, 0 <= k <= p->documents: its number among the part's
+ * ids. */
+weft_status megatron_document(const Part *p, int64_t k, int64_t *first, weft_error *e);
+
+/* ---- blend.c ---- several streams, each with its share of the samples */
+typedef struct Blend {
+  Data **of; int n;
+  int64_t cycle;         /* samples after which the order of streams repeats */
+  int64_t *share;        /* of each stream, in a cycle */
+  uint16_t *turn;        /* of each sample of a cycle: whose it is */
+  uint16_t *nth;         /* ... and its number among theirs */
+} Blend;
+/* The shortest cycle that gives each weight its exact share, or the longest there is, where
+ * each has at least one sample. `share` of n may be NULL. */
+int64_t blend_cycle(const double *weight, int n, int64_t *share);
+/* Fills share, turn and nth. */
+weft_status blend_fill(const weft_alloc *a, const double *weight, Blend *b, weft_error *e);
+void blend_free(const weft_alloc *a, Blend *b);
 
 #endif

@@ -1,5 +1,6 @@
-/* source_tokens.c - files of token ids: raw ones of 16 or 32 bits, and those that begin
- * with a header which is known here. What is known to be something else is an error. */
+/* source_tokens.c - files of token ids: raw ones of 16 or 32 bits, those that begin with
+ * a header which is known here, and Megatron's with an index beside them. What is known
+ * to be something else is an error. */
 #include "source.h"
 
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
@@ -10,11 +11,14 @@ enum { HEADER_INTS = 256, HEADER_BYTES = 4 * HEADER_INTS };
 static const struct {
   int32_t magic, version;
   int width;
+  TokenFormat of;
+  const char *form;
 } formats[] = {
-    {20240520, 1, 2},  /* llm.c, GPT-2 ids */
-    {20240801, 7, 4},  /* llm.c, Llama 3 ids */
-    {278895051, 1, 0}, /* NeMo AutoModel */
+    {20240520, 1, 2, TOKENS_LLMC, "llm.c GPT-2"},
+    {20240801, 7, 4, TOKENS_LLMC, "llm.c Llama 3"},
+    {278895051, 1, 0, TOKENS_AUTOMODEL, "NeMo AutoModel"},
 };
+enum { LLMC_EVAL = 20240522 };
 
 /* First bytes of files that are no token files of these forms. */
 static const struct {
@@ -34,6 +38,7 @@ static const struct {
 
 static weft_status read_header(Part *p, const int32_t *h, int format, weft_error *e) {
   const char *path = p->file.path;
+  p->form = formats[format].form;
   if (h[1] != formats[format].version)
     FAIL(path, "token file of version %d; version %d of this format is supported", h[1],
          formats[format].version);
@@ -68,6 +73,7 @@ static weft_status check_width(const Part *p, weft_error *e) {
 static weft_status raw_form(const Data *d, const DataSpec *spec, Part *p, weft_error *e) {
   const char *path = p->file.path;
   p->width = spec->width ? spec->width : 2;
+  p->form = p->width == 2 ? "raw u16" : "raw u32";
   if (p->file.size % (uint64_t)p->width)
     FAIL(path, "has %llu bytes, which is %s; raw token files hold %d-bit ids",
          (unsigned long long)p->file.size, p->width == 2 ? "odd" : "no multiple of 4",
@@ -83,17 +89,50 @@ static weft_status raw_form(const Data *d, const DataSpec *spec, Part *p, weft_e
   return check_width(p, e);
 }
 
-/* Headered where a known magic number is found, else raw ids. */
-static weft_status tokens(const Data *d, const DataSpec *spec, Part *p, weft_error *e) {
-  int32_t h[4] = {0};
-  size_t n = (size_t)MIN(p->file.size, (uint64_t)sizeof h);
-  TRY(file_at(&p->file, 0, h, n, e));
-  for (int f = 0; f < LEN(formats) && p->file.size >= HEADER_BYTES; f++)
-    if (h[0] == formats[f].magic) return read_header(p, h, f, e);
+/* The header that the file begins with, of those that may be; -1: none. */
+static int header_of(const File *f, TokenFormat said, const int32_t *h) {
+  for (int i = 0; i < LEN(formats) && f->size >= HEADER_BYTES; i++)
+    if (h[0] == formats[i].magic && (said == TOKENS_AUTO || said == formats[i].of))
+      return i;
+  return -1;
+}
+
+/* What the plan says that the file is, it must be. */
+static weft_status no_header(const Part *p, TokenFormat said, weft_error *e) {
+  if (said == TOKENS_LLMC)
+    FAIL(p->file.path, "does not begin with a header of llm.c (20240520 or 20240801), as "
+                       "format = \"llmc\" says");
+  FAIL(p->file.path, "does not begin with a header of NeMo AutoModel (278895051), as "
+                     "format = \"automodel\" says");
+}
+
+static weft_status no_stranger(const Part *p, const int32_t *h, size_t n, weft_error *e) {
   for (int i = 0; i < LEN(strangers); i++)
     if (n >= (size_t)strangers[i].n &&
         memcmp(h, strangers[i].bytes, (size_t)strangers[i].n) == 0)
       FAIL(p->file.path, "is no token file but %s", strangers[i].what);
+  if (p->file.size >= HEADER_BYTES && h[0] == LLMC_EVAL)
+    FAIL(p->file.path, "is no token file but one of llm.c's questions for evaluation");
+  return WEFT_OK;
+}
+
+static weft_status tokens(const Data *d, const DataSpec *spec, Part *p, weft_error *e) {
+  TokenFormat said = spec->format;
+  Folders in = {spec->dir, spec->folders, spec->nfolders};
+  int32_t h[4] = {0};
+  size_t n = (size_t)MIN(p->file.size, (uint64_t)sizeof h);
+  bool indexed = false;
+  if (said == TOKENS_RAW) return raw_form(d, spec, p, e);
+  if (said == TOKENS_AUTO || said == TOKENS_MEGATRON)
+    TRY(megatron_open(d->arena, &in, p, &indexed, e));
+  if (indexed) return WEFT_OK;
+  if (said == TOKENS_MEGATRON)
+    FAIL(p->file.path, "has no index of Megatron beside it: the same name with .idx");
+  TRY(file_at(&p->file, 0, h, n, e));
+  int header = header_of(&p->file, said, h);
+  if (header >= 0) return read_header(p, h, header, e);
+  if (said != TOKENS_AUTO) return no_header(p, said, e);
+  TRY(no_stranger(p, h, n, e));
   return raw_form(d, spec, p, e);
 }
 

@@ -50,15 +50,38 @@ static weft_status add_matches(Arena *a, const char *full, Paths *out, weft_erro
   return WEFT_OK;
 }
 
+static bool has_index(const DataSpec *spec) {
+  return spec->kind == DATA_TOKENS &&
+         (spec->format == TOKENS_AUTO || spec->format == TOKENS_MEGATRON);
+}
+
+/* Files, or what Megatron calls a prefix: x for x.bin and x.idx. */
+static weft_status add_named(Arena *a, const DataSpec *spec, const char *full, Paths *out,
+                             weft_error *e) {
+  int before = out->n;
+  TRY(add_matches(a, full, out, e));
+  if (out->n > before || !has_index(spec)) return WEFT_OK;
+  return add_matches(a, arena_printf(a, "%s.idx", full), out, e);
+}
+
+/* An index stands for the file that it is of. */
+static void follow_indices(Arena *a, Paths *p) {
+  for (int i = 0; i < p->n; i++) {
+    size_t n = strlen(p->at[i]);
+    if (n > 4 && strcmp(p->at[i] + n - 4, ".idx") == 0)
+      p->at[i] = arena_printf(a, "%.*s.bin", (int)(n - 4), p->at[i]);
+  }
+}
+
 /* A relative pattern is looked for in the plan's folder, then in those of --data, until
  * one has a match. */
 static weft_status find(Arena *a, const DataSpec *spec, const char *pattern, Paths *out,
                         weft_error *e) {
   int before = out->n, more = pattern[0] == '/' ? 0 : spec->nfolders;
   const char *first = full_pattern(a, spec->dir, pattern);
-  TRY(add_matches(a, first, out, e));
+  TRY(add_named(a, spec, first, out, e));
   for (int i = 0; i < more && out->n == before; i++)
-    TRY(add_matches(a, full_pattern(a, spec->folders[i], pattern), out, e));
+    TRY(add_named(a, spec, full_pattern(a, spec->folders[i], pattern), out, e));
   if (out->n > before) return WEFT_OK;
   FAIL(first, "no file matches%s", more ? ", nor in the folders of --data" : "");
 }
@@ -89,6 +112,19 @@ static const char *count_text(Arena *a, int64_t n) {
   return arena_printf(a, "%.1f %c", x, unit[u]);
 }
 
+/* " (raw u16, Megatron)": each form once, in the order of files. */
+static const char *forms_text(Data *d) {
+  const char *s = "";
+  for (int i = 0; i < d->nparts; i++) {
+    const char *form = d->part[i].form;
+    bool new = form != NULL;
+    for (int k = 0; k < i && new; k++)
+      new = !str_eq(form, d->part[k].form);
+    if (new) s = arena_printf(d->arena, "%s%s%s", s, *s ? ", " : " (", form);
+  }
+  return *s ? arena_printf(d->arena, "%s)", s) : s;
+}
+
 static weft_status describe(Data *d, weft_error *e) {
   const char *unit = d->source->unit, *path = d->part[0].file.path;
   const char *files =
@@ -98,8 +134,8 @@ static weft_status describe(Data *d, weft_error *e) {
     FAIL(path,
          "%s with %lld %s; one sample needs batch.seq + 1 = %lld, the last as a label",
          files, (long long)d->total, unit, (long long)d->seq + 1);
-  d->described =
-      arena_printf(d->arena, "%s, %s %s", files, count_text(d->arena, d->total), unit);
+  d->described = arena_printf(d->arena, "%s%s, %s %s", files, forms_text(d),
+                              count_text(d->arena, d->total), unit);
   return WEFT_OK;
 }
 
@@ -112,6 +148,7 @@ weft_status stream_open(Data *d, const DataSpec *spec,
   if (spec->nfiles == 0) return err_set(e, WEFT_EPLAN, "data names no files");
   for (int i = 0; i < spec->nfiles; i++)
     TRY(find(d->arena, spec, spec->files[i], &paths, e));
+  if (has_index(spec)) follow_indices(d->arena, &paths);
   sort_paths(&paths);
   d->part = NEW_N(d->arena, Part, paths.n);
   for (int i = 0; i < paths.n; i++) {
@@ -143,16 +180,22 @@ static const Part *part_at(const Data *d, int64_t at) {
   return &d->part[lo];
 }
 
-static uint32_t id_of(const unsigned char *p, int width) {
+static int64_t id_of(const unsigned char *p, int width, bool is_signed) {
   uint16_t x16;
   uint32_t x32;
+  int64_t x64;
   switch (width) {
   case 1:
-    return *p;
+    return is_signed ? (int8_t)*p : *p;
   case 2:
-    return memcpy(&x16, p, sizeof x16), x16;
+    memcpy(&x16, p, sizeof x16);
+    return is_signed ? (int16_t)x16 : x16;
+  case 4:
+    memcpy(&x32, p, sizeof x32);
+    return is_signed ? (int32_t)x32 : (int64_t)x32;
   default:
-    return memcpy(&x32, p, sizeof x32), x32;
+    memcpy(&x64, p, sizeof x64);
+    return x64;
   }
 }
 
@@ -165,11 +208,11 @@ static weft_status read_part(const Data *d, const Part *p, int64_t i, int64_t n,
     k = MIN(n, room);
     TRY(file_at(&p->file, p->begin + (uint64_t)(i * w), chunk, (size_t)(k * w), e));
     for (int64_t j = 0; j < k; j++) {
-      uint32_t id = id_of(chunk + j * w, p->width);
-      if (id >= (uint64_t)d->vocab)
+      int64_t id = id_of(chunk + j * w, p->width, p->is_signed);
+      if ((uint64_t)id >= (uint64_t)d->vocab)
         FAIL(p->file.path,
-             "%s %u at offset %lld is not below the model's vocabulary of %lld",
-             d->source->id, id, (long long)(i + j), (long long)d->vocab);
+             "%s %lld at offset %lld is not below the model's vocabulary of %lld",
+             d->source->id, (long long)id, (long long)(i + j), (long long)d->vocab);
       *out++ = (int32_t)id;
     }
   }

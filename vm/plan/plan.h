@@ -99,11 +99,21 @@ typedef enum {
 #include "sources.def"
   DATA_N
 } DataKind;
+/* What token files are: found out, or said. */
+typedef enum {
+  TOKENS_AUTO,
+  TOKENS_RAW,
+  TOKENS_LLMC,
+  TOKENS_AUTOMODEL,
+  TOKENS_MEGATRON
+} TokenFormat;
 typedef struct DataSpec {
   DataKind kind;
   const char *const *files; int nfiles;  /* globs, relative to `dir` */
   const char *dir;                       /* of the plan file */
   const char *const *folders; int nfolders; /* where else files may lie: --data */
+  const double *weights; int nweights;   /* of each of `files`; none: one stream */
+  TokenFormat format;
   int width;                             /* tokens: bytes of an id; 0 = not said */
   int64_t vocab;                         /* synthetic: 0 = the model's */
   bool shuffle;

@@ -1,0 +1,174 @@
+/* megatron.c - the index (.idx) beside Megatron's token files (.bin): how wide ids are
+ * and where documents begin. It is read in pieces, since it can be as large as memory. */
+#include <unistd.h>
+
+#include "source.h"
+
+#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
+
+/* "MMIDIDX\0\0", u64 version, u8 type, u64 sequences, u64 entries of the last table; then
+ * i32 lengths of sequences, i64 where they begin in the .bin in bytes, and i64 with which
+ * sequence each document begins; its last entry is the number of sequences. */
+enum { HEAD = 34, LOOK = 512 };
+static const char magic[9] = "MMIDIDX\0";
+
+static const struct {
+  const char *name;
+  int width; /* 0: no ids */
+  bool is_signed;
+} types[] = {{"none", 0, false}, {"u8", 1, false},  {"i8", 1, true},
+             {"i16", 2, true},   {"i32", 4, true},  {"i64", 8, true},
+             {"f64", 0, false},  {"f32", 0, false}, {"u16", 2, false}};
+
+static uint64_t lengths_at(const Part *p, int64_t i) {
+  return HEAD + 4 * (uint64_t)i;
+}
+
+static uint64_t begins_at(const Part *p, int64_t i) {
+  return HEAD + 4 * (uint64_t)p->sequences + 8 * (uint64_t)i;
+}
+
+static uint64_t documents_at(const Part *p, int64_t i) {
+  return HEAD + 12 * (uint64_t)p->sequences + 8 * (uint64_t)i;
+}
+
+/* ---- what the file says of itself ---- */
+
+static weft_status read_head(Part *p, weft_error *e) {
+  const File *f = &p->index;
+  unsigned char head[HEAD];
+  uint64_t version, sequences, entries;
+  if (f->size < HEAD)
+    FAIL(f->path, "has %llu bytes, less than its header", (unsigned long long)f->size);
+  TRY(file_at(f, 0, head, HEAD, e));
+  memcpy(&version, head + 9, 8);
+  memcpy(&sequences, head + 18, 8);
+  memcpy(&entries, head + 26, 8);
+  if (version != 1)
+    FAIL(f->path, "index of version %llu; version 1 is supported",
+         (unsigned long long)version);
+  if (head[17] == 0 || head[17] >= LEN(types))
+    FAIL(f->path, "the type of ids has the code %d; 1 to 8 are known", head[17]);
+  if (!types[head[17]].width)
+    FAIL(f->path, "holds numbers of type %s; ids of tokens are integers",
+         types[head[17]].name);
+  uint64_t most = f->size / 4;
+  uint64_t want =
+      sequences < most && entries < most ? HEAD + 12 * sequences + 8 * entries : 0;
+  if (want && f->size == want + sequences)
+    FAIL(f->path, "gives each sequence a mode, for several kinds of data; only text is "
+                  "supported");
+  if (want != f->size || entries == 0)
+    FAIL(f->path,
+         "the header says %llu sequences and %llu entries of documents, which does not "
+         "make %llu bytes",
+         (unsigned long long)sequences, (unsigned long long)entries,
+         (unsigned long long)f->size);
+  p->width = types[head[17]].width;
+  p->is_signed = types[head[17]].is_signed;
+  p->sequences = (int64_t)sequences;
+  p->documents = (int64_t)entries - 1;
+  return WEFT_OK;
+}
+
+/* ---- tables ---- */
+
+/* Sequences [i, i + n) follow each other, the first at byte `at`, which becomes the end
+ * of the last. */
+static weft_status check_sequences(const Part *p, int64_t i, int64_t n, int64_t *at,
+                                   weft_error *e) {
+  int32_t length[LOOK];
+  int64_t begin[LOOK];
+  const File *f = &p->index;
+  TRY(file_at(f, lengths_at(p, i), length, (size_t)n * sizeof *length, e));
+  TRY(file_at(f, begins_at(p, i), begin, (size_t)n * sizeof *begin, e));
+  for (int64_t k = 0; k < n; k++) {
+    if (length[k] < 0)
+      FAIL(f->path, "sequence %lld has %d tokens", (long long)(i + k), length[k]);
+    if (*at >= 0 && begin[k] != *at)
+      FAIL(f->path,
+           "sequence %lld begins at byte %lld of the .bin, but byte %lld comes next",
+           (long long)(i + k), (long long)begin[k], (long long)*at);
+    if (begin[k] < 0 || begin[k] > INT64_MAX / 2)
+      FAIL(f->path, "sequence %lld begins at byte %lld", (long long)(i + k),
+           (long long)begin[k]);
+    *at = begin[k] + (int64_t)length[k] * p->width;
+  }
+  return WEFT_OK;
+}
+
+/* Documents [i, i + n) begin with sequences that do not decrease. */
+static weft_status check_documents(const Part *p, int64_t i, int64_t n, weft_error *e) {
+  int64_t first[LOOK], before = i == 0 ? 0 : -1;
+  const File *f = &p->index;
+  TRY(file_at(f, documents_at(p, i), first, (size_t)n * sizeof *first, e));
+  if (i == 0 && first[0] != 0)
+    FAIL(f->path, "the first document begins with sequence %lld", (long long)first[0]);
+  for (int64_t k = 0; k < n; before = first[k++])
+    if (first[k] < before || first[k] < 0 || first[k] > p->sequences)
+      FAIL(f->path, "document %lld begins with sequence %lld of %lld", (long long)(i + k),
+           (long long)first[k], (long long)p->sequences);
+  if (i + n == p->documents + 1 && first[n - 1] != p->sequences)
+    FAIL(f->path, "the documents end with sequence %lld of %lld", (long long)first[n - 1],
+         (long long)p->sequences);
+  return WEFT_OK;
+}
+
+/* The begin and the end of the tables; what is between is checked when it is used. */
+static weft_status check_tables(const Part *p, weft_error *e) {
+  int64_t S = p->sequences, D = p->documents + 1, n = MIN(S, (int64_t)LOOK), at = 0;
+  int64_t nd = MIN(D, (int64_t)LOOK);
+  TRY(check_sequences(p, 0, n, &at, e));
+  if (S > n) at = -1;
+  if (S > n) TRY(check_sequences(p, S - n, n, &at, e));
+  if ((uint64_t)at != p->file.size)
+    FAIL(p->index.path,
+         "its sequences end at byte %lld of the .bin, which has %llu bytes",
+         (long long)at, (unsigned long long)p->file.size);
+  TRY(check_documents(p, 0, nd, e));
+  return check_documents(p, D - nd, nd, e);
+}
+
+/* ---- open ---- */
+
+const char *megatron_index_of(Arena *a, const char *path) {
+  size_t n = strlen(path);
+  if (n < 4 || strcmp(path + n - 4, ".bin") != 0) return NULL;
+  return arena_printf(a, "%.*s.idx", (int)(n - 4), path);
+}
+
+weft_status megatron_open(Arena *a, const Folders *in, Part *p, bool *is, weft_error *e) {
+  const char *path = megatron_index_of(a, p->file.path);
+  char head[sizeof magic];
+  *is = false;
+  if (!path || access(path, F_OK) != 0) return WEFT_OK;
+  TRY(folders_hold(in, path, e));
+  TRY(file_open(path, &p->index, e));
+  if (p->index.size < sizeof head) return WEFT_OK;
+  TRY(file_at(&p->index, 0, head, sizeof head, e));
+  if (memcmp(head, magic, sizeof magic) != 0) return WEFT_OK;
+  TRY(read_head(p, e));
+  TRY(check_tables(p, e));
+  file_park(&p->index);
+  *is = true;
+  p->form = "Megatron";
+  p->n = (int64_t)(p->file.size / (uint64_t)p->width);
+  return WEFT_OK;
+}
+
+weft_status megatron_document(const Part *p, int64_t k, int64_t *first, weft_error *e) {
+  const char *path = p->index.path;
+  int64_t sequence, byte = (int64_t)p->file.size;
+  assert(k >= 0 && k <= p->documents);
+  TRY(file_at(&p->index, documents_at(p, k), &sequence, sizeof sequence, e));
+  if (sequence < 0 || sequence > p->sequences)
+    FAIL(path, "document %lld begins with sequence %lld of %lld", (long long)k,
+         (long long)sequence, (long long)p->sequences);
+  if (sequence < p->sequences)
+    TRY(file_at(&p->index, begins_at(p, sequence), &byte, sizeof byte, e));
+  if (byte < 0 || (uint64_t)byte > p->file.size || byte % p->width)
+    FAIL(path, "sequence %lld begins at byte %lld of the .bin, which has %llu bytes",
+         (long long)sequence, (long long)byte, (unsigned long long)p->file.size);
+  *first = byte / p->width;
+  return WEFT_OK;
+}
