@@ -7,7 +7,8 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --steps N          take N steps instead of train.steps; the learning rate is as
                      in the plan
   --threads N        threads of each rank; default: the machine's share
-  --comm NAME        local or mpi; default: mpi under a launcher, else local
+  --comm NAME        local, mpi or tcp; default: tcp where RANK and WORLD_SIZE are set,
+                     mpi under mpirun and srun, else local
   --log FILE         write lines of JSON: what runs, then every step; a file that
                      holds something is refused
   --tensorboard DIR  write event files for TensorBoard; a folder that has some is

@@ -67,6 +67,13 @@ int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
 bool is_launched(void); /* by mpirun or the like */
+
+/* ---- meet.c ---- */
+struct LaunchInfo;
+struct Meet;
+/* Where processes find each other, from the environment; WEFT_EUSAGE says what is not
+ * set. */
+weft_status meet_of(const struct LaunchInfo *info, struct Meet *out, weft_error *e);
 int verb_show(Cli *cli, Arena *arena);
 int verb_verify(Cli *cli, Arena *arena);
 

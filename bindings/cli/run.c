@@ -13,6 +13,7 @@ typedef struct Training {
   const Cli *cli;
   Session session;
   const WorldKind *comm;
+  Meet meet; /* if ranks of this kind meet */
   bool first; /* this process tells of the run */
   Recorder record;
   StepResult last;
@@ -70,7 +71,8 @@ static weft_status choose_comm(Training *t, int64_t *world) {
   TRY(launch_detect(get_env, NULL, &info, e));
   bool launched = info.kind != LAUNCH_NONE && info.size > 1;
   char names[64];
-  t->comm = t->cli->comm ? world_kind(t->cli->comm, NULL) : world_default(launched);
+  t->comm = t->cli->comm ? world_kind(t->cli->comm, NULL)
+                         : world_default(launched, info.kind == LAUNCH_ENV);
   if (!t->comm)
     return err_set(e, WEFT_EUSAGE, "--comm is %s, got \"%s\"", world_names(names),
                    t->cli->comm);
@@ -80,11 +82,8 @@ static weft_status choose_comm(Training *t, int64_t *world) {
                    "%s has started %d processes, but --comm %s is one "
                    "process; leave --comm out",
                    launch_name(info.kind), info.size, t->comm->name);
-  if (*world && info.kind == LAUNCH_ENV)
-    return err_set(e, WEFT_EUSAGE,
-                   "RANK and WORLD_SIZE are set, but processes without MPI "
-                   "cannot talk to each other yet; start weft with mpirun or srun");
-  return *world ? check_world(t, &info) : WEFT_OK;
+  if (*world) TRY(check_world(t, &info));
+  return t->comm->meets ? meet_of(&info, &t->meet, e) : WEFT_OK;
 }
 
 /* Threads of each rank. More than the machine has cores is fine in moderation: results
@@ -137,6 +136,7 @@ static weft_status start(Training *t) {
   t->record.head.data = data_describe(t->session.data);
   t->record.head.plan_hash = job_hash(&f);
   RunOptions o = {.world = t->comm->name,
+                  .meet = t->comm->meets ? &t->meet : NULL,
                   .threads = threads,
                   .stop = t->cli->stop,
                   .fact = f.fact,

@@ -266,9 +266,9 @@ START_TEST(a_stop_flag_ends_calls) {
 END_TEST
 
 START_TEST(runs_refuse_what_cannot_be) {
-  weft_run_options o = {.size = sizeof o, .comm = "tcp"};
+  weft_run_options o = {.size = sizeof o, .comm = "udp"};
   load(NULL, 0);
-  refused(weft_run_open(plan, &o, &run, &err), WEFT_EUSAGE, "\"tcp\"");
+  refused(weft_run_open(plan, &o, &run, &err), WEFT_EUSAGE, "\"udp\"");
   ck_assert_ptr_null(run);
   o = (weft_run_options){.size = sizeof o, .threads = -1};
   refused(weft_run_open(plan, &o, &run, &err), WEFT_EUSAGE, "-1 threads");

@@ -126,16 +126,19 @@ START_TEST(test_join_errors) {
   Comm c;
   int both[] = {0, 1};
   CommGroup g = {both, 2, 1, "dp"}, other = {both, 2, 3, "dp"}, none = {both, 1, 1, "tp"};
+  CommNeeds needs = {.group = &g, .ngroup = 1, .nhandle = 1};
   err_clear(&e);
-  ck_assert_int_eq(world_start(&w, world_kind("local", &e), NULL, 3, &e), WEFT_OK);
-  ck_assert_int_eq(world_join(&w, 0, NULL, &g, 1, 1, &c, &e), WEFT_OK);
-  ck_assert_int_eq(world_join(&w, 0, NULL, &g, 1, 1, &c, &e), WEFT_EINTERNAL);
+  ck_assert_int_eq(world_start(&w, world_kind("local", &e), NULL, 3, NULL, &e), WEFT_OK);
+  ck_assert_int_eq(world_join(&w, 0, NULL, &needs, &c, &e), WEFT_OK);
+  ck_assert_int_eq(world_join(&w, 0, NULL, &needs, &c, &e), WEFT_EINTERNAL);
   ck_assert_ptr_nonnull(strstr(e.text, "rank 0 joins its world a second time"));
   err_clear(&e);
-  ck_assert_int_eq(world_join(&w, 1, NULL, &other, 1, 1, &c, &e), WEFT_EINTERNAL);
+  needs.group = &other;
+  ck_assert_int_eq(world_join(&w, 1, NULL, &needs, &c, &e), WEFT_EINTERNAL);
   ck_assert_ptr_nonnull(strstr(e.text, "disagree on the operations in flight, 1 and 3"));
   err_clear(&e);
-  ck_assert_int_eq(world_join(&w, 2, NULL, &none, 1, 1, &c, &e), WEFT_EINTERNAL);
+  needs.group = &none;
+  ck_assert_int_eq(world_join(&w, 2, NULL, &needs, &c, &e), WEFT_EINTERNAL);
   ck_assert_ptr_nonnull(strstr(e.text, "communicator tp: rank 2 is no member"));
   world_close(&w);
 }
@@ -167,10 +170,11 @@ static weft_status try_world(const weft_alloc *a, weft_error *e) {
   Comm c;
   int both[] = {0, 1};
   CommGroup g[] = {{both, 2, 1, "dp"}, {both, 2, 2, "tie"}};
-  TRY(world_start(&w, world_kind("local", e), a, 2, e));
+  CommNeeds needs = {.group = g, .ngroup = 2, .nhandle = 3};
+  TRY(world_start(&w, world_kind("local", e), a, 2, NULL, e));
   weft_status st = WEFT_OK;
   for (int r = 0; r < 2 && st == WEFT_OK; r++)
-    st = world_join(&w, r, NULL, g, 2, 3, &c, e);
+    st = world_join(&w, r, NULL, &needs, &c, e);
   world_close(&w);
   return st;
 }

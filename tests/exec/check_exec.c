@@ -202,7 +202,7 @@ START_TEST(a_wrong_batch_is_refused) {
   ck_assert_int_eq(
       run_open(&plan, pipeline(false), &(RunOptions){.world = "nccl"}, &run, &err),
       WEFT_EUSAGE);
-  has("no world \"nccl\" in this build, only local or mpi");
+  has("no world \"nccl\" in this build, only local, mpi or tcp");
 }
 END_TEST
 

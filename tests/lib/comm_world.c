@@ -16,22 +16,27 @@ typedef struct Thread {
   pthread_t id;
 } Thread;
 
-void setup_groups(const Setup *s, int rank, CommGroup group[MAX_GROUPS],
-                  int member[MAX_GROUPS][MAX_RANKS]) {
+const CommNeeds *setup_needs(const Setup *s, int rank, Needs *room) {
+  CommNeeds *k = &room->needs;
+  *k = (CommNeeds){.group = room->group,
+                   .ngroup = s->ngroup,
+                   .peer = room->peer,
+                   .nhandle = s->nhandle};
+  for (int i = 0; i < s->n; i++)
+    if (i != rank) room->peer[k->npeer++] = i;
   for (int g = 0; g < s->ngroup; g++) {
-    int n = s->n;
+    int n = s->n, *member = room->member[g];
     for (int i = 0; i < n; i++)
-      member[g][i] = i;
-    if (s->members) n = s->members(rank, n, g, member[g]);
-    group[g] = (CommGroup){member[g], n, s->in_flight, "test"};
+      member[i] = i;
+    if (s->members) n = s->members(rank, n, g, member);
+    room->group[g] = (CommGroup){member, n, s->in_flight, "test"};
   }
+  return k;
 }
 
 static weft_status join(Thread *t) {
-  CommGroup group[MAX_GROUPS];
-  int member[MAX_GROUPS][MAX_RANKS];
-  setup_groups(t->s, t->p.rank, group, member);
-  return world_join(t->w, t->p.rank, NULL, group, t->s->ngroup, t->s->nhandle, &t->p.c,
+  Needs room;
+  return world_join(t->w, t->p.rank, NULL, setup_needs(t->s, t->p.rank, &room), &t->p.c,
                     &t->p.e);
 }
 
@@ -52,7 +57,7 @@ void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg) {
   err_clear(&e);
   World w;
   const WorldKind *kind = world_kind("local", &e);
-  ck_assert_int_eq(world_start(&w, kind, s->alloc, s->n, &e), WEFT_OK);
+  ck_assert_int_eq(world_start(&w, kind, s->alloc, s->n, NULL, &e), WEFT_OK);
   if (s->world) *s->world = &w;
   Thread *t = calloc((size_t)s->n, sizeof *t);
   for (int i = 0; i < s->n; i++) {

@@ -18,7 +18,7 @@ typedef struct Peer {
 } Peer;
 
 typedef struct Setup {
-  int n, in_flight, nhandle, ngroup;
+  int n, in_flight, nhandle, ngroup; /* every rank is a peer of all others */
   /* Fills the world ranks of a group of `rank`, returns how many; NULL: all ranks. */
   int (*members)(int rank, int n, int group, int *out);
   const weft_alloc *alloc;
@@ -26,8 +26,12 @@ typedef struct Setup {
 } Setup;
 
 enum { MAX_RANKS = 64, MAX_GROUPS = 8 };
-void setup_groups(const Setup *s, int rank, CommGroup group[MAX_GROUPS],
-                  int member[MAX_GROUPS][MAX_RANKS]);
+typedef struct Needs {
+  CommNeeds needs;
+  CommGroup group[MAX_GROUPS];
+  int member[MAX_GROUPS][MAX_RANKS], peer[MAX_RANKS];
+} Needs;
+const CommNeeds *setup_needs(const Setup *s, int rank, Needs *room);
 void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg);
 
 /* Starts, waits, or both; true if all went well. */

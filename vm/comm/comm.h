@@ -19,6 +19,15 @@ typedef struct CommGroup {
   const char *name;      /* "tp": for messages */
 } CommGroup;
 
+/* What a rank connects to when it joins. */
+typedef struct CommNeeds {
+  const CommGroup *group;
+  int ngroup;
+  const int *peer; /* world ranks that it sends to or receives from, each once */
+  int npeer;
+  int nhandle;
+} CommNeeds;
+
 typedef struct CommOp {
   uint8_t coll;          /* CollKind */
   uint8_t red;           /* RedOp */

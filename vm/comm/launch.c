@@ -73,12 +73,15 @@ static weft_status detect(LaunchKind k, LaunchGetenv get, void *ud, LaunchInfo *
   return optional(get, ud, l->local, 0, out->size - 1, &out->local_rank, e);
 }
 
+weft_status launch_master(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e) {
+  out->master_addr = look(get, ud, "MASTER_ADDR");
+  return optional(get, ud, "MASTER_PORT", 1, MAX_PORT, &out->master_port, e);
+}
+
 weft_status launch_detect(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e) {
   *out = (LaunchInfo){.kind = LAUNCH_NONE, .size = 1, .local_rank = -1};
   bool found = false;
   for (int k = LAUNCH_ENV; k < LAUNCH_N && !found; k++)
     TRY(detect((LaunchKind)k, get, ud, out, &found, e));
-  if (out->kind != LAUNCH_ENV) return WEFT_OK;
-  out->master_addr = look(get, ud, "MASTER_ADDR");
-  return optional(get, ud, "MASTER_PORT", 1, MAX_PORT, &out->master_port, e);
+  return out->kind == LAUNCH_ENV ? launch_master(get, ud, out, e) : WEFT_OK;
 }

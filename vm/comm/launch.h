@@ -28,6 +28,8 @@ typedef const char *(*LaunchGetenv)(void *ud, const char *name);
 /* The innermost launcher, in the order of LaunchKind, wins; outer ones are not looked at.
  * WEFT_EUSAGE if it gives only one of rank and size, or no sensible number. */
 weft_status launch_detect(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e);
+/* Only master_addr and master_port, whichever launcher there is. */
+weft_status launch_master(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e);
 /* "srun": for messages. */
 const char *launch_name(LaunchKind k);
 

@@ -239,9 +239,9 @@ static weft_status join_group(Endpoint *p, const CommGroup *group, int i, weft_e
   return local_group_get(p->world, c, twin, &ref->g, e);
 }
 
-static weft_status join(Endpoint *p, const CommGroup *group, int ngroup, int nhandle,
-                        weft_error *e) {
+static weft_status join(Endpoint *p, const CommNeeds *needs, weft_error *e) {
   const weft_alloc *a = &p->world->alloc;
+  int ngroup = needs->ngroup, nhandle = needs->nhandle;
   if (p->joined)
     return err_set(e, WEFT_EINTERNAL, "rank %d joins its world a second time", p->rank);
   p->joined = true;
@@ -254,16 +254,16 @@ static weft_status join(Endpoint *p, const CommGroup *group, int ngroup, int nha
   for (int i = 0; i < nhandle; i++)
     p->rec[i].owner = p;
   for (int i = 0; i < ngroup; i++)
-    TRY(join_group(p, group, i, e));
+    TRY(join_group(p, needs->group, i, e));
   return WEFT_OK;
 }
 
-static weft_status join_world(World *world, int rank, Device *d, const CommGroup *group,
-                              int ngroup, int nhandle, Comm *c, weft_error *e) {
+static weft_status join_world(World *world, int rank, Device *d, const CommNeeds *needs,
+                              Comm *c, weft_error *e) {
   LocalWorld *w = world->ctx;
   Endpoint *p = &w->end[rank];
   pthread_mutex_lock(&w->lock);
-  weft_status st = join(p, group, ngroup, nhandle, e);
+  weft_status st = join(p, needs, e);
   pthread_mutex_unlock(&w->lock);
   if (st != WEFT_OK) return st;
   *c = (Comm){.vt = &local_comm, .rank = rank, .size = w->size, .ctx = p};

@@ -395,9 +395,10 @@ static weft_status connect(MpiWorld *w, MpiGroup *g, const CommGroup *from, int 
 /* Only the members take part in making a communicator. Groups have the same position on
  * all ranks and are made in that order, so this cannot deadlock: of the groups that are
  * waited for, the members of the first one are all there, or on their way to it. */
-static weft_status join(World *world, int rank, Device *d, const CommGroup *group,
-                        int ngroup, int nhandle, Comm *c, weft_error *e) {
+static weft_status join(World *world, int rank, Device *d, const CommNeeds *needs,
+                        Comm *c, weft_error *e) {
   MpiWorld *w = world->ctx;
+  int ngroup = needs->ngroup, nhandle = needs->nhandle;
   MpiEndpoint *p = mem_new(w->alloc, sizeof *p);
   if (!p) return err_set(e, WEFT_ENOMEM, "no memory for the MPI engine");
   *p = (MpiEndpoint){.w = w, .ngroup = ngroup, .nhandle = nhandle};
@@ -412,7 +413,7 @@ static weft_status join(World *world, int rank, Device *d, const CommGroup *grou
   for (int i = 0; p->handle && i < nhandle; i++)
     p->handle[i].req = &p->handle[i].one, p->handle[i].cap = 1;
   for (int i = 0; st == WEFT_OK && i < ngroup; i++)
-    st = connect(w, &p->group[i], &group[i], i, e);
+    st = connect(w, &p->group[i], &needs->group[i], i, e);
   if (st != WEFT_OK) leave(c);
   return st;
 }

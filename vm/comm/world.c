@@ -6,9 +6,14 @@
 
 static const WorldVtable *load_local(weft_error *e) { return &world_local; }
 
+static const WorldVtable *load_tcp(weft_error *e) {
+  return &world_tcp;
+}
+
 static const WorldKind kinds[] = {
     {.name = "local", .most = 1024, .bytes = &world_local_bytes, .load = load_local},
     {.name = "mpi", .processes = true, .load = world_load_mpi},
+    {.name = "tcp", .processes = true, .meets = true, .load = load_tcp},
 };
 
 const char *world_names(char buf[64]) {
@@ -28,14 +33,15 @@ const WorldKind *world_kind(const char *name, weft_error *e) {
   return NULL;
 }
 
-const WorldKind *world_default(bool processes) {
+const WorldKind *world_default(bool processes, bool meets) {
   int i = 0;
-  while (kinds[i].processes != processes) i++;
+  while (kinds[i].processes != processes || kinds[i].meets != meets)
+    i++;
   return &kinds[i];
 }
 
 weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
-                        weft_error *e) {
+                        const struct Meet *meet, weft_error *e) {
   *w = (World){0};
   if (k->most && size > k->most)
     return err_set(e, WEFT_ELIMIT, "%d virtual ranks are more than one process runs (%d)",
@@ -43,16 +49,18 @@ weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int s
   const WorldVtable *vt = k->load(e);
   if (!vt) return e && e->code ? e->code : WEFT_EFILE;
   assert(vt->version == 1);
-  *w = (World){.vt = vt, .alloc = a, .size = size, .here = size, .node = size};
+  *w = (World){
+      .vt = vt, .alloc = a, .size = size, .here = size, .node = size, .meet = meet};
   weft_status st = vt->start(w, e);
+  w->meet = NULL;
   if (st != WEFT_OK) w->vt = NULL;
   return st;
 }
 
-weft_status world_join(World *w, int rank, Device *d, const CommGroup *group, int ngroup,
-                       int nhandle, Comm *c, weft_error *e) {
+weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
+                       weft_error *e) {
   assert(w->vt && world_has(w, rank));
-  TRY(w->vt->join(w, rank, d, group, ngroup, nhandle, c, e));
+  TRY(w->vt->join(w, rank, d, needs, c, e));
   c->world = w;
   return WEFT_OK;
 }

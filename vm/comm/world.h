@@ -18,8 +18,8 @@ typedef struct WorldVtable {
    * `d`. Groups with the same members, given in the same order by all of them, are one
    * group; a rank that gives the same members twice makes two. Nothing is allocated
    * later. */
-  weft_status (*join)(World *w, int rank, Device *d, const CommGroup *group, int ngroup,
-                      int nhandle, Comm *c, weft_error *e);
+  weft_status (*join)(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
+                      weft_error *e);
   /* Bytes of the host between processes, each call by one thread of each process; all
    * NULL in a world of one process. */
   void (*barrier)(World *w);
@@ -49,6 +49,7 @@ typedef struct WorldBytes {
 typedef struct WorldKind {
   const char *name;      /* "local" */
   bool processes;        /* one rank each, of a launcher; otherwise threads of this one */
+  bool meets;            /* they find each other at World.meet */
   int most;              /* ranks; 0: any number */
   const WorldBytes *bytes; /* NULL: a library has its own */
   /* The world itself; opens its shared object if it has one. NULL with an error that says
@@ -62,20 +63,21 @@ struct World {
   int size;              /* ranks in all; set before start, which may find another number */
   int rank, here;        /* the first rank of this process, and how many it has */
   int node;              /* ranks on this machine */
+  const struct Meet *meet; /* rendezvous.h; for start only, NULL: nowhere */
   void *ctx;
 };
 
 /* NULL with an error that lists what is there. */
 const WorldKind *world_kind(const char *name, weft_error *e);
-/* The first row of ranks that are processes, or threads. */
-const WorldKind *world_default(bool processes);
-/* "local or mpi" */
+/* The first row of ranks that are threads, or processes that meet, or do not. */
+const WorldKind *world_default(bool processes, bool meets);
+/* "local, mpi or tcp" */
 const char *world_names(char buf[64]);
 
 weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
-                        weft_error *e);
-weft_status world_join(World *w, int rank, Device *d, const CommGroup *group, int ngroup,
-                       int nhandle, Comm *c, weft_error *e);
+                        const struct Meet *meet, weft_error *e);
+weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
+                       weft_error *e);
 static inline bool world_has(const World *w, int rank) {
   return rank >= w->rank && rank < w->rank + w->here;
 }
@@ -87,8 +89,8 @@ weft_status world_poll(World *w, weft_error *e);
 void world_abort(World *w, int rank, weft_status code, const char *why);
 void world_close(World *w);    /* one that was never started is fine */
 
-/* local.c, mpi.c */
-extern const WorldVtable world_local;
+/* local.c, tcp.c, mpi.c */
+extern const WorldVtable world_local, world_tcp;
 extern const WorldBytes world_local_bytes;
 const WorldVtable *world_load_mpi(weft_error *e);
 

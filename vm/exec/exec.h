@@ -2,6 +2,7 @@
 #ifndef WEFT_EXEC_H
 #define WEFT_EXEC_H
 
+#include "vm/comm/rendezvous.h"
 #include "vm/comm/world.h"
 #include "vm/compile/compile.h"
 #include "vm/io/io.h"
@@ -15,8 +16,9 @@ typedef struct Rank Rank;
 weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
                      Rank **out, weft_error *e);
 void rank_free(Rank *r);
-/* The groups of this rank, in the order of Program.comm (groups of one member too). */
-int rank_groups(Rank *r, const CommGroup **out);
+/* What this rank connects to: its groups in the order of Program.comm (of one member,
+ * too), and the ranks that it sends to or receives from. */
+CommNeeds rank_needs(const Rank *r);
 void rank_connect(Rank *r, Comm *c);
 /* One step, in three phases: upload takes the inputs and scalars of the host to their
  * places, main runs the program, download brings the scalars back. Nothing of the host is
@@ -84,6 +86,7 @@ typedef struct RunOptions {
   const RunFact *fact;        /* compared over all processes, beside build and programs, */
   int nfact;                  /* before any of them waits for another */
   double patience_s;          /* of the watchdog; 0: see watchdog_patience */
+  const Meet *meet;           /* where processes find each other, if the world needs it */
 } RunOptions;
 
 typedef struct StepResult {

@@ -37,6 +37,8 @@ struct Rank {
   int *member;           /* of all groups */
   size_t nmember;
   int *peer;             /* pp rank -> world rank with this rank's other coordinates */
+  int *met;              /* [nmet]: those of them that it sends to or receives from */
+  int nmet;
   uint64_t *base;        /* [nbase] slots of the running body */
   uint32_t nbase;
   Pending *pending;      /* [p->nhandle] */

@@ -80,6 +80,17 @@ static void list_groups(Rank *r) {
   for (int i = 0; i < m->size[AXIS_PP]; i++) r->peer[i] = rank_on_pp(m, r->rank, i);
 }
 
+static bool meets(const Program *p, int pp) {
+  for (uint32_t i = 0; i < p->ncode; i++)
+    if (instr_is[p->code[i].code] & INSTR_PAIR && p->code[i].peer == pp) return true;
+  return false;
+}
+
+static void list_met(Rank *r) {
+  for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
+    if (meets(r->p, i)) r->met[r->nmet++] = r->peer[i];
+}
+
 /* ---- operands ---- */
 
 static void place_operands(Rank *r) {
@@ -122,6 +133,7 @@ static void take_tables(Rank *r, Room *m) {
   r->group = take(m, (size_t)p->ncomm * sizeof *r->group);
   r->member = take(m, r->nmember * sizeof *r->member);
   r->peer = take(m, (size_t)r->c->mesh.size[AXIS_PP] * sizeof *r->peer);
+  r->met = take(m, (size_t)r->c->mesh.size[AXIS_PP] * sizeof *r->met);
   r->base = take(m, r->nbase * sizeof *r->base);
   r->off = take(m, p->noperand * sizeof *r->off);
   r->pending = take(m, (size_t)p->nhandle * sizeof *r->pending);
@@ -165,6 +177,7 @@ static weft_status load(Rank *r, weft_error *e) {
   take_staging(r, &m);
   take_states(r, &m);
   list_groups(r);
+  list_met(r);
   place_operands(r);
   void *arena = NULL;
   TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
@@ -209,9 +222,12 @@ void rank_free(Rank *r) {
   mem_free(r->alloc, r, r->block);
 }
 
-int rank_groups(Rank *r, const CommGroup **out) {
-  *out = r->group;
-  return r->p->ncomm;
+CommNeeds rank_needs(const Rank *r) {
+  return (CommNeeds){.group = r->group,
+                     .ngroup = r->p->ncomm,
+                     .peer = r->met,
+                     .npeer = r->nmet,
+                     .nhandle = r->p->nhandle};
 }
 
 void rank_connect(Rank *r, Comm *c) { r->comm = c; }

@@ -34,6 +34,7 @@ struct Run {
   const Compiled *c;
   const DeviceVtable *device;
   const StopFlag *stop;
+  const Meet *meet;      /* while the run is opened */
   double patience_s;     /* 0: watchdog_patience chooses */
   double longest_s;      /* step so far; 0: there was none */
   int threads;

@@ -180,7 +180,7 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   int size = r->c->mesh.world;
   if (w != r->worker) return WEFT_OK;
-  TRY(world_start(&r->world, r->kind, &r->alloc, size, e));
+  TRY(world_start(&r->world, r->kind, &r->alloc, size, r->meet, e));
   for (int i = 0; i < r->nworker; i++) r->worker[i].rank = r->world.rank + i;
   if (r->world.size != size)
     return err_set(e, WEFT_EUSAGE,
@@ -220,7 +220,7 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
 }
 
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
-  r->kind = o->world ? world_kind(o->world, e) : world_default(false);
+  r->kind = o->world ? world_kind(o->world, e) : world_default(false, false);
   if (!r->kind) return e && e->code ? e->code : WEFT_EUSAGE;
   TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
@@ -246,10 +246,8 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
 
 static weft_status job_join(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
-  const CommGroup *group;
-  int ngroup = rank_groups(w->r, &group);
-  int nhandle = r->c->prog[mesh_coord(&r->c->mesh, w->rank, AXIS_PP)].nhandle;
-  TRY(world_join(&r->world, w->rank, &w->dev, group, ngroup, nhandle, &w->comm, e));
+  CommNeeds needs = rank_needs(w->r);
+  TRY(world_join(&r->world, w->rank, &w->dev, &needs, &w->comm, e));
   w->has_comm = true;
   rank_connect(w->r, &w->comm);
   return WEFT_OK;
@@ -300,6 +298,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->plan = p;
   r->c = c;
   r->stop = o->stop;
+  r->meet = o->meet;
   r->scaler = scaler_make(p);
   r->scaled = 1;
   r->step = -1;

@@ -1,0 +1,51 @@
+/* meet.c - what the environment says about where the processes of a run find each other.
+ *
+ * MASTER_ADDR and MASTER_PORT are those of torchrun. WEFT_SECRET is a word that all have
+ * and nobody else; WEFT_JOIN_S the seconds that the last one may take. */
+#include <stdlib.h>
+
+#include "cli.h"
+#include "vm/comm/launch.h"
+#include "vm/comm/rendezvous.h"
+
+static const char *env(const char *name) {
+  const char *s = getenv(name);
+  return s && *s ? s : NULL;
+}
+
+static const char *look(void *ud, const char *name) {
+  return env(name);
+}
+
+static weft_status positive(const char *name, double *out, weft_error *e) {
+  const char *s = env(name);
+  char *end = NULL;
+  if (!s) return WEFT_OK;
+  *out = strtod(s, &end);
+  if (*out > 0 && *out < 1e6 && !*end) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE, "%s=%s in the environment: must be a positive number",
+                 name, s);
+}
+
+weft_status meet_of(const LaunchInfo *info, Meet *out, weft_error *e) {
+  LaunchInfo master = {0};
+  TRY(launch_master(look, NULL, &master, e));
+  *out = (Meet){.rank = info->rank,
+                .size = info->size,
+                .addr = master.master_addr,
+                .port = master.master_port,
+                .door = -1,
+                .secret = env("WEFT_SECRET")};
+  TRY(positive("WEFT_JOIN_S", &out->seconds, e));
+  if (!out->addr || !out->port)
+    return err_set(e, WEFT_EUSAGE,
+                   "%s is not set: processes without MPI find each other at "
+                   "MASTER_ADDR:MASTER_PORT, where rank 0 listens; torchrun sets both",
+                   out->addr ? "MASTER_PORT" : "MASTER_ADDR");
+  if (!out->secret)
+    return err_set(e, WEFT_EUSAGE,
+                   "WEFT_SECRET is not set: the processes of a run know each other by a "
+                   "word; export WEFT_SECRET=$(head -c 16 /dev/urandom | base64) before "
+                   "they are started, the same for all");
+  return WEFT_OK;
+}

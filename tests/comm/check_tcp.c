@@ -1,0 +1,215 @@
+/* check_tcp.c - the tcp engine in processes of their own, and their rendezvous: who may
+ * come in, and what is said to those who may not. */
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/lib/comm_child.h"
+#include "tests/lib/forked.h"
+
+enum { RANKS = 4 };
+
+/* ---- the engine ---- */
+
+static bool act(const Meet *m, const void *what) {
+  World w;
+  weft_error e;
+  err_clear(&e);
+  if (world_start(&w, world_kind("tcp", &e), NULL, m->size, m, &e) != WEFT_OK) {
+    fprintf(stderr, "%s\n", e.text);
+    return false;
+  }
+  bool ok = comm_child(&w, what);
+  world_close(&w);
+  return ok;
+}
+
+static void all_end(const Forked *f, int n, int code) {
+  for (int i = 0; i < n; i++)
+    ck_assert_msg(f->code[i] == code, "rank %d: code %d: %s", i, f->code[i], f->text);
+}
+
+static const struct {
+  const char *what;
+  int n;
+} good[] = {{"scenes", 4}, {"scenes", 2}, {"raw", 4}};
+
+START_TEST(engine) {
+  Forked f = forked(good[_i].n, act, good[_i].what);
+  all_end(&f, good[_i].n, 0);
+}
+END_TEST
+
+START_TEST(who_dies_is_named) {
+  Forked f = forked(RANKS, act, "die");
+  ck_assert_int_eq(f.code[1], 128 + SIGKILL);
+  ck_assert_msg(strstr(f.text, "rank 1 has closed its connection"), "%s", f.text);
+  for (int i = 0; i < RANKS; i++)
+    ck_assert_int_ne(f.code[i], 0);
+}
+END_TEST
+
+/* ---- the rendezvous ---- */
+
+typedef struct Odd {
+  const char *name;
+  int who;        /* this rank comes otherwise */
+  int rank, size; /* as which it says that it comes */
+  bool stays_away, other_word;
+  double seconds;
+  const char *said[3];
+} Odd;
+
+static const Odd odd[] = {
+    {.name = "secret",
+     .who = 2,
+     .rank = 2,
+     .size = RANKS,
+     .other_word = true,
+     .seconds = 1.5,
+     .said =
+         {"rank 2 has another WEFT_SECRET than rank 0 at 127.0.0.1:",
+          "only 3 of 4 processes have come within 2 s; not there: rank 2; 1 came with "
+          "another WEFT_SECRET"}},
+    {.name = "missing",
+     .who = 3,
+     .stays_away = true,
+     .seconds = 1,
+     .said = {"only 3 of 4 processes have come within 1 s; not there: rank 3"}},
+    {.name = "size",
+     .who = 1,
+     .rank = 1,
+     .size = 5,
+     .seconds = 4,
+     .said = {"rank 1 was told that there are 5 processes, rank 0 that there are 4"}},
+    {.name = "twice",
+     .who = 1,
+     .rank = 2,
+     .size = RANKS,
+     .seconds = 4,
+     .said = {"two processes came as rank 2"}},
+    {.name = "rank",
+     .who = 1,
+     .rank = 7,
+     .size = RANKS,
+     .seconds = 4,
+     .said = {"a process came as rank 7 of 4: RANK must be in 0..3"}},
+    {.name = "no host",
+     .who = 0,
+     .stays_away = true,
+     .seconds = 1,
+     .said = {"cannot reach rank 0 at 127.0.0.1:"}},
+};
+
+/* True if it was refused, as all are. */
+static bool come(const Meet *meet, const void *arg) {
+  const Odd *o = arg;
+  Meet m = *meet;
+  weft_error e;
+  Net n;
+  err_clear(&e);
+  m.seconds = o->seconds;
+  if (m.rank == o->who) {
+    if (o->stays_away) return true;
+    m.rank = o->rank;
+    m.size = o->size;
+    if (o->other_word) m.secret = "another word";
+  }
+  if (rendezvous(&m, NULL, &n, &e) == WEFT_OK) return false;
+  fprintf(stderr, "%s\n", e.text);
+  return e.code == WEFT_EUSAGE;
+}
+
+START_TEST(who_does_not_fit_is_told) {
+  const Odd *o = &odd[_i];
+  Forked f = forked(RANKS, come, o);
+  all_end(&f, RANKS, 0);
+  for (int i = 0; i < LEN(o->said) && o->said[i]; i++)
+    ck_assert_msg(strstr(f.text, o->said[i]), "%s: \"%s\" is not in:\n%s", o->name,
+                  o->said[i], f.text);
+}
+END_TEST
+
+/* A stranger who connects and says nothing, or nonsense, is no rank and stops nobody. */
+static bool among_strangers(const Meet *m, const void *arg) {
+  char why[NET_TEXT];
+  Net n;
+  weft_error e;
+  err_clear(&e);
+  if (m->rank == 2) {
+    int fd = net_reach(m->addr, m->port, now_s() + 5, why);
+    net_put(fd, "GET / HTTP/1.1\r\n\r\n", 18, now_s() + 5);
+    shutdown(fd, SHUT_WR);
+  }
+  if (rendezvous(m, NULL, &n, &e) != WEFT_OK) {
+    fprintf(stderr, "%s\n", e.text);
+    return false;
+  }
+  if (m->rank == 2) {
+    int fd = net_reach(n.peer[0].host, n.peer[0].port, now_s() + 5, why);
+    net_put(fd, "hello", 5, now_s() + 5);
+    close(fd);
+  }
+  int link = -1;
+  bool ok = true;
+  for (int i = 0; i < m->size; i++)
+    if (i != m->rank) ok = ok && net_link(&n, i, 7, &link, &e) == WEFT_OK;
+  if (!ok) fprintf(stderr, "%s\n", e.text);
+  net_close(&n);
+  return ok;
+}
+
+START_TEST(strangers_stop_nobody) {
+  Forked f = forked(3, among_strangers, NULL);
+  all_end(&f, 3, 0);
+}
+END_TEST
+
+/* ---- SHA-256 ---- */
+
+static void digest_is(const uint8_t *d, const char *hex) {
+  char text[2 * SHA256_BYTES + 1];
+  for (int i = 0; i < SHA256_BYTES; i++)
+    snprintf(text + 2 * i, 3, "%02x", d[i]);
+  ck_assert_str_eq(text, hex);
+}
+
+/* FIPS 180-4's examples and RFC 4231's cases 2 and 6. */
+START_TEST(hashes) {
+  static const char two[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+  uint8_t d[SHA256_BYTES], key[131];
+  Sha256 s;
+  sha256_begin(&s);
+  sha256_add(&s, "abc", 3);
+  sha256_end(&s, d);
+  digest_is(d, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  sha256_begin(&s);
+  for (size_t i = 0; i < sizeof two - 1; i++)
+    sha256_add(&s, two + i, 1);
+  sha256_end(&s, d);
+  digest_is(d, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  sha256_hmac("Jefe", 4, "what do ya want for nothing?", 28, d);
+  digest_is(d, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  memset(key, 0xaa, sizeof key);
+  sha256_hmac(key, sizeof key, "Test Using Larger Than Block-Size Key - Hash Key First",
+              54, d);
+  digest_is(d, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+END_TEST
+
+Suite *tcp_suite(void);
+Suite *tcp_suite(void) {
+  Suite *s = suite_create("tcp");
+  TCase *t = tcase_create("processes");
+  tcase_set_timeout(t, 60);
+  tcase_add_loop_test(t, engine, 0, LEN(good));
+  tcase_add_test(t, who_dies_is_named);
+  tcase_add_loop_test(t, who_does_not_fit_is_told, 0, LEN(odd));
+  tcase_add_test(t, strangers_stop_nobody);
+  tcase_add_test(t, hashes);
+  suite_add_tcase(s, t);
+  return s;
+}

@@ -1,0 +1,52 @@
+/* forked.c - see forked.h. */
+#include "forked.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The door is open as long as anybody has it. */
+static void child(const Meet *m, int door, int out,
+                  bool (*fn)(const Meet *, const void *), const void *arg) {
+  if (m->door < 0) close(door);
+  dup2(out, STDERR_FILENO);
+  dup2(out, STDOUT_FILENO);
+  bool ok = fn(m, arg);
+  fflush(NULL);
+  _exit(ok ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+Forked forked(int n, bool (*fn)(const Meet *m, const void *arg), const void *arg) {
+  Forked f = {.text = ""};
+  pid_t pid[FORKED_MOST];
+  int pipe_fd[2], door = net_listen("127.0.0.1", 0);
+  size_t at = 0;
+  ck_assert_int_ge(door, 0);
+  ck_assert_int_eq(pipe(pipe_fd), 0);
+  Meet m = {.size = n,
+            .addr = "127.0.0.1",
+            .port = net_port(door),
+            .door = -1,
+            .secret = "a word",
+            .seconds = 20};
+  fflush(NULL);
+  for (int i = 0; i < n; i++) {
+    m.rank = i;
+    m.door = i ? -1 : door;
+    if ((pid[i] = fork()) == 0) child(&m, door, pipe_fd[1], fn, arg);
+    ck_assert_int_gt(pid[i], 0);
+  }
+  close(door);
+  close(pipe_fd[1]);
+  for (ssize_t some; (some = read(pipe_fd[0], f.text + at, sizeof f.text - 1 - at)) > 0;)
+    at += (size_t)some;
+  close(pipe_fd[0]);
+  for (int i = 0; i < n; i++) {
+    int status;
+    waitpid(pid[i], &status, 0);
+    f.code[i] = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  return f;
+}

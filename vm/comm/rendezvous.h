@@ -1,0 +1,22 @@
+/* rendezvous.h - how processes that nobody has connected find each other: all of them
+ * come to rank 0, show that they know the same word, and learn where the others are. */
+#ifndef WEFT_RENDEZVOUS_H
+#define WEFT_RENDEZVOUS_H
+
+#include "net.h"
+
+typedef struct Meet {
+  int rank, size;
+  const char *addr; /* where rank 0 listens: MASTER_ADDR */
+  int port;
+  int door;           /* rank 0: a socket that listens there already; else -1 */
+  const char *secret; /* not empty */
+  double seconds;     /* until all are there; 0: MEET_S */
+} Meet;
+enum { MEET_S = 25 };
+
+/* All processes call it. WEFT_EUSAGE on all of them if they do not fit together, or not
+ * all have come in time; the error says which. */
+weft_status rendezvous(const Meet *m, const weft_alloc *a, Net *out, weft_error *e);
+
+#endif

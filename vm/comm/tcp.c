@@ -1,0 +1,199 @@
+/* tcp.c - processes that talk over TCP: the world, and bytes of the host. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rendezvous.h"
+#include "tcp_int.h"
+
+/* ---- bytes ---- */
+
+static int64_t moved(ssize_t n) {
+  if (n >= 0) return n;
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+}
+
+int64_t tcp_push(int fd, const void *p, uint64_t n) {
+  return moved(send(fd, p, n, MSG_NOSIGNAL));
+}
+
+int64_t tcp_pull(int fd, void *p, uint64_t n) {
+  ssize_t got = recv(fd, p, n, 0);
+  return got == 0 ? -1 : moved(got);
+}
+
+/* ---- the end ---- */
+
+bool tcp_ended(TcpWorld *w) {
+  return atomic_load(&w->ended);
+}
+
+void tcp_end(TcpWorld *w, int rank, weft_status code, const char *why) {
+  uint64_t one = 1;
+  pthread_mutex_lock(&w->lock);
+  if (!atomic_load(&w->ended)) {
+    w->code = code == WEFT_OK ? WEFT_ERUN : code;
+    w->culprit = rank;
+    snprintf(w->why, sizeof w->why, "%s", why);
+    atomic_store(&w->ended, true);
+    if (write(w->bell, &one, sizeof one) < 0) assert(!"an eventfd takes a one");
+  }
+  pthread_mutex_unlock(&w->lock);
+}
+
+weft_status tcp_why(TcpWorld *w, weft_error *e) {
+  pthread_mutex_lock(&w->lock);
+  bool first = e && e->code == WEFT_OK;
+  err_set(e, w->code, "%s", w->why);
+  if (first) e->rank = w->culprit;
+  pthread_mutex_unlock(&w->lock);
+  return w->code;
+}
+
+/* ---- bytes of the host ---- these calls have no way to report: what fails ends the
+ * world, whose `poll` says why, and what would have come is zero */
+
+static int raw_link(TcpWorld *w, int peer) {
+  weft_error e;
+  err_clear(&e);
+  if (tcp_ended(w)) return -1;
+  if (w->raw[peer] < 0 &&
+      net_link(&w->net, peer, NET_RAW, &w->raw[peer], &e) != WEFT_OK) {
+    w->raw[peer] = -1;
+    tcp_end(w, peer, e.code, e.text);
+  }
+  return w->raw[peer];
+}
+
+static void raw_lost(TcpWorld *w, int peer) {
+  char why[128];
+  snprintf(why, sizeof why, "rank %d has closed its connection: its process has ended",
+           peer);
+  tcp_end(w, peer, WEFT_ERUN, why);
+}
+
+/* Waits for the connection, or for the end of the world. */
+static void raw_wait(TcpWorld *w, int fd, short events) {
+  struct pollfd p[2] = {{.fd = fd, .events = events}, {.fd = w->bell, .events = POLLIN}};
+  poll(p, 2, -1);
+}
+
+static void send_raw(World *world, const void *p, size_t n, int peer) {
+  TcpWorld *w = world->ctx;
+  int fd = raw_link(w, peer);
+  for (size_t at = 0; at < n && !tcp_ended(w);) {
+    int64_t some = tcp_push(fd, (const char *)p + at, n - at);
+    if (some < 0) raw_lost(w, peer);
+    if (some == 0) raw_wait(w, fd, POLLOUT);
+    if (some > 0) at += (size_t)some;
+  }
+}
+
+static void recv_raw(World *world, void *p, size_t n, int peer) {
+  TcpWorld *w = world->ctx;
+  int fd = raw_link(w, peer);
+  size_t at = 0;
+  while (at < n && !tcp_ended(w)) {
+    int64_t some = tcp_pull(fd, (char *)p + at, n - at);
+    if (some < 0) raw_lost(w, peer);
+    if (some == 0) raw_wait(w, fd, POLLIN);
+    if (some > 0) at += (size_t)some;
+  }
+  if (at < n) memset((char *)p + at, 0, n - at);
+}
+
+static void bcast(World *world, void *p, size_t n, int root) {
+  if (world->rank != root) {
+    recv_raw(world, p, n, root);
+    return;
+  }
+  for (int i = 0; i < world->size; i++)
+    if (i != root) send_raw(world, p, n, i);
+}
+
+static void barrier(World *world) {
+  char here = 1;
+  if (world->rank != 0) send_raw(world, &here, 1, 0);
+  for (int i = 1; world->rank == 0 && i < world->size; i++)
+    recv_raw(world, &here, 1, i);
+  bcast(world, &here, 1, 0);
+}
+
+/* ---- the world ---- */
+
+static weft_status poll_world(World *world, weft_error *e) {
+  TcpWorld *w = world->ctx;
+  return tcp_ended(w) ? tcp_why(w, e) : WEFT_OK;
+}
+
+static void abort_world(World *world, int rank, weft_status code, int exit_code,
+                        const char *why) {
+  tcp_end(world->ctx, rank, code, why);
+}
+
+static void free_world(TcpWorld *w, int size) {
+  for (int i = 0; w->raw && i < size; i++)
+    if (w->raw[i] >= 0) close(w->raw[i]);
+  mem_free(w->alloc, w->raw, (size_t)size * sizeof *w->raw);
+  if (w->bell >= 0) close(w->bell);
+  net_close(&w->net);
+  pthread_mutex_destroy(&w->lock);
+  mem_free(w->alloc, w, sizeof *w);
+}
+
+static void close_world(World *world) {
+  free_world(world->ctx, world->size);
+}
+
+/* Processes of which rank 0 sees the address as that of its own machine. */
+static int on_this_node(const Net *n) {
+  int here = 0;
+  for (int i = 0; i < n->size; i++)
+    here += strcmp(n->peer[i].host, n->peer[n->rank].host) == 0;
+  return here;
+}
+
+static weft_status start_world(World *world, weft_error *e) {
+  const Meet *m = world->meet;
+  if (!m || !m->addr || !m->port || !m->secret)
+    return err_set(e, WEFT_EUSAGE,
+                   "the tcp engine was not told where to meet the others");
+  TcpWorld *w = mem_new(world->alloc, sizeof *w);
+  if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the tcp engine");
+  w->alloc = world->alloc;
+  pthread_mutex_init(&w->lock, NULL);
+  w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  w->raw = mem_new(w->alloc, (size_t)m->size * sizeof *w->raw);
+  for (int i = 0; w->raw && i < m->size; i++)
+    w->raw[i] = -1;
+  weft_status st = WEFT_OK;
+  if (w->bell < 0 || !w->raw)
+    st = err_set(e, WEFT_ENOMEM, "no memory for the tcp engine");
+  if (st == WEFT_OK) st = rendezvous(m, w->alloc, &w->net, e);
+  if (st != WEFT_OK) {
+    free_world(w, m->size);
+    return st;
+  }
+  world->rank = m->rank;
+  world->size = m->size;
+  world->here = 1;
+  world->node = on_this_node(&w->net);
+  world->ctx = w;
+  return WEFT_OK;
+}
+
+const WorldVtable world_tcp = {
+    .name = "tcp",
+    .version = 1,
+    .start = start_world,
+    .join = tcp_join,
+    .barrier = barrier,
+    .bcast = bcast,
+    .send = send_raw,
+    .recv = recv_raw,
+    .poll = poll_world,
+    .abort = abort_world,
+    .close = close_world,
+};
