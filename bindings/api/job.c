@@ -152,6 +152,13 @@ static weft_status check_val(Job *j) {
   return st;
 }
 
+weft_status job_val(Job *j, const weft_alloc *a, Data **out) {
+  *out = NULL;
+  if (!j->plan.eval_every) return WEFT_OK;
+  return data_open_val(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
+                       j->plan.seed, out, &j->e);
+}
+
 weft_status job_check_files(Job *j) {
   Folders in = lang_folders(j->lp);
   SafeTensors *weights = NULL;

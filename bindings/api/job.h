@@ -43,13 +43,15 @@ void job_advise(Job *j);
 weft_status job_expect(Job *j, int *n);
 /* Opens the plan's data, after job_compile. */
 weft_status job_data(Job *j, const weft_alloc *a, Data **out);
+/* Those for evaluations, if the plan has any; else *out is NULL. */
+weft_status job_val(Job *j, const weft_alloc *a, Data **out);
 /* After job_compile: data and weights are there, can be read, and fit the plan. */
 weft_status job_check_files(Job *j);
 /* job_facts.c: what all processes of a run must have in common, after job_compile: every
- * field of the plan, and its data and weights, each of which may be NULL. */
+ * field of the plan, and its data and weights, all of which may be NULL. */
 typedef struct JobFacts {
   Arena *arena; /* of the list */
-  const Data *data;
+  const Data *data, *val;
   const SafeTensors *weights;
   int64_t steps; /* 0: train.steps */
   const RunFact *fact;

@@ -57,14 +57,17 @@ static void add_plan(Facts *f) {
   bool ok = vary_text(f->j->lp, &t, &ignored) == WEFT_OK && !t.oom;
   uint64_t h = ok ? hash_bytes(0, t.s, t.n) : 0;
   text_free(&t);
-  add(f, OTHER_FIELDS, true,
-      arena_printf(a, "%016llx", (unsigned long long)h));
+  add(f, OTHER_FIELDS, true, arena_printf(a, "%016llx", (unsigned long long)h));
 }
 
-static weft_status add_data(Facts *f, const Data *data, weft_error *e) {
+static weft_status add_data(Facts *f, const char *what, const Data *data, weft_error *e) {
   uint64_t h;
+  if (!data) {
+    add(f, what, false, "none");
+    return WEFT_OK;
+  }
   TRY(data_look(data, &h, e));
-  add(f, "data", false,
+  add(f, what, false,
       arena_printf(f->arena, "%s (%08x)", data_describe(data), (unsigned)(h ^ h >> 32)));
   return WEFT_OK;
 }
@@ -90,10 +93,8 @@ weft_status job_facts(const Job *j, JobFacts *o, weft_error *e) {
     add(&f, "--steps", false, arena_printf(f.arena, "%lld", (long long)o->steps));
   else
     add(&f, "--steps", false, "not given");
-  if (o->data)
-    TRY(add_data(&f, o->data, e));
-  else
-    add(&f, "data", false, "none");
+  TRY(add_data(&f, "data", o->data, e));
+  TRY(add_data(&f, "data for validation", o->val, e));
   if (o->weights)
     add_weights(&f, o->weights);
   else

@@ -17,6 +17,7 @@ typedef struct Training {
   bool first; /* this process tells of the run */
   Recorder record;
   StepResult last;
+  double eval_loss; /* of the last evaluation */
   int64_t tokens;
   int64_t end; /* the step that is not taken any more; the learning rate keeps its plan */
   int64_t skipped; /* steps, see scaler.h */
@@ -125,11 +126,13 @@ static weft_status start(Training *t) {
   TRY(job_expect(j, NULL));
   TRY(open_record(t));
   TRY(job_data(j, NULL, &t->session.data));
+  TRY(job_val(j, NULL, &t->session.val));
   Folders in = lang_folders(j->lp);
   const char *weights = lang_weights(j->lp);
   if (weights) TRY(st_open(NULL, weights, &in, &t->session.weights, &j->e));
   JobFacts f = {.arena = j->arena,
                 .data = t->session.data,
+                .val = t->session.val,
                 .weights = t->session.weights,
                 .steps = t->end};
   TRY(job_facts(j, &f, &j->e));
@@ -149,6 +152,7 @@ static weft_status start(Training *t) {
 static weft_status report(void *ud, const StepResult *r, weft_error *e) {
   Training *t = ud;
   t->last = *r;
+  if (r->eval_tokens) t->eval_loss = r->eval_loss;
   t->tokens += r->tokens;
   t->ms += r->ms;
   t->skipped += r->skipped;
@@ -168,6 +172,7 @@ static void print_start(Training *t) {
 
 static void json_result(Json *out, void *ud) {
   const Training *t = ud;
+  if (t->session.val) json_num(out, "eval_loss", t->eval_loss);
   json_num(out, "grad_norm", t->last.grad_norm);
   json_num(out, "loss", t->last.loss);
   json_num(out, "lr", t->last.lr);

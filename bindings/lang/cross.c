@@ -2,6 +2,7 @@
  * the config already, so that all errors of a plan come together and before any graph is
  * built; the passes check what only they can see. */
 #include "schema.h"
+#include "vm/io/io.h"
 #include "vm/pipeline/schedule.h"
 
 typedef struct Cross {
@@ -70,6 +71,12 @@ static void check_tp(Cross *c) {
         (long long)kv)
         ->suggestion = legal;
   check_sequence_cut(c->plan, tp, c->d);
+}
+
+static void check_evaluation(Cross *c) {
+  if (c->plan->eval_every && !data_has_val(&c->plan->data))
+    diag_error(c->d, "missing", "train.eval_every",
+               "there is no validation data: data.val and data.val_fraction say which");
 }
 
 /* Tokens that the plan names must be tokens of the model. */
@@ -253,6 +260,7 @@ static void cross_job(lua_State *L, void *ud) {
   check_copies(c);
   check_offload(c);
   check_optimizer(c);
+  check_evaluation(c);
   if (c->mesh->size[AXIS_TP] > 1) check_styles(c);
   int64_t layers = -1;
   if (c->lp->config != LUA_NOREF) {

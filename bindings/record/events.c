@@ -202,7 +202,8 @@ weft_status events_record(Events *ev, const Record *r, weft_error *e) {
     const char *tag;
     double value;
     bool known;
-  } scalar[] = {{"train/loss", s->loss, true},
+  } scalar[] = {{"eval/loss", s->eval_loss, s->eval_tokens > 0},
+                {"train/loss", s->loss, true},
                 {"train/grad_norm", s->grad_norm, !s->skipped},
                 {"train/lr", s->lr, true},
                 {"train/loss_scale", s->loss_scale, s->loss_scale > 0},

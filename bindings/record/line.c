@@ -25,6 +25,14 @@ void line_of_step(const Record *r, Text *out) {
   add_left(r, out);
 }
 
+void line_of_evaluation(const Record *r, Text *out) {
+  const StepResult *s = &r->step;
+  char tokens[32];
+  text_printf(out, "step %6lld/%lld  evaluation loss %8.4f  %s tokens  %.1f ms",
+              (long long)s->step, (long long)r->end, s->eval_loss,
+              format_count((double)s->eval_tokens, tokens), s->eval_ms);
+}
+
 /* Said of every such step: a few at the begin are normal, many are not. */
 void line_of_skipped(const Record *r, Text *out) {
   text_printf(out, "step %6lld/%lld  skipped: gradients overflowed at loss scale %g",

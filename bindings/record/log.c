@@ -99,6 +99,11 @@ weft_status log_record(int fd, const char *path, const RunHead *h, const Record 
   Text text = {0};
   Json out = {.out = &text};
   json_open(&out, NULL, '{');
+  if (s->eval_tokens) {
+    json_num(&out, "eval_loss", s->eval_loss);
+    json_num(&out, "eval_ms", s->eval_ms);
+    json_int(&out, "eval_tokens", s->eval_tokens);
+  }
   json_num(&out, "flops_per_s", r->flops_per_s);
   json_num(&out, "grad_norm", s->grad_norm);
   json_num(&out, "loss", s->loss);

@@ -71,9 +71,11 @@ static void show_progress(Recorder *rec, const Record *r) {
 static void tell(Recorder *rec, const Record *r) {
   int64_t every = rec->head.job->plan.log_every, step = r->step.step;
   bool due = step % every == 0 || step + 1 == r->end;
-  bool line = rec->o.lines && (due || r->step.skipped);
-  if (line) record_clear(rec);
-  if (line) print(stdout, "", "\n", r->step.skipped ? line_of_skipped : line_of_step, r);
+  bool line = due || r->step.skipped, evaluated = r->step.eval_tokens > 0;
+  if (rec->o.lines && (line || evaluated)) record_clear(rec);
+  if (rec->o.lines && line)
+    print(stdout, "", "\n", r->step.skipped ? line_of_skipped : line_of_step, r);
+  if (rec->o.lines && evaluated) print(stdout, "", "\n", line_of_evaluation, r);
   show_progress(rec, r);
 }
 

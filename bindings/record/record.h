@@ -38,6 +38,7 @@ double device_peak(const Plan *p, const Compiled *c);
 
 /* ---- line.c ---- texts of one line, without its end */
 void line_of_step(const Record *r, Text *out);
+void line_of_evaluation(const Record *r, Text *out);
 void line_of_skipped(const Record *r, Text *out);
 /* Short: on a terminal it is written over and over. */
 void line_of_progress(const Record *r, Text *out);

@@ -192,24 +192,44 @@ static void lifetimes_key(Point *p, Text *k) {
   for (int r = 0; r < c->st.ranks; r++)
     held |= c->rank[r].held.n > 0;
   k->n = 0;
-  text_printf(k, "%d %d %d %d|", f->shape, p->schedule->id, p->rounds,
-              held ? p->shares->id : -1);
+  text_printf(k, "%d %d %d %d %d|", f->shape, p->schedule->id, p->rounds,
+              held ? p->shares->id : -1, plan_of(p)->eval_every > 0);
   for (int s = 0; s <= c->st.n; s++)
     text_printf(k, "%d,", c->st.first[s]);
 }
 
+typedef Lifetimes RankLives[AREA_N];
+
+/* Of all ranks under a schedule that can run. */
+static RankLives *lives_under(Point *p, const Schedule *s, const Timeline *when,
+                              Arena *a) {
+  const Shares *c = p->shares->value;
+  RankLives *l = (void *)arena_alloc(a, sizeof *l * (size_t)c->st.ranks);
+  Transfers t;
+  transfers(&c->st, s, when, s->microbatches * p->rounds, p->j->scratch, &t);
+  for (int r = 0; r < c->st.ranks; r++)
+    lifetimes(&t, &plan_of(p)->strategy, &c->rank[r].held, c->rank[r].sizes, r,
+              p->j->scratch, a, l[r]);
+  return l;
+}
+
+/* Of a step and of an evaluation; NULL: the plan makes none. */
+typedef struct Lives {
+  RankLives *step, *eval;
+} Lives;
+
 static void make_lifetimes(void *ud, CacheEntry *x) {
   Point *p = ud;
   const Scheduled *s = p->schedule->value;
-  const Shares *c = p->shares->value;
-  Lifetimes(*l)[AREA_N] = (void *)arena_alloc(x->arena, sizeof *l * (size_t)c->st.ranks);
-  Transfers t;
+  Lives *l = NEW(x->arena, Lives);
   arena_reset(p->j->scratch);
-  transfers(&c->st, &s->s, &s->when, s->s.microbatches * p->rounds, p->j->scratch, &t);
-  for (int r = 0; r < c->st.ranks; r++)
-    lifetimes(&t, &plan_of(p)->strategy, &c->rank[r].held, c->rank[r].sizes, r,
-              p->j->scratch, x->arena, l[r]);
   x->value = l;
+  l->step = lives_under(p, &s->s, &s->when, x->arena);
+  if (!plan_of(p)->eval_every) return;
+  Timeline when;
+  Schedule forward = schedule_forward(&s->s, p->j->scratch);
+  x->st = timeline_run(&forward, TIMELINE_UNIT, p->j->scratch, &when, &x->e);
+  if (x->st == WEFT_OK) l->eval = lives_under(p, &forward, &when, x->arena);
 }
 
 /* ---- the steps ---- */
@@ -311,20 +331,23 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   const Scheduled *s = p->schedule->value;
   row->bubble = timeline_bubble(&s->when);
   uint64_t limit = limit_of(j, a);
+  const Lives *lives = NULL;
   Footprint size = footprint_floor(c, row->microbatches, limit);
   if (!size.over) {
     lifetimes_key(p, &j->key);
     TRY(look_up(p, &j->caches->lifetimes, &p->lifetimes, make_lifetimes, p));
     TRY(entry_status(p, p->lifetimes, why));
     arena_reset(j->scratch);
-    size = footprint(c, p->lifetimes->value, row->microbatches, limit, j->scratch);
+    lives = p->lifetimes->value;
+    size = footprint(c, (const RankLives *)lives->step, (const RankLives *)lives->eval,
+                     row->microbatches, limit, j->scratch);
   }
   row->state = size.over ? POINT_MEMORY : POINT_OK;
   row->bytes = (double)size.bytes;
   row->worst = size.rank;
   if (size.over) return WEFT_OK;
-  Estimate e =
-      estimate(c, p->lifetimes->value, a, &p->mesh, row->microbatches, row->bubble);
+  Estimate e = estimate(c, (const RankLives *)lives->step, a, &p->mesh, row->microbatches,
+                        row->bubble);
   row->tp = e.tp, row->dp_bytes = e.dp, row->pp = e.pp;
   row->flops = e.flops, row->again = e.again;
   row->seconds = e.seconds;

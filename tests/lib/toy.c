@@ -194,6 +194,8 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
               .stochastic = o->stochastic,
               .post_validation = o->post_validation},
       .steps = 10,
+      .eval_every = o->eval_every,
+      .eval_batches = 16,
       .seed = 7};
   t->plan.strategy.sequence_parallel = o->sp;
   t->plan.strategy.loss_parallel = !o->whole_logits;

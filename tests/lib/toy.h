@@ -24,6 +24,7 @@ typedef struct ToyOptions {
   DType state;           /* of the moments */
   bool stochastic;
   bool post_validation;
+  int64_t eval_every;
   const Schedule *schedule;   /* NULL: 1F1B of pp and microbatches */
   const TpRule *rules;   /* NULL: the usual Llama plan */
   int nrules;

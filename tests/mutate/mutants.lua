@@ -147,7 +147,7 @@ return {
     from = "run_dp(r) + dp_index * micro + i % micro;",
     to = "run_dp(r) + dp_index + i % micro;" },
   { file = "vm/exec/step.c", suites = "exec determinism data",
-    from = "first = step * r->plan->batch.global;", to = "first = step;" },
+    from = "step_read(r, d, step * rows, rows, e)", to = "step_read(r, d, step, rows, e)" },
   { file = "vm/exec/interp.c", suites = "exec verify",
     from = "in->acc == ACC_ALWAYS ||", to = "in->acc != ACC_ALWAYS ||" },
   { file = "vm/exec/verify.c", suites = "verify",
@@ -273,6 +273,20 @@ return {
     to = [[{"comm_bytes", "pp", offsetof(PointRow, tp), false}]] },
   { file = "stdlib/objects/plan.lua", suites = "plan_object",
     from = "if from ~= to then", to = "if from ~= to or figure then" },
+
+  -- ---- evaluation ----
+  { file = "vm/lower/lower.c", suites = "evaluate",
+    from = "  if (c->forward)\n    update_count(e, c);", to = "  if (false)\n    update_count(e, c);" },
+  { file = "vm/lower/lower.c", suites = "evaluate",
+    from = "  if (c->forward)\n    update_loss(e);", to = "  if (false)\n    update_loss(e);" },
+  { file = "vm/exec/evaluate.c", suites = "evaluate",
+    from = "there ? MIN(rows, there - i * rows) : rows", to = "rows" },
+  { file = "vm/exec/evaluate.c", suites = "evaluate",
+    from = "i < batches && (!there || i * rows < there)", to = "i < batches" },
+  { file = "vm/exec/session.c", suites = "evaluate",
+    from = "(s->step % s->eval_every == 0 || s->step == end)", to = "s->step % s->eval_every == 0" },
+  { file = "bindings/sweep/sweep_point.c", suites = "sweep",
+    from = "if (!plan_of(p)->eval_every) return;", to = "return;" },
 
   -- ---- bindings/record ----
   { file = "bindings/record/record.c", suites = "record",

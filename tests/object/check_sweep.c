@@ -227,6 +227,10 @@ START_TEST(other_fields) {
       /* what is kept, and what waits for W */
       "return { { 'recompute', 'none', 'full', { 'cheap', 'layers.*.self_attn' } },"
       " { 'strategy.keep_gathered', false, true }, { 'schedule', '1f1b', 'zbv' } }",
+      /* what evaluates has buffers of its own in the same place */
+      "return { { 'train.eval_every', 0, 5 }, { 'data.val_fraction', 0.01 },"
+      " { 'mesh.dp', 1, 2 }, { 'mesh.tp', 1 }, { 'strategy.stage', 0, 3 },"
+      " { 'recompute', 'none', 'full' }, { 'schedule', 'gpipe', '1f1b', 'zbv' } }",
       /* ranks with the same bytes */
       "return { { 'mesh.dp', 6 }, { 'mesh.tp', 1 }, { 'batch.global', 24 },"
       " { 'model.vocab_size', 256 }, { 'optimizer.clip', 0 }, { 'schedule', 'zbv' },"

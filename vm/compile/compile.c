@@ -1,6 +1,7 @@
 /* compile.c - the list of passes.
  *
- *   graph --units--> units --stages--> stages --transfers--> order of sends; for each pp rank
+ *   graph --units--> units --stages--> stages --transfers--> order of sends; for each pp
+ * rank
  *     --layout--> static memory --actions--> main list --unshard--> with gathers
  *     --lower--> program; all --prove-->
  *
@@ -18,15 +19,14 @@ static void describe_params(const Stages *st, Compiled *c) {
     const UnitParam *from = &u->param[i];
     const Holders *h = &st->holders[i];
     CompiledParam *p = &c->param[i];
-    *p = (CompiledParam){
-        .name = arena_str(c->arena, from->name),
-        .ndim = from->ndim,
-        .init = from->init,
-        .std = from->std,
-        .decay = from->decay,
-        .place = from->place,
-        .npp = h->npp,
-        .pp = arena_copy(c->arena, h->pp, sizeof(int) * (size_t)h->npp)};
+    *p = (CompiledParam){.name = arena_str(c->arena, from->name),
+                         .ndim = from->ndim,
+                         .init = from->init,
+                         .std = from->std,
+                         .decay = from->decay,
+                         .place = from->place,
+                         .npp = h->npp,
+                         .pp = arena_copy(c->arena, h->pp, sizeof(int) * (size_t)h->npp)};
     uint64_t n = 1;
     for (int d = 0; d < from->ndim; d++) {
       n *= (uint64_t)(p->dim[d] = from->dim[d].size);
@@ -36,12 +36,109 @@ static void describe_params(const Stages *st, Compiled *c) {
   }
 }
 
+typedef struct Passes {
+  const CompileInput *in;
+  const Stages *st;
+  Comms *comms;
+  Diags *d;
+  bool gathers; /* some rank gathers parameters */
+} Passes;
+
+/* requires units and stages; establishes the program of a pp rank in `c` */
+static void rank_program(Passes *p, const Transfers *tr, ActionsInput *list, int r,
+                         Compiled *c) {
+  const CompileInput *in = p->in;
+  Layout l;
+  Held held;
+  arena_reset(in->scratch);
+  layout(p->st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
+  held_of(p->st, &l, r, in->scratch, &held);
+  p->gathers |= held.bytes[HELD_COPY] > 0;
+  MainList t = {.steps = held.n > 0};
+  actions(list, r, &l, &t);
+  /* requires the main list; establishes when blocks are gathered, freed and reduced */
+  unshard(&in->plan->strategy, tr->s->ranks > 1, &held, in->scratch, &t);
+  /* requires bodies, layout and main list; establishes the program */
+  Emit emit = {.plan = in->plan,
+               .mesh = &c->mesh,
+               .st = p->st,
+               .u = p->st->u,
+               .microbatches = c->microbatches,
+               .comms = p->comms,
+               .scratch = in->scratch,
+               .p = &c->prog[r],
+               .l = &l,
+               .held = &held};
+  c->prog[r].pp = r;
+  lower(&emit, &t, c);
+}
+
+/* The programs of all pp ranks under a schedule that can run. */
+static void programs(Passes *p, const Schedule *s, const Timeline *when, Compiled *c) {
+  Transfers tr;
+  /* requires stages and the schedule; establishes the order of sends of all ranks */
+  transfers(p->st, s, when, c->microbatches, p->in->arena, &tr);
+  c->prog = NEW_N(c->arena, Program, s->ranks);
+  ActionsInput list = {.tr = &tr,
+                       .scratch = p->in->scratch,
+                       .d = p->d,
+                       .overlap = p->in->plan->strategy.overlap_grad_reduce};
+  for (int r = 0; r < s->ranks; r++)
+    rank_program(p, &tr, &list, r, c);
+}
+
+/* Both programs of a rank have one arena: the larger one's. */
+static void share_arena(Arena *a, Program *p, Program *eval) {
+  if (eval->arena_bytes > p->arena_bytes) {
+    MemClass *mem = NEW_N(a, MemClass, p->nmem + 1);
+    memcpy(mem, p->mem, sizeof *mem * (size_t)p->nmem);
+    mem[p->nmem] = (MemClass){.name = "evaluation",
+                              .bytes = eval->arena_bytes - p->arena_bytes,
+                              .note = "beyond what training takes"};
+    p->mem = mem, p->nmem++;
+  }
+  p->arena_bytes = eval->arena_bytes = MAX(p->arena_bytes, eval->arena_bytes);
+  p->nhandle = eval->nhandle = MAX(p->nhandle, eval->nhandle);
+  eval->mem = p->mem, eval->nmem = p->nmem;
+}
+
+/* requires the programs of a step; establishes those of an evaluation */
+static weft_status evaluation(Passes *p, Compiled *c, weft_error *e) {
+  Timeline when;
+  Compiled *v = c->eval = NEW(c->arena, Compiled);
+  *v = *c;
+  v->eval = NULL;
+  v->forward = true;
+  v->schedule = schedule_forward(p->in->schedule, c->arena);
+  TRY(timeline_run(&v->schedule, TIMELINE_UNIT, p->in->arena, &when, e));
+  programs(p, &v->schedule, &when, v);
+  for (int r = 0; r < v->schedule.ranks; r++)
+    share_arena(c->arena, &c->prog[r], &v->prog[r]);
+  return WEFT_OK;
+}
+
+/* All programs have the same list of communicators. */
+static void share_comms(const Comms *comms, Compiled *c) {
+  CommDesc *comm = NEW_N(c->arena, CommDesc, comms->list.n);
+  for (int i = 0; i < comms->list.n; i++) {
+    comm[i] = comms->list.at[i];
+    comm[i].name = arena_str(c->arena, comm[i].name);
+    comm[i].pp = comm[i].npp
+                     ? arena_copy(c->arena, comm[i].pp, sizeof(int) * (size_t)comm[i].npp)
+                     : NULL;
+  }
+  for (Compiled *x = c; x; x = x->eval) {
+    for (int r = 0; r < c->mesh.size[AXIS_PP]; r++)
+      x->prog[r].comm = comm, x->prog[r].ncomm = comms->list.n;
+    x->flow = NEW_N(c->arena, Flow, flow_room(x)); /* what prove() fills */
+  }
+}
+
 static weft_status passes(const CompileInput *in, const Timeline *when, Compiled *c,
                           Diags *d, weft_error *e) {
   Arena *a = in->arena;
   Units *u;
   Stages st;
-  Transfers tr;
   Comms comms = {.arena = a, .mesh = &c->mesh};
   TRY(compile_units(in, true, a, &u, d, e));
   mesh_split_tp(&c->mesh, u->tp_copies);
@@ -52,52 +149,11 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   /* requires units; establishes a stage for each and what crosses between them */
   if (!stages(u, &in->plan->pp, in->schedule, a, &st, d)) return WEFT_EPLAN;
   describe_params(&st, c);
-  /* requires stages and the schedule; establishes the order of sends of all ranks */
-  transfers(&st, in->schedule, when, c->microbatches, a, &tr);
-  int ranks = in->mesh->size[AXIS_PP];
-  bool gathers = false;
-  c->prog = NEW_N(c->arena, Program, ranks);
-  ActionsInput list = {.tr = &tr,
-                       .scratch = in->scratch,
-                       .d = d,
-                       .overlap = in->plan->strategy.overlap_grad_reduce};
-  for (int r = 0; r < ranks; r++) {
-    Layout l;
-    Held held;
-    arena_reset(in->scratch);
-    layout(&st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
-    held_of(&st, &l, r, in->scratch, &held);
-    gathers |= held.bytes[HELD_COPY] > 0;
-    MainList t = {.steps = held.n > 0};
-    actions(&list, r, &l, &t);
-    /* requires the main list; establishes when blocks are gathered, freed and reduced */
-    unshard(&in->plan->strategy, ranks > 1, &held, in->scratch, &t);
-    /* requires bodies, layout and main list; establishes the program */
-    Emit emit = {.plan = in->plan,
-                 .mesh = &c->mesh,
-                 .st = &st,
-                 .u = u,
-                 .microbatches = c->microbatches,
-                 .comms = &comms,
-                 .scratch = in->scratch,
-                 .p = &c->prog[r],
-                 .l = &l,
-                 .held = &held};
-    c->prog[r].pp = r;
-    lower(&emit, &t, c);
-  }
-  if (!gathers) schedule_warn_of_parameters(in->schedule, d);
-  CommDesc *comm = NEW_N(c->arena, CommDesc, comms.list.n);
-  for (int i = 0; i < comms.list.n; i++) {
-    comm[i] = comms.list.at[i];
-    comm[i].name = arena_str(c->arena, comm[i].name);
-    comm[i].pp = comm[i].npp ? arena_copy(c->arena, comm[i].pp,
-                                          sizeof(int) * (size_t)comm[i].npp)
-                             : NULL;
-  }
-  for (int r = 0; r < ranks; r++)
-    c->prog[r].comm = comm, c->prog[r].ncomm = comms.list.n;
-  c->flow = NEW_N(c->arena, Flow, flow_room(c)); /* what prove() fills */
+  Passes p = {.in = in, .st = &st, .comms = &comms, .d = d};
+  programs(&p, in->schedule, when, c);
+  if (in->plan->eval_every) TRY(evaluation(&p, c, e));
+  if (!p.gathers) schedule_warn_of_parameters(in->schedule, d);
+  share_comms(&comms, c);
   return WEFT_OK;
 }
 
@@ -152,6 +208,7 @@ weft_status compile(const CompileInput *in, Compiled **out, Diags *d, weft_error
   /* requires all programs; establishes that they cannot block each other */
   weft_error why = {.rank = -1};
   weft_status st = prove(w.c, &w.c->proof, &why);
+  if (st == WEFT_OK && w.c->eval) st = prove(w.c->eval, &w.c->eval->proof, &why);
   if (st == WEFT_EPLAN) {
     Diag *x = diag_error(d, "deadlock", "schedule", "%s", why.text);
     if (why.line > 0) x->file = in->schedule->file, x->line = why.line;

@@ -201,7 +201,7 @@ static uint64_t hash_programs(const Compiled *c) {
     h = hash_bytes(h, p->attr, p->nattr * sizeof *p->attr);
     text_free(&t);
   }
-  return h;
+  return c->eval ? h ^ 31 * hash_programs(c->eval) : h;
 }
 
 weft_status agree_at_start(Run *r, const RunFact *fact, int n, weft_error *e) {

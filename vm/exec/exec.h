@@ -15,6 +15,9 @@ typedef struct Rank Rank;
  * has passed before. */
 weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
                      Rank **out, weft_error *e);
+/* The same rank with the other program c->eval, in the arenas and with the staging of
+ * `under`, which is freed after it. */
+weft_status rank_new_over(const Compiled *c, Rank *under, Rank **out, weft_error *e);
 void rank_free(Rank *r);
 /* What this rank connects to: its groups in the order of Program.comm (of one member,
  * too), and the ranks that it sends to or receives from. */
@@ -94,6 +97,8 @@ typedef struct StepResult {
   double loss, grad_norm, lr, ms;
   double loss_scale; /* that it was taken with; 0: the type needs none */
   bool skipped;      /* gradients overflowed (f16): nothing changed but the scale */
+  int64_t eval_tokens; /* label tokens of the evaluation after it; 0: there was none */
+  double eval_loss, eval_ms;
 } StepResult;
 
 typedef struct Run Run;
@@ -120,6 +125,12 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
                             int64_t step, StepResult *out, weft_error *e);
 /* The last step was skipped and shall be taken again, as if it had not been tried. */
 void run_retry(Run *r);
+/* evaluate.c: the loss on samples of `d` from its first one on, `batches` of a step's size
+ * but each sample at most once, with the parameters that step out->step has left. Fills
+ * what StepResult says of an evaluation and changes nothing that training reads. The plan
+ * has eval_every. */
+weft_status run_evaluate(Run *r, const Data *d, int64_t batches, StepResult *out,
+                         weft_error *e);
 /* Gathers one logical parameter (or its gradient, after the last step; before clipping)
  * in its global shape. Every process takes part; `out` and `in` are those of rank 0. */
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e);

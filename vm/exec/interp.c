@@ -219,14 +219,14 @@ static void upload(Rank *r, bool check) {
   /* A step that ends in the middle must not have changed anything. */
   r->scalars[SC_CAREFUL] = check;
   for (int k = 0; k < IN_SEED; k++)
-    if (r->input[k])
+    if (r->input[k] && r->p->input[k] != UINT64_MAX)
       device_upload(r->dev, r->arena + r->p->input[k], r->input[k], staged_bytes(r->c));
   device_upload(r->dev, r->arena + r->p->scalars, r->scalars, SC_N * sizeof *r->scalars);
 }
 
 static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
   const uint64_t arena = 0;
-  device_main(r->dev, !check);
+  device_main(r->dev, !check && !r->under); /* a device keeps one main */
   weft_status st = run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e);
   device_main(r->dev, false);
   return st == WEFT_OK ? device_sync(r->dev, e) : st;

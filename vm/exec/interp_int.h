@@ -26,6 +26,7 @@ struct Rank {
   const Compiled *c;
   const Program *p;
   Device *dev;
+  Rank *under;           /* whose arenas and staging this one has, or NULL */
   Comm *comm;
   int rank;
   char *arena, *host;    /* host: NULL if nothing is offloaded */

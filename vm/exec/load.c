@@ -77,7 +77,8 @@ static void list_groups(Rank *r) {
                               .name = d->name};
     at += most_members(m, d);
   }
-  for (int i = 0; i < m->size[AXIS_PP]; i++) r->peer[i] = rank_on_pp(m, r->rank, i);
+  for (int i = 0; i < m->size[AXIS_PP]; i++)
+    r->peer[i] = rank_on_pp(m, r->rank, i);
 }
 
 static bool meets(const Program *p, int pp) {
@@ -98,7 +99,8 @@ static void place_operands(Rank *r) {
     const Operand *o = &r->p->operand[i];
     r->off[i] = o->off;
     if (o->shard)
-      r->off[i] += (uint64_t)mesh_index(&r->c->mesh, o->shard, r->rank) * operand_bytes(o);
+      r->off[i] +=
+          (uint64_t)mesh_index(&r->c->mesh, o->shard, r->rank) * operand_bytes(o);
   }
 }
 
@@ -106,11 +108,13 @@ static void place_operands(Rank *r) {
 
 static void count_tables(Rank *r) {
   const Program *p = r->p;
-  for (uint32_t i = 0; i < p->ncode; i++) r->nbound += p->code[i].code == I_KERNEL;
+  for (uint32_t i = 0; i < p->ncode; i++)
+    r->nbound += p->code[i].code == I_KERNEL;
   for (int i = 0; i < p->ncomm; i++)
     r->nmember += (size_t)most_members(&r->c->mesh, &p->comm[i]);
   r->nbase = 1;
-  for (int i = 0; i < p->nbody; i++) r->nbase = MAX(r->nbase, p->body[i].nslot);
+  for (int i = 0; i < p->nbody; i++)
+    r->nbase = MAX(r->nbase, p->body[i].nslot);
 }
 
 /* A block that is handed out from its begin; without memory it only counts. */
@@ -157,7 +161,7 @@ static void take_states(Rank *r, Room *m) {
   r->states = p + (-(uintptr_t)p & (STATE_ALIGN - 1));
 }
 
-RankHeld rank_held(const Compiled *c, int pp) {
+static RankHeld held_by_one(const Compiled *c, int pp) {
   Rank r = {.c = c, .p = &c->prog[pp], .rank = rank_on_pp(&c->mesh, 0, pp)};
   Room m = {0};
   count_tables(&r);
@@ -170,38 +174,63 @@ RankHeld rank_held(const Compiled *c, int pp) {
   return h;
 }
 
+/* One that is over another has its staging. */
+RankHeld rank_held(const Compiled *c, int pp) {
+  RankHeld h = held_by_one(c, pp);
+  if (!c->eval) return h;
+  RankHeld over = held_by_one(c->eval, pp);
+  h.tables += over.tables, h.states += over.states;
+  return h;
+}
+
+static weft_status take_arenas(Rank *r, weft_error *e) {
+  void *arena = NULL;
+  TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
+  r->arena = arena;
+  if (!r->p->host_bytes) return WEFT_OK;
+  TRY(device_alloc_host(r->dev, r->p->host_bytes, &arena, e));
+  r->host = arena;
+  return WEFT_OK;
+}
+
+static void share_arenas(Rank *r) {
+  const Rank *under = r->under;
+  r->arena = under->arena, r->host = under->host;
+  r->scalars = under->scalars;
+  memcpy(r->input, under->input, sizeof r->input);
+}
+
 static weft_status load(Rank *r, weft_error *e) {
   Room m = {.p = (char *)r};
   count_tables(r);
   take_tables(r, &m);
-  take_staging(r, &m);
+  if (!r->under) take_staging(r, &m);
   take_states(r, &m);
   list_groups(r);
   list_met(r);
   place_operands(r);
-  void *arena = NULL;
-  TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
-  r->arena = arena;
-  if (r->p->host_bytes) {
-    TRY(device_alloc_host(r->dev, r->p->host_bytes, &arena, e));
-    r->host = arena;
-  }
+  if (r->under)
+    share_arenas(r);
+  else
+    TRY(take_arenas(r, e));
   return bind_kernels(r, e);
 }
 
-weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
-                     Rank **out, weft_error *e) {
+static weft_status make(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
+                        Rank *under, Rank **out, weft_error *e) {
   *out = NULL;
-  RankHeld h = rank_held(c, mesh_coord(&c->mesh, rank, AXIS_PP));
-  size_t block = h.tables + h.staging + h.states;
+  int pp = mesh_coord(&c->mesh, rank, AXIS_PP);
+  RankHeld h = held_by_one(c, pp);
+  size_t block = h.tables + (under ? 0 : h.staging) + h.states;
   Rank *r = mem_new(a, block);
   if (!r) return err_set(e, WEFT_ENOMEM, "out of memory");
   r->alloc = a;
   r->block = block;
   r->c = c;
-  r->p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)];
+  r->p = &c->prog[pp];
   r->dev = dev;
   r->rank = rank;
+  r->under = under;
   weft_status st = load(r, e);
   if (st == WEFT_OK) {
     *out = r;
@@ -212,13 +241,22 @@ weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *d
   return st;
 }
 
+weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
+                     Rank **out, weft_error *e) {
+  return make(a, c, rank, dev, NULL, out, e);
+}
+
+weft_status rank_new_over(const Compiled *c, Rank *under, Rank **out, weft_error *e) {
+  return make(under->alloc, c, under->rank, under->dev, under, out, e);
+}
+
 void rank_free(Rank *r) {
   if (!r) return;
   for (uint32_t i = 0; r->bound && i < r->nbound; i++)
     if (r->bound[i].kernel && r->bound[i].kernel->release)
       r->bound[i].kernel->release(r->dev, &r->bound[i].args);
-  if (r->host) device_free_host(r->dev, r->host, r->p->host_bytes);
-  if (r->arena) device_free(r->dev, r->arena, r->p->arena_bytes);
+  if (r->host && !r->under) device_free_host(r->dev, r->host, r->p->host_bytes);
+  if (r->arena && !r->under) device_free(r->dev, r->arena, r->p->arena_bytes);
   mem_free(r->alloc, r, r->block);
 }
 
@@ -230,4 +268,6 @@ CommNeeds rank_needs(const Rank *r) {
                      .nhandle = r->p->nhandle};
 }
 
-void rank_connect(Rank *r, Comm *c) { r->comm = c; }
+void rank_connect(Rank *r, Comm *c) {
+  r->comm = c;
+}

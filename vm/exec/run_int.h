@@ -20,6 +20,7 @@ typedef struct Worker {
   Device dev;
   Comm comm;
   Rank *r;
+  Rank *eval;            /* over it, forward only; NULL: there is none */
   float *block;          /* of a piece of a parameter, Run.block_max elements */
   double apart;          /* result of run_apart */
 } Worker;
@@ -45,6 +46,7 @@ struct Run {
   Scaler scaler;
   double scaled;         /* scale of the gradients in the arenas */
   int64_t step;          /* that runs; -1: none */
+  bool evaluates;        /* what runs is the evaluation after it */
   bool dead;             /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */
   int64_t block_max;               /* elements of Worker.block: held_block */
@@ -62,6 +64,23 @@ struct Run {
 /* Runs `job` on all workers; the first failure in time is the result. `watched`: the job
  * communicates, so a failure aborts the world and the watchdog looks on. */
 weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e);
+
+/* What the rank of a worker runs, or ran last. */
+static inline Rank *worker_rank(const Worker *w) {
+  return w->run->evaluates ? w->eval : w->r;
+}
+
+/* "" or "the evaluation after ": before "step 7". */
+static inline const char *run_part(const Run *r) {
+  return r->evaluates ? "the evaluation after " : "";
+}
+
+/* ---- step.c ---- */
+/* Reads the rows that the ranks of this process need of samples first .. first + n - 1,
+ * one for each row of a step; rows from `n` on are left as they are. */
+weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_error *e);
+/* Puts them where the worker's rank takes its inputs from. */
+void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels);
 
 /* Rows of a step's global arrays for one data-parallel index. */
 static inline int64_t run_dp(const Run *r) { return mesh_size(&r->c->mesh, AXES_DP); }

@@ -9,8 +9,14 @@ weft_status session_fill(Session *s, weft_error *e) {
 
 weft_status session_open(Session *s, const Plan *p, const Compiled *c,
                          const RunOptions *o, weft_error *e) {
+  s->eval_every = p->eval_every, s->eval_batches = p->eval_batches;
   TRY(run_open(p, c, o, &s->run, e));
   return session_fill(s, e);
+}
+
+/* Every so many steps, and at the end. `step` is the next one. */
+static bool evaluates(const Session *s, int64_t end) {
+  return s->val && s->eval_every && (s->step % s->eval_every == 0 || s->step == end);
 }
 
 weft_status session_train(Session *s, int64_t end, const StopFlag *stop,
@@ -21,6 +27,7 @@ weft_status session_train(Session *s, int64_t end, const StopFlag *stop,
       return err_set(e, WEFT_EINTR, "interrupted after %lld steps", (long long)s->step);
     TRY(run_step(s->run, s->data, s->step, &r, e));
     s->step++;
+    if (evaluates(s, end)) TRY(run_evaluate(s->run, s->val, s->eval_batches, &r, e));
     TRY(after(ud, &r, e));
     if (!isfinite(r.loss))
       return err_set(e, WEFT_ERUN, "the loss of step %lld is not finite",
@@ -33,6 +40,7 @@ void session_close(Session *s, bool failed) {
   if (failed) run_abandon(s->run);
   run_close(s->run);
   data_close(s->data);
+  data_close(s->val);
   st_close(s->weights);
   *s = (Session){0};
 }

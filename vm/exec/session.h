@@ -8,8 +8,10 @@
 typedef struct Session {
   Run *run;
   Data *data;           /* NULL: none yet; session_close closes it */
+  Data *val;            /* for evaluations, or NULL; closed likewise */
   SafeTensors *weights; /* NULL: initial values come from the seed; closed likewise */
   int64_t step;         /* the next one */
+  int64_t eval_every, eval_batches; /* of the plan */
 } Session;
 
 /* Opens the run of a session that has its data and weights, and fills the parameters.

@@ -11,7 +11,7 @@ typedef struct StepArg {
   const int32_t *tokens, *labels;
   int64_t step;
   double lr;
-  const char *wrong;     /* when it is repeated: "loss is nan"; values are checked */
+  const char *wrong; /* when it is repeated: "loss is nan"; values are checked */
 } StepArg;
 
 /* ---- inputs ---- */
@@ -28,39 +28,45 @@ static void fill_ids(const Run *r, int dp_index, const int32_t *from, int32_t *t
     memcpy(to + i * T, from + global_row(r, dp_index, i) * T, (size_t)T * sizeof *to);
 }
 
-static void fill_labels(const Run *r, int dp_index, const StepArg *s, int32_t *to) {
+static void fill_labels(const Run *r, int dp_index, const int32_t *tokens,
+                        const int32_t *labels, int32_t *to) {
   int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
-  fill_ids(r, dp_index, s->labels, to);
+  fill_ids(r, dp_index, labels, to);
   for (int64_t i = 0; i < rows; i++)
-    packed_labels(&r->plan->packed, s->tokens + global_row(r, dp_index, i) * T, T,
+    packed_labels(&r->plan->packed, tokens + global_row(r, dp_index, i) * T, T,
                   to + i * T);
 }
 
-static void fill_places(const Run *r, int dp_index, const int32_t *tokens,
-                        bool positions, int32_t *to) {
+static void fill_places(const Run *r, int dp_index, const int32_t *tokens, bool positions,
+                        int32_t *to) {
   int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
   for (int64_t i = 0; i < rows; i++)
     packed_places(&r->plan->packed, tokens + global_row(r, dp_index, i) * T, T, positions,
                   to + i * T);
 }
 
-/* What the ranks of this process take to their devices first. */
-static void fill_step(Worker *w, const StepArg *s) {
+void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels) {
   const Run *r = w->run;
-  const Optimizer *opt = &r->plan->opt;
   int dp_index = mesh_index(&r->c->mesh, AXES_DP, w->rank);
-  double *scalars = rank_scalars(w->r);
-  double t = (double)(s->step + 1 - r->scaler.skipped); /* steps of the optimizer */
   for (int k = IN_TOKENS; k <= IN_DOC_STARTS; k++) {
     int32_t *to = rank_input(w->r, (InputKind)k);
     if (!to) continue;
     if (k == IN_TOKENS)
-      fill_ids(r, dp_index, s->tokens, to);
+      fill_ids(r, dp_index, tokens, to);
     else if (k == IN_LABELS)
-      fill_labels(r, dp_index, s, to);
+      fill_labels(r, dp_index, tokens, labels, to);
     else
-      fill_places(r, dp_index, s->tokens, k == IN_POSITIONS, to);
+      fill_places(r, dp_index, tokens, k == IN_POSITIONS, to);
   }
+}
+
+/* What the ranks of this process take to their devices first. */
+static void fill_step(Worker *w, const StepArg *s) {
+  const Run *r = w->run;
+  const Optimizer *opt = &r->plan->opt;
+  double *scalars = rank_scalars(w->r);
+  double t = (double)(s->step + 1 - r->scaler.skipped); /* steps of the optimizer */
+  step_inputs(w, s->tokens, s->labels);
   scalars[SC_LR] = s->lr;
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
   scalars[SC_BC2] = 1 - pow(opt->beta2, t);
@@ -167,18 +173,23 @@ static bool reads(const Run *r, int dp_index) {
   return found;
 }
 
-/* Reads the rows that the ranks of this process need. */
-weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out,
-                     weft_error *e) {
-  int64_t T = r->c->seq, first = step * r->plan->batch.global;
-  int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
+weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_error *e) {
+  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
   int dp = (int)run_dp(r);
   for (int k = 0; k < dp; k++) {
     if (!reads(r, k)) continue;
     for (int64_t i = 0; i < rows; i++) {
       int64_t row = global_row(r, k, i);
+      if (row >= n) continue;
       TRY(data_sample(d, first + row, r->tokens + row * T, r->labels + row * T, e));
     }
   }
+  return WEFT_OK;
+}
+
+weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out,
+                     weft_error *e) {
+  int64_t rows = r->plan->batch.global;
+  TRY(step_read(r, d, step * rows, rows, e));
   return run_step_tokens(r, r->tokens, r->labels, step, out, e);
 }

@@ -84,9 +84,9 @@ static void abort_run(Run *r, weft_status code, const char *what) {
   if (r->step < 0)
     snprintf(why, sizeof why, "%s", what);
   else if (code == WEFT_EINTR)
-    snprintf(why, sizeof why, "%s in step %lld", what, (long long)r->step);
+    snprintf(why, sizeof why, "%s in %sstep %lld", what, run_part(r), (long long)r->step);
   else
-    snprintf(why, sizeof why, "step %lld: %s", (long long)r->step, what);
+    snprintf(why, sizeof why, "%sstep %lld: %s", run_part(r), (long long)r->step, what);
   err_set(&e, code, "%s", why);
   job_failed(r, &e);
   world_abort(&r->world, -1, code, why);
@@ -239,6 +239,7 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->threads, e));
   w->has_device = true;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
+  if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
   w->block = mem_new(&r->alloc, (size_t)r->block_max * sizeof *w->block);
   if (!w->block) return err_set(e, WEFT_ENOMEM, "out of memory");
   return WEFT_OK;
@@ -250,6 +251,7 @@ static weft_status job_join(Worker *w, void *arg, weft_error *e) {
   TRY(world_join(&r->world, w->rank, &w->dev, &needs, &w->comm, e));
   w->has_comm = true;
   rank_connect(w->r, &w->comm);
+  if (w->eval) rank_connect(w->eval, &w->comm);
   return WEFT_OK;
 }
 
@@ -258,6 +260,7 @@ static weft_status check_compiled(Run *r, weft_error *e) {
     return err_set(e, WEFT_EINTERNAL, "%lld rows a step, but batch.global = %lld",
                    (long long)run_rows(r), (long long)r->plan->batch.global);
   TRY(program_check(r->c, e));
+  if (r->c->eval) TRY(program_check(r->c->eval, e));
   r->block_max = held_block(r->c);
   return WEFT_OK;
 }
@@ -318,6 +321,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   mem_free(&r->alloc, w->block, (size_t)r->block_max * sizeof *w->block);
+  rank_free(w->eval);
   rank_free(w->r);
   /* A process that failed ends with its code; the launcher then ends the others, which
    * may never reach a common end. */

@@ -6,10 +6,10 @@
 
 /* What a rank does, as it is said of one or of several. */
 static void doing(const Worker *w, bool several, char *to, size_t size) {
-  RankAt at = rank_at(w->r);
+  RankAt at = rank_at(worker_rank(w));
   char name[160];
   if (at.state == RANK_WAITS) {
-    rank_describe(w->r, at.instr, name, sizeof name);
+    rank_describe(worker_rank(w), at.instr, name, sizeof name);
     snprintf(to, size, "%s in %s", several ? "wait" : "waits", name);
   } else {
     snprintf(to, size, "%s",
@@ -70,7 +70,7 @@ bool watchdog_stuck(Watchdog *w, const Run *r, char *why, size_t n) {
   uint64_t ticks = 0;
   bool waits = false, works = false;
   for (int i = 0; i < r->nworker; i++) {
-    RankAt at = rank_at(r->worker[i].r);
+    RankAt at = rank_at(worker_rank(&r->worker[i]));
     ticks += at.ticks;
     waits |= at.state == RANK_WAITS;
     works |= at.state == RANK_BUSY;

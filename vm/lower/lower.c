@@ -102,9 +102,9 @@ static int body_number(const Emit *e, const Bodies *bo, const UnitBody *body, in
 
 /* The bodies of all units of this rank; units whose code is equal share one. Written
  * after the main list, numbered before it. */
-static void number_bodies(Emit *e, Bodies *bo) {
+static void number_bodies(Emit *e, Phase last, Bodies *bo) {
   bo->of = (void *)arena_alloc(e->scratch, sizeof *bo->of * (size_t)e->u->n);
-  for (Phase ph = PH_F; ph <= PH_W; ph++)
+  for (Phase ph = PH_F; ph <= last; ph++)
     for (int u = 0; u < e->u->n; u++) {
       const UnitBody *body = e->u->at[u].code->body[ph];
       bo->of[u][ph] = -1;
@@ -276,10 +276,16 @@ static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
   m->none = what_index(e, "");
   for (int ph = 0; ph < 3; ph++)
     m->phase[ph] = what_index(e, prog_phase_name[ph]);
-  update_prologue(e, c);
+  if (c->forward)
+    update_count(e, c);
+  else
+    update_prologue(e, c);
   for (int i = 0; i < t->ev.n; i++)
     emit_event(e, &t->ev.at[i], m);
-  update_epilogue(e, c, t);
+  if (c->forward)
+    update_loss(e);
+  else
+    update_epilogue(e, c, t);
   e->p->nmain = (uint32_t)e->code.n;
 }
 
@@ -316,7 +322,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
     passes += area[k] = offsets(e.scratch, t->buffer[k].at, t->buffer[k].n);
   }
   reserve_calls(&e, t, c->arena);
-  number_bodies(&e, &m->bodies);
+  number_bodies(&e, c->forward ? PH_F : PH_W, &m->bodies);
   number_units(&e, m->unit_at);
   held_begin(&e, e.held, m->unit_at, &m->held);
   emit_main(&e, c, t, m);

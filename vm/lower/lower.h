@@ -38,7 +38,11 @@ uint32_t emit_operand(Emit *e, Extent at, DType dt);
 /* Starts sum 0 or 1 of a bucket, and waits until its gradients have it. */
 void bucket_start(Emit *e, int k, int step, int handle);
 void bucket_wait(Emit *e, int k, int step, int handle);
-/* Before the first action and after the last one. */
+/* Before and after all actions of a program that is forward only: the label tokens and the
+ * loss of all ranks. It writes no region. */
+void update_count(Emit *e, const Compiled *c);
+void update_loss(Emit *e);
+/* The same of a step: before the first action and after the last one. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);
 /* account.c: bytes by class, of so many in each area and for temporaries; operations under

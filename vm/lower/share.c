@@ -132,7 +132,7 @@ static bool is_tight(const Lifetimes *l) {
 }
 
 /* Bytes of all buffers of a rank if each area has slots. */
-static uint64_t slots_of(const RankShare *x, const Lifetimes *l) {
+static uint64_t slots_of(const RankShare *x, const Lifetimes *l, Arena *scratch) {
   uint64_t bytes = 0;
   for (int k = 0; k < AREA_N; k++)
     bytes += lifetimes_slots(&l[k], &x->sizes[k]);
@@ -149,17 +149,30 @@ static uint64_t packed(const RankShare *x, const Lifetimes *l, Arena *scratch) {
   return bytes;
 }
 
-Footprint footprint(const Shares *s, const Lifetimes (*l)[AREA_N], int64_t microbatches,
-                    uint64_t limit, Arena *scratch) {
+/* slots_of or packed, of the program that takes more. */
+typedef uint64_t (*Buffers)(const RankShare *x, const Lifetimes *l, Arena *scratch);
+
+static uint64_t larger(Buffers of, const RankShare *x, const Lifetimes *l,
+                       const Lifetimes *eval, Arena *scratch) {
+  uint64_t bytes = of(x, l, scratch);
+  return eval ? MAX(bytes, of(x, eval, scratch)) : bytes;
+}
+
+Footprint footprint(const Shares *s, const Lifetimes (*l)[AREA_N],
+                    const Lifetimes (*eval)[AREA_N], int64_t microbatches, uint64_t limit,
+                    Arena *scratch) {
   Footprint worst = {0};
   /* First the ranks that holes cannot make smaller: they spare the others the trouble. */
   for (int pass = 0; pass < 2; pass++)
     for (int r = 0; r < s->st.ranks; r++) {
       const RankShare *x = &s->rank[r];
-      if (is_tight(l[r]) != (pass == 0)) continue;
-      uint64_t fixed = fixed_bytes(s, r, microbatches), slots = slots_of(x, l[r]);
+      const Lifetimes *of_eval = eval ? eval[r] : NULL;
+      if ((is_tight(l[r]) && (!eval || is_tight(of_eval))) != (pass == 0)) continue;
+      uint64_t fixed = fixed_bytes(s, r, microbatches);
+      uint64_t slots = larger(slots_of, x, l[r], of_eval, scratch);
       if (!is_worse(&worst, rank_bytes(s, r, fixed, slots), r)) continue;
-      uint64_t bytes = rank_bytes(s, r, fixed, packed(x, l[r], scratch));
+      uint64_t buffers = larger(packed, x, l[r], of_eval, scratch);
+      uint64_t bytes = rank_bytes(s, r, fixed, buffers);
       if (is_worse(&worst, bytes, r)) worst.bytes = bytes, worst.rank = r;
       if (worst.bytes > limit) return worst.over = true, worst;
     }

@@ -37,9 +37,10 @@ typedef struct Footprint {
   bool over;      /* more than the limit */
 } Footprint;
 /* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
- * rank and area. */
-Footprint footprint(const Shares *s, const Lifetimes (*l)[AREA_N], int64_t microbatches,
-                    uint64_t limit, Arena *scratch);
+ * rank and area, `eval` the same of the program that evaluates, or NULL. */
+Footprint footprint(const Shares *s, const Lifetimes (*l)[AREA_N],
+                    const Lifetimes (*eval)[AREA_N], int64_t microbatches, uint64_t limit,
+                    Arena *scratch);
 /* Looks at what is there without any buffer: over, or nothing known. */
 Footprint footprint_floor(const Shares *s, int64_t microbatches, uint64_t limit);
 

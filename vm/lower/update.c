@@ -86,7 +86,7 @@ static bool owns_loss(const Emit *e) {
   return unit_rank(e->st, e->u->loss) == e->p->pp;
 }
 
-void update_prologue(Emit *e, const Compiled *c) {
+void update_count(Emit *e, const Compiled *c) {
   emit_kernel(e, OP_scal_zero, NULL, "step");
   scalars(e);
   if (owns_loss(e)) {
@@ -96,6 +96,10 @@ void update_prologue(Emit *e, const Compiled *c) {
     scalars(e);
   }
   sum_scalar(e, AXES_DP_CP | AXIS_BIT(AXIS_PP), SC_TOKENS, "label tokens");
+}
+
+void update_prologue(Emit *e, const Compiled *c) {
+  update_count(e, c);
   emit_kernel(e, OP_seed, NULL, "loss scale");
   emit_in(e, first_scalars(e, SC_N), DT_F64);
   emit_out(e, (Extent){.off = e->l->seed, .n = 1}, DT_F32);
@@ -140,6 +144,10 @@ static void reduce_ties(Emit *e, const Compiled *c) {
 /* The loss is partial over some axes and known to one pp rank only. */
 AxisSet update_loss_axes(const Units *u) {
   return place_partial(u->loss_place) | AXIS_BIT(AXIS_PP);
+}
+
+void update_loss(Emit *e) {
+  sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss");
 }
 
 /* ---- norm ---- */
@@ -295,7 +303,7 @@ void update_last_step(Emit *e, const Compiled *c, MainList *t) {
 
 static void validate_then_step(Emit *e, const Compiled *c, MainList *t) {
   sum_scalar(e, AXIS_BIT(AXIS_PP), SC_NORM2, "gradient norm");
-  sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss");
+  update_loss(e);
   update_clip(e, OP_clip_coef, true);
   update_last_step(e, c, t);
 }

@@ -188,6 +188,7 @@ typedef struct Plan {
   Packed packed;
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
+  int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */
   uint64_t seed;
 } Plan;
 

@@ -188,6 +188,9 @@ typedef struct Compiled {
   uint64_t params_total; /* logical elements */
   Proof proof;           /* of what compile() returned */
   Flow *flow;            /* flow_room() of them, which prove() fills, or NULL: flow_of() */
+  bool forward;          /* no backward, no optimizer: the loss and no more */
+  struct Compiled *eval; /* the same step forward only, over the same arenas with the same
+                            communicators; or NULL */
 } Compiled;
 
 /* instr.c: names for printing. */

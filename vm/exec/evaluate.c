@@ -1,0 +1,64 @@
+/* evaluate.c - the loss on other data between two steps: the forward-only programs of the
+ * same ranks, in the same arenas. They write activations and scalars, which each step
+ * begins anew, and no region. */
+#include "run_int.h"
+
+static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  weft_error why = {.rank = -1};
+  step_inputs(w, r->tokens, r->labels);
+  weft_status st = rank_step(w->eval, false, r->stop, &why);
+  if (st == WEFT_OK) return WEFT_OK;
+  if (why.code == WEFT_EINTR)
+    err_set(e, st, "interrupted in %sstep %lld", run_part(r), (long long)r->step);
+  else
+    err_set(e, st, "%sstep %lld: %.900s", run_part(r), (long long)r->step, why.text);
+  e->rank = why.rank;
+  return st;
+}
+
+/* Samples [first, first + n) and, where a step has more rows, ones that do not count. */
+static weft_status read_batch(Run *r, const Data *d, int64_t first, int64_t n,
+                              weft_error *e) {
+  int64_t T = r->c->seq, rows = run_rows(r);
+  for (int64_t i = n * T; i < rows * T; i++)
+    r->tokens[i] = 0, r->labels[i] = LABEL_IGNORED;
+  return step_read(r, d, first, n, e);
+}
+
+static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResult *out,
+                               weft_error *e) {
+  const double *scalars = rank_scalars(r->worker[0].r);
+  int64_t rows = run_rows(r), there = data_windows(d), tokens = 0;
+  double loss = 0;
+  for (int64_t i = 0; i < batches && (!there || i * rows < there); i++) {
+    int64_t n = there ? MIN(rows, there - i * rows) : rows;
+    TRY(read_batch(r, d, i * rows, n, e));
+    TRY(run_all(r, job_evaluate, NULL, true, e));
+    loss += scalars[SC_LOSS];
+    tokens += (int64_t)scalars[SC_TOKENS];
+  }
+  if (tokens == 0)
+    return err_set(e, WEFT_ERUN,
+                   "%sstep %lld has no label tokens: every label is ignored (-100)",
+                   run_part(r), (long long)r->step);
+  out->eval_loss = loss / (double)tokens;
+  out->eval_tokens = tokens;
+  return WEFT_OK;
+}
+
+weft_status run_evaluate(Run *r, const Data *d, int64_t batches, StepResult *out,
+                         weft_error *e) {
+  double begin = now_s();
+  if (r->dead)
+    return err_set(e, WEFT_ERUN, "step %lld: an earlier step has ended this run",
+                   (long long)out->step);
+  assert(r->c->eval);
+  r->step = out->step;
+  r->evaluates = true;
+  weft_status st = all_batches(r, d, batches, out, e);
+  r->evaluates = false;
+  r->step = -1;
+  out->eval_ms = 1e3 * (now_s() - begin);
+  return st;
+}
