@@ -9,5 +9,5 @@ return weft.plan {
     max_position_embeddings = 2048, rms_norm_eps = 1e-5, tie_word_embeddings = true,
   },
   mesh = { tp = 3 },
-  batch = { global = 1, micro = 1, seq = 32 },
+  batch = { global = 6, micro = 1, seq = 32 },
 }

@@ -54,6 +54,7 @@ typedef struct DeviceVtable {
   int version;           /* 1 */
   weft_status (*open)(Device *d, int rank, int threads, weft_error *e);
   void (*close)(Device *d);
+  /* Zeroed memory. */
   weft_status (*alloc)(Device *d, size_t bytes, void **p, weft_error *e);
   void (*free)(Device *d, void *p, size_t bytes);
   /* Zeroed memory of the host that kernels and copies of the device reach. */

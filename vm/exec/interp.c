@@ -239,6 +239,7 @@ static void download(Rank *r) {
 
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
   r->bad = NULL;
+  r->clean = false;
   atomic_store(&r->state, RANK_BUSY);
   upload(r, check);
   weft_status st = run_main(r, check, stop, e);
@@ -253,7 +254,10 @@ RankAt rank_at(const Rank *r) {
                   .instr = atomic_load(&r->at)};
 }
 
-void *rank_arena(Rank *r) { return r->arena; }
+void *rank_arena(Rank *r) {
+  r->clean = false;
+  return r->arena;
+}
 
 double *rank_scalars(Rank *r) { return r->scalars; }
 

@@ -30,6 +30,7 @@ struct Rank {
   Comm *comm;
   int rank;
   char *arena, *host;    /* host: NULL if nothing is offloaded */
+  bool clean;            /* their regions are zero, as the device gave them */
   uint64_t *off;         /* [p->noperand] Operand.off, of a shard that of this rank's */
   Bound *bound;          /* [nbound], in the order of KERNEL instructions */
   uint32_t nbound;

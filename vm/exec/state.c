@@ -90,6 +90,7 @@ static void write_half(Rank *r, const Piece *p, const float *local) {
 }
 
 void rank_write(Rank *r, const Piece *p, const float *local) {
+  r->clean = false;
   if (p->region->dtype != DT_F32) {
     write_half(r, p, local);
     return;
@@ -98,6 +99,7 @@ void rank_write(Rank *r, const Piece *p, const float *local) {
 }
 
 void rank_clear(Rank *r, float *block, int64_t n) {
+  if (r->clean) return;
   memset(block, 0, (size_t)n * sizeof *block);
   for (int i = 0; i < r->p->regions.nregion; i++) {
     const Region *g = &r->p->regions.region[i];
