@@ -19,12 +19,25 @@ static void note(Shrink *s, const char *what, int64_t from, int64_t to) {
 
 /* ---- the mesh ---- */
 
+/* Groups of the ranks that shards lie on are still such groups, of the fewest ranks. */
+static void shrink_group(Shrink *s, int ranks, int was) {
+  int *n = &s->plan->strategy.reshard_to, of = *n;
+  if (!of || ranks == was) return;
+  for (*n = 2; *n < ranks && ranks % *n;)
+    ++*n;
+  if (*n >= ranks) *n = 0;
+  note(s, "ranks that reshard after forward", of, *n);
+}
+
 /* Halves one axis after the other, in an order in which the first ones matter least; an
  * odd size goes to its smallest divisor above 1. */
 static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
   Mesh was = *m;
+  bool groups = s->plan->strategy.reshard_to > 0;
   for (int i = 0; i < AXIS_N; i++)
-    while (m->size[axis_to_shrink(i)] > 2 && mesh_size(m, AXES_ALL) > ranks) {
+    while (m->size[axis_to_shrink(i)] >
+               (groups && axis_to_shrink(i) == AXIS_DP_SHARD ? 4 : 2) &&
+           mesh_size(m, AXES_ALL) > ranks) {
       int *n = &m->size[axis_to_shrink(i)], least = 2;
       while (*n % least != 0 && least < *n)
         least++;
@@ -36,6 +49,7 @@ static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
     Axis a = axis_to_shrink(i);
     note(s, axis_name(a), was.size[a], m->size[a]);
   }
+  shrink_group(s, m->size[AXIS_DP_SHARD], was.size[AXIS_DP_SHARD]);
   mesh_write_sizes(m, &s->plan->mesh);
 }
 

@@ -185,6 +185,28 @@ static void check_copies(Cross *c) {
       ->suggestion = "a part of dp leaves the rest for shards";
 }
 
+/* Groups that keep parameters between forward and backward. */
+static void check_group(Cross *c) {
+  const Strategy *s = &c->plan->strategy;
+  bool fsdp2 = s->kind == STRATEGY_FSDP2;
+  const char *path =
+      fsdp2 ? "strategy.reshard_after_forward" : "strategy.zero_hpz_partition_size";
+  int ranks = c->mesh->size[AXIS_DP_SHARD];
+  if (!s->reshard_to) return;
+  if (s->stage < 3)
+    diag_error(c->d, "strategy", path, "parameters are whole in stage %d", s->stage)
+        ->suggestion = "it needs stage = 3";
+  else if (ranks % s->reshard_to)
+    diag_error(c->d, "divisibility", path, "%d does not divide dp_shard = %d",
+               s->reshard_to, ranks)
+        ->suggestion = arena_printf(c->d->arena, "a group may have %s ranks",
+                                    mesh_divisors(c->d->arena, ranks));
+  else if (s->reshard_to == ranks)
+    diag_warn(c->d, "pointless", path,
+              "the group is all of dp_shard = %d: nothing else stays than without it",
+              ranks);
+}
+
 /* What lies on the host is what is cut. */
 static void check_offload(Cross *c) {
   const Strategy *s = &c->plan->strategy;
@@ -258,6 +280,7 @@ static void cross_job(lua_State *L, void *ud) {
   c->L = L;
   check_strategy(c);
   check_copies(c);
+  check_group(c);
   check_offload(c);
   check_optimizer(c);
   check_evaluation(c);

@@ -2,14 +2,33 @@
  * what is computed again. */
 #include "schema.h"
 
-/* True, false, or what the stages of the pipeline want. */
+/* The ranks of a group that share what stays; one rank would keep all of it. */
+static void reshard_to(Check *c, int idx, const char *path, const char *alone,
+                       Reshard one) {
+  Strategy *s = &c->plan->strategy;
+  int64_t n;
+  if (!check_int(c, idx, path, 1, 1e6, &n)) return;
+  s->reshard = n == 1 ? one : RESHARD_YES;
+  s->reshard_to = n == 1 ? 0 : (int)n;
+  if (n == 1) diag_warn(c->d, "pointless", path, "%s", alone);
+}
+
+/* True, false, a number of ranks, or what the stages of the pipeline want. */
 static void reshard_after_forward(Check *c, int idx, const char *path) {
   if (lua_type(c->L, idx) == LUA_TNUMBER)
-    not_built(c, path, "a smaller group to reshard to");
+    reshard_to(c, idx, path,
+               "a group of one rank keeps all of its parameters: the same as "
+               "false",
+               RESHARD_NO);
   else if (!lua_isboolean(c->L, idx))
-    check_type(c, path, "true or false", idx);
+    check_type(c, path, "true, false or a number of ranks", idx);
   else
     c->plan->strategy.reshard = lua_toboolean(c->L, idx) ? RESHARD_YES : RESHARD_NO;
+}
+
+/* As DeepSpeed counts: 1 is what there is without it. */
+static void zero_hpz_partition_size(Check *c, int idx, const char *path) {
+  reshard_to(c, idx, path, "1 is no partition", RESHARD_BY_PP);
 }
 
 /* reduce_bucket_size: elements of four bytes, the same as bucket_bytes. */
@@ -274,6 +293,7 @@ static void recompute(Check *c, int idx, const char *path) {
 
 const FieldCheck strategy_fields[] = {
     {"reshard_after_forward", reshard_after_forward},
+    {"zero_hpz_partition_size", zero_hpz_partition_size},
     {"reduce_bucket_size", reduce_bucket_size},
     {"offload_optimizer", offload_optimizer},
     {"offload_param", offload_param},

@@ -54,6 +54,7 @@ static Mesh units_mesh(const Point *p) {
   if (!p->lp->arch || p->all_dp) return m;
   for (int a = 0; a < AXIS_N; a++)
     if (AXES_DP & AXIS_BIT(a)) m.size[a] = MIN(m.size[a], 2);
+  mesh_split_dp(&m, 1);
   return m;
 }
 
@@ -305,6 +306,7 @@ static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   TRY(entry_status(p, p->schedule, why));
   TRY(entry_status(p, p->units, why));
   mesh_split_tp(&p->mesh, ((const UnitsEntry *)p->units->value)->u->tp_copies);
+  mesh_split_dp(&p->mesh, plan_reshard_group(plan_of(p), &p->mesh));
   const Scheduled *s = p->schedule->value;
   TRY(no_key(p, shares_key(p, &s->s, &j->key), why));
   TRY(look_up(p, &j->caches->shares, &p->shares, make_shares, p));

@@ -106,6 +106,23 @@ START_TEST(parts_of_tp) {
 }
 END_TEST
 
+/* dp_shard 8 as 2 x 4, beside dp_replicate and tp. */
+START_TEST(parts_of_dp_shard) {
+  Mesh m = resolve((MeshSpec){.tp = 2, .dp = 16, .dp_replicate = 2}, 32);
+  AxisSet outer = AXIS_BIT(AXIS_DP_OUTER), inner = AXIS_BIT(AXIS_DP_INNER);
+  ck_assert_uint_eq(mesh_axes(&m, outer), AXIS_BIT(AXIS_DP_SHARD));
+  mesh_split_dp(&m, 4);
+  CHECK_GROUP(&m, inner, 11, 9, 11, 13, 15);
+  CHECK_GROUP(&m, outer, 11, 3, 11);
+  CHECK_GROUP(&m, outer | inner, 27, 17, 19, 21, 23, 25, 27, 29, 31);
+  ck_assert_int_eq(mesh_index(&m, inner, 13), 2);
+  ck_assert_int_eq(mesh_index(&m, AXES_DP, 27), 13);
+  ck_assert_int_eq(mesh_stride(&m, AXIS_DP_INNER), 2);
+  ck_assert_int_eq(mesh_stride(&m, AXIS_DP_OUTER), 8);
+  ck_assert_uint_eq(axes_whole(inner), AXIS_BIT(AXIS_DP_SHARD));
+}
+END_TEST
+
 /* Groups over any set part the ranks: each rank is in one, at its own index. */
 START_TEST(groups_of_every_set_are_partitions) {
   const char *order[] = {"cp", "dp_shard", "tp", "pp", "dp_replicate", NULL};
@@ -499,6 +516,7 @@ Suite *mesh_suite(void) {
   tcase_add_test(t, eight_ranks);
   tcase_add_test(t, sixty_four_ranks);
   tcase_add_test(t, parts_of_tp);
+  tcase_add_test(t, parts_of_dp_shard);
   tcase_add_test(t, groups_of_every_set_are_partitions);
   tcase_add_test(t, order_override);
   tcase_add_test(t, expert_mesh);

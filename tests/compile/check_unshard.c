@@ -74,14 +74,12 @@ static const Event *started(int handle, int before) {
   return NULL;
 }
 
-/* Calls as they were; g0: GATHER of block 0, w0: its WAIT, f0: FREE, t0: TAKE, s0 or, for
- * the first of the step, S0: SCATTER, d0: its WAIT, a0: ADD. */
+/* Calls as they were; g0: GATHER of block 0, G0: of what a group kept, w0: its WAIT, k0:
+ * KEEP, f0: FREE, t0: TAKE, s0 or, for the first of the step, S0: SCATTER, d0: its WAIT,
+ * a0: ADD. */
 static const char *text_of(void) {
-  static const char letter[] = {[EV_GATHER] = 'g',
-                                [EV_FREE] = 'f',
-                                [EV_TAKE] = 't',
-                                [EV_SCATTER] = 's',
-                                [EV_ADD] = 'a'};
+  static const char letter[] = {[EV_GATHER] = 'g', [EV_KEEP] = 'k',    [EV_FREE] = 'f',
+                                [EV_TAKE] = 't',   [EV_SCATTER] = 's', [EV_ADD] = 'a'};
   char *all = arena_str(arena, "");
   for (int i = 0; i < list.ev.n; i++) {
     const Event *e = &list.ev.at[i];
@@ -89,6 +87,7 @@ static const char *text_of(void) {
     if (e->kind == EV_CALL) c = "FIW"[e->phase];
     if (e->kind == EV_WAIT) c = started(e->handle, i)->kind == EV_GATHER ? 'w' : 'd';
     if (e->first) c = 'S';
+    if (e->kept) c = 'G';
     all = arena_printf(arena, "%s%s%c%d", all, *all ? " " : "", c,
                        e->kind == EV_CALL ? e->unit : e->held);
   }
@@ -98,7 +97,7 @@ static const char *text_of(void) {
 /* ---- what always holds ---- */
 
 typedef struct Now {
-  int copy[UNITS + 1], sum[UNITS + 1]; /* buffers, -1 */
+  int copy[UNITS + 1], sum[UNITS + 1], part[UNITS + 1]; /* buffers, -1 */
   bool waited[UNITS + 1];
   bool flying[64]; /* by handle */
   bool live[1024];
@@ -124,20 +123,35 @@ static void check_call(const Now *n, const Event *e) {
   }
 }
 
+/* The block of the FREE at `at` has a GATHER after it. */
+static bool gathered_again(int at) {
+  for (int i = at + 1; i < list.ev.n; i++)
+    if (list.ev.at[i].kind == EV_GATHER && list.ev.at[i].held == list.ev.at[at].held)
+      return true;
+  return false;
+}
+
 static void go_on(Now *n, int at) {
   const Event *e = &list.ev.at[at], *of;
   switch ((EventKind)e->kind) {
   case EV_CALL:
     check_call(n, e);
     break;
+  case EV_KEEP:
+    ck_assert(n->part[e->held] < 0 && n->copy[e->held] >= 0 && n->waited[e->held]);
+    n->part[e->held] = e->buffer;
+    begin(n, e->buffer);
+    break;
   case EV_GATHER:
     ck_assert(n->copy[e->held] < 0);
+    ck_assert_int_eq(e->kept, n->part[e->held] >= 0);
     n->copy[e->held] = e->buffer, n->waited[e->held] = false;
     begin(n, e->buffer);
     break;
   case EV_FREE:
     ck_assert(n->copy[e->held] == e->buffer && n->waited[e->held]);
     n->live[e->buffer] = false, n->copy[e->held] = -1;
+    if (n->part[e->held] >= 0 && !gathered_again(at)) n->live[n->part[e->held]] = false;
     break;
   case EV_TAKE:
     ck_assert(n->sum[e->held] < 0);
@@ -175,6 +189,7 @@ static uint64_t holds(void) {
   Now n = {0};
   memset(n.copy, -1, sizeof n.copy);
   memset(n.sum, -1, sizeof n.sum);
+  memset(n.part, -1, sizeof n.part);
   int buffers = list.buffer[AREA_GATHER].n;
   uint64_t bytes = offsets(arena, list.buffer[AREA_GATHER].at, buffers);
   for (int i = 0; i < list.ev.n; i++)
@@ -223,7 +238,8 @@ START_TEST(two_ahead_in_backward) {
 }
 END_TEST
 
-/* Microbatches that follow each other share a copy that would be gathered again at once. */
+/* Microbatches that follow each other share a copy that would be gathered again at once.
+ */
 START_TEST(one_after_the_other) {
   only(HELD_COPY);
   how.prefetch[0] = 1;
@@ -259,6 +275,51 @@ START_TEST(read_by_two_units) {
   static int32_t first[] = {0, 2, 4};
   held.use = use, held.first = first, held.n = 3;
   gives("F0 F1 I1 I0", "g0 g2 w0 w2 F0 f0 g1 w1 F1 I1 f1 f2 g0 w0 I0 f0", 2);
+}
+END_TEST
+
+/* A group keeps what it gathered from the first forward to the last time that it is
+ * needed, if that is not at once. */
+START_TEST(kept_by_a_group) {
+  only(HELD_COPY);
+  how.reshard = RESHARD_YES;
+  for (int u = 0; u < held.n; u++)
+    held.at[u].bytes[HELD_COPY] = 2 * KIB, held.at[u].bytes[HELD_PART] = KIB;
+  gives("F0 F1 F2 I2 I1 I0",
+        "g0 w0 F0 k0 f0 g1 w1 F1 k1 f1 g2 w2 F2 I2 f2 G1 w1 I1 f1 G0 w0 I0 f0", 4);
+  gives("F0 F1 I1 I0 F0 F1 I1 I0",
+        "g0 w0 F0 k0 f0 g1 w1 F1 I1 f1 G0 w0 I0 F0 f0 g1 w1 F1 I1 f1 G0 w0 I0 f0", 3);
+  ck_assert_uint_eq(list.moved, 6 * KIB);
+  ck_assert_uint_eq(list.moved_kept, 4 * KIB);
+  gives("I0 F1 F0 I1 I0",
+        "g0 w0 I0 f0 g1 w1 F1 k1 f1 g0 w0 F0 k0 f0 G1 w1 I1 f1 G0 w0 I0 f0", 4);
+}
+END_TEST
+
+/* RESHARD gives up all of it. */
+START_TEST(no_part_where_the_schedule_says) {
+  only(HELD_COPY);
+  held.n = 1;
+  held.at[0].bytes[HELD_PART] = KIB / 2;
+  gives("+0 F0 -0 +0 I0 -0", "g0 w0 F0 f0 g0 w0 I0 f0", 1);
+}
+END_TEST
+
+/* In another type a sum has a buffer of its own, and is added even if it is the first. */
+START_TEST(summed_in_another_type) {
+  only(HELD_SUM);
+  how.defer_grad_sync = false;
+  for (int u = 0; u < held.n; u++)
+    held.at[u].bytes[HELD_WIRE] = KIB;
+  place("I1 W1 I0 W0 I1 W1");
+  ck_assert_str_eq(text_of(), "I1 t1 W1 S1 I0 d1 S1 t0 W0 S0 I1 d0 S0 t1 W1 s1 d1 a1");
+  ck_assert_uint_eq(list.moved, 3 * KIB);
+  const Interval *v = list.buffer[AREA_GATHER].at;
+  ck_assert_int_eq(list.buffer[AREA_GATHER].n, 6);
+  ck_assert_uint_eq(offsets(arena, list.buffer[AREA_GATHER].at, 6), 3 * KIB);
+  for (int i = 0; i < 6; i += 2)
+    ck_assert(v[i].what % HELD_N == HELD_SUM && v[i + 1].what % HELD_N == HELD_WIRE &&
+              v[i].end >= v[i + 1].start);
 }
 END_TEST
 
@@ -389,8 +450,10 @@ START_TEST(any_order) {
                      .overlap_grad_reduce = any(2),
                      .defer_grad_sync = any(2)};
     pipelined = any(2);
-    for (int i = 0; i < UNITS; i++)
+    for (int i = 0; i < UNITS; i++) {
       held.use[i].reads = (uint8_t)any(8), held.use[i].writes = (uint8_t)(2 * any(4));
+      held.at[i].bytes[HELD_PART] = seed % 2 ? KIB / 4 : 0;
+    }
     any_list(text);
     place(text);
     (void)holds();
@@ -422,10 +485,14 @@ END_TEST
 Suite *unshard_suite(void) {
   const TTest *test[] = {right_before_use,
                          one_ahead,
-                         two_ahead_in_backward, one_after_the_other,
+                         two_ahead_in_backward,
+                         one_after_the_other,
                          kept_between_forward_and_backward,
                          kept_by_pipelines,
                          read_by_two_units,
+                         kept_by_a_group,
+                         no_part_where_the_schedule_says,
+                         summed_in_another_type,
                          reduced_once,
                          reduced_in_each_backward,
                          weight_gradients_in_a_row,

@@ -91,7 +91,8 @@ static ToyOptions varied(int i) {
 
 /* What strategies keep in shards, and moments of 16 bits. */
 static ToyOptions sharded(int i) {
-  ToyOptions o = meshed(1 + i % 2, 1 + i / 4, 2);
+  ToyOptions o = meshed(1 + i % 2, 1 + i / 4, i % 4 == 3 ? 4 : 2);
+  o.strategy.reshard_to = i % 4 == 3 ? 2 : 0;
   o.strategy.stage = i % 4;
   o.strategy.reshard = i % 2 ? RESHARD_YES : RESHARD_NO;
   o.strategy.defer_grad_sync = i < 4;

@@ -91,6 +91,38 @@ START_TEST(shards_change_no_bit) {
 }
 END_TEST
 
+/* What a group keeps from forward to backward is the same bits as what all ranks keep. */
+START_TEST(groups_change_no_bit) {
+  static const Shape grouped[] = {
+      {1, 1, 4, 1, 0}, {2, 1, 4, 1, 1}, {1, 2, 4, 1, 0}, {1, 1, 8, 2, 0}};
+  ToyOptions all = meshed(grouped[_i].tp, grouped[_i].pp, grouped[_i].dp), some;
+  all.layers = 2, all.vocab = 51, all.tied = _i % 2, all.sp = grouped[_i].sp;
+  all.replicate = grouped[_i].replicate, all.overlap = true;
+  all.dtype = _i % 2 ? DT_BF16 : DT_F32;
+  all.strategy = (Strategy){.stage = 3,
+                            .reshard = RESHARD_YES,
+                            .prefetch = {_i % 3, _i},
+                            .defer_grad_sync = _i < 2};
+  some = all;
+  some.strategy.reshard_to = 2;
+  Toy a, b;
+  Trace x, y;
+  trace(&a, &all, 1, &x);
+  trace(&b, &some, 1, &y);
+  same_bits(&x, &y);
+  int groups = 0;
+  for (int i = 0; i < b.compiled->prog->ncomm; i++)
+    if (b.compiled->prog->comm[i].axes == AXIS_BIT(AXIS_DP_INNER)) {
+      ck_assert_int_eq(comm_size(&b.compiled->mesh, &b.compiled->prog->comm[i]), 2);
+      ck_assert_int_gt(flow_of(b.compiled, 0, i, COLL_ALL_GATHER)->count, 1);
+      groups++;
+    }
+  ck_assert_int_eq(groups, 1);
+  toy_free(&a);
+  toy_free(&b);
+}
+END_TEST
+
 /* A value that is no number, in the shard of one rank, ends the run on all of them, which
  * says where it began. */
 START_TEST(one_nan_stops_all) {
@@ -110,7 +142,8 @@ START_TEST(one_nan_stops_all) {
   weft_status st = run_step_tokens(r, ids, ids + t.plan.batch.global * t.plan.batch.seq,
                                    0, &res, &trace_err);
   ck_assert_int_eq(st, WEFT_ERUN);
-  ck_assert_msg(strstr(trace_err.text, "is nan; first seen on rank"), "%s", trace_err.text);
+  ck_assert_msg(strstr(trace_err.text, "is nan; first seen on rank"), "%s",
+                trace_err.text);
   run_close(r);
   toy_free(&t);
 }
@@ -182,6 +215,7 @@ Suite *strategies_suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_loop_test(c, agrees_with_one_rank, 0, LEN(way));
   tcase_add_loop_test(c, shards_change_no_bit, 1, LEN(way));
+  tcase_add_loop_test(c, groups_change_no_bit, 0, 4);
   tcase_add_loop_test(c, one_nan_stops_all, 0, LEN(way));
   suite_add_tcase(s, c);
   c = tcase_create("bytes");

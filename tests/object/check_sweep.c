@@ -127,7 +127,7 @@ static void add_comm(const Program *p, const Instr *x, Moved *c) {
   double bytes = (double)MAX(operand_bytes(&p->operand[x->operand]),
                              operand_bytes(&p->operand[x->operand + 1]));
   *(d->npp || d->axes & AXIS_BIT(AXIS_PP) ? &c->pp
-    : d->axes & AXES_DP                   ? &c->dp
+    : axes_whole(d->axes) & AXES_DP       ? &c->dp
                                           : &c->tp) += bytes;
 }
 
@@ -265,7 +265,11 @@ START_TEST(held_blocks) {
       " { 'strategy.backward_prefetch_depth', 0, 2 } }",
       "return { { 'schedule', 'zbv', 'interleaved_1f1b' }, { 'mesh.pp', 1, 2, 4 },"
       " { 'strategy.defer_fsdp_grad_sync', true, false },"
-      " { 'model.tie_word_embeddings', true, false } }"};
+      " { 'model.tie_word_embeddings', true, false } }",
+      "return { { 'mesh.dp', 4, 8 }, { 'mesh.pp', 1, 2 },"
+      " { 'strategy.reshard_after_forward', true, 2, 4 },"
+      " { 'strategy.defer_fsdp_grad_sync', true, false },"
+      " { 'strategy.backward_prefetch_depth', 0, 2 } }"};
   Axes a;
   PointRow row;
   PointReason why;
@@ -449,7 +453,8 @@ START_TEST(options) {
        "print(#r, r.legal, r.memory, r[1].peak_gib <= 0.01)\n",
        "1\t1\t3\ttrue\n");
   /* Without max_gib the GPU's memory is the limit; here all but 10 MiB are reserved. */
-  says("local r = weft.sweep { plan = P, score = 'peak_gib', over = { { 'mesh.tp', 1, 2 },\n"
+  says("local r = weft.sweep { plan = P, score = 'peak_gib', over = { { 'mesh.tp', 1, 2 "
+       "},\n"
        "  { 'mesh.pp', 1, 2 }, { 'cluster', { 'h100',\n"
        "      reserve_gib = 81559 / 1024 - 0.01 } } } }\n"
        "print(#r, r.legal, r.memory, r[1].peak_gib <= 0.01)\n",

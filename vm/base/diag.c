@@ -6,8 +6,10 @@ static Diag *add(Diags *d, DiagSeverity severity, const char *code, const char *
   Diag new = {.severity = severity, .code = arena_str(d->arena, code)};
   new.path = arena_str(d->arena, path ? path : "");
   new.summary = arena_vprintf(d->arena, fmt, ap);
-  if (severity == DIAG_ERROR) d->errors++;
-  else d->warnings++;
+  if (severity == DIAG_ERROR)
+    d->errors++;
+  else
+    d->warnings++;
   Diag *at = VEC_PUSH(d->arena, d->list);
   *at = new;
   return at;
@@ -26,6 +28,13 @@ Diag *diag_warn(Diags *d, const char *code, const char *path, const char *fmt, .
   va_start(ap, fmt);
   Diag *at = add(d, DIAG_WARNING, code, path, fmt, ap);
   va_end(ap);
+  for (Diag *x = d->list.at; x < at; x++) {
+    if (x->severity != DIAG_WARNING || strcmp(x->path, at->path) != 0 ||
+        strcmp(x->summary, at->summary) != 0)
+      continue;
+    d->list.n--, d->warnings--;
+    return x;
+  }
   return at;
 }
 

@@ -31,7 +31,7 @@ typedef struct Diags {
 Diag *diag_error(Diags *d, const char *code, const char *path, const char *fmt, ...)
     PRINTF(4, 5);
 Diag *diag_warn(Diags *d, const char *code, const char *path, const char *fmt, ...)
-    PRINTF(4, 5);
+    PRINTF(4, 5);              /* one that is there already is not added again */
 /* By file, line, then order of arrival; what has no place comes last. */
 void diag_sort(Diags *d);
 

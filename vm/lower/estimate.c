@@ -76,13 +76,20 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankShare *r,
 }
 
 static double moved_bytes(const Lifetimes *l) {
-  return (double)l[AREA_GATHER].moved;
+  return (double)l[AREA_GATHER].moved + (double)l[AREA_GATHER].moved_kept;
+}
+
+/* Gathers and scatters of blocks that are whole for a while. */
+static double held_seconds(const Mesh *m, const Cluster *k, const Lifetimes *l) {
+  double all = (double)l[AREA_GATHER].moved, kept = (double)l[AREA_GATHER].moved_kept;
+  Link dp = link_of(m, k, AXES_DP), group = link_of(m, k, AXIS_BIT(AXIS_DP_INNER));
+  return ring_seconds(&dp, all, all > 0, false) +
+         ring_seconds(&group, kept, kept > 0, false);
 }
 
 static double step_seconds(const Shares *c, const Lifetimes (*l)[AREA_N],
                            const Plan *plan, const Mesh *m, int64_t mbs, double bubble) {
   const Cluster *k = &plan->cluster;
-  Link dp = link_of(m, k, AXES_DP);
   double most = 0, tail = 0, sent = 0, held = 0;
   for (int r = 0; r < c->st.ranks; r++) {
     double s[3];
@@ -90,7 +97,7 @@ static double step_seconds(const Shares *c, const Lifetimes (*l)[AREA_N],
       s[ph] = work_seconds(m, k, &c->rank[r].work[ph]);
     most = MAX(most, s[PH_F] + s[PH_I] + s[PH_W]);
     tail = MAX(tail, tail_seconds(plan, m, &c->rank[r], s[PH_I] + s[PH_W]));
-    held = MAX(held, ring_seconds(&dp, moved_bytes(l[r]), moved_bytes(l[r]) > 0, false));
+    held = MAX(held, held_seconds(m, k, l[r]));
   }
   for (int s = 0; s + 1 < c->st.n; s++) {
     double bytes = 0;

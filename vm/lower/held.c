@@ -17,6 +17,7 @@ static void find_blocks(const Layout *l, Held *out) {
     HeldBlock x = {.block = i, .unit = -1};
     x.bytes[HELD_COPY] = held_bytes(s, REGION_WORK, &s->block[i]);
     x.bytes[HELD_SUM] = held_bytes(s, REGION_GRAD, &s->block[i]);
+    if (l->group > 1) x.bytes[HELD_PART] = x.bytes[HELD_COPY] / (uint64_t)l->group;
     if (l->reduce != DT_F32)
       x.bytes[HELD_WIRE] = x.bytes[HELD_SUM] / 4 * (uint64_t)dtype_size(l->reduce);
     out->of[i] = x.bytes[HELD_COPY] || x.bytes[HELD_SUM] ? out->n : -1;
@@ -94,28 +95,48 @@ static Instr *start(Emit *e, const HeldNow *n, const Event *ev, InstrCode code,
   return in;
 }
 
+/* The shard that a GATHER reads: that of all ranks, or of a group what it kept. What lies
+ * on the host goes to its place in the copy first. */
+static Extent gathered_from(Emit *e, const HeldNow *n, const Event *ev, Extent whole) {
+  const HeldBlock *x = &n->h->at[ev->held];
+  const Region *r = region_of(e, x, REGION_WORK);
+  if (ev->kept) return (Extent){.off = n->part[ev->held], .n = whole.n / e->l->group};
+  if (!on_host(r->off)) return shard_of(e, x, r);
+  Extent part = {whole.off, whole.n / r->ways, r->flat};
+  emit_kernel(e, OP_copy, NULL, e->u->at[x->unit].name);
+  emit_in(e, shard_of(e, x, r), (DType)r->dtype);
+  emit_out(e, part, (DType)r->dtype);
+  return part;
+}
+
 static void emit_gathering(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
   const HeldBlock *x = &n->h->at[ev->held];
   const Region *r = region_of(e, x, REGION_WORK);
-  int64_t whole = e->l->regions.block[x->block].whole;
-  bool gather = ev->kind == EV_GATHER;
-  Extent part = {at, whole / r->ways, r->flat};
-  if (gather && on_host(r->off)) { /* to its place in the copy first */
-    emit_kernel(e, OP_copy, NULL, e->u->at[x->unit].name);
-    emit_in(e, shard_of(e, x, r), (DType)r->dtype);
-    emit_out(e, part, (DType)r->dtype);
-  }
-  Instr *in = start(e, n, ev, gather ? I_GATHER : I_FREE, x);
+  Extent whole = {.off = at, .n = e->l->regions.block[x->block].whole};
   n->copy[ev->held] = at;
-  if (gather) {
-    Extent shard = on_host(r->off) ? part : shard_of(e, x, r);
+  if (ev->kind == EV_GATHER) {
+    Extent from = gathered_from(e, n, ev, whole);
+    Instr *in = start(e, n, ev, I_GATHER, x);
     in->coll = COLL_ALL_GATHER;
-    in->comm = (int16_t)comm_for(e->comms, r->flat, NULL, 0);
-    emit_in(e, shard, (DType)r->dtype);
-    emit_out(e, (Extent){.off = at, .n = whole}, (DType)r->dtype);
+    AxisSet over = ev->kept ? AXIS_BIT(AXIS_DP_INNER) : r->flat;
+    in->comm = (int16_t)comm_for(e->comms, over, NULL, 0);
+    emit_in(e, from, (DType)r->dtype);
+    emit_out(e, whole, (DType)r->dtype);
   } else {
-    emit_in(e, (Extent){.off = at, .n = whole}, (DType)r->dtype);
+    start(e, n, ev, I_FREE, x);
+    emit_in(e, whole, (DType)r->dtype);
   }
+}
+
+/* A rank's part of a copy that its group shares. */
+static void emit_keep(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
+  const HeldBlock *x = &n->h->at[ev->held];
+  DType t = (DType)region_of(e, x, REGION_WORK)->dtype;
+  int64_t part = e->l->regions.block[x->block].whole / e->l->group;
+  n->part[ev->held] = at;
+  emit_kernel(e, OP_copy, NULL, e->u->at[x->unit].name);
+  emit_in(e, (Extent){n->copy[ev->held], part, AXIS_BIT(AXIS_DP_INNER)}, t);
+  emit_out(e, (Extent){.off = at, .n = part}, t);
 }
 
 /* From a sum to the shard, which has none yet in this step or has those before. */
@@ -156,6 +177,9 @@ void emit_held(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
   case EV_GATHER:
   case EV_FREE:
     emit_gathering(e, n, ev, at);
+    break;
+  case EV_KEEP:
+    emit_keep(e, n, ev, at);
     break;
   case EV_TAKE:
     n->sum[ev->held] = at;
@@ -228,5 +252,6 @@ void held_begin(const Emit *e, const Held *h, const int *unit_at, HeldNow *out) 
                    .unit_at = unit_at,
                    .copy = NEW_N(e->scratch, uint64_t, h->n),
                    .sum = NEW_N(e->scratch, uint64_t, h->n),
+                   .part = NEW_N(e->scratch, uint64_t, h->n),
                    .bound = NEW_N(e->scratch, BoundAt *, e->u->n)};
 }

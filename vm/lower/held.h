@@ -18,11 +18,11 @@ typedef struct BoundAt {
 typedef struct HeldNow {
   const Held *h;
   const int *unit_at;      /* unit -> its number in the program */
-  uint64_t *copy, *sum;    /* where those of each held block lie */
+  uint64_t *copy, *sum, *part; /* where those of each held block lie */
   BoundAt **bound;         /* of each unit */
 } HeldNow;
 void held_begin(const Emit *e, const Held *h, const int *unit_at, HeldNow *out);
-/* The instructions of a GATHER, FREE, TAKE, SCATTER or ADD whose buffer lies at `at`. */
+/* The instructions of a GATHER, KEEP, FREE, TAKE, SCATTER or ADD whose buffer lies at `at`. */
 void emit_held(Emit *e, HeldNow *n, const Event *ev, uint64_t at);
 /* The bindings of a call now: the first in Program.bind. */
 uint32_t bind_held(Emit *e, HeldNow *n, int u, Phase ph);

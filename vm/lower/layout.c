@@ -333,7 +333,9 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   const Units *u = st->u;
   const Cuts cuts = cuts_of(plan, m);
   Rowed *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)(u->nparam + 1));
-  *l = (Layout){.of = NEW_N(scratch, int, u->nparam), .reduce = plan->reduce};
+  *l = (Layout){.of = NEW_N(scratch, int, u->nparam),
+                .reduce = plan->reduce,
+                .group = m->size[AXIS_DP_INNER]};
   int n = collect(st, &cuts, rank, row, l->of);
   qsort(row, (size_t)n, sizeof *row, by_row);
   int64_t limit = plan->strategy.bucket_bytes / 4;

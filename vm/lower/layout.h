@@ -22,6 +22,7 @@ typedef struct Layout {
   VEC(Bucket) bucket;
   DType reduce;          /* in which gradients are summed over data-parallel ranks */
   uint64_t wire[WIRES], wire_bytes; /* for sums of buckets in that type, if not f32 */
+  int group;             /* plan_reshard_group */
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t work, work_bytes; /* scratch of what a rank does once a step */

@@ -219,7 +219,8 @@ void lifetimes(const Transfers *tr, const Strategy *how, const Held *held,
   unshard(how, tr->st->ranks > 1, held, scratch, &t);
   for (int k = 0; k < AREA_N; k++) {
     of_area(t.buffer[k].at, t.buffer[k].n, &f[k], scratch, a, &out[k]);
-    out[k].moved = k == AREA_GATHER ? t.moved : 0; /* all of it is counted there */
+    if (k == AREA_GATHER) /* all of it is counted there */
+      out[k].moved = t.moved, out[k].moved_kept = t.moved_kept;
   }
 }
 

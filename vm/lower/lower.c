@@ -264,6 +264,7 @@ static void emit_event(Emit *e, const Event *ev, Main *m) {
     emit_held(e, &m->held, ev, held_at(e, m, ev));
     break;
   case EV_GATHER:
+  case EV_KEEP:
   case EV_FREE:
   case EV_SCATTER:
   case EV_ADD:

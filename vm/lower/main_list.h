@@ -5,11 +5,11 @@
 #include "vm/pipeline/transfers.h"
 #include "layout.h"
 
-/* TAKE: from here on the whole gradients of a block lie in this buffer. SCATTER: in it
+/* KEEP: a part of the copy goes to this buffer. TAKE: from here on the whole gradients of a block lie in this buffer. SCATTER: in it
  * they are summed, taken there first where the sum has another type. ADD: its shard of
  * them comes to what it has. Both follow unshard.h, as GATHER, FREE and SCATTER do. */
 typedef enum { EV_CALL, EV_SEND, EV_RECV, EV_WAIT, EV_REDUCE,
-               EV_GATHER, EV_FREE, EV_TAKE, EV_SCATTER, EV_ADD } EventKind;
+               EV_GATHER, EV_KEEP, EV_FREE, EV_TAKE, EV_SCATTER, EV_ADD } EventKind;
 typedef struct Event {
   uint8_t kind;
   uint8_t phase;         /* CALL */
@@ -18,7 +18,8 @@ typedef struct Event {
   int32_t peer;          /* SEND, RECV: pp rank */
   int32_t handle;        /* of what starts, and WAIT */
   int32_t bucket;        /* REDUCE */
-  int32_t held;          /* GATHER, FREE, TAKE, SCATTER, ADD: the block, in Held */
+  int32_t held;          /* GATHER, KEEP, FREE, TAKE, SCATTER, ADD: the block, in Held */
+  bool kept;             /* GATHER: of the parts that a group keeps */
   bool first;            /* SCATTER, ADD: the first of the step, which overwrites */
   int32_t action;        /* see Instr */
   int32_t line;
@@ -49,7 +50,8 @@ typedef struct MainList {
   VEC(Interval) buffer[AREA_N];
   VEC(int32_t) call_buffer;  /* per CALL: FI, FW, IW (-1 none), then the unit's edges */
   int positions;         /* events, also if they are not wanted */
-  uint64_t moved;        /* bytes that GATHERs give and SCATTERs take */
+  uint64_t moved;        /* bytes that GATHERs give and SCATTERs take, */
+  uint64_t moved_kept;   /* and that those GATHERs give that are of parts */
   int handles;
   int *reduce_handle;    /* of each bucket: -1 if the epilogue starts it */
   bool brief;            /* set before: only buffers and steps are wanted */

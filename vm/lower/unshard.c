@@ -25,6 +25,8 @@ typedef struct BlockState {
   int32_t copy;    /* its buffer, -1: it is not there */
   int32_t handle;  /* of the GATHER that nothing waited for yet, -1 */
   int32_t sum;     /* buffer of whole gradients, -1 */
+  int32_t final;   /* the last of its stays */
+  int32_t part;    /* buffer of what stays between its stays, -1 */
   bool begun;      /* something was reduced in this step */
 } BlockState;
 
@@ -127,11 +129,18 @@ static void look_at_schedule(Unshard *u) {
 static void plan(Unshard *u) {
   int64_t calls = 0;
   for (int k = 0; k < u->h->n; k++)
-    u->block[k] = (BlockState){
-        .stay = -1, .used = -1, .written = -1, .copy = -1, .handle = -1, .sum = -1};
+    u->block[k] = (BlockState){.stay = -1,
+                               .used = -1,
+                               .written = -1,
+                               .copy = -1,
+                               .handle = -1,
+                               .sum = -1,
+                               .part = -1};
   look_at_schedule(u);
   for (int i = 0; i < u->t->step.n; i++)
     if (u->t->step.at[i].kind == STEP_CALL) plan_call(u, i, &u->t->step.at[i], &calls);
+  for (int k = 0; k < u->h->n; k++)
+    u->block[k].final = u->block[k].stay;
 }
 
 /* ---- placing ---- */
@@ -186,8 +195,9 @@ static void gather(Unshard *u, int32_t held, int at) {
   BlockState *b = &u->block[held];
   b->copy = begin(u, HELD_COPY, held, at);
   b->handle = handle(u);
-  put(u, EV_GATHER, at, held, b->copy)->handle = b->handle;
-  u->t->moved += u->h->at[held].bytes[HELD_COPY];
+  Event *e = put(u, EV_GATHER, at, held, b->copy);
+  e->handle = b->handle, e->kept = b->part >= 0;
+  *(e->kept ? &u->t->moved_kept : &u->t->moved) += u->h->at[held].bytes[HELD_COPY];
 }
 
 static void settle_copy(Unshard *u, int32_t held, int at) {
@@ -202,6 +212,19 @@ static void give_up(Unshard *u, int32_t held, int at) {
   put(u, EV_FREE, at, held, b->copy);
   end(u, held, b->copy, at);
   b->copy = -1;
+  if (b->part < 0 || b->stay < b->final) return;
+  end(u, held, b->part, at);
+  b->part = -1;
+}
+
+/* After the first forward of a step what a group shares stays until the last time that
+ * the copy is needed: all gathers between are among its ranks. It has its place from the
+ * call on, so that what comes next may lie where the copy was. */
+static void keep_part(Unshard *u, int32_t held, int call) {
+  BlockState *b = &u->block[held];
+  if (!u->h->at[held].bytes[HELD_PART] || b->part >= 0 || b->stay == b->final) return;
+  b->part = begin(u, HELD_PART, held, call);
+  put(u, EV_KEEP, call + 1, held, b->part);
 }
 
 /* The gathers that start before this call, and those that it needs. */
@@ -228,8 +251,9 @@ static void free_after(Unshard *u, const Step *s, int step) {
   const HeldUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
     const BlockState *b = &u->block[x[i].held];
-    if (reads(u, s, &x[i]) && !b->said && u->stay.at[b->stay].last == step)
-      give_up(u, x[i].held, s->at + 1);
+    if (!reads(u, s, &x[i]) || b->said || u->stay.at[b->stay].last != step) continue;
+    if (s->phase == PH_F) keep_part(u, x[i].held, s->at);
+    give_up(u, x[i].held, s->at + 1);
   }
 }
 

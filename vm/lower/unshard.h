@@ -9,9 +9,10 @@
 
 #include "main_list.h"
 
-/* What of a block is whole for a while: a copy of its parameters, its gradients, and those
- * in the type in which they are summed, where that is another one. */
-enum { HELD_COPY, HELD_SUM, HELD_WIRE, HELD_N };
+/* What of a block is there for a while: a whole copy of its parameters, its whole
+ * gradients, those in the type in which they are summed, where that is another one, and
+ * the part of a copy that stays from forward to backward, where a group shares one. */
+enum { HELD_COPY, HELD_SUM, HELD_WIRE, HELD_PART, HELD_N };
 
 typedef struct HeldBlock {
   int32_t block;           /* in Regions.block */

@@ -225,6 +225,12 @@ void mesh_split_tp(Mesh *m, int copies) {
   m->size[AXIS_TP_REP] = copies;
 }
 
+void mesh_split_dp(Mesh *m, int group) {
+  assert(m->size[AXIS_DP_SHARD] % group == 0);
+  m->size[AXIS_DP_OUTER] = m->size[AXIS_DP_SHARD] / group;
+  m->size[AXIS_DP_INNER] = group;
+}
+
 AxisSet mesh_axes(const Mesh *m, AxisSet s) {
   AxisSet one = 0;
   for (int a = 0; a < AXIS_ALL_END; a++)

@@ -54,6 +54,8 @@ bool mesh_resolve(const MeshSpec *spec, int64_t world, Mesh *m, Diags *d);
 const char *mesh_tp_divides(Arena *a, int tp, const char *what, int64_t size);
 /* Cuts tp in two for a model: `copies` neighbours have the same key-value heads. */
 void mesh_split_tp(Mesh *m, int copies);
+/* Cuts dp_shard in two for a strategy: groups of so many neighbours. */
+void mesh_split_dp(Mesh *m, int group);
 /* "1, 2 or 4": what may divide n; in the middle of a long list, "...". */
 const char *mesh_divisors(Arena *a, int64_t n);
 /* The sizes of the dense mesh `m` as one would write them; order and experts stay. */

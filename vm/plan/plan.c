@@ -99,6 +99,13 @@ int plan_microbatches(const Plan *p, const Mesh *m) {
   return (int)(b->global / one);
 }
 
+int plan_reshard_group(const Plan *p, const Mesh *m) {
+  const Strategy *s = &p->strategy;
+  int ranks = m->size[AXIS_DP_SHARD], n = s->reshard_to;
+  bool fits = s->stage > 2 && s->reshard == RESHARD_YES && n > 1 && n < ranks;
+  return fits && ranks % n == 0 ? n : 1;
+}
+
 double plan_memory_limit(const Plan *p) {
   const Cluster *c = &p->cluster;
   return c->gpu ? MAX(c->memory - c->reserve_gib * (1 << 30), 0) : INFINITY;

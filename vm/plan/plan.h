@@ -62,6 +62,8 @@ typedef struct Strategy {
   bool overlap_param_gather;     /* beside the optimizer, which makes them */
   int64_t bucket_bytes;          /* of gradient all_reduce; default 25 MiB */
   Reshard reshard;               /* BY_PP: NO with pipeline stages, else YES */
+  int reshard_to;                /* YES: shards over so many ranks that stay from forward to
+                                    backward; 0: none do */
   int prefetch[2];               /* calls that a gather starts ahead: forward, backward */
   bool defer_grad_sync;          /* gradients are reduced once a step, not in each W */
   int64_t persistence;           /* parameters of fewer elements stay whole */
@@ -191,6 +193,10 @@ typedef struct Plan {
   int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */
   uint64_t seed;
 } Plan;
+
+/* Ranks of dp_shard that share what stays of parameters between forward and backward: a
+ * divisor of it between 1 and all; 1 where the plan has none that fits. */
+int plan_reshard_group(const Plan *p, const Mesh *m);
 
 /* Bytes that a rank may fill on the cluster's GPU; INFINITY if that is not known. */
 double plan_memory_limit(const Plan *p);
