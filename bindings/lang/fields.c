@@ -417,6 +417,14 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
   return n;
 }
 
+static void checkpoint_dir(Check *c, int idx, const char *path) {
+  const char *dir = lua_type(c->L, idx) == LUA_TSTRING ? lua_tostring(c->L, idx) : "";
+  if (*dir)
+    c->plan->checkpoint.dir = arena_str(c->arena, dir);
+  else
+    check_type(c, path, "the name of a folder", idx);
+}
+
 /* model's value is looked at after all other fields, in model.c. */
 void field_other(Check *c, const Field *f, int idx, const char *path) {
   static const FieldCheck own[] = {
@@ -434,6 +442,7 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"weights", blend_weights},
       {"gpu", gpu_name},
       {"layout", layout},
+      {"dir", checkpoint_dir},
       {NULL, NULL},
   };
   const FieldCheck *const all[] = {own, strategy_fields};

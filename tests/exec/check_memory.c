@@ -8,6 +8,7 @@
 #include "tests/lib/scratch.h"
 #include "tests/lib/trace.h"
 #include "vm/exec/session.h"
+#include "vm/exec/snapshot.h"
 
 /* ---- an allocator that counts bytes; any thread's ---- */
 
@@ -59,13 +60,17 @@ static int64_t promised(const Plan *p, const Compiled *c, bool weights, const ch
 static int64_t most_of(Toy *t, int threads) {
   Run *r;
   StepResult res;
-  RunOptions o = {.alloc = &counting, .world = "local", .threads = threads};
+  RunOptions o = {.alloc = &counting,
+                  .world = "local",
+                  .threads = threads,
+                  .saves = t->plan.checkpoint.dir};
   float *whole = malloc(sizeof *whole * (size_t)t->compiled->params_total);
   begin();
   OK(run_open(&t->plan, t->compiled, &o, &r, &trace_err));
   OK(run_init(r, &trace_err));
   for (int k = 0; k < 2; k++)
     trace_step(r, t, k, &res);
+  if (o.saves) OK(run_snapshot(r, &trace_err));
   OK(run_get(r, STATE_PARAM, 0, whole, &trace_err));
   OK(run_set(r, STATE_PARAM, 0, whole, &trace_err));
   run_close(r);
@@ -108,6 +113,7 @@ START_TEST(a_run_holds_what_is_promised) {
   ToyOptions o = _i < VARIED ? varied(_i) : sharded(_i - VARIED);
   Toy t;
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  if (_i % 2) t.plan.checkpoint.dir = "somewhere";
   for (int threads = 1; threads <= 2; threads++)
     ck_assert_int_eq(most_of(&t, threads),
                      promised(&t.plan, t.compiled, false, "data programs"));

@@ -121,6 +121,8 @@ static const struct {
     {"data.weights", "'data.weights', { 1 }"},
     {"train", "'train', { steps = 7 }"},
     {"expect", "'expect', { bubble = 2 }"},
+    {"checkpoint", "'checkpoint', { dir = 'x', every = 7 }"},
+    {"checkpoint.dir", "'checkpoint.dir', 'x'"},
 };
 
 static const char *values_of(const Field *f, const char *out);

@@ -11,7 +11,7 @@ return weft.plan {
   tp_plan   = { ["layers.*.mlp"] = "moe_tp_experts" },
   batch     = { global = 4, seq = 64 },
   expect    = { peak_gib = weft.at_most(80) },
-  checkpoint = false,
+  nccl      = false,
 }
 --> bad_later.lua:7: error: plan.mesh.cp: cp = 2 is not built yet (mesh.tp with strategy.sequence_parallel cuts sequences between layers)
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)

@@ -71,6 +71,8 @@ int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[
 /* A piece as f32. */
 void rank_read(Rank *r, const Piece *p, float *local);
 void rank_write(Rank *r, const Piece *p, const float *local);
+/* As it is stored. */
+void rank_read_raw(Rank *r, const Piece *p, void *to);
 /* Zeros in all regions, paddings too; `block` has room for n elements. */
 void rank_clear(Rank *r, float *block, int64_t n);
 
@@ -90,6 +92,7 @@ typedef struct RunOptions {
   int nfact;                  /* before any of them waits for another */
   double patience_s;          /* of the watchdog; 0: see watchdog_patience */
   const Meet *meet;           /* where processes find each other, if the world needs it */
+  bool saves;                 /* the plan's checkpoints will be written: room for copies */
 } RunOptions;
 
 typedef struct StepResult {

@@ -1,6 +1,7 @@
 /* held.c - what a run holds besides its arenas, from the plan and its programs alone.
  * Each line is computed by what allocates it, or beside that. */
 #include "run_int.h"
+#include "snapshot.h"
 #include "weights.h"
 
 int64_t held_block(const Compiled *c) {
@@ -56,6 +57,8 @@ static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
     return rank_held(c, pp).staging;
   case LINE_PIECE:
     return (uint64_t)held_block(c) * sizeof(float);
+  case LINE_COPY:
+    return p->checkpoint.dir ? saved_most(c, pp) : 0;
   case LINE_PADDING:
     return c->prog[pp].host_bytes ? 2 * DEVICE_ALIGN : DEVICE_ALIGN;
   case LINE_WORKERS:

@@ -23,6 +23,7 @@ typedef struct Worker {
   Rank *eval;            /* over it, forward only; NULL: there is none */
   float *block;          /* of a piece of a parameter, Run.block_max elements */
   double apart;          /* result of run_apart */
+  char *copy;            /* of what this rank writes (snapshot.h); NULL: nothing is saved */
 } Worker;
 
 typedef weft_status (*Job)(Worker *w, void *arg, weft_error *e);
@@ -50,6 +51,7 @@ struct Run {
   bool dead;             /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */
   int64_t block_max;               /* elements of Worker.block: held_block */
+  bool saves;            /* see RunOptions */
 
   pthread_mutex_t lock;  /* for all below */
   pthread_cond_t go, done;

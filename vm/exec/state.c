@@ -56,6 +56,11 @@ static char *address(const Rank *r, const Piece *p) {
   return rank_place(r, g->off) + p->at * dtype_size((DType)g->dtype);
 }
 
+void rank_read_raw(Rank *r, const Piece *p, void *to) {
+  size_t n = (size_t)p->count * (size_t)dtype_size((DType)p->region->dtype);
+  device_download(r->dev, to, address(r, p), n);
+}
+
 static void read_half(Rank *r, const Piece *p, float *local) {
   uint16_t block[4096];
   bool bf = p->region->dtype == DT_BF16;

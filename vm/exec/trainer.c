@@ -4,6 +4,7 @@
  * waits for the last one. The calling thread looks after Ctrl-C and the watchdog while
  * it waits. All calls of a world of processes come from the one worker of this one. */
 #include "run_int.h"
+#include "snapshot.h"
 
 #include "vm/program/check.h"
 
@@ -234,6 +235,11 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   return WEFT_OK;
 }
 
+static size_t copy_bytes(const Worker *w) {
+  const Compiled *c = w->run->c;
+  return (size_t)saved_most(c, mesh_coord(&c->mesh, w->rank, AXIS_PP));
+}
+
 static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->threads, e));
@@ -241,7 +247,9 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
   w->block = mem_new(&r->alloc, (size_t)r->block_max * sizeof *w->block);
-  if (!w->block) return err_set(e, WEFT_ENOMEM, "out of memory");
+  w->copy = r->saves ? mem_new(&r->alloc, copy_bytes(w)) : NULL;
+  if (!w->block || (r->saves && !w->copy))
+    return err_set(e, WEFT_ENOMEM, "out of memory");
   return WEFT_OK;
 }
 
@@ -302,6 +310,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->c = c;
   r->stop = o->stop;
   r->meet = o->meet;
+  r->saves = o->saves;
   r->scaler = scaler_make(p);
   r->scaled = 1;
   r->step = -1;
@@ -322,6 +331,7 @@ static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   mem_free(&r->alloc, w->block, (size_t)r->block_max * sizeof *w->block);
   rank_free(w->eval);
+  if (w->copy) mem_free(&r->alloc, w->copy, copy_bytes(w));
   rank_free(w->r);
   /* A process that failed ends with its code; the launcher then ends the others, which
    * may never reach a common end. */

@@ -123,6 +123,13 @@ typedef struct DataSpec {
   const struct DataSpec *val;            /* or this; NULL: none is given */
 } DataSpec;
 
+/* When a run writes its state, and where; see vm/ckpt/ckpt.h. */
+typedef struct Checkpointing {
+  const char *dir;               /* NULL: nowhere */
+  int64_t every, keep;           /* steps; 0: at the end only. Last ones that stay; 0: all */
+  bool async;                    /* steps go on while it is written */
+} Checkpointing;
+
 typedef struct Batch {
   int64_t global, micro, seq, rounds;
 } Batch;
@@ -188,6 +195,7 @@ typedef struct Plan {
   Optimizer opt;
   DataSpec data;
   Packed packed;
+  Checkpointing checkpoint;
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */

@@ -1,0 +1,231 @@
+/* check_ckpt_exact.c - a run that goes on from a checkpoint is the run that was never
+ * interrupted; and what is in a checkpoint does not depend on the mesh that reads it. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/lib/saved_toy.h"
+#include "tests/lib/scratch.h"
+
+enum { HALF = 2, WHOLE = 4 };
+
+/* ---- the same mesh ---- */
+
+static ToyOptions plain(void) {
+  return meshed(2, 2, 2);
+}
+
+static ToyOptions one_rank(void) {
+  return meshed(1, 1, 1);
+}
+
+static ToyOptions tied(void) {
+  ToyOptions o = meshed(2, 2, 1);
+  o.tied = true, o.sp = true;
+  return o;
+}
+
+static ToyOptions masters(void) {
+  ToyOptions o = meshed(2, 1, 2);
+  o.dtype = DT_BF16;
+  return o;
+}
+
+static ToyOptions stage(int n, DType t) {
+  ToyOptions o = meshed(1, 2, 2);
+  o.strategy.stage = n, o.dtype = t;
+  return o;
+}
+static ToyOptions zero1(void) {
+  return stage(1, DT_F32);
+}
+static ToyOptions zero1_bf16(void) {
+  return stage(1, DT_BF16);
+}
+static ToyOptions zero2(void) {
+  return stage(2, DT_F32);
+}
+static ToyOptions zero3(void) {
+  return stage(3, DT_F32);
+}
+static ToyOptions zero3_bf16(void) {
+  return stage(3, DT_BF16);
+}
+
+static ToyOptions fsdp2(void) {
+  ToyOptions o = meshed(2, 1, 4);
+  o.strategy.kind = STRATEGY_FSDP2, o.strategy.stage = 3,
+  o.strategy.defer_grad_sync = true;
+  o.replicate = 2, o.dtype = DT_BF16;
+  return o;
+}
+
+static ToyOptions offload(void) {
+  ToyOptions o = stage(3, DT_BF16);
+  o.strategy.offload_state = o.strategy.offload_params = true;
+  return o;
+}
+
+static ToyOptions by_chance(void) {
+  ToyOptions o = meshed(1, 1, 2);
+  o.dtype = DT_BF16, o.state = DT_BF16, o.stochastic = true;
+  return o;
+}
+
+static ToyOptions f16(void) {
+  ToyOptions o = meshed(2, 1, 1);
+  o.dtype = DT_F16;
+  return o;
+}
+
+static ToyOptions post_validation(void) {
+  ToyOptions o = meshed(1, 4, 1);
+  o.post_validation = true;
+  return o;
+}
+
+/* Heads that tp does not divide: padding. */
+static ToyOptions padded(void) {
+  ToyOptions o = meshed(4, 1, 2);
+  o.strategy.stage = 1;
+  return o;
+}
+
+static ToyOptions (*const cases[])(void) = {
+    plain,      one_rank, tied,    masters,   zero1, zero1_bf16,      zero2, zero3,
+    zero3_bf16, fsdp2,    offload, by_chance, f16,   post_validation, padded};
+
+START_TEST(goes_on_bit_by_bit) {
+  ToyOptions o = cases[_i]();
+  SavedToy s;
+  Trace straight = {0}, resumed = {0};
+  double loss[WHOLE], again[WHOLE];
+  const char *dir = scratch_path("a");
+  saved_open(&s, &o, dir, NULL);
+  saved_steps(&s, 0, WHOLE, loss);
+  SavedToy first = s;
+  read_state(first.run, &first.t, &straight);
+  SavedToy half;
+  const char *half_dir = scratch_path("b");
+  saved_run(&o, half_dir, HALF);
+  Ckpt *c = saved_ckpt(half_dir, HALF);
+  ck_assert_int_eq(c->m.step, HALF);
+  saved_open(&half, &o, half_dir, c);
+  saved_steps(&half, HALF, WHOLE, again);
+  read_state(half.run, &half.t, &resumed);
+  ck_assert_mem_eq(loss + HALF, again + HALF, sizeof *loss * (WHOLE - HALF));
+  same_bits(&straight, &resumed);
+  ckpt_close(c);
+  saved_close(&half);
+  saved_close(&first);
+}
+END_TEST
+
+/* ---- another mesh ---- */
+
+static void load_state(const ToyOptions *o, const Ckpt *c, SavedToy *s, const char *dir,
+                       Trace *x) {
+  saved_open(s, o, dir, c);
+  read_state(s->run, &s->t, x);
+}
+
+static const struct Pair2 {
+  ToyOptions (*from)(void), (*to)(void);
+} pairs[] = {{plain, one_rank}, {one_rank, plain},       {zero3, plain},
+             {plain, zero3},    {padded, zero2},         {zero2, padded},
+             {zero1, padded},   {post_validation, zero3}};
+
+/* What a mesh has loaded it writes again, and the first one reads that. */
+START_TEST(means_the_same_on_another_mesh) {
+  ToyOptions a = pairs[_i].from(), b = pairs[_i].to();
+  SavedToy s, there, back;
+  Trace was = {0}, is = {0}, again = {0};
+  double loss[WHOLE];
+  const char *dir = scratch_path("a"), *other = scratch_path("b");
+  saved_open(&s, &a, dir, NULL);
+  saved_steps(&s, 0, HALF, loss);
+  read_state(s.run, &s.t, &was);
+  Ckpt *c = saved_ckpt(dir, HALF);
+  load_state(&b, c, &there, other, &is);
+  same_bits(&was, &is);
+  StepResult r = {.loss = 1};
+  OK(saver_step(there.saver, &r, HALF + 1, 0, &trace_err));
+  OK(saver_finish(there.saver, &trace_err));
+  Ckpt *d = saved_ckpt(other, HALF + 1);
+  load_state(&a, d, &back, scratch_path("c"), &again);
+  same_bits(&was, &again);
+  ckpt_close(c), ckpt_close(d);
+  saved_close(&back), saved_close(&there), saved_close(&s);
+}
+END_TEST
+
+START_TEST(steps_on_another_mesh_agree) {
+  ToyOptions a = plain(), b = zero3();
+  SavedToy s, t;
+  double loss[WHOLE], there[WHOLE];
+  const char *dir = scratch_path("a");
+  saved_open(&s, &a, dir, NULL);
+  saved_steps(&s, 0, HALF, loss);
+  Ckpt *c = saved_ckpt(dir, HALF);
+  saved_open(&t, &b, scratch_path("b"), c);
+  saved_steps(&s, HALF, WHOLE, loss);
+  saved_steps(&t, HALF, WHOLE, there);
+  for (int k = HALF; k < WHOLE; k++)
+    ck_assert_double_le(fabs(loss[k] - there[k]), 1e-6 * fabs(loss[k]));
+  ckpt_close(c);
+  saved_close(&t), saved_close(&s);
+}
+END_TEST
+
+/* Masters are the values; a plan in another format reads them. */
+START_TEST(means_the_same_in_another_format) {
+  ToyOptions a = masters(), b = one_rank();
+  SavedToy s, t;
+  Trace was = {0}, is = {0};
+  double loss[WHOLE];
+  saved_open(&s, &a, scratch_path("a"), NULL);
+  saved_steps(&s, 0, HALF, loss);
+  read_state(s.run, &s.t, &was);
+  Ckpt *c = saved_ckpt(scratch_path("a"), HALF);
+  load_state(&b, c, &t, scratch_path("b"), &is);
+  same_bits(&was, &is);
+  ckpt_close(c);
+  saved_close(&t), saved_close(&s);
+}
+END_TEST
+
+/* ---- shares ---- */
+
+/* Every rank writes, and none much more than its part. */
+START_TEST(ranks_share_the_writing) {
+  ToyOptions o = _i ? meshed(1, 1, 4) : meshed(2, 2, 2);
+  Toy t;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  const Compiled *c = t.compiled;
+  uint64_t sum = 0, most = 0;
+  for (int i = 0; i < c->mesh.world; i++) {
+    uint64_t n = saved_share(c, i);
+    ck_assert_int_gt(n, 0);
+    ck_assert(n <= saved_most(c, mesh_coord(&c->mesh, i, AXIS_PP)));
+    sum += n, most = MAX(most, n);
+  }
+  ck_assert_int_ge(sum, 12 * c->params_total);
+  ck_assert_int_lt(sum, 12 * c->params_total * 21 / 20);
+  ck_assert_int_lt(most, 2 * sum / (uint64_t)c->mesh.world);
+  toy_free(&t);
+}
+END_TEST
+
+Suite *ckpt_exact_suite(void) {
+  Suite *s = suite_create("ckpt_exact");
+  TCase *c = tcase_create("resume");
+  tcase_set_timeout(c, 60);
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_add_loop_test(c, goes_on_bit_by_bit, 0, LEN(cases));
+  tcase_add_loop_test(c, means_the_same_on_another_mesh, 0, LEN(pairs));
+  tcase_add_test(c, steps_on_another_mesh_agree);
+  tcase_add_test(c, means_the_same_in_another_format);
+  tcase_add_loop_test(c, ranks_share_the_writing, 0, 2);
+  suite_add_tcase(s, c);
+  return s;
+}

@@ -1,0 +1,24 @@
+/* shard.h - the file of one rank: safetensors, with the place of each tensor in the whole
+ * one and the checksums of its data as metadata. */
+#ifndef WEFT_CKPT_SHARD_H
+#define WEFT_CKPT_SHARD_H
+
+#include "ckpt.h"
+
+/* Where faults are put in: tests fail the n-th of the steps that reach a disk. */
+typedef struct Disk {
+  int64_t calls, fail_at; /* 0: none fails */
+} Disk;
+weft_status disk_step(Disk *d, const char *path, weft_error *e);
+
+/* Writes the share of a rank, `data`, into the folder. `out->bytes` is 0 if there is
+ * nothing to write. */
+weft_status shard_write(Disk *d, const char *dir, const char *id, const Compiled *c,
+                        int rank, const char *data, CkptFile *out, weft_error *e);
+/* Adds the tensors of file `number` to `list`. */
+typedef VEC(CkptPiece) CkptPieces;
+weft_status shard_read(Ckpt *c, int number, CkptPieces *list, weft_error *e);
+/* The checksum of a file's header. */
+weft_status shard_header(const File *f, uint64_t *hash, weft_error *e);
+
+#endif

@@ -1,0 +1,199 @@
+/* snapshot.c - see snapshot.h. */
+#include "snapshot.h"
+
+#include "interp_int.h"
+#include "run_int.h"
+
+/* ---- who writes what ---- */
+
+static const StateKind kinds[] = {STATE_PARAM, STATE_M, STATE_V};
+
+static const Regions *regions_of(const SavedList *l) {
+  return &l->c->prog[mesh_coord(&l->c->mesh, l->rank, AXIS_PP)].regions;
+}
+
+/* Item `i`, if this pp rank is the one that has to write it: its piece on this rank, and
+ * its bytes on a rank where no padding shortens it. */
+static bool item_at(const SavedList *l, int i, Saved *out, uint64_t *bytes) {
+  const Stored *at = &regions_of(l)->param[i / LEN(kinds)];
+  const CompiledParam *p = &l->c->param[at->param];
+  Piece piece[2];
+  if (p->pp[0] != mesh_coord(&l->c->mesh, l->rank, AXIS_PP)) return false;
+  StateKind k = kinds[i % LEN(kinds)];
+  if (!state_pieces(l->c, l->rank, k, at->param, piece)) return false;
+  const Region *r = piece[0].region;
+  *out = (Saved){.kind = k, .param = at->param, .piece = piece[0]};
+  *bytes = (uint64_t)((at->count + r->ways - 1) / r->ways) *
+           (uint64_t)dtype_size((DType)r->dtype);
+  return true;
+}
+
+static AxisSet copies_of(const SavedList *l, const Saved *s) {
+  AxisSet axes = axes_rest(piece_axes(&l->c->param[s->param], s->piece.region));
+  return mesh_axes(&l->c->mesh, axes & ~AXIS_BIT(AXIS_PP));
+}
+
+static struct SavedCopies *copies_find(SavedList *l, AxisSet axes) {
+  for (int i = 0; i < l->ncopies; i++)
+    if (l->copies[i].axes == axes) return &l->copies[i];
+  assert(l->ncopies < SAVED_COPIES);
+  l->copies[l->ncopies] = (struct SavedCopies){.axes = axes};
+  return &l->copies[l->ncopies++];
+}
+
+SavedList saved_list(const Compiled *c, int rank) {
+  SavedList l = {.c = c, .rank = rank};
+  Saved s;
+  uint64_t bytes;
+  for (int i = 0; i < regions_of(&l)->nparam * LEN(kinds); i++)
+    if (item_at(&l, i, &s, &bytes)) copies_find(&l, copies_of(&l, &s))->total += bytes;
+  return l;
+}
+
+/* Pieces with the same ranks as copies are one row of bytes, of which each of these ranks
+ * writes an equal part: what has its middle there. */
+bool saved_next(SavedList *l, Saved *out) {
+  uint64_t bytes;
+  for (int all = regions_of(l)->nparam * LEN(kinds); l->item < all;) {
+    if (!item_at(l, l->item++, out, &bytes)) continue;
+    struct SavedCopies *c = copies_find(l, copies_of(l, out));
+    uint64_t n = (uint64_t)mesh_size(&l->c->mesh, c->axes);
+    uint64_t writer = (c->dealt + bytes / 2) * n / MAX(c->total, 1);
+    c->dealt += bytes;
+    if ((int)writer != mesh_index(&l->c->mesh, c->axes, l->rank)) continue;
+    if (!out->piece.count) continue;
+    out->at = l->at;
+    l->at += saved_size(out);
+    return true;
+  }
+  return false;
+}
+
+uint64_t saved_share(const Compiled *c, int rank) {
+  SavedList l = saved_list(c, rank);
+  for (Saved s; saved_next(&l, &s);)
+    continue;
+  return l.at;
+}
+
+uint64_t saved_most(const Compiled *c, int pp) {
+  uint64_t most = 0;
+  for (int i = 0; i < c->mesh.world; i++)
+    if (mesh_coord(&c->mesh, i, AXIS_PP) == pp) most = MAX(most, saved_share(c, i));
+  return most;
+}
+
+/* ---- copies ---- */
+
+static weft_status job_copy(Worker *w, void *arg, weft_error *e) {
+  SavedList l = saved_list(w->run->c, w->rank);
+  for (Saved s; saved_next(&l, &s);)
+    rank_read_raw(w->r, &s.piece, w->copy + s.at);
+  return WEFT_OK;
+}
+
+weft_status run_snapshot(Run *r, weft_error *e) {
+  assert(r->saves);
+  return run_all(r, job_copy, NULL, false, e);
+}
+
+int run_local(const Run *r) {
+  return r->nworker;
+}
+
+const char *run_snapshot_at(const Run *r, int local) {
+  return r->worker[local].copy;
+}
+
+const Compiled *run_compiled(const Run *r) {
+  return r->c;
+}
+
+/* ---- filling ---- */
+
+typedef struct Fill {
+  PieceSource source;
+  void *ud;
+  StateKind kind;
+} Fill;
+
+static weft_status from_source(Worker *w, void *ud, int param, const Piece *part,
+                               float *local, weft_error *e) {
+  const Fill *f = ud;
+  memset(local, 0, (size_t)part->count * sizeof *local);
+  return f->source(f->ud, (int)(w - w->run->worker), f->kind, param, part, local, e);
+}
+
+static weft_status job_fill(Worker *w, void *arg, weft_error *e) {
+  Fill f = *(const Fill *)arg;
+  rank_clear(w->r, w->block, w->run->block_max);
+  for (int i = 0; i < w->run->c->nparam; i++)
+    for (int k = 0; k < LEN(kinds); k++) {
+      f.kind = kinds[k];
+      TRY(piece_fill(w, f.kind, i, from_source, &f, e));
+    }
+  return device_sync(&w->dev, e);
+}
+
+weft_status run_fill(Run *r, PieceSource source, void *ud, weft_error *e) {
+  Fill f = {.source = source, .ud = ud};
+  return run_all(r, job_fill, &f, false, e);
+}
+
+/* ---- what else a run knows ---- */
+
+Scaler run_scaler(const Run *r) {
+  return r->scaler;
+}
+
+/* The scale of another number format is of no use; the steps that were skipped count in
+ * every one. */
+void run_set_scaler(Run *r, const Scaler *s) {
+  r->scaler.skipped = s->skipped;
+  if (!r->scaler.on || !s->on) return;
+  r->scaler.scale = s->scale;
+  r->scaler.good = s->good;
+  r->scaler.patience = s->patience;
+}
+
+/* ---- between processes ---- */
+
+typedef struct Combined {
+  void *mine;
+  char *other;
+  size_t n;
+  Fold fold;
+} Combined;
+
+/* Up a tree of ranks: in each round the odd ones of those that are left tell the one
+ * before. */
+static weft_status job_combine(Worker *w, void *arg, weft_error *e) {
+  Combined *c = arg;
+  World *world = &w->run->world;
+  for (int step = 1; step < world->size; step *= 2) {
+    if (w->rank & step) {
+      world_send(world, c->mine, c->n, w->rank - step);
+      break;
+    }
+    if (w->rank + step >= world->size) continue;
+    world_recv(world, c->other, c->n, w->rank + step);
+    c->fold(c->mine, c->other, c->n);
+  }
+  world_bcast(world, c->mine, c->n, 0);
+  return WEFT_OK;
+}
+
+bool run_is_alone(const Run *r) {
+  return !r->kind->processes;
+}
+
+weft_status run_combine(Run *r, void *mine, size_t n, Fold fold, weft_error *e) {
+  char few[256];
+  Combined c = {.mine = mine, .other = few, .n = n, .fold = fold};
+  if (run_is_alone(r) || r->world.size < 2) return WEFT_OK;
+  if (n > sizeof few && !(c.other = mem_new(&r->alloc, n)))
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = run_all(r, job_combine, &c, true, e);
+  if (c.other != few) mem_free(&r->alloc, c.other, n);
+  return st;
+}
