@@ -9,6 +9,8 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --threads N        threads of each rank; default: the machine's share
   --comm NAME        local, mpi or tcp; default: tcp where RANK and WORLD_SIZE are set,
                      mpi under mpirun and srun, else local
+  --resume DIR       go on from a checkpoint, or from the latest one of a folder of
+                     them; auto: from that of the plan, or from the beginning
   --log FILE         write lines of JSON: what runs, then every step; a file that
                      holds something is refused
   --tensorboard DIR  write event files for TensorBoard; a folder that has some is

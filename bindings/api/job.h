@@ -54,6 +54,7 @@ typedef struct JobFacts {
   const Data *data, *val;
   const SafeTensors *weights;
   int64_t steps; /* 0: train.steps */
+  const char *resumed; /* what the run goes on from; NULL: it cannot */
   const RunFact *fact;
   int n;
 } JobFacts;

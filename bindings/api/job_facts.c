@@ -99,6 +99,7 @@ weft_status job_facts(const Job *j, JobFacts *o, weft_error *e) {
     add_weights(&f, o->weights);
   else
     add(&f, "weights", false, "none");
+  if (o->resumed) add(&f, "checkpoint", false, o->resumed);
   add_plan(&f);
   o->fact = f.list.at;
   o->n = f.list.n;

@@ -43,11 +43,13 @@ typedef struct Cli {
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance, memory; /* memory: GiB, 0: not given */
   const char *comm, *log, *tensorboard, *svg;
-  const char *csv_file, *jsonl, *resume; /* of the rows of a sweep */
+  const char *csv_file, *jsonl; /* of the rows of a sweep */
+  const char *resume; /* rows, or a checkpoint */
   bool offsets; /* places in the arena, in programs */
   bool logical; /* the graph as the model wrote it */
   bool cut_short; /* Ctrl-C has ended a sweep, whose rows were kept */
   StopFlag *stop; /* set by SIGINT; the second one ends the process */
+  void (*heed)(int sig); /* as Ctrl-C; *stop is the signal's number */
   void (*listen)(void); /* clears it: the next SIGINT is the first again */
 } Cli;
 

@@ -9,19 +9,24 @@
 
 static StopFlag interrupted;
 
-/* The first Ctrl-C asks the verb to end; the second one ends the process. */
+/* The first Ctrl-C asks the verb to end, as the signals do that it heeds; the second one
+ * ends the process. */
 static void on_interrupt(int sig) {
   if (interrupted) {
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
+    signal(sig, SIG_DFL);
+    raise(sig);
   }
-  interrupted = 1;
+  interrupted = sig;
+}
+
+static void heed(int sig) {
+  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+  sigaction(sig, &act, NULL);
 }
 
 static void listen_again(void) {
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
   interrupted = 0;
-  sigaction(SIGINT, &act, NULL);
+  heed(SIGINT);
 }
 
 static const Verb verbs[] = {
@@ -174,7 +179,7 @@ int main(int argc, char **argv) {
     printf("weft %s\n", weft_version());
     return flushed(0);
   }
-  Cli cli = {.verb = find_verb(name), .stop = &interrupted, .listen = listen_again};
+  Cli cli = {.verb = find_verb(name), .stop = &interrupted, .listen = listen_again, .heed = heed};
   if (!cli.verb) return unknown_verb(name);
   if (!cli.verb->run) {
     complain("%s is not built yet", name);

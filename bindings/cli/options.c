@@ -23,7 +23,7 @@ static const Option option[] = {
     {"--csv", NULL, OPT_CSV, TAKES_NOTHING, AT(csv), 0, 0, 0},
     {"--csv", NULL, OPT_SWEEP, TAKES_TEXT, AT(csv_file), 0, 0, 0},
     {"--jsonl", NULL, OPT_SWEEP, TAKES_TEXT, AT(jsonl), 0, 0, 0},
-    {"--resume", NULL, OPT_SWEEP, TAKES_TEXT, AT(resume), 0, 0, 0},
+    {"--resume", NULL, OPT_SWEEP | OPT_LOG, TAKES_TEXT, AT(resume), 0, 0, 0},
     {"--comms", NULL, OPT_CSV, TAKES_NOTHING, AT(comms), 0, 0, 0},
     {"--quiet", "-q", OPT_QUIET, TAKES_NOTHING, AT(quiet), 0, 0, 0},
     {"--set", NULL, OPT_PLAN, TAKES_LIST, AT(set), AT(nset), 0, 0},

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "bindings/record/record.h"
+#include "run_ckpt.h"
 #include "vm/comm/launch.h"
 #include "vm/exec/session.h"
 
@@ -13,9 +14,10 @@ typedef struct Training {
   const Cli *cli;
   Session session;
   const WorldKind *comm;
-  Meet meet; /* if ranks of this kind meet */
+  Meet meet;  /* if ranks of this kind meet */
   bool first; /* this process tells of the run */
   Recorder record;
+  RunCkpt ckpt;
   StepResult last;
   double eval_loss; /* of the last evaluation */
   int64_t tokens;
@@ -135,13 +137,14 @@ static weft_status start(Training *t) {
                 .val = t->session.val,
                 .weights = t->session.weights,
                 .steps = t->end};
-  TRY(job_facts(j, &f, &j->e));
+  TRY(run_ckpt_find(&t->ckpt, &t->session, &f));
   t->record.head.data = data_describe(t->session.data);
   t->record.head.plan_hash = job_hash(&f);
   RunOptions o = {.world = t->comm->name,
                   .meet = t->comm->meets ? &t->meet : NULL,
                   .threads = threads,
-                  .stop = t->cli->stop,
+                  .stop = j->plan.checkpoint.dir ? NULL : t->cli->stop,
+                  .saves = j->plan.checkpoint.dir,
                   .fact = f.fact,
                   .nfact = f.n};
   return session_open(&t->session, &j->plan, j->compiled, &o, &j->e);
@@ -149,14 +152,15 @@ static weft_status start(Training *t) {
 
 /* ---- reporting ---- */
 
-static weft_status report(void *ud, const StepResult *r, weft_error *e) {
+static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
   Training *t = ud;
   t->last = *r;
   if (r->eval_tokens) t->eval_loss = r->eval_loss;
   t->tokens += r->tokens;
   t->ms += r->ms;
   t->skipped += r->skipped;
-  return record_step(&t->record, r, e);
+  TRY(record_step(&t->record, r, e));
+  return run_ckpt_step(&t->ckpt, r, t->session.step);
 }
 
 /* ---- the run ---- */
@@ -190,7 +194,9 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(start(t));
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
-  weft_status st = session_train(&t->session, t->end, cli->stop, report, t, &t->job.e);
+  TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
+  weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
+                                 t, &t->job.e);
   record_clear(&t->record);
   return st;
 }
@@ -212,11 +218,19 @@ static int end_other(Training *t, weft_status st) {
   return weft_exit_code(st);
 }
 
+static void clear_line(void *ud) {
+  Training *t = ud;
+  record_clear(&t->record);
+}
+
 int verb_run(Cli *cli, Arena *arena) {
   Training t = {.cli = cli, .first = speaks(cli)};
-  weft_status st = run_plan(&t, cli, arena);
+  t.ckpt = (RunCkpt){
+      .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
+  weft_status st = run_ckpt_end(&t.ckpt, run_plan(&t, cli, arena));
   int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
-  session_close(&t.session, st != WEFT_OK);
+  if (t.ckpt.signal) code = 128 + t.ckpt.signal; /* all ranks end alike, state saved */
+  session_close(&t.session, st != WEFT_OK && !t.ckpt.signal);
   record_close(&t.record);
   return code;
 }

@@ -1,4 +1,5 @@
 /* plan_load.c - loads a plan: evaluate, apply --set, check, find lines. */
+#include "json_value.h"
 #include "schema.h"
 #include "vm/pipeline/schedule.h"
 
@@ -342,6 +343,25 @@ bool lang_config_int(LangPlan *lp, const char *key, int64_t *value) {
   if (state_protect(lp->state, config_job, &j, &e) != WEFT_OK || !j.ok) return false;
   *value = j.value;
   return true;
+}
+
+typedef struct ConfigText {
+  LangPlan *lp;
+  Text *out;
+} ConfigText;
+
+static void config_text(lua_State *L, void *ud) {
+  const ConfigText *c = ud;
+  Json j = {.out = c->out};
+  lua_rawgeti(L, LUA_REGISTRYINDEX, c->lp->config);
+  json_value(L, NULL, &j);
+}
+
+weft_status lang_config_text(LangPlan *lp, Text *out, weft_error *e) {
+  ConfigText c = {lp, out};
+  if (lp->arch) return state_protect(lp->state, config_text, &c, e);
+  text_add(out, "a function");
+  return WEFT_OK;
 }
 
 weft_status lang_set_config_int(LangPlan *lp, const char *key, int64_t value,

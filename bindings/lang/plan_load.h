@@ -73,6 +73,8 @@ weft_status lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d
 
 /* Normalised Hugging Face names ("hidden_size"); false if absent or not an integer. */
 bool lang_config_int(LangPlan *lp, const char *key, int64_t *value);
+/* Adds the configuration of an architecture as JSON, keys sorted. */
+weft_status lang_config_text(LangPlan *lp, Text *out, weft_error *e);
 weft_status lang_set_config_int(LangPlan *lp, const char *key, int64_t value,
                                 weft_error *e);
 

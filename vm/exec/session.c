@@ -4,6 +4,7 @@
 #include <math.h>
 
 weft_status session_fill(Session *s, weft_error *e) {
+  if (s->fill) return s->fill(s->fill_from, s->run, e);
   return s->weights ? run_load(s->run, s->weights, e) : run_init(s->run, e);
 }
 

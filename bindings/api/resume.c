@@ -1,0 +1,101 @@
+/* resume.c - compares a job with the one that wrote a checkpoint, by the table
+ * resume.def. */
+#include "resume.h"
+
+enum { WIDTH = 48, SHOWN = 10 };
+
+typedef enum { REFUSE, NOTE, FREE } Rule;
+static const struct Row {
+  const char *what;
+  Rule rule;
+  const char *why;
+} rows[] = {
+#define RESUME(what, rule, why) {what, rule, why},
+#include "resume.def"
+};
+
+static const struct Row *row_of(const char *what) {
+  static const struct Row told = {"", NOTE, ""};
+  for (int i = 0; i < LEN(rows); i++) {
+    size_t n = strlen(rows[i].what);
+    bool below = rows[i].what[n - 1] == '.';
+    if (below ? strncmp(what, rows[i].what, n) == 0 : str_eq(what, rows[i].what))
+      return &rows[i];
+  }
+  return &told;
+}
+
+/* ---- facts ---- */
+
+weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
+                         weft_error *e) {
+  Arena *a = f->arena;
+  const Plan *p = &j->plan;
+  const LrSchedule *lr = &p->opt.lr;
+  static const char *const kind[] = {"constant", "cosine", "linear"};
+  Text model = {0};
+  TRY(lang_config_text(j->lp, &model, e));
+  RunFact more[] = {{"model", arena_str(a, model.s ? model.s : ""), false},
+                    {"plan.optimizer.lr", kind[lr->kind], false},
+                    {"plan.optimizer.betas",
+                     arena_printf(a, "%.17g, %.17g", p->opt.beta1, p->opt.beta2), false},
+                    {"plan.packed",
+                     p->packed.on ? arena_printf(a, "%s of token %d",
+                                                 p->packed.first ? "first" : "last",
+                                                 p->packed.separator)
+                                  : "no",
+                     false}};
+  text_free(&model);
+  RunFact *all = NEW_N(a, RunFact, f->n + LEN(more));
+  if (f->n) memcpy(all, f->fact, (size_t)f->n * sizeof *all);
+  memcpy(all + f->n, more, sizeof more);
+  *out = all;
+  *n = f->n + LEN(more);
+  return WEFT_OK;
+}
+
+/* ---- comparing ---- */
+
+/* Long values, as that of a model, are shown from where they differ. */
+static void add_values(Text *t, const char *was, const char *is) {
+  size_t same = 0;
+  while (was[same] && was[same] == is[same])
+    same++;
+  size_t long_one = MAX(strlen(was), strlen(is));
+  size_t from = long_one > WIDTH && same > 20 ? same - 20 : 0;
+  text_printf(t, "%s%.*s in the checkpoint, %s%.*s now", from ? "..." : "", WIDTH,
+              was + from, from ? "..." : "", WIDTH, is + from);
+}
+
+static const RunFact *find(const RunFact *fact, int n, const char *what) {
+  for (int i = 0; i < n; i++)
+    if (str_eq(fact[i].what, what)) return &fact[i];
+  return NULL;
+}
+
+/* Facts that only one of them has are those of other versions. */
+weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
+                         weft_error *e) {
+  Text bad = {0};
+  int refused = 0;
+  for (int i = 0; i < c->m.nfact; i++) {
+    const RunFact *was = &c->m.fact[i], *is = find(fact, n, was->what);
+    const struct Row *row = row_of(was->what);
+    if (!is || str_eq(is->value, was->value) || row->rule == FREE) continue;
+    Text *to = row->rule == REFUSE ? &bad : notes;
+    if (row->rule == REFUSE && ++refused > SHOWN) continue;
+    if (row->rule == REFUSE) text_add(to, "\n  ");
+    text_printf(to, "%s: ", was->what);
+    add_values(to, was->value, is->value);
+    text_printf(to, "%s%s%s", *row->why ? " (" : "", row->why, *row->why ? ")" : "");
+    if (row->rule == NOTE) text_add(to, "\n");
+  }
+  if (refused > SHOWN) text_printf(&bad, "\n  and %d more", refused - SHOWN);
+  weft_status st = WEFT_OK;
+  if (bad.oom)
+    st = err_set(e, WEFT_ENOMEM, "out of memory");
+  else if (refused)
+    st = err_file(e, WEFT_EUSAGE, c->dir, 0, "is of another run:%.900s", bad.s);
+  text_free(&bad);
+  return st;
+}

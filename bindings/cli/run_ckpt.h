@@ -1,0 +1,36 @@
+/* run_ckpt.h - checkpoints of weft run: going on from one, writing them, signals. */
+#ifndef WEFT_RUN_CKPT_H
+#define WEFT_RUN_CKPT_H
+
+#include "cli.h"
+#include "vm/ckpt/save.h"
+#include "vm/exec/session.h"
+
+typedef struct RunCkpt {
+  const Cli *cli;
+  Job *job;
+  bool first;                  /* this process speaks */
+  void (*make_room)(void *ud); /* before something is printed */
+  void *ud;
+  Ckpt *from;          /* NULL: the run begins */
+  Saver *saver;        /* NULL: the plan writes none */
+  const RunFact *fact; /* of this run */
+  int nfact;
+  int signal; /* that has ended the run, its state saved; 0: none */
+  char *plan_text;
+  size_t plan_bytes;
+} RunCkpt;
+
+/* Finds what --resume names, sees that this run may go on from it, and lets the session
+ * begin there. The facts get one about it. */
+weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f);
+/* After the session was opened. */
+weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end);
+/* After each step. */
+weft_status run_ckpt_step(RunCkpt *r, const StepResult *step, int64_t next);
+/* What ends the loop over steps. */
+const StopFlag *run_ckpt_stop(const RunCkpt *r);
+/* Waits for what is being written, unless the run has failed. */
+weft_status run_ckpt_end(RunCkpt *r, weft_status st);
+
+#endif
