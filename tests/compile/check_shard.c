@@ -104,7 +104,7 @@ END_TEST
 
 START_TEST(tp_counts) {
   ToyOptions o = toy_default();
-  o.tp = 2;
+  o.tp = 2, o.as_written = true;
   Toy t;
   compile_ok(&t, &o);
   expect_body(&t, "embed_tokens:F", 1, 0, 0);
@@ -127,6 +127,7 @@ END_TEST
 START_TEST(copies_of_heads) {
   ToyOptions o = toy_default();
   o.tp = 4, o.kv_heads = 1 + _i % 2, o.sp = _i / 2 % 2, o.bias = _i / 4;
+  o.as_written = true;
   Toy t;
   compile_ok(&t, &o);
   if (o.sp) {
@@ -145,13 +146,32 @@ START_TEST(copies_of_heads) {
   expect(&shared, "over ranks with one head", o.kv_heads == 2 ? 1 + o.bias : 0, 0, 0);
   expect(&body, "in bodies", 0, 0, 0);
   toy_free(&t);
+  o.as_written = false;
   pair_agrees(&o);
+}
+END_TEST
+
+/* Where I and W are one body it has what both have. */
+START_TEST(counts_of_both) {
+  ToyOptions o = toy_default();
+  o.tp = 2;
+  Toy t;
+  compile_ok(&t, &o);
+  expect_body(&t, "layer:B", 2, 0, 0);
+  expect_body(&t, "embed_tokens:W", 0, 0, 0);
+  toy_free(&t);
+  o.sp = true;
+  compile_ok(&t, &o);
+  expect_body(&t, "layer:B", 0, 4, 2);
+  expect_body(&t, "lm_head:B", 0, 1, 1);
+  expect_body(&t, "embed_tokens:W", 0, 1, 0);
+  toy_free(&t);
 }
 END_TEST
 
 START_TEST(tp_sp_counts) {
   ToyOptions o = toy_default();
-  o.tp = 2, o.sp = true;
+  o.tp = 2, o.sp = o.as_written = true;
   Toy t;
   compile_ok(&t, &o);
   expect_body(&t, "embed_tokens:F", 0, 0, 1);
@@ -171,7 +191,7 @@ END_TEST
 /* The bias of a rowwise weight is added to whole sums: no collective more than without. */
 START_TEST(biases_cost_no_collective) {
   ToyOptions o = toy_default();
-  o.tp = 2, o.bias = true;
+  o.tp = 2, o.bias = o.as_written = true;
   Toy t;
   compile_ok(&t, &o);
   expect_body(&t, "layer:F", 2, 0, 0);
@@ -341,7 +361,7 @@ END_TEST
 /* Without it the logits are gathered, once forward and once backward, as was asked. */
 START_TEST(whole_logits) {
   ToyOptions o = toy_default();
-  o.tp = 2, o.vocab = 51, o.sp = _i, o.whole_logits = true;
+  o.tp = 2, o.vocab = 51, o.sp = _i, o.whole_logits = o.as_written = true;
   Toy t;
   compile_ok(&t, &o);
   ck_assert_str_eq(toy_diags(&t), "");
@@ -741,6 +761,7 @@ Suite *shard_suite(void) {
   tcase_add_test(c, axes_cut_what_they_may);
   tcase_add_test(c, tp_counts);
   tcase_add_test(c, tp_sp_counts);
+  tcase_add_test(c, counts_of_both);
   tcase_add_test(c, biases_cost_no_collective);
   tcase_add_loop_test(c, copies_of_heads, 0, 8);
   tcase_add_test(c, no_mesh_no_collectives);

@@ -245,7 +245,7 @@ START_TEST(each_word_runs_its_ops_again) {
   for (int i = 0; i < LEN(want); i++) {
     ToyOptions o = meshed(2, 1, 1);
     Toy t;
-    o.sp = true;
+    o.sp = o.as_written = true;
     o.recompute = choices[i];
     ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
     ck_assert_str_eq(copies(&t, "layer:F", &s), "");
@@ -274,11 +274,12 @@ END_TEST
 /* Nobody gathers for W what was gathered for copies, unless W runs apart. */
 START_TEST(w_takes_what_copies_gathered) {
   for (int keep = 0; keep < 2; keep++) {
-    const char *set[] = {"recompute=full", keep ? "schedule=1f1b" : "schedule=zbv"};
+    const char *set[] = {"recompute=full", keep ? "schedule=1f1b" : "schedule=zbv",
+                         "strategy.overlap_tp=false"};
     Job j;
     int gathers = 0;
     const char *path = WEFT_SOURCE_DIR "/plans/quickstart.lua";
-    ck_assert_int_eq(job_open(&j, arena, &(LangOptions){.set = set, .nset = 2}, path),
+    ck_assert_int_eq(job_open(&j, arena, &(LangOptions){.set = set, .nset = 3}, path),
                      WEFT_OK);
     const Program *p = &j.compiled->prog[0];
     for (int b = 0; b < p->nbody; b++)

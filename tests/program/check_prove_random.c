@@ -5,7 +5,7 @@
 
 #include "tests/lib/prog_build.h"
 
-enum { SLOTS = 4, CELL = 64, CELLS = 24, BODIES = 3, MOST = 8 };
+enum { SLOTS = 4, CELL = 64, CELLS = 24, KINDS = 3, MOST = 8 };
 
 /* A generator of its own: the programs are the same on every machine. */
 static uint32_t state;
@@ -78,8 +78,8 @@ static Build *program(Arena *a, uint32_t seed, bool inlined) {
   state = seed;
   Build *b = build_new(a, 2, 2, 128 + CELLS * CELL);
   build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1 + pick(3), NULL, 0);
-  Recipe r[BODIES];
-  for (int i = 0; i < BODIES; i++) {
+  Recipe r[KINDS];
+  for (int i = 0; i < KINDS; i++) {
     r[i] = recipe();
     if (inlined) continue;
     build_body(b, 0, "body", PH_F, 1 + SLOTS);
@@ -89,7 +89,7 @@ static Build *program(Arena *a, uint32_t seed, bool inlined) {
   int calls = 1 + pick(4);
   for (int i = 0; i < calls; i++) {
     uint64_t bind[SLOTS], at = cell();
-    int body = pick(BODIES), handle = pick(16) ? 2 + i : pick(2);
+    int body = pick(KINDS), handle = pick(16) ? 2 + i : pick(2);
     bool recv = pick(3) == 0;
     bindings(bind);
     if (recv) {

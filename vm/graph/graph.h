@@ -116,7 +116,8 @@ typedef struct OpAttr {
   float beta1, beta2, weight_decay;
 } OpAttr;
 
-typedef enum { PH_F, PH_I, PH_W, PH_UPDATE } Phase;
+/* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of it. */
+typedef enum { PH_F, PH_I, PH_W, PH_B, BODIES, PH_UPDATE = BODIES } Phase;
 
 typedef struct Op {
   uint16_t code;         /* OP_x */

@@ -168,6 +168,11 @@ static void wait_for_all_sends(Walk *w) {
 
 /* ---- calls ---- */
 
+/* The bodies that use each frame, and the one that opens it. */
+enum { F = 1 << PH_F, I = 1 << PH_I, W = 1 << PH_W, B = 1 << PH_B };
+static const uint8_t frame_use[3] = {F | I | B, F | I | W | B, I | W};
+static const uint8_t frame_open[3] = {PH_F, PH_F, PH_I};
+
 static void call(Walk *w, int u, Phase ph, int mb) {
   const CompiledUnit *x = &w->u->at[u];
   const UnitCode *code = x->code;
@@ -175,18 +180,16 @@ static void call(Walk *w, int u, Phase ph, int mb) {
   int chunk = w->st->chunk[w->st->of_unit[u]], unit = w->local[u];
   int32_t *frame = w->frame[(size_t)unit * (size_t)w->tr->microbatches + (size_t)mb];
   for (int k = 0; k < 3; k++) {
-    bool opens = k == 2 ? ph == PH_I : ph == PH_F;
-    bool uses = k == 0 ? ph != PH_W : k == 1 ? true : ph != PH_F;
     if (code->frame[k] == 0)
       frame[k] = -1;
-    else if (opens)
+    else if (ph == frame_open[k])
       frame[k] = new_buffer(w, code->frame[k], 3 * u + k);
-    else if (uses)
+    else if (frame_use[k] >> ph & 1)
       touch(w, frame[k]);
   }
   uint32_t first = (uint32_t)w->t->call_buffer.n;
   for (int k = 0; k < 3; k++) {
-    bool alive = code->frame[k] > 0 && (k == 2 ? ph != PH_F : k == 1 || ph != PH_W);
+    bool alive = code->frame[k] > 0 && frame_use[k] >> ph & 1;
     if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = alive ? frame[k] : -1;
   }
   for (int k = 0; k < code->nedge; k++) {
@@ -219,10 +222,11 @@ static void run_backward(Walk *w, int stage, int mb, int bits) {
   if (bits & PART_I) wait_for_inputs(w, stage, mb, false);
   if (bits & PART_I && first == end) send_from(w, stage, mb, false);
   for (int u = end - 1; u >= first; u--) {
-    if (bits & PART_I) call(w, u, PH_I, mb);
+    bool both = w->u->at[u].code->body[PH_B]->n > 0;
+    if (bits & PART_I) call(w, u, both ? PH_B : PH_I, mb);
     if (bits & PART_I && u == first) send_from(w, stage, mb, false);
     if (bits & PART_W) {
-      call(w, u, PH_W, mb);
+      if (!both) call(w, u, PH_W, mb);
       reductions_finished(w, u);
     }
   }

@@ -54,19 +54,18 @@ static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
 }
 
 typedef struct Bodies {
-  int (*of)[3];  /* unit -> its bodies */
-  VEC(int) unit; /* body -> 3 * unit it was written for + phase */
+  int (*of)[BODIES]; /* unit -> its bodies that are called, -1 */
+  VEC(int) unit;     /* body -> BODIES * unit it was written for + phase */
 } Bodies;
 
 static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
-  static const char *const suffix[] = {"F", "I", "W"};
   const CompiledUnit *unit = &e->u->at[u];
   const UnitCode *code = unit->code;
   const UnitBody *from_body = code->body[ph];
   Body *body = VEC_PUSH(e->scratch, e->body);
   *body =
       (Body){.name = arena_printf(e->scratch, "%s:%s",
-                                  unit->layer >= 0 ? "layer" : unit->name, suffix[ph]),
+                                  unit->layer >= 0 ? "layer" : unit->name, prog_phase_name[ph]),
              .first = (uint32_t)e->code.n,
              .n = (uint32_t)from_body->n,
              .phase = (uint8_t)ph,
@@ -93,26 +92,29 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
 /* Number of a body on this rank, -1 if it was not met. */
 static int body_number(const Emit *e, const Bodies *bo, const UnitBody *body, int phase) {
   for (int k = bo->unit.n - 1; k >= 0; k--) {
-    int u = bo->unit.at[k] / 3, ph = bo->unit.at[k] % 3;
+    int u = bo->unit.at[k] / BODIES, ph = bo->unit.at[k] % BODIES;
     if (ph == phase && e->u->at[u].code->body[ph] == body) return k;
     if (ph != phase) break;
   }
   return -1;
 }
 
-/* The bodies of all units of this rank; units whose code is equal share one. Written
- * after the main list, numbered before it. */
-static void number_bodies(Emit *e, Phase last, Bodies *bo) {
-  bo->of = (void *)arena_alloc(e->scratch, sizeof *bo->of * (size_t)e->u->n);
-  for (Phase ph = PH_F; ph <= last; ph++)
+/* The bodies that the rank calls; units whose code is equal share one. Written after the
+ * main list, numbered before it. */
+static void number_bodies(Emit *e, const MainList *t, Bodies *bo) {
+  size_t bytes = sizeof *bo->of * (size_t)e->u->n;
+  bo->of = (void *)arena_alloc(e->scratch, bytes);
+  memset(bo->of, 0xff, bytes);
+  for (int i = 0; i < t->ev.n; i++)
+    if (t->ev.at[i].kind == EV_CALL) bo->of[t->ev.at[i].unit][t->ev.at[i].phase] = 0;
+  for (Phase ph = PH_F; ph < BODIES; ph++)
     for (int u = 0; u < e->u->n; u++) {
       const UnitBody *body = e->u->at[u].code->body[ph];
-      bo->of[u][ph] = -1;
-      if (unit_rank(e->st, u) != e->p->pp || body->n == 0) continue;
+      if (bo->of[u][ph] < 0) continue;
       bo->of[u][ph] = body_number(e, bo, body, ph);
       if (bo->of[u][ph] >= 0) continue;
       bo->of[u][ph] = bo->unit.n;
-      *VEC_PUSH(e->scratch, bo->unit) = u * 3 + (int)ph;
+      *VEC_PUSH(e->scratch, bo->unit) = u * BODIES + (int)ph;
     }
   e->p->nbody = bo->unit.n;
 }
@@ -136,7 +138,7 @@ typedef struct Main {
   bool *written; /* per parameter: in its gradient is something already */
   HeldNow held;
   uint64_t area[AREA_N];   /* where each begins */
-  uint32_t phase[3], none; /* in what */
+  uint32_t phase[BODIES], none; /* in what */
   Transferred seen[SEEN];
 } Main;
 
@@ -275,7 +277,7 @@ static void emit_event(Emit *e, const Event *ev, Main *m) {
 
 static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
   m->none = what_index(e, "");
-  for (int ph = 0; ph < 3; ph++)
+  for (int ph = 0; ph < BODIES; ph++)
     m->phase[ph] = what_index(e, prog_phase_name[ph]);
   if (c->forward)
     update_count(e, c);
@@ -323,12 +325,13 @@ void lower(Emit *out, MainList *t, Compiled *c) {
     passes += area[k] = offsets(e.scratch, t->buffer[k].at, t->buffer[k].n);
   }
   reserve_calls(&e, t, c->arena);
-  number_bodies(&e, c->forward ? PH_F : PH_W, &m->bodies);
+  number_bodies(&e, t, &m->bodies);
   number_units(&e, m->unit_at);
   held_begin(&e, e.held, m->unit_at, &m->held);
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
-    write_body(&e, m->bodies.unit.at[k] / 3, (Phase)(m->bodies.unit.at[k] % 3), passes);
+    write_body(&e, m->bodies.unit.at[k] / BODIES,
+               (Phase)(m->bodies.unit.at[k] % BODIES), passes);
   p->nhandle = MAX(t->handles, 1);
   p->regions = l->regions;
   account(&e, c, area, temp_bytes);

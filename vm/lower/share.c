@@ -7,11 +7,19 @@ static void add_work(UnitWork *to, const UnitWork *w) {
   to->flops += w->flops;
   to->again += w->again;
   to->seconds += w->seconds;
+  to->hidden += w->hidden;
   for (int a = 0; a < AX_N; a++)
     for (int k = 0; k < COLL_N; k++) {
       to->bytes[a][k] += w->bytes[a][k];
       to->count[a][k] += w->count[a][k];
     }
+}
+
+/* Of a unit that has a B that is called instead of I and W. */
+static void add_unit(const UnitCode *c, UnitWork *work) {
+  bool both = c->body[PH_B]->n > 0;
+  for (int ph = 0; ph < BODIES; ph++)
+    if (ph == PH_F || (ph == PH_B) == both) add_work(&work[ph], &c->work[ph]);
 }
 
 static uint64_t crossing(const Units *u, const Cross *c) {
@@ -84,9 +92,7 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
     held_sizes(&x->held, (Area)k, a, &x->sizes[k]);
   x->sent = sent_by(st, r);
   for (int u = 0; u < st->u->n; u++)
-    if (unit_rank(st, u) == r)
-      for (int ph = 0; ph < 3; ph++)
-        add_work(&x->work[ph], &st->u->at[u].code->work[ph]);
+    if (unit_rank(st, u) == r) add_unit(st->u->at[u].code, x->work);
 }
 
 void shares(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,

@@ -19,7 +19,7 @@ typedef struct RankShare {
   uint64_t sent;    /* bytes to other pipeline ranks, per microbatch */
   Held held;
   BufferSizes sizes[AREA_N]; /* of what lives for a while */
-  UnitWork work[3]; /* of one microbatch, all chunks; by Phase */
+  UnitWork work[BODIES]; /* of one microbatch, all chunks; by Phase */
 } RankShare;
 
 typedef struct Shares {

@@ -76,6 +76,12 @@ static bool writes(const Unshard *u, const Step *s, const HeldUse *x) {
   return x->writes >> s->phase & 1 && u->h->at[x->held].bytes[HELD_SUM];
 }
 
+/* No body that comes after this one writes them. */
+static bool writes_last(const HeldUse *x, Phase ph) {
+  unsigned both = 1u << PH_B;
+  return (x->writes & (ph == PH_B ? both : ~both)) >> ph == 1;
+}
+
 /* ---- the plan of stays ---- */
 
 /* Gathers for a forward start in it, and those for a backward too: at the turn the memory
@@ -318,7 +324,7 @@ static void reduce_after(Unshard *u, const Step *s, int step) {
   const HeldUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
     const BlockState *b = &u->block[x[i].held];
-    bool each = !u->how->defer_grad_sync && !b->at_reduce && x[i].writes >> s->phase == 1;
+    bool each = !u->how->defer_grad_sync && !b->at_reduce && writes_last(&x[i], (Phase)s->phase);
     bool last = b->written == step && b->reduces == 0;
     if (writes(u, s, &x[i]) && (each || last)) scatter(u, x[i].held, s->at + 1, step);
   }

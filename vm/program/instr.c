@@ -30,11 +30,8 @@ const CollInfo coll_info[COLL_N] = {
 #include "coll.def"
 };
 
-const char *const prog_phase_name[4] = {
-    [PH_F] = "F",
-    [PH_I] = "I",
-    [PH_W] = "W",
-    [PH_UPDATE] = "update",
+const char *const prog_phase_name[PH_UPDATE + 1] = {
+    [PH_F] = "F", [PH_I] = "I", [PH_W] = "W", [PH_B] = "B", [PH_UPDATE] = "update",
 };
 
 const char *const prog_input_name[IN_N] = {

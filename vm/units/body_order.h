@@ -4,16 +4,27 @@
 
 #include "units.h"
 
-/* What an instruction touches, as numbers that are equal for one storage. */
-typedef int64_t (*StorageOf)(void *ud, const CodeInstr *x, int operand);
+typedef struct OrderHooks {
+  void *ud;
+  /* What an instruction touches, as numbers that are equal for one storage. */
+  int64_t (*storage)(void *ud, const CodeInstr *x, int operand);
+  /* What a kernel takes, or a collective by itself. */
+  double (*seconds)(void *ud, const CodeInstr *x);
+} OrderHooks;
 
 enum { ORDER_MOST = 1024 };
-/* The `n` instructions of a body with its collectives started as early and waited for as
- * late as the data allows, kernels that need none of those under way first, of those that
- * are at most `window` places behind the first one left. Results are the same bits: what
- * depends on each other stays in order. `out` has room for 2 * n; returns how many there
- * are. Bodies without collectives, or of more than ORDER_MOST, are for others. */
-int body_order(Arena *a, const CodeInstr *at, int n, int window, StorageOf storage, void *ud,
-               CodeInstr *out);
+typedef struct BodyOrder BodyOrder;
+/* What depends on what in the `n` instructions of a body, waits left out. Bodies of more
+ * than ORDER_MOST are for others. */
+BodyOrder *body_order_begin(Arena *a, const CodeInstr *at, int n, const OrderHooks *h);
+/* How far an order reaches: to kernels, and to collectives, that are at most so many
+ * places behind the first one left. */
+typedef struct Reach {
+  int kernels, transfers;
+} Reach;
+/* The instructions with collectives started as early and waited for as late as the data
+ * allows, and kernels beside them. Results are the same bits: what depends on each other
+ * stays in order. `out` has room for 2 * n; returns how many there are. */
+int body_order(BodyOrder *o, Reach reach, CodeInstr *out);
 
 #endif

@@ -57,7 +57,7 @@ static bool sizes_fit(const CompileInput *in, Diags *d) {
 static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *out,
                          Diags *d, weft_error *e) {
   Sharded sh;
-  bool splits = in->schedule && schedule_splits(in->schedule);
+  bool splits = compile_splits(in);
   recompute_set(in->graph, in->plan, in->arena);
   /* requires a finished graph; establishes gradients and phases */
   TRY(autodiff(in->graph, d));

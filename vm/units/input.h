@@ -21,4 +21,9 @@ static inline const DeviceKind *compile_device(const CompileInput *in) {
   return in->device ? in->device : device_kind(NULL, NULL);
 }
 
+/* Whether W runs apart from I anywhere. */
+static inline bool compile_splits(const CompileInput *in) {
+  return in->schedule && schedule_splits(in->schedule);
+}
+
 #endif

@@ -303,8 +303,7 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   Arena *a = in->arena;
   Mesh m = *in->mesh;
   *s = (Shard){.g = g, .plan = in->plan, .d = d, .tp = m.size[AXIS_TP]};
-  s->regather = in->schedule && schedule_splits(in->schedule) &&
-                !in->plan->strategy.keep_gathered;
+  s->regather = compile_splits(in) && !in->plan->strategy.keep_gathered;
   mesh_split_tp(&m, shard_head_copies(g, s->tp));
   for (int x = 0; x < AX_N; x++)
     s->n[x] = mesh_size(&m, ax_mesh(x));

@@ -1,4 +1,5 @@
-/* unit_code.c - turns the ops of each unit into the instructions of its F, I and W body.
+/* unit_code.c - turns the ops of each unit into the instructions of its F, I and W body,
+ * and of B, where I and W are one so that products of W hide transfers of I.
  *
  * Decides where every tensor lives: an edge if another unit reads it, a frame if a later
  * body of the same unit reads it (F..I, F..W or I..W), else a temporary of the body.
@@ -36,12 +37,16 @@ struct Coder {
   VEC(AxisSet) comm;
   const DeviceKind *device;
   const Strategy *how; /* whether bodies are ordered, collectives in chunks */
+  const BodyClock *clock;
+  bool merges;           /* no W runs apart, so that units may have a body B */
   VEC(Uses) use;
   int unit;
   RawUnit *code;
   VEC(Storage) store;    /* of each tensor, for the unit at hand */
   VEC(int) temp;         /* of each tensor: its interval in the body at hand, + 1 */
-  VEC(CodeInstr) out;    /* the body at hand */
+  VEC(CodeInstr) out;    /* the body at hand, */
+  Phase phase;           /* and which it is */
+  uint64_t most;         /* its workspace */
   struct Pending {
     Tid result, input;
     int handle;
@@ -126,7 +131,7 @@ static Storage place(Coder *c, Tid t) {
     bool by_i = use->phases & (1u << PH_I), by_w = use->phases & (1u << PH_W);
     if (made == PH_F && by_w) s = in_frame(c, ST_FW, x);
     else if (made == PH_F && by_i) s = in_frame(c, ST_FI, x);
-    else if (made == PH_I && by_w) s = in_frame(c, ST_IW, x);
+    else if (made == PH_I && by_w && c->phase != PH_B) s = in_frame(c, ST_IW, x);
   }
   return c->store.at[t] = s;
 }
@@ -400,13 +405,18 @@ static void mark_accumulation(Coder *c) {
   }
 }
 
+static bool in_body(const Op *op, Phase ph) {
+  return op->phase == ph || (ph == PH_B && op->phase != PH_F);
+}
+
 static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
   c->out.at = NULL, c->out.n = c->out.cap = 0;
   c->npending = 0;
+  c->phase = ph;
   double flops = 0, again = 0;
   for (int k = 0; k < nops; k++) {
     Op op = c->g->op.at[ops[k]];
-    if (op.phase != ph) continue;
+    if (!in_body(&op, ph)) continue;
     flops += flops_of(c->g, &op);
     if (op.again && ph != PH_F) again += flops_of(c->g, &op);
     if (op.code == OP_all_reduce || op.code == OP_all_gather || op.code == OP_reduce_scatter)
@@ -418,7 +428,7 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     Op last = c->g->op.at[ops[nops - 1]];
     settle(c, c->pending[0].result, &last);
   }
-  c->code->temp = MAX(c->code->temp, place_temps(c));
+  c->most = place_temps(c);
   c->code->body[ph] = (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops,
                                    .again = again};
 }
@@ -440,20 +450,32 @@ static int handles_of(const CodeInstr *at, int n) {
   return most;
 }
 
-/* The order that looks farthest ahead without more workspace than some body of the unit
- * needs as it is: so no rank holds a byte more. */
-static void order_body(Coder *c, Phase ph) {
-  static const int windows[] = {64, 16, 4, 1};
+static double seconds_of(void *ud, const CodeInstr *x) {
+  const Coder *c = ud;
+  return instr_seconds(c->clock, x, c->comm.at);
+}
+
+/* What was written and placed becomes the body. */
+static void take_order(Coder *c, UnitBody *body) {
+  body->at = c->out.at, body->n = c->out.n;
+  c->code->handles = MAX(c->code->handles, handles_of(body->at, body->n));
+}
+
+/* The order that looks farthest ahead without more than `most` bytes of workspace. */
+static void order_body(Coder *c, Phase ph, uint64_t most) {
+  static const Reach reach[] = {{64, 64}, {64, 16}, {64, 8}, {64, 4}, {16, 4}, {4, 4}, {1, 1}};
   UnitBody *body = &c->code->body[ph];
   if (body->n > ORDER_MOST || handles_of(body->at, body->n) == 0) return;
+  OrderHooks h = {c, storage_of, seconds_of};
+  BodyOrder *order = body_order_begin(c->scratch, body->at, body->n, &h);
   CodeInstr *out = arena_alloc(c->scratch, sizeof *out * 2 * (size_t)body->n);
-  for (int i = 0; i < LEN(windows); i++) {
+  for (int i = 0; i < LEN(reach); i++) {
     c->out.at = out;
-    c->out.n = body_order(c->scratch, body->at, body->n, windows[i], storage_of, c, out);
-    if (place_temps(c) > c->code->temp) continue;
-    body->at = out, body->n = c->out.n;
-    c->code->handles = MAX(c->code->handles, handles_of(out, body->n));
-    return;
+    c->out.n = body_order(order, reach[i], out);
+    uint64_t bytes = place_temps(c);
+    if (bytes > most) continue;
+    c->most = bytes;
+    return take_order(c, body);
   }
   c->out.at = body->at, c->out.n = body->n;
   place_temps(c);
@@ -476,15 +498,15 @@ static void own_scratch(void *ud, CodeInstr *x) {
 /* Asynchronous tensor parallelism: chunks, with waits where they are needed. */
 static void chunk_body(Coder *c, Phase ph) {
   ChunkHooks h = {c, is_temporary, new_temporary, own_scratch};
+  OrderHooks o = {c, storage_of, seconds_of};
   UnitBody *body = &c->code->body[ph];
   CodeInstr *at;
   int n = body_chunks(c->scratch, body->at, body->n, &h, &at);
-  if (n == 0) return;
+  if (n == 0 || n > ORDER_MOST) return;
   c->out.at = arena_alloc(c->scratch, sizeof *at * 2 * (size_t)n);
-  c->out.n = body_order(c->scratch, at, n, 0, storage_of, c, c->out.at);
-  body->at = c->out.at, body->n = c->out.n;
-  c->code->handles = MAX(c->code->handles, handles_of(body->at, body->n));
-  c->code->temp = MAX(c->code->temp, place_temps(c));
+  c->out.n = body_order(body_order_begin(c->scratch, at, n, &o), (Reach){0, 0}, c->out.at);
+  take_order(c, body);
+  c->most = place_temps(c);
 }
 
 /* Slots depend on how many parameters and edges the whole unit has. */
@@ -533,10 +555,18 @@ static bool small_enough(const Coder *c, Diags *d) {
   return false;
 }
 
-Coder *coder_new(const Graph *logical, Graph *g, const DeviceKind *device,
-                 const Strategy *how, Arena *a) {
+Coder *coder_new(const CompileInput *in, const Sharded *sh, const BodyClock *clock) {
+  Arena *a = in->arena;
+  Graph *g = sh->g;
+  const Strategy *how = &in->plan->strategy;
   Coder *c = NEW(a, Coder);
-  *c = (Coder){.a = a, .logical = logical, .g = g, .device = device, .how = how};
+  *c = (Coder){.a = a,
+               .logical = in->graph,
+               .g = g,
+               .device = compile_device(in),
+               .how = how,
+               .clock = clock,
+               .merges = how->overlap_tp && !compile_splits(in)};
   int units = g->unit.n, *fill = NEW_N(a, int, units);
   c->first = NEW_N(a, int, units + 1);
   c->ops = NEW_N(a, int, g->op.n);
@@ -550,6 +580,39 @@ Coder *coder_new(const Graph *logical, Graph *g, const DeviceKind *device,
   return c;
 }
 
+/* As the model has it, or in chunks. */
+static void write_body(Coder *c, Phase ph, const int *ops, int nops) {
+  code_body(c, ph, ops, nops);
+  if (c->how->async_tp) chunk_body(c, ph);
+}
+
+/* Whether there is a transfer in I or W, and something that it could run beside. */
+static bool merges(const Coder *c) {
+  const UnitBody *i = &c->code->body[PH_I], *w = &c->code->body[PH_W];
+  return c->merges && i->n > 0 && w->n > 0 &&
+         (handles_of(i->at, i->n) > 0 || handles_of(w->at, w->n) > 0);
+}
+
+/* What waited for W in a frame is a temporary of B: together with the workspace of I or W
+ * that is what both apart take at a time. */
+static void merge_bodies(Coder *c, const int *ops, int nops) {
+  uint64_t most = c->code->temp + c->code->frame[ST_IW - ST_FI];
+  for (int k = 0; k < nops; k++) {
+    const Op *op = &c->g->op.at[ops[k]];
+    for (int i = 0; i < op->nout; i++)
+      if (c->store.at[op->out[i]].kind == ST_IW)
+        c->store.at[op->out[i]] = (Storage){.kind = ST_TEMP};
+  }
+  write_body(c, PH_B, ops, nops);
+  order_body(c, PH_B, most);
+  if (c->most > most) {
+    c->code->body[PH_B] = (UnitBody){0};
+    return;
+  }
+  c->code->temp = MAX(c->code->temp, c->most);
+  set_slots(c, PH_B);
+}
+
 bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   const int *ops = c->ops + c->first[u];
   int nops = c->first[u + 1] - c->first[u];
@@ -557,20 +620,22 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   c->scratch = scratch;
   c->unit = u;
   c->code = out;
-  for (Phase ph = PH_F; ph <= PH_W; ph++) code_body(c, ph, ops, nops);
-  for (Phase ph = PH_F; ph <= PH_W && c->how->async_tp; ph++)
-    chunk_body(c, ph);
+  for (Phase ph = PH_F; ph <= PH_W; ph++) {
+    write_body(c, ph, ops, nops);
+    out->temp = MAX(out->temp, c->most);
+  }
   for (Phase ph = PH_F; ph <= PH_W && c->how->overlap_tp; ph++)
-    order_body(c, ph);
+    order_body(c, ph, out->temp);
   for (Phase ph = PH_F; ph <= PH_W; ph++) find_reads(c, ph, ops, nops);
   if (!small_enough(c, d)) return false;
   out->edge_use = NEW_N(scratch, uint8_t, out->edge.n);
   out->grad_use = NEW_N(scratch, uint8_t, out->param.n);
   out->param_use = NEW_N(scratch, uint8_t, out->param.n);
-  for (Phase ph = PH_F; ph <= PH_W; ph++) {
+  for (Phase ph = PH_F; ph <= PH_W; ph++)
     set_slots(c, ph);
+  if (merges(c)) merge_bodies(c, ops, nops);
+  for (Phase ph = PH_F; ph < BODIES; ph++)
     out->body[ph].nparam = out->param.n, out->body[ph].nedge = out->edge.n;
-  }
   return true;
 }
 

@@ -2,24 +2,22 @@
 #ifndef WEFT_UNIT_CODE_H
 #define WEFT_UNIT_CODE_H
 
+#include "body_time.h"
 #include "shard.h"
-#include "units.h"
 
 typedef struct RawUnit {
   VEC(int) param;        /* that the unit reads, in order of first use */
   VEC(Tid) edge;         /* sharded tensors that it shares with other units */
   uint8_t *edge_use, *grad_use, *param_use; /* see UnitCode */
   VEC(int32_t) read[3];
-  UnitBody body[3];
+  UnitBody body[BODIES];
   uint64_t frame[3], temp, input_mask;
   int handles;
 } RawUnit;
 
 typedef struct Coder Coder;
-/* For all units of a sharded graph; lists of the whole graph lie in `a`. `how` says
- * whether collectives are in chunks and hidden. */
-Coder *coder_new(const Graph *logical, Graph *sharded, const DeviceKind *device,
-                 const Strategy *how, Arena *a);
+/* For all units of a sharded graph; lists of the whole graph lie in in->arena. */
+Coder *coder_new(const CompileInput *in, const Sharded *sh, const BodyClock *clock);
 /* The code of unit `u`, in `scratch`; false: it is too large (reported). */
 bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
 /* A module name without what says which layer: bodies of equal layers are equal. */

@@ -9,6 +9,7 @@ typedef struct Table {
   const Sharded *sh;
   bool code;
   const AxisSet *comm;
+  BodyClock clock;
   int32_t *edge_of;        /* sharded tensor -> its number in Units.edge, -1 */
   VEC(UnitEdge) edge;
   VEC(UnitBody *) body;
@@ -17,46 +18,28 @@ typedef struct Table {
 
 /* ---- work of a body ---- */
 
-static double operand_traffic(const Operand *o, int n) {
-  double bytes = 0;
-  for (int i = 0; i < n; i++)
-    bytes += (double)operand_bytes(&o[i]);
-  return bytes;
-}
-
-/* Seconds of a kernel on a GPU that is as fast as its data sheet: bound by arithmetic or
- * by memory. */
-static double kernel_seconds(const Cluster *c, DType t, double flops, double bytes) {
-  double rate = t == DT_F32 ? c->f32 : c->bf16;
-  return rate > 0 ? MAX(flops / rate, bytes / c->hbm_bandwidth) : 0;
-}
-
 static int axis_of(AxisSet axes) {
   for (int a = 0; a < AX_N; a++)
     if (axes_split(axes) & ax_mesh((ShardAxis)a)) return a;
   return AX_TP;
 }
 
-/* Of a table that is looked up in only the rows that are asked for are read. */
-static void add_instr(const Table *t, const CodeInstr *x, UnitWork *w) {
-  int n = x->i.nin + x->i.nout;
-  if (x->i.code == I_COLL) {
-    int a = axis_of(t->comm[x->i.comm]);
-    double in = operand_traffic(x->operand, x->i.nin);
-    double out = operand_traffic(x->operand + x->i.nin, x->i.nout);
-    w->bytes[a][x->i.coll] += MAX(in, out);
-    w->count[a][x->i.coll]++;
-  } else if (x->i.code == I_KERNEL) {
-    double moved = x->i.op == OP_embedding ? 2 * operand_traffic(x->operand + x->i.nin, 1)
-                                           : operand_traffic(x->operand, n);
-    w->seconds += kernel_seconds(&t->in->plan->cluster, t->in->plan->dtype, x->flops, moved);
-  }
+static void add_collective(const Table *t, const CodeInstr *x, UnitWork *w) {
+  int a = axis_of(t->comm[x->i.comm]);
+  double bytes[2] = {0};
+  for (int k = 0; k < x->i.nin + x->i.nout; k++)
+    bytes[k >= x->i.nin] += (double)operand_bytes(&x->operand[k]);
+  w->bytes[a][x->i.coll] += MAX(bytes[0], bytes[1]);
+  w->count[a][x->i.coll]++;
 }
 
 static UnitWork work_of(const Table *t, const UnitBody *b) {
   UnitWork w = {.flops = b->flops, .again = b->again};
   for (int i = 0; i < b->n; i++)
-    add_instr(t, &b->at[i], &w);
+    if (b->at[i].i.code == I_COLL) add_collective(t, &b->at[i], &w);
+  if (!t->in->plan->cluster.gpu) return w;
+  BodyTime s = body_time(&t->clock, b, t->comm, t->scratch);
+  w.seconds = s.kernels, w.hidden = s.hidden;
   return w;
 }
 
@@ -127,10 +110,10 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
                 .input_mask = raw->input_mask,
                 .handles = raw->handles};
   memcpy(c.frame, raw->frame, sizeof c.frame);
-  for (int ph = 0; ph < 3; ph++) {
+  for (int ph = 0; ph < 3; ph++)
     c.read[ph].edge = raw->read[ph].at, c.read[ph].n = raw->read[ph].n;
+  for (int ph = 0; ph < BODIES; ph++)
     c.body[ph] = keep_body(t, &raw->body[ph]);
-  }
   for (int i = 0; i < t->kind.n; i++)
     if (same_code(t->kind.at[i], &c)) return t->kind.at[i];
   c.edge_use = arena_copy(t->keep, c.edge_use, (size_t)c.nedge);
@@ -139,9 +122,10 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
   for (int ph = 0; ph < 3; ph++) {
     c.read[ph].edge =
         arena_copy(t->keep, c.read[ph].edge, sizeof(int32_t) * (size_t)c.read[ph].n);
-    c.work[ph] = work_of(t, c.body[ph]);
     c.cost += c.body[ph]->flops;
   }
+  for (int ph = 0; ph < BODIES; ph++)
+    c.work[ph] = work_of(t, c.body[ph]);
   UnitCode *mine = arena_copy(t->keep, &c, sizeof c);
   *VEC_PUSH(t->keep, t->kind) = mine;
   return mine;
@@ -237,8 +221,9 @@ static double widest(const Graph *g) {
 bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scratch,
                 Arena *keep, Units *out, Diags *d) {
   const Graph *g = in->graph;
-  Coder *coder = coder_new(g, sh->g, compile_device(in), &in->plan->strategy, in->arena);
-  Table t = {.u = out, .keep = keep, .scratch = scratch, .in = in, .sh = sh, .code = code};
+  Table t = {.u = out, .keep = keep, .scratch = scratch, .in = in, .sh = sh, .code = code,
+             .clock = body_clock(in, sh->copies)};
+  Coder *coder = coder_new(in, sh, &t.clock);
   t.edge_of = NEW_N(in->arena, int32_t, sh->g->t.n);
   memset(t.edge_of, 0xff, sizeof *t.edge_of * (size_t)sh->g->t.n);
   *out = (Units){.n = g->unit.n,

@@ -34,6 +34,7 @@ typedef struct UnitBody {
 typedef struct UnitWork {
   double flops, again;        /* see UnitBody */
   double seconds;             /* of its kernels, by the roofline of the cluster's GPU */
+  double hidden;              /* of its collectives, beside them: see body_time.h */
   double bytes[AX_N][COLL_N]; /* that collectives work on, the larger side */
   int count[AX_N][COLL_N];
 } UnitWork;
@@ -50,9 +51,11 @@ typedef struct UnitCode {
     int n;
   } read[3];
   uint64_t frame[3];     /* bytes of FI, FW, IW */
-  uint64_t temp;         /* bytes of temporaries, worst body */
-  const UnitBody *body[3]; /* F, I, W */
-  UnitWork work[3];
+  uint64_t temp;         /* bytes of temporaries, worst body; what lies in IW between I
+                            and W is one of B */
+  const UnitBody *body[BODIES]; /* F, I, W; B, or empty: if not, it is called instead of
+                                   I and W */
+  UnitWork work[BODIES];
   double cost;           /* flops, forward and backward, of one microbatch */
   uint64_t input_mask;   /* inputs it reads: 1 << InputKind */
   int handles;           /* in-body handles */
