@@ -164,8 +164,8 @@ START_TEST(gathers_are_hidden) {
   /* of four layers on so many ranks, in each microbatch one gather at least */
   ck_assert_int_ge(written - ordered, 100 * 4 * o.microbatches / o.pp);
   for (int r = 0; r < o.pp; r++)
-    ck_assert_uint_le(t[1].compiled->prog[r].arena_bytes,
-                      t[0].compiled->prog[r].arena_bytes * (o.pp == 1 ? 1 : 1.01));
+    ck_assert_uint_le(t[1].compiled->prog[r].arena_bytes, /* but for alignment */
+                      t[0].compiled->prog[r].arena_bytes + 4 * ALIGN);
   for (int i = 0; i < 2; i++)
     toy_free(&t[i]);
 }
@@ -191,7 +191,7 @@ START_TEST(where_both_are_one) {
   static const struct {
     int tp;
     const char *first, *last;
-  } rows[] = {{2, "FFsFFsBBBB", "FFBIsWFFBIsW"}, {1, "FFsFFsIWIWIWIW", "FFIWIsWFFIWIsW"}};
+  } rows[] = {{2, "FFsFFsBBBB", "FFBBsFFBBs"}, {1, "FFsFFsIWIWIWIW", "FFIWIsWFFIWIsW"}};
   Arena *a = arena_new(NULL);
   if (setjmp(*arena_guard(a))) abort();
   for (int i = 0; i < LEN(rows); i++) {

@@ -163,7 +163,6 @@ START_TEST(counts_of_both) {
   o.sp = true;
   compile_ok(&t, &o);
   expect_body(&t, "layer:B", 0, 4, 2);
-  expect_body(&t, "lm_head:B", 0, 1, 1);
   expect_body(&t, "embed_tokens:W", 0, 1, 0);
   toy_free(&t);
 }

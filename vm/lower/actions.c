@@ -215,8 +215,8 @@ static void run_forward(Walk *w, int stage, int mb) {
   send_from(w, stage, mb, true);
 }
 
-/* What goes back to the stage before is sent before the last unit's W. A stage without
- * units passes on what it receives. */
+/* What goes back to the stage before is sent before the last unit's W, if that runs by
+ * itself. A stage without units passes on what it receives. */
 static void run_backward(Walk *w, int stage, int mb, int bits) {
   int first = w->st->first[stage], end = w->st->first[stage + 1];
   if (bits & PART_I) wait_for_inputs(w, stage, mb, false);
