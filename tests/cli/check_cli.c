@@ -231,7 +231,7 @@ START_TEST(show) {
   expect(arena_printf(a, "show %s mesh --csv", quickstart), 2, "", "--csv belongs");
   expect(arena_printf(a, "show %s mash", quickstart), 2, "", "\"mash\" is none of");
   expect(arena_printf(a, "show program %s", quickstart), 0,
-         "SEND   h2 to rank 4, 65536 bytes, f32[2,64,128]  \"activation after layers.1\"\n", "");
+         "SEND   h3 to rank 4, 65536 bytes, f32[2,64,128]  \"activation after layers.1\"\n", "");
   expect(arena_printf(a, "show program %s --offsets", quickstart), 0,
          "\"gradient before layers.2\"\n", "");
   expect("show mesh", 2, "", "show needs a plan");
