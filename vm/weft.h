@@ -247,7 +247,8 @@ WEFT_API weft_status weft_run_load(weft_run *run, const char *path, weft_error *
 WEFT_API weft_status weft_run_step(weft_run *run, int64_t step, weft_step *out,
                                    weft_error *err);
 /* The same with tokens of the host: arrays of weft_plan_sequences x weft_plan_tokens, `n`
- * elements each. labels[i] is the token that should follow tokens[i], -100: none. */
+ * elements each. labels[i] is the token that should follow tokens[i], -100: none; where the
+ * plan has packed.size, -101: none, and tokens[i] is its document's last. */
 WEFT_API weft_status weft_run_step_tokens(weft_run *run, const int32_t *tokens,
                                           const int32_t *labels, size_t n, int64_t step,
                                           weft_step *out, weft_error *err);

@@ -88,7 +88,11 @@ static void check_tokens(Cross *c, int64_t vocab) {
       diag_error(c->d, "range", i ? "data.val.vocab" : "data.vocab",
                  "%lld is above model.vocab_size = %lld", (long long)data[i]->vocab,
                  (long long)vocab);
-  if (p->packed.on && p->packed.separator >= vocab)
+  if (p->packed.size && p->packed.size != p->batch.seq)
+    diag_error(c->d, "range", "packed.size",
+               "%lld is not batch.seq = %lld, the length of a sequence",
+               (long long)p->packed.size, (long long)p->batch.seq);
+  if (p->packed.separated && p->packed.separator >= vocab)
     diag_error(c->d, "range", p->packed.first ? "packed.bos" : "packed.eot",
                "token %d is not below model.vocab_size = %lld", p->packed.separator,
                (long long)vocab);

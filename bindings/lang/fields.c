@@ -318,25 +318,44 @@ static void mp_policy(Check *c, int idx, const char *path) {
     precision(c, idx, path);
 }
 
-/* packed = { eot = 2 } or { bos = 1 }: how the data separates documents. */
+/* What goes with `size` alone, and what does not go with it. */
+static void packed_size(Check *c, int idx, const char *path) {
+  const char *key = c->plan->packed.size ? "labels" : "too_long";
+  bool given = field_push(c->L, idx, key) != LUA_TNIL;
+  lua_pop(c->L, 1);
+  if (!given || (c->plan->packed.size && c->plan->packed.within)) return;
+  path = arena_printf(c->arena, "%s.%s", path, key);
+  if (c->plan->packed.size)
+    diag_error(c->d, "option", path,
+               "with size labels are of their token's document, as \"within\" says");
+  else
+    diag_error(c->d, "option", path, "says what size needs, which is not given");
+}
+
+/* packed = { eot = 2 } or { bos = 1 }: how the data separates documents; { size = 512 }:
+ * they are not cut. */
 static void packed(Check *c, int idx, const char *path) {
   Packed *p = &c->plan->packed;
   if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
   if (!lua_istable(c->L, idx)) {
-    check_type(c, path, "{ eot = the token that ends a document } or { bos = ... }", idx);
+    check_type(
+        c, path,
+        "{ eot = the token that ends a document }, { bos = ... } or { size = ... }", idx);
     return;
   }
   check_scope(c, idx, "packed", path, 1);
   p->on = true;
   bool bos = field_push(c->L, idx, "bos") != LUA_TNIL;
   bool eot = field_push(c->L, idx, "eot") != LUA_TNIL;
-  if (bos == eot)
+  packed_size(c, idx, path);
+  if (bos == eot && !(p->size && !bos))
     diag_error(c->d, bos ? "alias" : "required", path,
                bos ? "eot and bos both say where documents end; give one of them: eot if "
                      "the token between belongs to the document before it"
                    : "which token separates documents? eot: the last one of each, bos: "
                      "the first one of each");
   p->first = bos;
+  p->separated = bos || eot;
   p->separator = (int32_t)lua_tonumber(c->L, eot ? -1 : -2);
   lua_pop(c->L, 2);
 }

@@ -225,6 +225,10 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
   if (name && strcmp(f->key, "reduce_dtype") == 0) c->plan->reduce = dtype_named(name);
   if (name && strcmp(f->key, "balance") == 0)
     c->plan->pp.by_cost = strcmp(name, "cost") == 0;
+  if (name && strcmp(f->key, "too_long") == 0)
+    c->plan->packed.too_long = name[0] == 's'   ? TOO_LONG_SPLIT
+                               : name[0] == 'd' ? TOO_LONG_DROP
+                                                : TOO_LONG_ERROR;
   if (name && strcmp(f->key, "labels") == 0)
     c->plan->packed.within = strcmp(name, "within") == 0;
   if (name && strcmp(f->key, "dtype") == 0)

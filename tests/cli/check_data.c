@@ -1,12 +1,15 @@
 /* check_data.c - what a plan names and what weft reads of it, as a user sees it: pipes,
  * folders, --data, files that change while a run reads them. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/megatron.h"
 #include "tests/lib/process.h"
+#include "vm/io/io.h"
 
 enum { SECONDS = 20 };
 
@@ -215,6 +218,49 @@ START_TEST(separators_are_said_once) {
 }
 END_TEST
 
+/* The losses of a run of packed.lua. */
+static void losses(const char *args, double out[4]) {
+  Outcome o = process_run(SECONDS, "$weft run packed.lua %s --log log", args);
+  char *s;
+  size_t n;
+  ck_assert_msg(o.code == 0, "%s: %s", args, o.err);
+  ck_assert_int_eq(file_read(NULL, scratch_path("log"), 1 << 20, &s, &n, &scratch_error),
+                   WEFT_OK);
+  const char *at = s;
+  for (int i = 0; i < 4; i++) {
+    at = strstr(at, "\"loss\":");
+    ck_assert_ptr_nonnull(at);
+    out[i] = strtod(at += 7, NULL);
+  }
+  mem_free(NULL, s, n + 1);
+  unlink(scratch_path("log"));
+}
+
+/* The same documents, one in each sequence of 8, and several in those of 16: every step
+ * has all of them, so it must do the same. */
+START_TEST(packing_does_not_change_the_loss) {
+  static const int32_t lengths[] = {8, 8, 5, 5, 5, 6, 6, 7, 7, 5, 5, 6};
+  double apart[4], packed[4];
+  megatron_put("m", &(MegatronFile){4, LEN(lengths), 20, lengths, 0, NULL});
+  losses("-D seq=8 -D global=12", apart);
+  losses("-D seq=16 -D global=5", packed);
+  ck_assert_double_gt(fabs(apart[3] - apart[0]), 1e-2);
+  for (int i = 0; i < 4; i++)
+    ck_assert_double_eq_tol(apart[i], packed[i], 2e-6 * apart[i]);
+}
+END_TEST
+
+START_TEST(sizes_of_packs_are_checked) {
+  expect(1, "plan.packed.size: 4 is not batch.seq = 8, the length of a sequence",
+         "check base.lua --set 'packed={size=4}'");
+  expect(1, "plan.packed.labels: with size labels are of their token's document",
+         "check base.lua --set 'packed={size=8,labels=\"all\"}'");
+  expect(1, "plan.packed.too_long: says what size needs, which is not given",
+         "check base.lua --set 'packed={eot=1,too_long=\"drop\"}'");
+  expect(0, "", "verify base.lua --set 'packed={size=8}'");
+}
+END_TEST
+
 Suite *data_suite(void);
 Suite *data_suite(void) {
   Suite *s = suite_create("data");
@@ -231,6 +277,8 @@ Suite *data_suite(void) {
   tcase_add_test(t, weights_go_with_files);
   tcase_add_test(t, a_run_ends_when_its_data_is_cut);
   tcase_add_test(t, separators_are_said_once);
+  tcase_add_test(t, packing_does_not_change_the_loss);
+  tcase_add_test(t, sizes_of_packs_are_checked);
   suite_add_tcase(s, t);
   return s;
 }

@@ -26,8 +26,8 @@ static void check_row(const Packed *p, const int32_t *row, int32_t next) {
   split(p, row, next, document);
   for (int t = 0; t < T; t++)
     labels[t] = t + 1 < T ? row[t + 1] : next;
-  packed_places(p, row, T, false, places);
-  packed_places(p, row, T, true, positions);
+  packed_places(p, row, labels, T, false, places);
+  packed_places(p, row, labels, T, true, positions);
   packed_labels(p, row, T, labels);
   for (int t = 0; t < T; t++) {
     int start = t;
@@ -59,12 +59,12 @@ START_TEST(both_conventions) {
   const int32_t eot[6] = {7, 8, SEP, 9, SEP, SEP}, bos[6] = {SEP, 7, 8, SEP, 9, SEP};
   int32_t at[6], labels[6] = {8, SEP, 9, SEP, SEP, 5}, others[6] = {7, 8, SEP, 9, SEP, 5};
   Packed p = {.on = true, .separator = SEP, .within = true};
-  packed_places(&p, eot, 6, false, at);
+  packed_places(&p, eot, labels, 6, false, at);
   ck_assert_mem_eq(at, ((int32_t[]){0, 0, 0, 3, 3, 5}), sizeof at);
   packed_labels(&p, eot, 6, labels);
   ck_assert_mem_eq(labels, ((int32_t[]){8, SEP, -100, SEP, -100, -100}), sizeof labels);
   p.first = true;
-  packed_places(&p, bos, 6, false, at);
+  packed_places(&p, bos, others, 6, false, at);
   ck_assert_mem_eq(at, ((int32_t[]){0, 0, 0, 3, 3, 5}), sizeof at);
   packed_labels(&p, bos, 6, others);
   ck_assert_mem_eq(others, ((int32_t[]){7, 8, -100, 9, -100, 5}), sizeof others);
@@ -75,7 +75,7 @@ START_TEST(unpacked_rows_are_whole) {
   const int32_t row[3] = {0, 0, 0};
   int32_t at[3], labels[3] = {0, 0, 0};
   Packed p = {0};
-  packed_places(&p, row, 3, true, at);
+  packed_places(&p, row, labels, 3, true, at);
   ck_assert_mem_eq(at, ((int32_t[]){0, 1, 2}), sizeof at);
   packed_labels(&p, row, 3, labels);
   ck_assert_mem_eq(labels, row, sizeof labels);

@@ -177,7 +177,7 @@ START_TEST(long_indices) {
   ck_assert_int_eq(p->documents, N);
   counts_up(d, 0);
   for (int64_t k = 0, sum = 0; k <= N; sum += many[k++]) {
-    ck_assert_int_eq(megatron_document(p, k, &at, &scratch_error), WEFT_OK);
+    ck_assert_int_eq(megatron_documents(p, k, 1, &at, &scratch_error), WEFT_OK);
     ck_assert_int_eq(at, sum);
     if (k == N) break;
   }

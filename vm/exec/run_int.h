@@ -100,12 +100,12 @@ weft_status piece_fill(Worker *w, StateKind k, int param, PartValues values, voi
                        weft_error *e);
 
 /* ---- packed.c ---- */
-enum { LABEL_IGNORED = -100 };
-/* Where each token's document begins in its row (or, for positions, how far the token is
- * from there). A row begins a document; unpacked, it is one. */
-void packed_places(const Packed *p, const int32_t *row, int64_t n, bool positions,
-                   int32_t *to);
-/* Takes out the labels of a row that do not count. */
+/* Of a row with its labels as the data gives them: where each token's document begins (or,
+ * for positions, how far the token is from there). A row begins a document; unpacked, it is
+ * one. */
+void packed_places(const Packed *p, const int32_t *row, const int32_t *labels, int64_t n,
+                   bool positions, int32_t *to);
+/* Labels that do not count become LABEL_IGNORED. */
 void packed_labels(const Packed *p, const int32_t *row, int64_t n, int32_t *labels);
 
 /* ---- agree.c ---- */

@@ -37,12 +37,13 @@ static void fill_labels(const Run *r, int dp_index, const int32_t *tokens,
                   to + i * T);
 }
 
-static void fill_places(const Run *r, int dp_index, const int32_t *tokens, bool positions,
-                        int32_t *to) {
+static void fill_places(const Run *r, int dp_index, const int32_t *tokens,
+                        const int32_t *labels, bool positions, int32_t *to) {
   int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
-  for (int64_t i = 0; i < rows; i++)
-    packed_places(&r->plan->packed, tokens + global_row(r, dp_index, i) * T, T, positions,
-                  to + i * T);
+  for (int64_t i = 0; i < rows; i++) {
+    int64_t at = global_row(r, dp_index, i) * T;
+    packed_places(&r->plan->packed, tokens + at, labels + at, T, positions, to + i * T);
+  }
 }
 
 void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels) {
@@ -56,7 +57,7 @@ void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels) {
     else if (k == IN_LABELS)
       fill_labels(r, dp_index, tokens, labels, to);
     else
-      fill_places(r, dp_index, tokens, k == IN_POSITIONS, to);
+      fill_places(r, dp_index, tokens, labels, k == IN_POSITIONS, to);
   }
 }
 

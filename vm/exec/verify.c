@@ -44,7 +44,7 @@ static const char *const kind_name[STATE_N] = {"parameter", "gradient", "first m
 /* ---- data ---- */
 
 /* Random ids. One label in eight is ignored, so that microbatches and ranks differ in
- * their number of label tokens; in packed plans one token in sixteen separates documents. */
+ * their number of label tokens; in packed plans one token in sixteen ends a document. */
 static void make_tokens(Verify *v, int64_t step) {
   Rng rng = rng_make(v->plan->seed, "verify");
   int64_t T = v->c->seq;
@@ -52,14 +52,19 @@ static void make_tokens(Verify *v, int64_t step) {
   for (int64_t i = 0; i < v->ids; i++) {
     uint64_t at = first + (uint64_t)i * 4;
     int32_t id = (int32_t)(rng_u32(&rng, at) % (uint64_t)v->vocab);
-    if (v->plan->packed.on && rng_u32(&rng, at + 1) % 16 == 0) id = v->plan->packed.separator;
+    bool ends = v->plan->packed.on && rng_u32(&rng, at + 1) % 16 == 0;
+    if (ends && v->plan->packed.separated) id = v->plan->packed.separator;
     v->tokens[i] = id;
     if (i % T) v->labels[i - 1] = id;
     if (i % T == T - 1)
       v->labels[i] = (int32_t)(rng_u32(&rng, at + 2) % (uint64_t)v->vocab);
   }
-  for (int64_t i = 0; i < v->ids; i++)
-    if (rng_u32(&rng, first + (uint64_t)i * 4 + 3) % 8 == 0) v->labels[i] = -100;
+  for (int64_t i = 0; i < v->ids; i++) {
+    uint64_t at = first + (uint64_t)i * 4;
+    if (rng_u32(&rng, at + 3) % 8 == 0) v->labels[i] = LABEL_IGNORED;
+    if (v->plan->packed.size && rng_u32(&rng, at + 1) % 16 == 0)
+      v->labels[i] = LABEL_DOCUMENT_END;
+  }
 }
 
 /* ---- norms and judgement ---- */

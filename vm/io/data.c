@@ -23,24 +23,36 @@ static weft_status open_part(const weft_alloc *a, const DataSpec *spec, const Wa
 
 /* ---- one stream ---- */
 
+/* The first id for validation. Documents that are packed whole are not cut. */
+static weft_status find_cut(Data *d, const DataSpec *spec, int64_t *cut, weft_error *e) {
+  Documents w;
+  int64_t n;
+  *cut = d->total - (int64_t)(spec->val_fraction * (double)d->total);
+  if (!d->packed.size || *cut == 0) return WEFT_OK;
+  TRY(documents_begin(&w, d, *cut - 1, e));
+  TRY(documents_next(&w, &n, e));
+  *cut = w.at;
+  return WEFT_OK;
+}
+
 /* Cuts the stream in two where a part of it is for validation. */
 static weft_status take_part(Data *d, const DataSpec *spec, weft_error *e) {
-  int64_t val = (int64_t)(spec->val_fraction * (double)d->total), n;
-  const char *unit = d->source->unit, *of;
+  int64_t cut, n, least = d->packed.size ? 1 : d->seq + 1;
+  const char *of = d->val ? "validation" : "training";
   d->end = d->total;
   if (!(spec->val_fraction > 0)) return WEFT_OK;
+  TRY(find_cut(d, spec, &cut, e));
   if (d->val)
-    d->begin = d->total - val;
+    d->begin = cut;
   else
-    d->end = d->total - val;
+    d->end = cut;
   n = d->end - d->begin;
-  of = d->val ? "validation" : "training";
-  if (n < d->seq + 1)
+  if (n < least)
     return err_set(e, WEFT_EPLAN,
                    "data.val_fraction = %g leaves %lld of %lld %s for %s; one sample "
-                   "needs batch.seq + 1 = %lld",
-                   spec->val_fraction, (long long)n, (long long)d->total, unit, of,
-                   (long long)d->seq + 1);
+                   "needs %s = %lld",
+                   spec->val_fraction, (long long)n, (long long)d->total, d->source->unit,
+                   of, d->packed.size ? "a document" : "batch.seq + 1", (long long)least);
   d->described = arena_printf(d->arena, "%s, the %s %lld for %s", d->described,
                               d->val ? "last" : "first", (long long)n, of);
   return WEFT_OK;
@@ -49,7 +61,14 @@ static weft_status take_part(Data *d, const DataSpec *spec, weft_error *e) {
 static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
   d->source = sources[spec->kind];
   TRY(d->source->open(d, spec, e));
-  return take_part(d, spec, e);
+  TRY(take_part(d, spec, e));
+  if (!d->packed.size || !d->total) return WEFT_OK;
+  TRY(rows_open(d, e));
+  double full = 100 * (double)d->rows->filled / ((double)d->rows->n * (double)d->seq);
+  d->described =
+      arena_printf(d->arena, "%s, whole documents in %lld rows, %.1f %% of them filled",
+                   d->described, (long long)d->rows->n, full);
+  return WEFT_OK;
 }
 
 /* ---- several by weight ---- */
@@ -107,6 +126,7 @@ static weft_status open_part(const weft_alloc *a, const DataSpec *spec, const Wa
   d->seed = w->seed;
   d->val = w->val;
   d->number = w->number;
+  d->packed = spec->packed;
   d->shuffle = spec->shuffle && !w->val;
   weft_status status = open_any(d, spec, w, e);
   if (status != WEFT_OK)
@@ -133,14 +153,17 @@ weft_status data_open_val(const weft_alloc *a, const DataSpec *spec, int64_t seq
   val.dir = spec->dir;
   val.folders = spec->folders;
   val.nfolders = spec->nfolders;
+  val.packed = spec->packed;
   return open_part(a, &val, &(Want){seq, vocab, seed, true, 0}, out, e);
 }
 
 size_t data_bytes(const DataSpec *spec) {
   size_t one = sizeof(Data) + arena_least();
+  if (spec->packed.size && spec->kind != DATA_SYNTHETIC) one += rows_bytes();
   if (spec->nweights < 2) return one;
   size_t cycle = (size_t)blend_cycle(spec->weights, spec->nweights, NULL);
-  return (1 + (size_t)spec->nweights) * one + 2 * cycle * sizeof(uint16_t);
+  size_t blend = sizeof(Data) + arena_least() + 2 * cycle * sizeof(uint16_t);
+  return (size_t)spec->nweights * one + blend;
 }
 
 void data_close(Data *d) {
@@ -153,6 +176,7 @@ void data_close(Data *d) {
     data_close(d->blend->of[i]);
   weft_alloc alloc = d->alloc;
   if (d->blend) blend_free(&alloc, d->blend);
+  if (d->rows) rows_close(&alloc, d->rows);
   arena_free(d->arena);
   mem_free(&alloc, d, sizeof *d);
 }
@@ -166,6 +190,7 @@ int64_t data_tokens(const Data *d) {
 
 /* The label of the last token of a window is the first token of the next. */
 static int64_t windows(const Data *d) {
+  if (d->rows) return d->rows->n;
   return d->total ? (d->end - d->begin - 1) / d->seq : 0;
 }
 
@@ -192,12 +217,10 @@ static int64_t shuffled(const Data *d, uint64_t epoch, uint64_t k, uint64_t n) {
   return (int64_t)rng_permute(&r, k, n);
 }
 
-/* Where sample i starts. */
+/* The number of sample i in the order of the data. */
 static int64_t window(const Data *d, int64_t i) {
-  int64_t n = windows(d), k = i;
-  if (n) k = i % n;
-  if (n && d->shuffle) k = shuffled(d, (uint64_t)(i / n), (uint64_t)k, (uint64_t)n);
-  return d->begin + k * d->seq;
+  int64_t n = windows(d), k = n ? i % n : i;
+  return n && d->shuffle ? shuffled(d, (uint64_t)(i / n), (uint64_t)k, (uint64_t)n) : k;
 }
 
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
@@ -208,9 +231,12 @@ weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labe
     int64_t k = i % b->cycle, own = i / b->cycle * b->share[b->turn[k]] + b->nth[k];
     return data_sample(b->of[b->turn[k]], own, tokens, labels, e);
   }
-  int64_t at = window(d, i);
+  if (d->rows) return rows_sample(d, window(d, i), tokens, labels, e);
+  int64_t at = d->begin + window(d, i) * d->seq;
   TRY(d->source->ids(d, at, d->seq, tokens, e));
   memcpy(labels, tokens + 1, (size_t)(d->seq - 1) * sizeof *labels);
+  labels[d->seq - 1] = LABEL_DOCUMENT_END; /* tokens without an end: rows are documents */
+  if (d->packed.size) return WEFT_OK;
   return d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e);
 }
 

@@ -156,19 +156,37 @@ weft_status megatron_open(Arena *a, const Folders *in, Part *p, bool *is, weft_e
   return WEFT_OK;
 }
 
-weft_status megatron_document(const Part *p, int64_t k, int64_t *first, weft_error *e) {
+/* Where in the .bin sequences begin, all of which follow each other or not. */
+static weft_status sequence_bytes(const Part *p, const int64_t *sequence, int64_t n,
+                                  int64_t *byte, weft_error *e) {
+  int64_t row = 1;
+  if (sequence[0] == p->sequences) {
+    *byte = (int64_t)p->file.size;
+  } else {
+    while (row < n && sequence[row] == sequence[0] + row && sequence[row] < p->sequences)
+      row++;
+    TRY(file_at(&p->index, begins_at(p, sequence[0]), byte, (size_t)row * sizeof *byte,
+                e));
+  }
+  return row < n ? sequence_bytes(p, sequence + row, n - row, byte + row, e) : WEFT_OK;
+}
+
+weft_status megatron_documents(const Part *p, int64_t k, int64_t n, int64_t *first,
+                               weft_error *e) {
   const char *path = p->index.path;
-  int64_t sequence, byte = (int64_t)p->file.size;
-  assert(k >= 0 && k <= p->documents);
-  TRY(file_at(&p->index, documents_at(p, k), &sequence, sizeof sequence, e));
-  if (sequence < 0 || sequence > p->sequences)
-    FAIL(path, "document %lld begins with sequence %lld of %lld", (long long)k,
-         (long long)sequence, (long long)p->sequences);
-  if (sequence < p->sequences)
-    TRY(file_at(&p->index, begins_at(p, sequence), &byte, sizeof byte, e));
-  if (byte < 0 || (uint64_t)byte > p->file.size || byte % p->width)
-    FAIL(path, "sequence %lld begins at byte %lld of the .bin, which has %llu bytes",
-         (long long)sequence, (long long)byte, (unsigned long long)p->file.size);
-  *first = byte / p->width;
+  int64_t sequence[256];
+  assert(k >= 0 && n > 0 && n <= LEN(sequence) && k + n <= p->documents + 1);
+  TRY(file_at(&p->index, documents_at(p, k), sequence, (size_t)n * sizeof *sequence, e));
+  for (int64_t i = 0; i < n; i++)
+    if (sequence[i] < 0 || sequence[i] > p->sequences)
+      FAIL(path, "document %lld begins with sequence %lld of %lld", (long long)(k + i),
+           (long long)sequence[i], (long long)p->sequences);
+  TRY(sequence_bytes(p, sequence, n, first, e));
+  for (int64_t i = 0; i < n; i++) {
+    if (first[i] < 0 || (uint64_t)first[i] > p->file.size || first[i] % p->width)
+      FAIL(path, "sequence %lld begins at byte %lld of the .bin, which has %llu bytes",
+           (long long)sequence[i], (long long)first[i], (unsigned long long)p->file.size);
+    first[i] /= p->width;
+  }
   return WEFT_OK;
 }

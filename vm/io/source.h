@@ -31,6 +31,8 @@ struct Data {
   bool shuffle;
   Part *part;
   int nparts;
+  Packed packed;
+  struct Rows *rows;     /* NULL: samples are windows */
   struct Blend *blend;   /* NULL: all is one stream */
   int number;            /* of this stream in a blend, from 1; 0: in none */
   const char *described;
@@ -62,9 +64,39 @@ weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
 const char *megatron_index_of(Arena *a, const char *path);
 /* Opens the index beside p->file, if there is one. */
 weft_status megatron_open(Arena *a, const Folders *in, Part *p, bool *is, weft_error *e);
-/* Where document k of a part begins, 0 <= k <= p->documents: its number among the part's
- * ids. */
-weft_status megatron_document(const Part *p, int64_t k, int64_t *first, weft_error *e);
+/* Where documents [k, k + n) of a part begin, as numbers of ids in the part. Document
+ * p->documents is its end. */
+weft_status megatron_documents(const Part *p, int64_t k, int64_t n, int64_t *first,
+                               weft_error *e);
+
+/* ---- documents.c ---- a walk over documents */
+typedef struct Documents {
+  const Data *data;
+  int64_t at;            /* where the next document begins */
+  int64_t limit;         /* how far what follows holds */
+  const Part *indexed;   /* NULL: its ends are separators */
+  int64_t next;          /* document of the index that is not read yet */
+  int known, nknown;     /* of `first`, which is read ahead */
+  int64_t first[256];
+  int64_t read, nread;   /* ids [read, read + nread) are in `id` */
+  int32_t id[1024];
+} Documents;
+weft_status documents_begin(Documents *w, const Data *d, int64_t at, weft_error *e);
+/* The length of the next document; 0 at the end of the data. */
+weft_status documents_next(Documents *w, int64_t *n, weft_error *e);
+
+/* ---- rows.c ---- whole documents in rows of d->seq */
+typedef struct Rows {
+  int64_t n, filled;     /* rows; tokens in them */
+  int64_t stride;        /* rows from one mark to the next */
+  int64_t *mark;         /* where rows 0, stride, 2 * stride ... begin */
+} Rows;
+size_t rows_bytes(void);
+/* Walks over all of the data. */
+weft_status rows_open(Data *d, weft_error *e);
+void rows_close(const weft_alloc *a, Rows *r);
+weft_status rows_sample(const Data *d, int64_t k, int32_t *tokens, int32_t *labels,
+                        weft_error *e);
 
 /* ---- blend.c ---- several streams, each with its share of the samples */
 typedef struct Blend {

@@ -130,7 +130,7 @@ static weft_status describe(Data *d, weft_error *e) {
   const char *files =
       d->nparts == 1 ? "1 file" : arena_printf(d->arena, "%d files", d->nparts);
   if (d->total == 0) FAIL(path, "no data: %s, all empty", files);
-  if (d->total < d->seq + 1)
+  if (d->total < d->seq + 1 && !d->packed.size)
     FAIL(path,
          "%s with %lld %s; one sample needs batch.seq + 1 = %lld, the last as a label",
          files, (long long)d->total, unit, (long long)d->seq + 1);
@@ -159,6 +159,9 @@ weft_status stream_open(Data *d, const DataSpec *spec,
     p->first = d->total;
     TRY(form(d, spec, p, e));
     d->total += p->n;
+    if (d->packed.size && !d->packed.separated && !p->index.path)
+      FAIL(paths.at[i], "does not say where documents end, as packed.size needs: give "
+                        "packed = { ..., eot = the token that ends each } or bos");
     file_keep_few(&p->file, i);
   }
   return describe(d, e);

@@ -101,6 +101,22 @@ typedef enum {
 #include "sources.def"
   DATA_N
 } DataKind;
+/* What becomes of documents that are longer than a row. */
+typedef enum { TOO_LONG_ERROR, TOO_LONG_SPLIT, TOO_LONG_DROP } TooLong;
+/* Documents that share a row. */
+typedef struct Packed {
+  bool on;
+  bool separated;                /* `separator` is known */
+  bool first;                    /* the separator begins a document, else it ends one */
+  bool within;                   /* labels of another document than their token's do not
+                                    count */
+  int32_t separator;
+  int64_t size;                  /* documents are whole in rows of so many; 0: cut by rows */
+  TooLong too_long;
+} Packed;
+/* A label that does not count; with a size, also one that is its document's last. */
+enum { LABEL_IGNORED = -100, LABEL_DOCUMENT_END = -101 };
+
 /* What token files are: found out, or said. */
 typedef enum {
   TOKENS_AUTO,
@@ -121,6 +137,7 @@ typedef struct DataSpec {
   bool shuffle;
   double val_fraction;                   /* of the end of the stream, for validation */
   const struct DataSpec *val;            /* or this; NULL: none is given */
+  Packed packed;                         /* the plan's */
 } DataSpec;
 
 /* When a run writes its state, and where; see vm/ckpt/ckpt.h. */
@@ -145,14 +162,6 @@ typedef struct Recompute {
   } *pattern; int npattern;
   bool may_miss;                 /* patterns need not match anything */
 } Recompute;
-
-typedef struct Packed {
-  bool on;
-  bool first;                    /* the separator begins a document, else it ends one */
-  bool within;                   /* labels of another document than their token's do not
-                                    count */
-  int32_t separator;
-} Packed;
 
 /* The machines that a plan is for: figures of one GPU in SI units, of stdlib/clusters. */
 typedef struct Cluster {

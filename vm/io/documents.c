@@ -1,0 +1,102 @@
+/* documents.c - where documents end: in the parts that have an index as it says,
+ * elsewhere at the separators among the ids. */
+#include "source.h"
+
+/* The part that holds the id at `at`. */
+static int part_of(const Data *d, int64_t at) {
+  int lo = 0, hi = d->nparts - 1;
+  while (lo < hi) {
+    int mid = lo + (hi - lo + 1) / 2;
+    if (d->part[mid].first <= at)
+      lo = mid;
+    else
+      hi = mid - 1;
+  }
+  return lo;
+}
+
+/* The first document of a part that begins after `at`; p->documents: none does. */
+static weft_status document_after(const Part *p, int64_t at, int64_t *k, weft_error *e) {
+  int64_t lo = 0, hi = p->documents, first;
+  while (lo < hi) {
+    int64_t mid = lo + (hi - lo) / 2;
+    TRY(megatron_documents(p, mid, 1, &first, e));
+    if (first > at)
+      hi = mid;
+    else
+      lo = mid + 1;
+  }
+  *k = lo;
+  return WEFT_OK;
+}
+
+/* Up to where one way of finding ends goes: the end of a part with an index, or of the
+ * row of parts without one. */
+static weft_status enter(Documents *w, weft_error *e) {
+  const Data *d = w->data;
+  int i = part_of(d, w->at);
+  const Part *p = &d->part[i];
+  w->indexed = p->index.path ? p : NULL;
+  w->known = w->nknown = 0;
+  if (w->indexed) {
+    w->limit = MIN(p->first + p->n, d->end);
+    return document_after(p, w->at - p->first, &w->next, e);
+  }
+  while (i < d->nparts && !d->part[i].index.path)
+    i++;
+  w->limit = i < d->nparts ? MIN(d->part[i].first, d->end) : d->end;
+  return WEFT_OK;
+}
+
+weft_status documents_begin(Documents *w, const Data *d, int64_t at, weft_error *e) {
+  w->data = d;
+  w->at = at;
+  w->read = w->nread = 0;
+  w->limit = 0;
+  return at < d->end ? enter(w, e) : WEFT_OK;
+}
+
+/* The next begin of a document that the index knows. */
+static weft_status indexed_end(Documents *w, int64_t *end, weft_error *e) {
+  const Part *p = w->indexed;
+  for (*end = w->at; *end <= w->at && *end < w->limit;) {
+    if (w->known == w->nknown) {
+      w->nknown = (int)MIN(p->documents + 1 - w->next, (int64_t)LEN(w->first));
+      w->known = 0;
+      if (w->nknown == 0) break;
+      TRY(megatron_documents(p, w->next, w->nknown, w->first, e));
+      w->next += w->nknown;
+    }
+    *end = p->first + w->first[w->known++];
+  }
+  if (*end <= w->at || *end > w->limit) *end = w->limit;
+  return WEFT_OK;
+}
+
+/* Behind the next separator that ends a document, or at the next that begins one. */
+static weft_status separated_end(Documents *w, int64_t *end, weft_error *e) {
+  const Packed *p = &w->data->packed;
+  for (int64_t at = w->at; at < w->limit; at++) {
+    if (at < w->read || at >= w->read + w->nread) {
+      w->read = at;
+      w->nread = MIN(w->limit - at, (int64_t)LEN(w->id));
+      TRY(w->data->source->ids(w->data, at, w->nread, w->id, e));
+    }
+    if (w->id[at - w->read] != p->separator || (p->first && at == w->at)) continue;
+    *end = p->first ? at : at + 1;
+    return WEFT_OK;
+  }
+  *end = w->limit;
+  return WEFT_OK;
+}
+
+weft_status documents_next(Documents *w, int64_t *n, weft_error *e) {
+  int64_t end;
+  *n = 0;
+  if (w->at >= w->data->end) return WEFT_OK;
+  if (w->at >= w->limit) TRY(enter(w, e));
+  TRY(w->indexed ? indexed_end(w, &end, e) : separated_end(w, &end, e));
+  *n = end - w->at;
+  w->at = end;
+  return WEFT_OK;
+}
