@@ -221,8 +221,25 @@ END_TEST
 START_TEST(one_ahead) {
   only(HELD_COPY);
   how.prefetch[0] = how.prefetch[1] = 1;
+  gives("F0 F1 F2 I2 I1 I0",
+        "g0 g1 w0 F0 f0 g2 w1 F1 f1 w2 F2 g1 I2 f2 g0 w1 I1 f1 w0 I0 f0", 2);
+}
+END_TEST
+
+/* With a W to run beside, a GATHER comes after the FREE before it: as many copies as
+ * without looking ahead. */
+START_TEST(beside_weight_gradients) {
+  only(HELD_COPY);
+  how.reshard = RESHARD_YES;
+  how.prefetch[1] = 1;
   gives("F0 F1 F2 I2 W2 I1 W1 I0 W0",
-        "g0 g1 w0 F0 f0 g2 w1 F1 f1 w2 F2 g1 I2 f2 W2 g0 w1 I1 f1 W1 w0 I0 f0 W0", 2);
+        "g0 w0 F0 f0 g1 w1 F1 f1 g2 w2 F2 I2 f2 g1 W2 w1 I1 f1 g0 W1 w0 I0 f0 W0", 1);
+  how.prefetch[1] = 2;
+  gives(
+      "F0 F1 F2 F3 I3 W3 I2 W2 I1 W1 I0 W0",
+      "g0 w0 F0 f0 g1 w1 F1 f1 g2 w2 F2 f2 g3 w3 F3 I3 f3 g2 g1 W3 w2 I2 f2 g0 W2 w1 I1 "
+      "f1 W1 w0 I0 f0 W0",
+      2);
 }
 END_TEST
 
@@ -367,7 +384,7 @@ START_TEST(begun_in_i) {
 END_TEST
 
 /* Two units' worth of memory: a copy and the one that comes next in forward, a copy and
- * the sum that is under way in backward. */
+ * the sum that is under way in backward, also if the next one is gathered ahead. */
 START_TEST(two_units_at_once) {
   for (int u = 0; u < held.n; u++)
     held.at[u].bytes[HELD_COPY] = 2 * KIB;
@@ -378,6 +395,15 @@ START_TEST(two_units_at_once) {
       "g0 g1 w0 F0 f0 g2 w1 F1 f1 w2 F2 I2 f2 t2 W2 S2 g1 w1 I1 f1 d2 t1 W1 S1 g0 w0 I0 "
       "f0 d1 t0 W0 S0 d0",
       4);
+  how.prefetch[1] = 1;
+  gives(
+      "F0 F1 F2 I2 W2 I1 W1 I0 W0",
+      "g0 g1 w0 F0 f0 g2 w1 F1 f1 w2 F2 I2 f2 g1 t2 W2 S2 w1 I1 f1 d2 g0 t1 W1 S1 w0 I0 "
+      "f0 d1 t0 W0 S0 d0",
+      4);
+  how.prefetch[1] = 2;
+  place("F0 F1 F2 F3 I3 W3 I2 W2 I1 W1 I0 W0");
+  ck_assert_uint_eq(holds(), 6 * KIB);
 }
 END_TEST
 
@@ -485,6 +511,7 @@ END_TEST
 Suite *unshard_suite(void) {
   const TTest *test[] = {right_before_use,
                          one_ahead,
+                         beside_weight_gradients,
                          two_ahead_in_backward,
                          one_after_the_other,
                          kept_between_forward_and_backward,

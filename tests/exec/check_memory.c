@@ -9,6 +9,7 @@
 #include "tests/lib/trace.h"
 #include "vm/exec/session.h"
 #include "vm/exec/snapshot.h"
+#include "vm/storage/offsets.h"
 
 /* ---- an allocator that counts bytes; any thread's ---- */
 
@@ -121,6 +122,69 @@ START_TEST(a_run_holds_what_is_promised) {
 }
 END_TEST
 
+/* ---- what is whole for a while ---- */
+
+static uint64_t class_of(const Program *p, const char *name) {
+  for (int i = 0; i < p->nmem; i++)
+    if (strcmp(p->mem[i].name, name) == 0) return p->mem[i].bytes;
+  return 0;
+}
+
+/* Bytes of the largest block, and of the largest sum of the blocks of a unit. */
+static uint64_t largest_unit(const Program *p, InstrCode code) {
+  uint64_t most = 0, one = 0;
+  for (uint32_t i = 0; i < p->nmain; i++) {
+    const Instr *x = &p->code[i];
+    if (x->code != code) continue;
+    const Operand *o = &p->operand[x->operand + (code == I_GATHER)];
+    bool same = i > 0 && p->code[i - 1].code == code && p->code[i - 1].unit == x->unit;
+    one = (same ? one : 0) + align_up(operand_bytes(o));
+    most = MAX(most, one);
+  }
+  return most;
+}
+
+/* Where each backward is reduced, a rank has the whole gradients of a unit, and besides
+ * them, or a sum that is under way, the copies that are gathered ahead, or that of the
+ * unit whose turn it is, or the whole gradients of the embedding, which has no I. With tp
+ * I and W may be one body. */
+static void is_bounded(const Compiled *c, int depth, uint64_t *held) {
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
+    const Program *p = &c->prog[pp];
+    uint64_t copy = largest_unit(p, I_GATHER), sum = largest_unit(p, I_SCATTER);
+    *held = class_of(p, "gather buffers");
+    ck_assert_uint_gt(copy, 0);
+    ck_assert_uint_gt(sum, 0);
+    uint64_t most = MAX((uint64_t)MAX(depth, 1) * copy, sum) + sum;
+    if (copy != sum) most += depth > 1 ? copy : 0; /* holes between unlike sizes */
+    if (c->mesh.size[AXIS_TP] > 1) most = (uint64_t)(1 + depth) * copy + 2 * sum;
+    ck_assert_msg(*held <= most, "depth %d: %llu bytes, copies of %llu, sums of %llu",
+                  depth, (unsigned long long)*held, (unsigned long long)copy,
+                  (unsigned long long)sum);
+  }
+}
+
+START_TEST(as_many_copies_as_are_gathered_ahead) {
+  uint64_t held[4];
+  for (int depth = 0; depth < LEN(held); depth++) {
+    ToyOptions o = meshed(1 + _i / 2, 1, 4);
+    Toy t;
+    o.layers = 6, o.vocab = 240; /* a head is as large as a layer */
+    o.dtype = _i % 2 ? DT_BF16 : DT_F32;
+    o.strategy =
+        (Strategy){.stage = 3, .reshard = RESHARD_YES, .prefetch = {depth > 0, depth}};
+    o.overlap = true;
+    ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+    is_bounded(t.compiled, depth, &held[depth]);
+    ck_assert_int_eq(most_of(&t, 1),
+                     promised(&t.plan, t.compiled, false, "data programs"));
+    toy_free(&t);
+  }
+  if (_i < 2) ck_assert_uint_eq(held[0], held[1]);
+  ck_assert_uint_gt(held[3], held[2]);
+}
+END_TEST
+
 /* ---- a kernel that allocates is found ---- */
 
 static const Kernel *real;
@@ -164,15 +228,19 @@ END_TEST
 
 /* ---- sessions: data and weights ---- */
 
-static void job(Job *j, Arena *a, const char *file, const char *set) {
+static void job_at(Job *j, Arena *a, const char *path, const char *set) {
   static const weft_alloc libc_alloc;
   const char *list[] = {set, NULL};
   LangOptions o = {.alloc = &libc_alloc, .set = list, .nset = set != NULL};
   *j = (Job){0};
-  weft_status st = job_load(j, a, &o, arena_printf(a, WEFT_SOURCE_DIR "/%s", file));
+  weft_status st = job_load(j, a, &o, path);
   if (st == WEFT_OK) st = job_mesh(j, 0);
   if (st == WEFT_OK) st = job_compile(j);
   ck_assert_msg(st == WEFT_OK, "%s", j->e.text);
+}
+
+static void job(Job *j, Arena *a, const char *file, const char *set) {
+  job_at(j, a, arena_printf(a, WEFT_SOURCE_DIR "/%s", file), set);
 }
 
 static weft_status after(void *ud, const StepResult *r, weft_error *e) {
@@ -202,6 +270,35 @@ START_TEST(the_quick_start_holds_what_is_promised) {
   job(&j, a, "plans/quickstart.lua", set[_i]);
   ck_assert_int_eq(session_most(&j, NULL, &file),
                    promised(&j.plan, j.compiled, false, "programs"));
+  job_free(&j);
+  arena_free(a);
+}
+END_TEST
+
+/* A rank of eight: shards of 16 bytes a parameter, two or three units, activations. */
+START_TEST(a_billion_on_eight) {
+  static const char *const set[] = {"strategy.backward_prefetch_depth=0",
+                                    "strategy.backward_prefetch_depth=1", NULL};
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', num_hidden_layers = 16,\n"
+      "  hidden_size = 2048, intermediate_size = 8192, num_attention_heads = 32,\n"
+      "  num_key_value_heads = 8, vocab_size = 32000 }, mesh = { dp = 8 },\n"
+      "  strategy = { 'fsdp2', defer_fsdp_grad_sync = false },\n"
+      "  batch = { global = 16, micro = 1, seq = 512 } }\n";
+  Job j;
+  Arena *a = arena_new(NULL);
+  uint64_t held;
+  scratch_put("billion.lua", plan, strlen(plan));
+  job_at(&j, a, scratch_path("billion.lua"), set[_i]);
+  is_bounded(j.compiled, _i, &held);
+  const Program *p = &j.compiled->prog[0];
+  uint64_t unit = largest_unit(p, I_SCATTER), shards = j.compiled->params_total / 8 * 16;
+  uint64_t rest = p->arena_bytes - held - class_of(p, "activations") -
+                  class_of(p, "workspace") - class_of(p, "inputs and scalars");
+  ck_assert_uint_gt(j.compiled->params_total, 1000000000);
+  ck_assert_uint_le(rest, shards + (1 << 16));
+  ck_assert_uint_le(held, (uint64_t)MAX(_i + 1, 2) * unit);
   job_free(&j);
   arena_free(a);
 }
@@ -314,6 +411,8 @@ Suite *memory_suite(void) {
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_loop_test(c, a_run_holds_what_is_promised, 0, VARIED + SHARDED);
+  tcase_add_loop_test(c, as_many_copies_as_are_gathered_ahead, 0, 4);
+  tcase_add_loop_test(c, a_billion_on_eight, 0, 3);
   tcase_add_test(c, a_kernel_that_allocates_is_found);
   tcase_add_loop_test(c, the_quick_start_holds_what_is_promised, 0, 3);
   tcase_add_test(c, weights_are_read_within_their_line);

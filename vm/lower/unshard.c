@@ -3,15 +3,18 @@
  * First the stays of each block's parameters are planned: calls that need it again soon
  * share a copy, and so do all of a step where copies are kept. A GATHER starts some calls
  * ahead of the first one, never before that of an earlier stay: so all ranks gather in
- * the order of use. Then one sweep over the calls puts everything in its place. Where the
- * schedule says UNSHARD for all chunks that use a block, its stays are those of the
- * schedule. */
+ * the order of use. Where a call that needs no parameters follows, which is the W of a
+ * backward, it has that one to run beside, and starts once the copy before it was given
+ * up: that saves the memory of one copy. Then one sweep over the calls puts everything in
+ * its place. Where the schedule says UNSHARD for all chunks that use a block, its stays
+ * are those of the schedule. */
 #include "unshard.h"
 
 typedef struct Stay {
   int32_t held;
-  int64_t from; /* number of the gathering call before which its GATHER starts */
-  int32_t last; /* the last step that reads it */
+  int64_t from; /* number of the gathering call with which its GATHER starts, */
+  int64_t use;  /* and of the first that reads it */
+  int32_t last; /* the last step that does */
 } Stay;
 
 typedef struct BlockState {
@@ -95,7 +98,7 @@ static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t 
   b->used = call;
   if (!stays) {
     if (u->stay.n) from = MAX(from, u->stay.at[u->stay.n - 1].from);
-    *VEC_PUSH(u->a, u->stay) = (Stay){.held = held, .from = from};
+    *VEC_PUSH(u->a, u->stay) = (Stay){.held = held, .from = from, .use = call};
     b->stay = u->stay.n - 1;
   }
   u->stay.at[b->stay].last = step;
@@ -233,19 +236,41 @@ static void keep_part(Unshard *u, int32_t held, int call) {
   put(u, EV_KEEP, call + 1, held, b->part);
 }
 
-/* The gathers that start before this call, and those that it needs. */
-static void prepare(Unshard *u, const Step *s) {
+static bool gathers(const Unshard *u, const Step *s) {
   int n;
   const HeldUse *x = uses_of(u, s, &n);
   bool any = false;
   for (int i = 0; i < n; i++)
     any |= reads(u, s, &x[i]);
-  if (!any) return;
-  for (; u->next < u->stay.n && u->stay.at[u->next].from <= u->calls; u->next++) {
-    int32_t held = u->stay.at[u->next].held;
-    u->block[held].stay = u->next;
-    gather(u, held, s->at);
+  return any;
+}
+
+/* The stays that begin with gathering calls up to `from`, as far as those up to `use`
+ * need them. */
+static void gather_ahead(Unshard *u, int64_t from, int64_t use, int at) {
+  for (; u->next < u->stay.n; u->next++) {
+    const Stay *x = &u->stay.at[u->next];
+    if (x->from > from || x->use > use) return;
+    u->block[x->held].stay = u->next;
+    gather(u, x->held, at);
   }
+}
+
+/* After this call comes one that needs no parameters. */
+static bool rests_after(const Unshard *u, const Step *s) {
+  bool last = s + 1 == u->t->step.at + u->t->step.n;
+  return !last && s[1].kind == STEP_CALL && !gathers(u, &s[1]);
+}
+
+/* The gathers that start before this call, and those that it needs. */
+static void prepare(Unshard *u, const Step *s) {
+  int n;
+  const HeldUse *x = uses_of(u, s, &n);
+  if (!gathers(u, s)) {
+    gather_ahead(u, u->calls - 1, INT64_MAX, s->at);
+    return;
+  }
+  gather_ahead(u, u->calls, rests_after(u, s) ? u->calls : INT64_MAX, s->at);
   for (int i = 0; i < n; i++)
     if (reads(u, s, &x[i])) settle_copy(u, x[i].held, s->at);
   u->calls++;
