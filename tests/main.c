@@ -10,6 +10,7 @@
 #include "bindings/lang/schema.h"
 #include "bindings/model/model.h"
 #include "tests/lib/fuzz_io.h"
+#include "tests/lib/killed.h"
 #include "tests/lib/schedule_cases.h"
 #include "tests/lib/strange_plan.h"
 
@@ -56,6 +57,7 @@ int main(int argc, char **argv) {
   if (argc > 4 && strcmp(argv[1], "--fail-child") == 0) return fail_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fuzz-io") == 0) return fuzz_io(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--kill") == 0) return killed_main(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--oracle") == 0)
     return oracle_folder(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--schedules") == 0)

@@ -26,7 +26,8 @@ enum {
   OPT_QUIET = 1024,
   OPT_DRAW = 2048 /* --svg, --width */,
   OPT_SCRIPT = 4096 /* what follows the file belongs to the script */,
-  OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */
+  OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */,
+  OPT_FROM = 1 << 16
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -44,6 +45,7 @@ typedef struct Cli {
   double tolerance, memory; /* memory: GiB, 0: not given */
   const char *comm, *log, *tensorboard, *svg;
   const char *csv_file, *jsonl; /* of the rows of a sweep */
+  const char *from; /* a plan that has written checkpoints */
   const char *resume; /* rows, or a checkpoint */
   bool offsets; /* places in the arena, in programs */
   bool logical; /* the graph as the model wrote it */
@@ -60,6 +62,7 @@ typedef struct Verb {
 } Verb;
 
 struct lua_State;
+int verb_ckpt(Cli *cli, Arena *arena);
 int verb_check(Cli *cli, Arena *arena);
 int verb_doctor(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);
