@@ -16,6 +16,10 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --tensorboard DIR  write event files for TensorBoard; a folder that has some is
                      refused
   --append           with --log or --tensorboard: add to what is there
+  --export DIR       at the end, write the weights as a folder of Hugging Face files
+  --dtype TYPE       of exported weights: f32, bf16 or f16; default: as in the folder
+                     that they came from, else f32
+  --shard-size SIZE  most that a file of them holds, 5GB or 800MB; default: 5GB
   --quiet            print no steps
   --json             print one object at the end
 ]],
@@ -47,21 +51,6 @@ Prints one view of a compiled plan; without a topic, mesh, memory and schedule.
   --comms            with --csv: the transfers, too
   --svg FILE         schedule: draw it as a picture, too
   --width N          schedule: columns of the drawing; default: the terminal's
-  --json             print one object
-]],
-
-  ckpt = [[
-Looks at checkpoints. DIR is a checkpoint or a folder of them, which stands for its
-latest one.
-
-  ls DIR             the checkpoints of a folder, in the order in which they were saved
-  verify DIR         reads them all: files, shapes, completeness, checksums
-  diff A B           tensors that differ, and by how much; exit code 1 if some do
-  convert PLAN_A PLAN_B CKPT OUT
-                     writes a checkpoint of plan A to the folder OUT as plan B would
-  plan PLAN [CKPT]   bytes that each rank writes, and reads of CKPT
-
-  --from PLAN        plan: reads what this plan has written; there need be no files
   --json             print one object
 ]],
 

@@ -27,7 +27,7 @@ enum {
   OPT_DRAW = 2048 /* --svg, --width */,
   OPT_SCRIPT = 4096 /* what follows the file belongs to the script */,
   OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */,
-  OPT_FROM = 1 << 16
+  OPT_EXPORT = 1 << 14 /* --dtype, --shard-size */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -45,8 +45,8 @@ typedef struct Cli {
   double tolerance, memory; /* memory: GiB, 0: not given */
   const char *comm, *log, *tensorboard, *svg;
   const char *csv_file, *jsonl; /* of the rows of a sweep */
-  const char *from; /* a plan that has written checkpoints */
   const char *resume; /* rows, or a checkpoint */
+  const char *export, *dtype, *shard_size;
   bool offsets; /* places in the arena, in programs */
   bool logical; /* the graph as the model wrote it */
   bool cut_short; /* Ctrl-C has ended a sweep, whose rows were kept */
@@ -62,7 +62,6 @@ typedef struct Verb {
 } Verb;
 
 struct lua_State;
-int verb_ckpt(Cli *cli, Arena *arena);
 int verb_check(Cli *cli, Arena *arena);
 int verb_doctor(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);

@@ -1,5 +1,6 @@
 /* run.c - weft run: trains, on virtual ranks or as one process of many, and reports. */
 #include "cli.h"
+#include "export.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,9 +14,9 @@ typedef struct Training {
   Job job;
   const Cli *cli;
   Session session;
+  ExportFolder export;
   const WorldKind *comm;
-  bool told; /* another process says why the run ended */
-  Meet meet; /* if ranks of this kind meet */
+  Meet meet;  /* if ranks of this kind meet */
   bool first; /* this process tells of the run */
   Recorder record;
   RunCkpt ckpt;
@@ -143,8 +144,6 @@ static weft_status start(Training *t) {
   t->record.head.plan_hash = job_hash(&f);
   RunOptions o = {.world = t->comm->name,
                   .meet = t->comm->meets ? &t->meet : NULL,
-                  .told = &t->told,
-                  .patience_s = j->plan.comm_timeout,
                   .threads = threads,
                   .stop = j->plan.checkpoint.dir ? NULL : t->cli->stop,
                   .saves = j->plan.checkpoint.dir,
@@ -195,12 +194,17 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(job_start(&t->job, cli, arena, cli->arg[0]));
   t->end = cli->steps >= 0 ? cli->steps : t->job.plan.steps;
   TRY(start(t));
+  if (cli->export)
+    TRY(export_begin(&t->export, &t->job, cli, cli->export, t->session.weights,
+                     &t->job.e));
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
                                  t, &t->job.e);
   record_clear(&t->record);
+  if (st == WEFT_OK && cli->export)
+    st = run_export(t->session.run, &t->export.out, &t->job.e);
   return st;
 }
 
@@ -212,7 +216,7 @@ static int end_other(Training *t, weft_status st) {
   err_clear(&first);
   if (st == WEFT_EPLAN && j->d.errors) report_first(&j->d, &first);
   const weft_error *e = first.code ? &first : &j->e;
-  if (st != WEFT_OK && st != WEFT_EINTR && !t->told) {
+  if (st != WEFT_OK && st != WEFT_EINTR) {
     sleep(2);
     complain("rank %d: %s%s%s", launched_rank(), e->file, e->file[0] ? ": " : "",
              e->text);
@@ -231,10 +235,10 @@ int verb_run(Cli *cli, Arena *arena) {
   t.ckpt = (RunCkpt){
       .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
   weft_status st = run_ckpt_end(&t.ckpt, run_plan(&t, cli, arena));
-  if (st != WEFT_OK && !t.ckpt.signal) run_fails(t.session.run, &t.job.e);
   int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
   if (t.ckpt.signal) code = 128 + t.ckpt.signal; /* all ranks end alike, state saved */
   session_close(&t.session, st != WEFT_OK && !t.ckpt.signal);
   record_close(&t.record);
+  export_end(&t.export);
   return code;
 }

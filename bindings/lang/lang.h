@@ -167,6 +167,9 @@ struct LangPlan {
   Plan plan;
   const char *arch; /* NULL for a function of the plan */
   const char *weights;
+  const char *folder;             /* of weft.hf, or NULL; then: */
+  int folder_file, folder_config; /* registry references: its config.json as a table, and
+                                     the config that it gives without the plan's keys */
   int config, build; /* registry references: table, function */
   int schedule;      /* registry reference of the plan's function, or LUA_NOREF */
   bool schedule_v;   /* placement = "v" */

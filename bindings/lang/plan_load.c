@@ -14,6 +14,9 @@ int64_t lang_cluster_ranks(const LangPlan *lp) {
 const char *lang_weights(const LangPlan *lp) {
   return lp->weights;
 }
+const char *lang_folder(const LangPlan *lp) {
+  return lp->folder;
+}
 Folders lang_folders(const LangPlan *lp) {
   return (Folders){lp->state->dir, lp->opt.data, lp->opt.ndata};
 }

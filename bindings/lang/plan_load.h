@@ -62,6 +62,8 @@ const Plan *lang_plan(const LangPlan *lp);
 int64_t lang_cluster_ranks(const LangPlan *lp);
 /* The folder with the weights of weft.hf, or NULL: the model starts from its seed. */
 const char *lang_weights(const LangPlan *lp);
+/* The folder of weft.hf, with or without its weights, or NULL. */
+const char *lang_folder(const LangPlan *lp);
 /* Where the plan's files may lie. */
 Folders lang_folders(const LangPlan *lp);
 /* "llama", or NULL if the model is a function of the plan. */
@@ -77,6 +79,13 @@ bool lang_config_int(LangPlan *lp, const char *key, int64_t *value);
 weft_status lang_config_text(LangPlan *lp, Text *out, weft_error *e);
 weft_status lang_set_config_int(LangPlan *lp, const char *key, int64_t value,
                                 weft_error *e);
+
+/* hf_export.c: Hugging Face's config.json of the model, with weights of type `dtype`, or,
+ * DT_ACT, of that which they have in its folder; of a folder the text that is there, but
+ * for what the plan has changed. *known: false if the model is a function of the plan, of
+ * which Hugging Face knows nothing. */
+weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
+                           weft_error *e);
 
 /* Calls the model function for a batch of B sequences of T tokens; `g` comes from
  * graph_new(arena, B, T) and is finished. May be called again, with a changed config. */

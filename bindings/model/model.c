@@ -283,6 +283,21 @@ static void warn_unread(Model *m, const char *file) {
               list);
 }
 
+/* What hf_export.c compares with what the plan then makes of it. */
+static void keep_folder(Model *m, const char *dir, int json) {
+  lua_State *L = m->L;
+  m->lp->folder = arena_str(m->arena, dir);
+  lua_pushvalue(L, json);
+  m->lp->folder_file = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, m->config);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  m->lp->folder_config = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
 static void from_folder(Model *m, int t, const char *dir) {
   lua_State *L = m->L;
   int errors = m->d->errors;
@@ -303,6 +318,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   }
   if (!begin_config(m, lua_tostring(L, -1), "model")) return;
   overlay(m, json, NULL);
+  keep_folder(m, dir, json);
   warn_unread(m, file);
   overlay(m, t, "model");
   end_config(m, m->d->errors == errors);

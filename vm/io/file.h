@@ -45,6 +45,21 @@ weft_status file_finish(FileOut *f, weft_error *e);
 /* Gives up: closes, and removes the temporary file if this one created it. */
 void file_drop(FileOut *f);
 
+/* ---- folder_write.c ---- */
+/* A folder that appears with all its files or not at all. They are written into a
+ * temporary folder beside it. */
+typedef struct FolderOut {
+  char *path;            /* of the folder that there will be */
+  Text name;             /* of the temporary one */
+} FolderOut;
+/* Whether there is nothing, or an empty folder, which a rename replaces. */
+weft_status folder_free(const char *path, weft_error *e);
+weft_status folder_create(const char *path, FolderOut *out, weft_error *e);
+/* Renames it. Closes `f` also after an error, when everything is gone. */
+weft_status folder_finish(FolderOut *f, weft_error *e);
+/* Gives up: removes the files and the folder. */
+void folder_drop(FolderOut *f);
+
 /* What a file that is opened by a plan must be below, symlinks resolved: the plan's
  * folder or one of those that the user named. */
 typedef struct Folders {

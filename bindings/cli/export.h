@@ -1,0 +1,19 @@
+/* export.h - weights of a run or of a checkpoint as a folder of Hugging Face files. */
+#ifndef WEFT_CLI_EXPORT_H
+#define WEFT_CLI_EXPORT_H
+
+#include "cli.h"
+#include "vm/exec/weights_out.h"
+
+typedef struct ExportFolder {
+  WeightsOutOptions out;
+  WeightsFile file[16];
+  Text config;
+} ExportFolder;
+/* What --export DIR, --dtype and --shard-size mean: after job_compile, before anything long
+ * begins. `weights`: what the plan's model was read from, or NULL. */
+weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *dir,
+                         const SafeTensors *weights, weft_error *e);
+void export_end(ExportFolder *x);
+
+#endif

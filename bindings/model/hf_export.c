@@ -1,0 +1,113 @@
+/* hf_export.c - the config.json that goes with exported weights. */
+#include "bindings/lang/json_value.h"
+#include "bindings/lang/lang.h"
+
+#include "vm/io/io.h"
+#include "vm/io/json_text.h"
+
+typedef struct Export {
+  LangPlan *lp;
+  const char *dtype; /* "float32", NULL: as it is */
+  json_t *doc;       /* of the folder, or NULL */
+  Text *out;
+  bool changed;      /* the document is not the text of the file any more */
+} Export;
+
+static const char *torch_name(DType t) {
+  return t == DT_F32 ? "float32" : t == DT_BF16 ? "bfloat16" : t == DT_F16 ? "float16" : NULL;
+}
+
+/* ---- a model of the plan ---- */
+
+static void push_architecture(lua_State *L, const LangPlan *lp) {
+  stdlib_push(L, lua_pushfstring(L, "models/%s", lp->arch));
+  lua_remove(L, -2);
+}
+
+static void whole(lua_State *L, void *ud) {
+  Export *x = ud;
+  Json j = {.out = x->out, .pretty = true};
+  stdlib_push(L, "models/export");
+  field_push(L, -1, "whole");
+  lua_pushstring(L, x->lp->arch);
+  push_architecture(L, x->lp);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->config);
+  lua_pushstring(L, x->dtype);
+  lua_call(L, 4, 1);
+  json_value(L, NULL, &j);
+  text_add(x->out, "\n");
+}
+
+/* ---- a model of a folder ---- */
+
+/* The value on top, which is popped, becomes that of a key. */
+static void change(lua_State *L, Export *x, const char *key) {
+  Text text = {.alloc = x->out->alloc};
+  Json j = {.out = &text};
+  json_value(L, NULL, &j);
+  json_t *v = text.s ? json_loadb(text.s, text.n, JSON_DECODE_ANY, NULL) : NULL;
+  text_free(&text);
+  if (json_object_set_new(x->doc, key, v) != 0) luaL_error(L, "out of memory");
+  x->changed = true;
+}
+
+static void changes(lua_State *L, void *ud) {
+  Export *x = ud;
+  stdlib_push(L, "models/export");
+  field_push(L, -1, "changes");
+  push_architecture(L, x->lp);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->folder_file);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->folder_config);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->config);
+  lua_call(L, 4, 1);
+  for (lua_pushnil(L); lua_next(L, -2);)
+    change(L, x, lua_tostring(L, -2));
+}
+
+/* Transformers 5 writes "dtype", earlier ones "torch_dtype". */
+static bool set_dtype(Export *x) {
+  bool newer = json_object_get(x->doc, "dtype") != NULL;
+  const char *key = newer ? "dtype" : "torch_dtype";
+  if (!x->dtype || str_eq(json_string_value(json_object_get(x->doc, key)), x->dtype))
+    return true;
+  x->changed = true;
+  return json_object_set_new(x->doc, key, json_string(x->dtype)) == 0;
+}
+
+static int add_text(const char *s, size_t n, void *out) {
+  text_addn(out, s, n);
+  return ((Text *)out)->oom ? -1 : 0;
+}
+
+static weft_status of_folder(Export *x, weft_error *e) {
+  Text path = {0};
+  char *text;
+  size_t n;
+  text_printf(&path, "%s/config.json", x->lp->folder);
+  if (path.oom) return err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = file_read(x->out->alloc, path.s, FILE_CODE_MAX, &text, &n, e);
+  if (st == WEFT_OK) {
+    x->doc = json_text(path.s, "", text, n, e);
+    st = !x->doc ? WEFT_EFILE : state_protect(x->lp->state, changes, x, e);
+    if (st == WEFT_OK && !set_dtype(x)) st = err_set(e, WEFT_ENOMEM, "out of memory");
+    if (st == WEFT_OK && !x->changed) text_addn(x->out, text, n);
+    if (st == WEFT_OK && x->changed) {
+      (void)json_dump_callback(x->doc, add_text, x->out, JSON_INDENT(2));
+      text_add(x->out, "\n");
+    }
+    mem_free(x->out->alloc, text, n + 1);
+  }
+  json_decref(x->doc);
+  text_free(&path);
+  return st;
+}
+
+weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
+                           weft_error *e) {
+  Export x = {.lp = lp, .dtype = torch_name(dtype), .out = out};
+  *known = lp->arch != NULL;
+  if (!lp->arch) return WEFT_OK;
+  weft_status st = lp->folder ? of_folder(&x, e) : state_protect(lp->state, whole, &x, e);
+  if (st == WEFT_OK && out->oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
+  return st;
+}

@@ -1,0 +1,469 @@
+/* check_export.c - weights of a run as Hugging Face files: what was read comes out again
+ * to the byte, on every mesh; what was trained is what a gather gives; and transformers
+ * computes the same loss from the files. */
+#include <check.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bindings/api/job.h"
+#include "tests/lib/process.h"
+#include "vm/exec/weights_out.h"
+
+#define ORACLES WEFT_SOURCE_DIR "/tests/oracle/"
+
+/* The meshes that things are tried on, as plans have them. */
+static const char *const meshes[] = {
+    "mesh = {}",
+    "mesh = { tp = 2, pp = 2, dp = 2 }, strategy = 'fsdp2'",
+    "mesh = { dp = 4 }, strategy = { 'zero', stage = 3 }, precision = 'bf16'",
+    "mesh = { tp = 4, dp = 2 }, strategy = { 'zero', stage = 1 }",
+};
+
+typedef struct Fixture {
+  Job job;
+  Run *run;
+  SafeTensors *weights;
+} Fixture;
+
+static void need(weft_status st, const weft_error *e, const char *what) {
+  ck_assert_msg(st == WEFT_OK, "%s: %s: %s", what, e->file, e->text);
+}
+
+/* `model`: the field; `mesh`: more fields. */
+static void start(Fixture *f, const char *model, const char *mesh) {
+  char plan[1200];
+  static const char *const folders[] = {WEFT_SOURCE_DIR, scratch_dir};
+  int n = snprintf(plan, sizeof plan,
+                   "local weft = require 'weft'\n"
+                   "return weft.plan { model = %s, %s,\n"
+                   "  batch = { global = 8, micro = 1, seq = 16 },\n"
+                   "  optimizer = weft.adamw { lr = 1e-2, clip = 1 } }\n",
+                   model, mesh);
+  LangOptions o = {.data = folders, .ndata = LEN(folders)};
+  const char *path = scratch_put("plan.lua", plan, (size_t)n);
+  *f = (Fixture){0};
+  weft_status st = job_load(&f->job, scratch_arena, &o, path);
+  if (st == WEFT_OK) st = job_mesh(&f->job, 0);
+  if (st == WEFT_OK) st = job_compile(&f->job);
+  if (f->job.d.errors) report_first(&f->job.d, &f->job.e);
+  need(st, &f->job.e, plan);
+  RunOptions ro = {.world = "local", .threads = 1};
+  need(run_open(&f->job.plan, f->job.compiled, &ro, &f->run, &f->job.e), &f->job.e,
+       "open");
+  const char *folder = lang_weights(f->job.lp);
+  if (folder) {
+    need(st_open(NULL, folder, NULL, &f->weights, &f->job.e), &f->job.e, folder);
+    need(run_load(f->run, f->weights, &f->job.e), &f->job.e, "load");
+  } else {
+    need(run_init(f->run, &f->job.e), &f->job.e, "init");
+  }
+}
+
+static void end(Fixture *f) {
+  run_close(f->run);
+  st_close(f->weights);
+  job_free(&f->job);
+}
+
+static const char *hf(const char *folder) {
+  return arena_printf(scratch_arena, "weft.hf '%s'", folder);
+}
+
+static const char *oracle(const char *name) {
+  return arena_printf(scratch_arena, ORACLES "%s", name);
+}
+
+static const char *write_out(Fixture *f, const char *name, WeightsOutOptions o) {
+  o.dir = scratch_path(name);
+  need(run_export(f->run, &o, &f->job.e), &f->job.e, "export");
+  return o.dir;
+}
+
+/* Both folders have the same tensors, to the byte. */
+static void same_tensors(const char *a, const char *b) {
+  SafeTensors *x, *y;
+  need(st_open(NULL, a, NULL, &x, &scratch_error), &scratch_error, a);
+  need(st_open(NULL, b, NULL, &y, &scratch_error), &scratch_error, b);
+  ck_assert_int_eq(st_count(x), st_count(y));
+  for (int i = 0; i < st_count(x); i++) {
+    const SafeTensor *s = st_at(x, i), *t = st_at(y, i);
+    ck_assert_str_eq(s->name, t->name);
+    ck_assert_str_eq(s->type, t->type);
+    ck_assert_int_eq(s->ndim, t->ndim);
+    ck_assert_mem_eq(s->dim, t->dim, sizeof *s->dim * (size_t)s->ndim);
+    ck_assert_uint_eq(s->bytes, t->bytes);
+    char *p = malloc(s->bytes + 1), *q = malloc(t->bytes + 1);
+    need(file_at(s->in, s->at, p, s->bytes, &scratch_error), &scratch_error, s->name);
+    need(file_at(t->in, t->at, q, t->bytes, &scratch_error), &scratch_error, t->name);
+    ck_assert_msg(memcmp(p, q, s->bytes) == 0, "%s differs", s->name);
+    free(p);
+    free(q);
+  }
+  st_close(x);
+  st_close(y);
+}
+
+static const char *const models[] = {"llama", "llama_tied", "qwen2", "qwen3", "gpt2"};
+
+START_TEST(untouched_weights_keep_every_byte) {
+  const char *model = models[_i % LEN(models)], *mesh = meshes[_i / LEN(models)];
+  Fixture f;
+  start(&f, hf(oracle(model)), mesh);
+  const char *out =
+      write_out(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT});
+  same_tensors(out, oracle(model));
+  /* And in bf16, from there into files of 30 KB. */
+  const char *half = write_out(&f, "half", (WeightsOutOptions){.dtype = DT_BF16});
+  end(&f);
+  FilePart config[1];
+  size_t n;
+  char *text;
+  need(file_read(NULL, arena_printf(scratch_arena, "%s/config.json", oracle(model)),
+                 FILE_CODE_MAX, &text, &n, &scratch_error),
+       &scratch_error, "config");
+  config[0] = (FilePart){text, n};
+  need(file_write(arena_printf(scratch_arena, "%s/config.json", half), config, 1,
+                  &scratch_error),
+       &scratch_error, "config");
+  mem_free(NULL, text, n + 1);
+  start(&f, hf(half), mesh);
+  const char *again = write_out(
+      &f, "again",
+      (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT, .shard_bytes = 30000});
+  same_tensors(again, half);
+  end(&f);
+}
+END_TEST
+
+/* Two steps, and then every parameter against what a gather gives. */
+START_TEST(trained_weights_are_those_of_the_run) {
+  Fixture f;
+  StepResult r;
+  int32_t tokens[8 * 16], labels[8 * 16];
+  for (int i = 0; i < 8 * 16; i++)
+    tokens[i] = i * 7 % 96, labels[i] = i * 11 % 96;
+  start(&f, hf(oracle(models[_i % LEN(models)])), meshes[_i / LEN(models)]);
+  for (int k = 0; k < 2; k++)
+    need(run_step_tokens(f.run, tokens, labels, k, &r, &f.job.e), &f.job.e, "step");
+  const char *out = write_out(&f, "out", (WeightsOutOptions){.dtype = DT_ACT});
+  SafeTensors *s;
+  need(st_open(NULL, out, NULL, &s, &scratch_error), &scratch_error, out);
+  ck_assert_int_eq(st_count(s), f.job.compiled->nparam);
+  for (int i = 0; i < f.job.compiled->nparam; i++) {
+    const CompiledParam *p = &f.job.compiled->param[i];
+    size_t bytes = (size_t)param_count(p) * sizeof(float);
+    float *want = malloc(bytes), *got = malloc(bytes);
+    need(run_get(f.run, STATE_PARAM, i, want, &f.job.e), &f.job.e, p->name);
+    const SafeTensor *t = st_find(s, p->name);
+    ck_assert_ptr_nonnull(t);
+    need(st_read_f32(t, got, &scratch_error), &scratch_error, p->name);
+    ck_assert_msg(memcmp(want, got, bytes) == 0, "%s differs", p->name);
+    free(want);
+    free(got);
+  }
+  st_close(s);
+  end(&f);
+}
+END_TEST
+
+/* ---- layouts ---- */
+
+/* Rows of several tensors below each other. */
+static StWrite stacked(const SafeTensors *s, const char *layer, const char *name,
+                       const char *const part[3]) {
+  StWrite w = {.name = arena_printf(scratch_arena, "%s.%s.weight", layer, name),
+               .dtype = DT_F32,
+               .ndim = 2};
+  float *all = arena_alloc(scratch_arena, 1 << 16), *to = all;
+  for (int i = 0; i < 3 && part[i]; i++) {
+    const SafeTensor *t =
+        st_find(s, arena_printf(scratch_arena, "%s.%s.weight", layer, part[i]));
+    ck_assert_ptr_nonnull(t);
+    need(st_read_f32(t, to, &scratch_error), &scratch_error, t->name);
+    to += t->dim[0] * t->dim[1];
+    w.dim[0] += t->dim[0], w.dim[1] = t->dim[1];
+  }
+  w.data = all;
+  return w;
+}
+
+static bool is_part(const char *name) {
+  static const char *const parts[] = {"q_proj", "k_proj", "v_proj", "gate_proj",
+                                      "up_proj"};
+  for (int i = 0; i < LEN(parts); i++)
+    if (strstr(name, parts[i])) return true;
+  return false;
+}
+
+/* The oracle with q, k and v, and gate and up, as one tensor each; `cut`: a row less. */
+static const char *fused_folder(int cut) {
+  static const char *const qkv[3] = {"q_proj", "k_proj", "v_proj"};
+  static const char *const gate_up[3] = {"gate_proj", "up_proj"};
+  SafeTensors *s;
+  StWrite t[64];
+  int n = 0;
+  const char *dir = scratch_path(cut ? "cut" : "fused");
+  need(st_open(NULL, oracle("llama"), NULL, &s, &scratch_error), &scratch_error, "llama");
+  for (int i = 0; i < st_count(s); i++) {
+    const SafeTensor *x = st_at(s, i);
+    if (is_part(x->name)) continue;
+    t[n] = (StWrite){.name = x->name, .dtype = DT_F32, .ndim = x->ndim};
+    memcpy(t[n].dim, x->dim, sizeof x->dim);
+    float *data = arena_alloc(scratch_arena, x->bytes);
+    need(st_read_f32(x, data, &scratch_error), &scratch_error, x->name);
+    t[n++].data = data;
+  }
+  for (int l = 0; l < 4; l++) {
+    const char *layer = arena_printf(scratch_arena, "model.layers.%d", l);
+    t[n++] =
+        stacked(s, arena_printf(scratch_arena, "%s.self_attn", layer), "qkv_proj", qkv);
+    t[n] =
+        stacked(s, arena_printf(scratch_arena, "%s.mlp", layer), "gate_up_proj", gate_up);
+    t[n++].dim[0] -= l == 2 ? cut : 0;
+  }
+  ck_assert_int_eq(mkdir(dir, 0700), 0);
+  need(st_write(NULL, arena_printf(scratch_arena, "%s/model.safetensors", dir), t, n,
+                &scratch_error),
+       &scratch_error, dir);
+  st_close(s);
+  const char *from = arena_printf(scratch_arena, "%s/config.json", oracle("llama"));
+  ck_assert_int_eq(symlink(from, arena_printf(scratch_arena, "%s/config.json", dir)), 0);
+  return dir;
+}
+
+START_TEST(fused_projections_are_read_and_written) {
+  Fixture f;
+  const char *dir = fused_folder(0);
+  start(&f, hf(dir), meshes[_i]);
+  same_tensors(
+      write_out(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT}), dir);
+  same_tensors(write_out(&f, "apart", (WeightsOutOptions){.dtype = DT_ACT}),
+               oracle("llama"));
+  end(&f);
+}
+END_TEST
+
+START_TEST(fused_projections_of_another_size_do_not_fit) {
+  Fixture f;
+  SafeTensors *s;
+  const char *dir = fused_folder(1);
+  start(&f, hf(oracle("llama")), meshes[0]);
+  need(st_open(NULL, dir, NULL, &s, &scratch_error), &scratch_error, dir);
+  ck_assert_int_eq(run_load(f.run, s, &f.job.e), WEFT_EFILE);
+  ck_assert_ptr_nonnull(strstr(f.job.e.text,
+                               "model.layers.2.mlp.up_proj.weight: shape [95, "
+                               "32], the model has [96, 32] in "
+                               "model.layers.2.mlp.gate_up_proj.weight"));
+  st_close(s);
+  end(&f);
+}
+END_TEST
+
+/* ---- folders ---- */
+
+START_TEST(a_folder_appears_whole_or_not_at_all) {
+  static const WeightsFile config[] = {{"config.json", "{}", 2}};
+  Fixture f;
+  WeightsOutOptions o = {
+      .dtype = DT_ACT, .shard_bytes = 40000, .file = config, .nfile = 1};
+  start(&f, hf(oracle("llama")), meshes[1]);
+  write_out(&f, "out/", o);
+  struct stat st;
+  ck_assert_int_eq(stat(scratch_path("out/config.json"), &st), 0);
+  ck_assert_int_eq(stat(scratch_path("out/model-00004-of-00004.safetensors"), &st), 0);
+  ck_assert_int_eq(stat(scratch_path("out/model.safetensors.index.json"), &st), 0);
+  same_tensors(scratch_path("out"), oracle("llama"));
+  ck_assert_str_eq(scratch_list(), "out plan.lua ");
+  o.dir = scratch_path("out");
+  scratch_check_error(run_export(f.run, &o, &scratch_error), WEFT_EFILE, o.dir,
+                      "exists and is not empty; give another name, or remove it first");
+  o.dir = scratch_path("plan.lua");
+  scratch_check_error(run_export(f.run, &o, &scratch_error), WEFT_EFILE, o.dir,
+                      "exists and is not a folder");
+  o.dir = scratch_path("no/out");
+  scratch_check_error(run_export(f.run, &o, &scratch_error), WEFT_EFILE, o.dir,
+                      "cannot be made: No such file or directory");
+  /* A limit on the size of files stands for a full disk. */
+  struct rlimit before, small = {.rlim_cur = 20000};
+  signal(SIGXFSZ, SIG_IGN);
+  ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+  small.rlim_max = before.rlim_max;
+  ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+  o.dir = scratch_path("full");
+  weft_status full = run_export(f.run, &o, &scratch_error);
+  ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ck_assert_int_eq(full, WEFT_EFILE);
+  ck_assert_ptr_nonnull(strstr(scratch_error.text, "cannot be written: File too large"));
+  ck_assert_str_eq(scratch_list(), "out plan.lua ");
+  end(&f);
+}
+END_TEST
+
+/* ---- the program ---- */
+
+/* Another model in the folder's place: config and files beside it follow. */
+START_TEST(a_run_exports_at_its_end) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.hf { '" ORACLES "llama', num_hidden_layers = 2, "
+      "weights = false }, mesh = { tp = 2 }, batch = { global = 2, micro = 1, seq = 8 } "
+      "}\n";
+  scratch_put("p.lua", plan, strlen(plan));
+  Outcome o =
+      process_run(60, "$weft run p.lua --data " ORACLES
+                      " --steps 1 -q --export new --dtype bf16 --shard-size 30KB");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *config = scratch_get(scratch_path("new/config.json"));
+  ck_assert_ptr_nonnull(strstr(config, "\"num_hidden_layers\": 2"));
+  ck_assert_ptr_nonnull(strstr(config, "\"dtype\": \"bfloat16\""));
+  ck_assert_ptr_nonnull(strstr(config, "\"architectures\": ["));
+  o = process_run(60, "$weft run p.lua --data " ORACLES " --steps 1 -q --export new");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_ptr_nonnull(strstr(o.err, "new: error: exists and is not empty"));
+  o = process_run(60, "$weft run p.lua --data " ORACLES " --steps 1 -q --export n "
+                      "--dtype f8");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_ptr_nonnull(strstr(o.err, "--dtype is f32, bf16 or f16, got \"f8\""));
+  o = process_run(60, "$weft run p.lua --data " ORACLES " --steps 1 -q --export n "
+                      "--shard-size 5XB");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_ptr_nonnull(strstr(o.err, "--shard-size takes a size as 5GB or 800MB"));
+}
+END_TEST
+
+START_TEST(processes_write_one_folder) {
+  if (system("command -v mpirun >/dev/null 2>&1") != 0 ||
+      access(WEFT_BINARY_DIR "/weft_mpi.so", R_OK) != 0) {
+    puts("skipped: no mpirun, or no weft_mpi.so");
+    return;
+  }
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.hf '" ORACLES "llama', strategy = 'fsdp2', "
+      "mesh = { tp = 2, dp = 2 }, batch = { global = 2, micro = 1, seq = 8 } }\n";
+  scratch_put("p.lua", plan, strlen(plan));
+  Outcome o =
+      process_run(100,
+                  MPIRUN " $weft run p.lua --data " ORACLES
+                         " --steps 2 -q --threads 1 --export many --shard-size 50KB",
+                  4);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft run p.lua --data " ORACLES
+                      " --steps 2 -q --threads 1 --export one --shard-size 50KB");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  same_tensors(scratch_path("many"), scratch_path("one"));
+  o = process_run(100,
+                  MPIRUN " $weft run p.lua --data " ORACLES
+                         " --steps 1 -q --threads 1 --export gone/many",
+                  4);
+  ck_assert_int_ne(o.code, 0);
+  ck_assert_ptr_nonnull(strstr(o.err, "gone/many: error: cannot be made"));
+}
+END_TEST
+
+/* ---- transformers ---- */
+
+/* Models of random sizes, as SmolLM, Qwen and GPT-2 are. */
+static const char *random_model(int kind, unsigned seed) {
+  unsigned x = seed * 2654435761u + 12345;
+  int heads = 2 << (x >> 8 & 1), d = 4 << (x >> 10 & 1), layers = 2 + 2 * (x >> 12 & 1);
+  int vocab = 64 + 4 * (int)(x >> 14 & 15), ffn = 24 + 8 * (int)(x >> 20 & 3);
+  if (kind == 0)
+    return arena_printf(scratch_arena,
+                        "weft.model { 'llama', vocab_size = %d, hidden_size = %d, "
+                        "intermediate_size = %d, num_hidden_layers = %d, "
+                        "num_attention_heads = %d, num_key_value_heads = 2, "
+                        "rms_norm_eps = 1e-5, rope_theta = 100000, "
+                        "tie_word_embeddings = true }",
+                        vocab, heads * d, ffn, layers, heads);
+  if (kind == 3)
+    return arena_printf(
+        scratch_arena,
+        "weft.model { 'gpt2', vocab_size = %d, n_embd = %d, n_layer = %d, "
+        "n_head = %d, n_positions = 32 }",
+        vocab, heads * d, layers, heads);
+  return arena_printf(scratch_arena,
+                      "weft.model { '%s', vocab_size = %d, hidden_size = %d, "
+                      "intermediate_size = %d, num_hidden_layers = %d, "
+                      "num_attention_heads = %d, num_key_value_heads = 2%s }",
+                      kind == 1 ? "qwen2" : "qwen3", vocab, heads * d, ffn, layers, heads,
+                      kind == 1 ? ", tie_word_embeddings = true" : ", head_dim = 8");
+}
+
+/* The loss that the run computes from the weights it has exported. */
+static double export_and_step(const char *model, int vocab, const char *dir) {
+  Fixture f;
+  StepResult r;
+  int32_t tokens[8 * 16], labels[8 * 16];
+  start(&f, model, meshes[1]);
+  for (int k = 0; k < 5; k++) {
+    for (int i = 0; i < 8 * 16; i++)
+      tokens[i] = (i * 7 + k * 13) % vocab, labels[i] = (i * 11 + k) % vocab;
+    need(run_step_tokens(f.run, tokens, labels, k, &r, &f.job.e), &f.job.e, "step");
+  }
+  Text config = {0};
+  bool known;
+  need(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  ck_assert(known);
+  WeightsFile file = {"config.json", config.s, config.n};
+  write_out(&f, dir, (WeightsOutOptions){.dtype = DT_ACT, .file = &file, .nfile = 1});
+  text_free(&config);
+  for (int i = 0; i < 8 * 16; i++)
+    tokens[i] = i * 5 % vocab, labels[i] = i * 3 % vocab;
+  need(run_step_tokens(f.run, tokens, labels, 5, &r, &f.job.e), &f.job.e, "step");
+  end(&f);
+  return r.loss;
+}
+
+START_TEST(transformers_computes_the_same_loss) {
+  const char *python = getenv("WEFT_TRANSFORMERS");
+  if (!python) {
+    puts("skipped: WEFT_TRANSFORMERS names no python with torch and transformers");
+    return;
+  }
+  Text command = {0};
+  double want[8];
+  text_printf(&command, "%s " ORACLES "exported.py", python);
+  for (int i = 0; i < LEN(want); i++) {
+    const char *name = arena_printf(scratch_arena, "m%d", i);
+    want[i] = export_and_step(random_model(i % 4, (unsigned)i), 64, name);
+    text_printf(&command, " %s", scratch_path(name));
+  }
+  Outcome o = process_run(500, "%s", command.s);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *at = o.out;
+  for (int i = 0; i < LEN(want); i++) {
+    char *end;
+    double got = strtod(at, &end);
+    ck_assert_msg(end != at && fabs(got - want[i]) <= 1e-5 * fabs(want[i]),
+                  "model %d: %.9g in transformers, %.9g here", i, got, want[i]);
+    at = end;
+  }
+  text_free(&command);
+}
+END_TEST
+
+Suite *export_suite(void);
+Suite *export_suite(void) {
+  Suite *s = suite_create("export");
+  TCase *t = tcase_create("export");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 600);
+  tcase_add_loop_test(t, untouched_weights_keep_every_byte, 0, LEN(models) * LEN(meshes));
+  tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0,
+                      LEN(models) * LEN(meshes));
+  tcase_add_loop_test(t, fused_projections_are_read_and_written, 0, LEN(meshes));
+  tcase_add_test(t, fused_projections_of_another_size_do_not_fit);
+  tcase_add_test(t, a_folder_appears_whole_or_not_at_all);
+  tcase_add_test(t, a_run_exports_at_its_end);
+  tcase_add_test(t, processes_write_one_folder);
+  tcase_add_test(t, transformers_computes_the_same_loss);
+  suite_add_tcase(s, t);
+  return s;
+}

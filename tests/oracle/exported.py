@@ -1,0 +1,24 @@
+"""Prints the loss that transformers computes from exported folders, one line each, for the
+tokens of check_export.c.
+
+    WEFT_TRANSFORMERS=PYTHON build/weft-tests export
+"""
+import sys
+
+import torch
+import transformers as tf
+
+tf.logging.set_verbosity_error()
+torch.set_num_threads(1)
+for folder in sys.argv[1:]:
+    model, info = tf.AutoModelForCausalLM.from_pretrained(
+        folder, output_loading_info=True, dtype=torch.float32, attn_implementation="eager")
+    wrong = [x for key in ("missing_keys", "unexpected_keys", "mismatched_keys")
+             for x in info[key]]
+    assert not wrong, wrong
+    i = torch.arange(8 * 16)
+    tokens, labels = (i * 5 % 64).view(8, 16), i * 3 % 64
+    with torch.no_grad():
+        logits = model.eval()(input_ids=tokens, use_cache=False).logits.double()
+    print(repr(torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]),
+                                                 labels).item()))

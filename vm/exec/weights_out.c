@@ -1,0 +1,276 @@
+/* weights_out.c - see weights_out.h. Which tensor is in which file follows from the
+ * parameters and the options alone, so that processes need not talk about it. */
+#include "weights_out.h"
+
+#include <stdio.h>
+
+#include "vm/base/f16.h"
+#include "vm/base/json.h"
+
+typedef struct OutTensor {
+  StWrite write;
+  int file, number;        /* in its content */
+} OutTensor;
+
+/* Where a parameter goes: its elements from `first` on of a tensor. */
+typedef struct OutParam {
+  int tensor;
+  int64_t first;
+} OutParam;
+
+struct WeightsOut {
+  Arena *arena;
+  const weft_alloc *alloc;
+  const WeightsOutOptions *o;
+  VEC(OutTensor) t;
+  OutParam *param;
+  int nfile;
+  StOut **file;
+  bool first;              /* made the folder */
+  FolderOut folder;
+  uint64_t bytes;          /* of all tensors */
+};
+
+static uint64_t all_bytes(const StWrite *t) {
+  uint64_t n = (uint64_t)dtype_size(t->dtype);
+  for (int i = 0; i < t->ndim; i++) n *= (uint64_t)t->dim[i];
+  return n;
+}
+
+/* ---- layout ---- */
+
+/* weft keeps nothing wider than f32. */
+static DType out_type(const WeightsOutOptions *o, const SafeTensor *t) {
+  if (o->dtype != DT_ACT) return o->dtype;
+  return t && (t->dtype == DT_BF16 || t->dtype == DT_F16) ? t->dtype : DT_F32;
+}
+
+static OutTensor *add_tensor(WeightsOut *w, const char *name, int ndim,
+                             const int64_t *dim, DType dtype) {
+  OutTensor *t = VEC_PUSH(w->arena, w->t);
+  *t = (OutTensor){.write = {.name = name, .dtype = dtype, .ndim = ndim}};
+  memcpy(t->write.dim, dim, (size_t)ndim * sizeof *dim);
+  return t;
+}
+
+/* A tensor for each parameter, or for each of `like` that has some. */
+static void list_tensors(WeightsOut *w, const Compiled *c) {
+  const SafeTensors *like = w->o->like;
+  int n = like ? st_count(like) : 0;
+  int *seen = NEW_N(w->arena, int, n + 1); /* number + 1 of a tensor of `like` */
+  w->param = NEW_N(w->arena, OutParam, c->nparam + 1);
+  for (int i = 0; i < c->nparam; i++) {
+    const CompiledParam *p = &c->param[i];
+    WeightSource from = {0};
+    if (like) from = weights_source(c, like, i);
+    int at = from.t ? (int)(from.t - st_at(like, 0)) : n;
+    if (!seen[at] || at == n) {
+      if (from.t)
+        add_tensor(w, from.t->name, from.t->ndim, from.t->dim, out_type(w->o, from.t));
+      else
+        add_tensor(w, p->name, p->ndim, p->dim, out_type(w->o, NULL));
+      seen[at] = w->t.n;
+    }
+    w->param[i] = (OutParam){seen[at] - 1, from.first};
+  }
+}
+
+/* Files are filled one after the other. */
+static void place_tensors(WeightsOut *w) {
+  uint64_t room = w->o->shard_bytes, used = 0;
+  if (!room) room = (uint64_t)WEIGHTS_SHARD_GB * 1000000000;
+  int number = 0;
+  for (int i = 0; i < w->t.n; i++) {
+    uint64_t bytes = all_bytes(&w->t.at[i].write);
+    if (number && (used >= room || bytes > room - used)) w->nfile++, used = 0, number = 0;
+    w->t.at[i].file = w->nfile;
+    w->t.at[i].number = number++;
+    used += bytes;
+    w->bytes += bytes;
+  }
+  w->nfile++;
+}
+
+static const char *file_name(const WeightsOut *w, int file) {
+  if (w->nfile == 1) return "model.safetensors";
+  return arena_printf(w->arena, "model-%05d-of-%05d.safetensors", file + 1, w->nfile);
+}
+
+/* The tensors of a file. Transformers asks for the format. */
+static StContent content_of(const WeightsOut *w, int file) {
+  static const StMeta meta[] = {{"format", "pt"}};
+  StWrite *t = NEW_N(w->arena, StWrite, w->t.n);
+  int n = 0;
+  for (int i = 0; i < w->t.n; i++)
+    if (w->t.at[i].file == file) t[n++] = w->t.at[i].write;
+  return (StContent){.tensor = t, .n = n, .meta = meta, .nmeta = LEN(meta)};
+}
+
+/* ---- opening ---- */
+
+static weft_status out_new(const weft_alloc *a, const Compiled *c,
+                           const WeightsOutOptions *o, WeightsOut **out, weft_error *e) {
+  *out = NULL;
+  WeightsOut *w = mem_new(a, sizeof *w);
+  if (!w || !(w->arena = arena_new(a))) {
+    mem_free(a, w, sizeof *w);
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  }
+  w->alloc = a;
+  w->o = o;
+  if (setjmp(*arena_guard(w->arena))) {
+    weights_out_drop(w);
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  }
+  list_tensors(w, c);
+  place_tensors(w);
+  w->file = NEW_N(w->arena, StOut *, w->nfile);
+  *out = w;
+  return WEFT_OK;
+}
+
+static weft_status create_files(WeightsOut *w, weft_error *e) {
+  if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  TRY(folder_create(w->o->dir, &w->folder, e));
+  w->first = true;
+  for (int i = 0; i < w->nfile; i++) {
+    StContent c = content_of(w, i);
+    const char *path = arena_printf(w->arena, "%s/%s", w->folder.name.s, file_name(w, i));
+    TRY(st_create(w->alloc, path, &c, &w->file[i], e));
+  }
+  return WEFT_OK;
+}
+
+weft_status weights_out_open(const weft_alloc *a, const Compiled *c,
+                             const WeightsOutOptions *o, WeightsOut **out,
+                             weft_error *e) {
+  TRY(out_new(a, c, o, out, e));
+  weft_status st = create_files(*out, e);
+  if (st == WEFT_OK) return st;
+  weights_out_drop(*out);
+  *out = NULL;
+  return st;
+}
+
+/* ---- several processes ---- */
+
+/* Room for a path: what is added to the folder's are process numbers and file names. */
+static size_t name_room(const WeightsOutOptions *o) { return strlen(o->dir) + 160; }
+
+size_t weights_out_names_bytes(const Compiled *c, const WeightsOutOptions *o) {
+  return name_room(o) * (size_t)MAX(c->nparam, 1);
+}
+
+void weights_out_names(const WeightsOut *w, char *names, size_t bytes) {
+  size_t room = name_room(w->o);
+  memset(names, 0, bytes);
+  for (int i = 0; i < w->nfile; i++)
+    snprintf(names + room * (size_t)i, room, "%s", st_name(w->file[i]));
+}
+
+static weft_status join_files(WeightsOut *w, const char *names, weft_error *e) {
+  if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  for (int i = 0; i < w->nfile; i++) {
+    StContent c = content_of(w, i);
+    const char *name = names + name_room(w->o) * (size_t)i;
+    TRY(st_join(w->alloc, w->o->dir, name, &c, &w->file[i], e));
+  }
+  return WEFT_OK;
+}
+
+weft_status weights_out_join(const weft_alloc *a, const Compiled *c,
+                             const WeightsOutOptions *o, const char *names,
+                             WeightsOut **out, weft_error *e) {
+  TRY(out_new(a, c, o, out, e));
+  weft_status st = join_files(*out, names, e);
+  if (st == WEFT_OK) return st;
+  weights_out_drop(*out);
+  *out = NULL;
+  return st;
+}
+
+/* ---- values ---- */
+
+/* The values become those of the type, at the begin of their room. */
+static void narrow(DType t, float *values, int64_t n) {
+  uint16_t some[2048];
+  char *to = (char *)values;
+  for (int64_t at = 0, k; at < n; at += k, to += (size_t)k * sizeof *some) {
+    k = MIN(n - at, LEN(some));
+    for (int64_t i = 0; i < k; i++)
+      some[i] = t == DT_BF16 ? bf16_from_f32(values[at + i]) : f16_from_f32(values[at + i]);
+    memcpy(to, some, (size_t)k * sizeof *some);
+  }
+}
+
+weft_status weights_out_put(const WeightsOut *w, int param, int64_t from, int64_t n,
+                            float *values, weft_error *e) {
+  OutParam p = w->param[param];
+  const OutTensor *t = &w->t.at[p.tensor];
+  uint64_t size = (uint64_t)dtype_size(t->write.dtype);
+  if (t->write.dtype != DT_F32) narrow(t->write.dtype, values, n);
+  return st_put(w->file[t->file], t->number, (uint64_t)(p.first + from) * size, values,
+                (size_t)n * size, e);
+}
+
+/* ---- finishing ---- */
+
+static void write_index(const WeightsOut *w, Text *out) {
+  Json j = {.out = out, .pretty = true};
+  json_open(&j, NULL, '{');
+  json_open(&j, "metadata", '{');
+  json_int(&j, "total_size", (int64_t)w->bytes);
+  json_close(&j, '}');
+  json_open(&j, "weight_map", '{');
+  for (int i = 0; i < w->t.n; i++)
+    json_str(&j, w->t.at[i].write.name, file_name(w, w->t.at[i].file));
+  json_close(&j, '}');
+  json_close(&j, '}');
+  text_add(out, "\n");
+}
+
+static weft_status write_beside(const WeightsOut *w, const char *name, const char *data,
+                                size_t bytes, weft_error *e) {
+  FilePart part = {data, bytes};
+  return file_write(arena_printf(w->arena, "%s/%s", w->folder.name.s, name), &part, 1, e);
+}
+
+static weft_status finish_first(WeightsOut *w, weft_error *e) {
+  if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  for (int i = 0; i < w->o->nfile; i++) {
+    const WeightsFile *f = &w->o->file[i];
+    TRY(write_beside(w, f->name, f->data, f->bytes, e));
+  }
+  if (w->nfile > 1) {
+    Text index = {.alloc = arena_allocator(w->arena)};
+    write_index(w, &index);
+    weft_status st = index.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                               : write_beside(w, "model.safetensors.index.json", index.s,
+                                              index.n, e);
+    text_free(&index);
+    TRY(st);
+  }
+  w->first = false; /* the folder is closed below, whatever happens */
+  return folder_finish(&w->folder, e);
+}
+
+weft_status weights_out_finish(WeightsOut *w, weft_error *e) {
+  weft_status st = WEFT_OK;
+  for (int i = 0; i < w->nfile && st == WEFT_OK; i++) {
+    StOut *f = w->file[i];
+    w->file[i] = NULL;
+    st = st_finish(f, e);
+  }
+  if (st == WEFT_OK && w->first) st = finish_first(w, e);
+  weights_out_drop(w);
+  return st;
+}
+
+void weights_out_drop(WeightsOut *w) {
+  if (!w) return;
+  for (int i = 0; w->file && i < w->nfile; i++) st_drop(w->file[i]);
+  if (w->first) folder_drop(&w->folder);
+  arena_free(w->arena);
+  const weft_alloc *a = w->alloc;
+  mem_free(a, w, sizeof *w);
+}
