@@ -9,6 +9,7 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --threads N        threads of each rank; default: the machine's share
   --comm NAME        local, mpi or tcp; default: tcp where RANK and WORLD_SIZE are set,
                      mpi under mpirun and srun, else local
+  --device NAME      cpu or cuda: where the ranks compute (cpu)
   --resume DIR       go on from a checkpoint, or from the latest one of a folder of
                      them; auto: from that of the plan, or from the beginning
   --log FILE         write lines of JSON: what runs, then every step; a file that
@@ -28,6 +29,7 @@ srun every process is one rank. A line is printed every train.log_every steps.
 Evaluates the plan, checks every field, builds the model, compiles the programs of
 all ranks and proves that they cannot deadlock. Nothing is run.
 
+  --device NAME      compile for cpu or cuda, which need not be there (cpu)
   --quiet            print nothing if the plan is right
   --json             print one object
 ]],
@@ -45,6 +47,7 @@ Prints one view of a compiled plan; without a topic, mesh, memory and schedule.
   program [N]        what rank N (0) does, instruction by instruction
 
   --rank N           the same as a number after the topic
+  --device NAME      compile for cpu or cuda, which need not be there (cpu)
   --offsets          program: with the place of every operand in the arena
   --logical          graph: as the model wrote it, with global shapes
   --csv              schedule: one row per pipeline rank, as PyTorch reads it
@@ -61,8 +64,10 @@ is therefore not covered. Exit code 1 if they differ.
 
   --steps N          steps to compare (3)
   --ranks N          at most so many virtual ranks (32)
-  --tolerance X      largest relative difference (1e-5 in f32, 2e-2 in bf16,
-                     5e-3 in f16)
+  --device NAME      cpu or cuda: where the ranks compute; the one rank that they are
+                     compared with is the CPU's (cpu)
+  --tolerance X      largest relative difference (1e-5 in f32, 1e-4 with cuda, 2e-2
+                     in bf16, 5e-3 in f16)
   --json             print one object
 ]],
 

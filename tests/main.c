@@ -9,6 +9,7 @@
 #include "bindings/script/api_doc.h"
 #include "bindings/lang/schema.h"
 #include "bindings/model/model.h"
+#include "tests/lib/device_plans.h"
 #include "tests/lib/fuzz_io.h"
 #include "tests/lib/schedule_cases.h"
 #include "tests/lib/strange_plan.h"
@@ -58,6 +59,8 @@ int main(int argc, char **argv) {
     return oracle_folder(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--schedules") == 0)
     return schedules_fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--device-plans") == 0)
+    return device_plans(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
   if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);

@@ -89,7 +89,16 @@ static void warn_memory(Job *j) {
             c->reserve_gib, classes_text(j, &j->compiled->prog[pp]));
 }
 
+/* What the device computes in: the one thing of a plan that not every device can. */
+static weft_status check_device(Job *j) {
+  if (!j->device || j->device->f16 || j->plan.dtype != DT_F16) return WEFT_OK;
+  return err_set(&j->e, WEFT_EUSAGE,
+                 "device %s computes in f32 and bf16; the plan's dtype is f16: use bf16",
+                 j->device->name);
+}
+
 static weft_status compile_steps(Job *j) {
+  TRY(check_device(j));
   budget_part(j->arena, "the graph");
   TRY(job_graph(j));
   budget_part(j->arena, "the schedule");
@@ -98,6 +107,7 @@ static weft_status compile_steps(Job *j) {
                      .mesh = &j->mesh,
                      .graph = j->graph,
                      .schedule = &j->schedule,
+                     .device = j->device,
                      .arena = j->arena,
                      .dump = j->dump,
                      .dump_out = &j->dumped};

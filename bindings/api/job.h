@@ -21,6 +21,7 @@ typedef struct Job {
   Graph *graph;
   Schedule schedule;
   Compiled *compiled;
+  const DeviceKind *device; /* to compile for; NULL: the first row of the table */
   const char *dump; /* letters of passes whose graph job_compile dumps, or NULL */
   Text dumped;
 } Job;
@@ -75,7 +76,7 @@ uint64_t job_worst_memory(const Job *j, int *pp);
 
 /* ---- job_verify.c ---- */
 
-/* The program of one rank in f32 that does what `many` (meshed) does: the same logical
+/* The program of one rank of the CPU in f32 that does what `many` (meshed) does: the same logical
  * microbatches of micro * dp sequences, neither stages nor cuts. */
 weft_status job_twin(const Job *many, Job *one);
 

@@ -26,6 +26,7 @@ enum {
   OPT_QUIET = 1024,
   OPT_DRAW = 2048 /* --svg, --width */,
   OPT_SCRIPT = 4096 /* what follows the file belongs to the script */,
+  OPT_DEVICE = 1 << 20,
   OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */,
   OPT_EXPORT = 1 << 14 /* --dtype, --shard-size */
 };
@@ -43,7 +44,7 @@ typedef struct Cli {
   int script_argc;
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance, memory; /* memory: GiB, 0: not given */
-  const char *comm, *log, *tensorboard, *svg;
+  const char *comm, *device, *log, *tensorboard, *svg;
   const char *csv_file, *jsonl; /* of the rows of a sweep */
   const char *resume; /* rows, or a checkpoint */
   const char *export, *dtype, *shard_size;

@@ -22,6 +22,7 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
                    .stop = cli->stop,
                    .print = speaks(cli) ? print_line : NULL};
   TRY(job_load(j, arena, &o, path));
+  if (cli->device && !(j->device = device_kind(cli->device, &j->e))) return j->e.code;
   /* WEFT_DUMP=as prints the graph after the passes with these letters. */
   j->dump = getenv("WEFT_DUMP");
   return WEFT_OK;

@@ -31,15 +31,15 @@ static void listen_again(void) {
 
 static const Verb verbs[] = {
     {"run", "PLAN.lua", "train",
-     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_THREADS | OPT_COMM | OPT_LOG | OPT_QUIET |
-         OPT_EXPORT,
+     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_THREADS | OPT_COMM | OPT_DEVICE | OPT_LOG |
+         OPT_QUIET | OPT_EXPORT,
      verb_run},
     {"check", "PLAN.lua", "find everything that is wrong with a plan, without running it",
-     OPT_JSON | OPT_PLAN | OPT_QUIET, verb_check},
+     OPT_JSON | OPT_PLAN | OPT_DEVICE | OPT_QUIET, verb_check},
     {"show", "PLAN.lua [TOPIC]", "print what a plan means",
-     OPT_JSON | OPT_PLAN | OPT_SHOW | OPT_CSV | OPT_DRAW, verb_show},
+     OPT_JSON | OPT_PLAN | OPT_DEVICE | OPT_SHOW | OPT_CSV | OPT_DRAW, verb_show},
     {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
-     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_RANKS | OPT_TOLERANCE, verb_verify},
+     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_DEVICE | OPT_RANKS | OPT_TOLERANCE, verb_verify},
     {"sim", "PLAN.lua", "predict time and memory on a cluster", 0, NULL},
     {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
      OPT_SCRIPT | OPT_SWEEP, verb_sweep},

@@ -33,6 +33,7 @@ static const Option option[] = {
     {"--steps", NULL, OPT_STEPS, TAKES_INT, AT(steps), 0, 1, 1000000000000},
     {"--threads", NULL, OPT_THREADS, TAKES_INT, AT(threads), 0, 1, 1024},
     {"--comm", NULL, OPT_COMM, TAKES_TEXT, AT(comm), 0, 0, 0},
+    {"--device", NULL, OPT_DEVICE, TAKES_TEXT, AT(device), 0, 0, 0},
     {"--svg", NULL, OPT_DRAW, TAKES_TEXT, AT(svg), 0, 0, 0},
     {"--width", NULL, OPT_DRAW, TAKES_INT, AT(width), 0, 20, 1000000},
     {"--log", NULL, OPT_LOG, TAKES_TEXT, AT(log), 0, 0, 0},

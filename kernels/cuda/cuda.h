@@ -16,13 +16,13 @@ extern "C" {
 /* Indexed by OpCode; run is NULL where there is no kernel. */
 extern const Kernel cuda_kernels[OP_N];
 
-/* work.c: see DeviceKind.work. */
-uint64_t cuda_work(int op, const KernelArgs *a);
+/* merge.cu: on a queue of the device's choice. */
+void cuda_merge(void *stream, const DeviceMerge *m);
 /* How sums over rows are cut: so many parts of so many rows each. */
 enum { CUDA_PART_ROWS = 64, CUDA_PARTS_MAX = 256 };
 int64_t cuda_part_rows(int64_t rows);
 int64_t cuda_parts(int64_t rows);
-/* Blocks of a squared norm. */
+/* Blocks of a squared norm, at most. */
 enum { CUDA_NORM_BLOCKS = 256 };
 
 #ifdef __cplusplus

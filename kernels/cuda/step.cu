@@ -43,11 +43,13 @@ __global__ void __launch_bounds__(BLOCK)
 
 void cuda_sqnorm(Device *d, const KernelArgs *a) {
   int64_t n = cuda_count(&a->in[0]), each = (n + CUDA_NORM_BLOCKS - 1) / CUDA_NORM_BLOCKS;
+  if (each < BLOCK * 4) each = BLOCK * 4;
+  int blocks = (int)((n + each - 1) / each);
   double *part = (double *)a->work;
-  LAUNCH((square_sums), CUDA_NORM_BLOCKS, BLOCK, cuda_stream(d),
-         data<const float>(&a->in[0]), part, n, each);
-  LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), part, scalars(a), CUDA_NORM_BLOCKS,
-         a->attr->n);
+  if (blocks)
+    LAUNCH((square_sums), blocks, BLOCK, cuda_stream(d), data<const float>(&a->in[0]), part,
+           n, each);
+  LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), part, scalars(a), blocks, a->attr->n);
 }
 
 /* ---- one thread ---- */

@@ -4,9 +4,9 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <ucontext.h>
-#include <vector>
 
 namespace emulate {
 
@@ -18,6 +18,7 @@ enum State { READY, AT_BARRIER, AT_SHUFFLE, ENDED };
 enum { STACK = 1 << 16, WARP = 32 };
 
 struct Fiber {
+  std::unique_ptr<char[]> stack;
   ucontext_t start;
   jmp_buf here;
   bool begun;
@@ -29,9 +30,8 @@ struct Fiber {
 
 /* The block that runs in this thread of the test. */
 struct Block {
-  std::vector<Fiber> fiber;
-  std::unique_ptr<char[]> stacks;
-  size_t room = 0;
+  std::deque<Fiber> fiber; /* stay where they are */
+  size_t size = 0;         /* threads of the block: the first fibers */
   const std::function<void()> *body = nullptr;
   Fiber *now = nullptr;
   jmp_buf back;
@@ -49,10 +49,18 @@ unsigned any_below(size_t n) {
   return (unsigned)((self.random >> 33) % n);
 }
 
+[[gnu::noinline]] void leave(State why) {
+  Fiber *f = self.now;
+  f->state = why;
+  if (_setjmp(f->here) == 0) _longjmp(self.back, 1);
+}
+
+/* A fiber stays for the blocks that follow: making one takes calls of the system. */
 void begin() {
-  (*self.body)();
-  self.now->state = ENDED;
-  _longjmp(self.back, 1);
+  for (;;) {
+    (*self.body)();
+    leave(ENDED);
+  }
 }
 
 /* Until the next barrier, shuffle or the end. */
@@ -65,15 +73,9 @@ void begin() {
   setcontext(&f->start);
 }
 
-[[gnu::noinline]] void leave(State why) {
-  Fiber *f = self.now;
-  f->state = why;
-  if (_setjmp(f->here) == 0) _longjmp(self.back, 1);
-}
-
 /* Runs all that can, in turns that begin anywhere and go either way. */
 void run_ready() {
-  size_t n = self.fiber.size(), first = any_below(n), by = any_below(2) ? 1 : n - 1;
+  size_t n = self.size, first = any_below(n), by = any_below(2) ? 1 : n - 1;
   for (size_t i = 0; i < n; i++) {
     Fiber *f = &self.fiber[(first + i * by) % n];
     if (f->state == READY) resume(f);
@@ -82,7 +84,7 @@ void run_ready() {
 
 /* The shuffle of a warp, if all of its lanes that have not ended are there. */
 bool shuffle(size_t from) {
-  size_t n = self.fiber.size(), to = from + WARP < n ? from + WARP : n;
+  size_t n = self.size, to = from + WARP < n ? from + WARP : n;
   int there = 0, barred = 0, ended = 0;
   for (size_t i = from; i < to; i++) {
     there += self.fiber[i].state == AT_SHUFFLE;
@@ -103,31 +105,31 @@ bool shuffle(size_t from) {
 /* False when all have ended. */
 bool go_on() {
   bool moved = false;
-  size_t barred = 0, ended = 0, n = self.fiber.size();
+  size_t barred = 0, ended = 0, n = self.size;
   for (size_t w = 0; w < n; w += WARP)
     if (shuffle(w)) moved = true;
   if (moved) return true;
-  for (const Fiber &f : self.fiber)
-    barred += f.state == AT_BARRIER, ended += f.state == ENDED;
+  for (size_t i = 0; i < n; i++)
+    barred += self.fiber[i].state == AT_BARRIER, ended += self.fiber[i].state == ENDED;
   if (ended == n) return false;
   if (barred < n) refuse("a barrier that some threads never come to");
-  for (Fiber &f : self.fiber) f.state = READY;
+  for (size_t i = 0; i < n; i++) self.fiber[i].state = READY;
   return true;
 }
 
-[[gnu::noinline]] void make_ready(Fiber *f, char *stack) {
-  f->state = READY;
-  f->begun = false;
-  getcontext(&f->start);
-  f->start.uc_stack.ss_sp = stack;
-  f->start.uc_stack.ss_size = STACK;
-  f->start.uc_link = nullptr;
-  makecontext(&f->start, begin, 0);
+[[gnu::noinline]] void add_fiber() {
+  Fiber &f = self.fiber.emplace_back();
+  f.stack.reset(new char[STACK]);
+  f.begun = false;
+  getcontext(&f.start);
+  f.start.uc_stack.ss_sp = f.stack.get();
+  f.start.uc_stack.ss_size = STACK;
+  f.start.uc_link = nullptr;
+  makecontext(&f.start, begin, 0);
 }
 
 void run_block() {
-  for (size_t i = 0; i < self.fiber.size(); i++)
-    make_ready(&self.fiber[i], &self.stacks[i * STACK]);
+  for (size_t i = 0; i < self.size; i++) self.fiber[i].state = READY;
   do run_ready();
   while (go_on());
 }
@@ -149,8 +151,8 @@ void run(Dim3 grid, Dim3 size, const std::function<void()> &body) {
   threads = size;
   blocks = grid;
   self.body = &body;
-  self.fiber.assign(n, Fiber());
-  if (self.room < n) self.stacks.reset(new char[n * STACK]), self.room = n;
+  while (self.fiber.size() < n) add_fiber();
+  self.size = n;
   for (size_t i = 0; i < n; i++)
     self.fiber[i].index = Dim3((unsigned)(i % size.x), (unsigned)(i / size.x % size.y),
                                (unsigned)(i / ((size_t)size.x * size.y)));

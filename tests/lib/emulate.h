@@ -15,7 +15,7 @@
 #include <cstring>
 #include <functional>
 
-typedef void *cudaStream_t;
+#include "tests/standin/cuda_runtime_api.h"
 
 struct Dim3 {
   unsigned x, y, z;
@@ -46,6 +46,13 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float f) {
 namespace emulate {
 extern thread_local Dim3 thread, block, threads, blocks;
 void run(Dim3 grid, Dim3 threads, const std::function<void()> &body);
+/* Enqueues it (tests/standin/runtime.cpp); at once without a stream. */
+void launch(cudaStream_t s, Dim3 grid, Dim3 threads, std::function<void()> body);
+/* The arguments are those of now, whenever it runs. */
+template <typename K, typename... A>
+void launch_kernel(cudaStream_t s, Dim3 grid, Dim3 threads, K kernel, A... a) {
+  launch(s, grid, threads, [=] { kernel(a...); });
+}
 void barrier();
 /* What the lane whose number differs by `mask` brings. */
 uint64_t exchange(uint64_t x, int mask);
@@ -73,10 +80,6 @@ template <typename T> T exchange_value(T x, int mask) {
 #define __syncthreads() emulate::barrier()
 #define __shfl_xor_sync(members, x, mask) emulate::exchange_value(x, mask)
 #define LAUNCH(kernel, grid, block, stream, ...)                                         \
-  do {                                                                                   \
-    auto launched_ = kernel;                                                             \
-    (void)(stream);                                                                      \
-    emulate::run(grid, block, [=] { launched_(__VA_ARGS__); });                          \
-  } while (0)
+  emulate::launch_kernel(stream, grid, block, kernel, __VA_ARGS__)
 
 #endif

@@ -232,10 +232,13 @@ void styled_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
 
 /* ---- N ranks against one ---- */
 
-static weft_status compare(Job *many, const char *path, int steps, double tolerance,
-                           Arena *a, VerifyReport *r) {
+static weft_status compare(Job *many, const char *path, const DeviceKind *device,
+                           int steps, double tolerance, Arena *a, VerifyReport *r) {
   Job one;
-  TRY(job_open(many, a, &(LangOptions){0}, path));
+  TRY(job_load(many, a, &(LangOptions){0}, path));
+  many->device = device;
+  TRY(job_mesh(many, 0));
+  TRY(job_compile(many));
   weft_status st = job_twin(many, &one);
   if (st == WEFT_OK)
     return verify(&many->plan, many->compiled, &one.plan, one.compiled, steps, tolerance,
@@ -245,8 +248,8 @@ static weft_status compare(Job *many, const char *path, int steps, double tolera
   return st;
 }
 
-weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyReport *r,
-                        Text *report) {
+static weft_status parity_on(const DeviceKind *device, const char *plan, int steps,
+                             double tolerance, VerifyReport *r, Text *report) {
   char path[] = "/tmp/weft-plan-XXXXXX.lua";
   int fd = mkstemps(path, 4);
   *r = (VerifyReport){0};
@@ -255,7 +258,7 @@ weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyRep
   Arena *a = arena_new(NULL);
   Job j;
   if (setjmp(*arena_guard(a))) abort();
-  weft_status st = compare(&j, path, steps, tolerance, a, r);
+  weft_status st = compare(&j, path, device, steps, tolerance, a, r);
   unlink(path);
   if (st != WEFT_OK || !r->ok) {
     report_text(&j.d, false, report);
@@ -266,24 +269,34 @@ weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyRep
   return st;
 }
 
+weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyReport *r,
+                        Text *report) {
+  return parity_on(NULL, plan, steps, tolerance, r, report);
+}
+
 static void describe(uint64_t number, const RandomPlan *p, Text *out) {
   text_printf(out, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d, %s of %d, again %s: ",
               (unsigned long long)number, p->tp, p->pp, p->dp, p->sp, p->micro,
               p->microbatches, p->schedule, p->virtual_stages, p->recompute);
 }
 
-bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
-                  Text *report) {
+bool parity_holds_on(const DeviceKind *device, uint64_t seed, uint64_t number, int steps,
+                     double tolerance, Text *report) {
   RandomPlan p;
   VerifyReport r;
   Text why = {0};
   random_plan(seed, number, &p);
-  bool ok = plan_parity(p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
+  bool ok = parity_on(device, p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
   describe(number, &p, report);
   text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
   if (!ok) text_printf(report, "%s%s", why.s ? why.s : "", p.text);
   text_free(&why);
   return ok;
+}
+
+bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
+                  Text *report) {
+  return parity_holds_on(NULL, seed, number, steps, tolerance, report);
 }
 
 Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,

@@ -213,6 +213,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
                      .mesh = &t->mesh,
                      .graph = t->graph,
                      .schedule = &t->schedule,
+                     .device = o->device,
                      .arena = t->arena,
                      .dump = dump,
                      .dump_out = &t->dump};

@@ -26,6 +26,7 @@ typedef struct ToyOptions {
   bool post_validation;
   int64_t eval_every;
   const Schedule *schedule;   /* NULL: 1F1B of pp and microbatches */
+  const DeviceKind *device;   /* NULL: the first row */
   const TpRule *rules;   /* NULL: the usual Llama plan */
   int nrules;
 } ToyOptions;

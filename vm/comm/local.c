@@ -97,6 +97,7 @@ static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent read
   LocalRec *r = &p->rec[handle];
   assert(!r->busy && "a handle is in use from start to wait");
   r->op = *op;
+  r->ready = ready;
   r->slot = NULL;
   r->ref = NULL;
   atomic_store(&r->done, false);
@@ -128,6 +129,7 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
     if (atomic_load(&r->done)) break;
     if (!r->slot || !local_help(p, r)) sleep_until(p, seen);
   }
+  if (device_apart(p->device)) device_wait(p->device, r->after);
   if (r->ref) r->ref->flying--;
   r->busy = false;
   return WEFT_OK;
@@ -229,6 +231,11 @@ static weft_status join_group(Endpoint *p, const CommGroup *group, int i, weft_e
   ref->member = -1;
   for (int k = 0; k < c->n; k++)
     if (c->rank[k] == p->rank) ref->member = k;
+  if (c->n > DEVICE_RANKS && device_apart(p->device))
+    return err_set(e, WEFT_ELIMIT,
+                   "communicator %s has %d members, of which one process joins at most %d on "
+                   "device %s",
+                   c->name, c->n, DEVICE_RANKS, p->device->vt->name);
   if (ref->member < 0)
     return c->n == 0 ? WEFT_OK
                      : err_set(e, WEFT_EINTERNAL, "communicator %s: rank %d is no member",
@@ -262,6 +269,7 @@ static weft_status join_world(World *world, int rank, Device *d, const CommNeeds
                               Comm *c, weft_error *e) {
   LocalWorld *w = world->ctx;
   Endpoint *p = &w->end[rank];
+  p->device = d;
   pthread_mutex_lock(&w->lock);
   weft_status st = join(p, needs, e);
   pthread_mutex_unlock(&w->lock);

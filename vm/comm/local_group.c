@@ -204,8 +204,8 @@ static weft_status mismatch(Endpoint *p, LocalGroup *g, const LocalSlot *s,
   return local_gave_up(p->world, e);
 }
 
-/* The slot of a member's next operation. */
-static LocalSlot *slot_of(LocalGroup *g, uint64_t seq, const CommOp *op, int rank) {
+/* The slot of a member's next operation. What a device moves is one segment. */
+static LocalSlot *slot_of(LocalGroup *g, uint64_t seq, const CommOp *op, const Endpoint *p) {
   LocalSlot **open = &g->open[seq % (uint64_t)g->in_flight], *s = *open;
   if (s) return s;
   s = g->free;
@@ -213,14 +213,18 @@ static LocalSlot *slot_of(LocalGroup *g, uint64_t seq, const CommOp *op, int ran
   g->free = s->free;
   const CollInfo *is = &coll_info[op->coll];
   uint64_t total = op->count * (is->in || is->out ? (uint64_t)g->n : 1);
-  uint64_t nseg = MAX((total + SEGMENT - 1) / SEGMENT, 1);
+  uint64_t nseg = device_apart(p->device) ? 1 : MAX((total + SEGMENT - 1) / SEGMENT, 1);
   *s = (LocalSlot){
-      .op = *op, .first = rank, .total = total, .nseg = nseg, .part = s->part};
+      .op = *op, .first = p->rank, .total = total, .nseg = nseg, .part = s->part};
   return *open = s;
 }
 
-static void alone(const CommOp *op) {
-  copy(op->out, op->in, op->count * (size_t)dtype_size((DType)op->dtype));
+static void alone(Endpoint *p, LocalRec *r) {
+  const CommOp *op = &r->op;
+  if (device_apart(p->device))
+    local_device_alone(p, r);
+  else
+    copy(op->out, op->in, op->count * (size_t)dtype_size((DType)op->dtype));
 }
 
 weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e) {
@@ -231,14 +235,14 @@ weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e) {
   if (!local_enter(w)) return local_gave_up(w, e);
   if (!g) {
     assert(ref->member >= 0);
-    alone(op);
+    alone(p, r);
     atomic_store(&r->done, true);
     local_leave(w);
     return WEFT_OK;
   }
   pthread_mutex_lock(&g->lock);
   uint64_t seq = g->seq[ref->member]++;
-  LocalSlot *s = slot_of(g, seq, op, p->rank);
+  LocalSlot *s = slot_of(g, seq, op, p);
   if (!same(op, &s->op)) return mismatch(p, g, s, op, e);
   s->part[ref->member] = (Part){.in = op->in, .out = op->out, .rec = r};
   r->slot = s;
@@ -250,7 +254,10 @@ weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e) {
   }
   pthread_mutex_unlock(&g->lock);
   if (last && small) {
-    move(g, s, 0);
+    if (device_apart(p->device))
+      local_device_move(p, s, g->n);
+    else
+      move(g, s, 0);
     finish(w, g, s);
   } else if (last) {
     wake(w, g);

@@ -29,6 +29,8 @@ typedef struct LocalRec {
   LocalSlot *slot;  /* collectives; valid while not done */
   struct GroupRef *ref;
   struct LocalRec *next; /* in a FIFO of a pair */
+  DeviceEvent ready;     /* of start; on devices whose memory is not the host's */
+  DeviceEvent after;     /* there: the data is where it belongs; valid once done */
 } LocalRec;
 
 typedef struct Part {
@@ -77,6 +79,7 @@ typedef struct Fifo {
 
 struct Endpoint {
   LocalWorld *world;
+  Device *device;
   int rank;
   bool joined;
   int nhandle, ngroup;
@@ -123,6 +126,12 @@ void local_group_free(LocalWorld *w, LocalGroup *g);
 weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e);
 /* Moves one segment of an operation if one is free; false if there is nothing to do. */
 bool local_help(Endpoint *p, LocalRec *r);
+
+/* local_device.c: on the device of `p`, which started last; sets `after` of all members. */
+void local_device_move(Endpoint *p, const LocalSlot *s, int n);
+void local_device_copy(Endpoint *p, LocalRec *from, LocalRec *to);
+/* From in to out of one handle. */
+void local_device_alone(Endpoint *p, LocalRec *r);
 
 /* local_pair.c */
 weft_status local_transfer(Endpoint *p, LocalRec *r, weft_error *e);

@@ -54,7 +54,10 @@ weft_status local_transfer(Endpoint *p, LocalRec *r, weft_error *e) {
     if (from->op.count != to->op.count || from->op.dtype != to->op.dtype)
       return mismatch(w, from, to, e);
     size_t n = from->op.count * (size_t)dtype_size((DType)from->op.dtype);
-    if (n && to->op.out != from->op.in) memcpy(to->op.out, from->op.in, n);
+    if (device_apart(p->device))
+      local_device_copy(p, from, to);
+    else if (n && to->op.out != from->op.in)
+      memcpy(to->op.out, from->op.in, n);
     Endpoint *peer = other->owner;
     atomic_store(&r->done, true);
     atomic_store(&other->done, true); /* its owner may use the handle again */

@@ -12,8 +12,8 @@ static const WorldVtable *load_tcp(weft_error *e) {
 
 static const WorldKind kinds[] = {
     {.name = "local", .most = 1024, .bytes = &world_local_bytes, .load = load_local},
-    {.name = "mpi", .processes = true, .load = world_load_mpi},
-    {.name = "tcp", .processes = true, .meets = true, .load = load_tcp},
+    {.name = "mpi", .processes = true, .host = true, .load = world_load_mpi},
+    {.name = "tcp", .processes = true, .meets = true, .host = true, .load = load_tcp},
 };
 
 const char *world_names(char buf[64]) {

@@ -50,6 +50,7 @@ typedef struct WorldKind {
   const char *name;      /* "local" */
   bool processes;        /* one rank each, of a launcher; otherwise threads of this one */
   bool meets;            /* they find each other at World.meet */
+  bool host;             /* moves memory of the host only, not that of a device */
   int most;              /* ranks; 0: any number */
   const WorldBytes *bytes; /* NULL: a library has its own */
   /* The world itself; opens its shared object if it has one. NULL with an error that says

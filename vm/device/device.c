@@ -88,7 +88,9 @@ void device_main(Device *d, bool begins) {
 
 DeviceEvent device_record(Device *d) { return d->vt->record(d); }
 
-void device_wait(Device *d, DeviceEvent ev) { d->vt->wait(d, ev); }
+void device_wait(Device *d, DeviceEvent ev) {
+  if (ev.id) d->vt->wait(d, ev);
+}
 
 weft_status device_sync(Device *d, weft_error *e) {
   assert(!d->main);

@@ -47,7 +47,22 @@ typedef struct Kernel {
   void (*release)(Device *d, KernelArgs *a);
 } Kernel;
 
+/* 0: none, which is not waited for. */
 typedef struct DeviceEvent { uint64_t id; } DeviceEvent;
+
+/* Ranks of one process that a device joins at most. */
+enum { DEVICE_RANKS = 128 };
+
+/* out[..][i] = in[0][i] (+) in[1][i] ..., in that order and rounded once; all of them are
+ * read before one is written, so an output may be an input. */
+typedef struct DeviceMerge {
+  DType dtype;
+  bool most;             /* the maximum instead of the sum */
+  int nin, nout;
+  const void *in[DEVICE_RANKS];
+  void *out[DEVICE_RANKS];
+  uint64_t count;        /* elements */
+} DeviceMerge;
 
 typedef struct DeviceVtable {
   const char *name;
@@ -62,12 +77,19 @@ typedef struct DeviceVtable {
   void (*free_host)(Device *d, void *p, size_t bytes);
   const Kernel *(*kernel)(Device *d, int op, const KernelArgs *a);  /* NULL: no kernel */
   void (*launch)(Device *d, const Kernel *k, const KernelArgs *a);
-  /* upload is ordered on the queue, download is complete on return */
+  /* upload is ordered on the queue: what alloc_host gave must stay as it is until sync, any
+   * other source need not. download is complete on return. */
   void (*upload)(Device *d, void *dst, const void *src, size_t n);
   void (*download)(Device *d, void *dst, const void *src, size_t n);
   DeviceEvent (*record)(Device *d);                      /* marks the compute queue */
   void (*wait)(Device *d, DeviceEvent ev);               /* compute queue waits for ev */
   weft_status (*sync)(Device *d, weft_error *e);
+  /* What the ranks of one process exchange runs on queues beside the compute queue, behind
+   * the events of all members: `beside` chooses the queue, `merge` is work on it, and
+   * `beside_end` marks its end. NULL where the memory is the host's. */
+  void (*beside)(Device *d, const DeviceEvent *after, int n);
+  void (*merge)(Device *d, const DeviceMerge *m);
+  DeviceEvent (*beside_end)(Device *d);
 } DeviceVtable;
 
 /* What went through the wrappers. */
@@ -90,6 +112,8 @@ struct Device {
 /* A row of the table of devices (devices.c). */
 typedef struct DeviceKind {
   const char *name;      /* "cpu" */
+  bool host;             /* its memory is the host's */
+  bool f16;              /* computes in f16, as all do in f32 and bf16 */
   /* Bytes of scratch of one launch: by op, attr, shapes and types alone, so that a plan is
    * compiled to the byte on a machine that has no such device. */
   uint64_t (*work)(int op, const KernelArgs *a);
@@ -103,6 +127,8 @@ typedef struct DeviceKind {
 
 /* NULL is the first row. NULL with an error that lists what is there. */
 const DeviceKind *device_kind(const char *name, weft_error *e);
+/* Whether ranks of one process cannot reach each other's memory but through the device. */
+static inline bool device_apart(const Device *d) { return d && d->vt && d->vt->merge; }
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
                         int threads, weft_error *e);
@@ -124,5 +150,9 @@ weft_status device_sync(Device *d, weft_error *e);
 extern const DeviceVtable device_cpu;
 uint64_t cpu_work(int op, const KernelArgs *a);
 uint64_t cpu_state(int op, const KernelArgs *a);
+/* cuda.c, and kernels/cuda/work.c. */
+const DeviceVtable *device_load_cuda(weft_error *e);
+uint64_t cuda_work(int op, const KernelArgs *a);
+uint64_t cuda_state(int op, const KernelArgs *a);
 
 #endif

@@ -4,7 +4,9 @@
 static const DeviceVtable *load_cpu(weft_error *e) { return &device_cpu; }
 
 static const DeviceKind kinds[] = {
-    {.name = "cpu", .work = cpu_work, .state = cpu_state, .load = load_cpu},
+    {.name = "cpu", .host = true, .f16 = true, .work = cpu_work, .state = cpu_state,
+     .load = load_cpu},
+    {.name = "cuda", .work = cuda_work, .state = cuda_state, .load = device_load_cuda},
 };
 
 const DeviceKind *device_kind(const char *name, weft_error *e) {

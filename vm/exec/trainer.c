@@ -220,15 +220,27 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
                  machine / gib);
 }
 
+/* A device with memory of its own says itself what does not fit. */
+static weft_status open_device(Run *r, weft_error *e) {
+  const DeviceKind *k = r->c->device;
+  if (k->host) TRY(check_memory(r, r->world.node, e));
+  if (!k->host && r->kind->host)
+    return err_set(e, WEFT_EUSAGE,
+                   "--comm %s moves memory of the host only, not that of device %s; run all "
+                   "ranks in one process (--comm local), or on the cpu",
+                   r->kind->name, k->name);
+  r->device = k->load(e);
+  if (r->device) return WEFT_OK;
+  return e && e->code ? e->code : WEFT_EUSAGE;
+}
+
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   r->kind = o->world ? world_kind(o->world, e) : world_default(false, false);
   if (!r->kind) return e && e->code ? e->code : WEFT_EUSAGE;
   TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
   TRY(agree_at_start(r, o->fact, o->nfact, e));
-  TRY(check_memory(r, r->world.node, e));
-  r->device = r->c->device->load(e);
-  if (!r->device) return e && e->code ? e->code : WEFT_EUSAGE;
+  TRY(open_device(r, e));
   r->threads = allowed_threads(o->threads > 0 ? o->threads
                                               : default_threads(r->world.node));
   r->patience_s = o->patience_s;

@@ -1,0 +1,266 @@
+/* check_cuda_device.c - the CUDA device on the stand-in runtime (tests/standin): plans on
+ * it against one rank of the CPU, in several legal orders of what is queued; waits that are
+ * missing; what is said where there is no GPU. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/device_plans.h"
+#include "tests/lib/pair.h"
+#include "tests/lib/process.h"
+
+#ifdef WEFT_EMULATED_CUDA
+
+#include "tests/standin/standin.h"
+
+static void order(uint64_t n) {
+  Standin s = standin_usual;
+  s.order = n;
+  standin_set(&s);
+}
+
+/* ---- plans ---- */
+
+enum { SAMPLE = 3 };
+
+START_TEST(plan_agrees_with_one_rank_of_the_cpu) {
+  Text t = {0};
+  for (uint64_t i = 0; i < 2; i++)
+    ck_assert_msg(device_plan_holds(2026, (uint64_t)_i, i, &t), "%s", t.s);
+  text_free(&t);
+}
+END_TEST
+
+static ToyOptions small(int tp, int pp, int dp) {
+  ToyOptions o = toy_default();
+  o.tp = tp, o.pp = pp, o.dp = dp;
+  o.layers = pp, o.micro = 1, o.microbatches = pp, o.hidden = 16, o.heads = 2, o.kv_heads = 2, o.ffn = 16, o.seq = 4;
+  return o;
+}
+
+static void on_cuda(Pair *p, const ToyOptions *o, const DeviceKind *kind) {
+  pair_compile(p, o);
+  toy_free(&p->many);
+  ToyOptions many = *o;
+  many.device = kind;
+  ck_assert_int_eq(toy_compile(&p->many, &many, NULL), WEFT_OK);
+}
+
+START_TEST(bf16_agrees) {
+  Pair p;
+  ToyOptions o = small(2, 1, 2);
+  o.dtype = DT_BF16, o.sp = true;
+  on_cuda(&p, &o, device_standin());
+  toy_free(&p.one);
+  ToyOptions one = pair_alone(&o);
+  one.dtype = DT_F32;
+  ck_assert_int_eq(toy_compile(&p.one, &one, NULL), WEFT_OK);
+  pair_verify(&p, 2, 4e-2);
+  ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+  ck_assert_double_gt(p.report.grad, 1e-5);
+  pair_free(&p);
+}
+END_TEST
+
+/* What is queued does not run before somebody waits, and all of it does then. */
+START_TEST(shards_and_offload_agree) {
+  Pair p;
+  ToyOptions o = small(1, 2, 2);
+  o.strategy.stage = 2 + _i % 2;
+  on_cuda(&p, &o, device_standin());
+  uint64_t before = standin_ran();
+  pair_verify(&p, 2, 1e-4);
+  ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+  ck_assert_uint_gt(standin_ran() - before, 1000);
+  pair_free(&p);
+}
+END_TEST
+
+/* ---- waits that are missing ---- */
+
+/* One wait or event of one rank is lost, in every step: the `at`-th of each `of`. */
+static struct Fault {
+  bool waits;
+  int rank, at;
+  uint64_t of, seen;
+} fault;
+static DeviceVtable faulty;
+static const DeviceVtable *sound;
+
+static bool lost(const Device *d, bool wait) {
+  if (wait != fault.waits || d->rank != fault.rank) return false;
+  uint64_t n = fault.seen++;
+  return fault.of && n % fault.of == (uint64_t)fault.at;
+}
+
+static void lose_wait(Device *d, DeviceEvent ev) {
+  if (!lost(d, true)) sound->wait(d, ev);
+}
+
+static DeviceEvent lose_event(Device *d) {
+  DeviceEvent ev = sound->record(d);
+  return lost(d, false) ? (DeviceEvent){0} : ev;
+}
+
+static const DeviceVtable *load_faulty(weft_error *e) {
+  sound = device_standin()->load(e);
+  faulty = *sound;
+  faulty.wait = lose_wait, faulty.record = lose_event;
+  return &faulty;
+}
+
+/* The instructions that a rank waits in, or starts in, one after the other as they run. */
+static int list_transfers(const Program *p, bool waits, const Instr *out[], int most) {
+  const Instr *by[256] = {0};
+  int n = 0;
+  for (uint32_t i = 0; i < p->nmain; i++) {
+    const Instr *main = &p->code[i];
+    const Body *b = main->code == I_CALL ? &p->body[p->call[main->call].body] : NULL;
+    for (uint32_t k = 0; k < (b ? b->n : 1); k++) {
+      const Instr *in = b ? &p->code[b->first + k] : main;
+      bool starts = instr_is[in->code] & INSTR_STARTS;
+      if (starts) by[in->handle] = in;
+      if ((starts && !waits) || (in->code == I_WAIT && waits))
+        out[n++] = waits ? by[in->handle] : in;
+      ck_assert_int_lt(n, most);
+    }
+  }
+  return n;
+}
+
+/* What a wait is for: results that a kernel reads soon. A send's wait only keeps a buffer
+ * from being used again, perhaps by nobody. */
+static bool brings(const Instr *in) { return in->code != I_SEND; }
+/* A start whose operand was just made. A receive into a fresh buffer needs nobody. */
+static bool takes(const Instr *in) { return in->code != I_RECV; }
+
+static bool found(Pair *p) {
+  for (uint64_t i = 0; i < 5; i++) {
+    order(i);
+    fault.seen = 0;
+    pair_verify(p, 1, 1e-4);
+    if (!p->report.ok) return true;
+  }
+  return false;
+}
+
+/* Twenty of them: ten waits and ten events, spread over a step of each of two ranks. */
+START_TEST(a_missing_wait_shows) {
+  enum { MOST = 4096, PLANTS = 5 };
+  static const Instr *list[MOST];
+  DeviceKind kind = *device_standin();
+  kind.load = load_faulty;
+  Pair p;
+  ToyOptions o = small(2, 2, 1);
+  o.sp = true;
+  on_cuda(&p, &o, &kind);
+  fault = (struct Fault){.waits = _i / PLANTS % 2, .rank = _i / PLANTS / 2 * 3};
+  int pp = fault.rank ? 1 : 0;
+  int n = list_transfers(&p.many.compiled->prog[pp], fault.waits, list, MOST);
+  fault.of = (uint64_t)n;
+  fault.at = n * (2 * (_i % PLANTS) + 1) / (2 * PLANTS);
+  while (!(fault.waits ? brings : takes)(list[fault.at])) fault.at = (fault.at + 1) % n;
+  ck_assert_msg(found(&p), "%s %d of %d of rank %d was not missed: %s",
+                fault.waits ? "wait" : "event", fault.at, n, fault.rank,
+                p.many.compiled->prog[pp].what[list[fault.at]->what]);
+  fault.of = 0;
+  ck_assert(_i > 0 || !found(&p));
+  pair_free(&p);
+}
+END_TEST
+
+/* ---- what is said ---- */
+
+/* A copy of the program beside the module for tests, which is then the device. */
+#define BESIDE                                                                           \
+  "cp $weft weft; ln -sf " WEFT_BINARY_DIR "/standin/weft_cuda.so .; exec env "
+
+static void put_plan(void) {
+  RandomPlan p;
+  random_plan(7, 3, &p);
+  scratch_put("plan.lua", p.text, strlen(p.text));
+}
+
+START_TEST(the_program_verifies) {
+  put_plan();
+  Outcome o = process_run(100, "sh -c '" BESIDE "./weft verify plan.lua --device cuda'");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "the same (tolerance 0.0001)") != NULL, "%s", o.out);
+}
+END_TEST
+
+static const struct {
+  const char *machine, *says;
+} machines[] = {
+    {"driver=0", "device cuda: this machine has no NVIDIA driver (libcuda.so.1)"},
+    {"driver=12080", "the driver supports CUDA 12.8, but weft_cuda.so was built with 13.0"},
+    {"gpus=0", "device cuda: the driver shows no GPU; look at nvidia-smi"},
+    {"capability=75", "the GPU has compute capability 7.5; weft needs 8.0 or newer"},
+    {"memory=1000", "the plan needs 0.00 GiB, as check predicts; the GPU has 0.00 GiB"},
+};
+
+START_TEST(a_machine_that_cannot_is_told) {
+  put_plan();
+  Outcome o = process_run(
+      60, "sh -c '" BESIDE "WEFT_STANDIN=%s ./weft run plan.lua --steps 1 --device cuda'",
+      machines[_i].machine);
+  ck_assert_msg(strstr(o.err, machines[_i].says) != NULL, "%s", o.err);
+  ck_assert_int_eq(o.code, 2);
+}
+END_TEST
+
+START_TEST(no_module_is_told) {
+  put_plan();
+  Outcome o = process_run(
+      60, "sh -c 'cp $weft weft; exec ./weft run plan.lua --steps 1 --device cuda'");
+  ck_assert_msg(strstr(o.err, "device cuda is not there: weft_cuda.so is built where the "
+                              "CUDA toolkit (nvcc) is found") != NULL,
+                "%s", o.err);
+  ck_assert_int_eq(o.code, 2);
+  o = process_run(60, "$weft check plan.lua --device cuda");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft check plan.lua --device cuda --set dtype=f16");
+  ck_assert_msg(strstr(o.err, "device cuda computes in f32 and bf16") != NULL, "%s", o.err);
+  ck_assert_int_eq(o.code, 2);
+  o = process_run(60, "$weft check plan.lua --device tpu");
+  ck_assert_msg(strstr(o.err, "there is: cpu, cuda") != NULL, "%s", o.err);
+  ck_assert_int_eq(o.code, 2);
+}
+END_TEST
+
+static void add_tests(Suite *s) {
+  TCase *tc = tcase_create("standin");
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, plan_agrees_with_one_rank_of_the_cpu, 0, SAMPLE);
+  tcase_add_test(tc, bf16_agrees);
+  tcase_add_loop_test(tc, shards_and_offload_agree, 0, 2);
+  tcase_add_loop_test(tc, a_missing_wait_shows, 0, 20);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("program");
+  tcase_set_timeout(tc, 120);
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_test(tc, the_program_verifies);
+  tcase_add_loop_test(tc, a_machine_that_cannot_is_told, 0, LEN(machines));
+  tcase_add_test(tc, no_module_is_told);
+  suite_add_tcase(s, tc);
+}
+
+#else
+
+START_TEST(needs_a_compiler) {
+  printf("skipped: the CUDA device runs on the CPU where there is a C++ compiler\n");
+}
+END_TEST
+static void add_tests(Suite *s) {
+  TCase *tc = tcase_create("standin");
+  tcase_add_test(tc, needs_a_compiler);
+  suite_add_tcase(s, tc);
+}
+
+#endif
+
+Suite *cuda_device_suite(void) {
+  Suite *s = suite_create("cuda_device");
+  add_tests(s);
+  return s;
+}

@@ -1,0 +1,355 @@
+/* runtime.cpp - the CUDA runtime as far as weft uses it, without a GPU.
+ *
+ * A stream is a queue of closures: kernels, which the emulator runs, copies, records of
+ * events and waits for them. Nothing runs when it is enqueued. Whoever waits for a stream
+ * runs the heads of queues, one by one, until that stream is empty: any order that events
+ * allow may be taken, and one is chosen by chance: streams have ranks that are drawn again
+ * now and then, and the first that can go on does. So a wait that is missing gives other
+ * results in some order. Memory of the device can be touched while something runs only:
+ * a host that reads it directly ends with a signal. */
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <sys/mman.h>
+#include <vector>
+
+#include "cuda_runtime_api.h"
+#include "standin.h"
+#include "tests/lib/emulate.h"
+
+struct CUevent_st {
+  uint64_t recorded = 0, reached = 0; /* how often it was enqueued, and run */
+};
+
+namespace {
+
+struct Op {
+  std::function<void()> run;         /* or a wait: */
+  CUevent_st *event = nullptr;
+  uint64_t version = 0;
+};
+
+} // namespace
+
+struct CUstream_st {
+  std::deque<Op> queue;
+  uint64_t rank = 0;
+};
+
+extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30};
+
+namespace {
+
+struct Block {
+  size_t bytes;
+};
+
+struct Runtime {
+  std::recursive_mutex lock;
+  Standin is = standin_usual;
+  std::vector<CUstream_st *> stream;
+  std::map<char *, Block> device, pinned;
+  size_t used = 0;
+  uint64_t random = 1, ran = 0;
+
+  Runtime() {
+    if (const char *text = getenv("WEFT_STANDIN")) read(text);
+    random = is.order * 2 + 1;
+  }
+  void read(const char *text) {
+    static const char *const key[] = {"order=", "driver=", "gpus=", "capability=", "memory="};
+    long long value[5];
+    for (int i = 0; i < 5; i++) {
+      const char *at = strstr(text, key[i]);
+      value[i] = at ? atoll(at + strlen(key[i])) : -1;
+    }
+    if (value[0] >= 0) is.order = (uint64_t)value[0];
+    if (value[1] >= 0) is.driver = (int)value[1];
+    if (value[2] >= 0) is.gpus = (int)value[2];
+    if (value[3] >= 0) is.capability = (int)value[3];
+    if (value[4] >= 0) is.memory = (size_t)value[4];
+  }
+  uint64_t draw() {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return random >> 33;
+  }
+};
+
+/* Never destroyed: threads of ranks may end after main. */
+Runtime &self() {
+  static Runtime *r = new Runtime;
+  return *r;
+}
+typedef std::lock_guard<std::recursive_mutex> Guard;
+
+size_t pages(size_t n) {
+  const size_t page = 4096;
+  return (n + page - 1) / page * page;
+}
+
+/* ---- running ---- */
+
+void protect(Runtime &r, int how) {
+  for (auto &b : r.device) mprotect(b.first, pages(b.second.bytes), how);
+}
+
+bool can_go_on(const CUstream_st *s) {
+  if (s->queue.empty()) return false;
+  const Op &op = s->queue.front();
+  return !op.event || op.run || op.event->reached >= op.version;
+}
+
+/* One step of the stream that comes first among those that can go on. */
+bool step(Runtime &r) {
+  CUstream_st *best = nullptr;
+  if (r.draw() % 8 == 0)
+    for (CUstream_st *s : r.stream) s->rank = r.draw();
+  for (CUstream_st *s : r.stream)
+    if (can_go_on(s) && (!best || s->rank > best->rank)) best = s;
+  if (!best) return false;
+  Op op = std::move(best->queue.front());
+  best->queue.pop_front();
+  if (op.run) op.run();
+  r.ran++;
+  return true;
+}
+
+/* Runs until `s` is empty, or all streams are. */
+void drain(Runtime &r, const CUstream_st *s) {
+  bool open = false;
+  for (;;) {
+    bool left = s && !s->queue.empty();
+    for (size_t i = 0; !s && i < r.stream.size(); i++) left |= !r.stream[i]->queue.empty();
+    if (!left) break;
+    if (!open) protect(r, PROT_READ | PROT_WRITE), open = true;
+    if (step(r)) continue;
+    fprintf(stderr, "standin: streams wait for each other\n");
+    abort();
+  }
+  if (open) protect(r, PROT_NONE);
+}
+
+void enqueue(cudaStream_t s, std::function<void()> run) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  s->queue.push_back(Op{std::move(run), nullptr, 0});
+}
+
+bool is_pinned(Runtime &r, const void *p) {
+  auto b = r.pinned.upper_bound((char *)p);
+  if (b == r.pinned.begin()) return false;
+  --b;
+  return (char *)p < b->first + b->second.bytes;
+}
+
+bool is_device(Runtime &r, const void *p) {
+  auto b = r.device.upper_bound((char *)p);
+  if (b == r.device.begin()) return false;
+  --b;
+  return (char *)p < b->first + b->second.bytes;
+}
+
+} // namespace
+
+namespace emulate {
+/* A kernel on no stream runs at once. */
+void launch(cudaStream_t s, Dim3 grid, Dim3 threads, std::function<void()> body) {
+  if (!s) return run(grid, threads, body);
+  enqueue(s, [=] { run(grid, threads, body); });
+}
+} // namespace emulate
+
+/* ---- the machine ---- */
+
+void standin_set(const Standin *s) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  r.is = *s;
+  r.random = s->order * 2 + 1;
+}
+
+uint64_t standin_ran(void) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  return r.ran;
+}
+
+cudaError_t cudaDriverGetVersion(int *v) {
+  *v = self().is.driver;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *v) {
+  *v = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int *n) {
+  *n = self().is.gpus;
+  return *n ? cudaSuccess : cudaErrorNoDevice;
+}
+cudaError_t cudaSetDevice(int device) {
+  return device < self().is.gpus ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr which, int device) {
+  int c = self().is.capability;
+  *v = which == cudaDevAttrComputeCapabilityMajor ? c / 10 : c % 10;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+const char *cudaGetErrorName(cudaError_t e) {
+  switch (e) {
+  case cudaSuccess: return "cudaSuccess";
+  case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+  case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+  case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+  case cudaErrorNoDevice: return "cudaErrorNoDevice";
+  case cudaErrorNotReady: return "cudaErrorNotReady";
+  case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+  }
+  return "?";
+}
+const char *cudaGetErrorString(cudaError_t e) { return cudaGetErrorName(e); }
+
+/* ---- memory ---- */
+
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  *all = r.is.memory;
+  *left = r.is.memory - r.used;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, size_t n) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  if (r.used + n > r.is.memory) return cudaErrorMemoryAllocation;
+  void *m = mmap(nullptr, pages(n), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (m == MAP_FAILED) return cudaErrorMemoryAllocation;
+  r.used += n;
+  r.device[(char *)m] = Block{n};
+  *p = m;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  auto b = r.device.find((char *)p);
+  if (b == r.device.end()) return cudaErrorInvalidValue;
+  drain(r, nullptr);
+  r.used -= b->second.bytes;
+  munmap(p, pages(b->second.bytes));
+  r.device.erase(b);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  *p = aligned_alloc(4096, pages(n));
+  if (!*p) return cudaErrorMemoryAllocation;
+  r.pinned[(char *)*p] = Block{n};
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *p) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  if (!r.pinned.erase((char *)p)) return cudaErrorInvalidValue;
+  drain(r, nullptr);
+  free(p);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
+  enqueue(s, [=] { memset(p, value, n); });
+  return cudaSuccess;
+}
+
+/* From memory that is not pinned the source is taken at once; into such memory the copy is
+ * there on return. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcpyKind kind,
+                            cudaStream_t s) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  if (is_device(r, from) || is_pinned(r, from)) {
+    enqueue(s, [=] { memcpy(to, from, n); });
+  } else {
+    std::vector<char> taken((const char *)from, (const char *)from + n);
+    enqueue(s, [=] { memcpy(to, taken.data(), n); });
+  }
+  if (!is_device(r, to) && !is_pinned(r, to)) drain(r, s);
+  return cudaSuccess;
+}
+
+/* ---- streams and events ---- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  *s = new CUstream_st;
+  (*s)->rank = r.draw();
+  r.stream.push_back(*s);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  drain(r, s);
+  for (size_t i = 0; i < r.stream.size(); i++)
+    if (r.stream[i] == s) r.stream.erase(r.stream.begin() + (long)i);
+  delete s;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  drain(r, s);
+  return cudaSuccess;
+}
+
+/* Time passes between two looks: some of what is queued has run. */
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  protect(r, PROT_READ | PROT_WRITE);
+  for (uint64_t n = r.draw() % 64; n > 0 && !s->queue.empty() && step(r); n--) {
+  }
+  protect(r, PROT_NONE);
+  return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  if (e->recorded) s->queue.push_back(Op{nullptr, e, e->recorded});
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
+  *e = new CUevent_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  uint64_t version = ++e->recorded;
+  s->queue.push_back(Op{[=] { e->reached = version; }, e, version});
+  return cudaSuccess;
+}
+
+/* What still waits for it, or records it, comes first. */
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  Runtime &r = self();
+  Guard g(r.lock);
+  drain(r, nullptr);
+  delete e;
+  return cudaSuccess;
+}

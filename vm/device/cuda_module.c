@@ -1,0 +1,256 @@
+/* cuda_module.c - a GPU as a device: weft_cuda.so, through the CUDA runtime.
+ *
+ * A rank has a compute queue, on which everything of a step is enqueued, and some queues
+ * beside it for what ranks of this process exchange. Events come from a ring: one that is
+ * recorded again before it was waited for makes the wait longer, never shorter. Errors of
+ * what was enqueued come out at the next sync, so the calls that give none note the first
+ * one. */
+#include <cuda_runtime_api.h>
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "kernels/cuda/cuda.h"
+
+enum { BESIDE = 4, EVENTS = 1024, LEAST_CAPABILITY = 80 };
+
+typedef struct CudaDevice {
+  CudaContext c; /* what kernels see; first */
+  cudaStream_t compute, beside[BESIDE];
+  cudaEvent_t event[EVENTS];
+  int at_beside, at_event, nevent;
+  cudaError_t first; /* error of a call that gives none */
+} CudaDevice;
+
+static CudaDevice *of(Device *d) { return d->ctx; }
+
+static void note(Device *d, cudaError_t r) {
+  if (r != cudaSuccess && of(d)->first == cudaSuccess) of(d)->first = r;
+}
+
+static weft_status failed(const Device *d, cudaError_t r, const char *what, weft_error *e) {
+  return err_set(e, WEFT_ERUN, "rank %d: device cuda: %s: %s (%s)", d->rank, what,
+                 cudaGetErrorString(r), cudaGetErrorName(r));
+}
+
+/* ---- opening ---- */
+
+/* 13000 -> "13.0" */
+static const char *version_text(int v, char text[16]) {
+  snprintf(text, 16, "%d.%d", v / 1000, v % 1000 / 10);
+  return text;
+}
+
+static weft_status find_driver(weft_error *e) {
+  char has[16], needs[16];
+  int driver = 0, runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  if (!driver)
+    return err_set(e, WEFT_EUSAGE,
+                   "device cuda: this machine has no NVIDIA driver (libcuda.so.1); run "
+                   "without --device cuda, or install the driver");
+  if (driver / 1000 < runtime / 1000)
+    return err_set(e, WEFT_EUSAGE,
+                   "device cuda: the driver supports CUDA %s, but weft_cuda.so was built "
+                   "with %s; install a newer driver, or build weft with an older toolkit",
+                   version_text(driver, has), version_text(runtime, needs));
+  return WEFT_OK;
+}
+
+/* The first GPU that CUDA_VISIBLE_DEVICES leaves; all ranks of a process share it. */
+static weft_status find_gpu(weft_error *e) {
+  int n = 0, major = 0, minor = 0;
+  TRY(find_driver(e));
+  cudaError_t r = cudaGetDeviceCount(&n);
+  if (r == cudaErrorNoDevice || (r == cudaSuccess && n == 0))
+    return err_set(e, WEFT_EUSAGE,
+                   "device cuda: the driver shows no GPU; look at nvidia-smi and at "
+                   "CUDA_VISIBLE_DEVICES");
+  if (r == cudaSuccess) r = cudaSetDevice(0);
+  if (r == cudaSuccess)
+    r = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  if (r == cudaSuccess)
+    r = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+  if (r != cudaSuccess)
+    return err_set(e, WEFT_EUSAGE, "device cuda: the GPU cannot be used: %s",
+                   cudaGetErrorString(r));
+  if (major * 10 + minor < LEAST_CAPABILITY)
+    return err_set(e, WEFT_EUSAGE,
+                   "device cuda: the GPU has compute capability %d.%d; weft needs %d.%d or "
+                   "newer",
+                   major, minor, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
+  return WEFT_OK;
+}
+
+static cudaError_t make_queues(CudaDevice *c) {
+  cudaError_t r = cudaStreamCreateWithFlags(&c->compute, cudaStreamNonBlocking);
+  for (int i = 0; r == cudaSuccess && i < BESIDE; i++)
+    r = cudaStreamCreateWithFlags(&c->beside[i], cudaStreamNonBlocking);
+  for (int i = 0; r == cudaSuccess && i < EVENTS; i++) {
+    r = cudaEventCreateWithFlags(&c->event[i], cudaEventDisableTiming);
+    if (r == cudaSuccess) c->nevent++;
+  }
+  c->c.stream = c->compute;
+  return r;
+}
+
+static void close_cuda(Device *d) {
+  CudaDevice *c = d->ctx;
+  if (!c) return;
+  if (c->compute) (void)cudaStreamSynchronize(c->compute);
+  for (int i = 0; i < c->nevent; i++) (void)cudaEventDestroy(c->event[i]);
+  for (int i = 0; i < BESIDE; i++)
+    if (c->beside[i]) (void)cudaStreamDestroy(c->beside[i]);
+  if (c->compute) (void)cudaStreamDestroy(c->compute);
+  mem_free(d->alloc, c, sizeof *c);
+  d->ctx = NULL;
+}
+
+static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
+  TRY(find_gpu(e));
+  CudaDevice *c = mem_new(d->alloc, sizeof *c);
+  if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
+  d->ctx = c;
+  cudaError_t r = make_queues(c);
+  if (r == cudaSuccess) return WEFT_OK;
+  close_cuda(d);
+  return failed(d, r, "its queues cannot be made", e);
+}
+
+/* ---- memory ---- */
+
+static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r, weft_error *e) {
+  const double gib = 1 << 30;
+  size_t left = 0, all = 0;
+  (void)cudaGetLastError(); /* this one does not stay */
+  if (r != cudaErrorMemoryAllocation) return failed(d, r, "memory cannot be had", e);
+  (void)cudaMemGetInfo(&left, &all);
+  return err_set(e, WEFT_ENOMEM,
+                 "rank %d: device cuda: the plan needs %.2f GiB, as check predicts; the GPU "
+                 "has %.2f GiB, of which %.2f GiB are free; use a smaller batch.micro or "
+                 "batch.seq, recompute, or more GPUs",
+                 d->rank, (double)bytes / gib, (double)all / gib, (double)left / gib);
+}
+
+static weft_status alloc(Device *d, size_t bytes, void **p, weft_error *e) {
+  cudaError_t r = cudaMalloc(p, MAX(bytes, 1));
+  if (r != cudaSuccess) return no_memory(d, bytes, r, e);
+  note(d, cudaMemsetAsync(*p, 0, bytes, of(d)->compute));
+  return WEFT_OK;
+}
+
+/* Waits for all queues that could still use it. */
+static void release(Device *d, void *p, size_t bytes) { note(d, cudaFree(p)); }
+
+static weft_status alloc_host(Device *d, size_t bytes, void **p, weft_error *e) {
+  cudaError_t r = cudaHostAlloc(p, MAX(bytes, 1), cudaHostAllocPortable);
+  if (r != cudaSuccess)
+    return err_set(e, WEFT_ENOMEM, "rank %d: device cuda: no %.1f MiB of pinned memory: %s",
+                   d->rank, (double)bytes / (1 << 20), cudaGetErrorString(r));
+  memset(*p, 0, bytes);
+  return WEFT_OK;
+}
+
+static void release_host(Device *d, void *p, size_t bytes) { note(d, cudaFreeHost(p)); }
+
+static void upload(Device *d, void *dst, const void *src, size_t n) {
+  if (n) note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
+}
+
+static void download(Device *d, void *dst, const void *src, size_t n) {
+  if (!n) return;
+  note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
+  note(d, cudaStreamSynchronize(of(d)->compute));
+}
+
+/* ---- the compute queue ---- */
+
+static bool has_type(const KTensor *t) { return t->dtype != DT_F16; }
+
+static const Kernel *kernel(Device *d, int op, const KernelArgs *a) {
+  const Kernel *k = &cuda_kernels[op];
+  for (int i = 0; i < a->nin; i++)
+    if (!has_type(&a->in[i])) return NULL;
+  for (int i = 0; i < a->nout; i++)
+    if (!has_type(&a->out[i])) return NULL;
+  return k->run ? k : NULL;
+}
+
+static void launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(d, a); }
+
+static DeviceEvent mark(Device *d, cudaStream_t queue) {
+  CudaDevice *c = of(d);
+  cudaEvent_t ev = c->event[c->at_event];
+  c->at_event = (c->at_event + 1) % EVENTS;
+  note(d, cudaEventRecord(ev, queue));
+  return (DeviceEvent){(uint64_t)(uintptr_t)ev};
+}
+
+static void behind(Device *d, cudaStream_t queue, DeviceEvent ev) {
+  note(d, cudaStreamWaitEvent(queue, (cudaEvent_t)(uintptr_t)ev.id, 0));
+}
+
+static DeviceEvent record(Device *d) { return mark(d, of(d)->compute); }
+
+static void wait(Device *d, DeviceEvent ev) { behind(d, of(d)->compute, ev); }
+
+/* Looks again and again: at first at once, so that a short step is seen to end, then
+ * twenty thousand times a second. */
+static cudaError_t poll(cudaStream_t queue) {
+  enum { AT_ONCE = 2000, PAUSE_NS = 50000 };
+  cudaError_t r;
+  for (int i = 0; (r = cudaStreamQuery(queue)) == cudaErrorNotReady; i++) {
+    struct timespec pause = {.tv_nsec = PAUSE_NS};
+    if (i < AT_ONCE)
+      sched_yield();
+    else
+      nanosleep(&pause, NULL);
+  }
+  return r;
+}
+
+static weft_status sync(Device *d, weft_error *e) {
+  CudaDevice *c = of(d);
+  cudaError_t r = c->first != cudaSuccess ? c->first : poll(c->compute);
+  if (r == cudaSuccess) r = cudaGetLastError(); /* of a launch */
+  c->first = cudaSuccess;
+  return r == cudaSuccess ? WEFT_OK : failed(d, r, "a kernel or copy failed", e);
+}
+
+/* ---- beside it ---- */
+
+static cudaStream_t side(Device *d) { return of(d)->beside[of(d)->at_beside]; }
+
+static void beside(Device *d, const DeviceEvent *after, int n) {
+  of(d)->at_beside = (of(d)->at_beside + 1) % BESIDE;
+  for (int i = 0; i < n; i++)
+    if (after[i].id) behind(d, side(d), after[i]);
+}
+
+static void merge(Device *d, const DeviceMerge *m) { cuda_merge(side(d), m); }
+
+static DeviceEvent beside_end(Device *d) { return mark(d, side(d)); }
+
+static const DeviceVtable device_cuda = {
+  .name = "cuda",
+  .version = 1,
+  .open = open_cuda,
+  .close = close_cuda,
+  .alloc = alloc,
+  .free = release,
+  .alloc_host = alloc_host,
+  .free_host = release_host,
+  .kernel = kernel,
+  .launch = launch,
+  .upload = upload,
+  .download = download,
+  .record = record,
+  .wait = wait,
+  .sync = sync,
+  .beside = beside,
+  .merge = merge,
+  .beside_end = beside_end,
+};
+
+__attribute__((visibility("default"))) const DeviceVtable *const weft_device = &device_cuda;
