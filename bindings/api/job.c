@@ -93,7 +93,7 @@ static void warn_memory(Job *j) {
 static weft_status check_device(Job *j) {
   if (!j->device || j->device->f16 || j->plan.dtype != DT_F16) return WEFT_OK;
   return err_set(&j->e, WEFT_EUSAGE,
-                 "device %s computes in f32 and bf16; the plan's dtype is f16: use bf16",
+                 "device %s computes in f32 and bf16; the plan's precision is f16: use bf16",
                  j->device->name);
 }
 

@@ -10,7 +10,9 @@
 
 extern const DeviceVtable *const weft_device;
 
-static const DeviceVtable *load(weft_error *e) { return weft_device; }
+static const DeviceVtable *load(weft_error *e) {
+  return weft_device;
+}
 
 const DeviceKind *device_standin(void) {
   static DeviceKind kind;
@@ -35,7 +37,8 @@ int device_plans(int argc, char **argv) {
     if (!device_plan_holds(1, i / orders, i % orders, &t))
       failed++, fprintf(stderr, "FAILED in order %d: %s", (int)(i % orders), t.s);
     text_free(&t);
-    if (i % orders == orders - 1) printf("plan %d: %d orders\n", (int)(i / orders), (int)orders);
+    if (i % orders == orders - 1)
+      printf("plan %d: %d orders\n", (int)(i / orders), (int)orders);
     fflush(stdout);
   }
   printf("%d plans x %d orders: %d failed\n", (int)n, (int)orders, (int)failed);

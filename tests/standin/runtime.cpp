@@ -4,8 +4,9 @@
  * events and waits for them. Nothing runs when it is enqueued. Whoever waits for a stream
  * runs the heads of queues, one by one, until that stream is empty: any order that events
  * allow may be taken, and one is chosen by chance: streams have ranks that are drawn again
- * now and then, and the first that can go on does. So a wait that is missing gives other
- * results in some order. Memory of the device can be touched while something runs only:
+ * now and then, and the first that can go on does. One stream that copies go through, as a
+ * compute queue, goes on only when no other can; which one, the number of the order says.
+ * So a wait that is missing gives other results in some order. Memory of the device can be touched while something runs only:
  * a host that reads it directly ends with a signal. */
 #include <cstdio>
 #include <cstdlib>
@@ -38,6 +39,7 @@ struct Op {
 struct CUstream_st {
   std::deque<Op> queue;
   uint64_t rank = 0;
+  bool copies = false;
 };
 
 extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30};
@@ -103,13 +105,24 @@ bool can_go_on(const CUstream_st *s) {
   return !op.event || op.run || op.event->reached >= op.version;
 }
 
+/* The stream that comes last in this order; null in one of them. */
+CUstream_st *starved(Runtime &r) {
+  uint64_t n = 0;
+  for (CUstream_st *s : r.stream) n += s->copies;
+  uint64_t which = r.is.order % (n + 1);
+  for (CUstream_st *s : r.stream)
+    if (s->copies && which-- == 0) return s;
+  return nullptr;
+}
+
 /* One step of the stream that comes first among those that can go on. */
 bool step(Runtime &r) {
-  CUstream_st *best = nullptr;
-  if (r.draw() % 8 == 0)
+  CUstream_st *best = nullptr, *last = starved(r);
+  if (r.draw() % 16 == 0)
     for (CUstream_st *s : r.stream) s->rank = r.draw();
   for (CUstream_st *s : r.stream)
-    if (can_go_on(s) && (!best || s->rank > best->rank)) best = s;
+    if (s != last && can_go_on(s) && (!best || s->rank > best->rank)) best = s;
+  if (!best && last && can_go_on(last)) best = last;
   if (!best) return false;
   Op op = std::move(best->queue.front());
   best->queue.pop_front();
@@ -266,6 +279,7 @@ cudaError_t cudaFreeHost(void *p) {
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
+  s->copies = true;
   enqueue(s, [=] { memset(p, value, n); });
   return cudaSuccess;
 }

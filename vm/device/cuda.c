@@ -11,17 +11,19 @@
 const DeviceVtable *device_load_cuda(weft_error *e) {
   char path[4096];
   if (!module_find(MODULE, path, sizeof path)) {
-    err_set(e, WEFT_EUSAGE,
-            "device cuda is not there: %s is built where the CUDA toolkit (nvcc) is found "
-            "when weft is configured; install it and build again",
-            MODULE);
+    err_set(
+        e, WEFT_EUSAGE,
+        "device cuda is not there: %s is built where the CUDA toolkit (nvcc) is found "
+        "when weft is configured; install it and build again",
+        MODULE);
     return NULL;
   }
   void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!so) {
     const char *why = dlerror();
-    err_set(e, WEFT_EUSAGE, "device cuda cannot be opened: %s; it needs the libraries of "
-                            "the CUDA toolkit that it was built with",
+    err_set(e, WEFT_EUSAGE,
+            "device cuda cannot be opened: %s; it needs the libraries of "
+            "the CUDA toolkit that it was built with",
             why ? why : path);
     return NULL;
   }

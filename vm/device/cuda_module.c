@@ -22,13 +22,16 @@ typedef struct CudaDevice {
   cudaError_t first; /* error of a call that gives none */
 } CudaDevice;
 
-static CudaDevice *of(Device *d) { return d->ctx; }
+static CudaDevice *of(Device *d) {
+  return d->ctx;
+}
 
 static void note(Device *d, cudaError_t r) {
   if (r != cudaSuccess && of(d)->first == cudaSuccess) of(d)->first = r;
 }
 
-static weft_status failed(const Device *d, cudaError_t r, const char *what, weft_error *e) {
+static weft_status failed(const Device *d, cudaError_t r, const char *what,
+                          weft_error *e) {
   return err_set(e, WEFT_ERUN, "rank %d: device cuda: %s: %s (%s)", d->rank, what,
                  cudaGetErrorString(r), cudaGetErrorName(r));
 }
@@ -76,10 +79,11 @@ static weft_status find_gpu(weft_error *e) {
     return err_set(e, WEFT_EUSAGE, "device cuda: the GPU cannot be used: %s",
                    cudaGetErrorString(r));
   if (major * 10 + minor < LEAST_CAPABILITY)
-    return err_set(e, WEFT_EUSAGE,
-                   "device cuda: the GPU has compute capability %d.%d; weft needs %d.%d or "
-                   "newer",
-                   major, minor, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
+    return err_set(
+        e, WEFT_EUSAGE,
+        "device cuda: the GPU has compute capability %d.%d; weft needs %d.%d or "
+        "newer",
+        major, minor, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
   return WEFT_OK;
 }
 
@@ -99,7 +103,8 @@ static void close_cuda(Device *d) {
   CudaDevice *c = d->ctx;
   if (!c) return;
   if (c->compute) (void)cudaStreamSynchronize(c->compute);
-  for (int i = 0; i < c->nevent; i++) (void)cudaEventDestroy(c->event[i]);
+  for (int i = 0; i < c->nevent; i++)
+    (void)cudaEventDestroy(c->event[i]);
   for (int i = 0; i < BESIDE; i++)
     if (c->beside[i]) (void)cudaStreamDestroy(c->beside[i]);
   if (c->compute) (void)cudaStreamDestroy(c->compute);
@@ -120,17 +125,19 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
 
 /* ---- memory ---- */
 
-static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r, weft_error *e) {
+static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r,
+                             weft_error *e) {
   const double gib = 1 << 30;
   size_t left = 0, all = 0;
   (void)cudaGetLastError(); /* this one does not stay */
   if (r != cudaErrorMemoryAllocation) return failed(d, r, "memory cannot be had", e);
   (void)cudaMemGetInfo(&left, &all);
-  return err_set(e, WEFT_ENOMEM,
-                 "rank %d: device cuda: the plan needs %.2f GiB, as check predicts; the GPU "
-                 "has %.2f GiB, of which %.2f GiB are free; use a smaller batch.micro or "
-                 "batch.seq, recompute, or more GPUs",
-                 d->rank, (double)bytes / gib, (double)all / gib, (double)left / gib);
+  return err_set(
+      e, WEFT_ENOMEM,
+      "rank %d: device cuda: the plan needs %.2f GiB, as check predicts; the GPU "
+      "has %.2f GiB, of which %.2f GiB are free; use a smaller batch.micro or "
+      "batch.seq, recompute, or more GPUs",
+      d->rank, (double)bytes / gib, (double)all / gib, (double)left / gib);
 }
 
 static weft_status alloc(Device *d, size_t bytes, void **p, weft_error *e) {
@@ -141,18 +148,23 @@ static weft_status alloc(Device *d, size_t bytes, void **p, weft_error *e) {
 }
 
 /* Waits for all queues that could still use it. */
-static void release(Device *d, void *p, size_t bytes) { note(d, cudaFree(p)); }
+static void release(Device *d, void *p, size_t bytes) {
+  note(d, cudaFree(p));
+}
 
 static weft_status alloc_host(Device *d, size_t bytes, void **p, weft_error *e) {
   cudaError_t r = cudaHostAlloc(p, MAX(bytes, 1), cudaHostAllocPortable);
   if (r != cudaSuccess)
-    return err_set(e, WEFT_ENOMEM, "rank %d: device cuda: no %.1f MiB of pinned memory: %s",
-                   d->rank, (double)bytes / (1 << 20), cudaGetErrorString(r));
+    return err_set(e, WEFT_ENOMEM,
+                   "rank %d: device cuda: no %.1f MiB of pinned memory: %s", d->rank,
+                   (double)bytes / (1 << 20), cudaGetErrorString(r));
   memset(*p, 0, bytes);
   return WEFT_OK;
 }
 
-static void release_host(Device *d, void *p, size_t bytes) { note(d, cudaFreeHost(p)); }
+static void release_host(Device *d, void *p, size_t bytes) {
+  note(d, cudaFreeHost(p));
+}
 
 static void upload(Device *d, void *dst, const void *src, size_t n) {
   if (n) note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
@@ -166,7 +178,9 @@ static void download(Device *d, void *dst, const void *src, size_t n) {
 
 /* ---- the compute queue ---- */
 
-static bool has_type(const KTensor *t) { return t->dtype != DT_F16; }
+static bool has_type(const KTensor *t) {
+  return t->dtype != DT_F16;
+}
 
 static const Kernel *kernel(Device *d, int op, const KernelArgs *a) {
   const Kernel *k = &cuda_kernels[op];
@@ -177,7 +191,9 @@ static const Kernel *kernel(Device *d, int op, const KernelArgs *a) {
   return k->run ? k : NULL;
 }
 
-static void launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(d, a); }
+static void launch(Device *d, const Kernel *k, const KernelArgs *a) {
+  k->run(d, a);
+}
 
 static DeviceEvent mark(Device *d, cudaStream_t queue) {
   CudaDevice *c = of(d);
@@ -191,9 +207,13 @@ static void behind(Device *d, cudaStream_t queue, DeviceEvent ev) {
   note(d, cudaStreamWaitEvent(queue, (cudaEvent_t)(uintptr_t)ev.id, 0));
 }
 
-static DeviceEvent record(Device *d) { return mark(d, of(d)->compute); }
+static DeviceEvent record(Device *d) {
+  return mark(d, of(d)->compute);
+}
 
-static void wait(Device *d, DeviceEvent ev) { behind(d, of(d)->compute, ev); }
+static void wait(Device *d, DeviceEvent ev) {
+  behind(d, of(d)->compute, ev);
+}
 
 /* Looks again and again: at first at once, so that a short step is seen to end, then
  * twenty thousand times a second. */
@@ -220,7 +240,9 @@ static weft_status sync(Device *d, weft_error *e) {
 
 /* ---- beside it ---- */
 
-static cudaStream_t side(Device *d) { return of(d)->beside[of(d)->at_beside]; }
+static cudaStream_t side(Device *d) {
+  return of(d)->beside[of(d)->at_beside];
+}
 
 static void beside(Device *d, const DeviceEvent *after, int n) {
   of(d)->at_beside = (of(d)->at_beside + 1) % BESIDE;
@@ -228,29 +250,34 @@ static void beside(Device *d, const DeviceEvent *after, int n) {
     if (after[i].id) behind(d, side(d), after[i]);
 }
 
-static void merge(Device *d, const DeviceMerge *m) { cuda_merge(side(d), m); }
+static void merge(Device *d, const DeviceMerge *m) {
+  cuda_merge(side(d), m);
+}
 
-static DeviceEvent beside_end(Device *d) { return mark(d, side(d)); }
+static DeviceEvent beside_end(Device *d) {
+  return mark(d, side(d));
+}
 
 static const DeviceVtable device_cuda = {
-  .name = "cuda",
-  .version = 1,
-  .open = open_cuda,
-  .close = close_cuda,
-  .alloc = alloc,
-  .free = release,
-  .alloc_host = alloc_host,
-  .free_host = release_host,
-  .kernel = kernel,
-  .launch = launch,
-  .upload = upload,
-  .download = download,
-  .record = record,
-  .wait = wait,
-  .sync = sync,
-  .beside = beside,
-  .merge = merge,
-  .beside_end = beside_end,
+    .name = "cuda",
+    .version = 1,
+    .open = open_cuda,
+    .close = close_cuda,
+    .alloc = alloc,
+    .free = release,
+    .alloc_host = alloc_host,
+    .free_host = release_host,
+    .kernel = kernel,
+    .launch = launch,
+    .upload = upload,
+    .download = download,
+    .record = record,
+    .wait = wait,
+    .sync = sync,
+    .beside = beside,
+    .merge = merge,
+    .beside_end = beside_end,
 };
 
-__attribute__((visibility("default"))) const DeviceVtable *const weft_device = &device_cuda;
+__attribute__((visibility("default"))) const DeviceVtable *const weft_device =
+    &device_cuda;

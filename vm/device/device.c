@@ -3,7 +3,9 @@
 #include "device.h"
 
 /* Whether this is the call that a test wants to fail. */
-static bool fails(Device *d) { return d->fail_in > 0 && --d->fail_in == 0; }
+static bool fails(Device *d) {
+  return d->fail_in > 0 && --d->fail_in == 0;
+}
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
                         int threads, weft_error *e) {
@@ -86,7 +88,9 @@ void device_main(Device *d, bool begins) {
   d->main = begins;
 }
 
-DeviceEvent device_record(Device *d) { return d->vt->record(d); }
+DeviceEvent device_record(Device *d) {
+  return d->vt->record(d);
+}
 
 void device_wait(Device *d, DeviceEvent ev) {
   if (ev.id) d->vt->wait(d, ev);

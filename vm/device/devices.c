@@ -1,10 +1,16 @@
 /* devices.c - the table of devices. One more is a module, a row here and its kernels. */
 #include "device.h"
 
-static const DeviceVtable *load_cpu(weft_error *e) { return &device_cpu; }
+static const DeviceVtable *load_cpu(weft_error *e) {
+  return &device_cpu;
+}
 
 static const DeviceKind kinds[] = {
-    {.name = "cpu", .host = true, .f16 = true, .work = cpu_work, .state = cpu_state,
+    {.name = "cpu",
+     .host = true,
+     .f16 = true,
+     .work = cpu_work,
+     .state = cpu_state,
      .load = load_cpu},
     {.name = "cuda", .work = cuda_work, .state = cuda_state, .load = device_load_cuda},
 };
