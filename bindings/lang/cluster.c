@@ -60,6 +60,7 @@ static void read_figures(lua_State *L, int gpu, Cluster *c) {
   c->nvlink_latency = figure(L, gpu, "nvlink_latency");
   c->network_bandwidth = figure(L, gpu, "network_bandwidth");
   c->network_latency = figure(L, gpu, "network_latency");
+  c->host_bandwidth = figure(L, gpu, "host_bandwidth");
   if (!c->gpus) c->gpus = (int64_t)figure(L, gpu, "gpus");
 }
 

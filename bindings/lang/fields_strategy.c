@@ -271,10 +271,21 @@ static void recompute_list(Check *c, int idx, const char *path) {
   c->plan->recompute.pattern = pattern;
 }
 
+/* Whether the field of that name is one of the strategy, where the plan has its own. */
+static bool said_by_plan(Check *c, const char *path) {
+  static const char *const own[] = {"recompute", "activation_checkpointing"};
+  int top = lua_gettop(c->L);
+  bool said = false;
+  for (int i = 0; i < LEN(own) && strncmp(path, "strategy.", 9) == 0; i++)
+    said |= field_push(c->L, PLAN_INDEX, own[i]) != LUA_TNIL;
+  lua_settop(c->L, top);
+  return said;
+}
+
 /* true, "full", { "selective", "layers.*.mlp" } */
 static void recompute(Check *c, int idx, const char *path) {
   Recompute *r = &c->plan->recompute;
-  if (r->pattern || r->full || r->selective || r->cheap) {
+  if (said_by_plan(c, path)) {
     diag_error(c->d, "alias", path, "recompute is given twice");
     return;
   }

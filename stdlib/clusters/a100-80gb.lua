@@ -15,4 +15,6 @@ return {
   -- DGX A100 user guide: eight ConnectX-6 for compute at 200 Gb/s, one for each GPU.
   network_bandwidth = 25e9,
   network_latency = 9.6e-6,            -- NCCL's table again, NET
+  -- PCIe 4.0 x16; of the memory of the host each GPU's share is about as fast.
+  host_bandwidth = 32e9,
 }

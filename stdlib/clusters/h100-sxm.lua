@@ -16,4 +16,6 @@ return {
   -- DGX H100 user guide: eight ConnectX-7 at 400 Gb/s, one for each GPU.
   network_bandwidth = 50e9,
   network_latency = 9.6e-6,            -- NCCL's table again, NET
+  -- PCIe 5.0 x16; of the memory of the host each GPU's share is about as fast.
+  host_bandwidth = 64e9,
 }

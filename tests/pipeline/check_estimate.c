@@ -28,7 +28,8 @@ static void setup(void) {
                             .nvlink_bandwidth = 100,
                             .nvlink_latency = 0.001,
                             .network_bandwidth = 10,
-                            .network_latency = 0.01}};
+                            .network_latency = 0.01,
+                            .host_bandwidth = 1000}};
   units = (Units){.edge = &edge};
   memset(rank, 0, sizeof rank);
   memset(life, 0, sizeof life);
@@ -75,6 +76,29 @@ START_TEST(gathered_for_a_while) {
   ck_assert_double_eq_tol(of(0).seconds - hidden,
                           (100000 / 200.0 + 0.001 - MICROBATCHES * work) - 0.501, 1e-6);
   ck_assert_double_eq(of(0).dp, 800 + 100000);
+}
+END_TEST
+
+/* 1000 parameters: 4 bytes to the host, 2 back, 34 touched there, at 1000 B/s instead of
+ * 34000 B/s. Shards of half of 500 bytes are copied up before they are gathered. */
+START_TEST(what_lies_on_the_host_is_copied) {
+  double before = of(0).seconds;
+  plan.strategy.offload_state = true;
+  ck_assert_double_eq_tol(of(0).seconds - before, 6 + 34 - 1, 1e-9);
+  plan.strategy.stage = 3, life[0][AREA_GATHER].copies = 500;
+  before = of(0).seconds;
+  plan.strategy.offload_params = true;
+  ck_assert_double_eq_tol(of(0).seconds - before, 0.25, 1e-9);
+}
+END_TEST
+
+/* What runs beside kernels inside a body takes no time of its own. */
+START_TEST(hidden_in_bodies) {
+  double before = of(0).seconds;
+  rank[0].work[PH_W].hidden = 0.5;
+  ck_assert_double_eq_tol(before - of(0).seconds, MICROBATCHES * 0.5 - 0.5, 1e-9);
+  rank[0].work[PH_B].seconds = 0.25;
+  ck_assert_double_eq_tol(before - of(0).seconds, MICROBATCHES * 0.25 - 0.25, 1e-9);
 }
 END_TEST
 
@@ -140,6 +164,8 @@ END_TEST
 Suite *estimate_suite(void) {
   const TTest *test[] = {all_in_one_machine,
                          gathered_for_a_while,
+                         what_lies_on_the_host_is_copied,
+                         hidden_in_bodies,
                          idle_share_stretches_the_pipeline,
                          reduced_after_the_backward,
                          reduced_within_the_backward,

@@ -11,8 +11,9 @@
 /* ---- buffers ---- */
 
 Event *walk_event(Walk *w, EventKind kind) {
-  Event *e = w->t->brief ? &w->unwanted : VEC_PUSH(w->a, w->t->ev);
   w->now++;
+  if (w->t->brief) return &w->unwanted;
+  Event *e = VEC_PUSH(w->a, w->t->ev);
   *e = (Event){.kind = (uint8_t)kind,
                .buffer = -1,
                .peer = -1,
@@ -47,8 +48,7 @@ static int new_edge(Walk *w, int32_t edge) {
 
 static void touch(Walk *w, int buffer) {
   if (buffer < 0) return;
-  Interval *v = &w->t->buffer[AREA_ACTIVATIONS].at[buffer];
-  v->end = MAX(v->end, w->now);
+  w->t->buffer[AREA_ACTIVATIONS].at[buffer].end = w->now;
 }
 
 /* The number of an edge in its chunk. */
@@ -168,39 +168,47 @@ static void wait_for_all_sends(Walk *w) {
 
 /* ---- calls ---- */
 
-/* The bodies that use each frame, and the one that opens it. */
-enum { F = 1 << PH_F, I = 1 << PH_I, W = 1 << PH_W, B = 1 << PH_B };
-static const uint8_t frame_use[3] = {F | I | B, F | I | W | B, I | W};
-static const uint8_t frame_open[3] = {PH_F, PH_F, PH_I};
+/* What a call touches, by buffers of its own (frames) and of the chunk (edges). */
+static void touch_buffers(Walk *w, const CompiledUnit *x, const UnitCall *c, int chunk,
+                          const int *number, int32_t *frame, int u, int mb) {
+  for (int k = 0; k < 3; k++)
+    if (c->opens >> k & 1)
+      frame[k] = new_buffer(w, x->code->frame[k], 3 * u + k);
+    else if (c->uses >> k & 1)
+      touch(w, frame[k]);
+  for (int i = 0; i < c->nedge; i++) {
+    int k = c->edge[i];
+    int32_t *buf = edge_buffer(w, chunk, number[k], mb);
+    if (*buf < 0)
+      *buf = new_edge(w, x->edge[k]);
+    else
+      touch(w, *buf);
+  }
+}
+
+/* The same buffers as a call binds them: -1 where it does not touch one. */
+static uint32_t note_buffers(Walk *w, const CompiledUnit *x, const UnitCall *c, int chunk,
+                             const int *number, const int32_t *frame, int mb) {
+  uint32_t first = (uint32_t)w->t->call_buffer.n;
+  for (int k = 0; k < 3 + x->code->nedge; k++) {
+    bool alive = k < 3 && (c->opens | c->uses) >> k & 1;
+    *VEC_PUSH(w->a, w->t->call_buffer) = alive ? frame[k] : -1;
+  }
+  for (int i = 0; i < c->nedge; i++)
+    w->t->call_buffer.at[first + 3 + (uint32_t)c->edge[i]] =
+        *edge_buffer(w, chunk, number[c->edge[i]], mb);
+  return first;
+}
 
 static void call(Walk *w, int u, Phase ph, int mb) {
   const CompiledUnit *x = &w->u->at[u];
-  const UnitCode *code = x->code;
-  if (code->body[ph]->n == 0) return;
+  if (x->code->body[ph]->n == 0) return;
   int chunk = w->st->chunk[w->st->of_unit[u]], unit = w->local[u];
   int32_t *frame = w->frame[(size_t)unit * (size_t)w->tr->microbatches + (size_t)mb];
-  for (int k = 0; k < 3; k++) {
-    if (code->frame[k] == 0)
-      frame[k] = -1;
-    else if (ph == frame_open[k])
-      frame[k] = new_buffer(w, code->frame[k], 3 * u + k);
-    else if (frame_use[k] >> ph & 1)
-      touch(w, frame[k]);
-  }
-  uint32_t first = (uint32_t)w->t->call_buffer.n;
-  for (int k = 0; k < 3; k++) {
-    bool alive = code->frame[k] > 0 && frame_use[k] >> ph & 1;
-    if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = alive ? frame[k] : -1;
-  }
-  for (int k = 0; k < code->nedge; k++) {
-    bool used = code->edge_use[k] >> ph & 1;
-    int32_t *buf = edge_buffer(w, chunk, w->unit_edge[unit][k], mb);
-    if (used) {
-      if (*buf < 0) *buf = new_edge(w, x->edge[k]);
-      touch(w, *buf);
-    }
-    if (!w->t->brief) *VEC_PUSH(w->a, w->t->call_buffer) = used ? *buf : -1;
-  }
+  const UnitCall *c = &w->unit_call[unit][ph];
+  const int *number = w->unit_edge[unit];
+  touch_buffers(w, x, c, chunk, number, frame, u, mb);
+  uint32_t first = w->t->brief ? 0 : note_buffers(w, x, c, chunk, number, frame, mb);
   note_step(w, STEP_CALL, ph, u, w->now);
   Event *e = walk_event(w, EV_CALL);
   e->phase = (uint8_t)ph, e->unit = u, e->mb = mb, e->edges = first;
@@ -256,6 +264,25 @@ static void run_action(Walk *w, const Action *a, int base) {
 
 /* ---- set-up ---- */
 
+/* The bodies that use each frame, and the one that opens it. */
+enum { F = 1 << PH_F, I = 1 << PH_I, W = 1 << PH_W, B = 1 << PH_B };
+static const uint8_t frame_use[3] = {F | I | B, F | I | W | B, I | W};
+static const uint8_t frame_open[3] = {PH_F, PH_F, PH_I};
+
+static void look_at_calls(Walk *w, const UnitCode *code, UnitCall call[BODIES]) {
+  for (Phase ph = PH_F; ph < BODIES; ph++) {
+    UnitCall *c = &call[ph];
+    c->edge = NEW_N(w->a, int, code->nedge);
+    for (int k = 0; k < 3; k++) {
+      bool opens = code->frame[k] && ph == frame_open[k];
+      c->opens |= (uint8_t)(opens << k);
+      c->uses |= (uint8_t)((code->frame[k] && !opens && frame_use[k] >> ph & 1) << k);
+    }
+    for (int k = 0; k < code->nedge; k++)
+      if (code->edge_use[k] >> ph & 1) c->edge[c->nedge++] = k;
+  }
+}
+
 static void add_chunk_edges(Walk *w, int stage) {
   const Stages *st = w->st;
   int chunk = st->chunk[stage];
@@ -263,6 +290,7 @@ static void add_chunk_edges(Walk *w, int stage) {
   for (int u = st->first[stage]; u < st->first[stage + 1]; u++) {
     int n = w->u->at[u].code->nedge;
     int *edge = w->unit_edge[w->local[u]] = NEW_N(w->a, int, n);
+    look_at_calls(w, w->u->at[u].code, w->unit_call[w->local[u]]);
     for (int k = 0; k < n; k++)
       edge[k] = chunk_edge(w, chunk, w->u->at[u].edge[k]);
   }
@@ -291,6 +319,7 @@ static void set_up(Walk *w) {
   int units = number_units(w);
   w->chunk = (void *)arena_alloc(w->a, sizeof *w->chunk * (size_t)w->st->chunks);
   w->unit_edge = NEW_N(w->a, int *, units);
+  w->unit_call = (void *)arena_alloc(w->a, sizeof *w->unit_call * (size_t)units);
   w->frame = (void *)arena_alloc(w->a, sizeof *w->frame * (size_t)units *
                                            (size_t)w->tr->microbatches);
   for (int c = 0; c < w->st->chunks; c++)

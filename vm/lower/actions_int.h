@@ -16,6 +16,12 @@ typedef struct Peer {
   int rank, head, newest, items; /* items: numbers of Transfers.sends used so far */
 } Peer;
 
+/* What a body of a unit touches: frames that it opens and others, a bit each; edges. */
+typedef struct UnitCall {
+  uint8_t opens, uses;
+  int *edge, nedge;
+} UnitCall;
+
 typedef struct Walk {
   ActionsInput *in;
   const Transfers *tr;
@@ -36,6 +42,7 @@ typedef struct Walk {
     int32_t *buffer;
   } * chunk;
   int *local;          /* unit -> number on this rank */
+  UnitCall (*unit_call)[BODIES]; /* [local] */
   int **unit_edge;     /* [local] its edges' numbers in the chunk */
   int32_t (*frame)[3]; /* [local * microbatches + mb] */
   int posted[2];       /* receives, by the source's send_side */

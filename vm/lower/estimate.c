@@ -1,6 +1,6 @@
 /* estimate.c - how long a step would take on GPUs that are as fast as their data sheets:
  *
- *   step     = pipeline + fill + the largest tail of a rank + held
+ *   step     = pipeline + fill + the largest tail of a rank + host + held
  *   pipeline = the largest work of a rank / (1 - bubble)
  *   work     = microbatches * (kernels + collectives inside units - what of these runs
  *              beside kernels: body_time.h)
@@ -8,6 +8,9 @@
  *   fill     = 2 * (stages - 1) * one transfer between stages
  *   tail     = gradient reduction beyond one microbatch's backward (all of it without
  *              overlap_grad_reduce) + the optimizer, which is bound by memory
+ *   host     = what an offloading strategy copies, which nothing runs beside: gradients to
+ *              the host and parameters back, where the optimizer is bound by the host's
+ *              memory; shards of parameters before each gather
  *   held     = gathers and scatters of blocks that are whole for a while, beyond the work
  *              of all microbatches (all of them where gathers do not start ahead)
  *
@@ -44,9 +47,21 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankShare *r,
    * the compute-type copy. */
   double moved = 5 * 4 + 3 * 4 + dtype_size(plan->dtype);
   double gather = link_ring(&dp, (double)r->gathered, r->gathered > 0, false);
-  double step = (double)r->stepped * moved / k->hbm_bandwidth;
+  bool away = plan->strategy.offload_state;
+  double step = (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
   return reduce +
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
+}
+
+/* Copies to the memory of the host and from it. */
+static double host_seconds(const Plan *plan, const Mesh *m, const RankShare *r,
+                           const Lifetimes *l) {
+  const Strategy *s = &plan->strategy;
+  double bytes = 0;
+  if (s->offload_state) bytes += (double)r->stepped * (4 + dtype_size(plan->dtype));
+  if (s->offload_params)
+    bytes += (double)l[AREA_GATHER].copies / mesh_size(m, flat_axes(plan, m));
+  return bytes > 0 ? bytes / plan->cluster.host_bandwidth : 0;
 }
 
 static double moved_bytes(const Lifetimes *l) {
@@ -71,7 +86,7 @@ static double step_seconds(const Shares *c, const Lifetimes (*l)[AREA_N],
     for (int ph = PH_I; ph < BODIES; ph++)
       backward += work_seconds(m, k, &x->work[ph]);
     most = MAX(most, forward + backward);
-    tail = MAX(tail, tail_seconds(plan, m, x, backward));
+    tail = MAX(tail, tail_seconds(plan, m, x, backward) + host_seconds(plan, m, x, l[r]));
     held = MAX(held, held_seconds(m, k, l[r]));
   }
   for (int s = 0; s + 1 < c->st.n; s++) {

@@ -23,7 +23,7 @@ void held_sizes(const Held *h, Area area, Arena *a, BufferSizes *out);
 void buffer_shape(const Units *u, const BufferSizes *s, Text *out);
 
 typedef struct Lifetimes {
-  uint64_t moved, moved_kept; /* AREA_GATHER: as in MainList */
+  uint64_t copies, moved, moved_kept; /* AREA_GATHER: as in MainList */
   int *most, nsize; /* slots of each size: see BufferSizes */
   bool tight;       /* all are in use at once: holes cannot be better */
   /* If they might be: what happens, step by step. */

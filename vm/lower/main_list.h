@@ -50,6 +50,7 @@ typedef struct MainList {
   VEC(Interval) buffer[AREA_N];
   VEC(int32_t) call_buffer;  /* per CALL: FI, FW, IW (-1 none), then the unit's edges */
   int positions;         /* events, also if they are not wanted */
+  uint64_t copies;       /* bytes that GATHERs of shards give */
   uint64_t moved;        /* bytes that GATHERs give and SCATTERs take, */
   uint64_t moved_kept;   /* and that those GATHERs give that are of parts */
   int handles;

@@ -1,6 +1,8 @@
 /* share.c - what the ranks of a pipeline hold, and the bytes of the worst one. */
 #include "share.h"
 
+#include <stdlib.h>
+
 #include "held.h"
 
 static void add_work(UnitWork *to, const UnitWork *w) {
@@ -164,23 +166,41 @@ static uint64_t larger(Buffers of, const RankShare *x, const Lifetimes *l,
   return eval ? MAX(bytes, of(x, eval, scratch)) : bytes;
 }
 
+/* A rank, and its bytes with slots, which are an upper bound. */
+typedef struct Bound {
+  uint64_t bytes;
+  int rank;
+} Bound;
+
+static int by_bound(const void *x, const void *y) {
+  const Bound *a = x, *b = y;
+  if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+  return a->rank - b->rank;
+}
+
+/* The largest come first, and spare the others the trouble of holes. */
 Footprint footprint(const Shares *s, const Lifetimes (*l)[AREA_N],
                     const Lifetimes (*eval)[AREA_N], int64_t microbatches, uint64_t limit,
                     Arena *scratch) {
   Footprint worst = {0};
-  /* First the ranks that holes cannot make smaller: they spare the others the trouble. */
-  for (int pass = 0; pass < 2; pass++)
-    for (int r = 0; r < s->st.ranks; r++) {
-      const RankShare *x = &s->rank[r];
-      const Lifetimes *of_eval = eval ? eval[r] : NULL;
-      if ((is_tight(l[r]) && (!eval || is_tight(of_eval))) != (pass == 0)) continue;
-      uint64_t fixed = fixed_bytes(s, r, microbatches);
-      uint64_t slots = larger(slots_of, x, l[r], of_eval, scratch);
-      if (!is_worse(&worst, rank_bytes(s, r, fixed, slots), r)) continue;
-      uint64_t buffers = larger(packed, x, l[r], of_eval, scratch);
-      uint64_t bytes = rank_bytes(s, r, fixed, buffers);
-      if (is_worse(&worst, bytes, r)) worst.bytes = bytes, worst.rank = r;
-      if (worst.bytes > limit) return worst.over = true, worst;
-    }
+  int n = s->st.ranks;
+  Bound *order = arena_raw(scratch, sizeof *order * (size_t)n);
+  for (int r = 0; r < n; r++) {
+    const Lifetimes *of_eval = eval ? eval[r] : NULL;
+    uint64_t slots = larger(slots_of, &s->rank[r], l[r], of_eval, scratch);
+    order[r] = (Bound){rank_bytes(s, r, fixed_bytes(s, r, microbatches), slots), r};
+  }
+  qsort(order, (size_t)n, sizeof *order, by_bound);
+  for (int i = 0; i < n && !worst.over; i++) {
+    int r = order[i].rank;
+    const Lifetimes *of_eval = eval ? eval[r] : NULL;
+    uint64_t bytes = order[i].bytes;
+    if (!is_worse(&worst, bytes, r)) continue;
+    if (!is_tight(l[r]) || (eval && !is_tight(of_eval)))
+      bytes = rank_bytes(s, r, fixed_bytes(s, r, microbatches),
+                         larger(packed, &s->rank[r], l[r], of_eval, scratch));
+    if (is_worse(&worst, bytes, r)) worst.bytes = bytes, worst.rank = r;
+    worst.over = worst.bytes > limit;
+  }
   return worst;
 }

@@ -206,7 +206,9 @@ static void gather(Unshard *u, int32_t held, int at) {
   b->handle = handle(u);
   Event *e = put(u, EV_GATHER, at, held, b->copy);
   e->handle = b->handle, e->kept = b->part >= 0;
-  *(e->kept ? &u->t->moved_kept : &u->t->moved) += u->h->at[held].bytes[HELD_COPY];
+  uint64_t bytes = u->h->at[held].bytes[HELD_COPY];
+  *(e->kept ? &u->t->moved_kept : &u->t->moved) += bytes;
+  if (!e->kept) u->t->copies += bytes;
 }
 
 static void settle_copy(Unshard *u, int32_t held, int at) {

@@ -173,6 +173,7 @@ typedef struct Cluster {
   double hbm_bandwidth;          /* bytes/s, as all bandwidths */
   double nvlink_bandwidth, nvlink_latency;
   double network_bandwidth, network_latency;
+  double host_bandwidth;         /* to the memory of the host, and that memory's own */
 } Cluster;
 
 /* Limits of `expect`; see expect.def. */

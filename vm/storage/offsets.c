@@ -42,12 +42,22 @@ static int32_t *sorted(const Interval *v, int n, bool by_end, int last, Arena *s
   return out;
 }
 
+/* Most lists begin in the order of their numbers. */
+static int32_t *by_start(const Interval *v, int n, int last, Arena *scratch) {
+  for (int i = 1; i < n; i++)
+    if (v[i].start < v[i - 1].start) return sorted(v, n, false, last, scratch);
+  int32_t *out = arena_raw(scratch, sizeof *out * (size_t)n);
+  for (int i = 0; i < n; i++)
+    out[i] = i;
+  return out;
+}
+
 int buffer_steps(const Interval *v, int n, Arena *scratch, int32_t *step) {
   int last = 0, nstep = 0;
   for (int i = 0; i < n; i++)
     last = MAX(last, v[i].end);
   int32_t *dead = sorted(v, n, true, last, scratch);
-  int32_t *born = sorted(v, n, false, last, scratch);
+  int32_t *born = by_start(v, n, last, scratch);
   for (int i = 0, d = 0; i < n; i++) {
     for (; v[dead[d]].end < v[born[i]].start; d++)
       step[nstep++] = ~dead[d];

@@ -17,6 +17,7 @@ typedef struct Scan {
   Fold *f;
   bool *far;          /* unit: what it makes is read beyond the next unit */
   int *hits[2];       /* of tp_match */
+  bool numbered;      /* some rule speaks of a number, not of all with `*` */
   bool *again;        /* op: marked by recompute */
 } Scan;
 
@@ -66,6 +67,32 @@ static bool same_shape(const Tensor *a, const Tensor *b) {
   return true;
 }
 
+/* The length of the number that a segment of a name is, 0 if it is none. */
+static size_t number(const char *s) {
+  size_t n = 0;
+  while (s[n] >= '0' && s[n] <= '9')
+    n++;
+  return s[n] == '.' || !s[n] ? n : 0;
+}
+
+static bool has_number(const char *s) {
+  for (bool starts = true; *s; starts = *s++ == '.')
+    if (starts && number(s)) return true;
+  return false;
+}
+
+/* Names that only numbers tell apart, which a `*` stands for. */
+static bool same_but_numbers(const char *a, const char *b) {
+  if (!a || !b) return a == b;
+  for (bool starts = true;; starts = *a++ == '.', b++) {
+    size_t n = starts ? number(a) : 0, m = starts ? number(b) : 0;
+    if ((n > 0) != (m > 0)) return false;
+    a += n, b += m;
+    if (*a != *b) return false;
+    if (!*a) return true;
+  }
+}
+
 /* Parameters that no other unit uses, at the same place of theirs, under the same rule. */
 static bool same_param(Scan *s, const Op *p, const Op *q, int k) {
   const Graph *g = s->g;
@@ -76,6 +103,9 @@ static bool same_param(Scan *s, const Op *p, const Op *q, int k) {
       u->operand != v->operand || a->init != b->init || a->std != b->std ||
       a->decay != b->decay)
     return false;
+  if (!s->numbered && same_but_numbers(a->name, b->name) &&
+      same_but_numbers(p->name, q->name))
+    return true;
   size_t n = sizeof(int) * (size_t)s->plan->ntp;
   int tie[2];
   memset(s->hits[0], 0, n), memset(s->hits[1], 0, n);
@@ -254,6 +284,8 @@ Fold *fold(const Graph *g, const Plan *plan, Arena *a) {
   for (int i = 0; i < 2; i++)
     s.hits[i] = NEW_N(a, int, plan->ntp + 1);
   s.again = NEW_N(a, bool, g->op.n);
+  for (int i = 0; i < plan->ntp; i++)
+    s.numbered |= has_number(plan->tp[i].pattern);
   if (!find_ops(&s)) return NULL;
   recompute_marks(g, plan, a, s.again, NULL);
   find_uses(&s);
