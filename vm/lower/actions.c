@@ -320,8 +320,8 @@ static void set_up(Walk *w) {
   w->chunk = (void *)arena_alloc(w->a, sizeof *w->chunk * (size_t)w->st->chunks);
   w->unit_edge = NEW_N(w->a, int *, units);
   w->unit_call = (void *)arena_alloc(w->a, sizeof *w->unit_call * (size_t)units);
-  w->frame = (void *)arena_alloc(w->a, sizeof *w->frame * (size_t)units *
-                                           (size_t)w->tr->microbatches);
+  w->frame = arena_raw(w->a, sizeof *w->frame * (size_t)units *
+                                 (size_t)w->tr->microbatches);
   for (int c = 0; c < w->st->chunks; c++)
     add_chunk_edges(w, stage_at(w->st, w->rank, c));
   reductions_begin(w, units);

@@ -198,8 +198,9 @@ static void *move(Arena *a, const void *from, size_t n) {
 
 static void of_area(const Interval *v, int n, const BufferSizes *f, Arena *scratch,
                     Arena *a, Lifetimes *out) {
-  *out = (Lifetimes){.what = NEW_N(scratch, int32_t, n),
-                     .step = NEW_N(scratch, int32_t, 2 * n)};
+  size_t bytes = sizeof(int32_t) * (size_t)n;
+  *out = (Lifetimes){.what = arena_raw(scratch, bytes),
+                     .step = arena_raw(scratch, 2 * bytes)};
   Steps s = {.l = out, .scratch = scratch};
   make_steps(&s, v, n);
   count_slots(&s, f, a);

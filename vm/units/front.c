@@ -71,7 +71,8 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   if (splits) early_gradients(in->graph, &sh);
   dump(in, 's', "shard", sh.g);
   /* requires marks on ops; establishes copies of forward ops in I */
-  recompute(sh.g, !splits || in->plan->strategy.keep_gathered);
+  recompute(sh.g, (RecomputeHow){.share = !splits || in->plan->strategy.keep_gathered,
+                                 .apart = splits});
   TRY(checked(sh.g, e));
   dump(in, 'r', "recompute", sh.g);
   /* requires local shapes; establishes bodies with storage for every tensor */
