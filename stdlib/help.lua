@@ -57,6 +57,21 @@ Prints one view of a compiled plan; without a topic, mesh, memory and schedule.
   --json             print one object
 ]],
 
+  ckpt = [[
+Looks at checkpoints. DIR is a checkpoint or a folder of them, which stands for its
+latest one.
+
+  ls DIR             the checkpoints of a folder, in the order in which they were saved
+  verify DIR         reads them all: files, shapes, completeness, checksums
+  diff A B           tensors that differ, and by how much; exit code 1 if some do
+  convert PLAN_A PLAN_B CKPT OUT
+                     writes a checkpoint of plan A to the folder OUT as plan B would
+  plan PLAN [CKPT]   bytes that each rank writes, and reads of CKPT
+
+  --from PLAN        plan: reads what this plan has written; there need be no files
+  --json             print one object
+]],
+
   verify = [[
 Makes the plan small enough for this machine, runs it on virtual ranks and on one
 rank, and compares loss, gradients and parameters. Prints what was made smaller and

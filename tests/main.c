@@ -11,6 +11,7 @@
 #include "bindings/model/model.h"
 #include "tests/lib/device_plans.h"
 #include "tests/lib/fuzz_io.h"
+#include "tests/lib/killed.h"
 #include "tests/lib/schedule_cases.h"
 #include "tests/lib/strange_plan.h"
 
@@ -21,6 +22,7 @@
 /* One rank of check_mpi.c and of check_run_mpi.c. */
 int mpi_child(int argc, char **argv);
 int run_child(int argc, char **argv);
+int fail_child(int argc, char **argv); /* of check_failures.c */
 /* check_oracle.c: the models of a folder that tests/oracle/steps.py made. */
 int oracle_folder(int argc, char **argv);
 
@@ -53,8 +55,10 @@ int main(int argc, char **argv) {
   setenv("CK_DEFAULT_TIMEOUT", "60", 0);
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
+  if (argc > 4 && strcmp(argv[1], "--fail-child") == 0) return fail_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fuzz-io") == 0) return fuzz_io(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--kill") == 0) return killed_main(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--oracle") == 0)
     return oracle_folder(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--schedules") == 0)

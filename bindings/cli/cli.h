@@ -28,7 +28,8 @@ enum {
   OPT_SCRIPT = 4096 /* what follows the file belongs to the script */,
   OPT_DEVICE = 1 << 20,
   OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */,
-  OPT_EXPORT = 1 << 14 /* --dtype, --shard-size */
+  OPT_EXPORT = 1 << 14 /* --dtype, --shard-size */,
+  OPT_FROM = 1 << 16
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -46,6 +47,7 @@ typedef struct Cli {
   double tolerance, memory; /* memory: GiB, 0: not given */
   const char *comm, *device, *log, *tensorboard, *svg;
   const char *csv_file, *jsonl; /* of the rows of a sweep */
+  const char *from; /* a plan that has written checkpoints */
   const char *resume; /* rows, or a checkpoint */
   const char *export, *dtype, *shard_size;
   bool offsets; /* places in the arena, in programs */
@@ -63,6 +65,7 @@ typedef struct Verb {
 } Verb;
 
 struct lua_State;
+int verb_ckpt(Cli *cli, Arena *arena);
 int verb_check(Cli *cli, Arena *arena);
 int verb_doctor(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);

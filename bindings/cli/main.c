@@ -47,7 +47,8 @@ static const Verb verbs[] = {
     {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft", OPT_SCRIPT,
      verb_lua},
     {"import", "DIR", "read weights of other formats", 0, NULL},
-    {"ckpt", "DIR", "inspect and convert checkpoints", 0, NULL},
+    {"ckpt", "ls|verify|diff|convert|plan ...", "look at checkpoints, check and convert them",
+     OPT_JSON | OPT_PLAN | OPT_FROM, verb_ckpt},
     {"doctor", "", "say what this machine can run", OPT_JSON, verb_doctor},
 };
 
@@ -139,7 +140,8 @@ static int run_verb(Cli *cli, int argc, char **argv) {
     if (st == WEFT_OK && cli->narg > 0 && !cli->verb->args[0])
       st = err_set(&e, WEFT_EUSAGE, "%s takes no arguments, got %s", cli->verb->name,
                    cli->arg[0]);
-    if (st == WEFT_OK && cli->narg > 1 && cli->verb->run != verb_show)
+    if (st == WEFT_OK && cli->narg > 1 && cli->verb->run != verb_show &&
+        cli->verb->run != verb_ckpt)
       st = err_set(&e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", cli->verb->name,
                    cli->arg[0], cli->arg[1]);
     code = st == WEFT_OK ? cli->verb->run(cli, arena) : usage_error(cli, arena, &e);

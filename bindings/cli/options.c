@@ -44,6 +44,7 @@ static const Option option[] = {
     {"--shard-size", NULL, OPT_EXPORT, TAKES_TEXT, AT(shard_size), 0, 0, 0},
     {"--offsets", NULL, OPT_SHOW, TAKES_NOTHING, AT(offsets), 0, 0, 0},
     {"--logical", NULL, OPT_SHOW, TAKES_NOTHING, AT(logical), 0, 0, 0},
+    {"--from", NULL, OPT_FROM, TAKES_TEXT, AT(from), 0, 0, 0},
     {"--rank", NULL, OPT_SHOW, TAKES_INT, AT(rank), 0, 0, INT32_MAX},
     {"--ranks", NULL, OPT_RANKS, TAKES_INT, AT(ranks), 0, 1, 1024},
     {"--tolerance", NULL, OPT_TOLERANCE, TAKES_NUMBER, AT(tolerance), 0, 0, 0},

@@ -16,7 +16,8 @@ typedef struct Training {
   Session session;
   ExportFolder export;
   const WorldKind *comm;
-  Meet meet;  /* if ranks of this kind meet */
+  bool told; /* another process says why the run ended */
+  Meet meet; /* if ranks of this kind meet */
   bool first; /* this process tells of the run */
   Recorder record;
   RunCkpt ckpt;
@@ -144,6 +145,8 @@ static weft_status start(Training *t) {
   t->record.head.plan_hash = job_hash(&f);
   RunOptions o = {.world = t->comm->name,
                   .meet = t->comm->meets ? &t->meet : NULL,
+                  .told = &t->told,
+                  .patience_s = j->plan.comm_timeout,
                   .threads = threads,
                   .stop = j->plan.checkpoint.dir ? NULL : t->cli->stop,
                   .saves = j->plan.checkpoint.dir,
@@ -216,7 +219,7 @@ static int end_other(Training *t, weft_status st) {
   err_clear(&first);
   if (st == WEFT_EPLAN && j->d.errors) report_first(&j->d, &first);
   const weft_error *e = first.code ? &first : &j->e;
-  if (st != WEFT_OK && st != WEFT_EINTR) {
+  if (st != WEFT_OK && st != WEFT_EINTR && !t->told) {
     sleep(2);
     complain("rank %d: %s%s%s", launched_rank(), e->file, e->file[0] ? ": " : "",
              e->text);
@@ -235,6 +238,7 @@ int verb_run(Cli *cli, Arena *arena) {
   t.ckpt = (RunCkpt){
       .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
   weft_status st = run_ckpt_end(&t.ckpt, run_plan(&t, cli, arena));
+  if (st != WEFT_OK && !t.ckpt.signal) run_fails(t.session.run, &t.job.e);
   int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
   if (t.ckpt.signal) code = 128 + t.ckpt.signal; /* all ranks end alike, state saved */
   session_close(&t.session, st != WEFT_OK && !t.ckpt.signal);

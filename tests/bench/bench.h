@@ -17,6 +17,7 @@ void bench_kernels(void);
 void bench_gpt2(void);
 void bench_check(void);
 void bench_load(void);
+void bench_ckpt(void);
 void bench_sweep(void);
 void bench_precision(void);
 

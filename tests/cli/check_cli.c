@@ -91,7 +91,7 @@ START_TEST(usage_errors) {
   expect("check a b", 2, "", "check takes one plan, got a and b");
   expect("check --json=1 x", 2, "", "--json takes no value");
   expect("lua", 2, "", "weft: lua needs a script: weft lua SCRIPT.lua [args]\n");
-  static const char *const later[] = {"sim", "import", "ckpt"};
+  static const char *const later[] = {"sim", "import"};
   for (int i = 0; i < LEN(later); i++)
     expect(later[i], 2, "",
            arena_printf(scratch_arena, "weft: %s is not built yet\n", later[i]));

@@ -140,6 +140,7 @@ START_TEST(test_join_errors) {
   needs.group = &none;
   ck_assert_int_eq(world_join(&w, 2, NULL, &needs, &c, &e), WEFT_EINTERNAL);
   ck_assert_ptr_nonnull(strstr(e.text, "communicator tp: rank 2 is no member"));
+  comm_close(&c);
   world_close(&w);
 }
 END_TEST
@@ -167,14 +168,16 @@ static void *heap(void *ud, void *p, size_t old, size_t n) {
 /* Makes and joins a world of two ranks; WEFT_OK, or the first error. */
 static weft_status try_world(const weft_alloc *a, weft_error *e) {
   World w;
-  Comm c;
+  Comm c[2] = {{0}};
   int both[] = {0, 1};
   CommGroup g[] = {{both, 2, 1, "dp"}, {both, 2, 2, "tie"}};
   CommNeeds needs = {.group = g, .ngroup = 2, .nhandle = 3};
   TRY(world_start(&w, world_kind("local", e), a, 2, NULL, e));
   weft_status st = WEFT_OK;
   for (int r = 0; r < 2 && st == WEFT_OK; r++)
-    st = world_join(&w, r, NULL, &needs, &c, e);
+    st = world_join(&w, r, NULL, &needs, &c[r], e);
+  for (int r = 0; r < 2; r++)
+    comm_close(&c[r]);
   world_close(&w);
   return st;
 }

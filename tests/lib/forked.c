@@ -2,6 +2,8 @@
 #include "forked.h"
 
 #include <check.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -16,6 +18,19 @@ static void child(const Meet *m, int door, int out,
   bool ok = fn(m, arg);
   fflush(NULL);
   _exit(ok ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+/* A process that was stopped ends when all others have. */
+static void kill_stopped(const pid_t *pid, int n) {
+  siginfo_t info[FORKED_MOST] = {{0}};
+  int left = 0;
+  for (int i = 0; i < n; i++) {
+    int options = WEXITED | WSTOPPED | WNOHANG | WNOWAIT;
+    if (waitid(P_PID, (id_t)pid[i], &info[i], options)) info[i].si_pid = 0;
+    left += info[i].si_pid == 0; /* it still runs */
+  }
+  for (int i = 0; i < n && !left; i++)
+    if (info[i].si_code == CLD_STOPPED) kill(pid[i], SIGKILL);
 }
 
 Forked forked(int n, bool (*fn)(const Meet *m, const void *arg), const void *arg) {
@@ -40,8 +55,15 @@ Forked forked(int n, bool (*fn)(const Meet *m, const void *arg), const void *arg
   }
   close(door);
   close(pipe_fd[1]);
-  for (ssize_t some; (some = read(pipe_fd[0], f.text + at, sizeof f.text - 1 - at)) > 0;)
-    at += (size_t)some;
+  for (bool open = true; open;) {
+    if (!net_ready(pipe_fd[0], POLLIN, now_s() + 0.1)) {
+      kill_stopped(pid, n);
+      continue;
+    }
+    ssize_t some = read(pipe_fd[0], f.text + at, sizeof f.text - 1 - at);
+    open = some > 0;
+    if (open) at += (size_t)some;
+  }
   close(pipe_fd[0]);
   for (int i = 0; i < n; i++) {
     int status;

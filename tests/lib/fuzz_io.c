@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vm/ckpt/ckpt.h"
 #include "bindings/api/job.h"
 #include "vm/base/rng.h"
 
@@ -98,6 +99,33 @@ static void make_tokens(Case *c) {
 }
 
 /* ---- changes ---- */
+
+static const char manifest_end[] = ",\n  \"checksum\": \"0123456789abcdef\"\n}\n";
+
+static void make_manifest(Case *c) {
+  add_text(c,
+           "{\n  \"facts\": {\"plan.batch.seq\": \"8\"},\n"
+           "  \"files\": [{\"bytes\": 9, \"header\": \"0123456789abcdef\", "
+           "\"name\": \"rank-00000.safetensors\"}],\n"
+           "  \"id\": \"0123456789abcdef\",\n  \"loss_scale\": {\"good\": 0, \"on\": true, "
+           "\"patience\": 1, \"scale\": 65536.0, \"skipped\": 0},\n  \"lr\": 0.5,\n"
+           "  \"mesh\": \"tp=2\",\n  \"name\": \"n\",\n"
+           "  \"parameters\": {\"a\": [4], \"b\": [2, 3]},\n  \"plan\": \"\",\n"
+           "  \"plan_hash\": \"\",\n  \"samples\": 0,\n  \"saved_at\": 5,\n"
+           "  \"seed\": 1,\n  \"step\": 3,\n  \"version\": 1,\n  \"weft\": \"0\",\n"
+           "  \"world\": 2");
+  add_text(c, manifest_end);
+}
+
+/* What was changed is looked at only under its checksum. */
+static void repair_seal(Case *c) {
+  size_t end = sizeof manifest_end - 1, digits = strcspn(manifest_end, "0");
+  char hash[HASH_TEXT];
+  if (c->n <= end) return;
+  char *at = (char *)c->s + c->n - end;
+  memcpy(at, manifest_end, end);
+  memcpy(at + digits, hash_text(ckpt_hash(c->s, c->n - end), hash), HASH_TEXT - 1);
+}
 
 static void cut(Case *c, size_t at, size_t n) {
   n = MIN(n, c->n - at);
@@ -241,6 +269,18 @@ static weft_status read_tokens(const Case *c, weft_error *e) {
   return st;
 }
 
+static weft_status read_manifest(const Case *c, weft_error *e) {
+  char path[512];
+  Manifest m;
+  Arena *a = arena_new(NULL);
+  weft_status st = manifest_read(a, path_of(c, MANIFEST_NAME, path), &m, e);
+  arena_free(a);
+  if (st != WEFT_OK) return st;
+  Ckpt *k;
+  st = ckpt_open(c->folder, &k, e); /* its files are not there */
+  return st == WEFT_OK ? WEFT_EINTERNAL : st;
+}
+
 static const struct {
   const char *file;
   void (*make)(Case *c);
@@ -250,6 +290,7 @@ static const struct {
     {"model.safetensors.index.json", make_index, read_weights},
     {"config.json", make_config, read_config},
     {"t.bin", make_tokens, read_tokens},
+    {MANIFEST_NAME, make_manifest, read_manifest},
 };
 
 static double seconds(void) {
@@ -270,6 +311,7 @@ bool fuzz_io_case(const char *folder, uint64_t seed, uint64_t number, Text *repo
   for (uint32_t i = below(c, 6); i > 0; i--)
     change(c);
   if (k == 0 && below(c, 4)) repair_length(c);
+  if (targets[k].make == make_manifest && below(c, 8)) repair_seal(c);
   bool ok = put(c, targets[k].file, c->s, c->n);
   double begin = seconds();
   weft_status st = ok ? targets[k].read(c, &e) : WEFT_EFILE;

@@ -15,10 +15,12 @@ typedef struct SavedToy {
 /* Compiles and opens a run that writes to `dir` after each step, the last two staying;
  * from a checkpoint, or with initial values. */
 void saved_open(SavedToy *s, const ToyOptions *o, const char *dir, const Ckpt *from);
-/* Takes steps [first, end), with a checkpoint after each, and leaves what they found. */
+/* Takes steps [first, end) and leaves what they found. */
 void saved_steps(SavedToy *s, int first, int end, double loss[]);
+/* Writes a checkpoint as one after so many steps. */
+void saved_save(SavedToy *s, int step);
 void saved_close(SavedToy *s);
-/* All of it: steps [0, n) into `dir`. */
+/* All of it: steps [0, n) into `dir`, with a checkpoint after each of the last two. */
 void saved_run(const ToyOptions *o, const char *dir, int n);
 /* Opens DIR/step-...; the test fails if that does. */
 Ckpt *saved_ckpt(const char *dir, int step);

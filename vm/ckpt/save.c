@@ -229,6 +229,10 @@ const StopFlag *saver_stop(const Saver *s) {
   return &s->stop;
 }
 
+bool saver_writes(const Saver *s) {
+  return s->phase != PHASE_NONE && !atomic_load(&s->done);
+}
+
 double saver_paused(const Saver *s) {
   return s->paused;
 }

@@ -40,6 +40,8 @@ const StopFlag *saver_stop(const Saver *s);
 weft_status saver_finish(Saver *s, weft_error *e);
 /* Without waiting for other processes. May be NULL. */
 void saver_close(Saver *s);
+/* A thread of this process writes. */
+bool saver_writes(const Saver *s);
 /* Steps have stopped for so long, in seconds, copies and waits (benchmarks). */
 double saver_paused(const Saver *s);
 Disk *saver_disk(Saver *s); /* tests */

@@ -21,6 +21,9 @@ weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
   if (inject(c)) return injected(c, "comm_start", e);
   c->stats.starts[op->coll]++;
   c->stats.bytes[op->coll] += op->count * (uint64_t)dtype_size((DType)op->dtype);
+  int at = op->group < 0 ? c->ngroup : op->group;
+  c->counted[handle] = at;
+  atomic_fetch_add_explicit(&c->count[at].started, 1, memory_order_relaxed);
   return c->vt->start(c, op, handle, ready, e);
 }
 
@@ -28,7 +31,18 @@ weft_status comm_wait(Comm *c, int handle, weft_error *e) {
   assert(c && c->vt && handle >= 0);
   if (inject(c)) return injected(c, "comm_wait", e);
   c->stats.waits++;
-  return c->vt->wait(c, handle, e);
+  TRY(c->vt->wait(c, handle, e));
+  CommCount *count = &c->count[c->counted[handle]];
+  atomic_fetch_add_explicit(&count->done, 1, memory_order_relaxed);
+  return WEFT_OK;
+}
+
+const CommCount *comm_count(const Comm *c, int group) {
+  return &c->count[group < 0 ? c->ngroup : group];
+}
+
+uint64_t comm_bytes(int ngroup, int nhandle) {
+  return ((uint64_t)ngroup + 1) * sizeof(CommCount) + (uint64_t)nhandle * sizeof(int);
 }
 
 void comm_abort(Comm *c, const char *why) {
@@ -39,6 +53,7 @@ void comm_abort(Comm *c, const char *why) {
 void comm_close(Comm *c) {
   if (!c || !c->vt) return;
   c->vt->close(c);
+  mem_free(c->world->alloc, c->count, comm_bytes(c->ngroup, c->nhandle));
   c->vt = NULL;
   c->ctx = NULL;
 }

@@ -9,6 +9,8 @@
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H
 
+#include <stdatomic.h>
+
 #include "vm/device/device.h"
 #include "vm/program/program.h"
 
@@ -58,12 +60,21 @@ typedef struct CommStats {
   uint64_t waits;
 } CommStats;
 
+/* Operations of a communicator, or of all pairs together, since the rank has joined;
+ * may be read by other threads at any time. */
+typedef struct CommCount {
+  _Atomic uint64_t started, done;
+} CommCount;
+
 struct Comm {
   const CommVtable *vt;
   World *world;
   int rank, size;
   void *ctx;
   CommStats stats;       /* kept by the wrappers below */
+  CommCount *count;      /* [ngroup + 1], by group; the last one: pairs */
+  int *counted;          /* [nhandle]: where the operation of a handle is counted */
+  int ngroup, nhandle;
   uint64_t calls;        /* of comm_start and comm_wait together */
   uint64_t fail_at;      /* tests: the call (from 1) that fails; 0: none */
 };
@@ -73,6 +84,9 @@ struct Comm {
 weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
 weft_status comm_wait(Comm *c, int handle, weft_error *e);
+const CommCount *comm_count(const Comm *c, int group); /* -1: pairs */
+/* What a rank takes for its counters. */
+uint64_t comm_bytes(int ngroup, int nhandle);
 /* This rank gives up: `why` reaches the others, whose waits fail. */
 void comm_abort(Comm *c, const char *why);
 void comm_close(Comm *c);

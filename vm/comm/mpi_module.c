@@ -12,8 +12,8 @@
 #include "reduce.h"
 
 enum { RUN_FAILED = 1 }; /* the exit code that belongs to WEFT_ERUN */
-/* Ranks that wait for one that does not come notice it at about the same time. */
-enum { LAST_WORDS_S = 2 };
+/* For another process to say why all end, and to end all. */
+enum { LAST_WORDS_S = 3 };
 
 typedef struct MpiWorld {
   const weft_alloc *alloc;
@@ -67,12 +67,10 @@ static weft_status report_op(int rc, int rank, const Handle *h, weft_error *e) {
 
 #define MPI(w, call) TRY(report((call), (w)->rank, #call, e))
 
-/* Ends all processes. The line is the last thing that this one says; others may want to
- * say something, too. */
-static void end_all(MpiWorld *w, int exit_code, const char *why, unsigned wait_s) {
+/* Ends all processes. The line is the last thing that this one says. */
+static void end_all(MpiWorld *w, int exit_code, const char *why) {
   fprintf(stderr, "weft: rank %d gave up: %s\n", w->rank, why);
   fflush(stderr);
-  if (wait_s) sleep(wait_s);
   MPI_Abort(w->all, exit_code);
 }
 
@@ -80,7 +78,7 @@ static void end_all(MpiWorld *w, int exit_code, const char *why, unsigned wait_s
 static void must(MpiWorld *w, int rc, const char *what) {
   weft_error e;
   err_clear(&e);
-  if (report(rc, w->rank, what, &e) != WEFT_OK) end_all(w, RUN_FAILED, e.text, 0);
+  if (report(rc, w->rank, what, &e) != WEFT_OK) end_all(w, RUN_FAILED, e.text);
 }
 
 /* ---- types and reductions ---- */
@@ -491,7 +489,12 @@ static void recv_raw(World *world, void *p, size_t n, int peer) {
 
 static void abort_world(World *world, int rank, weft_status code, int exit_code,
                         const char *why) {
-  end_all(world->ctx, exit_code, why, rank < 0 ? LAST_WORDS_S : 0);
+  MpiWorld *w = world->ctx;
+  if (rank >= 0 && !world->quiet) end_all(w, exit_code, why);
+  if (world->quiet) sleep(LAST_WORDS_S);
+  if (!world->quiet) fprintf(stderr, "weft: %s\n", why);
+  fflush(stderr);
+  MPI_Abort(w->all, exit_code);
 }
 
 static void close_world(World *world) {

@@ -181,6 +181,7 @@ static weft_status start_world(World *world, weft_error *e) {
   world->here = 1;
   world->node = on_this_node(&w->net);
   world->ctx = w;
+  world->net = &w->net;
   return WEFT_OK;
 }
 

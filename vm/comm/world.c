@@ -60,8 +60,20 @@ weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int s
 weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
                        weft_error *e) {
   assert(w->vt && world_has(w, rank));
-  TRY(w->vt->join(w, rank, d, needs, c, e));
+  size_t bytes = comm_bytes(needs->ngroup, needs->nhandle);
+  CommCount *count = mem_new(w->alloc, bytes);
+  if (!count)
+    return err_set(e, WEFT_ENOMEM, "no memory for the counters of rank %d", rank);
+  weft_status st = w->vt->join(w, rank, d, needs, c, e);
+  if (st != WEFT_OK) {
+    mem_free(w->alloc, count, bytes);
+    return st;
+  }
   c->world = w;
+  c->count = count;
+  c->counted = (int *)(count + needs->ngroup + 1);
+  c->ngroup = needs->ngroup;
+  c->nhandle = needs->nhandle;
   return WEFT_OK;
 }
 

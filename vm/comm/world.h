@@ -29,7 +29,8 @@ typedef struct WorldVtable {
   /* Whether something has failed on the side; NULL: every failure is one of a call. */
   weft_status (*poll)(World *w, weft_error *e);
   /* Ends the waits of all ranks with this reason; `rank` gives up, or -1: from outside.
-   * With processes it ends this one with `exit_code`, and the launcher the others. When it returns, as when
+   * Of processes that cannot be told it ends this one with `exit_code`, and the launcher
+   * the others. When it returns, as when
    * a wait returns an error, no thread touches the buffers of any operation any more. Not
    * for signal handlers: it takes locks. */
   void (*abort)(World *w, int rank, weft_status code, int exit_code, const char *why);
@@ -65,6 +66,8 @@ struct World {
   int rank, here;        /* the first rank of this process, and how many it has */
   int node;              /* ranks on this machine */
   const struct Meet *meet; /* rendezvous.h; for start only, NULL: nowhere */
+  struct Net *net;       /* the doors of its processes; NULL: it needs none */
+  bool quiet;            /* another process tells why it ends */
   void *ctx;
 };
 
@@ -87,6 +90,8 @@ void world_bcast(World *w, void *p, size_t n, int root);
 void world_send(World *w, const void *p, size_t n, int peer);
 void world_recv(World *w, void *p, size_t n, int peer);
 weft_status world_poll(World *w, weft_error *e);
+/* doors.c: doors for processes that have none yet, all of which call it. */
+weft_status world_doors(World *w, struct Net *n, weft_error *e);
 void world_abort(World *w, int rank, weft_status code, const char *why);
 void world_close(World *w);    /* one that was never started is fine */
 

@@ -46,6 +46,7 @@ RankHeld rank_held(const Compiled *c, int pp);
  * it gave ("nan", "inf"); NULL if the step failed in another way. */
 const Instr *rank_bad(const Rank *r, const char **gave);
 /* "op linear of layers.3.mlp.up_proj", "all_reduce(tp) of ...", "send to rank 2 of F" */
+void instr_describe(const Compiled *c, int rank, const Instr *in, char *buf, size_t n);
 void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n);
 
 /* Where a rank is; may be read by other threads at any time. */
@@ -53,7 +54,8 @@ typedef enum { RANK_IDLE, RANK_BUSY, RANK_WAITS } RankState;
 typedef struct RankAt {
   RankState state;
   uint64_t ticks;             /* grows with every instruction */
-  const Instr *instr;         /* when it waits: the transfer that it waits for */
+  const Instr *instr;         /* when it waits: the transfer that it waits for, */
+  uint64_t nth;               /* which its communicator has counted so (pairs: all) */
 } RankAt;
 RankAt rank_at(const Rank *r);
 
@@ -93,6 +95,7 @@ typedef struct RunOptions {
   double patience_s;          /* of the watchdog; 0: see watchdog_patience */
   const Meet *meet;           /* where processes find each other, if the world needs it */
   bool saves;                 /* the plan's checkpoints will be written: room for copies */
+  bool *told;                 /* set when another process tells why the run ends; NULL: no */
 } RunOptions;
 
 typedef struct StepResult {
@@ -111,6 +114,9 @@ void run_close(Run *r);
 /* All processes call it with the same list of facts. WEFT_EUSAGE on all of them if the
  * values differ: the error names ranks and values. agree.c */
 weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e);
+/* This rank gives up for a reason that has nothing to do with a step: the others are told.
+ * `e` is then what all of them say. */
+void run_fails(Run *r, weft_error *e);
 /* This process ends although other ranks may not: run_close waits for none of them. In
  * a world of processes they end when this one does; else there are none. */
 void run_abandon(Run *r);

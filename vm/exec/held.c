@@ -28,7 +28,7 @@ static uint64_t groups(const Compiled *c, const WorldBytes *w, int *member) {
       int n = comm_group(&c->mesh, &p->comm[i], rank, member);
       if (n > 1 && member[0] == rank) bytes += w->group(n, p->comm[i].in_flight);
     }
-    bytes += w->rank(p->ncomm, p->nhandle);
+    bytes += w->rank(p->ncomm, p->nhandle) + comm_bytes(p->ncomm, p->nhandle);
   }
   return bytes;
 }

@@ -9,19 +9,25 @@
 
 /* ---- names, for messages only ---- */
 
-void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n) {
-  const Program *p = r->p;
+void instr_describe(const Compiled *c, int rank, const Instr *in, char *buf, size_t n) {
+  const Mesh *m = &c->mesh;
+  const Program *p = &c->prog[mesh_coord(m, rank, AXIS_PP)];
   const char *what = p->what[in->what];
+  if (!what[0]) what = "the unit's inputs"; /* of no module */
   if (in->code == I_KERNEL)
     snprintf(buf, n, "op %s of %s", op_info[in->op].name, what);
   else if (instr_is[in->code] & INSTR_COLL)
     snprintf(buf, n, "%s(%s) of %s", coll_info[in->coll].name, p->comm[in->comm].name, what);
   else if (in->code == I_SEND)
-    snprintf(buf, n, "send to rank %d of %s", r->peer[in->peer], what);
+    snprintf(buf, n, "send to rank %d of %s", rank_on_pp(m, rank, in->peer), what);
   else if (in->code == I_RECV)
-    snprintf(buf, n, "recv from rank %d of %s", r->peer[in->peer], what);
+    snprintf(buf, n, "recv from rank %d of %s", rank_on_pp(m, rank, in->peer), what);
   else
     snprintf(buf, n, "%s of %s", instr_name[in->code], what);
+}
+
+void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n) {
+  instr_describe(r->c, r->rank, in, buf, n);
 }
 
 /* Ends the step with the reason `why`, prefixed by rank and instruction. */
@@ -30,7 +36,7 @@ static weft_status fail(const Rank *r, const Instr *in, const weft_error *why,
   char name[256];
   rank_describe(r, in, name, sizeof name);
   weft_status st = err_set(e, why->code, "rank %d: %s: %.700s", r->rank, name, why->text);
-  if (e) e->rank = r->rank;
+  if (e) e->rank = why->rank >= 0 ? why->rank : r->rank;
   return st;
 }
 
@@ -116,7 +122,8 @@ static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
 }
 
 static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error *e) {
-  r->pending[in->handle] = (Pending){in, *op};
+  uint64_t nth = atomic_load(&comm_count(r->comm, op->group)->started) + 1;
+  r->pending[in->handle] = (Pending){in, *op, nth};
   weft_error why = {.rank = -1};
   if (comm_start(r->comm, op, in->handle, device_record(r->dev), &why) == WEFT_OK)
     return WEFT_OK;
@@ -162,10 +169,11 @@ static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e)
   p->instr = NULL;
   weft_error why = {.rank = -1};
   atomic_store_explicit(&r->at, started, memory_order_relaxed);
+  atomic_store_explicit(&r->nth, p->nth, memory_order_relaxed);
   atomic_store_explicit(&r->state, RANK_WAITS, memory_order_relaxed);
   weft_status st = comm_wait(r->comm, in->handle, &why);
-  atomic_store_explicit(&r->state, RANK_BUSY, memory_order_relaxed);
   if (st != WEFT_OK) return fail(r, started, &why, e);
+  atomic_store_explicit(&r->state, RANK_BUSY, memory_order_relaxed);
   if (!check || !p->op.out) return WEFT_OK;
   uint64_t n = p->op.count;
   if (coll_info[p->op.coll].out) n *= (uint64_t)r->group[p->op.group].n;
@@ -243,15 +251,17 @@ weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) 
   atomic_store(&r->state, RANK_BUSY);
   upload(r, check);
   weft_status st = run_main(r, check, stop, e);
-  if (st == WEFT_OK) download(r);
+  if (st != WEFT_OK) return st; /* and is still said to be where it failed */
+  download(r);
   atomic_store(&r->state, RANK_IDLE);
-  return st;
+  return WEFT_OK;
 }
 
 RankAt rank_at(const Rank *r) {
   return (RankAt){.state = (RankState)atomic_load(&r->state),
                   .ticks = atomic_load(&r->ticks),
-                  .instr = atomic_load(&r->at)};
+                  .instr = atomic_load(&r->at),
+                  .nth = atomic_load(&r->nth)};
 }
 
 void *rank_arena(Rank *r) {

@@ -16,6 +16,7 @@ typedef struct Bound {
 typedef struct Pending {
   const Instr *instr;
   CommOp op;
+  uint64_t nth;          /* of its communicator */
 } Pending;
 
 /* A loaded rank begins a block that holds its tables, what its kernels keep, and what is
@@ -53,6 +54,7 @@ struct Rank {
   _Atomic int state;
   _Atomic uint64_t ticks;
   _Atomic(const Instr *) at;
+  _Atomic uint64_t nth;  /* when it waits: see Pending */
 };
 
 /* Where an offset lies, see HOST_BASE. */

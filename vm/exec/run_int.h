@@ -10,7 +10,13 @@
 #include <stdatomic.h>
 
 #include "exec.h"
+#include "vm/comm/control.h"
 #include "scaler.h"
+
+typedef struct Watchdog {
+  uint64_t ticks;
+  double seen, idle;     /* the last look; seconds for which nothing happened */
+} Watchdog;
 
 typedef struct Worker {
   Run *run;
@@ -37,6 +43,9 @@ struct Run {
   const DeviceVtable *device;
   const StopFlag *stop;
   const Meet *meet;      /* while the run is opened */
+  Control *control;      /* between processes; else NULL */
+  Net net;               /* if the world has no doors of its own */
+  bool *told;
   double patience_s;     /* 0: watchdog_patience chooses */
   double longest_s;      /* step so far; 0: there was none */
   int threads;
@@ -44,10 +53,11 @@ struct Run {
   World world;
   Worker *worker;
   int nworker;
+  Watchdog dog;          /* over all processes */
   Scaler scaler;
   double scaled;         /* scale of the gradients in the arenas */
-  int64_t step;          /* that runs; -1: none */
-  bool evaluates;        /* what runs is the evaluation after it */
+  _Atomic int64_t step;  /* that runs; -1: none */
+  _Atomic bool evaluates; /* what runs is the evaluation after it */
   bool dead;             /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */
   int64_t block_max;               /* elements of Worker.block: held_block */
@@ -61,6 +71,8 @@ struct Run {
   Job job;
   void *arg;
   weft_error first;      /* the first failure of the job */
+  bool over;             /* the processes have ended the run: */
+  weft_error verdict;    /* why */
 };
 
 /* Runs `job` on all workers; the first failure in time is the result. `watched`: the job
@@ -112,17 +124,26 @@ void packed_labels(const Packed *p, const int32_t *row, int64_t n, int32_t *labe
 /* run_agree with the facts of the options, this build and the programs. */
 weft_status agree_at_start(Run *r, const RunFact *fact, int n, weft_error *e);
 
+/* The first failure of a job counts; what follows on other ranks is its consequence. */
+void job_failed(Run *r, const weft_error *why);
+
+/* ---- watch.c ---- */
+/* Lets the processes of a run watch each other; a Job of the worker that calls the world. */
+weft_status job_watch(Worker *w, void *arg, weft_error *e);
+
 /* ---- watchdog.c ---- */
-typedef struct Watchdog {
-  uint64_t ticks;
-  double seen, idle;     /* the last look; seconds for which nothing happened */
-} Watchdog;
+/* Who is looked at: all ranks of a run, as its processes say, or, NULL, those of this
+ * process. */
+typedef const ControlRank *Ranks;
+ControlNote watchdog_note(const Worker *w);
 /* Seconds in which a rank may wait for another: 60 among threads. A process does not see
  * whether the other one computes: 120 s, but ten times the longest step so far, and what
  * the first step may take on a slow core, at most 600 s. */
 double watchdog_patience(const Run *r);
 /* True if no rank has done anything for the run's patience and all that are in a step
  * wait; then `why` says who waits for what. */
-bool watchdog_stuck(Watchdog *w, const Run *r, char *why, size_t n);
+bool watchdog_stuck(Watchdog *w, const Run *r, Ranks all, char *why, size_t n);
+/* "; rank 1 waits in ...": of all ranks but `culprit`. */
+void watchdog_others(const Run *r, Ranks all, int culprit, Text *out);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct SavedList {
 } SavedList;
 SavedList saved_list(const Compiled *c, int rank);
 bool saved_next(SavedList *l, Saved *out);
-/* Bytes of a rank's share, and of the largest one on a pp rank. */
+/* Bytes of a rank's share, and so many at most on each rank of a pp rank. */
 uint64_t saved_share(const Compiled *c, int rank);
 uint64_t saved_most(const Compiled *c, int pp);
 
@@ -45,8 +45,9 @@ int run_local(const Run *r); /* ranks of this process, run_rank() the first of t
 const char *run_snapshot_at(const Run *r, int local);
 const Compiled *run_compiled(const Run *r);
 
-/* Gives the elements of a piece, or of a part of it, as f32: p->count of them, paddings are
- * zero already. Called by the threads of the ranks; `local`: number of the rank here. */
+/* Gives the elements of a piece, or of a part of it, as f32: p->count of them, paddings
+ * are zero already. Called by the threads of the ranks; `local`: number of the rank here.
+ */
 typedef weft_status (*PieceSource)(void *ud, int local, StateKind k, int param,
                                    const Piece *p, float *to, weft_error *e);
 /* Parameters and moments of all ranks, from `source`; everything else becomes zero. */

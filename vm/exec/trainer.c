@@ -29,8 +29,7 @@ uint64_t run_allocations(Run *r) { return atomic_exchange(&r->allocations, 0); }
 
 /* ---- jobs ---- */
 
-/* The first failure of a job counts; what follows on other ranks is its consequence. */
-static void job_failed(Run *r, const weft_error *why) {
+void job_failed(Run *r, const weft_error *why) {
   pthread_mutex_lock(&r->lock);
   if (!r->failed) r->first = *why;
   r->failed = true;
@@ -47,9 +46,9 @@ static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
   weft_status st = j->job(w, j->arg, e);
   if (st == WEFT_OK) return WEFT_OK;
   if (e->rank < 0) e->rank = w->rank;
+  /* No rank waits for one that gave up. Processes agree on what is said of it first. */
+  if (w->run->control) control_fail(w->run->control, e->rank, e->code, e->text);
   job_failed(w->run, e);
-  /* No rank waits for one that gave up. A world of processes ends here, with the exit code
-   * of the reason. */
   world_abort(&w->run->world, w->rank, e->code, e->text);
   return st;
 }
@@ -103,7 +102,7 @@ static void look_after(Run *r, Watchdog *dog, bool *ended) {
     abort_run(r, WEFT_EINTR, "interrupted");
   else if (world_poll(&r->world, &side) != WEFT_OK)
     abort_run(r, side.code, side.text);
-  else if (watchdog_stuck(dog, r, why, sizeof why))
+  else if (!r->control && watchdog_stuck(dog, r, NULL, why, sizeof why))
     abort_run(r, WEFT_ERUN, why);
   else
     *ended = false;
@@ -139,8 +138,8 @@ weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e) {
   r->generation++;
   pthread_cond_broadcast(&r->go);
   wait_done(r, watched);
-  bool failed = r->failed;
-  weft_error first = r->first;
+  bool failed = r->failed || r->over;
+  weft_error first = r->over ? r->verdict : r->first;
   pthread_mutex_unlock(&r->lock);
   if (!failed) return WEFT_OK;
   if (watched) r->dead = true;
@@ -240,6 +239,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
   TRY(agree_at_start(r, o->fact, o->nfact, e));
+  if (r->world.size > r->world.here) TRY(run_all(r, job_watch, NULL, false, e));
   TRY(open_device(r, e));
   r->threads = allowed_threads(o->threads > 0 ? o->threads
                                               : default_threads(r->world.node));
@@ -323,6 +323,8 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->stop = o->stop;
   r->meet = o->meet;
   r->saves = o->saves;
+  r->told = o->told;
+  r->net.door = -1;
   r->scaler = scaler_make(p);
   r->scaled = 1;
   r->step = -1;
@@ -332,6 +334,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
     *out = r;
     return WEFT_OK;
   }
+  run_fails(r, e);
   r->dead = true;
   run_close(r);
   return st;
@@ -373,13 +376,23 @@ static void stop_workers(Run *r) {
     if (r->worker[i].has_thread) pthread_join(r->worker[i].thread, NULL);
 }
 
+void run_fails(Run *r, weft_error *e) {
+  if (!r || !r->control) return;
+  control_fail(r->control, e->rank < 0 ? r->world.rank : e->rank, e->code, e->text);
+  pthread_mutex_lock(&r->lock);
+  if (r->over) *e = r->verdict;
+  pthread_mutex_unlock(&r->lock);
+}
+
 void run_abandon(Run *r) {
   if (r) r->dead = true;
 }
 
 void run_close(Run *r) {
   if (!r) return;
+  control_close(r->control);
   stop_workers(r);
+  net_close(&r->net);
   size_t n = (size_t)(run_rows(r) * r->c->seq) * sizeof(int32_t);
   mem_free(&r->alloc, r->labels, n);
   mem_free(&r->alloc, r->tokens, n);

@@ -209,6 +209,7 @@ typedef struct Plan {
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */
+  double comm_timeout;           /* seconds; 0: see watchdog_patience */
   uint64_t seed;
 } Plan;
 

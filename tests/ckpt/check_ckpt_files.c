@@ -1,0 +1,382 @@
+/* check_ckpt_files.c - checkpoints that are damaged, mixed up or made up are refused, and
+ * a disk that fails at any moment leaves what was there before. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/process.h"
+#include "tests/lib/saved_toy.h"
+
+static const char *dir, *ckpt;
+
+/* Two steps of a small run, each with a checkpoint. */
+static void setup(void) {
+  ToyOptions o = meshed(2, 1, 2);
+  scratch_setup();
+  o.strategy.stage = 1, o.layers = 1;
+  dir = scratch_path("a");
+  saved_run(&o, dir, 2);
+  ckpt = store_path(scratch_arena, dir, 2, false);
+}
+
+static weft_status look(weft_error *e) {
+  Ckpt *c;
+  uint64_t bytes;
+  err_clear(e);
+  TRY(ckpt_open(ckpt, &c, e));
+  weft_status st = ckpt_verify(c, &bytes, e);
+  ckpt_close(c);
+  return st;
+}
+
+static void whole(void) {
+  weft_error e;
+  ck_assert_msg(look(&e) == WEFT_OK, "%s: %s", e.file, e.text);
+}
+
+static void refused(const char *part) {
+  weft_error e;
+  ck_assert_int_ne(look(&e), WEFT_OK);
+  ck_assert_msg(strstr(e.text, part), "\"%s\" is not in: %s: %s", part, e.file, e.text);
+}
+
+/* ---- damage ---- */
+
+static const char *file_at_number(int i) {
+  static const char *const names[] = {MANIFEST_NAME, "rank-00000.safetensors",
+                                      "rank-00001.safetensors", "rank-00003.safetensors"};
+  return arena_printf(scratch_arena, "%s/%s", ckpt, names[i]);
+}
+
+static char *slurp(const char *path, size_t *n) {
+  char *s;
+  OK(file_read(NULL, path, FILE_OWN_MAX, &s, n, &trace_err));
+  return s;
+}
+
+static void put(const char *path, const void *s, size_t n) {
+  FILE *f = fopen(path, "wb");
+  ck_assert(f && fwrite(s, 1, n, f) == n && fclose(f) == 0);
+}
+
+START_TEST(every_byte_counts) {
+  const char *path = file_at_number(_i);
+  size_t n;
+  char *s = slurp(path, &n);
+  uint64_t header = 8;
+  memcpy(&header, s, sizeof header);
+  whole();
+  for (size_t at = 0; at < n; at += n / 97 + 1) {
+    weft_error e;
+    s[at] ^= 0x10;
+    put(path, s, n);
+    ck_assert_msg(look(&e) == WEFT_EFILE, "byte %zu of %s", at, path);
+    ck_assert_str_eq(e.file, path);
+    if (_i && at >= header + 8) ck_assert_msg(strstr(e.text, "tensor \""), "%s", e.text);
+    s[at] ^= 0x10;
+  }
+  put(path, s, n);
+  whole();
+  mem_free(NULL, s, n + 1);
+}
+END_TEST
+
+/* Nothing of a damaged checkpoint gets into a run without an error. */
+START_TEST(damage_is_found_by_loading) {
+  ToyOptions o = meshed(1, 1, 1);
+  const char *path = file_at_number(2);
+  size_t n;
+  char *s = slurp(path, &n);
+  SavedToy t;
+  o.layers = 1;
+  s[n - 3] ^= 1;
+  put(path, s, n);
+  mem_free(NULL, s, n + 1);
+  Ckpt *c = saved_ckpt(dir, 2);
+  saved_open(&t, &o, scratch_path("b"), NULL);
+  weft_error e = {.rank = -1};
+  ck_assert_int_eq(ckpt_load(c, t.run, &e), WEFT_EFILE);
+  ck_assert_str_eq(e.file, path);
+  ck_assert_msg(strstr(e.text, "is damaged: bytes"), "%s", e.text);
+  ckpt_close(c);
+  saved_close(&t);
+}
+END_TEST
+
+START_TEST(files_that_are_cut_or_gone) {
+  size_t n;
+  const char *path = file_at_number(2);
+  char *s = slurp(path, &n);
+  put(path, s, n - 1);
+  refused("bytes long, it was written with");
+  put(path, s, 4);
+  refused("bytes long, it was written with");
+  unlink(path);
+  refused("cannot be opened");
+  put(path, s, n);
+  whole();
+  mem_free(NULL, s, n + 1);
+  unlink(file_at_number(0));
+  refused("cannot be opened");
+}
+END_TEST
+
+/* A file of another step: same names, same shapes. */
+START_TEST(files_of_another_checkpoint) {
+  size_t n;
+  char *s = slurp(arena_printf(scratch_arena, "%s/rank-00001.safetensors",
+                               store_path(scratch_arena, dir, 1, false)),
+                  &n);
+  put(file_at_number(2), s, n);
+  mem_free(NULL, s, n + 1);
+  refused("its header is damaged, or of another checkpoint");
+}
+END_TEST
+
+/* ---- manifests that somebody made up ---- */
+
+/* As manifest_write ends one. */
+static void seal(json_t *doc) {
+  char hash[HASH_TEXT];
+  json_object_del(doc, "checksum");
+  char *s = json_dumps(doc, JSON_INDENT(2));
+  size_t n = strlen(s) - 2;
+  const char *text = arena_printf(scratch_arena, "%.*s,\n  \"checksum\": \"%s\"\n}\n",
+                                  (int)n, s, hash_text(ckpt_hash(s, n), hash));
+  free(s);
+  put(file_at_number(0), text, strlen(text));
+}
+
+static json_t *read_manifest(void) {
+  size_t n;
+  char *s = slurp(file_at_number(0), &n);
+  json_t *doc = json_loads(s, 0, NULL);
+  mem_free(NULL, s, n + 1);
+  ck_assert_ptr_nonnull(doc);
+  return doc;
+}
+
+static json_t *file_row(json_t *doc, size_t i) {
+  return json_array_get(json_object_get(doc, "files"), i);
+}
+static json_t *params(json_t *doc) {
+  return json_object_get(doc, "parameters");
+}
+
+static void climbs(json_t *d) {
+  json_object_set_new(file_row(d, 0), "name", json_string("../x.safetensors"));
+}
+static void absolute(json_t *d) {
+  json_object_set_new(file_row(d, 0), "name", json_string("/x.safetensors"));
+}
+static void hidden(json_t *d) {
+  json_object_set_new(file_row(d, 0), "name", json_string(".x.safetensors"));
+}
+static void other_file(json_t *d) {
+  json_object_set_new(file_row(d, 0), "name", json_string("latest"));
+}
+static void twice(json_t *d) {
+  json_object_set(file_row(d, 0), "name", json_object_get(file_row(d, 1), "name"));
+}
+static void fewer_files(json_t *d) {
+  json_array_remove(json_object_get(d, "files"), 1);
+}
+static void no_files(json_t *d) {
+  json_array_clear(json_object_get(d, "files"));
+}
+static void more_bytes(json_t *d) {
+  json_object_set_new(file_row(d, 1), "bytes", json_integer(9));
+}
+static void other_header(json_t *d) {
+  json_object_set_new(file_row(d, 1), "header", json_string("0123456789abcdef"));
+}
+static void other_version(json_t *d) {
+  json_object_set_new(d, "version", json_integer(2));
+}
+static void other_id(json_t *d) {
+  json_object_set_new(d, "id", json_string("0123456789abcdef"));
+}
+static void no_step(json_t *d) {
+  json_object_set_new(d, "step", json_integer(-1));
+}
+static void text_step(json_t *d) {
+  json_object_set_new(d, "step", json_string("2"));
+}
+static void fewer_params(json_t *d) {
+  json_object_del(params(d), "model.norm.weight");
+}
+static void more_params(json_t *d) {
+  json_object_set_new(params(d), "model.more", json_pack("[i]", 4));
+}
+static void other_shape(json_t *d) {
+  json_object_set_new(params(d), "model.norm.weight", json_pack("[i]", 31));
+}
+static void huge_shape(json_t *d) {
+  json_object_set_new(params(d), "model.norm.weight",
+                      json_pack("[I,I]", (json_int_t)1 << 40, (json_int_t)1 << 40));
+}
+static void no_scale(json_t *d) {
+  json_object_set_new(json_object_get(d, "loss_scale"), "scale", json_real(0));
+}
+
+static const struct {
+  void (*change)(json_t *doc);
+  const char *says;
+} made_up[] = {
+    {climbs, "\"../x.safetensors\" is not the name of a file of a checkpoint"},
+    {absolute, "\"/x.safetensors\" is not the name"},
+    {hidden, "\".x.safetensors\" is not the name"},
+    {other_file, "\"latest\" is not the name"},
+    {twice, "lists the file rank-00001.safetensors twice"},
+    {fewer_files, "is not complete: the files do not have every element of"},
+    {no_files, "lists no files"},
+    {more_bytes, "bytes long, it was written with 9"},
+    {other_header, "its header is damaged, or of another checkpoint"},
+    {other_version, "is of version 2; this weft reads version 1"},
+    {other_id, "belongs to another checkpoint: it has the id"},
+    {no_step, "\"step\" is not an integer from 0"},
+    {text_step, "\"step\" is not an integer from 0"},
+    {fewer_params, "of which the manifest knows nothing"},
+    {more_params,
+     "is not complete: the files do not have every element of param/model.more"},
+    {other_shape, "does not lie within its parameter"},
+    {huge_shape, "the parameter \"model.norm.weight\" has no shape"},
+    {no_scale, "\"scale\" is not above 0"},
+};
+
+START_TEST(made_up_manifests_are_refused) {
+  json_t *doc = read_manifest();
+  seal(doc);
+  whole();
+  made_up[_i].change(doc);
+  seal(doc);
+  refused(made_up[_i].says);
+  json_decref(doc);
+}
+END_TEST
+
+/* ---- a disk that fails ---- */
+
+static bool no_temporaries(void) {
+  Outcome o = process_run(10, "ls -a %s", dir);
+  return !strstr(o.out, ".tmp");
+}
+
+/* Each step that reaches the disk fails once: the run hears of it and goes on, and the
+ * checkpoint before is whole. */
+START_TEST(any_write_may_fail) {
+  ToyOptions o = meshed(1, 1, 1);
+  StepResult r = {.loss = 1};
+  o.layers = 1;
+  int64_t at = 1;
+  for (bool failed = true; failed; at++) {
+    SavedToy s;
+    Ckpt *c = saved_ckpt(dir, 2);
+    saved_open(&s, &o, dir, c);
+    Disk *d = saver_disk(s.saver);
+    *d = (Disk){.fail_at = at};
+    OK(saver_step(s.saver, &r, 3, 0, &trace_err));
+    OK(saver_finish(s.saver, &trace_err));
+    failed = d->calls >= at;
+    ck_assert_msg(failed ==
+                      (strstr(s.said, "!the checkpoint of step 3 was not written: ") &&
+                       strstr(s.said, "No space left on device; the run goes on")),
+                  "%s", s.said);
+    ck_assert(no_temporaries());
+    ckpt_close(c);
+    saved_close(&s);
+    whole();
+  }
+  ck_assert_int_gt(at, 20);
+  ckpt = store_path(scratch_arena, dir, 3, false);
+  whole();
+}
+END_TEST
+
+/* ---- the folder ---- */
+
+START_TEST(the_last_ones_stay) {
+  ToyOptions o = meshed(1, 1, 1);
+  double loss[8];
+  SavedToy s;
+  o.layers = 1;
+  dir = scratch_path("b");
+  saved_open(&s, &o, dir, NULL);
+  for (int k = 1; k <= 5; k++)
+    saved_save(&s, k);
+  saved_close(&s);
+  Outcome list = process_run(10, "ls %s", dir);
+  ck_assert_str_eq(list.out, "latest\nstep-00000004\nstep-00000005\n");
+  /* From the older one: the newer one is of steps that are taken again. */
+  Ckpt *c = saved_ckpt(dir, 4);
+  saved_open(&s, &o, dir, c);
+  saved_steps(&s, 4, 5, loss);
+  saved_save(&s, 5);
+  ckpt_close(c);
+  saved_close(&s);
+  list = process_run(10, "ls %s", dir);
+  ck_assert_str_eq(list.out, "latest\nstep-00000004\nstep-00000005\n");
+  ckpt = store_path(scratch_arena, dir, 5, false);
+  whole();
+}
+END_TEST
+
+START_TEST(what_others_left_is_removed) {
+  ToyOptions o = meshed(2, 1, 2);
+  SavedToy s;
+  o.layers = 1;
+  process_run(10, "sh -c 'cd a && mkdir step-00000009.tmp mine.tmp step-9.tmp && touch "
+                  "step-00000009.tmp/x latest.12-0.tmp other.tmp'");
+  Ckpt *c = saved_ckpt(dir, 2);
+  saved_open(&s, &o, dir, c);
+  ckpt_close(c);
+  saved_close(&s);
+  Outcome list = process_run(10, "ls %s", dir);
+  ck_assert_str_eq(list.out, "latest\nmine.tmp\nother.tmp\nstep-00000001\nstep-00000002\n"
+                             "step-9.tmp\n");
+}
+END_TEST
+
+START_TEST(the_latest_is_found) {
+  const char *path, *latest = arena_printf(scratch_arena, "%s/latest", dir);
+  bool none;
+  OK(store_find(scratch_arena, dir, &path, &none, &trace_err));
+  ck_assert_str_eq(path, ckpt);
+  put(latest, "step-00000001\n", 14);
+  OK(store_find(scratch_arena, dir, &path, &none, &trace_err));
+  ck_assert(strstr(path, "step-00000001"));
+  put(latest, "../../etc\n", 10);
+  OK(store_find(scratch_arena, dir, &path, &none, &trace_err));
+  ck_assert_str_eq(path, ckpt);
+  unlink(latest);
+  OK(store_find(scratch_arena, dir, &path, &none, &trace_err));
+  ck_assert_str_eq(path, ckpt);
+  OK(store_find(scratch_arena, ckpt, &path, &none, &trace_err));
+  ck_assert_str_eq(path, ckpt);
+  weft_error e = {.rank = -1};
+  ck_assert_int_eq(store_find(scratch_arena, scratch_path("no"), &path, &none, &e),
+                   WEFT_EFILE);
+  ck_assert(none);
+}
+END_TEST
+
+Suite *ckpt_files_suite(void) {
+  Suite *s = suite_create("ckpt_files");
+  TCase *c = tcase_create("files");
+  tcase_set_timeout(c, 120);
+  tcase_add_checked_fixture(c, setup, scratch_teardown);
+  tcase_add_loop_test(c, every_byte_counts, 0, 4);
+  tcase_add_test(c, damage_is_found_by_loading);
+  tcase_add_test(c, files_that_are_cut_or_gone);
+  tcase_add_test(c, files_of_another_checkpoint);
+  tcase_add_loop_test(c, made_up_manifests_are_refused, 0, LEN(made_up));
+  tcase_add_test(c, any_write_may_fail);
+  tcase_add_test(c, the_last_ones_stay);
+  tcase_add_test(c, what_others_left_is_removed);
+  tcase_add_test(c, the_latest_is_found);
+  suite_add_tcase(s, c);
+  return s;
+}

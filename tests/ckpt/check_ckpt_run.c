@@ -1,0 +1,251 @@
+/* check_ckpt_run.c - checkpoints of weft run, as a user meets them. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/lib/killed.h"
+#include "tests/lib/process.h"
+
+#define SMALL                                                                            \
+  "local weft = require 'weft'\n"                                                        \
+  "return weft.plan {\n"                                                                 \
+  "  model = weft.model { 'llama', hidden_size = 16, num_hidden_layers = 2,\n"           \
+  "    num_attention_heads = 2, num_key_value_heads = 2, intermediate_size = 32,\n"      \
+  "    vocab_size = 32 },\n"                                                             \
+  "  mesh = { tp = 2 }, strategy = 'fsdp2',\n"                                           \
+  "  batch = { global = 2, micro = 1, seq = 8 },\n"                                      \
+  "  optimizer = weft.adamw { lr = 1e-3 },\n"                                            \
+  "  data = weft.synthetic {},\n"                                                        \
+  "  train = { steps = 6, log_every = 1 },\n"                                            \
+  "  checkpoint = { dir = 'runs', every = 2 },\n"                                        \
+  "}\n"
+
+static void setup(void) {
+  scratch_setup();
+  scratch_put("plan.lua", SMALL, strlen(SMALL));
+}
+
+static void has(const char *text, const char *part) {
+  ck_assert_msg(strstr(text, part) != NULL, "\"%s\" is not in: %s", part, text);
+}
+
+static Outcome run(int code, const char *args) {
+  Outcome o = process_run(50, "$weft run plan.lua --threads 1 %s", args);
+  ck_assert_msg(o.code == code, "%d: %s%s", o.code, o.out, o.err);
+  return o;
+}
+
+/* The column of losses of printed steps. */
+static const char *losses(const char *out) {
+  const char *s = "";
+  for (const char *at = out; (at = strstr(at, "loss ")); at++)
+    s = arena_printf(scratch_arena, "%s%.14s\n", s, at);
+  return s;
+}
+
+START_TEST(a_run_goes_on) {
+  Outcome all = run(0, "");
+  has(all.err, "checkpoint of step 6 in runs");
+  ck_assert_str_eq(scratch_get(scratch_path("runs/latest")), "step-00000006\n");
+  run(0, "--steps 4 --set checkpoint.dir=half");
+  Outcome rest = run(0, "--set checkpoint.dir=half --resume auto");
+  has(rest.err, "goes on from step 4");
+  const char *want = losses(all.out);
+  ck_assert_str_eq(losses(rest.out), want + strlen(want) / 6 * 4);
+  /* By name, on another mesh. */
+  rest = run(0, "--set checkpoint.dir=other --set mesh.tp=1 --resume runs/step-00000004");
+  has(rest.err, "plan.mesh.tp: 2 in the checkpoint, 1 now");
+  /* Nothing is left to do. */
+  rest = run(0, "--resume auto");
+  ck_assert_str_eq(rest.out, "");
+}
+END_TEST
+
+START_TEST(auto_begins_where_there_is_nothing) {
+  Outcome o = run(0, "--steps 1 --resume auto");
+  has(o.err, "there is no checkpoint yet: the run begins");
+  o = run(2, "--resume nowhere");
+  has(o.err, "nowhere: error: there is no checkpoint");
+}
+END_TEST
+
+START_TEST(another_run_is_refused) {
+  run(0, "--steps 2");
+  Outcome o = run(2, "");
+  has(o.err,
+      "runs: error: has checkpoints already, the last one of step 2: --resume auto");
+  o = run(2, "--resume auto --set train.seed=7");
+  has(o.err, "is of another run:\n  plan.train.seed: 0 in the checkpoint, 7 now");
+  o = run(2, "--resume auto --set batch.global=4");
+  has(o.err, "plan.batch.global: 2 in the checkpoint, 4 now (each step would take other");
+  o = run(2, "--resume auto --set model.rope_theta=77");
+  has(o.err, "the parameters are of another model");
+  o = run(2, "--resume auto --set model.hidden_size=32");
+  has(o.err,
+      "is of another model:\n  model.embed_tokens.weight: shape [32, 16], the model "
+      "has [32, 32]");
+  o = run(0, "--resume auto --set optimizer.clip=7");
+  has(o.err, "warning: plan.optimizer.clip: 1 in the checkpoint, 7 now");
+}
+END_TEST
+
+/* ---- weft ckpt ---- */
+
+static const char *ckpt(int code, const char *args) {
+  Outcome o = process_run(50, "$weft ckpt %s", args);
+  ck_assert_msg(o.code == code, "%s: %d: %s%s", args, o.code, o.out, o.err);
+  return arena_printf(scratch_arena, "%s%s", o.out, o.err);
+}
+
+START_TEST(checkpoints_are_listed_and_checked) {
+  run(0, "");
+  const char *s = ckpt(0, "ls runs");
+  has(s, "step-00000002  2");
+  has(s, "tp=2  plan  latest\n");
+  has(ckpt(0, "ls runs --json"), "\"name\": \"step-00000006\"");
+  has(ckpt(0, "verify runs"), "runs/step-00000004: complete, ");
+  process_run(10,
+              "sh -c 'printf x | dd of=runs/step-00000004/rank-00001.safetensors bs=1 "
+              "seek=20000 conv=notrunc 2>/dev/null'");
+  s = ckpt(2, "verify runs");
+  has(s, "runs/step-00000002: complete, ");
+  has(s, "runs/step-00000006: complete, ");
+  has(s, "runs/step-00000004/rank-00001.safetensors: error: tensor \"");
+  has(ckpt(2, "verify nothing"), "there is no checkpoint");
+  has(ckpt(2, "verfy x"), "did you mean \"verify\"?");
+  has(ckpt(2, "diff x"), "weft ckpt diff takes CKPT CKPT, got 1 argument");
+}
+END_TEST
+
+START_TEST(checkpoints_are_converted_and_compared) {
+  run(0, "");
+  has(ckpt(0, "convert plan.lua plan.lua runs one --set mesh.tp=1 --set strategy=zero"),
+      "one/step-00000006: step 6 as 1 rank write it");
+  has(ckpt(0, "diff runs one"), " tensors, 0 differ, 0 are in one of them only");
+  has(ckpt(1, "diff runs runs/step-00000004"),
+      "param/lm_head.weight: 512 of 512 elements differ");
+  has(ckpt(2, "convert plan.lua plan.lua runs other --set train.seed=1"),
+      "is of another run:\n  plan.train.seed");
+  has(ckpt(2, "convert plan.lua plan.lua runs other --set model.hidden_size=32"),
+      "is of another model");
+  has(ckpt(0, "plan plan.lua runs"), "2 ranks; reads runs/step-00000006");
+  has(ckpt(0, "plan plan.lua --from plan.lua --json"), "\"rank_reads\": ");
+  Outcome o = process_run(50, "$weft run plan.lua --threads 1 --set mesh.tp=1 --set "
+                              "strategy=zero --set checkpoint.dir=one --resume auto "
+                              "--steps 7");
+  ck_assert_msg(o.code == 0 && strstr(o.out, "step      6/7"), "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* ---- signals ---- */
+
+static const struct {
+  const char *name;
+  int code;
+} signals[] = {{"TERM", 143}, {"USR1", 138}, {"INT", 130}};
+
+START_TEST(a_signal_saves_and_ends) {
+  Process p = process_start(50, "$weft run plan.lua --threads 1 --steps 100000000 --set "
+                                "checkpoint.every=0");
+  ck_assert(process_wait_for(&p, p.out, "step      3/"));
+  process_run(10, "kill -%s %d", signals[_i].name, (int)p.pid);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == signals[_i].code, "%d: %s", o.code, o.err);
+  has(o.err, "checkpoint of step ");
+  has(o.err, "interrupted after ");
+  long long saved = atoll(strstr(o.err, "checkpoint of step ") + 19);
+  ck_assert_int_ge(saved, 4);
+  run(0, arena_printf(scratch_arena, "--resume auto --steps %lld", saved + 2));
+}
+END_TEST
+
+/* ---- trouble ---- */
+
+START_TEST(a_second_run_in_the_folder_is_refused) {
+  Process p = process_start(50, "$weft run plan.lua --threads 1 --steps 100000000");
+  ck_assert(process_wait_for(&p, p.err, "checkpoint of step 2"));
+  Outcome o = run(2, "--resume auto");
+  has(o.err, "runs: error: another run writes its checkpoints there");
+  process_run(10, "kill -TERM %d", (int)p.pid);
+  process_end(&p);
+}
+END_TEST
+
+/* A file where the folder should be: nobody can make it, not even root. */
+START_TEST(a_folder_that_cannot_be_is_a_warning) {
+  scratch_put("runs", "x", 1);
+  Outcome o = run(0, "");
+  has(o.err, "warning: checkpoints cannot be written: runs: ");
+  has(o.err, "warning: the checkpoint of step 2 was not written: ");
+  has(o.err, "the run goes on");
+  has(o.out, "step      5/6");
+}
+END_TEST
+
+START_TEST(a_read_only_folder_is_a_warning) {
+  if (geteuid() == 0) {
+    printf("skipped: root writes to any folder\n");
+    return;
+  }
+  run(0, "--steps 2");
+  process_run(10, "chmod 500 runs");
+  Outcome o = run(0, "--resume auto");
+  process_run(10, "chmod 700 runs");
+  has(o.err, "warning: the checkpoint of step 4 was not written: ");
+  has(scratch_get(scratch_path("runs/latest")), "step-00000002");
+}
+END_TEST
+
+/* On a small file system: the third checkpoint has no room. */
+START_TEST(a_full_disk_is_a_warning) {
+  const char *disk = scratch_path("disk");
+  Outcome m = process_run(
+      10, "sh -c 'mkdir disk && mount -t tmpfs -o size=220k tmpfs disk 2>/dev/null'");
+  if (m.code != 0) {
+    printf("skipped: this user cannot mount a small file system\n");
+    return;
+  }
+  Process p = process_start(50,
+                            "$weft run plan.lua --threads 1 --set checkpoint.dir=%s "
+                            "--set checkpoint.keep=0 --steps 12",
+                            disk);
+  Outcome o = process_end(&p);
+  const char *latest = scratch_get(scratch_path("disk/latest"));
+  Outcome list = process_run(10, "ls disk");
+  process_run(10, "umount disk");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  has(o.err, "No space left on device; the run goes on");
+  has(o.out, "step     11/12");
+  has(latest, "step-0000000");
+  ck_assert_msg(!strstr(list.out, ".tmp"), "%s", list.out);
+}
+END_TEST
+
+START_TEST(killed_runs_go_on) {
+  Text report = {0};
+  bool ok = killed_runs(WEFT_BINARY_DIR "/weft", scratch_dir, 12, 3, &report);
+  ck_assert_msg(ok, "%s", report.s);
+  text_free(&report);
+}
+END_TEST
+
+Suite *ckpt_run_suite(void) {
+  Suite *s = suite_create("ckpt_run");
+  TCase *c = tcase_create("weft run");
+  tcase_set_timeout(c, 180);
+  tcase_add_checked_fixture(c, setup, scratch_teardown);
+  tcase_add_test(c, a_run_goes_on);
+  tcase_add_test(c, auto_begins_where_there_is_nothing);
+  tcase_add_test(c, another_run_is_refused);
+  tcase_add_test(c, checkpoints_are_listed_and_checked);
+  tcase_add_test(c, checkpoints_are_converted_and_compared);
+  tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
+  tcase_add_test(c, a_second_run_in_the_folder_is_refused);
+  tcase_add_test(c, a_folder_that_cannot_be_is_a_warning);
+  tcase_add_test(c, a_read_only_folder_is_a_warning);
+  tcase_add_test(c, a_full_disk_is_a_warning);
+  tcase_add_test(c, killed_runs_go_on);
+  suite_add_tcase(s, c);
+  return s;
+}

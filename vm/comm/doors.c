@@ -1,0 +1,32 @@
+/* doors.c - a Net for processes that another library has connected: rank 0 asks all where
+ * they listen and tells everybody, over the bytes of their world. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "net.h"
+#include "world.h"
+
+/* A machine is asked for by its name; this one is always here. */
+static void name_of(NetPeer *p, int door) {
+  if (gethostname(p->host, sizeof p->host - 1))
+    snprintf(p->host, sizeof p->host, "localhost");
+  p->port = net_port(door);
+}
+
+weft_status world_doors(World *w, Net *n, weft_error *e) {
+  NetPeer mine = {.host = ""};
+  bool alone = w->node == w->size;
+  TRY(net_open(n, w->alloc, w->rank, w->size, alone ? "127.0.0.1" : NULL, e));
+  name_of(&mine, n->door);
+  n->peer[w->rank] = mine;
+  if (w->rank == 0) net_random(n->key, sizeof n->key);
+  if (w->rank != 0) world_send(w, &mine, sizeof mine, 0);
+  for (int i = 1; w->rank == 0 && i < w->size; i++)
+    world_recv(w, &n->peer[i], sizeof n->peer[i], i);
+  world_bcast(w, n->key, sizeof n->key, 0);
+  world_bcast(w, n->peer, (size_t)n->size * sizeof *n->peer, 0);
+  for (int i = 0; i < n->size; i++)
+    if (alone || strcmp(n->peer[i].host, mine.host) == 0)
+      snprintf(n->peer[i].host, sizeof n->peer[i].host, "127.0.0.1");
+  return WEFT_OK;
+}
