@@ -14,9 +14,22 @@ static weft_status fails(const char *path, int why, weft_error *e) {
   return err_file(e, WEFT_EFILE, path, 0, "cannot be made: %s", strerror(why));
 }
 
+/* Whether there is a folder above it that may be written. */
+static weft_status check_above(const char *path, weft_error *e) {
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  while (n > 0 && path[n - 1] != '/') n--;
+  char *above = n ? strndup(path, n) : strdup(".");
+  if (!above) return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
+  int why = access(above, W_OK | X_OK) == 0 ? 0 : errno;
+  free(above);
+  return why ? fails(path, why, e) : WEFT_OK;
+}
+
 weft_status folder_free(const char *path, weft_error *e) {
   struct stat st;
   int n = 0;
+  TRY(check_above(path, e));
   if (lstat(path, &st) != 0) return errno == ENOENT ? WEFT_OK : fails(path, errno, e);
   if (!S_ISDIR(st.st_mode))
     return err_file(e, WEFT_EFILE, path, 0, "exists and is not a folder");
