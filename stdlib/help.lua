@@ -25,6 +25,26 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --json             print one object at the end
 ]],
 
+  sample = [[
+Continues a prompt with the plan's model, token by token, on the ranks of its tp in
+this process. Keys and values of earlier tokens are kept. Prompt and continuation are
+at most batch.seq tokens.
+
+  --ckpt DIR         parameters of a checkpoint, or of the latest one of a folder
+  --weights DIR      parameters of safetensors files; default: those of weft.hf
+  --prompt TEXT      of a model of bytes (weft.text)
+  --tokens 1,2,3     ids of tokens, of any model
+  --max-tokens N     so many more; default: 100, or what batch.seq leaves
+  --temperature T    logits are divided by it; default: 1
+  --top-k K          only among the K likeliest
+  --top-p P          only among the fewest that have this probability together
+  --seed S           another continuation; the same one gives the same; default: 0
+  --greedy           always the likeliest
+  --threads N        threads of each rank
+  --quiet            only the continuation
+  --json             one object at the end
+]],
+
   check = [[
 Evaluates the plan, checks every field, builds the model, compiles the programs of
 all ranks and proves that they cannot deadlock. Nothing is run.

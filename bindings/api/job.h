@@ -37,6 +37,9 @@ weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
 /* Graph and proof included, and the schedule unless that was done for this mesh. */
 weft_status job_compile(Job *j);
+/* job_decode.c: instead of job_mesh and job_compile, after job_load: the program of one
+ * token after at most context - 1 others, on the ranks of the plan's tp. See run_decode. */
+weft_status job_decode(Job *j, int64_t context);
 /* Part of job_compile: warns of what is legal and does not do what it looks like. */
 void job_advise(Job *j);
 /* After job_compile: every limit of plan.expect that is not kept is an error. `n`, which

@@ -29,7 +29,8 @@ enum {
   OPT_DEVICE = 1 << 20,
   OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */,
   OPT_EXPORT = 1 << 14 /* --dtype, --shard-size */,
-  OPT_FROM = 1 << 16
+  OPT_FROM = 1 << 16,
+  OPT_SAMPLE = 1 << 15 /* from --ckpt to --greedy */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 8 };
@@ -45,6 +46,10 @@ typedef struct Cli {
   int script_argc;
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance, memory; /* memory: GiB, 0: not given */
+  const char *ckpt, *weights, *prompt, *tokens; /* of what is sampled */
+  int64_t max_tokens, top_k, seed; /* -1: not given */
+  double temperature, top_p; /* 0: not given */
+  bool greedy;
   const char *comm, *device, *log, *tensorboard, *svg;
   const char *csv_file, *jsonl; /* of the rows of a sweep */
   const char *from; /* a plan that has written checkpoints */
@@ -84,6 +89,7 @@ struct Meet;
 weft_status meet_of(const struct LaunchInfo *info, struct Meet *out, weft_error *e);
 int verb_show(Cli *cli, Arena *arena);
 int verb_verify(Cli *cli, Arena *arena);
+int verb_sample(Cli *cli, Arena *arena);
 
 /* ---- options.c ---- */
 /* Reads argv after the verb. WEFT_EUSAGE with a message. */

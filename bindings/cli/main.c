@@ -40,6 +40,8 @@ static const Verb verbs[] = {
      OPT_JSON | OPT_PLAN | OPT_DEVICE | OPT_SHOW | OPT_CSV | OPT_DRAW, verb_show},
     {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_DEVICE | OPT_RANKS | OPT_TOLERANCE, verb_verify},
+    {"sample", "PLAN.lua", "continue a text, or tokens, with a trained model",
+     OPT_JSON | OPT_PLAN | OPT_THREADS | OPT_DEVICE | OPT_QUIET | OPT_SAMPLE, verb_sample},
     {"sim", "PLAN.lua", "predict time and memory on a cluster", 0, NULL},
     {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
      OPT_SCRIPT | OPT_SWEEP, verb_sweep},

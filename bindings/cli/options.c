@@ -42,6 +42,16 @@ static const Option option[] = {
     {"--export", NULL, OPT_LOG, TAKES_TEXT, AT(export), 0, 0, 0},
     {"--dtype", NULL, OPT_EXPORT, TAKES_TEXT, AT(dtype), 0, 0, 0},
     {"--shard-size", NULL, OPT_EXPORT, TAKES_TEXT, AT(shard_size), 0, 0, 0},
+    {"--ckpt", NULL, OPT_SAMPLE, TAKES_TEXT, AT(ckpt), 0, 0, 0},
+    {"--weights", NULL, OPT_SAMPLE, TAKES_TEXT, AT(weights), 0, 0, 0},
+    {"--prompt", NULL, OPT_SAMPLE, TAKES_TEXT, AT(prompt), 0, 0, 0},
+    {"--tokens", NULL, OPT_SAMPLE, TAKES_TEXT, AT(tokens), 0, 0, 0},
+    {"--max-tokens", NULL, OPT_SAMPLE, TAKES_INT, AT(max_tokens), 0, 1, 1000000000},
+    {"--temperature", NULL, OPT_SAMPLE, TAKES_NUMBER, AT(temperature), 0, 0, 0},
+    {"--top-k", NULL, OPT_SAMPLE, TAKES_INT, AT(top_k), 0, 1, INT32_MAX},
+    {"--top-p", NULL, OPT_SAMPLE, TAKES_NUMBER, AT(top_p), 0, 0, 0},
+    {"--seed", NULL, OPT_SAMPLE, TAKES_INT, AT(seed), 0, 0, INT64_MAX},
+    {"--greedy", NULL, OPT_SAMPLE, TAKES_NOTHING, AT(greedy), 0, 0, 0},
     {"--offsets", NULL, OPT_SHOW, TAKES_NOTHING, AT(offsets), 0, 0, 0},
     {"--logical", NULL, OPT_SHOW, TAKES_NOTHING, AT(logical), 0, 0, 0},
     {"--from", NULL, OPT_FROM, TAKES_TEXT, AT(from), 0, 0, 0},
@@ -162,6 +172,7 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
   bool options = true, script = false;
   uint64_t seen = 0;
   unsigned has = cli->verb->options;
+  cli->max_tokens = cli->top_k = cli->seed = -1;
   cli->steps = cli->threads = cli->rank = cli->ranks = cli->width = -1;
   cli->script_argv = argv;
   /* A usage error is reported as JSON too, whatever stands before --json. */

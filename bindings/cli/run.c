@@ -141,6 +141,10 @@ static weft_status start(Training *t) {
                 .weights = t->session.weights,
                 .steps = t->end};
   TRY(run_ckpt_find(&t->ckpt, &t->session, &f));
+  if (t->ckpt.from) {
+    t->record.head.resumed = t->ckpt.from->dir;
+    t->record.head.resumed_step = t->ckpt.from->m.step;
+  }
   t->record.head.data = data_describe(t->session.data);
   t->record.head.plan_hash = job_hash(&f);
   RunOptions o = {.world = t->comm->name,

@@ -55,7 +55,7 @@ static weft_status write_line(int fd, const char *path, Text *text, weft_error *
 static void add_resumed(Json *out, const RunHead *h) {
   if (!h->resumed) return;
   json_open(out, "resumed", '{');
-  json_str(out, "run", h->resumed);
+  json_str(out, "checkpoint", h->resumed);
   json_int(out, "step", h->resumed_step);
   json_close(out, '}');
 }

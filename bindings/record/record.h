@@ -13,7 +13,7 @@ typedef struct RunHead {
   const char *comm, *data;
   uint64_t plan_hash;       /* job_hash */
   int64_t end;              /* the step that is not taken any more */
-  const char *resumed;      /* id of the run that this one continues, or NULL */
+  const char *resumed;      /* the checkpoint that this run goes on from, or NULL */
   int64_t resumed_step;     /* then: its first step here */
   char id[20];              /* record_open gives it: the number of the run */
 } RunHead;

@@ -19,6 +19,7 @@ static const Kernel kernels[OP_N] = {
     [OP_linear_dw].release = release_gemm,
     [OP_attention].prepare = prepare_attention,
     [OP_attention_dx].prepare = prepare_attention,
+    [OP_attention_step].prepare = prepare_attention,
     [OP_rope].prepare = prepare_rope,
 };
 

@@ -20,4 +20,5 @@ const Kernel cuda_kernels[OP_N] = {
 #include "vm/graph/ops.def"
   [OP_attention].prepare = prepare_attention,
   [OP_attention_dx].prepare = prepare_attention,
+  [OP_attention_step].prepare = prepare_attention,
 };

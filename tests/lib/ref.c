@@ -206,6 +206,34 @@ static void attention_query(RefArgs *a, const Query *q) {
 
 static void attention(RefArgs *a) { each_query(a, 3, attention_query); }
 
+/* Head h of row r of what is kept. */
+static double *kept_row(RefArgs *a, int out, int64_t b, int64_t r, int64_t h) {
+  int64_t rows = a->out[out].dim[1], width = a->out[out].dim[2];
+  return OUT(out) + (b * rows + r) * width + h * a->attr->head_dim;
+}
+
+static void attention_step(RefArgs *a) {
+  int64_t d = a->attr->head_dim, B = a->in[0].dim[0], H = a->in[0].dim[2] / d,
+          K = a->in[1].dim[2] / d;
+  for (int64_t b = 0; b < B; b++) {
+    int64_t pos = (int64_t)IN(3)[b];
+    for (int64_t i = 0; i < K * d; i++)
+      for (int x = 0; x < 2; x++)
+        kept_row(a, 1 + x, b, pos, 0)[i] = IN(1 + x)[b * K * d + i];
+    for (int64_t h = 0; h < H; h++) {
+      const double *q = IN(0) + (b * H + h) * d;
+      double sum = 0, *o = OUT(0) + (b * H + h) * d;
+      for (int64_t i = 0; i < d; i++) o[i] = 0;
+      for (int64_t r = 0; r <= pos; r++) {
+        double p = exp(a->attr->scale * dot(q, kept_row(a, 1, b, r, h * K / H), d));
+        sum += p;
+        for (int64_t i = 0; i < d; i++) o[i] += p * kept_row(a, 2, b, r, h * K / H)[i];
+      }
+      for (int64_t i = 0; i < d; i++) o[i] /= sum;
+    }
+  }
+}
+
 /* Whether column c of the logits of this rank is in the vocabulary; *global is its id. */
 static bool is_word(const RefArgs *a, int64_t c, int64_t *global) {
   *global = c + (a->attr->cut ? a->index * last(&a->in[0]) : 0);

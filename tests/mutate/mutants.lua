@@ -293,9 +293,11 @@ return {
 
   -- ---- evaluation ----
   { file = "vm/lower/lower.c", suites = "evaluate",
-    from = "  if (c->forward)\n    update_count(e, c);", to = "  if (false)\n    update_count(e, c);" },
+    from = "  if (c->forward && !c->context)\n    update_count(e, c);",
+    to = "  if (false)\n    update_count(e, c);" },
   { file = "vm/lower/lower.c", suites = "evaluate",
-    from = "  if (c->forward)\n    update_loss(e);", to = "  if (false)\n    update_loss(e);" },
+    from = "  if (c->forward && !c->context)\n    update_loss(e);",
+    to = "  if (false)\n    update_loss(e);" },
   { file = "vm/exec/evaluate.c", suites = "evaluate",
     from = "there ? MIN(rows, there - i * rows) : rows", to = "rows" },
   { file = "vm/exec/evaluate.c", suites = "evaluate",
@@ -304,6 +306,22 @@ return {
     from = "(s->step % s->eval_every == 0 || s->step == end)", to = "s->step % s->eval_every == 0" },
   { file = "bindings/sweep/sweep_point.c", suites = "sweep",
     from = "if (!plan_of(p)->eval_every) return;", to = "return;" },
+
+  -- ---- one token at a time ----
+  { file = "vm/lower/actions.c", suites = "decode",
+    from = "if (in->keep_frames) keep_frames(&w);", to = "" },
+  { file = "vm/units/unit_code.c", suites = "decode",
+    from = "return rows || (t == c->g->loss && x->ndim > 1);", to = "return t == c->g->loss && x->ndim > 1;" },
+  { file = "kernels/cpu/attention_step.c", suites = "decode kernels",
+    from = "for (int64_t r = 0; r <= pos; r++)", to = "for (int64_t r = 0; r < pos; r++)" },
+  { file = "vm/exec/decode.c", suites = "decode",
+    from = "MIN(c->logits, c->vocab - first)", to = "c->logits" },
+  { file = "vm/exec/decode.c", suites = "decode",
+    from = "read_columns(w, n, d->logits + first)", to = "read_columns(w, n, d->logits)" },
+  { file = "vm/exec/choose.c", suites = "decode",
+    from = "sum < c->top_p * all", to = "sum < c->top_p" },
+  { file = "vm/exec/choose.c", suites = "decode",
+    from = "rng_uniform(&rng, (uint64_t)position)", to = "rng_uniform(&rng, 0)" },
 
   -- ---- bindings/record ----
   { file = "bindings/record/record.c", suites = "record",

@@ -195,7 +195,7 @@ START_TEST(head_of_a_run_that_goes_on) {
                .comm = "local",
                .data = "none",
                .end = 9,
-               .resumed = "0123456789abcdef",
+               .resumed = "runs/step-00000005",
                .resumed_step = 5};
   RecordOptions o = {.log = scratch_path("log")};
   Recorder rec;
@@ -204,7 +204,7 @@ START_TEST(head_of_a_run_that_goes_on) {
   record_close(&rec);
   job_free(&j);
   json_t *head = head_of("log"), *resumed = json_object_get(head, "resumed");
-  ck_assert_str_eq(text_of(resumed, "run"), "0123456789abcdef");
+  ck_assert_str_eq(text_of(resumed, "checkpoint"), "runs/step-00000005");
   ck_assert_int_eq(json_integer_value(json_object_get(resumed, "step")), 5);
   json_decref(head);
 }

@@ -82,6 +82,7 @@ static void programs(Passes *p, const Schedule *s, const Timeline *when, Compile
   ActionsInput list = {.tr = &tr,
                        .scratch = p->in->scratch,
                        .d = p->d,
+                       .keep_frames = c->context > 0,
                        .overlap = p->in->plan->strategy.overlap_grad_reduce};
   for (int r = 0; r < s->ranks; r++)
     rank_program(p, &tr, &list, r, c);
@@ -144,6 +145,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   mesh_split_tp(&c->mesh, u->tp_copies);
   mesh_split_dp(&c->mesh, plan_reshard_group(in->plan, &c->mesh));
   c->seq = u->seq, c->vocab = u->vocab;
+  c->logits = u->logits, c->logits_cut = u->logits_cut;
   for (int i = 0; i < u->ncomm; i++)
     comm_for(&comms, u->comm[i], NULL, 0);
   budget_part(a, "the programs");
@@ -178,8 +180,12 @@ static void run_passes(void *ud) {
                   .microbatches = in->schedule->microbatches * rounds,
                   .micro = (int)in->plan->batch.micro,
                   .dtype = in->plan->dtype,
+                  .context = in->context,
+                  .forward = in->context > 0,
                   .device = compile_device(in)};
-  bool ready = schedule_ready(in->schedule, w->d, in->arena, &when);
+  bool ready = in->context ? timeline_run(in->schedule, TIMELINE_UNIT, in->arena, &when,
+                                          w->e) == WEFT_OK
+                           : schedule_ready(in->schedule, w->d, in->arena, &when);
   w->st = ready ? passes(in, &when, c, w->d, w->e) : WEFT_EPLAN;
   if (w->st == WEFT_OK) c->schedule = schedule_copy(in->schedule, c->arena);
 }

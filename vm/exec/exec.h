@@ -68,7 +68,7 @@ void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int thre
 
 /* What a rank holds of a state of a parameter: the piece that is read first, then, for
  * STATE_PARAM, that of the copy that ops read where it is another. Returns their number,
- * 0 if the parameter is on other pp ranks. */
+ * 0 if the parameter is on other pp ranks, or nobody keeps this state of it. */
 int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[2]);
 /* A piece as f32. */
 void rank_read(Rank *r, const Piece *p, float *local);
@@ -134,6 +134,11 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
                             int64_t step, StepResult *out, weft_error *e);
 /* The last step was skipped and shall be taken again, as if it had not been tried. */
 void run_retry(Run *r);
+/* decode.c: of a run whose programs take one token each (Compiled.context), all ranks in
+ * this process: `token` at `position`, after run_decode of all positions before it. Fills
+ * logits[c->vocab] of the token that follows. */
+weft_status run_decode(Run *r, int32_t token, int64_t position, float *logits,
+                       weft_error *e);
 /* evaluate.c: the loss on samples of `d` from its first one on, `batches` of a step's size
  * but each sample at most once, with the parameters that step out->step has left. Fills
  * what StepResult says of an evaluation and changes nothing that training reads. The plan

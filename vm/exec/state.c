@@ -44,6 +44,7 @@ int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[
   if (!at) return 0;
   const CompiledParam *p = &c->param[param];
   const Region *own = regions_find(s, kind[k], at);
+  if (!own) return 0; /* programs that do not train have parameters alone */
   const Region *read = k == STATE_PARAM ? regions_value(s, at) : own;
   out[0] = piece_make(&c->mesh, p, s, at, read, rank);
   if (own == read) return 1;

@@ -67,3 +67,10 @@ double cost_attention(const Graph *g, const Op *op) {
 double cost_attention_dx(const Graph *g, const Op *op) {
   return 2.5 * cost_attention(g, op);
 }
+
+/* ---- one token ---- */
+
+/* Over all rows, though only those up to the position are read. */
+double cost_attention_step(const Graph *g, const Op *op) {
+  return 4.0 * (double)tensor_count(&g->t.at[op->in[0]]) * op->attr.n;
+}

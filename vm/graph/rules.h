@@ -54,6 +54,7 @@ SHARD(shard_follow)
 SHARD(shard_norm)
 SHARD(shard_rope)
 SHARD(shard_attention)
+SHARD(shard_attention_step)
 SHARD(shard_ce_max)
 SHARD(shard_ce_sum)
 SHARD(shard_ce_loss)
@@ -66,6 +67,7 @@ COST(cost_linear_dx)
 COST(cost_linear_dw)
 COST(cost_attention)
 COST(cost_attention_dx)
+COST(cost_attention_step)
 #undef COST
 
 /* ---- for the rules themselves ---- */

@@ -381,6 +381,14 @@ static void walk(Walk *w) {
   wait_for_all_sends(w);
 }
 
+/* Frames F..I from before the first call until after the last one. */
+static void keep_frames(Walk *w) {
+  for (int i = 0; i < w->t->buffer[AREA_ACTIVATIONS].n; i++) {
+    Interval *v = &w->t->buffer[AREA_ACTIVATIONS].at[i];
+    if (v->what < 3 * w->u->n && v->what % 3 == 0) v->start = 0, v->end = w->now;
+  }
+}
+
 void actions(ActionsInput *in, int rank, const Layout *l, MainList *t) {
   const Transfers *tr = in->tr;
   *t = (MainList){.handles = tr->st->u->handles, .brief = t->brief, .steps = t->steps};
@@ -395,5 +403,6 @@ void actions(ActionsInput *in, int rank, const Layout *l, MainList *t) {
             .rank = rank};
   set_up(&w);
   walk(&w);
+  if (in->keep_frames) keep_frames(&w);
   t->positions = w.now;
 }

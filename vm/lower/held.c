@@ -7,7 +7,7 @@
 /* Bytes of the whole block where a rank has a region's shard of it only. */
 static uint64_t held_bytes(const Regions *s, RegionKind kind, const Block *b) {
   const Region *r = regions_find(s, kind, &s->param[b->at]);
-  if (!r->flat || r->spread) return 0;
+  if (!r || !r->flat || r->spread) return 0;
   return (uint64_t)b->whole * (uint64_t)dtype_size((DType)r->dtype);
 }
 
@@ -212,6 +212,7 @@ static Bind bind_gradient(const Emit *e, const HeldNow *n, const CompiledUnit *x
                           Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
   int held = n->h->of[p->block];
+  if (e->u->context) return (Bind){0, BIND_STORED}; /* there are none */
   if (held < 0 || !n->h->at[held].bytes[HELD_SUM])
     return (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
   if (!(x->code->grad_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};

@@ -344,6 +344,10 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   int64_t length = fill_row(l, row, n, narrowest, &cuts, limit, keep) / cuts.ways;
   l->regions.region = NEW_N(keep, Region, REGION_N * CLASSES);
   add_regions(l, &cuts, row, REGION_WORK, u->dtype);
+  if (u->context) {
+    place_inputs(st, rank, microbatches, l);
+    return;
+  }
   if (u->dtype != DT_F32 || cuts.host_state)
     add_regions(l, &cuts, row, REGION_MASTER, DT_F32);
   add_regions(l, &cuts, row, REGION_GRAD, DT_F32);

@@ -199,6 +199,8 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
   const int32_t *buf = &m->t->call_buffer.at[ev->edges];
   for (int k = 0; k < 3; k++)
     bind_buffer(e, m, buf[k]);
+  if (ev->unit == e->u->loss && e->u->context)
+    e->p->logits = e->dyn.at[call.dyn + DYN_FI] + e->u->logits_at;
   uint64_t mb_bytes = (uint64_t)(e->u->micro * e->u->seq * 4);
   for (int i = 0; i < IN_SEED; i++)
     *VEC_PUSH(e->scratch, e->dyn) =
@@ -279,15 +281,15 @@ static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
   m->none = what_index(e, "");
   for (int ph = 0; ph < BODIES; ph++)
     m->phase[ph] = what_index(e, prog_phase_name[ph]);
-  if (c->forward)
+  if (c->forward && !c->context)
     update_count(e, c);
-  else
+  else if (!c->forward)
     update_prologue(e, c);
   for (int i = 0; i < t->ev.n; i++)
     emit_event(e, &t->ev.at[i], m);
-  if (c->forward)
+  if (c->forward && !c->context)
     update_loss(e);
-  else
+  else if (!c->forward)
     update_epilogue(e, c, t);
   e->p->nmain = (uint32_t)e->code.n;
 }

@@ -63,6 +63,7 @@ typedef struct ActionsInput {
   Arena *scratch;
   Diags *d;
   bool overlap;          /* gradients are reduced while backward still runs */
+  bool keep_frames;      /* what lies in a frame F..I outlives the list */
   bool late;             /* set once a warning about REDUCE_GRAD was given */
 } ActionsInput;
 /* `rank` is the pp rank. */

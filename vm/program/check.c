@@ -209,7 +209,7 @@ static weft_status bad_param(const Check *k, const Stored *q, const char *why) {
                  (long long)q->at, why);
 }
 
-/* What is kept of every parameter, besides its value. */
+/* What is kept of every parameter that is trained, besides its value. */
 static const RegionKind kept[] = {REGION_GRAD, REGION_M, REGION_V};
 
 /* Blocks follow each other, and each parameter lies in its own. */
@@ -246,7 +246,7 @@ static weft_status check_params(const Check *k) {
     if (box != q->count)
       return bad(k, k->c->param[q->param].name, (uint64_t)q->count, (uint64_t)box);
     const Region *r = regions_value(s, q);
-    for (int j = 0; r && j < LEN(kept); j++)
+    for (int j = 0; r && j < LEN(kept) && !k->c->context; j++)
       if (q->at + q->count <= r->first + r->whole) r = regions_find(s, kept[j], q);
     if (!r || q->at + q->count > r->first + r->whole)
       return bad_param(k, q, "have no place in a region");

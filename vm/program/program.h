@@ -158,6 +158,7 @@ typedef struct Program {
   /* Inputs of a whole step, i32 (microbatches, micro, T); UINT64_MAX if not read here. */
   uint64_t input[IN_N];
   uint64_t scalars;      /* f64[SC_N] */
+  uint64_t logits;       /* with Compiled.context: its logits, of the compute type */
   double flops, again;   /* of one step; again: of those, see Body */
 } Program;
 
@@ -188,6 +189,10 @@ typedef struct Compiled {
   uint64_t params_total; /* logical elements */
   Proof proof;           /* of what compile() returned */
   Flow *flow;            /* flow_room() of them, which prove() fills, or NULL: flow_of() */
+  int64_t context;       /* 0; or the program takes one token, after at most so many - 1
+                            others whose keys and values are kept; then */
+  int64_t logits;        /* columns of logits on a rank, */
+  AxisSet logits_cut;    /* cut over these axes */
   bool forward;          /* no backward, no optimizer: the loss and no more */
   struct Compiled *eval; /* the same step forward only, over the same arenas with the same
                             communicators; or NULL */

@@ -215,6 +215,13 @@ static void drop_unused(Graph *g) {
   g->op.n = n;
 }
 
+void forward_alone(Graph *g) {
+  drop_unused(g);
+  g->forward_ops = g->op.n;
+  g->grad = NEW_N(g->arena, Tid, g->t.n);
+  for (int i = 0; i < g->t.n; i++) g->grad[i] = -1;
+}
+
 weft_status autodiff(Graph *g, Diags *d) {
   int errors = d->errors;
   drop_unused(g);

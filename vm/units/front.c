@@ -60,7 +60,10 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   bool splits = compile_splits(in);
   recompute_set(in->graph, in->plan, in->arena);
   /* requires a finished graph; establishes gradients and phases */
-  TRY(autodiff(in->graph, d));
+  if (in->context)
+    forward_alone(in->graph);
+  else
+    TRY(autodiff(in->graph, d));
   TRY(checked(in->graph, e));
   dump(in, 'a', "autodiff", in->graph);
   /* requires phases; establishes placements, local shapes and collectives */

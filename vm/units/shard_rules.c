@@ -159,6 +159,13 @@ bool shard_rope(Shard *s, Oid op) {
   return x.on[AX_TP] != 2 || shard_whole_heads(s, op, 0);
 }
 
+/* Whether q, k and v are cut alike, between heads. */
+static bool whole_heads(Shard *s, Oid op) {
+  bool ok = shard_same_parts(s, op, 0, 2, 1, 2) && shard_same_parts(s, op, 0, 2, 2, 2);
+  for (int i = 0; i < 3 && ok; i++) ok = shard_whole_heads(s, op, i);
+  return ok;
+}
+
 /* Each head by itself, over the whole sequence. */
 bool shard_attention(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
@@ -168,10 +175,17 @@ bool shard_attention(Shard *s, Oid op) {
   if (o->nin == 4) shard_need(s, op, 3, rows_of(q, 2));
   shard_yield(s, op, 0, q);
   shard_yield(s, op, 1, q);
-  if (q.on[AX_TP] != 2) return true;
-  bool ok = shard_same_parts(s, op, 0, 2, 1, 2) && shard_same_parts(s, op, 0, 2, 2, 2);
-  for (int i = 0; i < 3 && ok; i++) ok = shard_whole_heads(s, op, i);
-  return ok;
+  return q.on[AX_TP] != 2 || whole_heads(s, op);
+}
+
+/* As attention, of which it is one query; its keys and values are cut as they come. */
+bool shard_attention_step(Shard *s, Oid op) {
+  Place q = shard_settled(s, op, 0);
+  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
+  for (int i = 0; i < 3; i++) shard_need(s, op, i, q);
+  shard_need(s, op, 3, rows_of(q, 2));
+  for (int i = 0; i < 3; i++) shard_yield(s, op, i, q);
+  return q.on[AX_TP] != 2 || whole_heads(s, op);
 }
 
 /* ---- cross entropy ---- the vocabulary may stay cut */

@@ -109,6 +109,16 @@ static Storage in_frame(Coder *c, int kind, const Tensor *t) {
   return s;
 }
 
+/* What outlives the run of a program that takes one token: keys and values of those
+ * before, and its logits, which the host reads. */
+static bool stays(const Coder *c, Tid t) {
+  const Tensor *x = &c->g->t.at[t];
+  if (x->producer < 0) return false;
+  const Op *op = &c->g->op.at[x->producer];
+  bool rows = op->code == OP_attention_step && t != op->out[0];
+  return rows || (t == c->g->loss && x->ndim > 1);
+}
+
 /* The storage of a tensor as the unit at hand sees it; decided at first sight. */
 static Storage place(Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
@@ -129,7 +139,8 @@ static Storage place(Coder *c, Tid t) {
   } else if (x->producer >= 0) {
     Phase made = c->g->op.at[x->producer].phase;
     bool by_i = use->phases & (1u << PH_I), by_w = use->phases & (1u << PH_W);
-    if (made == PH_F && by_w) s = in_frame(c, ST_FW, x);
+    if (stays(c, t)) s = in_frame(c, ST_FI, x);
+    else if (made == PH_F && by_w) s = in_frame(c, ST_FW, x);
     else if (made == PH_F && by_i) s = in_frame(c, ST_FI, x);
     else if (made == PH_I && by_w && c->phase != PH_B) s = in_frame(c, ST_IW, x);
   }
@@ -324,7 +335,7 @@ static void code_kernel(Coder *c, const Op *op) {
   for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
   for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);
   add_work(c, x);
-  if (op->out[0] == c->g->loss) {
+  if (op->out[0] == c->g->loss && !stays(c, c->g->loss)) {
     x = push(c, I_KERNEL, op);
     x->i.op = OP_acc_loss;
     add_in(c, x, c->g->loss);
@@ -637,6 +648,10 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   for (Phase ph = PH_F; ph < BODIES; ph++)
     out->body[ph].nparam = out->param.n, out->body[ph].nedge = out->edge.n;
   return true;
+}
+
+uint64_t coder_result(Coder *c) {
+  return place(c, c->g->loss).off;
 }
 
 int coder_comms(const Coder *c, const AxisSet **axes) {

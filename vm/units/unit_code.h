@@ -20,6 +20,9 @@ typedef struct Coder Coder;
 Coder *coder_new(const CompileInput *in, const Sharded *sh, const BodyClock *clock);
 /* The code of unit `u`, in `scratch`; false: it is too large (reported). */
 bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
+/* After code_unit of the unit that makes the logits of decode_graph: where they lie in its
+ * frame F..I. */
+uint64_t coder_result(Coder *c);
 /* A module name without what says which layer: bodies of equal layers are equal. */
 const char *unit_relative_name(const Unit *u, const char *name);
 /* The axes of the collectives met so far. */

@@ -218,6 +218,14 @@ static double widest(const Graph *g) {
   return most / (double)g->batch;
 }
 
+/* What the host reads of them: the last dimension, which may be cut. */
+static void logits_of(Coder *coder, const Sharded *sh, Units *out) {
+  const Tensor *x = &sh->g->t.at[sh->g->loss];
+  out->logits_at = coder_result(coder);
+  out->logits = x->dim[x->ndim - 1].local;
+  out->logits_cut = place_dim_cuts(x->place, x->ndim - 1);
+}
+
 bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scratch,
                 Arena *keep, Units *out, Diags *d) {
   const Graph *g = in->graph;
@@ -230,6 +238,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
                  .at = NEW_N(keep, CompiledUnit, g->unit.n),
                  .loss = g->t.at[g->loss].unit,
                  .loss_place = sh->loss_place,
+                 .context = in->context,
                  .tp_copies = sh->copies,
                  .handles = 1, /* the first one also serves the update */
                  .micro = in->plan->batch.micro,
@@ -243,6 +252,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
     arena_reset(scratch);
     if (!code_unit(coder, u, scratch, &raw, d)) return false;
     out->ncomm = coder_comms(coder, &t.comm);
+    if (in->context && u == out->loss) logits_of(coder, sh, out);
     keep_unit(&t, u, &raw);
   }
   keep_params(&t);

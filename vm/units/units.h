@@ -101,6 +101,10 @@ typedef struct Units {
   int nparam;
   int loss;              /* unit that makes the loss */
   Place loss_place;
+  int64_t context;       /* of CompileInput; then instead of a loss there are logits: */
+  uint64_t logits_at;    /* in the frame F..I of unit `loss`, */
+  int64_t logits;        /* so many columns on a rank; */
+  AxisSet logits_cut;    /* over these axes */
   AxisSet *comm;         /* axes of the collectives in bodies, by first use */
   int ncomm;
   int tp_copies;         /* ranks of tp with the same key-value heads: mesh_split_tp */

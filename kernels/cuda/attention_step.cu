@@ -1,0 +1,67 @@
+/* attention_step.cu - attention of one query over the keys and values of all positions up to
+ * its own, to which its own are added. A block for each query head; that of the first head
+ * of a kv head writes the new rows, and all read these where they come from. */
+#include "attention.cuh"
+
+enum { KEYS = 128, HEAD_MOST = 256 };
+
+/* Grid: heads, batch. A tile of KEYS scores at a time; every thread sums them all, so that
+ * none of them has to wait for a sum over the block. */
+template <typename T>
+__global__ void __launch_bounds__(KEYS)
+    attend_step(Heads s, const T *q, const T *k, const T *v, const int32_t *positions,
+                T *o, T *kept_k, T *kept_v, int64_t rows) {
+  __shared__ float p[KEYS], query[HEAD_MOST];
+  int64_t h = blockIdx.x, b = blockIdx.y, kv = h * s.k / s.h, pos = positions[b];
+  int64_t mine = (b * s.k + kv) * s.d, width = s.k * s.d;
+  int64_t base = b * rows * width + kv * s.d;
+  for (int c = threadIdx.x; c < s.d; c += KEYS) {
+    query[c] = load(q[(b * s.h + h) * s.d + c]) * s.scale;
+    if (h == (kv * s.h + s.k - 1) / s.k) {
+      kept_k[base + pos * width + c] = k[mine + c];
+      kept_v[base + pos * width + c] = v[mine + c];
+    }
+  }
+  float most = -INFINITY, sum = 0, out[HEAD_MOST / KEYS] = {0};
+  for (int64_t r0 = 0; r0 <= pos; r0 += KEYS) {
+    int64_t r = r0 + threadIdx.x;
+    float x = -INFINITY, top = most;
+    __syncthreads();
+    if (r <= pos) {
+      const T *key = r == pos ? k + mine : kept_k + base + r * width;
+      x = 0;
+      for (int c = 0; c < s.d; c++) x += query[c] * load(key[c]);
+    }
+    p[threadIdx.x] = x;
+    __syncthreads();
+    for (int j = 0; j < KEYS; j++) top = p[j] > top ? p[j] : top;
+    float fade = expf(most - top);
+    sum *= fade, most = top;
+    for (int i = 0; i < HEAD_MOST / KEYS; i++) out[i] *= fade;
+    for (int j = 0; j < KEYS && r0 + j <= pos; j++) {
+      const T *value = r0 + j == pos ? v + mine : kept_v + base + (r0 + j) * width;
+      float w = expf(p[j] - top);
+      sum += w;
+      for (int i = 0; i < HEAD_MOST / KEYS; i++) {
+        int c = i * KEYS + threadIdx.x;
+        if (c < s.d) out[i] += w * load(value[c]);
+      }
+    }
+  }
+  for (int i = 0; i < HEAD_MOST / KEYS; i++) {
+    int c = i * KEYS + threadIdx.x;
+    if (c < s.d) o[(b * s.h + h) * s.d + c] = rounded<T>(out[i] / sum);
+  }
+}
+
+void cuda_attention_step(Device *d, const KernelArgs *a) {
+  Heads s = heads_of(a, 4);
+  Dim3 grid((unsigned)s.h, (unsigned)s.b);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((attend_step<T>), grid, KEYS, cuda_stream(d), s, data<const T>(&a->in[0]),
+           data<const T>(&a->in[1]), data<const T>(&a->in[2]),
+           data<const int32_t>(&a->in[3]), data<T>(&a->out[0]), data<T>(&a->out[1]),
+           data<T>(&a->out[2]), a->out[1].dim[1]);
+  });
+}
