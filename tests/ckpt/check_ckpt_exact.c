@@ -113,6 +113,7 @@ START_TEST(goes_on_bit_by_bit) {
   saved_close(&half);
   Ckpt *c = saved_ckpt(half_dir, HALF);
   ck_assert_int_eq(c->m.step, HALF);
+  ck_assert_int_eq(c->m.scaler.skipped, o.dtype == DT_F16 ? HALF : 0);
   saved_open(&half, &o, half_dir, c);
   saved_steps(&half, HALF, WHOLE, again);
   read_state(half.run, &half.t, &resumed);

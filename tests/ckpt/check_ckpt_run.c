@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "tests/lib/killed.h"
+#include "tests/lib/mpirun.h"
 #include "tests/lib/process.h"
 
 #define SMALL                                                                            \
@@ -56,6 +57,9 @@ START_TEST(a_run_goes_on) {
   /* By name, on another mesh. */
   rest = run(0, "--set checkpoint.dir=other --set mesh.tp=1 --resume runs/step-00000004");
   has(rest.err, "plan.mesh.tp: 2 in the checkpoint, 1 now");
+  /* Another run's folder is not this one's. */
+  rest = run(2, "--resume half");
+  has(rest.err, "runs: error: has checkpoints already");
   /* Nothing is left to do. */
   rest = run(0, "--resume auto");
   ck_assert_str_eq(rest.out, "");
@@ -160,6 +164,45 @@ START_TEST(a_signal_saves_and_ends) {
 }
 END_TEST
 
+/* ---- processes ---- */
+
+static Outcome processes(int code, const char *args) {
+  Outcome o = process_run(90, MPIRUN " $weft run plan.lua --threads 1 %s", 2, args);
+  ck_assert_msg(o.code == code, "%d: %s%s", o.code, o.out, o.err);
+  return o;
+}
+
+START_TEST(processes_write_and_go_on) {
+  if (!mpirun_present()) return;
+  processes(0, "");
+  processes(0, "--set checkpoint.dir=half --steps 4");
+  Outcome o = processes(0, "--set checkpoint.dir=half --resume auto");
+  has(o.err, "goes on from step 4");
+  has(ckpt(0, "diff runs half"), " 0 differ");
+  has(ckpt(0, "verify half"), "half/step-00000006: complete, ");
+  /* What processes wrote threads read. */
+  run(0, "--resume runs/step-00000004 --set checkpoint.dir=there");
+  has(ckpt(0, "verify there"), "complete");
+  o = processes(2, "");
+  has(o.err, "has checkpoints already");
+}
+END_TEST
+
+/* One of them is told; all save the same step. */
+START_TEST(a_signal_to_one_process_ends_all) {
+  if (!mpirun_present()) return;
+  Process p = process_start(90, MPIRUN " $weft run plan.lua --threads 1 --steps 100000000 "
+                                       "--set checkpoint.every=0", 2);
+  ck_assert(process_wait_for(&p, p.out, "step      3/"));
+  Outcome k = process_run(10, "sh -c 'read -r a b </proc/%d/task/%d/children; kill -USR1 $b'",
+                          (int)p.pid, (int)p.pid);
+  Outcome o = process_end(&p);
+  ck_assert_msg(k.code == 0 && o.code != 0, "%d %d: %s", k.code, o.code, o.err);
+  has(o.err, "checkpoint of step ");
+  has(ckpt(0, "verify runs"), "complete");
+}
+END_TEST
+
 /* ---- trouble ---- */
 
 START_TEST(a_second_run_in_the_folder_is_refused) {
@@ -241,6 +284,8 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, checkpoints_are_listed_and_checked);
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
+  tcase_add_test(c, processes_write_and_go_on);
+  tcase_add_test(c, a_signal_to_one_process_ends_all);
   tcase_add_test(c, a_second_run_in_the_folder_is_refused);
   tcase_add_test(c, a_folder_that_cannot_be_is_a_warning);
   tcase_add_test(c, a_read_only_folder_is_a_warning);

@@ -247,7 +247,7 @@ Disk *saver_disk(Saver *s) {
 static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
   StoreList list;
   TRY(store_list(s->arena, dir, &list, e));
-  if (!list.n || s->o.from) return WEFT_OK;
+  if (!list.n || (s->o.from && store_holds(dir, s->o.from->dir))) return WEFT_OK;
   return err_file(
       e, WEFT_EUSAGE, dir, 0,
       "has checkpoints already, the last one of step %lld: --resume auto goes on "

@@ -92,6 +92,15 @@ weft_status store_make(Disk *d, const char *dir, weft_error *e) {
   return st;
 }
 
+bool store_holds(const char *dir, const char *ckpt) {
+  struct stat a, b;
+  Text above = {0};
+  text_printf(&above, "%s/..", ckpt);
+  bool both = !above.oom && stat(dir, &a) == 0 && stat(above.s, &b) == 0;
+  text_free(&above);
+  return both && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 int store_lock(const char *dir, bool *taken) {
   int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   *taken = false;

@@ -38,6 +38,8 @@ weft_status store_commit(Disk *d, const char *dir, const Manifest *m, weft_error
 /* Removes all but the last `keep` (0: none) and the latest. */
 weft_status store_prune(const char *dir, int64_t keep, weft_error *e);
 
+/* Whether a checkpoint is one of the folder's. */
+bool store_holds(const char *dir, const char *ckpt);
 /* One run writes into a folder: returns a descriptor that holds it, -1 if another one has
  * it or it cannot be opened; `*taken` tells which. */
 int store_lock(const char *dir, bool *taken);

@@ -239,7 +239,7 @@ weft_status run_combine(Run *r, void *mine, size_t n, Fold fold, weft_error *e) 
   if (run_is_alone(r) || r->world.size < 2) return WEFT_OK;
   if (n > sizeof few && !(c.other = mem_new(&r->alloc, n)))
     return err_set(e, WEFT_ENOMEM, "out of memory");
-  weft_status st = run_all(r, job_combine, &c, true, e);
+  weft_status st = run_all(r, job_combine, &c, false, e); /* others may wait for a disk */
   if (c.other != few) mem_free(&r->alloc, c.other, n);
   return st;
 }
