@@ -8,7 +8,7 @@
 #include "vm/ckpt/save.h"
 #include "vm/exec/session.h"
 
-enum { ROUNDS = 5, BEFORE = 8, MOST = 4000 };
+enum { ROUNDS = 4, BEFORE = 6, MOST = 100 }; /* steps of a kind, in all */
 
 typedef struct Times {
   double ms[MOST];

@@ -14,7 +14,7 @@ static const struct {
     {"gpt2", "training steps of GPT-2 124M, B=4 T=64, one rank, two threads", bench_gpt2},
     {"check", "time and memory to compile and prove the plans of plans/", bench_check},
     {"load", "a model of 135 M parameters from files, beside cat", bench_load},
-    {"ckpt", "steps while a checkpoint of 29 M parameters is written", bench_ckpt},
+    {"ckpt", "steps while a checkpoint of 9 M parameters is written", bench_ckpt},
     {"sweep", "points per second of a sweep over Llama 3 70B", bench_sweep},
     {"precision", "losses of the quick start after 200 steps, by precision",
      bench_precision},

@@ -118,6 +118,20 @@ static void write_plan(const Killed *k) {
   if (f) fputs(plan, f), fclose(f);
 }
 
+static off_t size_of(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 ? st.st_size : 0;
+}
+
+/* Every second start is let come to a step of its own first: the others are mostly killed
+ * while they begin, load or clean up. */
+static void wait_a_moment(const Killed *k, const Rng *rng, int i) {
+  off_t before = size_of(k->log);
+  for (int n = 0; i % 2 && n < 4000 && size_of(k->log) < before + 600; n++)
+    usleep(2000);
+  usleep((i % 2 ? 0 : 20000) + rng_u32(rng, (uint64_t)i) % (i % 2 ? 60000 : 380000));
+}
+
 static bool kill_all(const Killed *k, int times, uint64_t seed) {
   static const char *const more[] = {
       "log", "--append", "--resume", "auto", "--set", "checkpoint={dir=\"runs\",every=1}",
@@ -125,7 +139,7 @@ static bool kill_all(const Killed *k, int times, uint64_t seed) {
   Rng rng = rng_make(seed, "moments");
   for (int i = 0; i < times; i++) {
     pid_t pid = start(k, more);
-    usleep(20000 + rng_u32(&rng, (uint64_t)i) % 380000);
+    wait_a_moment(k, &rng, i);
     kill(-pid, SIGKILL);
     kill(pid, SIGKILL);
     int status = wait_for(pid);
