@@ -18,6 +18,9 @@ extern const Kernel cuda_kernels[OP_N];
 
 /* merge.cu: on a queue of the device's choice. */
 void cuda_merge(void *stream, const DeviceMerge *m);
+/* Of linear and its gradients. */
+uint64_t cuda_gemm_work(const KernelArgs *a);
+enum { CUDA_LT_STATE = 128 };
 /* How sums over rows are cut: so many parts of so many rows each. */
 enum { CUDA_PART_ROWS = 64, CUDA_PARTS_MAX = 256 };
 int64_t cuda_part_rows(int64_t rows);
@@ -44,6 +47,8 @@ static inline int64_t cuda_rows(const KTensor *t) {
 /* What Device.ctx points to. */
 typedef struct CudaContext {
   void *stream; /* of the compute queue */
+  void *lt;     /* cublasLtHandle_t, or NULL: own kernels multiply */
+  int lt_failed; /* cublasStatus_t of the first product that was refused, or 0 */
 } CudaContext;
 
 #ifdef __cplusplus

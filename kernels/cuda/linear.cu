@@ -1,5 +1,7 @@
-/* linear.cu - products of matrices: linear and its gradients, by tiles in shared memory
- * with sums in f32. It takes every shape and layout and has one order of sums. */
+/* linear.cu - products of matrices: linear and its gradients, through cuBLASLt (gemm.c) or,
+ * where that does not take an operand, by tiles in shared memory with sums in f32: every
+ * shape and layout, and one order of sums. */
+#include "gemm.h"
 #include "kernel.cuh"
 
 /* c(m,n) (+)= sum over k of a(m,k) b(k,n), with strides of rows and columns. */
@@ -54,44 +56,21 @@ static void gemm(Device *d, Matrix<T> a, Matrix<T> b, TO *c, int64_t m, int64_t 
   LAUNCH((multiply<T, TO>), grid, BLOCK, cuda_stream(d), a, b, c, m, n, k, add);
 }
 
-/* w as (in, out). */
-template <typename T> static Matrix<T> weight(const KernelArgs *a, const KTensor *w) {
-  int64_t width = w->dim[1];
-  return a->attr->layout ? Matrix<T>{data<const T>(w), width, 1}
-                         : Matrix<T>{data<const T>(w), 1, width};
-}
-
-void cuda_linear(Device *d, const KernelArgs *a) {
-  int64_t rows = cuda_rows(&a->in[0]), in = cuda_last(&a->in[0]), out = cuda_last(&a->out[0]);
-  by_type(a->in[0].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) T;
-    gemm<T, T>(d, Matrix<T>{data<const T>(&a->in[0]), in, 1}, weight<T>(a, &a->in[1]),
-               data<T>(&a->out[0]), rows, out, in, false);
+/* Through cuBLASLt where that was prepared. */
+static void product(Device *d, int op, const KernelArgs *a) {
+  Product p = cuda_product(op, a);
+  if (cuda_multiply_lt(d, &p, a)) return;
+  by_type(p.in, [&](auto *in) {
+    typedef TYPE_OF(in) T;
+    Matrix<T> x = {data<const T>(&a->in[p.a]), p.a_row, p.a_col};
+    Matrix<T> y = {data<const T>(&a->in[p.b]), p.b_row, p.b_col};
+    by_type(p.out, [&](auto *out) {
+      typedef TYPE_OF(out) TO;
+      gemm<T, TO>(d, x, y, data<TO>(&a->out[0]), p.m, p.n, p.k, a->accumulate);
+    });
   });
 }
 
-void cuda_linear_dx(Device *d, const KernelArgs *a) {
-  int64_t rows = cuda_rows(&a->in[0]), out = cuda_last(&a->in[0]), in = cuda_last(&a->out[0]);
-  by_type(a->in[0].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) T;
-    Matrix<T> w = weight<T>(a, &a->in[1]);
-    gemm<T, T>(d, Matrix<T>{data<const T>(&a->in[0]), out, 1}, Matrix<T>{w.p, w.col, w.row},
-               data<T>(&a->out[0]), rows, in, out, false);
-  });
-}
-
-/* dW(out, in) = dy^T x, or dW(in, out) = x^T dy. */
-void cuda_linear_dw(Device *d, const KernelArgs *a) {
-  int64_t rows = cuda_rows(&a->in[0]), in = cuda_last(&a->in[0]), out = cuda_last(&a->in[1]);
-  by_type(a->in[0].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) T;
-    const T *x = data<const T>(&a->in[0]), *dy = data<const T>(&a->in[1]);
-    float *dw = data<float>(&a->out[0]);
-    if (a->attr->layout)
-      gemm<T, float>(d, Matrix<T>{x, 1, in}, Matrix<T>{dy, out, 1}, dw, in, out, rows,
-                     a->accumulate);
-    else
-      gemm<T, float>(d, Matrix<T>{dy, 1, out}, Matrix<T>{x, in, 1}, dw, out, in, rows,
-                     a->accumulate);
-  });
-}
+void cuda_linear(Device *d, const KernelArgs *a) { product(d, OP_linear, a); }
+void cuda_linear_dx(Device *d, const KernelArgs *a) { product(d, OP_linear_dx, a); }
+void cuda_linear_dw(Device *d, const KernelArgs *a) { product(d, OP_linear_dw, a); }

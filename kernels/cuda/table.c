@@ -1,6 +1,6 @@
 /* table.c - the CUDA kernel of every op. Changes of placement other than slice are
  * communication and have none. */
-#include "cuda.h"
+#include "gemm.h"
 
 #define cuda_all_reduce NULL
 #define cuda_all_gather NULL
@@ -18,6 +18,12 @@ static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
 const Kernel cuda_kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cuda_##name,
 #include "vm/graph/ops.def"
+  [OP_linear].prepare = prepare_linear_lt,
+  [OP_linear].release = release_lt,
+  [OP_linear_dx].prepare = prepare_linear_dx_lt,
+  [OP_linear_dx].release = release_lt,
+  [OP_linear_dw].prepare = prepare_linear_dw_lt,
+  [OP_linear_dw].release = release_lt,
   [OP_attention].prepare = prepare_attention,
   [OP_attention_dx].prepare = prepare_attention,
   [OP_attention_step].prepare = prepare_attention,

@@ -17,9 +17,19 @@ static uint64_t columns(int64_t rows, int64_t width, int results) {
   return (uint64_t)(cuda_parts(rows) * width * results) * sizeof(float);
 }
 
+/* What cuBLASLt is given where it can be of use: its own recommendation for Hopper. */
+uint64_t cuda_gemm_work(const KernelArgs *a) {
+  enum { ROOM = 32 << 20, LARGE = 1 << 20 };
+  bool large = cuda_count(&a->in[0]) >= LARGE && cuda_count(&a->in[1]) >= LARGE;
+  return large ? ROOM : 0;
+}
+
 uint64_t cuda_work(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0];
   switch (op) {
+  case OP_linear:
+  case OP_linear_dx:
+  case OP_linear_dw: return cuda_gemm_work(a);
   case OP_bias_dw: return columns(cuda_rows(x), cuda_last(x), 1);
   case OP_layernorm_dw: return columns(cuda_rows(x), cuda_last(x), 2);
   case OP_rmsnorm_dw: {
@@ -33,4 +43,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
   }
 }
 
-uint64_t cuda_state(int op, const KernelArgs *a) { return 0; }
+uint64_t cuda_state(int op, const KernelArgs *a) {
+  bool product = op == OP_linear || op == OP_linear_dx || op == OP_linear_dw;
+  return product ? CUDA_LT_STATE : 0;
+}

@@ -3,13 +3,18 @@
 #include <check.h>
 #include <stdio.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/gemm.h"
 #include "tests/lib/kernel_run.h"
 
 #ifdef WEFT_EMULATED_CUDA
 
-static const Kernel *kernel(int op) { return &cuda_kernels[op]; }
-static const KernelSet cuda = {.name = "cuda", .kernel = kernel, .work = cuda_work,
+static const Kernel *kernel(int op) {
+  return &cuda_kernels[op];
+}
+static const KernelSet cuda = {.name = "cuda",
+                               .kernel = kernel,
+                               .work = cuda_work,
+                               .state = cuda_state,
                                .threads = 1};
 
 static const DType types[] = {DT_F32, DT_BF16};
@@ -41,6 +46,42 @@ START_TEST(backward_case) {
 }
 END_TEST
 
+/* Shapes, layouts and leading dimensions as cuBLASLt is told; its stand-in multiplies. */
+START_TEST(products_through_cublaslt) {
+  const char *why;
+  CudaContext c = {.lt = cuda_lt_open(&why)};
+  const KernelSet lt = {.name = "cublaslt",
+                        .kernel = kernel,
+                        .work = cuda_work,
+                        .state = cuda_state,
+                        .device = {.ctx = &c},
+                        .threads = 1};
+  int tried = 0;
+  ck_assert_msg(c.lt != NULL, "%s", why);
+  for (int i = 0; i < kernel_cases; i++) {
+    if (kernel_case[i].op != OP_linear) continue;
+    for (int k = 0; k < 2; k++) {
+      Problem p;
+      problem_make(&p, &kernel_case[i], types[k], 1 + (uint64_t)i);
+      kernel_agrees(&lt, &p, false, type_names[k]);
+      problem_free(&p);
+      for (int g = 0; g < grad_cases; g++) {
+        if (grad_case[g].forward != OP_linear) continue;
+        for (int add = 0; add < 2; add++) {
+          problem_grad(&p, NULL, &grad_case[g], &kernel_case[i], types[k],
+                       1 + (uint64_t)i);
+          if (!add || p.adds) kernel_agrees(&lt, &p, add, type_names[k]), tried++;
+          problem_free(&p);
+        }
+      }
+    }
+  }
+  ck_assert_int_ge(tried, 30);
+  ck_assert_int_eq(c.lt_failed, 0);
+  cuda_lt_close(c.lt);
+}
+END_TEST
+
 START_TEST(every_op_has_a_kernel) {
   for (int op = 0; op < OP_N; op++)
     ck_assert_msg((cuda_kernels[op].run != NULL) == (ref_ops[op] != NULL), "%s",
@@ -60,6 +101,7 @@ END_TEST
 static void add_tests(TCase *tc) {
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
+  tcase_add_test(tc, products_through_cublaslt);
   tcase_add_test(tc, every_op_has_a_kernel);
   tcase_add_test(tc, too_wide_heads_are_an_error);
 }
@@ -70,7 +112,9 @@ START_TEST(needs_a_compiler) {
   printf("skipped: the CUDA kernels are run on the CPU where there is a C++ compiler\n");
 }
 END_TEST
-static void add_tests(TCase *tc) { tcase_add_test(tc, needs_a_compiler); }
+static void add_tests(TCase *tc) {
+  tcase_add_test(tc, needs_a_compiler);
+}
 
 #endif
 

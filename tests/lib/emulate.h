@@ -47,11 +47,11 @@ namespace emulate {
 extern thread_local Dim3 thread, block, threads, blocks;
 void run(Dim3 grid, Dim3 threads, const std::function<void()> &body);
 /* Enqueues it (tests/standin/runtime.cpp); at once without a stream. */
-void launch(cudaStream_t s, Dim3 grid, Dim3 threads, std::function<void()> body);
+void enqueue(cudaStream_t s, std::function<void()> run);
 /* The arguments are those of now, whenever it runs. */
 template <typename K, typename... A>
 void launch_kernel(cudaStream_t s, Dim3 grid, Dim3 threads, K kernel, A... a) {
-  launch(s, grid, threads, [=] { kernel(a...); });
+  enqueue(s, [=] { run(grid, threads, [=] { kernel(a...); }); });
 }
 void barrier();
 /* What the lane whose number differs by `mask` brings. */

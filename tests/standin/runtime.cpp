@@ -5,7 +5,8 @@
  * runs the heads of queues, one by one, until that stream is empty: any order that events
  * allow may be taken, and one is chosen by chance: streams have ranks that are drawn again
  * now and then, and the first that can go on does. One stream that copies go through, as a
- * compute queue, goes on only when no other can; which one, the number of the order says.
+ * compute queue, or all others go on only when no other can; the number of the order says
+ * which.
  * So a wait that is missing gives other results in some order. Memory of the device can be touched while something runs only:
  * a host that reads it directly ends with a signal. */
 #include <cstdio>
@@ -105,24 +106,30 @@ bool can_go_on(const CUstream_st *s) {
   return !op.event || op.run || op.event->reached >= op.version;
 }
 
-/* The stream that comes last in this order; null in one of them. */
-CUstream_st *starved(Runtime &r) {
-  uint64_t n = 0;
-  for (CUstream_st *s : r.stream) n += s->copies;
+/* Whether a stream comes last in this order: one of those that copies go through, or all
+ * others. */
+bool starves(const Runtime &r, const CUstream_st *s) {
+  uint64_t n = 0, at = 0;
+  for (const CUstream_st *x : r.stream) {
+    if (x == s) at = n;
+    n += x->copies;
+  }
   uint64_t which = r.is.order % (n + 1);
-  for (CUstream_st *s : r.stream)
-    if (s->copies && which-- == 0) return s;
-  return nullptr;
+  return which == n ? !s->copies : s->copies && at == which;
 }
 
 /* One step of the stream that comes first among those that can go on. */
 bool step(Runtime &r) {
-  CUstream_st *best = nullptr, *last = starved(r);
+  CUstream_st *best = nullptr;
+  bool late = false;
   if (r.draw() % 16 == 0)
     for (CUstream_st *s : r.stream) s->rank = r.draw();
-  for (CUstream_st *s : r.stream)
-    if (s != last && can_go_on(s) && (!best || s->rank > best->rank)) best = s;
-  if (!best && last && can_go_on(last)) best = last;
+  for (CUstream_st *s : r.stream) {
+    if (!can_go_on(s)) continue;
+    bool last = starves(r, s);
+    if (best && last > late) continue;
+    if (!best || last < late || s->rank > best->rank) best = s, late = last;
+  }
   if (!best) return false;
   Op op = std::move(best->queue.front());
   best->queue.pop_front();
@@ -146,12 +153,6 @@ void drain(Runtime &r, const CUstream_st *s) {
   if (open) protect(r, PROT_NONE);
 }
 
-void enqueue(cudaStream_t s, std::function<void()> run) {
-  Runtime &r = self();
-  Guard g(r.lock);
-  s->queue.push_back(Op{std::move(run), nullptr, 0});
-}
-
 bool is_pinned(Runtime &r, const void *p) {
   auto b = r.pinned.upper_bound((char *)p);
   if (b == r.pinned.begin()) return false;
@@ -169,10 +170,12 @@ bool is_device(Runtime &r, const void *p) {
 } // namespace
 
 namespace emulate {
-/* A kernel on no stream runs at once. */
-void launch(cudaStream_t s, Dim3 grid, Dim3 threads, std::function<void()> body) {
-  if (!s) return run(grid, threads, body);
-  enqueue(s, [=] { run(grid, threads, body); });
+/* On no stream it runs at once. */
+void enqueue(cudaStream_t s, std::function<void()> run) {
+  if (!s) return run();
+  Runtime &r = self();
+  Guard g(r.lock);
+  s->queue.push_back(Op{std::move(run), nullptr, 0});
 }
 } // namespace emulate
 
@@ -280,7 +283,7 @@ cudaError_t cudaFreeHost(void *p) {
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
   s->copies = true;
-  enqueue(s, [=] { memset(p, value, n); });
+  emulate::enqueue(s, [=] { memset(p, value, n); });
   return cudaSuccess;
 }
 
@@ -291,10 +294,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcp
   Runtime &r = self();
   Guard g(r.lock);
   if (is_device(r, from) || is_pinned(r, from)) {
-    enqueue(s, [=] { memcpy(to, from, n); });
+    emulate::enqueue(s, [=] { memcpy(to, from, n); });
   } else {
     std::vector<char> taken((const char *)from, (const char *)from + n);
-    enqueue(s, [=] { memcpy(to, taken.data(), n); });
+    emulate::enqueue(s, [=] { memcpy(to, taken.data(), n); });
   }
   if (!is_device(r, to) && !is_pinned(r, to)) drain(r, s);
   return cudaSuccess;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/gemm.h"
 
 enum { BESIDE = 4, EVENTS = 1024, LEAST_CAPABILITY = 80 };
 
@@ -108,6 +108,7 @@ static void close_cuda(Device *d) {
   for (int i = 0; i < BESIDE; i++)
     if (c->beside[i]) (void)cudaStreamDestroy(c->beside[i]);
   if (c->compute) (void)cudaStreamDestroy(c->compute);
+  cuda_lt_close(c->c.lt);
   mem_free(d->alloc, c, sizeof *c);
   d->ctx = NULL;
 }
@@ -117,9 +118,12 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   CudaDevice *c = mem_new(d->alloc, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   d->ctx = c;
+  const char *why = NULL;
   cudaError_t r = make_queues(c);
-  if (r == cudaSuccess) return WEFT_OK;
+  if (r == cudaSuccess && (c->c.lt = cuda_lt_open(&why))) return WEFT_OK;
   close_cuda(d);
+  if (r == cudaSuccess)
+    return err_set(e, WEFT_EUSAGE, "device cuda: cuBLASLt cannot be used: %s", why);
   return failed(d, r, "its queues cannot be made", e);
 }
 
@@ -235,6 +239,10 @@ static weft_status sync(Device *d, weft_error *e) {
   cudaError_t r = c->first != cudaSuccess ? c->first : poll(c->compute);
   if (r == cudaSuccess) r = cudaGetLastError(); /* of a launch */
   c->first = cudaSuccess;
+  if (c->c.lt_failed)
+    return err_set(e, WEFT_ERUN,
+                   "rank %d: device cuda: cuBLASLt: a product failed: status %d", d->rank,
+                   c->c.lt_failed);
   return r == cudaSuccess ? WEFT_OK : failed(d, r, "a kernel or copy failed", e);
 }
 
