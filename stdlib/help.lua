@@ -131,6 +131,16 @@ plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.
   --data DIR         before the script: data and models of plans may lie there, too
 ]],
 
+  tokenize = [[
+Makes token files of text with the tokenizer of a model: its tokenizer.json, or the folder
+that it lies in. A text file is one document; of a .jsonl file, the "text" of each line is.
+Byte-level BPE is supported (GPT-2, Llama 3, Qwen, SmolLM).
+
+  --out, -o NAME.bin the file; with Megatron's index NAME.idx beside it
+  --eot TOKEN        put after each document, as "<|endoftext|>"
+  --format NAME      megatron (the default) or llmc: a header and no index
+]],
+
   doctor = [[
 Prints the CPU and which kernels it gets, the libraries that were found and their
 versions, the rate of matrix products in f32 and bf16 (about a second), and what is

@@ -27,13 +27,14 @@ enum {
   OPT_DRAW = 2048 /* --svg, --width */,
   OPT_SCRIPT = 4096 /* what follows the file belongs to the script */,
   OPT_DEVICE = 1 << 20,
+  OPT_TOKENIZE = 1 << 19 /* --out, --eot, --format */,
   OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */,
   OPT_EXPORT = 1 << 14 /* --dtype, --shard-size */,
   OPT_FROM = 1 << 16,
   OPT_SAMPLE = 1 << 15 /* from --ckpt to --greedy */
 };
 
-enum { CLI_LIST = 256, CLI_ARGS = 8 };
+enum { CLI_LIST = 256, CLI_ARGS = 256 };
 
 typedef struct Cli {
   const struct Verb *verb;
@@ -54,6 +55,7 @@ typedef struct Cli {
   const char *csv_file, *jsonl; /* of the rows of a sweep */
   const char *from; /* a plan that has written checkpoints */
   const char *resume; /* rows, or a checkpoint */
+  const char *out, *eot, *format; /* of tokenize */
   const char *export, *dtype, *shard_size;
   bool offsets; /* places in the arena, in programs */
   bool logical; /* the graph as the model wrote it */
@@ -88,6 +90,7 @@ struct Meet;
  * set. */
 weft_status meet_of(const struct LaunchInfo *info, struct Meet *out, weft_error *e);
 int verb_show(Cli *cli, Arena *arena);
+int verb_tokenize(Cli *cli, Arena *arena);
 int verb_verify(Cli *cli, Arena *arena);
 int verb_sample(Cli *cli, Arena *arena);
 

@@ -51,6 +51,8 @@ static const Verb verbs[] = {
     {"import", "DIR", "read weights of other formats", 0, NULL},
     {"ckpt", "ls|verify|diff|convert|plan ...", "look at checkpoints, check and convert them",
      OPT_JSON | OPT_PLAN | OPT_FROM, verb_ckpt},
+    {"tokenize", "TOKENIZER FILE...", "make token files of text", OPT_TOKENIZE,
+     verb_tokenize},
     {"doctor", "", "say what this machine can run", OPT_JSON, verb_doctor},
 };
 

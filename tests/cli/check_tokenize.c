@@ -1,0 +1,109 @@
+/* check_tokenize.c - weft tokenize, as a user sees it: what it writes is what runs read.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/lib/process.h"
+#include "vm/io/io.h"
+#include "vm/text/regex.h"
+#include "vm/text/tokenizer.h"
+
+#define TOKENIZER WEFT_SOURCE_DIR "/tests/tokenizer/llama3.json"
+enum { SECONDS = 30, EOT = 0 };
+static const char *const texts[] = {"The tokens of a document.\n", "Straße 2024", "I'm"};
+
+static void setup(void) {
+  static const char lines[] =
+      "{\"text\": \"Stra\\u00dfe 2024\", \"id\": 1}\n\n{\"text\": \"I'm\"}\n";
+  scratch_setup();
+  scratch_put("a.txt", texts[0], strlen(texts[0]));
+  scratch_put("b.jsonl", lines, sizeof lines - 1);
+}
+
+static void expect(int code, const char *out, const char *err, const char *args) {
+  Outcome o = process_run(SECONDS, "$weft tokenize %s", args);
+  ck_assert_msg(o.code == code && strstr(o.out, out) && strstr(o.err, err),
+                "weft tokenize %s: %d\n%s%s", args, o.code, o.out, o.err);
+}
+
+/* The ids of all documents, each between the begin token of the file and EOT. */
+static TokenIds want(void) {
+  Tokenizer *t;
+  TokenIds ids = {0};
+  ck_assert_int_eq(tokenizer_open(NULL, TOKENIZER, &t, &scratch_error), WEFT_OK);
+  for (int i = 0; i < LEN(texts); i++) {
+    ck_assert_int_eq(
+        tokenizer_encode(t, texts[i], strlen(texts[i]), true, &ids, &scratch_error),
+        WEFT_OK);
+    ck_assert_int_eq(token_ids_add(&ids, EOT, &scratch_error), WEFT_OK);
+  }
+  tokenizer_close(t);
+  return ids;
+}
+
+static void holds(const char *file, const char *described) {
+  DataSpec spec = {.kind = DATA_TOKENS, .dir = scratch_dir, .files = &file, .nfiles = 1};
+  TokenIds ids = want();
+  int32_t *t = malloc(2 * ids.n * sizeof *t), *l = t + ids.n;
+  Data *d;
+  weft_status st =
+      data_open(NULL, &spec, (int64_t)ids.n - 1, 1000, 0, &d, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  ck_assert_msg(strstr(data_describe(d), described), "%s", data_describe(d));
+  ck_assert_int_eq(data_tokens(d), (int64_t)ids.n);
+  ck_assert_int_eq(data_sample(d, 0, t, l, &scratch_error), WEFT_OK);
+  ck_assert_mem_eq(t, ids.at, (ids.n - 1) * sizeof *t);
+  data_close(d);
+  free(t);
+  token_ids_free(&ids);
+}
+
+START_TEST(runs_read_what_is_written) {
+  expect(0, "out.bin: 3 documents, ", "",
+         TOKENIZER " a.txt b.jsonl --eot '<|endoftext|>' --out out.bin");
+  holds("out", "Megatron");
+  expect(0, "llm.c\n", "",
+         TOKENIZER " a.txt b.jsonl --eot '<|endoftext|>' -o l.bin --format llmc");
+  holds("l.bin", "llm.c GPT-2");
+  ck_assert_str_eq(scratch_list(), "a.txt b.jsonl l.bin out.bin out.idx ");
+}
+END_TEST
+
+START_TEST(wrong_calls) {
+  static const char bad[] = "{\"text\": \"a\"}\n{\"txt\": 1}\n";
+  scratch_put("bad.jsonl", bad, sizeof bad - 1);
+  scratch_put("latin.txt", "na\xefve", 5);
+  expect(2, "", "tokenize needs a tokenizer.json and files of text", TOKENIZER);
+  expect(2, "", "tokenize needs --out NAME.bin", TOKENIZER " a.txt");
+  expect(2, "", "--format is megatron or llmc, not raw",
+         TOKENIZER " a.txt -o o.bin --format raw");
+  expect(2, "", "llama3.json: error: has no token <s> for --eot",
+         TOKENIZER " a.txt -o o.bin --eot '<s>'");
+  expect(2, "", "bad.jsonl:2: error: has no \"text\", as each line must",
+         TOKENIZER " bad.jsonl -o o.bin");
+  expect(2, "", "latin.txt: error: the text is not UTF-8 from byte 2 on",
+         TOKENIZER " latin.txt -o o.bin");
+  expect(2, "", "no.txt: error: cannot be opened", TOKENIZER " no.txt -o o.bin");
+  ck_assert_str_eq(scratch_list(), "a.txt b.jsonl bad.jsonl latin.txt ");
+}
+END_TEST
+
+Suite *tokenize_suite(void);
+Suite *tokenize_suite(void) {
+  Suite *s = suite_create("tokenize");
+  TCase *t = tcase_create("weft");
+  const RegexApi *api;
+  weft_error e;
+  err_clear(&e);
+  suite_add_tcase(s, t);
+  if (regex_api(&api, &e) != WEFT_OK) {
+    printf("tokenize: skipped: %s\n", e.text);
+    return s;
+  }
+  tcase_add_checked_fixture(t, setup, scratch_teardown);
+  tcase_add_test(t, runs_read_what_is_written);
+  tcase_add_test(t, wrong_calls);
+  return s;
+}

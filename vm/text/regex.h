@@ -1,0 +1,29 @@
+/* regex.h - what tokenizers need of libraries: Oniguruma's regular expressions, which the
+ * tokenizers of Hugging Face are written for, and utf8proc's normal form. They are in the
+ * module weft_text.so, which is opened when a tokenizer is. */
+#ifndef WEFT_TEXT_REGEX_H
+#define WEFT_TEXT_REGEX_H
+
+#include "vm/base/base.h"
+
+enum { REGEX_API_VERSION = 1 };
+
+typedef struct RegexApi {
+  int version;
+  /* NULL, with the library's reason in `why` of 128 bytes. */
+  void *(*compile)(const char *pattern, char *why);
+  void (*release)(void *regex);
+  /* The next match in s[0, n) that begins at or after `at`: 1 and where it is, 0 if there
+   * is none, -1 if the search was given up. */
+  int (*search)(void *regex, const char *s, size_t n, size_t at, size_t *begin,
+                size_t *end);
+  /* NFC of UTF-8, freed with free(); NULL: out of memory. */
+  char *(*compose)(const char *s, size_t n, size_t *length);
+  /* The first byte that is not UTF-8; n if all are. */
+  size_t (*valid)(const char *s, size_t n);
+} RegexApi;
+
+/* The module, which is never closed; an error says which packages it needs. */
+weft_status regex_api(const RegexApi **out, weft_error *e);
+
+#endif

@@ -1,0 +1,36 @@
+/* tokenizer.h - text to ids and back, as a tokenizer.json of Hugging Face says: byte-level
+ * BPE (GPT-2, Llama 3, Qwen, SmolLM). What a file asks for beyond that is refused by name,
+ * so that ids are those of the library `tokenizers` or there are none. */
+#ifndef WEFT_TEXT_TOKENIZER_H
+#define WEFT_TEXT_TOKENIZER_H
+
+#include "vm/base/base.h"
+
+typedef struct Tokenizer Tokenizer;
+/* `path`: the file, or the folder that it lies in. */
+weft_status tokenizer_open(const weft_alloc *a, const char *path, Tokenizer **out,
+                           weft_error *e);
+void tokenizer_close(Tokenizer *t);
+/* All ids are below. */
+int32_t tokenizer_ids(const Tokenizer *t);
+/* The id of a token as the file writes it ("<|endoftext|>"); -1: there is none. */
+int32_t tokenizer_find(const Tokenizer *t, const char *token);
+
+/* Zeroed at first; freed with token_ids_free. */
+typedef struct TokenIds {
+  const weft_alloc *alloc;       /* NULL: the C library's */
+  int32_t *at;
+  size_t n, cap;
+} TokenIds;
+void token_ids_free(TokenIds *ids);
+weft_status token_ids_add(TokenIds *ids, int32_t id, weft_error *e);
+/* Adds the ids of s[0, n), which is UTF-8. `special`: with what the file puts around a text,
+ * as a begin token. Thread-safe. */
+weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool special,
+                             TokenIds *out, weft_error *e);
+/* Adds the bytes of the ids; those of a part of a text need not be UTF-8. `special`: with
+ * special tokens, as the file writes them. */
+weft_status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool special,
+                             Text *out, weft_error *e);
+
+#endif
