@@ -145,7 +145,7 @@ static int run_verb(Cli *cli, int argc, char **argv) {
       st = err_set(&e, WEFT_EUSAGE, "%s takes no arguments, got %s", cli->verb->name,
                    cli->arg[0]);
     if (st == WEFT_OK && cli->narg > 1 && cli->verb->run != verb_show &&
-        cli->verb->run != verb_ckpt)
+        cli->verb->run != verb_ckpt && cli->verb->run != verb_tokenize)
       st = err_set(&e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", cli->verb->name,
                    cli->arg[0], cli->arg[1]);
     code = st == WEFT_OK ? cli->verb->run(cli, arena) : usage_error(cli, arena, &e);
