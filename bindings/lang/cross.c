@@ -203,8 +203,10 @@ static void check_group(Cross *c) {
   else if (ranks % s->reshard_to)
     diag_error(c->d, "divisibility", path, "%d does not divide dp_shard = %d",
                s->reshard_to, ranks)
-        ->suggestion = arena_printf(c->d->arena, "a group may have %s ranks",
-                                    mesh_divisors(c->d->arena, ranks));
+        ->suggestion = ranks > 1
+                           ? arena_printf(c->d->arena, "a group may have %s ranks",
+                                          mesh_divisors(c->d->arena, ranks))
+                           : "there are no shards that a group could share: leave it out";
   else if (s->reshard_to == ranks)
     diag_warn(c->d, "pointless", path,
               "the group is all of dp_shard = %d: nothing else stays than without it",

@@ -314,8 +314,7 @@ static void mp_policy(Check *c, int idx, const char *path) {
   if (both)
     diag_error(c->d, "alias", path,
                "is another name of plan.precision, which is given too");
-  else
-    precision(c, idx, path);
+  precision(c, idx, path);
 }
 
 /* What goes with `size` alone, and what does not go with it. */

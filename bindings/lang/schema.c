@@ -541,5 +541,5 @@ void schema_check(lua_State *L, LangPlan *lp, Diags *d) {
   c.plan->schedule = "1f1b";
   check_mark(&c, PLAN_INDEX, "");
   check_scope(&c, PLAN_INDEX, "plan", "", 1);
-  strategy_types(&c);
+  strategy_rules(&c);
 }

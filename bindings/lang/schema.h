@@ -106,8 +106,9 @@ typedef struct FieldCheck {
 } FieldCheck;
 /* fields_strategy.c: ends with a NULL key. */
 extern const FieldCheck strategy_fields[];
-/* Once all fields are checked: number formats that strategy and precision both name. */
-void strategy_types(Check *c);
+/* Once all fields are checked: number formats that strategy and precision both name, and
+ * options of other stages. */
+void strategy_rules(Check *c);
 /* The length of the list at idx; -1 after a diagnostic if it is not one. */
 int field_list_length(Check *c, int idx, const char *path, const char *want);
 /* "PATH[i]" */

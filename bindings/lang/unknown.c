@@ -73,6 +73,19 @@ static const char *nearest(Arena *a, const char *scope, const char *key) {
   return near ? elsewhere(a, scope, near) : NULL;
 }
 
+/* What else may stand in the place of this scope and has the field: other strategies. */
+static const char *option_of(Arena *a, const char *scope, const char *key) {
+  const char *place = place_of(a, scope), *found = NULL;
+  for (const Field *f = schema; f->scope; f++) {
+    if (strcmp(f->scope, scope) == 0 || !name_same(f->key, key)) continue;
+    if (f->type == FIELD_REFUSED || !place || !*place) continue;
+    if (!str_eq(place, place_of(a, f->scope))) continue;
+    found = found ? arena_printf(a, "%s and \"%s\"", found, f->scope)
+                  : arena_printf(a, "an option of \"%s\"", f->scope);
+  }
+  return found;
+}
+
 /* A name that is right, only elsewhere, is surer than one that is nearly right here. */
 void unknown_field(Check *c, const char *scope, const char *path, int key) {
   if (lua_type(c->L, key) != LUA_TSTRING) {
@@ -80,6 +93,7 @@ void unknown_field(Check *c, const char *scope, const char *path, int key) {
     return;
   }
   const char *name = lua_tostring(c->L, key), *s = here(c->arena, name);
+  if (!s) s = option_of(c->arena, scope, name);
   if (!s) s = elsewhere(c->arena, scope, name);
   if (!s) s = nearest(c->arena, scope, name);
   diag_error(c->d, "unknown-field", path, "unknown field")->suggestion = s;

@@ -130,6 +130,22 @@ return {
     from = "by = (to - l->settled) * l->taken;", to = "by = (k - l->settled) * l->taken;",
     missing = "a schedule whose packing jumps on to a later repetition" },
 
+  -- ---- what is whole for a while, what runs again ----
+  { file = "vm/units/recompute_marks.c", suites = "recompute",
+    from = "if (!op_info[op->code].cost || moves_data(op)) return false;",
+    to = "if (!op_info[op->code].cost) return false;" },
+  { file = "vm/units/recompute_marks.c", suites = "recompute",
+    from = "bool here = is[i] & IN || (is[i] & READS && is[i] & READ);",
+    to = "bool here = is[i] & IN || is[i] & READS;" },
+  { file = "vm/lower/unshard.c", suites = "unshard memory",
+    from = "u->begun == at ? at : at - 1;", to = "at;" },
+  { file = "vm/lower/unshard.c", suites = "unshard",
+    from = "if (b->part < 0 || b->stay < b->final) return;", to = "if (b->part < 0) return;" },
+  { file = "vm/lower/unshard.c", suites = "unshard",
+    from = "if (s->phase == PH_F) keep_part(", to = "keep_part(" },
+  { file = "vm/lower/unshard.c", suites = "unshard reduce_dtype",
+    from = "if (wire) end(u, held, b->sum, at);", to = "" },
+
   -- ---- vm/program ----
   { file = "vm/program/machine.c", suites = "prove",
     from = "if (c->started[i] <= c->done) return false;",
