@@ -86,8 +86,13 @@ latest one.
   diff A B           tensors that differ, and by how much; exit code 1 if some do
   convert PLAN_A PLAN_B CKPT OUT
                      writes a checkpoint of plan A to the folder OUT as plan B would
+  export PLAN CKPT DIR
+                     writes its weights as a folder of Hugging Face files
   plan PLAN [CKPT]   bytes that each rank writes, and reads of CKPT
 
+  --dtype TYPE       export: f32, bf16 or f16; default: as in the folder that the model
+                     came from, else f32
+  --shard-size SIZE  export: most that a file holds, 5GB or 800MB; default: 5GB
   --from PLAN        plan: reads what this plan has written; there need be no files
   --json             print one object
 ]],

@@ -15,6 +15,7 @@ static const struct Part {
              {"verify", "DIR", 1, 1, ckpt_verify_files},
              {"diff", "CKPT CKPT", 2, 2, ckpt_diff},
              {"convert", "PLAN_A PLAN_B CKPT OUT", 4, 4, ckpt_convert_plan},
+             {"export", "PLAN CKPT DIR", 3, 3, ckpt_export},
              {"plan", "PLAN [CKPT]", 1, 2, ckpt_plan}};
 
 int ckpt_end(Cli *cli, Arena *arena, weft_status st, const weft_error *e,

@@ -337,6 +337,33 @@ START_TEST(a_run_exports_at_its_end) {
 }
 END_TEST
 
+/* From a checkpoint as from the run that has written it. */
+START_TEST(checkpoints_are_exported) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.hf '" ORACLES "llama', strategy = 'fsdp2', "
+      "mesh = { tp = 2, pp = 2, dp = 2 }, batch = { global = 4, micro = 1, seq = 8 },\n"
+      "checkpoint = { dir = 'runs' } }\n";
+  scratch_put("p.lua", plan, strlen(plan));
+  Outcome o = process_run(60, "$weft run p.lua --data " ORACLES
+                              " --steps 3 -q --export run --shard-size 50KB");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft ckpt export p.lua runs out --data " ORACLES
+                      " --shard-size 50KB");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  same_tensors(scratch_path("run"), scratch_path("out"));
+  ck_assert_str_eq(scratch_get(scratch_path("run/config.json")),
+                   scratch_get(scratch_path("out/config.json")));
+  o = process_run(60, "$weft ckpt export p.lua runs out --data " ORACLES);
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_ptr_nonnull(strstr(o.err, "out: error: exists and is not empty"));
+  o = process_run(60, "$weft ckpt export p.lua runs new --data " ORACLES
+                      " --set model.num_hidden_layers=2 --set model.weights=false");
+  ck_assert_int_ne(o.code, 0);
+  ck_assert_int_ne(access(scratch_path("new"), F_OK), 0);
+}
+END_TEST
+
 START_TEST(processes_write_one_folder) {
   if (system("command -v mpirun >/dev/null 2>&1") != 0 ||
       access(WEFT_BINARY_DIR "/weft_mpi.so", R_OK) != 0) {
@@ -462,6 +489,7 @@ Suite *export_suite(void) {
   tcase_add_test(t, fused_projections_of_another_size_do_not_fit);
   tcase_add_test(t, a_folder_appears_whole_or_not_at_all);
   tcase_add_test(t, a_run_exports_at_its_end);
+  tcase_add_test(t, checkpoints_are_exported);
   tcase_add_test(t, processes_write_one_folder);
   tcase_add_test(t, transformers_computes_the_same_loss);
   suite_add_tcase(s, t);
