@@ -265,7 +265,8 @@ static int collectives(const Toy *t, const char *body) {
 }
 
 /* Two gathers and two scatters of a layer, each in four chunks of rows, of one sequence
- * or of several: less time, the same losses and gradients. */
+ * or of several, forward and backward; what W alone gathers is whole. Less time, the same
+ * losses and gradients. */
 START_TEST(chunks_beside_products) {
   ToyOptions o = toy_default();
   o.tp = 2, o.sp = true, o.seq = 16, o.micro = 1 + _i;
@@ -276,9 +277,24 @@ START_TEST(chunks_beside_products) {
   }
   ck_assert_int_eq(collectives(&t[0], "layer:F"), 4);
   ck_assert_int_eq(collectives(&t[1], "layer:F"), o.micro == 3 ? 4 * 3 : 4 * 4);
+  ck_assert_int_eq(collectives(&t[0], "layer:B"), 6);
+  ck_assert_int_eq(collectives(&t[1], "layer:B"), (o.micro == 3 ? 4 * 3 : 4 * 4) + 2);
   ck_assert_int_lt(sized_time(&t[1]), sized_time(&t[0]));
   for (int i = 0; i < 2; i++)
     toy_free(&t[i]);
+  pair_agrees(&o);
+}
+END_TEST
+
+/* I apart from W has chunks of its own, and what W reads of the gathered gradients, too. */
+START_TEST(chunks_of_i) {
+  ToyOptions o = toy_default();
+  Toy t;
+  o.tp = 2, o.seq = 16, o.sp = o.async = o.as_written = true;
+  ck_assert_msg(toy_compile(&t, &o, NULL) == WEFT_OK, "%s", toy_diags(&t));
+  ck_assert_int_eq(collectives(&t, "layer:I"), 4 * 4);
+  ck_assert_int_eq(collectives(&t, "layer:W"), 2);
+  toy_free(&t);
   pair_agrees(&o);
 }
 END_TEST
@@ -307,6 +323,7 @@ Suite *body_order_suite(void) {
   tcase_add_test(c, weight_gradients_hide_transfers);
   tcase_add_loop_test(c, results_are_those_of_one_rank, 0, 4);
   tcase_add_loop_test(c, chunks_beside_products, 0, 4);
+  tcase_add_test(c, chunks_of_i);
   tcase_add_loop_test(c, few_rows, 0, 2);
   suite_add_tcase(s, c);
   return s;

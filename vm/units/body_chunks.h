@@ -13,10 +13,11 @@ typedef struct ChunkHooks {
   void (*scratch)(void *ud, CodeInstr *x);         /* gives a kernel its scratch */
 } ChunkHooks;
 
-/* An all_gather over the sequence that only products read, and a reduce_scatter of what
- * one product made, become CHUNKS of rows each where the sizes allow it, and each product
- * one for the rows of a chunk that lie together. Waits are left out: body_order puts them
- * in. Returns how many instructions there are in *out, 0 if nothing is to be changed. */
+/* An all_gather over the sequence that products read, and a reduce_scatter of what one
+ * product made or of a sum of products, become CHUNKS of rows each where the sizes allow
+ * it, and each product one for the rows of a chunk that lie together. Waits are left out:
+ * body_order puts them in. Returns how many instructions there are in *out, 0 if nothing
+ * is to be changed. */
 enum { CHUNKS = 4 };
 int body_chunks(Arena *a, const CodeInstr *at, int n, const ChunkHooks *h,
                 CodeInstr **out);
