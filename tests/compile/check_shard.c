@@ -406,6 +406,24 @@ START_TEST(unforced_gather_is_told) {
 }
 END_TEST
 
+/* A rule for one layer among many that are compiled once. */
+START_TEST(one_layer_has_a_rule_of_its_own) {
+  ToyOptions o = toy_default();
+  o.tp = 2, o.layers = 12;
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.6.mlp.gate_proj", STYLE_REPLICATE, false},
+             {"layers.6.mlp.up_proj", STYLE_REPLICATE, false},
+             {"layers.6.mlp.down_proj", STYLE_REPLICATE, false});
+  Toy t;
+  compile_ok(&t, &o);
+  for (int i = 0; i < t.compiled->nparam; i++) {
+    const CompiledParam *p = &t.compiled->param[i];
+    if (!strstr(p->name, "mlp.up_proj")) continue;
+    ck_assert_int_eq(place_cuts(p->place) == 0, strstr(p->name, "layers.6.") != NULL);
+  }
+  toy_free(&t);
+}
+END_TEST
+
 /* ---- one parameter, several uses ---- */
 
 /* The rows of the embedding are whole on both ranks, those of the head are cut: the one
@@ -777,6 +795,7 @@ Suite *shard_suite(void) {
   suite_add_tcase(s, c);
   c = tcase_create("messages");
   tcase_add_test(c, unforced_gather_is_told);
+  tcase_add_test(c, one_layer_has_a_rule_of_its_own);
   tcase_add_test(c, sizes_that_do_not_divide);
   tcase_add_test(c, a_hidden_size_that_does_not_divide);
   tcase_add_test(c, an_activation_that_cannot_be_sliced);

@@ -132,6 +132,7 @@ static void chunk_products(Chunker *c, const CodeInstr *x, const Chunked *in,
     int64_t row = row_of(k, i, r);
     CodeInstr *to = copy(c, x);
     to->flops /= (double)k->n * k->ranks;
+    to->pieces = k->n * k->ranks;
     rows_of(to, 0, in ? in->temp[i] : x->t[0], in ? r * k->rows : row, k->rows);
     rows_of(to, y, out ? out->temp[i] : x->t[y], out ? r * k->rows : row, k->rows);
     c->h->scratch(c->h->ud, to);

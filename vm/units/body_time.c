@@ -31,12 +31,14 @@ static double operand_traffic(const Operand *o, int n) {
   return bytes;
 }
 
-/* Of a table that is looked up in only the rows that are asked for are read. */
+/* Of a table that is looked up in only the rows that are asked for are read. The weight of a
+ * product in pieces is read once: they follow each other, and caches have it. */
 static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
   int n = x->i.nin + x->i.nout;
   double rate = c->dtype == DT_F32 ? c->gpu.f32 : c->gpu.bf16;
   double moved = x->i.op == OP_embedding ? 2 * operand_traffic(x->operand + x->i.nin, 1)
                                          : operand_traffic(x->operand, n);
+  if (x->pieces) moved -= operand_traffic(x->operand + 1, 1) * (1 - 1.0 / x->pieces);
   return rate > 0 ? MAX(x->flops / rate, moved / c->gpu.hbm_bandwidth) : 0;
 }
 

@@ -21,6 +21,7 @@ typedef struct CodeInstr {
   Tid t[KERNEL_OPERANDS];
   const char *name;      /* module, without the unit's own prefix */
   double flops;
+  int pieces;            /* of a product: into so many it was cut; 0: it was not */
 } CodeInstr;
 
 /* Bodies are kept once: equal ones of several units are the same UnitBody. */
