@@ -10,6 +10,8 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --comm NAME        local, mpi or tcp; default: tcp where RANK and WORLD_SIZE are set,
                      mpi under mpirun and srun, else local
   --device NAME      cpu or cuda: where the ranks compute (cpu)
+  --procs N          start N processes on this machine, each of which is a rank
+  --trace FILE       write what every rank did when, for Perfetto
   --resume DIR       go on from a checkpoint, or from the latest one of a folder of
                      them; auto: from that of the plan, or from the beginning
   --log FILE         write lines of JSON: what runs, then every step; a file that
@@ -43,6 +45,16 @@ at most batch.seq tokens.
   --threads N        threads of each rank
   --quiet            only the continuation
   --json             one object at the end
+]],
+
+  launch = [[
+Writes a script that starts the plan on its machines: as many ranks as its mesh has, as
+many on each as its cluster has GPUs. What the script is given goes to weft run.
+
+  --slurm            for sbatch
+  --mpirun           for mpirun of Open MPI
+  --torchrun         to be started on each machine
+  -o, --output FILE  where to; default: the standard output
 ]],
 
   check = [[

@@ -31,7 +31,9 @@ enum {
   OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */,
   OPT_EXPORT = 1 << 14 /* --dtype, --shard-size */,
   OPT_FROM = 1 << 16,
-  OPT_SAMPLE = 1 << 15 /* from --ckpt to --greedy */
+  OPT_SAMPLE = 1 << 15 /* from --ckpt to --greedy */,
+  OPT_TRACE = 1 << 17 /* --trace, --procs */,
+  OPT_LAUNCH = 1 << 18 /* --slurm, --mpirun, --torchrun, -o */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 256 };
@@ -45,12 +47,15 @@ typedef struct Cli {
   int narg;
   char **script_argv; /* with OPT_SCRIPT: what follows the file */
   int script_argc;
+  int64_t procs;
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance, memory; /* memory: GiB, 0: not given */
   const char *ckpt, *weights, *prompt, *tokens; /* of what is sampled */
   int64_t max_tokens, top_k, seed; /* -1: not given */
   double temperature, top_p; /* 0: not given */
   bool greedy;
+  bool slurm, mpirun, torchrun;
+  const char *trace, *output;
   const char *comm, *device, *log, *tensorboard, *svg;
   const char *csv_file, *jsonl; /* of the rows of a sweep */
   const char *from; /* a plan that has written checkpoints */
@@ -75,6 +80,7 @@ struct lua_State;
 int verb_ckpt(Cli *cli, Arena *arena);
 int verb_check(Cli *cli, Arena *arena);
 int verb_doctor(Cli *cli, Arena *arena);
+int verb_launch(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);
 int verb_sweep(Cli *cli, Arena *arena);
 int verb_repl(Cli *cli, Arena *arena);
@@ -82,6 +88,10 @@ int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
 bool is_launched(void); /* by mpirun or the like */
+
+/* ---- procs.c ---- */
+/* weft run --procs: the exit code of all. */
+int run_procs(Cli *cli, Arena *arena);
 
 /* ---- meet.c ---- */
 struct LaunchInfo;

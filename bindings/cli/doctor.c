@@ -1,5 +1,6 @@
 /* doctor.c - weft doctor: what this machine has, how fast it multiplies, what is missing. */
 #include "cli.h"
+#include "doctor.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -35,6 +36,7 @@ typedef struct Doctor {
   CpuLevel level;
   char version[PARTS][VERSION_TEXT]; /* "": not there */
   Rate f32, bf16;
+  DoctorMachine machine;
 } Doctor;
 
 /* "model name : X" of the first CPU. */
@@ -124,6 +126,7 @@ static weft_status examine(Doctor *d, Arena *arena, weft_error *e) {
   d->cores = count_cores();
   d->memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   find_parts(d);
+  doctor_machine(&d->machine);
   d->f32 = measure(arena, DT_F32, d->cores);
   d->bf16 = measure(arena, DT_BF16, d->cores);
   return WEFT_OK;
@@ -150,6 +153,7 @@ static void print_text_of(const Doctor *d) {
     else
       printf("  missing  %s (%s): install %s and build again\n", parts[i].name,
              parts[i].use, parts[i].package);
+  doctor_machine_print(&d->machine);
 }
 
 static void json_rate(Json *out, const char *key, const Rate *r) {
@@ -166,6 +170,7 @@ static void json_result(Json *out, void *ud) {
   json_int(out, "cores", d->cores);
   json_str(out, "cpu", d->cpu);
   json_rate(out, "f32", &d->f32);
+  doctor_machine_json(&d->machine, out);
   json_str(out, "kernels", cpu_set_of(d->level)->name);
   json_str(out, "level", cpu_level_name(d->level));
   json_int(out, "memory_bytes", (int64_t)d->memory);
@@ -181,5 +186,7 @@ int verb_doctor(Cli *cli, Arena *arena) {
   Doctor d = {0};
   weft_status st = examine(&d, arena, &j.e);
   if (st == WEFT_OK && !cli->json) print_text_of(&d);
-  return job_end(&j, cli, st, json_result, &d);
+  int code = job_end(&j, cli, st, json_result, &d);
+  doctor_machine_free(&d.machine);
+  return code;
 }

@@ -32,7 +32,7 @@ static void listen_again(void) {
 static const Verb verbs[] = {
     {"run", "PLAN.lua", "train",
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_THREADS | OPT_COMM | OPT_DEVICE | OPT_LOG |
-         OPT_QUIET | OPT_EXPORT,
+         OPT_QUIET | OPT_EXPORT | OPT_TRACE,
      verb_run},
     {"check", "PLAN.lua", "find everything that is wrong with a plan, without running it",
      OPT_JSON | OPT_PLAN | OPT_DEVICE | OPT_QUIET, verb_check},
@@ -54,6 +54,8 @@ static const Verb verbs[] = {
      OPT_JSON | OPT_PLAN | OPT_FROM | OPT_EXPORT, verb_ckpt},
     {"tokenize", "TOKENIZER FILE...", "make token files of text", OPT_TOKENIZE,
      verb_tokenize},
+    {"launch", "PLAN.lua", "write a script that starts a plan on a cluster",
+     OPT_PLAN | OPT_LAUNCH, verb_launch},
     {"doctor", "", "say what this machine can run", OPT_JSON, verb_doctor},
 };
 

@@ -1,7 +1,8 @@
 /* meet.c - what the environment says about where the processes of a run find each other.
  *
- * MASTER_ADDR and MASTER_PORT are those of torchrun. WEFT_SECRET is a word that all have
- * and nobody else; WEFT_JOIN_S the seconds that the last one may take. */
+ * WEFT_DOOR is a socket of rank 0 that --procs has opened. MASTER_ADDR and MASTER_PORT
+ * are those of torchrun. WEFT_SECRET is a word that all have and nobody else; WEFT_JOIN_S
+ * the seconds that the last one may take. */
 #include <stdlib.h>
 
 #include "cli.h"
@@ -29,13 +30,16 @@ static weft_status positive(const char *name, double *out, weft_error *e) {
 
 weft_status meet_of(const LaunchInfo *info, Meet *out, weft_error *e) {
   LaunchInfo master = {0};
+  const char *store = env("TORCHELASTIC_USE_AGENT_STORE"), *door = env("WEFT_DOOR");
   TRY(launch_master(look, NULL, &master, e));
   *out = (Meet){.rank = info->rank,
                 .size = info->size,
                 .addr = master.master_addr,
                 .port = master.master_port,
-                .door = -1,
+                .door = door ? atoi(door) : -1,
                 .secret = env("WEFT_SECRET")};
+  /* torchrun itself listens at MASTER_PORT. */
+  if (store && strcmp(store, "True") == 0) out->port += out->port > 0;
   TRY(positive("WEFT_JOIN_S", &out->seconds, e));
   if (!out->addr || !out->port)
     return err_set(e, WEFT_EUSAGE,

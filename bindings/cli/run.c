@@ -150,6 +150,7 @@ static weft_status start(Training *t) {
   RunOptions o = {.world = t->comm->name,
                   .meet = t->comm->meets ? &t->meet : NULL,
                   .told = &t->told,
+                  .trace = t->cli->trace != NULL,
                   .patience_s = j->plan.comm_timeout,
                   .threads = threads,
                   .stop = j->plan.checkpoint.dir ? NULL : t->cli->stop,
@@ -212,6 +213,8 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   record_clear(&t->record);
   if (st == WEFT_OK && cli->export)
     st = run_export(t->session.run, &t->export.out, &t->job.e);
+  if (st == WEFT_OK && t->cli->trace)
+    st = run_trace(t->session.run, t->cli->trace, &t->job.e);
   return st;
 }
 
@@ -238,6 +241,7 @@ static void clear_line(void *ud) {
 }
 
 int verb_run(Cli *cli, Arena *arena) {
+  if (cli->procs && !getenv("WEFT_PROCS")) return run_procs(cli, arena);
   Training t = {.cli = cli, .first = speaks(cli)};
   t.ckpt = (RunCkpt){
       .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};

@@ -16,6 +16,8 @@ void bench_gemm(void);
 void bench_kernels(void);
 void bench_gpt2(void);
 void bench_check(void);
+void bench_comm(void);
+int bench_comm_child(void); /* one of its processes */
 void bench_load(void);
 void bench_ckpt(void);
 void bench_sweep(void);

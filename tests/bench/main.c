@@ -13,6 +13,7 @@ static const struct {
     {"kernels", "the other CPU kernels on shapes of GPT-2 124M", bench_kernels},
     {"gpt2", "training steps of GPT-2 124M, B=4 T=64, one rank, two threads", bench_gpt2},
     {"check", "time and memory to compile and prove the plans of plans/", bench_check},
+    {"comm", "all_reduce on virtual ranks and through MPI", bench_comm},
     {"load", "a model of 135 M parameters from files, beside cat", bench_load},
     {"ckpt", "steps while a checkpoint of 9 M parameters is written", bench_ckpt},
     {"sweep", "points per second of a sweep over Llama 3 70B", bench_sweep},
@@ -54,6 +55,7 @@ void bench_close(Job *j) {
 
 int main(int argc, char **argv) {
   bool any = false;
+  if (argc == 2 && strcmp(argv[1], "--comm-child") == 0) return bench_comm_child();
   for (int i = 0; i < LEN(benches); i++) {
     bool wanted = argc == 1;
     for (int k = 1; k < argc; k++)

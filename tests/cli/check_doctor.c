@@ -31,6 +31,8 @@ START_TEST(doctor_says_what_this_cpu_gets) {
     json_t *rate = json_object_get(r, types[i]);
     ck_assert_double_gt(json_number_value(json_object_get(rate, "flops")), 1e6);
   }
+  ck_assert_int_ge(json_integer_value(json_object_get(r, "gpus")), 0);
+  ck_assert_int_eq((int)json_object_size(json_object_get(r, "gpu_libraries")), 5);
   char want[96];
   gemm_has("onednn", want, sizeof want);
   const char *got =

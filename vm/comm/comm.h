@@ -3,8 +3,9 @@
  * A Comm is one rank's endpoint. Every operation is start + wait; start never blocks
  * and never needs a peer to wait. Operations of one group (and of one ordered pair of
  * ranks, for send and recv) match in the order in which they are started. `ready` is
- * the event on the compute queue after which the input may be read; on devices that
- * complete at once it is ignored. wait makes the compute queue wait; on the CPU it
+ * the event on the compute queue after which all operands may be read or written: what a
+ * receive writes may just have been read there. On devices that complete at once it is
+ * ignored. wait makes the compute queue wait; on the CPU it
  * blocks. After an abort, every wait on every rank returns WEFT_ERUN. */
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H

@@ -30,6 +30,9 @@ void rank_connect(Rank *r, Comm *c);
  * the first value that is not finite. */
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e);
 void *rank_arena(Rank *r);
+/* Writes what its steps do from now on into `t`, see trace.h. */
+struct Tracer;
+void rank_trace(Rank *r, struct Tracer *t);
 /* What upload takes and download brings, to be filled before a step: the scalars up to
  * SC_CLIP, and the inputs that the rank reads (NULL: it does not). */
 double *rank_scalars(Rank *r);
@@ -95,6 +98,7 @@ typedef struct RunOptions {
   double patience_s;          /* of the watchdog; 0: see watchdog_patience */
   const Meet *meet;           /* where processes find each other, if the world needs it */
   bool saves;                 /* the plan's checkpoints will be written: room for copies */
+  bool trace;                 /* keep what steps do, for run_trace */
   bool *told;                 /* set when another process tells why the run ends; NULL: no */
 } RunOptions;
 
@@ -114,6 +118,9 @@ void run_close(Run *r);
 /* All processes call it with the same list of facts. WEFT_EUSAGE on all of them if the
  * values differ: the error names ranks and values. agree.c */
 weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e);
+/* Writes what the first steps of all ranks did, as many as fit, for Perfetto. All
+ * processes call it between steps. */
+weft_status run_trace(Run *r, const char *path, weft_error *e);
 /* This rank gives up for a reason that has nothing to do with a step: the others are told.
  * `e` is then what all of them say. */
 void run_fails(Run *r, weft_error *e);
@@ -168,9 +175,10 @@ typedef struct Held {
 } Held;
 enum { HELD_MOST = 16 };
 /* The lines of each rank of a pp rank (HELD_RANK), of a process with all ranks of the
- * mesh, or of the libraries below weft; returns their number. `weights`: a file of them
- * is read. */
-int held_lines(const Plan *p, const Compiled *c, bool weights, HeldBy by, int pp,
+ * mesh, or of the libraries below weft; returns their number. `with`: what not every run
+ * has, a file of weights and a trace. */
+enum { HELD_WEIGHTS = 1, HELD_TRACE = 2 };
+int held_lines(const Plan *p, const Compiled *c, unsigned with, HeldBy by, int pp,
                Held out[HELD_MOST]);
 /* Elements of the buffer through which the pieces of parameters pass. */
 int64_t held_block(const Compiled *c);

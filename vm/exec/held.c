@@ -59,6 +59,8 @@ static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
     return (uint64_t)held_block(c) * sizeof(float);
   case LINE_COPY:
     return p->checkpoint.dir ? saved_most(c, pp) : 0;
+  case LINE_TRACE:
+    return TRACE_BYTES;
   case LINE_PADDING:
     return c->prog[pp].host_bytes ? 2 * DEVICE_ALIGN : DEVICE_ALIGN;
   case LINE_WORKERS:
@@ -78,7 +80,7 @@ static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
   }
 }
 
-int held_lines(const Plan *p, const Compiled *c, bool weights, HeldBy by, int pp,
+int held_lines(const Plan *p, const Compiled *c, unsigned with, HeldBy by, int pp,
                Held out[HELD_MOST]) {
   static const Held lines[LINE_N] = {
 #define HELD(id, name, by, what) {name, what, HELD_##by, HELD_##by != HELD_LIBRARY, 0},
@@ -86,7 +88,8 @@ int held_lines(const Plan *p, const Compiled *c, bool weights, HeldBy by, int pp
   };
   int n = 0;
   for (int i = 0; i < LINE_N; i++) {
-    if (lines[i].by != by || (i == LINE_WEIGHTS && !weights)) continue;
+    if (i == LINE_TRACE && !(with & HELD_TRACE)) continue;
+    if (lines[i].by != by || (i == LINE_WEIGHTS && !(with & HELD_WEIGHTS))) continue;
     Held h = lines[i];
     if (h.known) h.bytes = bytes_of((Line)i, p, c, pp);
     if (!h.known || h.bytes) out[n++] = h;

@@ -123,7 +123,8 @@ static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
 
 static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error *e) {
   uint64_t nth = atomic_load(&comm_count(r->comm, op->group)->started) + 1;
-  r->pending[in->handle] = (Pending){in, *op, nth};
+  int64_t from = r->tracer ? trace_ns() : 0;
+  r->pending[in->handle] = (Pending){in, *op, nth, from};
   weft_error why = {.rank = -1};
   if (comm_start(r->comm, op, in->handle, device_record(r->dev), &why) == WEFT_OK)
     return WEFT_OK;
@@ -159,6 +160,16 @@ static weft_status run_p2p(Rank *r, const Instr *in, const uint64_t *base,
   return start(r, in, &op, e);
 }
 
+static uint32_t number(const Rank *r, const Instr *in) {
+  return (uint32_t)(in - r->p->code);
+}
+
+static void trace_wait(Rank *r, const Instr *started, int64_t from, int64_t waited) {
+  int64_t now = trace_ns();
+  trace_add(r->tracer, TRACE_MOVE, number(r, started), from, now);
+  trace_add(r->tracer, TRACE_WAIT, number(r, started), waited, now);
+}
+
 static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e) {
   Pending *p = &r->pending[in->handle];
   if (!p->instr) {
@@ -171,7 +182,9 @@ static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e)
   atomic_store_explicit(&r->at, started, memory_order_relaxed);
   atomic_store_explicit(&r->nth, p->nth, memory_order_relaxed);
   atomic_store_explicit(&r->state, RANK_WAITS, memory_order_relaxed);
+  int64_t from = r->tracer ? trace_ns() : 0;
   weft_status st = comm_wait(r->comm, in->handle, &why);
+  if (r->tracer) trace_wait(r, started, p->from, from);
   if (st != WEFT_OK) return fail(r, started, &why, e);
   atomic_store_explicit(&r->state, RANK_BUSY, memory_order_relaxed);
   if (!check || !p->op.out) return WEFT_OK;
@@ -194,7 +207,11 @@ static weft_status run_call(Rank *r, const Instr *in, bool check, weft_error *e)
   const Call *call = &r->p->call[in->call];
   const Body *body = &r->p->body[call->body];
   for (int i = 0; i < body->nslot; i++) r->base[i] = slot_base(r->p, call, i);
-  return run_range(r, body->first, body->n, r->base, call->fresh, check, NULL, e);
+  if (r->tracer) r->tracer->call = number(r, in);
+  weft_status st =
+      run_range(r, body->first, body->n, r->base, call->fresh, check, NULL, e);
+  if (r->tracer) r->tracer->call = TRACE_MAIN;
+  return st;
 }
 
 static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t *base,
@@ -202,6 +219,7 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
                              weft_error *e) {
   const Instr *in = r->p->code + first, *end = in + n;
   for (; in < end; in++) {
+    int64_t from = r->tracer ? trace_ns() : 0;
     if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
     atomic_store_explicit(&r->at, in, memory_order_relaxed);
     tick(r);
@@ -216,6 +234,9 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
     case I_RECV: TRY(run_p2p(r, in, base, e)); break;
     case I_WAIT: TRY(run_wait(r, in, check, e)); break;
     }
+    bool runs = in->code == I_CALL || in->code == I_KERNEL;
+    if (r->tracer && runs)
+      trace_add(r->tracer, TRACE_RUN, number(r, in), from, trace_ns());
   }
   return WEFT_OK;
 }
@@ -243,6 +264,10 @@ static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_erro
 static void download(Rank *r) {
   device_download(r->dev, r->scalars, r->arena + r->p->scalars,
                   SC_N * sizeof *r->scalars);
+}
+
+void rank_trace(Rank *r, Tracer *t) {
+  r->tracer = t;
 }
 
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) {

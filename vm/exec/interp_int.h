@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "exec.h"
+#include "trace.h"
 
 /* A KERNEL instruction made ready: everything but the pointers is set once. */
 typedef struct Bound {
@@ -17,6 +17,7 @@ typedef struct Pending {
   const Instr *instr;
   CommOp op;
   uint64_t nth;          /* of its communicator */
+  int64_t from;          /* if there is a trace */
 } Pending;
 
 /* A loaded rank begins a block that holds its tables, what its kernels keep, and what is
@@ -48,6 +49,7 @@ struct Rank {
   char *states;          /* of prepared kernels */
   double *scalars;       /* [SC_N], here and below: staging, see rank_step */
   int32_t *input[IN_N];  /* of a step; NULL if this rank does not read it */
+  Tracer *tracer;        /* NULL: there is no trace */
   const Instr *bad;      /* see rank_bad */
   const char *gave;
   /* Written by this rank, read by the watchdog. */

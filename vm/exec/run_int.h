@@ -12,6 +12,7 @@
 #include "exec.h"
 #include "vm/comm/control.h"
 #include "scaler.h"
+#include "trace.h"
 
 typedef struct Watchdog {
   uint64_t ticks;
@@ -28,6 +29,7 @@ typedef struct Worker {
   Rank *r;
   Rank *eval;            /* over it, forward only; NULL: there is none */
   float *block;          /* of a piece of a parameter, Run.block_max elements */
+  Tracer tracer;         /* without events: there is no trace */
   double apart;          /* result of run_apart */
   char *copy;            /* of what this rank writes (snapshot.h); NULL: nothing is saved */
 } Worker;
@@ -46,6 +48,7 @@ struct Run {
   Control *control;      /* between processes; else NULL */
   Net net;               /* if the world has no doors of its own */
   bool *told;
+  bool traces;
   double patience_s;     /* 0: watchdog_patience chooses */
   double longest_s;      /* step so far; 0: there was none */
   int threads;

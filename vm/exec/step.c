@@ -96,7 +96,11 @@ static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   const StepArg *s = arg;
   fill_step(w, s);
   weft_error why = {.rank = -1};
-  if (rank_step(w->r, s->wrong != NULL, w->run->stop, &why) == WEFT_OK) return WEFT_OK;
+  bool traced = w->tracer.event != NULL;
+  int64_t from = traced ? trace_begin(&w->tracer, s->step) : 0;
+  weft_status st = rank_step(w->r, s->wrong != NULL, w->run->stop, &why);
+  if (traced) trace_end(&w->tracer, from);
+  if (st == WEFT_OK) return WEFT_OK;
   return in_step(w, s, &why, e);
 }
 

@@ -265,11 +265,19 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
+static weft_status trace_open(Worker *w, weft_error *e) {
+  w->tracer.event = mem_new(&w->run->alloc, TRACE_BYTES);
+  if (!w->tracer.event) return err_set(e, WEFT_ENOMEM, "no memory for the trace");
+  rank_trace(w->r, &w->tracer);
+  return WEFT_OK;
+}
+
 static weft_status job_join(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   CommNeeds needs = rank_needs(w->r);
   TRY(world_join(&r->world, w->rank, &w->dev, &needs, &w->comm, e));
   w->has_comm = true;
+  if (r->traces) TRY(trace_open(w, e));
   rank_connect(w->r, &w->comm);
   if (w->eval) rank_connect(w->eval, &w->comm);
   return WEFT_OK;
@@ -324,6 +332,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->meet = o->meet;
   r->saves = o->saves;
   r->told = o->told;
+  r->traces = o->trace;
   r->net.door = -1;
   r->scaler = scaler_make(p);
   r->scaled = 1;
@@ -345,6 +354,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   mem_free(&r->alloc, w->block, (size_t)r->block_max * sizeof *w->block);
+  mem_free(&r->alloc, w->tracer.event, TRACE_BYTES);
   rank_free(w->eval);
   if (w->copy) mem_free(&r->alloc, w->copy, copy_bytes(w));
   rank_free(w->r);

@@ -1,0 +1,294 @@
+/* check_launcher.c - weft run --procs, the scripts of weft launch, and --trace: as a user
+ * calls them. */
+#include <check.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/lib/mpirun.h"
+#include "tests/lib/process.h"
+
+static const char plan_text[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan {\n"
+    "  name = 'small one',\n"
+    "  model = weft.model { 'llama', num_hidden_layers = 2, hidden_size = 16,\n"
+    "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 24,\n"
+    "    vocab_size = 128 },\n"
+    "  mesh = { tp = 2, pp = 2, dp = 1 },\n"
+    "  batch = { global = 4, micro = 1, seq = 8 },\n"
+    "  data = weft.synthetic {},\n"
+    "  comm = { timeout = 20 },\n"
+    "  train = { steps = 1000000, log_every = 1000000 },\n"
+    "}\n";
+
+static void put_plan(void) {
+  scratch_put("plan.lua", plan_text, strlen(plan_text));
+}
+
+/* ---- weft run --procs ---- */
+
+static double last_loss(const char *json_text) {
+  json_t *all = json_loads(json_text, 0, NULL);
+  ck_assert_msg(all != NULL, "%s", json_text);
+  double loss =
+      json_number_value(json_object_get(json_object_get(all, "result"), "loss"));
+  json_decref(all);
+  return loss;
+}
+
+/* The same sums in the same order. */
+START_TEST(processes_are_as_threads) {
+  put_plan();
+  Outcome a = process_run(60, "$weft run plan.lua --steps 3 --threads 1 --json -q");
+  Outcome b =
+      process_run(60, "$weft run plan.lua --steps 3 --threads 1 --json -q --procs 4");
+  ck_assert_msg(a.code == 0 && b.code == 0, "%s%s", a.err, b.err);
+  ck_assert_double_eq(last_loss(a.out), last_loss(b.out));
+}
+END_TEST
+
+START_TEST(another_number_is_refused) {
+  put_plan();
+  Outcome o = process_run(60, "$weft run plan.lua --steps 1 --threads 1 --procs 3");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "has started 3 processes, but the plan's mesh"), "%s",
+                o.err);
+  o = process_run(60, "env RANK=0 WORLD_SIZE=2 $weft run plan.lua --procs 4");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "--procs starts processes itself"), "%s", o.err);
+}
+END_TEST
+
+/* SIGINT to the one that was started reaches all: code 130, and nobody is left. */
+START_TEST(signals_are_passed_on) {
+  put_plan();
+  Process p = process_start(60, "$weft run plan.lua --threads 1 --procs 4");
+  ck_assert(process_wait_for(&p, p.out, "step"));
+  kill(p.pid, SIGINT);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 130, "code %d: %s", o.code, o.err);
+}
+END_TEST
+
+START_TEST(what_is_not_set_is_told) {
+  static const struct {
+    const char *env, *said;
+  } ways[] = {
+      {"WEFT_SECRET=x", "MASTER_ADDR is not set"},
+      {"MASTER_ADDR=localhost", "MASTER_PORT is not set"},
+      {"MASTER_ADDR=localhost MASTER_PORT=29500", "WEFT_SECRET is not set"},
+      {"MASTER_ADDR=localhost MASTER_PORT=29500 WEFT_SECRET=x WEFT_JOIN_S=soon",
+       "WEFT_JOIN_S=soon in the environment: must be a positive number"},
+      {"MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500 WEFT_SECRET=x WEFT_JOIN_S=1",
+       "cannot reach rank 0 at no-such-host.invalid:29500"},
+  };
+  put_plan();
+  for (int i = 0; i < LEN(ways); i++) {
+    Outcome o =
+        process_run(60, "env RANK=1 WORLD_SIZE=4 %s $weft run plan.lua", ways[i].env);
+    ck_assert_int_eq(o.code, 2);
+    ck_assert_msg(strstr(o.err, ways[i].said), "%s: %s", ways[i].env, o.err);
+  }
+}
+END_TEST
+
+/* ---- weft launch ---- */
+
+static const char *const kinds[] = {"slurm", "mpirun", "torchrun"};
+
+static const char *script_of(const char *kind, const char *more) {
+  char name[32];
+  put_plan();
+  snprintf(name, sizeof name, "%s.sh", kind);
+  Outcome o = process_run(60, "$weft launch plan.lua --%s -o %s %s", kind, name, more);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  return scratch_get(scratch_path(name));
+}
+
+/* The shell reads it, quotes hold what is odd, and a file is not written over. */
+START_TEST(scripts_can_be_read) {
+  const char *more = "-D \"a=it's \\$HOME\" --set train.steps=3";
+  const char *text = script_of(kinds[_i], more);
+  ck_assert_msg(strstr(text, "-D 'a=it'\\''s $HOME' ") != NULL, "%s", text);
+  ck_assert_msg(strstr(text, "run 'plan.lua' --set 'train.steps=3'") != NULL, "%s", text);
+  ck_assert_ptr_null(strstr(text, "--resume"));
+  Outcome o = process_run(60, "bash -n %s.sh", kinds[_i]);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft launch plan.lua --%s -o %s.sh", kinds[_i], kinds[_i]);
+  ck_assert_int_ne(o.code, 0);
+  ck_assert_msg(strstr(o.err, "cannot be written"), "%s", o.err);
+  if (system("command -v shellcheck >/dev/null 2>&1") != 0) {
+    printf("launcher: shellcheck is not there, scripts are only parsed\n");
+    return;
+  }
+  o = process_run(60, "shellcheck -S warning %s.sh", kinds[_i]);
+  ck_assert_msg(o.code == 0, "%s", o.out);
+}
+END_TEST
+
+START_TEST(scripts_go_on) {
+  const char *text = script_of(kinds[_i], "--set 'checkpoint={dir=\"ck\",every=1}'");
+  ck_assert_msg(strstr(text, "--resume auto") != NULL, "%s", text);
+  ck_assert_msg(strstr(text, "for attempt in") != NULL, "%s", text);
+  Outcome o = process_run(60, "bash -n %s.sh", kinds[_i]);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+}
+END_TEST
+
+START_TEST(sbatch_asks_for_machines) {
+  const char *text = script_of(
+      "slurm",
+      "--set mesh.dp=4 --set batch.global=16 --set 'cluster={nodes=2,gpu=\"h100-sxm\"}'");
+  static const char *const lines[] = {
+      "#SBATCH --job-name=small-one\n", "#SBATCH --nodes=2\n", "#SBATCH --ntasks=16\n",
+      "#SBATCH --ntasks-per-node=8\n", "#SBATCH --gpus-per-node=8\n"};
+  for (int i = 0; i < LEN(lines); i++)
+    ck_assert_msg(strstr(text, lines[i]) != NULL, "%s: %s", lines[i], text);
+}
+END_TEST
+
+START_TEST(mpirun_script_runs) {
+  if (!mpirun_present()) return;
+  script_of("mpirun", "");
+  Outcome o =
+      process_run(60, "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                      "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0 "
+                      "WEFT=$weft bash mpirun.sh --steps 2 --threads 1");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* What srun and torchrun do to the command that they are given, on this machine. */
+START_TEST(other_scripts_run) {
+  static const char srun[] = "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n"
+                             "for r in 0 1 2 3; do SLURM_STEP_ID=0 SLURM_PROCID=$r "
+                             "SLURM_NTASKS=4 SLURM_LOCALID=$r "
+                             "\"$@\" & done\nwait -n; wait -n; wait -n; wait -n\n";
+  static const char torchrun[] =
+      "#!/bin/bash\nport=\nwhile [[ $1 == --* ]]; do case $1 in --master-port=*) "
+      "port=${1#*=};; esac; shift; done\n"
+      "for r in 0 1 2 3; do RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
+      "MASTER_PORT=$port \"$@\" & done\nwait -n; wait -n; wait -n; wait -n\n";
+  const char *kind = _i ? "torchrun" : "slurm";
+  script_of(kind, "");
+  scratch_put("srun", srun, strlen(srun));
+  scratch_put("torchrun", torchrun, strlen(torchrun));
+  scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
+  Outcome o =
+      process_run(60,
+                  "sh -c 'chmod +x srun torchrun scontrol; PATH=.:$PATH PORT=%d "
+                  "SLURM_JOB_ID=%d SLURM_JOB_NODELIST=x WEFT_SECRET=w WEFT=$weft bash "
+                  "%s.sh %s --steps 2 --threads 1'",
+                  21000 + getpid() % 9000, getpid(), kind, _i ? "0 127.0.0.1" : "");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);
+}
+END_TEST
+
+START_TEST(one_kind_of_script) {
+  put_plan();
+  Outcome o = process_run(60, "$weft launch plan.lua");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "launch takes one of --slurm, --mpirun and --torchrun"),
+                "%s", o.err);
+}
+END_TEST
+
+/* ---- --trace ---- */
+
+enum { RANKS = 4, TRACKS = 64 };
+
+typedef struct Seen {
+  int steps, kernels, calls, moves, waits;
+  double end[TRACKS]; /* of the last event of each track */
+} Seen;
+
+static const char *text_of(const json_t *o, const char *key) {
+  const char *s = json_string_value(json_object_get(o, key));
+  return s ? s : "";
+}
+
+/* Every rank has its steps; calls lie in steps, kernels in calls; a queue does one thing
+ * at a time. */
+static void look_at(const json_t *ev, Seen *seen) {
+  int pid = (int)json_integer_value(json_object_get(ev, "pid"));
+  int tid = (int)json_integer_value(json_object_get(ev, "tid"));
+  double ts = json_number_value(json_object_get(ev, "ts"));
+  double dur = json_number_value(json_object_get(ev, "dur"));
+  const char *cat = text_of(ev, "cat");
+  ck_assert(pid >= 0 && pid < RANKS && tid >= 0 && tid < TRACKS);
+  Seen *s = &seen[pid];
+  if (strcmp(text_of(ev, "ph"), "X") != 0) return;
+  ck_assert(dur >= 0 && ts >= -1e7);
+  s->steps += strcmp(cat, "step") == 0;
+  s->kernels += strcmp(cat, "kernel") == 0;
+  s->calls += strcmp(cat, "call") == 0;
+  s->waits += strcmp(cat, "wait") == 0;
+  if (strcmp(cat, "transfer") != 0) return;
+  s->moves++;
+  ck_assert_msg(tid > 0 && ts >= s->end[tid] - 0.01, "track %d of rank %d: two at a time",
+                tid, pid);
+  s->end[tid] = ts + dur;
+}
+
+static const char *const ways[] = {"", "--procs 4", "mpi"};
+
+START_TEST(traces_show_all_ranks) {
+  Seen seen[RANKS] = {{0}};
+  put_plan();
+  for (int i = 0; i < RANKS * TRACKS; i++)
+    seen[i / TRACKS].end[i % TRACKS] = -1e9;
+  bool mpi = strcmp(ways[_i], "mpi") == 0;
+  if (mpi && !mpirun_present()) return;
+  Outcome o =
+      mpi ? process_run(60,
+                        MPIRUN " $weft run plan.lua --steps 3 --threads 1 --trace t.json",
+                        RANKS)
+          : process_run(60, "$weft run plan.lua --steps 3 --threads 1 --trace t.json %s",
+                        ways[_i]);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  json_error_t why;
+  json_t *all = json_load_file(scratch_path("t.json"), 0, &why);
+  ck_assert_msg(all != NULL, "line %d: %s", why.line, why.text);
+  const json_t *events = json_object_get(all, "traceEvents");
+  for (size_t i = 0; i < json_array_size(events); i++)
+    look_at(json_array_get(events, i), seen);
+  for (int r = 0; r < RANKS; r++) {
+    ck_assert_int_eq(seen[r].steps, 3);
+    ck_assert_int_ge(seen[r].calls, 3 * 2 * 4 * 2); /* F and B of four microbatches */
+    ck_assert_int_gt(seen[r].kernels, seen[r].calls);
+    ck_assert_int_ge(seen[r].waits, seen[r].moves);
+    ck_assert_int_eq(seen[r].moves % 3, 0);
+  }
+  const char *text = scratch_get(scratch_path("t.json"));
+  ck_assert_ptr_nonnull(strstr(text, "\"rank 3 (pp 1, dp 0, tp 1)\""));
+  ck_assert_ptr_nonnull(strstr(text, "\"unit\":\"layers.1\""));
+  ck_assert_ptr_nonnull(strstr(text, "all_reduce(tp) of "));
+  json_decref(all);
+}
+END_TEST
+
+Suite *launcher_suite(void);
+Suite *launcher_suite(void) {
+  Suite *s = suite_create("launcher");
+  TCase *t = tcase_create("program");
+  tcase_set_timeout(t, 120);
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_add_test(t, processes_are_as_threads);
+  tcase_add_test(t, another_number_is_refused);
+  tcase_add_test(t, signals_are_passed_on);
+  tcase_add_test(t, what_is_not_set_is_told);
+  tcase_add_loop_test(t, scripts_can_be_read, 0, LEN(kinds));
+  tcase_add_loop_test(t, scripts_go_on, 0, LEN(kinds));
+  tcase_add_test(t, sbatch_asks_for_machines);
+  tcase_add_test(t, mpirun_script_runs);
+  tcase_add_loop_test(t, other_scripts_run, 0, 2);
+  tcase_add_test(t, one_kind_of_script);
+  tcase_add_loop_test(t, traces_show_all_ranks, 0, LEN(ways));
+  suite_add_tcase(s, t);
+  return s;
+}

@@ -1,0 +1,159 @@
+/* trace.c - the trace of a run (trace.h): rank 0 takes the events of all ranks, whose
+ * clocks it compares with its own, and writes the file. */
+#include "trace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "run_int.h"
+
+int64_t trace_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t trace_begin(Tracer *t, int64_t step) {
+  t->step = (int32_t)step;
+  t->call = TRACE_MAIN;
+  return trace_ns();
+}
+
+void trace_end(Tracer *t, int64_t from) {
+  t->call = TRACE_MAIN;
+  trace_add(t, TRACE_STEP, 0, from, trace_ns());
+  if (t->full)
+    t->n = t->whole;
+  else
+    t->whole = t->n;
+}
+
+/* ---- clocks ---- */
+
+enum { ROUNDS = 16 };
+
+/* What is to be added to the times of rank q: of several questions and answers the one
+ * that took the least time says it best. */
+static int64_t ask_clock(World *w, int q) {
+  int64_t best = INT64_MAX, offset = 0;
+  for (int i = 0; i < ROUNDS; i++) {
+    int64_t asked = trace_ns(), there = 0;
+    world_send(w, &asked, sizeof asked, q);
+    world_recv(w, &there, sizeof there, q);
+    int64_t now = trace_ns();
+    if (now - asked >= best) continue;
+    best = now - asked;
+    offset = asked + best / 2 - there;
+  }
+  return offset;
+}
+
+static void tell_clock(World *w) {
+  for (int i = 0; i < ROUNDS; i++) {
+    int64_t asked, now;
+    world_recv(w, &asked, sizeof asked, 0);
+    now = trace_ns();
+    world_send(w, &now, sizeof now, 0);
+  }
+}
+
+/* ---- the file ---- */
+
+typedef struct Writing {
+  FILE *file;
+  const char *path;
+  Text text;
+  TraceOut out;
+  weft_status st;
+} Writing;
+
+static weft_status flush(Writing *x, weft_error *e) {
+  bool ok = !x->text.oom && fwrite(x->text.s, 1, x->text.n, x->file) == x->text.n;
+  x->text.n = 0;
+  if (ok) return WEFT_OK;
+  return err_file(e, WEFT_EFILE, x->path, 0, "cannot be written: %s", strerror(errno));
+}
+
+static weft_status write_rank(Writing *x, int rank, const TraceEvent *event, uint32_t n,
+                              int64_t offset, weft_error *e) {
+  TRY(trace_write(&x->out, rank, event, n, offset, e));
+  return flush(x, e);
+}
+
+/* The events of a rank of another process, which sends them whatever becomes of them. */
+static weft_status take_rank(Writing *x, Worker *w, int q, weft_error *e) {
+  World *world = &w->run->world;
+  uint32_t n = 0;
+  int64_t offset = ask_clock(world, q);
+  world_recv(world, &n, sizeof n, q);
+  n = MIN(n, (uint32_t)TRACE_EVENTS);
+  size_t bytes = (size_t)n * sizeof(TraceEvent);
+  TraceEvent *event = mem_new(&w->run->alloc, bytes);
+  if (!event && n)
+    return err_set(e, WEFT_ENOMEM, "no memory for the trace of rank %d", q);
+  world_recv(world, event, bytes, q);
+  weft_status st = x->st == WEFT_OK ? write_rank(x, q, event, n, offset, e) : x->st;
+  mem_free(&w->run->alloc, event, bytes);
+  return st;
+}
+
+static void give_rank(Worker *w) {
+  World *world = &w->run->world;
+  tell_clock(world);
+  world_send(world, &w->tracer.whole, sizeof w->tracer.whole, 0);
+  world_send(world, w->tracer.event, w->tracer.whole * sizeof(TraceEvent), 0);
+}
+
+/* Threads have one clock, and what they wrote is here. */
+static weft_status job_write(Worker *w, void *arg, weft_error *e) {
+  Writing *x = arg;
+  Run *r = w->run;
+  bool home = world_has(&r->world, 0);
+  if (!home) give_rank(w);
+  if (w->rank != 0) return WEFT_OK;
+  for (int i = 0; i < r->nworker && x->st == WEFT_OK; i++) {
+    Tracer *t = &r->worker[i].tracer;
+    x->st = write_rank(x, r->worker[i].rank, t->event, t->whole, 0, e);
+  }
+  for (int q = 0; q < r->c->mesh.world; q++)
+    if (!world_has(&r->world, q)) x->st = take_rank(x, w, q, e);
+  return x->st;
+}
+
+/* How many whole steps fit. */
+static int steps_of(const Tracer *t) {
+  int n = 0;
+  for (uint32_t i = 0; i < t->whole; i++)
+    n += t->event[i].kind == TRACE_STEP;
+  return n;
+}
+
+weft_status run_trace(Run *r, const char *path, weft_error *e) {
+  Writing x = {.path = path};
+  const Tracer *t = &r->worker[0].tracer;
+  if (!t->event || r->dead) return WEFT_OK;
+  x.out = (TraceOut){.out = &x.text, .c = r->c, .alloc = &r->alloc};
+  x.out.origin = t->whole ? t->event[0].from : 0;
+  for (uint32_t i = 0; i < t->whole; i++)
+    x.out.origin = MIN(x.out.origin, t->event[i].from);
+  if (world_has(&r->world, 0)) {
+    x.file = fopen(path, "w");
+    if (!x.file)
+      x.st = err_file(e, WEFT_EFILE, path, 0, "cannot be written: %s", strerror(errno));
+  }
+  text_printf(&x.text,
+              "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\","
+              "\"steps\":%d,\"complete\":%s},\n\"traceEvents\":[",
+              weft_version(), steps_of(t), t->full ? "false" : "true");
+  weft_error why = {.rank = -1};
+  weft_status st = run_all(r, job_write, &x, false, &why);
+  if (x.st == WEFT_OK) x.st = st;
+  text_add(&x.text, "\n]}\n");
+  if (x.file && x.st == WEFT_OK) x.st = flush(&x, &why);
+  if (x.file && fclose(x.file) && x.st == WEFT_OK)
+    x.st = err_file(&why, WEFT_EFILE, path, 0, "cannot be written: %s", strerror(errno));
+  text_free(&x.text);
+  if (x.st != WEFT_OK && e->code == WEFT_OK) *e = why;
+  return x.st;
+}
