@@ -20,6 +20,7 @@ void bench_comm(void);
 int bench_comm_child(void); /* one of its processes */
 void bench_load(void);
 void bench_ckpt(void);
+void bench_data(void);
 void bench_sweep(void);
 void bench_precision(void);
 

@@ -16,6 +16,7 @@ static const struct {
     {"comm", "all_reduce on virtual ranks and through MPI", bench_comm},
     {"load", "a model of 135 M parameters from files, beside cat", bench_load},
     {"ckpt", "steps while a checkpoint of 9 M parameters is written", bench_ckpt},
+    {"data", "samples per second from files of tokens", bench_data},
     {"sweep", "points per second of a sweep over Llama 3 70B", bench_sweep},
     {"precision", "losses of the quick start after 200 steps, by precision",
      bench_precision},

@@ -10,6 +10,7 @@
 #include "vm/ckpt/ckpt.h"
 #include "bindings/api/job.h"
 #include "vm/base/rng.h"
+#include "vm/text/tokenizer.h"
 
 enum { BYTES_MAX = 1 << 16, SLOW_S = 5 };
 
@@ -98,22 +99,53 @@ static void make_tokens(Case *c) {
   add(c, ids, form == 0 ? 80 : sizeof ids);
 }
 
+static void make_token_index(Case *c) {
+  static const int32_t lengths[] = {5, 0, 9, 6};
+  int64_t begin[] = {0, 10, 10, 28}, first[] = {0, 1, 2, 3, 4}, counts[] = {4, 5};
+  unsigned char head[18] = "MMIDIDX\0\0\1";
+  uint16_t ids[20];
+  for (int i = 0; i < LEN(ids); i++)
+    ids[i] = (uint16_t)i;
+  put(c, "m.bin", ids, sizeof ids);
+  head[17] = 8;
+  add(c, head, sizeof head);
+  add(c, counts, sizeof counts);
+  add(c, lengths, sizeof lengths);
+  add(c, begin, sizeof begin);
+  add(c, first, sizeof first);
+}
+
+static void make_tokenizer(Case *c) {
+  add_text(c, "{\"truncation\":null,\"added_tokens\":[{\"id\":5,\"content\":\"<s>\","
+              "\"lstrip\":false,\"normalized\":false,\"special\":true}],"
+              "\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":"
+              "\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{"
+              "\"Regex\":\"'s| ?\\\\p{L}+|\\\\s+(?!\\\\S)\"},\"behavior\":\"Isolated\","
+              "\"invert\":false},{\"type\":\"Digits\",\"individual_digits\":true},{"
+              "\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}]},"
+              "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
+              "\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}}],"
+              "\"special_tokens\":{\"<s>\":{\"ids\":[5]}}},\"model\":{\"type\":"
+              "\"BPE\",\"ignore_merges\":true,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,"
+              "\"\\u0120\":3,\"\\u0120a\":4},\"merges\":[\"a b\",[\"\\u0120\",\"a\"]]}}");
+}
+
 /* ---- changes ---- */
 
 static const char manifest_end[] = ",\n  \"checksum\": \"0123456789abcdef\"\n}\n";
 
 static void make_manifest(Case *c) {
-  add_text(c,
-           "{\n  \"facts\": {\"plan.batch.seq\": \"8\"},\n"
-           "  \"files\": [{\"bytes\": 9, \"header\": \"0123456789abcdef\", "
-           "\"name\": \"rank-00000.safetensors\"}],\n"
-           "  \"id\": \"0123456789abcdef\",\n  \"loss_scale\": {\"good\": 0, \"on\": true, "
-           "\"patience\": 1, \"scale\": 65536.0, \"skipped\": 0},\n  \"lr\": 0.5,\n"
-           "  \"mesh\": \"tp=2\",\n  \"name\": \"n\",\n"
-           "  \"parameters\": {\"a\": [4], \"b\": [2, 3]},\n  \"plan\": \"\",\n"
-           "  \"plan_hash\": \"\",\n  \"samples\": 0,\n  \"saved_at\": 5,\n"
-           "  \"seed\": 1,\n  \"step\": 3,\n  \"version\": 1,\n  \"weft\": \"0\",\n"
-           "  \"world\": 2");
+  add_text(
+      c, "{\n  \"facts\": {\"plan.batch.seq\": \"8\"},\n"
+         "  \"files\": [{\"bytes\": 9, \"header\": \"0123456789abcdef\", "
+         "\"name\": \"rank-00000.safetensors\"}],\n"
+         "  \"id\": \"0123456789abcdef\",\n  \"loss_scale\": {\"good\": 0, \"on\": true, "
+         "\"patience\": 1, \"scale\": 65536.0, \"skipped\": 0},\n  \"lr\": 0.5,\n"
+         "  \"mesh\": \"tp=2\",\n  \"name\": \"n\",\n"
+         "  \"parameters\": {\"a\": [4], \"b\": [2, 3]},\n  \"plan\": \"\",\n"
+         "  \"plan_hash\": \"\",\n  \"samples\": 0,\n  \"saved_at\": 5,\n"
+         "  \"seed\": 1,\n  \"step\": 3,\n  \"version\": 1,\n  \"weft\": \"0\",\n"
+         "  \"world\": 2");
   add_text(c, manifest_end);
 }
 
@@ -281,6 +313,39 @@ static weft_status read_manifest(const Case *c, weft_error *e) {
   return st == WEFT_OK ? WEFT_EINTERNAL : st;
 }
 
+/* With whole documents, which ask the index for all of them. */
+static weft_status read_token_index(const Case *c, weft_error *e) {
+  int32_t t[8], l[8];
+  Data *d;
+  DataSpec spec = {.kind = DATA_TOKENS,
+                   .dir = c->folder,
+                   .files = (const char *[]){"m"},
+                   .nfiles = 1,
+                   .packed = {.on = true, .size = 8, .too_long = TOO_LONG_SPLIT}};
+  TRY(data_open(NULL, &spec, 8, 64, 1, &d, e));
+  weft_status st = WEFT_OK;
+  for (int i = 0; i < 10 && st == WEFT_OK; i++)
+    st = data_sample(d, i, t, l, e);
+  data_close(d);
+  return st;
+}
+
+static weft_status read_tokenizer(const Case *c, weft_error *e) {
+  static const char text[] = "ab a<s>'s  b\n";
+  Tokenizer *t;
+  TokenIds ids = {0};
+  Text back = {0};
+  TRY(tokenizer_open(NULL, c->folder, &t, e));
+  weft_status st = WEFT_OK;
+  for (size_t n = 0; n < sizeof text && st == WEFT_OK; n++)
+    st = tokenizer_encode(t, text, n, true, &ids, e);
+  if (st == WEFT_OK) st = tokenizer_decode(t, ids.at, ids.n, true, &back, e);
+  text_free(&back);
+  token_ids_free(&ids);
+  tokenizer_close(t);
+  return st;
+}
+
 static const struct {
   const char *file;
   void (*make)(Case *c);
@@ -290,6 +355,8 @@ static const struct {
     {"model.safetensors.index.json", make_index, read_weights},
     {"config.json", make_config, read_config},
     {"t.bin", make_tokens, read_tokens},
+    {"m.idx", make_token_index, read_token_index},
+    {"tokenizer.json", make_tokenizer, read_tokenizer},
     {MANIFEST_NAME, make_manifest, read_manifest},
 };
 
