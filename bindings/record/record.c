@@ -16,7 +16,7 @@ double model_flops(const Compiled *c) {
 }
 
 double device_peak(const Plan *p, const Compiled *c) {
-  bool figures = p->cluster.gpu && !str_eq(c->device->name, "cpu");
+  bool figures = p->cluster.gpu && !c->device->host;
   double one = c->dtype == DT_F32 ? p->cluster.f32 : p->cluster.bf16;
   return figures ? one * c->mesh.world : 0;
 }

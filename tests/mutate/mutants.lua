@@ -359,7 +359,7 @@ return {
   { file = "bindings/record/record.c", suites = "record",
     from = "return flops * c->mesh.world / ranks;", to = "return flops * c->mesh.world;" },
   { file = "bindings/record/record.c", suites = "record",
-    from = "!str_eq(c->device->name, \"cpu\")", to = "true" },
+    from = "p->cluster.gpu && !c->device->host", to = "p->cluster.gpu" },
   { file = "bindings/record/log.c", suites = "record",
     from = "if (full && is_torn(path, st.st_size) &&", to = "if (false &&" },
   { file = "bindings/record/log.c", suites = "cli", from = "if (full && !append)", to = "if (false)" },

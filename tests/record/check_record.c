@@ -102,7 +102,7 @@ END_TEST
 
 /* The figures are those of GPUs: of a run on CPUs they say nothing. */
 START_TEST(share_of_the_peak) {
-  DeviceKind gpu = {.name = "cuda"}, cpu = {.name = "cpu"};
+  DeviceKind gpu = {.name = "cuda"}, cpu = {.name = "cpu", .host = true};
   Compiled c = {.mesh = {.world = 4}, .device = &gpu, .dtype = DT_BF16};
   Plan p = {.cluster = {.gpu = "h100", .bf16 = 989e12, .f32 = 67e12}};
   ck_assert_double_eq(device_peak(&p, &c), 4 * 989e12);
