@@ -217,6 +217,9 @@ START_TEST(broken_headers) {
     const char *header, *text;
   } bad[] = {
       {"[1]", "the header is not a JSON object"},
+      {"{\"__metadata__\":[]}", "\"__metadata__\" is not an object"},
+      {"{\"__metadata__\":{\"k\":1}}",
+       "\"__metadata__\": the value of \"k\" is not a text"},
       {"{\"a\":1}", "tensor \"a\" has no text \"dtype\""},
       {"{\"a\":{\"dtype\":3}}", "tensor \"a\" has no text \"dtype\""},
       {"{\"a\":{\"dtype\":\"F8_E5M2\"}}",

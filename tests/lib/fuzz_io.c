@@ -270,11 +270,21 @@ static weft_status read_weights(const Case *c, weft_error *e) {
   return st;
 }
 
+/* What is right is written again, as an export does. */
+static weft_status write_config(Job *j) {
+  Text out = {0};
+  bool known;
+  weft_status st = lang_hf_config(j->lp, DT_BF16, &out, &known, &j->e);
+  text_free(&out);
+  return st;
+}
+
 static weft_status read_config(const Case *c, weft_error *e) {
   char path[512];
   Arena *a = arena_new(NULL);
   Job j;
   weft_status st = job_load(&j, a, &(LangOptions){0}, path_of(c, "plan.lua", path));
+  if (st == WEFT_OK) st = write_config(&j);
   if (st == WEFT_EPLAN && j.d.errors)
     report_first(&j.d, e);
   else
