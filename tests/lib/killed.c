@@ -129,7 +129,7 @@ static void wait_a_moment(const Killed *k, const Rng *rng, int i) {
   off_t before = size_of(k->log);
   for (int n = 0; i % 2 && n < 4000 && size_of(k->log) < before + 600; n++)
     usleep(2000);
-  usleep((i % 2 ? 0 : 20000) + rng_u32(rng, (uint64_t)i) % (i % 2 ? 60000 : 380000));
+  usleep((i % 2 ? 0 : 20000) + rng_u32(rng, (uint64_t)i) % 380000);
 }
 
 static bool kill_all(const Killed *k, int times, uint64_t seed) {
