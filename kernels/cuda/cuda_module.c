@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "kernels/cuda/gemm.h"
+#include "gemm.h"
 
 enum { BESIDE = 4, EVENTS = 1024, LEAST_CAPABILITY = 80 };
 
