@@ -6,6 +6,7 @@
 
 #include "tile.h"
 #include "vecmath.h"
+#include "vm/graph/sequence.h"
 
 enum { TILE = 64, HEAD_MAX = 256 };
 typedef float TileHead[TILE * HEAD_MAX];   /* (TILE, D) with rows of Heads.ld */
@@ -13,58 +14,83 @@ typedef float TileTurned[HEAD_MAX * TILE]; /* (D, TILE) */
 typedef float TileScores[TILE * TILE];
 
 typedef struct Heads {
-  int64_t b, t, h, k;      /* batch, length, heads, kv heads */
+  int64_t b, t, h, k;      /* batch, queries, heads, kv heads */
   int d, ld;               /* head_dim; rounded up to whole vectors */
   float scale;
-  const int32_t *starts;   /* (B, T) or NULL */
-  int64_t tiles;           /* along T */
+  const int32_t *starts;   /* (B, t) or NULL */
+  SeqPiece query, key;     /* which of the sequence are here */
+  int64_t tiles, key_tiles;
 } Heads;
+
+/* Rows [row, row + n) of a tile, and the position of the first of them. Tiles end with the
+ * runs of a piece. */
+typedef struct Span {
+  int64_t row, pos;
+  int n;
+} Span;
+
+INLINE int64_t tiles_of_run(const SeqPiece *p) { return (p->run + TILE - 1) / TILE; }
+
+INLINE Span span_of(const SeqPiece *p, int64_t tile) {
+  int64_t each = tiles_of_run(p), run = tile / each, at = tile % each * TILE;
+  return (Span){run * p->run + at, p->first[run] + at, (int)MIN(TILE, p->run - at)};
+}
 
 INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
   const KTensor *q = &a->in[0], *k = &a->in[1];
   int d = a->attr->head_dim;
-  assert(q->ndim == 3 && k->ndim == 3 && d <= HEAD_MAX && q->dim[1] == k->dim[1]);
-  return (Heads){.b = q->dim[0],
-                 .t = q->dim[1],
-                 .h = q->dim[2] / d,
-                 .k = k->dim[2] / d,
-                 .d = d,
-                 .ld = whole_lanes(d),
-                 .scale = a->attr->scale,
-                 .starts = a->nin > starts_at ? a->in[starts_at].p : NULL,
-                 .tiles = (q->dim[1] + TILE - 1) / TILE};
+  int ranks = MAX(a->attr->n, 1);
+  int64_t T = q->dim[1] * ranks;
+  bool zigzag = a->attr->mirror;
+  assert(q->ndim == 3 && k->ndim == 3 && d <= HEAD_MAX && k->dim[1] == T);
+  Heads s = {.b = q->dim[0],
+             .t = q->dim[1],
+             .h = q->dim[2] / d,
+             .k = k->dim[2] / d,
+             .d = d,
+             .ld = whole_lanes(d),
+             .scale = a->attr->scale,
+             .starts = a->nin > starts_at ? a->in[starts_at].p : NULL,
+             .query = seq_piece(T, ranks, a->index, zigzag),
+             .key = seq_whole(T)};
+  s.tiles = s.query.runs * tiles_of_run(&s.query);
+  s.key_tiles = s.key.runs * tiles_of_run(&s.key);
+  return s;
 }
 
 /* The queries of a tile and the first key that each of them sees. Lanes past the end
  * repeat the last query; their results are not used. */
 typedef struct Queries {
-  int64_t b, first;
+  int64_t b, row, pos;
   int n;
   int32_t at[TILE], start[TILE];
   int32_t start_min, start_max;
 } Queries;
 
 INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
+  Span span = span_of(&s->query, tile);
   q->b = b;
-  q->first = tile * TILE;
-  q->n = (int)MIN(TILE, s->t - q->first);
+  q->row = span.row;
+  q->pos = span.pos;
+  q->n = span.n;
   q->start_min = INT32_MAX;
   q->start_max = 0;
   for (int i = 0; i < TILE; i++) {
-    int64_t t = q->first + MIN(i, q->n - 1);
-    q->at[i] = (int32_t)t;
-    q->start[i] = s->starts ? s->starts[b * s->t + t] : 0;
+    int64_t t = MIN(i, q->n - 1);
+    q->at[i] = (int32_t)(q->pos + t);
+    q->start[i] = s->starts ? s->starts[b * s->t + q->row + t] : 0;
     q->start_min = MIN(q->start_min, q->start[i]);
     q->start_max = MAX(q->start_max, q->start[i]);
   }
 }
 
-/* Whether some, and whether all, pairs of these queries and of keys [k0, k0+n) count. */
+/* Whether some, and whether all, pairs of these queries and of keys at positions
+ * [k0, k0+n) count. */
 INLINE bool sees_some(const Queries *q, int64_t k0, int n) {
-  return k0 <= q->first + q->n - 1 && k0 + n > q->start_min;
+  return k0 <= q->pos + q->n - 1 && k0 + n > q->start_min;
 }
 INLINE bool sees_all(const Queries *q, int64_t k0, int n) {
-  return k0 + n - 1 <= q->first && k0 >= q->start_max;
+  return k0 + n - 1 <= q->pos && k0 >= q->start_max;
 }
 
 /* c += p b for a tile of probabilities. On the diagonal, row i of p is zero after column i,
@@ -89,7 +115,7 @@ INLINE void load_head(float *dst, const KTensor *x, DType t, const Heads *s, int
   int64_t width = last_dim(x);
   int d = s->d;
   for (int i = 0; i < n; i++) {
-    const void *src = at(x->p, t, (b * s->t + r0 + i) * width + h * d);
+    const void *src = at(x->p, t, (b * x->dim[1] + r0 + i) * width + h * d);
     float *row = dst + i * s->ld;
 #pragma omp simd
     for (int j = 0; j < d; j++) row[j] = get(src, t, j);
@@ -110,7 +136,7 @@ INLINE void store_head(const KTensor *x, DType t, const float *tile, const Heads
                        int64_t b, int64_t h, int64_t r0, int n) {
   int64_t width = last_dim(x);
   for (int i = 0; i < n; i++) {
-    void *dst = at(x->p, t, (b * s->t + r0 + i) * width + h * s->d);
+    void *dst = at(x->p, t, (b * x->dim[1] + r0 + i) * width + h * s->d);
     const float *row = tile + i * s->ld;
 #pragma omp simd
     for (int j = 0; j < s->d; j++) put(dst, t, j, row[j]);

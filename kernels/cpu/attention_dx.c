@@ -9,10 +9,10 @@
 
 enum { Q, K, V, O, LSE, DO, STARTS }; /* operands */
 
-/* The scratch of one (batch, head), padded to whole tiles. */
+/* The scratch of one (batch, head): a whole tile for each of the queries. */
 typedef struct Room {
-  float *dq;    /* (T, ld) */
-  float *delta; /* (T) */
+  float *dq;    /* (tiles * TILE, ld) */
+  float *delta; /* (tiles * TILE) */
 } Room;
 
 static int64_t rows_padded(const Heads *s) { return s->tiles * TILE; }
@@ -36,10 +36,10 @@ INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_
   TileHead o, d;
   Room m = room_of(a, s, b, h);
   int64_t r0 = tile * TILE;
-  int n = (int)MIN(TILE, s->t - r0);
-  load_head(d, &a->in[DO], t, s, b, h, r0, n);
-  load_head(o, &a->in[O], t, s, b, h, r0, n);
-  for (int i = 0; i < n; i++) {
+  Span y = span_of(&s->query, tile);
+  load_head(d, &a->in[DO], t, s, b, h, y.row, y.n);
+  load_head(o, &a->in[O], t, s, b, h, y.row, y.n);
+  for (int i = 0; i < y.n; i++) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int j = 0; j < s->d; j++) sum += d[i * s->ld + j] * o[i * s->ld + j];
@@ -48,11 +48,11 @@ INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_
   memset(m.dq + r0 * s->ld, 0, (size_t)(TILE * s->ld) * sizeof *m.dq);
 }
 
-/* From scores and dP, both (queries, keys), to P and dS. */
+/* From scores and dP, both (queries, keys), to P and dS; `deltas` are of the queries. */
 INLINE void probabilities(float *p, float *ds, int64_t k0, const KernelArgs *a,
-                          const Heads *s, int64_t h, const Queries *q) {
-  const float *all = (const float *)a->in[LSE].p + (q->b * s->t + q->first) * s->h + h;
-  const float *deltas = room_of(a, s, q->b, h).delta + q->first;
+                          const Heads *s, int64_t h, const Queries *q,
+                          const float *deltas) {
+  const float *all = (const float *)a->in[LSE].p + (q->b * s->t + q->row) * s->h + h;
   for (int i = 0; i < q->n; i++) {
     float *pr = p + i * TILE, *dr = ds + i * TILE;
     float lse = all[i * s->h], delta = deltas[i];
@@ -69,8 +69,7 @@ INLINE void probabilities(float *p, float *ds, int64_t k0, const KernelArgs *a,
 
 /* A tile of keys with what belongs to it. */
 typedef struct Keys {
-  int64_t tile, first;
-  int n;
+  Span at;
   TileHead k, v, dk, dv;
   TileTurned kt, vt;
 } Keys;
@@ -81,52 +80,61 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
   TileHead x, g;
   TileScores p, ds;
   Queries q;
-  int d = s->d, ld = s->ld, n = y->n;
+  int d = s->d, ld = s->ld, n = y->at.n;
   queries_of(s, w->b, tile, &q);
-  if (!sees_some(&q, y->first, n)) return;
-  load_head(x, &a->in[Q], t, s, w->b, h, q.first, q.n);
-  load_head(g, &a->in[DO], t, s, w->b, h, q.first, q.n);
+  if (!sees_some(&q, y->at.pos, n)) return;
+  Room room = room_of(a, s, w->b, h);
+  load_head(x, &a->in[Q], t, s, w->b, h, q.row, q.n);
+  load_head(g, &a->in[DO], t, s, w->b, h, q.row, q.n);
   tile_mul(q.n, TILE, d, (Strided){x, ld, 1}, y->kt, TILE, p, TILE, false);
   tile_mul(q.n, TILE, d, (Strided){g, ld, 1}, y->vt, TILE, ds, TILE, false);
-  probabilities(p, ds, y->first, a, s, h, &q);
-  bool diagonal = tile == y->tile;
+  probabilities(p, ds, y->at.pos, a, s, h, &q, room.delta + tile * TILE);
+  bool diagonal = q.pos == y->at.pos;
   if (w->dq)
     mul_seen(diagonal, false, q.n, d, n, (Strided){ds, TILE, 1}, y->k, ld,
-             room_of(a, s, w->b, h).dq + q.first * ld, ld);
+             room.dq + tile * TILE * ld, ld);
   if (w->dkv) {
     mul_seen(diagonal, true, n, d, q.n, (Strided){ds, 1, TILE}, x, ld, y->dk, ld);
     mul_seen(diagonal, true, n, d, q.n, (Strided){p, 1, TILE}, g, ld, y->dv, ld);
   }
 }
 
+/* Whether the last query of a tile comes after key position `pos`. */
+INLINE bool reaches(const Heads *s, int64_t tile, int64_t pos) {
+  Span q = span_of(&s->query, tile);
+  return q.pos + q.n > pos;
+}
+
 /* One key tile against the query tiles of the heads that read it. */
 INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t tile,
                      DType t) {
   Keys y;
-  y.tile = tile;
-  y.first = tile * TILE;
-  y.n = (int)MIN(TILE, s->t - y.first);
-  load_head(y.k, &a->in[K], t, s, w->b, w->kv, y.first, y.n);
-  load_head(y.v, &a->in[V], t, s, w->b, w->kv, y.first, y.n);
-  turn_head(y.kt, y.k, s, y.n);
-  turn_head(y.vt, y.v, s, y.n);
+  y.at = span_of(&s->key, tile);
+  if (!w->dkv && !reaches(s, w->q0, y.at.pos)) return; /* then w has one query tile */
+  load_head(y.k, &a->in[K], t, s, w->b, w->kv, y.at.row, y.at.n);
+  load_head(y.v, &a->in[V], t, s, w->b, w->kv, y.at.row, y.at.n);
+  turn_head(y.kt, y.k, s, y.at.n);
+  turn_head(y.vt, y.v, s, y.at.n);
   memset(y.dk, 0, (size_t)(TILE * s->ld) * sizeof *y.dk);
   memset(y.dv, 0, (size_t)(TILE * s->ld) * sizeof *y.dv);
   for (int64_t h = w->h0; h < w->h1; h++)
-    for (int64_t i = MAX(tile, w->q0); i < w->q1; i++) tiles(w, a, s, &y, h, i, t);
+    for (int64_t i = w->q0; i < w->q1; i++)
+      if (reaches(s, i, y.at.pos)) tiles(w, a, s, &y, h, i, t);
   if (!w->dkv) return;
-  store_head(&a->out[1], t, y.dk, s, w->b, w->kv, y.first, y.n);
-  store_head(&a->out[2], t, y.dv, s, w->b, w->kv, y.first, y.n);
+  store_head(&a->out[1], t, y.dk, s, w->b, w->kv, y.at.row, y.at.n);
+  store_head(&a->out[2], t, y.dv, s, w->b, w->kv, y.at.row, y.at.n);
 }
 
 INLINE void work(const Task *w, const KernelArgs *a, const Heads *s, DType t) {
   for (int64_t h = w->h0; h < w->h1 && w->dq; h++)
     for (int64_t i = w->q0; i < w->q1; i++) begin_queries(a, s, w->b, h, i, t);
   for (int64_t i = w->k0; i < w->k1; i++) key_tile(w, a, s, i, t);
-  int64_t r0 = w->q0 * TILE, r1 = MIN(w->q1 * TILE, s->t);
   for (int64_t h = w->h0; h < w->h1 && w->dq; h++)
-    store_head(&a->out[0], t, room_of(a, s, w->b, h).dq + r0 * s->ld, s, w->b, h, r0,
-               (int)(r1 - r0));
+    for (int64_t i = w->q0; i < w->q1; i++) {
+      Span q = span_of(&s->query, i);
+      store_head(&a->out[0], t, room_of(a, s, w->b, h).dq + i * TILE * s->ld, s, w->b, h,
+                 q.row, q.n);
+    }
 }
 
 /* The three ways to share out: whole kv heads, query tiles, key tiles. */
@@ -135,19 +143,20 @@ typedef enum { WHOLE, QUERY_TILES, KEY_TILES } Share;
 static int64_t items_of(const Heads *s, Share share) {
   return share == WHOLE         ? s->b * s->k
          : share == QUERY_TILES ? s->b * s->h * s->tiles
-                                : s->b * s->k * s->tiles;
+                                : s->b * s->k * s->key_tiles;
 }
 
 static Task task_of(const Heads *s, Share share, int64_t i) {
-  int64_t group = s->h / s->k, tile = share == WHOLE ? 0 : i % s->tiles;
-  if (share != WHOLE) i /= s->tiles;
+  int64_t n = share == QUERY_TILES ? s->tiles : share == KEY_TILES ? s->key_tiles : 1;
+  int64_t group = s->h / s->k, tile = i % n;
+  i /= n;
   if (share == QUERY_TILES)
     return (Task){.b = i / s->h, .h0 = i % s->h, .h1 = i % s->h + 1,
                   .kv = i % s->h / group, .q0 = tile, .q1 = tile + 1, .k0 = 0,
-                  .k1 = tile + 1, .dq = true};
+                  .k1 = s->key_tiles, .dq = true};
   return (Task){.b = i / s->k, .h0 = i % s->k * group, .h1 = (i % s->k + 1) * group,
-                .kv = i % s->k, .q0 = tile, .q1 = s->tiles, .k0 = tile,
-                .k1 = share == WHOLE ? s->tiles : tile + 1, .dq = share == WHOLE,
+                .kv = i % s->k, .q0 = 0, .q1 = s->tiles, .k0 = tile,
+                .k1 = share == WHOLE ? s->key_tiles : tile + 1, .dq = share == WHOLE,
                 .dkv = true};
 }
 

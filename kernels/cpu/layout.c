@@ -53,6 +53,7 @@ typedef struct Runs {
   char *whole, *piece;   /* at one outer index: (L0, inner) and (L, inner) */
   int64_t part, run;     /* elements of the dimension: of a part, of a run */
   int parts;
+  bool mirror;           /* of the second part the runs count from its end */
   size_t inner;          /* bytes */
 } Runs;
 
@@ -63,6 +64,7 @@ static Runs runs_of(const KernelArgs *a, const KTensor *whole, int64_t l0, int64
   return (Runs){.part = l0 / parts,
                .run = l / parts,
                .parts = parts,
+               .mirror = a->attr->mirror,
                .inner = (size_t)inner * element(whole)};
 }
 
@@ -70,7 +72,8 @@ static Runs runs_of(const KernelArgs *a, const KTensor *whole, int64_t l0, int64
 static void move_piece(const Runs *c, int64_t p, bool join) {
   int64_t first = MIN(p * c->run, c->part), n = MIN(c->run, c->part - first);
   for (int j = 0; j < c->parts; j++) {
-    char *w = c->whole + (size_t)(j * c->part + first) * c->inner;
+    int64_t at = c->mirror && j % 2 ? c->part - c->run - first : first;
+    char *w = c->whole + (size_t)(j * c->part + at) * c->inner;
     char *d = c->piece + (size_t)(j * c->run) * c->inner;
     size_t bytes = (size_t)n * c->inner;
     memcpy(join ? w : d, join ? d : w, bytes);

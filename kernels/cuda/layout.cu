@@ -82,17 +82,20 @@ void cuda_concat(Device *d, const KernelArgs *a) {
  * of length `run` of each part, one after the other; what lies past a part's end is 0. */
 struct Runs {
   int64_t l0, l, part, run, inner;
+  bool mirror; /* of the second part the runs count from its end */
 };
 
 static Runs runs_of(const KernelArgs *a, int64_t l0, int64_t l, int64_t inner) {
   int64_t parts = a->attr->parts > 1 ? a->attr->parts : 1;
   assert(l0 % parts == 0 && l % parts == 0);
-  return Runs{l0, l, l0 / parts, l / parts, inner};
+  return Runs{l0, l, l0 / parts, l / parts, inner, a->attr->mirror != 0};
 }
 
 /* Where element (outer, at, in) of piece p is in the whole; -1: padding. */
 static __device__ int64_t in_whole(Runs c, int64_t p, int64_t outer, int64_t at, int64_t in) {
-  int64_t j = at / c.run, k = p * c.run + at % c.run;
+  int64_t j = at / c.run;
+  if (c.mirror && j % 2) p = c.part / c.run - 1 - p;
+  int64_t k = p * c.run + at % c.run;
   return k < c.part ? (outer * c.l0 + j * c.part + k) * c.inner + in : -1;
 }
 
@@ -116,6 +119,7 @@ __global__ void __launch_bounds__(BLOCK)
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
     int64_t o = i / row, at = i % row / c.inner, j = at / c.part, k = at % c.part;
     int64_t p = k / c.run;
+    if (c.mirror && j % 2) p = c.part / c.run - 1 - p;
     whole[i] = pieces[((p * outer + o) * c.l + j * c.run + k % c.run) * c.inner +
                       i % c.inner];
   }

@@ -98,7 +98,8 @@ typedef struct Tensor {
 typedef struct OpAttr {
   int32_t layout;        /* linear: 0 weight is [out,in], 1 [in,out] */
   int32_t head_dim;      /* rope, attention */
-  int32_t n;             /* split, concat: parts; pack, unpack: pieces */
+  int32_t n;             /* split, concat: parts; pack, unpack: pieces; attention: of the
+                            sequence, the queries are one; 0 or 1: they are all */
   int32_t dim;           /* collectives, slice: the dimension that is cut */
   uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
   int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
@@ -106,6 +107,8 @@ typedef struct OpAttr {
   int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; adamw: 1 moments are
                             rounded by chance */
   int32_t inverse;       /* rope: rotate back */
+  int32_t mirror;        /* slice, pack, unpack, collectives: the second of two parts is
+                            cut from its end; attention: zigzag, see sequence.h */
   int32_t vocab;         /* cross entropy: true vocabulary size */
   uint32_t cut;          /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
   float eps, scale, theta;

@@ -2,20 +2,22 @@
  * seen; the fields are int32_t, uint32_t or float. */
 #include "print_attr.h"
 
-#define INT(name) {#name, offsetof(OpAttr, name), false}
-#define REAL(name) {#name, offsetof(OpAttr, name), true}
+#define INT(name)                                                                        \
+  { #name, offsetof(OpAttr, name), false }
+#define REAL(name)                                                                       \
+  { #name, offsetof(OpAttr, name), true }
 
 static const struct {
   const char *name;
   size_t at;
   bool real;
 } field[] = {
-    INT(axes),      REAL(beta1),        REAL(beta2),       REAL(clip),
-    INT(cut),       INT(dim),           REAL(eps),         INT(head_dim),
-    INT(inverse),   INT(kind),          INT(layout),       INT(n),
-    INT(parts),     INT(red),           REAL(rope_factor), REAL(rope_high),
-    REAL(rope_low), INT(rope_original), REAL(scale),       REAL(theta),
-    INT(vocab),     REAL(weight_decay),
+    INT(axes),       REAL(beta1),    REAL(beta2),        REAL(clip),
+    INT(cut),        INT(dim),       REAL(eps),          INT(head_dim),
+    INT(inverse),    INT(kind),      INT(layout),        INT(mirror),
+    INT(n),          INT(parts),     INT(red),           REAL(rope_factor),
+    REAL(rope_high), REAL(rope_low), INT(rope_original), REAL(scale),
+    REAL(theta),     INT(vocab),     REAL(weight_decay),
 };
 _Static_assert(sizeof field / sizeof *field * 4 == sizeof(OpAttr), "a field has no row");
 

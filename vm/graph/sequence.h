@@ -1,0 +1,33 @@
+/* sequence.h - which tokens of a sequence the ranks of cp have: the one map for what is
+ * read, labels, positions, documents and who sees whom.
+ *
+ * A sequence of T tokens is cut into n runs, and rank r has run r; with `zigzag` into 2n
+ * runs, and rank r has runs r and 2n-1-r: then causal attention is the same work on all of
+ * them. */
+#ifndef WEFT_SEQUENCE_H
+#define WEFT_SEQUENCE_H
+
+#include <stdint.h>
+
+#include "vm/base/base.h"
+
+typedef struct SeqPiece {
+  int64_t run;           /* tokens of a run */
+  int runs;              /* 1 or 2 */
+  int64_t first[2];      /* position of the first token of each */
+} SeqPiece;
+
+/* What rank r of n has; n divides T, with zigzag twice n. */
+static inline SeqPiece seq_piece(int64_t T, int n, int r, bool zigzag) {
+  int64_t run = zigzag ? T / (2 * n) : T / n;
+  return (SeqPiece){run, zigzag ? 2 : 1, {r * run, (2 * n - 1 - r) * run}};
+}
+static inline SeqPiece seq_whole(int64_t T) {
+  return (SeqPiece){T, 1, {0, 0}};
+}
+/* The position of local place i. */
+static inline int64_t seq_at(const SeqPiece *p, int64_t i) {
+  return p->first[i / p->run] + i % p->run;
+}
+
+#endif
