@@ -143,7 +143,8 @@ static weft_status shrink_batch(Shrink *s, const Mesh *m, int was_microbatches) 
   TRY(schedule_fewest(s->lp, s->plan, m->size[AXIS_PP], least, &mbs, s->e));
   b->micro = micro;
   b->global = micro * dp * mbs * MAX(b->rounds, 1);
-  b->seq = MIN(b->seq, (32 + tp - 1) / tp * tp);
+  int64_t cp = m->size[AXIS_CP], unit = cp > 1 ? 2 * cp * tp : tp;
+  b->seq = MIN(b->seq, (32 + unit - 1) / unit * unit);
   note(s, "batch.global", was.global, b->global);
   note(s, "batch.micro", was.micro, b->micro);
   note(s, "batch.seq", was.seq, b->seq);

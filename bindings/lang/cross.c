@@ -70,7 +70,7 @@ static void check_tp(Cross *c) {
         "%d neither divides model.num_key_value_heads = %lld nor is a multiple of it", tp,
         (long long)kv)
         ->suggestion = legal;
-  check_sequence_cut(c->plan, tp, c->d);
+  check_sequence_cut(c->plan, c->mesh->size[AXIS_CP], tp, c->d);
 }
 
 static void check_evaluation(Cross *c) {
@@ -182,7 +182,8 @@ static void check_strategy(Cross *c) {
 /* Shards need several ranks; copies alone are stage 0. */
 static void check_copies(Cross *c) {
   int copies = c->mesh->size[AXIS_DP_REPLICATE];
-  if (c->plan->strategy.stage == 0 || copies == 1 || c->mesh->size[AXIS_DP_SHARD] > 1)
+  if (c->plan->strategy.stage == 0 || copies == 1 ||
+      c->mesh->size[AXIS_DP_SHARD] * c->mesh->size[AXIS_CP] > 1)
     return;
   diag_warn(c->d, "pointless", "mesh.dp_replicate",
             "all of dp = %d holds copies, so nothing is cut, as in stage 0", copies)
@@ -200,6 +201,11 @@ static void check_group(Cross *c) {
   if (s->stage < 3)
     diag_error(c->d, "strategy", path, "parameters are whole in stage %d", s->stage)
         ->suggestion = "it needs stage = 3";
+  else if (c->mesh->size[AXIS_CP] > 1)
+    diag_error(c->d, "not-built", path,
+               "with mesh.cp = %d shards are cut over dp_shard and cp together, and a "
+               "group is one of dp_shard alone: leave it out",
+               c->mesh->size[AXIS_CP]);
   else if (ranks % s->reshard_to)
     diag_error(c->d, "divisibility", path, "%d does not divide dp_shard = %d",
                s->reshard_to, ranks)
@@ -233,7 +239,7 @@ static void check_offload(Cross *c) {
         "an optimizer that runs on the host (%s) does not step before it knows the "
         "norm",
         path);
-  int ways = c->mesh->size[AXIS_DP_SHARD];
+  int ways = c->mesh->size[AXIS_DP_SHARD] * c->mesh->size[AXIS_CP];
   if (s->offload_params && ways == 1)
     diag_warn(
         c->d, "pointless", path,

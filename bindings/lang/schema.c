@@ -223,7 +223,12 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
   if (name && strcmp(f->key, "param_dtype") == 0) c->plan->dtype = dtype_named(name);
   if (name && strcmp(f->key, "state_dtype") == 0) c->plan->opt.state = dtype_named(name);
   if (name && strcmp(f->key, "reduce_dtype") == 0) c->plan->reduce = dtype_named(name);
-  if (name && strcmp(f->key, "balance") == 0)
+  if (name && strcmp(f->scope, "cp") == 0) {
+    if (strcmp(f->key, "comm") == 0)
+      c->plan->cp.comm = strcmp(name, "a2a") == 0 ? CP_A2A : CP_ALLGATHER;
+    else
+      c->plan->cp.in_order = strcmp(name, "none") == 0;
+  } else if (name && strcmp(f->key, "balance") == 0)
     c->plan->pp.by_cost = strcmp(name, "cost") == 0;
   if (name && strcmp(f->key, "too_long") == 0)
     c->plan->packed.too_long = name[0] == 's'   ? TOO_LONG_SPLIT

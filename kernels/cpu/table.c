@@ -7,6 +7,7 @@
 #define cpu_all_reduce NULL
 #define cpu_all_gather NULL
 #define cpu_reduce_scatter NULL
+#define cpu_all_to_all NULL
 
 static const Kernel kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cpu_##name,

@@ -14,11 +14,11 @@ __global__ void __launch_bounds__(THREADS)
   int64_t at = first + row;
   float sum = 0, most = -INFINITY, out[D / SHARE];
   for (int i = 0; i < D / SHARE; i++) out[i] = 0;
-  load_tile(mine, q, s, b, h, s.h, first);
+  load_tile(mine, q, s, s.t, b, h, s.h, first);
   int64_t seen = s.starts && first < s.t ? s.starts[b * s.t + first] : 0;
-  for (int64_t k0 = seen / ROWS * ROWS; k0 < first + ROWS && k0 < s.t; k0 += ROWS) {
+  for (int64_t k0 = seen / ROWS * ROWS; k0 < seen_end(s, first); k0 += ROWS) {
     __syncthreads();
-    load_tile(keys, k, s, b, kv, s.k, k0);
+    load_tile(keys, k, s, s.keys, b, kv, s.k, k0);
     __syncthreads();
     float x[ROWS / SHARE], top = most;
     for (int j = 0; j < ROWS / SHARE; j++) {
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(THREADS)
     sum = sum * fade + lanes_sum(more, SHARE);
     most = top;
     __syncthreads();
-    load_tile(keys, v, s, b, kv, s.k, k0);
+    load_tile(keys, v, s, s.keys, b, kv, s.k, k0);
     __syncthreads();
     for (int i = 0; i < D / SHARE; i++) {
       int c = i * SHARE + lane;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(THREADS)
     }
   }
   for (int i = 0; i < D / SHARE; i++) out[i] /= sum;
-  store_row<D>(o, out, s, b, h, s.h, at, lane);
+  store_row<D>(o, out, s, s.t, b, h, s.h, at, lane);
   if (lane == 0 && at < s.t) lse[(b * s.t + at) * s.h + h] = most + logf(sum);
 }
 

@@ -6,21 +6,42 @@
 #define WEFT_CUDA_ATTENTION_H
 
 #include "kernel.cuh"
+#include "vm/graph/sequence.h"
 
 enum { ROWS = 16, SHARE = 8, THREADS = ROWS * SHARE };
 
 struct Heads {
-  int64_t b, t, h, k; /* batch, length, heads, kv heads */
+  int64_t b, t, keys, h, k; /* batch, queries, keys, heads, kv heads */
   int d;
   float scale;
-  const int32_t *starts; /* (B, T): the first token of a document; or NULL */
+  const int32_t *starts; /* (B, t): the first token of a document; or NULL */
+  SeqPiece piece;        /* of the sequence, that the queries are */
 };
 
 static inline Heads heads_of(const KernelArgs *a, int starts_at) {
   const KTensor *q = &a->in[0], *k = &a->in[1];
   int d = a->attr->head_dim;
-  return Heads{q->dim[0], q->dim[1], q->dim[2] / d, k->dim[2] / d, d, a->attr->scale,
-               a->nin > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL};
+  int n = a->attr->n > 1 ? a->attr->n : 1;
+  assert(k->dim[1] == n * q->dim[1]);
+  return Heads{q->dim[0],
+               q->dim[1],
+               k->dim[1],
+               q->dim[2] / d,
+               k->dim[2] / d,
+               d,
+               a->attr->scale,
+               a->nin > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
+               seq_piece(k->dim[1], n, a->index, a->attr->mirror != 0)};
+}
+
+/* The position of row `t` of the queries. */
+static __device__ __forceinline__ int64_t position(const Heads &s, int64_t t) {
+  return s.piece.first[t / s.piece.run] + t % s.piece.run;
+}
+/* The end of the keys that a tile of rows of the queries may see. */
+static __device__ __forceinline__ int64_t seen_end(const Heads &s, int64_t first) {
+  int64_t last = first + ROWS < s.t ? first + ROWS - 1 : s.t - 1;
+  return first < s.t ? position(s, last) + 1 : 0;
 }
 
 /* ROWS rows of a head; padding of one keeps rows in different banks. */
@@ -28,32 +49,32 @@ template <int D> struct Tile {
   float v[ROWS][D + 1];
 };
 
-/* Rows [first, first + ROWS) of head h of n heads; zero past the end. */
+/* Rows [first, first + ROWS) of head h of n heads of x(B,rows,n*D); zero past the end. */
 template <int D, typename T>
-__device__ void load_tile(Tile<D> &to, const T *x, const Heads &s, int64_t b, int64_t h,
-                          int64_t n, int64_t first) {
+__device__ void load_tile(Tile<D> &to, const T *x, const Heads &s, int64_t rows, int64_t b,
+                          int64_t h, int64_t n, int64_t first) {
   for (int i = threadIdx.x; i < ROWS * s.d; i += THREADS) {
     int r = i / s.d, c = i % s.d;
     int64_t t = first + r;
-    to.v[r][c] = t < s.t ? load(x[((b * s.t + t) * n + h) * s.d + c]) : 0;
+    to.v[r][c] = t < rows ? load(x[((b * rows + t) * n + h) * s.d + c]) : 0;
   }
 }
 
 /* One row of it, from the registers of the eight threads that share the row. */
 template <int D, typename T>
-__device__ void store_row(T *y, const float *v, const Heads &s, int64_t b, int64_t h,
-                          int64_t n, int64_t t, int lane) {
-  if (t >= s.t) return;
+__device__ void store_row(T *y, const float *v, const Heads &s, int64_t rows, int64_t b,
+                          int64_t h, int64_t n, int64_t t, int lane) {
+  if (t >= rows) return;
   for (int i = 0; i < D / SHARE; i++) {
     int c = i * SHARE + lane;
-    if (c < s.d) y[((b * s.t + t) * n + h) * s.d + c] = rounded<T>(v[i]);
+    if (c < s.d) y[((b * rows + t) * n + h) * s.d + c] = rounded<T>(v[i]);
   }
 }
 
-/* Whether a query sees a key, both inside of the sequence. */
+/* Whether row `query` of the queries sees a key. */
 static __device__ __forceinline__ bool sees(const Heads &s, int64_t b, int64_t query,
                                             int64_t key) {
-  if (query >= s.t || key > query) return false;
+  if (query >= s.t || key > position(s, query)) return false;
   return !s.starts || key >= s.starts[b * s.t + query];
 }
 

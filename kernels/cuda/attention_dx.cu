@@ -33,11 +33,11 @@ __global__ void __launch_bounds__(THREADS)
   float out[D / SHARE], l = lse[stat], de = delta[stat];
   for (int i = 0; i < D / SHARE; i++) out[i] = 0;
   int64_t seen = s.starts && first < s.t ? s.starts[b * s.t + first] : 0;
-  for (int64_t k0 = seen / ROWS * ROWS; k0 < first + ROWS && k0 < s.t; k0 += ROWS) {
+  for (int64_t k0 = seen / ROWS * ROWS; k0 < seen_end(s, first); k0 += ROWS) {
     float x[ROWS / SHARE];
     __syncthreads();
-    load_tile(part, q, s, b, h, s.h, first);
-    load_tile(keys, k, s, b, kv, s.k, k0);
+    load_tile(part, q, s, s.t, b, h, s.h, first);
+    load_tile(keys, k, s, s.keys, b, kv, s.k, k0);
     __syncthreads();
     for (int j = 0; j < ROWS / SHARE; j++) {
       int c = j * SHARE + lane;
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(THREADS)
                  : 0;
     }
     __syncthreads();
-    load_tile(part, d_o, s, b, h, s.h, first);
-    load_tile(keys, v, s, b, kv, s.k, k0);
+    load_tile(part, d_o, s, s.t, b, h, s.h, first);
+    load_tile(keys, v, s, s.keys, b, kv, s.k, k0);
     __syncthreads();
     for (int j = 0; j < ROWS / SHARE; j++) {
       int c = j * SHARE + lane;
@@ -55,14 +55,14 @@ __global__ void __launch_bounds__(THREADS)
       ds[row][c] = x[j] * (dp - de) * s.scale;
     }
     __syncthreads();
-    load_tile(keys, k, s, b, kv, s.k, k0);
+    load_tile(keys, k, s, s.keys, b, kv, s.k, k0);
     __syncthreads();
     for (int i = 0; i < D / SHARE; i++) {
       int c = i * SHARE + lane;
       for (int j = 0; j < ROWS && c < s.d; j++) out[i] += ds[row][j] * keys.v[j][c];
     }
   }
-  store_row<D>(dq, out, s, b, h, s.h, at, lane);
+  store_row<D>(dq, out, s, s.t, b, h, s.h, at, lane);
 }
 
 /* Grid: key tiles, kv heads, batch. A row is a key here. */
@@ -79,22 +79,23 @@ __global__ void __launch_bounds__(THREADS)
   float out_k[D / SHARE], out_v[D / SHARE];
   for (int i = 0; i < D / SHARE; i++) out_k[i] = out_v[i] = 0;
   for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-    for (int64_t q0 = first; q0 < s.t; q0 += ROWS) {
+    for (int64_t q0 = 0; q0 < s.t; q0 += ROWS) {
+      if (seen_end(s, q0) <= first) continue;
       __syncthreads();
-      load_tile(mine, k, s, b, kv, s.k, first);
-      load_tile(part, q, s, b, h, s.h, q0);
+      load_tile(mine, k, s, s.keys, b, kv, s.k, first);
+      load_tile(part, q, s, s.t, b, h, s.h, q0);
       __syncthreads();
       for (int j = 0; j < ROWS / SHARE; j++) {
         int c = j * SHARE + lane;
         int64_t at = q0 + c;
-        p[row][c] = key < s.t && sees(s, b, at, key)
+        p[row][c] = key < s.keys && sees(s, b, at, key)
                         ? expf(dot<D>(mine.v[row], part.v[c], s.d) * s.scale -
                                lse[(b * s.t + at) * s.h + h])
                         : 0;
       }
       __syncthreads();
-      load_tile(mine, v, s, b, kv, s.k, first);
-      load_tile(part, d_o, s, b, h, s.h, q0);
+      load_tile(mine, v, s, s.keys, b, kv, s.k, first);
+      load_tile(part, d_o, s, s.t, b, h, s.h, q0);
       __syncthreads();
       for (int j = 0; j < ROWS / SHARE; j++) {
         int c = j * SHARE + lane;
@@ -108,20 +109,21 @@ __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < ROWS && c < s.d; j++) out_v[i] += p[row][j] * part.v[j][c];
       }
       __syncthreads();
-      load_tile(part, q, s, b, h, s.h, q0);
+      load_tile(part, q, s, s.t, b, h, s.h, q0);
       __syncthreads();
       for (int i = 0; i < D / SHARE; i++) {
         int c = i * SHARE + lane;
         for (int j = 0; j < ROWS && c < s.d; j++) out_k[i] += ds[row][j] * part.v[j][c];
       }
     }
-  store_row<D>(dk, out_k, s, b, kv, s.k, key, lane);
-  store_row<D>(dv, out_v, s, b, kv, s.k, key, lane);
+  store_row<D>(dk, out_k, s, s.keys, b, kv, s.k, key, lane);
+  store_row<D>(dv, out_v, s, s.keys, b, kv, s.k, key, lane);
 }
 
 void cuda_attention_dx(Device *dev, const KernelArgs *a) {
   Heads s = heads_of(a, STARTS);
   int64_t n = s.b * s.t * s.h, tiles = (s.t + ROWS - 1) / ROWS;
+  int64_t key_tiles = (s.keys + ROWS - 1) / ROWS;
   float *delta = (float *)a->work;
   const float *lse = data<const float>(&a->in[LSE]);
   by_type(a->in[Q].dtype, [&](auto *p) {
@@ -134,7 +136,7 @@ void cuda_attention_dx(Device *dev, const KernelArgs *a) {
       constexpr int D = decltype(size)::size;
       LAUNCH((query_gradients<D, T>), Dim3((unsigned)tiles, (unsigned)s.h, (unsigned)s.b),
              THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta, data<T>(&a->out[0]));
-      LAUNCH((key_gradients<D, T>), Dim3((unsigned)tiles, (unsigned)s.k, (unsigned)s.b),
+      LAUNCH((key_gradients<D, T>), Dim3((unsigned)key_tiles, (unsigned)s.k, (unsigned)s.b),
              THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta, data<T>(&a->out[1]),
              data<T>(&a->out[2]));
     });

@@ -5,6 +5,7 @@
 #define cuda_all_reduce NULL
 #define cuda_all_gather NULL
 #define cuda_reduce_scatter NULL
+#define cuda_all_to_all NULL
 
 /* What attention.cuh has kernels for. */
 static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {

@@ -156,7 +156,7 @@ static void rope(RefArgs *a) {
 
 /* One query of attention: where things lie, and the keys that it sees. */
 typedef struct Query {
-  int64_t d, H, K, T, b, t, h, from;
+  int64_t d, H, K, T, keys, b, t, h, from, at; /* at: its position; T: queries */
   double scale;
 } Query;
 
@@ -164,7 +164,7 @@ static int64_t q_at(const Query *q) {
   return ((q->b * q->T + q->t) * q->H + q->h) * q->d;
 }
 static int64_t k_at(const Query *q, int64_t s) {
-  return ((q->b * q->T + s) * q->K + q->h * q->K / q->H) * q->d;
+  return ((q->b * q->keys + s) * q->K + q->h * q->K / q->H) * q->d;
 }
 static double dot(const double *x, const double *y, int64_t n) {
   double sum = 0;
@@ -177,12 +177,17 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
   int64_t d = a->attr->head_dim, B = a->in[0].dim[0], T = a->in[0].dim[1];
   Query q = {.d = d,
              .T = T,
+             .keys = a->in[1].dim[1],
              .H = a->in[0].dim[2] / d,
              .K = a->in[1].dim[2] / d,
              .scale = a->attr->scale};
+  /* Of 2n runs piece p has the p-th from the front and, behind it, the p-th from the back;
+   * without zigzag the p-th of n. */
+  int64_t half = a->attr->mirror ? T / 2 : T, back = q.keys - (a->index + 1) * half;
   for (q.b = 0; q.b < B; q.b++)
     for (q.t = 0; q.t < T; q.t++)
       for (q.h = 0; q.h < q.H; q.h++) {
+        q.at = q.t < half ? a->index * half + q.t : back + q.t - half;
         q.from = a->nin > starts ? (int64_t)IN(starts)[q.b * T + q.t] : 0;
         fn(a, &q);
       }
@@ -191,13 +196,13 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
 static void attention_query(RefArgs *a, const Query *q) {
   double most = -INFINITY, sum = 0;
   const double *x = IN(0) + q_at(q);
-  for (int64_t s = q->from; s <= q->t; s++)
+  for (int64_t s = q->from; s <= q->at; s++)
     most = fmax(most, q->scale * dot(x, IN(1) + k_at(q, s), q->d));
-  for (int64_t s = q->from; s <= q->t; s++)
+  for (int64_t s = q->from; s <= q->at; s++)
     sum += exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most);
   double *o = OUT(0) + q_at(q);
   for (int64_t i = 0; i < q->d; i++) o[i] = 0;
-  for (int64_t s = q->from; s <= q->t; s++) {
+  for (int64_t s = q->from; s <= q->at; s++) {
     double p = exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most) / sum;
     for (int64_t i = 0; i < q->d; i++) o[i] += p * IN(2)[k_at(q, s) + i];
   }
@@ -412,7 +417,7 @@ static void attention_dx_query(RefArgs *a, const Query *q) {
   const double *x = IN(0) + q_at(q), *dy = IN(5) + q_at(q);
   double lse = IN(4)[(q->b * q->T + q->t) * q->H + q->h];
   double delta = dot(dy, IN(3) + q_at(q), q->d);
-  for (int64_t s = q->from; s <= q->t; s++) {
+  for (int64_t s = q->from; s <= q->at; s++) {
     int64_t k = k_at(q, s);
     double p = exp(q->scale * dot(x, IN(1) + k, q->d) - lse);
     double ds = p * (dot(dy, IN(2) + k, q->d) - delta) * q->scale;
@@ -448,6 +453,7 @@ static void ce_dx(RefArgs *a) {
 static int64_t source(const RefArgs *a, int64_t p, int64_t i, int64_t l0, int64_t l) {
   int64_t parts = a->attr->parts > 1 ? a->attr->parts : 1;
   int64_t run = l / parts, part = l0 / parts, in_part = p * run + i % run;
+  if (a->attr->mirror && i / run == 1) in_part = part - (p + 1) * run + i % run;
   return in_part < part ? i / run * part + in_part : -1;
 }
 
@@ -569,6 +575,7 @@ static void scal_zero(RefArgs *a) {
 #define all_reduce NULL
 #define all_gather NULL
 #define reduce_scatter NULL
+#define all_to_all NULL
 RefFn *const ref_ops[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = name,
 #include "vm/graph/ops.def"

@@ -72,7 +72,8 @@ static Tid layer(B *b, int i, Tid x) {
   Tid tv = linear(b, i, "self_attn.v_proj", h, kv, c, o->bias);
   tq = op(b, OP_rope, (Tid[]){tq, pos}, 2, rope, NULL);
   tk = op(b, OP_rope, (Tid[]){tk, pos}, 2, rope, NULL);
-  Tid a = op(b, OP_attention, (Tid[]){tq, tk, tv}, 3, att, NULL);
+  Tid qkv[4] = {tq, tk, tv, o->packed ? graph_input(b->g, IN_DOC_STARTS) : -1};
+  Tid a = op(b, OP_attention, qkv, o->packed ? 4 : 3, att, NULL);
   x = OP(b, add, NULL, NONE, x, linear(b, i, "self_attn.o_proj", a, c, q, o->bias));
   h = norm(b, i, "post_attention_layernorm.weight", x, c);
   Tid gate = linear(b, i, "mlp.gate_proj", h, ffn, c, false);
@@ -167,7 +168,9 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
   t->diags.arena = t->arena;
   t->plan = (Plan){
       .name = "toy",
-      .mesh = {.tp = o->tp, .pp = o->pp, .dp = o->dp, .dp_replicate = o->replicate},
+      .mesh = {.tp = o->tp, .pp = o->pp, .dp = o->dp, .dp_replicate = o->replicate, .cp = o->cp},
+      .cp = o->how,
+      .packed = {.on = o->packed, .within = true, .separator = 3},
       .strategy = o->strategy,
       .tp = o->rules ? o->rules : llama_rules,
       .ntp = o->rules ? o->nrules : LEN(llama_rules),

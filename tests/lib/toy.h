@@ -8,6 +8,9 @@
 typedef struct ToyOptions {
   int layers, hidden, heads, kv_heads, ffn, vocab;
   int tp, pp, dp;
+  int cp;                /* 0: 1 */
+  CpPlan how;            /* attention over cp */
+  bool packed;           /* token 3 ends a document */
   int micro, microbatches, seq;
   int rounds;            /* 0: 1 */
   bool whole_logits;     /* no loss_parallel */

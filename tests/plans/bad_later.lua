@@ -5,6 +5,7 @@ return weft.plan {
   model     = weft.model "llama-tiny",
   strategy  = "fsdp2",
   mesh      = { tp = 2, cp = 2, ep = 4 },
+  cp        = { comm = "ring" },
   schedule  = "DualPipe",
   precision = { param_dtype = "fp8" },
   moe       = { capacity = 1 },
@@ -13,10 +14,10 @@ return weft.plan {
   expect    = { peak_gib = weft.at_most(80) },
   nccl      = false,
 }
---> bad_later.lua:7: error: plan.mesh.cp: cp = 2 is not built yet (mesh.tp with strategy.sequence_parallel cuts sequences between layers)
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)
---> bad_later.lua:8: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)
---> bad_later.lua:9: error: plan.precision.param_dtype: "fp8" is not built yet ("bf16" and "f32" are built)
---> bad_later.lua:10: error: plan.moe: moe is not built yet (models without experts are built)
---> bad_later.lua:11: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
+--> bad_later.lua:8: error: plan.cp.comm: "ring" is not built yet ("allgather" and "a2a" are built)
+--> bad_later.lua:9: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)
+--> bad_later.lua:10: error: plan.precision.param_dtype: "fp8" is not built yet ("bf16" and "f32" are built)
+--> bad_later.lua:11: error: plan.moe: moe is not built yet (models without experts are built)
+--> bad_later.lua:12: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
 --> 6 errors

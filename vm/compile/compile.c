@@ -144,7 +144,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   TRY(compile_units(in, true, a, &u, d, e));
   mesh_split_tp(&c->mesh, u->tp_copies);
   mesh_split_dp(&c->mesh, plan_reshard_group(in->plan, &c->mesh));
-  c->seq = u->seq, c->vocab = u->vocab;
+  c->seq = u->seq, c->tokens = u->tokens, c->vocab = u->vocab;
   c->logits = u->logits, c->logits_cut = u->logits_cut;
   for (int i = 0; i < u->ncomm; i++)
     comm_for(&comms, u->comm[i], NULL, 0);

@@ -38,7 +38,7 @@ void rank_trace(Rank *r, struct Tracer *t);
 double *rank_scalars(Rank *r);
 int32_t *rank_input(Rank *r, InputKind k);
 static inline size_t staged_bytes(const Compiled *c) {
-  return (size_t)c->microbatches * (size_t)c->micro * (size_t)c->seq * sizeof(int32_t);
+  return (size_t)c->microbatches * (size_t)c->micro * (size_t)c->tokens * sizeof(int32_t);
 }
 /* Bytes of the host that a rank of this pp rank holds besides its arena. */
 typedef struct RankHeld {

@@ -13,6 +13,7 @@
 #include "vm/comm/control.h"
 #include "scaler.h"
 #include "trace.h"
+#include "vm/graph/sequence.h"
 
 typedef struct Watchdog {
   uint64_t ticks;
@@ -115,13 +116,14 @@ weft_status piece_fill(Worker *w, StateKind k, int param, PartValues values, voi
                        weft_error *e);
 
 /* ---- packed.c ---- */
-/* Of a row with its labels as the data gives them: where each token's document begins (or,
- * for positions, how far the token is from there). A row begins a document; unpacked, it is
- * one. */
-void packed_places(const Packed *p, const int32_t *row, const int32_t *labels, int64_t n,
-                   bool positions, int32_t *to);
-/* Labels that do not count become LABEL_IGNORED. */
-void packed_labels(const Packed *p, const int32_t *row, int64_t n, int32_t *labels);
+/* Of a piece of a row, which is given with its labels as the data gives them: where each
+ * token's document begins in the row (or, for positions, how far the token is from there).
+ * A row begins a document; unpacked, it is one. */
+void packed_places(const Packed *p, const int32_t *row, const int32_t *labels,
+                   const SeqPiece *piece, bool positions, int32_t *to);
+/* Its labels; those that do not count are LABEL_IGNORED. */
+void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
+                   const SeqPiece *piece, int32_t *to);
 
 /* ---- agree.c ---- */
 /* run_agree with the facts of the options, this build and the programs. */

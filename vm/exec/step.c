@@ -22,42 +22,31 @@ static int64_t global_row(const Run *r, int dp_index, int64_t i) {
   return i / micro * micro * run_dp(r) + dp_index * micro + i % micro;
 }
 
-static void fill_ids(const Run *r, int dp_index, const int32_t *from, int32_t *to) {
-  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
-  for (int64_t i = 0; i < rows; i++)
-    memcpy(to + i * T, from + global_row(r, dp_index, i) * T, (size_t)T * sizeof *to);
-}
-
-static void fill_labels(const Run *r, int dp_index, const int32_t *tokens,
-                        const int32_t *labels, int32_t *to) {
-  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
-  fill_ids(r, dp_index, labels, to);
-  for (int64_t i = 0; i < rows; i++)
-    packed_labels(&r->plan->packed, tokens + global_row(r, dp_index, i) * T, T,
-                  to + i * T);
-}
-
-static void fill_places(const Run *r, int dp_index, const int32_t *tokens,
-                        const int32_t *labels, bool positions, int32_t *to) {
-  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
-  for (int64_t i = 0; i < rows; i++) {
-    int64_t at = global_row(r, dp_index, i) * T;
-    packed_places(&r->plan->packed, tokens + at, labels + at, T, positions, to + i * T);
+/* What a rank reads: its rows, and of each the tokens that it has. */
+static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *labels,
+                       InputKind k, int32_t *to) {
+  const Run *r = w->run;
+  const Mesh *m = &r->c->mesh;
+  const Packed *packed = &r->plan->packed;
+  int dp_index = mesh_index(m, AXES_DP, w->rank);
+  SeqPiece piece = seq_piece(r->c->seq, m->size[AXIS_CP], mesh_coord(m, w->rank, AXIS_CP),
+                             !r->plan->cp.in_order && m->size[AXIS_CP] > 1);
+  int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
+  for (int64_t i = 0; i < rows; i++, to += r->c->tokens) {
+    int64_t row = global_row(r, dp_index, i) * r->c->seq;
+    if (k == IN_TOKENS)
+      seq_take(&piece, tokens + row, to);
+    else if (k == IN_LABELS)
+      packed_labels(packed, tokens + row, labels + row, &piece, to);
+    else
+      packed_places(packed, tokens + row, labels + row, &piece, k == IN_POSITIONS, to);
   }
 }
 
 void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels) {
-  const Run *r = w->run;
-  int dp_index = mesh_index(&r->c->mesh, AXES_DP, w->rank);
   for (int k = IN_TOKENS; k <= IN_DOC_STARTS; k++) {
     int32_t *to = rank_input(w->r, (InputKind)k);
-    if (!to) continue;
-    if (k == IN_TOKENS)
-      fill_ids(r, dp_index, tokens, to);
-    else if (k == IN_LABELS)
-      fill_labels(r, dp_index, tokens, labels, to);
-    else
-      fill_places(r, dp_index, tokens, labels, k == IN_POSITIONS, to);
+    if (to) fill_input(w, tokens, labels, (InputKind)k, to);
   }
 }
 

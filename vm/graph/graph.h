@@ -101,6 +101,7 @@ typedef struct OpAttr {
   int32_t n;             /* split, concat: parts; pack, unpack: pieces; attention: of the
                             sequence, the queries are one; 0 or 1: they are all */
   int32_t dim;           /* collectives, slice: the dimension that is cut */
+  int32_t from;          /* all_to_all: the one that was cut before */
   uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
   int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
   int32_t parts;         /* slice, all_gather...: Dim.parts of the cut dimension */

@@ -20,14 +20,20 @@ typedef struct SeqPiece {
 /* What rank r of n has; n divides T, with zigzag twice n. */
 static inline SeqPiece seq_piece(int64_t T, int n, int r, bool zigzag) {
   int64_t run = zigzag ? T / (2 * n) : T / n;
-  return (SeqPiece){run, zigzag ? 2 : 1, {r * run, (2 * n - 1 - r) * run}};
+  SeqPiece p = {run, zigzag ? 2 : 1, {r * run, (2 * n - 1 - r) * run}};
+  return p;
 }
 static inline SeqPiece seq_whole(int64_t T) {
-  return (SeqPiece){T, 1, {0, 0}};
+  return seq_piece(T, 1, 0, false);
 }
 /* The position of local place i. */
 static inline int64_t seq_at(const SeqPiece *p, int64_t i) {
   return p->first[i / p->run] + i % p->run;
+}
+/* The tokens of a row that are here. */
+static inline void seq_take(const SeqPiece *p, const int32_t *row, int32_t *to) {
+  for (int k = 0; k < p->runs; k++)
+    memcpy(to + k * p->run, row + p->first[k], (size_t)p->run * sizeof *to);
 }
 
 #endif

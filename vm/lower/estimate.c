@@ -38,7 +38,7 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
 static double tail_seconds(const Plan *plan, const Mesh *m, const RankShare *r,
                            double backward) {
   const Cluster *k = &plan->cluster;
-  Link dp = link_of(m, k, AXES_DP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
+  Link dp = link_of(m, k, AXES_DP_CP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
   double reduce = link_ring(&dp, (double)r->reduced, r->reduced > 0, true) +
                   link_ring(&dp, (double)r->scattered, r->scattered > 0, false) +
                   link_ring(&tp, (double)r->reduced_tp, r->reduced_tp > 0, true);
@@ -122,7 +122,8 @@ Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *pla
     }
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
                          (double)x->reduced_tp);
-    e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + (double)x->reduced +
+    e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_CP, mbs) +
+                         (double)x->reduced +
                          (double)x->scattered + (double)x->gathered + moved_bytes(l[r]));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }

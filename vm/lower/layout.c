@@ -27,6 +27,7 @@ typedef struct Cuts {
 
 AxisSet flat_axes(const Plan *plan, const Mesh *m) {
   AxisSet dp = m->size[AXIS_DP_REPLICATE] == 1 ? AXES_DP : AXIS_BIT(AXIS_DP_SHARD);
+  if (m->size[AXIS_CP] > 1) dp |= AXIS_BIT(AXIS_CP);
   return plan->strategy.stage > 0 && mesh_size(m, dp) > 1 ? dp : 0;
 }
 
@@ -221,7 +222,8 @@ static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKin
 static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
   int n = 0;
   partial = mesh_axes(m, partial);
-  AxisSet dp = partial & AXIS_BIT(AXIS_DP_SHARD), rest = partial & ~dp;
+  AxisSet dp = partial & (AXIS_BIT(AXIS_DP_SHARD) | AXIS_BIT(AXIS_CP));
+  AxisSet rest = partial & ~dp;
   if (dp) sum[n++] = dp;
   if (rest) sum[n++] = rest;
 }
@@ -294,7 +296,7 @@ uint64_t temp_of(const Stages *st, int rank) {
 }
 
 static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l) {
-  uint64_t bytes = input_bytes(microbatches, st->u->micro, st->u->seq);
+  uint64_t bytes = input_bytes(microbatches, st->u->micro, st->u->tokens);
   uint64_t mask = inputs_of(st, rank);
   for (int k = 0; k < IN_N; k++)
     l->input[k] = mask >> k & 1 ? place_bytes(l, bytes) : UINT64_MAX;

@@ -54,7 +54,7 @@ uint64_t layout_at(const Layout *l, RegionKind kind, int param);
 uint64_t post_validation_bytes(const Regions *s);
 /* The inputs that a rank reads, 1 << InputKind, and the bytes of each for a step. */
 uint64_t inputs_of(const Stages *st, int rank);
-uint64_t input_bytes(int64_t microbatches, int64_t micro, int64_t seq);
+uint64_t input_bytes(int64_t microbatches, int64_t micro, int64_t tokens);
 /* The workspace of a rank. */
 uint64_t temp_of(const Stages *st, int rank);
 

@@ -201,7 +201,7 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
     bind_buffer(e, m, buf[k]);
   if (ev->unit == e->u->loss && e->u->context)
     e->p->logits = e->dyn.at[call.dyn + DYN_FI] + e->u->logits_at;
-  uint64_t mb_bytes = (uint64_t)(e->u->micro * e->u->seq * 4);
+  uint64_t mb_bytes = (uint64_t)(e->u->micro * e->u->tokens * 4);
   for (int i = 0; i < IN_SEED; i++)
     *VEC_PUSH(e->scratch, e->dyn) =
         e->l->input[i] == UINT64_MAX ? 0 : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;

@@ -49,7 +49,7 @@ static void add_reductions(const Layout *l, RankShare *x) {
     for (int k = 0; k < 2 && b->sum[k]; k++) {
       BucketSum sum = bucket_extent(l, b, k);
       uint64_t n = (uint64_t)(sum.from.count / sum.from.ways);
-      *(!(b->sum[k] & AXES_DP)         ? &x->reduced_tp
+      *(!(b->sum[k] & AXES_DP_CP)      ? &x->reduced_tp
         : sum.from.ways != sum.to.ways ? &x->scattered
                                        : &x->reduced) +=
           n * (uint64_t)dtype_size(bucket_type(l, b, k));
@@ -108,7 +108,7 @@ void shares(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *sc
 
 /* Bytes of a rank besides its buffers. */
 static uint64_t fixed_bytes(const Shares *s, int r, int64_t microbatches) {
-  uint64_t input = input_bytes(microbatches, s->st.u->micro, s->st.u->seq);
+  uint64_t input = input_bytes(microbatches, s->st.u->micro, s->st.u->tokens);
   return s->rank[r].fixed + align_up(input) * (uint64_t)s->rank[r].inputs;
 }
 

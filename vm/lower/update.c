@@ -90,7 +90,7 @@ void update_count(Emit *e, const Compiled *c) {
   emit_kernel(e, OP_scal_zero, NULL, "step");
   scalars(e);
   if (owns_loss(e)) {
-    int64_t n = (int64_t)e->microbatches * c->micro * c->seq;
+    int64_t n = (int64_t)e->microbatches * c->micro * c->tokens;
     emit_kernel(e, OP_count_labels, NULL, "labels");
     emit_in(e, (Extent){.off = e->l->input[IN_LABELS], .n = n}, DT_I32);
     scalars(e);

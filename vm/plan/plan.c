@@ -39,14 +39,27 @@ static const struct {
 };
 
 /* Known names that this version does not build. */
-static const char *const later_styles[] = {
-    "local", "gather", "local_colwise", "local_rowwise",
-    "local_packed_rowwise", "all_reduce", "grouped_gemm", "ep_router", "moe_tp_experts",
-    "moe_experts_allreduce", "moe_identity_expert", "moe_tp_gate_up_colwise",
-    "moe_tp_down_rowwise", "megamoe_router", "megamoe_experts", "mla_kv_a_proj",
-    "activation",
-    "activation_seq_dim_2", "module_allgather", "module_allgather_hidden_states",
-    "module_allgather_split"};
+static const char *const later_styles[] = {"local",
+                                           "gather",
+                                           "local_colwise",
+                                           "local_rowwise",
+                                           "local_packed_rowwise",
+                                           "all_reduce",
+                                           "grouped_gemm",
+                                           "ep_router",
+                                           "moe_tp_experts",
+                                           "moe_experts_allreduce",
+                                           "moe_identity_expert",
+                                           "moe_tp_gate_up_colwise",
+                                           "moe_tp_down_rowwise",
+                                           "megamoe_router",
+                                           "megamoe_experts",
+                                           "mla_kv_a_proj",
+                                           "activation",
+                                           "activation_seq_dim_2",
+                                           "module_allgather",
+                                           "module_allgather_hidden_states",
+                                           "module_allgather_split"};
 
 int tp_style_parse(const char *name, bool *later) {
   if (later) *later = false;
@@ -111,8 +124,21 @@ double plan_memory_limit(const Plan *p) {
   return c->gpu ? MAX(c->memory - c->reserve_gib * (1 << 30), 0) : INFINITY;
 }
 
-void check_sequence_cut(const Plan *p, int tp, Diags *d) {
-  const char *wrong = mesh_tp_divides(d->arena, tp, "batch.seq", p->batch.seq);
+void check_sequence_cut(const Plan *p, int cp, int tp, Diags *d) {
+  int64_t seq = p->batch.seq;
+  int runs = cp == 1 ? 1 : p->cp.in_order ? cp : 2 * cp;
+  if (seq % runs != 0) {
+    diag_error(d, "divisibility", "batch.seq",
+               "%lld is not a multiple of %scp = %d: each rank has %s of the sequence",
+               (long long)seq, runs > cp ? "2 * " : "", runs,
+               runs > cp ? "two runs" : "one run")
+        ->suggestion =
+        arena_printf(d->arena, "nearest: %lld%s", (long long)((seq / runs + 1) * runs),
+                     runs > cp ? ", or cp = { balance = \"none\" }" : "");
+    return;
+  }
+  const char *what = cp > 1 ? "batch.seq / cp" : "batch.seq";
+  const char *wrong = mesh_tp_divides(d->arena, tp, what, seq / cp);
   if (!p->strategy.sequence_parallel || !wrong) return;
   diag_error(d, "divisibility", "batch.seq", "%s", wrong)->suggestion =
       "sequence_parallel cuts it over tp";

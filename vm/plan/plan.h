@@ -163,6 +163,16 @@ typedef struct Recompute {
   bool may_miss;                 /* patterns need not match anything */
 } Recompute;
 
+/* How attention works on a sequence that is cut over cp; see vm/graph/sequence.h. */
+typedef enum {
+  CP_ALLGATHER, /* keys and values are gathered */
+  CP_A2A        /* queries, keys and values change from tokens to heads, and back */
+} CpComm;
+typedef struct CpPlan {
+  CpComm comm;
+  bool in_order;                 /* balance = "none": each rank has one run */
+} CpPlan;
+
 /* The machines that a plan is for: figures of one GPU in SI units, of stdlib/clusters. */
 typedef struct Cluster {
   const char *gpu;               /* NULL: not known, and neither are the figures */
@@ -206,6 +216,7 @@ typedef struct Plan {
   DataSpec data;
   Packed packed;
   Checkpointing checkpoint;
+  CpPlan cp;
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */
@@ -223,8 +234,9 @@ double plan_memory_limit(const Plan *p);
 /* Stages of each pipeline rank. */
 int plan_virtual(const Plan *p);
 
-/* Sequence parallelism cuts the sequence over tp: reports one that it does not divide. */
-void check_sequence_cut(const Plan *p, int tp, Diags *d);
+/* cp cuts the sequence, and sequence parallelism what is left of it over tp: reports one
+ * that they do not divide. */
+void check_sequence_cut(const Plan *p, int cp, int tp, Diags *d);
 
 enum { MICROBATCHES_MAX = 100000 }; /* of a step, all rounds together */
 

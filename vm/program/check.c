@@ -194,7 +194,7 @@ static weft_status check_tables(const Check *k) {
   if (sum > p->arena_bytes)
     return bad(k, "the sum of memory classes", sum, p->arena_bytes);
   uint64_t ids = 4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro *
-                 (uint64_t)k->c->seq;
+                 (uint64_t)k->c->tokens;
   for (int i = 0; i < IN_N; i++) {
     uint64_t at = p->input[i], n = i == IN_SEED ? 4 : ids;
     if (at != UINT64_MAX && (at > p->arena_bytes || n > p->arena_bytes - at))

@@ -13,7 +13,7 @@ static const struct {
   bool real;
 } field[] = {
     INT(axes),       REAL(beta1),    REAL(beta2),        REAL(clip),
-    INT(cut),        INT(dim),       REAL(eps),          INT(head_dim),
+    INT(cut),        INT(dim),       REAL(eps),          INT(from),          INT(head_dim),
     INT(inverse),    INT(kind),      INT(layout),        INT(mirror),
     INT(n),          INT(parts),     INT(red),           REAL(rope_factor),
     REAL(rope_high), REAL(rope_low), INT(rope_original), REAL(scale),

@@ -181,7 +181,7 @@ typedef struct Compiled {
   CompiledParam *param;
   int nparam;
   int microbatches, micro;      /* per step; sequences per dp rank and microbatch */
-  int64_t seq;
+  int64_t seq, tokens;   /* of a sequence: all; that a rank reads, seq / cp */
   int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
   const DeviceKind *device;     /* whose kernels the scratch is sized for */

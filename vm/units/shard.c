@@ -20,8 +20,15 @@ bool shard_is_residual(const Shard *s, Tid t) {
          x->dim[1].tag == TAG_SEQ && x->dim[2].tag == TAG_HIDDEN;
 }
 
+/* Over cp tokens are cut: heads only within attention. */
+static bool has_tokens(const Shard *s, Tid t) {
+  const Tensor *x = &s->g->t.at[t];
+  return x->ndim > 1 && x->dim[1].tag == TAG_SEQ;
+}
+
 Place shard_settle(const Shard *s, Tid t) {
   Place p = s->place[t];
+  if (p.on[AX_CP] >= 0 && has_tokens(s, t)) p.on[AX_CP] = 1;
   bool cut = (p.on[AX_TP] < PL_R || p.on[AX_TP_REP] < PL_R) && shard_is_residual(s, t);
   for (int a = 0; a < AX_N; a++)
     if (p.on[a] < PL_R) p.on[a] = PL_R;
@@ -127,6 +134,38 @@ static bool runs_again(const Change *c, int code) {
   return reduces && maker >= 0 ? g->op.at[maker].again : c->user->again;
 }
 
+/* Of how many parts the pieces over an axis of dimension `dim` are made. */
+static int parts_of(const Change *c, int axis, int dim, int32_t *mirror) {
+  const Tensor *t = &c->s->out->t.at[c->t];
+  *mirror = axis == AX_CP && dim >= 0 && t->dim[dim].tag == TAG_SEQ &&
+            !c->s->plan->cp.in_order;
+  return *mirror ? 2 : dim >= 0 ? t->dim[dim].parts : 1;
+}
+
+/* Over cp tokens become heads, or heads tokens. */
+static void exchange(Change *c, int to) {
+  Shard *s = c->s;
+  Place p = now(c);
+  int from = p.on[AX_CP];
+  int32_t mirror;
+  p.on[AX_CP] = (int8_t)to;
+  int tokens = s->out->t.at[c->t].dim[from].tag == TAG_SEQ ? from : to;
+  int parts = parts_of(c, AX_CP, tokens, &mirror);
+  Tid t = emit_tensor(s, c->logical, p);
+  Oid id = emit_op(s, OP_all_to_all, 1, 1, c->user, c->user->unit, c->phase);
+  Op *op = &s->out->op.at[id];
+  op->attr = (OpAttr){.axes = 1u << AX_CP,
+                      .dim = to,
+                      .from = from,
+                      .n = s->n[AX_CP],
+                      .parts = parts,
+                      .mirror = mirror};
+  op->again = runs_again(c, OP_all_to_all);
+  op->in[0] = c->t;
+  bind_result(s->out, id, 0, t);
+  c->t = t;
+}
+
 /* Axis `a` becomes `to`, and with it the other part of its factor where that changes in
  * the same way: one collective, or a slice. */
 static void change(Change *c, int a, Place want) {
@@ -145,18 +184,20 @@ static void change(Change *c, int a, Place want) {
   else if (was == PL_R) code = OP_slice;
   else if (to >= 0) code = OP_reduce_scatter;
   assert(to >= PL_R && n > 1);
-  if (to >= 0) shard_check_cut(s, c->logical, to);
+  if (to >= 0 && a != AX_CP) shard_check_cut(s, c->logical, to);
   for (int x = 0; x < AX_N; x++)
     if (axes >> x & 1) p.on[x] = (int8_t)to;
   int dim = was >= 0 ? was : to;
   Tid t = emit_tensor(s, c->logical, p);
   Oid id = emit_op(s, code, 1, 1, c->user, c->user->unit, c->phase);
   Op *op = &s->out->op.at[id];
+  int32_t mirror;
   op->attr = (OpAttr){.axes = axes,
                       .dim = dim,
                       .n = n,
                       .red = was == PL_MAX ? RED_MAX : RED_SUM,
-                      .parts = dim >= 0 ? s->out->t.at[t].dim[dim].parts : 1,
+                      .parts = parts_of(c, a, dim, &mirror),
+                      .mirror = mirror,
                       .cut = code == OP_slice ? ax_set_mesh(axes) : 0};
   op->again = runs_again(c, code);
   op->in[0] = c->t;
@@ -166,12 +207,19 @@ static void change(Change *c, int a, Place want) {
 
 /* Whether axis `a` cuts what it shall not, or what an axis outside of it will cut in
  * another way: pieces are only those of the pieces outside of them. */
-static bool must_gather(Place p, Place want, int a) {
+static bool must_gather(const Tensor *t, Place want, int a) {
+  Place p = t->place;
   if (p.on[a] < 0) return false;
-  for (int x = 0; x <= a; x++)
-    if (p.on[x] != want.on[x] && (p.on[x] == p.on[a] || want.on[x] == p.on[a]))
-      return true;
+  for (int x = 0; x <= a; x++) {
+    bool inside = x == AX_CP && a > AX_CP && t->dim[p.on[a]].tag != TAG_SEQ; /* heads */
+    if (inside || p.on[x] == want.on[x]) continue;
+    if (p.on[x] == p.on[a] || want.on[x] == p.on[a]) return true;
+  }
   return false;
+}
+
+static bool exchanges(Place p, Place want, int a) {
+  return a == AX_CP && p.on[a] >= 0 && want.on[a] >= 0 && p.on[a] != want.on[a];
 }
 
 /* Sums first, where pieces are small; then cuts of one dimension are undone from the
@@ -183,7 +231,9 @@ static Tid convert(Shard *s, Tid logical, Tid from, Place want, const Op *user,
   for (int a = AX_N - 1; a >= 0; a--)
     if (now(&c).on[a] < PL_R && want.on[a] == PL_R) change(&c, a, want);
   for (int a = AX_N - 1; a >= 0; a--)
-    if (must_gather(now(&c), want, a)) change(&c, a, want);
+    if (exchanges(now(&c), want, a))
+      exchange(&c, want.on[a]);
+    else if (must_gather(&s->out->t.at[c.t], want, a)) change(&c, a, want);
   for (int a = 0; a < AX_N; a++)
     if (now(&c).on[a] != want.on[a]) change(&c, a, want);
   return c.t;
@@ -241,7 +291,7 @@ static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
   report_unforced(s, t, want, user);
   bool gather = false;
   for (int a = 0; a < AX_N; a++)
-    gather |= must_gather(s->out->t.at[s->local[t]].place, want, a);
+    gather |= must_gather(&s->out->t.at[s->local[t]], want, a);
   Tid x = convert(s, t, s->local[t], want, user, ph);
   *VEC_PUSH(s->out->arena, s->conv[t]) = (Conversion){want, user->unit, ph, x, gather};
   return x;
@@ -277,6 +327,14 @@ static bool vocab_cut(const Shard *s, Oid id) {
   }
 }
 
+/* Attention whose kernel must know which piece of the sequence its queries are. */
+static bool queries_cut(const Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  Oid f = id < s->g->forward_ops ? id : op->fwd;
+  bool attends = op->code == OP_attention || op->code == OP_attention_dx;
+  return attends && s->need[f][0].on[AX_CP] == 1;
+}
+
 static void emit(Shard *s, Oid id) {
   const Op *op = &s->g->op.at[id];
   Tid in[16];
@@ -286,6 +344,11 @@ static void emit(Shard *s, Oid id) {
   Op *o = &s->out->op.at[to];
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
+  if (queries_cut(s, id)) {
+    o->attr.cut = AXIS_BIT(AXIS_CP);
+    o->attr.n = s->n[AX_CP];
+    o->attr.mirror = !s->plan->cp.in_order;
+  }
   for (int i = 0; i < op->nout; i++) {
     Tid t = op->out[i];
     s->place[t] = s->yield[id][i];
@@ -331,6 +394,7 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
     s->place[t] = place_whole();
     bool rows = x->kind == T_INPUT && x->index != IN_SEED;
     if (rows && s->n[AX_DP] > 1) s->place[t].on[AX_DP] = 0;
+    if (rows && s->n[AX_CP] > 1) s->place[t].on[AX_CP] = 1;
     if (x->kind != T_VALUE) s->local[t] = emit_tensor(s, t, s->place[t]);
   }
 }
@@ -363,7 +427,7 @@ static void emit_phase(Shard *s, Phase ph) {
 
 static void check_sizes(Shard *s) {
   const Graph *g = s->g;
-  check_sequence_cut(s->plan, s->tp, s->d);
+  check_sequence_cut(s->plan, s->n[AX_CP], s->tp, s->d);
   for (int i = 0; i < g->forward_ops; i++)
     if (!op_info[g->op.at[i].code].shard)
       diag_error(s->d, "missing-rule", "model", "op %s has no placement rule",

@@ -89,6 +89,8 @@ bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p)
 bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk);
 /* Whether operand i, whose last dimension is cut, is cut between heads; reports it. */
 bool shard_whole_heads(Shard *s, Oid op, int i);
+/* Whether each rank of cp has as many heads of queries, keys and values; reports it. */
+bool shard_cp_heads(Shard *s, Oid op);
 TpStyle shard_style(Shard *s, Oid op, int i);
 
 /* ---- tp_match.c ---- */

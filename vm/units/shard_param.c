@@ -1,5 +1,5 @@
-/* shard_param.c - parameters: which rule of tp_plan speaks of one, what its style cuts, and
- * whether the sizes allow it. */
+/* shard_param.c - parameters: which rule of tp_plan speaks of one, what its style cuts,
+ * and whether the sizes allow it. */
 #include "shard.h"
 
 /* ---- copies of heads ---- */
@@ -70,7 +70,8 @@ TpStyle shard_style(Shard *s, Oid op, int i) {
 static int style_cut(TpStyle st, ParamRole role, int out_dim) {
   switch (st) {
   case STYLE_REPLICATE:
-  case STYLE_SEQUENCE: return -1;
+  case STYLE_SEQUENCE:
+    return -1;
   case STYLE_COLWISE:
   case STYLE_COLWISE_GATHER:
   case STYLE_PACKED_COLWISE:
@@ -84,7 +85,8 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
     return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
   case STYLE_EMBEDDING_COLWISE:
     return role == ROLE_TABLE || role == ROLE_WEIGHT ? 1 : -2;
-  case STYLE_N: break;
+  case STYLE_N:
+    break;
   }
   return -2;
 }
@@ -92,15 +94,21 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
 /* "num_attention_heads" for heads, ... : what users call the size they chose. */
 static const char *size_name(DimTag tag) {
   switch (tag) {
-  case TAG_HEAD: return "model.num_attention_heads";
-  case TAG_KV_HEAD: return "model.num_key_value_heads";
-  case TAG_FFN: return "model.intermediate_size";
-  case TAG_HIDDEN: return "model.hidden_size";
-  default: return NULL;
+  case TAG_HEAD:
+    return "model.num_attention_heads";
+  case TAG_KV_HEAD:
+    return "model.num_key_value_heads";
+  case TAG_FFN:
+    return "model.intermediate_size";
+  case TAG_HIDDEN:
+    return "model.hidden_size";
+  default:
+    return NULL;
   }
 }
 
-/* Uneven pieces would not be what kernels take them for; only the vocabulary is padded. */
+/* Uneven pieces would not be what kernels take them for; only the vocabulary is padded.
+ */
 bool shard_check_cut(Shard *s, Tid id, int dim) {
   const Dim *d = &s->g->t.at[id].dim[dim];
   int64_t piece = (int64_t)d->unit * d->parts;
@@ -131,15 +139,39 @@ bool shard_whole_heads(Shard *s, Oid op, int i) {
   return false;
 }
 
+bool shard_cp_heads(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  int cp = s->n[AX_CP];
+  for (int i = 0; i < 3; i++) {
+    const Tensor *t = &s->g->t.at[o->in[i]];
+    bool cut = s->need[op][i].on[AX_TP] == 2;
+    int ranks = !cut ? 1 : shard_copied(s, o->in[i], 2) ? s->n[AX_TP] : s->tp;
+    int64_t heads = t->dim[2].size / o->attr.head_dim;
+    if (heads % (ranks * cp) == 0) continue;
+    const char *text = arena_printf(
+        s->d->arena,
+        "cp.comm = \"a2a\" gives each rank whole heads: %d%s does not divide "
+        "the %lld %sheads",
+        cp, ranks > 1 ? arena_printf(s->d->arena, " * %d (tp)", ranks) : "",
+        (long long)heads, i ? "key-value " : "");
+    if (shard_tell_once(s, text))
+      diag_error(s->d, "divisibility", "mesh.cp", "%s", text)->suggestion =
+          "cp = { comm = \"allgather\" } cuts tokens only";
+    return false;
+  }
+  return true;
+}
+
 bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk) {
   const Op *o = &s->g->op.at[op];
   int a = s->g->t.at[o->in[i]].dim[di].parts, b = s->g->t.at[o->in[k]].dim[dk].parts;
   if (a == b || s->tp == 1) return true;
   char one[96], other[96];
-  rule_error(s, -1, "%s takes %s, which is cut in %d packed part%s, and %s, which is cut "
-             "in %d", o->name ? o->name : op_info[o->code].name,
-             tensor_label(s->g, o->in[i], one), a, a > 1 ? "s" : "",
-             tensor_label(s->g, o->in[k], other), b);
+  rule_error(s, -1,
+             "%s takes %s, which is cut in %d packed part%s, and %s, which is cut "
+             "in %d",
+             o->name ? o->name : op_info[o->code].name, tensor_label(s->g, o->in[i], one),
+             a, a > 1 ? "s" : "", tensor_label(s->g, o->in[k], other), b);
   return false;
 }
 
@@ -148,7 +180,8 @@ bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk) {
 static Place made_weight(const Shard *s, Tid t, ParamRole role) {
   Place p = shard_settle(s, t);
   int cut = p.on[AX_TP];
-  bool fits = role == ROLE_WEIGHT || role == ROLE_BIAS || (role == ROLE_TABLE && cut == 0);
+  bool fits =
+      role == ROLE_WEIGHT || role == ROLE_BIAS || (role == ROLE_TABLE && cut == 0);
   p = place_whole();
   if (fits) p.on[AX_TP] = (int8_t)cut;
   return shard_with_copies(s, t, p);

@@ -166,15 +166,29 @@ static bool whole_heads(Shard *s, Oid op) {
   return ok;
 }
 
+/* Over cp each rank has its queries, and all keys; or all tokens of some heads. */
+static Place keys_of(const Shard *s, Place *q) {
+  Place k = *q;
+  if (s->n[AX_CP] == 1) return k;
+  if (s->plan->cp.comm == CP_A2A)
+    q->on[AX_CP] = k.on[AX_CP] = 2;
+  else
+    k.on[AX_CP] = PL_R;
+  return k;
+}
+
 /* Each head by itself, over the whole sequence. */
 bool shard_attention(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   Place q = shard_settled(s, op, 0);
   if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
-  for (int i = 0; i < 3; i++) shard_need(s, op, i, q);
+  Place k = keys_of(s, &q);
+  shard_need(s, op, 0, q);
+  for (int i = 1; i < 3; i++) shard_need(s, op, i, k);
   if (o->nin == 4) shard_need(s, op, 3, rows_of(q, 2));
   shard_yield(s, op, 0, q);
   shard_yield(s, op, 1, q);
+  if (q.on[AX_CP] == 2 && !shard_cp_heads(s, op)) return false;
   return q.on[AX_TP] != 2 || whole_heads(s, op);
 }
 

@@ -221,16 +221,16 @@ static Tid temp_like(Coder *c, const Tensor *t, const Dim *dim, int ndim) {
  * inner) and pieces (n, outer, L, inner). */
 typedef struct Cut {
   Dim whole[3], pieces[4];
-  int n;
+  int n, parts, mirror;
   bool plain;            /* the pieces lie one after the other in the whole */
 } Cut;
 
-static Cut cut_of(const Tensor *whole, const Tensor *piece, const OpAttr *attr) {
+static Cut cut_of(const Tensor *whole, const Tensor *piece, int dim, const OpAttr *attr) {
   int64_t outer = 1, inner = 1;
-  for (int d = 0; d < attr->dim; d++) outer *= piece->dim[d].local;
-  for (int d = attr->dim + 1; d < piece->ndim; d++) inner *= piece->dim[d].local;
-  int64_t l0 = whole->dim[attr->dim].local, l = piece->dim[attr->dim].local;
-  Cut k = {.n = attr->n};
+  for (int d = 0; d < dim; d++) outer *= whole->dim[d].local;
+  for (int d = dim + 1; d < whole->ndim; d++) inner *= whole->dim[d].local;
+  int64_t l0 = whole->dim[dim].local, l = piece->dim[dim].local;
+  Cut k = {.n = attr->n, .parts = attr->parts, .mirror = attr->mirror};
   k.whole[0].size = outer, k.whole[1].size = l0, k.whole[2].size = inner;
   k.pieces[0].size = attr->n, k.pieces[1].size = outer;
   k.pieces[2].size = l, k.pieces[3].size = inner;
@@ -246,7 +246,7 @@ static void set_dims(Operand *o, const Dim *dim, int ndim) {
 static void repack(Coder *c, int code, const Op *op, const Cut *k, Tid from, Tid to) {
   CodeInstr *x = push(c, I_KERNEL, op);
   x->i.op = (uint16_t)code;
-  x->attr = (OpAttr){.n = k->n, .parts = op->attr.parts};
+  x->attr = (OpAttr){.n = k->n, .parts = k->parts, .mirror = k->mirror};
   add_in(c, x, from);
   add_out(c, x, to);
   bool pack = code == OP_pack;
@@ -283,16 +283,35 @@ static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid 
   c->pending[c->npending++] = (struct Pending){out, in, x->i.handle};
 }
 
+/* One dimension is packed, the other one unpacked: the pieces on the way are alike. */
+static void code_exchange(Coder *c, const Op *op, Tid in, Tid out) {
+  Tensor tin = c->g->t.at[in], tout = c->g->t.at[out];
+  Cut from = cut_of(&tin, &tout, op->attr.dim, &op->attr);
+  Cut to = cut_of(&tout, &tin, op->attr.from, &op->attr);
+  Cut *heads = tin.dim[op->attr.dim].tag == TAG_SEQ ? &to : &from;
+  heads->parts = 1, heads->mirror = 0;
+  Tid packed = temp_like(c, &tin, from.pieces, 4), got = temp_like(c, &tin, to.pieces, 4);
+  repack(c, OP_pack, op, &from, in, packed);
+  start_collective(c, op, COLL_ALL_TO_ALL, packed, got);
+  settle(c, got, op);
+  repack(c, OP_unpack, op, &to, got, out);
+}
+
 static void code_collective(Coder *c, const Op *op) {
   Tid in = op->in[0], out = op->out[0];
   settle(c, in, op);
+  if (op->code == OP_all_to_all) {
+    code_exchange(c, op, in, out);
+    return;
+  }
   if (op->code == OP_all_reduce) {
     start_collective(c, op, COLL_ALL_REDUCE, in, out);
     return;
   }
   bool gather = op->code == OP_all_gather;
   Tensor tin = c->g->t.at[in], tout = c->g->t.at[out];
-  Cut k = gather ? cut_of(&tout, &tin, &op->attr) : cut_of(&tin, &tout, &op->attr);
+  Cut k = gather ? cut_of(&tout, &tin, op->attr.dim, &op->attr)
+                 : cut_of(&tin, &tout, op->attr.dim, &op->attr);
   CollKind coll = gather ? COLL_ALL_GATHER : COLL_REDUCE_SCATTER;
   if (k.plain) {
     start_collective(c, op, coll, in, out);
@@ -430,7 +449,7 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     if (!in_body(&op, ph)) continue;
     flops += flops_of(c->g, &op);
     if (op.again && ph != PH_F) again += flops_of(c->g, &op);
-    if (op.code == OP_all_reduce || op.code == OP_all_gather || op.code == OP_reduce_scatter)
+    if (op.code >= OP_all_reduce && op.code <= OP_all_to_all)
       code_collective(c, &op);
     else
       code_kernel(c, &op);

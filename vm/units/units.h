@@ -111,6 +111,7 @@ typedef struct Units {
   int tp_copies;         /* ranks of tp with the same key-value heads: mesh_split_tp */
   int handles;           /* of all bodies: those of the main list come after */
   int64_t micro, seq;    /* sequences of a rank's microbatch, tokens of one */
+  int64_t tokens;        /* of a sequence, that a rank reads: seq / cp */
   int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
   const DeviceKind *device;
