@@ -111,6 +111,7 @@ static const struct {
     {"schedule", "'schedule', '1f1b', 'gpipe', 'zero_bubble', 'zbv', 'interleaved_1f1b'"},
     {"precision", "'precision', 'f32', 'bf16'"},
     {"cp", "'cp', {}, { comm = 'a2a', balance = 'none' }"},
+    {"comm", "'comm', { timeout = 7 }"},
     {"packed", "'packed', { eot = 3 }, { bos = 4 }"},
     {"batch", "'batch', { global = 32, seq = 16 }, { global = 16, seq = 32 }"},
     {"optimizer", "'optimizer', 3"},
