@@ -39,7 +39,7 @@ Build *build_new(Arena *a, int pp, int tp, uint64_t arena_bytes) {
   Diags d = {.arena = a};
   *b = (Build){.a = a, .npp = pp, .c = NEW(a, Compiled), .side = NEW_N(a, Side, pp)};
   *b->c = (Compiled){.arena = a, .prog = NEW_N(a, Program, pp), .microbatches = 1,
-                     .micro = 1, .seq = 8, .dtype = DT_F32,
+                     .micro = 1, .seq = 8, .tokens = 8, .dtype = DT_F32,
                      .device = device_kind(NULL, NULL)};
   MeshSpec spec = {.pp = pp, .tp = tp, .dp = 1};
   bool ok = mesh_resolve(&spec, 0, &b->c->mesh, &d);
