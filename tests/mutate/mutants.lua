@@ -108,7 +108,7 @@ return {
     from = "(b->write || t.write) && b->lo < t.hi", to = "b->write && b->lo < t.hi" },
   { file = "vm/units/unit_code.c", suites = "body_order shard waiting",
     from = "c->merges && i->n > 0", to = "i->n > 0" },
-  { file = "vm/units/unit_code.c", suites = "body_order exec verify",
+  { file = "vm/units/unit_store.c", suites = "body_order exec verify",
     from = "by_w && c->phase != PH_B)", to = "by_w)" },
   { file = "vm/lower/reductions.c", suites = "passes schedule_program",
     from = "if (--w->w_left[w->local[u]] > 0", to = "if (--w->w_left[w->local[u]] > 1" },
@@ -370,7 +370,7 @@ return {
   -- ---- one token at a time ----
   { file = "vm/lower/actions.c", suites = "decode",
     from = "if (in->keep_frames) keep_frames(&w);", to = "" },
-  { file = "vm/units/unit_code.c", suites = "decode",
+  { file = "vm/units/unit_store.c", suites = "decode",
     from = "return rows || (t == c->g->loss && x->ndim > 1);", to = "return t == c->g->loss && x->ndim > 1;" },
   { file = "kernels/cpu/attention_step.c", suites = "decode kernels",
     from = "for (int64_t r = 0; r <= pos; r++)", to = "for (int64_t r = 0; r < pos; r++)" },
