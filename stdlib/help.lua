@@ -34,7 +34,8 @@ at most batch.seq tokens.
 
   --ckpt DIR         parameters of a checkpoint, or of the latest one of a folder
   --weights DIR      parameters of safetensors files; default: those of weft.hf
-  --prompt TEXT      of a model of bytes (weft.text)
+  --prompt TEXT      of a model of bytes (weft.text), or with a tokenizer
+  --tokenizer FILE   a tokenizer.json; default: that beside the weights
   --tokens 1,2,3     ids of tokens, of any model
   --max-tokens N     so many more; default: 100, or what batch.seq leaves
   --temperature T    logits are divided by it; default: 1

@@ -50,7 +50,7 @@ typedef struct Cli {
   int64_t procs;
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance, memory; /* memory: GiB, 0: not given */
-  const char *ckpt, *weights, *prompt, *tokens; /* of what is sampled */
+  const char *ckpt, *weights, *prompt, *tokens, *tokenizer; /* of what is sampled */
   int64_t max_tokens, top_k, seed; /* -1: not given */
   double temperature, top_p; /* 0: not given */
   bool greedy;

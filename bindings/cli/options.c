@@ -54,6 +54,7 @@ static const Option option[] = {
     {"--ckpt", NULL, OPT_SAMPLE, TAKES_TEXT, AT(ckpt), 0, 0, 0},
     {"--weights", NULL, OPT_SAMPLE, TAKES_TEXT, AT(weights), 0, 0, 0},
     {"--prompt", NULL, OPT_SAMPLE, TAKES_TEXT, AT(prompt), 0, 0, 0},
+    {"--tokenizer", NULL, OPT_SAMPLE, TAKES_TEXT, AT(tokenizer), 0, 0, 0},
     {"--tokens", NULL, OPT_SAMPLE, TAKES_TEXT, AT(tokens), 0, 0, 0},
     {"--max-tokens", NULL, OPT_SAMPLE, TAKES_INT, AT(max_tokens), 0, 1, 1000000000},
     {"--temperature", NULL, OPT_SAMPLE, TAKES_NUMBER, AT(temperature), 0, 0, 0},

@@ -2,16 +2,19 @@
 #include "cli.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "vm/ckpt/ckpt.h"
 #include "vm/ckpt/store.h"
 #include "vm/exec/choose.h"
+#include "vm/text/tokenizer.h"
 
 typedef struct Sample {
   Job job;
   const Cli *cli;
   Run *run;
   bool bytes;     /* tokens are bytes of a text */
+  Tokenizer *tok; /* or what this one says; NULL: only ids */
   int32_t *token; /* the prompt, then what follows */
   int64_t prompt, n, most;
   float *logits;
@@ -45,20 +48,61 @@ static weft_status read_ids(Sample *s, const char *text) {
   return WEFT_OK;
 }
 
+/* That of the command, or the one that lies beside the weights. */
+static weft_status open_tokenizer(Sample *s) {
+  const Cli *cli = s->cli;
+  Job *j = &s->job;
+  const char *path = cli->tokenizer;
+  const char *folder = cli->weights ? cli->weights : lang_weights(j->lp);
+  if (s->bytes && path)
+    return err_set(&j->e, WEFT_EUSAGE, "the tokens of this plan are bytes (weft.text)");
+  if (!path && folder && !s->bytes) {
+    const char *beside = arena_printf(j->arena, "%s/tokenizer.json", folder);
+    if (access(beside, R_OK) == 0) path = beside;
+  }
+  return path ? tokenizer_open(NULL, path, &s->tok, &j->e) : WEFT_OK;
+}
+
+/* The text of tokens, as bytes: a token may be a part of a character. Models may have
+ * more ids than their tokenizer: what those stand for nobody knows. */
+static void text_of(const Sample *s, int64_t from, int64_t to, Text *out) {
+  for (int64_t i = from; i < to; i++) {
+    weft_error e;
+    err_clear(&e);
+    if (!s->tok)
+      text_addn(out, &(char){(char)s->token[i]}, 1);
+    else if (tokenizer_decode(s->tok, s->token + i, 1, true, out, &e) == WEFT_EFILE)
+      text_add(out, "\uFFFD");
+  }
+}
+
+static weft_status encode_prompt(Sample *s, const char *text) {
+  TokenIds ids = {0};
+  weft_status st = WEFT_OK;
+  if (!s->tok) {
+    for (const char *p = text; *p; p++)
+      TRY(add_token(s, (unsigned char)*p));
+    return WEFT_OK;
+  }
+  st = tokenizer_encode(s->tok, text, strlen(text), true, &ids, &s->job.e);
+  for (size_t i = 0; i < ids.n && st == WEFT_OK; i++)
+    st = add_token(s, ids.at[i]);
+  token_ids_free(&ids);
+  return st;
+}
+
 static weft_status read_prompt(Sample *s) {
   const Cli *cli = s->cli;
   weft_error *e = &s->job.e;
   if (!cli->prompt == !cli->tokens)
     return err_set(e, WEFT_EUSAGE, "give a --prompt TEXT or --tokens 1,2,3");
-  if (cli->prompt && !s->bytes)
-    return err_set(
-        e, WEFT_EUSAGE,
-        "the tokens of this plan are not bytes, and weft has no tokenizer: give "
-        "their ids, --tokens 1,2,3");
+  if (cli->prompt && !s->bytes && !s->tok)
+    return err_set(e, WEFT_EUSAGE,
+                   "the tokens of this plan are not bytes, and no tokenizer.json lies "
+                   "beside its weights: give --tokenizer FILE, or ids, --tokens 1,2,3");
   s->most = s->job.plan.batch.seq;
   s->token = NEW_N(s->job.arena, int32_t, s->most);
-  for (const char *p = cli->prompt; p && *p; p++)
-    TRY(add_token(s, (unsigned char)*p));
+  if (cli->prompt) TRY(encode_prompt(s, cli->prompt));
   if (cli->tokens) TRY(read_ids(s, cli->tokens));
   if (s->n == 0) return err_set(e, WEFT_EUSAGE, "the prompt is empty");
   s->prompt = s->n;
@@ -123,10 +167,14 @@ static weft_status fill(Sample *s) {
 /* ---- sampling ---- */
 
 static void print_token(const Sample *s, int64_t i) {
-  if (s->bytes)
-    putchar(s->token[i]);
-  else
+  if (s->bytes || s->tok) {
+    Text t = {0};
+    text_of(s, i, i + 1, &t);
+    if (t.s) fwrite(t.s, 1, t.n, stdout);
+    text_free(&t);
+  } else {
     printf("%s%d", i > (s->cli->quiet ? s->prompt : 0) ? "," : "", s->token[i]);
+  }
   fflush(stdout);
 }
 
@@ -148,10 +196,9 @@ static weft_status generate(Sample *s) {
 static void json_result(Json *out, void *ud) {
   const Sample *s = ud;
   json_int(out, "prompt", s->prompt);
-  if (s->bytes) {
+  if (s->bytes || s->tok) {
     Text t = {0};
-    for (int64_t i = s->prompt; i < s->n; i++)
-      text_addn(&t, &(char){(char)s->token[i]}, 1);
+    text_of(s, s->prompt, s->n, &t);
     json_str(out, "text", t.s ? t.s : "");
     text_free(&t);
   }
@@ -166,6 +213,7 @@ static weft_status sample(Sample *s, Arena *arena) {
   TRY(job_start(j, s->cli, arena, s->cli->arg[0]));
   s->bytes = j->plan.data.kind == DATA_TEXT;
   TRY(read_choice(s));
+  TRY(open_tokenizer(s));
   TRY(read_prompt(s));
   TRY(job_decode(j, s->most));
   s->logits = NEW_N(arena, float, j->compiled->vocab);
@@ -181,5 +229,6 @@ int verb_sample(Cli *cli, Arena *arena) {
   weft_status st = sample(&s, arena);
   int code = job_end(&s.job, cli, st, json_result, &s);
   run_close(s.run);
+  tokenizer_close(s.tok);
   return code;
 }

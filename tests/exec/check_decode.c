@@ -219,6 +219,38 @@ START_TEST(a_text_from_a_checkpoint) {
 }
 END_TEST
 
+/* The ids of a text are those of the tokenizer, and what comes out is text again. */
+START_TEST(a_text_through_a_tokenizer) {
+  const char *words = WEFT_SOURCE_DIR "/tests/tokenizer/gpt2.json";
+  static const char text[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+      "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
+      "  vocab_size = 460 }, batch = { global = 1, seq = 32 },\n"
+      "  optimizer = weft.adamw { lr = 1e-3 }, checkpoint = { dir = 'ck' } }\n";
+  scratch_put("plan.lua", text, strlen(text));
+  Outcome o = process_run(60, "$weft run plan.lua --steps 1 --threads 1 --quiet");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *plan = "plan.lua --ckpt ck --greedy";
+  o = process_run(60,
+                  "$weft sample %s --tokenizer %s --prompt 'It is day' --max-tokens 5",
+                  plan, words);
+  if (o.code != 0 && strstr(o.err, "weft_text.so")) {
+    printf("skipped: a text through a tokenizer: %s", o.err);
+    return;
+  }
+  ck_assert_msg(o.code == 0 && strncmp(o.out, "It is day", 9) == 0, "%s%s", o.out, o.err);
+  const char *all = o.out;
+  o = process_run(60,
+                  "$weft sample %s --tokenizer %s --prompt 'It is day' --max-tokens 5 "
+                  "--quiet",
+                  plan, words);
+  ck_assert_str_eq(o.out, all + 9);
+  o = process_run(60, "$weft sample %s --prompt 'It is day'", plan);
+  ck_assert_msg(o.code == 2 && strstr(o.err, "give --tokenizer FILE"), "%s", o.err);
+}
+END_TEST
+
 START_TEST(what_is_wrong_with_a_request) {
   static const struct {
     const char *args, *text;
@@ -257,6 +289,7 @@ Suite *decode_suite(void) {
   tcase_add_test(tc, greedy_as_hugging_face);
   tcase_add_test(tc, the_same_seed_the_same_text);
   tcase_add_test(tc, a_text_from_a_checkpoint);
+  tcase_add_test(tc, a_text_through_a_tokenizer);
   tcase_add_test(tc, what_is_wrong_with_a_request);
   suite_add_tcase(s, tc);
   return s;
