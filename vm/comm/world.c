@@ -1,10 +1,12 @@
-/* world.c - the table of worlds, and the calls that everybody makes to one. One more world
- * is a module and a row here. */
+/* world.c - the table of worlds, and the calls that everybody makes to one. One more
+ * world is a module and a row here. */
 #include "world.h"
 
 #include <stdio.h>
 
-static const WorldVtable *load_local(weft_error *e) { return &world_local; }
+static const WorldVtable *load_local(weft_error *e) {
+  return &world_local;
+}
 
 static const WorldVtable *load_tcp(weft_error *e) {
   return &world_tcp;
@@ -12,7 +14,11 @@ static const WorldVtable *load_tcp(weft_error *e) {
 
 static const WorldKind kinds[] = {
     {.name = "local", .most = 1024, .bytes = &world_local_bytes, .load = load_local},
-    {.name = "mpi", .processes = true, .host = true, .load = world_load_mpi},
+    {.name = "mpi",
+     .processes = true,
+     .together = true,
+     .host = true,
+     .load = world_load_mpi},
     {.name = "tcp", .processes = true, .meets = true, .host = true, .load = load_tcp},
 };
 
@@ -20,7 +26,10 @@ const char *world_names(char buf[64]) {
   int n = 0;
   for (int i = 0; i < LEN(kinds); i++)
     n += snprintf(buf + n, 64 - (size_t)n, "%s%s",
-                  i == 0 ? "" : i + 1 < LEN(kinds) ? ", " : " or ", kinds[i].name);
+                  i == 0               ? ""
+                  : i + 1 < LEN(kinds) ? ", "
+                                       : " or ",
+                  kinds[i].name);
   return buf;
 }
 

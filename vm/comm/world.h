@@ -51,6 +51,7 @@ typedef struct WorldKind {
   const char *name;      /* "local" */
   bool processes;        /* one rank each, of a launcher; otherwise threads of this one */
   bool meets;            /* they find each other at World.meet */
+  bool together;         /* they end together: closing it waits for all of them */
   bool host;             /* moves memory of the host only, not that of a device */
   int most;              /* ranks; 0: any number */
   const WorldBytes *bytes; /* NULL: a library has its own */

@@ -25,7 +25,9 @@ static void *counted(void *ud, void *p, size_t old, size_t n) {
   return mem_resize(&r->inner, p, old, n);
 }
 
-uint64_t run_allocations(Run *r) { return atomic_exchange(&r->allocations, 0); }
+uint64_t run_allocations(Run *r) {
+  return atomic_exchange(&r->allocations, 0);
+}
 
 /* ---- jobs ---- */
 
@@ -59,7 +61,8 @@ static void *worker_main(void *p) {
   uint64_t seen = 0;
   pthread_mutex_lock(&r->lock);
   for (;;) {
-    while (r->generation == seen && !r->quit) pthread_cond_wait(&r->go, &r->lock);
+    while (r->generation == seen && !r->quit)
+      pthread_cond_wait(&r->go, &r->lock);
     if (r->generation == seen) break;
     seen = r->generation;
     Job job = r->job;
@@ -167,7 +170,8 @@ static weft_status start_workers(Run *r, int n, weft_error *e) {
   r->worker = mem_new(&r->alloc, (size_t)n * sizeof *r->worker);
   if (!r->worker) return err_set(e, WEFT_ENOMEM, "out of memory");
   r->nworker = n;
-  for (int i = 0; i < n; i++) r->worker[i] = (Worker){.run = r, .rank = i};
+  for (int i = 0; i < n; i++)
+    r->worker[i] = (Worker){.run = r, .rank = i};
   for (int i = 0; i < n; i++)
     if (start_thread(&r->worker[i]))
       return err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d virtual ranks", i, n);
@@ -181,7 +185,8 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   int size = r->c->mesh.world;
   if (w != r->worker) return WEFT_OK;
   TRY(world_start(&r->world, r->kind, &r->alloc, size, r->meet, e));
-  for (int i = 0; i < r->nworker; i++) r->worker[i].rank = r->world.rank + i;
+  for (int i = 0; i < r->nworker; i++)
+    r->worker[i].rank = r->world.rank + i;
   if (r->world.size != size)
     return err_set(e, WEFT_EUSAGE,
                    "the plan's mesh has %d ranks, but the launcher started %d processes",
@@ -212,11 +217,12 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
   double need = (double)run_memory(r) * local;
   const double gib = 1 << 30;
   if (need <= machine) return WEFT_OK;
-  return err_set(e, WEFT_ENOMEM,
-                 "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
-                 "machine has; use a smaller batch.micro or batch.seq, or more machines",
-                 local, local > 1 ? "s" : "", need / local / gib, local > 1 ? "" : "s",
-                 machine / gib);
+  return err_set(
+      e, WEFT_ENOMEM,
+      "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
+      "machine has; use a smaller batch.micro or batch.seq, or more machines",
+      local, local > 1 ? "s" : "", need / local / gib, local > 1 ? "" : "s",
+      machine / gib);
 }
 
 /* A device with memory of its own says itself what does not fit. */
@@ -224,10 +230,11 @@ static weft_status open_device(Run *r, weft_error *e) {
   const DeviceKind *k = r->c->device;
   if (k->host) TRY(check_memory(r, r->world.node, e));
   if (!k->host && r->kind->host)
-    return err_set(e, WEFT_EUSAGE,
-                   "--comm %s moves memory of the host only, not that of device %s; run all "
-                   "ranks in one process (--comm local), or on the cpu",
-                   r->kind->name, k->name);
+    return err_set(
+        e, WEFT_EUSAGE,
+        "--comm %s moves memory of the host only, not that of device %s; run all "
+        "ranks in one process (--comm local), or on the cpu",
+        r->kind->name, k->name);
   r->device = k->load(e);
   if (r->device) return WEFT_OK;
   return e && e->code ? e->code : WEFT_EUSAGE;
@@ -241,8 +248,8 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   TRY(agree_at_start(r, o->fact, o->nfact, e));
   if (r->world.size > r->world.here) TRY(run_all(r, job_watch, NULL, false, e));
   TRY(open_device(r, e));
-  r->threads = allowed_threads(o->threads > 0 ? o->threads
-                                              : default_threads(r->world.node));
+  r->threads =
+      allowed_threads(o->threads > 0 ? o->threads : default_threads(r->world.node));
   r->patience_s = o->patience_s;
   return WEFT_OK;
 }
@@ -351,6 +358,12 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 
 /* ---- closing ---- */
 
+/* A process that failed ends with its code; the launcher then ends the others, which may
+ * never reach a common end. */
+static bool ends_alone(const Run *r) {
+  return r->kind && r->kind->together && r->dead;
+}
+
 static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   mem_free(&r->alloc, w->block, (size_t)r->block_max * sizeof *w->block);
@@ -358,24 +371,22 @@ static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   rank_free(w->eval);
   if (w->copy) mem_free(&r->alloc, w->copy, copy_bytes(w));
   rank_free(w->r);
-  /* A process that failed ends with its code; the launcher then ends the others, which
-   * may never reach a common end. */
-  bool together = !r->kind || !r->kind->processes || !r->dead;
-  if (w->has_comm && together) comm_close(&w->comm);
+  if (w->has_comm && !ends_alone(r)) comm_close(&w->comm);
   if (w->has_device) device_close(&w->dev);
   return WEFT_OK;
 }
 
 static weft_status job_end(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
-  if (w == r->worker && !(r->kind->processes && r->dead)) world_close(&r->world);
+  if (w == r->worker && !ends_alone(r)) world_close(&r->world);
   return WEFT_OK;
 }
 
 /* If not all threads could be started, those that were have had no job yet. */
 static void stop_workers(Run *r) {
   bool all = r->nworker > 0;
-  for (int i = 0; i < r->nworker; i++) all &= r->worker[i].has_thread;
+  for (int i = 0; i < r->nworker; i++)
+    all &= r->worker[i].has_thread;
   if (all) run_all(r, job_close, NULL, false, NULL);
   if (all) run_all(r, job_end, NULL, false, NULL);
   pthread_mutex_lock(&r->lock);
@@ -416,9 +427,13 @@ void run_close(Run *r) {
 
 /* ---- facts ---- */
 
-int run_world(const Run *r) { return r->c->mesh.world; }
+int run_world(const Run *r) {
+  return r->c->mesh.world;
+}
 
-int run_rank(const Run *r) { return r->world.rank; }
+int run_rank(const Run *r) {
+  return r->world.rank;
+}
 
 uint64_t run_memory(const Run *r) {
   uint64_t most = 0;
