@@ -16,11 +16,11 @@ static const DeviceKind kinds[] = {
 };
 
 const DeviceKind *device_kind(const char *name, weft_error *e) {
-  Text names = {0};
-  for (int i = 0; i < LEN(kinds); i++) {
+  for (int i = 0; i < LEN(kinds); i++)
     if (!name || strcmp(kinds[i].name, name) == 0) return &kinds[i];
+  Text names = {0};
+  for (int i = 0; i < LEN(kinds); i++)
     text_printf(&names, "%s%s", i ? ", " : "", kinds[i].name);
-  }
   err_set(e, WEFT_EUSAGE, "there is no device \"%s\" in this build; there is: %s", name,
           names.oom ? "cpu" : names.s);
   text_free(&names);
