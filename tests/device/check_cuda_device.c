@@ -64,7 +64,7 @@ START_TEST(bf16_agrees) {
 END_TEST
 
 /* What is queued does not run before somebody waits, and all of it does then. */
-START_TEST(shards_and_offload_agree) {
+START_TEST(shards_agree) {
   Pair p;
   ToyOptions o = small(1, 2, 2);
   o.strategy.stage = 2 + _i % 2;
@@ -249,7 +249,7 @@ static void add_tests(Suite *s) {
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, plan_agrees_with_one_rank_of_the_cpu, 0, SAMPLE);
   tcase_add_test(tc, bf16_agrees);
-  tcase_add_loop_test(tc, shards_and_offload_agree, 0, 2);
+  tcase_add_loop_test(tc, shards_agree, 0, 2);
   tcase_add_loop_test(tc, a_missing_wait_shows, 0, 20);
   suite_add_tcase(s, tc);
   tc = tcase_create("program");
