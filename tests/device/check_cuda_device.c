@@ -145,8 +145,10 @@ static int list_transfers(const Program *p, bool waits, Transfer out[], int most
   return n;
 }
 
+/* Mostly within five orders; which ones show it also depends on when the threads of the ranks
+ * come, so a loaded machine may need more. */
 static bool found(Pair *p) {
-  for (uint64_t i = 0; i < 5; i++) {
+  for (uint64_t i = 0; i < 30; i++) {
     order(i);
     fault.seen = 0;
     pair_verify(p, 1, 1e-4);
