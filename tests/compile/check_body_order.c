@@ -59,18 +59,21 @@ static const char *ordered(const Hand *h, int window, Arena *a) {
   return s;
 }
 
+/* A gather, and the product that reads what it gives. */
+static void gathered_product(Hand *h, const char *gather, const char *product, Tid from) {
+  makes(h, I_COLL, gather, from, from + 1);
+  waits(h);
+  makes(h, I_KERNEL, product, from + 1, from + 2);
+}
+
 /* Two gathers, each with its product: both start first; what needs neither runs
  * meanwhile; one step of looking ahead reaches less. */
 START_TEST(starts_up_waits_down) {
   Arena *a = arena_new(NULL);
   if (setjmp(*arena_guard(a))) abort();
   Hand h = {0};
-  makes(&h, I_COLL, "A", 1, 2);
-  waits(&h);
-  makes(&h, I_KERNEL, "a", 2, 3);
-  makes(&h, I_COLL, "B", 4, 5);
-  waits(&h);
-  makes(&h, I_KERNEL, "b", 5, 6);
+  gathered_product(&h, "A", "a", 1);
+  gathered_product(&h, "B", "b", 4);
   makes(&h, I_KERNEL, "c", 7, 8);
   ck_assert_str_eq(ordered(&h, 64, a), " A0 B1 c wait0 a wait1 b");
   ck_assert_str_eq(ordered(&h, 1, a), " A0 B1 wait0 a c wait1 b");
@@ -84,12 +87,8 @@ START_TEST(fills_the_time_of_transfers) {
   Arena *a = arena_new(NULL);
   if (setjmp(*arena_guard(a))) abort();
   Hand h = {0};
-  makes(&h, I_COLL, "A", 1, 2);
-  waits(&h);
-  makes(&h, I_KERNEL, "a", 2, 3);
-  makes(&h, I_COLL, "B", 3, 4);
-  waits(&h);
-  makes(&h, I_KERNEL, "b", 4, 5);
+  gathered_product(&h, "A", "a", 1);
+  gathered_product(&h, "B", "b", 3);
   for (int i = 0; i < 5; i++)
     makes(&h, I_KERNEL, (const char *[]){"p", "q", "r", "s", "t"}[i], 20 + i, 30 + i);
   ck_assert_str_eq(ordered(&h, 64, a), " A0 p q wait0 a B0 r s wait0 b t");

@@ -17,7 +17,7 @@ return weft.plan {
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)
 --> bad_later.lua:8: error: plan.cp.comm: "ring" is not built yet ("allgather" and "a2a" are built)
 --> bad_later.lua:9: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)
---> bad_later.lua:10: error: plan.precision.param_dtype: "fp8" is not built yet ("bf16" and "f32" are built)
+--> bad_later.lua:10: error: plan.precision.param_dtype: "fp8" is not built yet ("bf16", "f16" and "f32" are built)
 --> bad_later.lua:11: error: plan.moe: moe is not built yet (models without experts are built)
 --> bad_later.lua:12: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
 --> 6 errors
