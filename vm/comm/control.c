@@ -16,6 +16,9 @@ enum { HUBS = 2, WHY = 900, PERIOD_MS = 200 };
 /* From the first sign of a failure to the message: others get stuck, and say where; who
  * failed says why before those who miss him. */
 static const double MOMENT_S = 0.5;
+/* Who misses another one hears of it before the one that is missed has said why, or its
+ * connection here is closed, too: that comes, but a busy machine takes its time. */
+static const double MISSED_S = 3;
 /* For a hub to answer who has failed. */
 static const double ANSWER_S = 5;
 /* A process that was stopped has heard nobody meanwhile: no look counts for more. */
@@ -241,7 +244,8 @@ static void come_to_an_end(Control *c) {
   if (!c->cause.kind || c->over) return;
   double waited = now_s() - c->first;
   bool acts = acting_hub(c) == c->rank;
-  if (acts && waited >= MOMENT_S) end_all(c);
+  double moment = c->cause.kind == CAUSE_MISSED ? MISSED_S : MOMENT_S;
+  if (acts && waited >= moment) end_all(c);
   if (!acts && waited >= ANSWER_S) end_all(c);
 }
 

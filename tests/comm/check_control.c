@@ -1,0 +1,97 @@
+/* check_control.c - who is named when a process is missed by another one before anybody
+ * knows what has happened to it. */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/forked.h"
+#include "vm/comm/control.h"
+
+enum { RANKS = 3, LIVES = 8000000 };
+
+/* How the one that is missed goes, and after how long. */
+typedef struct Way {
+  int rank;
+  useconds_t after_us;
+  const char *says; /* NULL: it says nothing, its process ends */
+  const char *want; /* what is said of it, once */
+} Way;
+
+static const Way way[] = {
+    {1, 0, NULL, "the process of rank 1 has ended"},
+    {1, 1200000, NULL, "the process of rank 1 has ended"},
+    {0, 1200000, NULL, "the process of rank 0 has ended"},
+    {2, 1200000, NULL, "the process of rank 2 has ended"},
+    {1, 1200000, "rank 1 has run out of luck", "rank 1 has run out of luck"},
+    {2, LIVES, NULL, "rank 2 is missed"}, /* nothing better comes */
+};
+
+static void here(void *ud, ControlNote *out) {
+  (void)ud;
+  memset(out, 0, sizeof *out);
+}
+static double limit(void *ud) {
+  (void)ud;
+  return 60;
+}
+static bool stuck(void *ud, const ControlRank *rank, char *why, size_t size) {
+  (void)ud, (void)rank, (void)why, (void)size;
+  return false;
+}
+static void others(void *ud, const ControlRank *rank, int culprit, Text *out) {
+  (void)ud, (void)rank, (void)culprit, (void)out;
+}
+static void end(void *ud, int culprit, weft_status code, const char *why, bool speaks) {
+  (void)ud, (void)culprit, (void)code;
+  if (speaks) fprintf(stderr, "said: %s\n", why);
+}
+
+static void go(const Way *w, Control *c) {
+  usleep(w->after_us);
+  if (!w->says) _exit(1);
+  control_fail(c, w->rank, WEFT_ERUN, w->says);
+}
+
+static bool watched(const Meet *m, const void *arg) {
+  const Way *w = arg;
+  Net net;
+  Control *c;
+  weft_error e = {.rank = -1};
+  char why[64];
+  ControlHost host = {
+      .here = here, .limit = limit, .stuck = stuck, .others = others, .end = end};
+  snprintf(why, sizeof why, "rank %d is missed", w->rank);
+  if (rendezvous(m, NULL, &net, &e) != WEFT_OK ||
+      control_start(&c, NULL, &net, &host, &e) != WEFT_OK) {
+    fprintf(stderr, "%s\n", e.text);
+    return false;
+  }
+  if (m->rank != w->rank)
+    control_fail(c, w->rank, WEFT_ERUN, why);
+  else
+    go(w, c);
+  control_close(c);
+  net_close(&net);
+  return true;
+}
+
+START_TEST(the_missed_one_is_named_with_what_happened) {
+  const Way *w = &way[_i];
+  Forked f = forked(RANKS, watched, w);
+  const char *said = strstr(f.text, "said: ");
+  ck_assert_msg(said && strstr(said, w->want), "\"%s\" is not in:\n%s", w->want, f.text);
+  ck_assert_msg(!strstr(said + 1, "said: "), "more than one message:\n%s", f.text);
+}
+END_TEST
+
+Suite *control_suite(void);
+Suite *control_suite(void) {
+  Suite *s = suite_create("control");
+  TCase *t = tcase_create("processes");
+  tcase_set_timeout(t, 60);
+  tcase_add_loop_test(t, the_missed_one_is_named_with_what_happened, 0,
+                      (int)(sizeof way / sizeof *way));
+  suite_add_tcase(s, t);
+  return s;
+}
