@@ -23,7 +23,7 @@ static const OpKeys op_keys[] = {
     {OP_split, 1, {"n"}},
     {OP_rope, 2, {"head_dim", "theta", "rope_factor", "rope_low", "rope_high",
                   "rope_original"}},
-    {OP_attention, 1, {"head_dim", "scale"}},
+    {OP_attention, 1, {"head_dim", "scale", "value_dim"}},
     {OP_ce_max, 1, {"vocab"}},
     {OP_ce_sum, 1, {"vocab"}},
 };
@@ -39,7 +39,7 @@ typedef struct AttrField {
 static const AttrField attr_fields[] = {
     INT(layout), INT(head_dim), INT(n),      INT(kind),         INT(vocab),
     REAL(eps),   REAL(scale),   REAL(theta), INT(rope_original), REAL(rope_factor),
-    REAL(rope_low), REAL(rope_high),
+    REAL(rope_low), REAL(rope_high), INT(value_dim),
 };
 #undef INT
 #undef REAL

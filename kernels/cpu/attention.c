@@ -59,29 +59,29 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
   float fade[TILE];
   int64_t kv = h * s->k / s->h;
   queries_of(s, b, tile, &q);
-  load_head(x, &a->in[0], t, s, b, h, q.row, q.n);
-  turn_head(qt, x, s, q.n);
+  load_head(x, &a->in[0], t, s->qk, b, h, q.row, q.n);
+  turn_head(qt, x, s->qk, q.n);
   for (int i = 0; i < TILE; i++) run.max[i] = -INFINITY, run.sum[i] = 0;
-  memset(o, 0, (size_t)(q.n * s->ld) * sizeof *o);
+  memset(o, 0, (size_t)(q.n * s->v.ld) * sizeof *o);
   for (int64_t y = 0; y < s->key_tiles; y++) {
     Span k = span_of(&s->key, y);
     if (!sees_some(&q, k.pos, k.n)) continue;
-    load_head(x, &a->in[1], t, s, b, kv, k.row, k.n);
-    tile_mul(k.n, TILE, s->d, (Strided){x, s->ld, 1}, qt, TILE, p, TILE, false);
+    load_head(x, &a->in[1], t, s->qk, b, kv, k.row, k.n);
+    tile_mul(k.n, TILE, s->qk.d, (Strided){x, s->qk.ld, 1}, qt, TILE, p, TILE, false);
     softmax_step(p, k.n, s, &q, k.pos, &run, fade);
     for (int i = 0; i < q.n; i++)
-      for (int j = 0; j < s->ld; j++) o[i * s->ld + j] *= fade[i];
-    load_head(x, &a->in[2], t, s, b, kv, k.row, k.n);
-    mul_seen(k.pos == q.pos, false, q.n, s->d, k.n, (Strided){p, 1, TILE}, x, s->ld, o,
-             s->ld);
+      for (int j = 0; j < s->v.ld; j++) o[i * s->v.ld + j] *= fade[i];
+    load_head(x, &a->in[2], t, s->v, b, kv, k.row, k.n);
+    mul_seen(k.pos == q.pos, false, q.n, s->v.d, k.n, (Strided){p, 1, TILE}, x, s->v.ld, o,
+             s->v.ld);
   }
   float *lse = a->out[1].p;
   for (int i = 0; i < q.n; i++) {
     float scale = 1.0f / run.sum[i];
-    for (int j = 0; j < s->ld; j++) o[i * s->ld + j] *= scale;
+    for (int j = 0; j < s->v.ld; j++) o[i * s->v.ld + j] *= scale;
     lse[(b * s->t + q.row + i) * s->h + h] = run.max[i] + logf(run.sum[i]);
   }
-  store_head(&a->out[0], t, o, s, b, h, q.row, q.n);
+  store_head(&a->out[0], t, o, s->v, b, h, q.row, q.n);
 }
 
 INLINE void attention(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
@@ -98,8 +98,9 @@ void cpu_attention(Device *dev, const KernelArgs *a) {
 
 /* The kernels have no state; this checks what they can do. */
 weft_status prepare_attention(Device *dev, KernelArgs *a, weft_error *e) {
-  if (a->attr->head_dim > HEAD_MAX)
+  int most = MAX(a->attr->head_dim, a->attr->value_dim);
+  if (most > HEAD_MAX)
     return err_set(e, WEFT_EPLAN, "head_dim = %d: attention on the CPU takes at most %d",
-                   a->attr->head_dim, HEAD_MAX);
+                   most, HEAD_MAX);
   return WEFT_OK;
 }

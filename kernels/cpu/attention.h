@@ -13,9 +13,14 @@ typedef float TileHead[TILE * HEAD_MAX];   /* (TILE, D) with rows of Heads.ld */
 typedef float TileTurned[HEAD_MAX * TILE]; /* (D, TILE) */
 typedef float TileScores[TILE * TILE];
 
+/* The size of a head, and rounded up to whole vectors. */
+typedef struct Width {
+  int d, ld;
+} Width;
+
 typedef struct Heads {
   int64_t b, t, h, k;      /* batch, queries, heads, kv heads */
-  int d, ld;               /* head_dim; rounded up to whole vectors */
+  Width qk, v;             /* of q and k; of v and o */
   float scale;
   const int32_t *starts;   /* (B, t) or NULL */
   SeqPiece query, key;     /* which of the sequence are here */
@@ -38,17 +43,17 @@ INLINE Span span_of(const SeqPiece *p, int64_t tile) {
 
 INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
   const KTensor *q = &a->in[0], *k = &a->in[1];
-  int d = a->attr->head_dim;
+  int d = a->attr->head_dim, dv = attr_value_dim(a->attr);
   int ranks = MAX(a->attr->n, 1);
   int64_t T = q->dim[1] * ranks;
   bool zigzag = a->attr->mirror;
-  assert(q->ndim == 3 && k->ndim == 3 && d <= HEAD_MAX && k->dim[1] == T);
+  assert(q->ndim == 3 && k->ndim == 3 && MAX(d, dv) <= HEAD_MAX && k->dim[1] == T);
   Heads s = {.b = q->dim[0],
              .t = q->dim[1],
              .h = q->dim[2] / d,
              .k = k->dim[2] / d,
-             .d = d,
-             .ld = whole_lanes(d),
+             .qk = {d, whole_lanes(d)},
+             .v = {dv, whole_lanes(dv)},
              .scale = a->attr->scale,
              .starts = a->nin > starts_at ? a->in[starts_at].p : NULL,
              .query = seq_piece(T, ranks, a->index, zigzag),
@@ -110,36 +115,36 @@ INLINE void mul_seen(bool diagonal, bool turned, int m, int n, int k, Strided p,
 
 /* Rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile whose rows are padded with zeros
  * to whole vectors. */
-INLINE void load_head(float *dst, const KTensor *x, DType t, const Heads *s, int64_t b,
-                      int64_t h, int64_t r0, int n) {
+INLINE void load_head(float *dst, const KTensor *x, DType t, Width w, int64_t b, int64_t h,
+                      int64_t r0, int n) {
   int64_t width = last_dim(x);
-  int d = s->d;
+  int d = w.d;
   for (int i = 0; i < n; i++) {
     const void *src = at(x->p, t, (b * x->dim[1] + r0 + i) * width + h * d);
-    float *row = dst + i * s->ld;
+    float *row = dst + i * w.ld;
 #pragma omp simd
     for (int j = 0; j < d; j++) row[j] = get(src, t, j);
-    for (int j = d; j < s->ld; j++) row[j] = 0;
+    for (int j = d; j < w.ld; j++) row[j] = 0;
   }
 }
 
 /* The same tile turned: (D, TILE), columns past n are zero. */
-INLINE void turn_head(float *dst, const float *tile, const Heads *s, int n) {
-  for (int j = 0; j < s->d; j++) {
-    for (int i = 0; i < n; i++) dst[j * TILE + i] = tile[i * s->ld + j];
+INLINE void turn_head(float *dst, const float *tile, Width w, int n) {
+  for (int j = 0; j < w.d; j++) {
+    for (int i = 0; i < n; i++) dst[j * TILE + i] = tile[i * w.ld + j];
     for (int i = n; i < TILE; i++) dst[j * TILE + i] = 0;
   }
 }
 
 /* A tile of results, to rows [r0, r0+n) of head h of x. */
-INLINE void store_head(const KTensor *x, DType t, const float *tile, const Heads *s,
-                       int64_t b, int64_t h, int64_t r0, int n) {
+INLINE void store_head(const KTensor *x, DType t, const float *tile, Width w, int64_t b,
+                       int64_t h, int64_t r0, int n) {
   int64_t width = last_dim(x);
   for (int i = 0; i < n; i++) {
-    void *dst = at(x->p, t, (b * x->dim[1] + r0 + i) * width + h * s->d);
-    const float *row = tile + i * s->ld;
+    void *dst = at(x->p, t, (b * x->dim[1] + r0 + i) * width + h * w.d);
+    const float *row = tile + i * w.ld;
 #pragma omp simd
-    for (int j = 0; j < s->d; j++) put(dst, t, j, row[j]);
+    for (int j = 0; j < w.d; j++) put(dst, t, j, row[j]);
   }
 }
 

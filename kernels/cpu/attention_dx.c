@@ -11,7 +11,7 @@ enum { Q, K, V, O, LSE, DO, STARTS }; /* operands */
 
 /* The scratch of one (batch, head): a whole tile for each of the queries. */
 typedef struct Room {
-  float *dq;    /* (tiles * TILE, ld) */
+  float *dq;    /* (tiles * TILE, qk.ld) */
   float *delta; /* (tiles * TILE) */
 } Room;
 
@@ -19,8 +19,8 @@ static int64_t rows_padded(const Heads *s) { return s->tiles * TILE; }
 
 INLINE Room room_of(const KernelArgs *a, const Heads *s, int64_t b, int64_t h) {
   int64_t rows = rows_padded(s), i = b * s->h + h;
-  float *dq = a->work, *delta = dq + s->b * s->h * rows * s->ld;
-  return (Room){dq + i * rows * s->ld, delta + i * rows};
+  float *dq = a->work, *delta = dq + s->b * s->h * rows * s->qk.ld;
+  return (Room){dq + i * rows * s->qk.ld, delta + i * rows};
 }
 
 /* What part of the work of a (batch, kv head) is asked for. */
@@ -37,15 +37,15 @@ INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_
   Room m = room_of(a, s, b, h);
   int64_t r0 = tile * TILE;
   Span y = span_of(&s->query, tile);
-  load_head(d, &a->in[DO], t, s, b, h, y.row, y.n);
-  load_head(o, &a->in[O], t, s, b, h, y.row, y.n);
+  load_head(d, &a->in[DO], t, s->v, b, h, y.row, y.n);
+  load_head(o, &a->in[O], t, s->v, b, h, y.row, y.n);
   for (int i = 0; i < y.n; i++) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int j = 0; j < s->d; j++) sum += d[i * s->ld + j] * o[i * s->ld + j];
+    for (int j = 0; j < s->v.d; j++) sum += d[i * s->v.ld + j] * o[i * s->v.ld + j];
     m.delta[r0 + i] = sum;
   }
-  memset(m.dq + r0 * s->ld, 0, (size_t)(TILE * s->ld) * sizeof *m.dq);
+  memset(m.dq + r0 * s->qk.ld, 0, (size_t)(TILE * s->qk.ld) * sizeof *m.dq);
 }
 
 /* From scores and dP, both (queries, keys), to P and dS; `deltas` are of the queries. */
@@ -80,14 +80,14 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
   TileHead x, g;
   TileScores p, ds;
   Queries q;
-  int d = s->d, ld = s->ld, n = y->at.n;
+  int d = s->qk.d, ld = s->qk.ld, dv = s->v.d, lv = s->v.ld, n = y->at.n;
   queries_of(s, w->b, tile, &q);
   if (!sees_some(&q, y->at.pos, n)) return;
   Room room = room_of(a, s, w->b, h);
-  load_head(x, &a->in[Q], t, s, w->b, h, q.row, q.n);
-  load_head(g, &a->in[DO], t, s, w->b, h, q.row, q.n);
+  load_head(x, &a->in[Q], t, s->qk, w->b, h, q.row, q.n);
+  load_head(g, &a->in[DO], t, s->v, w->b, h, q.row, q.n);
   tile_mul(q.n, TILE, d, (Strided){x, ld, 1}, y->kt, TILE, p, TILE, false);
-  tile_mul(q.n, TILE, d, (Strided){g, ld, 1}, y->vt, TILE, ds, TILE, false);
+  tile_mul(q.n, TILE, dv, (Strided){g, lv, 1}, y->vt, TILE, ds, TILE, false);
   probabilities(p, ds, y->at.pos, a, s, h, &q, room.delta + tile * TILE);
   bool diagonal = q.pos == y->at.pos;
   if (w->dq)
@@ -95,7 +95,7 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
              room.dq + tile * TILE * ld, ld);
   if (w->dkv) {
     mul_seen(diagonal, true, n, d, q.n, (Strided){ds, 1, TILE}, x, ld, y->dk, ld);
-    mul_seen(diagonal, true, n, d, q.n, (Strided){p, 1, TILE}, g, ld, y->dv, ld);
+    mul_seen(diagonal, true, n, dv, q.n, (Strided){p, 1, TILE}, g, lv, y->dv, lv);
   }
 }
 
@@ -111,18 +111,18 @@ INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t
   Keys y;
   y.at = span_of(&s->key, tile);
   if (!w->dkv && !reaches(s, w->q0, y.at.pos)) return; /* then w has one query tile */
-  load_head(y.k, &a->in[K], t, s, w->b, w->kv, y.at.row, y.at.n);
-  load_head(y.v, &a->in[V], t, s, w->b, w->kv, y.at.row, y.at.n);
-  turn_head(y.kt, y.k, s, y.at.n);
-  turn_head(y.vt, y.v, s, y.at.n);
-  memset(y.dk, 0, (size_t)(TILE * s->ld) * sizeof *y.dk);
-  memset(y.dv, 0, (size_t)(TILE * s->ld) * sizeof *y.dv);
+  load_head(y.k, &a->in[K], t, s->qk, w->b, w->kv, y.at.row, y.at.n);
+  load_head(y.v, &a->in[V], t, s->v, w->b, w->kv, y.at.row, y.at.n);
+  turn_head(y.kt, y.k, s->qk, y.at.n);
+  turn_head(y.vt, y.v, s->v, y.at.n);
+  memset(y.dk, 0, (size_t)(TILE * s->qk.ld) * sizeof *y.dk);
+  memset(y.dv, 0, (size_t)(TILE * s->v.ld) * sizeof *y.dv);
   for (int64_t h = w->h0; h < w->h1; h++)
     for (int64_t i = w->q0; i < w->q1; i++)
       if (reaches(s, i, y.at.pos)) tiles(w, a, s, &y, h, i, t);
   if (!w->dkv) return;
-  store_head(&a->out[1], t, y.dk, s, w->b, w->kv, y.at.row, y.at.n);
-  store_head(&a->out[2], t, y.dv, s, w->b, w->kv, y.at.row, y.at.n);
+  store_head(&a->out[1], t, y.dk, s->qk, w->b, w->kv, y.at.row, y.at.n);
+  store_head(&a->out[2], t, y.dv, s->v, w->b, w->kv, y.at.row, y.at.n);
 }
 
 INLINE void work(const Task *w, const KernelArgs *a, const Heads *s, DType t) {
@@ -132,8 +132,8 @@ INLINE void work(const Task *w, const KernelArgs *a, const Heads *s, DType t) {
   for (int64_t h = w->h0; h < w->h1 && w->dq; h++)
     for (int64_t i = w->q0; i < w->q1; i++) {
       Span q = span_of(&s->query, i);
-      store_head(&a->out[0], t, room_of(a, s, w->b, h).dq + i * TILE * s->ld, s, w->b, h,
-                 q.row, q.n);
+      store_head(&a->out[0], t, room_of(a, s, w->b, h).dq + i * TILE * s->qk.ld, s->qk,
+                 w->b, h, q.row, q.n);
     }
 }
 

@@ -9,7 +9,7 @@
 static uint64_t attention_dx(const KernelArgs *a) {
   Heads s = heads_of(a, a->nin);
   uint64_t rows = (uint64_t)(s.b * s.h * s.tiles * TILE);
-  uint64_t wide = (uint64_t)(s.d + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
+  uint64_t wide = (uint64_t)(s.qk.d + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
   return rows * (wide + 1) * sizeof(float);
 }
 

@@ -12,7 +12,7 @@ enum { ROWS = 16, SHARE = 8, THREADS = ROWS * SHARE };
 
 struct Heads {
   int64_t b, t, keys, h, k; /* batch, queries, keys, heads, kv heads */
-  int d;
+  int d, dv;                /* sizes of a head: of q and k; of v and o */
   float scale;
   const int32_t *starts; /* (B, t): the first token of a document; or NULL */
   SeqPiece piece;        /* of the sequence, that the queries are */
@@ -29,6 +29,7 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
                q->dim[2] / d,
                k->dim[2] / d,
                d,
+               attr_value_dim(a->attr),
                a->attr->scale,
                a->nin > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
                seq_piece(k->dim[1], n, a->index, a->attr->mirror != 0)};
@@ -49,25 +50,25 @@ template <int D> struct Tile {
   float v[ROWS][D + 1];
 };
 
-/* Rows [first, first + ROWS) of head h of n heads of x(B,rows,n*D); zero past the end. */
+/* Rows [first, first + ROWS) of head h of n heads of x(B,rows,n*d); zero past the end. */
 template <int D, typename T>
-__device__ void load_tile(Tile<D> &to, const T *x, const Heads &s, int64_t rows, int64_t b,
+__device__ void load_tile(Tile<D> &to, const T *x, int d, int64_t rows, int64_t b,
                           int64_t h, int64_t n, int64_t first) {
-  for (int i = threadIdx.x; i < ROWS * s.d; i += THREADS) {
-    int r = i / s.d, c = i % s.d;
+  for (int i = threadIdx.x; i < ROWS * d; i += THREADS) {
+    int r = i / d, c = i % d;
     int64_t t = first + r;
-    to.v[r][c] = t < rows ? load(x[((b * rows + t) * n + h) * s.d + c]) : 0;
+    to.v[r][c] = t < rows ? load(x[((b * rows + t) * n + h) * d + c]) : 0;
   }
 }
 
 /* One row of it, from the registers of the eight threads that share the row. */
 template <int D, typename T>
-__device__ void store_row(T *y, const float *v, const Heads &s, int64_t rows, int64_t b,
-                          int64_t h, int64_t n, int64_t t, int lane) {
+__device__ void store_row(T *y, const float *v, int d, int64_t rows, int64_t b, int64_t h,
+                          int64_t n, int64_t t, int lane) {
   if (t >= rows) return;
   for (int i = 0; i < D / SHARE; i++) {
     int c = i * SHARE + lane;
-    if (c < s.d) y[((b * rows + t) * n + h) * s.d + c] = rounded<T>(v[i]);
+    if (c < d) y[((b * rows + t) * n + h) * d + c] = rounded<T>(v[i]);
   }
 }
 
@@ -84,12 +85,13 @@ template <int D> __device__ float dot(const float *x, const float *y, int d) {
   return sum;
 }
 
-/* Calls f with the head size, rounded up to what there are kernels for. */
+/* Calls f with the larger size of a head, rounded up to what there are kernels for. */
 enum { CUDA_HEAD_MAX = 256 };
 template <int D> struct HeadSize {
   static constexpr int size = D;
 };
-template <typename F> static void by_head(int d, F f) {
+template <typename F> static void by_head(const Heads &s, F f) {
+  int d = s.d > s.dv ? s.d : s.dv;
   assert(d <= CUDA_HEAD_MAX);
   if (d <= 64)
     f(HeadSize<64>{});

@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(THREADS)
   for (int64_t k0 = seen / ROWS * ROWS; k0 < seen_end(s, first); k0 += ROWS) {
     float x[ROWS / SHARE];
     __syncthreads();
-    load_tile(part, q, s, s.t, b, h, s.h, first);
-    load_tile(keys, k, s, s.keys, b, kv, s.k, k0);
+    load_tile(part, q, s.d, s.t, b, h, s.h, first);
+    load_tile(keys, k, s.d, s.keys, b, kv, s.k, k0);
     __syncthreads();
     for (int j = 0; j < ROWS / SHARE; j++) {
       int c = j * SHARE + lane;
@@ -46,23 +46,23 @@ __global__ void __launch_bounds__(THREADS)
                  : 0;
     }
     __syncthreads();
-    load_tile(part, d_o, s, s.t, b, h, s.h, first);
-    load_tile(keys, v, s, s.keys, b, kv, s.k, k0);
+    load_tile(part, d_o, s.dv, s.t, b, h, s.h, first);
+    load_tile(keys, v, s.dv, s.keys, b, kv, s.k, k0);
     __syncthreads();
     for (int j = 0; j < ROWS / SHARE; j++) {
       int c = j * SHARE + lane;
-      float dp = dot<D>(part.v[row], keys.v[c], s.d);
+      float dp = dot<D>(part.v[row], keys.v[c], s.dv);
       ds[row][c] = x[j] * (dp - de) * s.scale;
     }
     __syncthreads();
-    load_tile(keys, k, s, s.keys, b, kv, s.k, k0);
+    load_tile(keys, k, s.d, s.keys, b, kv, s.k, k0);
     __syncthreads();
     for (int i = 0; i < D / SHARE; i++) {
       int c = i * SHARE + lane;
       for (int j = 0; j < ROWS && c < s.d; j++) out[i] += ds[row][j] * keys.v[j][c];
     }
   }
-  store_row<D>(dq, out, s, s.t, b, h, s.h, at, lane);
+  store_row<D>(dq, out, s.d, s.t, b, h, s.h, at, lane);
 }
 
 /* Grid: key tiles, kv heads, batch. A row is a key here. */
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t q0 = 0; q0 < s.t; q0 += ROWS) {
       if (seen_end(s, q0) <= first) continue;
       __syncthreads();
-      load_tile(mine, k, s, s.keys, b, kv, s.k, first);
-      load_tile(part, q, s, s.t, b, h, s.h, q0);
+      load_tile(mine, k, s.d, s.keys, b, kv, s.k, first);
+      load_tile(part, q, s.d, s.t, b, h, s.h, q0);
       __syncthreads();
       for (int j = 0; j < ROWS / SHARE; j++) {
         int c = j * SHARE + lane;
@@ -94,30 +94,30 @@ __global__ void __launch_bounds__(THREADS)
                         : 0;
       }
       __syncthreads();
-      load_tile(mine, v, s, s.keys, b, kv, s.k, first);
-      load_tile(part, d_o, s, s.t, b, h, s.h, q0);
+      load_tile(mine, v, s.dv, s.keys, b, kv, s.k, first);
+      load_tile(part, d_o, s.dv, s.t, b, h, s.h, q0);
       __syncthreads();
       for (int j = 0; j < ROWS / SHARE; j++) {
         int c = j * SHARE + lane;
         int64_t at = q0 + c < s.t ? q0 + c : 0;
-        float dp = dot<D>(mine.v[row], part.v[c], s.d);
+        float dp = dot<D>(mine.v[row], part.v[c], s.dv);
         ds[row][c] = p[row][c] * (dp - delta[(b * s.t + at) * s.h + h]) * s.scale;
       }
       __syncthreads();
       for (int i = 0; i < D / SHARE; i++) {
         int c = i * SHARE + lane;
-        for (int j = 0; j < ROWS && c < s.d; j++) out_v[i] += p[row][j] * part.v[j][c];
+        for (int j = 0; j < ROWS && c < s.dv; j++) out_v[i] += p[row][j] * part.v[j][c];
       }
       __syncthreads();
-      load_tile(part, q, s, s.t, b, h, s.h, q0);
+      load_tile(part, q, s.d, s.t, b, h, s.h, q0);
       __syncthreads();
       for (int i = 0; i < D / SHARE; i++) {
         int c = i * SHARE + lane;
         for (int j = 0; j < ROWS && c < s.d; j++) out_k[i] += ds[row][j] * part.v[j][c];
       }
     }
-  store_row<D>(dk, out_k, s, s.keys, b, kv, s.k, key, lane);
-  store_row<D>(dv, out_v, s, s.keys, b, kv, s.k, key, lane);
+  store_row<D>(dk, out_k, s.d, s.keys, b, kv, s.k, key, lane);
+  store_row<D>(dv, out_v, s.dv, s.keys, b, kv, s.k, key, lane);
 }
 
 void cuda_attention_dx(Device *dev, const KernelArgs *a) {
@@ -131,8 +131,8 @@ void cuda_attention_dx(Device *dev, const KernelArgs *a) {
     const T *q = data<const T>(&a->in[Q]), *k = data<const T>(&a->in[K]);
     const T *v = data<const T>(&a->in[V]), *d_o = data<const T>(&a->in[DO]);
     LAUNCH((deltas<T>), (unsigned)((n + BLOCK / WARP - 1) / (BLOCK / WARP)), BLOCK,
-           cuda_stream(dev), data<const T>(&a->in[O]), d_o, delta, n, s.d);
-    by_head(s.d, [&](auto size) {
+           cuda_stream(dev), data<const T>(&a->in[O]), d_o, delta, n, s.dv);
+    by_head(s, [&](auto size) {
       constexpr int D = decltype(size)::size;
       LAUNCH((query_gradients<D, T>), Dim3((unsigned)tiles, (unsigned)s.h, (unsigned)s.b),
              THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta, data<T>(&a->out[0]));

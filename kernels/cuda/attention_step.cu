@@ -13,22 +13,22 @@ __global__ void __launch_bounds__(KEYS)
                 T *o, T *kept_k, T *kept_v, int64_t rows) {
   __shared__ float p[KEYS], query[HEAD_MOST];
   int64_t h = blockIdx.x, b = blockIdx.y, kv = h * s.k / s.h, pos = positions[b];
-  int64_t mine = (b * s.k + kv) * s.d, width = s.k * s.d;
-  int64_t base = b * rows * width + kv * s.d;
+  bool writes = h == (kv * s.h + s.k - 1) / s.k;
+  int64_t wide_k = s.k * s.d, wide_v = s.k * s.dv;
+  k += (b * s.k + kv) * s.d, v += (b * s.k + kv) * s.dv;
+  kept_k += b * rows * wide_k + kv * s.d, kept_v += b * rows * wide_v + kv * s.dv;
   for (int c = threadIdx.x; c < s.d; c += KEYS) {
     query[c] = load(q[(b * s.h + h) * s.d + c]) * s.scale;
-    if (h == (kv * s.h + s.k - 1) / s.k) {
-      kept_k[base + pos * width + c] = k[mine + c];
-      kept_v[base + pos * width + c] = v[mine + c];
-    }
+    if (writes) kept_k[pos * wide_k + c] = k[c];
   }
+  for (int c = threadIdx.x; c < s.dv && writes; c += KEYS) kept_v[pos * wide_v + c] = v[c];
   float most = -INFINITY, sum = 0, out[HEAD_MOST / KEYS] = {0};
   for (int64_t r0 = 0; r0 <= pos; r0 += KEYS) {
     int64_t r = r0 + threadIdx.x;
     float x = -INFINITY, top = most;
     __syncthreads();
     if (r <= pos) {
-      const T *key = r == pos ? k + mine : kept_k + base + r * width;
+      const T *key = r == pos ? k : kept_k + r * wide_k;
       x = 0;
       for (int c = 0; c < s.d; c++) x += query[c] * load(key[c]);
     }
@@ -39,23 +39,26 @@ __global__ void __launch_bounds__(KEYS)
     sum *= fade, most = top;
     for (int i = 0; i < HEAD_MOST / KEYS; i++) out[i] *= fade;
     for (int j = 0; j < KEYS && r0 + j <= pos; j++) {
-      const T *value = r0 + j == pos ? v + mine : kept_v + base + (r0 + j) * width;
+      const T *value = r0 + j == pos ? v : kept_v + (r0 + j) * wide_v;
       float w = expf(p[j] - top);
       sum += w;
       for (int i = 0; i < HEAD_MOST / KEYS; i++) {
         int c = i * KEYS + threadIdx.x;
-        if (c < s.d) out[i] += w * load(value[c]);
+        if (c < s.dv) out[i] += w * load(value[c]);
       }
     }
   }
   for (int i = 0; i < HEAD_MOST / KEYS; i++) {
     int c = i * KEYS + threadIdx.x;
-    if (c < s.d) o[(b * s.h + h) * s.d + c] = rounded<T>(out[i] / sum);
+    if (c < s.dv) o[(b * s.h + h) * s.dv + c] = rounded<T>(out[i] / sum);
   }
 }
 
 void cuda_attention_step(Device *d, const KernelArgs *a) {
-  Heads s = heads_of(a, 4);
+  const KTensor *q = &a->in[0], *k = &a->in[1];
+  int dim = a->attr->head_dim, value_dim = attr_value_dim(a->attr);
+  Heads s = {q->dim[0], 1,    a->out[1].dim[1], q->dim[2] / dim, k->dim[2] / dim,
+             dim,       value_dim, a->attr->scale, NULL,           seq_whole(1)};
   Dim3 grid((unsigned)s.h, (unsigned)s.b);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;

@@ -10,9 +10,10 @@
 /* What attention.cuh has kernels for. */
 static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
   enum { HEAD_MAX = 256 };
-  if (a->attr->head_dim > HEAD_MAX)
+  int most = MAX(a->attr->head_dim, a->attr->value_dim);
+  if (most > HEAD_MAX)
     return err_set(e, WEFT_EPLAN, "head_dim = %d: attention on a GPU takes at most %d",
-                   a->attr->head_dim, HEAD_MAX);
+                   most, HEAD_MAX);
   return WEFT_OK;
 }
 

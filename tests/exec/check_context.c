@@ -44,6 +44,19 @@ START_TEST(goes_with_the_rest) {
 }
 END_TEST
 
+/* Heads of v and o of another size, over tp, cp and both. */
+START_TEST(goes_with_values_of_another_size) {
+  for (int i = _i; i < 16; i += 4) {
+    ToyOptions o = toy_of(i & 1 ? 2 : 1, i & 2 ? CP_A2A : CP_ALLGATHER);
+    o.tp = i & 4 ? 2 : 1, o.sp = i & 4, o.dp = i & 8 ? 2 : 1, o.packed = i & 8;
+    o.strategy.stage = i & 8 ? 3 : 0;
+    o.value_dim = i & 1 ? 3 : 7;
+    if (o.how.comm == CP_ALLGATHER) o.kv_heads = i & 8 ? 1 : 2;
+    pair_agrees(&o);
+  }
+}
+END_TEST
+
 /* ---- the map ---- */
 
 /* Each token is on one rank, in the order of its positions. */
@@ -116,6 +129,7 @@ Suite *context_suite(void) {
   TCase *t = tcase_create("context");
   tcase_add_loop_test(t, agrees_with_one_rank, 0, 8);
   tcase_add_loop_test(t, goes_with_the_rest, 0, 6);
+  tcase_add_loop_test(t, goes_with_values_of_another_size, 0, 4);
   tcase_add_test(t, every_token_is_on_one_rank);
   tcase_add_test(t, zigzag_is_balanced);
   tcase_add_test(t, says_what_does_not_divide);

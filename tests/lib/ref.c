@@ -156,15 +156,23 @@ static void rope(RefArgs *a) {
 
 /* One query of attention: where things lie, and the keys that it sees. */
 typedef struct Query {
-  int64_t d, H, K, T, keys, b, t, h, from, at; /* at: its position; T: queries */
+  int64_t d, e, H, K, T, keys, b, t, h, from, at; /* at: its position; T: queries */
   double scale;
 } Query;
 
-static int64_t q_at(const Query *q) {
-  return ((q->b * q->T + q->t) * q->H + q->h) * q->d;
+/* Heads of q and of k have d elements, those of v and of o have e. */
+static int64_t q_row(const Query *q) {
+  return (q->b * q->T + q->t) * q->H + q->h;
 }
-static int64_t k_at(const Query *q, int64_t s) {
-  return ((q->b * q->keys + s) * q->K + q->h * q->K / q->H) * q->d;
+static int64_t k_row(const Query *q, int64_t s) {
+  return (q->b * q->keys + s) * q->K + q->h * q->K / q->H;
+}
+static int64_t q_at(const Query *q) { return q_row(q) * q->d; }
+static int64_t k_at(const Query *q, int64_t s) { return k_row(q, s) * q->d; }
+static int64_t o_at(const Query *q) { return q_row(q) * q->e; }
+static int64_t v_at(const Query *q, int64_t s) { return k_row(q, s) * q->e; }
+static int64_t value_dim(const OpAttr *at) {
+  return at->value_dim ? at->value_dim : at->head_dim;
 }
 static double dot(const double *x, const double *y, int64_t n) {
   double sum = 0;
@@ -176,6 +184,7 @@ static double dot(const double *x, const double *y, int64_t n) {
 static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query *)) {
   int64_t d = a->attr->head_dim, B = a->in[0].dim[0], T = a->in[0].dim[1];
   Query q = {.d = d,
+             .e = value_dim(a->attr),
              .T = T,
              .keys = a->in[1].dim[1],
              .H = a->in[0].dim[2] / d,
@@ -200,41 +209,42 @@ static void attention_query(RefArgs *a, const Query *q) {
     most = fmax(most, q->scale * dot(x, IN(1) + k_at(q, s), q->d));
   for (int64_t s = q->from; s <= q->at; s++)
     sum += exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most);
-  double *o = OUT(0) + q_at(q);
-  for (int64_t i = 0; i < q->d; i++) o[i] = 0;
+  double *o = OUT(0) + o_at(q);
+  for (int64_t i = 0; i < q->e; i++) o[i] = 0;
   for (int64_t s = q->from; s <= q->at; s++) {
     double p = exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most) / sum;
-    for (int64_t i = 0; i < q->d; i++) o[i] += p * IN(2)[k_at(q, s) + i];
+    for (int64_t i = 0; i < q->e; i++) o[i] += p * IN(2)[v_at(q, s) + i];
   }
-  OUT(1)[(q->b * q->T + q->t) * q->H + q->h] = most + log(sum);
+  OUT(1)[q_row(q)] = most + log(sum);
 }
 
 static void attention(RefArgs *a) { each_query(a, 3, attention_query); }
 
-/* Head h of row r of what is kept. */
-static double *kept_row(RefArgs *a, int out, int64_t b, int64_t r, int64_t h) {
+/* Head h, of size d, of row r of what is kept. */
+static double *kept_row(RefArgs *a, int out, int64_t b, int64_t r, int64_t h, int64_t d) {
   int64_t rows = a->out[out].dim[1], width = a->out[out].dim[2];
-  return OUT(out) + (b * rows + r) * width + h * a->attr->head_dim;
+  return OUT(out) + (b * rows + r) * width + h * d;
 }
 
 static void attention_step(RefArgs *a) {
-  int64_t d = a->attr->head_dim, B = a->in[0].dim[0], H = a->in[0].dim[2] / d,
-          K = a->in[1].dim[2] / d;
+  int64_t d = a->attr->head_dim, e = value_dim(a->attr), B = a->in[0].dim[0],
+          H = a->in[0].dim[2] / d, K = a->in[1].dim[2] / d;
   for (int64_t b = 0; b < B; b++) {
     int64_t pos = (int64_t)IN(3)[b];
     for (int64_t i = 0; i < K * d; i++)
-      for (int x = 0; x < 2; x++)
-        kept_row(a, 1 + x, b, pos, 0)[i] = IN(1 + x)[b * K * d + i];
+      kept_row(a, 1, b, pos, 0, d)[i] = IN(1)[b * K * d + i];
+    for (int64_t i = 0; i < K * e; i++)
+      kept_row(a, 2, b, pos, 0, e)[i] = IN(2)[b * K * e + i];
     for (int64_t h = 0; h < H; h++) {
       const double *q = IN(0) + (b * H + h) * d;
-      double sum = 0, *o = OUT(0) + (b * H + h) * d;
-      for (int64_t i = 0; i < d; i++) o[i] = 0;
+      double sum = 0, *o = OUT(0) + (b * H + h) * e;
+      for (int64_t i = 0; i < e; i++) o[i] = 0;
       for (int64_t r = 0; r <= pos; r++) {
-        double p = exp(a->attr->scale * dot(q, kept_row(a, 1, b, r, h * K / H), d));
+        double p = exp(a->attr->scale * dot(q, kept_row(a, 1, b, r, h * K / H, d), d));
         sum += p;
-        for (int64_t i = 0; i < d; i++) o[i] += p * kept_row(a, 2, b, r, h * K / H)[i];
+        for (int64_t i = 0; i < e; i++) o[i] += p * kept_row(a, 2, b, r, h * K / H, e)[i];
       }
-      for (int64_t i = 0; i < d; i++) o[i] /= sum;
+      for (int64_t i = 0; i < e; i++) o[i] /= sum;
     }
   }
 }
@@ -414,18 +424,18 @@ static void concat(RefArgs *a) {
 
 /* operands q, k, v, o, lse, do */
 static void attention_dx_query(RefArgs *a, const Query *q) {
-  const double *x = IN(0) + q_at(q), *dy = IN(5) + q_at(q);
-  double lse = IN(4)[(q->b * q->T + q->t) * q->H + q->h];
-  double delta = dot(dy, IN(3) + q_at(q), q->d);
+  const double *x = IN(0) + q_at(q), *dy = IN(5) + o_at(q);
+  double lse = IN(4)[q_row(q)];
+  double delta = dot(dy, IN(3) + o_at(q), q->e);
   for (int64_t s = q->from; s <= q->at; s++) {
-    int64_t k = k_at(q, s);
+    int64_t k = k_at(q, s), v = v_at(q, s);
     double p = exp(q->scale * dot(x, IN(1) + k, q->d) - lse);
-    double ds = p * (dot(dy, IN(2) + k, q->d) - delta) * q->scale;
+    double ds = p * (dot(dy, IN(2) + v, q->e) - delta) * q->scale;
     for (int64_t i = 0; i < q->d; i++) {
       OUT(0)[q_at(q) + i] += ds * IN(1)[k + i];
       OUT(1)[k + i] += ds * x[i];
-      OUT(2)[k + i] += p * dy[i];
     }
+    for (int64_t i = 0; i < q->e; i++) OUT(2)[v + i] += p * dy[i];
   }
 }
 

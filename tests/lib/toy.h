@@ -7,6 +7,7 @@
 
 typedef struct ToyOptions {
   int layers, hidden, heads, kv_heads, ffn, vocab;
+  int value_dim;         /* of a head of v; 0: as of q and k */
   int tp, pp, dp;
   int cp;                /* 0: 1 */
   CpPlan how;            /* attention over cp */

@@ -97,7 +97,12 @@ typedef struct Tensor {
 /* Attributes of ops, flat: an op reads the fields its row in ops.def names. */
 typedef struct OpAttr {
   int32_t layout;        /* linear: 0 weight is [out,in], 1 [in,out] */
-  int32_t head_dim;      /* rope, attention */
+  int32_t head_dim;      /* rope, attention, split_heads, join_heads */
+  int32_t value_dim;     /* attention: the size of a head of v and o; 0: head_dim */
+  int32_t head_part;     /* split_heads, join_heads: elements of a head's first part */
+  int32_t rotary_dim;    /* rope: elements of a head that turn; 0: all of them */
+  int32_t rotary_from;   /* rope: the first of them */
+  int32_t interleaved;   /* rope: pairs are neighbours, not of the two halves */
   int32_t n;             /* split, concat: parts; pack, unpack: pieces; attention: of the
                             sequence, the queries are one; 0 or 1: they are all */
   int32_t dim;           /* collectives, slice: the dimension that is cut */
@@ -113,12 +118,18 @@ typedef struct OpAttr {
   int32_t vocab;         /* cross entropy: true vocabulary size */
   uint32_t cut;          /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
   float eps, scale, theta;
-  /* RoPE scaling as in Llama 3 (rope_type "llama3"); factor 0 = none */
-  float rope_factor, rope_low, rope_high;
-  int32_t rope_original;
+  /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
+   * tokens. With `yarn` they are pairs: those up to low turn as ever, those from high on
+   * `factor` times slower; and cosines and sines are multiplied by rope_scale. */
+  float rope_factor, rope_low, rope_high, rope_scale;
+  int32_t rope_original, yarn;
   float clip;            /* clip_coef: maximal norm, 0 none */
   float beta1, beta2, weight_decay;
 } OpAttr;
+/* The size of a head of v and o. */
+static inline int attr_value_dim(const OpAttr *a) {
+  return a->value_dim ? a->value_dim : a->head_dim;
+}
 
 /* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of it. */
 typedef enum { PH_F, PH_I, PH_W, PH_B, BODIES, PH_UPDATE = BODIES } Phase;

@@ -29,21 +29,26 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
     return shape_error(g, op, e, "takes q, k, v and maybe doc_starts, got %d tensors",
                        op->nin);
   const Tensor *q = op_in(g, op, 0), *k = op_in(g, op, 1), *v = op_in(g, op, 2);
-  int d = op->attr.head_dim;
-  for (int i = 0; i < 3; i++) TRY(need_numbers(g, op, i, e));
+  int d = op->attr.head_dim, dv = attr_value_dim(&op->attr);
+  for (int i = 0; i < 3; i++)
+    TRY(need_numbers(g, op, i, e));
   if (q->ndim != 3 || k->ndim != 3 || v->ndim != 3)
     return shape_error(g, op, e, "q, k and v must be (batch, seq, heads*head_dim)");
-  if (d < 1 || q->dim[2].size % d || k->dim[2].size % d || k->dim[2].size != v->dim[2].size)
-    return shape_error(g, op, e, "head_dim = %d does not fit q, k, v of %lld, %lld, %lld", d,
-                       (long long)q->dim[2].size, (long long)k->dim[2].size,
-                       (long long)v->dim[2].size);
+  if (d < 1 || q->dim[2].size % d || k->dim[2].size % d)
+    return shape_error(g, op, e, "head_dim = %d does not fit q and k of %lld and %lld", d,
+                       (long long)q->dim[2].size, (long long)k->dim[2].size);
   int64_t heads = q->dim[2].size / d, kv = k->dim[2].size / d;
+  if (v->dim[2].size != kv * dv)
+    return shape_error(g, op, e, "%s = %d does not fit v of %lld for %lld kv heads",
+                       op->attr.value_dim ? "value_dim" : "head_dim", dv,
+                       (long long)v->dim[2].size, (long long)kv);
   if (heads % kv)
     return shape_error(g, op, e, "%lld kv heads do not divide %lld heads", (long long)kv,
                        (long long)heads);
   if (op->attr.scale == 0) return shape_error(g, op, e, "scale must be given");
   Dim dim[MAX_DIM];
   memcpy(dim, q->dim, sizeof dim);
+  dim[2] = dim_of_heads(&q->dim[2], d, dv);
   op_result(g, op, 0, DT_ACT, dim, 3);
   dim[2] = dim_of_groups(&q->dim[2], heads);
   op_result(g, op, 1, DT_F32, dim, 3);
@@ -57,20 +62,28 @@ void grad_attention(Graph *g, Oid op, const Tid *dout, Tid *din) {
     BACKWARD(g, op, dout, din, OP_attention_dx, (X0, X1, X2, Y0, Y1, DY0), (0, 1, 2));
 }
 
-/* Causal: half of the T x T products; two GEMMs of 2*T*T*D per head forward. */
-double cost_attention(const Graph *g, const Op *op) {
+/* Causal: half of the T x T products. Of those `keys` are over the size of a head of k,
+ * `values` over that of v; each is T*T*D per head. */
+static double products(const Graph *g, const Op *op, int keys, int values) {
   const Tensor *q = &g->t.at[op->in[0]];
-  return 2.0 * (double)tensor_count(q) * (double)q->dim[1].local;
+  double keys_here = (double)g->t.at[op->in[1]].dim[1].local;
+  double scores = (double)tensor_count(q) / op->attr.head_dim * keys_here;
+  return scores * (keys * op->attr.head_dim + values * attr_value_dim(&op->attr));
 }
 
-/* Five GEMMs instead of two. */
+double cost_attention(const Graph *g, const Op *op) {
+  return products(g, op, 1, 1);
+}
+
+/* Scores again, dq and dk; dP and dv. */
 double cost_attention_dx(const Graph *g, const Op *op) {
-  return 2.5 * cost_attention(g, op);
+  return products(g, op, 3, 2);
 }
 
 /* ---- one token ---- */
 
 /* Over all rows, though only those up to the position are read. */
 double cost_attention_step(const Graph *g, const Op *op) {
-  return 4.0 * (double)tensor_count(&g->t.at[op->in[0]]) * op->attr.n;
+  double heads = (double)tensor_count(&g->t.at[op->in[0]]) / op->attr.head_dim;
+  return 2.0 * heads * op->attr.n * (op->attr.head_dim + attr_value_dim(&op->attr));
 }

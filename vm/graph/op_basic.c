@@ -10,6 +10,13 @@ Dim dim_of_groups(const Dim *x, int64_t n) {
                : (Dim){.size = n};
 }
 
+Dim dim_of_heads(const Dim *x, int d, int size) {
+  Dim y = *x;
+  y.size = y.local = x->size / d * size;
+  y.unit = x->unit % d == 0 ? x->unit / d * size : 1;
+  return y;
+}
+
 void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim) {
   op->out[i] = graph_tensor(g, T_VALUE, dt, dim, ndim);
 }

@@ -79,6 +79,8 @@ void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim);
 /* A dimension with one element for each of n groups of `x`; of heads it is cut as they
  * are. */
 Dim dim_of_groups(const Dim *x, int64_t n);
+/* That of as many heads as `x` has of size d, of another size. */
+Dim dim_of_heads(const Dim *x, int d, int size);
 weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char *fmt, ...)
     PRINTF(4, 5);
 

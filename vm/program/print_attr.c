@@ -12,12 +12,14 @@ static const struct {
   size_t at;
   bool real;
 } field[] = {
-    INT(axes),       REAL(beta1),    REAL(beta2),        REAL(clip),
-    INT(cut),        INT(dim),       REAL(eps),          INT(from),          INT(head_dim),
-    INT(inverse),    INT(kind),      INT(layout),        INT(mirror),
-    INT(n),          INT(parts),     INT(red),           REAL(rope_factor),
-    REAL(rope_high), REAL(rope_low), INT(rope_original), REAL(scale),
-    REAL(theta),     INT(vocab),     REAL(weight_decay),
+    INT(axes),        REAL(beta1),      REAL(beta2),     REAL(clip),
+    INT(cut),         INT(dim),         REAL(eps),       INT(from),
+    INT(head_dim),    INT(head_part),   INT(interleaved), INT(inverse),
+    INT(kind),        INT(layout),      INT(mirror),     INT(n),
+    INT(parts),       INT(red),         REAL(rope_factor), REAL(rope_high),
+    REAL(rope_low),   INT(rope_original), REAL(rope_scale), INT(rotary_dim),
+    INT(rotary_from), REAL(scale),      REAL(theta),     INT(value_dim),
+    INT(vocab),       REAL(weight_decay), INT(yarn),
 };
 _Static_assert(sizeof field / sizeof *field * 4 == sizeof(OpAttr), "a field has no row");
 

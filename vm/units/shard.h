@@ -87,8 +87,9 @@ bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p)
 /* Whether dimension `di` of operand i and `dk` of operand k, which are cut alike, have the
  * same packed parts; reports it if not. */
 bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk);
-/* Whether operand i, whose last dimension is cut, is cut between heads; reports it. */
-bool shard_whole_heads(Shard *s, Oid op, int i);
+/* Whether operand i, whose last dimension is cut, is cut between heads, each of so many
+ * elements; reports it. */
+bool shard_whole_heads(Shard *s, Oid op, int i, int head);
 /* Whether each rank of cp has as many heads of queries, keys and values; reports it. */
 bool shard_cp_heads(Shard *s, Oid op);
 TpStyle shard_style(Shard *s, Oid op, int i);

@@ -124,16 +124,16 @@ bool shard_check_cut(Shard *s, Tid id, int dim) {
   return false;
 }
 
-bool shard_whole_heads(Shard *s, Oid op, int i) {
+bool shard_whole_heads(Shard *s, Oid op, int i, int head) {
   const Op *o = &s->g->op.at[op];
   const Tensor *t = &s->g->t.at[o->in[i]];
   const Dim *d = &t->dim[t->ndim - 1];
   if (!shard_check_cut(s, o->in[i], t->ndim - 1)) return false;
   int n = shard_copied(s, o->in[i], t->ndim - 1) ? s->n[AX_TP] : s->tp;
-  if (d->size % ((int64_t)o->attr.head_dim * d->parts * n) == 0) return true;
+  if (d->size % ((int64_t)head * d->parts * n) == 0) return true;
   char label[96];
   const char *text = arena_printf(s->d->arena, "%d does not divide the %lld heads of %s",
-                                  n, (long long)(d->size / o->attr.head_dim / d->parts),
+                                  n, (long long)(d->size / head / d->parts),
                                   tensor_label(s->g, o->in[i], label));
   if (shard_tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
   return false;
@@ -146,7 +146,7 @@ bool shard_cp_heads(Shard *s, Oid op) {
     const Tensor *t = &s->g->t.at[o->in[i]];
     bool cut = s->need[op][i].on[AX_TP] == 2;
     int ranks = !cut ? 1 : shard_copied(s, o->in[i], 2) ? s->n[AX_TP] : s->tp;
-    int64_t heads = t->dim[2].size / o->attr.head_dim;
+    int64_t heads = t->dim[2].size / (i < 2 ? o->attr.head_dim : attr_value_dim(&o->attr));
     if (heads % (ranks * cp) == 0) continue;
     const char *text = arena_printf(
         s->d->arena,

@@ -156,13 +156,15 @@ bool shard_rope(Shard *s, Oid op) {
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, rows_of(x, 2));
   shard_yield(s, op, 0, x);
-  return x.on[AX_TP] != 2 || shard_whole_heads(s, op, 0);
+  return x.on[AX_TP] != 2 || shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
 }
 
 /* Whether q, k and v are cut alike, between heads. */
 static bool whole_heads(Shard *s, Oid op) {
+  const OpAttr *a = &s->g->op.at[op].attr;
+  int size[] = {a->head_dim, a->head_dim, attr_value_dim(a)};
   bool ok = shard_same_parts(s, op, 0, 2, 1, 2) && shard_same_parts(s, op, 0, 2, 2, 2);
-  for (int i = 0; i < 3 && ok; i++) ok = shard_whole_heads(s, op, i);
+  for (int i = 0; i < 3 && ok; i++) ok = shard_whole_heads(s, op, i, size[i]);
   return ok;
 }
 
