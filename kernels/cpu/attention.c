@@ -1,12 +1,29 @@
 /* attention.c - causal attention forward, tile by tile with a running softmax.
  *
  * Scores are kept turned, (keys, queries): lanes of a vector are queries, so that maxima
- * and sums over keys need no work across lanes. One item is (batch, head, query tile). */
+ * and sums over keys need no work across lanes. One item is (batch, head, query tile).
+ *
+ * Of a ring this is one step: it goes on from what the steps before gave. */
 #include "attention.h"
+
+enum { Q, K, V, O, LSE, STARTS, STARTS_FIRST = O }; /* operands */
 
 typedef struct Running {
   float max[TILE], sum[TILE];
 } Running;
+
+/* lse as a maximum of which there is 1. */
+INLINE void begin(const KernelArgs *a, const Heads *s, const Queries *q, int64_t h,
+                  Running *run, float *o) {
+  bool on = goes_on(a);
+  for (int i = 0; i < TILE; i++) run->max[i] = -INFINITY, run->sum[i] = on;
+  if (on)
+    load_head(o, &a->in[O], DT_F32, s->v, q->b, h, q->row, q->n);
+  else
+    memset(o, 0, (size_t)(q->n * s->v.ld) * sizeof *o);
+  for (int i = 0; i < q->n && on; i++)
+    run->max[i] = ((const float *)a->in[LSE].p)[(q->b * s->t + q->row + i) * s->h + h];
+}
 
 /* Turns scores (n keys, TILE queries) into probabilities relative to the new maximum, and
  * returns in `fade` what the earlier ones are multiplied by. */
@@ -59,19 +76,18 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
   float fade[TILE];
   int64_t kv = h * s->k / s->h;
   queries_of(s, b, tile, &q);
-  load_head(x, &a->in[0], t, s->qk, b, h, q.row, q.n);
+  load_head(x, &a->in[Q], t, s->qk, b, h, q.row, q.n);
   turn_head(qt, x, s->qk, q.n);
-  for (int i = 0; i < TILE; i++) run.max[i] = -INFINITY, run.sum[i] = 0;
-  memset(o, 0, (size_t)(q.n * s->v.ld) * sizeof *o);
+  begin(a, s, &q, h, &run, o);
   for (int64_t y = 0; y < s->key_tiles; y++) {
     Span k = span_of(&s->key, y);
     if (!sees_some(&q, k.pos, k.n)) continue;
-    load_head(x, &a->in[1], t, s->qk, b, kv, k.row, k.n);
+    load_head(x, &a->in[K], t, s->qk, b, kv, k.row, k.n);
     tile_mul(k.n, TILE, s->qk.d, (Strided){x, s->qk.ld, 1}, qt, TILE, p, TILE, false);
     softmax_step(p, k.n, s, &q, k.pos, &run, fade);
     for (int i = 0; i < q.n; i++)
       for (int j = 0; j < s->v.ld; j++) o[i * s->v.ld + j] *= fade[i];
-    load_head(x, &a->in[2], t, s->v, b, kv, k.row, k.n);
+    load_head(x, &a->in[V], t, s->v, b, kv, k.row, k.n);
     mul_seen(k.pos == q.pos, false, q.n, s->v.d, k.n, (Strided){p, 1, TILE}, x, s->v.ld, o,
              s->v.ld);
   }
@@ -81,19 +97,27 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
     for (int j = 0; j < s->v.ld; j++) o[i * s->v.ld + j] *= scale;
     lse[(b * s->t + q.row + i) * s->h + h] = run.max[i] + logf(run.sum[i]);
   }
-  store_head(&a->out[0], t, o, s->v, b, h, q.row, q.n);
+  store_sums(&a->out[0], t, o, s->v, b, h, q.row, q.n);
+}
+
+INLINE Heads heads(const KernelArgs *a) {
+  return heads_of(a, goes_on(a) ? STARTS : STARTS_FIRST);
 }
 
 INLINE void attention(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  Heads s = heads_of(a, 3);
+  Heads s = heads(a);
   for (int64_t i = lo; i < hi; i++)
     item(a, &s, i / (s.h * s.tiles), i / s.tiles % s.h, i % s.tiles, t);
 }
 BY_TYPE(attention, in[0])
 
 void cpu_attention(Device *dev, const KernelArgs *a) {
-  Heads s = heads_of(a, 3);
+  Heads s = heads(a);
   each_part(dev, a, s.b * s.h * s.tiles, 1, attention_part);
+}
+
+void cpu_attention_part(Device *dev, const KernelArgs *a) {
+  cpu_attention(dev, a);
 }
 
 /* The kernels have no state; this checks what they can do. */

@@ -41,13 +41,24 @@ INLINE Span span_of(const SeqPiece *p, int64_t tile) {
   return (Span){run * p->run + at, p->first[run] + at, (int)MIN(TILE, p->run - at)};
 }
 
+/* Whether the sums of earlier steps are among the operands. */
+INLINE bool goes_on(const KernelArgs *a) { return a->attr->step > 0; }
+
+/* All keys, or those that were shifted here so often. */
+INLINE SeqPiece keys_here(const KernelArgs *a, int64_t T, int ranks) {
+  int64_t rows = a->in[1].dim[1];
+  if (rows == T) return seq_whole(T);
+  assert(rows * ranks == T);
+  return seq_piece(T, ranks, (a->index - a->attr->step + ranks) % ranks, a->attr->mirror);
+}
+
 INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
   const KTensor *q = &a->in[0], *k = &a->in[1];
   int d = a->attr->head_dim, dv = attr_value_dim(a->attr);
   int ranks = MAX(a->attr->n, 1);
   int64_t T = q->dim[1] * ranks;
   bool zigzag = a->attr->mirror;
-  assert(q->ndim == 3 && k->ndim == 3 && MAX(d, dv) <= HEAD_MAX && k->dim[1] == T);
+  assert(q->ndim == 3 && k->ndim == 3 && MAX(d, dv) <= HEAD_MAX);
   Heads s = {.b = q->dim[0],
              .t = q->dim[1],
              .h = q->dim[2] / d,
@@ -57,7 +68,7 @@ INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
              .scale = a->attr->scale,
              .starts = a->nin > starts_at ? a->in[starts_at].p : NULL,
              .query = seq_piece(T, ranks, a->index, zigzag),
-             .key = seq_whole(T)};
+             .key = keys_here(a, T, ranks)};
   s.tiles = s.query.runs * tiles_of_run(&s.query);
   s.key_tiles = s.key.runs * tiles_of_run(&s.key);
   return s;
@@ -146,6 +157,15 @@ INLINE void store_head(const KTensor *x, DType t, const float *tile, Width w, in
 #pragma omp simd
     for (int j = 0; j < w.d; j++) put(dst, t, j, row[j]);
   }
+}
+
+/* Sums that are not complete are f32. */
+INLINE void store_sums(const KTensor *x, DType t, const float *tile, Width w, int64_t b,
+                       int64_t h, int64_t r0, int n) {
+  if (x->dtype == DT_F32)
+    store_head(x, DT_F32, tile, w, b, h, r0, n);
+  else
+    store_head(x, t, tile, w, b, h, r0, n);
 }
 
 #endif

@@ -4,10 +4,12 @@
  * dq adds up over key tiles in the scratch, dk and dv over query tiles on the stack. A
  * thread takes whole kv heads if there are enough of them. Otherwise tiles are shared out
  * twice, query tiles for dq and then key tiles for dk and dv. Every sum runs in one
- * order, so both ways give the same bits. */
+ * order, so both ways give the same bits.
+ *
+ * Of a ring this is one step: dq goes on from what the steps before gave. */
 #include "attention.h"
 
-enum { Q, K, V, O, LSE, DO, STARTS }; /* operands */
+enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
 
 /* The scratch of one (batch, head): a whole tile for each of the queries. */
 typedef struct Room {
@@ -30,7 +32,7 @@ typedef struct Task {
   bool dq, dkv;
 } Task;
 
-/* For the queries of a tile: delta, and dq = 0. */
+/* For the queries of a tile: delta, and dq as it is so far. */
 INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_t h,
                           int64_t tile, DType t) {
   TileHead o, d;
@@ -46,6 +48,8 @@ INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_
     m.delta[r0 + i] = sum;
   }
   memset(m.dq + r0 * s->qk.ld, 0, (size_t)(TILE * s->qk.ld) * sizeof *m.dq);
+  if (goes_on(a))
+    load_head(m.dq + r0 * s->qk.ld, &a->in[DQ], DT_F32, s->qk, b, h, y.row, y.n);
 }
 
 /* From scores and dP, both (queries, keys), to P and dS; `deltas` are of the queries. */
@@ -121,8 +125,8 @@ INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t
     for (int64_t i = w->q0; i < w->q1; i++)
       if (reaches(s, i, y.at.pos)) tiles(w, a, s, &y, h, i, t);
   if (!w->dkv) return;
-  store_head(&a->out[1], t, y.dk, s->qk, w->b, w->kv, y.at.row, y.at.n);
-  store_head(&a->out[2], t, y.dv, s->v, w->b, w->kv, y.at.row, y.at.n);
+  store_sums(&a->out[1], t, y.dk, s->qk, w->b, w->kv, y.at.row, y.at.n);
+  store_sums(&a->out[2], t, y.dv, s->v, w->b, w->kv, y.at.row, y.at.n);
 }
 
 INLINE void work(const Task *w, const KernelArgs *a, const Heads *s, DType t) {
@@ -132,7 +136,7 @@ INLINE void work(const Task *w, const KernelArgs *a, const Heads *s, DType t) {
   for (int64_t h = w->h0; h < w->h1 && w->dq; h++)
     for (int64_t i = w->q0; i < w->q1; i++) {
       Span q = span_of(&s->query, i);
-      store_head(&a->out[0], t, room_of(a, s, w->b, h).dq + i * TILE * s->qk.ld, s->qk,
+      store_sums(&a->out[0], t, room_of(a, s, w->b, h).dq + i * TILE * s->qk.ld, s->qk,
                  w->b, h, q.row, q.n);
     }
 }
@@ -181,11 +185,15 @@ static void all_threads(const Device *dev, const KernelArgs *a, const Heads *s,
 }
 
 void cpu_attention_dx(Device *dev, const KernelArgs *a) {
-  Heads s = heads_of(a, STARTS);
+  Heads s = heads_of(a, goes_on(a) ? STARTS : STARTS_FIRST);
   if (items_of(&s, WHOLE) >= dev->threads) {
     all_threads(dev, a, &s, WHOLE);
   } else {
     all_threads(dev, a, &s, QUERY_TILES);
     all_threads(dev, a, &s, KEY_TILES);
   }
+}
+
+void cpu_attention_part_dx(Device *dev, const KernelArgs *a) {
+  cpu_attention_dx(dev, a);
 }

@@ -8,6 +8,7 @@
 #define cpu_all_gather NULL
 #define cpu_reduce_scatter NULL
 #define cpu_all_to_all NULL
+#define cpu_shift NULL
 
 static const Kernel kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cpu_##name,
@@ -20,6 +21,8 @@ static const Kernel kernels[OP_N] = {
     [OP_linear_dw].release = release_gemm,
     [OP_attention].prepare = prepare_attention,
     [OP_attention_dx].prepare = prepare_attention,
+    [OP_attention_part].prepare = prepare_attention,
+    [OP_attention_part_dx].prepare = prepare_attention,
     [OP_attention_step].prepare = prepare_attention,
     [OP_rope].prepare = prepare_rope,
 };

@@ -43,7 +43,7 @@ static bool is_product(int op) {
 }
 
 uint64_t cpu_work(int op, const KernelArgs *a) {
-  if (op == OP_attention_dx) return attention_dx(a);
+  if (op == OP_attention_dx || op == OP_attention_part_dx) return attention_dx(a);
   if (op == OP_sqnorm) return SQNORM_BLOCKS * sizeof(double);
   if (!is_product(op)) return 0;
   GemmShape s = gemm_of(op, a);

@@ -15,14 +15,24 @@ struct Heads {
   int d, dv;                /* sizes of a head: of q and k; of v and o */
   float scale;
   const int32_t *starts; /* (B, t): the first token of a document; or NULL */
-  SeqPiece piece;        /* of the sequence, that the queries are */
+  SeqPiece query, key;   /* of the sequence, that are here */
 };
+
+/* Whether the sums of earlier steps are among the operands. */
+static inline bool goes_on(const KernelArgs *a) { return a->attr->step > 0; }
+
+/* All keys, or those that were shifted here so often. */
+static inline SeqPiece keys_here(const KernelArgs *a, int64_t T, int n) {
+  if (a->in[1].dim[1] == T) return seq_whole(T);
+  assert(a->in[1].dim[1] * n == T);
+  return seq_piece(T, n, (a->index - a->attr->step + n) % n, a->attr->mirror != 0);
+}
 
 static inline Heads heads_of(const KernelArgs *a, int starts_at) {
   const KTensor *q = &a->in[0], *k = &a->in[1];
   int d = a->attr->head_dim;
   int n = a->attr->n > 1 ? a->attr->n : 1;
-  assert(k->dim[1] == n * q->dim[1]);
+  int64_t T = q->dim[1] * n;
   return Heads{q->dim[0],
                q->dim[1],
                k->dim[1],
@@ -32,17 +42,24 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
                attr_value_dim(a->attr),
                a->attr->scale,
                a->nin > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
-               seq_piece(k->dim[1], n, a->index, a->attr->mirror != 0)};
+               seq_piece(T, n, a->index, a->attr->mirror != 0),
+              keys_here(a, T, n)};
 }
 
-/* The position of row `t` of the queries. */
-static __device__ __forceinline__ int64_t position(const Heads &s, int64_t t) {
-  return s.piece.first[t / s.piece.run] + t % s.piece.run;
+/* The position of row `t` of a piece: later rows have later ones. */
+static __device__ __forceinline__ int64_t position(const SeqPiece &p, int64_t t) {
+  return p.first[t / p.run] + t % p.run;
 }
-/* The end of the keys that a tile of rows of the queries may see. */
-static __device__ __forceinline__ int64_t seen_end(const Heads &s, int64_t first) {
-  int64_t last = first + ROWS < s.t ? first + ROWS - 1 : s.t - 1;
-  return first < s.t ? position(s, last) + 1 : 0;
+/* That of the last of ROWS rows. */
+static __device__ __forceinline__ int64_t last_position(const SeqPiece &p, int64_t first,
+                                                        int64_t rows) {
+  return position(p, first + ROWS < rows ? first + ROWS - 1 : rows - 1);
+}
+/* Whether some of the queries from row q0 on may see some of the keys from row k0 on. */
+static __device__ __forceinline__ bool sees_some(const Heads &s, int64_t b, int64_t q0,
+                                                 int64_t k0) {
+  if (q0 >= s.t || position(s.key, k0) > last_position(s.query, q0, s.t)) return false;
+  return !s.starts || last_position(s.key, k0, s.keys) >= s.starts[b * s.t + q0];
 }
 
 /* ROWS rows of a head; padding of one keeps rows in different banks. */
@@ -61,7 +78,16 @@ __device__ void load_tile(Tile<D> &to, const T *x, int d, int64_t rows, int64_t 
   }
 }
 
-/* One row of it, from the registers of the eight threads that share the row. */
+/* One row of it to the registers of the eight threads that share the row, and back. */
+template <int D>
+__device__ void load_row(float *v, const float *x, int d, int64_t rows, int64_t b,
+                         int64_t h, int64_t n, int64_t t, int lane) {
+  for (int i = 0; i < D / SHARE; i++) {
+    int c = i * SHARE + lane;
+    v[i] = x && t < rows && c < d ? x[((b * rows + t) * n + h) * d + c] : 0;
+  }
+}
+
 template <int D, typename T>
 __device__ void store_row(T *y, const float *v, int d, int64_t rows, int64_t b, int64_t h,
                           int64_t n, int64_t t, int lane) {
@@ -72,10 +98,22 @@ __device__ void store_row(T *y, const float *v, int d, int64_t rows, int64_t b, 
   }
 }
 
-/* Whether row `query` of the queries sees a key. */
+/* Sums that are not complete are f32. */
+template <int D, typename T>
+__device__ void store_sums(void *y, bool wide, const float *v, int d, int64_t rows, int64_t b,
+                           int64_t h, int64_t n, int64_t t, int lane) {
+  if (wide)
+    store_row<D>((float *)y, v, d, rows, b, h, n, t, lane);
+  else
+    store_row<D>((T *)y, v, d, rows, b, h, n, t, lane);
+}
+
+/* Whether row `query` of the queries sees row `row` of the keys. */
 static __device__ __forceinline__ bool sees(const Heads &s, int64_t b, int64_t query,
-                                            int64_t key) {
-  if (query >= s.t || key > position(s, query)) return false;
+                                            int64_t row) {
+  if (query >= s.t || row >= s.keys) return false;
+  int64_t key = position(s.key, row);
+  if (key > position(s.query, query)) return false;
   return !s.starts || key >= s.starts[b * s.t + query];
 }
 

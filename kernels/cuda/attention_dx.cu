@@ -1,10 +1,11 @@
 /* attention_dx.cu - gradients of causal attention. Probabilities are computed again from
  * lse, with delta = sum(do * o) of a query and dS = P * (dP - delta) * scale:
  *   dq = dS k, dk = dS^T q, dv = P^T do
- * One kernel per delta, dq, and dk with dv; each result is summed by one block, in order. */
+ * One kernel per delta, dq, and dk with dv; each result is summed by one block, in order.
+ * Of a ring this is one step: dq goes on from what the steps before gave. */
 #include "attention.cuh"
 
-enum { Q, K, V, O, LSE, DO, STARTS }; /* operands */
+enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
 
 /* delta(B, T, H): a warp for each. */
 template <typename T>
@@ -19,11 +20,12 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x % WARP == 0) delta[i] = sum;
 }
 
-/* Grid: query tiles, heads, batch. */
+/* Grid: query tiles, heads, batch. `dq0`: of the steps before, or NULL. */
 template <int D, typename T>
 __global__ void __launch_bounds__(THREADS)
     query_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
-                    const float *lse, const float *delta, T *dq) {
+                    const float *lse, const float *delta, const float *dq0, void *dq,
+                    bool wide) {
   __shared__ Tile<D> keys, part;
   __shared__ float ds[ROWS][ROWS + 1];
   int64_t first = (int64_t)blockIdx.x * ROWS, h = blockIdx.y, b = blockIdx.z;
@@ -31,10 +33,10 @@ __global__ void __launch_bounds__(THREADS)
   int row = threadIdx.x / SHARE, lane = threadIdx.x % SHARE;
   int64_t at = first + row, stat = (b * s.t + (at < s.t ? at : 0)) * s.h + h;
   float out[D / SHARE], l = lse[stat], de = delta[stat];
-  for (int i = 0; i < D / SHARE; i++) out[i] = 0;
-  int64_t seen = s.starts && first < s.t ? s.starts[b * s.t + first] : 0;
-  for (int64_t k0 = seen / ROWS * ROWS; k0 < seen_end(s, first); k0 += ROWS) {
+  load_row<D>(out, dq0, s.d, s.t, b, h, s.h, at, lane);
+  for (int64_t k0 = 0; k0 < s.keys; k0 += ROWS) {
     float x[ROWS / SHARE];
+    if (!sees_some(s, b, first, k0)) continue;
     __syncthreads();
     load_tile(part, q, s.d, s.t, b, h, s.h, first);
     load_tile(keys, k, s.d, s.keys, b, kv, s.k, k0);
@@ -62,14 +64,14 @@ __global__ void __launch_bounds__(THREADS)
       for (int j = 0; j < ROWS && c < s.d; j++) out[i] += ds[row][j] * keys.v[j][c];
     }
   }
-  store_row<D>(dq, out, s.d, s.t, b, h, s.h, at, lane);
+  store_sums<D, T>(dq, wide, out, s.d, s.t, b, h, s.h, at, lane);
 }
 
 /* Grid: key tiles, kv heads, batch. A row is a key here. */
 template <int D, typename T>
 __global__ void __launch_bounds__(THREADS)
     key_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
-                  const float *lse, const float *delta, T *dk, T *dv) {
+                  const float *lse, const float *delta, void *dk, void *dv, bool wide) {
   __shared__ Tile<D> mine, part;
   __shared__ float p[ROWS][ROWS + 1], ds[ROWS][ROWS + 1];
   int64_t first = (int64_t)blockIdx.x * ROWS, kv = blockIdx.y, b = blockIdx.z;
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(THREADS)
   for (int i = 0; i < D / SHARE; i++) out_k[i] = out_v[i] = 0;
   for (int64_t h = kv * group; h < (kv + 1) * group; h++)
     for (int64_t q0 = 0; q0 < s.t; q0 += ROWS) {
-      if (seen_end(s, q0) <= first) continue;
+      if (!sees_some(s, b, q0, first)) continue;
       __syncthreads();
       load_tile(mine, k, s.d, s.keys, b, kv, s.k, first);
       load_tile(part, q, s.d, s.t, b, h, s.h, q0);
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(THREADS)
       for (int j = 0; j < ROWS / SHARE; j++) {
         int c = j * SHARE + lane;
         int64_t at = q0 + c;
-        p[row][c] = key < s.keys && sees(s, b, at, key)
+        p[row][c] = sees(s, b, at, key)
                         ? expf(dot<D>(mine.v[row], part.v[c], s.d) * s.scale -
                                lse[(b * s.t + at) * s.h + h])
                         : 0;
@@ -116,12 +118,13 @@ __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < ROWS && c < s.d; j++) out_k[i] += ds[row][j] * part.v[j][c];
       }
     }
-  store_row<D>(dk, out_k, s.d, s.keys, b, kv, s.k, key, lane);
-  store_row<D>(dv, out_v, s.dv, s.keys, b, kv, s.k, key, lane);
+  store_sums<D, T>(dk, wide, out_k, s.d, s.keys, b, kv, s.k, key, lane);
+  store_sums<D, T>(dv, wide, out_v, s.dv, s.keys, b, kv, s.k, key, lane);
 }
 
 void cuda_attention_dx(Device *dev, const KernelArgs *a) {
-  Heads s = heads_of(a, STARTS);
+  bool on = goes_on(a);
+  Heads s = heads_of(a, on ? STARTS : STARTS_FIRST);
   int64_t n = s.b * s.t * s.h, tiles = (s.t + ROWS - 1) / ROWS;
   int64_t key_tiles = (s.keys + ROWS - 1) / ROWS;
   float *delta = (float *)a->work;
@@ -135,10 +138,14 @@ void cuda_attention_dx(Device *dev, const KernelArgs *a) {
     by_head(s, [&](auto size) {
       constexpr int D = decltype(size)::size;
       LAUNCH((query_gradients<D, T>), Dim3((unsigned)tiles, (unsigned)s.h, (unsigned)s.b),
-             THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta, data<T>(&a->out[0]));
+             THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta,
+             on ? data<const float>(&a->in[DQ]) : NULL, a->out[0].p,
+             a->out[0].dtype == DT_F32);
       LAUNCH((key_gradients<D, T>), Dim3((unsigned)key_tiles, (unsigned)s.k, (unsigned)s.b),
-             THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta, data<T>(&a->out[1]),
-             data<T>(&a->out[2]));
+             THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta, a->out[1].p, a->out[2].p,
+             a->out[1].dtype == DT_F32);
     });
   });
 }
+
+void cuda_attention_part_dx(Device *dev, const KernelArgs *a) { cuda_attention_dx(dev, a); }

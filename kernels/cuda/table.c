@@ -6,6 +6,7 @@
 #define cuda_all_gather NULL
 #define cuda_reduce_scatter NULL
 #define cuda_all_to_all NULL
+#define cuda_shift NULL
 
 /* What attention.cuh has kernels for. */
 static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
@@ -28,5 +29,7 @@ const Kernel cuda_kernels[OP_N] = {
   [OP_linear_dw].release = release_lt,
   [OP_attention].prepare = prepare_attention,
   [OP_attention_dx].prepare = prepare_attention,
+  [OP_attention_part].prepare = prepare_attention,
+  [OP_attention_part_dx].prepare = prepare_attention,
   [OP_attention_step].prepare = prepare_attention,
 };

@@ -37,7 +37,8 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
     return columns(cuda_count(x) / g, g, 1);
   }
   case OP_sqnorm: return CUDA_NORM_BLOCKS * sizeof(double);
-  case OP_attention_dx: /* one sum for each query and head */
+  case OP_attention_dx:
+  case OP_attention_part_dx: /* one sum for each query and head */
     return (uint64_t)(cuda_count(x) / a->attr->head_dim) * sizeof(float);
   default: return 0;
   }

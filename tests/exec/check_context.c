@@ -14,16 +14,18 @@ static ToyOptions toy_of(int cp, CpComm comm) {
   return o;
 }
 
-/* cp, how, packed, tp, pp, shards: a bit of the number each. */
+static const CpComm ways[] = {CP_ALLGATHER, CP_A2A, CP_RING};
+
+/* A way, and cp, packed, tp, pp, shards: a bit of the number each. */
 START_TEST(agrees_with_one_rank) {
-  for (int i = _i; i < 64; i += 8) {
-    ToyOptions o = toy_of(i & 1 ? 4 : 2, i & 2 ? CP_A2A : CP_ALLGATHER);
-    o.packed = i & 4;
-    o.tp = i & 8 ? 2 : 1, o.pp = i & 16 ? 2 : 1, o.dp = i & 32 ? 2 : 1;
-    o.strategy.stage = i & 32 ? 3 : 0;
-    o.how.in_order = i / 8 % 3 == 2;
+  for (int i = _i / LEN(ways); i < 32; i += 4) {
+    ToyOptions o = toy_of(i & 1 ? 4 : 2, ways[_i % LEN(ways)]);
+    o.packed = i & 2;
+    o.tp = i & 4 ? 2 : 1, o.pp = i & 8 ? 2 : 1, o.dp = i & 16 ? 2 : 1;
+    o.strategy.stage = i & 16 ? 3 : 0;
+    o.how.in_order = i / 4 % 3 == 2;
     o.sp = o.tp > 1 && i & 1;
-    if (o.how.comm == CP_ALLGATHER) o.kv_heads = 2;
+    if (o.how.comm != CP_A2A) o.kv_heads = 2;
     pair_agrees(&o);
   }
 }
@@ -32,28 +34,63 @@ END_TEST
 /* What runs again in the backward, W apart from I, copies of heads, and each stage. */
 START_TEST(goes_with_the_rest) {
   static const Recompute again[] = {{.full = true}, {.selective = true}, {.cheap = true}};
-  ToyOptions o = toy_of(2, _i % 2 ? CP_A2A : CP_ALLGATHER);
+  ToyOptions o = toy_of(2, ways[_i / 2 % LEN(ways)]);
   o.tp = 2, o.sp = true, o.packed = true, o.dp = 2, o.replicate = 1 + _i / 2 % 2;
   o.recompute = again[_i % 3];
   o.strategy.stage = _i % 4;
   o.strategy.defer_grad_sync = _i % 3;
   o.tied = _i % 2;
   o.async = _i % 3 == 1;
-  o.kv_heads = _i % 2 ? 4 : 1;
+  o.as_written = _i % 4 == 3;
+  o.kv_heads = o.how.comm == CP_A2A ? 4 : 1;
   pair_agrees(&o);
 }
 END_TEST
 
 /* Heads of v and o of another size, over tp, cp and both. */
 START_TEST(goes_with_values_of_another_size) {
-  for (int i = _i; i < 16; i += 4) {
-    ToyOptions o = toy_of(i & 1 ? 2 : 1, i & 2 ? CP_A2A : CP_ALLGATHER);
-    o.tp = i & 4 ? 2 : 1, o.sp = i & 4, o.dp = i & 8 ? 2 : 1, o.packed = i & 8;
-    o.strategy.stage = i & 8 ? 3 : 0;
+  for (int i = _i / LEN(ways); i < 8; i += 2) {
+    ToyOptions o = toy_of(i & 1 ? 2 : 1, ways[_i % LEN(ways)]);
+    o.tp = i & 2 ? 2 : 1, o.sp = i & 2, o.dp = i & 4 ? 2 : 1, o.packed = i & 4;
+    o.strategy.stage = i & 4 ? 3 : 0;
     o.value_dim = i & 1 ? 3 : 7;
-    if (o.how.comm == CP_ALLGATHER) o.kv_heads = i & 8 ? 1 : 2;
+    if (o.how.comm != CP_A2A) o.kv_heads = i & 4 ? 1 : 2;
     pair_agrees(&o);
   }
+}
+END_TEST
+
+/* ---- the ring ---- */
+
+/* Shifts that are under way when a step of attention runs: of all steps the fewest, but
+ * for the last step of a body, beside which nothing of the forward has to move. */
+static int shifts_beside(const Program *p, const Body *b, int steps) {
+  int under_way = 0, fewest = 99;
+  for (uint32_t i = b->first; i < b->first + b->n; i++) {
+    const Instr *x = &p->code[i];
+    bool part = x->code == I_KERNEL &&
+                (x->op == OP_attention_part || x->op == OP_attention_part_dx);
+    if (x->code == I_COLL && x->coll == COLL_SHIFT) under_way++;
+    if (x->code == I_WAIT) under_way--;
+    if (part && p->attr[x->attr].step + 1 < steps) fewest = MIN(fewest, under_way);
+  }
+  return fewest;
+}
+
+START_TEST(shifts_run_beside_kernels) {
+  ToyOptions o = toy_of(4, CP_RING);
+  o.as_written = _i;
+  Toy t;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  const Program *p = &t.compiled->prog[0];
+  int rings = 0;
+  for (int i = 0; i < p->nbody; i++) {
+    int n = shifts_beside(p, &p->body[i], 4);
+    rings += n < 99;
+    ck_assert_int_ge(n, 1);
+  }
+  ck_assert_int_ge(rings, 2);
+  toy_free(&t);
 }
 END_TEST
 
@@ -127,9 +164,10 @@ Suite *context_suite(void);
 Suite *context_suite(void) {
   Suite *s = suite_create("context");
   TCase *t = tcase_create("context");
-  tcase_add_loop_test(t, agrees_with_one_rank, 0, 8);
-  tcase_add_loop_test(t, goes_with_the_rest, 0, 6);
-  tcase_add_loop_test(t, goes_with_values_of_another_size, 0, 4);
+  tcase_add_loop_test(t, agrees_with_one_rank, 0, 4 * LEN(ways));
+  tcase_add_loop_test(t, goes_with_the_rest, 0, 12);
+  tcase_add_loop_test(t, goes_with_values_of_another_size, 0, 2 * LEN(ways));
+  tcase_add_loop_test(t, shifts_run_beside_kernels, 0, 2);
   tcase_add_test(t, every_token_is_on_one_rank);
   tcase_add_test(t, zigzag_is_balanced);
   tcase_add_test(t, says_what_does_not_divide);

@@ -2,6 +2,7 @@
 #include "ref.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "vm/program/program.h"
 
@@ -157,6 +158,7 @@ static void rope(RefArgs *a) {
 /* One query of attention: where things lie, and the keys that it sees. */
 typedef struct Query {
   int64_t d, e, H, K, T, keys, b, t, h, from, at; /* at: its position; T: queries */
+  const int64_t *key_at;                          /* positions of the keys */
   double scale;
 } Query;
 
@@ -180,6 +182,18 @@ static double dot(const double *x, const double *y, int64_t n) {
   return sum;
 }
 
+static bool sees(const Query *q, int64_t key) {
+  return q->key_at[key] >= q->from && q->key_at[key] <= q->at;
+}
+
+/* The position of row i of `rows` of a sequence of T: of 2n runs piece p has the p-th from
+ * the front and, behind it, the p-th from the back; without zigzag the p-th of n. */
+static int64_t position(const RefArgs *a, int64_t T, int64_t rows, int64_t p, int64_t i) {
+  int64_t half = a->attr->mirror ? rows / 2 : rows;
+  if (rows == T) return i;
+  return i < half ? p * half + i : T - (p + 1) * half + i - half;
+}
+
 /* Calls fn for every query; `starts` is the operand that holds doc_starts, if given. */
 static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query *)) {
   int64_t d = a->attr->head_dim, B = a->in[0].dim[0], T = a->in[0].dim[1];
@@ -190,35 +204,46 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
              .H = a->in[0].dim[2] / d,
              .K = a->in[1].dim[2] / d,
              .scale = a->attr->scale};
-  /* Of 2n runs piece p has the p-th from the front and, behind it, the p-th from the back;
-   * without zigzag the p-th of n. */
-  int64_t half = a->attr->mirror ? T / 2 : T, back = q.keys - (a->index + 1) * half;
+  int64_t n = a->attr->n > 1 ? a->attr->n : 1, from = (a->index - a->attr->step + n) % n;
+  int64_t *key_at = calloc((size_t)q.keys, sizeof *key_at);
+  for (int64_t i = 0; i < q.keys; i++)
+    key_at[i] = position(a, n * T, q.keys, from, i);
+  q.key_at = key_at;
   for (q.b = 0; q.b < B; q.b++)
     for (q.t = 0; q.t < T; q.t++)
       for (q.h = 0; q.h < q.H; q.h++) {
-        q.at = q.t < half ? a->index * half + q.t : back + q.t - half;
+        q.at = position(a, n * T, T, a->index, q.t);
         q.from = a->nin > starts ? (int64_t)IN(starts)[q.b * T + q.t] : 0;
         fn(a, &q);
       }
+  free(key_at);
 }
 
 static void attention_query(RefArgs *a, const Query *q) {
-  double most = -INFINITY, sum = 0;
+  int64_t stat = q_row(q);
+  bool on = a->attr->step > 0;
+  double most = on ? IN(4)[stat] : -INFINITY, sum = 0;
   const double *x = IN(0) + q_at(q);
-  for (int64_t s = q->from; s <= q->at; s++)
-    most = fmax(most, q->scale * dot(x, IN(1) + k_at(q, s), q->d));
-  for (int64_t s = q->from; s <= q->at; s++)
-    sum += exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most);
+  for (int64_t s = 0; s < q->keys; s++)
+    if (sees(q, s)) most = fmax(most, q->scale * dot(x, IN(1) + k_at(q, s), q->d));
+  if (on) sum = exp(IN(4)[stat] - most);
+  for (int64_t s = 0; s < q->keys; s++)
+    if (sees(q, s)) sum += exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most);
   double *o = OUT(0) + o_at(q);
-  for (int64_t i = 0; i < q->e; i++) o[i] = 0;
-  for (int64_t s = q->from; s <= q->at; s++) {
+  for (int64_t i = 0; i < q->e; i++)
+    o[i] = on ? IN(3)[o_at(q) + i] * exp(IN(4)[stat] - most) / sum : 0;
+  for (int64_t s = 0; s < q->keys; s++) {
+    if (!sees(q, s)) continue;
     double p = exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most) / sum;
     for (int64_t i = 0; i < q->e; i++) o[i] += p * IN(2)[v_at(q, s) + i];
   }
-  OUT(1)[q_row(q)] = most + log(sum);
+  OUT(1)[stat] = most + log(sum);
 }
 
-static void attention(RefArgs *a) { each_query(a, 3, attention_query); }
+static void attention(RefArgs *a) {
+  each_query(a, a->attr->step > 0 ? 5 : 3, attention_query);
+}
+static void attention_part(RefArgs *a) { attention(a); }
 
 /* Head h, of size d, of row r of what is kept. */
 static double *kept_row(RefArgs *a, int out, int64_t b, int64_t r, int64_t h, int64_t d) {
@@ -427,7 +452,8 @@ static void attention_dx_query(RefArgs *a, const Query *q) {
   const double *x = IN(0) + q_at(q), *dy = IN(5) + o_at(q);
   double lse = IN(4)[q_row(q)];
   double delta = dot(dy, IN(3) + o_at(q), q->e);
-  for (int64_t s = q->from; s <= q->at; s++) {
+  for (int64_t s = 0; s < q->keys; s++) {
+    if (!sees(q, s)) continue;
     int64_t k = k_at(q, s), v = v_at(q, s);
     double p = exp(q->scale * dot(x, IN(1) + k, q->d) - lse);
     double ds = p * (dot(dy, IN(2) + v, q->e) - delta) * q->scale;
@@ -441,8 +467,12 @@ static void attention_dx_query(RefArgs *a, const Query *q) {
 
 static void attention_dx(RefArgs *a) {
   for (int i = 0; i < 3; i++) start(a, i);
-  each_query(a, 6, attention_dx_query);
+  bool on = a->attr->step > 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]) && on; i++)
+    OUT(0)[i] = IN(6)[i];
+  each_query(a, on ? 7 : 6, attention_dx_query);
 }
+static void attention_part_dx(RefArgs *a) { attention_dx(a); }
 
 static void ce_dx(RefArgs *a) {
   int64_t v = last(&a->in[0]), id;
@@ -586,6 +616,7 @@ static void scal_zero(RefArgs *a) {
 #define all_gather NULL
 #define reduce_scatter NULL
 #define all_to_all NULL
+#define shift NULL
 RefFn *const ref_ops[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = name,
 #include "vm/graph/ops.def"

@@ -5,7 +5,7 @@ return weft.plan {
   model     = weft.model "llama-tiny",
   strategy  = "fsdp2",
   mesh      = { tp = 2, cp = 2, ep = 4 },
-  cp        = { comm = "ring" },
+  cp        = { comm = "a2a+p2p" },
   schedule  = "DualPipe",
   precision = { param_dtype = "fp8" },
   moe       = { capacity = 1 },
@@ -15,7 +15,7 @@ return weft.plan {
   nccl      = false,
 }
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)
---> bad_later.lua:8: error: plan.cp.comm: "ring" is not built yet ("allgather" and "a2a" are built)
+--> bad_later.lua:8: error: plan.cp.comm: "a2a+p2p" is not built yet ("allgather", "a2a" and "ring" are built)
 --> bad_later.lua:9: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)
 --> bad_later.lua:10: error: plan.precision.param_dtype: "fp8" is not built yet ("bf16", "f16" and "f32" are built)
 --> bad_later.lua:11: error: plan.moe: moe is not built yet (models without experts are built)

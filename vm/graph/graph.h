@@ -113,6 +113,7 @@ typedef struct OpAttr {
   int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; adamw: 1 moments are
                             rounded by chance */
   int32_t inverse;       /* rope: rotate back */
+  int32_t step;          /* attention_part: how often keys and values were shifted */
   int32_t mirror;        /* slice, pack, unpack, collectives: the second of two parts is
                             cut from its end; attention: zigzag, see sequence.h */
   int32_t vocab;         /* cross entropy: true vocabulary size */

@@ -16,7 +16,7 @@
  *
  * Nothing is fitted: real runs take longer. */
 #include "share.h"
-#include "vm/plan/link.h"
+#include "vm/units/body_time.h"
 
 /* What is counted for the first part of a factor is over all of it, or nearly so. */
 static AxisSet counted_over(ShardAxis a) {
@@ -30,7 +30,7 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   for (int a = 0; a < AX_N; a++) {
     Link l = link_of(m, k, counted_over((ShardAxis)a));
     for (int c = COLL_ALL_REDUCE; c < COLL_PAIRS; c++)
-      s += link_ring(&l, w->bytes[a][c], w->count[a][c], c == COLL_ALL_REDUCE);
+      s += coll_seconds(&l, (CollKind)c, w->bytes[a][c], w->count[a][c]);
   }
   return s;
 }

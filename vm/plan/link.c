@@ -31,3 +31,7 @@ double link_ring(const Link *l, double bytes, double count, bool both) {
   double steps = (both ? 2.0 : 1.0) * (l->n - 1);
   return steps * (bytes / l->n / l->bandwidth + count * l->latency);
 }
+
+double link_shift(const Link *l, double bytes, double count) {
+  return l->n < 2 ? 0 : bytes / l->bandwidth + count * l->latency;
+}

@@ -18,5 +18,7 @@ Link link_of(const Mesh *m, const Cluster *k, AxisSet axes);
 Link link_near(const Cluster *k, int n);
 /* `both` ways: an all_reduce. */
 double link_ring(const Link *l, double bytes, double count, bool both);
+/* All bytes from each member to the next one. */
+double link_shift(const Link *l, double bytes, double count);
 
 #endif

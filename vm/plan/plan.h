@@ -166,7 +166,8 @@ typedef struct Recompute {
 /* How attention works on a sequence that is cut over cp; see vm/graph/sequence.h. */
 typedef enum {
   CP_ALLGATHER, /* keys and values are gathered */
-  CP_A2A        /* queries, keys and values change from tokens to heads, and back */
+  CP_A2A,       /* queries, keys and values change from tokens to heads, and back */
+  CP_RING       /* keys and values go round, and each pair is added to what there is */
 } CpComm;
 typedef struct CpPlan {
   CpComm comm;

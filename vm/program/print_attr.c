@@ -18,7 +18,7 @@ static const struct {
     INT(kind),        INT(layout),      INT(mirror),     INT(n),
     INT(parts),       INT(red),         REAL(rope_factor), REAL(rope_high),
     REAL(rope_low),   INT(rope_original), REAL(rope_scale), INT(rotary_dim),
-    INT(rotary_from), REAL(scale),      REAL(theta),     INT(value_dim),
+    INT(rotary_from), REAL(scale),      INT(step),       REAL(theta),     INT(value_dim),
     INT(vocab),       REAL(weight_decay), INT(yarn),
 };
 _Static_assert(sizeof field / sizeof *field * 4 == sizeof(OpAttr), "a field has no row");

@@ -1,8 +1,6 @@
 /* body_time.c - see body_time.h. */
 #include "body_time.h"
 
-#include "vm/plan/link.h"
-
 /* One H100: only proportions matter, and those of others are much the same. */
 static Cluster typical(void) {
   return (Cluster){.gpus = 8,
@@ -42,16 +40,21 @@ static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
   return rate > 0 ? MAX(x->flops / rate, moved / c->gpu.hbm_bandwidth) : 0;
 }
 
-static double ring_seconds(const BodyClock *c, const CodeInstr *x, AxisSet axes) {
+double coll_seconds(const Link *l, CollKind coll, double bytes, double count) {
+  if (coll == COLL_SHIFT) return link_shift(l, bytes, count);
+  return link_ring(l, bytes, count, coll == COLL_ALL_REDUCE);
+}
+
+static double transfer_seconds(const BodyClock *c, const CodeInstr *x, AxisSet axes) {
   if (axes_split(axes) & axes_split(AXES_DP)) return 0;
   Link l = link_near(&c->gpu, mesh_size(&c->mesh, axes));
   double in = operand_traffic(x->operand, x->i.nin);
   double out = operand_traffic(x->operand + x->i.nin, x->i.nout);
-  return link_ring(&l, MAX(in, out), 1, x->i.coll == COLL_ALL_REDUCE);
+  return coll_seconds(&l, (CollKind)x->i.coll, MAX(in, out), 1);
 }
 
 double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm) {
-  if (x->i.code == I_COLL) return ring_seconds(c, x, comm[x->i.comm]);
+  if (x->i.code == I_COLL) return transfer_seconds(c, x, comm[x->i.comm]);
   return x->i.code == I_KERNEL ? kernel_seconds(c, x) : 0;
 }
 

@@ -4,6 +4,7 @@
 #define WEFT_BODY_TIME_H
 
 #include "units.h"
+#include "vm/plan/link.h"
 
 typedef struct BodyClock {
   Cluster gpu; /* of the plan, or typical() */
@@ -14,6 +15,8 @@ typedef struct BodyClock {
  * proportions of one serve to order bodies. */
 BodyClock body_clock(const CompileInput *in, int copies);
 
+/* A ring, but for a shift. */
+double coll_seconds(const Link *l, CollKind coll, double bytes, double count);
 /* A kernel is bound by arithmetic or by memory; a collective takes its ring, on a
  * communicator over `axes`. Those over dp take nothing: what they take depends on sizes
  * that bodies do not. */

@@ -79,8 +79,7 @@ static void set_local(const Shard *s, Tensor *t, Place p) {
     t->dim[d].local = place_local(p, d, t->dim[d].size, s->n);
 }
 
-/* A tensor of the sharded graph that stands for logical tensor `t` placed as `p`. */
-static Tid emit_tensor(Shard *s, Tid t, Place p) {
+Tid shard_emit_tensor(Shard *s, Tid t, Place p) {
   const Tensor *x = &s->g->t.at[t];
   DType dt = x->dtype == DT_ACT ? s->plan->dtype : (DType)x->dtype;
   Tid id = graph_tensor(s->out, x->kind, dt, x->dim, x->ndim);
@@ -94,8 +93,8 @@ static Tid emit_tensor(Shard *s, Tid t, Place p) {
   return id;
 }
 
-static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, int unit, Phase ph) {
-  Oid id = graph_add(s->out, code, nin, nout, unit, ph);
+static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, Phase ph) {
+  Oid id = graph_add(s->out, code, nin, nout, like->unit, ph);
   Op *op = &s->out->op.at[id];
   op->attr = like->attr;
   op->name = like->name;
@@ -104,8 +103,12 @@ static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, int un
   return id;
 }
 
-/* What an op makes is a value, also where it is a piece of an input. */
-static void bind_result(Graph *g, Oid id, int k, Tid t) {
+Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like) {
+  return emit_op(s, code, nin, nout, like, like->phase);
+}
+
+void shard_bind(Shard *s, Oid id, int k, Tid t) {
+  Graph *g = s->out;
   g->op.at[id].out[k] = t;
   g->t.at[t].kind = T_VALUE;
   g->t.at[t].producer = id;
@@ -151,8 +154,8 @@ static void exchange(Change *c, int to) {
   p.on[AX_CP] = (int8_t)to;
   int tokens = s->out->t.at[c->t].dim[from].tag == TAG_SEQ ? from : to;
   int parts = parts_of(c, AX_CP, tokens, &mirror);
-  Tid t = emit_tensor(s, c->logical, p);
-  Oid id = emit_op(s, OP_all_to_all, 1, 1, c->user, c->user->unit, c->phase);
+  Tid t = shard_emit_tensor(s, c->logical, p);
+  Oid id = emit_op(s, OP_all_to_all, 1, 1, c->user, c->phase);
   Op *op = &s->out->op.at[id];
   op->attr = (OpAttr){.axes = 1u << AX_CP,
                       .dim = to,
@@ -162,7 +165,7 @@ static void exchange(Change *c, int to) {
                       .mirror = mirror};
   op->again = runs_again(c, OP_all_to_all);
   op->in[0] = c->t;
-  bind_result(s->out, id, 0, t);
+  shard_bind(s, id, 0, t);
   c->t = t;
 }
 
@@ -188,8 +191,8 @@ static void change(Change *c, int a, Place want) {
   for (int x = 0; x < AX_N; x++)
     if (axes >> x & 1) p.on[x] = (int8_t)to;
   int dim = was >= 0 ? was : to;
-  Tid t = emit_tensor(s, c->logical, p);
-  Oid id = emit_op(s, code, 1, 1, c->user, c->user->unit, c->phase);
+  Tid t = shard_emit_tensor(s, c->logical, p);
+  Oid id = emit_op(s, code, 1, 1, c->user, c->phase);
   Op *op = &s->out->op.at[id];
   int32_t mirror;
   op->attr = (OpAttr){.axes = axes,
@@ -201,7 +204,7 @@ static void change(Change *c, int a, Place want) {
                       .cut = code == OP_slice ? ax_set_mesh(axes) : 0};
   op->again = runs_again(c, code);
   op->in[0] = c->t;
-  bind_result(s->out, id, 0, t);
+  shard_bind(s, id, 0, t);
   c->t = t;
 }
 
@@ -245,11 +248,11 @@ Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user) {
 
 Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
                     const Op *user) {
-  Tid t = emit_tensor(s, logical, to);
-  Oid id = emit_op(s, OP_cast, 1, 1, user, user->unit, user->phase);
+  Tid t = shard_emit_tensor(s, logical, to);
+  Oid id = emit_op(s, OP_cast, 1, 1, user, user->phase);
   s->out->op.at[id].attr = (OpAttr){.cut = one_rank};
   s->out->op.at[id].in[0] = from;
-  bind_result(s->out, id, 0, t);
+  shard_bind(s, id, 0, t);
   return t;
 }
 
@@ -335,12 +338,9 @@ static bool queries_cut(const Shard *s, Oid id) {
   return attends && s->need[f][0].on[AX_CP] == 1;
 }
 
-static void emit(Shard *s, Oid id) {
+static void emit_one(Shard *s, Oid id, const Tid *in) {
   const Op *op = &s->g->op.at[id];
-  Tid in[16];
-  for (int i = 0; i < op->nin; i++)
-    in[i] = converted(s, op->in[i], s->need[id][i], op, op->phase);
-  Oid to = emit_op(s, op->code, op->nin, op->nout, op, op->unit, op->phase);
+  Oid to = shard_emit_op(s, op->code, op->nin, op->nout, op);
   Op *o = &s->out->op.at[to];
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
@@ -351,10 +351,23 @@ static void emit(Shard *s, Oid id) {
   }
   for (int i = 0; i < op->nout; i++) {
     Tid t = op->out[i];
-    s->place[t] = s->yield[id][i];
-    s->local[t] = emit_tensor(s, t, s->place[t]);
-    bind_result(s->out, to, i, s->local[t]);
+    s->local[t] = shard_emit_tensor(s, t, s->place[t]);
+    shard_bind(s, to, i, s->local[t]);
   }
+}
+
+static void emit(Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  Tid in[16];
+  for (int i = 0; i < op->nin; i++)
+    in[i] = converted(s, op->in[i], s->need[id][i], op, op->phase);
+  for (int i = 0; i < op->nout; i++)
+    s->place[op->out[i]] = s->yield[id][i];
+  Oid f = id < s->g->forward_ops ? id : op->fwd;
+  if (op->code != OP_acc && s->expand[f])
+    s->expand[f](s, id, in);
+  else
+    emit_one(s, id, in);
   for (int i = 0; i < op->nout; i++)
     if (!shard_settle_gradient(s, id, i)) settle_result(s, id, op->out[i]);
 }
@@ -379,6 +392,7 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   s->need = NEW_N(a, Place *, g->op.n);
   s->yield = NEW_N(a, Place *, g->op.n);
   s->gathered = NEW_N(a, bool, g->op.n);
+  s->expand = (void *)arena_alloc(a, sizeof *s->expand * (size_t)g->op.n);
   s->placed = NEW_N(a, int8_t, g->param.n);
   s->rule_hits = NEW_N(a, int, in->plan->ntp + 1);
   for (int i = 0; i < g->op.n; i++) {
@@ -395,7 +409,7 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
     bool rows = x->kind == T_INPUT && x->index != IN_SEED;
     if (rows && s->n[AX_DP] > 1) s->place[t].on[AX_DP] = 0;
     if (rows && s->n[AX_CP] > 1) s->place[t].on[AX_CP] = 1;
-    if (x->kind != T_VALUE) s->local[t] = emit_tensor(s, t, s->place[t]);
+    if (x->kind != T_VALUE) s->local[t] = shard_emit_tensor(s, t, s->place[t]);
   }
 }
 

@@ -15,6 +15,10 @@ typedef struct Conversion {
   bool gather;           /* issued again in backward instead of being saved */
 } Conversion;
 
+/* Writes an op that its placements make several ops, with their steps: `in` are the sharded
+ * operands; sets s->local of the results. Writes the backward op of a forward op, too. */
+typedef void ExpandFn(Shard *s, Oid op, const Tid *in);
+
 struct Shard {
   const Graph *g;        /* logical, after autodiff */
   Graph *out;            /* sharded: only ops with local shapes and collectives */
@@ -25,6 +29,7 @@ struct Shard {
   Place *place;          /* of each logical tensor, as produced */
   Place **need, **yield; /* of each op: operands, results */
   bool regather;         /* W gathers again what I gathered */
+  ExpandFn **expand;     /* of each forward op: NULL, it is one op */
   bool *gathered;        /* op: its result is gathered at once (colwise_gather_output) */
   Tid *local;            /* sharded tensor of each logical one */
   VEC(Conversion) *conv; /* made so far, for each logical tensor */
@@ -65,6 +70,15 @@ bool shard_same(const Shard *s, Place a, Place b);
  * only the first rank has it. */
 Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
                     const Op *user);
+
+/* ---- shard.c, for what expands ---- ops and tensors of the sharded graph */
+Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like);
+/* A tensor that stands for logical tensor `t` placed as `p`. */
+Tid shard_emit_tensor(Shard *s, Tid t, Place p);
+/* What an op makes is a value, also where it is a piece of an input. */
+void shard_bind(Shard *s, Oid id, int k, Tid t);
+/* ---- shard_ring.c ---- */
+ExpandFn shard_ring;
 
 /* ---- for rules ---- of tp they know one axis, AX_TP: AX_TP_REP follows it in what they
  * need and yield, but where heads are copied it is whole (shard_with_copies) */

@@ -168,13 +168,14 @@ static bool whole_heads(Shard *s, Oid op) {
   return ok;
 }
 
-/* Over cp each rank has its queries, and all keys; or all tokens of some heads. */
+/* Over cp each rank has its queries, and all keys, or one piece after the other; or all
+ * tokens of some heads. */
 static Place keys_of(const Shard *s, Place *q) {
   Place k = *q;
   if (s->n[AX_CP] == 1) return k;
   if (s->plan->cp.comm == CP_A2A)
     q->on[AX_CP] = k.on[AX_CP] = 2;
-  else
+  else if (s->plan->cp.comm == CP_ALLGATHER)
     k.on[AX_CP] = PL_R;
   return k;
 }
@@ -190,6 +191,7 @@ bool shard_attention(Shard *s, Oid op) {
   if (o->nin == 4) shard_need(s, op, 3, rows_of(q, 2));
   shard_yield(s, op, 0, q);
   shard_yield(s, op, 1, q);
+  if (k.on[AX_CP] == 1) s->expand[op] = shard_ring;
   if (q.on[AX_CP] == 2 && !shard_cp_heads(s, op)) return false;
   return q.on[AX_TP] != 2 || whole_heads(s, op);
 }

@@ -22,7 +22,7 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     if (!in_body(&op, ph)) continue;
     flops += coder_flops(c->g, &op);
     if (op.again && ph != PH_F) again += coder_flops(c->g, &op);
-    if (op.code >= OP_all_reduce && op.code <= OP_all_to_all)
+    if (op.code >= OP_all_reduce && op.code <= OP_shift)
       coder_collective(c, &op);
     else
       coder_kernel(c, &op);

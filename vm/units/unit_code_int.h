@@ -18,7 +18,7 @@ typedef struct Uses {
   int count;
   uint8_t phases;        /* bit per Phase, of readers in the tensor's own unit */
   bool edge;
-  Tid alias;             /* shares the storage of this tensor (all_reduce in place) */
+  Tid alias;             /* shares the storage of this tensor, which is made in its place */
 } Uses;
 
 struct Coder {

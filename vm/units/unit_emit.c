@@ -151,8 +151,9 @@ void coder_collective(Coder *c, const Op *op) {
     code_exchange(c, op, in, out);
     return;
   }
-  if (op->code == OP_all_reduce) {
-    start_collective(c, op, COLL_ALL_REDUCE, in, out);
+  if (op->code == OP_all_reduce || op->code == OP_shift) {
+    CollKind coll = op->code == OP_shift ? COLL_SHIFT : COLL_ALL_REDUCE;
+    start_collective(c, op, coll, in, out);
     return;
   }
   bool gather = op->code == OP_all_gather;

@@ -7,6 +7,30 @@
 
 /* ---- who reads what ---- */
 
+/* The operand in whose place result k of an op may be written, or -1. */
+static int in_place(const Op *op, int k) {
+  bool later = op->attr.step > 0;
+  switch (op->code) {
+  case OP_all_reduce: return 0;
+  case OP_attention_part: return later ? 3 + k : -1;
+  case OP_attention_part_dx: return later && k == 0 ? 6 : -1;
+  default: return -1;
+  }
+}
+
+/* It is, where nobody else reads what the body made there. */
+static void share_place(Coder *c, const Op *op, int k) {
+  const Graph *g = c->g;
+  int from = in_place(op, k);
+  if (from < 0) return;
+  const Tensor *t = &g->t.at[op->in[from]];
+  const Op *maker = t->producer >= 0 ? &g->op.at[t->producer] : NULL;
+  Uses *u = &c->use.at[op->in[from]];
+  if (maker && maker->unit == op->unit && maker->phase == op->phase && u->count == 1 &&
+      tensor_bytes(t) == tensor_bytes(&g->t.at[op->out[k]]))
+    u->alias = op->out[k];
+}
+
 void coder_uses(Coder *c) {
   const Graph *g = c->g;
   for (int i = 0; i < g->t.n; i++) {
@@ -24,15 +48,9 @@ void coder_uses(Coder *c) {
       else u->phases |= (uint8_t)(1u << op->phase);
     }
   }
-  for (int i = 0; i < g->op.n; i++) {
-    const Op *op = &g->op.at[i];
-    if (op->code != OP_all_reduce) continue;
-    const Tensor *t = &g->t.at[op->in[0]];
-    const Op *maker = t->producer >= 0 ? &g->op.at[t->producer] : NULL;
-    Uses *u = &c->use.at[op->in[0]];
-    if (maker && maker->unit == op->unit && maker->phase == op->phase && u->count == 1)
-      u->alias = op->out[0];
-  }
+  for (int i = 0; i < g->op.n; i++)
+    for (int k = 0; k < g->op.at[i].nout; k++)
+      share_place(c, &g->op.at[i], k);
 }
 
 /* ---- storage ---- */
