@@ -57,14 +57,24 @@ __global__ void __launch_bounds__(KEYS)
 void cuda_attention_step(Device *d, const KernelArgs *a) {
   const KTensor *q = &a->in[0], *k = &a->in[1];
   int dim = a->attr->head_dim, value_dim = attr_value_dim(a->attr);
-  Heads s = {q->dim[0], 1,    a->out[1].dim[1], q->dim[2] / dim, k->dim[2] / dim,
-             dim,       value_dim, a->attr->scale, NULL,           seq_whole(1)};
+  int64_t rows = a->out[1].dim[1];
+  Heads s = {q->dim[0],
+             1,
+             rows,
+             q->dim[2] / dim,
+             k->dim[2] / dim,
+             dim,
+             value_dim,
+             a->attr->scale,
+             NULL,
+             seq_whole(1),
+             seq_whole(rows)};
   Dim3 grid((unsigned)s.h, (unsigned)s.b);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     LAUNCH((attend_step<T>), grid, KEYS, cuda_stream(d), s, data<const T>(&a->in[0]),
            data<const T>(&a->in[1]), data<const T>(&a->in[2]),
            data<const int32_t>(&a->in[3]), data<T>(&a->out[0]), data<T>(&a->out[1]),
-           data<T>(&a->out[2]), a->out[1].dim[1]);
+           data<T>(&a->out[2]), rows);
   });
 }
