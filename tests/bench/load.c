@@ -1,6 +1,6 @@
-/* load.c - a model of 135 M parameters from files of bf16 onto the ranks of a mesh, beside
- * `cat` of the same files; both warm, and cold after the files were dropped from memory.
- * They take turns. */
+/* load.c - a model of 135 M parameters from files of bf16 onto the ranks of a mesh,
+ * beside `cat` of the same files; both warm, and cold after the files were dropped from
+ * memory. They take turns; each has the time of its best one. */
 #include "bench.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { TURNS = 3, SHARDS = 3 };
+enum { TURNS = 7, SHARDS = 3 };
 
 static char folder[] = "/tmp/weft-bench-XXXXXX";
 
@@ -31,9 +31,11 @@ static void write_shard(const Compiled *c, int shard) {
   int n = 0;
   StWrite *t = calloc((size_t)c->nparam, sizeof *t);
   uint16_t *some = calloc(1 << 16, sizeof *some);
-  for (int i = 0; i < 1 << 16; i++) some[i] = (uint16_t)(0x3c00 + i % 977);
+  for (int i = 0; i < 1 << 16; i++)
+    some[i] = (uint16_t)(0x3c00 + i % 977);
   for (int i = shard; i < c->nparam; i += SHARDS, n++) {
-    t[n] = (StWrite){.name = c->param[i].name, .dtype = DT_BF16, .ndim = c->param[i].ndim};
+    t[n] =
+        (StWrite){.name = c->param[i].name, .dtype = DT_BF16, .ndim = c->param[i].ndim};
     memcpy(t[n].dim, c->param[i].dim, sizeof c->param[i].dim);
   }
   if (st_create(NULL, shard_path(shard, path), &(StContent){.tensor = t, .n = n}, &out,
@@ -42,7 +44,8 @@ static void write_shard(const Compiled *c, int shard) {
   for (int i = 0; i < n; i++) {
     int64_t bytes = param_count(&c->param[shard + i * SHARDS]) * 2, most = 1 << 17;
     for (int64_t at = 0; at < bytes; at += most)
-      if (st_put(out, i, (uint64_t)at, some, (size_t)MIN(most, bytes - at), &e) != WEFT_OK)
+      if (st_put(out, i, (uint64_t)at, some, (size_t)MIN(most, bytes - at), &e) !=
+          WEFT_OK)
         stop(&e);
   }
   if (st_finish(out, &e) != WEFT_OK) stop(&e);
@@ -89,7 +92,7 @@ static double load(const Job *j, double *opened, uint64_t *bytes) {
   weft_error e = {0};
   SafeTensors *s;
   Run *run;
-  RunOptions o = {.threads = 1};
+  RunOptions o = {0};
   double start = bench_now();
   if (run_open(&j->plan, j->compiled, &o, &run, &e) != WEFT_OK) stop(&e);
   *opened = bench_now() - start;
@@ -103,6 +106,14 @@ static double load(const Job *j, double *opened, uint64_t *bytes) {
   return ms;
 }
 
+/* What others do on the machine only adds to a time. */
+static double least(const double *v) {
+  double best = v[0];
+  for (int i = 1; i < TURNS; i++)
+    best = MIN(best, v[i]);
+  return best;
+}
+
 static void row(const char *name, const Job *j, bool cold) {
   double theirs[TURNS], ours[TURNS], opened[TURNS];
   uint64_t bytes = 0;
@@ -112,16 +123,16 @@ static void row(const char *name, const Job *j, bool cold) {
     if (cold) forget();
     ours[i] = load(j, &opened[i], &bytes);
   }
-  double a = bench_median(theirs, TURNS), b = bench_median(ours, TURNS);
+  double a = least(theirs), b = least(ours);
   double mb = (double)bytes / 1e6;
   printf("%-16s %8.0f %10.1f %10.1f %10.1f %10.2f %10.2f %8.0f%%\n", name, mb,
-         bench_median(opened, TURNS), a, b, mb / a, mb / b, 100 * a / b);
+         least(opened), a, b, mb / a, mb / b, 100 * a / b);
 }
 
-static void mesh(const char *name, const char *set) {
+static void mesh(const char *name, const char *const *set, int n) {
   Job j;
   char buf[64];
-  bench_open(&j, "tests/bench/smollm_135m.lua", &set, 1);
+  bench_open(&j, "tests/bench/smollm_135m.lua", set, n);
   snprintf(buf, sizeof buf, "%s warm", name);
   row(buf, &j, false);
   snprintf(buf, sizeof buf, "%s cold", name);
@@ -134,15 +145,18 @@ void bench_load(void) {
   char path[64];
   if (!mkdtemp(folder)) exit(1);
   bench_open(&j, "tests/bench/smollm_135m.lua", NULL, 0);
-  for (int i = 0; i < SHARDS; i++) write_shard(j.compiled, i);
+  for (int i = 0; i < SHARDS; i++)
+    write_shard(j.compiled, i);
   write_index(j.compiled);
   bench_close(&j);
   printf("%-16s %8s %10s %10s %10s %10s %10s %9s\n", "", "MB", "open ms", "cat ms",
          "load ms", "cat GB/s", "load GB/s", "to cat");
-  mesh("tp=3", "mesh={tp=3}");
-  mesh("one rank", "mesh={tp=1}");
-  mesh("fsdp2 of 2", "mesh={dp=2}");
-  for (int i = 0; i < SHARDS; i++) unlink(shard_path(i, path));
+  mesh("tp=3", (const char *[]){"mesh={tp=3}"}, 1);
+  mesh("tp=3 bf16", (const char *[]){"mesh={tp=3}", "precision=bf16"}, 2);
+  mesh("one rank", (const char *[]){"mesh={tp=1}"}, 1);
+  mesh("fsdp2 of 2", (const char *[]){"mesh={dp=2}", "strategy=fsdp2"}, 2);
+  for (int i = 0; i < SHARDS; i++)
+    unlink(shard_path(i, path));
   unlink(index_path(path));
   rmdir(folder);
 }

@@ -108,20 +108,20 @@ START_TEST(initial_values_do_not_depend_on_tp) {
                        param("model.w", 12, 10, 0, 3), param("model.w", 12, 10, -1, 1)};
   float whole[120], part[200], back[120];
   Piece all = of_tp(&p[3], 1, 0);
-  piece_init(&all, &p[3], 7, 2, whole);
+  piece_init(&all, &p[3], 7, whole);
   ck_assert(whole[0] != whole[1] && fabsf(whole[0]) < 0.2f);
   for (int i = 0; i < LEN(p); i++)
     for (int tp = 1; tp <= 8; tp++) {
       memset(back, 0, sizeof back);
       for (int r = 0; r < tp; r++) {
         Piece piece = of_tp(&p[i], tp, r);
-        piece_init(&piece, &p[i], 7, 2, part);
+        piece_init(&piece, &p[i], 7, part);
         piece_paste(&piece, part, back);
       }
       ck_assert_mem_eq(whole, back, sizeof whole);
     }
   float other[120];
-  piece_init(&all, &p[3], 8, 2, other);
+  piece_init(&all, &p[3], 8, other);
   ck_assert(memcmp(whole, other, sizeof whole) != 0);
 }
 END_TEST
@@ -131,7 +131,7 @@ START_TEST(ones_are_padded_with_zeros) {
   p.init = INIT_ONES;
   float local[3];
   Piece piece = of_tp(&p, 2, 1);
-  piece_init(&piece, &p, 0, 2, local);
+  piece_init(&piece, &p, 0, local);
   ck_assert(local[0] == 1 && local[1] == 1 && local[2] == 0);
 }
 END_TEST

@@ -82,6 +82,9 @@ START_TEST(an_index_of_something_else) {
   Data *d = open_data((DataSpec){FILES("t.bin")}, 2, 256);
   ck_assert_str_eq(data_describe(d), "1 file (raw u16), 4 tokens");
   data_close(d);
+  no_data((DataSpec){FILES("t.bin"), .packed = {.on = true, .size = 2}}, path,
+          "does not say where documents end, as packed.size needs: give packed = { ..., "
+          "eot = the token that ends each } or bos");
   no_data((DataSpec){FILES("t.bin"), .format = TOKENS_MEGATRON}, path,
           "has no index of Megatron beside it: the same name with .idx");
   unlink(scratch_path("t.idx"));

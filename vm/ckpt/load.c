@@ -78,30 +78,30 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
 typedef struct Load {
   const Ckpt *c;
   const Compiled *to;
-  CkptRead *reader; /* of each rank here */
+  CkptRead *reader; /* of each of the run's readers */
 } Load;
 
-static weft_status source(void *ud, int local, StateKind k, int param, const Piece *p,
+static weft_status source(void *ud, int reader, StateKind k, int param, const Piece *p,
                           float *to, weft_error *e) {
   Load *l = ud;
   int at = ckpt_param(l->c, l->to->param[param].name);
-  return ckpt_read(&l->reader[local], ckpt_kind(k), at, p, to, e);
+  return ckpt_read(&l->reader[reader], ckpt_kind(k), at, p, to, e);
 }
 
 static weft_status fill_run(Load *l, Run *r, weft_error *e) {
-  for (int i = 0; i < run_local(r); i++)
+  for (int i = 0; i < run_readers(r); i++)
     TRY(ckpt_read_begin(l->c, &l->reader[i], e));
   return run_fill(r, source, l, e);
 }
 
 weft_status ckpt_load(const Ckpt *c, Run *r, weft_error *e) {
   Load l = {.c = c, .to = run_compiled(r)};
-  size_t bytes = (size_t)run_local(r) * sizeof *l.reader;
+  size_t bytes = (size_t)run_readers(r) * sizeof *l.reader;
   TRY(ckpt_fits(c, l.to, e));
   l.reader = mem_new(NULL, bytes);
   if (!l.reader) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = fill_run(&l, r, e);
-  for (int i = 0; i < run_local(r); i++)
+  for (int i = 0; i < run_readers(r); i++)
     ckpt_read_end(&l.reader[i]);
   mem_free(NULL, l.reader, bytes);
   if (st == WEFT_OK) run_set_scaler(r, &c->m.scaler);

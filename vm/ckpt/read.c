@@ -39,13 +39,16 @@ static weft_status bring(CkptRead *r, const CkptPiece *p, uint64_t at, weft_erro
   return WEFT_OK;
 }
 
-static void widen(DType t, const char *from, int64_t n, float *to) {
+static void widen(DType t, const char *from, int64_t n, float *restrict to) {
   const uint16_t *half = (const uint16_t *)from;
-  if (t == DT_F32) memcpy(to, from, (size_t)n * sizeof *to);
-  for (int64_t i = 0; i < n && t == DT_BF16; i++)
-    to[i] = bf16_to_f32(half[i]);
-  for (int64_t i = 0; i < n && t == DT_F16; i++)
-    to[i] = f16_to_f32(half[i]);
+  if (t == DT_F32)
+    memcpy(to, from, (size_t)n * sizeof *to);
+  else if (t == DT_BF16)
+    for (int64_t i = 0; i < n; i++)
+      to[i] = bf16_to_f32(half[i]);
+  else
+    for (int64_t i = 0; i < n; i++)
+      to[i] = f16_to_f32(half[i]);
 }
 
 /* Elements [at, at + n) of a piece in a file. */

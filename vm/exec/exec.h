@@ -66,8 +66,7 @@ RankAt rank_at(const Rank *r);
 typedef enum { STATE_PARAM, STATE_GRAD, STATE_M, STATE_V, STATE_N } StateKind;
 
 /* Initial values of a piece by (seed, name, global index). */
-void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
-                float *local);
+void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local);
 
 /* What a rank holds of a state of a parameter: the piece that is read first, then, for
  * STATE_PARAM, that of the copy that ops read where it is another. Returns their number,
@@ -76,6 +75,12 @@ int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[
 /* A piece as f32. */
 void rank_read(Rank *r, const Piece *p, float *local);
 void rank_write(Rank *r, const Piece *p, const float *local);
+/* Where a piece lies, if that is memory that the host can write; NULL if not, or if it is
+ * of another size. */
+float *rank_floats(Rank *r, const Piece *p);
+uint16_t *rank_halves(Rank *r, const Piece *p);
+/* Before anything of it is written: rank_clear has to clear it the next time. */
+void rank_touched(Rank *r);
 /* As it is stored. */
 void rank_read_raw(Rank *r, const Piece *p, void *to);
 /* Zeros in all regions, paddings too; `block` has room for n elements. */

@@ -1,9 +1,11 @@
 /* gather.c - parameters of a run as wholes: initial values, gathering pieces into their
  * logical shape and spreading them again. Pieces pass through a block of each worker,
- * part by part; those of other processes travel to and from rank 0 as raw bytes. */
+ * part by part; those of other processes travel to and from rank 0 as raw bytes. What
+ * fills pieces does so on the threads of their rank. */
 #include "run_int.h"
 
 #include <math.h>
+#include <omp.h>
 
 /* ---- parts ---- */
 
@@ -16,51 +18,139 @@ static bool same_elements(const Piece *a, const Piece *b) {
   return a->count == b->count && a->from == b->from;
 }
 
-/* Fills piece `p`, and `twin`, which may be NULL and has the same elements. */
-static weft_status fill_one(Worker *w, int param, const Piece *p, const Piece *twin,
-                            PartValues values, void *ud, weft_error *e) {
-  for (int64_t at = 0; at < p->count;) {
-    Piece part = part_at(w, p, at);
-    TRY(values(w, ud, param, &part, w->block, e));
-    rank_write(w->r, &part, w->block);
-    if (twin) {
-      Piece copy = part_at(w, twin, at);
-      rank_write(w->r, &copy, w->block);
+/* ---- filling ---- */
+
+/* A lane fills so many elements of a piece in a row: far more than what a reader of files
+ * reads at once, and little beside a model. */
+enum { STRETCH = 1 << 20, LANE_LEAST = 1 << 12, LANE_MOST = 1 << 16 };
+
+static int lanes_each(const Run *r) {
+  int64_t most = MAX(r->block_max / LANE_LEAST, 1);
+  return r->c->device->host ? (int)MIN(r->threads, most) : 1;
+}
+
+int run_lanes(const Run *r) {
+  return r->nworker * lanes_each(r);
+}
+
+/* The stretches of a rank's pieces are counted; a lane takes the next one that none has.
+ */
+typedef struct Fill {
+  const Filling *f;
+  bool clear;
+  _Atomic bool failed;
+} Fill;
+
+static weft_status fill_part(const Lane *l, const Filling *f, Rank *to, StateKind k,
+                             int param, const Piece *part, const Piece *twin,
+                             weft_error *e) {
+  float *there = rank_floats(to, part);
+  PartOut out = {.local = there ? there : l->block};
+  if (twin) out.copy = rank_halves(to, twin);
+  if (out.copy) out.copy_type = (DType)twin->region->dtype;
+  TRY(f->values(l, f->ud, k, param, part, &out, e));
+  if (!there) rank_write(to, part, out.local);
+  if (twin && !out.copied) rank_write(to, twin, out.local);
+  return WEFT_OK;
+}
+
+/* Where a lane is in the row of a rank's stretches: `next` is the one that it has to
+ * fill.
+ */
+typedef struct Walk {
+  Worker *to;
+  int64_t at, next;
+} Walk;
+
+/* `twin` may be NULL and has the same elements. */
+static weft_status fill_piece(const Lane *l, const Filling *f, Walk *w, StateKind k,
+                              int param, const Piece *p, const Piece *twin,
+                              weft_error *e) {
+  for (int64_t from = 0; from < p->count; from += STRETCH, w->at++) {
+    int64_t end = MIN(from + STRETCH, p->count), n;
+    if (w->at != w->next) continue;
+    for (int64_t i = from; i < end; i += n) {
+      n = MIN(end - i, l->most);
+      Piece part = piece_part(p, i, n), copy;
+      if (twin) copy = piece_part(twin, i, n);
+      TRY(fill_part(l, f, w->to->r, k, param, &part, twin ? &copy : NULL, e));
     }
-    at += part.count;
+    w->next = atomic_fetch_add(&w->to->taken, 1);
   }
   return WEFT_OK;
 }
 
-weft_status piece_fill(Worker *w, StateKind k, int param, PartValues values, void *ud,
-                       weft_error *e) {
-  Piece p[2];
-  int n = state_pieces(w->run->c, w->rank, k, param, p);
-  bool twins = n == 2 && same_elements(&p[0], &p[1]);
-  if (n) TRY(fill_one(w, param, &p[0], twins ? &p[1] : NULL, values, ud, e));
-  if (n == 2 && !twins) TRY(fill_one(w, param, &p[1], NULL, values, ud, e));
+/* Fills of a rank what this lane gets. */
+static weft_status fill_some(const Lane *l, Fill *fill, int worker, weft_error *e) {
+  const Filling *f = fill->f;
+  Walk w = {.to = &l->run->worker[worker]};
+  w.next = atomic_fetch_add(&w.to->taken, 1);
+  for (int i = 0; i < f->n * f->nkind && !fill->failed; i++) {
+    StateKind k = f->kind[i % f->nkind];
+    int param = f->first + i / f->nkind;
+    Piece p[2];
+    int n = state_pieces(l->run->c, w.to->rank, k, param, p);
+    bool twins = n == 2 && same_elements(&p[0], &p[1]);
+    if (n) TRY(fill_piece(l, f, &w, k, param, p, twins ? p + 1 : NULL, e));
+    if (n == 2 && !twins) TRY(fill_piece(l, f, &w, k, param, p + 1, NULL, e));
+  }
   return WEFT_OK;
+}
+
+/* Its own rank first. */
+static weft_status fill_lane(const Lane *l, Fill *fill, int worker, weft_error *e) {
+  int ranks = l->run->c->device->host ? l->run->nworker : 1;
+  for (int i = 0; i < ranks; i++)
+    TRY(fill_some(l, fill, (worker + i) % l->run->nworker, e));
+  return WEFT_OK;
+}
+
+static weft_status job_pieces(Worker *w, void *arg, weft_error *e) {
+  Fill *fill = arg;
+  Run *r = w->run;
+  int lanes = lanes_each(r), worker = (int)(w - r->worker);
+  int64_t share = r->block_max / lanes;
+  weft_status st = WEFT_OK;
+#pragma omp parallel num_threads(lanes) if (lanes > 1)
+  {
+    int i = omp_get_thread_num();
+    Lane l = {r, worker * lanes + i, w->block + i * share, MIN(share, LANE_MOST)};
+    weft_error why = {.rank = -1};
+    if (fill_lane(&l, fill, worker, &why) != WEFT_OK &&
+        !atomic_exchange(&fill->failed, true)) {
+      if (e) *e = why;
+      st = why.code;
+    }
+  }
+  TRY(st);
+  return device_sync(&w->dev, e);
+}
+
+static weft_status job_begin(Worker *w, void *arg, weft_error *e) {
+  const Fill *fill = arg;
+  if (fill->clear) rank_clear(w->r, w->block, w->run->block_max);
+  rank_touched(w->r);
+  w->taken = 0;
+  return WEFT_OK;
+}
+
+weft_status run_pieces(Run *r, const Filling *f, bool clear, weft_error *e) {
+  Fill fill = {.f = f, .clear = clear};
+  TRY(run_all(r, job_begin, &fill, false, e));
+  return run_all(r, job_pieces, &fill, false, e);
 }
 
 /* ---- initial values ---- */
 
-static weft_status initial(Worker *w, void *ud, int param, const Piece *part,
-                           float *local, weft_error *e) {
-  const Run *r = w->run;
-  piece_init(part, &r->c->param[param], r->plan->seed, r->threads, local);
+static weft_status initial(const Lane *l, void *ud, StateKind k, int param,
+                           const Piece *part, PartOut *out, weft_error *e) {
+  piece_init(part, &l->run->c->param[param], l->run->plan->seed, out->local);
   return WEFT_OK;
 }
 
-static weft_status job_init(Worker *w, void *arg, weft_error *e) {
-  const Run *r = w->run;
-  rank_clear(w->r, w->block, r->block_max);
-  for (int i = 0; i < r->c->nparam; i++)
-    TRY(piece_fill(w, STATE_PARAM, i, initial, NULL, e));
-  return device_sync(&w->dev, e);
-}
-
 weft_status run_init(Run *r, weft_error *e) {
-  return run_all(r, job_init, NULL, false, e);
+  return run_pieces(r, &(Filling){{STATE_PARAM}, 1, 0, r->c->nparam, initial, NULL}, true,
+                    e);
 }
 
 /* ---- one parameter ---- */
@@ -158,20 +248,19 @@ weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out
   return WEFT_OK;
 }
 
-static weft_status cut_out(Worker *w, void *ud, int param, const Piece *part,
-                           float *local, weft_error *e) {
+static weft_status cut_out(const Lane *l, void *ud, StateKind k, int param,
+                           const Piece *part, PartOut *out, weft_error *e) {
   const Move *m = ud;
-  piece_cut(part, m->global, local);
+  piece_cut(part, m->global, out->local);
   return WEFT_OK;
 }
 
-static weft_status job_set(Worker *w, void *arg, weft_error *e) {
+static weft_status job_share(Worker *w, void *arg, weft_error *e) {
   Move *m = arg;
   Run *r = w->run;
   size_t bytes = (size_t)param_count(&r->c->param[m->param]) * sizeof(float);
   world_bcast(&r->world, m->global, bytes, 0);
-  TRY(piece_fill(w, m->kind, m->param, cut_out, m, e));
-  return device_sync(&w->dev, e);
+  return WEFT_OK;
 }
 
 /* Processes but that of rank 0 receive the values, so they need room. */
@@ -181,7 +270,9 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
   float *room = home ? NULL : mem_new(&r->alloc, bytes);
   if (!home && !room) return err_set(e, WEFT_ENOMEM, "out of memory");
   Move m = {.kind = k, .param = param, .global = home ? (float *)in : room};
-  weft_status st = run_all(r, job_set, &m, false, e);
+  Filling f = {{k}, 1, param, 1, cut_out, &m};
+  weft_status st = run_all(r, job_share, &m, false, e);
+  if (st == WEFT_OK) st = run_pieces(r, &f, false, e);
   mem_free(&r->alloc, room, bytes);
   return st;
 }

@@ -5,7 +5,7 @@
 #include "weights.h"
 
 int64_t held_block(const Compiled *c) {
-  const int64_t limit = 1 << 16; /* what a core's second cache holds */
+  const int64_t limit = 1 << 18; /* shares of it fit into a core's second cache */
   int64_t most = 0;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
     const Regions *s = &c->prog[pp].regions;

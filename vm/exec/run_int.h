@@ -30,6 +30,7 @@ typedef struct Worker {
   Rank *r;
   Rank *eval;            /* over it, forward only; NULL: there is none */
   float *block;          /* of a piece of a parameter, Run.block_max elements */
+  _Atomic int64_t taken; /* stretches of its rank that have a lane (gather.c) */
   Tracer tracer;         /* without events: there is no trace */
   double apart;          /* result of run_apart */
   char *copy;            /* of what this rank writes (snapshot.h); NULL: nothing is saved */
@@ -107,13 +108,37 @@ static inline int64_t run_rows(const Run *r) {
 }
 
 /* ---- gather.c ---- */
-/* Values of a part of a parameter's piece, which fits into a block. */
-typedef weft_status (*PartValues)(Worker *w, void *ud, int param, const Piece *part,
-                                  float *local, weft_error *e);
-/* Fills what this rank holds of a parameter, block by block, also the copy that ops read.
- */
-weft_status piece_fill(Worker *w, StateKind k, int param, PartValues values, void *ud,
-                       weft_error *e);
+/* One of the threads that fill what the ranks of this process hold. */
+typedef struct Lane {
+  Run *run;
+  int number;            /* of run_lanes */
+  float *block;          /* its share of its worker's, `most` elements */
+  int64_t most;
+} Lane;
+/* How many there are, as many of each worker. */
+int run_lanes(const Run *r);
+/* Where the values of a part go: as f32, and to the copy that ops read, if that lies where
+ * the host can write. Who has values in the copy's type may fill it, and then says so. */
+typedef struct PartOut {
+  float *local;
+  uint16_t *copy;        /* NULL: there is none */
+  DType copy_type;
+  bool copied;
+} PartOut;
+/* Values of a part of a parameter's piece, `most` elements of it or fewer. */
+typedef weft_status (*PartValues)(const Lane *l, void *ud, StateKind k, int param,
+                                  const Piece *part, PartOut *out, weft_error *e);
+/* What is filled: these kinds of state of the parameters [first, first + n). */
+typedef struct Filling {
+  StateKind kind[3];
+  int nkind, first, n;
+  PartValues values;
+  void *ud;
+} Filling;
+/* Fills all ranks of this process part by part, also the copies that ops read. `clear`:
+ * everything else that they keep becomes zero. Where the host can write their memory,
+ * threads that are through help the others, and f32 is made where it lies. */
+weft_status run_pieces(Run *r, const Filling *f, bool clear, weft_error *e);
 
 /* ---- packed.c ---- */
 /* Of a piece of a row, which is given with its labels as the data gives them: where each

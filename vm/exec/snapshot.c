@@ -157,33 +157,27 @@ const Compiled *run_compiled(const Run *r) {
 
 /* ---- filling ---- */
 
-typedef struct Fill {
+typedef struct Source {
   PieceSource source;
   void *ud;
-  StateKind kind;
-} Fill;
+} Source;
 
-static weft_status from_source(Worker *w, void *ud, int param, const Piece *part,
-                               float *local, weft_error *e) {
-  const Fill *f = ud;
-  memset(local, 0, (size_t)part->count * sizeof *local);
-  return f->source(f->ud, (int)(w - w->run->worker), f->kind, param, part, local, e);
+static weft_status from_source(const Lane *l, void *ud, StateKind k, int param,
+                               const Piece *part, PartOut *out, weft_error *e) {
+  const Source *s = ud;
+  memset(out->local, 0, (size_t)part->count * sizeof *out->local);
+  return s->source(s->ud, l->number, k, param, part, out->local, e);
 }
 
-static weft_status job_fill(Worker *w, void *arg, weft_error *e) {
-  Fill f = *(const Fill *)arg;
-  rank_clear(w->r, w->block, w->run->block_max);
-  for (int i = 0; i < w->run->c->nparam; i++)
-    for (int k = 0; k < LEN(kinds); k++) {
-      f.kind = kinds[k];
-      TRY(piece_fill(w, f.kind, i, from_source, &f, e));
-    }
-  return device_sync(&w->dev, e);
+int run_readers(const Run *r) {
+  return run_lanes(r);
 }
 
 weft_status run_fill(Run *r, PieceSource source, void *ud, weft_error *e) {
-  Fill f = {.source = source, .ud = ud};
-  return run_all(r, job_fill, &f, false, e);
+  Source s = {.source = source, .ud = ud};
+  Filling f = {.nkind = LEN(kinds), .n = r->c->nparam, .values = from_source, .ud = &s};
+  memcpy(f.kind, kinds, sizeof kinds);
+  return run_pieces(r, &f, true, e);
 }
 
 /* ---- what else a run knows ---- */

@@ -46,10 +46,10 @@ const char *run_snapshot_at(const Run *r, int local);
 const Compiled *run_compiled(const Run *r);
 
 /* Gives the elements of a piece, or of a part of it, as f32: p->count of them, paddings
- * are zero already. Called by the threads of the ranks; `local`: number of the rank here.
- */
-typedef weft_status (*PieceSource)(void *ud, int local, StateKind k, int param,
+ * are zero already. `reader`: which of run_readers threads calls. */
+typedef weft_status (*PieceSource)(void *ud, int reader, StateKind k, int param,
                                    const Piece *p, float *to, weft_error *e);
+int run_readers(const Run *r);
 /* Parameters and moments of all ranks, from `source`; everything else becomes zero. */
 weft_status run_fill(Run *r, PieceSource source, void *ud, weft_error *e);
 

@@ -17,16 +17,12 @@ static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, 
     to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
 }
 
-void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, int threads,
-                float *local) {
-  enum { BLOCK = 1 << 16 };
+void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local) {
   Rng rng = rng_make(seed, cp->name);
   for (int64_t i = 0, spans = piece_spans(p); i < spans; i++) {
     Span s = piece_span(p, i);
     float *to = local + s.local;
-#pragma omp parallel for num_threads(threads) if (threads > 1 && s.n > BLOCK)
-    for (int64_t k = 0; k < s.n; k += BLOCK)
-      init_values(cp, &rng, (uint64_t)(s.global + k), MIN(s.n - k, BLOCK), to + k);
+    init_values(cp, &rng, (uint64_t)s.global, s.n, to);
     for (int64_t k = s.n; k < s.n + s.padding; k++)
       to[k] = 0;
   }
@@ -82,26 +78,55 @@ void rank_read(Rank *r, const Piece *p, float *local) {
   device_download(r->dev, local, address(r, p), (size_t)p->count * sizeof *local);
 }
 
+void rank_touched(Rank *r) {
+  r->clean = false;
+}
+
+static bool reachable(const Rank *r) {
+  return r->c->device->host;
+}
+
+float *rank_floats(Rank *r, const Piece *p) {
+  bool there = reachable(r) && p->region->dtype == DT_F32;
+  return there ? (float *)address(r, p) : NULL;
+}
+
+uint16_t *rank_halves(Rank *r, const Piece *p) {
+  bool there = reachable(r) && p->region->dtype != DT_F32;
+  return there ? (uint16_t *)address(r, p) : NULL;
+}
+
+static void round_to(DType t, const float *from, int64_t n, uint16_t *restrict to) {
+  if (t == DT_BF16)
+    for (int64_t i = 0; i < n; i++)
+      to[i] = bf16_from_f32(from[i]);
+  else
+    for (int64_t i = 0; i < n; i++)
+      to[i] = f16_from_f32(from[i]);
+}
+
 /* Rounded to the type of the region, block by block. */
 static void write_half(Rank *r, const Piece *p, const float *local) {
   uint16_t block[4096];
-  bool bf = p->region->dtype == DT_BF16;
+  DType t = (DType)p->region->dtype;
   for (int64_t at = 0; at < p->count; at += LEN(block)) {
     int64_t n = MIN((int64_t)LEN(block), p->count - at);
-    for (int64_t i = 0; i < n; i++)
-      block[i] = bf ? bf16_from_f32(local[at + i]) : f16_from_f32(local[at + i]);
+    round_to(t, local + at, n, block);
     device_upload(r->dev, address(r, p) + at * (int64_t)sizeof *block, block,
                   (size_t)n * sizeof *block);
   }
 }
 
+/* Other threads than the rank's may write where the host can. */
 void rank_write(Rank *r, const Piece *p, const float *local) {
-  r->clean = false;
-  if (p->region->dtype != DT_F32) {
+  if (rank_floats(r, p))
+    memcpy(rank_floats(r, p), local, (size_t)p->count * sizeof *local);
+  else if (rank_halves(r, p))
+    round_to((DType)p->region->dtype, local, p->count, rank_halves(r, p));
+  else if (p->region->dtype != DT_F32)
     write_half(r, p, local);
-    return;
-  }
-  device_upload(r->dev, address(r, p), local, (size_t)p->count * sizeof *local);
+  else
+    device_upload(r->dev, address(r, p), local, (size_t)p->count * sizeof *local);
 }
 
 void rank_clear(Rank *r, float *block, int64_t n) {

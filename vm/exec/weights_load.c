@@ -24,8 +24,8 @@ uint64_t weights_bytes(const Compiled *c) {
 
 typedef struct Load {
   const WeightSource *source; /* of each parameter */
-  char *windows;              /* one of each worker */
-  size_t window;
+  char *windows;              /* of all lanes */
+  size_t window;              /* of one */
 } Load;
 
 /* Spans [i, i + returned) of a part lie in `bytes` bytes from `at` of the file on. */
@@ -36,41 +36,45 @@ static int64_t next_window(const Piece *part, int64_t i, int64_t spans, const Lo
     Span s = piece_span(part, i);
     int64_t lo = s.global * (int64_t)size, hi = lo + s.n * (int64_t)size;
     if (s.n == 0) continue;
-    if (end == 0) *at = lo;
-    else if (lo < end || lo - end > GAP || hi - *at > (int64_t)l->window) break;
+    if (end == 0)
+      *at = lo;
+    else if (lo < end || lo - end > GAP || hi - *at > (int64_t)l->window)
+      break;
     end = hi;
   }
   *bytes = end - *at;
   return i - begin;
 }
 
-static weft_status read_part(Worker *w, void *ud, int param, const Piece *part,
-                             float *local, weft_error *e) {
+/* A span of a window, whose bytes are at `from`. */
+static void put_span(const StType *type, const char *from, Span s, PartOut *out) {
+  float *local = out->local + s.local;
+  type->to_f32((const unsigned char *)from, (size_t)s.n, local);
+  memset(local + s.n, 0, (size_t)s.padding * sizeof *local);
+  if (!out->copied) return;
+  memcpy(out->copy + s.local, from, (size_t)s.n * sizeof *out->copy);
+  memset(out->copy + s.local + s.n, 0, (size_t)s.padding * sizeof *out->copy);
+}
+
+static weft_status read_part(const Lane *lane, void *ud, StateKind kind, int param,
+                             const Piece *part, PartOut *out, weft_error *e) {
   const Load *l = ud;
   WeightSource from = l->source[param];
   const StType *type = st_type(from.t->type);
   size_t size = (size_t)type->size;
-  char *window = l->windows + (size_t)(w - w->run->worker) * l->window;
+  char *window = l->windows + (size_t)lane->number * l->window;
   uint64_t base = from.t->at + (uint64_t)from.first * size;
   int64_t spans = piece_spans(part), at, bytes;
+  out->copied = out->copy && type->dtype == out->copy_type;
   for (int64_t i = 0, n; i < spans; i += n) {
     n = next_window(part, i, spans, l, size, &at, &bytes);
     if (bytes) TRY(file_at(from.t->in, base + (uint64_t)at, window, (size_t)bytes, e));
     for (int64_t k = i; k < i + n; k++) {
       Span s = piece_span(part, k);
-      const char *p = window + (s.n ? s.global * (int64_t)size - at : 0);
-      type->to_f32((const unsigned char *)p, (size_t)s.n, local + s.local);
-      memset(local + s.local + s.n, 0, (size_t)s.padding * sizeof *local);
+      put_span(type, window + (s.n ? s.global * (int64_t)size - at : 0), s, out);
     }
   }
   return WEFT_OK;
-}
-
-static weft_status job_read(Worker *w, void *arg, weft_error *e) {
-  rank_clear(w->r, w->block, w->run->block_max);
-  for (int i = 0; i < w->run->c->nparam; i++)
-    TRY(piece_fill(w, STATE_PARAM, i, read_part, arg, e));
-  return device_sync(&w->dev, e);
 }
 
 /* Every process reads the files itself. */
@@ -78,16 +82,19 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   const Compiled *c = r->c;
   TRY(weights_fit(c, s, &r->alloc, e));
   TRY(weights_check_tied(c, s, e));
-  Load l = {.window = window_bytes(c)};
+  Load l = {0};
   size_t sources = sizeof(WeightSource) * (size_t)MAX(c->nparam, 1);
-  size_t windows = l.window * (size_t)r->nworker;
+  size_t windows = window_bytes(c) * (size_t)r->nworker;
+  l.window = windows / (size_t)run_lanes(r);
   WeightSource *source = mem_new(&r->alloc, sources);
   l.windows = mem_new(&r->alloc, windows);
   weft_status st = WEFT_ENOMEM;
   if (source && l.windows) {
-    for (int i = 0; i < c->nparam; i++) source[i] = weights_source(c, s, i);
+    for (int i = 0; i < c->nparam; i++)
+      source[i] = weights_source(c, s, i);
     l.source = source;
-    st = run_all(r, job_read, &l, false, e);
+    st =
+        run_pieces(r, &(Filling){{STATE_PARAM}, 1, 0, c->nparam, read_part, &l}, true, e);
   } else {
     err_set(e, st, "out of memory");
   }

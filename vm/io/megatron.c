@@ -137,20 +137,27 @@ const char *megatron_index_of(Arena *a, const char *path) {
   return arena_printf(a, "%.*s.idx", (int)(n - 4), path);
 }
 
+/* A file of that name may be something else's. */
+static weft_status begins_as_index(const File *f, bool *is, weft_error *e) {
+  char head[sizeof magic];
+  *is = f->size >= sizeof head;
+  if (*is) TRY(file_at(f, 0, head, sizeof head, e));
+  *is = *is && memcmp(head, magic, sizeof magic) == 0;
+  return WEFT_OK;
+}
+
 weft_status megatron_open(Arena *a, const Folders *in, Part *p, bool *is, weft_error *e) {
   const char *path = megatron_index_of(a, p->file.path);
-  char head[sizeof magic];
   *is = false;
   if (!path || access(path, F_OK) != 0) return WEFT_OK;
   TRY(folders_hold(in, path, e));
   TRY(file_open(path, &p->index, e));
-  if (p->index.size < sizeof head) return WEFT_OK;
-  TRY(file_at(&p->index, 0, head, sizeof head, e));
-  if (memcmp(head, magic, sizeof magic) != 0) return WEFT_OK;
+  TRY(begins_as_index(&p->index, is, e));
+  if (!*is) file_close(&p->index);
+  if (!*is) return WEFT_OK;
   TRY(read_head(p, e));
   TRY(check_tables(p, e));
   file_park(&p->index);
-  *is = true;
   p->form = "Megatron";
   p->n = (int64_t)(p->file.size / (uint64_t)p->width);
   return WEFT_OK;
