@@ -41,7 +41,7 @@ void graph_do(lua_State *L, GraphUd *u, GraphWork fn, void *arg);
 int graph_param_method(lua_State *L);
 
 /* Which attributes a forward op takes; the first `need` must be given. */
-enum { MAX_ATTR = 8 };
+enum { MAX_ATTR = 12 };
 typedef struct OpKeys {
   int code, need;
   const char *key[MAX_ATTR];

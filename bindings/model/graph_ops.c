@@ -3,7 +3,7 @@
  *
  * A method takes the op's tensors in order and, last, a table of attributes named as in
  * OpAttr, or `name`: the op's module, for tp_plan, where that is not the module of its
- * parameter. It returns the first result, or all of them for split. */
+ * parameter. It returns the results that a model can use: see results_of. */
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +22,10 @@ static const OpKeys op_keys[] = {
     {OP_layernorm, 1, {"eps"}},
     {OP_split, 1, {"n"}},
     {OP_rope, 2, {"head_dim", "theta", "rope_factor", "rope_low", "rope_high",
-                  "rope_original"}},
+                  "rope_original", "rope_scale", "yarn", "rotary_dim", "rotary_from",
+                  "interleaved"}},
+    {OP_split_heads, 2, {"head_dim", "head_part"}},
+    {OP_join_heads, 2, {"head_dim", "head_part"}},
     {OP_attention, 1, {"head_dim", "scale", "value_dim"}},
     {OP_ce_max, 1, {"vocab"}},
     {OP_ce_sum, 1, {"vocab"}},
@@ -39,7 +42,8 @@ typedef struct AttrField {
 static const AttrField attr_fields[] = {
     INT(layout), INT(head_dim), INT(n),      INT(kind),         INT(vocab),
     REAL(eps),   REAL(scale),   REAL(theta), INT(rope_original), REAL(rope_factor),
-    REAL(rope_low), REAL(rope_high), INT(value_dim),
+    REAL(rope_low), REAL(rope_high), INT(value_dim), INT(head_part), INT(rotary_dim),
+    INT(rotary_from), INT(interleaved), REAL(rope_scale), INT(yarn),
 };
 #undef INT
 #undef REAL
@@ -147,6 +151,15 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
 
 /* ---- ops ---- */
 
+/* How many results a method returns: statistics are for the gradient alone. */
+static int results_of(int code, const OpAttr *attr) {
+  switch (code) {
+  case OP_split: return attr->n;
+  case OP_split_heads: return 2;
+  default: return 1;
+  }
+}
+
 typedef struct OpWork {
   Graph *g;
   const char *name;      /* or NULL */
@@ -186,7 +199,7 @@ static int op_method(lua_State *L) {
     return luaL_error(L, "g:split: n must be from 1 to %d, got %d", MAX_OUT, w.attr.n);
   w.line = graph_line(L, u);
   graph_do(L, u, add_op, &w);
-  int n = w.code == OP_split ? w.attr.n : 1;
+  int n = results_of(w.code, &w.attr);
   luaL_checkstack(L, n, "too many results");
   for (int i = 0; i < n; i++) graph_push_tensor(L, 1, u, w.out[i]);
   return n;

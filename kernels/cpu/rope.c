@@ -1,12 +1,11 @@
-/* rope.c - rotary position embedding, halves of each head as one complex number each.
- * The state holds the D/2 frequencies; angles are reduced in f64, so that they are exact
- * to f32 at any position. */
+/* rope.c - rotary position embedding: pairs of elements of each head, or of a part of it,
+ * as one complex number each. The state holds their frequencies; angles are reduced in
+ * f64, so that they are exact to f32 at any position. */
 #include "kernel.h"
 
 /* Frequencies as in Llama 3: long wavelengths are slowed down by the factor, those in
  * between are blended. */
 static double scaled(const OpAttr *at, double f) {
-  if (at->rope_factor == 0) return f;
   double length = at->rope_original, wave = 2 * M_PI / f;
   if (wave < length / at->rope_high) return f;
   if (wave > length / at->rope_low) return f / at->rope_factor;
@@ -14,10 +13,21 @@ static double scaled(const OpAttr *at, double f) {
   return (1 - s) * f / at->rope_factor + s * f;
 }
 
+/* Those of YaRN: pairs past rope_high are slowed down, those from rope_low on blended. */
+static double ramped(const OpAttr *at, int pair, double f) {
+  double s = (pair - at->rope_low) / ((double)at->rope_high - at->rope_low);
+  s = s < 0 ? 0 : s > 1 ? 1 : s;
+  return s * f / at->rope_factor + (1 - s) * f;
+}
+
 weft_status prepare_rope(Device *dev, KernelArgs *a, weft_error *e) {
+  const OpAttr *at = a->attr;
   double *freq = a->state;
-  for (int i = 0; i < a->attr->head_dim / 2; i++)
-    freq[i] = scaled(a->attr, pow(a->attr->theta, -2.0 * i / a->attr->head_dim));
+  int d = attr_rotary_dim(at);
+  for (int i = 0; i < d / 2; i++) {
+    double f = pow(at->theta, -2.0 * i / d);
+    freq[i] = at->rope_factor == 0 ? f : at->yarn ? ramped(at, i, f) : scaled(at, f);
+  }
   return WEFT_OK;
 }
 
@@ -43,31 +53,64 @@ INLINE void cos_sin(double angle, float *cosine, float *sine) {
   *sine = quadrant & 2 ? -b : b;
 }
 
+enum { TILE = 64 };
+typedef struct Turns {
+  float c[TILE], s[TILE];
+} Turns;
+
+/* Turns w pairs: elements i*step and i*step + other. */
+INLINE void turn(const void *x, void *y, DType t, const Turns *by, int w, int step,
+                 int64_t other) {
+  const void *x2 = at(x, t, other);
+  void *y2 = at(y, t, other);
+#pragma omp simd
+  for (int i = 0; i < w; i++) {
+    float u = get(x, t, i * step), v = get(x2, t, i * step);
+    put(y, t, i * step, u * by->c[i] - v * by->s[i]);
+    put(y2, t, i * step, v * by->c[i] + u * by->s[i]);
+  }
+}
+
+/* What of the heads of a row does not turn. */
+INLINE void keep(const KernelArgs *a, int64_t row, int64_t n, DType t) {
+  int64_t d = a->attr->head_dim, from = a->attr->rotary_from;
+  int64_t end = from + attr_rotary_dim(a->attr);
+  size_t es = t == DT_F32 ? 4 : 2;
+  for (int64_t h = row * n; end - from < d && h < (row + 1) * n; h += d) {
+    memcpy(at(a->out[0].p, t, h), at(a->in[0].p, t, h), (size_t)from * es);
+    memcpy(at(a->out[0].p, t, h + end), at(a->in[0].p, t, h + end),
+           (size_t)(d - end) * es);
+  }
+}
+
 /* Tokens [lo, hi). The cosines of a token serve all its heads. */
 INLINE void rope(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  enum { TILE = 64 };
-  int64_t n = last_dim(&a->in[0]), d = a->attr->head_dim, half = d / 2;
+  const OpAttr *attr = a->attr;
+  int64_t n = last_dim(&a->in[0]), d = attr->head_dim, half = attr_rotary_dim(attr) / 2;
   const int32_t *pos = a->in[1].p;
   const double *freq = a->state;
-  float sign = a->attr->inverse ? -1.0f : 1.0f;
+  float scale = attr->rope_scale != 0 ? attr->rope_scale : 1.0f;
+  float sign = attr->inverse ? -scale : scale;
+  bool near = attr->interleaved;
   for (int64_t r = lo; r < hi; r++) {
+    keep(a, r, n, t);
     for (int64_t i0 = 0; i0 < half; i0 += TILE) {
       int w = (int)MIN(TILE, half - i0);
-      float c[TILE], s[TILE];
+      Turns by;
 #pragma omp simd
       for (int i = 0; i < w; i++) {
-        cos_sin(pos[r] * freq[i0 + i], &c[i], &s[i]);
-        s[i] *= sign;
+        cos_sin(pos[r] * freq[i0 + i], &by.c[i], &by.s[i]);
+        by.c[i] *= scale;
+        by.s[i] *= sign;
       }
-      for (int64_t h = 0; h < n; h += d) {
-        const void *x1 = at(a->in[0].p, t, r * n + h + i0), *x2 = at(x1, t, half);
-        void *y1 = at(a->out[0].p, t, r * n + h + i0), *y2 = at(y1, t, half);
-#pragma omp simd
-        for (int i = 0; i < w; i++) {
-          float u = get(x1, t, i), v = get(x2, t, i);
-          put(y1, t, i, u * c[i] - v * s[i]);
-          put(y2, t, i, v * c[i] + u * s[i]);
-        }
+      for (int64_t h = r * n + attr->rotary_from; h < (r + 1) * n; h += d) {
+        int64_t first = h + (near ? 2 * i0 : i0);
+        const void *x = at(a->in[0].p, t, first);
+        void *y = at(a->out[0].p, t, first);
+        if (near)
+          turn(x, y, t, &by, w, 2, 1);
+        else
+          turn(x, y, t, &by, w, 1, half);
       }
     }
   }
@@ -75,6 +118,6 @@ INLINE void rope(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(rope, in[0])
 
 void cpu_rope(Device *dev, const KernelArgs *a) {
-  assert(last_dim(&a->in[0]) % a->attr->head_dim == 0 && a->attr->head_dim % 2 == 0);
+  assert(last_dim(&a->in[0]) % a->attr->head_dim == 0);
   each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), rope_part);
 }

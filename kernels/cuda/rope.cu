@@ -1,17 +1,29 @@
-/* rope.cu - rotary position embedding, halves of each head as one complex number each. An
- * angle is found in f64, so that it is exact to f32 at any position; a thread finds it
- * once for all heads of its token. */
+/* rope.cu - rotary position embedding: pairs of elements of each head, or of a part of it,
+ * as one complex number each. An angle is found in f64, so that it is exact to f32 at any
+ * position; a thread finds it once for all heads of its token. */
 #include "kernel.cuh"
 
 struct RopeScale {
   float factor, low, high;
-  int original;
+  int original, yarn;
+};
+
+/* Which pairs turn, and the place of the elements of pair i: first + i*step, and `other`
+ * elements behind it. */
+struct Pairs {
+  int count, head_dim, first, step, other;
+  int keep; /* what lies before the first and from here on stays as it is */
 };
 
 /* Frequencies as in Llama 3: long wavelengths are slowed down by the factor, those in
  * between are blended. */
-static __device__ double scaled_frequency(double f, RopeScale s) {
+static __device__ double scaled_frequency(double f, int pair, RopeScale s) {
   if (s.factor == 0) return f;
+  if (s.yarn) { /* pairs past high are slowed down, those from low on blended */
+    double k = (pair - s.low) / ((double)s.high - s.low);
+    k = k < 0 ? 0 : k > 1 ? 1 : k;
+    return k * f / s.factor + (1 - k) * f;
+  }
   double wave = 6.283185307179586 / f, length = s.original;
   if (wave < length / s.high) return f;
   if (wave > length / s.low) return f / s.factor;
@@ -19,37 +31,50 @@ static __device__ double scaled_frequency(double f, RopeScale s) {
   return (1 - k) * f / s.factor + k * f;
 }
 
-/* Grid: halves of a head, tokens. */
+/* Grid: pairs of a head, tokens. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    rope_tokens(const T *x, const int32_t *pos, T *y, int64_t tokens, int64_t width, int d,
-                float theta, float sign, RopeScale scale) {
-  int half = d / 2;
-  int64_t n = tokens * half, step = (int64_t)gridDim.x * blockDim.x;
+    rope_tokens(const T *x, const int32_t *pos, T *y, int64_t tokens, int64_t width, Pairs p,
+                float theta, float by, float sign, RopeScale scale) {
+  int64_t n = tokens * p.count, step = (int64_t)gridDim.x * blockDim.x;
   for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += step) {
-    int64_t r = k / half;
-    int i = (int)(k % half);
-    double f = scaled_frequency(pow((double)theta, -2.0 * i / d), scale);
+    int64_t r = k / p.count;
+    int i = (int)(k % p.count);
+    double f = pow((double)theta, -(double)i / p.count);
     double sine, cosine;
-    sincos(pos[r] * f, &sine, &cosine);
-    float c = (float)cosine, s = (float)sine * sign;
-    for (int64_t h = r * width + i; h < (r + 1) * width; h += d) {
-      float u = load(x[h]), v = load(x[h + half]);
+    sincos(pos[r] * scaled_frequency(f, i, scale), &sine, &cosine);
+    float c = (float)cosine * by, s = (float)sine * by * sign;
+    int64_t end = (r + 1) * width;
+    for (int64_t h = r * width + p.first + i * p.step; h < end; h += p.head_dim) {
+      float u = load(x[h]), v = load(x[h + p.other]);
       y[h] = rounded<T>(u * c - v * s);
-      y[h + half] = rounded<T>(v * c + u * s);
+      y[h + p.other] = rounded<T>(v * c + u * s);
+    }
+    for (int64_t h = r * width; h < end; h += p.head_dim) {
+      for (int j = i; j < p.first; j += p.count) y[h + j] = x[h + j];
+      for (int j = p.keep + i; j < p.head_dim; j += p.count) y[h + j] = x[h + j];
     }
   }
+}
+
+static Pairs pairs_of(const OpAttr *a) {
+  int turning = attr_rotary_dim(a), half = turning / 2, first = a->rotary_from;
+  bool near = a->interleaved != 0;
+  return Pairs{half, a->head_dim, first, near ? 2 : 1, near ? 1 : half, first + turning};
 }
 
 void cuda_rope(Device *d, const KernelArgs *a) {
   const OpAttr *at = a->attr;
   int64_t tokens = cuda_rows(&a->in[0]);
-  RopeScale scale = {at->rope_factor, at->rope_low, at->rope_high, at->rope_original};
+  Pairs pairs = pairs_of(at);
+  RopeScale scale = {at->rope_factor, at->rope_low, at->rope_high, at->rope_original,
+                     at->yarn};
+  float by = at->rope_scale != 0 ? at->rope_scale : 1.0f;
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((rope_tokens<T>), blocks_for(tokens * (at->head_dim / 2)), BLOCK, cuda_stream(d),
+    LAUNCH((rope_tokens<T>), blocks_for(tokens * pairs.count), BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]), data<T>(&a->out[0]),
-           tokens, cuda_last(&a->in[0]), at->head_dim, at->theta,
-           at->inverse ? -1.0f : 1.0f, scale);
+           tokens, cuda_last(&a->in[0]), pairs, at->theta, by, at->inverse ? -1.0f : 1.0f,
+           scale);
   });
 }

@@ -132,9 +132,14 @@ static void split(RefArgs *a) {
 }
 
 /* The angle per position of pair i of a head, with Llama 3's change of long waves. */
-static double frequency(const OpAttr *at, int i) {
-  double f = pow(at->theta, -2.0 * i / at->head_dim);
+static double frequency(const OpAttr *at, int i, int d) {
+  double f = pow(at->theta, -2.0 * i / d);
   if (at->rope_factor == 0) return f;
+  if (at->yarn) {
+    double low = at->rope_low, slow = (i - low) / (at->rope_high - low);
+    slow = fmin(fmax(slow, 0), 1);
+    return slow * (f / at->rope_factor) + (1 - slow) * f;
+  }
   double turns = at->rope_original * f / (2 * M_PI); /* in the original context */
   if (turns > at->rope_high) return f;
   if (turns < at->rope_low) return f / at->rope_factor;
@@ -143,16 +148,48 @@ static double frequency(const OpAttr *at, int i) {
 }
 
 static void rope(RefArgs *a) {
-  int64_t n = last(&a->in[0]), d = a->attr->head_dim;
+  const OpAttr *at = a->attr;
+  int64_t n = last(&a->in[0]), d = at->head_dim, turn = at->rotary_dim ? at->rotary_dim : d;
+  double scale = at->rope_scale != 0 ? at->rope_scale : 1;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i];
   for (int64_t r = 0; r < rows(&a->in[0]); r++)
     for (int64_t h = 0; h < n / d; h++)
-      for (int64_t i = 0; i < d / 2; i++) {
-        double angle = IN(1)[r] * frequency(a->attr, (int)i);
-        if (a->attr->inverse) angle = -angle;
-        int64_t p = r * n + h * d + i, q = p + d / 2;
-        OUT(0)[p] = IN(0)[p] * cos(angle) - IN(0)[q] * sin(angle);
-        OUT(0)[q] = IN(0)[q] * cos(angle) + IN(0)[p] * sin(angle);
+      for (int64_t i = 0; i < turn / 2; i++) {
+        double angle = IN(1)[r] * frequency(at, (int)i, (int)turn);
+        if (at->inverse) angle = -angle;
+        int64_t p = r * n + h * d + at->rotary_from + (at->interleaved ? 2 * i : i);
+        int64_t q = at->interleaved ? p + 1 : p + turn / 2;
+        OUT(0)[p] = scale * (IN(0)[p] * cos(angle) - IN(0)[q] * sin(angle));
+        OUT(0)[q] = scale * (IN(0)[q] * cos(angle) + IN(0)[p] * sin(angle));
       }
+}
+
+/* Element i of the whole is where in the first part, or (negative, from -1 on) in the
+ * second, which may be the same for all heads. */
+static int64_t head_place(const OpAttr *at, int64_t heads, bool shared, int64_t i) {
+  int64_t d = at->head_dim, p = at->head_part, head = i / d, c = i % d;
+  if (c < p) return head * p + c;
+  return -1 - ((shared ? head / heads : head) * (d - p) + c - p);
+}
+
+static void split_heads(RefArgs *a) {
+  int64_t heads = last(&a->in[0]) / a->attr->head_dim;
+  bool shared = last(&a->out[1]) != heads * (a->attr->head_dim - a->attr->head_part);
+  for (int64_t i = 0; i < ref_count(&a->out[1]); i++) OUT(1)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    int64_t to = head_place(a->attr, heads, shared, i);
+    if (to >= 0) OUT(0)[to] = IN(0)[i];
+    else OUT(1)[-1 - to] += IN(0)[i];
+  }
+}
+
+static void join_heads(RefArgs *a) {
+  int64_t heads = last(&a->out[0]) / a->attr->head_dim;
+  bool shared = last(&a->in[1]) != heads * (a->attr->head_dim - a->attr->head_part);
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    int64_t from = head_place(a->attr, heads, shared, i);
+    OUT(0)[i] = from >= 0 ? IN(0)[from] : IN(1)[-1 - from];
+  }
 }
 
 /* One query of attention: where things lie, and the keys that it sees. */

@@ -131,6 +131,10 @@ typedef struct OpAttr {
 static inline int attr_value_dim(const OpAttr *a) {
   return a->value_dim ? a->value_dim : a->head_dim;
 }
+/* How many elements of a head turn. */
+static inline int attr_rotary_dim(const OpAttr *a) {
+  return a->rotary_dim ? a->rotary_dim : a->head_dim;
+}
 
 /* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of it. */
 typedef enum { PH_F, PH_I, PH_W, PH_B, BODIES, PH_UPDATE = BODIES } Phase;

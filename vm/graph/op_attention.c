@@ -1,28 +1,5 @@
-/* op_attention.c - shapes, gradients and costs of RoPE and attention. */
+/* op_attention.c - shapes, gradients and costs of attention. */
 #include "rules.h"
-
-weft_status infer_rope(Graph *g, Op *op, weft_error *e) {
-  const Tensor *x = op_in(g, op, 0), *pos = op_in(g, op, 1);
-  int d = op->attr.head_dim;
-  TRY(need_numbers(g, op, 0, e));
-  if (x->ndim != 3 || pos->ndim != 2 || pos->dtype != DT_I32)
-    return shape_error(g, op, e, "needs x (batch, seq, heads*head_dim) and positions");
-  if (d < 2 || d % 2 || x->dim[2].size % d)
-    return shape_error(g, op, e, "head_dim = %d must be even and divide %lld features", d,
-                       (long long)x->dim[2].size);
-  if (!(op->attr.theta > 0)) return shape_error(g, op, e, "theta must be above 0");
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, 3);
-  return WEFT_OK;
-}
-
-/* The transpose of a rotation is the rotation back. */
-void grad_rope(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  int before = g->op.n;
-  BACKWARD(g, op, dout, din, OP_rope, (DY0, X1), (0));
-  if (g->op.n > before) g->op.at[before].attr.inverse ^= 1;
-}
 
 weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   if (op->nin < 3 || op->nin > 4)

@@ -155,7 +155,8 @@ static void differentiate(Autodiff *ad, Oid id) {
     ad->broken = true;
     return;
   }
-  if (any && !all && op->code == OP_split) {
+  bool parts = op->code == OP_split || op->code == OP_split_heads;
+  if (any && !all && parts) {
     problem(ad, op->line, "%s: some results are used and some are not", op_label(ad, op));
     ad->broken = true;
     return;

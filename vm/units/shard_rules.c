@@ -159,6 +159,30 @@ bool shard_rope(Shard *s, Oid op) {
   return x.on[AX_TP] != 2 || shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
 }
 
+/* Parts of heads are with their heads. */
+bool shard_split_heads(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  Place x = shard_settled(s, op, 0);
+  shard_need(s, op, 0, x);
+  for (int i = 0; i < 2; i++) shard_yield(s, op, i, x);
+  return x.on[AX_TP] != last ||
+         shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
+}
+
+/* What all heads share is whole where they are cut. */
+bool shard_join_heads(Shard *s, Oid op) {
+  const OpAttr *a = &s->g->op.at[op].attr;
+  int last = last_dim(s, op, 0), rest = a->head_dim - a->head_part;
+  Place x = shard_settled(s, op, 0);
+  bool shared = in_tensor(s, op, 1)->dim[last].size == rest;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, shared ? rows_of(x, last) : x);
+  shard_yield(s, op, 0, x);
+  if (x.on[AX_TP] != last) return true;
+  return shard_whole_heads(s, op, 0, a->head_part) &&
+         (shared || shard_whole_heads(s, op, 1, rest));
+}
+
 /* Whether q, k and v are cut alike, between heads. */
 static bool whole_heads(Shard *s, Oid op) {
   const OpAttr *a = &s->g->op.at[op].attr;
