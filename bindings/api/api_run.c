@@ -60,11 +60,13 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
   if (o.threads < 0 || o.threads > 4096)
     return err_set(err, WEFT_EUSAGE, "%d threads of a rank are not possible", o.threads);
+  const WorldKind *world = o.comm ? world_kind(o.comm, err) : NULL;
+  if (o.comm && !world) return WEFT_EUSAGE;
   weft_run *r = mem_new(&plan->alloc, sizeof *r);
   if (!r) return err_set(err, WEFT_ENOMEM, "out of memory");
   *r = (weft_run){.alloc = plan->alloc, .plan = plan, .c = plan->job.compiled};
   RunOptions run = {.alloc = &r->alloc,
-                    .world = o.comm,
+                    .world = world,
                     .threads = o.threads,
                     .stop = api_stop(o.stop),
                     .patience_s = o.patience_s};

@@ -76,8 +76,8 @@ weft_status job_verify(Job *j, JobVerify *v) {
     return st;
   }
   if (v->tolerance <= 0) v->tolerance = tolerance_of(j);
-  TRY(verify(&j->plan, j->compiled, &one.plan, one.compiled, steps, v->tolerance, v->stop,
-             &v->report, &j->e));
+  TRY(verify(&j->plan, j->compiled, &one.plan, one.compiled, steps, v->tolerance,
+             &(RunOptions){.stop = v->stop}, &v->report, &j->e));
   if (v->report.ok) return WEFT_OK;
   return err_set(&j->e, WEFT_EPLAN, "%s", v->report.first_bad);
 }

@@ -77,8 +77,9 @@ static weft_status choose_comm(Training *t, int64_t *world) {
   TRY(launch_detect(get_env, NULL, &info, e));
   bool launched = info.kind != LAUNCH_NONE && info.size > 1;
   char names[64];
+  bool meets = info.kind == LAUNCH_ENV, host = !t->job.device || t->job.device->host;
   t->comm = t->cli->comm ? world_kind(t->cli->comm, NULL)
-                         : world_default(launched, info.kind == LAUNCH_ENV);
+                         : world_default(launched, meets, host);
   if (!t->comm)
     return err_set(e, WEFT_EUSAGE, "--comm is %s, got \"%s\"", world_names(names),
                    t->cli->comm);
@@ -89,7 +90,8 @@ static weft_status choose_comm(Training *t, int64_t *world) {
                    "process; leave --comm out",
                    launch_name(info.kind), info.size, t->comm->name);
   if (*world) TRY(check_world(t, &info));
-  return t->comm->meets ? meet_of(&info, &t->meet, e) : WEFT_OK;
+  if (t->comm->over ? !meets : !t->comm->meets) return WEFT_OK;
+  return meet_of(&info, &t->meet, e);
 }
 
 /* Threads of each rank. More than the machine has cores is fine in moderation: results
@@ -147,8 +149,8 @@ static weft_status start(Training *t) {
   }
   t->record.head.data = data_describe(t->session.data);
   t->record.head.plan_hash = job_hash(&f);
-  RunOptions o = {.world = t->comm->name,
-                  .meet = t->comm->meets ? &t->meet : NULL,
+  RunOptions o = {.world = t->comm,
+                  .settings.meet = t->meet.addr ? &t->meet : NULL,
                   .told = &t->told,
                   .trace = t->cli->trace != NULL,
                   .patience_s = j->plan.comm_timeout,

@@ -61,23 +61,39 @@ static weft_status find_driver(weft_error *e) {
   return WEFT_OK;
 }
 
-/* The first GPU that CUDA_VISIBLE_DEVICES leaves; all ranks of a process share it. */
-static weft_status find_gpu(weft_error *e) {
-  int n = 0, major = 0, minor = 0;
+static weft_status cannot_be_used(cudaError_t r, weft_error *e) {
+  return err_set(e, WEFT_EUSAGE, "device cuda: the GPU cannot be used: %s",
+                 cudaGetErrorString(r));
+}
+
+static weft_status count_gpus(int *n, weft_error *e) {
+  *n = 0;
   TRY(find_driver(e));
-  cudaError_t r = cudaGetDeviceCount(&n);
-  if (r == cudaErrorNoDevice || (r == cudaSuccess && n == 0))
+  cudaError_t r = cudaGetDeviceCount(n);
+  if (r == cudaErrorNoDevice || (r == cudaSuccess && *n == 0))
     return err_set(e, WEFT_EUSAGE,
                    "device cuda: the driver shows no GPU; look at nvidia-smi and at "
                    "CUDA_VISIBLE_DEVICES");
-  if (r == cudaSuccess) r = cudaSetDevice(0);
+  return r == cudaSuccess ? WEFT_OK : cannot_be_used(r, e);
+}
+
+/* Of the GPUs that CUDA_VISIBLE_DEVICES leaves the one of this process, whose ranks share
+ * it. One alone is this process's own, as launchers give it, or that of all. */
+static weft_status find_gpu(int place, weft_error *e) {
+  int n, major = 0, minor = 0;
+  TRY(count_gpus(&n, e));
+  if (n == 1) place = 0;
+  if (place >= n)
+    return err_set(e, WEFT_EUSAGE,
+                   "device cuda: at least %d processes were started on this machine, "
+                   "which shows %d GPUs: start one for each",
+                   place + 1, n);
+  cudaError_t r = cudaSetDevice(place);
   if (r == cudaSuccess)
-    r = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    r = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, place);
   if (r == cudaSuccess)
-    r = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-  if (r != cudaSuccess)
-    return err_set(e, WEFT_EUSAGE, "device cuda: the GPU cannot be used: %s",
-                   cudaGetErrorString(r));
+    r = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, place);
+  if (r != cudaSuccess) return cannot_be_used(r, e);
   if (major * 10 + minor < LEAST_CAPABILITY)
     return err_set(
         e, WEFT_EUSAGE,
@@ -114,7 +130,7 @@ static void close_cuda(Device *d) {
 }
 
 static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
-  TRY(find_gpu(e));
+  TRY(find_gpu(d->place, e));
   CudaDevice *c = mem_new(d->alloc, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   d->ctx = c;
@@ -125,6 +141,21 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   if (r == cudaSuccess)
     return err_set(e, WEFT_EUSAGE, "device cuda: cuBLASLt cannot be used: %s", why);
   return failed(d, r, "its queues cannot be made", e);
+}
+
+/* Looks again and again: at first at once, so that a short step is seen to end, then
+ * twenty thousand times a second; and now and then at what else may end the wait. */
+static weft_status until_idle(Device *d, cudaError_t *r, weft_error *e) {
+  enum { AT_ONCE = 2000, PAUSE_NS = 50000, LOOK = 32 };
+  for (int i = 0; (*r = cudaStreamQuery(of(d)->compute)) == cudaErrorNotReady; i++) {
+    struct timespec pause = {.tv_nsec = PAUSE_NS};
+    if (i < AT_ONCE)
+      sched_yield();
+    else
+      nanosleep(&pause, NULL);
+    if (i >= AT_ONCE && i % LOOK == 0 && d->look) TRY(d->look(d->look_ud, e));
+  }
+  return WEFT_OK;
 }
 
 /* ---- memory ---- */
@@ -176,8 +207,10 @@ static void upload(Device *d, void *dst, const void *src, size_t n) {
 
 static void download(Device *d, void *dst, const void *src, size_t n) {
   if (!n) return;
+  cudaError_t r = cudaSuccess;
   note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
-  note(d, cudaStreamSynchronize(of(d)->compute));
+  (void)until_idle(d, &r, NULL); /* why it ended early the next sync says */
+  note(d, r == cudaErrorNotReady ? cudaSuccess : r);
 }
 
 /* ---- the compute queue ---- */
@@ -219,24 +252,10 @@ static void wait(Device *d, DeviceEvent ev) {
   behind(d, of(d)->compute, ev);
 }
 
-/* Looks again and again: at first at once, so that a short step is seen to end, then
- * twenty thousand times a second. */
-static cudaError_t poll(cudaStream_t queue) {
-  enum { AT_ONCE = 2000, PAUSE_NS = 50000 };
-  cudaError_t r;
-  for (int i = 0; (r = cudaStreamQuery(queue)) == cudaErrorNotReady; i++) {
-    struct timespec pause = {.tv_nsec = PAUSE_NS};
-    if (i < AT_ONCE)
-      sched_yield();
-    else
-      nanosleep(&pause, NULL);
-  }
-  return r;
-}
-
 static weft_status sync(Device *d, weft_error *e) {
   CudaDevice *c = of(d);
-  cudaError_t r = c->first != cudaSuccess ? c->first : poll(c->compute);
+  cudaError_t r = c->first;
+  if (r == cudaSuccess) TRY(until_idle(d, &r, e));
   if (r == cudaSuccess) r = cudaGetLastError(); /* of a launch */
   c->first = cudaSuccess;
   if (c->c.lt_failed)
@@ -269,6 +288,7 @@ static DeviceEvent beside_end(Device *d) {
 static const DeviceVtable device_cuda = {
     .name = "cuda",
     .version = 1,
+    .count = count_gpus,
     .open = open_cuda,
     .close = close_cuda,
     .alloc = alloc,

@@ -27,7 +27,7 @@ typedef struct Member {
 
 static weft_status join(World *w, int rank, Comm *c, weft_error *e) {
   static const int both[RANKS] = {0, 1};
-  CommGroup g = {both, RANKS, 1, "all"};
+  CommGroup g = {both, RANKS, 1, 0, "all"};
   CommNeeds needs = {.group = &g, .ngroup = 1, .nhandle = 1};
   return world_join(w, rank, NULL, &needs, c, e);
 }

@@ -18,7 +18,7 @@ static bool act(const Meet *m, const void *what) {
   World w;
   weft_error e;
   err_clear(&e);
-  if (world_start(&w, world_kind("tcp", &e), NULL, m->size, m, &e) != WEFT_OK) {
+  if (world_start(&w, world_kind("tcp", &e), NULL, m->size, &(WorldOptions){.meet = m}, &e) != WEFT_OK) {
     fprintf(stderr, "%s\n", e.text);
     return false;
   }

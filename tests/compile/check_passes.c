@@ -332,7 +332,7 @@ static void check_memory(const Compiled *c, int rank) {
   Device dev;
   Rank *r;
   given = 0;
-  ck_assert_int_eq(device_open(&dev, &vt, NULL, rank, 1, &err), WEFT_OK);
+  ck_assert_int_eq(device_open(&dev, &vt, NULL, rank, 0, 1, &err), WEFT_OK);
   weft_status st = rank_new(NULL, c, rank, &dev, &r, &err);
   ck_assert_msg(st == WEFT_OK, "%s", err.text);
   ck_assert_uint_eq(given, p->arena_bytes);

@@ -53,7 +53,7 @@ static void start(Fixture *f, const char *model, const char *mesh) {
   if (st == WEFT_OK) st = job_compile(&f->job);
   if (f->job.d.errors) report_first(&f->job.d, &f->job.e);
   need(st, &f->job.e, plan);
-  RunOptions ro = {.world = "local", .threads = 1};
+  RunOptions ro = {.world = world_kind("local", NULL), .threads = 1};
   need(run_open(&f->job.plan, f->job.compiled, &ro, &f->run, &f->job.e), &f->job.e,
        "open");
   const char *folder = lang_weights(f->job.lp);

@@ -84,8 +84,11 @@ static bool be_rank(const char *world, const Meet *m, const Fate *f) {
   ToyOptions t = toy_default();
   t.layers = 2, t.micro = 2, t.microbatches = 2, t.tied = true;
   t.tp = 2, t.pp = 2;
-  RunOptions o = {
-      .world = world, .threads = 1, .patience_s = LIMIT_S, .meet = m, .told = &told};
+  RunOptions o = {.world = world_kind(world, NULL),
+                  .settings.meet = m,
+                  .threads = 1,
+                  .patience_s = LIMIT_S,
+                  .told = &told};
   if (toy_compile(&toy, &t, NULL) != WEFT_OK) return false;
   bool ok = train(&toy, &o, f, &e);
   if (!ok && !told) fprintf(stderr, "weft: %s\n", e.text);

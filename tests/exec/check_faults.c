@@ -111,7 +111,7 @@ START_TEST(no_device_memory) {
   Device dev;
   Rank *r;
   err_clear(&err);
-  ck_assert_int_eq(device_open(&dev, &device_cpu, NULL, RANK, 1, &err), WEFT_OK);
+  ck_assert_int_eq(device_open(&dev, &device_cpu, NULL, RANK, 0, 1, &err), WEFT_OK);
   dev.fail_in = 1;
   ck_assert_int_eq(rank_new(NULL, toy.compiled, RANK, &dev, &r, &err), WEFT_ENOMEM);
   ck_assert_int_eq(err.rank, RANK);

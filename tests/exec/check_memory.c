@@ -62,7 +62,7 @@ static int64_t most_of(Toy *t, int threads) {
   Run *r;
   StepResult res;
   RunOptions o = {.alloc = &counting,
-                  .world = "local",
+                  .world = world_kind("local", NULL),
                   .threads = threads,
                   .saves = t->plan.checkpoint.dir};
   float *whole = malloc(sizeof *whole * (size_t)t->compiled->params_total);

@@ -83,7 +83,7 @@ typedef struct Bits {
 static void run_job(Job *j, Bits *out) {
   Run *r;
   Data *data;
-  RunOptions options = {.world = "local", .threads = 1};
+  RunOptions options = {.world = world_kind("local", NULL), .threads = 1};
   OK(job_data(j, NULL, &data));
   OK(run_open(&j->plan, j->compiled, &options, &r, &trace_err));
   OK(run_init(r, &trace_err));

@@ -29,8 +29,8 @@ static bool bad(const Child *c, const char *what) {
 }
 
 static bool begin(Child *c, ToyOptions o, double patience_s) {
-  RunOptions mpi = {.world = "mpi", .threads = 1, .patience_s = patience_s};
-  RunOptions local = {.world = "local", .threads = 1};
+  RunOptions mpi = {.world = world_kind("mpi", NULL), .threads = 1, .patience_s = patience_s};
+  RunOptions local = {.world = world_kind("local", NULL), .threads = 1};
   if (toy_compile(&c->toy, &o, NULL) != WEFT_OK) return bad(c, "compile");
   for (int i = 0; i < IDS; i++) {
     c->tokens[i] = (i * 7 + i / 5) % o.vocab;

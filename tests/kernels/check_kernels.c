@@ -290,7 +290,7 @@ START_TEST(device_counts_and_fails) {
   Device d;
   weft_error e = {0};
   void *p = NULL, *q = NULL;
-  ck_assert_int_eq(device_open(&d, &device_cpu, NULL, 3, 1, &e), WEFT_OK);
+  ck_assert_int_eq(device_open(&d, &device_cpu, NULL, 3, 0, 1, &e), WEFT_OK);
   ck_assert_int_eq(device_alloc(&d, 5 << 20, &p, &e), WEFT_OK);
   ck_assert_uint_eq((uintptr_t)p % 64, 0);
   int marks = 0;
@@ -328,7 +328,7 @@ START_TEST(device_reports_out_of_memory) {
   weft_error e = {0};
   weft_alloc none = {refuse, NULL};
   void *p;
-  ck_assert_int_eq(device_open(&d, &device_cpu, &none, 0, 1, &e), WEFT_OK);
+  ck_assert_int_eq(device_open(&d, &device_cpu, &none, 0, 0, 1, &e), WEFT_OK);
   ck_assert_int_eq(device_alloc(&d, 1 << 20, &p, &e), WEFT_ENOMEM);
   ck_assert(p == NULL && strstr(e.text, "1048576"));
   device_close(&d);

@@ -21,11 +21,24 @@ const DeviceKind *device_standin(void) {
   return &kind;
 }
 
+extern const WorldVtable weft_nccl_world;
+
+static const WorldVtable *load_world(weft_error *e) {
+  return &weft_nccl_world;
+}
+
+const WorldKind *world_standin(void) {
+  static WorldKind kind;
+  kind = *world_kind("nccl", NULL);
+  kind.load = load_world;
+  return &kind;
+}
+
 bool device_plan_holds(uint64_t seed, uint64_t number, uint64_t order, Text *report) {
   Standin s = standin_usual;
   s.order = order;
   standin_set(&s);
-  return parity_holds_on(device_standin(), seed, number, 1, 1e-4, report);
+  return parity_holds_on(device_standin(), NULL, seed, number, 1, 1e-4, report);
 }
 
 int device_plans(int argc, char **argv) {

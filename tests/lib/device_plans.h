@@ -8,6 +8,9 @@
 /* The row of the device cuda, with the stand-in's functions. */
 const DeviceKind *device_standin(void);
 
+/* The row of the world nccl, over the stand-in of NCCL. */
+const WorldKind *world_standin(void);
+
 /* Plan `number` of the random plans with what is queued in the `order`-th way, against one
  * rank of the CPU within 1e-4. */
 bool device_plan_holds(uint64_t seed, uint64_t number, uint64_t order, Text *report);

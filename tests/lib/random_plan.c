@@ -233,7 +233,7 @@ void styled_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
 /* ---- N ranks against one ---- */
 
 static weft_status compare(Job *many, const char *path, const DeviceKind *device,
-                           int steps, double tolerance, Arena *a, VerifyReport *r) {
+                           const RunOptions *options, int steps, double tolerance, Arena *a, VerifyReport *r) {
   Job one;
   TRY(job_load(many, a, &(LangOptions){0}, path));
   many->device = device;
@@ -242,14 +242,15 @@ static weft_status compare(Job *many, const char *path, const DeviceKind *device
   weft_status st = job_twin(many, &one);
   if (st == WEFT_OK)
     return verify(&many->plan, many->compiled, &one.plan, one.compiled, steps, tolerance,
-                  NULL, r, &many->e);
+                  options, r, &many->e);
   many->d = one.d;
   many->e = one.e;
   return st;
 }
 
-static weft_status parity_on(const DeviceKind *device, const char *plan, int steps,
-                             double tolerance, VerifyReport *r, Text *report) {
+static weft_status parity_on(const DeviceKind *device, const RunOptions *options,
+                             const char *plan, int steps, double tolerance,
+                             VerifyReport *r, Text *report) {
   char path[] = "/tmp/weft-plan-XXXXXX.lua";
   int fd = mkstemps(path, 4);
   *r = (VerifyReport){0};
@@ -258,7 +259,7 @@ static weft_status parity_on(const DeviceKind *device, const char *plan, int ste
   Arena *a = arena_new(NULL);
   Job j;
   if (setjmp(*arena_guard(a))) abort();
-  weft_status st = compare(&j, path, device, steps, tolerance, a, r);
+  weft_status st = compare(&j, path, device, options, steps, tolerance, a, r);
   unlink(path);
   if (st != WEFT_OK || !r->ok) {
     report_text(&j.d, false, report);
@@ -271,7 +272,7 @@ static weft_status parity_on(const DeviceKind *device, const char *plan, int ste
 
 weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyReport *r,
                         Text *report) {
-  return parity_on(NULL, plan, steps, tolerance, r, report);
+  return parity_on(NULL, NULL, plan, steps, tolerance, r, report);
 }
 
 static void describe(uint64_t number, const RandomPlan *p, Text *out) {
@@ -280,13 +281,13 @@ static void describe(uint64_t number, const RandomPlan *p, Text *out) {
               p->microbatches, p->schedule, p->virtual_stages, p->recompute);
 }
 
-bool parity_holds_on(const DeviceKind *device, uint64_t seed, uint64_t number, int steps,
-                     double tolerance, Text *report) {
+bool parity_holds_on(const DeviceKind *device, const RunOptions *options, uint64_t seed,
+                     uint64_t number, int steps, double tolerance, Text *report) {
   RandomPlan p;
   VerifyReport r;
   Text why = {0};
   random_plan(seed, number, &p);
-  bool ok = parity_on(device, p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
+  bool ok = parity_on(device, options, p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
   describe(number, &p, report);
   text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
   if (!ok) text_printf(report, "%s%s", why.s ? why.s : "", p.text);
@@ -296,7 +297,7 @@ bool parity_holds_on(const DeviceKind *device, uint64_t seed, uint64_t number, i
 
 bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
                   Text *report) {
-  return parity_holds_on(NULL, seed, number, steps, tolerance, report);
+  return parity_holds_on(NULL, NULL, seed, number, steps, tolerance, report);
 }
 
 Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,

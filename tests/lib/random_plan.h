@@ -39,9 +39,9 @@ weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyRep
 bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
                   Text *report);
 
-/* The same on a device; the one rank is the CPU's. */
-bool parity_holds_on(const DeviceKind *device, uint64_t seed, uint64_t number, int steps,
-                     double tolerance, Text *report);
+/* The same on a device and with these options; the one rank is the CPU's. */
+bool parity_holds_on(const DeviceKind *device, const RunOptions *options, uint64_t seed,
+                     uint64_t number, int steps, double tolerance, Text *report);
 
 /* The same for a styled plan, which may also be refused with a message. */
 typedef enum { EQUAL, REFUSED, DIFFERENT } Verdict;

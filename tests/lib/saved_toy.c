@@ -20,7 +20,7 @@ void saved_open(SavedToy *s, const ToyOptions *o, const char *dir, const Ckpt *f
   s->t.plan.checkpoint =
       (Checkpointing){.dir = dir, .every = 1, .keep = 2, .async = true};
   s->t.plan.loss_scale.init = 0x1p40; /* the first steps of f16 are skipped */
-  RunOptions options = {.world = "local", .threads = 1, .saves = true};
+  RunOptions options = {.world = world_kind("local", NULL), .threads = 1, .saves = true};
   OK(run_open(&s->t.plan, s->t.compiled, &options, &s->run, &trace_err));
   if (from)
     OK(ckpt_load(from, s->run, &trace_err));

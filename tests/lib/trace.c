@@ -10,7 +10,7 @@ weft_error trace_err;
 void open_toy(Toy *t, const ToyOptions *o, int threads, Run **r) {
   weft_status st = toy_compile(t, o, NULL);
   ck_assert_msg(st == WEFT_OK, "%d: %s%s", st, t->err.text, toy_diags(t));
-  RunOptions options = {.world = "local", .threads = threads};
+  RunOptions options = {.world = world_kind("local", NULL), .threads = threads};
   OK(run_open(&t->plan, t->compiled, &options, r, &trace_err));
   OK(run_init(*r, &trace_err));
 }

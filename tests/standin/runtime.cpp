@@ -17,6 +17,7 @@
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 #include "cuda_runtime_api.h"
@@ -33,6 +34,7 @@ struct Op {
   std::function<void()> run;         /* or a wait: */
   CUevent_st *event = nullptr;
   uint64_t version = 0;
+  std::function<bool()> can = nullptr; /* what it waits for is in other processes */
 };
 
 } // namespace
@@ -43,7 +45,8 @@ struct CUstream_st {
   bool copies = false;
 };
 
-extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30};
+extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30,
+                                          132, 22809, 0, 0, 0};
 
 namespace {
 
@@ -64,17 +67,17 @@ struct Runtime {
     random = is.order * 2 + 1;
   }
   void read(const char *text) {
-    static const char *const key[] = {"order=", "driver=", "gpus=", "capability=", "memory="};
-    long long value[5];
-    for (int i = 0; i < 5; i++) {
-      const char *at = strstr(text, key[i]);
-      value[i] = at ? atoll(at + strlen(key[i])) : -1;
-    }
-    if (value[0] >= 0) is.order = (uint64_t)value[0];
-    if (value[1] >= 0) is.driver = (int)value[1];
-    if (value[2] >= 0) is.gpus = (int)value[2];
-    if (value[3] >= 0) is.capability = (int)value[3];
-    if (value[4] >= 0) is.memory = (size_t)value[4];
+    const struct {
+      const char *key;
+      int *to;
+    } number[] = {{"driver=", &is.driver},         {"gpus=", &is.gpus},
+                  {"capability=", &is.capability}, {"sms=", &is.sms},
+                  {"nccl=", &is.nccl},             {"nccl_init=", &is.nccl_init},
+                  {"nccl_error=", &is.nccl_error}, {"nccl_hang=", &is.nccl_hang}};
+    for (const auto &n : number)
+      if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
+    if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);
+    if (const char *at = strstr(text, "memory=")) is.memory = (size_t)atoll(at + 7);
   }
   uint64_t draw() {
     random = random * 6364136223846793005u + 1442695040888963407u;
@@ -103,6 +106,7 @@ void protect(Runtime &r, int how) {
 bool can_go_on(const CUstream_st *s) {
   if (s->queue.empty()) return false;
   const Op &op = s->queue.front();
+  if (op.can) return op.can();
   return !op.event || op.run || op.event->reached >= op.version;
 }
 
@@ -138,7 +142,15 @@ bool step(Runtime &r) {
   return true;
 }
 
-/* Runs until `s` is empty, or all streams are. */
+/* Whether what all wait for is in other processes. */
+bool elsewhere(const Runtime &r) {
+  for (const CUstream_st *s : r.stream)
+    if (!s->queue.empty() && s->queue.front().can) return true;
+  return false;
+}
+
+/* Runs until `s` is empty, or all streams are. The caller has the lock once; it is given
+ * away while other processes are waited for. */
 void drain(Runtime &r, const CUstream_st *s) {
   bool open = false;
   for (;;) {
@@ -147,8 +159,14 @@ void drain(Runtime &r, const CUstream_st *s) {
     if (!left) break;
     if (!open) protect(r, PROT_READ | PROT_WRITE), open = true;
     if (step(r)) continue;
-    fprintf(stderr, "standin: streams wait for each other\n");
-    abort();
+    if (!elsewhere(r)) {
+      fprintf(stderr, "standin: streams wait for each other\n");
+      abort();
+    }
+    protect(r, PROT_NONE), open = false;
+    r.lock.unlock();
+    usleep(100);
+    r.lock.lock();
   }
   if (open) protect(r, PROT_NONE);
 }
@@ -178,6 +196,14 @@ void enqueue(cudaStream_t s, std::function<void()> run) {
   s->queue.push_back(Op{std::move(run), nullptr, 0});
 }
 } // namespace emulate
+
+void standin_queue(CUstream_st *s, std::function<bool()> can, std::function<void()> run) {
+  Guard g(self().lock);
+  s->queue.push_back(Op{std::move(run), nullptr, 0, std::move(can)});
+}
+StandinLock::StandinLock() { self().lock.lock(); }
+StandinLock::~StandinLock() { self().lock.unlock(); }
+const Standin *standin_is(void) { return &self().is; }
 
 /* ---- the machine ---- */
 
@@ -211,10 +237,33 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr which, int device) {
   int c = self().is.capability;
-  *v = which == cudaDevAttrComputeCapabilityMajor ? c / 10 : c % 10;
+  if (which == cudaDevAttrMultiProcessorCount)
+    *v = self().is.sms;
+  else
+    *v = which == cudaDevAttrComputeCapabilityMajor ? c / 10 : c % 10;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int *device) {
+  *device = 0;
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+
+static int write_value(cudaStream_t s, unsigned long long to, unsigned long long value,
+                       unsigned flags) {
+  emulate::enqueue(s, [=] { *(volatile unsigned long long *)(uintptr_t)to = value; });
+  return 0;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *is) {
+  *is = cudaDriverEntryPointSuccess;
+  if (strcmp(name, "cuStreamWriteValue64")) return cudaErrorInvalidValue;
+  *fn = (void *)write_value;
+  return cudaSuccess;
+}
+
 const char *cudaGetErrorName(cudaError_t e) {
   switch (e) {
   case cudaSuccess: return "cudaSuccess";
@@ -311,6 +360,14 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
   *s = new CUstream_st;
   (*s)->rank = r.draw();
   r.stream.push_back(*s);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority) {
+  return cudaStreamCreateWithFlags(s, flags);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
+  *lowest = 0, *highest = -5;
   return cudaSuccess;
 }
 

@@ -16,15 +16,31 @@ typedef struct Standin {
   int driver;            /* 13000: as new as the runtime; 0: there is none */
   int gpus, capability;  /* 1, 90 */
   size_t memory;         /* bytes of the device */
+  int sms;               /* multiprocessors: 132 */
+  /* NCCL: its version, 22809; communicators of this process that are never made (1), or the
+   * operation of each, counted from 1, that fails, or never ends; 0: none. */
+  int nccl, nccl_init, nccl_error, nccl_hang;
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */
 void standin_set(const Standin *s);
 /* What ran so far, of all queues. */
 uint64_t standin_ran(void);
+/* As it was set, or as WEFT_STANDIN has it. */
+const Standin *standin_is(void);
 
 #ifdef __cplusplus
 }
+
+#include <functional>
+struct CUstream_st;
+/* Queues `run`, which can go on when `can` says so: it waits for other processes. */
+void standin_queue(CUstream_st *s, std::function<bool()> can, std::function<void()> run);
+/* The lock of the runtime, for what its calls and its queues share. */
+struct StandinLock {
+  StandinLock();
+  ~StandinLock();
+};
 #endif
 
 #endif

@@ -41,6 +41,12 @@ const CommCount *comm_count(const Comm *c, int group) {
   return &c->count[group < 0 ? c->ngroup : group];
 }
 
+CommInside comm_inside(const Comm *c) {
+  CommInside at = {0};
+  if (c->vt->inside) c->vt->inside(c, &at);
+  return at;
+}
+
 uint64_t comm_bytes(int ngroup, int nhandle) {
   return ((uint64_t)ngroup + 1) * sizeof(CommCount) + (uint64_t)nhandle * sizeof(int);
 }

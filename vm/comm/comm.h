@@ -16,10 +16,11 @@
 #include "vm/program/program.h"
 
 typedef struct CommGroup {
-  const int *rank;       /* world ranks, in mesh order */
+  const int *rank; /* world ranks, in mesh order */
   int n;
-  int in_flight;         /* most operations started and not yet waited for, per rank */
-  const char *name;      /* "tp": for messages */
+  int in_flight;    /* most operations started and not yet waited for, per rank */
+  unsigned uses;    /* a bit for each CollKind that is started on it */
+  const char *name; /* "tp": for messages */
 } CommGroup;
 
 /* What a rank connects to when it joins. */
@@ -29,35 +30,48 @@ typedef struct CommNeeds {
   const int *peer; /* world ranks that it sends to or receives from, each once */
   int npeer;
   int nhandle;
+  void *memory;   /* of the device, that operands of collectives lie in; NULL: */
+  uint64_t bytes; /* it is not known. For libraries that register it */
 } CommNeeds;
 
 typedef struct CommOp {
-  uint8_t coll;          /* CollKind */
-  uint8_t red;           /* RedOp */
-  uint8_t dtype;         /* DType; bf16 sums accumulate in f32 */
-  int group;             /* collectives: index of the group; send/recv: -1 */
-  int peer;              /* send/recv: world rank */
-  const void *in;        /* all_reduce: may equal `out`; all_gather and reduce_scatter: on
-                            all members the piece may lie in its place of the whole */
+  uint8_t coll;   /* CollKind */
+  uint8_t red;    /* RedOp */
+  uint8_t dtype;  /* DType; bf16 sums accumulate in f32 */
+  int group;      /* collectives: index of the group; send/recv: -1 */
+  int peer;       /* send/recv: world rank */
+  const void *in; /* all_reduce: may equal `out`; all_gather and reduce_scatter: on
+                     all members the piece may lie in its place of the whole */
   void *out;
-  uint64_t count;        /* elements of: the whole (all_reduce, send, recv), the piece of
-                            one rank (all_gather: input; reduce_scatter: output;
-                            all_to_all: what goes to one member; shift: all of it) */
+  uint64_t count; /* elements of: the whole (all_reduce, send, recv), the piece of
+                     one rank (all_gather: input; reduce_scatter: output;
+                     all_to_all: what goes to one member; shift: all of it) */
+  uint32_t what;  /* the caller's name for it: see CommInside */
 } CommOp;
+
+/* Where the queues of a device have come to, which the host is ahead of. */
+typedef struct CommInside {
+  bool in;        /* one operation at least has begun there and not ended: */
+  uint32_t what;  /* its name, */
+  uint64_t nth;   /* and which its queue has counted so */
+  uint64_t ticks; /* grows with all that begin or end */
+} CommInside;
 
 typedef struct Comm Comm;
 typedef struct World World;
 typedef struct CommVtable {
   const char *name;
-  int version;           /* 1 */
+  int version; /* 1 */
   weft_status (*start)(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
   weft_status (*wait)(Comm *c, int handle, weft_error *e);
+  /* May be called by other threads at any time; NULL where operations end in wait. */
+  void (*inside)(const Comm *c, CommInside *out);
   void (*close)(Comm *c);
 } CommVtable;
 
 typedef struct CommStats {
-  uint64_t starts[COLL_N], bytes[COLL_N];   /* bytes: of CommOp.count elements */
+  uint64_t starts[COLL_N], bytes[COLL_N]; /* bytes: of CommOp.count elements */
   uint64_t waits;
 } CommStats;
 
@@ -72,12 +86,12 @@ struct Comm {
   World *world;
   int rank, size;
   void *ctx;
-  CommStats stats;       /* kept by the wrappers below */
-  CommCount *count;      /* [ngroup + 1], by group; the last one: pairs */
-  int *counted;          /* [nhandle]: where the operation of a handle is counted */
+  CommStats stats;  /* kept by the wrappers below */
+  CommCount *count; /* [ngroup + 1], by group; the last one: pairs */
+  int *counted;     /* [nhandle]: where the operation of a handle is counted */
   int ngroup, nhandle;
-  uint64_t calls;        /* of comm_start and comm_wait together */
-  uint64_t fail_at;      /* tests: the call (from 1) that fails; 0: none */
+  uint64_t calls;   /* of comm_start and comm_wait together */
+  uint64_t fail_at; /* tests: the call (from 1) that fails; 0: none */
 };
 
 /* Handles are small integers below `nhandle`, chosen by the caller; one handle is in use
@@ -86,6 +100,7 @@ weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
 weft_status comm_wait(Comm *c, int handle, weft_error *e);
 const CommCount *comm_count(const Comm *c, int group); /* -1: pairs */
+CommInside comm_inside(const Comm *c);
 /* What a rank takes for its counters. */
 uint64_t comm_bytes(int ngroup, int nhandle);
 /* This rank gives up: `why` reaches the others, whose waits fail. */

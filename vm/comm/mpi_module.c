@@ -418,7 +418,7 @@ static weft_status join(World *world, int rank, Device *d, const CommNeeds *need
 
 /* ---- the world ---- */
 
-static weft_status setup(MpiWorld *w, int *node_ranks, weft_error *e) {
+static weft_status setup(MpiWorld *w, World *world, weft_error *e) {
   MPI_Comm node, *copy[] = {&w->all, &w->p2p, &w->raw};
   for (int i = 0; i < LEN(copy); i++) {
     MPI(w, MPI_Comm_dup(MPI_COMM_WORLD, copy[i]));
@@ -428,7 +428,8 @@ static weft_status setup(MpiWorld *w, int *node_ranks, weft_error *e) {
   for (int i = 0; i < 4; i++)
     MPI(w, MPI_Op_create(op[i / 2][i % 2], 1, &w->half[i / 2][i % 2]));
   MPI(w, MPI_Comm_split_type(w->all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-  MPI(w, MPI_Comm_size(node, node_ranks));
+  MPI(w, MPI_Comm_size(node, &world->node));
+  MPI(w, MPI_Comm_rank(node, &world->place));
   MPI(w, MPI_Comm_free(&node));
   return WEFT_OK;
 }
@@ -444,7 +445,7 @@ static weft_status start_world(World *world, weft_error *e) {
   if (w->mine) MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &w->size);
-  weft_status st = setup(w, &world->node, e);
+  weft_status st = setup(w, world, e);
   if (st != WEFT_OK) {
     mem_free(world->alloc, w, sizeof *w);
     return st;

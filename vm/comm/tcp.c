@@ -148,15 +148,17 @@ static void close_world(World *world) {
 }
 
 /* Processes of which rank 0 sees the address as that of its own machine. */
-static int on_this_node(const Net *n) {
-  int here = 0;
-  for (int i = 0; i < n->size; i++)
-    here += strcmp(n->peer[i].host, n->peer[n->rank].host) == 0;
-  return here;
+static void find_node(const Net *n, World *w) {
+  w->node = w->place = 0;
+  for (int i = 0; i < n->size; i++) {
+    bool here = strcmp(n->peer[i].host, n->peer[n->rank].host) == 0;
+    w->node += here;
+    w->place += here && i < n->rank;
+  }
 }
 
 static weft_status start_world(World *world, weft_error *e) {
-  const Meet *m = world->meet;
+  const Meet *m = world->told ? world->told->meet : NULL;
   if (!m || !m->addr || !m->port || !m->secret)
     return err_set(e, WEFT_EUSAGE,
                    "the tcp engine was not told where to meet the others");
@@ -179,7 +181,7 @@ static weft_status start_world(World *world, weft_error *e) {
   world->rank = m->rank;
   world->size = m->size;
   world->here = 1;
-  world->node = on_this_node(&w->net);
+  find_node(&w->net, world);
   world->ctx = w;
   world->net = &w->net;
   return WEFT_OK;

@@ -20,6 +20,11 @@ static const WorldKind kinds[] = {
      .host = true,
      .load = world_load_mpi},
     {.name = "tcp", .processes = true, .meets = true, .host = true, .load = load_tcp},
+    {.name = "nccl",
+     .processes = true,
+     .device = true,
+     .over = true,
+     .load = world_load_nccl},
 };
 
 const char *world_names(char buf[64]) {
@@ -42,15 +47,46 @@ const WorldKind *world_kind(const char *name, weft_error *e) {
   return NULL;
 }
 
-const WorldKind *world_default(bool processes, bool meets) {
+static bool fits(const WorldKind *k, bool processes, bool meets, bool host) {
+  return k->processes == processes && (k->over || k->meets == meets) &&
+         !(host ? k->device : k->host);
+}
+
+const WorldKind *world_default(bool processes, bool meets, bool host) {
   int i = 0;
-  while (kinds[i].processes != processes || kinds[i].meets != meets)
+  while (!fits(&kinds[i], processes, meets, host))
     i++;
   return &kinds[i];
 }
 
+/* ---- a world over another ---- */
+
+static void close_under(World *w) {
+  if (!w->under) return;
+  world_close(w->under);
+  mem_free(w->alloc, w->under, sizeof *w->under);
+  w->under = NULL;
+}
+
+static weft_status start_under(World *w, int size, weft_error *e) {
+  bool meets = w->told && w->told->meet;
+  World *u = w->under = mem_new(w->alloc, sizeof *u);
+  if (!u) return err_set(e, WEFT_ENOMEM, "out of memory");
+  TRY(world_start(u, world_default(true, meets, true), w->alloc, size, w->told, e));
+  w->rank = u->rank;
+  w->here = u->here;
+  w->size = u->size;
+  w->node = u->node;
+  w->place = u->place;
+  w->net = u->net;
+  w->together = u->together;
+  return WEFT_OK;
+}
+
+/* ---- calls ---- */
+
 weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
-                        const struct Meet *meet, weft_error *e) {
+                        const WorldOptions *told, weft_error *e) {
   *w = (World){0};
   if (k->most && size > k->most)
     return err_set(e, WEFT_ELIMIT, "%d virtual ranks are more than one process runs (%d)",
@@ -58,11 +94,19 @@ weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int s
   const WorldVtable *vt = k->load(e);
   if (!vt) return e && e->code ? e->code : WEFT_EFILE;
   assert(vt->version == 1);
-  *w = (World){
-      .vt = vt, .alloc = a, .size = size, .here = size, .node = size, .meet = meet};
-  weft_status st = vt->start(w, e);
-  w->meet = NULL;
-  if (st != WEFT_OK) w->vt = NULL;
+  *w = (World){.vt = vt,
+               .alloc = a,
+               .size = size,
+               .here = size,
+               .node = size,
+               .told = told,
+               .together = k->together};
+  weft_status st = k->over ? start_under(w, size, e) : WEFT_OK;
+  if (st == WEFT_OK) st = vt->start(w, e);
+  w->told = NULL;
+  if (st == WEFT_OK) return WEFT_OK;
+  close_under(w);
+  w->vt = NULL;
   return st;
 }
 
@@ -86,34 +130,46 @@ weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Co
   return WEFT_OK;
 }
 
+/* Who carries its bytes of the host. */
+static World *carrier(World *w) {
+  return w->under ? w->under : w;
+}
+
 void world_barrier(World *w) {
-  if (w->vt->barrier) w->vt->barrier(w);
+  World *c = carrier(w);
+  if (c->vt->barrier) c->vt->barrier(c);
 }
 
 void world_bcast(World *w, void *p, size_t n, int root) {
-  if (w->vt->bcast) w->vt->bcast(w, p, n, root);
+  World *c = carrier(w);
+  if (c->vt->bcast) c->vt->bcast(c, p, n, root);
 }
 
 void world_send(World *w, const void *p, size_t n, int peer) {
   assert(!world_has(w, peer));
-  w->vt->send(w, p, n, peer);
+  carrier(w)->vt->send(carrier(w), p, n, peer);
 }
 
 void world_recv(World *w, void *p, size_t n, int peer) {
   assert(!world_has(w, peer));
-  w->vt->recv(w, p, n, peer);
+  carrier(w)->vt->recv(carrier(w), p, n, peer);
 }
 
 weft_status world_poll(World *w, weft_error *e) {
-  return w->vt->poll ? w->vt->poll(w, e) : WEFT_OK;
+  if (w->vt->poll) TRY(w->vt->poll(w, e));
+  return w->under ? world_poll(w->under, e) : WEFT_OK;
 }
 
 void world_abort(World *w, int rank, weft_status code, const char *why) {
   w->vt->abort(w, rank, code, weft_exit_code(code), why ? why : "no reason given");
+  if (!w->under) return;
+  w->under->quiet = w->quiet;
+  world_abort(w->under, rank, code, why);
 }
 
 void world_close(World *w) {
   if (!w->vt) return;
   w->vt->close(w);
+  close_under(w);
   *w = (World){0};
 }

@@ -1,16 +1,29 @@
 /* world.h - the ranks that run a program together.
  *
  * A world is a row of the table in world.c; nobody else knows one by name. It has all its
- * ranks in this process, as threads, or one rank in each of many processes that a launcher
- * has started. Calls go through the world_* wrappers below. */
+ * ranks in this process, as threads, or one rank in each of many processes that a
+ * launcher has started. Calls go through the world_* wrappers below. */
 #ifndef WEFT_WORLD_H
 #define WEFT_WORLD_H
 
 #include "comm.h"
 
+/* A setting of a library, as it stands in its environment. */
+typedef struct WorldSetting {
+  const char *name, *value;
+} WorldSetting;
+
+/* What a world may be told; none of it is needed later. */
+typedef struct WorldOptions {
+  const struct Meet *meet;     /* rendezvous.h; NULL: nowhere */
+  int group_ctas, pair_ctas;   /* blocks of a GPU for a communicator; 0: it chooses */
+  const WorldSetting *setting; /* for its library, unless the environment has it */
+  int nsetting;
+} WorldOptions;
+
 typedef struct WorldVtable {
   const char *name;
-  int version;           /* 1 */
+  int version; /* 1 */
   /* Finds the other ranks: sets all facts of World but `alloc`. Nothing is held if it
    * fails. */
   weft_status (*start)(World *w, weft_error *e);
@@ -48,12 +61,15 @@ typedef struct WorldBytes {
 
 /* A row of the table. */
 typedef struct WorldKind {
-  const char *name;      /* "local" */
-  bool processes;        /* one rank each, of a launcher; otherwise threads of this one */
-  bool meets;            /* they find each other at World.meet */
-  bool together;         /* they end together: closing it waits for all of them */
-  bool host;             /* moves memory of the host only, not that of a device */
-  int most;              /* ranks; 0: any number */
+  const char *name; /* "local" */
+  bool processes;   /* one rank each, of a launcher; otherwise threads of this one */
+  bool meets;       /* they find each other at World.meet */
+  bool together;    /* they end together: closing it waits for all of them */
+  bool host;        /* moves memory of the host only, not that of a device, */
+  bool device;      /* or that of a GPU only */
+  bool over;        /* another world, of `host`, carries its bytes of the host: one
+                       whose processes meet, or, told of no place, do not */
+  int most;         /* ranks; 0: any number */
   const WorldBytes *bytes; /* NULL: a library has its own */
   /* The world itself; opens its shared object if it has one. NULL with an error that says
    * what is missing. */
@@ -63,24 +79,27 @@ typedef struct WorldKind {
 struct World {
   const WorldVtable *vt;
   const weft_alloc *alloc;
-  int size;              /* ranks in all; set before start, which may find another number */
-  int rank, here;        /* the first rank of this process, and how many it has */
-  int node;              /* ranks on this machine */
-  const struct Meet *meet; /* rendezvous.h; for start only, NULL: nowhere */
-  struct Net *net;       /* the doors of its processes; NULL: it needs none */
-  bool quiet;            /* another process tells why it ends */
+  int size;        /* ranks in all; set before start, which may find another number */
+  int rank, here;  /* the first rank of this process, and how many it has */
+  int node, place; /* ranks on this machine; which of them the first one here is */
+  const WorldOptions *told; /* for start only */
+  struct Net *net;          /* the doors of its processes; NULL: it needs none */
+  bool quiet;               /* another process tells why it ends */
+  bool together;            /* as of its row, or of the world that it is over: */
+  World *under;             /* NULL: it is over none. Has the same facts */
   void *ctx;
 };
 
 /* NULL with an error that lists what is there. */
 const WorldKind *world_kind(const char *name, weft_error *e);
-/* The first row of ranks that are threads, or processes that meet, or do not. */
-const WorldKind *world_default(bool processes, bool meets);
-/* "local, mpi or tcp" */
+/* The first row of ranks that are threads, or processes that meet, or do not, and that
+ * moves memory of the host, or of another device. */
+const WorldKind *world_default(bool processes, bool meets, bool host);
+/* "local, mpi, tcp or nccl" */
 const char *world_names(char buf[64]);
 
 weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
-                        const struct Meet *meet, weft_error *e);
+                        const WorldOptions *told, weft_error *e);
 weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
                        weft_error *e);
 static inline bool world_has(const World *w, int rank) {
@@ -94,11 +113,12 @@ weft_status world_poll(World *w, weft_error *e);
 /* doors.c: doors for processes that have none yet, all of which call it. */
 weft_status world_doors(World *w, struct Net *n, weft_error *e);
 void world_abort(World *w, int rank, weft_status code, const char *why);
-void world_close(World *w);    /* one that was never started is fine */
+void world_close(World *w); /* one that was never started is fine */
 
-/* local.c, tcp.c, mpi.c */
+/* local.c, tcp.c, mpi.c, nccl.c */
 extern const WorldVtable world_local, world_tcp;
 extern const WorldBytes world_local_bytes;
 const WorldVtable *world_load_mpi(weft_error *e);
+const WorldVtable *world_load_nccl(weft_error *e);
 
 #endif

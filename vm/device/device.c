@@ -8,12 +8,16 @@ static bool fails(Device *d) {
 }
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
-                        int threads, weft_error *e) {
+                        int place, int threads, weft_error *e) {
   assert(vt && rank >= 0);
   if (vt->version != 1)
     return err_set(e, WEFT_EUSAGE, "device %s has interface version %d, this weft has 1",
                    vt->name, vt->version);
-  *d = (Device){.vt = vt, .alloc = a, .rank = rank, .threads = MAX(1, threads)};
+  *d = (Device){.vt = vt,
+                .alloc = a,
+                .rank = rank,
+                .place = place,
+                .threads = MAX(1, threads)};
   return vt->open(d, rank, d->threads, e);
 }
 

@@ -67,6 +67,8 @@ typedef struct DeviceMerge {
 typedef struct DeviceVtable {
   const char *name;
   int version;           /* 1 */
+  /* How many of this kind the machine shows to a process; NULL: it is the machine. */
+  weft_status (*count)(int *n, weft_error *e);
   weft_status (*open)(Device *d, int rank, int threads, weft_error *e);
   void (*close)(Device *d);
   /* Zeroed memory. */
@@ -101,7 +103,11 @@ struct Device {
   const DeviceVtable *vt;
   const weft_alloc *alloc;
   int rank;
+  int place;             /* of its process among those of this machine */
   int threads;           /* the rank's share of the machine */
+  /* Asked again and again while a sync or download takes its time; an error ends it. */
+  weft_status (*look)(void *ud, weft_error *e);
+  void *look_ud;
   void *ctx;
   DeviceCounts count;
   bool main; /* see device_main */
@@ -131,7 +137,7 @@ const DeviceKind *device_kind(const char *name, weft_error *e);
 static inline bool device_apart(const Device *d) { return d && d->vt && d->vt->merge; }
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
-                        int threads, weft_error *e);
+                        int place, int threads, weft_error *e);
 void device_close(Device *d);
 weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e);
 void device_free(Device *d, void *p, size_t bytes);

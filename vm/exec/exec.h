@@ -95,13 +95,13 @@ typedef struct RunFact {
 
 typedef struct RunOptions {
   const weft_alloc *alloc;
-  const char *world;          /* of world_kind(); NULL: virtual ranks of this process */
+  const WorldKind *world;     /* NULL: virtual ranks of this process */
+  WorldOptions settings;      /* of the world: where its processes find each other */
   int threads;                /* per rank; 0 = cores / local ranks, at least 1 */
   const StopFlag *stop;       /* may be NULL */
   const RunFact *fact;        /* compared over all processes, beside build and programs, */
   int nfact;                  /* before any of them waits for another */
   double patience_s;          /* of the watchdog; 0: see watchdog_patience */
-  const Meet *meet;           /* where processes find each other, if the world needs it */
   bool saves;                 /* the plan's checkpoints will be written: room for copies */
   bool trace;                 /* keep what steps do, for run_trace */
   bool *told;                 /* set when another process tells why the run ends; NULL: no */
@@ -198,11 +198,11 @@ typedef struct VerifyReport {
   bool ok;
   char first_bad[256];                    /* "step 0: gradient of X differs by 3e-2" */
 } VerifyReport;
-/* Runs `steps` steps of `many` on virtual ranks and of `one` (mesh of one rank, f32, the
+/* Runs `steps` steps of `many` with these options (NULL: the usual ones) and of `one` (mesh of one rank, f32, the
  * same logical microbatches) and compares. Tolerance is on norm-wise differences. A
- * difference is no error here: it is out->ok and out->first_bad. */
+ * difference is no error here: it is out->ok and out->first_bad, on the process of rank 0. */
 weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
-                   const Compiled *one, int steps, double tolerance, const StopFlag *stop,
-                   VerifyReport *out, weft_error *e);
+                   const Compiled *one, int steps, double tolerance,
+                   const RunOptions *options, VerifyReport *out, weft_error *e);
 
 #endif

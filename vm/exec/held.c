@@ -35,7 +35,7 @@ static uint64_t groups(const Compiled *c, const WorldBytes *w, int *member) {
 
 /* A world that this many ranks cannot have as threads holds nothing. */
 static uint64_t virtual_ranks(const Compiled *c) {
-  const WorldKind *k = world_default(false, false);
+  const WorldKind *k = world_default(false, false, true);
   int member[1 << 10];
   if (c->mesh.world > MIN(k->most, LEN(member))) return 0;
   return k->bytes->world(c->mesh.world) + groups(c, k->bytes, member);

@@ -121,6 +121,10 @@ static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
   return WEFT_OK;
 }
 
+static uint32_t number(const Rank *r, const Instr *in) {
+  return (uint32_t)(in - r->p->code);
+}
+
 static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error *e) {
   uint64_t nth = atomic_load(&comm_count(r->comm, op->group)->started) + 1;
   int64_t from = r->tracer ? trace_ns() : 0;
@@ -142,7 +146,8 @@ static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
                .peer = -1,
                .in = at(r, base, src),
                .out = at(r, base, dst),
-               .count = operand_count(src) / pieces};
+               .count = operand_count(src) / pieces,
+               .what = number(r, in)};
   return start(r, in, &op, e);
 }
 
@@ -156,12 +161,9 @@ static weft_status run_p2p(Rank *r, const Instr *in, const uint64_t *base,
                .peer = r->peer[in->peer],
                .in = send ? at(r, base, o) : NULL,
                .out = send ? NULL : at(r, base, o),
-               .count = operand_count(o)};
+               .count = operand_count(o),
+               .what = number(r, in)};
   return start(r, in, &op, e);
-}
-
-static uint32_t number(const Rank *r, const Instr *in) {
-  return (uint32_t)(in - r->p->code);
 }
 
 static void trace_wait(Rank *r, const Instr *started, int64_t from, int64_t waited) {
@@ -282,11 +284,20 @@ weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) 
   return WEFT_OK;
 }
 
+/* Where the host is ahead of its device, the device says where the rank is. */
 RankAt rank_at(const Rank *r) {
-  return (RankAt){.state = (RankState)atomic_load(&r->state),
-                  .ticks = atomic_load(&r->ticks),
-                  .instr = atomic_load(&r->at),
-                  .nth = atomic_load(&r->nth)};
+  RankAt at = {.state = (RankState)atomic_load(&r->state),
+               .ticks = atomic_load(&r->ticks),
+               .instr = atomic_load(&r->at),
+               .nth = atomic_load(&r->nth)};
+  if (at.state != RANK_BUSY) return at;
+  CommInside inside = comm_inside(r->comm);
+  at.ticks += inside.ticks;
+  if (!inside.in) return at;
+  at.state = RANK_WAITS;
+  at.instr = r->p->code + inside.what;
+  at.nth = inside.nth;
+  return at;
 }
 
 void *rank_arena(Rank *r) {

@@ -77,6 +77,9 @@ static void list_groups(Rank *r) {
                               .name = d->name};
     at += most_members(m, d);
   }
+  for (uint32_t i = 0; i < r->p->ncode; i++)
+    if (instr_is[r->p->code[i].code] & INSTR_COLL)
+      r->group[r->p->code[i].comm].uses |= 1u << r->p->code[i].coll;
   for (int i = 0; i < m->size[AXIS_PP]; i++)
     r->peer[i] = rank_on_pp(m, r->rank, i);
 }
@@ -266,7 +269,9 @@ CommNeeds rank_needs(const Rank *r) {
                      .ngroup = r->p->ncomm,
                      .peer = r->met,
                      .npeer = r->nmet,
-                     .nhandle = r->p->nhandle};
+                     .nhandle = r->p->nhandle,
+                     .memory = r->arena,
+                     .bytes = r->p->arena_bytes};
 }
 
 void rank_connect(Rank *r, Comm *c) {

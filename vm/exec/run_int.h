@@ -46,7 +46,7 @@ struct Run {
   const Compiled *c;
   const DeviceVtable *device;
   const StopFlag *stop;
-  const Meet *meet;      /* while the run is opened */
+  WorldOptions settings; /* while the run is opened */
   Control *control;      /* between processes; else NULL */
   Net net;               /* if the world has no doors of its own */
   bool *told;

@@ -184,7 +184,7 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   int size = r->c->mesh.world;
   if (w != r->worker) return WEFT_OK;
-  TRY(world_start(&r->world, r->kind, &r->alloc, size, r->meet, e));
+  TRY(world_start(&r->world, r->kind, &r->alloc, size, &r->settings, e));
   for (int i = 0; i < r->nworker; i++)
     r->worker[i].rank = r->world.rank + i;
   if (r->world.size != size)
@@ -233,16 +233,20 @@ static weft_status open_device(Run *r, weft_error *e) {
     return err_set(
         e, WEFT_EUSAGE,
         "--comm %s moves memory of the host only, not that of device %s; run all "
-        "ranks in one process (--comm local), or on the cpu",
+        "ranks in one process (--comm local), processes with --comm nccl, or on the cpu",
         r->kind->name, k->name);
+  if (k->host && r->kind->device)
+    return err_set(e, WEFT_EUSAGE,
+                   "--comm %s moves memory of GPUs, but device %s computes in that of the "
+                   "host; add --device cuda, or leave --comm out",
+                   r->kind->name, k->name);
   r->device = k->load(e);
   if (r->device) return WEFT_OK;
   return e && e->code ? e->code : WEFT_EUSAGE;
 }
 
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
-  r->kind = o->world ? world_kind(o->world, e) : world_default(false, false);
-  if (!r->kind) return e && e->code ? e->code : WEFT_EUSAGE;
+  r->kind = o->world ? o->world : world_default(false, false, r->c->device->host);
   TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
   TRY(agree_at_start(r, o->fact, o->nfact, e));
@@ -254,6 +258,13 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   return WEFT_OK;
 }
 
+/* What ends a wait for a device: that the run has ended, or is to. */
+static weft_status look_on(void *ud, weft_error *e) {
+  Run *r = ud;
+  if (r->stop && *r->stop) return err_set(e, WEFT_EINTR, "interrupted");
+  return world_poll(&r->world, e);
+}
+
 static size_t copy_bytes(const Worker *w) {
   const Compiled *c = w->run->c;
   return (size_t)saved_most(c, mesh_coord(&c->mesh, w->rank, AXIS_PP));
@@ -261,8 +272,9 @@ static size_t copy_bytes(const Worker *w) {
 
 static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
-  TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->threads, e));
+  TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->world.place, r->threads, e));
   w->has_device = true;
+  w->dev.look = look_on, w->dev.look_ud = r;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
   w->block = mem_new(&r->alloc, (size_t)r->block_max * sizeof *w->block);
@@ -336,7 +348,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->plan = p;
   r->c = c;
   r->stop = o->stop;
-  r->meet = o->meet;
+  r->settings = o->settings;
   r->saves = o->saves;
   r->told = o->told;
   r->traces = o->trace;
@@ -361,7 +373,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 /* A process that failed ends with its code; the launcher then ends the others, which may
  * never reach a common end. */
 static bool ends_alone(const Run *r) {
-  return r->kind && r->kind->together && r->dead;
+  return r->world.together && r->dead;
 }
 
 static weft_status job_close(Worker *w, void *arg, weft_error *e) {

@@ -85,10 +85,16 @@ static double relative(double diff, double ref) {
   return ref > 0 ? diff / ref : INFINITY;
 }
 
+/* Of a run of processes the first one has what was gathered, and compares. */
+static bool compares(const Verify *v) {
+  return run_rank(v->many) == 0;
+}
+
 /* Notes one comparison; `field` is its place in the report. */
 static void judge(Verify *v, int64_t step, const char *what, const char *name,
                   double difference, double *field) {
   VerifyReport *out = v->out;
+  if (!compares(v)) return;
   if (difference > *field) *field = difference;
   if (difference > v->worst) {
     v->worst = difference;
@@ -152,14 +158,14 @@ static weft_status copy_state(Verify *v, weft_error *e) {
   for (int k = 0; k < LEN(kinds); k++)
     for (int i = 0; i < v->c->nparam; i++) {
       TRY(run_get(v->many, kinds[k], i, v->buf[0], e));
-      TRY(run_set(v->one, kinds[k], i, v->buf[0], e));
+      if (compares(v)) TRY(run_set(v->one, kinds[k], i, v->buf[0], e));
     }
   return WEFT_OK;
 }
 
 static weft_status get_both(Verify *v, StateKind k, int param, int at, weft_error *e) {
   TRY(run_get(v->many, k, param, v->buf[at], e));
-  return run_get(v->one, k, param, v->buf[at + 1], e);
+  return compares(v) ? run_get(v->one, k, param, v->buf[at + 1], e) : WEFT_OK;
 }
 
 static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *field,
@@ -241,11 +247,11 @@ static weft_status step_of_many(Verify *v, int64_t step, StepResult *out, weft_e
 }
 
 static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
-  StepResult many, one;
+  StepResult many, one = {0};
   make_tokens(v, step);
   TRY(copy_state(v, e));
   TRY(step_of_many(v, step, &many, e));
-  TRY(run_step_tokens(v->one, v->tokens, v->labels, step, &one, e));
+  if (compares(v)) TRY(run_step_tokens(v->one, v->tokens, v->labels, step, &one, e));
   judge(v, step, "number of label tokens", "",
         relative(fabs((double)(many.tokens - one.tokens)), (double)one.tokens),
         &v->out->loss);
@@ -310,26 +316,28 @@ static void clean_up(Verify *v) {
 }
 
 static weft_status compare_runs(Verify *v, const Plan *plan_one, const Compiled *one,
-                                int steps, const StopFlag *stop, weft_error *e) {
-  RunOptions o = {.alloc = v->alloc, .stop = stop};
+                                int steps, const RunOptions *options, weft_error *e) {
+  RunOptions many = options ? *options : (RunOptions){0};
+  RunOptions o = {.alloc = v->alloc, .stop = many.stop};
+  many.alloc = v->alloc;
   TRY(check_pair(v->c, one, e));
   TRY(set_up(v, one, e));
-  TRY(run_open(v->plan, v->c, &o, &v->many, e));
-  TRY(run_open(plan_one, one, &o, &v->one, e));
+  TRY(run_open(v->plan, v->c, &many, &v->many, e));
+  if (compares(v)) TRY(run_open(plan_one, one, &o, &v->one, e));
   TRY(run_init(v->many, e));
-  TRY(run_init(v->one, e));
+  if (compares(v)) TRY(run_init(v->one, e));
   TRY(compare_initial(v, e));
   for (int64_t step = 0; step < steps; step++) TRY(one_step(v, step, e));
   return WEFT_OK;
 }
 
 weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
-                   const Compiled *one, int steps, double tolerance, const StopFlag *stop,
-                   VerifyReport *out, weft_error *e) {
+                   const Compiled *one, int steps, double tolerance,
+                   const RunOptions *options, VerifyReport *out, weft_error *e) {
   *out = (VerifyReport){.ok = true};
   Verify v = {.alloc = budget_below(many->arena), .plan = plan, .c = many,
               .tolerance = tolerance, .worst = -1, .out = out};
-  weft_status st = compare_runs(&v, plan_one, one, steps, stop, e);
+  weft_status st = compare_runs(&v, plan_one, one, steps, options, e);
   clean_up(&v);
   return st;
 }

@@ -1,0 +1,380 @@
+/* nccl.cpp - NCCL as far as weft uses it, between processes that have no GPU.
+ *
+ * The members of a communicator share a file. An operation is three things in its queue:
+ * the rank comes; when all have come, it gives what it has; when all have given, it takes.
+ * So a member blocks its queue until the others come, as a kernel of NCCL does, a
+ * communicator runs one operation after the other whatever queues they are in, and what is
+ * overwritten too early is sent as it is then. Calls answer that they are in progress now
+ * and then, and are queued later only. Members that start different operations fail. */
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#include "nccl.h"
+#include "standin.h"
+#include "tests/lib/emulate.h"
+#include "vm/base/f16.h"
+
+namespace {
+
+enum { MEMBERS = 16, CALLS = 2 * MEMBERS };
+const size_t ROOM = (size_t)16 << 20; /* bytes that a member gives in one operation */
+
+enum Kind { REDUCE, GATHER, SCATTER, SEND, RECV };
+
+/* As members compare it. */
+struct Shape {
+  int kind, type, op, peer;
+  size_t n;
+};
+
+struct Member {
+  std::atomic<uint64_t> come, given, taken;
+  int calls;
+  Shape shape[CALLS];
+  char data[ROOM];
+};
+
+struct Shared {
+  std::atomic<int> joined;
+  Member member[MEMBERS];
+};
+
+struct Call {
+  Shape shape;
+  const char *in;
+  char *out;
+};
+
+struct Comm {
+  Shared *shared = nullptr;
+  int n = 0, me = 0;
+  bool aborted = false;
+  uint64_t started = 0, done = 0;
+  ncclResult_t failed = ncclSuccess;
+  std::string path, why;
+  /* A call that is in progress: so many looks until it is queued. */
+  std::vector<Call> pending;
+  cudaStream_t queue = nullptr;
+  int looks = 0;
+
+  ~Comm() {
+    if (shared) munmap(shared, sizeof(Shared));
+  }
+};
+typedef std::shared_ptr<Comm> CommRef;
+
+size_t size_of(int type) {
+  return type == ncclFloat64 ? 8 : type == ncclFloat16 || type == ncclBfloat16 ? 2 : 4;
+}
+
+/* Elements that a member gives. */
+size_t gives(const Comm &c, const Shape &s) {
+  if (s.kind == RECV) return 0;
+  return s.kind == SCATTER ? s.n * (size_t)c.n : s.n;
+}
+
+bool all_have(const Comm &c, std::atomic<uint64_t> Member::*what, uint64_t nth) {
+  for (int i = 0; i < c.n; i++)
+    if ((c.shared->member[i].*what).load() < nth) return false;
+  return true;
+}
+
+void fails(Comm &c, ncclResult_t r, const std::string &why) {
+  if (c.failed == ncclSuccess) c.failed = r, c.why = why;
+}
+
+/* ---- an operation ---- */
+
+void give(Comm &c, const std::vector<Call> &calls) {
+  Member &m = c.shared->member[c.me];
+  size_t at = 0;
+  m.calls = (int)calls.size();
+  for (size_t i = 0; i < calls.size(); i++) {
+    size_t n = gives(c, calls[i].shape) * size_of(calls[i].shape.type);
+    m.shape[i] = calls[i].shape;
+    if (at + n > ROOM) return fails(c, ncclInternalError, "too much for the stand-in");
+    if (n) memcpy(m.data + at, calls[i].in, n);
+    at += n;
+  }
+}
+
+bool same(const Shape &a, const Shape &b) {
+  return a.kind == b.kind && a.type == b.type && a.op == b.op && a.n == b.n;
+}
+
+template <typename T> T load(const char *p) {
+  T x;
+  memcpy(&x, p, sizeof x);
+  return x;
+}
+template <typename T> void store(char *p, T x) { memcpy(p, &x, sizeof x); }
+
+double get(int type, const char *p) {
+  switch (type) {
+  case ncclInt32: return load<int32_t>(p);
+  case ncclFloat64: return load<double>(p);
+  case ncclBfloat16: return __bfloat162float(load<__nv_bfloat16>(p));
+  case ncclFloat16: return f16_to_f32(load<uint16_t>(p));
+  }
+  return load<float>(p);
+}
+
+void put(int type, char *p, double x) {
+  switch (type) {
+  case ncclInt32: return store(p, (int32_t)x);
+  case ncclFloat64: return store(p, x);
+  case ncclBfloat16: return store(p, __float2bfloat16_rn((float)x));
+  case ncclFloat16: return store(p, f16_from_f32((float)x));
+  }
+  store(p, (float)x);
+}
+
+/* Each block of elements begins with another member, as in a ring. f32 is rounded by every
+ * member, what is smaller once. */
+void reduce(const Comm &c, const Shape &s, size_t from, char *out) {
+  const size_t block = 64, size = size_of(s.type);
+  for (size_t at = 0; at < s.n; at++) {
+    int first = (int)((from + at) / block % (size_t)c.n);
+    double sum = 0;
+    for (int i = 0; i < c.n; i++) {
+      const Member &m = c.shared->member[(first + i) % c.n];
+      double x = get(s.type, m.data + (from + at) * size);
+      if (i && s.op == ncclMax) x = std::isnan(sum) || sum > x ? sum : x;
+      if (i && s.op == ncclSum) x = sum + x;
+      sum = s.type == ncclFloat32 ? (double)(float)x : x;
+    }
+    put(s.type, out + at * size, sum);
+  }
+}
+
+/* What `from` sends to this rank, the k-th time. */
+const char *sent(const Comm &c, int from, int k, const Shape &want) {
+  const Member &m = c.shared->member[from];
+  size_t at = 0;
+  for (int i = 0; i < m.calls; i++) {
+    const Shape &s = m.shape[i];
+    if (s.kind == SEND && s.peer == c.me && k-- == 0)
+      return s.n == want.n && s.type == want.type ? m.data + at : nullptr;
+    at += gives(c, s) * size_of(s.type);
+  }
+  return nullptr;
+}
+
+void take_one(Comm &c, const Call &call, int k) {
+  const Shape &s = call.shape;
+  size_t bytes = s.n * size_of(s.type);
+  if (s.kind == SEND) return;
+  if (s.kind == RECV) {
+    const char *from = sent(c, s.peer, k, s);
+    if (!from) return fails(c, ncclInvalidUsage, "nobody sends what is received");
+    memcpy(call.out, from, bytes);
+    return;
+  }
+  for (int i = 0; i < c.n; i++)
+    if (c.shared->member[i].calls != 1 || !same(c.shared->member[i].shape[0], s))
+      return fails(c, ncclInvalidUsage, "members started different operations");
+  if (s.kind == REDUCE) reduce(c, s, 0, call.out);
+  if (s.kind == SCATTER) reduce(c, s, (size_t)c.me * s.n, call.out);
+  for (int i = 0; s.kind == GATHER && i < c.n; i++)
+    memcpy(call.out + (size_t)i * bytes, c.shared->member[i].data, bytes);
+}
+
+void take(Comm &c, const std::vector<Call> &calls) {
+  int seen[MEMBERS] = {0};
+  for (const Call &x : calls)
+    take_one(c, x, x.shape.kind == RECV ? seen[x.shape.peer]++ : 0);
+}
+
+void queue(const CommRef &c, std::vector<Call> calls, cudaStream_t s) {
+  uint64_t nth = ++c->started;
+  const Standin *is = standin_is();
+  bool hangs = is->nccl_hang && nth >= (uint64_t)is->nccl_hang;
+  bool breaks = is->nccl_error && nth >= (uint64_t)is->nccl_error;
+  Member *me = &c->shared->member[c->me];
+  standin_queue(s, [=] { return c->aborted || (c->done == nth - 1 && !hangs); },
+                [=] {
+                  if (breaks) fails(*c, ncclRemoteError, "the stand-in was told to fail");
+                  if (!breaks) me->come = nth;
+                });
+  standin_queue(s, [=] { return c->aborted || all_have(*c, &Member::come, nth); },
+                [=] {
+                  if (!c->aborted) give(*c, calls);
+                  if (!c->aborted) me->given = nth;
+                });
+  standin_queue(s, [=] { return c->aborted || all_have(*c, &Member::given, nth); },
+                [=] {
+                  if (!c->aborted) take(*c, calls);
+                  c->done = nth;
+                  me->taken = nth;
+                });
+}
+
+/* ---- calls ---- */
+
+CommRef &ref(ncclComm_t c) {
+  return *(CommRef *)c;
+}
+
+struct Group {
+  int depth = 0;
+  std::vector<Call> calls;
+  CommRef comm;
+  cudaStream_t queue = nullptr;
+};
+thread_local Group group;
+
+ncclResult_t submit(const CommRef &c, std::vector<Call> calls, cudaStream_t s) {
+  if (c->failed != ncclSuccess) return c->failed;
+  if (c->looks) return ncclInvalidUsage; /* the last one is still in progress */
+  if ((c->started + (uint64_t)c->me) % 3) {
+    queue(c, std::move(calls), s);
+    return ncclSuccess;
+  }
+  c->pending = std::move(calls);
+  c->queue = s;
+  c->looks = 3;
+  return ncclInProgress;
+}
+
+ncclResult_t call(Kind kind, const void *in, void *out, size_t n, int type, int op,
+                  int peer, ncclComm_t comm, cudaStream_t s) {
+  StandinLock lock;
+  Call x = {{kind, type, op, peer, n}, (const char *)in, (char *)out};
+  if (!group.depth) return submit(ref(comm), {x}, s);
+  if (group.comm && group.comm != ref(comm)) return ncclInvalidUsage;
+  group.comm = ref(comm);
+  group.queue = s;
+  group.calls.push_back(x);
+  return ncclSuccess;
+}
+
+} // namespace
+
+ncclResult_t ncclGetVersion(int *version) {
+  *version = standin_is()->nccl;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+  unsigned char random[16];
+  memset(id, 0, sizeof *id);
+  int fd = open("/dev/urandom", O_RDONLY);
+  bool ok = fd >= 0 && read(fd, random, sizeof random) == (ssize_t)sizeof random;
+  if (fd >= 0) close(fd);
+  for (size_t i = 0; i < sizeof random; i++)
+    snprintf(id->internal + 2 * i, 3, "%02x", random[i]);
+  return ok ? ncclSuccess : ncclSystemError;
+}
+
+/* Whoever comes creates the file; it has no name any more when all have come. */
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
+  StandinLock lock;
+  if (n > MEMBERS || rank >= n || config->blocking) return ncclInvalidArgument;
+  CommRef c = std::make_shared<Comm>();
+  c->n = n, c->me = rank;
+  c->path = std::string("/tmp/weft-standin-") + id.internal;
+  int fd = open(c->path.c_str(), O_CREAT | O_RDWR, 0600);
+  if (fd < 0 || ftruncate(fd, sizeof(Shared))) return ncclSystemError;
+  void *p = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (p == MAP_FAILED) return ncclSystemError;
+  c->shared = (Shared *)p;
+  if (standin_is()->nccl_init == 0 && ++c->shared->joined == n) unlink(c->path.c_str());
+  *comm = (ncclComm_t) new CommRef(c);
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
+  StandinLock lock;
+  const CommRef &c = ref(comm);
+  *error = c->failed;
+  if (c->shared->joined < c->n) *error = ncclInProgress;
+  if (!c->looks || *error != ncclSuccess) return ncclSuccess;
+  *error = ncclInProgress;
+  if (--c->looks) return ncclSuccess;
+  queue(c, std::move(c->pending), c->queue);
+  *error = ncclSuccess;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t n, void **handle) {
+  *handle = p;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  StandinLock lock;
+  ref(comm)->aborted = true;
+  unlink(ref(comm)->path.c_str());
+  delete (CommRef *)comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  StandinLock lock;
+  delete (CommRef *)comm;
+  return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t r) {
+  static const char *const text[] = {
+      "no error",         "unhandled cuda error", "unhandled system error",
+      "internal error",   "invalid argument",     "invalid usage",
+      "remote error",     "in progress"};
+  return text[r];
+}
+
+const char *ncclGetLastError(ncclComm_t comm) {
+  return comm ? ref(comm)->why.c_str() : "";
+}
+
+ncclResult_t ncclGroupStart(void) {
+  group.depth++;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+  StandinLock lock;
+  if (--group.depth || !group.comm) return ncclSuccess;
+  Group g = std::move(group);
+  group = Group();
+  return submit(g.comm, std::move(g.calls), g.queue);
+}
+
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t t,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t s) {
+  return call(REDUCE, in, out, n, t, op, 0, comm, s);
+}
+ncclResult_t ncclAllGather(const void *in, void *out, size_t n, ncclDataType_t t,
+                           ncclComm_t comm, cudaStream_t s) {
+  return call(GATHER, in, out, n, t, 0, 0, comm, s);
+}
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t t,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t s) {
+  return call(SCATTER, in, out, n, t, op, 0, comm, s);
+}
+ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t t, int peer,
+                      ncclComm_t comm, cudaStream_t s) {
+  return call(SEND, in, nullptr, n, t, 0, peer, comm, s);
+}
+ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t t, int peer, ncclComm_t comm,
+                      cudaStream_t s) {
+  return call(RECV, nullptr, out, n, t, 0, peer, comm, s);
+}

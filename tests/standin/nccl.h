@@ -1,0 +1,70 @@
+/* nccl.h - stands in for NCCL's header of this name in tests: what of it weft uses, with
+ * NCCL's names and values. nccl.cpp implements it. */
+#ifndef WEFT_STANDIN_NCCL_H
+#define WEFT_STANDIN_NCCL_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
+  ncclSystemError = 2,
+  ncclInternalError = 3,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7
+} ncclResult_t;
+typedef enum { ncclSum = 0, ncclMax = 2 } ncclRedOp_t;
+typedef enum {
+  ncclInt32 = 2,
+  ncclFloat16 = 6,
+  ncclFloat32 = 7,
+  ncclFloat64 = 8,
+  ncclBfloat16 = 9
+} ncclDataType_t;
+
+typedef struct ncclComm *ncclComm_t;
+typedef struct {
+  char internal[128];
+} ncclUniqueId;
+typedef struct {
+  int blocking, minCTAs, maxCTAs;
+} ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER {1, 1, 32}
+
+ncclResult_t ncclGetVersion(int *version);
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t n, void **handle);
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+const char *ncclGetErrorString(ncclResult_t r);
+const char *ncclGetLastError(ncclComm_t comm);
+
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t t,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t s);
+ncclResult_t ncclAllGather(const void *in, void *out, size_t n, ncclDataType_t t,
+                           ncclComm_t comm, cudaStream_t s);
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t t,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t s);
+ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t t, int peer,
+                      ncclComm_t comm, cudaStream_t s);
+ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t t, int peer, ncclComm_t comm,
+                      cudaStream_t s);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

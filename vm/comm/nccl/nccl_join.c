@@ -1,0 +1,321 @@
+/* nccl_join.c - the endpoint of a rank: its lines, in an order that cannot block.
+ *
+ * Groups come first, in their order, which is the same on all ranks; then pairs, ordered
+ * by their two ranks: of the communicators that somebody waits for the first one has all
+ * its members there, or on their way to it. */
+#include <sched.h>
+#include <stdio.h>
+
+#include "nccl_int.h"
+
+/* ---- blocks of the GPU ---- */
+
+/* A communicator at work keeps its blocks for as long as it waits for others, so all of
+ * them must find room at the same time, beside the kernels that they wait for. */
+enum { GROUP_CTAS = 16, PAIR_CTAS = 2 };
+
+typedef struct Ctas {
+  int group, pair;
+} Ctas;
+
+/* Half of the GPU for groups and a quarter for pairs, unless the plan says otherwise.
+ * Groups are the same on all ranks, so they have the same number everywhere. */
+static weft_status share_gpu(const NcclEndpoint *p, const CommNeeds *needs, Ctas *out,
+                             weft_error *e) {
+  int all = 0, groups = 0, pairs = 2 * p->npeer, gpu = 0;
+  CUDA(p, cudaGetDevice(&gpu));
+  CUDA(p, cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, gpu));
+  for (int i = 0; i < needs->ngroup; i++)
+    groups += needs->group[i].n > 1;
+  out->group = p->w->group_ctas;
+  out->pair = p->w->pair_ctas;
+  if (!out->group) out->group = MAX(1, MIN(GROUP_CTAS, all / 2 / MAX(groups, 1)));
+  if (!out->pair) out->pair = MAX(1, MIN(PAIR_CTAS, all / 4 / MAX(pairs, 1)));
+  int sum = groups * out->group + pairs * out->pair;
+  if (sum <= all) return WEFT_OK;
+  return err_set(
+      e, WEFT_EUSAGE,
+      "rank %d: %d groups of %d blocks and %d directions to other ranks of %d "
+      "are %d, more than the %d multiprocessors of the GPU, so communicators "
+      "could wait for each other: set nccl.group_ctas and nccl.pair_ctas lower",
+      p->rank, groups, out->group, pairs, out->pair, sum, all);
+}
+
+/* ---- lines ---- */
+
+static weft_status new_queue(NcclEndpoint *p, NcclLine *l, weft_error *e) {
+  int lowest = 0, highest = 0;
+  CUDA(p, cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  CUDA(p, cudaStreamCreateWithPriority(&l->queue, cudaStreamNonBlocking, highest));
+  return WEFT_OK;
+}
+
+/* The first member's id, brought by the world below. */
+static weft_status agree_on_id(NcclEndpoint *p, const int *member, int n,
+                               ncclUniqueId *id, weft_error *e) {
+  World *world = p->w->world, *under = world->under;
+  if (p->rank != member[0]) {
+    under->vt->recv(under, id, sizeof *id, member[0]);
+  } else {
+    ncclResult_t r = ncclGetUniqueId(id);
+    if (r != ncclSuccess)
+      return err_set(e, WEFT_ERUN, "rank %d: NCCL gives no id: %s", p->rank,
+                     ncclGetErrorString(r));
+    for (int i = 1; i < n; i++)
+      under->vt->send(under, id, sizeof *id, member[i]);
+  }
+  return under->vt->poll ? under->vt->poll(under, e) : WEFT_OK;
+}
+
+static weft_status connect(NcclEndpoint *p, NcclLine *l, const int *member, int n,
+                           int ctas, weft_error *e) {
+  ncclUniqueId id;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  NcclWorld *w = p->w;
+  config.blocking = 0;
+  config.minCTAs = 1;
+  config.maxCTAs = ctas;
+  TRY(agree_on_id(p, member, n, &id, e));
+  pthread_mutex_lock(&w->lock);
+  weft_status st = WEFT_OK;
+  if (atomic_load(&w->ended))
+    st = nccl_why(w, e);
+  else
+    st = nccl_settle(p, l, ncclCommInitRankConfig(&l->comm, n, id, l->me, &config),
+                     "a communicator", e);
+  pthread_mutex_unlock(&w->lock);
+  return st;
+}
+
+static weft_status register_memory(NcclEndpoint *p, NcclLine *l, const CommNeeds *needs,
+                                   weft_error *e) {
+  if (!needs->memory) return WEFT_OK;
+  pthread_mutex_lock(&p->w->lock);
+  weft_status st = WEFT_OK;
+  if (atomic_load(&p->w->ended))
+    st = nccl_why(p->w, e);
+  else
+    st = nccl_settle(
+        p, l, ncclCommRegister(l->comm, needs->memory, needs->bytes, &l->registered),
+        "registration of the arena", e);
+  pthread_mutex_unlock(&p->w->lock);
+  return st;
+}
+
+/* ---- the first operation of a line ---- */
+
+/* Waits for the line's queue as for a call of NCCL. */
+static weft_status until_idle(NcclEndpoint *p, const NcclLine *l, weft_error *e) {
+  double until = now_s() + p->w->seconds;
+  cudaError_t r;
+  while ((r = cudaStreamQuery(l->queue)) == cudaErrorNotReady) {
+    if (atomic_load(&p->w->ended)) return nccl_why(p->w, e);
+    if (now_s() > until)
+      return err_set(e, WEFT_ERUN, "NCCL: the first bytes over %s did not come in %.0f s",
+                     l->name, p->w->seconds);
+    sched_yield();
+  }
+  return r == cudaSuccess ? WEFT_OK : nccl_cuda_failed(p, r, "the first bytes", e);
+}
+
+/* Two ranks are connected when the first bytes go from one to the other, for which the
+ * one that comes first waits: that is here, where all come, and not in a step. */
+static weft_status warm_up(NcclEndpoint *p, const CommNeeds *needs, int at,
+                           weft_error *e) {
+  NcclLine *l = &p->line[at];
+  Comm c = {.ctx = p};
+  CommOp op = {.coll = COLL_SHIFT, .dtype = DT_I32, .count = 1, .group = -1};
+  void *page = NULL;
+  if (at >= p->ngroup) {
+    op.coll = (at - p->ngroup) % 2 ? COLL_RECV : COLL_SEND;
+    op.peer = p->peer[(at - p->ngroup) / 2];
+  } else {
+    unsigned uses = needs->group[at].uses;
+    if (!(uses & (1u << COLL_ALL_TO_ALL | 1u << COLL_SHIFT))) return WEFT_OK;
+    if (uses & 1u << COLL_ALL_TO_ALL) op.coll = COLL_ALL_TO_ALL;
+    op.group = at;
+  }
+  size_t half = (size_t)l->n * sizeof(int32_t);
+  CUDA(p, cudaMalloc(&page, 2 * half));
+  op.in = page;
+  op.out = (char *)page + half;
+  weft_status st = nccl_start(&c, &op, 0, (DeviceEvent){0}, e);
+  if (st == WEFT_OK) st = until_idle(p, l, e);
+  (void)cudaFree(page);
+  return st;
+}
+
+/* ---- all of them ---- */
+
+static weft_status make_groups(NcclEndpoint *p, const CommNeeds *needs, int ctas,
+                               weft_error *e) {
+  for (int i = 0; i < needs->ngroup; i++) {
+    const CommGroup *g = &needs->group[i];
+    NcclLine *l = &p->line[i];
+    l->n = g->n;
+    for (int k = 0; k < g->n; k++)
+      if (g->rank[k] == p->rank) l->me = k;
+    snprintf(l->name, sizeof l->name, "%s", g->name ? g->name : "?");
+    TRY(new_queue(p, l, e));
+    if (g->n < 2) continue;
+    TRY(connect(p, l, g->rank, g->n, ctas, e));
+    TRY(register_memory(p, l, needs, e));
+    TRY(warm_up(p, needs, i, e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status make_pair(NcclEndpoint *p, int peer_at, bool comes,
+                             const CommNeeds *needs, int ctas, weft_error *e) {
+  int peer = p->peer[peer_at];
+  int member[2] = {comes ? peer : p->rank, comes ? p->rank : peer};
+  NcclLine *l = &p->line[p->ngroup + 2 * peer_at + comes];
+  l->n = 2;
+  l->me = comes;
+  snprintf(l->name, sizeof l->name, "rank %d to rank %d", member[0], member[1]);
+  TRY(new_queue(p, l, e));
+  TRY(connect(p, l, member, 2, ctas, e));
+  TRY(register_memory(p, l, needs, e));
+  return warm_up(p, needs, p->ngroup + 2 * peer_at + comes, e);
+}
+
+static bool comes_before(const NcclEndpoint *p, int a, int b) {
+  int low_a = MIN(p->peer[a], p->rank), low_b = MIN(p->peer[b], p->rank);
+  if (low_a != low_b) return low_a < low_b;
+  return MAX(p->peer[a], p->rank) < MAX(p->peer[b], p->rank);
+}
+
+/* The k-th peer in the order of pairs. */
+static int kth(const NcclEndpoint *p, int k) {
+  for (int i = 0; i < p->npeer; i++) {
+    int before = 0;
+    for (int j = 0; j < p->npeer; j++)
+      before += j != i && comes_before(p, j, i);
+    if (before == k) return i;
+  }
+  assert(!"every peer is there once");
+  return 0;
+}
+
+/* Of two ranks first what goes from the lower to the higher one. */
+static weft_status make_pairs(NcclEndpoint *p, const CommNeeds *needs, int ctas,
+                              weft_error *e) {
+  for (int k = 0; k < p->npeer; k++) {
+    int i = kth(p, k);
+    if (p->peer[i] == p->rank) continue;
+    bool first = p->peer[i] < p->rank;
+    TRY(make_pair(p, i, first, needs, ctas, e));
+    TRY(make_pair(p, i, !first, needs, ctas, e));
+  }
+  return WEFT_OK;
+}
+
+/* ---- joining and leaving ---- */
+
+static size_t even(size_t n) {
+  return (n + 63) & ~(size_t)63;
+}
+
+/* One block; `p` NULL only counts. */
+static size_t lay_out(NcclEndpoint *p, const CommNeeds *needs) {
+  size_t n = even(sizeof *p);
+#define TAKE(member, count)                                                              \
+  do {                                                                                   \
+    if (p) p->member = (void *)((char *)p + n);                                          \
+    n += even((size_t)(count) * sizeof *p->member);                                      \
+  } while (0)
+  TAKE(line, needs->ngroup + 2 * needs->npeer + 1);
+  TAKE(peer, needs->npeer);
+  TAKE(handle, needs->nhandle);
+#undef TAKE
+  return n;
+}
+
+static weft_status make_events(NcclEndpoint *p, weft_error *e) {
+  CUDA(p, cudaHostAlloc((void **)&p->at, (size_t)p->nline * sizeof *p->at,
+                        cudaHostAllocPortable));
+  for (int i = 0; i < p->nline; i++) {
+    p->line[i].at = &p->at[i];
+    atomic_store(&p->at[i], 0);
+  }
+  for (; p->ends < p->nhandle; p->ends++)
+    CUDA(p, cudaEventCreateWithFlags(&p->handle[p->ends].end, cudaEventDisableTiming));
+  return WEFT_OK;
+}
+
+static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, weft_error *e) {
+  Ctas ctas = {0};
+  memcpy(p->peer, needs->peer, (size_t)p->npeer * sizeof *p->peer);
+  TRY(share_gpu(p, needs, &ctas, e));
+  TRY(make_events(p, e));
+  TRY(make_groups(p, needs, ctas.group, e));
+  p->self->n = 1;
+  TRY(new_queue(p, p->self, e));
+  return make_pairs(p, needs, ctas.pair, e);
+}
+
+static const CommVtable nccl_comm = {
+    .name = "nccl",
+    .version = 1,
+    .start = nccl_start,
+    .wait = nccl_wait,
+    .inside = nccl_inside,
+    .close = nccl_leave,
+};
+
+weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs, Comm *c,
+                      weft_error *e) {
+  NcclWorld *w = world->ctx;
+  size_t block = lay_out(NULL, needs);
+  NcclEndpoint *p = mem_new(w->alloc, block);
+  if (!p)
+    return err_set(e, WEFT_ENOMEM, "no memory for the communicators of rank %d", rank);
+  *p = (NcclEndpoint){.w = w,
+                      .d = d,
+                      .rank = rank,
+                      .block = block,
+                      .ngroup = needs->ngroup,
+                      .npeer = needs->npeer,
+                      .nhandle = needs->nhandle,
+                      .nline = needs->ngroup + 2 * needs->npeer + 1,
+                      .out = -1,
+                      .in = -1};
+  lay_out(p, needs);
+  p->self = &p->line[p->nline - 1];
+  *c = (Comm){.vt = &nccl_comm, .rank = rank, .size = world->size, .ctx = p};
+  pthread_mutex_lock(&w->lock);
+  w->joined = p;
+  pthread_mutex_unlock(&w->lock);
+  weft_status st = join_all(p, needs, e);
+  if (st != WEFT_OK) nccl_leave(c);
+  return st;
+}
+
+/* After a failure no communicator is there any more: abort has taken them. */
+static void close_line(NcclEndpoint *p, NcclLine *l) {
+  weft_error ignored = {.rank = -1};
+  if (l->comm && l->registered) (void)ncclCommDeregister(l->comm, l->registered);
+  if (!l->comm) return;
+  ncclResult_t r = ncclCommFinalize(l->comm);
+  if (nccl_settle(p, l, r, "the end", &ignored) == WEFT_OK)
+    (void)ncclCommDestroy(l->comm);
+  else if (l->comm)
+    (void)ncclCommAbort(l->comm);
+  l->comm = NULL;
+}
+
+void nccl_leave(Comm *c) {
+  NcclEndpoint *p = c->ctx;
+  NcclWorld *w = p->w;
+  pthread_mutex_lock(&w->lock);
+  w->joined = NULL;
+  for (int i = 0; i < p->nline; i++)
+    close_line(p, &p->line[i]);
+  pthread_mutex_unlock(&w->lock);
+  for (int i = 0; i < p->nline; i++)
+    if (p->line[i].queue) (void)cudaStreamDestroy(p->line[i].queue);
+  for (int i = 0; i < p->ends; i++)
+    (void)cudaEventDestroy(p->handle[i].end);
+  if (p->at) (void)cudaFreeHost((void *)p->at);
+  mem_free(w->alloc, p, p->block);
+}

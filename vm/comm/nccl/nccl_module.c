@@ -1,0 +1,156 @@
+/* nccl_module.c - the world of NCCL: its start, its failures and its end. Ids and bytes
+ * of the host are carried by the world below it. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "nccl_int.h"
+#include "vm/comm/rendezvous.h"
+
+enum { OLDEST = 21800, JOIN_S = 120 };
+
+/* ---- failures ---- */
+
+weft_status nccl_why(NcclWorld *w, weft_error *e) {
+  bool first = e && e->code == WEFT_OK;
+  err_set(e, w->code, "%s", w->why);
+  if (first) e->rank = w->culprit;
+  return w->code;
+}
+
+weft_status nccl_failed(const NcclLine *l, ncclResult_t r, const char *what,
+                        weft_error *e) {
+  const char *more = ncclGetLastError(l->comm);
+  return err_set(e, WEFT_ERUN, "NCCL: %s over %s: %s%s%.300s", what, l->name,
+                 ncclGetErrorString(r), more && *more ? ": " : "", more ? more : "");
+}
+
+weft_status nccl_cuda_failed(const NcclEndpoint *p, cudaError_t r, const char *what,
+                             weft_error *e) {
+  return err_set(e, WEFT_ERUN, "rank %d: %s: %s (%s)", p->rank, what,
+                 cudaGetErrorString(r), cudaGetErrorName(r));
+}
+
+/* Lets others have the lock for a moment. */
+static void pause(NcclWorld *w, int round) {
+  enum { AT_ONCE = 200 };
+  const struct timespec t = {.tv_nsec = 200000};
+  pthread_mutex_unlock(&w->lock);
+  if (round < AT_ONCE)
+    sched_yield();
+  else
+    nanosleep(&t, NULL);
+  pthread_mutex_lock(&w->lock);
+}
+
+weft_status nccl_settle(NcclEndpoint *p, NcclLine *l, ncclResult_t r, const char *what,
+                        weft_error *e) {
+  NcclWorld *w = p->w;
+  double until = now_s() + w->seconds;
+  for (int i = 0; r == ncclSuccess || r == ncclInProgress; i++) {
+    if (atomic_load(&w->ended)) return nccl_why(w, e);
+    ncclResult_t state;
+    r = ncclCommGetAsyncError(l->comm, &state);
+    if (r == ncclSuccess) r = state;
+    if (r == ncclSuccess) return WEFT_OK;
+    if (r == ncclInProgress && now_s() > until)
+      return err_set(e, WEFT_ERUN,
+                     "NCCL: %s over %s of %d ranks was not done within %.0f s; look at "
+                     "NCCL_DEBUG=INFO and at the network that NCCL_SOCKET_IFNAME names",
+                     what, l->name, l->n, w->seconds);
+    if (r == ncclInProgress) pause(w, i);
+  }
+  return nccl_failed(l, r, what, e);
+}
+
+/* Whether a communicator has failed on the side. */
+static weft_status poll_world(World *world, weft_error *e) {
+  NcclWorld *w = world->ctx;
+  weft_status st = WEFT_OK;
+  pthread_mutex_lock(&w->lock);
+  if (atomic_load(&w->ended)) st = nccl_why(w, e);
+  NcclEndpoint *p = w->joined;
+  for (int i = 0; st == WEFT_OK && p && i < p->nline; i++) {
+    ncclResult_t r = ncclSuccess, state = ncclSuccess;
+    if (p->line[i].comm) r = ncclCommGetAsyncError(p->line[i].comm, &state);
+    if (r == ncclSuccess) r = state;
+    if (r != ncclSuccess && r != ncclInProgress)
+      st = nccl_failed(&p->line[i], r, "an operation", e);
+  }
+  pthread_mutex_unlock(&w->lock);
+  return st;
+}
+
+/* Kernels of NCCL that wait for others end when their communicator is aborted. */
+static void abort_world(World *world, int rank, weft_status code, int exit_code,
+                        const char *why) {
+  NcclWorld *w = world->ctx;
+  pthread_mutex_lock(&w->lock);
+  if (!atomic_load(&w->ended)) {
+    w->code = code == WEFT_OK ? WEFT_ERUN : code;
+    w->culprit = rank;
+    snprintf(w->why, sizeof w->why, "%s", why);
+    atomic_store(&w->ended, true);
+  }
+  NcclEndpoint *p = w->joined;
+  for (int i = 0; p && i < p->nline; i++) {
+    if (p->line[i].comm) (void)ncclCommAbort(p->line[i].comm);
+    p->line[i].comm = NULL;
+  }
+  pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- start and end ---- */
+
+/* Connections are made when ranks join, not when the first of them comes to an operation,
+ * which would then wait for the others. */
+static const WorldSetting usual[] = {{"NCCL_RUNTIME_CONNECT", "0"}};
+
+static void set_all(const WorldSetting *s, int n) {
+  for (int i = 0; i < n; i++)
+    setenv(s[i].name, s[i].value, 0);
+}
+
+static weft_status start_world(World *world, weft_error *e) {
+  int version = 0;
+  const WorldOptions *o = world->told;
+  if (o) set_all(o->setting, o->nsetting);
+  set_all(usual, LEN(usual));
+  if (ncclGetVersion(&version) != ncclSuccess || version < OLDEST)
+    return err_set(e, WEFT_EUSAGE,
+                   "--comm nccl: NCCL %d.%d is too old; weft needs 2.18 or newer",
+                   version / 10000, version % 10000 / 100);
+  NcclWorld *w = mem_new(world->alloc, sizeof *w);
+  if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the NCCL engine");
+  weft_status st = nccl_find_write(w, e);
+  if (st != WEFT_OK) {
+    mem_free(world->alloc, w, sizeof *w);
+    return st;
+  }
+  w->alloc = world->alloc;
+  w->world = world;
+  w->seconds = o && o->meet && o->meet->seconds > 0 ? o->meet->seconds : JOIN_S;
+  w->group_ctas = o ? o->group_ctas : 0;
+  w->pair_ctas = o ? o->pair_ctas : 0;
+  pthread_mutex_init(&w->lock, NULL);
+  world->ctx = w;
+  return WEFT_OK;
+}
+
+static void close_world(World *world) {
+  NcclWorld *w = world->ctx;
+  pthread_mutex_destroy(&w->lock);
+  mem_free(w->alloc, w, sizeof *w);
+}
+
+extern WEFT_API const WorldVtable weft_nccl_world;
+const WorldVtable weft_nccl_world = {
+    .name = "nccl",
+    .version = 1,
+    .start = start_world,
+    .join = nccl_join,
+    .poll = poll_world,
+    .abort = abort_world,
+    .close = close_world,
+};

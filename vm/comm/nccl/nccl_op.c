@@ -1,0 +1,210 @@
+/* nccl_op.c - start and wait of the NCCL engine, and where its queues are. */
+#include "nccl_int.h"
+
+/* ---- where a queue is ---- */
+
+/* Before and after each operation the queue writes a word: which operation of the line it
+ * is in the upper half, and in the lower one its name and one, or 0 when it has ended. */
+weft_status nccl_find_write(NcclWorld *w, weft_error *e) {
+  void *found = NULL;
+  enum cudaDriverEntryPointQueryResult is;
+  cudaError_t r = cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &found, 12000,
+                                                   cudaEnableDefault, &is);
+  if (r != cudaSuccess || !found)
+    return err_set(e, WEFT_EUSAGE,
+                   "--comm nccl: the driver has no cuStreamWriteValue64: %s; install one "
+                   "for CUDA 12 or newer",
+                   cudaGetErrorString(r));
+  memcpy(&w->write, &found, sizeof w->write);
+  return WEFT_OK;
+}
+
+static weft_status mark(const NcclEndpoint *p, const NcclLine *l, uint32_t name,
+                        weft_error *e) {
+  uint64_t value = l->nth << 32 | name;
+  int r = p->w->write(l->queue, (unsigned long long)(uintptr_t)l->at, value, 0);
+  if (r == 0) return WEFT_OK;
+  return err_set(e, WEFT_ERUN, "rank %d: cuStreamWriteValue64 on the queue of %s: %d",
+                 p->rank, l->name, r);
+}
+
+void nccl_inside(const Comm *c, CommInside *out) {
+  const NcclEndpoint *p = c->ctx;
+  for (int i = 0; i < p->nline; i++) {
+    uint64_t at = atomic_load(p->line[i].at);
+    uint32_t name = (uint32_t)at;
+    out->ticks += 2 * (at >> 32) - (name != 0);
+    if (!name || out->in) continue;
+    out->in = true;
+    out->what = name - 1;
+    out->nth = at >> 32;
+  }
+}
+
+/* ---- operations ---- */
+
+static ncclDataType_t type_of(const CommOp *op) {
+  switch ((DType)op->dtype) {
+  case DT_BF16:
+    return ncclBfloat16;
+  case DT_F16:
+    return ncclFloat16;
+  case DT_F64:
+    return ncclFloat64;
+  case DT_I32:
+    return ncclInt32;
+  default:
+    return ncclFloat32;
+  }
+}
+
+static size_t bytes_of(const CommOp *op) {
+  bool half = op->dtype == DT_BF16 || op->dtype == DT_F16;
+  return op->count * (op->dtype == DT_F64 ? 8 : half ? 2 : 4);
+}
+
+/* Several calls that are one operation. */
+static ncclResult_t first_error(ncclResult_t a, ncclResult_t b) {
+  return a != ncclSuccess && a != ncclInProgress ? a : b;
+}
+
+static ncclResult_t exchange(const NcclLine *l, const CommOp *op) {
+  size_t piece = bytes_of(op);
+  ncclDataType_t t = type_of(op);
+  ncclResult_t r = ncclGroupStart();
+  for (int i = 0; i < l->n; i++) {
+    size_t at = (size_t)i * piece;
+    r = first_error(
+        r, ncclSend((const char *)op->in + at, op->count, t, i, l->comm, l->queue));
+    r = first_error(r,
+                    ncclRecv((char *)op->out + at, op->count, t, i, l->comm, l->queue));
+  }
+  return first_error(r, ncclGroupEnd());
+}
+
+static ncclResult_t shift(const NcclLine *l, const CommOp *op) {
+  ncclDataType_t t = type_of(op);
+  int next = (l->me + 1) % l->n, last = (l->me + l->n - 1) % l->n;
+  ncclResult_t r = ncclGroupStart();
+  r = first_error(r, ncclSend(op->in, op->count, t, next, l->comm, l->queue));
+  r = first_error(r, ncclRecv(op->out, op->count, t, last, l->comm, l->queue));
+  return first_error(r, ncclGroupEnd());
+}
+
+/* Pieces may lie in their places of the whole, which NCCL sees by itself. */
+static ncclResult_t enqueue(const NcclLine *l, const CommOp *op) {
+  ncclRedOp_t red = op->red == RED_MAX ? ncclMax : ncclSum;
+  ncclDataType_t t = type_of(op);
+  switch ((CollKind)op->coll) {
+  case COLL_ALL_REDUCE:
+    return ncclAllReduce(op->in, op->out, op->count, t, red, l->comm, l->queue);
+  case COLL_ALL_GATHER:
+    return ncclAllGather(op->in, op->out, op->count, t, l->comm, l->queue);
+  case COLL_REDUCE_SCATTER:
+    return ncclReduceScatter(op->in, op->out, op->count, t, red, l->comm, l->queue);
+  case COLL_ALL_TO_ALL:
+    return exchange(l, op);
+  case COLL_SHIFT:
+    return shift(l, op);
+  case COLL_SEND:
+    return ncclSend(op->in, op->count, t, 1, l->comm, l->queue);
+  case COLL_RECV:
+    return ncclRecv(op->out, op->count, t, 0, l->comm, l->queue);
+  default:
+    assert(!"an operation that NCCL engine knows");
+    return ncclInvalidArgument;
+  }
+}
+
+static weft_status alone(const NcclEndpoint *p, const NcclLine *l, const CommOp *op,
+                         weft_error *e) {
+  size_t n = bytes_of(op);
+  if (n && op->in != op->out)
+    CUDA(p, cudaMemcpyAsync(op->out, op->in, n, cudaMemcpyDefault, l->queue));
+  return WEFT_OK;
+}
+
+/* What a rank sends to itself is copied when both halves are there, in their order. */
+static weft_status meet_self(NcclEndpoint *p, const CommOp *op, int handle,
+                             weft_error *e) {
+  bool send = op->coll == COLL_SEND;
+  int *mine = send ? &p->out : &p->in, *other = send ? &p->in : &p->out;
+  p->handle[handle] = (NcclHandle){p->handle[handle].end, *op, -1, true};
+  if (*other < 0) {
+    while (*mine >= 0)
+      mine = &p->handle[*mine].next;
+    *mine = handle;
+    return WEFT_OK;
+  }
+  NcclHandle *a = &p->handle[handle], *b = &p->handle[*other];
+  CommOp both = {.in = send ? op->in : b->op.in,
+                 .out = send ? b->op.out : op->out,
+                 .count = op->count,
+                 .dtype = op->dtype};
+  *other = b->next;
+  a->alone = b->alone = false;
+  TRY(alone(p, p->self, &both, e));
+  CUDA(p, cudaEventRecord(a->end, p->self->queue));
+  CUDA(p, cudaEventRecord(b->end, p->self->queue));
+  return WEFT_OK;
+}
+
+static NcclLine *line_of(NcclEndpoint *p, const CommOp *op) {
+  if (op->group >= 0) {
+    assert(op->group < p->ngroup);
+    return &p->line[op->group];
+  }
+  if (op->peer == p->rank) return p->self;
+  for (int i = 0; i < p->npeer; i++)
+    if (p->peer[i] == op->peer)
+      return &p->line[p->ngroup + 2 * i + (op->coll == COLL_RECV)];
+  return NULL;
+}
+
+static const char *const name[COLL_N] = {
+#define COLL(id, name, in, out, is, doc) name,
+#include "vm/program/coll.def"
+};
+
+static weft_status start_on(NcclEndpoint *p, NcclLine *l, const CommOp *op, int handle,
+                            DeviceEvent ready, weft_error *e) {
+  if (ready.id)
+    CUDA(p, cudaStreamWaitEvent(l->queue, (cudaEvent_t)(uintptr_t)ready.id, 0));
+  if (l == p->self) return meet_self(p, op, handle, e);
+  l->nth++;
+  TRY(mark(p, l, op->what + 1, e));
+  if (l->n > 1)
+    TRY(nccl_settle(p, l, enqueue(l, op), name[op->coll], e));
+  else
+    TRY(alone(p, l, op, e));
+  TRY(mark(p, l, 0, e));
+  CUDA(p, cudaEventRecord(p->handle[handle].end, l->queue));
+  return WEFT_OK;
+}
+
+weft_status nccl_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
+                       weft_error *e) {
+  NcclEndpoint *p = c->ctx;
+  NcclLine *l = line_of(p, op);
+  assert(handle < p->nhandle);
+  if (!l)
+    return err_set(e, WEFT_EINTERNAL, "rank %d has no communicator with rank %d", p->rank,
+                   op->peer);
+  pthread_mutex_lock(&p->w->lock);
+  weft_status st = atomic_load(&p->w->ended) ? nccl_why(p->w, e)
+                                             : start_on(p, l, op, handle, ready, e);
+  pthread_mutex_unlock(&p->w->lock);
+  return st;
+}
+
+weft_status nccl_wait(Comm *c, int handle, weft_error *e) {
+  NcclEndpoint *p = c->ctx;
+  assert(handle < p->nhandle);
+  if (atomic_load(&p->w->ended)) return nccl_why(p->w, e);
+  const NcclHandle *h = &p->handle[handle];
+  if (h->alone)
+    return err_set(e, WEFT_ERUN, "rank %d waits for itself before it has started to %s",
+                   p->rank, h->op.coll == COLL_SEND ? "receive" : "send");
+  p->d->vt->wait(p->d, (DeviceEvent){(uint64_t)(uintptr_t)h->end});
+  return WEFT_OK;
+}
