@@ -315,7 +315,7 @@ END_TEST
 
 START_TEST(run_errors) {
   expect("run " PLANS "quickstart.lua --comm carrier-pigeon", 2, "",
-         "weft: --comm is local, mpi or tcp, got \"carrier-pigeon\"\n");
+         "weft: --comm is local, mpi, tcp or nccl, got \"carrier-pigeon\"\n");
   expect("run " PLANS "quickstart.lua --log /nowhere/log", 2, "",
          "/nowhere/log: error: cannot be written");
   expect("run " PLANS "quickstart.lua --set 'data.files={\"none*\"}' --set 'data[1]=nil'",
