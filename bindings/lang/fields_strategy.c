@@ -223,13 +223,16 @@ static void check_output(Check *c) {
 static void check_stage_options(Check *c) {
   static const struct {
     const char *key;
-    int stage; /* the first that knows it */
+    int first, last; /* stages that know it */
     const char *why;
-  } all[] = {{"overlap_param_gather", 1, "no parameter is gathered"},
-             {"defer_grad_sync", 2, "whole gradients are kept, and reduced once a step"},
-             {"forward_prefetch_depth", 3, "parameters are whole"},
-             {"backward_prefetch_depth", 3, "parameters are whole"},
-             {"param_persistence_threshold", 3, "parameters are whole"}};
+  } all[] = {
+      {"overlap_param_gather", 1, 3, "no parameter is gathered"},
+      {"bucket_bytes", 0, 1, "gradients are reduced unit by unit"},
+      {"reduce_bucket_size", 0, 1, "gradients are reduced unit by unit"},
+      {"defer_grad_sync", 2, 3, "whole gradients are kept, and reduced once a step"},
+      {"forward_prefetch_depth", 3, 3, "parameters are whole"},
+      {"backward_prefetch_depth", 3, 3, "parameters are whole"},
+      {"param_persistence_threshold", 3, 3, "parameters are whole"}};
   const Strategy *s = &c->plan->strategy;
   bool staged = s->kind == STRATEGY_ZERO || s->kind == STRATEGY_MEGATRON_FSDP;
   for (int i = 0; i < LEN(all) && staged; i++) {
@@ -237,7 +240,7 @@ static void check_stage_options(Check *c) {
     int top = lua_gettop(c->L);
     bool given = push_of(c, "strategy", all[i].key) != LUA_TNIL;
     lua_settop(c->L, top);
-    if (given && s->stage < all[i].stage)
+    if (given && (s->stage < all[i].first || s->stage > all[i].last))
       diag_warn(c->d, "no-effect", path, "has no effect in stage %d: %s", s->stage,
                 all[i].why);
   }
