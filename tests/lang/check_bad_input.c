@@ -63,7 +63,8 @@ static const Case usage[] = {
      "weft: --ranks takes an integer from 1 to 1024, got \"0\"\n"},
     {"verify base.lua --tolerance inf", 2,
      "weft: --tolerance takes a positive number, got \"inf\"\n"},
-    {"run base.lua --comm nccl", 2, "weft: --comm is local, mpi or tcp, got \"nccl\"\n"},
+    {"run base.lua --comm nvlink", 2,
+     "weft: --comm is local, mpi, tcp or nccl, got \"nvlink\"\n"},
     {"run base.lua --comm mpi", 2,
      "weft: this is one process that no launcher has started, but the plan's mesh (tp=2) "
      "has 2 ranks: start mpirun -n 2 weft run base.lua, or leave --comm out\n"},
