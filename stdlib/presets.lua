@@ -46,6 +46,13 @@ return {
     head_dim = 128, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
     rope_theta = 1000000.0,
   },
+  ["deepseek-v3"] = {
+    "deepseek_v3", max_position_embeddings = 163840, rope_theta = 10000.0,
+    rope_scaling = {
+      type = "yarn", factor = 40.0, beta_fast = 32.0, beta_slow = 1.0, mscale = 1.0,
+      mscale_all_dim = 1.0, original_max_position_embeddings = 4096,
+    },
+  },
   ["gpt2-124m"] = {
     "gpt2", vocab_size = 50257, hidden_size = 768, num_hidden_layers = 12,
     num_attention_heads = 12, max_position_embeddings = 1024,

@@ -90,12 +90,27 @@ static weft_status shrink_heads(Shrink *s, int64_t tp, int64_t was) {
   return put(s, "hidden_size", width, new_width);
 }
 
+/* The sizes of attention through latents; each another one, so that no two can be taken for
+ * each other. */
+static weft_status shrink_latents(Shrink *s) {
+  static const struct {
+    const char *key;
+    int64_t most;
+  } size[] = {{"q_lora_rank", 24},      {"kv_lora_rank", 20}, {"qk_nope_head_dim", 12},
+              {"qk_rope_head_dim", 8}, {"v_head_dim", 10}};
+  int64_t v;
+  for (int i = 0; i < LEN(size); i++)
+    if (get(s, size[i].key, &v)) TRY(put(s, size[i].key, v, MIN(v, size[i].most)));
+  return WEFT_OK;
+}
+
 static weft_status shrink_model(Shrink *s, const Mesh *m, int64_t was_tp) {
   int64_t v, tp = m->size[AXIS_TP];
   int64_t stages = m->size[AXIS_PP] * plan_virtual(s->plan);
   if (get(s, "num_hidden_layers", &v))
     TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, 2))));
   TRY(shrink_heads(s, tp, was_tp));
+  TRY(shrink_latents(s));
   if (get(s, "intermediate_size", &v))
     TRY(put(s, "intermediate_size", v, MIN(v, (96 + tp - 1) / tp * tp)));
   /* Not a multiple of tp: the padding of the vocabulary is compared too. */

@@ -33,7 +33,8 @@ static void whole(lua_State *L, void *ud) {
   push_architecture(L, x->lp);
   lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->config);
   lua_pushstring(L, x->dtype);
-  lua_call(L, 4, 1);
+  lua_pushlightuserdata(L, NULL);
+  lua_call(L, 5, 1);
   json_value(L, NULL, &j);
   text_add(x->out, "\n");
 }

@@ -1,6 +1,6 @@
 -- decoder.lua - the decoder of the Llama family: RMSNorm before attention and MLP, RoPE,
 -- grouped-query attention, gated SiLU MLP. Llama, Qwen2 and Qwen3 are this decoder with
--- two options: qkv_bias and qk_norm.
+-- two options: qkv_bias and qk_norm; others have an attention of their own.
 --
 -- Activations stay (batch, seq, heads * head_dim); unit = head_dim in the dimension says
 -- where tensor parallelism may cut.
@@ -10,22 +10,27 @@ local rope = require "weft.models.rope"
 local decoder = {}
 
 -- Sizes that other keys determine when they are not given.
-local function head_dim(c) return c.head_dim or c.hidden_size // c.num_attention_heads end
+function decoder.head_dim(c)
+  return c.head_dim or c.hidden_size // c.num_attention_heads
+end
 local function kv_heads(c) return c.num_key_value_heads or c.num_attention_heads end
 
 local ones = { init = "ones" }
 local zeros = { init = "zeros" }
 
-local function linear(g, c, x, name, out, into, bias)
+function decoder.linear(g, c, x, name, out, into, bias)
   local w = g:param(name .. ".weight", { out, into }, { std = c.initializer_range })
   local y = g:linear(x, w)
   if not bias then return y end
   return g:add_bias(y, g:param(name .. ".bias", { out }, zeros))
 end
 
-local function norm(g, c, x, name, dim)
-  return g:rmsnorm(x, g:param(name .. ".weight", { dim }, ones), { eps = c.rms_norm_eps })
+function decoder.norm(g, c, x, name, dim, eps)
+  local w = g:param(name .. ".weight", { dim }, ones)
+  return g:rmsnorm(x, w, { eps = eps or c.rms_norm_eps })
 end
+
+local head_dim, linear, norm = decoder.head_dim, decoder.linear, decoder.norm
 
 local function attention(g, c, x, name, options)
   local d, hidden = head_dim(c), { "hidden", c.hidden_size }
@@ -54,7 +59,8 @@ end
 local function layer(g, c, x, name, options)
   local hidden = { "hidden", c.hidden_size }
   local h = norm(g, c, x, name .. ".input_layernorm", hidden)
-  x = g:add(x, attention(g, c, h, name .. ".self_attn", options))
+  local attend = options.attention or attention
+  x = g:add(x, attend(g, c, h, name .. ".self_attn", options))
   h = norm(g, c, x, name .. ".post_attention_layernorm", hidden)
   return g:add(x, mlp(g, c, h, name .. ".mlp"))
 end
@@ -64,7 +70,8 @@ local function vocabulary(g, c, name)
                  { std = c.initializer_range })
 end
 
--- The whole model; options are { qkv_bias =, qk_norm = }. Returns the loss.
+-- The whole model; options are { qkv_bias =, qk_norm = } or { attention = f } with a
+-- function f(g, c, x, name). Returns the loss.
 function decoder.build(g, c, options)
   local embedding = "model.embed_tokens.weight"
   local x = g:unit("embed_tokens", function()
@@ -119,14 +126,21 @@ local rules = {
   { "hidden_act", "only", { "silu", "swish" } }, { "attention_dropout", "dropout" },
 }
 
--- Problems of a whole configuration; `more` holds rules of the architecture.
-function decoder.check(c, more)
+-- Problems of single keys; `more` holds rules of the architecture. And whether sizes can
+-- be compared.
+function decoder.check_keys(c, more)
   local all = {}
   for _, rule in ipairs(rules) do all[#all + 1] = rule end
   for _, rule in ipairs(more) do all[#all + 1] = rule end
   local problems = config.check(c, all)
   local sound = config.sound(problems)
   rope.check(c, problems)
+  return problems, sound
+end
+
+-- Problems of a whole configuration.
+function decoder.check(c, more)
+  local problems, sound = decoder.check_keys(c, more)
   if not sound then return problems end
   local heads, kv = c.num_attention_heads, kv_heads(c)
   if not c.head_dim and c.hidden_size % heads ~= 0 then

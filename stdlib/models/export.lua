@@ -8,7 +8,7 @@ local export = {}
 -- For each architecture: the class that transformers makes.
 local classes = {
   llama = "LlamaForCausalLM", qwen2 = "Qwen2ForCausalLM", qwen3 = "Qwen3ForCausalLM",
-  gpt2 = "GPT2LMHeadModel",
+  gpt2 = "GPT2LMHeadModel", deepseek_v3 = "DeepseekV3ForCausalLM",
 }
 
 -- Keys that say how rope turns are one table, `rope_parameters` (transformers 5), and
@@ -18,15 +18,10 @@ local rotary = {
   original_max_position_embeddings = true,
 }
 
-local function add_rotary(out, c, head_dim)
-  local a = rope.attributes(c, head_dim)
-  out.rope_theta = a.theta + 0.0
-  out.rope_parameters = { rope_theta = a.theta + 0.0, rope_type = "default" }
-  if not a.rope_factor then return end
-  local p = out.rope_parameters
-  p.rope_type, p.factor = "llama3", a.rope_factor + 0.0
-  p.low_freq_factor, p.high_freq_factor = a.rope_low + 0.0, a.rope_high + 0.0
-  p.original_max_position_embeddings = math.tointeger(a.rope_original)
+local function add_rotary(out, c)
+  local p = rope.keys(c)
+  out.rope_theta, out.rope_parameters = p.rope_theta, p
+  if p.rope_type == "default" then return end
   out.rope_scaling = {}
   for key, value in pairs(p) do
     if key ~= "rope_theta" then out.rope_scaling[key] = value end
@@ -40,13 +35,14 @@ local function spelling(arch)
   return names
 end
 
--- The whole config of a model that comes from the plan; `dtype` is as in torch.
-function export.whole(name, arch, c, dtype)
+-- The whole config of a model that comes from the plan; `dtype` is as in torch, `null` that
+-- of JSON: "none" for a key whose default is not that.
+function export.whole(name, arch, c, dtype, null)
   local names, out = spelling(arch), {}
-  for key in pairs(arch.defaults) do
+  for key, default in pairs(arch.defaults) do
     local value = c[key]
-    local said = value ~= nil and (value ~= false or type(arch.defaults[key]) == "boolean")
-    if said and not rotary[key] then out[names[key] or key] = value end
+    if value == false and type(default) ~= "boolean" then value = null end
+    if value ~= nil and not rotary[key] then out[names[key] or key] = value end
   end
   -- `false` stands for "not given" in these.
   for _, key in ipairs { "layer_types", "loss_type", "partial_rotary_factor", "pruned_heads",
@@ -54,10 +50,10 @@ function export.whole(name, arch, c, dtype)
                          "num_key_value_heads", "sliding_window", "n_inner" } do
     if not out[key] or key == "is_causal" then out[key] = nil end
   end
-  if name ~= "gpt2" then
+  if arch.head_dim then
     out.num_key_value_heads = c.num_key_value_heads or c.num_attention_heads
-    out.head_dim = c.head_dim or c.hidden_size // c.num_attention_heads
-    add_rotary(out, c, out.head_dim)
+    out.head_dim = arch.head_dim(c)
+    add_rotary(out, c)
   end
   out.architectures = { classes[name] }
   out.model_type = name

@@ -13,6 +13,8 @@ local llama = {
   },
 }
 
+llama.head_dim = decoder.head_dim
+
 function llama.build(g, c) return decoder.build(g, c, {}) end
 
 function llama.check(c)

@@ -13,6 +13,8 @@ local qwen2 = {
   ignored = config.ignored { "add_cross_attention", "attention_bias", "tie_encoder_decoder" },
 }
 
+qwen2.head_dim = decoder.head_dim
+
 function qwen2.build(g, c) return decoder.build(g, c, { qkv_bias = true }) end
 
 function qwen2.check(c)

@@ -14,6 +14,8 @@ local qwen3 = {
   ignored = config.ignored { "add_cross_attention", "tie_encoder_decoder" },
 }
 
+qwen3.head_dim = decoder.head_dim
+
 function qwen3.build(g, c) return decoder.build(g, c, { qk_norm = true }) end
 
 function qwen3.check(c)

@@ -7,9 +7,11 @@ local rope = {}
 
 local llama3 = { "factor", "low_freq_factor", "high_freq_factor",
                  "original_max_position_embeddings" }
-local known = { rope_type = true, type = true, rope_theta = true,
+local yarn = { "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim" }
+local known = { rope_type = true, type = true, rope_theta = true, truncate = true,
                 partial_rotary_factor = true }
 for _, key in ipairs(llama3) do known[key] = true end
+for _, key in ipairs(yarn) do known[key] = true end
 
 local function is_given(p)
   if type(p) ~= "table" then return p end
@@ -30,6 +32,32 @@ end
 
 local function scaling_type(p) return p.rope_type or p.type or "default" end
 
+-- Adds a problem for each of the keys that is no number above 0.
+local function need_positive(c, p, where, kind, keys, problems)
+  for _, key in ipairs(keys) do
+    local value = key == "original_max_position_embeddings" and original(c, p) or p[key]
+    if type(value) ~= "number" or value <= 0 then
+      config.add(problems, where .. "." .. key, "%s needs a number above 0", kind)
+    end
+  end
+end
+
+-- What the types need of their keys.
+local checks = { default = function() end }
+
+function checks.llama3(c, p, where, problems)
+  need_positive(c, p, where, "llama3", llama3, problems)
+  if p.low_freq_factor and p.low_freq_factor == p.high_freq_factor then
+    config.add(problems, where .. ".high_freq_factor", "must not be low_freq_factor")
+  end
+end
+
+function checks.yarn(c, p, where, problems)
+  local given = { "factor", "original_max_position_embeddings" }
+  for _, key in ipairs(yarn) do if p[key] then given[#given + 1] = key end end
+  need_positive(c, p, where, "yarn", given, problems)
+end
+
 -- Adds what is wrong with the keys of rope to `problems`.
 function rope.check(c, problems)
   local p, where = parameters(c)
@@ -48,20 +76,9 @@ function rope.check(c, problems)
     config.add(problems, where .. ".partial_rotary_factor", "only 1 is supported")
   end
   local kind = scaling_type(p)
-  if kind == "llama3" then
-    for _, key in ipairs(llama3) do
-      local value = key == "original_max_position_embeddings" and original(c, p) or p[key]
-      if type(value) ~= "number" or value <= 0 then
-        config.add(problems, where .. "." .. key, "llama3 needs a number above 0")
-      end
-    end
-    if p.low_freq_factor and p.low_freq_factor == p.high_freq_factor then
-      config.add(problems, where .. ".high_freq_factor", "must not be low_freq_factor")
-    end
-  elseif kind ~= "default" then
-    config.add(problems, where .. ".rope_type",
-               '"%s" is not supported (only "default", "llama3")', tostring(kind))
-  end
+  if checks[kind] then return checks[kind](c, p, where, problems) end
+  config.add(problems, where .. ".rope_type",
+             '"%s" is not supported (only "default", "llama3", "yarn")', tostring(kind))
 end
 
 -- Keys that no supported type reads, sorted.
@@ -74,7 +91,42 @@ function rope.unknown(p)
   return list
 end
 
--- Attributes of g:rope.
+-- What YaRN multiplies by where a context is `factor` times longer.
+local function mscale(factor, by)
+  return factor <= 1 and 1 or 0.1 * (by or 1) * math.log(factor) + 1
+end
+
+-- The pair of `d` elements that turns so many times in the original context.
+local function pair_of(turns, d, theta, length)
+  return d * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+end
+
+local function add_yarn(a, c, p)
+  local d, length = a.head_dim, original(c, p)
+  local low = pair_of(p.beta_fast or 32, d, a.theta, length)
+  local high = pair_of(p.beta_slow or 1, d, a.theta, length)
+  if p.truncate ~= false then low, high = math.floor(low), math.ceil(high) end
+  low, high = math.max(low, 0), math.min(high, d - 1)
+  a.yarn, a.rope_factor = 1, p.factor
+  a.rope_low, a.rope_high = low, low == high and high + 0.001 or high
+  if p.attention_factor then
+    a.rope_scale = p.attention_factor
+  elseif p.mscale and p.mscale_all_dim then
+    a.rope_scale = mscale(p.factor, p.mscale) / mscale(p.factor, p.mscale_all_dim)
+  else
+    a.rope_scale = mscale(p.factor)
+  end
+end
+
+-- What DeepSeek multiplies the scale of the softmax by: q and k are longer by mscale in all
+-- elements, those that do not turn too.
+function rope.softmax_scale(c)
+  local p = parameters(c)
+  if scaling_type(p) == "default" or not p.mscale_all_dim then return 1 end
+  return mscale(p.factor, p.mscale_all_dim) ^ 2
+end
+
+-- Attributes of g:rope; `head_dim` elements turn.
 function rope.attributes(c, head_dim)
   local p = parameters(c)
   local a = { head_dim = head_dim, theta = p.rope_theta or c.rope_theta }
@@ -83,8 +135,24 @@ function rope.attributes(c, head_dim)
     a.rope_low = p.low_freq_factor
     a.rope_high = p.high_freq_factor
     a.rope_original = original(c, p)
+  elseif scaling_type(p) == "yarn" then
+    add_yarn(a, c, p)
   end
   return a
+end
+
+-- The keys in one table, as Transformers 5 has them.
+function rope.keys(c)
+  local p = parameters(c)
+  local kind = scaling_type(p)
+  local out = { rope_theta = (p.rope_theta or c.rope_theta) + 0.0, rope_type = kind }
+  if kind == "default" then return out end
+  for _, list in ipairs { kind == "llama3" and llama3 or yarn, { "factor" } } do
+    for _, key in ipairs(list) do if p[key] then out[key] = p[key] + 0.0 end end
+  end
+  out.original_max_position_embeddings = math.tointeger(original(c, p))
+  if kind == "yarn" then out.truncate = p.truncate end
+  return out
 end
 
 return rope

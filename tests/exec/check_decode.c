@@ -79,7 +79,9 @@ static const struct {
 } oracle[] = {{"llama", {1, 2}},           {"llama_tied", {1, 2}},
               {"llama3_rope", {1, 2}},     {"qwen2", {1, 2}},
               {"qwen3", {1, 4}},           {"gpt2", {1, 2}},
-              {"llama_one_kv", {1, 2, 8}}, {"qwen3_two_kv", {1, 4, 8}}};
+              {"llama_one_kv", {1, 2, 8}}, {"qwen3_two_kv", {1, 4, 8}},
+              {"llama_yarn", {1, 2}},      {"deepseek_v3", {1, 2, 4}},
+              {"deepseek_v3_no_lora", {1, 2}}};
 
 START_TEST(logits_of_hugging_face) {
   for (int k = 0; k < 3 && oracle[_i].tp[k]; k++)

@@ -109,7 +109,8 @@ static void same_tensors(const char *a, const char *b) {
   st_close(y);
 }
 
-static const char *const models[] = {"llama", "llama_tied", "qwen2", "qwen3", "gpt2"};
+static const char *const models[] = {"llama", "llama_tied", "qwen2", "qwen3", "gpt2",
+                                     "deepseek_v3", "deepseek_v3_no_lora"};
 
 START_TEST(untouched_weights_keep_every_byte) {
   const char *model = models[_i % LEN(models)], *mesh = meshes[_i / LEN(models)];
@@ -396,7 +397,7 @@ END_TEST
 
 /* ---- transformers ---- */
 
-/* Models of random sizes, as SmolLM, Qwen and GPT-2 are. */
+/* Models of random sizes, as SmolLM, Qwen, GPT-2 and DeepSeek-V3 are. */
 static const char *random_model(int kind, unsigned seed) {
   unsigned x = seed * 2654435761u + 12345;
   int heads = 2 << (x >> 8 & 1), d = 4 << (x >> 10 & 1), layers = 2 + 2 * (x >> 12 & 1);
@@ -415,6 +416,17 @@ static const char *random_model(int kind, unsigned seed) {
         "weft.model { 'gpt2', vocab_size = %d, n_embd = %d, n_layer = %d, "
         "n_head = %d, n_positions = 32 }",
         vocab, heads * d, layers, heads);
+  if (kind == 4)
+    return arena_printf(
+        scratch_arena,
+        "weft.model { 'deepseek_v3', vocab_size = %d, hidden_size = 32, "
+        "intermediate_size = %d, num_hidden_layers = %d, first_k_dense_replace = 4, "
+        "num_attention_heads = %d, num_key_value_heads = false, q_lora_rank = %s, "
+        "kv_lora_rank = 10, qk_nope_head_dim = 6, qk_rope_head_dim = %d, v_head_dim = 5, "
+        "max_position_embeddings = 128, rope_scaling = { rope_type = 'yarn', "
+        "factor = 4, mscale = 1, mscale_all_dim = 0.5, "
+        "original_max_position_embeddings = 32 } }",
+        vocab, ffn, layers, heads, seed % 2 ? "12" : "false", d);
   return arena_printf(scratch_arena,
                       "weft.model { '%s', vocab_size = %d, hidden_size = %d, "
                       "intermediate_size = %d, num_hidden_layers = %d, "
@@ -455,11 +467,11 @@ START_TEST(transformers_computes_the_same_loss) {
     return;
   }
   Text command = {0};
-  double want[8];
+  double want[10];
   text_printf(&command, "%s " ORACLES "exported.py", python);
   for (int i = 0; i < LEN(want); i++) {
     const char *name = arena_printf(scratch_arena, "m%d", i);
-    want[i] = export_and_step(random_model(i % 4, (unsigned)i), 64, name);
+    want[i] = export_and_step(random_model(i % 5, (unsigned)i), 64, name);
     text_printf(&command, " %s", scratch_path(name));
   }
   Outcome o = process_run(500, "%s", command.s);

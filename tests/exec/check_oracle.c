@@ -12,7 +12,9 @@
 #include "vm/exec/exec.h"
 
 static const char *const models[] = {"llama",  "llama_tied", "llama3_rope",
-                                     "qwen2",  "qwen3",      "gpt2"};
+                                     "qwen2",  "qwen3",      "gpt2",
+                                     "llama_yarn", "deepseek_v3",
+                                     "deepseek_v3_no_lora"};
 typedef struct MeshCase {
   int tp, pp, dp;
   bool sp;
@@ -223,6 +225,7 @@ static const struct {
   const char *plan, *model;
 } stepped[] = {{"steps.lua", "steps_qwen2"},
                {"steps.lua", "steps_gpt2"},
+               {"steps.lua", "steps_deepseek_v3"},
                {"uses.lua", "steps_uses"}};
 
 START_TEST(steps_agree_with_pytorch) {
@@ -300,6 +303,34 @@ START_TEST(steps_agree_with_fsdp2) {
 }
 END_TEST
 
+/* ---- latents ---- */
+
+/* Attention through latents on meshes that models[] does not see. */
+static const char *const latents[][6] = {
+    {"mesh.tp=4"},
+    {"mesh.tp=4", "mesh.dp=2", "strategy={ 'fsdp2', sequence_parallel = true }"},
+    {"mesh.cp=2", "mesh.tp=2", "strategy.sequence_parallel=true"},
+    {"mesh.cp=2", "mesh.dp=2", "strategy=fsdp2", "cp.comm=a2a"},
+    {"mesh.cp=4", "cp.comm=ring", "mesh.pp=2", "strategy.stage=3"},
+    {"mesh.cp=2", "mesh.tp=2", "mesh.pp=2", "cp.comm=a2a", "cp.balance=none"},
+    {"mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "strategy.stage=3",
+     "schedule=zero_bubble", "recompute=full"},
+    {"mesh.tp=2", "mesh.dp=2", "recompute=cheap",
+     "strategy={ 'fsdp2', sequence_parallel = true, "
+     "enable_async_tensor_parallel = true }"},
+};
+
+START_TEST(latents_agree_with_pytorch) {
+  const char *model = "steps_deepseek_v3", *set[LEN(latents[0]) + 1] = {NULL};
+  Oracle o = {0};
+  memcpy(set, latents[_i], sizeof latents[_i]);
+  load_set(&o, "tests/oracle/steps.lua", model, set);
+  start_loaded(&o, oracles, model);
+  (void)take_steps(&o, "", set[0]);
+  finish(&o);
+}
+END_TEST
+
 /* ---- models made on the day ---- */
 
 static glob_t made;
@@ -347,6 +378,7 @@ Suite *oracle_suite(void) {
   tcase_add_loop_test(t, agrees_with_hugging_face, 0, LEN(models) * LEN(meshes));
   tcase_add_loop_test(t, copies_of_heads, 0, LEN(few_heads) * LEN(wide));
   tcase_add_loop_test(t, steps_agree_with_fsdp2, 0, LEN(fsdp2));
+  tcase_add_loop_test(t, latents_agree_with_pytorch, 0, LEN(latents));
   tcase_add_loop_test(t, scales_as_gradscaler, 0, LEN(f16_set));
   tcase_add_loop_test(t, steps_agree_with_pytorch, 0, LEN(stepped) * LEN(meshes));
   suite_add_tcase(s, t);

@@ -79,7 +79,7 @@ static const struct {
 } refused[] = {
     {"{ 'llama-tiny', attention_bias = true }", "attention_bias"},
     {"{ 'llama-tiny', hidden_act = 'gelu' }", "hidden_act"},
-    {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn', factor = 4.0 } }", "yarn"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'dynamic', factor = 4.0 } }", "dynamic"},
     {"{ 'llama-tiny', num_attention_heads = 12 }", "does not divide hidden_size"},
     {"{ 'llama-tiny', num_key_value_heads = 3 }", "does not divide num_attention_heads"},
     {"{ 'llama-tiny', num_hidden_layers = 0 }", "expected a positive integer"},
@@ -92,7 +92,15 @@ static const struct {
     {"{ 'gpt2-tiny', is_causal = false }", "is_causal"},
     {"{ 'llama-tiny', pruned_heads = { ['1'] = { 0 } } }", "pruned_heads"},
     {"{ 'llama-tiny', rope_parameters = { rope_type = 'default' }, "
-     "rope_scaling = { rope_type = 'yarn', factor = 4.0 } }", "rope_scaling.rope_type"},
+     "rope_scaling = { rope_type = 'linear', factor = 4.0 } }", "rope_scaling.rope_type"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn' } }", "rope_scaling.factor"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn', factor = 4, beta_fast = -1 } }",
+     "rope_scaling.beta_fast\"]: yarn needs a number above 0"},
+    {"{ 'deepseek-v3', num_key_value_heads = 8 }", "8 is not num_attention_heads = 128"},
+    {"{ 'deepseek-v3', qk_rope_head_dim = 7 }", "must be even, got 7"},
+    {"{ 'deepseek-v3', q_lora_rank = 0 }", "expected a positive integer"},
+    {"{ 'deepseek-v3', scoring_func = 'softmax' }", "only \"sigmoid\""},
+    {"{ 'deepseek-v3', num_hidden_layers = 4 }", "experts, which are not built yet"},
     {"{ 'qwen3-tiny', use_sliding_window = true, "
      "layer_types = { 'full_attention', 'sliding_attention' } }", "sliding window"},
     {"{ 'gpt2-tiny', scale_attn_by_inverse_layer_idx = true }", "inverse_layer_idx"},

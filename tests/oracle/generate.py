@@ -27,6 +27,13 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0,
           "original_max_position_embeddings": 64}
 
 
+# Two pairs of eight lie in the band; cosines are multiplied by 1.02, the softmax scale of
+# DeepSeek by 1.23.
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "beta_fast": 4.0,
+        "beta_slow": 0.5, "mscale": 1.0, "mscale_all_dim": 0.8,
+        "original_max_position_embeddings": 32}
+
+
 def llama(**changes):
     return tf.LlamaForCausalLM(tf.LlamaConfig(**{**SIZES, "rms_norm_eps": 1e-5, **changes}))
 
@@ -43,6 +50,14 @@ def qwen3(**changes):
 FEW = dict(num_attention_heads=8, intermediate_size=64)
 
 
+def deepseek_v3(**changes):
+    """All layers dense: heads of 12 + 8 for q and k, of 10 for v."""
+    sizes = {**SIZES, "num_key_value_heads": 4, "first_k_dense_replace": 2,
+             "q_lora_rank": 24, "kv_lora_rank": 20, "qk_nope_head_dim": 12,
+             "qk_rope_head_dim": 8, "v_head_dim": 10}
+    return tf.DeepseekV3ForCausalLM(tf.DeepseekV3Config(**{**sizes, **changes}))
+
+
 def gpt2():
     return tf.GPT2LMHeadModel(tf.GPT2Config(
         vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32, attn_pdrop=0.0,
@@ -57,6 +72,14 @@ MODELS = {
     "qwen2": qwen2,
     "qwen3": qwen3,
     "gpt2": gpt2,
+    "llama_yarn": lambda: llama(head_dim=16, max_position_embeddings=128,
+                                rope_parameters={**YARN, "attention_factor": 1.1,
+                                                 "truncate": False}),
+    "deepseek_v3": lambda: deepseek_v3(max_position_embeddings=128, rope_parameters=YARN),
+    "deepseek_v3_no_lora": lambda: deepseek_v3(q_lora_rank=None, rope_interleave=False,
+                                               attention_bias=True, num_hidden_layers=4,
+                                               first_k_dense_replace=4,
+                                               tie_word_embeddings=True),
     "llama_one_kv": lambda: llama(**FEW, num_key_value_heads=1),
     "qwen3_two_kv": lambda: qwen3(**FEW, head_dim=8),
 }

@@ -109,11 +109,24 @@ def sample():
         vocab_size=40, n_embd=16, n_layer=2, n_head=4, n_positions=16, attn_pdrop=0.0,
         embd_pdrop=0.0, resid_pdrop=0.0, attn_implementation="eager")))
     uses(HERE / "steps_uses")
+    sizes.update(num_key_value_heads=4, first_k_dense_replace=2, q_lora_rank=12,
+                 kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5)
+    hub(HERE / "steps_deepseek_v3", tf.DeepseekV3ForCausalLM(tf.DeepseekV3Config(
+        **sizes, rope_parameters=yarn(10000.0, 4.0, 8))))
+
+
+def yarn(theta, factor, original, **keys):
+    return {"rope_type": "yarn", "rope_theta": theta, "factor": factor, "mscale": 1.0,
+            "mscale_all_dim": 0.7, "original_max_position_embeddings": original, **keys}
 
 
 def rope(r, head_dim):
     theta = r.choice([500.0, 10000.0, 1e6])
-    if r.random() < 0.5:
+    kind = r.random()
+    if kind < 0.25:
+        return yarn(theta, r.choice([2.0, 8.0]), r.choice([16, 64]),
+                    truncate=r.random() < 0.5, beta_fast=r.choice([2.0, 32.0]))
+    if kind < 0.6:
         return {"rope_type": "default", "rope_theta": theta}
     return {"rope_type": "llama3", "rope_theta": theta, "factor": r.choice([2.0, 8.0]),
             "low_freq_factor": 1.0, "high_freq_factor": r.choice([2.0, 4.0]),
@@ -124,7 +137,7 @@ def random_model(r):
     kv = r.choice([2, 4])
     heads, head_dim = kv * r.choice([1, 2]), r.choice([4, 8])
     vocab, layers = r.choice([37, 48, 64]), r.choice([2, 3, 4])
-    kind = r.choice(["llama", "qwen2", "qwen3", "gpt2"])
+    kind = r.choice(["llama", "qwen2", "qwen3", "gpt2", "deepseek_v3"])
     if kind == "gpt2":
         return tf.GPT2LMHeadModel(tf.GPT2Config(
             vocab_size=vocab, n_embd=heads * head_dim, n_layer=layers, n_head=heads,
@@ -138,6 +151,13 @@ def random_model(r):
                 max_position_embeddings=r.choice([16, 64]), pad_token_id=None,
                 rms_norm_eps=r.choice([1e-5, 1e-6]), tie_word_embeddings=r.random() < 0.5,
                 rope_parameters=rope(r, head_dim), attn_implementation="eager")
+    if kind == "deepseek_v3":
+        keys.update(num_key_value_heads=heads, first_k_dense_replace=layers,
+                    q_lora_rank=r.choice([None, 12]), kv_lora_rank=r.choice([8, 10]),
+                    qk_nope_head_dim=r.choice([3, 8]), qk_rope_head_dim=head_dim,
+                    v_head_dim=r.choice([4, 7]), rope_interleave=r.random() < 0.7,
+                    attention_bias=r.random() < 0.3)
+        return tf.DeepseekV3ForCausalLM(tf.DeepseekV3Config(**keys))
     if kind == "llama":
         if r.random() < 0.3:
             keys["head_dim"] = 2 * head_dim

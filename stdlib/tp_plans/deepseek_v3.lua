@@ -1,0 +1,14 @@
+-- deepseek_v3.lua - heads, ffn and vocabulary are cut. What leads to the latents is whole on
+-- each rank: they are narrow, and all heads read them. Its gradients are sums over the heads
+-- of all ranks.
+return {
+  ["embed_tokens"] = "embedding_rowwise",
+  ["layers.*.self_attn.q_proj"] = "colwise",
+  ["layers.*.self_attn.q_b_proj"] = "colwise",
+  ["layers.*.self_attn.kv_b_proj"] = "colwise",
+  ["layers.*.self_attn.o_proj"] = "rowwise",
+  ["layers.*.mlp.gate_proj"] = "colwise",
+  ["layers.*.mlp.up_proj"] = "colwise",
+  ["layers.*.mlp.down_proj"] = "rowwise",
+  ["lm_head"] = "colwise",
+}
