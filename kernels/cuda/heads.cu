@@ -1,9 +1,10 @@
-/* heads.cu - heads that are made of two parts, put together and taken apart. A thread takes
- * an element of the whole; those of a second part that all heads share are summed by one
- * thread each, over the heads in order. */
+/* heads.cu - heads that are made of two parts, put together and taken apart. A thread
+ * takes an element of the whole; those of a second part that all heads share are summed
+ * by one thread each, over the heads in order. */
 #include "kernel.cuh"
 
-/* whole(rows,H*(p+q)), first(rows,H*p), second(rows,H*q) or, if it is shared, (rows,q). */
+/* whole(rows,H*(p+q)), first(rows,H*p), second(rows,H*q); or, if it is shared,
+ * second(rows,q). */
 struct Parts {
   int64_t rows, heads, p, q;
   bool shared;

@@ -1,7 +1,7 @@
--- deepseek_v3.lua - DeepSeek-V3: multi-head latent attention. Queries, and keys with values,
--- go through a narrow latent with a norm of its own; of each head of q and k one part has no
--- rotation, and the other one, for k the same for all heads, has all of it. Heads of v have
--- a size of their own.
+-- deepseek_v3.lua - DeepSeek-V3: multi-head latent attention. Queries, and keys with
+-- values, go through a narrow latent with a norm of its own; of each head of q and k one
+-- part has no rotation, and the other one, for k the same for all heads, has all of it.
+-- Heads of v have a size of their own.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 local rope = require "weft.models.rope"

@@ -35,8 +35,8 @@ local function spelling(arch)
   return names
 end
 
--- The whole config of a model that comes from the plan; `dtype` is as in torch, `null` that
--- of JSON: "none" for a key whose default is not that.
+-- The whole config of a model that comes from the plan; `dtype` is as in torch, `null`
+-- that of JSON: "none" for a key whose default is not that.
 function export.whole(name, arch, c, dtype, null)
   local names, out = spelling(arch), {}
   for key, default in pairs(arch.defaults) do

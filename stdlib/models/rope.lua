@@ -118,8 +118,8 @@ local function add_yarn(a, c, p)
   end
 end
 
--- What DeepSeek multiplies the scale of the softmax by: q and k are longer by mscale in all
--- elements, those that do not turn too.
+-- What DeepSeek multiplies the scale of the softmax by: q and k are longer by mscale in
+-- all elements, those that do not turn too.
 function rope.softmax_scale(c)
   local p = parameters(c)
   if scaling_type(p) == "default" or not p.mscale_all_dim then return 1 end

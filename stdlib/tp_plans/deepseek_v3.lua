@@ -1,6 +1,6 @@
--- deepseek_v3.lua - heads, ffn and vocabulary are cut. What leads to the latents is whole on
--- each rank: they are narrow, and all heads read them. Its gradients are sums over the heads
--- of all ranks.
+-- deepseek_v3.lua - heads, ffn and vocabulary are cut. What leads to the latents is whole
+-- on each rank: they are narrow, and all heads read them. Its gradients are sums over the
+-- heads of all ranks.
 return {
   ["embed_tokens"] = "embedding_rowwise",
   ["layers.*.self_attn.q_proj"] = "colwise",

@@ -267,8 +267,8 @@ START_TEST(weights_with_a_row_too_many_do_not_fit) {
 }
 END_TEST
 
-/* As files of the hub have them: without the base's prefix, with buffers, and with the
- * tied embedding a second time. */
+/* As files of the hub have them: without the base's prefix, with buffers, with the tied
+ * embedding a second time, and with a module for a further token. */
 START_TEST(weights_of_the_hub) {
   float embed[20], other[20] = {0}, norm[3] = {1, 2, 3}, back[20];
   for (int i = 0; i < 20; i++) embed[i] = (float)i;
@@ -279,7 +279,9 @@ START_TEST(weights_of_the_hub) {
   StWrite t[] = {{"embed_tokens.weight", DT_F32, 2, {5, 4}, embed},
                  {"layers.0.self_attn.rotary_emb.inv_freq", DT_F32, 1, {3}, norm},
                  {"lm_head.weight", DT_F32, 2, {5, 4}, embed},
-                 {"norm.weight", DT_F32, 1, {3}, norm}};
+                 {"norm.weight", DT_F32, 1, {3}, norm},
+                 {"model.layers.61.eh_proj.weight", DT_F32, 1, {3}, norm},
+                 {"model.layers.61.mlp.up_proj.weight", DT_F32, 1, {3}, norm}};
   load(t, LEN(t), WEFT_OK);
   ck_assert_int_eq(run_get(run, STATE_PARAM, 0, back, &err), WEFT_OK);
   ck_assert_mem_eq(back, embed, sizeof embed);

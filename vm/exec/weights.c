@@ -1,8 +1,8 @@
 /* weights.c - which tensor of a file holds which parameter, and what does not fit.
  *
  * Files of the hub differ in small things: a base model's names lack the prefix of the
- * model with a head, old files hold buffers that are computed, and some repeat a tied
- * embedding as the head. */
+ * model with a head, old files hold buffers that are computed, some repeat a tied
+ * embedding as the head, and some have modules that predict further tokens. */
 #include "weights.h"
 
 #include <stdio.h>
@@ -95,6 +95,17 @@ static bool is_buffer(const char *name) {
   return false;
 }
 
+/* Whether it is of a module that predicts a further token. Those are numbered on from the
+ * layers, and have a projection that no layer has. */
+static bool is_further_token(const SafeTensors *s, const char *name) {
+  static const char layers[] = "model.layers.";
+  char projection[64];
+  if (strncmp(name, layers, sizeof layers - 1) != 0) return false;
+  int n = (int)(sizeof layers - 1 + strcspn(name + sizeof layers - 1, "."));
+  snprintf(projection, sizeof projection, "%.*s.eh_proj.weight", n, name);
+  return st_find(s, projection) != NULL;
+}
+
 /* The embedding that the head of a tied model reads; -1 if the model has a head. */
 static int tied_embedding(const Compiled *c) {
   int at = -1;
@@ -180,6 +191,7 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
     const SafeTensor *t = st_at(s, i);
     if (bsearch(&t, sorted, (size_t)n, sizeof *sorted, by_address)) continue;
     if (is_buffer(t->name)) continue;
+    if (is_further_token(s, t->name)) continue;
     if (tied >= 0 && strcmp(t->name, head) == 0) {
       const CompiledParam *p = &c->param[tied];
       (void)fits(p, head, (WeightSource){.t = t, .rows = p->dim[0]}, m);
