@@ -7,8 +7,9 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --steps N          take N steps instead of train.steps; the learning rate is as
                      in the plan
   --threads N        threads of each rank; default: the machine's share
-  --comm NAME        local, mpi or tcp; default: tcp where RANK and WORLD_SIZE are set,
-                     mpi under mpirun and srun, else local
+  --comm NAME        local, mpi, tcp or nccl; default: tcp where RANK and WORLD_SIZE are
+                     set, mpi under mpirun and srun, nccl for both with --device cuda,
+                     else local
   --device NAME      cpu or cuda: where the ranks compute (cpu)
   --procs N          start N processes on this machine, each of which is a rank
   --trace FILE       write what every rank did when, for Perfetto

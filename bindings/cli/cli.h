@@ -92,6 +92,9 @@ bool is_launched(void); /* by mpirun or the like */
 /* ---- procs.c ---- */
 /* weft run --procs: the exit code of all. */
 int run_procs(Cli *cli, Arena *arena);
+/* ---- gpus.c ---- */
+/* Sets --procs where the ranks of the plan are to have a GPU each. */
+weft_status procs_for_gpus(Cli *cli, Arena *arena, weft_error *e);
 
 /* ---- meet.c ---- */
 struct LaunchInfo;

@@ -83,6 +83,8 @@ static weft_status choose_comm(Training *t, int64_t *world) {
   if (!t->comm)
     return err_set(e, WEFT_EUSAGE, "--comm is %s, got \"%s\"", world_names(names),
                    t->cli->comm);
+  const DeviceKind *d = t->job.device ? t->job.device : device_kind(NULL, e);
+  TRY(world_suits(t->comm, d, e));
   *world = t->comm->processes ? info.size : 0;
   if (launched && *world == 0)
     return err_set(e, WEFT_EUSAGE,
@@ -243,6 +245,11 @@ static void clear_line(void *ud) {
 }
 
 int verb_run(Cli *cli, Arena *arena) {
+  weft_error e = {.rank = -1};
+  if (procs_for_gpus(cli, arena, &e) != WEFT_OK) {
+    complain("%s", e.text);
+    return weft_exit_code(e.code);
+  }
   if (cli->procs && !getenv("WEFT_PROCS")) return run_procs(cli, arena);
   Training t = {.cli = cli, .first = speaks(cli)};
   t.ckpt = (RunCkpt){

@@ -113,7 +113,9 @@ bool schema_required(const Field *f) {
 static void store_number(Check *c, const Field *f, double v) {
   char *p = (char *)c->plan + f->at;
   if (!f->size) return;
-  if (f->type == FIELD_NUM)
+  if (f->text)
+    *(const char **)p = arena_printf(c->arena, "%.0f", v);
+  else if (f->type == FIELD_NUM)
     *(double *)p = v;
   else if (f->type == FIELD_BOOL)
     *(bool *)p = v != 0;
@@ -220,6 +222,8 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     return;
   }
   const char *name = check_name(c, f->names, path, lua_tostring(c->L, idx));
+  if (name && f->text)
+    *(const char **)((char *)c->plan + f->at) = arena_str(c->arena, name);
   if (name && strcmp(f->key, "param_dtype") == 0) c->plan->dtype = dtype_named(name);
   if (name && strcmp(f->key, "state_dtype") == 0) c->plan->opt.state = dtype_named(name);
   if (name && strcmp(f->key, "reduce_dtype") == 0) c->plan->reduce = dtype_named(name);

@@ -16,6 +16,8 @@
 
 #include "tests/standin/standin.h"
 
+extern const WorldVtable weft_nccl_world;
+
 /* Each rank runs what it has queued in an order of its own. */
 static void order(uint64_t n, int rank) {
   Standin s = standin_usual;
@@ -93,10 +95,7 @@ END_TEST
 
 typedef struct Ranks {
   ToyOptions toy;
-  uint64_t seed, order;
-  const WorldKind *world;
-  int steps;
-  bool must_differ;
+  uint64_t seed, number, order;
 } Ranks;
 
 static RunOptions over_nccl(const Meet *m) {
@@ -152,11 +151,223 @@ START_TEST(meshes_agree) {
 }
 END_TEST
 
+static bool be_rank_of_random(const Meet *m, const void *arg) {
+  const Ranks *x = arg;
+  RunOptions run = over_nccl(m);
+  Text t = {0};
+  order(x->order, m->rank);
+  bool ok = parity_holds_on(device_standin(), &run, x->seed, x->number, 1, 1e-4, &t);
+  if (m->rank == 0 && !ok) fprintf(stderr, "order %d: %s", (int)x->order, t.s);
+  text_free(&t);
+  return ok || m->rank;
+}
+
+/* The first plans of more than one and at most six ranks. */
+START_TEST(random_plans_agree) {
+  Ranks x = {.seed = 11};
+  RandomPlan p;
+  int ranks = 0;
+  for (int found = 0; found <= _i; x.number++) {
+    random_plan(x.seed, x.number, &p);
+    ranks = p.tp * p.pp * p.dp;
+    found += ranks > 1 && ranks <= 6;
+  }
+  x.number--;
+  Forked f = forked(ranks, be_rank_of_random, &x);
+  all_end_well(&f, ranks);
+}
+END_TEST
+
+/* ---- waits that are missing ---- */
+
+/* A queue that does not wait for what an operation reads or writes, or a compute queue
+ * that does not wait for an operation: one of those of a rank, in every step. */
+static struct {
+  bool waits;
+  int rank;
+  uint64_t at, of, seen;
+  WorldVtable world;
+  CommVtable comm;
+  weft_status (*start)(Comm *, const CommOp *, int, DeviceEvent, weft_error *);
+  weft_status (*wait)(Comm *, int, weft_error *);
+  bool receives[1024]; /* by handle */
+} fault;
+
+static bool is_lost(bool wait) {
+  return wait == fault.waits && fault.of && fault.seen++ % fault.of == fault.at;
+}
+
+static weft_status lose_ready(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
+                              weft_error *e) {
+  fault.receives[handle] = op->coll != COLL_SEND;
+  bool lost = op->coll != COLL_RECV && is_lost(false);
+  return fault.start(c, op, handle, lost ? (DeviceEvent){0} : ready, e);
+}
+
+static weft_status lose_wait(Comm *c, int handle, weft_error *e) {
+  return fault.receives[handle] && is_lost(true) ? WEFT_OK : fault.wait(c, handle, e);
+}
+
+static weft_status join_with_fault(World *w, int rank, Device *d, const CommNeeds *needs,
+                                   Comm *c, weft_error *e) {
+  TRY(weft_nccl_world.join(w, rank, d, needs, c, e));
+  if (rank != fault.rank) return WEFT_OK;
+  fault.comm = *c->vt;
+  fault.start = c->vt->start, fault.wait = c->vt->wait;
+  fault.comm.start = lose_ready, fault.comm.wait = lose_wait;
+  c->vt = &fault.comm;
+  return WEFT_OK;
+}
+
+static const WorldVtable *load_fault(weft_error *e) {
+  fault.world = weft_nccl_world;
+  fault.world.join = join_with_fault;
+  return &fault.world;
+}
+
+/* Whether the ranks agree with the one. */
+static bool be_rank_with_fault(const Meet *m, const void *arg) {
+  const Ranks *x = arg;
+  WorldKind kind = *world_standin();
+  RunOptions run = over_nccl(m);
+  VerifyReport r;
+  weft_error e = {.rank = -1};
+  kind.load = load_fault;
+  run.world = &kind;
+  order(x->order, m->rank);
+  bool ok = agrees(m, &x->toy, &run, &r, &e);
+  if (e.code != WEFT_OK) fprintf(stderr, "%s\n", e.text);
+  return ok;
+}
+
+static bool shows(Ranks *x) {
+  for (x->order = 0; x->order < 20; x->order++) {
+    Forked f = forked(4, be_rank_with_fault, x);
+    for (int i = 0; i < 4; i++)
+      if (f.code[i]) return true;
+  }
+  return false;
+}
+
+enum { PLANTS = 10 };
+
+/* Spread over a step of two ranks, waits and events in turns. */
+START_TEST(a_missing_wait_shows) {
+  Ranks x = {.toy = small(2, 2, 1)};
+  x.toy.sp = true;
+  fault.waits = _i % 2;
+  fault.rank = _i / 2 % 2 * 3;
+  fault.of = 11;
+  fault.at = (uint64_t)_i;
+  ck_assert_msg(shows(&x), "%s %d of rank %d was not missed",
+                fault.waits ? "wait" : "event", _i, fault.rank);
+}
+END_TEST
+
+START_TEST(no_wait_is_missing) {
+  Ranks x = {.toy = small(2, 2, 1)};
+  fault.rank = 0, fault.of = 0;
+  x.order = 5;
+  Forked f = forked(4, be_rank_with_fault, &x);
+  all_end_well(&f, 4);
+}
+END_TEST
+
+/* ---- the program ---- */
+
+/* A copy of the program beside the modules for tests. */
+#define BESIDE                                                                           \
+  "cp $weft weft; ln -sf " WEFT_BINARY_DIR "/standin/weft_cuda.so " WEFT_BINARY_DIR      \
+  "/standin/weft_nccl.so .; exec env "
+#define RUN "./weft run plan.lua --device cuda --threads 1 --steps 2 "
+
+static void put_plan(void) {
+  static const char plan[] =
+      "local weft = require \"weft\"\n"
+      "return weft.plan {\n"
+      "  model = weft.model { \"llama\", hidden_size = 16, num_hidden_layers = "
+      "2,\n"
+      "    num_attention_heads = 2, intermediate_size = 16, vocab_size = 32 },\n"
+      "  mesh = { tp = 2, pp = 2 }, precision = \"f32\", comm = { timeout = 2 },\n"
+      "  batch = { global = 2, micro = 1, seq = 8 }, optimizer = weft.adamw { lr = 1e-2 "
+      "},\n"
+      "  data = weft.synthetic {}, train = { steps = 3, log_every = 1 },\n"
+      "}\n";
+  scratch_put("plan.lua", plan, strlen(plan));
+}
+
+static double loss_of(const Outcome *o) {
+  const char *at = strstr(o->out, "\"loss\":");
+  ck_assert_msg(o->code == 0 && at, "code %d: %s%s", o->code, o->out, o->err);
+  return atof(at + 7);
+}
+
+/* Four processes; they may also be those of four GPUs. */
+START_TEST(the_program_runs) {
+  static const char *const start[] = {RUN "--json --procs 4",
+                                      "WEFT_STANDIN=gpus=4 " RUN "--json"};
+  put_plan();
+  Outcome one = process_run(60, "$weft run plan.lua --threads 1 --steps 2 --json");
+  double want = loss_of(&one);
+  Outcome o = process_run(100, "sh -c '" BESIDE "%s'", start[_i]);
+  double got = loss_of(&o);
+  ck_assert_msg(got > want - 1e-4 * want && got < want + 1e-4 * want, "%g, not %g", got,
+                want);
+  ck_assert_msg(strstr(o.err, "4 ranks (nccl)") != NULL, "%s", o.err);
+}
+END_TEST
+
+static const struct {
+  const char *machine, *options, *says;
+  int code;
+} machines[] = {
+    {"gpus=2", "", "the plan's mesh has 4 ranks, but this machine has 2 GPUs", 2},
+    {"gpus=3", "--procs 4",
+     "at least 4 processes were started on this machine, which shows 3 GPUs", 2},
+    {"sms=2", "--procs 4", "more than the 2 multiprocessors of the GPU", 2},
+    {"sms=30", "--procs 4 --set nccl.group_ctas=16",
+     "more than the 30 multiprocessors of the GPU", 2},
+    {"nccl=21003", "--procs 4", "NCCL 2.10 is too old; weft needs 2.18 or newer", 2},
+    {"nccl_error=9", "--procs 4", "remote error: the stand-in was told to fail", 1},
+    {"nccl_init=1", "--procs 4", "NCCL: a communicator over ", 1},
+    {"nccl_hang=9", "--procs 4", "no progress for ", 1},
+};
+
+START_TEST(what_fails_is_told) {
+  put_plan();
+  Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_JOIN_S=4 WEFT_STANDIN=%s " RUN "%s'",
+                          machines[_i].machine, machines[_i].options);
+  ck_assert_msg(strstr(o.err, machines[_i].says) != NULL, "%s", o.err);
+  ck_assert_int_eq(o.code, machines[_i].code);
+}
+END_TEST
+
+START_TEST(no_module_is_told) {
+  put_plan();
+  Outcome o = process_run(60, "sh -c 'cp $weft weft; ln -sf " WEFT_BINARY_DIR
+                              "/standin/weft_cuda.so .; exec " RUN "--procs 4'");
+  ck_assert_msg(strstr(o.err, "--comm nccl is not there: weft_nccl.so is built where the "
+                              "CUDA toolkit and NCCL") != NULL,
+                "%s", o.err);
+  ck_assert_int_eq(o.code, 2);
+}
+END_TEST
+
 static void add_tests(Suite *s) {
   TCase *tc = tcase_create("standin");
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, engine, 0, LEN(good));
   tcase_add_loop_test(tc, meshes_agree, 0, LEN(meshes));
+  tcase_add_loop_test(tc, random_plans_agree, 0, 2);
+  tcase_add_test(tc, no_wait_is_missing);
+  tcase_add_loop_test(tc, a_missing_wait_shows, 0, PLANTS);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("program");
+  tcase_set_timeout(tc, 120);
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_loop_test(tc, the_program_runs, 0, 2);
+  tcase_add_loop_test(tc, what_fails_is_told, 0, LEN(machines));
+  tcase_add_test(tc, no_module_is_told);
   suite_add_tcase(s, tc);
 }
 

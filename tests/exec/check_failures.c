@@ -1,6 +1,6 @@
 /* check_failures.c - of four processes that train, one is killed, stopped, or finds a
  * value that is no number: all end soon, not with success, and one message names who it
- * was. Under mpirun, and over TCP without it.
+ * was. Under mpirun, over TCP without it, and over a stand-in of NCCL.
  *
  * WEFT_FAILURES=N (./dev failures N) lets N of them happen, at other moments, and wants
  * each to end within the limit and five seconds. */
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "tests/lib/device_plans.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/mpirun.h"
 #include "tests/lib/toy.h"
@@ -77,14 +78,16 @@ static bool train(Toy *toy, const RunOptions *o, const Fate *f, weft_error *e) {
   return st == WEFT_OK;
 }
 
-static bool be_rank(const char *world, const Meet *m, const Fate *f) {
+static bool be_rank(const WorldKind *world, const DeviceKind *device, const Meet *m,
+                    const Fate *f) {
   Toy toy;
   weft_error e = {.rank = -1};
   bool told = false;
   ToyOptions t = toy_default();
   t.layers = 2, t.micro = 2, t.microbatches = 2, t.tied = true;
   t.tp = 2, t.pp = 2;
-  RunOptions o = {.world = world_kind(world, NULL),
+  t.device = device;
+  RunOptions o = {.world = world,
                   .settings.meet = m,
                   .threads = 1,
                   .patience_s = LIMIT_S,
@@ -100,11 +103,20 @@ int fail_child(int argc, char **argv);
 int fail_child(int argc, char **argv) {
   Fate f = {
       .kind = (Kind)atoi(argv[2]), .rank = atoi(argv[3]), .delay_us = atoi(argv[4])};
-  return be_rank("mpi", NULL, &f) ? EXIT_SUCCESS : EXIT_FAILURE;
+  return be_rank(world_kind("mpi", NULL), NULL, NULL, &f) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static bool over_tcp(const Meet *m, const void *fate) {
-  return be_rank("tcp", m, fate);
+  return be_rank(world_kind("tcp", NULL), NULL, m, fate);
+}
+
+/* Over stand-ins of CUDA's runtime and of NCCL. */
+static bool over_nccl(const Meet *m, const void *fate) {
+#ifdef WEFT_EMULATED_CUDA
+  return be_rank(world_standin(), device_standin(), m, fate);
+#else
+  return over_tcp(m, fate);
+#endif
 }
 
 /* ---- the parent ---- */
@@ -136,15 +148,17 @@ static void in_time(const char *text) {
   ck_assert_msg(took <= LIMIT_S + MORE_S, "%.1f s:\n%s", took, text);
 }
 
-/* All kinds, all ranks, both worlds; then other moments. */
+typedef enum { BY_TCP, BY_NCCL, BY_MPI, WAYS } Way;
+
+/* All kinds, all ranks, all worlds; then other moments. */
 START_TEST(one_rank_fails) {
   Fate f = {.kind = (Kind)(_i % KINDS),
             .rank = _i / KINDS % RANKS,
             .delay_us = _i * 7919 % 20000};
   char what[64];
-  bool tcp = (_i / KINDS / RANKS + _i) % 2;
-  if (tcp) {
-    Forked o = forked(RANKS, over_tcp, &f);
+  Way way = (Way)((_i / KINDS / RANKS + _i / KINDS + _i) % WAYS);
+  if (way != BY_MPI) {
+    Forked o = forked(RANKS, way == BY_TCP ? over_tcp : over_nccl, &f);
     in_time(o.text);
     for (int i = 0; i < RANKS; i++)
       ck_assert_msg(o.code[i] != 0, "rank %d ends well:\n%s", i, o.text);

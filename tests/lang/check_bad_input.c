@@ -65,6 +65,10 @@ static const Case usage[] = {
      "weft: --tolerance takes a positive number, got \"inf\"\n"},
     {"run base.lua --comm nvlink", 2,
      "weft: --comm is local, mpi, tcp or nccl, got \"nvlink\"\n"},
+    {"run base.lua --comm nccl", 2,
+     "~weft: --comm nccl moves memory of GPUs, but device cpu computes in that of the "
+     "host; "
+     "add --device cuda"},
     {"run base.lua --comm mpi", 2,
      "weft: this is one process that no launcher has started, but the plan's mesh (tp=2) "
      "has 2 ranks: start mpirun -n 2 weft run base.lua, or leave --comm out\n"},
@@ -91,7 +95,8 @@ static const Case usage[] = {
 static const Case plans[] = {
     {"check base.lua --set optimizer.stochastic_rounding=true", 1,
      "~optimizer.stochastic_rounding: averages in f32 are not rounded"},
-    {"check base.lua --set optimizer.state_dtype=bf16 --set optimizer.post_validation=true",
+    {"check base.lua --set optimizer.state_dtype=bf16 --set "
+     "optimizer.post_validation=true",
      1, "~optimizer.post_validation: keeps averages in f32 only"},
     {"check base.lua --set 'precision={param_dtype=\"bf16\",init_scale=8}'", 1,
      "~precision.init_scale: gradients of bf16 are not scaled"},
@@ -398,9 +403,10 @@ START_TEST(files_that_are_no_weights) {
                  "model: error: holds neither model.safetensors nor "
                  "model.safetensors.index.json\n"});
   remove(scratch_path("model/config.json"));
-  expect(&(Case){run, 1,
-                 "hf.lua:5: error: plan.model: model/config.json: cannot be opened: No such "
-                 "file or directory\n1 error\n"});
+  expect(
+      &(Case){run, 1,
+              "hf.lua:5: error: plan.model: model/config.json: cannot be opened: No such "
+              "file or directory\n1 error\n"});
 }
 END_TEST
 

@@ -12,7 +12,6 @@ return weft.plan {
   tp_plan   = { ["layers.*.mlp"] = "moe_tp_experts" },
   batch     = { global = 4, seq = 64 },
   expect    = { peak_gib = weft.at_most(80) },
-  nccl      = false,
 }
 --> bad_later.lua:7: error: plan.mesh.ep: ep = 4 is not built yet (models without experts are built)
 --> bad_later.lua:8: error: plan.cp.comm: "a2a+p2p" is not built yet ("allgather", "a2a" and "ring" are built)

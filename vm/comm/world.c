@@ -59,6 +59,21 @@ const WorldKind *world_default(bool processes, bool meets, bool host) {
   return &kinds[i];
 }
 
+weft_status world_suits(const WorldKind *k, const DeviceKind *d, weft_error *e) {
+  if (!d->host && k->host)
+    return err_set(
+        e, WEFT_EUSAGE,
+        "--comm %s moves memory of the host only, not that of device %s; run all "
+        "ranks in one process (--comm local), processes with --comm nccl, or on the cpu",
+        k->name, d->name);
+  if (d->host && k->device)
+    return err_set(e, WEFT_EUSAGE,
+                   "--comm %s moves memory of GPUs, but device %s computes in that of the "
+                   "host; add --device cuda, or leave --comm out",
+                   k->name, d->name);
+  return WEFT_OK;
+}
+
 /* ---- a world over another ---- */
 
 static void close_under(World *w) {

@@ -98,6 +98,8 @@ const WorldKind *world_default(bool processes, bool meets, bool host);
 /* "local, mpi, tcp or nccl" */
 const char *world_names(char buf[64]);
 
+/* WEFT_EUSAGE if it does not move memory of this device. */
+weft_status world_suits(const WorldKind *k, const DeviceKind *d, weft_error *e);
 weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
                         const WorldOptions *told, weft_error *e);
 weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,

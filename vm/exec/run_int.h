@@ -94,6 +94,11 @@ static inline const char *run_part(const Run *r) {
   return r->evaluates ? "the evaluation after " : "";
 }
 
+/* ---- world_options.c ---- */
+enum { RUN_SETTINGS = 64 };
+/* The options of the run with what the plan says; `setting` is room for its list. */
+WorldOptions run_world_options(const Run *r, WorldSetting setting[RUN_SETTINGS]);
+
 /* ---- step.c ---- */
 /* Reads the rows that the ranks of this process need of samples first .. first + n - 1,
  * one for each row of a step; rows from `n` on are left as they are. */

@@ -184,7 +184,9 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   int size = r->c->mesh.world;
   if (w != r->worker) return WEFT_OK;
-  TRY(world_start(&r->world, r->kind, &r->alloc, size, &r->settings, e));
+  WorldSetting setting[RUN_SETTINGS];
+  WorldOptions told = run_world_options(r, setting);
+  TRY(world_start(&r->world, r->kind, &r->alloc, size, &told, e));
   for (int i = 0; i < r->nworker; i++)
     r->worker[i].rank = r->world.rank + i;
   if (r->world.size != size)
@@ -229,17 +231,6 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
 static weft_status open_device(Run *r, weft_error *e) {
   const DeviceKind *k = r->c->device;
   if (k->host) TRY(check_memory(r, r->world.node, e));
-  if (!k->host && r->kind->host)
-    return err_set(
-        e, WEFT_EUSAGE,
-        "--comm %s moves memory of the host only, not that of device %s; run all "
-        "ranks in one process (--comm local), processes with --comm nccl, or on the cpu",
-        r->kind->name, k->name);
-  if (k->host && r->kind->device)
-    return err_set(e, WEFT_EUSAGE,
-                   "--comm %s moves memory of GPUs, but device %s computes in that of the "
-                   "host; add --device cuda, or leave --comm out",
-                   r->kind->name, k->name);
   r->device = k->load(e);
   if (r->device) return WEFT_OK;
   return e && e->code ? e->code : WEFT_EUSAGE;
@@ -247,6 +238,7 @@ static weft_status open_device(Run *r, weft_error *e) {
 
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   r->kind = o->world ? o->world : world_default(false, false, r->c->device->host);
+  TRY(world_suits(r->kind, r->c->device, e));
   TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
   TRY(agree_at_start(r, o->fact, o->nfact, e));

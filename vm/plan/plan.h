@@ -199,6 +199,16 @@ typedef struct ExpectRange {
 } ExpectRange;
 #define EXPECT_TOLERANCE 0.01
 
+/* Settings of the library, each as text; NULL: not given. */
+typedef struct NcclPlan {
+  int group_ctas, pair_ctas; /* 0: chosen when ranks join */
+#define INTEGER(key, variable, lo, hi, doc) const char *key;
+#define SWITCH(key, variable, doc)          const char *key;
+#define WORD(key, variable, words, doc)     const char *key;
+#define WORDS(key, variable, doc)           const char *key;
+#include "nccl.def"
+} NcclPlan;
+
 typedef struct Plan {
   const char *name, *file;
   Cluster cluster;
@@ -222,6 +232,7 @@ typedef struct Plan {
   int64_t steps, log_every;
   int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */
   double comm_timeout;           /* seconds; 0: see watchdog_patience */
+  NcclPlan nccl;
   uint64_t seed;
 } Plan;
 
