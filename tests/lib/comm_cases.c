@@ -177,6 +177,11 @@ static void put_in_place(const Peer *p, const Case *k, CommOp *op, char *whole) 
   op->out = k->coll == COLL_REDUCE_SCATTER ? piece : whole;
 }
 
+static bool is_exact(const Peer *p, const Case *k) {
+  uint64_t bytes = k->count * (uint64_t)dtype_size(k->dtype);
+  return p->exact || (p->exact_from && bytes >= p->exact_from);
+}
+
 static bool try_case(Peer *p, const Case *k) {
   size_t room = (size_t)dtype_size(k->dtype) * (k->count * (size_t)p->n + 1);
   char *in = malloc(room), *out = malloc(room);
@@ -188,7 +193,7 @@ static bool try_case(Peer *p, const Case *k) {
                .count = k->count};
   if (k->in_place) put_in_place(p, k, &op, in);
   case_input(k, p->n, p->rank, (void *)op.in);
-  bool ok = op_run(p, op) && case_matches(k, p->n, p->rank, op.out, p->exact);
+  bool ok = op_run(p, op) && case_matches(k, p->n, p->rank, op.out, is_exact(p, k));
   free(in);
   free(out);
   return ok;

@@ -9,6 +9,7 @@
 static bool scene(World *w, const Scenario *s) {
   Needs room;
   Peer p = {.rank = w->rank, .n = w->size, .exact = str_eq(w->vt->name, "tcp")};
+  if (str_eq(w->vt->name, "mpi")) p.exact_from = 1 << 17;
   Setup setup = s->setup;
   setup.n = w->size;
   err_clear(&p.e);

@@ -10,7 +10,8 @@
 
 typedef struct Peer {
   int rank, n;
-  bool exact;                    /* sums have the bits of group order */
+  bool exact;                    /* sums have the bits of group order, */
+  uint64_t exact_from;           /* or those of so many bytes and more; 0: no others */
   Comm c;
   weft_error e;
   void *arg;

@@ -1,15 +1,13 @@
 /* mpi_module.c - the MPI engine: nonblocking collectives, one communicator per group.
  *
- * The only file that includes mpi.h; built as weft_mpi.so, which exports one symbol. One
+ * Large sums are its own (mpi_sum.c). Built as weft_mpi.so, which exports one symbol. One
  * rank per process and one thread that calls. Progress happens inside of MPI calls, so a
  * rank that computes may delay others, and a rank that waits for anything does not. */
 #include <limits.h>
-#include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "world.h"
-#include "reduce.h"
+#include "mpi_int.h"
 
 enum { RUN_FAILED = 1 }; /* the exit code that belongs to WEFT_ERUN */
 /* For another process to say why all end, and to end all. */
@@ -29,6 +27,8 @@ typedef struct MpiGroup {
   MPI_Comm comm; /* MPI_COMM_NULL for a group of one or none */
   int n;
   char name[32];
+  bool sums; /* this engine makes large ones: */
+  MpiSum sum;
 } MpiGroup;
 
 /* The requests of a handle: one, unless the operation is larger than the limit. */
@@ -39,6 +39,7 @@ typedef struct Handle {
   const char *from;
   size_t bytes;
   const char *what, *where; /* "all_reduce", "tp": for messages */
+  bool sums, done;          /* it is one of MpiSum; which is through */
 } Handle;
 
 typedef struct MpiEndpoint {
@@ -83,7 +84,7 @@ static void must(MpiWorld *w, int rc, const char *what) {
 
 /* ---- types and reductions ---- */
 
-static MPI_Datatype mpi_type(DType t) {
+MPI_Datatype mpi_type(DType t) {
   switch (t) {
   case DT_F32:
     return MPI_FLOAT;
@@ -306,6 +307,26 @@ static weft_status start_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Sums are moved inside of start and wait: whoever waits for one operation helps all. */
+static weft_status move_sums(MpiEndpoint *p, weft_error *e) {
+  for (int i = 0; i < p->ngroup; i++)
+    if (p->group[i].sums && p->group[i].sum.waiting)
+      MPI(p->w, mpi_sum_move(&p->group[i].sum));
+  return WEFT_OK;
+}
+
+static bool any_sum(const MpiEndpoint *p) {
+  bool any = false;
+  for (int i = 0; i < p->ngroup; i++)
+    any |= p->group[i].sums && p->group[i].sum.waiting;
+  return any;
+}
+
+static bool is_own_sum(const MpiGroup *g, const CommOp *op, size_t size) {
+  return g->sums && (op->coll == COLL_ALL_REDUCE || op->coll == COLL_REDUCE_SCATTER) &&
+         op->count * size >= MPI_SUM_LEAST;
+}
+
 static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                          weft_error *e) {
   MpiEndpoint *p = c->ctx;
@@ -329,6 +350,12 @@ static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent read
       memcpy(op->out, op->in, op->count * part.size);
     if (g->n == 1) return WEFT_OK;
     h->where = g->name;
+    h->sums = is_own_sum(g, op, part.size);
+    if (h->sums) {
+      p->group[op->group].sum.limit = w->limit;
+      MPI(w, mpi_sum_start(&p->group[op->group].sum, op, &h->done));
+      return WEFT_OK;
+    }
     part.comm = g->comm;
     part.n = g->n;
     MPI(w, MPI_Comm_rank(g->comm, &part.rank));
@@ -342,7 +369,17 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   MpiEndpoint *p = c->ctx;
   assert(handle < p->nhandle);
   Handle *h = &p->handle[handle];
-  int rc = MPI_Waitall(h->n, h->req, MPI_STATUSES_IGNORE);
+  int rc = MPI_SUCCESS;
+  TRY(move_sums(p, e));
+  for (int done = 0; rc == MPI_SUCCESS && !done && any_sum(p);) {
+    TRY(move_sums(p, e));
+    if (h->sums)
+      done = h->done;
+    else
+      rc = MPI_Testall(h->n, h->req, &done, MPI_STATUSES_IGNORE);
+  }
+  if (rc == MPI_SUCCESS) rc = MPI_Waitall(h->n, h->req, MPI_STATUSES_IGNORE);
+  h->sums = false;
   h->n = 0;
   if (h->to) memcpy(h->to, h->from, h->bytes);
   h->to = NULL;
@@ -354,6 +391,8 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
 static void leave(Comm *c) {
   MpiEndpoint *p = c->ctx;
   const weft_alloc *a = p->w->alloc;
+  for (int i = 0; p->group && i < p->ngroup; i++)
+    if (p->group[i].sums) mpi_sum_free(&p->group[i].sum, a);
   for (int i = 0; p->group && i < p->ngroup; i++)
     if (p->group[i].comm != MPI_COMM_NULL) MPI_Comm_free(&p->group[i].comm);
   for (int i = 0; p->handle && i < p->nhandle; i++) {
@@ -376,7 +415,7 @@ static const CommVtable mpi_comm = {
 /* ---- joining ---- */
 
 static weft_status connect(MpiWorld *w, MpiGroup *g, const CommGroup *from, int i,
-                           weft_error *e) {
+                           int nhandle, weft_error *e) {
   MPI_Group all, some;
   g->n = from->n;
   snprintf(g->name, sizeof g->name, "%s", from->name ? from->name : "?");
@@ -387,6 +426,11 @@ static weft_status connect(MpiWorld *w, MpiGroup *g, const CommGroup *from, int 
   MPI(w, MPI_Group_free(&some));
   MPI(w, MPI_Group_free(&all));
   MPI(w, MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN));
+  int me;
+  MPI(w, MPI_Comm_rank(g->comm, &me));
+  g->sums = mpi_sum_serves(from);
+  if (g->sums && !mpi_sum_new(&g->sum, w->alloc, g->comm, g->n, me, nhandle))
+    return err_set(e, WEFT_ENOMEM, "no memory for the sums of %s", g->name);
   return WEFT_OK;
 }
 
@@ -411,7 +455,7 @@ static weft_status join(World *world, int rank, Device *d, const CommNeeds *need
   for (int i = 0; p->handle && i < nhandle; i++)
     p->handle[i].req = &p->handle[i].one, p->handle[i].cap = 1;
   for (int i = 0; st == WEFT_OK && i < ngroup; i++)
-    st = connect(w, &p->group[i], &needs->group[i], i, e);
+    st = connect(w, &p->group[i], &needs->group[i], i, nhandle, e);
   if (st != WEFT_OK) leave(c);
   return st;
 }
