@@ -35,10 +35,13 @@ at most batch.seq tokens.
 
   --ckpt DIR         parameters of a checkpoint, or of the latest one of a folder
   --weights DIR      parameters of safetensors files; default: those of weft.hf
-  --prompt TEXT      of a model of bytes (weft.text), or with a tokenizer
+  --prompt TEXT      of a model of bytes (weft.text), or with a tokenizer; may be given
+                     several times: one continuation after the other
   --tokenizer FILE   a tokenizer.json; default: that beside the weights
   --tokens 1,2,3     ids of tokens, of any model
-  --max-tokens N     so many more; default: 100, or what batch.seq leaves
+  --max-tokens N     so many more; default: 100, or what batch.seq leaves. A token that is
+                     an eos_token_id of the model's folder ends it earlier
+  --stop TEXT        ends before this text; may be given several times
   --temperature T    logits are divided by it; default: 1
   --top-k K          only among the K likeliest
   --top-p P          only among the fewest that have this probability together

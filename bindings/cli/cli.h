@@ -50,7 +50,9 @@ typedef struct Cli {
   int64_t procs;
   int64_t steps, threads, rank, ranks, width; /* -1: not given */
   double tolerance, memory; /* memory: GiB, 0: not given */
-  const char *ckpt, *weights, *prompt, *tokens, *tokenizer; /* of what is sampled */
+  const char *ckpt, *weights, *tokens, *tokenizer; /* of what is sampled */
+  const char *prompt[CLI_LIST], *until[CLI_LIST];
+  int nprompt, nuntil;
   int64_t max_tokens, top_k, seed; /* -1: not given */
   double temperature, top_p; /* 0: not given */
   bool greedy;
@@ -87,6 +89,7 @@ int verb_repl(Cli *cli, Arena *arena);
 int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
+int launched_ranks(void); /* of all processes, else 1 */
 bool is_launched(void); /* by mpirun or the like */
 
 /* ---- procs.c ---- */

@@ -67,14 +67,20 @@ static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *
   return WEFT_OK;
 }
 
-weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *dir,
+weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
                          const SafeTensors *weights, weft_error *e) {
-  *x = (ExportFolder){.out = {.dir = dir, .like = weights, .dtype = DT_ACT}};
+  *x = (ExportFolder){.out = {.like = weights, .dtype = DT_ACT}};
   x->out.file = x->file;
   if (cli->shard_size) TRY(read_size(cli->shard_size, &x->out.shard_bytes, e));
   if (cli->dtype) TRY(read_dtype(cli->dtype, &x->out.dtype, e));
   DType dtype = x->out.dtype == DT_ACT && !weights ? DT_F32 : x->out.dtype;
-  TRY(list_files(x, j, dtype, e));
+  return list_files(x, j, dtype, e);
+}
+
+weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *dir,
+                         const SafeTensors *weights, weft_error *e) {
+  TRY(export_files(x, j, cli, weights, e));
+  x->out.dir = dir;
   /* A run of days shall not end at a folder that was there before it. */
   return folder_free(dir, e);
 }

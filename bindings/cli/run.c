@@ -43,6 +43,12 @@ bool is_launched(void) {
   return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK && info.kind != LAUNCH_NONE;
 }
 
+int launched_ranks(void) {
+  LaunchInfo info;
+  weft_status st = launch_detect(get_env, NULL, &info, NULL);
+  return st == WEFT_OK && info.kind != LAUNCH_NONE ? info.size : 1;
+}
+
 /* ---- starting ---- */
 
 /* The ranks that were started are those that the mesh can have. This says how to start

@@ -5,6 +5,7 @@
 
 #include "bindings/api/resume.h"
 #include "bindings/object/format.h"
+#include "vm/ckpt/ckpt_weights.h"
 
 /* ---- what is told ---- */
 
@@ -73,6 +74,19 @@ weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
 
 /* ---- writing ---- */
 
+/* Of save_consolidated; called by the thread that has written the checkpoint. */
+static weft_status weights(void *ud, const char *ckpt, const char *to, weft_error *e) {
+  RunCkpt *r = ud;
+  Ckpt *from;
+  uint64_t read;
+  WeightsOutOptions o = r->weights.out;
+  o.dir = to;
+  TRY(ckpt_open(ckpt, &from, e));
+  weft_status st = ckpt_weights(from, r->job->compiled, &o, &read, e);
+  ckpt_close(from);
+  return st;
+}
+
 weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
   Job *j = r->job;
   const Checkpointing *how = &j->plan.checkpoint;
@@ -92,8 +106,10 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
                     .nfact = r->nfact,
                     .from = r->from,
                     .end = end,
+                    .weights = weights,
                     .say = say,
                     .ud = r};
+  if (how->consolidated) TRY(export_files(&r->weights, j, r->cli, s->weights, &j->e));
   TRY(saver_open(s->run, &o, &r->saver, &j->e));
   r->cli->heed(SIGTERM);
   r->cli->heed(SIGUSR1);
@@ -114,6 +130,7 @@ weft_status run_ckpt_end(RunCkpt *r, weft_status st) {
   if (r->saver && st == WEFT_OK) st = saver_finish(r->saver, &r->job->e);
   saver_close(r->saver);
   ckpt_close(r->from);
+  export_end(&r->weights);
   if (r->plan_text) mem_free(NULL, r->plan_text, r->plan_bytes + 1);
   r->saver = NULL, r->from = NULL, r->plan_text = NULL;
   return st;

@@ -3,6 +3,7 @@
 #define WEFT_RUN_CKPT_H
 
 #include "cli.h"
+#include "export.h"
 #include "vm/ckpt/save.h"
 #include "vm/exec/session.h"
 
@@ -14,6 +15,7 @@ typedef struct RunCkpt {
   void *ud;
   Ckpt *from;          /* NULL: the run begins */
   Saver *saver;        /* NULL: the plan writes none */
+  ExportFolder weights; /* what is beside them in the folders of save_consolidated */
   const RunFact *fact; /* of this run */
   int nfact;
   int signal; /* that has ended the run, its state saved; 0: none */

@@ -443,6 +443,23 @@ static void checkpoint_dir(Check *c, int idx, const char *path) {
     check_type(c, path, "the name of a folder", idx);
 }
 
+/* As NeMo AutoModel has it. */
+static void save_consolidated(Check *c, int idx, const char *path) {
+  Consolidated *to = &c->plan->checkpoint.consolidated;
+  int type = lua_type(c->L, idx);
+  if (type != LUA_TBOOLEAN && type != LUA_TSTRING) {
+    check_type(c, path, "\"final\", \"every\" or false", idx);
+    return;
+  }
+  const char *name = type == LUA_TBOOLEAN ? lua_toboolean(c->L, idx) ? "every" : "false"
+                                          : lua_tostring(c->L, idx);
+  name = check_name(c, "false final every", path, name);
+  if (name)
+    *to = name[0] == 'e'   ? CONSOLIDATED_EVERY
+          : name[1] == 'i' ? CONSOLIDATED_FINAL
+                           : CONSOLIDATED_NEVER;
+}
+
 /* model's value is looked at after all other fields, in model.c. */
 void field_other(Check *c, const Field *f, int idx, const char *path) {
   static const FieldCheck own[] = {
@@ -461,6 +478,7 @@ void field_other(Check *c, const Field *f, int idx, const char *path) {
       {"gpu", gpu_name},
       {"layout", layout},
       {"dir", checkpoint_dir},
+      {"save_consolidated", save_consolidated},
       {NULL, NULL},
   };
   const FieldCheck *const all[] = {own, strategy_fields};

@@ -37,6 +37,10 @@ static Outcome run(int code, const char *args) {
   return o;
 }
 
+static const char *listed(const char *dir) {
+  return process_run(20, "sh -c 'ls %s | tr \"\\n\" \" \"'", dir).out;
+}
+
 /* The column of losses of printed steps. */
 static const char *losses(const char *out) {
   const char *s = "";
@@ -71,6 +75,50 @@ START_TEST(auto_begins_where_there_is_nothing) {
   has(o.err, "there is no checkpoint yet: the run begins");
   o = run(2, "--resume nowhere");
   has(o.err, "nowhere: error: there is no checkpoint");
+}
+END_TEST
+
+/* Those of each checkpoint that is kept, or of the last one: the files of --export. */
+START_TEST(weights_beside_checkpoints) {
+  run(0, "--set checkpoint.save_consolidated=every --set checkpoint.keep=2 --export end");
+  ck_assert_str_eq(
+      listed("runs"),
+      "latest step-00000004 step-00000006 weights-00000004 weights-00000006 ");
+  Outcome o = process_run(20, "diff -r runs/weights-00000006 end");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  o = process_run(20, "diff -q runs/weights-00000004/model.safetensors "
+                      "runs/weights-00000006/model.safetensors");
+  ck_assert_int_eq(o.code, 1);
+  run(0, "--set checkpoint.save_consolidated=final --set checkpoint.dir=f");
+  ck_assert_str_eq(listed("f"),
+                   "latest step-00000002 step-00000004 step-00000006 weights-00000006 ");
+  /* Steps that are taken again have their weights written again; what an end has left
+   * half is removed. */
+  o = process_run(20, "sh -c 'mkdir f/weights-00000002.77-0.tmp; "
+                      "echo half >f/weights-00000002.77-0.tmp/model.safetensors; "
+                      "echo old >f/weights-00000006/model.safetensors'");
+  ck_assert_int_eq(o.code, 0);
+  run(0, "--resume f/step-00000004 --set checkpoint.save_consolidated=true "
+         "--set checkpoint.dir=f");
+  ck_assert_str_eq(listed("f"),
+                   "latest step-00000002 step-00000004 step-00000006 weights-00000006 ");
+  o = process_run(20, "diff -r f/weights-00000006 end");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  o = run(1, "--set checkpoint.save_consolidated=often");
+  has(o.err, "unknown value \"often\"");
+}
+END_TEST
+
+/* The checkpoint is whole, and the run goes on. */
+START_TEST(weights_that_cannot_be_written_are_a_warning) {
+  Outcome o = process_run(20, "sh -c 'mkdir -p runs/weights-00000002.0-0.tmp/x "
+                              "runs/weights-00000002/x'");
+  o = run(0, "--set checkpoint.save_consolidated=every --set checkpoint.keep=0");
+  has(o.err, "warning: the weights of step 2 were not written beside its checkpoint: "
+             "runs/weights-00000002: exists and is not empty");
+  has(o.err, "checkpoint of step 6 in runs");
+  o = process_run(20, "ls runs/step-00000002/manifest.json runs/weights-00000006");
+  ck_assert_msg(o.code == 0, "%s", o.err);
 }
 END_TEST
 
@@ -191,11 +239,14 @@ END_TEST
 /* One of them is told; all save the same step. */
 START_TEST(a_signal_to_one_process_ends_all) {
   if (!mpirun_present()) return;
-  Process p = process_start(90, MPIRUN " $weft run plan.lua --threads 1 --steps 100000000 "
-                                       "--set checkpoint.every=0", 2);
+  Process p = process_start(90,
+                            MPIRUN " $weft run plan.lua --threads 1 --steps 100000000 "
+                                   "--set checkpoint.every=0",
+                            2);
   ck_assert(process_wait_for(&p, p.out, "step      3/"));
-  Outcome k = process_run(10, "sh -c 'read -r a b </proc/%d/task/%d/children; kill -USR1 $b'",
-                          (int)p.pid, (int)p.pid);
+  Outcome k =
+      process_run(10, "sh -c 'read -r a b </proc/%d/task/%d/children; kill -USR1 $b'",
+                  (int)p.pid, (int)p.pid);
   Outcome o = process_end(&p);
   ck_assert_msg(k.code == 0 && o.code != 0, "%d %d: %s", k.code, o.code, o.err);
   has(o.err, "checkpoint of step ");
@@ -280,6 +331,8 @@ Suite *ckpt_run_suite(void) {
   tcase_add_checked_fixture(c, setup, scratch_teardown);
   tcase_add_test(c, a_run_goes_on);
   tcase_add_test(c, auto_begins_where_there_is_nothing);
+  tcase_add_test(c, weights_beside_checkpoints);
+  tcase_add_test(c, weights_that_cannot_be_written_are_a_warning);
   tcase_add_test(c, another_run_is_refused);
   tcase_add_test(c, checkpoints_are_listed_and_checked);
   tcase_add_test(c, checkpoints_are_converted_and_compared);

@@ -199,6 +199,39 @@ START_TEST(the_same_seed_the_same_text) {
 }
 END_TEST
 
+/* A folder like the oracle's with another generation_config.json. */
+static const char *ends_with(const char *generation) {
+  const char *dir = scratch_path("ends");
+  Outcome o = process_run(20, "sh -c 'rm -rf %s; cp -r " ORACLE "llama %s'", dir, dir);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  scratch_put("ends/generation_config.json", generation, strlen(generation));
+  return dir;
+}
+
+/* As generate() does: the token is the last one. */
+START_TEST(an_eos_ends_a_text) {
+  Outcome o =
+      process_run(60, "sh -c '" SAMPLE "--greedy --tokens 1,2 --max-tokens 9'", "llama");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  char all[200], *third = all;
+  snprintf(all, sizeof all, "%s", o.out);
+  for (int i = 0; i < 3; i++)
+    third = strchr(third, ',') + 1;
+  *strpbrk(third, ",\n") = 0;
+  const char *eos = arena_printf(scratch_arena, "{\"eos_token_id\": [95, %s]}", third);
+  o = process_run(60,
+                  "sh -c '" SAMPLE "--weights %s --greedy --tokens 1,2 --max-tokens 9'",
+                  "llama", ends_with(eos));
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_int_le(strlen(o.out), strlen(all) + 1);
+  ck_assert_msg(strncmp(all, o.out, strlen(o.out) - 1) == 0, "%s, %s", all, o.out);
+  o = process_run(60, "sh -c '" SAMPLE "--weights %s --greedy --tokens 1'", "llama",
+                  ends_with("{\"eos_token_id\": \"</s>\"}"));
+  ck_assert_msg(o.code == 2 && strstr(o.err, "\"eos_token_id\" is not the id of a token"),
+                "%s", o.err);
+}
+END_TEST
+
 /* From a run to its text. */
 START_TEST(a_text_from_a_checkpoint) {
   const char *plan = WEFT_SOURCE_DIR "/plans/quickstart.lua";
@@ -218,6 +251,32 @@ START_TEST(a_text_from_a_checkpoint) {
                   "--quiet --set mesh.tp=1",
                   plan);
   ck_assert_str_eq(o.out, all + 5);
+  /* Up to a text, which two of its tokens make; and of several prompts. */
+  o = process_run(60,
+                  "$weft sample %s --ckpt ck --prompt ROMEO --max-tokens 9 --greedy "
+                  "--quiet --stop nowhere --stop '%.2s'",
+                  plan, all + 8);
+  const char *at = strstr(all + 5, arena_printf(scratch_arena, "%.2s", all + 8));
+  ck_assert_str_eq(o.out,
+                   arena_printf(scratch_arena, "%.*s\n", (int)(at - all - 5), all + 5));
+  o = process_run(
+      60,
+      "$weft sample %s --ckpt ck --prompt JULIET --prompt ROMEO --max-tokens 9 "
+      "--greedy --json",
+      plan);
+  json_t *j = json_loads(o.out, 0, NULL);
+  json_t *list = json_object_get(json_object_get(j, "result"), "samples");
+  ck_assert_int_eq(json_array_size(list), 2);
+  const json_t *second = json_array_get(list, 1);
+  ck_assert_str_eq(json_string_value(json_object_get(second, "ended")), "length");
+  ck_assert_str_eq(arena_printf(scratch_arena, "%s\n",
+                                json_string_value(json_object_get(second, "text"))),
+                   all + 5);
+  json_decref(j);
+  o = process_run(60, "sh -c 'RANK=0 WORLD_SIZE=2 $weft sample %s --ckpt ck --prompt a'",
+                  plan);
+  ck_assert_msg(o.code == 2 && strstr(o.err, "a launcher has started 2 processes"), "%s",
+                o.err);
 }
 END_TEST
 
@@ -263,6 +322,7 @@ START_TEST(what_is_wrong_with_a_request) {
                {"--tokens 1,96", "token 96 is not below the vocabulary of 96"},
                {"--tokens 1 --max-tokens 16",
                 "1 tokens of the prompt and 16 more: the plan trains"},
+               {"--tokens 1 --stop a", "--stop is a text, and the tokens of this plan"},
                {"--tokens 1 --top-p 1.5", "--top-p is a probability"},
                {"--tokens 1 --greedy --top-k 3", "--greedy leaves no choice"},
                {"--tokens 1 --ckpt a --weights b", "give --ckpt or --weights, not both"},
@@ -290,6 +350,7 @@ Suite *decode_suite(void) {
   tcase_add_test(tc, by_probability);
   tcase_add_test(tc, greedy_as_hugging_face);
   tcase_add_test(tc, the_same_seed_the_same_text);
+  tcase_add_test(tc, an_eos_ends_a_text);
   tcase_add_test(tc, a_text_from_a_checkpoint);
   tcase_add_test(tc, a_text_through_a_tokenizer);
   tcase_add_test(tc, what_is_wrong_with_a_request);

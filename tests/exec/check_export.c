@@ -1,6 +1,6 @@
 /* check_export.c - weights of a run as Hugging Face files: what was read comes out again
  * to the byte, on every mesh; what was trained is what a gather gives; and transformers
- * computes the same loss from the files. */
+ * computes the same loss and the same logits from the files. */
 #include <check.h>
 #include <math.h>
 #include <signal.h>
@@ -435,6 +435,38 @@ static const char *random_model(int kind, unsigned seed) {
                       kind == 1 ? ", tie_word_embeddings = true" : ", head_dim = 8");
 }
 
+/* The logits of 16 tokens one after another, with the parameters of the run. */
+static void write_logits(Fixture *f, const char *file) {
+  static const char *const folders[] = {WEFT_SOURCE_DIR, scratch_dir};
+  LangOptions o = {.data = folders, .ndata = LEN(folders)};
+  RunOptions ro = {.threads = 1};
+  Job j;
+  Run *run;
+  weft_status st = job_load(&j, scratch_arena, &o, scratch_path("plan.lua"));
+  if (st == WEFT_OK) st = job_decode(&j, 16);
+  need(st, &j.e, "decode");
+  need(run_open(&j.plan, j.compiled, &ro, &run, &j.e), &j.e, "open");
+  for (int i = 0; i < j.compiled->nparam; i++) {
+    const CompiledParam *p = &j.compiled->param[i], *q = f->job.compiled->param;
+    float *value = malloc((size_t)param_count(p) * sizeof *value);
+    int from = 0;
+    while (strcmp(q[from].name, p->name))
+      from++;
+    need(run_get(f->run, STATE_PARAM, from, value, &j.e), &j.e, p->name);
+    need(run_set(run, STATE_PARAM, i, value, &j.e), &j.e, p->name);
+    free(value);
+  }
+  int64_t vocab = j.compiled->vocab;
+  float *logits = malloc(16 * (size_t)vocab * sizeof *logits);
+  for (int i = 0; i < 16; i++)
+    need(run_decode(run, i * 5 % 64, i, logits + i * vocab, &j.e), &j.e, "a token");
+  StWrite t = {"logits", DT_F32, 2, {16, vocab}, logits};
+  need(st_write(NULL, file, &t, 1, &j.e), &j.e, file);
+  free(logits);
+  run_close(run);
+  job_free(&j);
+}
+
 /* The loss that the run computes from the weights it has exported. */
 static double export_and_step(const char *model, int vocab, const char *dir) {
   Fixture f;
@@ -453,6 +485,7 @@ static double export_and_step(const char *model, int vocab, const char *dir) {
   WeightsFile file = {"config.json", config.s, config.n};
   write_out(&f, dir, (WeightsOutOptions){.dtype = DT_ACT, .file = &file, .nfile = 1});
   text_free(&config);
+  write_logits(&f, arena_printf(scratch_arena, "%s.logits", scratch_path(dir)));
   for (int i = 0; i < 8 * 16; i++)
     tokens[i] = i * 5 % vocab, labels[i] = i * 3 % vocab;
   need(run_step_tokens(f.run, tokens, labels, 5, &r, &f.job.e), &f.job.e, "step");
@@ -460,7 +493,7 @@ static double export_and_step(const char *model, int vocab, const char *dir) {
   return r.loss;
 }
 
-START_TEST(transformers_computes_the_same_loss) {
+START_TEST(transformers_computes_the_same) {
   const char *python = getenv("WEFT_TRANSFORMERS");
   if (!python) {
     puts("skipped: WEFT_TRANSFORMERS names no python with torch and transformers");
@@ -478,11 +511,13 @@ START_TEST(transformers_computes_the_same_loss) {
   ck_assert_msg(o.code == 0, "%s", o.err);
   const char *at = o.out;
   for (int i = 0; i < LEN(want); i++) {
-    char *end;
-    double got = strtod(at, &end);
-    ck_assert_msg(end != at && fabs(got - want[i]) <= 1e-5 * fabs(want[i]),
+    double got, apart;
+    int n = 0;
+    ck_assert_int_eq(sscanf(at, "%lf %lf%n", &got, &apart, &n), 2);
+    ck_assert_msg(fabs(got - want[i]) <= 1e-5 * fabs(want[i]),
                   "model %d: %.9g in transformers, %.9g here", i, got, want[i]);
-    at = end;
+    ck_assert_msg(apart <= 1e-5, "model %d: logits are %g apart", i, apart);
+    at += n;
   }
   text_free(&command);
 }
@@ -503,7 +538,7 @@ Suite *export_suite(void) {
   tcase_add_test(t, a_run_exports_at_its_end);
   tcase_add_test(t, checkpoints_are_exported);
   tcase_add_test(t, processes_write_one_folder);
-  tcase_add_test(t, transformers_computes_the_same_loss);
+  tcase_add_test(t, transformers_computes_the_same);
   suite_add_tcase(s, t);
   return s;
 }

@@ -2,6 +2,7 @@
  * process, then its manifest on the first one. */
 #include "save.h"
 
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -36,6 +37,7 @@ struct Saver {
   double begun;
   weft_status st; /* what the thread met */
   weft_error e;
+  weft_error weights; /* ... when it wrote weights for others */
 };
 
 /* What a process knows after a step. */
@@ -76,9 +78,26 @@ static weft_status write_files(Saver *s) {
   return WEFT_OK;
 }
 
+static bool wants_weights(const Saver *s) {
+  Consolidated when = s->o.plan->checkpoint.consolidated;
+  return s->o.weights && (when == CONSOLIDATED_EVERY ||
+                          (when == CONSOLIDATED_FINAL && s->m.step == s->o.end));
+}
+
+/* From the files that are there now. Without it the checkpoint is what it is. */
+static void write_weights(Saver *s) {
+  const char *dir = s->o.plan->checkpoint.dir;
+  char from[PATH_MAX], to[PATH_MAX];
+  snprintf(from, sizeof from, "%s/step-%08lld", dir, (long long)s->m.step);
+  snprintf(to, sizeof to, "%s/" WEIGHTS_NAME "%08lld", dir, (long long)s->m.step);
+  store_drop_weights(dir, s->m.step);
+  (void)s->o.weights(s->o.ud, from, to, &s->weights);
+}
+
 static weft_status write_manifest(Saver *s) {
   const char *dir = s->o.plan->checkpoint.dir;
   TRY(store_commit(&s->disk, dir, &s->m, &s->e));
+  if (wants_weights(s)) write_weights(s);
   return store_prune(dir, s->o.plan->checkpoint.keep, &s->e);
 }
 
@@ -100,6 +119,7 @@ static void start_phase(Saver *s, SavePhase p) {
   s->phase = p;
   s->st = WEFT_OK;
   err_clear(&s->e);
+  err_clear(&s->weights);
   atomic_store(&s->done, false);
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &old);
@@ -144,6 +164,10 @@ static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
     say(s, false, "checkpoint of step %lld in %s (%.1f s)", (long long)s->m.step,
         s->o.plan->checkpoint.dir, now_s() - s->begun);
   }
+  if (s->weights.code)
+    say(s, true,
+        "the weights of step %lld were not written beside its checkpoint: %s: %s",
+        (long long)s->m.step, s->weights.file, s->weights.text);
   return WEFT_OK;
 }
 

@@ -28,6 +28,15 @@ static bool is_step(const char *name, bool temporary) {
   return digits >= 8 && digits < 19 && str_eq(s + digits, temporary ? TEMPORARY : "");
 }
 
+/* What is left of a folder of weights whose writing or removing was interrupted:
+ * "weights-00000100.1234-0.tmp". */
+static bool is_weights_part(const char *name) {
+  size_t n = strlen(name), m = strlen(WEIGHTS_NAME);
+  if (strncmp(name, WEIGHTS_NAME, m) != 0 || n < m + 8) return false;
+  size_t digits = strspn(name + m, "0123456789");
+  return digits >= 8 && name[m + digits] == '.' && str_eq(name + n - 4, TEMPORARY);
+}
+
 /* What file_write leaves behind if it is killed: "latest.1234-0.tmp". */
 static bool is_latest_part(const char *name) {
   size_t n = strlen(name), m = strlen(LATEST_NAME);
@@ -52,6 +61,15 @@ void store_drop(const char *path) {
   remove_folder(path);
 }
 
+void store_drop_weights(const char *dir, int64_t step) {
+  Text path = {0}, away = {0};
+  text_printf(&path, "%s/" WEIGHTS_NAME "%08lld", dir, (long long)step);
+  text_printf(&away, "%s.0-0" TEMPORARY, path.s ? path.s : "");
+  if (!path.oom && !away.oom && rename(path.s, away.s) == 0) remove_folder(away.s);
+  text_free(&path);
+  text_free(&away);
+}
+
 void store_clean(const char *dir) {
   DIR *d = opendir(dir);
   Text path = {0};
@@ -60,7 +78,7 @@ void store_clean(const char *dir) {
     path.n = 0;
     text_printf(&path, "%s/%s", dir, x->d_name);
     if (path.oom) break;
-    if (is_step(x->d_name, true)) remove_folder(path.s);
+    if (is_step(x->d_name, true) || is_weights_part(x->d_name)) remove_folder(path.s);
     if (is_latest_part(x->d_name)) unlink(path.s);
   }
   text_free(&path);
@@ -300,6 +318,7 @@ static weft_status prune(Prune *p) {
       return err_file(p->e, WEFT_EFILE, path, 0, "cannot be removed: %s",
                       strerror(errno));
     remove_folder(away);
+    store_drop_weights(p->dir, list.at[i].step);
   }
   return WEFT_OK;
 }

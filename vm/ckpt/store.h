@@ -6,6 +6,7 @@
 #include "shard.h"
 
 #define LATEST_NAME "latest"
+#define WEIGHTS_NAME "weights-"
 
 /* A checkpoint whose manifest can be read. */
 typedef struct StoreEntry {
@@ -32,10 +33,12 @@ weft_status store_make(Disk *d, const char *dir, weft_error *e);
 void store_clean(const char *dir);
 /* Removes a temporary folder. */
 void store_drop(const char *path);
+/* Removes the weights of a checkpoint, if there are any: first their name. */
+void store_drop_weights(const char *dir, int64_t step);
 /* The manifest goes into the temporary folder, which then becomes the checkpoint, and the
  * latest one. */
 weft_status store_commit(Disk *d, const char *dir, const Manifest *m, weft_error *e);
-/* Removes all but the last `keep` (0: none) and the latest. */
+/* Removes all but the last `keep` (0: none) and the latest, and the weights beside them. */
 weft_status store_prune(const char *dir, int64_t keep, weft_error *e);
 
 /* Whether a checkpoint is one of the folder's. */

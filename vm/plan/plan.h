@@ -141,10 +141,14 @@ typedef struct DataSpec {
 } DataSpec;
 
 /* When a run writes its state, and where; see vm/ckpt/ckpt.h. */
+/* Whether weights are written for others beside checkpoints: beside none, the last, all. */
+typedef enum { CONSOLIDATED_NEVER, CONSOLIDATED_FINAL, CONSOLIDATED_EVERY } Consolidated;
+
 typedef struct Checkpointing {
   const char *dir;               /* NULL: nowhere */
   int64_t every, keep;           /* steps; 0: at the end only. Last ones that stay; 0: all */
   bool async;                    /* steps go on while it is written */
+  Consolidated consolidated;
 } Checkpointing;
 
 typedef struct Batch {
