@@ -150,6 +150,27 @@ static const char *ckpt(int code, const char *args) {
   return arena_printf(scratch_arena, "%s%s", o.out, o.err);
 }
 
+/* Other data for validation change no step, but what evaluations say. */
+START_TEST(other_validation_data_are_told) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+      "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
+      "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
+      "  data = weft.synthetic { val = weft.synthetic { vocab = tonumber(weft.vars.v) } "
+      "},\n"
+      "  train = { steps = 4, eval_every = 2, eval_batches = 1 },\n"
+      "  checkpoint = { dir = 'runs', every = 2 } }\n";
+  scratch_put("plan.lua", plan, strlen(plan));
+  run(0, "-D v=16 --steps 2");
+  Outcome o = run(0, "-D v=16 --steps 3 --resume auto");
+  ck_assert_ptr_null(strstr(o.err, "data for validation"));
+  o = run(0, "-D v=8 --resume auto");
+  has(o.err, "data for validation: ");
+  has(o.err, "evaluations are of other samples than before");
+}
+END_TEST
+
 START_TEST(checkpoints_are_listed_and_checked) {
   run(0, "");
   const char *s = ckpt(0, "ls runs");
@@ -334,6 +355,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, weights_beside_checkpoints);
   tcase_add_test(c, weights_that_cannot_be_written_are_a_warning);
   tcase_add_test(c, another_run_is_refused);
+  tcase_add_test(c, other_validation_data_are_told);
   tcase_add_test(c, checkpoints_are_listed_and_checked);
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));

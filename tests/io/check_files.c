@@ -1,12 +1,14 @@
 /* check_files.c - what may be read and what may not: kinds of files, sizes, folders,
  * files that change while they are read, JSON that would not fit into memory. */
 #include <check.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/fuzz_files.h"
 #include "tests/lib/fuzz_io.h"
 #include "tests/lib/scratch.h"
 #include "vm/io/io.h"
@@ -344,6 +346,35 @@ START_TEST(broken_files_are_errors) {
 }
 END_TEST
 
+/* What libFuzzer came upon: ./dev fuzz-io begins with it. */
+START_TEST(files_that_were_found) {
+  const FuzzTarget *t = fuzz_target(_i);
+  FuzzFile *f = calloc(1, sizeof *f);
+  Text report = {0};
+  char dir[512];
+  struct dirent *x;
+  *f = (FuzzFile){.folder = scratch_dir};
+  t->make(f, 0); /* what lies beside it */
+  snprintf(dir, sizeof dir, WEFT_SOURCE_DIR "/tests/fuzz/corpus/%s", t->name);
+  DIR *d = opendir(dir);
+  ck_assert_ptr_nonnull(d);
+  int n = 0;
+  for (; (x = readdir(d)); n++) {
+    FILE *in = x->d_name[0] == '.'
+                   ? NULL
+                   : fopen(arena_printf(scratch_arena, "%s/%s", dir, x->d_name), "rb");
+    if (!in) continue;
+    f->n = fread(f->s, 1, sizeof f->s, in);
+    fclose(in);
+    fuzz_read(t, f, &report);
+    ck_assert_msg(!report.n, "%s/%s: %s", t->name, x->d_name, report.s);
+  }
+  ck_assert_int_gt(n, 2);
+  closedir(d);
+  free(f);
+}
+END_TEST
+
 Suite *files_suite(void);
 Suite *files_suite(void) {
   Suite *s = suite_create("files");
@@ -363,6 +394,10 @@ Suite *files_suite(void) {
   tcase_add_test(t, a_look_tells_data_apart);
   tcase_add_test(t, json_is_bounded);
   tcase_add_test(t, broken_files_are_errors);
+  int targets = 0;
+  while (fuzz_target(targets))
+    targets++;
+  tcase_add_loop_test(t, files_that_were_found, 0, targets);
   suite_add_tcase(s, t);
   return s;
 }
