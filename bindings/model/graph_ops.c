@@ -27,6 +27,10 @@ static const OpKeys op_keys[] = {
     {OP_split_heads, 2, {"head_dim", "head_part"}},
     {OP_join_heads, 2, {"head_dim", "head_part"}},
     {OP_attention, 1, {"head_dim", "scale", "value_dim"}},
+    {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "scale"}},
+    {OP_expert_counts, 1, {"experts"}},
+    {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
+    {OP_permute, 1, {"experts", "capacity", "drop"}},
     {OP_ce_max, 1, {"vocab"}},
     {OP_ce_sum, 1, {"vocab"}},
 };
@@ -42,8 +46,14 @@ typedef struct AttrField {
 static const AttrField attr_fields[] = {
     INT(layout), INT(head_dim), INT(n),      INT(kind),         INT(vocab),
     REAL(eps),   REAL(scale),   REAL(theta), INT(rope_original), REAL(rope_factor),
+<<<<<<< HEAD
     REAL(rope_low), REAL(rope_high), INT(value_dim), INT(head_part), INT(rotary_dim),
     INT(rotary_from), INT(interleaved), REAL(rope_scale), INT(yarn),
+=======
+    REAL(rope_low), REAL(rope_high), INT(value_dim), INT(experts), INT(topk), INT(score),
+    INT(norm_topk), INT(groups), INT(topk_group), INT(drop), REAL(capacity), REAL(aux),
+    REAL(z),
+>>>>>>> f27a6b5 (Ops of mixture of experts: router, rows to experts and back, grouped products)
 };
 #undef INT
 #undef REAL
@@ -155,7 +165,12 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
 static int results_of(int code, const OpAttr *attr) {
   switch (code) {
   case OP_split: return attr->n;
+<<<<<<< HEAD
   case OP_split_heads: return 2;
+=======
+  case OP_route: return 2;
+  case OP_permute: return 3;
+>>>>>>> f27a6b5 (Ops of mixture of experts: router, rows to experts and back, grouped products)
   default: return 1;
   }
 }

@@ -65,6 +65,27 @@ void gemm_init(Gemm *g, const GemmShape *s, int threads) {
     found = try_module(g, modules[i].file);
 }
 
+void gemm_init_many(Gemm *g, const GemmShape *s, int threads) {
+  init_plain(g, s, threads);
+  if (s->m * s->n * s->k <= SMALL) return;
+  for (int i = 0; i < LEN(modules) && !g->api; i++)
+    g->api = open_api(modules[i].file, &g->module);
+  CpuLevel level;
+  (void)cpu_level(&level, NULL);
+  if (g->api && level < cpu_best()) g->api->limit(level);
+}
+
+void gemm_run_as(Gemm *g, const GemmShape *s, const void *a, const void *b, void *c,
+                 bool accumulate, void *work) {
+  if (s->m == 0 || s->n == 0) return;
+  if (!g->api || s->k == 0)
+    g->set->gemm_plain(s, g->threads, a, b, c, accumulate);
+  else if (s->in == DT_F32)
+    g->api->multiply(s, g->threads, a, b, c, s->n, accumulate);
+  else
+    g->set->gemm_blocks(s, g->api, g->threads, work, a, b, c, accumulate);
+}
+
 weft_status gemm_init_from(Gemm *g, const char *backend, const GemmShape *s, int threads,
                            weft_error *e) {
   init_plain(g, s, threads);

@@ -48,6 +48,11 @@ weft_status gemm_init_from(Gemm *g, const char *backend, const GemmShape *s, int
                            weft_error *e);
 /* Whether the backend is here; then `text` (may be NULL) names its library. */
 bool gemm_has(const char *backend, char *text, size_t size);
+/* For products of many shapes, the largest of which is `s`: gemm_run_as has work of
+ * gemm_work(s) and allocates nothing, either. */
+void gemm_init_many(Gemm *g, const GemmShape *s, int threads);
+void gemm_run_as(Gemm *g, const GemmShape *s, const void *a, const void *b, void *c,
+                 bool accumulate, void *work);
 void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate,
               void *work);
 void gemm_end(Gemm *g);

@@ -21,7 +21,8 @@ typedef void ReleaseFn(Device *dev, KernelArgs *a);
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) extern RunFn cpu_##name;
 #include "vm/graph/ops.def"
 extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_rope,
-    prepare_attention;
+    prepare_attention, prepare_grouped_linear, prepare_grouped_linear_dx,
+    prepare_grouped_linear_dw;
 extern ReleaseFn release_gemm;
 
 /* ---- element types ---- */
@@ -116,6 +117,12 @@ static inline void each_part(const Device *dev, const KernelArgs *a, int64_t n,
 /* A grain for rows of c elements: a thread is worth some 10,000 elements. */
 INLINE int64_t row_grain(int64_t c) { return MAX(1, 8192 / MAX(c, 1)); }
 enum { ELEMENT_GRAIN = 8192, COLUMN_GRAIN = 32 };
+
+/* A choice of an expert, as it is sorted by weight where some are dropped (experts.c). */
+typedef struct Choice {
+  float weight;
+  int32_t at;
+} Choice;
 
 /* The gradient's norm is summed in at most so many blocks (step.c). */
 enum { SQNORM_BLOCKS = 256 };

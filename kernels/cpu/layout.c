@@ -17,6 +17,10 @@ void cpu_copy(Device *dev, const KernelArgs *a) {
   each_part(dev, a, count_of(&a->out[0]), ELEMENT_GRAIN, copy_part);
 }
 
+/* The same elements with other dimensions. */
+void cpu_tokens(Device *dev, const KernelArgs *a) { cpu_copy(dev, a); }
+void cpu_untokens(Device *dev, const KernelArgs *a) { cpu_copy(dev, a); }
+
 /* ---- split, concat ---- a row of the whole is the rows of its pieces, side by side */
 
 static void move_rows(const KTensor *whole, const KTensor *piece, int n, bool join,

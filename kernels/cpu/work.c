@@ -14,10 +14,16 @@ static uint64_t attention_dx(const KernelArgs *a) {
 }
 
 /* y(rows,O) = x(rows,I) w; dx(rows,I) = dy(rows,O) w^T; dW(O,I) = dy^T x for layout 0,
- * dW(I,O) = x^T dy for layout 1. */
+ * dW(I,O) = x^T dy for layout 1. Of grouped ones the product of an expert that has all
+ * rows. */
 GemmShape gemm_of(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0], *y = &a->out[0];
   GemmShape s = {.in = x->dtype, .out = y->dtype};
+  if (op == OP_grouped_linear_dw) {
+    s.m = last_dim(&a->in[1]), s.n = last_dim(x), s.k = rows_of(x);
+    s.ta = true;
+    return s;
+  }
   if (op == OP_linear_dw) {
     int64_t i = last_dim(x), o = last_dim(&a->in[1]);
     bool turned = a->attr->layout == 0;
@@ -25,7 +31,8 @@ GemmShape gemm_of(int op, const KernelArgs *a) {
     s.ta = true;
   } else {
     s.m = rows_of(x), s.n = last_dim(y), s.k = last_dim(x);
-    s.tb = a->attr->layout == (op == OP_linear_dx);
+    s.tb = op == OP_grouped_linear || (op != OP_grouped_linear_dx &&
+                                       a->attr->layout == (op == OP_linear_dx));
   }
   return s;
 }
@@ -39,12 +46,15 @@ uint64_t gemm_work(const GemmShape *s) {
 }
 
 static bool is_product(int op) {
-  return op == OP_linear || op == OP_linear_dx || op == OP_linear_dw;
+  return op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
+         op == OP_grouped_linear || op == OP_grouped_linear_dx || op == OP_grouped_linear_dw;
 }
 
 uint64_t cpu_work(int op, const KernelArgs *a) {
   if (op == OP_attention_dx || op == OP_attention_part_dx) return attention_dx(a);
   if (op == OP_sqnorm) return SQNORM_BLOCKS * sizeof(double);
+  if (op == OP_permute && a->attr->drop == DROP_PROBS)
+    return (uint64_t)count_of(&a->in[1]) * sizeof(Choice);
   if (!is_product(op)) return 0;
   GemmShape s = gemm_of(op, a);
   return gemm_work(&s);

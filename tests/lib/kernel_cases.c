@@ -87,6 +87,7 @@ const KernelCase kernel_case[] = {
    {.head_dim = 9, .scale = 0.3f, .value_dim = 51}, 0},
   {OP_attention, "x 1,65,384 x 1,130,384 x 1,130,256", "x 1,65,256 f 1,65,2",
    {.head_dim = 192, .scale = 0.07f, .n = 2, .value_dim = 128}, 1},
+<<<<<<< HEAD
   {OP_attention_part, "x 2,50,40 x 2,50,20 x 2,50,20", "f 2,50,40 f 2,50,4",
    {.head_dim = 10, .scale = 0.3f, .n = 3}, 1},
   {OP_attention_part, "x 1,128,64 x 1,128,32 x 1,128,32 f 1,128,64 f 1,128,4",
@@ -104,6 +105,41 @@ const KernelCase kernel_case[] = {
    {.head_dim = 6, .value_dim = 10, .scale = 0.3f, .n = 2, .mirror = 1, .step = 1}, 0},
   {OP_attention_part, "x 1,33,8 x 1,33,8 x 1,33,8 f 1,33,8 f 1,33,2",
    "f 1,33,8 f 1,33,2", {.head_dim = 4, .scale = 0.5f, .n = 2, .step = 1}, 0},
+=======
+  {OP_tokens, "x 2,3,5", "x 6,5", {0}, 0},
+  {OP_untokens, "x 6,5", "x 2,3,5", {0}, 0},
+  {OP_router_logits, "x 1,1 w 1,1", "f 1,1", {0}, 0},
+  {OP_router_logits, "x 70,301 w 12,301", "f 70,12", {0}, 0},
+  {OP_route, "f 5,4", "f 5,2 t4 5,2", {.topk = 2, .scale = 1, .norm_topk = 1}, 0},
+  {OP_route, "f 90,60", "f 90,8 t60 90,8", {.topk = 8, .scale = 1}, 0},
+  {OP_route, "f 90,60", "f 90,8 t60 90,8", {.topk = 8, .scale = 1, .norm_topk = 1}, 0},
+  {OP_route, "f 90,60 b 60", "f 90,8 t60 90,8",
+   {.topk = 8, .scale = 2.5f, .norm_topk = 1, .score = SCORE_SIGMOID}, 0},
+  {OP_route, "f 90,60 b 60", "f 90,8 t60 90,8",
+   {.topk = 8, .scale = 2.5f, .norm_topk = 1, .score = SCORE_SIGMOID, .groups = 6,
+    .topk_group = 3}, 0},
+  {OP_route, "f 30,12 b 12", "f 30,3 t12 30,3",
+   {.topk = 3, .scale = 0.5f, .score = SCORE_SIGMOID}, 0},
+  {OP_expert_counts, "t9 7,3 l50 7", "f 10", {.experts = 9}, 0},
+  {OP_expert_load, "t9 7,3", "f 9", {0}, 0},
+  {OP_expert_load, "t130 700,8", "f 130", {0}, 0},
+  {OP_router_loss, "f 50,12 v 13", "f 1", {.topk = 3, .n = 60, .aux = 900, .z = 7}, 0},
+  {OP_router_loss, "f 50,12 v 13", "f 1",
+   {.topk = 3, .n = 60, .aux = 900, .z = 7, .score = SCORE_SIGMOID}, 0},
+  {OP_permute, "x 1,1 t1 1,1 v 1,1", "x 1,1 t1 2 t1 1,1", {.experts = 1}, 0},
+  {OP_permute, "x 70,301 t12 70,3 v 70,3", "x 210,301 t1 13 t1 70,3", {.experts = 12}, 0},
+  {OP_permute, "x 20,7 t12 20,3 v 20,3", "x 60,7 t1 5 t1 20,3",
+   {.experts = 12, .cut = 1}, 2},
+  {OP_permute, "x 70,9 t6 70,3 v 70,3", "x 210,9 t1 7 t1 70,3",
+   {.experts = 6, .capacity = 0.8f, .drop = DROP_POSITION}, 0},
+  {OP_permute, "x 70,9 t6 70,3 v 70,3", "x 210,9 t1 7 t1 70,3",
+   {.experts = 6, .capacity = 0.8f, .drop = DROP_PROBS}, 0},
+  {OP_grouped_linear, "x 1,1 w 1,1,1 o1 2", "x 1,1", {0}, 0},
+  {OP_grouped_linear, "x 40,7 w 5,9,7 o40 6", "x 40,9", {0}, 0},
+  {OP_grouped_linear, "x 300,130 w 4,70,130 o290 5", "x 300,70", {0}, 0},
+  {OP_combine, "x 6,5 v 3,2 r6 3,2", "x 3,5", {0}, 0},
+  {OP_combine, "x 210,301 v 70,3 r210 70,3", "x 70,301", {0}, 0},
+>>>>>>> f27a6b5 (Ops of mixture of experts: router, rows to experts and back, grouped products)
   {OP_attention_step, "x 1,1,4 x 1,1,4 x 1,1,4 i1 1,1", "x 1,1,4 x 1,1,4 x 1,1,4",
    {.head_dim = 4, .scale = 0.5f, .n = 1}, 0},
   {OP_attention_step, "x 3,1,30 x 3,1,10 x 3,1,10 i7 3,1", "x 3,1,30 x 3,7,10 x 3,7,10",
@@ -202,6 +238,8 @@ const KernelCase kernel_case[] = {
   {OP_adamw_undo, "f 37,501 f 37,501 v 37,501 u 32",
    "f 37,501 f 37,501 f 37,501 x 37,501", {0}, 0},
   {OP_adamw_undo, "f 33 f 33 v 33 g 32", "f 33 f 33 f 33 x 33", {0}, 0},
+  {OP_bias_step, "f 37,5 f 37,5 g 32", "=0 x 37,5", {.scale = 0.25f, .theta = 0.1f}, 0},
+  {OP_bias_step, "f 33 f 33 k 32", "=0 =0", {.scale = 0.25f, .theta = 0.1f}, 0},
   {OP_scal_add, "g 32", "=0", {.n = SC_NORM2, .dim = SC_NORM2_CUT}, 0},
   {OP_scal_zero, "g 32", "=0", {0}, 0},
 };
@@ -226,6 +264,16 @@ const GradCase grad_case[] = {
   {OP_join_heads, OP_split_heads, "d*", "0", false},
   {OP_split_heads, OP_join_heads, "d0", "0 1", false},
   {OP_attention_dx, OP_attention, "x0 x1 x2 y0 y1 d0 x3", "0 1 2", false},
+  {OP_untokens, OP_tokens, "d0", "0", false},
+  {OP_tokens, OP_untokens, "d0", "0", false},
+  {OP_router_logits_dx, OP_router_logits, "d0 x1", "0", false},
+  {OP_router_logits_dw, OP_router_logits, "x0 d0", "1", false},
+  {OP_route_dx, OP_route, "x0 y1 d0", "0", false},
+  {OP_router_loss_dx, OP_router_loss, "x0 x1 d0", "0", false},
+  {OP_permute_dx, OP_permute, "d0 y2", "0", false},
+  {OP_grouped_linear_dx, OP_grouped_linear, "d0 x1 x2", "0", false},
+  {OP_grouped_linear_dw, OP_grouped_linear, "x0 d0 x2", "1", false},
+  {OP_combine_dx, OP_combine, "x0 x1 x2 d0", "0 1", false},
   {OP_ce_dx, OP_ce_sum, "x0 x1 x2 y0 u", "0", false},
 };
 const int grad_cases = LEN(grad_case);
@@ -290,12 +338,34 @@ static void fill_starts(const Value *x, uint64_t *s) {
   }
 }
 
+/* Where the rows of each expert begin, and end; some have none. */
+static void fill_offsets(Value *x, uint64_t *s) {
+  int64_t n = value_count(x), each = 2 * x->limit / (n - 1);
+  for (int64_t i = 1; i < n; i++) {
+    double more = uniform(s) < 0.2 ? 0 : floor(uniform(s) * (double)each);
+    x->v[i] = fmin((double)x->limit, x->v[i - 1] + more);
+  }
+}
+
+/* Each choice in a row of its own from 0 on, in any order, or nowhere. */
+static void fill_rows(Value *x, uint64_t *s) {
+  int64_t n = value_count(x), used = 0;
+  for (int64_t i = 0; i < n; i++) x->v[i] = uniform(s) < 0.2 ? -1 : (double)used++;
+  for (int64_t i = n - 1; i > 0; i--) {
+    int64_t j = (int64_t)(uniform(s) * (double)(i + 1));
+    double v = x->v[i];
+    x->v[i] = x->v[j], x->v[j] = v;
+  }
+}
+
 static void fill(Value *x, uint64_t *s) {
   int64_t n = value_count(x);
   x->v = calloc((size_t)n, sizeof(double));
   if (x->kind == 's') fill_starts(x, s);
   if (strchr("gkncu", x->kind)) fill_scalars(x->v, x->kind);
-  if (strchr("gkncus", x->kind)) return;
+  if (x->kind == 'o') fill_offsets(x, s);
+  if (x->kind == 'r') fill_rows(x, s);
+  if (strchr("gkncusor", x->kind)) return;
   for (int64_t i = 0; i < n; i++) {
     double v = strchr("til", x->kind) ? floor(uniform(s) * (double)x->limit)
                : strchr("vp", x->kind) ? 0.01 + uniform(s)
@@ -316,7 +386,7 @@ static int parse(const char *text, Value *x, DType dtype) {
     x[n].type = strchr("xwb", *p)     ? dtype
                 : strchr("fvm", *p)   ? DT_F32
                 : strchr("hp", *p)    ? DT_BF16
-                : strchr("tlis", *p)  ? DT_I32
+                : strchr("tlisor", *p)  ? DT_I32
                                       : DT_F64;
     p = end;
     if (*p == ' ' && x[n].alias < 0)

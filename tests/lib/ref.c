@@ -24,6 +24,10 @@ static void start(RefArgs *a, int out) {
   for (int64_t i = 0; i < ref_count(&a->out[out]); i++) OUT(out)[i] = 0;
 }
 
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+#include "ref_experts.h"
+
 /* ---- forward ---- */
 
 static int64_t table_row(const RefArgs *a, double id, int64_t v) {
@@ -83,8 +87,6 @@ static void gelu(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
     OUT(0)[i] = gelu_of(IN(0)[i], a->attr->kind);
 }
-
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 static void silu(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)

@@ -42,7 +42,8 @@ static const char *const tag_names[TAG_N] = {
     [TAG_NONE] = "none",   [TAG_BATCH] = "batch",     [TAG_SEQ] = "seq",
     [TAG_HIDDEN] = "hidden", [TAG_HEAD] = "head",     [TAG_KV_HEAD] = "kv_head",
     [TAG_FFN] = "ffn",     [TAG_VOCAB] = "vocab",     [TAG_HEAD_DIM] = "head_dim",
-    [TAG_POSITION] = "position"};
+    [TAG_POSITION] = "position", [TAG_TOKEN] = "token",
+    [TAG_RAGGED] = "ragged", [TAG_EXPERT] = "expert"};
 
 const char *tag_name(DimTag t) { return tag_names[t]; }
 

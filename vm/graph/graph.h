@@ -21,7 +21,10 @@ const char *dtype_name(DType t);       /* "f32", "bf16", "f64", "i32", "f16", "a
 /* What a dimension means. vm/mesh/axes.def says which axis may cut which tag. */
 typedef enum {
   TAG_NONE, TAG_BATCH, TAG_SEQ, TAG_HIDDEN, TAG_HEAD, TAG_KV_HEAD, TAG_FFN, TAG_VOCAB,
-  TAG_HEAD_DIM, TAG_POSITION, TAG_N
+  TAG_HEAD_DIM, TAG_POSITION,
+  TAG_TOKEN,             /* batch and seq as one */
+  TAG_RAGGED,            /* rows of all experts, how many of each the data says */
+  TAG_EXPERT, TAG_N
 } DimTag;
 const char *tag_name(DimTag t);        /* "batch", "seq", ... */
 int tag_parse(const char *s);          /* -1 if unknown */
@@ -117,6 +120,10 @@ typedef struct OpAttr {
   int32_t mirror;        /* slice, pack, unpack, collectives: the second of two parts is
                             cut from its end; attention: zigzag, see sequence.h */
   int32_t vocab;         /* cross entropy: true vocabulary size */
+  int32_t experts, topk; /* of experts: all there are, choices of a token */
+  int32_t score;         /* route, router_loss: SCORE_SOFTMAX or SCORE_SIGMOID */
+  int32_t norm_topk, groups, topk_group; /* route */
+  int32_t drop;          /* permute: DROP_x */
   uint32_t cut;          /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
   float eps, scale, theta;
   /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
@@ -124,6 +131,8 @@ typedef struct OpAttr {
    * `factor` times slower; and cosines and sines are multiplied by rope_scale. */
   float rope_factor, rope_low, rope_high, rope_scale;
   int32_t rope_original, yarn;
+  float capacity;        /* permute: of rows that are as many for each expert; 0: all */
+  float aux, z;          /* router_loss: coefficients */
   float clip;            /* clip_coef: maximal norm, 0 none */
   float beta1, beta2, weight_decay;
 } OpAttr;
@@ -135,6 +144,10 @@ static inline int attr_value_dim(const OpAttr *a) {
 static inline int attr_rotary_dim(const OpAttr *a) {
   return a->rotary_dim ? a->rotary_dim : a->head_dim;
 }
+
+enum { SCORE_SOFTMAX, SCORE_SIGMOID };
+enum { DROP_NONE, DROP_POSITION, DROP_PROBS };
+enum { EXPERTS_MAX = 1024 };  /* that kernels take */
 
 /* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of it. */
 typedef enum { PH_F, PH_I, PH_W, PH_B, BODIES, PH_UPDATE = BODIES } Phase;

@@ -52,6 +52,9 @@ bool op_adds(int code) {
   switch (code) {
   case OP_embedding_dw:
   case OP_linear_dw:
+  case OP_router_logits_dw:
+  case OP_grouped_linear_dw:
+  case OP_expert_load:
   case OP_bias_dw:
   case OP_rmsnorm_dw:
   case OP_layernorm_dw:

@@ -12,14 +12,14 @@ static const struct {
   size_t at;
   bool real;
 } field[] = {
-    INT(axes),        REAL(beta1),      REAL(beta2),     REAL(clip),
-    INT(cut),         INT(dim),         REAL(eps),       INT(from),
-    INT(head_dim),    INT(head_part),   INT(interleaved), INT(inverse),
-    INT(kind),        INT(layout),      INT(mirror),     INT(n),
-    INT(parts),       INT(red),         REAL(rope_factor), REAL(rope_high),
-    REAL(rope_low),   INT(rope_original), REAL(rope_scale), INT(rotary_dim),
-    INT(rotary_from), REAL(scale),      INT(step),       REAL(theta),     INT(value_dim),
-    INT(vocab),       REAL(weight_decay), INT(yarn),
+    REAL(aux), INT(axes), REAL(beta1), REAL(beta2), REAL(capacity), REAL(clip),
+    INT(cut), INT(dim), INT(drop), REAL(eps), INT(experts), INT(from), INT(groups),
+    INT(head_dim), INT(head_part), INT(interleaved), INT(inverse), INT(kind),
+    INT(layout), INT(mirror), INT(n), INT(norm_topk), INT(parts), INT(red),
+    REAL(rope_factor), REAL(rope_high), REAL(rope_low), INT(rope_original),
+    REAL(rope_scale), INT(rotary_dim), INT(rotary_from), REAL(scale), INT(score),
+    INT(step), REAL(theta), INT(topk), INT(topk_group), INT(value_dim), INT(vocab),
+    REAL(weight_decay), INT(yarn), REAL(z),
 };
 _Static_assert(sizeof field / sizeof *field * 4 == sizeof(OpAttr), "a field has no row");
 

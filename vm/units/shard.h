@@ -5,7 +5,10 @@
 #include "units.h"
 
 /* What a parameter is to the op that reads it; decides what a style means for it. */
-typedef enum { ROLE_WEIGHT, ROLE_BIAS, ROLE_TABLE, ROLE_NORM } ParamRole;
+typedef enum {
+  ROLE_WEIGHT, ROLE_BIAS, ROLE_TABLE, ROLE_NORM,
+  ROLE_EXPERTS           /* weights (expert, out, in) */
+} ParamRole;
 
 typedef struct Conversion {
   Place to;

@@ -75,10 +75,12 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
   case STYLE_COLWISE:
   case STYLE_COLWISE_GATHER:
   case STYLE_PACKED_COLWISE:
+    if (role == ROLE_EXPERTS) return 1;
     return role == ROLE_WEIGHT ? out_dim : role == ROLE_NORM ? -2 : 0;
   case STYLE_ROWWISE:
   case STYLE_ROWWISE_REP:
   case STYLE_PACKED_ROWWISE:
+    if (role == ROLE_EXPERTS) return 2;
     if (role == ROLE_WEIGHT) return 1 - out_dim;
     return role == ROLE_TABLE ? 0 : role == ROLE_BIAS ? -1 : -2;
   case STYLE_EMBEDDING_ROWWISE:

@@ -1,0 +1,200 @@
+/* experts.c - rows of tokens to their experts and back: permute, combine and their
+ * gradients; the step of a router's bias. Where a row goes is decided in the order of the
+ * tokens, so every run puts it in the same place. */
+#include "kernel.h"
+#include "vm/program/program.h"
+
+/* ---- permute ---- */
+
+/* The local number of the expert of a choice, or -1 if it is not here. */
+static int64_t local_expert(const KernelArgs *a, int64_t i) {
+  int64_t here = a->out[1].dim[0] - 1;
+  int64_t e = ((const int32_t *)a->in[1].p)[i] - (a->attr->cut ? a->index * here : 0);
+  return e >= 0 && e < here ? e : -1;
+}
+
+/* Whether x is to be dropped before y. */
+static bool lighter(Choice x, Choice y) {
+  return x.weight != y.weight ? x.weight < y.weight : x.at > y.at;
+}
+
+static void sift(Choice *c, int64_t i, int64_t n) {
+  for (int64_t k; (k = 2 * i + 1) < n; i = k) {
+    if (k + 1 < n && lighter(c[k + 1], c[k])) k++;
+    if (!lighter(c[k], c[i])) return;
+    Choice x = c[i];
+    c[i] = c[k], c[k] = x;
+  }
+}
+
+/* Marks all but the `most` heaviest of n choices: the root of the heap is the lightest.
+ */
+static void drop_light(Choice *c, int64_t n, int64_t most, int32_t *rows) {
+  for (int64_t i = n / 2; i-- > 0;)
+    sift(c, i, n);
+  for (; n > most; n--) {
+    rows[c[0].at] = -1;
+    c[0] = c[n - 1];
+    sift(c, 0, n - 1);
+  }
+}
+
+static void drop_by_weight(const KernelArgs *a, const int64_t *count, int64_t most) {
+  int64_t here = a->out[1].dim[0] - 1, choices = count_of(&a->in[1]);
+  Choice *c = a->work;
+  for (int64_t e = 0; e < here; e++) {
+    int64_t n = 0;
+    if (count[e] <= most) continue;
+    for (int64_t i = 0; i < choices; i++)
+      if (local_expert(a, i) == e)
+        c[n++] = (Choice){((const float *)a->in[2].p)[i], (int32_t)i};
+    drop_light(c, n, most, a->out[2].p);
+  }
+}
+
+/* rows: where each choice goes; offsets: where the rows of each expert begin. */
+static void place_rows(const KernelArgs *a) {
+  int64_t here = a->out[1].dim[0] - 1, choices = count_of(&a->in[1]);
+  int64_t count[EXPERTS_MAX] = {0}, next[EXPERTS_MAX], most = choices;
+  int32_t *offsets = a->out[1].p, *rows = a->out[2].p;
+  if (a->attr->capacity > 0)
+    most = (int64_t)ceil((double)a->attr->capacity * (double)choices / a->attr->experts);
+  for (int64_t i = 0; i < choices; i++) {
+    int64_t e = local_expert(a, i);
+    rows[i] = e < 0 ? -1 : 0;
+    if (e >= 0) count[e]++;
+  }
+  if (a->attr->drop == DROP_PROBS) drop_by_weight(a, count, most);
+  offsets[0] = 0;
+  for (int64_t e = 0; e < here; e++) {
+    next[e] = offsets[e];
+    offsets[e + 1] = offsets[e] + (int32_t)MIN(count[e], most);
+  }
+  for (int64_t i = 0; i < choices; i++) {
+    int64_t e = local_expert(a, i);
+    if (rows[i] < 0) continue;
+    rows[i] = next[e] < offsets[e + 1] ? (int32_t)next[e]++ : -1;
+  }
+}
+
+static size_t row_bytes(const KTensor *t) {
+  return (size_t)last_dim(t) * (size_t)dtype_size(t->dtype);
+}
+
+static void permute_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  const int32_t *rows = a->out[2].p;
+  size_t row = row_bytes(&a->in[0]);
+  int64_t k = last_dim(&a->in[1]);
+  for (int64_t i = lo; i < hi; i++)
+    if (rows[i] >= 0)
+      memcpy((char *)a->out[0].p + (size_t)rows[i] * row,
+             (const char *)a->in[0].p + (size_t)(i / k) * row, row);
+}
+
+/* From row `used` on nobody wrote. */
+static void clear_rows(const KTensor *x, int64_t used) {
+  size_t row = row_bytes(x);
+  memset((char *)x->p + (size_t)used * row, 0, (size_t)(x->dim[0] - used) * row);
+}
+
+void cpu_permute(Device *dev, const KernelArgs *a) {
+  assert(a->in[0].dtype == a->out[0].dtype);
+  place_rows(a);
+  each_part(dev, a, count_of(&a->in[1]), row_grain(last_dim(&a->in[0])), permute_part);
+  clear_rows(&a->out[0], ((const int32_t *)a->out[1].p)[a->out[1].dim[0] - 1]);
+}
+
+/* ---- sums over the choices of a token ---- */
+
+/* weight NULL: 1. */
+INLINE void sum_choices(const KTensor *x, const KTensor *rows, const float *weight,
+                        const KTensor *y, int64_t lo, int64_t hi, DType t) {
+  enum { TILE = 256 };
+  int64_t k = last_dim(rows), c = last_dim(x);
+  for (int64_t r = lo; r < hi; r++) {
+    const int32_t *row = (const int32_t *)rows->p + r * k;
+    for (int64_t c0 = 0; c0 < c; c0 += TILE) {
+      float sum[TILE] = {0};
+      int n = (int)MIN(TILE, c - c0);
+      for (int64_t j = 0; j < k; j++) {
+        if (row[j] < 0) continue;
+        const void *from = at(x->p, t, row[j] * c + c0);
+        float w = weight ? weight[r * k + j] : 1;
+#pragma omp simd
+        for (int i = 0; i < n; i++)
+          sum[i] += w * get(from, t, i);
+      }
+      void *to = at(y->p, t, r * c + c0);
+#pragma omp simd
+      for (int i = 0; i < n; i++)
+        put(to, t, i, sum[i]);
+    }
+  }
+}
+
+INLINE void permute_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  sum_choices(&a->in[0], &a->in[1], NULL, &a->out[0], lo, hi, t);
+}
+BY_TYPE(permute_dx, in[0])
+
+void cpu_permute_dx(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, a->out[0].dim[0], row_grain(count_of(&a->out[0])), permute_dx_part);
+}
+
+INLINE void combine(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  sum_choices(&a->in[0], &a->in[2], a->in[1].p, &a->out[0], lo, hi, t);
+}
+BY_TYPE(combine, in[0])
+
+void cpu_combine(Device *dev, const KernelArgs *a) {
+  int64_t row = last_dim(&a->in[0]) * last_dim(&a->in[2]);
+  each_part(dev, a, a->out[0].dim[0], row_grain(row), combine_part);
+}
+
+/* Each row was chosen once, so tokens write to rows of their own. */
+INLINE void combine_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t k = last_dim(&a->in[1]), c = last_dim(&a->in[0]);
+  const float *weight = a->in[1].p;
+  const int32_t *rows = a->in[2].p;
+  float *dweight = a->out[1].p;
+  for (int64_t i = lo * k; i < hi * k; i++) {
+    float sum = 0, w = weight[i];
+    if (rows[i] >= 0) {
+      const void *x = at(a->in[0].p, t, rows[i] * c), *dy = at(a->in[3].p, t, i / k * c);
+      void *dx = at(a->out[0].p, t, rows[i] * c);
+#pragma omp simd reduction(+ : sum)
+      for (int64_t j = 0; j < c; j++) {
+        float d = get(dy, t, j);
+        sum += d * get(x, t, j);
+        put(dx, t, j, w * d);
+      }
+    }
+    dweight[i] = sum;
+  }
+}
+BY_TYPE(combine_dx, in[0])
+
+void cpu_combine_dx(Device *dev, const KernelArgs *a) {
+  const int32_t *rows = a->in[2].p;
+  int64_t used = 0;
+  for (int64_t i = 0; i < count_of(&a->in[2]); i++)
+    used += rows[i] >= 0;
+  clear_rows(&a->out[0], used);
+  int64_t row = last_dim(&a->in[0]) * last_dim(&a->in[1]);
+  each_part(dev, a, a->in[1].dim[0], row_grain(row), combine_dx_part);
+}
+
+/* ---- the bias of a router ---- */
+
+void cpu_bias_step(Device *dev, const KernelArgs *a) {
+  const float *was = a->in[0].p;
+  float *p = a->out[0].p, rate = a->attr->scale, mean = a->attr->theta;
+  const float *load = a->in[1].p;
+  const double *scal = a->in[2].p;
+  const KTensor *copy = &a->out[1];
+  for (int64_t i = 0; i < count_of(&a->out[0]); i++) {
+    float step = load[i] < mean ? rate : load[i] > mean ? -rate : 0;
+    p[i] = was[i] + (scal[SC_HOLD] == 0 ? step : 0);
+    put(copy->p, copy->dtype, i, p[i]);
+  }
+}

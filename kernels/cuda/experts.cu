@@ -1,0 +1,249 @@
+/* experts.cu - rows of tokens to their experts and back: permute, combine and their
+ * gradients; the step of a router's bias. Where a row goes follows from the order of the
+ * tokens alone. */
+#include "kernel.cuh"
+#include "vm/program/program.h"
+
+/* ---- the same elements with other dimensions ---- */
+
+template <typename U>
+__global__ void __launch_bounds__(BLOCK) copy_elements(const U *x, U *y, int64_t n) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+    y[i] = x[i];
+}
+
+static void copy_all(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->out[0]);
+  if (a->out[0].dtype == DT_BF16)
+    LAUNCH((copy_elements<uint16_t>), blocks_for(n), BLOCK, cuda_stream(d),
+           data<const uint16_t>(&a->in[0]), data<uint16_t>(&a->out[0]), n);
+  else
+    LAUNCH((copy_elements<uint32_t>), blocks_for(n), BLOCK, cuda_stream(d),
+           data<const uint32_t>(&a->in[0]), data<uint32_t>(&a->out[0]), n);
+}
+
+void cuda_tokens(Device *d, const KernelArgs *a) {
+  copy_all(d, a);
+}
+void cuda_untokens(Device *d, const KernelArgs *a) {
+  copy_all(d, a);
+}
+
+/* ---- permute ---- */
+
+struct Choices {
+  const int32_t *id;
+  const float *weight;
+  int64_t n, first, here, most;
+  bool by_weight;
+};
+
+static Choices choices_of(const KernelArgs *a) {
+  const OpAttr *at = a->attr;
+  int64_t n = cuda_count(&a->in[1]), here = a->out[1].dim[0] - 1, most = n;
+  if (at->capacity > 0)
+    most = (int64_t)ceil((double)at->capacity * (double)n / at->experts);
+  return Choices{data<const int32_t>(&a->in[1]),
+                 data<const float>(&a->in[2]),
+                 n,
+                 at->cut ? a->index * here : 0,
+                 here,
+                 most,
+                 at->drop == DROP_PROBS};
+}
+
+/* A block for each expert: the rows that it takes, at offsets[e + 1]. */
+__global__ void __launch_bounds__(BLOCK) count_rows(Choices c, int32_t *offsets) {
+  int found = 0;
+  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK)
+    found += c.id[i] - c.first == (int64_t)blockIdx.x;
+  found = block_sum<BLOCK>(found);
+  if (threadIdx.x == 0)
+    offsets[blockIdx.x + 1] = found < c.most ? found : (int32_t)c.most;
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    add_up(Choices c, int32_t *offsets, int32_t *rows) {
+  for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < c.n;
+       i += (int64_t)gridDim.x * BLOCK)
+    rows[i] = -1;
+  if (blockIdx.x > 0 || threadIdx.x > 0) return;
+  offsets[0] = 0;
+  for (int64_t e = 0; e < c.here; e++)
+    offsets[e + 1] += offsets[e];
+}
+
+/* How many choices of the same expert come before choice i where some are dropped. */
+static __device__ int64_t heavier(const Choices &c, int64_t i) {
+  int64_t before = 0;
+  for (int64_t j = 0; j < c.n; j++)
+    before += c.id[j] == c.id[i] &&
+              (c.weight[j] > c.weight[i] || (c.weight[j] == c.weight[i] && j < i));
+  return before;
+}
+
+/* A block for each expert goes over the choices in order, a block's width at a time. */
+__global__ void __launch_bounds__(BLOCK)
+    place_rows(Choices c, const int32_t *offsets, int32_t *rows) {
+  __shared__ int before[BLOCK];
+  int64_t e = blockIdx.x, next = offsets[e], end = offsets[e + 1];
+  for (int64_t at = 0; at < c.n; at += BLOCK) {
+    int64_t i = at + threadIdx.x;
+    int mine = i < c.n && c.id[i] - c.first == e;
+    if (mine && c.by_weight && heavier(c, i) >= c.most) mine = 0;
+    before[threadIdx.x] = mine;
+    __syncthreads();
+    for (int step = 1; step < BLOCK; step *= 2) {
+      int more = (int)threadIdx.x >= step ? before[threadIdx.x - step] : 0;
+      __syncthreads();
+      before[threadIdx.x] += more;
+      __syncthreads();
+    }
+    int64_t row = next + before[threadIdx.x] - mine;
+    if (mine && row < end) rows[i] = (int32_t)row;
+    next += before[BLOCK - 1];
+    __syncthreads();
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK) move_rows(const T *x, const int32_t *rows, T *y,
+                                                   int64_t n, int64_t k, int64_t width) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * width;
+       i += step) {
+    int64_t row = rows[i / width];
+    if (row >= 0) y[row * width + i % width] = x[i / width / k * width + i % width];
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    clear_rows(const int32_t *end, T *y, int64_t rows, int64_t width) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  int64_t i = *end * width + (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  for (; i < rows * width; i += step)
+    y[i] = rounded<T>(0);
+}
+
+void cuda_permute(Device *d, const KernelArgs *a) {
+  Choices c = choices_of(a);
+  int32_t *offsets = data<int32_t>(&a->out[1]), *rows = data<int32_t>(&a->out[2]);
+  int64_t width = cuda_last(&a->in[0]), k = cuda_last(&a->in[1]);
+  LAUNCH((count_rows), (unsigned)c.here, BLOCK, cuda_stream(d), c, offsets);
+  LAUNCH((add_up), blocks_for(c.n), BLOCK, cuda_stream(d), c, offsets, rows);
+  LAUNCH((place_rows), (unsigned)c.here, BLOCK, cuda_stream(d), c, offsets, rows);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((move_rows<T>), blocks_for(c.n * width), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), rows, data<T>(&a->out[0]), c.n, k, width);
+    LAUNCH((clear_rows<T>), blocks_for(cuda_count(&a->out[0])), BLOCK, cuda_stream(d),
+           offsets + c.here, data<T>(&a->out[0]), a->out[0].dim[0], width);
+  });
+}
+
+/* ---- sums over the choices of a token ---- */
+
+/* weight NULL: 1. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    sum_choices(const T *x, const int32_t *rows, const float *weight, T *y, int64_t n,
+                int64_t k, int64_t width) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+    float sum = 0;
+    for (int64_t j = i / width * k; j < (i / width + 1) * k; j++)
+      if (rows[j] >= 0)
+        sum += (weight ? weight[j] : 1) * load(x[rows[j] * width + i % width]);
+    y[i] = rounded<T>(sum);
+  }
+}
+
+static void sum_on(Device *d, const KernelArgs *a, const KTensor *rows,
+                   const float *weight) {
+  int64_t n = cuda_count(&a->out[0]);
+  by_type(a->out[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((sum_choices<T>), blocks_for(n), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<const int32_t>(rows), weight,
+           data<T>(&a->out[0]), n, cuda_last(rows), cuda_last(&a->out[0]));
+  });
+}
+
+void cuda_permute_dx(Device *d, const KernelArgs *a) {
+  sum_on(d, a, &a->in[1], NULL);
+}
+
+void cuda_combine(Device *d, const KernelArgs *a) {
+  sum_on(d, a, &a->in[2], data<const float>(&a->in[1]));
+}
+
+/* Rows that nobody chose come after the others: as many as there are choices. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    clear_unused(const int32_t *rows, T *y, int64_t n, int64_t all, int64_t width) {
+  int used = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+    used += rows[i] >= 0;
+  used = block_sum<BLOCK>(used);
+  int64_t i = used * width + (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  for (; i < all * width; i += (int64_t)gridDim.x * BLOCK)
+    y[i] = rounded<T>(0);
+}
+
+/* A block for each choice; each has a row of its own. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    combine_dx_row(const T *x, const float *weight, const int32_t *rows, const T *dy,
+                   T *dx, float *dweight, int64_t k, int64_t width) {
+  int64_t i = blockIdx.x, row = rows[i];
+  float sum = 0;
+  for (int64_t c = threadIdx.x; c < width && row >= 0; c += BLOCK) {
+    float g = load(dy[i / k * width + c]);
+    sum += g * load(x[row * width + c]);
+    dx[row * width + c] = rounded<T>(weight[i] * g);
+  }
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) dweight[i] = sum;
+}
+
+void cuda_combine_dx(Device *d, const KernelArgs *a) {
+  const KTensor *w = &a->in[1];
+  int64_t n = cuda_count(w), k = cuda_last(w), width = cuda_last(&a->in[0]);
+  const int32_t *rows = data<const int32_t>(&a->in[2]);
+  enum { CLEARING = 64 };
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((clear_unused<T>), CLEARING, BLOCK, cuda_stream(d), rows, data<T>(&a->out[0]),
+           n, a->in[0].dim[0], width);
+    LAUNCH((combine_dx_row<T>), (unsigned)n, BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<const float>(w), rows, data<const T>(&a->in[3]),
+           data<T>(&a->out[0]), data<float>(&a->out[1]), k, width);
+  });
+}
+
+/* ---- the bias of a router ---- */
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    step_bias(const float *was, const float *load, const double *scal, float *p, T *copy,
+              int64_t n, float rate, float mean) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+    float by = load[i] < mean ? rate : load[i] > mean ? -rate : 0;
+    p[i] = was[i] + (scal[SC_HOLD] == 0 ? by : 0);
+    copy[i] = rounded<T>(p[i]);
+  }
+}
+
+void cuda_bias_step(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->out[0]);
+  by_type(a->out[1].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((step_bias<T>), blocks_for(n), BLOCK, cuda_stream(d),
+           data<const float>(&a->in[0]), data<const float>(&a->in[1]),
+           data<const double>(&a->in[2]), data<float>(&a->out[0]), data<T>(&a->out[1]), n,
+           a->attr->scale, a->attr->theta);
+  });
+}

@@ -1,0 +1,230 @@
+/* op_experts.c - shapes, gradients and costs of mixture of experts: tokens as one
+ * dimension, the router, its auxiliary losses, and the way to the experts and back.
+ *
+ * Operands that say where rows go (ids, offsets, rows) have no gradient. */
+#include "rules.h"
+
+static bool is_rows(const Tensor *x, DType t, const Tensor *of) {
+  return x->dtype == t && x->ndim == 2 && x->dim[0].size == of->dim[0].size;
+}
+
+/* ---- tokens ---- */
+
+weft_status infer_tokens(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0);
+  if (x->ndim < 2 || x->dim[0].tag != TAG_BATCH || x->dim[1].tag != TAG_SEQ)
+    return shape_error(g, op, e, "the operand must be (batch, seq, ...)");
+  Dim dim[MAX_DIM];
+  DType t = (DType)x->dtype;
+  int ndim = x->ndim - 1;
+  for (int d = 1; d < ndim; d++)
+    dim[d] = x->dim[d + 1];
+  int64_t n = x->dim[0].size * x->dim[1].size;
+  dim[0] = (Dim){.size = n, .tag = TAG_TOKEN, .parts = 1, .unit = 1};
+  op_result(g, op, 0, t, dim, ndim);
+  return WEFT_OK;
+}
+
+void grad_tokens(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_untokens, (DY0), (0));
+}
+
+weft_status infer_untokens(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0);
+  if (x->ndim != 2 || x->dim[0].tag != TAG_TOKEN || x->dim[0].size != g->batch * g->seq)
+    return shape_error(g, op, e, "the operand must be (tokens, features)");
+  Dim dim[3] = {{.size = g->batch, .tag = TAG_BATCH, .parts = 1, .unit = 1},
+                {.size = g->seq, .tag = TAG_SEQ, .parts = 1, .unit = 1},
+                x->dim[1]};
+  op_result(g, op, 0, (DType)x->dtype, dim, 3);
+  return WEFT_OK;
+}
+
+void grad_untokens(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_tokens, (DY0), (0));
+}
+
+/* ---- the router ---- */
+
+static weft_status need_experts(Graph *g, const Op *op, int64_t n, weft_error *e) {
+  if (n >= 1 && n <= EXPERTS_MAX) return WEFT_OK;
+  return shape_error(g, op, e, "%lld experts: from 1 to %d can be chosen from",
+                     (long long)n, EXPERTS_MAX);
+}
+
+weft_status infer_router_logits(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
+  for (int i = 0; i < 2; i++)
+    TRY(need_numbers(g, op, i, e));
+  if (x->ndim != 2 || w->ndim != 2 || x->dim[1].size != w->dim[1].size)
+    return shape_error(g, op, e, "needs tokens (N,C) and a weight (E,C)");
+  TRY(need_experts(g, op, w->dim[0].size, e));
+  Dim dim[2] = {x->dim[0], w->dim[0]};
+  op_result(g, op, 0, DT_F32, dim, 2);
+  return WEFT_OK;
+}
+
+void grad_router_logits(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_router_logits_dx, (DY0, X1), (0));
+  BACKWARD(g, op, dout, din, OP_router_logits_dw, (X0, DY0), (1));
+}
+
+static weft_status need_logits(Graph *g, const Op *op, weft_error *e) {
+  const Tensor *l = op_in(g, op, 0);
+  if (l->dtype == DT_F32 && l->ndim == 2) return WEFT_OK;
+  return shape_error(g, op, e, "the first operand must be what router_logits made");
+}
+
+static weft_status check_groups(Graph *g, const Op *op, int64_t experts, weft_error *e) {
+  const OpAttr *a = &op->attr;
+  if (a->groups == 0) return WEFT_OK;
+  if (experts % a->groups || experts / a->groups < 2)
+    return shape_error(g, op, e,
+                       "%d groups of the same size, of two experts or more, "
+                       "cannot be made of %lld experts",
+                       a->groups, (long long)experts);
+  int64_t most = experts / a->groups * a->topk_group;
+  if (a->topk_group < 1 || a->topk_group > a->groups || a->topk > most)
+    return shape_error(g, op, e, "%d of %d groups: %d choices cannot be made in them",
+                       a->topk_group, a->groups, a->topk);
+  return WEFT_OK;
+}
+
+weft_status infer_route(Graph *g, Op *op, weft_error *e) {
+  TRY(need_logits(g, op, e));
+  const Tensor *l = op_in(g, op, 0);
+  int64_t experts = l->dim[1].size, k = op->attr.topk;
+  if (op->nin > 2) return shape_error(g, op, e, "takes logits and at most a bias");
+  if (op->nin == 2) {
+    const Tensor *b = op_in(g, op, 1);
+    TRY(need_numbers(g, op, 1, e));
+    if (b->ndim != 1 || b->dim[0].size != experts)
+      return shape_error(g, op, e, "the bias has %lld elements for %lld experts",
+                         (long long)b->dim[0].size, (long long)experts);
+  }
+  if (k < 1 || k > experts)
+    return shape_error(g, op, e, "%lld choices of %lld experts", (long long)k,
+                       (long long)experts);
+  if (op->attr.score < SCORE_SOFTMAX || op->attr.score > SCORE_SIGMOID)
+    return shape_error(g, op, e, "score is 0 (softmax) or 1 (sigmoid)");
+  TRY(check_groups(g, op, experts, e));
+  if (op->attr.scale == 0) op->attr.scale = 1;
+  op->attr.experts = (int32_t)experts;
+  Dim dim[2] = {l->dim[0], {.size = k}};
+  op_result(g, op, 0, DT_F32, dim, 2);
+  op_result(g, op, 1, DT_I32, dim, 2);
+  return WEFT_OK;
+}
+
+/* The bias only chooses; what adds up in the place of its gradient is the load. */
+void grad_route(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_route_dx, (X0, Y1, DY0), (0));
+  if (g->op.at[op].nin == 2) BACKWARD(g, op, dout, din, OP_expert_load, (Y1), (1));
+}
+
+weft_status infer_expert_counts(Graph *g, Op *op, weft_error *e) {
+  const Tensor *ids = op_in(g, op, 0), *labels = op_in(g, op, 1);
+  bool ok = ids->dtype == DT_I32 && ids->ndim == 2 && labels->dtype == DT_I32 &&
+            labels->ndim == 1 && labels->dim[0].size == ids->dim[0].size;
+  if (!ok)
+    return shape_error(g, op, e, "needs ids of route and the labels of its tokens");
+  TRY(need_experts(g, op, op->attr.experts, e));
+  Dim dim = {.size = op->attr.experts + 1};
+  op_result(g, op, 0, DT_F32, &dim, 1);
+  return WEFT_OK;
+}
+
+weft_status infer_router_loss(Graph *g, Op *op, weft_error *e) {
+  TRY(need_logits(g, op, e));
+  const Tensor *l = op_in(g, op, 0), *n = op_in(g, op, 1);
+  if (n->dtype != DT_F32 || n->ndim != 1 || n->dim[0].size != l->dim[1].size + 1)
+    return shape_error(g, op, e, "needs logits, and what expert_counts made");
+  op->attr.n = (int32_t)l->dim[0].size;
+  Dim one = {.size = 1};
+  op_result(g, op, 0, DT_F32, &one, 1);
+  return WEFT_OK;
+}
+
+void grad_router_loss(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_router_loss_dx, (X0, X1, DY0), (0));
+}
+
+/* ---- to the experts and back ---- */
+
+weft_status infer_permute(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *ids = op_in(g, op, 1);
+  TRY(need_numbers(g, op, 0, e));
+  if (x->ndim != 2 || !is_rows(ids, DT_I32, x) || !is_rows(op_in(g, op, 2), DT_F32, x))
+    return shape_error(g, op, e, "needs tokens (N,C), and ids and weights of route");
+  TRY(need_experts(g, op, op->attr.experts, e));
+  if ((op->attr.capacity > 0) !=
+      (op->attr.drop == DROP_POSITION || op->attr.drop == DROP_PROBS))
+    return shape_error(g, op, e, "capacity and drop go together");
+  Dim choices[2] = {ids->dim[0], ids->dim[1]};
+  Dim dim[2] = {{.tag = TAG_RAGGED, .parts = 1, .unit = 1}, x->dim[1]};
+  dim[0].size = choices[0].size * choices[1].size;
+  Dim ends = {.size = op->attr.experts + 1};
+  op->attr.topk = (int32_t)choices[1].size;
+  op_result(g, op, 0, DT_ACT, dim, 2);
+  op_result(g, op, 1, DT_I32, &ends, 1);
+  op_result(g, op, 2, DT_I32, choices, 2);
+  return WEFT_OK;
+}
+
+void grad_permute(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_permute_dx, (DY0, Y2), (0));
+}
+
+weft_status infer_grouped_linear(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1), *ends = op_in(g, op, 2);
+  for (int i = 0; i < 2; i++)
+    TRY(need_numbers(g, op, i, e));
+  if (x->ndim != 2 || w->ndim != 3 || x->dim[1].size != w->dim[2].size)
+    return shape_error(g, op, e, "needs rows (R,I) and a weight (E,O,I)");
+  if (ends->dtype != DT_I32 || ends->ndim != 1 || ends->dim[0].size != w->dim[0].size + 1)
+    return shape_error(g, op, e, "needs the offsets of %lld experts",
+                       (long long)w->dim[0].size);
+  Dim dim[2] = {x->dim[0], w->dim[1]};
+  op_result(g, op, 0, DT_ACT, dim, 2);
+  return WEFT_OK;
+}
+
+void grad_grouped_linear(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_grouped_linear_dx, (DY0, X1, X2), (0));
+  BACKWARD(g, op, dout, din, OP_grouped_linear_dw, (X0, DY0, X2), (1));
+}
+
+weft_status infer_combine(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
+  TRY(need_numbers(g, op, 0, e));
+  if (x->ndim != 2 || w->dtype != DT_F32 || w->ndim != 2 ||
+      !is_rows(op_in(g, op, 2), DT_I32, w) ||
+      x->dim[0].size != w->dim[0].size * w->dim[1].size)
+    return shape_error(g, op, e, "needs rows (R,C), weights of route, rows of permute");
+  Dim dim[2] = {w->dim[0], x->dim[1]};
+  op_result(g, op, 0, DT_ACT, dim, 2);
+  return WEFT_OK;
+}
+
+void grad_combine(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_combine_dx, (X0, X1, X2, DY0), (0, 1));
+}
+
+/* ---- costs ---- each row meets the weight of one expert */
+
+static double grouped(const Tensor *rows, const Tensor *w) {
+  return 2.0 * (double)rows->dim[0].local * (double)w->dim[1].local *
+         (double)w->dim[2].local;
+}
+
+double cost_grouped(const Graph *g, const Op *op) {
+  return grouped(&g->t.at[op->in[0]], &g->t.at[op->in[1]]);
+}
+
+double cost_grouped_dx(const Graph *g, const Op *op) {
+  return cost_grouped(g, op);
+}
+
+double cost_grouped_dw(const Graph *g, const Op *op) {
+  return grouped(&g->t.at[op->in[0]], &g->t.at[op->out[0]]);
+}
