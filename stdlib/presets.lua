@@ -53,6 +53,19 @@ return {
       mscale_all_dim = 1.0, original_max_position_embeddings = 4096,
     },
   },
+  ["mixtral-8x7b"] = {
+    "mixtral", vocab_size = 32000, hidden_size = 4096, intermediate_size = 14336,
+    num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
+    num_local_experts = 8, num_experts_per_tok = 2, max_position_embeddings = 32768,
+    rms_norm_eps = 1e-5, rope_theta = 1000000.0,
+  },
+  ["qwen3-30b-a3b"] = {
+    "qwen3_moe", vocab_size = 151936, hidden_size = 2048, intermediate_size = 6144,
+    moe_intermediate_size = 768, num_hidden_layers = 48, num_attention_heads = 32,
+    num_key_value_heads = 4, head_dim = 128, num_experts = 128, num_experts_per_tok = 8,
+    norm_topk_prob = true, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
+    rope_theta = 1000000.0,
+  },
   ["gpt2-124m"] = {
     "gpt2", vocab_size = 50257, hidden_size = 768, num_hidden_layers = 12,
     num_attention_heads = 12, max_position_embeddings = 1024,
@@ -72,6 +85,17 @@ return {
     "qwen3", vocab_size = 256, hidden_size = 128, intermediate_size = 384,
     num_hidden_layers = 4, num_attention_heads = 8, num_key_value_heads = 4,
     head_dim = 32, max_position_embeddings = 1024,
+  },
+  ["mixtral-tiny"] = {
+    "mixtral", vocab_size = 256, hidden_size = 128, intermediate_size = 192,
+    num_hidden_layers = 4, num_attention_heads = 8, num_key_value_heads = 4,
+    num_local_experts = 8, num_experts_per_tok = 2, max_position_embeddings = 1024,
+  },
+  ["qwen3-moe-tiny"] = {
+    "qwen3_moe", vocab_size = 256, hidden_size = 128, intermediate_size = 384,
+    moe_intermediate_size = 64, num_hidden_layers = 4, num_attention_heads = 8,
+    num_key_value_heads = 4, head_dim = 32, num_experts = 16, num_experts_per_tok = 4,
+    norm_topk_prob = true, max_position_embeddings = 1024,
   },
   ["gpt2-tiny"] = {
     "gpt2", vocab_size = 256, hidden_size = 128, num_hidden_layers = 4,

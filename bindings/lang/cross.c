@@ -287,6 +287,21 @@ static void check_optimizer(Cross *c) {
                dtype_name(o->state));
 }
 
+static void check_moe(Cross *c) {
+  const MoePlan *m = &c->plan->moe;
+  const Strategy *s = &c->plan->strategy;
+  if (m->drop && m->capacity == 0)
+    diag_error(c->d, "option", "moe.drop_policy", "nothing is dropped")->suggestion =
+        "add capacity_factor";
+  if (m->bias_rate == 0) return;
+  if (c->plan->opt.post_validation)
+    diag_error(c->d, "not-built", "moe.bias_update_rate",
+               "is not taken back with a step: leave out optimizer.post_validation");
+  if (s->offload_state || s->offload_params)
+    diag_error(c->d, "not-built", "moe.bias_update_rate",
+               "steps what lies on the GPU: leave out what offloads optimizer state");
+}
+
 static void cross_job(lua_State *L, void *ud) {
   Cross *c = ud;
   c->L = L;
@@ -295,6 +310,7 @@ static void cross_job(lua_State *L, void *ud) {
   check_group(c);
   check_offload(c);
   check_optimizer(c);
+  check_moe(c);
   check_evaluation(c);
   if (c->mesh->size[AXIS_TP] > 1) check_styles(c);
   int64_t layers = -1;

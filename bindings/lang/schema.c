@@ -236,6 +236,8 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
       c->plan->cp.in_order = strcmp(name, "none") == 0;
   } else if (name && strcmp(f->key, "balance") == 0)
     c->plan->pp.by_cost = strcmp(name, "cost") == 0;
+  if (name && strcmp(f->key, "drop_policy") == 0)
+    c->plan->moe.drop = strcmp(name, "position") == 0 ? DROP_POSITION : DROP_PROBS;
   if (name && strcmp(f->key, "too_long") == 0)
     c->plan->packed.too_long = name[0] == 's'   ? TOO_LONG_SPLIT
                                : name[0] == 'd' ? TOO_LONG_DROP

@@ -164,6 +164,23 @@ static int g_positions(lua_State *L) {
   return input_method(L, IN_POSITIONS);
 }
 
+static void set_number(lua_State *L, const char *key, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, key);
+}
+
+/* What plan.moe says, as attributes of g:router_loss and g:permute. */
+static int g_moe(lua_State *L) {
+  const MoePlan *m = graph_self(L)->moe;
+  lua_createtable(L, 0, 4);
+  set_number(L, "aux", m->aux);
+  set_number(L, "z", m->z);
+  set_number(L, "capacity", m->capacity);
+  lua_pushinteger(L, m->capacity == 0 ? DROP_NONE : m->drop ? m->drop : DROP_PROBS);
+  lua_setfield(L, -2, "drop");
+  return 1;
+}
+
 /* nil unless the plan packs documents (see model.h). */
 static int g_doc_starts(lua_State *L) {
   GraphUd *u = graph_self(L);
@@ -249,7 +266,8 @@ static void make_types(lua_State *L) {
       {"tokens", g_tokens},       {"labels", g_labels},
       {"positions", g_positions}, {"doc_starts", g_doc_starts},
       {"layer", g_layer},         {"param", graph_param_method},
-      {"unit", g_unit},           {NULL, NULL}};
+      {"unit", g_unit},           {"moe", g_moe},
+      {NULL, NULL}};
   static const luaL_Reg tensor[] = {
       {"shape", tensor_shape}, {"size", tensor_size}, {NULL, NULL}};
   if (luaL_newmetatable(L, GRAPH_TYPE)) {
@@ -277,6 +295,7 @@ static void make_types(lua_State *L) {
 
 typedef struct ModelCall {
   Graph *g;
+  const MoePlan *moe;
   const char *source; /* "@file" of the model function, or NULL if not from a file */
   Tid loss;
   char file[512]; /* where an error happened, "" if not in a user's file */
@@ -323,7 +342,7 @@ static int call_model(lua_State *L) {
   lua_pushcclosure(L, locate, 1);
   int handler = lua_gettop(L);
   GraphUd *u = lua_newuserdatauv(L, sizeof *u, 0);
-  *u = (GraphUd){.graph = c->g, .source = c->source};
+  *u = (GraphUd){.graph = c->g, .moe = c->moe, .source = c->source};
   luaL_setmetatable(L, GRAPH_TYPE);
   lua_pushvalue(L, 2);
   lua_pushvalue(L, -2);
@@ -363,10 +382,11 @@ static weft_status report(const ModelCall *c, const char *msg, Diags *d) {
  * or a wrong result becomes a diagnostic with path "model" and, where a file of the user
  * is on the call stack, its file and line. `g` dies with the call: tensors that the
  * function kept are refused. */
-static weft_status call_at(lua_State *L, int fn, Graph *g, Diags *d, weft_error *e) {
+static weft_status call_at(lua_State *L, int fn, Graph *g, const MoePlan *moe, Diags *d,
+                           weft_error *e) {
   int top = lua_gettop(L);
   if (!lua_checkstack(L, 8)) return err_set(e, WEFT_ENOMEM, "the Lua stack is full");
-  ModelCall c = {.g = g, .loss = -1, .source = source_of(L, fn)};
+  ModelCall c = {.g = g, .moe = moe, .loss = -1, .source = source_of(L, fn)};
   g->file = c.source ? chunk_file(c.source) : NULL;
   lua_pushcfunction(L, call_model);
   lua_pushlightuserdata(L, &c);
@@ -397,7 +417,7 @@ weft_status lang_build_graph(LangPlan *lp, int64_t B, int64_t T, Graph *g, Diags
   lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
   lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
   state_arm(s);
-  weft_status st = call_at(L, top + 1, g, d, e);
+  weft_status st = call_at(L, top + 1, g, &lp->plan.moe, d, e);
   state_disarm(s);
   lua_settop(L, top);
   if (s->stop != STOP_NONE) return state_stopped(s, e);

@@ -5,7 +5,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 
-#include "vm/graph/graph.h"
+#include "vm/plan/plan.h"
 
 #define GRAPH_TYPE "weft.graph"
 #define TENSOR_TYPE "weft.tensor"
@@ -13,6 +13,7 @@
 /* The userdata `g`. `graph` is NULL once the model function has ended. */
 typedef struct GraphUd {
   Graph *graph;
+  const MoePlan *moe;
   const char *source;    /* "@plan.lua": the file whose lines ops remember, or NULL */
   bool out_of_memory;    /* an allocation of the graph's arena failed */
 } GraphUd;

@@ -46,14 +46,11 @@ typedef struct AttrField {
 static const AttrField attr_fields[] = {
     INT(layout), INT(head_dim), INT(n),      INT(kind),         INT(vocab),
     REAL(eps),   REAL(scale),   REAL(theta), INT(rope_original), REAL(rope_factor),
-<<<<<<< HEAD
     REAL(rope_low), REAL(rope_high), INT(value_dim), INT(head_part), INT(rotary_dim),
     INT(rotary_from), INT(interleaved), REAL(rope_scale), INT(yarn),
-=======
     REAL(rope_low), REAL(rope_high), INT(value_dim), INT(experts), INT(topk), INT(score),
     INT(norm_topk), INT(groups), INT(topk_group), INT(drop), REAL(capacity), REAL(aux),
     REAL(z),
->>>>>>> f27a6b5 (Ops of mixture of experts: router, rows to experts and back, grouped products)
 };
 #undef INT
 #undef REAL
@@ -165,12 +162,9 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
 static int results_of(int code, const OpAttr *attr) {
   switch (code) {
   case OP_split: return attr->n;
-<<<<<<< HEAD
   case OP_split_heads: return 2;
-=======
   case OP_route: return 2;
   case OP_permute: return 3;
->>>>>>> f27a6b5 (Ops of mixture of experts: router, rows to experts and back, grouped products)
   default: return 1;
   }
 }

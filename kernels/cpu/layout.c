@@ -18,8 +18,8 @@ void cpu_copy(Device *dev, const KernelArgs *a) {
 }
 
 /* The same elements with other dimensions. */
-void cpu_tokens(Device *dev, const KernelArgs *a) { cpu_copy(dev, a); }
-void cpu_untokens(Device *dev, const KernelArgs *a) { cpu_copy(dev, a); }
+void cpu_flatten(Device *dev, const KernelArgs *a) { cpu_copy(dev, a); }
+void cpu_unflatten(Device *dev, const KernelArgs *a) { cpu_copy(dev, a); }
 
 /* ---- split, concat ---- a row of the whole is the rows of its pieces, side by side */
 

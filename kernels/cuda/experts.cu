@@ -23,10 +23,10 @@ static void copy_all(Device *d, const KernelArgs *a) {
            data<const uint32_t>(&a->in[0]), data<uint32_t>(&a->out[0]), n);
 }
 
-void cuda_tokens(Device *d, const KernelArgs *a) {
+void cuda_flatten(Device *d, const KernelArgs *a) {
   copy_all(d, a);
 }
-void cuda_untokens(Device *d, const KernelArgs *a) {
+void cuda_unflatten(Device *d, const KernelArgs *a) {
   copy_all(d, a);
 }
 

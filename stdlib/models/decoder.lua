@@ -1,10 +1,12 @@
 -- decoder.lua - the decoder of the Llama family: RMSNorm before attention and MLP, RoPE,
 -- grouped-query attention, gated SiLU MLP. Llama, Qwen2 and Qwen3 are this decoder with
--- two options: qkv_bias and qk_norm; others have an attention of their own.
+-- two options: qkv_bias and qk_norm; others have an attention of their own, or experts
+-- (moe.lua) in the place of the MLP, of all layers or some.
 --
 -- Activations stay (batch, seq, heads * head_dim); unit = head_dim in the dimension says
 -- where tensor parallelism may cut.
 local config = require "weft.models.config"
+local moe = require "weft.models.moe"
 local rope = require "weft.models.rope"
 
 local decoder = {}
@@ -56,13 +58,17 @@ local function mlp(g, c, x, name)
   return linear(g, c, g:silu_mul(gate, up), name .. ".down_proj", hidden, ffn)
 end
 
-local function layer(g, c, x, name, options)
-  local hidden = { "hidden", c.hidden_size }
+-- `loss` is that of the routers so far, or nil. Returns the hidden states and such a loss.
+local function layer(g, c, x, loss, i, options)
+  local name, hidden = "model.layers." .. i, { "hidden", c.hidden_size }
   local h = norm(g, c, x, name .. ".input_layernorm", hidden)
   local attend = options.attention or attention
   x = g:add(x, attend(g, c, h, name .. ".self_attn", options))
   h = norm(g, c, x, name .. ".post_attention_layernorm", hidden)
-  return g:add(x, mlp(g, c, h, name .. ".mlp"))
+  local experts = options.experts and options.experts(c, i)
+  if not experts then return g:add(x, mlp(g, c, h, name .. ".mlp")), loss end
+  local y, more = moe.block(g, h, name .. ".mlp", experts)
+  return g:add(x, y), moe.sum(g, loss, more)
 end
 
 local function vocabulary(g, c, name)
@@ -71,14 +77,15 @@ local function vocabulary(g, c, name)
 end
 
 -- The whole model; options are { qkv_bias =, qk_norm = } or { attention = f } with a
--- function f(g, c, x, name). Returns the loss.
+-- function f(g, c, x, name), and experts = h: h(c, i) gives what moe.block takes, or nothing
+-- for a layer with an MLP. Returns the loss.
 function decoder.build(g, c, options)
-  local embedding = "model.embed_tokens.weight"
+  local embedding, extra = "model.embed_tokens.weight"
   local x = g:unit("embed_tokens", function()
     return g:embedding(g:tokens(), vocabulary(g, c, embedding))
   end)
   for i = 0, c.num_hidden_layers - 1 do
-    x = g:layer(i, function() return layer(g, c, x, "model.layers." .. i, options) end)
+    x, extra = g:layer(i, function() return layer(g, c, x, extra, i, options) end)
   end
   x = g:unit("norm", function()
     return norm(g, c, x, "model.norm", { "hidden", c.hidden_size })
@@ -86,7 +93,7 @@ function decoder.build(g, c, options)
   return g:unit("lm_head", function()
     local head = c.tie_word_embeddings and embedding or "lm_head.weight"
     local logits = g:linear(x, vocabulary(g, c, head), { name = "lm_head" })
-    return g:cross_entropy(logits, g:labels())
+    return moe.sum(g, g:cross_entropy(logits, g:labels()), extra)
   end)
 end
 

@@ -9,6 +9,7 @@ local export = {}
 local classes = {
   llama = "LlamaForCausalLM", qwen2 = "Qwen2ForCausalLM", qwen3 = "Qwen3ForCausalLM",
   gpt2 = "GPT2LMHeadModel", deepseek_v3 = "DeepseekV3ForCausalLM",
+  mixtral = "MixtralForCausalLM", qwen3_moe = "Qwen3MoeForCausalLM",
 }
 
 -- Keys that say how rope turns are one table, `rope_parameters` (transformers 5), and
@@ -47,7 +48,8 @@ function export.whole(name, arch, c, dtype, null)
   -- `false` stands for "not given" in these.
   for _, key in ipairs { "layer_types", "loss_type", "partial_rotary_factor", "pruned_heads",
                          "is_causal", "use_bidirectional_attention", "head_dim",
-                         "num_key_value_heads", "sliding_window", "n_inner" } do
+                         "num_key_value_heads", "sliding_window", "n_inner",
+                         "mlp_only_layers" } do
     if not out[key] or key == "is_causal" then out[key] = nil end
   end
   if arch.head_dim then

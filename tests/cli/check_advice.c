@@ -93,8 +93,9 @@ END_TEST
 
 /* Help marks what a plan may say and this version does not do. */
 START_TEST(help_marks_what_is_not_built) {
-  Outcome o = process_run(SECONDS, "echo 'help \"plan.moe\" help \"mesh.ep\"' | $weft repl");
-  ck_assert_msg(strstr(o.out, "how tokens reach experts (not built yet)\n") &&
+  Outcome o = process_run(
+      SECONDS, "echo 'help \"checkpoint.save_consolidated\" help \"mesh.ep\"' | $weft repl");
+  ck_assert_msg(strstr(o.out, "form beside each checkpoint (not built yet)\n") &&
                     strstr(o.out, "share the experts (built so far: at most 1)\n"),
                 "%s%s", o.out, o.err);
 }

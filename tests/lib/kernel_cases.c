@@ -87,7 +87,6 @@ const KernelCase kernel_case[] = {
    {.head_dim = 9, .scale = 0.3f, .value_dim = 51}, 0},
   {OP_attention, "x 1,65,384 x 1,130,384 x 1,130,256", "x 1,65,256 f 1,65,2",
    {.head_dim = 192, .scale = 0.07f, .n = 2, .value_dim = 128}, 1},
-<<<<<<< HEAD
   {OP_attention_part, "x 2,50,40 x 2,50,20 x 2,50,20", "f 2,50,40 f 2,50,4",
    {.head_dim = 10, .scale = 0.3f, .n = 3}, 1},
   {OP_attention_part, "x 1,128,64 x 1,128,32 x 1,128,32 f 1,128,64 f 1,128,4",
@@ -105,9 +104,8 @@ const KernelCase kernel_case[] = {
    {.head_dim = 6, .value_dim = 10, .scale = 0.3f, .n = 2, .mirror = 1, .step = 1}, 0},
   {OP_attention_part, "x 1,33,8 x 1,33,8 x 1,33,8 f 1,33,8 f 1,33,2",
    "f 1,33,8 f 1,33,2", {.head_dim = 4, .scale = 0.5f, .n = 2, .step = 1}, 0},
-=======
-  {OP_tokens, "x 2,3,5", "x 6,5", {0}, 0},
-  {OP_untokens, "x 6,5", "x 2,3,5", {0}, 0},
+  {OP_flatten, "x 2,3,5", "x 6,5", {0}, 0},
+  {OP_unflatten, "x 6,5", "x 2,3,5", {0}, 0},
   {OP_router_logits, "x 1,1 w 1,1", "f 1,1", {0}, 0},
   {OP_router_logits, "x 70,301 w 12,301", "f 70,12", {0}, 0},
   {OP_route, "f 5,4", "f 5,2 t4 5,2", {.topk = 2, .scale = 1, .norm_topk = 1}, 0},
@@ -139,7 +137,6 @@ const KernelCase kernel_case[] = {
   {OP_grouped_linear, "x 300,130 w 4,70,130 o290 5", "x 300,70", {0}, 0},
   {OP_combine, "x 6,5 v 3,2 r6 3,2", "x 3,5", {0}, 0},
   {OP_combine, "x 210,301 v 70,3 r210 70,3", "x 70,301", {0}, 0},
->>>>>>> f27a6b5 (Ops of mixture of experts: router, rows to experts and back, grouped products)
   {OP_attention_step, "x 1,1,4 x 1,1,4 x 1,1,4 i1 1,1", "x 1,1,4 x 1,1,4 x 1,1,4",
    {.head_dim = 4, .scale = 0.5f, .n = 1}, 0},
   {OP_attention_step, "x 3,1,30 x 3,1,10 x 3,1,10 i7 3,1", "x 3,1,30 x 3,7,10 x 3,7,10",
@@ -264,8 +261,8 @@ const GradCase grad_case[] = {
   {OP_join_heads, OP_split_heads, "d*", "0", false},
   {OP_split_heads, OP_join_heads, "d0", "0 1", false},
   {OP_attention_dx, OP_attention, "x0 x1 x2 y0 y1 d0 x3", "0 1 2", false},
-  {OP_untokens, OP_tokens, "d0", "0", false},
-  {OP_tokens, OP_untokens, "d0", "0", false},
+  {OP_unflatten, OP_flatten, "d0", "0", false},
+  {OP_flatten, OP_unflatten, "d0", "0", false},
   {OP_router_logits_dx, OP_router_logits, "d0 x1", "0", false},
   {OP_router_logits_dw, OP_router_logits, "x0 d0", "1", false},
   {OP_route_dx, OP_route, "x0 y1 d0", "0", false},

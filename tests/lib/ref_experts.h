@@ -6,10 +6,10 @@ static void same_elements(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
     OUT(0)[i] = IN(0)[i];
 }
-static void tokens(RefArgs *a) {
+static void flatten(RefArgs *a) {
   same_elements(a);
 }
-static void untokens(RefArgs *a) {
+static void unflatten(RefArgs *a) {
   same_elements(a);
 }
 

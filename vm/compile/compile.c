@@ -24,6 +24,7 @@ static void describe_params(const Stages *st, Compiled *c) {
                          .init = from->init,
                          .std = from->std,
                          .decay = from->decay,
+                         .share = from->share,
                          .place = from->place,
                          .npp = h->npp,
                          .pp = arena_copy(c->arena, h->pp, sizeof(int) * (size_t)h->npp)};

@@ -240,8 +240,8 @@ static bool same_dims(const Tensor *t, const Dim *dim, int ndim) {
 
 weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
                         InitKind init, float std, Tid *out, weft_error *e) {
-  if (ndim < 1 || ndim > 2)
-    return err_set(e, WEFT_EPLAN, "parameter %s: 1 or 2 dimensions expected, got %d", name,
+  if (ndim < 1 || ndim > 3)
+    return err_set(e, WEFT_EPLAN, "parameter %s: 1 to 3 dimensions expected, got %d", name,
                    ndim);
   for (int d = 0; d < ndim; d++)
     if (dim[d].size < 1)

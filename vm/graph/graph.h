@@ -179,6 +179,8 @@ typedef struct Param {
   uint8_t init;          /* InitKind */
   float std;
   bool decay;            /* weight decay applies: more than one dimension */
+  float share;           /* of a router's bias, which chooses: of all choices those that an
+                            expert should get; 0: stepped by the optimizer */
   int32_t line;          /* in Graph.file, 0 if unknown */
 } Param;
 

@@ -10,7 +10,7 @@ static bool is_rows(const Tensor *x, DType t, const Tensor *of) {
 
 /* ---- tokens ---- */
 
-weft_status infer_tokens(Graph *g, Op *op, weft_error *e) {
+weft_status infer_flatten(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0);
   if (x->ndim < 2 || x->dim[0].tag != TAG_BATCH || x->dim[1].tag != TAG_SEQ)
     return shape_error(g, op, e, "the operand must be (batch, seq, ...)");
@@ -25,11 +25,11 @@ weft_status infer_tokens(Graph *g, Op *op, weft_error *e) {
   return WEFT_OK;
 }
 
-void grad_tokens(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_untokens, (DY0), (0));
+void grad_flatten(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_unflatten, (DY0), (0));
 }
 
-weft_status infer_untokens(Graph *g, Op *op, weft_error *e) {
+weft_status infer_unflatten(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0);
   if (x->ndim != 2 || x->dim[0].tag != TAG_TOKEN || x->dim[0].size != g->batch * g->seq)
     return shape_error(g, op, e, "the operand must be (tokens, features)");
@@ -40,8 +40,8 @@ weft_status infer_untokens(Graph *g, Op *op, weft_error *e) {
   return WEFT_OK;
 }
 
-void grad_untokens(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_tokens, (DY0), (0));
+void grad_unflatten(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_flatten, (DY0), (0));
 }
 
 /* ---- the router ---- */
@@ -110,6 +110,8 @@ weft_status infer_route(Graph *g, Op *op, weft_error *e) {
   TRY(check_groups(g, op, experts, e));
   if (op->attr.scale == 0) op->attr.scale = 1;
   op->attr.experts = (int32_t)experts;
+  if (op->nin == 2 && op_in(g, op, 1)->kind == T_PARAM)
+    g->param.at[op_in(g, op, 1)->index].share = (float)k / (float)experts;
   Dim dim[2] = {l->dim[0], {.size = k}};
   op_result(g, op, 0, DT_F32, dim, 2);
   op_result(g, op, 1, DT_I32, dim, 2);

@@ -50,6 +50,7 @@ typedef struct Rowed {
   Stored stored;
   bool grad, work; /* flat, as far as the strategy cuts them */
   bool decay;
+  float share;
   AxisSet cut, partial; /* partial: the axes over which its gradient is a part of a sum */
   uint64_t chunks;      /* local chunks that use it, a bit each */
   int use;              /* its number in the order of first use */
@@ -69,6 +70,7 @@ static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int 
                  .grad = cuts->grads && (partial & cuts->flat) == cuts->flat,
                  .work = cuts->params && p->count >= cuts->persistence,
                  .decay = p->decay,
+                 .share = p->share,
                  .cut = place_cuts(p->place),
                  .partial = partial,
                  .use = use,
@@ -101,6 +103,7 @@ static int by_class(const Rowed *a, const Rowed *b) {
   if (a->grad != b->grad) return a->grad ? -1 : 1;
   if (a->work != b->work) return a->work ? -1 : 1;
   if (a->decay != b->decay) return a->decay ? -1 : 1;
+  if (a->share != b->share) return a->share < b->share ? -1 : 1;
   if (a->cut != b->cut) return a->cut < b->cut ? -1 : 1;
   if (a->stored.owner != b->stored.owner) return a->stored.owner ? -1 : 1;
   if (a->partial != b->partial) return a->partial < b->partial ? -1 : 1;

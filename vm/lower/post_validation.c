@@ -26,6 +26,7 @@ static Extent kept_at(const Emit *e, const Stretch *r, int k) {
 
 static void step_keeping(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
+    if (update_balances(c, e, &r)) continue;
     update_step(e, c, &r, OP_adamw_try);
     for (int k = 0; k < KEPT; k++)
       emit_out(e, kept_at(e, &r, k), DT_F32);
@@ -35,6 +36,7 @@ static void step_keeping(Emit *e, const Compiled *c) {
 
 static void take_back(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
+    if (update_balances(c, e, &r)) continue;
     emit_kernel(e, OP_adamw_undo, NULL, update_name(e, c, &r));
     for (int k = 0; k < KEPT; k++)
       emit_in(e, kept_at(e, &r, k), DT_F32);

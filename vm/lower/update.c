@@ -157,13 +157,17 @@ const char *update_name(Emit *e, const Compiled *c, const Stretch *r) {
   return c->param[e->l->regions.param[r->first].param].name;
 }
 
+bool update_balances(const Compiled *c, const Emit *e, const Stretch *r) {
+  return c->param[e->l->regions.param[r->first].param].share > 0;
+}
+
 static const Region *gradients(const Emit *e, const Stretch *r) {
   const Regions *s = &e->l->regions;
   return regions_find(s, REGION_GRAD, &s->param[r->first]);
 }
 
 static bool alike_in_norm(const CompiledParam *all, const Stored *a, const Stored *b) {
-  return a->owner == b->owner &&
+  return a->owner == b->owner && all[a->param].share == all[b->param].share &&
          place_cuts(all[a->param].place) == place_cuts(all[b->param].place);
 }
 
@@ -175,7 +179,7 @@ static void measure(Emit *e, const Compiled *c) {
   int n = 0;
   unsigned of = 1u << REGION_GRAD;
   for (Stretch r = {0}; regions_stretch(s, c->param, of, alike_in_norm, &r);) {
-    if (!s->param[r.first].owner) continue;
+    if (!s->param[r.first].owner || update_balances(c, e, &r)) continue;
     const Region *g = gradients(e, &r);
     AxisSet cut = piece_axes(&c->param[s->param[r.first].param], g);
     int k = 0;
@@ -205,14 +209,15 @@ void update_clip(Emit *e, int op, bool whole) {
 
 /* ---- optimizer ---- */
 
-static bool alike_in_decay(const CompiledParam *all, const Stored *a, const Stored *b) {
-  return all[a->param].decay == all[b->param].decay;
+static bool alike_in_step(const CompiledParam *all, const Stored *a, const Stored *b) {
+  return all[a->param].decay == all[b->param].decay &&
+         all[a->param].share == all[b->param].share;
 }
 
 /* All that is kept of a parameter but copies for a while. */
 bool update_stretch(const Emit *e, const Compiled *c, Stretch *r) {
   unsigned of = (1u << REGION_N) - 1 - (1u << REGION_GATHERED);
-  return regions_stretch(&e->l->regions, c->param, of, alike_in_decay, r);
+  return regions_stretch(&e->l->regions, c->param, of, alike_in_step, r);
 }
 
 /* As long as a rank's part of a run, at `off`. */
@@ -257,6 +262,24 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   update_results(e, r);
 }
 
+/* What adds up in the place of the gradient of a router's bias is how often each expert
+ * was chosen. */
+static void balance(Emit *e, const Compiled *c, const Stretch *r) {
+  const Regions *s = &e->l->regions;
+  const Stored *p = &s->param[r->first];
+  const Region *work = regions_find(s, REGION_WORK, p);
+  double tokens = (double)e->plan->batch.global * (double)e->plan->batch.seq;
+  OpAttr attr = {.scale = (float)e->plan->moe.bias_rate,
+                 .theta = (float)(tokens * c->param[p->param].share)};
+  if (attr.scale == 0) return;
+  emit_kernel(e, OP_bias_step, &attr, update_name(e, c, r));
+  emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
+  emit_in(e, region_extent(gradients(e, r), r), DT_F32);
+  emit_in(e, first_scalars(e, SC_ZERO_FROM), DT_F64);
+  emit_out(e, region_extent(regions_value(s, p), r), DT_F32);
+  emit_out(e, region_extent(work, r), (DType)work->dtype);
+}
+
 static void emit_copy(Emit *e, Extent from, Extent to, DType dt, const char *what) {
   emit_kernel(e, OP_copy, NULL, what);
   emit_in(e, from, dt);
@@ -285,7 +308,9 @@ void update_last_step(Emit *e, const Compiled *c, MainList *t) {
     emit_copy(e, first_scalars(e, SC_ZERO_FROM), to, DT_F64, "step");
   }
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
-    if (e->l->offloads) {
+    if (update_balances(c, e, &r)) {
+      balance(e, c, &r);
+    } else if (e->l->offloads) {
       step_on_host(e, c, &r);
     } else {
       update_step(e, c, &r, OP_adamw);

@@ -29,6 +29,8 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op);
 /* The results that an op writes to the state of a run: value, moments, and the copy that
  * ops read. */
 void update_results(Emit *e, const Stretch *r);
+/* Whether a run is of biases that choose experts: no gradient is theirs, and no norm. */
+bool update_balances(const Compiled *c, const Emit *e, const Stretch *r);
 const char *update_name(Emit *e, const Compiled *c, const Stretch *r);
 
 /* buckets.c: the whole gradients of a block are about to be written from `at` on, all of

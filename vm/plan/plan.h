@@ -178,6 +178,14 @@ typedef struct CpPlan {
   bool in_order;                 /* balance = "none": each rank has one run */
 } CpPlan;
 
+/* What experts add to a plan. */
+typedef struct MoePlan {
+  double aux, z;         /* coefficients of the losses of routers */
+  double bias_rate;      /* step of the bias that chooses experts; 0: none */
+  double capacity;       /* of an expert, by the mean of all; 0: as many as come */
+  int drop;              /* DROP_x */
+} MoePlan;
+
 /* The machines that a plan is for: figures of one GPU in SI units, of stdlib/clusters. */
 typedef struct Cluster {
   const char *gpu;               /* NULL: not known, and neither are the figures */
@@ -232,6 +240,7 @@ typedef struct Plan {
   Packed packed;
   Checkpointing checkpoint;
   CpPlan cp;
+  MoePlan moe;
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */

@@ -33,7 +33,7 @@ typedef struct CompiledParam {
   uint8_t parts[MAX_DIM];/* see Dim.parts */
   Place place;           /* the cuts of its dimensions, before any flat one */
   uint8_t init;          /* InitKind */
-  float std;
+  float std, share;      /* share: see Param */
   bool decay;
   int npp;               /* pp ranks that hold it */
   int *pp;               /* ascending; the first one owns it */

@@ -266,7 +266,8 @@ static bool reads_logits(const Op *op) {
 static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
   Place p = s->place[t];
   int d = p.on[AX_TP];
-  if (d < 0 || want.on[AX_TP] == d || s->g->t.at[t].dim[d].tag == TAG_SEQ) return;
+  if (d < 0 || want.on[AX_TP] == d) return;
+  if (s->g->t.at[t].dim[d].tag == TAG_SEQ || s->g->t.at[t].dim[d].tag == TAG_TOKEN) return;
   if (s->g->t.at[t].grad_of >= 0 || reads_logits(user)) return;
   const char *module = user->name ? user->name : "the model", *dot = strrchr(module, '.');
   const char *text = arena_printf(

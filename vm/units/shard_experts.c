@@ -23,9 +23,9 @@ static Place parts_of_rows(Place p) {
 }
 
 /* ---- tokens ---- batch and sequence are one dimension: each axis that cuts one of them
- * cuts it; which token is where only `untokens` asks, and it asks the same way */
+ * cuts it; which token is where only `unflatten` asks, and it asks the same way */
 
-bool shard_tokens(Shard *s, Oid op) {
+bool shard_flatten(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0), y;
   for (int a = 0; a < AX_N; a++) {
     if (x.on[a] > 1) x.on[a] = PL_R;
@@ -36,7 +36,7 @@ bool shard_tokens(Shard *s, Oid op) {
   return true;
 }
 
-bool shard_untokens(Shard *s, Oid op) {
+bool shard_unflatten(Shard *s, Oid op) {
   Place x = shard_in(s, op, 0), y;
   for (int a = 0; a < AX_N; a++) {
     if (x.on[a] > 0) x.on[a] = PL_R;

@@ -181,6 +181,7 @@ static void keep_params(Table *t) {
                                  .init = p->init,
                                  .std = p->std,
                                  .decay = p->decay,
+                                 .share = p->share,
                                  .place = t->sh->param_place[i],
                                  .grad = t->sh->grad_place[i],
                                  .count = tensor_count(x)};

@@ -87,7 +87,7 @@ typedef struct UnitParam {
   const char *name;
   uint8_t ndim, init;    /* init: InitKind */
   Dim dim[MAX_DIM];      /* global and local sizes */
-  float std;
+  float std, share;
   bool decay;
   Place place, grad;     /* as stored; as W bodies leave the gradient */
   int64_t count;         /* local elements */

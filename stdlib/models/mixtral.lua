@@ -1,0 +1,44 @@
+-- mixtral.lua - Mixtral: Llama's decoder with experts in every layer, of which each token
+-- has the best few, by a softmax over those.
+local config = require "weft.models.config"
+local decoder = require "weft.models.decoder"
+
+local mixtral = {
+  defaults = decoder.defaults {
+    intermediate_size = 14336, num_key_value_heads = 8, rms_norm_eps = 1e-5,
+    max_position_embeddings = 131072, rope_theta = 1000000.0, num_local_experts = 8,
+    num_experts_per_tok = 2, sliding_window = false, router_jitter_noise = 0.0,
+    output_router_logits = false,
+  },
+  aliases = { num_experts = "num_local_experts" },
+  -- The loss of routers is plan.moe.aux_loss_coef; Hugging Face has none, either, unless
+  -- output_router_logits is set.
+  ignored = config.ignored {
+    "add_cross_attention", "attention_bias", "layer_types", "max_window_layers",
+    "router_aux_loss_coef", "tie_encoder_decoder", "use_sliding_window",
+  },
+}
+
+local function experts(c)
+  return {
+    experts = c.num_local_experts, topk = c.num_experts_per_tok, width = c.intermediate_size,
+    hidden = c.hidden_size, std = c.initializer_range, score = "softmax", norm = true,
+  }
+end
+
+function mixtral.build(g, c) return decoder.build(g, c, { experts = experts }) end
+
+function mixtral.check(c)
+  local problems = decoder.check(c, {
+    { "num_local_experts", "count" }, { "num_experts_per_tok", "count" },
+    { "sliding_window", "only", { false } }, { "router_jitter_noise", "dropout" },
+    { "output_router_logits", "only", { false } },
+  })
+  if config.sound(problems) and c.num_experts_per_tok > c.num_local_experts then
+    config.add(problems, "num_experts_per_tok", "%d choices of num_local_experts = %d",
+               c.num_experts_per_tok, c.num_local_experts)
+  end
+  return problems
+end
+
+return mixtral

@@ -1,0 +1,54 @@
+-- moe.lua - experts in the place of an MLP: a router, gated SiLU experts whose weights are
+-- one parameter each, and the losses of the router that the plan asks for (plan.moe).
+--
+-- Parameters have the names that Transformers 5 gives them in memory: weights of all
+-- experts in one, gate above up. Files have them expert by expert, or like this; both are
+-- read and written.
+local moe = {}
+
+local scores = { softmax = 0, sigmoid = 1 }
+
+-- loss + more, either of which may be nil.
+function moe.sum(g, loss, more)
+  if not (loss and more) then return loss or more end
+  return g:add(loss, more)
+end
+
+local function router_loss(g, logits, ids, o, plan)
+  if plan.aux == 0 and plan.z == 0 then return nil end
+  local counts = g:expert_counts(ids, g:flatten(g:labels()), { experts = o.experts })
+  return g:router_loss(logits, counts, {
+    topk = o.topk, score = scores[o.score], aux = plan.aux, z = plan.z,
+  })
+end
+
+-- What comes of x (batch, seq, hidden), and the losses of the router or nil. `o` has
+-- experts, topk, width (of an expert), hidden, std, and how the router scores: score
+-- ("softmax" or "sigmoid"), norm (whether weights sum to 1), and for the latter bias,
+-- groups, topk_group, scale.
+function moe.block(g, x, name, o)
+  local plan, init = g:moe(), { std = o.std }
+  local expert, hidden = { "expert", o.experts }, { "hidden", o.hidden }
+  local gate_up = g:param(name .. ".experts.gate_up_proj",
+                          { expert, { "ffn", 2 * o.width, parts = 2 }, hidden }, init)
+  local down = g:param(name .. ".experts.down_proj",
+                       { expert, hidden, { "ffn", o.width } }, init)
+  local router = g:param(name .. ".gate.weight", { expert, hidden }, init)
+  local bias = o.bias and g:param(name .. ".gate.e_score_correction_bias", { expert },
+                                  { init = "zeros" })
+
+  local tokens = g:flatten(x)
+  local logits = g:router_logits(tokens, router)
+  local weights, ids = g:route(logits, bias or nil, {
+    topk = o.topk, score = scores[o.score], norm_topk = o.norm and 1 or 0,
+    groups = o.groups or 0, topk_group = o.topk_group or 0, scale = o.scale or 1,
+  })
+  local rows, offsets, places = g:permute(tokens, ids, weights, {
+    experts = o.experts, capacity = plan.capacity, drop = plan.drop,
+  })
+  local gate, up = g:split(g:grouped_linear(rows, gate_up, offsets), { n = 2 })
+  local y = g:grouped_linear(g:silu_mul(gate, up), down, offsets)
+  return g:unflatten(g:combine(y, weights, places)), router_loss(g, logits, ids, o, plan)
+end
+
+return moe

@@ -1,0 +1,70 @@
+-- qwen3_moe.lua - Qwen3-MoE: Qwen3's decoder with experts in all layers, or in each
+-- decoder_sparse_step-th one that is not one of mlp_only_layers.
+local config = require "weft.models.config"
+local decoder = require "weft.models.decoder"
+
+local qwen3_moe = {
+  defaults = decoder.defaults {
+    vocab_size = 151936, hidden_size = 2048, intermediate_size = 6144,
+    num_hidden_layers = 24, num_key_value_heads = 4, max_position_embeddings = 32768,
+    attention_bias = false, use_sliding_window = false, sliding_window = false,
+    num_experts = 128, num_experts_per_tok = 8, moe_intermediate_size = 768,
+    norm_topk_prob = false, decoder_sparse_step = 1, mlp_only_layers = false,
+    output_router_logits = false,
+  },
+  aliases = { num_local_experts = "num_experts" },
+  -- The loss of routers is plan.moe.aux_loss_coef; Hugging Face has none, either, unless
+  -- output_router_logits is set.
+  ignored = config.ignored {
+    "add_cross_attention", "layer_types", "max_window_layers", "router_aux_loss_coef",
+    "tie_encoder_decoder",
+  },
+}
+
+local function experts(c, layer)
+  if (layer + 1) % c.decoder_sparse_step ~= 0 then return nil end
+  for _, i in ipairs(c.mlp_only_layers or {}) do
+    if i == layer then return nil end
+  end
+  return {
+    experts = c.num_experts, topk = c.num_experts_per_tok, width = c.moe_intermediate_size,
+    hidden = c.hidden_size, std = c.initializer_range, score = "softmax",
+    norm = c.norm_topk_prob,
+  }
+end
+
+function qwen3_moe.build(g, c)
+  return decoder.build(g, c, { qk_norm = true, experts = experts })
+end
+
+local function check_layers(c, problems)
+  local list = c.mlp_only_layers
+  if not list then return end
+  if type(list) ~= "table" then
+    return config.add(problems, "mlp_only_layers", "expected a list, got %s", tostring(list))
+  end
+  for _, i in ipairs(list) do
+    if math.type(i) ~= "integer" or i < 0 or i >= c.num_hidden_layers then
+      config.add(problems, "mlp_only_layers", "%s is none of the %d layers, which count "
+                 .. "from 0", tostring(i), c.num_hidden_layers)
+    end
+  end
+end
+
+function qwen3_moe.check(c)
+  local problems = decoder.check(c, {
+    { "attention_bias", "only", { false } }, { "use_sliding_window", "only", { false } },
+    { "num_experts", "count" }, { "num_experts_per_tok", "count" },
+    { "moe_intermediate_size", "count" }, { "norm_topk_prob", "boolean" },
+    { "decoder_sparse_step", "count" }, { "output_router_logits", "only", { false } },
+  })
+  if not config.sound(problems) then return problems end
+  check_layers(c, problems)
+  if c.num_experts_per_tok > c.num_experts then
+    config.add(problems, "num_experts_per_tok", "%d choices of num_experts = %d",
+               c.num_experts_per_tok, c.num_experts)
+  end
+  return problems
+end
+
+return qwen3_moe
