@@ -29,6 +29,21 @@ static void shrink_group(Shrink *s, int ranks, int was) {
   note(s, "ranks that reshard after forward", of, *n);
 }
 
+/* Experts keep a mesh of their own: what was cut stays cut as far as the ranks go. */
+static void shrink_experts(Shrink *s, const Mesh *was, const Mesh *m) {
+  MeshSpec *spec = &s->plan->mesh;
+  int tp = m->size[AXIS_TP], ranks = mesh_size(m, AXES_DP) * m->size[AXIS_CP] * tp;
+  int ep = was->size[AXIS_EP], etp = was->size[AXIS_ETP];
+  etp = etp == was->size[AXIS_TP] ? tp : MIN(etp, 2);
+  if (ranks % etp) etp = 1;
+  ep = MIN(ep, ranks / etp);
+  while (ranks % (ep * etp)) ep--;
+  note(s, "ep", was->size[AXIS_EP], ep);
+  note(s, "etp", was->size[AXIS_ETP], etp);
+  if (spec->ep) spec->ep = ep;
+  if (spec->etp) spec->etp = etp;
+}
+
 /* Halves one axis after the other, in an order in which the first ones matter least; an
  * odd size goes to its smallest divisor above 1. */
 static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
@@ -51,6 +66,7 @@ static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
   }
   shrink_group(s, m->size[AXIS_DP_SHARD], was.size[AXIS_DP_SHARD]);
   mesh_write_sizes(m, &s->plan->mesh);
+  shrink_experts(s, &was, m);
 }
 
 /* ---- the model ---- */

@@ -155,6 +155,19 @@ static void check_styles(Cross *c) {
   }
 }
 
+/* Ranks of these strategies have all experts, as tp cuts them. */
+static void check_experts_strategy(Cross *c, const char *name, const char *has,
+                                   const char *instead) {
+  const int *n = c->mesh->size;
+  if (n[AXIS_EP] > 1)
+    diag_error(c->d, "strategy", "mesh.ep", "the strategy \"%s\" has %s; for ep use %s",
+               name, has, instead);
+  if (n[AXIS_ETP] != n[AXIS_TP])
+    diag_error(c->d, "strategy", "mesh.etp",
+               "the strategy \"%s\" has %s; for an etp that is not tp use %s", name, has,
+               instead);
+}
+
 /* What a strategy does not go with. */
 static void check_strategy(Cross *c) {
   static const struct {
@@ -171,6 +184,7 @@ static void check_strategy(Cross *c) {
         diag_error(c->d, "strategy", arena_printf(c->d->arena, "mesh.%s", axis_name(a)),
                    "the strategy \"%s\" has %s; for %s use %s", all[i].name, all[i].has,
                    axis_name(a), all[i].instead);
+    check_experts_strategy(c, all[i].name, all[i].has, all[i].instead);
     if (c->mesh->size[AXIS_DP_REPLICATE] > 1)
       diag_error(c->d, "strategy", "mesh.dp_replicate",
                  "the strategy \"%s\" treats all of dp alike; for copies of shards use "

@@ -46,14 +46,21 @@ static const Plan *plan_of(const Point *p) {
   return &p->lp->plan;
 }
 
+/* Whether experts are cut over other ranks than those of tp. */
+static bool own_experts(const Mesh *m) {
+  return m->size[AXIS_EP] > 1 || m->size[AXIS_ETP] != m->size[AXIS_TP];
+}
+
 /* A model of the library knows the batch only as a size of tensors, so that any number of
- * data-parallel ranks above one gives a rank the same work. */
+ * data-parallel ranks above one gives a rank the same work; but where these ranks share
+ * experts, their number says with how many. */
 static Mesh units_mesh(const Point *p) {
   Mesh m = p->mesh;
   m.size[AXIS_PP] = 1;
-  if (!p->lp->arch || p->all_dp) return m;
+  if (!p->lp->arch || p->all_dp || own_experts(&m)) return m;
   for (int a = 0; a < AXIS_N; a++)
     if (AXES_DP & AXIS_BIT(a)) m.size[a] = MIN(m.size[a], 2);
+  m.size[AXIS_EP_SHARD] = mesh_size(&m, AXES_DP) * m.size[AXIS_CP];
   mesh_split_dp(&m, 1);
   return m;
 }
@@ -69,8 +76,6 @@ static const Scheduled *scheduled(const Point *p) {
 static weft_status units_key(Point *p, Text *k) {
   Mesh m = units_mesh(p);
   k->n = 0;
-  /* What is left of the ranks for ep_shard has no size of its own. */
-  m.size[AXIS_EP_SHARD] = 0;
   text_addn(k, (const char *)m.size, sizeof m.size);
   text_addn(k, (const char *)m.order, sizeof m.order);
   text_add(k, scheduled(p) && scheduled(p)->splits ? "IW" : "B");
@@ -166,8 +171,9 @@ static void make_schedule(void *ud, CacheEntry *x) {
 
 static weft_status shares_key(Point *p, const Schedule *s, Text *k) {
   k->n = 0;
-  text_printf(k, "%d %d %d %d %d|", p->units->id, s->ranks, s->virtual_stages,
-              s->v_placement, mesh_size(&p->mesh, flat_axes(plan_of(p), &p->mesh)));
+  text_printf(k, "%d %d %d %d %d %d|", p->units->id, s->ranks, s->virtual_stages,
+              s->v_placement, mesh_size(&p->mesh, flat_axes(plan_of(p), &p->mesh)),
+              p->mesh.size[AXIS_EP_SHARD]);
   return vary_key(p->lp, FOR_SHARES, k, &p->j->e);
 }
 

@@ -23,18 +23,21 @@ static Tid op(B *b, int code, const Tid *in, int nin, OpAttr attr, const char *n
 #define NONE                                                                             \
   { 0 }
 
-static Tid param(B *b, int layer, const char *name, int ndim, Dim d0, Dim d1) {
+static Tid any_param(B *b, int layer, const char *name, int ndim, const Dim *dim) {
   char full[128];
   if (layer >= 0)
     snprintf(full, sizeof full, "model.layers.%d.%s", layer, name);
   else
     snprintf(full, sizeof full, "%s", name);
-  Dim dim[2] = {d0, d1};
   Tid t = -1;
   bool norm = ndim == 1 && !strstr(name, "bias");
   if (graph_param(b->g, full, dim, ndim, norm ? INIT_ONES : INIT_NORMAL, 0.1f, &t, b->e))
     abort();
   return t;
+}
+
+static Tid param(B *b, int layer, const char *name, int ndim, Dim d0, Dim d1) {
+  return any_param(b, layer, name, ndim, (Dim[]){d0, d1});
 }
 
 static Dim dim(DimTag tag, int64_t n, int unit) {
@@ -55,7 +58,57 @@ static Tid norm(B *b, int layer, const char *name, Tid x, Dim c) {
   return OP(b, rmsnorm, NULL, {.eps = 1e-5f}, x, param(b, layer, name, 1, c, c));
 }
 
-static Tid layer(B *b, int i, Tid x) {
+static Tid mlp(B *b, int i, Tid h, Dim c, Dim ffn) {
+  Tid gate = linear(b, i, "mlp.gate_proj", h, ffn, c, false);
+  Tid up = linear(b, i, "mlp.up_proj", h, ffn, c, false);
+  h = OP(b, silu_mul, NULL, NONE, gate, up);
+  return linear(b, i, "mlp.down_proj", h, c, ffn, b->o->bias);
+}
+
+/* Gate and up of all experts: a weight each, or one. */
+static Tid gated(B *b, int i, const Tid *rows, Dim e, Dim ffn, Dim c) {
+  Tid both[8];
+  if (b->o->fused) {
+    Dim two = {.size = 2 * ffn.size, .tag = TAG_FFN, .parts = 2, .unit = 1};
+    Tid w = any_param(b, i, "mlp.experts.gate_up_proj", 3, (Dim[]){e, two, c});
+    Tid h = OP(b, grouped_linear, NULL, NONE, rows[0], w, rows[1]);
+    OpAttr halves = {.n = 2};
+    if (graph_op(b->g, OP_split, &h, 1, &halves, NULL, 0, both, b->e)) abort();
+  } else {
+    static const char *const name[] = {"mlp.experts.gate_proj", "mlp.experts.up_proj"};
+    for (int k = 0; k < 2; k++)
+      both[k] = OP(b, grouped_linear, NULL, NONE, rows[0],
+                   any_param(b, i, name[k], 3, (Dim[]){e, ffn, c}), rows[1]);
+  }
+  return OP(b, silu_mul, NULL, NONE, both[0], both[1]);
+}
+
+/* Experts of which each token has some; what the router's losses are adds to *loss. */
+static Tid experts(B *b, int i, Tid h, Dim c, Dim ffn, Tid *loss) {
+  const ToyOptions *o = b->o;
+  Dim e = dim(TAG_EXPERT, o->experts, 1), any = {.size = o->experts};
+  Tid x = OP(b, flatten, NULL, NONE, h), way[8], rows[8];
+  Tid l = OP(b, router_logits, NULL, NONE, x, param(b, i, "mlp.gate.weight", 2, any, c));
+  OpAttr choose = {.topk = o->topk, .norm_topk = 1};
+  OpAttr sort = {.experts = o->experts};
+  if (graph_op(b->g, OP_route, &l, 1, &choose, NULL, 0, way, b->e)) abort();
+  if (graph_op(b->g, OP_permute, (Tid[]){x, way[1], way[0]}, 3, &sort, NULL, 0, rows, b->e))
+    abort();
+  if (o->aux > 0 || o->z > 0) {
+    OpAttr count = {.experts = o->experts};
+    OpAttr how = {.topk = o->topk, .aux = o->aux, .z = o->z};
+    Tid labels = OP(b, flatten, NULL, NONE, graph_input(b->g, IN_LABELS));
+    Tid n = op(b, OP_expert_counts, (Tid[]){way[1], labels}, 2, count, NULL);
+    Tid more = op(b, OP_router_loss, (Tid[]){l, n}, 2, how, NULL);
+    *loss = *loss < 0 ? more : OP(b, add, NULL, NONE, *loss, more);
+  }
+  Tid y = gated(b, i, rows, e, ffn, c);
+  Tid down = any_param(b, i, "mlp.experts.down_proj", 3, (Dim[]){e, c, ffn});
+  y = OP(b, grouped_linear, NULL, NONE, y, down, rows[1]);
+  return OP(b, unflatten, NULL, NONE, OP(b, combine, NULL, NONE, y, way[0], rows[2]));
+}
+
+static Tid layer(B *b, int i, Tid x, Tid *loss) {
   const ToyOptions *o = b->o;
   int d = o->hidden / o->heads;
   Dim c = dim(TAG_HIDDEN, o->hidden, 1), q = dim(TAG_HEAD, o->hidden, d);
@@ -78,10 +131,8 @@ static Tid layer(B *b, int i, Tid x) {
   Tid a = op(b, OP_attention, qkv, o->packed ? 4 : 3, att, NULL);
   x = OP(b, add, NULL, NONE, x, linear(b, i, "self_attn.o_proj", a, c, out, o->bias));
   h = norm(b, i, "post_attention_layernorm.weight", x, c);
-  Tid gate = linear(b, i, "mlp.gate_proj", h, ffn, c, false);
-  Tid up = linear(b, i, "mlp.up_proj", h, ffn, c, false);
-  h = OP(b, silu_mul, NULL, NONE, gate, up);
-  x = OP(b, add, NULL, NONE, x, linear(b, i, "mlp.down_proj", h, c, ffn, o->bias));
+  h = o->experts ? experts(b, i, h, c, ffn, loss) : mlp(b, i, h, c, ffn);
+  x = OP(b, add, NULL, NONE, x, h);
   graph_close_unit(b->g);
   return x;
 }
@@ -93,8 +144,9 @@ static Tid model(B *b) {
   Tid table = param(b, -1, "model.embed_tokens.weight", 2, v, c);
   Tid x = OP(b, embedding, NULL, NONE, graph_input(b->g, IN_TOKENS), table);
   graph_close_unit(b->g);
+  Tid more = -1;
   for (int i = 0; i < o->layers; i++)
-    x = layer(b, i, x);
+    x = layer(b, i, x, &more);
   graph_open_unit(b->g, "norm", -1, b->e);
   x = norm(b, -1, "model.norm.weight", x, c);
   graph_close_unit(b->g);
@@ -105,6 +157,7 @@ static Tid model(B *b) {
   Tid m = OP(b, ce_max, NULL, NONE, logits);
   Tid s = OP(b, ce_sum, NULL, NONE, logits, labels, m);
   Tid loss = OP(b, ce_loss, NULL, NONE, s, labels);
+  if (more >= 0) loss = OP(b, add, NULL, NONE, loss, more);
   graph_close_unit(b->g);
   return loss;
 }
@@ -118,6 +171,10 @@ static const TpRule llama_rules[] = {
     {"layers.*.mlp.gate_proj", STYLE_COLWISE, true},
     {"layers.*.mlp.up_proj", STYLE_COLWISE, true},
     {"layers.*.mlp.down_proj", STYLE_ROWWISE, true},
+    {"layers.*.mlp.experts.gate_proj", STYLE_COLWISE, true},
+    {"layers.*.mlp.experts.up_proj", STYLE_COLWISE, true},
+    {"layers.*.mlp.experts.gate_up_proj", STYLE_PACKED_COLWISE, true},
+    {"layers.*.mlp.experts.down_proj", STYLE_ROWWISE, true},
     {"lm_head", STYLE_COLWISE, true},
 };
 
@@ -170,7 +227,13 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
   t->diags.arena = t->arena;
   t->plan = (Plan){
       .name = "toy",
-      .mesh = {.tp = o->tp, .pp = o->pp, .dp = o->dp, .dp_replicate = o->replicate, .cp = o->cp},
+      .mesh = {.tp = o->tp,
+               .pp = o->pp,
+               .dp = o->dp,
+               .dp_replicate = o->replicate,
+               .cp = o->cp,
+               .ep = o->ep,
+               .etp = o->etp},
       .cp = o->how,
       .packed = {.on = o->packed, .within = true, .separator = 3},
       .strategy = o->strategy,

@@ -11,6 +11,10 @@ typedef struct ToyOptions {
   int tp, pp, dp;
   int cp;                /* 0: 1 */
   CpPlan how;            /* attention over cp */
+  int ep, etp;           /* 0: 1, tp */
+  int experts, topk;     /* 0: a dense MLP */
+  bool fused;            /* gate and up of an expert are one weight */
+  float aux, z;          /* coefficients of router_loss; both 0: there is none */
   bool packed;           /* token 3 ends a document */
   int micro, microbatches, seq;
   int rounds;            /* 0: 1 */

@@ -54,6 +54,7 @@ int tag_parse(const char *s) {
 }
 
 #define TAG(tag) (1u << TAG_##tag)
+#define TAGS_OF_EXPERTS (TAG(TOKEN) | TAG(EXPERT) | TAG(RAGGED))
 static const struct AxisRow {
   const char *name;
   AxisSet factors;
@@ -74,6 +75,10 @@ AxisSet ax_set_mesh(uint32_t axes) {
 
 bool ax_of_one_factor(ShardAxis a, ShardAxis b) {
   return axes_whole(ax_mesh(a)) == axes_whole(ax_mesh(b));
+}
+
+bool ax_expert(ShardAxis a) {
+  return axes_expert(ax_mesh(a));
 }
 
 const char *ax_name(ShardAxis a) { return axis_row[a].name; }
@@ -134,15 +139,19 @@ int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]) {
   return size;
 }
 
-/* Parts of a factor are named only where they differ. */
+/* Of the mesh that it speaks of; parts of a factor are named only where they differ. */
 const char *place_str(Place p, char buf[48]) {
   char name[64];
   int n = 0;
+  bool expert = false;
+  for (int x = 0; x < AX_N; x++)
+    expert |= ax_expert((ShardAxis)x) && p.on[x] != PL_R;
   for (int x = 0; x < AX_N; x++) {
     ShardAxis a = (ShardAxis)x;
+    if (ax_expert(a) != expert) continue;
     if (x && ax_of_one_factor(a, a - 1) && p.on[x] == p.on[x - 1]) continue;
     bool part = x + 1 < AX_N && ax_of_one_factor(a, a + 1) && p.on[x] != p.on[x + 1];
-    n += snprintf(buf + n, 48 - (size_t)n, "%s%s:", x ? " " : "",
+    n += snprintf(buf + n, 48 - (size_t)n, "%s%s:", n ? " " : "",
                   part ? axes_name(ax_mesh(a), name) : ax_name(a));
     if (p.on[x] >= 0)
       n += snprintf(buf + n, 48 - (size_t)n, "S(%d)", p.on[x]);

@@ -47,6 +47,7 @@ AxisSet ax_mesh(ShardAxis a);          /* AX_DP -> dp_replicate + dp_shard, ... 
 AxisSet ax_set_mesh(uint32_t axes);    /* of a set of ShardAxis bits; joined */
 /* Whether both are parts of one factor: what changes alike over them is one change. */
 bool ax_of_one_factor(ShardAxis a, ShardAxis b);
+bool ax_expert(ShardAxis a);           /* of the expert mesh */
 const char *ax_name(ShardAxis a);      /* "dp", "cp", "tp" */
 bool ax_may_cut(ShardAxis a, DimTag t);
 
@@ -70,7 +71,7 @@ bool place_cuts_dim(Place p, int dim);
 /* Elements of a dimension of `size` that each rank holds: the axes, n[] large, cut one
  * after the other, and what does not divide is padded each time. */
 int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]);
-/* "dp:S(0) tp:R"; axes of size 1 are left out when mesh is given. */
+/* "dp:S(0) cp:R tp:R", or, of one that is cut there, over the expert mesh. */
 const char *place_str(Place p, char buf[48]);
 
 typedef int32_t Tid;   /* tensor */

@@ -9,7 +9,8 @@
  * blocks there are, unless they meet shards of a region that is stored whole.
  *
  * What a strategy cuts over the data-parallel ranks is three switches for each parameter:
- * state (master weights and moments), gradients, and the parameters that ops read. */
+ * state (master weights and moments), gradients, and the parameters that ops read. Experts
+ * that ranks share have copies over ep_shard, and are cut over that. */
 #include <stdlib.h>
 
 #include "layout.h"
@@ -18,9 +19,11 @@
 
 /* What a strategy cuts, and how. */
 typedef struct Cuts {
-  AxisSet flat; /* over these axes */
-  int ways;
-  bool state, grads, params;
+  struct Flat {
+    AxisSet axes; /* over these axes; 0: not at all */
+    int ways;
+  } flat[2]; /* experts that ranks share; other parameters */
+  bool grads, params;
   int64_t persistence; /* parameters of fewer elements stay whole */
   bool host_state, host_params;
 } Cuts;
@@ -33,13 +36,11 @@ AxisSet flat_axes(const Plan *plan, const Mesh *m) {
 
 static Cuts cuts_of(const Plan *plan, const Mesh *m) {
   const Strategy *s = &plan->strategy;
-  AxisSet flat = flat_axes(plan, m);
-  if (!flat) return (Cuts){.ways = 1, .host_state = s->offload_state};
+  AxisSet experts = s->stage > 0 ? mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)) : 0;
+  AxisSet flat[] = {experts, flat_axes(plan, m)};
   return (Cuts){.host_state = s->offload_state,
                 .host_params = s->offload_params,
-                .flat = flat,
-                .ways = mesh_size(m, flat),
-                .state = true,
+                .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
                 .grads = s->stage > 1,
                 .params = s->stage > 2,
                 .persistence = s->persistence};
@@ -48,6 +49,8 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
 /* What decides where a parameter stands. */
 typedef struct Rowed {
   Stored stored;
+  bool shared;     /* an expert that ranks share */
+  struct Flat flat;
   bool grad, work; /* flat, as far as the strategy cuts them */
   bool decay;
   float share;
@@ -58,20 +61,28 @@ typedef struct Rowed {
   bool several, tied;   /* units, or pp ranks, that use it */
 } Rowed;
 
+static bool cut_flat(const struct Flat *f) {
+  return f->ways > 1;
+}
+
 /* A gradient that is no part of a sum over the flat axes is whole on every rank anyway.
  */
 static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int use,
                    int unit) {
   const UnitParam *p = &st->u->param[param];
-  AxisSet partial = unit_param_partial(p);
+  AxisSet partial = unit_param_partial(p), cut = place_cuts(p->place);
+  bool shared = axes_expert(partial | cut);
+  struct Flat flat = cuts->flat[!shared];
   return (Rowed){.stored = {.param = param,
                             .owner = st->holders[param].pp[0] == rank,
                             .count = p->count},
-                 .grad = cuts->grads && (partial & cuts->flat) == cuts->flat,
-                 .work = cuts->params && p->count >= cuts->persistence,
+                 .shared = shared,
+                 .flat = flat,
+                 .grad = cuts->grads && cut_flat(&flat) && (partial & flat.axes) == flat.axes,
+                 .work = cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
                  .decay = p->decay,
                  .share = p->share,
-                 .cut = place_cuts(p->place),
+                 .cut = cut,
                  .partial = partial,
                  .use = use,
                  .unit = unit,
@@ -100,6 +111,7 @@ static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int
 }
 
 static int by_class(const Rowed *a, const Rowed *b) {
+  if (a->shared != b->shared) return a->shared ? 1 : -1;
   if (a->grad != b->grad) return a->grad ? -1 : 1;
   if (a->work != b->work) return a->work ? -1 : 1;
   if (a->decay != b->decay) return a->decay ? -1 : 1;
@@ -122,7 +134,7 @@ static bool joins(const Rowed *row, const Block *b, int i, const Cuts *cuts,
                   int64_t limit) {
   const Rowed *first = &row[b->at], *p = &row[i];
   if (by_class(first, p) != 0 || first->tied || p->tied) return false;
-  if (cuts->grads || cuts->params)
+  if (cut_flat(&p->flat) && (cuts->grads || cuts->params))
     return first->unit == p->unit && !first->several && !p->several;
   return first->chunks == p->chunks && b->whole + p->stored.count <= limit;
 }
@@ -133,19 +145,18 @@ static int64_t round_up(int64_t n, int64_t unit) {
 
 /* Every parameter begins at an aligned address in each region, and so do shards. A block
  * has at most `limit` elements, or one parameter, or those of a unit. Returns the length
- * of the row. */
+ * of what a rank steps of the row. */
 static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, const Cuts *cuts,
                         int64_t limit, Arena *a) {
   Regions *s = &l->regions;
-  int64_t unit = ALIGN / dtype_size(dtype);
+  int64_t unit = ALIGN / dtype_size(dtype), length = 0;
   Block *b = NULL;
   s->param = NEW_N(a, Stored, n);
   s->block = NEW_N(a, Block, n);
   s->nparam = n;
   for (int i = 0; i < n; i++) {
     if (!b || !joins(row, b, i, cuts, limit)) {
-      int64_t end = b ? b->first + round_up(b->whole, unit * cuts->ways) : 0;
-      if (b) b->whole = end - b->first;
+      int64_t end = b ? b->first + b->whole : 0;
       b = &s->block[s->nblock++];
       *b = (Block){.first = end, .at = i};
     }
@@ -155,9 +166,11 @@ static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, const Cuts *c
     l->of[row[i].stored.param] = i;
     b->whole += round_up(row[i].stored.count, unit);
     b->n++;
+    if (i + 1 < n && joins(row, b, i + 1, cuts, limit)) continue;
+    b->whole = round_up(b->whole, unit * row[i].flat.ways);
+    length += b->whole / row[i].flat.ways;
   }
-  if (b) b->whole = round_up(b->whole, unit * cuts->ways);
-  return b ? b->first + b->whole : 0;
+  return length;
 }
 
 /* ---- regions ---- */
@@ -187,17 +200,17 @@ static bool goes_to_host(const Cuts *cuts, const Region *r) {
 }
 
 /* Ways in which parameters of a row may be kept: most regions of one kind. */
-enum { CLASSES = 4 };
+enum { CLASSES = 8 };
 typedef enum { KEPT_WHOLE, KEPT_SPREAD, KEPT_SHARD } Kept;
 
-static Kept kept(const Cuts *cuts, const Rowed *p, RegionKind kind) {
+static Kept kept(const Rowed *p, RegionKind kind) {
   switch (kind) {
   case REGION_WORK:
     return p->work ? KEPT_SHARD : KEPT_WHOLE;
   case REGION_GRAD:
-    return p->grad ? KEPT_SHARD : cuts->state ? KEPT_SPREAD : KEPT_WHOLE;
+    return p->grad ? KEPT_SHARD : cut_flat(&p->flat) ? KEPT_SPREAD : KEPT_WHOLE;
   default:
-    return cuts->state ? KEPT_SHARD : KEPT_WHOLE;
+    return cut_flat(&p->flat) ? KEPT_SHARD : KEPT_WHOLE;
   }
 }
 
@@ -206,14 +219,16 @@ static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKin
                         DType dtype) {
   Regions *s = &l->regions;
   for (int i = 0, next; i < s->nblock; i = next) {
-    Kept how = kept(cuts, &row[s->block[i].at], kind);
+    const Rowed *of = &row[s->block[i].at];
+    Kept how = kept(of, kind);
     Region *r = &s->region[s->nregion++];
     *r = (Region){.kind = kind, .dtype = dtype, .first = s->block[i].first, .ways = 1};
     for (next = i; next < s->nblock; next++) {
-      if (kept(cuts, &row[s->block[next].at], kind) != how) break;
+      const Rowed *p = &row[s->block[next].at];
+      if (kept(p, kind) != how || p->shared != of->shared) break;
       r->whole += s->block[next].whole;
     }
-    if (how != KEPT_WHOLE) r->flat = cuts->flat, r->ways = cuts->ways;
+    if (how != KEPT_WHOLE) r->flat = of->flat.axes, r->ways = of->flat.ways;
     r->spread = how == KEPT_SPREAD;
     r->count = how == KEPT_SHARD ? r->whole / r->ways : r->whole;
     r->off = goes_to_host(cuts, r) ? place_on_host(l, region_bytes(r))
@@ -225,7 +240,8 @@ static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKin
 static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
   int n = 0;
   partial = mesh_axes(m, partial);
-  AxisSet dp = partial & (AXIS_BIT(AXIS_DP_SHARD) | AXIS_BIT(AXIS_CP));
+  AxisSet dp = partial & (AXIS_BIT(AXIS_DP_SHARD) | AXIS_BIT(AXIS_CP) |
+                          AXIS_BIT(AXIS_EP_SHARD));
   AxisSet rest = partial & ~dp;
   if (dp) sum[n++] = dp;
   if (rest) sum[n++] = rest;
@@ -246,7 +262,7 @@ static void fill_buckets(Layout *l, const Mesh *m, const Rowed *row, Arena *scra
 }
 
 DType bucket_type(const Layout *l, const Bucket *b, int step) {
-  return b->sum[step] & AXES_DP_CP ? l->reduce : DT_F32;
+  return b->sum[step] & AXES_OF_DATA ? l->reduce : DT_F32;
 }
 
 /* Where shards are kept a rank needs its own of the first sum. */
@@ -346,7 +362,7 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   int64_t limit = plan->strategy.bucket_bytes / 4;
   DType state = plan->opt.state;
   DType narrowest = dtype_size(state) < dtype_size(u->dtype) ? state : u->dtype;
-  int64_t length = fill_row(l, row, n, narrowest, &cuts, limit, keep) / cuts.ways;
+  int64_t length = fill_row(l, row, n, narrowest, &cuts, limit, keep);
   l->regions.region = NEW_N(keep, Region, REGION_N * CLASSES);
   add_regions(l, &cuts, row, REGION_WORK, u->dtype);
   if (u->context) {

@@ -35,6 +35,8 @@ typedef struct Layout {
   uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
                             once the activations are dead */
 } Layout;
+/* Axes over which ranks have different data, in sums of gradients. */
+enum { AXES_OF_DATA = AXES_DP_CP | AXIS_BIT(AXIS_EP_SHARD) };
 /* The axes over which the plan's strategy cuts state, gradients or parameters flat; 0 if
  * it does not or they have one rank. */
 AxisSet flat_axes(const Plan *plan, const Mesh *m);

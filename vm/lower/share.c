@@ -49,7 +49,7 @@ static void add_reductions(const Layout *l, RankShare *x) {
     for (int k = 0; k < 2 && b->sum[k]; k++) {
       BucketSum sum = bucket_extent(l, b, k);
       uint64_t n = (uint64_t)(sum.from.count / sum.from.ways);
-      *(!(b->sum[k] & AXES_DP_CP)      ? &x->reduced_tp
+      *(!(b->sum[k] & AXES_OF_DATA)      ? &x->reduced_tp
         : sum.from.ways != sum.to.ways ? &x->scattered
                                        : &x->reduced) +=
           n * (uint64_t)dtype_size(bucket_type(l, b, k));

@@ -116,9 +116,9 @@ AxisSet axes_rest(AxisSet s) {
   return axes_join(axes_split(all) & ~axes_split(s));
 }
 
-/* Whether one mesh has all of them. */
-static bool of_one_mesh(AxisSet s) {
-  return !axes_expert(s) || (s & AXES_ALL & ~AXIS_BIT(AXIS_PP)) == 0;
+bool axes_one_mesh(AxisSet s) {
+  AxisSet dense = axes_whole(s) & AXES_ALL & ~AXIS_BIT(AXIS_PP);
+  return s < AXIS_BIT(AXIS_ALL_END) && (!axes_expert(s) || !dense);
 }
 
 AxisSet axes_parse(const char *name) {
@@ -126,7 +126,7 @@ AxisSet axes_parse(const char *name) {
   for (;;) {
     size_t n = strcspn(name, "+");
     AxisSet one = parse_one(name, n);
-    if (!one || (set & one) || !of_one_mesh(set | one)) return 0;
+    if (!one || (set & one) || !axes_one_mesh(set | one)) return 0;
     set |= one;
     if (!name[n]) return set;
     name += n + 1;
@@ -208,7 +208,7 @@ static Factor factor(const Mesh *m, int axis) {
 /* The factors of a set, slowest first; returns their number. */
 static int factors(const Mesh *m, AxisSet s, Factor out[AXIS_ALL_END]) {
   int n = 0;
-  assert(of_one_mesh(s));
+  assert(axes_one_mesh(s));
   s = axes_split(s);
   if (axes_expert(s) && s & AXIS_BIT(AXIS_PP)) out[n++] = factor(m, AXIS_PP);
   for (int i = 0; i < AXIS_N && !axes_expert(s); i++)
@@ -244,6 +244,8 @@ AxisSet mesh_axes(const Mesh *m, AxisSet s) {
 /* ---- ranks ---- */
 
 int mesh_stride(const Mesh *m, Axis a) {
+  if (a >= AXIS_N && a < AXIS_END)
+    return m->size[a] > 1 ? rank_at(m, factor(m, a).stride) : 1;
   return a < AXIS_N ? m->stride[a] : m->stride[part_of[a]] * part_stride(m, a);
 }
 

@@ -75,6 +75,8 @@ Axis axis_to_shrink(int i);
 AxisSet axes_parse(const char *name);
 /* The shortest known name of a set; buffer for sets that have none ("dp_shard+tp"). */
 const char *axes_name(AxisSet s, char buf[64]);
+/* Whether a set has nothing but axes of one of the two meshes. */
+bool axes_one_mesh(AxisSet s);
 /* Whether a set has axes that only the expert mesh has. */
 bool axes_expert(AxisSet s);
 /* The set with every factor that has parts as its parts, and with all parts of a factor
@@ -86,7 +88,8 @@ AxisSet axes_whole(AxisSet s);
 /* All other axes of the mesh that the set is of. */
 AxisSet axes_rest(AxisSet s);
 
-/* Ranks between neighbours on an axis of the dense mesh or a part of one. */
+/* Ranks between neighbours on an axis or a part of one; on one of the expert mesh, between
+ * the first two. */
 int mesh_stride(const Mesh *m, Axis a);
 /* The set without axes of one rank; equal for equal groups. */
 AxisSet mesh_axes(const Mesh *m, AxisSet s);

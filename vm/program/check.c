@@ -55,7 +55,7 @@ static weft_status check_operands(const Check *k, uint32_t pc, const Body *b) {
     const Operand *o = &k->p->operand[in->operand + (uint32_t)i];
     if (o->dtype >= DT_ACT) FAIL("operand %d has no storage type (%d)", i, o->dtype);
     if (o->ndim > MAX_DIM) FAIL("operand %d has %d dimensions", i, o->ndim);
-    if (o->shard && (b || axes_expert(o->shard) || axes_whole(o->shard) & ~AXES_ALL))
+    if (o->shard && (b || !axes_one_mesh(o->shard)))
       FAIL("operand %d is a shard over axes %x", i, o->shard);
     if (b && on_host(o->off)) FAIL("operand %d of a body is on the host", i);
     if (o->slot >= nslot) FAIL("operand %d is in slot %d of %d", i, o->slot, nslot);
@@ -309,7 +309,7 @@ static weft_status check_comms(const Check *k) {
                        "pp rank %d: communicator %s: pp rank %d is not there or twice",
                        p->pp, d->name, d->pp[j]);
     }
-    if (!same || axes_expert(d->axes))
+    if (!same || !axes_one_mesh(d->axes))
       return err_set(k->e, WEFT_EINTERNAL,
                      "pp rank %d: communicator %d (%s) is not the one of pp rank 0 (%s)",
                      p->pp, i, d->name, f->name);

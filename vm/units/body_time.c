@@ -46,7 +46,8 @@ double coll_seconds(const Link *l, CollKind coll, double bytes, double count) {
 }
 
 static double transfer_seconds(const BodyClock *c, const CodeInstr *x, AxisSet axes) {
-  if (axes_split(axes) & axes_split(AXES_DP)) return 0;
+  AxisSet data = axes_split(AXES_DP) | AXIS_BIT(AXIS_EP_SHARD);
+  if (axes_split(axes) & data) return 0;
   Link l = link_near(&c->gpu, mesh_size(&c->mesh, axes));
   double in = operand_traffic(x->operand, x->i.nin);
   double out = operand_traffic(x->operand + x->i.nin, x->i.nout);

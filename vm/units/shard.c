@@ -46,6 +46,14 @@ Place shard_with_copies(const Shard *s, Tid t, Place p) {
   return p;
 }
 
+Place shard_dense_sum(const Shard *s, Place p) {
+  for (int a = 0; a < AX_N; a++)
+    if (s->n[a] > 1 && ax_expert((ShardAxis)a) != (p.on[a] == PL_P)) return p;
+  for (int a = 0; a < AX_N; a++)
+    p.on[a] = !ax_expert((ShardAxis)a) && s->n[a] > 1 ? PL_P : PL_R;
+  return shard_told(s, p);
+}
+
 void shard_divide(Place *y, Place by, int how) {
   y->on[AX_TP] = (int8_t)how;
   y->on[AX_TP_REP] = (int8_t)(by.on[AX_TP_REP] >= 0 ? how : PL_R);
@@ -76,7 +84,9 @@ bool shard_same(const Shard *s, Place a, Place b) {
 static void set_local(const Shard *s, Tensor *t, Place p) {
   t->place = p = shard_told(s, p);
   for (int d = 0; d < t->ndim; d++)
-    t->dim[d].local = place_local(p, d, t->dim[d].size, s->n);
+    t->dim[d].local = t->dim[d].tag == TAG_RAGGED
+                          ? shard_ragged(s, t->logical, p)
+                          : place_local(p, d, t->dim[d].size, s->n);
 }
 
 Tid shard_emit_tensor(Shard *s, Tid t, Place p) {
@@ -169,7 +179,13 @@ static void exchange(Change *c, int to) {
   c->t = t;
 }
 
-/* Axis `a` becomes `to`, and with it the other part of its factor where that changes in
+/* Parts of a factor, and axes of the expert mesh, where pieces of inner ones lie next to
+ * each other. */
+static bool change_together(ShardAxis a, ShardAxis b) {
+  return ax_of_one_factor(a, b) || (ax_expert(a) && ax_expert(b));
+}
+
+/* Axis `a` becomes `to`, and with it those that may change together with it and do so in
  * the same way: one collective, or a slice. */
 static void change(Change *c, int a, Place want) {
   Shard *s = c->s;
@@ -178,7 +194,7 @@ static void change(Change *c, int a, Place want) {
   uint32_t axes = 0;
   for (int x = 0; x < AX_N; x++) {
     if (p.on[x] != was || want.on[x] != want.on[a] ||
-        !ax_of_one_factor((ShardAxis)x, (ShardAxis)a))
+        !change_together((ShardAxis)x, (ShardAxis)a))
       continue;
     axes |= 1u << x, n *= s->n[x];
   }
@@ -187,7 +203,7 @@ static void change(Change *c, int a, Place want) {
   else if (was == PL_R) code = OP_slice;
   else if (to >= 0) code = OP_reduce_scatter;
   assert(to >= PL_R && n > 1);
-  if (to >= 0 && a != AX_CP) shard_check_cut(s, c->logical, to);
+  if (to >= 0 && a != AX_CP && !ax_expert(a)) shard_check_cut(s, c->logical, to);
   for (int x = 0; x < AX_N; x++)
     if (axes >> x & 1) p.on[x] = (int8_t)to;
   int dim = was >= 0 ? was : to;
@@ -339,12 +355,18 @@ static bool queries_cut(const Shard *s, Oid id) {
   return attends && s->need[f][0].on[AX_CP] == 1;
 }
 
+/* Tokens of all ranks of ep go to the experts of one. */
+static bool experts_cut(const Shard *s, Oid id) {
+  return s->g->op.at[id].code == OP_permute && s->yield[id][0].on[AX_EP] == 0;
+}
+
 static void emit_one(Shard *s, Oid id, const Tid *in) {
   const Op *op = &s->g->op.at[id];
   Oid to = shard_emit_op(s, op->code, op->nin, op->nout, op);
   Op *o = &s->out->op.at[to];
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
+  if (experts_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_EP);
   if (queries_cut(s, id)) {
     o->attr.cut = AXIS_BIT(AXIS_CP);
     o->attr.n = s->n[AX_CP];
@@ -449,6 +471,19 @@ static void check_sizes(Shard *s) {
                  op_info[g->op.at[i].code].name);
 }
 
+/* A mesh for experts is there for some. */
+static void check_experts(Shard *s) {
+  bool any = false;
+  for (int i = 0; i < s->g->forward_ops; i++)
+    any |= s->g->op.at[i].code == OP_grouped_linear;
+  if (any || !shard_own_experts(s)) return;
+  if (s->n[AX_EP] > 1)
+    diag_error(s->d, "pointless", "mesh.ep",
+               "the model has no experts that %d ranks could share", s->n[AX_EP]);
+  else
+    diag_warn(s->d, "pointless", "mesh.etp", "the model has no experts");
+}
+
 /* Parameters change size once their cut is known. */
 static void size_params(Shard *s) {
   for (int i = 0; i < s->g->param.n; i++) {
@@ -476,6 +511,7 @@ weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e)
   int errors = d->errors;
   start(&s, in, d);
   check_sizes(&s);
+  check_experts(&s);
   if (d->errors > errors) return WEFT_EPLAN;
   bool ok = place_forward(&s);
   tp_unmatched(&s);

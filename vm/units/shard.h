@@ -55,6 +55,15 @@ bool shard_tell_once(Shard *s, const char *what);
 /* Whether tp divides dimension `dim` of a tensor; reports it if not. */
 bool shard_check_cut(Shard *s, Tid id, int dim);
 
+/* The same of weights of experts that are cut over the expert mesh. */
+bool shard_experts_param(Shard *s, Oid op, int i, Place *p);
+
+/* ---- shard_experts.c ---- */
+/* Whether experts are cut over the expert mesh; if not, they are as other layers are. */
+bool shard_own_experts(const Shard *s);
+/* Rows of experts on a rank, of a tensor of the logical graph: the most there can be. */
+int64_t shard_ragged(const Shard *s, Tid t, Place p);
+
 /* ---- shard_grad.c ---- */
 /* Operands and results of a backward op. */
 void shard_place_backward(Shard *s, Oid op);
@@ -94,6 +103,9 @@ Place shard_settle(const Shard *s, Tid t);
 bool shard_is_residual(const Shard *s, Tid t);
 /* `p` as a placement of tensor t. */
 Place shard_with_copies(const Shard *s, Tid t, Place p);
+/* A part of a sum over all of the expert mesh, which is one over the ranks of the dense one,
+ * as that; else `p`. */
+Place shard_dense_sum(const Shard *s, Place p);
 /* Sums over tp of what an operand placed as `by` divides: `how` is PL_P or PL_MAX. */
 void shard_divide(Place *y, Place by, int how);
 void shard_need(Shard *s, Oid op, int i, Place p);

@@ -1,8 +1,18 @@
 /* shard_experts.c - placement rules of mixture of experts. Tokens are cut as batch and
  * sequence were; what the data decides (how many rows an expert has) is each rank's own:
- * offsets and counts of its tokens are parts of a sum over the axes that cut them. */
+ * offsets and counts of its tokens are parts of a sum over the axes that cut them.
+ *
+ * Where mesh.ep or mesh.etp gives experts a mesh of their own, `flatten` goes over to it: each
+ * rank has the same rows as before, as its piece over ep_shard, ep and etp. Experts are cut
+ * over ep, their features over etp, and have copies over ep_shard. The rest is conversions:
+ * permute asks for the tokens of all ranks of ep and etp and takes those of its own experts;
+ * what combine makes is a part of a sum over both. */
 #include "shard.h"
 #include "vm/graph/rules.h"
+
+bool shard_own_experts(const Shard *s) {
+  return s->n[AX_EP] > 1 || s->n[AX_ETP] != s->tp;
+}
 
 static bool cuts_rows(int on) {
   return on == 0;
@@ -25,7 +35,37 @@ static Place parts_of_rows(Place p) {
 /* ---- tokens ---- batch and sequence are one dimension: each axis that cuts one of them
  * cuts it; which token is where only `unflatten` asks, and it asks the same way */
 
+/* Batch and sequence cut over all ranks, and their rows. */
+static Place cut_tokens(const Shard *s) {
+  Place p = place_whole();
+  if (s->n[AX_DP] > 1) p.on[AX_DP] = 0;
+  if (s->n[AX_CP] > 1) p.on[AX_CP] = 1;
+  if (s->tp > 1) p.on[AX_TP] = 1;
+  return p;
+}
+
+static Place cut_rows(const Shard *s) {
+  Place p = place_whole();
+  for (int a = 0; a < AX_N; a++)
+    if (ax_expert((ShardAxis)a) && s->n[a] > 1) p.on[a] = 0;
+  return p;
+}
+
+static bool tokens_divide(Shard *s) {
+  int64_t seq = s->g->seq / s->n[AX_CP];
+  const char *wrong = mesh_tp_divides(s->d->arena, s->tp, "batch.seq / cp", seq);
+  if (wrong && shard_tell_once(s, wrong))
+    diag_error(s->d, "divisibility", "batch.seq", "%s", wrong)->suggestion =
+        "experts that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over tp";
+  return !wrong;
+}
+
 bool shard_flatten(Shard *s, Oid op) {
+  if (shard_own_experts(s)) {
+    shard_need(s, op, 0, cut_tokens(s));
+    shard_yield(s, op, 0, cut_rows(s));
+    return tokens_divide(s);
+  }
   Place x = shard_settled(s, op, 0), y;
   for (int a = 0; a < AX_N; a++) {
     if (x.on[a] > 1) x.on[a] = PL_R;
@@ -37,6 +77,12 @@ bool shard_flatten(Shard *s, Oid op) {
 }
 
 bool shard_unflatten(Shard *s, Oid op) {
+  if (shard_own_experts(s)) {
+    shard_need(s, op, 0, cut_rows(s));
+    shard_yield(s, op, 0, cut_tokens(s));
+    s->gathered[op] = s->tp > 1 && !shard_is_residual(s, s->g->op.at[op].out[0]);
+    return tokens_divide(s);
+  }
   Place x = shard_in(s, op, 0), y;
   for (int a = 0; a < AX_N; a++) {
     if (x.on[a] > 0) x.on[a] = PL_R;
@@ -84,14 +130,55 @@ bool shard_router_loss(Shard *s, Oid op) {
   Place x = whole_rows(shard_settled(s, op, 0));
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, place_whole());
-  shard_yield(s, op, 0, parts_of_rows(x));
+  shard_yield(s, op, 0, shard_dense_sum(s, parts_of_rows(x)));
   return true;
 }
 
 /* ---- to the experts and back ---- */
 
+/* The permutation that made the rows of a tensor, or of what it is the gradient of. */
+static const Op *permutation_of(const Graph *g, Tid t) {
+  for (;;) {
+    while (g->t.at[t].grad_of >= 0) t = g->t.at[t].grad_of;
+    const Op *op = &g->op.at[g->t.at[t].producer];
+    if (op->code == OP_permute) return op;
+    for (int i = 0; i < op->nin; i++)
+      if (g->t.at[op->in[i]].dim[0].tag == TAG_RAGGED) t = op->in[i];
+    assert(g->t.at[t].producer >= 0 && g->t.at[t].dim[0].tag == TAG_RAGGED);
+  }
+}
+
+/* A token has at most one row for each expert that is here. */
+int64_t shard_ragged(const Shard *s, Tid t, Place p) {
+  int64_t rows = place_local(p, 0, s->g->t.at[t].dim[0].size, s->n);
+  if (p.on[AX_EP] != 0) return rows;
+  const Op *op = permutation_of(s->g, t);
+  int64_t k = op->attr.topk, here = op->attr.experts / s->n[AX_EP];
+  return rows * s->n[AX_EP] / k * MIN(k, here);
+}
+
+/* Of all tokens of the ranks of ep and etp the rows of the experts that are here. */
+static void gather_rows(Shard *s, Oid op) {
+  Place x = cut_rows(s), y;
+  x.on[AX_EP] = x.on[AX_ETP] = PL_R;
+  for (int i = 0; i < 3; i++) shard_need(s, op, i, x);
+  y = x;
+  if (s->n[AX_EP] > 1) y.on[AX_EP] = 0;
+  shard_yield(s, op, 0, y);
+  y = parts_of_rows(x);
+  if (s->n[AX_EP] > 1) y.on[AX_EP] = 0;
+  shard_yield(s, op, 1, y);
+  y = x;
+  if (s->n[AX_EP] > 1) y.on[AX_EP] = PL_P;
+  shard_yield(s, op, 2, y);
+}
+
 /* Experts may be cut by features over tp, so it has all rows. */
 bool shard_permute(Shard *s, Oid op) {
+  if (shard_own_experts(s)) {
+    gather_rows(s, op);
+    return true;
+  }
   Place x = whole_rows(shard_settled(s, op, 0));
   x.on[AX_TP] = PL_R;
   for (int i = 0; i < 3; i++)
@@ -102,7 +189,22 @@ bool shard_permute(Shard *s, Oid op) {
   return true;
 }
 
+/* Experts as they are here; parts of a sum over etp where that cuts what is summed over. */
+static bool own_linear(Shard *s, Oid op) {
+  Place w, x = shard_in(s, op, 0), y;
+  if (!shard_experts_param(s, op, 1, &w)) return false;
+  x.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 2 ? 1 : PL_R);
+  y = x;
+  if (w.on[AX_ETP] >= 0) y.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 1 ? 1 : PL_P);
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_need(s, op, 2, shard_in(s, op, 2));
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
 bool shard_grouped_linear(Shard *s, Oid op) {
+  if (shard_own_experts(s)) return own_linear(s, op);
   Place w, x = shard_settled(s, op, 0), ends = shard_in(s, op, 2);
   if (!shard_param(s, op, 1, ROLE_EXPERTS, 1, &w)) return false;
   Place y = x;
@@ -122,8 +224,26 @@ bool shard_grouped_linear(Shard *s, Oid op) {
   return w.on[AX_TP] != 2 || shard_same_parts(s, op, 0, 1, 1, 2);
 }
 
+/* Each rank has some of the rows of a token, or of their sums. */
+static void combine_parts(Shard *s, Oid op) {
+  Place x = shard_in(s, op, 0), w = cut_rows(s), y;
+  w.on[AX_EP] = w.on[AX_ETP] = PL_R;
+  if (x.on[AX_ETP] != PL_P) x.on[AX_ETP] = PL_R;
+  y = w;
+  if (x.on[AX_EP] == 0) y.on[AX_EP] = PL_P;
+  y.on[AX_ETP] = x.on[AX_ETP];
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_need(s, op, 2, shard_in(s, op, 2));
+  shard_yield(s, op, 0, y);
+}
+
 /* Linear in what comes back: parts of a sum pass. */
 bool shard_combine(Shard *s, Oid op) {
+  if (shard_own_experts(s)) {
+    combine_parts(s, op);
+    return true;
+  }
   Place x = shard_in(s, op, 0), w = shard_in(s, op, 2), y = w;
   for (int a = 0; a < AX_N; a++) {
     if (x.on[a] != PL_P)

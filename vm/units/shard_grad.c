@@ -14,19 +14,29 @@ static Place strip(Place p) {
   return p;
 }
 
+/* Whether a tensor is placed on the mesh that axis `a` is not of: what the results of an op
+ * are over it says nothing of the operand. */
+static bool of_other_mesh(Place p, ShardAxis a) {
+  for (int x = 0; x < AX_N; x++)
+    if (p.on[x] != PL_R && ax_expert((ShardAxis)x) != ax_expert(a)) return true;
+  return false;
+}
+
 /* The gradient of operand k of forward op `f`: cut as the operand is; where the operand
  * is whole but the op's work is divided over the axis, every rank has a part of the sum. */
 static Place dual(const Shard *s, Oid f, int k) {
   const Op *op = &s->g->op.at[f];
-  Place p = s->need[f][k];
+  Place need = s->need[f][k], p = need;
   for (int a = 0; a < AX_N; a++) {
     bool divided = false;
+    if (of_other_mesh(need, (ShardAxis)a)) continue;
     for (int i = 0; i < op->nin; i++) divided |= s->need[f][i].on[a] >= 0;
     for (int i = 0; i < op->nout; i++) divided |= s->yield[f][i].on[a] != PL_R;
     if (p.on[a] < PL_R) p.on[a] = PL_R;       /* P passed through: the gradient is whole */
     else if (p.on[a] == PL_R && divided) p.on[a] = PL_P;
   }
-  return p;
+  bool param = s->g->t.at[op->in[k]].kind == T_PARAM;
+  return param ? shard_dense_sum(s, p) : p;
 }
 
 /* ---- copied heads ---- tp_rep has copies of a tensor that tp_kv cuts, and each works
@@ -58,6 +68,14 @@ static bool in_parts(const Shard *s, Oid id) {
 
 static Place parted(Place p, bool in_parts) {
   if (in_parts && p.on[AX_TP_REP] == PL_R) p.on[AX_TP_REP] = PL_P;
+  return p;
+}
+
+/* Rows come back as they went, so parts of sums over etp do, too. */
+static Place with_parts_of_experts(const Shard *s, Oid id, Place p) {
+  const Op *op = &s->g->op.at[id];
+  if (op->code == OP_permute_dx && shard_in(s, id, 0).on[AX_ETP] == PL_P)
+    p.on[AX_ETP] = PL_P;
   return p;
 }
 
@@ -93,12 +111,16 @@ void shard_place_backward(Shard *s, Oid id) {
     Place p = kind == ROLE_IN    ? s->need[op->fwd][k]
               : kind == ROLE_DIN ? dual(s, op->fwd, k)
                                  : strip(s->yield[op->fwd][k]);
+    if (kind == ROLE_OUT && op->code == OP_permute_dx)
+      p = s->yield[op->fwd][k];         /* each rank's own */
+    if (is_gradient(op, i)) p = with_parts_of_experts(s, id, p);
     if (kind == ROLE_DOUT && t->ndim == 1 && t->dim[0].size == 1)
       p = s->place[op->in[i]];          /* the seed and what comes of it */
     s->need[id][i] = parted(p, parts && is_gradient(op, i));
   }
   for (int i = 0; i < op->nout; i++)
-    s->yield[id][i] = parted(result_place(s, op, i), parts);
+    s->yield[id][i] =
+        parted(with_parts_of_experts(s, id, result_place(s, op, i)), parts);
 }
 
 /* ---- gradients of parameters ---- */

@@ -204,6 +204,45 @@ static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
          shard_check_cut(s, s->g->param.at[t->index].tensor, cut);
 }
 
+/* The dimension of an expert's weight that etp cuts: its inner features. */
+static int features_of(const Tensor *t) {
+  return t->dim[1].tag == TAG_FFN ? 1 : t->dim[2].tag == TAG_FFN ? 2 : -1;
+}
+
+static bool experts_divide(Shard *s, const Tensor *t, int features) {
+  int ep = s->n[AX_EP], etp = s->n[AX_ETP];
+  bool ok = t->dim[0].size % ep == 0, fits = true;
+  if (!ok && shard_tell_once(s, "ep"))
+    diag_error(s->d, "divisibility", "mesh.ep", "%d does not divide the %lld experts of %s",
+               ep, (long long)t->dim[0].size, t->name)
+        ->suggestion = arena_printf(s->d->arena, "ep may be %s",
+                                    mesh_divisors(s->d->arena, t->dim[0].size));
+  if (etp > 1) fits = features > 0 && pieces(&t->dim[features]) % etp == 0;
+  if (fits || !shard_tell_once(s, "etp")) return ok && fits;
+  if (features < 0)
+    diag_error(s->d, "divisibility", "mesh.etp",
+               "%s has no dimension with the tag \"ffn\", which etp cuts", t->name);
+  else
+    diag_error(s->d, "divisibility", "mesh.etp", "%d does not divide the %lld %s of %s", etp,
+               (long long)pieces(&t->dim[features]), "inner features", t->name);
+  return false;
+}
+
+bool shard_experts_param(Shard *s, Oid op, int i, Place *p) {
+  Tid id = s->g->op.at[op].in[i];
+  const Tensor *t = &s->g->t.at[id];
+  *p = place_whole();
+  if (t->kind != T_PARAM) return true;
+  int features = features_of(t);
+  if (!experts_divide(s, t, features)) return false;
+  rule_of(s, op, i);
+  if (s->n[AX_EP] > 1) p->on[AX_EP] = 0;
+  if (s->n[AX_ETP] > 1) p->on[AX_ETP] = (int8_t)features;
+  s->placed[t->index] = 1;
+  s->place[id] = *p;
+  return true;
+}
+
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
   const Tensor *t = &s->g->t.at[s->g->op.at[op].in[i]];
   if (t->kind != T_PARAM) {

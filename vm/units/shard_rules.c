@@ -117,7 +117,8 @@ bool shard_follow(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   Place p = common(s, op);
   const Dim *last = &in_tensor(s, op, 0)->dim[last_dim(s, op, 0)];
-  if (o->code == OP_split && p.on[AX_TP] == last_dim(s, op, 0) &&
+  int at = last_dim(s, op, 0);
+  if (o->code == OP_split && (p.on[AX_TP] == at || p.on[AX_ETP] == at) &&
       last->parts % o->attr.n != 0) {
     diag_error(s->d, "tp-plan", "tp_plan",
                "%s is cut as one piece and then split into %d: use packed_colwise",
