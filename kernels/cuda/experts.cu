@@ -223,6 +223,77 @@ void cuda_combine_dx(Device *d, const KernelArgs *a) {
   });
 }
 
+/* ---- rows between ranks ---- n[p][e] of each of e experts go to, or come from, rank p */
+
+__global__ void __launch_bounds__(BLOCK)
+    sizes_of(const int32_t *ends, int32_t *n, int64_t count) {
+  for (int64_t i = threadIdx.x; i < count; i += BLOCK)
+    n[i] = ends[i + 1] - ends[i];
+}
+
+void cuda_expert_sizes(Device *d, const KernelArgs *a) {
+  LAUNCH(sizes_of, 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
+         data<int32_t>(&a->out[0]), cuda_count(&a->out[0]));
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    ends_of(const int32_t *n, int32_t *ends, int64_t ranks, int64_t experts) {
+  for (int64_t e = threadIdx.x; e <= experts; e += BLOCK) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < ranks * experts; i++)
+      sum += i % experts < e ? n[i] : 0;
+    ends[e] = sum;
+  }
+}
+
+void cuda_expert_ends(Device *d, const KernelArgs *a) {
+  LAUNCH(ends_of, 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
+         data<int32_t>(&a->out[0]), a->in[0].dim[0], a->in[0].dim[1]);
+}
+
+/* How rows lie: see regroup in ops.def. */
+struct Order {
+  const int32_t *n;
+  int64_t ranks, experts, place, row;
+  bool by_expert, inverse;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK) clear_all(T *y, int64_t n) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+    y[i] = rounded<T>(0.0f);
+}
+
+/* A block for the rows of an expert that are of one rank. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK) move_blocks(const T *x, T *y, Order o) {
+  int64_t block = blockIdx.x, p = block / o.experts, e = block % o.experts;
+  int64_t place = p * o.place, row = 0;
+  for (int64_t i = 0; i < o.ranks * o.experts; i++) {
+    int64_t q = i / o.experts, f = i % o.experts;
+    bool before = o.by_expert ? f < e || (f == e && q < p) : i < block;
+    if (before) row += o.n[i];
+    if (q == p && f < e) place += o.n[i];
+  }
+  int64_t from = o.inverse ? row : place, to = o.inverse ? place : row;
+  for (int64_t i = threadIdx.x; i < o.n[block] * o.row; i += BLOCK)
+    y[to * o.row + i] = x[from * o.row + i];
+}
+
+void cuda_regroup(Device *d, const KernelArgs *a) {
+  const KTensor *places = a->attr->inverse ? &a->out[0] : &a->in[0], *n = &a->in[1];
+  Order o = {data<const int32_t>(n), n->dim[0],          n->dim[1],         places->dim[1],
+             places->dim[2],         a->attr->kind != 0, a->attr->inverse != 0};
+  int64_t all = cuda_count(&a->out[0]);
+  by_type(a->out[0].dtype, [&](auto *t) {
+    typedef TYPE_OF(t) T;
+    LAUNCH((clear_all<T>), blocks_for(all), BLOCK, cuda_stream(d), data<T>(&a->out[0]), all);
+    LAUNCH((move_blocks<T>), (unsigned)(o.ranks * o.experts), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<T>(&a->out[0]), o);
+  });
+}
+
 /* ---- the bias of a router ---- */
 
 template <typename T>

@@ -29,6 +29,7 @@ START_TEST(agrees_with_one_rank) {
     o.pp = i % 2 + 1;
     o.sp = o.tp > 1 && i / 2;
     o.fused = (_i + i / 2) % 2;
+    o.dispatcher = i % 3 ? MOE_ALLTOALL : MOE_ALLGATHER;
     pair_agrees(&o);
   }
 }

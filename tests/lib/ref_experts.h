@@ -211,6 +211,39 @@ static void permute_dx(RefArgs *a) {
       OUT(0)[i / k * c + j] += IN(0)[(int64_t)IN(1)[i] * c + j];
 }
 
+static void expert_sizes(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = IN(0)[i + 1] - IN(0)[i];
+}
+
+static void expert_ends(RefArgs *a) {
+  int64_t experts = a->in[0].dim[1];
+  for (int64_t e = 0; e <= experts; e++) {
+    OUT(0)[e] = 0;
+    for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+      OUT(0)[e] += i % experts < e ? IN(0)[i] : 0;
+  }
+}
+
+/* Row by row, in the order in which they lie one after the other. */
+static void regroup(RefArgs *a) {
+  bool inverse = a->attr->inverse;
+  int64_t p = a->in[1].dim[0], e = a->in[1].dim[1], row = 0;
+  int64_t place = inverse ? a->out[0].dim[1] : a->in[0].dim[1];
+  int64_t c = inverse ? a->out[0].dim[2] : a->in[0].dim[2];
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = 0;
+  for (int64_t b = 0; b < p * e; b++) {
+    int64_t rank = a->attr->kind ? b % p : b / e, expert = a->attr->kind ? b / p : b % e;
+    int64_t at = rank * place, n = (int64_t)IN(1)[rank * e + expert];
+    for (int64_t f = 0; f < expert; f++)
+      at += (int64_t)IN(1)[rank * e + f];
+    for (int64_t i = 0; i < n * c; i++)
+      OUT(0)[(inverse ? at : row) * c + i] = IN(0)[(inverse ? row : at) * c + i];
+    row += n;
+  }
+}
+
 static void combine(RefArgs *a) {
   int64_t c = a->in[0].dim[1], k = a->in[1].dim[1];
   for (int64_t i = 0; i < ref_count(&a->out[0]); i++)

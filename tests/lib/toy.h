@@ -13,6 +13,7 @@ typedef struct ToyOptions {
   CpPlan how;            /* attention over cp */
   int ep, etp;           /* 0: 1, tp */
   int experts, topk;     /* 0: a dense MLP */
+  MoeDispatcher dispatcher;
   bool fused;            /* gate and up of an expert are one weight */
   float aux, z;          /* coefficients of router_loss; both 0: there is none */
   bool packed;           /* token 3 ends a document */

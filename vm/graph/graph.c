@@ -157,9 +157,10 @@ const char *place_str(Place p, char buf[48]) {
       n += snprintf(buf + n, 48 - (size_t)n, "S(%d)", p.on[x]);
     else
       n += snprintf(buf + n, 48 - (size_t)n, "%s",
-                    p.on[x] == PL_R   ? "R"
-                    : p.on[x] == PL_P ? "P"
-                                      : "Pmax");
+                    p.on[x] == PL_R     ? "R"
+                    : p.on[x] == PL_P   ? "P"
+                    : p.on[x] == PL_OWN ? "own"
+                                        : "Pmax");
   }
   return buf;
 }

@@ -51,7 +51,8 @@ bool ax_expert(ShardAxis a);           /* of the expert mesh */
 const char *ax_name(ShardAxis a);      /* "dp", "cp", "tp" */
 bool ax_may_cut(ShardAxis a, DimTag t);
 
-enum { PL_R = -1, PL_P = -2, PL_MAX = -3 };  /* >= 0: S(d) */
+/* >= 0: S(d). PL_OWN: each rank has rows of its own tokens, of the experts of all. */
+enum { PL_R = -1, PL_P = -2, PL_MAX = -3, PL_OWN = -4 };
 typedef struct Place {
   int8_t on[AX_N];
 } Place;

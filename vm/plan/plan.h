@@ -178,12 +178,18 @@ typedef struct CpPlan {
   bool in_order;                 /* balance = "none": each rank has one run */
 } CpPlan;
 
+/* How tokens come to the ranks of ep that have their experts. */
+typedef enum {
+  MOE_ALLGATHER, /* each rank gets those of all, and takes what is for its experts */
+  MOE_ALLTOALL   /* each rank sorts its own, and they are exchanged */
+} MoeDispatcher;
 /* What experts add to a plan. */
 typedef struct MoePlan {
   double aux, z;         /* coefficients of the losses of routers */
   double bias_rate;      /* step of the bias that chooses experts; 0: none */
   double capacity;       /* of an expert, by the mean of all; 0: as many as come */
   int drop;              /* DROP_x */
+  MoeDispatcher dispatcher;
 } MoePlan;
 
 /* The machines that a plan is for: figures of one GPU in SI units, of stdlib/clusters. */

@@ -241,6 +241,23 @@ static bool exchanges(Place p, Place want, int a) {
   return a == AX_CP && p.on[a] >= 0 && want.on[a] >= 0 && p.on[a] != want.on[a];
 }
 
+Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical, Place p,
+               const Dim *dim, int ndim, const Op *user, Phase ph) {
+  Tid t = shard_emit_tensor(s, logical, p);
+  if (dim) {
+    Tensor *x = &s->out->t.at[t];
+    x->ndim = (uint8_t)ndim;
+    for (int d = 0; d < ndim; d++)
+      x->dim[d] = (Dim){.size = dim[d].size, .local = dim[d].size, .parts = 1, .unit = 1};
+  }
+  Oid id = emit_op(s, code, nin, 1, user, ph);
+  Op *op = &s->out->op.at[id];
+  op->attr = attr;
+  memcpy(op->in, in, sizeof *in * (size_t)nin);
+  shard_bind(s, id, 0, t);
+  return t;
+}
+
 /* Sums first, where pieces are small; then cuts of one dimension are undone from the
  * innermost outwards and made the other way round. */
 static Tid convert(Shard *s, Tid logical, Tid from, Place want, const Op *user,
@@ -249,6 +266,8 @@ static Tid convert(Shard *s, Tid logical, Tid from, Place want, const Op *user,
   want = shard_told(s, want);
   for (int a = AX_N - 1; a >= 0; a--)
     if (now(&c).on[a] < PL_R && want.on[a] == PL_R) change(&c, a, want);
+  if (shard_exchanges_rows(now(&c), want))
+    c.t = shard_exchange_rows(s, logical, c.t, want.on[AX_EP], user, ph);
   for (int a = AX_N - 1; a >= 0; a--)
     if (exchanges(now(&c), want, a))
       exchange(&c, want.on[a]);
@@ -309,8 +328,8 @@ static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
   for (int i = 0; i < s->conv[t].n; i++)
     if (reusable(s, &s->conv[t].at[i], want, user->unit, ph)) return s->conv[t].at[i].t;
   report_unforced(s, t, want, user);
-  bool gather = false;
-  for (int a = 0; a < AX_N; a++)
+  bool gather = false, rows = shard_exchanges_rows(s->place[t], want);
+  for (int a = 0; a < AX_N && !rows; a++)
     gather |= must_gather(&s->out->t.at[s->local[t]], want, a);
   Tid x = convert(s, t, s->local[t], want, user, ph);
   *VEC_PUSH(s->out->arena, s->conv[t]) = (Conversion){want, user->unit, ph, x, gather};

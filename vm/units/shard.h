@@ -18,6 +18,12 @@ typedef struct Conversion {
   bool gather;           /* issued again in backward instead of being saved */
 } Conversion;
 
+/* Rows that a permutation on the ranks of ep exchanges. */
+struct Way {
+  const Op *permute;
+  Tid given, taken;      /* n of regroup: to each rank, from each */
+};
+
 /* Writes an op that its placements make several ops, with their steps: `in` are the sharded
  * operands; sets s->local of the results. Writes the backward op of a forward op, too. */
 typedef void ExpandFn(Shard *s, Oid op, const Tid *in);
@@ -41,6 +47,7 @@ struct Shard {
   int8_t *placed;        /* of each parameter: 1 once its placement is fixed */
   Place *grad_to;        /* of each parameter: how its gradient adds up */
   int *contributions;    /* of each parameter: results that are its gradient */
+  VEC(struct Way) way;   /* see shard_rows.c */
   VEC(const char *) told;/* unforced conversions that were reported */
 };
 
@@ -64,6 +71,16 @@ bool shard_own_experts(const Shard *s);
 /* Rows of experts on a rank, of a tensor of the logical graph: the most there can be. */
 int64_t shard_ragged(const Shard *s, Tid t, Place p);
 
+/* The permutation that made the rows of a tensor, or of what it is the gradient of; NULL if
+ * it has no such rows. */
+const Op *shard_permutation(const Graph *g, Tid t);
+
+/* ---- shard_rows.c ---- */
+/* Whether a tensor changes between rows of own tokens and rows of own experts. */
+bool shard_exchanges_rows(Place from, Place want);
+/* `from`, which stands for `logical`, with the other ones. */
+Tid shard_exchange_rows(Shard *s, Tid logical, Tid from, int want, const Op *user, Phase ph);
+
 /* ---- shard_grad.c ---- */
 /* Operands and results of a backward op. */
 void shard_place_backward(Shard *s, Oid op);
@@ -75,6 +92,10 @@ bool shard_settle_gradient(Shard *s, Oid op, int i);
 /* ---- shard.c, for shard_grad.c ---- */
 /* `from`, which stands for `logical`, as `want`, in the body of `user`. */
 Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user);
+/* Writes an op between tensors of the sharded graph; its result stands for `logical` with
+ * that placement, and has its dimensions or, if given, these, which are local. */
+Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical, Place p,
+               const Dim *dim, int ndim, const Op *user, Phase ph);
 /* How two placements are told apart: a part of tp that has one rank is as the other. */
 Place shard_told(const Shard *s, Place p);
 bool shard_same(const Shard *s, Place a, Place b);

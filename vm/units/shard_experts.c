@@ -136,23 +136,26 @@ bool shard_router_loss(Shard *s, Oid op) {
 
 /* ---- to the experts and back ---- */
 
-/* The permutation that made the rows of a tensor, or of what it is the gradient of. */
-static const Op *permutation_of(const Graph *g, Tid t) {
+const Op *shard_permutation(const Graph *g, Tid t) {
   for (;;) {
-    while (g->t.at[t].grad_of >= 0) t = g->t.at[t].grad_of;
-    const Op *op = &g->op.at[g->t.at[t].producer];
-    if (op->code == OP_permute) return op;
+    while (g->t.at[t].grad_of >= 0)
+      t = g->t.at[t].grad_of;
+    const Op *op = g->t.at[t].producer < 0 ? NULL : &g->op.at[g->t.at[t].producer];
+    if (!op || op->code == OP_permute) return op;
+    Tid from = -1;
     for (int i = 0; i < op->nin; i++)
-      if (g->t.at[op->in[i]].dim[0].tag == TAG_RAGGED) t = op->in[i];
-    assert(g->t.at[t].producer >= 0 && g->t.at[t].dim[0].tag == TAG_RAGGED);
+      if (g->t.at[op->in[i]].dim[0].tag == TAG_RAGGED) from = op->in[i];
+    if (from < 0) return NULL;
+    t = from;
   }
 }
 
 /* A token has at most one row for each expert that is here. */
 int64_t shard_ragged(const Shard *s, Tid t, Place p) {
   int64_t rows = place_local(p, 0, s->g->t.at[t].dim[0].size, s->n);
+  if (p.on[AX_EP] == PL_OWN) return rows / s->n[AX_EP];
   if (p.on[AX_EP] != 0) return rows;
-  const Op *op = permutation_of(s->g, t);
+  const Op *op = shard_permutation(s->g, t);
   int64_t k = op->attr.topk, here = op->attr.experts / s->n[AX_EP];
   return rows * s->n[AX_EP] / k * MIN(k, here);
 }
@@ -173,10 +176,33 @@ static void gather_rows(Shard *s, Oid op) {
   shard_yield(s, op, 2, y);
 }
 
+/* Of a rank's own tokens the rows of all experts; those that ranks of etp share are on all
+ * of them. */
+static void sort_rows(Shard *s, Oid op) {
+  Place x = cut_rows(s), y;
+  x.on[AX_ETP] = PL_R;
+  for (int i = 0; i < 3; i++)
+    shard_need(s, op, i, x);
+  y = x;
+  y.on[AX_EP] = PL_OWN;
+  shard_yield(s, op, 0, y);
+  y = parts_of_rows(x);
+  y.on[AX_EP] = PL_OWN;
+  shard_yield(s, op, 1, y);
+  shard_yield(s, op, 2, x);
+}
+
+static bool by_exchange(const Shard *s) {
+  return s->plan->moe.dispatcher == MOE_ALLTOALL && s->n[AX_EP] > 1;
+}
+
 /* Experts may be cut by features over tp, so it has all rows. */
 bool shard_permute(Shard *s, Oid op) {
   if (shard_own_experts(s)) {
-    gather_rows(s, op);
+    if (by_exchange(s))
+      sort_rows(s, op);
+    else
+      gather_rows(s, op);
     return true;
   }
   Place x = whole_rows(shard_settled(s, op, 0));
@@ -191,14 +217,15 @@ bool shard_permute(Shard *s, Oid op) {
 
 /* Experts as they are here; parts of a sum over etp where that cuts what is summed over. */
 static bool own_linear(Shard *s, Oid op) {
-  Place w, x = shard_in(s, op, 0), y;
+  Place w, x = shard_in(s, op, 0), ends = shard_in(s, op, 2), y;
   if (!shard_experts_param(s, op, 1, &w)) return false;
+  if (s->n[AX_EP] > 1) x.on[AX_EP] = ends.on[AX_EP] = 0;
   x.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 2 ? 1 : PL_R);
   y = x;
   if (w.on[AX_ETP] >= 0) y.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 1 ? 1 : PL_P);
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, w);
-  shard_need(s, op, 2, shard_in(s, op, 2));
+  shard_need(s, op, 2, ends);
   shard_yield(s, op, 0, y);
   return true;
 }
@@ -227,10 +254,13 @@ bool shard_grouped_linear(Shard *s, Oid op) {
 /* Each rank has some of the rows of a token, or of their sums. */
 static void combine_parts(Shard *s, Oid op) {
   Place x = shard_in(s, op, 0), w = cut_rows(s), y;
-  w.on[AX_EP] = w.on[AX_ETP] = PL_R;
+  w.on[AX_ETP] = PL_R;
   if (x.on[AX_ETP] != PL_P) x.on[AX_ETP] = PL_R;
   y = w;
-  if (x.on[AX_EP] == 0) y.on[AX_EP] = PL_P;
+  if (by_exchange(s))
+    x.on[AX_EP] = PL_OWN;
+  else if (s->n[AX_EP] > 1)
+    w.on[AX_EP] = PL_R, y.on[AX_EP] = PL_P;
   y.on[AX_ETP] = x.on[AX_ETP];
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, w);

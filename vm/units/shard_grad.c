@@ -10,7 +10,7 @@
 
 static Place strip(Place p) {
   for (int a = 0; a < AX_N; a++)
-    if (p.on[a] < PL_R) p.on[a] = PL_R;
+    if (p.on[a] < PL_R && p.on[a] != PL_OWN) p.on[a] = PL_R;
   return p;
 }
 
@@ -32,6 +32,7 @@ static Place dual(const Shard *s, Oid f, int k) {
     if (of_other_mesh(need, (ShardAxis)a)) continue;
     for (int i = 0; i < op->nin; i++) divided |= s->need[f][i].on[a] >= 0;
     for (int i = 0; i < op->nout; i++) divided |= s->yield[f][i].on[a] != PL_R;
+    if (p.on[a] == PL_OWN) continue;
     if (p.on[a] < PL_R) p.on[a] = PL_R;       /* P passed through: the gradient is whole */
     else if (p.on[a] == PL_R && divided) p.on[a] = PL_P;
   }
@@ -87,7 +88,8 @@ static Place result_place(const Shard *s, const Op *op, int i) {
 static void place_acc(Shard *s, Oid id) {
   const Op *op = &s->g->op.at[id];
   Tid of = s->g->t.at[op->out[0]].grad_of;
-  Place p = shard_settle(s, of);
+  bool rows = s->g->t.at[of].dim[0].tag == TAG_RAGGED; /* are summed where they are */
+  Place p = rows ? shard_in(s, id, 0) : shard_settle(s, of);
   for (int a = 0; a < AX_N; a++) {
     bool all = true;
     for (int i = 0; i < op->nin; i++) all &= shard_in(s, id, i).on[a] == PL_P;

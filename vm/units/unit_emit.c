@@ -147,6 +147,10 @@ static void code_exchange(Coder *c, const Op *op, Tid in, Tid out) {
 void coder_collective(Coder *c, const Op *op) {
   Tid in = op->in[0], out = op->out[0];
   coder_settle(c, in, op);
+  if (op->code == OP_all_to_all && op->attr.from == op->attr.dim) {
+    start_collective(c, op, COLL_ALL_TO_ALL, in, out); /* places of rows, as they are */
+    return;
+  }
   if (op->code == OP_all_to_all) {
     code_exchange(c, op, in, out);
     return;
