@@ -236,6 +236,9 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
       c->plan->cp.in_order = strcmp(name, "none") == 0;
   } else if (name && strcmp(f->key, "balance") == 0)
     c->plan->pp.by_cost = strcmp(name, "cost") == 0;
+  if (name && strcmp(f->key, "dispatcher") == 0)
+    c->plan->moe.dispatcher =
+        strcmp(name, "alltoall") == 0 ? MOE_ALLTOALL : MOE_ALLGATHER;
   if (name && strcmp(f->key, "drop_policy") == 0)
     c->plan->moe.drop = strcmp(name, "position") == 0 ? DROP_POSITION : DROP_PROBS;
   if (name && strcmp(f->key, "too_long") == 0)

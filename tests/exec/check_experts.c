@@ -1,17 +1,18 @@
 /* check_experts.c - experts that ranks share: the same training as on one rank, whichever
  * ranks have which experts, and however tokens reach them. */
 #include <check.h>
-#include <stdlib.h>
 
 #include "tests/lib/pair.h"
+#include "vm/storage/piece.h"
 
-/* tp x dp ranks; so many of them share the experts. */
+/* tp x dp ranks; ep of them have different experts, etp share each. Routers score with
+ * weights of 0.1 over features of norm: no two scores of a token are nearly the same. */
 static ToyOptions toy_of(int tp, int dp, int ep, int etp) {
   ToyOptions o = toy_default();
   o.layers = 2, o.heads = 8, o.kv_heads = 8, o.vocab = 51, o.seq = 16;
   o.tp = tp, o.dp = dp, o.ep = ep, o.etp = etp;
   o.experts = 8, o.topk = 2;
-  if (!getenv("NOAUX")) o.aux = 0.02f, o.z = 0.001f;
+  o.aux = 0.02f, o.z = 0.001f;
   return o;
 }
 
@@ -22,16 +23,99 @@ static const struct {
               {2, 4, 4, 2}, {2, 4, 8, 1}, {2, 2, 1, 1}, {1, 4, 2, 2}, {4, 1, 2, 2},
               {2, 1, 2, 1}, {4, 2, 4, 1}, {1, 8, 8, 1}, {2, 4, 2, 2}};
 
+/* Each with both dispatchers, stages of ZeRO, with and without pipeline and sequence
+ * parallelism. */
 START_TEST(agrees_with_one_rank) {
   ToyOptions o = toy_of(meshes[_i].tp, meshes[_i].dp, meshes[_i].ep, meshes[_i].etp);
-  for (int i = 0; i < 4; i++) {
-    o.strategy.stage = (_i + i) % 4;
-    o.pp = i % 2 + 1;
-    o.sp = o.tp > 1 && i / 2;
-    o.fused = (_i + i / 2) % 2;
-    o.dispatcher = i % 3 ? MOE_ALLTOALL : MOE_ALLGATHER;
+  for (int i = 0; i < 2; i++) {
+    o.dispatcher = i ? MOE_ALLTOALL : MOE_ALLGATHER;
+    o.strategy.stage = (_i + 2 * i) % 4;
+    o.pp = (_i / 2 + i) % 2 + 1;
+    o.sp = o.tp > 1 && (_i + i) % 2;
+    o.fused = (_i / 4 + i) % 2;
     pair_agrees(&o);
   }
+}
+END_TEST
+
+/* Sequences that are cut, what runs again, shards in groups, and copies of shards. */
+START_TEST(goes_with_the_rest) {
+  static const Recompute again[] = {{.full = true}, {.selective = true}, {.cheap = true}};
+  ToyOptions o = toy_of(2, 4, 4, 1 + _i % 2);
+  o.dispatcher = _i % 2 ? MOE_ALLTOALL : MOE_ALLGATHER;
+  o.cp = _i == 1 ? 2 : 1;
+  if (_i == 1) o.dp = 2;
+  o.recompute = again[_i % 3];
+  o.replicate = _i == 2 ? 2 : 1;
+  o.strategy.stage = _i == 0 ? 3 : _i;
+  o.strategy.defer_grad_sync = _i == 2;
+  if (_i == 0) o.strategy.reshard = RESHARD_YES, o.strategy.reshard_to = 2;
+  o.topk = 3, o.overlap = true;
+  pair_agrees(&o);
+}
+END_TEST
+
+/* ---- storage ---- */
+
+static const CompiledParam *param_of(const Compiled *c, const char *part) {
+  for (int i = 0; i < c->nparam; i++)
+    if (strstr(c->param[i].name, part)) return &c->param[i];
+  ck_abort_msg("no parameter %s", part);
+  return NULL;
+}
+
+/* Experts are cut over ep and etp, and flat over ep_shard; routers as other parameters. */
+START_TEST(experts_lie_on_their_mesh) {
+  ToyOptions o = toy_of(2, 4, 2, 2);
+  Toy t;
+  o.strategy.stage = 3;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  const Compiled *c = t.compiled;
+  const Regions *s = &c->prog[0].regions;
+  AxisSet cut = AXIS_BIT(AXIS_EP) | AXIS_BIT(AXIS_ETP), flat = AXIS_BIT(AXIS_EP_SHARD);
+  const CompiledParam *down = param_of(c, "experts.down_proj");
+  const CompiledParam *gate = param_of(c, "mlp.gate.weight");
+  ck_assert_uint_eq(place_cuts(down->place), cut);
+  ck_assert_uint_eq(place_cuts(gate->place), 0);
+  for (int k = 0; k < REGION_N; k++) {
+    const Stored *p = regions_param(s, (int)(down - c->param));
+    const Region *r = regions_find(s, (RegionKind)k, p);
+    if (!r) continue;
+    ck_assert_uint_eq(r->flat, flat);
+    ck_assert_int_eq(r->ways, 2);
+    ck_assert_uint_eq(piece_axes(down, r), cut | flat);
+    r = regions_find(s, (RegionKind)k, regions_param(s, (int)(gate - c->param)));
+    ck_assert_uint_eq(r->flat, AXES_DP);
+  }
+  toy_free(&t);
+}
+END_TEST
+
+/* ---- what cannot be ---- */
+
+static void refuses(const ToyOptions *o, const char *text) {
+  Toy t;
+  ck_assert_int_eq(toy_compile(&t, o, NULL), WEFT_EPLAN);
+  ck_assert_str_eq(toy_diags(&t), text);
+  toy_free(&t);
+}
+
+START_TEST(says_what_does_not_divide) {
+  ToyOptions o = toy_of(1, 4, 4, 1);
+  o.experts = 6;
+  refuses(&o, "error divisibility mesh.ep: 4 does not divide the 6 experts of "
+              "model.layers.0.mlp.experts.gate_proj; ep may be 1, 2, 3 or 6\n");
+  o = toy_of(1, 10, 2, 5);
+  refuses(&o, "error divisibility mesh.etp: 5 does not divide the 48 inner features of "
+              "model.layers.0.mlp.experts.gate_proj\n");
+  o = toy_of(2, 2, 2, 1);
+  o.seq = 9;
+  refuses(&o, "error divisibility batch.seq: 2 does not divide batch.seq / cp = 9; experts "
+              "that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over tp\n");
+  o = toy_of(1, 2, 2, 1);
+  o.experts = 0;
+  refuses(&o, "error pointless mesh.ep: the model has no experts that 2 ranks could "
+              "share\n");
 }
 END_TEST
 
@@ -40,6 +124,9 @@ Suite *experts_suite(void) {
   Suite *s = suite_create("experts");
   TCase *t = tcase_create("experts");
   tcase_add_loop_test(t, agrees_with_one_rank, 0, LEN(meshes));
+  tcase_add_loop_test(t, goes_with_the_rest, 0, 3);
+  tcase_add_test(t, experts_lie_on_their_mesh);
+  tcase_add_test(t, says_what_does_not_divide);
   suite_add_tcase(s, t);
   return s;
 }
