@@ -64,6 +64,8 @@ const char *format_mesh(const Mesh *m, char buf[96]) {
     if (size == 1) continue;
     n += (size_t)snprintf(buf + n, 96 - n, "%s%s=%d", n ? " " : "", name, size);
   }
+  for (Axis a = AXIS_EP; a <= AXIS_ETP && m->size[AXIS_EP] > 1; a++)
+    n += (size_t)snprintf(buf + n, 96 - n, " %s=%d", axis_name(a), m->size[a]);
   if (!n) snprintf(buf, 96, "one rank");
   return buf;
 }

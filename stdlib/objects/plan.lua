@@ -68,6 +68,13 @@ return function(methods)
         groups[#groups + 1] = { axis = name, ranks = group, nodes = group.nodes }
       end
     end
+    local experts = mesh.expert
+    for _, axis in ipairs { "ep_shard", "ep", "etp" } do
+      if experts.ep > 1 and experts[axis] > 1 then
+        local group = mesh:group(axis, n)
+        groups[#groups + 1] = { axis = axis, ranks = group, nodes = group.nodes }
+      end
+    end
     local stages, schedule = {}, plan:schedule()
     for _, s in ipairs(plan:stages()) do
       if s.pp == memory.pp then stages[#stages + 1] = s end

@@ -124,10 +124,11 @@ static void add_comm(const Program *p, const Instr *x, Moved *c) {
   if (x->code == I_SEND) c->pp += (double)operand_bytes(&p->operand[x->operand]);
   if (!(instr_is[x->code] & INSTR_COLL)) return;
   const CommDesc *d = &p->comm[x->comm];
+  AxisSet data = AXES_DP | AXIS_BIT(AXIS_EP_SHARD);
   double bytes = (double)MAX(operand_bytes(&p->operand[x->operand]),
                              operand_bytes(&p->operand[x->operand + 1]));
   *(d->npp || d->axes & AXIS_BIT(AXIS_PP) ? &c->pp
-    : axes_whole(d->axes) & AXES_DP       ? &c->dp
+    : axes_whole(d->axes) & data          ? &c->dp
                                           : &c->tp) += bytes;
 }
 
@@ -284,6 +285,37 @@ START_TEST(held_blocks) {
     }
     axes_close(&a);
   }
+}
+END_TEST
+
+/* Experts that ranks share: rows as many as there can be, storage on a mesh of their own. */
+START_TEST(shared_experts) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model 'mixtral-tiny', mesh = { dp = 4, tp = 2 },\n"
+      "  strategy = { 'zero' }, batch = { global = 16, seq = 32 } }\n";
+  static const char grid[] =
+      "return { { 'mesh.ep', 1, 2, 4, 8 }, { 'mesh.etp', 1, 2 }, { 'mesh.dp', 2, 4 },"
+      " { 'strategy.stage', 0, 1, 3 }, { 'moe.dispatcher', 'allgather', 'alltoall' } }";
+  Axes a;
+  PointRow row;
+  PointReason why;
+  int judged = 0;
+  scratch_put("experts.lua", plan, strlen(plan));
+  char *path = arena_str(scratch_arena, scratch_path("experts.lua"));
+  axes_open(&a, path, grid);
+  for (int64_t p = 0; p < a.points; p++) {
+    judge_at(&a, p, &row, &why);
+    if (row.state == POINT_ILLEGAL) {
+      ck_assert_str_eq(why.path, "mesh.ep");
+      continue;
+    }
+    ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
+    same_as_full(&a, path, p, &row);
+    judged++;
+  }
+  ck_assert_int_ge(judged, 60);
+  axes_close(&a);
 }
 END_TEST
 
@@ -745,6 +777,7 @@ Suite *sweep_suite(void) {
   tcase_add_test(points, other_fields);
   tcase_add_test(points, schedule_of_a_file);
   tcase_add_test(points, held_blocks);
+  tcase_add_test(points, shared_experts);
   tcase_add_test(points, narrow_sums);
   tcase_add_test(points, points_that_look_alike);
   tcase_add_test(points, reasons_are_those_of_check);

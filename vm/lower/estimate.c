@@ -121,8 +121,10 @@ Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *pla
       e.again += x->work[ph].again * mbs * copies;
     }
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
+                         axis_bytes(x, AX_EP, mbs) + axis_bytes(x, AX_ETP, mbs) +
                          (double)x->reduced_tp);
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_CP, mbs) +
+                         axis_bytes(x, AX_EP_SHARD, mbs) +
                          (double)x->reduced +
                          (double)x->scattered + (double)x->gathered + moved_bytes(l[r]));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
