@@ -16,11 +16,13 @@ static ToyOptions toy_of(int tp, int dp, int ep, int etp) {
   return o;
 }
 
-/* Meshes in which the ranks that share experts are those of dp, of tp, or some of both. */
+/* Meshes in which the ranks that share experts are those of dp, of tp, or some of both.
+ */
 static const struct {
   int tp, dp, ep, etp;
-} meshes[] = {{1, 2, 1, 1}, {2, 2, 1, 2}, {1, 2, 2, 1}, {1, 4, 2, 1}, {1, 4, 4, 1}, {2, 2, 2, 1}, {2, 2, 2, 2},
-              {2, 4, 4, 2}, {2, 4, 8, 1}, {2, 2, 1, 1}, {1, 4, 2, 2}, {4, 1, 2, 2},
+} meshes[] = {{1, 2, 1, 1}, {2, 2, 1, 2}, {1, 2, 2, 1}, {1, 4, 2, 1},
+              {1, 4, 4, 1}, {2, 2, 2, 1}, {2, 2, 2, 2}, {2, 4, 4, 2},
+              {2, 4, 8, 1}, {2, 2, 1, 1}, {1, 4, 2, 2}, {4, 1, 2, 2},
               {2, 1, 2, 1}, {4, 2, 4, 1}, {1, 8, 8, 1}, {2, 4, 2, 2}};
 
 /* Each with both dispatchers, stages of ZeRO, with and without pipeline and sequence
@@ -64,7 +66,8 @@ static const CompiledParam *param_of(const Compiled *c, const char *part) {
   return NULL;
 }
 
-/* Experts are cut over ep and etp, and flat over ep_shard; routers as other parameters. */
+/* Experts are cut over ep and etp, and flat over ep_shard; routers as other parameters.
+ */
 START_TEST(experts_lie_on_their_mesh) {
   ToyOptions o = toy_of(2, 4, 2, 2);
   Toy t;
@@ -110,8 +113,9 @@ START_TEST(says_what_does_not_divide) {
               "model.layers.0.mlp.experts.gate_proj\n");
   o = toy_of(2, 2, 2, 1);
   o.seq = 9;
-  refuses(&o, "error divisibility batch.seq: 2 does not divide batch.seq / cp = 9; experts "
-              "that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over tp\n");
+  refuses(&o,
+          "error divisibility batch.seq: 2 does not divide batch.seq / cp = 9; experts "
+          "that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over tp\n");
   o = toy_of(1, 2, 2, 1);
   o.experts = 0;
   refuses(&o, "error pointless mesh.ep: the model has no experts that 2 ranks could "

@@ -1,9 +1,10 @@
-/* shard_rows.c - rows of experts between the ranks of ep, where each sorts those of its own
- * tokens by expert and gives them to the ranks that have these experts.
+/* shard_rows.c - rows of experts between the ranks of ep, where each sorts those of its
+ * own tokens by expert and gives them to the ranks that have these experts.
  *
  * How many there are of each the data says, so counts go first, one for each expert, and
- * then rows, in places for as many as one rank can have for another: that is what memory and
- * proof know. Rows that come lie in the order of their ranks; experts want them in theirs. */
+ * then rows, in places for as many as one rank can have for another: that is what memory
+ * and proof know. Rows that come lie in the order of their ranks; experts want them in
+ * theirs. */
 #include "shard.h"
 
 static bool own(int on) {
@@ -46,10 +47,12 @@ static Tid regroup(const Rows *r, Tid x, Tid n, bool by_expert, int to) {
   Tid in[] = {x, n};
   p.on[AX_EP] = (int8_t)to;
   if (to != PL_R)
-    return shard_emit(s, OP_regroup, in, 2, attr, r->logical, p, NULL, 0, r->user, r->phase);
+    return shard_emit(s, OP_regroup, in, 2, attr, r->logical, p, NULL, 0, r->user,
+                      r->phase);
   p = in_places(p);
   int ranks = s->n[AX_EP];
-  Dim dim[] = {{.size = ranks}, {.size = shard_ragged(s, r->logical, p) / ranks}, t.dim[1]};
+  Dim dim[] = {
+      {.size = ranks}, {.size = shard_ragged(s, r->logical, p) / ranks}, t.dim[1]};
   dim[2].size = t.dim[1].local;
   return shard_emit(s, OP_regroup, in, 2, attr, r->logical, p, dim, 3, r->user, r->phase);
 }
