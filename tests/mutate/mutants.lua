@@ -172,7 +172,7 @@ return {
   { file = "vm/lower/buckets.c", suites = "reduce_dtype",
     from = "    settle(e, wire);\n    e->wire[wire]", to = "    e->wire[wire]" },
   { file = "vm/lower/layout.c", suites = "reduce_dtype",
-    from = "return b->sum[step] & AXES_DP_CP ? l->reduce : DT_F32;", to = "return l->reduce;" },
+    from = "return b->sum[step] & AXES_OF_DATA ? l->reduce : DT_F32;", to = "return l->reduce;" },
 
   -- ---- vm/program ----
   { file = "vm/program/machine.c", suites = "prove",

@@ -264,7 +264,7 @@ static void break_it(Compiled *c, int way) {
     p->operand[main0[1].operand].off = 8 * KIB - 64;
     p->operand[main0[1].operand].shard = AXIS_BIT(AXIS_TP);
     break;
-  case 45: p->operand[main0[1].operand].shard = AXES_ALL + 1; break;
+  case 45: p->operand[main0[1].operand].shard = AXES_ALL | AXIS_BIT(AXIS_EP); break;
   default:
     c->prog[1].comm = NEW_N(arena, CommDesc, 2);
     memcpy(c->prog[1].comm, p->comm, 2 * sizeof(CommDesc));
