@@ -57,6 +57,25 @@ START_TEST(goes_with_the_rest) {
 }
 END_TEST
 
+/* Names of styles that speak of experts cut nothing by themselves. */
+START_TEST(styles_of_experts) {
+  static const TpRule rules[] = {
+      {"layers.*.self_attn.q_proj", STYLE_COLWISE, false},
+      {"layers.*.self_attn.k_proj", STYLE_COLWISE, false},
+      {"layers.*.self_attn.v_proj", STYLE_COLWISE, false},
+      {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false},
+      {"layers.*.mlp.gate", STYLE_EXPERTS, false},
+      {"layers.*.mlp.experts", STYLE_EXPERTS, false},
+  };
+  ToyOptions o = toy_of(2, 2, 1 + _i, 2);
+  ck_assert_int_eq(tp_style_parse("grouped_gemm", NULL), STYLE_EXPERTS);
+  ck_assert_int_eq(tp_style_parse("ep_router", NULL), STYLE_EXPERTS);
+  ck_assert_int_eq(tp_style_parse("moe_tp_gate_up_colwise", NULL), STYLE_PACKED_COLWISE);
+  o.rules = rules, o.nrules = LEN(rules);
+  pair_agrees(&o);
+}
+END_TEST
+
 /* ---- storage ---- */
 
 static const CompiledParam *param_of(const Compiled *c, const char *part) {
@@ -129,6 +148,7 @@ Suite *experts_suite(void) {
   TCase *t = tcase_create("experts");
   tcase_add_loop_test(t, agrees_with_one_rank, 0, LEN(meshes));
   tcase_add_loop_test(t, goes_with_the_rest, 0, 3);
+  tcase_add_loop_test(t, styles_of_experts, 0, 2);
   tcase_add_test(t, experts_lie_on_their_mesh);
   tcase_add_test(t, says_what_does_not_divide);
   suite_add_tcase(s, t);

@@ -9,7 +9,7 @@ return weft.plan {
   schedule  = "DualPipe",
   precision = { param_dtype = "fp8" },
   moe       = { router_dtype = "f64" },
-  tp_plan   = { ["layers.*.mlp"] = "moe_tp_experts" },
+  tp_plan   = { ["layers.*.mlp"] = "mla_kv_a_proj" },
   batch     = { global = 4, seq = 64 },
   expect    = { peak_gib = weft.at_most(80) },
 }
@@ -17,5 +17,5 @@ return weft.plan {
 --> bad_later.lua:9: error: plan.schedule: "DualPipe" is not built yet (zbv, dualpipe_v, v_half and v_min are built)
 --> bad_later.lua:10: error: plan.precision.param_dtype: "fp8" is not built yet ("bf16", "f16" and "f32" are built)
 --> bad_later.lua:11: error: plan.moe.router_dtype: "f64" is not built yet ("f32" is built)
---> bad_later.lua:12: error: plan.tp_plan["layers.*.mlp"]: the style "moe_tp_experts" is not built yet
+--> bad_later.lua:12: error: plan.tp_plan["layers.*.mlp"]: the style "mla_kv_a_proj" is not built yet
 --> 5 errors

@@ -6,7 +6,8 @@
 
 /* Version 1 of the names: the canonical one first, then those that model libraries use
  * or used for the same thing. A weight that is whole on every rank gets its gradient
- * summed where that is needed without being told, so both such names are one. */
+ * summed where that is needed without being told, so both such names are one; and so are
+ * "local" ones, whose callers make sums themselves. */
 #define STYLE_NAMES(X)                                                                   \
   X("replicate", STYLE_REPLICATE, 0)                                                     \
   X("replicated_with_grad_allreduce", STYLE_REPLICATE, 0)                                \
@@ -26,7 +27,16 @@
   X("vocab_reduce_scatter", STYLE_EMBEDDING_ROWWISE, STYLE_WITH_SEQUENCE)                \
   X("embedding_colwise", STYLE_EMBEDDING_COLWISE, 0)                                     \
   X("packed_colwise", STYLE_PACKED_COLWISE, 0)                                           \
-  X("packed_rowwise", STYLE_PACKED_ROWWISE, 0)
+  X("packed_rowwise", STYLE_PACKED_ROWWISE, 0)                                           \
+  X("local_colwise", STYLE_COLWISE, 0)                                                   \
+  X("local_rowwise", STYLE_ROWWISE, 0)                                                   \
+  X("local_packed_rowwise", STYLE_PACKED_ROWWISE, 0)                                     \
+  X("moe_tp_gate_up_colwise", STYLE_PACKED_COLWISE, 0)                                   \
+  X("moe_tp_down_rowwise", STYLE_ROWWISE, 0)                                             \
+  X("grouped_gemm", STYLE_EXPERTS, 0)                                                    \
+  X("moe_tp_experts", STYLE_EXPERTS, 0)                                                  \
+  X("moe_experts_allreduce", STYLE_EXPERTS, 0)                                           \
+  X("ep_router", STYLE_EXPERTS, 0)
 
 static const struct {
   const char *name;
@@ -41,17 +51,8 @@ static const struct {
 /* Known names that this version does not build. */
 static const char *const later_styles[] = {"local",
                                            "gather",
-                                           "local_colwise",
-                                           "local_rowwise",
-                                           "local_packed_rowwise",
                                            "all_reduce",
-                                           "grouped_gemm",
-                                           "ep_router",
-                                           "moe_tp_experts",
-                                           "moe_experts_allreduce",
                                            "moe_identity_expert",
-                                           "moe_tp_gate_up_colwise",
-                                           "moe_tp_down_rowwise",
                                            "megamoe_router",
                                            "megamoe_experts",
                                            "mla_kv_a_proj",

@@ -11,6 +11,7 @@
 typedef enum {
   STYLE_REPLICATE, STYLE_COLWISE, STYLE_ROWWISE, STYLE_COLWISE_GATHER, STYLE_ROWWISE_REP,
   STYLE_SEQUENCE, STYLE_EMBEDDING_ROWWISE, STYLE_EMBEDDING_COLWISE, STYLE_PACKED_COLWISE, STYLE_PACKED_ROWWISE,
+  STYLE_EXPERTS, /* whole, but for what mesh.ep and mesh.etp cut */
   STYLE_N
 } TpStyle;
 /* -1 if unknown; `later` (may be NULL) is set if it is a known name that this version

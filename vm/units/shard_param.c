@@ -87,6 +87,8 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
     return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
   case STYLE_EMBEDDING_COLWISE:
     return role == ROLE_TABLE || role == ROLE_WEIGHT ? 1 : -2;
+  case STYLE_EXPERTS:
+    return role == ROLE_EXPERTS || role == ROLE_NORM ? -1 : -2;
   case STYLE_N:
     break;
   }
