@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/fuzz_files.h"
 #include "tests/lib/process.h"
 #include "tests/lib/saved_toy.h"
 
@@ -363,6 +364,34 @@ START_TEST(the_latest_is_found) {
 }
 END_TEST
 
+/* Two files of two halves each; one says another place of its half, as long a text. */
+static void wrong_half(const char *was, const char *is, const char *says) {
+  const FuzzTarget *t = NULL;
+  FuzzFile *f = calloc(1, sizeof *f);
+  for (int i = 0; fuzz_target(i); i++)
+    if (strcmp(fuzz_target(i)->name, "shard") == 0) t = fuzz_target(i);
+  f->folder = scratch_dir;
+  t->make(f, 0);
+  char *at = memmem(f->s, f->n, was, strlen(was));
+  ck_assert_ptr_nonnull(at);
+  ck_assert_uint_eq(strlen(was), strlen(is));
+  memcpy(at, is, strlen(is));
+  scratch_put(t->file, f->s, f->n);
+  weft_error e = {.rank = -1};
+  ck_assert_int_eq(t->read(f, &e), WEFT_EFILE);
+  ck_assert_msg(strstr(e.text, says) != NULL, "%s", e.text);
+  free(f);
+}
+
+START_TEST(halves_that_are_no_whole) {
+  const char *says = "is not complete: the files do not have every element of param/";
+  wrong_half("\\\"from\\\":0", "\\\"from\\\":2", says);
+  wrong_half("\\\"from\\\":0", "\\\"from\\\":1", says);
+  wrong_half("[1,2,0,1,1]", "[1,2,0,1,0]", says);
+  wrong_half("[1,2,0,1,1]", "[1,2,1,1,1]", says);
+}
+END_TEST
+
 Suite *ckpt_files_suite(void) {
   Suite *s = suite_create("ckpt_files");
   TCase *c = tcase_create("files");
@@ -376,6 +405,7 @@ Suite *ckpt_files_suite(void) {
   tcase_add_test(c, any_write_may_fail);
   tcase_add_test(c, the_last_ones_stay);
   tcase_add_test(c, what_others_left_is_removed);
+  tcase_add_test(c, halves_that_are_no_whole);
   tcase_add_test(c, the_latest_is_found);
   suite_add_tcase(s, c);
   return s;

@@ -150,6 +150,21 @@ static const char *ckpt(int code, const char *args) {
   return arena_printf(scratch_arena, "%s%s", o.out, o.err);
 }
 
+/* It grew from 8 to 32 before the run ended. */
+START_TEST(the_loss_scale_goes_on) {
+  static const char f16[] =
+      "--set precision.param_dtype=f16 --set precision.init_scale=8 "
+      "--set precision.growth_interval=2";
+  process_run(50, "$weft run plan.lua --threads 1 %s --steps 4", f16);
+  Outcome o = process_run(
+      50, "$weft run plan.lua --threads 1 %s --resume auto --log more.jsonl", f16);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *step = strstr(scratch_get(scratch_path("more.jsonl")), "\"loss\"");
+  ck_assert_ptr_nonnull(step);
+  has(arena_printf(scratch_arena, "%.120s", step), "\"loss_scale\":32,");
+}
+END_TEST
+
 /* Other data for validation change no step, but what evaluations say. */
 START_TEST(other_validation_data_are_told) {
   static const char plan[] =
@@ -355,6 +370,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, weights_beside_checkpoints);
   tcase_add_test(c, weights_that_cannot_be_written_are_a_warning);
   tcase_add_test(c, another_run_is_refused);
+  tcase_add_test(c, the_loss_scale_goes_on);
   tcase_add_test(c, other_validation_data_are_told);
   tcase_add_test(c, checkpoints_are_listed_and_checked);
   tcase_add_test(c, checkpoints_are_converted_and_compared);

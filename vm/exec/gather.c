@@ -100,9 +100,13 @@ static weft_status fill_some(const Lane *l, Fill *fill, int worker, weft_error *
 /* Its own rank first. */
 static weft_status fill_lane(const Lane *l, Fill *fill, int worker, weft_error *e) {
   int ranks = l->run->c->device->host ? l->run->nworker : 1;
-  for (int i = 0; i < ranks; i++)
-    TRY(fill_some(l, fill, (worker + i) % l->run->nworker, e));
-  return WEFT_OK;
+  weft_status st = WEFT_OK;
+  for (int i = 0; i < ranks && st == WEFT_OK; i++) {
+    int to = (worker + i) % l->run->nworker;
+    st = fill_some(l, fill, to, e);
+    if (st != WEFT_OK && e->rank < 0) e->rank = l->run->worker[to].rank;
+  }
+  return st;
 }
 
 static weft_status job_pieces(Worker *w, void *arg, weft_error *e) {
