@@ -245,7 +245,7 @@ static weft_status make_events(NcclEndpoint *p, weft_error *e) {
 
 static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, weft_error *e) {
   Ctas ctas = {0};
-  memcpy(p->peer, needs->peer, (size_t)p->npeer * sizeof *p->peer);
+  if (p->npeer) memcpy(p->peer, needs->peer, (size_t)p->npeer * sizeof *p->peer);
   TRY(share_gpu(p, needs, &ctas, e));
   TRY(make_events(p, e));
   TRY(make_groups(p, needs, ctas.group, e));
