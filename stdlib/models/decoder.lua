@@ -51,8 +51,8 @@ local function attention(g, c, x, name, options)
   return linear(g, c, o, name .. ".o_proj", hidden, heads)
 end
 
-local function mlp(g, c, x, name)
-  local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", c.intermediate_size }
+local function mlp(g, c, x, name, width)
+  local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", width }
   local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden)
   local up = linear(g, c, x, name .. ".up_proj", ffn, hidden)
   return linear(g, c, g:silu_mul(gate, up), name .. ".down_proj", hidden, ffn)
@@ -66,8 +66,13 @@ local function layer(g, c, x, loss, i, options)
   x = g:add(x, attend(g, c, h, name .. ".self_attn", options))
   h = norm(g, c, x, name .. ".post_attention_layernorm", hidden)
   local experts = options.experts and options.experts(c, i)
-  if not experts then return g:add(x, mlp(g, c, h, name .. ".mlp")), loss end
+  if not experts then
+    return g:add(x, mlp(g, c, h, name .. ".mlp", c.intermediate_size)), loss
+  end
   local y, more = moe.block(g, h, name .. ".mlp", experts)
+  if experts.shared then
+    y = g:add(y, mlp(g, c, h, name .. ".mlp.shared_experts", experts.shared))
+  end
   return g:add(x, y), moe.sum(g, loss, more)
 end
 
@@ -78,7 +83,7 @@ end
 
 -- The whole model; options are { qkv_bias =, qk_norm = } or { attention = f } with a
 -- function f(g, c, x, name), and experts = h: h(c, i) gives what moe.block takes, or nothing
--- for a layer with an MLP. Returns the loss.
+-- for a layer with an MLP, and `shared`, the width of an MLP beside the experts. Returns the loss.
 function decoder.build(g, c, options)
   local embedding, extra = "model.embed_tokens.weight"
   local x = g:unit("embed_tokens", function()

@@ -2,6 +2,9 @@
 -- values, go through a narrow latent with a norm of its own; of each head of q and k one
 -- part has no rotation, and the other one, for k the same for all heads, has all of it.
 -- Heads of v have a size of their own.
+--
+-- But for the first few layers each has experts, chosen by sigmoids and a bias among those
+-- of the best groups, and beside them one MLP for all tokens.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 local rope = require "weft.models.rope"
@@ -83,7 +86,23 @@ local function attention(g, c, x, name)
                         { "head", n * v_dim, unit = v_dim }, c.attention_bias)
 end
 
-function deepseek_v3.build(g, c) return decoder.build(g, c, { attention = attention }) end
+-- All groups, or one, is no restriction.
+local function experts(c, layer)
+  if not c.n_routed_experts or layer < c.first_k_dense_replace then return nil end
+  local grouped = c.topk_group < c.n_group
+  return {
+    experts = c.n_routed_experts, topk = c.num_experts_per_tok,
+    width = c.moe_intermediate_size, hidden = c.hidden_size, std = c.initializer_range,
+    score = "sigmoid", bias = true, norm = c.norm_topk_prob,
+    groups = grouped and c.n_group or 0, topk_group = grouped and c.topk_group or 0,
+    scale = c.routed_scaling_factor,
+    shared = c.n_shared_experts and c.n_shared_experts * c.moe_intermediate_size,
+  }
+end
+
+function deepseek_v3.build(g, c)
+  return decoder.build(g, c, { attention = attention, experts = experts })
+end
 
 local rules = {
   { "q_lora_rank", "optional_count" }, { "kv_lora_rank", "count" },
@@ -91,8 +110,27 @@ local rules = {
   { "v_head_dim", "count" }, { "rope_interleave", "boolean" },
   { "attention_bias", "boolean" }, { "first_k_dense_replace", "count" },
   { "n_routed_experts", "optional_count" }, { "moe_layer_freq", "only", { 1 } },
+  { "n_shared_experts", "optional_count" }, { "num_experts_per_tok", "count" },
+  { "moe_intermediate_size", "count" }, { "n_group", "count" }, { "topk_group", "count" },
+  { "norm_topk_prob", "boolean" }, { "routed_scaling_factor", "positive" },
+  { "output_router_logits", "only", { false } },
   { "scoring_func", "only", { "sigmoid" } }, { "topk_method", "only", { "noaux_tc" } },
 }
+
+local function check_experts(c, problems)
+  local all, groups = c.n_routed_experts, c.n_group
+  if not all then return end
+  local most = all // groups * c.topk_group
+  if groups > 1 and (all % groups ~= 0 or all // groups < 2) then
+    config.add(problems, "n_group", "%d groups of the same size, of two or more, cannot be "
+               .. "made of n_routed_experts = %d", groups, all)
+  elseif c.topk_group > groups then
+    config.add(problems, "topk_group", "%d of n_group = %d groups", c.topk_group, groups)
+  elseif c.num_experts_per_tok > most then
+    config.add(problems, "num_experts_per_tok", "%d choices of the %d experts in "
+               .. "topk_group = %d groups", c.num_experts_per_tok, most, c.topk_group)
+  end
+end
 
 function deepseek_v3.check(c)
   local problems, sound = decoder.check_keys(c, rules)
@@ -106,11 +144,7 @@ function deepseek_v3.check(c)
   if c.qk_rope_head_dim % 2 ~= 0 then
     config.add(problems, "qk_rope_head_dim", "must be even, got %d", c.qk_rope_head_dim)
   end
-  if c.n_routed_experts and c.first_k_dense_replace < c.num_hidden_layers then
-    config.add(problems, "first_k_dense_replace",
-               "layers from %d on have experts, which are not built yet (only "
-               .. "num_hidden_layers = %d)", c.first_k_dense_replace, c.num_hidden_layers)
-  end
+  check_experts(c, problems)
   return problems
 end
 

@@ -10,5 +10,10 @@ return {
   ["layers.*.mlp.gate_proj"] = "colwise",
   ["layers.*.mlp.up_proj"] = "colwise",
   ["layers.*.mlp.down_proj"] = "rowwise",
+  ["layers.*.mlp.experts.gate_up_proj"] = "packed_colwise",
+  ["layers.*.mlp.experts.down_proj"] = "rowwise",
+  ["layers.*.mlp.shared_experts.gate_proj"] = "colwise",
+  ["layers.*.mlp.shared_experts.up_proj"] = "colwise",
+  ["layers.*.mlp.shared_experts.down_proj"] = "rowwise",
   ["lm_head"] = "colwise",
 }

@@ -58,6 +58,26 @@ def deepseek_v3(**changes):
     return tf.DeepseekV3ForCausalLM(tf.DeepseekV3Config(**{**sizes, **changes}))
 
 
+def mixtral():
+    return tf.MixtralForCausalLM(tf.MixtralConfig(
+        **SIZES, num_local_experts=6, num_experts_per_tok=2, experts_implementation="eager"))
+
+
+def qwen3_moe(**changes):
+    """Experts in layers 0 and 3."""
+    sizes = {**SIZES, "head_dim": 16, "num_hidden_layers": 4, "num_experts": 8,
+             "num_experts_per_tok": 3, "moe_intermediate_size": 20, "mlp_only_layers": [1, 2],
+             "norm_topk_prob": True, "experts_implementation": "eager"}
+    return tf.Qwen3MoeForCausalLM(tf.Qwen3MoeConfig(**{**sizes, **changes}))
+
+
+def deepseek_v3_moe():
+    return deepseek_v3(
+        num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=12,
+        num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=20,
+        n_shared_experts=2, routed_scaling_factor=1.7, experts_implementation="eager")
+
+
 def gpt2():
     return tf.GPT2LMHeadModel(tf.GPT2Config(
         vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32, attn_pdrop=0.0,
@@ -80,6 +100,11 @@ MODELS = {
                                                attention_bias=True, num_hidden_layers=4,
                                                first_k_dense_replace=4,
                                                tie_word_embeddings=True),
+    "mixtral": mixtral,
+    "qwen3_moe": qwen3_moe,
+    "qwen3_moe_step": lambda: qwen3_moe(decoder_sparse_step=2, mlp_only_layers=[],
+                                        norm_topk_prob=False),
+    "deepseek_v3_moe": deepseek_v3_moe,
     "llama_one_kv": lambda: llama(**FEW, num_key_value_heads=1),
     "qwen3_two_kv": lambda: qwen3(**FEW, head_dim=8),
 }
@@ -92,10 +117,53 @@ def randomise(model):
         torch.nn.init.normal_(p, centre, 0.1 if p.dim() == 1 else 0.15)
 
 
+# Their files are as Transformers saves them, with each expert apart; those of the others
+# have the names of the parameters.
+AS_SAVED = ("mixtral", "deepseek_v3_moe")
+
+
+def watch_routers(model):
+    """How often each expert was chosen, by the name of the bias that chooses; fails where
+    rounding may choose another one."""
+    load = {}
+
+    def hook(name, gate):
+        def look(_, __, out):
+            logits, _, chosen = out
+            bias = getattr(gate, "e_score_correction_bias", None)
+            scores = logits.softmax(-1) if bias is None else logits.sigmoid() + bias
+            if bias is None:
+                best = scores.sort(-1, descending=True)[0]
+                gap = (best[:, gate.top_k - 1] - best[:, gate.top_k]).min().item()
+                assert gap > 1e-5, f"a choice between equals: {gap}"
+            else:
+                load[name + ".e_score_correction_bias"] = torch.bincount(
+                    chosen.reshape(-1), minlength=scores.shape[-1]).float()
+        return look
+
+    for name, module in model.named_modules():
+        if name.endswith(".mlp.gate"):
+            module.register_forward_hook(hook(name, module))
+    return load
+
+
+def save_weights(folder, model, weights):
+    if folder.name in AS_SAVED:
+        model.save_pretrained(folder)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        return
+    save_file({n: p.detach().contiguous() for n, p in weights.items()},
+              folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def one(folder, make):
     torch.manual_seed(7)
     model = make().float().train()
     randomise(model)
+    for name, b in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            torch.nn.init.normal_(b, 0, 0.1)
+    load = watch_routers(model)
     tokens = torch.randint(0, VOCAB, (BATCH, SEQ))
     labels = torch.randint(0, VOCAB, (BATCH, SEQ))
     labels[torch.rand(BATCH, SEQ) < 0.2] = -100
@@ -110,8 +178,8 @@ def one(folder, make):
            "logits": logits[0].detach().contiguous()}
     for name, p in weights.items():
         out["grad." + name] = p.grad.contiguous()
-    save_file({n: p.detach().contiguous() for n, p in weights.items()},
-              folder / "model.safetensors", metadata={"format": "pt"})
+    out.update({"grad." + name: n for name, n in load.items()})
+    save_weights(folder, model, weights)
     save_file(out, folder / "expected.safetensors")
     model.config.architectures = [type(model).__name__]
     text = json.dumps(json.loads(model.config.to_json_string(use_diff=False)), indent=1,

@@ -113,6 +113,11 @@ def sample():
                  kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5)
     hub(HERE / "steps_deepseek_v3", tf.DeepseekV3ForCausalLM(tf.DeepseekV3Config(
         **sizes, rope_parameters=yarn(10000.0, 4.0, 8))))
+    hub(HERE / "steps_mixtral", tf.MixtralForCausalLM(tf.MixtralConfig(
+        vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
+        pad_token_id=None, attn_implementation="eager", num_local_experts=6,
+        num_experts_per_tok=2, experts_implementation="eager")))
 
 
 def yarn(theta, factor, original, **keys):

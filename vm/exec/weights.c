@@ -19,13 +19,26 @@ static bool ends_with(const char *s, const char *end) {
 }
 
 /* A tensor of this name, or of that which the model without a head gives it. */
-static const SafeTensor *find_name(const SafeTensors *s, const char *name) {
+static const SafeTensor *find_exactly(const SafeTensors *s, const char *name) {
   const SafeTensor *t = st_find(s, name);
   for (int i = 0; i < LEN(bases) && !t; i++) {
     size_t n = strlen(bases[i]);
     if (strncmp(name, bases[i], n) == 0) t = st_find(s, name + n);
   }
   return t;
+}
+
+/* What files of Mixtral call its module of experts. */
+static const char ours[] = ".mlp.", theirs[] = ".block_sparse_moe.";
+
+static const SafeTensor *find_name(const SafeTensors *s, const char *name) {
+  const SafeTensor *t = find_exactly(s, name);
+  const char *at = strstr(name, ours);
+  char other[512];
+  if (t || !at) return t;
+  snprintf(other, sizeof other, "%.*s%s%s", (int)(at - name), name, theirs,
+           at + strlen(ours));
+  return find_exactly(s, other);
 }
 
 /* Modules that some files have as one, rows of the first above those of the second. */
@@ -64,7 +77,7 @@ static WeightSource find_in(const Compiled *c, const SafeTensors *s,
                             const CompiledParam *p, const struct Fused *f, int part) {
   char name[512];
   const char *tail;
-  WeightSource from = {.rows = 0};
+  WeightSource from = {.rows = 0, .pieces = 1};
   if (!in_module(p->name, f->part[part], &tail)) return from;
   from.t = find_name(s, renamed(p->name, tail, f->part[part], f->whole, name));
   for (int k = 0; from.t && k < LEN(f->part) && f->part[k]; k++) {
@@ -77,9 +90,64 @@ static WeightSource find_in(const Compiled *c, const SafeTensors *s,
   return from;
 }
 
+/* ---- experts ---- all of a layer are one parameter; files have them one by one, and gate
+ * and up apart */
+
+static const struct Stacked {
+  const char *whole;     /* how the name of the parameter ends */
+  const char *part[3];   /* modules of each expert, rows of the first above the second */
+} stacked[] = {
+    {".experts.gate_up_proj", {"gate_proj", "up_proj"}},
+    {".experts.gate_up_proj", {"w1", "w3"}},
+    {".experts.down_proj", {"down_proj"}},
+    {".experts.down_proj", {"w2"}},
+};
+
+static int parts_of(const struct Stacked *k) {
+  int n = 0;
+  while (k->part[n]) n++;
+  return n;
+}
+
+/* "a.experts.gate_up_proj", piece 5 -> "a.experts.2.up_proj.weight" */
+static const SafeTensor *find_piece(const SafeTensors *s, const CompiledParam *p,
+                                    const struct Stacked *k, int i, char name[512]) {
+  int n = parts_of(k), base = (int)(strlen(p->name) - strlen(k->whole));
+  snprintf(name, 512, "%.*s.experts.%d.%s.weight", base, p->name, i / n, k->part[i % n]);
+  return find_name(s, name);
+}
+
+/* How the file has the experts of a parameter, by the first of them; NULL: it has not. */
+static const struct Stacked *stacked_as(const SafeTensors *s, const CompiledParam *p) {
+  char name[512];
+  for (int i = 0; i < LEN(stacked); i++)
+    if (p->ndim == 3 && ends_with(p->name, stacked[i].whole) &&
+        find_piece(s, p, &stacked[i], 0, name))
+      return &stacked[i];
+  return NULL;
+}
+
+const SafeTensor *weights_piece(const Compiled *c, const SafeTensors *s, int param, int i,
+                                char name[512]) {
+  char own[512];
+  const CompiledParam *p = &c->param[param];
+  return find_piece(s, p, stacked_as(s, p), i, name ? name : own);
+}
+
+static WeightSource in_pieces(const SafeTensors *s, const CompiledParam *p) {
+  char name[512];
+  const struct Stacked *k = stacked_as(s, p);
+  if (!k) return (WeightSource){.pieces = 1};
+  int n = parts_of(k);
+  return (WeightSource){.t = find_piece(s, p, k, 0, name),
+                        .rows = p->dim[1] / n,
+                        .pieces = (int)p->dim[0] * n};
+}
+
 WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) {
   const CompiledParam *p = &c->param[param];
-  WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0]};
+  WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0], .pieces = 1};
+  if (!from.t && p->ndim == 3) return in_pieces(s, p);
   for (int i = 0; i < LEN(fused) && !from.t; i++)
     for (int k = 0; k < LEN(fused[i].part) && fused[i].part[k] && !from.t; k++)
       from = find_in(c, s, p, &fused[i], k);
@@ -172,12 +240,36 @@ static int by_address(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* The experts of a parameter; returns how many of them there are. */
+static int compare_pieces(const Compiled *c, const SafeTensors *s, int param,
+                          WeightSource from, const SafeTensor **sorted, Misfits *m) {
+  const CompiledParam *p = &c->param[param];
+  CompiledParam piece = {.ndim = 2, .dim = {from.rows, p->dim[2]}};
+  char name[512];
+  int n = 0;
+  for (int i = 0; i < from.pieces; i++) {
+    const SafeTensor *t = weights_piece(c, s, param, i, name);
+    if (!t) {
+      m->n++;
+      text_printf(&m->text, "\n  %s: missing", name);
+      continue;
+    }
+    (void)fits(&piece, name, (WeightSource){.t = t, .rows = from.rows}, m);
+    sorted[n++] = t;
+  }
+  return n;
+}
+
 static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **sorted,
                     Misfits *m) {
   int n = 0, tied = tied_embedding(c);
   for (int i = 0; i < c->nparam; i++) {
     const CompiledParam *p = &c->param[i];
     WeightSource from = weights_source(c, s, i);
+    if (from.pieces > 1) {
+      n += compare_pieces(c, s, i, from, sorted + n, m);
+      continue;
+    }
     if (from.t) {
       (void)fits(p, p->name, from, m);
       sorted[n++] = from.t;
@@ -218,8 +310,12 @@ static weft_status report(const Misfits *m, weft_error *e) {
                  m->text.s, m->n - shown);
 }
 
+/* A tensor for each parameter, or two for each expert. */
 uint64_t weights_fit_bytes(const Compiled *c) {
-  return sizeof(SafeTensor *) * (uint64_t)MAX(c->nparam, 1);
+  uint64_t n = 1;
+  for (int i = 0; i < c->nparam; i++)
+    n += c->param[i].ndim == 3 ? 2 * (uint64_t)c->param[i].dim[0] : 1;
+  return sizeof(SafeTensor *) * n;
 }
 
 weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,

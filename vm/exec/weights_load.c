@@ -23,6 +23,8 @@ uint64_t weights_bytes(const Compiled *c) {
 }
 
 typedef struct Load {
+  const Compiled *c;
+  const SafeTensors *files;
   const WeightSource *source; /* of each parameter */
   char *windows;              /* of all lanes */
   size_t window;              /* of one */
@@ -49,11 +51,35 @@ static int64_t next_window(const Piece *part, int64_t i, int64_t spans, const Lo
 /* A span of a window, whose bytes are at `from`. */
 static void put_span(const StType *type, const char *from, Span s, PartOut *out) {
   float *local = out->local + s.local;
-  type->to_f32((const unsigned char *)from, (size_t)s.n, local);
+  if (s.n) type->to_f32((const unsigned char *)from, (size_t)s.n, local);
   memset(local + s.n, 0, (size_t)s.padding * sizeof *local);
   if (!out->copied) return;
-  memcpy(out->copy + s.local, from, (size_t)s.n * sizeof *out->copy);
+  if (s.n) memcpy(out->copy + s.local, from, (size_t)s.n * sizeof *out->copy);
   memset(out->copy + s.local + s.n, 0, (size_t)s.padding * sizeof *out->copy);
+}
+
+/* Of what lies in pieces: a span may be in several of them. */
+static weft_status read_pieces(const Load *l, int param, const Piece *part, char *window,
+                               PartOut *out, weft_error *e) {
+  WeightSource from = l->source[param];
+  int64_t each = param_count(&l->c->param[param]) / from.pieces, last = -1;
+  const SafeTensor *t = NULL;
+  for (int64_t i = 0, spans = piece_spans(part); i < spans; i++) {
+    Span s = piece_span(part, i), some = s;
+    for (int64_t done = 0; done < s.n; done += some.n) {
+      int64_t at = s.global + done, piece = at / each;
+      if (piece != last) t = weights_piece(l->c, l->files, param, (int)piece, NULL);
+      last = piece;
+      const StType *type = st_type(t->type);
+      uint64_t size = (uint64_t)type->size;
+      some = (Span){.local = s.local + done, .n = MIN(s.n - done, (piece + 1) * each - at)};
+      TRY(file_at(t->in, t->at + (uint64_t)(at % each) * size, window,
+                  (size_t)some.n * size, e));
+      put_span(type, window, some, out);
+    }
+    put_span(NULL, NULL, (Span){.local = s.local + s.n, .padding = s.padding}, out);
+  }
+  return WEFT_OK;
 }
 
 static weft_status read_part(const Lane *lane, void *ud, StateKind kind, int param,
@@ -65,7 +91,8 @@ static weft_status read_part(const Lane *lane, void *ud, StateKind kind, int par
   char *window = l->windows + (size_t)lane->number * l->window;
   uint64_t base = from.t->at + (uint64_t)from.first * size;
   int64_t spans = piece_spans(part), at, bytes;
-  out->copied = out->copy && type->dtype == out->copy_type;
+  out->copied = out->copy && type->dtype == out->copy_type && from.pieces == 1;
+  if (from.pieces > 1) return read_pieces(l, param, part, window, out, e);
   for (int64_t i = 0, n; i < spans; i += n) {
     n = next_window(part, i, spans, l, size, &at, &bytes);
     if (bytes) TRY(file_at(from.t->in, base + (uint64_t)at, window, (size_t)bytes, e));
@@ -82,7 +109,7 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   const Compiled *c = r->c;
   TRY(weights_fit(c, s, &r->alloc, e));
   TRY(weights_check_tied(c, s, e));
-  Load l = {0};
+  Load l = {.c = c, .files = s};
   size_t sources = sizeof(WeightSource) * (size_t)MAX(c->nparam, 1);
   size_t windows = window_bytes(c) * (size_t)r->nworker;
   l.window = windows / (size_t)run_lanes(r);

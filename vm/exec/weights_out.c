@@ -12,10 +12,11 @@ typedef struct OutTensor {
   int file, number;        /* in its content */
 } OutTensor;
 
-/* Where a parameter goes: its elements from `first` on of a tensor. */
+/* Where a parameter goes: its elements from `first` on of a tensor; or each `each` of them
+ * to a tensor, one after the other. */
 typedef struct OutParam {
   int tensor;
-  int64_t first;
+  int64_t first, each;
 } OutParam;
 
 struct WeightsOut {
@@ -53,6 +54,17 @@ static OutTensor *add_tensor(WeightsOut *w, const char *name, int ndim,
   return t;
 }
 
+/* Those of an expert each, as in `like`. */
+static OutParam list_pieces(WeightsOut *w, const Compiled *c, int param, WeightSource from) {
+  const CompiledParam *p = &c->param[param];
+  OutParam to = {.tensor = w->t.n, .each = param_count(p) / from.pieces};
+  for (int i = 0; i < from.pieces; i++) {
+    const SafeTensor *t = weights_piece(c, w->o->like, param, i, NULL);
+    add_tensor(w, t->name, t->ndim, t->dim, out_type(w->o, t));
+  }
+  return to;
+}
+
 /* A tensor for each parameter, or for each of `like` that has some. */
 static void list_tensors(WeightsOut *w, const Compiled *c) {
   const SafeTensors *like = w->o->like;
@@ -63,6 +75,10 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
     const CompiledParam *p = &c->param[i];
     WeightSource from = {0};
     if (like) from = weights_source(c, like, i);
+    if (from.pieces > 1) {
+      w->param[i] = list_pieces(w, c, i, from);
+      continue;
+    }
     int at = from.t ? (int)(from.t - st_at(like, 0)) : n;
     if (!seen[at] || at == n) {
       if (from.t)
@@ -71,7 +87,7 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
         add_tensor(w, p->name, p->ndim, p->dim, out_type(w->o, NULL));
       seen[at] = w->t.n;
     }
-    w->param[i] = (OutParam){seen[at] - 1, from.first};
+    w->param[i] = (OutParam){seen[at] - 1, from.first, INT64_MAX};
   }
 }
 
@@ -158,7 +174,7 @@ weft_status weights_out_open(const weft_alloc *a, const Compiled *c,
 static size_t name_room(const WeightsOutOptions *o) { return strlen(o->dir) + 160; }
 
 size_t weights_out_names_bytes(const Compiled *c, const WeightsOutOptions *o) {
-  return name_room(o) * (size_t)MAX(c->nparam, 1);
+  return name_room(o) * (weights_fit_bytes(c) / sizeof(SafeTensor *));
 }
 
 void weights_out_names(const WeightsOut *w, char *names, size_t bytes) {
@@ -206,11 +222,16 @@ static void narrow(DType t, float *values, int64_t n) {
 weft_status weights_out_put(const WeightsOut *w, int param, int64_t from, int64_t n,
                             float *values, weft_error *e) {
   OutParam p = w->param[param];
-  const OutTensor *t = &w->t.at[p.tensor];
-  uint64_t size = (uint64_t)dtype_size(t->write.dtype);
-  if (t->write.dtype != DT_F32) narrow(t->write.dtype, values, n);
-  return st_put(w->file[t->file], t->number, (uint64_t)(p.first + from) * size, values,
-                (size_t)n * size, e);
+  for (int64_t done = 0, some; done < n; done += some) {
+    int64_t at = from + done;
+    const OutTensor *t = &w->t.at[p.tensor + at / p.each];
+    uint64_t size = (uint64_t)dtype_size(t->write.dtype);
+    some = MIN(n - done, p.each - at % p.each);
+    if (t->write.dtype != DT_F32) narrow(t->write.dtype, values + done, some);
+    TRY(st_put(w->file[t->file], t->number, (uint64_t)(p.first + at % p.each) * size,
+               values + done, (size_t)some * size, e));
+  }
+  return WEFT_OK;
 }
 
 /* ---- finishing ---- */

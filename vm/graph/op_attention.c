@@ -25,9 +25,10 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   if (op->attr.scale == 0) return shape_error(g, op, e, "scale must be given");
   Dim dim[MAX_DIM];
   memcpy(dim, q->dim, sizeof dim);
-  dim[2] = dim_of_heads(&q->dim[2], d, dv);
+  Dim whole = q->dim[2]; /* q moves when results are made */
+  dim[2] = dim_of_heads(&whole, d, dv);
   op_result(g, op, 0, DT_ACT, dim, 3);
-  dim[2] = dim_of_groups(&q->dim[2], heads);
+  dim[2] = dim_of_groups(&whole, heads);
   op_result(g, op, 1, DT_F32, dim, 3);
   return WEFT_OK;
 }

@@ -213,7 +213,8 @@ weft_status infer_split(Graph *g, Op *op, weft_error *e) {
                        (long long)last->size);
   last->size /= n;
   last->parts = last->parts % n == 0 ? (uint8_t)(last->parts / n) : 1;
-  for (int i = 0; i < n; i++) op_result(g, op, i, x->dtype, dim, ndim);
+  DType t = (DType)x->dtype; /* x moves when results are made */
+  for (int i = 0; i < n; i++) op_result(g, op, i, t, dim, ndim);
   return WEFT_OK;
 }
 

@@ -13,7 +13,7 @@ weft_status infer_rmsnorm(Graph *g, Op *op, weft_error *e) {
   int64_t groups = c / w->dim[0].size;
   memcpy(dim, x->dim, sizeof dim);
   op_result(g, op, 0, DT_ACT, dim, ndim);
-  dim[ndim - 1] = dim_of_groups(&x->dim[ndim - 1], groups);
+  dim[ndim - 1] = dim_of_groups(&dim[ndim - 1], groups);
   op_result(g, op, 1, DT_F32, dim, ndim);
   return WEFT_OK;
 }
