@@ -100,7 +100,9 @@ static const struct {
     {"{ 'deepseek-v3', qk_rope_head_dim = 7 }", "must be even, got 7"},
     {"{ 'deepseek-v3', q_lora_rank = 0 }", "expected a positive integer"},
     {"{ 'deepseek-v3', scoring_func = 'softmax' }", "only \"sigmoid\""},
-    {"{ 'deepseek-v3', num_hidden_layers = 4 }", "experts, which are not built yet"},
+    {"{ 'deepseek-v3', n_group = 7 }", "7 groups of the same size"},
+    {"{ 'mixtral-tiny', num_experts_per_tok = 9 }", "9 choices of num_local_experts = 8"},
+    {"{ 'qwen3-moe-tiny', mlp_only_layers = { 4 } }", "none of the 4 layers"},
     {"{ 'qwen3-tiny', use_sliding_window = true, "
      "layer_types = { 'full_attention', 'sliding_attention' } }", "sliding window"},
     {"{ 'gpt2-tiny', scale_attn_by_inverse_layer_idx = true }", "inverse_layer_idx"},
