@@ -25,7 +25,9 @@ KTensor kernel_tensor(const Value *x);
 /* Scratch of any content (NaN), and that nothing was written behind it. */
 void *kernel_guarded(uint64_t bytes);
 void kernel_check_guard(const void *at, uint64_t bytes);
-/* Result `i` of `what` against the numbers that are wanted. */
-void kernel_result_agrees(const KTensor *t, const double *want, const char *what, int i);
+/* Result `i` of `what` against the numbers that are wanted; where all of them are 0,
+ * `nothing` is the largest that is taken for it. */
+void kernel_result_agrees(const KTensor *t, const double *want, double nothing,
+                          const char *what, int i);
 
 #endif
