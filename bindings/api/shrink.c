@@ -20,11 +20,11 @@ static void note(Shrink *s, const char *what, int64_t from, int64_t to) {
 /* ---- the mesh ---- */
 
 /* Groups of the ranks that shards lie on are still such groups, of the fewest ranks. */
-static void shrink_group(Shrink *s, int ranks, int was) {
+static void shrink_group(Shrink *s, int cp, int ranks, int was) {
   int *n = &s->plan->strategy.reshard_to, of = *n;
   if (!of || ranks == was) return;
-  for (*n = 2; *n < ranks && ranks % *n;)
-    ++*n;
+  for (*n = MAX(cp, 2); *n < ranks && ranks % *n;)
+    *n += cp;
   if (*n >= ranks) *n = 0;
   note(s, "ranks that reshard after forward", of, *n);
 }
@@ -44,14 +44,24 @@ static void shrink_experts(Shrink *s, const Mesh *was, const Mesh *m) {
   if (spec->etp) spec->etp = etp;
 }
 
+/* A ring of groups still is one, where cp has ranks for it. */
+static void shrink_rings(Shrink *s, int cp) {
+  int *n = &s->plan->cp.heads, of = *n;
+  if (!of) return;
+  *n = cp % 2 == 0 && cp % MIN(of, 2) == 0 ? MIN(of, 2) : 1;
+  note(s, "ranks that exchange heads", of, *n);
+}
+
 /* Halves one axis after the other, in an order in which the first ones matter least; an
  * odd size goes to its smallest divisor above 1. */
 static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
   Mesh was = *m;
-  bool groups = s->plan->strategy.reshard_to > 0;
+  bool groups = s->plan->strategy.reshard_to > 0, rings = s->plan->cp.heads > 0;
   for (int i = 0; i < AXIS_N; i++)
-    while (m->size[axis_to_shrink(i)] >
-               (groups && axis_to_shrink(i) == AXIS_DP_SHARD ? 4 : 2) &&
+    while (m->size[axis_to_shrink(i)] > ((groups && axis_to_shrink(i) == AXIS_DP_SHARD) ||
+                                                 (rings && axis_to_shrink(i) == AXIS_CP)
+                                             ? 4
+                                             : 2) &&
            mesh_size(m, AXES_ALL) > ranks) {
       int *n = &m->size[axis_to_shrink(i)], least = 2;
       while (*n % least != 0 && least < *n)
@@ -64,7 +74,9 @@ static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
     Axis a = axis_to_shrink(i);
     note(s, axis_name(a), was.size[a], m->size[a]);
   }
-  shrink_group(s, m->size[AXIS_DP_SHARD], was.size[AXIS_DP_SHARD]);
+  shrink_rings(s, m->size[AXIS_CP]);
+  shrink_group(s, m->size[AXIS_CP], m->size[AXIS_DP_SHARD] * m->size[AXIS_CP],
+               was.size[AXIS_DP_SHARD] * was.size[AXIS_CP]);
   mesh_write_sizes(m, &s->plan->mesh);
   shrink_experts(s, &was, m);
 }

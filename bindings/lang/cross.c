@@ -210,27 +210,46 @@ static void check_group(Cross *c) {
   bool fsdp2 = s->kind == STRATEGY_FSDP2;
   const char *path =
       fsdp2 ? "strategy.reshard_after_forward" : "strategy.zero_hpz_partition_size";
-  int ranks = c->mesh->size[AXIS_DP_SHARD];
+  int cp = c->mesh->size[AXIS_CP], ranks = c->mesh->size[AXIS_DP_SHARD] * cp;
+  const char *all = cp > 1 ? "dp_shard * cp" : "dp_shard";
   if (!s->reshard_to) return;
   if (s->stage < 3)
     diag_error(c->d, "strategy", path, "parameters are whole in stage %d", s->stage)
         ->suggestion = "it needs stage = 3";
-  else if (c->mesh->size[AXIS_CP] > 1)
-    diag_error(c->d, "not-built", path,
-               "with mesh.cp = %d shards are cut over dp_shard and cp together, and a "
-               "group is one of dp_shard alone: leave it out",
-               c->mesh->size[AXIS_CP]);
   else if (ranks % s->reshard_to)
-    diag_error(c->d, "divisibility", path, "%d does not divide dp_shard = %d",
-               s->reshard_to, ranks)
+    diag_error(c->d, "divisibility", path, "%d does not divide %s = %d", s->reshard_to,
+               all, ranks)
         ->suggestion = ranks > 1
                            ? arena_printf(c->d->arena, "a group may have %s ranks",
                                           mesh_divisors(c->d->arena, ranks))
                            : "there are no shards that a group could share: leave it out";
+  else if (s->reshard_to % cp)
+    diag_error(c->d, "divisibility", path,
+               "%d is not a multiple of cp = %d: a group has whole sequences",
+               s->reshard_to, cp)
+        ->suggestion = arena_printf(c->d->arena, "the smallest one is %d", cp);
   else if (s->reshard_to == ranks)
     diag_warn(c->d, "pointless", path,
-              "the group is all of dp_shard = %d: nothing else stays than without it",
+              "the group is all of %s = %d: nothing else stays than without it", all,
               ranks);
+}
+
+/* Attention over cp in two parts. */
+static void check_heads(Cross *c) {
+  const CpPlan *p = &c->plan->cp;
+  int cp = c->mesh->size[AXIS_CP];
+  if (p->comm != CP_A2A_RING && p->heads)
+    diag_error(c->d, "alias", "cp.heads_size", "is for comm = \"a2a+p2p\"");
+  else if (p->comm == CP_A2A_RING && !p->heads && cp > 1)
+    diag_error(c->d, "missing", "cp.comm",
+               "\"a2a+p2p\" needs heads_size, the ranks that exchange heads")
+        ->suggestion = arena_printf(c->d->arena, "cp = %d may have %s", cp,
+                                    mesh_divisors(c->d->arena, cp));
+  else if (p->heads && cp % p->heads)
+    diag_error(c->d, "divisibility", "cp.heads_size", "%d does not divide mesh.cp = %d",
+               p->heads, cp)
+        ->suggestion =
+        arena_printf(c->d->arena, "it may be %s", mesh_divisors(c->d->arena, cp));
 }
 
 /* What lies on the host is what is cut. */
@@ -322,6 +341,7 @@ static void cross_job(lua_State *L, void *ud) {
   check_strategy(c);
   check_copies(c);
   check_group(c);
+  check_heads(c);
   check_offload(c);
   check_optimizer(c);
   check_moe(c);

@@ -229,9 +229,10 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
   if (name && strcmp(f->key, "reduce_dtype") == 0) c->plan->reduce = dtype_named(name);
   if (name && strcmp(f->scope, "cp") == 0) {
     if (strcmp(f->key, "comm") == 0)
-      c->plan->cp.comm = strcmp(name, "a2a") == 0    ? CP_A2A
-                         : strcmp(name, "ring") == 0 ? CP_RING
-                                                     : CP_ALLGATHER;
+      c->plan->cp.comm = strcmp(name, "a2a") == 0       ? CP_A2A
+                         : strcmp(name, "ring") == 0    ? CP_RING
+                         : strcmp(name, "a2a+p2p") == 0 ? CP_A2A_RING
+                                                        : CP_ALLGATHER;
     else
       c->plan->cp.in_order = strcmp(name, "none") == 0;
   } else if (name && strcmp(f->key, "balance") == 0)

@@ -312,6 +312,7 @@ static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
   TRY(entry_status(p, p->schedule, why));
   TRY(entry_status(p, p->units, why));
   mesh_split_tp(&p->mesh, ((const UnitsEntry *)p->units->value)->u->tp_copies);
+  mesh_split_cp(&p->mesh, plan_cp_heads(plan_of(p), &p->mesh));
   mesh_split_dp(&p->mesh, plan_reshard_group(plan_of(p), &p->mesh));
   const Scheduled *s = p->schedule->value;
   TRY(no_key(p, shares_key(p, &s->s, &j->key), why));
@@ -356,7 +357,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   if (size.over) return WEFT_OK;
   Estimate e = estimate(c, (const RankLives *)lives->step, a, &p->mesh, row->microbatches,
                         row->bubble);
-  row->tp = e.tp, row->dp_bytes = e.dp, row->pp = e.pp;
+  row->tp = e.tp, row->cp = e.cp, row->dp_bytes = e.dp, row->pp = e.pp;
   row->flops = e.flops, row->again = e.again;
   row->seconds = e.seconds;
   return WEFT_OK;

@@ -27,14 +27,15 @@ INLINE void begin(const KernelArgs *a, const Heads *s, const Queries *q, int64_t
 
 /* Turns scores (n keys, TILE queries) into probabilities relative to the new maximum, and
  * returns in `fade` what the earlier ones are multiplied by. */
-INLINE void softmax_step(float *s, int n, const Heads *hd, const Queries *q, int64_t k0,
+INLINE void softmax_step(float *s, const Heads *hd, const Queries *q, const KeyRows *k,
                          Running *run, float *fade) {
   float most[TILE], sum[TILE] = {0};
-  bool all = sees_all(q, k0, n);
+  bool all = sees_all(q, k);
+  int n = k->in.n;
   memcpy(most, run->max, sizeof most);
   for (int j = 0; j < n; j++) {
     float *row = s + j * TILE;
-    int32_t key = (int32_t)k0 + j;
+    int32_t key = k->at[j];
     if (all) {
 #pragma omp simd
       for (int i = 0; i < TILE; i++) row[i] *= hd->scale;
@@ -80,16 +81,18 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
   turn_head(qt, x, s->qk, q.n);
   begin(a, s, &q, h, &run, o);
   for (int64_t y = 0; y < s->key_tiles; y++) {
-    Span k = span_of(&s->key, y);
-    if (!sees_some(&q, k.pos, k.n)) continue;
+    KeyRows keys;
+    keys_of(s, b, y, &keys);
+    if (!sees_some(&q, &keys)) continue;
+    Span k = keys.in;
     load_head(x, &a->in[K], t, s->qk, b, kv, k.row, k.n);
     tile_mul(k.n, TILE, s->qk.d, (Strided){x, s->qk.ld, 1}, qt, TILE, p, TILE, false);
-    softmax_step(p, k.n, s, &q, k.pos, &run, fade);
+    softmax_step(p, s, &q, &keys, &run, fade);
     for (int i = 0; i < q.n; i++)
       for (int j = 0; j < s->v.ld; j++) o[i * s->v.ld + j] *= fade[i];
     load_head(x, &a->in[V], t, s->v, b, kv, k.row, k.n);
-    mul_seen(k.pos == q.pos, false, q.n, s->v.d, k.n, (Strided){p, 1, TILE}, x, s->v.ld, o,
-             s->v.ld);
+    mul_seen(on_diagonal(s, &q, &keys), false, q.n, s->v.d, k.n, (Strided){p, 1, TILE}, x,
+             s->v.ld, o, s->v.ld);
   }
   float *lse = a->out[1].p;
   for (int i = 0; i < q.n; i++) {

@@ -22,7 +22,9 @@ typedef struct Heads {
   int64_t b, t, h, k;      /* batch, queries, heads, kv heads */
   Width qk, v;             /* of q and k; of v and o */
   float scale;
-  const int32_t *starts;   /* (B, t) or NULL */
+  const int32_t *starts;   /* (B, t) or NULL; with slots (B, T) */
+  int64_t T;               /* tokens of the sequence */
+  int slots;               /* in whose order rows are, see sequence.h; 0: of positions */
   SeqPiece query, key;     /* which of the sequence are here */
   int64_t tiles, key_tiles;
 } Heads;
@@ -67,6 +69,8 @@ INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
              .v = {dv, whole_lanes(dv)},
              .scale = a->attr->scale,
              .starts = a->nin > starts_at ? a->in[starts_at].p : NULL,
+             .T = T,
+             .slots = a->attr->parts,
              .query = seq_piece(T, ranks, a->index, zigzag),
              .key = keys_here(a, T, ranks)};
   s.tiles = s.query.runs * tiles_of_run(&s.query);
@@ -80,8 +84,33 @@ typedef struct Queries {
   int64_t b, row, pos;
   int n;
   int32_t at[TILE], start[TILE];
-  int32_t start_min, start_max;
+  int32_t at_min, at_max, start_min, start_max;
 } Queries;
+
+/* The keys of a tile. Positions past the end are beyond all. */
+typedef struct KeyRows {
+  Span in;
+  int32_t at[TILE];
+  int32_t at_min, at_max;
+} KeyRows;
+
+/* What stands in row `y` of the sequence as it is cut. */
+INLINE SeqToken token_of(const Heads *s, int64_t b, int64_t y) {
+  return seq_token(s->starts + b * s->T, s->T, s->slots, y);
+}
+
+INLINE void keys_of(const Heads *s, int64_t b, int64_t tile, KeyRows *k) {
+  Span in = k->in = span_of(&s->key, tile);
+  k->at_min = INT32_MAX, k->at_max = 0;
+  for (int i = 0; i < TILE; i++) {
+    int64_t y = in.pos + i;
+    k->at[i] = INT32_MAX;
+    if (i >= in.n) continue;
+    k->at[i] = (int32_t)(s->slots ? token_of(s, b, y).at : y);
+    k->at_min = MIN(k->at_min, k->at[i]);
+    k->at_max = MAX(k->at_max, k->at[i]);
+  }
+}
 
 INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
   Span span = span_of(&s->query, tile);
@@ -89,24 +118,31 @@ INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
   q->row = span.row;
   q->pos = span.pos;
   q->n = span.n;
-  q->start_min = INT32_MAX;
-  q->start_max = 0;
+  q->start_min = q->at_min = INT32_MAX;
+  q->start_max = q->at_max = 0;
   for (int i = 0; i < TILE; i++) {
     int64_t t = MIN(i, q->n - 1);
-    q->at[i] = (int32_t)(q->pos + t);
-    q->start[i] = s->starts ? s->starts[b * s->t + q->row + t] : 0;
+    SeqToken x = {q->pos + t, s->starts ? s->starts[b * s->t + q->row + t] : 0};
+    if (s->slots) x = token_of(s, b, q->pos + t);
+    q->at[i] = (int32_t)x.at;
+    q->start[i] = (int32_t)x.start;
+    q->at_min = MIN(q->at_min, q->at[i]);
+    q->at_max = MAX(q->at_max, q->at[i]);
     q->start_min = MIN(q->start_min, q->start[i]);
     q->start_max = MAX(q->start_max, q->start[i]);
   }
 }
 
-/* Whether some, and whether all, pairs of these queries and of keys at positions
- * [k0, k0+n) count. */
-INLINE bool sees_some(const Queries *q, int64_t k0, int n) {
-  return k0 <= q->pos + q->n - 1 && k0 + n > q->start_min;
+/* Whether some, and whether all, pairs of these queries and keys count. */
+INLINE bool sees_some(const Queries *q, const KeyRows *k) {
+  return k->at_min <= q->at_max && k->at_max >= q->start_min;
 }
-INLINE bool sees_all(const Queries *q, int64_t k0, int n) {
-  return k0 + n - 1 <= q->pos && k0 >= q->start_max;
+INLINE bool sees_all(const Queries *q, const KeyRows *k) {
+  return k->at_max <= q->at_min && k->at_min >= q->start_max;
+}
+/* Whether query i and key i are the same token, in the order of positions. */
+INLINE bool on_diagonal(const Heads *s, const Queries *q, const KeyRows *k) {
+  return !s->slots && k->in.pos == q->pos;
 }
 
 /* c += p b for a tile of probabilities. On the diagonal, row i of p is zero after column i,

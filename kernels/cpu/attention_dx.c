@@ -53,17 +53,17 @@ INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_
 }
 
 /* From scores and dP, both (queries, keys), to P and dS; `deltas` are of the queries. */
-INLINE void probabilities(float *p, float *ds, int64_t k0, const KernelArgs *a,
+INLINE void probabilities(float *p, float *ds, const KeyRows *k, const KernelArgs *a,
                           const Heads *s, int64_t h, const Queries *q,
                           const float *deltas) {
   const float *all = (const float *)a->in[LSE].p + (q->b * s->t + q->row) * s->h + h;
   for (int i = 0; i < q->n; i++) {
     float *pr = p + i * TILE, *dr = ds + i * TILE;
     float lse = all[i * s->h], delta = deltas[i];
-    int32_t first = (int32_t)(q->start[i] - k0), last = (int32_t)(q->at[i] - k0);
+    int32_t first = q->start[i], last = q->at[i];
 #pragma omp simd
     for (int j = 0; j < TILE; j++) {
-      bool hidden = (j > last) | (j < first);
+      bool hidden = (k->at[j] > last) | (k->at[j] < first);
       float x = replace_if(hidden, 0, vexp(pr[j] * s->scale - lse));
       dr[j] = x * (dr[j] - delta) * s->scale;
       pr[j] = x;
@@ -73,6 +73,7 @@ INLINE void probabilities(float *p, float *ds, int64_t k0, const KernelArgs *a,
 
 /* A tile of keys with what belongs to it. */
 typedef struct Keys {
+  KeyRows rows;
   Span at;
   TileHead k, v, dk, dv;
   TileTurned kt, vt;
@@ -86,14 +87,14 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
   Queries q;
   int d = s->qk.d, ld = s->qk.ld, dv = s->v.d, lv = s->v.ld, n = y->at.n;
   queries_of(s, w->b, tile, &q);
-  if (!sees_some(&q, y->at.pos, n)) return;
+  if (!sees_some(&q, &y->rows)) return;
   Room room = room_of(a, s, w->b, h);
   load_head(x, &a->in[Q], t, s->qk, w->b, h, q.row, q.n);
   load_head(g, &a->in[DO], t, s->v, w->b, h, q.row, q.n);
   tile_mul(q.n, TILE, d, (Strided){x, ld, 1}, y->kt, TILE, p, TILE, false);
   tile_mul(q.n, TILE, dv, (Strided){g, lv, 1}, y->vt, TILE, ds, TILE, false);
-  probabilities(p, ds, y->at.pos, a, s, h, &q, room.delta + tile * TILE);
-  bool diagonal = q.pos == y->at.pos;
+  probabilities(p, ds, &y->rows, a, s, h, &q, room.delta + tile * TILE);
+  bool diagonal = on_diagonal(s, &q, &y->rows);
   if (w->dq)
     mul_seen(diagonal, false, q.n, d, n, (Strided){ds, TILE, 1}, y->k, ld,
              room.dq + tile * TILE * ld, ld);
@@ -103,10 +104,10 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
   }
 }
 
-/* Whether the last query of a tile comes after key position `pos`. */
+/* Whether the last query of a tile comes after key position `pos`, or may do so. */
 INLINE bool reaches(const Heads *s, int64_t tile, int64_t pos) {
   Span q = span_of(&s->query, tile);
-  return q.pos + q.n > pos;
+  return s->slots || q.pos + q.n > pos;
 }
 
 /* One key tile against the query tiles of the heads that read it. */
@@ -115,6 +116,7 @@ INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t
   Keys y;
   y.at = span_of(&s->key, tile);
   if (!w->dkv && !reaches(s, w->q0, y.at.pos)) return; /* then w has one query tile */
+  keys_of(s, w->b, tile, &y.rows);
   load_head(y.k, &a->in[K], t, s->qk, w->b, w->kv, y.at.row, y.at.n);
   load_head(y.v, &a->in[V], t, s->v, w->b, w->kv, y.at.row, y.at.n);
   turn_head(y.kt, y.k, s->qk, y.at.n);

@@ -14,7 +14,10 @@ struct Heads {
   int64_t b, t, keys, h, k; /* batch, queries, keys, heads, kv heads */
   int d, dv;                /* sizes of a head: of q and k; of v and o */
   float scale;
-  const int32_t *starts; /* (B, t): the first token of a document; or NULL */
+  const int32_t
+      *starts; /* (B, t): the first token of a document; or NULL; with slots (B, T) */
+  int64_t T;   /* tokens of the sequence */
+  int slots;   /* in whose order rows are, see sequence.h; 0: of positions */
   SeqPiece query, key;   /* of the sequence, that are here */
 };
 
@@ -42,24 +45,47 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
                attr_value_dim(a->attr),
                a->attr->scale,
                a->nin > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
+               T,
+               a->attr->parts,
                seq_piece(T, n, a->index, a->attr->mirror != 0),
-              keys_here(a, T, n)};
+               keys_here(a, T, n)};
 }
 
-/* The position of row `t` of a piece: later rows have later ones. */
-static __device__ __forceinline__ int64_t position(const SeqPiece &p, int64_t t) {
+/* The place of row `t` of a piece in the sequence as it is cut. */
+static __device__ __forceinline__ int64_t place(const SeqPiece &p, int64_t t) {
   return p.first[t / p.run] + t % p.run;
 }
-/* That of the last of ROWS rows. */
-static __device__ __forceinline__ int64_t last_position(const SeqPiece &p, int64_t first,
-                                                        int64_t rows) {
-  return position(p, first + ROWS < rows ? first + ROWS - 1 : rows - 1);
+/* The position of row `t` of a piece. */
+static __device__ __forceinline__ int64_t position(const Heads &s, const SeqPiece &p,
+                                                   int64_t b, int64_t t) {
+  int64_t y = place(p, t);
+  return s.slots ? seq_token(s.starts + b * s.T, s.T, s.slots, y).at : y;
+}
+/* The first key that row `t` of the queries sees. */
+static __device__ __forceinline__ int64_t start_of(const Heads &s, int64_t b, int64_t t) {
+  if (!s.starts) return 0;
+  return s.slots ? s.starts[b * s.T + place(s.query, t)] : s.starts[b * s.t + t];
+}
+/* The last of ROWS rows. */
+static __device__ __forceinline__ int64_t last_row(int64_t first, int64_t rows) {
+  return first + ROWS < rows ? first + ROWS - 1 : rows - 1;
+}
+/* Whether positions ascend from row `first` to the last of the tile: in one slot they do.
+ */
+static __device__ __forceinline__ bool ascends(const Heads &s, const SeqPiece &p,
+                                               int64_t first, int64_t rows) {
+  if (!s.slots) return true;
+  int64_t slot = s.T / s.slots;
+  return place(p, first) / slot == place(p, last_row(first, rows)) / slot;
 }
 /* Whether some of the queries from row q0 on may see some of the keys from row k0 on. */
 static __device__ __forceinline__ bool sees_some(const Heads &s, int64_t b, int64_t q0,
                                                  int64_t k0) {
-  if (q0 >= s.t || position(s.key, k0) > last_position(s.query, q0, s.t)) return false;
-  return !s.starts || last_position(s.key, k0, s.keys) >= s.starts[b * s.t + q0];
+  if (q0 >= s.t) return false;
+  if (!ascends(s, s.query, q0, s.t) || !ascends(s, s.key, k0, s.keys)) return true;
+  if (position(s, s.key, b, k0) > position(s, s.query, b, last_row(q0, s.t)))
+    return false;
+  return position(s, s.key, b, last_row(k0, s.keys)) >= start_of(s, b, q0);
 }
 
 /* ROWS rows of a head; padding of one keeps rows in different banks. */
@@ -112,9 +138,8 @@ __device__ void store_sums(void *y, bool wide, const float *v, int d, int64_t ro
 static __device__ __forceinline__ bool sees(const Heads &s, int64_t b, int64_t query,
                                             int64_t row) {
   if (query >= s.t || row >= s.keys) return false;
-  int64_t key = position(s.key, row);
-  if (key > position(s.query, query)) return false;
-  return !s.starts || key >= s.starts[b * s.t + query];
+  int64_t key = position(s, s.key, b, row);
+  return key <= position(s, s.query, b, query) && key >= start_of(s, b, query);
 }
 
 template <int D> __device__ float dot(const float *x, const float *y, int d) {

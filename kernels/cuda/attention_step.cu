@@ -67,6 +67,8 @@ void cuda_attention_step(Device *d, const KernelArgs *a) {
              value_dim,
              a->attr->scale,
              NULL,
+             rows,
+             0,
              seq_whole(1),
              seq_whole(rows)};
   Dim3 grid((unsigned)s.h, (unsigned)s.b);

@@ -6,7 +6,7 @@
 
 #include "vm/units/shard.h"
 
-enum { SIZE = 48, RANKS = 12 };
+enum { SIZE = 48, RANKS = 16 };
 
 typedef struct World {
   Arena *arena;
@@ -18,13 +18,15 @@ typedef struct World {
   Tid t;
 } World;
 
-/* cp 3, tp 4, whose ranks are two for each of two key-value heads. */
+/* cp 4, of which two exchange heads, and tp 4, whose ranks are two for each of two
+ * key-value heads. */
 static void world_open(World *w) {
   *w = (World){.arena = arena_new(NULL), .plan = {.dtype = DT_F32}};
   if (setjmp(*arena_guard(w->arena))) abort();
   w->d.arena = w->arena;
-  ck_assert(mesh_resolve(&(MeshSpec){.cp = 3, .tp = 4}, 0, &w->mesh, &w->d));
+  ck_assert(mesh_resolve(&(MeshSpec){.cp = 4, .tp = 4}, 0, &w->mesh, &w->d));
   mesh_split_tp(&w->mesh, 2);
+  mesh_split_cp(&w->mesh, 2);
   w->logical = graph_new(w->arena, 1, SIZE);
   Dim dim = {.size = SIZE, .local = SIZE, .tag = TAG_SEQ, .parts = 1, .unit = 1};
   w->t = graph_tensor(w->logical, T_VALUE, DT_F32, &dim, 1);
@@ -80,8 +82,9 @@ static Held done(const World *w, const Op *op, const Held *all, int rank) {
 
 static Place cut_by(unsigned axes) {
   Place p = place_whole();
-  for (int a = 0; a < 3; a++)
-    if (axes >> a & 1) p.on[AX_CP + a] = 0;
+  static const ShardAxis of[] = {AX_CP, AX_CP_HEADS, AX_TP, AX_TP_REP};
+  for (int a = 0; a < LEN(of); a++)
+    if (axes >> a & 1) p.on[of[a]] = 0;
   return p;
 }
 
@@ -114,23 +117,26 @@ static int walk(World *w, Place from, Place to) {
 START_TEST(every_change_of_cuts) {
   World w;
   world_open(&w);
-  for (unsigned from = 0; from < 8; from++)
-    for (unsigned to = 0; to < 8; to++)
+  for (unsigned from = 0; from < 16; from++)
+    for (unsigned to = 0; to < 16; to++)
       walk(&w, cut_by(from), cut_by(to));
   arena_free(w.arena);
 }
 END_TEST
 
-/* Both parts of tp change in one step; an axis outside of others makes those change, too.
+/* Both parts of cp or tp change in one step; an axis outside of others makes those
+ * change, too.
  */
 START_TEST(no_more_steps_than_needed) {
-  enum { CP = 1, KV = 2, REP = 4, TP = KV | REP };
+  enum { RING = 1, HEADS = 2, KV = 4, REP = 8, CP = RING | HEADS, TP = KV | REP };
   static const struct {
     unsigned from, to;
     int steps;
-  } cases[] = {{TP, 0, 1},       {0, TP, 1},       {CP | TP, 0, 2},  {0, CP | TP, 2},
-               {CP | TP, CP, 1}, {CP, CP | TP, 1}, {CP | TP, TP, 3}, {TP, CP | TP, 3},
-               {KV, TP, 1},      {TP, KV, 1},      {TP, REP, 3},     {CP, CP, 0}};
+  } cases[] = {{TP, 0, 1},       {0, TP, 1},       {CP | TP, 0, 2},
+               {0, CP | TP, 2},  {CP | TP, CP, 1}, {CP, CP | TP, 1},
+               {CP | TP, TP, 3}, {TP, CP | TP, 3}, {KV, TP, 1},
+               {TP, KV, 1},      {TP, REP, 3},     {CP, CP, 0},
+               {RING, CP, 1},    {CP, RING, 1},    {CP | TP, RING | TP, 3}};
   World w;
   world_open(&w);
   for (int i = 0; i < LEN(cases); i++)

@@ -60,13 +60,13 @@ static void compile_ok(Toy *t, const ToyOptions *o) {
  * lie inside those of cp, and no rank holds fewer elements than it needs. */
 START_TEST(a_dimension_cut_by_two_axes) {
   Place p = place_whole();
-  p.on[AX_CP] = p.on[AX_TP] = p.on[AX_TP_REP] = 1;
+  p.on[AX_CP] = p.on[AX_CP_HEADS] = p.on[AX_TP] = p.on[AX_TP_REP] = 1;
   ck_assert(place_cuts_dim(p, 1) && !place_cuts_dim(p, 0));
   ck_assert_uint_eq(place_cuts(p), AXIS_BIT(AXIS_CP) | AXIS_BIT(AXIS_TP));
   for (int64_t size = 1; size < 40; size++)
     for (int cp = 1; cp < 5; cp++)
       for (int tp = 1; tp < 5; tp++) {
-        const int n[AX_N] = {3, cp, tp, 1};
+        const int n[AX_N] = {3, cp, 1, tp, 1, 1, 1, 1};
         int64_t outer = (size + cp - 1) / cp, local = place_local(p, 1, size, n), seen = 0;
         ck_assert_int_eq(place_local(p, 0, size, n), size);
         for (int64_t c = 0; c < cp; c++)

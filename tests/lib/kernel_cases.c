@@ -87,6 +87,13 @@ const KernelCase kernel_case[] = {
    {.head_dim = 9, .scale = 0.3f, .value_dim = 51}, 0},
   {OP_attention, "x 1,65,384 x 1,130,384 x 1,130,256", "x 1,65,256 f 1,65,2",
    {.head_dim = 192, .scale = 0.07f, .n = 2, .value_dim = 128}, 1},
+  {OP_attention, "x 2,80,80 x 2,160,40 x 2,160,40 z4 2,160", "x 2,80,80 f 2,80,4",
+   {.head_dim = 20, .scale = 0.22f, .n = 2, .mirror = 1, .parts = 4}, 1},
+  {OP_attention, "x 1,240,32 x 1,240,32 x 1,240,32 z6 1,240", "x 1,240,32 f 1,240,2",
+   {.head_dim = 16, .scale = 0.25f, .parts = 6}, 0},
+  {OP_attention_part, "x 1,96,32 x 1,96,32 x 1,96,32 f 1,96,32 f 1,96,2 z8 1,192",
+   "x 1,96,32 f 1,96,2",
+   {.head_dim = 16, .scale = 0.25f, .n = 2, .mirror = 1, .parts = 8, .step = 1}, 1},
   {OP_attention_part, "x 2,50,40 x 2,50,20 x 2,50,20", "f 2,50,40 f 2,50,4",
    {.head_dim = 10, .scale = 0.3f, .n = 3}, 1},
   {OP_attention_part, "x 1,128,64 x 1,128,32 x 1,128,32 f 1,128,64 f 1,128,4",
@@ -156,6 +163,10 @@ const KernelCase kernel_case[] = {
    {.head_dim = 15, .scale = 0.3f, .n = 9, .value_dim = 7}, 0},
   {OP_attention_step, "x 1,1,40 x 1,1,20 x 1,1,300 i150 1,1",
    "x 1,1,600 x 1,150,20 x 1,150,300", {.head_dim = 10, .scale = 0.4f, .n = 150, .value_dim = 150}, 0},
+  {OP_attention_part_dx,
+   "x 2,72,24 x 2,72,12 x 2,72,12 x 2,72,24 f 2,72,4 x 2,72,24 f 2,72,24 z6 2,216",
+   "x 2,72,24 f 2,72,12 f 2,72,12",
+   {.head_dim = 6, .scale = 0.3f, .n = 3, .mirror = 1, .parts = 6, .step = 2}, 1},
   {OP_attention_part_dx,
    "x 2,50,40 x 2,50,20 x 2,50,20 x 2,50,40 f 2,50,4 x 2,50,40",
    "f 2,50,40 f 2,50,20 f 2,50,20", {.head_dim = 10, .scale = 0.3f, .n = 3}, 1},
@@ -363,14 +374,28 @@ static void fill_rows(Value *x, uint64_t *s) {
   }
 }
 
+/* The same in the order of slots: place i of slot c is for position slots*(i+1)-1-c. */
+static void fill_slots(Value *x, uint64_t *s) {
+  int64_t T = x->dim[1], each = T / x->limit, n = value_count(x);
+  double *to = calloc((size_t)n, sizeof *to);
+  fill_starts(x, s);
+  for (int64_t k = 0; k < n; k++) {
+    int64_t y = k % T, c = y / each, i = y % each;
+    to[k] = x->v[k - y + x->limit * (i + 1) - 1 - c];
+  }
+  free(x->v);
+  x->v = to;
+}
+
 static void fill(Value *x, uint64_t *s) {
   int64_t n = value_count(x);
   x->v = calloc((size_t)n, sizeof(double));
   if (x->kind == 's') fill_starts(x, s);
+  if (x->kind == 'z') fill_slots(x, s);
   if (strchr("gkncu", x->kind)) fill_scalars(x->v, x->kind);
   if (x->kind == 'o') fill_offsets(x, s);
   if (x->kind == 'r') fill_rows(x, s);
-  if (strchr("gkncusor", x->kind)) return;
+  if (strchr("gkncusorz", x->kind)) return;
   for (int64_t i = 0; i < n; i++) {
     double v = strchr("til", x->kind) ? floor(uniform(s) * (double)x->limit)
                : strchr("vp", x->kind) ? 0.01 + uniform(s)
@@ -391,7 +416,7 @@ static int parse(const char *text, Value *x, DType dtype) {
     x[n].type = strchr("xwb", *p)     ? dtype
                 : strchr("fvm", *p)   ? DT_F32
                 : strchr("hp", *p)    ? DT_BF16
-                : strchr("tlisor", *p)  ? DT_I32
+                : strchr("tlisorz", *p)  ? DT_I32
                                       : DT_F64;
     p = end;
     if (*p == ' ' && x[n].alias < 0)

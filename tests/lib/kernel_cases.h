@@ -10,6 +10,7 @@
  *   h bf16, p bf16 in (0,1),
  *   m f32 around 4, b bias-like x, t<N> ids below N, l<N> labels (some ignored),
  *   i<N> positions below N, s document starts (B,T),
+ *   z<N> document starts in the order of N slots,
  *   o<N> offsets of experts in N rows, r<N> rows of choices, -1 some,
  *   g scalars, k scalars that hold adamw, c scalars of a careful step, u scalars of an
  *   early step that was wrong, n of one with an infinite norm,

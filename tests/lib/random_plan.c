@@ -55,18 +55,37 @@ static void draw_schedule(Draw *d, RandomPlan *p) {
 
 static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
 
+/* Ranks that share sequences, and how; drawn apart, so that everything else of a plan
+ * stays what it was. Not more than 16 ranks with those that there are. */
+static void draw_context(uint64_t seed, uint64_t number, RandomPlan *p) {
+  static const char *const comm[] = {"allgather", "ring", "a2a", "a2a+p2p"};
+  char name[32];
+  snprintf(name, sizeof name, "context %llu", (unsigned long long)number);
+  Draw d = {rng_make(seed, name), 0};
+  int ranks = p->tp * p->pp * p->dp, how = below(&d, LEN(comm));
+  p->cp = PICK(&d, 1, 1, 2, 4);
+  while (ranks * p->cp > 16 && p->cp > 1)
+    p->cp /= 2;
+  p->head_ranks = how == 2 ? p->cp : how == 3 ? MIN(p->cp, 2) : 1;
+  char heads[32] = "";
+  if (how == 3) snprintf(heads, sizeof heads, ", heads_size = %d", p->head_ranks);
+  snprintf(p->context, sizeof p->context, "comm = \"%s\", balance = \"%s\"%s", comm[how],
+           below(&d, 4) ? "zigzag" : "none", heads);
+}
+
 /* The model as Lua text. Sizes are legal for tp; the vocabulary need not divide. */
 static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n) {
-  int kv = p->tp * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
-  if (below(d, 3) == 0) kv = MAX(p->tp / PICK(d, 2, 4), 1), heads = p->tp * PICK(d, 1, 2);
+  int kv = p->tp * p->head_ranks * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
+  if (below(d, 3) == 0 && p->head_ranks == 1)
+    kv = MAX(p->tp / PICK(d, 2, 4), 1), heads = p->tp * PICK(d, 1, 2);
   int stages = p->pp * p->virtual_stages, head_dim = PICK(d, 4, 8);
   int layers = stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2);
   int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;
   if (which == 3)
     return snprintf(s, n,
                     "weft.model { \"gpt2\", n_layer = %d, n_embd = %d, n_head = %d, "
-                    "vocab_size = %d, n_positions = 32, initializer_range = 0.1 }",
-                    layers, hidden, heads, vocab);
+                    "vocab_size = %d, n_positions = %d, initializer_range = 0.1 }",
+                    layers, hidden, heads, vocab, 32 * p->cp);
   return snprintf(s, n,
                   "weft.model { \"%s\", num_hidden_layers = %d, hidden_size = %d, "
                   "num_attention_heads = %d, num_key_value_heads = %d, "
@@ -84,8 +103,8 @@ static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t
            "weft.model { random.model(%d), layers = %d, heads = %d, head_dim = %d, "
            "ffn = %d, vocab_size = %d }",
            key, stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2),
-           p->tp * PICK(d, 1, 2), PICK(d, 4, 8), p->tp * PICK(d, 8, 12, 20),
-           PICK(d, 37, 48, 53));
+           p->tp * p->head_ranks * PICK(d, 1, 2), PICK(d, 4, 8),
+           p->tp * PICK(d, 8, 12, 20), PICK(d, 37, 48, 53));
 }
 
 /* What is cut over dp, and which part of it holds copies; drawn apart, so that the rest of
@@ -139,9 +158,10 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
               "return weft.plan {\n"
               "  name = \"random-%llu-%llu\",\n"
               "  model = %s,\n%s"
-              "  mesh = { tp = %d, pp = %d, dp = %d, dp_replicate = %d },\n",
+              "  mesh = { tp = %d, pp = %d, cp = %d, dp = %d, dp_replicate = %d },\n"
+              "  cp = { %s },\n",
               (unsigned long long)seed, (unsigned long long)number, model, styles, p->tp,
-              p->pp, p->dp, copies);
+              p->pp, p->cp, p->dp, copies, p->context);
   bool keep;
   const char *again = draw_recompute(seed, number, &keep);
   p->recompute = strcmp(styles, "") == 0 ? again : again[0] == '{' ? "\"full\"" : again;
@@ -160,7 +180,7 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   text_free(&strategy);
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
               p->micro * p->dp * p->microbatches * rounds, p->micro,
-              PICK(d, 8, 12, 16), rounds);
+              PICK(d, 8, 12, 16) * p->cp, rounds);
   text_printf(t, "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s "
                  "},\n",
               below(d, 2) ? "1" : "0.1", number % 2 ? "true" : "false");
@@ -189,6 +209,7 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
                     .dp = PICK(&d, 1, 2, 3),
                     .micro = PICK(&d, 1, 1, 2)};
   int rounds = draw_sizes(&d, p);
+  draw_context(seed, number, p);
   draw_model(&d, p, below(&d, 4), model, sizeof model);
   text_add(&t, "local weft = require \"weft\"\n");
   write_plan(&d, seed, number, rounds, &t, model, "", p);
@@ -215,6 +236,7 @@ void styled_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
                     .dp = PICK(&d, 1, 1, 2),
                     .micro = PICK(&d, 1, 1, 2)};
   int rounds = draw_sizes(&d, p), which = below(&d, 8), key = below(&d, 1 << 30);
+  draw_context(seed, number, p);
   text_add(&t, "local weft = require \"weft\"\n");
   add_library(&t);
   if (which < LEN(arch)) {
@@ -276,9 +298,11 @@ weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyRep
 }
 
 static void describe(uint64_t number, const RandomPlan *p, Text *out) {
-  text_printf(out, "plan %llu: tp %d pp %d dp %d sp %d micro %d x %d, %s of %d, again %s: ",
-              (unsigned long long)number, p->tp, p->pp, p->dp, p->sp, p->micro,
-              p->microbatches, p->schedule, p->virtual_stages, p->recompute);
+  text_printf(out,
+              "plan %llu: tp %d pp %d cp %d (%s) dp %d sp %d micro %d x %d, %s of %d, "
+              "again %s: ",
+              (unsigned long long)number, p->tp, p->pp, p->cp, p->context, p->dp, p->sp,
+              p->micro, p->microbatches, p->schedule, p->virtual_stages, p->recompute);
 }
 
 bool parity_holds_on(const DeviceKind *device, const RunOptions *options, uint64_t seed,

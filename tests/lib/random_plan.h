@@ -17,9 +17,11 @@ extern const SchedulePick schedule_picks[];
 bool schedule_takes(const SchedulePick *s, int ranks, int chunks, int m);
 
 typedef struct RandomPlan {
-  int tp, pp, dp, micro, microbatches, virtual_stages;
+  int tp, pp, dp, cp, micro, microbatches, virtual_stages;
   const char *schedule;
   bool sp;
+  int head_ranks;        /* of cp: that exchange heads */
+  char context[64];      /* the field cp */
   const char *recompute; /* as in the plan */
   char text[16384];      /* the plan file */
 } RandomPlan;

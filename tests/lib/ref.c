@@ -233,6 +233,18 @@ static int64_t position(const RefArgs *a, int64_t T, int64_t rows, int64_t p, in
   return i < half ? p * half + i : T - (p + 1) * half + i - half;
 }
 
+/* Documents that are cut by themselves: positions and starts of the rows of sequence b in
+ * the order of slots, in which those of a document follow each other. */
+static void map_documents(const RefArgs *a, int starts, int64_t b, int64_t T, int64_t *at,
+                          int64_t *from) {
+  for (int64_t y = 0; y < T; y++) {
+    from[y] = (int64_t)a->in[starts].v[b * T + y];
+    at[y] = from[y];
+    for (int64_t z = 0; z < y; z++)
+      at[y] += (int64_t)a->in[starts].v[b * T + z] == from[y];
+  }
+}
+
 /* Calls fn for every query; `starts` is the operand that holds doc_starts, if given. */
 static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query *)) {
   int64_t d = a->attr->head_dim, B = a->in[0].dim[0], T = a->in[0].dim[1];
@@ -244,18 +256,27 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
              .K = a->in[1].dim[2] / d,
              .scale = a->attr->scale};
   int64_t n = a->attr->n > 1 ? a->attr->n : 1, from = (a->index - a->attr->step + n) % n;
-  int64_t *key_at = calloc((size_t)q.keys, sizeof *key_at);
-  for (int64_t i = 0; i < q.keys; i++)
-    key_at[i] = position(a, n * T, q.keys, from, i);
+  int64_t all = n * T, *map = calloc((size_t)(3 * all), sizeof *map);
+  int64_t *start_of = map + all, *key_at = start_of + all;
+  bool documents = a->attr->parts > 0;
   q.key_at = key_at;
-  for (q.b = 0; q.b < B; q.b++)
+  for (int64_t y = 0; y < all; y++)
+    map[y] = y;
+  for (q.b = 0; q.b < B; q.b++) {
+    if (documents) map_documents(a, starts, q.b, all, map, start_of);
+    for (int64_t i = 0; i < q.keys; i++)
+      key_at[i] = map[position(a, all, q.keys, from, i)];
     for (q.t = 0; q.t < T; q.t++)
       for (q.h = 0; q.h < q.H; q.h++) {
-        q.at = position(a, n * T, T, a->index, q.t);
-        q.from = a->nin > starts ? (int64_t)IN(starts)[q.b * T + q.t] : 0;
+        int64_t y = position(a, all, T, a->index, q.t);
+        q.at = map[y];
+        q.from = documents         ? start_of[y]
+                 : a->nin > starts ? (int64_t)IN(starts)[q.b * T + q.t]
+                                   : 0;
         fn(a, &q);
       }
-  free(key_at);
+  }
+  free(map);
 }
 
 static void attention_query(RefArgs *a, const Query *q) {

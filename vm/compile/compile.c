@@ -144,6 +144,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   Comms comms = {.arena = a, .mesh = &c->mesh};
   TRY(compile_units(in, true, a, &u, d, e));
   mesh_split_tp(&c->mesh, u->tp_copies);
+  mesh_split_cp(&c->mesh, plan_cp_heads(in->plan, &c->mesh));
   mesh_split_dp(&c->mesh, plan_reshard_group(in->plan, &c->mesh));
   c->seq = u->seq, c->tokens = u->tokens, c->vocab = u->vocab;
   c->logits = u->logits, c->logits_cut = u->logits_cut;

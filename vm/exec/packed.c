@@ -18,12 +18,41 @@ void packed_places(const Packed *p, const int32_t *row, const int32_t *labels,
   }
 }
 
+static int32_t label_at(const Packed *p, const int32_t *row, const int32_t *labels,
+                        int64_t at) {
+  bool counts = p->within || p->size;
+  bool other = counts && begins(p, row[at], labels[at], labels[at]);
+  return other ? LABEL_IGNORED : labels[at];
+}
+
 void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
                    const SeqPiece *piece, int32_t *to) {
-  bool counts = p->within || p->size;
-  for (int64_t i = 0; i < piece->run * piece->runs; i++) {
-    int64_t at = seq_at(piece, i);
-    bool other = counts && begins(p, row[at], labels[at], labels[at]);
-    to[i] = other ? LABEL_IGNORED : labels[at];
+  for (int64_t i = 0; i < piece->run * piece->runs; i++)
+    to[i] = label_at(p, row, labels, seq_at(piece, i));
+}
+
+/* The chunk of a document at [a, b) in run k of a piece. */
+static void take_chunk(const Packed *p, const int32_t *row, const int32_t *labels,
+                       const SeqPiece *piece, int slots, int k, int64_t a, int64_t b,
+                       InputKind kind, int32_t *to) {
+  int c = (int)(piece->first[k] / piece->run);
+  int64_t first = seq_place(a, slots, c), end = seq_place(b, slots, c);
+  int64_t at = seq_in_document(a, b, slots, c, first);
+  to += k * piece->run;
+  for (int64_t i = first; i < end; i++, at++)
+    to[i] = kind == IN_TOKENS      ? row[at]
+            : kind == IN_LABELS    ? label_at(p, row, labels, at)
+            : kind == IN_POSITIONS ? (int32_t)(at - a)
+                                   : (int32_t)a;
+}
+
+void packed_chunks(const Packed *p, const int32_t *row, const int32_t *labels, int64_t T,
+                   const SeqPiece *piece, InputKind kind, int32_t *to) {
+  int slots = (int)(T / piece->run);
+  for (int64_t a = 0, b; a < T; a = b) {
+    for (b = a + 1; b < T && !begins(p, row[b - 1], labels[b - 1], row[b]);)
+      b++;
+    for (int k = 0; k < piece->runs; k++)
+      take_chunk(p, row, labels, piece, slots, k, a, b, kind, to);
   }
 }

@@ -154,6 +154,10 @@ void packed_places(const Packed *p, const int32_t *row, const int32_t *labels,
 /* Its labels; those that do not count are LABEL_IGNORED. */
 void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
                    const SeqPiece *piece, int32_t *to);
+/* The same, and tokens, where each document is cut by itself: input `kind` of a row of T.
+ */
+void packed_chunks(const Packed *p, const int32_t *row, const int32_t *labels, int64_t T,
+                   const SeqPiece *piece, InputKind kind, int32_t *to);
 
 /* ---- agree.c ---- */
 /* run_agree with the facts of the options, this build and the programs. */

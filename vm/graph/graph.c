@@ -140,7 +140,7 @@ int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]) {
 }
 
 /* Of the mesh that it speaks of; parts of a factor are named only where they differ. */
-const char *place_str(Place p, char buf[48]) {
+const char *place_str(Place p, char buf[PLACE_STR]) {
   char name[64];
   int n = 0;
   bool expert = false;
@@ -151,12 +151,12 @@ const char *place_str(Place p, char buf[48]) {
     if (ax_expert(a) != expert) continue;
     if (x && ax_of_one_factor(a, a - 1) && p.on[x] == p.on[x - 1]) continue;
     bool part = x + 1 < AX_N && ax_of_one_factor(a, a + 1) && p.on[x] != p.on[x + 1];
-    n += snprintf(buf + n, 48 - (size_t)n, "%s%s:", n ? " " : "",
+    n += snprintf(buf + n, PLACE_STR - (size_t)n, "%s%s:", n ? " " : "",
                   part ? axes_name(ax_mesh(a), name) : ax_name(a));
     if (p.on[x] >= 0)
-      n += snprintf(buf + n, 48 - (size_t)n, "S(%d)", p.on[x]);
+      n += snprintf(buf + n, PLACE_STR - (size_t)n, "S(%d)", p.on[x]);
     else
-      n += snprintf(buf + n, 48 - (size_t)n, "%s",
+      n += snprintf(buf + n, PLACE_STR - (size_t)n, "%s",
                     p.on[x] == PL_R     ? "R"
                     : p.on[x] == PL_P   ? "P"
                     : p.on[x] == PL_OWN ? "own"
@@ -405,7 +405,7 @@ weft_status graph_check(const Graph *g, weft_error *e) {
 
 static void dump_tensor(const Graph *g, Tid id, Text *out) {
   const Tensor *t = &g->t.at[id];
-  char place[48];
+  char place[PLACE_STR];
   text_printf(out, "%%%d", id);
   if (t->name) text_printf(out, "=%s", t->name);
   text_add(out, "(");

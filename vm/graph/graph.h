@@ -72,8 +72,9 @@ bool place_cuts_dim(Place p, int dim);
 /* Elements of a dimension of `size` that each rank holds: the axes, n[] large, cut one
  * after the other, and what does not divide is padded each time. */
 int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]);
+enum { PLACE_STR = 64 };
 /* "dp:S(0) cp:R tp:R", or, of one that is cut there, over the expert mesh. */
-const char *place_str(Place p, char buf[48]);
+const char *place_str(Place p, char buf[PLACE_STR]);
 
 typedef int32_t Tid;   /* tensor */
 typedef int32_t Oid;   /* op */

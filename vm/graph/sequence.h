@@ -11,6 +11,12 @@
 
 #include "vm/base/base.h"
 
+#ifdef __CUDACC__
+#define SEQ_FN static inline __host__ __device__
+#else
+#define SEQ_FN static inline
+#endif
+
 typedef struct SeqPiece {
   int64_t run;           /* tokens of a run */
   int runs;              /* 1 or 2 */
@@ -34,6 +40,51 @@ static inline int64_t seq_at(const SeqPiece *p, int64_t i) {
 static inline void seq_take(const SeqPiece *p, const int32_t *row, int32_t *to) {
   for (int k = 0; k < p->runs; k++)
     memcpy(to + k * p->run, row + p->first[k], (size_t)p->run * sizeof *to);
+}
+
+/* ---- documents ---- each of those that share a sequence is cut by itself, with zigzag:
+ * of 2n slots, with T / 2n places each, rank r has r and 2n-1-r, as it has runs of a
+ * sequence that is one document. Slot c has of positions [a, b) of a document the c-th
+ * chunk, at its places [seq_place(a), seq_place(b)): lengths differ by one at most, and
+ * whatever lengths documents have, slots are full. Rows of a tensor then stand in the
+ * order of slots. */
+
+SEQ_FN int64_t seq_place(int64_t x, int slots, int c) {
+  return (x + c) / slots;
+}
+/* The sum of seq_place(x) of the slots before c. */
+SEQ_FN int64_t seq_before(int64_t x, int slots, int c) {
+  int64_t more = x % slots + c - slots;
+  return x / slots * c + (more > 0 ? more : 0);
+}
+/* The position that has place i of slot c, of a document that begins at a and ends at b.
+ */
+SEQ_FN int64_t seq_in_document(int64_t a, int64_t b, int slots, int c, int64_t i) {
+  return a + seq_before(b, slots, c) - seq_before(a, slots, c) + i -
+         seq_place(a, slots, c);
+}
+
+typedef struct SeqToken {
+  int64_t at, start; /* position, and that of the first token of its document */
+} SeqToken;
+
+/* What stands in row y of T in the order of slots. `starts[y]` is the start of its
+ * document; position x is in the same document as place x / slots of slot slots-1 - x %
+ * slots. */
+SEQ_FN SeqToken seq_token(const int32_t *starts, int64_t T, int slots, int64_t y) {
+  int64_t length = T / slots, i = y % length, lo, hi = T;
+  int c = (int)(y / length);
+  int32_t a = starts[y];
+  lo = slots * (i + 1) - c; /* behind a position of the document */
+  while (lo < hi) {
+    int64_t x = lo + (hi - lo) / 2;
+    if (starts[(slots - 1 - x % slots) * length + x / slots] > a)
+      hi = x;
+    else
+      lo = x + 1;
+  }
+  SeqToken t = {seq_in_document(a, lo, slots, c, i), a};
+  return t;
 }
 
 #endif

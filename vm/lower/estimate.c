@@ -71,7 +71,7 @@ static double moved_bytes(const Lifetimes *l) {
 /* Gathers and scatters of blocks that are whole for a while. */
 static double held_seconds(const Mesh *m, const Cluster *k, const Lifetimes *l) {
   double all = (double)l[AREA_GATHER].moved, kept = (double)l[AREA_GATHER].moved_kept;
-  Link dp = link_of(m, k, AXES_DP), group = link_of(m, k, AXIS_BIT(AXIS_DP_INNER));
+  Link dp = link_of(m, k, AXES_DP), group = link_of(m, k, group_axes(m));
   return link_ring(&dp, all, all > 0, false) +
          link_ring(&group, kept, kept > 0, false);
 }
@@ -123,8 +123,8 @@ Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *pla
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
                          axis_bytes(x, AX_EP, mbs) + axis_bytes(x, AX_ETP, mbs) +
                          (double)x->reduced_tp);
-    e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_CP, mbs) +
-                         axis_bytes(x, AX_EP_SHARD, mbs) +
+    e.cp = MAX(e.cp, axis_bytes(x, AX_CP, mbs) + axis_bytes(x, AX_CP_HEADS, mbs));
+    e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_EP_SHARD, mbs) +
                          (double)x->reduced +
                          (double)x->scattered + (double)x->gathered + moved_bytes(l[r]));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);

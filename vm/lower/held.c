@@ -125,7 +125,7 @@ static void emit_gathering(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
     Extent from = gathered_from(e, n, ev, whole);
     Instr *in = start(e, n, ev, I_GATHER, x);
     in->coll = COLL_ALL_GATHER;
-    AxisSet over = ev->kept ? AXIS_BIT(AXIS_DP_INNER) : r->flat;
+    AxisSet over = ev->kept ? e->l->group_axes : r->flat;
     in->comm = (int16_t)comm_for(e->comms, over, NULL, 0);
     emit_in(e, from, (DType)r->dtype);
     emit_out(e, whole, (DType)r->dtype);
@@ -142,7 +142,7 @@ static void emit_keep(Emit *e, HeldNow *n, const Event *ev, uint64_t at) {
   int64_t part = e->l->regions.block[x->block].whole / e->l->group;
   n->part[ev->held] = at;
   emit_kernel(e, OP_copy, NULL, e->u->at[x->unit].name);
-  emit_in(e, (Extent){n->copy[ev->held], part, AXIS_BIT(AXIS_DP_INNER)}, t);
+  emit_in(e, (Extent){n->copy[ev->held], part, e->l->group_axes}, t);
   emit_out(e, (Extent){.off = at, .n = part}, t);
 }
 

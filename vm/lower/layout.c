@@ -34,6 +34,10 @@ AxisSet flat_axes(const Plan *plan, const Mesh *m) {
   return plan->strategy.stage > 0 && mesh_size(m, dp) > 1 ? dp : 0;
 }
 
+AxisSet group_axes(const Mesh *m) {
+  return mesh_axes(m, AXIS_BIT(AXIS_DP_INNER) | AXIS_BIT(AXIS_CP));
+}
+
 static Cuts cuts_of(const Plan *plan, const Mesh *m) {
   const Strategy *s = &plan->strategy;
   AxisSet experts = s->stage > 0 ? mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)) : 0;
@@ -356,7 +360,8 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   Rowed *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)(u->nparam + 1));
   *l = (Layout){.of = NEW_N(scratch, int, u->nparam),
                 .reduce = plan->reduce,
-                .group = m->size[AXIS_DP_INNER]};
+                .group = plan_reshard_group(plan, m),
+                .group_axes = group_axes(m)};
   int n = collect(st, &cuts, rank, row, l->of);
   qsort(row, (size_t)n, sizeof *row, by_row);
   int64_t limit = plan->strategy.bucket_bytes / 4;

@@ -23,6 +23,7 @@ typedef struct Layout {
   DType reduce;          /* in which gradients are summed over data-parallel ranks */
   uint64_t wire[WIRES], wire_bytes; /* for sums of buckets in that type, if not f32 */
   int group;             /* plan_reshard_group */
+  AxisSet group_axes;    /* over these axes */
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t work, work_bytes; /* scratch of what a rank does once a step */
@@ -40,6 +41,8 @@ enum { AXES_OF_DATA = AXES_DP_CP | AXIS_BIT(AXIS_EP_SHARD) };
 /* The axes over which the plan's strategy cuts state, gradients or parameters flat; 0 if
  * it does not or they have one rank. */
 AxisSet flat_axes(const Plan *plan, const Mesh *m);
+/* The axes of a group of plan_reshard_group. */
+AxisSet group_axes(const Mesh *m);
 /* Regions lie in `keep`, the rest in `scratch`. */
 void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
             Arena *keep, Arena *scratch, Layout *l);

@@ -225,10 +225,17 @@ void mesh_split_tp(Mesh *m, int copies) {
   m->size[AXIS_TP_REP] = copies;
 }
 
+void mesh_split_cp(Mesh *m, int heads) {
+  assert(m->size[AXIS_CP] % heads == 0);
+  m->size[AXIS_CP_RING] = m->size[AXIS_CP] / heads;
+  m->size[AXIS_CP_HEADS] = heads;
+}
+
 void mesh_split_dp(Mesh *m, int group) {
-  assert(m->size[AXIS_DP_SHARD] % group == 0);
-  m->size[AXIS_DP_OUTER] = m->size[AXIS_DP_SHARD] / group;
-  m->size[AXIS_DP_INNER] = group;
+  int inner = group > 1 ? group / m->size[AXIS_CP] : 1;
+  assert(m->size[AXIS_DP_SHARD] % inner == 0);
+  m->size[AXIS_DP_OUTER] = m->size[AXIS_DP_SHARD] / inner;
+  m->size[AXIS_DP_INNER] = inner;
 }
 
 AxisSet mesh_axes(const Mesh *m, AxisSet s) {

@@ -54,7 +54,10 @@ bool mesh_resolve(const MeshSpec *spec, int64_t world, Mesh *m, Diags *d);
 const char *mesh_tp_divides(Arena *a, int tp, const char *what, int64_t size);
 /* Cuts tp in two for a model: `copies` neighbours have the same key-value heads. */
 void mesh_split_tp(Mesh *m, int copies);
-/* Cuts dp_shard in two for a strategy: groups of so many neighbours. */
+/* Cuts cp in two for attention: so many neighbours exchange heads. */
+void mesh_split_cp(Mesh *m, int heads);
+/* Cuts dp_shard in two for a strategy: groups of so many neighbours, with all ranks of cp
+ * that they have; or 1: there are none. */
 void mesh_split_dp(Mesh *m, int group);
 /* "1, 2 or 4": what may divide n; in the middle of a long list, "...". */
 const char *mesh_divisors(Arena *a, int64_t n);

@@ -262,6 +262,7 @@ static void fill(const Sizes *s, Mesh *m) {
   m->size[AXIS_ETP] = (int)s->etp;
   m->size[AXIS_EP_SHARD] = (int)(s->dp * s->cp * s->tp / (s->ep * s->etp));
   mesh_split_tp(m, 1);
+  mesh_split_cp(m, 1);
   mesh_split_dp(m, 1);
   int stride = 1;
   for (int i = AXIS_N - 1; i >= 0; i--) {

@@ -115,9 +115,19 @@ int plan_microbatches(const Plan *p, const Mesh *m) {
 
 int plan_reshard_group(const Plan *p, const Mesh *m) {
   const Strategy *s = &p->strategy;
-  int ranks = m->size[AXIS_DP_SHARD], n = s->reshard_to;
+  int cp = m->size[AXIS_CP], ranks = m->size[AXIS_DP_SHARD] * cp, n = s->reshard_to;
   bool fits = s->stage > 2 && s->reshard == RESHARD_YES && n > 1 && n < ranks;
-  return fits && ranks % n == 0 ? n : 1;
+  return fits && ranks % n == 0 && n % cp == 0 ? n : 1;
+}
+
+bool plan_cuts_documents(const Plan *p, int cp) {
+  return p->packed.on && cp > 1 && !p->cp.in_order;
+}
+
+int plan_cp_heads(const Plan *p, const Mesh *m) {
+  int cp = m->size[AXIS_CP], n = p->cp.heads;
+  if (p->cp.comm == CP_A2A) return cp;
+  return p->cp.comm == CP_A2A_RING && n > 0 && cp % n == 0 ? n : 1;
 }
 
 double plan_memory_limit(const Plan *p) {

@@ -172,11 +172,13 @@ typedef struct Recompute {
 typedef enum {
   CP_ALLGATHER, /* keys and values are gathered */
   CP_A2A,       /* queries, keys and values change from tokens to heads, and back */
-  CP_RING       /* keys and values go round, and each pair is added to what there is */
+  CP_RING,      /* keys and values go round, and each pair is added to what there is */
+  CP_A2A_RING   /* groups of neighbours as a2a, among which they go round */
 } CpComm;
 typedef struct CpPlan {
   CpComm comm;
   bool in_order;                 /* balance = "none": each rank has one run */
+  int heads;                     /* a2a+p2p: ranks that exchange heads; 0: not said */
 } CpPlan;
 
 /* How tokens come to the ranks of ep that have their experts. */
@@ -256,9 +258,16 @@ typedef struct Plan {
   uint64_t seed;
 } Plan;
 
-/* Ranks of dp_shard that share what stays of parameters between forward and backward: a
- * divisor of it between 1 and all; 1 where the plan has none that fits. */
+/* Ranks of dp_shard x cp that share what stays of parameters between forward and
+ * backward, all of cp among them: a divisor of it between 1 and all; 1 where the plan has
+ * none that fits. */
 int plan_reshard_group(const Plan *p, const Mesh *m);
+
+/* Whether each document is cut over cp by itself: see vm/graph/sequence.h. */
+bool plan_cuts_documents(const Plan *p, int cp);
+
+/* Ranks of cp that exchange heads: a divisor of it. */
+int plan_cp_heads(const Plan *p, const Mesh *m);
 
 /* Bytes that a rank may fill on the cluster's GPU; INFINITY if that is not known. */
 double plan_memory_limit(const Plan *p);

@@ -19,6 +19,7 @@ BodyClock body_clock(const CompileInput *in, int copies) {
                  .dtype = p->dtype,
                  .mesh = *in->mesh};
   mesh_split_tp(&c.mesh, copies);
+  mesh_split_cp(&c.mesh, plan_cp_heads(p, &c.mesh));
   return c;
 }
 

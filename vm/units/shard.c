@@ -28,7 +28,8 @@ static bool has_tokens(const Shard *s, Tid t) {
 
 Place shard_settle(const Shard *s, Tid t) {
   Place p = s->place[t];
-  if (p.on[AX_CP] >= 0 && has_tokens(s, t)) p.on[AX_CP] = 1;
+  for (int a = AX_CP; a <= AX_CP_HEADS && has_tokens(s, t); a++)
+    if (p.on[a] >= 0) p.on[a] = 1;
   bool cut = (p.on[AX_TP] < PL_R || p.on[AX_TP_REP] < PL_R) && shard_is_residual(s, t);
   for (int a = 0; a < AX_N; a++)
     if (p.on[a] < PL_R) p.on[a] = PL_R;
@@ -67,11 +68,17 @@ void shard_yield(Shard *s, Oid op, int i, Place p) {
   s->yield[op][i] = shard_with_copies(s, s->g->op.at[op].out[i], p);
 }
 
+/* The part with one rank is as the other. */
+static void tell_part(const Shard *s, Place *p, ShardAxis outer, ShardAxis inner) {
+  if (s->n[inner] == 1)
+    p->on[inner] = p->on[outer];
+  else if (s->n[outer] == 1)
+    p->on[outer] = p->on[inner];
+}
+
 Place shard_told(const Shard *s, Place p) {
-  if (s->n[AX_TP_REP] == 1)
-    p.on[AX_TP_REP] = p.on[AX_TP];
-  else if (s->n[AX_TP] == 1)
-    p.on[AX_TP] = p.on[AX_TP_REP];
+  tell_part(s, &p, AX_CP, AX_CP_HEADS);
+  tell_part(s, &p, AX_TP, AX_TP_REP);
   return p;
 }
 
@@ -147,36 +154,16 @@ static bool runs_again(const Change *c, int code) {
   return reduces && maker >= 0 ? g->op.at[maker].again : c->user->again;
 }
 
+static bool is_cp(int axis) {
+  return axis == AX_CP || axis == AX_CP_HEADS;
+}
+
 /* Of how many parts the pieces over an axis of dimension `dim` are made. */
 static int parts_of(const Change *c, int axis, int dim, int32_t *mirror) {
   const Tensor *t = &c->s->out->t.at[c->t];
-  *mirror = axis == AX_CP && dim >= 0 && t->dim[dim].tag == TAG_SEQ &&
-            !c->s->plan->cp.in_order;
+  *mirror =
+      is_cp(axis) && dim >= 0 && t->dim[dim].tag == TAG_SEQ && !c->s->plan->cp.in_order;
   return *mirror ? 2 : dim >= 0 ? t->dim[dim].parts : 1;
-}
-
-/* Over cp tokens become heads, or heads tokens. */
-static void exchange(Change *c, int to) {
-  Shard *s = c->s;
-  Place p = now(c);
-  int from = p.on[AX_CP];
-  int32_t mirror;
-  p.on[AX_CP] = (int8_t)to;
-  int tokens = s->out->t.at[c->t].dim[from].tag == TAG_SEQ ? from : to;
-  int parts = parts_of(c, AX_CP, tokens, &mirror);
-  Tid t = shard_emit_tensor(s, c->logical, p);
-  Oid id = emit_op(s, OP_all_to_all, 1, 1, c->user, c->phase);
-  Op *op = &s->out->op.at[id];
-  op->attr = (OpAttr){.axes = 1u << AX_CP,
-                      .dim = to,
-                      .from = from,
-                      .n = s->n[AX_CP],
-                      .parts = parts,
-                      .mirror = mirror};
-  op->again = runs_again(c, OP_all_to_all);
-  op->in[0] = c->t;
-  shard_bind(s, id, 0, t);
-  c->t = t;
 }
 
 /* Parts of a factor, and axes of the expert mesh, where pieces of inner ones lie next to
@@ -185,27 +172,69 @@ static bool change_together(ShardAxis a, ShardAxis b) {
   return ax_of_one_factor(a, b) || (ax_expert(a) && ax_expert(b));
 }
 
+/* Axis `a` and what changes with it. */
+static uint32_t changed_alike(const Change *c, int a, Place want) {
+  Place p = now(c);
+  uint32_t axes = 0;
+  for (int x = 0; x < AX_N; x++)
+    if (p.on[x] == p.on[a] && want.on[x] == want.on[a] &&
+        change_together((ShardAxis)x, (ShardAxis)a))
+      axes |= 1u << x;
+  return axes;
+}
+
+static int ranks_of(const Shard *s, uint32_t axes) {
+  int n = 1;
+  for (int x = 0; x < AX_N; x++)
+    if (axes >> x & 1) n *= s->n[x];
+  return n;
+}
+
+static Place with_axes(Place p, uint32_t axes, int to) {
+  for (int x = 0; x < AX_N; x++)
+    if (axes >> x & 1) p.on[x] = (int8_t)to;
+  return p;
+}
+
+/* Over an axis of cp tokens become heads, or heads tokens. */
+static void exchange(Change *c, int a, Place want) {
+  Shard *s = c->s;
+  int from = now(c).on[a], to = want.on[a];
+  uint32_t axes = changed_alike(c, a, want);
+  Place p = with_axes(now(c), axes, to);
+  int32_t mirror;
+  int tokens = s->out->t.at[c->t].dim[from].tag == TAG_SEQ ? from : to;
+  int parts = parts_of(c, a, tokens, &mirror);
+  Tid t = shard_emit_tensor(s, c->logical, p);
+  Oid id = emit_op(s, OP_all_to_all, 1, 1, c->user, c->phase);
+  Op *op = &s->out->op.at[id];
+  op->attr = (OpAttr){.axes = axes,
+                      .dim = to,
+                      .from = from,
+                      .n = ranks_of(s, axes),
+                      .parts = parts,
+                      .mirror = mirror};
+  op->again = runs_again(c, OP_all_to_all);
+  op->in[0] = c->t;
+  shard_bind(s, id, 0, t);
+  c->t = t;
+}
+
 /* Axis `a` becomes `to`, and with it those that may change together with it and do so in
  * the same way: one collective, or a slice. */
 static void change(Change *c, int a, Place want) {
   Shard *s = c->s;
   Place p = now(c);
-  int was = p.on[a], to = want.on[a], n = 1, code = OP_all_reduce;
-  uint32_t axes = 0;
-  for (int x = 0; x < AX_N; x++) {
-    if (p.on[x] != was || want.on[x] != want.on[a] ||
-        !change_together((ShardAxis)x, (ShardAxis)a))
-      continue;
-    axes |= 1u << x, n *= s->n[x];
-  }
+  int was = p.on[a], to = want.on[a], code = OP_all_reduce;
+  uint32_t axes = changed_alike(c, a, want);
+  int n = ranks_of(s, axes);
   if (was >= 0)
     code = OP_all_gather, to = PL_R;
   else if (was == PL_R) code = OP_slice;
   else if (to >= 0) code = OP_reduce_scatter;
   assert(to >= PL_R && n > 1);
-  if (to >= 0 && a != AX_CP && !ax_expert(a)) shard_check_cut(s, c->logical, to);
-  for (int x = 0; x < AX_N; x++)
-    if (axes >> x & 1) p.on[x] = (int8_t)to;
+  if (to >= 0 && !is_cp(a) && !ax_expert(a)) shard_check_cut(s, c->logical, to);
+  p = with_axes(p, axes, to);
   int dim = was >= 0 ? was : to;
   Tid t = shard_emit_tensor(s, c->logical, p);
   Oid id = emit_op(s, code, 1, 1, c->user, c->phase);
@@ -230,7 +259,7 @@ static bool must_gather(const Tensor *t, Place want, int a) {
   Place p = t->place;
   if (p.on[a] < 0) return false;
   for (int x = 0; x <= a; x++) {
-    bool inside = x == AX_CP && a > AX_CP && t->dim[p.on[a]].tag != TAG_SEQ; /* heads */
+    bool inside = is_cp(x) && !is_cp(a) && t->dim[p.on[a]].tag != TAG_SEQ; /* heads */
     if (inside || p.on[x] == want.on[x]) continue;
     if (p.on[x] == p.on[a] || want.on[x] == p.on[a]) return true;
   }
@@ -238,7 +267,7 @@ static bool must_gather(const Tensor *t, Place want, int a) {
 }
 
 static bool exchanges(Place p, Place want, int a) {
-  return a == AX_CP && p.on[a] >= 0 && want.on[a] >= 0 && p.on[a] != want.on[a];
+  return is_cp(a) && p.on[a] >= 0 && want.on[a] >= 0 && p.on[a] != want.on[a];
 }
 
 Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical, Place p,
@@ -270,7 +299,7 @@ static Tid convert(Shard *s, Tid logical, Tid from, Place want, const Op *user,
     c.t = shard_exchange_rows(s, logical, c.t, want.on[AX_EP], user, ph);
   for (int a = AX_N - 1; a >= 0; a--)
     if (exchanges(now(&c), want, a))
-      exchange(&c, want.on[a]);
+      exchange(&c, a, want);
     else if (must_gather(&s->out->t.at[c.t], want, a)) change(&c, a, want);
   for (int a = 0; a < AX_N; a++)
     if (now(&c).on[a] != want.on[a]) change(&c, a, want);
@@ -366,12 +395,16 @@ static bool vocab_cut(const Shard *s, Oid id) {
   }
 }
 
-/* Attention whose kernel must know which piece of the sequence its queries are. */
-static bool queries_cut(const Shard *s, Oid id) {
-  const Op *op = &s->g->op.at[id];
-  Oid f = id < s->g->forward_ops ? id : op->fwd;
-  bool attends = op->code == OP_attention || op->code == OP_attention_dx;
-  return attends && s->need[f][0].on[AX_CP] == 1;
+bool shard_cut_documents(const Shard *s) {
+  return plan_cuts_documents(s->plan, s->n[AX_CP] * s->n[AX_CP_HEADS]);
+}
+
+void shard_cut_queries(const Shard *s, Op *op) {
+  if (shard_cut_documents(s)) op->attr.parts = 2 * s->n[AX_CP] * s->n[AX_CP_HEADS];
+  if (s->n[AX_CP] == 1) return; /* all are here */
+  op->attr.cut = ax_set_mesh(shard_ring_axes(s));
+  op->attr.n = s->n[AX_CP];
+  op->attr.mirror = !s->plan->cp.in_order;
 }
 
 /* Tokens of all ranks of ep go to the experts of one. */
@@ -386,11 +419,7 @@ static void emit_one(Shard *s, Oid id, const Tid *in) {
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
   if (experts_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_EP);
-  if (queries_cut(s, id)) {
-    o->attr.cut = AXIS_BIT(AXIS_CP);
-    o->attr.n = s->n[AX_CP];
-    o->attr.mirror = !s->plan->cp.in_order;
-  }
+  if (op->code == OP_attention || op->code == OP_attention_dx) shard_cut_queries(s, o);
   for (int i = 0; i < op->nout; i++) {
     Tid t = op->out[i];
     s->local[t] = shard_emit_tensor(s, t, s->place[t]);
@@ -423,6 +452,7 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   *s = (Shard){.g = g, .plan = in->plan, .d = d, .tp = m.size[AXIS_TP]};
   s->regather = compile_splits(in) && !in->plan->strategy.keep_gathered;
   mesh_split_tp(&m, shard_head_copies(g, s->tp));
+  mesh_split_cp(&m, plan_cp_heads(in->plan, &m));
   for (int x = 0; x < AX_N; x++)
     s->n[x] = mesh_size(&m, ax_mesh(x));
   s->out = graph_new(a, g->batch, g->seq);
@@ -450,7 +480,8 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
     s->place[t] = place_whole();
     bool rows = x->kind == T_INPUT && x->index != IN_SEED;
     if (rows && s->n[AX_DP] > 1) s->place[t].on[AX_DP] = 0;
-    if (rows && s->n[AX_CP] > 1) s->place[t].on[AX_CP] = 1;
+    for (int a = AX_CP; a <= AX_CP_HEADS && rows; a++)
+      if (s->n[a] > 1) s->place[t].on[a] = 1;
     if (x->kind != T_VALUE) s->local[t] = shard_emit_tensor(s, t, s->place[t]);
   }
 }
@@ -483,7 +514,7 @@ static void emit_phase(Shard *s, Phase ph) {
 
 static void check_sizes(Shard *s) {
   const Graph *g = s->g;
-  check_sequence_cut(s->plan, s->n[AX_CP], s->tp, s->d);
+  check_sequence_cut(s->plan, s->n[AX_CP] * s->n[AX_CP_HEADS], s->tp, s->d);
   for (int i = 0; i < g->forward_ops; i++)
     if (!op_info[g->op.at[i].code].shard)
       diag_error(s->d, "missing-rule", "model", "op %s has no placement rule",

@@ -96,7 +96,7 @@ Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user);
  * that placement, and has its dimensions or, if given, these, which are local. */
 Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical, Place p,
                const Dim *dim, int ndim, const Op *user, Phase ph);
-/* How two placements are told apart: a part of tp that has one rank is as the other. */
+/* How two placements are told apart: a part of cp or tp with one rank is as the other. */
 Place shard_told(const Shard *s, Place p);
 bool shard_same(const Shard *s, Place a, Place b);
 /* A cast of `from`, which stands for `logical` placed as `to`; over the axes of `one_rank`
@@ -110,8 +110,14 @@ Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like);
 Tid shard_emit_tensor(Shard *s, Tid t, Place p);
 /* What an op makes is a value, also where it is a piece of an input. */
 void shard_bind(Shard *s, Oid id, int k, Tid t);
+/* Whether rows stand in the order of slots; see sequence.h. */
+bool shard_cut_documents(const Shard *s);
+/* Tells a kernel of attention which queries are here, and in which order rows are. */
+void shard_cut_queries(const Shard *s, Op *op);
 /* ---- shard_ring.c ---- */
 ExpandFn shard_ring;
+/* The axes that the ring goes over, as bits. */
+uint32_t shard_ring_axes(const Shard *s);
 
 /* ---- for rules ---- of tp they know one axis, AX_TP: AX_TP_REP follows it in what they
  * need and yield, but where heads are copied it is whole (shard_with_copies) */

@@ -45,7 +45,7 @@ static weft_status check_conversion(const Graph *g, const Op *op, weft_error *e)
   const Tensor *x = &g->t.at[op->in[0]], *y = &g->t.at[op->out[0]];
   bool ok = op->code == OP_cast ? casts(op, x->place, y->place)
                                 : changes_only(op, x->place, y->place);
-  char from[48], to[48];
+  char from[PLACE_STR], to[PLACE_STR];
   if (ok) return WEFT_OK;
   return err_set(e, WEFT_EINTERNAL, "%s of %s makes [%s] of [%s]",
                  op_info[op->code].name, op->name ? op->name : "",
@@ -62,7 +62,7 @@ static weft_status check_gradient(const Graph *logical, const Sharded *s, Oid id
   int param = logical->t.at[x->grad_of].index;
   const char *name = logical->param.at[param].name;
   Place stored = s->param_place[param], sum = s->grad_place[param];
-  char one[48], other[48];
+  char one[PLACE_STR], other[PLACE_STR];
   if (!op_adds(op->code) || op->phase != PH_W)
     return err_set(e, WEFT_EINTERNAL, "%s does not add to the gradient of %s",
                    op_info[op->code].name, name);

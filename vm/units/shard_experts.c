@@ -40,6 +40,7 @@ static Place cut_tokens(const Shard *s) {
   Place p = place_whole();
   if (s->n[AX_DP] > 1) p.on[AX_DP] = 0;
   if (s->n[AX_CP] > 1) p.on[AX_CP] = 1;
+  if (s->n[AX_CP_HEADS] > 1) p.on[AX_CP_HEADS] = 1;
   if (s->tp > 1) p.on[AX_TP] = 1;
   return p;
 }
@@ -52,7 +53,7 @@ static Place cut_rows(const Shard *s) {
 }
 
 static bool tokens_divide(Shard *s) {
-  int64_t seq = s->g->seq / s->n[AX_CP];
+  int64_t seq = s->g->seq / (s->n[AX_CP] * s->n[AX_CP_HEADS]);
   const char *wrong = mesh_tp_divides(s->d->arena, s->tp, "batch.seq / cp", seq);
   if (wrong && shard_tell_once(s, wrong))
     diag_error(s->d, "divisibility", "batch.seq", "%s", wrong)->suggestion =

@@ -145,22 +145,24 @@ bool shard_whole_heads(Shard *s, Oid op, int i, int head) {
 
 bool shard_cp_heads(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
-  int cp = s->n[AX_CP];
+  int cp = s->n[AX_CP_HEADS];
+  bool all = s->plan->cp.comm == CP_A2A;
   for (int i = 0; i < 3; i++) {
     const Tensor *t = &s->g->t.at[o->in[i]];
     bool cut = s->need[op][i].on[AX_TP] == 2;
     int ranks = !cut ? 1 : shard_copied(s, o->in[i], 2) ? s->n[AX_TP] : s->tp;
     int64_t heads = t->dim[2].size / (i < 2 ? o->attr.head_dim : attr_value_dim(&o->attr));
     if (heads % (ranks * cp) == 0) continue;
-    const char *text = arena_printf(
-        s->d->arena,
-        "cp.comm = \"a2a\" gives each rank whole heads: %d%s does not divide "
-        "the %lld %sheads",
-        cp, ranks > 1 ? arena_printf(s->d->arena, " * %d (tp)", ranks) : "",
-        (long long)heads, i ? "key-value " : "");
+    const char *text =
+        arena_printf(s->d->arena,
+                     "cp.comm = \"%s\" gives each rank whole heads: %d%s does not divide "
+                     "the %lld %sheads",
+                     all ? "a2a" : "a2a+p2p", cp,
+                     ranks > 1 ? arena_printf(s->d->arena, " * %d (tp)", ranks) : "",
+                     (long long)heads, i ? "key-value " : "");
     if (shard_tell_once(s, text))
-      diag_error(s->d, "divisibility", "mesh.cp", "%s", text)->suggestion =
-          "cp = { comm = \"allgather\" } cuts tokens only";
+      diag_error(s->d, "divisibility", all ? "mesh.cp" : "cp.heads_size", "%s", text)
+          ->suggestion = "cp = { comm = \"allgather\" } cuts tokens only";
     return false;
   }
   return true;

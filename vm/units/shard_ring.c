@@ -12,6 +12,10 @@ typedef struct Ring {
   int n;                 /* pieces */
 } Ring;
 
+uint32_t shard_ring_axes(const Shard *s) {
+  return 1u << AX_CP | (s->n[AX_CP_HEADS] == 1 ? 1u << AX_CP_HEADS : 0);
+}
+
 enum { Q, K, V, O, LSE, DO };  /* operands; doc_starts, if any, is the last one */
 
 /* Without them attention has 3 operands, attention_dx 6. */
@@ -41,7 +45,7 @@ static Tid emit_like(Ring *r, int code, const Tid *in, int nin, Tid like) {
 static Tid shift(Ring *r, Tid t) {
   Tid y = emit_like(r, OP_shift, &t, 1, t);
   Op *op = &r->s->out->op.at[r->s->out->op.n - 1];
-  op->attr = (OpAttr){.axes = 1u << AX_CP, .n = r->n};
+  op->attr = (OpAttr){.axes = shard_ring_axes(r->s), .n = r->n};
   return y;
 }
 
@@ -55,9 +59,7 @@ static void part(Ring *r, int code, int step, const Tid *in, int nin, const Tid 
   Oid id = shard_emit_op(r->s, code, nin, nout, r->op);
   Op *op = &r->s->out->op.at[id];
   memcpy(op->in, in, sizeof *in * (size_t)nin);
-  op->attr.cut = AXIS_BIT(AXIS_CP);
-  op->attr.n = r->n;
-  op->attr.mirror = !r->s->plan->cp.in_order;
+  shard_cut_queries(r->s, op);
   op->attr.step = step;
   for (int i = 0; i < nout; i++)
     shard_bind(r->s, id, i, out[i]);

@@ -196,12 +196,9 @@ static bool whole_heads(Shard *s, Oid op) {
 /* Over cp each rank has its queries, and all keys, or one piece after the other; or all
  * tokens of some heads. */
 static Place keys_of(const Shard *s, Place *q) {
+  if (s->n[AX_CP_HEADS] > 1) q->on[AX_CP_HEADS] = 2;
   Place k = *q;
-  if (s->n[AX_CP] == 1) return k;
-  if (s->plan->cp.comm == CP_A2A)
-    q->on[AX_CP] = k.on[AX_CP] = 2;
-  else if (s->plan->cp.comm == CP_ALLGATHER)
-    k.on[AX_CP] = PL_R;
+  if (s->plan->cp.comm == CP_ALLGATHER) k.on[AX_CP] = k.on[AX_CP_HEADS] = PL_R;
   return k;
 }
 
@@ -213,11 +210,21 @@ bool shard_attention(Shard *s, Oid op) {
   Place k = keys_of(s, &q);
   shard_need(s, op, 0, q);
   for (int i = 1; i < 3; i++) shard_need(s, op, i, k);
-  if (o->nin == 4) shard_need(s, op, 3, rows_of(q, 2));
+  Place starts = rows_of(q, 2);
+  if (shard_cut_documents(s)) starts.on[AX_CP] = starts.on[AX_CP_HEADS] = PL_R;
+  if (o->nin == 4) shard_need(s, op, 3, starts);
   shard_yield(s, op, 0, q);
   shard_yield(s, op, 1, q);
-  if (k.on[AX_CP] == 1) s->expand[op] = shard_ring;
-  if (q.on[AX_CP] == 2 && !shard_cp_heads(s, op)) return false;
+  if (o->nin < 4 && shard_cut_documents(s)) {
+    diag_error(
+        s->d, "missing-rule", "packed",
+        "over mesh.cp each document is cut by itself, but attention of the model is "
+        "not told where they begin")
+        ->suggestion = "give it g:doc_starts(), or cp = { balance = \"none\" }";
+    return false;
+  }
+  if (s->n[AX_CP] > 1 && k.on[AX_CP] == 1) s->expand[op] = shard_ring;
+  if (q.on[AX_CP_HEADS] == 2 && !shard_cp_heads(s, op)) return false;
   return q.on[AX_TP] != 2 || whole_heads(s, op);
 }
 

@@ -244,7 +244,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
                  .handles = 1, /* the first one also serves the update */
                  .micro = in->plan->batch.micro,
                  .seq = g->seq,
-                 .tokens = g->seq / mesh_size(in->mesh, ax_mesh(AX_CP)),
+                 .tokens = g->seq / in->mesh->size[AXIS_CP],
                  .vocab = vocabulary(g),
                  .dtype = in->plan->dtype,
                  .device = compile_device(in),
