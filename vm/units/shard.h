@@ -85,6 +85,8 @@ Tid shard_exchange_rows(Shard *s, Tid logical, Tid from, int want, const Op *use
 /* Operands and results of a backward op. */
 void shard_place_backward(Shard *s, Oid op);
 void shard_grad_targets(Shard *s);
+/* Whether all operands of an op are parts of sums over the axis. */
+bool shard_all_parts(const Shard *s, Oid op, int axis);
 /* If result i of a backward op that was just written is the gradient of a parameter: has
  * it add up in that parameter's buffer. */
 bool shard_settle_gradient(Shard *s, Oid op, int i);

@@ -85,8 +85,7 @@ static Place result_place(const Shard *s, const Op *op, int i) {
   return dual(s, op->fwd, op->role[op->nin + i] & ROLE_INDEX);
 }
 
-/* Whether all operands are parts of sums over the axis. */
-static bool all_parts(const Shard *s, Oid id, int a) {
+bool shard_all_parts(const Shard *s, Oid id, int a) {
   for (int i = 0; i < s->g->op.at[id].nin; i++)
     if (shard_in(s, id, i).on[a] != PL_P) return false;
   return true;
@@ -98,7 +97,7 @@ static void place_acc(Shard *s, Oid id) {
   bool rows = s->g->t.at[of].dim[0].tag == TAG_RAGGED; /* are summed where they are */
   Place p = rows ? shard_in(s, id, 0) : shard_settle(s, of);
   for (int a = 0; a < AX_N; a++)
-    if (all_parts(s, id, a)) p.on[a] = PL_P;
+    if (shard_all_parts(s, id, a)) p.on[a] = PL_P;
   for (int i = 0; i < op->nin; i++)
     s->need[id][i] = p;
   s->yield[id][0] = p;

@@ -103,11 +103,8 @@ static bool same_cut(Shard *s, Oid op, Place p) {
 bool shard_add(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   Place p = common(s, op);
-  for (int a = 0; a < AX_N; a++) {
-    bool all = true;
-    for (int i = 0; i < o->nin; i++) all &= shard_in(s, op, i).on[a] == PL_P;
-    if (all) p.on[a] = PL_P;
-  }
+  for (int a = 0; a < AX_N; a++)
+    if (shard_all_parts(s, op, a)) p.on[a] = PL_P;
   for (int i = 0; i < o->nin; i++) shard_need(s, op, i, p);
   shard_yield(s, op, 0, p);
   return same_cut(s, op, p);
