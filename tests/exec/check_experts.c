@@ -57,6 +57,21 @@ START_TEST(goes_with_the_rest) {
 }
 END_TEST
 
+/* Each way of attention over cut sequences, whole and cut over tp. */
+START_TEST(goes_with_context) {
+  static const CpPlan way[] = {{CP_ALLGATHER, false, 0},
+                               {CP_RING, true, 0},
+                               {CP_A2A, false, 0},
+                               {CP_A2A_RING, false, 2}};
+  ToyOptions o = toy_of(1 + _i % 2, 2, 2 << _i / 4, 1);
+  o.how = way[_i % 4];
+  o.cp = o.how.comm == CP_A2A_RING ? 4 : 2;
+  o.dispatcher = _i % 3 ? MOE_ALLTOALL : MOE_ALLGATHER;
+  o.strategy.stage = _i % 4;
+  pair_agrees(&o);
+}
+END_TEST
+
 /* Names of styles that speak of experts cut nothing by themselves. */
 START_TEST(styles_of_experts) {
   static const TpRule rules[] = {
@@ -148,6 +163,7 @@ Suite *experts_suite(void) {
   TCase *t = tcase_create("experts");
   tcase_add_loop_test(t, agrees_with_one_rank, 0, LEN(meshes));
   tcase_add_loop_test(t, goes_with_the_rest, 0, 3);
+  tcase_add_loop_test(t, goes_with_context, 0, 8);
   tcase_add_loop_test(t, styles_of_experts, 0, 2);
   tcase_add_test(t, experts_lie_on_their_mesh);
   tcase_add_test(t, says_what_does_not_divide);

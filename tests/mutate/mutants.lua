@@ -38,7 +38,7 @@ return {
   { file = "vm/units/shard_grad.c", suites = "shard uses verify",
     from = "*one_rank = ax_set_mesh(axes);", to = "" },
   { file = "vm/units/shard_grad.c", suites = "shard uses",
-    from = "if (all) p.on[a] = PL_P;", to = "" },
+    from = "if (shard_all_parts(s, id, a)) p.on[a] = PL_P;", to = "" },
   { file = "vm/units/shard_rules.c", suites = "shard verify",
     from = "if (y.on[a] >= 0) y.on[a] = PL_P;", to = "if (y.on[a] > 0) y.on[a] = PL_P;" },
   { file = "vm/units/shard_rules.c", suites = "uses",

@@ -40,6 +40,12 @@ static const char megatron_plan[] =
     "  cluster = weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxm' },\n"
     "  mesh = { tp = 2 }, batch = { global = 16, seq = 16 } }\n";
 
+static const char moe_plan[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model 'mixtral-tiny',\n"
+    "  cluster = weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxm' },\n"
+    "  mesh = { tp = 2, pp = 1, dp = 4, ep = 2 }, batch = { global = 16, seq = 16 } }\n";
+
 static const char function_plan[] =
     "local weft = require 'weft'\n"
     "local function all(s)\n"
@@ -65,6 +71,7 @@ static const struct {
              {ddp_plan, NULL, "ddp", 20},
              {fsdp2_plan, "fsdp2", "fsdp2", 8},
              {megatron_plan, "megatron_fsdp", "megatron_fsdp", 6},
+             {moe_plan, "moe", NULL, 4},
              {function_plan, "function", NULL, 1}};
 static const char *const strategies[] = {"zero", "ddp", "fsdp2", "megatron_fsdp"};
 
@@ -112,6 +119,8 @@ static const struct {
     {"precision", "'precision', 'f32', 'bf16'"},
     {"cp", "'cp', {}, { comm = 'a2a', balance = 'none' }"},
     {"comm", "'comm', { timeout = 7 }"},
+    {"nccl", "'nccl', { group_ctas = 4 }"},
+    {"moe", "'moe', { aux_loss_coef = 0.1 }, { dispatcher = 'alltoall' }"},
     {"packed", "'packed', { eot = 3 }, { bos = 4 }"},
     {"batch", "'batch', { global = 32, seq = 16 }, { global = 16, seq = 32 }"},
     {"optimizer", "'optimizer', 3"},
@@ -124,6 +133,7 @@ static const struct {
     {"train", "'train', { steps = 7 }"},
     {"expect", "'expect', { bubble = 2 }"},
     {"checkpoint", "'checkpoint', { dir = 'x', every = 7 }"},
+    {"checkpoint.save_consolidated", "'checkpoint.save_consolidated', true, 'every'"},
     {"checkpoint.dir", "'checkpoint.dir', 'x'"},
 };
 
@@ -166,6 +176,8 @@ static const char *values_of(const Field *f, const char *out) {
     for (const char *p = f->names; name_next(a, &p, &later, &w);)
       if (!w.later) out = arena_printf(a, "%s, '%s'", out, w.canon);
     return out;
+  case FIELD_TEXT:
+    return arena_printf(a, "%s, 'x'", out);
   default:
     ck_abort_msg("%s needs a sample here", out);
     return NULL;
