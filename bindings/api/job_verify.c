@@ -42,7 +42,36 @@ static bool small_enough(const Job *j) {
   return flops * copies < 30.0 * GIGA && bytes * copies < 2.0 * GIGA;
 }
 
-weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
+/* Norm-wise: bf16 has 8 significant bits, f16 has 11. Another device than that of the one
+ * rank adds in another order and has other functions. */
+static double tolerance_of(const Job *j) {
+  const Plan *p = &j->plan;
+  if (p->dtype == DT_BF16 || p->opt.state == DT_BF16 || p->reduce == DT_BF16) return 2e-2;
+  if (p->dtype != DT_F32) return 5e-3;
+  return j->device && !j->device->host ? 1e-4 : 1e-5;
+}
+
+static bool routes(const Graph *g) {
+  for (int i = 0; i < g->op.n; i++)
+    if (g->op.at[i].code == OP_route) return true;
+  return false;
+}
+
+/* The one rank computes in f32. A router whose input is rounded chooses other experts for
+ * some tokens, whatever ranks do; so a plan with routers is compared in f32. */
+static weft_status without_rounding(Job *j, const Diags *before, LangShrunk *shrunk) {
+  Plan *p = &j->plan;
+  if (p->dtype == DT_F32 || !routes(j->graph)) return WEFT_OK;
+  const char **what = NEW_N(j->arena, const char *, shrunk->n + 1);
+  if (shrunk->n) memcpy(what, shrunk->what, sizeof *what * (size_t)shrunk->n);
+  what[shrunk->n++] = arena_printf(j->arena, "precision %s -> f32", dtype_name(p->dtype));
+  shrunk->what = what;
+  p->dtype = p->reduce = p->opt.state = DT_F32;
+  j->d = *before;
+  return job_compile(j);
+}
+
+static weft_status compile_small(Job *j, int ranks, LangShrunk *shrunk) {
   TRY(job_mesh(j, 0));
   if (j->mesh.world <= ranks) {
     Diags before = j->d;
@@ -55,13 +84,10 @@ weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
   return job_compile(j);
 }
 
-/* Norm-wise: bf16 has 8 significant bits, f16 has 11. Another device than that of the one
- * rank adds in another order and has other functions. */
-static double tolerance_of(const Job *j) {
-  const Plan *p = &j->plan;
-  if (p->dtype == DT_BF16 || p->opt.state == DT_BF16 || p->reduce == DT_BF16) return 2e-2;
-  if (p->dtype != DT_F32) return 5e-3;
-  return j->device && !j->device->host ? 1e-4 : 1e-5;
+weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
+  Diags before = j->d;
+  TRY(compile_small(j, ranks, shrunk));
+  return without_rounding(j, &before, shrunk);
 }
 
 weft_status job_verify(Job *j, JobVerify *v) {

@@ -37,7 +37,8 @@ static void shrink_experts(Shrink *s, const Mesh *was, const Mesh *m) {
   etp = etp == was->size[AXIS_TP] ? tp : MIN(etp, 2);
   if (ranks % etp) etp = 1;
   ep = MIN(ep, ranks / etp);
-  while (ranks % (ep * etp)) ep--;
+  while (ranks % (ep * etp))
+    ep--;
   note(s, "ep", was->size[AXIS_EP], ep);
   note(s, "etp", was->size[AXIS_ETP], etp);
   if (spec->ep) spec->ep = ep;
@@ -118,14 +119,17 @@ static weft_status shrink_heads(Shrink *s, int64_t tp, int64_t was) {
   return put(s, "hidden_size", width, new_width);
 }
 
-/* The sizes of attention through latents; each another one, so that no two can be taken for
- * each other. */
+/* The sizes of attention through latents; each another one, so that no two can be taken
+ * for each other. */
 static weft_status shrink_latents(Shrink *s) {
   static const struct {
     const char *key;
     int64_t most;
-  } size[] = {{"q_lora_rank", 24},      {"kv_lora_rank", 20}, {"qk_nope_head_dim", 12},
-              {"qk_rope_head_dim", 8}, {"v_head_dim", 10}};
+  } size[] = {{"q_lora_rank", 24},
+              {"kv_lora_rank", 20},
+              {"qk_nope_head_dim", 12},
+              {"qk_rope_head_dim", 8},
+              {"v_head_dim", 10}};
   int64_t v;
   for (int i = 0; i < LEN(size); i++)
     if (get(s, size[i].key, &v)) TRY(put(s, size[i].key, v, MIN(v, size[i].most)));
@@ -139,8 +143,11 @@ static weft_status shrink_model(Shrink *s, const Mesh *m, int64_t was_tp) {
     TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, 2))));
   TRY(shrink_heads(s, tp, was_tp));
   TRY(shrink_latents(s));
+  int64_t whole = tp * MAX(s->plan->mesh.etp, 1); /* tp and etp both divide it */
   if (get(s, "intermediate_size", &v))
-    TRY(put(s, "intermediate_size", v, MIN(v, (96 + tp - 1) / tp * tp)));
+    TRY(put(s, "intermediate_size", v, MIN(v, (96 + whole - 1) / whole * whole)));
+  if (get(s, "moe_intermediate_size", &v))
+    TRY(put(s, "moe_intermediate_size", v, MIN(v, (32 + whole - 1) / whole * whole)));
   /* Not a multiple of tp: the padding of the vocabulary is compared too. */
   if (get(s, "vocab_size", &v) && s->plan->data.kind == DATA_SYNTHETIC)
     TRY(put(s, "vocab_size", v, MIN(v, 250)));

@@ -3,6 +3,8 @@
 #include <check.h>
 
 #include "tests/lib/pair.h"
+#include "tests/lib/process.h"
+#include "tests/lib/scratch.h"
 #include "vm/storage/piece.h"
 
 /* tp x dp ranks; ep of them have different experts, etp share each. Routers score with
@@ -91,6 +93,25 @@ START_TEST(styles_of_experts) {
 }
 END_TEST
 
+/* In 16 bits a router would choose other experts than that of the one rank, in f32. */
+START_TEST(verify_compares_routers_in_f32) {
+  static const char *const type[] = {"bf16", "f16"};
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model 'qwen3-moe-tiny',\n"
+      "  mesh = { dp = 4, tp = 2, ep = 4, etp = 1 },\n"
+      "  moe = { dispatcher = 'alltoall', aux_loss_coef = 0.01 },\n"
+      "  batch = { global = 8, seq = 32 },\n"
+      "  data = weft.synthetic {} }\n";
+  scratch_put("plan.lua", plan, sizeof plan - 1);
+  Outcome o = process_run(200, "$weft verify plan.lua --set precision=%s", type[_i]);
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "the same (tolerance 1e-05)"), "%s", o.out);
+  const char *said = _i ? "precision f16 -> f32" : "precision bf16 -> f32";
+  ck_assert_msg(strstr(o.out, said) || strstr(o.err, said), "%s%s", o.out, o.err);
+}
+END_TEST
+
 /* ---- storage ---- */
 
 static const CompiledParam *param_of(const Compiled *c, const char *part) {
@@ -167,6 +188,11 @@ Suite *experts_suite(void) {
   tcase_add_loop_test(t, styles_of_experts, 0, 2);
   tcase_add_test(t, experts_lie_on_their_mesh);
   tcase_add_test(t, says_what_does_not_divide);
+  suite_add_tcase(s, t);
+  t = tcase_create("verify");
+  tcase_set_timeout(t, 300);
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_add_loop_test(t, verify_compares_routers_in_f32, 0, 2);
   suite_add_tcase(s, t);
   return s;
 }
