@@ -93,10 +93,10 @@ END_TEST
 
 /* Help marks what a plan may say and this version does not do. */
 START_TEST(help_marks_what_is_not_built) {
-  Outcome o = process_run(
-      SECONDS, "echo 'help \"checkpoint.save_consolidated\" help \"mesh.ep\"' | $weft repl");
-  ck_assert_msg(strstr(o.out, "form beside each checkpoint (not built yet)\n") &&
-                    strstr(o.out, "share the experts (built so far: at most 1)\n"),
+  Outcome o = process_run(SECONDS, "echo 'help \"moe.router_dtype\" "
+                                   "help \"precision.param_dtype\"' | $weft repl");
+  ck_assert_msg(strstr(o.out, "float32=f32 - later: f64 fp64=f64\n") &&
+                    strstr(o.out, "float16=f16 - later: fp8\n"),
                 "%s%s", o.out, o.err);
 }
 END_TEST

@@ -169,7 +169,7 @@ START_TEST(random_plans_agree) {
   int ranks = 0;
   for (int found = 0; found <= _i; x.number++) {
     random_plan(x.seed, x.number, &p);
-    ranks = p.tp * p.pp * p.dp;
+    ranks = random_ranks(&p);
     found += ranks > 1 && ranks <= 6;
   }
   x.number--;

@@ -71,7 +71,7 @@ static void both_ways(const char *plan, int ranks) {
 START_TEST(random_plans_agree) {
   RandomPlan p;
   random_plan(SEED, (uint64_t)_i, &p);
-  int ranks = p.tp * p.pp * p.dp;
+  int ranks = random_ranks(&p);
   if (!mpirun_present() || (ranks != 2 && ranks != 4 && ranks != 8)) return;
   if (!getenv("WEFT_MPI_PLANS") && _i % EVERY) return;
   const char *file = scratch_put("plan.lua", p.text, strlen(p.text));
@@ -91,7 +91,7 @@ START_TEST(sample_is_wide) {
   for (int i = 0; i < PLANS; i += EVERY) {
     RandomPlan p;
     random_plan(SEED, (uint64_t)i, &p);
-    int ranks = p.tp * p.pp * p.dp;
+    int ranks = random_ranks(&p);
     if (ranks != 2 && ranks != 4 && ranks != 8) continue;
     n++, tp += p.tp > 1, pp += p.pp > 1, dp += p.dp > 1, eight += ranks == 8;
   }

@@ -25,21 +25,30 @@ static int pick(Draw *d, const int *list, int n) {
 
 /* ---- schedules ---- */
 
-const SchedulePick schedule_picks[] = {
-    {"1f1b", 1, NEEDS_RANKS},        {"gpipe", 1, NEEDS_NOTHING},
-    {"eager_1f1b", 1, NEEDS_NOTHING}, {"zb_h2", 1, NEEDS_NOTHING},
-    {"interleaved_1f1b", 3, NEEDS_ROUNDS}, {"looped_bfs", 3, NEEDS_NOTHING},
-    {"zero_bubble", 3, NEEDS_ROUNDS}, {"zbv", 2, NEEDS_NOTHING},
-    {"v_half", 2, NEEDS_NOTHING},    {"v_min", 2, NEEDS_NOTHING},
-    {"dualpipe_v", 2, NEEDS_TWICE},  {NULL, 0, NEEDS_NOTHING}};
+const SchedulePick schedule_picks[] = {{"1f1b", 1, NEEDS_RANKS},
+                                       {"gpipe", 1, NEEDS_NOTHING},
+                                       {"eager_1f1b", 1, NEEDS_NOTHING},
+                                       {"zb_h2", 1, NEEDS_NOTHING},
+                                       {"interleaved_1f1b", 3, NEEDS_ROUNDS},
+                                       {"looped_bfs", 3, NEEDS_NOTHING},
+                                       {"zero_bubble", 3, NEEDS_ROUNDS},
+                                       {"zbv", 2, NEEDS_NOTHING},
+                                       {"v_half", 2, NEEDS_NOTHING},
+                                       {"v_min", 2, NEEDS_NOTHING},
+                                       {"dualpipe_v", 2, NEEDS_TWICE},
+                                       {NULL, 0, NEEDS_NOTHING}};
 
 bool schedule_takes(const SchedulePick *s, int ranks, int chunks, int m) {
   int rounds = MAX(1, m / ranks);
   switch (s->needs) {
-  case NEEDS_NOTHING: return true;
-  case NEEDS_RANKS: return m >= ranks;
-  case NEEDS_TWICE: return m >= 2 * ranks;
-  case NEEDS_ROUNDS: return chunks == 1 || m % rounds == 0;
+  case NEEDS_NOTHING:
+    return true;
+  case NEEDS_RANKS:
+    return m >= ranks;
+  case NEEDS_TWICE:
+    return m >= 2 * ranks;
+  case NEEDS_ROUNDS:
+    return chunks == 1 || m % rounds == 0;
   }
   return false;
 }
@@ -50,7 +59,8 @@ static void draw_schedule(Draw *d, RandomPlan *p) {
   p->schedule = s->name;
   p->virtual_stages = s->chunks == 3 ? PICK(d, 1, 2, 3) : s->chunks;
   p->microbatches = PICK(d, 1, p->pp, 2 * p->pp) + below(d, 4);
-  while (!schedule_takes(s, p->pp, p->virtual_stages, p->microbatches)) p->microbatches++;
+  while (!schedule_takes(s, p->pp, p->virtual_stages, p->microbatches))
+    p->microbatches++;
 }
 
 static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
@@ -107,10 +117,10 @@ static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t
            p->tp * PICK(d, 8, 12, 20), PICK(d, 37, 48, 53));
 }
 
-/* What is cut over dp, and which part of it holds copies; drawn apart, so that the rest of
- * a plan does not depend on it. */
-static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p, int *copies,
-                          Text *t) {
+/* What is cut over dp, and which part of it holds copies; drawn apart, so that the rest
+ * of a plan does not depend on it. */
+static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p,
+                          int *copies, Text *t) {
   char name[40];
   snprintf(name, sizeof name, "strategy %llu", (unsigned long long)number);
   Draw d = {rng_make(seed, name), 0};
@@ -181,8 +191,9 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
               p->micro * p->dp * p->microbatches * rounds, p->micro,
               PICK(d, 8, 12, 16) * p->cp, rounds);
-  text_printf(t, "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s "
-                 "},\n",
+  text_printf(t,
+              "  optimizer = weft.adamw { lr = 1e-2, clip = %s, post_validation = %s "
+              "},\n",
               below(d, 2) ? "1" : "0.1", number % 2 ? "true" : "false");
   text_printf(t, "  data = weft.synthetic {},%s\n",
               below(d, 3) ? "" : "\n  packed = { eot = 3 },");
@@ -215,12 +226,16 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
   write_plan(&d, seed, number, rounds, &t, model, "", p);
 }
 
+int random_ranks(const RandomPlan *p) {
+  return p->tp * p->pp * p->dp * p->cp;
+}
+
 static void add_library(Text *t) {
   char *s;
   size_t n;
   weft_error e;
-  if (file_read(NULL, WEFT_SOURCE_DIR "/tests/lib/random_model.lua", FILE_OWN_MAX, &s, &n, &e) !=
-      WEFT_OK)
+  if (file_read(NULL, WEFT_SOURCE_DIR "/tests/lib/random_model.lua", FILE_OWN_MAX, &s, &n,
+                &e) != WEFT_OK)
     abort();
   text_printf(t, "local random = (function()\n%s\nend)()\n", s);
   mem_free(NULL, s, n + 1);
@@ -255,7 +270,8 @@ void styled_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
 /* ---- N ranks against one ---- */
 
 static weft_status compare(Job *many, const char *path, const DeviceKind *device,
-                           const RunOptions *options, int steps, double tolerance, Arena *a, VerifyReport *r) {
+                           const RunOptions *options, int steps, double tolerance,
+                           Arena *a, VerifyReport *r) {
   Job one;
   TRY(job_load(many, a, &(LangOptions){0}, path));
   many->device = device;
@@ -311,7 +327,8 @@ bool parity_holds_on(const DeviceKind *device, const RunOptions *options, uint64
   VerifyReport r;
   Text why = {0};
   random_plan(seed, number, &p);
-  bool ok = parity_on(device, options, p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
+  bool ok =
+      parity_on(device, options, p.text, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
   describe(number, &p, report);
   text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
   if (!ok) text_printf(report, "%s%s", why.s ? why.s : "", p.text);
@@ -334,8 +351,10 @@ Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
   Verdict o = st == WEFT_OK && r.ok ? EQUAL : st == WEFT_EPLAN ? REFUSED : DIFFERENT;
   if (o == REFUSED && (!why.s || !strstr(why.s, "error: "))) o = DIFFERENT;
   describe(number, &p, report);
-  if (o == REFUSED) text_printf(report, "refused\n");
-  else text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
+  if (o == REFUSED)
+    text_printf(report, "refused\n");
+  else
+    text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
   if (o != EQUAL) text_printf(report, "%s", why.s ? why.s : "");
   if (o == DIFFERENT) text_printf(report, "%s", p.text);
   text_free(&why);
@@ -357,7 +376,8 @@ int fuzz(int argc, char **argv) {
     Text t = {0};
     Verdict o = one(seed, i, &t);
     count[o]++;
-    fprintf(o == DIFFERENT ? stderr : stdout, "%s%s", o == DIFFERENT ? "FAILED " : "", t.s);
+    fprintf(o == DIFFERENT ? stderr : stdout, "%s%s", o == DIFFERENT ? "FAILED " : "",
+            t.s);
     fflush(stdout);
     text_free(&t);
   }

@@ -27,6 +27,7 @@ typedef struct RandomPlan {
 } RandomPlan;
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *out);
+int random_ranks(const RandomPlan *p);
 /* A plan whose modules have random styles, which need not be legal, and whose model may be
  * one of random_model.lua. */
 void styled_plan(uint64_t seed, uint64_t number, RandomPlan *out);
