@@ -97,7 +97,7 @@ START_TEST(models_md_shows_plans) {
     const char *stop = strstr(at, end);
     ck_assert_ptr_nonnull(stop);
     scratch_put("plan.lua", at, (size_t)(stop + 1 - at));
-    Outcome o = process_run(30, "$weft verify plan.lua");
+    Outcome o = process_run(100, "$weft verify plan.lua");
     ck_assert_msg(o.code == 0, "block %d: %s%s", n, o.out, o.err);
     n++;
   }
@@ -181,14 +181,14 @@ Suite *docs_suite(void) {
   suite_add_tcase(s, t);
   t = tcase_create("models");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
-  tcase_set_timeout(t, 60);
+  tcase_set_timeout(t, 300);
   tcase_add_test(t, models_md_says_what_may_be_cut);
   tcase_add_test(t, models_md_names_the_keys);
   tcase_add_test(t, models_md_shows_plans);
   suite_add_tcase(s, t);
   t = tcase_create("schedules");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
-  tcase_set_timeout(t, 60);
+  tcase_set_timeout(t, 300);
   tcase_add_test(t, schedules_have_their_pictures);
   tcase_add_test(t, mutants_are_of_this_source);
   tcase_add_test(t, comments_name_what_is_there);

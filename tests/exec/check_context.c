@@ -311,6 +311,7 @@ Suite *context_suite(void);
 Suite *context_suite(void) {
   Suite *s = suite_create("context");
   TCase *t = tcase_create("context");
+  tcase_set_timeout(t, 300);
   tcase_add_loop_test(t, agrees_with_one_rank, 0, 8 * LEN(ways));
   tcase_add_loop_test(t, goes_with_the_rest, 0, 2 * LEN(ways));
   tcase_add_loop_test(t, goes_with_values_of_another_size, 0, 2 * LEN(ways));

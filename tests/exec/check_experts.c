@@ -182,6 +182,7 @@ Suite *experts_suite(void);
 Suite *experts_suite(void) {
   Suite *s = suite_create("experts");
   TCase *t = tcase_create("experts");
+  tcase_set_timeout(t, 300);
   tcase_add_loop_test(t, agrees_with_one_rank, 0, LEN(meshes));
   tcase_add_loop_test(t, goes_with_the_rest, 0, 3);
   tcase_add_loop_test(t, goes_with_context, 0, 8);
