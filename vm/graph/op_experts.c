@@ -165,7 +165,7 @@ weft_status infer_permute(Graph *g, Op *op, weft_error *e) {
   Dim choices[2] = {ids->dim[0], ids->dim[1]};
   Dim dim[2] = {{.tag = TAG_RAGGED, .parts = 1, .unit = 1}, x->dim[1]};
   dim[0].size = choices[0].size * choices[1].size;
-  Dim ends = {.size = op->attr.experts + 1};
+  Dim ends = {.tag = TAG_EXPERT, .size = op->attr.experts + 1};
   op->attr.topk = (int32_t)choices[1].size;
   op_result(g, op, 0, DT_ACT, dim, 2);
   op_result(g, op, 1, DT_I32, &ends, 1);

@@ -11,7 +11,9 @@
 
 /* ---- what rules ask ---- */
 
-Place shard_in(const Shard *s, Oid op, int i) { return s->place[s->g->op.at[op].in[i]]; }
+Place shard_in(const Shard *s, Oid op, int i) {
+  return s->place[s->g->op.at[op].in[i]];
+}
 
 /* (batch, seq, hidden) activations under sequence parallelism. */
 bool shard_is_residual(const Shard *s, Tid t) {
@@ -104,7 +106,7 @@ Tid shard_emit_tensor(Shard *s, Tid t, Place p) {
   y->name = x->name;
   y->index = x->index;
   bool adds_up = x->grad_of >= 0 && s->g->t.at[x->grad_of].kind == T_PARAM;
-  y->grad_of = adds_up ? -1 : x->grad_of;   /* until it does: shard_settle_gradient */
+  y->grad_of = adds_up ? -1 : x->grad_of; /* until it does: shard_settle_gradient */
   y->logical = t;
   set_local(s, y, p);
   return id;
@@ -230,8 +232,10 @@ static void change(Change *c, int a, Place want) {
   int n = ranks_of(s, axes);
   if (was >= 0)
     code = OP_all_gather, to = PL_R;
-  else if (was == PL_R) code = OP_slice;
-  else if (to >= 0) code = OP_reduce_scatter;
+  else if (was == PL_R)
+    code = OP_slice;
+  else if (to >= 0)
+    code = OP_reduce_scatter;
   assert(to >= PL_R && n > 1);
   if (to >= 0 && !is_cp(a) && !ax_expert(a)) shard_check_cut(s, c->logical, to);
   p = with_axes(p, axes, to);
@@ -270,14 +274,18 @@ static bool exchanges(Place p, Place want, int a) {
   return is_cp(a) && p.on[a] >= 0 && want.on[a] >= 0 && p.on[a] != want.on[a];
 }
 
-Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical, Place p,
-               const Dim *dim, int ndim, const Op *user, Phase ph) {
+Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical,
+               Place p, const Dim *dim, int ndim, const Op *user, Phase ph) {
   Tid t = shard_emit_tensor(s, logical, p);
   if (dim) {
     Tensor *x = &s->out->t.at[t];
     x->ndim = (uint8_t)ndim;
     for (int d = 0; d < ndim; d++)
-      x->dim[d] = (Dim){.size = dim[d].size, .local = dim[d].size, .parts = 1, .unit = 1};
+      x->dim[d] = (Dim){.tag = dim[d].tag,
+                        .size = dim[d].size,
+                        .local = dim[d].size,
+                        .parts = 1,
+                        .unit = 1};
   }
   Oid id = emit_op(s, code, nin, 1, user, ph);
   Op *op = &s->out->op.at[id];
@@ -300,7 +308,8 @@ static Tid convert(Shard *s, Tid logical, Tid from, Place want, const Op *user,
   for (int a = AX_N - 1; a >= 0; a--)
     if (exchanges(now(&c), want, a))
       exchange(&c, a, want);
-    else if (must_gather(&s->out->t.at[c.t], want, a)) change(&c, a, want);
+    else if (must_gather(&s->out->t.at[c.t], want, a))
+      change(&c, a, want);
   for (int a = 0; a < AX_N; a++)
     if (now(&c).on[a] != want.on[a]) change(&c, a, want);
   return c.t;
@@ -331,20 +340,23 @@ static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
   Place p = s->place[t];
   int d = p.on[AX_TP];
   if (d < 0 || want.on[AX_TP] == d) return;
-  if (s->g->t.at[t].dim[d].tag == TAG_SEQ || s->g->t.at[t].dim[d].tag == TAG_TOKEN) return;
+  if (s->g->t.at[t].dim[d].tag == TAG_SEQ || s->g->t.at[t].dim[d].tag == TAG_TOKEN)
+    return;
   if (s->g->t.at[t].grad_of >= 0 || reads_logits(user)) return;
   const char *module = user->name ? user->name : "the model", *dot = strrchr(module, '.');
-  const char *text = arena_printf(
-      s->d->arena, "%s reads a tensor that is cut along %s as a whole: an all_gather in "
-      "every microbatch", dot ? dot + 1 : module,
-      tag_name(s->g->t.at[t].dim[d].tag));
+  const char *text =
+      arena_printf(s->d->arena,
+                   "%s reads a tensor that is cut along %s as a whole: an all_gather in "
+                   "every microbatch",
+                   dot ? dot + 1 : module, tag_name(s->g->t.at[t].dim[d].tag));
   if (shard_tell_once(s, text))
     diag_warn(s->d, "unforced", "tp_plan", "%s (first in %s)", text, module);
 }
 
 /* What is gathered is not kept for a later body but gathered again there, unless W comes
  * right after I. */
-static bool reusable(const Shard *s, const Conversion *c, Place want, int unit, Phase ph) {
+static bool reusable(const Shard *s, const Conversion *c, Place want, int unit,
+                     Phase ph) {
   if (c->unit != unit || !place_eq(c->to, want)) return false;
   if (c->phase == ph || !c->gather) return true;
   return c->phase == PH_I && !s->regather;
@@ -386,12 +398,14 @@ static bool vocab_cut(const Shard *s, Oid id) {
   Oid f = id < s->g->forward_ops ? id : op->fwd;
   switch (op->code) {
   case OP_embedding:
-  case OP_embedding_dw: return s->need[f][1].on[AX_TP] == 0;
+  case OP_embedding_dw:
+    return s->need[f][1].on[AX_TP] == 0;
   case OP_ce_max:
   case OP_ce_sum:
   case OP_ce_dx:
     return s->need[f][0].on[AX_TP] == s->g->t.at[op->in[0]].ndim - 1;
-  default: return false;
+  default:
+    return false;
   }
 }
 
@@ -472,7 +486,8 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
     s->yield[i] = NEW_N(a, Place, g->op.at[i].nout);
     for (int k = 0; k < g->op.at[i].nin; k++) {
       Tid t = g->op.at[i].in[k];
-      if (g->t.at[t].unit >= 0 && g->t.at[t].unit != g->op.at[i].unit) s->crosses[t] = true;
+      if (g->t.at[t].unit >= 0 && g->t.at[t].unit != g->op.at[i].unit)
+        s->crosses[t] = true;
     }
   }
   for (int t = 0; t < g->t.n; t++) {

@@ -51,8 +51,9 @@ static Tid regroup(const Rows *r, Tid x, Tid n, bool by_expert, int to) {
                       r->phase);
   p = in_places(p);
   int ranks = s->n[AX_EP];
-  Dim dim[] = {
-      {.size = ranks}, {.size = shard_ragged(s, r->logical, p) / ranks}, t.dim[1]};
+  Dim dim[] = {{.tag = TAG_RAGGED, .size = ranks},
+               {.size = shard_ragged(s, r->logical, p) / ranks},
+               t.dim[1]};
   dim[2].size = t.dim[1].local;
   return shard_emit(s, OP_regroup, in, 2, attr, r->logical, p, dim, 3, r->user, r->phase);
 }
@@ -67,7 +68,8 @@ static const struct Way *way_of(const Rows *r) {
   Rows of = *r;
   of.logical = permute->out[1];
   Tid ends = s->local[of.logical];
-  Dim dim[] = {{.size = s->n[AX_EP]}, {.size = permute->attr.experts / s->n[AX_EP]}};
+  Dim dim[] = {{.tag = TAG_EXPERT, .size = s->n[AX_EP]},
+               {.size = permute->attr.experts / s->n[AX_EP]}};
   Place p = in_places(s->out->t.at[ends].place);
   Tid n = shard_emit(s, OP_expert_sizes, &ends, 1, (OpAttr){0}, of.logical, p, dim, 2,
                      r->user, r->phase);
