@@ -26,7 +26,7 @@ static void push_architecture(lua_State *L, const LangPlan *lp) {
 
 static void whole(lua_State *L, void *ud) {
   Export *x = ud;
-  Json j = {.out = x->out, .pretty = true};
+  Json j = {.out = x->out, .pretty = true, .point = true};
   stdlib_push(L, "models/export");
   field_push(L, -1, "whole");
   lua_pushstring(L, x->lp->arch);
@@ -44,7 +44,7 @@ static void whole(lua_State *L, void *ud) {
 /* The value on top, which is popped, becomes that of a key. */
 static void change(lua_State *L, Export *x, const char *key) {
   Text text = {.alloc = x->out->alloc};
-  Json j = {.out = &text};
+  Json j = {.out = &text, .point = true};
   json_value(L, NULL, &j);
   json_t *v = text.s ? json_loadb(text.s, text.n, JSON_DECODE_ANY, NULL) : NULL;
   text_free(&text);

@@ -36,6 +36,13 @@ local function spelling(arch)
   return names
 end
 
+-- Classes of transformers take no 1 for 1.0, and no 8.0 for 8.
+local function typed(arch, key, value)
+  if type(value) ~= "number" then return value end
+  if math.type(arch.defaults[key]) == "float" then return value + 0.0 end
+  return math.tointeger(value) or value
+end
+
 -- The whole config of a model that comes from the plan; `dtype` is as in torch, `null`
 -- that of JSON: "none" for a key whose default is not that.
 function export.whole(name, arch, c, dtype, null)
@@ -43,7 +50,9 @@ function export.whole(name, arch, c, dtype, null)
   for key, default in pairs(arch.defaults) do
     local value = c[key]
     if value == false and type(default) ~= "boolean" then value = null end
-    if value ~= nil and not rotary[key] then out[names[key] or key] = value end
+    if value ~= nil and not rotary[key] then
+      out[names[key] or key] = typed(arch, key, value)
+    end
   end
   -- `false` stands for "not given" in these.
   for _, key in ipairs { "layer_types", "loss_type", "partial_rotary_factor", "pruned_heads",
@@ -52,7 +61,7 @@ function export.whole(name, arch, c, dtype, null)
                          "mlp_only_layers" } do
     if not out[key] or key == "is_causal" then out[key] = nil end
   end
-  if arch.head_dim then
+  if arch.defaults.rope_theta then
     out.num_key_value_heads = c.num_key_value_heads or c.num_attention_heads
     out.head_dim = arch.head_dim(c)
     add_rotary(out, c)
@@ -77,7 +86,7 @@ function export.changes(arch, file, given, c)
   for key, value in pairs(c) do
     if not same(value, given[key]) then
       local theirs = names[key]
-      out[theirs and file[key] == nil and theirs or key] = value
+      out[theirs and file[key] == nil and theirs or key] = typed(arch, key, value)
     end
   end
   return out

@@ -19,6 +19,8 @@ local mixtral = {
   },
 }
 
+mixtral.head_dim = decoder.head_dim
+
 local function experts(c)
   return {
     experts = c.num_local_experts, topk = c.num_experts_per_tok, width = c.intermediate_size,

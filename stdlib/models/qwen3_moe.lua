@@ -21,6 +21,8 @@ local qwen3_moe = {
   },
 }
 
+qwen3_moe.head_dim = decoder.head_dim
+
 local function experts(c, layer)
   if (layer + 1) % c.decoder_sparse_step ~= 0 then return nil end
   for _, i in ipairs(c.mlp_only_layers or {}) do

@@ -288,6 +288,25 @@ START_TEST(json_numbers_are_shortest) {
 }
 END_TEST
 
+START_TEST(json_numbers_keep_a_point) {
+  static const struct {
+    double v;
+    const char *want;
+  } cases[] = {{0, "[0.0]"},       {-3, "[-3.0]"},   {1e15, "[1000000000000000.0]"},
+               {2.5, "[2.5]"},     {1e22, "[1e22]"}, {1e-8, "[1e-8]"},
+               {NAN, "[null]"}};
+  for (int i = 0; i < LEN(cases); i++) {
+    Text t = {0};
+    Json j = {.out = &t, .point = true};
+    json_open(&j, NULL, '[');
+    json_num(&j, NULL, cases[i].v);
+    json_close(&j, ']');
+    ck_assert_str_eq(t.s, cases[i].want);
+    text_free(&t);
+  }
+}
+END_TEST
+
 /* Bit patterns from all over the doubles come back as they were. */
 START_TEST(json_numbers_read_back) {
   uint64_t x = 1;
@@ -393,6 +412,7 @@ Suite *base_suite(void) {
   tcase_add_test(t, json_pretty);
   tcase_add_test(t, json_escapes);
   tcase_add_test(t, json_numbers_are_shortest);
+  tcase_add_test(t, json_numbers_keep_a_point);
   tcase_add_test(t, json_numbers_read_back);
   tcase_add_test(t, json_is_what_jansson_reads);
   tcase_add_test(t, diagnostics_are_counted_and_sorted);

@@ -91,9 +91,62 @@ static ToyOptions padded(void) {
   return o;
 }
 
-static ToyOptions (*const cases[])(void) = {
-    plain,      one_rank, tied,    masters,   zero1, zero1_bf16,      zero2, zero3,
-    zero3_bf16, fsdp2,    offload, by_chance, f16,   post_validation, padded};
+/* Experts that ranks share; all of these train on the same samples. */
+static ToyOptions shared(int tp, int pp, int dp, int ep, int etp) {
+  ToyOptions o = meshed(tp, pp, dp);
+  o.microbatches = 8 / dp, o.layers = 2, o.heads = o.kv_heads = 8, o.vocab = 51;
+  o.ep = ep, o.etp = etp, o.experts = 8, o.topk = 2, o.fused = true;
+  return o;
+}
+static ToyOptions experts_one_rank(void) {
+  return shared(1, 1, 1, 1, 1);
+}
+static ToyOptions experts_of_tp(void) {
+  ToyOptions o = shared(2, 2, 2, 2, 2);
+  o.sp = true;
+  return o;
+}
+static ToyOptions experts_of_dp(void) {
+  ToyOptions o = shared(1, 1, 8, 4, 2);
+  o.dispatcher = MOE_ALLTOALL, o.strategy.stage = 1, o.z = 0.001f;
+  return o;
+}
+static ToyOptions experts_of_both(void) {
+  ToyOptions o = shared(2, 1, 4, 8, 1);
+  o.dispatcher = MOE_ALLTOALL, o.strategy.stage = 2;
+  return o;
+}
+static ToyOptions experts_in_shards(void) {
+  ToyOptions o = shared(2, 1, 4, 2, 1);
+  o.strategy.kind = STRATEGY_FSDP2, o.strategy.stage = 3;
+  return o;
+}
+static ToyOptions experts_bf16(void) {
+  ToyOptions o = shared(1, 2, 4, 2, 2);
+  o.strategy.stage = 3, o.dtype = DT_BF16;
+  return o;
+}
+
+static ToyOptions (*const cases[])(void) = {plain,
+                                            one_rank,
+                                            tied,
+                                            masters,
+                                            zero1,
+                                            zero1_bf16,
+                                            zero2,
+                                            zero3,
+                                            zero3_bf16,
+                                            fsdp2,
+                                            offload,
+                                            by_chance,
+                                            f16,
+                                            post_validation,
+                                            padded,
+                                            experts_of_tp,
+                                            experts_of_dp,
+                                            experts_of_both,
+                                            experts_in_shards,
+                                            experts_bf16};
 
 START_TEST(goes_on_bit_by_bit) {
   ToyOptions o = cases[_i]();
@@ -135,9 +188,19 @@ static void load_state(const ToyOptions *o, const Ckpt *c, SavedToy *s, const ch
 
 static const struct Pair2 {
   ToyOptions (*from)(void), (*to)(void);
-} pairs[] = {{plain, one_rank}, {one_rank, plain},       {zero3, plain},
-             {plain, zero3},    {padded, zero2},         {zero2, padded},
-             {zero1, padded},   {post_validation, zero3}};
+} pairs[] = {{plain, one_rank},
+             {one_rank, plain},
+             {zero3, plain},
+             {plain, zero3},
+             {padded, zero2},
+             {zero2, padded},
+             {zero1, padded},
+             {post_validation, zero3},
+             {experts_of_tp, experts_of_dp},
+             {experts_of_dp, experts_in_shards},
+             {experts_in_shards, experts_one_rank},
+             {experts_one_rank, experts_of_both},
+             {experts_of_both, experts_of_tp}};
 
 /* What a mesh has loaded it writes again, and the first one reads that. */
 START_TEST(means_the_same_on_another_mesh) {
@@ -162,8 +225,13 @@ START_TEST(means_the_same_on_another_mesh) {
 }
 END_TEST
 
+static const struct Pair2 onward[] = {{plain, zero3},
+                                      {experts_of_tp, experts_of_both},
+                                      {experts_in_shards, experts_one_rank},
+                                      {experts_one_rank, experts_of_tp}};
+
 START_TEST(steps_on_another_mesh_agree) {
-  ToyOptions a = plain(), b = zero3();
+  ToyOptions a = onward[_i].from(), b = onward[_i].to();
   SavedToy s, t;
   double loss[WHOLE], there[WHOLE];
   const char *dir = scratch_path("a");
@@ -228,7 +296,7 @@ Suite *ckpt_exact_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_loop_test(c, goes_on_bit_by_bit, 0, LEN(cases));
   tcase_add_loop_test(c, means_the_same_on_another_mesh, 0, LEN(pairs));
-  tcase_add_test(c, steps_on_another_mesh_agree);
+  tcase_add_loop_test(c, steps_on_another_mesh_agree, 0, LEN(onward));
   tcase_add_test(c, means_the_same_in_another_format);
   tcase_add_loop_test(c, ranks_share_the_writing, 0, 2);
   suite_add_tcase(s, c);

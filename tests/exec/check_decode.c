@@ -81,7 +81,9 @@ static const struct {
               {"qwen3", {1, 4}},           {"gpt2", {1, 2}},
               {"llama_one_kv", {1, 2, 8}}, {"qwen3_two_kv", {1, 4, 8}},
               {"llama_yarn", {1, 2}},      {"deepseek_v3", {1, 2, 4}},
-              {"deepseek_v3_no_lora", {1, 2}}};
+              {"deepseek_v3_no_lora", {1, 2}}, {"mixtral", {1, 2}},
+              {"qwen3_moe", {1, 2, 4}},    {"qwen3_moe_step", {1, 2}},
+              {"deepseek_v3_moe", {1, 2, 4}}};
 
 START_TEST(logits_of_hugging_face) {
   for (int k = 0; k < 3 && oracle[_i].tp[k]; k++)

@@ -39,12 +39,13 @@ static void need(weft_status st, const weft_error *e, const char *what) {
 static void start(Fixture *f, const char *model, const char *mesh) {
   char plan[1200];
   static const char *const folders[] = {WEFT_SOURCE_DIR, scratch_dir};
-  int n = snprintf(plan, sizeof plan,
-                   "local weft = require 'weft'\n"
-                   "return weft.plan { model = %s, %s,\n"
-                   "  batch = { global = 8, micro = 1, seq = 16 },\n"
-                   "  optimizer = weft.adamw { lr = 1e-2, clip = 1 } }\n",
-                   model, mesh);
+  int n = snprintf(
+      plan, sizeof plan,
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = %s, %s,\n"
+      "%s  optimizer = weft.adamw { lr = 1e-2, clip = 1 } }\n",
+      model, mesh,
+      strstr(mesh, "batch") ? "" : "  batch = { global = 8, micro = 1, seq = 16 },\n");
   LangOptions o = {.data = folders, .ndata = LEN(folders)};
   const char *path = scratch_put("plan.lua", plan, (size_t)n);
   *f = (Fixture){0};
@@ -109,11 +110,37 @@ static void same_tensors(const char *a, const char *b) {
   st_close(y);
 }
 
-static const char *const models[] = {"llama", "llama_tied", "qwen2", "qwen3", "gpt2",
-                                     "deepseek_v3", "deepseek_v3_no_lora"};
+static const char *const models[] = {
+    "llama",       "llama_tied",         "qwen2", "qwen3", "gpt2",
+    "deepseek_v3", "deepseek_v3_no_lora"};
+
+/* Files that have each expert apart, and files that have all of a layer in one. */
+static const char *const sparse[] = {"mixtral", "qwen3_moe", "deepseek_v3_moe"};
+static const char *const shared[] = {
+    "mesh = {}",
+    "mesh = { tp = 2, pp = 2, dp = 2, ep = 2 }, strategy = 'fsdp2'",
+    "mesh = { dp = 4, ep = 2, etp = 2 }, strategy = { 'zero', stage = 3 }, "
+    "precision = 'bf16', moe = { dispatcher = 'alltoall' }",
+    "mesh = { tp = 2, dp = 4, ep = 2, etp = 1 }, strategy = { 'zero', stage = 1 }",
+    "mesh = { tp = 2, cp = 2, pp = 2, ep = 2, etp = 2 }",
+};
+
+/* Every model on every mesh that it can be on. */
+typedef struct Case {
+  const char *model, *mesh;
+} Case;
+enum {
+  DENSE_CASES = LEN(models) * LEN(meshes),
+  CASES = DENSE_CASES + LEN(sparse) * LEN(shared)
+};
+static Case case_at(int i) {
+  if (i < DENSE_CASES) return (Case){models[i % LEN(models)], meshes[i / LEN(models)]};
+  i -= DENSE_CASES;
+  return (Case){sparse[i % LEN(sparse)], shared[i / LEN(sparse)]};
+}
 
 START_TEST(untouched_weights_keep_every_byte) {
-  const char *model = models[_i % LEN(models)], *mesh = meshes[_i / LEN(models)];
+  const char *model = case_at(_i).model, *mesh = case_at(_i).mesh;
   Fixture f;
   start(&f, hf(oracle(model)), mesh);
   const char *out =
@@ -142,6 +169,44 @@ START_TEST(untouched_weights_keep_every_byte) {
 }
 END_TEST
 
+/* What a rank computes with, and the masters beside it: however each of them is cut. */
+static const char *const halves[] = {
+    "mesh = { dp = 4, tp = 2 }, strategy = { 'zero', stage = 1 }, precision = 'bf16'",
+    "mesh = { dp = 4, pp = 2 }, strategy = { 'zero', stage = 2 }, precision = 'bf16'",
+    "mesh = { dp = 3 }, strategy = { 'zero', stage = 1 }, precision = 'f16', "
+    "batch = { global = 6, micro = 1, seq = 16 }",
+    "mesh = { dp = 3 }, strategy = { 'zero', stage = 2 }, precision = 'bf16', "
+    "batch = { global = 6, micro = 1, seq = 16 }",
+    "mesh = { dp = 4, dp_replicate = 2 }, strategy = { 'zero', stage = 1 }, "
+    "precision = 'bf16'",
+    "mesh = { dp = 4, ep = 2 }, strategy = { 'zero', stage = 2 }, precision = 'bf16'",
+    "mesh = { dp = 4, ep = 2, etp = 2 }, strategy = 'fsdp2', precision = 'bf16'",
+};
+
+START_TEST(every_copy_is_loaded) {
+  static const char *const folder[] = {"llama", "mixtral", "qwen3_moe",
+                                       "deepseek_v3_moe"};
+  const char *mesh = halves[_i % LEN(halves)];
+  int model = _i / LEN(halves);
+  if (model == 0 && strstr(mesh, "ep = 2")) return; /* it has no experts */
+  Fixture f;
+  start(&f, hf(oracle(folder[model])), mesh);
+  for (int i = 0; i < f.job.compiled->nparam; i++) {
+    const CompiledParam *p = &f.job.compiled->param[i];
+    float *value = malloc((size_t)param_count(p) * sizeof *value);
+    double apart = -1;
+    need(run_get(f.run, STATE_PARAM, i, value, &f.job.e), &f.job.e, p->name);
+    need(run_apart(f.run, STATE_PARAM, i, value, &apart, &f.job.e), &f.job.e, p->name);
+    ck_assert_msg(apart == 0, "%s: copies are %g apart", p->name, apart);
+    free(value);
+  }
+  same_tensors(
+      write_out(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT}),
+      oracle(folder[model]));
+  end(&f);
+}
+END_TEST
+
 /* Two steps, and then every parameter against what a gather gives. */
 START_TEST(trained_weights_are_those_of_the_run) {
   Fixture f;
@@ -149,7 +214,7 @@ START_TEST(trained_weights_are_those_of_the_run) {
   int32_t tokens[8 * 16], labels[8 * 16];
   for (int i = 0; i < 8 * 16; i++)
     tokens[i] = i * 7 % 96, labels[i] = i * 11 % 96;
-  start(&f, hf(oracle(models[_i % LEN(models)])), meshes[_i / LEN(models)]);
+  start(&f, hf(oracle(case_at(_i).model)), case_at(_i).mesh);
   for (int k = 0; k < 2; k++)
     need(run_step_tokens(f.run, tokens, labels, k, &r, &f.job.e), &f.job.e, "step");
   const char *out = write_out(&f, "out", (WeightsOutOptions){.dtype = DT_ACT});
@@ -338,6 +403,61 @@ START_TEST(a_run_exports_at_its_end) {
 }
 END_TEST
 
+/* Classes of transformers refuse 0 for 0.0 and 8.0 for 8: of what the plan gives, of
+ * defaults, and of what it changes in a folder's. */
+START_TEST(numbers_keep_their_types) {
+  static const struct {
+    const char *model, *has[4];
+  } cases[] = {
+      {"weft.model { 'mixtral', vocab_size = 32, hidden_size = 16, "
+       "intermediate_size = 64 / 4, num_hidden_layers = 1, num_attention_heads = 2, "
+       "num_key_value_heads = 2, num_local_experts = 2, rms_norm_eps = 1 }",
+       {"\"router_jitter_noise\": 0.0,", "\"rms_norm_eps\": 1.0,",
+        "\"intermediate_size\": 16,", "\"head_dim\": 8,"}},
+      {"weft.hf { '" ORACLES "deepseek_v3_moe', routed_scaling_factor = 2, "
+       "num_hidden_layers = 4 / 2, weights = false }",
+       {"\"routed_scaling_factor\": 2.0,", "\"num_hidden_layers\": 2,",
+        "\"rope_theta\": 10000.0,", "\"n_group\": 4,"}}};
+  Fixture f;
+  Text config = {0};
+  bool known;
+  start(&f, cases[_i].model, meshes[0]);
+  need(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  for (int i = 0; i < 4; i++)
+    ck_assert_msg(strstr(config.s, cases[_i].has[i]), "%s is not in %s", cases[_i].has[i],
+                  config.s);
+  text_free(&config);
+  end(&f);
+}
+END_TEST
+
+/* What turns heads is written for each architecture that has it, whatever the default of
+ * its class is. */
+START_TEST(every_config_says_how_heads_turn) {
+  static const char *const name[] = {"llama",   "qwen2",     "qwen3",
+                                     "mixtral", "qwen3_moe", "deepseek_v3"};
+  Fixture f;
+  Text config = {0};
+  bool known;
+  const char *model = arena_printf(
+      scratch_arena,
+      "weft.model { '%s', vocab_size = 32, hidden_size = 16, intermediate_size = 8, "
+      "num_hidden_layers = 1, num_attention_heads = 2, num_key_value_heads = 2, "
+      "rope_theta = 777, rope_scaling = { rope_type = 'yarn', factor = 4, "
+      "original_max_position_embeddings = 8 } }",
+      name[_i]);
+  start(&f, model, meshes[0]);
+  need(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  ck_assert(known && strstr(config.s, "\"head_dim\": "));
+  ck_assert_ptr_nonnull(strstr(config.s, "\"rope_theta\": 777.0"));
+  ck_assert_ptr_nonnull(strstr(config.s, "\"rope_type\": \"yarn\""));
+  ck_assert_ptr_nonnull(
+      strstr(config.s, arena_printf(scratch_arena, "\"%s\"", name[_i])));
+  text_free(&config);
+  end(&f);
+}
+END_TEST
+
 /* From a checkpoint as from the run that has written it. */
 START_TEST(checkpoints_are_exported) {
   static const char plan[] =
@@ -396,6 +516,42 @@ START_TEST(processes_write_one_folder) {
 END_TEST
 
 /* ---- transformers ---- */
+
+/* Models with experts: those of random sizes, whose files have all of a layer in one, and
+ * the oracles, trained on, in the layout that they came in. The bias of DeepSeek's router
+ * moves after each step. */
+static const char *sparse_model(int kind, unsigned seed) {
+  int experts = 4 << seed % 3, ffn = 8 + 4 * (int)(seed % 4),
+      layers = 2 + (int)(seed % 2);
+  const char *some =
+      arena_printf(scratch_arena,
+                   "vocab_size = 72, hidden_size = 32, num_hidden_layers = %d, "
+                   "num_attention_heads = 4, num_experts_per_tok = 2, rope_theta = %d, "
+                   "rms_norm_eps = 1e-5",
+                   layers, seed % 2 ? 700 : 50000);
+  if (kind == 0)
+    return arena_printf(scratch_arena,
+                        "weft.model { 'mixtral', %s, num_key_value_heads = 2, "
+                        "intermediate_size = %d, num_local_experts = %d }",
+                        some, ffn, experts);
+  if (kind == 1)
+    return arena_printf(scratch_arena,
+                        "weft.model { 'qwen3_moe', %s, num_key_value_heads = 2, "
+                        "head_dim = 8, intermediate_size = 24, "
+                        "moe_intermediate_size = %d, num_experts = %d, "
+                        "mlp_only_layers = { 1 }, norm_topk_prob = %s }",
+                        some, ffn, experts, seed % 2 ? "true" : "false");
+  if (kind == 2)
+    return arena_printf(
+        scratch_arena,
+        "weft.model { 'deepseek_v3', %s, num_key_value_heads = false, "
+        "intermediate_size = 24, moe_intermediate_size = %d, n_routed_experts = %d, "
+        "first_k_dense_replace = 1, n_group = 2, topk_group = 1, q_lora_rank = 12, "
+        "kv_lora_rank = 10, qk_nope_head_dim = 6, qk_rope_head_dim = 4, v_head_dim = 5 "
+        "}, moe = { bias_update_rate = 0.01 }",
+        some, ffn, experts);
+  return arena_printf(scratch_arena, "weft.hf '" ORACLES "%s'", sparse[kind - 3]);
+}
 
 /* Models of random sizes, as SmolLM, Qwen, GPT-2 and DeepSeek-V3 are. */
 static const char *random_model(int kind, unsigned seed) {
@@ -468,11 +624,12 @@ static void write_logits(Fixture *f, const char *file) {
 }
 
 /* The loss that the run computes from the weights it has exported. */
-static double export_and_step(const char *model, int vocab, const char *dir) {
+static double export_and_step(const char *model, const char *mesh, int vocab,
+                              const char *dir) {
   Fixture f;
   StepResult r;
   int32_t tokens[8 * 16], labels[8 * 16];
-  start(&f, model, meshes[1]);
+  start(&f, model, mesh);
   for (int k = 0; k < 5; k++) {
     for (int i = 0; i < 8 * 16; i++)
       tokens[i] = (i * 7 + k * 13) % vocab, labels[i] = (i * 11 + k) % vocab;
@@ -483,7 +640,9 @@ static double export_and_step(const char *model, int vocab, const char *dir) {
   need(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
   ck_assert(known);
   WeightsFile file = {"config.json", config.s, config.n};
-  write_out(&f, dir, (WeightsOutOptions){.dtype = DT_ACT, .file = &file, .nfile = 1});
+  write_out(
+      &f, dir,
+      (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT, .file = &file, .nfile = 1});
   text_free(&config);
   write_logits(&f, arena_printf(scratch_arena, "%s.logits", scratch_path(dir)));
   for (int i = 0; i < 8 * 16; i++)
@@ -500,11 +659,15 @@ START_TEST(transformers_computes_the_same) {
     return;
   }
   Text command = {0};
-  double want[10];
+  enum { DENSE = 10, SPARSE = 9 };
+  double want[DENSE + SPARSE];
   text_printf(&command, "%s " ORACLES "exported.py", python);
   for (int i = 0; i < LEN(want); i++) {
     const char *name = arena_printf(scratch_arena, "m%d", i);
-    want[i] = export_and_step(random_model(i % 5, (unsigned)i), 64, name);
+    int k = i - DENSE;
+    want[i] =
+        k < 0 ? export_and_step(random_model(i % 5, (unsigned)i), meshes[1], 64, name)
+              : export_and_step(sparse_model(k % 6, (unsigned)k), shared[1], 64, name);
     text_printf(&command, " %s", scratch_path(name));
   }
   Outcome o = process_run(500, "%s", command.s);
@@ -529,13 +692,15 @@ Suite *export_suite(void) {
   TCase *t = tcase_create("export");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 600);
-  tcase_add_loop_test(t, untouched_weights_keep_every_byte, 0, LEN(models) * LEN(meshes));
-  tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0,
-                      LEN(models) * LEN(meshes));
+  tcase_add_loop_test(t, untouched_weights_keep_every_byte, 0, CASES);
+  tcase_add_loop_test(t, every_copy_is_loaded, 0, 4 * LEN(halves));
+  tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0, CASES);
   tcase_add_loop_test(t, fused_projections_are_read_and_written, 0, LEN(meshes));
   tcase_add_test(t, fused_projections_of_another_size_do_not_fit);
   tcase_add_test(t, a_folder_appears_whole_or_not_at_all);
   tcase_add_test(t, a_run_exports_at_its_end);
+  tcase_add_loop_test(t, numbers_keep_their_types, 0, 2);
+  tcase_add_loop_test(t, every_config_says_how_heads_turn, 0, 6);
   tcase_add_test(t, checkpoints_are_exported);
   tcase_add_test(t, processes_write_one_folder);
   tcase_add_test(t, transformers_computes_the_same);

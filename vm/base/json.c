@@ -133,8 +133,14 @@ void json_int(Json *j, const char *key, int64_t v) {
 
 void json_num(Json *j, const char *key, double v) {
   lead(j, key);
-  if (isfinite(v)) number(j->out, v);
-  else text_add(j->out, "null");
+  if (!isfinite(v)) {
+    text_add(j->out, "null");
+    return;
+  }
+  size_t from = j->out->n;
+  number(j->out, v);
+  if (j->point && !j->out->oom && !strpbrk(j->out->s + from, ".e"))
+    text_add(j->out, ".0");
 }
 
 void json_bool(Json *j, const char *key, bool v) {

@@ -10,6 +10,7 @@ typedef struct Json {
   int depth;
   bool comma[64];
   bool pretty;      /* two-space indent; otherwise one line */
+  bool point;       /* json_num writes 1 as 1.0, for readers that tell types by it */
 } Json;
 
 /* `bracket` is '{' or '['; within a list every key is NULL. */
