@@ -440,7 +440,7 @@ END_TEST
 static void broken(const Toy *t, const Sharded *s, const char *text) {
   weft_error e;
   err_clear(&e);
-  ck_assert_int_eq(shard_check(t->graph, s, &e), WEFT_EINTERNAL);
+  ck_assert_int_eq(shard_check(t->graph, s, true, &e), WEFT_EINTERNAL);
   ck_assert_msg(strstr(e.text, text) != NULL, "%s", e.text);
 }
 
@@ -458,7 +458,7 @@ START_TEST(checker_sees_planted_faults) {
   CompileInput in = {.plan = &t.plan, .mesh = &t.mesh, .graph = t.graph, .arena = t.arena};
   ck_assert_int_eq(autodiff(t.graph, &t.diags), WEFT_OK);
   ck_assert_int_eq(shard(&in, &s, &t.diags, &e), WEFT_OK);
-  ck_assert_msg(shard_check(t.graph, &s, &e) == WEFT_OK, "%s", e.text);
+  ck_assert_msg(shard_check(t.graph, &s, true, &e) == WEFT_OK, "%s", e.text);
   Op *cast = NULL, *reduce = NULL;
   for (int i = 0; i < s.g->op.n; i++) {
     if (s.g->op.at[i].code == OP_cast) cast = &s.g->op.at[i];

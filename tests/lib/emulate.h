@@ -19,7 +19,7 @@
 
 struct Dim3 {
   unsigned x, y, z;
-  Dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  constexpr Dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
 /* ---- element types ---- */
@@ -44,7 +44,7 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float f) {
 /* ---- a launch ---- */
 
 namespace emulate {
-extern thread_local Dim3 thread, block, threads, blocks;
+extern __thread Dim3 thread, block, threads, blocks;
 void run(Dim3 grid, Dim3 threads, const std::function<void()> &body);
 /* Enqueues it (tests/standin/runtime.cpp); at once without a stream. */
 void enqueue(cudaStream_t s, std::function<void()> run);

@@ -3,12 +3,12 @@
  * A stream is a queue of closures: kernels, which the emulator runs, copies, records of
  * events and waits for them. Nothing runs when it is enqueued. Whoever waits for a stream
  * runs the heads of queues, one by one, until that stream is empty: any order that events
- * allow may be taken, and one is chosen by chance: streams have ranks that are drawn again
- * now and then, and the first that can go on does. One stream that copies go through, as a
- * compute queue, or all others go on only when no other can; the number of the order says
- * which.
- * So a wait that is missing gives other results in some order. Memory of the device can be touched while something runs only:
- * a host that reads it directly ends with a signal. */
+ * allow may be taken, and one is chosen by chance: streams have ranks that are drawn
+ * again now and then, and the first that can go on does. One stream that copies go
+ * through, as a compute queue, or all others go on only when no other can; the number of
+ * the order says which. So a wait that is missing gives other results in some order.
+ * Memory of the device can be touched while something runs only: a host that reads it
+ * directly ends with a signal. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -59,8 +59,11 @@ struct Runtime {
   Standin is = standin_usual;
   std::vector<CUstream_st *> stream;
   std::map<char *, Block> device, pinned;
-  size_t used = 0;
+  /* Addresses of the device, of which `top` bytes were ever given. */
+  char *base = nullptr;
+  size_t used = 0, top = 0;
   uint64_t random = 1, ran = 0;
+  int idle = 0; /* polls since something was queued or ran */
 
   Runtime() {
     if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -99,8 +102,9 @@ size_t pages(size_t n) {
 
 /* ---- running ---- */
 
+/* All of it at once: blocks lie side by side in one range. */
 void protect(Runtime &r, int how) {
-  for (auto &b : r.device) mprotect(b.first, pages(b.second.bytes), how);
+  if (r.top) mprotect(r.base, r.top, how);
 }
 
 bool can_go_on(const CUstream_st *s) {
@@ -122,8 +126,9 @@ bool starves(const Runtime &r, const CUstream_st *s) {
   return which == n ? !s->copies : s->copies && at == which;
 }
 
-/* One step of the stream that comes first among those that can go on. */
-bool step(Runtime &r) {
+/* The stream that comes first among those that can go on, with or without those that come
+ * last; or none. */
+CUstream_st *next(Runtime &r, bool with_last) {
   CUstream_st *best = nullptr;
   bool late = false;
   if (r.draw() % 16 == 0)
@@ -131,15 +136,19 @@ bool step(Runtime &r) {
   for (CUstream_st *s : r.stream) {
     if (!can_go_on(s)) continue;
     bool last = starves(r, s);
+    if (last && !with_last) continue;
     if (best && last > late) continue;
     if (!best || last < late || s->rank > best->rank) best = s, late = last;
   }
-  if (!best) return false;
-  Op op = std::move(best->queue.front());
-  best->queue.pop_front();
+  return best;
+}
+
+/* Its first step. Memory is open then. */
+void step(Runtime &r, CUstream_st *s) {
+  Op op = std::move(s->queue.front());
+  s->queue.pop_front();
   if (op.run) op.run();
   r.ran++;
-  return true;
 }
 
 /* Whether what all wait for is in other processes. */
@@ -157,13 +166,16 @@ void drain(Runtime &r, const CUstream_st *s) {
     bool left = s && !s->queue.empty();
     for (size_t i = 0; !s && i < r.stream.size(); i++) left |= !r.stream[i]->queue.empty();
     if (!left) break;
-    if (!open) protect(r, PROT_READ | PROT_WRITE), open = true;
-    if (step(r)) continue;
+    if (CUstream_st *first = next(r, true)) {
+      if (!open) protect(r, PROT_READ | PROT_WRITE), open = true;
+      step(r, first);
+      continue;
+    }
     if (!elsewhere(r)) {
       fprintf(stderr, "standin: streams wait for each other\n");
       abort();
     }
-    protect(r, PROT_NONE), open = false;
+    if (open) protect(r, PROT_NONE), open = false;
     r.lock.unlock();
     usleep(100);
     r.lock.lock();
@@ -194,6 +206,7 @@ void enqueue(cudaStream_t s, std::function<void()> run) {
   Runtime &r = self();
   Guard g(r.lock);
   s->queue.push_back(Op{std::move(run), nullptr, 0});
+  r.idle = 0;
 }
 } // namespace emulate
 
@@ -280,6 +293,25 @@ const char *cudaGetErrorString(cudaError_t e) { return cudaGetErrorName(e); }
 
 /* ---- memory ---- */
 
+/* The first gap that is large enough, or nothing. */
+static char *place(Runtime &r, size_t n) {
+  const size_t range = (size_t)1 << 36;
+  if (!r.base) {
+    void *m = mmap(nullptr, range, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (m == MAP_FAILED) return nullptr;
+    r.base = (char *)m;
+  }
+  char *at = r.base;
+  for (const auto &b : r.device) {
+    if (b.first - at >= (ptrdiff_t)n) return at;
+    at = b.first + pages(b.second.bytes);
+  }
+  if (at + n > r.base + range) return nullptr;
+  if (at + n > r.base + r.top) r.top = (size_t)(at + n - r.base);
+  return at;
+}
+
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
   Runtime &r = self();
   Guard g(r.lock);
@@ -292,10 +324,10 @@ cudaError_t cudaMalloc(void **p, size_t n) {
   Runtime &r = self();
   Guard g(r.lock);
   if (r.used + n > r.is.memory) return cudaErrorMemoryAllocation;
-  void *m = mmap(nullptr, pages(n), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (m == MAP_FAILED) return cudaErrorMemoryAllocation;
+  char *m = place(r, pages(n));
+  if (!m) return cudaErrorMemoryAllocation;
   r.used += n;
-  r.device[(char *)m] = Block{n};
+  r.device[m] = Block{n};
   *p = m;
   return cudaSuccess;
 }
@@ -307,7 +339,7 @@ cudaError_t cudaFree(void *p) {
   if (b == r.device.end()) return cudaErrorInvalidValue;
   drain(r, nullptr);
   r.used -= b->second.bytes;
-  munmap(p, pages(b->second.bytes));
+  madvise(p, pages(b->second.bytes), MADV_DONTNEED);
   r.device.erase(b);
   return cudaSuccess;
 }
@@ -336,10 +368,10 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
   return cudaSuccess;
 }
 
-/* From memory that is not pinned the source is taken at once; into such memory the copy is
- * there on return. */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcpyKind kind,
-                            cudaStream_t s) {
+/* From memory that is not pinned the source is taken at once; into such memory the copy
+ * is there on return. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
+                            enum cudaMemcpyKind kind, cudaStream_t s) {
   Runtime &r = self();
   Guard g(r.lock);
   if (is_device(r, from) || is_pinned(r, from)) {
@@ -388,12 +420,22 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   return cudaSuccess;
 }
 
-/* Time passes between two looks: some of what is queued has run. */
+/* Time passes between two looks: some of what is queued has run. What comes last waits
+ * until nothing else came for a while: hosts of other ranks may be slow, and what they
+ * queue shall be able to come before it. */
 cudaError_t cudaStreamQuery(cudaStream_t s) {
+  const int patience = 100;
   Runtime &r = self();
   Guard g(r.lock);
+  if (s->queue.empty()) return cudaSuccess;
+  bool with_last = ++r.idle > patience;
+  CUstream_st *first = next(r, with_last);
+  if (!first) return cudaErrorNotReady;
   protect(r, PROT_READ | PROT_WRITE);
-  for (uint64_t n = r.draw() % 64; n > 0 && !s->queue.empty() && step(r); n--) {
+  for (uint64_t n = r.draw() % 64; n > 0 && first; n--) {
+    step(r, first);
+    first = s->queue.empty() ? nullptr : next(r, with_last);
+    r.idle = 0;
   }
   protect(r, PROT_NONE);
   return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;

@@ -23,11 +23,11 @@ static weft_status checked(const Graph *g, weft_error *e) {
 #endif
 }
 
-static weft_status checked_places(const Graph *logical, const Sharded *s, weft_error *e) {
+static weft_status checked_places(const CompileInput *in, const Sharded *s, weft_error *e) {
 #ifndef NDEBUG
-  return shard_check(logical, s, e);
+  return shard_check(in->graph, s, !in->context, e);
 #else
-  (void)logical, (void)s, (void)e;
+  (void)in, (void)s, (void)e;
   return WEFT_OK;
 #endif
 }
@@ -69,7 +69,7 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   /* requires phases; establishes placements, local shapes and collectives */
   TRY(shard(in, &sh, d, e));
   TRY(checked(sh.g, e));
-  TRY(checked_places(in->graph, &sh, e));
+  TRY(checked_places(in, &sh, e));
   /* requires a sharded graph; leaves products to W where it runs apart from I */
   if (splits) early_gradients(in->graph, &sh);
   dump(in, 's', "shard", sh.g);

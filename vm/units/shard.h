@@ -177,8 +177,10 @@ typedef struct Sharded {
   Place loss_place;
   int copies; /* ranks of tp that have the same key-value heads */
 } Sharded;
-/* The invariants of the result; names the offender. */
-weft_status shard_check(const Graph *logical, const Sharded *s, weft_error *e);
+/* The invariants of the result, of which those of gradients only if it `trains`; names the
+ * offender. */
+weft_status shard_check(const Graph *logical, const Sharded *s, bool trains,
+                        weft_error *e);
 /* early.c: requires a sharded graph; moves ops of W into I. */
 void early_gradients(const Graph *logical, Sharded *s);
 /* requires autodiff; establishes placements, local shapes, collectives as ops */

@@ -94,7 +94,8 @@ static weft_status check_shared(const Graph *logical, const Sharded *s, const in
   return WEFT_OK;
 }
 
-weft_status shard_check(const Graph *logical, const Sharded *s, weft_error *e) {
+weft_status shard_check(const Graph *logical, const Sharded *s, bool trains,
+                        weft_error *e) {
   const Graph *g = s->g;
   int *adds = NEW_N(g->arena, int, logical->param.n);
   for (int i = 0; i < g->op.n; i++) {
@@ -106,7 +107,7 @@ weft_status shard_check(const Graph *logical, const Sharded *s, weft_error *e) {
       if (of >= 0 && logical->t.at[of].kind == T_PARAM) adds[logical->t.at[of].index]++;
     }
   }
-  for (int i = 0; i < logical->param.n; i++)
+  for (int i = 0; i < logical->param.n && trains; i++)
     if (adds[i] == 0)
       return err_set(e, WEFT_EINTERNAL, "nothing adds to the gradient of %s",
                      logical->param.at[i].name);
