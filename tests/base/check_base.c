@@ -9,6 +9,7 @@
 #include "vm/base/diag.h"
 #include "vm/base/f16.h"
 #include "vm/base/json.h"
+#include "vm/base/nontemporal.h"
 
 /* ---- halves ---- */
 
@@ -59,6 +60,30 @@ START_TEST(arena_gives_zeroed_aligned_memory) {
   ck_assert_uint_ge(arena_bytes(a), 1 << 20);
   arena_free(a);
   arena_free(NULL);
+}
+END_TEST
+
+/* Any place and length; what lies around it stays. */
+START_TEST(writes_past_the_caches) {
+  enum { MOST = 100 };
+  static uint16_t from[MOST + 40], copy[MOST + 80];
+  static float wide[MOST + 80];
+  for (int i = 0; i < LEN(from); i++)
+    from[i] = (uint16_t)(i * 40503u + 7);
+  for (int n = 0; n <= MOST; n++)
+    for (int at = 0; at < 35; at++) {
+      int begin = 33 - n % 33;
+      memset(copy, 0xee, sizeof copy);
+      memset(wide, 0xee, sizeof wide);
+      nt_copy(copy + at, from + begin, (size_t)n * sizeof *copy);
+      nt_widen(wide + at, from + begin, (size_t)n);
+      for (int i = 0; i < MOST + 80; i++) {
+        bool in = i >= at && i < at + n;
+        ck_assert_uint_eq(copy[i], in ? from[begin + i - at] : 0xeeee);
+        ck_assert_uint_eq(bits_of_float(wide[i]),
+                          in ? (uint32_t)from[begin + i - at] << 16 : 0xeeeeeeee);
+      }
+    }
 }
 END_TEST
 
@@ -398,6 +423,7 @@ Suite *base_suite(void) {
   TCase *t = tcase_create("base");
   tcase_add_test(t, arena_gives_zeroed_aligned_memory);
   tcase_add_test(t, halves_round_as_the_compiler_does);
+  tcase_add_test(t, writes_past_the_caches);
   tcase_add_test(t, arena_copies_strings);
   tcase_add_test(t, vectors_grow);
   tcase_add_test(t, arena_unwinds_when_out_of_memory);

@@ -1,6 +1,7 @@
 /* load.c - a model of 135 M parameters from files of bf16 onto the ranks of a mesh,
  * beside `cat` of the same files; both warm, and cold after the files were dropped from
- * memory. They take turns; each has the time of its best one. */
+ * memory. They take turns; each has the time of its best one, and the last column is the
+ * median of what turns next to each other say, as the machine may have others to serve. */
 #include "bench.h"
 
 #include <fcntl.h>
@@ -115,18 +116,19 @@ static double least(const double *v) {
 }
 
 static void row(const char *name, const Job *j, bool cold) {
-  double theirs[TURNS], ours[TURNS], opened[TURNS];
+  double theirs[TURNS], ours[TURNS], opened[TURNS], ratio[TURNS];
   uint64_t bytes = 0;
   for (int i = 0; i < TURNS; i++) {
     if (cold) forget();
     theirs[i] = cat();
     if (cold) forget();
     ours[i] = load(j, &opened[i], &bytes);
+    ratio[i] = 100 * theirs[i] / ours[i];
   }
   double a = least(theirs), b = least(ours);
   double mb = (double)bytes / 1e6;
   printf("%-16s %8.0f %10.1f %10.1f %10.1f %10.2f %10.2f %8.0f%%\n", name, mb,
-         least(opened), a, b, mb / a, mb / b, 100 * a / b);
+         least(opened), a, b, mb / a, mb / b, bench_median(ratio, TURNS));
 }
 
 static void mesh(const char *name, const char *const *set, int n) {

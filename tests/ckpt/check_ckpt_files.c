@@ -137,6 +137,27 @@ START_TEST(files_of_another_checkpoint) {
 }
 END_TEST
 
+/* ---- which ones stay ---- */
+
+static bool stays(int step) {
+  return access(store_path(scratch_arena, dir, step, false), F_OK) == 0;
+}
+
+/* `latest` may name one that is not of the last ones: of a run that went back, say. */
+START_TEST(the_latest_one_is_never_removed) {
+  const char *latest = arena_printf(scratch_arena, "%s/" LATEST_NAME, dir);
+  static const char first[] = "step-00000001\n", second[] = "step-00000002\n";
+  put(latest, first, sizeof first - 1);
+  OK(store_prune(dir, 1, &trace_err));
+  ck_assert(stays(1) && stays(2));
+  put(latest, second, sizeof second - 1);
+  OK(store_prune(dir, 0, &trace_err));
+  ck_assert(stays(1) && stays(2));
+  OK(store_prune(dir, 1, &trace_err));
+  ck_assert(!stays(1) && stays(2));
+}
+END_TEST
+
 /* ---- manifests that somebody made up ---- */
 
 /* As manifest_write ends one. */
@@ -401,6 +422,7 @@ Suite *ckpt_files_suite(void) {
   tcase_add_test(c, damage_is_found_by_loading);
   tcase_add_test(c, files_that_are_cut_or_gone);
   tcase_add_test(c, files_of_another_checkpoint);
+  tcase_add_test(c, the_latest_one_is_never_removed);
   tcase_add_loop_test(c, made_up_manifests_are_refused, 0, LEN(made_up));
   tcase_add_test(c, any_write_may_fail);
   tcase_add_test(c, the_last_ones_stay);

@@ -45,7 +45,7 @@ static weft_status fill_part(const Lane *l, const Filling *f, Rank *to, StateKin
                              int param, const Piece *part, const Piece *twin,
                              weft_error *e) {
   float *there = rank_floats(to, part);
-  PartOut out = {.local = there ? there : l->block};
+  PartOut out = {.local = there ? there : l->block, .home = there != NULL};
   if (twin) out.copy = rank_halves(to, twin);
   if (out.copy) out.copy_type = (DType)twin->region->dtype;
   TRY(f->values(l, f->ud, k, param, part, &out, e));

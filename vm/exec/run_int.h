@@ -126,6 +126,7 @@ int run_lanes(const Run *r);
  * the host can write. Who has values in the copy's type may fill it, and then says so. */
 typedef struct PartOut {
   float *local;
+  bool home;             /* `local` is where they stay, and is not read soon */
   uint16_t *copy;        /* NULL: there is none */
   DType copy_type;
   bool copied;

@@ -7,6 +7,7 @@
 #include "run_int.h"
 #include "weights.h"
 
+#include "vm/base/nontemporal.h"
 #include "vm/io/st_type.h"
 
 enum { GAP = 16384, WIDEST = sizeof(double) };
@@ -51,10 +52,14 @@ static int64_t next_window(const Piece *part, int64_t i, int64_t spans, const Lo
 /* A span of a window, whose bytes are at `from`. */
 static void put_span(const StType *type, const char *from, Span s, PartOut *out) {
   float *local = out->local + s.local;
-  if (s.n) type->to_f32((const unsigned char *)from, (size_t)s.n, local);
+  size_t n = (size_t)s.n;
+  if (n && out->home && type->dtype == DT_BF16)
+    nt_widen(local, from, n);
+  else if (n)
+    type->to_f32((const unsigned char *)from, n, local);
   memset(local + s.n, 0, (size_t)s.padding * sizeof *local);
   if (!out->copied) return;
-  if (s.n) memcpy(out->copy + s.local, from, (size_t)s.n * sizeof *out->copy);
+  if (n) nt_copy(out->copy + s.local, from, n * sizeof *out->copy);
   memset(out->copy + s.local + s.n, 0, (size_t)s.padding * sizeof *out->copy);
 }
 
@@ -72,7 +77,8 @@ static weft_status read_pieces(const Load *l, int param, const Piece *part, char
       last = piece;
       const StType *type = st_type(t->type);
       uint64_t size = (uint64_t)type->size;
-      some = (Span){.local = s.local + done, .n = MIN(s.n - done, (piece + 1) * each - at)};
+      some =
+          (Span){.local = s.local + done, .n = MIN(s.n - done, (piece + 1) * each - at)};
       TRY(file_at(t->in, t->at + (uint64_t)(at % each) * size, window,
                   (size_t)some.n * size, e));
       put_span(type, window, some, out);
