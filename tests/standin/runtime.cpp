@@ -424,7 +424,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
  * until nothing else came for a while: hosts of other ranks may be slow, and what they
  * queue shall be able to come before it. */
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-  const int patience = 100;
+  const int patience = 10;
   Runtime &r = self();
   Guard g(r.lock);
   if (s->queue.empty()) return cudaSuccess;
