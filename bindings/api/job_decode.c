@@ -20,7 +20,7 @@ static void keep_model(Plan *p) {
 
 static weft_status make_graph(Job *j, int64_t context) {
   j->graph = graph_new(j->arena, 1, 1);
-  TRY(lang_build_graph(j->lp, 1, 1, j->graph, &j->d, &j->e));
+  TRY(lang_build_graph(j->lp, &j->plan.moe, 1, 1, j->graph, &j->d, &j->e));
   return decode_graph(j->graph, context, &j->d) ? WEFT_OK : WEFT_EPLAN;
 }
 

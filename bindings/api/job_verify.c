@@ -57,15 +57,39 @@ static bool routes(const Graph *g) {
   return false;
 }
 
-/* The one rank computes in f32. A router whose input is rounded chooses other experts for
- * some tokens, whatever ranks do; so a plan with routers is compared in f32. */
-static weft_status without_rounding(Job *j, const Diags *before, LangShrunk *shrunk) {
-  Plan *p = &j->plan;
-  if (p->dtype == DT_F32 || !routes(j->graph)) return WEFT_OK;
+static void tell(Job *j, LangShrunk *shrunk, const char *text) {
   const char **what = NEW_N(j->arena, const char *, shrunk->n + 1);
   if (shrunk->n) memcpy(what, shrunk->what, sizeof *what * (size_t)shrunk->n);
-  what[shrunk->n++] = arena_printf(j->arena, "precision %s -> f32", dtype_name(p->dtype));
+  what[shrunk->n++] = text;
   shrunk->what = what;
+}
+
+/* What is beyond a limit depends on which rank has which tokens, and there is more of it
+ * where batches are small. */
+static bool limits(const MoePlan *m) {
+  return m->most > 0 || m->capacity > 0;
+}
+
+static void without_limits(Job *j, LangShrunk *shrunk) {
+  MoePlan *m = &j->plan.moe;
+  double given[] = {m->most, m->capacity};
+  static const char *const name[] = {"max_tokens_factor", "capacity_factor"};
+  for (int i = 0; i < LEN(given); i++)
+    if (given[i] > 0)
+      tell(j, shrunk, arena_printf(j->arena, "moe.%s %g -> none", name[i], given[i]));
+  m->most = m->capacity = 0;
+  m->drops = false, m->drop = DROP_NONE;
+}
+
+/* The one rank computes in f32. A router whose input is rounded chooses other experts for
+ * some tokens, whatever ranks do; so a plan with routers is compared in f32, and with all
+ * rows. */
+static weft_status as_one_rank_routes(Job *j, const Diags *before, LangShrunk *shrunk) {
+  Plan *p = &j->plan;
+  if (!routes(j->graph) || (p->dtype == DT_F32 && !limits(&p->moe))) return WEFT_OK;
+  if (p->dtype != DT_F32)
+    tell(j, shrunk, arena_printf(j->arena, "precision %s -> f32", dtype_name(p->dtype)));
+  without_limits(j, shrunk);
   p->dtype = p->reduce = p->opt.state = DT_F32;
   j->d = *before;
   return job_compile(j);
@@ -87,7 +111,7 @@ static weft_status compile_small(Job *j, int ranks, LangShrunk *shrunk) {
 weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
   Diags before = j->d;
   TRY(compile_small(j, ranks, shrunk));
-  return without_rounding(j, &before, shrunk);
+  return as_one_rank_routes(j, &before, shrunk);
 }
 
 weft_status job_verify(Job *j, JobVerify *v) {

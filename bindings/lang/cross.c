@@ -323,9 +323,16 @@ static void check_optimizer(Cross *c) {
 static void check_moe(Cross *c) {
   const MoePlan *m = &c->plan->moe;
   const Strategy *s = &c->plan->strategy;
-  if (m->drop && m->capacity == 0)
+  if (m->drop && m->capacity == 0 && !m->drops)
     diag_error(c->d, "option", "moe.drop_policy", "nothing is dropped")->suggestion =
-        "add capacity_factor";
+        m->most > 0 ? "add drop = true" : "add capacity_factor";
+  if (m->drops && m->most == 0)
+    diag_error(c->d, "option", "moe.drop", "there is room for all rows")->suggestion =
+        "add max_tokens_factor";
+  if (m->most > 0 && m->capacity > 0)
+    diag_error(c->d, "option", "moe.max_tokens_factor",
+               "capacity_factor bounds the rows of every expert already")
+        ->suggestion = "leave out one of them";
   if (m->bias_rate == 0) return;
   if (c->plan->opt.post_validation)
     diag_error(c->d, "not-built", "moe.bias_update_rate",

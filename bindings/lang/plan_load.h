@@ -88,9 +88,10 @@ weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
                            weft_error *e);
 
 /* Calls the model function for a batch of B sequences of T tokens; `g` comes from
- * graph_new(arena, B, T) and is finished. May be called again, with a changed config. */
-weft_status lang_build_graph(LangPlan *lp, int64_t B, int64_t T, Graph *g, Diags *d,
-                             weft_error *e);
+ * graph_new(arena, B, T) and is finished; `moe` is what g:moe() says. May be called again,
+ * with a changed config. */
+weft_status lang_build_graph(LangPlan *lp, const MoePlan *moe, int64_t B, int64_t T,
+                             Graph *g, Diags *d, weft_error *e);
 /* Calls the plan's schedule once per pp rank; the lists lie in the arena of `d`. */
 weft_status lang_schedule(LangPlan *lp, const Mesh *m, int microbatches, Schedule *s,
                           Diags *d, weft_error *e);

@@ -172,11 +172,13 @@ static void set_number(lua_State *L, const char *key, double v) {
 /* What plan.moe says, as attributes of g:router_loss and g:permute. */
 static int g_moe(lua_State *L) {
   const MoePlan *m = graph_self(L)->moe;
-  lua_createtable(L, 0, 4);
+  bool drops = m->capacity > 0 || m->drops;
+  lua_createtable(L, 0, 5);
   set_number(L, "aux", m->aux);
   set_number(L, "z", m->z);
   set_number(L, "capacity", m->capacity);
-  lua_pushinteger(L, m->capacity == 0 ? DROP_NONE : m->drop ? m->drop : DROP_PROBS);
+  set_number(L, "bound", m->most);
+  lua_pushinteger(L, !drops ? DROP_NONE : m->drop ? m->drop : DROP_PROBS);
   lua_setfield(L, -2, "drop");
   return 1;
 }
@@ -408,8 +410,8 @@ static weft_status call_at(lua_State *L, int fn, Graph *g, const MoePlan *moe, D
   return st;
 }
 
-weft_status lang_build_graph(LangPlan *lp, int64_t B, int64_t T, Graph *g, Diags *d,
-                             weft_error *e) {
+weft_status lang_build_graph(LangPlan *lp, const MoePlan *moe, int64_t B, int64_t T,
+                             Graph *g, Diags *d, weft_error *e) {
   LangState *s = lp->state;
   lua_State *L = s->L;
   int top = lua_gettop(L);
@@ -417,7 +419,7 @@ weft_status lang_build_graph(LangPlan *lp, int64_t B, int64_t T, Graph *g, Diags
   lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
   lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
   state_arm(s);
-  weft_status st = call_at(L, top + 1, g, &lp->plan.moe, d, e);
+  weft_status st = call_at(L, top + 1, g, moe, d, e);
   state_disarm(s);
   lua_settop(L, top);
   if (s->stop != STOP_NONE) return state_stopped(s, e);

@@ -30,7 +30,7 @@ static const OpKeys op_keys[] = {
     {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "scale"}},
     {OP_expert_counts, 1, {"experts"}},
     {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
-    {OP_permute, 1, {"experts", "capacity", "drop"}},
+    {OP_permute, 1, {"experts", "capacity", "bound", "drop"}},
     {OP_ce_max, 1, {"vocab"}},
     {OP_ce_sum, 1, {"vocab"}},
 };
@@ -49,7 +49,8 @@ static const AttrField attr_fields[] = {
     REAL(rope_low), REAL(rope_high), INT(value_dim), INT(head_part), INT(rotary_dim),
     INT(rotary_from), INT(interleaved), REAL(rope_scale), INT(yarn),
     REAL(rope_low), REAL(rope_high), INT(value_dim), INT(experts), INT(topk), INT(score),
-    INT(norm_topk), INT(groups), INT(topk_group), INT(drop), REAL(capacity), REAL(aux),
+    INT(norm_topk), INT(groups), INT(topk_group), INT(drop), REAL(capacity), REAL(bound),
+    REAL(aux),
     REAL(z),
 };
 #undef INT

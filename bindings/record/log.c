@@ -99,10 +99,16 @@ weft_status log_record(int fd, const char *path, const RunHead *h, const Record 
   Text text = {0};
   Json out = {.out = &text};
   json_open(&out, NULL, '{');
+  if (s->expert_max > 0) json_int(&out, "dropped", s->dropped);
   if (s->eval_tokens) {
     json_num(&out, "eval_loss", s->eval_loss);
     json_num(&out, "eval_ms", s->eval_ms);
     json_int(&out, "eval_tokens", s->eval_tokens);
+  }
+  if (s->expert_max > 0) {
+    json_num(&out, "expert_imbalance", s->expert_max / s->expert_mean);
+    json_num(&out, "expert_max", s->expert_max);
+    json_num(&out, "expert_mean", s->expert_mean);
   }
   json_num(&out, "flops_per_s", r->flops_per_s);
   json_num(&out, "grad_norm", s->grad_norm);

@@ -116,7 +116,8 @@ static void run_units(void *ud) {
   Mesh m = units_mesh(p);
   int64_t B = plan_of(p)->batch.micro * mesh_size(&m, AXES_DP);
   Graph *g = graph_new(p->j->scratch, B, plan_of(p)->batch.seq);
-  x->st = lang_build_graph(p->lp, B, plan_of(p)->batch.seq, g, &x->d, &x->e);
+  x->st = lang_build_graph(p->lp, &plan_of(p)->moe, B, plan_of(p)->batch.seq, g, &x->d,
+                           &x->e);
   if (x->st != WEFT_OK) return;
   CompileInput in = {.plan = plan_of(p),
                      .mesh = &m,

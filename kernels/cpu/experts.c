@@ -33,48 +33,94 @@ static void drop_light(Choice *c, int64_t n, int64_t most, int32_t *rows) {
   for (int64_t i = n / 2; i-- > 0;)
     sift(c, i, n);
   for (; n > most; n--) {
-    rows[c[0].at] = -1;
+    rows[c[0].at] = ROW_DROPPED;
     c[0] = c[n - 1];
     sift(c, 0, n - 1);
   }
 }
 
-static void drop_by_weight(const KernelArgs *a, const int64_t *count, int64_t most) {
-  int64_t here = a->out[1].dim[0] - 1, choices = count_of(&a->in[1]);
-  Choice *c = a->work;
-  for (int64_t e = 0; e < here; e++) {
-    int64_t n = 0;
-    if (count[e] <= most) continue;
-    for (int64_t i = 0; i < choices; i++)
-      if (local_expert(a, i) == e)
-        c[n++] = (Choice){((const float *)a->in[2].p)[i], (int32_t)i};
-    drop_light(c, n, most, a->out[2].p);
+/* ---- what is taken ---- */
+
+/* Choices that have a limit in common: those for one expert or, with attr.bound, those of
+ * the tokens of one rank for the experts of one rank. */
+typedef struct Limit {
+  int64_t choices, here, most;
+  int64_t sender, owner, owners; /* choices of a rank, experts of one, ranks; 0: no bound */
+} Limit;
+
+static Limit limit_of(const KernelArgs *a) {
+  const OpAttr *at = a->attr;
+  Limit l = {.choices = count_of(&a->in[1]), .here = a->out[1].dim[0] - 1};
+  l.most = attr_rows_taken(at, l.choices);
+  if (at->bound > 0) {
+    l.sender = l.choices / MAX(at->n, 1);
+    l.owners = at->cut ? 1 : MAX(at->parts, 1);
+    l.owner = l.here / l.owners;
   }
+  return l;
+}
+
+static int64_t groups_of(const Limit *l) {
+  return l->sender ? l->choices / l->sender * l->owners : l->here;
+}
+
+static int64_t group_of(const KernelArgs *a, const Limit *l, int64_t i) {
+  int64_t e = local_expert(a, i);
+  return e < 0 || !l->sender ? e : i / l->sender * l->owners + e / l->owner;
+}
+
+static void drop_by_weight(const KernelArgs *a, const Limit *l, const int64_t *count) {
+  Choice *c = a->work;
+  for (int64_t g = 0; g < groups_of(l); g++) {
+    int64_t n = 0;
+    if (count[g] <= l->most) continue;
+    for (int64_t i = 0; i < l->choices; i++)
+      if (group_of(a, l, i) == g)
+        c[n++] = (Choice){((const float *)a->in[2].p)[i], (int32_t)i};
+    drop_light(c, n, l->most, a->out[2].p);
+  }
+}
+
+static void drop_last(const KernelArgs *a, const Limit *l) {
+  int64_t count[EXPERTS_MAX] = {0};
+  int32_t *rows = a->out[2].p;
+  for (int64_t i = 0; i < l->choices; i++)
+    if (rows[i] >= 0 && ++count[group_of(a, l, i)] > l->most) rows[i] = ROW_DROPPED;
+}
+
+/* Which choices have a row here, and whether that is all that should. */
+static bool take_rows(const KernelArgs *a) {
+  int64_t count[EXPERTS_MAX] = {0};
+  int32_t *rows = a->out[2].p;
+  Limit l = limit_of(a);
+  bool fits = true;
+  assert(groups_of(&l) <= EXPERTS_MAX);
+  for (int64_t i = 0; i < l.choices; i++) {
+    int64_t g = group_of(a, &l, i);
+    rows[i] = g < 0 ? ROW_ELSEWHERE : 0;
+    if (g >= 0) fits &= ++count[g] <= l.most;
+  }
+  if (fits) return true;
+  if (a->attr->drop == DROP_PROBS)
+    drop_by_weight(a, &l, count);
+  else
+    drop_last(a, &l);
+  return a->attr->drop != DROP_NONE;
 }
 
 /* rows: where each choice goes; offsets: where the rows of each expert begin. */
 static void place_rows(const KernelArgs *a) {
   int64_t here = a->out[1].dim[0] - 1, choices = count_of(&a->in[1]);
-  int64_t count[EXPERTS_MAX] = {0}, next[EXPERTS_MAX], most = choices;
-  int32_t *offsets = a->out[1].p, *rows = a->out[2].p;
-  if (a->attr->capacity > 0)
-    most = (int64_t)ceil((double)a->attr->capacity * (double)choices / a->attr->experts);
-  for (int64_t i = 0; i < choices; i++) {
-    int64_t e = local_expert(a, i);
-    rows[i] = e < 0 ? -1 : 0;
-    if (e >= 0) count[e]++;
-  }
-  if (a->attr->drop == DROP_PROBS) drop_by_weight(a, count, most);
-  offsets[0] = 0;
+  int32_t *offsets = a->out[1].p, *rows = a->out[2].p, next[EXPERTS_MAX];
+  memset(offsets, 0, (size_t)(here + 1) * sizeof *offsets);
+  for (int64_t i = 0; i < choices; i++)
+    if (rows[i] >= 0) offsets[local_expert(a, i) + 1]++;
   for (int64_t e = 0; e < here; e++) {
     next[e] = offsets[e];
-    offsets[e + 1] = offsets[e] + (int32_t)MIN(count[e], most);
+    offsets[e + 1] += offsets[e];
   }
-  for (int64_t i = 0; i < choices; i++) {
-    int64_t e = local_expert(a, i);
-    if (rows[i] < 0) continue;
-    rows[i] = next[e] < offsets[e + 1] ? (int32_t)next[e]++ : -1;
-  }
+  for (int64_t i = 0; i < choices; i++)
+    if (rows[i] >= 0) rows[i] = next[local_expert(a, i)]++;
 }
 
 static size_t row_bytes(const KTensor *t) {
@@ -99,9 +145,13 @@ static void clear_rows(const KTensor *x, int64_t used) {
 
 void cpu_permute(Device *dev, const KernelArgs *a) {
   assert(a->in[0].dtype == a->out[0].dtype);
+  const KTensor *y = &a->out[0];
+  bool right = take_rows(a);
   place_rows(a);
   each_part(dev, a, count_of(&a->in[1]), row_grain(last_dim(&a->in[0])), permute_part);
-  clear_rows(&a->out[0], ((const int32_t *)a->out[1].p)[a->out[1].dim[0] - 1]);
+  clear_rows(y, ((const int32_t *)a->out[1].p)[a->out[1].dim[0] - 1]);
+  for (int64_t i = 0; !right && i < last_dim(y); i++)
+    put(y->p, y->dtype, i, NAN);
 }
 
 /* ---- sums over the choices of a token ---- */

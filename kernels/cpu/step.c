@@ -26,6 +26,23 @@ void cpu_acc_loss(Device *dev, const KernelArgs *a) {
   scalars(a)[SC_LOSS] += *(const float *)a->in[0].p;
 }
 
+void cpu_acc_rows(Device *dev, const KernelArgs *a) {
+  const int32_t *ends = a->in[0].p;
+  int64_t experts = a->in[0].dim[0] - 1;
+  double *scal = scalars(a);
+  for (int64_t e = 0; e < experts; e++)
+    scal[SC_ROWS_MAX] = MAX(scal[SC_ROWS_MAX], ends[e + 1] - ends[e]);
+  scal[SC_ROWS] += ends[experts];
+  scal[SC_ROWS_EXPERTS] += (double)experts;
+}
+
+void cpu_acc_dropped(Device *dev, const KernelArgs *a) {
+  const int32_t *rows = a->in[0].p;
+  int64_t n = 0;
+  for (int64_t i = 0; i < count_of(&a->in[0]); i++) n += rows[i] == ROW_DROPPED;
+  scalars(a)[SC_DROPPED] += (double)n;
+}
+
 /* The gradient is summed in a fixed number of blocks whose bounds depend on its size
  * only; the sums of the blocks are then added in order. */
 typedef struct SqNorm {

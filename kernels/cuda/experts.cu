@@ -32,76 +32,107 @@ void cuda_unflatten(Device *d, const KernelArgs *a) {
 
 /* ---- permute ---- */
 
+/* As in the CPU's kernel: choices of one group have a limit in common. */
 struct Choices {
   const int32_t *id;
   const float *weight;
   int64_t n, first, here, most;
+  int64_t sender, owner, owners; /* choices of a rank, experts of one, ranks; 0: no bound */
   bool by_weight;
 };
 
 static Choices choices_of(const KernelArgs *a) {
   const OpAttr *at = a->attr;
-  int64_t n = cuda_count(&a->in[1]), here = a->out[1].dim[0] - 1, most = n;
-  if (at->capacity > 0)
-    most = (int64_t)ceil((double)at->capacity * (double)n / at->experts);
+  int64_t n = cuda_count(&a->in[1]), here = a->out[1].dim[0] - 1;
+  int64_t owners = at->cut ? 1 : MAX(at->parts, 1);
   return Choices{data<const int32_t>(&a->in[1]),
                  data<const float>(&a->in[2]),
                  n,
                  at->cut ? a->index * here : 0,
                  here,
-                 most,
+                 attr_rows_taken(at, n),
+                 at->bound > 0 ? n / MAX(at->n, 1) : 0,
+                 here / owners,
+                 owners,
                  at->drop == DROP_PROBS};
 }
 
-/* A block for each expert: the rows that it takes, at offsets[e + 1]. */
-__global__ void __launch_bounds__(BLOCK) count_rows(Choices c, int32_t *offsets) {
-  int found = 0;
-  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK)
-    found += c.id[i] - c.first == (int64_t)blockIdx.x;
-  found = block_sum<BLOCK>(found);
-  if (threadIdx.x == 0)
-    offsets[blockIdx.x + 1] = found < c.most ? found : (int32_t)c.most;
+static __device__ int64_t group_of(const Choices &c, int64_t i) {
+  int64_t e = c.id[i] - c.first;
+  if (e < 0 || e >= c.here) return -1;
+  return c.sender ? i / c.sender * c.owners + e / c.owner : e;
 }
 
-__global__ void __launch_bounds__(BLOCK)
-    add_up(Choices c, int32_t *offsets, int32_t *rows) {
-  for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < c.n;
-       i += (int64_t)gridDim.x * BLOCK)
-    rows[i] = -1;
-  if (blockIdx.x > 0 || threadIdx.x > 0) return;
-  offsets[0] = 0;
-  for (int64_t e = 0; e < c.here; e++)
-    offsets[e + 1] += offsets[e];
-}
-
-/* How many choices of the same expert come before choice i where some are dropped. */
+/* How many choices of the same group come before choice i where some are dropped. */
 static __device__ int64_t heavier(const Choices &c, int64_t i) {
   int64_t before = 0;
-  for (int64_t j = 0; j < c.n; j++)
-    before += c.id[j] == c.id[i] &&
-              (c.weight[j] > c.weight[i] || (c.weight[j] == c.weight[i] && j < i));
+  for (int64_t j = 0; j < c.n; j++) {
+    bool more = c.weight[j] > c.weight[i] || (c.weight[j] == c.weight[i] && j < i);
+    before += more && group_of(c, j) == group_of(c, i);
+  }
   return before;
 }
 
-/* A block for each expert goes over the choices in order, a block's width at a time. */
+/* In each thread of a block the sum of `mine` up to it, in before[threadIdx.x]. */
+static __device__ void add_before(int *before, int mine) {
+  before[threadIdx.x] = mine;
+  __syncthreads();
+  for (int step = 1; step < BLOCK; step *= 2) {
+    int more = (int)threadIdx.x >= step ? before[threadIdx.x - step] : 0;
+    __syncthreads();
+    before[threadIdx.x] += more;
+    __syncthreads();
+  }
+}
+
+/* 0 in `rows` for what has a row here. */
+__global__ void __launch_bounds__(BLOCK) take_all(Choices c, int32_t *rows) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  for (; i < c.n; i += (int64_t)gridDim.x * BLOCK)
+    rows[i] = group_of(c, i) < 0 ? ROW_ELSEWHERE : 0;
+}
+
+/* A block for each group goes over the choices in order, a block's width at a time. */
+__global__ void __launch_bounds__(BLOCK) take_most(Choices c, int32_t *rows) {
+  __shared__ int before[BLOCK];
+  int64_t seen = 0;
+  for (int64_t at = 0; at < c.n; at += BLOCK) {
+    int64_t i = at + threadIdx.x;
+    int mine = i < c.n && group_of(c, i) == (int64_t)blockIdx.x;
+    add_before(before, mine);
+    int64_t place = seen + before[threadIdx.x] - mine;
+    if (mine && (c.by_weight ? heavier(c, i) : place) >= c.most) rows[i] = ROW_DROPPED;
+    seen += before[BLOCK - 1];
+    __syncthreads();
+  }
+}
+
+/* A block for each expert: the rows that it takes, at offsets[e + 1]. */
+__global__ void __launch_bounds__(BLOCK)
+    count_rows(Choices c, const int32_t *rows, int32_t *offsets) {
+  int found = 0;
+  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK)
+    found += rows[i] >= 0 && c.id[i] - c.first == (int64_t)blockIdx.x;
+  found = block_sum<BLOCK>(found);
+  if (threadIdx.x == 0) offsets[blockIdx.x + 1] = found;
+}
+
+__global__ void add_up(int64_t experts, int32_t *offsets) {
+  offsets[0] = 0;
+  for (int64_t e = 0; e < experts; e++)
+    offsets[e + 1] += offsets[e];
+}
+
+/* A block for each expert, as above. */
 __global__ void __launch_bounds__(BLOCK)
     place_rows(Choices c, const int32_t *offsets, int32_t *rows) {
   __shared__ int before[BLOCK];
-  int64_t e = blockIdx.x, next = offsets[e], end = offsets[e + 1];
+  int64_t next = offsets[blockIdx.x];
   for (int64_t at = 0; at < c.n; at += BLOCK) {
     int64_t i = at + threadIdx.x;
-    int mine = i < c.n && c.id[i] - c.first == e;
-    if (mine && c.by_weight && heavier(c, i) >= c.most) mine = 0;
-    before[threadIdx.x] = mine;
-    __syncthreads();
-    for (int step = 1; step < BLOCK; step *= 2) {
-      int more = (int)threadIdx.x >= step ? before[threadIdx.x - step] : 0;
-      __syncthreads();
-      before[threadIdx.x] += more;
-      __syncthreads();
-    }
-    int64_t row = next + before[threadIdx.x] - mine;
-    if (mine && row < end) rows[i] = (int32_t)row;
+    int mine = i < c.n && c.id[i] - c.first == (int64_t)blockIdx.x && rows[i] >= 0;
+    add_before(before, mine);
+    if (mine) rows[i] = (int32_t)(next + before[threadIdx.x] - 1);
     next += before[BLOCK - 1];
     __syncthreads();
   }
@@ -127,19 +158,42 @@ __global__ void __launch_bounds__(BLOCK)
     y[i] = rounded<T>(0);
 }
 
+/* What was to be taken and was not: a step that begins with it ends as one that did not
+ * come out finite. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    spoil(const int32_t *rows, T *y, int64_t n, int64_t width) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  for (; i < n; i += (int64_t)gridDim.x * BLOCK)
+    for (int64_t c = 0; c < width && rows[i] == ROW_DROPPED; c++)
+      y[c] = rounded<T>(NAN);
+}
+
+static void take_rows(Device *d, const Choices &c, int32_t *rows) {
+  LAUNCH((take_all), blocks_for(c.n), BLOCK, cuda_stream(d), c, rows);
+  if (c.most >= c.n) return;
+  int64_t groups = c.sender ? c.n / c.sender * c.owners : c.here;
+  LAUNCH((take_most), (unsigned)groups, BLOCK, cuda_stream(d), c, rows);
+}
+
 void cuda_permute(Device *d, const KernelArgs *a) {
   Choices c = choices_of(a);
   int32_t *offsets = data<int32_t>(&a->out[1]), *rows = data<int32_t>(&a->out[2]);
   int64_t width = cuda_last(&a->in[0]), k = cuda_last(&a->in[1]);
-  LAUNCH((count_rows), (unsigned)c.here, BLOCK, cuda_stream(d), c, offsets);
-  LAUNCH((add_up), blocks_for(c.n), BLOCK, cuda_stream(d), c, offsets, rows);
+  bool whole = a->attr->drop == DROP_NONE && c.most < c.n;
+  take_rows(d, c, rows);
+  LAUNCH((count_rows), (unsigned)c.here, BLOCK, cuda_stream(d), c, rows, offsets);
+  LAUNCH((add_up), 1, 1, cuda_stream(d), c.here, offsets);
   LAUNCH((place_rows), (unsigned)c.here, BLOCK, cuda_stream(d), c, offsets, rows);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
+    T *y = data<T>(&a->out[0]);
     LAUNCH((move_rows<T>), blocks_for(c.n * width), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), rows, data<T>(&a->out[0]), c.n, k, width);
+           data<const T>(&a->in[0]), rows, y, c.n, k, width);
     LAUNCH((clear_rows<T>), blocks_for(cuda_count(&a->out[0])), BLOCK, cuda_stream(d),
-           offsets + c.here, data<T>(&a->out[0]), a->out[0].dim[0], width);
+           offsets + c.here, y, a->out[0].dim[0], width);
+    if (whole)
+      LAUNCH((spoil<T>), blocks_for(c.n), BLOCK, cuda_stream(d), rows, y, c.n, width);
   });
 }
 

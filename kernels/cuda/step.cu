@@ -18,6 +18,37 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x == 0) scal[SC_TOKENS] = (double)count;
 }
 
+/* Rows of experts are as many as 32 bits count. */
+__global__ void __launch_bounds__(BLOCK)
+    count_expert_rows(const int32_t *ends, double *scal, int64_t experts) {
+  int most = 0;
+  for (int64_t e = threadIdx.x; e < experts; e += BLOCK)
+    if (ends[e + 1] - ends[e] > most) most = ends[e + 1] - ends[e];
+  most = block_sum<BLOCK>(most, true);
+  if (threadIdx.x > 0) return;
+  if (most > scal[SC_ROWS_MAX]) scal[SC_ROWS_MAX] = most;
+  scal[SC_ROWS] += ends[experts];
+  scal[SC_ROWS_EXPERTS] += (double)experts;
+}
+
+void cuda_acc_rows(Device *d, const KernelArgs *a) {
+  LAUNCH((count_expert_rows), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
+         scalars(a), a->in[0].dim[0] - 1);
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    count_dropped(const int32_t *rows, double *scal, int64_t n) {
+  int count = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) count += rows[i] == ROW_DROPPED;
+  count = block_sum<BLOCK>(count);
+  if (threadIdx.x == 0) scal[SC_DROPPED] += (double)count;
+}
+
+void cuda_acc_dropped(Device *d, const KernelArgs *a) {
+  LAUNCH((count_dropped), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
+         scalars(a), cuda_count(&a->in[0]));
+}
+
 void cuda_count_labels(Device *d, const KernelArgs *a) {
   LAUNCH((count_labelled), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
          scalars(a), cuda_count(&a->in[0]));

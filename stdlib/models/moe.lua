@@ -44,7 +44,7 @@ function moe.block(g, x, name, o)
     groups = o.groups or 0, topk_group = o.topk_group or 0, scale = o.scale or 1,
   })
   local rows, offsets, places = g:permute(tokens, ids, weights, {
-    experts = o.experts, capacity = plan.capacity, drop = plan.drop,
+    experts = o.experts, capacity = plan.capacity, bound = plan.bound, drop = plan.drop,
   })
   local gate, up = g:split(g:grouped_linear(rows, gate_up, offsets), { n = 2 })
   local y = g:grouped_linear(g:silu_mul(gate, up), down, offsets)

@@ -1,6 +1,8 @@
 /* check_experts.c - experts that ranks share: the same training as on one rank, whichever
  * ranks have which experts, and however tokens reach them. */
 #include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/lib/pair.h"
 #include "tests/lib/process.h"
@@ -74,6 +76,63 @@ START_TEST(goes_with_context) {
 }
 END_TEST
 
+/* ---- no more rows than there is room for ---- where dp alone cuts tokens, one rank can
+ * leave out the same choices */
+
+static const struct {
+  int dp, ep, pp;
+  float bound;
+} bounds[] = {{4, 4, 1, 1}, {4, 2, 2, 1.125f}, {8, 8, 1, 1.25f}, {2, 2, 1, 1}};
+
+START_TEST(drops_the_same_as_one_rank) {
+  ToyOptions o = toy_of(1, bounds[_i].dp, bounds[_i].ep, 1);
+  o.bound = bounds[_i].bound, o.pp = bounds[_i].pp;
+  o.strategy.stage = _i;
+  for (int i = 0; i < 4; i++) {
+    o.dispatcher = i % 2 ? MOE_ALLTOALL : MOE_ALLGATHER;
+    o.drop = i / 2 ? DROP_PROBS : DROP_POSITION;
+    o.fused = i == 1;
+    pair_agrees(&o);
+  }
+}
+END_TEST
+
+/* Room that is enough changes nothing, whatever cuts tokens. */
+START_TEST(fits_with_room) {
+  ToyOptions o = toy_of(meshes[_i].tp, meshes[_i].dp, meshes[_i].ep, meshes[_i].etp);
+  o.dispatcher = _i % 2 ? MOE_ALLTOALL : MOE_ALLGATHER;
+  Pair p;
+  ToyOptions one = pair_alone(&o);
+  o.bound = 3.5f;
+  ck_assert_int_eq(toy_compile(&p.many, &o, NULL), WEFT_OK);
+  ck_assert_int_eq(toy_compile(&p.one, &one, NULL), WEFT_OK);
+  pair_verify(&p, 2, 1e-5);
+  ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+  pair_free(&p);
+}
+END_TEST
+
+static uint64_t bytes_with(ToyOptions o, float bound) {
+  Toy t;
+  o.bound = bound, o.drop = bound > 0 ? DROP_PROBS : DROP_NONE;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  uint64_t bytes = t.compiled->prog[0].arena_bytes;
+  toy_free(&t);
+  return bytes;
+}
+
+/* Memory is that of the rows that there is room for. */
+START_TEST(bound_bounds_memory) {
+  ToyOptions o = toy_of(1, 8, 8, 1);
+  o.dispatcher = _i ? MOE_ALLTOALL : MOE_ALLGATHER;
+  o.topk = 1, o.seq = 64;
+  uint64_t all = bytes_with(o, 0), four = bytes_with(o, 4), one = bytes_with(o, 1);
+  ck_assert_uint_eq(bytes_with(o, 8), all);
+  ck_assert_uint_lt(four, all);
+  ck_assert_uint_lt(one, four);
+}
+END_TEST
+
 /* Names of styles that speak of experts cut nothing by themselves. */
 START_TEST(styles_of_experts) {
   static const TpRule rules[] = {
@@ -90,6 +149,65 @@ START_TEST(styles_of_experts) {
   ck_assert_int_eq(tp_style_parse("moe_tp_gate_up_colwise", NULL), STYLE_PACKED_COLWISE);
   o.rules = rules, o.nrules = LEN(rules);
   pair_agrees(&o);
+}
+END_TEST
+
+static const char bounded[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model 'qwen3-moe-tiny',\n"
+    "  mesh = { dp = 4, pp = 2, ep = 4 },\n"
+    "  moe = { dispatcher = weft.vars.WAY, max_tokens_factor = 1 },\n"
+    "  batch = { global = 8, seq = 32 }, precision = weft.vars.TYPE,\n"
+    "  data = weft.synthetic {}, train = { steps = 3 } }\n";
+
+static Outcome run_bounded(const char *more) {
+  static const char *const way[] = {"allgather", "alltoall"};
+  static const char *const type[] = {"f32", "bf16", "f16"};
+  scratch_put("plan.lua", bounded, sizeof bounded - 1);
+  return process_run(200, "$weft run plan.lua -D WAY=%s -D TYPE=%s %s",
+                     way[more[0] == '1'], type[more[1] - '0'], more + 2);
+}
+
+/* All ranks end, and say where, and how much room would have been enough here. */
+START_TEST(too_many_rows_end_the_run) {
+  const char *const how[] = {"00", "11", "02", "10"};
+  Outcome o = run_bounded(how[_i]);
+  ck_assert_int_eq(o.code, 1);
+  const char *at = strstr(o.err, "step 0: rank ");
+  ck_assert_msg(at, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(at, ": layers."), "%s", o.err);
+  ck_assert_msg(strstr(at, "moe.max_tokens_factor = 1 has room for; "), "%s", o.err);
+  double factor = atof(strstr(at, "room for; ") + strlen("room for; "));
+  ck_assert_msg(factor > 1 && factor <= 4, "%s", o.err);
+}
+END_TEST
+
+/* With drop it goes on, and the log has how many. */
+START_TEST(drops_and_says_how_many) {
+  const char *const how[] = {"00", "11"};
+  char all[100];
+  snprintf(all, sizeof all, "%s --set moe.drop=true --log log.jsonl", how[_i]);
+  Outcome o = run_bounded(all);
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  o = process_run(20, "tail -n 1 log.jsonl");
+  const char *dropped = strstr(o.out, "\"dropped\":");
+  const char *most = strstr(o.out, "\"expert_max\":");
+  const char *mean = strstr(o.out, "\"expert_mean\":");
+  ck_assert_msg(dropped && most && mean, "%s", o.out);
+  ck_assert_int_gt(atoi(dropped + strlen("\"dropped\":")), 0);
+  ck_assert_double_gt(atof(most + strlen("\"expert_max\":")),
+                      atof(mean + strlen("\"expert_mean\":")));
+}
+END_TEST
+
+/* One rank has all rows; verify says so. */
+START_TEST(verify_has_room_for_all) {
+  scratch_put("plan.lua", bounded, sizeof bounded - 1);
+  Outcome o = process_run(200, "$weft verify plan.lua -D WAY=alltoall -D TYPE=f32 %s",
+                          _i ? "--set moe.drop=true" : "");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  const char *said = "moe.max_tokens_factor 1 -> none";
+  ck_assert_msg(strstr(o.out, said) || strstr(o.err, said), "%s%s", o.out, o.err);
 }
 END_TEST
 
@@ -186,6 +304,9 @@ Suite *experts_suite(void) {
   tcase_add_loop_test(t, agrees_with_one_rank, 0, LEN(meshes));
   tcase_add_loop_test(t, goes_with_the_rest, 0, 3);
   tcase_add_loop_test(t, goes_with_context, 0, 8);
+  tcase_add_loop_test(t, drops_the_same_as_one_rank, 0, LEN(bounds));
+  tcase_add_loop_test(t, fits_with_room, 0, 8);
+  tcase_add_loop_test(t, bound_bounds_memory, 0, 2);
   tcase_add_loop_test(t, styles_of_experts, 0, 2);
   tcase_add_test(t, experts_lie_on_their_mesh);
   tcase_add_test(t, says_what_does_not_divide);
@@ -194,6 +315,9 @@ Suite *experts_suite(void) {
   tcase_set_timeout(t, 300);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_loop_test(t, verify_compares_routers_in_f32, 0, 2);
+  tcase_add_loop_test(t, too_many_rows_end_the_run, 0, 4);
+  tcase_add_loop_test(t, drops_and_says_how_many, 0, 2);
+  tcase_add_loop_test(t, verify_has_room_for_all, 0, 2);
   suite_add_tcase(s, t);
   return s;
 }

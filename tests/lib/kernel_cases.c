@@ -139,6 +139,16 @@ const KernelCase kernel_case[] = {
    {.experts = 6, .capacity = 0.8f, .drop = DROP_POSITION}, 0},
   {OP_permute, "x 70,9 t6 70,3 v 70,3", "x 210,9 t1 7 t1 70,3",
    {.experts = 6, .capacity = 0.8f, .drop = DROP_PROBS}, 0},
+  {OP_permute, "x 70,9 t6 70,3 v 70,3", "x 210,9 t1 7 t1 70,3",
+   {.experts = 6, .bound = 1.1f, .drop = DROP_POSITION, .n = 2, .parts = 3}, 0},
+  {OP_permute, "x 600,9 t6 600,3 v 600,3", "x 1800,9 t1 7 t1 600,3",
+   {.experts = 6, .bound = 1, .drop = DROP_PROBS, .parts = 2}, 0},
+  {OP_permute, "x 40,7 t12 40,3 v 40,3", "x 52,7 t1 5 t1 40,3",
+   {.experts = 12, .cut = 1, .bound = 1.3f, .drop = DROP_PROBS, .n = 4, .parts = 3}, 2},
+  {OP_permute, "x 40,7 t12 40,3 v 40,3", "x 40,7 t1 5 t1 40,3",
+   {.experts = 12, .cut = 1, .bound = 1, .drop = DROP_POSITION, .n = 4, .parts = 3}, 1},
+  {OP_permute, "x 40,7 t12 40,3 v 40,3", "x 120,7 t1 13 t1 40,3",
+   {.experts = 12, .bound = 3, .n = 4, .parts = 3}, 0},
   {OP_grouped_linear, "x 1,1 w 1,1,1 o1 2", "x 1,1", {0}, 0},
   {OP_grouped_linear, "x 40,7 w 5,9,7 o40 6", "x 40,9", {0}, 0},
   {OP_grouped_linear, "x 300,130 w 4,70,130 o290 5", "x 300,70", {0}, 0},
@@ -223,6 +233,9 @@ const KernelCase kernel_case[] = {
   {OP_count_labels, "l50 3,2,5 g 32", "=1", {0}, 0},
   {OP_seed, "g 32", "f 1", {0}, 0},
   {OP_acc_loss, "f 1 g 32", "=1", {0}, 0},
+  {OP_acc_rows, "o40 6 g 32", "=1", {0}, 0},
+  {OP_acc_rows, "o900 300 g 32", "=1", {0}, 0},
+  {OP_acc_dropped, "r400 200,2 g 32", "=1", {0}, 0},
   {OP_sqnorm, "f 37 g 32", "=1", {.n = SC_NORM2}, 0},
   {OP_sqnorm, "f 613,701 g 32", "=1", {.n = SC_NORM2_CUT}, 0},
   {OP_clip_coef, "g 32", "=0", {.clip = 1.0f}, 0},
@@ -363,10 +376,11 @@ static void fill_offsets(Value *x, uint64_t *s) {
   }
 }
 
-/* Each choice in a row of its own from 0 on, in any order, or nowhere. */
+/* Each choice in a row of its own from 0 on, in any order, elsewhere or nowhere. */
 static void fill_rows(Value *x, uint64_t *s) {
   int64_t n = value_count(x), used = 0;
-  for (int64_t i = 0; i < n; i++) x->v[i] = uniform(s) < 0.2 ? -1 : (double)used++;
+  for (int64_t i = 0; i < n; i++)
+    x->v[i] = uniform(s) < 0.2 ? (double)(-1 - i % 2) : (double)used++;
   for (int64_t i = n - 1; i > 0; i--) {
     int64_t j = (int64_t)(uniform(s) * (double)(i + 1));
     double v = x->v[i];

@@ -26,6 +26,7 @@ static void compile_toy(Toy *t, const ToyOptions *o) {
 ToyOptions pair_alone(const ToyOptions *o) {
   ToyOptions one = *o;
   one.tp = one.pp = one.dp = one.cp = one.ep = one.etp = 1;
+  if (o->bound > 0) one.senders = o->dp, one.owners = o->ep;
   one.sp = one.post_validation = false;
   one.replicate = 0, one.strategy = (Strategy){0};
   one.recompute = (Recompute){0};

@@ -604,6 +604,20 @@ static void seed(RefArgs *a) {
 
 static void acc_loss(RefArgs *a) { OUT(0)[SC_LOSS] += IN(0)[0]; }
 
+static void acc_rows(RefArgs *a) {
+  int64_t experts = a->in[0].dim[0] - 1;
+  for (int64_t e = 0; e < experts; e++) {
+    OUT(0)[SC_ROWS_MAX] = fmax(OUT(0)[SC_ROWS_MAX], IN(0)[e + 1] - IN(0)[e]);
+    OUT(0)[SC_ROWS] += IN(0)[e + 1] - IN(0)[e];
+    OUT(0)[SC_ROWS_EXPERTS]++;
+  }
+}
+
+static void acc_dropped(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[SC_DROPPED] += IN(0)[i] == -2;
+}
+
 static void sqnorm(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
     OUT(0)[a->attr->n] += IN(0)[i] * IN(0)[i];

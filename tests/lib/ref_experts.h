@@ -174,12 +174,28 @@ static void router_loss_dx(RefArgs *a) {
 
 /* ---- to the experts and back ---- */
 
+/* Whether two choices have a limit in common. */
+static bool share_limit(const RefArgs *a, int64_t i, int64_t j) {
+  const OpAttr *at = a->attr;
+  if (at->bound == 0) return IN(1)[i] == IN(1)[j];
+  int64_t each = ref_count(&a->in[1]) / MAX(at->n, 1);
+  double of = at->experts / MAX(at->parts, 1);
+  return i / each == j / each && floor(IN(1)[i] / of) == floor(IN(1)[j] / of);
+}
+
+/* The mean of those that have one in common, times the factor. */
+static double limit(const RefArgs *a) {
+  const OpAttr *at = a->attr;
+  double n = (double)ref_count(&a->in[1]);
+  double most = (double)at->capacity * n / at->experts;
+  if (at->bound > 0) most = (double)at->bound * n / MAX(at->n, 1) / MAX(at->parts, 1);
+  return at->capacity > 0 || at->parts > 1 ? ceil(most - 1e-5) : INFINITY;
+}
+
 static void permute(RefArgs *a) {
   int64_t c = a->in[0].dim[1], k = a->in[1].dim[1], here = a->out[1].dim[0] - 1;
   int64_t choices = ref_count(&a->in[1]), first = a->attr->cut ? a->index * here : 0;
-  double most = INFINITY, row = 0;
-  if (a->attr->capacity > 0)
-    most = ceil((double)a->attr->capacity * (double)choices / a->attr->experts);
+  double most = limit(a), row = 0;
   for (int64_t i = 0; i < choices; i++)
     OUT(2)[i] = -1;
   for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
@@ -191,9 +207,12 @@ static void permute(RefArgs *a) {
       double before = 0;
       for (int64_t j = 0; j < choices; j++) {
         bool heavier = IN(2)[j] > IN(2)[i] || (IN(2)[j] == IN(2)[i] && j < i);
-        before += IN(1)[j] == IN(1)[i] && (a->attr->drop == DROP_PROBS ? heavier : j < i);
+        before += share_limit(a, i, j) && (a->attr->drop == DROP_PROBS ? heavier : j < i);
       }
-      if (before >= most) continue;
+      if (before >= most) {
+        OUT(2)[i] = -2;
+        continue;
+      }
       for (int64_t j = 0; j < c; j++)
         OUT(0)[(int64_t)row * c + j] = IN(0)[i / k * c + j];
       OUT(2)[i] = row++;

@@ -90,7 +90,8 @@ static Tid experts(B *b, int i, Tid h, Dim c, Dim ffn, Tid *loss) {
   Tid x = OP(b, flatten, NULL, NONE, h), way[8], rows[8];
   Tid l = OP(b, router_logits, NULL, NONE, x, param(b, i, "mlp.gate.weight", 2, any, c));
   OpAttr choose = {.topk = o->topk, .norm_topk = 1};
-  OpAttr sort = {.experts = o->experts};
+  OpAttr sort = {.experts = o->experts, .bound = o->bound, .drop = o->drop,
+                 .n = o->senders, .parts = o->owners};
   if (graph_op(b->g, OP_route, &l, 1, &choose, NULL, 0, way, b->e)) abort();
   if (graph_op(b->g, OP_permute, (Tid[]){x, way[1], way[0]}, 3, &sort, NULL, 0, rows, b->e))
     abort();

@@ -14,6 +14,9 @@ typedef struct ToyOptions {
   int ep, etp;           /* 0: 1, tp */
   int experts, topk;     /* 0: a dense MLP */
   MoeDispatcher dispatcher;
+  float bound;           /* of permute, as the next two */
+  int drop;              /* DROP_x */
+  int senders, owners;   /* on one rank: as if so many had its tokens, and its experts */
   bool fused;            /* gate and up of an expert are one weight */
   float aux, z;          /* coefficients of router_loss; both 0: there is none */
   bool packed;           /* token 3 ends a document */

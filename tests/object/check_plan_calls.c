@@ -72,15 +72,19 @@ START_TEST(hugging_face_folder) {
 }
 END_TEST
 
+static weft_status built(int64_t B, int64_t T, Graph *g) {
+  return lang_build_graph(t.lp, &lang_plan(t.lp)->moe, B, T, g, &t.d, &t.e);
+}
+
 START_TEST(graph_again_with_other_config) {
   load(HEAD GOOD);
   Graph *g = graph_new(t.arena, 2, 16);
-  ck_assert_int_eq(lang_build_graph(t.lp, 2, 16, g, &t.d, &t.e), WEFT_OK);
+  ck_assert_int_eq(built(2, 16, g), WEFT_OK);
   int ops = g->op.n;
   ck_assert_int_gt(ops, 20);
   ck_assert_int_eq(lang_set_config_int(t.lp, "num_hidden_layers", 2, &t.e), WEFT_OK);
   g = graph_new(t.arena, 2, 16);
-  ck_assert_int_eq(lang_build_graph(t.lp, 2, 16, g, &t.d, &t.e), WEFT_OK);
+  ck_assert_int_eq(built(2, 16, g), WEFT_OK);
   ck_assert_int_lt(g->op.n, ops);
 }
 END_TEST
@@ -90,7 +94,7 @@ START_TEST(model_that_never_ends) {
   load(HEAD "return weft.plan { model = function(g) while true do pcall(error) end end,\n"
             "  batch = { global = 1, seq = 8 } }");
   Graph *g = graph_new(t.arena, 1, 8);
-  ck_assert_int_eq(lang_build_graph(t.lp, 1, 8, g, &t.d, &t.e), WEFT_ELIMIT);
+  ck_assert_int_eq(built(1, 8, g), WEFT_ELIMIT);
 }
 END_TEST
 

@@ -3,11 +3,14 @@
  * begins anew, and no region. */
 #include "run_int.h"
 
+#include <math.h>
+
 static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
+  const bool *again = arg; /* with every value looked at */
   Run *r = w->run;
   weft_error why = {.rank = -1};
   step_inputs(w, r->tokens, r->labels);
-  weft_status st = rank_step(w->eval, false, r->stop, &why);
+  weft_status st = rank_step(w->eval, *again, r->stop, &why);
   if (st == WEFT_OK) return WEFT_OK;
   if (why.code == WEFT_EINTR)
     err_set(e, st, "interrupted in %sstep %lld", run_part(r), (long long)r->step);
@@ -26,6 +29,14 @@ static weft_status read_batch(Run *r, const Data *d, int64_t first, int64_t n,
   return step_read(r, d, first, n, e);
 }
 
+/* Experts that had no room for rows say so when they are asked. */
+static weft_status evaluate_batch(Run *r, weft_error *e) {
+  bool again = false;
+  TRY(run_all(r, job_evaluate, &again, true, e));
+  again = r->plan->moe.most > 0 && !isfinite(rank_scalars(r->worker[0].r)[SC_LOSS]);
+  return again ? run_all(r, job_evaluate, &again, true, e) : WEFT_OK;
+}
+
 static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResult *out,
                                weft_error *e) {
   const double *scalars = rank_scalars(r->worker[0].r);
@@ -34,7 +45,7 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
   for (int64_t i = 0; i < batches && (!there || i * rows < there); i++) {
     int64_t n = there ? MIN(rows, there - i * rows) : rows;
     TRY(read_batch(r, d, i * rows, n, e));
-    TRY(run_all(r, job_evaluate, NULL, true, e));
+    TRY(evaluate_batch(r, e));
     loss += scalars[SC_LOSS];
     tokens += (int64_t)scalars[SC_TOKENS];
   }

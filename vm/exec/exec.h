@@ -112,6 +112,8 @@ typedef struct StepResult {
   double loss, grad_norm, lr, ms;
   double loss_scale; /* that it was taken with; 0: the type needs none */
   bool skipped;      /* gradients overflowed (f16): nothing changed but the scale */
+  double expert_max, expert_mean; /* rows of an expert in a microbatch; 0: no experts */
+  int64_t dropped;     /* choices of experts that none took */
   int64_t eval_tokens; /* label tokens of the evaluation after it; 0: there was none */
   double eval_loss, eval_ms;
 } StepResult;

@@ -95,6 +95,57 @@ const Instr *rank_bad(const Rank *r, const char **gave) {
   return r->bad;
 }
 
+/* ---- rows that experts had no room for ---- */
+
+/* Choices of a permute, and where they went, as the host sees them. */
+typedef struct Sorted {
+  const OpAttr *attr;
+  int64_t n;
+  int32_t *id, *row;
+} Sorted;
+
+/* The most that one rank has for another, in parts of the mean. */
+static double factor_of(const Sorted *s) {
+  int64_t senders = MAX(s->attr->n, 1), owners = MAX(s->attr->parts, 1), most = 0;
+  int64_t count[EXPERTS_MAX] = {0}, each = s->attr->experts / owners;
+  for (int64_t i = 0; i < s->n; i++) {
+    if (s->row[i] == ROW_ELSEWHERE) continue;
+    int64_t *n = &count[i / (s->n / senders) * owners + s->id[i] / each];
+    most = MAX(most, ++*n);
+  }
+  return (double)most * (double)(senders * owners) / (double)s->n;
+}
+
+/* Why `permute` gave nan: more rows than plan.moe.max_tokens_factor has room for. */
+static weft_status too_many_rows(const Rank *r, const Sorted *s, weft_error *e) {
+  bool all = true;
+  for (int64_t i = 0; i < s->n; i++)
+    all &= s->row[i] != ROW_DROPPED;
+  if (all) return WEFT_OK;
+  err_set(e, WEFT_ERUN,
+          "rank %d: %s: more rows for the experts of a rank than "
+          "moe.max_tokens_factor = %g has room for; %g would do here (or moe.drop = true)",
+          r->rank, r->p->unit[r->call->unit], (double)s->attr->bound,
+          ceil(factor_of(s) * 1000) / 1000);
+  if (e) e->rank = r->rank;
+  return WEFT_ERUN;
+}
+
+static weft_status check_rows(Rank *r, const KernelArgs *a, weft_error *e) {
+  const KTensor *id = &a->in[1];
+  if (a->attr->bound == 0 || a->attr->drop != DROP_NONE) return WEFT_OK;
+  Sorted s = {.attr = a->attr, .n = id->dim[0] * id->dim[1]};
+  size_t bytes = (size_t)s.n * sizeof *s.id;
+  s.id = mem_new(r->alloc, 2 * bytes);
+  if (!s.id) return err_set(e, WEFT_ENOMEM, "out of memory");
+  s.row = s.id + s.n;
+  device_download(r->dev, s.id, id->p, bytes);
+  device_download(r->dev, s.row, a->out[2].p, bytes);
+  weft_status st = too_many_rows(r, &s, e);
+  mem_free(r->alloc, s.id, 2 * bytes);
+  return st;
+}
+
 /* ---- instructions ---- */
 
 static void *at(const Rank *r, const uint64_t *base, const Operand *o) {
@@ -113,6 +164,7 @@ static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
                   (in->acc >= ACC_BIT && !(fresh >> (in->acc - ACC_BIT) & 1));
   device_launch(r->dev, b->kernel, a);
   if (!check) return WEFT_OK;
+  if (in->op == OP_permute) TRY(check_rows(r, a, e));
   for (int k = 0; k < a->nout; k++) {
     const KTensor *t = &a->out[k];
     uint64_t n = operand_count(&r->p->operand[in->operand + (uint32_t)(a->nin + k)]);
@@ -208,6 +260,7 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
 static weft_status run_call(Rank *r, const Instr *in, bool check, weft_error *e) {
   const Call *call = &r->p->call[in->call];
   const Body *body = &r->p->body[call->body];
+  r->call = call;
   for (int i = 0; i < body->nslot; i++) r->base[i] = slot_base(r->p, call, i);
   if (r->tracer) r->tracer->call = number(r, in);
   weft_status st =

@@ -43,6 +43,7 @@ struct Rank {
   int *peer;             /* pp rank -> world rank with this rank's other coordinates */
   int *met;              /* [nmet]: those of them that it sends to or receives from */
   int nmet;
+  const Call *call;      /* the running one, or the last */
   uint64_t *base;        /* [nbase] slots of the running body */
   uint32_t nbase;
   Pending *pending;      /* [p->nhandle] */

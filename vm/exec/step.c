@@ -115,6 +115,14 @@ static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error
                  (long long)s->step, wrong);
 }
 
+/* Ranks of etp have the same rows. */
+static void read_experts(const Run *r, const double *scalars, StepResult *res) {
+  if (!(scalars[SC_ROWS_EXPERTS] > 0)) return;
+  res->expert_max = scalars[SC_ROWS_MAX];
+  res->expert_mean = scalars[SC_ROWS] / scalars[SC_ROWS_EXPERTS];
+  res->dropped = (int64_t)scalars[SC_DROPPED] / r->c->mesh.size[AXIS_ETP];
+}
+
 /* All ranks have the same scalars: the programs reduce them over all of them. */
 static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *e) {
   const double *scalars = rank_scalars(r->worker[0].r);
@@ -122,6 +130,7 @@ static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *
   res->tokens = (int64_t)tokens;
   res->loss = tokens > 0 ? scalars[SC_LOSS] / tokens : 0;
   res->grad_norm = scalars[SC_NORM];
+  read_experts(r, scalars, res);
   if (!(tokens > 0))
     return err_set(e, WEFT_ERUN,
                    "step %lld has no label tokens: every label is ignored (-100)",

@@ -126,7 +126,7 @@ typedef struct OpAttr {
   int32_t experts, topk; /* of experts: all there are, choices of a token */
   int32_t score;         /* route, router_loss: SCORE_SOFTMAX or SCORE_SIGMOID */
   int32_t norm_topk, groups, topk_group; /* route */
-  int32_t drop;          /* permute: DROP_x */
+  int32_t drop;          /* permute: DROP_x, what is not taken; NONE: nothing may be */
   uint32_t cut;          /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
   float eps, scale, theta;
   /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
@@ -135,6 +135,7 @@ typedef struct OpAttr {
   float rope_factor, rope_low, rope_high, rope_scale;
   int32_t rope_original, yarn;
   float capacity;        /* permute: of rows that are as many for each expert; 0: all */
+  float bound;           /* permute: the same for each rank that has experts */
   float aux, z;          /* router_loss: coefficients */
   float clip;            /* clip_coef: maximal norm, 0 none */
   float beta1, beta2, weight_decay;
@@ -150,6 +151,20 @@ static inline int attr_rotary_dim(const OpAttr *a) {
 
 enum { SCORE_SOFTMAX, SCORE_SIGMOID };
 enum { DROP_NONE, DROP_POSITION, DROP_PROBS };
+/* In the place of the row of a choice: its expert is not here; there was no room for it. */
+enum { ROW_ELSEWHERE = -1, ROW_DROPPED = -2 };
+/* `factor` times the mean of n over `of`, rounded up; a float is no decimal number. */
+static inline int64_t rows_taken(float factor, int64_t n, int64_t of) {
+  double most = (double)factor * (double)n / (double)of * (1 - 1e-6);
+  int64_t whole = (int64_t)most;
+  return whole + (most > (double)whole);
+}
+/* permute: of n choices those that go where they have a limit in common. */
+static inline int64_t attr_rows_taken(const OpAttr *a, int64_t n) {
+  int senders = a->n > 1 ? a->n : 1, owners = a->parts > 1 ? a->parts : 1;
+  if (a->capacity > 0) return rows_taken(a->capacity, n, a->experts);
+  return a->bound > 0 && owners > 1 ? rows_taken(a->bound, n / senders, owners) : n;
+}
 enum { EXPERTS_MAX = 1024 };  /* that kernels take */
 
 /* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of it. */

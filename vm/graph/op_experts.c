@@ -153,15 +153,30 @@ void grad_router_loss(Graph *g, Oid op, const Tid *dout, Tid *din) {
 
 /* ---- to the experts and back ---- */
 
+/* Who gets how much of what, and what becomes of the rest. */
+static weft_status check_limits(Graph *g, const Op *op, weft_error *e) {
+  const OpAttr *a = &op->attr;
+  int64_t tokens = op_in(g, op, 0)->dim[0].size;
+  int64_t senders = MAX(a->n, 1), owners = MAX(a->parts, 1);
+  if (a->capacity > 0 && a->bound > 0)
+    return shape_error(g, op, e, "either capacity or bound");
+  if (a->drop < DROP_NONE || a->drop > DROP_PROBS)
+    return shape_error(g, op, e, "drop is from %d to %d", DROP_NONE, DROP_PROBS);
+  if (a->bound == 0 && (a->capacity > 0) != (a->drop != DROP_NONE))
+    return shape_error(g, op, e, "capacity and drop go together");
+  if (tokens % senders || a->experts % owners || senders * owners > EXPERTS_MAX)
+    return shape_error(g, op, e, "%lld parts of the tokens, %lld of the experts",
+                       (long long)senders, (long long)owners);
+  return WEFT_OK;
+}
+
 weft_status infer_permute(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *ids = op_in(g, op, 1);
   TRY(need_numbers(g, op, 0, e));
   if (x->ndim != 2 || !is_rows(ids, DT_I32, x) || !is_rows(op_in(g, op, 2), DT_F32, x))
     return shape_error(g, op, e, "needs tokens (N,C), and ids and weights of route");
   TRY(need_experts(g, op, op->attr.experts, e));
-  if ((op->attr.capacity > 0) !=
-      (op->attr.drop == DROP_POSITION || op->attr.drop == DROP_PROBS))
-    return shape_error(g, op, e, "capacity and drop go together");
+  TRY(check_limits(g, op, e));
   Dim choices[2] = {ids->dim[0], ids->dim[1]};
   Dim dim[2] = {{.tag = TAG_RAGGED, .parts = 1, .unit = 1}, x->dim[1]};
   dim[0].size = choices[0].size * choices[1].size;

@@ -49,11 +49,11 @@ static void scalars(Emit *e) {
   emit_out(e, first_scalars(e, SC_N), DT_F64);
 }
 
-static void start_sum(Emit *e, int comm, Extent at, DType dt, int handle,
+static void start_sum(Emit *e, int comm, RedOp red, Extent at, DType dt, int handle,
                       const char *what) {
   Instr *x = emit_instr(e, I_COLL, what);
   x->coll = COLL_ALL_REDUCE;
-  x->red = RED_SUM;
+  x->red = (uint8_t)red;
   x->comm = (int16_t)comm;
   x->handle = handle;
   emit_in(e, at, dt);
@@ -71,7 +71,7 @@ bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *w
   int comm = comm_for(e->comms, axes, NULL, 0);
   if (comm < 0) return false;
   Extent at = {.off = e->l->scalars + 8 * (uint64_t)which, .n = 1};
-  start_sum(e, comm, at, DT_F64, handle, what);
+  start_sum(e, comm, RED_SUM, at, DT_F64, handle, what);
   return true;
 }
 
@@ -136,7 +136,8 @@ static void reduce_ties(Emit *e, const Compiled *c) {
     int comm = comm_for(e->comms, AXIS_BIT(AXIS_PP), c->param[i].pp, c->param[i].npp);
     const Region *g = regions_find(s, REGION_GRAD, &s->param[at]);
     Stretch r = regions_block(s, s->param[at].block, g);
-    start_sum(e, comm, region_extent(g, &r), DT_F32, SCALAR_HANDLE, c->param[i].name);
+    start_sum(e, comm, RED_SUM, region_extent(g, &r), DT_F32, SCALAR_HANDLE,
+              c->param[i].name);
     emit_wait(e, SCALAR_HANDLE, c->param[i].name);
   }
 }
@@ -148,6 +149,22 @@ AxisSet update_loss_axes(const Units *u) {
 
 void update_loss(Emit *e) {
   sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss");
+}
+
+/* What the experts of all ranks got. Ranks of etp get the same rows: see read_experts. */
+static void reduce_rows(Emit *e) {
+  AxisSet all = AXES_DP_CP | AXIS_BIT(AXIS_TP) | AXIS_BIT(AXIS_PP);
+  int comm = comm_for(e->comms, all, NULL, 0);
+  if (!e->u->experts || comm < 0) return;
+  const struct {
+    int from, n;
+    RedOp red;
+  } sum[] = {{SC_ROWS, SC_ROWS_MAX - SC_ROWS, RED_SUM}, {SC_ROWS_MAX, 1, RED_MAX}};
+  for (int i = 0; i < LEN(sum); i++) {
+    Extent at = {.off = e->l->scalars + 8 * (uint64_t)sum[i].from, .n = sum[i].n};
+    start_sum(e, comm, sum[i].red, at, DT_F64, SCALAR_HANDLE, "rows of experts");
+    emit_wait(e, SCALAR_HANDLE, "rows of experts");
+  }
 }
 
 /* ---- norm ---- */
@@ -336,6 +353,7 @@ static void validate_then_step(Emit *e, const Compiled *c, MainList *t) {
 void update_epilogue(Emit *e, const Compiled *c, MainList *t) {
   reduce_gradients(e, t);
   reduce_ties(e, c);
+  reduce_rows(e);
   measure(e, c);
   if (e->plan->opt.post_validation)
     post_validation(e, c, t);

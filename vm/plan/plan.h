@@ -191,7 +191,9 @@ typedef struct MoePlan {
   double aux, z;         /* coefficients of the losses of routers */
   double bias_rate;      /* step of the bias that chooses experts; 0: none */
   double capacity;       /* of an expert, by the mean of all; 0: as many as come */
-  int drop;              /* DROP_x */
+  double most;           /* of a rank that has experts, by the mean; 0: the same */
+  bool drops;            /* what is beyond `most` is left out, else it is an error */
+  int drop;              /* DROP_x, which are left out */
   MoeDispatcher dispatcher;
 } MoePlan;
 

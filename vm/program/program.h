@@ -131,6 +131,9 @@ enum {
   SC_ZERO_FROM,                    /* from here on zeroed at the start of a step */
   SC_TOKENS = SC_ZERO_FROM,        /* label tokens of the whole step, all ranks */
   SC_LOSS,                         /* sum of losses, after update: over all ranks */
+  SC_ROWS, SC_ROWS_EXPERTS,        /* rows that experts got; experts, each time it did */
+  SC_DROPPED,                      /* choices that no expert took */
+  SC_ROWS_MAX,                     /* most rows that one expert got at once */
   SC_NORM2,                        /* squared gradient norm: of what is whole, then all */
   SC_NORM2_CUT,                    /* from here on: of what is cut over one set of axes */
   SC_N = 32

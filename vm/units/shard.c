@@ -433,6 +433,7 @@ static void emit_one(Shard *s, Oid id, const Tid *in) {
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
   if (experts_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_EP);
+  if (op->code == OP_permute) shard_limit_rows(s, o);
   if (op->code == OP_attention || op->code == OP_attention_dx) shard_cut_queries(s, o);
   for (int i = 0; i < op->nout; i++) {
     Tid t = op->out[i];

@@ -70,6 +70,7 @@ bool shard_experts_param(Shard *s, Oid op, int i, Place *p);
 bool shard_own_experts(const Shard *s);
 /* Rows of experts on a rank, of a tensor of the logical graph: the most there can be. */
 int64_t shard_ragged(const Shard *s, Tid t, Place p);
+void shard_limit_rows(const Shard *s, Op *op);
 
 /* The permutation that made the rows of a tensor, or of what it is the gradient of; NULL if
  * it has no such rows. */

@@ -151,14 +151,38 @@ const Op *shard_permutation(const Graph *g, Tid t) {
   }
 }
 
-/* A token has at most one row for each expert that is here. */
+static bool by_exchange(const Shard *s) {
+  return s->plan->moe.dispatcher == MOE_ALLTOALL && s->n[AX_EP] > 1;
+}
+
+/* Of the `rows` choices that each rank of ep makes those that the experts of one may get.
+ * A token has at most one row for each expert that is here. */
+static int64_t rows_of_each(const Shard *s, const OpAttr *a, int64_t rows) {
+  int ep = s->n[AX_EP];
+  int64_t here = a->experts / ep, most = rows / a->topk * MIN(a->topk, here);
+  if (a->bound > 0) most = MIN(most, rows_taken(a->bound, rows, ep));
+  if (a->capacity > 0 && by_exchange(s))
+    most = MIN(most, here * rows_taken(a->capacity, rows, a->experts));
+  return most;
+}
+
 int64_t shard_ragged(const Shard *s, Tid t, Place p) {
   int64_t rows = place_local(p, 0, s->g->t.at[t].dim[0].size, s->n);
-  if (p.on[AX_EP] == PL_OWN) return rows / s->n[AX_EP];
+  int ep = s->n[AX_EP];
+  if (p.on[AX_EP] == PL_OWN) return rows / ep;
   if (p.on[AX_EP] != 0) return rows;
-  const Op *op = shard_permutation(s->g, t);
-  int64_t k = op->attr.topk, here = op->attr.experts / s->n[AX_EP];
-  return rows * s->n[AX_EP] / k * MIN(k, here);
+  const OpAttr *a = &shard_permutation(s->g, t)->attr;
+  int64_t most = rows_of_each(s, a, rows) * ep;
+  if (a->capacity > 0)
+    most = MIN(most, a->experts / ep * rows_taken(a->capacity, rows * ep, a->experts));
+  return most;
+}
+
+/* Whose tokens go to whose experts. */
+void shard_limit_rows(const Shard *s, Op *op) {
+  if (!shard_own_experts(s)) return;
+  op->attr.parts = s->n[AX_EP];
+  op->attr.n = by_exchange(s) ? 1 : s->n[AX_EP];
 }
 
 /* Of all tokens of the ranks of ep and etp the rows of the experts that are here. */
@@ -191,10 +215,6 @@ static void sort_rows(Shard *s, Oid op) {
   y.on[AX_EP] = PL_OWN;
   shard_yield(s, op, 1, y);
   shard_yield(s, op, 2, x);
-}
-
-static bool by_exchange(const Shard *s) {
-  return s->plan->moe.dispatcher == MOE_ALLTOALL && s->n[AX_EP] > 1;
 }
 
 /* Experts may be cut by features over tp, so it has all rows. */

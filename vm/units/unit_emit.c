@@ -198,6 +198,29 @@ void coder_work(Coder *c, CodeInstr *x) {
   x->i.nwork = 1;
 }
 
+/* Adds what t says to the scalars of the step. */
+static void accumulate(Coder *c, const Op *op, int how, Tid t) {
+  CodeInstr *x = push(c, I_KERNEL, op);
+  x->i.op = (uint16_t)how;
+  add_in(c, x, t);
+  for (int k = 0; k < 2; k++) { /* scal, read and written */
+    x->t[1 + k] = -1;
+    x->operand[1 + k] =
+        (Operand){.slot = SLOT_SCALARS, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
+  }
+  x->i.nin = 2, x->i.nout = 1;
+}
+
+/* What experts get where they are, and what is dropped where that is decided. */
+static void count_rows(Coder *c, const Op *op) {
+  bool sorts = op->code == OP_permute;
+  if (op->code == OP_expert_ends) accumulate(c, op, OP_acc_rows, op->out[0]);
+  if (sorts && c->g->t.at[op->out[1]].place.on[AX_EP] != PL_OWN)
+    accumulate(c, op, OP_acc_rows, op->out[1]);
+  if (sorts && op->attr.drop != DROP_NONE)
+    accumulate(c, op, OP_acc_dropped, op->out[2]);
+}
+
 void coder_kernel(Coder *c, const Op *op) {
   for (int k = 0; k < op->nin; k++) coder_settle(c, op->in[k], op);
   CodeInstr *x = push(c, I_KERNEL, op);
@@ -206,15 +229,7 @@ void coder_kernel(Coder *c, const Op *op) {
   for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
   for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);
   coder_work(c, x);
-  if (op->out[0] == c->g->loss && !coder_stays(c, c->g->loss)) {
-    x = push(c, I_KERNEL, op);
-    x->i.op = OP_acc_loss;
-    add_in(c, x, c->g->loss);
-    for (int k = 0; k < 2; k++) {          /* scal, read and written */
-      x->t[1 + k] = -1;
-      x->operand[1 + k] =
-          (Operand){.slot = SLOT_SCALARS, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
-    }
-    x->i.nin = 2, x->i.nout = 1;
-  }
+  if (op->out[0] == c->g->loss && !coder_stays(c, c->g->loss))
+    accumulate(c, op, OP_acc_loss, c->g->loss);
+  if (op->phase == PH_F) count_rows(c, op);
 }

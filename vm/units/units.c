@@ -219,6 +219,12 @@ static double widest(const Graph *g) {
   return most / (double)g->batch;
 }
 
+static bool has_experts(const Graph *g) {
+  for (int i = 0; i < g->op.n; i++)
+    if (g->op.at[i].code == OP_permute) return true;
+  return false;
+}
+
 /* What the host reads of them: the last dimension, which may be cut. */
 static void logits_of(Coder *coder, const Sharded *sh, Units *out) {
   const Tensor *x = &sh->g->t.at[sh->g->loss];
@@ -239,6 +245,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
                  .at = NEW_N(keep, CompiledUnit, g->unit.n),
                  .loss = g->t.at[g->loss].unit,
                  .loss_place = sh->loss_place,
+                 .experts = has_experts(g),
                  .context = in->context,
                  .tp_copies = sh->copies,
                  .handles = 1, /* the first one also serves the update */

@@ -102,6 +102,7 @@ typedef struct Units {
   int nparam;
   int loss;              /* unit that makes the loss */
   Place loss_place;
+  bool experts;          /* counts the rows that they get (SC_ROWS) */
   int64_t context;       /* of CompileInput; then instead of a loss there are logits: */
   uint64_t logits_at;    /* in the frame F..I of unit `loss`, */
   int64_t logits;        /* so many columns on a rank; */
