@@ -228,6 +228,8 @@ static const struct {
                {"steps.lua", "steps_gpt2"},
                {"steps.lua", "steps_deepseek_v3"},
                {"steps.lua", "steps_mixtral"},
+               {"steps.lua", "steps_qwen3_moe"},
+               {"steps.lua", "steps_deepseek_v3_moe"},
                {"uses.lua", "steps_uses"}};
 
 START_TEST(steps_agree_with_pytorch) {
@@ -333,6 +335,36 @@ START_TEST(latents_agree_with_pytorch) {
 }
 END_TEST
 
+/* ---- experts ---- */
+
+static const char *const sparse[] = {"steps_mixtral", "steps_qwen3_moe",
+                                     "steps_deepseek_v3_moe"};
+/* Ranks share them, with both dispatchers, strategies and ways of attention. */
+static const char *const shared[][6] = {
+    {"mesh.dp=2", "mesh.ep=2"},
+    {"mesh.dp=4", "mesh.ep=2", "mesh.etp=2", "moe.dispatcher=alltoall"},
+    {"mesh.tp=2", "mesh.dp=2", "mesh.ep=2", "mesh.etp=1", "strategy.stage=2"},
+    {"mesh.tp=2", "mesh.pp=2", "mesh.dp=2", "mesh.ep=2", "strategy=fsdp2",
+     "moe.dispatcher=alltoall"},
+    {"mesh.dp=8", "mesh.ep=2", "strategy={ 'fsdp2', defer_fsdp_grad_sync = false }"},
+    {"mesh.cp=2", "mesh.dp=2", "mesh.ep=2", "strategy.stage=3",
+     "moe.dispatcher=alltoall", "recompute=full"},
+    {"mesh.pp=2", "mesh.dp=2", "mesh.ep=2", "schedule=zero_bubble", "strategy.stage=1"},
+    {"mesh.cp=2", "mesh.tp=2", "mesh.ep=2", "mesh.etp=2", "cp.comm=ring",
+     "strategy.sequence_parallel=true"},
+};
+
+START_TEST(experts_agree_with_pytorch) {
+  const char *model = sparse[_i % LEN(sparse)], *set[LEN(shared[0]) + 1] = {NULL};
+  Oracle o = {0};
+  memcpy(set, shared[_i / LEN(sparse)], sizeof shared[0]);
+  load_set(&o, "tests/oracle/steps.lua", model, set);
+  start_loaded(&o, oracles, model);
+  (void)take_steps(&o, "", arena_printf(o.f.arena, "%s %s", model, set[0]));
+  finish(&o);
+}
+END_TEST
+
 /* ---- models made on the day ---- */
 
 static glob_t made;
@@ -381,6 +413,7 @@ Suite *oracle_suite(void) {
   tcase_add_loop_test(t, copies_of_heads, 0, LEN(few_heads) * LEN(wide));
   tcase_add_loop_test(t, steps_agree_with_fsdp2, 0, LEN(fsdp2));
   tcase_add_loop_test(t, latents_agree_with_pytorch, 0, LEN(latents));
+  tcase_add_loop_test(t, experts_agree_with_pytorch, 0, LEN(sparse) * LEN(shared));
   tcase_add_loop_test(t, scales_as_gradscaler, 0, LEN(f16_set));
   tcase_add_loop_test(t, steps_agree_with_pytorch, 0, LEN(stepped) * LEN(meshes));
   suite_add_tcase(s, t);

@@ -122,6 +122,24 @@ def randomise(model):
 AS_SAVED = ("mixtral", "deepseek_v3_moe")
 
 
+def nearest(scores, k):
+    """How far the last of the k best of each row is from the next one."""
+    best = scores.sort(-1, descending=True)[0]
+    return (best[:, k - 1] - best[:, k]).min().item()
+
+
+def gap_of(gate, scores):
+    """How near to another choice the nearest choice is; that of groups counts, too."""
+    groups = getattr(gate, "num_group", 1)
+    if groups == 1 or gate.topk_group == groups:
+        return nearest(scores, gate.top_k)
+    each = scores.view(scores.shape[0], groups, -1)
+    sums = each.topk(2, dim=-1)[0].sum(-1)
+    out = torch.ones_like(sums).scatter(1, sums.topk(gate.topk_group)[1], 0).bool()
+    inside = each.masked_fill(out.unsqueeze(-1), -1e9).reshape(scores.shape)
+    return min(nearest(sums, gate.topk_group), nearest(inside, gate.top_k))
+
+
 def watch_routers(model):
     """How often each expert was chosen, by the name of the bias that chooses; fails where
     rounding may choose another one."""
@@ -132,11 +150,9 @@ def watch_routers(model):
             logits, _, chosen = out
             bias = getattr(gate, "e_score_correction_bias", None)
             scores = logits.softmax(-1) if bias is None else logits.sigmoid() + bias
-            if bias is None:
-                best = scores.sort(-1, descending=True)[0]
-                gap = (best[:, gate.top_k - 1] - best[:, gate.top_k]).min().item()
-                assert gap > 1e-5, f"a choice between equals: {gap}"
-            else:
+            gap = gap_of(gate, scores)
+            assert gap > 1e-6, f"a choice between equals: {gap}"
+            if bias is not None:
                 load[name + ".e_score_correction_bias"] = torch.bincount(
                     chosen.reshape(-1), minlength=scores.shape[-1]).float()
         return look

@@ -3,6 +3,7 @@ steps of PyTorch's AdamW (decay on matrices only, gradients clipped) in f32 on t
 
 By hand, with torch, transformers and safetensors installed:
     python tests/oracle/steps.py                 the committed sample, next to this file
+    python tests/oracle/steps.py experts         of it those of Qwen3-MoE and DeepSeek-V3
     python tests/oracle/steps.py DIR N [seed]    N random models in DIR, for
     build/weft-tests --oracle DIR                which runs them
 
@@ -17,6 +18,7 @@ import sys
 
 import torch
 import transformers as tf
+from generate import watch_routers
 from safetensors.torch import save_file
 
 STEPS, BATCH, SEQ = 12, 8, 16
@@ -71,7 +73,13 @@ def hub(folder, model, spread=0.15):
     model = model.float().train()
     randomise(model, spread)
     weights = dict(model.named_parameters())
-    write(folder, weights, weights.values(),
+    named = list(weights.values())
+    for name, bias in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            torch.nn.init.normal_(bias, 0, 0.1)
+            weights[name] = bias
+    watch_routers(model)
+    write(folder, weights, named,
           lambda t: model(input_ids=t, use_cache=False).logits, model.config.vocab_size)
     write_config(folder, model)
 
@@ -118,6 +126,24 @@ def sample():
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
         pad_token_id=None, attn_implementation="eager", num_local_experts=6,
         num_experts_per_tok=2, experts_implementation="eager")))
+    experts()
+
+
+def experts():
+    """The second layer has experts; in both what chooses them is trained."""
+    torch.manual_seed(17)
+    sizes = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+                 num_attention_heads=4, max_position_embeddings=32, pad_token_id=None,
+                 num_experts_per_tok=2, moe_intermediate_size=8,
+                 attn_implementation="eager", experts_implementation="eager")
+    hub(HERE / "steps_qwen3_moe", tf.Qwen3MoeForCausalLM(tf.Qwen3MoeConfig(
+        **sizes, num_key_value_heads=2, head_dim=4, num_experts=8, mlp_only_layers=[0],
+        norm_topk_prob=True)))
+    hub(HERE / "steps_deepseek_v3_moe", tf.DeepseekV3ForCausalLM(tf.DeepseekV3Config(
+        **sizes, num_key_value_heads=4, first_k_dense_replace=1, q_lora_rank=12,
+        kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+        n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1,
+        routed_scaling_factor=1.5)))
 
 
 def yarn(theta, factor, original, **keys):
@@ -183,7 +209,9 @@ def some(folder, count, seed):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    if len(sys.argv) > 2:
+    if sys.argv[1:] == ["experts"]:
+        experts()
+    elif len(sys.argv) > 2:
         some(pathlib.Path(sys.argv[1]), int(sys.argv[2]),
              int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     else:
