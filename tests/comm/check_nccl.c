@@ -355,7 +355,7 @@ END_TEST
 
 static void add_tests(Suite *s) {
   TCase *tc = tcase_create("standin");
-  tcase_set_timeout(tc, 120);
+  tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, engine, 0, LEN(good));
   tcase_add_loop_test(tc, meshes_agree, 0, LEN(meshes));
   tcase_add_loop_test(tc, random_plans_agree, 0, 2);
@@ -363,7 +363,7 @@ static void add_tests(Suite *s) {
   tcase_add_loop_test(tc, a_missing_wait_shows, 0, PLANTS);
   suite_add_tcase(s, tc);
   tc = tcase_create("program");
-  tcase_set_timeout(tc, 120);
+  tcase_set_timeout(tc, 300);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_loop_test(tc, the_program_runs, 0, 2);
   tcase_add_loop_test(tc, what_fails_is_told, 0, LEN(machines));
