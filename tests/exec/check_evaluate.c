@@ -126,6 +126,29 @@ START_TEST(the_same_on_every_mesh) {
 }
 END_TEST
 
+/* An evaluation ends as a step does if experts have no room for all rows. */
+START_TEST(room_for_rows) {
+  ToyOptions o = toy_default();
+  Toy t;
+  Run *r;
+  StepResult res = {0};
+  o.dp = 4, o.ep = 4, o.experts = 8, o.topk = 2, o.bound = 1;
+  o.dispatcher = _i ? MOE_ALLTOALL : MOE_ALLGATHER;
+  o = evaluating(o);
+  open_toy(&t, &o, 1, &r);
+  Data *d = samples_of(&t);
+  err_clear(&trace_err);
+  ck_assert_int_eq(run_evaluate(r, d, 16, &res, &trace_err), WEFT_ERUN);
+  ck_assert_msg(strstr(trace_err.text, ": layers.") &&
+                    strstr(trace_err.text, "moe.max_tokens_factor = 1 has room for; "),
+                "%s", trace_err.text);
+  err_clear(&trace_err);
+  run_close(r);
+  data_close(d);
+  toy_free(&t);
+}
+END_TEST
+
 /* ---- training beside it ---- */
 
 START_TEST(training_keeps_every_bit) {
@@ -272,6 +295,7 @@ Suite *evaluate_suite(void) {
   tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(shape));
   tcase_add_loop_test(tc, training_keeps_every_bit, 0, LEN(shape));
   tcase_add_loop_test(tc, regions_stay_as_they_are, 0, LEN(shape));
+  tcase_add_loop_test(tc, room_for_rows, 0, 2);
   tcase_add_test(tc, bytes_of_an_evaluation);
   tcase_add_test(tc, as_a_user_sees_it);
   tcase_add_test(tc, under_mpirun);

@@ -7,6 +7,7 @@
 #include "tests/lib/pair.h"
 #include "tests/lib/process.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/trace.h"
 #include "vm/storage/piece.h"
 
 /* tp x dp ranks; ep of them have different experts, etp share each. Routers score with
@@ -130,6 +131,29 @@ START_TEST(bound_bounds_memory) {
   ck_assert_uint_eq(bytes_with(o, 8), all);
   ck_assert_uint_lt(four, all);
   ck_assert_uint_lt(one, four);
+}
+END_TEST
+
+/* What experts got and what was dropped are all choices of the step, however ranks share
+ * experts, and features of each. */
+START_TEST(counts_every_choice) {
+  ToyOptions o = toy_of(meshes[_i].tp, meshes[_i].dp, meshes[_i].ep, meshes[_i].etp);
+  Toy t;
+  Run *r;
+  StepResult res;
+  o.dispatcher = _i / 2 % 2 ? MOE_ALLTOALL : MOE_ALLGATHER;
+  o.pp = _i % 2 + 1;
+  o.bound = 1, o.drop = DROP_PROBS;
+  open_toy(&t, &o, 1, &r);
+  trace_step(r, &t, 0, &res);
+  double experts = (double)o.experts * o.dp * o.tp / (o.ep * o.etp);
+  double choices = (double)o.micro * o.seq * o.dp * o.topk, times = o.microbatches * o.layers;
+  ck_assert_double_eq_tol(res.expert_mean * experts * times + (double)res.dropped,
+                          choices * times, 1e-6);
+  ck_assert((res.dropped > 0) == (o.ep > 1));
+  ck_assert_double_ge(res.expert_max, res.expert_mean);
+  run_close(r);
+  toy_free(&t);
 }
 END_TEST
 
@@ -307,6 +331,7 @@ Suite *experts_suite(void) {
   tcase_add_loop_test(t, drops_the_same_as_one_rank, 0, LEN(bounds));
   tcase_add_loop_test(t, fits_with_room, 0, 8);
   tcase_add_loop_test(t, bound_bounds_memory, 0, 2);
+  tcase_add_loop_test(t, counts_every_choice, 0, LEN(meshes));
   tcase_add_loop_test(t, styles_of_experts, 0, 2);
   tcase_add_test(t, experts_lie_on_their_mesh);
   tcase_add_test(t, says_what_does_not_divide);

@@ -236,7 +236,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
                .ep = o->ep,
                .etp = o->etp},
       .cp = o->how,
-      .moe = {.dispatcher = o->dispatcher},
+      .moe = {.dispatcher = o->dispatcher, .most = o->bound},
       .packed = {.on = o->packed, .within = true, .separator = 3},
       .strategy = o->strategy,
       .tp = o->rules ? o->rules : llama_rules,
