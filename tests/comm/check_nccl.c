@@ -347,7 +347,7 @@ START_TEST(no_module_is_told) {
   Outcome o = process_run(60, "sh -c 'cp $weft weft; ln -sf " WEFT_BINARY_DIR
                               "/standin/weft_cuda.so .; exec " RUN "--procs 4'");
   ck_assert_msg(strstr(o.err, "--comm nccl is not there: weft_nccl.so is built where the "
-                              "CUDA toolkit and NCCL") != NULL,
+                              "CUDA toolkit with NCCL") != NULL,
                 "%s", o.err);
   ck_assert_int_eq(o.code, 2);
 }

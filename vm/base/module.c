@@ -1,4 +1,4 @@
-/* module.c - where modules lie: in a build folder beside what was linked, after an
+/* module.c - where modules lie, and how they are opened: in a build folder beside what was linked, after an
  * installation in LIBDIR/weft. Nothing but paths relative to the program and to the
  * library, so an installed tree may be moved. */
 #include "module.h"
@@ -53,4 +53,31 @@ bool module_find(const char *file, char *path, size_t size) {
     return true;
   snprintf(path, size, "%s", file);
   return false;
+}
+
+const void *module_open(const Module *m, weft_error *e) {
+  char path[FOLDER];
+  if (!module_find(m->file, path, sizeof path)) {
+    err_set(e, m->code,
+            "%s is not there: %s is built where %s is found when weft is configured; install "
+            "it and build again",
+            m->what, m->file, m->built);
+    return NULL;
+  }
+  void *so = dlopen(path, RTLD_NOW | (m->global ? RTLD_GLOBAL : RTLD_LOCAL));
+  if (!so) {
+    const char *why = dlerror();
+    err_set(e, m->code, "%s cannot be opened: %s; it needs %s", m->what, why ? why : path,
+            m->needs);
+    return NULL;
+  }
+  const void *symbol = dlsym(so, m->symbol);
+  if (!symbol) module_other(m, e);
+  return symbol;
+}
+
+void module_other(const Module *m, weft_error *e) {
+  err_set(e, m->code,
+          "%s is not the module of this version of weft: build and install both together",
+          m->file);
 }

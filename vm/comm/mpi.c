@@ -1,32 +1,21 @@
-/* mpi.c - opens the MPI engine, a shared object of its own: a program that does not ask
- * for it neither needs nor loads an MPI library. */
-#include <dlfcn.h>
-
+/* mpi.c - opens the MPI engine, a shared object of its own: the plug-ins that an MPI
+ * library opens look for its symbols. */
 #include "vm/base/module.h"
 #include "world.h"
 
-#define MODULE "weft_mpi.so"
+static const Module module = {
+    .file = "weft_mpi.so",
+    .symbol = "weft_world",
+    .what = "the MPI engine",
+    .built = "MPI (Debian: libopenmpi-dev)",
+    .needs = "Open MPI (Debian: openmpi-bin)",
+    .code = WEFT_EFILE,
+    .global = true,
+};
 
-/* The handle is never closed: MPI cannot be unloaded. RTLD_GLOBAL, because the plug-ins
- * that an MPI library opens look for its symbols. */
 const WorldVtable *world_load_mpi(weft_error *e) {
-  char path[4096];
-  bool here = module_find(MODULE, path, sizeof path);
-  void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-  if (!so) {
-    const char *why = dlerror();
-    err_set(
-        e, WEFT_EFILE,
-        "the MPI engine cannot be opened: %s; %s%s needs Open MPI (Debian: openmpi-bin "
-        "to run, libopenmpi-dev to build)",
-        why ? why : MODULE, path, here ? "" : ", expected beside the program,");
-    return NULL;
-  }
-  const WorldVtable *world = dlsym(so, "weft_world");
-  if (world && world->version == 1) return world;
-  err_set(e, WEFT_EFILE,
-          "%s is not the MPI engine of this version of weft: build and install both "
-          "together",
-          path);
+  const WorldVtable *world = module_open(&module, e);
+  if (!world || world->version == 1) return world;
+  module_other(&module, e);
   return NULL;
 }
