@@ -16,37 +16,34 @@
 #define AT(member)      offsetof(Plan, member), SIZE_OF(member), false
 #define AT_TEXT(member) offsetof(Plan, member), SIZE_OF(member), true
 #define NOWHERE         0, 0, false
-#define ANY             INFINITY
 #define MUST            INFINITY
 #define NONE            NAN
 #define ROW(s, k, ...)  {#s, #k, __VA_ARGS__},
 #define OTHER(s, k, to, def, at, doc)                                                    \
-  ROW(s, k, FIELD_OTHER, to, NULL, 0, 0, ANY, def, at, doc)
-#define TEXT(s, k, to, at, doc) ROW(s, k, FIELD_TEXT, to, NULL, 0, 0, ANY, NONE, at, doc)
-#define INT(s, k, to, lo, hi, built, def, at, doc)                                       \
-  ROW(s, k, FIELD_INT, to, NULL, lo, hi, built, def, at, doc)
+  ROW(s, k, FIELD_OTHER, to, NULL, 0, 0, def, at, doc)
+#define TEXT(s, k, to, at, doc) ROW(s, k, FIELD_TEXT, to, NULL, 0, 0, NONE, at, doc)
+#define INT(s, k, to, lo, hi, def, at, doc)                                              \
+  ROW(s, k, FIELD_INT, to, NULL, lo, hi, def, at, doc)
 #define NUM(s, k, to, lo, hi, def, at, doc)                                              \
-  ROW(s, k, FIELD_NUM, to, NULL, lo, hi, ANY, def, at, doc)
-#define BOOL(s, k, to, built, def, at, doc)                                              \
-  ROW(s, k, FIELD_BOOL, to, NULL, 0, 1, built, def, at, doc)
+  ROW(s, k, FIELD_NUM, to, NULL, lo, hi, def, at, doc)
+#define BOOL(s, k, to, def, at, doc)                                                     \
+  ROW(s, k, FIELD_BOOL, to, NULL, 0, 1, def, at, doc)
 #define NAME(s, k, to, at, names, doc)                                                   \
-  ROW(s, k, FIELD_NAME, to, names, 0, 0, ANY, NONE, at, doc)
+  ROW(s, k, FIELD_NAME, to, names, 0, 0, NONE, at, doc)
 #define NAMED(s, k, to, at, names, doc)                                                  \
-  ROW(s, k, FIELD_NAMED, to, names, 0, 0, ANY, NONE, at, doc)
+  ROW(s, k, FIELD_NAMED, to, names, 0, 0, NONE, at, doc)
 #define BUILT(s, k, to, names, doc)                                                      \
-  ROW(s, k, FIELD_BUILT, to, names, 0, 0, ANY, NONE, NOWHERE, doc)
+  ROW(s, k, FIELD_BUILT, to, names, 0, 0, NONE, NOWHERE, doc)
 #define TABLE(s, k, scope, def, doc)                                                     \
-  ROW(s, k, FIELD_TABLE, NOTHING, scope, 0, 0, ANY, def, NOWHERE, doc)
+  ROW(s, k, FIELD_TABLE, NOTHING, scope, 0, 0, def, NOWHERE, doc)
 #define ALIAS(s, k, of)                                                                  \
-  ROW(s, k, FIELD_ALIAS, NOTHING, of, 0, 0, ANY, NONE, NOWHERE, "alias")
+  ROW(s, k, FIELD_ALIAS, NOTHING, of, 0, 0, NONE, NOWHERE, "alias")
 #define RANGE(s, k, to, at, doc)                                                         \
-  ROW(s, k, FIELD_RANGE, to, NULL, 0, 0, ANY, NONE, at, doc)
-#define LATER(s, k, doc)                                                                 \
-  ROW(s, k, FIELD_LATER, NOTHING, NULL, 0, 0, ANY, NONE, NOWHERE, doc)
+  ROW(s, k, FIELD_RANGE, to, NULL, 0, 0, NONE, at, doc)
 #define NOOP(s, k, want, doc)                                                            \
-  ROW(s, k, FIELD_NOOP, NOTHING, want, 0, 0, ANY, NONE, NOWHERE, doc)
+  ROW(s, k, FIELD_NOOP, NOTHING, want, 0, 0, NONE, NOWHERE, doc)
 #define REFUSED(s, k, doc)                                                               \
-  ROW(s, k, FIELD_REFUSED, NOTHING, NULL, 0, 0, ANY, NONE, NOWHERE, doc)
+  ROW(s, k, FIELD_REFUSED, NOTHING, NULL, 0, 0, NONE, NOWHERE, doc)
 #define SOURCE(ID, name) " " #name
 static const char data_sources[] =
 #include "vm/plan/sources.def"
@@ -180,17 +177,12 @@ static void check_number(Check *c, const Field *f, int idx, const char *path) {
     check_type(c, path, want_number(c, f->lo, f->hi, f->type == FIELD_INT, idx), idx);
     return;
   }
-  if (v > f->built)
-    not_built(c, path, arena_printf(c->arena, "%s = %.0f", f->key, v));
-  else
-    store_number(c, f, v);
+  store_number(c, f, v);
 }
 
 static void check_bool(Check *c, const Field *f, int idx, const char *path) {
   if (!lua_isboolean(c->L, idx)) {
     check_type(c, path, "true or false", idx);
-  } else if (lua_toboolean(c->L, idx) > f->built) {
-    not_built(c, path, f->key);
   } else {
     store_number(c, f, lua_toboolean(c->L, idx));
   }
@@ -455,10 +447,6 @@ static void check_field(Check *c, const Field *f, int idx, const char *path) {
     check_range(c, f, idx, path);
     return;
   case FIELD_ALIAS:
-    return;
-  case FIELD_LATER:
-    if (lua_type(c->L, idx) == LUA_TBOOLEAN && !lua_toboolean(c->L, idx)) return;
-    not_built(c, path, f->key);
     return;
   case FIELD_NOOP:
     check_noop(c, f, idx, path);

@@ -15,7 +15,6 @@ typedef enum {
   FIELD_TABLE,
   FIELD_ALIAS,
   FIELD_RANGE, /* a number, or one of the builders at_most, at_least, between */
-  FIELD_LATER,
   FIELD_NOOP,    /* taken, with a warning that says why nothing depends on it */
   FIELD_REFUSED, /* an error that says why it cannot be */
   FIELD_OTHER /* a function of fields.c */
@@ -26,7 +25,7 @@ typedef struct Field {
   FieldType type;
   unsigned influences; /* FOR_UNITS ...; 0 is not known: all of them */
   const char *names;   /* see schema.def; TABLE: the scope of its fields */
-  double lo, hi, built, def;
+  double lo, hi, def;
   size_t at, size; /* in Plan; size 0: nowhere */
   bool text;       /* a pointer to a text lies there */
   const char *doc;
@@ -41,8 +40,6 @@ bool schema_required(const Field *f);
 /* "integer, 1 to 64", and the default, "required" or "-". */
 void schema_form(const Field *f, Text *out);
 void schema_default(const Field *f, Text *out);
-/* The line of meaning, with what is not built of it. */
-void schema_doc(const Field *f, Text *out);
 /* The field whose value selects the scope of `f`; the first of them where there are
  * several, NULL for "plan". */
 const Field *schema_parent(const Field *f);

@@ -5,12 +5,20 @@
 #include <math.h>
 
 static const char *const type_name[] = {
-    [FIELD_TEXT] = "text",        [FIELD_INT] = "integer",     [FIELD_NUM] = "number",
-    [FIELD_BOOL] = "true, false", [FIELD_NAME] = "name",       [FIELD_NAMED] = "name or { name, options }",
-    [FIELD_BUILT] = "builder",    [FIELD_TABLE] = "table",     [FIELD_ALIAS] = "alias",
+    [FIELD_TEXT] = "text",
+    [FIELD_INT] = "integer",
+    [FIELD_NUM] = "number",
+    [FIELD_BOOL] = "true, false",
+    [FIELD_NAME] = "name",
+    [FIELD_NAMED] = "name or { name, options }",
+    [FIELD_BUILT] = "builder",
+    [FIELD_TABLE] = "table",
+    [FIELD_ALIAS] = "alias",
     [FIELD_RANGE] = "number or range",
-    [FIELD_LATER] = "later",      [FIELD_OTHER] = "see there",
-    [FIELD_NOOP] = "no effect",   [FIELD_REFUSED] = "error"};
+    [FIELD_OTHER] = "see there",
+    [FIELD_NOOP] = "no effect",
+    [FIELD_REFUSED] = "error",
+};
 
 static void add_number(Text *out, double v) {
   if (fabs(v) >= 1e6 || (v != 0 && fabs(v) < 1e-3)) text_printf(out, "%g", v);
@@ -50,16 +58,6 @@ void schema_form(const Field *f, Text *out) {
     add_names(f, out);
 }
 
-void schema_doc(const Field *f, Text *out) {
-  text_add(out, f->doc);
-  if (f->type == FIELD_LATER) text_add(out, " (not built yet)");
-  if (isfinite(f->built) && f->built < f->hi) {
-    text_add(out, " (built so far: at most ");
-    add_number(out, f->built);
-    text_add(out, ")");
-  }
-}
-
 static void add_row(const Field *f, Text *out) {
   text_printf(out, "| `%s` | ", f->key);
   if (f->type == FIELD_ALIAS) {
@@ -70,13 +68,10 @@ static void add_row(const Field *f, Text *out) {
   text_add(out, " | ");
   schema_default(f, out);
   text_add(out, " | ");
-  Text doc = {0};
-  schema_doc(f, &doc);
-  for (const char *p = doc.s ? doc.s : ""; *p; p++) {
-    if (*p == '|') text_add(out, "\\");   /* it would end the cell */
+  for (const char *p = f->doc; *p; p++) {
+    if (*p == '|') text_add(out, "\\"); /* it would end the cell */
     text_addn(out, p, 1);
   }
-  text_free(&doc);
   text_add(out, " |\n");
 }
 

@@ -72,14 +72,13 @@ static int push_schema(lua_State *L) {
 
 /* texts(number of a field): its form, default and meaning. */
 static int field_texts(lua_State *L) {
-  void (*const make[])(const Field *f, Text *out) = {schema_form, schema_default,
-                                                     schema_doc};
   const Field *f = &schema[luaL_checkinteger(L, 1)];
-  for (int i = 0; i < LEN(make); i++) {
-    make[i](f, script_push_text(L));
-    script_end_text(L);
-  }
-  return LEN(make);
+  schema_form(f, script_push_text(L));
+  script_end_text(L);
+  schema_default(f, script_push_text(L));
+  script_end_text(L);
+  lua_pushstring(L, f->doc);
+  return 3;
 }
 
 static int push_api(lua_State *L) {

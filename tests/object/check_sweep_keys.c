@@ -143,8 +143,7 @@ static const char *values_of(const Field *f, const char *out);
 static const char *axis_of(const Field *f) {
   Arena *a = scratch_arena;
   const char *path = schema_path(a, f);
-  if (f->type == FIELD_LATER || f->type == FIELD_NOOP || f->type == FIELD_REFUSED)
-    return NULL;
+  if (f->type == FIELD_NOOP || f->type == FIELD_REFUSED) return NULL;
   if (f->type == FIELD_ALIAS) {
     const Field *of = schema_find(f->scope, f->names);
     const char *axis = axis_of(of);
@@ -163,9 +162,8 @@ static const char *values_of(const Field *f, const char *out) {
   switch (f->type) {
   case FIELD_INT:
     for (int v = 0; v <= 5; v++)
-      if (v >= f->lo && v <= MIN(f->hi, f->built))
-        out = arena_printf(a, "%s, %d", out, v);
-    return arena_printf(a, "%s, %.0f", out, MIN(64, MIN(f->hi, f->built)));
+      if (v >= f->lo && v <= f->hi) out = arena_printf(a, "%s, %d", out, v);
+    return arena_printf(a, "%s, %.0f", out, MIN(64, f->hi));
   case FIELD_NUM:
     return arena_printf(a, "%s, %g, %g", out, f->lo, MIN(f->hi, 0.5));
   case FIELD_BOOL:
