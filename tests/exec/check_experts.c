@@ -147,7 +147,8 @@ START_TEST(counts_every_choice) {
   open_toy(&t, &o, 1, &r);
   trace_step(r, &t, 0, &res);
   double experts = (double)o.experts * o.dp * o.tp / (o.ep * o.etp);
-  double choices = (double)o.micro * o.seq * o.dp * o.topk, times = o.microbatches * o.layers;
+  double choices = (double)o.micro * o.seq * o.dp * o.topk;
+  double times = o.microbatches * o.layers;
   ck_assert_double_eq_tol(res.expert_mean * experts * times + (double)res.dropped,
                           choices * times, 1e-6);
   ck_assert((res.dropped > 0) == (o.ep > 1));

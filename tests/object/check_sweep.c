@@ -288,7 +288,8 @@ START_TEST(held_blocks) {
 }
 END_TEST
 
-/* Experts that ranks share: rows as many as there can be or are room for, storage on a mesh of their own. */
+/* Experts that ranks share: rows as many as there can be, or as there is room for, and
+ * storage on a mesh of their own. */
 START_TEST(shared_experts) {
   static const char plan[] =
       "local weft = require 'weft'\n"
