@@ -251,6 +251,7 @@ static const struct {
                {NULL, "flop_again", offsetof(PointRow, again), false},
                {"comm_bytes", "tp", offsetof(PointRow, tp), false},
                {"comm_bytes", "cp", offsetof(PointRow, cp), false},
+               {"comm_bytes", "ep", offsetof(PointRow, ep), false},
                {"comm_bytes", "dp", offsetof(PointRow, dp_bytes), false},
                {"comm_bytes", "pp", offsetof(PointRow, pp), false}};
 

@@ -24,7 +24,7 @@ typedef struct PointRow {
   int dp, microbatches, worst; /* worst: the pipeline rank with most bytes */
   double bytes;                /* of that rank, exactly */
   double bubble;               /* idle share with unit costs */
-  double tp, cp, dp_bytes, pp; /* given to operations of a step, busiest rank */
+  double tp, cp, ep, dp_bytes, pp; /* given to operations of a step, busiest rank */
   double flops;                /* of a step, all ranks */
   double again;                /* of those, what recompute adds */
   double seconds;              /* estimate of a step; 0: no figures */

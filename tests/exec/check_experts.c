@@ -62,6 +62,67 @@ START_TEST(goes_with_the_rest) {
 }
 END_TEST
 
+static int kernels_of(const Program *p, int op) {
+  int n = 0;
+  for (int b = 0; b < p->nbody; b++)
+    for (uint32_t i = p->body[b].first; i < p->body[b].first + p->body[b].n; i++)
+      n += p->code[i].code == I_KERNEL && p->code[i].op == op;
+  return n;
+}
+
+static int gathers_of(const Program *p) {
+  int n = 0;
+  for (uint32_t i = 0; i < p->nmain; i++)
+    n += p->code[i].code == I_GATHER;
+  return n;
+}
+
+/* Routers run once more with all else, unless the plan keeps what they said. */
+START_TEST(routers_are_kept) {
+  int runs[2];
+  for (int keep = 0; keep < 2; keep++) {
+    Pair p;
+    ToyOptions o = toy_of(1, 2, 2, 1);
+    o.recompute.full = true, o.keep_router = keep, o.pp = 1 + _i;
+    pair_compile(&p, &o);
+    runs[keep] = kernels_of(&p.many.compiled->prog[0], OP_route);
+    pair_verify(&p, 2, 1e-5);
+    ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+    pair_free(&p);
+  }
+  ck_assert_int_gt(runs[1], 0);
+  ck_assert_int_eq(runs[0], 2 * runs[1]);
+}
+END_TEST
+
+/* Whether gathered experts stay is said apart from all others: where nothing else stays
+ * that is fewer gathers and more memory, where all does they may go, too. */
+START_TEST(experts_stay_or_not) {
+  int gathers[3];
+  uint64_t bytes[3];
+  static const char *const said[] = {NULL, "0", "1"};
+  for (int i = 0; i < 3; i++) {
+    Pair p;
+    ToyOptions o = toy_of(1, 4, 2, 1);
+    o.strategy.stage = 3, o.strategy.reshard = _i ? RESHARD_NO : RESHARD_YES;
+    o.strategy.reshard_experts = said[i];
+    pair_compile(&p, &o);
+    const Program *prog = &p.many.compiled->prog[0];
+    gathers[i] = gathers_of(prog);
+    bytes[i] = prog->arena_bytes;
+    pair_verify(&p, 2, 1e-5);
+    ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+    pair_free(&p);
+  }
+  int same = _i ? 1 : 2, other = 3 - same;
+  ck_assert_int_eq(gathers[0], gathers[same]);
+  ck_assert_uint_eq(bytes[0], bytes[same]);
+  ck_assert_int_lt(gathers[1], gathers[2]);
+  ck_assert_uint_gt(bytes[1], bytes[2]);
+  ck_assert_int_ne(gathers[0], gathers[other]);
+}
+END_TEST
+
 /* Each way of attention over cut sequences, whole and cut over tp. */
 START_TEST(goes_with_context) {
   static const CpPlan way[] = {{CP_ALLGATHER, false, 0},
@@ -328,6 +389,8 @@ Suite *experts_suite(void) {
   tcase_set_timeout(t, 300);
   tcase_add_loop_test(t, agrees_with_one_rank, 0, LEN(meshes));
   tcase_add_loop_test(t, goes_with_the_rest, 0, 3);
+  tcase_add_loop_test(t, routers_are_kept, 0, 2);
+  tcase_add_loop_test(t, experts_stay_or_not, 0, 2);
   tcase_add_loop_test(t, goes_with_context, 0, 8);
   tcase_add_loop_test(t, drops_the_same_as_one_rank, 0, LEN(bounds));
   tcase_add_loop_test(t, fits_with_room, 0, 8);

@@ -236,7 +236,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
                .ep = o->ep,
                .etp = o->etp},
       .cp = o->how,
-      .moe = {.dispatcher = o->dispatcher, .most = o->bound},
+      .moe = {.dispatcher = o->dispatcher, .most = o->bound, .keep_router = o->keep_router},
       .packed = {.on = o->packed, .within = true, .separator = 3},
       .strategy = o->strategy,
       .tp = o->rules ? o->rules : llama_rules,

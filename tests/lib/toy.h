@@ -17,6 +17,7 @@ typedef struct ToyOptions {
   float bound;           /* of permute, as the next two */
   int drop;              /* DROP_x */
   int senders, owners;   /* on one rank: as if so many had its tokens, and its experts */
+  bool keep_router;      /* moe.ignore_router_for_ac */
   bool fused;            /* gate and up of an expert are one weight */
   float aux, z;          /* coefficients of router_loss; both 0: there is none */
   bool packed;           /* token 3 ends a document */

@@ -117,7 +117,7 @@ static double bubble_of(const Job *j) {
 }
 
 typedef struct Moved {
-  double tp, dp, pp;
+  double tp, ep, dp, pp;
 } Moved;
 
 static void add_comm(const Program *p, const Instr *x, Moved *c) {
@@ -125,10 +125,12 @@ static void add_comm(const Program *p, const Instr *x, Moved *c) {
   if (!(instr_is[x->code] & INSTR_COLL)) return;
   const CommDesc *d = &p->comm[x->comm];
   AxisSet data = AXES_DP | AXIS_BIT(AXIS_EP_SHARD);
+  AxisSet of_experts = AXIS_BIT(AXIS_EP) | AXIS_BIT(AXIS_ETP);
   double bytes = (double)MAX(operand_bytes(&p->operand[x->operand]),
                              operand_bytes(&p->operand[x->operand + 1]));
   *(d->npp || d->axes & AXIS_BIT(AXIS_PP) ? &c->pp
     : axes_whole(d->axes) & data          ? &c->dp
+    : d->axes & of_experts                ? &c->ep
                                           : &c->tp) += bytes;
 }
 
@@ -146,7 +148,8 @@ static Moved comm_of(const Compiled *c) {
       for (uint32_t k = b->first; k < b->first + b->n; k++)
         add_comm(p, &p->code[k], &one);
     }
-    most = (Moved){MAX(most.tp, one.tp), MAX(most.dp, one.dp), MAX(most.pp, one.pp)};
+    most = (Moved){MAX(most.tp, one.tp), MAX(most.ep, one.ep), MAX(most.dp, one.dp),
+                   MAX(most.pp, one.pp)};
   }
   return most;
 }
@@ -173,10 +176,11 @@ static void same_as_full(const Axes *a, const char *plan, int64_t point,
   ck_assert_int_eq(row->worst, pp);
   /* Scalars are left out. */
   Moved c = comm_of(j.compiled);
-  ck_assert_msg(fabs(c.tp - row->tp) < 256 && fabs(c.dp - row->dp_bytes) < 256 &&
-                    fabs(c.pp - row->pp) < 256,
-                "point %d: tp %.0f dp %.0f pp %.0f, not %.0f %.0f %.0f", (int)point,
-                row->tp, row->dp_bytes, row->pp, c.tp, c.dp, c.pp);
+  ck_assert_msg(fabs(c.tp - row->tp) < 256 && fabs(c.ep - row->ep) < 256 &&
+                    fabs(c.dp - row->dp_bytes) < 256 && fabs(c.pp - row->pp) < 256,
+                "point %d: tp %.0f ep %.0f dp %.0f pp %.0f, not %.0f %.0f %.0f %.0f",
+                (int)point, row->tp, row->ep, row->dp_bytes, row->pp, c.tp, c.ep, c.dp,
+                c.pp);
   job_free(&j);
   arena_free(arena);
 }

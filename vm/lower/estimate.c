@@ -121,8 +121,8 @@ Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *pla
       e.again += x->work[ph].again * mbs * copies;
     }
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
-                         axis_bytes(x, AX_EP, mbs) + axis_bytes(x, AX_ETP, mbs) +
                          (double)x->reduced_tp);
+    e.ep = MAX(e.ep, axis_bytes(x, AX_EP, mbs) + axis_bytes(x, AX_ETP, mbs));
     e.cp = MAX(e.cp, axis_bytes(x, AX_CP, mbs) + axis_bytes(x, AX_CP_HEADS, mbs));
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_EP_SHARD, mbs) +
                          (double)x->reduced +

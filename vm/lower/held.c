@@ -11,7 +11,6 @@ static uint64_t held_bytes(const Regions *s, RegionKind kind, const Block *b) {
   return (uint64_t)b->whole * (uint64_t)dtype_size((DType)r->dtype);
 }
 
-/* Groups that share what stays are parts of dp_shard. */
 static bool of_experts(const Regions *s, const Block *b) {
   const Region *r = regions_find(s, REGION_WORK, &s->param[b->at]);
   return r && axes_expert(r->flat);
@@ -20,10 +19,11 @@ static bool of_experts(const Regions *s, const Block *b) {
 static void find_blocks(const Layout *l, Held *out) {
   const Regions *s = &l->regions;
   for (int i = 0; i < s->nblock; i++) {
-    HeldBlock x = {.block = i, .unit = -1};
+    HeldBlock x = {.block = i, .unit = -1, .experts = of_experts(s, &s->block[i])};
     x.bytes[HELD_COPY] = held_bytes(s, REGION_WORK, &s->block[i]);
     x.bytes[HELD_SUM] = held_bytes(s, REGION_GRAD, &s->block[i]);
-    if (l->group > 1 && !of_experts(s, &s->block[i]))
+    /* Groups that share what stays are parts of dp_shard. */
+    if (l->group > 1 && !x.experts)
       x.bytes[HELD_PART] = x.bytes[HELD_COPY] / (uint64_t)l->group;
     if (l->reduce != DT_F32)
       x.bytes[HELD_WIRE] = x.bytes[HELD_SUM] / 4 * (uint64_t)dtype_size(l->reduce);

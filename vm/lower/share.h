@@ -48,7 +48,7 @@ Footprint footprint_floor(const Shares *s, int64_t microbatches, uint64_t limit)
 typedef struct Estimate {
   double flops;      /* of a step, all ranks */
   double again;      /* of those, what recompute adds */
-  double tp, cp, dp, pp; /* bytes that the busiest rank gives to operations of a step; dp:
+  double tp, cp, ep, dp, pp; /* bytes that the busiest rank gives to operations of a step; dp:
                             what is summed or gathered over dp and cp together, too */
   double seconds;    /* of a step; 0 without the figures of a GPU */
 } Estimate;

@@ -19,6 +19,7 @@ typedef struct Stay {
 
 typedef struct BlockState {
   bool said;       /* the schedule says when it is gathered */
+  bool keep;       /* copies stay until the last call of the step that reads them */
   int32_t stay;    /* the last one that was planned, then that was begun; -1 */
   int64_t used;    /* number of the last gathering call that reads it */
   int32_t written; /* step of the last call that writes its gradients */
@@ -49,7 +50,7 @@ typedef struct Unshard {
   const Held *h;
   MainList *t;
   Arena *a;
-  bool keep; /* copies stay until the last call of the step that reads them */
+  bool pipelined;
   BlockState *block;
   VEC(Stay) stay; /* in the order of their starts */
   int64_t turn;   /* the gathering call at which forward or backward began, */
@@ -94,7 +95,7 @@ static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t 
   int64_t from = MAX(call - u->how->prefetch[u->backward], u->turn);
   int64_t next = b->used + 1;
   bool soon = call == next || (from <= next && next > u->turn);
-  bool stays = b->stay >= 0 && (u->keep || soon);
+  bool stays = b->stay >= 0 && (b->keep || soon);
   b->used = call;
   if (!stays) {
     if (u->stay.n) from = MAX(from, u->stay.at[u->stay.n - 1].from);
@@ -135,10 +136,17 @@ static void look_at_schedule(Unshard *u) {
     u->block[k].said = (u->h->at[k].chunks & ~unsharded) == 0;
 }
 
+static bool keeps(const Unshard *u, const HeldBlock *x) {
+  const Strategy *s = u->how;
+  if (x->experts && s->reshard_experts) return *s->reshard_experts == '0';
+  return s->reshard == RESHARD_NO || (s->reshard == RESHARD_BY_PP && u->pipelined);
+}
+
 static void plan(Unshard *u) {
   int64_t calls = 0;
   for (int k = 0; k < u->h->n; k++)
-    u->block[k] = (BlockState){.stay = -1,
+    u->block[k] = (BlockState){.keep = keeps(u, &u->h->at[k]),
+                               .stay = -1,
                                .used = -1,
                                .written = -1,
                                .copy = -1,
@@ -416,8 +424,8 @@ static void merge(Unshard *u) {
 void unshard(const Strategy *how, bool pipelined, const Held *held, Arena *scratch,
              MainList *t) {
   if (held->n == 0) return;
-  Unshard u = {.how = how, .h = held, .t = t, .a = scratch, .begun = -1};
-  u.keep = how->reshard == RESHARD_NO || (how->reshard == RESHARD_BY_PP && pipelined);
+  Unshard u = {
+      .how = how, .h = held, .t = t, .a = scratch, .pipelined = pipelined, .begun = -1};
   u.block = (void *)arena_alloc(scratch, sizeof *u.block * (size_t)held->n);
   plan(&u);
   for (int i = 0; i < t->step.n; i++)

@@ -19,6 +19,7 @@ typedef struct HeldBlock {
   int32_t unit;            /* the first that uses it */
   uint64_t chunks;         /* local chunks that use it, a bit each */
   uint64_t bytes[HELD_N];  /* 0: it is always there */
+  bool experts;            /* it has their parameters */
   Area area;
 } HeldBlock;
 

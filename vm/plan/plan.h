@@ -65,6 +65,7 @@ typedef struct Strategy {
   Reshard reshard;               /* BY_PP: NO with pipeline stages, else YES */
   int reshard_to;                /* YES: shards over so many ranks that stay from forward to
                                     backward; 0: none do */
+  const char *reshard_experts;   /* "1", "0": whether those of experts do; NULL: as others */
   int prefetch[2];               /* calls that a gather starts ahead: forward, backward */
   bool defer_grad_sync;          /* gradients are reduced once a step, not in each W */
   int64_t persistence;           /* parameters of fewer elements stay whole */
@@ -194,6 +195,7 @@ typedef struct MoePlan {
   double most;           /* of a rank that has experts, by the mean; 0: the same */
   bool drops;            /* what is beyond `most` is left out, else it is an error */
   int drop;              /* DROP_x, which are left out */
+  bool keep_router;      /* it does not run again in the backward */
   MoeDispatcher dispatcher;
 } MoePlan;
 

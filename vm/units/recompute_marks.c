@@ -26,6 +26,12 @@ static bool by_word(const Graph *g, const Recompute *r, const Op *op) {
   return r->full || (r->selective && is_core(g, op)) || (r->cheap && moves_data(op));
 }
 
+/* Who goes to which expert, and what that costs. */
+static bool is_router(const Op *op) {
+  return op->code == OP_router_logits || op->code == OP_route ||
+         op->code == OP_expert_counts || op->code == OP_router_loss;
+}
+
 /* ---- patterns ---- */
 
 /* A module, or one that it is in. */
@@ -87,6 +93,8 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
     int n = by_pattern(g, r->pattern[k].text, is, mark);
     if (hits) hits[k] = n;
   }
+  for (int i = 0; i < g->op.n && plan->moe.keep_router; i++)
+    if (is_router(&g->op.at[i])) mark[i] = false;
 }
 
 /* ---- for the front ---- */
