@@ -109,7 +109,7 @@ END_TEST
 Suite *grad_kernels_suite(void) {
   Suite *s = suite_create("grad_kernels");
   TCase *tc = tcase_create("reference");
-  tcase_set_timeout(tc, 60);
+  tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, gradient_is_the_slope, 0, grad_cases);
   tcase_add_loop_test(tc, gradients_of_parameters_add, 0, grad_cases);
   suite_add_tcase(s, tc);
