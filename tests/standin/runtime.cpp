@@ -114,14 +114,18 @@ bool can_go_on(const CUstream_st *s) {
   return !op.event || op.run || op.event->reached >= op.version;
 }
 
+/* Streams that copies go through: one of each rank in this process. */
+uint64_t ranks(const Runtime &r) {
+  uint64_t n = 0;
+  for (const CUstream_st *x : r.stream) n += x->copies;
+  return n;
+}
+
 /* Whether a stream comes last in this order: one of those that copies go through, or all
  * others. */
 bool starves(const Runtime &r, const CUstream_st *s) {
-  uint64_t n = 0, at = 0;
-  for (const CUstream_st *x : r.stream) {
-    if (x == s) at = n;
-    n += x->copies;
-  }
+  uint64_t n = ranks(r), at = 0;
+  for (size_t i = 0; i < r.stream.size() && r.stream[i] != s; i++) at += r.stream[i]->copies;
   uint64_t which = r.is.order % (n + 1);
   return which == n ? !s->copies : s->copies && at == which;
 }
@@ -421,14 +425,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 }
 
 /* Time passes between two looks: some of what is queued has run. What comes last waits
- * until nothing else came for a while: hosts of other ranks may be slow, and what they
+ * until nothing else came for a while: hosts of other ranks here may be slow, and what they
  * queue shall be able to come before it. */
 cudaError_t cudaStreamQuery(cudaStream_t s) {
   const int patience = 10;
   Runtime &r = self();
   Guard g(r.lock);
   if (s->queue.empty()) return cudaSuccess;
-  bool with_last = ++r.idle > patience;
+  bool with_last = ++r.idle > patience || ranks(r) < 2;
   CUstream_st *first = next(r, with_last);
   if (!first) return cudaErrorNotReady;
   protect(r, PROT_READ | PROT_WRITE);
