@@ -162,17 +162,21 @@ START_TEST(mpirun_script_runs) {
 }
 END_TEST
 
-/* What srun and torchrun do to the command that they are given, on this machine. */
+/* What srun and torchrun do to the command that they are given, on this machine. `wait -n`
+ * would not know of what ended before it was called. */
+#define FOR_FOUR(command)                                                                \
+  "code=0 pids=\nfor r in 0 1 2 3; do " command " & pids+=\" $!\"; done\n"               \
+  "for p in $pids; do wait $p || code=$?; done\nexit $code\n"
+
 START_TEST(other_scripts_run) {
-  static const char srun[] = "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n"
-                             "for r in 0 1 2 3; do SLURM_STEP_ID=0 SLURM_PROCID=$r "
-                             "SLURM_NTASKS=4 SLURM_LOCALID=$r "
-                             "\"$@\" & done\nwait -n; wait -n; wait -n; wait -n\n";
+  static const char srun[] =
+      "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n"
+      FOR_FOUR("SLURM_STEP_ID=0 SLURM_PROCID=$r SLURM_NTASKS=4 SLURM_LOCALID=$r \"$@\"");
   static const char torchrun[] =
       "#!/bin/bash\nport=\nwhile [[ $1 == --* ]]; do case $1 in --master-port=*) "
       "port=${1#*=};; esac; shift; done\n"
-      "for r in 0 1 2 3; do RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
-      "MASTER_PORT=$port \"$@\" & done\nwait -n; wait -n; wait -n; wait -n\n";
+      FOR_FOUR("RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
+               "MASTER_PORT=$port \"$@\"");
   const char *kind = _i ? "torchrun" : "slurm";
   script_of(kind, "");
   scratch_put("srun", srun, strlen(srun));

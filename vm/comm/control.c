@@ -35,6 +35,7 @@ typedef struct Line {
 
 typedef struct Conn {
   int fd; /* -1: none */
+  bool deaf; /* takes no lines any more; what it said before can still be read */
   size_t got;
   Line in; /* the first `got` bytes of it */
 } Conn;
@@ -87,19 +88,15 @@ static int acting_hub(const Control *c) {
 
 /* ---- lines ---- */
 
-static void cut(Control *c, int peer) {
-  close(c->conn[peer].fd);
-  c->conn[peer].fd = -1;
-}
-
 /* A line that does not fit into what the other one has not read yet is left out, unless
- * it matters: then it is waited for, a little. */
+ * it matters: then it is waited for, a little. Only reading tells what has become of the
+ * other one: his last words come before the end of his connection. */
 static void say(Control *c, int peer, const Line *l) {
   Conn *k = &c->conn[peer];
-  if (k->fd < 0) return;
+  if (k->fd < 0 || k->deaf) return;
   bool matters = l->kind != LINE_HERE;
   if (!matters && !net_ready(k->fd, POLLOUT, 0)) return;
-  if (!net_put(k->fd, l, sizeof *l, now_s() + 1) && matters) cut(c, peer);
+  k->deaf = !net_put(k->fd, l, sizeof *l, now_s() + 1);
 }
 
 static void say_to_hubs(Control *c, const Line *l) {
@@ -119,7 +116,8 @@ static void blame(Control *c, CauseKind kind, int culprit, weft_status code,
 
 static void lose(Control *c, int peer) {
   char why[128];
-  cut(c, peer);
+  close(c->conn[peer].fd);
+  c->conn[peer].fd = -1;
   if (c->table[peer].left) return;
   c->table[peer].lost = true;
   snprintf(why, sizeof why, "the process of rank %d has ended", peer);
