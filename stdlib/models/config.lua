@@ -50,10 +50,19 @@ end
 -- Each kind returns what is wrong with the value, or nil.
 local kinds = {}
 
-function kinds.count(value)
+local function integer(value, least, what)
   local n = type(value) == "number" and math.tointeger(value)
-  if not n or n < 1 then return "expected a positive integer, got " .. show(value) end
+  if not n or n < least then return "expected " .. what .. ", got " .. show(value) end
   if n > 2147483647 then return "expected at most 2147483647, got " .. show(value) end
+end
+
+function kinds.count(value) return integer(value, 1, "a positive integer") end
+
+-- How many layers come before those of another kind: there may be none.
+function kinds.layers(value) return integer(value, 0, "a number of layers, from 0") end
+
+function kinds.optional_layers(value)
+  if value then return kinds.layers(value) end
 end
 
 function kinds.optional_count(value)

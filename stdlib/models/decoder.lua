@@ -120,7 +120,7 @@ end
 function decoder.check_window(c, problems)
   if not (c.use_sliding_window and c.sliding_window) then return problems end
   local layers = c.layer_types or {}
-  local windowed = not c.layer_types and c.max_window_layers < c.num_hidden_layers
+  local windowed = not c.layer_types and (c.max_window_layers or 0) < c.num_hidden_layers
   for _, kind in ipairs(layers) do windowed = windowed or kind ~= "full_attention" end
   if windowed then
     config.add(problems, "use_sliding_window", "a sliding window is not supported (only "

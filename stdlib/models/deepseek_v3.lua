@@ -108,7 +108,7 @@ local rules = {
   { "q_lora_rank", "optional_count" }, { "kv_lora_rank", "count" },
   { "qk_nope_head_dim", "count" }, { "qk_rope_head_dim", "count" },
   { "v_head_dim", "count" }, { "rope_interleave", "boolean" },
-  { "attention_bias", "boolean" }, { "first_k_dense_replace", "count" },
+  { "attention_bias", "boolean" }, { "first_k_dense_replace", "layers" },
   { "n_routed_experts", "optional_count" }, { "moe_layer_freq", "only", { 1 } },
   { "n_shared_experts", "optional_count" }, { "num_experts_per_tok", "count" },
   { "moe_intermediate_size", "count" }, { "n_group", "count" }, { "topk_group", "count" },

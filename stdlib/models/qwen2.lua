@@ -20,7 +20,7 @@ function qwen2.build(g, c) return decoder.build(g, c, { qkv_bias = true }) end
 function qwen2.check(c)
   return decoder.check_window(c, decoder.check(c, {
     { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
-    { "max_window_layers", "optional_count" },
+    { "max_window_layers", "optional_layers" },
     { "use_mrope", "only", { false } },
     { "layer_types", "each", { "full_attention", "sliding_attention" } },
   }))

@@ -22,7 +22,7 @@ function qwen3.check(c)
   return decoder.check_window(c, decoder.check(c, {
     { "attention_bias", "only", { false } },
     { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
-    { "max_window_layers", "optional_count" },
+    { "max_window_layers", "optional_layers" },
     { "layer_types", "each", { "full_attention", "sliding_attention" } },
   }))
 end

@@ -31,7 +31,7 @@ static const struct {
               {2, 1, 2, 1}, {4, 2, 4, 1}, {1, 8, 8, 1}, {2, 4, 2, 2}};
 
 /* Each with both dispatchers, stages of ZeRO, with and without pipeline and sequence
- * parallelism. */
+ * parallelism, with one sequence on a rank or two, whose pieces are not rows in a row. */
 START_TEST(agrees_with_one_rank) {
   ToyOptions o = toy_of(meshes[_i].tp, meshes[_i].dp, meshes[_i].ep, meshes[_i].etp);
   for (int i = 0; i < 2; i++) {
@@ -40,6 +40,7 @@ START_TEST(agrees_with_one_rank) {
     o.pp = (_i / 2 + i) % 2 + 1;
     o.sp = o.tp > 1 && (_i + i) % 2;
     o.fused = (_i / 4 + i) % 2;
+    o.micro = 2 - (_i / 2 + i) % 2;
     pair_agrees(&o);
   }
 }

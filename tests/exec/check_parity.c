@@ -5,11 +5,19 @@
 
 #include "tests/lib/random_plan.h"
 
-enum { SAMPLE = 48 };
+enum { SAMPLE = 48, EXPERTS = 24 };
 
 START_TEST(plan_agrees_with_one_rank) {
   Text t = {0};
   bool ok = parity_holds(2026, (uint64_t)_i, 3, 1e-5, &t);
+  ck_assert_msg(ok, "%s", t.s);
+  text_free(&t);
+}
+END_TEST
+
+START_TEST(experts_agree_with_one_rank) {
+  Text t = {0};
+  bool ok = experts_hold((uint64_t)_i, 3, 1e-5, &t);
   ck_assert_msg(ok, "%s", t.s);
   text_free(&t);
 }
@@ -44,6 +52,7 @@ Suite *parity_suite(void) {
   tcase_set_timeout(tc, 120);
   tcase_add_test(tc, sample_is_wide);
   tcase_add_loop_test(tc, plan_agrees_with_one_rank, 0, SAMPLE);
+  tcase_add_loop_test(tc, experts_agree_with_one_rank, 0, EXPERTS);
   suite_add_tcase(s, tc);
   return s;
 }

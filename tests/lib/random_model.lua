@@ -1,25 +1,7 @@
 -- random_model.lua - draws model functions and tensor plans for `./dev fuzz`: weights that
 -- several ops and units read, in both orientations, as other kinds of parameters and inside
--- arithmetic; a style for each module, legal or not. All of it is keyed by a number.
-local draw = {}
-draw.__index = draw
-
-local function new_draw(seed)
-  return setmetatable({ at = seed * 2654435761 % 4294967296 + 1 }, draw)
-end
-
-function draw:below(n)
-  local x = self.at
-  x = (x ~ (x << 13)) & 0xffffffff
-  x = x ~ (x >> 17)
-  x = (x ~ (x << 5)) & 0xffffffff
-  self.at = x
-  return x % n
-end
-
-function draw:pick(list) return list[self:below(#list) + 1] end
-function draw:maybe(n) return self:below(n) == 0 end
-
+-- arithmetic; a style for each module, legal or not. All of it is keyed by a number; `new_draw`
+-- is that of random_draw.lua.
 -- ---- the model ----
 
 -- What a block may do; each takes the builder and (batch, seq, hidden), and returns that.

@@ -230,14 +230,14 @@ int random_ranks(const RandomPlan *p) {
   return p->tp * p->pp * p->dp * p->cp;
 }
 
-static void add_library(Text *t) {
-  char *s;
+/* A file of tests/lib as a value of the plan. */
+static void add_library(Text *t, const char *name, const char *file) {
+  char path[256], *s;
   size_t n;
   weft_error e;
-  if (file_read(NULL, WEFT_SOURCE_DIR "/tests/lib/random_model.lua", FILE_OWN_MAX, &s, &n,
-                &e) != WEFT_OK)
-    abort();
-  text_printf(t, "local random = (function()\n%s\nend)()\n", s);
+  snprintf(path, sizeof path, WEFT_SOURCE_DIR "/tests/lib/%s.lua", file);
+  if (file_read(NULL, path, FILE_OWN_MAX, &s, &n, &e) != WEFT_OK) abort();
+  text_printf(t, "local %s = (function()\n%s\nend)()\n", name, s);
   mem_free(NULL, s, n + 1);
 }
 
@@ -253,7 +253,8 @@ void styled_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
   int rounds = draw_sizes(&d, p), which = below(&d, 8), key = below(&d, 1 << 30);
   draw_context(seed, number, p);
   text_add(&t, "local weft = require \"weft\"\n");
-  add_library(&t);
+  add_library(&t, "new_draw", "random_draw");
+  add_library(&t, "random", "random_model");
   if (which < LEN(arch)) {
     draw_model(&d, p, which, model, sizeof model);
     snprintf(styles, sizeof styles, "  tp_plan = random.change(weft, %d, \"%s\"),\n", key,
@@ -265,6 +266,13 @@ void styled_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
     snprintf(styles, sizeof styles, "  tp_plan = random.tp_plan(%d, model),\n", key);
   }
   write_plan(&d, seed, number, rounds, &t, model, styles, p);
+}
+
+static void experts_plan(uint64_t number, Text *t) {
+  text_add(t, "local weft = require \"weft\"\n");
+  add_library(t, "new_draw", "random_draw");
+  add_library(t, "experts", "random_experts");
+  text_printf(t, "return experts(weft, %llu)\n", (unsigned long long)number);
 }
 
 /* ---- N ranks against one ---- */
@@ -341,6 +349,19 @@ bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
   return parity_holds_on(NULL, NULL, seed, number, steps, tolerance, report);
 }
 
+bool experts_hold(uint64_t number, int steps, double tolerance, Text *report) {
+  VerifyReport r;
+  Text plan = {0}, why = {0};
+  experts_plan(number, &plan);
+  bool ok = plan_parity(plan.s, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
+  text_printf(report, "experts %llu: loss %.1e grad %.1e param %.1e\n",
+              (unsigned long long)number, r.loss, r.grad, r.param);
+  if (!ok && why.s) text_add(report, why.s);
+  text_free(&plan);
+  text_free(&why);
+  return ok;
+}
+
 Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
                     Text *report) {
   RandomPlan p;
@@ -361,10 +382,12 @@ Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
   return o;
 }
 
-/* Plan i: its own styles, or (every 16th) the library's, which may not be refused. */
+/* Plan i: its own styles, or (two of 16) the library's and one with experts, which may not
+ * be refused. */
 static Verdict one(uint64_t seed, uint64_t i, Text *t) {
-  if (i % 16) return styles_hold(seed, i, 3, 1e-5, t);
-  return parity_holds(seed, i / 16, 3, 1e-5, t) ? EQUAL : DIFFERENT;
+  if (i % 16 == 0) return parity_holds(seed, i / 16, 3, 1e-5, t) ? EQUAL : DIFFERENT;
+  if (i % 16 == 8) return experts_hold(seed + i, 3, 1e-5, t) ? EQUAL : DIFFERENT;
+  return styles_hold(seed, i, 3, 1e-5, t);
 }
 
 int fuzz(int argc, char **argv) {

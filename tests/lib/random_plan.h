@@ -46,6 +46,10 @@ bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
 bool parity_holds_on(const DeviceKind *device, const RunOptions *options, uint64_t seed,
                      uint64_t number, int steps, double tolerance, Text *report);
 
+/* The same for plan `number` of models with experts or latent attention, over ep and etp, too
+ * (random_experts.lua). */
+bool experts_hold(uint64_t number, int steps, double tolerance, Text *report);
+
 /* The same for a styled plan, which may also be refused with a message. */
 typedef enum { EQUAL, REFUSED, DIFFERENT } Verdict;
 Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,

@@ -33,7 +33,9 @@ static Place parts_of_rows(Place p) {
 }
 
 /* ---- tokens ---- batch and sequence are one dimension: each axis that cuts one of them
- * cuts it; which token is where only `unflatten` asks, and it asks the same way */
+ * cuts it; which token is where only `unflatten` asks, and it asks the same way. Rows that
+ * are gathered over tp lie rank by rank, so where a rank has pieces of several sequences,
+ * these are gathered before, as sequences. */
 
 /* Batch and sequence cut over all ranks, and their rows. */
 static Place cut_tokens(const Shard *s) {
@@ -61,6 +63,10 @@ static bool tokens_divide(Shard *s) {
   return !wrong;
 }
 
+static bool tp_cuts_rows(const Shard *s) {
+  return s->g->batch == s->n[AX_DP];
+}
+
 bool shard_flatten(Shard *s, Oid op) {
   if (shard_own_experts(s)) {
     shard_need(s, op, 0, cut_tokens(s));
@@ -68,6 +74,7 @@ bool shard_flatten(Shard *s, Oid op) {
     return tokens_divide(s);
   }
   Place x = shard_settled(s, op, 0), y;
+  if (!tp_cuts_rows(s)) x.on[AX_TP] = PL_R;
   for (int a = 0; a < AX_N; a++) {
     if (x.on[a] > 1) x.on[a] = PL_R;
     y.on[a] = x.on[a] >= 0 ? 0 : PL_R;
@@ -85,6 +92,7 @@ bool shard_unflatten(Shard *s, Oid op) {
     return tokens_divide(s);
   }
   Place x = shard_in(s, op, 0), y;
+  if (!tp_cuts_rows(s) && cuts_rows(x.on[AX_TP])) x.on[AX_TP] = PL_R;
   for (int a = 0; a < AX_N; a++) {
     if (x.on[a] > 0) x.on[a] = PL_R;
     y.on[a] = x.on[a];

@@ -1,0 +1,123 @@
+-- random_experts.lua - draws plans of models with experts or latent attention, legal ones,
+-- by number; no token is dropped, so N ranks do what one does. `new_draw` is that of
+-- random_draw.lua.
+local schedules = {
+  { "1f1b", 1 }, { "gpipe", 1 }, { "zb_h2", 1 }, { "interleaved_1f1b", 2 },
+  { "zero_bubble", 2 }, { "zbv", 2 }, { "v_half", 2 }, { "dualpipe_v", 2 },
+}
+
+local function some(d, heads, layers, rest)
+  local t = {
+    vocab_size = d:pick { 48, 53, 64 }, hidden_size = d:pick { 16, 24, 32 },
+    num_hidden_layers = layers, num_attention_heads = heads, intermediate_size = 16,
+    initializer_range = 0.1, tie_word_embeddings = d:maybe(2),
+  }
+  for k, v in pairs(rest) do t[k] = v end
+  return t
+end
+
+local models = {}
+
+function models.mixtral(d, s)
+  return some(d, s.heads, s.layers, {
+    "mixtral", num_key_value_heads = s.kv, head_dim = 4,
+    num_local_experts = s.experts, num_experts_per_tok = d:pick { 1, 2 },
+    intermediate_size = s.ffn,
+  })
+end
+
+function models.qwen3_moe(d, s)
+  return some(d, s.heads, s.layers, {
+    "qwen3_moe", num_key_value_heads = s.kv, head_dim = 4,
+    num_experts = s.experts, num_experts_per_tok = d:pick { 1, 2, 3 },
+    norm_topk_prob = d:maybe(2), moe_intermediate_size = s.ffn,
+  })
+end
+
+-- Groups are two or one; choices fit into what one group has.
+function models.deepseek_v3(d, s)
+  local dense, groups = d:maybe(4), d:pick { 1, 2 }
+  return some(d, s.heads, s.layers, {
+    "deepseek_v3", num_key_value_heads = false, moe_intermediate_size = s.ffn,
+    n_routed_experts = not dense and s.experts, n_shared_experts = d:pick { 1, 2 },
+    num_experts_per_tok = d:pick { 1, 2 }, first_k_dense_replace = d:below(math.min(s.layers, 2)),
+    n_group = groups, topk_group = 1, norm_topk_prob = not d:maybe(3),
+    q_lora_rank = not d:maybe(3) and 12, kv_lora_rank = d:pick { 6, 10 },
+    qk_nope_head_dim = d:pick { 2, 6 }, qk_rope_head_dim = d:pick { 2, 4 },
+    v_head_dim = d:pick { 3, 4, 5 }, rope_interleave = d:maybe(2),
+  }), dense
+end
+
+local function divisors(n, of)
+  local out = {}
+  for i = 1, math.min(n, of) do
+    if n % i == 0 and of % i == 0 then out[#out + 1] = i end
+  end
+  return out
+end
+
+-- At most 16 ranks; heads suffice for every way of cp.
+local function draw_mesh(d)
+  local m = { tp = d:pick { 1, 1, 2, 4 }, pp = d:pick { 1, 1, 2 }, cp = d:pick { 1, 1, 1, 2 },
+              dp = d:pick { 1, 2, 3, 4 } }
+  while m.tp * m.pp * m.cp * m.dp > 16 do
+    if m.cp > 1 then m.cp = 1 else m.dp = m.dp // 2 end
+  end
+  if m.dp % 2 == 0 and d:maybe(4) then m.dp_replicate = 2 end
+  return m
+end
+
+local function draw_strategy(d, m)
+  local shards = m.dp // (m.dp_replicate or 1)
+  if d:maybe(2) then return { "zero", stage = d:below(4), sequence_parallel = d:maybe(2) } end
+  local again = d:pick { true, false, shards % 2 == 0 and 2 or true }
+  return { "fsdp2", reshard_after_forward = again, sequence_parallel = d:maybe(2),
+           defer_fsdp_grad_sync = d:maybe(2) }
+end
+
+local function draw_moe(d, m, dense)
+  if dense then return nil end
+  return {
+    dispatcher = d:pick { "allgather", "alltoall" },
+    aux_loss_coef = d:maybe(2) and 0.01 or nil, z_loss_coef = d:maybe(3) and 0.01 or nil,
+    max_tokens_factor = d:maybe(3) and m.ep or nil,
+    ignore_router_for_ac = d:maybe(4) or nil,
+  }
+end
+
+-- A schedule, its microbatches and how many stages a rank has.
+local function draw_schedule(d, pp)
+  local s, count = d:pick(schedules), pp * d:pick { 1, 2, 2, 3 }
+  if s[1] == "dualpipe_v" then count = math.max(count, 2 * pp) end
+  return s[1], s[2], count
+end
+
+return function(weft, number)
+  local d = new_draw(number + 1)
+  local mesh = draw_mesh(d)
+  local schedule, virtual, count = draw_schedule(d, mesh.pp)
+  local ranks, experts, ffn = mesh.tp * mesh.cp * mesh.dp, d:pick { 4, 6, 8 }, 16
+  local ep = d:pick(divisors(experts, ranks))
+  local etp = d:pick(divisors(ffn, ranks // ep))
+  local kv = mesh.tp * mesh.cp
+  local heads = kv * d:pick { 1, 2 }
+  local name = d:pick { "mixtral", "qwen3_moe", "deepseek_v3", "deepseek_v3" }
+  local model, dense = models[name](d, {
+    heads = heads, kv = d:maybe(2) and kv or heads, experts = experts, ffn = ffn,
+    layers = mesh.pp * virtual * d:pick { 1, 1, 2 },
+  })
+  if not dense then mesh.ep, mesh.etp = ep, etp end
+  local micro = d:pick { 1, 1, 2 }
+  return weft.plan {
+    name = name .. "-" .. number, model = weft.model(model), precision = "f32", mesh = mesh,
+    cp = { comm = d:pick { "allgather", "ring", "a2a" },
+           balance = d:pick { "zigzag", "zigzag", "none" } },
+    strategy = draw_strategy(d, mesh), moe = draw_moe(d, mesh, dense),
+    schedule = schedule, pp_plan = { virtual = virtual },
+    recompute = d:pick { "none", "full", "selective", "cheap" },
+    batch = { global = micro * mesh.dp * count, micro = micro, seq = 16 * mesh.cp },
+    optimizer = weft.adamw { lr = 1e-3, clip = d:pick { 1, 0.1 } },
+    packed = d:maybe(3) and { eot = 3 } or nil,
+    data = weft.synthetic {}, train = { steps = 3, seed = d:below(1000), log_every = 1 },
+  }
+end
