@@ -8,6 +8,7 @@
 #define cpu_all_gather NULL
 #define cpu_reduce_scatter NULL
 #define cpu_all_to_all NULL
+#define cpu_all_to_all_v NULL
 #define cpu_shift NULL
 
 static const Kernel kernels[OP_N] = {

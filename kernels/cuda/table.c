@@ -6,6 +6,7 @@
 #define cuda_all_gather NULL
 #define cuda_reduce_scatter NULL
 #define cuda_all_to_all NULL
+#define cuda_all_to_all_v NULL
 #define cuda_shift NULL
 
 /* What attention.cuh has kernels for. */

@@ -109,12 +109,55 @@ static void too_many(Peer *p) {
   NEED(op_wait(p, 0));
 }
 
+/* ---- counts that cannot be ---- */
+
+/* Rows of two elements between two ranks, whose places have room for three. */
+static CommOp rows_of_two(int32_t *give, int32_t *take, float *x) {
+  return (CommOp){.coll = COLL_ALL_TO_ALL_V, .dtype = DT_F32, .in = x, .out = x + 12,
+                  .count = 6, .give = give, .take = take, .members = 2, .each = 2,
+                  .row = 2};
+}
+
+static void beyond_the_place(Peer *p) {
+  static const struct {
+    int32_t give[4], take[4];
+    const char *said;
+  } wrong[] = {
+      {{0, 0, 2, 2}, {0}, "all_to_all_v of 4 rows to member 1: a place has room for 3"},
+      {{0}, {1, 3, 0, 0}, "all_to_all_v of 4 rows from member 0: a place has room for 3"},
+      {{0, 0, 4, -1}, {0}, "all_to_all_v of 3 rows to member 1: a place has room for 3"},
+      {{0}, {0, 0, INT32_MAX, INT32_MAX}, "all_to_all_v of 4294967294 rows from member 1"},
+  };
+  float x[24] = {0};
+  for (int i = 0; i < LEN(wrong); i++) {
+    int32_t give[4], take[4];
+    memcpy(give, wrong[i].give, sizeof give);
+    memcpy(take, wrong[i].take, sizeof take);
+    NEED(!op_start(p, 0, rows_of_two(give, take, x)));
+    NEED(p->e.code == WEFT_EINTERNAL && strstr(p->e.text, wrong[i].said));
+    err_clear(&p->e);
+  }
+  NEED(p->c.stats.bytes[COLL_ALL_TO_ALL_V] == 0);
+}
+
+/* Rank 0 gives two rows, rank 1 takes three. */
+static void unequal_rows(Peer *p) {
+  int32_t give[4] = {0, 0, p->rank ? 0 : 1, p->rank ? 0 : 1}, take[4] = {0};
+  float x[24] = {0};
+  if (p->rank) take[0] = 3;
+  NEED(!op_run(p, rows_of_two(give, take, x)));
+  NEED(p->e.code == WEFT_EINTERNAL);
+  NEED(strstr(p->e.text, "rank 0 gives 2 rows to rank 1, which takes 3"));
+}
+
 START_TEST(test_programs_differ) {
   Setup s = {.n = 2, .in_flight = 1, .nhandle = 2, .ngroup = 1};
   comm_world(&s, unequal, NULL);
   comm_world(&s, unequal_pair, NULL);
   comm_world(&s, unequal_message, NULL);
   comm_world(&s, too_many, NULL);
+  comm_world(&s, beyond_the_place, NULL);
+  comm_world(&s, unequal_rows, NULL);
 }
 END_TEST
 

@@ -10,7 +10,7 @@ typedef struct Scenario {
   Setup setup;                   /* n is the caller's: a power of two, at least 2 */
 } Scenario;
 
-enum { SCENARIOS = 9 };
+enum { SCENARIOS = 10 };
 extern const Scenario scenario[SCENARIOS];
 
 /* Every collective, type, size and placement against a naive reference; any n. */

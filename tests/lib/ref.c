@@ -690,6 +690,7 @@ static void scal_zero(RefArgs *a) {
 #define all_gather NULL
 #define reduce_scatter NULL
 #define all_to_all NULL
+#define all_to_all_v NULL
 #define shift NULL
 RefFn *const ref_ops[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = name,

@@ -298,7 +298,7 @@ static const char *const said[] = {
     "attributes 2 of 2",
     "body layer:F[1] COLL: communicator 2 of 2",
     "this rank is no member of tie(1)",
-    "5 is not a collective",
+    "6 is not a collective",
     "reduce_scatter of 16 elements gives 16 over tp of 2 ranks",
     "unknown reduction 7",
     "i32 in, f32 out",

@@ -12,6 +12,38 @@ static weft_status injected(Comm *c, const char *what, weft_error *e) {
                  (unsigned long long)c->calls);
 }
 
+/* A count that is below 0 or more than a place has room for is a fault of what made it.
+ */
+static weft_status check_counts(const Comm *c, const CommOp *op, weft_error *e) {
+  const int32_t *const counts[] = {op->give, op->take};
+  assert(op->give && op->take && op->row > 0 && op->count % op->row == 0);
+  int64_t room = (int64_t)(op->count / op->row);
+  for (int way = 0; way < 2; way++)
+    for (int k = 0; k < op->members; k++) {
+      int64_t rows = 0;
+      bool right = true;
+      for (int i = 0; i < op->each; i++) {
+        int64_t n = counts[way][k * op->each + i];
+        right &= n >= 0;
+        rows += n;
+      }
+      if (right && rows <= room) continue;
+      return err_set(e, WEFT_EINTERNAL,
+                     "rank %d: %s of %lld rows %s member %d: a place has room for %lld",
+                     c->rank, coll_info[op->coll].name, (long long)rows,
+                     way ? "from" : "to", k, (long long)room);
+    }
+  return WEFT_OK;
+}
+
+static uint64_t elements(const CommOp *op) {
+  uint64_t n = 0;
+  if (!(coll_info[op->coll].is & COLL_COUNTED)) return op->count;
+  for (int k = 0; k < op->members; k++)
+    n += comm_rows(op, op->give, k);
+  return n;
+}
+
 weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e) {
   assert(c && c->vt && c->vt->version == 1);
@@ -19,8 +51,9 @@ weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
   assert(op->count == 0 || op->coll == COLL_RECV || op->in);
   assert(op->count == 0 || op->coll == COLL_SEND || op->out);
   if (inject(c)) return injected(c, "comm_start", e);
+  if (coll_info[op->coll].is & COLL_COUNTED) TRY(check_counts(c, op, e));
   c->stats.starts[op->coll]++;
-  c->stats.bytes[op->coll] += op->count * (uint64_t)dtype_size((DType)op->dtype);
+  c->stats.bytes[op->coll] += elements(op) * (uint64_t)dtype_size((DType)op->dtype);
   int at = op->group < 0 ? c->ngroup : op->group;
   c->counted[handle] = at;
   atomic_fetch_add_explicit(&c->count[at].started, 1, memory_order_relaxed);

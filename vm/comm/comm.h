@@ -45,9 +45,29 @@ typedef struct CommOp {
   void *out;
   uint64_t count; /* elements of: the whole (all_reduce, send, recv), the piece of
                      one rank (all_gather: input; reduce_scatter: output;
-                     all_to_all: what goes to one member; shift: all of it) */
-  uint32_t what;  /* the caller's name for it: see CommInside */
+                     all_to_all: what goes to one member; all_to_all_v: its place;
+                     shift: all of it) */
+  /* all_to_all_v: [members][each], in memory of the host, as they are until the wait. Of
+   * the rows of a place, `row` elements each, as many as the counts for a member add up
+   * to are given and taken; what lies behind them stays as it is. NULL in all others. */
+  const int32_t *give, *take;
+  int members, each;
+  uint64_t row;
+  uint32_t what; /* the caller's name for it: see CommInside */
 } CommOp;
+
+/* all_to_all_v: elements that go to member k by `give`, that come from it by `take`. */
+static inline uint64_t comm_rows(const CommOp *op, const int32_t *counts, int k) {
+  uint64_t rows = 0;
+  for (int i = 0; i < op->each; i++)
+    rows += (uint64_t)counts[k * op->each + i];
+  return rows * op->row;
+}
+
+/* Elements that a group of one moves. */
+static inline uint64_t comm_alone(const CommOp *op) {
+  return op->give ? comm_rows(op, op->give, 0) : op->count;
+}
 
 /* Where the queues of a device have come to, which the host is ahead of. */
 typedef struct CommInside {
@@ -71,7 +91,8 @@ typedef struct CommVtable {
 } CommVtable;
 
 typedef struct CommStats {
-  uint64_t starts[COLL_N], bytes[COLL_N]; /* bytes: of CommOp.count elements */
+  uint64_t starts[COLL_N], bytes[COLL_N]; /* bytes: of CommOp.count elements; what is
+                                             counted: all that was given */
   uint64_t waits;
 } CommStats;
 

@@ -115,6 +115,15 @@ static void reduce(const LocalSlot *s, int nin, uint64_t a, uint64_t n, const Pa
   }
 }
 
+/* Of n elements from `at` on in the place of a sender, those that receiver k gets. */
+static uint64_t counted(const LocalSlot *s, const Part *from, int k, uint64_t at,
+                        uint64_t n) {
+  if (s->op.coll != COLL_ALL_TO_ALL_V) return n;
+  const CommOp *op = &from->rec->op;
+  uint64_t end = comm_rows(op, op->give, k);
+  return at < end ? MIN(n, end - at) : 0;
+}
+
 /* Segment `seg`: elements of the whole, which consists of one piece per member where the
  * operation knows pieces. */
 static void move(const LocalGroup *g, const LocalSlot *s, uint64_t seg) {
@@ -136,9 +145,10 @@ static void move(const LocalGroup *g, const LocalSlot *s, uint64_t seg) {
     const Part *p = &s->part[piece];
     if (s->op.coll == COLL_REDUCE_SCATTER) {
       reduce(s, g->n, a, n, p, 1, at * size);
-    } else if (s->op.coll == COLL_ALL_TO_ALL) {
-      for (uint64_t k = 0; k < (uint64_t)g->n; k++)
-        copy(s->part[k].out + a * size, p->in + (k * s->op.count + at) * size, n * size);
+    } else if (s->op.coll == COLL_ALL_TO_ALL || s->op.coll == COLL_ALL_TO_ALL_V) {
+      for (int k = 0; k < g->n; k++)
+        copy(s->part[k].out + a * size, p->in + ((uint64_t)k * s->op.count + at) * size,
+             counted(s, p, k, at, n) * size);
     } else {
       for (int k = 0; k < g->n; k++)
         copy(s->part[k].out + a * size, p->in + at * size, n * size);
@@ -186,7 +196,16 @@ bool local_help(Endpoint *p, LocalRec *r) {
 
 static bool same(const CommOp *a, const CommOp *b) {
   return a->coll == b->coll && a->dtype == b->dtype && a->count == b->count &&
+         a->row == b->row && a->each == b->each &&
          (!(coll_info[a->coll].is & COLL_SUMS) || a->red == b->red);
+}
+
+/* Gives up the lock of the group, and the world. */
+static weft_status refuse(Endpoint *p, LocalGroup *g, const char *why, weft_error *e) {
+  pthread_mutex_unlock(&g->lock);
+  local_leave(p->world);
+  local_end(p->world, -1, WEFT_EINTERNAL, why);
+  return local_gave_up(p->world, e);
 }
 
 static weft_status mismatch(Endpoint *p, LocalGroup *g, const LocalSlot *s,
@@ -198,14 +217,31 @@ static weft_status mismatch(Endpoint *p, LocalGroup *g, const LocalSlot *s,
            g->name, p->rank, coll_info[op->coll].name, (unsigned long long)op->count,
            dtype_name((DType)op->dtype), s->first, coll_info[s->op.coll].name,
            (unsigned long long)s->op.count, dtype_name((DType)s->op.dtype));
-  pthread_mutex_unlock(&g->lock);
-  local_leave(p->world);
-  local_end(p->world, -1, WEFT_EINTERNAL, why);
-  return local_gave_up(p->world, e);
+  return refuse(p, g, why, e);
+}
+
+/* All members take as many rows as they are given, or the world ends (and the hold of the
+ * group's lock). */
+static weft_status agree_on_rows(Endpoint *p, LocalGroup *g, const LocalSlot *s,
+                                 weft_error *e) {
+  for (int i = 0; i < g->n * g->n; i++) {
+    int from = i / g->n, to = i % g->n;
+    const CommOp *a = &s->part[from].rec->op, *b = &s->part[to].rec->op;
+    uint64_t gives = comm_rows(a, a->give, to), takes = comm_rows(b, b->take, from);
+    if (gives == takes) continue;
+    char why[256];
+    snprintf(why, sizeof why,
+             "communicator %s: rank %d gives %llu rows to rank %d, which takes %llu",
+             g->name, g->rank[from], (unsigned long long)(gives / a->row), g->rank[to],
+             (unsigned long long)(takes / b->row));
+    return refuse(p, g, why, e);
+  }
+  return WEFT_OK;
 }
 
 /* The slot of a member's next operation. What a device moves is one segment. */
-static LocalSlot *slot_of(LocalGroup *g, uint64_t seq, const CommOp *op, const Endpoint *p) {
+static LocalSlot *slot_of(LocalGroup *g, uint64_t seq, const CommOp *op,
+                          const Endpoint *p) {
   LocalSlot **open = &g->open[seq % (uint64_t)g->in_flight], *s = *open;
   if (s) return s;
   s = g->free;
@@ -224,7 +260,7 @@ static void alone(Endpoint *p, LocalRec *r) {
   if (device_apart(p->device))
     local_device_alone(p, r);
   else
-    copy(op->out, op->in, op->count * (size_t)dtype_size((DType)op->dtype));
+    copy(op->out, op->in, comm_alone(op) * (size_t)dtype_size((DType)op->dtype));
 }
 
 weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e) {
@@ -248,6 +284,7 @@ weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e) {
   r->slot = s;
   r->ref = ref;
   bool last = ++s->started == g->n, small = s->nseg == 1;
+  if (last && op->give) TRY(agree_on_rows(p, g, s, e));
   if (last) {
     g->open[seq % (uint64_t)g->in_flight] = NULL;
     if (small) s->next = 1;

@@ -274,6 +274,38 @@ static weft_status scatter_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e)
   return WEFT_OK;
 }
 
+/* Rows that are counted go from member to member, in the order of starts as a shift does:
+ * arrays of counts for MPI would have to be kept until the wait. */
+static weft_status move_rows(MpiWorld *w, Part *p, int k, bool sends, Handle *h,
+                             weft_error *e) {
+  const CommOp *op = p->op;
+  uint64_t end = comm_rows(op, sends ? op->give : op->take, k);
+  size_t place = (size_t)k * op->count * p->size;
+  char *from = (char *)op->in + place, *to = (char *)op->out + place;
+  if (k == p->rank) {
+    if (sends && end) memcpy(to, from, end * p->size);
+    return WEFT_OK;
+  }
+  for (uint64_t at = 0; at < end; at += (uint64_t)p->len) {
+    p->len = (int)MIN(end - at, w->limit);
+    MPI_Request *req = request(w, h);
+    if (!req) return no_memory(e);
+    int rc = sends ? MPI_Isend(from + at * p->size, p->len, p->type, k, 0, p->comm, req)
+                   : MPI_Irecv(to + at * p->size, p->len, p->type, k, 0, p->comm, req);
+    TRY(report_op(rc, w->rank, h, e));
+    h->n++;
+  }
+  return WEFT_OK;
+}
+
+/* What comes is expected before anything goes. */
+static weft_status exchange_rows(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
+  for (int sends = 0; sends < 2; sends++)
+    for (int i = 0; i < p->n; i++)
+      TRY(move_rows(w, p, (p->rank + i) % p->n, sends, h, e));
+  return WEFT_OK;
+}
+
 /* The piece in the whole, where it is rank's. */
 static bool in_its_place(const CommOp *op, int rank, size_t size) {
   size_t at = (size_t)rank * op->count * size;
@@ -294,6 +326,7 @@ static weft_status start_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
   if (p->op->coll == COLL_REDUCE_SCATTER && p->op->count > w->limit)
     return scatter_parts(w, p, h, e);
   if (p->op->coll == COLL_REDUCE_SCATTER && p->in_place) then_move(p, h);
+  if (p->op->coll == COLL_ALL_TO_ALL_V) return exchange_rows(w, p, h, e);
   do {
     p->len = (int)MIN(p->op->count - p->at, w->limit);
     for (int k = 0; k < 2 && coll[p->op->coll][k]; k++) {
@@ -347,7 +380,7 @@ static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent read
     assert(g->n > 0 && "the rank is a member");
     bool copies = op->coll == COLL_ALL_REDUCE || g->n == 1;
     if (copies && op->count && op->in != op->out)
-      memcpy(op->out, op->in, op->count * part.size);
+      memcpy(op->out, op->in, comm_alone(op) * part.size);
     if (g->n == 1) return WEFT_OK;
     h->where = g->name;
     h->sums = is_own_sum(g, op, part.size);

@@ -34,6 +34,11 @@ static Span piece(const Exchange *x, const void *base, int k) {
   return (Span){(char *)base + n * (uint64_t)k, n};
 }
 
+/* Of the place of member k the rows that `counts` has. */
+static Span rows(const Exchange *x, const void *base, const int32_t *counts, int k) {
+  return (Span){piece(x, base, k).p, comm_rows(x->op, counts, k) * x->size};
+}
+
 static Span give(const Exchange *x, const TcpGroup *g, int k) {
   if (x->everybody) return (Span){(char *)x->op->in, x->op->count * x->size};
   if (x->op->coll == COLL_ALL_REDUCE) return slice(x, g, x->op->in, k);
@@ -48,6 +53,8 @@ static Span pass(const Exchange *x, const TcpGroup *g, int k) {
     return piece(x, x->op->in, 0);
   case COLL_ALL_TO_ALL:
     return piece(x, x->op->in, k);
+  case COLL_ALL_TO_ALL_V:
+    return rows(x, x->op->in, x->op->give, k);
   case COLL_SHIFT:
     if (k == (g->me + 1) % g->n) return piece(x, x->op->in, 0);
     break;
@@ -63,6 +70,8 @@ static Span take(const Exchange *x, const TcpGroup *g, int k) {
   case COLL_ALL_GATHER:
   case COLL_ALL_TO_ALL:
     return piece(x, x->op->out, k);
+  case COLL_ALL_TO_ALL_V:
+    return rows(x, x->op->out, x->op->take, k);
   case COLL_SHIFT:
     if (g->me == (k + 1) % g->n) return piece(x, x->op->out, 0);
     break;

@@ -76,7 +76,7 @@ static weft_status start_group(TcpEndpoint *p, const CommOp *op, int handle,
   int who;
   assert(g->n > 0 && "the rank is a member");
   if (g->n == 1) {
-    size_t n = op->count * (size_t)dtype_size((DType)op->dtype);
+    size_t n = comm_alone(op) * (size_t)dtype_size((DType)op->dtype);
     if (n && op->in != op->out) memcpy(op->out, op->in, n);
     p->handle[handle].done = true;
     return WEFT_OK;

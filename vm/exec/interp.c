@@ -189,8 +189,9 @@ static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error 
 
 static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
                             weft_error *e) {
-  const Operand *src = &r->p->operand[in->operand], *dst = src + 1;
-  uint64_t pieces = coll_info[in->coll].in ? (uint64_t)r->group[in->comm].n : 1;
+  const Operand *src = &r->p->operand[in->operand], *dst = src + in->nin;
+  int members = r->group[in->comm].n;
+  uint64_t pieces = coll_info[in->coll].in ? (uint64_t)members : 1;
   CommOp op = {.coll = in->coll,
                .red = in->red,
                .dtype = src->dtype,
@@ -200,6 +201,12 @@ static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
                .out = at(r, base, dst),
                .count = operand_count(src) / pieces,
                .what = number(r, in)};
+  if (coll_info[in->coll].is & COLL_COUNTED) {
+    op.give = at(r, base, src + 1), op.take = at(r, base, src + 2);
+    op.members = members;
+    op.each = (int)operand_count(src + 1) / members;
+    op.row = (uint64_t)src->dim[src->ndim - 1];
+  }
   return start(r, in, &op, e);
 }
 
@@ -224,6 +231,19 @@ static void trace_wait(Rank *r, const Instr *started, int64_t from, int64_t wait
   trace_add(r->tracer, TRACE_WAIT, number(r, started), waited, now);
 }
 
+/* Looks at what has come; behind the rows that are counted lies anything. */
+static weft_status check_moved(Rank *r, const Instr *in, const CommOp *op,
+                               weft_error *e) {
+  DType t = (DType)op->dtype;
+  uint64_t pieces = coll_info[op->coll].out ? (uint64_t)r->group[op->group].n : 1;
+  if (!op->take) return check_values(r, in, op->out, t, op->count * pieces, e);
+  size_t place = op->count * (size_t)dtype_size(t);
+  for (int k = 0; k < op->members; k++)
+    TRY(check_values(r, in, (char *)op->out + (size_t)k * place, t,
+                     comm_rows(op, op->take, k), e));
+  return WEFT_OK;
+}
+
 static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e) {
   Pending *p = &r->pending[in->handle];
   if (!p->instr) {
@@ -241,10 +261,7 @@ static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e)
   if (r->tracer) trace_wait(r, started, p->from, from);
   if (st != WEFT_OK) return fail(r, started, &why, e);
   atomic_store_explicit(&r->state, RANK_BUSY, memory_order_relaxed);
-  if (!check || !p->op.out) return WEFT_OK;
-  uint64_t n = p->op.count;
-  if (coll_info[p->op.coll].out) n *= (uint64_t)r->group[p->op.group].n;
-  return check_values(r, started, p->op.out, (DType)p->op.dtype, n, e);
+  return check && p->op.out ? check_moved(r, started, &p->op, e) : WEFT_OK;
 }
 
 /* Only this rank writes its counter, so no atomic addition is needed. */

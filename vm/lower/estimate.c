@@ -4,7 +4,7 @@
  *   pipeline = the largest work of a rank / (1 - bubble)
  *   work     = microbatches * (kernels + collectives inside units - what of these runs
  *              beside kernels: body_time.h)
- *   kernel   = max(flops / peak, bytes / memory bandwidth)
+ *   kernel   = max(flops / peak, bytes / memory bandwidth); those of experts fill all places
  *   fill     = 2 * (stages - 1) * one transfer between stages
  *   tail     = gradient reduction beyond one microbatch's backward (all of it without
  *              overlap_grad_reduce) + the optimizer, which is bound by memory
@@ -14,7 +14,8 @@
  *   held     = gathers and scatters of blocks that are whole for a while, beyond the work
  *              of all microbatches (all of them where gathers do not start ahead)
  *
- * Nothing is fitted: real runs take longer. */
+ * Rows that go to experts and back are those of experts that all get the same; only their
+ * bytes (Estimate.ep) are those of all places. Nothing is fitted: real runs take longer. */
 #include "share.h"
 #include "vm/units/body_time.h"
 
@@ -29,8 +30,11 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   double s = w->seconds - w->hidden;
   for (int a = 0; a < AX_N; a++) {
     Link l = link_of(m, k, counted_over((ShardAxis)a));
-    for (int c = COLL_ALL_REDUCE; c < COLL_PAIRS; c++)
-      s += coll_seconds(&l, (CollKind)c, w->bytes[a][c], w->count[a][c]);
+    for (int c = COLL_ALL_REDUCE; c < COLL_PAIRS; c++) {
+      bool counted = coll_info[c].is & COLL_COUNTED;
+      double bytes = w->bytes[a][c] - (counted ? w->empty[a] : 0);
+      s += coll_seconds(&l, (CollKind)c, bytes, w->count[a][c]);
+    }
   }
   return s;
 }

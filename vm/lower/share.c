@@ -10,11 +10,13 @@ static void add_work(UnitWork *to, const UnitWork *w) {
   to->again += w->again;
   to->seconds += w->seconds;
   to->hidden += w->hidden;
-  for (int a = 0; a < AX_N; a++)
+  for (int a = 0; a < AX_N; a++) {
+    to->empty[a] += w->empty[a];
     for (int k = 0; k < COLL_N; k++) {
       to->bytes[a][k] += w->bytes[a][k];
       to->count[a][k] += w->count[a][k];
     }
+  }
 }
 
 /* Of a unit that has a B that is called instead of I and W. */

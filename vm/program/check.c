@@ -85,26 +85,44 @@ static weft_status check_kernel(const Check *k, uint32_t pc, const Body *b) {
   return WEFT_OK;
 }
 
+/* As many counts for each of n members, of whole rows. */
+static weft_status check_counts(const Check *k, uint32_t pc, const Body *b,
+                                const Operand *o, uint64_t n) {
+  for (int i = 1; i < 3; i++)
+    if (o[i].dtype != DT_I32 || operand_count(&o[i]) % n ||
+        operand_count(&o[i]) != operand_count(&o[1]))
+      FAIL("operand %d is no count for each of %llu ranks", i, (unsigned long long)n);
+  uint64_t row = o[0].ndim ? (uint64_t)o[0].dim[o[0].ndim - 1] : 0;
+  if (row == 0 || operand_count(&o[0]) / n % row)
+    FAIL("places of %llu elements are not of rows of %llu",
+         (unsigned long long)(operand_count(&o[0]) / n), (unsigned long long)row);
+  return WEFT_OK;
+}
+
 static weft_status check_coll(const Check *k, uint32_t pc, const Body *b) {
   const Instr *in = &k->p->code[pc];
   if (in->coll >= COLL_PAIRS) FAIL("%d is not a collective", in->coll);
   if (in->red > RED_MAX) FAIL("unknown reduction %d", in->red);
   if (in->comm < 0 || in->comm >= k->p->ncomm)
     FAIL("communicator %d of %d", in->comm, k->p->ncomm);
-  if (in->nin != 1 || in->nout != 1) FAIL("it needs one input and one result");
+  const CollInfo *is = &coll_info[in->coll];
+  bool counted = is->is & COLL_COUNTED;
+  if (in->nin != (counted ? 3 : 1) || in->nout != 1)
+    FAIL(counted ? "it needs one input with two counts, and one result"
+                 : "it needs one input and one result");
   const CommDesc *d = &k->p->comm[in->comm];
   if (!comm_has_pp(d, k->p->pp)) FAIL("this rank is no member of %s", d->name);
   const Operand *o = &k->p->operand[in->operand];
-  if (o[0].dtype != o[1].dtype)
-    FAIL("%s in, %s out", dtype_name(o[0].dtype), dtype_name(o[1].dtype));
-  uint64_t a = operand_count(&o[0]), z = operand_count(&o[1]);
+  const Operand *out = &o[in->nin];
+  if (o->dtype != out->dtype)
+    FAIL("%s in, %s out", dtype_name(o->dtype), dtype_name(out->dtype));
+  uint64_t a = operand_count(o), z = operand_count(out);
   uint64_t n = (uint64_t)comm_size(&k->c->mesh, d);
-  const CollInfo *is = &coll_info[in->coll];
   bool whole = !is->in || a % n == 0;
   if (!whole || a * (is->out ? n : 1) != z * (is->in ? n : 1))
     FAIL("%s of %llu elements gives %llu over %s of %llu ranks", coll_info[in->coll].name,
          (unsigned long long)a, (unsigned long long)z, d->name, (unsigned long long)n);
-  return WEFT_OK;
+  return counted ? check_counts(k, pc, b, o, n) : WEFT_OK;
 }
 
 static weft_status check_call(const Check *k, uint32_t pc, const Body *b) {

@@ -25,6 +25,7 @@ const uint8_t instr_is[I_N] = {
 #define PIECES  true
 #define SUMS    COLL_SUMS
 #define PAIR    COLL_BY_PAIR
+#define COUNTED COLL_COUNTED
 const CollInfo coll_info[COLL_N] = {
 #define COLL(id, name, in, out, is, doc) {name, in, out, is},
 #include "coll.def"

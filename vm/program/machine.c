@@ -126,7 +126,7 @@ static void count_flow(Machine *m, int pp, const Instr *in) {
   int kind = coll ? in->coll : in->code == I_SEND ? COLL_SEND : COLL_RECV;
   Flow *f = &m->flow[flow_index(m->c, pp, coll ? in->comm : -1, (CollKind)kind)];
   f->count++;
-  f->bytes += coll ? MAX(operand_bytes(&o[0]), operand_bytes(&o[1])) : operand_bytes(o);
+  f->bytes += coll ? coll_bytes(in, o) : operand_bytes(o);
 }
 
 static weft_status start(Machine *m, int pp, const Instr *in, Site at) {

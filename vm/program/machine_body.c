@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 typedef struct Flying {
-  Access acc[2];
+  Access acc[COLL_OPERANDS]; /* the last one is the result */
+  int n;
   int32_t handle;
   int comm;
   int64_t end;
@@ -48,7 +49,7 @@ static bool beside(BodyWalk *w, const Access *a, const Access *b) {
 static bool touch(BodyWalk *w, const Access *b) {
   *VEC_PUSH(w->a, w->s->access) = *b;
   for (int i = 0; i < w->flying.n; i++)
-    for (int j = 0; j < 2; j++)
+    for (int j = 0; j < w->flying.at[i].n; j++)
       if (!beside(w, &w->flying.at[i].acc[j], b)) return false;
   return true;
 }
@@ -78,7 +79,7 @@ static void count(BodyWalk *w, const Instr *in, const Operand *o) {
   int n = ++w->in_flight[in->comm];
   use->in_flight = MAX(use->in_flight, n);
   use->flow[in->coll].count++;
-  use->flow[in->coll].bytes += MAX(operand_bytes(&o[0]), operand_bytes(&o[1]));
+  use->flow[in->coll].bytes += coll_bytes(in, o);
   w->s->collectives++;
 }
 
@@ -87,12 +88,17 @@ static bool start(BodyWalk *w, const Instr *in) {
   for (int i = 0; i < w->flying.n; i++)
     if (w->flying.at[i].handle == in->handle) return false;
   const Operand *o = &w->p->operand[in->operand];
-  Flying f = {.acc = {access_of(&o[0], false), access_of(&o[1], true)},
-              .handle = in->handle, .comm = in->comm, .end = end_of(w, in)};
-  if (!touch(w, &f.acc[0]) || !touch(w, &f.acc[1])) return false;
-  bool same = f.acc[0].slot == f.acc[1].slot && f.acc[0].lo == f.acc[1].lo;
-  if (!(same && in->coll == COLL_ALL_REDUCE) && !beside(w, &f.acc[0], &f.acc[1]))
-    return false;
+  Flying f = {.n = in->nin + 1, .handle = in->handle, .comm = in->comm,
+              .end = end_of(w, in)};
+  Access *out = &f.acc[in->nin];
+  for (int i = 0; i < f.n; i++) {
+    f.acc[i] = access_of(&o[i], i == in->nin);
+    if (!touch(w, &f.acc[i])) return false;
+  }
+  bool same = f.acc[0].slot == out->slot && f.acc[0].lo == out->lo;
+  bool in_place = same && in->coll == COLL_ALL_REDUCE;
+  for (int i = 0; i < in->nin && !in_place; i++)
+    if (!beside(w, &f.acc[i], out)) return false;
   *VEC_PUSH(w->a, w->flying) = f;
   count(w, in, o);
   int i = 0;

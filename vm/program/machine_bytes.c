@@ -83,13 +83,14 @@ weft_status bytes_touch(Machine *m, int pp, const Instr *in, Site at) {
 /* Input and result begin in the same place. */
 static bool in_place(const Machine *m, const RankState *r, const Instr *in) {
   const Operand *o = &r->p->operand[in->operand];
-  return operands_share(&m->c->mesh, &r->p->comm[in->comm], (CollKind)in->coll, o, o + 1);
+  return operands_share(&m->c->mesh, &r->p->comm[in->comm], (CollKind)in->coll, o,
+                        o + in->nin);
 }
 
 weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
   RankState *r = &m->rank[pp];
   const Call *call = site_call(r->p, at);
-  uint64_t lo[2], hi[2];
+  uint64_t lo[COLL_OPERANDS], hi[COLL_OPERANDS];
   int n = in->nin + in->nout;
   TRY(bytes_touch(m, pp, in, at));
   for (int i = 0; i < n; i++) {
@@ -100,8 +101,11 @@ weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
   bound(r);
   if (in->code == I_GATHER)
     *VEC_PUSH(m->a, r->copy) = (Copy){lo[1], hi[1], in->unit, in->handle, at};
-  if (n == 1 || lo[0] >= hi[1] || lo[1] >= hi[0]) return WEFT_OK;
-  return lo[0] == lo[1] && in_place(m, r, in) ? WEFT_OK : report_inplace(m, pp, at);
+  for (int i = 0, out = n - 1; i < out; i++) {
+    if (lo[i] >= hi[out] || lo[out] >= hi[i]) continue;
+    if (i > 0 || lo[0] != lo[out] || !in_place(m, r, in)) return report_inplace(m, pp, at);
+  }
+  return WEFT_OK;
 }
 
 /* A copy that is there now keeps its bytes and its shard's, as what is only read. */

@@ -85,9 +85,16 @@ static void print_transfer(const Print *k, const Instr *in) {
     text_printf(k->out, "%s rank %d, ", in->code == I_SEND ? "to" : "from",
                 rank_on_pp(&k->c->mesh, k->rank, in->peer));
   }
-  text_printf(k->out, "%llu bytes, ", ULL(operand_bytes(o)));
+  bool counted = coll && coll_info[in->coll].is & COLL_COUNTED;
+  text_printf(k->out, "%s%llu bytes, ", counted ? "at most " : "", ULL(operand_bytes(o)));
   print_operand(k, o);
-  if (coll) text_add(k->out, " -> "), print_operand(k, o + 1);
+  if (!coll) return;
+  if (counted) {
+    text_add(k->out, " rows ");
+    print_operands(k, in->operand + 1, 2);
+  }
+  text_add(k->out, " -> ");
+  print_operand(k, o + in->nin);
 }
 
 static void print_free(const Print *k, const Instr *in) {

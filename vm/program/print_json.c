@@ -85,9 +85,9 @@ static void write_transfer(const Print *k, const Instr *in) {
   if (coll) json_str(j, "collective", coll_info[in->coll].name);
   if (coll) json_str(j, "communicator", k->p->comm[in->comm].name);
   json_int(j, "handle", in->handle);
-  if (in->code != I_RECV) write_operands(k, "in", in->operand, 1);
+  if (in->nin) write_operands(k, "in", in->operand, in->nin);
   json_int(j, "line", in->line);
-  if (in->code != I_SEND) write_operands(k, "out", in->operand + (coll ? 1 : 0), 1);
+  if (in->nout) write_operands(k, "out", in->operand + (uint32_t)in->nin, 1);
   if (!coll) json_int(j, "peer", rank_on_pp(&k->c->mesh, k->rank, in->peer));
   if (coll && coll_info[in->coll].is & COLL_SUMS)
     json_str(j, "reduction", in->red == RED_MAX ? "max" : "sum");

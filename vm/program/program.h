@@ -36,11 +36,12 @@ typedef enum {
   COLL_PAIRS = COLL_SEND /* collectives come before it */
 } CollKind;
 typedef enum { RED_SUM, RED_MAX } RedOp;
-enum { COLL_SUMS = 1, COLL_BY_PAIR = 2 };
+enum { COLL_SUMS = 1, COLL_BY_PAIR = 2, COLL_COUNTED = 4 };
+enum { COLL_OPERANDS = 4 };   /* at most: input, counts given and taken, result */
 typedef struct CollInfo {
   const char *name;
   bool in, out;          /* of a piece for each member */
-  uint8_t is;            /* of COLL_SUMS, COLL_BY_PAIR */
+  uint8_t is;            /* of COLL_SUMS, COLL_BY_PAIR, COLL_COUNTED */
 } CollInfo;
 extern const CollInfo coll_info[COLL_N];
 
@@ -165,7 +166,8 @@ typedef struct Program {
   double flops, again;   /* of one step; again: of those, see Body */
 } Program;
 
-/* How many transfers of a kind, and the larger of what they take and give. */
+/* How many transfers of a kind, and the larger of what they take and give; of what is
+ * counted when it runs, the places. */
 typedef struct Flow {
   int64_t count;
   uint64_t bytes;
@@ -225,6 +227,10 @@ KTensor operand_shape(const Operand *o);
 /* Inputs, results and scratch. */
 static inline int instr_operands(const Instr *in) {
   return in->nin + in->nout + in->nwork;
+}
+/* What a collective moves: the larger of its input and its result. */
+static inline uint64_t coll_bytes(const Instr *in, const Operand *o) {
+  return MAX(operand_bytes(&o[0]), operand_bytes(&o[in->nin]));
 }
 /* Where a slot starts in the arena. `call` is NULL in main, which has slot 0 only. */
 static inline uint64_t slot_base(const Program *p, const Call *call, int slot) {

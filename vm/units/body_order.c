@@ -141,7 +141,6 @@ static int free_handle(const BodyOrder *o) {
   }
 }
 
-/* Its operand is what must live until here. */
 static void add_wait(BodyOrder *o, int flight, const CodeInstr *user) {
   const Flight f = o->flying[flight];
   CodeInstr *w = &o->out[o->nout++];
@@ -153,7 +152,7 @@ static void add_wait(BodyOrder *o, int flight, const CodeInstr *user) {
                          .line = user->i.line,
                          .acc = ACC_NEVER},
                    .name = user->name};
-  w->t[0] = o->x[f.node]->t[0];
+  code_keep(w, o->x[f.node]);
   o->now = MAX(o->now, f.end);
   memmove(&o->flying[flight], &o->flying[flight + 1],
           sizeof f * (size_t)(--o->nflying - flight));

@@ -41,6 +41,10 @@ static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
   return rate > 0 ? MAX(x->flops / rate, moved / c->gpu.hbm_bandwidth) : 0;
 }
 
+double coll_even(const CodeInstr *x) {
+  return coll_info[x->i.coll].is & COLL_COUNTED ? (double)x->attr.scale : 1;
+}
+
 double coll_seconds(const Link *l, CollKind coll, double bytes, double count) {
   if (coll == COLL_SHIFT) return link_shift(l, bytes, count);
   return link_ring(l, bytes, count, coll == COLL_ALL_REDUCE);
@@ -50,9 +54,8 @@ static double transfer_seconds(const BodyClock *c, const CodeInstr *x, AxisSet a
   AxisSet data = axes_split(AXES_DP) | AXIS_BIT(AXIS_EP_SHARD);
   if (axes_split(axes) & data) return 0;
   Link l = link_near(&c->gpu, mesh_size(&c->mesh, axes));
-  double in = operand_traffic(x->operand, x->i.nin);
-  double out = operand_traffic(x->operand + x->i.nin, x->i.nout);
-  return coll_seconds(&l, (CollKind)x->i.coll, MAX(in, out), 1);
+  double bytes = (double)coll_bytes(&x->i, x->operand) * coll_even(x);
+  return coll_seconds(&l, (CollKind)x->i.coll, bytes, 1);
 }
 
 double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm) {

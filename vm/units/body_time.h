@@ -15,6 +15,8 @@ typedef struct BodyClock {
  * proportions of one serve to order bodies. */
 BodyClock body_clock(const CompileInput *in, int copies);
 
+/* The part of its bytes that a collective moves if all experts get the same. */
+double coll_even(const CodeInstr *x);
 /* A ring, but for a shift. */
 double coll_seconds(const Link *l, CollKind coll, double bytes, double count);
 /* A kernel is bound by arithmetic or by memory; a collective takes its ring, on a

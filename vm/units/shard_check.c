@@ -12,7 +12,7 @@ static bool changes(const Op *op, int was, int is) {
   case OP_all_gather: return was == op->attr.dim && is == PL_R;
   case OP_reduce_scatter: return was == PL_P && is == op->attr.dim;
   case OP_slice: return was == PL_R && is == op->attr.dim;
-  case OP_all_to_all: return was == op->attr.from && is == op->attr.dim;
+  case OP_all_to_all: case OP_all_to_all_v: return was == op->attr.from && is == op->attr.dim;
   case OP_shift: return was >= 0 && is == was;
   default: return true;
   }
@@ -38,7 +38,8 @@ static bool casts(const Op *op, Place from, Place to) {
 
 static bool is_conversion(int code) {
   return code == OP_all_reduce || code == OP_all_gather || code == OP_reduce_scatter ||
-         code == OP_slice || code == OP_all_to_all || code == OP_shift;
+         code == OP_slice || code == OP_all_to_all || code == OP_all_to_all_v ||
+         code == OP_shift;
 }
 
 static weft_status check_conversion(const Graph *g, const Op *op, weft_error *e) {

@@ -2,9 +2,9 @@
  * own tokens by expert and gives them to the ranks that have these experts.
  *
  * How many there are of each the data says, so counts go first, one for each expert, and
- * then rows, in places for as many as one rank can have for another: that is what memory
- * and proof know. Rows that come lie in the order of their ranks; experts want them in
- * theirs. */
+ * then rows, as many as there are, from and to places for as many as one rank can have for
+ * another: that is what memory and proof know. Rows that come lie in the order of their
+ * ranks; experts want them in theirs. */
 #include "shard.h"
 
 static bool own(int on) {
@@ -24,12 +24,23 @@ typedef struct Rows {
   Phase phase;
 } Rows;
 
-/* Piece k of the first dimension goes to rank k of ep. */
-static Tid all_to_all(const Rows *r, Tid x) {
+/* How much of the places is used if all experts get the same. */
+static float even_share(const Rows *r, const Tensor *places) {
+  Place own = places->place;
+  own.on[AX_EP] = PL_OWN;
+  double rows = (double)shard_ragged(r->s, r->logical, own) / r->s->n[AX_EP];
+  return (float)MIN(rows / (double)places->dim[1].local, 1.0);
+}
+
+/* Piece k of the first dimension goes to rank k of ep; if there are counts, of its place
+ * the rows that there are. */
+static Tid all_to_all(const Rows *r, Tid x, const Tid *give, const Tid *take) {
   Tensor t = r->s->out->t.at[x];
   OpAttr attr = {.axes = 1u << AX_EP, .n = r->s->n[AX_EP], .parts = 1};
-  return shard_emit(r->s, OP_all_to_all, &x, 1, attr, r->logical, t.place, t.dim, t.ndim,
-                    r->user, r->phase);
+  Tid in[3] = {x};
+  if (give) in[1] = *give, in[2] = *take, attr.scale = even_share(r, &t);
+  return shard_emit(r->s, give ? OP_all_to_all_v : OP_all_to_all, in, give ? 3 : 1, attr,
+                    r->logical, t.place, t.dim, t.ndim, r->user, r->phase);
 }
 
 /* A tensor of one piece for each rank of ep. */
@@ -74,7 +85,7 @@ static const struct Way *way_of(const Rows *r) {
   Tid n = shard_emit(s, OP_expert_sizes, &ends, 1, (OpAttr){0}, of.logical, p, dim, 2,
                      r->user, r->phase);
   struct Way *w = VEC_PUSH(s->out->arena, s->way);
-  *w = (struct Way){permute, n, all_to_all(&of, n)};
+  *w = (struct Way){permute, n, all_to_all(&of, n, NULL, NULL)};
   return w;
 }
 
@@ -89,6 +100,7 @@ Tid shard_exchange_rows(Shard *s, Tid logical, Tid from, int want, const Op *use
                       user, ph);
   }
   bool home = own(want);
-  Tid x = regroup(&r, from, home ? w->taken : w->given, home, PL_R);
-  return regroup(&r, all_to_all(&r, x), home ? w->given : w->taken, !home, want);
+  Tid give = home ? w->taken : w->given, take = home ? w->given : w->taken;
+  Tid x = regroup(&r, from, give, home, PL_R);
+  return regroup(&r, all_to_all(&r, x, &give, &take), take, !home, want);
 }

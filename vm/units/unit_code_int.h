@@ -40,8 +40,8 @@ struct Coder {
   Phase phase;           /* and which it is */
   uint64_t most;         /* its workspace */
   struct Pending {
-    Tid result, input;
-    int handle;
+    Tid result;
+    int at; /* its instruction */
   } pending[64];
   int npending;
 };

@@ -58,8 +58,9 @@ void coder_settle(Coder *c, Tid t, const Op *op) {
   for (int i = 0; i < c->npending; i++) {
     if (c->pending[i].result != t) continue;
     CodeInstr *w = push(c, I_WAIT, op);
-    w->i.handle = c->pending[i].handle;
-    w->t[0] = c->pending[i].input;     /* lives until here */
+    const CodeInstr *started = &c->out.at[c->pending[i].at];
+    w->i.handle = started->i.handle;
+    code_keep(w, started);
     c->pending[i] = c->pending[--c->npending];
     return;
   }
@@ -104,7 +105,8 @@ static void repack(Coder *c, int code, const Op *op, const Cut *k, Tid from, Tid
 static int free_handle(const Coder *c) {
   for (int h = 0;; h++) {
     bool used = false;
-    for (int i = 0; i < c->npending; i++) used |= c->pending[i].handle == h;
+    for (int i = 0; i < c->npending; i++)
+      used |= c->out.at[c->pending[i].at].i.handle == h;
     if (!used) return h;
   }
 }
@@ -116,18 +118,31 @@ static int comm_index(Coder *c, AxisSet axes) {
   return c->comm.n - 1;
 }
 
-static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid out) {
+static void start_counted(Coder *c, const Op *op, CollKind coll, const Tid *in, int nin,
+                          Tid out) {
   if (c->npending == LEN(c->pending)) coder_settle(c, c->pending[0].result, op);
   CodeInstr *x = push(c, I_COLL, op);
   x->i.coll = (uint8_t)coll;
   x->i.red = (uint8_t)op->attr.red;
   x->i.comm = (int16_t)comm_index(c, ax_set_mesh(op->attr.axes));
   x->i.handle = free_handle(c);
-  x->attr = (OpAttr){.dim = op->attr.dim, .n = op->attr.n};
-  add_in(c, x, in);
+  x->attr = (OpAttr){.dim = op->attr.dim, .n = op->attr.n, .scale = op->attr.scale};
+  for (int k = 0; k < nin; k++) add_in(c, x, in[k]);
   add_out(c, x, out);
   c->code->handles = MAX(c->code->handles, x->i.handle + 1);
-  c->pending[c->npending++] = (struct Pending){out, in, x->i.handle};
+  c->pending[c->npending++] = (struct Pending){out, c->out.n - 1};
+}
+
+static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid out) {
+  start_counted(c, op, coll, &in, 1, out);
+}
+
+/* Of places of rows what there is; all of them where the host, which starts it, does not
+ * see the counts. */
+static void exchange_rows(Coder *c, const Op *op) {
+  bool counts = op->code == OP_all_to_all_v && c->device->host;
+  start_counted(c, op, counts ? COLL_ALL_TO_ALL_V : COLL_ALL_TO_ALL, op->in,
+                counts ? op->nin : 1, op->out[0]);
 }
 
 /* One dimension is packed, the other one unpacked: the pieces on the way are alike. */
@@ -146,9 +161,10 @@ static void code_exchange(Coder *c, const Op *op, Tid in, Tid out) {
 
 void coder_collective(Coder *c, const Op *op) {
   Tid in = op->in[0], out = op->out[0];
-  coder_settle(c, in, op);
-  if (op->code == OP_all_to_all && op->attr.from == op->attr.dim) {
-    start_collective(c, op, COLL_ALL_TO_ALL, in, out); /* places of rows, as they are */
+  for (int k = 0; k < op->nin; k++) coder_settle(c, op->in[k], op);
+  bool rows = op->code == OP_all_to_all && op->attr.from == op->attr.dim;
+  if (rows || op->code == OP_all_to_all_v) {
+    exchange_rows(c, op);
     return;
   }
   if (op->code == OP_all_to_all) {

@@ -26,10 +26,9 @@ static int axis_of(AxisSet axes) {
 
 static void add_collective(const Table *t, const CodeInstr *x, UnitWork *w) {
   int a = axis_of(t->comm[x->i.comm]);
-  double bytes[2] = {0};
-  for (int k = 0; k < x->i.nin + x->i.nout; k++)
-    bytes[k >= x->i.nin] += (double)operand_bytes(&x->operand[k]);
-  w->bytes[a][x->i.coll] += MAX(bytes[0], bytes[1]);
+  double bytes = (double)coll_bytes(&x->i, x->operand);
+  w->bytes[a][x->i.coll] += bytes;
+  w->empty[a] += bytes * (1 - coll_even(x));
   w->count[a][x->i.coll]++;
 }
 

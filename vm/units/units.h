@@ -18,11 +18,17 @@ typedef struct CodeInstr {
                             comm is an index into Units.comm */
   OpAttr attr;
   Operand operand[KERNEL_OPERANDS];
-  Tid t[KERNEL_OPERANDS];
+  Tid t[KERNEL_OPERANDS]; /* of a WAIT: what it reads as long as it is under way, or -1 */
   const char *name;      /* module, without the unit's own prefix */
   double flops;
   int pieces;            /* of a product: into so many it was cut; 0: it was not */
 } CodeInstr;
+
+/* A WAIT keeps the inputs of the collective that it waits for alive until then. */
+static inline void code_keep(CodeInstr *wait, const CodeInstr *started) {
+  for (int k = 0; k < COLL_OPERANDS - 1; k++)
+    wait->t[k] = k < started->i.nin ? started->t[k] : -1;
+}
 
 /* Bodies are kept once: equal ones of several units are the same UnitBody. */
 typedef struct UnitBody {
@@ -36,7 +42,8 @@ typedef struct UnitWork {
   double flops, again;        /* see UnitBody */
   double seconds;             /* of its kernels, by the roofline of the cluster's GPU */
   double hidden;              /* of its collectives, beside them: see body_time.h */
-  double bytes[AX_N][COLL_N]; /* that collectives work on, the larger side */
+  double bytes[AX_N][COLL_N]; /* that collectives work on, the larger side; at most, */
+  double empty[AX_N];         /* if all experts get the same without so many */
   int count[AX_N][COLL_N];
 } UnitWork;
 
