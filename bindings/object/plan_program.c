@@ -166,11 +166,13 @@ int plan_comm(lua_State *L) {
       int comm = i < c->prog->ncomm ? i : -1, pp = most_of(c, first, last, comm, op);
       if (pp < 0) continue;
       const Flow *f = flow_of(c, pp, comm, op);
-      lua_createtable(L, 0, 5);
+      lua_createtable(L, 0, 6);
       set_text(L, "axis", comm < 0 ? "pp" : c->prog->comm[comm].name);
       set_text(L, "op", coll_info[op].name);
       set_integer(L, "count", (int64_t)f->count);
       set_integer(L, "bytes", (int64_t)f->bytes);
+      lua_pushboolean(L, (coll_info[op].is & COLL_COUNTED) != 0);
+      lua_setfield(L, -2, "at_most");
       int of = rank < 0 ? rank_on_pp(&j->mesh, 0, pp) : rank;
       set_text(L, "link", link_of(j, comm, of, group));
       lua_rawseti(L, -2, ++at);

@@ -252,6 +252,7 @@ static const struct {
                {"comm_bytes", "tp", offsetof(PointRow, tp), false},
                {"comm_bytes", "cp", offsetof(PointRow, cp), false},
                {"comm_bytes", "ep", offsetof(PointRow, ep), false},
+               {"comm_bytes", "ep_even", offsetof(PointRow, ep_even), false},
                {"comm_bytes", "dp", offsetof(PointRow, dp_bytes), false},
                {"comm_bytes", "pp", offsetof(PointRow, pp), false}};
 

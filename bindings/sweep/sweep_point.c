@@ -359,6 +359,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   Estimate e = estimate(c, (const RankLives *)lives->step, a, &p->mesh, row->microbatches,
                         row->bubble);
   row->tp = e.tp, row->cp = e.cp, row->ep = e.ep, row->dp_bytes = e.dp, row->pp = e.pp;
+  row->ep_even = e.ep_even;
   row->flops = e.flops, row->again = e.again;
   row->seconds = e.seconds;
   return WEFT_OK;

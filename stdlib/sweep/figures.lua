@@ -4,7 +4,7 @@ local gib = 1 << 30
 
 local figures = {
   "dp", "microbatches", "peak_gib", "bubble", "comm_gib.tp", "comm_gib.cp", "comm_gib.ep",
-  "comm_gib.dp", "comm_gib.pp", "tflop", "tflop_again", "step_ms", "tokens_per_s",
+  "comm_gib.ep_even", "comm_gib.dp", "comm_gib.pp", "tflop", "tflop_again", "step_ms", "tokens_per_s",
 }
 
 -- column[name](row): nil where a row has no such figure.
@@ -16,6 +16,7 @@ figures.column = {
   ["comm_gib.tp"] = function(r) return r.comm_bytes.tp / gib end,
   ["comm_gib.cp"] = function(r) return r.comm_bytes.cp / gib end,
   ["comm_gib.ep"] = function(r) return r.comm_bytes.ep / gib end,
+  ["comm_gib.ep_even"] = function(r) return r.comm_bytes.ep_even / gib end,
   ["comm_gib.dp"] = function(r) return r.comm_bytes.dp / gib end,
   ["comm_gib.pp"] = function(r) return r.comm_bytes.pp / gib end,
   tflop = function(r) return r.flop / 1e12 end,

@@ -76,7 +76,7 @@ local function take(self, t)
   elseif t.state == "ok" or t.state == "memory" then
     local all = is_number(t, "bubble", "dp", "flop", "flop_again", "microbatches",
       "peak_bytes", "worst_rank") and type(t.comm_bytes) == "table"
-      and is_number(t.comm_bytes, "cp", "dp", "ep", "pp", "tp")
+      and is_number(t.comm_bytes, "cp", "dp", "ep", "ep_even", "pp", "tp")
     if not all then return false end
     self.points:put(i, t.state, t)
   else

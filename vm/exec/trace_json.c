@@ -124,8 +124,9 @@ static void put_args(View *v, const TraceEvent *ev) {
     text_printf(out, ",\"microbatch\":%d,", c->mb);
     put_text(out, "unit", v->p->unit[c->unit]);
   }
+  bool counted = ev->kind == TRACE_MOVE && coll_info[in->coll].is & COLL_COUNTED;
   if (ev->kind == TRACE_MOVE)
-    text_printf(out, ",\"bytes\":%llu",
+    text_printf(out, counted ? ",\"bytes_at_most\":%llu" : ",\"bytes\":%llu",
                 (unsigned long long)operand_bytes(&v->p->operand[in->operand]));
   text_add(out, "}");
 }

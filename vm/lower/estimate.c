@@ -114,6 +114,15 @@ static double axis_bytes(const RankShare *r, ShardAxis a, double mbs) {
   return bytes * mbs;
 }
 
+/* In places of rows, if all experts get the same. */
+static double empty_bytes(const RankShare *r, double mbs) {
+  double bytes = 0;
+  for (int ph = 0; ph < BODIES; ph++)
+    for (int a = 0; a < AX_N; a++)
+      bytes += r->work[ph].empty[a];
+  return bytes * mbs;
+}
+
 Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *plan,
                   const Mesh *m, int64_t microbatches, double bubble) {
   Estimate e = {0};
@@ -126,7 +135,9 @@ Estimate estimate(const Shares *c, const Lifetimes (*l)[AREA_N], const Plan *pla
     }
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
                          (double)x->reduced_tp);
-    e.ep = MAX(e.ep, axis_bytes(x, AX_EP, mbs) + axis_bytes(x, AX_ETP, mbs));
+    double rows = axis_bytes(x, AX_EP, mbs) + axis_bytes(x, AX_ETP, mbs);
+    e.ep = MAX(e.ep, rows);
+    e.ep_even = MAX(e.ep_even, rows - empty_bytes(x, mbs));
     e.cp = MAX(e.cp, axis_bytes(x, AX_CP, mbs) + axis_bytes(x, AX_CP_HEADS, mbs));
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_EP_SHARD, mbs) +
                          (double)x->reduced +

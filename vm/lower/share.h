@@ -50,6 +50,7 @@ typedef struct Estimate {
   double again;      /* of those, what recompute adds */
   double tp, cp, ep, dp, pp; /* bytes that the busiest rank gives to operations of a step; dp:
                             what is summed or gathered over dp and cp together, too */
+  double ep_even;    /* of ep, if all experts get the same; ep is the most that there can be */
   double seconds;    /* of a step; 0 without the figures of a GPU */
 } Estimate;
 /* On the real mesh, with the idle share that the schedule has in units. */
