@@ -12,12 +12,17 @@ static weft_status injected(Comm *c, const char *what, weft_error *e) {
                  (unsigned long long)c->calls);
 }
 
-/* A count that is below 0 or more than a place has room for is a fault of what made it.
- */
+/* Counts that the host does not see; or one that is below 0 or more than a place has room
+ * for, which is a fault of what made it. */
 static weft_status check_counts(const Comm *c, const CommOp *op, weft_error *e) {
   const int32_t *const counts[] = {op->give, op->take};
   assert(op->give && op->take && op->row > 0 && op->count % op->row == 0);
   int64_t room = (int64_t)(op->count / op->row);
+  if (!c->counts)
+    return err_set(
+        e, WEFT_EINTERNAL,
+        "rank %d: %s needs counts that the host sees; %s moves memory of a device",
+        c->rank, coll_info[op->coll].name, c->vt->name);
   for (int way = 0; way < 2; way++)
     for (int k = 0; k < op->members; k++) {
       int64_t rows = 0;

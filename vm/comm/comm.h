@@ -106,6 +106,7 @@ struct Comm {
   const CommVtable *vt;
   World *world;
   int rank, size;
+  bool counts; /* the host sees operands, so all_to_all_v can be started */
   void *ctx;
   CommStats stats;  /* kept by the wrappers below */
   CommCount *count; /* [ngroup + 1], by group; the last one: pairs */

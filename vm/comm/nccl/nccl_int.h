@@ -6,7 +6,8 @@
  * start makes the line's queue wait for the compute queue, wait the compute queue for the
  * line's. NCCL is asked for calls that do not block, so that another thread can end them.
  * All of its calls are made under one lock, as the end of the world takes communicators
- * away. */
+ * away. What of rows there is the host, which starts operations, does not see: there is no
+ * all_to_all_v, and programs for GPUs move whole places (Comm.counts, coll.def). */
 #ifndef WEFT_NCCL_INT_H
 #define WEFT_NCCL_INT_H
 
