@@ -113,8 +113,15 @@ static void too_many(Peer *p) {
 
 /* Rows of two elements between two ranks, whose places have room for three. */
 static CommOp rows_of_two(int32_t *give, int32_t *take, float *x) {
-  return (CommOp){.coll = COLL_ALL_TO_ALL_V, .dtype = DT_F32, .in = x, .out = x + 12,
-                  .count = 6, .give = give, .take = take, .members = 2, .each = 2,
+  return (CommOp){.coll = COLL_ALL_TO_ALL_V,
+                  .dtype = DT_F32,
+                  .in = x,
+                  .out = x + 12,
+                  .count = 6,
+                  .give = give,
+                  .take = take,
+                  .members = 2,
+                  .each = 2,
                   .row = 2};
 }
 
@@ -126,7 +133,9 @@ static void beyond_the_place(Peer *p) {
       {{0, 0, 2, 2}, {0}, "all_to_all_v of 4 rows to member 1: a place has room for 3"},
       {{0}, {1, 3, 0, 0}, "all_to_all_v of 4 rows from member 0: a place has room for 3"},
       {{0, 0, 4, -1}, {0}, "all_to_all_v of 3 rows to member 1: a place has room for 3"},
-      {{0}, {0, 0, INT32_MAX, INT32_MAX}, "all_to_all_v of 4294967294 rows from member 1"},
+      {{0},
+       {0, 0, INT32_MAX, INT32_MAX},
+       "all_to_all_v of 4294967294 rows from member 1"},
   };
   float x[24] = {0};
   for (int i = 0; i < LEN(wrong); i++) {

@@ -153,6 +153,14 @@ Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand
                             .operand = operands(b, pp, o, 2)});
 }
 
+Instr *build_rows(Build *b, int pp, int comm, int handle, const Operand o[4],
+                  const char *what) {
+  return add(b, pp, (Instr){.code = I_COLL, .coll = COLL_ALL_TO_ALL_V, .nin = 3, .nout = 1,
+                            .comm = (int16_t)comm, .handle = handle,
+                            .what = name(b, pp, what),
+                            .operand = operands(b, pp, o, 4)});
+}
+
 Instr *build_send(Build *b, int pp, int peer, int handle, Operand o, const char *what) {
   return add(b, pp, (Instr){.code = I_SEND, .nin = 1, .handle = handle, .peer = peer,
                             .what = name(b, pp, what),

@@ -41,6 +41,9 @@ Instr *build_op(Build *b, int pp, int op, const Operand *o, int nin, int nout,
                 const char *what);
 Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand in,
                   Operand out, const char *what);
+/* Rows that are counted: places, counts given and taken, places. */
+Instr *build_rows(Build *b, int pp, int comm, int handle, const Operand o[4],
+                  const char *what);
 Instr *build_send(Build *b, int pp, int peer, int handle, Operand o, const char *what);
 Instr *build_recv(Build *b, int pp, int peer, int handle, Operand o, const char *what);
 Instr *build_gather(Build *b, int pp, int unit, int comm, int handle, Operand shard,

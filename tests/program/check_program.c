@@ -331,6 +331,71 @@ START_TEST(broken_ones_are_named) {
 }
 END_TEST
 
+/* ---- rows that are counted ---- two places of three rows of two */
+
+static Compiled *counted(void) {
+  Build *b = build_new(arena, 1, 2, 8 * KIB);
+  build_comm(b, "ep", AXIS_BIT(AXIS_TP), 1, NULL, 0);
+  Operand places = f32_at(0, 0, 2), counts = typed_at(DT_I32, 0, KIB, 2);
+  places.ndim = 3, places.dim[1] = 3, places.dim[2] = 2;
+  counts.ndim = 2, counts.dim[1] = 4;
+  Operand o[] = {places, counts, counts, places};
+  o[2].off += 64, o[3].off = 2 * KIB;
+  build_rows(b, 0, 0, 0, o, "experts");
+  build_wait(b, 0, 0);
+  return build_done(b);
+}
+
+START_TEST(counts_are_shown) {
+  Text text = {0}, json = {0};
+  Compiled *c = counted();
+  weft_error e = {0};
+  ck_assert_int_eq(program_check(c, &e), WEFT_OK);
+  program_print(c, 0, true, &text);
+  program_json(c, 0, &json);
+  const char *line = "COLL   h0 all_to_all_v on ep, at most 48 bytes, f32[2,3,2] @0 rows "
+                     "i32[2,4] @1024, i32[2,4] @1088 -> f32[2,3,2] @2048  \"experts\"\n";
+  ck_assert_msg(strstr(text.s, line) != NULL, "%s", text.s);
+  json_t *j = json_loads(json.s, 0, NULL);
+  json_t *x = json_array_get(json_object_get(j, "main"), 0);
+  ck_assert_str_eq(json_string_value(json_object_get(x, "collective")), "all_to_all_v");
+  ck_assert_int_eq((int)json_array_size(json_object_get(x, "in")), 3);
+  json_t *out = json_array_get(json_object_get(x, "out"), 0);
+  ck_assert_int_eq((int)json_integer_value(json_object_get(out, "offset")), 2 * KIB);
+  json_decref(j);
+  text_free(&text);
+  text_free(&json);
+}
+END_TEST
+
+START_TEST(broken_counts_are_named) {
+  static const char *const why[] = {
+      "operand 1 is no count for each of 2 ranks",
+      "operand 2 is no count for each of 2 ranks",
+      "operand 1 is no count for each of 2 ranks",
+      "it needs one input with two counts",
+      "places of 6 elements are not of rows of 4",
+      "places of 0 elements are not of rows of 0",
+      "it needs one input and one result",
+  };
+  Compiled *c = counted();
+  Instr *in = &c->prog[0].code[0];
+  Operand *o = &c->prog[0].operand[in->operand];
+  weft_error e = {0};
+  switch (_i) {
+  case 0: o[1].dtype = DT_F32; break;
+  case 1: o[2].dim[1] = 2; break;
+  case 2: o[1].dim[0] = o[2].dim[0] = 3, o[1].dim[1] = o[2].dim[1] = 1; break;
+  case 3: in->nin = 2; break;
+  case 4: o[0].ndim = 2, o[0].dim[0] = 3, o[0].dim[1] = 4; break;
+  case 5: o[0].ndim = 1, o[0].dim[0] = o[3].dim[0] = 0; break;
+  default: in->coll = COLL_ALL_TO_ALL;
+  }
+  ck_assert_int_eq(program_check(c, &e), WEFT_EINTERNAL);
+  ck_assert_msg(strstr(e.text, why[_i]), "way %d: %s", _i, e.text);
+}
+END_TEST
+
 START_TEST(names) {
   ck_assert_str_eq(instr_name[I_CALL], "CALL");
   ck_assert_str_eq(instr_name[I_WAIT], "WAIT");
@@ -354,6 +419,8 @@ Suite *program_suite(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, example_is_sound);
   tcase_add_loop_test(tc, broken_ones_are_named, 0, LEN(said));
+  tcase_add_test(tc, counts_are_shown);
+  tcase_add_loop_test(tc, broken_counts_are_named, 0, 7);
   suite_add_tcase(s, tc);
   return s;
 }

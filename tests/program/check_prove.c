@@ -634,6 +634,57 @@ START_TEST(result_over_input) {
 }
 END_TEST
 
+/* ---- rows that are counted ---- places of slot 1, counts in slots 2 and 3, places of
+ * slot 4, which a body exchanges while a kernel writes `touched` */
+
+static Build *counted(Operand touched, Operand counts, Operand out) {
+  Build *b = build_new(arena, 1, 2, 8 * KIB);
+  build_comm(b, "ep", AXIS_BIT(AXIS_TP), 1, NULL, 0);
+  int body = build_body(b, 0, "layer:F", PH_F, 5);
+  Operand o[] = {f32_at(1, 0, 2), counts, typed_at(DT_I32, 3, 0, 4), out};
+  o[0].ndim = 2, o[0].dim[1] = 8; /* of one row */
+  build_rows(b, 0, 0, 0, o, "experts");
+  build_kernel(b, 0, OP_scale, f32_at(1, 0, 4), touched);
+  build_wait(b, 0, 0);
+  build_main(b, 0);
+  uint64_t slot[] = {KIB, 2 * KIB, 3 * KIB, 4 * KIB};
+  int unit = build_unit(b, 0, "layers.0", slot, 4);
+  build_call(b, 0, body, unit, 0, "F0", NULL, 0);
+  return b;
+}
+
+/* It moves the places at most, and its operands are its own until it was waited for. */
+START_TEST(counts_stay_until_the_wait) {
+  const Operand counts = typed_at(DT_I32, 2, 0, 4), out = f32_at(4, 0, 16);
+  Build *b = counted(f32_at(4, 64, 4), counts, out);
+  Compiled *c = build_done(b);
+  c->flow = NEW_N(arena, Flow, flow_room(c));
+  ck_assert_int_eq(prove(c, &proof, &err), WEFT_OK);
+  ck_assert_int_eq(flow_of(c, 0, 0, COLL_ALL_TO_ALL_V)->count, 1);
+  ck_assert_uint_eq(flow_of(c, 0, 0, COLL_ALL_TO_ALL_V)->bytes, 64);
+  for (uint16_t slot = 1; slot <= 4; slot++) {
+    b = counted(f32_at(slot, 0, 4), counts, out);
+    const char *held = slot < 4 ? "are read by" : "are written by";
+    FAILS(b, "at [1] scale writes bytes", held, "at [0] all_to_all_v on ep, 64 bytes");
+    err_clear(&err);
+  }
+}
+END_TEST
+
+/* The result lies over the input, or over counts: in one slot, or in two. */
+START_TEST(result_over_counts) {
+  const Operand far = f32_at(4, 64, 4), counts = typed_at(DT_I32, 2, 0, 4);
+  const Operand over[] = {f32_at(1, 0, 16), f32_at(2, 8, 16), f32_at(3, 0, 16)};
+  for (int i = 0; i < LEN(over); i++) {
+    FAILS(counted(far, counts, over[i]), "all_to_all_v on ep",
+          "has its result over its input");
+    err_clear(&err);
+  }
+  FAILS(counted(far, typed_at(DT_I32, 1, 3 * KIB + 4, 4), f32_at(4, 0, 16)),
+        "all_to_all_v on ep", "has its result over its input");
+}
+END_TEST
+
 /* A proof starts with the structure: a broken index is a bug of the compiler. */
 START_TEST(broken_program) {
   Build *b = build_new(arena, 1, 1, KIB);
@@ -703,6 +754,7 @@ Suite *prove_suite(void) {
                  receive_into_a_buffer_that_is_read, receive_into_a_buffer_that_is_sent,
                  receive_into_an_input_of_a_call, receive_into_a_parameter_of_a_call,
                  receive_beside_a_call, body_overwrites_its_collective,
+                 counts_stay_until_the_wait, result_over_counts,
                  call_binds_two_slots_to_common_bytes, result_over_input}},
       {"failures", {broken_program, out_of_memory}},
   };

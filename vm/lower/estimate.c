@@ -4,7 +4,7 @@
  *   pipeline = the largest work of a rank / (1 - bubble)
  *   work     = microbatches * (kernels + collectives inside units - what of these runs
  *              beside kernels: body_time.h)
- *   kernel   = max(flops / peak, bytes / memory bandwidth); those of experts fill all places
+ *   kernel   = max(flops / peak, bytes / memory bandwidth); of experts: full places
  *   fill     = 2 * (stages - 1) * one transfer between stages
  *   tail     = gradient reduction beyond one microbatch's backward (all of it without
  *              overlap_grad_reduce) + the optimizer, which is bound by memory
@@ -14,8 +14,9 @@
  *   held     = gathers and scatters of blocks that are whole for a while, beyond the work
  *              of all microbatches (all of them where gathers do not start ahead)
  *
- * Rows that go to experts and back are those of experts that all get the same; only their
- * bytes (Estimate.ep) are those of all places. Nothing is fitted: real runs take longer. */
+ * Rows go to experts and back as if all of them got the same, where only as many travel
+ * as there are; their bytes (Estimate.ep) are those of full places. Nothing is fitted:
+ * real runs take longer. */
 #include "share.h"
 #include "vm/units/body_time.h"
 

@@ -103,7 +103,8 @@ weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
     *VEC_PUSH(m->a, r->copy) = (Copy){lo[1], hi[1], in->unit, in->handle, at};
   for (int i = 0, out = n - 1; i < out; i++) {
     if (lo[i] >= hi[out] || lo[out] >= hi[i]) continue;
-    if (i > 0 || lo[0] != lo[out] || !in_place(m, r, in)) return report_inplace(m, pp, at);
+    if (i > 0 || lo[0] != lo[out] || !in_place(m, r, in))
+      return report_inplace(m, pp, at);
   }
   return WEFT_OK;
 }

@@ -12,7 +12,8 @@ static bool changes(const Op *op, int was, int is) {
   case OP_all_gather: return was == op->attr.dim && is == PL_R;
   case OP_reduce_scatter: return was == PL_P && is == op->attr.dim;
   case OP_slice: return was == PL_R && is == op->attr.dim;
-  case OP_all_to_all: case OP_all_to_all_v: return was == op->attr.from && is == op->attr.dim;
+  case OP_all_to_all:
+  case OP_all_to_all_v: return was == op->attr.from && is == op->attr.dim;
   case OP_shift: return was >= 0 && is == was;
   default: return true;
   }

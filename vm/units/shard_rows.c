@@ -2,9 +2,9 @@
  * own tokens by expert and gives them to the ranks that have these experts.
  *
  * How many there are of each the data says, so counts go first, one for each expert, and
- * then rows, as many as there are, from and to places for as many as one rank can have for
- * another: that is what memory and proof know. Rows that come lie in the order of their
- * ranks; experts want them in theirs. */
+ * then rows, as many as there are, from and to places for as many as one rank can have
+ * for another: that is what memory and proof know. Rows that come lie in the order of
+ * their ranks; experts want them in theirs. */
 #include "shard.h"
 
 static bool own(int on) {
