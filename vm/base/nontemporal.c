@@ -36,7 +36,6 @@ void nt_copy(void *to, const void *from, size_t bytes) {
       _mm_stream_si128((__m128i *)(void *)(t + k),
                        _mm_loadu_si128((const __m128i *)(const void *)(f + k)));
   memcpy(t, f, bytes);
-  _mm_sfence();
 }
 
 void nt_widen(float *to, const void *halves, size_t n) {
@@ -53,6 +52,9 @@ void nt_widen(float *to, const void *halves, size_t n) {
       _mm_stream_si128(t + 1, _mm_unpackhi_epi16(zero, x));
     }
   widen(to, f, n);
+}
+
+void nt_done(void) {
   _mm_sfence();
 }
 
@@ -65,5 +67,7 @@ void nt_copy(void *to, const void *from, size_t bytes) {
 void nt_widen(float *to, const void *halves, size_t n) {
   widen(to, halves, n);
 }
+
+void nt_done(void) {}
 
 #endif

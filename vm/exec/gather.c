@@ -1,147 +1,15 @@
 /* gather.c - parameters of a run as wholes: initial values, gathering pieces into their
  * logical shape and spreading them again. Pieces pass through a block of each worker,
- * part by part; those of other processes travel to and from rank 0 as raw bytes. What
- * fills pieces does so on the threads of their rank. */
+ * part by part; those of other processes travel to and from rank 0 as raw bytes. */
 #include "run_int.h"
 
 #include <math.h>
-#include <omp.h>
 
 /* ---- parts ---- */
 
 /* The first part of a piece at or after element `at` of it: as much as a block holds. */
 static Piece part_at(const Worker *w, const Piece *p, int64_t at) {
   return piece_part(p, at, MIN(p->count - at, w->run->block_max));
-}
-
-static bool same_elements(const Piece *a, const Piece *b) {
-  return a->count == b->count && a->from == b->from;
-}
-
-/* ---- filling ---- */
-
-/* A lane fills so many elements of a piece in a row: far more than what a reader of files
- * reads at once, and little beside a model. */
-enum { STRETCH = 1 << 20, LANE_LEAST = 1 << 12, LANE_MOST = 1 << 16 };
-
-static int lanes_each(const Run *r) {
-  int64_t most = MAX(r->block_max / LANE_LEAST, 1);
-  return r->c->device->host ? (int)MIN(r->threads, most) : 1;
-}
-
-int run_lanes(const Run *r) {
-  return r->nworker * lanes_each(r);
-}
-
-/* The stretches of a rank's pieces are counted; a lane takes the next one that none has.
- */
-typedef struct Fill {
-  const Filling *f;
-  bool clear;
-  _Atomic bool failed;
-} Fill;
-
-static weft_status fill_part(const Lane *l, const Filling *f, Rank *to, StateKind k,
-                             int param, const Piece *part, const Piece *twin,
-                             weft_error *e) {
-  float *there = rank_floats(to, part);
-  PartOut out = {.local = there ? there : l->block, .home = there != NULL};
-  if (twin) out.copy = rank_halves(to, twin);
-  if (out.copy) out.copy_type = (DType)twin->region->dtype;
-  TRY(f->values(l, f->ud, k, param, part, &out, e));
-  if (!there) rank_write(to, part, out.local);
-  if (twin && !out.copied) rank_write(to, twin, out.local);
-  return WEFT_OK;
-}
-
-/* Where a lane is in the row of a rank's stretches: `next` is the one that it has to
- * fill.
- */
-typedef struct Walk {
-  Worker *to;
-  int64_t at, next;
-} Walk;
-
-/* `twin` may be NULL and has the same elements. */
-static weft_status fill_piece(const Lane *l, const Filling *f, Walk *w, StateKind k,
-                              int param, const Piece *p, const Piece *twin,
-                              weft_error *e) {
-  for (int64_t from = 0; from < p->count; from += STRETCH, w->at++) {
-    int64_t end = MIN(from + STRETCH, p->count), n;
-    if (w->at != w->next) continue;
-    for (int64_t i = from; i < end; i += n) {
-      n = MIN(end - i, l->most);
-      Piece part = piece_part(p, i, n), copy;
-      if (twin) copy = piece_part(twin, i, n);
-      TRY(fill_part(l, f, w->to->r, k, param, &part, twin ? &copy : NULL, e));
-    }
-    w->next = atomic_fetch_add(&w->to->taken, 1);
-  }
-  return WEFT_OK;
-}
-
-/* Fills of a rank what this lane gets. */
-static weft_status fill_some(const Lane *l, Fill *fill, int worker, weft_error *e) {
-  const Filling *f = fill->f;
-  Walk w = {.to = &l->run->worker[worker]};
-  w.next = atomic_fetch_add(&w.to->taken, 1);
-  for (int i = 0; i < f->n * f->nkind && !fill->failed; i++) {
-    StateKind k = f->kind[i % f->nkind];
-    int param = f->first + i / f->nkind;
-    Piece p[2];
-    int n = state_pieces(l->run->c, w.to->rank, k, param, p);
-    bool twins = n == 2 && same_elements(&p[0], &p[1]);
-    if (n) TRY(fill_piece(l, f, &w, k, param, p, twins ? p + 1 : NULL, e));
-    if (n == 2 && !twins) TRY(fill_piece(l, f, &w, k, param, p + 1, NULL, e));
-  }
-  return WEFT_OK;
-}
-
-/* Its own rank first. */
-static weft_status fill_lane(const Lane *l, Fill *fill, int worker, weft_error *e) {
-  int ranks = l->run->c->device->host ? l->run->nworker : 1;
-  weft_status st = WEFT_OK;
-  for (int i = 0; i < ranks && st == WEFT_OK; i++) {
-    int to = (worker + i) % l->run->nworker;
-    st = fill_some(l, fill, to, e);
-    if (st != WEFT_OK && e->rank < 0) e->rank = l->run->worker[to].rank;
-  }
-  return st;
-}
-
-static weft_status job_pieces(Worker *w, void *arg, weft_error *e) {
-  Fill *fill = arg;
-  Run *r = w->run;
-  int lanes = lanes_each(r), worker = (int)(w - r->worker);
-  int64_t share = r->block_max / lanes;
-  weft_status st = WEFT_OK;
-#pragma omp parallel num_threads(lanes) if (lanes > 1)
-  {
-    int i = omp_get_thread_num();
-    Lane l = {r, worker * lanes + i, w->block + i * share, MIN(share, LANE_MOST)};
-    weft_error why = {.rank = -1};
-    if (fill_lane(&l, fill, worker, &why) != WEFT_OK &&
-        !atomic_exchange(&fill->failed, true)) {
-      if (e) *e = why;
-      st = why.code;
-    }
-  }
-  TRY(st);
-  return device_sync(&w->dev, e);
-}
-
-static weft_status job_begin(Worker *w, void *arg, weft_error *e) {
-  const Fill *fill = arg;
-  if (fill->clear) rank_clear(w->r, w->block, w->run->block_max);
-  rank_touched(w->r);
-  w->taken = 0;
-  return WEFT_OK;
-}
-
-weft_status run_pieces(Run *r, const Filling *f, bool clear, weft_error *e) {
-  Fill fill = {.f = f, .clear = clear};
-  TRY(run_all(r, job_begin, &fill, false, e));
-  return run_all(r, job_pieces, &fill, false, e);
 }
 
 /* ---- initial values ---- */
@@ -153,8 +21,8 @@ static weft_status initial(const Lane *l, void *ud, StateKind k, int param,
 }
 
 weft_status run_init(Run *r, weft_error *e) {
-  return run_pieces(r, &(Filling){{STATE_PARAM}, 1, 0, r->c->nparam, initial, NULL}, true,
-                    e);
+  Filling f = {.kind = {STATE_PARAM}, .nkind = 1, .n = r->c->nparam, .values = initial};
+  return run_pieces(r, &f, true, e);
 }
 
 /* ---- one parameter ---- */
@@ -274,7 +142,8 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
   float *room = home ? NULL : mem_new(&r->alloc, bytes);
   if (!home && !room) return err_set(e, WEFT_ENOMEM, "out of memory");
   Move m = {.kind = k, .param = param, .global = home ? (float *)in : room};
-  Filling f = {{k}, 1, param, 1, cut_out, &m};
+  Filling f = {
+      .kind = {k}, .nkind = 1, .first = param, .n = 1, .values = cut_out, .ud = &m};
   weft_status st = run_all(r, job_share, &m, false, e);
   if (st == WEFT_OK) st = run_pieces(r, &f, false, e);
   mem_free(&r->alloc, room, bytes);

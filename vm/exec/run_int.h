@@ -1,5 +1,5 @@
 /* run_int.h - a run and its workers; shared by trainer.c (threads), step.c (steps),
- * gather.c (parameters) and watchdog.c.
+ * fill.c and gather.c (parameters) and watchdog.c.
  *
  * One worker thread per local rank lives as long as the run. All that touches a rank's
  * device or its communication is a Job, which every worker runs on its own rank. */
@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "cover.h"
 #include "exec.h"
 #include "vm/comm/control.h"
 #include "scaler.h"
@@ -30,7 +31,7 @@ typedef struct Worker {
   Rank *r;
   Rank *eval;            /* over it, forward only; NULL: there is none */
   float *block;          /* of a piece of a parameter, Run.block_max elements */
-  _Atomic int64_t taken; /* stretches of its rank that have a lane (gather.c) */
+  _Atomic int64_t taken; /* stretches that have a lane: see Crew in fill.c */
   Tracer tracer;         /* without events: there is no trace */
   double apart;          /* result of run_apart */
   char *copy;            /* of what this rank writes (snapshot.h); NULL: nothing is saved */
@@ -112,13 +113,14 @@ static inline int64_t run_rows(const Run *r) {
   return (int64_t)r->c->microbatches * r->c->micro * run_dp(r);
 }
 
-/* ---- gather.c ---- */
+/* ---- fill.c ---- */
 /* One of the threads that fill what the ranks of this process hold. */
 typedef struct Lane {
   Run *run;
   int number;            /* of run_lanes */
   float *block;          /* its share of its worker's, `most` elements */
   int64_t most;
+  int64_t from;          /* where the stretch of a parameter begins that was brought */
 } Lane;
 /* How many there are, as many of each worker. */
 int run_lanes(const Run *r);
@@ -134,16 +136,23 @@ typedef struct PartOut {
 /* Values of a part of a parameter's piece, `most` elements of it or fewer. */
 typedef weft_status (*PartValues)(const Lane *l, void *ud, StateKind k, int param,
                                   const Piece *part, PartOut *out, weft_error *e);
+/* Brings the elements `c` of a parameter, all within `most` from l->from on: values of
+ * nothing else are asked for until others are brought. */
+typedef weft_status (*BringValues)(const Lane *l, void *ud, int param, const Cover *c,
+                                   weft_error *e);
 /* What is filled: these kinds of state of the parameters [first, first + n). */
 typedef struct Filling {
   StateKind kind[3];
   int nkind, first, n;
+  const int *order;      /* NULL, or their numbers in the order in which they are filled */
+  BringValues bring;     /* NULL: there is nothing that ranks can share */
   PartValues values;
   void *ud;
 } Filling;
 /* Fills all ranks of this process part by part, also the copies that ops read. `clear`:
  * everything else that they keep becomes zero. Where the host can write their memory,
- * threads that are through help the others, and f32 is made where it lies. */
+ * threads that are through help the others, f32 is made where it lies, and elements are
+ * brought once for all ranks. */
 weft_status run_pieces(Run *r, const Filling *f, bool clear, weft_error *e);
 
 /* ---- packed.c ---- */

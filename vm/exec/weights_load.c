@@ -1,113 +1,168 @@
-/* weights_load.c - parameters of a run from files. Every rank reads what it holds and
- * nothing else, in windows of a few hundred KiB: the bytes of a window are read at once
- * and converted into the rank's block.
+/* weights_load.c - parameters of a run from files. The ranks of a process read what they
+ * hold and nothing else: of a stretch of a parameter the bytes that any of them has are
+ * read into the lane's window, once, and converted into where each rank has its own.
  *
- * Where a dimension is cut, what a rank has are many short spans. Those that lie close
- * together are read with the gaps between them: a call costs as much as some KiB do. */
+ * Stretches go along the files, as they are read ahead of who reads them in order. */
 #include "run_int.h"
 #include "weights.h"
+
+#include <stdlib.h>
 
 #include "vm/base/nontemporal.h"
 #include "vm/io/st_type.h"
 
-enum { GAP = 16384, WIDEST = sizeof(double) };
+enum { WIDEST = sizeof(double) };
 
-/* A block of elements of any type. */
-static uint64_t window_bytes(const Compiled *c) {
-  return (uint64_t)held_block(c) * WIDEST;
-}
+typedef struct FileTensor {
+  const SafeTensor *t;
+  const StType *type;
+} FileTensor;
 
-uint64_t weights_bytes(const Compiled *c) {
-  uint64_t sources = sizeof(WeightSource) * (uint64_t)MAX(c->nparam, 1);
-  uint64_t windows = window_bytes(c) * (uint64_t)c->mesh.world;
-  return MAX(weights_fit_bytes(c), sources + windows);
-}
+/* A parameter's elements, `each` of them in each of its tensors, from `first` of it on.
+ */
+typedef struct FileParam {
+  const FileTensor *tensor;
+  int64_t first, each;
+  bool alike; /* the tensors are of one type */
+} FileParam;
 
 typedef struct Load {
   const Compiled *c;
-  const SafeTensors *files;
-  const WeightSource *source; /* of each parameter */
-  char *windows;              /* of all lanes */
-  size_t window;              /* of one */
+  FileParam *param;
+  FileTensor *tensor; /* of all parameters */
+  int *order;     /* of parameters, along the files */
+  char *windows;  /* of all lanes */
+  size_t window;  /* of one: its block in elements of any type */
 } Load;
 
-/* Spans [i, i + returned) of a part lie in `bytes` bytes from `at` of the file on. */
-static int64_t next_window(const Piece *part, int64_t i, int64_t spans, const Load *l,
-                           size_t size, int64_t *at, int64_t *bytes) {
-  int64_t begin = i, end = 0;
-  for (*at = 0; i < spans; i++) {
-    Span s = piece_span(part, i);
-    int64_t lo = s.global * (int64_t)size, hi = lo + s.n * (int64_t)size;
-    if (s.n == 0) continue;
-    if (end == 0)
-      *at = lo;
-    else if (lo < end || lo - end > GAP || hi - *at > (int64_t)l->window)
-      break;
-    end = hi;
-  }
-  *bytes = end - *at;
-  return i - begin;
+static size_t window_bytes(const Compiled *c) {
+  return (size_t)held_block(c) * WIDEST;
 }
 
-/* A span of a window, whose bytes are at `from`. */
-static void put_span(const StType *type, const char *from, Span s, PartOut *out) {
-  float *local = out->local + s.local;
-  size_t n = (size_t)s.n;
-  if (n && out->home && type->dtype == DT_BF16)
-    nt_widen(local, from, n);
-  else if (n)
-    type->to_f32((const unsigned char *)from, n, local);
-  memset(local + s.n, 0, (size_t)s.padding * sizeof *local);
-  if (!out->copied) return;
-  if (n) nt_copy(out->copy + s.local, from, n * sizeof *out->copy);
-  memset(out->copy + s.local + s.n, 0, (size_t)s.padding * sizeof *out->copy);
+static size_t params_bytes(const Compiled *c) {
+  return (size_t)MAX(c->nparam, 1) * (sizeof(FileParam) + sizeof(int));
 }
 
-/* Of what lies in pieces: a span may be in several of them. */
-static weft_status read_pieces(const Load *l, int param, const Piece *part, char *window,
-                               PartOut *out, weft_error *e) {
-  WeightSource from = l->source[param];
-  int64_t each = param_count(&l->c->param[param]) / from.pieces, last = -1;
-  const SafeTensor *t = NULL;
-  for (int64_t i = 0, spans = piece_spans(part); i < spans; i++) {
-    Span s = piece_span(part, i), some = s;
-    for (int64_t done = 0; done < s.n; done += some.n) {
-      int64_t at = s.global + done, piece = at / each;
-      if (piece != last) t = weights_piece(l->c, l->files, param, (int)piece, NULL);
-      last = piece;
-      const StType *type = st_type(t->type);
-      uint64_t size = (uint64_t)type->size;
-      some =
-          (Span){.local = s.local + done, .n = MIN(s.n - done, (piece + 1) * each - at)};
-      TRY(file_at(t->in, t->at + (uint64_t)(at % each) * size, window,
-                  (size_t)some.n * size, e));
-      put_span(type, window, some, out);
-    }
-    put_span(NULL, NULL, (Span){.local = s.local + s.n, .padding = s.padding}, out);
-  }
-  return WEFT_OK;
+static size_t tensors_bytes(const Compiled *c) {
+  return weights_fit_bytes(c) / sizeof(SafeTensor *) * sizeof(FileTensor);
 }
 
-static weft_status read_part(const Lane *lane, void *ud, StateKind kind, int param,
-                             const Piece *part, PartOut *out, weft_error *e) {
-  const Load *l = ud;
-  WeightSource from = l->source[param];
-  const StType *type = st_type(from.t->type);
-  size_t size = (size_t)type->size;
+uint64_t weights_bytes(const Compiled *c) {
+  uint64_t windows = window_bytes(c) * (uint64_t)c->mesh.world;
+  return MAX(weights_fit_bytes(c), params_bytes(c) + tensors_bytes(c) + windows);
+}
+
+/* ---- where elements are ---- */
+
+/* Elements from one of a parameter on, as many as there are of them in a tensor. */
+typedef struct Found {
+  const FileTensor *in;
+  int64_t n;
+  uint64_t at; /* in the file */
+  char *window;
+} Found;
+
+/* In a window each tensor begins where its elements would if they were the widest. */
+static Found find(const Load *l, const Lane *lane, int param, int64_t element) {
+  const FileParam *p = &l->param[param];
+  int64_t i = element / p->each, begin = i * p->each;
+  const FileTensor *in = &p->tensor[i];
+  int64_t size = in->type->size, at = p->first + element - begin;
+  int64_t here = MAX(begin, lane->from);
   char *window = l->windows + (size_t)lane->number * l->window;
-  uint64_t base = from.t->at + (uint64_t)from.first * size;
-  int64_t spans = piece_spans(part), at, bytes;
-  out->copied = out->copy && type->dtype == out->copy_type && from.pieces == 1;
-  if (from.pieces > 1) return read_pieces(l, param, part, window, out, e);
-  for (int64_t i = 0, n; i < spans; i += n) {
-    n = next_window(part, i, spans, l, size, &at, &bytes);
-    if (bytes) TRY(file_at(from.t->in, base + (uint64_t)at, window, (size_t)bytes, e));
-    for (int64_t k = i; k < i + n; k++) {
-      Span s = piece_span(part, k);
-      put_span(type, window + (s.n ? s.global * (int64_t)size - at : 0), s, out);
+  return (Found){.in = in,
+                 .n = begin + p->each - element,
+                 .at = in->t->at + (uint64_t)(at * size),
+                 .window =
+                     window + (here - lane->from) * WIDEST + (element - here) * size};
+}
+
+static weft_status bring(const Lane *lane, void *ud, int param, const Cover *c,
+                         weft_error *e) {
+  for (int i = 0; i < c->n; i++)
+    for (int64_t at = c->run[i].from, n; at < c->run[i].to; at += n) {
+      Found f = find(ud, lane, param, at);
+      n = MIN(f.n, c->run[i].to - at);
+      TRY(file_at(f.in->t->in, f.at, f.window, (size_t)(n * f.in->type->size), e));
+    }
+  return WEFT_OK;
+}
+
+/* ---- into ranks ---- */
+
+static void convert(const Found *f, int64_t n, float *local, const PartOut *out) {
+  if (out->home && f->in->type->dtype == DT_BF16)
+    nt_widen(local, f->window, (size_t)n);
+  else
+    f->in->type->to_f32((const unsigned char *)f->window, (size_t)n, local);
+  if (out->copied)
+    nt_copy(out->copy + (local - out->local), f->window, (size_t)n * sizeof *out->copy);
+}
+
+static void put_span(const Load *l, const Lane *lane, int param, Span s,
+                     const PartOut *out) {
+  float *local = out->local + s.local;
+  for (int64_t n; s.n > 0; s.n -= n, s.global += n, local += n) {
+    Found f = find(l, lane, param, s.global);
+    n = MIN(s.n, f.n);
+    convert(&f, n, local, out);
+  }
+  memset(local, 0, (size_t)s.padding * sizeof *local);
+  if (!out->copied) return;
+  memset(out->copy + (local - out->local), 0, (size_t)s.padding * sizeof *out->copy);
+}
+
+static weft_status put_part(const Lane *lane, void *ud, StateKind kind, int param,
+                            const Piece *part, PartOut *out, weft_error *e) {
+  const Load *l = ud;
+  const FileParam *p = &l->param[param];
+  out->copied = out->copy && p->alike && p->tensor->type->dtype == out->copy_type;
+  SpanRun r;
+  for (int64_t i = 0, spans = piece_spans(part); i < spans; i += r.count) {
+    r = piece_run(part, i);
+    for (int64_t k = 0; k < r.count; k++) {
+      put_span(l, lane, param, r.first, out);
+      r.first.local += r.local;
+      r.first.global += r.global;
     }
   }
   return WEFT_OK;
+}
+
+/* ---- all of them ---- */
+
+/* Finds the tensors of a parameter; returns how many there are. */
+static int list_tensors(const Load *l, const SafeTensors *s, int param, FileTensor *to) {
+  WeightSource from = weights_source(l->c, s, param);
+  FileParam *p = &l->param[param];
+  *p = (FileParam){.tensor = to,
+               .first = from.first,
+               .each = param_count(&l->c->param[param]) / from.pieces,
+               .alike = true};
+  for (int i = 0; i < from.pieces; i++) {
+    to[i].t = from.pieces > 1 ? weights_piece(l->c, s, param, i, NULL) : from.t;
+    to[i].type = st_type(to[i].t->type);
+    p->alike &= to[i].type == to->type;
+  }
+  return from.pieces;
+}
+
+static int by_place(const void *x, const void *y, void *ud) {
+  const FileParam *param = ud, *a = &param[*(const int *)x], *b = &param[*(const int *)y];
+  const SafeTensor *s = a->tensor->t, *t = b->tensor->t;
+  int file = strcmp(s->file, t->file);
+  if (file) return file;
+  if (s != t) return s->at < t->at ? -1 : 1;
+  return (a->first > b->first) - (a->first < b->first);
+}
+
+static void list_params(Load *l, const SafeTensors *s) {
+  int n = l->c->nparam, tensors = 0;
+  for (int i = 0; i < n; i++) {
+    tensors += list_tensors(l, s, i, l->tensor + tensors);
+    l->order[i] = i;
+  }
+  qsort_r(l->order, (size_t)n, sizeof *l->order, by_place, l->param);
 }
 
 /* Every process reads the files itself. */
@@ -115,23 +170,29 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   const Compiled *c = r->c;
   TRY(weights_fit(c, s, &r->alloc, e));
   TRY(weights_check_tied(c, s, e));
-  Load l = {.c = c, .files = s};
-  size_t sources = sizeof(WeightSource) * (size_t)MAX(c->nparam, 1);
+  size_t params = params_bytes(c), tensors = tensors_bytes(c);
   size_t windows = window_bytes(c) * (size_t)r->nworker;
-  l.window = windows / (size_t)run_lanes(r);
-  WeightSource *source = mem_new(&r->alloc, sources);
+  Load l = {.c = c, .window = windows / (size_t)run_lanes(r) / WIDEST * WIDEST};
+  l.param = mem_new(&r->alloc, params);
+  l.tensor = mem_new(&r->alloc, tensors);
   l.windows = mem_new(&r->alloc, windows);
   weft_status st = WEFT_ENOMEM;
-  if (source && l.windows) {
-    for (int i = 0; i < c->nparam; i++)
-      source[i] = weights_source(c, s, i);
-    l.source = source;
-    st =
-        run_pieces(r, &(Filling){{STATE_PARAM}, 1, 0, c->nparam, read_part, &l}, true, e);
+  if (l.param && l.tensor && l.windows) {
+    l.order = (int *)(l.param + c->nparam);
+    list_params(&l, s);
+    Filling f = {.kind = {STATE_PARAM},
+                 .nkind = 1,
+                 .n = c->nparam,
+                 .order = l.order,
+                 .bring = bring,
+                 .values = put_part,
+                 .ud = &l};
+    st = run_pieces(r, &f, true, e);
   } else {
     err_set(e, st, "out of memory");
   }
   mem_free(&r->alloc, l.windows, windows);
-  mem_free(&r->alloc, source, sources);
+  mem_free(&r->alloc, l.tensor, tensors);
+  mem_free(&r->alloc, l.param, params);
   return st;
 }

@@ -119,6 +119,47 @@ Span piece_span(const Piece *p, int64_t i) {
                 .padding = hi - filled};
 }
 
+/* Rows of the dimension before the last cut one, while they are whole. */
+SpanRun piece_run(const Piece *p, int64_t i) {
+  int last = last_cut(p);
+  int64_t length = span_length(p), number = p->from / length + i;
+  SpanRun r = {.first = piece_span(p, i), .count = 1, .local = length};
+  bool whole = r.first.n + r.first.padding == length;
+  if (!whole || last == 0 || p->dim[last].parts > 1) return r;
+  const PieceDim *rows = &p->dim[last - 1];
+  int64_t row = number % rows->slice, end = row < rows->valid ? rows->valid : rows->slice;
+  r.count = MIN(end - row, (p->from + p->count) / length - number);
+  r.global = p->dim[last].size * (length / p->dim[last].slice);
+  return r;
+}
+
+/* Elements of the box before element `x` of the parameter, with the padding that follows
+ * them. */
+static int64_t box_before(const Piece *p, int64_t x) {
+  int64_t n = 0, whole = 1, box = 1;
+  for (int d = 0; d < p->ndim; d++) {
+    whole *= p->dim[d].parts * p->dim[d].size;
+    box *= p->dim[d].parts * p->dim[d].slice;
+  }
+  for (int d = 0; d < p->ndim; d++) {
+    const PieceDim *c = &p->dim[d];
+    whole /= c->parts * c->size;
+    box /= c->parts * c->slice;
+    int64_t at = x / whole, in = at % c->size - c->first;
+    n += (at / c->size * c->slice + (in < 0 ? 0 : in < c->valid ? in : c->slice)) * box;
+    if (in < 0 || in >= c->valid) break;
+    x %= whole;
+  }
+  return n;
+}
+
+Piece piece_within(const Piece *p, int64_t from, int64_t to) {
+  int64_t end = p->from + p->count;
+  int64_t lo = MIN(MAX(box_before(p, from), p->from), end);
+  int64_t hi = MIN(MAX(box_before(p, to), lo), end);
+  return piece_part(p, lo - p->from, hi - lo);
+}
+
 /* ---- values ---- */
 
 void piece_cut(const Piece *p, const float *global, float *local) {

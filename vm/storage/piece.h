@@ -45,6 +45,16 @@ typedef struct Span {
 } Span;
 int64_t piece_spans(const Piece *p);
 Span piece_span(const Piece *p, int64_t i);
+/* Span `i` and those after it that are as long: each begins so far behind the one before,
+ * here and in the parameter. */
+typedef struct SpanRun {
+  Span first;
+  int64_t count, local, global;
+} SpanRun;
+SpanRun piece_run(const Piece *p, int64_t i);
+/* What a piece has of elements [from, to) of the parameter, as a piece. Stretches that
+ * follow each other to its end leave nothing out: padding goes with what is before it. */
+Piece piece_within(const Piece *p, int64_t from, int64_t to);
 
 /* Between a whole parameter and a piece, p->count elements. */
 void piece_cut(const Piece *p, const float *global, float *local);
