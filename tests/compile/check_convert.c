@@ -6,7 +6,7 @@
 
 #include "vm/units/shard.h"
 
-enum { SIZE = 48, RANKS = 16 };
+enum { SIZE = 48, RANKS = 16, SEQ = 0, HEADS = 1, DIMS = 2 };
 
 typedef struct World {
   Arena *arena;
@@ -15,7 +15,7 @@ typedef struct World {
   Diags d;
   Graph *logical;
   Shard s;
-  Tid t;
+  Tid t; /* tokens of heads */
 } World;
 
 /* cp 4, of which two exchange heads, and tp 4, whose ranks are two for each of two
@@ -24,12 +24,14 @@ static void world_open(World *w) {
   *w = (World){.arena = arena_new(NULL), .plan = {.dtype = DT_F32}};
   if (setjmp(*arena_guard(w->arena))) abort();
   w->d.arena = w->arena;
+  w->plan.cp.in_order = true;
   ck_assert(mesh_resolve(&(MeshSpec){.cp = 4, .tp = 4}, 0, &w->mesh, &w->d));
   mesh_split_tp(&w->mesh, 2);
   mesh_split_cp(&w->mesh, 2);
   w->logical = graph_new(w->arena, 1, SIZE);
-  Dim dim = {.size = SIZE, .local = SIZE, .tag = TAG_SEQ, .parts = 1, .unit = 1};
-  w->t = graph_tensor(w->logical, T_VALUE, DT_F32, &dim, 1);
+  Dim dim[] = {{.size = SIZE, .local = SIZE, .tag = TAG_SEQ, .parts = 1, .unit = 1},
+               {.size = SIZE, .local = SIZE, .tag = TAG_HEAD, .parts = 1, .unit = 1}};
+  w->t = graph_tensor(w->logical, T_VALUE, DT_F32, dim, DIMS);
   w->s = (Shard){.g = w->logical,
                  .out = graph_new(w->arena, 1, SIZE),
                  .plan = &w->plan,
@@ -41,61 +43,84 @@ static void world_open(World *w) {
 
 /* ---- what ranks hold ---- */
 
-typedef struct Held {
+/* Numbers along a dimension. */
+typedef struct Line {
   int at[SIZE], n;
+} Line;
+
+typedef struct Held {
+  Line dim[DIMS];
 } Held;
 
-/* By the definition: the axes cut one after the other, each what the one before left. */
+static bool same_line(const Line *a, const Line *b) {
+  return a->n == b->n && memcmp(a->at, b->at, sizeof(int) * (size_t)a->n) == 0;
+}
+
+static void cut(const World *w, int axis, int rank, Line *l) {
+  AxisSet axes = ax_mesh((ShardAxis)axis);
+  l->n /= mesh_size(&w->mesh, axes);
+  memmove(l->at, l->at + mesh_index(&w->mesh, axes, rank) * l->n,
+          sizeof(int) * (size_t)l->n);
+}
+
+/* By the definition: the axes cut one after the other, each what the one before left; cp
+ * cuts tokens before tp does, and heads after it. */
 static Held held(const World *w, Place p, int rank) {
-  Held h = {.n = SIZE};
-  int first = 0;
-  for (int a = 0; a < AX_N; a++) {
-    if (p.on[a] != 0) continue;
-    AxisSet axes = ax_mesh((ShardAxis)a);
-    h.n /= mesh_size(&w->mesh, axes);
-    first += mesh_index(&w->mesh, axes, rank) * h.n;
+  static const ShardAxis order[DIMS][4] = {{AX_CP, AX_CP_HEADS, AX_TP, AX_TP_REP},
+                                           {AX_TP, AX_TP_REP, AX_CP, AX_CP_HEADS}};
+  Held h;
+  for (int d = 0; d < DIMS; d++) {
+    h.dim[d].n = SIZE;
+    for (int i = 0; i < SIZE; i++)
+      h.dim[d].at[i] = i;
+    for (int i = 0; i < LEN(order[d]); i++)
+      if (p.on[order[d][i]] == d) cut(w, order[d][i], rank, &h.dim[d]);
   }
-  for (int i = 0; i < h.n; i++)
-    h.at[i] = first + i;
   return h;
+}
+
+static Line piece(const Line *x, int i, int n) {
+  Line l = {.n = x->n / n};
+  memcpy(l.at, x->at + i * l.n, sizeof(int) * (size_t)l.n);
+  return l;
+}
+
+/* What all of a group have along a dimension, one after the other. */
+static Line joined(const Held *all, const int *group, int n, int dim) {
+  Line l = {.n = 0};
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < all[group[i]].dim[dim].n; k++)
+      l.at[l.n++] = all[group[i]].dim[dim].at[k];
+  return l;
 }
 
 static Held done(const World *w, const Op *op, const Held *all, int rank) {
   AxisSet axes = ax_set_mesh(op->attr.axes);
-  Held h = {0};
+  Held h = all[rank];
+  int dim = op->attr.dim, joins = op->code == OP_all_to_all ? op->attr.from : dim;
   int group[RANKS], n = mesh_group(&w->mesh, axes, rank, group);
   ck_assert_int_eq(n, op->attr.n);
-  if (op->code == OP_slice) {
-    const Held *x = &all[rank];
-    h.n = x->n / n;
-    ck_assert_uint_eq(op->attr.cut, axes);
-    memcpy(h.at, x->at + mesh_index(&w->mesh, axes, rank) * h.n,
-           sizeof(int) * (size_t)h.n);
-    return h;
-  }
-  ck_assert_int_eq(op->code, OP_all_gather);
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < all[group[i]].n; k++)
-      h.at[h.n++] = all[group[i]].at[k];
+  if (op->code == OP_slice) ck_assert_uint_eq(op->attr.cut, axes);
+  for (int i = 0; i < n && op->code != OP_slice; i++) /* the rest is the same for all */
+    ck_assert(same_line(&all[group[i]].dim[!joins], &h.dim[!joins]));
+  if (op->code != OP_slice) h.dim[joins] = joined(all, group, n, joins);
+  if (op->code != OP_all_gather)
+    h.dim[dim] = piece(&all[rank].dim[dim], mesh_index(&w->mesh, axes, rank), n);
+  else
+    ck_assert_int_eq(op->code, OP_all_gather);
   return h;
 }
 
-static Place cut_by(unsigned axes) {
-  Place p = place_whole();
-  static const ShardAxis of[] = {AX_CP, AX_CP_HEADS, AX_TP, AX_TP_REP};
-  for (int a = 0; a < LEN(of); a++)
-    if (axes >> a & 1) p.on[of[a]] = 0;
-  return p;
-}
+static const ShardAxis cutters[] = {AX_CP, AX_CP_HEADS, AX_TP, AX_TP_REP};
 
 /* The ops from one placement to another, on all ranks; returns how many they are. */
 static int walk(World *w, Place from, Place to) {
   Graph *g = w->s.out;
   Held now[RANKS], next[RANKS];
-  Tid t = graph_tensor(g, T_VALUE, DT_F32, w->logical->t.at[w->t].dim, 1);
+  Tid t = graph_tensor(g, T_VALUE, DT_F32, w->logical->t.at[w->t].dim, DIMS);
   g->t.at[t].place = from;
   int before = g->op.n;
-  Tid end = shard_convert(&w->s, w->t, t, to, &(Op){.unit = 0, .phase = PH_F});
+  Tid end = shard_convert(&w->s, w->t, t, to, &(Op){.unit = 0}, PH_F);
   ck_assert(place_eq(g->t.at[end].place, to));
   for (int r = 0; r < RANKS; r++)
     now[r] = held(w, from, r);
@@ -106,29 +131,48 @@ static int walk(World *w, Place from, Place to) {
   }
   for (int r = 0; r < RANKS; r++) {
     Held want = held(w, to, r);
-    ck_assert_int_eq(now[r].n, want.n);
-    ck_assert_mem_eq(now[r].at, want.at, sizeof(int) * (size_t)want.n);
+    for (int d = 0; d < DIMS; d++)
+      ck_assert(same_line(&now[r].dim[d], &want.dim[d]));
   }
   return g->op.n - before;
 }
 
 /* ---- the tests ---- */
 
+/* Digit a of `key` to the base of 3: what the axis cuts, or nothing. Ranks that a sequence
+ * goes round never exchange heads. */
+static bool place_of(int key, Place *p) {
+  *p = place_whole();
+  for (int a = 0; a < LEN(cutters); a++, key /= 3)
+    p->on[cutters[a]] = (int8_t)(key % 3 ? key % 3 - 1 : PL_R);
+  return p->on[AX_CP] != HEADS;
+}
+
 START_TEST(every_change_of_cuts) {
   World w;
+  Place from, to;
+  int n = 0;
   world_open(&w);
-  for (unsigned from = 0; from < 16; from++)
-    for (unsigned to = 0; to < 16; to++)
-      walk(&w, cut_by(from), cut_by(to));
+  for (int i = 0; i < 81; i++)
+    for (int k = 0; k < 81; k++)
+      if (place_of(i, &from) && place_of(k, &to)) walk(&w, from, to), n++;
+  ck_assert_int_eq(n, 54 * 54);
   arena_free(w.arena);
 }
 END_TEST
+
+static Place cut_by(unsigned axes) {
+  Place p = place_whole();
+  for (int a = 0; a < LEN(cutters); a++)
+    if (axes >> a & 1) p.on[cutters[a]] = SEQ;
+  return p;
+}
 
 /* Both parts of cp or tp change in one step; an axis outside of others makes those
  * change, too.
  */
 START_TEST(no_more_steps_than_needed) {
-  enum { RING = 1, HEADS = 2, KV = 4, REP = 8, CP = RING | HEADS, TP = KV | REP };
+  enum { RING = 1, SOME = 2, KV = 4, REP = 8, CP = RING | SOME, TP = KV | REP };
   static const struct {
     unsigned from, to;
     int steps;
@@ -146,11 +190,27 @@ START_TEST(no_more_steps_than_needed) {
 }
 END_TEST
 
+/* Tokens for heads in one step where tp cuts the heads before and after it. */
+START_TEST(heads_are_exchanged_at_once) {
+  World w;
+  Place tokens = place_whole(), heads;
+  world_open(&w);
+  tokens.on[AX_CP] = tokens.on[AX_CP_HEADS] = SEQ;
+  tokens.on[AX_TP] = tokens.on[AX_TP_REP] = HEADS;
+  heads = tokens;
+  heads.on[AX_CP_HEADS] = HEADS;
+  ck_assert_int_eq(walk(&w, tokens, heads), 1);
+  ck_assert_int_eq(walk(&w, heads, tokens), 1);
+  arena_free(w.arena);
+}
+END_TEST
+
 Suite *convert_suite(void) {
   Suite *s = suite_create("convert");
   TCase *c = tcase_create("convert");
   tcase_add_test(c, every_change_of_cuts);
   tcase_add_test(c, no_more_steps_than_needed);
+  tcase_add_test(c, heads_are_exchanged_at_once);
   suite_add_tcase(s, c);
   return s;
 }

@@ -68,11 +68,24 @@ local function draw_mesh(d)
 end
 
 local function draw_strategy(d, m)
-  local shards = m.dp // (m.dp_replicate or 1)
-  if d:maybe(2) then return { "zero", stage = d:below(4), sequence_parallel = d:maybe(2) } end
-  local again = d:pick { true, false, shards % 2 == 0 and 2 or true }
-  return { "fsdp2", reshard_after_forward = again, sequence_parallel = d:maybe(2),
-           defer_fsdp_grad_sync = d:maybe(2) }
+  local shards, sp = m.dp // (m.dp_replicate or 1), d:maybe(2)
+  local group, host = shards % 2 == 0 and 2 or 1, d:maybe(4) or nil
+  if d:maybe(2) then
+    local stage = d:below(4)
+    local third = stage == 3 or nil
+    return {
+      "zero", stage = stage, sequence_parallel = sp,
+      zero_hpz_partition_size = third and d:pick { 1, group },
+      param_persistence_threshold = third and d:maybe(3) and 200 or nil,
+      offload_optimizer = stage > 0 and host and "cpu" or nil,
+      offload_param = third and host and "cpu",
+    }
+  end
+  return {
+    "fsdp2", sequence_parallel = sp, defer_fsdp_grad_sync = d:maybe(2),
+    reshard_after_forward = d:pick { true, false, group > 1 and group or true },
+    offload_policy = host,
+  }
 end
 
 local function draw_moe(d, m, dense)
@@ -82,6 +95,7 @@ local function draw_moe(d, m, dense)
     aux_loss_coef = d:maybe(2) and 0.01 or nil, z_loss_coef = d:maybe(3) and 0.01 or nil,
     max_tokens_factor = d:maybe(3) and m.ep or nil,
     ignore_router_for_ac = d:maybe(4) or nil,
+    reshard_after_forward = d:pick { true, false },
   }
 end
 

@@ -117,6 +117,23 @@ static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t
            p->tp * PICK(d, 8, 12, 20), PICK(d, 37, 48, 53));
 }
 
+/* Shards that groups of ranks keep after the forward, and what lies in the host's memory;
+ * drawn apart, too. */
+static void draw_storage(uint64_t seed, uint64_t number, int shards, bool zero3, Text *t) {
+  char name[40];
+  snprintf(name, sizeof name, "storage %llu", (unsigned long long)number);
+  Draw d = {rng_make(seed, name), 0};
+  bool groups = below(&d, 3) == 0, persist = below(&d, 3) == 0;
+  bool host = number % 2 == 0 && below(&d, 2); /* else there is post-validation */
+  if (!zero3) {
+    if (host) text_add(t, "offload_policy = true, ");
+    return;
+  }
+  if (groups) text_printf(t, "zero_hpz_partition_size = %d, ", shards);
+  if (persist) text_add(t, "param_persistence_threshold = 200, ");
+  if (host) text_add(t, "offload_optimizer = \"cpu\", offload_param = \"cpu\", ");
+}
+
 /* What is cut over dp, and which part of it holds copies; drawn apart, so that the rest
  * of a plan does not depend on it. */
 static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p,
@@ -124,8 +141,10 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p,
   char name[40];
   snprintf(name, sizeof name, "strategy %llu", (unsigned long long)number);
   Draw d = {rng_make(seed, name), 0};
+  int stage = -1;
   if (below(&d, 3)) {
-    text_printf(t, "\"zero\", stage = %d, overlap_param_gather = %s, ", below(&d, 4),
+    stage = below(&d, 4);
+    text_printf(t, "\"zero\", stage = %d, overlap_param_gather = %s, ", stage,
                 below(&d, 2) ? "true" : "false");
   } else {
     static const char *const reshard[] = {"true", "false", "nil"};
@@ -139,6 +158,8 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p,
   if (below(&d, 4) == 0) text_add(t, "overlap_tp = false, ");
   if (p->sp && below(&d, 3) == 0) text_add(t, "enable_async_tensor_parallel = true, ");
   *copies = p->dp % 2 == 0 && below(&d, 3) == 0 ? 2 : 1;
+  if (stage < 0 || stage == 3)
+    draw_storage(seed, number, p->dp / *copies, stage == 3, t);
 }
 
 /* What runs again in the backward, as Lua text. Drawn apart, so that everything else of a

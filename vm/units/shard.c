@@ -112,7 +112,7 @@ Tid shard_emit_tensor(Shard *s, Tid t, Place p) {
   return id;
 }
 
-static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, Phase ph) {
+Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like, Phase ph) {
   Oid id = graph_add(s->out, code, nin, nout, like->unit, ph);
   Op *op = &s->out->op.at[id];
   op->attr = like->attr;
@@ -122,156 +122,12 @@ static Oid emit_op(Shard *s, int code, int nin, int nout, const Op *like, Phase 
   return id;
 }
 
-Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like) {
-  return emit_op(s, code, nin, nout, like, like->phase);
-}
-
 void shard_bind(Shard *s, Oid id, int k, Tid t) {
   Graph *g = s->out;
   g->op.at[id].out[k] = t;
   g->t.at[t].kind = T_VALUE;
   g->t.at[t].producer = id;
   g->t.at[t].unit = g->op.at[id].unit;
-}
-
-/* ---- changes of placement ---- */
-
-/* What is being converted, and for whom. */
-typedef struct Change {
-  Shard *s;
-  Tid logical, t; /* the tensor that it stands for, and as it is by now */
-  const Op *user;
-  Phase phase;
-} Change;
-
-static Place now(const Change *c) {
-  return c->s->out->t.at[c->t].place;
-}
-
-/* A reduction runs again with what it reduces, a gather or slice with what reads it. */
-static bool runs_again(const Change *c, int code) {
-  const Graph *g = c->s->g;
-  Oid maker = g->t.at[c->logical].producer;
-  bool reduces = code == OP_all_reduce || code == OP_reduce_scatter;
-  return reduces && maker >= 0 ? g->op.at[maker].again : c->user->again;
-}
-
-static bool is_cp(int axis) {
-  return axis == AX_CP || axis == AX_CP_HEADS;
-}
-
-/* Of how many parts the pieces over an axis of dimension `dim` are made. */
-static int parts_of(const Change *c, int axis, int dim, int32_t *mirror) {
-  const Tensor *t = &c->s->out->t.at[c->t];
-  *mirror =
-      is_cp(axis) && dim >= 0 && t->dim[dim].tag == TAG_SEQ && !c->s->plan->cp.in_order;
-  return *mirror ? 2 : dim >= 0 ? t->dim[dim].parts : 1;
-}
-
-/* Parts of a factor, and axes of the expert mesh, where pieces of inner ones lie next to
- * each other. */
-static bool change_together(ShardAxis a, ShardAxis b) {
-  return ax_of_one_factor(a, b) || (ax_expert(a) && ax_expert(b));
-}
-
-/* Axis `a` and what changes with it. */
-static uint32_t changed_alike(const Change *c, int a, Place want) {
-  Place p = now(c);
-  uint32_t axes = 0;
-  for (int x = 0; x < AX_N; x++)
-    if (p.on[x] == p.on[a] && want.on[x] == want.on[a] &&
-        change_together((ShardAxis)x, (ShardAxis)a))
-      axes |= 1u << x;
-  return axes;
-}
-
-static int ranks_of(const Shard *s, uint32_t axes) {
-  int n = 1;
-  for (int x = 0; x < AX_N; x++)
-    if (axes >> x & 1) n *= s->n[x];
-  return n;
-}
-
-static Place with_axes(Place p, uint32_t axes, int to) {
-  for (int x = 0; x < AX_N; x++)
-    if (axes >> x & 1) p.on[x] = (int8_t)to;
-  return p;
-}
-
-/* Over an axis of cp tokens become heads, or heads tokens. */
-static void exchange(Change *c, int a, Place want) {
-  Shard *s = c->s;
-  int from = now(c).on[a], to = want.on[a];
-  uint32_t axes = changed_alike(c, a, want);
-  Place p = with_axes(now(c), axes, to);
-  int32_t mirror;
-  int tokens = s->out->t.at[c->t].dim[from].tag == TAG_SEQ ? from : to;
-  int parts = parts_of(c, a, tokens, &mirror);
-  Tid t = shard_emit_tensor(s, c->logical, p);
-  Oid id = emit_op(s, OP_all_to_all, 1, 1, c->user, c->phase);
-  Op *op = &s->out->op.at[id];
-  op->attr = (OpAttr){.axes = axes,
-                      .dim = to,
-                      .from = from,
-                      .n = ranks_of(s, axes),
-                      .parts = parts,
-                      .mirror = mirror};
-  op->again = runs_again(c, OP_all_to_all);
-  op->in[0] = c->t;
-  shard_bind(s, id, 0, t);
-  c->t = t;
-}
-
-/* Axis `a` becomes `to`, and with it those that may change together with it and do so in
- * the same way: one collective, or a slice. */
-static void change(Change *c, int a, Place want) {
-  Shard *s = c->s;
-  Place p = now(c);
-  int was = p.on[a], to = want.on[a], code = OP_all_reduce;
-  uint32_t axes = changed_alike(c, a, want);
-  int n = ranks_of(s, axes);
-  if (was >= 0)
-    code = OP_all_gather, to = PL_R;
-  else if (was == PL_R)
-    code = OP_slice;
-  else if (to >= 0)
-    code = OP_reduce_scatter;
-  assert(to >= PL_R && n > 1);
-  if (to >= 0 && !is_cp(a) && !ax_expert(a)) shard_check_cut(s, c->logical, to);
-  p = with_axes(p, axes, to);
-  int dim = was >= 0 ? was : to;
-  Tid t = shard_emit_tensor(s, c->logical, p);
-  Oid id = emit_op(s, code, 1, 1, c->user, c->phase);
-  Op *op = &s->out->op.at[id];
-  int32_t mirror;
-  op->attr = (OpAttr){.axes = axes,
-                      .dim = dim,
-                      .n = n,
-                      .red = was == PL_MAX ? RED_MAX : RED_SUM,
-                      .parts = parts_of(c, a, dim, &mirror),
-                      .mirror = mirror,
-                      .cut = code == OP_slice ? ax_set_mesh(axes) : 0};
-  op->again = runs_again(c, code);
-  op->in[0] = c->t;
-  shard_bind(s, id, 0, t);
-  c->t = t;
-}
-
-/* Whether axis `a` cuts what it shall not, or what an axis outside of it will cut in
- * another way: pieces are only those of the pieces outside of them. */
-static bool must_gather(const Tensor *t, Place want, int a) {
-  Place p = t->place;
-  if (p.on[a] < 0) return false;
-  for (int x = 0; x <= a; x++) {
-    bool inside = is_cp(x) && !is_cp(a) && t->dim[p.on[a]].tag != TAG_SEQ; /* heads */
-    if (inside || p.on[x] == want.on[x]) continue;
-    if (p.on[x] == p.on[a] || want.on[x] == p.on[a]) return true;
-  }
-  return false;
-}
-
-static bool exchanges(Place p, Place want, int a) {
-  return is_cp(a) && p.on[a] >= 0 && want.on[a] >= 0 && p.on[a] != want.on[a];
 }
 
 Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical,
@@ -287,7 +143,7 @@ Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logi
                         .parts = 1,
                         .unit = 1};
   }
-  Oid id = emit_op(s, code, nin, 1, user, ph);
+  Oid id = shard_emit_op(s, code, nin, 1, user, ph);
   Op *op = &s->out->op.at[id];
   op->attr = attr;
   memcpy(op->in, in, sizeof *in * (size_t)nin);
@@ -295,34 +151,10 @@ Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logi
   return t;
 }
 
-/* Sums first, where pieces are small; then cuts of one dimension are undone from the
- * innermost outwards and made the other way round. */
-static Tid convert(Shard *s, Tid logical, Tid from, Place want, const Op *user,
-                   Phase ph) {
-  Change c = {s, logical, from, user, ph};
-  want = shard_told(s, want);
-  for (int a = AX_N - 1; a >= 0; a--)
-    if (now(&c).on[a] < PL_R && want.on[a] == PL_R) change(&c, a, want);
-  if (shard_exchanges_rows(now(&c), want))
-    c.t = shard_exchange_rows(s, logical, c.t, want.on[AX_EP], user, ph);
-  for (int a = AX_N - 1; a >= 0; a--)
-    if (exchanges(now(&c), want, a))
-      exchange(&c, a, want);
-    else if (must_gather(&s->out->t.at[c.t], want, a))
-      change(&c, a, want);
-  for (int a = 0; a < AX_N; a++)
-    if (now(&c).on[a] != want.on[a]) change(&c, a, want);
-  return c.t;
-}
-
-Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user) {
-  return convert(s, logical, from, want, user, user->phase);
-}
-
 Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
                     const Op *user) {
   Tid t = shard_emit_tensor(s, logical, to);
-  Oid id = emit_op(s, OP_cast, 1, 1, user, user->phase);
+  Oid id = shard_emit_op(s, OP_cast, 1, 1, user, user->phase);
   s->out->op.at[id].attr = (OpAttr){.cut = one_rank};
   s->out->op.at[id].in[0] = from;
   shard_bind(s, id, 0, t);
@@ -369,10 +201,9 @@ static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
   for (int i = 0; i < s->conv[t].n; i++)
     if (reusable(s, &s->conv[t].at[i], want, user->unit, ph)) return s->conv[t].at[i].t;
   report_unforced(s, t, want, user);
-  bool gather = false, rows = shard_exchanges_rows(s->place[t], want);
-  for (int a = 0; a < AX_N && !rows; a++)
-    gather |= must_gather(&s->out->t.at[s->local[t]], want, a);
-  Tid x = convert(s, t, s->local[t], want, user, ph);
+  bool gather = !shard_exchanges_rows(s->place[t], want) &&
+                shard_gathers(s->out->t.at[s->local[t]].place, want);
+  Tid x = shard_convert(s, t, s->local[t], want, user, ph);
   *VEC_PUSH(s->out->arena, s->conv[t]) = (Conversion){want, user->unit, ph, x, gather};
   return x;
 }
@@ -388,7 +219,7 @@ static void settle_result(Shard *s, Oid id, Tid t) {
   if (id < s->g->forward_ops && s->gathered[id] && want.on[AX_TP] >= 0)
     want.on[AX_TP] = want.on[AX_TP_REP] = PL_R;
   if (shard_same(s, want, s->place[t])) return;
-  s->local[t] = convert(s, t, s->local[t], want, op, op->phase);
+  s->local[t] = shard_convert(s, t, s->local[t], want, op, op->phase);
   s->place[t] = want;
 }
 
@@ -428,7 +259,7 @@ static bool experts_cut(const Shard *s, Oid id) {
 
 static void emit_one(Shard *s, Oid id, const Tid *in) {
   const Op *op = &s->g->op.at[id];
-  Oid to = shard_emit_op(s, op->code, op->nin, op->nout, op);
+  Oid to = shard_emit_op(s, op->code, op->nin, op->nout, op, op->phase);
   Op *o = &s->out->op.at[to];
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);

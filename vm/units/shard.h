@@ -92,9 +92,13 @@ bool shard_all_parts(const Shard *s, Oid op, int axis);
  * it add up in that parameter's buffer. */
 bool shard_settle_gradient(Shard *s, Oid op, int i);
 
-/* ---- shard.c, for shard_grad.c ---- */
-/* `from`, which stands for `logical`, as `want`, in the body of `user`. */
-Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user);
+/* ---- shard_convert.c ---- */
+/* `from`, which stands for `logical`, as `want`, in a body of the unit of `user`. */
+Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user, Phase ph);
+/* Whether a rank gets what others have on the way. */
+bool shard_gathers(Place p, Place want);
+
+/* ---- shard.c, for those and shard_grad.c ---- */
 /* Writes an op between tensors of the sharded graph; its result stands for `logical` with
  * that placement, and has its dimensions or, if given, these, which are local. */
 Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical, Place p,
@@ -108,7 +112,7 @@ Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
                     const Op *user);
 
 /* ---- shard.c, for what expands ---- ops and tensors of the sharded graph */
-Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like);
+Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like, Phase ph);
 /* A tensor that stands for logical tensor `t` placed as `p`. */
 Tid shard_emit_tensor(Shard *s, Tid t, Place p);
 /* What an op makes is a value, also where it is a piece of an input. */

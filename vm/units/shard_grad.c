@@ -178,7 +178,7 @@ static Tid bring(Shard *s, Tid t, Tid x, Place to, const Op *op, AxisSet *one_ra
     axes |= 1u << a;
   }
   *one_rank = ax_set_mesh(axes);
-  return shard_convert(s, t, x, near, op);
+  return shard_convert(s, t, x, near, op, op->phase);
 }
 
 bool shard_settle_gradient(Shard *s, Oid id, int i) {

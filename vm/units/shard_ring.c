@@ -35,7 +35,7 @@ static Tid emit_like(Ring *r, int code, const Tid *in, int nin, Tid like) {
   Shard *s = r->s;
   Tensor x = s->out->t.at[like];
   Tid y = shard_emit_tensor(s, x.logical, x.place);
-  Oid id = shard_emit_op(s, code, nin, 1, r->op);
+  Oid id = shard_emit_op(s, code, nin, 1, r->op, r->op->phase);
   s->out->t.at[y].dtype = x.dtype;
   memcpy(s->out->op.at[id].in, in, sizeof *in * (size_t)nin);
   shard_bind(s, id, 0, y);
@@ -56,7 +56,7 @@ static Tid add(Ring *r, Tid x, Tid y) {
 /* The kernel of a step. */
 static void part(Ring *r, int code, int step, const Tid *in, int nin, const Tid *out,
                  int nout) {
-  Oid id = shard_emit_op(r->s, code, nin, nout, r->op);
+  Oid id = shard_emit_op(r->s, code, nin, nout, r->op, r->op->phase);
   Op *op = &r->s->out->op.at[id];
   memcpy(op->in, in, sizeof *in * (size_t)nin);
   shard_cut_queries(r->s, op);
