@@ -66,6 +66,29 @@ static void gathered_product(Hand *h, const char *gather, const char *product, T
   makes(h, I_KERNEL, product, from + 1, from + 2);
 }
 
+/* Of rows that are counted places and both counts live until the wait, of others what goes
+ * in. */
+START_TEST(waits_keep_what_is_read) {
+  static CodeInstr out[2 * MOST];
+  Arena *a = arena_new(NULL);
+  if (setjmp(*arena_guard(a))) abort();
+  Hand h = {0};
+  CodeInstr *rows = push(&h, I_COLL, "A");
+  rows->i.coll = COLL_ALL_TO_ALL_V;
+  rows->i.nin = 3, rows->i.nout = 1, rows->i.handle = rows->i.comm = 0;
+  for (int k = 0; k < 4; k++) rows->t[k] = 5 + k;
+  waits(&h);
+  gathered_product(&h, "B", "b", 8);
+  OrderHooks hooks = {.storage = tensor, .seconds = seconds};
+  int n = body_order(body_order_begin(a, h.at, h.n, &hooks), (Reach){0, 0}, out);
+  ck_assert_int_eq(n, 5); /* A wait B wait b */
+  static const Tid kept[][3] = {{5, 6, 7}, {8, -1, -1}};
+  for (int w = 0; w < 2; w++)
+    ck_assert_mem_eq(out[1 + 2 * w].t, kept[w], sizeof kept[w]);
+  arena_free(a);
+}
+END_TEST
+
 /* Two gathers, each with its product: both start first; what needs neither runs
  * meanwhile; one step of looking ahead reaches less. */
 START_TEST(starts_up_waits_down) {
@@ -314,6 +337,7 @@ END_TEST
 Suite *body_order_suite(void) {
   Suite *s = suite_create("body_order");
   TCase *c = tcase_create("body_order");
+  tcase_add_test(c, waits_keep_what_is_read);
   tcase_add_test(c, starts_up_waits_down);
   tcase_add_test(c, fills_the_time_of_transfers);
   tcase_add_test(c, what_depends_stays_in_order);
