@@ -23,6 +23,38 @@ START_TEST(experts_agree_with_one_rank) {
 }
 END_TEST
 
+/* The styles leave one norm's gradient to W and those of others to I: no reduction finds all
+ * of the block written, as I of other microbatches come before W. */
+static const char early[] =
+    "local weft = require \"weft\"\n"
+    "return weft.plan {\n"
+    "  model = weft.model { \"qwen3\", num_hidden_layers = 2, hidden_size = 64,\n"
+    "    num_attention_heads = 16, num_key_value_heads = 8, intermediate_size = 24,\n"
+    "    vocab_size = 53, initializer_range = 0.1, head_dim = 8,\n"
+    "    tie_word_embeddings = true },\n"
+    "  tp_plan = { [\"layers.*.self_attn.o_proj\"] = \"colwise\",\n"
+    "    [\"layers.*.self_attn.v_proj\"] = \"rowwise\",\n"
+    "    [\"layers.*.mlp.down_proj\"] = \"colwise_gather_output\",\n"
+    "    [\"layers.*.mlp.gate_proj\"] = \"sequence_parallel\",\n"
+    "    embed_tokens = \"embedding_rowwise\" },\n"
+    "  mesh = { tp = 2, pp = 2, dp = 2 }, schedule = \"zb_h2\",\n"
+    "  strategy = { \"zero\", stage = %d, loss_parallel = false },\n"
+    "  batch = { global = 6, micro = 1, seq = 16 },\n"
+    "  optimizer = weft.adamw { lr = 1e-2, clip = 0.1 },\n"
+    "  data = weft.synthetic {}, train = { steps = 3 },\n"
+    "}\n";
+
+START_TEST(gradients_of_a_block_are_complete) {
+  VerifyReport r;
+  Text plan = {0}, why = {0};
+  text_printf(&plan, early, _i);
+  ck_assert_int_eq(plan_parity(plan.s, 3, 1e-5, &r, &why), WEFT_OK);
+  ck_assert_msg(r.ok, "%s", r.first_bad);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
 /* The sample must reach what it is for. */
 START_TEST(sample_is_wide) {
   int tp4 = 0, pp4 = 0, dp3 = 0, sp = 0, odd = 0, chunks = 0, kinds = 0;
@@ -53,6 +85,7 @@ Suite *parity_suite(void) {
   tcase_add_test(tc, sample_is_wide);
   tcase_add_loop_test(tc, plan_agrees_with_one_rank, 0, SAMPLE);
   tcase_add_loop_test(tc, experts_agree_with_one_rank, 0, EXPERTS);
+  tcase_add_loop_test(tc, gradients_of_a_block_are_complete, 1, 4);
   suite_add_tcase(s, tc);
   return s;
 }

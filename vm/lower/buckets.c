@@ -90,6 +90,17 @@ bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what) {
 }
 
 /* A slice of nothing is zero. */
+static void clear(Emit *e, uint64_t at, int64_t n) {
+  emit_kernel(e, OP_slice, &(OpAttr){.n = 1}, "gradients");
+  emit_in(e, (Extent){.off = at}, DT_F32);
+  emit_out(e, (Extent){.off = at, .n = n}, DT_F32);
+}
+
+void clear_stored(Emit *e, const Stored *p, int n, uint64_t at, int64_t first) {
+  int64_t end = p[n - 1].at + p[n - 1].count;
+  clear(e, at + (uint64_t)(p->at - first) * 4, end - p->at);
+}
+
 void clear_padding(Emit *e, int block, uint64_t at) {
   const Regions *s = &e->l->regions;
   const Block *b = &s->block[block];
@@ -100,10 +111,7 @@ void clear_padding(Emit *e, int block, uint64_t at) {
     if (i < b->at + b->n) end = next + s->param[i].count;
   }
   if (from < 0) return;
-  emit_kernel(e, OP_slice, &(OpAttr){.n = 1}, "gradients");
-  emit_in(e, (Extent){.off = at}, DT_F32);
-  emit_out(e, (Extent){.off = at + (uint64_t)(from - b->first) * 4, .n = to - from},
-           DT_F32);
+  clear(e, at + (uint64_t)(from - b->first) * 4, to - from);
 }
 
 void clear_spread(Emit *e) {

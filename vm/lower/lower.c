@@ -156,6 +156,19 @@ static void begin_gradients(const Emit *e, const Event *ev, bool *written) {
   memset(&written[b->at], 0, sizeof *written * (size_t)b->n);
 }
 
+/* Gradients of a block need not all be written between two reductions: where W runs apart,
+ * some are in I, that of other microbatches. */
+static void clear_unwritten(Emit *e, const Main *m, const Event *ev) {
+  const Regions *s = &e->l->regions;
+  const Block *b = &s->block[e->held->at[ev->held].block];
+  for (int i = b->at, n; i < b->at + b->n; i += n) {
+    for (n = 0; i + n < b->at + b->n && !m->written[i + n]; n++)
+      continue;
+    if (n > 0) clear_stored(e, &s->param[i], n, m->held.sum[ev->held], b->first);
+    n = MAX(n, 1);
+  }
+}
+
 /* Bits of the gradients that nothing has written yet. */
 static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
   const CompiledUnit *x = &e->u->at[u];
@@ -264,14 +277,13 @@ static void emit_event(Emit *e, const Event *ev, Main *m) {
     emit_reduce(e, ev);
     break;
   case EV_TAKE:
-    begin_gradients(e, ev, m->written);
-    emit_held(e, &m->held, ev, held_at(e, m, ev));
-    break;
   case EV_GATHER:
   case EV_KEEP:
   case EV_FREE:
   case EV_SCATTER:
   case EV_ADD:
+    if (ev->kind == EV_TAKE) begin_gradients(e, ev, m->written);
+    if (ev->kind == EV_SCATTER) clear_unwritten(e, m, ev);
     emit_held(e, &m->held, ev, held_at(e, m, ev));
     break;
   }

@@ -37,6 +37,9 @@ const char *update_name(Emit *e, const Compiled *c, const Stretch *r);
  * each parameter; what lies between them is in the shards, and so in the norm, and becomes
  * zero. */
 void clear_padding(Emit *e, int block, uint64_t at);
+/* The gradients of `n` parameters in a row of a block become zero, which is at `at` and begins
+ * with element `first`. */
+void clear_stored(Emit *e, const Stored *p, int n, uint64_t at, int64_t first);
 /* The same for whole gradients that are kept, and whose shards alone mean something at the
  * end of a step: an engine may use the others while it sums. */
 void clear_spread(Emit *e);
