@@ -167,7 +167,7 @@ static float element(DType t, unsigned seed, int param, int64_t i) {
   return out;
 }
 
-/* All elements of a parameter, as f32 and as the file has them. */
+/* All elements of a parameter, as f32, and below as the file has them. */
 static float *values(const Compiled *c, DType t, unsigned seed, int param) {
   int64_t n = param_count(&c->param[param]);
   float *v = malloc((size_t)n * sizeof *v);
@@ -177,12 +177,16 @@ static float *values(const Compiled *c, DType t, unsigned seed, int param) {
 }
 
 static char *raw(const Compiled *c, DType t, unsigned seed, int param) {
-  int64_t n = param_count(&c->param[param]);
+  int64_t n = param_count(&c->param[param]), size = dtype_size(t);
   float *v = values(c, t, seed, param);
-  char *out = arena_alloc(scratch_arena, (size_t)n * sizeof *v);
-  if (t == DT_F32) memcpy(out, v, (size_t)n * sizeof *v);
-  for (int64_t i = 0; t == DT_BF16 && i < n; i++)
-    memcpy(out + 2 * i, (char *)&v[i] + 2, 2);
+  char *out = arena_alloc(scratch_arena, (size_t)(n * size));
+  for (int64_t i = 0; i < n; i++) {
+    double wide = (double)v[i];
+    const char *from = t == DT_F64    ? (char *)&wide
+                       : t == DT_BF16 ? (char *)&v[i] + 2
+                                      : (char *)&v[i];
+    memcpy(out + i * size, from, (size_t)size);
+  }
   free(v);
   return out;
 }
@@ -219,7 +223,7 @@ static bool add_fused(Files *f, const Compiled *c, DType t, unsigned seed, int p
     const char *at = strstr(name, part[k][0]);
     if (!at) continue;
     int64_t dim[2] = {0, c->param[param].dim[1]}, bytes = 0;
-    char *all = arena_alloc(scratch_arena, 1 << 18);
+    char *all = arena_alloc(scratch_arena, 1 << 19);
     for (int i = 0; i < 3 && part[k][i]; i++) {
       const char *one = arena_printf(scratch_arena, "%.*s%s%s", (int)(at - name), name,
                                      part[k][i], at + strlen(part[k][0]));
@@ -328,8 +332,9 @@ static const struct Case {
 
 /* Over other values, so that nothing may be left of those. */
 START_TEST(every_rank_has_its_own) {
-  const struct Case *k = &cases[_i / 2];
-  DType t = _i % 2 ? DT_BF16 : DT_F32;
+  static const DType types[] = {DT_F32, DT_BF16, DT_F64};
+  const struct Case *k = &cases[_i / LEN(types)];
+  DType t = types[_i % LEN(types)];
   Fixture f;
   start(&f, k->model, k->fields, k->threads);
   const Compiled *c = f.job.compiled;
@@ -388,7 +393,7 @@ Suite *load_suite(void) {
   tcase_add_loop_test(t, stretches_leave_nothing_out, 0, PIECES);
   tcase_add_loop_test(t, runs_are_spans, 0, PIECES);
   tcase_add_test(t, a_cover_is_what_ranks_have);
-  tcase_add_loop_test(t, every_rank_has_its_own, 0, 2 * LEN(cases));
+  tcase_add_loop_test(t, every_rank_has_its_own, 0, 3 * LEN(cases));
   tcase_add_test(t, files_are_read_once);
   suite_add_tcase(s, t);
   return s;

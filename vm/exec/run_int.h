@@ -144,7 +144,7 @@ typedef weft_status (*BringValues)(const Lane *l, void *ud, int param, const Cov
 typedef struct Filling {
   StateKind kind[3];
   int nkind, first, n;
-  const int *order;      /* NULL, or their numbers in the order in which they are filled */
+  const int *order;      /* NULL, or their numbers in the order of filling */
   BringValues bring;     /* NULL: there is nothing that ranks can share */
   PartValues values;
   void *ud;

@@ -11,7 +11,7 @@
 #include "vm/base/nontemporal.h"
 #include "vm/io/st_type.h"
 
-enum { WIDEST = sizeof(double) };
+enum { WIDEST = sizeof(double), PAGE = 4096 };
 
 typedef struct FileTensor {
   const SafeTensor *t;
@@ -30,9 +30,9 @@ typedef struct Load {
   const Compiled *c;
   FileParam *param;
   FileTensor *tensor; /* of all parameters */
-  int *order;     /* of parameters, along the files */
-  char *windows;  /* of all lanes */
-  size_t window;  /* of one: its block in elements of any type */
+  int *order;         /* of parameters, along the files */
+  char *windows;      /* of all lanes */
+  size_t window;      /* of one: its block in elements of any type */
 } Load;
 
 static size_t window_bytes(const Compiled *c) {
@@ -62,19 +62,23 @@ typedef struct Found {
   char *window;
 } Found;
 
-/* In a window each tensor begins where its elements would if they were the widest. */
+/* In a window each tensor begins where its elements would if they were the widest; or a
+ * little later, where its place in a page is that in the file. A copy to a place just
+ * behind that of its source takes three times as long: processors compare the low bits of
+ * addresses first, and take each load for one of what was just stored. */
 static Found find(const Load *l, const Lane *lane, int param, int64_t element) {
   const FileParam *p = &l->param[param];
-  int64_t i = element / p->each, begin = i * p->each;
+  int64_t i = element / p->each, begin = i * p->each, end = begin + p->each;
   const FileTensor *in = &p->tensor[i];
-  int64_t size = in->type->size, at = p->first + element - begin;
-  int64_t here = MAX(begin, lane->from);
+  int64_t size = in->type->size, here = MAX(begin, lane->from);
+  int64_t slack = (MIN(end, lane->from + lane->most) - here) * (WIDEST - size);
+  uint64_t at = in->t->at + (uint64_t)((p->first + here - begin) * size);
   char *window = l->windows + (size_t)lane->number * l->window;
-  return (Found){.in = in,
-                 .n = begin + p->each - element,
-                 .at = in->t->at + (uint64_t)(at * size),
-                 .window =
-                     window + (here - lane->from) * WIDEST + (element - here) * size};
+  window += (here - lane->from) * WIDEST;
+  if (slack >= PAGE) window += (at - (uintptr_t)window) % PAGE;
+  uint64_t behind = (uint64_t)((element - here) * size);
+  return (Found){
+      .in = in, .n = end - element, .at = at + behind, .window = window + behind};
 }
 
 static weft_status bring(const Lane *lane, void *ud, int param, const Cover *c,
@@ -136,9 +140,9 @@ static int list_tensors(const Load *l, const SafeTensors *s, int param, FileTens
   WeightSource from = weights_source(l->c, s, param);
   FileParam *p = &l->param[param];
   *p = (FileParam){.tensor = to,
-               .first = from.first,
-               .each = param_count(&l->c->param[param]) / from.pieces,
-               .alike = true};
+                   .first = from.first,
+                   .each = param_count(&l->c->param[param]) / from.pieces,
+                   .alike = true};
   for (int i = 0; i < from.pieces; i++) {
     to[i].t = from.pieces > 1 ? weights_piece(l->c, s, param, i, NULL) : from.t;
     to[i].type = st_type(to[i].t->type);
