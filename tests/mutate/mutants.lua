@@ -377,7 +377,7 @@ return {
   { file = "vm/storage/piece.c", suites = "load",
     from = "if (in < 0 || in >= c->valid) break;", to = "if (in < 0) break;" },
   { file = "vm/exec/weights_load.c", suites = "load",
-    from = "int64_t here = MAX(begin, lane->from);", to = "int64_t here = begin;" },
+    from = "here = MAX(begin, lane->from);", to = "here = begin;" },
   { file = "vm/exec/cover.c", suites = "load",
     from = "c->run[k].from <= to + COVER_NEAR", to = "c->run[k].from <= to" },
   { file = "bindings/cli/sample_end.c", suites = "decode",
