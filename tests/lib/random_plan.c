@@ -117,9 +117,9 @@ static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t
            p->tp * PICK(d, 8, 12, 20), PICK(d, 37, 48, 53));
 }
 
-/* Shards that groups of ranks keep after the forward, and what lies in the host's memory;
+/* Shards that groups of ranks keep after the forward (with whole sequences), and what lies in the host's memory;
  * drawn apart, too. */
-static void draw_storage(uint64_t seed, uint64_t number, int shards, bool zero3, Text *t) {
+static void draw_storage(uint64_t seed, uint64_t number, int group, bool zero3, Text *t) {
   char name[40];
   snprintf(name, sizeof name, "storage %llu", (unsigned long long)number);
   Draw d = {rng_make(seed, name), 0};
@@ -129,7 +129,7 @@ static void draw_storage(uint64_t seed, uint64_t number, int shards, bool zero3,
     if (host) text_add(t, "offload_policy = true, ");
     return;
   }
-  if (groups) text_printf(t, "zero_hpz_partition_size = %d, ", shards);
+  if (groups) text_printf(t, "zero_hpz_partition_size = %d, ", group);
   if (persist) text_add(t, "param_persistence_threshold = 200, ");
   if (host) text_add(t, "offload_optimizer = \"cpu\", offload_param = \"cpu\", ");
 }
@@ -159,7 +159,7 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p,
   if (p->sp && below(&d, 3) == 0) text_add(t, "enable_async_tensor_parallel = true, ");
   *copies = p->dp % 2 == 0 && below(&d, 3) == 0 ? 2 : 1;
   if (stage < 0 || stage == 3)
-    draw_storage(seed, number, p->dp / *copies, stage == 3, t);
+    draw_storage(seed, number, p->cp > 1 ? p->cp : p->dp / *copies, stage == 3, t);
 }
 
 /* What runs again in the backward, as Lua text. Drawn apart, so that everything else of a
