@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { TURNS = 7, SHARDS = 3 };
+enum { TURNS = 15, SHARDS = 3 };
 
 static char folder[] = "/tmp/weft-bench-XXXXXX";
 
