@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "bindings/api/job.h"
+#include "tests/lib/device_plans.h"
 #include "tests/lib/process.h"
 #include "tests/lib/stored.h"
 #include "vm/exec/exec.h"
@@ -132,7 +133,8 @@ typedef struct Fixture {
   Run *run;
 } Fixture;
 
-static void start(Fixture *f, const char *model, const char *fields, int threads) {
+static void start(Fixture *f, const char *model, const char *fields, int threads,
+                  const DeviceKind *device) {
   char plan[1200];
   int n = snprintf(plan, sizeof plan,
                    "local weft = require 'weft'\n"
@@ -142,6 +144,7 @@ static void start(Fixture *f, const char *model, const char *fields, int threads
   const char *path = scratch_put("plan.lua", plan, (size_t)n);
   *f = (Fixture){0};
   weft_status st = job_load(&f->job, scratch_arena, &(LangOptions){0}, path);
+  f->job.device = device;
   if (st == WEFT_OK) st = job_mesh(&f->job, 0);
   if (st == WEFT_OK) st = job_compile(&f->job);
   if (f->job.d.errors) report_first(&f->job.d, &f->job.e);
@@ -331,12 +334,9 @@ static const struct Case {
 };
 
 /* Over other values, so that nothing may be left of those. */
-START_TEST(every_rank_has_its_own) {
-  static const DType types[] = {DT_F32, DT_BF16, DT_F64};
-  const struct Case *k = &cases[_i / LEN(types)];
-  DType t = types[_i % LEN(types)];
+static void check_case(const struct Case *k, DType t, const DeviceKind *device) {
   Fixture f;
-  start(&f, k->model, k->fields, k->threads);
+  start(&f, k->model, k->fields, k->threads, device);
   const Compiled *c = f.job.compiled;
   for (unsigned seed = 1; seed <= 2; seed++)
     load(&f, write_files(c, t, k->layout, seed));
@@ -348,6 +348,21 @@ START_TEST(every_rank_has_its_own) {
     free(want);
   }
   end(&f);
+}
+
+START_TEST(every_rank_has_its_own) {
+  static const DType types[] = {DT_F32, DT_BF16, DT_F64};
+  check_case(&cases[_i / LEN(types)], types[_i % LEN(types)], NULL);
+}
+END_TEST
+
+/* Whose memory no other thread can write to. */
+START_TEST(ranks_of_a_device_have_theirs) {
+#ifdef WEFT_EMULATED_CUDA
+  check_case(&cases[_i], DT_BF16, device_standin());
+#else
+  puts("skipped: the CUDA device runs on the CPU where there is a C++ compiler");
+#endif
 }
 END_TEST
 
@@ -367,7 +382,7 @@ static bool bytes_read(uint64_t *out) {
 START_TEST(files_are_read_once) {
   Fixture f;
   uint64_t before, after, all;
-  start(&f, dense, "mesh = { tp = 3 }, precision = 'bf16'", 2);
+  start(&f, dense, "mesh = { tp = 3 }, precision = 'bf16'", 2, NULL);
   const char *path = write_files(f.job.compiled, DT_BF16, PLAIN, 1);
   SafeTensors *s;
   need(st_open(NULL, path, NULL, &s, &f.job.e), &f.job.e, path);
@@ -394,6 +409,7 @@ Suite *load_suite(void) {
   tcase_add_loop_test(t, runs_are_spans, 0, PIECES);
   tcase_add_test(t, a_cover_is_what_ranks_have);
   tcase_add_loop_test(t, every_rank_has_its_own, 0, 3 * LEN(cases));
+  tcase_add_loop_test(t, ranks_of_a_device_have_theirs, 0, 3);
   tcase_add_test(t, files_are_read_once);
   suite_add_tcase(s, t);
   return s;
