@@ -1,6 +1,6 @@
 /* cuda_runtime_api.h - stands in for CUDA's header of this name where the device is built
- * without a GPU for tests: what of it weft uses, with CUDA's names and values. runtime.cpp
- * implements it. */
+ * without a GPU for tests: what of it weft uses, with CUDA's names and values.
+ * runtime.cpp implements it. */
 #ifndef WEFT_STANDIN_CUDA_RUNTIME_API_H
 #define WEFT_STANDIN_CUDA_RUNTIME_API_H
 
@@ -17,7 +17,15 @@ typedef enum cudaError {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorNotReady = 600,
-  cudaErrorIllegalAddress = 700
+  cudaErrorIllegalAddress = 700,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorCapturedEvent = 907,
+  cudaErrorStreamCaptureWrongThread = 908
 } cudaError_t;
 
 enum cudaDeviceAttr {
@@ -28,11 +36,7 @@ enum cudaDeviceAttr {
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
 enum { cudaEnableDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-enum {
-  cudaStreamNonBlocking = 1,
-  cudaEventDisableTiming = 2,
-  cudaHostAllocPortable = 1
-};
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1 };
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
@@ -45,8 +49,8 @@ cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr which, int device);
 cudaError_t cudaGetLastError(void);
 /* Knows cuStreamWriteValue64. */
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsigned version,
-                                             unsigned long long flags,
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn,
+                                             unsigned version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *is);
 const char *cudaGetErrorString(cudaError_t e);
 const char *cudaGetErrorName(cudaError_t e);
@@ -57,8 +61,8 @@ cudaError_t cudaFree(void *p);
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags);
 cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcpyKind kind,
-                            cudaStream_t s);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
+                            enum cudaMemcpyKind kind, cudaStream_t s);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority);
@@ -70,6 +74,29 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
+
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal = 0,
+  cudaStreamCaptureModeThreadLocal = 1,
+  cudaStreamCaptureModeRelaxed = 2
+};
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone = 0,
+  cudaStreamCaptureStatusActive = 1,
+  cudaStreamCaptureStatusInvalidated = 2
+};
+typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphExec_st *cudaGraphExec_t;
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *status);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t s);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 #ifdef __cplusplus
 }

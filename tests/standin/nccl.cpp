@@ -1,11 +1,12 @@
 /* nccl.cpp - NCCL as far as weft uses it, between processes that have no GPU.
  *
  * The members of a communicator share a file. An operation is three things in its queue:
- * the rank comes; when all have come, it gives what it has; when all have given, it takes.
- * So a member blocks its queue until the others come, as a kernel of NCCL does, a
- * communicator runs one operation after the other whatever queues they are in, and what is
- * overwritten too early is sent as it is then. Calls answer that they are in progress now
- * and then, and are queued later only. Members that start different operations fail. */
+ * the rank comes; when all have come, it gives what it has; when all have given, it
+ * takes. So a member blocks its queue until the others come, as a kernel of NCCL does, a
+ * communicator runs one operation after the other whatever queues they are in, and what
+ * is overwritten too early is sent as it is then. Calls answer that they are in progress
+ * now and then, and are queued later only. Members that start different operations fail.
+ */
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -64,6 +65,7 @@ struct Comm {
   std::vector<Call> pending;
   cudaStream_t queue = nullptr;
   int looks = 0;
+  std::shared_ptr<int> use = std::make_shared<int>(0); /* by graphs */
 
   ~Comm() {
     if (shared) munmap(shared, sizeof(Shared));
@@ -115,30 +117,40 @@ template <typename T> T load(const char *p) {
   memcpy(&x, p, sizeof x);
   return x;
 }
-template <typename T> void store(char *p, T x) { memcpy(p, &x, sizeof x); }
+template <typename T> void store(char *p, T x) {
+  memcpy(p, &x, sizeof x);
+}
 
 double get(int type, const char *p) {
   switch (type) {
-  case ncclInt32: return load<int32_t>(p);
-  case ncclFloat64: return load<double>(p);
-  case ncclBfloat16: return __bfloat162float(load<__nv_bfloat16>(p));
-  case ncclFloat16: return f16_to_f32(load<uint16_t>(p));
+  case ncclInt32:
+    return load<int32_t>(p);
+  case ncclFloat64:
+    return load<double>(p);
+  case ncclBfloat16:
+    return __bfloat162float(load<__nv_bfloat16>(p));
+  case ncclFloat16:
+    return f16_to_f32(load<uint16_t>(p));
   }
   return load<float>(p);
 }
 
 void put(int type, char *p, double x) {
   switch (type) {
-  case ncclInt32: return store(p, (int32_t)x);
-  case ncclFloat64: return store(p, x);
-  case ncclBfloat16: return store(p, __float2bfloat16_rn((float)x));
-  case ncclFloat16: return store(p, f16_from_f32((float)x));
+  case ncclInt32:
+    return store(p, (int32_t)x);
+  case ncclFloat64:
+    return store(p, x);
+  case ncclBfloat16:
+    return store(p, __float2bfloat16_rn((float)x));
+  case ncclFloat16:
+    return store(p, f16_from_f32((float)x));
   }
   store(p, (float)x);
 }
 
-/* Each block of elements begins with another member, as in a ring. f32 is rounded by every
- * member, what is smaller once. */
+/* Each block of elements begins with another member, as in a ring. f32 is rounded by
+ * every member, what is smaller once. */
 void reduce(const Comm &c, const Shape &s, size_t from, char *out) {
   const size_t block = 64, size = size_of(s.type);
   for (size_t at = 0; at < s.n; at++) {
@@ -193,28 +205,44 @@ void take(Comm &c, const std::vector<Call> &calls) {
     take_one(c, x, x.shape.kind == RECV ? seen[x.shape.peer]++ : 0);
 }
 
-void queue(const CommRef &c, std::vector<Call> calls, cudaStream_t s) {
+/* Its turn among the operations of the communicator is drawn when it is queued; a graph
+ * has another one each time that it is launched. */
+std::vector<StandinTask> operation(const CommRef &c, const std::vector<Call> &calls) {
   uint64_t nth = ++c->started;
   const Standin *is = standin_is();
   bool hangs = is->nccl_hang && nth >= (uint64_t)is->nccl_hang;
   bool breaks = is->nccl_error && nth >= (uint64_t)is->nccl_error;
   Member *me = &c->shared->member[c->me];
-  standin_queue(s, [=] { return c->aborted || (c->done == nth - 1 && !hangs); },
-                [=] {
-                  if (breaks) fails(*c, ncclRemoteError, "the stand-in was told to fail");
-                  if (!breaks) me->come = nth;
-                });
-  standin_queue(s, [=] { return c->aborted || all_have(*c, &Member::come, nth); },
-                [=] {
-                  if (!c->aborted) give(*c, calls);
-                  if (!c->aborted) me->given = nth;
-                });
-  standin_queue(s, [=] { return c->aborted || all_have(*c, &Member::given, nth); },
-                [=] {
-                  if (!c->aborted) take(*c, calls);
-                  c->done = nth;
-                  me->taken = nth;
-                });
+  return {{[=] { return c->aborted || (c->done == nth - 1 && !hangs); },
+           [=] {
+             if (breaks) fails(*c, ncclRemoteError, "the stand-in was told to fail");
+             if (!breaks) me->come = nth;
+           }},
+          {[=] { return c->aborted || all_have(*c, &Member::come, nth); },
+           [=] {
+             if (!c->aborted) give(*c, calls);
+             if (!c->aborted) me->given = nth;
+           }},
+          {[=] { return c->aborted || all_have(*c, &Member::given, nth); },
+           [=] {
+             if (!c->aborted) take(*c, calls);
+             c->done = nth;
+             me->taken = nth;
+           }}};
+}
+
+void queue(const CommRef &c, std::vector<Call> calls, cudaStream_t s) {
+  std::shared_ptr<int> use = c->use;
+  standin_queue(s,
+                [=] { return use ? operation(c, calls) : std::vector<StandinTask>(); });
+}
+
+/* NCCL waits at the end of a communicator for all graphs that have operations of it,
+ * which is for ever if nobody destroys them: here it is an error. */
+void no_graph_has(const Comm &c) {
+  if (c.use.use_count() == 1) return;
+  fprintf(stderr, "standin: a communicator ends before the graphs that use it\n");
+  abort();
 }
 
 /* ---- calls ---- */
@@ -318,12 +346,15 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   StandinLock lock;
   ref(comm)->aborted = true;
+  no_graph_has(*ref(comm));
   unlink(ref(comm)->path.c_str());
   delete (CommRef *)comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  StandinLock lock;
+  no_graph_has(*ref(comm));
   return ncclSuccess;
 }
 
@@ -335,9 +366,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 const char *ncclGetErrorString(ncclResult_t r) {
   static const char *const text[] = {
-      "no error",         "unhandled cuda error", "unhandled system error",
-      "internal error",   "invalid argument",     "invalid usage",
-      "remote error",     "in progress"};
+      "no error",       "unhandled cuda error", "unhandled system error",
+      "internal error", "invalid argument",     "invalid usage",
+      "remote error",   "in progress"};
   return text[r];
 }
 

@@ -12,88 +12,46 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <vector>
 
-#include "cuda_runtime_api.h"
-#include "standin.h"
+#include "runtime.h"
 #include "tests/lib/emulate.h"
 
-struct CUevent_st {
-  uint64_t recorded = 0, reached = 0; /* how often it was enqueued, and run */
-};
+extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30, 132, 22809,
+                                          0, 0,     0, 0};
 
-namespace {
+Runtime::Runtime() {
+  if (const char *text = getenv("WEFT_STANDIN")) read(text);
+  random = is.order * 2 + 1;
+}
 
-struct Op {
-  std::function<void()> run;         /* or a wait: */
-  CUevent_st *event = nullptr;
-  uint64_t version = 0;
-  std::function<bool()> can = nullptr; /* what it waits for is in other processes */
-};
-
-} // namespace
-
-struct CUstream_st {
-  std::deque<Op> queue;
-  uint64_t rank = 0;
-  bool copies = false;
-};
-
-extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30,
-                                          132, 22809, 0, 0, 0};
-
-namespace {
-
-struct Block {
-  size_t bytes;
-};
-
-struct Runtime {
-  std::recursive_mutex lock;
-  Standin is = standin_usual;
-  std::vector<CUstream_st *> stream;
-  std::map<char *, Block> device, pinned;
-  /* Addresses of the device, of which `top` bytes were ever given. */
-  char *base = nullptr;
-  size_t used = 0, top = 0;
-  uint64_t random = 1, ran = 0;
-  int idle = 0; /* polls since something was queued or ran */
-
-  Runtime() {
-    if (const char *text = getenv("WEFT_STANDIN")) read(text);
-    random = is.order * 2 + 1;
-  }
-  void read(const char *text) {
-    const struct {
-      const char *key;
-      int *to;
-    } number[] = {{"driver=", &is.driver},         {"gpus=", &is.gpus},
-                  {"capability=", &is.capability}, {"sms=", &is.sms},
-                  {"nccl=", &is.nccl},             {"nccl_init=", &is.nccl_init},
-                  {"nccl_error=", &is.nccl_error}, {"nccl_hang=", &is.nccl_hang}};
-    for (const auto &n : number)
-      if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
-    if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);
-    if (const char *at = strstr(text, "memory=")) is.memory = (size_t)atoll(at + 7);
-  }
-  uint64_t draw() {
-    random = random * 6364136223846793005u + 1442695040888963407u;
-    return random >> 33;
-  }
-};
+void Runtime::read(const char *text) {
+  const struct {
+    const char *key;
+    int *to;
+  } number[] = {{"driver=", &is.driver},
+                {"gpus=", &is.gpus},
+                {"capability=", &is.capability},
+                {"sms=", &is.sms},
+                {"nccl=", &is.nccl},
+                {"nccl_init=", &is.nccl_init},
+                {"nccl_error=", &is.nccl_error},
+                {"nccl_hang=", &is.nccl_hang},
+                {"capture_fails=", &is.capture_fails}};
+  for (const auto &n : number)
+    if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
+  if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);
+  if (const char *at = strstr(text, "memory=")) is.memory = (size_t)atoll(at + 7);
+}
 
 /* Never destroyed: threads of ranks may end after main. */
-Runtime &self() {
+Runtime &runtime() {
   static Runtime *r = new Runtime;
   return *r;
 }
-typedef std::lock_guard<std::recursive_mutex> Guard;
+
+namespace {
 
 size_t pages(size_t n) {
   const size_t page = 4096;
@@ -110,6 +68,7 @@ void protect(Runtime &r, int how) {
 bool can_go_on(const CUstream_st *s) {
   if (s->queue.empty()) return false;
   const Op &op = s->queue.front();
+  if (op.graph) return graph_next(runtime(), *op.graph) != nullptr;
   if (op.can) return op.can();
   return !op.event || op.run || op.event->reached >= op.version;
 }
@@ -117,7 +76,8 @@ bool can_go_on(const CUstream_st *s) {
 /* Streams that copies go through: one of each rank in this process. */
 uint64_t ranks(const Runtime &r) {
   uint64_t n = 0;
-  for (const CUstream_st *x : r.stream) n += x->copies;
+  for (const CUstream_st *x : r.stream)
+    n += x->copies;
   return n;
 }
 
@@ -125,7 +85,8 @@ uint64_t ranks(const Runtime &r) {
  * others. */
 bool starves(const Runtime &r, const CUstream_st *s) {
   uint64_t n = ranks(r), at = 0;
-  for (size_t i = 0; i < r.stream.size() && r.stream[i] != s; i++) at += r.stream[i]->copies;
+  for (size_t i = 0; i < r.stream.size() && r.stream[i] != s; i++)
+    at += r.stream[i]->copies;
   uint64_t which = r.is.order % (n + 1);
   return which == n ? !s->copies : s->copies && at == which;
 }
@@ -136,7 +97,8 @@ CUstream_st *next(Runtime &r, bool with_last) {
   CUstream_st *best = nullptr;
   bool late = false;
   if (r.draw() % 16 == 0)
-    for (CUstream_st *s : r.stream) s->rank = r.draw();
+    for (CUstream_st *s : r.stream)
+      s->rank = r.draw();
   for (CUstream_st *s : r.stream) {
     if (!can_go_on(s)) continue;
     bool last = starves(r, s);
@@ -149,6 +111,11 @@ CUstream_st *next(Runtime &r, bool with_last) {
 
 /* Its first step. Memory is open then. */
 void step(Runtime &r, CUstream_st *s) {
+  if (std::shared_ptr<Launched> g = s->queue.front().graph) {
+    graph_step(r, *g, graph_next(r, *g));
+    if (graph_over(*g)) s->queue.pop_front();
+    return;
+  }
   Op op = std::move(s->queue.front());
   s->queue.pop_front();
   if (op.run) op.run();
@@ -158,7 +125,10 @@ void step(Runtime &r, CUstream_st *s) {
 /* Whether what all wait for is in other processes. */
 bool elsewhere(const Runtime &r) {
   for (const CUstream_st *s : r.stream)
-    if (!s->queue.empty() && s->queue.front().can) return true;
+    if (!s->queue.empty()) {
+      const Op &op = s->queue.front();
+      if (op.graph ? graph_elsewhere(*op.graph) : op.can != nullptr) return true;
+    }
   return false;
 }
 
@@ -168,7 +138,8 @@ void drain(Runtime &r, const CUstream_st *s) {
   bool open = false;
   for (;;) {
     bool left = s && !s->queue.empty();
-    for (size_t i = 0; !s && i < r.stream.size(); i++) left |= !r.stream[i]->queue.empty();
+    for (size_t i = 0; !s && i < r.stream.size(); i++)
+      left |= !r.stream[i]->queue.empty();
     if (!left) break;
     if (CUstream_st *first = next(r, true)) {
       if (!open) protect(r, PROT_READ | PROT_WRITE), open = true;
@@ -203,42 +174,67 @@ bool is_device(Runtime &r, const void *p) {
 
 } // namespace
 
+/* Into the queue, or into what is captured of it. */
+static void put(Runtime &r, CUstream_st *s, std::function<void()> run) {
+  r.launched++;
+  if (s->capture)
+    return capture_add(r, s, [=] { return std::vector<StandinTask>{{nullptr, run}}; });
+  s->queue.push_back(Op{std::move(run)});
+  r.idle = 0;
+}
+
 namespace emulate {
 /* On no stream it runs at once. */
 void enqueue(cudaStream_t s, std::function<void()> run) {
   if (!s) return run();
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
-  s->queue.push_back(Op{std::move(run), nullptr, 0});
-  r.idle = 0;
+  put(r, s, std::move(run));
 }
 } // namespace emulate
 
-void standin_queue(CUstream_st *s, std::function<bool()> can, std::function<void()> run) {
-  Guard g(self().lock);
-  s->queue.push_back(Op{std::move(run), nullptr, 0, std::move(can)});
+void standin_queue(CUstream_st *s, StandinMake make) {
+  Runtime &r = runtime();
+  Guard g(r.lock);
+  r.launched++;
+  if (s->capture) return capture_add(r, s, std::move(make));
+  for (StandinTask &t : make())
+    s->queue.push_back(Op{std::move(t.run), nullptr, 0, std::move(t.can)});
 }
-StandinLock::StandinLock() { self().lock.lock(); }
-StandinLock::~StandinLock() { self().lock.unlock(); }
-const Standin *standin_is(void) { return &self().is; }
+
+StandinLock::StandinLock() {
+  runtime().lock.lock();
+}
+StandinLock::~StandinLock() {
+  runtime().lock.unlock();
+}
+const Standin *standin_is(void) {
+  return &runtime().is;
+}
 
 /* ---- the machine ---- */
 
 void standin_set(const Standin *s) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
   r.is = *s;
   r.random = s->order * 2 + 1;
 }
 
 uint64_t standin_ran(void) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
   return r.ran;
 }
 
+uint64_t standin_launched(void) {
+  Runtime &r = runtime();
+  Guard g(r.lock);
+  return r.launched;
+}
+
 cudaError_t cudaDriverGetVersion(int *v) {
-  *v = self().is.driver;
+  *v = runtime().is.driver;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *v) {
@@ -246,16 +242,16 @@ cudaError_t cudaRuntimeGetVersion(int *v) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int *n) {
-  *n = self().is.gpus;
+  *n = runtime().is.gpus;
   return *n ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device < self().is.gpus ? cudaSuccess : cudaErrorInvalidValue;
+  return device < runtime().is.gpus ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr which, int device) {
-  int c = self().is.capability;
+  int c = runtime().is.capability;
   if (which == cudaDevAttrMultiProcessorCount)
-    *v = self().is.sms;
+    *v = runtime().is.sms;
   else
     *v = which == cudaDevAttrComputeCapabilityMajor ? c / 10 : c % 10;
   return cudaSuccess;
@@ -264,7 +260,9 @@ cudaError_t cudaGetDevice(int *device) {
   *device = 0;
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+cudaError_t cudaGetLastError(void) {
+  return cudaSuccess;
+}
 
 static int write_value(cudaStream_t s, unsigned long long to, unsigned long long value,
                        unsigned flags) {
@@ -272,8 +270,8 @@ static int write_value(cudaStream_t s, unsigned long long to, unsigned long long
   return 0;
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsigned version,
-                                             unsigned long long flags,
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn,
+                                             unsigned version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *is) {
   *is = cudaDriverEntryPointSuccess;
   if (strcmp(name, "cuStreamWriteValue64")) return cudaErrorInvalidValue;
@@ -283,17 +281,42 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, unsign
 
 const char *cudaGetErrorName(cudaError_t e) {
   switch (e) {
-  case cudaSuccess: return "cudaSuccess";
-  case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
-  case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
-  case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
-  case cudaErrorNoDevice: return "cudaErrorNoDevice";
-  case cudaErrorNotReady: return "cudaErrorNotReady";
-  case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+  case cudaSuccess:
+    return "cudaSuccess";
+  case cudaErrorInvalidValue:
+    return "cudaErrorInvalidValue";
+  case cudaErrorMemoryAllocation:
+    return "cudaErrorMemoryAllocation";
+  case cudaErrorInsufficientDriver:
+    return "cudaErrorInsufficientDriver";
+  case cudaErrorNoDevice:
+    return "cudaErrorNoDevice";
+  case cudaErrorNotReady:
+    return "cudaErrorNotReady";
+  case cudaErrorIllegalAddress:
+    return "cudaErrorIllegalAddress";
+  case cudaErrorStreamCaptureUnsupported:
+    return "cudaErrorStreamCaptureUnsupported";
+  case cudaErrorStreamCaptureInvalidated:
+    return "cudaErrorStreamCaptureInvalidated";
+  case cudaErrorStreamCaptureMerge:
+    return "cudaErrorStreamCaptureMerge";
+  case cudaErrorStreamCaptureUnmatched:
+    return "cudaErrorStreamCaptureUnmatched";
+  case cudaErrorStreamCaptureUnjoined:
+    return "cudaErrorStreamCaptureUnjoined";
+  case cudaErrorStreamCaptureIsolation:
+    return "cudaErrorStreamCaptureIsolation";
+  case cudaErrorCapturedEvent:
+    return "cudaErrorCapturedEvent";
+  case cudaErrorStreamCaptureWrongThread:
+    return "cudaErrorStreamCaptureWrongThread";
   }
   return "?";
 }
-const char *cudaGetErrorString(cudaError_t e) { return cudaGetErrorName(e); }
+const char *cudaGetErrorString(cudaError_t e) {
+  return cudaGetErrorName(e);
+}
 
 /* ---- memory ---- */
 
@@ -317,7 +340,7 @@ static char *place(Runtime &r, size_t n) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
   *all = r.is.memory;
   *left = r.is.memory - r.used;
@@ -325,20 +348,22 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
 }
 
 cudaError_t cudaMalloc(void **p, size_t n) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
+  if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   if (r.used + n > r.is.memory) return cudaErrorMemoryAllocation;
   char *m = place(r, pages(n));
   if (!m) return cudaErrorMemoryAllocation;
   r.used += n;
-  r.device[m] = Block{n};
+  r.device[m] = Runtime::Block{n};
   *p = m;
   return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *p) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
+  if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   auto b = r.device.find((char *)p);
   if (b == r.device.end()) return cudaErrorInvalidValue;
   drain(r, nullptr);
@@ -349,17 +374,19 @@ cudaError_t cudaFree(void *p) {
 }
 
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
+  if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   *p = aligned_alloc(4096, pages(n));
   if (!*p) return cudaErrorMemoryAllocation;
-  r.pinned[(char *)*p] = Block{n};
+  r.pinned[(char *)*p] = Runtime::Block{n};
   return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void *p) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
+  if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   if (!r.pinned.erase((char *)p)) return cudaErrorInvalidValue;
   drain(r, nullptr);
   free(p);
@@ -373,25 +400,29 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
 }
 
 /* From memory that is not pinned the source is taken at once; into such memory the copy
- * is there on return. */
+ * is there on return; neither can be captured. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
                             enum cudaMemcpyKind kind, cudaStream_t s) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
-  if (is_device(r, from) || is_pinned(r, from)) {
+  bool pinned_from = is_device(r, from) || is_pinned(r, from);
+  bool pinned_to = is_device(r, to) || is_pinned(r, to);
+  if (!(pinned_from && pinned_to) && capture_break(s))
+    return cudaErrorStreamCaptureUnsupported;
+  if (pinned_from) {
     emulate::enqueue(s, [=] { memcpy(to, from, n); });
   } else {
     std::vector<char> taken((const char *)from, (const char *)from + n);
     emulate::enqueue(s, [=] { memcpy(to, taken.data(), n); });
   }
-  if (!is_device(r, to) && !is_pinned(r, to)) drain(r, s);
+  if (!pinned_to) drain(r, s);
   return cudaSuccess;
 }
 
 /* ---- streams and events ---- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
   *s = new CUstream_st;
   (*s)->rank = r.draw();
@@ -408,7 +439,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
   drain(r, s);
   for (size_t i = 0; i < r.stream.size(); i++)
@@ -418,19 +449,21 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
+  if (capture_break(s)) return cudaErrorStreamCaptureUnsupported;
   drain(r, s);
   return cudaSuccess;
 }
 
 /* Time passes between two looks: some of what is queued has run. What comes last waits
- * until nothing else came for a while: hosts of other ranks here may be slow, and what they
- * queue shall be able to come before it. */
+ * until nothing else came for a while: hosts of other ranks here may be slow, and what
+ * they queue shall be able to come before it. */
 cudaError_t cudaStreamQuery(cudaStream_t s) {
   const int patience = 10;
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
+  if (capture_break(s)) return cudaErrorStreamCaptureUnsupported;
   if (s->queue.empty()) return cudaSuccess;
   bool with_last = ++r.idle > patience || ranks(r) < 2;
   CUstream_st *first = next(r, with_last);
@@ -446,8 +479,9 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
+  if (e->captured || s->capture) return capture_wait(r, s, e);
   if (e->recorded) s->queue.push_back(Op{nullptr, e, e->recorded});
   return cudaSuccess;
 }
@@ -458,8 +492,10 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
+  if (s->capture) return capture_record(s, e);
+  e->captured = false;
   uint64_t version = ++e->recorded;
   s->queue.push_back(Op{[=] { e->reached = version; }, e, version});
   return cudaSuccess;
@@ -467,7 +503,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 
 /* What still waits for it, or records it, comes first. */
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
-  Runtime &r = self();
+  Runtime &r = runtime();
   Guard g(r.lock);
   drain(r, nullptr);
   delete e;

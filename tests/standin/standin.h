@@ -12,20 +12,22 @@ extern "C" {
 /* The machine that the runtime shows, and the order in which it runs what is queued. In a
  * program of its own the variable WEFT_STANDIN has them: "order=7 driver=12040". */
 typedef struct Standin {
-  uint64_t order;        /* another number, another legal order */
-  int driver;            /* 13000: as new as the runtime; 0: there is none */
-  int gpus, capability;  /* 1, 90 */
-  size_t memory;         /* bytes of the device */
-  int sms;               /* multiprocessors: 132 */
-  /* NCCL: its version, 22809; communicators of this process that are never made (1), or the
-   * operation of each, counted from 1, that fails, or never ends; 0: none. */
+  uint64_t order;       /* another number, another legal order */
+  int driver;           /* 13000: as new as the runtime; 0: there is none */
+  int gpus, capability; /* 1, 90 */
+  size_t memory;        /* bytes of the device */
+  int sms;              /* multiprocessors: 132 */
+  /* NCCL: its version, 22809; communicators of this process that are never made (1), or
+   * the operation of each, counted from 1, that fails, or never ends; 0: none. */
   int nccl, nccl_init, nccl_error, nccl_hang;
+  int capture_fails; /* the n-th thing that is captured from now on breaks it; 0: none */
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */
 void standin_set(const Standin *s);
-/* What ran so far, of all queues. */
+/* What ran so far, of all queues; what was queued to run by calls, a graph as one. */
 uint64_t standin_ran(void);
+uint64_t standin_launched(void);
 /* As it was set, or as WEFT_STANDIN has it. */
 const Standin *standin_is(void);
 
@@ -33,9 +35,17 @@ const Standin *standin_is(void);
 }
 
 #include <functional>
+#include <vector>
 struct CUstream_st;
-/* Queues `run`, which can go on when `can` says so: it waits for other processes. */
-void standin_queue(CUstream_st *s, std::function<bool()> can, std::function<void()> run);
+/* `run`, which can go on when `can` says so: it waits for other processes. */
+struct StandinTask {
+  std::function<bool()> can;
+  std::function<void()> run;
+};
+typedef std::function<std::vector<StandinTask>()> StandinMake;
+/* Queues what `make` gives: now, or, in a capture, each time that its graph is launched.
+ */
+void standin_queue(CUstream_st *s, StandinMake make);
 /* The lock of the runtime, for what its calls and its queues share. */
 struct StandinLock {
   StandinLock();

@@ -1,0 +1,128 @@
+/* runtime.h - what the files of the stand-in CUDA runtime share: streams, events and what
+ * was captured of them. All of it is touched under Runtime.lock. */
+#ifndef WEFT_STANDIN_RUNTIME_H
+#define WEFT_STANDIN_RUNTIME_H
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cuda_runtime_api.h"
+#include "standin.h"
+
+/* Something that was captured, and after which others. */
+struct GraphNode {
+  StandinMake make;
+  std::vector<size_t> after;
+  CUstream_st *lane; /* the stream: neighbours there run in turns, as they would in one */
+};
+
+struct CUgraph_st {
+  std::vector<GraphNode> node;
+  CUstream_st *origin = nullptr;
+};
+
+struct CUgraphExec_st {
+  std::shared_ptr<CUgraph_st> graph;
+};
+
+/* From begin to end. */
+struct Capture {
+  std::shared_ptr<CUgraph_st> graph = std::make_shared<CUgraph_st>();
+  CUstream_st *origin = nullptr;
+  std::vector<CUstream_st *> joined; /* streams that are in it, the first one, too */
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  bool broken = false;
+};
+typedef std::shared_ptr<Capture> CaptureRef;
+
+struct CUevent_st {
+  uint64_t recorded = 0, reached = 0; /* how often it was enqueued, and run */
+  /* The last record was captured: after what it comes. The capture may have ended. */
+  std::weak_ptr<Capture> in;
+  bool captured = false;
+  std::vector<size_t> after;
+};
+
+/* A graph that was launched: what is left of it. */
+struct Launched {
+  struct Node {
+    std::deque<StandinTask> task;
+    std::vector<size_t> after;
+    CUstream_st *lane;
+  };
+  std::vector<Node> node;
+  std::map<CUstream_st *, uint64_t> rank;
+  CUstream_st *origin = nullptr;
+  size_t left = 0; /* nodes with tasks */
+};
+
+struct Op {
+  std::function<void()> run; /* or a wait: */
+  CUevent_st *event = nullptr;
+  uint64_t version = 0;
+  std::function<bool()> can = nullptr; /* what it waits for is in other processes */
+  std::shared_ptr<Launched> graph = nullptr;
+};
+
+struct CUstream_st {
+  std::deque<Op> queue;
+  uint64_t rank = 0;
+  bool copies = false;
+  CaptureRef capture;
+  std::vector<size_t> tail; /* then: what comes next is after these */
+};
+
+struct Runtime {
+  struct Block {
+    size_t bytes;
+  };
+  std::recursive_mutex lock;
+  Standin is = standin_usual;
+  std::vector<CUstream_st *> stream;
+  std::map<char *, Block> device, pinned;
+  std::vector<CaptureRef> capture; /* that have not ended */
+  /* Addresses of the device, of which `top` bytes were ever given. */
+  char *base = nullptr;
+  size_t used = 0, top = 0;
+  uint64_t random = 1, ran = 0, launched = 0;
+  int idle = 0; /* polls since something was queued or ran */
+
+  Runtime();
+  void read(const char *text);
+  uint64_t draw() {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return random >> 33;
+  }
+};
+
+Runtime &runtime();
+typedef std::lock_guard<std::recursive_mutex> Guard;
+
+/* ---- capture.cpp ---- */
+/* Adds to the capture that the stream is in. */
+void capture_add(Runtime &r, CUstream_st *s, StandinMake make);
+cudaError_t capture_record(CUstream_st *s, cudaEvent_t e);
+/* Either of them is in a capture. */
+cudaError_t capture_wait(Runtime &r, CUstream_st *s, cudaEvent_t e);
+/* Breaks the capture of a stream, if it is in one; true if so. */
+bool capture_break(CUstream_st *s);
+/* Whether this thread may not call now what could wait or change the memory of streams:
+ * a capture forbids it, and is broken. */
+bool capture_forbids(Runtime &r);
+
+/* ---- graph.cpp ---- */
+/* A step of a launched graph that can be done now, or nothing. */
+Launched::Node *graph_next(Runtime &r, Launched &g);
+/* Its first task; the graph is over when none has one. */
+void graph_step(Runtime &r, Launched &g, Launched::Node *n);
+bool graph_over(const Launched &g);
+/* Whether what it waits for is in other processes. */
+bool graph_elsewhere(const Launched &g);
+
+#endif
