@@ -1,6 +1,5 @@
 /* check_export.c - weights of a run as Hugging Face files: what was read comes out again
- * to the byte, on every mesh; what was trained is what a gather gives; and transformers
- * computes the same loss and the same logits from the files. */
+ * to the byte, on every mesh; and what was trained is what a gather gives. */
 #include <check.h>
 #include <math.h>
 #include <signal.h>
@@ -11,9 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bindings/api/job.h"
+#include "tests/lib/exporter.h"
 #include "tests/lib/process.h"
-#include "vm/exec/weights_out.h"
 
 #define ORACLES WEFT_SOURCE_DIR "/tests/oracle/"
 
@@ -25,53 +23,6 @@ static const char *const meshes[] = {
     "mesh = { tp = 4, dp = 2 }, strategy = { 'zero', stage = 1 }",
 };
 
-typedef struct Fixture {
-  Job job;
-  Run *run;
-  SafeTensors *weights;
-} Fixture;
-
-static void need(weft_status st, const weft_error *e, const char *what) {
-  ck_assert_msg(st == WEFT_OK, "%s: %s: %s", what, e->file, e->text);
-}
-
-/* `model`: the field; `mesh`: more fields. */
-static void start(Fixture *f, const char *model, const char *mesh) {
-  char plan[1200];
-  static const char *const folders[] = {WEFT_SOURCE_DIR, scratch_dir};
-  int n = snprintf(
-      plan, sizeof plan,
-      "local weft = require 'weft'\n"
-      "return weft.plan { model = %s, %s,\n"
-      "%s  optimizer = weft.adamw { lr = 1e-2, clip = 1 } }\n",
-      model, mesh,
-      strstr(mesh, "batch") ? "" : "  batch = { global = 8, micro = 1, seq = 16 },\n");
-  LangOptions o = {.data = folders, .ndata = LEN(folders)};
-  const char *path = scratch_put("plan.lua", plan, (size_t)n);
-  *f = (Fixture){0};
-  weft_status st = job_load(&f->job, scratch_arena, &o, path);
-  if (st == WEFT_OK) st = job_mesh(&f->job, 0);
-  if (st == WEFT_OK) st = job_compile(&f->job);
-  if (f->job.d.errors) report_first(&f->job.d, &f->job.e);
-  need(st, &f->job.e, plan);
-  RunOptions ro = {.world = world_kind("local", NULL), .threads = 1};
-  need(run_open(&f->job.plan, f->job.compiled, &ro, &f->run, &f->job.e), &f->job.e,
-       "open");
-  const char *folder = lang_weights(f->job.lp);
-  if (folder) {
-    need(st_open(NULL, folder, NULL, &f->weights, &f->job.e), &f->job.e, folder);
-    need(run_load(f->run, f->weights, &f->job.e), &f->job.e, "load");
-  } else {
-    need(run_init(f->run, &f->job.e), &f->job.e, "init");
-  }
-}
-
-static void end(Fixture *f) {
-  run_close(f->run);
-  st_close(f->weights);
-  job_free(&f->job);
-}
-
 static const char *hf(const char *folder) {
   return arena_printf(scratch_arena, "weft.hf '%s'", folder);
 }
@@ -80,17 +31,11 @@ static const char *oracle(const char *name) {
   return arena_printf(scratch_arena, ORACLES "%s", name);
 }
 
-static const char *write_out(Fixture *f, const char *name, WeightsOutOptions o) {
-  o.dir = scratch_path(name);
-  need(run_export(f->run, &o, &f->job.e), &f->job.e, "export");
-  return o.dir;
-}
-
 /* Both folders have the same tensors, to the byte. */
 static void same_tensors(const char *a, const char *b) {
   SafeTensors *x, *y;
-  need(st_open(NULL, a, NULL, &x, &scratch_error), &scratch_error, a);
-  need(st_open(NULL, b, NULL, &y, &scratch_error), &scratch_error, b);
+  must(st_open(NULL, a, NULL, &x, &scratch_error), &scratch_error, a);
+  must(st_open(NULL, b, NULL, &y, &scratch_error), &scratch_error, b);
   ck_assert_int_eq(st_count(x), st_count(y));
   for (int i = 0; i < st_count(x); i++) {
     const SafeTensor *s = st_at(x, i), *t = st_at(y, i);
@@ -100,8 +45,8 @@ static void same_tensors(const char *a, const char *b) {
     ck_assert_mem_eq(s->dim, t->dim, sizeof *s->dim * (size_t)s->ndim);
     ck_assert_uint_eq(s->bytes, t->bytes);
     char *p = malloc(s->bytes + 1), *q = malloc(t->bytes + 1);
-    need(file_at(s->in, s->at, p, s->bytes, &scratch_error), &scratch_error, s->name);
-    need(file_at(t->in, t->at, q, t->bytes, &scratch_error), &scratch_error, t->name);
+    must(file_at(s->in, s->at, p, s->bytes, &scratch_error), &scratch_error, s->name);
+    must(file_at(t->in, t->at, q, t->bytes, &scratch_error), &scratch_error, t->name);
     ck_assert_msg(memcmp(p, q, s->bytes) == 0, "%s differs", s->name);
     free(p);
     free(q);
@@ -141,31 +86,31 @@ static Case case_at(int i) {
 
 START_TEST(untouched_weights_keep_every_byte) {
   const char *model = case_at(_i).model, *mesh = case_at(_i).mesh;
-  Fixture f;
-  start(&f, hf(oracle(model)), mesh);
+  Exporter f;
+  exporter_start(&f, hf(oracle(model)), mesh);
   const char *out =
-      write_out(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT});
+      exporter_write(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT});
   same_tensors(out, oracle(model));
   /* And in bf16, from there into files of 30 KB. */
-  const char *half = write_out(&f, "half", (WeightsOutOptions){.dtype = DT_BF16});
-  end(&f);
+  const char *half = exporter_write(&f, "half", (WeightsOutOptions){.dtype = DT_BF16});
+  exporter_end(&f);
   FilePart config[1];
   size_t n;
   char *text;
-  need(file_read(NULL, arena_printf(scratch_arena, "%s/config.json", oracle(model)),
+  must(file_read(NULL, arena_printf(scratch_arena, "%s/config.json", oracle(model)),
                  FILE_CODE_MAX, &text, &n, &scratch_error),
        &scratch_error, "config");
   config[0] = (FilePart){text, n};
-  need(file_write(arena_printf(scratch_arena, "%s/config.json", half), config, 1,
+  must(file_write(arena_printf(scratch_arena, "%s/config.json", half), config, 1,
                   &scratch_error),
        &scratch_error, "config");
   mem_free(NULL, text, n + 1);
-  start(&f, hf(half), mesh);
-  const char *again = write_out(
+  exporter_start(&f, hf(half), mesh);
+  const char *again = exporter_write(
       &f, "again",
       (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT, .shard_bytes = 30000});
   same_tensors(again, half);
-  end(&f);
+  exporter_end(&f);
 }
 END_TEST
 
@@ -189,52 +134,52 @@ START_TEST(every_copy_is_loaded) {
   const char *mesh = halves[_i % LEN(halves)];
   int model = _i / LEN(halves);
   if (model == 0 && strstr(mesh, "ep = 2")) return; /* it has no experts */
-  Fixture f;
-  start(&f, hf(oracle(folder[model])), mesh);
+  Exporter f;
+  exporter_start(&f, hf(oracle(folder[model])), mesh);
   for (int i = 0; i < f.job.compiled->nparam; i++) {
     const CompiledParam *p = &f.job.compiled->param[i];
     float *value = malloc((size_t)param_count(p) * sizeof *value);
     double apart = -1;
-    need(run_get(f.run, STATE_PARAM, i, value, &f.job.e), &f.job.e, p->name);
-    need(run_apart(f.run, STATE_PARAM, i, value, &apart, &f.job.e), &f.job.e, p->name);
+    must(run_get(f.run, STATE_PARAM, i, value, &f.job.e), &f.job.e, p->name);
+    must(run_apart(f.run, STATE_PARAM, i, value, &apart, &f.job.e), &f.job.e, p->name);
     ck_assert_msg(apart == 0, "%s: copies are %g apart", p->name, apart);
     free(value);
   }
   same_tensors(
-      write_out(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT}),
+      exporter_write(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT}),
       oracle(folder[model]));
-  end(&f);
+  exporter_end(&f);
 }
 END_TEST
 
 /* Two steps, and then every parameter against what a gather gives. */
 START_TEST(trained_weights_are_those_of_the_run) {
-  Fixture f;
+  Exporter f;
   StepResult r;
   int32_t tokens[8 * 16], labels[8 * 16];
   for (int i = 0; i < 8 * 16; i++)
     tokens[i] = i * 7 % 96, labels[i] = i * 11 % 96;
-  start(&f, hf(oracle(case_at(_i).model)), case_at(_i).mesh);
+  exporter_start(&f, hf(oracle(case_at(_i).model)), case_at(_i).mesh);
   for (int k = 0; k < 2; k++)
-    need(run_step_tokens(f.run, tokens, labels, k, &r, &f.job.e), &f.job.e, "step");
-  const char *out = write_out(&f, "out", (WeightsOutOptions){.dtype = DT_ACT});
+    must(run_step_tokens(f.run, tokens, labels, k, &r, &f.job.e), &f.job.e, "step");
+  const char *out = exporter_write(&f, "out", (WeightsOutOptions){.dtype = DT_ACT});
   SafeTensors *s;
-  need(st_open(NULL, out, NULL, &s, &scratch_error), &scratch_error, out);
+  must(st_open(NULL, out, NULL, &s, &scratch_error), &scratch_error, out);
   ck_assert_int_eq(st_count(s), f.job.compiled->nparam);
   for (int i = 0; i < f.job.compiled->nparam; i++) {
     const CompiledParam *p = &f.job.compiled->param[i];
     size_t bytes = (size_t)param_count(p) * sizeof(float);
     float *want = malloc(bytes), *got = malloc(bytes);
-    need(run_get(f.run, STATE_PARAM, i, want, &f.job.e), &f.job.e, p->name);
+    must(run_get(f.run, STATE_PARAM, i, want, &f.job.e), &f.job.e, p->name);
     const SafeTensor *t = st_find(s, p->name);
     ck_assert_ptr_nonnull(t);
-    need(st_read_f32(t, got, &scratch_error), &scratch_error, p->name);
+    must(st_read_f32(t, got, &scratch_error), &scratch_error, p->name);
     ck_assert_msg(memcmp(want, got, bytes) == 0, "%s differs", p->name);
     free(want);
     free(got);
   }
   st_close(s);
-  end(&f);
+  exporter_end(&f);
 }
 END_TEST
 
@@ -251,7 +196,7 @@ static StWrite stacked(const SafeTensors *s, const char *layer, const char *name
     const SafeTensor *t =
         st_find(s, arena_printf(scratch_arena, "%s.%s.weight", layer, part[i]));
     ck_assert_ptr_nonnull(t);
-    need(st_read_f32(t, to, &scratch_error), &scratch_error, t->name);
+    must(st_read_f32(t, to, &scratch_error), &scratch_error, t->name);
     to += t->dim[0] * t->dim[1];
     w.dim[0] += t->dim[0], w.dim[1] = t->dim[1];
   }
@@ -275,14 +220,14 @@ static const char *fused_folder(int cut) {
   StWrite t[64];
   int n = 0;
   const char *dir = scratch_path(cut ? "cut" : "fused");
-  need(st_open(NULL, oracle("llama"), NULL, &s, &scratch_error), &scratch_error, "llama");
+  must(st_open(NULL, oracle("llama"), NULL, &s, &scratch_error), &scratch_error, "llama");
   for (int i = 0; i < st_count(s); i++) {
     const SafeTensor *x = st_at(s, i);
     if (is_part(x->name)) continue;
     t[n] = (StWrite){.name = x->name, .dtype = DT_F32, .ndim = x->ndim};
     memcpy(t[n].dim, x->dim, sizeof x->dim);
     float *data = arena_alloc(scratch_arena, x->bytes);
-    need(st_read_f32(x, data, &scratch_error), &scratch_error, x->name);
+    must(st_read_f32(x, data, &scratch_error), &scratch_error, x->name);
     t[n++].data = data;
   }
   for (int l = 0; l < 4; l++) {
@@ -294,7 +239,7 @@ static const char *fused_folder(int cut) {
     t[n++].dim[0] -= l == 2 ? cut : 0;
   }
   ck_assert_int_eq(mkdir(dir, 0700), 0);
-  need(st_write(NULL, arena_printf(scratch_arena, "%s/model.safetensors", dir), t, n,
+  must(st_write(NULL, arena_printf(scratch_arena, "%s/model.safetensors", dir), t, n,
                 &scratch_error),
        &scratch_error, dir);
   st_close(s);
@@ -304,30 +249,31 @@ static const char *fused_folder(int cut) {
 }
 
 START_TEST(fused_projections_are_read_and_written) {
-  Fixture f;
+  Exporter f;
   const char *dir = fused_folder(0);
-  start(&f, hf(dir), meshes[_i]);
+  exporter_start(&f, hf(dir), meshes[_i]);
   same_tensors(
-      write_out(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT}), dir);
-  same_tensors(write_out(&f, "apart", (WeightsOutOptions){.dtype = DT_ACT}),
+      exporter_write(&f, "out", (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT}),
+      dir);
+  same_tensors(exporter_write(&f, "apart", (WeightsOutOptions){.dtype = DT_ACT}),
                oracle("llama"));
-  end(&f);
+  exporter_end(&f);
 }
 END_TEST
 
 START_TEST(fused_projections_of_another_size_do_not_fit) {
-  Fixture f;
+  Exporter f;
   SafeTensors *s;
   const char *dir = fused_folder(1);
-  start(&f, hf(oracle("llama")), meshes[0]);
-  need(st_open(NULL, dir, NULL, &s, &scratch_error), &scratch_error, dir);
+  exporter_start(&f, hf(oracle("llama")), meshes[0]);
+  must(st_open(NULL, dir, NULL, &s, &scratch_error), &scratch_error, dir);
   ck_assert_int_eq(run_load(f.run, s, &f.job.e), WEFT_EFILE);
   ck_assert_ptr_nonnull(strstr(f.job.e.text,
                                "model.layers.2.mlp.up_proj.weight: shape [95, "
                                "32], the model has [96, 32] in "
                                "model.layers.2.mlp.gate_up_proj.weight"));
   st_close(s);
-  end(&f);
+  exporter_end(&f);
 }
 END_TEST
 
@@ -335,11 +281,11 @@ END_TEST
 
 START_TEST(a_folder_appears_whole_or_not_at_all) {
   static const WeightsFile config[] = {{"config.json", "{}", 2}};
-  Fixture f;
+  Exporter f;
   WeightsOutOptions o = {
       .dtype = DT_ACT, .shard_bytes = 40000, .file = config, .nfile = 1};
-  start(&f, hf(oracle("llama")), meshes[1]);
-  write_out(&f, "out/", o);
+  exporter_start(&f, hf(oracle("llama")), meshes[1]);
+  exporter_write(&f, "out/", o);
   struct stat st;
   ck_assert_int_eq(stat(scratch_path("out/config.json"), &st), 0);
   ck_assert_int_eq(stat(scratch_path("out/model-00004-of-00004.safetensors"), &st), 0);
@@ -367,7 +313,7 @@ START_TEST(a_folder_appears_whole_or_not_at_all) {
   ck_assert_int_eq(full, WEFT_EFILE);
   ck_assert_ptr_nonnull(strstr(scratch_error.text, "cannot be written: File too large"));
   ck_assert_str_eq(scratch_list(), "out plan.lua ");
-  end(&f);
+  exporter_end(&f);
 }
 END_TEST
 
@@ -418,16 +364,16 @@ START_TEST(numbers_keep_their_types) {
        "num_hidden_layers = 4 / 2, weights = false }",
        {"\"routed_scaling_factor\": 2.0,", "\"num_hidden_layers\": 2,",
         "\"rope_theta\": 10000.0,", "\"n_group\": 4,"}}};
-  Fixture f;
+  Exporter f;
   Text config = {0};
   bool known;
-  start(&f, cases[_i].model, meshes[0]);
-  need(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  exporter_start(&f, cases[_i].model, meshes[0]);
+  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
   for (int i = 0; i < 4; i++)
     ck_assert_msg(strstr(config.s, cases[_i].has[i]), "%s is not in %s", cases[_i].has[i],
                   config.s);
   text_free(&config);
-  end(&f);
+  exporter_end(&f);
 }
 END_TEST
 
@@ -436,7 +382,7 @@ END_TEST
 START_TEST(every_config_says_how_heads_turn) {
   static const char *const name[] = {"llama",   "qwen2",     "qwen3",
                                      "mixtral", "qwen3_moe", "deepseek_v3"};
-  Fixture f;
+  Exporter f;
   Text config = {0};
   bool known;
   const char *model = arena_printf(
@@ -446,15 +392,15 @@ START_TEST(every_config_says_how_heads_turn) {
       "rope_theta = 777, rope_scaling = { rope_type = 'yarn', factor = 4, "
       "original_max_position_embeddings = 8 } }",
       name[_i]);
-  start(&f, model, meshes[0]);
-  need(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  exporter_start(&f, model, meshes[0]);
+  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
   ck_assert(known && strstr(config.s, "\"head_dim\": "));
   ck_assert_ptr_nonnull(strstr(config.s, "\"rope_theta\": 777.0"));
   ck_assert_ptr_nonnull(strstr(config.s, "\"rope_type\": \"yarn\""));
   ck_assert_ptr_nonnull(
       strstr(config.s, arena_printf(scratch_arena, "\"%s\"", name[_i])));
   text_free(&config);
-  end(&f);
+  exporter_end(&f);
 }
 END_TEST
 
@@ -515,177 +461,6 @@ START_TEST(processes_write_one_folder) {
 }
 END_TEST
 
-/* ---- transformers ---- */
-
-/* Models with experts: those of random sizes, whose files have all of a layer in one, and
- * the oracles, trained on, in the layout that they came in. The bias of DeepSeek's router
- * moves after each step. */
-static const char *sparse_model(int kind, unsigned seed) {
-  int experts = 4 << seed % 3, ffn = 8 + 4 * (int)(seed % 4),
-      layers = 2 + (int)(seed % 2);
-  const char *some =
-      arena_printf(scratch_arena,
-                   "vocab_size = 72, hidden_size = 32, num_hidden_layers = %d, "
-                   "num_attention_heads = 4, num_experts_per_tok = 2, rope_theta = %d, "
-                   "rms_norm_eps = 1e-5",
-                   layers, seed % 2 ? 700 : 50000);
-  if (kind == 0)
-    return arena_printf(scratch_arena,
-                        "weft.model { 'mixtral', %s, num_key_value_heads = 2, "
-                        "intermediate_size = %d, num_local_experts = %d }",
-                        some, ffn, experts);
-  if (kind == 1)
-    return arena_printf(scratch_arena,
-                        "weft.model { 'qwen3_moe', %s, num_key_value_heads = 2, "
-                        "head_dim = 8, intermediate_size = 24, "
-                        "moe_intermediate_size = %d, num_experts = %d, "
-                        "mlp_only_layers = { 1 }, norm_topk_prob = %s }",
-                        some, ffn, experts, seed % 2 ? "true" : "false");
-  if (kind == 2)
-    return arena_printf(
-        scratch_arena,
-        "weft.model { 'deepseek_v3', %s, num_key_value_heads = false, "
-        "intermediate_size = 24, moe_intermediate_size = %d, n_routed_experts = %d, "
-        "first_k_dense_replace = 1, n_group = 2, topk_group = 1, q_lora_rank = 12, "
-        "kv_lora_rank = 10, qk_nope_head_dim = 6, qk_rope_head_dim = 4, v_head_dim = 5 "
-        "}, moe = { bias_update_rate = 0.01 }",
-        some, ffn, experts);
-  return arena_printf(scratch_arena, "weft.hf '" ORACLES "%s'", sparse[kind - 3]);
-}
-
-/* Models of random sizes, as SmolLM, Qwen, GPT-2 and DeepSeek-V3 are. */
-static const char *random_model(int kind, unsigned seed) {
-  unsigned x = seed * 2654435761u + 12345;
-  int heads = 2 << (x >> 8 & 1), d = 4 << (x >> 10 & 1), layers = 2 + 2 * (x >> 12 & 1);
-  int vocab = 64 + 4 * (int)(x >> 14 & 15), ffn = 24 + 8 * (int)(x >> 20 & 3);
-  if (kind == 0)
-    return arena_printf(scratch_arena,
-                        "weft.model { 'llama', vocab_size = %d, hidden_size = %d, "
-                        "intermediate_size = %d, num_hidden_layers = %d, "
-                        "num_attention_heads = %d, num_key_value_heads = 2, "
-                        "rms_norm_eps = 1e-5, rope_theta = 100000, "
-                        "tie_word_embeddings = true }",
-                        vocab, heads * d, ffn, layers, heads);
-  if (kind == 3)
-    return arena_printf(
-        scratch_arena,
-        "weft.model { 'gpt2', vocab_size = %d, n_embd = %d, n_layer = %d, "
-        "n_head = %d, n_positions = 32 }",
-        vocab, heads * d, layers, heads);
-  if (kind == 4)
-    return arena_printf(
-        scratch_arena,
-        "weft.model { 'deepseek_v3', vocab_size = %d, hidden_size = 32, "
-        "intermediate_size = %d, num_hidden_layers = %d, first_k_dense_replace = 4, "
-        "num_attention_heads = %d, num_key_value_heads = false, q_lora_rank = %s, "
-        "kv_lora_rank = 10, qk_nope_head_dim = 6, qk_rope_head_dim = %d, v_head_dim = 5, "
-        "max_position_embeddings = 128, rope_scaling = { rope_type = 'yarn', "
-        "factor = 4, mscale = 1, mscale_all_dim = 0.5, "
-        "original_max_position_embeddings = 32 } }",
-        vocab, ffn, layers, heads, seed % 2 ? "12" : "false", d);
-  return arena_printf(scratch_arena,
-                      "weft.model { '%s', vocab_size = %d, hidden_size = %d, "
-                      "intermediate_size = %d, num_hidden_layers = %d, "
-                      "num_attention_heads = %d, num_key_value_heads = 2%s }",
-                      kind == 1 ? "qwen2" : "qwen3", vocab, heads * d, ffn, layers, heads,
-                      kind == 1 ? ", tie_word_embeddings = true" : ", head_dim = 8");
-}
-
-/* The logits of 16 tokens one after another, with the parameters of the run. */
-static void write_logits(Fixture *f, const char *file) {
-  static const char *const folders[] = {WEFT_SOURCE_DIR, scratch_dir};
-  LangOptions o = {.data = folders, .ndata = LEN(folders)};
-  RunOptions ro = {.threads = 1};
-  Job j;
-  Run *run;
-  weft_status st = job_load(&j, scratch_arena, &o, scratch_path("plan.lua"));
-  if (st == WEFT_OK) st = job_decode(&j, 16);
-  need(st, &j.e, "decode");
-  need(run_open(&j.plan, j.compiled, &ro, &run, &j.e), &j.e, "open");
-  for (int i = 0; i < j.compiled->nparam; i++) {
-    const CompiledParam *p = &j.compiled->param[i], *q = f->job.compiled->param;
-    float *value = malloc((size_t)param_count(p) * sizeof *value);
-    int from = 0;
-    while (strcmp(q[from].name, p->name))
-      from++;
-    need(run_get(f->run, STATE_PARAM, from, value, &j.e), &j.e, p->name);
-    need(run_set(run, STATE_PARAM, i, value, &j.e), &j.e, p->name);
-    free(value);
-  }
-  int64_t vocab = j.compiled->vocab;
-  float *logits = malloc(16 * (size_t)vocab * sizeof *logits);
-  for (int i = 0; i < 16; i++)
-    need(run_decode(run, i * 5 % 64, i, logits + i * vocab, &j.e), &j.e, "a token");
-  StWrite t = {"logits", DT_F32, 2, {16, vocab}, logits};
-  need(st_write(NULL, file, &t, 1, &j.e), &j.e, file);
-  free(logits);
-  run_close(run);
-  job_free(&j);
-}
-
-/* The loss that the run computes from the weights it has exported. */
-static double export_and_step(const char *model, const char *mesh, int vocab,
-                              const char *dir) {
-  Fixture f;
-  StepResult r;
-  int32_t tokens[8 * 16], labels[8 * 16];
-  start(&f, model, mesh);
-  for (int k = 0; k < 5; k++) {
-    for (int i = 0; i < 8 * 16; i++)
-      tokens[i] = (i * 7 + k * 13) % vocab, labels[i] = (i * 11 + k) % vocab;
-    need(run_step_tokens(f.run, tokens, labels, k, &r, &f.job.e), &f.job.e, "step");
-  }
-  Text config = {0};
-  bool known;
-  need(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
-  ck_assert(known);
-  WeightsFile file = {"config.json", config.s, config.n};
-  write_out(
-      &f, dir,
-      (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT, .file = &file, .nfile = 1});
-  text_free(&config);
-  write_logits(&f, arena_printf(scratch_arena, "%s.logits", scratch_path(dir)));
-  for (int i = 0; i < 8 * 16; i++)
-    tokens[i] = i * 5 % vocab, labels[i] = i * 3 % vocab;
-  need(run_step_tokens(f.run, tokens, labels, 5, &r, &f.job.e), &f.job.e, "step");
-  end(&f);
-  return r.loss;
-}
-
-START_TEST(transformers_computes_the_same) {
-  const char *python = getenv("WEFT_TRANSFORMERS");
-  if (!python) {
-    puts("skipped: WEFT_TRANSFORMERS names no python with torch and transformers");
-    return;
-  }
-  Text command = {0};
-  enum { DENSE = 10, SPARSE = 9 };
-  double want[DENSE + SPARSE];
-  text_printf(&command, "%s " ORACLES "exported.py", python);
-  for (int i = 0; i < LEN(want); i++) {
-    const char *name = arena_printf(scratch_arena, "m%d", i);
-    int k = i - DENSE;
-    want[i] =
-        k < 0 ? export_and_step(random_model(i % 5, (unsigned)i), meshes[1], 64, name)
-              : export_and_step(sparse_model(k % 6, (unsigned)k), shared[1], 64, name);
-    text_printf(&command, " %s", scratch_path(name));
-  }
-  Outcome o = process_run(500, "%s", command.s);
-  ck_assert_msg(o.code == 0, "%s", o.err);
-  const char *at = o.out;
-  for (int i = 0; i < LEN(want); i++) {
-    double got, apart;
-    int n = 0;
-    ck_assert_int_eq(sscanf(at, "%lf %lf%n", &got, &apart, &n), 2);
-    ck_assert_msg(fabs(got - want[i]) <= 1e-5 * fabs(want[i]),
-                  "model %d: %.9g in transformers, %.9g here", i, got, want[i]);
-    ck_assert_msg(apart <= 1e-5, "model %d: logits are %g apart", i, apart);
-    at += n;
-  }
-  text_free(&command);
-}
-END_TEST
-
 Suite *export_suite(void);
 Suite *export_suite(void) {
   Suite *s = suite_create("export");
@@ -703,7 +478,6 @@ Suite *export_suite(void) {
   tcase_add_loop_test(t, every_config_says_how_heads_turn, 0, 6);
   tcase_add_test(t, checkpoints_are_exported);
   tcase_add_test(t, processes_write_one_folder);
-  tcase_add_test(t, transformers_computes_the_same);
   suite_add_tcase(s, t);
   return s;
 }

@@ -15,11 +15,15 @@ const char *toy_diags(Toy *t) {
   return all;
 }
 
-static void compile_toy(Toy *t, const ToyOptions *o) {
+void toy_compiles(Toy *t, const ToyOptions *o) {
   weft_status st = toy_compile(t, o, NULL);
   ck_assert_msg(st == WEFT_OK, "compile: %d: %s%s", st, t->err.text, toy_diags(t));
+}
+
+static void compile_toy(Toy *t, const ToyOptions *o) {
+  toy_compiles(t, o);
   Proof proof;
-  st = prove(t->compiled, &proof, &t->err);
+  weft_status st = prove(t->compiled, &proof, &t->err);
   ck_assert_msg(st == WEFT_OK, "prove: %d: %s", st, t->err.text);
 }
 

@@ -4,6 +4,9 @@
 
 #include "toy.h"
 
+/* Compiles; the test fails if that does. */
+void toy_compiles(Toy *t, const ToyOptions *o);
+
 typedef struct Pair {
   Toy many, one;
   VerifyReport report;

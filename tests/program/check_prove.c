@@ -5,53 +5,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "tests/lib/prog_build.h"
-
-enum { KIB = 1024 };
-
-static Arena *arena;
-static weft_error err;
-static Proof proof;
-
-static void setup(void) {
-  arena = arena_new(NULL);
-  err_clear(&err);
-  proof = (Proof){0};
-}
-static void teardown(void) { arena_free(arena); }
-
-static void passes(Build *b) {
-  weft_status st = prove(build_done(b), &proof, &err);
-  ck_assert_msg(st == WEFT_OK, "%d: %s", st, err.text);
-}
-
-/* The proof fails, and the message has every one of the texts. */
-static void fails(Build *b, const char *const *text) {
-  ck_assert_int_eq(prove(build_done(b), &proof, &err), WEFT_EPLAN);
-  if (getenv("WEFT_TEST_SHOW")) fprintf(stderr, "%d: %s\n", err.line, err.text);
-  for (; *text; text++)
-    ck_assert_msg(strstr(err.text, *text) != NULL, "\"%s\" is not in: %s", *text,
-                  err.text);
-}
-#define FAILS(b, ...) fails(b, (const char *const[]){__VA_ARGS__, NULL})
+#include "tests/lib/proofs.h"
 
 /* ---- pipelines that are right ---- */
-
-/* One body that reads slot 2 and writes slot 3 (one KiB each) with `pairs` all_reduce of
- * slot 1 on communicator 0, each beside a kernel that does not touch them. */
-static int work_body(Build *b, int pp, const char *name, Phase phase, int pairs) {
-  int body = build_body(b, pp, name, phase, 4);
-  build_kernel(b, pp, OP_scale, f32_at(2, 0, 256), f32_at(1, 0, 256));
-  for (int i = 0; i < pairs; i++) {
-    Operand part = f32_at(1, (uint64_t)(i % 4) * KIB, 256);
-    build_coll(b, pp, 0, COLL_ALL_REDUCE, 8, part, part, "layers.0.mlp");
-    build_kernel(b, pp, OP_scale, f32_at(2, 0, 256), f32_at(1, 8 * KIB, 256));
-    build_wait(b, pp, 8);
-  }
-  build_kernel(b, pp, OP_scale, f32_at(1, 0, 256), f32_at(3, 0, 256));
-  build_main(b, pp);
-  return body;
-}
 
 /* Where the edges of microbatch `mb` lie: four KiB for each, reused every `window`. */
 static uint64_t edge(int mb, int window, int kind) {
@@ -88,13 +44,13 @@ static void pipe_step(Pipe *p, int pp, int mb, bool forward) {
 /* 1F1B on `npp` ranks of tp = 2. */
 static Build *pipeline(int npp, int mbs, int pairs) {
   Pipe p = {.npp = npp, .mbs = mbs, .window = npp + 3};
-  p.b = build_new(arena, npp, 2, 16 * KIB + (uint64_t)p.window * 4 * KIB);
+  p.b = build_new(proof_arena, npp, 2, 16 * KIB + (uint64_t)p.window * 4 * KIB);
   build_comm(p.b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
   for (int pp = 0; pp < npp; pp++) {
     uint64_t work = KIB;
     build_unit(p.b, pp, "layers.0", &work, 1);
-    p.fwd = work_body(p.b, pp, "layer:F", PH_F, pairs);
-    p.bwd = work_body(p.b, pp, "layer:I", PH_I, pairs);
+    p.fwd = proof_body(p.b, pp, "layer:F", PH_F, pairs);
+    p.bwd = proof_body(p.b, pp, "layer:I", PH_I, pairs);
     int ahead = MIN(npp - 1 - pp, mbs);
     for (int i = 0; i < mbs + ahead; i++) {
       if (i < mbs) pipe_step(&p, pp, i, true);
@@ -109,7 +65,7 @@ static Build *pipeline(int npp, int mbs, int pairs) {
 }
 
 START_TEST(pipeline_of_two) {
-  passes(pipeline(2, 3, 2));
+  proof_passes(pipeline(2, 3, 2));
   ck_assert_int_eq(proof.transfers, 2 * 3);
   ck_assert_int_eq(proof.collectives, 2 * 3 * 2 * 2);
   ck_assert_int_eq(proof.communicators, 1);
@@ -119,13 +75,13 @@ START_TEST(pipeline_of_two) {
 END_TEST
 
 START_TEST(pipeline_of_four) {
-  passes(pipeline(4, 9, 1));
+  proof_passes(pipeline(4, 9, 1));
   ck_assert_int_eq(proof.transfers, 2 * 3 * 9);
 }
 END_TEST
 
 START_TEST(one_rank_without_transfers) {
-  passes(pipeline(1, 2, 3));
+  proof_passes(pipeline(1, 2, 3));
   ck_assert_int_eq(proof.transfers, 0);
 }
 END_TEST
@@ -136,9 +92,9 @@ START_TEST(large_pipeline) {
   Compiled *c = build_done(b);
   struct timespec a, z;
   clock_gettime(CLOCK_MONOTONIC, &a);
-  weft_status st = prove(c, &proof, &err);
+  weft_status st = prove(c, &proof, &proof_error);
   clock_gettime(CLOCK_MONOTONIC, &z);
-  ck_assert_msg(st == WEFT_OK, "%s", err.text);
+  ck_assert_msg(st == WEFT_OK, "%s", proof_error.text);
   ck_assert_int_eq(proof.transfers, 2 * 63 * 4000);
   ck_assert_int_eq(proof.collectives, 64LL * 8000 * 19);
   printf("prove: 64 ranks x 8000 calls, %lld instructions in %.0f ms\n",
@@ -150,7 +106,7 @@ END_TEST
 /* ---- transfers between ranks ---- */
 
 START_TEST(crossed_sends_waited_too_early) {
-  Build *b = build_new(arena, 2, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 4 * KIB);
   for (int pp = 0; pp < 2; pp++) {
     build_line(b, 10 + pp);
     build_send(b, pp, 1 - pp, 0, f32_at(0, KIB, 16), "F0 out");
@@ -167,13 +123,13 @@ START_TEST(crossed_sends_waited_too_early) {
         "pp rank 1 main[1] WAIT for main[0] SEND to pp rank 0, 64 bytes of f32, "
         "handle 0, "
         "\"F0 out\", line 11 needs pp rank 0 main[2] RECV from pp rank 1");
-  ck_assert_int_eq(err.line, 10);
+  ck_assert_int_eq(proof_error.line, 10);
 }
 END_TEST
 
 /* Where the programs come from a schedule, its actions are named. */
 START_TEST(deadlock_in_actions) {
-  Build *b = build_new(arena, 2, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 4 * KIB);
   Action f = {.kind = ACT_F, .mb = 3, .line = 21}, back = {.kind = ACT_B, .mb = 2};
   Action *list[2] = {&f, &back};
   for (int pp = 0; pp < 2; pp++) {
@@ -189,29 +145,29 @@ START_TEST(deadlock_in_actions) {
         "needs pp rank 1 step 0 (B of microbatch 2), main[2] RECV from pp rank 0",
         "pp rank 1 step 0 (B of microbatch 2), main[1] WAIT for main[0] SEND");
   c->schedule.n = (int[]){0, 1};
-  err_clear(&err);
-  ck_assert_int_eq(prove(c, &proof, &err), WEFT_EINTERNAL);
-  ck_assert_ptr_nonnull(strstr(err.text, "action 1 is not in the schedule"));
+  err_clear(&proof_error);
+  ck_assert_int_eq(prove(c, &proof, &proof_error), WEFT_EINTERNAL);
+  ck_assert_ptr_nonnull(strstr(proof_error.text, "action 1 is not in the schedule"));
 }
 END_TEST
 
 /* The same programs end if the wait comes after the receive was posted. */
 START_TEST(crossed_sends_waited_late) {
-  Build *b = build_new(arena, 2, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 4 * KIB);
   for (int pp = 0; pp < 2; pp++) {
     build_send(b, pp, 1 - pp, 0, f32_at(0, KIB, 16), "F0 out");
     build_recv(b, pp, 1 - pp, 1, f32_at(0, 2 * KIB, 16), "F0 in");
     build_wait(b, pp, 0);
     build_wait(b, pp, 1);
   }
-  passes(b);
+  proof_passes(b);
   ck_assert_int_eq(proof.transfers, 2);
 }
 END_TEST
 
 /* Three ranks in a ring and a fourth that only waits for one of them. */
 START_TEST(ring_of_three_and_a_bystander) {
-  Build *b = build_new(arena, 4, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, 4, 1, 4 * KIB);
   for (int pp = 0; pp < 3; pp++) {
     build_recv(b, pp, (pp + 2) % 3, 0, f32_at(0, KIB, 16), "in");
     build_wait(b, pp, 0);
@@ -235,7 +191,7 @@ END_TEST
 /* More ranks than the message has room for: it says how many it leaves out. */
 START_TEST(ring_of_many) {
   enum { N = 40 };
-  Build *b = build_new(arena, N, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, N, 1, 4 * KIB);
   for (int pp = 0; pp < N; pp++) {
     build_recv(b, pp, (pp + 1) % N, 0, f32_at(0, KIB, 16), "in");
     build_wait(b, pp, 0);
@@ -244,12 +200,12 @@ START_TEST(ring_of_many) {
   }
   FAILS(b, "\n  pp rank 0 main[1] WAIT", "\n  pp rank 1 main[1] WAIT", "\n  and 3",
         " more in this cycle");
-  ck_assert_str_eq(err.text + strlen(err.text) - 5, "cycle");
+  ck_assert_str_eq(proof_error.text + strlen(proof_error.text) - 5, "cycle");
 }
 END_TEST
 
 START_TEST(missing_receive) {
-  Build *b = build_new(arena, 2, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 4 * KIB);
   for (int i = 0; i < 3; i++) {
     build_line(b, 20 + i);
     build_send(b, 0, 1, i, f32_at(0, KIB, 16), "out");
@@ -264,7 +220,7 @@ START_TEST(missing_receive) {
 END_TEST
 
 START_TEST(missing_send) {
-  Build *b = build_new(arena, 2, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 4 * KIB);
   build_recv(b, 1, 0, 0, f32_at(0, KIB, 16), "in");
   build_wait(b, 1, 0);
   FAILS(b, "pp rank 1 main[1] WAIT for main[0] RECV from pp rank 0",
@@ -273,7 +229,7 @@ START_TEST(missing_send) {
 END_TEST
 
 START_TEST(bytes_differ) {
-  Build *b = build_new(arena, 2, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 4 * KIB);
   build_send(b, 0, 1, 0, f32_at(0, KIB, 16), "out");
   build_wait(b, 0, 0);
   build_recv(b, 1, 0, 0, f32_at(0, KIB, 32), "in");
@@ -285,7 +241,7 @@ START_TEST(bytes_differ) {
 END_TEST
 
 START_TEST(types_differ) {
-  Build *b = build_new(arena, 2, 1, 4 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 4 * KIB);
   build_send(b, 0, 1, 0, f32_at(0, KIB, 16), "out");
   build_wait(b, 0, 0);
   build_recv(b, 1, 0, 0, typed_at(DT_BF16, 0, KIB, 32), "in");
@@ -296,7 +252,7 @@ END_TEST
 
 /* An engine that matches by tags could run this; a FIFO per ordered pair cannot. */
 START_TEST(only_tags_could_match) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   for (int i = 0; i < 2; i++) {
     build_send(b, 0, 1, i, f32_at(0, (uint64_t)(i + 1) * KIB, i ? 32 : 16), "out");
     build_recv(b, 1, 0, i, f32_at(0, (uint64_t)(i + 1) * KIB, i ? 16 : 32), "in");
@@ -310,20 +266,20 @@ END_TEST
 /* Each direction has a queue of its own: with one for both, the send of each rank would
  * come before the receive that the other one's first transfer needs. */
 START_TEST(both_directions_at_once) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   for (int pp = 0; pp < 2; pp++) {
     build_send(b, pp, 1 - pp, 0, f32_at(0, KIB, 16), "out");
     build_recv(b, pp, 1 - pp, 1, f32_at(0, 2 * KIB, 16), "in");
     build_wait(b, pp, 1);
     build_wait(b, pp, 0);
   }
-  passes(b);
+  proof_passes(b);
 }
 END_TEST
 
 /* A body that sends is run instruction by instruction; the message names the call. */
 START_TEST(transfer_inside_a_body) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   int body = build_body(b, 0, "layer:F", PH_F, 2);
   build_send(b, 0, 1, 0, f32_at(1, 0, 16), "out");
   build_wait(b, 0, 0);
@@ -348,16 +304,16 @@ static void tie(Build *b, int pp, int comm, int h, int64_t n, const char *what) 
 }
 
 START_TEST(tie_group) {
-  Build *b = build_new(arena, 4, 2, 4 * KIB);
+  Build *b = build_new(proof_arena, 4, 2, 4 * KIB);
   int c = build_comm(b, "tie(0,3)", AXIS_BIT(AXIS_PP), 1, (int[]){0, 3}, 2);
   for (int pp = 0; pp < 4; pp += 3) tie(b, pp, c, 0, 16, "embed"), build_wait(b, pp, 0);
-  passes(b);
+  proof_passes(b);
   ck_assert_int_eq(proof.collectives, 1);
 }
 END_TEST
 
 START_TEST(tie_group_of_unequal_sequences) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   int c = build_comm(b, "tie(0,1)", AXIS_BIT(AXIS_PP), 2, (int[]){0, 1}, 2);
   for (int pp = 0; pp < 2; pp++) {
     tie(b, pp, c, 0, pp ? 32 : 16, pp ? "pos" : "embed");
@@ -372,7 +328,7 @@ START_TEST(tie_group_of_unequal_sequences) {
 END_TEST
 
 START_TEST(tie_group_of_unequal_kinds) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   int c = build_comm(b, "world", AXES_ALL, 2, NULL, 0);
   tie(b, 0, c, 0, 16, "norm");
   tie(b, 1, c, 0, 16, "norm");
@@ -390,7 +346,7 @@ START_TEST(tie_group_of_unequal_kinds) {
 END_TEST
 
 START_TEST(missing_member) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   int c = build_comm(b, "world", AXES_ALL, 1, NULL, 0);
   tie(b, 1, c, 0, 16, "norm");
   build_wait(b, 1, 0);
@@ -402,7 +358,7 @@ END_TEST
 /* Two communicators, each with a FIFO of its own, may be started in any order; ranks that
  * run all collectives on one stream may not. */
 START_TEST(two_communicators_in_two_orders) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   int x = build_comm(b, "tie(0,1)", AXIS_BIT(AXIS_PP), 1, (int[]){0, 1}, 2);
   int y = build_comm(b, "world", AXES_ALL, 1, NULL, 0);
   for (int pp = 0; pp < 2; pp++) {
@@ -422,12 +378,12 @@ END_TEST
 /* The tp collective of a body comes after one over pp on the same stream, and what would
  * let the peer reach its part is sent only after the body. */
 START_TEST(a_body_behind_a_collective_of_the_stream) {
-  Build *b = build_new(arena, 2, 2, 32 * KIB);
+  Build *b = build_new(proof_arena, 2, 2, 32 * KIB);
   int tp = build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
   int world = build_comm(b, "world", AXES_ALL, 1, NULL, 0);
   ck_assert_int_eq(tp, 0);
   int unit = build_unit(b, 0, "layers.0", &(uint64_t){4 * KIB}, 1);
-  int body = work_body(b, 0, "layer:F", PH_F, 1);
+  int body = proof_body(b, 0, "layer:F", PH_F, 1);
   tie(b, 0, world, 0, 16, "norm");
   build_call(b, 0, body, unit, 0, "F0", (uint64_t[]){20 * KIB, 21 * KIB}, 2);
   build_send(b, 0, 1, 1, f32_at(0, 21 * KIB, 16), "out");
@@ -450,7 +406,7 @@ END_TEST
 /* ---- handles ---- */
 
 START_TEST(handle_reused) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   for (int i = 0; i < 2; i++) {
     build_send(b, 0, 1, 0, f32_at(0, KIB, 16), i ? "second" : "first");
     build_recv(b, 1, 0, i, f32_at(0, (uint64_t)(i + 1) * KIB, 16), "in");
@@ -465,10 +421,10 @@ END_TEST
 
 /* A handle of main that a body would use while it is in flight. */
 START_TEST(handle_reused_by_a_body) {
-  Build *b = build_new(arena, 1, 2, 32 * KIB);
+  Build *b = build_new(proof_arena, 1, 2, 32 * KIB);
   int tp = build_comm(b, "tp", AXIS_BIT(AXIS_TP), 2, NULL, 0);
   int unit = build_unit(b, 0, "layers.0", &(uint64_t){4 * KIB}, 1);
-  int body = work_body(b, 0, "layer:F", PH_F, 1);
+  int body = proof_body(b, 0, "layer:F", PH_F, 1);
   Operand o = f32_at(0, KIB, 16);
   build_coll(b, 0, tp, COLL_ALL_REDUCE, 8, o, o, "grad");
   build_call(b, 0, body, unit, 5, "F5", (uint64_t[]){20 * KIB, 21 * KIB}, 2);
@@ -480,7 +436,7 @@ START_TEST(handle_reused_by_a_body) {
 END_TEST
 
 START_TEST(handle_never_waited_for) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   build_line(b, 7);
   build_send(b, 0, 1, 3, f32_at(0, KIB, 16), "out");
   build_recv(b, 1, 0, 0, f32_at(0, KIB, 16), "in");
@@ -488,19 +444,19 @@ START_TEST(handle_never_waited_for) {
   FAILS(b, "pp rank 0 main[0] SEND to pp rank 1, 64 bytes of f32, handle 3, "
         "\"out\", line 7 is "
            "never waited for");
-  ck_assert_int_eq(err.line, 7);
+  ck_assert_int_eq(proof_error.line, 7);
 }
 END_TEST
 
 START_TEST(wait_for_nothing) {
-  Build *b = build_new(arena, 1, 1, 8 * KIB);
+  Build *b = build_new(proof_arena, 1, 1, 8 * KIB);
   build_wait(b, 0, 2);
   FAILS(b, "pp rank 0 main[0] WAIT waits for handle 2, but nothing was started with it");
 }
 END_TEST
 
 START_TEST(more_in_flight_than_the_communicator_takes) {
-  Build *b = build_new(arena, 1, 2, 8 * KIB);
+  Build *b = build_new(proof_arena, 1, 2, 8 * KIB);
   int tp = build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
   for (int i = 0; i < 2; i++) tie(b, 0, tp, i, 16, "grad");
   for (int i = 0; i < 2; i++) build_wait(b, 0, i);
@@ -509,187 +465,11 @@ START_TEST(more_in_flight_than_the_communicator_takes) {
 }
 END_TEST
 
-/* ---- bytes in flight ---- */
-
-/* Rank 0 sends bytes 1024..1088, then runs a kernel, then waits. */
-static Build *send_beside_kernel(Operand in, Operand out) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
-  build_send(b, 0, 1, 0, f32_at(0, KIB, 16), "F0 out");
-  build_kernel(b, 0, OP_scale, in, out);
-  build_wait(b, 0, 0);
-  build_recv(b, 1, 0, 0, f32_at(0, KIB, 16), "F0 in");
-  build_wait(b, 1, 0);
-  return b;
-}
-
-START_TEST(buffer_overwritten_while_it_is_sent) {
-  FAILS(send_beside_kernel(f32_at(0, 4 * KIB, 16), f32_at(0, KIB + 60, 16)),
-        "pp rank 0 main[1] scale writes bytes 1084..1148 of the arena, while bytes "
-        "1024..1088 are read by pp rank 0 main[0] SEND to pp rank 1", "\"F0 out\"");
-}
-END_TEST
-
-START_TEST(buffer_read_while_it_is_sent) {
-  passes(send_beside_kernel(f32_at(0, KIB, 16), f32_at(0, KIB + 64, 16)));
-}
-END_TEST
-
-START_TEST(receive_into_a_buffer_that_is_read) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
-  build_send(b, 0, 1, 0, f32_at(0, KIB, 16), "out");
-  build_wait(b, 0, 0);
-  build_recv(b, 1, 0, 0, f32_at(0, KIB, 16), "in");
-  build_kernel(b, 1, OP_scale, f32_at(0, KIB, 4), f32_at(0, 2 * KIB, 4));
-  build_wait(b, 1, 0);
-  FAILS(b, "pp rank 1 main[1] scale reads bytes 1024..1040",
-        "1024..1088 are written by pp rank 1 main[0] RECV from pp rank 0");
-}
-END_TEST
-
-START_TEST(receive_into_a_buffer_that_is_sent) {
-  Build *b = build_new(arena, 2, 1, 8 * KIB);
-  for (int pp = 0; pp < 2; pp++) {
-    build_send(b, pp, 1 - pp, 0, f32_at(0, KIB, 16), "out");
-    build_recv(b, pp, 1 - pp, 1, f32_at(0, pp ? 2 * KIB : KIB + 32, 16), "in");
-    build_wait(b, pp, 0);
-    build_wait(b, pp, 1);
-  }
-  FAILS(b, "pp rank 0 main[1] RECV from pp rank 1", "\"in\" writes bytes 1056..1120",
-        "are read by pp rank 0 main[0] SEND to pp rank 1", "\"out\"");
-}
-END_TEST
-
-/* The body reads slot 2, writes slots 1 and 3; a receive is in flight beside it. */
-static Build *call_beside_receive(uint64_t recv) {
-  Build *b = build_new(arena, 2, 2, 32 * KIB);
-  build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
-  int unit = build_unit(b, 0, "layers.4", &(uint64_t){4 * KIB}, 1);
-  int body = work_body(b, 0, "layer:F", PH_F, 2);
-  build_recv(b, 0, 1, 0, f32_at(0, recv, 16), "next");
-  build_call(b, 0, body, unit, 1, "F1", (uint64_t[]){20 * KIB, 21 * KIB}, 2);
-  build_wait(b, 0, 0);
-  build_send(b, 1, 0, 0, f32_at(0, recv, 16), "out");
-  build_wait(b, 1, 0);
-  return b;
-}
-
-START_TEST(receive_into_an_input_of_a_call) {
-  FAILS(call_beside_receive(20 * KIB + 512),
-        "pp rank 0 main[1] calling layer:F (layers.4, microbatch 1) at [0] scale reads",
-        "are written by pp rank 0 main[0] RECV from pp rank 1", "\"next\"");
-}
-END_TEST
-
-START_TEST(receive_into_a_parameter_of_a_call) {
-  FAILS(call_beside_receive(4 * KIB + 1024),
-        "pp rank 0 main[1] calling layer:F (layers.4, microbatch 1) at [4] "
-        "all_reduce on tp",
-        "reads bytes 5120..6144");
-}
-END_TEST
-
-START_TEST(receive_beside_a_call) { passes(call_beside_receive(8 * KIB)); }
-END_TEST
-
-/* Inside a body: the all_reduce of slot 1 is in flight while a kernel writes slot 1. */
-START_TEST(body_overwrites_its_collective) {
-  Build *b = build_new(arena, 1, 2, 8 * KIB);
-  build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
-  int body = build_body(b, 0, "layer:F", PH_F, 3);
-  build_coll(b, 0, 0, COLL_ALL_REDUCE, 0, f32_at(1, 0, 16), f32_at(1, 0, 16), "mlp");
-  build_kernel(b, 0, OP_scale, f32_at(2, 0, 16), f32_at(1, 32, 16));
-  build_wait(b, 0, 0);
-  build_main(b, 0);
-  int unit = build_unit(b, 0, "layers.0", (uint64_t[]){KIB, 2 * KIB}, 2);
-  build_call(b, 0, body, unit, 0, "F0", NULL, 0);
-  FAILS(b, "at [1] scale writes bytes 1056..1120", "at [0] all_reduce on tp", "\"mlp\"");
-}
-END_TEST
-
-/* Two slots of a body are fine by themselves, but the second call binds them to common
- * bytes. */
-START_TEST(call_binds_two_slots_to_common_bytes) {
-  Build *b = build_new(arena, 1, 2, 8 * KIB);
-  build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
-  int body = build_body(b, 0, "layer:F", PH_F, 3);
-  build_coll(b, 0, 0, COLL_ALL_REDUCE, 0, f32_at(1, 0, 16), f32_at(1, 0, 16), "mlp");
-  build_kernel(b, 0, OP_scale, f32_at(0, 0, 4), f32_at(2, 0, 16));
-  build_wait(b, 0, 0);
-  build_main(b, 0);
-  build_call(b, 0, body, 0, 0, "F0", (uint64_t[]){KIB, 2 * KIB}, 2);
-  build_call(b, 0, body, 0, 1, "F1", (uint64_t[]){KIB, KIB + 32}, 2);
-  FAILS(b, "pp rank 0 main[1] calling layer:F (none, microbatch 1) at [1] scale "
-        "writes bytes "
-           "1056..1120", "while bytes 1024..1088 are", "at [0] all_reduce on tp");
-}
-END_TEST
-
-START_TEST(result_over_input) {
-  Build *b = build_new(arena, 1, 2, 8 * KIB);
-  build_comm(b, "tp", AXIS_BIT(AXIS_TP), 1, NULL, 0);
-  Operand in = f32_at(0, KIB, 16), out = f32_at(0, KIB + 4, 16);
-  build_coll(b, 0, 0, COLL_ALL_REDUCE, 0, in, out, "x");
-  build_wait(b, 0, 0);
-  FAILS(b, "pp rank 0 main[0] all_reduce on tp", "\"x\" has its result over its input");
-}
-END_TEST
-
-/* ---- rows that are counted ---- places of slot 1, counts in slots 2 and 3, places of
- * slot 4, which a body exchanges while a kernel writes `touched` */
-
-static Build *counted(Operand touched, Operand counts, Operand out) {
-  Build *b = build_new(arena, 1, 2, 8 * KIB);
-  build_comm(b, "ep", AXIS_BIT(AXIS_TP), 1, NULL, 0);
-  int body = build_body(b, 0, "layer:F", PH_F, 5);
-  Operand o[] = {f32_at(1, 0, 2), counts, typed_at(DT_I32, 3, 0, 4), out};
-  o[0].ndim = 2, o[0].dim[1] = 8; /* of one row */
-  build_rows(b, 0, 0, 0, o, "experts");
-  build_kernel(b, 0, OP_scale, f32_at(1, 0, 4), touched);
-  build_wait(b, 0, 0);
-  build_main(b, 0);
-  uint64_t slot[] = {KIB, 2 * KIB, 3 * KIB, 4 * KIB};
-  int unit = build_unit(b, 0, "layers.0", slot, 4);
-  build_call(b, 0, body, unit, 0, "F0", NULL, 0);
-  return b;
-}
-
-/* It moves the places at most, and its operands are its own until it was waited for. */
-START_TEST(counts_stay_until_the_wait) {
-  const Operand counts = typed_at(DT_I32, 2, 0, 4), out = f32_at(4, 0, 16);
-  Build *b = counted(f32_at(4, 64, 4), counts, out);
-  Compiled *c = build_done(b);
-  c->flow = NEW_N(arena, Flow, flow_room(c));
-  ck_assert_int_eq(prove(c, &proof, &err), WEFT_OK);
-  ck_assert_int_eq(flow_of(c, 0, 0, COLL_ALL_TO_ALL_V)->count, 1);
-  ck_assert_uint_eq(flow_of(c, 0, 0, COLL_ALL_TO_ALL_V)->bytes, 64);
-  for (uint16_t slot = 1; slot <= 4; slot++) {
-    b = counted(f32_at(slot, 0, 4), counts, out);
-    const char *held = slot < 4 ? "are read by" : "are written by";
-    FAILS(b, "at [1] scale writes bytes", held, "at [0] all_to_all_v on ep, 64 bytes");
-    err_clear(&err);
-  }
-}
-END_TEST
-
-/* The result lies over the input, or over counts: in one slot, or in two. */
-START_TEST(result_over_counts) {
-  const Operand far = f32_at(4, 64, 4), counts = typed_at(DT_I32, 2, 0, 4);
-  const Operand over[] = {f32_at(1, 0, 16), f32_at(2, 8, 16), f32_at(3, 0, 16)};
-  for (int i = 0; i < LEN(over); i++) {
-    FAILS(counted(far, counts, over[i]), "all_to_all_v on ep",
-          "has its result over its input");
-    err_clear(&err);
-  }
-  FAILS(counted(far, typed_at(DT_I32, 1, 3 * KIB + 4, 4), f32_at(4, 0, 16)),
-        "all_to_all_v on ep", "has its result over its input");
-}
-END_TEST
-
 /* A proof starts with the structure: a broken index is a bug of the compiler. */
 START_TEST(broken_program) {
-  Build *b = build_new(arena, 1, 1, KIB);
+  Build *b = build_new(proof_arena, 1, 1, KIB);
   build_kernel(b, 0, OP_scale, f32_at(0, 0, 4), f32_at(0, KIB - 8, 4));
-  ck_assert_int_eq(prove(build_done(b), &proof, &err), WEFT_EINTERNAL);
+  ck_assert_int_eq(prove(build_done(b), &proof, &proof_error), WEFT_EINTERNAL);
 }
 END_TEST
 
@@ -721,10 +501,10 @@ START_TEST(out_of_memory) {
   int n = 0;
   for (; st == WEFT_ENOMEM && n < 100; n++) {
     f.left = n;
-    err_clear(&err);
-    st = prove(c, &proof, &err);
+    err_clear(&proof_error);
+    st = prove(c, &proof, &proof_error);
     ck_assert_int_eq(f.balance, before);
-    ck_assert_int_eq(st, err.code);
+    ck_assert_int_eq(st, proof_error.code);
   }
   ck_assert_int_eq(st, WEFT_OK);
   ck_assert_int_gt(n, 2);
@@ -733,10 +513,7 @@ START_TEST(out_of_memory) {
 END_TEST
 
 Suite *prove_suite(void) {
-  const struct {
-    const char *name;
-    const TTest *test[14];
-  } cases[] = {
+  const ProofCases cases[] = {
       {"pipelines", {pipeline_of_two, pipeline_of_four, one_rank_without_transfers,
                      large_pipeline}},
       {"transfers", {crossed_sends_waited_too_early, crossed_sends_waited_late,
@@ -750,22 +527,7 @@ Suite *prove_suite(void) {
                        a_body_behind_a_collective_of_the_stream}},
       {"handles", {handle_reused, handle_reused_by_a_body, handle_never_waited_for,
                    wait_for_nothing, more_in_flight_than_the_communicator_takes}},
-      {"bytes", {buffer_overwritten_while_it_is_sent, buffer_read_while_it_is_sent,
-                 receive_into_a_buffer_that_is_read, receive_into_a_buffer_that_is_sent,
-                 receive_into_an_input_of_a_call, receive_into_a_parameter_of_a_call,
-                 receive_beside_a_call, body_overwrites_its_collective,
-                 counts_stay_until_the_wait, result_over_counts,
-                 call_binds_two_slots_to_common_bytes, result_over_input}},
       {"failures", {broken_program, out_of_memory}},
   };
-  Suite *s = suite_create("prove");
-  for (int i = 0; i < LEN(cases); i++) {
-    TCase *tc = tcase_create(cases[i].name);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);  /* the large pipeline under a sanitizer */
-    for (int j = 0; j < LEN(cases[i].test) && cases[i].test[j]; j++)
-      tcase_add_test(tc, cases[i].test[j]);
-    suite_add_tcase(s, tc);
-  }
-  return s;
+  return proofs_suite("prove", cases, LEN(cases));
 }
