@@ -1,6 +1,6 @@
-/* main.c - runs every Check suite, or those named on the command line. Check prints its
- * own counts; the last line sums them up. mpirun starts it with --mpi-child or
- * --run-child. */
+/* main.c - runs every Check suite, or those named on the command line; --suites lists
+ * them. Check prints its own counts; the last line sums them up. mpirun starts it with
+ * --mpi-child or --run-child. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +44,12 @@ static int print_page(void (*page)(Text *out)) {
   return EXIT_SUCCESS;
 }
 
+static int print_suites(void) {
+  for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
+    puts(suites[i].name);
+  return EXIT_SUCCESS;
+}
+
 static int wanted(const char *name, int argc, char **argv) {
   for (int i = 1; i < argc; i++)
     if (strcmp(argv[i], name) == 0) return 1;
@@ -66,6 +72,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--device-plans") == 0)
     return device_plans(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--suites") == 0) return print_suites();
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
   if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
   if (argc > 1 && strcmp(argv[1], "--ops") == 0) return print_page(graph_ops_markdown);

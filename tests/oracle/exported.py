@@ -1,8 +1,8 @@
 """Prints for each of the exported folders, a line each, the loss that transformers computes
-for the tokens of check_export.c, and the largest distance of a logit of the first row from
+for the tokens of check_export_hf.c, and the largest distance of a logit of the first row from
 FOLDER.logits, which has those of weft.
 
-    WEFT_TRANSFORMERS=PYTHON build/weft-tests export
+    WEFT_TRANSFORMERS=PYTHON build/weft-tests export_hf
 """
 import sys
 
