@@ -13,16 +13,6 @@ enum { RUN_FAILED = 1 }; /* the exit code that belongs to WEFT_ERUN */
 /* For another process to say why all end, and to end all. */
 enum { LAST_WORDS_S = 3 };
 
-typedef struct MpiWorld {
-  const weft_alloc *alloc;
-  int rank, size;
-  bool mine;         /* MPI was not running before */
-  MPI_Comm all;      /* copies of the world, so that no message meets a stranger's: */
-  MPI_Comm p2p, raw; /* send and recv operations; raw bytes */
-  MPI_Op half[2][2]; /* bf16, f16; by RedOp */
-  uint64_t limit;    /* elements per MPI call */
-} MpiWorld;
-
 typedef struct MpiGroup {
   MPI_Comm comm; /* MPI_COMM_NULL for a group of one or none */
   int n;
@@ -31,42 +21,14 @@ typedef struct MpiGroup {
   MpiSum sum;
 } MpiGroup;
 
-/* The requests of a handle: one, unless the operation is larger than the limit. */
-typedef struct Handle {
-  MPI_Request one, *req;
-  int n, cap;
-  char *to; /* a result that is to be moved there in the end, or NULL */
-  const char *from;
-  size_t bytes;
-  const char *what, *where; /* "all_reduce", "tp": for messages */
-  bool sums, done;          /* it is one of MpiSum; which is through */
-} Handle;
-
 typedef struct MpiEndpoint {
   MpiWorld *w;
   MpiGroup *group;
-  Handle *handle;
+  MpiHandle *handle;
   int ngroup, nhandle;
 } MpiEndpoint;
 
 /* ---- errors ---- */
-
-static weft_status report(int rc, int rank, const char *what, weft_error *e) {
-  if (rc == MPI_SUCCESS) return WEFT_OK;
-  char text[MPI_MAX_ERROR_STRING];
-  int n = 0;
-  if (MPI_Error_string(rc, text, &n) != MPI_SUCCESS) snprintf(text, sizeof text, "?");
-  return err_set(e, WEFT_ERUN, "rank %d: MPI: %s: %.400s", rank, what, text);
-}
-
-static weft_status report_op(int rc, int rank, const Handle *h, weft_error *e) {
-  char what[64];
-  if (rc == MPI_SUCCESS) return WEFT_OK;
-  snprintf(what, sizeof what, "%s over %s", h->what, h->where);
-  return report(rc, rank, what, e);
-}
-
-#define MPI(w, call) TRY(report((call), (w)->rank, #call, e))
 
 /* Ends all processes. The line is the last thing that this one says. */
 static void end_all(MpiWorld *w, int exit_code, const char *why) {
@@ -79,266 +41,10 @@ static void end_all(MpiWorld *w, int exit_code, const char *why) {
 static void must(MpiWorld *w, int rc, const char *what) {
   weft_error e;
   err_clear(&e);
-  if (report(rc, w->rank, what, &e) != WEFT_OK) end_all(w, RUN_FAILED, e.text);
+  if (mpi_report(rc, w->rank, what, &e) != WEFT_OK) end_all(w, RUN_FAILED, e.text);
 }
 
-/* ---- types and reductions ---- */
-
-MPI_Datatype mpi_type(DType t) {
-  switch (t) {
-  case DT_F32:
-    return MPI_FLOAT;
-  case DT_BF16:
-  case DT_F16:
-    return MPI_UINT16_T;
-  case DT_F64:
-    return MPI_DOUBLE;
-  case DT_I32:
-    return MPI_INT32_T;
-  case DT_ACT:
-    break;
-  }
-  return MPI_DATATYPE_NULL;
-}
-
-/* MPI combines two members at a time: each such sum is made in f32 and rounded. */
-static void combine(DType t, RedOp op, char *in, char *inout, int *len) {
-  ReduceAcc acc;
-  const size_t size = sizeof(uint16_t);
-  for (size_t i = 0, n = (size_t)*len; i < n; i += REDUCE_BLOCK) {
-    size_t k = MIN(n - i, (size_t)REDUCE_BLOCK);
-    reduce_load(t, &acc, in + i * size, k);
-    reduce_add(t, op, &acc, inout + i * size, k);
-    reduce_store(t, inout + i * size, &acc, k);
-  }
-}
-
-#define COMBINE(name, t, op)                                                             \
-  static void name(void *in, void *inout, int *len, MPI_Datatype *type) {                \
-    combine(t, op, in, inout, len);                                                      \
-  }
-COMBINE(sum_bf16, DT_BF16, RED_SUM)
-COMBINE(max_bf16, DT_BF16, RED_MAX)
-COMBINE(sum_f16, DT_F16, RED_SUM)
-COMBINE(max_f16, DT_F16, RED_MAX)
-
-static MPI_Op mpi_op(const MpiWorld *w, const CommOp *op) {
-  if (op->dtype == DT_BF16) return w->half[0][op->red];
-  if (op->dtype == DT_F16) return w->half[1][op->red];
-  return op->red == RED_SUM ? MPI_SUM : MPI_MAX;
-}
-
-/* ---- starting ---- */
-
-/* Room for one more request; the array is kept for the next use of the handle. */
-static MPI_Request *request(const MpiWorld *w, Handle *h) {
-  if (h->n == h->cap) {
-    int cap = 2 * h->cap;
-    MPI_Request *req = mem_new(w->alloc, (size_t)cap * sizeof *req);
-    if (!req) return NULL;
-    memcpy(req, h->req, (size_t)h->n * sizeof *req);
-    if (h->req != &h->one) mem_free(w->alloc, h->req, (size_t)h->cap * sizeof *req);
-    h->req = req;
-    h->cap = cap;
-  }
-  return &h->req[h->n];
-}
-
-/* One operation on its way: elements [at, at+len) of the members' pieces. */
-typedef struct Part {
-  const CommOp *op;
-  MPI_Comm comm;
-  MPI_Datatype type;
-  MPI_Op red;
-  int n, rank;   /* members; which of them this is */
-  bool in_place; /* the piece of this rank lies in its place of the whole */
-  size_t size;   /* of an element */
-  uint64_t at;
-  int len;
-} Part;
-
-/* All members must agree on MPI_IN_PLACE, which they need not on in == out: start has
- * copied the input. */
-static int all_reduce(const Part *p, MPI_Request *req) {
-  char *out = (char *)p->op->out + p->at * p->size;
-  return MPI_Iallreduce(MPI_IN_PLACE, out, p->len, p->type, p->red, p->comm, req);
-}
-
-/* What a member gives of its own: MPI takes no buffers that overlap. */
-static const void *own(const Part *p, const void *in) {
-  return p->in_place ? MPI_IN_PLACE : in;
-}
-
-/* A type for a part of a piece, with the stride of whole pieces. */
-static int part_of_piece(const Part *p, MPI_Datatype *piece) {
-  MPI_Datatype run;
-  int rc = MPI_Type_contiguous(p->len, p->type, &run);
-  if (rc != MPI_SUCCESS) return rc;
-  rc = MPI_Type_create_resized(run, 0, (MPI_Aint)(p->op->count * p->size), piece);
-  MPI_Type_free(&run);
-  return rc == MPI_SUCCESS ? MPI_Type_commit(piece) : rc;
-}
-
-static int all_gather_part(const Part *p, MPI_Request *req) {
-  MPI_Datatype piece;
-  int rc = part_of_piece(p, &piece);
-  if (rc == MPI_SUCCESS)
-    rc =
-        MPI_Iallgather(own(p, (const char *)p->op->in + p->at * p->size), p->len, p->type,
-                       (char *)p->op->out + p->at * p->size, 1, piece, p->comm, req);
-  if (rc == MPI_SUCCESS) MPI_Type_free(&piece); /* once the operation is through */
-  return rc;
-}
-
-static int all_to_all(const Part *p, MPI_Request *req) {
-  MPI_Datatype piece;
-  int rc = part_of_piece(p, &piece);
-  if (rc != MPI_SUCCESS) return rc;
-  rc = MPI_Ialltoall((const char *)p->op->in + p->at * p->size, 1, piece,
-                     (char *)p->op->out + p->at * p->size, 1, piece, p->comm, req);
-  MPI_Type_free(&piece);
-  return rc;
-}
-
-static int all_gather(const Part *p, MPI_Request *req) {
-  if ((uint64_t)p->len < p->op->count) return all_gather_part(p, req);
-  return MPI_Iallgather(own(p, p->op->in), p->len, p->type, p->op->out, p->len, p->type,
-                        p->comm, req);
-}
-
-/* In place MPI leaves the result at the start of the whole: see then_move. */
-static int reduce_scatter(const Part *p, MPI_Request *req) {
-  if (p->in_place)
-    return MPI_Ireduce_scatter_block(MPI_IN_PLACE, (void *)p->op->in, p->len, p->type,
-                                     p->red, p->comm, req);
-  return MPI_Ireduce_scatter_block(p->op->in, p->op->out, p->len, p->type, p->red,
-                                   p->comm, req);
-}
-
-static int send(const Part *p, MPI_Request *req) {
-  return MPI_Isend((const char *)p->op->in + p->at * p->size, p->len, p->type,
-                   p->op->peer, 0, p->comm, req);
-}
-
-static int recv(const Part *p, MPI_Request *req) {
-  return MPI_Irecv((char *)p->op->out + p->at * p->size, p->len, p->type, p->op->peer, 0,
-                   p->comm, req);
-}
-
-/* Half of a shift, in the order of starts of its communicator as a collective is. */
-static int to_next(const Part *p, MPI_Request *req) {
-  return MPI_Isend((const char *)p->op->in + p->at * p->size, p->len, p->type,
-                   (p->rank + 1) % p->n, 0, p->comm, req);
-}
-
-static int from_last(const Part *p, MPI_Request *req) {
-  return MPI_Irecv((char *)p->op->out + p->at * p->size, p->len, p->type,
-                   (p->rank + p->n - 1) % p->n, 0, p->comm, req);
-}
-
-static const char *const name[COLL_N] = {
-#define COLL(id, name, in, out, is, doc) name,
-#include "vm/program/coll.def"
-};
-
-/* What starts an operation, and what else, where it takes two requests. */
-static int (*const coll[COLL_N][2])(const Part *p, MPI_Request *req) = {
-    [COLL_ALL_REDUCE] = {all_reduce},
-    [COLL_ALL_GATHER] = {all_gather},
-    [COLL_REDUCE_SCATTER] = {reduce_scatter},
-    [COLL_ALL_TO_ALL] = {all_to_all},
-    [COLL_SHIFT] = {from_last, to_next},
-    [COLL_SEND] = {send},
-    [COLL_RECV] = {recv},
-};
-
-static weft_status no_memory(weft_error *e) {
-  return err_set(e, WEFT_ENOMEM, "no memory for the requests of a large operation");
-}
-
-/* A reduce_scatter above the limit: no MPI type can describe parts of all pieces to a
- * reduction, so each part of each piece is reduced to its owner. */
-static weft_status scatter_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
-  for (int root = 0; root < p->n; root++)
-    for (p->at = 0; p->at < p->op->count; p->at += (uint64_t)p->len) {
-      p->len = (int)MIN(p->op->count - p->at, w->limit);
-      uint64_t from = (uint64_t)root * p->op->count + p->at;
-      MPI_Request *req = request(w, h);
-      if (!req) return no_memory(e);
-      const char *in = (const char *)p->op->in + from * p->size;
-      MPI(w, MPI_Ireduce(root == p->rank ? own(p, in) : in,
-                         (char *)p->op->out + p->at * p->size, p->len, p->type, p->red,
-                         root, p->comm, req));
-      h->n++;
-    }
-  return WEFT_OK;
-}
-
-/* Rows that are counted go from member to member, in the order of starts as a shift does:
- * arrays of counts for MPI would have to be kept until the wait. */
-static weft_status move_rows(MpiWorld *w, Part *p, int k, bool sends, Handle *h,
-                             weft_error *e) {
-  const CommOp *op = p->op;
-  uint64_t end = comm_rows(op, sends ? op->give : op->take, k);
-  size_t place = (size_t)k * op->count * p->size;
-  char *from = (char *)op->in + place, *to = (char *)op->out + place;
-  if (k == p->rank) {
-    if (sends && end) memcpy(to, from, end * p->size);
-    return WEFT_OK;
-  }
-  for (uint64_t at = 0; at < end; at += (uint64_t)p->len) {
-    p->len = (int)MIN(end - at, w->limit);
-    MPI_Request *req = request(w, h);
-    if (!req) return no_memory(e);
-    int rc = sends ? MPI_Isend(from + at * p->size, p->len, p->type, k, 0, p->comm, req)
-                   : MPI_Irecv(to + at * p->size, p->len, p->type, k, 0, p->comm, req);
-    TRY(report_op(rc, w->rank, h, e));
-    h->n++;
-  }
-  return WEFT_OK;
-}
-
-/* What comes is expected before anything goes. */
-static weft_status exchange_rows(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
-  for (int sends = 0; sends < 2; sends++)
-    for (int i = 0; i < p->n; i++)
-      TRY(move_rows(w, p, (p->rank + i) % p->n, sends, h, e));
-  return WEFT_OK;
-}
-
-/* The piece in the whole, where it is rank's. */
-static bool in_its_place(const CommOp *op, int rank, size_t size) {
-  size_t at = (size_t)rank * op->count * size;
-  if (op->coll == COLL_ALL_GATHER) return (const char *)op->in == (char *)op->out + at;
-  return op->coll == COLL_REDUCE_SCATTER &&
-         (const char *)op->out == (const char *)op->in + at;
-}
-
-static void then_move(const Part *p, Handle *h) {
-  if (p->op->in == p->op->out) return;
-  h->to = p->op->out;
-  h->from = p->op->in;
-  h->bytes = p->op->count * p->size;
-}
-
-/* All members split alike: the limit is the same everywhere. */
-static weft_status start_parts(MpiWorld *w, Part *p, Handle *h, weft_error *e) {
-  if (p->op->coll == COLL_REDUCE_SCATTER && p->op->count > w->limit)
-    return scatter_parts(w, p, h, e);
-  if (p->op->coll == COLL_REDUCE_SCATTER && p->in_place) then_move(p, h);
-  if (p->op->coll == COLL_ALL_TO_ALL_V) return exchange_rows(w, p, h, e);
-  do {
-    p->len = (int)MIN(p->op->count - p->at, w->limit);
-    for (int k = 0; k < 2 && coll[p->op->coll][k]; k++) {
-      MPI_Request *req = request(w, h);
-      if (!req) return no_memory(e);
-      TRY(report_op(coll[p->op->coll][k](p, req), w->rank, h, e));
-      h->n++;
-    }
-    p->at += (uint64_t)p->len;
-  } while (p->at < p->op->count);
-  return WEFT_OK;
-}
+/* ---- operations ---- */
 
 /* Sums are moved inside of start and wait: whoever waits for one operation helps all. */
 static weft_status move_sums(MpiEndpoint *p, weft_error *e) {
@@ -360,15 +66,34 @@ static bool is_own_sum(const MpiGroup *g, const CommOp *op, size_t size) {
          op->count * size >= MPI_SUM_LEAST;
 }
 
+static const char *const name[COLL_N] = {
+#define COLL(id, name, in, out, is, doc) name,
+#include "vm/program/coll.def"
+};
+
+static MPI_Op mpi_op(const MpiWorld *w, const CommOp *op) {
+  if (op->dtype == DT_BF16) return w->half[0][op->red];
+  if (op->dtype == DT_F16) return w->half[1][op->red];
+  return op->red == RED_SUM ? MPI_SUM : MPI_MAX;
+}
+
+/* The piece in the whole, where it is rank's. */
+static bool in_its_place(const CommOp *op, int rank, size_t size) {
+  size_t at = (size_t)rank * op->count * size;
+  if (op->coll == COLL_ALL_GATHER) return (const char *)op->in == (char *)op->out + at;
+  return op->coll == COLL_REDUCE_SCATTER &&
+         (const char *)op->out == (const char *)op->in + at;
+}
+
 static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                          weft_error *e) {
   MpiEndpoint *p = c->ctx;
   MpiWorld *w = p->w;
   assert(handle < p->nhandle);
-  Handle *h = &p->handle[handle];
+  MpiHandle *h = &p->handle[handle];
   assert(h->n == 0 && "a handle is in use from start to wait");
   int size;
-  Part part = {.op = op, .comm = w->p2p, .type = mpi_type((DType)op->dtype), .n = 2};
+  MpiPart part = {.op = op, .comm = w->p2p, .type = mpi_type((DType)op->dtype), .n = 2};
   assert(part.type != MPI_DATATYPE_NULL);
   MPI(w, MPI_Type_size(part.type, &size));
   part.size = (size_t)size;
@@ -395,13 +120,13 @@ static weft_status start(Comm *c, const CommOp *op, int handle, DeviceEvent read
     part.in_place = op->count && in_its_place(op, part.rank, part.size);
     part.red = mpi_op(w, op);
   }
-  return start_parts(w, &part, h, e);
+  return mpi_start(w, &part, h, e);
 }
 
 static weft_status wait(Comm *c, int handle, weft_error *e) {
   MpiEndpoint *p = c->ctx;
   assert(handle < p->nhandle);
-  Handle *h = &p->handle[handle];
+  MpiHandle *h = &p->handle[handle];
   int rc = MPI_SUCCESS;
   TRY(move_sums(p, e));
   for (int done = 0; rc == MPI_SUCCESS && !done && any_sum(p);) {
@@ -416,7 +141,7 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   h->n = 0;
   if (h->to) memcpy(h->to, h->from, h->bytes);
   h->to = NULL;
-  return report_op(rc, c->rank, h, e);
+  return mpi_report_op(rc, c->rank, h, e);
 }
 
 /* Freeing a communicator is collective: all ranks do it in the order in which they made
@@ -429,7 +154,7 @@ static void leave(Comm *c) {
   for (int i = 0; p->group && i < p->ngroup; i++)
     if (p->group[i].comm != MPI_COMM_NULL) MPI_Comm_free(&p->group[i].comm);
   for (int i = 0; p->handle && i < p->nhandle; i++) {
-    Handle *h = &p->handle[i];
+    MpiHandle *h = &p->handle[i];
     if (h->req != &h->one) mem_free(a, h->req, (size_t)h->cap * sizeof *h->req);
   }
   mem_free(a, p->group, (size_t)p->ngroup * sizeof *p->group);
@@ -495,6 +220,27 @@ static weft_status join(World *world, int rank, Device *d, const CommNeeds *need
 }
 
 /* ---- the world ---- */
+
+/* MPI combines two members at a time: each such sum is made in f32 and rounded. */
+static void combine(DType t, RedOp op, char *in, char *inout, int *len) {
+  ReduceAcc acc;
+  const size_t size = sizeof(uint16_t);
+  for (size_t i = 0, n = (size_t)*len; i < n; i += REDUCE_BLOCK) {
+    size_t k = MIN(n - i, (size_t)REDUCE_BLOCK);
+    reduce_load(t, &acc, in + i * size, k);
+    reduce_add(t, op, &acc, inout + i * size, k);
+    reduce_store(t, inout + i * size, &acc, k);
+  }
+}
+
+#define COMBINE(name, t, op)                                                             \
+  static void name(void *in, void *inout, int *len, MPI_Datatype *type) {                \
+    combine(t, op, in, inout, len);                                                      \
+  }
+COMBINE(sum_bf16, DT_BF16, RED_SUM)
+COMBINE(max_bf16, DT_BF16, RED_MAX)
+COMBINE(sum_f16, DT_F16, RED_SUM)
+COMBINE(max_f16, DT_F16, RED_MAX)
 
 static weft_status setup(MpiWorld *w, World *world, weft_error *e) {
   MPI_Comm node, *copy[] = {&w->all, &w->p2p, &w->raw};
