@@ -63,6 +63,10 @@ typedef struct Check {
 
 /* A wrong type: "expected a positive integer, got text "four"". */
 void check_type(Check *c, const char *path, const char *want, int idx);
+/* The value at idx of field `f`: stores it, or says what is wrong with it. */
+void check_value(Check *c, const Field *f, int idx, const char *path);
+/* Stores a number where the field has its place, if it has one. */
+void schema_store(Check *c, const Field *f, double v);
 /* Checks every field of the table at idx against the fields of `scope`; items before
  * list position `from` belong to the caller. */
 void check_scope(Check *c, int idx, const char *scope, const char *path, int from);
