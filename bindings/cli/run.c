@@ -16,8 +16,8 @@ typedef struct Training {
   Session session;
   ExportFolder export;
   const WorldKind *comm;
-  bool told; /* another process says why the run ended */
-  Meet meet; /* if ranks of this kind meet */
+  bool told;  /* another process says why the run ended */
+  Meet meet;  /* if ranks of this kind meet */
   bool first; /* this process tells of the run */
   Recorder record;
   RunCkpt ckpt;
@@ -27,6 +27,7 @@ typedef struct Training {
   int64_t end; /* the step that is not taken any more; the learning rate keeps its plan */
   int64_t skipped; /* steps, see scaler.h */
   double ms;
+  char way[96]; /* see run_way */
 } Training;
 
 static const char *get_env(void *ud, const char *name) {
@@ -172,6 +173,17 @@ static weft_status start(Training *t) {
 
 /* ---- reporting ---- */
 
+/* A device that could not keep the step after all. Each process speaks for its rank. */
+static weft_status warn_of_launches(Training *t, weft_error *e) {
+  const char *why = run_not_kept(t->session.run);
+  char text[700];
+  if (!why) return WEFT_OK;
+  snprintf(text, sizeof text, "steps are launched op by op from here on: %s", why);
+  record_clear(&t->record);
+  complain("warning: %s", text);
+  return record_warning(&t->record, text, e);
+}
+
 static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
   Training *t = ud;
   t->last = *r;
@@ -179,6 +191,7 @@ static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
   t->tokens += r->tokens;
   t->ms += r->ms;
   t->skipped += r->skipped;
+  TRY(warn_of_launches(t, e));
   TRY(record_step(&t->record, r, e));
   return run_ckpt_step(&t->ckpt, r, t->session.step);
 }
@@ -187,11 +200,12 @@ static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
 
 static void print_start(Training *t) {
   char mesh[96], memory[32];
-  fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s\n", t->job.plan.name,
+  const char *way = t->record.head.way;
+  fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s%s%s\n", t->job.plan.name,
           format_mesh(&t->job.mesh, mesh), t->job.mesh.world,
           t->job.mesh.world > 1 ? "s" : "", t->comm->name,
           format_bytes((double)run_memory(t->session.run), memory),
-          data_describe(t->session.data));
+          data_describe(t->session.data), way ? "; steps are " : "", way ? way : "");
 }
 
 static void json_result(Json *out, void *ud) {
@@ -215,6 +229,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   if (cli->export)
     TRY(export_begin(&t->export, &t->job, cli, cli->export, t->session.weights,
                      &t->job.e));
+  t->record.head.way = run_way(t->session.run, t->way);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));

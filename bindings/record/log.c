@@ -86,11 +86,24 @@ weft_status log_head(int fd, const char *path, const RunHead *h, weft_error *e) 
   add_resumed(&out, h);
   json_str(&out, "run", h->id);
   json_int(&out, "steps", h->end);
+  if (h->way) json_str(&out, "steps_are", h->way);
   json_str(&out, "time", time_text);
   json_str(&out, "version", weft_version());
   json_int(&out, "world", j->mesh.world);
   json_close(&out, '}');
   return write_line(fd, path, &text, e);
+}
+
+weft_status log_warning(int fd, const char *path, const RunHead *h, const char *text,
+                        weft_error *e) {
+  Text line = {0};
+  Json out = {.out = &line};
+  json_open(&out, NULL, '{');
+  json_str(&out, "event", "warning");
+  json_str(&out, "run", h->id);
+  json_str(&out, "text", text);
+  json_close(&out, '}');
+  return write_line(fd, path, &line, e);
 }
 
 weft_status log_record(int fd, const char *path, const RunHead *h, const Record *r,

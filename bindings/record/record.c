@@ -121,6 +121,11 @@ weft_status record_step(Recorder *rec, const StepResult *s, weft_error *e) {
   return WEFT_OK;
 }
 
+weft_status record_warning(Recorder *rec, const char *text, weft_error *e) {
+  if (!rec->open || rec->log < 0) return WEFT_OK;
+  return log_warning(rec->log, rec->o.log, &rec->head, text, e);
+}
+
 void record_close(Recorder *rec) {
   if (!rec->open) return;
   if (rec->log >= 0) close(rec->log);

@@ -11,6 +11,7 @@ typedef struct RunHead {
   const Job *job;           /* compiled */
   const char *plan;         /* the path that the user gave */
   const char *comm, *data;
+  const char *way;          /* run_way, or NULL */
   uint64_t plan_hash;       /* job_hash */
   int64_t end;              /* the step that is not taken any more */
   const char *resumed;      /* the checkpoint that this run goes on from, or NULL */
@@ -46,6 +47,8 @@ void line_of_progress(const Record *r, Text *out);
 /* ---- log.c ---- one JSON object a line, all with the id of their run */
 weft_status log_open(const char *path, bool append, int *fd, weft_error *e);
 weft_status log_head(int fd, const char *path, const RunHead *h, weft_error *e);
+weft_status log_warning(int fd, const char *path, const RunHead *h, const char *text,
+                        weft_error *e);
 weft_status log_record(int fd, const char *path, const RunHead *h, const Record *r,
                        weft_error *e);
 
@@ -93,6 +96,8 @@ weft_status record_open(Recorder *rec, const RecordOptions *o, const RunHead *he
 /* The head of the run; `memory` as in Record. */
 weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e);
 weft_status record_step(Recorder *rec, const StepResult *r, weft_error *e);
+/* In the log: what the user was told. */
+weft_status record_warning(Recorder *rec, const char *text, weft_error *e);
 /* Gives the terminal's line free for something else. */
 void record_clear(Recorder *rec);
 void record_close(Recorder *rec);

@@ -18,9 +18,14 @@ extern const Kernel cuda_kernels[OP_N];
 
 /* merge.cu: on a queue of the device's choice. */
 void cuda_merge(void *stream, const DeviceMerge *m);
+/* tell.cu: DeviceVtable.tell. */
+void cuda_tell(Device *d, void *stream, uint64_t *n, uint64_t *to, bool begins,
+               uint32_t name);
 /* Of linear and its gradients. */
 uint64_t cuda_gemm_work(const KernelArgs *a);
 enum { CUDA_LT_STATE = 128 };
+/* keep.c: hash_bytes, for C++. */
+uint64_t cuda_hash(uint64_t h, const void *p, size_t n);
 /* How sums over rows are cut: so many parts of so many rows each. */
 enum { CUDA_PART_ROWS = 64, CUDA_PARTS_MAX = 256 };
 int64_t cuda_part_rows(int64_t rows);
@@ -49,12 +54,14 @@ typedef struct CudaContext {
   void *stream; /* of the compute queue */
   void *lt;     /* cublasLtHandle_t, or NULL: own kernels multiply */
   int lt_failed; /* cublasStatus_t of the first product that was refused, or 0 */
+  uint64_t print; /* DeviceKeeper.print, of launches so far */
 } CudaContext;
 
 #ifdef __cplusplus
-#include "port.h"
-static inline cudaStream_t cuda_stream(const Device *d) {
-  return d->ctx ? (cudaStream_t)((const CudaContext *)d->ctx)->stream : (cudaStream_t)0;
+#include "queue.h"
+static inline CudaQueue cuda_stream(const Device *d) {
+  CudaContext *c = (CudaContext *)d->ctx;
+  return c ? CudaQueue((cudaStream_t)c->stream, &c->print, d->dry) : CudaQueue(0);
 }
 #endif
 

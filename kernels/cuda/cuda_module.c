@@ -5,33 +5,23 @@
  * recorded again before it was waited for makes the wait longer, never shorter. Errors of
  * what was enqueued come out at the next sync, so the calls that give none note the first
  * one. */
-#include <cuda_runtime_api.h>
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
 
-#include "gemm.h"
+#include "module.h"
 
-enum { BESIDE = 4, EVENTS = 1024, LEAST_CAPABILITY = 80 };
-
-typedef struct CudaDevice {
-  CudaContext c; /* what kernels see; first */
-  cudaStream_t compute, beside[BESIDE];
-  cudaEvent_t event[EVENTS];
-  int at_beside, at_event, nevent;
-  cudaError_t first; /* error of a call that gives none */
-} CudaDevice;
+enum { LEAST_CAPABILITY = 80 };
 
 static CudaDevice *of(Device *d) {
   return d->ctx;
 }
 
-static void note(Device *d, cudaError_t r) {
+void cuda_note(Device *d, cudaError_t r) {
   if (r != cudaSuccess && of(d)->first == cudaSuccess) of(d)->first = r;
 }
 
-static weft_status failed(const Device *d, cudaError_t r, const char *what,
-                          weft_error *e) {
+weft_status cuda_failed(const Device *d, cudaError_t r, const char *what, weft_error *e) {
   return err_set(e, WEFT_ERUN, "rank %d: device cuda: %s: %s (%s)", d->rank, what,
                  cudaGetErrorString(r), cudaGetErrorName(r));
 }
@@ -125,6 +115,7 @@ static void close_cuda(Device *d) {
     if (c->beside[i]) (void)cudaStreamDestroy(c->beside[i]);
   if (c->compute) (void)cudaStreamDestroy(c->compute);
   cuda_lt_close(c->c.lt);
+  cuda_keep_close(c);
   mem_free(d->alloc, c, sizeof *c);
   d->ctx = NULL;
 }
@@ -134,13 +125,14 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   CudaDevice *c = mem_new(d->alloc, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   d->ctx = c;
+  cuda_keep_open(c);
   const char *why = NULL;
   cudaError_t r = make_queues(c);
   if (r == cudaSuccess && (c->c.lt = cuda_lt_open(&why))) return WEFT_OK;
   close_cuda(d);
   if (r == cudaSuccess)
     return err_set(e, WEFT_EUSAGE, "device cuda: cuBLASLt cannot be used: %s", why);
-  return failed(d, r, "its queues cannot be made", e);
+  return cuda_failed(d, r, "its queues cannot be made", e);
 }
 
 /* Looks again and again: at first at once, so that a short step is seen to end, then
@@ -165,7 +157,7 @@ static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r,
   const double gib = 1 << 30;
   size_t left = 0, all = 0;
   (void)cudaGetLastError(); /* this one does not stay */
-  if (r != cudaErrorMemoryAllocation) return failed(d, r, "memory cannot be had", e);
+  if (r != cudaErrorMemoryAllocation) return cuda_failed(d, r, "memory cannot be had", e);
   (void)cudaMemGetInfo(&left, &all);
   return err_set(
       e, WEFT_ENOMEM,
@@ -178,13 +170,13 @@ static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r,
 static weft_status alloc(Device *d, size_t bytes, void **p, weft_error *e) {
   cudaError_t r = cudaMalloc(p, MAX(bytes, 1));
   if (r != cudaSuccess) return no_memory(d, bytes, r, e);
-  note(d, cudaMemsetAsync(*p, 0, bytes, of(d)->compute));
+  cuda_note(d, cudaMemsetAsync(*p, 0, bytes, of(d)->compute));
   return WEFT_OK;
 }
 
 /* Waits for all queues that could still use it. */
 static void release(Device *d, void *p, size_t bytes) {
-  note(d, cudaFree(p));
+  cuda_note(d, cudaFree(p));
 }
 
 static weft_status alloc_host(Device *d, size_t bytes, void **p, weft_error *e) {
@@ -198,19 +190,19 @@ static weft_status alloc_host(Device *d, size_t bytes, void **p, weft_error *e) 
 }
 
 static void release_host(Device *d, void *p, size_t bytes) {
-  note(d, cudaFreeHost(p));
+  cuda_note(d, cudaFreeHost(p));
 }
 
 static void upload(Device *d, void *dst, const void *src, size_t n) {
-  if (n) note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
+  if (n) cuda_note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
 }
 
 static void download(Device *d, void *dst, const void *src, size_t n) {
   if (!n) return;
   cudaError_t r = cudaSuccess;
-  note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
+  cuda_note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
   (void)until_idle(d, &r, NULL); /* why it ended early the next sync says */
-  note(d, r == cudaErrorNotReady ? cudaSuccess : r);
+  cuda_note(d, r == cudaErrorNotReady ? cudaSuccess : r);
 }
 
 /* ---- the compute queue ---- */
@@ -236,12 +228,12 @@ static DeviceEvent mark(Device *d, cudaStream_t queue) {
   CudaDevice *c = of(d);
   cudaEvent_t ev = c->event[c->at_event];
   c->at_event = (c->at_event + 1) % EVENTS;
-  note(d, cudaEventRecord(ev, queue));
+  cuda_note(d, cudaEventRecord(ev, queue));
   return (DeviceEvent){(uint64_t)(uintptr_t)ev};
 }
 
 static void behind(Device *d, cudaStream_t queue, DeviceEvent ev) {
-  note(d, cudaStreamWaitEvent(queue, (cudaEvent_t)(uintptr_t)ev.id, 0));
+  cuda_note(d, cudaStreamWaitEvent(queue, (cudaEvent_t)(uintptr_t)ev.id, 0));
 }
 
 static DeviceEvent record(Device *d) {
@@ -262,7 +254,7 @@ static weft_status sync(Device *d, weft_error *e) {
     return err_set(e, WEFT_ERUN,
                    "rank %d: device cuda: cuBLASLt: a product failed: status %d", d->rank,
                    c->c.lt_failed);
-  return r == cudaSuccess ? WEFT_OK : failed(d, r, "a kernel or copy failed", e);
+  return r == cudaSuccess ? WEFT_OK : cuda_failed(d, r, "a kernel or copy failed", e);
 }
 
 /* ---- beside it ---- */
@@ -305,6 +297,8 @@ static const DeviceVtable device_cuda = {
     .beside = beside,
     .merge = merge,
     .beside_end = beside_end,
+    .tell = cuda_tell,
+    .keeper = &cuda_keeper,
 };
 
 __attribute__((visibility("default"))) const DeviceVtable *const weft_device =

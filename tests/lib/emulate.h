@@ -79,7 +79,7 @@ template <typename T> T exchange_value(T x, int mask) {
 #define gridDim emulate::blocks
 #define __syncthreads() emulate::barrier()
 #define __shfl_xor_sync(members, x, mask) emulate::exchange_value(x, mask)
-#define LAUNCH(kernel, grid, block, stream, ...)                                         \
+#define START(kernel, grid, block, stream, ...)                                          \
   emulate::launch_kernel(stream, grid, block, kernel, __VA_ARGS__)
 
 #endif

@@ -227,6 +227,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
   if (setjmp(*arena_guard(t->arena))) abort();
   t->diags.arena = t->arena;
   t->plan = (Plan){
+      .cuda_graph = !o->no_graph,
       .name = "toy",
       .mesh = {.tp = o->tp,
                .pp = o->pp,

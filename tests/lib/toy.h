@@ -40,6 +40,7 @@ typedef struct ToyOptions {
   int64_t eval_every;
   const Schedule *schedule;   /* NULL: 1F1B of pp and microbatches */
   const DeviceKind *device;   /* NULL: the first row */
+  bool no_graph;         /* its steps are launched op by op */
   const TpRule *rules;   /* NULL: the usual Llama plan */
   int nrules;
 } ToyOptions;

@@ -33,8 +33,6 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76
 };
-enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
-enum { cudaEnableDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1 };
 
@@ -48,10 +46,6 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr which, int device);
 cudaError_t cudaGetLastError(void);
-/* Knows cuStreamWriteValue64. */
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn,
-                                             unsigned version, unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *is);
 const char *cudaGetErrorString(cudaError_t e);
 const char *cudaGetErrorName(cudaError_t e);
 

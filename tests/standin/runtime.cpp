@@ -264,21 +264,6 @@ cudaError_t cudaGetLastError(void) {
   return cudaSuccess;
 }
 
-static int write_value(cudaStream_t s, unsigned long long to, unsigned long long value,
-                       unsigned flags) {
-  emulate::enqueue(s, [=] { *(volatile unsigned long long *)(uintptr_t)to = value; });
-  return 0;
-}
-
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn,
-                                             unsigned version, unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *is) {
-  *is = cudaDriverEntryPointSuccess;
-  if (strcmp(name, "cuStreamWriteValue64")) return cudaErrorInvalidValue;
-  *fn = (void *)write_value;
-  return cudaSuccess;
-}
-
 const char *cudaGetErrorName(cudaError_t e) {
   switch (e) {
   case cudaSuccess:

@@ -75,6 +75,12 @@ weft_status comm_wait(Comm *c, int handle, weft_error *e) {
   return WEFT_OK;
 }
 
+void comm_drop(Comm *c) {
+  for (int i = 0; i <= c->ngroup; i++)
+    atomic_store(&c->count[i].done, atomic_load(&c->count[i].started));
+  if (c->vt->drop) c->vt->drop(c);
+}
+
 const CommCount *comm_count(const Comm *c, int group) {
   return &c->count[group < 0 ? c->ngroup : group];
 }

@@ -87,6 +87,8 @@ typedef struct CommVtable {
   weft_status (*wait)(Comm *c, int handle, weft_error *e);
   /* May be called by other threads at any time; NULL where operations end in wait. */
   void (*inside)(const Comm *c, CommInside *out);
+  /* NULL where there is nothing to forget. */
+  void (*drop)(Comm *c);
   void (*close)(Comm *c);
 } CommVtable;
 
@@ -96,8 +98,9 @@ typedef struct CommStats {
   uint64_t waits;
 } CommStats;
 
-/* Operations of a communicator, or of all pairs together, since the rank has joined;
- * may be read by other threads at any time. */
+/* Operations of a communicator, or of all pairs together, that the rank has started since
+ * it joined, without those that a device replays (CommInside has these); may be read by
+ * other threads at any time. */
 typedef struct CommCount {
   _Atomic uint64_t started, done;
 } CommCount;
@@ -121,6 +124,8 @@ struct Comm {
 weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
 weft_status comm_wait(Comm *c, int handle, weft_error *e);
+/* What was started and not waited for never ran: a device was to keep it and could not. */
+void comm_drop(Comm *c);
 const CommCount *comm_count(const Comm *c, int group); /* -1: pairs */
 CommInside comm_inside(const Comm *c);
 /* What a rank takes for its counters. */

@@ -135,6 +135,15 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Only a rank that is alone here is kept by its device. */
+static void drop(Comm *c) {
+  Endpoint *p = c->ctx;
+  assert(p->world->size == 1);
+  for (int i = 0; i < p->nhandle; i++)
+    p->rec[i].busy = false;
+  p->from[p->rank] = (Fifo){0};
+}
+
 /* The handles stay until the world is freed: a rank that is still copying or waking
  * others may look at them. */
 static void leave(Comm *c) {}
@@ -144,6 +153,7 @@ static const CommVtable local_comm = {
     .version = 1,
     .start = start,
     .wait = wait,
+    .drop = drop,
     .close = leave,
 };
 

@@ -70,7 +70,7 @@ const Kernel *device_kernel(Device *d, int op, const KernelArgs *a) {
 
 void device_launch(Device *d, const Kernel *k, const KernelArgs *a) {
   assert(k && k->run && a->nin <= KERNEL_MAX_IN && a->nout <= KERNEL_MAX_OUT);
-  d->count.launches++;
+  d->count.launches += !d->dry;
   d->vt->launch(d, k, a);
 }
 
@@ -90,6 +90,12 @@ void device_download(Device *d, void *dst, const void *src, size_t n) {
 
 void device_main(Device *d, bool begins) {
   d->main = begins;
+}
+
+void device_replay(Device *d, void *kept) {
+  assert(kept && !d->main);
+  d->count.replays++;
+  d->vt->keeper->replay(d, kept);
 }
 
 DeviceEvent device_record(Device *d) {

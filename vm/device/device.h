@@ -50,6 +50,25 @@ typedef struct Kernel {
 /* 0: none, which is not waited for. */
 typedef struct DeviceEvent { uint64_t id; } DeviceEvent;
 
+/* A step that a device keeps, to enqueue it again as one. What is kept is what is enqueued
+ * from `begin` to `end`, on the compute queue and on queues that come to wait for it, and
+ * runs when it is replayed; so what differs from step to step is read from memory that
+ * upload fills. */
+typedef struct DeviceKeeper {
+  weft_status (*begin)(Device *d, weft_error *e);
+  weft_status (*goes_on)(Device *d, weft_error *e); /* an error: it cannot be kept */
+  /* *kept is NULL after an error. */
+  weft_status (*end)(Device *d, void **kept, weft_error *e);
+  void (*replay)(Device *d, void *kept);
+  void (*forget)(Device *d, void *kept);
+  /* Forgets all and keeps nothing more: what is kept holds communicators, which are about
+   * to end. May be called by another thread; waits for the end of what is being kept. */
+  void (*give_up)(Device *d);
+  /* A number of all that launches were given since the last call, kernels, grids and
+   * arguments: another one, another launch. */
+  uint64_t (*print)(Device *d);
+} DeviceKeeper;
+
 /* Ranks of one process that a device joins at most. */
 enum { DEVICE_RANKS = 128 };
 
@@ -92,11 +111,17 @@ typedef struct DeviceVtable {
   void (*beside)(Device *d, const DeviceEvent *after, int n);
   void (*merge)(Device *d, const DeviceMerge *m);
   DeviceEvent (*beside_end)(Device *d);
+  /* Work on a queue of an engine, which counts what it does there: *n, in memory of the
+   * device, grows by one if it `begins` something, and *to, in memory of the host, becomes
+   * *n in the upper half and `name` in the lower one. NULL where there are no such queues. */
+  void (*tell)(Device *d, void *queue, uint64_t *n, uint64_t *to, bool begins,
+               uint32_t name);
+  const DeviceKeeper *keeper; /* NULL: each step is launched anew */
 } DeviceVtable;
 
 /* What went through the wrappers. */
 typedef struct DeviceCounts {
-  uint64_t allocs, frees, launches, copies, syncs;
+  uint64_t allocs, frees, launches, copies, syncs, replays;
 } DeviceCounts;
 
 struct Device {
@@ -111,6 +136,7 @@ struct Device {
   void *ctx;
   DeviceCounts count;
   bool main; /* see device_main */
+  bool dry;  /* launches are looked at (DeviceKeeper.print), and nothing is enqueued */
   /* Tests: the n-th call from now on (n >= 1) that can fail does; 0: none. */
   uint64_t fail_in;
 };
@@ -120,6 +146,7 @@ typedef struct DeviceKind {
   const char *name;      /* "cpu" */
   bool host;             /* its memory is the host's */
   bool f16;              /* computes in f16, as all do in f32 and bf16 */
+  bool keeps;            /* has a DeviceKeeper */
   /* Bytes of scratch of one launch: by op, attr, shapes and types alone, so that a plan is
    * compiled to the byte on a machine that has no such device. */
   uint64_t (*work)(int op, const KernelArgs *a);
@@ -148,6 +175,8 @@ void device_launch(Device *d, const Kernel *k, const KernelArgs *a);
 void device_upload(Device *d, void *dst, const void *src, size_t n);
 void device_download(Device *d, void *dst, const void *src, size_t n);
 void device_main(Device *d, bool begins);
+/* Of what the device has kept. */
+void device_replay(Device *d, void *kept);
 DeviceEvent device_record(Device *d);
 void device_wait(Device *d, DeviceEvent ev);
 weft_status device_sync(Device *d, weft_error *e);

@@ -12,7 +12,11 @@ static const DeviceKind kinds[] = {
      .work = cpu_work,
      .state = cpu_state,
      .load = load_cpu},
-    {.name = "cuda", .work = cuda_work, .state = cuda_state, .load = device_load_cuda},
+    {.name = "cuda",
+     .keeps = true,
+     .work = cuda_work,
+     .state = cuda_state,
+     .load = device_load_cuda},
 };
 
 const DeviceKind *device_kind(const char *name, weft_error *e) {

@@ -25,10 +25,14 @@ CommNeeds rank_needs(const Rank *r);
 void rank_connect(Rank *r, Comm *c);
 /* One step, in three phases: upload takes the inputs and scalars of the host to their
  * places, main runs the program, download brings the scalars back. Nothing of the host is
- * in main, so a device can capture it once and replay it. With `check`, which is no step
+ * in main, so a device can capture it once and replay it, see rank_keep. With `check`, which is no step
  * to capture, looks at every kernel result and ends with WEFT_ERUN naming rank and op at
  * the first value that is not finite. */
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e);
+/* From now on its steps are kept, if the device can (keep.c). */
+void rank_keep(Rank *r);
+/* Once, if that could not be: why. Else NULL. */
+const char *rank_not_kept(Rank *r);
 void *rank_arena(Rank *r);
 /* Writes what its steps do from now on into `t`, see trace.h. */
 struct Tracer;
@@ -134,6 +138,11 @@ void run_fails(Run *r, weft_error *e);
 /* This process ends although other ranks may not: run_close waits for none of them. In
  * a world of processes they end when this one does; else there are none. */
 void run_abandon(Run *r);
+/* How steps are taken on a device that can keep one: "replayed as one graph", or, after
+ * "launched op by op: ", why not. NULL: it cannot. */
+const char *run_way(const Run *r, char text[96]);
+/* After a step: once, why a rank of this process could not keep its step. Else NULL. */
+const char *run_not_kept(Run *r);
 int run_world(const Run *r);          /* ranks in all */
 int run_rank(const Run *r);           /* 0 unless a launcher says otherwise */
 /* Initial values by name and global index: the same bits for every mesh. The moments of
@@ -199,6 +208,7 @@ typedef struct VerifyReport {
   char worst[160];                        /* the tensor with the worst one */
   bool ok;
   char first_bad[256];                    /* "step 0: gradient of X differs by 3e-2" */
+  char not_kept[512];                     /* see run_not_kept; "": nothing */
 } VerifyReport;
 /* Runs `steps` steps of `many` with these options (NULL: the usual ones) and of `one` (mesh of one rank, f32, the
  * same logical microbatches) and compares. Tolerance is on norm-wise differences. A

@@ -148,6 +148,24 @@ static weft_status check_rows(Rank *r, const KernelArgs *a, weft_error *e) {
 
 /* ---- instructions ---- */
 
+static weft_status look(Rank *r, const Instr *in, uint64_t given, weft_error *e) {
+  weft_error why = {.rank = -1};
+  return keep_look(r, given, &why) == WEFT_OK ? WEFT_OK : fail(r, in, &why, e);
+}
+
+static weft_status look_at_start(Rank *r, const Instr *in, const CommOp *op,
+                                 weft_error *e) {
+  const uint64_t given[] = {op->coll,
+                            op->red,
+                            op->dtype,
+                            (uint64_t)op->group,
+                            (uint64_t)op->peer,
+                            (uint64_t)(uintptr_t)op->in,
+                            (uint64_t)(uintptr_t)op->out,
+                            op->count};
+  return look(r, in, hash_bytes(0, given, sizeof given), e);
+}
+
 static void *at(const Rank *r, const uint64_t *base, const Operand *o) {
   return rank_place(r, base[o->slot] + r->off[o - r->p->operand]);
 }
@@ -163,6 +181,7 @@ static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
   a->accumulate = in->acc == ACC_ALWAYS ||
                   (in->acc >= ACC_BIT && !(fresh >> (in->acc - ACC_BIT) & 1));
   device_launch(r->dev, b->kernel, a);
+  if (r->looks) TRY(look(r, in, 0, e));
   if (!check) return WEFT_OK;
   if (in->op == OP_permute) TRY(check_rows(r, a, e));
   for (int k = 0; k < a->nout; k++) {
@@ -178,6 +197,8 @@ static uint32_t number(const Rank *r, const Instr *in) {
 }
 
 static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error *e) {
+  if (r->looks) TRY(look_at_start(r, in, op, e));
+  if (r->dev->dry) return WEFT_OK;
   uint64_t nth = atomic_load(&comm_count(r->comm, op->group)->started) + 1;
   int64_t from = r->tracer ? trace_ns() : 0;
   r->pending[in->handle] = (Pending){in, *op, nth, from};
@@ -246,6 +267,7 @@ static weft_status check_moved(Rank *r, const Instr *in, const CommOp *op,
 
 static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e) {
   Pending *p = &r->pending[in->handle];
+  if (r->dev->dry) return WEFT_OK;
   if (!p->instr) {
     weft_error why = {.code = WEFT_EINTERNAL, .text = "nothing was started"};
     return fail(r, in, &why, e);
@@ -325,12 +347,17 @@ static void upload(Rank *r, bool check) {
   device_upload(r->dev, r->arena + r->p->scalars, r->scalars, SC_N * sizeof *r->scalars);
 }
 
-static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+weft_status interp_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
   const uint64_t arena = 0;
-  device_main(r->dev, !check && !r->under); /* a device keeps one main */
+  device_main(r->dev, !check);
   weft_status st = run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e);
   device_main(r->dev, false);
-  return st == WEFT_OK ? device_sync(r->dev, e) : st;
+  return st;
+}
+
+static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+  TRY(keep_main(r, check, stop, e));
+  return device_sync(r->dev, e);
 }
 
 static void download(Rank *r) {

@@ -33,6 +33,7 @@ struct Rank {
   int rank;
   char *arena, *host;    /* host: NULL if nothing is offloaded */
   bool clean;            /* their regions are zero, as the device gave them */
+  bool looks;            /* at what is launched: see keep.c */
   uint64_t *off;         /* [p->noperand] Operand.off, of a shard that of this rank's */
   Bound *bound;          /* [nbound], in the order of KERNEL instructions */
   uint32_t nbound;
@@ -59,6 +60,42 @@ struct Rank {
   _Atomic(const Instr *) at;
   _Atomic uint64_t nth;  /* when it waits: see Pending */
 };
+
+/* ---- keep.c ---- the main part of a step on a device that keeps it */
+typedef enum {
+  KEEP_NEVER,   /* each step is launched anew */
+  KEEP_FIRST,   /* so is the next one, and what it launches is noted */
+  KEEP_CAPTURE, /* the next one is kept, and compared with that */
+  KEEP_REPLAY
+} KeepStage;
+
+/* Behind the Rank if its device keeps steps. */
+typedef struct Keep {
+  KeepStage stage;
+  bool captures, broken; /* now; it cannot be captured */
+  void *kept;
+  uint64_t *print;       /* [nprint]: what the first step launched and started, in order */
+  uint32_t nprint, at;
+  bool said;             /* why */
+  char why[512];         /* the step could not be kept; "": nothing is known of that */
+} Keep;
+
+static inline Keep *keep_of(const Rank *r) {
+  size_t behind = (sizeof *r + 15) & ~(size_t)15;
+  return r->c->device->keeps ? (Keep *)((char *)r + behind) : NULL;
+}
+/* Kernels and operations of a step. */
+uint32_t keep_prints(const Program *p);
+/* Runs main as the stage has it; on another device, or with `check`, plainly. */
+weft_status keep_main(Rank *r, bool check, const StopFlag *stop, weft_error *e);
+/* After a launch or before the start of an operation, while Rank.looks; `given` is a
+ * number of what the operation was given. */
+weft_status keep_look(Rank *r, uint64_t given, weft_error *e);
+void keep_forget(Rank *r);
+
+/* ---- interp.c ---- */
+/* The main list, once. */
+weft_status interp_main(Rank *r, bool check, const StopFlag *stop, weft_error *e);
 
 /* Where an offset lies, see HOST_BASE. */
 static inline char *rank_place(const Rank *r, uint64_t off) {

@@ -132,9 +132,19 @@ static void *take(Room *m, size_t bytes) {
   return p;
 }
 
+/* What keep_of finds. */
+static void take_keep(Rank *r, Room *m) {
+  if (!r->c->device->keeps) return;
+  uint32_t n = keep_prints(r->p);
+  Keep *k = take(m, sizeof *k);
+  uint64_t *print = take(m, n * sizeof *print);
+  if (k) *k = (Keep){.print = print, .nprint = n};
+}
+
 static void take_tables(Rank *r, Room *m) {
   const Program *p = r->p;
   take(m, sizeof *r);
+  take_keep(r, m);
   r->bound = take(m, r->nbound * sizeof *r->bound);
   r->bound_of = take(m, p->ncode * sizeof *r->bound_of);
   r->group = take(m, (size_t)p->ncomm * sizeof *r->group);
@@ -256,6 +266,7 @@ weft_status rank_new_over(const Compiled *c, Rank *under, Rank **out, weft_error
 
 void rank_free(Rank *r) {
   if (!r) return;
+  keep_forget(r);
   for (uint32_t i = 0; r->bound && i < r->nbound; i++)
     if (r->bound[i].kernel && r->bound[i].kernel->release)
       r->bound[i].kernel->release(r->dev, &r->bound[i].args);

@@ -262,6 +262,35 @@ static size_t copy_bytes(const Worker *w) {
   return (size_t)saved_most(c, mesh_coord(&c->mesh, w->rank, AXIS_PP));
 }
 
+/* NULL, or why steps are not kept. What ranks of one process exchange goes from the
+ * queues of one to those of another, and a capture is that of one rank. */
+static const char *not_kept(const Run *r, char text[96]) {
+  if (!r->plan->cuda_graph) return "cuda_graph = false";
+  if (r->traces) return "a trace has each of them";
+  if (r->nworker == 1) return NULL;
+  snprintf(text, 96, "%d ranks of one process", r->nworker);
+  return text;
+}
+
+const char *run_way(const Run *r, char text[96]) {
+  char why[96];
+  if (!r->c->device->keeps) return NULL;
+  const char *no = not_kept(r, why);
+  snprintf(text, 96, "%s%s", no ? "launched op by op: " : "replayed as one graph",
+           no ? no : "");
+  return text;
+}
+
+const char *run_not_kept(Run *r) {
+  for (int i = 0; i < r->nworker; i++) {
+    const Worker *w = &r->worker[i];
+    const char *why = rank_not_kept(w->r);
+    if (!why && w->eval) why = rank_not_kept(w->eval);
+    if (why) return why;
+  }
+  return NULL;
+}
+
 static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->world.place, r->threads, e));
@@ -269,6 +298,9 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   w->dev.look = look_on, w->dev.look_ud = r;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
+  char text[96];
+  if (!not_kept(r, text)) rank_keep(w->r);
+  if (w->eval && !not_kept(r, text)) rank_keep(w->eval);
   w->block = mem_new(&r->alloc, (size_t)r->block_max * sizeof *w->block);
   w->copy = r->saves ? mem_new(&r->alloc, copy_bytes(w)) : NULL;
   if (!w->block || (r->saves && !w->copy))

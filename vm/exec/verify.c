@@ -338,6 +338,8 @@ weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
   Verify v = {.alloc = budget_below(many->arena), .plan = plan, .c = many,
               .tolerance = tolerance, .worst = -1, .out = out};
   weft_status st = compare_runs(&v, plan_one, one, steps, options, e);
+  const char *why = v.many ? run_not_kept(v.many) : NULL;
+  if (why) snprintf(out->not_kept, sizeof out->not_kept, "%s", why);
   clean_up(&v);
   return st;
 }

@@ -49,7 +49,7 @@ static void place(const Run *r, int rank, const ControlNote *n, char *to, size_t
   const Instr *in = n->instr < p->ncode ? &p->code[n->instr] : NULL;
   char name[160], line[24] = "";
   if (!in) {
-    snprintf(to, size, "nothing yet");
+    snprintf(to, size, n->state == RANK_BUSY ? "its step" : "nothing yet");
     return;
   }
   instr_describe(programs_of(r, n), rank, in, name, sizeof name);

@@ -259,6 +259,7 @@ typedef struct Plan {
   int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */
   double comm_timeout;           /* seconds; 0: see watchdog_patience */
   NcclPlan nccl;
+  bool cuda_graph;               /* steps on a GPU are replayed */
   uint64_t seed;
 } Plan;
 

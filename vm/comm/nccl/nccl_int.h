@@ -6,8 +6,8 @@
  * start makes the line's queue wait for the compute queue, wait the compute queue for the
  * line's. NCCL is asked for calls that do not block, so that another thread can end them.
  * All of its calls are made under one lock, as the end of the world takes communicators
- * away. What of rows there is the host, which starts operations, does not see: there is no
- * all_to_all_v, and programs for GPUs move whole places (Comm.counts, coll.def). */
+ * away. What of rows there is the host, which starts operations, does not see: there is
+ * no all_to_all_v, and programs for GPUs move whole places (Comm.counts, coll.def). */
 #ifndef WEFT_NCCL_INT_H
 #define WEFT_NCCL_INT_H
 
@@ -21,8 +21,8 @@
 typedef struct NcclLine {
   ncclComm_t comm; /* NULL: nobody else is in it, or it was aborted */
   cudaStream_t queue;
-  int n, me;            /* members; which of them this is */
-  uint64_t nth;         /* operations that were started */
+  int n, me;     /* members; which of them this is */
+  uint64_t *nth; /* operations that have begun, as the queue counts: memory of the GPU */
   _Atomic uint64_t *at; /* where the queue is; see nccl_op.c. Pinned memory of the host */
   void *registered;     /* NULL: nothing is */
   char name[48];        /* "tp", "rank 0 to rank 3" */
@@ -46,19 +46,15 @@ typedef struct NcclEndpoint {
   int out, in;    /* the first send and the first receive there that wait; -1: none */
   NcclHandle *handle;
   _Atomic uint64_t *at;
-  size_t block; /* bytes of this block, which holds all but `at` */
+  uint64_t *nth;
+  size_t block; /* bytes of this block, which holds all but `at` and `nth` */
 } NcclEndpoint;
-
-/* cuStreamWriteValue64 of the driver. */
-typedef int (*NcclWrite)(cudaStream_t queue, unsigned long long to,
-                         unsigned long long value, unsigned flags);
 
 typedef struct NcclWorld {
   const weft_alloc *alloc;
   World *world;
   double seconds; /* for which ranks wait for each other when they join */
   int group_ctas, pair_ctas;
-  NcclWrite write;
   pthread_mutex_t lock; /* of all below, and of NCCL */
   NcclEndpoint *joined;
   atomic_bool ended;
@@ -89,8 +85,7 @@ weft_status nccl_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
 weft_status nccl_wait(Comm *c, int handle, weft_error *e);
 void nccl_inside(const Comm *c, CommInside *out);
-/* Finds what writes to memory of the host from a queue. */
-weft_status nccl_find_write(NcclWorld *w, weft_error *e);
+void nccl_drop(Comm *c);
 
 #define CUDA(p, call)                                                                    \
   do {                                                                                   \

@@ -234,10 +234,14 @@ static size_t lay_out(NcclEndpoint *p, const CommNeeds *needs) {
 static weft_status make_events(NcclEndpoint *p, weft_error *e) {
   CUDA(p, cudaHostAlloc((void **)&p->at, (size_t)p->nline * sizeof *p->at,
                         cudaHostAllocPortable));
+  CUDA(p, cudaMalloc((void **)&p->nth, (size_t)p->nline * sizeof *p->nth));
   for (int i = 0; i < p->nline; i++) {
     p->line[i].at = &p->at[i];
+    p->line[i].nth = &p->nth[i];
     atomic_store(&p->at[i], 0);
+    p->d->vt->upload(p->d, p->line[i].nth, &(uint64_t){0}, sizeof *p->nth);
   }
+  TRY(p->d->vt->sync(p->d, e));
   for (; p->ends < p->nhandle; p->ends++)
     CUDA(p, cudaEventCreateWithFlags(&p->handle[p->ends].end, cudaEventDisableTiming));
   return WEFT_OK;
@@ -260,6 +264,7 @@ static const CommVtable nccl_comm = {
     .start = nccl_start,
     .wait = nccl_wait,
     .inside = nccl_inside,
+    .drop = nccl_drop,
     .close = nccl_leave,
 };
 
@@ -316,6 +321,7 @@ void nccl_leave(Comm *c) {
     if (p->line[i].queue) (void)cudaStreamDestroy(p->line[i].queue);
   for (int i = 0; i < p->ends; i++)
     (void)cudaEventDestroy(p->handle[i].end);
+  if (p->nth) (void)cudaFree(p->nth);
   if (p->at) (void)cudaFreeHost((void *)p->at);
   mem_free(w->alloc, p, p->block);
 }

@@ -82,10 +82,8 @@ static weft_status poll_world(World *world, weft_error *e) {
   return st;
 }
 
-/* Kernels of NCCL that wait for others end when their communicator is aborted. */
-static void abort_world(World *world, int rank, weft_status code, int exit_code,
-                        const char *why) {
-  NcclWorld *w = world->ctx;
+/* The device of the rank that has joined, or NULL. */
+static Device *mark_ended(NcclWorld *w, int rank, weft_status code, const char *why) {
   pthread_mutex_lock(&w->lock);
   if (!atomic_load(&w->ended)) {
     w->code = code == WEFT_OK ? WEFT_ERUN : code;
@@ -93,6 +91,19 @@ static void abort_world(World *world, int rank, weft_status code, int exit_code,
     snprintf(w->why, sizeof w->why, "%s", why);
     atomic_store(&w->ended, true);
   }
+  Device *d = w->joined ? w->joined->d : NULL;
+  pthread_mutex_unlock(&w->lock);
+  return d;
+}
+
+/* Kernels of NCCL that wait for others end when their communicator is aborted. That waits
+ * for all graphs that have operations of it, so these go first. */
+static void abort_world(World *world, int rank, weft_status code, int exit_code,
+                        const char *why) {
+  NcclWorld *w = world->ctx;
+  Device *d = mark_ended(w, rank, code, why);
+  if (d && d->vt->keeper) d->vt->keeper->give_up(d);
+  pthread_mutex_lock(&w->lock);
   NcclEndpoint *p = w->joined;
   for (int i = 0; p && i < p->nline; i++) {
     if (p->line[i].comm) (void)ncclCommAbort(p->line[i].comm);
@@ -104,8 +115,10 @@ static void abort_world(World *world, int rank, weft_status code, int exit_code,
 /* ---- start and end ---- */
 
 /* Connections are made when ranks join, not when the first of them comes to an operation,
- * which would then wait for the others. */
-static const WorldSetting usual[] = {{"NCCL_RUNTIME_CONNECT", "0"}};
+ * which would then wait for the others. Buffers are registered then, too, and not once
+ * more when a graph is captured: with a graph and without an operation is the same. */
+static const WorldSetting usual[] = {{"NCCL_RUNTIME_CONNECT", "0"},
+                                     {"NCCL_GRAPH_REGISTER", "0"}};
 
 static void set_all(const WorldSetting *s, int n) {
   for (int i = 0; i < n; i++)
@@ -123,11 +136,6 @@ static weft_status start_world(World *world, weft_error *e) {
                    version / 10000, version % 10000 / 100);
   NcclWorld *w = mem_new(world->alloc, sizeof *w);
   if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the NCCL engine");
-  weft_status st = nccl_find_write(w, e);
-  if (st != WEFT_OK) {
-    mem_free(world->alloc, w, sizeof *w);
-    return st;
-  }
   w->alloc = world->alloc;
   w->world = world;
   w->seconds = o && o->meet && o->meet->seconds > 0 ? o->meet->seconds : JOIN_S;

@@ -4,28 +4,10 @@
 /* ---- where a queue is ---- */
 
 /* Before and after each operation the queue writes a word: which operation of the line it
- * is in the upper half, and in the lower one its name and one, or 0 when it has ended. */
-weft_status nccl_find_write(NcclWorld *w, weft_error *e) {
-  void *found = NULL;
-  enum cudaDriverEntryPointQueryResult is;
-  cudaError_t r = cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &found, 12000,
-                                                   cudaEnableDefault, &is);
-  if (r != cudaSuccess || !found)
-    return err_set(e, WEFT_EUSAGE,
-                   "--comm nccl: the driver has no cuStreamWriteValue64: %s; install one "
-                   "for CUDA 12 or newer",
-                   cudaGetErrorString(r));
-  memcpy(&w->write, &found, sizeof w->write);
-  return WEFT_OK;
-}
-
-static weft_status mark(const NcclEndpoint *p, const NcclLine *l, uint32_t name,
-                        weft_error *e) {
-  uint64_t value = l->nth << 32 | name;
-  int r = p->w->write(l->queue, (unsigned long long)(uintptr_t)l->at, value, 0);
-  if (r == 0) return WEFT_OK;
-  return err_set(e, WEFT_ERUN, "rank %d: cuStreamWriteValue64 on the queue of %s: %d",
-                 p->rank, l->name, r);
+ * is in the upper half, and in the lower one its name and one, or 0 when it has ended.
+ * The queue counts by itself, as nobody else does when a step is replayed. */
+static void mark(const NcclEndpoint *p, const NcclLine *l, bool begins, uint32_t name) {
+  p->d->vt->tell(p->d, l->queue, l->nth, (uint64_t *)l->at, begins, name);
 }
 
 void nccl_inside(const Comm *c, CommInside *out) {
@@ -171,13 +153,12 @@ static weft_status start_on(NcclEndpoint *p, NcclLine *l, const CommOp *op, int 
   if (ready.id)
     CUDA(p, cudaStreamWaitEvent(l->queue, (cudaEvent_t)(uintptr_t)ready.id, 0));
   if (l == p->self) return meet_self(p, op, handle, e);
-  l->nth++;
-  TRY(mark(p, l, op->what + 1, e));
+  mark(p, l, true, op->what + 1);
   if (l->n > 1)
     TRY(nccl_settle(p, l, enqueue(l, op), name[op->coll], e));
   else
     TRY(alone(p, l, op, e));
-  TRY(mark(p, l, 0, e));
+  mark(p, l, false, 0);
   CUDA(p, cudaEventRecord(p->handle[handle].end, l->queue));
   return WEFT_OK;
 }
@@ -207,4 +188,12 @@ weft_status nccl_wait(Comm *c, int handle, weft_error *e) {
                    p->rank, h->op.coll == COLL_SEND ? "receive" : "send");
   p->d->vt->wait(p->d, (DeviceEvent){(uint64_t)(uintptr_t)h->end});
   return WEFT_OK;
+}
+
+/* Of operations only those of a rank with itself leave something here. */
+void nccl_drop(Comm *c) {
+  NcclEndpoint *p = c->ctx;
+  p->out = p->in = -1;
+  for (int i = 0; i < p->nhandle; i++)
+    p->handle[i].alone = false;
 }

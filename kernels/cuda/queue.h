@@ -1,0 +1,54 @@
+/* queue.h - the compute queue as launches see it: it looks at all that they are given, so
+ * that a step which is replayed is known to be what another step would have been. */
+#ifndef WEFT_CUDA_QUEUE_H
+#define WEFT_CUDA_QUEUE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include <type_traits>
+
+#include "port.h"
+
+#ifndef __has_builtin
+#define __has_builtin(x) 0
+#endif
+
+/* The value of x. Bytes between members are no part of it; where a compiler cannot clear
+ * them, what may have some is left out. */
+template <typename T> static inline uint64_t print_of(uint64_t seed, const T &x) {
+  if (std::is_empty<T>::value) return seed;
+  alignas(T) char bytes[sizeof(T)];
+  memcpy(bytes, &x, sizeof x);
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding((T *)bytes);
+#else
+  bool whole =
+      std::has_unique_object_representations<T>::value || std::is_scalar<T>::value;
+  if (!whole) return seed;
+#endif
+  return cuda_hash(seed, bytes, sizeof bytes);
+}
+
+struct CudaQueue {
+  cudaStream_t stream;
+  uint64_t *print; /* of all launches so far; NULL: nobody asks */
+  bool dry;        /* they are looked at only */
+
+  CudaQueue(cudaStream_t s, uint64_t *print = NULL, bool dry = false)
+      : stream(s), print(print), dry(dry) {}
+
+  /* Whether to launch it. */
+  template <typename K, typename... A>
+  bool takes(K kernel, Dim3 grid, Dim3 block, const A &...a) const {
+    if (!print) return true;
+    const unsigned sizes[] = {grid.x, grid.y, grid.z, block.x, block.y, block.z};
+    uint64_t h = print_of(*print, kernel);
+    h = cuda_hash(h, sizes, sizeof sizes);
+    const uint64_t all[] = {(h = print_of(h, a))...};
+    *print = all[sizeof...(A) - 1];
+    return !dry;
+  }
+};
+
+#endif

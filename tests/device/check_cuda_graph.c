@@ -1,0 +1,530 @@
+/* check_cuda_graph.c - steps that are replayed as one graph, on the stand-ins for CUDA's
+ * runtime and NCCL: the same bits as steps that are launched op by op, nothing launched
+ * after the second one; what would be another step in each replay is found; what cannot
+ * be captured is told and goes on. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/device_plans.h"
+#include "tests/lib/forked.h"
+#include "tests/lib/process.h"
+#include "tests/lib/trace.h"
+#include "vm/exec/run_int.h"
+
+#ifdef WEFT_EMULATED_CUDA
+
+#include "kernels/cuda/cuda.h"
+#include "tests/standin/standin.h"
+
+enum { TAKEN = 5 }; /* steps */
+
+static void order(uint64_t n) {
+  Standin s = standin_usual;
+  s.order = n;
+  standin_set(&s);
+}
+
+/* Every step has another learning rate and other tokens. */
+static void schedule_lr(Toy *t) {
+  t->plan.opt.lr = (LrSchedule){LR_COSINE, 1e-2, 1e-3, 2, TAKEN};
+}
+
+static uint64_t step_bits(uint64_t h, Run *r, Toy *t, int k) {
+  StepResult res;
+  trace_step(r, t, k, &res);
+  h = hash_bytes(h, &res.loss, sizeof res.loss);
+  return hash_bytes(h, &res.grad_norm, sizeof res.grad_norm);
+}
+
+static uint64_t state_bits(uint64_t h, Run *r, Toy *t) {
+  Trace x;
+  read_state(r, t, &x);
+  for (int k = 0; k < 3; k++)
+    h = hash_bytes(h, x.state[k], (size_t)x.n * sizeof(float));
+  return h;
+}
+
+static uint64_t all_bits(Run *r, Toy *t) {
+  uint64_t h = 0;
+  for (int k = 0; k < TAKEN; k++)
+    h = step_bits(h, r, t, k);
+  return state_bits(h, r, t);
+}
+
+/* ---- one rank ---- */
+
+static ToyOptions tiny(void) {
+  ToyOptions o = toy_default();
+  o.layers = 2, o.micro = 1, o.microbatches = 2, o.hidden = 16, o.heads = 2,
+  o.kv_heads = 2, o.ffn = 16, o.seq = 4;
+  o.device = device_standin();
+  return o;
+}
+
+static ToyOptions dense(void) {
+  ToyOptions o = tiny();
+  o.microbatches = 3;
+  return o;
+}
+static ToyOptions in_bf16(void) {
+  ToyOptions o = tiny();
+  o.dtype = DT_BF16, o.tied = o.bias = true;
+  return o;
+}
+static ToyOptions experts(void) {
+  ToyOptions o = tiny();
+  o.experts = 4, o.topk = 2, o.aux = 0.01f;
+  return o;
+}
+static ToyOptions packed(void) {
+  ToyOptions o = tiny();
+  o.packed = true, o.seq = 8;
+  return o;
+}
+static ToyOptions by_chance(void) {
+  ToyOptions o = tiny();
+  o.state = DT_BF16, o.stochastic = true;
+  return o;
+}
+static ToyOptions (*const plans[])(void) = {dense, in_bf16, experts, packed, by_chance};
+
+static uint64_t alone_bits(ToyOptions o, bool graph, DeviceCounts *count) {
+  Toy t;
+  Run *r;
+  o.no_graph = !graph;
+  open_toy(&t, &o, 1, &r);
+  schedule_lr(&t);
+  uint64_t h = step_bits(step_bits(0, r, &t, 0), r, &t, 1);
+  count[0] = r->worker[0].dev.count;
+  for (int k = 2; k < TAKEN; k++)
+    h = step_bits(h, r, &t, k);
+  count[1] = r->worker[0].dev.count;
+  h = state_bits(h, r, &t);
+  ck_assert_ptr_null(run_not_kept(r));
+  run_close(r);
+  toy_free(&t);
+  return h;
+}
+
+START_TEST(the_bits_are_the_same) {
+  ToyOptions o = plans[_i]();
+  for (uint64_t i = 0; i < 2; i++) {
+    DeviceCounts plain[2], kept[2];
+    order(i);
+    uint64_t a = alone_bits(o, false, plain), b = alone_bits(o, true, kept);
+    ck_assert_uint_eq(a, b);
+    ck_assert_uint_eq(plain[1].replays, 0);
+    ck_assert_uint_gt(plain[1].launches, plain[0].launches);
+    ck_assert_uint_eq(kept[0].replays, 1);
+    ck_assert_uint_eq(kept[1].replays, TAKEN - 1);
+    ck_assert_uint_eq(kept[1].launches, kept[0].launches);
+  }
+}
+END_TEST
+
+/* A learning rate that is no longer read would give the bits of another one. */
+START_TEST(replays_read_what_changes) {
+  Toy t;
+  Run *r;
+  uint64_t bits[2];
+  ToyOptions o = dense();
+  for (int i = 0; i < 2; i++) {
+    open_toy(&t, &o, 1, &r);
+    schedule_lr(&t);
+    uint64_t h = 0;
+    for (int k = 0; k < TAKEN; k++) {
+      if (i && k == 3) t.plan.opt.lr.max *= 2;
+      h = step_bits(h, r, &t, k);
+    }
+    bits[i] = state_bits(h, r, &t);
+    run_close(r);
+    toy_free(&t);
+  }
+  ck_assert_uint_ne(bits[0], bits[1]);
+}
+END_TEST
+
+/* Members that share a GPU are not kept, and it is said. */
+START_TEST(ranks_of_one_process_are_launched) {
+  Toy t;
+  Run *r;
+  char way[96];
+  ToyOptions o = tiny();
+  o.dp = 2;
+  open_toy(&t, &o, 1, &r);
+  ck_assert_str_eq(run_way(r, way), "launched op by op: 2 ranks of one process");
+  (void)all_bits(r, &t);
+  ck_assert_uint_eq(r->worker[1].dev.count.replays, 0);
+  run_close(r);
+  toy_free(&t);
+}
+END_TEST
+
+/* ---- what would not be the same step ---- */
+
+/* A device with something wrong in it. */
+static DeviceVtable faulty;
+static const DeviceVtable *sound;
+static float changing;       /* in each step another number for each rmsnorm, by value */
+static DeviceEvent old;      /* of the step before */
+static uint64_t waits, lose; /* so many are left */
+static bool wait_for_old;
+
+static void launch_changing(Device *d, const Kernel *k, const KernelArgs *a) {
+  KernelArgs b = *a;
+  OpAttr attr = *a->attr;
+  attr.eps += changing;
+  b.attr = &attr;
+  sound->launch(d, k, k->run == cuda_rmsnorm ? &b : a);
+}
+
+static DeviceEvent record_and_keep(Device *d) {
+  DeviceEvent ev = sound->record(d);
+  if (!old.id) old = ev;
+  return ev;
+}
+
+static void wait_wrongly(Device *d, DeviceEvent ev) {
+  waits++;
+  if (lose > 0 && lose--) return;
+  if (wait_for_old) sound->wait(d, old);
+  wait_for_old = false;
+  sound->wait(d, ev);
+}
+
+static const DeviceVtable *load_faulty(weft_error *e) {
+  sound = device_standin()->load(e);
+  faulty = *sound;
+  faulty.launch = launch_changing;
+  faulty.record = record_and_keep, faulty.wait = wait_wrongly;
+  return &faulty;
+}
+
+static weft_status try_step(Run *r, Toy *t, int k, weft_error *e) {
+  int32_t ids[2][64];
+  StepResult res;
+  ck_assert_int_le(t->plan.batch.global * t->plan.batch.seq, 64);
+  random_ids(t, k, ids[0], ids[1]);
+  return run_step_tokens(r, ids[0], ids[1], k, &res, e);
+}
+
+/* Its value changes before the second step; in builds with assertions also later. */
+START_TEST(what_changes_by_value_is_found) {
+  DeviceKind kind = *device_standin();
+  Toy t;
+  Run *r;
+  weft_error e = {.rank = -1};
+  ToyOptions o = dense();
+  kind.load = load_faulty;
+  o.device = &kind;
+#ifdef NDEBUG
+  int at = 1;
+#else
+  int at = _i ? 3 : 1;
+#endif
+  open_toy(&t, &o, 1, &r);
+  for (int k = 0; k < at; k++)
+    ck_assert_msg(try_step(r, &t, k, &e) == WEFT_OK, "%s", e.text);
+  changing = 1e-3f;
+  ck_assert_int_eq(try_step(r, &t, at, &e), WEFT_EINTERNAL);
+  ck_assert_msg(strstr(e.text, "rank 0: op rmsnorm of ") != NULL, "%s", e.text);
+  ck_assert_msg(strstr(e.text, "what it is given is not what the first step gave it") !=
+                    NULL,
+                "%s", e.text);
+  changing = 0;
+  run_close(r);
+  toy_free(&t);
+}
+END_TEST
+
+/* ---- what cannot be captured ---- */
+
+static uint64_t plain_bits(const ToyOptions *o) {
+  DeviceCounts count[2];
+  return alone_bits(*o, false, count);
+}
+
+static void goes_on_plainly(ToyOptions o, int at, const char *says, const char *also) {
+  Toy t;
+  Run *r;
+  uint64_t want = plain_bits(&o), h = 0;
+  open_toy(&t, &o, 1, &r);
+  schedule_lr(&t);
+  for (int k = 0; k < TAKEN; k++) {
+    Standin s = standin_usual;
+    s.capture_fails = k == 1 ? at : 0;
+    standin_set(&s);
+    h = step_bits(h, r, &t, k);
+    const char *why = run_not_kept(r);
+    ck_assert_msg((why != NULL) == (k == 1), "step %d: %s", k, why);
+    if (why) ck_assert_msg(strstr(why, says) && strstr(why, also), "%s", why);
+  }
+  ck_assert_uint_eq(state_bits(h, r, &t), want);
+  ck_assert_uint_eq(r->worker[0].dev.count.replays, 0);
+  run_close(r);
+  toy_free(&t);
+}
+
+/* The first launch, one in the middle. */
+START_TEST(a_capture_that_breaks_is_told) {
+  goes_on_plainly(dense(), _i ? 40 : 1, "the step cannot be captured: ", "rank 0: op ");
+}
+END_TEST
+
+/* ---- several ranks, over NCCL ---- */
+
+static ToyOptions tensor_parallel(void) {
+  ToyOptions o = tiny();
+  o.tp = 2, o.sp = true;
+  return o;
+}
+static ToyOptions pipeline(void) {
+  ToyOptions o = tiny();
+  o.pp = 2;
+  return o;
+}
+static ToyOptions zero1(void) {
+  ToyOptions o = tiny();
+  o.dp = 2, o.strategy.stage = 1;
+  return o;
+}
+static ToyOptions zero3(void) {
+  ToyOptions o = tiny();
+  o.dp = 2, o.strategy.stage = 3;
+  return o;
+}
+static ToyOptions expert_parallel(void) {
+  ToyOptions o = experts();
+  o.dp = o.ep = 2;
+  return o;
+}
+static ToyOptions (*const meshes[])(void) = {tensor_parallel, pipeline, zero1, zero3,
+                                             expert_parallel};
+
+typedef struct Members {
+  ToyOptions toy;
+  uint64_t order;
+  int fault; /* of rank 0: waits that are lost (1), or are for what was before (2) */
+} Members;
+
+/* Says the bits of rank 0, and what it says of launches. */
+static bool be_rank(const Meet *m, const void *arg) {
+  const Members *x = arg;
+  ToyOptions o = x->toy;
+  DeviceKind kind = *device_standin();
+  Toy t;
+  Run *r;
+  char way[96];
+  RunOptions options = {.world = world_standin(), .settings.meet = m, .threads = 1};
+  if (x->fault && m->rank == 0) kind.load = load_faulty;
+  o.device = &kind;
+  order(x->order + 7 * (uint64_t)m->rank);
+  if (toy_compile(&t, &o, NULL) != WEFT_OK) return false;
+  OK(run_open(&t.plan, t.compiled, &options, &r, &trace_err));
+  OK(run_init(r, &trace_err));
+  schedule_lr(&t);
+  uint64_t h = 0;
+  for (int k = 0; k < TAKEN; k++) {
+    if (x->fault == 1 && k == 1) lose = waits;
+    if (x->fault == 2 && k == 1) wait_for_old = true;
+    if (k == 0) old = (DeviceEvent){0}, waits = 0;
+    h = step_bits(h, r, &t, k);
+    const char *why = run_not_kept(r);
+    if (why) printf("rank %d, step %d: %s\n", m->rank, k, why);
+  }
+  h = state_bits(h, r, &t);
+  uint64_t replays = r->worker[0].dev.count.replays;
+  if (m->rank == 0) printf("bits %016llx; %s\n", (unsigned long long)h, run_way(r, way));
+  run_close(r);
+  toy_free(&t);
+  bool kept = !o.no_graph && !(x->fault && m->rank == 0);
+  return replays == (kept ? TAKEN - 1 : 0);
+}
+
+/* "bits ..." up to the number's end. */
+static void take_bits(const Members *x, char bits[32], Forked *f) {
+  int n = x->toy.tp * x->toy.pp * x->toy.dp;
+  *f = forked(n, be_rank, x);
+  for (int i = 0; i < n; i++)
+    ck_assert_msg(f->code[i] == 0, "rank %d: code %d: %s", i, f->code[i], f->text);
+  const char *at = strstr(f->text, "bits ");
+  ck_assert_msg(at != NULL, "%s", f->text);
+  snprintf(bits, 32, "%.21s", at);
+}
+
+START_TEST(the_bits_of_ranks_are_the_same) {
+  Members x = {.toy = meshes[_i](), .order = (uint64_t)_i};
+  Forked f;
+  char plain[32], kept[32];
+  take_bits(&x, kept, &f);
+  ck_assert_msg(strstr(f.text, "; replayed as one graph") != NULL, "%s", f.text);
+  x.toy.no_graph = true;
+  x.order++;
+  take_bits(&x, plain, &f);
+  ck_assert_msg(strstr(f.text, "; launched op by op: cuda_graph = false") != NULL, "%s",
+                f.text);
+  ck_assert_str_eq(plain, kept);
+}
+END_TEST
+
+/* A queue that the compute queue does not wait for in the end, and an event of an earlier
+ * step: such a step is no graph. The other rank has one. */
+static const char *const breaks[] = {"cudaErrorStreamCaptureUnjoined",
+                                     "cudaErrorStreamCaptureIsolation"};
+
+START_TEST(what_breaks_a_capture_is_told) {
+  Members x = {.toy = zero1(), .fault = _i + 1};
+  Forked f;
+  char plain[32], broken[32];
+  take_bits(&x, broken, &f);
+  ck_assert_msg(strstr(f.text, "rank 0, step 1: rank 0: ") != NULL, "%s", f.text);
+  ck_assert_msg(strstr(f.text, breaks[_i]) != NULL, "%s", f.text);
+  x.toy.no_graph = true, x.fault = 0;
+  take_bits(&x, plain, &f);
+  ck_assert_str_eq(plain, broken);
+}
+END_TEST
+
+/* ---- the program ---- */
+
+#define BESIDE                                                                           \
+  "cp $weft weft; ln -sf " WEFT_BINARY_DIR "/standin/weft_cuda.so " WEFT_BINARY_DIR      \
+  "/standin/weft_nccl.so .; exec env "
+
+static void put_plan(const char *mesh) {
+  char plan[1024];
+  int n = snprintf(
+      plan, sizeof plan,
+      "local weft = require \"weft\"\n"
+      "return weft.plan {\n"
+      "  model = weft.model { \"llama\", hidden_size = 16, num_hidden_layers = 2,\n"
+      "    num_attention_heads = 2, intermediate_size = 16, vocab_size = 32 },\n"
+      "  mesh = { %s }, precision = \"f32\", comm = { timeout = 2 },\n"
+      "  batch = { global = 2, micro = 1, seq = 8 },\n"
+      "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-2, warmup = 2 } },\n"
+      "  data = weft.synthetic { val = weft.synthetic {} },\n"
+      "  train = { steps = 6, log_every = 1, eval_every = 2, eval_batches = 2 },\n"
+      "}\n",
+      mesh);
+  scratch_put("plan.lua", plan, (size_t)n);
+}
+
+/* What is the same whatever the time: up to the first figure that is not. */
+static const char *figures(Outcome *o, char text[512]) {
+  ck_assert_msg(o->code == 0, "code %d: %s%s", o->code, o->out, o->err);
+  char *end = strstr(o->out, "\"tokens_per_s\"");
+  ck_assert_msg(end && strstr(o->out, "eval_loss"), "%s", o->out);
+  snprintf(text, 512, "%.*s", (int)(end - o->out), o->out);
+  return text;
+}
+
+#define RUN "./weft run plan.lua --device cuda --threads 1 "
+
+/* With evaluations between the steps, which are graphs of their own. */
+START_TEST(the_program_replays) {
+  char a[512], b[512];
+  put_plan("tp = 1");
+  Outcome kept = process_run(60, "sh -c '" BESIDE RUN "--json --log kept.log'");
+  Outcome plain = process_run(60, "sh -c '" BESIDE RUN
+                                  "--json --log plain.log --set cuda_graph=false'");
+  ck_assert_str_eq(figures(&kept, a), figures(&plain, b));
+  ck_assert_msg(strstr(kept.err, "; steps are replayed as one graph\n") != NULL, "%s",
+                kept.err);
+  ck_assert_msg(
+      strstr(plain.err, "; steps are launched op by op: cuda_graph = false\n") != NULL,
+      "%s", plain.err);
+  Outcome log = process_run(10, "cat kept.log");
+  ck_assert_msg(strstr(log.out, "\"steps_are\":\"replayed as one graph\"") != NULL, "%s",
+                log.out);
+}
+END_TEST
+
+/* What ./dev test gpu runs where there is a GPU. It must see when something is wrong. */
+START_TEST(the_script_compares) {
+  put_plan("tp = 1");
+  for (int fails = 0; fails < 2; fails++) {
+    Outcome o = process_run(60,
+                            "sh -c '" BESIDE "WEFT_STANDIN=capture_fails=%d bash "
+                            "%s/tests/gpu_graph.sh ./weft plan.lua . --threads 1 "
+                            "--steps 4'",
+                            20 * fails, WEFT_SOURCE_DIR);
+    ck_assert_msg(o.code == fails, "code %d: %s%s", o.code, o.out, o.err);
+    ck_assert_msg((strstr(o.out, "the same figures") != NULL) == !fails, "%s", o.out);
+  }
+}
+END_TEST
+
+START_TEST(a_capture_that_fails_is_in_the_log) {
+  put_plan("tp = 1");
+  Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=capture_fails=20 " RUN
+                              "--steps 4 --log run.log'");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *says = "warning: steps are launched op by op from here on: rank 0: op ";
+  ck_assert_msg(strstr(o.err, says) != NULL, "%s", o.err);
+  Outcome log = process_run(10, "cat run.log");
+  ck_assert_msg(strstr(log.out, "\"event\":\"warning\"") != NULL, "%s", log.out);
+}
+END_TEST
+
+/* In a replay the host knows nothing of where it is: the queues say it. */
+static const struct {
+  const char *machine, *says, *also;
+} ends[] = {
+    {"nccl_hang=150", "no progress for ", " wait in all_reduce(tp) of "},
+    {"nccl_error=150", "remote error: the stand-in was told to fail", "(nccl)"},
+};
+
+START_TEST(a_failure_in_a_replay_is_told) {
+  put_plan("tp = 2");
+  Outcome o =
+      process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=%s " RUN "--steps 60 --procs 2'",
+                  ends[_i].machine);
+  ck_assert_msg(o.code == 1, "code %d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.err, ends[_i].says) && strstr(o.err, ends[_i].also), "%s",
+                o.err);
+  ck_assert_msg(strstr(o.out, "step      2/60") != NULL, "%s", o.out);
+}
+END_TEST
+
+static void add_tests(Suite *s) {
+  TCase *tc = tcase_create("standin");
+  tcase_set_timeout(tc, 300);
+  tcase_add_loop_test(tc, the_bits_are_the_same, 0, LEN(plans));
+  tcase_add_test(tc, replays_read_what_changes);
+  tcase_add_test(tc, ranks_of_one_process_are_launched);
+  tcase_add_loop_test(tc, what_changes_by_value_is_found, 0, 2);
+  tcase_add_loop_test(tc, a_capture_that_breaks_is_told, 0, 2);
+  tcase_add_loop_test(tc, the_bits_of_ranks_are_the_same, 0, LEN(meshes));
+  tcase_add_loop_test(tc, what_breaks_a_capture_is_told, 0, LEN(breaks));
+  suite_add_tcase(s, tc);
+  tc = tcase_create("program");
+  tcase_set_timeout(tc, 300);
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_test(tc, the_program_replays);
+  tcase_add_test(tc, the_script_compares);
+  tcase_add_test(tc, a_capture_that_fails_is_in_the_log);
+  tcase_add_loop_test(tc, a_failure_in_a_replay_is_told, 0, LEN(ends));
+  suite_add_tcase(s, tc);
+}
+
+#else
+
+START_TEST(needs_a_compiler) {
+  printf("skipped: the CUDA device runs on the CPU where there is a C++ compiler\n");
+}
+END_TEST
+static void add_tests(Suite *s) {
+  TCase *tc = tcase_create("standin");
+  tcase_add_test(tc, needs_a_compiler);
+  suite_add_tcase(s, tc);
+}
+
+#endif
+
+Suite *cuda_graph_suite(void);
+Suite *cuda_graph_suite(void) {
+  Suite *s = suite_create("cuda_graph");
+  add_tests(s);
+  return s;
+}
