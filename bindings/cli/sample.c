@@ -239,6 +239,8 @@ static weft_status generate(Sample *s, One *o) {
   o->ended = "length";
   for (int64_t i = 0; i + 1 < o->most; i++) {
     TRY(run_decode(s->run, o->token[i], i, s->logits, &s->job.e));
+    const char *why = run_not_kept(s->run);
+    if (why) complain("warning: steps are launched op by op from here on: %s", why);
     if (i + 1 < o->prompt) continue;
     int32_t id = choose(&s->choice, s->logits, c->vocab, i + 1, s->room);
     o->token[o->n++] = id;

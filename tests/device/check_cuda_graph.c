@@ -238,6 +238,18 @@ START_TEST(what_changes_by_value_is_found) {
 }
 END_TEST
 
+/* What is not launched by LAUNCH is not looked at. */
+START_TEST(all_launches_are_looked_at) {
+  static const char what[] = "<<<|START\\(|cudaLaunch|cudaMemcpy|cudaMemset";
+  static const char at[] = WEFT_SOURCE_DIR "/kernels/cuda";
+  Outcome o =
+      process_run(10, "grep -rnE '%s' --include=*.cu --include=*.cuh %s", what, at);
+  ck_assert_msg(o.code == 1, "code %d: %s%s", o.code, o.out, o.err);
+  o = process_run(10, "grep -nE '%s' %s/port.h", what, at);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+}
+END_TEST
+
 /* ---- what cannot be captured ---- */
 
 static uint64_t plain_bits(const ToyOptions *o) {
@@ -501,6 +513,7 @@ static void add_tests(Suite *s) {
   tc = tcase_create("program");
   tcase_set_timeout(tc, 300);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_test(tc, all_launches_are_looked_at);
   tcase_add_test(tc, the_program_replays);
   tcase_add_test(tc, the_script_compares);
   tcase_add_test(tc, a_capture_that_fails_is_in_the_log);

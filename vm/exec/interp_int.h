@@ -33,7 +33,7 @@ struct Rank {
   int rank;
   char *arena, *host;    /* host: NULL if nothing is offloaded */
   bool clean;            /* their regions are zero, as the device gave them */
-  bool looks;            /* at what is launched: see keep.c */
+  bool keeps, looks;     /* its device keeps steps; at what is launched: see keep.c */
   uint64_t *off;         /* [p->noperand] Operand.off, of a shard that of this rank's */
   Bound *bound;          /* [nbound], in the order of KERNEL instructions */
   uint32_t nbound;
@@ -69,7 +69,7 @@ typedef enum {
   KEEP_REPLAY
 } KeepStage;
 
-/* Behind the Rank if its device keeps steps. */
+/* Behind the Rank if Rank.keeps. */
 typedef struct Keep {
   KeepStage stage;
   bool captures, broken; /* now; it cannot be captured */
@@ -82,7 +82,7 @@ typedef struct Keep {
 
 static inline Keep *keep_of(const Rank *r) {
   size_t behind = (sizeof *r + 15) & ~(size_t)15;
-  return r->c->device->keeps ? (Keep *)((char *)r + behind) : NULL;
+  return r->keeps ? (Keep *)((char *)r + behind) : NULL;
 }
 /* Kernels and operations of a step. */
 uint32_t keep_prints(const Program *p);

@@ -138,7 +138,9 @@ static void take_keep(Rank *r, Room *m) {
   uint32_t n = keep_prints(r->p);
   Keep *k = take(m, sizeof *k);
   uint64_t *print = take(m, n * sizeof *print);
-  if (k) *k = (Keep){.print = print, .nprint = n};
+  if (!k) return;
+  *k = (Keep){.print = print, .nprint = n};
+  r->keeps = true;
 }
 
 static void take_tables(Rank *r, Room *m) {
