@@ -3,6 +3,7 @@
  * after the second one; what would be another step in each replay is found; what cannot
  * be captured is told and goes on. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -250,6 +251,31 @@ START_TEST(all_launches_are_looked_at) {
 }
 END_TEST
 
+/* ---- steps that are not replayed ---- */
+
+/* One that is repeated, with a look at all values, names the op as ever. */
+START_TEST(a_nan_in_a_replay_is_found) {
+  Toy t;
+  Run *r;
+  weft_error e = {.rank = -1};
+  ToyOptions o = dense();
+  open_toy(&t, &o, 1, &r);
+  for (int k = 0; k < 3; k++)
+    OK(try_step(r, &t, k, &trace_err));
+  const CompiledParam *p = &t.compiled->param[1];
+  float *x = NEW_N(t.arena, float, param_count(p));
+  x[0] = NAN;
+  OK(run_set(r, STATE_PARAM, 1, x, &trace_err));
+  ck_assert_int_eq(try_step(r, &t, 3, &e), WEFT_ERUN);
+  ck_assert_msg(strstr(e.text, "step 3: loss is nan; first seen on rank 0 in op ") !=
+                    NULL,
+                "%s", e.text);
+  ck_assert_uint_eq(r->worker[0].dev.count.replays, 3);
+  run_close(r);
+  toy_free(&t);
+}
+END_TEST
+
 /* ---- what cannot be captured ---- */
 
 static uint64_t plain_bits(const ToyOptions *o) {
@@ -452,6 +478,25 @@ START_TEST(the_program_replays) {
 }
 END_TEST
 
+/* Each token is a step, at another place. */
+START_TEST(samples_are_the_same) {
+  static const char *const options[] = {"cuda", "cuda --set cuda_graph=false", "cpu"};
+  char first[512];
+  for (int i = 0; i < LEN(options); i++) {
+    Outcome o =
+        process_run(60,
+                    "sh -c '" BESIDE "./weft sample " WEFT_SOURCE_DIR
+                    "/tests/oracle/plan.lua -D model=llama --tokens 5,3,9 --greedy "
+                    "--max-tokens 8 --threads 1 --device %s'",
+                    options[i]);
+    ck_assert_msg(o.code == 0 && strstr(o.out, ",") && !strstr(o.err, "warning"), "%s%s",
+                  o.out, o.err);
+    if (i == 0) snprintf(first, sizeof first, "%s", o.out);
+    ck_assert_str_eq(o.out, first);
+  }
+}
+END_TEST
+
 /* What ./dev test gpu runs where there is a GPU. It must see when something is wrong. */
 START_TEST(the_script_compares) {
   put_plan("tp = 1");
@@ -506,6 +551,7 @@ static void add_tests(Suite *s) {
   tcase_add_test(tc, replays_read_what_changes);
   tcase_add_test(tc, ranks_of_one_process_are_launched);
   tcase_add_loop_test(tc, what_changes_by_value_is_found, 0, 2);
+  tcase_add_test(tc, a_nan_in_a_replay_is_found);
   tcase_add_loop_test(tc, a_capture_that_breaks_is_told, 0, 2);
   tcase_add_loop_test(tc, the_bits_of_ranks_are_the_same, 0, LEN(meshes));
   tcase_add_loop_test(tc, what_breaks_a_capture_is_told, 0, LEN(breaks));
@@ -515,6 +561,7 @@ static void add_tests(Suite *s) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, all_launches_are_looked_at);
   tcase_add_test(tc, the_program_replays);
+  tcase_add_test(tc, samples_are_the_same);
   tcase_add_test(tc, the_script_compares);
   tcase_add_test(tc, a_capture_that_fails_is_in_the_log);
   tcase_add_loop_test(tc, a_failure_in_a_replay_is_told, 0, LEN(ends));
