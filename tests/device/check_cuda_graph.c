@@ -533,9 +533,9 @@ static const struct {
 };
 
 START_TEST(a_failure_in_a_replay_is_told) {
-  put_plan("tp = 2");
+  put_plan("tp = 2, pp = 2");
   Outcome o =
-      process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=%s " RUN "--steps 60 --procs 2'",
+      process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=%s " RUN "--steps 60 --procs 4'",
                   ends[_i].machine);
   ck_assert_msg(o.code == 1, "code %d: %s%s", o.code, o.out, o.err);
   ck_assert_msg(strstr(o.err, ends[_i].says) && strstr(o.err, ends[_i].also), "%s",

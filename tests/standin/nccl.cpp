@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
+#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -67,10 +68,18 @@ struct Comm {
   int looks = 0;
   std::shared_ptr<int> use = std::make_shared<int>(0); /* by graphs */
 
-  ~Comm() {
-    if (shared) munmap(shared, sizeof(Shared));
-  }
+  Comm();
+  ~Comm();
 };
+std::set<const Comm *> &alive = *new std::set<const Comm *>;
+
+Comm::Comm() {
+  alive.insert(this);
+}
+Comm::~Comm() {
+  alive.erase(this);
+  if (shared) munmap(shared, sizeof(Shared));
+}
 typedef std::shared_ptr<Comm> CommRef;
 
 size_t size_of(int type) {
@@ -343,10 +352,18 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
   return ncclSuccess;
 }
 
+/* It ends what the communicator does and waits for the graphs that have operations of it,
+ * which may wait for others, unless all are told to end first. */
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   StandinLock lock;
   ref(comm)->aborted = true;
   no_graph_has(*ref(comm));
+  bool others = false;
+  for (const Comm *c : alive) others |= c != ref(comm).get() && !c->aborted;
+  if (!group.depth && others && standin_graphs()) {
+    fprintf(stderr, "standin: a graph runs while one communicator of several ends\n");
+    abort();
+  }
   unlink(ref(comm)->path.c_str());
   delete (CommRef *)comm;
   return ncclSuccess;

@@ -233,6 +233,16 @@ uint64_t standin_launched(void) {
   return r.launched;
 }
 
+int standin_graphs(void) {
+  Runtime &r = runtime();
+  Guard g(r.lock);
+  int n = 0;
+  for (const CUstream_st *s : r.stream)
+    for (const Op &op : s->queue)
+      n += op.graph != nullptr;
+  return n;
+}
+
 cudaError_t cudaDriverGetVersion(int *v) {
   *v = runtime().is.driver;
   return cudaSuccess;

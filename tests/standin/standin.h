@@ -28,6 +28,8 @@ void standin_set(const Standin *s);
 /* What ran so far, of all queues; what was queued to run by calls, a graph as one. */
 uint64_t standin_ran(void);
 uint64_t standin_launched(void);
+/* Graphs that were launched and have not ended. */
+int standin_graphs(void);
 /* As it was set, or as WEFT_STANDIN has it. */
 const Standin *standin_is(void);
 

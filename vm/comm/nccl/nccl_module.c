@@ -97,7 +97,9 @@ static Device *mark_ended(NcclWorld *w, int rank, weft_status code, const char *
 }
 
 /* Kernels of NCCL that wait for others end when their communicator is aborted. That waits
- * for all graphs that have operations of it, so these go first. */
+ * for all graphs that have operations of it, so these go first; but one that runs goes
+ * when it has ended, for which it may need several communicators to end: in a group all
+ * are told to before any is waited for. */
 static void abort_world(World *world, int rank, weft_status code, int exit_code,
                         const char *why) {
   NcclWorld *w = world->ctx;
@@ -105,10 +107,12 @@ static void abort_world(World *world, int rank, weft_status code, int exit_code,
   if (d && d->vt->keeper) d->vt->keeper->give_up(d);
   pthread_mutex_lock(&w->lock);
   NcclEndpoint *p = w->joined;
+  (void)ncclGroupStart();
   for (int i = 0; p && i < p->nline; i++) {
     if (p->line[i].comm) (void)ncclCommAbort(p->line[i].comm);
     p->line[i].comm = NULL;
   }
+  (void)ncclGroupEnd();
   pthread_mutex_unlock(&w->lock);
 }
 
