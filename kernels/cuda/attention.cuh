@@ -1,14 +1,10 @@
-/* attention.cuh - what the forward and backward kernels of attention share. A block of 128
- * threads works on a tile of ROWS queries (or keys) of one head; eight threads share a row,
- * each with every eighth element of the head and every eighth column of the scores. Scores
- * exist for one tile of queries and one of keys at a time. */
+/* attention.cuh - what the kernels of attention share: shapes, and which queries see
+ * which keys. */
 #ifndef WEFT_CUDA_ATTENTION_H
 #define WEFT_CUDA_ATTENTION_H
 
 #include "kernel.cuh"
 #include "vm/graph/sequence.h"
-
-enum { ROWS = 16, SHARE = 8, THREADS = ROWS * SHARE };
 
 struct Heads {
   int64_t b, t, keys, h, k; /* batch, queries, keys, heads, kv heads */
@@ -18,11 +14,13 @@ struct Heads {
       *starts; /* (B, t): the first token of a document; or NULL; with slots (B, T) */
   int64_t T;   /* tokens of the sequence */
   int slots;   /* in whose order rows are, see sequence.h; 0: of positions */
-  SeqPiece query, key;   /* of the sequence, that are here */
+  SeqPiece query, key; /* of the sequence, that are here */
 };
 
 /* Whether the sums of earlier steps are among the operands. */
-static inline bool goes_on(const KernelArgs *a) { return a->attr->step > 0; }
+static inline bool goes_on(const KernelArgs *a) {
+  return a->attr->step > 0;
+}
 
 /* All keys, or those that were shifted here so often. */
 static inline SeqPiece keys_here(const KernelArgs *a, int64_t T, int n) {
@@ -51,108 +49,112 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
                keys_here(a, T, n)};
 }
 
+/* ---- who sees whom ---- positions fit an int: document starts are such */
+
 /* The place of row `t` of a piece in the sequence as it is cut. */
-static __device__ __forceinline__ int64_t place(const SeqPiece &p, int64_t t) {
-  return p.first[t / p.run] + t % p.run;
+static __device__ __forceinline__ int place(const SeqPiece &p, int t) {
+  return (int)(t < p.run ? p.first[0] + t : p.first[1] + (t - p.run));
+}
+/* The rows of a piece, whose positions ascend, that stand before position `at`. */
+static __device__ __forceinline__ int rows_before(const SeqPiece &p, int at) {
+  int64_t n = 0;
+  for (int i = 0; i < p.runs; i++) {
+    int64_t m = at - p.first[i];
+    n += m < 0 ? 0 : m < p.run ? m : p.run;
+  }
+  return (int)n;
 }
 /* The position of row `t` of a piece. */
-static __device__ __forceinline__ int64_t position(const Heads &s, const SeqPiece &p,
-                                                   int64_t b, int64_t t) {
-  int64_t y = place(p, t);
-  return s.slots ? seq_token(s.starts + b * s.T, s.T, s.slots, y).at : y;
-}
-/* The first key that row `t` of the queries sees. */
-static __device__ __forceinline__ int64_t start_of(const Heads &s, int64_t b, int64_t t) {
-  if (!s.starts) return 0;
-  return s.slots ? s.starts[b * s.T + place(s.query, t)] : s.starts[b * s.t + t];
-}
-/* The last of ROWS rows. */
-static __device__ __forceinline__ int64_t last_row(int64_t first, int64_t rows) {
-  return first + ROWS < rows ? first + ROWS - 1 : rows - 1;
-}
-/* Whether positions ascend from row `first` to the last of the tile: in one slot they do.
- */
-static __device__ __forceinline__ bool ascends(const Heads &s, const SeqPiece &p,
-                                               int64_t first, int64_t rows) {
-  if (!s.slots) return true;
-  int64_t slot = s.T / s.slots;
-  return place(p, first) / slot == place(p, last_row(first, rows)) / slot;
-}
-/* Whether some of the queries from row q0 on may see some of the keys from row k0 on. */
-static __device__ __forceinline__ bool sees_some(const Heads &s, int64_t b, int64_t q0,
-                                                 int64_t k0) {
-  if (q0 >= s.t) return false;
-  if (!ascends(s, s.query, q0, s.t) || !ascends(s, s.key, k0, s.keys)) return true;
-  if (position(s, s.key, b, k0) > position(s, s.query, b, last_row(q0, s.t)))
-    return false;
-  return position(s, s.key, b, last_row(k0, s.keys)) >= start_of(s, b, q0);
+static __device__ __forceinline__ int position(const Heads &s, const SeqPiece &p,
+                                               int64_t b, int t) {
+  int y = place(p, t);
+  return s.slots ? (int)seq_token(s.starts + b * s.T, s.T, s.slots, y).at : y;
 }
 
-/* ROWS rows of a head; padding of one keeps rows in different banks. */
-template <int D> struct Tile {
-  float v[ROWS][D + 1];
+/* What a row is for those that see or are seen: of a query also the first position that
+ * it sees. Past the end queries see nothing, and nobody sees keys. */
+struct Row {
+  int at, start;
 };
+static __device__ __forceinline__ Row query_row(const Heads &s, int64_t b, int t) {
+  if (t >= s.t) return Row{-1, 0};
+  int start = !s.starts ? 0
+              : s.slots ? s.starts[b * s.T + place(s.query, t)]
+                        : s.starts[b * s.t + t];
+  return Row{position(s, s.query, b, t), start};
+}
+static __device__ __forceinline__ Row key_row(const Heads &s, int64_t b, int t) {
+  return Row{t < s.keys ? position(s, s.key, b, t) : INT32_MAX, 0};
+}
+static __device__ __forceinline__ bool sees(const Row &query, int key) {
+  return key <= query.at && key >= query.start;
+}
 
-/* Rows [first, first + ROWS) of head h of n heads of x(B,rows,n*d); zero past the end. */
-template <int D, typename T>
-__device__ void load_tile(Tile<D> &to, const T *x, int d, int64_t rows, int64_t b,
-                          int64_t h, int64_t n, int64_t first) {
-  for (int i = threadIdx.x; i < ROWS * d; i += THREADS) {
-    int r = i / d, c = i % d;
-    int64_t t = first + r;
-    to.v[r][c] = t < rows ? load(x[((b * rows + t) * n + h) * d + c]) : 0;
+/* Bounds of what `n` rows from `first` on are. In a piece, or in a slot of it, positions
+ * ascend and so do starts; of rows of several slots nothing is known. `whole`: none is
+ * past the end. */
+struct Range {
+  Row lo, hi;
+  bool whole;
+};
+template <typename F>
+static __device__ __forceinline__ Range range_of(const Heads &s, const SeqPiece &p,
+                                                 int64_t rows, int first, int n, F row) {
+  int last = first + n < rows ? first + n - 1 : (int)rows - 1;
+  int slot = s.slots ? (int)(s.T / s.slots) : 0;
+  if (slot && place(p, first) / slot != place(p, last) / slot)
+    return Range{{0, 0}, {INT32_MAX, INT32_MAX}, false};
+  return Range{row(first), row(last), first + n <= rows};
+}
+static __device__ __forceinline__ Range query_range(const Heads &s, int64_t b, int first,
+                                                    int n) {
+  return range_of(s, s.query, s.t, first, n, [&](int t) { return query_row(s, b, t); });
+}
+static __device__ __forceinline__ Range key_range(const Heads &s, int64_t b, int first,
+                                                  int n) {
+  return range_of(s, s.key, s.keys, first, n, [&](int t) { return key_row(s, b, t); });
+}
+
+/* Whether the queries of one range see keys of another: none, maybe some, or all. Of
+ * these `walked` are those that a sum goes over, so all of them have to be there. */
+enum Seen { NONE, SOME, ALL };
+static __device__ __forceinline__ Seen seen(const Range &q, const Range &k,
+                                            const Range &walked) {
+  if (k.lo.at > q.hi.at || k.hi.at < q.lo.start) return NONE;
+  bool all = k.hi.at <= q.lo.at && k.lo.at >= q.hi.start;
+  return all && walked.whole ? ALL : SOME;
+}
+
+/* Tiles of N rows, all that are of use for a range: of keys for one of queries. */
+struct Tiles {
+  int first, end;
+};
+template <int N>
+static __device__ __forceinline__ Tiles key_tiles(const Heads &s, const Range &q) {
+  if (s.slots) return Tiles{0, (int)((s.keys + N - 1) / N)};
+  return Tiles{rows_before(s.key, q.lo.start) / N,
+               (rows_before(s.key, q.hi.at + 1) + N - 1) / N};
+}
+/* Of queries for one of keys: up to the first tile all of whose documents are later. */
+template <int N>
+static __device__ __forceinline__ Tiles query_tiles(const Heads &s, int64_t b,
+                                                    const Range &k) {
+  int end = (int)((s.t + N - 1) / N);
+  if (s.slots) return Tiles{0, end};
+  int first = rows_before(s.query, k.lo.at) / N, lo = first;
+  while (s.starts && lo < end) {
+    int mid = lo + (end - lo) / 2;
+    if (query_row(s, b, mid * N).start > k.hi.at)
+      end = mid;
+    else
+      lo = mid + 1;
   }
-}
-
-/* One row of it to the registers of the eight threads that share the row, and back. */
-template <int D>
-__device__ void load_row(float *v, const float *x, int d, int64_t rows, int64_t b,
-                         int64_t h, int64_t n, int64_t t, int lane) {
-  for (int i = 0; i < D / SHARE; i++) {
-    int c = i * SHARE + lane;
-    v[i] = x && t < rows && c < d ? x[((b * rows + t) * n + h) * d + c] : 0;
-  }
-}
-
-template <int D, typename T>
-__device__ void store_row(T *y, const float *v, int d, int64_t rows, int64_t b, int64_t h,
-                          int64_t n, int64_t t, int lane) {
-  if (t >= rows) return;
-  for (int i = 0; i < D / SHARE; i++) {
-    int c = i * SHARE + lane;
-    if (c < d) y[((b * rows + t) * n + h) * d + c] = rounded<T>(v[i]);
-  }
-}
-
-/* Sums that are not complete are f32. */
-template <int D, typename T>
-__device__ void store_sums(void *y, bool wide, const float *v, int d, int64_t rows, int64_t b,
-                           int64_t h, int64_t n, int64_t t, int lane) {
-  if (wide)
-    store_row<D>((float *)y, v, d, rows, b, h, n, t, lane);
-  else
-    store_row<D>((T *)y, v, d, rows, b, h, n, t, lane);
-}
-
-/* Whether row `query` of the queries sees row `row` of the keys. */
-static __device__ __forceinline__ bool sees(const Heads &s, int64_t b, int64_t query,
-                                            int64_t row) {
-  if (query >= s.t || row >= s.keys) return false;
-  int64_t key = position(s, s.key, b, row);
-  return key <= position(s, s.query, b, query) && key >= start_of(s, b, query);
-}
-
-template <int D> __device__ float dot(const float *x, const float *y, int d) {
-  float sum = 0;
-  for (int i = 0; i < d; i++) sum += x[i] * y[i];
-  return sum;
+  return Tiles{first, end};
 }
 
 /* Calls f with the larger size of a head, rounded up to what there are kernels for. */
 enum { CUDA_HEAD_MAX = 256 };
-template <int D> struct HeadSize {
-  static constexpr int size = D;
-};
+template <int D> struct HeadSize { static constexpr int size = D; };
 template <typename F> static void by_head(const Heads &s, F f) {
   int d = s.d > s.dv ? s.d : s.dv;
   assert(d <= CUDA_HEAD_MAX);

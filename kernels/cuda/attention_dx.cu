@@ -3,7 +3,7 @@
  *   dq = dS k, dk = dS^T q, dv = P^T do
  * One kernel per delta, dq, and dk with dv; each result is summed by one block, in order.
  * Of a ring this is one step: dq goes on from what the steps before gave. */
-#include "attention.cuh"
+#include "attention_tile.cuh"
 
 enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
 
@@ -20,113 +20,160 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x % WARP == 0) delta[i] = sum;
 }
 
-/* Grid: query tiles, heads, batch. `dq0`: of the steps before, or NULL. */
-template <int D, typename T>
-__global__ void __launch_bounds__(THREADS)
+/* From scores and dP of a lane, and lse and delta, to P and dS / scale. */
+template <typename Hidden>
+__device__ __forceinline__ void probability(float &p, float &ds, float scale, float lse,
+                                            float delta, Hidden hidden) {
+  p = hidden() ? 0 : exp2_of(p * scale - lse);
+  ds = p * (ds - delta);
+}
+
+/* Grid: query tiles, those with most keys first; heads; batch. `dq0`: of the steps
+ * before, or NULL. */
+template <typename T, int D>
+__global__ void __launch_bounds__(Shape<T, D>::threads)
     query_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
                     const float *lse, const float *delta, const float *dq0, void *dq,
                     bool wide) {
-  __shared__ Tile<D> keys, part;
-  __shared__ float ds[ROWS][ROWS + 1];
-  int64_t first = (int64_t)blockIdx.x * ROWS, h = blockIdx.y, b = blockIdx.z;
-  int64_t kv = h * s.k / s.h;
-  int row = threadIdx.x / SHARE, lane = threadIdx.x % SHARE;
-  int64_t at = first + row, stat = (b * s.t + (at < s.t ? at : 0)) * s.h + h;
-  float out[D / SHARE], l = lse[stat], de = delta[stat];
-  load_row<D>(out, dq0, s.d, s.t, b, h, s.h, at, lane);
-  for (int64_t k0 = 0; k0 < s.keys; k0 += ROWS) {
-    float x[ROWS / SHARE];
-    if (!sees_some(s, b, first, k0)) continue;
-    __syncthreads();
-    load_tile(part, q, s.d, s.t, b, h, s.h, first);
-    load_tile(keys, k, s.d, s.keys, b, kv, s.k, k0);
-    __syncthreads();
-    for (int j = 0; j < ROWS / SHARE; j++) {
-      int c = j * SHARE + lane;
-      x[j] = sees(s, b, at, k0 + c)
-                 ? expf(dot<D>(part.v[row], keys.v[c], s.d) * s.scale - l)
-                 : 0;
-    }
-    __syncthreads();
-    load_tile(part, d_o, s.dv, s.t, b, h, s.h, first);
-    load_tile(keys, v, s.dv, s.keys, b, kv, s.k, k0);
-    __syncthreads();
-    for (int j = 0; j < ROWS / SHARE; j++) {
-      int c = j * SHARE + lane;
-      float dp = dot<D>(part.v[row], keys.v[c], s.dv);
-      ds[row][c] = x[j] * (dp - de) * s.scale;
-    }
-    __syncthreads();
-    load_tile(keys, k, s.d, s.keys, b, kv, s.k, k0);
-    __syncthreads();
-    for (int i = 0; i < D / SHARE; i++) {
-      int c = i * SHARE + lane;
-      for (int j = 0; j < ROWS && c < s.d; j++) out[i] += ds[row][j] * keys.v[j][c];
-    }
+  typedef Shape<T, D> S;
+  constexpr int N = S::backward, NT = N / 8, CT = D / 8;
+  SHARED_ROOM(room);
+  __shared__ int key_at[2][N];
+  int first = (int)(gridDim.x - 1 - blockIdx.x) * S::rows;
+  int64_t h = blockIdx.y, b = blockIdx.z, kv = h * s.k / s.h;
+  Slice<const T> keys = slice(k, b, s.keys, kv, s.k, s.d);
+  Slice<const T> values = slice(v, b, s.keys, kv, s.k, s.dv);
+  Tile<T, D> mine = {(T *)room}, my_do = {mine.p + S::rows * D};
+  auto others = [&](int stage, int which) {
+    return Tile<T, D>{mine.p + (2 * S::rows + (2 * stage + which) * N) * D};
+  };
+  Lane l = lane_here();
+  int top = first + l.warp_row + l.group, t[2] = {top, top + 8};
+  Row row[2] = {query_row(s, b, t[0]), query_row(s, b, t[1])};
+  float base[2], less[2], out[CT][4] = {};
+  for (int i = 0; i < 2; i++) {
+    int64_t stat = (b * s.t + (t[i] < s.t ? t[i] : 0)) * s.h + h;
+    base[i] = lse[stat] * LOG2E, less[i] = delta[stat];
   }
-  store_sums<D, T>(dq, wide, out, s.d, s.t, b, h, s.h, at, lane);
+  fetch<S::rows, S::threads>(mine, slice(q, b, s.t, h, s.h, s.d), first);
+  fetch<S::rows, S::threads>(my_do, slice(d_o, b, s.t, h, s.h, s.dv), first);
+
+  Range here = query_range(s, b, first, S::rows);
+  Tiles tiles = key_tiles<N>(s, here);
+  int width = filled(s.d), width_v = filled(s.dv);
+  float scale = s.scale * LOG2E;
+  walk(
+      tiles.end - tiles.first,
+      [&](int i) {
+        Range r = key_range(s, b, (tiles.first + i) * N, N);
+        return seen(here, r, r);
+      },
+      [&](int i, int stage) {
+        int k0 = (tiles.first + i) * N;
+        fetch<N, S::threads>(others(stage, 0), keys, k0);
+        fetch<N, S::threads>(others(stage, 1), values, k0);
+        for (int r = threadIdx.x; r < N; r += S::threads)
+          key_at[stage][r] = key_row(s, b, k0 + r).at;
+      },
+      [&](int stage, int, bool all) {
+        float p[NT][4], ds[NT][4];
+        times_rows(p, mine, others(stage, 0), width);
+        times_rows(ds, my_do, others(stage, 1), width_v);
+        UNROLL
+        for (int n = 0; n < NT; n++)
+          UNROLL
+        for (int j = 0; j < 4; j++)
+          probability(p[n][j], ds[n][j], scale, base[j / 2], less[j / 2], [&] {
+            return !all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]);
+          });
+        add_product(out, ds, others(stage, 0), 0, width);
+      });
+
+  UNROLL
+  for (int n = 0; n < CT; n++)
+    for (int j = 0; j < 4; j++)
+      out[n][j] *= s.scale;
+  add_sums(out, slice(dq0, b, s.t, h, s.h, s.d), t, 0);
+  store_sums<CT, T>(dq, wide, b, s.t, h, s.h, s.d, t, 0, out);
 }
 
-/* Grid: key tiles, kv heads, batch. A row is a key here. */
-template <int D, typename T>
-__global__ void __launch_bounds__(THREADS)
+/* Grid: key tiles, each once for each part of the columns; kv heads; batch. A row is a
+ * key here, a column a query. */
+template <typename T, int D>
+__global__ void __launch_bounds__(Shape<T, D>::threads)
     key_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
                   const float *lse, const float *delta, void *dk, void *dv, bool wide) {
-  __shared__ Tile<D> mine, part;
-  __shared__ float p[ROWS][ROWS + 1], ds[ROWS][ROWS + 1];
-  int64_t first = (int64_t)blockIdx.x * ROWS, kv = blockIdx.y, b = blockIdx.z;
-  int64_t group = s.h / s.k;
-  int row = threadIdx.x / SHARE, lane = threadIdx.x % SHARE;
-  int64_t key = first + row;
-  float out_k[D / SHARE], out_v[D / SHARE];
-  for (int i = 0; i < D / SHARE; i++) out_k[i] = out_v[i] = 0;
-  for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-    for (int64_t q0 = 0; q0 < s.t; q0 += ROWS) {
-      if (!sees_some(s, b, q0, first)) continue;
-      __syncthreads();
-      load_tile(mine, k, s.d, s.keys, b, kv, s.k, first);
-      load_tile(part, q, s.d, s.t, b, h, s.h, q0);
-      __syncthreads();
-      for (int j = 0; j < ROWS / SHARE; j++) {
-        int c = j * SHARE + lane;
-        int64_t at = q0 + c;
-        p[row][c] = sees(s, b, at, key)
-                        ? expf(dot<D>(mine.v[row], part.v[c], s.d) * s.scale -
-                               lse[(b * s.t + at) * s.h + h])
-                        : 0;
-      }
-      __syncthreads();
-      load_tile(mine, v, s.dv, s.keys, b, kv, s.k, first);
-      load_tile(part, d_o, s.dv, s.t, b, h, s.h, q0);
-      __syncthreads();
-      for (int j = 0; j < ROWS / SHARE; j++) {
-        int c = j * SHARE + lane;
-        int64_t at = q0 + c < s.t ? q0 + c : 0;
-        float dp = dot<D>(mine.v[row], part.v[c], s.dv);
-        ds[row][c] = p[row][c] * (dp - delta[(b * s.t + at) * s.h + h]) * s.scale;
-      }
-      __syncthreads();
-      for (int i = 0; i < D / SHARE; i++) {
-        int c = i * SHARE + lane;
-        for (int j = 0; j < ROWS && c < s.dv; j++) out_v[i] += p[row][j] * part.v[j][c];
-      }
-      __syncthreads();
-      load_tile(part, q, s.d, s.t, b, h, s.h, q0);
-      __syncthreads();
-      for (int i = 0; i < D / SHARE; i++) {
-        int c = i * SHARE + lane;
-        for (int j = 0; j < ROWS && c < s.d; j++) out_k[i] += ds[row][j] * part.v[j][c];
-      }
-    }
-  store_sums<D, T>(dk, wide, out_k, s.d, s.keys, b, kv, s.k, key, lane);
-  store_sums<D, T>(dv, wide, out_v, s.dv, s.keys, b, kv, s.k, key, lane);
+  typedef Shape<T, D> S;
+  constexpr int N = S::backward, NT = N / 8, C = S::columns, CT = C / 8;
+  SHARED_ROOM(room);
+  __shared__ Row query[2][N];
+  __shared__ float base[2][N], less[2][N];
+  int first = (int)blockIdx.x / (D / C) * S::rows, col = (int)blockIdx.x % (D / C) * C;
+  int64_t kv = blockIdx.y, b = blockIdx.z;
+  int64_t h0 = kv * (s.h / s.k);
+  Tile<T, D> mine = {(T *)room}, my_v = {mine.p + S::rows * D};
+  auto others = [&](int stage, int which) {
+    return Tile<T, D>{mine.p + (2 * S::rows + (2 * stage + which) * N) * D};
+  };
+  Lane l = lane_here();
+  int top = first + l.warp_row + l.group, t[2] = {top, top + 8};
+  int key[2] = {key_row(s, b, t[0]).at, key_row(s, b, t[1]).at};
+  float out_k[CT][4] = {}, out_v[CT][4] = {};
+  fetch<S::rows, S::threads>(mine, slice(k, b, s.keys, kv, s.k, s.d), first);
+  fetch<S::rows, S::threads>(my_v, slice(v, b, s.keys, kv, s.k, s.dv), first);
+
+  Range here = key_range(s, b, first, S::rows);
+  Tiles tiles = query_tiles<N>(s, b, here);
+  int each = tiles.end - tiles.first; /* for one of the heads that share these keys */
+  int width = filled(s.d), width_v = filled(s.dv);
+  float scale = s.scale * LOG2E;
+  walk(
+      each * (int)(s.h / s.k),
+      [&](int i) {
+        Range r = query_range(s, b, (tiles.first + i % each) * N, N);
+        return seen(r, here, r);
+      },
+      [&](int i, int stage) {
+        int q0 = (tiles.first + i % each) * N;
+        int64_t h = h0 + i / each;
+        fetch<N, S::threads>(others(stage, 0), slice(q, b, s.t, h, s.h, s.d), q0);
+        fetch<N, S::threads>(others(stage, 1), slice(d_o, b, s.t, h, s.h, s.dv), q0);
+        for (int r = threadIdx.x; r < N; r += S::threads) {
+          bool is = q0 + r < s.t;
+          int64_t stat = is ? (b * s.t + q0 + r) * s.h + h : 0;
+          copy_begin<4>(&base[stage][r], lse + stat, is);
+          copy_begin<4>(&less[stage][r], delta + stat, is);
+          query[stage][r] = query_row(s, b, q0 + r);
+        }
+      },
+      [&](int stage, int, bool all) {
+        float p[NT][4], ds[NT][4];
+        times_rows(p, mine, others(stage, 0), width);
+        times_rows(ds, my_v, others(stage, 1), width_v);
+        UNROLL
+        for (int n = 0; n < NT; n++)
+          UNROLL
+        for (int j = 0; j < 4; j++) {
+          int c = n * 8 + 2 * l.member + j % 2;
+          probability(p[n][j], ds[n][j], scale, base[stage][c] * LOG2E, less[stage][c],
+                      [&] { return !all && !sees(query[stage][c], key[j / 2]); });
+        }
+        add_product(out_v, p, others(stage, 1), col, width_v);
+        add_product(out_k, ds, others(stage, 0), col, width);
+      });
+
+  UNROLL
+  for (int n = 0; n < CT; n++)
+    for (int j = 0; j < 4; j++)
+      out_k[n][j] *= s.scale;
+  store_sums<CT, T>(dk, wide, b, s.keys, kv, s.k, s.d, t, col, out_k);
+  store_sums<CT, T>(dv, wide, b, s.keys, kv, s.k, s.dv, t, col, out_v);
 }
 
 void cuda_attention_dx(Device *dev, const KernelArgs *a) {
   bool on = goes_on(a);
   Heads s = heads_of(a, on ? STARTS : STARTS_FIRST);
-  int64_t n = s.b * s.t * s.h, tiles = (s.t + ROWS - 1) / ROWS;
-  int64_t key_tiles = (s.keys + ROWS - 1) / ROWS;
+  int64_t n = s.b * s.t * s.h;
   float *delta = (float *)a->work;
   const float *lse = data<const float>(&a->in[LSE]);
   by_type(a->in[Q].dtype, [&](auto *p) {
@@ -137,15 +184,21 @@ void cuda_attention_dx(Device *dev, const KernelArgs *a) {
            cuda_stream(dev), data<const T>(&a->in[O]), d_o, delta, n, s.dv);
     by_head(s, [&](auto size) {
       constexpr int D = decltype(size)::size;
-      LAUNCH((query_gradients<D, T>), Dim3((unsigned)tiles, (unsigned)s.h, (unsigned)s.b),
-             THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta,
-             on ? data<const float>(&a->in[DQ]) : NULL, a->out[0].p,
-             a->out[0].dtype == DT_F32);
-      LAUNCH((key_gradients<D, T>), Dim3((unsigned)key_tiles, (unsigned)s.k, (unsigned)s.b),
-             THREADS, cuda_stream(dev), s, q, k, v, d_o, lse, delta, a->out[1].p, a->out[2].p,
-             a->out[1].dtype == DT_F32);
+      typedef Shape<T, D> S;
+      unsigned tiles = (unsigned)((s.t + S::rows - 1) / S::rows);
+      unsigned key_tiles = (unsigned)((s.keys + S::rows - 1) / S::rows);
+      LAUNCH_ROOM((query_gradients<T, D>), Dim3(tiles, (unsigned)s.h, (unsigned)s.b),
+                  S::threads, S::room_backward, cuda_stream(dev), s, q, k, v, d_o, lse,
+                  delta, on ? data<const float>(&a->in[DQ]) : NULL, a->out[0].p,
+                  a->out[0].dtype == DT_F32);
+      LAUNCH_ROOM((key_gradients<T, D>),
+                  Dim3(key_tiles * (D / S::columns), (unsigned)s.k, (unsigned)s.b),
+                  S::threads, S::room_backward, cuda_stream(dev), s, q, k, v, d_o, lse,
+                  delta, a->out[1].p, a->out[2].p, a->out[1].dtype == DT_F32);
     });
   });
 }
 
-void cuda_attention_part_dx(Device *dev, const KernelArgs *a) { cuda_attention_dx(dev, a); }
+void cuda_attention_part_dx(Device *dev, const KernelArgs *a) {
+  cuda_attention_dx(dev, a);
+}

@@ -10,8 +10,19 @@
 #include <cuda_runtime.h>
 
 typedef dim3 Dim3;
-#define START(kernel, grid, block, stream, ...)                                          \
-  kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+/* Before a loop: its turns are written out, so that arrays can be registers. */
+#define UNROLL      _Pragma("unroll")
+#define UNROLL_BY_4 _Pragma("unroll 4")
+#define UNROLL_NOT  _Pragma("unroll 1")
+/* Shared memory as a launch asks for it, beside the variables of the kernel. */
+#define SHARED_ROOM(name) extern __shared__ __align__(128) unsigned char name[]
+/* More than 48 KiB of it have to be asked for. */
+#define START(kernel, grid, block, room, stream, ...)                                    \
+  do {                                                                                   \
+    if ((room) > (48 << 10))                                                             \
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room);   \
+    kernel<<<grid, block, room, stream>>>(__VA_ARGS__);                                  \
+  } while (0)
 
 #else
 #include "tests/lib/emulate.h"
@@ -20,11 +31,14 @@ typedef dim3 Dim3;
 /* kernel is in brackets: LAUNCH((name<T>), grid, block, queue, arguments). All that it is
  * given the queue has looked at before (queue.h). */
 #define LAUNCH(kernel, grid, block, queue, ...)                                          \
+  LAUNCH_ROOM(kernel, grid, block, 0, queue, __VA_ARGS__)
+/* With `room` bytes of shared memory, which follow from the kernel. */
+#define LAUNCH_ROOM(kernel, grid, block, room, queue, ...)                               \
   do {                                                                                   \
     auto launched_ = kernel;                                                             \
     CudaQueue queue_ = queue;                                                            \
     if (queue_.takes(launched_, Dim3(grid), Dim3(block), __VA_ARGS__))                   \
-      START(launched_, grid, block, queue_.stream, __VA_ARGS__);                         \
+      START(launched_, grid, block, room, queue_.stream, __VA_ARGS__);                   \
   } while (0)
 
 #endif

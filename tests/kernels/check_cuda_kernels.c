@@ -1,6 +1,7 @@
 /* check_cuda_kernels.c - every CUDA kernel, run on the CPU (emulate.h), against the
  * reference in f64, on the cases of the CPU kernels. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "kernels/cuda/gemm.h"
@@ -11,7 +12,14 @@
 static const Kernel *kernel(int op) {
   return &cuda_kernels[op];
 }
+/* What attention sums in bf16 are products of probabilities that were rounded to it. */
+static bool coarse(const Problem *p, int result) {
+  bool forward = p->op == OP_attention || p->op == OP_attention_part;
+  bool back = p->op == OP_attention_dx || p->op == OP_attention_part_dx;
+  return back || (forward && result == 0);
+}
 static const KernelSet cuda = {.name = "cuda",
+                               .coarse = coarse,
                                .kernel = kernel,
                                .work = cuda_work,
                                .state = cuda_state,
@@ -43,6 +51,45 @@ START_TEST(backward_case) {
       problem_free(&p);
     }
   }
+}
+END_TEST
+
+/* The reference's results with the absolute values of some operands. */
+static void of_absolutes(Problem *p, const char *operands) {
+  for (const char *c = operands; *c; c++) {
+    Value *x = &p->in[*c - '0'];
+    RefTensor shape = {.ndim = x->ndim};
+    memcpy(shape.dim, x->dim, sizeof shape.dim);
+    for (int64_t i = 0; *c - '0' < p->nin && i < ref_count(&shape); i++)
+      x->v[i] = fabs(x->v[i]);
+  }
+  RefArgs ref = problem_ref(p, false);
+  ref_ops[p->op](&ref);
+}
+
+/* What rounding the probabilities to bf16 may do to each element of o, and no more: half
+ * of a unit in the last place of each (2^-8) times |v|, summed; and o is rounded once, if
+ * it is bf16. lse is as exact as in f32. */
+START_TEST(attention_rounds_probabilities) {
+  const KernelCase *c = &kernel_case[_i];
+  const double half = 0x1p-8, f32 = 4e-6;
+  Problem p, sums;
+  if (c->op != OP_attention && c->op != OP_attention_part) return;
+  problem_make(&p, c, DT_BF16, 1 + (uint64_t)_i);
+  problem_make(&sums, c, DT_BF16, 1 + (uint64_t)_i);
+  RefArgs ref = problem_ref(&p, false);
+  ref_ops[p.op](&ref);
+  of_absolutes(&sums, c->attr.step > 0 ? "23" : "2");
+  double rounded = p.out[0].type == DT_BF16 ? half : 0;
+  for (int64_t i = 0; i < ref_count(&ref.out[0]); i++)
+    sums.out[0].v[i] =
+        (half + f32) * sums.out[0].v[i] * (1 + rounded) + rounded * fabs(p.out[0].v[i]);
+  for (int64_t i = 0; i < ref_count(&ref.out[1]); i++)
+    sums.out[1].v[i] = f32 * (1 + fabs(p.out[1].v[i]));
+  double *want[] = {p.out[0].v, p.out[1].v}, *bound[] = {sums.out[0].v, sums.out[1].v};
+  kernel_within(&cuda, &p, want, bound, c->in);
+  problem_free(&p);
+  problem_free(&sums);
 }
 END_TEST
 
@@ -101,6 +148,7 @@ END_TEST
 static void add_tests(TCase *tc) {
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
+  tcase_add_loop_test(tc, attention_rounds_probabilities, 0, kernel_cases);
   tcase_add_test(tc, products_through_cublaslt);
   tcase_add_test(tc, every_op_has_a_kernel);
   tcase_add_test(tc, too_wide_heads_are_an_error);

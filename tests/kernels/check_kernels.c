@@ -187,7 +187,7 @@ static void check_gemm(const char *backend, const GemmShape *s, bool accumulate)
   snprintf(what, sizeof what, "%s %ldx%ldx%ld ta %d tb %d in %d out %d", backend,
            (long)s->m, (long)s->n, (long)s->k, s->ta, s->tb, s->in, s->out);
   out.p = pc;
-  kernel_result_agrees(&out, c.v, 0, what, 0);
+  kernel_result_agrees(&out, out.dtype, c.v, 0, what, 0);
   ck_assert_msg(memcmp(pc, again, (size_t)(s->m * s->n) * (size_t)dtype_size(s->out)) ==
                     0,
                 "%s: not the same bits twice", what);

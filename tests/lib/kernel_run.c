@@ -116,7 +116,7 @@ static void check_margins(const KernelArgs *a, const char *what) {
 
 /* Norm-wise and worst relative difference of one result. Loops over elements do not use
  * ck_assert: it writes to a file each time. */
-void kernel_result_agrees(const KTensor *t, const double *want, double nothing,
+void kernel_result_agrees(const KTensor *t, DType type, const double *want, double nothing,
                           const char *what, int i) {
   double diff = 0, norm = 0, worst = 0, largest = 0;
   for (int64_t j = 0; j < count(t); j++) {
@@ -133,7 +133,7 @@ void kernel_result_agrees(const KTensor *t, const double *want, double nothing,
       largest = fmax(largest, fabs(want[j]));
     }
   if (largest < 1e-12 && worst <= nothing) return;
-  double tolerance = t->dtype == DT_BF16 ? 4e-3 : t->dtype == DT_F16 ? 5e-4 : 2e-6;
+  double tolerance = type == DT_BF16 ? 4e-3 : type == DT_F16 ? 5e-4 : 2e-6;
   ck_assert_msg(sqrt(diff) <= tolerance * sqrt(norm),
                 "%s: result %d differs by %.3g norm-wise", what, i, sqrt(diff / norm));
   ck_assert_msg(worst <= 4 * tolerance * largest, "%s: result %d differs by %.3g of %.3g",
@@ -162,9 +162,27 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
     snprintf(what, sizeof what, "%s: %s %s, %d thread(s)%s", set->name, op_title(p->op), type,
              1 + i / 2, accumulate ? ", accumulating" : "");
     check_margins(&got[i], what);
-    for (int k = 0; k < p->nout; k++)
-      kernel_result_agrees(&got[i].out[k], ref.out[k].v, nothing, what, k);
+    for (int k = 0; k < p->nout; k++) {
+      bool coarse = set->coarse && set->coarse(p, k);
+      kernel_result_agrees(&got[i].out[k], coarse ? p->in[0].type : p->out[k].type,
+                           ref.out[k].v, nothing, what, k);
+    }
     if (i % 2) same_bits(&got[i], &got[i - 1], what);
   }
   for (int i = 0; i < runs; i++) free_buffers(p, &got[i]);
+}
+
+void kernel_within(const KernelSet *set, const Problem *p, double *const *want,
+                   double *const *bound, const char *what) {
+  KernelArgs got = run_kernel(set, p, 1, false);
+  for (int i = 0; i < p->nout; i++) {
+    const KTensor *t = &got.out[i];
+    for (int64_t j = 0; bound[i] && j < count(t); j++) {
+      double x = element(t->p, t->dtype, j);
+      if (!(fabs(x - want[i][j]) <= bound[i][j]))
+        ck_abort_msg("%s: result %d [%ld] is %.9g, not %.9g within %.3g", what, i, (long)j,
+                     x, want[i][j], bound[i][j]);
+    }
+  }
+  free_buffers(p, &got);
 }

@@ -10,6 +10,9 @@ typedef struct KernelSet {
   const Kernel *(*kernel)(int op);
   uint64_t (*work)(int op, const KernelArgs *a);
   uint64_t (*state)(int op, const KernelArgs *a); /* NULL: kernels keep nothing */
+  /* Results that are sums of products of rounded factors: as inexact as the type of the
+   * operands, whatever their own; may be NULL. */
+  bool (*coarse)(const Problem *p, int result);
   Device device;
   int threads;           /* with 1 to so many of them */
 } KernelSet;
@@ -19,15 +22,20 @@ typedef struct KernelSet {
  * become those of the reference. */
 void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char *type);
 
+/* Its results once, each element within its bound of the number that is wanted. `bound` and
+ * `want` have an array for each result, or NULL. */
+void kernel_within(const KernelSet *set, const Problem *p, double *const *want,
+                   double *const *bound, const char *what);
+
 /* Parts of it: a buffer with the value's numbers and a margin behind it; its shape. */
 void *kernel_typed(const Value *x);
 KTensor kernel_tensor(const Value *x);
 /* Scratch of any content (NaN), and that nothing was written behind it. */
 void *kernel_guarded(uint64_t bytes);
 void kernel_check_guard(const void *at, uint64_t bytes);
-/* Result `i` of `what` against the numbers that are wanted; where all of them are 0,
- * `nothing` is the largest that is taken for it. */
-void kernel_result_agrees(const KTensor *t, const double *want, double nothing,
+/* Result `i` of `what` against the numbers that are wanted, within the rounding of `type`;
+ * where all of them are 0, `nothing` is the largest that is taken for it. */
+void kernel_result_agrees(const KTensor *t, DType type, const double *want, double nothing,
                           const char *what, int i);
 
 #endif
