@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         for (int r = threadIdx.x; r < N; r += S::threads)
           key_at[stage][r] = key_row(s, b, k0 + r).at;
       },
-      [&](int stage, int, bool all) {
+      [&](int stage, int i, bool all) {
+        if (first + l.warp_row >= s.t) return; /* a warp past the end */
         float x[NT][4], fade[2];
         times_rows(x, mine, others(stage, 0), width);
         UNROLL
@@ -101,7 +102,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           UNROLL
         for (int j = 0; j < 4; j++)
           out[n][j] *= fade[j / 2];
-        add_product(out, x, others(stage, 1), 0, width_v);
+        int there = rows_there(s.keys, (tiles.first + i) * N, N);
+        add_product(out, x, others(stage, 1), there, 0, width_v);
       });
 
   for (int i = 0; i < 2; i++) {

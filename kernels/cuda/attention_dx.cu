@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         for (int r = threadIdx.x; r < N; r += S::threads)
           key_at[stage][r] = key_row(s, b, k0 + r).at;
       },
-      [&](int stage, int, bool all) {
+      [&](int stage, int i, bool all) {
+        if (first + l.warp_row >= s.t) return; /* a warp past the end */
         float p[NT][4], ds[NT][4];
         times_rows(p, mine, others(stage, 0), width);
         times_rows(ds, my_do, others(stage, 1), width_v);
@@ -86,7 +87,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           probability(p[n][j], ds[n][j], scale, base[j / 2], less[j / 2], [&] {
             return !all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]);
           });
-        add_product(out, ds, others(stage, 0), 0, width);
+        int there = rows_there(s.keys, (tiles.first + i) * N, N);
+        add_product(out, ds, others(stage, 0), there, 0, width);
       });
 
   UNROLL
@@ -146,7 +148,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           query[stage][r] = query_row(s, b, q0 + r);
         }
       },
-      [&](int stage, int, bool all) {
+      [&](int stage, int i, bool all) {
+        if (first + l.warp_row >= s.keys) return; /* a warp past the end */
         float p[NT][4], ds[NT][4];
         times_rows(p, mine, others(stage, 0), width);
         times_rows(ds, my_v, others(stage, 1), width_v);
@@ -158,8 +161,9 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           probability(p[n][j], ds[n][j], scale, base[stage][c] * LOG2E, less[stage][c],
                       [&] { return !all && !sees(query[stage][c], key[j / 2]); });
         }
-        add_product(out_v, p, others(stage, 1), col, width_v);
-        add_product(out_k, ds, others(stage, 0), col, width);
+        int there = rows_there(s.t, (tiles.first + i % each) * N, N);
+        add_product(out_v, p, others(stage, 1), there, col, width_v);
+        add_product(out_k, ds, others(stage, 0), there, col, width);
       });
 
   UNROLL

@@ -197,14 +197,16 @@ __device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<float, 
   }
 }
 
-/* out += p times columns [col, col + 8 * CT) of b, whose rows are p's columns; none at
- * `end` and after it. Of mma.sync's a the lane has what it has of c. */
+/* out += p times columns [col, col + 8 * CT) of b, whose first `rows` rows are p's
+ * columns; none at `end` and after it. Of mma.sync's a the lane has what it has of c. */
 template <int CT, int NT, int D>
 __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p)[NT][4],
-                                            const Tile<bfloat, D> &b, int col, int end) {
+                                            const Tile<bfloat, D> &b, int rows, int col,
+                                            int end) {
   int lane = threadIdx.x % WARP;
   UNROLL
   for (int k = 0; k < NT; k += 2) {
+    if (k * 8 >= rows) break;
     uint32_t x[4] = {pair_of(p[k][0], p[k][1]), pair_of(p[k][2], p[k][3]),
                      pair_of(p[k + 1][0], p[k + 1][1]),
                      pair_of(p[k + 1][2], p[k + 1][3])};
@@ -221,14 +223,15 @@ __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p
 
 template <int CT, int NT, int D>
 __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p)[NT][4],
-                                            const Tile<float, D> &b, int col, int end) {
+                                            const Tile<float, D> &b, int rows, int col,
+                                            int end) {
   Lane l = lane_here();
   float x[NT][4];
   for (int n = 0; n < NT; n++)
     for (int j = 0; j < 4; j++)
       x[n][j] = p[n][j];
   UNROLL_NOT
-  for (int k0 = 0; k0 < NT * 8; k0 += 8) {
+  for (int k0 = 0; k0 < rows; k0 += 8) {
     UNROLL
     for (int k = 0; k < 8; k++) {
       int from = l.group * 4 + k / 2; /* the lane that has column k */
@@ -253,6 +256,11 @@ __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p
 }
 
 /* ---- the walk ---- */
+
+/* The rows of a tile of n from `first` on that are there. */
+static __device__ __forceinline__ int rows_there(int64_t rows, int first, int n) {
+  return first + n < rows ? n : (int)rows - first;
+}
 
 /* body(stage, i, all see all) for each of n tiles that some see, in order. sight(i) says
  * who sees it; fetch(i, stage) begins to bring it, while the one before is in work: when
