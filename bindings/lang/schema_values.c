@@ -11,7 +11,7 @@ void schema_store(Check *c, const Field *f, double v) {
     *(const char **)p = arena_printf(c->arena, "%.0f", v);
   else if (f->type == FIELD_NUM)
     *(double *)p = v;
-  else if (f->type == FIELD_BOOL)
+  else if (f->size == sizeof(bool))
     *(bool *)p = v != 0;
   else if (f->size == sizeof(int64_t))
     *(int64_t *)p = (int64_t)v;
@@ -89,15 +89,30 @@ static void check_text(Check *c, const Field *f, int idx, const char *path) {
   }
 }
 
-static TokenFormat token_format(const char *name) {
-  static const char *const names[] = {[TOKENS_AUTO] = "auto",
-                                      [TOKENS_RAW] = "raw",
-                                      [TOKENS_LLMC] = "llmc",
-                                      [TOKENS_AUTOMODEL] = "automodel",
-                                      [TOKENS_MEGATRON] = "megatron"};
-  for (int i = 0; i < LEN(names); i++)
-    if (strcmp(names[i], name) == 0) return (TokenFormat)i;
-  return TOKENS_AUTO;
+/* What a name of a field stands for: its place among the names, or what is here. */
+static int name_value(Check *c, const Field *f, const char *name) {
+  static const struct {
+    const char *scope, *key;
+    int is[3];
+  } all[] = {{"precision", "param_dtype", {DT_F32, DT_BF16, DT_F16}},
+             {"precision", "reduce_dtype", {DT_F32, DT_BF16}},
+             {"adamw", "state_dtype", {DT_F32, DT_BF16}},
+             {"moe", "drop_policy", {DROP_PROBS, DROP_POSITION}},
+             {"tokens", "dtype", {2, 4}}};
+  NameWord w;
+  bool later = false;
+  int at = 0;
+  for (const char *p = f->names; name_next(c->arena, &p, &later, &w);) {
+    if (w.s[w.n] == '=') continue; /* an alias */
+    if (strcmp(w.canon, name) == 0) break;
+    at++;
+  }
+  for (int i = 0; i < LEN(all); i++)
+    if (strcmp(all[i].scope, f->scope) == 0 && strcmp(all[i].key, f->key) == 0) {
+      assert(at < LEN(all[i].is));
+      return all[i].is[at];
+    }
+  return at;
 }
 
 static void check_name_field(Check *c, const Field *f, int idx, const char *path) {
@@ -108,33 +123,8 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
   const char *name = check_name(c, f->names, path, lua_tostring(c->L, idx));
   if (name && f->text)
     *(const char **)((char *)c->plan + f->at) = arena_str(c->arena, name);
-  if (name && strcmp(f->key, "param_dtype") == 0) c->plan->dtype = dtype_named(name);
-  if (name && strcmp(f->key, "state_dtype") == 0) c->plan->opt.state = dtype_named(name);
-  if (name && strcmp(f->key, "reduce_dtype") == 0) c->plan->reduce = dtype_named(name);
-  if (name && strcmp(f->scope, "cp") == 0) {
-    if (strcmp(f->key, "comm") == 0)
-      c->plan->cp.comm = strcmp(name, "a2a") == 0       ? CP_A2A
-                         : strcmp(name, "ring") == 0    ? CP_RING
-                         : strcmp(name, "a2a+p2p") == 0 ? CP_A2A_RING
-                                                        : CP_ALLGATHER;
-    else
-      c->plan->cp.in_order = strcmp(name, "none") == 0;
-  } else if (name && strcmp(f->key, "balance") == 0)
-    c->plan->pp.by_cost = strcmp(name, "cost") == 0;
-  if (name && strcmp(f->key, "dispatcher") == 0)
-    c->plan->moe.dispatcher =
-        strcmp(name, "alltoall") == 0 ? MOE_ALLTOALL : MOE_ALLGATHER;
-  if (name && strcmp(f->key, "drop_policy") == 0)
-    c->plan->moe.drop = strcmp(name, "position") == 0 ? DROP_POSITION : DROP_PROBS;
-  if (name && strcmp(f->key, "too_long") == 0)
-    c->plan->packed.too_long = name[0] == 's'   ? TOO_LONG_SPLIT
-                               : name[0] == 'd' ? TOO_LONG_DROP
-                                                : TOO_LONG_ERROR;
-  if (name && strcmp(f->key, "labels") == 0)
-    c->plan->packed.within = strcmp(name, "within") == 0;
-  if (name && strcmp(f->key, "dtype") == 0)
-    c->plan->data.width = strcmp(name, "u32") == 0 ? 4 : 2;
-  if (name && strcmp(f->key, "format") == 0) c->plan->data.format = token_format(name);
+  else if (name && f->size)
+    schema_store(c, f, name_value(c, f, name));
 }
 
 /* What a strategy is before its options say more. What ZeRO and Megatron's FSDP cut of
