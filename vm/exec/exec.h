@@ -25,9 +25,9 @@ CommNeeds rank_needs(const Rank *r);
 void rank_connect(Rank *r, Comm *c);
 /* One step, in three phases: upload takes the inputs and scalars of the host to their
  * places, main runs the program, download brings the scalars back. Nothing of the host is
- * in main, so a device can capture it once and replay it, see rank_keep. With `check`, which is no step
- * to capture, looks at every kernel result and ends with WEFT_ERUN naming rank and op at
- * the first value that is not finite. */
+ * in main, so a device can capture it once and replay it, see rank_keep. With `check`,
+ * which is no step to capture, looks at every kernel result and ends with WEFT_ERUN naming
+ * rank and op at the first value that is not finite. */
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e);
 /* From now on its steps are kept, if the device can (keep.c). */
 void rank_keep(Rank *r);
@@ -210,9 +210,10 @@ typedef struct VerifyReport {
   char first_bad[256];                    /* "step 0: gradient of X differs by 3e-2" */
   char not_kept[512];                     /* see run_not_kept; "": nothing */
 } VerifyReport;
-/* Runs `steps` steps of `many` with these options (NULL: the usual ones) and of `one` (mesh of one rank, f32, the
- * same logical microbatches) and compares. Tolerance is on norm-wise differences. A
- * difference is no error here: it is out->ok and out->first_bad, on the process of rank 0. */
+/* Runs `steps` steps of `many` with these options (NULL: the usual ones) and of `one`
+ * (mesh of one rank, f32, the same logical microbatches) and compares. Tolerance is on
+ * norm-wise differences. A difference is no error here: it is out->ok and
+ * out->first_bad, on the process of rank 0. */
 weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
                    const Compiled *one, int steps, double tolerance,
                    const RunOptions *options, VerifyReport *out, weft_error *e);
