@@ -67,24 +67,11 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   add_sums(out, slice(o0, b, s.t, h, s.h, s.dv), t, 0);
   fetch<S::rows, S::threads>(mine, slice(q, b, s.t, h, s.h, s.d), first);
 
-  Range here = query_range(s, b, first, S::rows);
-  Tiles tiles = key_tiles<N>(s, here);
   int width = filled(s.d), width_v = filled(s.dv);
   float scale = s.scale * LOG2E;
-  walk(
-      tiles.end - tiles.first,
-      [&](int i) {
-        Range r = key_range(s, b, (tiles.first + i) * N, N);
-        return seen(here, r, r);
-      },
-      [&](int i, int stage) {
-        int k0 = (tiles.first + i) * N;
-        fetch<N, S::threads>(others(stage, 0), keys, k0);
-        fetch<N, S::threads>(others(stage, 1), values, k0);
-        for (int r = threadIdx.x; r < N; r += S::threads)
-          key_at[stage][r] = key_row(s, b, k0 + r).at;
-      },
-      [&](int stage, int i, bool all) {
+  walk_keys<S::threads>(
+      s, b, query_range(s, b, first, S::rows), keys, values, others, key_at,
+      [&](int stage, int k0, bool all) {
         if (first + l.warp_row >= s.t) return; /* a warp past the end */
         float x[NT][4], fade[2];
         times_rows(x, mine, others(stage, 0), width);
@@ -102,7 +89,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           UNROLL
         for (int j = 0; j < 4; j++)
           out[n][j] *= fade[j / 2];
-        int there = rows_there(s.keys, (tiles.first + i) * N, N);
+        int there = rows_there(s.keys, k0, N);
         add_product(out, x, others(stage, 1), there, 0, width_v);
       });
 

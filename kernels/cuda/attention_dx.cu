@@ -58,24 +58,11 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   fetch<S::rows, S::threads>(mine, slice(q, b, s.t, h, s.h, s.d), first);
   fetch<S::rows, S::threads>(my_do, slice(d_o, b, s.t, h, s.h, s.dv), first);
 
-  Range here = query_range(s, b, first, S::rows);
-  Tiles tiles = key_tiles<N>(s, here);
   int width = filled(s.d), width_v = filled(s.dv);
   float scale = s.scale * LOG2E;
-  walk(
-      tiles.end - tiles.first,
-      [&](int i) {
-        Range r = key_range(s, b, (tiles.first + i) * N, N);
-        return seen(here, r, r);
-      },
-      [&](int i, int stage) {
-        int k0 = (tiles.first + i) * N;
-        fetch<N, S::threads>(others(stage, 0), keys, k0);
-        fetch<N, S::threads>(others(stage, 1), values, k0);
-        for (int r = threadIdx.x; r < N; r += S::threads)
-          key_at[stage][r] = key_row(s, b, k0 + r).at;
-      },
-      [&](int stage, int i, bool all) {
+  walk_keys<S::threads>(
+      s, b, query_range(s, b, first, S::rows), keys, values, others, key_at,
+      [&](int stage, int k0, bool all) {
         if (first + l.warp_row >= s.t) return; /* a warp past the end */
         float p[NT][4], ds[NT][4];
         times_rows(p, mine, others(stage, 0), width);
@@ -87,7 +74,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           probability(p[n][j], ds[n][j], scale, base[j / 2], less[j / 2], [&] {
             return !all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]);
           });
-        int there = rows_there(s.keys, (tiles.first + i) * N, N);
+        int there = rows_there(s.keys, k0, N);
         add_product(out, ds, others(stage, 0), there, 0, width);
       });
 

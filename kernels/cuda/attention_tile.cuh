@@ -289,4 +289,28 @@ __device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body)
   copies_wait();
 }
 
+/* The same over the keys that some queries `here` see. Keys and values come to others(stage,
+ * 0 and 1), positions of keys to key_at; body(stage, first key, whether all see all). */
+template <int THREADS, int N, typename T, typename Others, typename Body>
+__device__ __forceinline__ void walk_keys(const Heads &s, int64_t b, const Range &here,
+                                          const Slice<const T> &keys,
+                                          const Slice<const T> &values, Others others,
+                                          int (&key_at)[2][N], Body body) {
+  Tiles tiles = key_tiles<N>(s, here);
+  walk(
+      tiles.end - tiles.first,
+      [&](int i) {
+        Range r = key_range(s, b, (tiles.first + i) * N, N);
+        return seen(here, r, r);
+      },
+      [&](int i, int stage) {
+        int k0 = (tiles.first + i) * N;
+        fetch<N, THREADS>(others(stage, 0), keys, k0);
+        fetch<N, THREADS>(others(stage, 1), values, k0);
+        for (int r = threadIdx.x; r < N; r += THREADS)
+          key_at[stage][r] = key_row(s, b, k0 + r).at;
+      },
+      [&](int stage, int i, bool all) { body(stage, (tiles.first + i) * N, all); });
+}
+
 #endif

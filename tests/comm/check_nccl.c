@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/lib/emulated.h"
 #include "tests/lib/comm_child.h"
 #include "tests/lib/device_plans.h"
 #include "tests/lib/forked.h"
@@ -353,7 +354,8 @@ START_TEST(no_module_is_told) {
 }
 END_TEST
 
-static void add_tests(Suite *s) {
+Suite *nccl_suite(void) {
+  Suite *s = suite_create("nccl");
   TCase *tc = tcase_create("standin");
   tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, engine, 0, LEN(good));
@@ -369,25 +371,13 @@ static void add_tests(Suite *s) {
   tcase_add_loop_test(tc, what_fails_is_told, 0, LEN(machines));
   tcase_add_test(tc, no_module_is_told);
   suite_add_tcase(s, tc);
+  return s;
 }
 
 #else
 
-START_TEST(needs_a_compiler) {
-  printf("skipped: the stand-in of NCCL is built where there is a C++ compiler\n");
-}
-END_TEST
-static void add_tests(Suite *s) {
-  TCase *tc = tcase_create("standin");
-  tcase_add_test(tc, needs_a_compiler);
-  suite_add_tcase(s, tc);
+Suite *nccl_suite(void) {
+  return emulated_suite_without("nccl");
 }
 
 #endif
-
-Suite *nccl_suite(void);
-Suite *nccl_suite(void) {
-  Suite *s = suite_create("nccl");
-  add_tests(s);
-  return s;
-}

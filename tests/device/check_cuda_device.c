@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/lib/emulated.h"
 #include "tests/lib/device_plans.h"
 #include "tests/lib/pair.h"
 #include "tests/lib/process.h"
@@ -247,7 +248,8 @@ START_TEST(no_module_is_told) {
 }
 END_TEST
 
-static void add_tests(Suite *s) {
+Suite *cuda_device_suite(void) {
+  Suite *s = suite_create("cuda_device");
   TCase *tc = tcase_create("standin");
   tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, plan_agrees_with_one_rank_of_the_cpu, 0, SAMPLE);
@@ -262,24 +264,13 @@ static void add_tests(Suite *s) {
   tcase_add_loop_test(tc, a_machine_that_cannot_is_told, 0, LEN(machines));
   tcase_add_test(tc, no_module_is_told);
   suite_add_tcase(s, tc);
+  return s;
 }
 
 #else
 
-START_TEST(needs_a_compiler) {
-  printf("skipped: the CUDA device runs on the CPU where there is a C++ compiler\n");
-}
-END_TEST
-static void add_tests(Suite *s) {
-  TCase *tc = tcase_create("standin");
-  tcase_add_test(tc, needs_a_compiler);
-  suite_add_tcase(s, tc);
+Suite *cuda_device_suite(void) {
+  return emulated_suite_without("cuda_device");
 }
 
 #endif
-
-Suite *cuda_device_suite(void) {
-  Suite *s = suite_create("cuda_device");
-  add_tests(s);
-  return s;
-}

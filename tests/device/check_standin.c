@@ -3,6 +3,8 @@
  * events allow; and each of CUDA's rules is one here, so that what breaks it does not
  * pass. */
 #include <check.h>
+
+#include "tests/lib/emulated.h"
 #include <pthread.h>
 #include <stdio.h>
 
@@ -271,7 +273,9 @@ START_TEST(a_capture_can_be_told_to_fail) {
 }
 END_TEST
 
-static void add_tests(TCase *tc) {
+Suite *standin_suite(void) {
+  Suite *s = suite_create("standin");
+  TCase *tc = tcase_create("graphs");
   tcase_add_checked_fixture(tc, setup, NULL);
   tcase_add_test(tc, a_graph_runs_when_it_is_launched);
   tcase_add_test(tc, a_graph_has_its_place);
@@ -284,25 +288,14 @@ static void add_tests(TCase *tc) {
   tcase_add_loop_test(tc, a_call_that_waits_is_refused, 0, LEN(forbidden));
   tcase_add_test(tc, modes_differ);
   tcase_add_test(tc, a_capture_can_be_told_to_fail);
+  suite_add_tcase(s, tc);
+  return s;
 }
 
 #else
 
-START_TEST(needs_a_compiler) {
-  printf("skipped: the CUDA device runs on the CPU where there is a C++ compiler\n");
-}
-END_TEST
-static void add_tests(TCase *tc) {
-  tcase_add_test(tc, needs_a_compiler);
+Suite *standin_suite(void) {
+  return emulated_suite_without("standin");
 }
 
 #endif
-
-Suite *standin_suite(void);
-Suite *standin_suite(void) {
-  Suite *s = suite_create("standin");
-  TCase *tc = tcase_create("graphs");
-  add_tests(tc);
-  suite_add_tcase(s, tc);
-  return s;
-}

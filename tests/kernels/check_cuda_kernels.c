@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "kernels/cuda/gemm.h"
+#include "tests/lib/emulated.h"
 #include "tests/lib/kernel_run.h"
 
 #ifdef WEFT_EMULATED_CUDA
@@ -145,32 +146,24 @@ START_TEST(too_wide_heads_are_an_error) {
 }
 END_TEST
 
-static void add_tests(TCase *tc) {
+Suite *cuda_kernels_suite(void) {
+  Suite *s = suite_create("cuda_kernels");
+  TCase *tc = tcase_create("emulated");
+  tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
   tcase_add_loop_test(tc, attention_rounds_probabilities, 0, kernel_cases);
   tcase_add_test(tc, products_through_cublaslt);
   tcase_add_test(tc, every_op_has_a_kernel);
   tcase_add_test(tc, too_wide_heads_are_an_error);
+  suite_add_tcase(s, tc);
+  return s;
 }
 
 #else
 
-START_TEST(needs_a_compiler) {
-  printf("skipped: the CUDA kernels are run on the CPU where there is a C++ compiler\n");
-}
-END_TEST
-static void add_tests(TCase *tc) {
-  tcase_add_test(tc, needs_a_compiler);
+Suite *cuda_kernels_suite(void) {
+  return emulated_suite_without("cuda_kernels");
 }
 
 #endif
-
-Suite *cuda_kernels_suite(void) {
-  Suite *s = suite_create("cuda_kernels");
-  TCase *tc = tcase_create("emulated");
-  tcase_set_timeout(tc, 120);
-  add_tests(tc);
-  suite_add_tcase(s, tc);
-  return s;
-}

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "tests/lib/emulated.h"
 #include "tests/lib/warp_ops.h"
 
 #ifdef WEFT_EMULATED_CUDA
@@ -66,30 +67,22 @@ START_TEST(a_row_that_cannot_be_loaded) {
 }
 END_TEST
 
-static void add_tests(TCase *tc) {
+Suite *cuda_warps_suite(void) {
+  Suite *s = suite_create("cuda_warps");
+  TCase *tc = tcase_create("emulated");
   tcase_add_test(tc, fragments_of_a_product);
   tcase_add_loop_test(tc, rows_of_matrices, 0, 2);
   tcase_add_test(tc, copies_take_their_time);
   tcase_add_test_raise_signal(tc, a_copy_that_is_forgotten, SIGABRT);
   tcase_add_loop_test_raise_signal(tc, a_row_that_cannot_be_loaded, SIGABRT, 0, 2);
+  suite_add_tcase(s, tc);
+  return s;
 }
 
 #else
 
-START_TEST(needs_a_compiler) {
-  printf("skipped: the CUDA kernels are run on the CPU where there is a C++ compiler\n");
-}
-END_TEST
-static void add_tests(TCase *tc) {
-  tcase_add_test(tc, needs_a_compiler);
+Suite *cuda_warps_suite(void) {
+  return emulated_suite_without("cuda_warps");
 }
 
 #endif
-
-Suite *cuda_warps_suite(void) {
-  Suite *s = suite_create("cuda_warps");
-  TCase *tc = tcase_create("emulated");
-  add_tests(tc);
-  suite_add_tcase(s, tc);
-  return s;
-}

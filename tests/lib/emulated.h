@@ -1,0 +1,10 @@
+/* emulated.h - suites that run CUDA sources on the CPU. */
+#ifndef WEFT_TESTS_EMULATED_H
+#define WEFT_TESTS_EMULATED_H
+
+#include <check.h>
+
+/* The suite where there is nothing to run them with: one test that says so. */
+Suite *emulated_suite_without(const char *name);
+
+#endif
