@@ -1,8 +1,9 @@
-/* emulate.cpp - the fibers of emulate.h. */
+/* emulate.cpp - the fibers of emulate.h: each thread that stopped has a stack. */
 #include "emulate_warp.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <ucontext.h>
 #include <vector>
@@ -13,8 +14,9 @@ __thread Dim3 thread, block, threads, blocks;
 
 namespace {
 
-enum State { READY, AT_BARRIER, AT_SHUFFLE, ENDED };
-enum { STACK = 1 << 16, WARP = 32, ROOM_ALIGN = 128 };
+enum State { FRESH, READY, AT_BARRIER, AT_SHUFFLE, ENDED };
+/* Stacks are no power of two apart: their tops would share a few lines of the cache. */
+enum { STACK = (1 << 16) + 13 * 64, WARP = 32, ROOM_ALIGN = 128 };
 
 /* Where a stack goes on. The compiler's own jumps: before each of the library's the
  * address sanitizer looks through whole stacks, and nothing is unwound here. */
@@ -28,134 +30,177 @@ struct Copy {
   size_t bytes;
 };
 
-struct Fiber {
-  std::unique_ptr<char[]> stack;
-  ucontext_t start;
+/* Where a thread runs until it ends, and then others. */
+struct Stack {
   Jump here;
-  bool begun;
-  State state;
+  std::unique_ptr<char[]> bytes;
+};
+
+struct Thread {
+  State state = ENDED;
+  unsigned number = 0; /* in its block */
   Dim3 index;
-  Together *does;
-  void *brings;
+  Stack *stack = nullptr; /* until it ends, unless it is fresh */
+  Together *does = nullptr;
+  void *brings = nullptr;
   std::vector<Copy> copies;
 };
 
-/* The block that runs in this thread of the test. */
+/* The block that runs in this thread of the test. Its threads that can go on have turns;
+ * one that stops gives the turn on, and the last one goes back. */
 struct Block {
-  std::vector<std::unique_ptr<Fiber>> fiber;
-  size_t size = 0; /* threads of the block: the first fibers */
+  std::vector<Thread> of; /* the first `size` */
+  size_t size = 0, ended = 0;
+  size_t at = 0, by = 1, left = 0; /* the next turn, the one after it, how many */
+  std::vector<int> shuffling;      /* of each warp */
+  std::deque<Stack> stacks;        /* all; they stay for other launches */
+  std::vector<Stack *> idle;
   const std::function<void()> *body = nullptr;
   unsigned char *room = nullptr; /* shared memory that the launch asked for */
   size_t room_bytes = 0;
-  Fiber *now = nullptr;
+  Thread *now = nullptr;
   Jump back;
+  ucontext_t start;
   uint64_t random = 1;
 };
-thread_local Block self;
+thread_local Block here;
+/* The same, without the look whether it has been made. */
+__thread Block *self;
 
 unsigned any_below(size_t n) {
-  self.random = self.random * 6364136223846793005u + 1442695040888963407u;
-  return (unsigned)((self.random >> 33) % n);
+  self->random = self->random * 6364136223846793005u + 1442695040888963407u;
+  return (unsigned)((self->random >> 33) % n);
 }
 
-JUMPS void jump_to_fiber(Fiber *f) {
-  __builtin_longjmp(f->here, 1);
-}
-JUMPS void jump_back() {
-  __builtin_longjmp(self.back, 1);
+/* Who has the next turn, or nobody: all have had theirs. */
+Thread *next_turn(Block *b) {
+  for (; b->left; b->left--) {
+    Thread *t = &b->of[b->at];
+    if (t->state == READY || t->state == FRESH) return t;
+    b->at += b->by;
+    if (b->at >= b->size) b->at -= b->size;
+  }
+  return nullptr;
 }
 
+void take_turn(Block *b, Thread *t) {
+  b->left--, b->at += b->by;
+  if (b->at >= b->size) b->at -= b->size;
+  b->now = t;
+  thread = t->index;
+}
+
+void run_threads();
+
+/* This takes calls of the system. Does not come back. */
+[[noreturn, gnu::noinline]] void new_stack(Block *b) {
+  Stack *s = b->now->stack = &b->stacks.emplace_back();
+  s->bytes.reset(new char[STACK]);
+  getcontext(&b->start);
+  b->start.uc_stack.ss_sp = s->bytes.get();
+  b->start.uc_stack.ss_size = STACK;
+  b->start.uc_link = nullptr;
+  makecontext(&b->start, run_threads, 0);
+  setcontext(&b->start);
+  abort();
+}
+
+/* Where it goes on, until a barrier, a shuffle or the end of who has the next turn. */
+inline void **next_jump(Block *b) {
+  Thread *t = next_turn(b);
+  if (!t) return b->back;
+  take_turn(b, t);
+  if (t->state == FRESH) {
+    if (b->idle.empty()) new_stack(b);
+    t->stack = b->idle.back();
+    b->idle.pop_back();
+  }
+  return t->stack->here;
+}
+
+/* The jump is not in a function of its own: processors guess where functions return to by
+ * the calls they have seen, and one that never returns would spoil that for all after it. */
 JUMPS void leave(State why) {
-  Fiber *f = self.now;
-  f->state = why;
-  if (__builtin_setjmp(f->here) == 0) jump_back();
+  Block *b = self;
+  b->now->state = why;
+  if (__builtin_setjmp(b->now->stack->here)) return;
+  __builtin_longjmp(next_jump(b), 1);
 }
 
-/* A fiber stays for the blocks that follow: making one takes calls of the system. */
-void begin() {
+/* Nobody runs on this stack any more. */
+JUMPS void wait_idle(Stack *s) {
+  Block *b = self;
+  b->idle.push_back(s);
+  if (__builtin_setjmp(s->here)) return;
+  __builtin_longjmp(next_jump(b), 1);
+}
+
+/* A thread that is fresh when another one ends runs on its stack, without a jump. */
+void run_threads() {
+  Block *b = self;
+  Stack *s = b->now->stack;
   for (;;) {
-    (*self.body)();
-    if (!self.now->copies.empty()) refuse("copies that their thread does not wait for");
-    leave(ENDED);
+    (*b->body)();
+    if (!b->now->copies.empty()) refuse("copies that their thread does not wait for");
+    b->now->state = ENDED;
+    b->ended++;
+    Thread *t = next_turn(b);
+    if (t && t->state == FRESH)
+      take_turn(b, t), t->stack = s;
+    else
+      wait_idle(s);
   }
 }
 
-/* Until the next barrier, shuffle or the end. */
-JUMPS void resume(Fiber *f) {
-  self.now = f;
-  thread = f->index;
-  if (__builtin_setjmp(self.back)) return;
-  if (f->begun) jump_to_fiber(f);
-  f->begun = true;
-  setcontext(&f->start);
+JUMPS void first_turn(Block *b) {
+  __builtin_longjmp(next_jump(b), 1);
 }
 
 /* Runs all that can, in turns that begin anywhere and go either way. */
-void run_ready() {
-  std::unique_ptr<Fiber> *fiber = self.fiber.data();
-  size_t n = self.size, first = any_below(n), by = any_below(2) ? 1 : n - 1;
-  for (size_t i = 0; i < n; i++) {
-    Fiber *f = fiber[(first + i * by) % n].get();
-    if (f->state == READY) resume(f);
-  }
+JUMPS void run_ready(Block *b) {
+  b->at = any_below(b->size), b->by = any_below(2) ? 1 : b->size - 1;
+  b->left = b->size;
+  if (__builtin_setjmp(b->back)) return;
+  first_turn(b);
 }
 
-/* What a warp does together, if all of its lanes that have not ended are there. */
-bool run_together(size_t from) {
-  std::unique_ptr<Fiber> *fiber = self.fiber.data();
-  size_t n = self.size, to = from + WARP < n ? from + WARP : n;
+/* What a warp does together, if all of its lanes are there. */
+void run_together(Block *b, size_t from) {
+  size_t to = from + WARP < b->size ? from + WARP : b->size;
+  Thread *of = b->of.data();
   void *lane[WARP] = {};
-  int there = 0;
-  for (size_t i = from; i < to; i++)
-    there += fiber[i]->state == AT_SHUFFLE;
-  if (there == 0) return false;
-  if ((size_t)there < to - from)
+  if ((size_t)b->shuffling[from / WARP] < to - from)
     refuse("a shuffle that some lanes of the warp do not reach");
+  Together *does = of[from].does;
   for (size_t i = from; i < to; i++) {
-    if (fiber[i]->does != fiber[from]->does)
-      refuse("lanes of a warp that do different things together");
-    lane[i - from] = fiber[i]->brings;
-    fiber[i]->state = READY;
+    if (of[i].does != does) refuse("lanes of a warp that do different things together");
+    lane[i - from] = of[i].brings;
+    of[i].state = READY;
   }
-  fiber[from]->does(lane);
-  return true;
+  b->shuffling[from / WARP] = 0;
+  does(lane);
 }
 
 /* False when all have ended. */
-bool go_on() {
-  std::unique_ptr<Fiber> *fiber = self.fiber.data();
+bool go_on(Block *b) {
   bool moved = false;
-  size_t barred = 0, ended = 0, n = self.size;
-  for (size_t w = 0; w < n; w += WARP)
-    if (run_together(w)) moved = true;
+  for (size_t w = 0; w < b->shuffling.size(); w++)
+    if (b->shuffling[w]) run_together(b, w * WARP), moved = true;
   if (moved) return true;
-  for (size_t i = 0; i < n; i++)
-    barred += fiber[i]->state == AT_BARRIER, ended += fiber[i]->state == ENDED;
-  if (ended == n) return false;
-  if (barred < n) refuse("a barrier that some threads never come to");
-  for (size_t i = 0; i < n; i++)
-    fiber[i]->state = READY;
+  if (b->ended == b->size) return false;
+  if (b->ended) refuse("a barrier that some threads never come to");
+  for (size_t i = 0; i < b->size; i++)
+    b->of[i].state = READY;
   return true;
 }
 
-[[gnu::noinline]] void add_fiber() {
-  self.fiber.push_back(std::make_unique<Fiber>());
-  Fiber &f = *self.fiber.back();
-  f.stack.reset(new char[STACK]);
-  f.begun = false;
-  getcontext(&f.start);
-  f.start.uc_stack.ss_sp = f.stack.get();
-  f.start.uc_stack.ss_size = STACK;
-  f.start.uc_link = nullptr;
-  makecontext(&f.start, begin, 0);
-}
-
-void run_block() {
-  for (size_t i = 0; i < self.size; i++)
-    self.fiber[i]->state = READY;
+void run_block(Block *b) {
+  b->ended = 0;
+  for (size_t i = 0; i < b->size; i++)
+    b->of[i].state = FRESH;
   do
-    run_ready();
-  while (go_on());
+    run_ready(b);
+  while (go_on(b));
 }
 
 } // namespace
@@ -169,11 +214,16 @@ void refuse(const char *why) {
   abort();
 }
 
-void together(Together *f, void *mine) {
-  Fiber *fiber = self.now;
-  fiber->does = f;
-  fiber->brings = mine;
+[[gnu::always_inline]] inline void together_here(Together *f, void *mine) {
+  Thread *t = self->now;
+  t->does = f;
+  t->brings = mine;
+  self->shuffling[t->number / WARP]++;
   leave(AT_SHUFFLE);
+}
+
+void together(Together *f, void *mine) {
+  together_here(f, mine);
 }
 
 namespace {
@@ -195,37 +245,37 @@ template <bool MASK> void give(void *const *lane) {
 
 uint64_t exchange(uint64_t x, int mask) {
   Word w = {x, mask, 0};
-  together(give<true>, &w);
+  together_here(give<true>, &w);
   return w.gets;
 }
 
 uint64_t broadcast(uint64_t x, int from) {
   Word w = {x, from, 0};
-  together(give<false>, &w);
+  together_here(give<false>, &w);
   return w.gets;
 }
 
 unsigned char *room() {
-  return self.room;
+  return self->room;
 }
 
 bool in_room(const void *p, size_t bytes) {
-  uintptr_t from = (uintptr_t)self.room, at = (uintptr_t)p;
-  return at >= from && at + bytes <= from + self.room_bytes;
+  uintptr_t from = (uintptr_t)self->room, at = (uintptr_t)p;
+  return at >= from && at + bytes <= from + self->room_bytes;
 }
 
 void copy_begin(void *to, const void *from, int bytes, bool is) {
   if ((uintptr_t)to % (size_t)bytes != 0 || (uintptr_t)from % (size_t)bytes != 0)
     refuse("a copy that is not aligned");
-  self.now->copies.push_back(Copy{to, is ? from : nullptr, (size_t)bytes});
+  self->now->copies.push_back(Copy{to, is ? from : nullptr, (size_t)bytes});
 }
 
 void copies_wait() {
-  for (const Copy &c : self.now->copies) {
+  for (const Copy &c : self->now->copies) {
     memset(c.to, 0, c.bytes);
     if (c.from) memcpy(c.to, c.from, c.bytes);
   }
-  self.now->copies.clear();
+  self->now->copies.clear();
 }
 
 namespace {
@@ -238,24 +288,28 @@ void run(Dim3 grid, Dim3 size, size_t bytes, const std::function<void()> &body) 
   size_t n = (size_t)size.x * size.y * size.z;
   threads = size;
   blocks = grid;
-  self.body = &body;
+  Block *b = self = &here;
+  b->body = &body;
   /* Exactly as many bytes, each time others, none of which is a number. */
   std::unique_ptr<unsigned char, decltype(&free)> memory(
       (unsigned char *)aligned_alloc(ROOM_ALIGN, round_up(bytes)), free);
   memset(memory.get(), 0xff, round_up(bytes));
-  self.room = memory.get();
-  self.room_bytes = bytes;
-  while (self.fiber.size() < n)
-    add_fiber();
-  self.size = n;
-  for (size_t i = 0; i < n; i++)
-    self.fiber[i]->index = Dim3((unsigned)(i % size.x), (unsigned)(i / size.x % size.y),
-                                (unsigned)(i / ((size_t)size.x * size.y)));
+  b->room = memory.get();
+  b->room_bytes = bytes;
+  if (b->of.size() < n) b->of.resize(n);
+  b->size = n;
+  b->shuffling.assign((n + WARP - 1) / WARP, 0);
+  for (size_t i = 0; i < n; i++) {
+    b->of[i].number = (unsigned)i;
+    b->of[i].index =
+        Dim3((unsigned)(i % size.x), (unsigned)(i / size.x % size.y),
+             (unsigned)(i / ((size_t)size.x * size.y)));
+  }
   for (unsigned z = 0; z < grid.z; z++)
     for (unsigned y = 0; y < grid.y; y++)
       for (unsigned x = 0; x < grid.x; x++) {
         block = Dim3(x, y, z);
-        run_block();
+        run_block(b);
       }
 }
 

@@ -2,6 +2,7 @@
  * runtime.cpp. What cuBLASLt refuses is refused: sizes that do not match, rows further apart
  * than the leading dimension, an operand that is aligned worse than was promised. */
 #include <cstring>
+#include <vector>
 
 #include "cublasLt.h"
 #include "tests/lib/emulate.h"
@@ -45,13 +46,25 @@ bool matches(const StandinDesc &d, const StandinLayout &a, const StandinLayout &
          cols(a, d.op[0]) == rows(b, d.op[1]) && a.type == b.type;
 }
 
+/* The operand after its operation as dense f32, with the sum's index inside. */
+std::vector<float> along(const void *p, const StandinLayout &l, cublasOperation_t op, bool a) {
+  uint64_t outer = a ? rows(l, op) : cols(l, op), inner = a ? cols(l, op) : rows(l, op);
+  std::vector<float> x(outer * inner);
+  for (uint64_t o = 0; o < outer; o++)
+    for (uint64_t k = 0; k < inner; k++)
+      x[o * inner + k] = get(p, l, op, a ? o : k, a ? k : o);
+  return x;
+}
+
 void multiply(StandinDesc d, float alpha, const void *a, StandinLayout la, const void *b,
               StandinLayout lb, float beta, void *out, StandinLayout lc) {
+  uint64_t inner = cols(la, d.op[0]);
+  std::vector<float> x = along(a, la, d.op[0], true), y = along(b, lb, d.op[1], false);
   for (uint64_t c = 0; c < lc.cols; c++)
     for (uint64_t r = 0; r < lc.rows; r++) {
       float sum = 0;
-      for (uint64_t k = 0; k < cols(la, d.op[0]); k++)
-        sum += get(a, la, d.op[0], r, k) * get(b, lb, d.op[1], k, c);
+      for (uint64_t k = 0; k < inner; k++)
+        sum += x[r * inner + k] * y[c * inner + k];
       float old = beta != 0 ? get(out, lc, CUBLAS_OP_N, r, c) : 0;
       put(out, lc, r, c, alpha * sum + beta * old);
     }

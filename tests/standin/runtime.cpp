@@ -60,9 +60,13 @@ size_t pages(size_t n) {
 
 /* ---- running ---- */
 
+/* Pages of memory of the device, as opening and closing it takes the longer the more of
+ * them there are. */
+const size_t LARGE_PAGE = (size_t)2 << 20;
+
 /* All of it at once: blocks lie side by side in one range. */
 void protect(Runtime &r, int how) {
-  if (r.top) mprotect(r.base, r.top, how);
+  if (r.top) mprotect(r.base, (r.top + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE, how);
 }
 
 bool can_go_on(const CUstream_st *s) {
@@ -322,14 +326,15 @@ static char *place(Runtime &r, size_t n) {
     void *m = mmap(nullptr, range, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
     if (m == MAP_FAILED) return nullptr;
-    r.base = (char *)m;
+    r.base = (char *)m + (LARGE_PAGE - (uintptr_t)m % LARGE_PAGE) % LARGE_PAGE;
+    madvise(r.base, range - LARGE_PAGE, MADV_HUGEPAGE);
   }
   char *at = r.base;
   for (const auto &b : r.device) {
     if (b.first - at >= (ptrdiff_t)n) return at;
     at = b.first + pages(b.second.bytes);
   }
-  if (at + n > r.base + range) return nullptr;
+  if (at + n > r.base + range - LARGE_PAGE) return nullptr;
   if (at + n > r.base + r.top) r.top = (size_t)(at + n - r.base);
   return at;
 }
@@ -463,8 +468,10 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
   bool with_last = ++r.idle > patience || ranks(r) < 2;
   CUstream_st *first = next(r, with_last);
   if (!first) return cudaErrorNotReady;
+  uint64_t n = r.draw() % 64;
+  if (n == 0) return cudaErrorNotReady;
   protect(r, PROT_READ | PROT_WRITE);
-  for (uint64_t n = r.draw() % 64; n > 0 && first; n--) {
+  for (; n > 0 && first; n--) {
     step(r, first);
     first = s->queue.empty() ? nullptr : next(r, with_last);
     r.idle = 0;
