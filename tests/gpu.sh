@@ -1,53 +1,105 @@
 #!/usr/bin/env bash
-# What only a GPU can show, in one call and under 9 minutes: ./dev test gpu. Everything goes
-# to a folder, build/gpu-DATE, and its summary to the terminal. Where there is no GPU it says
-# so and is no failure.
+# What only a GPU can show, in one call and under 9 minutes: ./dev test gpu [PART ...]. What
+# each part says goes to a file of a folder, build/gpu-DATE, and all of it to all.txt there; a
+# line for each to the terminal, and last what passed. Where there is no GPU it says so and is
+# no failure.
+#
+# --limits says how many seconds each part has at most.
+#
+# WEFT_GPU_BIN   where weft, weft-gpu and the modules are (build)
+# WEFT_GPU_OUT   the folder
+# WEFT_GPU_MORE  options for all runs; WEFT_GPU_TABLE for the table; WEFT_GPU_RACE
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bin=${WEFT_GPU_BIN:-build} out=${WEFT_GPU_OUT:-build/gpu-$(date +%Y%m%d-%H%M%S)}
+read -ra more <<<"${WEFT_GPU_MORE:-}"
+read -ra table <<<"${WEFT_GPU_TABLE:-}"
+read -ra race <<<"${WEFT_GPU_RACE:-}"
+chosen=("$@")
+limits() { [ "${chosen[*]:-}" = --limits ]; }
 
 skip() {
   echo "gpu: skipped: $*"
   exit 0
 }
-command -v nvidia-smi >/dev/null || skip "there is no nvidia-smi, so no NVIDIA driver"
-nvidia-smi -L | grep -q GPU || skip "nvidia-smi shows no GPU"
-[ -f build/weft_cuda.so ] || skip "build/weft_cuda.so is not there: nvcc was not found"
+if ! limits; then
+  command -v nvidia-smi >/dev/null || skip "there is no nvidia-smi, so no NVIDIA driver"
+  nvidia-smi -L | grep -q GPU || skip "nvidia-smi shows no GPU"
+  [ -f "$bin/weft_cuda.so" ] || skip "$bin/weft_cuda.so is not there: nvcc was not found"
+  mkdir -p "$out"
+fi
 
-out=build/gpu-$(date +%Y%m%d-%H%M%S)
-mkdir -p "$out"
-failed=0
-# Runs a command with a limit in seconds; its output is a file of the folder.
-step() { # NAME SECONDS COMMAND...
-  local name=$1 limit=$2 begin=$SECONDS code
+# What tests/gpu/pack.sh brought, and CUDA's libraries where they came with Python's packages.
+libraries=$bin/lib
+if ldd "$bin"/weft_cuda.so "$bin"/weft_nccl.so 2>/dev/null | grep -q 'not found'; then
+  libraries+=:$(python3 -c 'import glob, nvidia
+print(":".join(glob.glob(nvidia.__path__[0] + "/*/lib")))' 2>/dev/null)
+fi
+export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+ok=0 failed=() skipped=()
+say() { echo "$@" | tee -a "$out/summary.txt"; }
+# Runs a command with a limit in seconds; the last line that it prints is told.
+part() { # NAME SECONDS COMMAND...
+  local name=$1 limit=$2 begin=$SECONDS code how
   shift 2
-  timeout "$limit" "$@" >"$out/$name.txt" 2>&1
+  if limits; then
+    echo "$name $limit"
+    return
+  fi
+  [ ${#chosen[@]} = 0 ] || [[ " ${chosen[*]} " == *" $name "* ]] || return 0
+  timeout -k 2 "$limit" "$@" >"$out/$name.txt" 2>&1
   code=$?
-  [ $code = 0 ] || failed=$((failed + 1))
-  printf '%-28s %s  %3d s\n' "$name" "$([ $code = 0 ] && echo ok || echo "FAILED ($code)")" \
-    $((SECONDS - begin)) | tee -a "$out/summary.txt"
+  if [ $code != 0 ]; then
+    how="FAILED ($code)" failed+=("$name")
+    [ $code != 124 ] || how="FAILED (not through in $limit s)"
+  elif grep -q '^skipped: ' "$out/$name.txt"; then
+    how=skipped skipped+=("$name")
+  else
+    how=ok ok=$((ok + 1))
+  fi
+  { echo "==== $name: $how"; cat "$out/$name.txt"; } >>"$out/all.txt"
+  say "$(printf '%-16s %-8s %3d s  %s' "$name" "$how" $((SECONDS - begin)) \
+    "$(grep -v '^ *$' "$out/$name.txt" | tail -n 1 | cut -c -100)")"
 }
 
-weft=build/weft
-step versions 20 sh -c 'nvidia-smi; nvcc --version; build/weft --version; git rev-parse HEAD'
-step run-quickstart 60 $weft run plans/quickstart.lua --steps 5 --device cuda
-step verify-f32 90 $weft verify plans/quickstart.lua --device cuda --set precision=f32
-step verify-bf16 90 $weft verify plans/quickstart.lua --device cuda --set precision=bf16
-step memory-predicted 30 $weft show plans/quickstart.lua memory --device cuda
-for mesh in tp=2 pp=2 dp=2; do
-  step "verify-$mesh" 60 $weft verify plans/quickstart.lua --device cuda --ranks 2 --steps 1 \
-    --set precision=f32 --set mesh.tp=1 --set mesh.pp=1 --set mesh.dp=1 --set "mesh.$mesh"
+weft=$bin/weft quick=plans/quickstart.lua big=tests/gpu/llama_1b.lua
+one=(--set mesh.tp=1 --set mesh.pp=1 --set mesh.dp=1 "${more[@]}")
+part versions 10 sh -c 'nvidia-smi; nvcc --version; git rev-parse HEAD; '"$weft"' --version'
+part run 45 "$weft" run $quick --steps 5 --device cuda "${more[@]}"
+part kernels 45 "$bin/weft-gpu" kernels
+part verify-f32 20 "$weft" verify $quick --device cuda --set precision=f32 "${more[@]}"
+part verify-bf16 20 "$weft" verify $quick --device cuda --set precision=bf16 "${more[@]}"
+for mesh in tp pp dp; do
+  part verify-$mesh 12 "$weft" verify $quick --device cuda --ranks 2 --steps 1 \
+    --set precision=f32 "${one[@]}" --set mesh.$mesh=2
 done
-step graph-on-off 90 tests/gpu_graph.sh $weft plans/quickstart.lua "$out" --steps 8 \
-  --set mesh.tp=1 --set mesh.pp=1 --set mesh.dp=1
-# Ranks of NCCL that share the GPU, each as if on a machine of its own: slow, so few steps.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-for n in 2 4; do
-  [ -f build/weft_nccl.so ] || break
-  step "nccl-$n-ranks" 60 mpirun --oversubscribe -n $n sh -c 'NCCL_HOSTID=$OMPI_COMM_WORLD_RANK \
-    NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 exec build/weft run \
-    plans/quickstart.lua --device cuda --steps 2 --set mesh.pp=1 --set mesh.dp='$((n / 2))
-done
-echo "not there yet: kernels one by one, failures, the race with torch.compile," \
-  "the table by op" | tee -a "$out/summary.txt"
-echo "the output of each is in $out"
-[ $failed = 0 ]
+part graph 25 tests/gpu_graph.sh "$weft" $quick "$out" --steps 8 "${one[@]}"
+part table 40 "$bin/weft-gpu" table $big "${more[@]}" "${table[@]}"
+part memory 30 tests/gpu/memory.sh "$weft" $big "${more[@]}"
+# Ranks of NCCL that share the GPU, each as if on a machine of its own.
+if limits || [ -f "$bin/weft_nccl.so" ]; then
+  ranks=("$weft" run $quick --device cuda --steps 2 "${more[@]}" --set mesh.tp=2)
+  part nccl-2 15 tests/gpu/ranks.sh 2 "$out/nccl-2" "${ranks[@]}" --set mesh.pp=1 --set mesh.dp=1
+  part nccl-4 20 tests/gpu/ranks.sh 4 "$out/nccl-4" "${ranks[@]}" --set mesh.pp=1 --set mesh.dp=2
+  part nccl-8 30 tests/gpu/ranks.sh 8 "$out/nccl-8" "${ranks[@]}" --set mesh.pp=2 --set mesh.dp=2
+  part failures 60 env "MORE=${WEFT_GPU_MORE:-}" tests/gpu/failures.sh "$weft" "$out/failures"
+else
+  say "nccl-*, failures: $bin/weft_nccl.so is not there: NCCL was not found"
+fi
+part race 125 python3 tests/gpu/race.py --weft "$weft" --out "$out" --table "$out/table.txt" \
+  "${race[@]}"
+
+! limits || exit 0
+
+for name in kernels table memory failures race; do
+  [ ! -f "$out/$name.txt" ] || case $name in
+  kernels) tail -n 1 "$out/$name.txt" ;;
+  table) sed -n '1p;$p' "$out/$name.txt" ;;
+  memory | failures) grep -E '^(memory|nan|kill|stop): ' "$out/$name.txt" ;;
+  race) grep -E '^(weft|PyTorch|ratio|memory|loss|skipped)' "$out/$name.txt" ;;
+  esac
+done | cut -c -200 | tee -a "$out/summary.txt"
+say "$ok passed, ${#failed[@]} failed: ${failed[*]:-none}; skipped: ${skipped[*]:-none}; $SECONDS s;" \
+  "all that was said is in $out/all.txt"
+[ ${#failed[@]} = 0 ]

@@ -13,14 +13,8 @@
 static const Kernel *kernel(int op) {
   return &cuda_kernels[op];
 }
-/* What attention sums in bf16 are products of probabilities that were rounded to it. */
-static bool coarse(const Problem *p, int result) {
-  bool forward = p->op == OP_attention || p->op == OP_attention_part;
-  bool back = p->op == OP_attention_dx || p->op == OP_attention_part_dx;
-  return back || (forward && result == 0);
-}
 static const KernelSet cuda = {.name = "cuda",
-                               .coarse = coarse,
+                               .coarse = kernel_cuda_coarse,
                                .kernel = kernel,
                                .work = cuda_work,
                                .state = cuda_state,

@@ -7,51 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "vm/base/f16.h"
-
 /* ---- typed buffers with a margin that nobody may touch ---- */
 
 enum { MARGIN = 64, MARK = 0xa5 };
 
-static size_t size_of(DType t) {
-  return (size_t)dtype_size(t);
-}
-
 void *kernel_typed(const Value *x) {
-  RefTensor shape = {.ndim = x->ndim};
-  memcpy(shape.dim, x->dim, sizeof shape.dim);
-  int64_t n = ref_count(&shape);
-  size_t bytes = (size_t)n * size_of(x->type);
+  KTensor t = kernel_tensor(x);
+  size_t bytes = kernel_bytes(&t);
   unsigned char *p = aligned_alloc(64, (bytes + 2 * MARGIN) / 64 * 64);
   memset(p + bytes, MARK, MARGIN);
-  for (int64_t i = 0; i < n; i++) {
-    if (x->type == DT_F32) ((float *)p)[i] = (float)x->v[i];
-    if (x->type == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32((float)x->v[i]);
-    if (x->type == DT_F16) ((f16 *)p)[i] = f16_from_f32((float)x->v[i]);
-    if (x->type == DT_F64) ((double *)p)[i] = x->v[i];
-    if (x->type == DT_I32) ((int32_t *)p)[i] = (int32_t)x->v[i];
-  }
+  kernel_put(x, p);
   return p;
-}
-
-static double element(const void *p, DType t, int64_t i) {
-  if (t == DT_F32) return ((const float *)p)[i];
-  if (t == DT_BF16) return bf16_to_f32(((const bf16 *)p)[i]);
-  if (t == DT_F16) return f16_to_f32(((const f16 *)p)[i]);
-  if (t == DT_F64) return ((const double *)p)[i];
-  return ((const int32_t *)p)[i];
-}
-
-static int64_t count(const KTensor *t) {
-  int64_t n = 1;
-  for (int i = 0; i < t->ndim; i++) n *= t->dim[i];
-  return n;
-}
-
-KTensor kernel_tensor(const Value *x) {
-  KTensor t = {.dtype = x->type, .ndim = x->ndim};
-  memcpy(t.dim, x->dim, sizeof t.dim);
-  return t;
 }
 
 /* Scratch of any content (here NaN) with a margin after it that stays as it is. */
@@ -108,41 +74,27 @@ static void check_margins(const KernelArgs *a, const char *what) {
   for (int i = 0; i < a->nout; i++) {
     const KTensor *t = &a->out[i];
     const unsigned char *m =
-        (const unsigned char *)t->p + (size_t)count(t) * size_of(t->dtype);
+        (const unsigned char *)t->p + kernel_bytes(t);
     for (int j = 0; j < MARGIN; j++)
       if (m[j] != MARK) ck_abort_msg("%s: result %d is written past its end", what, i);
   }
 }
 
-/* Norm-wise and worst relative difference of one result. Loops over elements do not use
- * ck_assert: it writes to a file each time. */
 void kernel_result_agrees(const KTensor *t, DType type, const double *want, double nothing,
                           const char *what, int i) {
-  double diff = 0, norm = 0, worst = 0, largest = 0;
-  for (int64_t j = 0; j < count(t); j++) {
-    double got = element(t->p, t->dtype, j);
-    if (got == want[j]) continue; /* infinities too */
-    if (!isfinite(got) || !isfinite(want[j]))
-      ck_abort_msg("%s: result %d [%ld] is %g, not %g", what, i, (long)j, got, want[j]);
-    diff += (got - want[j]) * (got - want[j]);
-    worst = fmax(worst, fabs(got - want[j]));
-  }
-  for (int64_t j = 0; j < count(t); j++)
-    if (isfinite(want[j])) {
-      norm += want[j] * want[j];
-      largest = fmax(largest, fabs(want[j]));
-    }
-  if (largest < 1e-12 && worst <= nothing) return;
-  double tolerance = type == DT_BF16 ? 4e-3 : type == DT_F16 ? 5e-4 : 2e-6;
-  ck_assert_msg(sqrt(diff) <= tolerance * sqrt(norm),
-                "%s: result %d differs by %.3g norm-wise", what, i, sqrt(diff / norm));
-  ck_assert_msg(worst <= 4 * tolerance * largest, "%s: result %d differs by %.3g of %.3g",
-                what, i, worst, largest);
+  KernelDifference d = kernel_difference(t, type, want, nothing, false);
+  if (d.odd >= 0)
+    ck_abort_msg("%s: result %d [%ld] is %g, not %g", what, i, (long)d.odd,
+                 kernel_element(t->p, t->dtype, d.odd), want[d.odd]);
+  ck_assert_msg(d.norm <= d.limit, "%s: result %d differs by %.3g norm-wise", what, i,
+                d.norm);
+  ck_assert_msg(d.ok, "%s: result %d differs by %.3g of the largest element", what, i,
+                d.element);
 }
 
 static void same_bits(const KernelArgs *a, const KernelArgs *b, const char *what) {
   for (int i = 0; i < a->nout; i++) {
-    size_t n = (size_t)count(&a->out[i]) * size_of(a->out[i].dtype);
+    size_t n = kernel_bytes(&a->out[i]);
     ck_assert_msg(memcmp(a->out[i].p, b->out[i].p, n) == 0,
                   "%s: result %d is not the same bits twice", what, i);
   }
@@ -152,9 +104,7 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
   KernelArgs got[4];
   char what[128];
   int runs = 2 * set->threads;
-  /* of one token the difference that makes dq cancels, but for its rounding */
-  bool cancels = p->op == OP_attention_dx || p->op == OP_attention_part_dx;
-  double nothing = cancels ? 1e-6 : 0;
+  double nothing = kernel_nothing(p);
   for (int i = 0; i < runs; i++) got[i] = run_kernel(set, p, 1 + i / 2, accumulate);
   RefArgs ref = problem_ref(p, accumulate);
   ref_ops[p->op](&ref);
@@ -177,8 +127,8 @@ void kernel_within(const KernelSet *set, const Problem *p, double *const *want,
   KernelArgs got = run_kernel(set, p, 1, false);
   for (int i = 0; i < p->nout; i++) {
     const KTensor *t = &got.out[i];
-    for (int64_t j = 0; bound[i] && j < count(t); j++) {
-      double x = element(t->p, t->dtype, j);
+    for (int64_t j = 0; bound[i] && j < kernel_count(t); j++) {
+      double x = kernel_element(t->p, t->dtype, j);
       if (!(fabs(x - want[i][j]) <= bound[i][j]))
         ck_abort_msg("%s: result %d [%ld] is %.9g, not %.9g within %.3g", what, i, (long)j,
                      x, want[i][j], bound[i][j]);

@@ -2,7 +2,7 @@
 #ifndef WEFT_TESTS_KERNEL_RUN_H
 #define WEFT_TESTS_KERNEL_RUN_H
 
-#include "kernel_cases.h"
+#include "kernel_values.h"
 
 /* The kernels of a device whose memory is the host's. */
 typedef struct KernelSet {
@@ -27,9 +27,8 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
 void kernel_within(const KernelSet *set, const Problem *p, double *const *want,
                    double *const *bound, const char *what);
 
-/* Parts of it: a buffer with the value's numbers and a margin behind it; its shape. */
+/* Parts of it: a buffer with the value's numbers and a margin behind it. */
 void *kernel_typed(const Value *x);
-KTensor kernel_tensor(const Value *x);
 /* Scratch of any content (NaN), and that nothing was written behind it. */
 void *kernel_guarded(uint64_t bytes);
 void kernel_check_guard(const void *at, uint64_t bytes);

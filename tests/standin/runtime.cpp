@@ -19,7 +19,7 @@
 #include "tests/lib/emulate.h"
 
 extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30, 132, 22809,
-                                          0, 0,     0, 0};
+                                          0, 0,     0, 0, 0};
 
 Runtime::Runtime() {
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -38,7 +38,8 @@ void Runtime::read(const char *text) {
                 {"nccl_init=", &is.nccl_init},
                 {"nccl_error=", &is.nccl_error},
                 {"nccl_hang=", &is.nccl_hang},
-                {"capture_fails=", &is.capture_fails}};
+                {"capture_fails=", &is.capture_fails},
+                {"flip=", &is.flip}};
   for (const auto &n : number)
     if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
   if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);
@@ -416,6 +417,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
     emulate::enqueue(s, [=] { memcpy(to, taken.data(), n); });
   }
   if (!pinned_to) drain(r, s);
+  if (!pinned_to && n > 4 && r.is.flip > 0 && --r.is.flip == 0)
+    ((char *)to)[n / 8 * 4 + 3] ^= 0x40;
   return cudaSuccess;
 }
 

@@ -21,6 +21,7 @@ typedef struct Standin {
    * the operation of each, counted from 1, that fails, or never ends; 0: none. */
   int nccl, nccl_init, nccl_error, nccl_hang;
   int capture_fails; /* the n-th thing that is captured from now on breaks it; 0: none */
+  int flip; /* the n-th copy to memory of the host alone changes a bit in its middle; 0: none */
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */

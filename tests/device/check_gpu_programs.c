@@ -1,0 +1,286 @@
+/* check_gpu_programs.c - what ./dev test gpu runs where there is a GPU, here on the stand-ins
+ * for CUDA's runtime and NCCL: kernels one by one, the table by op, failures, the race, and
+ * the script around them. Times mean nothing here; that they are told, and what is found
+ * wrong, does. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/emulated.h"
+#include "tests/lib/process.h"
+
+#ifdef WEFT_EMULATED_CUDA
+
+#include "vm/graph/graph.h"
+
+/* Copies of the programs beside the modules for tests. */
+#define BESIDE                                                                           \
+  "cp $weft " WEFT_BINARY_DIR "/weft-gpu .; ln -sf " WEFT_BINARY_DIR                     \
+  "/standin/weft_cuda.so " WEFT_BINARY_DIR "/standin/weft_nccl.so .; exec env "
+#define SCRIPT WEFT_SOURCE_DIR "/tests/gpu"
+#define SMALL                                                                            \
+  "--set batch.seq=8 --set batch.global=4 --set batch.micro=1 --set "                    \
+  "model.hidden_size=16 --set model.num_attention_heads=2 --set "                        \
+  "model.num_key_value_heads=2 --set model.intermediate_size=24 --set "                  \
+  "model.num_hidden_layers=2 --set model.vocab_size=256"
+
+static int times(const char *text, const char *what) {
+  int n = 0;
+  for (const char *s = text; (s = strstr(s, what)); s++)
+    n++;
+  return n;
+}
+
+/* ---- kernels one by one ---- */
+
+START_TEST(kernels_are_right) {
+  Outcome o = process_run(200, "sh -c '" BESIDE "./weft-gpu kernels --brief'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.out, " ops are right, 0 are wrong\n") != NULL, "%s", o.out);
+  ck_assert_msg(strstr(o.out, "\nattention_dx           bf16") != NULL, "%s", o.out);
+}
+END_TEST
+
+/* Of the three launches of the first problem one has another result. */
+static const char *const wrong[] = {"result 0 differs by ",
+                                    "result 0 is not the same bits twice",
+                                    "result 0 differs by "};
+
+START_TEST(a_wrong_kernel_is_found) {
+  Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=flip=%d ./weft-gpu kernels "
+                              "--op add'", _i + 1);
+  ck_assert_msg(o.code == 1, "code %d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.out, "FAILED add f32, case \"x 2,3,5 x 2,3,5\" of add: ") != NULL,
+                "%s", o.out);
+  ck_assert_msg(strstr(o.out, wrong[_i]) != NULL, "%s", o.out);
+  ck_assert_msg(strstr(o.out, "0 ops are right, 1 are wrong") != NULL, "%s", o.out);
+}
+END_TEST
+
+START_TEST(no_device_is_told) {
+  Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=gpus=0 ./weft-gpu kernels'");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "the driver shows no GPU") != NULL, "%s", o.err);
+}
+END_TEST
+
+/* ---- the table by op ---- */
+
+typedef struct Line {
+  char op[32], unit[8], rate[8];
+  int times;
+  double cold, warm, step, does, per_s, share;
+  int64_t shape[KERNEL_OPERANDS][MAX_DIM];
+  int ndim[KERNEL_OPERANDS], nin, n;
+} Line;
+
+/* "bf16(2,8,16) bf16(16,16) -> bf16(2,8,16)" */
+static void read_shapes(const char *s, Line *l) {
+  for (; *s && *s != '\n'; s++) {
+    if (s[0] == '-' && s[1] == '>') l->nin = l->n;
+    if (*s != '(') continue;
+    int k = l->n++;
+    ck_assert_int_lt(k, KERNEL_OPERANDS);
+    do
+      l->shape[k][l->ndim[k]++] = strtol(s + 1, (char **)&s, 10);
+    while (*s == ',');
+  }
+}
+
+static bool read_line(const char *s, Line *l) {
+  int end = 0;
+  *l = (Line){0};
+  int n = sscanf(s, "%31s %d %lf %lf %lf %lf %7s %lf %7s %lf %% %n", l->op, &l->times,
+                 &l->cold, &l->warm, &l->step, &l->does, l->unit, &l->per_s, l->rate,
+                 &l->share, &end);
+  if (n != 10 || !end || op_parse(l->op) < 0) return false;
+  read_shapes(s + end, l);
+  return true;
+}
+
+static double elements(const Line *l, int k) {
+  double n = 1;
+  for (int i = 0; i < l->ndim[k]; i++)
+    n *= (double)l->shape[k][i];
+  return n;
+}
+
+/* What the formulas say, as ops.def's rules should. */
+static double flops(const Line *l) {
+  double rows = elements(l, 0) / (double)l->shape[0][l->ndim[0] - 1];
+  if (strcmp(l->op, "linear") == 0 || strcmp(l->op, "linear_dx") == 0)
+    return 2 * rows * elements(l, 1);
+  if (strcmp(l->op, "linear_dw") == 0) return 2 * rows * elements(l, l->nin);
+  int64_t T = l->shape[1][1]; /* causal: half of all pairs */
+  if (strcmp(l->op, "attention") == 0) return 2 * elements(l, 0) * (double)T;
+  return strcmp(l->op, "attention_dx") == 0 ? 5 * elements(l, 0) * (double)T : 0;
+}
+
+START_TEST(the_table_is_of_the_plan) {
+  Outcome o = process_run(100, "sh -c '" BESIDE "./weft-gpu table " SCRIPT
+                               "/llama_1b.lua " SMALL
+                               " --cube 32 --copy 0.01 --ms 0'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.out, "a product of 32 x 32 x 32 in bf16: ") == o.out, "%s", o.out);
+  int launches = 0, attention = 0, products = 0;
+  double gflop = 0;
+  Line l;
+  for (const char *s = o.out; s && *s; s = strchr(s, '\n'), s += s != NULL) {
+    if (!read_line(s, &l)) continue;
+    launches += l.times;
+    ck_assert_msg(l.step >= l.times * l.warm * 0.99 - 1e-3, "%.120s", s);
+    ck_assert_msg(l.n > l.nin && l.nin > 0, "%.120s", s);
+    if (strcmp(l.op, "attention") == 0) attention += l.times;
+    if (flops(&l) == 0) continue;
+    products++;
+    ck_assert_msg(strcmp(l.unit, "Gflop") == 0 && strcmp(l.rate, "Tflop/s") == 0,
+                  "%.120s", s);
+    ck_assert_msg(l.does > 0.9999e-9 * flops(&l) && l.does < 1.0001e-9 * flops(&l),
+                  "%g, not %g: %.120s", l.does, 1e-9 * flops(&l), s);
+    gflop += l.does * l.times;
+  }
+  ck_assert_int_eq(attention, 2 * 4); /* layers, microbatches */
+  ck_assert_int_ge(products, 5);
+  const char *sum = strstr(o.out, "kernels of a step: ");
+  double said = 0;
+  int counted = 0;
+  ck_assert_msg(sum && sscanf(sum, "kernels of a step: %d launches, %*f ms, again %*f ms, %lf",
+                              &counted, &said) == 2, "%s", o.out);
+  ck_assert_int_eq(counted, launches);
+  ck_assert_msg(said > 0.999 * gflop && said < 1.001 * gflop, "%g, not %g", said, gflop);
+}
+END_TEST
+
+/* ---- failures, the race, the script ---- */
+
+START_TEST(failures_are_told) {
+  Outcome o = process_run(200, "sh -c '" BESIDE "MORE=\"" SMALL "\" " SCRIPT
+                               "/failures.sh ./weft out'");
+  ck_assert_msg(o.code == 0 && times(o.out, ": ok: ") == 4, "code %d: %s%s", o.code, o.out,
+                o.err);
+}
+END_TEST
+
+/* A GPU with room for everything, and a model in which nothing overflows. */
+START_TEST(failures_that_do_not_come_are_found) {
+  Outcome o = process_run(200, "sh -c '" BESIDE "ONLY=nan WEFT_STANDIN=gpus=0 MORE=\"" SMALL
+                               "\" " SCRIPT "/failures.sh ./weft out'");
+  ck_assert_msg(o.code == 1 && strstr(o.out, "nan: FAILED: code 2"), "code %d: %s%s", o.code,
+                o.out, o.err);
+}
+END_TEST
+
+static bool has_torch(void) {
+  if (system("python3 -c 'import torch' 2>/dev/null") == 0) return true;
+  puts("skipped: python3 has no module torch");
+  return false;
+}
+
+START_TEST(the_race_is_of_one_model) {
+  static const char *const devices[] = {"cpu", "cuda"};
+  if (!has_torch()) return;
+  Outcome o = process_run(200, "sh -c '" BESIDE "python3 " SCRIPT
+                               "/race.py --weft ./weft --weft-device %s --out out --device "
+                               "cpu --tiny --turns 1 --steps 5'", devices[_i]);
+  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(times(o.out, "loss of step ") == 3, "%s", o.out);
+  ck_assert_msg(strstr(o.out, "ratio:   weft has ") != NULL, "%s", o.out);
+}
+END_TEST
+
+/* Two sides that are not the same model: another learning rate shows in the second loss. */
+START_TEST(the_race_sees_another_model) {
+  if (!has_torch()) return;
+  Outcome o = process_run(200, "sh -c '" BESIDE "python3 " SCRIPT
+                               "/race.py --weft ./weft --out out --device cpu --tiny "
+                               "--turns 1 --steps 5 --set optimizer.lr=2e-4'");
+  ck_assert_msg(o.code == 1 && strstr(o.err, "not the same model"), "code %d: %s%s", o.code,
+                o.out, o.err);
+}
+END_TEST
+
+/* nvidia-smi of a GPU of which 500 MiB are used, and 900 later. */
+static void put_smi(const char *list) {
+  char text[512];
+  int n = snprintf(text, sizeof text,
+                   "#!/bin/sh\ncase \"$*\" in\n-L) echo \"%s\" ;;\n*memory.used*)\n"
+                   "  if [ -f smi.count ]; then echo 900; else : >smi.count; echo 500; fi\n"
+                   "esac\n",
+                   list);
+  scratch_put("nvidia-smi", text, (size_t)n);
+}
+
+/* gpu.sh works in the folder of the sources; what it is given is of this one. */
+#define GPU_SH                                                                           \
+  "chmod +x nvidia-smi; D=$PWD; " BESIDE "PATH=$D:$PATH WEFT_GPU_BIN=$D WEFT_GPU_OUT=$D/out "
+
+START_TEST(the_script_runs_its_parts) {
+  put_smi("GPU 0: a stand-in");
+  Outcome o = process_run(300, "sh -c '" GPU_SH "WEFT_GPU_MORE=\"" SMALL
+                               "\" WEFT_GPU_TABLE=\"--cube 32 --copy 0.01 --ms 0\" " SCRIPT
+                               ".sh run verify-bf16 verify-tp graph table nccl-2 nccl-8'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err,
+                scratch_get(scratch_path("out/all.txt")));
+  ck_assert_msg(strstr(o.out, "7 passed, 0 failed: none; skipped: none; ") != NULL, "%s",
+                o.out);
+  ck_assert_msg(strstr(o.out, "kernels of a step: ") != NULL, "%s", o.out);
+}
+END_TEST
+
+START_TEST(the_script_says_what_fails) {
+  put_smi("GPU 0: a stand-in");
+  Outcome o = process_run(300, "sh -c '" GPU_SH "WEFT_STANDIN=capability=75 WEFT_GPU_MORE=\""
+                               SMALL "\" " SCRIPT ".sh run nccl-2 versions'");
+  ck_assert_msg(o.code == 1, "code %d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.out, "1 passed, 2 failed: run nccl-2; ") != NULL, "%s", o.out);
+}
+END_TEST
+
+START_TEST(the_script_skips_where_there_is_no_gpu) {
+  put_smi("No devices found");
+  Outcome o = process_run(20, "sh -c '" GPU_SH SCRIPT ".sh'");
+  ck_assert_int_eq(o.code, 0);
+  ck_assert_str_eq(o.out, "gpu: skipped: nvidia-smi shows no GPU\n");
+}
+END_TEST
+
+START_TEST(limits_add_up_to_less_than_nine_minutes) {
+  Outcome o = process_run(20, "%s.sh --limits", SCRIPT);
+  int sum = 0, parts = 0, seconds;
+  for (const char *s = o.out; sscanf(s, "%*s %d", &seconds) == 1; s = strchr(s, '\n') + 1)
+    sum += seconds, parts++;
+  ck_assert_msg(o.code == 0 && parts >= 16, "%s%s", o.out, o.err);
+  ck_assert_msg(sum < 9 * 60, "%d s:\n%s", sum, o.out);
+}
+END_TEST
+
+Suite *gpu_programs_suite(void);
+Suite *gpu_programs_suite(void) {
+  Suite *s = suite_create("gpu_programs");
+  TCase *t = tcase_create("programs");
+  tcase_set_timeout(t, 400);
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_add_test(t, kernels_are_right);
+  tcase_add_loop_test(t, a_wrong_kernel_is_found, 0, LEN(wrong));
+  tcase_add_test(t, no_device_is_told);
+  tcase_add_test(t, the_table_is_of_the_plan);
+  tcase_add_test(t, failures_are_told);
+  tcase_add_test(t, failures_that_do_not_come_are_found);
+  tcase_add_loop_test(t, the_race_is_of_one_model, 0, 2);
+  tcase_add_test(t, the_race_sees_another_model);
+  tcase_add_test(t, the_script_runs_its_parts);
+  tcase_add_test(t, the_script_says_what_fails);
+  tcase_add_test(t, the_script_skips_where_there_is_no_gpu);
+  tcase_add_test(t, limits_add_up_to_less_than_nine_minutes);
+  suite_add_tcase(s, t);
+  return s;
+}
+
+#else
+
+Suite *gpu_programs_suite(void);
+Suite *gpu_programs_suite(void) {
+  return emulated_suite_without("gpu_programs");
+}
+
+#endif

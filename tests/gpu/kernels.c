@@ -1,0 +1,382 @@
+/* kernels.c - weft-gpu kernels: every kernel of the device `cuda` on the cases of
+ * tests/lib/kernel_cases, by the interface that a run uses. A line for each op and type says
+ * how far the worst result is from the reference in f64, what it may be, and how far the CPU's
+ * kernel is.
+ *
+ * What a launch touches is one image, with a margin after each operand, result and scratch:
+ * uploaded, and brought back as a whole. So what a kernel writes where it may not is seen.
+ * Twice as it is, which must give the same bits; then once more with results that hold nan
+ * (-1 where they are integers), which must not be read. */
+#include "gpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/kernel_values.h"
+
+enum { MARGIN = 64, MARK = 0xa5, PLACES = KERNEL_MAX_IN + KERNEL_MAX_OUT + 1 };
+
+typedef struct Side {
+  const DeviceKind *kind;
+  Device dev;
+  bool open;
+  unsigned char *memory; /* of the device, `room` bytes */
+  size_t room;
+} Side;
+
+/* Where everything lies: operands, results (those of an alias are its operand), scratch. */
+typedef struct Layout {
+  size_t at[PLACES], n[PLACES], bytes;
+  int work, places;
+} Layout;
+
+typedef struct Worst {
+  int problems;
+  double norm, element, limit, cpu;
+} Worst;
+
+typedef struct Bench {
+  Side cuda, cpu;
+  bool brief;            /* the first and the last case of each op only */
+  const char *only;      /* an op, or NULL */
+  bool failed[OP_N];
+  bool tried[OP_N];
+  Worst worst;
+} Bench;
+
+/* ---- images ---- */
+
+static size_t up(size_t n) { return (n + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN; }
+
+static void place(Layout *l, size_t bytes) {
+  l->at[l->places] = l->bytes, l->n[l->places++] = bytes;
+  l->bytes = up(l->bytes + bytes + MARGIN);
+}
+
+static KernelArgs shapes(const Problem *p, bool accumulate) {
+  KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
+                  .accumulate = accumulate, .index = p->index};
+  for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);
+  for (int i = 0; i < p->nout; i++) a.out[i] = kernel_tensor(&p->out[i]);
+  return a;
+}
+
+static Layout lay_out(const DeviceKind *kind, const Problem *p, const KernelArgs *a) {
+  Layout l = {0};
+  for (int i = 0; i < p->nin; i++) place(&l, kernel_bytes(&a->in[i]));
+  for (int i = 0; i < p->nout; i++)
+    place(&l, p->out[i].alias < 0 ? kernel_bytes(&a->out[i]) : 0);
+  l.work = l.places;
+  place(&l, kind->work(p->op, a));
+  return l;
+}
+
+static int of_result(const Problem *p, int i) {
+  return p->out[i].alias < 0 ? p->nin + i : p->out[i].alias;
+}
+
+static unsigned char *image(const Layout *l, const Problem *p) {
+  unsigned char *m = malloc(l->bytes);
+  if (!m) return NULL;
+  memset(m, MARK, l->bytes);
+  for (int i = 0; i < p->nin; i++) kernel_put(&p->in[i], m + l->at[i]);
+  for (int i = 0; i < p->nout; i++)
+    if (p->out[i].alias < 0) kernel_put(&p->out[i], m + l->at[p->nin + i]);
+  memset(m + l->at[l->work], 0xff, l->n[l->work]);
+  return m;
+}
+
+static weft_status has_room(Side *s, size_t bytes, weft_error *e) {
+  void *p = NULL;
+  if (bytes <= s->room) return WEFT_OK;
+  device_free(&s->dev, s->memory, s->room);
+  s->memory = NULL, s->room = 0;
+  TRY(device_alloc(&s->dev, 2 * bytes, &p, e));
+  s->memory = p, s->room = 2 * bytes;
+  return WEFT_OK;
+}
+
+/* ---- one launch ---- */
+
+static weft_status launch(Side *s, const Problem *p, KernelArgs *a, const Layout *l,
+                          unsigned char *m, weft_error *e) {
+  const Kernel *k = device_kernel(&s->dev, p->op, a);
+  if (!k || !k->run) return err_set(e, WEFT_ERUN, "device %s has no kernel", s->kind->name);
+  if (k->prepare) TRY(k->prepare(&s->dev, a, e));
+  for (int i = 0; i < p->nin; i++) a->in[i].p = s->memory + l->at[i];
+  for (int i = 0; i < p->nout; i++) a->out[i].p = s->memory + l->at[of_result(p, i)];
+  a->work = s->memory + l->at[l->work];
+  device_upload(&s->dev, s->memory, m, l->bytes);
+  device_launch(&s->dev, k, a);
+  device_download(&s->dev, m, s->memory, l->bytes);
+  weft_status st = device_sync(&s->dev, e);
+  if (k->release) k->release(&s->dev, a);
+  return st;
+}
+
+/* The image becomes what the launch leaves. */
+static weft_status run(Side *s, const Problem *p, bool accumulate, unsigned char *m,
+                       weft_error *e) {
+  enum { ALIGN = 64 };
+  KernelArgs a = shapes(p, accumulate);
+  Layout l = lay_out(s->kind, p, &a);
+  size_t state = s->kind->state(p->op, &a);
+  TRY(has_room(s, l.bytes, e));
+  a.state = aligned_alloc(ALIGN, (state + ALIGN) / ALIGN * ALIGN);
+  if (!a.state) return err_set(e, WEFT_ENOMEM, "out of memory");
+  memset(a.state, 0, state);
+  weft_status st = launch(s, p, &a, &l, m, e);
+  free(a.state);
+  return st;
+}
+
+/* What was not to be written: operands that no result is, and margins. */
+static bool untouched(const Problem *p, const Layout *l, const unsigned char *was,
+                      const unsigned char *is, weft_error *e) {
+  for (int i = 0; i < l->places; i++) {
+    bool result = i >= p->nin;
+    for (int k = 0; k < p->nout; k++) result |= of_result(p, k) == i;
+    if (!result && memcmp(was + l->at[i], is + l->at[i], l->n[i]) != 0)
+      return err_set(e, WEFT_ERUN, "operand %d is changed", i), false;
+    size_t end = l->at[i] + l->n[i];
+    size_t next = i + 1 < l->places ? l->at[i + 1] : l->bytes;
+    if (memcmp(was + end, is + end, next - end) != 0)
+      return err_set(e, WEFT_ERUN, "written past the end of number %d", i), false;
+  }
+  return true;
+}
+
+/* ---- comparison ---- */
+
+static bool compare(Bench *b, const Problem *p, const RefArgs *ref, const KernelArgs *a,
+                    const Layout *l, const unsigned char *m, bool poisoned,
+                    weft_error *e) {
+  for (int i = 0; i < p->nout; i++) {
+    KTensor t = a->out[i];
+    t.p = (void *)(m + l->at[of_result(p, i)]);
+    DType type = kernel_cuda_coarse(p, i) ? p->in[0].type : p->out[i].type;
+    KernelDifference d =
+        kernel_difference(&t, type, ref->out[i].v, kernel_nothing(p), poisoned);
+    Worst *w = &b->worst;
+    if (d.norm / d.limit >= w->norm / w->limit || !w->limit)
+      w->norm = d.norm, w->limit = d.limit;
+    w->element = fmax(w->element, d.element / (4 * d.limit));
+    if (d.odd >= 0)
+      return err_set(e, WEFT_ERUN, "result %d [%lld] is %g, not %g", i, (long long)d.odd,
+                     kernel_element(t.p, t.dtype, d.odd), ref->out[i].v[d.odd]),
+             false;
+    if (!d.ok)
+      return err_set(e, WEFT_ERUN, "result %d differs by %.2e (one element %.2e), limit %.0e", i,
+                     d.norm, d.element, d.limit),
+             false;
+  }
+  return true;
+}
+
+static bool same_bits(const Problem *p, const Layout *l, const unsigned char *a,
+                      const unsigned char *b, weft_error *e) {
+  for (int i = 0; i < p->nout; i++) {
+    int k = of_result(p, i);
+    if (memcmp(a + l->at[k], b + l->at[k], l->n[k]) != 0)
+      return err_set(e, WEFT_ERUN, "result %d is not the same bits twice", i), false;
+  }
+  return true;
+}
+
+/* How far the CPU's kernel is: no test of it, which is that of suite `kernels`. */
+static void of_cpu(Bench *b, const Problem *p, const RefArgs *ref, const unsigned char *m) {
+  KernelArgs a = shapes(p, ref->accumulate);
+  Layout l = lay_out(b->cpu.kind, p, &a);
+  for (int i = 0; i < p->nout; i++) {
+    KTensor t = a.out[i];
+    t.p = (void *)(m + l.at[of_result(p, i)]);
+    KernelDifference d =
+        kernel_difference(&t, p->out[i].type, ref->out[i].v, kernel_nothing(p), true);
+    b->worst.cpu = fmax(b->worst.cpu, d.norm);
+  }
+}
+
+/* ---- problems ---- */
+
+typedef struct Source {
+  const KernelCase *c;
+  const GradCase *g; /* NULL: the forward op itself */
+  DType type;
+  uint64_t seed;
+} Source;
+
+static Problem problem(const Source *s) {
+  Problem p;
+  if (s->g)
+    problem_grad(&p, NULL, s->g, s->c, s->type, s->seed);
+  else
+    problem_make(&p, s->c, s->type, s->seed);
+  return p;
+}
+
+static void poison(Problem *p) {
+  for (int i = 0; i < p->nout; i++) {
+    KTensor t = kernel_tensor(&p->out[i]);
+    bool whole = p->out[i].type == DT_I32;
+    for (int64_t k = 0, n = kernel_count(&t); k < n && p->out[i].alias < 0; k++)
+      p->out[i].v[k] = whole ? -1 : NAN;
+  }
+}
+
+/* Results of the reference take the place of those of the problem, so it is made anew. */
+static bool as_it_is(Bench *b, const Source *s, bool accumulate, weft_error *e) {
+  Problem p = problem(s);
+  KernelArgs a = shapes(&p, accumulate);
+  Layout l = lay_out(b->cuda.kind, &p, &a), home = lay_out(b->cpu.kind, &p, &a);
+  unsigned char *was = image(&l, &p), *m = image(&l, &p), *again = image(&l, &p),
+                *cpu = image(&home, &p);
+  bool ok = was && m && again && cpu;
+  if (!ok) err_set(e, WEFT_ENOMEM, "out of memory");
+  ok = ok && run(&b->cuda, &p, accumulate, m, e) == WEFT_OK &&
+       run(&b->cuda, &p, accumulate, again, e) == WEFT_OK &&
+       run(&b->cpu, &p, accumulate, cpu, e) == WEFT_OK;
+  RefArgs ref = problem_ref(&p, accumulate);
+  if (ok) ref_ops[p.op](&ref);
+  ok = ok && untouched(&p, &l, was, m, e) &&
+       compare(b, &p, &ref, &a, &l, m, false, e) && same_bits(&p, &l, m, again, e);
+  if (ok) of_cpu(b, &p, &ref, cpu);
+  free(was), free(m), free(again), free(cpu);
+  problem_free(&p);
+  return ok;
+}
+
+static bool poisoned(Bench *b, const Source *s, weft_error *e) {
+  Problem p = problem(s);
+  poison(&p);
+  KernelArgs a = shapes(&p, false);
+  Layout l = lay_out(b->cuda.kind, &p, &a);
+  unsigned char *m = image(&l, &p);
+  bool ok = m && run(&b->cuda, &p, false, m, e) == WEFT_OK;
+  RefArgs ref = problem_ref(&p, false);
+  if (ok) ref_ops[p.op](&ref);
+  ok = ok && compare(b, &p, &ref, &a, &l, m, true, e);
+  free(m);
+  problem_free(&p);
+  return ok;
+}
+
+static void try(Bench *b, int op, const Source *s, bool adds) {
+  for (int accumulate = 0; accumulate <= adds; accumulate++) {
+    weft_error e = {.rank = -1};
+    bool ok = as_it_is(b, s, accumulate, &e) && (accumulate || poisoned(b, s, &e));
+    b->worst.problems++;
+    if (ok) continue;
+    b->failed[op] = true;
+    printf("FAILED %s %s%s, case \"%s\" of %s: %s\n", op_title(op), dtype_name(s->type),
+           accumulate ? ", adding" : "", s->c->in, op_title(s->c->op), e.text);
+  }
+}
+
+/* ---- ops ---- */
+
+static bool chosen(const Bench *b, int i, int first, int last) {
+  return !b->brief || i == first || i == last;
+}
+
+static void forward_cases(Bench *b, int op, DType type) {
+  int first = -1, last = -1;
+  for (int i = 0; i < kernel_cases; i++)
+    if (kernel_case[i].op == op) first = first < 0 ? i : first, last = i;
+  for (int i = MAX(first, 0); i <= last; i++) {
+    Source s = {.c = &kernel_case[i], .type = type, .seed = 1 + (uint64_t)i};
+    if (kernel_case[i].op == op && chosen(b, i, first, last)) try(b, op, &s, op_adds(op));
+  }
+}
+
+static void backward_cases(Bench *b, const GradCase *g, DType type) {
+  int first = -1, last = -1;
+  for (int i = 0; i < kernel_cases; i++)
+    if (kernel_case[i].op == g->forward) first = first < 0 ? i : first, last = i;
+  for (int i = MAX(first, 0); i <= last; i++) {
+    Source s = {.c = &kernel_case[i], .g = g, .type = type, .seed = 1 + (uint64_t)i};
+    if (kernel_case[i].op != g->forward || !chosen(b, i, first, last)) continue;
+    Problem p = problem(&s);
+    bool adds = p.adds;
+    problem_free(&p);
+    try(b, g->op, &s, adds);
+  }
+}
+
+static void one_op(Bench *b, int op) {
+  static const DType types[] = {DT_F32, DT_BF16};
+  for (int t = 0; t < LEN(types); t++) {
+    b->worst = (Worst){0};
+    forward_cases(b, op, types[t]);
+    for (int i = 0; i < grad_cases; i++)
+      if (grad_case[i].op == op) backward_cases(b, &grad_case[i], types[t]);
+    const Worst *w = &b->worst;
+    if (!w->problems) continue;
+    b->tried[op] = true;
+    printf("%-22s %-5s %8d  %9.2e of %.0e  %5.1f %%  %9.2e\n", op_title(op),
+           dtype_name(types[t]), w->problems, w->norm, w->limit, 100 * w->element, w->cpu);
+    fflush(stdout);
+  }
+}
+
+/* Kernels without a case, ops without a kernel. */
+static int not_covered(Bench *b) {
+  int n = 0;
+  for (int op = 0; op < OP_N && !b->only; op++) {
+    KernelArgs none = {0};
+    const Kernel *k = device_kernel(&b->cuda.dev, op, &none);
+    if (k && k->run && !b->tried[op])
+      printf("FAILED %s: it has a kernel, but no case\n", op_title(op)), n++;
+  }
+  return n;
+}
+
+static int all(Bench *b) {
+  int good = 0, bad = 0;
+  printf("%-22s %-5s %8s  %18s  %7s  %9s\n", "op", "type", "problems",
+         "norm-wise error", "element", "the CPU's");
+  for (int op = 0; op < OP_N; op++) {
+    KernelArgs none = {0};
+    const Kernel *k = device_kernel(&b->cuda.dev, op, &none);
+    if (!k || !k->run || (b->only && strcmp(b->only, op_title(op)) != 0)) continue;
+    one_op(b, op);
+    good += b->tried[op] && !b->failed[op], bad += b->failed[op];
+  }
+  bad += not_covered(b);
+  printf("%d ops are right, %d are wrong\n", good, bad);
+  return bad || !good ? 1 : 0;
+}
+
+static weft_status open_side(Side *s, const char *name, weft_error *e) {
+  s->kind = device_kind(name, e);
+  const DeviceVtable *vt = s->kind ? s->kind->load(e) : NULL;
+  if (!vt) return WEFT_EUSAGE;
+  TRY(device_open(&s->dev, vt, NULL, 0, 0, 1, e));
+  s->open = true;
+  return WEFT_OK;
+}
+
+static void close_side(Side *s) {
+  if (!s->open) return;
+  device_free(&s->dev, s->memory, s->room);
+  device_close(&s->dev);
+}
+
+int gpu_kernels(int argc, char **argv) {
+  Bench b = {0};
+  weft_error e = {.rank = -1};
+  for (int i = 0; i < argc; i++) {
+    if (strcmp(argv[i], "--brief") == 0)
+      b.brief = true;
+    else if (strcmp(argv[i], "--op") == 0 && i + 1 < argc)
+      b.only = argv[++i];
+    else
+      return gpu_fails(argv[i], err_set(&e, WEFT_EUSAGE, "no such option of kernels"), &e);
+  }
+  weft_status st = open_side(&b.cuda, "cuda", &e);
+  if (st == WEFT_OK) st = open_side(&b.cpu, "cpu", &e);
+  int code = st == WEFT_OK ? all(&b) : gpu_fails("kernels", st, &e);
+  close_side(&b.cuda);
+  close_side(&b.cpu);
+  return code;
+}

@@ -1,0 +1,263 @@
+"""race.py - weft against PyTorch with torch.compile on one GPU: the Llama of llama_1b (1.11
+billion parameters), 2 x 4096 tokens a step, in turns.
+
+    python3 tests/gpu/race.py --weft build/weft --out FOLDER [--table FILE]
+
+Both have f32 master weights and f32 moments, compute in bf16, clip the gradients' norm and
+wait for the loss of each step. PyTorch has autocast to bf16, scaled_dot_product_attention,
+torch.compile in its default mode and the fused AdamW. Both begin with the same weights, exact
+in bf16, and see the same tokens in each step: losses of the first steps are compared, so that
+it is known to be the same model. The first steps of a turn are not timed: they compile, or
+capture. Medians of the other ones, and of the turns, are compared.
+
+FILE is what `weft-gpu table tests/gpu/llama_1b.lua` printed: with it, the share of the
+measured product is told, and what a step takes beyond its kernels.
+
+--device cpu --tiny races a model of a few thousand parameters in f32 without torch.compile:
+its figures mean nothing, but losses must agree to 1e-5.
+"""
+import argparse
+import array
+import json
+import pathlib
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+NOT_TIMED = 4
+TINY = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=64)
+
+
+def arguments():
+    p = argparse.ArgumentParser(description="weft against PyTorch on one GPU")
+    p.add_argument("--weft", required=True)
+    p.add_argument("--out", required=True, type=pathlib.Path)
+    p.add_argument("--table", type=pathlib.Path)
+    p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    p.add_argument("--weft-device", help="that of weft, if it is another one")
+    p.add_argument("--tiny", action="store_true")
+    p.add_argument("--turns", type=int, default=3)
+    p.add_argument("--steps", type=int, default=20)
+    p.add_argument("--set", action="append", default=[], metavar="PATH=VALUE",
+                   help="a field of weft's plan")
+    return p.parse_args()
+
+
+class Race:
+    def __init__(self, a):
+        self.a = a
+        self.config = json.loads((HERE / "llama_1b" / "config.json").read_text())
+        self.batch, self.seq, self.precision, self.tolerance = 2, 4096, "bf16", 5e-3
+        if a.tiny:
+            self.config.update(TINY)
+            self.seq, self.precision, self.tolerance = 16, "f32", 1e-5
+        self.tokens = self.batch * self.seq
+
+    def prepare(self, folder):
+        """Weights as a folder of Hugging Face, tokens as raw ids: one step's, again and
+        again."""
+        import torch
+        from torch_llama import Llama, draw, save
+        self.torch = torch
+        self.dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
+        torch.manual_seed(1)
+        with torch.device(self.a.device):
+            self.model = Llama(self.config, self.seq, self.dtype)
+        draw(self.model, self.config["initializer_range"], self.dtype)
+        weights = folder / "weights"
+        weights.mkdir()
+        save(self.model, weights / "model.safetensors", self.dtype)
+        (weights / "config.json").write_text(json.dumps(self.config))
+        r = random.Random(1)
+        ids = array.array("H", (r.randrange(self.config["vocab_size"])
+                                for _ in range(self.tokens + 1)))
+        (folder / "tokens.bin").write_bytes(ids.tobytes())
+        t = torch.tensor(ids.tolist(), device=self.a.device)
+        self.data = t[:-1].view(self.batch, self.seq), t[1:].view(self.batch, self.seq)
+        self.folder = folder
+        self.ready_torch()
+
+    # ---- PyTorch ----
+
+    def ready_torch(self):
+        torch, cuda = self.torch, self.a.device == "cuda"
+        many = [p for p in self.model.parameters() if p.dim() > 1]
+        one = [p for p in self.model.parameters() if p.dim() == 1]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": many, "weight_decay": 0.1}, {"params": one, "weight_decay": 0.0}],
+            lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=cuda)
+        self.forward = torch.compile(self.model) if cuda else self.model
+
+    def torch_step(self):
+        torch = self.torch
+        with torch.autocast(self.a.device, torch.bfloat16, enabled=self.precision == "bf16"):
+            loss = self.forward(*self.data)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    def torch_turn(self):
+        losses, ms = [], []
+        for _ in range(self.a.steps):
+            begin = time.monotonic()
+            losses.append(self.torch_step())
+            ms.append(1e3 * (time.monotonic() - begin))
+        return losses, ms
+
+    # ---- weft ----
+
+    def weft_args(self):
+        return ["--device", self.a.weft_device or self.a.device, "--data", str(self.folder),
+                "-D", "weights=weights", "-D", "tokens=tokens.bin",
+                "-D", "precision=" + self.precision, "--set", f"batch.seq={self.seq}"] + [
+                    x for field in self.a.set for x in ("--set", field)]
+
+    def weft_turn(self, number):
+        log = self.folder / f"weft-{number}.log"
+        said = self.a.out / f"race-weft-{number}.txt"
+        with open(said, "w") as f:
+            code = subprocess.run(
+                [self.a.weft, "run", str(HERE / "llama_1b.lua"), "--steps", str(self.a.steps),
+                 "--log", str(log)] + self.weft_args(), stdout=f, stderr=f).returncode
+        if code:
+            sys.exit(f"weft ended with code {code}:\n{said.read_text()[-2000:]}")
+        lines = [json.loads(x) for x in log.read_text().splitlines()]
+        shutil.copy(log, self.a.out / f"race-weft-{number}.log")
+        steps = [x for x in lines if "step_ms" in x]
+        return [x["loss"] for x in steps], [x["step_ms"] for x in steps]
+
+    def predicted(self):
+        """GiB of the arena, as `weft check` says."""
+        out = subprocess.run([self.a.weft, "show", str(HERE / "llama_1b.lua"), "memory",
+                              "--json"] + self.weft_args(), capture_output=True, text=True)
+        if out.returncode:
+            sys.exit(out.stderr)
+        classes = json.loads(out.stdout)["result"]["memory"][0]["classes"]
+        return sum(x["bytes"] for x in classes) / 2**30
+
+
+class Smi(threading.Thread):
+    """The most memory of the GPU that is used while a block runs, beyond what was before."""
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.over, self.most, self.first = threading.Event(), 0, self.used()
+
+    @staticmethod
+    def used():
+        try:
+            out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used",
+                                  "--format=csv,noheader,nounits"],
+                                 capture_output=True, text=True)
+            return int(out.stdout.split()[0]) / 1024
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def run(self):
+        while self.first is not None and not self.over.wait(0.2):
+            self.most = max(self.most, self.used() or 0)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+        self.gib = None if self.first is None else max(self.most - self.first, 0)
+
+
+def timed(ms):
+    return statistics.median(ms[min(NOT_TIMED, len(ms) - 1):])
+
+
+def table(path):
+    """Tflop/s of the product, Gflop of a step, ms of its kernels, cold and warm."""
+    text = path.read_text() if path and path.exists() else ""
+    cube = re.search(r"in bf16: ([0-9.]+) Tflop/s", text)
+    last = re.search(r"kernels of a step: \d+ launches, ([0-9.]+) ms, again ([0-9.]+) ms, "
+                     r"([0-9.e+]+) Gflop", text)
+    if not cube or not last:
+        return None
+    return float(cube[1]), float(last[3]), float(last[1]), float(last[2])
+
+
+def report(race, weft, torch_ms, memory):
+    a, say = race.a, lambda *x: print(*x, flush=True)
+    w, t = statistics.median(weft), statistics.median(torch_ms)
+    say(f"weft:    {w:.2f} ms a step, {1e3 * race.tokens / w:.0f} tokens/s (median of turns)")
+    say(f"PyTorch: {t:.2f} ms a step, {1e3 * race.tokens / t:.0f} tokens/s")
+    say(f"ratio:   weft has {t / w:.3f} of PyTorch's tokens/s")
+    found = table(a.table)
+    if found and not a.tiny:
+        cube, gflop, cold, warm = found
+        for name, ms in ("weft", w), ("PyTorch", t):
+            say(f"{name}: {gflop / ms:.1f} Tflop/s, {100 * gflop / ms / cube:.1f} % of the "
+                f"measured product ({gflop:.0f} Gflop a step, causal)")
+        say(f"weft: a step takes {w:.2f} ms, its kernels {warm:.2f} (caches full) to "
+            f"{cold:.2f} ms (empty), one by one")
+    predicted, measured, allocated = memory
+    more = ("nvidia-smi says nothing" if measured is None else
+            f"nvidia-smi saw {measured:.2f} GiB more while it ran (libraries, too)")
+    say(f"memory of weft: {predicted:.2f} GiB predicted; {more}")
+    if allocated:
+        say(f"memory of PyTorch: {allocated:.2f} GiB at most")
+
+
+def compare(race, ours, theirs):
+    """The first step has the same weights; later ones have what both made of them."""
+    worst = 0.0
+    for i in range(min(3, len(ours), len(theirs))):
+        off = abs(ours[i] - theirs[i]) / abs(theirs[i])
+        print(f"loss of step {i}: weft {ours[i]:.7f}, PyTorch {theirs[i]:.7f}, off {off:.1e}")
+        worst = max(worst, off)
+    if not worst <= race.tolerance:
+        sys.exit(f"losses differ by {worst:.1e}, more than {race.tolerance:.0e}: not the same model")
+
+
+def run(race):
+    a, weft, torch_ms, measured = race.a, [], [], 0.0
+    for turn in range(a.turns):
+        with Smi() as smi:
+            ours, ms = race.weft_turn(turn)
+        measured = None if smi.gib is None else max(measured, smi.gib)
+        weft.append(timed(ms))
+        theirs, ms = race.torch_turn()
+        torch_ms.append(timed(ms))
+        print(f"turn {turn}: weft {weft[-1]:.2f} ms, PyTorch {torch_ms[-1]:.2f} ms a step", flush=True)
+        if turn == 0:
+            compare(race, ours, theirs)
+    allocated = race.torch.cuda.max_memory_allocated() / 2**30 if a.device == "cuda" else None
+    report(race, weft, torch_ms, (race.predicted(), measured, allocated))
+
+
+def main():
+    a = arguments()
+    try:
+        import torch
+    except ImportError:
+        print("skipped: this Python has no torch")
+        return
+    if a.device == "cuda" and not torch.cuda.is_available():
+        print(f"skipped: torch {torch.__version__} sees no GPU")
+        return
+    print(f"torch {torch.__version__}, CUDA {torch.version.cuda}")
+    a.out.mkdir(parents=True, exist_ok=True)
+    race = Race(a)
+    with tempfile.TemporaryDirectory() as folder:
+        race.prepare(pathlib.Path(folder))
+        run(race)
+
+
+if __name__ == "__main__":
+    main()

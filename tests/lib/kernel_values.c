@@ -1,0 +1,82 @@
+/* kernel_values.c - see kernel_values.h. */
+#include "kernel_values.h"
+
+#include <math.h>
+
+#include "vm/base/f16.h"
+
+int64_t kernel_count(const KTensor *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->ndim; i++) n *= t->dim[i];
+  return n;
+}
+
+size_t kernel_bytes(const KTensor *t) {
+  return (size_t)kernel_count(t) * (size_t)dtype_size(t->dtype);
+}
+
+KTensor kernel_tensor(const Value *x) {
+  KTensor t = {.dtype = x->type, .ndim = x->ndim};
+  memcpy(t.dim, x->dim, sizeof t.dim);
+  return t;
+}
+
+void kernel_put(const Value *x, void *p) {
+  KTensor t = kernel_tensor(x);
+  int64_t n = kernel_count(&t);
+  for (int64_t i = 0; i < n; i++) {
+    if (x->type == DT_F32) ((float *)p)[i] = (float)x->v[i];
+    if (x->type == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32((float)x->v[i]);
+    if (x->type == DT_F16) ((f16 *)p)[i] = f16_from_f32((float)x->v[i]);
+    if (x->type == DT_F64) ((double *)p)[i] = x->v[i];
+    if (x->type == DT_I32) ((int32_t *)p)[i] = (int32_t)x->v[i];
+  }
+}
+
+double kernel_element(const void *p, DType t, int64_t i) {
+  if (t == DT_F32) return ((const float *)p)[i];
+  if (t == DT_BF16) return bf16_to_f32(((const bf16 *)p)[i]);
+  if (t == DT_F16) return f16_to_f32(((const f16 *)p)[i]);
+  if (t == DT_F64) return ((const double *)p)[i];
+  return ((const int32_t *)p)[i];
+}
+
+KernelDifference kernel_difference(const KTensor *t, DType type, const double *want,
+                                   double nothing, bool nan_too) {
+  double diff = 0, norm = 0, worst = 0, largest = 0;
+  KernelDifference d = {.odd = -1};
+  d.limit = type == DT_BF16 ? 4e-3 : type == DT_F16 ? 5e-4 : 2e-6;
+  for (int64_t j = 0, n = kernel_count(t); j < n; j++) {
+    double got = kernel_element(t->p, t->dtype, j);
+    bool same = got == want[j] || (nan_too && isnan(got) && isnan(want[j]));
+    if (isfinite(want[j])) {
+      norm += want[j] * want[j];
+      largest = fmax(largest, fabs(want[j]));
+    }
+    if (same) continue; /* infinities too */
+    if (!isfinite(got) || !isfinite(want[j])) {
+      if (d.odd < 0) d.odd = j;
+      continue;
+    }
+    diff += (got - want[j]) * (got - want[j]);
+    worst = fmax(worst, fabs(got - want[j]));
+  }
+  bool none = largest < 1e-12 && worst <= nothing;
+  d.norm = none || diff == 0 ? 0 : sqrt(diff / norm);
+  d.element = none || worst == 0 ? 0 : worst / largest;
+  d.ok = d.odd < 0 && d.norm <= d.limit && d.element <= 4 * d.limit;
+  return d;
+}
+
+/* What attention sums in bf16 are products of probabilities that were rounded to it. */
+bool kernel_cuda_coarse(const Problem *p, int result) {
+  bool forward = p->op == OP_attention || p->op == OP_attention_part;
+  bool back = p->op == OP_attention_dx || p->op == OP_attention_part_dx;
+  return back || (forward && result == 0);
+}
+
+/* Of one token the difference that makes dq cancels, but for its rounding. */
+double kernel_nothing(const Problem *p) {
+  bool cancels = p->op == OP_attention_dx || p->op == OP_attention_part_dx;
+  return cancels ? 1e-6 : 0;
+}
