@@ -8,7 +8,7 @@ typedef struct Checked {
 
 static void print_summary(const Checked *c) {
   const Job *j = &c->job;
-  char mesh[96], a[32];
+  char mesh[96], a[32], text[ATTENTION_WAY];
   int rank;
   uint64_t worst = job_worst_memory(j, &rank);
   const Batch *b = &j->plan.batch;
@@ -28,6 +28,8 @@ static void print_summary(const Checked *c) {
       "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
       (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
       j->compiled->proof.communicators);
+  if (j->plan.attention != ATTENTION_NATIVE && attention_way(j->compiled, text))
+    printf("  attention: %s\n", text);
   if (c->expectations)
     printf("  expect  %s\n",
            c->expectations > 1 ? "all limits are kept" : "the limit is kept");

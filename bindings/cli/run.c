@@ -199,13 +199,17 @@ static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
 /* ---- the run ---- */
 
 static void print_start(Training *t) {
-  char mesh[96], memory[32];
+  char mesh[96], memory[32], text[ATTENTION_WAY];
+  const Job *j = &t->job;
+  bool asked = j->plan.attention != ATTENTION_NATIVE;
+  const char *attention = asked ? attention_way(j->compiled, text) : NULL;
   const char *way = t->record.head.way;
-  fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s%s%s\n", t->job.plan.name,
+  fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s%s%s%s%s\n", t->job.plan.name,
           format_mesh(&t->job.mesh, mesh), t->job.mesh.world,
           t->job.mesh.world > 1 ? "s" : "", t->comm->name,
           format_bytes((double)run_memory(t->session.run), memory),
-          data_describe(t->session.data), way ? "; steps are " : "", way ? way : "");
+          data_describe(t->session.data), attention ? "; attention: " : "",
+          attention ? attention : "", way ? "; steps are " : "", way ? way : "");
 }
 
 static void json_result(Json *out, void *ud) {

@@ -63,7 +63,7 @@ static void add_resumed(Json *out, const RunHead *h) {
 /* What the lines after it are about. */
 weft_status log_head(int fd, const char *path, const RunHead *h, weft_error *e) {
   const Job *j = h->job;
-  char host[256] = "", time_text[32], mesh[96], hash[20];
+  char host[256] = "", time_text[32], mesh[96], hash[20], attention[ATTENTION_WAY];
   time_t now = time(NULL);
   struct tm utc;
   gethostname(host, sizeof host - 1);
@@ -72,6 +72,7 @@ weft_status log_head(int fd, const char *path, const RunHead *h, weft_error *e) 
   Text text = {0};
   Json out = {.out = &text};
   json_open(&out, NULL, '{');
+  if (attention_way(j->compiled, attention)) json_str(&out, "attention", attention);
   json_str(&out, "comm", h->comm);
   json_str(&out, "data", h->data);
   json_str(&out, "device", j->compiled->device->name);

@@ -2,6 +2,7 @@
  * of keys rescales what the earlier ones gave. Of a ring this is one step: it goes on
  * from what the steps before gave. */
 #include "attention_tile.cuh"
+#include "cudnn_attention.h"
 
 enum { O = 3, LSE, STARTS, STARTS_FIRST = O }; /* operands */
 
@@ -104,6 +105,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
 }
 
 void cuda_attention(Device *d, const KernelArgs *a) {
+  if (cudnn_run(d, a)) return;
   bool on = goes_on(a);
   Heads s = heads_of(a, on ? STARTS : STARTS_FIRST);
   by_type(a->in[0].dtype, [&](auto *p) {

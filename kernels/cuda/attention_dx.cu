@@ -4,6 +4,7 @@
  * One kernel per delta, dq, and dk with dv; each result is summed by one block, in order.
  * Of a ring this is one step: dq goes on from what the steps before gave. */
 #include "attention_tile.cuh"
+#include "cudnn_attention.h"
 
 enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
 
@@ -162,6 +163,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
 }
 
 void cuda_attention_dx(Device *dev, const KernelArgs *a) {
+  if (cudnn_run(dev, a)) return;
   bool on = goes_on(a);
   Heads s = heads_of(a, on ? STARTS : STARTS_FIRST);
   int64_t n = s.b * s.t * s.h;

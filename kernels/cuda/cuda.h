@@ -53,6 +53,7 @@ static inline int64_t cuda_rows(const KTensor *t) {
 typedef struct CudaContext {
   void *stream; /* of the compute queue */
   void *lt;     /* cublasLtHandle_t, or NULL: own kernels multiply */
+  void *cudnn;  /* of cudnn_plan.c; NULL: no plan was wanted yet */
   int lt_failed; /* cublasStatus_t of the first product that was refused, or 0 */
   uint64_t print; /* DeviceKeeper.print, of launches so far */
 } CudaContext;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "cudnn_attention.h"
 #include "module.h"
 
 enum { LEAST_CAPABILITY = 80 };
@@ -114,6 +115,7 @@ static void close_cuda(Device *d) {
   for (int i = 0; i < BESIDE; i++)
     if (c->beside[i]) (void)cudaStreamDestroy(c->beside[i]);
   if (c->compute) (void)cudaStreamDestroy(c->compute);
+  cudnn_close(d);
   cuda_lt_close(c->c.lt);
   cuda_keep_close(c);
   mem_free(d->alloc, c, sizeof *c);
@@ -254,6 +256,8 @@ static weft_status sync(Device *d, weft_error *e) {
     return err_set(e, WEFT_ERUN,
                    "rank %d: device cuda: cuBLASLt: a product failed: status %d", d->rank,
                    c->c.lt_failed);
+  if (cudnn_failure(d))
+    return err_set(e, WEFT_ERUN, "rank %d: device cuda: %s", d->rank, cudnn_failure(d));
   return r == cudaSuccess ? WEFT_OK : cuda_failed(d, r, "a kernel or copy failed", e);
 }
 

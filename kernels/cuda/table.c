@@ -1,5 +1,6 @@
 /* table.c - the CUDA kernel of every op. Changes of placement other than slice are
  * communication and have none. */
+#include "cudnn_attention.h"
 #include "gemm.h"
 
 #define cuda_all_reduce NULL
@@ -19,6 +20,17 @@ static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Own kernels, or, as the plan says, cuDNN's. */
+static weft_status prepare_forward(Device *d, KernelArgs *a, weft_error *e) {
+  if (a->attr->backend == BACKEND_CUDNN) return cudnn_prepare(d, OP_attention, a, e);
+  return prepare_attention(d, a, e);
+}
+
+static weft_status prepare_backward(Device *d, KernelArgs *a, weft_error *e) {
+  if (a->attr->backend == BACKEND_CUDNN) return cudnn_prepare(d, OP_attention_dx, a, e);
+  return prepare_attention(d, a, e);
+}
+
 const Kernel cuda_kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cuda_##name,
 #include "vm/graph/ops.def"
@@ -28,8 +40,10 @@ const Kernel cuda_kernels[OP_N] = {
   [OP_linear_dx].release = release_lt,
   [OP_linear_dw].prepare = prepare_linear_dw_lt,
   [OP_linear_dw].release = release_lt,
-  [OP_attention].prepare = prepare_attention,
-  [OP_attention_dx].prepare = prepare_attention,
+  [OP_attention].prepare = prepare_forward,
+  [OP_attention].release = cudnn_release,
+  [OP_attention_dx].prepare = prepare_backward,
+  [OP_attention_dx].release = cudnn_release,
   [OP_attention_part].prepare = prepare_attention,
   [OP_attention_part_dx].prepare = prepare_attention,
   [OP_attention_step].prepare = prepare_attention,

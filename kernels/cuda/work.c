@@ -1,6 +1,6 @@
 /* work.c - how much scratch the CUDA kernels need; compiled for the host, so that a plan is
  * sized where there is no GPU. */
-#include "cuda.h"
+#include "cudnn_attention.h"
 
 int64_t cuda_part_rows(int64_t rows) {
   int64_t least = (rows + CUDA_PARTS_MAX - 1) / CUDA_PARTS_MAX;
@@ -26,6 +26,7 @@ uint64_t cuda_gemm_work(const KernelArgs *a) {
 
 uint64_t cuda_work(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0];
+  if (a->attr->backend == BACKEND_CUDNN) return cudnn_work(op, a);
   switch (op) {
   case OP_linear:
   case OP_linear_dx:
@@ -45,6 +46,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
 }
 
 uint64_t cuda_state(int op, const KernelArgs *a) {
+  if (a->attr->backend == BACKEND_CUDNN) return CUDNN_STATE;
   bool product = op == OP_linear || op == OP_linear_dx || op == OP_linear_dw;
   return product ? CUDA_LT_STATE : 0;
 }

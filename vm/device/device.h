@@ -153,6 +153,9 @@ typedef struct DeviceKind {
   /* Bytes of the host that a prepared kernel keeps, likewise; it begins at a multiple of
    * 64. */
   uint64_t (*state)(int op, const KernelArgs *a);
+  /* Whether a library beside the device's own kernels computes an op, by the same: NULL
+   * if so, else why not; the member is NULL where there is no such library. */
+  const char *(*library)(int op, const KernelArgs *a);
   /* The device itself; opens its shared object if it has one. NULL with an error that says
    * what is missing. */
   const DeviceVtable *(*load)(weft_error *e);
@@ -189,5 +192,7 @@ uint64_t cpu_state(int op, const KernelArgs *a);
 const DeviceVtable *device_load_cuda(weft_error *e);
 uint64_t cuda_work(int op, const KernelArgs *a);
 uint64_t cuda_state(int op, const KernelArgs *a);
+/* kernels/cuda/cudnn_rule.c: of attention. */
+const char *cudnn_refuses(int op, const KernelArgs *a);
 
 #endif

@@ -16,6 +16,7 @@ static const DeviceKind kinds[] = {
      .keeps = true,
      .work = cuda_work,
      .state = cuda_state,
+     .library = cudnn_refuses,
      .load = device_load_cuda},
 };
 

@@ -119,6 +119,7 @@ typedef struct OpAttr {
   int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; adamw: 1 moments are
                             rounded by chance */
   int32_t inverse;       /* rope: rotate back */
+  int32_t backend;       /* attention, attention_dx: BACKEND_x, who computes it */
   int32_t step;          /* attention_part: how often keys and values were shifted */
   int32_t mirror;        /* slice, pack, unpack, collectives: the second of two parts is
                             cut from its end; attention: zigzag, see sequence.h */
@@ -149,6 +150,8 @@ static inline int attr_rotary_dim(const OpAttr *a) {
   return a->rotary_dim ? a->rotary_dim : a->head_dim;
 }
 
+/* Kernels of the device's own, or a library beside them. */
+enum { BACKEND_NATIVE, BACKEND_CUDNN };
 enum { SCORE_SOFTMAX, SCORE_SIGMOID };
 enum { DROP_NONE, DROP_POSITION, DROP_PROBS };
 /* In the place of the row of a choice: its expert is not here; there was no room for it. */

@@ -234,6 +234,9 @@ typedef struct NcclPlan {
 #include "nccl.def"
 } NcclPlan;
 
+/* Who computes attention on a GPU: weft's kernels, cuDNN, or cuDNN where it can. */
+typedef enum { ATTENTION_NATIVE, ATTENTION_CUDNN, ATTENTION_AUTO } AttentionBackend;
+
 typedef struct Plan {
   const char *name, *file;
   Cluster cluster;
@@ -260,6 +263,8 @@ typedef struct Plan {
   double comm_timeout;           /* seconds; 0: see watchdog_patience */
   NcclPlan nccl;
   bool cuda_graph;               /* steps on a GPU are replayed */
+  AttentionBackend attention;
+  bool deterministic;            /* the same bits each time, on GPUs too */
   uint64_t seed;
 } Plan;
 

@@ -12,8 +12,8 @@ static const struct {
   size_t at;
   bool real;
 } field[] = {
-    REAL(aux), INT(axes), REAL(beta1), REAL(beta2), REAL(bound), REAL(capacity),
-    REAL(clip), INT(cut), INT(dim), INT(drop), REAL(eps), INT(experts), INT(from), INT(groups),
+    REAL(aux), INT(axes), INT(backend), REAL(beta1), REAL(beta2), REAL(bound),
+    REAL(capacity), REAL(clip), INT(cut), INT(dim), INT(drop), REAL(eps), INT(experts), INT(from), INT(groups),
     INT(head_dim), INT(head_part), INT(interleaved), INT(inverse), INT(kind),
     INT(layout), INT(mirror), INT(n), INT(norm_topk), INT(parts), INT(red),
     REAL(rope_factor), REAL(rope_high), REAL(rope_low), INT(rope_original),

@@ -265,6 +265,11 @@ int rank_on_pp(const Mesh *m, int rank, int pp);
 void program_print(const Compiled *c, int rank, bool offsets, Text *out);
 void program_json(const Compiled *c, int rank, Text *out);
 
+/* backend.c: who computes attention on a device that has a library beside its kernels:
+ * "cuDNN", "weft's own kernels", or both; NULL on others, and if there is no attention. */
+enum { ATTENTION_WAY = 96 };
+const char *attention_way(const Compiled *c, char text[ATTENTION_WAY]);
+
 /* prove.c: runs all programs on the abstract machine of docs/architecture.md.
  * WEFT_OK with a summary, or WEFT_EPLAN with the instructions that block each other. */
 weft_status prove(const Compiled *c, Proof *p, weft_error *e);

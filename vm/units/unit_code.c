@@ -149,6 +149,7 @@ Coder *coder_new(const CompileInput *in, const Sharded *sh, const BodyClock *clo
                .logical = in->graph,
                .g = g,
                .device = compile_device(in),
+               .plan = in->plan,
                .how = how,
                .clock = clock,
                .merges = how->overlap_tp && !compile_splits(in)};
@@ -212,7 +213,7 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   for (Phase ph = PH_F; ph <= PH_W && c->how->overlap_tp; ph++)
     order_body(c, ph, out->temp);
   for (Phase ph = PH_F; ph <= PH_W; ph++) find_reads(c, ph, ops, nops);
-  if (!small_enough(c, d)) return false;
+  if (!small_enough(c, d) || coder_refuses(c, d)) return false;
   out->edge_use = NEW_N(scratch, uint8_t, out->edge.n);
   out->grad_use = NEW_N(scratch, uint8_t, out->param.n);
   out->param_use = NEW_N(scratch, uint8_t, out->param.n);

@@ -28,6 +28,8 @@ struct Coder {
   int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
   VEC(AxisSet) comm;
   const DeviceKind *device;
+  const Plan *plan;
+  const char *refused; /* the first op that the plan wants of a library in vain, and why */
   const Strategy *how; /* whether bodies are ordered, collectives in chunks */
   const BodyClock *clock;
   bool merges;           /* no W runs apart, so that units may have a body B */
@@ -74,5 +76,11 @@ void coder_kernel(Coder *c, const Op *op);
 /* Scratch of a kernel: a temporary that lives for one instruction. */
 void coder_work(Coder *c, CodeInstr *x);
 double coder_flops(const Graph *g, const Op *op);
+
+/* ---- unit_backend.c ---- */
+/* Decides who computes an op whose operands are known. */
+void coder_backend(Coder *c, const Op *op, CodeInstr *x);
+/* Whether the plan asks a library for what it does not do: then with an error. */
+bool coder_refuses(const Coder *c, Diags *d);
 
 #endif

@@ -244,6 +244,7 @@ void coder_kernel(Coder *c, const Op *op) {
   x->flops = coder_flops(c->g, op);
   for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
   for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);
+  coder_backend(c, op, x);
   coder_work(c, x);
   if (op->out[0] == c->g->loss && !coder_stays(c, c->g->loss))
     accumulate(c, op, OP_acc_loss, c->g->loss);

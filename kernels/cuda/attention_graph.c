@@ -1,0 +1,217 @@
+/* attention_graph.c - the tables of attention_graph.h.
+ *
+ * Dimensions are letters: B sequences, H heads of queries, K heads of keys, T tokens, D
+ * elements of a head of q and k, E of v and o. cuDNN knows these graphs by their shape:
+ * which ops there are, in which order, what lies between them and in which type. So here
+ * is no room for another way to write the same sum. */
+#include "attention_graph.h"
+
+#include <float.h>
+
+typedef enum { ONE, B, H, K, T, D, E, LETTERS } Letter;
+
+/* How rows follow each other in memory. */
+typedef enum {
+  STORED,        /* (B, T, heads, columns), as weft stores what belongs to tokens */
+  STORED_TURNED, /* the same memory with rows and columns exchanged */
+  DENSE,         /* in the order of the dimensions */
+  DENSE_TURNED   /* with rows and columns exchanged */
+} Layout;
+
+typedef struct Row {
+  const char *name;
+  AgType type;
+  AgWhere where;
+  int index; /* of the operand or result; of numbers which one */
+  Layout layout;
+  uint8_t dim[4];
+} Row;
+
+/* AG_NUMBER: the scale of scores; what a score becomes where the key comes later, which
+ * is no infinity, as cuDNN subtracts from it; and what the sums of rows are multiplied by. */
+typedef enum { SCALE, NEVER, KEEP_ALL } Number;
+
+#define SCORES {B, H, T, T}
+#define EACH   {B, H, T, ONE}
+#define NUMBER {ONE, ONE, ONE, ONE}
+
+/* ---- o = softmax(scale * q k^T, masked) v, lse = log of its sums ---- */
+
+enum {
+  F_Q, F_KT, F_V, F_SCALE, F_NEVER, F_S, F_SCALED, F_ROW, F_COLUMN, F_SEEN, F_MASKED,
+  F_MOST, F_LESS, F_E, F_SUM, F_LOG, F_LSE, F_P, F_O, F_N
+};
+
+static const Row forward_tensor[F_N] = {
+    [F_Q] = {"q", AG_BF16, AG_IN, 0, STORED, {B, H, T, D}},
+    [F_KT] = {"k^T", AG_BF16, AG_IN, 1, STORED_TURNED, {B, K, D, T}},
+    [F_V] = {"v", AG_BF16, AG_IN, 2, STORED, {B, K, T, E}},
+    [F_SCALE] = {"scale", AG_F32, AG_NUMBER, SCALE, DENSE, NUMBER},
+    [F_NEVER] = {"never", AG_F32, AG_NUMBER, NEVER, DENSE, NUMBER},
+    [F_S] = {"q k^T", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_SCALED] = {"scores", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_ROW] = {"row", AG_I32, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_COLUMN] = {"column", AG_I32, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_SEEN] = {"seen", AG_BOOL, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_MASKED] = {"masked scores", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_MOST] = {"most", AG_F32, AG_BETWEEN, 0, DENSE, EACH},
+    [F_LESS] = {"less most", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_E] = {"e", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_SUM] = {"sum", AG_F32, AG_BETWEEN, 0, DENSE, EACH},
+    [F_LOG] = {"log sum", AG_F32, AG_BETWEEN, 0, DENSE, EACH},
+    [F_LSE] = {"lse", AG_F32, AG_OUT, 1, STORED, EACH},
+    [F_P] = {"p", AG_BF16, AG_BETWEEN, 0, DENSE, SCORES},
+    [F_O] = {"o", AG_BF16, AG_OUT, 0, STORED, {B, H, T, E}},
+};
+
+static const AgNode forward_node[] = {
+    {AG_MATMUL, F_S, F_Q, F_KT, 0},
+    {AG_MUL, F_SCALED, F_S, F_SCALE, 0},
+    {AG_ROW, F_ROW, F_SCALED, 0, 0},
+    {AG_COLUMN, F_COLUMN, F_SCALED, 0, 0},
+    {AG_NOT_LESS, F_SEEN, F_ROW, F_COLUMN, 0},
+    {AG_SELECT, F_MASKED, F_SCALED, F_NEVER, F_SEEN},
+    {AG_MOST, F_MOST, F_MASKED, 0, 0},
+    {AG_SUB, F_LESS, F_MASKED, F_MOST, 0},
+    {AG_EXP, F_E, F_LESS, 0, 0},
+    {AG_SUM, F_SUM, F_E, 0, 0},
+    {AG_LOG, F_LOG, F_SUM, 0, 0},
+    {AG_ADD, F_LSE, F_MOST, F_LOG, 0},
+    {AG_DIV, F_P, F_E, F_SUM, 0},
+    {AG_MATMUL, F_O, F_P, F_V, 0},
+};
+
+/* ---- its gradients: p again from lse, dS = p * (do v^T - delta) * scale ---- */
+
+enum {
+  G_Q, G_KT, G_VT, G_O, G_LSE, G_DO, G_SCALE, G_NEVER, G_KEEP, G_DO_O, G_ROW_SUM, G_DELTA,
+  G_S, G_SCALED, G_LESS, G_ROW, G_COLUMN, G_SEEN, G_MASKED, G_P, G_PT, G_DV_HEADS, G_DV,
+  G_DP, G_DP_LESS, G_DS_UNSCALED, G_DS, G_DST, G_DK_HEADS, G_DK, G_K, G_DQ_SUMS, G_DQ, G_N
+};
+
+static const Row backward_tensor[G_N] = {
+    [G_Q] = {"q", AG_BF16, AG_IN, 0, STORED, {B, H, T, D}},
+    [G_KT] = {"k^T", AG_BF16, AG_IN, 1, STORED_TURNED, {B, K, D, T}},
+    [G_VT] = {"v^T", AG_BF16, AG_IN, 2, STORED_TURNED, {B, K, E, T}},
+    [G_O] = {"o", AG_BF16, AG_IN, 3, STORED, {B, H, T, E}},
+    [G_LSE] = {"lse", AG_F32, AG_IN, 4, STORED, EACH},
+    [G_DO] = {"do", AG_BF16, AG_IN, 5, STORED, {B, H, T, E}},
+    [G_SCALE] = {"scale", AG_F32, AG_NUMBER, SCALE, DENSE, NUMBER},
+    [G_NEVER] = {"never", AG_F32, AG_NUMBER, NEVER, DENSE, NUMBER},
+    [G_KEEP] = {"keep all", AG_F32, AG_NUMBER, KEEP_ALL, DENSE, NUMBER},
+    [G_DO_O] = {"do * o", AG_F32, AG_BETWEEN, 0, STORED, {B, H, T, E}},
+    [G_ROW_SUM] = {"sum do * o", AG_F32, AG_BETWEEN, 0, DENSE, EACH},
+    [G_DELTA] = {"delta", AG_F32, AG_SCRATCH, 0, DENSE, EACH},
+    [G_S] = {"q k^T", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_SCALED] = {"scores", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_LESS] = {"less lse", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_ROW] = {"row", AG_I32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_COLUMN] = {"column", AG_I32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_SEEN] = {"seen", AG_BOOL, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_MASKED] = {"masked scores", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_P] = {"p", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_PT] = {"p^T", AG_BF16, AG_BETWEEN, 0, DENSE_TURNED, SCORES},
+    [G_DV_HEADS] = {"dv of heads", AG_BF16, AG_BETWEEN, 0, DENSE, {B, H, T, E}},
+    [G_DV] = {"dv", AG_BF16, AG_OUT, 2, STORED, {B, K, T, E}},
+    [G_DP] = {"dp", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_DP_LESS] = {"dp less delta", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_DS_UNSCALED] = {"ds / scale", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_DS] = {"ds", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
+    [G_DST] = {"ds^T", AG_BF16, AG_BETWEEN, 0, DENSE_TURNED, SCORES},
+    [G_DK_HEADS] = {"dk of heads", AG_BF16, AG_BETWEEN, 0, DENSE, {B, H, T, D}},
+    [G_DK] = {"dk", AG_BF16, AG_OUT, 1, STORED, {B, K, T, D}},
+    [G_K] = {"k", AG_F32, AG_BETWEEN, 0, STORED, {B, K, T, D}},
+    [G_DQ_SUMS] = {"dq, its sums", AG_F32, AG_SCRATCH, 0, DENSE, {B, H, T, D}},
+    [G_DQ] = {"dq", AG_BF16, AG_OUT, 0, STORED, {B, H, T, D}},
+};
+
+static const AgNode backward_node[] = {
+    {AG_MUL, G_DO_O, G_DO, G_O, 0},
+    {AG_SUM, G_ROW_SUM, G_DO_O, 0, 0},
+    {AG_MUL, G_DELTA, G_ROW_SUM, G_KEEP, 0},
+    {AG_MATMUL, G_S, G_Q, G_KT, 0},
+    {AG_MUL, G_SCALED, G_S, G_SCALE, 0},
+    {AG_SUB, G_LESS, G_SCALED, G_LSE, 0},
+    {AG_ROW, G_ROW, G_LESS, 0, 0},
+    {AG_COLUMN, G_COLUMN, G_LESS, 0, 0},
+    {AG_NOT_LESS, G_SEEN, G_ROW, G_COLUMN, 0},
+    {AG_SELECT, G_MASKED, G_LESS, G_NEVER, G_SEEN},
+    {AG_EXP, G_P, G_MASKED, 0, 0},
+    {AG_VIEW, G_PT, G_P, 0, 0},
+    {AG_MATMUL, G_DV_HEADS, G_PT, G_DO, 0},
+    {AG_SUM, G_DV, G_DV_HEADS, 0, 0},
+    {AG_MATMUL, G_DP, G_DO, G_VT, 0},
+    {AG_SUB, G_DP_LESS, G_DP, G_DELTA, 0},
+    {AG_MUL, G_DS_UNSCALED, G_DP_LESS, G_P, 0},
+    {AG_MUL, G_DS, G_DS_UNSCALED, G_SCALE, 0},
+    {AG_VIEW, G_DST, G_DS, 0, 0},
+    {AG_MATMUL, G_DK_HEADS, G_DST, G_Q, 0},
+    {AG_SUM, G_DK, G_DK_HEADS, 0, 0},
+    {AG_VIEW, G_K, G_KT, 0, 0},
+    {AG_MATMUL, G_DQ_SUMS, G_DS, G_K, 0},
+    {AG_COPY, G_DQ, G_DQ_SUMS, 0, 0},
+};
+
+_Static_assert(LEN(forward_tensor) <= AG_TENSORS && LEN(backward_tensor) <= AG_TENSORS &&
+                   LEN(forward_node) <= AG_NODES && LEN(backward_node) <= AG_NODES,
+               "what attention_graph.h says");
+
+/* ---- with sizes ---- */
+
+bool ag_has_t(AgKind k) {
+  return k == AG_SELECT;
+}
+
+bool ag_has_b(AgKind k) {
+  return k <= AG_DIV || k == AG_NOT_LESS || k == AG_SELECT;
+}
+
+static void sizes_of(const KernelArgs *a, int64_t size[LETTERS]) {
+  const KTensor *q = &a->in[0], *k = &a->in[1];
+  int64_t d = a->attr->head_dim;
+  size[ONE] = 1;
+  size[B] = q->dim[0], size[T] = q->dim[1];
+  size[H] = q->dim[2] / d, size[K] = k->dim[2] / d;
+  size[D] = d, size[E] = attr_value_dim(a->attr);
+}
+
+static void strides_of(Layout l, const int64_t dim[4], int64_t stride[4]) {
+  int64_t heads = dim[1], rows = dim[2], cols = dim[3];
+  bool turned = l == STORED_TURNED || l == DENSE_TURNED;
+  if (turned) rows = dim[3], cols = dim[2];
+  bool stored = l == STORED || l == STORED_TURNED;
+  stride[0] = heads * rows * cols;
+  stride[1] = stored ? cols : rows * cols;
+  stride[turned ? 3 : 2] = stored ? heads * cols : cols;
+  stride[turned ? 2 : 3] = 1;
+}
+
+static float number_of(const OpAttr *attr, int which) {
+  return which == SCALE ? attr->scale : which == NEVER ? -FLT_MAX : 1;
+}
+
+void attention_graph(int op, const KernelArgs *a, AttentionGraph *g) {
+  enum { ALIGN = 256 };
+  bool back = op == OP_attention_dx;
+  const Row *row = back ? backward_tensor : forward_tensor;
+  int64_t size[LETTERS];
+  sizes_of(a, size);
+  *g = (AttentionGraph){.node = back ? backward_node : forward_node,
+                        .nnode = back ? LEN(backward_node) : LEN(forward_node),
+                        .ntensor = back ? G_N : F_N};
+  for (int i = 0; i < g->ntensor; i++) {
+    AgTensor *t = &g->tensor[i];
+    *t = (AgTensor){.name = row[i].name,
+                    .type = row[i].type,
+                    .where = row[i].where,
+                    .index = row[i].index};
+    int64_t count = 1;
+    for (int k = 0; k < 4; k++)
+      count *= t->dim[k] = size[row[i].dim[k]];
+    strides_of(row[i].layout, t->dim, t->stride);
+    if (t->where == AG_NUMBER) t->number = number_of(a->attr, t->index);
+    if (t->where != AG_SCRATCH) continue;
+    t->at = g->scratch;
+    g->scratch += (count * (int64_t)sizeof(float) + ALIGN - 1) / ALIGN * ALIGN;
+  }
+}

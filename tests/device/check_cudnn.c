@@ -1,0 +1,446 @@
+/* check_cudnn.c - attention through cuDNN, without a GPU: that the graph which cuDNN is
+ * given is attention, by evaluating it; which shapes it is given; and that cuDNN makes
+ * plans of it, for GPUs that are not here, which need no more scratch than was counted. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cpu/levels.h"
+#include "kernels/cuda/cudnn_attention.h"
+#include "tests/lib/graph_eval.h"
+#include "tests/lib/kernel_run.h"
+#include "tests/lib/process.h"
+
+static const Kernel *cpu_kernel(int op) {
+  return &cpu_set_here()->kernel[op];
+}
+static const KernelSet cpu = {.name = "cpu",
+                              .kernel = cpu_kernel,
+                              .work = cpu_work,
+                              .state = cpu_state,
+                              .device = {.vt = &device_cpu},
+                              .threads = 1};
+
+/* ---- what the graph computes ---- */
+
+/* Groups of 1, 2, 3, 4 and 8 heads, one token, values of another size. */
+static const KernelCase cases[] = {
+    {OP_attention, "x 1,1,4 x 1,1,4 x 1,1,4", "x 1,1,4 f 1,1,1",
+     {.head_dim = 4, .scale = .5f}, 0},
+    {OP_attention, "x 2,7,15 x 2,7,15 x 2,7,15", "x 2,7,15 f 2,7,3",
+     {.head_dim = 5, .scale = .4f}, 0},
+    {OP_attention, "x 2,70,80 x 2,70,40 x 2,70,40", "x 2,70,80 f 2,70,4",
+     {.head_dim = 20, .scale = .22f}, 0},
+    {OP_attention, "x 3,20,48 x 3,20,16 x 3,20,16", "x 3,20,48 f 3,20,6",
+     {.head_dim = 8, .scale = 2}, 0},
+    {OP_attention, "x 1,33,128 x 1,33,32 x 1,33,32", "x 1,33,128 f 1,33,8",
+     {.head_dim = 16, .scale = .25f}, 0},
+    {OP_attention, "x 2,17,64 x 2,17,8 x 2,17,8", "x 2,17,64 f 2,17,8",
+     {.head_dim = 8, .scale = -1}, 0},
+    {OP_attention, "x 1,31,80 x 1,31,40 x 1,31,24", "x 1,31,48 f 1,31,4",
+     {.head_dim = 20, .value_dim = 12, .scale = .22f}, 0},
+};
+
+/* The n-th problem: of each case attention, then its gradients. */
+static void make(Problem *p, int n, uint64_t seed) {
+  const KernelCase *c = &cases[n / 2];
+  if (n % 2 == 0) {
+    problem_make(p, c, DT_F32, seed);
+    return;
+  }
+  for (int i = 0; i < grad_cases; i++)
+    if (grad_case[i].op == OP_attention_dx) {
+      problem_grad(p, NULL, &grad_case[i], c, DT_F32, seed);
+      return;
+    }
+  ck_abort_msg("no case of attention_dx");
+}
+
+static int64_t numbers(const Value *x) {
+  RefTensor t = {.ndim = x->ndim};
+  memcpy(t.dim, x->dim, sizeof t.dim);
+  return ref_count(&t);
+}
+
+static void evaluate(const Problem *p, int wrong) {
+  KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout};
+  RefArgs r = problem_ref(p, false);
+  AttentionGraph g;
+  for (int i = 0; i < p->nin; i++)
+    a.in[i] = kernel_tensor(&p->in[i]);
+  attention_graph(p->op, &a, &g);
+  graph_evaluate(&g, &r, wrong);
+}
+
+static double largest(const Value *x) {
+  double most = 0;
+  for (int64_t i = 0; i < numbers(x); i++)
+    most = fmax(most, fabs(x->v[i]));
+  return most;
+}
+
+/* The table in f64 against the CPU kernels in f32. */
+START_TEST(the_graph_is_attention) {
+  Problem p;
+  double *want[3], *bound[3];
+  char what[64];
+  make(&p, _i, 11);
+  evaluate(&p, GRAPH_RIGHT);
+  for (int k = 0; k < p.nout; k++) {
+    int64_t n = numbers(&p.out[k]);
+    double within = 8e-6 * largest(&p.out[k]) + 2e-7;
+    want[k] = p.out[k].v;
+    bound[k] = malloc((size_t)n * sizeof(double));
+    for (int64_t i = 0; i < n; i++)
+      bound[k][i] = within;
+  }
+  snprintf(what, sizeof what, "case %d of %s", _i / 2, op_title(p.op));
+  kernel_within(&cpu, &p, want, bound, what);
+  for (int k = 0; k < p.nout; k++)
+    free(bound[k]);
+  problem_free(&p);
+}
+END_TEST
+
+/* And against the reference, as far as f64 goes. */
+START_TEST(the_graph_is_the_formula) {
+  Problem p, q;
+  make(&p, _i, 12), make(&q, _i, 12);
+  evaluate(&p, GRAPH_RIGHT);
+  RefArgs r = problem_ref(&q, false);
+  ref_ops[q.op](&r);
+  for (int k = 0; k < p.nout; k++)
+    for (int64_t i = 0; i < numbers(&p.out[k]); i++)
+      if (!(fabs(p.out[k].v[i] - q.out[k].v[i]) <= 1e-6 * largest(&q.out[k]) + 1e-12))
+        ck_abort_msg("result %d [%ld] is %.17g, not %.17g", k, (long)i, p.out[k].v[i],
+                     q.out[k].v[i]);
+  problem_free(&p), problem_free(&q);
+}
+END_TEST
+
+static bool same_results(const Problem *p, const Problem *q) {
+  for (int k = 0; k < p->nout; k++)
+    for (int64_t i = 0; i < numbers(&p->out[k]); i++)
+      if (!(fabs(p->out[k].v[i] - q->out[k].v[i]) <= 1e-4 * largest(&q->out[k])))
+        return false;
+  return true;
+}
+
+/* No op of the tables could give something else unseen, but for the maximum, which cancels:
+ * it only keeps numbers small. */
+START_TEST(every_op_of_the_graph_matters) {
+  Problem p, q;
+  AttentionGraph g;
+  KernelArgs a = {.attr = &cases[2].attr};
+  make(&p, 4 + _i, 13), make(&q, 4 + _i, 13);
+  for (int i = 0; i < p.nin; i++)
+    a.in[i] = kernel_tensor(&p.in[i]);
+  attention_graph(p.op, &a, &g);
+  evaluate(&q, GRAPH_RIGHT);
+  evaluate(&p, GRAPH_RIGHT);
+  ck_assert(same_results(&p, &q));
+  for (int i = 0; i < g.nnode; i++) {
+    const char *name = g.tensor[g.node[i].y].name;
+    evaluate(&p, i);
+    ck_assert_msg(same_results(&p, &q) == (g.node[i].kind == AG_MOST),
+                  "op %d, which gives %s", i, name);
+  }
+  problem_free(&p), problem_free(&q);
+}
+END_TEST
+
+/* Scores up to some thousands, whose exponentials are no numbers. */
+START_TEST(large_scores_stay_finite) {
+  Problem p;
+  make(&p, 4 + _i, 14);
+  for (int64_t i = 0; i < numbers(&p.in[0]); i++)
+    p.in[0].v[i] *= 1e4;
+  if (_i) { /* lse and o are those of these queries */
+    Problem f;
+    make(&f, 4, 14);
+    for (int64_t i = 0; i < numbers(&p.in[0]); i++)
+      f.in[0].v[i] = p.in[0].v[i];
+    evaluate(&f, GRAPH_RIGHT);
+    for (int k = 0; k < 2; k++)
+      memcpy(p.in[3 + k].v, f.out[k].v, (size_t)numbers(&f.out[k]) * sizeof(double));
+    problem_free(&f);
+  }
+  evaluate(&p, GRAPH_RIGHT);
+  for (int k = 0; k < p.nout; k++)
+    ck_assert_msg(isfinite(largest(&p.out[k])), "result %d", k);
+  problem_free(&p);
+}
+END_TEST
+
+/* ---- which attention it is given ---- */
+
+typedef struct Asked {
+  int op, nin, head, value, pieces, slots;
+  DType type;
+  int64_t keys, heads;
+  const char *why; /* part of it; NULL: cuDNN computes it */
+} Asked;
+
+START_TEST(what_cudnn_is_given) {
+  static const Asked asked[] = {
+      {OP_attention, 3, 64, 0, 0, 0, DT_BF16, 16, 2, NULL},
+      {OP_attention, 3, 128, 128, 1, 0, DT_BF16, 16, 1, NULL},
+      {OP_attention_dx, 6, 64, 0, 0, 0, DT_BF16, 16, 4, NULL},
+      {OP_attention, 3, 8, 0, 0, 0, DT_BF16, 16, 4, NULL},
+      {OP_attention, 3, 64, 0, 0, 0, DT_F32, 16, 2, "bf16"},
+      {OP_attention, 4, 64, 0, 0, 0, DT_BF16, 16, 2, "documents"},
+      {OP_attention_dx, 7, 64, 0, 0, 0, DT_BF16, 16, 2, "documents"},
+      {OP_attention, 3, 64, 0, 2, 0, DT_BF16, 32, 2, "pieces"},
+      {OP_attention, 3, 64, 0, 0, 4, DT_BF16, 16, 2, "pieces"},
+      {OP_attention, 3, 64, 0, 0, 0, DT_BF16, 32, 2, "as many queries"},
+      {OP_attention, 3, 64, 0, 0, 0, DT_BF16, 16, 3, "no multiple of those"},
+      {OP_attention, 3, 60, 0, 0, 0, DT_BF16, 16, 2, "multiple of 8"},
+      {OP_attention_dx, 6, 136, 0, 0, 0, DT_BF16, 16, 2, "at most 128"},
+      {OP_attention, 3, 128, 64, 0, 0, DT_BF16, 16, 2, "heads of v"},
+      {OP_attention_part, 3, 64, 0, 0, 0, DT_BF16, 16, 2, "ring"},
+      {OP_attention_part_dx, 6, 64, 0, 0, 0, DT_BF16, 16, 2, "ring"},
+  };
+  for (int i = 0; i < LEN(asked); i++) {
+    const Asked *x = &asked[i];
+    OpAttr attr = {.head_dim = x->head, .value_dim = x->value, .n = x->pieces,
+                   .parts = x->slots};
+    KernelArgs a = {.attr = &attr, .nin = x->nin};
+    for (int k = 0; k < 3; k++)
+      a.in[k] = a.out[k] =
+          (KTensor){.dtype = x->type,
+                    .ndim = 3,
+                    .dim = {2, k ? x->keys : 16, x->head * (k ? x->heads : 4)}};
+    const char *why = cudnn_refuses(x->op, &a);
+    ck_assert_msg(x->why ? why && strstr(why, x->why) : !why, "row %d: %s", i,
+                  why ? why : "taken");
+  }
+}
+END_TEST
+
+/* ---- in a run ---- on the stand-ins for CUDA's runtime and cuDNN */
+
+#ifdef WEFT_EMULATED_CUDA
+
+#define BESIDE                                                                           \
+  "cp $weft weft; ln -sf " WEFT_BINARY_DIR "/standin/weft_cuda.so " WEFT_BINARY_DIR      \
+  "/standin/weft_nccl.so .; exec env "
+#define RUN "./weft run plan.lua --device cuda --threads 1 --json "
+
+/* attention_backend is on line 6. */
+static void put_plan(const char *backend) {
+  char plan[1024];
+  int n = snprintf(
+      plan, sizeof plan,
+      "local weft = require \"weft\"\n"
+      "return weft.plan {\n"
+      "  model = weft.model { \"llama\", hidden_size = 32, num_hidden_layers = 2,\n"
+      "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 32,\n"
+      "    vocab_size = 32 }, precision = \"bf16\", comm = { timeout = 30 },\n"
+      "  attention_backend = \"%s\",\n"
+      "  batch = { global = 2, micro = 1, seq = 24 },\n"
+      "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-2, warmup = 2 } },\n"
+      "  data = weft.synthetic {}, train = { steps = 4, log_every = 1 },\n"
+      "}\n",
+      backend);
+  scratch_put("plan.lua", plan, (size_t)n);
+}
+
+static double loss_of(const Outcome *o, const char *says) {
+  const char *at = strstr(o->out, "\"loss\":");
+  ck_assert_msg(o->code == 0 && at, "code %d: %s%s", o->code, o->out, o->err);
+  ck_assert_msg(strstr(o->err, says) != NULL, "%s", o->err);
+  return strtod(at + strlen("\"loss\":"), NULL);
+}
+
+/* Replayed and launched op by op it is the same bits; weft's own kernels are close. */
+START_TEST(a_run_through_cudnn) {
+  static const char cudnn[] = "; attention: cuDNN; steps are ";
+  put_plan("cudnn");
+  Outcome kept = process_run(60, "sh -c '" BESIDE RUN "'");
+  Outcome plain = process_run(60, "sh -c '" BESIDE RUN "--set cuda_graph=false'");
+  Outcome native = process_run(60, "sh -c '" BESIDE RUN "--set attention_backend=native'");
+  double a = loss_of(&kept, cudnn), b = loss_of(&plain, cudnn);
+  double c = loss_of(&native, "; steps are ");
+  ck_assert_msg(strstr(kept.err, "steps are replayed as one graph") != NULL, "%s", kept.err);
+  ck_assert_msg(strstr(native.err, "attention") == NULL, "%s", native.err);
+  ck_assert_msg(a == b, "%.17g and %.17g", a, b);
+  ck_assert_msg(fabs(a - c) < 2e-2 * c, "%.17g and %.17g", a, c);
+}
+END_TEST
+
+START_TEST(ranks_through_cudnn) {
+  put_plan("cudnn");
+  Outcome o = process_run(120, "sh -c '" BESIDE
+                               "./weft verify plan.lua --device cuda --set "
+                               "mesh.tp=2 --set mesh.pp=2'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
+}
+END_TEST
+
+START_TEST(a_deterministic_run_has_weft_s_backward) {
+  put_plan("auto");
+  Outcome o = process_run(60, "sh -c '" BESIDE RUN "--set deterministic=true'");
+  loss_of(&o, "; attention: forward by cuDNN, backward by weft's own kernels; ");
+}
+END_TEST
+
+/* Without a GPU, too: check compiles for the device and says who it is. */
+START_TEST(what_cudnn_cannot_do_is_an_error_of_the_plan) {
+  static const struct {
+    const char *set, *says;
+  } asked[] = {
+      {"precision=f32", "plan.lua:6: error: plan.attention_backend: cuDNN does not compute "
+                        "attention of layers.0"},
+      {"precision=f32", "it computes in bf16, and this is not (\"auto\" leaves such "
+                        "attention to weft's own kernels)"},
+      {"deterministic=true", "cuDNN does not compute attention_dx of "},
+      {"deterministic=true", "it adds up dq in any order, and the plan is deterministic"},
+      {"packed.eot=3", "its causal mask knows no documents"},
+      {"mesh.cp=2", "its causal mask knows no pieces of a sequence"},
+  };
+  put_plan("cudnn");
+  for (int i = 0; i < LEN(asked); i++) {
+    Outcome o = process_run(30, "$weft check plan.lua --device cuda --set %s", asked[i].set);
+    ck_assert_int_eq(o.code, 1);
+    ck_assert_msg(strstr(o.err, asked[i].says) != NULL, "%s: %s", asked[i].set, o.err);
+    o = process_run(30, "$weft check plan.lua --device cuda --set %s --set "
+                        "attention_backend=auto", asked[i].set);
+    ck_assert_msg(o.code == 0 && strstr(o.out, "attention: "), "%s%s", o.out, o.err);
+    o = process_run(30, "$weft check plan.lua --set %s", asked[i].set);
+    ck_assert_msg(o.code == 0, "on the CPU: %s", o.err);
+  }
+}
+END_TEST
+
+static void runs(Suite *s) {
+  TCase *t = tcase_create("runs");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 240);
+  tcase_add_test(t, a_run_through_cudnn);
+  tcase_add_test(t, ranks_through_cudnn);
+  tcase_add_test(t, a_deterministic_run_has_weft_s_backward);
+  tcase_add_test(t, what_cudnn_cannot_do_is_an_error_of_the_plan);
+  suite_add_tcase(s, t);
+}
+
+#else
+
+START_TEST(needs_a_compiler) {
+  printf("skipped: CUDA sources are run on the CPU where there is a C++ compiler\n");
+}
+END_TEST
+
+static void runs(Suite *s) {
+  TCase *t = tcase_create("runs");
+  tcase_add_test(t, needs_a_compiler);
+  suite_add_tcase(s, t);
+}
+
+#endif
+
+/* ---- what cuDNN makes of it ---- */
+
+#ifdef WEFT_CUDNN_PLANS
+
+/* forward and backward, B T H K D */
+static const char *const usual[] = {
+    "1 512 8 8 64",   "2 4096 32 8 64", "4 1024 8 1 64",  "2 4096 32 8 128",
+    "3 513 16 4 128", "1 100 8 8 80",   NULL};
+static const char *const few[] = {"2 4096 32 8 128", "1 100 8 1 64", NULL};
+
+/* What the program prints about each shape, forward and backward of it in turns. */
+static const char *plans_of(const char *gpu, const char *const *shape) {
+  Text t = {0};
+  for (int i = 0; shape[i]; i++)
+    text_printf(&t, "forward %s\nbackward %s\n", shape[i], shape[i]);
+  scratch_put("shapes", t.s, t.n);
+  text_free(&t);
+  Outcome o = process_run(300,
+                          "env LD_LIBRARY_PATH=" WEFT_BINARY_DIR
+                          "/driver:$LD_LIBRARY_PATH " WEFT_CUDNN_PLANS
+                          " " WEFT_SOURCE_DIR "/tests/standin/gpus/%s.json < shapes",
+                          gpu);
+  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
+  return o.out;
+}
+
+/* A plan for each, within the formula. Of the forward pass all of it may be unused; of the
+ * backward pass Ampere's engine uses it to the last 128 bytes, newer ones half of it. */
+static void check_plans(const char *gpu, const char *const *shape, int64_t part) {
+  const char *at = plans_of(gpu, shape);
+  for (int i = 0; shape[i / 2]; i++) {
+    long long wants = -1, room = -1;
+    ck_assert_msg(sscanf(at, "plan %lld %lld", &wants, &room) == 2, "%s: %s: %s", gpu,
+                  shape[i / 2], at);
+    ck_assert_msg(wants >= 0 && wants <= room, "%s: %s: %lld of %lld", gpu, shape[i / 2],
+                  wants, room);
+    if (i % 2)
+      ck_assert_msg(wants * part > (room - 256) * 9 / 10, "%s: %s: only %lld of %lld", gpu,
+                    shape[i / 2], wants, room);
+    at = strchr(at, '\n');
+    ck_assert(at);
+    at++;
+  }
+}
+
+START_TEST(plans_for_hopper) { check_plans("h100", usual, 2); }
+END_TEST
+START_TEST(plans_for_ampere) { check_plans("a100", few, 1); }
+END_TEST
+START_TEST(plans_for_blackwell) { check_plans("b200", few, 2); }
+END_TEST
+
+/* Head sizes that weft does not ask for. */
+START_TEST(what_cudnn_has_no_plan_for) {
+  static const char *const shape[] = {"2 512 8 2 60", "2 512 8 3 64", NULL};
+  const char *at = plans_of("h100", shape);
+  for (int i = 0; i < 4; i++) {
+    ck_assert_msg(strncmp(at, "none ", 5) == 0, "%d: %s", i, at);
+    at = strchr(at, '\n') + 1;
+  }
+  static const char *const wide[] = {"1 512 8 2 136", NULL};
+  at = strchr(plans_of("b200", wide), '\n') + 1;
+  ck_assert_msg(strncmp(at, "none ", 5) == 0, "%s", at);
+}
+END_TEST
+
+static void plans(Suite *s) {
+  TCase *t = tcase_create("plans");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 320);
+  tcase_add_test(t, plans_for_hopper);
+  tcase_add_test(t, plans_for_ampere);
+  tcase_add_test(t, plans_for_blackwell);
+  tcase_add_test(t, what_cudnn_has_no_plan_for);
+  suite_add_tcase(s, t);
+}
+
+#else
+
+START_TEST(needs_cudnn) {
+  printf("skipped: cuDNN makes plans where its headers are when weft is configured\n");
+}
+END_TEST
+
+static void plans(Suite *s) {
+  TCase *t = tcase_create("plans");
+  tcase_add_test(t, needs_cudnn);
+  suite_add_tcase(s, t);
+}
+
+#endif
+
+Suite *cudnn_suite(void) {
+  Suite *s = suite_create("cudnn");
+  TCase *t = tcase_create("graph");
+  tcase_add_loop_test(t, the_graph_is_attention, 0, 2 * LEN(cases));
+  tcase_add_loop_test(t, the_graph_is_the_formula, 0, 2 * LEN(cases));
+  tcase_add_loop_test(t, every_op_of_the_graph_matters, 0, 2);
+  tcase_add_loop_test(t, large_scores_stay_finite, 0, 2);
+  tcase_add_test(t, what_cudnn_is_given);
+  suite_add_tcase(s, t);
+  runs(s);
+  plans(s);
+  return s;
+}
