@@ -154,14 +154,14 @@ END_TEST
 /* ---- failures, the race, the script ---- */
 
 START_TEST(failures_are_told) {
-  Outcome o = process_run(200, "sh -c '" BESIDE "MORE=\"" SMALL "\" " SCRIPT
+  Outcome o = process_run(200, "sh -c '" BESIDE "LIMIT=4 MORE=\"" SMALL "\" " SCRIPT
                                "/failures.sh ./weft out'");
   ck_assert_msg(o.code == 0 && times(o.out, ": ok: ") == 4, "code %d: %s%s", o.code, o.out,
                 o.err);
 }
 END_TEST
 
-/* A GPU with room for everything, and a model in which nothing overflows. */
+/* A run that ends before anything overflows, for another reason. */
 START_TEST(failures_that_do_not_come_are_found) {
   Outcome o = process_run(200, "sh -c '" BESIDE "ONLY=nan WEFT_STANDIN=gpus=0 MORE=\"" SMALL
                                "\" " SCRIPT "/failures.sh ./weft out'");
@@ -244,6 +244,22 @@ START_TEST(the_script_skips_where_there_is_no_gpu) {
 }
 END_TEST
 
+/* A folder with all that another machine needs, used from another place. The stand-in's two
+ * modules are one file, as they share the runtime's queues. */
+START_TEST(what_is_packed_runs) {
+  put_smi("GPU 0: a stand-in");
+  Outcome o = process_run(200, "sh -c '" GPU_SH SCRIPT "/pack.sh $D/packed'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
+  o = process_run(200, "sh -c 'rm weft weft-gpu; cd /; D=%s; ln -sf weft_cuda.so "
+                       "$D/packed/build/weft_nccl.so; exec env PATH=$D:$PATH "
+                       "WEFT_GPU_OUT=$D/out WEFT_GPU_MORE=\"" SMALL
+                       "\" $D/packed/tests/gpu.sh run verify-tp nccl-2'", scratch_path(""));
+  ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err,
+                scratch_get(scratch_path("out/all.txt")));
+  ck_assert_msg(strstr(o.out, "3 passed, 0 failed") != NULL, "%s", o.out);
+}
+END_TEST
+
 START_TEST(limits_add_up_to_less_than_nine_minutes) {
   Outcome o = process_run(20, "%s.sh --limits", SCRIPT);
   int sum = 0, parts = 0, seconds;
@@ -271,6 +287,7 @@ Suite *gpu_programs_suite(void) {
   tcase_add_test(t, the_script_runs_its_parts);
   tcase_add_test(t, the_script_says_what_fails);
   tcase_add_test(t, the_script_skips_where_there_is_no_gpu);
+  tcase_add_test(t, what_is_packed_runs);
   tcase_add_test(t, limits_add_up_to_less_than_nine_minutes);
   suite_add_tcase(s, t);
   return s;

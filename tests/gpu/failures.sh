@@ -8,13 +8,13 @@
 #           names it
 #
 # A line for each; the code is how many failed. MORE has options for all runs, ONLY the names of
-# some of these.
+# some of these, LIMIT the seconds of comm.timeout (8).
 set -uo pipefail
 weft=$1 out=$2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 read -ra more <<<"${MORE:-}"
 quick=("$root/plans/quickstart.lua" --device cuda --set mesh.tp=1 --set mesh.pp=1)
-failed=0 limit=4 grace=5
+failed=0 limit=${LIMIT:-8} grace=5
 mkdir -p "$out"
 
 holds() { # NAME TEXT: whether what was said has it

@@ -26,10 +26,11 @@ typedef struct Flush {
   KernelArgs args;
   void *memory;
   size_t bytes;
+  double alone;          /* seconds of one, when limits_measure has measured it */
 } Flush;
 weft_status flush_open(Flush *f, Device *d, size_t bytes, weft_error *e);
 void flush_close(Flush *f, Device *d);
-weft_status limits_measure(Device *d, const Flush *f, int64_t cube, double seconds,
+weft_status limits_measure(Device *d, Flush *f, int64_t cube, double seconds,
                            Limits *out, weft_error *e);
 /* Seconds of one launch, of as many as take about `seconds`; with `f` (or NULL) after a
  * flush each, whose own time is taken off. */

@@ -32,10 +32,8 @@ static weft_status about(Device *d, const Kernel *k, const KernelArgs *a, const 
 
 weft_status time_launch(Device *d, const Kernel *k, const KernelArgs *a, const Flush *f,
                         double seconds, double *out, weft_error *e) {
-  double alone = 0;
-  if (f) TRY(about(d, NULL, NULL, f, seconds, &alone, e));
   TRY(about(d, k, a, f, seconds, out, e));
-  *out = MAX(*out - alone, 0);
+  if (f) *out = MAX(*out - f->alone, 0);
   return WEFT_OK;
 }
 
@@ -112,12 +110,12 @@ static weft_status product(Device *d, int64_t n, double seconds, double *each,
   return st;
 }
 
-weft_status limits_measure(Device *d, const Flush *f, int64_t cube, double seconds,
+weft_status limits_measure(Device *d, Flush *f, int64_t cube, double seconds,
                            Limits *out, weft_error *e) {
   double each = 0;
   *out = (Limits){.cube = cube, .copied = (int64_t)f->bytes / 2};
-  TRY(time_launch(d, f->kernel, &f->args, NULL, seconds, &each, e));
-  out->bytes = (double)f->bytes / each;
+  TRY(time_launch(d, f->kernel, &f->args, NULL, seconds, &f->alone, e));
+  out->bytes = (double)f->bytes / f->alone;
   TRY(product(d, cube, seconds, &each, e));
   out->flops = 2.0 * (double)cube * (double)cube * (double)cube / each;
   return WEFT_OK;

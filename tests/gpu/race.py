@@ -47,6 +47,8 @@ def arguments():
     p.add_argument("--tiny", action="store_true")
     p.add_argument("--turns", type=int, default=3)
     p.add_argument("--steps", type=int, default=20)
+    p.add_argument("--seconds", type=float, default=1e9,
+                   help="no turn begins that would not end within so many")
     p.add_argument("--set", action="append", default=[], metavar="PATH=VALUE",
                    help="a field of weft's plan")
     return p.parse_args()
@@ -222,27 +224,36 @@ def compare(race, ours, theirs):
         print(f"loss of step {i}: weft {ours[i]:.7f}, PyTorch {theirs[i]:.7f}, off {off:.1e}")
         worst = max(worst, off)
     if not worst <= race.tolerance:
-        sys.exit(f"losses differ by {worst:.1e}, more than {race.tolerance:.0e}: not the same model")
+        sys.exit(f"losses differ by {worst:.1e}, more than {race.tolerance:.0e}: not the "
+                 "same model")
 
 
-def run(race):
-    a, weft, torch_ms, measured = race.a, [], [], 0.0
+def run(race, began):
+    a, weft, torch_ms, measured, longest = race.a, [], [], 0.0, 0.0
     for turn in range(a.turns):
+        at = time.monotonic()
+        if turn > 1 and at - began + longest > a.seconds:
+            print(f"{turn} turns of {a.turns}: no time for more")
+            break
         with Smi() as smi:
             ours, ms = race.weft_turn(turn)
         measured = None if smi.gib is None else max(measured, smi.gib)
         weft.append(timed(ms))
         theirs, ms = race.torch_turn()
         torch_ms.append(timed(ms))
-        print(f"turn {turn}: weft {weft[-1]:.2f} ms, PyTorch {torch_ms[-1]:.2f} ms a step", flush=True)
+        print(f"turn {turn}: weft {weft[-1]:.2f} ms, PyTorch {torch_ms[-1]:.2f} ms a step",
+              flush=True)
         if turn == 0:
+            print(f"the first step of PyTorch took {ms[0] / 1e3:.1f} s", flush=True)
             compare(race, ours, theirs)
+        else:
+            longest = max(longest, time.monotonic() - at)
     allocated = race.torch.cuda.max_memory_allocated() / 2**30 if a.device == "cuda" else None
     report(race, weft, torch_ms, (race.predicted(), measured, allocated))
 
 
 def main():
-    a = arguments()
+    a, began = arguments(), time.monotonic()
     try:
         import torch
     except ImportError:
@@ -256,7 +267,7 @@ def main():
     race = Race(a)
     with tempfile.TemporaryDirectory() as folder:
         race.prepare(pathlib.Path(folder))
-        run(race)
+        run(race, began)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ def turn(x, cos, sin):
 class Attention(nn.Module):
     def __init__(self, c):
         super().__init__()
-        h, self.heads, self.kv = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"]
-        self.d = h // self.heads
+        h, self.heads = c["hidden_size"], c["num_attention_heads"]
+        self.kv, self.d = c["num_key_value_heads"], h // self.heads
         self.q_proj = nn.Linear(h, h, bias=False)
         self.k_proj = nn.Linear(h, self.kv * self.d, bias=False)
         self.v_proj = nn.Linear(h, self.kv * self.d, bias=False)
