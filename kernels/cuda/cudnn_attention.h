@@ -1,6 +1,6 @@
-/* cudnn_attention.h - attention through cuDNN: who may be computed so, how much scratch that takes,
- * and the plans that cuDNN makes of attention_graph.h. The library is opened when the
- * first plan is wanted. */
+/* cudnn_attention.h - attention through cuDNN: how much scratch it takes, and the plans
+ * that cuDNN makes of attention_graph.h. The library is opened when the first one is
+ * wanted. */
 #ifndef WEFT_CUDNN_ATTENTION_H
 #define WEFT_CUDNN_ATTENTION_H
 
@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* ---- cudnn_rule.c: known without cuDNN ---- */
-/* cudnn_refuses (device.h) says which op cuDNN computes. Bytes of scratch of an op that has attr->backend = BACKEND_CUDNN. */
+/* ---- cudnn_rule.c: known without cuDNN; cudnn_refuses (device.h) is there, too ---- */
+/* Bytes of scratch of an op that has attr->backend = BACKEND_CUDNN. */
 uint64_t cudnn_work(int op, const KernelArgs *a);
 /* Bytes of Kernel state. */
 enum { CUDNN_STATE = 1024 };

@@ -1,4 +1,5 @@
-/* cudnn_graph.c - from the table of attention_graph.h to descriptors of cuDNN's backend. */
+/* cudnn_graph.c - from the table of attention_graph.h to descriptors of cuDNN's backend.
+ */
 #include "cudnn_plan.h"
 
 typedef cudnnBackendDescriptor_t Desc;
@@ -104,11 +105,16 @@ static Desc view(CudnnMaker *m, const AgNode *n, const Desc *t) {
 }
 
 static const cudnnPointwiseMode_t mode_of[] = {
-    [AG_MUL] = CUDNN_POINTWISE_MUL,        [AG_SUB] = CUDNN_POINTWISE_SUB,
-    [AG_ADD] = CUDNN_POINTWISE_ADD,        [AG_DIV] = CUDNN_POINTWISE_DIV,
-    [AG_EXP] = CUDNN_POINTWISE_EXP,        [AG_LOG] = CUDNN_POINTWISE_LOG,
-    [AG_COPY] = CUDNN_POINTWISE_IDENTITY,  [AG_ROW] = CUDNN_POINTWISE_GEN_INDEX,
-    [AG_COLUMN] = CUDNN_POINTWISE_GEN_INDEX, [AG_NOT_LESS] = CUDNN_POINTWISE_CMP_GE,
+    [AG_MUL] = CUDNN_POINTWISE_MUL,
+    [AG_SUB] = CUDNN_POINTWISE_SUB,
+    [AG_ADD] = CUDNN_POINTWISE_ADD,
+    [AG_DIV] = CUDNN_POINTWISE_DIV,
+    [AG_EXP] = CUDNN_POINTWISE_EXP,
+    [AG_LOG] = CUDNN_POINTWISE_LOG,
+    [AG_COPY] = CUDNN_POINTWISE_IDENTITY,
+    [AG_ROW] = CUDNN_POINTWISE_GEN_INDEX,
+    [AG_COLUMN] = CUDNN_POINTWISE_GEN_INDEX,
+    [AG_NOT_LESS] = CUDNN_POINTWISE_CMP_GE,
     [AG_SELECT] = CUDNN_POINTWISE_BINARY_SELECT,
 };
 

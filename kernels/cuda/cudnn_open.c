@@ -30,10 +30,11 @@ weft_status cudnn_lib_open(CudnnLib *lib, weft_error *e) {
                    missing);
   size_t v = lib->GetVersion();
   if (v < LEAST_VERSION)
-    return err_set(e, WEFT_EUSAGE,
-                   "attention_backend: this is cuDNN %d.%d.%d, and 9.6 or newer is needed: "
-                   "install it, or leave attention to weft's own kernels "
-                   "(attention_backend = \"native\")",
-                   (int)(v / 10000), (int)(v / 100 % 100), (int)(v % 100));
+    return err_set(
+        e, WEFT_EUSAGE,
+        "attention_backend: this is cuDNN %d.%d.%d, and 9.6 or newer is needed: "
+        "install it, or leave attention to weft's own kernels "
+        "(attention_backend = \"native\")",
+        (int)(v / 10000), (int)(v / 100 % 100), (int)(v % 100));
   return WEFT_OK;
 }

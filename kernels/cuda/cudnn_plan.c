@@ -1,5 +1,6 @@
-/* cudnn_plan.c - makes cuDNN's plans of attention when a program is loaded, and runs them:
- * the descriptors lie in the state of the kernel, the handle belongs to the device. */
+/* cudnn_plan.c - makes cuDNN's plans of attention when a program is loaded, and runs
+ * them: the descriptors lie in the state of the kernel, the handle belongs to the device.
+ */
 #include "cudnn_plan.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ _Static_assert(sizeof(Prepared) <= CUDNN_STATE, "what cudnn_attention.h says");
 typedef struct Cudnn {
   CudnnLib lib;
   cudnnHandle_t handle;
-  char failed[200];      /* the first plan that could not be run, or "" */
+  char failed[200]; /* the first plan that could not be run, or "" */
 } Cudnn;
 
 static Cudnn *of(const Device *d) {
@@ -69,13 +70,14 @@ static int64_t propose(CudnnMaker *m, Desc graph, Desc config[PROPOSED]) {
 static Desc plan_of(const CudnnTarget *t, Desc config) {
   const CudnnLib *lib = t->lib;
   Desc d = NULL;
-  cudnnStatus_t r = lib->BackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &d);
+  cudnnStatus_t r =
+      lib->BackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &d);
   if (r == CUDNN_STATUS_SUCCESS)
     r = lib->BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
   if (r == CUDNN_STATUS_SUCCESS && t->handle)
-    r = lib->BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                                 &t->handle);
+    r = lib->BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
+                                 1, &t->handle);
   if (r == CUDNN_STATUS_SUCCESS && t->elsewhere)
     r = lib->BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &t->elsewhere);
@@ -105,10 +107,11 @@ static weft_status choose(CudnnMaker *m, Desc graph, uint64_t work, weft_error *
     return err_set(e, WEFT_ERUN,
                    "cuDNN has no engine for this attention on this GPU; use "
                    "attention_backend = \"native\"");
-  return err_set(e, WEFT_ERUN,
-                 "cuDNN wants %lld bytes of workspace for this attention, and the plan was "
-                 "checked with %llu; use attention_backend = \"native\"",
-                 (long long)least, (unsigned long long)work);
+  return err_set(
+      e, WEFT_ERUN,
+      "cuDNN wants %lld bytes of workspace for this attention, and the plan was "
+      "checked with %llu; use attention_backend = \"native\"",
+      (long long)least, (unsigned long long)work);
 }
 
 weft_status cudnn_plan(const CudnnTarget *t, const AttentionGraph *g, uint64_t work,
@@ -139,7 +142,8 @@ static weft_status open_library(Device *d, weft_error *e) {
   weft_status st = cudnn_lib_open(&c->lib, e);
   if (st == WEFT_OK) {
     cudnnStatus_t r = c->lib.Create(&c->handle);
-    if (r == CUDNN_STATUS_SUCCESS) r = c->lib.SetStream(c->handle, (cudaStream_t)ctx->stream);
+    if (r == CUDNN_STATUS_SUCCESS)
+      r = c->lib.SetStream(c->handle, (cudaStream_t)ctx->stream);
     if (r != CUDNN_STATUS_SUCCESS) st = failed(&c->lib, r, "it cannot be used", e);
   }
   ctx->cudnn = c;
@@ -195,8 +199,8 @@ static void pack_of(const AttentionGraph *g, const KernelArgs *a, Pack *p) {
     const AgTensor *t = &g->tensor[i];
     if (t->where == AG_BETWEEN) continue;
     p->number[p->n] = t->number;
-    p->at[p->n] = t->where == AG_IN      ? a->in[t->index].p
-                  : t->where == AG_OUT   ? a->out[t->index].p
+    p->at[p->n] = t->where == AG_IN        ? a->in[t->index].p
+                  : t->where == AG_OUT     ? a->out[t->index].p
                   : t->where == AG_SCRATCH ? (char *)a->work + t->at
                                            : (void *)&p->number[p->n];
     p->identity[p->n++] = i + 1;
@@ -216,10 +220,12 @@ static uint64_t print_of(uint64_t h, const Prepared *s, const AttentionGraph *g,
   return h;
 }
 
-static cudnnStatus_t execute(const Cudnn *c, const Prepared *s, const Pack *p, void *work) {
+static cudnnStatus_t execute(const Cudnn *c, const Prepared *s, const Pack *p,
+                             void *work) {
   const CudnnLib *lib = &c->lib;
   Desc d = NULL;
-  cudnnStatus_t r = lib->BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &d);
+  cudnnStatus_t r =
+      lib->BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &d);
   if (r == CUDNN_STATUS_SUCCESS)
     r = lib->BackendSetAttribute(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
                                  p->n, p->identity);
@@ -227,8 +233,8 @@ static cudnnStatus_t execute(const Cudnn *c, const Prepared *s, const Pack *p, v
     r = lib->BackendSetAttribute(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
                                  CUDNN_TYPE_VOID_PTR, p->n, p->at);
   if (r == CUDNN_STATUS_SUCCESS)
-    r = lib->BackendSetAttribute(d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-                                 1, &work);
+    r = lib->BackendSetAttribute(d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                 CUDNN_TYPE_VOID_PTR, 1, &work);
   if (r == CUDNN_STATUS_SUCCESS) r = lib->BackendFinalize(d);
   if (r == CUDNN_STATUS_SUCCESS) r = lib->BackendExecute(c->handle, s->plan.plan, d);
   if (d) (void)lib->BackendDestroyDescriptor(d);

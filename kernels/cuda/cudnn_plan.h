@@ -5,7 +5,8 @@
 #include "attention_graph.h"
 #include "cudnn_lib.h"
 
-/* For whom plans are made: the GPU of a handle, or, without one, a GPU that is elsewhere. */
+/* For whom plans are made: the GPU of a handle, or, without one, one that is elsewhere.
+ */
 typedef struct CudnnTarget {
   const CudnnLib *lib;
   cudnnHandle_t handle;
@@ -24,16 +25,17 @@ typedef struct CudnnPlan {
 typedef struct CudnnMaker {
   const CudnnTarget *target;
   CudnnPlan *plan;
-  cudnnStatus_t status;  /* of the first call that failed; then nothing more is called */
-  const char *what;      /* and what it was to make */
+  cudnnStatus_t status; /* of the first call that failed; then nothing more is called */
+  const char *what;     /* and what it was to make */
 } CudnnMaker;
 
 cudnnBackendDescriptor_t cudnn_new(CudnnMaker *m, cudnnBackendDescriptorType_t type,
                                    const char *what);
-void cudnn_set(CudnnMaker *m, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-               cudnnBackendAttributeType_t type, int64_t n, const void *value);
-void cudnn_put(CudnnMaker *m, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-               cudnnBackendDescriptor_t value);
+void cudnn_set(CudnnMaker *m, cudnnBackendDescriptor_t d,
+               cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+               int64_t n, const void *value);
+void cudnn_put(CudnnMaker *m, cudnnBackendDescriptor_t d,
+               cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value);
 void cudnn_finish(CudnnMaker *m, cudnnBackendDescriptor_t d);
 /* The graph as cuDNN has it. Tensor i has the identity i + 1. */
 cudnnBackendDescriptor_t cudnn_graph(CudnnMaker *m, const AttentionGraph *g);

@@ -1,5 +1,6 @@
 /* cudnn_rule.c - which attention cuDNN computes and the scratch that this takes: by op,
- * attributes and shapes alone, so that a plan is checked where neither cuDNN nor a GPU is. */
+ * attributes and shapes alone, so that a plan is checked where neither cuDNN nor a GPU
+ * is. */
 #include "attention_graph.h"
 #include "cudnn_attention.h"
 
@@ -29,7 +30,8 @@ const char *cudnn_refuses(int op, const KernelArgs *a) {
        "the heads of queries are no multiple of those of keys"},
       {t->head_dim % HEAD_UNIT == 0 && t->head_dim <= HEAD_MOST,
        "a head has to be a multiple of 8 elements and at most 128"},
-      {attr_value_dim(t) == t->head_dim, "heads of v are of another size than those of k"},
+      {attr_value_dim(t) == t->head_dim,
+       "heads of v are of another size than those of k"},
   };
   for (int i = 0; i < LEN(rule); i++)
     if (!rule[i].holds) return rule[i].why;

@@ -1,6 +1,7 @@
 /* check_cudnn.c - attention through cuDNN, without a GPU: that the graph which cuDNN is
  * given is attention, by evaluating it; which shapes it is given; and that cuDNN makes
- * plans of it, for GPUs that are not here, which need no more scratch than was counted. */
+ * plans of it, for GPUs that are not here, which need no more scratch than was counted.
+ */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,20 +27,41 @@ static const KernelSet cpu = {.name = "cpu",
 
 /* Groups of 1, 2, 3, 4 and 8 heads, one token, values of another size. */
 static const KernelCase cases[] = {
-    {OP_attention, "x 1,1,4 x 1,1,4 x 1,1,4", "x 1,1,4 f 1,1,1",
-     {.head_dim = 4, .scale = .5f}, 0},
-    {OP_attention, "x 2,7,15 x 2,7,15 x 2,7,15", "x 2,7,15 f 2,7,3",
-     {.head_dim = 5, .scale = .4f}, 0},
-    {OP_attention, "x 2,70,80 x 2,70,40 x 2,70,40", "x 2,70,80 f 2,70,4",
-     {.head_dim = 20, .scale = .22f}, 0},
-    {OP_attention, "x 3,20,48 x 3,20,16 x 3,20,16", "x 3,20,48 f 3,20,6",
-     {.head_dim = 8, .scale = 2}, 0},
-    {OP_attention, "x 1,33,128 x 1,33,32 x 1,33,32", "x 1,33,128 f 1,33,8",
-     {.head_dim = 16, .scale = .25f}, 0},
-    {OP_attention, "x 2,17,64 x 2,17,8 x 2,17,8", "x 2,17,64 f 2,17,8",
-     {.head_dim = 8, .scale = -1}, 0},
-    {OP_attention, "x 1,31,80 x 1,31,40 x 1,31,24", "x 1,31,48 f 1,31,4",
-     {.head_dim = 20, .value_dim = 12, .scale = .22f}, 0},
+    {OP_attention,
+     "x 1,1,4 x 1,1,4 x 1,1,4",
+     "x 1,1,4 f 1,1,1",
+     {.head_dim = 4, .scale = .5f},
+     0},
+    {OP_attention,
+     "x 2,7,15 x 2,7,15 x 2,7,15",
+     "x 2,7,15 f 2,7,3",
+     {.head_dim = 5, .scale = .4f},
+     0},
+    {OP_attention,
+     "x 2,70,80 x 2,70,40 x 2,70,40",
+     "x 2,70,80 f 2,70,4",
+     {.head_dim = 20, .scale = .22f},
+     0},
+    {OP_attention,
+     "x 3,20,48 x 3,20,16 x 3,20,16",
+     "x 3,20,48 f 3,20,6",
+     {.head_dim = 8, .scale = 2},
+     0},
+    {OP_attention,
+     "x 1,33,128 x 1,33,32 x 1,33,32",
+     "x 1,33,128 f 1,33,8",
+     {.head_dim = 16, .scale = .25f},
+     0},
+    {OP_attention,
+     "x 2,17,64 x 2,17,8 x 2,17,8",
+     "x 2,17,64 f 2,17,8",
+     {.head_dim = 8, .scale = -1},
+     0},
+    {OP_attention,
+     "x 1,31,80 x 1,31,40 x 1,31,24",
+     "x 1,31,48 f 1,31,4",
+     {.head_dim = 20, .value_dim = 12, .scale = .22f},
+     0},
 };
 
 /* The n-th problem: of each case attention, then its gradients. */
@@ -127,8 +149,8 @@ static bool same_results(const Problem *p, const Problem *q) {
   return true;
 }
 
-/* No op of the tables could give something else unseen, but for the maximum, which cancels:
- * it only keeps numbers small. */
+/* No op of the tables could give something else unseen, but for the maximum, which
+ * cancels: it only keeps numbers small. */
 START_TEST(every_op_of_the_graph_matters) {
   Problem p, q;
   AttentionGraph g;
@@ -203,8 +225,8 @@ START_TEST(what_cudnn_is_given) {
   };
   for (int i = 0; i < LEN(asked); i++) {
     const Asked *x = &asked[i];
-    OpAttr attr = {.head_dim = x->head, .value_dim = x->value, .n = x->pieces,
-                   .parts = x->slots};
+    OpAttr attr = {
+        .head_dim = x->head, .value_dim = x->value, .n = x->pieces, .parts = x->slots};
     KernelArgs a = {.attr = &attr, .nin = x->nin};
     for (int k = 0; k < 3; k++)
       a.in[k] = a.out[k] =
@@ -218,135 +240,18 @@ START_TEST(what_cudnn_is_given) {
 }
 END_TEST
 
-/* ---- in a run ---- on the stand-ins for CUDA's runtime and cuDNN */
-
-#ifdef WEFT_EMULATED_CUDA
-
-#define BESIDE                                                                           \
-  "cp $weft weft; ln -sf " WEFT_BINARY_DIR "/standin/weft_cuda.so " WEFT_BINARY_DIR      \
-  "/standin/weft_nccl.so .; exec env "
-#define RUN "./weft run plan.lua --device cuda --threads 1 --json "
-
-/* attention_backend is on line 6. */
-static void put_plan(const char *backend) {
-  char plan[1024];
-  int n = snprintf(
-      plan, sizeof plan,
-      "local weft = require \"weft\"\n"
-      "return weft.plan {\n"
-      "  model = weft.model { \"llama\", hidden_size = 32, num_hidden_layers = 2,\n"
-      "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 32,\n"
-      "    vocab_size = 32 }, precision = \"bf16\", comm = { timeout = 30 },\n"
-      "  attention_backend = \"%s\",\n"
-      "  batch = { global = 2, micro = 1, seq = 24 },\n"
-      "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-2, warmup = 2 } },\n"
-      "  data = weft.synthetic {}, train = { steps = 4, log_every = 1 },\n"
-      "}\n",
-      backend);
-  scratch_put("plan.lua", plan, (size_t)n);
-}
-
-static double loss_of(const Outcome *o, const char *says) {
-  const char *at = strstr(o->out, "\"loss\":");
-  ck_assert_msg(o->code == 0 && at, "code %d: %s%s", o->code, o->out, o->err);
-  ck_assert_msg(strstr(o->err, says) != NULL, "%s", o->err);
-  return strtod(at + strlen("\"loss\":"), NULL);
-}
-
-/* Replayed and launched op by op it is the same bits; weft's own kernels are close. */
-START_TEST(a_run_through_cudnn) {
-  static const char cudnn[] = "; attention: cuDNN; steps are ";
-  put_plan("cudnn");
-  Outcome kept = process_run(60, "sh -c '" BESIDE RUN "'");
-  Outcome plain = process_run(60, "sh -c '" BESIDE RUN "--set cuda_graph=false'");
-  Outcome native = process_run(60, "sh -c '" BESIDE RUN "--set attention_backend=native'");
-  double a = loss_of(&kept, cudnn), b = loss_of(&plain, cudnn);
-  double c = loss_of(&native, "; steps are ");
-  ck_assert_msg(strstr(kept.err, "steps are replayed as one graph") != NULL, "%s", kept.err);
-  ck_assert_msg(strstr(native.err, "attention") == NULL, "%s", native.err);
-  ck_assert_msg(a == b, "%.17g and %.17g", a, b);
-  ck_assert_msg(fabs(a - c) < 2e-2 * c, "%.17g and %.17g", a, c);
-}
-END_TEST
-
-START_TEST(ranks_through_cudnn) {
-  put_plan("cudnn");
-  Outcome o = process_run(120, "sh -c '" BESIDE
-                               "./weft verify plan.lua --device cuda --set "
-                               "mesh.tp=2 --set mesh.pp=2'");
-  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
-}
-END_TEST
-
-START_TEST(a_deterministic_run_has_weft_s_backward) {
-  put_plan("auto");
-  Outcome o = process_run(60, "sh -c '" BESIDE RUN "--set deterministic=true'");
-  loss_of(&o, "; attention: forward by cuDNN, backward by weft's own kernels; ");
-}
-END_TEST
-
-/* Without a GPU, too: check compiles for the device and says who it is. */
-START_TEST(what_cudnn_cannot_do_is_an_error_of_the_plan) {
-  static const struct {
-    const char *set, *says;
-  } asked[] = {
-      {"precision=f32", "plan.lua:6: error: plan.attention_backend: cuDNN does not compute "
-                        "attention of layers.0"},
-      {"precision=f32", "it computes in bf16, and this is not (\"auto\" leaves such "
-                        "attention to weft's own kernels)"},
-      {"deterministic=true", "cuDNN does not compute attention_dx of "},
-      {"deterministic=true", "it adds up dq in any order, and the plan is deterministic"},
-      {"packed.eot=3", "its causal mask knows no documents"},
-      {"mesh.cp=2", "its causal mask knows no pieces of a sequence"},
-  };
-  put_plan("cudnn");
-  for (int i = 0; i < LEN(asked); i++) {
-    Outcome o = process_run(30, "$weft check plan.lua --device cuda --set %s", asked[i].set);
-    ck_assert_int_eq(o.code, 1);
-    ck_assert_msg(strstr(o.err, asked[i].says) != NULL, "%s: %s", asked[i].set, o.err);
-    o = process_run(30, "$weft check plan.lua --device cuda --set %s --set "
-                        "attention_backend=auto", asked[i].set);
-    ck_assert_msg(o.code == 0 && strstr(o.out, "attention: "), "%s%s", o.out, o.err);
-    o = process_run(30, "$weft check plan.lua --set %s", asked[i].set);
-    ck_assert_msg(o.code == 0, "on the CPU: %s", o.err);
-  }
-}
-END_TEST
-
-static void runs(Suite *s) {
-  TCase *t = tcase_create("runs");
-  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
-  tcase_set_timeout(t, 240);
-  tcase_add_test(t, a_run_through_cudnn);
-  tcase_add_test(t, ranks_through_cudnn);
-  tcase_add_test(t, a_deterministic_run_has_weft_s_backward);
-  tcase_add_test(t, what_cudnn_cannot_do_is_an_error_of_the_plan);
-  suite_add_tcase(s, t);
-}
-
-#else
-
-START_TEST(needs_a_compiler) {
-  printf("skipped: CUDA sources are run on the CPU where there is a C++ compiler\n");
-}
-END_TEST
-
-static void runs(Suite *s) {
-  TCase *t = tcase_create("runs");
-  tcase_add_test(t, needs_a_compiler);
-  suite_add_tcase(s, t);
-}
-
-#endif
-
 /* ---- what cuDNN makes of it ---- */
 
 #ifdef WEFT_CUDNN_PLANS
 
 /* forward and backward, B T H K D */
-static const char *const usual[] = {
-    "1 512 8 8 64",   "2 4096 32 8 64", "4 1024 8 1 64",  "2 4096 32 8 128",
-    "3 513 16 4 128", "1 100 8 8 80",   NULL};
+static const char *const usual[] = {"1 512 8 8 64",
+                                    "2 4096 32 8 64",
+                                    "4 1024 8 1 64",
+                                    "2 4096 32 8 128",
+                                    "3 513 16 4 128",
+                                    "1 100 8 8 80",
+                                    NULL};
 static const char *const few[] = {"2 4096 32 8 128", "1 100 8 1 64", NULL};
 
 /* What the program prints about each shape, forward and backward of it in turns. */
@@ -358,15 +263,16 @@ static const char *plans_of(const char *gpu, const char *const *shape) {
   text_free(&t);
   Outcome o = process_run(300,
                           "env LD_LIBRARY_PATH=" WEFT_BINARY_DIR
-                          "/driver:$LD_LIBRARY_PATH " WEFT_CUDNN_PLANS
-                          " " WEFT_SOURCE_DIR "/tests/standin/gpus/%s.json < shapes",
+                          "/driver:$LD_LIBRARY_PATH " WEFT_CUDNN_PLANS " " WEFT_SOURCE_DIR
+                          "/tests/standin/gpus/%s.json < shapes",
                           gpu);
   ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
   return o.out;
 }
 
-/* A plan for each, within the formula. Of the forward pass all of it may be unused; of the
- * backward pass Ampere's engine uses it to the last 128 bytes, newer ones half of it. */
+/* A plan for each, within the formula. Of the forward pass all of it may be unused; of
+ * the backward pass Ampere's engine uses it to the last 128 bytes, newer ones half of it.
+ */
 static void check_plans(const char *gpu, const char *const *shape, int64_t part) {
   const char *at = plans_of(gpu, shape);
   for (int i = 0; shape[i / 2]; i++) {
@@ -376,19 +282,44 @@ static void check_plans(const char *gpu, const char *const *shape, int64_t part)
     ck_assert_msg(wants >= 0 && wants <= room, "%s: %s: %lld of %lld", gpu, shape[i / 2],
                   wants, room);
     if (i % 2)
-      ck_assert_msg(wants * part > (room - 256) * 9 / 10, "%s: %s: only %lld of %lld", gpu,
-                    shape[i / 2], wants, room);
+      ck_assert_msg(wants * part > (room - 256) * 9 / 10, "%s: %s: only %lld of %lld",
+                    gpu, shape[i / 2], wants, room);
     at = strchr(at, '\n');
     ck_assert(at);
     at++;
   }
 }
 
-START_TEST(plans_for_hopper) { check_plans("h100", usual, 2); }
+START_TEST(plans_for_hopper) {
+  check_plans("h100", usual, 2);
+}
 END_TEST
-START_TEST(plans_for_ampere) { check_plans("a100", few, 1); }
+START_TEST(plans_for_ampere) {
+  check_plans("a100", few, 1);
+}
 END_TEST
-START_TEST(plans_for_blackwell) { check_plans("b200", few, 2); }
+START_TEST(plans_for_blackwell) {
+  check_plans("b200", few, 2);
+}
+END_TEST
+
+/* A file of that name that is no library, and a library that is not cuDNN. */
+START_TEST(what_is_said_without_cudnn) {
+  static const char to[] = "env LD_LIBRARY_PATH=. " WEFT_CUDNN_PLANS " none.json";
+  scratch_put("libcudnn.so.9", "no library", 10);
+  Outcome o = process_run(20, "%s", to);
+  ck_assert_int_eq(o.code, 3);
+  ck_assert_msg(strstr(o.out, "attention_backend: cuDNN 9 is not there (") &&
+                    strstr(o.out, "(attention_backend = \"native\")"),
+                "%s", o.out);
+  o = process_run(20,
+                  "sh -c 'cp " WEFT_BINARY_DIR "/driver/libcuda.so.1 libcudnn.so.9; "
+                  "exec %s'",
+                  to);
+  ck_assert_int_eq(o.code, 3);
+  ck_assert_msg(strstr(o.out, "libcudnn.so.9 has no cudnnGetVersion") != NULL, "%s",
+                o.out);
+}
 END_TEST
 
 /* Head sizes that weft does not ask for. */
@@ -409,6 +340,7 @@ static void plans(Suite *s) {
   TCase *t = tcase_create("plans");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 320);
+  tcase_add_test(t, what_is_said_without_cudnn);
   tcase_add_test(t, plans_for_hopper);
   tcase_add_test(t, plans_for_ampere);
   tcase_add_test(t, plans_for_blackwell);
@@ -440,7 +372,6 @@ Suite *cudnn_suite(void) {
   tcase_add_loop_test(t, large_scores_stay_finite, 0, 2);
   tcase_add_test(t, what_cudnn_is_given);
   suite_add_tcase(s, t);
-  runs(s);
   plans(s);
   return s;
 }

@@ -50,7 +50,8 @@ static void matmul(const Memory *x, const Memory *b, const Memory *y) {
     for (int64_t k = 0; k < inner; k++) {
       int64_t group[2] = {at.at[1] * x->t->dim[1] / y->t->dim[1],
                           at.at[1] * b->t->dim[1] / y->t->dim[1]};
-      Index l = {{at.at[0], group[0], at.at[2], k}}, r = {{at.at[0], group[1], k, at.at[3]}};
+      Index l = {{at.at[0], group[0], at.at[2], k}},
+            r = {{at.at[0], group[1], k, at.at[3]}};
       sum += *element(x, x->t, l) * *element(b, b->t, r);
     }
     *element(y, y->t, at) = sum;
@@ -69,18 +70,30 @@ static void reduce(AgKind kind, const Memory *x, const Memory *y) {
 
 static double apply(AgKind kind, Index at, double x, double b, double t) {
   switch (kind) {
-  case AG_MUL: return x * b;
-  case AG_SUB: return x - b;
-  case AG_ADD: return x + b;
-  case AG_DIV: return x / b;
-  case AG_EXP: return exp(x);
-  case AG_LOG: return log(x);
-  case AG_COPY: return x;
-  case AG_ROW: return (double)at.at[2];
-  case AG_COLUMN: return (double)at.at[3];
-  case AG_NOT_LESS: return x >= b;
-  case AG_SELECT: return t != 0 ? x : b;
-  default: abort();
+  case AG_MUL:
+    return x * b;
+  case AG_SUB:
+    return x - b;
+  case AG_ADD:
+    return x + b;
+  case AG_DIV:
+    return x / b;
+  case AG_EXP:
+    return exp(x);
+  case AG_LOG:
+    return log(x);
+  case AG_COPY:
+    return x;
+  case AG_ROW:
+    return (double)at.at[2];
+  case AG_COLUMN:
+    return (double)at.at[3];
+  case AG_NOT_LESS:
+    return x >= b;
+  case AG_SELECT:
+    return t != 0 ? x : b;
+  default:
+    abort();
   }
 }
 

@@ -16,6 +16,7 @@
 #include "kernels/cuda/cudnn_lib.h"
 #include "tests/lib/emulate.h"
 #include "tests/lib/graph_run.h"
+#include "tests/standin/standin.h"
 
 typedef cudnnBackendDescriptor_t Desc;
 
@@ -51,7 +52,7 @@ struct StandinDescriptor {
 namespace {
 
 std::recursive_mutex lock;
-int handles, descriptors;
+int handles, descriptors, executed;
 char last[128];
 
 cudnnStatus_t refused(cudnnStatus_t r, const char *why) {
@@ -125,11 +126,14 @@ struct Reader {
   }
 
   AgNode node(Desc op) {
-    auto at = [&](int name) { return op->has(name) ? tensor(op->get<Desc>(name)) : (uint8_t)0; };
+    auto at = [&](int name) {
+      return op->has(name) ? tensor(op->get<Desc>(name)) : (uint8_t)0;
+    };
     switch (op->type) {
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
       return {AG_MATMUL, at(CUDNN_ATTR_OPERATION_MATMUL_CDESC),
-              at(CUDNN_ATTR_OPERATION_MATMUL_ADESC), at(CUDNN_ATTR_OPERATION_MATMUL_BDESC), 0};
+              at(CUDNN_ATTR_OPERATION_MATMUL_ADESC),
+              at(CUDNN_ATTR_OPERATION_MATMUL_BDESC), 0};
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: {
       Desc how = op->get<Desc>(CUDNN_ATTR_OPERATION_REDUCTION_DESC);
       int what = how ? how->get<int>(CUDNN_ATTR_REDUCTION_OPERATOR) : -1;
@@ -231,6 +235,11 @@ cudnnStatus_t execute(cudnnHandle_t h, Desc plan, Desc pack) {
     if (number) memcpy(&t.number, at[k], sizeof t.number), at[k] = nullptr;
   }
   if (!work) return refused(CUDNN_STATUS_BAD_PARAM, "no workspace");
+  {
+    std::lock_guard<std::recursive_mutex> g(lock);
+    if (++executed == standin_is()->cudnn_fails)
+      return refused(CUDNN_STATUS_NOT_SUPPORTED, "as it was told");
+  }
   emulate::enqueue(h->stream, [=] { evaluate(*graph, at, work); });
   return CUDNN_STATUS_SUCCESS;
 }
@@ -271,7 +280,7 @@ cudnnStatus_t get(Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttribut
   if (!d->finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
   *n = 1;
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
-    *(int64_t *)p = (int64_t)d->graph->work;
+    *(int64_t *)p = (int64_t)d->graph->work + standin_is()->cudnn_work;
   } else if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && room > 0) {
     Desc to = *(Desc *)p;
     to->graph = d->graph, to->finalized = true;

@@ -3,9 +3,9 @@
  *
  *   cudnn_plans GPU.json < SHAPES
  *
- * A line of SHAPES is "forward B T H K D" or "backward ...", H heads of queries, K of keys.
- * For each there is a line: "plan BYTES FORMULA", what cuDNN needs for itself and what
- * weft's formula has for that, or "none REASON". */
+ * A line of SHAPES is "forward B T H K D" or "backward ...", H heads of queries, K of
+ * keys. For each there is a line: "plan BYTES FORMULA", what cuDNN needs for itself and
+ * what weft's formula has for that, or "none REASON". */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +19,8 @@ typedef struct Shape {
 
 static bool read_shape(const char *line, Shape *s) {
   char what[16];
-  if (sscanf(line, "%15s %ld %ld %ld %ld %ld", what, &s->b, &s->t, &s->h, &s->k, &s->d) != 6)
+  if (sscanf(line, "%15s %ld %ld %ld %ld %ld", what, &s->b, &s->t, &s->h, &s->k, &s->d) !=
+      6)
     return false;
   s->op = strcmp(what, "backward") == 0 ? OP_attention_dx : OP_attention;
   return true;

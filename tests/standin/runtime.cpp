@@ -19,7 +19,7 @@
 #include "tests/lib/emulate.h"
 
 extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30, 132, 22809,
-                                          0, 0,     0, 0, 0};
+                                          0, 0,     0, 0, 0, 0, 0};
 
 Runtime::Runtime() {
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -38,6 +38,8 @@ void Runtime::read(const char *text) {
                 {"nccl_init=", &is.nccl_init},
                 {"nccl_error=", &is.nccl_error},
                 {"nccl_hang=", &is.nccl_hang},
+                {"cudnn_work=", &is.cudnn_work},
+                {"cudnn_fails=", &is.cudnn_fails},
                 {"capture_fails=", &is.capture_fails},
                 {"flip=", &is.flip}};
   for (const auto &n : number)

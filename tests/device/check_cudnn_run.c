@@ -1,0 +1,175 @@
+/* check_cudnn_run.c - the program with attention through cuDNN, on the stand-ins for CUDA's
+ * runtime and for cuDNN's backend: what its users see. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/emulated.h"
+#include "tests/lib/process.h"
+
+#ifdef WEFT_EMULATED_CUDA
+
+#define BESIDE                                                                           \
+  "cp $weft weft; ln -sf " WEFT_BINARY_DIR "/standin/weft_cuda.so " WEFT_BINARY_DIR      \
+  "/standin/weft_nccl.so .; exec env "
+#define RUN "./weft run plan.lua --device cuda --threads 1 --json "
+
+/* attention_backend is on line 6. */
+static void put_plan(const char *backend) {
+  char plan[1024];
+  int n = snprintf(
+      plan, sizeof plan,
+      "local weft = require \"weft\"\n"
+      "return weft.plan {\n"
+      "  model = weft.model { \"llama\", hidden_size = 32, num_hidden_layers = 2,\n"
+      "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 32,\n"
+      "    vocab_size = 32 }, precision = \"bf16\", comm = { timeout = 30 },\n"
+      "  attention_backend = \"%s\",\n"
+      "  batch = { global = 2, micro = 1, seq = 24 },\n"
+      "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-2, warmup = 2 } },\n"
+      "  data = weft.synthetic {}, train = { steps = 4, log_every = 1 },\n"
+      "}\n",
+      backend);
+  scratch_put("plan.lua", plan, (size_t)n);
+}
+
+static double loss_of(const Outcome *o, const char *says) {
+  const char *at = strstr(o->out, "\"loss\":");
+  ck_assert_msg(o->code == 0 && at, "code %d: %s%s", o->code, o->out, o->err);
+  ck_assert_msg(strstr(o->err, says) != NULL, "%s", o->err);
+  return strtod(at + strlen("\"loss\":"), NULL);
+}
+
+/* Replayed and launched op by op it is the same bits; weft's own kernels are close. */
+START_TEST(a_run_through_cudnn) {
+  static const char cudnn[] = "; attention: cuDNN; steps are ";
+  put_plan("cudnn");
+  Outcome kept = process_run(60, "sh -c '" BESIDE RUN "'");
+  Outcome plain = process_run(60, "sh -c '" BESIDE RUN "--set cuda_graph=false'");
+  Outcome native =
+      process_run(60, "sh -c '" BESIDE RUN "--set attention_backend=native'");
+  double a = loss_of(&kept, cudnn), b = loss_of(&plain, cudnn);
+  double c = loss_of(&native, "; steps are ");
+  ck_assert_msg(strstr(kept.err, "steps are replayed as one graph") != NULL, "%s",
+                kept.err);
+  ck_assert_msg(strstr(native.err, "attention") == NULL, "%s", native.err);
+  ck_assert_msg(a == b, "%.17g and %.17g", a, b);
+  ck_assert_msg(fabs(a - c) < 2e-2 * c, "%.17g and %.17g", a, c);
+}
+END_TEST
+
+START_TEST(ranks_through_cudnn) {
+  put_plan("cudnn");
+  Outcome o =
+      process_run(120, "sh -c '" BESIDE "./weft verify plan.lua --device cuda --set "
+                       "mesh.tp=2 --set mesh.pp=2'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
+}
+END_TEST
+
+START_TEST(a_deterministic_run_has_weft_s_backward) {
+  put_plan("auto");
+  Outcome o = process_run(60, "sh -c '" BESIDE RUN "--set deterministic=true'");
+  loss_of(&o, "; attention: forward by cuDNN, backward by weft's own kernels; ");
+}
+END_TEST
+
+/* Without a GPU, too: check compiles for the device and says who it is. */
+START_TEST(what_cudnn_cannot_do_is_an_error_of_the_plan) {
+  static const struct {
+    const char *set, *says;
+  } asked[] = {
+      {"precision=f32",
+       "plan.lua:6: error: plan.attention_backend: cuDNN does not compute "
+       "attention of layers.0"},
+      {"precision=f32", "it computes in bf16, and this is not (\"auto\" leaves such "
+                        "attention to weft's own kernels)"},
+      {"deterministic=true", "cuDNN does not compute attention_dx of "},
+      {"deterministic=true", "it adds up dq in any order, and the plan is deterministic"},
+      {"packed.eot=3", "its causal mask knows no documents"},
+      {"mesh.cp=2", "its causal mask knows no pieces of a sequence"},
+  };
+  put_plan("cudnn");
+  for (int i = 0; i < LEN(asked); i++) {
+    Outcome o =
+        process_run(30, "$weft check plan.lua --device cuda --set %s", asked[i].set);
+    ck_assert_int_eq(o.code, 1);
+    ck_assert_msg(strstr(o.err, asked[i].says) != NULL, "%s: %s", asked[i].set, o.err);
+    o = process_run(30,
+                    "$weft check plan.lua --device cuda --set %s --set "
+                    "attention_backend=auto",
+                    asked[i].set);
+    ck_assert_msg(o.code == 0 && strstr(o.out, "attention: "), "%s%s", o.out, o.err);
+    o = process_run(30, "$weft check plan.lua --set %s", asked[i].set);
+    ck_assert_msg(o.code == 0, "on the CPU: %s", o.err);
+  }
+}
+END_TEST
+
+/* The machine's cuDNN is not the one that was checked, or refuses what it had planned. */
+START_TEST(what_cudnn_says_ends_the_run) {
+  static const struct {
+    const char *standin, *says;
+  } asked[] = {
+      {"cudnn_work=512", "cuDNN wants 768 bytes of workspace for this attention, and the "
+                         "plan was checked with 256; use attention_backend = \"native\""},
+      {"cudnn_fails=3", "rank 0: device cuda: cuDNN: attention cannot be run: "},
+  };
+  put_plan("cudnn");
+  for (int i = 0; i < LEN(asked); i++) {
+    Outcome o = process_run(
+        60, "sh -c '" BESIDE "WEFT_STANDIN=%s ./weft run plan.lua --device cuda'",
+        asked[i].standin);
+    ck_assert_int_eq(o.code, 1);
+    ck_assert_msg(strstr(o.err, asked[i].says) != NULL, "%s: %s", asked[i].standin,
+                  o.err);
+  }
+}
+END_TEST
+
+/* By hand for 4 heads of 8 elements and 24 tokens: row sums of 384 bytes take 512, those
+ * of dq in f32 3072, cuDNN's own are 2 of the latter and 256. Natively a sum for each
+ * row. */
+START_TEST(check_counts_what_cudnn_takes) {
+  static const struct {
+    const char *backend, *forward, *backward;
+  } asked[] = {
+      {"native", "f32[1,24,4] head_dim=8", "using f32[96] head_dim=8"},
+      {"cudnn", "using f32[64] backend=1 ", "using f32[2496] backend=1 "},
+  };
+  put_plan("native");
+  for (int i = 0; i < LEN(asked); i++) {
+    Outcome o = process_run(30,
+                            "$weft show program plan.lua --device cuda --set "
+                            "attention_backend=%s | grep KERNEL.attention",
+                            asked[i].backend);
+    ck_assert_msg(o.code == 0, "%s", o.err);
+    ck_assert_msg(strstr(o.out, asked[i].forward) != NULL, "%s", o.out);
+    ck_assert_msg(strstr(o.out, asked[i].backward) != NULL, "%s", o.out);
+  }
+}
+END_TEST
+
+Suite *cudnn_run_suite(void) {
+  Suite *s = suite_create("cudnn_run");
+  TCase *t = tcase_create("runs");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 240);
+  tcase_add_test(t, a_run_through_cudnn);
+  tcase_add_test(t, ranks_through_cudnn);
+  tcase_add_test(t, a_deterministic_run_has_weft_s_backward);
+  tcase_add_test(t, what_cudnn_cannot_do_is_an_error_of_the_plan);
+  tcase_add_test(t, what_cudnn_says_ends_the_run);
+  tcase_add_test(t, check_counts_what_cudnn_takes);
+  suite_add_tcase(s, t);
+  return s;
+}
+
+#else
+
+Suite *cudnn_run_suite(void) {
+  return emulated_suite_without("cudnn_run");
+}
+
+#endif
