@@ -68,13 +68,14 @@ one=(--set mesh.tp=1 --set mesh.pp=1 --set mesh.dp=1 "${more[@]}")
 part versions 10 sh -c 'nvidia-smi; nvcc --version; git rev-parse HEAD; '"$weft"' --version'
 part run 40 "$weft" run $quick --steps 5 --device cuda "${more[@]}"
 part kernels 40 "$bin/weft-gpu" kernels
-part verify-f32 20 "$weft" verify $quick --device cuda --set precision=f32 "${more[@]}"
-part verify-bf16 20 "$weft" verify $quick --device cuda --set precision=bf16 "${more[@]}"
+part verify-f32 15 "$weft" verify $quick --device cuda --set precision=f32 "${more[@]}"
+part verify-bf16 15 "$weft" verify $quick --device cuda --set precision=bf16 "${more[@]}"
 for mesh in tp pp dp; do
   part verify-$mesh 12 "$weft" verify $quick --device cuda --ranks 2 --steps 1 \
     --set precision=f32 "${one[@]}" --set mesh.$mesh=2
 done
 part graph 20 tests/gpu_graph.sh "$weft" $quick "$out" --steps 8 "${one[@]}"
+part cudnn 25 tests/gpu/cudnn.sh "$bin" $quick "${one[@]}"
 part table 35 "$bin/weft-gpu" table $big "${more[@]}" "${table[@]}"
 part memory 30 tests/gpu/memory.sh "$weft" $big "${more[@]}"
 # Ranks of NCCL that share the GPU, each as if on a machine of its own.
@@ -83,18 +84,18 @@ if limits || [ -f "$bin/weft_nccl.so" ]; then
   part nccl-2 15 tests/gpu/ranks.sh 2 "$out/nccl-2" "${ranks[@]}" --set mesh.pp=1 --set mesh.dp=1
   part nccl-4 20 tests/gpu/ranks.sh 4 "$out/nccl-4" "${ranks[@]}" --set mesh.pp=1 --set mesh.dp=2
   part nccl-8 25 tests/gpu/ranks.sh 8 "$out/nccl-8" "${ranks[@]}" --set mesh.pp=2 --set mesh.dp=2
-  part failures 60 env "MORE=${WEFT_GPU_MORE:-}" tests/gpu/failures.sh "$weft" "$out/failures"
+  part failures 50 env "MORE=${WEFT_GPU_MORE:-}" tests/gpu/failures.sh "$weft" "$out/failures"
 else
   say "nccl-*, failures: $bin/weft_nccl.so is not there: NCCL was not found"
 fi
-part race 165 python3 tests/gpu/race.py --weft "$weft" --out "$out" --seconds 155 \
+part race 160 python3 tests/gpu/race.py --weft "$weft" --out "$out" --seconds 150 \
   --table "$out/table.txt" "${race[@]}"
 
 ! limits || exit 0
 
-for name in kernels table memory failures race; do
+for name in kernels cudnn table memory failures race; do
   [ ! -f "$out/$name.txt" ] || case $name in
-  kernels) tail -n 1 "$out/$name.txt" ;;
+  kernels | cudnn) tail -n 1 "$out/$name.txt" ;;
   table) sed -n '1p;$p' "$out/$name.txt" ;;
   memory | failures) grep -E '^(memory|nan|kill|stop): ' "$out/$name.txt" ;;
   race) grep -E '^(weft|PyTorch|ratio|memory|loss|skipped)' "$out/$name.txt" ;;

@@ -218,10 +218,10 @@ START_TEST(the_script_runs_its_parts) {
   put_smi("GPU 0: a stand-in");
   Outcome o = process_run(300, "sh -c '" GPU_SH "WEFT_GPU_MORE=\"" SMALL
                                "\" WEFT_GPU_TABLE=\"--cube 32 --copy 0.01 --ms 0\" " SCRIPT
-                               ".sh run verify-bf16 verify-tp graph table nccl-2 nccl-8'");
+                               ".sh run verify-bf16 verify-tp graph cudnn table nccl-2 nccl-8'");
   ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err,
                 scratch_get(scratch_path("out/all.txt")));
-  ck_assert_msg(strstr(o.out, "7 passed, 0 failed: none; skipped: none; ") != NULL, "%s",
+  ck_assert_msg(strstr(o.out, "8 passed, 0 failed: none; skipped: none; ") != NULL, "%s",
                 o.out);
   ck_assert_msg(strstr(o.out, "kernels of a step: ") != NULL, "%s", o.out);
 }

@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < LEN(verbs); i++)
     if (argc > 1 && strcmp(argv[1], verbs[i].name) == 0)
       return verbs[i].run(argc - 2, argv + 2);
-  fprintf(stderr, "usage: weft-gpu kernels [--brief] [--op NAME]\n"
+  fprintf(stderr, "usage: weft-gpu kernels [--brief] [--cudnn] [--op NAME]\n"
                   "       weft-gpu table PLAN.lua [--set PATH=VALUE] [-D NAME=VALUE]\n"
                   "                [--cube N] [--copy MIB] [--ms N]\n");
   return 2;
