@@ -169,6 +169,8 @@ weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   Prepared *s = a->state;
   AttentionGraph g;
   if (!s || !d->ctx) return WEFT_OK;
+  const char *why = cudnn_refuses(op, a); /* as when the plan was compiled */
+  if (why) return err_set(e, WEFT_EINTERNAL, "cuDNN: %s", why);
   TRY(open_library(d, e));
   Cudnn *c = of(d);
   CudnnTarget t = {.lib = &c->lib, .handle = c->handle};
