@@ -31,9 +31,13 @@ fi
 
 # What tests/gpu/pack.sh brought, and CUDA's libraries where they came with Python's packages.
 libraries=$bin/lib
-if ldd "$bin"/weft_cuda.so "$bin"/weft_nccl.so 2>/dev/null | grep -q 'not found'; then
+missing() {
+  ldd "$bin"/weft_cuda.so "$bin"/weft_nccl.so 2>/dev/null | grep -q 'not found' ||
+    ! ldconfig -p 2>/dev/null | grep -q 'libcudnn\.so\.9'
+}
+if ! limits && missing; then
   libraries+=:$(python3 -c 'import glob, nvidia
-print(":".join(glob.glob(nvidia.__path__[0] + "/*/lib")))' 2>/dev/null)
+print(":".join(glob.glob(list(nvidia.__path__)[0] + "/*/lib")))' 2>/dev/null)
 fi
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
