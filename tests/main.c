@@ -10,6 +10,7 @@
 #include "bindings/lang/schema.h"
 #include "bindings/model/model.h"
 #include "tests/lib/device_plans.h"
+#include "tests/lib/exactness.h"
 #include "tests/lib/fuzz_io.h"
 #include "tests/lib/killed.h"
 #include "tests/lib/schedule_cases.h"
@@ -71,6 +72,7 @@ int main(int argc, char **argv) {
     return schedules_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--device-plans") == 0)
     return device_plans(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--exactness") == 0) return exactness();
   if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--suites") == 0) return print_suites();
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "kernels/cpu/levels.h"
 #include "kernels/cuda/gemm.h"
 #include "tests/lib/emulated.h"
 #include "tests/lib/kernel_run.h"
@@ -13,7 +14,17 @@
 static const Kernel *kernel(int op) {
   return &cuda_kernels[op];
 }
+static const Kernel *cpu_kernel(int op) {
+  return &cpu_set_here()->kernel[op];
+}
+static const KernelSet cpu = {.name = "cpu",
+                              .kernel = cpu_kernel,
+                              .work = cpu_work,
+                              .state = cpu_state,
+                              .device = {.vt = &device_cpu},
+                              .threads = 1};
 static const KernelSet cuda = {.name = "cuda",
+                               .like = &cpu,
                                .coarse = kernel_cuda_coarse,
                                .kernel = kernel,
                                .work = cuda_work,
@@ -88,11 +99,50 @@ START_TEST(attention_rounds_probabilities) {
 }
 END_TEST
 
+static Problem in_mode(const GradCase *g, const KernelCase *c, int i, RefMode mode) {
+  Problem p;
+  problem_grad(&p, NULL, g, c, DT_BF16, 1 + (uint64_t)i);
+  RefArgs ref = problem_ref(&p, false);
+  ref.mode = mode;
+  ref_ops[p.op](&ref);
+  return p;
+}
+
+/* The same for gradients: probabilities are rounded before they are multiplied with do, dS
+ * before k and q. So each element is within 2^-8 of the sum of the sizes of its terms,
+ * apart from f32: dS is a difference of two sums, whose sizes count there. */
+START_TEST(attention_rounds_its_gradients) {
+  const GradCase *g = &grad_case[_i];
+  const double half = 0x1p-8, f32 = 4e-6;
+  if (g->op != OP_attention_dx && g->op != OP_attention_part_dx) return;
+  for (int c = 0; c < kernel_cases; c++) {
+    if (kernel_case[c].op != g->forward) continue;
+    Problem p = in_mode(g, &kernel_case[c], c, REF_SUMS);
+    Problem sizes = in_mode(g, &kernel_case[c], c, REF_SIZES);
+    Problem parts = in_mode(g, &kernel_case[c], c, REF_PARTS);
+    double *want[3], *bound[3];
+    for (int k = 0; k < 3; k++) {
+      RefArgs ref = problem_ref(&p, false);
+      double once = p.out[k].type == DT_BF16 ? half : 0;
+      want[k] = p.out[k].v, bound[k] = sizes.out[k].v;
+      for (int64_t i = 0; i < ref_count(&ref.out[k]); i++)
+        bound[k][i] = (half * bound[k][i] + f32 * parts.out[k].v[i]) * (1 + once) +
+                      once * fabs(want[k][i]);
+    }
+    kernel_within(&cuda, &p, want, bound, kernel_case[c].in);
+    problem_free(&p);
+    problem_free(&sizes);
+    problem_free(&parts);
+  }
+}
+END_TEST
+
 /* Shapes, layouts and leading dimensions as cuBLASLt is told; its stand-in multiplies. */
 START_TEST(products_through_cublaslt) {
   const char *why;
   CudaContext c = {.lt = cuda_lt_open(&why)};
   const KernelSet lt = {.name = "cublaslt",
+                        .like = &cpu,
                         .kernel = kernel,
                         .work = cuda_work,
                         .state = cuda_state,
@@ -147,6 +197,7 @@ Suite *cuda_kernels_suite(void) {
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
   tcase_add_loop_test(tc, attention_rounds_probabilities, 0, kernel_cases);
+  tcase_add_loop_test(tc, attention_rounds_its_gradients, 0, grad_cases);
   tcase_add_test(tc, products_through_cublaslt);
   tcase_add_test(tc, every_op_has_a_kernel);
   tcase_add_test(tc, too_wide_heads_are_an_error);

@@ -44,8 +44,8 @@ bool device_plan_holds(uint64_t seed, uint64_t number, uint64_t order, Text *rep
 int device_plans(int argc, char **argv) {
   uint64_t n = argc > 0 ? strtoull(argv[0], NULL, 10) : 200;
   uint64_t orders = argc > 1 ? strtoull(argv[1], NULL, 10) : 5;
-  uint64_t failed = 0;
-  for (uint64_t i = 0; i < n * orders; i++) {
+  uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 0, failed = 0;
+  for (uint64_t i = first * orders; i < (first + n) * orders; i++) {
     Text t = {0};
     if (!device_plan_holds(1, i / orders, i % orders, &t))
       failed++, fprintf(stderr, "FAILED in order %d: %s", (int)(i % orders), t.s);

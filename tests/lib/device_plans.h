@@ -15,7 +15,7 @@ const WorldKind *world_standin(void);
  * rank of the CPU within 1e-4. */
 bool device_plan_holds(uint64_t seed, uint64_t number, uint64_t order, Text *report);
 
-/* `weft-tests --device-plans N [orders]`: the exit code. */
+/* `weft-tests --device-plans N [orders [first]]`: the exit code. */
 int device_plans(int argc, char **argv);
 
 #endif

@@ -34,9 +34,8 @@ void kernel_check_guard(const void *at, uint64_t bytes) {
     ck_assert_msg(p[bytes + (uint64_t)i] == MARK, "written after the end");
 }
 
-/* Runs the kernel once on fresh buffers, through prepare and release. */
-static KernelArgs run_kernel(const KernelSet *set, const Problem *p, int threads,
-                             bool accumulate) {
+KernelArgs kernel_run(const KernelSet *set, const Problem *p, int threads,
+                      bool accumulate) {
   const Kernel *k = set->kernel(p->op);
   KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
                   .accumulate = accumulate, .index = p->index};
@@ -62,7 +61,7 @@ static KernelArgs run_kernel(const KernelSet *set, const Problem *p, int threads
   return a;
 }
 
-static void free_buffers(const Problem *p, KernelArgs *a) {
+void kernel_free(const Problem *p, KernelArgs *a) {
   for (int i = 0; i < p->nin; i++) free(a->in[i].p);
   for (int i = 0; i < p->nout; i++)
     if (p->out[i].alias < 0) free(a->out[i].p);
@@ -92,6 +91,16 @@ void kernel_result_agrees(const KTensor *t, DType type, const double *want, doub
                 d.element);
 }
 
+static void check_roundings(const KernelSet *set, const Problem *p, const KernelArgs *got,
+                            const KernelArgs *like, const char *what) {
+  for (int i = 0; i < p->nout; i++) {
+    if (p->out[i].type != DT_BF16 || (set->coarse && set->coarse(p, i))) continue;
+    double most = kernel_roundings(&got->out[i], &like->out[i]);
+    ck_assert_msg(most <= 1, "%s: result %d differs from %s by %.3g roundings", what, i,
+                  set->like->name, most);
+  }
+}
+
 static void same_bits(const KernelArgs *a, const KernelArgs *b, const char *what) {
   for (int i = 0; i < a->nout; i++) {
     size_t n = kernel_bytes(&a->out[i]);
@@ -101,12 +110,13 @@ static void same_bits(const KernelArgs *a, const KernelArgs *b, const char *what
 }
 
 void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char *type) {
-  KernelArgs got[4];
+  KernelArgs got[4], like;
   char what[128];
   int runs = 2 * set->threads;
   double nothing = kernel_nothing(p);
-  for (int i = 0; i < runs; i++) got[i] = run_kernel(set, p, 1 + i / 2, accumulate);
-  RefArgs ref = problem_ref(p, accumulate);
+  for (int i = 0; i < runs; i++) got[i] = kernel_run(set, p, 1 + i / 2, accumulate);
+  if (set->like) like = kernel_run(set->like, p, 1, accumulate);
+  RefArgs ref = problem_ref(p, accumulate); /* may change operands: results in place */
   ref_ops[p->op](&ref);
   for (int i = 0; i < runs; i++) {
     snprintf(what, sizeof what, "%s: %s %s, %d thread(s)%s", set->name, op_title(p->op), type,
@@ -118,13 +128,15 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
                            ref.out[k].v, nothing, what, k);
     }
     if (i % 2) same_bits(&got[i], &got[i - 1], what);
+    if (set->like) check_roundings(set, p, &got[i], &like, what);
   }
-  for (int i = 0; i < runs; i++) free_buffers(p, &got[i]);
+  for (int i = 0; i < runs; i++) kernel_free(p, &got[i]);
+  if (set->like) kernel_free(p, &like);
 }
 
 void kernel_within(const KernelSet *set, const Problem *p, double *const *want,
                    double *const *bound, const char *what) {
-  KernelArgs got = run_kernel(set, p, 1, false);
+  KernelArgs got = kernel_run(set, p, 1, false);
   for (int i = 0; i < p->nout; i++) {
     const KTensor *t = &got.out[i];
     for (int64_t j = 0; bound[i] && j < kernel_count(t); j++) {
@@ -134,5 +146,5 @@ void kernel_within(const KernelSet *set, const Problem *p, double *const *want,
                      x, want[i][j], bound[i][j]);
     }
   }
-  free_buffers(p, &got);
+  kernel_free(p, &got);
 }

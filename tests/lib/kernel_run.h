@@ -7,6 +7,8 @@
 /* The kernels of a device whose memory is the host's. */
 typedef struct KernelSet {
   const char *name;
+  /* May be NULL: each element of a result in bf16 is within one rounding of theirs. */
+  const struct KernelSet *like;
   const Kernel *(*kernel)(int op);
   uint64_t (*work)(int op, const KernelArgs *a);
   uint64_t (*state)(int op, const KernelArgs *a); /* NULL: kernels keep nothing */
@@ -16,6 +18,11 @@ typedef struct KernelSet {
   Device device;
   int threads;           /* with 1 to so many of them */
 } KernelSet;
+
+/* The kernel once, on fresh buffers, through prepare and release; what it was given. */
+KernelArgs kernel_run(const KernelSet *set, const Problem *p, int threads,
+                      bool accumulate);
+void kernel_free(const Problem *p, KernelArgs *a);
 
 /* One problem, twice with each number of threads: within rounding of the reference, the
  * same bits each time, nothing written past a result or the scratch. The problem's results

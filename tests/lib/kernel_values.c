@@ -45,7 +45,7 @@ KernelDifference kernel_difference(const KTensor *t, DType type, const double *w
                                    double nothing, bool nan_too) {
   double diff = 0, norm = 0, worst = 0, largest = 0;
   KernelDifference d = {.odd = -1};
-  d.limit = type == DT_BF16 ? 4e-3 : type == DT_F16 ? 5e-4 : 2e-6;
+  d.limit = type == DT_BF16 ? 4e-3 : type == DT_F16 ? 5e-4 : 1e-6;
   for (int64_t j = 0, n = kernel_count(t); j < n; j++) {
     double got = kernel_element(t->p, t->dtype, j);
     bool same = got == want[j] || (nan_too && isnan(got) && isnan(want[j]));
@@ -66,6 +66,29 @@ KernelDifference kernel_difference(const KTensor *t, DType type, const double *w
   d.element = none || worst == 0 ? 0 : worst / largest;
   d.ok = d.odd < 0 && d.norm <= d.limit && d.element <= 4 * d.limit;
   return d;
+}
+
+/* The distance of numbers of bf16 around x. */
+static double unit_at(double x) {
+  int e;
+  frexp(fmax(fabs(x), 0x1p-126), &e);
+  return ldexp(1, e - 8);
+}
+
+double kernel_roundings(const KTensor *a, const KTensor *b) {
+  double sum = 0, most = 0;
+  int64_t n = kernel_count(a);
+  for (int64_t i = 0; i < n; i++) {
+    double y = kernel_element(b->p, b->dtype, i);
+    if (isfinite(y)) sum += y * y / (double)n;
+  }
+  for (int64_t i = 0; i < n; i++) {
+    double x = kernel_element(a->p, a->dtype, i), y = kernel_element(b->p, b->dtype, i);
+    if (x == y || (isnan(x) && isnan(y))) continue;
+    double diff = fabs(x - y) - 1e-6 * sqrt(sum);
+    most = fmax(most, isfinite(diff) ? diff / unit_at(fmax(fabs(x), fabs(y))) : INFINITY);
+  }
+  return most;
 }
 
 /* What attention sums in bf16 are products of probabilities that were rounded to it. */

@@ -25,6 +25,11 @@ typedef struct KernelDifference {
 KernelDifference kernel_difference(const KTensor *t, DType type, const double *want,
                                    double nothing, bool nan_too);
 
+/* By how many units of the last place of bf16 two results differ, at most, each at the
+ * larger of the two numbers. A millionth of what elements are in the mean is taken off
+ * first: sums in f32 that cancel leave as much, whoever adds them. */
+double kernel_roundings(const KTensor *a, const KTensor *b);
+
 /* Results of CUDA kernels that are sums of products of rounded factors: as inexact as the
  * type of the operands, whatever their own. */
 bool kernel_cuda_coarse(const Problem *p, int result);

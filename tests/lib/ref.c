@@ -508,28 +508,40 @@ static void concat(RefArgs *a) {
 }
 
 /* operands q, k, v, o, lse, do */
+static double term(const RefArgs *a, double x) {
+  return a->mode == REF_SUMS ? x : fabs(x);
+}
+
+static double sizes_dot(const double *x, const double *y, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += fabs(x[i] * y[i]);
+  return sum;
+}
+
 static void attention_dx_query(RefArgs *a, const Query *q) {
-  const double *x = IN(0) + q_at(q), *dy = IN(5) + o_at(q);
+  const double *x = IN(0) + q_at(q), *dy = IN(5) + o_at(q), *o = IN(3) + o_at(q);
   double lse = IN(4)[q_row(q)];
-  double delta = dot(dy, IN(3) + o_at(q), q->e);
+  double delta = dot(dy, o, q->e);
   for (int64_t s = 0; s < q->keys; s++) {
     if (!sees(q, s)) continue;
     int64_t k = k_at(q, s), v = v_at(q, s);
     double p = exp(q->scale * dot(x, IN(1) + k, q->d) - lse);
-    double ds = p * (dot(dy, IN(2) + v, q->e) - delta) * q->scale;
+    double dp = dot(dy, IN(2) + v, q->e) - delta;
+    if (a->mode == REF_PARTS)
+      dp = sizes_dot(dy, IN(2) + v, q->e) + sizes_dot(dy, o, q->e);
+    double ds = p * dp * q->scale;
     for (int64_t i = 0; i < q->d; i++) {
-      OUT(0)[q_at(q) + i] += ds * IN(1)[k + i];
-      OUT(1)[k + i] += ds * x[i];
+      OUT(0)[q_at(q) + i] += term(a, ds * IN(1)[k + i]);
+      OUT(1)[k + i] += term(a, ds * x[i]);
     }
-    for (int64_t i = 0; i < q->e; i++) OUT(2)[v + i] += p * dy[i];
+    for (int64_t i = 0; i < q->e; i++) OUT(2)[v + i] += term(a, p * dy[i]);
   }
 }
-
 static void attention_dx(RefArgs *a) {
   for (int i = 0; i < 3; i++) start(a, i);
   bool on = a->attr->step > 0;
   for (int64_t i = 0; i < ref_count(&a->in[0]) && on; i++)
-    OUT(0)[i] = IN(6)[i];
+    OUT(0)[i] = a->mode == REF_SIZES ? 0 : term(a, IN(6)[i]);
   each_query(a, on ? 7 : 6, attention_dx_query);
 }
 static void attention_part_dx(RefArgs *a) { attention_dx(a); }

@@ -11,12 +11,17 @@ typedef struct RefTensor {
   int64_t dim[MAX_DIM];
 } RefTensor;
 
+/* What the gradients of attention are: the sums; the sums of their terms' sizes; the same
+ * with sizes also where terms are differences, on which rounding of f32 depends. */
+typedef enum { REF_SUMS, REF_SIZES, REF_PARTS } RefMode;
+
 typedef struct RefArgs {
   const OpAttr *attr;
   RefTensor in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT];
   int nin, nout;
   bool accumulate;
   int index;
+  RefMode mode;
 } RefArgs;
 
 int64_t ref_count(const RefTensor *t);
