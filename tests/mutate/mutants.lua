@@ -494,4 +494,19 @@ return {
     from = "return (c >> 15 | c << 17) + 0xa282ead8u;", to = "return c;" },
   { file = "bindings/record/events.c", suites = "record",
     from = "return append ? WEFT_OK : look_for_others(folder, e);", to = "return WEFT_OK;" },
+
+  -- ---- kernels/cuda ----
+  { file = "kernels/cuda/multiply.cuh", suites = "cuda_kernels",
+    from = "    __syncthreads();\n    for (int p = 0; p < TILE_K; p++)",
+    to = "    for (int p = 0; p < TILE_K; p++)" },
+  { file = "kernels/cuda/columns.cuh", suites = "cuda_kernels",
+    from = "(add ? out.p[k][c] : 0)", to = "0" },
+  { file = "kernels/cuda/embedding.cu", suites = "cuda_kernels",
+    from = "among(ids, 0, k, id)", to = "among(ids, 1, k, id)" },
+  { file = "kernels/cuda/ce.cu", suites = "cuda_kernels",
+    from = "(e / total - 1.0f) * g", to = "e / total * g" },
+  { file = "kernels/cuda/rope.cu", suites = "cuda_kernels",
+    from = "(float)sine * by * sign", to = "(float)sine * by" },
+  { file = "kernels/cuda/gemm.c", suites = "cuda_kernels",
+    from = "beta = a->accumulate", to = "beta = 0" },
 }
