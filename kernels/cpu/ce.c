@@ -15,16 +15,28 @@ static int64_t columns(const KernelArgs *a) {
   return MIN(MAX(n, 0), last_dim(&a->in[0]));
 }
 
+/* The maximum of the first n elements of a row. */
+INLINE float row_max(const void *l, int64_t n, DType t) {
+  float most = -INFINITY;
+#pragma omp simd reduction(max : most)
+  for (int64_t i = 0; i < n; i++) most = get(l, t, i) > most ? get(l, t, i) : most;
+  return most;
+}
+
+/* s of a row: its sum, and what the label has, which is column `label` here if it is any. */
+INLINE void row_sum(const void *l, int64_t n, bool counts, int64_t label, float most, float *s,
+                    DType t) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; i++) sum += vexp(get(l, t, i) - most);
+  s[0] = sum;
+  s[1] = counts && label >= 0 && label < n ? get(l, t, label) - most : 0;
+}
+
 INLINE void ce_max(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t v = last_dim(&a->in[0]), n = columns(a);
   float *m = a->out[0].p;
-  for (int64_t r = lo; r < hi; r++) {
-    const void *l = at(a->in[0].p, t, r * v);
-    float most = -INFINITY;
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < n; i++) most = get(l, t, i) > most ? get(l, t, i) : most;
-    m[r] = most;
-  }
+  for (int64_t r = lo; r < hi; r++) m[r] = row_max(at(a->in[0].p, t, r * v), n, t);
 }
 BY_TYPE(ce_max, in[0])
 
@@ -33,18 +45,40 @@ INLINE void ce_sum(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   const int32_t *labels = a->in[1].p;
   const float *m = a->in[2].p;
   float *s = a->out[0].p;
-  for (int64_t r = lo; r < hi; r++) {
-    const void *l = at(a->in[0].p, t, r * v);
-    float most = m[r], sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += vexp(get(l, t, i) - most);
-    int64_t label = labels[r] - first;
-    bool here = labels[r] != IGNORED && label >= 0 && label < n;
-    s[2 * r] = sum;
-    s[2 * r + 1] = here ? get(l, t, label) - most : 0;
-  }
+  for (int64_t r = lo; r < hi; r++)
+    row_sum(at(a->in[0].p, t, r * v), n, labels[r] != IGNORED, labels[r] - first, m[r],
+            s + 2 * r, t);
 }
 BY_TYPE(ce_sum, in[0])
+
+/* Both while a row is in the cache. */
+INLINE void ce_stats(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t v = last_dim(&a->in[0]), n = columns(a), first = first_column(a);
+  const int32_t *labels = a->in[1].p;
+  float *m = a->out[0].p, *s = a->out[1].p;
+  for (int64_t r = lo; r < hi; r++) {
+    const void *l = at(a->in[0].p, t, r * v);
+    m[r] = row_max(l, n, t);
+    row_sum(l, n, labels[r] != IGNORED, labels[r] - first, m[r], s + 2 * r, t);
+  }
+}
+BY_TYPE(ce_stats, in[0])
+
+/* A rank without a true column has m = -inf and a sum of nothing. */
+void cpu_ce_shift(Device *dev, const KernelArgs *a) {
+  (void)dev;
+  const float *s = a->in[0].p, *m = a->in[1].p, *most = a->in[2].p;
+  const int32_t *labels = a->in[3].p;
+  int64_t first = a->attr->cut ? a->index * (int64_t)a->attr->n : 0;
+  int64_t n = MIN(MAX(a->attr->vocab - first, 0), a->attr->n);
+  float *to = a->out[0].p;
+  for (int64_t r = 0, all = count_of(&a->in[1]); r < all; r++) {
+    int64_t label = labels[r] - first;
+    bool here = labels[r] != IGNORED && label >= 0 && label < n;
+    to[2 * r] = n > 0 ? s[2 * r] * expf(m[r] - most[r]) : 0;
+    to[2 * r + 1] = here ? s[2 * r + 1] + (m[r] - most[r]) : 0;
+  }
+}
 
 INLINE void ce_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t v = last_dim(&a->in[0]), n = columns(a), first = first_column(a);
@@ -75,6 +109,7 @@ static void rows(Device *dev, const KernelArgs *a, PartFn fn) {
 }
 void cpu_ce_max(Device *dev, const KernelArgs *a) { rows(dev, a, ce_max_part); }
 void cpu_ce_sum(Device *dev, const KernelArgs *a) { rows(dev, a, ce_sum_part); }
+void cpu_ce_stats(Device *dev, const KernelArgs *a) { rows(dev, a, ce_stats_part); }
 void cpu_ce_dx(Device *dev, const KernelArgs *a) { rows(dev, a, ce_dx_part); }
 
 /* A sum over rows only: cheap, so one thread adds in order, in f64. */

@@ -1,24 +1,45 @@
-/* rmsnorm.c - rmsnorm over groups of G elements of a row, and its gradients. A head-wise
- * norm (G = head_dim) and a row norm (G = C) are the same: groups in memory order. */
+/* rmsnorm.c - rmsnorm over groups of G elements of a row, of a sum, too, and its gradients. A
+ * head-wise norm (G = head_dim) and a row norm (G = C) are the same: groups in memory order. */
 #include "kernel.h"
+
+/* Of one group; returns its rstd. */
+INLINE float norm_group(const void *x, const void *w, void *y, int64_t g, float eps, DType t) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < g; i++) sum += get(x, t, i) * get(x, t, i);
+  float s = 1.0f / sqrtf(sum / (float)g + eps);
+#pragma omp simd
+  for (int64_t i = 0; i < g; i++) put(y, t, i, get(x, t, i) * s * get(w, t, i));
+  return s;
+}
 
 INLINE void rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t g = last_dim(&a->in[1]);
-  const void *w = a->in[1].p;
   float *rstd = a->out[1].p;
-  for (int64_t r = lo; r < hi; r++) {
-    const void *x = at(a->in[0].p, t, r * g);
-    void *y = at(a->out[0].p, t, r * g);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < g; i++) sum += get(x, t, i) * get(x, t, i);
-    float s = 1.0f / sqrtf(sum / (float)g + a->attr->eps);
-    rstd[r] = s;
-#pragma omp simd
-    for (int64_t i = 0; i < g; i++) put(y, t, i, get(x, t, i) * s * get(w, t, i));
-  }
+  for (int64_t r = lo; r < hi; r++)
+    rstd[r] = norm_group(at(a->in[0].p, t, r * g), a->in[1].p, at(a->out[0].p, t, r * g), g,
+                         a->attr->eps, t);
 }
 BY_TYPE(rmsnorm, in[0])
+
+/* While a group of the sum is in the cache. */
+INLINE void add_rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t g = last_dim(&a->in[2]);
+  float *rstd = a->out[2].p;
+  for (int64_t r = lo; r < hi; r++) {
+    const void *x = at(a->in[0].p, t, r * g), *b = at(a->in[1].p, t, r * g);
+    void *z = at(a->out[0].p, t, r * g);
+#pragma omp simd
+    for (int64_t i = 0; i < g; i++) put(z, t, i, get(x, t, i) + get(b, t, i));
+    rstd[r] = norm_group(z, a->in[2].p, at(a->out[1].p, t, r * g), g, a->attr->eps, t);
+  }
+}
+BY_TYPE(add_rmsnorm, in[0])
+
+void cpu_add_rmsnorm(Device *dev, const KernelArgs *a) {
+  int64_t g = last_dim(&a->in[2]);
+  each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), add_rmsnorm_part);
+}
 
 void cpu_rmsnorm(Device *dev, const KernelArgs *a) {
   int64_t g = last_dim(&a->in[1]);
@@ -26,21 +47,29 @@ void cpu_rmsnorm(Device *dev, const KernelArgs *a) {
   each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_part);
 }
 
-/* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd. */
+/* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd; plus d, if there is one. It is
+ * the last result. */
 INLINE void rmsnorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t g = last_dim(&a->in[1]);
   const void *w = a->in[1].p;
   const float *rstd = a->in[2].p;
   for (int64_t r = lo; r < hi; r++) {
     const void *x = at(a->in[0].p, t, r * g), *dy = at(a->in[3].p, t, r * g);
-    void *dx = at(a->out[0].p, t, r * g);
+    const void *d = a->nin > 4 ? at(a->in[4].p, t, r * g) : NULL;
+    void *dx = at(a->out[a->nout - 1].p, t, r * g);
     float s = rstd[r], dot = 0;
 #pragma omp simd reduction(+ : dot)
     for (int64_t i = 0; i < g; i++) dot += get(dy, t, i) * get(w, t, i) * get(x, t, i);
     float k = dot * s * s * s / (float)g;
+    if (d) {
 #pragma omp simd
-    for (int64_t i = 0; i < g; i++)
-      put(dx, t, i, get(dy, t, i) * get(w, t, i) * s - get(x, t, i) * k);
+      for (int64_t i = 0; i < g; i++)
+        put(dx, t, i, get(dy, t, i) * get(w, t, i) * s - get(x, t, i) * k + get(d, t, i));
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < g; i++)
+        put(dx, t, i, get(dy, t, i) * get(w, t, i) * s - get(x, t, i) * k);
+    }
   }
 }
 BY_TYPE(rmsnorm_dx, in[0])
@@ -76,4 +105,12 @@ BY_TYPE(rmsnorm_dw, in[0])
 
 void cpu_rmsnorm_dw(Device *dev, const KernelArgs *a) {
   each_part(dev, a, last_dim(&a->out[0]), COLUMN_GRAIN, rmsnorm_dw_part);
+}
+
+/* The gradient of w is summed by columns, that of x by rows: two passes, as apart. */
+void cpu_rmsnorm_back(Device *dev, const KernelArgs *a) {
+  KernelArgs dw = {.in = {a->in[0], a->in[2], a->in[3]}, .out = {a->out[0]}, .nin = 3,
+                   .nout = 1, .attr = a->attr, .accumulate = a->accumulate};
+  cpu_rmsnorm_dw(dev, &dw);
+  cpu_rmsnorm_dx(dev, a);
 }

@@ -71,11 +71,12 @@ INLINE void turn(const void *x, void *y, DType t, const Turns *by, int w, int st
   }
 }
 
-/* What of the heads of a row does not turn. */
+/* What of the heads of a row does not turn; there is nothing to do in place. */
 INLINE void keep(const KernelArgs *a, int64_t row, int64_t n, DType t) {
   int64_t d = a->attr->head_dim, from = a->attr->rotary_from;
   int64_t end = from + attr_rotary_dim(a->attr);
   size_t es = t == DT_F32 ? 4 : 2;
+  if (a->out[0].p == a->in[0].p) return;
   for (int64_t h = row * n; end - from < d && h < (row + 1) * n; h += d) {
     memcpy(at(a->out[0].p, t, h), at(a->in[0].p, t, h), (size_t)from * es);
     memcpy(at(a->out[0].p, t, h + end), at(a->in[0].p, t, h + end),
@@ -120,4 +121,13 @@ BY_TYPE(rope, in[0])
 void cpu_rope(Device *dev, const KernelArgs *a) {
   assert(last_dim(&a->in[0]) % a->attr->head_dim == 0);
   each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), rope_part);
+}
+
+/* Its parts have the same frequencies. */
+void cpu_rope_pair(Device *dev, const KernelArgs *a) {
+  for (int k = 0; k < 2; k++) {
+    KernelArgs one = {.in = {a->in[k], a->in[2]}, .out = {a->out[k]}, .nin = 2, .nout = 1,
+                      .attr = a->attr, .state = a->state};
+    cpu_rope(dev, &one);
+  }
 }

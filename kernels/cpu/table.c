@@ -32,6 +32,7 @@ static const Kernel kernels[OP_N] = {
     [OP_attention_part_dx].prepare = prepare_attention,
     [OP_attention_step].prepare = prepare_attention,
     [OP_rope].prepare = prepare_rope,
+    [OP_rope_pair].prepare = prepare_rope,
 };
 
 #define CAT(a, b)  a##b

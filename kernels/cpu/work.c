@@ -61,6 +61,7 @@ uint64_t cpu_work(int op, const KernelArgs *a) {
 }
 
 uint64_t cpu_state(int op, const KernelArgs *a) {
-  if (op == OP_rope) return (uint64_t)(attr_rotary_dim(a->attr) / 2) * sizeof(double);
+  if (op == OP_rope || op == OP_rope_pair)
+    return (uint64_t)(attr_rotary_dim(a->attr) / 2) * sizeof(double);
   return is_product(op) ? sizeof(Gemm) : 0;
 }

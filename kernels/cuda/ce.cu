@@ -10,11 +10,12 @@ struct Columns {
   int64_t first, all, n;
 };
 
-static Columns columns_of(const KernelArgs *a) {
-  int64_t all = cuda_last(&a->in[0]), first = a->attr->cut ? a->index * all : 0;
+static Columns columns_of(const KernelArgs *a, int64_t all) {
+  int64_t first = a->attr->cut ? a->index * all : 0;
   int64_t n = a->attr->vocab - first;
   return Columns{first, all, n < 0 ? 0 : n < all ? n : all};
 }
+static Columns slice_of(const KernelArgs *a) { return columns_of(a, cuda_last(&a->in[0])); }
 
 template <typename T>
 __global__ void __launch_bounds__(BLOCK) max_rows(const T *l, float *m, Columns c) {
@@ -42,6 +43,44 @@ __global__ void __launch_bounds__(BLOCK)
   s[2 * r + 1] = here ? load(l[label]) - most : 0;
 }
 
+/* Maximum and sum of some columns: each thread adds up with the largest that it has seen, and
+ * scales what it had when there is a larger one. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    stats_of_rows(const T *l, const int32_t *labels, float *m, float *s, Columns c) {
+  int64_t r = blockIdx.x, label = labels[r] - c.first;
+  l += r * c.all;
+  float mine = -INFINITY, sum = 0;
+  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK) {
+    float x = load(l[i]);
+    if (x > mine) {
+      sum *= expf(mine - x);
+      mine = x;
+    }
+    sum += x == mine && x == -INFINITY ? 0 : expf(x - mine);
+  }
+  float most = block_sum<BLOCK>(mine, true);
+  /* A thread without a column has -inf and adds nothing, also where nobody has one. */
+  sum = block_sum<BLOCK>(mine == -INFINITY ? sum : sum * expf(mine - most));
+  bool here = labels[r] != IGNORED && label >= 0 && label < c.n;
+  if (threadIdx.x > 0) return;
+  m[r] = most;
+  s[2 * r] = sum;
+  s[2 * r + 1] = here ? load(l[label]) - most : 0;
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    shift_rows(const float *s, const float *m, const float *most, const int32_t *labels,
+               float *to, int64_t rows, Columns c) {
+  int64_t r = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (r >= rows) return;
+  int64_t label = labels[r] - c.first;
+  bool here = labels[r] != IGNORED && label >= 0 && label < c.n;
+  to[2 * r] = c.n > 0 ? s[2 * r] * expf(m[r] - most[r]) : 0;
+  to[2 * r + 1] = here ? s[2 * r + 1] + (m[r] - most[r]) : 0;
+}
+
+/* dl may be l: a thread reads what it writes, and nothing else. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     dx_rows(const T *l, const int32_t *labels, const float *m, const float *s,
@@ -64,7 +103,7 @@ void cuda_ce_max(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     LAUNCH((max_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<float>(&a->out[0]), columns_of(a));
+           data<const T>(&a->in[0]), data<float>(&a->out[0]), slice_of(a));
   });
 }
 
@@ -73,8 +112,25 @@ void cuda_ce_sum(Device *d, const KernelArgs *a) {
     typedef TYPE_OF(p) T;
     LAUNCH((sum_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
-           data<const float>(&a->in[2]), data<float>(&a->out[0]), columns_of(a));
+           data<const float>(&a->in[2]), data<float>(&a->out[0]), slice_of(a));
   });
+}
+
+void cuda_ce_stats(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((stats_of_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]), data<float>(&a->out[0]),
+           data<float>(&a->out[1]), slice_of(a));
+  });
+}
+
+void cuda_ce_shift(Device *d, const KernelArgs *a) {
+  int64_t rows = cuda_count(&a->in[1]);
+  LAUNCH((shift_rows), (unsigned)((rows + BLOCK - 1) / BLOCK), BLOCK, cuda_stream(d),
+         data<const float>(&a->in[0]), data<const float>(&a->in[1]),
+         data<const float>(&a->in[2]), data<const int32_t>(&a->in[3]), data<float>(&a->out[0]),
+         rows, columns_of(a, a->attr->n));
 }
 
 void cuda_ce_dx(Device *d, const KernelArgs *a) {
@@ -83,7 +139,7 @@ void cuda_ce_dx(Device *d, const KernelArgs *a) {
     LAUNCH((dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
            data<const float>(&a->in[2]), data<const float>(&a->in[3]),
-           data<const float>(&a->in[4]), data<T>(&a->out[0]), columns_of(a));
+           data<const float>(&a->in[4]), data<T>(&a->out[0]), slice_of(a));
   });
 }
 

@@ -34,19 +34,24 @@ __global__ void __launch_bounds__(BLOCK)
   }
 }
 
-/* Results 0 to OUT-1 of a, each of `width`; term(r, c, width, sums) adds one element. */
+/* Results 0 to OUT-1 of a, each of `width`, from the parts in its scratch. */
+template <int OUT>
+static void add_parts(Device *d, const KernelArgs *a, int64_t parts, int64_t width) {
+  Pointers<float, OUT> out;
+  for (int k = 0; k < OUT; k++) out.p[k] = data<float>(&a->out[k]);
+  LAUNCH((column_sums<OUT>), (unsigned)((width + BLOCK - 1) / BLOCK), BLOCK, cuda_stream(d),
+         (const float *)a->work, out, parts, width, a->accumulate);
+}
+
+/* The same of all rows; term(r, c, width, sums) adds one element. */
 template <int OUT, typename F>
 static void sum_columns(Device *d, const KernelArgs *a, int64_t rows, int64_t width,
                         F term) {
-  Pointers<float, OUT> out;
-  for (int k = 0; k < OUT; k++) out.p[k] = data<float>(&a->out[k]);
   int64_t parts = cuda_parts(rows), each = cuda_part_rows(rows);
-  float *part = (float *)a->work;
   unsigned blocks = (unsigned)((width + BLOCK - 1) / BLOCK);
-  LAUNCH((column_parts<OUT, F>), Dim3(blocks, (unsigned)parts), BLOCK, cuda_stream(d), part,
-         rows, width, each, term);
-  LAUNCH((column_sums<OUT>), blocks, BLOCK, cuda_stream(d), part, out, parts, width,
-         a->accumulate);
+  LAUNCH((column_parts<OUT, F>), Dim3(blocks, (unsigned)parts), BLOCK, cuda_stream(d),
+         (float *)a->work, rows, width, each, term);
+  add_parts<OUT>(d, a, parts, width);
 }
 
 #endif

@@ -31,10 +31,33 @@ static __device__ double scaled_frequency(double f, int pair, RopeScale s) {
   return (1 - k) * f / s.factor + k * f;
 }
 
-/* Grid: pairs of a head, tokens. */
+/* Rows of heads that turn, and where to; y may be x. */
+template <typename T> struct Turned {
+  const T *x;
+  T *y;
+  int64_t width;
+};
+
+/* Pair i of all heads of row r, and its share of what does not turn. */
+template <typename T>
+__device__ __forceinline__ void turn_row(Turned<T> a, int64_t r, int i, Pairs p, float c,
+                                         float s) {
+  int64_t end = (r + 1) * a.width;
+  for (int64_t h = r * a.width + p.first + i * p.step; h < end; h += p.head_dim) {
+    float u = load(a.x[h]), v = load(a.x[h + p.other]);
+    a.y[h] = rounded<T>(u * c - v * s);
+    a.y[h + p.other] = rounded<T>(v * c + u * s);
+  }
+  for (int64_t h = r * a.width; h < end; h += p.head_dim) {
+    for (int j = i; j < p.first; j += p.count) a.y[h + j] = a.x[h + j];
+    for (int j = p.keep + i; j < p.head_dim; j += p.count) a.y[h + j] = a.x[h + j];
+  }
+}
+
+/* Grid: pairs of a head, tokens. The heads of one or of two operands have the same angles. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    rope_tokens(const T *x, const int32_t *pos, T *y, int64_t tokens, int64_t width, Pairs p,
+    rope_tokens(Turned<T> a, Turned<T> b, const int32_t *pos, int64_t tokens, Pairs p,
                 float theta, float by, float sign, RopeScale scale) {
   int64_t n = tokens * p.count, step = (int64_t)gridDim.x * blockDim.x;
   for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += step) {
@@ -44,16 +67,8 @@ __global__ void __launch_bounds__(BLOCK)
     double sine, cosine;
     sincos(pos[r] * scaled_frequency(f, i, scale), &sine, &cosine);
     float c = (float)cosine * by, s = (float)sine * by * sign;
-    int64_t end = (r + 1) * width;
-    for (int64_t h = r * width + p.first + i * p.step; h < end; h += p.head_dim) {
-      float u = load(x[h]), v = load(x[h + p.other]);
-      y[h] = rounded<T>(u * c - v * s);
-      y[h + p.other] = rounded<T>(v * c + u * s);
-    }
-    for (int64_t h = r * width; h < end; h += p.head_dim) {
-      for (int j = i; j < p.first; j += p.count) y[h + j] = x[h + j];
-      for (int j = p.keep + i; j < p.head_dim; j += p.count) y[h + j] = x[h + j];
-    }
+    turn_row(a, r, i, p, c, s);
+    if (b.x) turn_row(b, r, i, p, c, s);
   }
 }
 
@@ -63,7 +78,8 @@ static Pairs pairs_of(const OpAttr *a) {
   return Pairs{half, a->head_dim, first, near ? 2 : 1, near ? 1 : half, first + turning};
 }
 
-void cuda_rope(Device *d, const KernelArgs *a) {
+/* The first `n` operands; positions follow. */
+static void rope(Device *d, const KernelArgs *a, int n) {
   const OpAttr *at = a->attr;
   int64_t tokens = cuda_rows(&a->in[0]);
   Pairs pairs = pairs_of(at);
@@ -72,9 +88,14 @@ void cuda_rope(Device *d, const KernelArgs *a) {
   float by = at->rope_scale != 0 ? at->rope_scale : 1.0f;
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((rope_tokens<T>), blocks_for(tokens * pairs.count), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]), data<T>(&a->out[0]),
-           tokens, cuda_last(&a->in[0]), pairs, at->theta, by, at->inverse ? -1.0f : 1.0f,
-           scale);
+    Turned<T> x[2] = {};
+    for (int k = 0; k < n; k++)
+      x[k] = Turned<T>{data<const T>(&a->in[k]), data<T>(&a->out[k]), cuda_last(&a->in[k])};
+    LAUNCH((rope_tokens<T>), blocks_for(tokens * pairs.count), BLOCK, cuda_stream(d), x[0],
+           x[1], data<const int32_t>(&a->in[n]), tokens, pairs, at->theta, by,
+           at->inverse ? -1.0f : 1.0f, scale);
   });
 }
+
+void cuda_rope(Device *d, const KernelArgs *a) { rope(d, a, 1); }
+void cuda_rope_pair(Device *d, const KernelArgs *a) { rope(d, a, 2); }

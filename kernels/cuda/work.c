@@ -33,7 +33,8 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
   case OP_linear_dw: return cuda_gemm_work(a);
   case OP_bias_dw: return columns(cuda_rows(x), cuda_last(x), 1);
   case OP_layernorm_dw: return columns(cuda_rows(x), cuda_last(x), 2);
-  case OP_rmsnorm_dw: {
+  case OP_rmsnorm_dw:
+  case OP_rmsnorm_back: {
     int64_t g = cuda_last(&a->out[0]);
     return columns(cuda_count(x) / g, g, 1);
   }

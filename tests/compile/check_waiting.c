@@ -94,8 +94,8 @@ static bool has_kernel(int phase, int op) {
 static void small(const char *schedule, bool keep) {
   const char *set[] = {arena_printf(t.arena, "schedule=%s", schedule),
                        "strategy.overlap_tp=false", /* I and W apart */
-                       "strategy.keep_gathered=true"};
-  compile_with("plans/quickstart.lua", set, keep ? 3 : 2);
+                       "fused_ops=false", "strategy.keep_gathered=true"};
+  compile_with("plans/quickstart.lua", set, keep ? 4 : 3);
 }
 
 START_TEST(gathered_again_only_if_w_runs_apart) {

@@ -9,6 +9,7 @@
 
 #include "bindings/api/job.h"
 #include "tests/lib/lang_fixture.h"
+#include "tests/lib/plan_bits.h"
 #include "tests/lib/random_plan.h"
 #include "tests/lib/trace.h"
 #include "vm/storage/offsets.h"
@@ -74,60 +75,10 @@ static void teardown(void) {
   arena_free(arena);
 }
 
-typedef struct Bits {
-  double loss[2], norm[2];
-  float *param;
-  int64_t n;
-} Bits;
-
-static void run_job(Job *j, Bits *out) {
-  Run *r;
-  Data *data;
-  RunOptions options = {.world = world_kind("local", NULL), .threads = 1};
-  OK(job_data(j, NULL, &data));
-  OK(run_open(&j->plan, j->compiled, &options, &r, &trace_err));
-  OK(run_init(r, &trace_err));
-  for (int k = 0; k < 2; k++) {
-    StepResult res;
-    OK(run_step(r, data, k, &res, &trace_err));
-    out->loss[k] = res.loss, out->norm[k] = res.grad_norm;
-  }
-  float *to = out->param = NEW_N(arena, float, j->compiled->params_total);
-  for (int i = 0; i < j->compiled->nparam; i++) {
-    OK(run_get(r, STATE_PARAM, i, to, &trace_err));
-    to += param_count(&j->compiled->param[i]);
-  }
-  out->n = to - out->param;
-  run_close(r);
-  data_close(data);
-}
-
-static void bits_of(const char *path, const char *const *set, int n, Bits *out) {
-  Job j;
-  Text report = {0};
-  weft_status st = job_open(&j, arena, &(LangOptions){.set = set, .nset = n}, path);
-  if (st != WEFT_OK) report_text(&j.d, false, &report);
-  ck_assert_msg(st == WEFT_OK, "%s%s", report.s ? report.s : "", j.e.text);
-  run_job(&j, out);
-  job_free(&j);
-}
-
 /* Runs the plan of a text with `set`, and with that and recompute=none; same bits. */
 static void same_text(const char *text, const char **set, int n) {
-  Bits kept, again;
-  char path[] = "/tmp/weft-again-XXXXXX.lua";
-  int fd = mkstemps(path, 4);
-  ck_assert(fd >= 0 && write(fd, text, strlen(text)) > 0);
-  close(fd);
-  bits_of(path, set, n, &again);
   set[n] = "recompute=none";
-  bits_of(path, set, n + 1, &kept);
-  unlink(path);
-  ck_assert_msg(memcmp(kept.loss, again.loss, sizeof kept.loss) == 0 &&
-                    memcmp(kept.norm, again.norm, sizeof kept.norm) == 0 &&
-                    kept.n == again.n &&
-                    memcmp(kept.param, again.param, sizeof(float) * (size_t)kept.n) == 0,
-                "losses %.9g and %.9g\n%s", kept.loss[1], again.loss[1], text);
+  plan_bits_same(arena, text, set, n, n + 1);
 }
 
 static void same_plan(uint64_t number) {
@@ -302,8 +253,8 @@ START_TEST(w_has_copies_of_its_own) {
   static const struct {
     const char *recompute, *w;
   } rows[] = {
-      {"recompute=full", "rmsnorm all_gather unpack linear linear linear rope rope attention "
-                         "linear pack reduce_scatter add rmsnorm all_gather unpack linear "
+      {"recompute=full", "rmsnorm all_gather unpack linear linear linear rope_pair attention "
+                         "linear pack reduce_scatter add_rmsnorm all_gather unpack linear "
                          "linear silu_mul "},
       {"recompute=cheap", ""},
       {"recompute={'layers.*.mlp'}", "all_gather unpack linear linear silu_mul "},

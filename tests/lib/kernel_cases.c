@@ -212,7 +212,37 @@ const KernelCase kernel_case[] = {
   {OP_ce_sum, "x 2,9,1000 l1700 2,9 m 2,9", "f 2,9,2", {.vocab = 1700, .cut = 1}, 0},
   {OP_ce_sum, "x 2,9,1000 l1700 2,9 m 2,9", "f 2,9,2", {.vocab = 1700, .cut = 1}, 1},
   {OP_ce_sum, "x 2,3,11 l20 2,3 m 2,3", "f 2,3,2", {.vocab = 20, .cut = 1}, 2},
+  {OP_ce_dx, "x 2,9,1000 l1700 2,9 m 2,9 v 2,9,2 v 1", "=0", {.vocab = 1700, .cut = 1}, 1},
   {OP_ce_loss, "v 2,9,2 l100 2,9", "f 1", {0}, 0},
+  {OP_add_rmsnorm, "q 2,3,8 q 2,3,8 w 8", "x 2,3,8 x 2,3,8 f 2,3", {.eps = 1e-5f}, 0},
+  {OP_add_rmsnorm, "q 2,70,301 q 2,70,301 w 301", "x 2,70,301 x 2,70,301 f 2,70",
+   {.eps = 1e-6f}, 0},
+  {OP_add_rmsnorm, "q 1,3,2060 q 1,3,2060 w 2060", "x 1,3,2060 x 1,3,2060 f 1,3",
+   {.eps = 1e-6f}, 0},
+  {OP_add_rmsnorm, "q 2,35,160 q 2,35,160 w 40", "x 2,35,160 x 2,35,160 f 2,35,4",
+   {.eps = 1e-6f}, 0},
+  {OP_rmsnorm_back, "x 2,3,8 w 8 v 2,3 x 2,3,8", "f 8 x 2,3,8", {0}, 0},
+  {OP_rmsnorm_back, "x 2,70,301 w 301 v 2,70 x 2,70,301 x 2,70,301", "f 301 x 2,70,301",
+   {0}, 0},
+  {OP_rmsnorm_back, "x 1,67,2060 w 2060 v 1,67 x 1,67,2060 x 1,67,2060",
+   "f 2060 x 1,67,2060", {0}, 0},
+  {OP_rmsnorm_back, "x 1,3,12290 w 12290 v 1,3 x 1,3,12290 x 1,3,12290",
+   "f 12290 x 1,3,12290", {0}, 0},
+  {OP_rmsnorm_back, "x 2,35,160 w 40 v 2,35,4 x 2,35,160", "f 40 x 2,35,160", {0}, 0},
+  {OP_rope_pair, "x 2,70,260 x 2,70,130 i131072 2,70", "x 2,70,260 x 2,70,130",
+   {.head_dim = 130, .theta = 5e5f}, 0},
+  {OP_rope_pair, "x 2,5,60 x 2,5,20 i4096 2,5", "=0 =1",
+   {.head_dim = 20, .theta = 1e4f, .rotary_dim = 8, .rotary_from = 12, .interleaved = 1,
+    .inverse = 1}, 0},
+  {OP_rope_pair, "x 2,70,260 x 2,70,130 i131072 2,70", "=0 =1",
+   {.head_dim = 130, .theta = 5e5f}, 0},
+  {OP_ce_stats, "x 2,3,11 l9 2,3", "f 2,3 f 2,3,2", {.vocab = 9}, 0},
+  {OP_ce_stats, "x 2,9,1000 l1700 2,9", "f 2,9 f 2,9,2", {.vocab = 1700, .cut = 1}, 0},
+  {OP_ce_stats, "x 2,9,1000 l1700 2,9", "f 2,9 f 2,9,2", {.vocab = 1700, .cut = 1}, 1},
+  {OP_ce_stats, "x 2,3,11 l20 2,3", "f 2,3 f 2,3,2", {.vocab = 20, .cut = 1}, 2},
+  {OP_ce_shift, "v 2,3,2 v 2,3 m 2,3 l9 2,3", "f 2,3,2", {.vocab = 9, .n = 11}, 0},
+  {OP_ce_shift, "v 2,9,2 v 2,9 m 2,9 l1700 2,9", "f 2,9,2",
+   {.vocab = 1700, .n = 1000, .cut = 1}, 1},
   {OP_acc, "x 3,2,2737 x 3,2,2737", "x 3,2,2737", {0}, 0},
   {OP_acc, "x 3,7 x 3,7 x 3,7 x 3,7 x 3,7", "x 3,7", {0}, 0},
   {OP_cast, "x 3,7", "f 3,7", {0}, 0},
@@ -420,6 +450,7 @@ static void fill(Value *x, uint64_t *s) {
     double v = strchr("til", x->kind) ? floor(uniform(s) * (double)x->limit)
                : strchr("vp", x->kind) ? 0.01 + uniform(s)
                : x->kind == 'm'       ? 3.5 + uniform(s)
+               : x->kind == 'q'       ? floor(32 * uniform(s) - 16) / 8
                                       : normal(s);
     if (x->kind == 'l' && i % 3 == 1) v = -100;
     x->v[i] = rounded(v, x->type);
@@ -433,7 +464,7 @@ static int parse(const char *text, Value *x, DType dtype) {
     x[n] = (Value){.kind = *p, .alias = -1};
     if (isdigit((unsigned char)p[1])) x[n].limit = strtol(p + 1, &end, 10);
     if (*p == '=') x[n].alias = (int)x[n].limit;
-    x[n].type = strchr("xwb", *p)     ? dtype
+    x[n].type = strchr("xwbq", *p)     ? dtype
                 : strchr("fvm", *p)   ? DT_F32
                 : strchr("hp", *p)    ? DT_BF16
                 : strchr("tlisorz", *p)  ? DT_I32

@@ -7,7 +7,7 @@
 
 /* Operands are written "kind dims kind dims ...", for example "x 2,3,8 w 8":
  *   x activation, w parameter (both of the compute type), f f32, v f32 in (0,1),
- *   h bf16, p bf16 in (0,1),
+ *   h bf16, p bf16 in (0,1), q activation in eighths: sums of two are exact,
  *   m f32 around 4, b bias-like x, t<N> ids below N, l<N> labels (some ignored),
  *   i<N> positions below N, s document starts (B,T),
  *   z<N> document starts in the order of N slots,

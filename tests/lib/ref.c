@@ -149,6 +149,14 @@ static double frequency(const OpAttr *at, int i, int d) {
   return keep * f + (1 - keep) * f / at->rope_factor;
 }
 
+static void add_rmsnorm(RefArgs *a) {
+  RefArgs norm = *a;
+  add(a);
+  norm.in[0] = a->out[0], norm.in[1] = a->in[2];
+  norm.out[0] = a->out[1], norm.out[1] = a->out[2];
+  rmsnorm(&norm);
+}
+
 static void rope(RefArgs *a) {
   const OpAttr *at = a->attr;
   int64_t n = last(&a->in[0]), d = at->head_dim, turn = at->rotary_dim ? at->rotary_dim : d;
@@ -161,9 +169,18 @@ static void rope(RefArgs *a) {
         if (at->inverse) angle = -angle;
         int64_t p = r * n + h * d + at->rotary_from + (at->interleaved ? 2 * i : i);
         int64_t q = at->interleaved ? p + 1 : p + turn / 2;
-        OUT(0)[p] = scale * (IN(0)[p] * cos(angle) - IN(0)[q] * sin(angle));
-        OUT(0)[q] = scale * (IN(0)[q] * cos(angle) + IN(0)[p] * sin(angle));
+        double u = IN(0)[p], v = IN(0)[q]; /* the result may lie there */
+        OUT(0)[p] = scale * (u * cos(angle) - v * sin(angle));
+        OUT(0)[q] = scale * (v * cos(angle) + u * sin(angle));
       }
+}
+
+static void rope_pair(RefArgs *a) {
+  for (int k = 0; k < 2; k++) {
+    RefArgs one = *a;
+    one.in[0] = a->in[k], one.in[1] = a->in[2], one.out[0] = a->out[k];
+    rope(&one);
+  }
 }
 
 /* Element i of the whole is where in the first part, or (negative, from -1 on) in the
@@ -362,6 +379,25 @@ static void ce_sum(RefArgs *a) {
   }
 }
 
+static void ce_stats(RefArgs *a) {
+  RefArgs sum = *a;
+  ce_max(a);
+  sum.in[2] = a->out[0], sum.out[0] = a->out[1];
+  ce_sum(&sum);
+}
+
+/* Columns are attr.n, not those of an operand. */
+static void ce_shift(RefArgs *a) {
+  for (int64_t r = 0; r < ref_count(&a->in[1]); r++) {
+    int64_t first = a->attr->cut ? (int64_t)a->index * a->attr->n : 0;
+    int64_t label = (int64_t)IN(3)[r], end = first + a->attr->n;
+    bool here = label >= first && label < end && label < a->attr->vocab;
+    double by = IN(1)[r] - IN(2)[r];
+    OUT(0)[2 * r] = IN(0)[2 * r] * exp(by);
+    OUT(0)[2 * r + 1] = here ? IN(0)[2 * r + 1] + by : 0;
+  }
+}
+
 static void ce_loss(RefArgs *a) {
   OUT(0)[0] = 0;
   for (int64_t r = 0; r < ref_count(&a->in[1]); r++)
@@ -474,6 +510,14 @@ static void rmsnorm_dw(RefArgs *a) {
   start(a, 0);
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
     OUT(0)[i % g] += IN(2)[i] * IN(0)[i] * IN(1)[i / g];
+}
+
+static void rmsnorm_back(RefArgs *a) {
+  RefArgs dx = *a, dw = *a;
+  dx.out[0] = a->out[1], dw.in[1] = a->in[2], dw.in[2] = a->in[3];
+  rmsnorm_dx(&dx);
+  rmsnorm_dw(&dw);
+  for (int64_t i = 0; a->nin > 4 && i < ref_count(&a->in[0]); i++) OUT(1)[i] += IN(4)[i];
 }
 
 static void layernorm_dx(RefArgs *a) {

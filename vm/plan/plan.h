@@ -265,6 +265,7 @@ typedef struct Plan {
   bool cuda_graph;               /* steps on a GPU are replayed */
   AttentionBackend attention;
   bool deterministic;            /* the same bits each time, on GPUs too */
+  bool fused_ops;                /* ops that pass over the same memory become one */
   uint64_t seed;
 } Plan;
 

@@ -1,9 +1,10 @@
 /* front.c - the passes from a logical graph to units.
  *
  *   graph --autodiff--> joint graph --shard--> local graph with collectives --recompute-->
- *   graph with forward ops before the backward --units_make--> units */
+ *   graph with forward ops before the backward --fuse--> fewer ops --units_make--> units */
 #include "autodiff.h"
 #include "fold.h"
+#include "fuse.h"
 #include "recompute.h"
 #include "unit_code.h"
 #include "vm/base/budget.h"
@@ -78,6 +79,9 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
                                  .apart = splits});
   TRY(checked(sh.g, e));
   dump(in, 'r', "recompute", sh.g);
+  if (in->plan->fused_ops) fuse(sh.g);
+  TRY(checked(sh.g, e));
+  dump(in, 'f', "fuse", sh.g);
   /* requires local shapes; establishes bodies with storage for every tensor */
   return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;
 }

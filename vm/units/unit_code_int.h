@@ -18,6 +18,7 @@ typedef struct Uses {
   int count;
   uint8_t phases;        /* bit per Phase, of readers in the tensor's own unit */
   bool edge;
+  bool forward;          /* is made in the place of a tensor of the forward */
   Tid alias;             /* shares the storage of this tensor, which is made in its place */
 } Uses;
 

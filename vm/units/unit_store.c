@@ -11,24 +11,41 @@
 static int in_place(const Op *op, int k) {
   bool later = op->attr.step > 0;
   switch (op->code) {
-  case OP_all_reduce: return 0;
+  case OP_all_reduce:
+  case OP_rope:
+  case OP_ce_dx: return 0;
+  case OP_rope_pair: return k;
   case OP_attention_part: return later ? 3 + k : -1;
   case OP_attention_part_dx: return later && k == 0 ? 6 : -1;
   default: return -1;
   }
 }
 
-/* It is, where nobody else reads what the body made there. */
-static void share_place(Coder *c, const Op *op, int k) {
+/* Whether nobody reads what op `at` takes after it. */
+static bool last_reader(const Coder *c, Tid t, Oid at) {
   const Graph *g = c->g;
+  for (int i = at + 1; i < g->op.n && c->use.at[t].count > 1; i++)
+    for (int k = 0; k < g->op.at[i].nin; k++)
+      if (g->op.at[i].in[k] == t) return false;
+  return true;
+}
+
+/* It is, where nobody reads later what the unit made there. What the forward made waits in a
+ * frame for that, where the result then stays. */
+static void share_place(Coder *c, Oid id, int k) {
+  const Graph *g = c->g;
+  const Op *op = &g->op.at[id];
   int from = in_place(op, k);
   if (from < 0) return;
   const Tensor *t = &g->t.at[op->in[from]];
   const Op *maker = t->producer >= 0 ? &g->op.at[t->producer] : NULL;
-  Uses *u = &c->use.at[op->in[from]];
-  if (maker && maker->unit == op->unit && maker->phase == op->phase && u->count == 1 &&
-      tensor_bytes(t) == tensor_bytes(&g->t.at[op->out[k]]))
-    u->alias = op->out[k];
+  Uses *u = &c->use.at[op->in[from]], *to = &c->use.at[op->out[k]];
+  if (!maker || maker->unit != op->unit || u->edge || !last_reader(c, op->in[from], id) ||
+      tensor_bytes(t) != tensor_bytes(&g->t.at[op->out[k]]))
+    return;
+  if (maker->phase != op->phase && (maker->phase != PH_F || to->edge)) return;
+  u->alias = op->out[k];
+  to->forward = maker->phase == PH_F && op->phase != PH_F;
 }
 
 void coder_uses(Coder *c) {
@@ -50,7 +67,7 @@ void coder_uses(Coder *c) {
   }
   for (int i = 0; i < g->op.n; i++)
     for (int k = 0; k < g->op.at[i].nout; k++)
-      share_place(c, &g->op.at[i], k);
+      share_place(c, i, k);
 }
 
 /* ---- storage ---- */
@@ -106,7 +123,7 @@ Storage coder_place(Coder *c, Tid t) {
   if (of && of->kind == T_PARAM) {
     s = (Storage){ST_GRAD, param_index(c, of->index), 0};
   } else if (x->producer >= 0) {
-    Phase made = c->g->op.at[x->producer].phase;
+    Phase made = use->forward ? PH_F : (Phase)c->g->op.at[x->producer].phase;
     bool by_i = use->phases & (1u << PH_I), by_w = use->phases & (1u << PH_W);
     if (coder_stays(c, t)) s = in_frame(c, ST_FI, x);
     else if (made == PH_F && by_w) s = in_frame(c, ST_FW, x);
