@@ -78,7 +78,8 @@ for mesh in tp pp dp; do
   part verify-$mesh 12 "$weft" verify $quick --device cuda --ranks 2 --steps 1 \
     --set precision=f32 "${one[@]}" --set mesh.$mesh=2
 done
-part graph 20 tests/gpu_graph.sh "$weft" $quick "$out" --steps 8 "${one[@]}"
+part graph 20 tests/gpu_graph.sh "$weft" $quick "$out" --steps 8 "${one[@]}" \
+  --set deterministic=true
 part cudnn 25 tests/gpu/cudnn.sh "$bin" $quick "${one[@]}"
 part table 35 "$bin/weft-gpu" table $big "${more[@]}" "${table[@]}"
 part memory 30 tests/gpu/memory.sh "$weft" $big "${more[@]}"

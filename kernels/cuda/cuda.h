@@ -54,6 +54,7 @@ typedef struct CudaContext {
   void *stream; /* of the compute queue */
   void *lt;     /* cublasLtHandle_t, or NULL: own kernels multiply */
   void *cudnn;  /* of cudnn_plan.c; NULL: no plan was wanted yet */
+  struct GemmChoices *choices; /* gemm_int.h; NULL: products are not timed */
   int lt_failed; /* cublasStatus_t of the first product that was refused, or 0 */
   uint64_t print; /* DeviceKeeper.print, of launches so far */
 } CudaContext;

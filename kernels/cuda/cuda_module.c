@@ -102,7 +102,10 @@ static cudaError_t make_queues(CudaDevice *c) {
     r = cudaEventCreateWithFlags(&c->event[i], cudaEventDisableTiming);
     if (r == cudaSuccess) c->nevent++;
   }
+  if (r == cudaSuccess) r = cudaEventCreateWithFlags(&c->choices.begin, cudaEventDefault);
+  if (r == cudaSuccess) r = cudaEventCreateWithFlags(&c->choices.end, cudaEventDefault);
   c->c.stream = c->compute;
+  c->c.choices = &c->choices;
   return r;
 }
 
@@ -112,6 +115,8 @@ static void close_cuda(Device *d) {
   if (c->compute) (void)cudaStreamSynchronize(c->compute);
   for (int i = 0; i < c->nevent; i++)
     (void)cudaEventDestroy(c->event[i]);
+  if (c->choices.begin) (void)cudaEventDestroy(c->choices.begin);
+  if (c->choices.end) (void)cudaEventDestroy(c->choices.end);
   for (int i = 0; i < BESIDE; i++)
     if (c->beside[i]) (void)cudaStreamDestroy(c->beside[i]);
   if (c->compute) (void)cudaStreamDestroy(c->compute);

@@ -1,18 +1,8 @@
-/* gemm.c - products through cuBLASLt, all of it behind this file: sums in f32, results
- * and accumulation in f32 for gradients of weights. The library thinks in columns, so
- * what it is asked for is the transposed product. It is told that sums are not cut (no
- * split over k), so results are the same bits each time. */
-#include "gemm.h"
+/* gemm.c - products through cuBLASLt, all of it behind this file and gemm_choice.c: sums in
+ * f32, results and accumulation in f32 for gradients of weights. The library thinks in
+ * columns, so what it is asked for is the transposed product. */
+#include "gemm_int.h"
 
-#include <cublasLt.h>
-
-enum { ALIGNED = 16 };
-
-typedef struct Prepared {
-  cublasLtMatmulDesc_t how;
-  cublasLtMatrixLayout_t a, b, c;
-  cublasLtMatmulAlgo_t algo;
-} Prepared;
 _Static_assert(sizeof(Prepared) <= CUDA_LT_STATE, "what work.c says");
 
 /* ---- what is multiplied ---- */
@@ -46,7 +36,7 @@ Product cuda_product(int op, const KernelArgs *x) {
   return p;
 }
 
-/* ---- choosing ---- */
+/* ---- preparing ---- */
 
 static weft_status failed(cublasStatus_t r, const char *what, weft_error *e) {
   return err_set(e, WEFT_ERUN, "cuBLASLt: %s: status %d", what, (int)r);
@@ -83,40 +73,6 @@ static cublasStatus_t describe(Prepared *s, const Product *p) {
   return r;
 }
 
-static cublasStatus_t limit(cublasLtMatmulPreference_t pref, uint64_t work) {
-  static const cublasLtMatmulPreferenceAttributes_t sides[] = {
-      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-  uint32_t align = ALIGNED, whole = CUBLASLT_REDUCTION_SCHEME_NONE;
-  cublasStatus_t r = cublasLtMatmulPreferenceSetAttribute(
-      pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &work, sizeof work);
-  if (!r)
-    r = cublasLtMatmulPreferenceSetAttribute(
-        pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &whole, sizeof whole);
-  for (int i = 0; !r && i < LEN(sides); i++)
-    r = cublasLtMatmulPreferenceSetAttribute(pref, sides[i], &align, sizeof align);
-  return r;
-}
-
-/* The first that the library's rule names, which depends on shapes and the GPU alone. */
-static cublasStatus_t choose(void *lt, Prepared *s, uint64_t work) {
-  cublasLtMatmulPreference_t pref;
-  cublasLtMatmulHeuristicResult_t got;
-  int n = 0;
-  cublasStatus_t r = cublasLtMatmulPreferenceCreate(&pref);
-  if (r) return r;
-  r = limit(pref, work);
-  if (!r)
-    r = cublasLtMatmulAlgoGetHeuristic(lt, s->how, s->a, s->b, s->c, s->c, pref, 1, &got,
-                                       &n);
-  if (!r && !n) r = CUBLAS_STATUS_NOT_SUPPORTED;
-  if (!r) s->algo = got.algo;
-  (void)cublasLtMatmulPreferenceDestroy(pref);
-  return r;
-}
-
 void release_lt(Device *d, KernelArgs *a) {
   Prepared *s = a->state;
   if (!s) return;
@@ -133,10 +89,13 @@ static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   Prepared *s = a->state;
   if (!s || !c || !c->lt || !p.m || !p.n || !p.k) return WEFT_OK;
   cublasStatus_t r = describe(s, &p);
-  if (!r) r = choose(c->lt, s, cuda_work(op, a));
-  if (!r) return WEFT_OK;
-  release_lt(d, a);
-  return failed(r, "a product cannot be prepared", e);
+  weft_status st = WEFT_OK;
+  if (r)
+    st = failed(r, "a product cannot be prepared", e);
+  else
+    st = choose_algorithm(d, s, &p, a->accumulate, cuda_work(op, a), e);
+  if (st != WEFT_OK) release_lt(d, a);
+  return st;
 }
 
 weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e) {
@@ -152,12 +111,20 @@ weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e) {
 /* ---- running ---- */
 
 static bool fits(const void *p) {
-  return (uintptr_t)p % ALIGNED == 0;
+  return (uintptr_t)p % LT_ALIGNED == 0;
+}
+
+cublasStatus_t lt_multiply(const CudaContext *c, const Prepared *s,
+                           const cublasLtMatmulAlgo_t *algo, const void *x, const void *y,
+                           void *out, bool add, void *work, size_t bytes) {
+  const float one = 1, beta = add;
+  return cublasLtMatmul(c->lt, s->how, &one, y, s->a, x, s->b, &beta, out, s->c, out, s->c,
+                        algo, work, bytes, (cudaStream_t)c->stream);
 }
 
 bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a) {
   const Prepared *s = a->state;
-  const float one = 1, beta = a->accumulate;
+  const float beta = a->accumulate;
   const void *x = a->in[p->a].p, *y = a->in[p->b].p;
   void *out = a->out[0].p;
   if (!s || !s->how || !fits(x) || !fits(y) || !fits(out)) return false;
@@ -167,9 +134,8 @@ bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a) {
   c->print = hash_bytes(c->print, &beta, sizeof beta);
   c->print = hash_bytes(c->print, &s->algo, sizeof s->algo);
   if (d->dry) return true;
-  cublasStatus_t r = cublasLtMatmul(
-      c->lt, s->how, &one, y, s->a, x, s->b, &beta, out, s->c, out, s->c, &s->algo,
-      a->work, a->work ? cuda_gemm_work(a) : 0, (cudaStream_t)c->stream);
+  cublasStatus_t r = lt_multiply(c, s, &s->algo, x, y, out, a->accumulate, a->work,
+                                 a->work ? cuda_gemm_work(a) : 0);
   if (!c->lt_failed) c->lt_failed = (int)r;
   return true;
 }

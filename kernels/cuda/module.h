@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-#include "gemm.h"
+#include "gemm_int.h"
 
 enum { BESIDE = 4, EVENTS = 1024, KEPT = 4 };
 
@@ -13,6 +13,7 @@ typedef struct CudaDevice {
   CudaContext c; /* what kernels see; first */
   cudaStream_t compute, beside[BESIDE];
   cudaEvent_t event[EVENTS];
+  GemmChoices choices;
   int at_beside, at_event, nevent;
   cudaError_t first; /* error of a call that gives none */
   /* Held from begin to end of what is kept, and for each launch of it: of all below. */

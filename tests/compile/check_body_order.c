@@ -185,9 +185,11 @@ START_TEST(gathers_are_hidden) {
   ck_assert_int_lt(ordered, written);
   /* of four layers on so many ranks, in each microbatch one gather at least */
   ck_assert_int_ge(written - ordered, 100 * 4 * o.microbatches / o.pp);
+  /* What waits for W in a frame, of one layer 5 KiB, is workspace of each B then; not all of it
+   * is there when most activations are. */
   for (int r = 0; r < o.pp; r++)
-    ck_assert_uint_le(t[1].compiled->prog[r].arena_bytes, /* but for alignment */
-                      t[0].compiled->prog[r].arena_bytes + 1024);
+    ck_assert_uint_le(t[1].compiled->prog[r].arena_bytes,
+                      t[0].compiled->prog[r].arena_bytes + 2048);
   for (int i = 0; i < 2; i++)
     toy_free(&t[i]);
 }

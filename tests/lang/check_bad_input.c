@@ -159,7 +159,7 @@ static const Case limits[] = {
      "weft: 4000 virtual ranks are more than one process runs (1024)\n"},
     {"run base.lua --set batch.seq=1000000000", 3,
      "~GiB of memory that this machine has; use a smaller batch.micro or batch.seq"},
-    {"run base.lua --set model.vocab_size=2147483647", 3, "~weft: 2 ranks of 576.0 GiB"},
+    {"run base.lua --set model.vocab_size=2147483647", 3, "~weft: 2 ranks of 544.0 GiB"},
     {"run base.lua --set model.hidden_size=2147483640 --set batch.seq=1000000000", 1,
      "base.lua:11: error: plan.batch: embedding of model.embed_tokens would have "
      "2.15e+18 elements, at most 2^48 can be counted\n1 error\n"},

@@ -5,7 +5,11 @@
 #include <vector>
 
 #include "cublasLt.h"
+#include "runtime.h"
 #include "tests/lib/emulate.h"
+
+extern "C" const LtAlgorithm lt_algorithm[LT_ALGORITHMS] = {
+    {30, false, false}, {1, true, false}, {2, false, true}, {10, false, false}, {20, false, false}};
 
 struct StandinDesc {
   cublasOperation_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
@@ -21,6 +25,8 @@ struct StandinPreference {
 };
 
 namespace {
+
+uint64_t products[LT_ALGORITHMS]; /* under the lock of the runtime */
 
 /* Of the operand after its operation. */
 uint64_t rows(const StandinLayout &l, cublasOperation_t op) { return op ? l.cols : l.rows; }
@@ -130,16 +136,24 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* The algorithm is what it was promised. */
+uint64_t standin_products(int algorithm) {
+  StandinLock lock;
+  return products[algorithm];
+}
+
+/* An algorithm is what it was promised, and its number. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t lt, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
     cublasLtMatmulPreference_t p, int most, cublasLtMatmulHeuristicResult_t *r, int *n) {
   *n = 0;
   if (!matches(*d, *a, *b, *out)) return CUBLAS_STATUS_INVALID_VALUE;
-  *r = cublasLtMatmulHeuristicResult_t{};
-  r->algo.data[0] = p->align, r->algo.data[1] = r->workspaceSize = p->work;
-  *n = 1;
+  for (; *n < most && *n < standin_is()->algorithms && *n < LT_ALGORITHMS; ++*n, ++r) {
+    *r = cublasLtMatmulHeuristicResult_t{};
+    r->algo.data[0] = p->align, r->algo.data[1] = r->workspaceSize = p->work;
+    r->algo.data[2] = (uint64_t)*n;
+    if (lt_algorithm[*n].refused) r->state = CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -151,11 +165,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t d, const
                               void *work, size_t bytes, cudaStream_t s) {
   uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)out;
   if (!matches(*d, *la, *lb, *lout) || c != out || all % algo->data[0] ||
-      bytes < algo->data[1])
+      bytes < algo->data[1] || lt_algorithm[algo->data[2]].fails)
     return CUBLAS_STATUS_INVALID_VALUE;
   StandinDesc how = *d;
   StandinLayout x = *la, y = *lb, z = *lout;
   float scale = *(const float *)alpha, add = *(const float *)beta;
-  emulate::enqueue(s, [=] { multiply(how, scale, a, x, b, y, add, out, z); });
+  uint64_t which = algo->data[2];
+  emulate::enqueue(s, [=] {
+    multiply(how, scale, a, x, b, y, add, out, z);
+    runtime().clock += lt_algorithm[which].ms;
+    products[which]++;
+  });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -19,7 +19,7 @@
 #include "tests/lib/emulate.h"
 
 extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30, 132, 22809,
-                                          0, 0,     0, 0, 0, 0, 0};
+                                          0, 0,     0, 0, 0, 0, 0, 1};
 
 Runtime::Runtime() {
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -41,6 +41,7 @@ void Runtime::read(const char *text) {
                 {"cudnn_work=", &is.cudnn_work},
                 {"cudnn_fails=", &is.cudnn_fails},
                 {"capture_fails=", &is.capture_fails},
+                {"algorithms=", &is.algorithms},
                 {"flip=", &is.flip}};
   for (const auto &n : number)
     if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
@@ -495,6 +496,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
   *e = new CUevent_st;
+  (*e)->timed = !(flags & cudaEventDisableTiming);
   return cudaSuccess;
 }
 
@@ -504,7 +506,19 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (s->capture) return capture_record(s, e);
   e->captured = false;
   uint64_t version = ++e->recorded;
-  s->queue.push_back(Op{[=] { e->reached = version; }, e, version});
+  s->queue.push_back(Op{[e, version, &r] { e->reached = version, e->at = r.clock; }, e,
+                        version});
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
+  Runtime &r = runtime();
+  Guard g(r.lock);
+  for (CUevent_st *e : {begin, end}) {
+    if (!e->timed || !e->recorded) return cudaErrorInvalidValue;
+    if (e->reached < e->recorded) return cudaErrorNotReady;
+  }
+  *ms = (float)(end->at - begin->at);
   return cudaSuccess;
 }
 

@@ -43,6 +43,8 @@ typedef std::shared_ptr<Capture> CaptureRef;
 
 struct CUevent_st {
   uint64_t recorded = 0, reached = 0; /* how often it was enqueued, and run */
+  bool timed = false;
+  double at = 0; /* on Runtime.clock, when it was reached */
   /* The last record was captured: after what it comes. The capture may have ended. */
   std::weak_ptr<Capture> in;
   bool captured = false;
@@ -91,6 +93,7 @@ struct Runtime {
   char *base = nullptr;
   size_t used = 0, top = 0;
   uint64_t random = 1, ran = 0, launched = 0;
+  double clock = 0; /* ms, as far as something says how long it takes */
   int idle = 0; /* polls since something was queued or ran */
 
   Runtime();

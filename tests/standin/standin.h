@@ -2,6 +2,7 @@
 #ifndef WEFT_TESTS_STANDIN_H
 #define WEFT_TESTS_STANDIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ typedef struct Standin {
   int cudnn_work, cudnn_fails;
   int capture_fails; /* the n-th thing that is captured from now on breaks it; 0: none */
   int flip; /* the n-th copy to memory of the host alone changes a bit in its middle; 0: none */
+  int algorithms; /* that cuBLASLt proposes, of those of lt_algorithm: 1 */
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */
@@ -32,6 +34,16 @@ void standin_set(const Standin *s);
 /* What ran so far, of all queues; what was queued to run by calls, a graph as one. */
 uint64_t standin_ran(void);
 uint64_t standin_launched(void);
+/* What cuBLASLt proposes, in this order: how long each takes, and at which call it is
+ * refused, if it is; all give the same numbers. */
+enum { LT_ALGORITHMS = 5 };
+typedef struct LtAlgorithm {
+  double ms;
+  bool refused, fails; /* when it is proposed; when it is run */
+} LtAlgorithm;
+extern const LtAlgorithm lt_algorithm[LT_ALGORITHMS];
+/* Products that this one computed so far. */
+uint64_t standin_products(int algorithm);
 /* Graphs that were launched and have not ended. */
 int standin_graphs(void);
 /* As it was set, or as WEFT_STANDIN has it. */

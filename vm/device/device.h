@@ -136,6 +136,7 @@ struct Device {
   void *ctx;
   DeviceCounts count;
   bool main; /* see device_main */
+  bool times; /* prepare may choose by time how a library computes */
   bool dry;  /* launches are looked at (DeviceKeeper.print), and nothing is enqueued */
   /* Tests: the n-th call from now on (n >= 1) that can fail does; 0: none. */
   uint64_t fail_in;

@@ -225,11 +225,10 @@ static weft_status load(Rank *r, weft_error *e) {
   list_groups(r);
   list_met(r);
   place_operands(r);
-  if (r->under)
-    share_arenas(r);
-  else
-    TRY(take_arenas(r, e));
-  return bind_kernels(r, e);
+  TRY(bind_kernels(r, e)); /* first: a device may try out on its free memory how to compute */
+  if (!r->under) return take_arenas(r, e);
+  share_arenas(r);
+  return WEFT_OK;
 }
 
 static weft_status make(const weft_alloc *a, const Compiled *c, int rank, Device *dev,

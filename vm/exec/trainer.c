@@ -296,6 +296,7 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->world.place, r->threads, e));
   w->has_device = true;
   w->dev.look = look_on, w->dev.look_ud = r;
+  w->dev.times = !r->plan->deterministic;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
   char text[96];
