@@ -3,7 +3,7 @@
 -- 8192. Two data-parallel replicas share the optimizer's state (Megatron's distributed
 -- optimizer, ZeRO stage 1): without that the first rank needs 90.8 GiB.
 --
---   weft check plans/llama3_70b_64xh100.lua                 77.4 GiB on the worst rank
+--   weft check plans/llama3_70b_64xh100.lua                 77.3 GiB on the worst rank
 --   weft check plans/llama3_70b_64xh100.lua --set strategy.stage=0
 --   weft show plans/llama3_70b_64xh100.lua memory           by class
 local weft = require "weft"

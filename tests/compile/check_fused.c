@@ -246,6 +246,21 @@ START_TEST(bodies_have_them) {
 }
 END_TEST
 
+/* Less waits for W where gradients of norms are made in I: I and W are one body still. */
+START_TEST(i_and_w_are_one) {
+  static const char *const plan[] = {"llama3_70b", "qwen3_8b", "llama3_405b_16k"};
+  const char *path = arena_printf(arena, "%s/plans/%s.lua", WEFT_SOURCE_DIR, plan[_i]);
+  Job j;
+  int both = 0;
+  ck_assert_int_eq(job_open(&j, arena, &(LangOptions){0}, path), WEFT_OK);
+  const Program *p = &j.compiled->prog[1];
+  for (int b = 0; b < p->nbody; b++)
+    both += p->body[b].phase == PH_B && strcmp(p->body[b].name, "layer:B") == 0;
+  ck_assert_int_eq(both, 1);
+  job_free(&j);
+}
+END_TEST
+
 Suite *fused_suite(void);
 Suite *fused_suite(void) {
   Suite *s = suite_create("fused");
@@ -259,6 +274,7 @@ Suite *fused_suite(void) {
   tcase_add_loop_test(tc, the_same_bits_without_tp, 0, 3);
   tcase_add_test(tc, near_with_tp);
   tcase_add_test(tc, bodies_have_them);
+  tcase_add_loop_test(tc, i_and_w_are_one, 0, 3);
   suite_add_tcase(s, tc);
   return s;
 }

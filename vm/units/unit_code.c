@@ -180,9 +180,10 @@ static bool merges(const Coder *c) {
 }
 
 /* What waited for W in a frame is a temporary of B: together with the workspace of I or W
- * that is what both apart take at a time. */
+ * that is what both apart take at a time. A sixteenth more is room to fit one between the
+ * other and to look ahead, where little waits, as gradients of norms are made in I. */
 static void merge_bodies(Coder *c, const int *ops, int nops) {
-  uint64_t most = c->code->temp + c->code->frame[ST_IW - ST_FI];
+  uint64_t apart = c->code->temp + c->code->frame[ST_IW - ST_FI], most = apart + apart / 16;
   for (int k = 0; k < nops; k++) {
     const Op *op = &c->g->op.at[ops[k]];
     for (int i = 0; i < op->nout; i++)

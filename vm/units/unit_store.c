@@ -46,6 +46,7 @@ static void share_place(Coder *c, Oid id, int k) {
   if (maker->phase != op->phase && (maker->phase != PH_F || to->edge)) return;
   u->alias = op->out[k];
   to->forward = maker->phase == PH_F && op->phase != PH_F;
+  to->phases |= (uint8_t)(1u << op->phase); /* it is there then, also if nobody reads it */
 }
 
 void coder_uses(Coder *c) {
