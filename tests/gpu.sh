@@ -8,6 +8,7 @@
 #
 # WEFT_GPU_BIN   where weft, weft-gpu and the modules are (build)
 # WEFT_GPU_OUT   the folder
+# WEFT_GPU_SLOW  limits are so many times as long (1): where a CPU stands in for the GPU
 # WEFT_GPU_MORE  options for all runs; WEFT_GPU_TABLE for the table; WEFT_GPU_RACE
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -45,7 +46,7 @@ ok=0 failed=() skipped=()
 say() { echo "$@" | tee -a "$out/summary.txt"; }
 # Runs a command with a limit in seconds; the last line that it prints is told.
 part() { # NAME SECONDS COMMAND...
-  local name=$1 limit=$2 begin=$SECONDS code how
+  local name=$1 limit=$(($2 * ${WEFT_GPU_SLOW:-1})) begin=$SECONDS code how
   shift 2
   if limits; then
     echo "$name $limit"

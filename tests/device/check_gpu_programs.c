@@ -212,7 +212,8 @@ static void put_smi(const char *list) {
 
 /* gpu.sh works in the folder of the sources; what it is given is of this one. */
 #define GPU_SH                                                                           \
-  "chmod +x nvidia-smi; D=$PWD; " BESIDE "PATH=$D:$PATH WEFT_GPU_BIN=$D WEFT_GPU_OUT=$D/out "
+  "chmod +x nvidia-smi; D=$PWD; " BESIDE "PATH=$D:$PATH WEFT_GPU_SLOW=20 WEFT_GPU_BIN=$D " \
+  "WEFT_GPU_OUT=$D/out "
 
 START_TEST(the_script_runs_its_parts) {
   put_smi("GPU 0: a stand-in");
