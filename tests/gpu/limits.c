@@ -39,8 +39,15 @@ weft_status time_launch(Device *d, const Kernel *k, const KernelArgs *a, const F
 
 /* ---- the copy ---- */
 
+/* Operands begin where a body's do: kernels read several elements at a time. */
+static size_t aligned(size_t bytes) {
+  enum { TENSOR = 256 };
+  return (bytes + TENSOR - 1) / TENSOR * TENSOR;
+}
+
 weft_status flush_open(Flush *f, Device *d, size_t bytes, weft_error *e) {
   static const OpAttr attr;
+  bytes = aligned(bytes);
   KTensor t = {.dtype = DT_F32, .ndim = 1, .dim = {(int64_t)(bytes / sizeof(float))}};
   *f = (Flush){.bytes = 2 * bytes};
   f->args = (KernelArgs){.attr = &attr, .nin = 1, .nout = 1};
@@ -78,7 +85,7 @@ static weft_status fill(Device *d, char *to, size_t bytes, weft_error *e) {
 
 static weft_status multiply(Device *d, const DeviceKind *kind, KernelArgs *a, char *memory,
                             double seconds, double *each, weft_error *e) {
-  size_t one = (size_t)(a->in[0].dim[0] * a->in[0].dim[1]) * sizeof(bf16);
+  size_t one = aligned((size_t)(a->in[0].dim[0] * a->in[0].dim[1]) * sizeof(bf16));
   const Kernel *k = device_kernel(d, OP_linear, a);
   if (!k) return err_set(e, WEFT_ERUN, "there is no kernel for linear");
   TRY(fill(d, memory, 2 * one, e));
@@ -97,7 +104,7 @@ static weft_status product(Device *d, int64_t n, double seconds, double *each,
   const DeviceKind *kind = device_kind("cuda", e);
   KTensor t = {.dtype = DT_BF16, .ndim = 2, .dim = {n, n}};
   KernelArgs a = {.attr = &attr, .nin = 2, .nout = 1, .in = {t, t}, .out = {t}};
-  size_t bytes = 3 * (size_t)(n * n) * sizeof(bf16) + kind->work(OP_linear, &a);
+  size_t bytes = 3 * aligned((size_t)(n * n) * sizeof(bf16)) + kind->work(OP_linear, &a);
   size_t state = (kind->state(OP_linear, &a) + ALIGN) / ALIGN * ALIGN;
   void *memory = NULL;
   a.state = aligned_alloc(ALIGN, state);
