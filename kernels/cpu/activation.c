@@ -1,4 +1,5 @@
-/* activation.c - gelu, silu, relu, silu_mul and their gradients, element by element. */
+/* activation.c - gelu, silu, relu, silu_mul and their gradients, element by element;
+ * swiglu is silu_mul of the halves of a row. */
 #include "vecmath.h"
 
 /* tanh approximation: gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
@@ -96,20 +97,31 @@ INLINE void relu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(relu_dx, in[0])
 
-INLINE void silu_mul(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  const void *g = a->in[0].p, *u = a->in[1].p;
-  void *y = a->out[0].p;
+/* Elements [lo, hi) of y. */
+INLINE void gated(const void *g, const void *u, void *y, int64_t lo, int64_t hi, DType t) {
 #pragma omp simd
   for (int64_t i = lo; i < hi; i++) {
     float v = get(g, t, i);
     put(y, t, i, v * sigmoid(v) * get(u, t, i));
   }
 }
+
+INLINE void silu_mul(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  gated(a->in[0].p, a->in[1].p, a->out[0].p, lo, hi, t);
+}
 BY_TYPE(silu_mul, in[0])
 
-INLINE void silu_mul_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  const void *g = a->in[0].p, *u = a->in[1].p, *dy = a->in[2].p;
-  void *dg = a->out[0].p, *du = a->out[1].p;
+INLINE void swiglu(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t c = last_dim(&a->out[0]);
+  for (int64_t r = lo; r < hi; r++) {
+    const void *u = at(a->in[0].p, t, 2 * c * r);
+    gated(at(u, t, c), u, at(a->out[0].p, t, c * r), 0, c, t);
+  }
+}
+BY_TYPE(swiglu, in[0])
+
+INLINE void gated_dx(const void *g, const void *u, const void *dy, void *dg, void *du,
+                     int64_t lo, int64_t hi, DType t) {
 #pragma omp simd
   for (int64_t i = lo; i < hi; i++) {
     float v = get(g, t, i), w = get(u, t, i), d = get(dy, t, i), s = sigmoid(v);
@@ -117,7 +129,21 @@ INLINE void silu_mul_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
     put(du, t, i, d * v * s);
   }
 }
+
+INLINE void silu_mul_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  gated_dx(a->in[0].p, a->in[1].p, a->in[2].p, a->out[0].p, a->out[1].p, lo, hi, t);
+}
 BY_TYPE(silu_mul_dx, in[0])
+
+INLINE void swiglu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t c = last_dim(&a->in[1]);
+  for (int64_t r = lo; r < hi; r++) {
+    const void *u = at(a->in[0].p, t, 2 * c * r), *dy = at(a->in[1].p, t, c * r);
+    void *du = at(a->out[0].p, t, 2 * c * r);
+    gated_dx(at(u, t, c), u, dy, at(du, t, c), du, 0, c, t);
+  }
+}
+BY_TYPE(swiglu_dx, in[0])
 
 static void elements(Device *dev, const KernelArgs *a, PartFn fn) {
   each_part(dev, a, count_of(&a->in[0]), ELEMENT_GRAIN / 4, fn);
@@ -132,3 +158,9 @@ void cpu_silu_mul(Device *dev, const KernelArgs *a) { elements(dev, a, silu_mul_
 void cpu_silu_mul_dx(Device *dev, const KernelArgs *a) {
   elements(dev, a, silu_mul_dx_part);
 }
+
+static void halves(Device *dev, const KernelArgs *a, PartFn fn) {
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), fn);
+}
+void cpu_swiglu(Device *dev, const KernelArgs *a) { halves(dev, a, swiglu_part); }
+void cpu_swiglu_dx(Device *dev, const KernelArgs *a) { halves(dev, a, swiglu_dx_part); }

@@ -71,30 +71,38 @@ INLINE void turn(const void *x, void *y, DType t, const Turns *by, int w, int st
   }
 }
 
-/* What of the heads of a row does not turn; there is nothing to do in place. */
-INLINE void keep(const KernelArgs *a, int64_t row, int64_t n, DType t) {
-  int64_t d = a->attr->head_dim, from = a->attr->rotary_from;
-  int64_t end = from + attr_rotary_dim(a->attr);
-  size_t es = t == DT_F32 ? 4 : 2;
-  if (a->out[0].p == a->in[0].p) return;
-  for (int64_t h = row * n; end - from < d && h < (row + 1) * n; h += d) {
-    memcpy(at(a->out[0].p, t, h), at(a->in[0].p, t, h), (size_t)from * es);
-    memcpy(at(a->out[0].p, t, h + end), at(a->in[0].p, t, h + end),
-           (size_t)(d - end) * es);
+INLINE size_t bytes_of(int64_t n, DType t) { return (size_t)n * (t == DT_F32 ? 4 : 2); }
+
+/* Rows of operand and result may lie in wider ones: the last dimension is their distance,
+ * and the smaller one what they hold. */
+INLINE int64_t held(const KernelArgs *a) {
+  return MIN(last_dim(&a->in[0]), last_dim(&a->out[0]));
+}
+
+/* What of the heads of a row of n elements does not turn; there is nothing to do in place. */
+INLINE void keep(const OpAttr *attr, const void *x, void *y, int64_t n, DType t) {
+  int64_t d = attr->head_dim, from = attr->rotary_from;
+  int64_t end = from + attr_rotary_dim(attr);
+  if (x == y) return;
+  for (int64_t h = 0; end - from < d && h < n; h += d) {
+    memcpy(at(y, t, h), at(x, t, h), bytes_of(from, t));
+    memcpy(at(y, t, h + end), at(x, t, h + end), bytes_of(d - end, t));
   }
 }
 
 /* Tokens [lo, hi). The cosines of a token serve all its heads. */
 INLINE void rope(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   const OpAttr *attr = a->attr;
-  int64_t n = last_dim(&a->in[0]), d = attr->head_dim, half = attr_rotary_dim(attr) / 2;
+  int64_t n = held(a), d = attr->head_dim, half = attr_rotary_dim(attr) / 2;
   const int32_t *pos = a->in[1].p;
   const double *freq = a->state;
   float scale = attr->rope_scale != 0 ? attr->rope_scale : 1.0f;
   float sign = attr->inverse ? -scale : scale;
   bool near = attr->interleaved;
   for (int64_t r = lo; r < hi; r++) {
-    keep(a, r, n, t);
+    const void *from = at(a->in[0].p, t, r * last_dim(&a->in[0]));
+    void *to = at(a->out[0].p, t, r * last_dim(&a->out[0]));
+    keep(attr, from, to, n, t);
     for (int64_t i0 = 0; i0 < half; i0 += TILE) {
       int w = (int)MIN(TILE, half - i0);
       Turns by;
@@ -104,10 +112,10 @@ INLINE void rope(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
         by.c[i] *= scale;
         by.s[i] *= sign;
       }
-      for (int64_t h = r * n + attr->rotary_from; h < (r + 1) * n; h += d) {
+      for (int64_t h = attr->rotary_from; h < n; h += d) {
         int64_t first = h + (near ? 2 * i0 : i0);
-        const void *x = at(a->in[0].p, t, first);
-        void *y = at(a->out[0].p, t, first);
+        const void *x = at(from, t, first);
+        void *y = at(to, t, first);
         if (near)
           turn(x, y, t, &by, w, 2, 1);
         else
@@ -119,15 +127,54 @@ INLINE void rope(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(rope, in[0])
 
 void cpu_rope(Device *dev, const KernelArgs *a) {
-  assert(last_dim(&a->in[0]) % a->attr->head_dim == 0);
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), rope_part);
+  assert(held(a) % a->attr->head_dim == 0);
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(held(a)), rope_part);
 }
 
-/* Its parts have the same frequencies. */
+/* Their parts have the same frequencies. */
+static void turn_part(Device *dev, const KernelArgs *a, KTensor x, KTensor y, KTensor pos) {
+  KernelArgs one = {.in = {x, pos}, .out = {y}, .nin = 2, .nout = 1, .attr = a->attr,
+                    .state = a->state};
+  cpu_rope(dev, &one);
+}
+
 void cpu_rope_pair(Device *dev, const KernelArgs *a) {
-  for (int k = 0; k < 2; k++) {
-    KernelArgs one = {.in = {a->in[k], a->in[2]}, .out = {a->out[k]}, .nin = 2, .nout = 1,
-                      .attr = a->attr, .state = a->state};
-    cpu_rope(dev, &one);
-  }
+  for (int k = 0; k < 2; k++) turn_part(dev, a, a->in[k], a->out[k], a->in[2]);
+}
+
+INLINE void copy_rows(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  for (int64_t r = lo; r < hi; r++)
+    memcpy(at(a->out[0].p, t, r * last_dim(&a->out[0])),
+           at(a->in[0].p, t, r * last_dim(&a->in[0])), bytes_of(held(a), t));
+}
+BY_TYPE(copy_rows, in[0])
+
+static void copy_part(Device *dev, KTensor x, KTensor y) {
+  KernelArgs one = {.in = {x}, .out = {y}, .nin = 1, .nout = 1};
+  each_part(dev, &one, rows_of(&x), row_grain(held(&one)), copy_rows_part);
+}
+
+/* The rows of x from column `c` on. */
+static KTensor columns(const KTensor *x, int64_t c) {
+  KTensor part = *x;
+  part.p = at(x->p, x->dtype, c);
+  return part;
+}
+
+void cpu_rope_qkv(Device *dev, const KernelArgs *a) {
+  const KTensor *x = &a->in[0], *q = &a->out[0], *k = &a->out[1], *v = &a->out[2];
+  int64_t at_k = last_dim(v), at_q = at_k + last_dim(k);
+  assert(at_q + last_dim(q) == last_dim(x));
+  copy_part(dev, *x, *v);
+  turn_part(dev, a, columns(x, at_k), *k, a->in[1]);
+  turn_part(dev, a, columns(x, at_q), *q, a->in[1]);
+}
+
+void cpu_rope_qkv_dx(Device *dev, const KernelArgs *a) {
+  const KTensor *dq = &a->in[0], *dk = &a->in[1], *dv = &a->in[2], *dx = &a->out[0];
+  int64_t at_k = last_dim(dv), at_q = at_k + last_dim(dk);
+  assert(at_q + last_dim(dq) == last_dim(dx));
+  copy_part(dev, *dv, *dx);
+  turn_part(dev, a, *dk, columns(dx, at_k), a->in[3]);
+  turn_part(dev, a, *dq, columns(dx, at_q), a->in[3]);
 }

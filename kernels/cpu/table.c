@@ -33,6 +33,8 @@ static const Kernel kernels[OP_N] = {
     [OP_attention_step].prepare = prepare_attention,
     [OP_rope].prepare = prepare_rope,
     [OP_rope_pair].prepare = prepare_rope,
+    [OP_rope_qkv].prepare = prepare_rope,
+    [OP_rope_qkv_dx].prepare = prepare_rope,
 };
 
 #define CAT(a, b)  a##b

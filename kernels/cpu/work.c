@@ -60,8 +60,12 @@ uint64_t cpu_work(int op, const KernelArgs *a) {
   return gemm_work(&s);
 }
 
+static bool turns(int op) {
+  return op == OP_rope || op == OP_rope_pair || op == OP_rope_qkv || op == OP_rope_qkv_dx;
+}
+
 uint64_t cpu_state(int op, const KernelArgs *a) {
-  if (op == OP_rope || op == OP_rope_pair)
+  if (turns(op))
     return (uint64_t)(attr_rotary_dim(a->attr) / 2) * sizeof(double);
   return is_product(op) ? sizeof(Gemm) : 0;
 }

@@ -1,4 +1,5 @@
-/* activation.cu - gelu, silu, relu, silu_mul and their gradients, element by element. */
+/* activation.cu - gelu, silu, relu, silu_mul and their gradients, element by element;
+ * swiglu is silu_mul of the halves of a row. */
 #include "kernel.cuh"
 
 static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -79,3 +80,77 @@ void cuda_relu(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Relu{}); }
 void cuda_relu_dx(Device *d, const KernelArgs *a) { map<2, 1>(d, a, ReluDx{}); }
 void cuda_silu_mul(Device *d, const KernelArgs *a) { map<2, 1>(d, a, SiluMul{}); }
 void cuda_silu_mul_dx(Device *d, const KernelArgs *a) { map<3, 2>(d, a, SiluMulDx{}); }
+
+/* ---- swiglu ---- rows whose operands lie at distances of their own */
+
+template <typename T, int N> struct Rows {
+  T *p[N];
+  int64_t by[N]; /* elements from one row to the next */
+};
+
+/* Blocks: W elements of each row for every thread, rows. */
+template <typename T, int W, int IN, int OUT, typename F>
+__global__ void __launch_bounds__(BLOCK)
+    map_rows(Rows<const T, IN> in, Rows<T, OUT> out, int64_t rows, int width, F f) {
+  int i = ((int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x) * W;
+  if (i >= width) return;
+  for (int64_t r = blockIdx.y; r < rows; r += gridDim.y) {
+    Pack<T, W> a[IN], b[OUT];
+    float x[IN], y[OUT];
+    for (int k = 0; k < IN; k++) a[k] = *(const Pack<T, W> *)(in.p[k] + r * in.by[k] + i);
+    for (int j = 0; j < W; j++) {
+      for (int k = 0; k < IN; k++) x[k] = load(a[k].v[j]);
+      f(x, y);
+      for (int k = 0; k < OUT; k++) b[k].v[j] = rounded<T>(y[k]);
+    }
+    for (int k = 0; k < OUT; k++) *(Pack<T, W> *)(out.p[k] + r * out.by[k] + i) = b[k];
+  }
+}
+
+template <typename T, int W, int IN, int OUT, typename F>
+static void launch_rows(Device *d, const Rows<const T, IN> &in, const Rows<T, OUT> &out,
+                        int64_t rows, int width, F f) {
+  constexpr int ROWS_MAX = 65535; /* of a grid */
+  int threads = (width + W - 1) / W, warps = (threads + WARP - 1) / WARP;
+  int block = threads < BLOCK ? warps * WARP : BLOCK;
+  Dim3 grid((unsigned)((threads + block - 1) / block),
+            (unsigned)(rows < ROWS_MAX ? rows : ROWS_MAX));
+  LAUNCH((map_rows<T, W, IN, OUT, F>), grid, (unsigned)block, cuda_stream(d), in, out, rows,
+         width, f);
+}
+
+/* Sixteen bytes at a time where all rows begin on such a boundary. */
+template <typename T, int IN, int OUT, typename F>
+static void by_rows(Device *d, const Rows<const T, IN> &in, const Rows<T, OUT> &out,
+                    int64_t rows, int64_t width, F f) {
+  constexpr int W = 16 / sizeof(T);
+  bool wide = width % W == 0;
+  for (int k = 0; k < IN; k++) wide = wide && aligned(in.p[k]);
+  for (int k = 0; k < OUT; k++) wide = wide && aligned(out.p[k]);
+  if (rows < 1 || width < 1) return;
+  if (wide)
+    launch_rows<T, W>(d, in, out, rows, (int)width, f);
+  else
+    launch_rows<T, 1>(d, in, out, rows, (int)width, f);
+}
+
+void cuda_swiglu(Device *d, const KernelArgs *a) {
+  int64_t c = cuda_last(&a->out[0]), rows = cuda_rows(&a->out[0]);
+  by_type(a->out[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    const T *u = data<const T>(&a->in[0]);
+    by_rows(d, Rows<const T, 2>{{u + c, u}, {2 * c, 2 * c}},
+            Rows<T, 1>{{data<T>(&a->out[0])}, {c}}, rows, c, SiluMul{});
+  });
+}
+
+void cuda_swiglu_dx(Device *d, const KernelArgs *a) {
+  int64_t c = cuda_last(&a->in[1]), rows = cuda_rows(&a->in[1]);
+  by_type(a->out[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    const T *u = data<const T>(&a->in[0]);
+    T *du = data<T>(&a->out[0]);
+    by_rows(d, Rows<const T, 3>{{u + c, u, data<const T>(&a->in[1])}, {2 * c, 2 * c, c}},
+            Rows<T, 2>{{du + c, du}, {2 * c, 2 * c}}, rows, c, SiluMulDx{});
+  });
+}

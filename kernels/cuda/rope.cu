@@ -31,34 +31,43 @@ static __device__ double scaled_frequency(double f, int pair, RopeScale s) {
   return (1 - k) * f / s.factor + k * f;
 }
 
-/* Rows of heads that turn, and where to; y may be x. */
+/* Rows of heads that turn, and where to, each with the distance of rows; y may be x. */
 template <typename T> struct Turned {
   const T *x;
   T *y;
-  int64_t width;
+  int64_t x_by, y_by, width;
 };
 
 /* Pair i of all heads of row r, and its share of what does not turn. */
 template <typename T>
 __device__ __forceinline__ void turn_row(Turned<T> a, int64_t r, int i, Pairs p, float c,
                                          float s) {
-  int64_t end = (r + 1) * a.width;
-  for (int64_t h = r * a.width + p.first + i * p.step; h < end; h += p.head_dim) {
-    float u = load(a.x[h]), v = load(a.x[h + p.other]);
-    a.y[h] = rounded<T>(u * c - v * s);
-    a.y[h + p.other] = rounded<T>(v * c + u * s);
+  const T *x = a.x + r * a.x_by;
+  T *y = a.y + r * a.y_by;
+  for (int64_t h = p.first + i * p.step; h < a.width; h += p.head_dim) {
+    float u = load(x[h]), v = load(x[h + p.other]);
+    y[h] = rounded<T>(u * c - v * s);
+    y[h + p.other] = rounded<T>(v * c + u * s);
   }
-  for (int64_t h = r * a.width; h < end; h += p.head_dim) {
-    for (int j = i; j < p.first; j += p.count) a.y[h + j] = a.x[h + j];
-    for (int j = p.keep + i; j < p.head_dim; j += p.count) a.y[h + j] = a.x[h + j];
+  for (int64_t h = 0; h < a.width; h += p.head_dim) {
+    for (int j = i; j < p.first; j += p.count) y[h + j] = x[h + j];
+    for (int j = p.keep + i; j < p.head_dim; j += p.count) y[h + j] = x[h + j];
   }
 }
 
-/* Grid: pairs of a head, tokens. The heads of one or of two operands have the same angles. */
+/* The share of pair i of a row that does not turn at all. */
+template <typename T>
+__device__ __forceinline__ void copy_row(Turned<T> a, int64_t r, int i, Pairs p) {
+  for (int64_t j = i; j < a.width; j += p.count) a.y[r * a.y_by + j] = a.x[r * a.x_by + j];
+}
+
+/* Grid: pairs of a head, tokens. The heads of one or of two operands have the same angles;
+ * `same` is copied. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    rope_tokens(Turned<T> a, Turned<T> b, const int32_t *pos, int64_t tokens, Pairs p,
-                float theta, float by, float sign, RopeScale scale) {
+    rope_tokens(Turned<T> a, Turned<T> b, Turned<T> same, const int32_t *pos,
+                int64_t tokens, Pairs p, float theta, float by, float sign,
+                RopeScale scale) {
   int64_t n = tokens * p.count, step = (int64_t)gridDim.x * blockDim.x;
   for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += step) {
     int64_t r = k / p.count;
@@ -69,6 +78,7 @@ __global__ void __launch_bounds__(BLOCK)
     float c = (float)cosine * by, s = (float)sine * by * sign;
     turn_row(a, r, i, p, c, s);
     if (b.x) turn_row(b, r, i, p, c, s);
+    if (same.x) copy_row(same, r, i, p);
   }
 }
 
@@ -78,24 +88,60 @@ static Pairs pairs_of(const OpAttr *a) {
   return Pairs{half, a->head_dim, first, near ? 2 : 1, near ? 1 : half, first + turning};
 }
 
-/* The first `n` operands; positions follow. */
-static void rope(Device *d, const KernelArgs *a, int n) {
+/* Columns of x from `from` on and of y from `to` on: as many as the narrower one has. */
+template <typename T>
+static Turned<T> part_of(const KTensor *x, int64_t from, const KTensor *y, int64_t to) {
+  int64_t n = cuda_last(x), m = cuda_last(y);
+  return Turned<T>{data<const T>(x) + from, data<T>(y) + to, n, m, n < m ? n : m};
+}
+
+/* Of two operands that turn the second, and the one that is copied, may be none. */
+template <typename T>
+static void rope(Device *d, const KernelArgs *a, const KTensor *pos, Turned<T> first,
+                 Turned<T> second, Turned<T> same) {
   const OpAttr *at = a->attr;
-  int64_t tokens = cuda_rows(&a->in[0]);
+  int64_t tokens = cuda_count(pos);
   Pairs pairs = pairs_of(at);
   RopeScale scale = {at->rope_factor, at->rope_low, at->rope_high, at->rope_original,
                      at->yarn};
   float by = at->rope_scale != 0 ? at->rope_scale : 1.0f;
+  LAUNCH((rope_tokens<T>), blocks_for(tokens * pairs.count), BLOCK, cuda_stream(d), first,
+         second, same, data<const int32_t>(pos), tokens, pairs, at->theta, by,
+         at->inverse ? -1.0f : 1.0f, scale);
+}
+
+void cuda_rope(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    Turned<T> x[2] = {};
-    for (int k = 0; k < n; k++)
-      x[k] = Turned<T>{data<const T>(&a->in[k]), data<T>(&a->out[k]), cuda_last(&a->in[k])};
-    LAUNCH((rope_tokens<T>), blocks_for(tokens * pairs.count), BLOCK, cuda_stream(d), x[0],
-           x[1], data<const int32_t>(&a->in[n]), tokens, pairs, at->theta, by,
-           at->inverse ? -1.0f : 1.0f, scale);
+    rope<T>(d, a, &a->in[1], part_of<T>(&a->in[0], 0, &a->out[0], 0), Turned<T>{},
+            Turned<T>{});
   });
 }
 
-void cuda_rope(Device *d, const KernelArgs *a) { rope(d, a, 1); }
-void cuda_rope_pair(Device *d, const KernelArgs *a) { rope(d, a, 2); }
+void cuda_rope_pair(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    rope<T>(d, a, &a->in[2], part_of<T>(&a->in[0], 0, &a->out[0], 0),
+            part_of<T>(&a->in[1], 0, &a->out[1], 0), Turned<T>{});
+  });
+}
+
+void cuda_rope_qkv(Device *d, const KernelArgs *a) {
+  const KTensor *x = &a->in[0], *q = &a->out[0], *k = &a->out[1], *v = &a->out[2];
+  int64_t at_k = cuda_last(v), at_q = at_k + cuda_last(k);
+  by_type(x->dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    rope<T>(d, a, &a->in[1], part_of<T>(x, at_q, q, 0), part_of<T>(x, at_k, k, 0),
+            part_of<T>(x, 0, v, 0));
+  });
+}
+
+void cuda_rope_qkv_dx(Device *d, const KernelArgs *a) {
+  const KTensor *dq = &a->in[0], *dk = &a->in[1], *dv = &a->in[2], *dx = &a->out[0];
+  int64_t at_k = cuda_last(dv), at_q = at_k + cuda_last(dk);
+  by_type(dx->dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    rope<T>(d, a, &a->in[3], part_of<T>(dq, 0, dx, at_q), part_of<T>(dk, 0, dx, at_k),
+            part_of<T>(dv, 0, dx, 0));
+  });
+}

@@ -22,6 +22,8 @@ typedef struct Row {
 
 #define ACT    "x 1,1024,768 "
 #define WIDE   "x 1,1024,3072 "
+#define WIDER  "x 1,1024,6144 "
+#define QKV    "x 1,1024,2304 "
 #define LOGITS "x 1,1024,50304 "
 #define FLAT   "f 8388608 "
 #define PAIRS  (2.0 * B * H * T * (T + 1) / 2 * (C / H)) /* flops of one score product */
@@ -35,13 +37,19 @@ static const Row rows[] = {
     {OP_gelu, "gelu erf", WIDE, WIDE, 0, {.kind = 1}},
     {OP_silu_mul, "silu_mul", WIDE WIDE, WIDE, 0, {0}},
     {OP_silu_mul_dx, "silu_mul_dx", WIDE WIDE WIDE, WIDE WIDE, 0, {0}},
+    {OP_swiglu, "swiglu", WIDER, WIDE, 0, {0}},
+    {OP_swiglu_dx, "swiglu_dx", WIDER WIDE, WIDER, 0, {0}},
     {OP_layernorm, "layernorm", ACT "x 768 x 768 ", ACT "f 1,1024,2 ", 0, {.eps = 1e-5f}},
     {OP_layernorm_dx, "layernorm_dx", ACT "x 768 f 1,1024,2 " ACT, ACT, 0, {0}},
     {OP_layernorm_dw, "layernorm_dw", ACT "f 1,1024,2 " ACT, "f 768 f 768 ", 0, {0}},
     {OP_rmsnorm, "rmsnorm", ACT "x 768 ", ACT "f 1,1024 ", 0, {.eps = 1e-5f}},
     {OP_rmsnorm_dx, "rmsnorm_dx", ACT "x 768 f 1,1024 " ACT, ACT, 0, {0}},
-    {OP_split, "split", "x 1,1024,2304 ", ACT ACT ACT, 0, {.n = 3}},
+    {OP_split, "split", QKV, ACT ACT ACT, 0, {.n = 3}},
     {OP_rope, "rope", ACT "i 1,1024 ", ACT, 0, {.head_dim = 64, .theta = 1e4f}},
+    {OP_rope_qkv, "rope_qkv", QKV "i 1,1024 ", ACT ACT ACT, 0,
+     {.head_dim = 64, .theta = 1e4f}},
+    {OP_rope_qkv_dx, "rope_qkv_dx", ACT ACT ACT "i 1,1024 ", QKV, 0,
+     {.head_dim = 64, .theta = 1e4f, .inverse = 1}},
     {OP_embedding, "embedding", "i 1,1024 x 50304,768 ", ACT, 0, {0}},
     {OP_embedding_dw, "embedding_dw", "i 1,1024 " ACT, "f 50304,768 ", 0, {0}},
     {OP_ce_max, "ce_max", LOGITS, "f 1,1024 ", 0, {.vocab = 50257}},

@@ -240,6 +240,33 @@ const KernelCase kernel_case[] = {
     .inverse = 1}, 0},
   {OP_rope_pair, "x 2,70,260 x 2,70,130 i131072 2,70", "=0 =1",
    {.head_dim = 130, .theta = 5e5f}, 0},
+  {OP_swiglu, "x 1,1,2", "x 1,1,1", {0}, 0},
+  {OP_swiglu, "x 1,1,5474", "x 1,1,2737", {0}, 0},
+  {OP_swiglu, "x 2,37,602", "x 2,37,301", {0}, 0},
+  {OP_swiglu, "x 2,150,144", "x 2,150,72", {0}, 0},
+  {OP_swiglu, "x 1,1,4112", "x 1,1,2056", {0}, 0},
+  {OP_swiglu, "x 3,100,24", "x 3,100,12", {0}, 0},
+  {OP_swiglu, "x 70000,6", "x 70000,3", {0}, 0},
+  {OP_swiglu, "x 40,1040", "x 40,520", {0}, 0},
+  {OP_rope_qkv, "x 2,70,412 i131072 2,70", "x 2,70,260 x 2,70,130 x 2,70,22",
+   {.head_dim = 130, .theta = 5e5f}, 0},
+  {OP_rope_qkv, "x 2,5,115 i4096 2,5", "x 2,5,60 x 2,5,20 x 2,5,35",
+   {.head_dim = 20, .theta = 1e4f, .rotary_dim = 8, .rotary_from = 12, .interleaved = 1,
+    .inverse = 1}, 0},
+  {OP_rope_qkv, "x 1,1,24 i99 1,1", "x 1,1,8 x 1,1,8 x 1,1,8",
+   {.head_dim = 8, .theta = 1e4f}, 0},
+  {OP_rope_qkv, "x 2,9,69 i70 2,9", "x 2,9,33 x 2,9,22 x 2,9,14",
+   {.head_dim = 11, .theta = 100, .rotary_dim = 6, .rotary_from = 2, .rope_scale = 1.3f},
+   0},
+  {OP_rope_qkv, "x 1,33,768 i131072 1,33", "x 1,33,512 x 1,33,128 x 1,33,128",
+   {.head_dim = 64, .theta = 5e5f, .rope_factor = 8, .rope_low = 1, .rope_high = 4,
+    .rope_original = 8192}, 0},
+  {OP_rope_qkv_dx, "x 2,70,260 x 2,70,130 x 2,70,22 i131072 2,70", "x 2,70,412",
+   {.head_dim = 130, .theta = 5e5f}, 0},
+  {OP_rope_qkv_dx, "x 1,33,384 x 1,33,192 x 1,33,64 i163840 1,33", "x 1,33,640",
+   {.head_dim = 192, .theta = 1e4f, .rotary_dim = 64, .rotary_from = 128, .yarn = 1,
+    .interleaved = 1, .inverse = 1, .rope_factor = 40, .rope_low = 10, .rope_high = 23,
+    .rope_scale = 0.8f}, 0},
   {OP_ce_stats, "x 2,3,11 l9 2,3", "f 2,3 f 2,3,2", {.vocab = 9}, 0},
   {OP_ce_stats, "x 2,9,1000 l1700 2,9", "f 2,9 f 2,9,2", {.vocab = 1700, .cut = 1}, 0},
   {OP_ce_stats, "x 2,9,1000 l1700 2,9", "f 2,9 f 2,9,2", {.vocab = 1700, .cut = 1}, 1},
@@ -324,12 +351,14 @@ const GradCase grad_case[] = {
   {OP_silu_dx, OP_silu, "x0 d0", "0", false},
   {OP_relu_dx, OP_relu, "x0 d0", "0", false},
   {OP_silu_mul_dx, OP_silu_mul, "x0 x1 d0", "0 1", false},
+  {OP_swiglu_dx, OP_swiglu, "x0 d0", "0", false},
   {OP_rmsnorm_dx, OP_rmsnorm, "x0 x1 y1 d0", "0", false},
   {OP_rmsnorm_dw, OP_rmsnorm, "x0 y1 d0", "1", false},
   {OP_layernorm_dx, OP_layernorm, "x0 x1 y1 d0", "0", false},
   {OP_layernorm_dw, OP_layernorm, "x0 y1 d0", "1 2", false},
   {OP_concat, OP_split, "d*", "0", false},
   {OP_rope, OP_rope, "d0 x1", "0", true},
+  {OP_rope_qkv_dx, OP_rope_qkv, "d0 d1 d2 x1", "0", true},
   {OP_join_heads, OP_split_heads, "d*", "0", false},
   {OP_split_heads, OP_join_heads, "d0", "0 1", false},
   {OP_attention_dx, OP_attention, "x0 x1 x2 y0 y1 d0 x3", "0 1 2", false},
@@ -550,7 +579,7 @@ void problem_grad(Problem *p, Problem *forward, const GradCase *g, const KernelC
     for (int64_t j = 0; j < value_count(&f.out[i]); j++)
       f.out[i].v[j] = rounded(f.out[i].v[j], f.out[i].type);
   *p = (Problem){.op = g->op, .attr = c->attr, .index = c->index};
-  p->attr.inverse = g->inverse;
+  if (g->inverse) p->attr.inverse = !c->attr.inverse;
   for (const char *s = g->in; *s; s++) {
     if (!isalpha((unsigned char)*s)) continue;
     int i = s[1] - '0';

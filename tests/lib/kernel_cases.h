@@ -30,7 +30,7 @@ extern const int kernel_cases;
 typedef struct GradCase {
   int op, forward;
   const char *in, *grad;
-  bool inverse;              /* rope: with attr.inverse set */
+  bool inverse;              /* rope: with the other attr.inverse */
 } GradCase;
 extern const GradCase grad_case[];
 extern const int grad_cases;

@@ -102,6 +102,14 @@ static void silu_mul(RefArgs *a) {
     OUT(0)[i] = IN(0)[i] * sigmoid(IN(0)[i]) * IN(1)[i];
 }
 
+static void swiglu(RefArgs *a) {
+  int64_t c = last(&a->out[0]);
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    const double *u = IN(0) + i / c * 2 * c + i % c, *g = u + c;
+    OUT(0)[i] = *g * sigmoid(*g) * *u;
+  }
+}
+
 static void rmsnorm(RefArgs *a) {
   int64_t g = last(&a->in[1]);
   for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
@@ -180,6 +188,42 @@ static void rope_pair(RefArgs *a) {
     RefArgs one = *a;
     one.in[0] = a->in[k], one.in[1] = a->in[2], one.out[0] = a->out[k];
     rope(&one);
+  }
+}
+
+/* Between the columns of wide rows and rows of their own. */
+static void from_columns(const RefTensor *wide, int64_t column, const RefTensor *part) {
+  for (int64_t i = 0, n = last(part); i < ref_count(part); i++)
+    part->v[i] = wide->v[i / n * last(wide) + column + i % n];
+}
+
+static void to_columns(const RefTensor *wide, int64_t column, const RefTensor *part) {
+  for (int64_t i = 0, n = last(part); i < ref_count(part); i++)
+    wide->v[i / n * last(wide) + column + i % n] = part->v[i];
+}
+
+static void rope_qkv(RefArgs *a) {
+  int64_t column = 0;
+  for (int k = 2; k >= 0; k--) {
+    RefArgs one = *a;
+    one.in[0] = one.out[0] = a->out[k];
+    from_columns(&a->in[0], column, &a->out[k]);
+    if (k < 2) rope(&one);
+    column += last(&a->out[k]);
+  }
+}
+
+static void rope_qkv_dx(RefArgs *a) {
+  int64_t column = last(&a->in[2]);
+  to_columns(&a->out[0], 0, &a->in[2]);
+  for (int k = 1; k >= 0; k--) {
+    RefArgs one = *a;
+    one.in[0] = one.out[0] = a->in[k], one.in[1] = a->in[3];
+    one.out[0].v = calloc((size_t)ref_count(&a->in[k]), sizeof(double));
+    rope(&one);
+    to_columns(&a->out[0], column, &one.out[0]);
+    free(one.out[0].v);
+    column += last(&a->in[k]);
   }
 }
 
@@ -491,6 +535,16 @@ static void silu_mul_dx(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     OUT(0)[i] = IN(2)[i] * IN(1)[i] * silu_slope(IN(0)[i]);
     OUT(1)[i] = IN(2)[i] * IN(0)[i] * sigmoid(IN(0)[i]);
+  }
+}
+
+static void swiglu_dx(RefArgs *a) {
+  int64_t c = last(&a->in[1]);
+  for (int64_t i = 0; i < ref_count(&a->in[1]); i++) {
+    int64_t at = i / c * 2 * c + i % c;
+    double u = IN(0)[at], g = IN(0)[at + c];
+    OUT(0)[at] = IN(1)[i] * g * sigmoid(g);
+    OUT(0)[at + c] = IN(1)[i] * u * silu_slope(g);
   }
 }
 
