@@ -11,11 +11,11 @@ static const struct {
   CpuLevel level;
   const char *suites;
 } held[] = {
-  {CPU_plain, "kernels"},
+  {CPU_plain, "kernels joined_kernels"},
 #ifdef __x86_64__
-  {CPU_avx2, "kernels oracle"},
+  {CPU_avx2, "kernels joined_kernels oracle"},
   {CPU_avx2, "parity"},
-  {CPU_avx512, "kernels oracle"},
+  {CPU_avx512, "kernels joined_kernels oracle"},
 #endif
 };
 
