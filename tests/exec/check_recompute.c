@@ -253,11 +253,10 @@ START_TEST(w_has_copies_of_its_own) {
   static const struct {
     const char *recompute, *w;
   } rows[] = {
-      {"recompute=full", "rmsnorm all_gather unpack linear linear linear rope_pair attention "
-                         "linear pack reduce_scatter add_rmsnorm all_gather unpack linear "
-                         "linear silu_mul "},
+      {"recompute=full", "rmsnorm all_gather unpack linear rope_qkv attention linear pack "
+                         "reduce_scatter add_rmsnorm all_gather unpack linear swiglu "},
       {"recompute=cheap", ""},
-      {"recompute={'layers.*.mlp'}", "all_gather unpack linear linear silu_mul "},
+      {"recompute={'layers.*.mlp'}", "all_gather unpack linear swiglu "},
   };
   Text s = {0};
   for (int i = 0; i < LEN(rows); i++) {

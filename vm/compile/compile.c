@@ -42,17 +42,19 @@ typedef struct Passes {
   const Stages *st;
   Comms *comms;
   Diags *d;
+  weft_error *e;
   bool gathers; /* some rank gathers parameters */
 } Passes;
 
 /* requires units and stages; establishes the program of a pp rank in `c` */
-static void rank_program(Passes *p, const Transfers *tr, ActionsInput *list, int r,
+static weft_status rank_program(Passes *p, const Transfers *tr, ActionsInput *list, int r,
                          Compiled *c) {
   const CompileInput *in = p->in;
   Layout l;
   Held held;
   arena_reset(in->scratch);
   layout(p->st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
+  TRY(layout_check(p->st, r, &l, p->e));
   held_of(p->st, &l, r, in->scratch, &held);
   p->gathers |= held.bytes[HELD_COPY] > 0;
   MainList t = {.steps = held.n > 0};
@@ -72,10 +74,11 @@ static void rank_program(Passes *p, const Transfers *tr, ActionsInput *list, int
                .held = &held};
   c->prog[r].pp = r;
   lower(&emit, &t, c);
+  return WEFT_OK;
 }
 
 /* The programs of all pp ranks under a schedule that can run. */
-static void programs(Passes *p, const Schedule *s, const Timeline *when, Compiled *c) {
+static weft_status programs(Passes *p, const Schedule *s, const Timeline *when, Compiled *c) {
   Transfers tr;
   /* requires stages and the schedule; establishes the order of sends of all ranks */
   transfers(p->st, s, when, c->microbatches, p->in->arena, &tr);
@@ -86,7 +89,8 @@ static void programs(Passes *p, const Schedule *s, const Timeline *when, Compile
                        .keep_frames = c->context > 0,
                        .overlap = p->in->plan->strategy.overlap_grad_reduce};
   for (int r = 0; r < s->ranks; r++)
-    rank_program(p, &tr, &list, r, c);
+    TRY(rank_program(p, &tr, &list, r, c));
+  return WEFT_OK;
 }
 
 /* Both programs of a rank have one arena: the larger one's. */
@@ -113,7 +117,7 @@ static weft_status evaluation(Passes *p, Compiled *c, weft_error *e) {
   v->forward = true;
   v->schedule = schedule_forward(p->in->schedule, c->arena);
   TRY(timeline_run(&v->schedule, TIMELINE_UNIT, p->in->arena, &when, e));
-  programs(p, &v->schedule, &when, v);
+  TRY(programs(p, &v->schedule, &when, v));
   for (int r = 0; r < v->schedule.ranks; r++)
     share_arena(c->arena, &c->prog[r], &v->prog[r]);
   return WEFT_OK;
@@ -154,8 +158,8 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   /* requires units; establishes a stage for each and what crosses between them */
   if (!stages(u, &in->plan->pp, in->schedule, a, &st, d)) return WEFT_EPLAN;
   describe_params(&st, c);
-  Passes p = {.in = in, .st = &st, .comms = &comms, .d = d};
-  programs(&p, in->schedule, when, c);
+  Passes p = {.in = in, .st = &st, .comms = &comms, .d = d, .e = e};
+  TRY(programs(&p, in->schedule, when, c));
   if (in->plan->eval_every) TRY(evaluation(&p, c, e));
   if (!p.gathers) schedule_warn_of_parameters(in->schedule, d);
   share_comms(&comms, c);

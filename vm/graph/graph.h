@@ -91,6 +91,7 @@ typedef struct Tensor {
   uint8_t kind;          /* TensorKind */
   uint8_t dtype;         /* DType */
   uint8_t ndim;
+  bool joined;           /* a parameter, or its gradient, and those behind it: see join.h */
   Dim dim[MAX_DIM];
   Place place;           /* after shard() */
   Oid producer;          /* -1 for params and inputs */

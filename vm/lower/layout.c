@@ -6,7 +6,8 @@
  * norm; then those whose gradients are partial over the same axes. Such a class is in the
  * order in which the backward pass completes it, the last units first, so that a block
  * is a stretch of the row, too: norm and optimizer run over whole classes, however many
- * blocks there are, unless they meet shards of a region that is stored whole.
+ * blocks there are, unless they meet shards of a region that is stored whole. Weights that
+ * ops see as one matrix follow each other in this order anyway; no block parts them.
  *
  * What a strategy cuts over the data-parallel ranks is three switches for each parameter:
  * state (master weights and moments), gradients, and the parameters that ops read. Experts
@@ -62,6 +63,8 @@ typedef struct Rowed {
   uint64_t chunks;      /* local chunks that use it, a bit each */
   int use;              /* its number in the order of first use */
   int unit;             /* that uses it first */
+  bool behind;          /* the one before it in the row, as one matrix */
+  int64_t together;     /* elements of it and of those that lie so behind it */
   bool several, tied;   /* units, or pp ranks, that use it */
 } Rowed;
 
@@ -105,6 +108,7 @@ static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int
       if (of[param] < 0) {
         of[param] = n;
         row[n] = rowed(st, cuts, rank, param, n, u);
+        row[n].behind = x->code->joined[i];
         n++;
       }
       row[of[param]].several |= row[of[param]].unit != u;
@@ -137,10 +141,11 @@ static int by_row(const void *x, const void *y) {
 static bool joins(const Rowed *row, const Block *b, int i, const Cuts *cuts,
                   int64_t limit) {
   const Rowed *first = &row[b->at], *p = &row[i];
+  if (p->behind) return true;
   if (by_class(first, p) != 0 || first->tied || p->tied) return false;
   if (cut_flat(&p->flat) && (cuts->grads || cuts->params))
     return first->unit == p->unit && !first->several && !p->several;
-  return first->chunks == p->chunks && b->whole + p->stored.count <= limit;
+  return first->chunks == p->chunks && b->whole + p->together <= limit;
 }
 
 static int64_t round_up(int64_t n, int64_t unit) {
@@ -148,7 +153,7 @@ static int64_t round_up(int64_t n, int64_t unit) {
 }
 
 /* Every parameter begins at an aligned address in each region, and so do shards. A block
- * has at most `limit` elements, or one parameter, or those of a unit. Returns the length
+ * has at most `limit` elements, or one matrix, or those of a unit. Returns the length
  * of what a rank steps of the row. */
 static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, const Cuts *cuts,
                         int64_t limit, Arena *a) {
@@ -175,6 +180,22 @@ static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, const Cuts *c
     length += b->whole / row[i].flat.ways;
   }
   return length;
+}
+
+weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error *e) {
+  for (int u = 0; u < st->u->n; u++) {
+    const CompiledUnit *x = &st->u->at[u];
+    for (int i = 0; i + 1 < x->code->nparam && unit_rank(st, u) == rank; i++) {
+      const Stored *p = &l->regions.param[l->of[x->param[i]]];
+      const Stored *before = &l->regions.param[l->of[x->param[i + 1]]];
+      if (!x->code->joined[i] ||
+          (p->block == before->block && p->at == before->at + before->count))
+        continue;
+      return err_set(e, WEFT_EINTERNAL, "%s does not lie behind %s, its product's other part",
+                     st->u->param[p->param].name, st->u->param[before->param].name);
+    }
+  }
+  return WEFT_OK;
 }
 
 /* ---- regions ---- */
@@ -364,6 +385,9 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
                 .group_axes = group_axes(m)};
   int n = collect(st, &cuts, rank, row, l->of);
   qsort(row, (size_t)n, sizeof *row, by_row);
+  for (int i = n - 1; i >= 0; i--)
+    row[i].together =
+        row[i].stored.count + (i + 1 < n && row[i + 1].behind ? row[i + 1].together : 0);
   int64_t limit = plan->strategy.bucket_bytes / 4;
   DType state = plan->opt.state;
   DType narrowest = dtype_size(state) < dtype_size(u->dtype) ? state : u->dtype;

@@ -46,6 +46,9 @@ AxisSet group_axes(const Mesh *m);
 /* Regions lie in `keep`, the rest in `scratch`. */
 void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
             Arena *keep, Arena *scratch, Layout *l);
+/* Whether weights that ops see as one matrix (UnitCode.joined) are one in every region; names
+ * two that are not. */
+weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error *e);
 /* The type in which sum 0 or 1 of a bucket is made. */
 DType bucket_type(const Layout *l, const Bucket *b, int step);
 /* What a rank gives to that sum, and what it needs of it: the same, or its shard. */

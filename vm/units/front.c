@@ -1,10 +1,12 @@
 /* front.c - the passes from a logical graph to units.
  *
  *   graph --autodiff--> joint graph --shard--> local graph with collectives --recompute-->
- *   graph with forward ops before the backward --fuse--> fewer ops --units_make--> units */
+ *   graph with forward ops before the backward --fuse, join--> fewer ops --units_make-->
+ *   units */
 #include "autodiff.h"
 #include "fold.h"
 #include "fuse.h"
+#include "join.h"
 #include "recompute.h"
 #include "unit_code.h"
 #include "vm/base/budget.h"
@@ -79,7 +81,7 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
                                  .apart = splits});
   TRY(checked(sh.g, e));
   dump(in, 'r', "recompute", sh.g);
-  if (in->plan->fused_ops) fuse(sh.g);
+  if (in->plan->fused_ops) fuse(sh.g), join(in, &sh);
   TRY(checked(sh.g, e));
   dump(in, 'f', "fuse", sh.g);
   /* requires local shapes; establishes bodies with storage for every tensor */

@@ -1,41 +1,18 @@
 /* fuse.c - makes one op of several that pass over the same memory: a sum and the norm of it, a
  * norm's gradients with the sum that takes them up, the ropes of queries and keys, the two sums
- * of cross entropy. It works on the sharded graph, after all that looks at single ops, so that whatever comes after it, and
- * each device, knows one fused op as any other.
+ * of cross entropy. It works on the sharded graph, after all that looks at single ops, so that
+ * whatever comes after it, and each device, knows one fused op as any other.
  *
  * A pattern begins at one op, finds the others among the readers of its results, and writes
  * the fused op over one of them: over one that stands behind everything that it reads, and
- * before everything that reads it. What is gone has no results any more. */
+ * before everything that reads it. */
 #include "fuse.h"
 
-typedef struct Fuser {
-  Graph *g;
-  int *first, *reader; /* ops that read tensor t: reader[first[t] .. first[t + 1] - 1] */
-  bool *gone;          /* of each op */
-} Fuser;
-
-static void find_readers(Fuser *f) {
-  const Graph *g = f->g;
-  int n = 0, *fill = NEW_N(g->arena, int, g->t.n);
-  f->first = NEW_N(g->arena, int, g->t.n + 1);
-  for (int i = 0; i < g->op.n; n += g->op.at[i++].nin)
-    for (int k = 0; k < g->op.at[i].nin; k++) f->first[g->op.at[i].in[k] + 1]++;
-  for (int t = 0; t < g->t.n; t++) f->first[t + 1] += f->first[t];
-  f->reader = NEW_N(g->arena, int, n);
-  for (int i = 0; i < g->op.n; i++)
-    for (int k = 0; k < g->op.at[i].nin; k++) {
-      Tid t = g->op.at[i].in[k];
-      f->reader[f->first[t] + fill[t]++] = i;
-    }
-}
-
-static int readers_of(const Fuser *f, Tid t) {
-  return f->first[t + 1] - f->first[t];
-}
+#include "rewrite.h"
 
 /* An op of this code in the body of `like` that reads t as operand k, or -1. What runs again
  * in the backward goes with its like only. */
-static Oid reader_of(const Fuser *f, const Op *like, Tid t, int code, int k) {
+static Oid reader_of(const Rewriter *f, const Op *like, Tid t, int code, int k) {
   for (int i = f->first[t]; i < f->first[t + 1]; i++) {
     const Op *op = &f->g->op.at[f->reader[i]];
     if (op->code == code && op->unit == like->unit && op->phase == like->phase &&
@@ -45,44 +22,18 @@ static Oid reader_of(const Fuser *f, const Op *like, Tid t, int code, int k) {
   return -1;
 }
 
-/* Whether it is there before op `at` runs, whatever is fused. */
-static bool known(const Fuser *f, Tid t, Oid at) {
-  return f->g->t.at[t].producer < at;
-}
-
-/* Op `at` becomes one of this code with what it is told to read and make; attributes, name
- * and place in the model are those of `like`. */
-typedef struct Fused {
-  int code, nin, nout;
-  Tid in[6], out[3];
-} Fused;
-
-static void write(Fuser *f, Oid at, Oid like, Fused x) {
-  Graph *g = f->g;
-  Op op = g->op.at[like];
-  op.code = (uint16_t)x.code;
-  op.nin = (int16_t)x.nin, op.nout = (uint8_t)x.nout;
-  op.in = arena_copy(g->arena, x.in, sizeof *x.in * (size_t)x.nin);
-  op.out = arena_copy(g->arena, x.out, sizeof *x.out * (size_t)x.nout);
-  op.phase = g->op.at[at].phase;
-  memset(op.role, ROLE_NONE, sizeof op.role);
-  for (int k = 0; k < x.nout; k++) g->t.at[x.out[k]].producer = at;
-  g->op.at[at] = op;
-  f->gone[at] = false;
-}
-
 /* ---- patterns ---- each begins at op i; false: it is not there */
 
 /* z = a + b and the norm of z. */
-static bool add_rmsnorm(Fuser *f, Oid i) {
+static bool add_rmsnorm(Rewriter *f, Oid i) {
   const Op *add = &f->g->op.at[i];
   if (add->code != OP_add) return false;
   Oid j = reader_of(f, add, add->out[0], OP_rmsnorm, 0);
   if (j < 0) return false;
   const Op *norm = &f->g->op.at[j];
-  if (!known(f, norm->in[1], i)) return false;
+  if (!is_known(f, norm->in[1], i)) return false;
   f->gone[j] = true;
-  write(f, i, j, (Fused){.code = OP_add_rmsnorm, .nin = 3, .nout = 3,
+  rewrite_op(f, i, j, (NewOp){.code = OP_add_rmsnorm, .nin = 3, .nout = 3,
                          .in = {add->in[0], add->in[1], norm->in[1]},
                          .out = {add->out[0], norm->out[0], norm->out[1]}});
   return true;
@@ -90,7 +41,7 @@ static bool add_rmsnorm(Fuser *f, Oid i) {
 
 /* The op that makes dw of the norm whose dx op `dx` makes, in I or W, or -1. Nothing may read
  * dw, as it comes to be elsewhere. */
-static Oid weight_gradient(const Fuser *f, const Op *dx) {
+static Oid weight_gradient(const Rewriter *f, const Op *dx) {
   Tid rstd = dx->in[2];
   for (int i = f->first[rstd]; i < f->first[rstd + 1]; i++) {
     const Op *op = &f->g->op.at[f->reader[i]];
@@ -103,12 +54,12 @@ static Oid weight_gradient(const Fuser *f, const Op *dx) {
 }
 
 /* Gradients of a norm, and the sum of dx and one other gradient. */
-static bool rmsnorm_back(Fuser *f, Oid i) {
+static bool rmsnorm_back(Rewriter *f, Oid i) {
   const Op *dx = &f->g->op.at[i];
   if (dx->code != OP_rmsnorm_dx) return false;
   Oid w = weight_gradient(f, dx), at = i;
   if (w < 0) return false;
-  Fused x = {.code = OP_rmsnorm_back, .nin = 4, .nout = 2,
+  NewOp x = {.code = OP_rmsnorm_back, .nin = 4, .nout = 2,
              .in = {dx->in[0], dx->in[1], dx->in[2], dx->in[3]},
              .out = {f->g->op.at[w].out[0], dx->out[0]}};
   for (int k = 0; k < 2 && at == i; k++) {
@@ -118,13 +69,13 @@ static bool rmsnorm_back(Fuser *f, Oid i) {
     x.nin = 5, x.in[4] = f->g->op.at[j].in[1 - k], x.out[1] = f->g->op.at[j].out[0];
   }
   f->gone[i] = f->gone[w] = true;
-  write(f, at, i, x);
+  rewrite_op(f, at, i, x);
   return true;
 }
 
 /* Two ropes of the same positions, of queries and keys; what the second one turns is there
  * before the first one. */
-static bool rope_pair(Fuser *f, Oid i) {
+static bool rope_pair(Rewriter *f, Oid i) {
   const Op *a = &f->g->op.at[i];
   if (a->code != OP_rope) return false;
   for (int k = f->first[a->in[1]]; k < f->first[a->in[1] + 1]; k++) {
@@ -132,12 +83,12 @@ static bool rope_pair(Fuser *f, Oid i) {
     const Op *b = &f->g->op.at[j];
     if (j <= i || f->gone[j] || b->code != OP_rope || b->unit != a->unit ||
         b->phase != a->phase || b->again != a->again || b->in[0] == a->in[0] || b->in[1] != a->in[1] ||
-        memcmp(&a->attr, &b->attr, sizeof a->attr) != 0 || !known(f, b->in[0], i))
+        memcmp(&a->attr, &b->attr, sizeof a->attr) != 0 || !is_known(f, b->in[0], i))
       continue;
-    Fused x = {.code = OP_rope_pair, .nin = 3, .nout = 2,
+    NewOp x = {.code = OP_rope_pair, .nin = 3, .nout = 2,
                .in = {a->in[0], b->in[0], a->in[1]}, .out = {a->out[0], b->out[0]}};
     f->gone[j] = true;
-    write(f, i, i, x);
+    rewrite_op(f, i, i, x);
     return true;
   }
   return false;
@@ -145,7 +96,7 @@ static bool rope_pair(Fuser *f, Oid i) {
 
 /* Maximum and sums of cross entropy. Where ranks have columns each, sums are with the maximum
  * of their own until they know that of all. */
-static bool ce_stats(Fuser *f, Oid i) {
+static bool ce_stats(Rewriter *f, Oid i) {
   Graph *g = f->g;
   const Op *most = &g->op.at[i];
   if (most->code != OP_ce_max) return false;
@@ -153,46 +104,32 @@ static bool ce_stats(Fuser *f, Oid i) {
   Oid k = reader_of(f, most, m, OP_all_reduce, 0);
   if (k >= 0) all = g->op.at[k].out[0];
   Oid j = reader_of(f, most, all, OP_ce_sum, 2);
-  if (j < 0 || g->op.at[j].in[0] != logits || !known(f, g->op.at[j].in[1], i)) return false;
+  if (j < 0 || g->op.at[j].in[0] != logits || !is_known(f, g->op.at[j].in[1], i)) return false;
   Tid labels = g->op.at[j].in[1], s = g->op.at[j].out[0], own = s;
   if (k >= 0) {
     Tensor like = g->t.at[s];
     *VEC_PUSH(g->arena, g->t) = like;
     own = g->t.n - 1;
     int columns = (int)g->t.at[logits].dim[g->t.at[logits].ndim - 1].local;
-    write(f, j, j, (Fused){.code = OP_ce_shift, .nin = 4, .nout = 1, .in = {own, m, all, labels},
+    rewrite_op(f, j, j, (NewOp){.code = OP_ce_shift, .nin = 4, .nout = 1, .in = {own, m, all, labels},
                            .out = {s}});
     g->op.at[j].attr.n = columns;
   } else {
     f->gone[j] = true;
   }
-  write(f, i, i, (Fused){.code = OP_ce_stats, .nin = 2, .nout = 2, .in = {logits, labels},
+  rewrite_op(f, i, i, (NewOp){.code = OP_ce_stats, .nin = 2, .nout = 2, .in = {logits, labels},
                          .out = {m, own}});
   return true;
 }
 
 /* ---- the pass ---- */
 
-static void close_ranks(Fuser *f) {
-  Graph *g = f->g;
-  int n = 0;
-  for (int i = 0; i < g->op.n; i++) {
-    if (f->gone[i]) continue;
-    g->op.at[n] = g->op.at[i];
-    for (int k = 0; k < g->op.at[n].nout; k++)
-      g->t.at[g->op.at[n].out[k]].producer = n;
-    n++;
-  }
-  g->op.n = n;
-}
-
 void fuse(Graph *g) {
-  static bool (*const pattern[])(Fuser *, Oid) = {add_rmsnorm, rmsnorm_back,
-                                                     rope_pair, ce_stats};
-  Fuser f = {.g = g, .gone = NEW_N(g->arena, bool, g->op.n)};
-  find_readers(&f);
+  static bool (*const pattern[])(Rewriter *, Oid) = {add_rmsnorm, rmsnorm_back, rope_pair,
+                                                     ce_stats};
+  Rewriter f = rewrite_begin(g);
   for (int i = 0; i < g->op.n; i++)
     for (int k = 0; k < LEN(pattern) && !f.gone[i]; k++)
       if (pattern[k](&f, i)) break;
-  close_ranks(&f);
+  rewrite_end(&f);
 }

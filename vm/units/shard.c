@@ -393,6 +393,7 @@ static void collect(const Shard *s, const CompileInput *in, Sharded *out) {
   const Graph *g = s->g;
   out->g = s->out;
   out->local = s->local;
+  out->joined = NULL;
   out->param_place = NEW_N(in->arena, Place, g->param.n);
   out->grad_place = NEW_N(in->arena, Place, g->param.n);
   for (int i = 0; i < g->param.n; i++) {

@@ -173,6 +173,13 @@ const char *tp_as_pattern(Arena *a, const char *param);
 /* Errors for rules of the user that matched nothing. */
 void tp_unmatched(const Shard *s);
 
+/* Weights of one unit that lie side by side in memory, the last one first, as one matrix. */
+enum { JOINED_MOST = 3 };
+typedef struct Joined {
+  int n, param[JOINED_MOST];
+  Tid whole;             /* that matrix; a parameter of the index of the last one */
+} Joined;
+
 /* ---- the pass ---- */
 typedef struct Sharded {
   Graph *g;              /* F ops, then I, then W, each in order */
@@ -180,6 +187,7 @@ typedef struct Sharded {
   Place *param_place;    /* of each parameter as stored */
   Place *grad_place;     /* of each parameter's gradient as W bodies leave it */
   Place loss_place;
+  const Joined **joined; /* of each parameter, or NULL; NULL: there are none. See join.h */
   int copies; /* ranks of tp that have the same key-value heads */
 } Sharded;
 /* The invariants of the result, of which those of gradients only if it `trains`; names the

@@ -148,6 +148,7 @@ Coder *coder_new(const CompileInput *in, const Sharded *sh, const BodyClock *clo
   *c = (Coder){.a = a,
                .logical = in->graph,
                .g = g,
+               .joined = sh->joined,
                .device = compile_device(in),
                .plan = in->plan,
                .how = how,

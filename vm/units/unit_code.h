@@ -8,7 +8,8 @@
 typedef struct RawUnit {
   VEC(int) param;        /* that the unit reads, in order of first use */
   VEC(Tid) edge;         /* sharded tensors that it shares with other units */
-  uint8_t *edge_use, *grad_use, *param_use; /* see UnitCode */
+  VEC(bool) joined;      /* see UnitCode, as the next three */
+  uint8_t *edge_use, *grad_use, *param_use;
   VEC(int32_t) read[3];
   UnitBody body[BODIES];
   uint64_t frame[3], temp, input_mask;

@@ -10,6 +10,7 @@ typedef enum { ST_NONE, ST_PARAM, ST_GRAD, ST_INPUT, ST_SEED, ST_SCALARS, ST_EDG
                ST_FW, ST_IW, ST_TEMP } StorageKind;
 typedef struct Storage {
   uint8_t kind;          /* StorageKind */
+  bool joined;           /* with it those that it is one matrix with; it lies first */
   int32_t index;         /* parameter or edge number within the unit, InputKind */
   uint64_t off;          /* within the frame or the temporaries */
 } Storage;
@@ -27,6 +28,7 @@ struct Coder {
   const Graph *logical;
   Graph *g;              /* sharded */
   int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
+  const Joined **joined; /* see Sharded */
   VEC(AxisSet) comm;
   const DeviceKind *device;
   const Plan *plan;

@@ -73,12 +73,21 @@ void coder_uses(Coder *c) {
 
 /* ---- storage ---- */
 
+static void add_param(Coder *c, int param, bool joined) {
+  *VEC_PUSH(c->scratch, c->code->param) = param;
+  *VEC_PUSH(c->scratch, c->code->joined) = joined;
+}
+
+/* Those that are one matrix come together. */
 static int param_index(Coder *c, int param) {
-  RawUnit *u = c->code;
+  const RawUnit *u = c->code;
+  const Joined *w = c->joined ? c->joined[param] : NULL;
   for (int i = 0; i < u->param.n; i++)
     if (u->param.at[i] == param) return i;
-  *VEC_PUSH(c->scratch, u->param) = param;
-  return u->param.n - 1;
+  if (!w) add_param(c, param, false);
+  for (int k = 0; w && k < w->n; k++)
+    add_param(c, w->param[k], k + 1 < w->n);
+  return param_index(c, param);
 }
 
 int coder_edge(Coder *c, Tid t) {
@@ -109,20 +118,21 @@ bool coder_stays(const Coder *c, Tid t) {
 /* The storage of a tensor as the unit at hand sees it; decided at first sight. */
 Storage coder_place(Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
-  if (x->kind == T_PARAM) return (Storage){ST_PARAM, param_index(c, x->index), 0};
+  if (x->kind == T_PARAM)
+    return (Storage){.kind = ST_PARAM, .index = param_index(c, x->index), .joined = x->joined};
   if (x->kind == T_INPUT && x->index == IN_SEED) return (Storage){.kind = ST_SEED};
   if (x->kind == T_INPUT) {
     c->code->input_mask |= 1u << x->index;
-    return (Storage){ST_INPUT, x->index, 0};
+    return (Storage){.kind = ST_INPUT, .index = x->index};
   }
   const Uses *use = &c->use.at[t];
   if (use->alias >= 0) return coder_place(c, use->alias);
-  if (use->edge) return (Storage){ST_EDGE, coder_edge(c, t), 0};
+  if (use->edge) return (Storage){.kind = ST_EDGE, .index = coder_edge(c, t)};
   if (c->store.at[t].kind != ST_NONE) return c->store.at[t];
   const Tensor *of = x->grad_of >= 0 ? &c->logical->t.at[x->grad_of] : NULL;
   Storage s = {.kind = ST_TEMP};
   if (of && of->kind == T_PARAM) {
-    s = (Storage){ST_GRAD, param_index(c, of->index), 0};
+    s = (Storage){.kind = ST_GRAD, .index = param_index(c, of->index), .joined = x->joined};
   } else if (x->producer >= 0) {
     Phase made = use->forward ? PH_F : (Phase)c->g->op.at[x->producer].phase;
     bool by_i = use->phases & (1u << PH_I), by_w = use->phases & (1u << PH_W);
@@ -210,6 +220,14 @@ static void mark_accumulation(Coder *c) {
   }
 }
 
+/* A body touches this parameter, or its gradient. */
+static void use_param(Coder *c, uint8_t *use, Storage at, Phase ph) {
+  int param = c->code->param.at[at.index];
+  use[at.index] |= (uint8_t)(1u << ph);
+  for (int k = 0; at.joined && k < c->joined[param]->n; k++)
+    use[param_index(c, c->joined[param]->param[k])] |= (uint8_t)(1u << ph);
+}
+
 /* Slots depend on how many parameters and edges the whole unit has. */
 void coder_slots(Coder *c, Phase ph) {
   c->out.at = c->code->body[ph].at, c->out.n = c->code->body[ph].n;
@@ -221,9 +239,9 @@ void coder_slots(Coder *c, Phase ph) {
       if (x->t[k] >= 0) {
         Storage at = coder_place(c, coder_root(c, x->t[k]));
         set_slot(c, &x->operand[k], at);
-        if (at.kind == ST_GRAD) c->code->grad_use[at.index] |= (uint8_t)(1u << ph);
+        if (at.kind == ST_GRAD) use_param(c, c->code->grad_use, at, ph);
         if (at.kind == ST_EDGE) c->code->edge_use[at.index] |= (uint8_t)(1u << ph);
-        if (at.kind == ST_PARAM) c->code->param_use[at.index] |= (uint8_t)(1u << ph);
+        if (at.kind == ST_PARAM) use_param(c, c->code->param_use, at, ph);
       }
   }
 }

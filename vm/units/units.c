@@ -96,7 +96,8 @@ static bool same_code(const UnitCode *a, const UnitCode *b) {
       return false;
   return same_bytes(a->edge_use, b->edge_use, (size_t)a->nedge) &&
          same_bytes(a->grad_use, b->grad_use, (size_t)a->nparam) &&
-         same_bytes(a->param_use, b->param_use, (size_t)a->nparam);
+         same_bytes(a->param_use, b->param_use, (size_t)a->nparam) &&
+         same_bytes(a->joined, b->joined, sizeof *a->joined * (size_t)a->nparam);
 }
 
 static UnitCode *keep_code(Table *t, const RawUnit *raw) {
@@ -105,6 +106,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
                 .edge_use = raw->edge_use,
                 .grad_use = raw->grad_use,
                 .param_use = raw->param_use,
+                .joined = raw->joined.at,
                 .temp = raw->temp,
                 .input_mask = raw->input_mask,
                 .handles = raw->handles};
@@ -118,6 +120,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
   c.edge_use = arena_copy(t->keep, c.edge_use, (size_t)c.nedge);
   c.grad_use = arena_copy(t->keep, c.grad_use, (size_t)c.nparam);
   c.param_use = arena_copy(t->keep, c.param_use, (size_t)c.nparam);
+  c.joined = arena_copy(t->keep, c.joined, sizeof *c.joined * (size_t)c.nparam);
   for (int ph = 0; ph < 3; ph++) {
     c.read[ph].edge =
         arena_copy(t->keep, c.read[ph].edge, sizeof(int32_t) * (size_t)c.read[ph].n);

@@ -53,6 +53,8 @@ typedef struct UnitCode {
   uint8_t *edge_use;     /* of each edge: 1 << Phase for each body that touches it */
   uint8_t *grad_use;     /* of each parameter: the same of those that make its gradient */
   uint8_t *param_use;    /* of each parameter: the same of those that read it */
+  bool *joined;          /* of each parameter: it must lie right behind the next one, as they
+                            are one matrix to ops (join.h) */
   /* Edges of other units that each body reads: numbers within the unit, by first use. */
   struct UnitReads {
     int32_t *edge;
