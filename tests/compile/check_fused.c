@@ -168,6 +168,17 @@ START_TEST(ropes_of_queries_and_keys) {
   ck_assert(op->in[0] == q && op->in[1] == k && op->in[2] == x);
   ck_assert(op->out[0] == a && op->out[1] == b);
 
+  begin(); /* keys that are made after the ropes of queries */
+  a = OP_OF(rope, F, 1, w, x), k = OP_OF(linear, F, 1, y, w);
+  b = OP_OF(rope, F, 1, k, x), OP_OF(mul, F, 1, a, b);
+  ck_assert_str_eq(fused(), "linear rope_pair mul ");
+  op = &g->op.at[1];
+  ck_assert(op->in[0] == w && op->in[1] == k && op->out[0] == a && op->out[1] == b);
+  begin(); /* but not where those are read before */
+  a = OP_OF(rope, F, 1, w, x), k = OP_OF(linear, F, 1, a, w);
+  b = OP_OF(rope, F, 1, k, x), OP_OF(mul, F, 1, a, b);
+  ck_assert_str_eq(fused(), "rope linear rope mul ");
+
   begin(); /* of other positions; of other angles; of what the first one makes */
   a = OP_OF(rope, F, 1, w, x), OP_OF(rope, F, 1, x, y);
   ck_assert_str_eq(fused(), "rope rope ");

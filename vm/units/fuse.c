@@ -73,22 +73,34 @@ static bool rmsnorm_back(Rewriter *f, Oid i) {
   return true;
 }
 
-/* Two ropes of the same positions, of queries and keys; what the second one turns is there
- * before the first one. */
+static bool alike(const Op *a, const Op *b) {
+  return b->code == a->code && b->unit == a->unit && b->phase == a->phase &&
+         b->again == a->again && memcmp(&a->attr, &b->attr, sizeof a->attr) == 0;
+}
+
+/* Whether nothing reads it up to op `at`. */
+static bool is_free(const Rewriter *f, Tid t, Oid at) {
+  for (int i = f->first[t]; i < f->first[t + 1]; i++)
+    if (f->reader[i] <= at) return false;
+  return true;
+}
+
+/* Two ropes of the same positions, of queries and keys: in the place of the first one, or of
+ * the second one where what it turns is not there before. */
 static bool rope_pair(Rewriter *f, Oid i) {
   const Op *a = &f->g->op.at[i];
   if (a->code != OP_rope) return false;
   for (int k = f->first[a->in[1]]; k < f->first[a->in[1] + 1]; k++) {
     Oid j = f->reader[k];
     const Op *b = &f->g->op.at[j];
-    if (j <= i || f->gone[j] || b->code != OP_rope || b->unit != a->unit ||
-        b->phase != a->phase || b->again != a->again || b->in[0] == a->in[0] || b->in[1] != a->in[1] ||
-        memcmp(&a->attr, &b->attr, sizeof a->attr) != 0 || !is_known(f, b->in[0], i))
+    if (j <= i || f->gone[j] || !alike(a, b) || b->in[0] == a->in[0] || b->in[1] != a->in[1])
       continue;
+    bool early = is_known(f, b->in[0], i);
+    if (!early && !is_free(f, a->out[0], j)) continue;
     NewOp x = {.code = OP_rope_pair, .nin = 3, .nout = 2,
                .in = {a->in[0], b->in[0], a->in[1]}, .out = {a->out[0], b->out[0]}};
-    f->gone[j] = true;
-    rewrite_op(f, i, i, x);
+    f->gone[early ? j : i] = true;
+    rewrite_op(f, early ? i : j, i, x);
     return true;
   }
   return false;

@@ -141,18 +141,32 @@ static bool gate_and_up(Join *j, Oid i) {
   return true;
 }
 
-/* The only other product of the same rows, in the same body, or -1. */
-static Oid third_of(const Join *j, const Oid *two) {
+/* Whether an op reads both. */
+static bool read_together(const Join *j, Tid a, Tid b) {
+  for (int i = j->r.first[a]; i < j->r.first[a + 1]; i++) {
+    const Op *op = op_at(j, j->r.reader[i]);
+    for (int k = 0; k < op->nin; k++)
+      if (op->in[k] == b) return true;
+  }
+  return false;
+}
+
+/* The product of the same rows, in the same body, that makes the values: there is no other
+ * one, or no other one is read together with the keys. Else -1. */
+static Oid values_of(const Join *j, const Oid *two, Tid keys) {
   const Op *like = op_at(j, two[0]);
-  Oid third = NOBODY;
+  Oid found[2] = {NOBODY, NOBODY};
+  int n[2] = {0, 0};
   for (int i = j->r.first[like->in[0]]; i < j->r.first[like->in[0] + 1]; i++) {
     Oid id = j->r.reader[i];
     const Op *op = op_at(j, id);
     if (op->code != OP_linear || !same_body(op, like) || id == two[0] || id == two[1]) continue;
-    if (third >= 0 || join_weight(j, op) < 0) return NOBODY;
-    third = id;
+    for (int k = 0; k < 2; k++)
+      if (k == 0 || read_together(j, keys, op->out[0])) found[k] = id, n[k]++;
   }
-  return third;
+  int k = n[0] != 1;
+  if (n[k] != 1 || j->r.gone[found[k]] || join_weight(j, op_at(j, found[k])) < 0) return NOBODY;
+  return found[k];
 }
 
 /* Nothing but ropes of both reads them. */
@@ -208,7 +222,7 @@ static bool queries_keys_values(Join *j, Oid i) {
   if (product[0] < 0 || !same_body(op_at(j, product[0]), op)) return false;
   product[1] = product_of(j, both[1], op_at(j, product[0])->in[0], op);
   if (product[1] < 0 || !same_body(op_at(j, product[1]), op)) return false;
-  product[2] = third_of(j, product);
+  product[2] = values_of(j, product, op->out[1]);
   if (product[2] < 0 || !rope_readers(j, both)) return false;
   Tid v = op_at(j, product[2])->out[0];
   for (int k = j->r.first[v]; k < j->r.first[v + 1]; k++)
