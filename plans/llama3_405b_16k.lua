@@ -2,9 +2,9 @@
 -- TP 8, PP 16, DP 128, 16 million tokens a step. Layers are spread 7, 14 x 8, 7: the
 -- first stage also holds the embedding and the last one the head.
 -- Optimizer state is cut over dp (ZeRO stage 1), and what only moves data is computed again
--- in backward; with everything replicated and kept the worst rank needs 115 GiB.
+-- in backward; with everything replicated and kept the worst rank needs 114 GiB.
 --
---   weft check plans/llama3_405b_16k.lua             60.2 GiB on the worst rank
+--   weft check plans/llama3_405b_16k.lua             59.7 GiB on the worst rank
 --   weft check plans/llama3_405b_16k.lua --set strategy.stage=0 --set recompute=none
 --   weft check plans/llama3_405b_16k.lua --set 'strategy={"fsdp2", sequence_parallel=true}'
 local weft = require "weft"

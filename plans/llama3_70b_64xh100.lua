@@ -1,9 +1,9 @@
 -- llama3_70b_64xh100.lua - Llama 3 70B on 64 GPUs of 80 GB as NVIDIA publishes it: TP 4 with
 -- sequence parallelism, PP 8 with five chunks of two layers on each rank, sequences of
 -- 8192. Two data-parallel replicas share the optimizer's state (Megatron's distributed
--- optimizer, ZeRO stage 1): without that the first rank needs 90.8 GiB.
+-- optimizer, ZeRO stage 1): without that the first rank needs 90.5 GiB.
 --
---   weft check plans/llama3_70b_64xh100.lua                 77.3 GiB on the worst rank
+--   weft check plans/llama3_70b_64xh100.lua                 77.1 GiB on the worst rank
 --   weft check plans/llama3_70b_64xh100.lua --set strategy.stage=0
 --   weft show plans/llama3_70b_64xh100.lua memory           by class
 local weft = require "weft"

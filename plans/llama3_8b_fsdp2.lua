@@ -3,8 +3,8 @@
 -- and of each layer only the results of products and of attention are kept ("cheap";
 -- torchtitan calls that selective, with the option op, and leaves out every second product).
 --
---   weft check plans/llama3_8b_fsdp2.lua                        45.1 GiB on each rank
---   weft check plans/llama3_8b_fsdp2.lua --set recompute=none   56.0 GiB
+--   weft check plans/llama3_8b_fsdp2.lua                        45.2 GiB on each rank
+--   weft check plans/llama3_8b_fsdp2.lua --set recompute=none   56.1 GiB
 --   weft check plans/llama3_8b_fsdp2.lua --set recompute=full   24.6 GiB
 local weft = require "weft"
 

@@ -4,6 +4,7 @@
 
 #include "bindings/api/job.h"
 #include "tests/lib/plan_bits.h"
+#include "tests/lib/process.h"
 #include "tests/lib/toy.h"
 #include "vm/lower/layout.h"
 #include "vm/units/units.h"
@@ -138,6 +139,33 @@ START_TEST(near_without) {
 }
 END_TEST
 
+/* ---- time ---- */
+
+/* By the data sheet: fewer passes, and products of several weights still run beside transfers
+ * of tp, for which bodies may need more room than they would without them. */
+START_TEST(faster_by_the_data_sheet) {
+  static const char text[] =
+      "local weft = require 'weft'\n"
+      "local ms, gib = {}, {}\n"
+      "local r = weft.sweep { plan = '" WEFT_SOURCE_DIR "/plans/llama3_70b.lua',\n"
+      "  max_gib = 1000, over = weft.grid { { 'mesh.tp', 4 }, { 'mesh.pp', 8 },\n"
+      "    { 'mesh.world', 64 }, { 'batch.micro', 1 }, { 'fused_ops', true, false },\n"
+      "    { 'schedule', '1f1b', 'zero_bubble', 'interleaved_1f1b' } } }\n"
+      "for _, x in ipairs(r) do\n"
+      "  local key = x.schedule .. tostring(x.fused_ops)\n"
+      "  ms[key], gib[key] = x.step_ms, x.peak_gib\n"
+      "end\n"
+      "for _, s in ipairs { '1f1b', 'zero_bubble', 'interleaved_1f1b' } do\n"
+      "  print(#r, ms[s .. 'true'] < 0.98 * ms[s .. 'false'], gib[s .. 'true'] <\n"
+      "    1.002 * gib[s .. 'false'])\n"
+      "end\n";
+  scratch_put("s.lua", text, sizeof text - 1);
+  Outcome o = process_run(60, "$weft lua s.lua");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_str_eq(o.out, "6\ttrue\ttrue\n6\ttrue\ttrue\n6\ttrue\ttrue\n");
+}
+END_TEST
+
 /* ---- memory ---- */
 
 static Units *units_of(const Toy *t) {
@@ -193,6 +221,11 @@ Suite *join_suite(void) {
   tcase_add_loop_test(tc, products_of_the_same_rows, 0, LEN(which) + 1);
   tcase_add_loop_test(tc, near_without, 0, LEN(same) + 1);
   tcase_add_test(tc, parts_must_be_side_by_side);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("time");
+  tcase_set_timeout(tc, 120);
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_test(tc, faster_by_the_data_sheet);
   suite_add_tcase(s, tc);
   return s;
 }

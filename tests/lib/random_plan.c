@@ -88,7 +88,7 @@ static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n
   int kv = p->tp * p->head_ranks * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
   if (below(d, 3) == 0 && p->head_ranks == 1)
     kv = MAX(p->tp / PICK(d, 2, 4), 1), heads = p->tp * PICK(d, 1, 2);
-  int stages = p->pp * p->virtual_stages, head_dim = PICK(d, 4, 8);
+  int stages = p->pp * p->virtual_stages, head_dim = PICK(d, 4, 8, 16);
   int layers = stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2);
   int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;
   if (which == 3)
@@ -101,7 +101,7 @@ static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n
                   "num_attention_heads = %d, num_key_value_heads = %d, "
                   "intermediate_size = %d, vocab_size = %d, initializer_range = 0.1, "
                   "tie_word_embeddings = %s%s }",
-                  arch[which], layers, hidden, heads, kv, p->tp * PICK(d, 8, 12, 20),
+                  arch[which], layers, hidden, heads, kv, p->tp * PICK(d, 8, 12, 20, 32),
                   vocab, below(d, 2) ? "true" : "false",
                   which == 2 ? ", head_dim = 8" : "");
 }
@@ -113,8 +113,8 @@ static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t
            "weft.model { random.model(%d), layers = %d, heads = %d, head_dim = %d, "
            "ffn = %d, vocab_size = %d }",
            key, stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2),
-           p->tp * p->head_ranks * PICK(d, 1, 2), PICK(d, 4, 8),
-           p->tp * PICK(d, 8, 12, 20), PICK(d, 37, 48, 53));
+           p->tp * p->head_ranks * PICK(d, 1, 2), PICK(d, 4, 8, 16),
+           p->tp * PICK(d, 8, 12, 20, 32), PICK(d, 37, 48, 53));
 }
 
 /* Shards that groups of ranks keep after the forward (with whole sequences), and what lies in the host's memory;

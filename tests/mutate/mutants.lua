@@ -529,7 +529,7 @@ return {
     from = "for (int k = 0; at.joined && k < c->joined[param]->n; k++)",
     to = "for (int k = 0; at.joined && k < 0; k++)" },
   { file = "vm/units/join.c", suites = "join",
-    from = "tensor_count(tensor_at(j, stored(j, p))) % ALIGN != 0)", to = "false)" },
+    from = "tensor_count(tensor_at(j, stored(j, p))) % ALIGNED != 0)", to = "false)" },
   { file = "vm/units/join.c", suites = "join",
     from = "(tensor_count(x) < j->persistence) == (tensor_count(y) < j->persistence) &&",
     to = "true &&" },
@@ -550,4 +550,9 @@ return {
     to = "return readers_of(&j->r, dy) >= 2;" },
   { file = "vm/lower/layout.c", suites = "join",
     from = "if (p->behind) return true;", to = "" },
+  { file = "vm/units/unit_code.c", suites = "join",
+    from = "order_body(c, ph, most + largest_transfer(&out->body[ph]));",
+    to = "order_body(c, ph, most);" },
+  { file = "vm/units/unit_code.c", suites = "join",
+    from = "most += largest_transfer(&c->code->body[PH_B]);", to = "" },
 }

@@ -54,11 +54,15 @@ static bool are_alike(const Join *j, int p, int q) {
          place_eq(j->sh->grad_place[p], j->sh->grad_place[q]);
 }
 
+/* Each begins at an aligned address in every region; no type of a region is narrower than
+ * bf16. */
+enum { ALIGNED = ALIGN / 2 };
+
 static bool can_join(const Join *j, const Joined *w, int unit) {
   for (int k = 0; k < w->n; k++) {
     int p = w->param[k];
     if (j->sh->joined[p] || !is_of_products(j, p, unit) ||
-        tensor_count(tensor_at(j, stored(j, p))) % ALIGN != 0)
+        tensor_count(tensor_at(j, stored(j, p))) % ALIGNED != 0)
       return false;
     for (int i = 0; i < k; i++)
       if (!are_alike(j, w->param[i], p)) return false;

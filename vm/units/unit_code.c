@@ -64,6 +64,15 @@ static void take_order(Coder *c, UnitBody *body) {
   c->code->handles = MAX(c->code->handles, handles_of(body->at, body->n));
 }
 
+/* Bytes of the largest operand of a collective in a body. */
+static uint64_t largest_transfer(const UnitBody *b) {
+  uint64_t most = 0;
+  for (int i = 0; i < b->n; i++)
+    for (int k = 0; b->at[i].i.code == I_COLL && k < instr_operands(&b->at[i].i); k++)
+      most = MAX(most, operand_bytes(&b->at[i].operand[k]));
+  return most;
+}
+
 /* The order that looks farthest ahead without more than `most` bytes of workspace. */
 static void order_body(Coder *c, Phase ph, uint64_t most) {
   static const Reach reach[] = {{64, 64}, {64, 16}, {64, 8}, {64, 4}, {16, 4}, {4, 4}, {1, 1}};
@@ -81,7 +90,7 @@ static void order_body(Coder *c, Phase ph, uint64_t most) {
     return take_order(c, body);
   }
   c->out.at = body->at, c->out.n = body->n;
-  coder_offsets(c);
+  c->most = coder_offsets(c);
 }
 
 static bool is_temporary(void *ud, Tid t) {
@@ -182,7 +191,7 @@ static bool merges(const Coder *c) {
 
 /* What waited for W in a frame is a temporary of B: together with the workspace of I or W
  * that is what both apart take at a time. A sixteenth more is room to fit one between the
- * other and to look ahead, where little waits, as gradients of norms are made in I. */
+ * other where little waits, as gradients of norms are made in I. */
 static void merge_bodies(Coder *c, const int *ops, int nops) {
   uint64_t apart = c->code->temp + c->code->frame[ST_IW - ST_FI], most = apart + apart / 16;
   for (int k = 0; k < nops; k++) {
@@ -192,6 +201,7 @@ static void merge_bodies(Coder *c, const int *ops, int nops) {
         c->store.at[op->out[i]] = (Storage){.kind = ST_TEMP};
   }
   write_body(c, PH_B, ops, nops);
+  most += largest_transfer(&c->code->body[PH_B]);
   order_body(c, PH_B, most);
   if (c->most > most) {
     c->code->body[PH_B] = (UnitBody){0};
@@ -212,8 +222,11 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
     write_body(c, ph, ops, nops);
     out->temp = MAX(out->temp, c->most);
   }
-  for (Phase ph = PH_F; ph <= PH_W && c->how->overlap_tp; ph++)
-    order_body(c, ph, out->temp);
+  uint64_t most = out->temp; /* and room for a transfer that is under way meanwhile */
+  for (Phase ph = PH_F; ph <= PH_W && c->how->overlap_tp; ph++) {
+    order_body(c, ph, most + largest_transfer(&out->body[ph]));
+    out->temp = MAX(out->temp, c->most);
+  }
   for (Phase ph = PH_F; ph <= PH_W; ph++) find_reads(c, ph, ops, nops);
   if (!small_enough(c, d) || coder_refuses(c, d)) return false;
   out->edge_use = NEW_N(scratch, uint8_t, out->edge.n);
