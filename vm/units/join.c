@@ -71,10 +71,10 @@ static bool can_join(const Join *j, const Joined *w, int unit) {
 }
 
 /* The weights of n products as one matrix, or NULL; in each body of a unit it is the same. */
-static const Joined *join_weights(Join *j, const Oid *product, int n) {
+static Joined *join_weights(Join *j, const Oid *product, int n) {
   Joined w = {.n = n};
   for (int k = 0; k < n; k++) w.param[k] = join_weight(j, op_at(j, product[k]));
-  const Joined *known = j->sh->joined[w.param[0]];
+  Joined *known = j->sh->joined[w.param[0]];
   if (known)
     return known->n == n && memcmp(known->param, w.param, sizeof w.param) == 0 ? known : NULL;
   bool can = can_join(j, &w, op_at(j, product[0])->unit);
@@ -122,7 +122,7 @@ static bool gate_and_up(Join *j, Oid i) {
   if (product[0] < 0) return false;
   product[1] = product_of(j, both[1], op_at(j, product[0])->in[0], op);
   if (product[1] < 0 || !same_body(op_at(j, product[0]), op_at(j, product[1]))) return false;
-  const Joined *w = join_weights(j, product, 2);
+  Joined *w = join_weights(j, product, 2);
   Backward b;
   if (!w || !gate_readers(j, both[0], both, &back) || !gate_readers(j, both[1], both, &back))
     return false;
@@ -231,7 +231,7 @@ static bool queries_keys_values(Join *j, Oid i) {
   Tid v = op_at(j, product[2])->out[0];
   for (int k = j->r.first[v]; k < j->r.first[v + 1]; k++)
     if (j->r.reader[k] <= i) return false;
-  const Joined *w = join_weights(j, product, 3);
+  Joined *w = join_weights(j, product, 3);
   if (!w) return false;
   write_ropes(j, both, v, join_products(j, w, product));
   return true;
@@ -255,7 +255,7 @@ static bool gradients_of_them(Join *j, Oid i) {
   if (op->code != OP_rope_pair) return false;
   for (int k = j->r.first[op->out[0]]; p < 0 && k < j->r.first[op->out[0] + 1]; k++)
     p = join_weight(j, op_at(j, j->r.reader[k]));
-  const Joined *w = p < 0 ? NULL : j->sh->joined[p];
+  Joined *w = p < 0 ? NULL : j->sh->joined[p];
   Backward b;
   if (!w || w->n != 3) return false;
   int second = w->param[0] != p;
@@ -280,7 +280,7 @@ void join(const CompileInput *in, Sharded *sh) {
             .logical = in->graph,
             .sh = sh,
             .persistence = in->plan->strategy.persistence};
-  sh->joined = NEW_N(sh->g->arena, const Joined *, in->graph->param.n);
+  sh->joined = NEW_N(sh->g->arena, Joined *, in->graph->param.n);
   find_gradients(&j);
   for (int i = 0; i < sh->g->op.n; i++)
     for (int k = 0; k < LEN(pattern) && !j.r.gone[i]; k++)

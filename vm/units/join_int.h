@@ -36,7 +36,7 @@ int join_weight(const Join *j, const Op *op);
 Tid join_values(Join *j, const Tid *part, int n);
 /* Writes one product for those of w; returns its result, theirs side by side, the last one
  * first. */
-Tid join_products(Join *j, const Joined *w, const Oid *product);
+Tid join_products(Join *j, Joined *w, const Oid *product);
 
 /* The gradients of products: of each that of its rows, whose sum is `sum`, or a part of it,
  * and that of its weight. */
@@ -46,6 +46,6 @@ typedef struct Backward {
 /* Whether dy[k] of each product ends in those, and nowhere else. */
 bool join_backward(const Join *j, const Joined *w, const Tid *dy, Backward *out);
 /* Writes one op for those of rows, one for those of weights; both read dy. */
-void join_write_backward(Join *j, const Joined *w, const Backward *b, Tid dy);
+void join_write_backward(Join *j, Joined *w, const Backward *b, Tid dy);
 
 #endif

@@ -19,14 +19,13 @@ Tid join_values(Join *j, const Tid *part, int n) {
   return t;
 }
 
-/* From now on. */
-static Tid whole(Join *j, const Joined *w) {
-  Joined *mine = (Joined *)w;
+/* The matrix; from now on they are one. */
+static Tid whole(Join *j, Joined *w) {
   Tid part[JOINED_MOST];
   if (j->sh->joined[w->param[0]]) return w->whole;
   for (int k = 0; k < w->n; k++)
     part[k] = stored(j, w->param[k]), j->sh->joined[w->param[k]] = w;
-  mine->whole = side_by_side(j, part, w->n, 0);
+  w->whole = side_by_side(j, part, w->n, 0);
   tensor_at(j, w->whole)->joined = true;
   return w->whole;
 }
@@ -61,7 +60,7 @@ static Oid last_of(const Oid *op, int n) {
   return at;
 }
 
-Tid join_products(Join *j, const Joined *w, const Oid *product) {
+Tid join_products(Join *j, Joined *w, const Oid *product) {
   Tid part[JOINED_MOST], x = op_at(j, product[0])->in[0];
   for (int k = 0; k < w->n; k++) part[k] = op_at(j, product[k])->out[0];
   Tid y = join_values(j, part, w->n);
@@ -93,7 +92,8 @@ bool join_backward(const Join *j, const Joined *w, const Tid *dy, Backward *out)
     if (!readers(j, w, k, dy[k], out)) return false;
     const Op *dx = op_at(j, out->dx[k]), *dw = op_at(j, out->dw[k]);
     Tid t = dx->out[0];
-    if (readers_of(&j->r, t) != 1 || dx->phase != op_at(j, out->dx[0])->phase ||
+    if (readers_of(&j->r, t) != 1 || readers_of(&j->r, dw->out[0]) != 0 ||
+        dx->phase != op_at(j, out->dx[0])->phase ||
         dw->phase != op_at(j, out->dw[0])->phase || dw->in[0] != op_at(j, out->dw[0])->in[0])
       return false;
     Oid sum = j->r.reader[j->r.first[t]];
@@ -126,7 +126,7 @@ static Tid sum_or_part(Join *j, const Joined *w, const Backward *b) {
   return all;
 }
 
-void join_write_backward(Join *j, const Joined *w, const Backward *b, Tid dy) {
+void join_write_backward(Join *j, Joined *w, const Backward *b, Tid dy) {
   Tid part[JOINED_MOST], x = op_at(j, b->dw[0])->in[0];
   for (int k = 0; k < w->n; k++) part[k] = op_at(j, b->dw[k])->out[0];
   Tid dw = side_by_side(j, part, w->n, 0), dx = sum_or_part(j, w, b);

@@ -187,7 +187,7 @@ typedef struct Sharded {
   Place *param_place;    /* of each parameter as stored */
   Place *grad_place;     /* of each parameter's gradient as W bodies leave it */
   Place loss_place;
-  const Joined **joined; /* of each parameter, or NULL; NULL: there are none. See join.h */
+  Joined **joined;       /* of each parameter, or NULL; NULL: there are none. See join.h */
   int copies; /* ranks of tp that have the same key-value heads */
 } Sharded;
 /* The invariants of the result, of which those of gradients only if it `trains`; names the

@@ -28,7 +28,7 @@ struct Coder {
   const Graph *logical;
   Graph *g;              /* sharded */
   int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
-  const Joined **joined; /* see Sharded */
+  Joined **joined;       /* see Sharded */
   VEC(AxisSet) comm;
   const DeviceKind *device;
   const Plan *plan;
