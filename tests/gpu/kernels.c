@@ -278,7 +278,7 @@ static bool by_library(const Bench *b, const Source *s) {
   Problem p = problem(s);
   KernelArgs a = shapes(&p, false);
   bool pairs = op_info[p.op].cost == cost_attention || op_info[p.op].cost == cost_attention_dx;
-  bool yes = pairs && b->cuda.kind->library && !b->cuda.kind->library(p.op, &a);
+  bool yes = pairs && b->cuda.kind->refuses && !b->cuda.kind->refuses(p.op, &a);
   problem_free(&p);
   return yes;
 }

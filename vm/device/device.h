@@ -156,7 +156,7 @@ typedef struct DeviceKind {
   uint64_t (*state)(int op, const KernelArgs *a);
   /* Whether a library beside the device's own kernels computes an op, by the same: NULL
    * if so, else why not; the member is NULL where there is no such library. */
-  const char *(*library)(int op, const KernelArgs *a);
+  const char *(*refuses)(int op, const KernelArgs *a);
   /* The device itself; opens its shared object if it has one. NULL with an error that says
    * what is missing. */
   const DeviceVtable *(*load)(weft_error *e);

@@ -16,7 +16,7 @@ static const DeviceKind kinds[] = {
      .keeps = true,
      .work = cuda_work,
      .state = cuda_state,
-     .library = cudnn_refuses,
+     .refuses = cudnn_refuses,
      .load = device_load_cuda},
 };
 

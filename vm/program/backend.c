@@ -26,7 +26,7 @@ static const char *who(const Share *s) {
 
 const char *attention_way(const Compiled *c, char text[ATTENTION_WAY]) {
   Share back[2] = {{0, 0}, {0, 0}};
-  if (!c->device->library) return NULL;
+  if (!c->device->refuses) return NULL;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++)
     count(&c->prog[pp], back);
   if (back[0].all + back[1].all == 0) return NULL;

@@ -13,7 +13,7 @@ static const char *why_native(const Coder *c, const CodeInstr *x) {
   KernelArgs a = {.attr = &x->attr, .nin = x->i.nin, .nout = x->i.nout};
   for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&x->operand[k]);
   for (int k = 0; k < a.nout; k++) a.out[k] = operand_shape(&x->operand[a.nin + k]);
-  const char *why = c->device->library(x->i.op, &a);
+  const char *why = c->device->refuses(x->i.op, &a);
   if (!why && x->i.op == OP_attention_dx && c->plan->deterministic)
     why = "it adds up dq in any order, and the plan is deterministic";
   return why;
@@ -21,7 +21,7 @@ static const char *why_native(const Coder *c, const CodeInstr *x) {
 
 void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
   AttentionBackend asked = c->plan->attention;
-  if (!is_attention(op->code) || asked == ATTENTION_NATIVE || !c->device->library) return;
+  if (!is_attention(op->code) || asked == ATTENTION_NATIVE || !c->device->refuses) return;
   const char *why = why_native(c, x);
   if (!why)
     x->attr.backend = BACKEND_CUDNN;
