@@ -177,8 +177,9 @@ static weft_status exchange(Saver *s, int *signal, weft_error *e) {
   if (s->phase != PHASE_NONE) {
     n.busy = !atomic_load(&s->done);
     n.failed = !n.busy && s->st != WEFT_OK;
-    snprintf(n.why, sizeof n.why, "%s%s%s", s->e.file, s->e.file[0] ? ": " : "",
-             s->e.text);
+    if (n.failed) /* until it is done the thread may be filling `e` */
+      snprintf(n.why, sizeof n.why, "%s%s%s", s->e.file, s->e.file[0] ? ": " : "",
+               s->e.text);
   }
   TRY(run_combine(s->run, &n, sizeof n, fold_news, e));
   *signal = n.signal;
