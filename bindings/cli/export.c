@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define CONFIG_NAME "config.json"
+
 /* "5GB", "800MB", "2e9": powers of ten, as Hugging Face counts. */
 static weft_status read_size(const char *text, uint64_t *out, weft_error *e) {
   static const struct {
@@ -50,20 +52,17 @@ static weft_status add_file(ExportFolder *x, Job *j, const char *folder, const c
 
 /* config.json, and what else belongs to the model of the plan. */
 static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *e) {
-  static const char *const names[] = {
-      "generation_config.json", "tokenizer.json",   "tokenizer_config.json",
-      "special_tokens_map.json", "added_tokens.json", "vocab.json",
-      "merges.txt",             "tokenizer.model",  "chat_template.jinja"};
-  _Static_assert(LEN(names) + 1 <= LEN(x->file), "room for all of them");
+  _Static_assert(WEIGHTS_BESIDE <= LEN(x->file), "room for all of them");
   const char *folder = lang_folder(j->lp);
   bool known;
-  for (int i = 0; folder && i < LEN(names); i++)
-    TRY(add_file(x, j, folder, names[i], e));
+  for (int i = 0; folder && i < WEIGHTS_BESIDE; i++)
+    if (!str_eq(weights_beside[i], CONFIG_NAME))
+      TRY(add_file(x, j, folder, weights_beside[i], e));
   TRY(lang_hf_config(j->lp, dtype, &x->config, &known, e));
   if (!known) return WEFT_OK;
   char *copy = strdup(x->config.s ? x->config.s : "");
   if (!copy) return err_set(e, WEFT_ENOMEM, "out of memory");
-  x->file[x->out.nfile++] = (WeightsFile){"config.json", copy, x->config.n};
+  x->file[x->out.nfile++] = (WeightsFile){CONFIG_NAME, copy, x->config.n};
   return WEFT_OK;
 }
 

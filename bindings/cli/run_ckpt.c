@@ -75,12 +75,14 @@ weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
 /* ---- writing ---- */
 
 /* Of save_consolidated; called by the thread that has written the checkpoint. */
-static weft_status weights(void *ud, const char *ckpt, const char *to, weft_error *e) {
+static weft_status weights(void *ud, const char *ckpt, const Dir *in, const char *name,
+                           weft_error *e) {
   RunCkpt *r = ud;
   Ckpt *from;
   uint64_t read;
   WeightsOutOptions o = r->weights.out;
-  o.dir = to;
+  o.in = in;
+  o.dir = name;
   TRY(ckpt_open(ckpt, &from, e));
   weft_status st = ckpt_weights(from, r->job->compiled, &o, &read, e);
   ckpt_close(from);

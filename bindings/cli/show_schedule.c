@@ -137,7 +137,7 @@ weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error
   timeline_svg(&v->job->schedule, &v->timeline, &out);
   FilePart part = {out.s, out.n};
   weft_status st =
-      out.oom ? err_set(e, WEFT_ENOMEM, "out of memory") : file_write(path, &part, 1, e);
+      out.oom ? err_set(e, WEFT_ENOMEM, "out of memory") : file_write(NULL, path, &part, 1, e);
   text_free(&out);
   return st;
 }

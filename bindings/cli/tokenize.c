@@ -117,7 +117,7 @@ static weft_status put_index(Writer *w, const char *path, weft_error *e) {
                      {w->lengths.at, (size_t)n * sizeof(int32_t)},
                      {begin, (size_t)n * sizeof *begin},
                      {document, (size_t)(n + 1) * sizeof *document}};
-  return file_write(path, part, LEN(part), e);
+  return file_write(NULL, path, part, LEN(part), e);
 }
 
 static bool is_llmc(const Cli *cli) {

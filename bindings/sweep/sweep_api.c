@@ -123,7 +123,7 @@ static int write_file(lua_State *L) {
   weft_error e;
   part.data = luaL_checklstring(L, 2, &part.bytes);
   err_clear(&e);
-  return check(L, file_write(luaL_checkstring(L, 1), &part, 1, &e), &e);
+  return check(L, file_write(NULL, luaL_checkstring(L, 1), &part, 1, &e), &e);
 }
 
 /* json(table): one line, keys sorted. */

@@ -39,7 +39,7 @@ static void write_shard(const Compiled *c, int shard) {
         (StWrite){.name = c->param[i].name, .dtype = DT_BF16, .ndim = c->param[i].ndim};
     memcpy(t[n].dim, c->param[i].dim, sizeof c->param[i].dim);
   }
-  if (st_create(NULL, shard_path(shard, path), &(StContent){.tensor = t, .n = n}, &out,
+  if (st_create(NULL, NULL, shard_path(shard, path), &(StContent){.tensor = t, .n = n}, &out,
                 &e) != WEFT_OK)
     stop(&e);
   for (int i = 0; i < n; i++) {

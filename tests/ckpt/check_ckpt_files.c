@@ -143,17 +143,24 @@ static bool stays(int step) {
   return access(store_path(scratch_arena, dir, step, false), F_OK) == 0;
 }
 
+static void prune(int keep) {
+  Dir in;
+  OK(dir_open(dir, 0, &in, &trace_err));
+  OK(store_prune(&in, keep, &trace_err));
+  dir_close(&in);
+}
+
 /* `latest` may name one that is not of the last ones: of a run that went back, say. */
 START_TEST(the_latest_one_is_never_removed) {
   const char *latest = arena_printf(scratch_arena, "%s/" LATEST_NAME, dir);
   static const char first[] = "step-00000001\n", second[] = "step-00000002\n";
   put(latest, first, sizeof first - 1);
-  OK(store_prune(dir, 1, &trace_err));
+  prune(1);
   ck_assert(stays(1) && stays(2));
   put(latest, second, sizeof second - 1);
-  OK(store_prune(dir, 0, &trace_err));
+  prune(0);
   ck_assert(stays(1) && stays(2));
-  OK(store_prune(dir, 1, &trace_err));
+  prune(1);
   ck_assert(!stays(1) && stays(2));
 }
 END_TEST
@@ -350,15 +357,86 @@ START_TEST(what_others_left_is_removed) {
   ToyOptions o = meshed(2, 1, 2);
   SavedToy s;
   o.layers = 1;
-  process_run(10, "sh -c 'cd a && mkdir step-00000009.tmp mine.tmp step-9.tmp && touch "
-                  "step-00000009.tmp/x latest.12-0.tmp other.tmp'");
+  process_run(10, "sh -c 'cd a && mkdir step-00000008.tmp step-00000009.tmp mine.tmp "
+                  "step-9.tmp weights-00000007.3-0.tmp && touch step-00000008.tmp/x "
+                  "step-00000009.tmp/rank-00000.safetensors "
+                  "step-00000009.tmp/manifest.json.71-0.tmp latest.12-0.tmp "
+                  "weights-00000007.3-0.tmp/tokenizer.json other.tmp'");
   Ckpt *c = saved_ckpt(dir, 2);
   saved_open(&s, &o, dir, c);
   ckpt_close(c);
   saved_close(&s);
   Outcome list = process_run(10, "ls %s", dir);
   ck_assert_str_eq(list.out, "latest\nmine.tmp\nother.tmp\nstep-00000001\nstep-00000002\n"
-                             "step-9.tmp\n");
+                             "step-00000008.tmp\nstep-9.tmp\n");
+}
+END_TEST
+
+/* ---- what somebody else put there ---- */
+
+static const char *save_third(void) {
+  ToyOptions o = meshed(1, 1, 1);
+  StepResult r = {.loss = 1};
+  static SavedToy s;
+  Ckpt *c = saved_ckpt(dir, 2);
+  o.layers = 1;
+  saved_open(&s, &o, dir, c);
+  OK(saver_step(s.saver, &r, 3, 0, &trace_err));
+  OK(saver_finish(s.saver, &trace_err));
+  ckpt_close(c);
+  saved_close(&s);
+  return s.said;
+}
+
+static const char *listed(const char *what) {
+  return arena_str(scratch_arena, process_run(10, "ls %s", what).out);
+}
+
+/* A link in the place of a folder is neither written through nor emptied, and a folder
+ * with files of others is left alone, whatever is done with it. */
+START_TEST(what_a_link_leads_to_stays) {
+  static const char *const planted[] = {
+      "ln -s ../mine a/step-00000003.tmp",
+      "ln -s ../mine a/step-00000009.tmp",
+      "ln -s ../mine a/weights-00000001.1-0.tmp",
+      "ln -s ../mine/manifest.json a/latest",
+      "ln -s gone a/step-00000003.tmp",
+      "ln -s step-00000003.tmp a/step-00000003.tmp",
+      "mkfifo a/step-00000003.tmp",
+      "touch a/step-00000003.tmp",
+      "mkdir -p a/step-00000003.tmp/rank-00000.safetensors",
+      "sh -c 'mkdir a/step-00000003.tmp && ln -s ../../mine/rank-00000.safetensors "
+      "a/step-00000003.tmp'",
+      "ln -s ../mine a/step-00000003"};
+  process_run(10, "sh -c 'mkdir mine && cd mine && echo a >rank-00000.safetensors && "
+                  "echo b >manifest.json && echo c >config.json'");
+  process_run(10, "rm -f a/latest");
+  Outcome put = process_run(10, "%s", planted[_i]);
+  ck_assert_int_eq(put.code, 0);
+  const char *said = save_third();
+  ck_assert_str_eq(listed("mine"),
+                   "config.json\nmanifest.json\nrank-00000.safetensors\n");
+  ck_assert_str_eq(process_run(10, "sh -c 'cat mine/*'").out, "c\nb\na\n");
+  bool latest = strstr(planted[_i], "latest"), third = strstr(planted[_i], "000003");
+  ck_assert_msg((latest || third) == (strstr(said, "!the checkpoint of step 3 was not "
+                                                   "written: ") != NULL),
+                "%s: %s", planted[_i], said);
+  whole();
+}
+END_TEST
+
+/* A name in a folder of ours that is not one of ours. */
+START_TEST(a_file_of_others_keeps_its_folder) {
+  process_run(10, "touch a/step-00000001/notes");
+  const char *said = save_third();
+  ck_assert_msg(strstr(said, "step-00000001: has \"notes\" in it, which weft did not put "
+                             "there: move it away") != NULL,
+                "%s", said);
+  ck_assert_str_eq(listed("a"), "latest\nstep-00000001\nstep-00000002\nstep-00000003\n");
+  ck_assert_str_eq(
+      listed("a/step-00000001"),
+      "manifest.json\nnotes\nrank-00000.safetensors\nrank-00001.safetensors\n"
+      "rank-00002.safetensors\nrank-00003.safetensors\n");
 }
 END_TEST
 
@@ -427,6 +505,8 @@ Suite *ckpt_files_suite(void) {
   tcase_add_test(c, any_write_may_fail);
   tcase_add_test(c, the_last_ones_stay);
   tcase_add_test(c, what_others_left_is_removed);
+  tcase_add_loop_test(c, what_a_link_leads_to_stays, 0, 11);
+  tcase_add_test(c, a_file_of_others_keeps_its_folder);
   tcase_add_test(c, halves_that_are_no_whole);
   tcase_add_test(c, the_latest_is_found);
   suite_add_tcase(s, c);

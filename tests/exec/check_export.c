@@ -101,7 +101,7 @@ START_TEST(untouched_weights_keep_every_byte) {
                  FILE_CODE_MAX, &text, &n, &scratch_error),
        &scratch_error, "config");
   config[0] = (FilePart){text, n};
-  must(file_write(arena_printf(scratch_arena, "%s/config.json", half), config, 1,
+  must(file_write(NULL, arena_printf(scratch_arena, "%s/config.json", half), config, 1,
                   &scratch_error),
        &scratch_error, "config");
   mem_free(NULL, text, n + 1);

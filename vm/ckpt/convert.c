@@ -11,6 +11,7 @@ typedef struct Convert {
   const Compiled *to;
   CkptRead read;
   Disk disk;
+  Dir in, into; /* the folder, and the temporary one in it */
   float part[PART];
 } Convert;
 
@@ -36,8 +37,8 @@ static weft_status fill_piece(Convert *c, const Saved *s, char *to, weft_error *
   return WEFT_OK;
 }
 
-static weft_status write_rank(Convert *c, int rank, const char *dir, const char *id,
-                              CkptFile *out, weft_error *e) {
+static weft_status write_rank(Convert *c, int rank, const char *id, CkptFile *out,
+                              weft_error *e) {
   uint64_t bytes = saved_share(c->to, rank);
   char *share = mem_new(NULL, bytes + 1);
   if (!share) return err_set(e, WEFT_ENOMEM, "out of memory");
@@ -45,26 +46,25 @@ static weft_status write_rank(Convert *c, int rank, const char *dir, const char 
   weft_status st = WEFT_OK;
   for (Saved s; st == WEFT_OK && saved_next(&l, &s);)
     st = fill_piece(c, &s, share + s.at, e);
-  if (st == WEFT_OK) st = shard_write(&c->disk, dir, id, c->to, rank, share, out, e);
+  if (st == WEFT_OK) st = shard_write(&c->disk, &c->into, id, c->to, rank, share, out, e);
   mem_free(NULL, share, bytes + 1);
   return st;
 }
 
-static weft_status write_all(Convert *c, const Manifest *m, const char *path,
-                             CkptFile *file, const StopFlag *stop, weft_error *e) {
-  TRY(store_make(&c->disk, path, e));
+static weft_status write_all(Convert *c, const Manifest *m, CkptFile *file,
+                             const StopFlag *stop, weft_error *e) {
+  TRY(store_make(&c->disk, &c->in, m->step, &c->into, e));
   for (int i = 0; i < c->to->mesh.world; i++) {
     if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
-    TRY(write_rank(c, i, path, m->id, &file[i], e));
+    TRY(write_rank(c, i, m->id, &file[i], e));
   }
-  return WEFT_OK;
+  return store_commit(&c->disk, &c->in, &c->into, m, e);
 }
 
-static weft_status convert(Convert *c, Arena *a, Manifest *m, const char *dir,
-                           const StopFlag *stop, weft_error *e) {
+static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *stop,
+                           weft_error *e) {
   struct timespec now;
   CkptFile *file = NEW_N(a, CkptFile, c->to->mesh.world);
-  const char *path = store_path(a, dir, m->step, true);
   clock_gettime(CLOCK_REALTIME, &now);
   m->saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
   uint64_t id[2] = {ckpt_hash(m->id, sizeof m->id), (uint64_t)m->saved_at};
@@ -73,9 +73,8 @@ static weft_status convert(Convert *c, Arena *a, Manifest *m, const char *dir,
   m->nfile = c->to->mesh.world;
   m->param = c->read.c->m.param;
   m->nparam = c->read.c->m.nparam;
-  weft_status st = write_all(c, m, path, file, stop, e);
-  if (st == WEFT_OK) st = store_commit(&c->disk, dir, m, e);
-  if (st != WEFT_OK) store_drop(path);
+  weft_status st = write_all(c, m, file, stop, e);
+  if (st != WEFT_OK) store_drop(&c->in, m->step);
   return st;
 }
 
@@ -83,7 +82,6 @@ typedef struct ConvertCall {
   Convert *c;
   Arena *arena;
   Manifest m;
-  const char *dir;
   const StopFlag *stop;
   weft_error *e;
   weft_status st;
@@ -91,7 +89,7 @@ typedef struct ConvertCall {
 
 static void convert_job(void *ud) {
   ConvertCall *c = ud;
-  c->st = convert(c->c, c->arena, &c->m, c->dir, c->stop, c->e);
+  c->st = convert(c->c, c->arena, &c->m, c->stop, c->e);
 }
 
 weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m,
@@ -100,14 +98,17 @@ weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m
   Convert *c = mem_new(NULL, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   c->to = to;
+  c->in = c->into = DIR_CLOSED;
   weft_status st = ckpt_read_begin(from, &c->read, e);
-  ConvertCall call = {
-      .c = c, .arena = arena_new(NULL), .m = *m, .dir = dir, .stop = stop, .e = e};
+  if (st == WEFT_OK) st = dir_open(dir, 0777, &c->in, e);
+  ConvertCall call = {.c = c, .arena = arena_new(NULL), .m = *m, .stop = stop, .e = e};
   if (st == WEFT_OK) {
     bool memory = call.arena && arena_try(call.arena, convert_job, &call);
     st = memory ? call.st : err_set(e, WEFT_ENOMEM, "out of memory");
   }
   arena_free(call.arena);
+  dir_close(&c->into);
+  dir_close(&c->in);
   ckpt_read_end(&c->read);
   mem_free(NULL, c, sizeof *c);
   return st;

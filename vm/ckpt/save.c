@@ -2,6 +2,7 @@
  * process, then its manifest on the first one. */
 #include "save.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
@@ -21,7 +22,7 @@ struct Saver {
   const Compiled *c;
   Arena *arena; /* of what stays */
   Disk disk;
-  int lock; /* of the first process; -1: none */
+  Dir dir; /* of the checkpoints; closed while it cannot be opened */
   char run_id[HASH_TEXT];
   StopFlag stop;
   int64_t saved; /* the step of the last save that began; -1: none */
@@ -33,7 +34,7 @@ struct Saver {
   _Atomic bool done; /* the thread is through with its phase */
   Manifest m;        /* of the save that is under way */
   CkptFile *file;    /* of all ranks */
-  char *path;        /* its temporary folder */
+  Dir into;          /* its temporary folder */
   double begun;
   weft_status st; /* what the thread met */
   weft_error e;
@@ -70,10 +71,11 @@ static void say(const Saver *s, bool warning, const char *fmt, ...) {
 /* ---- the thread ---- */
 
 static weft_status write_files(Saver *s) {
-  TRY(store_make(&s->disk, s->path, &s->e));
+  if (s->dir.fd < 0) TRY(store_open(&s->o.plan->checkpoint, &s->dir, &s->e));
+  TRY(store_make(&s->disk, &s->dir, s->m.step, &s->into, &s->e));
   int first = run_rank(s->run);
   for (int i = 0; i < run_local(s->run); i++)
-    TRY(shard_write(&s->disk, s->path, s->m.id, s->c, first + i,
+    TRY(shard_write(&s->disk, &s->into, s->m.id, s->c, first + i,
                     run_snapshot_at(s->run, i), &s->file[first + i], &s->e));
   return WEFT_OK;
 }
@@ -86,19 +88,17 @@ static bool wants_weights(const Saver *s) {
 
 /* From the files that are there now. Without it the checkpoint is what it is. */
 static void write_weights(Saver *s) {
-  const char *dir = s->o.plan->checkpoint.dir;
-  char from[PATH_MAX], to[PATH_MAX];
-  snprintf(from, sizeof from, "%s/step-%08lld", dir, (long long)s->m.step);
-  snprintf(to, sizeof to, "%s/" WEIGHTS_NAME "%08lld", dir, (long long)s->m.step);
-  store_drop_weights(dir, s->m.step);
-  (void)s->o.weights(s->o.ud, from, to, &s->weights);
+  char from[PATH_MAX], to[STORE_NAME];
+  snprintf(from, sizeof from, "%s/step-%08lld", s->o.plan->checkpoint.dir,
+           (long long)s->m.step);
+  store_drop_weights(&s->dir, s->m.step);
+  (void)s->o.weights(s->o.ud, from, &s->dir, store_weights(to, s->m.step), &s->weights);
 }
 
 static weft_status write_manifest(Saver *s) {
-  const char *dir = s->o.plan->checkpoint.dir;
-  TRY(store_commit(&s->disk, dir, &s->m, &s->e));
+  TRY(store_commit(&s->disk, &s->dir, &s->into, &s->m, &s->e));
   if (wants_weights(s)) write_weights(s);
-  return store_prune(dir, s->o.plan->checkpoint.keep, &s->e);
+  return store_prune(&s->dir, s->o.plan->checkpoint.keep, &s->e);
 }
 
 /* It gives way to the threads of the steps. */
@@ -145,9 +145,14 @@ static void fold_files(void *mine, const void *other, size_t n) {
     if (!a[i].bytes) a[i] = b[i];
 }
 
+/* Closes the temporary folder; one that has not become a checkpoint is removed. */
+static void leave_folder(Saver *s, bool remove) {
+  if (remove && run_rank(s->run) == 0 && s->dir.fd >= 0) store_drop(&s->dir, s->m.step);
+  dir_close(&s->into);
+}
+
 /* All processes are through with a phase. */
 static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
-  bool first = run_rank(s->run) == 0;
   join(s);
   if (!news->failed && s->phase == PHASE_FILES && !run_is_alone(s->run)) {
     TRY(run_combine(s->run, s->file, (size_t)s->c->mesh.world * sizeof *s->file,
@@ -156,8 +161,8 @@ static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
     return WEFT_OK;
   }
   s->phase = PHASE_NONE;
+  leave_folder(s, news->failed);
   if (news->failed) {
-    if (first) store_drop(s->path);
     say(s, true, "the checkpoint of step %lld was not written: %s; the run goes on",
         (long long)s->m.step, news->why);
   } else {
@@ -211,8 +216,6 @@ static void describe(Saver *s, int64_t next) {
   s->m.lr = lr_at(&lr, next);
   s->m.scaler = run_scaler(s->run);
   memset(s->file, 0, (size_t)s->c->mesh.world * sizeof *s->file);
-  snprintf(s->path, strlen(p->checkpoint.dir) + 64, "%s/step-%08lld.tmp",
-           p->checkpoint.dir, (long long)next);
 }
 
 static weft_status begin(Saver *s, int64_t next, weft_error *e) {
@@ -272,7 +275,7 @@ Disk *saver_disk(Saver *s) {
 static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
   StoreList list;
   TRY(store_list(s->arena, dir, &list, e));
-  if (!list.n || (s->o.from && store_holds(dir, s->o.from->dir))) return WEFT_OK;
+  if (!list.n || (s->o.from && store_holds(&s->dir, s->o.from->dir))) return WEFT_OK;
   return err_file(
       e, WEFT_EUSAGE, dir, 0,
       "has checkpoints already, the last one of step %lld: --resume auto goes on "
@@ -280,20 +283,28 @@ static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
       (long long)list.at[0].step);
 }
 
-/* The first process's part. That nothing can be written is no error here. */
+/* Each process holds the folder open. That nothing can be written is no error here, but a
+ * link that is not followed is. */
+static weft_status open_folder(Saver *s, weft_error *e) {
+  weft_error why;
+  err_clear(&why);
+  weft_status st = store_open(&s->o.plan->checkpoint, &s->dir, &why);
+  if (st == WEFT_OK && !dir_writable(&s->dir))
+    st = dir_fails(&s->dir, NULL, "cannot be written", errno, &why);
+  if (st == WEFT_EUSAGE) return err_file(e, st, why.file, 0, "%s", why.text);
+  if (st != WEFT_OK)
+    say(s, true, "checkpoints cannot be written: %s: %s", why.file, why.text);
+  return WEFT_OK;
+}
+
+/* The first process's part. */
 static weft_status take_folder(Saver *s, weft_error *e) {
   const char *dir = s->o.plan->checkpoint.dir;
-  weft_error why;
-  bool taken;
-  err_clear(&why);
-  if (store_make(&s->disk, dir, &why) != WEFT_OK) {
-    say(s, true, "checkpoints cannot be written: %s: %s", why.file, why.text);
-    return WEFT_OK;
-  }
-  s->lock = store_lock(dir, &taken);
-  if (taken)
+  TRY(open_folder(s, e));
+  if (s->dir.fd < 0) return WEFT_OK;
+  if (!store_lock(&s->dir))
     return err_file(e, WEFT_EUSAGE, dir, 0, "another run writes its checkpoints there");
-  store_clean(dir);
+  store_clean(&s->dir);
   return check_empty(s, dir, e);
 }
 
@@ -310,7 +321,6 @@ static void make_manifest(Saver *s) {
     memcpy(p[i].dim, c->param[i].dim, sizeof p[i].dim);
   }
   s->file = NEW_N(s->arena, CkptFile, c->mesh.world);
-  s->path = arena_alloc(s->arena, strlen(o->plan->checkpoint.dir) + 64);
   hash_text(ckpt_hash(o->plan_text, strlen(o->plan_text)), hash);
   s->m = (Manifest){.seed = (int64_t)o->plan->seed,
                     .weft = weft_version(),
@@ -334,8 +344,10 @@ static weft_status open_saver(Saver *s, weft_error *e) {
   clock_gettime(CLOCK_REALTIME, &now);
   id[1] = (uint64_t)now.tv_sec, id[2] = (uint64_t)now.tv_nsec;
   hash_text(ckpt_hash(id, sizeof id), s->run_id);
-  if (run_rank(s->run) == 0) TRY(take_folder(s, e));
-  return run_combine(s->run, s->run_id, sizeof s->run_id, keep_first, e);
+  bool first = run_rank(s->run) == 0;
+  if (first) TRY(take_folder(s, e));
+  TRY(run_combine(s->run, s->run_id, sizeof s->run_id, keep_first, e));
+  return first ? WEFT_OK : open_folder(s, e);
 }
 
 weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e) {
@@ -348,7 +360,7 @@ weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e
   s->run = r;
   s->o = *o;
   s->c = run_compiled(r);
-  s->lock = -1;
+  s->dir = s->into = DIR_CLOSED;
   s->saved = o->from ? o->from->m.step : -1;
   if (setjmp(*arena_guard(s->arena))) {
     saver_close(s);
@@ -365,8 +377,8 @@ weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e
 void saver_close(Saver *s) {
   if (!s) return;
   join(s);
-  if (s->phase != PHASE_NONE && run_rank(s->run) == 0) store_drop(s->path);
-  store_unlock(s->lock);
+  leave_folder(s, s->phase != PHASE_NONE);
+  dir_close(&s->dir);
   arena_free(s->arena);
   mem_free(NULL, s, sizeof *s);
 }

@@ -130,35 +130,52 @@ static weft_status put_all(Disk *d, const char *path, const Share *s, const StOu
   return WEFT_OK;
 }
 
-static weft_status write_file(Disk *d, const char *path, const Share *s, CkptFile *out,
+static weft_status write_file(Disk *d, const Dir *in, const Share *s, CkptFile *out,
                               weft_error *e) {
   StOut *o;
   File f;
+  Text path = {0};
   const StContent content = {s->tensor.at, s->tensor.n, s->meta.at, s->meta.n};
-  TRY(disk_step(d, path, e));
-  TRY(st_create(NULL, path, &content, &o, e));
-  out->bytes = st_size(o);
-  weft_status st = put_all(d, path, s, o, e);
-  if (st == WEFT_OK) st = disk_step(d, path, e);
-  if (st != WEFT_OK) return st_drop(o), st;
-  TRY(st_finish(o, e));
-  TRY(file_open(path, &f, e));
-  st = shard_header(&f, &out->header, e);
-  file_close(&f);
+  text_printf(&path, "%s/%s", in->path, out->name);
+  if (path.oom) return err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = disk_step(d, path.s, e);
+  if (st == WEFT_OK) st = st_create(NULL, in, out->name, &content, &o, e);
+  if (st == WEFT_OK) {
+    out->bytes = st_size(o);
+    st = put_all(d, path.s, s, o, e);
+    if (st == WEFT_OK) st = disk_step(d, path.s, e);
+    if (st == WEFT_OK)
+      st = st_finish(o, e);
+    else
+      st_drop(o);
+  }
+  if (st == WEFT_OK) st = file_open_in(in, path.s, &f, e);
+  if (st == WEFT_OK) {
+    st = shard_header(&f, &out->header, e);
+    file_close(&f);
+  }
+  text_free(&path);
   return st;
 }
 
-weft_status shard_write(Disk *d, const char *dir, const char *id, const Compiled *c,
+#define SHARD_NAME "rank-%05d.safetensors"
+
+bool shard_owns(const char *name) {
+  char same[64];
+  int rank;
+  if (sscanf(name, "rank-%9d", &rank) != 1) return false;
+  snprintf(same, sizeof same, SHARD_NAME, rank);
+  return str_eq(name, same);
+}
+
+weft_status shard_write(Disk *d, const Dir *in, const char *id, const Compiled *c,
                         int rank, const char *data, CkptFile *out, weft_error *e) {
   Share s = {.arena = arena_new(NULL), .c = c, .rank = rank, .data = data, .id = id};
   *out = (CkptFile){0};
-  snprintf(out->name, sizeof out->name, "rank-%05d.safetensors", rank);
-  Text path = {0};
-  text_printf(&path, "%s/%s", dir, out->name);
-  bool memory = s.arena && !path.oom && arena_try(s.arena, describe, &s);
+  snprintf(out->name, sizeof out->name, SHARD_NAME, rank);
+  bool memory = s.arena && arena_try(s.arena, describe, &s);
   weft_status st = memory ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
-  if (memory && s.tensor.n) st = write_file(d, path.s, &s, out, e);
-  text_free(&path);
+  if (memory && s.tensor.n) st = write_file(d, in, &s, out, e);
   arena_free(s.arena);
   return st;
 }

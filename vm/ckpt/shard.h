@@ -13,8 +13,10 @@ weft_status disk_step(Disk *d, const char *path, weft_error *e);
 
 /* Writes the share of a rank, `data`, into the folder. `out->bytes` is 0 if there is
  * nothing to write. */
-weft_status shard_write(Disk *d, const char *dir, const char *id, const Compiled *c,
+weft_status shard_write(Disk *d, const Dir *in, const char *id, const Compiled *c,
                         int rank, const char *data, CkptFile *out, weft_error *e);
+/* Whether it is the name of such a file. */
+bool shard_owns(const char *name);
 /* Adds the tensors of file `number` to `list`. */
 typedef VEC(CkptPiece) CkptPieces;
 weft_status shard_read(Ckpt *c, int number, CkptPieces *list, weft_error *e);

@@ -11,13 +11,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "vm/exec/weights_out.h"
+
 #define TEMPORARY ".tmp"
 
 /* ---- names ---- */
 
+static const char *step_name(char out[STORE_NAME], int64_t step, bool temporary) {
+  snprintf(out, STORE_NAME, "step-%08lld%s", (long long)step, temporary ? TEMPORARY : "");
+  return out;
+}
+
+const char *store_weights(char out[STORE_NAME], int64_t step) {
+  snprintf(out, STORE_NAME, WEIGHTS_NAME "%08lld", (long long)step);
+  return out;
+}
+
 const char *store_path(Arena *a, const char *dir, int64_t step, bool temporary) {
-  return arena_printf(a, "%s/step-%08lld%s", dir, (long long)step,
-                      temporary ? TEMPORARY : "");
+  char name[STORE_NAME];
+  return arena_printf(a, "%s/%s", dir, step_name(name, step, temporary));
 }
 
 /* "step-00000100", with .tmp behind it or not. */
@@ -31,106 +43,111 @@ static bool is_step(const char *name, bool temporary) {
 /* What is left of a folder of weights whose writing or removing was interrupted:
  * "weights-00000100.1234-0.tmp". */
 static bool is_weights_part(const char *name) {
-  size_t n = strlen(name), m = strlen(WEIGHTS_NAME);
-  if (strncmp(name, WEIGHTS_NAME, m) != 0 || n < m + 8) return false;
-  size_t digits = strspn(name + m, "0123456789");
-  return digits >= 8 && name[m + digits] == '.' && str_eq(name + n - 4, TEMPORARY);
+  size_t n = strlen(WEIGHTS_NAME), stem = dir_temporary_of(name);
+  if (strncmp(name, WEIGHTS_NAME, n) != 0 || stem < n + 8) return false;
+  return strspn(name + n, "0123456789") == stem - n;
 }
 
 /* What file_write leaves behind if it is killed: "latest.1234-0.tmp". */
 static bool is_latest_part(const char *name) {
-  size_t n = strlen(name), m = strlen(LATEST_NAME);
-  return n > m + 5 && strncmp(name, LATEST_NAME ".", m + 1) == 0 &&
-         str_eq(name + n - 4, TEMPORARY);
+  size_t n = strlen(LATEST_NAME);
+  return strncmp(name, LATEST_NAME, n) == 0 && dir_temporary_of(name) == n;
 }
 
-/* ---- removing ---- */
-
-/* Files only: a checkpoint has no folders, and nothing else is ours. */
-static void remove_folder(const char *path) {
-  DIR *d = opendir(path);
-  if (!d) return;
-  for (struct dirent *x; (x = readdir(d));)
-    if (!str_eq(x->d_name, ".") && !str_eq(x->d_name, ".."))
-      unlinkat(dirfd(d), x->d_name, 0);
-  closedir(d);
-  rmdir(path);
+/* A checkpoint has no folders, and no other files. */
+static bool is_own(const char *name) {
+  return str_eq(name, MANIFEST_NAME) || shard_owns(name);
 }
 
-void store_drop(const char *path) {
-  remove_folder(path);
-}
+/* ---- the folder ---- */
 
-void store_drop_weights(const char *dir, int64_t step) {
-  Text path = {0}, away = {0};
-  text_printf(&path, "%s/" WEIGHTS_NAME "%08lld", dir, (long long)step);
-  text_printf(&away, "%s.0-0" TEMPORARY, path.s ? path.s : "");
-  if (!path.oom && !away.oom && rename(path.s, away.s) == 0) remove_folder(away.s);
-  text_free(&path);
-  text_free(&away);
-}
-
-void store_clean(const char *dir) {
-  DIR *d = opendir(dir);
-  Text path = {0};
-  if (!d) return;
-  for (struct dirent *x; (x = readdir(d));) {
-    path.n = 0;
-    text_printf(&path, "%s/%s", dir, x->d_name);
-    if (path.oom) break;
-    if (is_step(x->d_name, true) || is_weights_part(x->d_name)) remove_folder(path.s);
-    if (is_latest_part(x->d_name)) unlink(path.s);
-  }
-  text_free(&path);
-  closedir(d);
-}
-
-/* ---- making ---- */
-
-static bool is_folder(const char *path) {
-  struct stat st;
-  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-weft_status store_make(Disk *d, const char *dir, weft_error *e) {
-  Text part = {0};
-  weft_status st = disk_step(d, dir, e);
-  for (size_t i = 1, n = strlen(dir); i <= n && st == WEFT_OK; i++) {
-    if (i < n && dir[i] != '/') continue;
-    part.n = 0;
-    text_addn(&part, dir, i);
-    if (part.oom)
-      st = err_set(e, WEFT_ENOMEM, "out of memory");
-    else if (mkdir(part.s, 0777) != 0 && errno != EEXIST && !is_folder(part.s))
-      st = err_file(e, WEFT_EFILE, part.s, 0, "cannot be made: %s", strerror(errno));
-  }
-  text_free(&part);
-  if (st == WEFT_OK && !is_folder(dir))
-    st = err_file(e, WEFT_EFILE, dir, 0, "is not a folder");
+static weft_status open_below(const Checkpointing *c, Dir *out, weft_error *e) {
+  const char *rest = c->dir + strlen(c->within);
+  Dir plan;
+  TRY(dir_open(*c->within ? c->within : ".", 0, &plan, e));
+  weft_status st = dir_below(&plan, rest + strspn(rest, "/"), 0777, out, e);
+  dir_close(&plan);
   return st;
 }
 
-bool store_holds(const char *dir, const char *ckpt) {
+weft_status store_open(const Checkpointing *c, Dir *out, weft_error *e) {
+  weft_error why;
+  err_clear(&why);
+  if (!c->within) return dir_open(c->dir, 0777, out, e);
+  weft_status st = open_below(c, out, &why);
+  if (st == WEFT_EUSAGE)
+    return err_file(e, st, why.file, 0,
+                    "%.400s; --set checkpoint.dir=DIR names a folder that may be reached "
+                    "by links",
+                    why.text);
+  if (st != WEFT_OK) err_file(e, st, why.file, 0, "%s", why.text);
+  return st;
+}
+
+bool store_lock(const Dir *in) {
+  return flock(in->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+bool store_holds(const Dir *in, const char *ckpt) {
   struct stat a, b;
   Text above = {0};
   text_printf(&above, "%s/..", ckpt);
-  bool both = !above.oom && stat(dir, &a) == 0 && stat(above.s, &b) == 0;
+  bool both = !above.oom && fstat(in->fd, &a) == 0 && stat(above.s, &b) == 0;
   text_free(&above);
   return both && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-int store_lock(const char *dir, bool *taken) {
-  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  *taken = false;
-  if (fd < 0) return -1;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  *taken = errno == EWOULDBLOCK;
-  close(fd);
-  return -1;
+/* ---- removing ---- what is not ours stays, so nothing is said of it */
+
+void store_drop(const Dir *in, int64_t step) {
+  char name[STORE_NAME];
+  (void)dir_remove(in, step_name(name, step, true), is_own, NULL);
 }
 
-void store_unlock(int lock) {
-  if (lock >= 0) close(lock);
+/* Moves a folder away and then removes it, if it has nothing that is not ours. */
+static weft_status remove_whole(const Dir *in, const char *name, const char *away,
+                                DirOwns *owns, weft_error *e) {
+  Dir d;
+  if (dir_entry(in, name) == ENTRY_NONE) return WEFT_OK;
+  TRY(dir_below(in, name, 0, &d, e));
+  weft_status st = dir_check_own(&d, owns, e);
+  dir_close(&d);
+  TRY(st);
+  if (!dir_rename(in, name, away))
+    return dir_fails(in, name, "cannot be removed", errno, e);
+  return dir_remove(in, away, owns, e);
+}
+
+void store_drop_weights(const Dir *in, int64_t step) {
+  char name[STORE_NAME];
+  Text away = {0};
+  dir_temporary(&away, store_weights(name, step), 0);
+  if (!away.oom) (void)remove_whole(in, name, away.s, weights_out_owns, NULL);
+  text_free(&away);
+}
+
+static bool clean_one(void *ud, const char *name) {
+  const Dir *in = ud;
+  if (is_step(name, true)) (void)dir_remove(in, name, is_own, NULL);
+  if (is_weights_part(name)) (void)dir_remove(in, name, weights_out_owns, NULL);
+  if (is_latest_part(name)) (void)dir_remove_file(in, name);
+  return true;
+}
+
+void store_clean(const Dir *in) {
+  (void)dir_each(in, clean_one, (void *)in, NULL);
+}
+
+/* ---- making ---- */
+
+weft_status store_make(Disk *d, const Dir *in, int64_t step, Dir *out, weft_error *e) {
+  char name[STORE_NAME];
+  *out = DIR_CLOSED;
+  TRY(disk_step(d, in->path, e));
+  TRY(dir_below(in, step_name(name, step, true), 0777, out, e));
+  weft_status st = dir_check_own(out, is_own, e);
+  if (st != WEFT_OK) dir_close(out);
+  return st;
 }
 
 /* ---- looking ---- */
@@ -212,115 +229,101 @@ weft_status store_find(Arena *a, const char *path, const char **out, bool *none,
 
 /* ---- the end of a save ---- */
 
-static void sync_folder(const char *path) {
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  fsync(fd);
-  close(fd);
-}
-
 /* The folder takes its name. One that has it already is of steps that were taken again:
  * they change places, so that there is always one, and the old one goes. */
-static weft_status take_name(const char *from, const char *to, weft_error *e) {
-  if (rename(from, to) == 0) return WEFT_OK;
-  bool there = errno == ENOTEMPTY || errno == EEXIST;
-  if (there && renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0) {
-    remove_folder(from);
-    return WEFT_OK;
-  }
-  return err_file(e, WEFT_EFILE, to, 0, "cannot be made from %s: %s", from,
-                  strerror(errno));
+static weft_status take_name(const Dir *in, const char *from, const char *to,
+                             weft_error *e) {
+  Dir old;
+  if (dir_rename(in, from, to)) return WEFT_OK;
+  if (errno != ENOTEMPTY && errno != EEXIST)
+    return dir_fails(in, to, "cannot be made", errno, e);
+  TRY(dir_below(in, to, 0, &old, e));
+  weft_status st = dir_check_own(&old, is_own, e);
+  dir_close(&old);
+  TRY(st);
+  if (!dir_exchange(in, from, to)) return dir_fails(in, to, "cannot be made", errno, e);
+  (void)dir_remove(in, from, is_own, NULL);
+  return WEFT_OK;
 }
 
-static weft_status put_text(Disk *d, const char *path, const Text *t, weft_error *e) {
+static weft_status put_text(Disk *d, const Dir *in, const char *name, const Text *t,
+                            weft_error *e) {
   const FilePart part = {t->s, t->n};
-  if (t->oom) return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
-  TRY(disk_step(d, path, e));
-  return file_write(path, &part, 1, e);
+  if (t->oom) return err_file(e, WEFT_ENOMEM, in->path, 0, "out of memory");
+  TRY(disk_step(d, in->path, e));
+  return file_write(in, name, &part, 1, e);
 }
-
-typedef struct Commit {
-  Disk *disk;
-  Arena *arena;
-  const char *dir;
-  const Manifest *m;
-  weft_error *e;
-  weft_status st;
-} Commit;
 
 /* Files that other processes wrote must be seen here. */
-static weft_status check_files(const Commit *c, const char *from) {
+static weft_status check_files(const Dir *from, const Manifest *m, weft_error *e) {
   struct stat st;
-  for (int i = 0; i < c->m->nfile; i++) {
-    const CkptFile *f = &c->m->file[i];
+  for (int i = 0; i < m->nfile; i++) {
+    const CkptFile *f = &m->file[i];
     if (!f->bytes) continue;
-    const char *path = arena_printf(c->arena, "%s/%s", from, f->name);
-    if (stat(path, &st) != 0 || (uint64_t)st.st_size != f->bytes)
-      return err_file(
-          c->e, WEFT_EFILE, path, 0,
-          "is not there as its rank wrote it: checkpoint.dir must be a folder "
-          "that all ranks share");
+    bool there = fstatat(from->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!there || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->bytes)
+      return dir_fails(from, f->name,
+                       "is not there as its rank wrote it: checkpoint.dir must be a "
+                       "folder that all ranks share",
+                       0, e);
   }
   return WEFT_OK;
 }
 
-static weft_status commit(Commit *c) {
-  const char *from = store_path(c->arena, c->dir, c->m->step, true);
-  const char *to = store_path(c->arena, c->dir, c->m->step, false);
-  Text text = {0}, name = {0};
-  TRY(check_files(c, from));
-  manifest_write(c->m, &text);
-  weft_status st =
-      put_text(c->disk, arena_printf(c->arena, "%s/" MANIFEST_NAME, from), &text, c->e);
+weft_status store_commit(Disk *d, const Dir *in, const Dir *from, const Manifest *m,
+                         weft_error *e) {
+  char temporary[STORE_NAME], name[STORE_NAME];
+  step_name(temporary, m->step, true);
+  step_name(name, m->step, false);
+  Text text = {0};
+  TRY(check_files(from, m, e));
+  manifest_write(m, &text);
+  weft_status st = put_text(d, from, MANIFEST_NAME, &text, e);
   text_free(&text);
   TRY(st);
-  sync_folder(from);
-  TRY(disk_step(c->disk, to, c->e));
-  TRY(take_name(from, to, c->e));
-  sync_folder(c->dir);
-  text_printf(&name, "%s\n", strrchr(to, '/') + 1);
-  st = put_text(c->disk, arena_printf(c->arena, "%s/" LATEST_NAME, c->dir), &name, c->e);
-  text_free(&name);
+  dir_sync(from);
+  TRY(disk_step(d, in->path, e));
+  if (!dir_has(in, temporary, from))
+    return dir_fails(in, temporary, "is not the folder that was written", 0, e);
+  TRY(take_name(in, temporary, name, e));
+  dir_sync(in);
+  if (!dir_has(in, name, from))
+    return dir_fails(in, name, "is not the folder that was written", 0, e);
+  text_printf(&text, "%s\n", name);
+  st = put_text(d, in, LATEST_NAME, &text, e);
+  text_free(&text);
   return st;
-}
-
-static void commit_job(void *ud) {
-  Commit *c = ud;
-  c->st = commit(c);
-}
-
-weft_status store_commit(Disk *d, const char *dir, const Manifest *m, weft_error *e) {
-  Commit c = {.disk = d, .arena = arena_new(NULL), .dir = dir, .m = m, .e = e};
-  bool memory = c.arena && arena_try(c.arena, commit_job, &c);
-  arena_free(c.arena);
-  return memory ? c.st : err_set(e, WEFT_ENOMEM, "out of memory");
 }
 
 /* ---- retention ---- */
 
 typedef struct Prune {
   Arena *arena;
-  const char *dir;
+  const Dir *in;
   int64_t keep;
   weft_error *e;
   weft_status st;
 } Prune;
 
+/* The first thing that is in the way is told; the others go all the same. */
 static weft_status prune(Prune *p) {
   StoreList list;
-  const char *latest = pointed(p->arena, p->dir);
-  TRY(store_list(p->arena, p->dir, &list, p->e));
-  for (int64_t i = p->keep; i < list.n; i++) {
-    const char *path = arena_printf(p->arena, "%s/%s", p->dir, list.at[i].name);
-    const char *away = arena_printf(p->arena, "%s" TEMPORARY, path);
-    if (str_eq(path, latest)) continue;
-    if (rename(path, away) != 0)
-      return err_file(p->e, WEFT_EFILE, path, 0, "cannot be removed: %s",
-                      strerror(errno));
-    remove_folder(away);
-    store_drop_weights(p->dir, list.at[i].step);
+  weft_status st = WEFT_OK;
+  int64_t kept = 0;
+  const char *latest = pointed(p->arena, p->in->path);
+  TRY(store_list(p->arena, p->in->path, &list, p->e));
+  for (int i = 0; i < list.n; i++) {
+    const char *name = list.at[i].name;
+    char away[STORE_NAME];
+    /* What a link names is somebody else's. */
+    if (dir_entry(p->in, name) != ENTRY_FOLDER || kept++ < p->keep) continue;
+    if (latest && str_eq(name, strrchr(latest, '/') + 1)) continue;
+    snprintf(away, sizeof away, "%s" TEMPORARY, name);
+    weft_status one = remove_whole(p->in, name, away, is_own, p->e);
+    if (one == WEFT_OK) store_drop_weights(p->in, list.at[i].step);
+    if (st == WEFT_OK) st = one;
   }
-  return WEFT_OK;
+  return st;
 }
 
 static void prune_job(void *ud) {
@@ -328,9 +331,9 @@ static void prune_job(void *ud) {
   p->st = prune(p);
 }
 
-weft_status store_prune(const char *dir, int64_t keep, weft_error *e) {
+weft_status store_prune(const Dir *in, int64_t keep, weft_error *e) {
   if (!keep) return WEFT_OK;
-  Prune p = {.arena = arena_new(NULL), .dir = dir, .keep = keep, .e = e};
+  Prune p = {.arena = arena_new(NULL), .in = in, .keep = keep, .e = e};
   bool memory = p.arena && arena_try(p.arena, prune_job, &p);
   arena_free(p.arena);
   return memory ? p.st : err_set(e, WEFT_ENOMEM, "out of memory");

@@ -5,8 +5,9 @@
 
 #include "shard.h"
 
-#define LATEST_NAME "latest"
+#define LATEST_NAME  "latest"
 #define WEIGHTS_NAME "weights-"
+enum { STORE_NAME = 64 }; /* room for the name of a folder in it */
 
 /* A checkpoint whose manifest can be read. */
 typedef struct StoreEntry {
@@ -27,25 +28,35 @@ weft_status store_find(Arena *a, const char *path, const char **out, bool *none,
 
 /* The folders of a checkpoint: while it is written, and then. */
 const char *store_path(Arena *a, const char *dir, int64_t step, bool temporary);
-/* Makes a folder and those above it. */
-weft_status store_make(Disk *d, const char *dir, weft_error *e);
-/* Removes what ends of runs have left: temporary folders and files, ours by name. */
-void store_clean(const char *dir);
-/* Removes a temporary folder. */
-void store_drop(const char *path);
-/* Removes the weights of a checkpoint, if there are any: first their name. */
-void store_drop_weights(const char *dir, int64_t step);
-/* The manifest goes into the temporary folder, which then becomes the checkpoint, and the
- * latest one. */
-weft_status store_commit(Disk *d, const char *dir, const Manifest *m, weft_error *e);
-/* Removes all but the last `keep` (0: none) and the latest, and the weights beside them. */
-weft_status store_prune(const char *dir, int64_t keep, weft_error *e);
 
+/* ---- writing ---- in a folder that is held open (vm/io/dir.h) */
+
+/* The folder of a run's checkpoints, made if it is not there. WEFT_EUSAGE if a link below
+ * the plan's folder leads to it. */
+weft_status store_open(const Checkpointing *c, Dir *out, weft_error *e);
+/* One run writes into a folder: false if another one does. Ends when `in` is closed. */
+bool store_lock(const Dir *in);
 /* Whether a checkpoint is one of the folder's. */
-bool store_holds(const char *dir, const char *ckpt);
-/* One run writes into a folder: returns a descriptor that holds it, -1 if another one has
- * it or it cannot be opened; `*taken` tells which. */
-int store_lock(const char *dir, bool *taken);
-void store_unlock(int lock);
+bool store_holds(const Dir *in, const char *ckpt);
+/* Removes what ends of runs have left: temporary folders and files, ours by name, that
+ * have nothing else in them. */
+void store_clean(const Dir *in);
+
+/* The temporary folder of a step, made if it is not there. WEFT_EFILE if it has something
+ * that no checkpoint has. */
+weft_status store_make(Disk *d, const Dir *in, int64_t step, Dir *out, weft_error *e);
+/* Removes it. */
+void store_drop(const Dir *in, int64_t step);
+/* The name of the folder of a checkpoint's weights. */
+const char *store_weights(char out[STORE_NAME], int64_t step);
+/* Removes the weights of a checkpoint, if there are any: first their name. */
+void store_drop_weights(const Dir *in, int64_t step);
+/* The manifest goes into the temporary folder `from`, which then becomes the checkpoint,
+ * and the latest one. */
+weft_status store_commit(Disk *d, const Dir *in, const Dir *from, const Manifest *m,
+                         weft_error *e);
+/* Removes all but the last `keep` (0: none) and the latest, and the weights beside them.
+ */
+weft_status store_prune(const Dir *in, int64_t keep, weft_error *e);
 
 #endif

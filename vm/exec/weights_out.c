@@ -27,7 +27,6 @@ struct WeightsOut {
   OutParam *param;
   int nfile;
   StOut **file;
-  bool first;              /* made the folder */
   FolderOut folder;
   uint64_t bytes;          /* of all tensors */
 };
@@ -107,9 +106,35 @@ static void place_tensors(WeightsOut *w) {
   w->nfile++;
 }
 
+const char *const weights_beside[WEIGHTS_BESIDE] = {
+    "config.json",      "generation_config.json",  "tokenizer.json",
+    "vocab.json",       "special_tokens_map.json", "tokenizer_config.json",
+    "added_tokens.json", "merges.txt",             "tokenizer.model",
+    "chat_template.jinja"};
+
+static bool is_listed(const char *name) {
+  for (int i = 0; i < WEIGHTS_BESIDE; i++)
+    if (str_eq(name, weights_beside[i])) return true;
+  return false;
+}
+
+#define WHOLE_NAME "model.safetensors"
+#define PART_NAME  "model-%05d-of-%05d.safetensors"
+#define INDEX_NAME "model.safetensors.index.json"
+
+bool weights_out_owns(const char *name) {
+  char same[64];
+  int file, of;
+  if (is_listed(name) || str_eq(name, WHOLE_NAME) || str_eq(name, INDEX_NAME))
+    return true;
+  if (sscanf(name, "model-%9d-of-%9d", &file, &of) != 2) return false;
+  snprintf(same, sizeof same, PART_NAME, file, of);
+  return str_eq(name, same);
+}
+
 static const char *file_name(const WeightsOut *w, int file) {
-  if (w->nfile == 1) return "model.safetensors";
-  return arena_printf(w->arena, "model-%05d-of-%05d.safetensors", file + 1, w->nfile);
+  if (w->nfile == 1) return WHOLE_NAME;
+  return arena_printf(w->arena, PART_NAME, file + 1, w->nfile);
 }
 
 /* The tensors of a file. Transformers asks for the format. */
@@ -134,6 +159,7 @@ static weft_status out_new(const weft_alloc *a, const Compiled *c,
   }
   w->alloc = a;
   w->o = o;
+  w->folder = (FolderOut){.in = DIR_CLOSED, .dir = DIR_CLOSED};
   if (setjmp(*arena_guard(w->arena))) {
     weights_out_drop(w);
     return err_set(e, WEFT_ENOMEM, "out of memory");
@@ -147,12 +173,10 @@ static weft_status out_new(const weft_alloc *a, const Compiled *c,
 
 static weft_status create_files(WeightsOut *w, weft_error *e) {
   if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
-  TRY(folder_create(w->o->dir, &w->folder, e));
-  w->first = true;
+  TRY(folder_create(w->o->in, w->o->dir, weights_out_owns, &w->folder, e));
   for (int i = 0; i < w->nfile; i++) {
     StContent c = content_of(w, i);
-    const char *path = arena_printf(w->arena, "%s/%s", w->folder.name.s, file_name(w, i));
-    TRY(st_create(w->alloc, path, &c, &w->file[i], e));
+    TRY(st_create(w->alloc, &w->folder.dir, file_name(w, i), &c, &w->file[i], e));
   }
   return WEFT_OK;
 }
@@ -170,26 +194,29 @@ weft_status weights_out_open(const weft_alloc *a, const Compiled *c,
 
 /* ---- several processes ---- */
 
-/* Room for a path: what is added to the folder's are process numbers and file names. */
+/* Room for a name: what is added to one are process numbers. */
 static size_t name_room(const WeightsOutOptions *o) { return strlen(o->dir) + 160; }
 
+/* The folder's, and those of files. */
 size_t weights_out_names_bytes(const Compiled *c, const WeightsOutOptions *o) {
-  return name_room(o) * (weights_fit_bytes(c) / sizeof(SafeTensor *));
+  return name_room(o) * (1 + weights_fit_bytes(c) / sizeof(SafeTensor *));
 }
 
 void weights_out_names(const WeightsOut *w, char *names, size_t bytes) {
   size_t room = name_room(w->o);
   memset(names, 0, bytes);
+  snprintf(names, room, "%s", w->folder.temporary.s);
   for (int i = 0; i < w->nfile; i++)
-    snprintf(names + room * (size_t)i, room, "%s", st_name(w->file[i]));
+    snprintf(names + room * (size_t)(i + 1), room, "%s", st_name(w->file[i]));
 }
 
 static weft_status join_files(WeightsOut *w, const char *names, weft_error *e) {
   if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  TRY(folder_join(w->o->in, w->o->dir, names, &w->folder, e));
   for (int i = 0; i < w->nfile; i++) {
     StContent c = content_of(w, i);
-    const char *name = names + name_room(w->o) * (size_t)i;
-    TRY(st_join(w->alloc, w->o->dir, name, &c, &w->file[i], e));
+    const char *name = names + name_room(w->o) * (size_t)(i + 1);
+    TRY(st_join(w->alloc, &w->folder.dir, file_name(w, i), name, &c, &w->file[i], e));
   }
   return WEFT_OK;
 }
@@ -253,10 +280,10 @@ static void write_index(const WeightsOut *w, Text *out) {
 static weft_status write_beside(const WeightsOut *w, const char *name, const char *data,
                                 size_t bytes, weft_error *e) {
   FilePart part = {data, bytes};
-  return file_write(arena_printf(w->arena, "%s/%s", w->folder.name.s, name), &part, 1, e);
+  return file_write(&w->folder.dir, name, &part, 1, e);
 }
 
-static weft_status finish_first(WeightsOut *w, weft_error *e) {
+static weft_status write_others(WeightsOut *w, weft_error *e) {
   if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
   for (int i = 0; i < w->o->nfile; i++) {
     const WeightsFile *f = &w->o->file[i];
@@ -266,13 +293,12 @@ static weft_status finish_first(WeightsOut *w, weft_error *e) {
     Text index = {.alloc = arena_allocator(w->arena)};
     write_index(w, &index);
     weft_status st = index.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                               : write_beside(w, "model.safetensors.index.json", index.s,
+                               : write_beside(w, INDEX_NAME, index.s,
                                               index.n, e);
     text_free(&index);
     TRY(st);
   }
-  w->first = false; /* the folder is closed below, whatever happens */
-  return folder_finish(&w->folder, e);
+  return WEFT_OK;
 }
 
 weft_status weights_out_finish(WeightsOut *w, weft_error *e) {
@@ -282,7 +308,8 @@ weft_status weights_out_finish(WeightsOut *w, weft_error *e) {
     w->file[i] = NULL;
     st = st_finish(f, e);
   }
-  if (st == WEFT_OK && w->first) st = finish_first(w, e);
+  if (st == WEFT_OK && w->folder.first) st = write_others(w, e);
+  if (st == WEFT_OK) st = folder_finish(&w->folder, e);
   weights_out_drop(w);
   return st;
 }
@@ -290,7 +317,7 @@ weft_status weights_out_finish(WeightsOut *w, weft_error *e) {
 void weights_out_drop(WeightsOut *w) {
   if (!w) return;
   for (int i = 0; w->file && i < w->nfile; i++) st_drop(w->file[i]);
-  if (w->first) folder_drop(&w->folder);
+  folder_drop(&w->folder);
   arena_free(w->arena);
   const weft_alloc *a = w->alloc;
   mem_free(a, w, sizeof *w);

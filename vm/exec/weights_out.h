@@ -11,7 +11,8 @@ typedef struct WeightsFile {
 } WeightsFile;
 
 typedef struct WeightsOutOptions {
-  const char *dir;         /* new, or an empty folder */
+  const Dir *in;           /* has the folder; NULL: `dir` is a path that the user gives */
+  const char *dir;         /* its name: new, or an empty folder */
   const SafeTensors *like; /* names, order of rows and types are those of its tensors; NULL:
                               the parameters' names */
   DType dtype;             /* of all tensors; DT_ACT: as in `like`, else f32 */
@@ -20,6 +21,10 @@ typedef struct WeightsOutOptions {
   int nfile;
 } WeightsOutOptions;
 enum { WEIGHTS_SHARD_GB = 5 };
+/* Which files may be beside the weights, and whether a name is one that such a folder has. */
+enum { WEIGHTS_BESIDE = 10 };
+extern const char *const weights_beside[WEIGHTS_BESIDE];
+bool weights_out_owns(const char *name);
 
 typedef struct WeightsOut WeightsOut;
 /* Takes the space of all files. */

@@ -19,9 +19,11 @@ static const char *kind_of(mode_t mode) {
 }
 
 /* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
-static weft_status open_regular(const char *path, int *fd, struct stat *st,
-                                weft_error *e) {
-  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+enum { READ = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
+
+/* Takes the descriptor of an open, with its errno. */
+static weft_status check_regular(const char *path, int *fd, struct stat *st,
+                                 weft_error *e) {
   if (*fd < 0)
     return err_file(e, WEFT_EFILE, path, 0, "cannot be opened: %s", strerror(errno));
   if (fstat(*fd, st) != 0) {
@@ -36,19 +38,34 @@ static weft_status open_regular(const char *path, int *fd, struct stat *st,
   return WEFT_EFILE;
 }
 
+static weft_status open_regular(const char *path, int *fd, struct stat *st,
+                                weft_error *e) {
+  *fd = open(path, READ);
+  return check_regular(path, fd, st, e);
+}
+
 /* ---- pieces ---- */
 
 static int64_t modified(const struct stat *st) {
   return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
-weft_status file_open(const char *path, File *out, weft_error *e) {
+static weft_status take(int fd, const char *path, File *out, weft_error *e) {
   struct stat st;
-  *out = (File){.path = path, .fd = -1};
-  TRY(open_regular(path, &out->fd, &st, e));
+  *out = (File){.path = path, .fd = fd};
+  TRY(check_regular(path, &out->fd, &st, e));
   out->size = (uint64_t)st.st_size;
   out->modified = modified(&st);
   return WEFT_OK;
+}
+
+weft_status file_open(const char *path, File *out, weft_error *e) {
+  return take(open(path, READ), path, out, e);
+}
+
+weft_status file_open_in(const Dir *in, const char *path, File *out, weft_error *e) {
+  const char *slash = strrchr(path, '/');
+  return take(openat(in->fd, slash ? slash + 1 : path, READ | O_NOFOLLOW), path, out, e);
 }
 
 /* What was read of a file and what is still to come must be of one file. */

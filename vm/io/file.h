@@ -4,7 +4,7 @@
 #ifndef WEFT_IO_FILE_H
 #define WEFT_IO_FILE_H
 
-#include "vm/base/base.h"
+#include "dir.h"
 
 typedef struct File {
   const char *path; /* borrowed */
@@ -13,6 +13,8 @@ typedef struct File {
   int64_t modified; /* ... in ns */
 } File;
 weft_status file_open(const char *path, File *out, weft_error *e);
+/* The one of the path's last name in a folder that is held: no link is followed. */
+weft_status file_open_in(const Dir *in, const char *path, File *out, weft_error *e);
 /* Exactly the bytes [at, at + n), which were there when it was opened; a file that was
  * changed since then is an error. Thread-safe. */
 weft_status file_at(const File *f, uint64_t at, void *to, size_t n, weft_error *e);
@@ -23,18 +25,28 @@ void file_park(File *f);
 void file_keep_few(File *f, int i);
 void file_close(File *f); /* also of a zeroed struct whose path is NULL */
 
+/* ---- file_write.c ---- files that are written in the folder `in`, under a name there;
+ * without one the name is a path that the user gives, see dir.h */
+
 /* A file that is written at places of one's choice, by threads and processes together.
  * Its bytes lie in a temporary file beside the target until all is there. */
 typedef struct FileOut {
-  const char *path; /* borrowed */
-  Text name;        /* of the temporary file */
+  const Dir *in;    /* NULL: `own` */
+  Dir own;
+  const char *name; /* borrowed, as `in` */
+  Text temporary;   /* name of the temporary file */
   int fd;
   bool first; /* made it, and so renames or removes it */
+  bool plain; /* a device or a pipe, which takes bytes in their order */
 } FileOut;
 /* Takes space for `size` bytes, which are zero. */
-weft_status file_create(const char *path, uint64_t size, FileOut *out, weft_error *e);
+weft_status file_create(const Dir *in, const char *name, uint64_t size, FileOut *out,
+                        weft_error *e);
+/* For bytes that come in their order: also a device or a pipe. */
+weft_status file_stream(const Dir *in, const char *name, FileOut *out, weft_error *e);
 /* The same file, which another process has created under this temporary name. */
-weft_status file_join(const char *path, const char *name, FileOut *out, weft_error *e);
+weft_status file_join(const Dir *in, const char *name, const char *temporary,
+                      FileOut *out, weft_error *e);
 /* Thread-safe. */
 weft_status file_put(const FileOut *f, uint64_t at, const void *data, size_t n,
                      weft_error *e);
@@ -45,19 +57,54 @@ weft_status file_finish(FileOut *f, weft_error *e);
 /* Gives up: closes, and removes the temporary file if this one created it. */
 void file_drop(FileOut *f);
 
+/* A whole file of these parts. */
+typedef struct FilePart {
+  const void *data;
+  size_t bytes;
+} FilePart;
+weft_status file_write(const Dir *in, const char *name, const FilePart *part, int n,
+                       weft_error *e);
+/* The same with the mode that it is to have; `only_new`: nothing may be there yet. */
+weft_status file_write_as(const Dir *in, const char *name, const FilePart *part, int n,
+                          unsigned mode, bool only_new, weft_error *e);
+
+/* A file that grows at its end while others read it. */
+typedef struct FileEnd {
+  char *path; /* as messages have it */
+  int fd;     /* -1: closed */
+  bool empty; /* it had nothing when it was opened, or is none that has a size */
+} FileEnd;
+/* Opens it, or makes it; `only_new`: it must not be there. */
+weft_status file_extend(const Dir *in, const char *name, unsigned mode, bool only_new,
+                        FileEnd *out, weft_error *e);
+/* With one write, so that texts of several writers do not mix. */
+weft_status file_add(const FileEnd *f, const void *data, size_t n, weft_error *e);
+/* The last byte; 0 if there is none. */
+char file_last(const FileEnd *f);
+void file_end(FileEnd *f); /* closes */
+
 /* ---- folder_write.c ---- */
 /* A folder that appears with all its files or not at all. They are written into a
  * temporary folder beside it. */
 typedef struct FolderOut {
-  char *path;            /* of the folder that there will be */
-  Text name;             /* of the temporary one */
+  Dir in;         /* has it */
+  char *name;     /* of the folder that there will be */
+  Dir dir;        /* the temporary one */
+  Text temporary; /* its name */
+  DirOwns *owns;  /* which files it may have */
+  bool first;     /* made it */
 } FolderOut;
 /* Whether there is nothing, or an empty folder, which a rename replaces. */
 weft_status folder_free(const char *path, weft_error *e);
-weft_status folder_create(const char *path, FolderOut *out, weft_error *e);
-/* Renames it. Closes `f` also after an error, when everything is gone. */
+/* As for files, without a folder `in` the name is a path. */
+weft_status folder_create(const Dir *in, const char *name, DirOwns *owns, FolderOut *out,
+                          weft_error *e);
+/* The same folder, which another process has created under this temporary name. */
+weft_status folder_join(const Dir *in, const char *name, const char *temporary,
+                        FolderOut *out, weft_error *e);
+/* Who has created it renames it. Closes `f` also after an error, when all is gone. */
 weft_status folder_finish(FolderOut *f, weft_error *e);
-/* Gives up: removes the files and the folder. */
+/* Gives up: closes, and removes files and folder if this one created it. */
 void folder_drop(FolderOut *f);
 
 /* What a file that is opened by a plan must be below, symlinks resolved: the plan's

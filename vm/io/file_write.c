@@ -1,171 +1,258 @@
 /* file_write.c - writes files that appear whole or not at all. The bytes go to a
  * temporary file in the same folder, which is synced and renamed over the target, so that
  * a crash or a full disk leaves the target as it was. A device or a pipe is written as it
- * is. */
+ * is. Also files that grow at their end, which are logs. */
 #include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io.h"
+enum { MODE = 0666, FLAGS = O_CLOEXEC | O_NOCTTY | O_NOFOLLOW };
 
-static weft_status fails(const char *path, int why, weft_error *e) {
-  return err_file(e, WEFT_EFILE, path, 0, "cannot be written: %s", strerror(why));
+static const Dir *folder_of(const FileOut *f) {
+  return f->in ? f->in : &f->own;
+}
+
+static weft_status fails(const FileOut *f, int why, weft_error *e) {
+  return dir_fails(folder_of(f), f->name, "cannot be written", why, e);
+}
+
+/* Finds the folder of a path that the user gives. */
+static weft_status place(const Dir *in, const char *name, FileOut *out, weft_error *e) {
+  *out = (FileOut){.in = in, .own = DIR_CLOSED, .name = name, .fd = -1};
+  return in ? WEFT_OK : dir_above(name, "cannot be written", &out->own, &out->name, e);
 }
 
 /* ---- at places of one's choice ---- */
 
-/* A new file next to the target; its name goes to `name`. Others may be writing the same
- * target, and an earlier run may have left its file behind: the first free name is it. */
-static int open_temporary(const char *path, Text *name) {
+/* A new file next to the target. Others may be writing the same target, and an earlier
+ * run may have left its file behind: the first free name is it. */
+static bool open_temporary(FileOut *f, unsigned mode) {
   for (int i = 0; i < 100; i++) {
-    name->n = 0;
-    text_printf(name, "%s.%ld-%d.tmp", path, (long)getpid(), i);
-    if (name->oom) break;
-    int fd = open(name->s, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0 || errno != EEXIST) return fd;
+    dir_temporary(&f->temporary, f->name, i);
+    if (f->temporary.oom) break;
+    f->fd = openat(folder_of(f)->fd, f->temporary.s, FLAGS | O_WRONLY | O_CREAT | O_EXCL,
+                   mode);
+    f->first = f->fd >= 0;
+    if (f->first || errno != EEXIST) return f->first;
   }
-  return -1;
+  if (f->temporary.oom) errno = ENOMEM;
+  return false;
 }
 
 /* Takes the space now, so that a full disk is found before anything was computed; where
  * the file system cannot, it is found when the bytes are written. */
 static bool take_space(int fd, uint64_t size) {
+  if (size > INT64_MAX) {
+    errno = EFBIG;
+    return false;
+  }
   if (size == 0 || fallocate(fd, 0, 0, (off_t)size) == 0) return true;
   if (errno != EOPNOTSUPP && errno != ENOSYS) return false;
   return ftruncate(fd, (off_t)size) == 0;
 }
 
-weft_status file_create(const char *path, uint64_t size, FileOut *out, weft_error *e) {
-  *out = (FileOut){.path = path, .fd = -1, .first = true};
+static weft_status create(FileOut *f, uint64_t size, unsigned mode, weft_error *e) {
+  if (open_temporary(f, mode) && take_space(f->fd, size)) return WEFT_OK;
+  weft_status st = fails(f, errno, e);
+  file_drop(f);
+  return st;
+}
+
+/* Only a file, or nothing yet, is replaced. */
+static weft_status check_target(const FileOut *f, bool only_new, weft_error *e) {
+  EntryKind kind = dir_entry(folder_of(f), f->name);
+  if (kind == ENTRY_NONE || (kind == ENTRY_FILE && !only_new)) return WEFT_OK;
+  if (kind == ENTRY_FOLDER) return fails(f, EISDIR, e);
+  if (kind == ENTRY_LINK || only_new) return fails(f, EEXIST, e);
+  return dir_fails(folder_of(f), f->name, "cannot be written: it is not a file", 0, e);
+}
+
+weft_status file_create(const Dir *in, const char *name, uint64_t size, FileOut *out,
+                        weft_error *e) {
+  weft_status st = place(in, name, out, e);
+  if (st == WEFT_OK) st = check_target(out, false, e);
+  if (st == WEFT_OK) return create(out, size, MODE, e);
+  file_drop(out);
+  return st;
+}
+
+/* What is no file of its own takes bytes as they come, and has no end to wait for: a pipe
+ * without a reader is an error. Links of the system are followed. */
+static int open_plain(const Dir *in, const char *name, EntryKind kind) {
+  int follow = kind == ENTRY_LINK ? O_NOFOLLOW : 0;
+  int fd = openat(in->fd, name, (FLAGS & ~follow) | O_WRONLY | O_APPEND | O_NONBLOCK);
+  if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return fd;
+}
+
+static bool is_plain(const Dir *in, EntryKind kind) {
+  return kind == ENTRY_OTHER || (kind == ENTRY_LINK && dir_is_system(in));
+}
+
+weft_status file_stream(const Dir *in, const char *name, FileOut *out, weft_error *e) {
+  TRY(place(in, name, out, e));
+  EntryKind kind = dir_entry(folder_of(out), out->name);
+  out->plain = is_plain(folder_of(out), kind);
+  weft_status st = out->plain ? WEFT_OK : check_target(out, false, e);
+  if (st == WEFT_OK && !out->plain) return create(out, 0, MODE, e);
+  if (st == WEFT_OK) {
+    out->fd = open_plain(folder_of(out), out->name, kind);
+    if (out->fd >= 0) return st;
+    st = fails(out, errno, e);
+  }
+  file_drop(out);
+  return st;
+}
+
+weft_status file_join(const Dir *in, const char *name, const char *temporary,
+                      FileOut *out, weft_error *e) {
+  TRY(place(in, name, out, e));
+  text_add(&out->temporary, temporary);
+  if (out->temporary.oom) errno = ENOMEM;
   struct stat st;
-  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return fails(path, EISDIR, e);
-  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-    return err_file(e, WEFT_EFILE, path, 0, "cannot be written: it is not a file");
-  if (size > INT64_MAX) return fails(path, EFBIG, e);
-  out->fd = open_temporary(path, &out->name);
-  int why = errno;
-  if (out->fd < 0 && out->name.oom) {
-    text_free(&out->name);
-    return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
-  }
-  if (out->fd >= 0) {
-    if (take_space(out->fd, size)) return WEFT_OK;
-    why = errno;
-  }
+  bool good = !out->temporary.oom && !strchr(temporary, '/');
+  if (!out->temporary.oom && !good) errno = EINVAL;
+  if (good)
+    out->fd = openat(folder_of(out)->fd, temporary, FLAGS | O_WRONLY | O_NONBLOCK);
+  if (out->fd >= 0 && fstat(out->fd, &st) == 0 && S_ISREG(st.st_mode)) return WEFT_OK;
+  int why = out->fd < 0 ? errno : EINVAL;
+  char what[300];
+  snprintf(what, sizeof what,
+           "cannot be written: %.200s, which another process made for it", temporary);
+  weft_status status = dir_fails(folder_of(out), out->name, what, why, e);
   file_drop(out);
-  return fails(path, why, e);
+  return status;
 }
 
-weft_status file_join(const char *path, const char *name, FileOut *out, weft_error *e) {
-  *out = (FileOut){.path = path, .fd = -1};
-  text_add(&out->name, name);
-  if (out->name.oom) {
-    file_drop(out);
-    return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
-  }
-  out->fd = open(name, O_WRONLY | O_CLOEXEC);
-  if (out->fd >= 0) return WEFT_OK;
-  int why = errno;
-  file_drop(out);
-  return err_file(e, WEFT_EFILE, path, 0,
-                  "cannot be written: %s, which another process made for it: %s", name,
-                  strerror(why));
-}
-
-weft_status file_put(const FileOut *f, uint64_t at, const void *data, size_t n,
-                     weft_error *e) {
-  for (const char *s = data; n > 0;) {
-    ssize_t w = pwrite(f->fd, s, MIN(n, (size_t)1 << 30), (off_t)at);
+static bool put(int fd, const char *s, size_t n, bool plain, uint64_t at) {
+  while (n > 0) {
+    size_t some = MIN(n, (size_t)1 << 30);
+    ssize_t w = plain ? write(fd, s, some) : pwrite(fd, s, some, (off_t)at);
     if (w < 0 && errno == EINTR) continue;
-    if (w <= 0) return fails(f->path, w < 0 ? errno : ENOSPC, e);
+    if (w == 0) errno = ENOSPC;
+    if (w <= 0) return false;
     s += w;
     at += (uint64_t)w;
-    n -= (size_t)w;
-  }
-  return WEFT_OK;
-}
-
-/* Makes the rename itself last. Not every file system can sync a folder; the data is
- * safe without, so that this is not an error. */
-static void sync_folder(const char *path) {
-  Text dir = {0};
-  const char *slash = strrchr(path, '/');
-  if (slash)
-    text_addn(&dir, path, (size_t)(slash - path) + 1);
-  else
-    text_add(&dir, ".");
-  int fd = dir.oom ? -1 : open(dir.s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
-  }
-  text_free(&dir);
-}
-
-weft_status file_finish(FileOut *f, weft_error *e) {
-  const char *path = f->path;
-  int why = fsync(f->fd) == 0 ? 0 : errno;
-  if (close(f->fd) != 0 && !why) why = errno;
-  f->fd = -1;
-  if (f->first && !why && rename(f->name.s, path) != 0) why = errno;
-  if (f->first && !why) {
-    sync_folder(path);
-    f->first = false; /* there is no temporary file any more */
-  }
-  file_drop(f);
-  return why ? fails(path, why, e) : WEFT_OK;
-}
-
-void file_drop(FileOut *f) {
-  if (f->fd >= 0) close(f->fd);
-  if (f->first && f->name.s && f->name.n) unlink(f->name.s);
-  text_free(&f->name);
-  *f = (FileOut){.fd = -1};
-}
-
-/* ---- one after the other ---- */
-
-static bool put(int fd, const void *p, size_t n) {
-  for (const char *s = p; n > 0;) {
-    ssize_t w = write(fd, s, MIN(n, (size_t)1 << 30));
-    if (w < 0 && errno == EINTR) continue;
-    if (w < 0) return false;
-    s += w;
     n -= (size_t)w;
   }
   return true;
 }
 
-static weft_status write_device(const char *path, const FilePart *part, int n,
-                                weft_error *e) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
-  bool ok = fd >= 0;
-  for (int i = 0; i < n && ok; i++)
-    ok = put(fd, part[i].data, part[i].bytes);
-  int why = errno;
-  if (fd >= 0) close(fd);
-  return ok ? WEFT_OK : fails(path, why, e);
+weft_status file_put(const FileOut *f, uint64_t at, const void *data, size_t n,
+                     weft_error *e) {
+  return put(f->fd, data, n, f->plain, at) ? WEFT_OK : fails(f, errno, e);
 }
 
-weft_status file_write(const char *path, const FilePart *part, int n, weft_error *e) {
-  struct stat st;
-  FileOut f;
-  uint64_t at = 0;
-  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return write_device(path, part, n, e);
-  for (int i = 0; i < n; i++)
-    at += part[i].bytes;
-  TRY(file_create(path, at, &f, e));
-  at = 0;
-  for (int i = 0; i < n; at += part[i++].bytes) {
-    weft_status status = file_put(&f, at, part[i].data, part[i].bytes, e);
-    if (status != WEFT_OK) {
-      file_drop(&f);
-      return status;
-    }
+weft_status file_finish(FileOut *f, weft_error *e) {
+  const Dir *in = folder_of(f);
+  weft_status st = WEFT_OK;
+  int why = f->plain || fsync(f->fd) == 0 ? 0 : errno;
+  if (close(f->fd) != 0 && !why) why = errno;
+  f->fd = -1;
+  if (f->first && !why && !dir_rename(in, f->temporary.s, f->name)) why = errno;
+  if (f->first && !why) {
+    dir_sync(in);
+    f->first = false; /* there is no temporary file any more */
   }
-  return file_finish(&f, e);
+  if (why) st = fails(f, why, e);
+  file_drop(f);
+  return st;
+}
+
+void file_drop(FileOut *f) {
+  if (f->fd >= 0) close(f->fd);
+  if (f->first) dir_remove_file(folder_of(f), f->temporary.s);
+  text_free(&f->temporary);
+  dir_close(&f->own);
+  *f = (FileOut){.own = DIR_CLOSED, .fd = -1};
+}
+
+/* ---- wholes ---- */
+
+static weft_status put_parts(FileOut *f, const FilePart *part, int n, weft_error *e) {
+  uint64_t at = 0;
+  for (int i = 0; i < n; at += part[i++].bytes) {
+    weft_status st = file_put(f, at, part[i].data, part[i].bytes, e);
+    if (st == WEFT_OK) continue;
+    file_drop(f);
+    return st;
+  }
+  return file_finish(f, e);
+}
+
+weft_status file_write(const Dir *in, const char *name, const FilePart *part, int n,
+                       weft_error *e) {
+  FileOut f;
+  TRY(file_stream(in, name, &f, e));
+  return put_parts(&f, part, n, e);
+}
+
+weft_status file_write_as(const Dir *in, const char *name, const FilePart *part, int n,
+                          unsigned mode, bool only_new, weft_error *e) {
+  FileOut f;
+  weft_status st = place(in, name, &f, e);
+  if (st == WEFT_OK) st = check_target(&f, only_new, e);
+  if (st != WEFT_OK) {
+    file_drop(&f);
+    return st;
+  }
+  TRY(create(&f, 0, mode, e));
+  return put_parts(&f, part, n, e);
+}
+
+/* ---- files that grow ---- */
+
+static int open_end(const Dir *in, const char *name, unsigned mode, bool only_new) {
+  EntryKind kind = dir_entry(in, name);
+  if (!only_new && is_plain(in, kind)) return open_plain(in, name, kind);
+  int flags = FLAGS | O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK | (only_new ? O_EXCL : 0);
+  return openat(in->fd, name, flags, mode);
+}
+
+weft_status file_extend(const Dir *in, const char *name, unsigned mode, bool only_new,
+                        FileEnd *out, weft_error *e) {
+  FileOut at;
+  struct stat st;
+  *out = (FileEnd){.fd = -1, .empty = true};
+  TRY(place(in, name, &at, e));
+  weft_status status = WEFT_OK;
+  Text path = {0};
+  if (in) text_printf(&path, "%s/", in->path);
+  text_add(&path, name);
+  int fd = path.oom ? -1 : open_end(folder_of(&at), at.name, mode, only_new);
+  if (fd < 0) status = fails(&at, path.oom ? ENOMEM : errno, e);
+  file_drop(&at);
+  if (fd < 0) {
+    text_free(&path);
+    return status;
+  }
+  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) out->empty = st.st_size == 0;
+  out->path = path.s;
+  out->fd = fd;
+  return WEFT_OK;
+}
+
+weft_status file_add(const FileEnd *f, const void *data, size_t n, weft_error *e) {
+  ssize_t w = write(f->fd, data, n);
+  if (w == (ssize_t)n) return WEFT_OK;
+  return err_file(e, WEFT_EFILE, f->path, 0, "cannot be written: %s",
+                  strerror(w < 0 ? errno : ENOSPC));
+}
+
+char file_last(const FileEnd *f) {
+  struct stat st;
+  char last = 0;
+  bool sized = fstat(f->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+  return sized && pread(f->fd, &last, 1, st.st_size - 1) == 1 ? last : 0;
+}
+
+void file_end(FileEnd *f) {
+  if (f->fd >= 0) close(f->fd);
+  free(f->path);
+  *f = (FileEnd){.fd = -1};
 }

@@ -1,105 +1,111 @@
 /* folder_write.c - folders that appear whole or not at all, by the rename of a temporary
  * folder beside them. */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "file.h"
 
-static weft_status fails(const char *path, int why, weft_error *e) {
-  return err_file(e, WEFT_EFILE, path, 0, "cannot be made: %s", strerror(why));
+/* ---- whether there is room for it ---- */
+
+static bool found_one(void *ud, const char *name) {
+  *(bool *)ud = true;
+  return false;
 }
 
-/* Whether there is a folder above it that may be written. */
-static weft_status check_above(const char *path, weft_error *e) {
-  size_t n = strlen(path);
-  while (n > 1 && path[n - 1] == '/') n--;
-  while (n > 0 && path[n - 1] != '/') n--;
-  char *above = n ? strndup(path, n) : strdup(".");
-  if (!above) return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
-  int why = access(above, W_OK | X_OK) == 0 ? 0 : errno;
-  free(above);
-  return why ? fails(path, why, e) : WEFT_OK;
+static weft_status check_target(const Dir *in, const char *name, weft_error *e) {
+  EntryKind kind = dir_entry(in, name);
+  Dir d;
+  bool full = false;
+  if (!dir_writable(in)) return dir_fails(in, name, "cannot be made", errno, e);
+  if (kind == ENTRY_NONE) return WEFT_OK;
+  if (kind == ENTRY_LINK) return dir_fails(in, name, "cannot be made", EEXIST, e);
+  if (kind != ENTRY_FOLDER)
+    return dir_fails(in, name, "exists and is not a folder", 0, e);
+  TRY(dir_below(in, name, 0, &d, e));
+  weft_status st = dir_each(&d, found_one, &full, e);
+  dir_close(&d);
+  if (st != WEFT_OK || !full) return st;
+  return dir_fails(
+      in, name, "exists and is not empty; give another name, or remove it first", 0, e);
+}
+
+/* The folder that has it; a path may end in slashes. */
+static weft_status place(const Dir *in, const char *name, FolderOut *out, weft_error *e) {
+  *out = (FolderOut){.in = DIR_CLOSED, .dir = DIR_CLOSED};
+  const char *last = name;
+  char *path = strdup(name);
+  weft_status st = path ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
+  for (size_t n = strlen(name); path && n > 1 && path[n - 1] == '/';)
+    path[--n] = '\0';
+  if (st == WEFT_OK)
+    st = in ? dir_below(in, ".", 0, &out->in, e)
+            : dir_above(path, "cannot be made", &out->in, &last, e);
+  if (st == WEFT_OK && !(out->name = strdup(in ? path : last)))
+    st = err_set(e, WEFT_ENOMEM, "out of memory");
+  free(path);
+  if (st != WEFT_OK) folder_drop(out);
+  return st;
 }
 
 weft_status folder_free(const char *path, weft_error *e) {
-  struct stat st;
-  int n = 0;
-  TRY(check_above(path, e));
-  if (lstat(path, &st) != 0) return errno == ENOENT ? WEFT_OK : fails(path, errno, e);
-  if (!S_ISDIR(st.st_mode))
-    return err_file(e, WEFT_EFILE, path, 0, "exists and is not a folder");
-  DIR *d = opendir(path);
-  if (!d) return fails(path, errno, e);
-  for (struct dirent *x; (x = readdir(d));)
-    n += !str_eq(x->d_name, ".") && !str_eq(x->d_name, "..");
-  closedir(d);
-  if (!n) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, path, 0,
-                  "exists and is not empty; give another name, or remove it first");
+  FolderOut f;
+  TRY(place(NULL, path, &f, e));
+  weft_status st = check_target(&f.in, f.name, e);
+  folder_drop(&f);
+  return st;
 }
 
-/* The name of a folder that does not exist yet goes to `name`. */
-static int make_temporary(const char *path, Text *name) {
+/* ---- making it ---- */
+
+static bool make_temporary(FolderOut *f) {
   for (int i = 0; i < 100; i++) {
-    name->n = 0;
-    text_printf(name, "%s.%ld-%d.tmp", path, (long)getpid(), i);
-    if (name->oom) return ENOMEM;
-    if (mkdir(name->s, 0777) == 0) return 0;
-    if (errno != EEXIST) return errno;
+    dir_temporary(&f->temporary, f->name, i);
+    if (f->temporary.oom) errno = ENOMEM;
+    f->first = !f->temporary.oom && dir_make(&f->in, f->temporary.s, &f->dir);
+    if (f->first || errno != EEXIST) return f->first;
   }
-  return EEXIST;
+  return false;
 }
 
-weft_status folder_create(const char *path, FolderOut *out, weft_error *e) {
-  *out = (FolderOut){0};
-  TRY(folder_free(path, e));
-  out->path = strdup(path);
-  if (!out->path) return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
-  for (size_t n = strlen(path); n > 1 && out->path[n - 1] == '/';)
-    out->path[--n] = '\0';
-  int why = make_temporary(out->path, &out->name);
-  if (!why) return WEFT_OK;
-  out->name.n = 0; /* it is not ours */
-  folder_drop(out);
-  return fails(path, why, e);
+weft_status folder_create(const Dir *in, const char *name, DirOwns *owns, FolderOut *out,
+                          weft_error *e) {
+  TRY(place(in, name, out, e));
+  out->owns = owns;
+  weft_status st = check_target(&out->in, out->name, e);
+  if (st == WEFT_OK && !make_temporary(out))
+    st = dir_fails(&out->in, out->name, "cannot be made", errno, e);
+  if (st != WEFT_OK) folder_drop(out);
+  return st;
 }
 
-/* The folder's own entries, and then its name; see file_write.c for what cannot. */
-static void sync_one(const char *path) {
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  fsync(fd);
-  close(fd);
+weft_status folder_join(const Dir *in, const char *name, const char *temporary,
+                        FolderOut *out, weft_error *e) {
+  TRY(place(in, name, out, e));
+  weft_status st = dir_below(&out->in, temporary, 0, &out->dir, e);
+  if (st != WEFT_OK) folder_drop(out);
+  return st;
 }
+
+/* ---- the end ---- */
 
 weft_status folder_finish(FolderOut *f, weft_error *e) {
-  sync_one(f->name.s);
   weft_status st = WEFT_OK;
-  if (rename(f->name.s, f->path) == 0) {
-    f->name.n = 0;
-    char *slash = strrchr(f->path, '/');
-    if (slash) slash[slash == f->path] = '\0';
-    sync_one(slash ? f->path : ".");
-  } else {
-    st = fails(f->path, errno, e);
+  if (f->first) dir_sync(&f->dir);
+  if (f->first && dir_rename(&f->in, f->temporary.s, f->name)) {
+    f->first = false;
+    dir_sync(&f->in);
+  } else if (f->first) {
+    st = dir_fails(&f->in, f->name, "cannot be made", errno, e);
   }
   folder_drop(f);
   return st;
 }
 
 void folder_drop(FolderOut *f) {
-  DIR *d = f->name.n ? opendir(f->name.s) : NULL;
-  for (struct dirent *x; d && (x = readdir(d));)
-    if (!str_eq(x->d_name, ".") && !str_eq(x->d_name, ".."))
-      unlinkat(dirfd(d), x->d_name, 0);
-  if (d) closedir(d);
-  if (d) rmdir(f->name.s);
-  text_free(&f->name);
-  free(f->path);
-  *f = (FolderOut){0};
+  if (f->first) (void)dir_remove(&f->in, f->temporary.s, f->owns, NULL);
+  text_free(&f->temporary);
+  dir_close(&f->dir);
+  dir_close(&f->in);
+  free(f->name);
+  *f = (FolderOut){.in = DIR_CLOSED, .dir = DIR_CLOSED};
 }

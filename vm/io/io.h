@@ -88,14 +88,16 @@ typedef struct StContent {
   int nmeta;
 } StContent;
 /* A file whose tensors are written piece by piece, by threads and processes together, in
- * any order. What is not written is zero. Until st_finish the target is untouched. */
+ * any order. What is not written is zero. Until st_finish the target is untouched. It lies
+ * in the folder `in`, which is borrowed, or without one the name is a path. */
 typedef struct StOut StOut;
-weft_status st_create(const weft_alloc *a, const char *path, const StContent *c,
-                      StOut **out, weft_error *e);
-/* The file that another process has begun, of the same content; `name`: its st_name. */
-weft_status st_join(const weft_alloc *a, const char *path, const char *name,
-                    const StContent *c, StOut **out, weft_error *e);
-const char *st_name(const StOut *o); /* the temporary file's */
+weft_status st_create(const weft_alloc *a, const Dir *in, const char *name,
+                      const StContent *c, StOut **out, weft_error *e);
+/* The file that another process has begun, of the same content, under its st_name. */
+weft_status st_join(const weft_alloc *a, const Dir *in, const char *name,
+                    const char *temporary, const StContent *c, StOut **out,
+                    weft_error *e);
+const char *st_name(const StOut *o); /* the temporary file's, in its folder */
 uint64_t st_size(const StOut *o);    /* bytes of the whole file */
 /* Bytes [at, at + n) of tensor number `tensor` of the content. Thread-safe. */
 weft_status st_put(const StOut *o, int tensor, uint64_t at, const void *data, size_t n,
@@ -117,12 +119,5 @@ enum {
 };
 weft_status file_read(const weft_alloc *a, const char *path, size_t most, char **s,
                       size_t *n, weft_error *e);
-/* Writes a file of these parts: a temporary file, synced and renamed, so that the target
- * is whole or untouched. */
-typedef struct FilePart {
-  const void *data;
-  size_t bytes;
-} FilePart;
-weft_status file_write(const char *path, const FilePart *part, int n, weft_error *e);
 
 #endif

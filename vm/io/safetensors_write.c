@@ -10,7 +10,7 @@
 struct StOut {
   weft_alloc alloc;
   FileOut file;
-  char *path;
+  char *name;
   int n;
   uint64_t size;
   struct Extent {
@@ -87,42 +87,44 @@ static uint64_t write_header(Text *out, const StContent *c, const StWrite **sort
 
 static void out_free(StOut *o) {
   weft_alloc alloc = o->alloc;
-  if (o->path) mem_free(&alloc, o->path, strlen(o->path) + 1);
+  if (o->name) mem_free(&alloc, o->name, strlen(o->name) + 1);
   mem_free(&alloc, o->tensor, sizeof *o->tensor * (size_t)o->n);
   mem_free(&alloc, o, sizeof *o);
 }
 
-static StOut *out_new(const weft_alloc *a, const char *path, int n) {
+static StOut *out_new(const weft_alloc *a, const char *name, int n) {
   StOut *o = mem_new(a, sizeof *o);
   if (!o) return NULL;
-  size_t length = strlen(path) + 1;
-  *o = (StOut){.n = n, .file.fd = -1};
+  size_t length = strlen(name) + 1;
+  *o = (StOut){.n = n, .file = {.fd = -1, .own = DIR_CLOSED}};
   if (a) o->alloc = *a;
-  o->path = mem_new(a, length);
-  if (o->path) memcpy(o->path, path, length);
+  o->name = mem_new(a, length);
+  if (o->name) memcpy(o->name, name, length);
   o->tensor = n ? mem_new(a, sizeof *o->tensor * (size_t)n) : NULL;
-  if (!o->path || (n && !o->tensor)) {
+  if (!o->name || (n && !o->tensor)) {
     out_free(o);
     o = NULL;
   }
   return o;
 }
 
-/* Begins the file, or joins the one of this name. */
-static weft_status begin(StOut *o, const char *name, const Text *header, weft_error *e) {
+/* Begins the file, or joins the one of this temporary name. */
+static weft_status begin(StOut *o, const Dir *in, const char *temporary,
+                         const Text *header, weft_error *e) {
   uint64_t n = header->n;
-  if (name) return file_join(o->path, name, &o->file, e);
-  TRY(file_create(o->path, o->size, &o->file, e));
+  if (temporary) return file_join(in, o->name, temporary, &o->file, e);
+  TRY(file_create(in, o->name, o->size, &o->file, e));
   TRY(file_put(&o->file, 0, &n, sizeof n, e));
   return file_put(&o->file, sizeof n, header->s, header->n, e);
 }
 
-static weft_status open_out(const weft_alloc *a, const char *path, const char *name,
-                            const StContent *c, StOut **out, weft_error *e) {
+static weft_status open_out(const weft_alloc *a, const Dir *in, const char *name,
+                            const char *temporary, const StContent *c, StOut **out,
+                            weft_error *e) {
   Text header = {.alloc = a};
   size_t room = sizeof(const StWrite *) * (size_t)MAX(c->n, 1);
   const StWrite **sorted = mem_new(a, room);
-  StOut *o = *out = out_new(a, path, c->n);
+  StOut *o = *out = out_new(a, name, c->n);
   weft_status status = WEFT_ENOMEM;
   if (o && sorted) {
     uint64_t data = write_header(&header, c, sorted, o->tensor);
@@ -131,9 +133,9 @@ static weft_status open_out(const weft_alloc *a, const char *path, const char *n
       o->tensor[i].at += o->size - data;
   }
   if (o && sorted && !header.oom)
-    status = begin(o, name, &header, e);
+    status = begin(o, in, temporary, &header, e);
   else
-    err_file(e, status, path, 0, "out of memory");
+    err_file(e, status, name, 0, "out of memory");
   text_free(&header);
   mem_free(a, sorted, room);
   if (status == WEFT_OK) return status;
@@ -142,18 +144,19 @@ static weft_status open_out(const weft_alloc *a, const char *path, const char *n
   return status;
 }
 
-weft_status st_create(const weft_alloc *a, const char *path, const StContent *c,
-                      StOut **out, weft_error *e) {
-  return open_out(a, path, NULL, c, out, e);
+weft_status st_create(const weft_alloc *a, const Dir *in, const char *name,
+                      const StContent *c, StOut **out, weft_error *e) {
+  return open_out(a, in, name, NULL, c, out, e);
 }
 
-weft_status st_join(const weft_alloc *a, const char *path, const char *name,
-                    const StContent *c, StOut **out, weft_error *e) {
-  return open_out(a, path, name, c, out, e);
+weft_status st_join(const weft_alloc *a, const Dir *in, const char *name,
+                    const char *temporary, const StContent *c, StOut **out,
+                    weft_error *e) {
+  return open_out(a, in, name, temporary, c, out, e);
 }
 
 const char *st_name(const StOut *o) {
-  return o->file.name.s;
+  return o->file.temporary.s;
 }
 
 uint64_t st_size(const StOut *o) {
@@ -183,7 +186,7 @@ void st_drop(StOut *o) {
 weft_status st_write(const weft_alloc *a, const char *path, const StWrite *t, int n,
                      weft_error *e) {
   StOut *o;
-  TRY(st_create(a, path, &(StContent){.tensor = t, .n = n}, &o, e));
+  TRY(st_create(a, NULL, path, &(StContent){.tensor = t, .n = n}, &o, e));
   for (int i = 0; i < n; i++) {
     weft_status status = st_put(o, i, 0, t[i].data, (size_t)bytes_of(&t[i]), e);
     if (status != WEFT_OK) {
