@@ -1,5 +1,6 @@
 /* fields.c - the fields of a plan whose values have a form of their own: tp_plan,
  * precision, packed documents, lists, learning rates, files. */
+#include "length.h"
 #include "schema.h"
 
 #include <math.h>
@@ -13,10 +14,8 @@ int field_list_length(Check *c, int idx, const char *path, const char *want) {
     check_type(c, path, want, idx);
     return -1;
   }
-  int n = (int)lua_rawlen(L, idx), fields = 0;
-  for (lua_pushnil(L); lua_next(L, idx); lua_pop(L, 1))
-    fields++;
-  if (fields == n) return n;
+  lua_Integer n = list_length(L, idx);
+  if (n >= 0) return (int)n;
   diag_error(c->d, "type", path, "expected %s, got a table with other keys", want);
   return -1;
 }
@@ -405,7 +404,7 @@ static void gpu_name(Check *c, int idx, const char *path) {
 int field_items(Check *c, const char *kind, int idx, const char *path) {
   lua_State *L = c->L;
   DataSpec *data = &c->plan->data;
-  int n = (int)lua_rawlen(L, idx);
+  int n = (int)table_length(L, idx);
   if (strcmp(kind, "cluster") == 0 && n > 0) {
     lua_rawgeti(L, idx, 1);
     gpu_name(c, -1, path);

@@ -1,6 +1,7 @@
 /* lib_table.c - concat, insert, move, remove, sort and unpack as in Lua's manual. Stock
  * Lua takes the pivot of a sort from the clock and an address; here a sort is stable and
  * always makes the same comparisons. */
+#include "length.h"
 #include "lib.h"
 
 #include <limits.h>
@@ -18,9 +19,17 @@ static void check_table(lua_State *L, int arg, const char *const *methods) {
 static const char *const reads[] = {"__index", "__len", NULL};
 static const char *const writes[] = {"__index", "__newindex", "__len", NULL};
 
+/* As `#` in a plan: stock Lua's own length of a table with holes is another one in every
+ * process. */
+static lua_Integer list_len(lua_State *L, int arg) {
+  bool own = luaL_getmetafield(L, arg, "__len") != LUA_TNIL;
+  if (own) lua_pop(L, 1);
+  return own || !lua_istable(L, arg) ? luaL_len(L, arg) : table_length(L, arg);
+}
+
 static lua_Integer length(lua_State *L, int arg, const char *const *methods) {
   check_table(L, arg, methods);
-  return luaL_len(L, arg);
+  return list_len(L, arg);
 }
 
 /* ---- insert, remove, move ---- */
@@ -113,7 +122,7 @@ static int concat(lua_State *L) {
 
 static int unpack(lua_State *L) {
   lua_Integer i = luaL_optinteger(L, 2, 1);
-  lua_Integer last = lua_isnoneornil(L, 3) ? luaL_len(L, 1) : luaL_checkinteger(L, 3);
+  lua_Integer last = lua_isnoneornil(L, 3) ? list_len(L, 1) : luaL_checkinteger(L, 3);
   if (i > last) return 0;
   lua_Unsigned n = (lua_Unsigned)last - (lua_Unsigned)i;
   if (n >= INT_MAX || !lua_checkstack(L, (int)n + 1))

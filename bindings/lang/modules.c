@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "length.h"
 #include "stdlib.h"
 #include "vm/io/io.h"
 
@@ -58,6 +59,7 @@ bool stdlib_push(lua_State *L, const char *name) {
   }
   const char *chunk = lua_pushfstring(L, "@stdlib/%s.lua", name);
   if (chunk_load(L, f->text, f->n, chunk) != LUA_OK) lua_error(L);
+  length_function(L);
   lua_call(L, 0, 1);
   lua_remove(L, -2);
   lua_pushvalue(L, -1);
@@ -123,6 +125,7 @@ static void load_module(lua_State *L, const char *name) {
   int status = chunk_load(L, text, n, chunk);
   mem_free(s->opt->alloc, text, n + 1);
   if (status != LUA_OK) lua_error(L);
+  length_function(L);
 }
 
 /* Replaces the value on top by a copy if it is a table; `memo` has those made before. */

@@ -1,6 +1,7 @@
 /* sandbox.c - the globals of a plan: what is kept of Lua's libraries, what is replaced
  * so that a plan means the same on every run, and errors for undeclared names. */
 #include "lang.h"
+#include "length.h"
 #include "lib.h"
 
 #include <lualib.h>
@@ -306,6 +307,7 @@ static void open_string(lua_State *L, int env) {
   lua_pushliteral(L, "string");
   lua_setfield(L, -2, "__metatable");
   count_functions(L); /* arithmetic with texts */
+  length_open(L, env, -1);
   lua_pop(L, 2);
 }
 

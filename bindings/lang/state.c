@@ -5,6 +5,7 @@
  * state_charge, bytes by the allocator. An instruction that compares, converts or hashes
  * texts costs by the longest text that there was: long ones make the hook come sooner. */
 #include "lang.h"
+#include "length.h"
 
 #include <lualib.h>
 #include <stdio.h>
@@ -380,6 +381,13 @@ void state_free(LangState *s) {
   mem_free(s->opt->alloc, s, sizeof *s);
 }
 
+/* Argument: the plan's chunk as Lua loaded it. */
+static int run_chunk(lua_State *L) {
+  length_function(L);
+  lua_call(L, 0, 1);
+  return 1;
+}
+
 weft_status state_run(LangState *s, Diags *d, weft_error *e) {
   char *text;
   size_t n;
@@ -387,7 +395,11 @@ weft_status state_run(LangState *s, Diags *d, weft_error *e) {
   const char *name = arena_printf(d->arena, "@%s", s->path);
   int status = chunk_load(s->L, text, n, name);
   mem_free(s->opt->alloc, text, n + 1);
-  if (status == LUA_OK) return state_call(s, 0, 1, "", d, e);
+  if (status == LUA_OK) {
+    lua_pushcfunction(s->L, run_chunk);
+    lua_insert(s->L, -2);
+    return state_call(s, 1, 1, "", d, e);
+  }
   remember(s, s->path, 1);
   int skip = 0;
   if (status == LUA_ERRSYNTAX) skip = syntax_place(s, name, lua_tostring(s->L, -1));

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "bindings/lang/lang.h"
+#include "bindings/lang/length.h"
 #include "graph_int.h"
 
 typedef struct ParamWork {
@@ -114,7 +115,10 @@ static void param_dims(lua_State *L, int arg, ParamWork *w) {
   if (!lua_istable(L, arg))
     luaL_error(L, "g:param(\"%s\"): the second argument is the list of dimensions, such "
                "as { { \"ffn\", 4096 }, { \"hidden\", 1024 } }", w->name);
-  lua_Integer n = (lua_Integer)lua_rawlen(L, arg);
+  lua_Integer n = list_length(L, arg);
+  if (n < 0)
+    luaL_error(L, "g:param(\"%s\"): the list of dimensions has other keys or holes",
+               w->name);
   if (n < 1 || n > MAX_DIM)
     luaL_error(L, "g:param(\"%s\"): between 1 and %d dimensions, got %I", w->name,
                MAX_DIM, n);

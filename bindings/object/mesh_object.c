@@ -5,6 +5,7 @@
 
 #include <lauxlib.h>
 
+#include "bindings/lang/length.h"
 #include "bindings/lang/schema.h"
 #include "bindings/script/api_doc.h"
 #include "bindings/script/library.h"
@@ -92,7 +93,7 @@ static void *spec_field(Make *k, const Field *f) {
 
 static void take_order(Make *k, int idx) {
   lua_State *L = k->L;
-  int n = lua_istable(L, idx) ? (int)lua_rawlen(L, idx) : 0;
+  int n = lua_istable(L, idx) ? (int)list_length(L, idx) : 0;
   if (n < 1 || n > AXIS_N) {
     diag_error(&k->d, "type", "order", "expected a list of axes, slowest first");
     return;

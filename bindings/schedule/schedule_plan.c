@@ -2,6 +2,7 @@
  * table of actions in a file; what such a schedule says about itself, and whether it fits
  * the sizes of a plan. */
 #include "schedule_csv.h"
+#include "bindings/lang/length.h"
 #include "bindings/lang/schema.h"
 #include "vm/io/io.h"
 
@@ -158,7 +159,7 @@ static void csv(Check *c, int t, const char *path) {
   const char *dir = c->lp->state->dir;
   if (!check_mark(c, t, path)) return;
   lua_rawgeti(L, t, 1);
-  if (lua_rawlen(L, t) != 1 || lua_type(L, -1) != LUA_TSTRING) {
+  if (table_length(L, t) != 1 || lua_type(L, -1) != LUA_TSTRING) {
     diag_error(c->d, "builder", path, "weft.schedule_csv takes the name of a file");
   } else {
     const char *file = lua_tostring(L, -1);

@@ -12,6 +12,7 @@
  * The state that is read must not raise: only calls that neither allocate nor check are
  * made there. */
 #include "bindings/lang/lang.h"
+#include "bindings/lang/length.h"
 #include "export.h"
 
 #include <stdio.h>
@@ -250,8 +251,10 @@ static void copy_function(Transfer *t, int idx) {
   lua_Debug ar;
   if (lua_iscfunction(t->from, idx)) refuse(t, "a function in C");
   const char *code = push_code(t, idx, false, &n);
+  code = length_code(to, code, &n);
   if (luaL_loadbufferx(to, code, n, "=function", "b") != LUA_OK) lua_error(to);
-  lua_remove(to, -2);
+  lua_replace(to, -3);
+  lua_pop(to, 1);
   note_copy(t, lua_topointer(t->from, idx));
   if (sees_globals(t->from, idx)) {
     code = push_code(t, idx, true, &n);
