@@ -434,12 +434,22 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
   return n;
 }
 
+/* Of a plan it stays below the plan's folder, as what it reads does. */
 static void checkpoint_dir(Check *c, int idx, const char *path) {
   const char *dir = lua_type(c->L, idx) == LUA_TSTRING ? lua_tostring(c->L, idx) : "";
-  if (*dir)
-    c->plan->checkpoint.dir = arena_str(c->arena, dir);
-  else
+  Checkpointing *to = &c->plan->checkpoint;
+  if (!*dir) {
     check_type(c, path, "the name of a folder", idx);
+    return;
+  }
+  bool named = lang_is_set(c->lp, path);
+  to->within = named ? NULL : c->lp->state->dir;
+  to->dir = named ? arena_str(c->arena, dir) : folders_below(c->arena, to->within, dir);
+  if (!to->dir)
+    diag_error(c->d, "outside", path,
+               "\"%.100s\" is outside of the plan's folder; give the folder that it may "
+               "be on the command line: --set checkpoint.dir=DIR",
+               dir);
 }
 
 /* As NeMo AutoModel has it. */

@@ -220,6 +220,9 @@ weft_status vary_text(LangPlan *lp, Text *out, weft_error *e);
 /* ---- plan_load.c ---- */
 /* Checks the plan's table and fills lp->plan. */
 weft_status lang_check_plan(LangPlan *lp, Diags *d, weft_error *e);
+/* Whether the value of a field is not the plan's but was given from outside: by --set, or
+ * by a script that changes a plan. */
+bool lang_is_set(const LangPlan *lp, const char *path);
 /* ---- plan_value.c ---- */
 /* Copies the table into the plan's state and checks it. */
 weft_status value_take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *e);

@@ -207,23 +207,39 @@ static bool below(const char *path, const char *field, size_t n) {
   return strncmp(path, field, n) == 0 && (!path[n] || strchr(".[", path[n]));
 }
 
-/* A field that --set has changed is at the command line, one that was laid over a plan's
- * table where that was done. */
-static bool set_place(const LangPlan *lp, Diag *g) {
+/* The --set that has changed a field, or NULL. */
+static const char *set_by(const LangPlan *lp, const char *path) {
   for (int i = lp->opt.nset - 1; i >= 0; i--) {
     const char *set = lp->opt.set[i], *eq = strchr(set, '=');
     if (strncmp(set, "plan.", 5) == 0) set += 5;
-    if (!below(g->path, set, (size_t)(eq - set))) continue;
-    g->file = arena_printf(lp->arena, "--set %s", lp->opt.set[i]);
-    return true;
+    if (below(path, set, (size_t)(eq - set))) return lp->opt.set[i];
   }
-  for (int i = 0; lp->changed && lp->changed[i]; i++) {
-    if (!below(g->path, lp->changed[i], strlen(lp->changed[i]))) continue;
-    g->file = lp->value->changes_file;
-    g->line = lp->value->changes_line;
-    return true;
-  }
+  return NULL;
+}
+
+/* Whether it was laid over a plan's table. */
+static bool is_changed(const LangPlan *lp, const char *path) {
+  for (int i = 0; lp->changed && lp->changed[i]; i++)
+    if (below(path, lp->changed[i], strlen(lp->changed[i]))) return true;
   return false;
+}
+
+bool lang_is_set(const LangPlan *lp, const char *path) {
+  return set_by(lp, path) || is_changed(lp, path);
+}
+
+/* A field that --set has changed is at the command line, one that was laid over a plan's
+ * table where that was done. */
+static bool set_place(const LangPlan *lp, Diag *g) {
+  const char *set = set_by(lp, g->path);
+  if (set) {
+    g->file = arena_printf(lp->arena, "--set %s", set);
+    return true;
+  }
+  if (!is_changed(lp, g->path)) return false;
+  g->file = lp->value->changes_file;
+  g->line = lp->value->changes_line;
+  return true;
 }
 
 /* Evaluates the plan again with a state that records lines. What goes wrong there only

@@ -62,7 +62,7 @@ static bool is_own(const char *name) {
 /* ---- the folder ---- */
 
 static weft_status open_below(const Checkpointing *c, Dir *out, weft_error *e) {
-  const char *rest = c->dir + strlen(c->within);
+  const char *rest = *c->within ? c->dir + strlen(c->within) : c->dir;
   Dir plan;
   TRY(dir_open(*c->within ? c->within : ".", 0, &plan, e));
   weft_status st = dir_below(&plan, rest + strspn(rest, "/"), 0777, out, e);

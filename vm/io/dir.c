@@ -199,7 +199,7 @@ weft_status dir_above(const char *path, const char *what, Dir *out, const char *
   return st == WEFT_OK ? st : err_set(e, st, "%s", why.text);
 }
 
-static bool climbs(const char *way) {
+bool dir_climbs(const char *way) {
   for (const char *s = way; *s; s += strspn(s, "/")) {
     size_t n = strcspn(s, "/");
     if (n == 2 && s[0] == '.' && s[1] == '.') return true;
@@ -211,7 +211,7 @@ static bool climbs(const char *way) {
 weft_status dir_below(const Dir *in, const char *way, unsigned make, Dir *out,
                       weft_error *e) {
   *out = DIR_CLOSED;
-  if (*way == '/' || climbs(way))
+  if (*way == '/' || dir_climbs(way))
     return err_file(e, WEFT_EUSAGE, way, 0, "leads out of %s", in->path);
   int fd = openat(in->fd, ".", STEP);
   if (fd < 0) return dir_fails(in, NULL, "cannot be opened", errno, e);

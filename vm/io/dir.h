@@ -31,6 +31,8 @@ weft_status dir_above(const char *path, const char *what, Dir *out, const char *
 /* A folder below one: "runs/first". WEFT_EUSAGE if ".." or a link is on the way. */
 weft_status dir_below(const Dir *in, const char *way, unsigned make, Dir *out,
                       weft_error *e);
+/* Whether ".." is in it. */
+bool dir_climbs(const char *way);
 /* A new folder; false and errno if there is something of this name. */
 bool dir_make(const Dir *in, const char *name, Dir *out);
 void dir_close(Dir *d);

@@ -118,5 +118,8 @@ typedef struct Folders {
  * others; what is nowhere has the plan's. */
 const char *folders_find(const Folders *f, Arena *a, const char *name);
 weft_status folders_hold(const Folders *f, const char *path, weft_error *e);
+/* A folder that a plan writes to lies below the plan's: its path, which begins with `plan`,
+ * or NULL if it leads out. Links on the way are dir_below's business. */
+const char *folders_below(Arena *a, const char *plan, const char *name);
 
 #endif

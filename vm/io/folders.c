@@ -43,3 +43,26 @@ weft_status folders_hold(const Folders *f, const char *path, weft_error *e) {
                   "read from: --data DIR",
                   leads ? "leads to " : "", leads ? leads : "", leads ? ", which " : "");
 }
+
+/* ---- what a plan writes ---- */
+
+/* What is left of an absolute path below a folder, or NULL. */
+static const char *rest_below(const char *path, const char *folder) {
+  size_t n = strlen(folder);
+  while (n && folder[n - 1] == '/')
+    n--;
+  return strncmp(path, folder, n) == 0 && (!path[n] || path[n] == '/') ? path + n : NULL;
+}
+
+const char *folders_below(Arena *a, const char *plan, const char *name) {
+  char real[PATH_MAX];
+  const char *rest = name;
+  if (*name == '/') {
+    rest = *plan == '/' ? rest_below(name, plan) : NULL;
+    if (!rest && realpath(*plan ? plan : ".", real)) rest = rest_below(name, real);
+    if (!rest) return NULL;
+    rest += strspn(rest, "/");
+  }
+  if (dir_climbs(rest)) return NULL;
+  return *rest ? join(a, plan, rest) : arena_str(a, *plan ? plan : ".");
+}

@@ -148,8 +148,9 @@ typedef enum { CONSOLIDATED_NEVER, CONSOLIDATED_FINAL, CONSOLIDATED_EVERY } Cons
 
 typedef struct Checkpointing {
   const char *dir;               /* NULL: nowhere */
-  const char *within;            /* the plan's folder, below which no link to `dir` is
-                                    followed; NULL: the user named `dir` */
+  const char *within;            /* the plan's folder, with which `dir` begins, and below
+                                    which no link to it is followed; NULL: the user named
+                                    `dir` */
   int64_t every, keep;           /* steps; 0: at the end only. Last ones that stay; 0: all */
   bool async;                    /* steps go on while it is written */
   Consolidated consolidated;
