@@ -1,5 +1,5 @@
 /* job_facts.c - a job as a list of texts, so that the processes of a run can compare what
- * they were started with. Fields come from the schema; what has no number there is told
+ * they were started with. Fields come from the schema; what has no place in Plan is told
  * apart by the plan's table as it was written. */
 #include "bindings/lang/lang.h"
 #include "bindings/lang/schema.h"
@@ -13,61 +13,44 @@ typedef struct Facts {
   VEC(RunFact) list;
 } Facts;
 
-static void add(Facts *f, const char *what, bool follows, const char *value) {
-  *VEC_PUSH(f->arena, f->list) = (RunFact){what, value, follows};
+static void add(Facts *f, const char *what, FactKind kind, const char *value) {
+  *VEC_PUSH(f->arena, f->list) = (RunFact){what, value, kind, NULL};
 }
 
-static const char *value_text(Arena *a, const Field *f, const Plan *p) {
-  const char *at = (const char *)p + f->at;
-  switch (f->type) {
-  case FIELD_BOOL:
-    return *(const bool *)at ? "true" : "false";
-  case FIELD_NUM:
-    return arena_printf(a, "%.17g", *(const double *)at);
-  case FIELD_INT:
-    return arena_printf(a, "%lld",
-                        f->size == sizeof(int64_t) ? (long long)*(const int64_t *)at
-                                                   : (long long)*(const int *)at);
-  default:
-    return NULL;
-  }
-}
-
-/* Several scopes may fill one place of the plan: those of the builders of lr, for one. */
-static bool is_first(const Field *f) {
-  for (const Field *g = schema; g < f; g++)
-    if (g->size && g->at == f->at) return false;
-  return true;
-}
-
-static void add_fields(Facts *f) {
+static weft_status add_fields(Facts *f, weft_error *e) {
   Arena *a = f->arena;
   for (const Field *g = schema; g->scope; g++) {
-    const char *value = g->size && is_first(g) ? value_text(a, g, &f->j->plan) : NULL;
-    if (value) add(f, arena_printf(a, "plan.%s", schema_path(a, g)), false, value);
+    Text t = {0};
+    if (!schema_tells(g)) continue;
+    field_print(g, &f->j->plan, &t);
+    if (t.oom) return err_set(e, WEFT_ENOMEM, "out of memory");
+    add(f, arena_printf(a, "plan.%s", schema_path(a, g)), FACT_SAME, arena_str(a, t.s));
+    text_free(&t);
   }
+  return WEFT_OK;
 }
 
-/* All fields as they were written, those without a number, too: names, lists, options. */
-static void add_plan(Facts *f) {
-  Arena *a = f->arena;
-  weft_error ignored;
+/* Those that have no value in Plan, as they were written: lists, tables, functions. */
+static weft_status add_others(Facts *f, weft_error *e) {
   Text t = {0};
-  err_clear(&ignored);
-  bool ok = vary_text(f->j->lp, &t, &ignored) == WEFT_OK && !t.oom;
-  uint64_t h = ok ? hash_bytes(0, t.s, t.n) : 0;
+  weft_status st = vary_others(f->j->lp, &t, e);
+  if (st == WEFT_OK && t.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
+  uint64_t h = hash_bytes(0, t.s, t.n);
   text_free(&t);
-  add(f, OTHER_FIELDS, true, arena_printf(a, "%016llx", (unsigned long long)h));
+  TRY(st);
+  add(f, OTHER_FIELDS, FACT_FOLLOWS,
+      arena_printf(f->arena, "%016llx", (unsigned long long)h));
+  return WEFT_OK;
 }
 
 static weft_status add_data(Facts *f, const char *what, const Data *data, weft_error *e) {
   uint64_t h;
   if (!data) {
-    add(f, what, false, "none");
+    add(f, what, FACT_SAME, "none");
     return WEFT_OK;
   }
   TRY(data_look(data, &h, e));
-  add(f, what, false,
+  add(f, what, FACT_SAME,
       arena_printf(f->arena, "%s (%08x)", data_describe(data), (unsigned)(h ^ h >> 32)));
   return WEFT_OK;
 }
@@ -80,27 +63,27 @@ static void add_weights(Facts *f, const SafeTensors *s) {
     h = hash_bytes(h, t->dim, sizeof t->dim);
     h = hash_bytes(h, t->type, strlen(t->type));
   }
-  add(f, "weights", false,
+  add(f, "weights", FACT_SAME,
       arena_printf(f->arena, "%d tensors, %llu bytes (%08x)", st_count(s),
                    (unsigned long long)st_bytes(s), (unsigned)(h ^ h >> 32)));
 }
 
 weft_status job_facts(const Job *j, JobFacts *o, weft_error *e) {
   Facts f = {.j = j, .arena = o->arena};
-  add_fields(&f);
-  add(&f, "plan.schedule", false, j->plan.schedule);
+  TRY(add_fields(&f, e));
+  add(&f, "plan.schedule", FACT_SAME, j->plan.schedule);
   if (o->steps && o->steps != j->plan.steps)
-    add(&f, "--steps", false, arena_printf(f.arena, "%lld", (long long)o->steps));
+    add(&f, "--steps", FACT_SAME, arena_printf(f.arena, "%lld", (long long)o->steps));
   else
-    add(&f, "--steps", false, "not given");
+    add(&f, "--steps", FACT_SAME, "not given");
   TRY(add_data(&f, "data", o->data, e));
   TRY(add_data(&f, "data for validation", o->val, e));
   if (o->weights)
     add_weights(&f, o->weights);
   else
-    add(&f, "weights", false, "none");
-  if (o->resumed) add(&f, "checkpoint", false, o->resumed);
-  add_plan(&f);
+    add(&f, "weights", FACT_SAME, "none");
+  if (o->resumed) add(&f, "checkpoint", FACT_SAME, o->resumed);
+  TRY(add_others(&f, e));
   o->fact = f.list.at;
   o->n = f.list.n;
   return WEFT_OK;

@@ -35,16 +35,17 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
   static const char *const kind[] = {"constant", "cosine", "linear"};
   Text model = {0};
   TRY(lang_config_text(j->lp, &model, e));
-  RunFact more[] = {{"model", arena_str(a, model.s ? model.s : ""), false},
-                    {"plan.optimizer.lr", kind[lr->kind], false},
-                    {"plan.optimizer.betas",
-                     arena_printf(a, "%.17g, %.17g", p->opt.beta1, p->opt.beta2), false},
-                    {"plan.packed",
-                     p->packed.on ? arena_printf(a, "%s of token %d",
-                                                 p->packed.first ? "first" : "last",
-                                                 p->packed.separator)
-                                  : "no",
-                     false}};
+  RunFact more[] = {
+      {"model", arena_str(a, model.s ? model.s : ""), FACT_SAME, NULL},
+      {"plan.optimizer.lr", kind[lr->kind], FACT_SAME, NULL},
+      {"plan.optimizer.betas",
+       arena_printf(a, "%.17g, %.17g", p->opt.beta1, p->opt.beta2), FACT_SAME, NULL},
+      {"plan.packed",
+       p->packed.on
+           ? arena_printf(a, "%s of token %d", p->packed.first ? "first" : "last",
+                          p->packed.separator)
+           : "no",
+       FACT_SAME, NULL}};
   text_free(&model);
   RunFact *all = NEW_N(a, RunFact, f->n + LEN(more));
   if (f->n) memcpy(all, f->fact, (size_t)f->n * sizeof *all);

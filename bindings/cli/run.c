@@ -173,15 +173,21 @@ static weft_status start(Training *t) {
 
 /* ---- reporting ---- */
 
+/* Nothing if there is no text. */
+static weft_status warn(Training *t, const char *text, weft_error *e) {
+  if (!text) return WEFT_OK;
+  record_clear(&t->record);
+  complain("warning: %s", text);
+  return record_warning(&t->record, text, e);
+}
+
 /* A device that could not keep the step after all. Each process speaks for its rank. */
 static weft_status warn_of_launches(Training *t, weft_error *e) {
   const char *why = run_not_kept(t->session.run);
   char text[700];
   if (!why) return WEFT_OK;
   snprintf(text, sizeof text, "steps are launched op by op from here on: %s", why);
-  record_clear(&t->record);
-  complain("warning: %s", text);
-  return record_warning(&t->record, text, e);
+  return warn(t, text, e);
 }
 
 static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
@@ -236,6 +242,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   t->record.head.way = run_way(t->session.run, t->way);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
+  TRY(warn(t, run_uneven(t->session.run), &t->job.e));
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
                                  t, &t->job.e);

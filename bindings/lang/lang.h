@@ -213,8 +213,11 @@ enum {
 /* Adds the values of all fields that influence one of these: equal texts, equal results.
  * Functions are told apart within a state. WEFT_EPLAN: a table has no such text. */
 weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e);
-/* Adds a text of all fields as they were written, which means the same in another
- * process; functions are all alike. */
+/* Adds what no row of the schema tells (schema_tells) as it was written: lists, tables,
+ * functions by their code and what they captured. The same in another process. WEFT_EPLAN:
+ * there is no such text. */
+weft_status vary_others(LangPlan *lp, Text *out, weft_error *e);
+/* The same of all fields. */
 weft_status vary_text(LangPlan *lp, Text *out, weft_error *e);
 
 /* ---- plan_load.c ---- */

@@ -11,10 +11,18 @@
 #define SIZES           FOR_SIZES
 #define POINT           FOR_POINT
 #define NOTHING         FOR_NOTHING
-#define SIZE_OF(member) sizeof(((Plan *)0)->member)
-#define AT(member)      offsetof(Plan, member), SIZE_OF(member), false
-#define AT_TEXT(member) offsetof(Plan, member), SIZE_OF(member), true
-#define NOWHERE         0, 0, false
+/* The member's type says how it is stored, so that no row can say it wrongly. */
+#define AT(member)                                                                       \
+  offsetof(Plan, member), _Generic(((Plan *)0)->member,                                  \
+      bool: STORED_BOOL,                                                                 \
+      int: STORED_INT,                                                                   \
+      unsigned: STORED_INT,                                                              \
+      int64_t: STORED_INT64,                                                             \
+      uint64_t: STORED_INT64,                                                            \
+      double: STORED_DOUBLE,                                                             \
+      const char *: STORED_TEXT,                                                         \
+      ExpectRange: STORED_RANGE)
+#define NOWHERE         0, STORED_NOWHERE
 #define MUST            INFINITY
 #define NONE            NAN
 #define ROW(s, k, ...)  {#s, #k, __VA_ARGS__},
@@ -100,6 +108,20 @@ bool schema_influences(const Field *f, unsigned what) {
   return !f->influences || f->influences & what;
 }
 
+static const Field *teller(const Field *f) {
+  for (const Field *g = schema; f->stored && g->scope; g++)
+    if (g->stored && g->type != FIELD_OTHER && g->at == f->at) return g;
+  return NULL;
+}
+
+bool schema_tells(const Field *f) {
+  return f->stored && teller(f) == f;
+}
+
+bool schema_place_told(const Field *f) {
+  return teller(f) != NULL;
+}
+
 bool schema_required(const Field *f) {
   return isinf(f->def);
 }
@@ -108,7 +130,7 @@ bool schema_required(const Field *f) {
 
 static void store_defaults(Check *c) {
   for (const Field *f = schema; f->scope; f++)
-    if (isfinite(f->def)) schema_store(c, f, f->def);
+    if (isfinite(f->def)) field_set(c->arena, f, c->plan, f->def);
 }
 
 static void check_alias(Check *c, int t, const Field *alias, const char *path) {

@@ -20,14 +20,26 @@ typedef enum {
   FIELD_OTHER /* a function of fields.c */
 } FieldType;
 
+/* How the member of Plan that a row fills is stored; a pointer to a text may also hold a
+ * number or a switch, as text. */
+typedef enum {
+  STORED_NOWHERE,
+  STORED_BOOL,
+  STORED_INT, /* enums too */
+  STORED_INT64,
+  STORED_DOUBLE,
+  STORED_TEXT,
+  STORED_RANGE
+} Storage;
+
 typedef struct Field {
   const char *scope, *key;
   FieldType type;
   unsigned influences; /* FOR_UNITS ...; 0 is not known: all of them */
   const char *names;   /* see schema.def; TABLE: the scope of its fields */
   double lo, hi, def;
-  size_t at, size; /* in Plan; size 0: nowhere */
-  bool text;       /* a pointer to a text lies there */
+  size_t at;           /* in Plan, */
+  Storage stored;      /* as this */
   const char *doc;
 } Field;
 
@@ -47,10 +59,38 @@ const Field *schema_parent(const Field *f);
 const char *schema_path(Arena *a, const Field *f);
 /* Whether the field may change one of these (FOR_UNITS ...). */
 bool schema_influences(const Field *f, unsigned what);
+/* Whether the row is the one that tells what lies at its place of Plan: builders of one
+ * kind share places, and several rows may lead to one. Rows of no own type (FIELD_OTHER)
+ * tell nothing; what they leave open is told as it was written (vary_others). */
+bool schema_tells(const Field *f);
+bool schema_place_told(const Field *f); /* by this row or another */
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
 /* Names of schedules, as a list of names in schema.def. */
 extern const char schema_schedules[];
+
+/* ---- field.c: what lies in Plan, for all who read and write it ---- */
+typedef struct FieldValue {
+  Storage stored;
+  union {
+    int64_t whole;    /* BOOL, INT, INT64 */
+    double real;      /* DOUBLE */
+    const char *text; /* TEXT; NULL: not given */
+    ExpectRange range;
+  };
+} FieldValue;
+FieldValue field_get(const Field *f, const Plan *p);
+/* The same as text: equal texts, equal values. "0.001", "true", "bf16", "0 to 3", "-" for
+ * what is not given; the text of the user between quotes. Adds nothing for a row that lies
+ * nowhere. */
+void field_print(const Field *f, const Plan *p, Text *out);
+/* Stores a number, or nothing if the row lies nowhere; a text that it becomes lies in the
+ * arena. */
+void field_set(Arena *a, const Field *f, Plan *p, double v);
+void field_set_text(const Field *f, Plan *p, const char *s);
+void field_set_range(const Field *f, Plan *p, ExpectRange r);
+/* The number that stands for a name of the row. */
+int field_name_number(const Field *f, const char *name);
 
 typedef struct Check {
   lua_State *L;
@@ -65,8 +105,6 @@ typedef struct Check {
 void check_type(Check *c, const char *path, const char *want, int idx);
 /* The value at idx of field `f`: stores it, or says what is wrong with it. */
 void check_value(Check *c, const Field *f, int idx, const char *path);
-/* Stores a number where the field has its place, if it has one. */
-void schema_store(Check *c, const Field *f, double v);
 /* Checks every field of the table at idx against the fields of `scope`; items before
  * list position `from` belong to the caller. */
 void check_scope(Check *c, int idx, const char *scope, const char *path, int from);

@@ -1,23 +1,8 @@
-/* schema_values.c - one value of the plan's table against its row of schema.def, and where
- * it goes in Plan. */
+/* schema_values.c - one value of the plan's table against its row of schema.def. Where it
+ * goes in Plan, field.c knows. */
 #include <math.h>
 
 #include "schema.h"
-
-void schema_store(Check *c, const Field *f, double v) {
-  char *p = (char *)c->plan + f->at;
-  if (!f->size) return;
-  if (f->text)
-    *(const char **)p = arena_printf(c->arena, "%.0f", v);
-  else if (f->type == FIELD_NUM)
-    *(double *)p = v;
-  else if (f->size == sizeof(bool))
-    *(bool *)p = v != 0;
-  else if (f->size == sizeof(int64_t))
-    *(int64_t *)p = (int64_t)v;
-  else
-    *(int *)p = (int)v;
-}
 
 /* ---- messages ---- */
 
@@ -69,50 +54,23 @@ static void check_number(Check *c, const Field *f, int idx, const char *path) {
     check_type(c, path, want_number(c, f->lo, f->hi, f->type == FIELD_INT, idx), idx);
     return;
   }
-  schema_store(c, f, v);
+  field_set(c->arena, f, c->plan, v);
 }
 
 static void check_bool(Check *c, const Field *f, int idx, const char *path) {
   if (!lua_isboolean(c->L, idx)) {
     check_type(c, path, "true or false", idx);
   } else {
-    schema_store(c, f, lua_toboolean(c->L, idx));
+    field_set(c->arena, f, c->plan, lua_toboolean(c->L, idx));
   }
 }
 
 static void check_text(Check *c, const Field *f, int idx, const char *path) {
   if (lua_type(c->L, idx) != LUA_TSTRING) {
     check_type(c, path, "a text", idx);
-  } else if (f->size) {
-    *(const char **)((char *)c->plan + f->at) =
-        arena_str(c->arena, lua_tostring(c->L, idx));
+  } else if (f->stored) {
+    field_set_text(f, c->plan, arena_str(c->arena, lua_tostring(c->L, idx)));
   }
-}
-
-/* What a name of a field stands for: its place among the names, or what is here. */
-static int name_value(Check *c, const Field *f, const char *name) {
-  static const struct {
-    const char *scope, *key;
-    int is[3];
-  } all[] = {{"precision", "param_dtype", {DT_F32, DT_BF16, DT_F16}},
-             {"precision", "reduce_dtype", {DT_F32, DT_BF16}},
-             {"adamw", "state_dtype", {DT_F32, DT_BF16}},
-             {"moe", "drop_policy", {DROP_PROBS, DROP_POSITION}},
-             {"tokens", "dtype", {2, 4}}};
-  NameWord w;
-  bool later = false;
-  int at = 0;
-  for (const char *p = f->names; name_next(c->arena, &p, &later, &w);) {
-    if (w.s[w.n] == '=') continue; /* an alias */
-    if (strcmp(w.canon, name) == 0) break;
-    at++;
-  }
-  for (int i = 0; i < LEN(all); i++)
-    if (strcmp(all[i].scope, f->scope) == 0 && strcmp(all[i].key, f->key) == 0) {
-      assert(at < LEN(all[i].is));
-      return all[i].is[at];
-    }
-  return at;
 }
 
 static void check_name_field(Check *c, const Field *f, int idx, const char *path) {
@@ -121,10 +79,10 @@ static void check_name_field(Check *c, const Field *f, int idx, const char *path
     return;
   }
   const char *name = check_name(c, f->names, path, lua_tostring(c->L, idx));
-  if (name && f->text)
-    *(const char **)((char *)c->plan + f->at) = arena_str(c->arena, name);
-  else if (name && f->size)
-    schema_store(c, f, name_value(c, f, name));
+  if (name && f->stored == STORED_TEXT)
+    field_set_text(f, c->plan, arena_str(c->arena, name));
+  else if (name)
+    field_set(c->arena, f, c->plan, field_name_number(f, name));
 }
 
 /* What a strategy is before its options say more. What ZeRO and Megatron's FSDP cut of
@@ -275,22 +233,22 @@ static double range_end(Check *c, int idx, const char *key, double missing) {
 
 static void check_range(Check *c, const Field *f, int idx, const char *path) {
   static const char *const kinds[] = {"at_most", "at_least", "between"};
-  ExpectRange *r = (ExpectRange *)((char *)c->plan + f->at);
   const char *kind = mark_kind(c->L, idx);
   double v;
   if (to_number(c->L, idx, &v) && v >= 0) {
-    *r = (ExpectRange){true, v, v};
+    field_set_range(f, c->plan, (ExpectRange){true, v, v});
     return;
   }
   for (int i = 0; kind && i < LEN(kinds); i++) {
     if (strcmp(kind, kinds[i]) != 0) continue;
     if (!check_mark(c, idx, path)) return;
     check_scope(c, idx, kind, path, 1);
-    *r = (ExpectRange){true, range_end(c, idx, "low", -INFINITY),
-                       range_end(c, idx, "high", INFINITY)};
-    if (r->low > r->high)
-      diag_error(c->d, "range", path, "nothing lies between %.15g and %.15g", r->low,
-                 r->high);
+    ExpectRange r = {true, range_end(c, idx, "low", -INFINITY),
+                     range_end(c, idx, "high", INFINITY)};
+    field_set_range(f, c->plan, r);
+    if (r.low > r.high)
+      diag_error(c->d, "range", path, "nothing lies between %.15g and %.15g", r.low,
+                 r.high);
     return;
   }
   check_type(c, path,

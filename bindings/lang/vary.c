@@ -147,8 +147,8 @@ void vary_end(Vary *v) {
 typedef struct KeyJob {
   const LangPlan *lp;
   Text *out;
-  unsigned what; /* FOR_UNITS ...; 0: the whole plan, without addresses */
-  int nest;
+  unsigned what;     /* FOR_UNITS ...; 0: what no row tells, without addresses */
+  int nest, inside;  /* of tables; of functions */
   const char *wrong; /* why there is no such text */
 } KeyJob;
 
@@ -165,18 +165,31 @@ static void add_digits(Text *out, int64_t v) {
   text_addn(out, p, (size_t)(buf + sizeof buf - p));
 }
 
+/* 1.0 is 1: a field takes either, and a file in between may turn one into the other. */
+static void add_number(lua_State *L, int idx, Text *out) {
+  lua_Integer whole;
+  if (lua_isinteger(L, idx))
+    add_digits(out, lua_tointeger(L, idx));
+  else if (lua_numbertointeger(lua_tonumber(L, idx), &whole) &&
+           (lua_Number)whole == lua_tonumber(L, idx))
+    add_digits(out, whole);
+  else
+    text_printf(out, "%a", lua_tonumber(L, idx));
+}
+
 static void add_table(lua_State *L, int t, KeyJob *j) {
   enum { DEEPEST = 100 };
   luaL_checkstack(L, 8, "a value is nested too deeply");
   const char *kind = mark_kind(L, t);
   text_add(j->out, kind ? kind : "");
   text_add(j->out, "{");
-  if (j->nest == DEEPEST) {
-    j->wrong = "a table in the plan is nested too deeply for a sweep";
-    return;
-  }
-  if (!sorted_keys(L, t)) {
-    j->wrong = "a table in the plan has keys that a sweep cannot compare";
+  /* What a function holds may be anything. */
+  bool deep = j->nest == DEEPEST;
+  if (deep || !sorted_keys(L, t)) {
+    text_add(j->out, "table}");
+    if (!j->inside)
+      j->wrong = deep ? "a table in the plan is nested too deeply to be compared"
+                      : "a table in the plan has keys that cannot be compared";
     return;
   }
   j->nest++;
@@ -194,6 +207,40 @@ static void add_table(lua_State *L, int t, KeyJob *j) {
   j->nest--;
 }
 
+static int add_code(lua_State *L, const void *p, size_t n, void *ud) {
+  uint64_t *h = ud;
+  *h = hash_bytes(*h, p, n);
+  return 0;
+}
+
+/* In every process the same, for the same code and the same values that it captured, but
+ * for the table of globals, which is that of all plans. */
+static void add_function(lua_State *L, int f, KeyJob *j) {
+  enum { DEEPEST = 16 };
+  uint64_t h = 0;
+  const char *known = known_name(L, f);
+  if (known || lua_iscfunction(L, f) || j->inside == DEEPEST) {
+    text_printf(j->out, "function %s", known ? known : "");
+    return;
+  }
+  luaL_checkstack(L, 8, "a value is nested too deeply");
+  lua_pushvalue(L, f);
+  lua_dump(L, add_code, &h, true);
+  lua_pop(L, 1);
+  text_printf(j->out, "function %016llx(", (unsigned long long)h);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  int globals = lua_gettop(L);
+  j->inside++;
+  for (int i = 1; lua_getupvalue(L, f, i); i++) {
+    if (!lua_rawequal(L, -1, globals)) add_value(L, -1, j);
+    text_add(j->out, ",");
+    lua_settop(L, globals);
+  }
+  j->inside--;
+  lua_pop(L, 1);
+  text_add(j->out, ")");
+}
+
 static void add_value(lua_State *L, int idx, KeyJob *j) {
   size_t n;
   const char *s;
@@ -209,16 +256,17 @@ static void add_value(lua_State *L, int idx, KeyJob *j) {
     text_addn(j->out, s, n);
     return;
   case LUA_TNUMBER:
-    if (lua_isinteger(L, idx))
-      add_digits(j->out, lua_tointeger(L, idx));
-    else
-      text_printf(j->out, "%a", lua_tonumber(L, idx));
+    add_number(L, idx, j->out);
     return;
   case LUA_TBOOLEAN:
     text_add(j->out, lua_toboolean(L, idx) ? "true" : "false");
     return;
   default:
     break;
+  }
+  if (!j->what && lua_isfunction(L, idx)) {
+    add_function(L, lua_absindex(L, idx), j);
+    return;
   }
   text_add(j->out, luaL_typename(L, idx));
   /* Addresses mean something in this state only. */
@@ -237,13 +285,24 @@ static void add_rules(const Field *f, KeyJob *j) {
   }
 }
 
+/* As bytes, not as field_print does: most of a sweep's time would go there. */
 static void add_place(const Field *f, KeyJob *j) {
-  const char *at = (const char *)&j->lp->plan + f->at;
-  const char *s = f->text ? *(const char *const *)at : NULL;
-  if (!f->text)
-    text_addn(j->out, at, f->size);
-  else if (s)
-    text_printf(j->out, "%zu:%s", strlen(s), s);
+  FieldValue v = field_get(f, &j->lp->plan);
+  switch (v.stored) {
+  case STORED_TEXT:
+    if (v.text) text_printf(j->out, "%zu:%s", strlen(v.text), v.text);
+    break;
+  case STORED_DOUBLE:
+    text_addn(j->out, (const char *)&v.real, sizeof v.real);
+    break;
+  case STORED_RANGE:
+    text_add(j->out, v.range.given ? "g" : "-");
+    text_addn(j->out, (const char *)&v.range.low, sizeof v.range.low);
+    text_addn(j->out, (const char *)&v.range.high, sizeof v.range.high);
+    break;
+  default:
+    text_addn(j->out, (const char *)&v.whole, sizeof v.whole);
+  }
 }
 
 /* Pushes the table that has the fields of f's scope, or what is there instead. */
@@ -270,18 +329,45 @@ static void push_written(lua_State *L, int t, const Field *f) {
   }
 }
 
-/* A table of a name or a builder has rows for its fields. */
+static bool is_scope(const char *name) {
+  for (const Field *f = schema; name && f->scope; f++)
+    if (str_eq(f->scope, name)) return true;
+  return false;
+}
+
+/* A table of a name or a builder has rows for its fields, but not for its list; nor are
+ * there rows that lead into the data for validation. */
 static void add_written(lua_State *L, int t, const Field *f, KeyJob *j) {
-  bool name = f->type == FIELD_NAMED || f->type == FIELD_BUILT;
   push_written(L, t, f);
-  if (!name || !lua_istable(L, -1)) {
-    add_value(L, -1, j);
+  int table = lua_gettop(L);
+  const char *kind = mark_kind(L, table);
+  bool rows = f->type == FIELD_NAMED || f->type == FIELD_BUILT || is_scope(kind);
+  if (!rows || !lua_istable(L, table) || str_eq(f->key, "val")) {
+    add_value(L, table, j);
     return;
   }
-  const char *kind = mark_kind(L, -1);
   text_add(j->out, kind ? kind : "");
-  lua_rawgeti(L, -1, 1);
-  add_value(L, -1, j);
+  for (int i = 1; lua_rawgeti(L, table, i) != LUA_TNIL; i++, lua_settop(L, table)) {
+    add_value(L, -1, j);
+    text_add(j->out, ",");
+  }
+}
+
+/* What the key has of a field: nothing if it does not influence it, or, in that of what
+ * no row tells, if one does or nothing depends on it. */
+static bool in_key(const Field *f, const KeyJob *j) {
+  if (j->what) return schema_influences(f, j->what);
+  switch (f->type) {
+  case FIELD_TABLE: /* their fields have rows */
+  case FIELD_ALIAS:
+  case FIELD_NOOP:
+  case FIELD_REFUSED:
+    return false;
+  case FIELD_OTHER:
+    return !schema_place_told(f) && !is_scope(f->key);
+  default:
+    return !f->stored;
+  }
 }
 
 static void key_job(lua_State *L, void *ud) {
@@ -290,11 +376,11 @@ static void key_job(lua_State *L, void *ud) {
   int t = lua_gettop(L) + 1;
   luaL_checkstack(L, 12, NULL);
   lua_pushnil(L);
-  text_add(j->out, j->lp->state->dir); /* what relative names mean */
+  if (j->what) text_add(j->out, j->lp->state->dir); /* what relative names mean */
   for (const Field *f = schema; f->scope; f++) {
-    if (!schema_influences(f, j->what)) continue;
+    if (!in_key(f, j)) continue;
     text_add(j->out, ";");
-    if (f->size) {
+    if (j->what && f->stored) {
       add_place(f, j);
     } else if (str_eq(f->key, "tp_plan")) {
       add_rules(f, j);
@@ -310,20 +396,24 @@ static void key_job(lua_State *L, void *ud) {
   }
 }
 
-static void text_job(lua_State *L, void *ud) {
-  add_value(L, PLAN_INDEX, ud);
-}
-
-static weft_status run_key(KeyJob *j, void (*job)(lua_State *L, void *ud),
-                           weft_error *e) {
-  TRY(state_protect(j->lp->state, job, j, e));
+static weft_status run_key(KeyJob *j, weft_error *e) {
+  TRY(state_protect(j->lp->state, key_job, j, e));
   return j->wrong ? err_set(e, WEFT_EPLAN, "%s", j->wrong) : WEFT_OK;
 }
 
 weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e) {
-  return run_key(&(KeyJob){.lp = lp, .out = out, .what = what}, key_job, e);
+  return run_key(&(KeyJob){.lp = lp, .out = out, .what = what}, e);
+}
+
+weft_status vary_others(LangPlan *lp, Text *out, weft_error *e) {
+  return run_key(&(KeyJob){.lp = lp, .out = out}, e);
 }
 
 weft_status vary_text(LangPlan *lp, Text *out, weft_error *e) {
-  return run_key(&(KeyJob){.lp = lp, .out = out}, text_job, e);
+  for (const Field *f = schema; f->scope; f++) {
+    if (!schema_tells(f)) continue;
+    field_print(f, &lp->plan, out);
+    text_add(out, ";");
+  }
+  return vary_others(lp, out, e);
 }

@@ -81,15 +81,11 @@ void mesh_object_push(lua_State *L, const Mesh *m, int gpus) {
 
 typedef struct Make {
   lua_State *L;
-  MeshSpec spec;
+  Plan plan; /* only its mesh */
   int64_t gpus;
   Diags d;
   Mesh mesh;
 } Make;
-
-static void *spec_field(Make *k, const Field *f) {
-  return (char *)&k->spec + (f->at - offsetof(Plan, mesh));
-}
 
 static void take_order(Make *k, int idx) {
   lua_State *L = k->L;
@@ -101,19 +97,20 @@ static void take_order(Make *k, int idx) {
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, idx, i + 1);
     bool text = lua_type(L, -1) == LUA_TSTRING;
-    k->spec.order[i] = arena_str(k->d.arena, text ? lua_tostring(L, -1) : "?");
+    k->plan.mesh.order[i] = arena_str(k->d.arena, text ? lua_tostring(L, -1) : "?");
     lua_pop(L, 1);
   }
 }
 
-static void take_size(Make *k, const char *key, int idx, int64_t *out) {
+static bool take_size(Make *k, const char *key, int idx, int64_t *out) {
   int exact;
-  lua_Integer v = lua_tointegerx(k->L, idx, &exact);
-  if (lua_type(k->L, idx) == LUA_TNUMBER && exact && v >= 1 && v <= 10 * 1000 * 1000)
-    *out = v;
-  else
-    diag_error(&k->d, "type", key, "expected an integer from 1 to 1e7, got %s",
-               value_describe(k->d.arena, k->L, idx));
+  *out = lua_tointegerx(k->L, idx, &exact);
+  if (lua_type(k->L, idx) == LUA_TNUMBER && exact && *out >= 1 &&
+      *out <= 10 * 1000 * 1000)
+    return true;
+  diag_error(&k->d, "type", key, "expected an integer from 1 to 1e7, got %s",
+             value_describe(k->d.arena, k->L, idx));
+  return false;
 }
 
 /* Key and value are on top. */
@@ -123,8 +120,10 @@ static void take_field(Make *k) {
   const Field *f = key ? schema_find("mesh", key) : NULL;
   if (key && strcmp(key, "gpus") == 0) {
     take_size(k, key, lua_gettop(L), &k->gpus);
-  } else if (f && f->size) {
-    take_size(k, key, lua_gettop(L), spec_field(k, f));
+  } else if (f && f->stored) {
+    int64_t n;
+    if (take_size(k, key, lua_gettop(L), &n))
+      field_set(k->d.arena, f, &k->plan, (double)n);
   } else if (f) {
     take_order(k, lua_gettop(L));
   } else {
@@ -148,7 +147,7 @@ static void make_job(void *ud) {
     take_field(k);
   }
   lua_settop(L, keys);
-  if (!k->d.errors) mesh_resolve(&k->spec, 0, &k->mesh, &k->d);
+  if (!k->d.errors) mesh_resolve(&k->plan.mesh, 0, &k->mesh, &k->d);
 }
 
 static void report(const Diags *d, Text *out) {

@@ -3,12 +3,22 @@
 
 #include "levels.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 static weft_status cpu_open(Device *d, int rank, int threads, weft_error *e) {
   CpuLevel level;
   return cpu_level(&level, e);
+}
+
+weft_status cpu_way(char text[DEVICE_WAY], weft_error *e) {
+  CpuLevel level;
+  char library[DEVICE_WAY - 32];
+  TRY(cpu_level(&level, e));
+  gemm_library(library, sizeof library);
+  snprintf(text, DEVICE_WAY, "%s, %s", cpu_level_name(level), library);
+  return WEFT_OK;
 }
 
 static void cpu_close(Device *d) {}

@@ -3,6 +3,7 @@
 #include "levels.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 
 #include "vm/base/module.h"
 
@@ -112,6 +113,12 @@ bool gemm_has(const char *backend, char *text, size_t size) {
   }
   if (text && size) text[0] = 0;
   return strcmp(backend, "plain") == 0;
+}
+
+void gemm_library(char *text, size_t size) {
+  for (int i = 0; i < LEN(modules); i++)
+    if (gemm_has(modules[i].name, text, size)) return;
+  snprintf(text, size, "plain C");
 }
 
 void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate,

@@ -53,6 +53,8 @@ bool gemm_has(const char *backend, char *text, size_t size);
 void gemm_init_many(Gemm *g, const GemmShape *s, int threads);
 void gemm_run_as(Gemm *g, const GemmShape *s, const void *a, const void *b, void *c,
                  bool accumulate, void *work);
+/* The library that is tried first for large products, "plain C" if there is none. */
+void gemm_library(char *text, size_t size);
 void gemm_run(Gemm *g, const void *a, const void *b, void *c, bool accumulate,
               void *work);
 void gemm_end(Gemm *g);

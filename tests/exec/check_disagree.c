@@ -28,32 +28,33 @@ static const char plan_text[] =
     "  train = { steps = 1000000, log_every = 1000000 },\n"
     "}\n";
 
-/* What the odd rank gets after `weft run`, and what must be said. `program`: it runs
- * another build. */
+/* What the odd rank gets after `weft run`, and what must be said. `program`: what it runs
+ * instead of the others' program. */
 static const struct {
-  const char *name, *args, *said;
-  bool program;
+  const char *name, *args, *said, *program;
 } ways[] = {
-    {"lr", "plan.lua -D lr=0.002 -D file=a.txt", "plan.optimizer.lr.max: 0.001", false},
+    {"lr", "plan.lua -D lr=0.002 -D file=a.txt", "plan.optimizer.lr.max: 0.001", NULL},
     {"seed", "plan.lua -D lr=0.001 -D file=a.txt --set train.seed=7",
-     "plan.train.seed: 0 on ranks", false},
+     "plan.train.seed: 0 on ranks", NULL},
     {"other data", "plan.lua -D lr=0.001 -D file=b.txt", "data: 1 file, 1.0 k bytes (",
-     false},
+     NULL},
     {"longer data", "plan.lua -D lr=0.001 -D file=c.txt", "data: 1 file, 1.0 k bytes (",
-     false},
-    {"binary", "plan.lua -D lr=0.001 -D file=a.txt", "weft: 0.1.0, build ", true},
+     NULL},
+    {"binary", "plan.lua -D lr=0.001 -D file=a.txt", "weft: 0.1.0, build ", "./odd"},
     {"model", "plan.lua -D lr=0.001 -D file=a.txt --set model.intermediate_size=28",
-     "the plan's other fields: ", false},
+     "the plan's other fields: ", NULL},
     {"mesh", "plan.lua -D lr=0.001 -D file=a.txt --set mesh.tp=1 --set mesh.dp=2",
-     "plan.mesh.tp: 2 on ranks", false},
+     "plan.mesh.tp: 2 on ranks", NULL},
     {"schedule", "plan.lua -D lr=0.001 -D file=a.txt --set schedule=gpipe",
-     "plan.schedule: ", false},
+     "plan.schedule: ", NULL},
     {"steps", "plan.lua -D lr=0.001 -D file=a.txt --steps 5",
-     "--steps: not given on ranks", false},
+     "--steps: not given on ranks", NULL},
+    {"instructions", "plan.lua -D lr=0.001 -D file=a.txt",
+     "what ranks compute with: ", "env WEFT_CPU=plain $weft"},
     {"no plan", "gone.lua -D lr=0.001 -D file=a.txt", "cannot be opened: No such file",
-     false},
+     NULL},
     {"wrong plan", "plan.lua -D lr=-1 -D file=a.txt",
-     "plan.optimizer.lr: expected a number from 0 to 1000", false},
+     "plan.optimizer.lr: expected a number from 0 to 1000", NULL},
 };
 
 /* The program with another build id: its last byte is another. Modules are found beside
@@ -104,8 +105,9 @@ START_TEST(one_rank_disagrees) {
   int way = _i % LEN(ways), odd = (_i + 1 + _i / LEN(ways)) % RANKS;
   char rank[16];
   if (!mpirun_present()) return;
-  if (ways[way].program) put_other_build();
-  Outcome o = start(ways[way].program ? "./odd" : "$weft", ways[way].args, odd);
+  const char *program = ways[way].program ? ways[way].program : "$weft";
+  if (strcmp(program, "./odd") == 0) put_other_build();
+  Outcome o = start(program, ways[way].args, odd);
   ck_assert_msg(o.code != 0, "%s on rank %d: exit code 0", ways[way].name, odd);
   ck_assert_msg(strstr(o.err, ways[way].said) != NULL, "%s on rank %d:\n%s",
                 ways[way].name, odd, o.err);
@@ -119,6 +121,22 @@ START_TEST(one_rank_disagrees) {
 }
 END_TEST
 
+/* Machines need not have equally many cores for each rank. */
+START_TEST(numbers_of_threads_are_told) {
+  if (!mpirun_present()) return;
+  put_files();
+  static const char script[] =
+      "exec $weft run plan.lua -D lr=0.001 -D file=a.txt --steps 1 --quiet "
+      "--threads $((1 + OMPI_COMM_WORLD_RANK / 3))\n";
+  scratch_put("start.sh", script, strlen(script));
+  Outcome o = process_run(PATIENCE_S, MPIRUN " sh start.sh", RANKS);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_msg(
+      strstr(o.err, "warning: threads of a rank: 1 on ranks 0-2; 2 on rank 3 (") != NULL,
+      "%s", o.err);
+}
+END_TEST
+
 Suite *disagree_suite(void);
 Suite *disagree_suite(void) {
   const char *more = getenv("WEFT_DISAGREE");
@@ -127,6 +145,7 @@ Suite *disagree_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_loop_test(t, one_rank_disagrees, 0, more ? atoi(more) : LEN(ways));
+  if (!more) tcase_add_test(t, numbers_of_threads_are_told);
   suite_add_tcase(s, t);
   return s;
 }

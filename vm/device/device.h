@@ -142,6 +142,8 @@ struct Device {
   uint64_t fail_in;
 };
 
+enum { DEVICE_WAY = 160 };
+
 /* A row of the table of devices (devices.c). */
 typedef struct DeviceKind {
   const char *name;      /* "cpu" */
@@ -157,6 +159,9 @@ typedef struct DeviceKind {
   /* Whether a library beside the device's own kernels computes an op, by the same: NULL
    * if so, else why not; the member is NULL where there is no such library. */
   const char *(*refuses)(int op, const KernelArgs *a);
+  /* What decides the bits of its results on this machine, beside the program: instructions
+   * and libraries. NULL where nothing is known of that before it is opened. */
+  weft_status (*way)(char text[DEVICE_WAY], weft_error *e);
   /* The device itself; opens its shared object if it has one. NULL with an error that says
    * what is missing. */
   const DeviceVtable *(*load)(weft_error *e);
@@ -189,6 +194,7 @@ weft_status device_sync(Device *d, weft_error *e);
 extern const DeviceVtable device_cpu;
 uint64_t cpu_work(int op, const KernelArgs *a);
 uint64_t cpu_state(int op, const KernelArgs *a);
+weft_status cpu_way(char text[DEVICE_WAY], weft_error *e);
 /* cuda.c, and kernels/cuda/work.c. */
 const DeviceVtable *device_load_cuda(weft_error *e);
 uint64_t cuda_work(int op, const KernelArgs *a);

@@ -11,6 +11,7 @@ static const DeviceKind kinds[] = {
      .f16 = true,
      .work = cpu_work,
      .state = cpu_state,
+     .way = cpu_way,
      .load = load_cpu},
     {.name = "cuda",
      .keeps = true,

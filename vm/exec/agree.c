@@ -1,6 +1,9 @@
 /* agree.c - before a run of several processes begins, they compare what they were given.
  * Ranks that train with different learning rates, data or programs would do so without a
- * word, or wait for each other for ever.
+ * word, or wait for each other for ever. So would those that compute with different
+ * instructions or libraries: what each of them holds of the same parameter is stepped by
+ * each, and stays the same only as long as all get the same bits. Numbers of threads may
+ * differ, as on machines with more or fewer ranks than others; that is told.
  *
  * Every rank sends its facts, texts in pairs, to rank 0; that compares and tells all of
  * them what it found. */
@@ -26,6 +29,7 @@ typedef struct Agree {
   int world;
   weft_status st;
   char verdict[900]; /* empty: all agree */
+  char told[400];    /* how they differ in what may; rank 0's */
 } Agree;
 
 /* ---- comparing ---- */
@@ -73,10 +77,10 @@ static bool differs(const Agree *a, int fact) {
   return false;
 }
 
-/* "\n  plan.train.seed: 0 on ranks 0-2; 7 on rank 3" */
+/* "plan.train.seed: 0 on ranks 0-2; 7 on rank 3" */
 static void add_difference(const Agree *a, int fact, Text *out) {
   int shown = 0;
-  text_printf(out, "\n  %s: ", a->fact[fact].what);
+  text_printf(out, "%s: ", a->fact[fact].what);
   for (int r = 0; r < a->world && shown < 4; r++) {
     if (seen_before(a, fact, r)) continue;
     const char *value = a->known[r].value[fact];
@@ -84,18 +88,28 @@ static void add_difference(const Agree *a, int fact, Text *out) {
                 strlen(value) > WIDTH ? "..." : "");
     add_ranks(a, fact, value, out);
   }
+  if (a->fact[fact].why) text_printf(out, " (%s)", a->fact[fact].why);
 }
 
-/* What follows from other facts is told only if these agree. */
-static void compare(Agree *a) {
-  Text out = {0};
+/* What differs among the facts of a kind; returns how many do. */
+static int add_differences(const Agree *a, FactKind kind, const char *lead, Text *out) {
   int found = 0;
-  for (int follows = 0; follows < 2 && !found; follows++)
-    for (int i = 0; i < a->n; i++) {
-      if (a->fact[i].follows != follows || !differs(a, i)) continue;
-      if (found++ < SHOWN) add_difference(a, i, &out);
-    }
-  if (found > SHOWN) text_printf(&out, "\n  and %d more", found - SHOWN);
+  for (int i = 0; i < a->n; i++) {
+    if (a->fact[i].kind != kind || !differs(a, i) || found++ >= SHOWN) continue;
+    text_add(out, lead);
+    add_difference(a, i, out);
+  }
+  if (found > SHOWN) text_printf(out, "%sand %d more", lead, found - SHOWN);
+  return found;
+}
+
+static void compare(Agree *a) {
+  Text out = {0}, told = {0};
+  int found = add_differences(a, FACT_SAME, "\n  ", &out);
+  if (!found) found = add_differences(a, FACT_FOLLOWS, "\n  ", &out);
+  if (add_differences(a, FACT_TOLD, "; ", &told) && told.s)
+    snprintf(a->told, sizeof a->told, "%s", told.s + 2);
+  text_free(&told);
   if (out.oom) a->st = WEFT_ENOMEM;
   if (found)
     snprintf(a->verdict, sizeof a->verdict,
@@ -172,6 +186,7 @@ weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e) {
   a.known = mem_new(a.alloc, bytes);
   if (!a.known) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = run_all(r, job_agree, &a, false, e);
+  if (a.told[0]) memcpy(r->uneven, a.told, sizeof r->uneven);
   for (int i = 0; r->world.rank == 0 && i < world; i++)
     unpack(&a, &a.known[i]);
   mem_free(a.alloc, a.known, bytes);
@@ -206,15 +221,28 @@ static uint64_t hash_programs(const Compiled *c) {
 }
 
 weft_status agree_at_start(Run *r, const RunFact *fact, int n, weft_error *e) {
-  char build[96], id[64], programs[32];
+  char build[96], id[64], programs[32], way[DEVICE_WAY] = "", threads[16];
   RunFact all[FACTS_MAX];
   if (!r->kind->processes) return WEFT_OK;
-  assert(n + 2 <= FACTS_MAX);
+  assert(n + 4 <= FACTS_MAX);
   build_id(id, sizeof id);
   snprintf(build, sizeof build, "%s, build %.16s", weft_version(), id);
   snprintf(programs, sizeof programs, "%016llx", (unsigned long long)hash_programs(r->c));
-  all[0] = (RunFact){"weft", build, false};
-  if (n) memcpy(all + 1, fact, (size_t)n * sizeof *fact);
-  all[n + 1] = (RunFact){"the compiled programs", programs, true};
-  return run_agree(r, all, n + 2, e);
+  snprintf(threads, sizeof threads, "%d", r->threads);
+  if (r->c->device->way) TRY(r->c->device->way(way, e));
+  all[0] = (RunFact){"weft", build, FACT_SAME, NULL};
+  all[1] =
+      (RunFact){"what ranks compute with", way, FACT_SAME,
+                "copies of a parameter would not keep the same bits; set WEFT_CPU to "
+                "a level that all have, and use the same libraries"};
+  all[2] = (RunFact){"threads of a rank", threads, FACT_TOLD,
+                     "sums may be rounded otherwise on them, and the slowest sets the "
+                     "pace; --threads makes them alike"};
+  if (n) memcpy(all + 3, fact, (size_t)n * sizeof *fact);
+  all[n + 3] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
+  return run_agree(r, all, n + 4, e);
+}
+
+const char *run_uneven(const Run *r) {
+  return r->uneven[0] ? r->uneven : NULL;
 }

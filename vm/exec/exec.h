@@ -91,10 +91,13 @@ void rank_read_raw(Rank *r, const Piece *p, void *to);
 void rank_clear(Rank *r, float *block, int64_t n);
 
 /* ---- a run: trainer.c ---- all local ranks of this process */
-/* What must be the same on all processes of a run, as text. */
+/* What processes of a run compare, as text: an error if it differs; the same, but told only
+ * if what it follows from does not; told, and no error. */
+typedef enum { FACT_SAME, FACT_FOLLOWS, FACT_TOLD } FactKind;
 typedef struct RunFact {
   const char *what, *value;   /* "plan.train.seed", "7" */
-  bool follows;               /* from other facts: told only if these are the same */
+  FactKind kind;
+  const char *why;            /* it matters, and what to do; or NULL */
 } RunFact;
 
 typedef struct RunOptions {
@@ -129,6 +132,8 @@ void run_close(Run *r);
 /* All processes call it with the same list of facts. WEFT_EUSAGE on all of them if the
  * values differ: the error names ranks and values. agree.c */
 weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e);
+/* On rank 0, how processes differ in what may: a warning; else NULL. */
+const char *run_uneven(const Run *r);
 /* Writes what the first steps of all ranks did, as many as fit, for Perfetto. All
  * processes call it between steps. */
 weft_status run_trace(Run *r, const char *path, weft_error *e);

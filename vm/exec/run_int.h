@@ -51,6 +51,7 @@ struct Run {
   Control *control;      /* between processes; else NULL */
   Net net;               /* if the world has no doors of its own */
   bool *told;
+  char uneven[400];      /* see run_uneven; "": nothing */
   bool traces;
   double patience_s;     /* 0: watchdog_patience chooses */
   double longest_s;      /* step so far; 0: there was none */

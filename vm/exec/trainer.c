@@ -241,11 +241,11 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   TRY(world_suits(r->kind, r->c->device, e));
   TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
+  r->threads =
+      allowed_threads(o->threads > 0 ? o->threads : default_threads(r->world.node));
   TRY(agree_at_start(r, o->fact, o->nfact, e));
   if (r->world.size > r->world.here) TRY(run_all(r, job_watch, NULL, false, e));
   TRY(open_device(r, e));
-  r->threads =
-      allowed_threads(o->threads > 0 ? o->threads : default_threads(r->world.node));
   r->patience_s = o->patience_s;
   return WEFT_OK;
 }
