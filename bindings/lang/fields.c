@@ -120,8 +120,13 @@ static void betas(Check *c, int idx, const char *path) {
   for (int i = 0; i < 2; i++) {
     lua_rawgeti(c->L, idx, i + 1);
     v[i] = lua_tonumber(c->L, -1);
+    const char *sub = field_item_path(c, path, i + 1);
     if (lua_type(c->L, -1) != LUA_TNUMBER || !(v[i] >= 0 && v[i] < 1))
-      check_type(c, field_item_path(c, path, i + 1), "a number from 0 to below 1", -1);
+      check_type(c, sub, "a number from 0 to below 1", -1);
+    else if ((float)v[i] == 1)
+      diag_error(c->d, "range", sub, "%.15g is 1 in f32, in which averages are computed",
+                 v[i])
+          ->suggestion = "at most 0.99999997";
     lua_pop(c->L, 1);
   }
   c->plan->opt.beta1 = v[0];

@@ -38,17 +38,19 @@ static const OpKeys op_keys[] = {
 typedef struct AttrField {
   const char *name;
   size_t offset;
-  bool real;             /* float, else int32 */
+  enum { AN_INT, A_FLOAT, A_DOUBLE } is;
 } AttrField;
 
-#define INT(f) {#f, offsetof(OpAttr, f), false}
-#define REAL(f) {#f, offsetof(OpAttr, f), true}
+#define INT(f) {#f, offsetof(OpAttr, f), AN_INT}
+#define REAL(f)                                                                          \
+  {#f, offsetof(OpAttr, f),                                                              \
+   _Generic(((OpAttr *)0)->f, float : A_FLOAT, double : A_DOUBLE)}
 static const AttrField attr_fields[] = {
     INT(layout), INT(head_dim), INT(n),      INT(kind),         INT(vocab),
     REAL(eps),   REAL(scale),   REAL(theta), INT(rope_original), REAL(rope_factor),
     REAL(rope_low), REAL(rope_high), INT(value_dim), INT(head_part), INT(rotary_dim),
-    INT(rotary_from), INT(interleaved), REAL(rope_scale), INT(yarn),
-    REAL(rope_low), REAL(rope_high), INT(value_dim), INT(experts), INT(topk), INT(score),
+    INT(rotary_from), INT(interleaved), REAL(rope_scale), INT(yarn), INT(experts),
+    INT(topk), INT(score),
     INT(norm_topk), INT(groups), INT(topk_group), INT(drop), REAL(capacity), REAL(bound),
     REAL(aux),
     REAL(z),
@@ -79,12 +81,15 @@ static const AttrField *field_of(const char *name) {
 static void set_attr(lua_State *L, const char *op, const AttrField *f, OpAttr *attr) {
   void *at = (char *)attr + f->offset;
   int ok = lua_type(L, -1) == LUA_TNUMBER;
-  if (f->real) {
-    float v = (float)lua_tonumber(L, -1);
-    if (!ok || !isfinite(v))
+  if (f->is != AN_INT) {
+    double v = lua_tonumber(L, -1);
+    if (!ok || !isfinite(f->is == A_FLOAT ? (double)(float)v : v))
       luaL_error(L, "g:%s: %s must be a finite number, got %s", op, f->name,
                  plain_tostring(L, -1));
-    *(float *)at = v;
+    if (f->is == A_FLOAT)
+      *(float *)at = (float)v;
+    else
+      *(double *)at = v;
     return;
   }
   lua_Integer v = ok ? lua_tointegerx(L, -1, &ok) : 0;
@@ -154,7 +159,7 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
   for (int i = 0; i < k->need; i++)
     if (!given[i]) luaL_error(L, "g:%s: attribute \"%s\" is missing", op, k->key[i]);
   if (code == OP_attention && !given[1])
-    attr->scale = 1.0f / sqrtf((float)attr->head_dim);
+    attr->scale = (float)(1 / sqrt(attr->head_dim));
 }
 
 /* ---- ops ---- */

@@ -1,7 +1,8 @@
 /* adamw.c - one optimizer step with decoupled weight decay, in one pass:
  *   g *= clip; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2
  *   p -= lr * ((m / bc1) / (sqrt(v / bc2) + eps) + decay * p)
- * The fourth result is the copy of p that the forward pass reads. adamw_try keeps what
+ * 1-b, lr/bc1 and 1-lr*decay are made in f64: that of an f32 near 1 has few digits left.
+ * Where m is 0 there is no step, whatever eps is: padding stays 0. The fourth result is the copy of p that the forward pass reads. adamw_try keeps what
  * it overwrites and adamw_undo puts it back: a step that is undone leaves no trace. */
 #include "kernel.h"
 #include "vm/program/program.h"
@@ -26,10 +27,11 @@ static void write_past(uint16_t *to, const uint16_t *line, int64_t n) {
   memcpy(to, line, (size_t)n * sizeof *to);
 }
 
-/* What decides how moments of 16 bits are rounded: the values themselves and the step, so
- * that all ranks that hold a parameter round alike, whatever the mesh. */
-INLINE uint32_t chance(float g, float m, uint32_t step) {
-  uint32_t x = bits_of_float(m) + bits_of_float(g) * 0x9e3779b9u + step * 0x85ebca6bu;
+/* What decides how moments of 16 bits are rounded: the values themselves, the step and the
+ * seed, so that all ranks that hold a parameter round alike, whatever the mesh. */
+INLINE uint32_t chance(float g, float m, uint32_t step, uint32_t seed) {
+  uint32_t x = bits_of_float(m) + bits_of_float(g) * 0x9e3779b9u +
+               (step * 0x85ebca6bu ^ seed);
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
@@ -42,6 +44,18 @@ INLINE void put_moment(void *p, DType t, int64_t i, float v, bool by_chance, uin
     put(p, t, i, v);
 }
 
+/* The factors of an average and of what comes new to it. */
+typedef struct Decay {
+  float keep, add;
+} Decay;
+
+INLINE Decay decay_of(double beta) { return (Decay){(float)beta, (float)(1 - beta)}; }
+
+/* From the nearer of both: without an average (beta 0) it is x to the bit. */
+INLINE float average(float old, float x, Decay d) {
+  return d.add < 0.5f ? old + d.add * (x - old) : x + d.keep * (old - x);
+}
+
 /* `t` is the type of the copy, `s` that of the moments. */
 INLINE void adamw_of(const KernelArgs *a, int64_t lo, int64_t hi, DType t, DType s) {
   const OpAttr *attr = a->attr;
@@ -51,9 +65,11 @@ INLINE void adamw_of(const KernelArgs *a, int64_t lo, int64_t hi, DType t, DType
   float *p1 = a->out[0].p;
   void *m1 = a->out[1].p, *v1 = a->out[2].p;
   bool by_chance = attr->kind != 0;
+  uint32_t seed = (uint32_t)(attr->seed ^ attr->seed >> 32) * 0xc2b2ae35u;
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   void *copy = a->out[3].p;
-  float clip = (float)scal[SC_CLIP], b1 = attr->beta1, b2 = attr->beta2, eps = attr->eps;
+  Decay d1 = decay_of(attr->beta1), d2 = decay_of(attr->beta2);
+  float clip = (float)scal[SC_CLIP], eps = attr->eps;
   float step = (float)(scal[SC_LR] / scal[SC_BC1]);
   float root = (float)(1.0 / sqrt(scal[SC_BC2]));
   float keep = (float)(1.0 - scal[SC_LR] * attr->weight_decay);
@@ -65,10 +81,11 @@ INLINE void adamw_of(const KernelArgs *a, int64_t lo, int64_t hi, DType t, DType
     for (int64_t i = from; i < to; i++) {
       float x = g[i] * clip;
       float m = get(m0, s, i), v = get(v0, s, i);
-      m = m + (1.0f - b1) * (x - m);
-      v = v + (1.0f - b2) * (x * x - v);
-      float p = p0[i] * keep - step * m / (sqrtf(v) * root + eps);
-      uint32_t r = s == DT_F32 ? 0 : chance(x, m, number);
+      m = average(m, x, d1);
+      v = average(v, x * x, d2);
+      float by = step * m / (sqrtf(v) * root + eps);
+      float p = p0[i] * keep - (m == 0 ? 0 : by);
+      uint32_t r = s == DT_F32 ? 0 : chance(x, m, number, seed);
       put_moment(m1, s, i, m, by_chance, r);
       put_moment(v1, s, i, v, by_chance, r >> 16);
       p1[i] = p;

@@ -10,8 +10,10 @@ template <typename S> struct AdamW {
   float *p_out;
   S *m_out, *v_out;
   float *kept[3]; /* of p, m, v; or NULL */
-  float beta1, beta2, eps, decay;
+  double beta1, beta2, decay;
+  float eps;
   bool by_chance;
+  uint32_t seed;
 };
 
 /* As kernels/cpu/adamw.c has it, to the bit. */
@@ -20,8 +22,8 @@ static __device__ uint32_t bits(float x) {
   memcpy(&u, &x, sizeof u);
   return u;
 }
-static __device__ uint32_t chance(float g, float m, uint32_t step) {
-  uint32_t x = bits(m) + bits(g) * 0x9e3779b9u + step * 0x85ebca6bu;
+static __device__ uint32_t chance(float g, float m, uint32_t step, uint32_t seed) {
+  uint32_t x = bits(m) + bits(g) * 0x9e3779b9u + (step * 0x85ebca6bu ^ seed);
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
@@ -32,6 +34,11 @@ static __device__ float by_chance(float x, uint32_t r) {
   uint32_t u = bits(x), up = (u + (r & 0xffff)) & 0xffff0000u;
   if ((u & 0x7f800000) != 0x7f800000) memcpy(&x, &up, sizeof x);
   return x;
+}
+
+static __device__ float average(float old, float x, double beta) {
+  float keep = (float)beta, add = (float)(1 - beta);
+  return add < 0.5f ? old + add * (x - old) : x + keep * (old - x);
 }
 
 template <typename T, typename S>
@@ -47,10 +54,11 @@ __global__ void __launch_bounds__(BLOCK)
     float p = a.p[i], m = load(a.m[i]), v = load(a.v[i]), x = a.g[i] * clip;
     if (a.kept[0]) a.kept[0][i] = p, a.kept[1][i] = m, a.kept[2][i] = v;
     if (hold) continue;
-    m = m + (1.0f - a.beta1) * (x - m);
-    v = v + (1.0f - a.beta2) * (x * x - v);
-    p = p * keep - step * m / (sqrtf(v) * root + a.eps);
-    uint32_t r = a.by_chance ? chance(x, m, (uint32_t)(uint64_t)scal[SC_STEP]) : 0;
+    m = average(m, x, a.beta1);
+    v = average(v, x * x, a.beta2);
+    p = p * keep - (m == 0 ? 0 : step * m / (sqrtf(v) * root + a.eps));
+    uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
+    uint32_t r = a.by_chance ? chance(x, m, number, a.seed) : 0;
     a.m_out[i] = rounded<S>(a.by_chance ? by_chance(m, r) : m);
     a.v_out[i] = rounded<S>(a.by_chance ? by_chance(v, r >> 16) : v);
     a.p_out[i] = p;
@@ -61,13 +69,14 @@ __global__ void __launch_bounds__(BLOCK)
 template <typename S> static void step_of(Device *d, const KernelArgs *k, bool keeps) {
   int64_t n = cuda_count(&k->in[0]);
   bool chance = k->attr->kind != 0 && k->in[2].dtype == DT_BF16;
+  uint64_t seed = k->attr->seed;
   AdamW<S> a = {data<const float>(&k->in[0]), data<const float>(&k->in[1]),
                 data<const S>(&k->in[2]),     data<const S>(&k->in[3]),
                 data<float>(&k->out[0]),      data<S>(&k->out[1]),
                 data<S>(&k->out[2]),          {NULL, NULL, NULL},
                 k->attr->beta1,               k->attr->beta2,
-                k->attr->eps,                 k->attr->weight_decay,
-                chance};
+                k->attr->weight_decay,        k->attr->eps,
+                chance,                       (uint32_t)(seed ^ seed >> 32) * 0xc2b2ae35u};
   for (int i = 0; i < 3 && keeps; i++) a.kept[i] = data<float>(&k->out[4 + i]);
   by_type(k->out[3].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;

@@ -101,7 +101,7 @@ struct AccLoss {
   __device__ void operator()(double *scal) const { scal[SC_LOSS] += *loss; }
 };
 struct ClipCoef {
-  float clip;
+  double clip;
   __device__ void operator()(double *scal) const {
     double scale = scal[SC_SCALE], norm = sqrt(scal[SC_NORM2]) / scale;
     bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]), stepped = scal[SC_GUESS] != 0;
@@ -116,7 +116,7 @@ struct ClipCoef {
 /* A part of the norm that has to be clipped means that the whole has to be, too, by a
  * factor that nobody knows yet. */
 struct ClipGuess {
-  float max;
+  double max;
   bool whole;
   __device__ void operator()(double *scal) const {
     double scale = scal[SC_SCALE], norm = sqrt(scal[SC_NORM2]) / scale;

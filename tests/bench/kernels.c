@@ -83,7 +83,7 @@ static const Row rows[] = {
      FLAT FLAT FLAT FLAT "d 32 ",
      FLAT FLAT FLAT "x 8388608 ",
      0,
-     {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}},
+     {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8f, .weight_decay = 0.1}},
 };
 
 static size_t bytes_of(const KTensor *t) {

@@ -95,10 +95,11 @@ END_TEST
 enum { CHANCES = 4096 };
 
 /* Runs adamw on moments in bf16 that are all the same, `steps` times with gradient `g`. */
-static void average(bf16 *m, bf16 *v, float g, int steps, int by_chance) {
+static void average(bf16 *m, bf16 *v, float g, int steps, int by_chance, uint64_t seed) {
   static float p[CHANCES], grad[CHANCES];
   double scal[SC_N] = {[SC_CLIP] = 1, [SC_BC1] = 1, [SC_BC2] = 1, [SC_SCALE] = 1};
-  OpAttr attr = {.beta1 = 0.999f, .beta2 = 0.999f, .eps = 1, .kind = by_chance};
+  OpAttr attr = {
+      .beta1 = 0.999, .beta2 = 0.999, .eps = 1, .kind = by_chance, .seed = seed};
   KTensor f = {.dtype = DT_F32, .ndim = 1, .dim = {CHANCES}}, h = f;
   KernelArgs a = {.attr = &attr, .nin = 5, .nout = 4};
   Device dev = {.vt = &device_cpu, .threads = 1};
@@ -129,11 +130,47 @@ START_TEST(small_changes_add_up_by_chance) {
   const double left = pow(0.999, 500), want_m = 0.5 + 0.5 * left, want_v = 0.25 + 0.75 * left;
   for (int by_chance = 0; by_chance < 2; by_chance++) {
     for (int i = 0; i < CHANCES; i++) m[i] = v[i] = bf16_from_f32(1.0f);
-    average(m, v, 0.5f, 500, by_chance);
+    average(m, v, 0.5f, 500, by_chance, 0);
     double off_m = fabs(mean(m) / want_m - 1), off_v = fabs(mean(v) / want_v - 1);
     ck_assert_msg(by_chance ? off_m < 5e-3 : off_m > 0.1, "m: %g, not %g", mean(m), want_m);
     ck_assert_msg(by_chance ? off_v < 5e-3 : off_v > 0.1, "v: %g, not %g", mean(v), want_v);
   }
+}
+END_TEST
+
+/* Another seed is another chance, the same seed the same. */
+START_TEST(chance_is_of_the_seed) {
+  static bf16 m[3][CHANCES], v[3][CHANCES];
+  static const uint32_t seed[] = {1, 1, 2};
+  for (int k = 0; k < 3; k++) {
+    for (int i = 0; i < CHANCES; i++) m[k][i] = v[k][i] = bf16_from_f32(1.0f);
+    average(m[k], v[k], 0.5f, 20, 1, seed[k]);
+  }
+  ck_assert_mem_eq(m[0], m[1], sizeof m[0]);
+  ck_assert_mem_eq(v[0], v[1], sizeof v[0]);
+  ck_assert_mem_ne(m[0], m[2], sizeof m[0]);
+  ck_assert_mem_ne(v[0], v[2], sizeof v[0]);
+}
+END_TEST
+
+/* With betas of 0 the averages are the gradient and its square, to the bit, whatever they
+ * were before. */
+START_TEST(no_average_with_betas_of_0) {
+  enum { N = 64 };
+  float p[N], g[N], m[N], v[N];
+  double scal[SC_N] = {[SC_CLIP] = 1, [SC_BC1] = 1, [SC_BC2] = 1, [SC_SCALE] = 1};
+  OpAttr attr = {.eps = 1e-8f};
+  KTensor f = {.dtype = DT_F32, .ndim = 1, .dim = {N}};
+  KernelArgs a = {.attr = &attr, .nin = 5, .nout = 4};
+  Device dev = {.vt = &device_cpu, .threads = 1};
+  for (int i = 0; i < N; i++) g[i] = ldexpf(1.1f, -i / 2), m[i] = 7, v[i] = 1000;
+  f.p = p, a.in[0] = a.out[0] = a.out[3] = f;
+  f.p = g, a.in[1] = f;
+  f.p = m, a.in[2] = a.out[1] = f;
+  f.p = v, a.in[3] = a.out[2] = f;
+  a.in[4] = (KTensor){.p = scal, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
+  cpu_set_here()->kernel[OP_adamw].run(&dev, &a);
+  for (int i = 0; i < N; i++) ck_assert(m[i] == g[i] && v[i] == g[i] * g[i]);
 }
 END_TEST
 
@@ -354,6 +391,8 @@ Suite *kernels_suite(void) {
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
   tcase_add_test(tc, every_kernel_has_a_case);
   tcase_add_test(tc, small_changes_add_up_by_chance);
+  tcase_add_test(tc, chance_is_of_the_seed);
+  tcase_add_test(tc, no_average_with_betas_of_0);
   tcase_add_test(tc, chance_keeps_what_is_not_finite);
   tcase_add_test(tc, exp_is_exact_to_2e_7);
   tcase_add_test(tc, normal_cdf_is_exact_to_5e_7);

@@ -123,6 +123,16 @@ START_TEST(betas_are_below_1) {
 }
 END_TEST
 
+/* Averages are f32: one that keeps all but 1e-8 of itself never changes. */
+START_TEST(betas_are_below_1_in_f32) {
+  expect_report(HEAD "return weft.plan { model = weft.model 'llama-tiny',\n"
+                     "batch = { global = 1, seq = 4 }, optimizer = weft.adamw {\n"
+                     "betas = { 0.99999999, 0.99999997 } } }",
+                "plan.lua:4: error: plan.optimizer.betas[1]: 0.99999999 is 1 in "
+                "f32, in which averages are computed (at most 0.99999997)\n1 error\n");
+}
+END_TEST
+
 START_TEST(plain_table) {
   expect_report("return {\n  batch = { global = 1, seq = 4 },\n  model = 'llama',\n}",
                 "plan.lua:3: error: plan.model: expected weft.model, weft.hf or a "
@@ -362,8 +372,9 @@ Suite *lang_suite(void) {
   } group[] = {
       {"reports",
        {bad_plans, example_plans, missing_file, one_line_plan, plain_table,
-        fields_in_the_wrong_place, betas_are_below_1, weights_are_wanted_or_not,
-        error_in_coroutine, error_values, shebang, bytecode, json_report}},
+        fields_in_the_wrong_place, betas_are_below_1, betas_are_below_1_in_f32,
+        weights_are_wanted_or_not, error_in_coroutine, error_values, shebang, bytecode,
+        json_report}},
       {"values",
        {all_fields, data_for_validation, defaults, extended_tp_plan, set_and_define,
         wrong_set}},

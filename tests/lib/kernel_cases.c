@@ -146,15 +146,15 @@ const KernelCase kernel_case[] = {
   {OP_permute, "x 20,7 t12 20,3 v 20,3", "x 60,7 t1 5 t1 20,3",
    {.experts = 12, .cut = 1}, 2},
   {OP_permute, "x 70,9 t6 70,3 v 70,3", "x 210,9 t1 7 t1 70,3",
-   {.experts = 6, .capacity = 0.8f, .drop = DROP_POSITION}, 0},
+   {.experts = 6, .capacity = 0.8, .drop = DROP_POSITION}, 0},
   {OP_permute, "x 70,9 t6 70,3 v 70,3", "x 210,9 t1 7 t1 70,3",
-   {.experts = 6, .capacity = 0.8f, .drop = DROP_PROBS}, 0},
+   {.experts = 6, .capacity = 0.8, .drop = DROP_PROBS}, 0},
   {OP_permute, "x 70,9 t6 70,3 v 70,3", "x 210,9 t1 7 t1 70,3",
-   {.experts = 6, .bound = 1.1f, .drop = DROP_POSITION, .n = 2, .parts = 3}, 0},
+   {.experts = 6, .bound = 1.1, .drop = DROP_POSITION, .n = 2, .parts = 3}, 0},
   {OP_permute, "x 600,9 t6 600,3 v 600,3", "x 1800,9 t1 7 t1 600,3",
    {.experts = 6, .bound = 1, .drop = DROP_PROBS, .parts = 2}, 0},
   {OP_permute, "x 40,7 t12 40,3 v 40,3", "x 52,7 t1 5 t1 40,3",
-   {.experts = 12, .cut = 1, .bound = 1.3f, .drop = DROP_PROBS, .n = 4, .parts = 3}, 2},
+   {.experts = 12, .cut = 1, .bound = 1.3, .drop = DROP_PROBS, .n = 4, .parts = 3}, 2},
   {OP_permute, "x 40,7 t12 40,3 v 40,3", "x 40,7 t1 5 t1 40,3",
    {.experts = 12, .cut = 1, .bound = 1, .drop = DROP_POSITION, .n = 4, .parts = 3}, 1},
   {OP_permute, "x 40,7 t12 40,3 v 40,3", "x 120,7 t1 13 t1 40,3",
@@ -305,32 +305,39 @@ const KernelCase kernel_case[] = {
   {OP_acc_dropped, "r400 200,2 g 32", "=1", {0}, 0},
   {OP_sqnorm, "f 37 g 32", "=1", {.n = SC_NORM2}, 0},
   {OP_sqnorm, "f 613,701 g 32", "=1", {.n = SC_NORM2_CUT}, 0},
-  {OP_clip_coef, "g 32", "=0", {.clip = 1.0f}, 0},
-  {OP_clip_coef, "g 32", "=0", {.clip = 100.0f}, 0},
+  {OP_clip_coef, "g 32", "=0", {.clip = 1}, 0},
+  {OP_clip_coef, "g 32", "=0", {.clip = 100}, 0},
   {OP_clip_coef, "g 32", "=0", {.clip = 0}, 0},
-  {OP_clip_coef, "n 32", "=0", {.clip = 1.0f}, 0},
-  {OP_clip_coef, "u 32", "=0", {.clip = 1.0f}, 0},
-  {OP_clip_coef, "u 32", "=0", {.clip = 100.0f}, 0},
-  {OP_clip_guess, "g 32", "=0", {.clip = 1.0f}, 0},
-  {OP_clip_guess, "g 32", "=0", {.clip = 1.0f, .n = 1}, 0},
-  {OP_clip_guess, "g 32", "=0", {.clip = 100.0f}, 0},
-  {OP_clip_guess, "c 32", "=0", {.clip = 100.0f}, 0},
-  {OP_clip_guess, "n 32", "=0", {.clip = 100.0f, .n = 1}, 0},
+  {OP_clip_coef, "n 32", "=0", {.clip = 1}, 0},
+  {OP_clip_coef, "u 32", "=0", {.clip = 1}, 0},
+  {OP_clip_coef, "u 32", "=0", {.clip = 100}, 0},
+  {OP_clip_guess, "g 32", "=0", {.clip = 1}, 0},
+  {OP_clip_guess, "g 32", "=0", {.clip = 1, .n = 1}, 0},
+  {OP_clip_guess, "g 32", "=0", {.clip = 100}, 0},
+  {OP_clip_guess, "c 32", "=0", {.clip = 100}, 0},
+  {OP_clip_guess, "n 32", "=0", {.clip = 100, .n = 1}, 0},
   {OP_adamw, "f 37,501 f 37,501 f 37,501 v 37,501 g 32", "=0 =2 =3 x 37,501",
-   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, 0},
+   {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8f, .weight_decay = 0.1}, 0},
   {OP_adamw, "f 33 f 33 f 33 v 33 g 32", "=0 =2 =3 =0",
-   {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
+   {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6f}, 0},
   {OP_adamw, "f 37,501 f 37,501 h 37,501 p 37,501 g 32", "=0 =2 =3 x 37,501",
-   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, 0},
+   {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8f, .weight_decay = 0.1}, 0},
   {OP_adamw, "f 37,501 f 37,501 h 37,501 p 37,501 g 32", "=0 =2 =3 x 37,501",
-   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .kind = 1}, 0},
+   {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8f, .weight_decay = 0.1, .kind = 1}, 0},
   {OP_adamw, "f 33 f 33 f 33 v 33 k 32", "=0 =2 =3 x 33",
-   {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
+   {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6f}, 0},
+  {OP_adamw, "f 613 y 613 e 613 e 613 g 32", "=0 =2 =3 x 613",
+   {.beta1 = 0.9, .beta2 = 0.999, .weight_decay = 0.1}, 0},
+  {OP_adamw, "f 613 y 613 e 613 e 613 g 32", "=0 =2 =3 =0",
+   {.beta1 = 0.999999, .beta2 = 0.999999}, 0},
+  {OP_adamw, "f 613 y 613 f 613 v 613 g 32", "=0 =2 =3 x 613", {.eps = 1e-8f}, 0},
+  {OP_adamw_try, "f 613 y 613 e 613 e 613 g 32", "=0 =2 =3 =0 f 613 f 613 f 613",
+   {.beta1 = 0.9, .beta2 = 0.999999}, 0},
   {OP_adamw_try, "f 37,501 f 37,501 f 37,501 v 37,501 g 32",
    "=0 =2 =3 x 37,501 f 37,501 f 37,501 f 37,501",
-   {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, 0},
+   {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8f, .weight_decay = 0.1}, 0},
   {OP_adamw_try, "f 33 f 33 f 33 v 33 k 32", "=0 =2 =3 =0 f 33 f 33 f 33",
-   {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f}, 0},
+   {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6f}, 0},
   {OP_adamw_undo, "f 37,501 f 37,501 v 37,501 u 32",
    "f 37,501 f 37,501 f 37,501 x 37,501", {0}, 0},
   {OP_adamw_undo, "f 33 f 33 v 33 g 32", "f 33 f 33 f 33 x 33", {0}, 0},
@@ -486,6 +493,7 @@ static void fill(Value *x, uint64_t *s) {
                : x->kind == 'q'       ? floor(32 * uniform(s) - 16) / 8
                                       : normal(s);
     if (x->kind == 'l' && i % 3 == 1) v = -100;
+    if (x->kind == 'e' || (x->kind == 'y' && i % 3 == 1)) v = 0;
     x->v[i] = rounded(v, x->type);
   }
 }
@@ -498,7 +506,7 @@ static int parse(const char *text, Value *x, DType dtype) {
     if (isdigit((unsigned char)p[1])) x[n].limit = strtol(p + 1, &end, 10);
     if (*p == '=') x[n].alias = (int)x[n].limit;
     x[n].type = strchr("xwbq", *p)     ? dtype
-                : strchr("fvm", *p)   ? DT_F32
+                : strchr("fvmye", *p) ? DT_F32
                 : strchr("hp", *p)    ? DT_BF16
                 : strchr("tlisorz", *p)  ? DT_I32
                                       : DT_F64;

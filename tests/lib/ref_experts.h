@@ -187,8 +187,8 @@ static bool share_limit(const RefArgs *a, int64_t i, int64_t j) {
 static double limit(const RefArgs *a) {
   const OpAttr *at = a->attr;
   double n = (double)ref_count(&a->in[1]);
-  double most = (double)at->capacity * n / at->experts;
-  if (at->bound > 0) most = (double)at->bound * n / MAX(at->n, 1) / MAX(at->parts, 1);
+  double most = at->capacity * n / at->experts;
+  if (at->bound > 0) most = at->bound * n / MAX(at->n, 1) / MAX(at->parts, 1);
   return at->capacity > 0 || at->parts > 1 ? ceil(most - 1e-5) : INFINITY;
 }
 

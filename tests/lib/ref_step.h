@@ -108,9 +108,9 @@ static void adamw(RefArgs *a) {
   if (sc[SC_HOLD] != 0) return;
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     double p = IN(0)[i], g = IN(1)[i] * sc[SC_CLIP];
-    double m = at->beta1 * IN(2)[i] + (1 - (double)at->beta1) * g;
-    double v = at->beta2 * IN(3)[i] + (1 - (double)at->beta2) * g * g;
-    double step = m / sc[SC_BC1] / (sqrt(v / sc[SC_BC2]) + at->eps);
+    double m = at->beta1 * IN(2)[i] + (1 - at->beta1) * g;
+    double v = at->beta2 * IN(3)[i] + (1 - at->beta2) * g * g;
+    double step = m == 0 ? 0 : m / sc[SC_BC1] / (sqrt(v / sc[SC_BC2]) + at->eps);
     p -= sc[SC_LR] * (step + at->weight_decay * p);
     OUT(0)[i] = OUT(3)[i] = p;
     OUT(1)[i] = m;

@@ -126,7 +126,7 @@ static weft_status too_many_rows(const Rank *r, const Sorted *s, weft_error *e) 
   err_set(e, WEFT_ERUN,
           "rank %d: %s: more rows for the experts of a rank than "
           "moe.max_tokens_factor = %g has room for; %g would do here (or moe.drop = true)",
-          r->rank, r->p->unit[r->call->unit], (double)s->attr->bound,
+          r->rank, r->p->unit[r->call->unit], s->attr->bound,
           ceil(factor_of(s) * 1000) / 1000);
   if (e) e->rank = r->rank;
   return WEFT_ERUN;

@@ -197,6 +197,7 @@ static weft_status compare_initial(Verify *v, weft_error *e) {
 static double adam_update(const Optimizer *o, const StepResult *s, float m, float v) {
   double t = (double)s->step + 1;
   double mhat = m / (1 - pow(o->beta1, t)), vhat = v / (1 - pow(o->beta2, t));
+  if (m == 0) return 0;
   return s->lr * mhat / (sqrt(vhat) + o->eps);
 }
 

@@ -136,11 +136,13 @@ typedef struct OpAttr {
    * `factor` times slower; and cosines and sines are multiplied by rope_scale. */
   float rope_factor, rope_low, rope_high, rope_scale;
   int32_t rope_original, yarn;
-  float capacity;        /* permute: of rows that are as many for each expert; 0: all */
-  float bound;           /* permute: the same for each rank that has experts */
   float aux, z;          /* router_loss: coefficients */
-  float clip;            /* clip_coef: maximal norm, 0 none */
-  float beta1, beta2, weight_decay;
+  /* What kernels compute with in f64 before anything becomes an f32. */
+  double capacity;       /* permute: of rows that are as many for each expert; 0: all */
+  double bound;          /* permute: the same for each rank that has experts */
+  double clip;           /* clip_coef: maximal norm, 0 none */
+  double beta1, beta2, weight_decay; /* adamw */
+  uint64_t seed;         /* adamw: of the rounding by chance; at most 2^53 */
 } OpAttr;
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {
@@ -157,9 +159,10 @@ enum { SCORE_SOFTMAX, SCORE_SIGMOID };
 enum { DROP_NONE, DROP_POSITION, DROP_PROBS };
 /* In the place of the row of a choice: its expert is not here; there was no room for it. */
 enum { ROW_ELSEWHERE = -1, ROW_DROPPED = -2 };
-/* `factor` times the mean of n over `of`, rounded up; a float is no decimal number. */
-static inline int64_t rows_taken(float factor, int64_t n, int64_t of) {
-  double most = (double)factor * (double)n / (double)of * (1 - 1e-6);
+/* `factor` times the mean of n over `of`, rounded up. The factor is a decimal number that
+ * f64 only comes near: 1.1 times a mean of 10 is 11, not 12. */
+static inline int64_t rows_taken(double factor, int64_t n, int64_t of) {
+  double most = factor * (double)n / (double)of * (1 - 1e-12);
   int64_t whole = (int64_t)most;
   return whole + (most > (double)whole);
 }

@@ -219,7 +219,7 @@ static void measure(Emit *e, const Compiled *c) {
 }
 
 void update_clip(Emit *e, int op, bool whole) {
-  OpAttr attr = {.clip = (float)e->plan->opt.clip, .n = whole};
+  OpAttr attr = {.clip = e->plan->opt.clip, .n = whole};
   emit_kernel(e, op, &attr, "clip");
   scalars(e);
 }
@@ -262,11 +262,12 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   const Optimizer *o = &e->plan->opt;
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
-  OpAttr attr = {.beta1 = (float)o->beta1,
-                 .beta2 = (float)o->beta2,
+  OpAttr attr = {.beta1 = o->beta1,
+                 .beta2 = o->beta2,
                  .eps = (float)o->eps,
                  .kind = o->stochastic,
-                 .weight_decay = c->param[p->param].decay ? (float)o->weight_decay : 0};
+                 .seed = o->stochastic ? e->plan->seed : 0,
+                 .weight_decay = c->param[p->param].decay ? o->weight_decay : 0};
   emit_kernel(e, op, &attr, update_name(e, c, r));
   Extent grad = region_extent(gradients(e, r), r);
   emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
