@@ -1,37 +1,73 @@
 -- config.lua - what the model files share about Hugging Face's config.json. A key is one of
 -- `defaults` (used, or checked because only one value is computed here), one of `ignored`
--- (no effect on the training arithmetic), or unknown: told, since nothing says what it
--- does. In `defaults`, false stands for "not given"; null in a file is that, too.
+-- (no effect on the training arithmetic, whatever its value), or unknown: told, since nothing
+-- says what it does. In `defaults`, false stands for "not given"; null in a file is that, too.
 local config = {}
 
--- Bookkeeping, generation and inference: no effect on the training arithmetic.
+-- Bookkeeping, generation and inference, and heads of other tasks, which a causal model does
+-- not have. pretraining_tp cuts products into slices and adds them up: the same sums.
 local common = {
   "_attn_implementation", "_attn_implementation_autoset", "_name_or_path",
-  "_num_labels", "architectures", "attn_implementation", "auto_map", "begin_suppress_tokens",
-  "bos_token_id", "chunk_size_feed_forward", "cross_attention_hidden_size",
+  "_num_labels", "attn_implementation", "begin_suppress_tokens",
+  "bos_token_id", "chunk_size_feed_forward",
   "decoder_start_token_id", "do_sample", "dtype", "eos_token_id",
   "experts_implementation", "finetuning_task", "forced_bos_token_id",
-  "forced_eos_token_id", "id2label", "is_decoder", "is_encoder_decoder", "label2id",
-  "max_length", "min_length", "model_type", "num_labels", "output_attentions",
+  "forced_eos_token_id", "id2label", "is_decoder", "label2id", "max_length", "min_length", "model_type", "num_labels", "output_attentions",
   "output_hidden_states", "output_scores", "pad_token_id", "prefix", "pretraining_tp",
   "problem_type", "return_dict", "return_dict_in_generate", "sep_token_id",
   "task_specific_params", "temperature", "tf_legacy_loss", "tokenizer_class", "top_k",
-  "top_p", "torch_dtype", "torchscript", "transformers_version", "unsloth_fixed",
+  "top_p", "torch_dtype", "transformers_version", "unsloth_fixed",
   "unsloth_version", "use_bfloat16", "use_cache",
 }
 
--- Keys that Hugging Face reads for every architecture, with the only values that are
--- computed here, the first of which is the default.
+-- Keys that change what is computed, in Hugging Face's classes or in other code that reads
+-- these files, with the only values that are computed here, the first of which is the
+-- default. An architecture's own rule for a key comes before these.
 local fixed = {
-  is_causal = { true }, loss_type = { false, "ForCausalLM" },
-  partial_rotary_factor = { false, 1 }, use_bidirectional_attention = { false },
+  -- Which positions a token sees, and how it knows them.
+  alibi = { false }, attention_chunk_size = { false }, is_causal = { true },
+  no_rope_layers = { false }, partial_rotary_factor = { false, 1 }, rotary_pct = { false, 1 },
+  sliding_window = { false }, use_bidirectional_attention = { false },
+  -- Encoders, and weights shared with them, or not shared where they should be.
+  add_cross_attention = { false }, cross_attention_hidden_size = { false },
+  is_encoder_decoder = { false }, tie_encoder_decoder = { false }, torchscript = { false },
+  -- Factors, limits and norms.
+  attention_multiplier = { false }, attn_logit_softcapping = { false }, clip_qkv = { false },
+  embedding_multiplier = { false, 1 }, final_logit_softcapping = { false },
+  logit_scale = { false, 1 }, logits_scaling = { false, 1 },
+  query_pre_attn_scalar = { false }, qk_layernorm = { false },
+  residual_multiplier = { false, 1 }, scale_depth = { false }, scale_emb = { false, 1 },
+  use_qk_norm = { false },
+  -- Other layers, and another loss.
+  loss_type = { false, "ForCausalLM" }, mlp_bias = { false },
+  use_parallel_residual = { false },
 }
 
--- The defaults of an architecture with those keys added.
+-- Rules that `fixed` has no form for; all keys are false by default.
+local shared = {
+  { "pruned_heads", "empty" }, { "layer_types", "each", { "full_attention" } },
+}
+
+-- The defaults of an architecture with those keys added, and the set of keys that were: a
+-- config that is written does not have them, since not all classes know them.
 function config.defaults(d)
-  for key, allowed in pairs(fixed) do d[key] = allowed[1] end
-  d.pruned_heads = false
-  return d
+  local added = { architectures = true, auto_map = true }
+  for key, allowed in pairs(fixed) do
+    if d[key] == nil then d[key], added[key] = allowed[1], true end
+  end
+  for _, rule in ipairs(shared) do
+    if d[rule[1]] == nil then d[rule[1]], added[rule[1]] = false, true end
+  end
+  d.architectures, d.auto_map = false, false
+  return d, added
+end
+
+-- Adds to an architecture without experts, and to its rules, that there are none.
+function config.dense(arch, rules)
+  for _, key in ipairs { "num_experts", "num_local_experts" } do
+    arch.defaults[key], arch.unwritten[key] = false, true
+    rules[#rules + 1] = { key, "only", { false, 0, 1 } }
+  end
 end
 
 -- The set of keys that are read past, with those of one architecture added.
@@ -107,19 +143,50 @@ function kinds.empty(value)
   for _ in pairs(value) do return "is not supported (only an empty one)" end
 end
 
+-- Classes of a file: only the causal model of its type is built here.
+function kinds.class(value, name)
+  if not value then return nil end
+  if type(value) ~= "table" then return "expected a list, got " .. show(value) end
+  for _, item in ipairs(value) do
+    if item ~= name then
+      return show(item) .. " is not supported (only " .. show(name) .. ")"
+    end
+  end
+end
+
+-- Code of the file's own: "file.Class" for each of Transformers' automatic classes.
+function kinds.code(value, name)
+  local class = type(value) == "table" and value.AutoModelForCausalLM
+  if type(class) == "string" and class:match "[^.]*$" ~= name then
+    return "AutoModelForCausalLM = " .. show(class) .. " is not supported (only "
+      .. show(name) .. ")"
+  end
+end
+
 function kinds.dropout(value)
   if value and value ~= 0 then
     return "dropout is not applied: training runs as with 0", "warning"
   end
 end
 
--- `rules` is a list of { key, kind, argument }. Returns the list of problems
--- { key =, message =, severity = "error" or "warning" }, in the order of the rules.
-function config.check(c, rules)
-  local problems, all = {}, { { "pruned_heads", "empty" } }
-  for key, allowed in pairs(fixed) do all[#all + 1] = { key, "only", allowed } end
-  for _, rule in ipairs(rules) do all[#all + 1] = rule end
-  for _, rule in ipairs(all) do
+-- The rules of all architectures with those of one, in the order of their keys and of `rules`.
+local function all_rules(class, rules)
+  local own, all = {}, {}
+  for _, rule in ipairs(rules) do own[rule[1]] = true end
+  local function add(rule) if not own[rule[1]] then all[#all + 1] = rule end end
+  for key, allowed in pairs(fixed) do add { key, "only", allowed } end
+  for _, rule in ipairs(shared) do add(rule) end
+  add { "architectures", "class", class }
+  add { "auto_map", "code", class }
+  table.sort(all, function(a, b) return a[1] < b[1] end)
+  return table.move(rules, 1, #rules, #all + 1, all)
+end
+
+-- `class` is Hugging Face's name of the causal model, `rules` a list of { key, kind, argument }.
+-- Returns the list of problems { key =, message =, severity = "error" or "warning" }.
+function config.check(class, c, rules)
+  local problems = {}
+  for _, rule in ipairs(all_rules(class, rules)) do
     local key, kind, argument = rule[1], rule[2], rule[3]
     local message, severity = kinds[kind](c[key], argument)
     if message then

@@ -138,21 +138,21 @@ local rules = {
   { "hidden_act", "only", { "silu", "swish" } }, { "attention_dropout", "dropout" },
 }
 
--- Problems of single keys; `more` holds rules of the architecture. And whether sizes can
+-- Problems of single keys; `more` holds rules of the architecture, `class` as in config.lua. And whether sizes can
 -- be compared.
-function decoder.check_keys(c, more)
+function decoder.check_keys(class, c, more)
   local all = {}
   for _, rule in ipairs(rules) do all[#all + 1] = rule end
   for _, rule in ipairs(more) do all[#all + 1] = rule end
-  local problems = config.check(c, all)
+  local problems = config.check(class, c, all)
   local sound = config.sound(problems)
   rope.check(c, problems)
   return problems, sound
 end
 
 -- Problems of a whole configuration.
-function decoder.check(c, more)
-  local problems, sound = decoder.check_keys(c, more)
+function decoder.check(class, c, more)
+  local problems, sound = decoder.check_keys(class, c, more)
   if not sound then return problems end
   local heads, kv = c.num_attention_heads, kv_heads(c)
   if not c.head_dim and c.hidden_size % heads ~= 0 then

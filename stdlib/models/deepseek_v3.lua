@@ -10,26 +10,27 @@ local decoder = require "weft.models.decoder"
 local rope = require "weft.models.rope"
 
 local deepseek_v3 = {
-  defaults = decoder.defaults {
-    vocab_size = 129280, hidden_size = 7168, intermediate_size = 18432,
-    num_hidden_layers = 61, num_attention_heads = 128, num_key_value_heads = 128,
-    max_position_embeddings = 4096, q_lora_rank = 1536, kv_lora_rank = 512,
-    qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
-    rope_interleave = true, attention_bias = false, first_k_dense_replace = 3,
-    num_nextn_predict_layers = 1, n_routed_experts = 256, n_shared_experts = 1,
-    moe_intermediate_size = 2048, num_experts_per_tok = 8, n_group = 8, topk_group = 4,
-    norm_topk_prob = true, routed_scaling_factor = 2.5, moe_layer_freq = 1,
-    scoring_func = "sigmoid", topk_method = "noaux_tc", output_router_logits = false,
-  },
+  class = "DeepseekV3ForCausalLM",
   aliases = {
     num_mtp_layers = "num_nextn_predict_layers", num_local_experts = "n_routed_experts",
   },
-  -- Sizes that Hugging Face's class finds from others, and training of DeepSeek's own.
-  ignored = config.ignored {
-    "add_cross_attention", "aux_loss_alpha", "ep_size", "head_dim", "qk_head_dim",
-    "seq_aux", "tie_encoder_decoder",
-  },
+  -- Training of DeepSeek's own, which Hugging Face's class does not read: losses of routers
+  -- are those of plan.moe, and how many ranks share experts is mesh.ep.
+  ignored = config.ignored { "aux_loss_alpha", "ep_size", "seq_aux" },
 }
+deepseek_v3.defaults, deepseek_v3.unwritten = decoder.defaults {
+  vocab_size = 129280, hidden_size = 7168, intermediate_size = 18432,
+  num_hidden_layers = 61, num_attention_heads = 128, num_key_value_heads = 128,
+  max_position_embeddings = 4096, q_lora_rank = 1536, kv_lora_rank = 512,
+  qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
+  rope_interleave = true, attention_bias = false, first_k_dense_replace = 3,
+  num_nextn_predict_layers = 1, n_routed_experts = 256, n_shared_experts = 1,
+  moe_intermediate_size = 2048, num_experts_per_tok = 8, n_group = 8, topk_group = 4,
+  norm_topk_prob = true, routed_scaling_factor = 2.5, moe_layer_freq = 1,
+  scoring_func = "sigmoid", topk_method = "noaux_tc", output_router_logits = false,
+  qk_head_dim = false,
+}
+deepseek_v3.unwritten.qk_head_dim = true
 
 -- The part of a head that turns.
 function deepseek_v3.head_dim(c) return c.qk_rope_head_dim end
@@ -105,7 +106,7 @@ function deepseek_v3.build(g, c)
 end
 
 local rules = {
-  { "q_lora_rank", "optional_count" }, { "kv_lora_rank", "count" },
+  { "qk_head_dim", "optional_count" }, { "q_lora_rank", "optional_count" }, { "kv_lora_rank", "count" },
   { "qk_nope_head_dim", "count" }, { "qk_rope_head_dim", "count" },
   { "v_head_dim", "count" }, { "rope_interleave", "boolean" },
   { "attention_bias", "boolean" }, { "first_k_dense_replace", "layers" },
@@ -132,9 +133,23 @@ local function check_experts(c, problems)
   end
 end
 
+-- Sizes that Hugging Face's class finds from others.
+local function check_sizes(c, problems)
+  local turning, whole = c.qk_rope_head_dim, c.qk_nope_head_dim + c.qk_rope_head_dim
+  if c.qk_head_dim and c.qk_head_dim ~= whole then
+    config.add(problems, "qk_head_dim", "%d is not qk_nope_head_dim + qk_rope_head_dim = %d",
+               c.qk_head_dim, whole)
+  end
+  if c.head_dim and c.head_dim ~= turning and c.head_dim ~= whole then
+    config.add(problems, "head_dim", "%d is neither qk_rope_head_dim = %d nor that and "
+               .. "qk_nope_head_dim, %d", c.head_dim, turning, whole)
+  end
+end
+
 function deepseek_v3.check(c)
-  local problems, sound = decoder.check_keys(c, rules)
+  local problems, sound = decoder.check_keys(deepseek_v3.class, c, rules)
   if not sound then return problems end
+  check_sizes(c, problems)
   local heads = c.num_attention_heads
   if (c.num_key_value_heads or heads) ~= heads then
     config.add(problems, "num_key_value_heads",

@@ -5,13 +5,6 @@ local rope = require "weft.models.rope"
 
 local export = {}
 
--- For each architecture: the class that transformers makes.
-local classes = {
-  llama = "LlamaForCausalLM", qwen2 = "Qwen2ForCausalLM", qwen3 = "Qwen3ForCausalLM",
-  gpt2 = "GPT2LMHeadModel", deepseek_v3 = "DeepseekV3ForCausalLM",
-  mixtral = "MixtralForCausalLM", qwen3_moe = "Qwen3MoeForCausalLM",
-}
-
 -- Keys that say how rope turns are one table, `rope_parameters` (transformers 5), and
 -- `rope_theta` and `rope_scaling`, which earlier ones read.
 local rotary = {
@@ -50,23 +43,21 @@ function export.whole(name, arch, c, dtype, null)
   for key, default in pairs(arch.defaults) do
     local value = c[key]
     if value == false and type(default) ~= "boolean" then value = null end
-    if value ~= nil and not rotary[key] then
+    if value ~= nil and not rotary[key] and not arch.unwritten[key] then
       out[names[key] or key] = typed(arch, key, value)
     end
   end
   -- `false` stands for "not given" in these.
-  for _, key in ipairs { "layer_types", "loss_type", "partial_rotary_factor", "pruned_heads",
-                         "is_causal", "use_bidirectional_attention", "head_dim",
-                         "num_key_value_heads", "sliding_window", "n_inner",
-                         "mlp_only_layers" } do
-    if not out[key] or key == "is_causal" then out[key] = nil end
+  for _, key in ipairs { "layer_types", "head_dim", "num_key_value_heads", "sliding_window",
+                         "n_inner", "mlp_only_layers" } do
+    if not out[key] then out[key] = nil end
   end
   if arch.defaults.rope_theta then
     out.num_key_value_heads = c.num_key_value_heads or c.num_attention_heads
     out.head_dim = arch.head_dim(c)
     add_rotary(out, c)
   end
-  out.architectures = { classes[name] }
+  out.architectures = { arch.class }
   out.model_type = name
   out.torch_dtype, out.dtype = dtype, dtype
   return out

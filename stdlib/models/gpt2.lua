@@ -4,14 +4,7 @@
 local config = require "weft.models.config"
 
 local gpt2 = {
-  defaults = config.defaults {
-    vocab_size = 50257, hidden_size = 768, num_hidden_layers = 12,
-    num_attention_heads = 12, intermediate_size = false, max_position_embeddings = 1024,
-    activation_function = "gelu_new", layer_norm_epsilon = 1e-5,
-    initializer_range = 0.02, tie_word_embeddings = true, scale_attn_weights = true,
-    scale_attn_by_inverse_layer_idx = false, reorder_and_upcast_attn = false,
-    add_cross_attention = false, attn_pdrop = 0.0, embd_pdrop = 0.0, resid_pdrop = 0.0,
-  },
+  class = "GPT2LMHeadModel",
   aliases = {
     n_layer = "num_hidden_layers", n_embd = "hidden_size", n_head = "num_attention_heads",
     n_inner = "intermediate_size", n_positions = "max_position_embeddings",
@@ -19,8 +12,16 @@ local gpt2 = {
   -- n_ctx repeats n_positions; the rest is about heads of other tasks.
   ignored = config.ignored {
     "n_ctx", "gradient_checkpointing", "summary_activation", "summary_first_dropout",
-    "summary_proj_to_labels", "summary_type", "summary_use_proj", "tie_encoder_decoder",
+    "summary_proj_to_labels", "summary_type", "summary_use_proj",
   },
+}
+gpt2.defaults, gpt2.unwritten = config.defaults {
+  vocab_size = 50257, hidden_size = 768, num_hidden_layers = 12,
+  num_attention_heads = 12, intermediate_size = false, max_position_embeddings = 1024,
+  activation_function = "gelu_new", layer_norm_epsilon = 1e-5,
+  initializer_range = 0.02, tie_word_embeddings = true, scale_attn_weights = true,
+  scale_attn_by_inverse_layer_idx = false, reorder_and_upcast_attn = false,
+  add_cross_attention = false, attn_pdrop = 0.0, embd_pdrop = 0.0, resid_pdrop = 0.0,
 }
 
 -- Attribute `kind` of g:gelu by the name of the activation.
@@ -100,12 +101,13 @@ local rules = {
   { "scale_attn_weights", "only", { true } },
   { "scale_attn_by_inverse_layer_idx", "only", { false } },
   { "reorder_and_upcast_attn", "only", { false } },
-  { "add_cross_attention", "only", { false } },
   { "attn_pdrop", "dropout" }, { "embd_pdrop", "dropout" }, { "resid_pdrop", "dropout" },
 }
 
+config.dense(gpt2, rules)
+
 function gpt2.check(c)
-  local problems = config.check(c, rules)
+  local problems = config.check(gpt2.class, c, rules)
   if config.sound(problems) and c.hidden_size % c.num_attention_heads ~= 0 then
     config.add(problems, "num_attention_heads", "%d does not divide hidden_size = %d",
                c.num_attention_heads, c.hidden_size)

@@ -4,24 +4,21 @@ local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
 local llama = {
-  defaults = decoder.defaults { attention_bias = false, mlp_bias = false },
+  class = "LlamaForCausalLM",
   aliases = {},
-  -- Other architectures read these; Hugging Face's Llama does not.
-  ignored = config.ignored {
-    "add_cross_attention", "layer_types", "max_window_layers", "sliding_window",
-    "tie_encoder_decoder", "use_sliding_window",
-  },
+  -- Of no meaning without a sliding window.
+  ignored = config.ignored { "max_window_layers", "use_sliding_window" },
 }
+llama.defaults, llama.unwritten =
+  decoder.defaults { attention_bias = false, mlp_bias = false }
+
+local rules = { { "attention_bias", "only", { false } } }
+config.dense(llama, rules)
 
 llama.head_dim = decoder.head_dim
 
 function llama.build(g, c) return decoder.build(g, c, {}) end
 
-function llama.check(c)
-  return decoder.check(c, {
-    { "attention_bias", "only", { false } },
-    { "mlp_bias", "only", { false } },
-  })
-end
+function llama.check(c) return decoder.check(llama.class, c, rules) end
 
 return llama

@@ -4,20 +4,21 @@ local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
 local mixtral = {
-  defaults = decoder.defaults {
-    intermediate_size = 14336, num_key_value_heads = 8, rms_norm_eps = 1e-5,
-    max_position_embeddings = 131072, rope_theta = 1000000.0, num_local_experts = 8,
-    num_experts_per_tok = 2, sliding_window = false, router_jitter_noise = 0.0,
-    output_router_logits = false,
-  },
+  class = "MixtralForCausalLM",
   aliases = { num_experts = "num_local_experts" },
   -- The loss of routers is plan.moe.aux_loss_coef; Hugging Face has none, either, unless
-  -- output_router_logits is set.
+  -- output_router_logits is set. Two are of no meaning without a sliding window.
   ignored = config.ignored {
-    "add_cross_attention", "attention_bias", "layer_types", "max_window_layers",
-    "router_aux_loss_coef", "tie_encoder_decoder", "use_sliding_window",
+    "max_window_layers", "router_aux_loss_coef", "use_sliding_window",
   },
 }
+mixtral.defaults, mixtral.unwritten = decoder.defaults {
+  intermediate_size = 14336, num_key_value_heads = 8, rms_norm_eps = 1e-5,
+  max_position_embeddings = 131072, rope_theta = 1000000.0, num_local_experts = 8,
+  num_experts_per_tok = 2, sliding_window = false, router_jitter_noise = 0.0,
+  output_router_logits = false, attention_bias = false,
+}
+mixtral.unwritten.attention_bias = true
 
 mixtral.head_dim = decoder.head_dim
 
@@ -31,7 +32,8 @@ end
 function mixtral.build(g, c) return decoder.build(g, c, { experts = experts }) end
 
 function mixtral.check(c)
-  local problems = decoder.check(c, {
+  local problems = decoder.check(mixtral.class, c, {
+    { "attention_bias", "only", { false } },
     { "num_local_experts", "count" }, { "num_experts_per_tok", "count" },
     { "sliding_window", "only", { false } }, { "router_jitter_noise", "dropout" },
     { "output_router_logits", "only", { false } },

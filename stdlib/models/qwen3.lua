@@ -4,27 +4,31 @@ local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
 local qwen3 = {
-  defaults = decoder.defaults {
-    vocab_size = 151936, intermediate_size = 22016, num_key_value_heads = 32,
-    head_dim = 128, max_position_embeddings = 32768, attention_bias = false,
-    use_sliding_window = false, sliding_window = 4096, max_window_layers = 28,
-    layer_types = false,
-  },
+  class = "Qwen3ForCausalLM",
   aliases = {},
-  ignored = config.ignored { "add_cross_attention", "tie_encoder_decoder" },
+  ignored = config.ignored(),
 }
+qwen3.defaults, qwen3.unwritten = decoder.defaults {
+  vocab_size = 151936, intermediate_size = 22016, num_key_value_heads = 32,
+  head_dim = 128, max_position_embeddings = 32768, attention_bias = false,
+  use_sliding_window = false, sliding_window = 4096, max_window_layers = 28,
+  layer_types = false,
+}
+
+local rules = {
+  { "attention_bias", "only", { false } },
+  { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
+  { "max_window_layers", "optional_layers" },
+  { "layer_types", "each", { "full_attention", "sliding_attention" } },
+}
+config.dense(qwen3, rules)
 
 qwen3.head_dim = decoder.head_dim
 
 function qwen3.build(g, c) return decoder.build(g, c, { qk_norm = true }) end
 
 function qwen3.check(c)
-  return decoder.check_window(c, decoder.check(c, {
-    { "attention_bias", "only", { false } },
-    { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
-    { "max_window_layers", "optional_layers" },
-    { "layer_types", "each", { "full_attention", "sliding_attention" } },
-  }))
+  return decoder.check_window(c, decoder.check(qwen3.class, c, rules))
 end
 
 return qwen3

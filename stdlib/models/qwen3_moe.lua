@@ -4,21 +4,19 @@ local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
 local qwen3_moe = {
-  defaults = decoder.defaults {
-    vocab_size = 151936, hidden_size = 2048, intermediate_size = 6144,
-    num_hidden_layers = 24, num_key_value_heads = 4, max_position_embeddings = 32768,
-    attention_bias = false, use_sliding_window = false, sliding_window = false,
-    num_experts = 128, num_experts_per_tok = 8, moe_intermediate_size = 768,
-    norm_topk_prob = false, decoder_sparse_step = 1, mlp_only_layers = false,
-    output_router_logits = false,
-  },
+  class = "Qwen3MoeForCausalLM",
   aliases = { num_local_experts = "num_experts" },
   -- The loss of routers is plan.moe.aux_loss_coef; Hugging Face has none, either, unless
   -- output_router_logits is set.
-  ignored = config.ignored {
-    "add_cross_attention", "layer_types", "max_window_layers", "router_aux_loss_coef",
-    "tie_encoder_decoder",
-  },
+  ignored = config.ignored { "max_window_layers", "router_aux_loss_coef" },
+}
+qwen3_moe.defaults, qwen3_moe.unwritten = decoder.defaults {
+  vocab_size = 151936, hidden_size = 2048, intermediate_size = 6144,
+  num_hidden_layers = 24, num_key_value_heads = 4, max_position_embeddings = 32768,
+  attention_bias = false, use_sliding_window = false, sliding_window = false,
+  num_experts = 128, num_experts_per_tok = 8, moe_intermediate_size = 768,
+  norm_topk_prob = false, decoder_sparse_step = 1, mlp_only_layers = false,
+  output_router_logits = false,
 }
 
 qwen3_moe.head_dim = decoder.head_dim
@@ -54,8 +52,9 @@ local function check_layers(c, problems)
 end
 
 function qwen3_moe.check(c)
-  local problems = decoder.check(c, {
+  local problems = decoder.check(qwen3_moe.class, c, {
     { "attention_bias", "only", { false } }, { "use_sliding_window", "only", { false } },
+    { "sliding_window", "optional_count" },
     { "num_experts", "count" }, { "num_experts_per_tok", "count" },
     { "moe_intermediate_size", "count" }, { "norm_topk_prob", "boolean" },
     { "decoder_sparse_step", "count" }, { "output_router_logits", "only", { false } },

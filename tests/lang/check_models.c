@@ -110,7 +110,57 @@ static const struct {
      "layer_types = { 'full_attention', 'sliding_attention' } }", "sliding window"},
     {"{ 'gpt2-tiny', scale_attn_by_inverse_layer_idx = true }", "inverse_layer_idx"},
     {"{ 'gpt2-tiny', n_head = 5 }", "does not divide hidden_size"},
+    {"{ 'llama-tiny', architectures = { 'LlamaForSequenceClassification' } }",
+     "plan.model.architectures: \"LlamaForSequenceClassification\" is not supported (only "
+     "\"LlamaForCausalLM\")"},
+    {"{ 'llama-tiny', architectures = { 'LlamaModel' } }", "model.architectures"},
+    {"{ 'qwen3-moe-tiny', architectures = { 'Qwen3ForCausalLM' } }",
+     "only \"Qwen3MoeForCausalLM\""},
+    {"{ 'gpt2-tiny', architectures = { 'GPT2LMHeadModel', 'GPT2DoubleHeadsModel' } }",
+     "\"GPT2DoubleHeadsModel\" is not supported"},
+    {"{ 'deepseek-v3', auto_map = { AutoConfig = 'c.DeepseekV3Config', "
+     "AutoModelForCausalLM = 'modeling.MyModel' } }", "model.auto_map"},
+    {"{ 'deepseek-v3', qk_head_dim = 64 }", "64 is not qk_nope_head_dim + qk_rope_head_dim"},
+    {"{ 'deepseek-v3', head_dim = 128 }", "128 is neither qk_rope_head_dim = 64 nor"},
+    {"{ 'deepseek-v3', sliding_window = 128 }", "model.sliding_window"},
+    {"{ 'llama-tiny', sliding_window = 4096 }", "model.sliding_window"},
+    {"{ 'mixtral-tiny', layer_types = { 'sliding_attention' } }", "model.layer_types"},
+    {"{ 'mixtral-tiny', attention_bias = true }", "model.attention_bias"},
+    {"{ 'qwen2-tiny', attention_bias = false }", "model.attention_bias"},
+    {"{ 'qwen3-tiny', mlp_bias = true }", "model.mlp_bias"},
+    {"{ 'llama-tiny', is_encoder_decoder = true }", "model.is_encoder_decoder"},
+    {"{ 'llama-tiny', tie_encoder_decoder = true }", "model.tie_encoder_decoder"},
+    {"{ 'qwen3-tiny', add_cross_attention = true }", "model.add_cross_attention"},
+    {"{ 'gpt2-tiny', add_cross_attention = true }", "model.add_cross_attention"},
+    {"{ 'llama-tiny', torchscript = true }", "model.torchscript"},
+    {"{ 'llama-tiny', clip_qkv = 8 }", "model.clip_qkv"},
+    {"{ 'llama-tiny', logit_scale = 0.0625 }", "model.logit_scale"},
+    {"{ 'llama-tiny', attn_logit_softcapping = 50.0 }", "model.attn_logit_softcapping"},
+    {"{ 'llama-tiny', num_local_experts = 8 }", "model.num_local_experts"},
 };
+
+/* Keys of other architectures, with values that change nothing. */
+static const char *const neutral[] = {
+    "{ 'llama-tiny', architectures = { 'LlamaForCausalLM' }, logit_scale = 1.0, "
+    "sliding_window = false, layer_types = { 'full_attention' }, num_experts = 1 }",
+    "{ 'gpt2-tiny', architectures = { 'GPT2LMHeadModel' }, pretraining_tp = 2 }",
+    "{ 'deepseek-v3', qk_head_dim = 192, head_dim = 64, auto_map = { "
+    "AutoModel = 'modeling_deepseek.DeepseekV3Model', "
+    "AutoModelForCausalLM = 'modeling_deepseek.DeepseekV3ForCausalLM' } }",
+    "{ 'qwen2-tiny', attention_bias = true, architectures = { 'Qwen2ForCausalLM' } }",
+};
+
+START_TEST(takes_neutral_keys) {
+  PlanFixture f;
+  char define[400];
+  snprintf(define, sizeof define, "preset=%s", neutral[_i]);
+  weft_status st = fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){define, NULL}, NULL);
+  ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s: %s", neutral[_i],
+                fixture_report(&f));
+  fixture_close(&f);
+}
+END_TEST
 
 START_TEST(refuses_config) {
   PlanFixture f;
@@ -316,6 +366,7 @@ Suite *models_suite(void) {
   tcase_add_loop_test(t, preset_sizes, 0, LEN(presets));
   tcase_add_test(t, gpt2_structure);
   tcase_add_loop_test(t, refuses_config, 0, LEN(refused));
+  tcase_add_loop_test(t, takes_neutral_keys, 0, LEN(neutral));
   tcase_add_test(t, example_plans_compile);
   suite_add_tcase(s, t);
   t = tcase_create("graph userdata");
