@@ -1,10 +1,10 @@
 /* launch.c - weft launch: a script that starts a plan on the machines that it names. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "vm/io/file.h"
 
 /* As the script says it. */
 typedef struct Launch {
@@ -181,18 +181,20 @@ static weft_status measure(Launch *l) {
                  l->per_node);
 }
 
+/* A script that is there already is not replaced. */
 static weft_status write_script(Launch *l) {
   const char *path = l->cli->output;
-  FILE *f = path ? fopen(path, "wx") : stdout;
-  if (!f)
-    return err_file(&l->job.e, WEFT_EFILE, path, 0, "cannot be written: %s",
-                    strerror(errno));
-  bool ok = !l->out.oom && fwrite(l->out.s, 1, l->out.n, f) == l->out.n;
-  if (path) ok = fclose(f) == 0 && ok && chmod(path, 0755) == 0;
+  weft_error *e = &l->job.e;
+  const FilePart part = {l->out.s, l->out.n};
+  weft_status st = WEFT_OK;
+  if (l->out.oom)
+    st = err_set(e, WEFT_ENOMEM, "out of memory");
+  else if (path)
+    st = file_write_as(NULL, path, &part, 1, 0777, true, e);
+  else if (fwrite(part.data, 1, part.bytes, stdout) != part.bytes || fflush(stdout))
+    st = err_file(e, WEFT_EFILE, "-", 0, "cannot be written: %s", strerror(errno));
   text_free(&l->out);
-  if (ok) return WEFT_OK;
-  return err_file(&l->job.e, WEFT_EFILE, path ? path : "-", 0, "cannot be written: %s",
-                  strerror(errno));
+  return st;
 }
 
 static weft_status launch(Launch *l, Arena *arena) {

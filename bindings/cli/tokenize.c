@@ -2,7 +2,6 @@
  * model. A text file is a document; of a .jsonl file, the "text" of each line. */
 #include <jansson.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cli.h"
 #include "vm/io/io.h"
@@ -15,8 +14,11 @@ typedef struct Writer {
   const Tokenizer *t;
   int32_t eot; /* -1: none */
   int width;
-  FILE *bin;
-  const char *path, *temporary;
+  FileOut bin;
+  uint64_t at;             /* bytes of it that are written */
+  char buffer[1 << 16];    /* ... and those that come next */
+  size_t fill;
+  const char *path;
   VEC(int32_t) lengths; /* of documents */
   int64_t ntokens;
   Arena *arena;
@@ -24,15 +26,20 @@ typedef struct Writer {
 
 /* ---- ids to the file ---- */
 
-static weft_status write_failed(const Writer *w, weft_error *e) {
-  return err_file(e, WEFT_EFILE, w->temporary, 0, "cannot be written");
+static weft_status flush(Writer *w, weft_error *e) {
+  TRY(file_put(&w->bin, w->at, w->buffer, w->fill, e));
+  w->at += w->fill;
+  w->fill = 0;
+  return WEFT_OK;
 }
 
 static weft_status put_ids(Writer *w, const TokenIds *ids, weft_error *e) {
   for (size_t i = 0; i < ids->n; i++) {
     uint16_t narrow = (uint16_t)ids->at[i];
     const void *p = w->width == 2 ? (const void *)&narrow : &ids->at[i];
-    if (fwrite(p, (size_t)w->width, 1, w->bin) != 1) return write_failed(w, e);
+    if (w->fill + (size_t)w->width > sizeof w->buffer) TRY(flush(w, e));
+    memcpy(w->buffer + w->fill, p, (size_t)w->width);
+    w->fill += (size_t)w->width;
   }
   *VEC_PUSH(w->arena, w->lengths) = (int32_t)ids->n;
   w->ntokens += (int64_t)ids->n;
@@ -89,16 +96,16 @@ static weft_status add_file(Writer *w, const char *path, weft_error *e) {
 
 /* ---- what is around the ids ---- */
 
+enum { HEADER = 256 }; /* int32 numbers before the ids of llm.c */
+
 static weft_status put_header(Writer *w, weft_error *e) {
-  int32_t header[256] = {w->width == 2 ? 20240520 : 20240801, w->width == 2 ? 1 : 7,
+  int32_t header[HEADER] = {w->width == 2 ? 20240520 : 20240801, w->width == 2 ? 1 : 7,
                          (int32_t)w->ntokens};
   if (w->ntokens > INT32_MAX)
     return err_file(e, WEFT_ELIMIT, w->path, 0,
                     "llm.c's files hold at most %d tokens; give --format megatron",
                     INT32_MAX);
-  if (fseek(w->bin, 0, SEEK_SET) || fwrite(header, sizeof header, 1, w->bin) != 1)
-    return write_failed(w, e);
-  return WEFT_OK;
+  return file_put(&w->bin, 0, header, sizeof header, e);
 }
 
 static weft_status put_index(Writer *w, const char *path, weft_error *e) {
@@ -125,15 +132,11 @@ static bool is_llmc(const Cli *cli) {
 }
 
 static weft_status write_all(Writer *w, weft_error *e) {
-  size_t n = strlen(w->path);
-  if (is_llmc(w->cli)) TRY(put_header(w, e));
+  if (is_llmc(w->cli)) w->at = HEADER * sizeof(int32_t);
   for (int i = 1; i < w->cli->narg; i++)
     TRY(add_file(w, w->cli->arg[i], e));
-  if (is_llmc(w->cli)) TRY(put_header(w, e));
-  if (fflush(w->bin) || fsync(fileno(w->bin))) return write_failed(w, e);
-  if (rename(w->temporary, w->path)) return write_failed(w, e);
-  if (is_llmc(w->cli)) return WEFT_OK;
-  return put_index(w, arena_printf(w->arena, "%.*s.idx", (int)n - 4, w->path), e);
+  TRY(flush(w, e));
+  return is_llmc(w->cli) ? put_header(w, e) : WEFT_OK;
 }
 
 /* ---- the verb ---- */
@@ -159,27 +162,32 @@ static weft_status tokenize(Writer *w, Tokenizer *t, weft_error *e) {
     return err_file(e, WEFT_EUSAGE, cli->arg[0], 0, "has no token %s for --eot",
                     cli->eot);
   w->path = cli->out;
-  w->temporary = arena_printf(w->arena, "%s.tmp%d", cli->out, (int)getpid());
-  w->bin = fopen(w->temporary, "wb");
-  if (!w->bin) return write_failed(w, e);
+  TRY(file_create(NULL, w->path, 0, &w->bin, e));
   weft_status st = write_all(w, e);
-  if (fclose(w->bin) && st == WEFT_OK) st = write_failed(w, e);
-  if (st != WEFT_OK) unlink(w->temporary);
-  return st;
+  if (st != WEFT_OK) {
+    file_drop(&w->bin);
+    return st;
+  }
+  TRY(file_finish(&w->bin, e));
+  if (is_llmc(cli)) return WEFT_OK;
+  int stem = (int)strlen(w->path) - 4;
+  return put_index(w, arena_printf(w->arena, "%.*s.idx", stem, w->path), e);
 }
 
 int verb_tokenize(Cli *cli, Arena *arena) {
-  Writer w = {.cli = cli, .arena = arena};
+  Writer *w = NEW(arena, Writer);
+  w->cli = cli;
+  w->arena = arena;
   Tokenizer *t = NULL;
   weft_error e;
   err_clear(&e);
   weft_status st = check_options(cli, &e);
   if (st == WEFT_OK) st = tokenizer_open(NULL, cli->arg[0], &t, &e);
-  if (st == WEFT_OK) st = tokenize(&w, t, &e);
+  if (st == WEFT_OK) st = tokenize(w, t, &e);
   tokenizer_close(t);
   if (st == WEFT_OK)
-    printf("%s: %d document%s, %lld tokens of %d bits, %s\n", w.path, w.lengths.n,
-           w.lengths.n == 1 ? "" : "s", (long long)w.ntokens, 8 * w.width,
+    printf("%s: %d document%s, %lld tokens of %d bits, %s\n", w->path, w->lengths.n,
+           w->lengths.n == 1 ? "" : "s", (long long)w->ntokens, 8 * w->width,
            is_llmc(cli) ? "llm.c" : "Megatron");
   else if (e.line)
     complain("%s:%d: error: %s", e.file, e.line, e.text);

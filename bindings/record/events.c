@@ -7,12 +7,9 @@
  * All numbers are little-endian. */
 #include "record.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <time.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- records ---- */
@@ -136,64 +133,46 @@ static double wall_time(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static weft_status make_folder(const char *folder, weft_error *e) {
-  char path[400];
-  snprintf(path, sizeof path, "%s", folder);
-  for (char *s = path + 1; *s; s++) {
-    if (*s != '/') continue;
-    *s = 0;
-    mkdir(path, 0755); /* the last one says what is wrong */
-    *s = '/';
-  }
-  if (mkdir(path, 0755) == 0 || errno == EEXIST) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, folder, 0, "cannot be made: %s", strerror(errno));
+static bool is_of_others(void *ud, const char *name) {
+  bool *found = ud;
+  *found |= strstr(name, ".tfevents.") != NULL;
+  return !*found;
 }
 
-static weft_status look_for_others(const char *folder, weft_error *e) {
-  DIR *d = opendir(folder);
+static weft_status look_for_others(const Dir *folder, weft_error *e) {
   bool found = false;
-  if (!d)
-    return err_file(e, WEFT_EFILE, folder, 0, "cannot be opened: %s", strerror(errno));
-  for (struct dirent *x; !found && (x = readdir(d));)
-    found = strstr(x->d_name, ".tfevents.") != NULL;
-  closedir(d);
+  TRY(dir_each(folder, is_of_others, &found, e));
   if (!found) return WEFT_OK;
-  return err_file(e, WEFT_EUSAGE, folder, 0,
+  return err_file(e, WEFT_EUSAGE, folder->path, 0,
                   "has event files of another run, whose curves these would be added to; "
                   "give --tensorboard another folder, or --append");
 }
 
-static weft_status write_all(Events *ev, Text *t, weft_error *e) {
-  ssize_t n = t->oom ? -1 : write(ev->fd, t->s, t->n);
-  bool ok = n == (ssize_t)t->n;
+static weft_status write_all(const Events *ev, Text *t, weft_error *e) {
+  weft_status st = t->oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                          : file_add(&ev->file, t->s, t->n, e);
   text_free(t);
-  if (ok) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, ev->path, 0, "cannot be written: %s",
-                  n < 0 ? strerror(errno) : "the disk is full");
+  return st;
 }
 
-weft_status events_ready(const char *folder, bool append, weft_error *e) {
-  if (strlen(folder) > 300)
-    return err_file(e, WEFT_EUSAGE, folder, 0, "is longer than 300 characters");
-  TRY(make_folder(folder, e));
-  return append ? WEFT_OK : look_for_others(folder, e);
+weft_status events_ready(const char *folder, bool append, Events *out, weft_error *e) {
+  TRY(dir_open(folder, 0755, &out->folder, e));
+  if (!dir_writable(&out->folder))
+    return dir_fails(&out->folder, NULL, "cannot be written", errno, e);
+  return append ? WEFT_OK : look_for_others(&out->folder, e);
 }
 
-weft_status events_open(const char *folder, const RunHead *h, Events *out,
-                        weft_error *e) {
-  char host[128] = "";
+weft_status events_open(Events *ev, const RunHead *h, weft_error *e) {
+  char host[128] = "", name[256];
   double now = wall_time();
   gethostname(host, sizeof host - 1);
   /* Readers take files in the order of their names. */
-  snprintf(out->path, sizeof out->path, "%s/events.out.tfevents.%010lld.%.64s.%s", folder,
-           (long long)now, host, h->id);
-  out->fd = open(out->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (out->fd < 0)
-    return err_file(e, WEFT_EFILE, out->path, 0, "cannot be written: %s",
-                    strerror(errno));
+  snprintf(name, sizeof name, "events.out.tfevents.%010lld.%.64s.%s", (long long)now, host,
+           h->id);
+  TRY(file_extend(&ev->folder, name, 0644, true, &ev->file, e));
   Text t = {0};
   events_version(&t, now);
-  return write_all(out, &t, e);
+  return write_all(ev, &t, e);
 }
 
 weft_status events_record(Events *ev, const Record *r, weft_error *e) {
@@ -223,6 +202,6 @@ weft_status events_record(Events *ev, const Record *r, weft_error *e) {
 }
 
 void events_close(Events *ev) {
-  if (ev->fd >= 0) close(ev->fd);
-  ev->fd = -1;
+  file_end(&ev->file);
+  dir_close(&ev->folder);
 }

@@ -2,54 +2,35 @@
  * that a line belongs to one run whatever stands around it. */
 #include "record.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <time.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bindings/object/format.h"
 #include "vm/base/json.h"
 
-static weft_status not_written(const char *path, const char *why, weft_error *e) {
-  return err_file(e, WEFT_EFILE, path, 0, "cannot be written: %s", why);
+/* One file is the log of one run, unless the user says otherwise. A run that was killed may
+ * have left half a line at the end. */
+weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e) {
+  TRY(file_extend(NULL, path, 0644, false, out, e));
+  weft_status st = WEFT_OK;
+  if (!out->empty && !append)
+    st = err_file(e, WEFT_EUSAGE, path, 0,
+                  "exists and is not empty; give --log another name, or --append to "
+                  "add this run to it");
+  if (st == WEFT_OK && !out->empty && file_last(out) != '\n')
+    st = file_add(out, "\n", 1, e);
+  if (st != WEFT_OK) file_end(out);
+  return st;
 }
 
-/* Whether a run that was killed has left half a line at the end. */
-static bool is_torn(const char *path, off_t size) {
-  char last = '\n';
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  bool torn = pread(fd, &last, 1, size - 1) == 1 && last != '\n';
-  close(fd);
-  return torn;
-}
-
-/* One file is the log of one run, unless the user says otherwise. */
-weft_status log_open(const char *path, bool append, int *fd, weft_error *e) {
-  struct stat st;
-  bool full = stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
-  if (full && !append)
-    return err_file(e, WEFT_EUSAGE, path, 0,
-                    "exists and is not empty; give --log another name, or --append to "
-                    "add this run to it");
-  *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (*fd < 0) return not_written(path, strerror(errno), e);
-  if (full && is_torn(path, st.st_size) && write(*fd, "\n", 1) != 1)
-    return not_written(path, strerror(errno), e);
-  return WEFT_OK;
-}
-
-/* One write for a whole line: lines of several writers do not mix, and a reader never
- * sees half of one for long. Frees the text. */
-static weft_status write_line(int fd, const char *path, Text *text, weft_error *e) {
+/* A reader never sees half of a line for long. Frees the text. */
+static weft_status write_line(const FileEnd *to, Text *text, weft_error *e) {
   text_add(text, "\n");
-  ssize_t n = text->oom ? -1 : write(fd, text->s, text->n);
-  bool ok = n == (ssize_t)text->n;
+  weft_status st = text->oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                             : file_add(to, text->s, text->n, e);
   text_free(text);
-  return ok ? WEFT_OK
-            : not_written(path, n < 0 ? strerror(errno) : "the disk is full", e);
+  return st;
 }
 
 static void add_resumed(Json *out, const RunHead *h) {
@@ -61,7 +42,7 @@ static void add_resumed(Json *out, const RunHead *h) {
 }
 
 /* What the lines after it are about. */
-weft_status log_head(int fd, const char *path, const RunHead *h, weft_error *e) {
+weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e) {
   const Job *j = h->job;
   char host[256] = "", time_text[32], mesh[96], hash[20], attention[ATTENTION_WAY];
   time_t now = time(NULL);
@@ -92,10 +73,10 @@ weft_status log_head(int fd, const char *path, const RunHead *h, weft_error *e) 
   json_str(&out, "version", weft_version());
   json_int(&out, "world", j->mesh.world);
   json_close(&out, '}');
-  return write_line(fd, path, &text, e);
+  return write_line(to, &text, e);
 }
 
-weft_status log_warning(int fd, const char *path, const RunHead *h, const char *text,
+weft_status log_warning(const FileEnd *to, const RunHead *h, const char *text,
                         weft_error *e) {
   Text line = {0};
   Json out = {.out = &line};
@@ -104,10 +85,10 @@ weft_status log_warning(int fd, const char *path, const RunHead *h, const char *
   json_str(&out, "run", h->id);
   json_str(&out, "text", text);
   json_close(&out, '}');
-  return write_line(fd, path, &line, e);
+  return write_line(to, &line, e);
 }
 
-weft_status log_record(int fd, const char *path, const RunHead *h, const Record *r,
+weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
                        weft_error *e) {
   const StepResult *s = &r->step;
   Text text = {0};
@@ -138,5 +119,5 @@ weft_status log_record(int fd, const char *path, const RunHead *h, const Record 
   json_int(&out, "tokens", s->tokens);
   json_num(&out, "tokens_per_s", r->tokens_per_s);
   json_close(&out, '}');
-  return write_line(fd, path, &text, e);
+  return write_line(to, &text, e);
 }

@@ -94,12 +94,13 @@ static void name_run(char id[20]) {
 
 weft_status record_open(Recorder *rec, const RecordOptions *o, const RunHead *head,
                         weft_error *e) {
-  *rec = (Recorder){.open = true, .o = *o, .head = *head, .log = -1, .events.fd = -1};
+  *rec = (Recorder){.open = true, .o = *o, .head = *head, .log = {.fd = -1},
+                    .events = EVENTS_NONE};
   if (o->append && !o->log && !o->events)
     return err_set(e, WEFT_EUSAGE, "--append belongs to --log FILE or --tensorboard DIR");
   name_run(rec->head.id);
   if (o->log) TRY(log_open(o->log, o->append, &rec->log, e));
-  return o->events ? events_ready(o->events, o->append, e) : WEFT_OK;
+  return o->events ? events_ready(o->events, o->append, &rec->events, e) : WEFT_OK;
 }
 
 weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e) {
@@ -108,27 +109,27 @@ weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e) {
   rec->memory = memory;
   rec->flops = model_flops(j->compiled);
   rec->peak = device_peak(&j->plan, j->compiled);
-  if (rec->o.events) TRY(events_open(rec->o.events, &rec->head, &rec->events, e));
-  return rec->log < 0 ? WEFT_OK : log_head(rec->log, rec->o.log, &rec->head, e);
+  if (rec->o.events) TRY(events_open(&rec->events, &rec->head, e));
+  return rec->log.fd < 0 ? WEFT_OK : log_head(&rec->log, &rec->head, e);
 }
 
 weft_status record_step(Recorder *rec, const StepResult *s, weft_error *e) {
   if (!rec->open) return WEFT_OK;
   Record r = make_record(rec, s);
-  if (rec->log >= 0) TRY(log_record(rec->log, rec->o.log, &rec->head, &r, e));
-  if (rec->events.fd >= 0) TRY(events_record(&rec->events, &r, e));
+  if (rec->log.fd >= 0) TRY(log_record(&rec->log, &rec->head, &r, e));
+  if (rec->events.file.fd >= 0) TRY(events_record(&rec->events, &r, e));
   tell(rec, &r);
   return WEFT_OK;
 }
 
 weft_status record_warning(Recorder *rec, const char *text, weft_error *e) {
-  if (!rec->open || rec->log < 0) return WEFT_OK;
-  return log_warning(rec->log, rec->o.log, &rec->head, text, e);
+  if (!rec->open || rec->log.fd < 0) return WEFT_OK;
+  return log_warning(&rec->log, &rec->head, text, e);
 }
 
 void record_close(Recorder *rec) {
   if (!rec->open) return;
-  if (rec->log >= 0) close(rec->log);
+  file_end(&rec->log);
   events_close(&rec->events);
   rec->open = false;
 }

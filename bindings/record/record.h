@@ -5,6 +5,7 @@
 #define WEFT_RECORD_H
 
 #include "bindings/api/job.h"
+#include "vm/io/file.h"
 
 /* What a run is, before its first step. The caller fills all but what says otherwise. */
 typedef struct RunHead {
@@ -45,22 +46,23 @@ void line_of_skipped(const Record *r, Text *out);
 void line_of_progress(const Record *r, Text *out);
 
 /* ---- log.c ---- one JSON object a line, all with the id of their run */
-weft_status log_open(const char *path, bool append, int *fd, weft_error *e);
-weft_status log_head(int fd, const char *path, const RunHead *h, weft_error *e);
-weft_status log_warning(int fd, const char *path, const RunHead *h, const char *text,
+weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e);
+weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e);
+weft_status log_warning(const FileEnd *to, const RunHead *h, const char *text,
                         weft_error *e);
-weft_status log_record(int fd, const char *path, const RunHead *h, const Record *r,
+weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
                        weft_error *e);
 
 /* ---- events.c ---- */
 typedef struct Events {
-  int fd;                   /* -1: there are none */
-  char path[512];           /* of the file */
+  Dir folder;
+  FileEnd file;             /* closed: there is none */
 } Events;
+#define EVENTS_NONE ((Events){.folder = DIR_CLOSED, .file = {.fd = -1}})
 /* Makes the folder. WEFT_EUSAGE if another run is in it and this one is not to be added. */
-weft_status events_ready(const char *folder, bool append, weft_error *e);
+weft_status events_ready(const char *folder, bool append, Events *out, weft_error *e);
 /* A new file in it. */
-weft_status events_open(const char *folder, const RunHead *h, Events *out, weft_error *e);
+weft_status events_open(Events *ev, const RunHead *h, weft_error *e);
 weft_status events_record(Events *ev, const Record *r, weft_error *e);
 void events_close(Events *ev);
 /* A value of a step, as one record of an event file, added to `out` (tests). */
@@ -80,7 +82,7 @@ typedef struct Recorder {
   RecordOptions o;
   RunHead head;
   Events events;
-  int log;                  /* -1: none */
+  FileEnd log;              /* closed: none */
   double flops, peak;
   uint64_t memory;
   double since;             /* when the first step here had ended */

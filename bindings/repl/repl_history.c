@@ -3,12 +3,9 @@
  * same time keep each other's entries. */
 #include "repl_input.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "vm/io/io.h"
 
@@ -50,20 +47,6 @@ static void decode(char *line) {
 
 /* ---- reading ---- */
 
-/* Replaces the file by its last entries, at once. */
-static weft_status cut(Arena *a, const char *path, const char *from, size_t n,
-                       weft_error *e) {
-  const char *temp = arena_printf(a, "%s.%ld", path, (long)getpid());
-  int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return err_set(e, WEFT_EFILE, "cannot write %s: %s", temp, strerror(errno));
-  bool good = write(fd, from, n) == (ssize_t)n;
-  good = close(fd) == 0 && good && rename(temp, path) == 0;
-  if (good) return WEFT_OK;
-  err_set(e, WEFT_EFILE, "cannot write %s: %s", temp, strerror(errno));
-  unlink(temp);
-  return WEFT_EFILE;
-}
-
 weft_status history_load(Arena *a, const char *path,
                          void (*fn)(void *ud, const char *entry), void *ud,
                          weft_error *e) {
@@ -79,7 +62,9 @@ weft_status history_load(Arena *a, const char *path,
   const char *all = text + n;
   for (int skip = lines - HISTORY_KEPT; skip > 0; skip--)
     p = (char *)memchr(p, '\n', (size_t)(all - p)) + 1;
-  weft_status st = lines > HISTORY_MOST ? cut(a, path, p, (size_t)(all - p), e) : WEFT_OK;
+  weft_status st = WEFT_OK;
+  const FilePart last = {p, (size_t)(all - p)};
+  if (lines > HISTORY_MOST) st = file_write_as(NULL, path, &last, 1, 0600, false, e);
   for (char *end; (end = memchr(p, '\n', (size_t)(all - p))); p = end + 1) {
     *end = 0;
     decode(p);
@@ -91,33 +76,23 @@ weft_status history_load(Arena *a, const char *path,
 
 /* ---- writing ---- */
 
-/* Makes the folders above the file, for their owner only. */
-static void make_folders(Arena *a, const char *path) {
-  char *p = arena_str(a, path);
-  for (char *slash = p; (slash = strchr(slash + 1, '/'));) {
-    *slash = 0;
-    mkdir(p, 0700);
-    *slash = '/';
-  }
-}
-
+/* Folders are made for their owner only. */
 weft_status history_append(Arena *a, const char *path, const char *entry, weft_error *e) {
-  int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
-  int fd = open(path, flags, 0600);
-  if (fd < 0 && errno == ENOENT) {
-    make_folders(a, path);
-    fd = open(path, flags, 0600);
-  }
-  if (fd < 0) return err_set(e, WEFT_EFILE, "cannot write %s: %s", path, strerror(errno));
-  struct stat s;
+  Dir in = DIR_CLOSED;
+  FileEnd file;
+  const char *slash = strrchr(path, '/');
+  if (slash) TRY(dir_open(arena_strn(a, path, (size_t)(slash - path) + 1), 0700, &in, e));
+  weft_status st =
+      file_extend(slash ? &in : NULL, slash ? slash + 1 : path, 0600, false, &file, e);
+  dir_close(&in);
+  TRY(st);
   /* What was typed may be private, whoever made the file. */
-  if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_mode & 077) fchmod(fd, 0600);
+  file_mode(&file, 0600);
   Text line = {0};
   encode(entry, &line);
-  bool good = !line.oom && write(fd, line.s, line.n) == (ssize_t)line.n;
-  int why = errno;
+  st = line.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                : file_add(&file, line.s, line.n, e);
   text_free(&line);
-  good = close(fd) == 0 && good;
-  return good ? WEFT_OK
-              : err_set(e, WEFT_EFILE, "cannot write %s: %s", path, strerror(why));
+  file_end(&file);
+  return st;
 }

@@ -56,7 +56,7 @@ static void bring_back(void *ud, const char *entry) {
 static void check_history(Input *in, weft_status st, const weft_error *e) {
   if (st == WEFT_OK || in->complained) return;
   in->complained = true;
-  complain("the history is not kept: %s", e->text);
+  complain("the history is not kept: %s%s%s", e->file, *e->file ? ": " : "", e->text);
 }
 
 void input_remember(Input *in, const char *chunk) {

@@ -29,8 +29,7 @@ typedef struct Sweep {
   uint64_t limit;
   bool interrupted;
   SweepCaches caches;
-  FILE *file; /* where rows go, or NULL */
-  const char *path;
+  FileEnd file; /* where rows go; closed: nowhere */
   /* threads */
   Judge *judge;
   pthread_t *thread;

@@ -50,13 +50,14 @@ static int free_sweep(lua_State *L) {
     judge_close(&s->judge[i]);
   for (int64_t i = 0; s->why && i < s->ntodo; i++)
     free(s->why[i]);
-  if (s->file) fclose(s->file);
+  file_end(&s->file);
   if (s->arena) {
     sweep_caches_free(&s->caches);
     pthread_mutex_destroy(&s->lock);
   }
   arena_free(s->arena);
   memset(s, 0, sizeof *s);
+  s->file.fd = -1;
   return 0;
 }
 
@@ -65,6 +66,7 @@ static void push_metatable(lua_State *L);
 static Sweep *push_sweep(lua_State *L) {
   Sweep *s = lua_newuserdatauv(L, sizeof *s, 0);
   memset(s, 0, sizeof *s);
+  s->file.fd = -1;
   push_metatable(L);
   lua_setmetatable(L, -2);
   s->arena = arena_new(NULL);
@@ -347,36 +349,31 @@ static int counts(lua_State *L) {
 
 /* ---- the file ---- */
 
-static int failed(lua_State *L, const Sweep *s) {
-  weft_error e;
-  err_clear(&e);
-  weft_status st =
-      err_file(&e, WEFT_EFILE, s->path, 0, "cannot be written: %s", strerror(errno));
-  return reasons_raise(L, st, NULL, &e);
+static int check(lua_State *L, weft_status st, const weft_error *e) {
+  return st == WEFT_OK ? 0 : reasons_raise(L, st, NULL, e);
 }
 
 /* points:append(path): what points:write(text) adds to, until points:close(). */
 static int append(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
-  GUARD(L, s);
-  s->path = arena_str(s->arena, luaL_checkstring(L, 2));
-  s->file = fopen(s->path, "a");
-  return s->file ? 0 : failed(L, s);
+  weft_error e;
+  err_clear(&e);
+  const char *path = luaL_checkstring(L, 2);
+  return check(L, file_extend(NULL, path, 0666, false, &s->file, &e), &e);
 }
 
 static int write_text(lua_State *L) {
   const Sweep *s = sweep_at(L, 1);
   size_t n;
+  weft_error e;
+  err_clear(&e);
   const char *text = luaL_checklstring(L, 2, &n);
-  if (fwrite(text, 1, n, s->file) != n || fflush(s->file) != 0) return failed(L, s);
-  return 0;
+  return check(L, file_add(&s->file, text, n, &e), &e);
 }
 
 static int close_file(lua_State *L) {
-  Sweep *s = sweep_at(L, 1);
-  FILE *f = s->file;
-  s->file = NULL;
-  return fclose(f) == 0 ? 0 : failed(L, s);
+  file_end(&sweep_at(L, 1)->file);
+  return 0;
 }
 
 static void push_metatable(lua_State *L) {

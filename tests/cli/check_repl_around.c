@@ -112,7 +112,7 @@ START_TEST(history_places) {
   prompt_leave(t);
   t = prompt_start("WEFT_HISTORY=/dev/full NO_COLOR=1 $weft repl");
   prompt_says(t, "1",
-         "1\nweft: the history is not kept: cannot write /dev/full: No space left "
+         "1\nweft: the history is not kept: /dev/full: cannot be written: No space left "
          "on device\n");
   prompt_says(t, "2", "2\n");
   ck_assert_int_eq(prompt_leave(t), 0);

@@ -495,12 +495,12 @@ return {
   { file = "bindings/record/record.c", suites = "record",
     from = "p->cluster.gpu && !c->device->host", to = "p->cluster.gpu" },
   { file = "bindings/record/log.c", suites = "record",
-    from = "if (full && is_torn(path, st.st_size) &&", to = "if (false &&" },
-  { file = "bindings/record/log.c", suites = "cli", from = "if (full && !append)", to = "if (false)" },
+    from = "if (st == WEFT_OK && !out->empty && file_last(out) != '\\n')", to = "if (false)" },
+  { file = "bindings/record/log.c", suites = "cli", from = "if (!out->empty && !append)", to = "if (false)" },
   { file = "bindings/record/events.c", suites = "record",
     from = "return (c >> 15 | c << 17) + 0xa282ead8u;", to = "return c;" },
   { file = "bindings/record/events.c", suites = "record",
-    from = "return append ? WEFT_OK : look_for_others(folder, e);", to = "return WEFT_OK;" },
+    from = "return append ? WEFT_OK : look_for_others(&out->folder, e);", to = "return WEFT_OK;" },
 
   -- ---- kernels/cuda ----
   { file = "kernels/cuda/multiply.cuh", suites = "cuda_kernels",

@@ -2,11 +2,10 @@
  * clocks it compares with its own, and writes the file. */
 #include "trace.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "run_int.h"
+#include "vm/io/file.h"
 
 int64_t trace_ns(void) {
   struct timespec t;
@@ -61,18 +60,19 @@ static void tell_clock(World *w) {
 /* ---- the file ---- */
 
 typedef struct Writing {
-  FILE *file;
-  const char *path;
+  FileOut file;
+  uint64_t at; /* bytes of it that are written */
   Text text;
   TraceOut out;
   weft_status st;
 } Writing;
 
 static weft_status flush(Writing *x, weft_error *e) {
-  bool ok = !x->text.oom && fwrite(x->text.s, 1, x->text.n, x->file) == x->text.n;
+  if (x->text.oom) return err_set(e, WEFT_ENOMEM, "no memory for the trace");
+  TRY(file_put(&x->file, x->at, x->text.s, x->text.n, e));
+  x->at += x->text.n;
   x->text.n = 0;
-  if (ok) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, x->path, 0, "cannot be written: %s", strerror(errno));
+  return WEFT_OK;
 }
 
 static weft_status write_rank(Writing *x, int rank, const TraceEvent *event, uint32_t n,
@@ -130,29 +130,25 @@ static int steps_of(const Tracer *t) {
 }
 
 weft_status run_trace(Run *r, const char *path, weft_error *e) {
-  Writing x = {.path = path};
+  Writing x = {.file = {.own = DIR_CLOSED, .fd = -1}};
+  weft_error why = {.rank = -1};
   const Tracer *t = &r->worker[0].tracer;
   if (!t->event || r->dead) return WEFT_OK;
   x.out = (TraceOut){.out = &x.text, .c = r->c, .alloc = &r->alloc};
   x.out.origin = t->whole ? t->event[0].from : 0;
   for (uint32_t i = 0; i < t->whole; i++)
     x.out.origin = MIN(x.out.origin, t->event[i].from);
-  if (world_has(&r->world, 0)) {
-    x.file = fopen(path, "w");
-    if (!x.file)
-      x.st = err_file(e, WEFT_EFILE, path, 0, "cannot be written: %s", strerror(errno));
-  }
+  if (world_has(&r->world, 0)) x.st = file_stream(NULL, path, &x.file, &why);
   text_printf(&x.text,
               "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\","
               "\"steps\":%d,\"complete\":%s},\n\"traceEvents\":[",
               weft_version(), steps_of(t), t->full ? "false" : "true");
-  weft_error why = {.rank = -1};
   weft_status st = run_all(r, job_write, &x, false, &why);
   if (x.st == WEFT_OK) x.st = st;
   text_add(&x.text, "\n]}\n");
-  if (x.file && x.st == WEFT_OK) x.st = flush(&x, &why);
-  if (x.file && fclose(x.file) && x.st == WEFT_OK)
-    x.st = err_file(&why, WEFT_EFILE, path, 0, "cannot be written: %s", strerror(errno));
+  if (x.file.fd >= 0 && x.st == WEFT_OK) x.st = flush(&x, &why);
+  if (x.file.fd >= 0 && x.st == WEFT_OK) x.st = file_finish(&x.file, &why);
+  file_drop(&x.file);
   text_free(&x.text);
   if (x.st != WEFT_OK && e->code == WEFT_OK) *e = why;
   return x.st;

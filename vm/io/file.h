@@ -77,6 +77,8 @@ typedef struct FileEnd {
 /* Opens it, or makes it; `only_new`: it must not be there. */
 weft_status file_extend(const Dir *in, const char *name, unsigned mode, bool only_new,
                         FileEnd *out, weft_error *e);
+/* Takes the rights of all but those in `mode`, if it is a file. */
+void file_mode(const FileEnd *f, unsigned mode);
 /* With one write, so that texts of several writers do not mix. */
 weft_status file_add(const FileEnd *f, const void *data, size_t n, weft_error *e);
 /* The last byte; 0 if there is none. */

@@ -238,10 +238,14 @@ weft_status file_extend(const Dir *in, const char *name, unsigned mode, bool onl
 }
 
 weft_status file_add(const FileEnd *f, const void *data, size_t n, weft_error *e) {
-  ssize_t w = write(f->fd, data, n);
-  if (w == (ssize_t)n) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, f->path, 0, "cannot be written: %s",
-                  strerror(w < 0 ? errno : ENOSPC));
+  if (put(f->fd, data, n, true, 0)) return WEFT_OK;
+  return err_file(e, WEFT_EFILE, f->path, 0, "cannot be written: %s", strerror(errno));
+}
+
+void file_mode(const FileEnd *f, unsigned mode) {
+  struct stat st;
+  if (fstat(f->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0777 & ~mode)
+    fchmod(f->fd, mode);
 }
 
 char file_last(const FileEnd *f) {
