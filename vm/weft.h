@@ -6,7 +6,7 @@
  *
  * Errors. What can fail returns a weft_status and fills the weft_error that is its last
  * parameter (NULL is allowed); a call begins by clearing it. Queries of what is not there
- * give 0, -1 or NULL, as said with each.
+ * give 0, -1 or NULL, as said with each. NULL for what a call needs is WEFT_EUSAGE.
  *
  * Ownership. What a `_new`, `_load` or `_open` gives belongs to the caller, who ends it
  * with `_free` or `_close` (NULL is allowed). Arguments are copied unless it is said that
@@ -106,8 +106,8 @@ WEFT_API int weft_mesh_size(const weft_mesh *mesh, const char *axis);
 /* Where `rank` is on it, from 0; -1 if there is no such axis or rank. */
 WEFT_API int weft_mesh_coord(const weft_mesh *mesh, const char *axis, int rank);
 /* `rank` and those that differ from it on the axis only, in order, into ranks[room].
- * Returns their number, of which no more than `room` are written; 0 if there is no such
- * axis or rank. */
+ * Returns their number, of which no more than `room` are written, none if `ranks` is NULL;
+ * 0 if there is no such axis or rank. */
 WEFT_API int weft_mesh_group(const weft_mesh *mesh, const char *axis, int rank,
                              int *ranks, int room);
 
@@ -144,7 +144,7 @@ WEFT_API void weft_plan_free(weft_plan *plan);
 /* Everything that is wrong (or doubtful) with the plan, found so far: by loading, and by
  * the last weft_plan_compile. As lines of text, "" if there is nothing to say, or as one
  * JSON object, that of `weft check --json` with a null result. The text is valid until
- * the next call with this plan; NULL: out of memory. */
+ * the next call with this plan; NULL: out of memory, or no plan. */
 WEFT_API const char *weft_plan_report(weft_plan *plan);
 WEFT_API const char *weft_plan_report_json(weft_plan *plan);
 
@@ -231,7 +231,7 @@ typedef enum weft_state { WEFT_PARAM, WEFT_GRAD, WEFT_MOMENT1, WEFT_MOMENT2 } we
 WEFT_API weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                                    weft_run **out, weft_error *err);
 WEFT_API void weft_run_close(weft_run *run);
-WEFT_API int weft_run_rank(const weft_run *run); /* of this process; 0 with "local" */
+WEFT_API int weft_run_rank(const weft_run *run); /* 0 with "local"; -1: no run */
 
 /* Before the first step: the weights that the plan names (weft.hf), else initial values,
  * which depend on the seed but not on the mesh. Moments become zero. */
@@ -248,7 +248,7 @@ WEFT_API weft_status weft_run_step(weft_run *run, int64_t step, weft_step *out,
                                    weft_error *err);
 /* The same with tokens of the host: arrays of weft_plan_sequences x weft_plan_tokens, `n`
  * elements each. labels[i] is the token that should follow tokens[i], -100: none; where the
- * plan has packed.size, -101: none, and tokens[i] is its document's last. */
+ * plan has packed.size, also -101: none, and tokens[i] is the last of its document. */
 WEFT_API weft_status weft_run_step_tokens(weft_run *run, const int32_t *tokens,
                                           const int32_t *labels, size_t n, int64_t step,
                                           weft_step *out, weft_error *err);

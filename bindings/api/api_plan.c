@@ -95,8 +95,9 @@ static weft_status load(PlanCall *c) {
 static weft_status new_plan(const weft_plan_options *options, const char *path,
                             const LangValue *value, weft_plan **out, weft_error *err) {
   weft_plan_options o;
-  *out = NULL;
   err_clear(err);
+  TRY(need(out, "where the plan goes", err));
+  *out = NULL;
   TRY(struct_read(&o, sizeof o, options, "weft_plan_options", err));
   if (!path && !value)
     return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
@@ -144,12 +145,14 @@ static const char *text_of(weft_plan *p) {
 }
 
 const char *weft_plan_report(weft_plan *p) {
+  if (!p) return NULL;
   text_free(&p->text);
   report_text(&p->job.d, false, &p->text);
   return text_of(p);
 }
 
 const char *weft_plan_report_json(weft_plan *p) {
+  if (!p) return NULL;
   Json out = {.out = &p->text, .pretty = true};
   text_free(&p->text);
   report_json_begin(&p->job.d, "check", &out);
@@ -174,6 +177,7 @@ static weft_status compile_plan(PlanCall *c) {
 
 weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
   err_clear(err);
+  TRY(need(p, "the plan", err));
   if (p->spent) return err_set(err, WEFT_ENOMEM, "the plan ran out of memory before");
   if (!p->loaded)
     return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
@@ -191,6 +195,7 @@ static const Compiled *compiled(const weft_plan *p) {
 
 static weft_status need_compiled(const weft_plan *p, weft_error *err) {
   err_clear(err);
+  TRY(need(p, "the plan", err));
   if (compiled(p)) return WEFT_OK;
   return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
 }
@@ -236,6 +241,7 @@ int weft_plan_param_count(const weft_plan *p) {
 weft_status weft_plan_param_at(const weft_plan *p, int index, weft_param *out,
                                weft_error *err) {
   TRY(need_compiled(p, err));
+  TRY(need(out, "where the parameter goes", err));
   const Compiled *c = compiled(p);
   if (index < 0 || index >= c->nparam)
     return err_set(err, WEFT_EUSAGE, "there is no parameter %d, the model has %d", index,
@@ -264,6 +270,7 @@ weft_status weft_plan_param(const weft_plan *p, const char *name, weft_param *ou
 
 weft_status weft_plan_proof(const weft_plan *p, weft_proof *out, weft_error *err) {
   TRY(need_compiled(p, err));
+  TRY(need(out, "where the proof goes", err));
   const Proof *from = &compiled(p)->proof;
   *out = (weft_proof){.transfers = from->transfers,
                       .collectives = from->collectives,
@@ -273,6 +280,8 @@ weft_status weft_plan_proof(const weft_plan *p, weft_proof *out, weft_error *err
 }
 
 weft_status weft_plan_program(weft_plan *p, int rank, const char **out, weft_error *err) {
+  err_clear(err);
+  TRY(need(out, "where the program goes", err));
   *out = NULL;
   TRY(need_compiled(p, err));
   const Compiled *c = compiled(p);

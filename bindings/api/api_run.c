@@ -53,10 +53,12 @@ static weft_status open_data(weft_run *r, weft_error *e) {
 weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                           weft_run **out, weft_error *err) {
   weft_run_options o;
-  *out = NULL;
   err_clear(err);
+  TRY(need(out, "where the run goes", err));
+  *out = NULL;
+  TRY(need(plan, "the plan", err));
   TRY(struct_read(&o, sizeof o, options, "weft_run_options", err));
-  if (!plan || !plan->job.compiled)
+  if (!plan->job.compiled)
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
   if (o.threads < 0 || o.threads > 4096)
     return err_set(err, WEFT_EUSAGE, "%d threads of a rank are not possible", o.threads);
@@ -91,7 +93,7 @@ void weft_run_close(weft_run *r) {
 }
 
 int weft_run_rank(const weft_run *r) {
-  return run_rank(r->s.run);
+  return r ? run_rank(r->s.run) : -1;
 }
 
 /* ---- weights ---- */
@@ -107,14 +109,16 @@ static weft_status load(weft_run *r, const char *path, const Folders *in,
 
 weft_status weft_run_load(weft_run *r, const char *path, weft_error *err) {
   err_clear(err);
-  if (!path) return err_set(err, WEFT_EUSAGE, "the path of the weights is missing");
+  TRY(need(r, "the run", err));
+  TRY(need(path, "the path of the weights", err));
   return load(r, path, NULL, err);
 }
 
 weft_status weft_run_init(weft_run *r, weft_error *err) {
+  err_clear(err);
+  TRY(need(r, "the run", err));
   const char *weights = lang_weights(r->plan->job.lp);
   Folders in = lang_folders(r->plan->job.lp);
-  err_clear(err);
   return weights ? load(r, weights, &in, err) : session_fill(&r->s, err);
 }
 
@@ -132,8 +136,11 @@ static weft_status end_step(weft_status st, const StepResult *from, weft_step *o
   return st;
 }
 
-static weft_status check_step(int64_t step, weft_step *out, weft_error *err) {
+static weft_status check_step(const weft_run *r, int64_t step, weft_step *out,
+                              weft_error *err) {
   err_clear(err);
+  TRY(need(r, "the run", err));
+  TRY(need(out, "where the step goes", err));
   *out = (weft_step){.step = step};
   if (step >= 0) return WEFT_OK;
   return err_set(err, WEFT_EUSAGE, "steps count from 0, got %lld", (long long)step);
@@ -141,32 +148,52 @@ static weft_status check_step(int64_t step, weft_step *out, weft_error *err) {
 
 weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error *err) {
   StepResult result = {.step = step};
-  TRY(check_step(step, out, err));
+  TRY(check_step(r, step, out, err));
   if (!r->s.data) TRY(open_data(r, err));
   return end_step(run_step(r->s.run, r->s.data, step, &result, err), &result, out);
 }
 
 /* Kernels look ids up without a test: a wrong one must not reach them. */
-static weft_status check_ids(const weft_run *r, const char *what, const int32_t *id,
-                             size_t n, bool ignored, weft_error *err) {
+static bool is_id(const weft_run *r, int32_t id) {
+  return id >= 0 && id < r->c->vocab;
+}
+
+static weft_status check_tokens(const weft_run *r, const int32_t *id, size_t n,
+                                weft_error *err) {
   for (size_t i = 0; i < n; i++)
-    if ((id[i] < 0 || id[i] >= r->c->vocab) && !(ignored && id[i] == -100))
-      return err_set(err, WEFT_EUSAGE, "%s[%zu] is %d, the model has ids below %lld",
-                     what, i, id[i], (long long)r->c->vocab);
+    if (!is_id(r, id[i]))
+      return err_set(err, WEFT_EUSAGE, "tokens[%zu] is %d, the model has ids below %lld",
+                     i, id[i], (long long)r->c->vocab);
+  return WEFT_OK;
+}
+
+static weft_status check_labels(const weft_run *r, const int32_t *id, size_t n,
+                                weft_error *err) {
+  bool ends = r->plan->job.plan.packed.size > 0;
+  for (size_t i = 0; i < n; i++)
+    if (!is_id(r, id[i]) && id[i] != LABEL_IGNORED &&
+        !(ends && id[i] == LABEL_DOCUMENT_END))
+      return err_set(err, WEFT_EUSAGE,
+                     "labels[%zu] is %d, the model has ids below %lld; %d: no label%s", i,
+                     id[i], (long long)r->c->vocab, LABEL_IGNORED,
+                     ends ? "; -101: the end of a document"
+                     : id[i] == LABEL_DOCUMENT_END
+                         ? "; -101 ends a document where the plan has packed.size"
+                         : "");
   return WEFT_OK;
 }
 
 weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
                                  const int32_t *labels, size_t n, int64_t step,
                                  weft_step *out, weft_error *err) {
-  const Batch *b = &r->plan->job.plan.batch;
   StepResult result = {.step = step};
-  TRY(check_step(step, out, err));
+  TRY(check_step(r, step, out, err));
+  const Batch *b = &r->plan->job.plan.batch;
   if (!tokens || !labels || n != (size_t)(b->global * b->seq))
     return err_set(err, WEFT_EUSAGE, "a step has %lld x %lld tokens and labels, got %zu",
                    (long long)b->global, (long long)b->seq, tokens && labels ? n : 0);
-  TRY(check_ids(r, "tokens", tokens, n, false, err));
-  TRY(check_ids(r, "labels", labels, n, true, err));
+  TRY(check_tokens(r, tokens, n, err));
+  TRY(check_labels(r, labels, n, err));
   return end_step(run_step_tokens(r->s.run, tokens, labels, step, &result, err), &result,
                   out);
 }
@@ -183,6 +210,7 @@ static const StateKind kinds[] = {
 static weft_status find(const weft_run *r, weft_state what, const char *name,
                         const float *at, size_t n, int *param, weft_error *err) {
   err_clear(err);
+  TRY(need(r, "the run", err));
   if ((unsigned)what >= LEN(kinds))
     return err_set(err, WEFT_EUSAGE, "there is no weft_state %d", (int)what);
   *param = name ? api_find_param(r->c, name) : -1;

@@ -45,10 +45,12 @@ static void fill(const VerifyCall *c, weft_verify_result *out) {
 weft_status weft_verify(const weft_plan *plan, const weft_verify_options *options,
                         weft_verify_result *out, weft_error *err) {
   weft_verify_options o;
-  *out = (weft_verify_result){0};
   err_clear(err);
+  TRY(need(out, "where the result goes", err));
+  *out = (weft_verify_result){0};
+  TRY(need(plan, "the plan", err));
   TRY(struct_read(&o, sizeof o, options, "weft_verify_options", err));
-  if (!plan || !plan->loaded)
+  if (!plan->loaded)
     return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
   VerifyCall c = {.plan = plan,
                   .arena = arena_new(&plan->alloc),

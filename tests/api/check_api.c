@@ -2,6 +2,7 @@
  * fed by the host, and what is refused. */
 #include <check.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +196,59 @@ START_TEST(a_host_may_feed_tokens) {
 }
 END_TEST
 
+enum { FED = 2 * 8 };
+
+/* The loss of two rows, the first of `first` and, from `from` on, `second`; the other of
+ * the rest of `second` and padding. */
+static weft_step step_of_rows(const int32_t *tokens, const int32_t *labels) {
+  const char *set[] = {"batch.global=2", "packed={ size = 8 }", NULL};
+  weft_step step;
+  open_run(set);
+  weft_status st = weft_run_step_tokens(run, tokens, labels, FED, 0, &step, &err);
+  ck_assert_msg(st == WEFT_OK, "%s", err.text);
+  teardown();
+  run = NULL, plan = NULL;
+  return step;
+}
+
+/* -101 ends a document: with another behind it in its row it trains as it does alone. */
+START_TEST(a_host_may_say_where_documents_end) {
+  int32_t together[FED] = {3, 1, 4, 9, 2, 6, 5, 8}, apart[FED] = {3, 1, 4, 9};
+  int32_t labels[2][FED];
+  for (int i = 0; i < FED; i++)
+    labels[0][i] = labels[1][i] = -100;
+  for (int i = 0; i < 3; i++) {
+    labels[0][i] = labels[1][i] = together[i + 1];
+    labels[0][4 + i] = labels[1][8 + i] = together[5 + i];
+  }
+  for (int i = 0; i < 4; i++)
+    apart[8 + i] = together[4 + i];
+  labels[0][3] = labels[0][7] = labels[1][3] = labels[1][11] = -101;
+  weft_step one = step_of_rows(together, labels[0]);
+  weft_step two = step_of_rows(apart, labels[1]);
+  ck_assert_int_eq(one.tokens, 6);
+  ck_assert_int_eq(two.tokens, 6);
+  ck_assert_double_eq_tol(one.loss, two.loss, 1e-6 * two.loss);
+  labels[0][3] = -100; /* the second document now sees the first */
+  weft_step seen = step_of_rows(together, labels[0]);
+  ck_assert_double_gt(fabs(seen.loss - one.loss), 1e-4);
+}
+END_TEST
+
+START_TEST(labels_that_mean_nothing_are_refused) {
+  int32_t tokens[IDS] = {0}, labels[IDS] = {0};
+  weft_step s;
+  open_run(NULL);
+  labels[5] = -101;
+  refused(weft_run_step_tokens(run, tokens, labels, IDS, 0, &s, &err), WEFT_EUSAGE,
+          "labels[5] is -101, the model has ids below 30; -100: no label; -101 ends a "
+          "document where the plan has packed.size");
+  labels[5] = -1;
+  refused(weft_run_step_tokens(run, tokens, labels, IDS, 0, &s, &err), WEFT_EUSAGE,
+          "labels[5] is -1, ");
+}
+END_TEST
+
 /* A parameter that is cut over tp and one on the last stage go out and back in whole. */
 START_TEST(parameters_go_out_and_in) {
   static const char *const names[] = {"model.layers.0.mlp.down_proj.weight",
@@ -309,6 +363,8 @@ Suite *api_suite(void) {
   tcase_add_test(tc, a_missing_plan_reports_too);
   tcase_add_test(tc, a_plan_compiles_for_several_worlds);
   tcase_add_test(tc, a_host_may_feed_tokens);
+  tcase_add_test(tc, a_host_may_say_where_documents_end);
+  tcase_add_test(tc, labels_that_mean_nothing_are_refused);
   tcase_add_test(tc, parameters_go_out_and_in);
   tcase_add_test(tc, gradients_and_moments_can_be_read);
   tcase_add_test(tc, a_run_outlives_another_compile);

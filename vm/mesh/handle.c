@@ -54,8 +54,9 @@ static void resolve_job(void *ud) {
 
 weft_status weft_mesh_new(const weft_mesh_spec *spec, weft_mesh **out, weft_error *err) {
   MakeMesh k = {.e = err};
-  *out = NULL;
   err_clear(err);
+  TRY(need(out, "where the mesh goes", err));
+  *out = NULL;
   TRY(struct_read(&k.spec, sizeof k.spec, spec, "weft_mesh_spec", err));
   k.arena = arena_new(k.spec.alloc);
   bool enough = k.arena && arena_try(k.arena, resolve_job, &k);
@@ -96,6 +97,7 @@ int weft_mesh_group(const weft_mesh *m, const char *axis, int rank, int *ranks,
                     int room) {
   AxisSet set = has_rank(m, rank) && axis ? axes_parse(axis) : 0, rest = axes_rest(set);
   if (!set) return 0;
+  if (!ranks) room = 0;
   int n = mesh_size(&m->mesh, set);
   if (n <= room) return mesh_group(&m->mesh, set, rank, ranks);
   /* Not all fit: those that belong to the first places. */

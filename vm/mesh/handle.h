@@ -9,4 +9,9 @@ struct weft_mesh {
   weft_alloc alloc;
 };
 
+/* A pointer that a call cannot do without is missing: WEFT_EUSAGE. */
+static inline weft_status need(const void *p, const char *what, weft_error *err) {
+  return p ? WEFT_OK : err_set(err, WEFT_EUSAGE, "%s is missing: NULL was given", what);
+}
+
 #endif
