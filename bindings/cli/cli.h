@@ -75,7 +75,7 @@ typedef struct Cli {
 typedef struct Verb {
   const char *name, *args, *summary; /* more is in stdlib/help.lua */
   unsigned options;
-  int (*run)(Cli *cli, Arena *arena); /* NULL: not built yet; returns the exit code */
+  int (*run)(Cli *cli, Arena *arena); /* returns the exit code */
 } Verb;
 
 struct lua_State;

@@ -42,13 +42,11 @@ static const Verb verbs[] = {
      OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_DEVICE | OPT_RANKS | OPT_TOLERANCE, verb_verify},
     {"sample", "PLAN.lua", "continue a text, or tokens, with a trained model",
      OPT_JSON | OPT_PLAN | OPT_THREADS | OPT_DEVICE | OPT_QUIET | OPT_SAMPLE, verb_sample},
-    {"sim", "PLAN.lua", "predict time and memory on a cluster", 0, NULL},
     {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
      OPT_SCRIPT | OPT_SWEEP, verb_sweep},
     {"repl", "[PLAN.lua]", "explore meshes and plans", OPT_PLAN, verb_repl},
     {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft", OPT_SCRIPT,
      verb_lua},
-    {"import", "DIR", "read weights of other formats", 0, NULL},
     {"ckpt", "ls|verify|diff|convert|export|plan ...",
      "look at checkpoints, check and convert them",
      OPT_JSON | OPT_PLAN | OPT_FROM | OPT_EXPORT, verb_ckpt},
@@ -62,8 +60,7 @@ static const Verb verbs[] = {
 static void print_help(FILE *f) {
   fputs("weft - parallel training plans in Lua\n\nusage: weft VERB [options]\n\n", f);
   for (int i = 0; i < LEN(verbs); i++)
-    fprintf(f, "  %-8s %s%s\n", verbs[i].name, verbs[i].summary,
-            verbs[i].run ? "" : " (not built yet)");
+    fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].summary);
   fputs("\nweft VERB --help says more; weft --version prints the version.\n"
         "Without a verb, weft on a terminal is weft repl.\n",
         f);
@@ -191,10 +188,6 @@ int main(int argc, char **argv) {
   }
   Cli cli = {.verb = find_verb(name), .stop = &interrupted, .listen = listen_again, .heed = heed};
   if (!cli.verb) return unknown_verb(name);
-  if (!cli.verb->run) {
-    complain("%s is not built yet", name);
-    return weft_exit_code(WEFT_EUSAGE);
-  }
   /* The others start no threads, and in milliseconds. */
   if (cli.verb->run != verb_check && cli.verb->run != verb_show)
     start_with_short_waits(argv);

@@ -156,6 +156,18 @@ static weft_status take_argument(Cli *cli, const char *arg, weft_error *e) {
   return WEFT_OK;
 }
 
+/* The word behind an option is its value, unless that is missing and the next option
+ * stands there. `--log=--json` is a file of that name. */
+static weft_status next_word(const Cli *cli, const Option *o, const char *word,
+                             weft_error *e) {
+  const char *ignored;
+  if (!word) return err_set(e, WEFT_EUSAGE, "%s needs a value", o->name);
+  if (word[0] != '-' || !word[1] || !find(cli, word, &ignored)) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE,
+                 "%s needs a value, and %s is an option; %s=%s if it is the value",
+                 o->name, word, o->name, word);
+}
+
 /* Reads the option at argv[i]; returns the index of the last word that it takes, -1 after
  * an error. */
 static int take_option(Cli *cli, int i, int argc, char **argv, uint64_t *seen,
@@ -169,10 +181,12 @@ static int take_option(Cli *cli, int i, int argc, char **argv, uint64_t *seen,
   if (o->takes != TAKES_NOTHING && o->takes != TAKES_LIST && *seen & bit)
     return err_set(e, WEFT_EUSAGE, "%s is given twice", o->name), -1;
   *seen |= bit;
-  if (o->takes != TAKES_NOTHING && (!value || !*value)) {
-    if (++i == argc) return err_set(e, WEFT_EUSAGE, "%s needs a value", o->name), -1;
-    value = argv[i];
+  if (o->takes != TAKES_NOTHING && !value) {
+    value = ++i < argc ? argv[i] : NULL;
+    if (next_word(cli, o, value, e) != WEFT_OK) return -1;
   }
+  if (o->takes != TAKES_NOTHING && !*value)
+    return err_set(e, WEFT_EUSAGE, "the value of %s is empty", o->name), -1;
   return store(cli, o, value, e) == WEFT_OK ? i : -1;
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -35,10 +36,12 @@ typedef struct Procs {
 
 /* ---- signals ---- */
 
-static volatile sig_atomic_t caught[NSIG];
+/* How often each came since that was last asked. The handler and the loop both change it.
+ */
+static atomic_int caught[NSIG];
 
 static void on_signal(int sig) {
-  caught[sig]++;
+  atomic_fetch_add(&caught[sig], 1);
 }
 
 static const int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
@@ -50,7 +53,7 @@ static void to_all(const Procs *p, int sig) {
 
 static void pass_on(const Procs *p) {
   for (int i = 0; i < LEN(passed); i++)
-    for (; caught[passed[i]] > 0; caught[passed[i]]--)
+    for (int n = atomic_exchange(&caught[passed[i]], 0); n > 0; n--)
       to_all(p, passed[i]);
 }
 

@@ -1,8 +1,8 @@
 /* shard_rules.c - the placement rule of every forward op (named in ops.def).
  *
  * A rule reads the placements of its operands as they are produced, says what it needs
- * of each and what it yields. Backward ops need no rules of their own: shard.c derives
- * theirs from the forward op's (see dual() there). */
+ * of each and what it yields. Backward ops need no rules of their own: shard_grad.c
+ * derives theirs from the forward op's (see dual() there). */
 #include "shard.h"
 #include "vm/graph/rules.h"
 
