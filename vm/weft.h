@@ -46,7 +46,7 @@ typedef enum weft_status {
   WEFT_ERUN,      /* a run failed: NaN loss, a rank that died       (exit 1) */
   WEFT_EFILE,     /* a file is missing, unreadable or malformed     (exit 2) */
   WEFT_EUSAGE,    /* wrong arguments                                (exit 2) */
-  WEFT_ELIMIT,    /* an instruction, memory or size limit was hit   (exit 3) */
+  WEFT_ELIMIT,    /* an instruction, time, memory or size limit was hit (exit 3) */
   WEFT_ENOMEM,    /* the allocator returned NULL                    (exit 3) */
   WEFT_EINTERNAL, /* a broken invariant: a bug in weft              (exit 4) */
   WEFT_EINTR      /* interrupted by the user                      (exit 130) */
@@ -129,6 +129,7 @@ typedef struct weft_plan_options {
                                 read from, NULL-terminated */
   uint64_t compile_limit;    /* bytes that graph, schedule and programs may take
                                 (WEFT_ELIMIT); 0: half of the machine's memory */
+  double cpu_limit;          /* seconds of CPU time of one evaluation or call in Lua; 0: 60 */
 } weft_plan_options;
 
 /* Evaluates and checks a plan file; `path` begins the messages, and what the plan names

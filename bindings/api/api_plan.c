@@ -78,6 +78,7 @@ static weft_status load(PlanCall *c) {
   p->opt = (LangOptions){.alloc = &p->alloc,
                          .memory_limit = (size_t)o->memory_limit,
                          .instruction_limit = o->instruction_limit,
+                         .cpu_limit = o->cpu_limit,
                          .stop = api_stop(o->stop),
                          .print = o->print,
                          .ud = o->ud};

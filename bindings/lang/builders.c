@@ -229,7 +229,7 @@ int builders_plan(lua_State *L) {
 }
 
 static void copy_fields(lua_State *L, int from, int to) {
-  for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1)) {
+  for (lua_pushnil(L); state_next(L, from); lua_pop(L, 1)) {
     lua_pushvalue(L, -2);
     lua_pushvalue(L, -2);
     lua_rawset(L, to);
@@ -248,7 +248,7 @@ static int tp_plan(lua_State *L) {
     lua_settop(L, 2);
     mark(L, "tp_plan");
     lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, 2);) {
+    for (lua_pushnil(L); state_next(L, 2);) {
       lua_pop(L, 1);
       lua_pushvalue(L, -1);
       lua_pushboolean(L, 1);
@@ -276,7 +276,7 @@ static int tp_plan(lua_State *L) {
 
 /* For every key of the table at `from`: result mark's from[key] and default[key]. */
 static void merge_marks(lua_State *L, int from, int origins, int defaults) {
-  for (lua_pushnil(L); lua_next(L, from);) {
+  for (lua_pushnil(L); state_next(L, from);) {
     lua_pop(L, 1);
     lua_pushvalue(L, -1);
     lua_pushvalue(L, -1);
@@ -322,7 +322,7 @@ static int unknown_member(lua_State *L) {
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *name = plain_tostring(L, 2), *names[32];
   int n = 0;
-  for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
+  for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
     names[n++] = lua_tostring(L, -2);
   const char *near = value_suggest(name, names, n);
   if (near) return luaL_error(L, "weft has no '%s' (did you mean '%s'?)", name, near);

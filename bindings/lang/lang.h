@@ -10,7 +10,15 @@
 
 /* ---- state.c: one private Lua state ---- */
 
-typedef enum { STOP_NONE, STOP_INSTRUCTIONS, STOP_MEMORY, STOP_INTERRUPT } StopReason;
+typedef enum {
+  STOP_NONE,
+  STOP_INSTRUCTIONS,
+  STOP_TIME,
+  STOP_MEMORY,
+  STOP_KEYS,
+  STOP_WEAK,
+  STOP_INTERRUPT
+} StopReason;
 
 typedef struct Replay Replay;
 enum { PLAN_INDEX = 1 };
@@ -24,9 +32,15 @@ typedef struct LangState {
   size_t used, cap; /* bytes */
   size_t refused;   /* bytes that were refused last, 0: nothing */
   void *refused_at;
+  bool collected;    /* for that, by Lua: weak tables may have lost what they had */
+  size_t collect_at; /* so many bytes in use: garbage is collected */
   int64_t left;       /* steps until the limit */
   int64_t more;       /* of them beyond the limit: what is called is that large */
   int price;          /* steps of an instruction; more than one with long texts */
+  double cpu, cpu_end; /* of the thread: at the last look, at the limit */
+  double coarse;       /* a clock that is cheap to read, at the last look */
+  bool slow;           /* then the next instruction looks again */
+  int nexts;           /* keys that C has read */
   lua_State *running; /* the innermost coroutine */
   bool armed;         /* the hook is set */
   bool recording;     /* ... and notes lines */
@@ -45,20 +59,8 @@ weft_status state_new(const LangOptions *o, Arena *a, const char *path, const ch
 void state_free(LangState *s);
 /* Raises again what pcall may not swallow. */
 void state_rethrow(lua_State *L);
-void state_hook(lua_State *L, lua_Debug *ar);
-/* Counts work that a function in C is about to do. Raises at the limit and when the plan
- * is interrupted. */
-void state_charge(lua_State *L, int64_t steps);
-/* Sets the hook of a thread, which is about to run, as it should be: with long texts it
- * comes sooner. */
-void state_watch(LangState *s, lua_State *L);
 /* Evaluates the plan file; its value is left on the stack. */
 weft_status state_run(LangState *s, Diags *d, weft_error *e);
-/* Starts and ends counting for a call that somebody else makes; state_stopped is the
- * error when `stop` was set in it. */
-void state_arm(LangState *s);
-void state_disarm(LangState *s);
-weft_status state_stopped(LangState *s, weft_error *e);
 /* lua_call with fresh limits; an error becomes a diagnostic at `path`. */
 weft_status state_call(LangState *s, int nargs, int nresults, const char *path, Diags *d,
                        weft_error *e);
@@ -73,6 +75,30 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
 /* The full path of a chunk name ("@plan.lua", or "stdin" of "=stdin"), NULL for chunks
  * of the library. */
 const char *chunk_file(const char *source);
+
+/* ---- limits.c ---- */
+/* Makes the Lua state, NULL if there is no memory for it, and what collect needs in it. */
+void limits_open(LangState *s);
+void garbage_open(lua_State *L);
+void state_hook(lua_State *L, lua_Debug *ar);
+/* Counts work that a function in C is about to do. Raises at a limit and when the plan
+ * is interrupted. */
+void state_charge(lua_State *L, int64_t steps);
+/* Whether L is in a plan's state and its work is counted at the moment. */
+bool state_counts(lua_State *L);
+/* lua_next for tables of a plan, of any state: where keys share one hash it takes long. */
+int state_next(lua_State *L, int t);
+/* Sets the hook of a thread, which is about to run, as it should be: with long texts it
+ * comes sooner. */
+void state_watch(LangState *s, lua_State *L);
+/* Starts and ends counting for a call, that notes lines or not. If `stop` was set in it,
+ * state_stopped is the error, or WEFT_EPLAN and a diagnostic; `d` may be NULL for what does
+ * not run code of the plan. */
+void state_arm(LangState *s, bool recording);
+void state_disarm(LangState *s);
+weft_status state_stopped(LangState *s, Diags *d, weft_error *e);
+/* Notes that the table at idx was made a metatable. */
+void metatable_note(lua_State *L, int idx);
 
 /* ---- sandbox.c ---- */
 void sandbox_open(lua_State *L); /* globals; raises on errors */

@@ -1,6 +1,7 @@
 /* length.c - see length.h. The code of a plan says "mark ^ x" for #x (length_code.c): a
  * text that is no number sends `^` to the metatable of texts, whose function is here. */
 #include "length.h"
+#include "lang.h"
 
 #include <lauxlib.h>
 #include <limits.h>
@@ -36,7 +37,7 @@ lua_Integer table_length(lua_State *L, int t) {
 lua_Integer list_length(lua_State *L, int t) {
   t = lua_absindex(L, t);
   lua_Integer keys = 0;
-  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1))
+  for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
     keys++;
   for (lua_Integer i = 1; i <= keys; i++)
     if (!has(L, t, i)) return -1;

@@ -11,7 +11,26 @@
 #include "stdlib.h"
 #include "vm/io/io.h"
 
+enum { PIECE = 4096 };
 static const char loaded_key = 'l', library_key = 'b', loading = 0;
+
+/* What is left of a text that Lua compiles. */
+typedef struct Source {
+  const char *text;
+  size_t n;
+} Source;
+
+/* Compiling may take long, too, where a text has many labels: a plan is given a piece at
+ * a time. */
+static const char *next_piece(lua_State *L, void *ud, size_t *n) {
+  Source *s = ud;
+  const char *piece = s->text;
+  *n = MIN(s->n, (size_t)PIECE);
+  s->text += *n;
+  s->n -= *n;
+  if (state_counts(L)) state_charge(L, (int64_t)*n / 64);
+  return piece;
+}
 
 int chunk_load(lua_State *L, const char *text, size_t n, const char *name) {
   /* Some editors begin a text with the mark of UTF-8. */
@@ -24,7 +43,7 @@ int chunk_load(lua_State *L, const char *text, size_t n, const char *name) {
     text += skip;
     n -= skip;
   }
-  return luaL_loadbufferx(L, text, n, name, "t");
+  return lua_load(L, next_piece, &(Source){text, n}, name, "t");
 }
 
 /* Pushes the table in the registry at `key`, made at first use. */
@@ -140,7 +159,7 @@ static void copy_tables(lua_State *L, int memo) {
     lua_pushvalue(L, from);
     lua_pushvalue(L, from + 1);
     lua_rawset(L, memo);
-    for (lua_pushnil(L); lua_next(L, from);) {
+    for (lua_pushnil(L); state_next(L, from);) {
       copy_tables(L, memo);
       lua_pushvalue(L, -2);
       lua_insert(L, -2);

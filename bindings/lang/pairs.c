@@ -54,12 +54,12 @@ static bool sort_keys(lua_State *L, int t, const StopFlag *stop) {
   int n = 0;
   t = lua_absindex(L, t);
   luaL_checkstack(L, 6, NULL);
-  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1))
+  for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
     n++;
   Key *key = lua_newuserdatauv(L, sizeof *key * (size_t)MAX(n, 1), 0);
   lua_createtable(L, n, 0); /* keeps the strings alive */
   int i = 0;
-  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+  for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1)) {
     if (!read_key(L, -2, &key[i])) {
       lua_pop(L, 4);
       return false;
@@ -105,7 +105,7 @@ static int pairs_next(lua_State *L) {
 /* Before the keys of the table at 1 are sorted. */
 static void charge_sort(lua_State *L) {
   int64_t n = 0, steps = 4;
-  for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1))
+  for (lua_pushnil(L); state_next(L, 1); lua_pop(L, 1))
     n++;
   for (int64_t rest = n; rest > 0; rest /= 2)
     steps += 2 * n;

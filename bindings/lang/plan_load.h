@@ -17,11 +17,12 @@ typedef struct LangOptions {
                                 Lua relies on that */
   size_t memory_limit;       /* bytes of the Lua state; 0: 256 MiB */
   int64_t instruction_limit; /* per evaluation or call; 0: 50 million */
+  double cpu_limit;          /* seconds of CPU time per evaluation or call; 0: 60 */
   const char *const *set;    /* "mesh.tp=4", from the command line */
   int nset;
   const char *const *define; /* "NAME=value": weft.vars.NAME */
   int ndefine;
-  const char *const *data;   /* folders besides the plan's that files may be read from */
+  const char *const *data; /* folders besides the plan's that files may be read from */
   int ndata;
   const StopFlag *stop;                      /* may be NULL */
   void (*print)(void *ud, const char *line); /* print() of the plan; may be NULL */
@@ -52,8 +53,8 @@ weft_status lang_load_value(const LangOptions *o, const LangValue *v, LangPlan *
                             Diags *d, weft_error *e);
 void lang_free(LangPlan *lp); /* NULL is allowed */
 /* Pushes a copy of the fields as they were written onto `to`; raises in it. It is plain
- * data; functions in it belong to the object of the plan, at `owner`, and run in the state
- * of a plan only. */
+ * data; functions in it belong to the object of the plan, at `owner`, and run in the
+ * state of a plan only. */
 void lang_push_spec(const LangPlan *lp, struct lua_State *to, int owner);
 
 /* The plan, with every default filled in. A caller may change its own copy. */
@@ -88,8 +89,8 @@ weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
                            weft_error *e);
 
 /* Calls the model function for a batch of B sequences of T tokens; `g` comes from
- * graph_new(arena, B, T) and is finished; `moe` is what g:moe() says. May be called again,
- * with a changed config. */
+ * graph_new(arena, B, T) and is finished; `moe` is what g:moe() says. May be called
+ * again, with a changed config. */
 weft_status lang_build_graph(LangPlan *lp, const MoePlan *moe, int64_t B, int64_t T,
                              Graph *g, Diags *d, weft_error *e);
 /* Calls the plan's schedule once per pp rank; the lists lie in the arena of `d`. */

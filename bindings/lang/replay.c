@@ -104,7 +104,7 @@ static void scan(lua_State *L, Replay *r, int64_t place, int depth, int nest) {
   luaL_checkstack(L, 12, NULL);
   set_number(L, &round_key, t, r->round);
   push_places(L, r, t, place, depth);
-  for (lua_pushnil(L); lua_next(L, t); lua_settop(L, t + 2)) {
+  for (lua_pushnil(L); state_next(L, t); lua_settop(L, t + 2)) {
     if (--r->budget < 0) break;
     lua_pushvalue(L, t + 2);
     bool known = lua_rawget(L, t + 1) != LUA_TNIL;

@@ -149,6 +149,7 @@ static int set_metatable(lua_State *L) {
     if (lua_rawget(L, 2) != LUA_TNIL || (lua_pop(L, 1), lua_rawget(L, 2)) != LUA_TNIL)
       return luaL_error(L, "setmetatable: __gc and __mode are not available in a plan");
     lua_settop(L, 2);
+    metatable_note(L, 2);
   }
   int args = lua_gettop(L);
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -168,7 +169,8 @@ static int unknown_global(lua_State *L) {
   if (str_eq(name, "weft"))
     return luaL_error(L, "unknown global 'weft' (write: local weft = require \"weft\")");
   int n = 0;
-  for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
+  for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names);
+       lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) names[n++] = lua_tostring(L, -2);
   near = name ? value_suggest(name, names, n) : NULL;
   if (near) return luaL_error(L, "unknown global '%s' (did you mean '%s'?)", name, near);
@@ -231,7 +233,7 @@ static void seal(lua_State *L, int env, const char *name) {
 static void count_functions(lua_State *L) {
   const char *names[64];
   int n = 0;
-  for (lua_pushnil(L); lua_next(L, -2) && n < LEN(names); lua_pop(L, 1))
+  for (lua_pushnil(L); state_next(L, -2) && n < LEN(names); lua_pop(L, 1))
     if (lua_isfunction(L, -1)) names[n++] = lua_tostring(L, -2);
   for (int i = 0; i < n; i++)
     wrap(L, names[i], counted);
@@ -251,7 +253,7 @@ static const char coroutine_names[] =
     " close create isyieldable resume running status wrap yield ";
 
 static void keep_only(lua_State *L, const char *names) {
-  for (lua_pushnil(L); lua_next(L, -2);) {
+  for (lua_pushnil(L); state_next(L, -2);) {
     const char *word = lua_pushfstring(L, " %s ", lua_tostring(L, -2));
     bool keep = strstr(names, word) != NULL;
     lua_pop(L, 2);

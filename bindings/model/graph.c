@@ -418,11 +418,11 @@ weft_status lang_build_graph(LangPlan *lp, const MoePlan *moe, int64_t B, int64_
   if (lp->plan.packed.on) graph_input(g, IN_DOC_STARTS);
   lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
   lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
-  state_arm(s);
+  state_arm(s, false);
   weft_status st = call_at(L, top + 1, g, moe, d, e);
   state_disarm(s);
   lua_settop(L, top);
-  if (s->stop != STOP_NONE) return state_stopped(s, e);
+  if (s->stop != STOP_NONE) return state_stopped(s, d, e);
   if (d->list.n) lang_locate(lp, d);
   return st;
 }

@@ -152,7 +152,7 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
     else if (!lua_isnil(L, -1))
       luaL_error(L, "g:%s: name must be a text, got a %s", op, luaL_typename(L, -1));
     lua_pop(L, 1);
-    for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1))
+    for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
       entries++;
     if (entries != found) unknown_attr(L, op, k, t);
   }

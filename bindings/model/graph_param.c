@@ -38,7 +38,7 @@ static bool key_known(lua_State *L, int key, const char *const *known, int n, in
 static void check_keys(lua_State *L, int t, const char *const *known, int n, int list,
                        const char *what) {
   bool good = true;
-  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1))
+  for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
     good = good && key_known(L, -2, known, n, list);
   if (good) return;
   /* In order, so that it is the same one in every run. */

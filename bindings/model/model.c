@@ -50,7 +50,7 @@ static void unknown_key(Model *m, int key, const char *path) {
   static const char *const sets[] = {"defaults", "aliases"};
   for (int i = 0; i < LEN(sets); i++) {
     if (field_push(L, m->arch, sets[i]) == LUA_TTABLE)
-      for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+      for (lua_pushnil(L); state_next(L, -2); lua_pop(L, 1))
         if (lua_type(L, -2) == LUA_TSTRING)
           *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
     lua_pop(L, 1);
@@ -203,7 +203,7 @@ static void unknown_model(Model *m, const char *path, const char *name) {
   for (int i = 0; i < n; i++)
     *VEC_PUSH(m->arena, names) = archs[i];
   if (stdlib_push(L, "presets")) {
-    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+    for (lua_pushnil(L); state_next(L, -2); lua_pop(L, 1))
       *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
     lua_pop(L, 1);
   }
@@ -232,7 +232,7 @@ static bool begin_config(Model *m, const char *name, const char *path) {
   lua_newtable(L);
   m->written = lua_gettop(L);
   if (field_push(L, m->arch, "defaults") == LUA_TTABLE)
-    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    for (lua_pushnil(L); state_next(L, -2); lua_pop(L, 1)) {
       lua_pushvalue(L, -2);
       lua_pushvalue(L, -2);
       lua_rawset(L, m->config);
@@ -290,7 +290,7 @@ static void keep_folder(Model *m, const char *dir, int json) {
   lua_pushvalue(L, json);
   m->lp->folder_file = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_newtable(L);
-  for (lua_pushnil(L); lua_next(L, m->config);) {
+  for (lua_pushnil(L); state_next(L, m->config);) {
     lua_pushvalue(L, -2);
     lua_insert(L, -2);
     lua_rawset(L, -4);
@@ -335,7 +335,7 @@ static void from_function(Model *m, int fn, int t) {
   lua_newtable(L);
   int config = lua_gettop(L);
   if (t)
-    for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+    for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1)) {
       if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == 1) continue;
       lua_pushvalue(L, -2);
       lua_pushvalue(L, -2);

@@ -117,6 +117,7 @@ static void copy_table(Transfer *t, int idx) {
   if (!t->owner && lua_getmetatable(t->from, idx)) {
     copy_top(t);
     check_metatable(t);
+    metatable_note(t->to, -1);
     lua_setmetatable(t->to, -2);
   }
   if (mark_push(t->from, idx)) {

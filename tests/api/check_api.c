@@ -133,6 +133,14 @@ START_TEST(a_plan_has_a_memory_limit) {
 }
 END_TEST
 
+START_TEST(a_plan_has_a_time_limit) {
+  weft_plan_options o = {
+      .size = sizeof o, .instruction_limit = INT64_C(1) << 50, .cpu_limit = 0.05};
+  refused(weft_plan_load(&o, WEFT_SOURCE_DIR "/tests/embed/slow.lua", &plan, &err),
+          WEFT_ELIMIT, "the plan was stopped after 0.05 seconds of CPU time");
+}
+END_TEST
+
 START_TEST(a_missing_plan_reports_too) {
   refused(weft_plan_load(NULL, "/no/such/plan.lua", &plan, &err), WEFT_EFILE, "opened");
   ck_assert_str_eq(err.file, "/no/such/plan.lua");
@@ -360,6 +368,7 @@ Suite *api_suite(void) {
   tcase_add_test(tc, sizes_of_structs_are_checked);
   tcase_add_test(tc, a_wrong_plan_reports_everything);
   tcase_add_test(tc, a_plan_has_a_memory_limit);
+  tcase_add_test(tc, a_plan_has_a_time_limit);
   tcase_add_test(tc, a_missing_plan_reports_too);
   tcase_add_test(tc, a_plan_compiles_for_several_worlds);
   tcase_add_test(tc, a_host_may_feed_tokens);

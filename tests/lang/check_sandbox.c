@@ -3,8 +3,10 @@
 #include <check.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "bindings/lang/lang.h"
+#include "bindings/lang/length.h"
 #include "tests/lib/lang_fixture.h"
 
 static LangTest t;
@@ -109,6 +111,110 @@ START_TEST(slow_library_calls) {
                  "stopped after 1000000 instructions");
   expect_report("local s = ('a'):rep(1e9)", "plan.lua:1: error: string.rep: the result "
                                             "would have more than 16 MiB\n1 error\n");
+}
+END_TEST
+
+/* What few instructions can take long with: a count does not end it. */
+START_TEST(slow_instructions) {
+  /* Keys that all fall on one place of a table of 2^k. */
+  static const char chain[] = "local function chain(k, n)\n"
+                              "  local t, step = {}, (1 << k) - 1\n"
+                              "  for i = 1, n or 1 << k - 1 do t[i * step] = true end\n"
+                              "  return t, step\n"
+                              "end\n";
+  static const char *const endless[] = {
+      "local t = {} for i = 1, 1990 do t = setmetatable({}, { __index = t }) end\n"
+      "while true do local x = t.x end",
+      "local t, step = chain(14) for i = 1, 1e9 do t[-i * step] = nil local x = t[-i * "
+      "step] "
+      "end",
+      "local t, step = chain(14, 1e4) while true do local x = t[step] end",
+      "local t = {} for i = 1, 2e5 do t['k' .. i] = i end\n"
+      "for i = 1, 2e5 do t['k' .. i] = nil end while true do pairs(t) end",
+      "local t = chain(14, 1e4) while true do pairs(t) end",
+      "while true do local t, step = chain(14) t[step * 1e4 // 1 | 0] = true end",
+      "while true do for i = 1, 20 do chain(13, 5e3) end end",
+  };
+  t.o.instruction_limit = (int64_t)1e12;
+  t.o.cpu_limit = 0.2;
+  for (int i = 0; i < LEN(endless); i++) {
+    clock_t begin = clock();
+    expect_limit(arena_printf(t.arena, "%s%s", chain, endless[i]),
+                 "the plan was stopped after 0.2 seconds of CPU time");
+    double took = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    ck_assert_msg(took < 10, "%g s: %s", took, endless[i]);
+  }
+}
+END_TEST
+
+typedef struct Chained {
+  int table; /* registry reference */
+  void (*read)(lua_State *L);
+} Chained;
+
+/* 2e4 keys on one place. */
+static void make_chain(lua_State *L, void *ud) {
+  lua_newtable(L);
+  for (lua_Integer i = 1; i <= 20000; i++) {
+    lua_pushboolean(L, 1);
+    lua_rawseti(L, -2, i * ((1 << 15) - 1));
+  }
+  ((Chained *)ud)->table = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static void read_chain(lua_State *L, void *ud) {
+  Chained *c = ud;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, c->table);
+  c->read(L);
+}
+
+static void measure(lua_State *L) {
+  list_length(L, -1);
+}
+static void sort(lua_State *L) {
+  sorted_keys(L, -1);
+}
+
+/* What reads the tables of a plan in C ends as well. */
+START_TEST(slow_tables) {
+  void (*const readers[])(lua_State * L) = {measure, sort};
+  for (int i = 0; i < LEN(readers); i++) {
+    LangState *s;
+    LangOptions o = {0};
+    Chained c = {.read = readers[i]};
+    err_clear(&t.e);
+    ck_assert_int_eq(state_new(&o, t.arena, "plan.lua", "", NULL, &s, &t.e), WEFT_OK);
+    ck_assert_int_eq(state_protect(s, make_chain, &c, &t.e), WEFT_OK);
+    o.cpu_limit = 0.02;
+    ck_assert_int_eq(state_protect(s, read_chain, &c, &t.e), WEFT_ELIMIT);
+    ck_assert_msg(strstr(t.e.text, "after 0.02 seconds of CPU time"), "%s", t.e.text);
+    state_free(s);
+  }
+}
+END_TEST
+
+/* A table that grows moves all keys in one instruction, which takes minutes where they
+ * fall on one place. */
+START_TEST(too_many_keys) {
+  const char *said = "a table of more than 262144 keys besides its list";
+  t.o.instruction_limit = (int64_t)1e9;
+  expect_limit("local t = {} for i = 1, 1 << 19 do t[i * ((1 << 20) - 1)] = true end",
+               said);
+  expect_limit("local t = {} for i = 1, 3e5 do pcall(function() t[-i] = true end) end",
+               said);
+  load("local t = {} for i = 1, 1 << 18 do t[-i] = true end\n"
+       "local l = {} for i = 1, 1e6 do l[i] = i end\n" HEAD GOOD);
+}
+END_TEST
+
+/* The compiler compares each label with all of its function. */
+START_TEST(slow_to_compile) {
+  Text text = {0};
+  for (int i = 0; i < 120000; i++)
+    text_printf(&text, "::a%d:: do end ", i);
+  t.o.cpu_limit = 0.2;
+  expect_limit(text.s, "the plan was stopped after 0.2 seconds of CPU time");
+  text_free(&text);
 }
 END_TEST
 
@@ -234,6 +340,55 @@ START_TEST(sandbox_rules) {
             "assert(not pcall(string.format, '%p', {}))\n"
             "assert(string.dump == nil)\n"
             "assert(not pcall(math.randomseed))\n" GOOD);
+}
+END_TEST
+
+/* Whether something is collected may not show. */
+START_TEST(no_weak_tables) {
+  const char *said =
+      "%s: error: a metatable got __mode: weak tables are not available in "
+      "a plan\n1 error\n";
+  static const struct {
+    const char *text, *place;
+  } weak[] = {
+      {"local m = {}\nlocal t = setmetatable({}, m)\nm.__mode = 'k'\n" HEAD GOOD,
+       "plan.lua"},
+      {"local m = {}\nlocal t = setmetatable({}, m)\nm['__mo' .. 'de'] = 'v'\n"
+       "for i = 1, 1e9 do t[1] = { i } if not t[1] then error 'gone' end end",
+       "plan.lua:4"},
+      {"local m = {}\nlocal t = setmetatable({}, m)\nm.__mode = 'v'\nwhile true do\n"
+       "pcall(function() for i = 1, 1e9 do t[1] = { i } end end) end",
+       "plan.lua:5"},
+  };
+  for (int i = 0; i < LEN(weak); i++)
+    expect_report(weak[i].text, arena_printf(t.arena, said, weak[i].place));
+  /* One that is taken back never was: nothing is lost in between. */
+  load("local m = {}\nlocal t = setmetatable({ {} }, m)\nm.__mode = 'v'\n"
+       "m.__mode = nil\nfor i = 1, 1e5 do local x = { i } end\nassert(t[1])\n" HEAD GOOD);
+  /* Where memory runs out Lua collects by itself. */
+  t.o.memory_limit = 4 << 20;
+  int noticed = 0;
+  for (int size = 400; size < 2000; size += 50) {
+    const char *text = arena_printf(
+        t.arena,
+        "local m = {}\nlocal t = setmetatable({}, m)\nfor i = 1, 1e4 do t[i] = {} end\n"
+        "m.__mode = 'v'\nlocal s = ('x'):rep(%d000) m.__mode = nil\n"
+        "for i = 1, 1e4 do assert(t[i], 'lost') end\n" HEAD GOOD,
+        size);
+    weft_status st = lang_test_text(&t, text);
+    const char *report = lang_test_report(&t, scratch_dir);
+    bool weak_table =
+        st == WEFT_EPLAN && strstr(report, "plan.lua:5: error: a metatable");
+    noticed += weak_table;
+    ck_assert_msg(weak_table || st == WEFT_ELIMIT || st == WEFT_OK, "%s", report);
+  }
+  ck_assert_int_gt(noticed, 0);
+  t.o.memory_limit = 0;
+  /* Finalizers are noticed where the metatable is given, or never run. */
+  load("local m, ran = {}, 0\nfor i = 1, 1e5 do setmetatable({}, m) end\n"
+       "m.__gc = function() ran = ran + 1 end\n"
+       "for i = 1, 1e5 do local x = { i } end\nassert(ran == 0)\n"
+       "assert(not pcall(setmetatable, {}, m))\n" HEAD GOOD);
 }
 END_TEST
 
@@ -370,11 +525,11 @@ Suite *sandbox_suite(void) {
   } group[] = {
       {"limits",
        {instruction_limit, memory_limit, slow_library_calls, quick_library_calls,
-        interrupted}},
+        slow_instructions, slow_tables, too_many_keys, slow_to_compile, interrupted}},
       {"globals",
-       {every_reachable_function, sandbox_rules, pairs_are_sorted, the_same_twice,
-        print_says_it_once, require_modules, mark_of_utf8, only_regular_files,
-        large_schedules, links_may_not_leave}},
+       {every_reachable_function, sandbox_rules, no_weak_tables, pairs_are_sorted,
+        the_same_twice, print_says_it_once, require_modules, mark_of_utf8,
+        only_regular_files, large_schedules, links_may_not_leave}},
       {"memory", {allocations_fail}},
   };
   Suite *s = suite_create("sandbox");
