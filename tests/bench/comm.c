@@ -115,12 +115,12 @@ int bench_comm_child(void) {
   float *x = malloc(COUNT * sizeof *x);
   for (int i = 0; i < ROUNDS; i++) {
     fill(x);
-    world_barrier(&w);
+    if (world_barrier(&w, &e) != WEFT_OK) return 1;
     double begin = bench_now();
     if (!all_reduce(&c, x, &e)) return 1;
     ours[i] = bench_now() - begin;
     fill(x);
-    world_barrier(&w);
+    if (world_barrier(&w, &e) != WEFT_OK) return 1;
     begin = bench_now();
     MPI_Allreduce(MPI_IN_PLACE, x, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     theirs[i] = bench_now() - begin;

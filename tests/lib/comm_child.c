@@ -44,15 +44,17 @@ static bool raw(World *w) {
   bool ok = true;
   int rank = w->rank, n = w->size;
   if (w->vt->limit) w->vt->limit(w, 1000);
-  world_barrier(w);
+  weft_error e = {.rank = -1};
+  ok = world_barrier(w, &e) == WEFT_OK;
   memset(b, rank, BYTES);
-  if (rank) world_send(w, b, BYTES, 0);
+  if (rank) ok = ok && world_send(w, b, BYTES, 0, &e) == WEFT_OK;
   for (int peer = 1; rank == 0 && peer < n; peer++) {
-    world_recv(w, b, BYTES, peer);
+    ok = ok && world_recv(w, b, BYTES, peer, &e) == WEFT_OK;
     ok = ok && b[0] == peer && b[BYTES - 1] == peer;
   }
   memset(b, rank == n - 1 ? 77 : 0, BYTES);
-  world_bcast(w, b, BYTES, n - 1);
+  ok = ok && world_bcast(w, b, BYTES, n - 1, &e) == WEFT_OK;
+  if (e.code) fprintf(stderr, "%s\n", e.text);
   return ok && b[0] == 77 && b[BYTES - 1] == 77;
 }
 

@@ -20,6 +20,8 @@
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
+/* A status that no caller may leave unread. */
+#define CHECKED __attribute__((warn_unused_result))
 
 /* ---- errors ---- */
 

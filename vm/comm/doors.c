@@ -20,11 +20,11 @@ weft_status world_doors(World *w, Net *n, weft_error *e) {
   name_of(&mine, n->door);
   n->peer[w->rank] = mine;
   if (w->rank == 0) net_random(n->key, sizeof n->key);
-  if (w->rank != 0) world_send(w, &mine, sizeof mine, 0);
+  if (w->rank != 0) TRY(world_send(w, &mine, sizeof mine, 0, e));
   for (int i = 1; w->rank == 0 && i < w->size; i++)
-    world_recv(w, &n->peer[i], sizeof n->peer[i], i);
-  world_bcast(w, n->key, sizeof n->key, 0);
-  world_bcast(w, n->peer, (size_t)n->size * sizeof *n->peer, 0);
+    TRY(world_recv(w, &n->peer[i], sizeof n->peer[i], i, e));
+  TRY(world_bcast(w, n->key, sizeof n->key, 0, e));
+  TRY(world_bcast(w, n->peer, (size_t)n->size * sizeof *n->peer, 0, e));
   for (int i = 0; i < n->size; i++)
     if (alone || strcmp(n->peer[i].host, mine.host) == 0)
       snprintf(n->peer[i].host, sizeof n->peer[i].host, "127.0.0.1");

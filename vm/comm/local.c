@@ -296,7 +296,7 @@ static weft_status join_world(World *world, int rank, Device *d, const CommNeeds
 /* Ranks are woken when one of them fails, so there is nothing to poll. */
 const WorldVtable world_local = {
     .name = "local",
-    .version = 1,
+    .version = WORLD_VERSION,
     .start = start_world,
     .join = join_world,
     .abort = abort_world,

@@ -15,7 +15,7 @@ static const Module module = {
 
 const WorldVtable *world_load_mpi(weft_error *e) {
   const WorldVtable *world = module_open(&module, e);
-  if (!world || world->version == 1) return world;
+  if (!world || world->version == WORLD_VERSION) return world;
   module_other(&module, e);
   return NULL;
 }

@@ -9,7 +9,6 @@
 
 #include "mpi_int.h"
 
-enum { RUN_FAILED = 1 }; /* the exit code that belongs to WEFT_ERUN */
 /* For another process to say why all end, and to end all. */
 enum { LAST_WORDS_S = 3 };
 
@@ -37,11 +36,13 @@ static void end_all(MpiWorld *w, int exit_code, const char *why) {
   MPI_Abort(w->all, exit_code);
 }
 
-/* For calls that have no way to report: they carry no data that a run can do without. */
-static void must(MpiWorld *w, int rc, const char *what) {
-  weft_error e;
-  err_clear(&e);
-  if (mpi_report(rc, w->rank, what, &e) != WEFT_OK) end_all(w, RUN_FAILED, e.text);
+/* What moves bytes of the host: which rank it is for, or from. */
+static weft_status host_call(const MpiWorld *w, int rc, const char *what, int peer,
+                             weft_error *e) {
+  char text[64];
+  if (rc == MPI_SUCCESS) return WEFT_OK;
+  snprintf(text, sizeof text, "%s rank %d", what, peer);
+  return mpi_report(rc, w->rank, text, e);
 }
 
 /* ---- operations ---- */
@@ -281,35 +282,52 @@ static weft_status start_world(World *world, weft_error *e) {
   return WEFT_OK;
 }
 
-static void barrier(World *world) {
+static weft_status barrier(World *world, weft_error *e) {
   MpiWorld *w = world->ctx;
-  must(w, MPI_Barrier(w->all), "barrier");
+  return host_call(w, MPI_Barrier(w->all), "a barrier with", 0, e);
 }
 
-static void bcast(World *world, void *p, size_t n, int root) {
+static weft_status bcast(World *world, void *p, size_t n, int root, weft_error *e) {
   MpiWorld *w = world->ctx;
   for (size_t at = 0, len; at < n; at += len) {
     len = (size_t)MIN((uint64_t)(n - at), w->limit);
-    must(w, MPI_Bcast((char *)p + at, (int)len, MPI_BYTE, root, w->all), "bcast");
+    int rc = MPI_Bcast((char *)p + at, (int)len, MPI_BYTE, root, w->all);
+    TRY(host_call(w, rc, "a broadcast of", root, e));
   }
+  return WEFT_OK;
 }
 
-static void send_raw(World *world, const void *p, size_t n, int peer) {
+static weft_status send_raw(World *world, const void *p, size_t n, int peer,
+                            weft_error *e) {
   MpiWorld *w = world->ctx;
   for (size_t at = 0, len; at < n; at += len) {
     len = (size_t)MIN((uint64_t)(n - at), w->limit);
-    must(w, MPI_Send((const char *)p + at, (int)len, MPI_BYTE, peer, 0, w->raw), "send");
+    int rc = MPI_Send((const char *)p + at, (int)len, MPI_BYTE, peer, 0, w->raw);
+    TRY(host_call(w, rc, "a send to", peer, e));
   }
+  return WEFT_OK;
 }
 
-static void recv_raw(World *world, void *p, size_t n, int peer) {
+/* All bytes that were asked for, and no fewer. */
+static weft_status check_count(const MpiWorld *w, const MPI_Status *got, size_t len,
+                               int peer, weft_error *e) {
+  int count = 0;
+  TRY(host_call(w, MPI_Get_count(got, MPI_BYTE, &count), "a receive from", peer, e));
+  if ((size_t)count == len) return WEFT_OK;
+  return err_set(e, WEFT_EINTERNAL, "rank %d: rank %d has sent %d bytes of %zu", w->rank,
+                 peer, count, len);
+}
+
+static weft_status recv_raw(World *world, void *p, size_t n, int peer, weft_error *e) {
   MpiWorld *w = world->ctx;
+  MPI_Status got;
   for (size_t at = 0, len; at < n; at += len) {
     len = (size_t)MIN((uint64_t)(n - at), w->limit);
-    must(w,
-         MPI_Recv((char *)p + at, (int)len, MPI_BYTE, peer, 0, w->raw, MPI_STATUS_IGNORE),
-         "receive");
+    int rc = MPI_Recv((char *)p + at, (int)len, MPI_BYTE, peer, 0, w->raw, &got);
+    TRY(host_call(w, rc, "a receive from", peer, e));
+    TRY(check_count(w, &got, len, peer, e));
   }
+  return WEFT_OK;
 }
 
 static void abort_world(World *world, int rank, weft_status code, int exit_code,
@@ -342,7 +360,7 @@ static void set_limit(World *world, uint64_t count) {
 extern WEFT_API const WorldVtable weft_world;
 const WorldVtable weft_world = {
     .name = "mpi",
-    .version = 1,
+    .version = WORLD_VERSION,
     .start = start_world,
     .join = join,
     .barrier = barrier,

@@ -52,73 +52,94 @@ weft_status tcp_why(TcpWorld *w, weft_error *e) {
   return w->code;
 }
 
-/* ---- bytes of the host ---- these calls have no way to report: what fails ends the
- * world, whose `poll` says why, and what would have come is zero */
+/* ---- bytes of the host ---- what fails ends the world, whose `poll` says why */
 
-static int raw_link(TcpWorld *w, int peer) {
-  weft_error e;
-  err_clear(&e);
-  if (tcp_ended(w)) return -1;
-  if (w->raw[peer] < 0 &&
-      net_link(&w->net, peer, NET_RAW, &w->raw[peer], &e) != WEFT_OK) {
-    w->raw[peer] = -1;
-    tcp_end(w, peer, e.code, e.text);
+/* Seconds for which a message is waited for until Control watches. */
+enum { UNWATCHED_S = 120 };
+
+static weft_status raw_link(TcpWorld *w, int peer, int *fd, weft_error *e) {
+  if (tcp_ended(w)) return tcp_why(w, e);
+  if (w->raw[peer] < 0) {
+    weft_error why;
+    err_clear(&why);
+    if (net_link(&w->net, peer, NET_RAW, &w->raw[peer], &why) != WEFT_OK) {
+      w->raw[peer] = -1;
+      tcp_end(w, peer, why.code, why.text);
+      return tcp_why(w, e);
+    }
   }
-  return w->raw[peer];
+  *fd = w->raw[peer];
+  return WEFT_OK;
 }
 
-static void raw_lost(TcpWorld *w, int peer) {
+static weft_status raw_lost(TcpWorld *w, int peer, weft_error *e) {
   char why[128];
   snprintf(why, sizeof why, "rank %d has closed its connection: its process has ended",
            peer);
   tcp_end(w, peer, WEFT_ERUN, why);
+  return tcp_why(w, e);
+}
+
+static weft_status raw_late(TcpWorld *w, int peer, weft_error *e) {
+  char why[128];
+  snprintf(why, sizeof why,
+           "rank %d has not answered for %d s: its process is stopped, or its machine is "
+           "not there any more",
+           peer, UNWATCHED_S);
+  tcp_end(w, peer, WEFT_ERUN, why);
+  return tcp_why(w, e);
 }
 
 /* Waits for the connection, or for the end of the world. */
-static void raw_wait(TcpWorld *w, int fd, short events) {
-  struct pollfd p[2] = {{.fd = fd, .events = events}, {.fd = w->bell, .events = POLLIN}};
-  poll(p, 2, -1);
+static weft_status raw_wait(const World *world, int peer, short events, weft_error *e) {
+  TcpWorld *w = world->ctx;
+  struct pollfd p[2] = {{.fd = w->raw[peer], .events = events},
+                        {.fd = w->bell, .events = POLLIN}};
+  int ready = poll(p, 2, world->watched ? -1 : UNWATCHED_S * 1000);
+  if (ready == 0) return raw_late(w, peer, e);
+  return tcp_ended(w) ? tcp_why(w, e) : WEFT_OK;
 }
 
-static void send_raw(World *world, const void *p, size_t n, int peer) {
+static weft_status send_raw(World *world, const void *p, size_t n, int peer,
+                            weft_error *e) {
   TcpWorld *w = world->ctx;
-  int fd = raw_link(w, peer);
-  for (size_t at = 0; at < n && !tcp_ended(w);) {
+  int fd;
+  TRY(raw_link(w, peer, &fd, e));
+  for (size_t at = 0; at < n;) {
     int64_t some = tcp_push(fd, (const char *)p + at, n - at);
-    if (some < 0) raw_lost(w, peer);
-    if (some == 0) raw_wait(w, fd, POLLOUT);
-    if (some > 0) at += (size_t)some;
+    if (some < 0) return raw_lost(w, peer, e);
+    if (some == 0) TRY(raw_wait(world, peer, POLLOUT, e));
+    at += (size_t)some;
   }
+  return WEFT_OK;
 }
 
-static void recv_raw(World *world, void *p, size_t n, int peer) {
+static weft_status recv_raw(World *world, void *p, size_t n, int peer, weft_error *e) {
   TcpWorld *w = world->ctx;
-  int fd = raw_link(w, peer);
-  size_t at = 0;
-  while (at < n && !tcp_ended(w)) {
+  int fd;
+  TRY(raw_link(w, peer, &fd, e));
+  for (size_t at = 0; at < n;) {
     int64_t some = tcp_pull(fd, (char *)p + at, n - at);
-    if (some < 0) raw_lost(w, peer);
-    if (some == 0) raw_wait(w, fd, POLLIN);
-    if (some > 0) at += (size_t)some;
+    if (some < 0) return raw_lost(w, peer, e);
+    if (some == 0) TRY(raw_wait(world, peer, POLLIN, e));
+    at += (size_t)some;
   }
-  if (at < n) memset((char *)p + at, 0, n - at);
+  return WEFT_OK;
 }
 
-static void bcast(World *world, void *p, size_t n, int root) {
-  if (world->rank != root) {
-    recv_raw(world, p, n, root);
-    return;
-  }
+static weft_status bcast(World *world, void *p, size_t n, int root, weft_error *e) {
+  if (world->rank != root) return recv_raw(world, p, n, root, e);
   for (int i = 0; i < world->size; i++)
-    if (i != root) send_raw(world, p, n, i);
+    if (i != root) TRY(send_raw(world, p, n, i, e));
+  return WEFT_OK;
 }
 
-static void barrier(World *world) {
+static weft_status barrier(World *world, weft_error *e) {
   char here = 1;
-  if (world->rank != 0) send_raw(world, &here, 1, 0);
+  if (world->rank != 0) TRY(send_raw(world, &here, 1, 0, e));
   for (int i = 1; world->rank == 0 && i < world->size; i++)
-    recv_raw(world, &here, 1, i);
-  bcast(world, &here, 1, 0);
+    TRY(recv_raw(world, &here, 1, i, e));
+  return bcast(world, &here, 1, 0, e);
 }
 
 /* ---- the world ---- */
@@ -189,7 +210,7 @@ static weft_status start_world(World *world, weft_error *e) {
 
 const WorldVtable world_tcp = {
     .name = "tcp",
-    .version = 1,
+    .version = WORLD_VERSION,
     .start = start_world,
     .join = tcp_join,
     .barrier = barrier,

@@ -108,8 +108,10 @@ weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int s
                    size, k->most);
   const WorldVtable *vt = k->load(e);
   if (!vt) return e && e->code ? e->code : WEFT_EFILE;
-  assert(vt->version == 1);
+  assert(vt->version == WORLD_VERSION);
   *w = (World){.vt = vt,
+               .fault = told ? told->fault : NULL,
+               .fault_ud = told ? told->fault_ud : NULL,
                .alloc = a,
                .size = size,
                .here = size,
@@ -150,24 +152,92 @@ static World *carrier(World *w) {
   return w->under ? w->under : w;
 }
 
-void world_barrier(World *w) {
+/* ---- messages of the host ---- */
+
+enum { HEAD_MAGIC = 0x74666577, HEAD_ROOM = 1008 };
+
+/* The begin of a message, with as much of its bytes as there is room for: most messages
+ * are small, and go as one. */
+typedef struct Head {
+  uint32_t magic;
+  int32_t from;
+  uint64_t bytes;
+  char first[HEAD_ROOM];
+} Head;
+
+static size_t head_size(size_t first) {
+  return offsetof(Head, first) + first;
+}
+
+static weft_status begin(World *w, const char *what, int peer, weft_error *e) {
+  if (!w->fault || !w->fault(w->fault_ud)) return WEFT_OK;
+  return err_set(e, WEFT_ERUN, "rank %d: injected fault in %s rank %d", w->rank, what,
+                 peer);
+}
+
+static void make_head(const World *w, Head *h, const void *p, size_t n, size_t first) {
+  h->magic = HEAD_MAGIC;
+  h->from = w->rank;
+  h->bytes = n;
+  if (first) memcpy(h->first, p, first);
+}
+
+static weft_status take_head(const World *w, const Head *h, int peer, void *p, size_t n,
+                             size_t first, weft_error *e) {
+  if (h->magic != HEAD_MAGIC || h->from != peer || h->bytes != n)
+    return err_set(e, WEFT_EINTERNAL,
+                   "rank %d: what came from rank %d is not the message of %zu bytes that "
+                   "was expected",
+                   w->rank, peer, n);
+  if (first) memcpy(p, h->first, first);
+  return WEFT_OK;
+}
+
+weft_status world_barrier(World *w, weft_error *e) {
   World *c = carrier(w);
-  if (c->vt->barrier) c->vt->barrier(c);
+  TRY(begin(w, "a barrier with", 0, e));
+  return c->vt->barrier ? c->vt->barrier(c, e) : WEFT_OK;
 }
 
-void world_bcast(World *w, void *p, size_t n, int root) {
+weft_status world_bcast(World *w, void *p, size_t n, int root, weft_error *e) {
   World *c = carrier(w);
-  if (c->vt->bcast) c->vt->bcast(c, p, n, root);
+  size_t first = MIN(n, HEAD_ROOM);
+  TRY(begin(w, "a broadcast of", root, e));
+  if (!c->vt->bcast) return WEFT_OK;
+  bool sends = world_has(w, root);
+  Head h = {0};
+  if (sends) make_head(w, &h, p, n, first);
+  TRY(c->vt->bcast(c, &h, head_size(first), root, e));
+  if (!sends) TRY(take_head(w, &h, root, p, n, first, e));
+  return first < n ? c->vt->bcast(c, (char *)p + first, n - first, root, e) : WEFT_OK;
 }
 
-void world_send(World *w, const void *p, size_t n, int peer) {
+weft_status world_send(World *w, const void *p, size_t n, int peer, weft_error *e) {
+  World *c = carrier(w);
+  size_t first = MIN(n, HEAD_ROOM);
   assert(!world_has(w, peer));
-  carrier(w)->vt->send(carrier(w), p, n, peer);
+  TRY(begin(w, "a send to", peer, e));
+  Head h;
+  make_head(w, &h, p, n, first);
+  TRY(c->vt->send(c, &h, head_size(first), peer, e));
+  return first < n ? c->vt->send(c, (const char *)p + first, n - first, peer, e)
+                   : WEFT_OK;
 }
 
-void world_recv(World *w, void *p, size_t n, int peer) {
+weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error *e) {
+  World *c = carrier(w);
+  size_t first = MIN(n, HEAD_ROOM);
   assert(!world_has(w, peer));
-  carrier(w)->vt->recv(carrier(w), p, n, peer);
+  TRY(begin(w, "a receive from", peer, e));
+  Head h = {0};
+  TRY(c->vt->recv(c, &h, head_size(first), peer, e));
+  TRY(take_head(w, &h, peer, p, n, first, e));
+  return first < n ? c->vt->recv(c, (char *)p + first, n - first, peer, e) : WEFT_OK;
+}
+
+void world_watched(World *w) {
+  for (; w; w = w->under)
+    w->watched = true;
 }
 
 weft_status world_poll(World *w, weft_error *e) {

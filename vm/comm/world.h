@@ -19,11 +19,15 @@ typedef struct WorldOptions {
   int group_ctas, pair_ctas;   /* blocks of a GPU for a communicator; 0: it chooses */
   const WorldSetting *setting; /* for its library, unless the environment has it */
   int nsetting;
+  /* Tests: asked before each message of the host; true: it fails. */
+  bool (*fault)(void *ud);
+  void *fault_ud;
 } WorldOptions;
 
+enum { WORLD_VERSION = 2 };
 typedef struct WorldVtable {
   const char *name;
-  int version; /* 1 */
+  int version; /* WORLD_VERSION */
   /* Finds the other ranks: sets all facts of World but `alloc`. Nothing is held if it
    * fails. */
   weft_status (*start)(World *w, weft_error *e);
@@ -34,11 +38,12 @@ typedef struct WorldVtable {
   weft_status (*join)(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
                       weft_error *e);
   /* Bytes of the host between processes, each call by one thread of each process; all
-   * NULL in a world of one process. */
-  void (*barrier)(World *w);
-  void (*bcast)(World *w, void *p, size_t n, int root);
-  void (*send)(World *w, const void *p, size_t n, int peer);
-  void (*recv)(World *w, void *p, size_t n, int peer);
+   * NULL in a world of one process. What did not come whole is an error, which names the
+   * rank that it did not come from. */
+  CHECKED weft_status (*barrier)(World *w, weft_error *e);
+  CHECKED weft_status (*bcast)(World *w, void *p, size_t n, int root, weft_error *e);
+  CHECKED weft_status (*send)(World *w, const void *p, size_t n, int peer, weft_error *e);
+  CHECKED weft_status (*recv)(World *w, void *p, size_t n, int peer, weft_error *e);
   /* Whether something has failed on the side; NULL: every failure is one of a call. */
   weft_status (*poll)(World *w, weft_error *e);
   /* Ends the waits of all ranks with this reason; `rank` gives up, or -1: from outside.
@@ -85,6 +90,9 @@ struct World {
   const WorldOptions *told; /* for start only */
   struct Net *net;          /* the doors of its processes; NULL: it needs none */
   bool quiet;               /* another process tells why it ends */
+  bool watched;             /* Control ends the waits for a rank that does not answer */
+  bool (*fault)(void *ud);  /* as it was told */
+  void *fault_ud;
   bool together;            /* as of its row, or of the world that it is over: */
   World *under;             /* NULL: it is over none. Has the same facts */
   void *ctx;
@@ -107,10 +115,16 @@ weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Co
 static inline bool world_has(const World *w, int rank) {
   return rank >= w->rank && rank < w->rank + w->here;
 }
-void world_barrier(World *w);
-void world_bcast(World *w, void *p, size_t n, int root);
-void world_send(World *w, const void *p, size_t n, int peer);
-void world_recv(World *w, void *p, size_t n, int peer);
+/* Messages of the host. A message begins with a head of its own, so that bytes which
+ * never came, or those of another message, are an error and not an answer. After an error
+ * the run is to end: the ranks no longer agree on which message is the next one. */
+CHECKED weft_status world_barrier(World *w, weft_error *e);
+CHECKED weft_status world_bcast(World *w, void *p, size_t n, int root, weft_error *e);
+CHECKED weft_status world_send(World *w, const void *p, size_t n, int peer,
+                               weft_error *e);
+CHECKED weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error *e);
+/* From now on Control ends all waits; until then a wait has a deadline of its own. */
+void world_watched(World *w);
 weft_status world_poll(World *w, weft_error *e);
 /* doors.c: doors for processes that have none yet, all of which call it. */
 weft_status world_doors(World *w, struct Net *n, weft_error *e);

@@ -28,8 +28,11 @@ typedef struct Agree {
   Known *known; /* rank 0: of every rank */
   int world;
   weft_status st;
-  char verdict[900]; /* empty: all agree */
-  char told[400];    /* how they differ in what may; rank 0's */
+  struct Verdict {
+    bool alike;
+    char differs[900]; /* in what, if they are not */
+  } verdict;           /* of rank 0, for all */
+  char told[400];      /* how they differ in what may; rank 0's */
 } Agree;
 
 /* ---- comparing ---- */
@@ -112,7 +115,7 @@ static void compare(Agree *a) {
   text_free(&told);
   if (out.oom) a->st = WEFT_ENOMEM;
   if (found)
-    snprintf(a->verdict, sizeof a->verdict,
+    snprintf(a->verdict.differs, sizeof a->verdict.differs,
              "the processes of this run were not started alike:%s", out.s);
   text_free(&out);
 }
@@ -145,36 +148,38 @@ static weft_status collect(Worker *w, Agree *a, weft_error *e) {
   Run *r = w->run;
   for (int q = 1; q < a->world; q++) {
     Known *k = &a->known[q];
-    world_recv(&r->world, &k->bytes, sizeof k->bytes, q);
+    TRY(world_recv(&r->world, &k->bytes, sizeof k->bytes, q, e));
     bool room = k->bytes < BYTES_MAX && (k->s = mem_new(a->alloc, (size_t)k->bytes + 1));
     if (!room) return err_set(e, WEFT_ENOMEM, "out of memory");
-    world_recv(&r->world, k->s, (size_t)k->bytes, q);
-    if (!read_facts(a, k) && !a->verdict[0])
-      snprintf(a->verdict, sizeof a->verdict,
+    TRY(world_recv(&r->world, k->s, (size_t)k->bytes, q, e));
+    if (!read_facts(a, k) && !a->verdict.differs[0])
+      snprintf(a->verdict.differs, sizeof a->verdict.differs,
                "rank %d runs another build of weft than rank 0, or was called otherwise",
                q);
   }
-  if (!a->verdict[0]) compare(a);
+  if (!a->verdict.differs[0]) compare(a);
+  a->verdict.alike = !a->verdict.differs[0];
   return a->st == WEFT_OK ? WEFT_OK : err_set(e, a->st, "out of memory");
+}
+
+static weft_status tell(Worker *w, const Known *k, weft_error *e) {
+  World *world = &w->run->world;
+  TRY(world_send(world, &k->bytes, sizeof k->bytes, 0, e));
+  return world_send(world, k->s, (size_t)k->bytes, 0, e);
 }
 
 static weft_status job_agree(Worker *w, void *arg, weft_error *e) {
   Agree *a = arg;
   Run *r = w->run;
   Known mine = {0}, *k = w->rank == 0 ? &a->known[0] : &mine;
-  weft_status st = WEFT_OK;
+  weft_status st;
   if (!pack(a, k) || !read_facts(a, k)) return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (w->rank == 0) {
-    st = collect(w, a, e);
-  } else {
-    world_send(&r->world, &k->bytes, sizeof k->bytes, 0);
-    world_send(&r->world, k->s, (size_t)k->bytes, 0);
-    unpack(a, &mine);
-  }
+  st = w->rank == 0 ? collect(w, a, e) : tell(w, k, e);
+  unpack(a, &mine);
   /* If rank 0 ran out of memory, its process ends, and with it the others. */
   TRY(st);
-  world_bcast(&r->world, a->verdict, sizeof a->verdict, 0);
-  return a->verdict[0] ? err_set(e, WEFT_EUSAGE, "%s", a->verdict) : WEFT_OK;
+  TRY(world_bcast(&r->world, &a->verdict, sizeof a->verdict, 0, e));
+  return a->verdict.alike ? WEFT_OK : err_set(e, WEFT_EUSAGE, "%s", a->verdict.differs);
 }
 
 weft_status run_agree(Run *r, const RunFact *fact, int n, weft_error *e) {

@@ -37,18 +37,24 @@ static weft_status job_export(Worker *w, void *arg, weft_error *e) {
 
 /* ---- what processes say to each other ---- */
 
-static void first_error(void *mine, const void *other, size_t n) {
-  weft_error *a = mine;
-  const weft_error *b = other;
-  if (a->code == WEFT_OK) *a = *b;
+typedef struct Verdict {
+  bool fine;    /* on all of them */
+  weft_error e; /* else: of the lowest rank */
+} Verdict;
+
+static void fold_verdicts(void *mine, const void *other, size_t n) {
+  Verdict *a = mine;
+  const Verdict *b = other;
+  if (a->fine) *a = *b;
 }
 
 /* What went wrong on any of them is wrong for all. */
 static weft_status agree(Run *r, weft_error *e) {
-  weft_error ours = *e;
-  TRY(run_combine(r, &ours, sizeof ours, first_error, e));
-  *e = ours;
-  return ours.code;
+  Verdict ours = {.fine = e->code == WEFT_OK, .e = *e};
+  weft_error lost = {.rank = -1};
+  if (run_combine(r, &ours, sizeof ours, fold_verdicts, &lost) != WEFT_OK) ours.e = lost;
+  *e = ours.e;
+  return e->code;
 }
 
 static void keep_first(void *mine, const void *other, size_t n) {}

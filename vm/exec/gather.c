@@ -39,7 +39,7 @@ static bool gives(const Compiled *c, int param, const Piece *p, int rank) {
 
 /* Rank 0's part of a gather: takes the pieces of other processes in the order of ranks.
  */
-static void collect(Worker *w, const Move *m) {
+static weft_status collect(Worker *w, const Move *m, weft_error *e) {
   Run *r = w->run;
   for (int q = 0; q < r->c->mesh.world; q++) {
     Piece p[2], part;
@@ -48,10 +48,11 @@ static void collect(Worker *w, const Move *m) {
       continue;
     for (int64_t at = 0; at < p->count; at += part.count) {
       part = part_at(w, p, at);
-      world_recv(&r->world, w->block, (size_t)part.count * sizeof *w->block, q);
+      TRY(world_recv(&r->world, w->block, (size_t)part.count * sizeof *w->block, q, e));
       piece_paste(&part, w->block, m->global);
     }
   }
+  return WEFT_OK;
 }
 
 /* Gradients as they are without the loss scale. */
@@ -76,10 +77,9 @@ static weft_status job_get(Worker *w, void *arg, weft_error *e) {
     if (home)
       piece_paste(&part, w->block, m->global);
     else
-      world_send(&r->world, w->block, (size_t)part.count * sizeof *w->block, 0);
+      TRY(world_send(&r->world, w->block, (size_t)part.count * sizeof *w->block, 0, e));
   }
-  if (w->rank == 0) collect(w, m);
-  return WEFT_OK;
+  return w->rank == 0 ? collect(w, m, e) : WEFT_OK;
 }
 
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
@@ -131,8 +131,7 @@ static weft_status job_share(Worker *w, void *arg, weft_error *e) {
   Move *m = arg;
   Run *r = w->run;
   size_t bytes = (size_t)param_count(&r->c->param[m->param]) * sizeof(float);
-  world_bcast(&r->world, m->global, bytes, 0);
-  return WEFT_OK;
+  return world_bcast(&r->world, m->global, bytes, 0, e);
 }
 
 /* Processes but that of rank 0 receive the values, so they need room. */

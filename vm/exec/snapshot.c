@@ -212,15 +212,14 @@ static weft_status job_combine(Worker *w, void *arg, weft_error *e) {
   World *world = &w->run->world;
   for (int step = 1; step < world->size; step *= 2) {
     if (w->rank & step) {
-      world_send(world, c->mine, c->n, w->rank - step);
+      TRY(world_send(world, c->mine, c->n, w->rank - step, e));
       break;
     }
     if (w->rank + step >= world->size) continue;
-    world_recv(world, c->other, c->n, w->rank + step);
+    TRY(world_recv(world, c->other, c->n, w->rank + step, e));
     c->fold(c->mine, c->other, c->n);
   }
-  world_bcast(world, c->mine, c->n, 0);
-  return WEFT_OK;
+  return world_bcast(world, c->mine, c->n, 0, e);
 }
 
 bool run_is_alone(const Run *r) {

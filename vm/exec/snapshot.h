@@ -62,6 +62,6 @@ bool run_is_alone(const Run *r); /* all ranks are in this process */
 /* What processes tell each other between two steps: `mine`, n bytes, becomes that of all
  * of them, the same on each; `fold` takes another one's into it. */
 typedef void (*Fold)(void *mine, const void *other, size_t n);
-weft_status run_combine(Run *r, void *mine, size_t n, Fold fold, weft_error *e);
+CHECKED weft_status run_combine(Run *r, void *mine, size_t n, Fold fold, weft_error *e);
 
 #endif

@@ -34,27 +34,28 @@ enum { ROUNDS = 16 };
 
 /* What is to be added to the times of rank q: of several questions and answers the one
  * that took the least time says it best. */
-static int64_t ask_clock(World *w, int q) {
-  int64_t best = INT64_MAX, offset = 0;
+static weft_status ask_clock(World *w, int q, int64_t *offset, weft_error *e) {
+  int64_t best = INT64_MAX;
   for (int i = 0; i < ROUNDS; i++) {
     int64_t asked = trace_ns(), there = 0;
-    world_send(w, &asked, sizeof asked, q);
-    world_recv(w, &there, sizeof there, q);
+    TRY(world_send(w, &asked, sizeof asked, q, e));
+    TRY(world_recv(w, &there, sizeof there, q, e));
     int64_t now = trace_ns();
     if (now - asked >= best) continue;
     best = now - asked;
-    offset = asked + best / 2 - there;
+    *offset = asked + best / 2 - there;
   }
-  return offset;
+  return WEFT_OK;
 }
 
-static void tell_clock(World *w) {
+static weft_status tell_clock(World *w, weft_error *e) {
   for (int i = 0; i < ROUNDS; i++) {
     int64_t asked, now;
-    world_recv(w, &asked, sizeof asked, 0);
+    TRY(world_recv(w, &asked, sizeof asked, 0, e));
     now = trace_ns();
-    world_send(w, &now, sizeof now, 0);
+    TRY(world_send(w, &now, sizeof now, 0, e));
   }
+  return WEFT_OK;
 }
 
 /* ---- the file ---- */
@@ -85,24 +86,27 @@ static weft_status write_rank(Writing *x, int rank, const TraceEvent *event, uin
 static weft_status take_rank(Writing *x, Worker *w, int q, weft_error *e) {
   World *world = &w->run->world;
   uint32_t n = 0;
-  int64_t offset = ask_clock(world, q);
-  world_recv(world, &n, sizeof n, q);
+  int64_t offset = 0;
+  TRY(ask_clock(world, q, &offset, e));
+  TRY(world_recv(world, &n, sizeof n, q, e));
   n = MIN(n, (uint32_t)TRACE_EVENTS);
   size_t bytes = (size_t)n * sizeof(TraceEvent);
   TraceEvent *event = mem_new(&w->run->alloc, bytes);
   if (!event && n)
     return err_set(e, WEFT_ENOMEM, "no memory for the trace of rank %d", q);
-  world_recv(world, event, bytes, q);
-  weft_status st = x->st == WEFT_OK ? write_rank(x, q, event, n, offset, e) : x->st;
+  weft_status st = world_recv(world, event, bytes, q, e);
+  if (st == WEFT_OK)
+    st = x->st == WEFT_OK ? write_rank(x, q, event, n, offset, e) : x->st;
   mem_free(&w->run->alloc, event, bytes);
   return st;
 }
 
-static void give_rank(Worker *w) {
+static weft_status give_rank(Worker *w, weft_error *e) {
   World *world = &w->run->world;
-  tell_clock(world);
-  world_send(world, &w->tracer.whole, sizeof w->tracer.whole, 0);
-  world_send(world, w->tracer.event, w->tracer.whole * sizeof(TraceEvent), 0);
+  const Tracer *t = &w->tracer;
+  TRY(tell_clock(world, e));
+  TRY(world_send(world, &t->whole, sizeof t->whole, 0, e));
+  return world_send(world, t->event, t->whole * sizeof(TraceEvent), 0, e);
 }
 
 /* Threads have one clock, and what they wrote is here. */
@@ -110,7 +114,7 @@ static weft_status job_write(Worker *w, void *arg, weft_error *e) {
   Writing *x = arg;
   Run *r = w->run;
   bool home = world_has(&r->world, 0);
-  if (!home) give_rank(w);
+  if (!home) return give_rank(w, e);
   if (w->rank != 0) return WEFT_OK;
   for (int i = 0; i < r->nworker && x->st == WEFT_OK; i++) {
     Tracer *t = &r->worker[i].tracer;

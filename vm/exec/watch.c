@@ -48,5 +48,7 @@ weft_status job_watch(Worker *w, void *arg, weft_error *e) {
     TRY(world_doors(&r->world, &r->net, e));
     r->world.net = &r->net;
   }
-  return control_start(&r->control, &r->alloc, r->world.net, &host, e);
+  TRY(control_start(&r->control, &r->alloc, r->world.net, &host, e));
+  world_watched(&r->world);
+  return WEFT_OK;
 }

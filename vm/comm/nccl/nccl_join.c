@@ -53,18 +53,15 @@ static weft_status new_queue(NcclEndpoint *p, NcclLine *l, weft_error *e) {
 /* The first member's id, brought by the world below. */
 static weft_status agree_on_id(NcclEndpoint *p, const int *member, int n,
                                ncclUniqueId *id, weft_error *e) {
-  World *world = p->w->world, *under = world->under;
-  if (p->rank != member[0]) {
-    under->vt->recv(under, id, sizeof *id, member[0]);
-  } else {
-    ncclResult_t r = ncclGetUniqueId(id);
-    if (r != ncclSuccess)
-      return err_set(e, WEFT_ERUN, "rank %d: NCCL gives no id: %s", p->rank,
-                     ncclGetErrorString(r));
-    for (int i = 1; i < n; i++)
-      under->vt->send(under, id, sizeof *id, member[i]);
-  }
-  return under->vt->poll ? under->vt->poll(under, e) : WEFT_OK;
+  World *under = p->w->world->under;
+  if (p->rank != member[0]) return under->vt->recv(under, id, sizeof *id, member[0], e);
+  ncclResult_t r = ncclGetUniqueId(id);
+  if (r != ncclSuccess)
+    return err_set(e, WEFT_ERUN, "rank %d: NCCL gives no id: %s", p->rank,
+                   ncclGetErrorString(r));
+  for (int i = 1; i < n; i++)
+    TRY(under->vt->send(under, id, sizeof *id, member[i], e));
+  return WEFT_OK;
 }
 
 static weft_status connect(NcclEndpoint *p, NcclLine *l, const int *member, int n,

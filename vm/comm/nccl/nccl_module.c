@@ -159,7 +159,7 @@ static void close_world(World *world) {
 extern WEFT_API const WorldVtable weft_nccl_world;
 const WorldVtable weft_nccl_world = {
     .name = "nccl",
-    .version = 1,
+    .version = WORLD_VERSION,
     .start = start_world,
     .join = nccl_join,
     .poll = poll_world,
