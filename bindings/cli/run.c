@@ -287,10 +287,12 @@ int verb_run(Cli *cli, Arena *arena) {
   t.ckpt = (RunCkpt){
       .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
   weft_status st = run_ckpt_end(&t.ckpt, run_plan(&t, cli, arena));
-  if (st != WEFT_OK && !t.ckpt.signal) run_fails(t.session.run, &t.job.e);
+  bool in_order = t.ckpt.signal || t.ckpt.lost; /* all ranks know, and end alike */
+  if (st != WEFT_OK && !in_order) run_fails(t.session.run, &t.job.e);
+  t.told |= t.ckpt.lost;
   int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
-  if (t.ckpt.signal) code = 128 + t.ckpt.signal; /* all ranks end alike, state saved */
-  session_close(&t.session, st != WEFT_OK && !t.ckpt.signal);
+  if (t.ckpt.signal) code = 128 + t.ckpt.signal;
+  session_close(&t.session, st != WEFT_OK && !in_order);
   record_close(&t.record);
   export_end(&t.export);
   return code;

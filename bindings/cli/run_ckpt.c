@@ -2,6 +2,7 @@
 #include "run_ckpt.h"
 
 #include <signal.h>
+#include <stdio.h>
 
 #include "bindings/api/resume.h"
 #include "bindings/object/format.h"
@@ -23,20 +24,34 @@ static weft_status fill(void *ud, Run *run, weft_error *e) {
   return ckpt_load(r->from, run, e);
 }
 
-/* The checkpoint that --resume names; *path NULL: `auto`, and there is none yet. */
-static weft_status find(RunCkpt *r, const char **path) {
+static void skip(void *ud, const char *name, const weft_error *why) {
+  char text[1400];
+  snprintf(text, sizeof text, "the checkpoint %s is not whole and is skipped: %s: %s",
+           name, why->file, why->text);
+  say(ud, true, text);
+}
+
+/* --resume auto: without a checkpoint the run begins. */
+static weft_status find_newest(RunCkpt *r) {
   Job *j = r->job;
-  const char *at = r->cli->resume;
-  bool automatic = str_eq(at, "auto"), none;
-  if (automatic && !(at = j->plan.checkpoint.dir))
+  const char *dir = j->plan.checkpoint.dir;
+  if (!dir)
     return err_set(&j->e, WEFT_EUSAGE,
                    "--resume auto needs a plan with checkpoint = { dir = ... }; --resume "
                    "DIR names a folder");
-  weft_status st = store_find(j->arena, at, path, &none, &j->e);
-  if (st == WEFT_OK || !automatic || !none) return st;
-  err_clear(&j->e);
-  *path = NULL;
+  TRY(store_newest(j->arena, dir, skip, r, &r->from, &j->e));
+  if (!r->from) say(r, false, "there is no checkpoint yet: the run begins");
   return WEFT_OK;
+}
+
+/* The checkpoint that --resume names. */
+static weft_status find(RunCkpt *r) {
+  Job *j = r->job;
+  const char *path;
+  bool none;
+  if (str_eq(r->cli->resume, "auto")) return find_newest(r);
+  TRY(store_find(j->arena, r->cli->resume, &path, &none, &j->e));
+  return ckpt_open(path, &r->from, &j->e);
 }
 
 static weft_status check(RunCkpt *r) {
@@ -52,13 +67,8 @@ static weft_status check(RunCkpt *r) {
 
 weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
   Job *j = r->job;
-  const char *path = NULL;
   f->resumed = "no checkpoint";
-  if (r->cli->resume) {
-    TRY(find(r, &path));
-    if (path) TRY(ckpt_open(path, &r->from, &j->e));
-    if (!path) say(r, false, "there is no checkpoint yet: the run begins");
-  }
+  if (r->cli->resume) TRY(find(r));
   if (r->from)
     f->resumed = arena_printf(j->arena, "step %lld, %s", (long long)r->from->m.step,
                               r->from->m.id);
@@ -130,6 +140,8 @@ const StopFlag *run_ckpt_stop(const RunCkpt *r) {
 weft_status run_ckpt_end(RunCkpt *r, weft_status st) {
   if (r->saver) r->signal = *saver_stop(r->saver);
   if (r->saver && st == WEFT_OK) st = saver_finish(r->saver, &r->job->e);
+  if (r->saver && st == WEFT_OK)
+    r->lost = (st = saver_lost(r->saver, &r->job->e)) != WEFT_OK;
   saver_close(r->saver);
   ckpt_close(r->from);
   export_end(&r->weights);

@@ -165,6 +165,81 @@ START_TEST(the_latest_one_is_never_removed) {
 }
 END_TEST
 
+/* ---- what a commit wants ---- */
+
+/* Step 2 once more, as step 3: its files are in the temporary folder. */
+static weft_status commit_again(void (*change)(CkptFile *f), weft_error *e) {
+  ToyOptions o = meshed(2, 1, 2);
+  Toy t;
+  Manifest m;
+  Dir in, from;
+  Disk disk = {0};
+  CkptFile file[4] = {0};
+  o.strategy.stage = 1, o.layers = 1;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  Outcome copied = process_run(10, "cp -r %s a/step-00000003.tmp", ckpt);
+  ck_assert_msg(copied.code == 0, "%s", copied.err);
+  OK(manifest_read(scratch_arena, file_at_number(0), &m, &trace_err));
+  ck_assert_int_eq(m.nfile, LEN(file));
+  memcpy(file, m.file, sizeof file);
+  change(&file[1]);
+  m.file = file;
+  m.step = 3;
+  OK(dir_open(dir, 0, &in, &trace_err));
+  OK(dir_below(&in, "step-00000003.tmp", 0, &from, &trace_err));
+  weft_status st = store_commit(&disk, &in, &from, &m, t.compiled, e);
+  dir_close(&from);
+  dir_close(&in);
+  toy_free(&t);
+  return st;
+}
+
+static void nothing(CkptFile *f) {}
+static void no_bytes(CkptFile *f) {
+  f->bytes = 0;
+}
+static void more(CkptFile *f) {
+  f->bytes++;
+}
+static void other_data(CkptFile *f) {
+  f->header++;
+}
+static void gone(CkptFile *f) {
+  unlink(scratch_path("a/step-00000003.tmp/rank-00001.safetensors"));
+}
+
+static const struct {
+  void (*change)(CkptFile *f);
+  const char *says;
+} uncommitted[] = {
+    {no_bytes, "rank 1 has written no file, but has "},
+    {more, "is not there as its rank wrote it"},
+    {other_data, "is not there as its rank wrote it"},
+    {gone, "is not there as its rank wrote it"},
+};
+
+START_TEST(a_commit_wants_every_file) {
+  const char *latest = arena_printf(scratch_arena, "%s/" LATEST_NAME, dir);
+  weft_error e = {.rank = -1};
+  ck_assert_int_ne(commit_again(uncommitted[_i].change, &e), WEFT_OK);
+  ck_assert_msg(strstr(e.text, uncommitted[_i].says), "%s: %s", e.file, e.text);
+  ck_assert(!stays(3));
+  ck_assert_str_eq(scratch_get(latest), "step-00000002\n");
+  process_run(10, "rm -r a/step-00000003.tmp");
+  OK(commit_again(nothing, &trace_err));
+  ck_assert(stays(3));
+  ck_assert_str_eq(scratch_get(latest), "step-00000003\n");
+}
+END_TEST
+
+/* One that is not whole takes no other one's place among those that stay. */
+START_TEST(whole_ones_are_kept) {
+  unlink(file_at_number(2));
+  prune(1);
+  ck_assert(stays(1) && stays(2));
+}
+END_TEST
+
 /* ---- manifests that somebody made up ---- */
 
 /* As manifest_write ends one. */
@@ -501,6 +576,8 @@ Suite *ckpt_files_suite(void) {
   tcase_add_test(c, files_that_are_cut_or_gone);
   tcase_add_test(c, files_of_another_checkpoint);
   tcase_add_test(c, the_latest_one_is_never_removed);
+  tcase_add_loop_test(c, a_commit_wants_every_file, 0, LEN(uncommitted));
+  tcase_add_test(c, whole_ones_are_kept);
   tcase_add_loop_test(c, made_up_manifests_are_refused, 0, LEN(made_up));
   tcase_add_test(c, any_write_may_fail);
   tcase_add_test(c, the_last_ones_stay);

@@ -49,6 +49,13 @@ static const char *losses(const char *out) {
   return s;
 }
 
+/* Of weft ckpt. */
+static const char *ckpt(int code, const char *args) {
+  Outcome o = process_run(50, "$weft ckpt %s", args);
+  ck_assert_msg(o.code == code, "%s: %d: %s%s", args, o.code, o.out, o.err);
+  return arena_printf(scratch_arena, "%s%s", o.out, o.err);
+}
+
 START_TEST(a_run_goes_on) {
   Outcome all = run(0, "");
   has(all.err, "checkpoint of step 6 in runs");
@@ -67,6 +74,58 @@ START_TEST(a_run_goes_on) {
   /* Nothing is left to do. */
   rest = run(0, "--resume auto");
   ck_assert_str_eq(rest.out, "");
+}
+END_TEST
+
+/* From the newest one that is whole; what is not is named, and why. */
+START_TEST(auto_goes_back_to_a_whole_one) {
+  run(0, "--set checkpoint.keep=0");
+  process_run(10, "rm runs/step-00000006/rank-00001.safetensors");
+  process_run(10, "truncate -s 100 runs/step-00000004/rank-00000.safetensors");
+  Outcome o = run(0, "--resume auto --set checkpoint.every=0");
+  has(o.err, "warning: the checkpoint step-00000006 is not whole and is skipped: "
+             "runs/step-00000006/rank-00001.safetensors: cannot be opened: No such file");
+  has(o.err, "warning: the checkpoint step-00000004 is not whole and is skipped: "
+             "runs/step-00000004/rank-00000.safetensors: is 100 bytes long, it was "
+             "written with ");
+  has(o.err, "goes on from step 2 ");
+  has(ckpt(0, "verify runs/step-00000006"), "complete");
+  /* The one that `latest` names may be gone, or have no manifest. */
+  process_run(10, "rm -r runs/step-00000006");
+  o = run(0, "--resume auto --set checkpoint.every=0 --steps 3");
+  has(o.err, "warning: the checkpoint step-00000006 is not whole");
+  process_run(10, "rm runs/step-00000003/manifest.json");
+  o = run(0, "--resume auto --set checkpoint.every=0 --steps 3");
+  has(o.err, "warning: the checkpoint step-00000003 is not whole and is skipped: "
+             "runs/step-00000003/manifest.json: ");
+  has(o.err, "goes on from step 2 ");
+}
+END_TEST
+
+/* One that is named is that one or none; and where none is whole, nothing is begun. */
+START_TEST(what_is_named_must_be_whole) {
+  run(0, "");
+  process_run(10, "sh -c 'rm runs/step-0000000[46]/rank-00001.safetensors'");
+  has(run(2, "--resume runs/step-00000006").err, "rank-00001.safetensors: ");
+  has(run(2, "--resume runs").err, "runs/step-00000006/rank-00001.safetensors: ");
+  process_run(10, "sh -c 'echo >runs/step-00000002/manifest.json'");
+  Outcome o = run(2, "--resume auto");
+  has(o.err, "runs: error: none of its 3 checkpoints is whole; the last one: "
+             "runs/step-00000006/rank-00001.safetensors: cannot be opened");
+  ck_assert_str_eq(listed("runs"), "latest step-00000002 step-00000004 step-00000006 ");
+}
+END_TEST
+
+/* The checkpoint is there all the same, and the run has gone well. */
+START_TEST(what_cannot_be_removed_is_a_warning) {
+  run(0, "--steps 2");
+  scratch_put("runs/step-00000002/mine", "x", 1);
+  Outcome o = run(0, "--resume auto --set checkpoint.keep=1");
+  has(o.err,
+      "warning: checkpoints before that of step 4 were not all removed: runs/step-");
+  has(o.err, "checkpoint of step 4 in runs");
+  ck_assert_msg(!strstr(o.err, "was not written"), "%s", o.err);
+  ck_assert_str_eq(listed("runs"), "latest step-00000002 step-00000006 ");
 }
 END_TEST
 
@@ -143,12 +202,6 @@ START_TEST(another_run_is_refused) {
 END_TEST
 
 /* ---- weft ckpt ---- */
-
-static const char *ckpt(int code, const char *args) {
-  Outcome o = process_run(50, "$weft ckpt %s", args);
-  ck_assert_msg(o.code == code, "%s: %d: %s%s", args, o.code, o.out, o.err);
-  return arena_printf(scratch_arena, "%s%s", o.out, o.err);
-}
 
 /* It grew from 8 to 32 before the run ended. */
 START_TEST(the_loss_scale_goes_on) {
@@ -305,11 +358,12 @@ END_TEST
 /* A file where the folder should be: nobody can make it, not even root. */
 START_TEST(a_folder_that_cannot_be_is_a_warning) {
   scratch_put("runs", "x", 1);
-  Outcome o = run(0, "");
+  Outcome o = run(1, "");
   has(o.err, "warning: checkpoints cannot be written: runs: ");
   has(o.err, "warning: the checkpoint of step 2 was not written: ");
   has(o.err, "the run goes on");
   has(o.out, "step      5/6");
+  has(o.err, "weft: the last checkpoint, of step 6, was not written: ");
 }
 END_TEST
 
@@ -320,7 +374,7 @@ START_TEST(a_read_only_folder_is_a_warning) {
   }
   run(0, "--steps 2");
   process_run(10, "chmod 500 runs");
-  Outcome o = run(0, "--resume auto");
+  Outcome o = run(1, "--resume auto");
   process_run(10, "chmod 700 runs");
   has(o.err, "warning: the checkpoint of step 4 was not written: ");
   has(scratch_get(scratch_path("runs/latest")), "step-00000002");
@@ -344,8 +398,9 @@ START_TEST(a_full_disk_is_a_warning) {
   const char *latest = scratch_get(scratch_path("disk/latest"));
   Outcome list = process_run(10, "ls disk");
   process_run(10, "umount disk");
-  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_msg(o.code == 1, "%s", o.err);
   has(o.err, "No space left on device; the run goes on");
+  has(o.err, "weft: the last checkpoint, of step 12, was not written: ");
   has(o.out, "step     11/12");
   has(latest, "step-0000000");
   ck_assert_msg(!strstr(list.out, ".tmp"), "%s", list.out);
@@ -367,6 +422,9 @@ Suite *ckpt_run_suite(void) {
   tcase_add_checked_fixture(c, setup, scratch_teardown);
   tcase_add_test(c, a_run_goes_on);
   tcase_add_test(c, auto_begins_where_there_is_nothing);
+  tcase_add_test(c, auto_goes_back_to_a_whole_one);
+  tcase_add_test(c, what_is_named_must_be_whole);
+  tcase_add_test(c, what_cannot_be_removed_is_a_warning);
   tcase_add_test(c, weights_beside_checkpoints);
   tcase_add_test(c, weights_that_cannot_be_written_are_a_warning);
   tcase_add_test(c, another_run_is_refused);

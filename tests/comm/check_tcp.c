@@ -52,6 +52,58 @@ START_TEST(who_dies_is_named) {
 }
 END_TEST
 
+/* ---- messages of the host ---- */
+
+enum { LONG = 5000 };
+
+/* What rank 1 does instead of answering, and what the others then hear. */
+static void sends_zeros(World *w) {
+  static const char zeros[2 * LONG];
+  weft_error e = {.rank = -1};
+  if (w->vt->send(w, zeros, sizeof zeros, 0, &e) != WEFT_OK) _exit(2);
+}
+static void sends_less(World *w) {
+  static const char some[LONG];
+  weft_error e = {.rank = -1};
+  if (world_send(w, some, sizeof some - 1, 0, &e) != WEFT_OK) _exit(2);
+}
+static void sends_half(World *w) {
+  static const char some[LONG];
+  weft_error e = {.rank = -1};
+  if (w->vt->send(w, some, 8, 0, &e) != WEFT_OK) _exit(2);
+  _exit(0);
+}
+
+static const struct {
+  void (*does)(World *w);
+  const char *said;
+} unanswered[] = {
+    {sends_zeros, "what came from rank 1 is not the message of 5000 bytes"},
+    {sends_less, "what came from rank 1 is not the message of 5000 bytes"},
+    {sends_half, "rank 1 has closed its connection: its process has ended"},
+};
+
+static bool ask(const Meet *m, const void *way) {
+  World w;
+  char answer[LONG];
+  weft_error e = {.rank = -1};
+  if (world_start(&w, world_kind("tcp", &e), NULL, m->size, &(WorldOptions){.meet = m},
+                  &e) != WEFT_OK)
+    return false;
+  if (m->rank == 1) unanswered[*(const int *)way].does(&w);
+  if (m->rank == 0 && world_recv(&w, answer, LONG, 1, &e) == WEFT_OK) return false;
+  if (m->rank == 0) fprintf(stderr, "%s\n", e.text);
+  world_close(&w);
+  return true;
+}
+
+START_TEST(what_never_came_is_no_answer) {
+  Forked f = forked(2, ask, &_i);
+  all_end(&f, 2, 0);
+  ck_assert_msg(strstr(f.text, unanswered[_i].said), "%s", f.text);
+}
+END_TEST
+
 /* ---- the rendezvous ---- */
 
 typedef struct Odd {
@@ -207,6 +259,7 @@ Suite *tcp_suite(void) {
   tcase_set_timeout(t, 60);
   tcase_add_loop_test(t, engine, 0, LEN(good));
   tcase_add_test(t, who_dies_is_named);
+  tcase_add_loop_test(t, what_never_came_is_no_answer, 0, LEN(unanswered));
   tcase_add_loop_test(t, who_does_not_fit_is_told, 0, LEN(odd));
   tcase_add_test(t, strangers_stop_nobody);
   tcase_add_test(t, hashes);

@@ -58,7 +58,7 @@ static weft_status write_all(Convert *c, const Manifest *m, CkptFile *file,
     if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
     TRY(write_rank(c, i, m->id, &file[i], e));
   }
-  return store_commit(&c->disk, &c->in, &c->into, m, e);
+  return store_commit(&c->disk, &c->in, &c->into, m, c->to, e);
 }
 
 static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *stop,

@@ -214,9 +214,10 @@ static weft_status read_members(const Reader *r, Manifest *m) {
   int64_t version, world;
   uint64_t id;
   TRY(get_int(r, r->doc, "version", 0, INT32_MAX, &version));
-  if (version != CKPT_VERSION)
-    FAIL(r, "is of version %lld; this weft reads version %d", (long long)version,
-         CKPT_VERSION);
+  if (version != CKPT_VERSION) /* it may be whole, so nobody goes back behind it */
+    return err_file(r->e, WEFT_EUSAGE, r->path, 0,
+                    "is of version %lld; this weft reads version %d", (long long)version,
+                    CKPT_VERSION);
   TRY(get_hash(r, "id", r->doc, &id));
   hash_text(id, m->id);
   TRY(get_int(r, r->doc, "step", 0, INT64_MAX / 2, &m->step));

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 typedef enum { PHASE_NONE, PHASE_FILES, PHASE_MANIFEST } SavePhase;
+enum { WHY = 200 };
 
 struct Saver {
   Run *run;
@@ -39,14 +40,17 @@ struct Saver {
   weft_status st; /* what the thread met */
   weft_error e;
   weft_error weights; /* ... when it wrote weights for others */
+  weft_error old;     /* ... when it removed old checkpoints */
+  bool lost;          /* the last save has left no checkpoint: */
+  char why[WHY];
 };
 
 /* What a process knows after a step. */
 typedef struct News {
-  int signal; /* the highest of all */
-  int busy;   /* a thread still writes */
-  int failed;
-  char why[200]; /* of the lowest rank that failed */
+  int signal;    /* the highest of all */
+  int busy;      /* a thread still writes */
+  int good;      /* no thread that is through has failed */
+  char why[WHY]; /* else: of the lowest rank whose thread has */
 } News;
 
 static void fold_news(void *mine, const void *other, size_t n) {
@@ -54,8 +58,8 @@ static void fold_news(void *mine, const void *other, size_t n) {
   const News *b = other;
   a->signal = MAX(a->signal, b->signal);
   a->busy |= b->busy;
-  if (b->failed && !a->failed) memcpy(a->why, b->why, sizeof a->why);
-  a->failed |= b->failed;
+  if (a->good && !b->good) memcpy(a->why, b->why, sizeof a->why);
+  a->good &= b->good;
 }
 
 static void say(const Saver *s, bool warning, const char *fmt, ...) {
@@ -96,9 +100,10 @@ static void write_weights(Saver *s) {
 }
 
 static weft_status write_manifest(Saver *s) {
-  TRY(store_commit(&s->disk, &s->dir, &s->into, &s->m, &s->e));
+  TRY(store_commit(&s->disk, &s->dir, &s->into, &s->m, s->c, &s->e));
   if (wants_weights(s)) write_weights(s);
-  return store_prune(&s->dir, s->o.plan->checkpoint.keep, &s->e);
+  (void)store_prune(&s->dir, s->o.plan->checkpoint.keep, &s->old);
+  return WEFT_OK;
 }
 
 /* It gives way to the threads of the steps. */
@@ -120,6 +125,7 @@ static void start_phase(Saver *s, SavePhase p) {
   s->st = WEFT_OK;
   err_clear(&s->e);
   err_clear(&s->weights);
+  err_clear(&s->old);
   atomic_store(&s->done, false);
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &old);
@@ -151,20 +157,27 @@ static void leave_folder(Saver *s, bool remove) {
   dir_close(&s->into);
 }
 
+/* With the save that is under way. */
+static bool ends(const Saver *s) {
+  return s->stop || s->m.step == s->o.end;
+}
+
 /* All processes are through with a phase. */
 static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
   join(s);
-  if (!news->failed && s->phase == PHASE_FILES && !run_is_alone(s->run)) {
+  if (news->good && s->phase == PHASE_FILES && !run_is_alone(s->run)) {
     TRY(run_combine(s->run, s->file, (size_t)s->c->mesh.world * sizeof *s->file,
                     fold_files, e));
     start_phase(s, PHASE_MANIFEST);
     return WEFT_OK;
   }
   s->phase = PHASE_NONE;
-  leave_folder(s, news->failed);
-  if (news->failed) {
-    say(s, true, "the checkpoint of step %lld was not written: %s; the run goes on",
-        (long long)s->m.step, news->why);
+  leave_folder(s, !news->good);
+  s->lost = !news->good;
+  if (s->lost) {
+    memcpy(s->why, news->why, sizeof s->why);
+    say(s, true, "the checkpoint of step %lld was not written: %s%s",
+        (long long)s->m.step, news->why, ends(s) ? "" : "; the run goes on");
   } else {
     say(s, false, "checkpoint of step %lld in %s (%.1f s)", (long long)s->m.step,
         s->o.plan->checkpoint.dir, now_s() - s->begun);
@@ -173,16 +186,19 @@ static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
     say(s, true,
         "the weights of step %lld were not written beside its checkpoint: %s: %s",
         (long long)s->m.step, s->weights.file, s->weights.text);
+  if (s->old.code)
+    say(s, true, "checkpoints before that of step %lld were not all removed: %s: %s",
+        (long long)s->m.step, s->old.file, s->old.text);
   return WEFT_OK;
 }
 
 /* What all processes know now; takes the save under way a phase further if it can. */
 static weft_status exchange(Saver *s, int *signal, weft_error *e) {
-  News n = {.signal = *signal};
+  News n = {.signal = *signal, .good = true};
   if (s->phase != PHASE_NONE) {
     n.busy = !atomic_load(&s->done);
-    n.failed = !n.busy && s->st != WEFT_OK;
-    if (n.failed) /* until it is done the thread may be filling `e` */
+    if (!n.busy) n.good = s->st == WEFT_OK;
+    if (!n.good) /* until it is done the thread may be filling `e` */
       snprintf(n.why, sizeof n.why, "%s%s%s", s->e.file, s->e.file[0] ? ": " : "",
                s->e.text);
   }
@@ -248,13 +264,21 @@ weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
     TRY(begin(s, next, e));
     if (!s->o.plan->checkpoint.async) TRY(saver_finish(s, e));
   }
-  if (signal || next == s->o.end) TRY(saver_finish(s, e));
   if (signal) s->stop = signal;
-  return WEFT_OK;
+  return signal || next == s->o.end ? saver_finish(s, e) : WEFT_OK;
 }
 
 const StopFlag *saver_stop(const Saver *s) {
   return &s->stop;
+}
+
+weft_status saver_lost(const Saver *s, weft_error *e) {
+  if (!s->lost) return WEFT_OK;
+  return err_set(
+      e, WEFT_ERUN,
+      "the last checkpoint, of step %lld, was not written: %s; the state after "
+      "that step is lost",
+      (long long)s->m.step, s->why);
 }
 
 bool saver_writes(const Saver *s) {

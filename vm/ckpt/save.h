@@ -7,7 +7,7 @@
  * before.
  *
  * That a checkpoint could not be written does not end a run: it is said, and what there
- * was before stays. */
+ * was before stays. But a run whose last one was not written has not gone well. */
 #ifndef WEFT_CKPT_SAVE_H
 #define WEFT_CKPT_SAVE_H
 
@@ -42,6 +42,9 @@ weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
 const StopFlag *saver_stop(const Saver *s);
 /* Waits for a save that is under way. */
 weft_status saver_finish(Saver *s, weft_error *e);
+/* WEFT_ERUN if the last save has left no checkpoint, with the reason; the same on all
+ * processes. After saver_finish. */
+weft_status saver_lost(const Saver *s, weft_error *e);
 /* Without waiting for other processes. May be NULL. */
 void saver_close(Saver *s);
 /* A thread of this process writes. */

@@ -2,7 +2,6 @@
  * by one, so that under its own name it is always whole. */
 #include "store.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,12 +12,10 @@
 
 #include "vm/exec/weights_out.h"
 
-#define TEMPORARY ".tmp"
-
 /* ---- names ---- */
 
 static const char *step_name(char out[STORE_NAME], int64_t step, bool temporary) {
-  snprintf(out, STORE_NAME, "step-%08lld%s", (long long)step, temporary ? TEMPORARY : "");
+  snprintf(out, STORE_NAME, "step-%08lld%s", (long long)step, temporary ? STORE_TMP : "");
   return out;
 }
 
@@ -30,14 +27,6 @@ const char *store_weights(char out[STORE_NAME], int64_t step) {
 const char *store_path(Arena *a, const char *dir, int64_t step, bool temporary) {
   char name[STORE_NAME];
   return arena_printf(a, "%s/%s", dir, step_name(name, step, temporary));
-}
-
-/* "step-00000100", with .tmp behind it or not. */
-static bool is_step(const char *name, bool temporary) {
-  const char *s = name + 5;
-  if (strncmp(name, "step-", 5) != 0) return false;
-  size_t digits = strspn(s, "0123456789");
-  return digits >= 8 && digits < 19 && str_eq(s + digits, temporary ? TEMPORARY : "");
 }
 
 /* What is left of a folder of weights whose writing or removing was interrupted:
@@ -128,7 +117,7 @@ void store_drop_weights(const Dir *in, int64_t step) {
 
 static bool clean_one(void *ud, const char *name) {
   const Dir *in = ud;
-  if (is_step(name, true)) (void)dir_remove(in, name, is_own, NULL);
+  if (store_is_step(name, true)) (void)dir_remove(in, name, is_own, NULL);
   if (is_weights_part(name)) (void)dir_remove(in, name, weights_out_owns, NULL);
   if (is_latest_part(name)) (void)dir_remove_file(in, name);
   return true;
@@ -148,83 +137,6 @@ weft_status store_make(Disk *d, const Dir *in, int64_t step, Dir *out, weft_erro
   weft_status st = dir_check_own(out, is_own, e);
   if (st != WEFT_OK) dir_close(out);
   return st;
-}
-
-/* ---- looking ---- */
-
-static int by_time(const void *x, const void *y) {
-  const StoreEntry *a = x, *b = y;
-  if (a->saved_at != b->saved_at) return a->saved_at > b->saved_at ? -1 : 1;
-  return a->step > b->step ? -1 : a->step < b->step;
-}
-
-/* A manifest may be large, and a list keeps two numbers of it. */
-static bool look(Arena *a, const char *dir, const char *name, StoreEntry *out) {
-  weft_error ignored;
-  Manifest m;
-  err_clear(&ignored);
-  Arena *scratch = arena_new(arena_allocator(a));
-  Text path = {0};
-  text_printf(&path, "%s/%s/" MANIFEST_NAME, dir, name);
-  bool ok =
-      scratch && !path.oom && manifest_read(scratch, path.s, &m, &ignored) == WEFT_OK;
-  arena_free(scratch);
-  text_free(&path);
-  if (ok) *out = (StoreEntry){arena_str(a, name), m.step, m.saved_at};
-  return ok;
-}
-
-weft_status store_list(Arena *a, const char *dir, StoreList *out, weft_error *e) {
-  VEC(StoreEntry) list = {0};
-  StoreEntry x;
-  *out = (StoreList){0};
-  DIR *d = opendir(dir);
-  if (!d && errno == ENOENT) return WEFT_OK;
-  if (!d) return err_file(e, WEFT_EFILE, dir, 0, "cannot be read: %s", strerror(errno));
-  for (struct dirent *f; (f = readdir(d));)
-    if (is_step(f->d_name, false) && look(a, dir, f->d_name, &x)) *VEC_PUSH(a, list) = x;
-  closedir(d);
-  if (list.n) qsort(list.at, (size_t)list.n, sizeof *list.at, by_time);
-  *out = (StoreList){list.at, list.n};
-  return WEFT_OK;
-}
-
-static bool has_manifest(Arena *a, const char *path) {
-  struct stat st;
-  return stat(arena_printf(a, "%s/" MANIFEST_NAME, path), &st) == 0;
-}
-
-/* The checkpoint that the file `latest` names. */
-static const char *pointed(Arena *a, const char *dir) {
-  char *s;
-  size_t n;
-  weft_error ignored;
-  err_clear(&ignored);
-  const char *path = arena_printf(a, "%s/" LATEST_NAME, dir);
-  if (file_read(NULL, path, 256, &s, &n, &ignored) != WEFT_OK) return NULL;
-  const char *name = arena_strn(a, s, strcspn(s, "\n"));
-  mem_free(NULL, s, n + 1);
-  if (!is_step(name, false)) return NULL;
-  path = arena_printf(a, "%s/%s", dir, name);
-  return has_manifest(a, path) ? path : NULL;
-}
-
-weft_status store_find(Arena *a, const char *path, const char **out, bool *none,
-                       weft_error *e) {
-  StoreList list;
-  *none = false;
-  *out = path;
-  if (has_manifest(a, path)) return WEFT_OK;
-  if ((*out = pointed(a, path))) return WEFT_OK;
-  TRY(store_list(a, path, &list, e));
-  if (list.n) {
-    *out = arena_printf(a, "%s/%s", path, list.at[0].name);
-    return WEFT_OK;
-  }
-  *none = true;
-  return err_file(e, WEFT_EFILE, path, 0,
-                  "there is no checkpoint (a folder with a " MANIFEST_NAME
-                  ", or one with such folders)");
 }
 
 /* ---- the end of a save ---- */
@@ -254,29 +166,49 @@ static weft_status put_text(Disk *d, const Dir *in, const char *name, const Text
   return file_write(in, name, &part, 1, e);
 }
 
-/* Files that other processes wrote must be seen here. */
-static weft_status check_files(const Dir *from, const Manifest *m, weft_error *e) {
-  struct stat st;
+static weft_status file_is_other(const Dir *from, const CkptFile *f, weft_error *e) {
+  return dir_fails(
+      from, f->name,
+      "is not there as its rank wrote it: checkpoint.dir must be a folder that "
+      "all ranks share",
+      0, e);
+}
+
+/* What perhaps another process wrote must be seen here, with its size and the checksum of
+ * its header. */
+static weft_status check_file(const Dir *from, const CkptFile *f, weft_error *e) {
+  weft_error ignored = {.rank = -1};
+  File file;
+  uint64_t header = 0;
+  if (file_open_in(from, f->name, &file, &ignored) != WEFT_OK)
+    return file_is_other(from, f, e);
+  bool same = file.size == f->bytes &&
+              shard_header(&file, &header, &ignored) == WEFT_OK && header == f->header;
+  file_close(&file);
+  return same ? WEFT_OK : file_is_other(from, f, e);
+}
+
+static weft_status check_files(const Dir *from, const Manifest *m, const Compiled *of,
+                               weft_error *e) {
+  assert(m->nfile == of->mesh.world);
   for (int i = 0; i < m->nfile; i++) {
-    const CkptFile *f = &m->file[i];
-    if (!f->bytes) continue;
-    bool there = fstatat(from->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!there || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->bytes)
-      return dir_fails(from, f->name,
-                       "is not there as its rank wrote it: checkpoint.dir must be a "
-                       "folder that all ranks share",
-                       0, e);
+    uint64_t share = m->file[i].bytes ? 0 : saved_share(of, i);
+    if (m->file[i].bytes) TRY(check_file(from, &m->file[i], e));
+    if (share)
+      return err_set(e, WEFT_ERUN,
+                     "rank %d has written no file, but has %llu bytes of the state", i,
+                     (unsigned long long)share);
   }
   return WEFT_OK;
 }
 
 weft_status store_commit(Disk *d, const Dir *in, const Dir *from, const Manifest *m,
-                         weft_error *e) {
+                         const Compiled *of, weft_error *e) {
   char temporary[STORE_NAME], name[STORE_NAME];
   step_name(temporary, m->step, true);
   step_name(name, m->step, false);
   Text text = {0};
-  TRY(check_files(from, m, e));
+  TRY(check_files(from, m, of, e));
   manifest_write(m, &text);
   weft_status st = put_text(d, from, MANIFEST_NAME, &text, e);
   text_free(&text);
@@ -305,20 +237,38 @@ typedef struct Prune {
   weft_status st;
 } Prune;
 
-/* The first thing that is in the way is told; the others go all the same. */
+/* Whether its files are there and have their sizes. */
+static bool is_whole(Prune *p, const char *name) {
+  weft_error ignored = {.rank = -1};
+  Manifest m;
+  struct stat st;
+  const char *path = arena_printf(p->arena, "%s/%s", p->in->path, name);
+  const char *manifest = arena_printf(p->arena, "%s/" MANIFEST_NAME, path);
+  bool whole = manifest_read(p->arena, manifest, &m, &ignored) == WEFT_OK;
+  for (int i = 0; whole && i < m.nfile; i++)
+    whole = stat(arena_printf(p->arena, "%s/%s", path, m.file[i].name), &st) == 0 &&
+            (uint64_t)st.st_size == m.file[i].bytes;
+  return whole;
+}
+
+/* The first thing that is in the way is told; the others go all the same. One that is not
+ * whole takes no other one's place. */
 static weft_status prune(Prune *p) {
   StoreList list;
   weft_status st = WEFT_OK;
   int64_t kept = 0;
-  const char *latest = pointed(p->arena, p->in->path);
+  const char *latest = store_latest(p->arena, p->in->path);
   TRY(store_list(p->arena, p->in->path, &list, p->e));
   for (int i = 0; i < list.n; i++) {
     const char *name = list.at[i].name;
     char away[STORE_NAME];
     /* What a link names is somebody else's. */
-    if (dir_entry(p->in, name) != ENTRY_FOLDER || kept++ < p->keep) continue;
-    if (latest && str_eq(name, strrchr(latest, '/') + 1)) continue;
-    snprintf(away, sizeof away, "%s" TEMPORARY, name);
+    if (dir_entry(p->in, name) != ENTRY_FOLDER) continue;
+    if (kept < p->keep || str_eq(name, latest)) {
+      kept += is_whole(p, name);
+      continue;
+    }
+    snprintf(away, sizeof away, "%s" STORE_TMP, name);
     weft_status one = remove_whole(p->in, name, away, is_own, p->e);
     if (one == WEFT_OK) store_drop_weights(p->in, list.at[i].step);
     if (st == WEFT_OK) st = one;

@@ -7,9 +7,10 @@
 
 #define LATEST_NAME  "latest"
 #define WEIGHTS_NAME "weights-"
-enum { STORE_NAME = 64 }; /* room for the name of a folder in it */
+#define STORE_TMP    ".tmp" /* behind the name of a folder that is written */
+enum { STORE_NAME = 64 };   /* room for the name of a folder in it */
 
-/* A checkpoint whose manifest can be read. */
+/* A checkpoint. */
 typedef struct StoreEntry {
   const char *name; /* "step-00000100" */
   int64_t step, saved_at;
@@ -18,8 +19,15 @@ typedef struct StoreList {
   StoreEntry *at; /* the one that was saved last first */
   int n;
 } StoreList;
-/* Nothing if there is no such folder. */
+/* Those whose manifest can be read. Nothing if there is no such folder. */
 weft_status store_list(Arena *a, const char *dir, StoreList *out, weft_error *e);
+
+/* Opens the newest checkpoint of a folder that is whole: the one that `latest` names, or
+ * else the one that was saved last. One that is not is skipped: `skip` is told. *out is
+ * NULL if the folder has none at all; WEFT_EFILE if none of them is whole. */
+typedef void (*StoreSkip)(void *ud, const char *name, const weft_error *why);
+weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ckpt **out,
+                         weft_error *e);
 
 /* The checkpoint that `path` names: itself, or in a folder of them the one that is the
  * latest. WEFT_EFILE if there is none; *none says whether that is all that is wrong. */
@@ -28,6 +36,11 @@ weft_status store_find(Arena *a, const char *path, const char **out, bool *none,
 
 /* The folders of a checkpoint: while it is written, and then. */
 const char *store_path(Arena *a, const char *dir, int64_t step, bool temporary);
+
+/* store_find.c: whether it is the name of one, or of one while it is written. */
+bool store_is_step(const char *name, bool temporary);
+/* The name of the checkpoint that `latest` names, NULL if it is not there. */
+const char *store_latest(Arena *a, const char *dir);
 
 /* ---- writing ---- in a folder that is held open (vm/io/dir.h) */
 
@@ -52,11 +65,12 @@ const char *store_weights(char out[STORE_NAME], int64_t step);
 /* Removes the weights of a checkpoint, if there are any: first their name. */
 void store_drop_weights(const Dir *in, int64_t step);
 /* The manifest goes into the temporary folder `from`, which then becomes the checkpoint,
- * and the latest one. */
+ * and the latest one: after every rank's file was found there as the rank wrote it, and
+ * every rank that has state to write, by the programs `of`, has a file. */
 weft_status store_commit(Disk *d, const Dir *in, const Dir *from, const Manifest *m,
-                         weft_error *e);
-/* Removes all but the last `keep` (0: none) and the latest, and the weights beside them.
- */
+                         const Compiled *of, weft_error *e);
+/* Removes all but the last `keep` (0: none) that are whole and the latest, and the
+ * weights beside them; goes on after one that cannot be removed. */
 weft_status store_prune(const Dir *in, int64_t keep, weft_error *e);
 
 #endif

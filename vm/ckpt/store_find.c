@@ -1,0 +1,149 @@
+/* store_find.c - which checkpoints a folder has, which of them is the latest, and which
+ * one a run goes on from: store.h. Nothing is written here. */
+#include "store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* "step-00000100", with .tmp behind it or not. */
+bool store_is_step(const char *name, bool temporary) {
+  const char *s = name + 5;
+  if (strncmp(name, "step-", 5) != 0) return false;
+  size_t digits = strspn(s, "0123456789");
+  return digits >= 8 && digits < 19 && str_eq(s + digits, temporary ? STORE_TMP : "");
+}
+
+static int by_time(const void *x, const void *y) {
+  const StoreEntry *a = x, *b = y;
+  if (a->saved_at != b->saved_at) return a->saved_at > b->saved_at ? -1 : 1;
+  return a->step > b->step ? -1 : a->step < b->step;
+}
+
+/* Without its manifest: what the name says, and when the folder was last changed. */
+static bool guess(Arena *a, const char *dir, const char *name, StoreEntry *out) {
+  struct stat st;
+  if (stat(arena_printf(a, "%s/%s", dir, name), &st) != 0) return false;
+  int64_t ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+  *out = (StoreEntry){arena_str(a, name), strtoll(name + 5, NULL, 10), ns};
+  return true;
+}
+
+/* A manifest may be large, and a list keeps two numbers of it. */
+static bool look(Arena *a, const char *dir, const char *name, StoreEntry *out) {
+  weft_error ignored;
+  Manifest m;
+  err_clear(&ignored);
+  Arena *scratch = arena_new(arena_allocator(a));
+  Text path = {0};
+  text_printf(&path, "%s/%s/" MANIFEST_NAME, dir, name);
+  bool ok =
+      scratch && !path.oom && manifest_read(scratch, path.s, &m, &ignored) == WEFT_OK;
+  arena_free(scratch);
+  text_free(&path);
+  if (ok) *out = (StoreEntry){arena_str(a, name), m.step, m.saved_at};
+  return ok;
+}
+
+/* `broken`: also those whose manifest cannot be read. */
+static weft_status list_steps(Arena *a, const char *dir, bool broken, StoreList *out,
+                              weft_error *e) {
+  VEC(StoreEntry) list = {0};
+  StoreEntry x;
+  *out = (StoreList){0};
+  DIR *d = opendir(dir);
+  if (!d && errno == ENOENT) return WEFT_OK;
+  if (!d) return err_file(e, WEFT_EFILE, dir, 0, "cannot be read: %s", strerror(errno));
+  for (struct dirent *f; (f = readdir(d));)
+    if (store_is_step(f->d_name, false) &&
+        (look(a, dir, f->d_name, &x) || (broken && guess(a, dir, f->d_name, &x))))
+      *VEC_PUSH(a, list) = x;
+  closedir(d);
+  if (list.n) qsort(list.at, (size_t)list.n, sizeof *list.at, by_time);
+  *out = (StoreList){list.at, list.n};
+  return WEFT_OK;
+}
+
+weft_status store_list(Arena *a, const char *dir, StoreList *out, weft_error *e) {
+  return list_steps(a, dir, false, out, e);
+}
+
+static bool has_manifest(Arena *a, const char *path) {
+  struct stat st;
+  return stat(arena_printf(a, "%s/" MANIFEST_NAME, path), &st) == 0;
+}
+
+/* The name in the file `latest`, if it is that of a checkpoint. */
+static const char *latest_name(Arena *a, const char *dir) {
+  char *s;
+  size_t n;
+  weft_error ignored;
+  err_clear(&ignored);
+  const char *path = arena_printf(a, "%s/" LATEST_NAME, dir);
+  if (file_read(NULL, path, 256, &s, &n, &ignored) != WEFT_OK) return NULL;
+  const char *name = arena_strn(a, s, strcspn(s, "\n"));
+  mem_free(NULL, s, n + 1);
+  return store_is_step(name, false) ? name : NULL;
+}
+
+const char *store_latest(Arena *a, const char *dir) {
+  const char *name = latest_name(a, dir);
+  return name && has_manifest(a, arena_printf(a, "%s/%s", dir, name)) ? name : NULL;
+}
+
+/* That of `latest` may have been saved before others, of steps that are taken again, or
+ * not be there at all. */
+static void latest_first(Arena *a, const char *dir, StoreList *list) {
+  const char *name = latest_name(a, dir);
+  StoreEntry *at = NEW_N(a, StoreEntry, list->n + 1);
+  int n = 0;
+  if (!name) return;
+  at[n++] = (StoreEntry){.name = name, .step = strtoll(name + 5, NULL, 10)};
+  for (int i = 0; i < list->n; i++)
+    if (!str_eq(list->at[i].name, name)) at[n++] = list->at[i];
+  *list = (StoreList){at, n};
+}
+
+weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ckpt **out,
+                         weft_error *e) {
+  StoreList list;
+  weft_error first = {.rank = -1};
+  *out = NULL;
+  TRY(list_steps(a, dir, true, &list, e));
+  latest_first(a, dir, &list);
+  for (int i = 0; i < list.n; i++) {
+    weft_error why = {.rank = -1};
+    const char *path = arena_printf(a, "%s/%s", dir, list.at[i].name);
+    weft_status st = ckpt_open(path, out, &why);
+    if (st != WEFT_OK && first.code == WEFT_OK) first = why;
+    if (st == WEFT_EFILE && i + 1 < list.n) skip(ud, list.at[i].name, &why);
+    if (st == WEFT_OK) return st;
+    if (st != WEFT_EFILE) return err_file(e, st, why.file, 0, "%s", why.text);
+  }
+  if (!list.n) return WEFT_OK;
+  return err_file(e, WEFT_EFILE, dir, 0,
+                  "none of its %d checkpoints is whole; the last one: %s: %s", list.n,
+                  first.file, first.text);
+}
+
+weft_status store_find(Arena *a, const char *path, const char **out, bool *none,
+                       weft_error *e) {
+  StoreList list;
+  const char *name = store_latest(a, path);
+  *none = false;
+  *out = path;
+  if (has_manifest(a, path)) return WEFT_OK;
+  if (!name) {
+    TRY(store_list(a, path, &list, e));
+    if (list.n) name = list.at[0].name;
+  }
+  if (name) {
+    *out = arena_printf(a, "%s/%s", path, name);
+    return WEFT_OK;
+  }
+  *none = true;
+  return err_file(e, WEFT_EFILE, path, 0,
+                  "there is no checkpoint (a folder with a " MANIFEST_NAME
+                  ", or one with such folders)");
+}
