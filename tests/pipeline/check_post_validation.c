@@ -189,6 +189,28 @@ START_TEST(meshes_give_the_same_bits) {
 }
 END_TEST
 
+/* Experts that their own mesh cuts are kept in regions of their own, larger or smaller than
+ * those of other parameters; with tp = 2 and etp = 1 nothing but that makes two of them. */
+START_TEST(experts_are_kept_apart) {
+  ToyOptions all[] = {meshed(1, 2, 2), meshed(2, 2, 1), meshed(1, 2, 2), meshed(2, 2, 2)};
+  ToyOptions o = all[_i];
+  double norm[PP_MAX + 1];
+  o.experts = 4, o.topk = 2, o.layers = 2;
+  o.ep = _i == 1 ? 1 : 2, o.etp = 1;
+  if (_i == 2) o.ffn = 8; /* the other region is the larger one */
+  if (_i == 3) o.strategy.stage = 1;
+  first_norms(o, norm);
+  o.clip = (largest(norm, o.pp) + norm[o.pp]) / 2;
+  Did d;
+  o.post_validation = true;
+  first_step(o, &d);
+  for (int k = 0; k < o.pp; k++)
+    ck_assert(d.stepped[k] && d.undone[k]);
+  same_as_ordinary(o);
+  pair_agrees(&o);
+}
+END_TEST
+
 /* ---- a gradient that is not finite ---- */
 
 static weft_status step_again(Worker *w, void *arg, weft_error *e) {
@@ -410,6 +432,7 @@ Suite *post_validation_suite(void) {
   tcase_set_timeout(c, 60);
   for (int i = 0; i < LEN(tests); i++)
     tcase_add_test(c, tests[i]);
+  tcase_add_loop_test(c, experts_are_kept_apart, 0, 4);
   tcase_add_loop_test(c, meshes_give_the_same_bits, 0, 5);
   tcase_add_loop_test(c, a_gradient_that_is_not_finite, 0, 2);
   suite_add_tcase(s, c);

@@ -8,20 +8,35 @@
 /* What the optimizer overwrites: value and both moments, as stretches of the row. */
 enum { KEPT = 3 };
 
-static uint64_t kept_stride(const Regions *s) {
-  const Region *m = s->nparam ? regions_find(s, REGION_M, &s->param[0]) : NULL;
-  return m ? align_up(region_bytes(m)) : 0;
+/* Copies of what a region of moments has, in f32: there may be several such regions, cut in
+ * other ways, and each has a place for its copies. */
+static Region copies_of(const Region *moments, uint64_t off) {
+  Region copies = *moments;
+  copies.dtype = DT_F32, copies.off = off;
+  return copies;
 }
 
-uint64_t post_validation_bytes(const Regions *s) { return KEPT * kept_stride(s); }
+static uint64_t copy_bytes(const Region *moments) {
+  Region copies = copies_of(moments, 0);
+  return align_up(region_bytes(&copies));
+}
 
-/* As in the region of moments, of which there is one. */
+/* Bytes of the copies for the first n regions. */
+static uint64_t kept_before(const Regions *s, int n) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < n; i++)
+    if (s->region[i].kind == REGION_M) bytes += KEPT * copy_bytes(&s->region[i]);
+  return bytes;
+}
+
+uint64_t post_validation_bytes(const Regions *s) { return kept_before(s, s->nregion); }
+
 static Extent kept_at(const Emit *e, const Stretch *r, int k) {
   const Regions *s = &e->l->regions;
   const Region *m = regions_find(s, REGION_M, &s->param[r->first]);
-  Extent p = region_extent(m, r);
-  p.off += e->l->end + (uint64_t)k * kept_stride(s) - m->off;
-  return p;
+  uint64_t first = e->l->end + kept_before(s, (int)(m - s->region));
+  Region copies = copies_of(m, first + (uint64_t)k * copy_bytes(m));
+  return region_extent(&copies, r);
 }
 
 static void step_keeping(Emit *e, const Compiled *c) {
