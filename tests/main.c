@@ -60,6 +60,8 @@ static int wanted(const char *name, int argc, char **argv) {
 int main(int argc, char **argv) {
   /* Check's own limit of four seconds is short on a machine that is busy. */
   setenv("CK_DEFAULT_TIMEOUT", "60", 0);
+  /* Of all processes that the suites start, too: see vm/base/strict.h. */
+  setenv("WEFT_STRICT", "1", 0);
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 4 && strcmp(argv[1], "--fail-child") == 0) return fail_child(argc, argv);

@@ -35,21 +35,18 @@ static void advise(char *p, size_t bytes) {
   if (hi > lo) (void)madvise((void *)lo, hi - lo, MADV_HUGEPAGE);
 }
 
-/* The C library's large blocks come zeroed from the system and are mapped when touched;
- * any other allocator's are cleared here. */
 static weft_status cpu_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
   size_t all = bytes + ALIGN;
   bool own = d->alloc && d->alloc->fn;
   char *raw = all < bytes ? NULL
               : own       ? d->alloc->fn(d->alloc->ud, NULL, 0, all)
-                          : calloc(1, all);
+                          : malloc(all);
   if (!raw)
     return err_set(e, WEFT_ENOMEM, "rank %d: no memory for %zu bytes (%.1f MiB)", d->rank,
                    bytes, (double)bytes / (1 << 20));
   uintptr_t block = ((uintptr_t)raw + ALIGN) & ~(uintptr_t)(ALIGN - 1);
   assert(block - (uintptr_t)raw >= sizeof(void *));
   advise((char *)block, bytes);
-  if (own) memset((void *)block, 0, bytes);
   ((void **)block)[-1] = raw;
   *p = (void *)block;
   return WEFT_OK;

@@ -177,7 +177,6 @@ static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r,
 static weft_status alloc(Device *d, size_t bytes, void **p, weft_error *e) {
   cudaError_t r = cudaMalloc(p, MAX(bytes, 1));
   if (r != cudaSuccess) return no_memory(d, bytes, r, e);
-  cuda_note(d, cudaMemsetAsync(*p, 0, bytes, of(d)->compute));
   return WEFT_OK;
 }
 
@@ -192,7 +191,6 @@ static weft_status alloc_host(Device *d, size_t bytes, void **p, weft_error *e) 
     return err_set(e, WEFT_ENOMEM,
                    "rank %d: device cuda: no %.1f MiB of pinned memory: %s", d->rank,
                    (double)bytes / (1 << 20), cudaGetErrorString(r));
-  memset(*p, 0, bytes);
   return WEFT_OK;
 }
 

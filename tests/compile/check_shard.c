@@ -348,7 +348,7 @@ static void broken(const Toy *t, const Sharded *s, const char *text) {
   ck_assert_msg(strstr(e.text, text) != NULL, "%s", e.text);
 }
 
-/* The checker of debug builds sees each way in which gradients could be added that are
+/* The checker sees each way in which gradients could be added that are
  * not alike. */
 START_TEST(checker_sees_planted_faults) {
   ToyOptions o = toy_default();

@@ -2,6 +2,8 @@
  * and fail on request. */
 #include "device.h"
 
+#include "vm/base/strict.h"
+
 /* Whether this is the call that a test wants to fail. */
 static bool fails(Device *d) {
   return d->fail_in > 0 && --d->fail_in == 0;
@@ -17,7 +19,8 @@ weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, 
                 .alloc = a,
                 .rank = rank,
                 .place = place,
-                .threads = MAX(1, threads)};
+                .threads = MAX(1, threads),
+                .strict = strict_asked()};
   return vt->open(d, rank, d->threads, e);
 }
 
@@ -26,6 +29,14 @@ void device_close(Device *d) {
   assert(d->count.allocs == d->count.frees);
   d->vt->close(d);
   d->vt = NULL;
+}
+
+/* What numbers of every type are not: nan, or -1. */
+static void fill_with_junk(Device *d, char *p, size_t bytes) {
+  char junk[1 << 14];
+  memset(junk, 0xff, sizeof junk);
+  for (size_t at = 0; at < bytes; at += sizeof junk)
+    d->vt->upload(d, p + at, junk, MIN(sizeof junk, bytes - at));
 }
 
 typedef weft_status AllocFn(Device *d, size_t bytes, void **p, weft_error *e);
@@ -38,6 +49,7 @@ static weft_status alloc(Device *d, AllocFn *fn, size_t bytes, void **p, weft_er
                    d->rank, d->vt->name);
   TRY(fn(d, bytes, p, e));
   d->count.allocs++;
+  if (d->strict) fill_with_junk(d, *p, bytes);
   return WEFT_OK;
 }
 

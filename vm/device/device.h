@@ -90,10 +90,10 @@ typedef struct DeviceVtable {
   weft_status (*count)(int *n, weft_error *e);
   weft_status (*open)(Device *d, int rank, int threads, weft_error *e);
   void (*close)(Device *d);
-  /* Zeroed memory. */
+  /* Memory of any content. */
   weft_status (*alloc)(Device *d, size_t bytes, void **p, weft_error *e);
   void (*free)(Device *d, void *p, size_t bytes);
-  /* Zeroed memory of the host that kernels and copies of the device reach. */
+  /* Memory of the host, of any content, that kernels and copies of the device reach. */
   weft_status (*alloc_host)(Device *d, size_t bytes, void **p, weft_error *e);
   void (*free_host)(Device *d, void *p, size_t bytes);
   const Kernel *(*kernel)(Device *d, int op, const KernelArgs *a);  /* NULL: no kernel */
@@ -137,6 +137,7 @@ struct Device {
   DeviceCounts count;
   bool main; /* see device_main */
   bool times; /* prepare may choose by time how a library computes */
+  bool strict; /* see vm/base/strict.h */
   bool dry;  /* launches are looked at (DeviceKeeper.print), and nothing is enqueued */
   /* Tests: the n-th call from now on (n >= 1) that can fail does; 0: none. */
   uint64_t fail_in;

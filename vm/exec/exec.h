@@ -83,11 +83,10 @@ void rank_write(Rank *r, const Piece *p, const float *local);
  * of another size. */
 float *rank_floats(Rank *r, const Piece *p);
 uint16_t *rank_halves(Rank *r, const Piece *p);
-/* Before anything of it is written: rank_clear has to clear it the next time. */
-void rank_touched(Rank *r);
 /* As it is stored. */
 void rank_read_raw(Rank *r, const Piece *p, void *to);
-/* Zeros in all regions, paddings too; `block` has room for n elements. */
+/* Zeros in all that a step reads before it writes it: in all regions but those of gradients,
+ * paddings too. `block` has room for n elements. */
 void rank_clear(Rank *r, float *block, int64_t n);
 
 /* ---- a run: trainer.c ---- all local ranks of this process */

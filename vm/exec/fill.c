@@ -185,7 +185,6 @@ static weft_status job_pieces(Worker *w, void *arg, weft_error *e) {
 static weft_status job_begin(Worker *w, void *arg, weft_error *e) {
   const Fill *fill = arg;
   if (fill->clear) rank_clear(w->r, w->block, w->run->block_max);
-  rank_touched(w->r);
   w->taken = 0;
   return WEFT_OK;
 }

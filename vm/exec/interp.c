@@ -372,7 +372,6 @@ void rank_trace(Rank *r, Tracer *t) {
 
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
   r->bad = NULL;
-  r->clean = false;
   atomic_store(&r->state, RANK_BUSY);
   upload(r, check);
   weft_status st = run_main(r, check, stop, e);
@@ -399,7 +398,6 @@ RankAt rank_at(const Rank *r) {
 }
 
 void *rank_arena(Rank *r) {
-  r->clean = false;
   return r->arena;
 }
 

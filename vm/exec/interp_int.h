@@ -32,7 +32,6 @@ struct Rank {
   Comm *comm;
   int rank;
   char *arena, *host;    /* host: NULL if nothing is offloaded */
-  bool clean;            /* their regions are zero, as the device gave them */
   bool keeps, looks;     /* its device keeps steps; at what is launched: see keep.c */
   uint64_t *off;         /* [p->noperand] Operand.off, of a shard that of this rank's */
   Bound *bound;          /* [nbound], in the order of KERNEL instructions */

@@ -102,19 +102,15 @@ static weft_status capture_step(Rank *r, const StopFlag *stop, weft_error *e) {
 
 /* ---- replaying ---- */
 
-#ifndef NDEBUG
 static weft_status look_once_more(Rank *r, const StopFlag *stop, weft_error *e) {
   r->dev->dry = true;
   weft_status st = main_looking(r, stop, e);
   r->dev->dry = false;
   return st;
 }
-#endif
 
 static weft_status replay(Rank *r, const StopFlag *stop, weft_error *e) {
-#ifndef NDEBUG
-  TRY(look_once_more(r, stop, e));
-#endif
+  if (r->dev->strict) TRY(look_once_more(r, stop, e));
   atomic_store(&r->at, NULL); /* only the queues know */
   device_replay(r->dev, keep_of(r)->kept);
   return WEFT_OK;

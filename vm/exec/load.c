@@ -202,7 +202,6 @@ static weft_status take_arenas(Rank *r, weft_error *e) {
   void *arena = NULL;
   TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
   r->arena = arena;
-  r->clean = true;
   if (!r->p->host_bytes) return WEFT_OK;
   TRY(device_alloc_host(r->dev, r->p->host_bytes, &arena, e));
   r->host = arena;

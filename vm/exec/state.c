@@ -78,10 +78,6 @@ void rank_read(Rank *r, const Piece *p, float *local) {
   device_download(r->dev, local, address(r, p), (size_t)p->count * sizeof *local);
 }
 
-void rank_touched(Rank *r) {
-  r->clean = false;
-}
-
 static bool reachable(const Rank *r) {
   return r->c->device->host;
 }
@@ -130,10 +126,10 @@ void rank_write(Rank *r, const Piece *p, const float *local) {
 }
 
 void rank_clear(Rank *r, float *block, int64_t n) {
-  if (r->clean) return;
   memset(block, 0, (size_t)n * sizeof *block);
   for (int i = 0; i < r->p->regions.nregion; i++) {
     const Region *g = &r->p->regions.region[i];
+    if (g->kind == REGION_GRAD) continue;
     uint64_t all = region_bytes(g), most = (uint64_t)n * sizeof *block;
     for (uint64_t at = 0; at < all; at += most)
       device_upload(r->dev, rank_place(r, g->off) + at, block,

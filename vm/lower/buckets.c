@@ -114,10 +114,10 @@ void clear_padding(Emit *e, int block, uint64_t at) {
   clear(e, at + (uint64_t)(from - b->first) * 4, to - from);
 }
 
-void clear_spread(Emit *e) {
+void clear_paddings(Emit *e) {
   const Regions *s = &e->l->regions;
   for (int i = 0; i < s->nblock; i++) {
     const Region *g = regions_find(s, REGION_GRAD, &s->param[s->block[i].at]);
-    if (g->spread) clear_padding(e, i, region_at(g, s->block[i].first));
+    if (g->count == g->whole) clear_padding(e, i, region_at(g, s->block[i].first));
   }
 }

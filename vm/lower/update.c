@@ -103,7 +103,7 @@ void update_prologue(Emit *e, const Compiled *c) {
   emit_kernel(e, OP_seed, NULL, "loss scale");
   emit_in(e, first_scalars(e, SC_N), DT_F64);
   emit_out(e, (Extent){.off = e->l->seed, .n = 1}, DT_F32);
-  clear_spread(e);
+  clear_paddings(e);
 }
 
 /* ---- gradients ---- */

@@ -40,9 +40,9 @@ void clear_padding(Emit *e, int block, uint64_t at);
 /* The gradients of `n` parameters in a row of a block become zero, which is at `at` and begins
  * with element `first`. */
 void clear_stored(Emit *e, const Stored *p, int n, uint64_t at, int64_t first);
-/* The same for whole gradients that are kept, and whose shards alone mean something at the
- * end of a step: an engine may use the others while it sums. */
-void clear_spread(Emit *e);
+/* The same for gradients that are kept whole, at the start of a step: an engine may use what
+ * is not the rank's shard while it sums. */
+void clear_paddings(Emit *e);
 /* buckets.c: starts gathering what ops read of a run that was stepped in shards; false if
  * it was not, or shards are what is kept. */
 bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what);

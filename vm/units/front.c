@@ -10,6 +10,7 @@
 #include "recompute.h"
 #include "unit_code.h"
 #include "vm/base/budget.h"
+#include "vm/base/strict.h"
 
 static void dump(const CompileInput *in, char letter, const char *pass, const Graph *g) {
   if (!in->dump || !in->dump_out || !strchr(in->dump, letter)) return;
@@ -17,22 +18,13 @@ static void dump(const CompileInput *in, char letter, const char *pass, const Gr
   graph_dump(g, in->dump_out);
 }
 
+/* Between passes, where that is asked for. */
 static weft_status checked(const Graph *g, weft_error *e) {
-#ifndef NDEBUG
-  return graph_check(g, e);
-#else
-  (void)g, (void)e;
-  return WEFT_OK;
-#endif
+  return strict_asked() ? graph_check(g, e) : WEFT_OK;
 }
 
 static weft_status checked_places(const CompileInput *in, const Sharded *s, weft_error *e) {
-#ifndef NDEBUG
-  return shard_check(in->graph, s, !in->context, e);
-#else
-  (void)in, (void)s, (void)e;
-  return WEFT_OK;
-#endif
+  return strict_asked() ? shard_check(in->graph, s, !in->context, e) : WEFT_OK;
 }
 
 /* ---- sizes ---- */
@@ -88,20 +80,24 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;
 }
 
-/* With units that repeat compiled once; false if that cannot be or something is wrong:
- * then the whole graph tells more. */
-static bool folded(const CompileInput *in, bool code, Arena *keep, Units *out, Diags *d) {
+/* With units that repeat compiled once; not *done if that cannot be or something is wrong with
+ * the plan: then the whole graph tells more. */
+static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units *out,
+                          bool *done, Diags *d, weft_error *e) {
   Fold *f = in->dump ? NULL : fold(in->graph, in->plan, in->arena);
-  if (!f) return false;
+  *done = false;
+  if (!f) return WEFT_OK;
   CompileInput here = *in;
   Diags before = *d;
   Units small;
+  weft_error why = {.rank = -1};
   here.graph = f->g;
-  if (front(&here, code, keep, &small, d, NULL) == WEFT_OK &&
-      unfold(f, &small, keep, in->arena, out))
-    return true;
-  *d = before;
-  return false;
+  weft_status st = front(&here, code, keep, &small, d, &why);
+  *done = st == WEFT_OK && unfold(f, &small, keep, in->arena, out);
+  if (!*done) *d = before;
+  if (st != WEFT_EINTERNAL) return WEFT_OK;
+  if (e) *e = why;
+  return st;
 }
 
 weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
@@ -111,7 +107,9 @@ weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units 
   budget_part(keep, "the units");
   *out = NEW(keep, Units);
   if (!recompute_patterns(in->graph, in->plan, in->arena, d)) return WEFT_EPLAN;
-  if (folded(in, code, keep, *out, d)) return WEFT_OK;
+  bool done;
+  TRY(folded(in, code, keep, *out, &done, d, e));
+  if (done) return WEFT_OK;
   whole.graph = graph_fork(in->graph, in->arena);
   return front(&whole, code, keep, *out, d, e);
 }

@@ -1,5 +1,5 @@
-/* shard_check.c - the invariants of a sharded graph, between passes of debug builds: what
- * each collective says it does is what happens to the placement, every operand is placed
+/* shard_check.c - the invariants of a sharded graph, between passes where that is asked for
+ * (strict.h): what each collective says it does is what happens to the placement, every operand is placed
  * as the op needs it, and all that adds up in one buffer is placed alike. */
 #include "shard.h"
 
