@@ -145,7 +145,7 @@ static void open_run(const Compiled *c) {
 
 /* ---- whole parameters of a run ---- */
 
-enum { EMBED = 256, BIAS = 1024, EACH = 128, COPIES = 1024, END = 4096 };
+enum { EMBED = 256, BIAS = 1024, EACH = 128, COPIES = 2048, END = 4096 };
 
 static StoredAt at_offset(uint64_t work, uint64_t master) {
   return (StoredAt){work, master, master + EACH, master + 2 * EACH, master + 3 * EACH};

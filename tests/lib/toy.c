@@ -268,6 +268,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .eval_every = o->eval_every,
       .eval_batches = 16,
       .seed = 7};
+  t->plan.fused_ops = o->fuses;
   t->plan.strategy.sequence_parallel = o->sp;
   t->plan.strategy.loss_parallel = !o->whole_logits;
   t->plan.strategy.overlap_tp = !o->as_written;

@@ -27,6 +27,7 @@ typedef struct ToyOptions {
   bool as_written;       /* no overlap_tp */
   bool async;            /* async_tp */
   bool sp, tied, bias, overlap;
+  bool fuses;            /* fused_ops */
   Recompute recompute;
   int64_t bucket_bytes;  /* 0: 16 KiB */
   int replicate;         /* mesh.dp_replicate; 0: 1 */

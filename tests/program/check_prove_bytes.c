@@ -137,7 +137,7 @@ static Build *counted(Operand touched, Operand counts, Operand out) {
   Operand o[] = {f32_at(1, 0, 2), counts, typed_at(DT_I32, 3, 0, 4), out};
   o[0].ndim = 2, o[0].dim[1] = 8; /* of one row */
   build_rows(b, 0, 0, 0, o, "experts");
-  build_kernel(b, 0, OP_scale, f32_at(1, 0, 4), touched);
+  build_kernel(b, 0, OP_scale, f32_at(1, 32, 4), touched);
   build_wait(b, 0, 0);
   build_main(b, 0);
   uint64_t slot[] = {KIB, 2 * KIB, 3 * KIB, 4 * KIB};

@@ -251,6 +251,18 @@ extern const OpInfo op_info[OP_N];
 int op_parse(const char *name);        /* -1 if unknown */
 /* Ops that make gradients of parameters: f32, added to what is there where told. */
 bool op_adds(int code);
+/* Where results may lie: the rows of in_place.def. */
+typedef enum { PLACE_UNIT, PLACE_LATER, PLACE_STEP } PlaceWhen;
+typedef struct OpPlace {
+  uint16_t op;
+  uint8_t result, other; /* of an operand, or of a result if `twice` */
+  bool twice;
+  uint8_t when;          /* PlaceWhen */
+} OpPlace;
+extern const OpPlace op_place[];
+extern const int op_places;
+/* Whether the row is one of an op with such attributes. */
+bool op_place_is(const OpPlace *p, int code, const OpAttr *a);
 
 Graph *graph_new(Arena *a, int64_t batch, int64_t seq);
 /* A graph that begins as this one and to which ops can be added. What both have in common
@@ -279,7 +291,8 @@ int64_t tensor_count(const Tensor *t);        /* elements, local sizes */
 int64_t tensor_bytes(const Tensor *t);
 const char *tensor_label(const Graph *g, Tid t, char buf[96]);  /* for messages */
 
-/* The invariants of the graph, between passes of debug builds; names the offender. */
+/* The invariants of the graph, between passes where it is asked for (strict.h); names
+ * the offender. */
 weft_status graph_check(const Graph *g, weft_error *e);
 void graph_dump(const Graph *g, Text *out);
 

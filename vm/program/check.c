@@ -1,18 +1,13 @@
 /* check.c - program_check(): indices in range, operands inside the arena, collectives of
- * consistent sizes. Input: a finished Compiled; it changes nothing and reports the first
- * violation, which is a bug of the compiler. */
-#include "check.h"
+ * consistent sizes; nothing over what it may not lie over (check_overlap.c). Input: a
+ * finished Compiled; it changes nothing and reports the first violation, which is a bug of
+ * the compiler. */
+#include "check_int.h"
 
 #include <stdio.h>
 
 #include "vm/device/device.h"
 #include "vm/storage/piece.h"
-
-typedef struct Check {
-  const Compiled *c;
-  const Program *p;
-  weft_error *e;
-} Check;
 
 /* Where a problem is: "main[3] COLL" or "body layer:F[2] KERNEL". */
 static const char *place(const Check *k, uint32_t pc, const Body *b, char out[128]) {
@@ -25,10 +20,7 @@ static const char *place(const Check *k, uint32_t pc, const Body *b, char out[12
   return out;
 }
 
-#define FAIL(...) return fail(k, pc, b, __VA_ARGS__)
-PRINTF(4, 5)
-static weft_status fail(const Check *k, uint32_t pc, const Body *b, const char *fmt,
-                        ...) {
+weft_status check_fail(const Check *k, uint32_t pc, const Body *b, const char *fmt, ...) {
   char at[128], text[512];
   va_list ap;
   va_start(ap, fmt);
@@ -385,7 +377,8 @@ static weft_status check_program(const Check *k, Arena *a) {
   TRY(check_regions(k));
   for (uint32_t i = 0; i < k->p->nmain; i++) TRY(check_instr(k, i, NULL));
   for (int i = 0; i < k->p->nbody; i++) TRY(check_body(k, &k->p->body[i]));
-  return check_bounds(k, a);
+  TRY(check_bounds(k, a));
+  return check_overlap(k, a);
 }
 
 weft_status program_check(const Compiled *c, weft_error *e) {

@@ -9,16 +9,10 @@
 
 /* The operand in whose place result k of an op may be written, or -1. */
 static int in_place(const Op *op, int k) {
-  bool later = op->attr.step > 0;
-  switch (op->code) {
-  case OP_all_reduce:
-  case OP_rope:
-  case OP_ce_dx: return 0;
-  case OP_rope_pair: return k;
-  case OP_attention_part: return later ? 3 + k : -1;
-  case OP_attention_part_dx: return later && k == 0 ? 6 : -1;
-  default: return -1;
-  }
+  for (const OpPlace *p = op_place; p < op_place + op_places; p++)
+    if (op_place_is(p, op->code, &op->attr) && p->when != PLACE_STEP && p->result == k)
+      return p->other;
+  return -1;
 }
 
 /* Whether nobody reads what op `at` takes after it. */

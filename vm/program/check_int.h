@@ -1,0 +1,21 @@
+/* check_int.h - what the parts of program_check() share. */
+#ifndef WEFT_PROGRAM_CHECK_INT_H
+#define WEFT_PROGRAM_CHECK_INT_H
+
+#include "check.h"
+
+typedef struct Check {
+  const Compiled *c;
+  const Program *p;
+  weft_error *e;
+} Check;
+
+/* Says what is wrong with an instruction of main (`b` is NULL) or of a body. */
+weft_status check_fail(const Check *k, uint32_t pc, const Body *b, const char *fmt, ...)
+    PRINTF(4, 5);
+#define FAIL(...) return check_fail(k, pc, b, __VA_ARGS__)
+
+/* check_overlap.c; requires that indices are in range. */
+weft_status check_overlap(const Check *k, Arena *a);
+
+#endif
