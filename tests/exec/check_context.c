@@ -53,6 +53,32 @@ START_TEST(goes_with_the_rest) {
 }
 END_TEST
 
+/* Shards over cp alone, or over cp beside copies: no rank of dp has other data. */
+START_TEST(cp_alone_cuts) {
+  static const int replicate[] = {1, 1, 2, 1};
+  CpComm comm = ways[_i % LEN(ways)];
+  for (int stage = 2; stage <= 3; stage++) {
+    ToyOptions o = toy_of(comm == CP_A2A_RING || _i / 4 ? 4 : 2, comm);
+    o.dp = o.replicate = replicate[_i % LEN(replicate)];
+    o.pp = 1 + _i / 4 * (stage - 2), o.tied = stage == 3;
+    o.strategy = (Strategy){.stage = stage,
+                            .reshard = _i % 2 ? RESHARD_YES : RESHARD_BY_PP,
+                            .prefetch = {_i % 3, 1},
+                            .defer_grad_sync = _i % 3 == 1};
+    o.overlap = _i % 3, o.reduce = _i == 6 ? DT_BF16 : DT_F32;
+    Pair p;
+    pair_compile(&p, &o);
+    const Regions *s = &p.many.compiled->prog[0].regions;
+    for (int i = 0; i < s->nregion; i++)
+      if (s->region[i].kind == REGION_GRAD)
+        ck_assert_int_eq(s->region[i].count * o.cp, s->region[i].whole);
+    pair_verify(&p, 2, o.reduce == DT_BF16 ? 1e-2 : 1e-5);
+    ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+    pair_free(&p);
+  }
+}
+END_TEST
+
 /* What a group keeps of parameters, where shards are cut over cp, too: groups of cp, and
  * of two such. */
 START_TEST(groups_share_parameters) {
@@ -313,6 +339,7 @@ Suite *context_suite(void) {
   TCase *t = tcase_create("context");
   tcase_set_timeout(t, 300);
   tcase_add_loop_test(t, agrees_with_one_rank, 0, 8 * LEN(ways));
+  tcase_add_loop_test(t, cp_alone_cuts, 0, 8);
   tcase_add_loop_test(t, goes_with_the_rest, 0, 2 * LEN(ways));
   tcase_add_loop_test(t, goes_with_values_of_another_size, 0, 2 * LEN(ways));
   tcase_add_loop_test(t, shifts_run_beside_kernels, 0, 2);

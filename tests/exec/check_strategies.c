@@ -208,6 +208,24 @@ START_TEST(copies_are_no_shards) {
 }
 END_TEST
 
+/* Ranks of cp have other tokens of the same sequences, and keep what those of dp would. */
+START_TEST(cp_cuts_as_dp_does) {
+  for (int copies = 1; copies <= 2; copies++) {
+    ToyOptions o = meshed(1, 1, copies), dp = meshed(1, 1, 4 * copies);
+    o.cp = 4, o.seq = 16, dp.seq = 4;
+    o.replicate = dp.replicate = copies;
+    o.strategy.stage = dp.strategy.stage = _i;
+    Toy a, b;
+    ck_assert_int_eq(toy_compile(&a, &o, NULL), WEFT_OK);
+    ck_assert_int_eq(toy_compile(&b, &dp, NULL), WEFT_OK);
+    ck_assert_uint_eq(kept(&a.compiled->prog[0], 4).bytes,
+                      kept(&b.compiled->prog[0], 4).bytes);
+    toy_free(&a);
+    toy_free(&b);
+  }
+}
+END_TEST
+
 Suite *strategies_suite(void);
 Suite *strategies_suite(void) {
   Suite *s = suite_create("strategies");
@@ -221,6 +239,7 @@ Suite *strategies_suite(void) {
   c = tcase_create("bytes");
   tcase_add_loop_test(c, bytes_of_a_parameter, 0, LAST_STAGE + 1);
   tcase_add_loop_test(c, copies_are_no_shards, 0, LAST_STAGE + 1);
+  tcase_add_loop_test(c, cp_cuts_as_dp_does, 0, LAST_STAGE + 1);
   suite_add_tcase(s, c);
   return s;
 }

@@ -117,10 +117,11 @@ static double bubble_of(const Job *j) {
 }
 
 typedef struct Moved {
-  double tp, ep, dp, pp;
+  double tp, cp, ep, dp, pp;
 } Moved;
 
-static void add_comm(const Program *p, const Instr *x, Moved *c) {
+/* Over cp a body exchanges what attention reads; in main gradients and parameters are. */
+static void add_comm(const Program *p, const Instr *x, bool main, Moved *c) {
   if (x->code == I_SEND) c->pp += (double)operand_bytes(&p->operand[x->operand]);
   if (!(instr_is[x->code] & INSTR_COLL)) return;
   const CommDesc *d = &p->comm[x->comm];
@@ -129,6 +130,7 @@ static void add_comm(const Program *p, const Instr *x, Moved *c) {
   double bytes = (double)coll_bytes(x, &p->operand[x->operand]);
   *(d->npp || d->axes & AXIS_BIT(AXIS_PP) ? &c->pp
     : axes_whole(d->axes) & data          ? &c->dp
+    : axes_whole(d->axes) & AXIS_BIT(AXIS_CP) ? main ? &c->dp : &c->cp
     : d->axes & of_experts                ? &c->ep
                                           : &c->tp) += bytes;
 }
@@ -141,14 +143,14 @@ static Moved comm_of(const Compiled *c) {
     Moved one = {0};
     for (uint32_t i = 0; i < p->nmain; i++) {
       const Instr *x = &p->code[i];
-      add_comm(p, x, &one);
+      add_comm(p, x, true, &one);
       if (x->code != I_CALL) continue;
       const Body *b = &p->body[p->call[x->call].body];
       for (uint32_t k = b->first; k < b->first + b->n; k++)
-        add_comm(p, &p->code[k], &one);
+        add_comm(p, &p->code[k], false, &one);
     }
-    most = (Moved){MAX(most.tp, one.tp), MAX(most.ep, one.ep), MAX(most.dp, one.dp),
-                   MAX(most.pp, one.pp)};
+    most = (Moved){MAX(most.tp, one.tp), MAX(most.cp, one.cp), MAX(most.ep, one.ep),
+                   MAX(most.dp, one.dp), MAX(most.pp, one.pp)};
   }
   return most;
 }
@@ -175,11 +177,13 @@ static void same_as_full(const Axes *a, const char *plan, int64_t point,
   ck_assert_int_eq(row->worst, pp);
   /* Scalars are left out. */
   Moved c = comm_of(j.compiled);
-  ck_assert_msg(fabs(c.tp - row->tp) < 256 && fabs(c.ep - row->ep) < 256 &&
-                    fabs(c.dp - row->dp_bytes) < 256 && fabs(c.pp - row->pp) < 256,
-                "point %d: tp %.0f ep %.0f dp %.0f pp %.0f, not %.0f %.0f %.0f %.0f",
-                (int)point, row->tp, row->ep, row->dp_bytes, row->pp, c.tp, c.ep, c.dp,
-                c.pp);
+  ck_assert_msg(fabs(c.tp - row->tp) < 256 && fabs(c.cp - row->cp) < 256 &&
+                    fabs(c.ep - row->ep) < 256 && fabs(c.dp - row->dp_bytes) < 256 &&
+                    fabs(c.pp - row->pp) < 256,
+                "point %d: tp %.0f cp %.0f ep %.0f dp %.0f pp %.0f, not %.0f %.0f %.0f "
+                "%.0f %.0f",
+                (int)point, row->tp, row->cp, row->ep, row->dp_bytes, row->pp, c.tp, c.cp,
+                c.ep, c.dp, c.pp);
   job_free(&j);
   arena_free(arena);
 }
@@ -225,6 +229,10 @@ START_TEST(other_fields) {
       " { 'strategy.stage', 0, 1 }, { 'precision', 'f32', 'bf16' },"
       " { 'optimizer.post_validation', false, true },"
       " { 'strategy.bucket_bytes', 1000, 100000000 } }",
+      /* shards over cp alone */
+      "return { { 'mesh.dp', 1, 2 }, { 'mesh.cp', 1, 2, 4 }, { 'mesh.tp', 1 },"
+      " { 'mesh.pp', 1 }, { 'strategy.stage', 1, 2, 3 },"
+      " { 'strategy.defer_grad_sync', false, true } }",
       /* ranks with copies of heads */
       "return { { 'mesh.dp', 1, 2 }, { 'mesh.tp', 2, 4 },"
       " { 'model.num_key_value_heads', 1, 2 } }",

@@ -68,7 +68,7 @@ END_TEST
 
 /* 100 bytes by two of 100 B/s: 0.5 s, which the work hides if the gathers start ahead. */
 START_TEST(gathered_for_a_while) {
-  life[0][AREA_GATHER].moved = 100;
+  plan.strategy.stage = 3, life[0][AREA_GATHER].moved = 100;
   double hidden = of(0).seconds;
   plan.strategy.prefetch[0] = 1;
   ck_assert_double_eq_tol(hidden - of(0).seconds, 0.5 + 0.001, 1e-9);
@@ -76,6 +76,34 @@ START_TEST(gathered_for_a_while) {
   ck_assert_double_eq_tol(of(0).seconds - hidden,
                           (100000 / 200.0 + 0.001 - MICROBATCHES * work) - 0.501, 1e-6);
   ck_assert_double_eq(of(0).dp, 800 + 100000);
+}
+END_TEST
+
+/* Shards lie over the ranks of dp and cp: two of cp for one of dp move as much, four in all
+ * three quarters. Copies over dp_replicate are not asked. */
+START_TEST(gathered_over_cp) {
+  static const MeshSpec spec[] = {{.pp = 2, .cp = 2, .tp = 2},
+                                  {.pp = 2, .dp = 2, .cp = 2},
+                                  {.pp = 2, .dp = 2, .dp_replicate = 2, .cp = 2}};
+  static const double share[] = {0.5, 0.75, 0.5};
+  static const int hops[] = {1, 3, 1};
+  for (int i = 0; i < LEN(spec); i++) {
+    Arena *a = arena_new(NULL);
+    Diags d = {.arena = a};
+    setup();
+    ck_assert(mesh_resolve(&spec[i], 0, &mesh, &d));
+    plan.strategy.stage = 3;
+    double before = of(0).seconds, each = 100 * share[i] / 100 + hops[i] * 0.001;
+    life[0][AREA_GATHER].moved = 100;
+    ck_assert_double_eq_tol(of(0).seconds - before, each, 1e-9);
+    rank[0].gathered = 100;
+    ck_assert_double_eq_tol(of(0).seconds - before, 2 * each, 1e-9);
+    plan.strategy.overlap_grad_reduce = false;
+    before = of(0).seconds;
+    rank[0].scattered = 100;
+    ck_assert_double_eq_tol(of(0).seconds - before, each, 1e-9);
+    arena_free(a);
+  }
 }
 END_TEST
 
@@ -164,6 +192,7 @@ END_TEST
 Suite *estimate_suite(void) {
   const TTest *test[] = {all_in_one_machine,
                          gathered_for_a_while,
+                         gathered_over_cp,
                          what_lies_on_the_host_is_copied,
                          hidden_in_bodies,
                          idle_share_stretches_the_pipeline,

@@ -44,14 +44,15 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankShare *r,
                            double backward) {
   const Cluster *k = &plan->cluster;
   Link dp = link_of(m, k, AXES_DP_CP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
+  Link flat = link_of(m, k, flat_axes(plan, m));
   double reduce = link_ring(&dp, (double)r->reduced, r->reduced > 0, true) +
-                  link_ring(&dp, (double)r->scattered, r->scattered > 0, false) +
+                  link_ring(&flat, (double)r->scattered, r->scattered > 0, false) +
                   link_ring(&tp, (double)r->reduced_tp, r->reduced_tp > 0, true);
   if (plan->strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
   /* Read: the gradient twice (norm, step), master and moments; written: the latter and
    * the compute-type copy. */
   double moved = 5 * 4 + 3 * 4 + dtype_size(plan->dtype);
-  double gather = link_ring(&dp, (double)r->gathered, r->gathered > 0, false);
+  double gather = link_ring(&flat, (double)r->gathered, r->gathered > 0, false);
   bool away = plan->strategy.offload_state;
   double step = (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
   return reduce +
@@ -73,11 +74,12 @@ static double moved_bytes(const Lifetimes *l) {
   return (double)l[AREA_GATHER].moved + (double)l[AREA_GATHER].moved_kept;
 }
 
-/* Gathers and scatters of blocks that are whole for a while. */
-static double held_seconds(const Mesh *m, const Cluster *k, const Lifetimes *l) {
+/* Gathers and scatters of blocks that are whole for a while, over all ranks with shards. */
+static double held_seconds(const Plan *plan, const Mesh *m, const Lifetimes *l) {
+  const Cluster *k = &plan->cluster;
   double all = (double)l[AREA_GATHER].moved, kept = (double)l[AREA_GATHER].moved_kept;
-  Link dp = link_of(m, k, AXES_DP), group = link_of(m, k, group_axes(m));
-  return link_ring(&dp, all, all > 0, false) +
+  Link flat = link_of(m, k, flat_axes(plan, m)), group = link_of(m, k, group_axes(m));
+  return link_ring(&flat, all, all > 0, false) +
          link_ring(&group, kept, kept > 0, false);
 }
 
@@ -92,7 +94,7 @@ static double step_seconds(const Shares *c, const Lifetimes (*l)[AREA_N],
       backward += work_seconds(m, k, &x->work[ph]);
     most = MAX(most, forward + backward);
     tail = MAX(tail, tail_seconds(plan, m, x, backward) + host_seconds(plan, m, x, l[r]));
-    held = MAX(held, held_seconds(m, k, l[r]));
+    held = MAX(held, held_seconds(plan, m, l[r]));
   }
   for (int s = 0; s + 1 < c->st.n; s++) {
     double bytes = 0;

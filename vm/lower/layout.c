@@ -24,6 +24,7 @@ typedef struct Cuts {
     AxisSet axes; /* over these axes; 0: not at all */
     int ways;
   } flat[2]; /* experts that ranks share; other parameters */
+  const Mesh *mesh;
   bool grads, params;
   int64_t persistence; /* parameters of fewer elements stay whole */
   bool host_state, host_params;
@@ -43,7 +44,8 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
   const Strategy *s = &plan->strategy;
   AxisSet experts = s->stage > 0 ? mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)) : 0;
   AxisSet flat[] = {experts, flat_axes(plan, m)};
-  return (Cuts){.host_state = s->offload_state,
+  return (Cuts){.mesh = m,
+                .host_state = s->offload_state,
                 .host_params = s->offload_params,
                 .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
                 .grads = s->stage > 1,
@@ -72,8 +74,13 @@ static bool cut_flat(const struct Flat *f) {
   return f->ways > 1;
 }
 
-/* A gradient that is no part of a sum over the flat axes is whole on every rank anyway.
- */
+/* Whether a gradient is a part of a sum over all ranks that it would be cut over; axes of
+ * one rank say nothing. Else it is whole on every rank anyway. */
+static bool sums_over(const Mesh *m, AxisSet partial, AxisSet flat) {
+  AxisSet cut = axes_split(mesh_axes(m, flat));
+  return (axes_split(mesh_axes(m, partial)) & cut) == cut;
+}
+
 static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int use,
                    int unit) {
   const UnitParam *p = &st->u->param[param];
@@ -85,7 +92,8 @@ static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int 
                             .count = p->count},
                  .shared = shared,
                  .flat = flat,
-                 .grad = cuts->grads && cut_flat(&flat) && (partial & flat.axes) == flat.axes,
+                 .grad = cuts->grads && cut_flat(&flat) &&
+                         sums_over(cuts->mesh, partial, flat.axes),
                  .work = cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
                  .decay = p->decay,
                  .share = p->share,
