@@ -189,8 +189,13 @@ static weft_status job_begin(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Whole arenas are cleared by their own threads. */
 weft_status run_pieces(Run *r, const Filling *f, bool clear, weft_error *e) {
   Fill fill = {.f = f, .clear = clear};
-  TRY(run_all(r, job_begin, &fill, false, e));
-  return run_all(r, job_pieces, &fill, false, e);
+  int64_t n = clear || f->bring ? INT64_MAX : 0;
+  for (int i = 0; i < f->n && n < INT64_MAX; i++)
+    n += f->nkind *
+         param_count(&r->c->param[f->order ? f->order[f->first + i] : f->first + i]);
+  TRY(run_each(r, job_begin, &fill, n, e));
+  return run_each(r, job_pieces, &fill, n, e);
 }

@@ -84,7 +84,7 @@ static weft_status job_get(Worker *w, void *arg, weft_error *e) {
 
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
   Move m = {.kind = k, .param = param, .global = out};
-  return run_all(r, job_get, &m, false, e);
+  return run_each(r, job_get, &m, param_count(&r->c->param[param]), e);
 }
 
 /* The distance of a piece from its place in the whole. */
@@ -113,7 +113,7 @@ static weft_status job_apart(Worker *w, void *arg, weft_error *e) {
 weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
                       weft_error *e) {
   Move m = {.kind = k, .param = param, .global = global};
-  TRY(run_all(r, job_apart, &m, false, e));
+  TRY(run_each(r, job_apart, &m, param_count(&r->c->param[param]), e));
   *out = 0;
   for (int i = 0; i < r->nworker; i++)
     *out = MAX(*out, r->worker[i].apart);
@@ -143,7 +143,7 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
   Move m = {.kind = k, .param = param, .global = home ? (float *)in : room};
   Filling f = {
       .kind = {k}, .nkind = 1, .first = param, .n = 1, .values = cut_out, .ud = &m};
-  weft_status st = run_all(r, job_share, &m, false, e);
+  weft_status st = run_each(r, job_share, &m, param_count(&r->c->param[param]), e);
   if (st == WEFT_OK) st = run_pieces(r, &f, false, e);
   mem_free(&r->alloc, room, bytes);
   return st;

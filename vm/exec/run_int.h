@@ -86,6 +86,10 @@ struct Run {
  * communicates, so a failure aborts the world and the watchdog looks on. */
 weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e);
 
+/* The same for a job that touches `elements` of what a rank holds and waits for no other
+ * rank: where ranks are threads on the host, the caller runs a short one itself. */
+weft_status run_each(Run *r, Job job, void *arg, int64_t elements, weft_error *e);
+
 /* What the rank of a worker runs, or ran last. */
 static inline Rank *worker_rank(const Worker *w) {
   return w->run->evaluates ? w->eval : w->r;

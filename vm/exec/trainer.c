@@ -130,6 +130,20 @@ static void wait_done(Run *r, bool watched) {
   }
 }
 
+/* Waking a thread takes longer than to copy so many elements. */
+enum { FEW = 1 << 14 };
+
+weft_status run_each(Run *r, Job job, void *arg, int64_t elements, weft_error *e) {
+  bool here = r->c->device->host && r->world.size == r->world.here;
+  if (!here || elements > FEW) return run_all(r, job, arg, false, e);
+  weft_error why = {.rank = -1};
+  for (int i = 0; i < r->nworker && why.code == WEFT_OK; i++)
+    if (job(&r->worker[i], arg, &why) != WEFT_OK && why.rank < 0)
+      why.rank = r->worker[i].rank;
+  if (why.code != WEFT_OK && e && e->code == WEFT_OK) *e = why;
+  return why.code;
+}
+
 weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e) {
   Watched inner = {job, arg};
   pthread_mutex_lock(&r->lock);
