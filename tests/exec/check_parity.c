@@ -2,8 +2,10 @@
  * norms, every gradient and parameter within 1e-5. `./dev fuzz N` runs more. */
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/lib/random_plan.h"
+#include "tests/lib/scratch.h"
 
 enum { SAMPLE = 48, EXPERTS = 24 };
 
@@ -78,6 +80,30 @@ START_TEST(sample_is_wide) {
 }
 END_TEST
 
+/* ---- ./dev fuzz ---- */
+
+static void state_of(const char *folder, char *to, size_t n) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/fuzz-5.state", folder);
+  FILE *f = fopen(path, "r");
+  ck_assert_msg(f != NULL, "no %s", path);
+  to[fread(to, 1, n - 1, f)] = 0;
+  fclose(f);
+}
+
+/* Plans in several calls are those of one; a state of other plans is begun anew. */
+START_TEST(fuzz_goes_on) {
+  char whole[4000], parts[4000];
+  ck_assert_int_eq(fuzz_in(scratch_dir, 9, 5), EXIT_SUCCESS);
+  state_of(scratch_dir, whole, sizeof whole);
+  ck_assert_msg(strstr(whole, "\nnext 9\n"), "%s", whole);
+  scratch_put("fuzz-5.state", "generator 1\nnext 7\n", 19);
+  for (int i = 0; i < 3; i++) ck_assert_int_eq(fuzz_in(scratch_dir, 3, 5), EXIT_SUCCESS);
+  state_of(scratch_dir, parts, sizeof parts);
+  ck_assert_str_eq(whole, parts);
+}
+END_TEST
+
 Suite *parity_suite(void) {
   Suite *s = suite_create("parity");
   TCase *tc = tcase_create("plans");
@@ -86,6 +112,11 @@ Suite *parity_suite(void) {
   tcase_add_loop_test(tc, plan_agrees_with_one_rank, 0, SAMPLE);
   tcase_add_loop_test(tc, experts_agree_with_one_rank, 0, EXPERTS);
   tcase_add_loop_test(tc, gradients_of_a_block_are_complete, 1, 4);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("fuzz");
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_set_timeout(tc, 120);
+  tcase_add_test(tc, fuzz_goes_on);
   suite_add_tcase(s, tc);
   return s;
 }

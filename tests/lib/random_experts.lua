@@ -1,6 +1,6 @@
 -- random_experts.lua - draws plans of models with experts or latent attention, legal ones,
 -- by number; no token is dropped, so N ranks do what one does. `new_draw` is that of
--- random_draw.lua.
+-- random_draw.lua, `optimizer` that of random_optimizer.lua.
 local schedules = {
   { "1f1b", 1 }, { "gpipe", 1 }, { "zb_h2", 1 }, { "interleaved_1f1b", 2 },
   { "zero_bubble", 2 }, { "zbv", 2 }, { "v_half", 2 }, { "dualpipe_v", 2 },
@@ -88,9 +88,10 @@ local function draw_strategy(d, m)
   }
 end
 
-local function draw_moe(d, m, dense)
+local function draw_moe(d, m, dense, biased)
   if dense then return nil end
   return {
+    bias_update_rate = biased and d:maybe(3) and 0.01 or nil,
     dispatcher = d:pick { "allgather", "alltoall" },
     aux_loss_coef = d:maybe(2) and 0.01 or nil, z_loss_coef = d:maybe(3) and 0.01 or nil,
     max_tokens_factor = d:maybe(3) and m.ep or nil,
@@ -122,15 +123,19 @@ return function(weft, number)
   })
   if not dense then mesh.ep, mesh.etp = ep, etp end
   local micro = d:pick { 1, 1, 2 }
+  local strategy = draw_strategy(d, mesh)
+  local host = strategy.offload_optimizer or strategy.offload_policy
+  local moe = draw_moe(d, mesh, dense, name == "deepseek_v3" and not host)
+  local waits = host or moe and moe.bias_update_rate
   return weft.plan {
     name = name .. "-" .. number, model = weft.model(model), precision = "f32", mesh = mesh,
     cp = { comm = d:pick { "allgather", "ring", "a2a" },
            balance = d:pick { "zigzag", "zigzag", "none" } },
-    strategy = draw_strategy(d, mesh), moe = draw_moe(d, mesh, dense),
+    strategy = strategy, moe = moe,
     schedule = schedule, pp_plan = { virtual = virtual },
     recompute = d:pick { "none", "full", "selective", "cheap" },
     batch = { global = micro * mesh.dp * count, micro = micro, seq = 16 * mesh.cp },
-    optimizer = weft.adamw { lr = 1e-3, clip = d:pick { 1, 0.1 } },
+    optimizer = optimizer(weft, new_draw, number, not waits),
     packed = d:maybe(3) and { eot = 3 } or nil,
     data = weft.synthetic {}, train = { steps = 3, seed = d:below(1000), log_every = 1 },
   }

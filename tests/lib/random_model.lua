@@ -168,31 +168,66 @@ local function style(d, kind)
   return d:pick(legal[kind] or styles)
 end
 
--- A graph that only remembers which op reads which module.
+-- The dimension of a parameter that a style cuts where an op reads it, or "none".
+local cut_by = {
+  linear = { colwise = 1, colwise_gather_output = 1, rowwise = 2 },
+  packed = { packed_colwise = 1 }, add_bias = { colwise = 1 },
+  embedding = { embedding_rowwise = 1, rowwise = 1, embedding_colwise = 2 },
+}
+local function cut_of(use, name)
+  local dim = (cut_by[use.kind] or {})[name] or "none"
+  if use.layout ~= 1 or dim == "none" then return dim end
+  return 3 - dim
+end
+
+-- Whether all uses of a module that has this style cut each parameter in one way, and in that
+-- of the modules before.
+local function agrees(uses, name, cuts)
+  local own = {}
+  for _, use in ipairs(uses) do
+    local dim = cut_of(use, name)
+    if (own[use.param] or cuts[use.param] or dim) ~= dim then return false end
+    own[use.param] = dim
+  end
+  return true
+end
+
+-- A style that agrees, or none; in one case of ten any that the op knows.
+local function agreeing(d, uses, cuts)
+  local first = uses[1].kind
+  if d:maybe(10) then return not d:maybe(4) and style(d, first) or nil end
+  local list = {}
+  for _, name in ipairs(legal[first]) do
+    if agrees(uses, name, cuts) then list[#list + 1] = name end
+  end
+  if agrees(uses, "none", cuts) and (#list == 0 or d:maybe(4)) then return nil end
+  return #list > 0 and d:pick(list) or nil
+end
+
+-- A graph that only remembers which op reads which parameter for which module.
 local function spy()
   local seen, order = {}, {}
-  local function note(module, kind)
-    module = module:gsub("%f[%d]%d+%f[%D]", "*")
-    if not seen[module] then order[#order + 1] = module end
-    seen[module] = seen[module] or kind
+  local function pattern(name) return (name:gsub("%f[%d]%d+%f[%D]", "*")) end
+  local function note(module, use)
+    module = pattern(module)
+    if not seen[module] then order[#order + 1], seen[module] = module, {} end
+    table.insert(seen[module], use)
   end
   local tensor = {}
   local g = {}
   function g.param(_, name, dims)
-    local parts = dims[1].parts
-    return { module = name:match "^(.*)%.[^.]*$", packed = parts }
+    return { module = name:match "^(.*)%.[^.]*$", packed = dims[1].parts,
+             param = pattern(name) }
   end
   function g.unit(_, _, fn) return fn() end
   function g.layer(_, _, fn) return fn() end
   local function op(name)
     return function(_, ...)
       local args = { ... }
-      local last = args[#args]
-      for i = 1, legal[name] and #args or 0 do
-        local x = args[i]
-        if type(x) == "table" and x.module then
-          note(last.name or x.module, x.packed and "packed" or name)
-        end
+      local last, weight = args[#args], args[2]
+      if legal[name] and type(weight) == "table" and weight.module then
+        note(last.name or weight.module, { kind = weight.packed and "packed" or name,
+                                           param = weight.param, layout = last.layout })
       end
       if name == "split" then return tensor, tensor end
       return tensor
@@ -205,13 +240,15 @@ end
 local function tp_plan(seed, c)
   local g, seen, order = spy()
   build(g, c, seed)
-  local d, plan = new_draw(seed + 7), {}
+  local d, plan, cuts = new_draw(seed + 7), {}, {}
   for _, module in ipairs(order) do
-    if not d:maybe(4) then plan[module] = style(d, seen[module]) end
+    plan[module] = agreeing(d, seen[module], cuts)
+    for _, use in ipairs(seen[module]) do
+      cuts[use.param] = cuts[use.param] or cut_of(use, plan[module])
+    end
   end
   return plan
 end
-
 
 local decoder = {
   { "embed_tokens", "embedding" }, { "layers.*.input_layernorm", "rmsnorm" },
@@ -228,11 +265,22 @@ local gpt2 = {
   { "ln_f", "layernorm" }, { "lm_head", "linear" },
 }
 
+-- Styles of an embedding and of a head that may be tied to it.
+local tied = {
+  { "embedding_rowwise", "colwise" }, { "rowwise", "colwise_gather_output" },
+  { "embedding_colwise", "rowwise" }, { "replicate", "replicate" },
+}
+
 -- The plan of a model of the library with some of its modules' styles drawn anew.
 local function change(weft, seed, arch)
   local d, out = new_draw(seed + 9), {}
-  for _, m in ipairs(arch == "gpt2" and gpt2 or decoder) do
+  local modules = arch == "gpt2" and gpt2 or decoder
+  for _, m in ipairs(modules) do
     if d:maybe(3) then out[m[1]] = style(d, m[2]) end
+  end
+  if not d:maybe(10) then
+    local both = d:pick(tied)
+    out[modules[1][1]], out[modules[#modules][1]] = both[1], both[2]
   end
   return d:maybe(3) and out or weft.extend(weft.tp_plan(arch), out)
 end

@@ -32,10 +32,17 @@ int random_ranks(const RandomPlan *p);
  * one of random_model.lua. */
 void styled_plan(uint64_t seed, uint64_t number, RandomPlan *out);
 
+/* The text of plan `number` of models with experts or latent attention (random_experts.lua). */
+void experts_plan(uint64_t number, Text *t);
+
 /* Compiles the plan of a text and its one-rank twin and compares `steps` steps. What is
  * wrong with the plan, or differs first, is added to `report`. */
 weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyReport *r,
                         Text *report);
+
+/* The same with `data` added to train.seed: other initial values and tokens. */
+weft_status plan_parity_with(const char *plan, uint64_t data, int steps, double tolerance,
+                             VerifyReport *r, Text *report);
 
 /* Writes plan `number`, compiles it and its one-rank twin, and compares `steps` steps.
  * True if they agree within `tolerance`; `report` says what was run and what differs. */
@@ -55,7 +62,10 @@ typedef enum { EQUAL, REFUSED, DIFFERENT } Verdict;
 Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
                     Text *report);
 
-/* `weft-tests --fuzz N [seed [first]]`: N plans from number `first`; the exit code. */
+/* `weft-tests --fuzz N [seed]`: the next N plans of a seed; `--fuzz N seed first`: N plans from
+ * number `first`. Returns the exit code. See fuzz.c. */
 int fuzz(int argc, char **argv);
+/* The next n plans of a seed whose state is kept in `folder`. */
+int fuzz_in(const char *folder, uint64_t n, uint64_t seed);
 
 #endif

@@ -1,0 +1,35 @@
+-- random_optimizer.lua - draws the optimizer of a plan by number: every option that it has,
+-- with values at the ends of what is legal, too. `validates`: whether a step may begin before
+-- the norm is known, which other fields of the plan decide. `new_draw` is that of
+-- random_draw.lua.
+local function rate(weft, d)
+  local schedule = d:pick { "number", "number", "constant", "cosine", "linear" }
+  local max = d:pick { 1e-2, 1e-3 }
+  if schedule == "number" then return max end
+  if schedule == "constant" then return weft.constant { max = max, warmup = d:below(4) } end
+  return weft[schedule] {
+    max = max, min = max * d:pick { 0, 0.1, 1 }, warmup = d:below(3),
+    steps = d:pick { 3, 4, 100 },
+  }
+end
+
+-- Where the second average forgets faster than the first, single steps are so long that
+-- what follows depends on the last bit of a gradient.
+local betas = { { 0.9, 0.999 }, { 0.9, 0.999 }, { 0.9, 0.95 }, { 0.95, 0.95 }, { 0.5, 0.9 },
+                { 0, 0.999 }, { 0, 0 }, { 0.9, 0.999999 }, { 0.999999, 0.999999 } }
+
+return function(weft, new_draw, number, validates)
+  local d = new_draw(number + 13)
+  local small = d:maybe(10)       -- averages in 16 bits
+  local o = {
+    lr = rate(weft, d),
+    betas = d:pick(betas),
+    eps = small and d:pick { 1e-8, 1e-6 } or d:pick { 1e-8, 1e-8, 1e-6, 1e-3, 1e-15, 0 },
+    weight_decay = d:pick { 0.1, 0.1, 0, 0.01, 1 },
+    clip = d:pick { 1, 0.1, 1e-3, 100, 0 },
+    state_dtype = small and "bf16" or d:pick { "f32", false } or nil,
+    stochastic_rounding = small and d:maybe(2) or nil,
+  }
+  o.post_validation = validates and not small and not d:maybe(4) or nil
+  return weft.adamw(o)
+end
