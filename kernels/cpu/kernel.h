@@ -12,7 +12,11 @@
 #include <math.h>
 #include <omp.h>
 
+#ifdef WEFT_SANITIZED
+#define INLINE static inline
+#else
 #define INLINE static inline __attribute__((always_inline))
+#endif
 
 /* Every op's kernel is cpu_<op>; those that keep a state also prepare and release it. */
 typedef void RunFn(Device *dev, const KernelArgs *a);

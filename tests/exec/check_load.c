@@ -7,6 +7,7 @@
 
 #include "bindings/api/job.h"
 #include "tests/lib/device_plans.h"
+#include "tests/lib/emulated.h"
 #include "tests/lib/process.h"
 #include "tests/lib/stored.h"
 #include "vm/exec/exec.h"
@@ -361,7 +362,7 @@ START_TEST(ranks_of_a_device_have_theirs) {
 #ifdef WEFT_EMULATED_CUDA
   check_case(&cases[_i], DT_BF16, device_standin());
 #else
-  puts("skipped: the CUDA device runs on the CPU where there is a C++ compiler");
+  printf(EMULATED_SKIPPED);
 #endif
 }
 END_TEST

@@ -1,6 +1,8 @@
 /* device_plans.c - see device_plans.h. */
 #include "device_plans.h"
 
+#include "emulated.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -61,7 +63,7 @@ int device_plans(int argc, char **argv) {
 #else
 
 int device_plans(int argc, char **argv) {
-  printf("skipped: the CUDA device runs on the CPU where there is a C++ compiler\n");
+  printf(EMULATED_SKIPPED);
   return EXIT_SUCCESS;
 }
 

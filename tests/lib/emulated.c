@@ -1,17 +1,17 @@
-/* emulated.c - what such a suite is without a C++ compiler. */
+/* emulated.c - what such a suite is where they are not run. */
 #include "emulated.h"
 
 #include <stdio.h>
 
-START_TEST(needs_a_compiler) {
-  printf("skipped: CUDA sources are run on the CPU where there is a C++ compiler\n");
+START_TEST(is_skipped) {
+  printf(EMULATED_SKIPPED);
 }
 END_TEST
 
 Suite *emulated_suite_without(const char *name) {
   Suite *s = suite_create(name);
   TCase *t = tcase_create("skipped");
-  tcase_add_test(t, needs_a_compiler);
+  tcase_add_test(t, is_skipped);
   suite_add_tcase(s, t);
   return s;
 }

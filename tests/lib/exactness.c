@@ -1,6 +1,8 @@
 /* exactness.c - see exactness.h. */
 #include "exactness.h"
 
+#include "emulated.h"
+
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -123,7 +125,7 @@ int exactness(void) {
 #else
 
 int exactness(void) {
-  printf("skipped: CUDA sources are run on the CPU where there is a C++ compiler\n");
+  printf(EMULATED_SKIPPED);
   return EXIT_SUCCESS;
 }
 
