@@ -27,7 +27,6 @@ static void call_job(void *ud) {
 
 static void fill(const VerifyCall *c, weft_verify_result *out) {
   const VerifyReport *r = &c->v.report;
-  size_t n = 0;
   *out = (weft_verify_result){.ranks = c->job.mesh.world,
                               .steps = r->steps,
                               .tensors = r->tensors,
@@ -37,9 +36,9 @@ static void fill(const VerifyCall *c, weft_verify_result *out) {
                               .param = r->param,
                               .tolerance = c->v.tolerance};
   snprintf(out->worst, sizeof out->worst, "%s", r->worst);
-  for (int i = 0; i < c->v.shrunk.n && n < sizeof out->not_covered; i++)
-    n += (size_t)snprintf(out->not_covered + n, sizeof out->not_covered - n, "%s%s",
-                          i ? ", " : "", c->v.shrunk.what[i]);
+  TextBuf not_covered = textbuf(out->not_covered, sizeof out->not_covered);
+  for (int i = 0; i < c->v.shrunk.n; i++)
+    textbuf_printf(&not_covered, "%s%s", i ? ", " : "", c->v.shrunk.what[i]);
 }
 
 weft_status weft_verify(const weft_plan *plan, const weft_verify_options *options,

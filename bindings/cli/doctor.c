@@ -116,11 +116,9 @@ static Rate measure(Arena *arena, DType type, int threads) {
 
 static weft_status examine(Doctor *d, Arena *arena, weft_error *e) {
   TRY(cpu_level(&d->level, e));
-  for (int i = 0; i <= (int)cpu_best(); i++) {
-    size_t n = strlen(d->levels);
-    snprintf(d->levels + n, sizeof d->levels - n, "%s%s", i ? ", " : "",
-             cpu_level_name((CpuLevel)i));
-  }
+  TextBuf levels = textbuf(d->levels, sizeof d->levels);
+  for (int i = 0; i <= (int)cpu_best(); i++)
+    textbuf_printf(&levels, "%s%s", i ? ", " : "", cpu_level_name((CpuLevel)i));
   find_cpu(d->cpu, sizeof d->cpu);
   find_wait(d->wait, sizeof d->wait);
   d->cores = count_cores();

@@ -34,10 +34,11 @@ static int find_frame(lua_State *L, LangState *s, const char *msg) {
     char prefix[LUA_IDSIZE + 16];
     lua_getinfo(L, "Sl", &ar);
     if (ar.currentline <= 0) continue;
-    int n = snprintf(prefix, sizeof prefix, "%s:%d: ", ar.short_src, ar.currentline);
-    bool match = strncmp(msg, prefix, (size_t)n) == 0;
+    TextBuf t = textbuf(prefix, sizeof prefix);
+    textbuf_printf(&t, "%s:%d: ", ar.short_src, ar.currentline);
+    bool match = strncmp(msg, t.s, t.n) == 0;
     if (match || first) remember(s, ar.source + (*ar.source == '@'), ar.currentline);
-    if (match) return n;
+    if (match) return (int)t.n;
     first = false;
   }
   return 0;

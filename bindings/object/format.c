@@ -51,8 +51,7 @@ const char *format_span(double s, char buf[32]) {
 }
 
 const char *format_mesh(const Mesh *m, char buf[96]) {
-  size_t n = 0;
-  buf[0] = 0;
+  TextBuf t = textbuf(buf, 96);
   int dp = mesh_size(m, AXES_DP);
   for (int i = 0; i < AXIS_N; i++) {
     Axis a = (Axis)m->order[i];
@@ -62,10 +61,10 @@ const char *format_mesh(const Mesh *m, char buf[96]) {
     if (a == AXIS_DP_REPLICATE && !split) continue;
     if (a == AXIS_DP_SHARD && !split) name = "dp", size = dp;
     if (size == 1) continue;
-    n += (size_t)snprintf(buf + n, 96 - n, "%s%s=%d", n ? " " : "", name, size);
+    textbuf_printf(&t, "%s%s=%d", t.n ? " " : "", name, size);
   }
   for (Axis a = AXIS_EP; a <= AXIS_ETP && m->size[AXIS_EP] > 1; a++)
-    n += (size_t)snprintf(buf + n, 96 - n, " %s=%d", axis_name(a), m->size[a]);
-  if (!n) snprintf(buf, 96, "one rank");
+    textbuf_printf(&t, " %s=%d", axis_name(a), m->size[a]);
+  if (!t.n) textbuf_printf(&t, "one rank");
   return buf;
 }

@@ -24,36 +24,34 @@ typedef struct Transfer {
   int memo;  /* index in `to`: address in `from` -> the copy */
   int owner; /* index in `to` of the plan's object that this goes out of, or 0 */
   int nest;
-  char where[160];
-  size_t n; /* of where */
+  TextBuf where;
 } Transfer;
 
 static void copy(Transfer *t, int idx);
 
 static int refuse(Transfer *t, const char *what) {
-  return luaL_error(t->to, "%s is %s, which a plan cannot take along", t->where, what);
+  return luaL_error(t->to, "%s is %s, which a plan cannot take along", t->where.s, what);
 }
 
 /* ---- where in the value the copy is, for messages ---- */
 
 static size_t enter(Transfer *t, const char *fmt, const char *name) {
-  size_t was = t->n;
-  int n = snprintf(t->where + t->n, sizeof t->where - t->n, fmt, name);
-  t->n = MIN(t->n + (size_t)MAX(n, 0), sizeof t->where - 1);
+  size_t was = t->where.n;
+  textbuf_printf(&t->where, fmt, name);
   return was;
 }
 
 static size_t enter_key(Transfer *t, int key) {
   char number[32];
   if (lua_type(t->from, key) == LUA_TSTRING)
-    return enter(t, t->n ? ".%s" : "%s", lua_tostring(t->from, key));
+    return enter(t, t->where.n ? ".%s" : "%s", lua_tostring(t->from, key));
   snprintf(number, sizeof number, "%.14g", lua_tonumber(t->from, key));
   return enter(t, "[%s]", number);
 }
 
 static void leave(Transfer *t, size_t was) {
-  t->n = was;
-  t->where[was] = 0;
+  t->where.n = was;
+  t->where.s[was] = 0;
 }
 
 /* ---- what was copied before ---- */
@@ -304,7 +302,7 @@ static void copy_object(Transfer *t, int idx) {
   const char *name = t->owner ? NULL : known_name(t->from, idx);
   if (name ? push_same(t, name) : push_copied(t, lua_topointer(t->from, idx))) return;
   if (++t->nest > MAX_NEST || !lua_checkstack(t->from, 40))
-    luaL_error(t->to, "%s is nested too deeply", t->where);
+    luaL_error(t->to, "%s is nested too deeply", t->where.s);
   luaL_checkstack(t->to, 40, "not enough memory");
   if (lua_istable(t->from, idx))
     copy_table(t, idx);
@@ -346,7 +344,11 @@ static void copy(Transfer *t, int idx) {
 }
 
 void transfer(lua_State *from, int idx, lua_State *to, const char *where, int owner) {
-  Transfer t = {.from = from, .to = to, .owner = owner};
+  char text[160];
+  Transfer t = {.from = from,
+                .to = to,
+                .owner = owner,
+                .where = textbuf(text, sizeof text)};
   luaL_checkstack(to, 40, "not enough memory");
   if (!lua_checkstack(from, 40)) luaL_error(to, "not enough memory");
   enter(&t, "%s", where);

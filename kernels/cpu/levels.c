@@ -34,11 +34,10 @@ weft_status cpu_level(CpuLevel *out, weft_error *e) {
       *out = (CpuLevel)i;
       return WEFT_OK;
     }
-  char names[128] = "";
-  for (int i = 0; i <= (int)*out; i++) {
-    if (i) strcat(names, ", ");
-    strcat(names, levels[i].name);
-  }
+  char names[128];
+  TextBuf t = textbuf(names, sizeof names);
+  for (int i = 0; i <= (int)*out; i++)
+    textbuf_printf(&t, "%s%s", i ? ", " : "", levels[i].name);
   return err_set(e, WEFT_EUSAGE, "WEFT_CPU = \"%s\": this CPU can be %s", asked, names);
 }
 

@@ -174,6 +174,26 @@ START_TEST(text_grows) {
 }
 END_TEST
 
+/* What does not fit is left out, wherever the buffer ends, and nothing is written behind
+ * it. */
+START_TEST(bounded_texts_end_with_their_buffer) {
+  for (size_t size = 1; size <= 20; size++) {
+    char buf[24];
+    memset(buf, '#', sizeof buf);
+    TextBuf t = textbuf(buf, size);
+    ck_assert_str_eq(t.s, "");
+    for (int i = 0; i < 6; i++)
+      textbuf_printf(&t, "%d, ", i);
+    ck_assert_uint_eq(t.n, MIN(size - 1, (size_t)18));
+    ck_assert_int_eq(memcmp(buf, "0, 1, 2, 3, 4, 5, ", t.n), 0);
+    ck_assert_int_eq(buf[t.n], 0);
+    ck_assert_int_eq(t.cut, size < 19);
+    for (size_t i = size; i < sizeof buf; i++)
+      ck_assert_int_eq(buf[i], '#');
+  }
+}
+END_TEST
+
 START_TEST(distances) {
   ck_assert_int_eq(str_distance("global", "gobal"), 1);
   ck_assert_int_eq(str_distance("kitten", "sitting"), 3);
@@ -430,6 +450,7 @@ Suite *base_suite(void) {
   tcase_add_test(t, arena_refuses_sizes_that_wrap);
   tcase_add_test(t, first_error_wins);
   tcase_add_test(t, text_grows);
+  tcase_add_test(t, bounded_texts_end_with_their_buffer);
   tcase_add_test(t, distances);
   tcase_add_test(t, nearest_name_is_offered_when_near);
   tcase_add_test(t, equality_and_hash);

@@ -314,6 +314,25 @@ void text_free(Text *t) {
   *t = (Text){.alloc = t->alloc};
 }
 
+/* ---- bounded text ---- */
+
+TextBuf textbuf(char *buf, size_t size) {
+  assert(size > 0);
+  buf[0] = 0;
+  return (TextBuf){.s = buf, .size = size};
+}
+
+void textbuf_printf(TextBuf *t, const char *fmt, ...) {
+  va_list ap;
+  size_t room = t->size - t->n;
+  va_start(ap, fmt);
+  int n = vsnprintf(t->s + t->n, room, fmt, ap);
+  va_end(ap);
+  if (n < 0) t->s[t->n] = 0;
+  if (n < 0 || (size_t)n >= room) t->cut = true;
+  t->n += n < 0 ? 0 : MIN((size_t)n, room - 1);
+}
+
 /* ---- strings ---- */
 
 bool str_eq(const char *a, const char *b) {

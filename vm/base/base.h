@@ -132,6 +132,17 @@ void text_addn(Text *t, const char *s, size_t n);
 void text_printf(Text *t, const char *fmt, ...) PRINTF(2, 3);
 void text_free(Text *t);
 
+/* ---- bounded text ---- in a buffer of the caller's, which always ends with NUL; what does
+ * not fit is left out, and `cut` says so. What snprintf returns is the length that a text
+ * would have had: as an offset it leads behind the buffer, so nobody else adds it up. */
+typedef struct TextBuf {
+  char *s;
+  size_t size, n; /* n: bytes that are in it */
+  bool cut;
+} TextBuf;
+TextBuf textbuf(char *buf, size_t size); /* empty; size > 0 */
+void textbuf_printf(TextBuf *t, const char *fmt, ...) PRINTF(2, 3);
+
 /* Levenshtein distance, case-insensitive. */
 int str_distance(const char *a, const char *b);
 /* The nearest of `n` names to `s`, or NULL when none is near enough to offer. */

@@ -1,7 +1,6 @@
 /* budget.c - see budget.h. */
 #include "budget.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -56,26 +55,25 @@ void budget_part(const Arena *a, const char *what) {
 }
 
 /* "1.35 GiB", "12 MiB" */
-static int add_size(char *to, size_t room, double bytes) {
+static void add_size(TextBuf *to, double bytes) {
   bool gib = bytes >= 1 << 30;
-  return snprintf(to, room, "%.3g %s", bytes / (gib ? 1 << 30 : 1 << 20),
-                  gib ? "GiB" : "MiB");
+  textbuf_printf(to, "%.3g %s", bytes / (gib ? 1 << 30 : 1 << 20), gib ? "GiB" : "MiB");
 }
 
 weft_status budget_error(const Budget *b, weft_error *e) {
-  char limit[32], parts[512] = "";
-  size_t n = 0;
-  add_size(limit, sizeof limit, (double)b->limit);
-  for (int i = 0; i < b->nparts && n < sizeof parts - 64; i++) {
+  char text[2][512];
+  TextBuf limit = textbuf(text[0], sizeof text[0]);
+  TextBuf parts = textbuf(text[1], sizeof text[1]);
+  add_size(&limit, (double)b->limit);
+  for (int i = 0; i < b->nparts && !parts.cut; i++) {
     uint64_t end = i + 1 < b->nparts ? b->part[i + 1].before : b->used;
     uint64_t took = end > b->part[i].before ? end - b->part[i].before : 0;
-    n += (size_t)snprintf(parts + n, sizeof parts - n, "%s%s ", n ? ", " : "",
-                          b->part[i].what);
-    n += (size_t)add_size(parts + n, sizeof parts - n, (double)took);
+    textbuf_printf(&parts, "%s%s ", i ? ", " : "", b->part[i].what);
+    add_size(&parts, (double)took);
   }
   const char *last = b->nparts ? b->part[b->nparts - 1].what : "the plan";
   return err_set(e, WEFT_ELIMIT,
                  "the memory limit of %s is reached while making %s (so far: %s): raise it "
                  "(--memory, compile_limit) or ask for less",
-                 limit, last, parts);
+                 limit.s, last, parts.s);
 }

@@ -31,14 +31,16 @@ static bool program_folder(char dir[FOLDER]) {
 static bool library_folder(char dir[FOLDER]) {
   Dl_info info;
   if (!dladdr((void *)library_folder, &info) || !info.dli_fname) return false;
-  int n = snprintf(dir, FOLDER, "%s", info.dli_fname);
-  return n < FOLDER && cut_name(dir);
+  TextBuf t = textbuf(dir, FOLDER);
+  textbuf_printf(&t, "%s", info.dli_fname);
+  return !t.cut && cut_name(dir);
 }
 
 static bool there(const char *dir, const char *below, const char *file, char *path,
                   size_t size) {
-  int n = snprintf(path, size, "%s%s%s", dir, below, file);
-  return n >= 0 && (size_t)n < size && access(path, R_OK) == 0;
+  TextBuf t = textbuf(path, size);
+  textbuf_printf(&t, "%s%s%s", dir, below, file);
+  return !t.cut && access(path, R_OK) == 0;
 }
 
 bool module_find(const char *file, char *path, size_t size) {

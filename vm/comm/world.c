@@ -2,8 +2,6 @@
  * world is a module and a row here. */
 #include "world.h"
 
-#include <stdio.h>
-
 static const WorldVtable *load_local(weft_error *e) {
   return &world_local;
 }
@@ -28,13 +26,13 @@ static const WorldKind kinds[] = {
 };
 
 const char *world_names(char buf[64]) {
-  int n = 0;
+  TextBuf t = textbuf(buf, 64);
   for (int i = 0; i < LEN(kinds); i++)
-    n += snprintf(buf + n, 64 - (size_t)n, "%s%s",
-                  i == 0               ? ""
-                  : i + 1 < LEN(kinds) ? ", "
-                                       : " or ",
-                  kinds[i].name);
+    textbuf_printf(&t, "%s%s",
+                   i == 0               ? ""
+                   : i + 1 < LEN(kinds) ? ", "
+                                        : " or ",
+                   kinds[i].name);
   return buf;
 }
 

@@ -1,7 +1,6 @@
 /* timeline_figures.c - the numbers of a timeline as text and as JSON. */
 #include "timeline_draw.h"
 
-#include <stdio.h>
 
 static long long idle(const Timeline *t, int rank) {
   return (long long)(t->makespan - t->busy[rank]);
@@ -46,9 +45,10 @@ static void json_slots(const Schedule *s, const Timeline *t, int rank, Json *out
   json_open(out, "slots", '[');
   for (int i = 0; i < s->n[rank]; i++) {
     char buf[48];
-    int n = snprintf(buf, sizeof buf, "[%lld, %lld]", (long long)t->slot[rank][i].start,
-                     (long long)t->slot[rank][i].end);
-    json_raw(out, NULL, buf, (size_t)n);
+    TextBuf slot = textbuf(buf, sizeof buf);
+    textbuf_printf(&slot, "[%lld, %lld]", (long long)t->slot[rank][i].start,
+                   (long long)t->slot[rank][i].end);
+    json_raw(out, NULL, slot.s, slot.n);
   }
   json_close(out, ']');
 }

@@ -76,12 +76,13 @@ static void add_escaped(Text *out, const char *s) {
 
 /* At most two decimals, none where it has none. */
 static void add_number(Text *out, double v) {
-  char buf[40];
-  int n = snprintf(buf, sizeof buf, "%.2f", v);
-  while (buf[n - 1] == '0')
-    n--;
-  if (buf[n - 1] == '.') n--;
-  text_addn(out, buf, (size_t)n);
+  char buf[400]; /* of any double */
+  TextBuf t = textbuf(buf, sizeof buf);
+  textbuf_printf(&t, "%.2f", v);
+  while (t.s[t.n - 1] == '0')
+    t.n--;
+  if (t.s[t.n - 1] == '.') t.n--;
+  text_addn(out, t.s, t.n);
 }
 
 /* ---- cells ---- */

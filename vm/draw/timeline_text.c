@@ -1,7 +1,6 @@
 /* timeline_text.c - draws a timeline with characters, with or without colours. */
 #include "timeline_draw.h"
 
-#include <stdio.h>
 
 enum {
   LINES_MOST = 48, /* of a drawing that is cut into blocks, one below the other */
@@ -86,10 +85,9 @@ static char part_letter(DrawKind kind, int chunk) {
   return chunk > 0 ? lower(letter[kind]) : letter[kind];
 }
 
-static int part_label(const Canvas *v, DrawKind kind, int chunk, int mb, char buf[16]) {
-  if (v->detail == DETAIL_NUMBERS)
-    return snprintf(buf, 16, "%c%d", part_letter(kind, chunk), mb);
-  return snprintf(buf, 16, "%c", part_letter(kind, chunk));
+static void part_label(const Canvas *v, DrawKind kind, int chunk, int mb, TextBuf *out) {
+  textbuf_printf(out, "%c", part_letter(kind, chunk));
+  if (v->detail == DETAIL_NUMBERS) textbuf_printf(out, "%d", mb);
 }
 
 /* Columns from..to of the row, as far as they are on it; the label is at `from`. */
@@ -106,17 +104,19 @@ static void paint(Canvas *v, int64_t from, int64_t to, const char *label, DrawKi
 /* The halves of a pair stand side by side, "F3/b1": they share the time of both. */
 static void paint_slot(Canvas *v, const Action *a, int64_t from, int64_t to) {
   DrawKind kind = draw_kind(a);
-  char label[16], back[16];
+  char text[2][16];
+  TextBuf label = textbuf(text[0], sizeof text[0]), back = textbuf(text[1], sizeof text[1]);
   if (kind != DRAW_PAIR) {
-    part_label(v, kind, a->chunk, a->mb, label);
-    paint(v, from, to, label, kind, a->chunk);
+    part_label(v, kind, a->chunk, a->mb, &label);
+    paint(v, from, to, label.s, kind, a->chunk);
     return;
   }
-  int n = part_label(v, DRAW_F, a->chunk, a->mb, label);
-  part_label(v, DRAW_B, a->chunk2, a->mb2, back);
-  snprintf(label + n, sizeof label - (size_t)n, "/");
-  paint(v, from, from + n + 1, label, DRAW_F, a->chunk);
-  paint(v, from + n + 1, to, back, DRAW_B, a->chunk2);
+  part_label(v, DRAW_F, a->chunk, a->mb, &label);
+  part_label(v, DRAW_B, a->chunk2, a->mb2, &back);
+  textbuf_printf(&label, "/");
+  int64_t middle = from + (int64_t)label.n;
+  paint(v, from, middle, label.s, DRAW_F, a->chunk);
+  paint(v, middle, to, back.s, DRAW_B, a->chunk2);
 }
 
 static void row_exact(Canvas *v, int rank, int64_t begin) {

@@ -153,7 +153,7 @@ int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]) {
 /* Of the mesh that it speaks of; parts of a factor are named only where they differ. */
 const char *place_str(Place p, char buf[PLACE_STR]) {
   char name[64];
-  int n = 0;
+  TextBuf t = textbuf(buf, PLACE_STR);
   bool expert = false;
   for (int x = 0; x < AX_N; x++)
     expert |= ax_expert((ShardAxis)x) && p.on[x] != PL_R;
@@ -162,16 +162,16 @@ const char *place_str(Place p, char buf[PLACE_STR]) {
     if (ax_expert(a) != expert) continue;
     if (x && ax_of_one_factor(a, a - 1) && p.on[x] == p.on[x - 1]) continue;
     bool part = x + 1 < AX_N && ax_of_one_factor(a, a + 1) && p.on[x] != p.on[x + 1];
-    n += snprintf(buf + n, PLACE_STR - (size_t)n, "%s%s:", n ? " " : "",
-                  part ? axes_name(ax_mesh(a), name) : ax_name(a));
+    textbuf_printf(&t, "%s%s:", t.n ? " " : "",
+                   part ? axes_name(ax_mesh(a), name) : ax_name(a));
     if (p.on[x] >= 0)
-      n += snprintf(buf + n, PLACE_STR - (size_t)n, "S(%d)", p.on[x]);
+      textbuf_printf(&t, "S(%d)", p.on[x]);
     else
-      n += snprintf(buf + n, PLACE_STR - (size_t)n, "%s",
-                    p.on[x] == PL_R     ? "R"
-                    : p.on[x] == PL_P   ? "P"
-                    : p.on[x] == PL_OWN ? "own"
-                                        : "Pmax");
+      textbuf_printf(&t, "%s",
+                     p.on[x] == PL_R     ? "R"
+                     : p.on[x] == PL_P   ? "P"
+                     : p.on[x] == PL_OWN ? "own"
+                                         : "Pmax");
   }
   return buf;
 }

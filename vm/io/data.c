@@ -1,6 +1,5 @@
 /* data.c - token data: the stream of a source, cut into samples. Sample i of epoch k is a
  * window of the stream that depends on (seed, k, i) alone. */
-#include <stdio.h>
 
 #include "source.h"
 #include "vm/base/rng.h"
@@ -210,9 +209,10 @@ const char *data_describe(const Data *d) {
 /* The k-th of n in the order of an epoch. */
 static int64_t shuffled(const Data *d, uint64_t epoch, uint64_t k, uint64_t n) {
   char name[64];
-  int at = d->number ? snprintf(name, sizeof name, "data.%d.", d->number)
-                     : snprintf(name, sizeof name, "data.");
-  snprintf(name + at, sizeof name - (size_t)at, "epoch.%llu", (unsigned long long)epoch);
+  TextBuf t = textbuf(name, sizeof name);
+  textbuf_printf(&t, "data.");
+  if (d->number) textbuf_printf(&t, "%d.", d->number);
+  textbuf_printf(&t, "epoch.%llu", (unsigned long long)epoch);
   Rng r = rng_make(d->seed, name);
   return (int64_t)rng_permute(&r, k, n);
 }

@@ -15,14 +15,12 @@ typedef VEC(const char *) Paths;
 /* The pattern below `dir`, in whose own name *, ? and [ mean themselves. */
 static const char *full_pattern(Arena *a, const char *dir, const char *pattern) {
   if (pattern[0] == '/' || !dir || !*dir) return pattern;
-  char *s = arena_alloc(a, 2 * strlen(dir) + strlen(pattern) + 2), *p = s;
+  char *s = arena_alloc(a, 2 * strlen(dir) + 1), *p = s;
   for (; *dir; dir++) {
     if (strchr("*?[]\\", *dir)) *p++ = '\\';
     *p++ = *dir;
   }
-  if (p[-1] != '/') *p++ = '/';
-  strcpy(p, pattern);
-  return s;
+  return arena_printf(a, "%s%s%s", s, p[-1] == '/' ? "" : "/", pattern);
 }
 
 /* Copies what glob found; an arena that is full jumps past `g`, so it is guarded. */

@@ -1,8 +1,6 @@
 /* handle.c - the meshes of weft.h: axes by name, on top of mesh.h. */
 #include "handle.h"
 
-#include <stdio.h>
-
 static bool has_rank(const weft_mesh *m, int rank) {
   return m && rank >= 0 && rank < m->mesh.world;
 }
@@ -10,14 +8,13 @@ static bool has_rank(const weft_mesh *m, int rank) {
 /* ---- making one ---- */
 
 static weft_status report(const Diags *d, weft_error *e) {
-  size_t n = 0;
-  err_set(e, WEFT_EPLAN, " ");
-  for (int i = 0; e && i < d->list.n && n < sizeof e->text; i++) {
+  char text[sizeof e->text];
+  TextBuf t = textbuf(text, sizeof text);
+  for (int i = 0; i < d->list.n; i++) {
     const Diag *g = &d->list.at[i];
-    n += (size_t)snprintf(e->text + n, sizeof e->text - n, "%s%s: %s", i ? "\n" : "",
-                          g->path, g->summary);
+    textbuf_printf(&t, "%s%s: %s", i ? "\n" : "", g->path, g->summary);
   }
-  return WEFT_EPLAN;
+  return err_set(e, WEFT_EPLAN, "%s", text);
 }
 
 typedef struct MakeMesh {

@@ -5,7 +5,6 @@
  * of axes is a list of factors, and all groups come from one walk over such a list. */
 #include "mesh.h"
 
-#include <stdio.h>
 
 static const char *const axis_names[AXIS_ALL_END] = {
 #define FACTOR(id, name, keeps) [AXIS_##id] = name,
@@ -140,13 +139,12 @@ const char *axes_name(AxisSet s, char buf[64]) {
   for (int v = 0; v < LEN(views); v++)
     if (s == views[v].set) return views[v].name;
   if (!s) return "self";
-  int n = 0;
+  TextBuf t = textbuf(buf, 64);
   AxisSet said = 0, dp = (s & AXES_DP) == AXES_DP ? AXES_DP : 0;
   for (int a = 0; a < AXIS_ALL_END; a++) {
     if (!(s & ~said & AXIS_BIT(a))) continue;
     bool both = dp & AXIS_BIT(a);
-    n += snprintf(buf + n, 64 - (size_t)n, "%s%s", n ? "+" : "",
-                  both ? "dp" : axis_names[a]);
+    textbuf_printf(&t, "%s%s", t.n ? "+" : "", both ? "dp" : axis_names[a]);
     said |= both ? dp : AXIS_BIT(a);
   }
   return buf;

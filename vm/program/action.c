@@ -1,7 +1,6 @@
 /* action.c - where stages lie, what actions consist of, and their names in messages. */
 #include "action.h"
 
-#include <stdio.h>
 
 int schedule_stage(const Schedule *s, int rank, int chunk) {
   if (s->v_placement && chunk == 1) return 2 * s->ranks - 1 - rank;
@@ -45,24 +44,25 @@ bool schedule_splits(const Schedule *s) {
   return false;
 }
 
-static int add_chunk(const Schedule *s, int rank, int chunk, char *buf, size_t n) {
-  if (s->virtual_stages < 2) return 0;
-  return snprintf(buf, n, ", chunk %d (stage %d)", chunk, schedule_stage(s, rank, chunk));
+static void add_chunk(const Schedule *s, int rank, int chunk, TextBuf *to) {
+  if (s->virtual_stages < 2) return;
+  textbuf_printf(to, ", chunk %d (stage %d)", chunk, schedule_stage(s, rank, chunk));
 }
 
 const char *action_name(const Schedule *s, int rank, const Action *a,
                         char buf[ACTION_NAME]) {
   static const char *const name[ACT_N] = {
       "F", "I", "W", "B", "the pair F", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
-  int n = snprintf(buf, ACTION_NAME, "%s", name[a->kind]);
+  TextBuf t = textbuf(buf, ACTION_NAME);
+  textbuf_printf(&t, "%s", name[a->kind]);
   if (!action_per_microbatch(a)) {
-    snprintf(buf + n, ACTION_NAME - (size_t)n, " of chunk %d", a->chunk);
+    textbuf_printf(&t, " of chunk %d", a->chunk);
     return buf;
   }
-  n += snprintf(buf + n, ACTION_NAME - (size_t)n, " of microbatch %d", a->mb);
-  n += add_chunk(s, rank, a->chunk, buf + n, ACTION_NAME - (size_t)n);
+  textbuf_printf(&t, " of microbatch %d", a->mb);
+  add_chunk(s, rank, a->chunk, &t);
   if (a->kind != ACT_OVERLAP) return buf;
-  n += snprintf(buf + n, ACTION_NAME - (size_t)n, " with B of microbatch %d", a->mb2);
-  add_chunk(s, rank, a->chunk2, buf + n, ACTION_NAME - (size_t)n);
+  textbuf_printf(&t, " with B of microbatch %d", a->mb2);
+  add_chunk(s, rank, a->chunk2, &t);
   return buf;
 }
