@@ -104,7 +104,8 @@ struct LaunchInfo;
 struct Meet;
 /* Where processes find each other, from the environment; WEFT_EUSAGE says what is not
  * set. */
-weft_status meet_of(const struct LaunchInfo *info, struct Meet *out, weft_error *e);
+weft_status meet_of(const struct LaunchInfo *info, const StopFlag *stop, struct Meet *out,
+                    weft_error *e);
 int verb_show(Cli *cli, Arena *arena);
 int verb_tokenize(Cli *cli, Arena *arena);
 int verb_verify(Cli *cli, Arena *arena);

@@ -2,7 +2,8 @@
  *
  * WEFT_DOOR is a socket of rank 0 that --procs has opened. MASTER_ADDR and MASTER_PORT
  * are those of torchrun. WEFT_SECRET is a word that all have and nobody else; WEFT_JOIN_S
- * the seconds that the last one may take. */
+ * the seconds that the last one may take; WEFT_HOST the name or address under which the
+ * others reach this process. */
 #include <stdlib.h>
 
 #include "cli.h"
@@ -28,7 +29,17 @@ static weft_status positive(const char *name, double *out, weft_error *e) {
                  name, s);
 }
 
-weft_status meet_of(const LaunchInfo *info, Meet *out, weft_error *e) {
+/* Names go to other processes and into messages. */
+static weft_status host_name(const char *name, const char *host, weft_error *e) {
+  if (!host || net_is_host(host)) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE,
+                 "%s in the environment, %zu characters, cannot be the name or the address "
+                 "of a machine: at most %d letters, digits and .:-_%%",
+                 name, strlen(host), NET_HOST - 1);
+}
+
+weft_status meet_of(const LaunchInfo *info, const StopFlag *stop, Meet *out,
+                    weft_error *e) {
   LaunchInfo master = {0};
   const char *store = env("TORCHELASTIC_USE_AGENT_STORE"), *door = env("WEFT_DOOR");
   TRY(launch_master(look, NULL, &master, e));
@@ -37,10 +48,14 @@ weft_status meet_of(const LaunchInfo *info, Meet *out, weft_error *e) {
                 .addr = master.master_addr,
                 .port = master.master_port,
                 .door = door ? atoi(door) : -1,
-                .secret = env("WEFT_SECRET")};
+                .host = env("WEFT_HOST"),
+                .secret = env("WEFT_SECRET"),
+                .stop = stop};
   /* torchrun itself listens at MASTER_PORT. */
   if (store && strcmp(store, "True") == 0) out->port += out->port > 0;
   TRY(positive("WEFT_JOIN_S", &out->seconds, e));
+  TRY(host_name("MASTER_ADDR", out->addr, e));
+  TRY(host_name("WEFT_HOST", out->host, e));
   if (!out->addr || !out->port)
     return err_set(e, WEFT_EUSAGE,
                    "%s is not set: processes without MPI find each other at "

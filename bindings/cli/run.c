@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "export.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -100,7 +101,7 @@ static weft_status choose_comm(Training *t, int64_t *world) {
                    launch_name(info.kind), info.size, t->comm->name);
   if (*world) TRY(check_world(t, &info));
   if (t->comm->over ? !meets : !t->comm->meets) return WEFT_OK;
-  return meet_of(&info, &t->meet, e);
+  return meet_of(&info, t->cli->stop, &t->meet, e);
 }
 
 /* Threads of each rank. More than the machine has cores is fine in moderation: results
@@ -129,6 +130,16 @@ static weft_status open_record(Training *t) {
   RunHead head = {
       .job = &t->job, .plan = cli->arg[0], .comm = t->comm->name, .end = t->end};
   return t->first ? record_open(&t->record, &o, &head, &t->job.e) : WEFT_OK;
+}
+
+/* SIGTERM ends the wait for the other processes as Ctrl-C does, with a word of where. */
+static weft_status open_session(Training *t, const RunOptions *o) {
+  Job *j = &t->job;
+  bool meets = t->meet.addr != NULL;
+  if (meets) t->cli->heed(SIGTERM);
+  weft_status st = session_open(&t->session, &j->plan, j->compiled, o, &j->e);
+  if (meets) signal(SIGTERM, SIG_DFL);
+  return st;
 }
 
 static weft_status start(Training *t) {
@@ -168,7 +179,7 @@ static weft_status start(Training *t) {
                   .saves = j->plan.checkpoint.dir,
                   .fact = f.fact,
                   .nfact = f.n};
-  return session_open(&t->session, &j->plan, j->compiled, &o, &j->e);
+  return open_session(t, &o);
 }
 
 /* ---- reporting ---- */
@@ -291,7 +302,8 @@ int verb_run(Cli *cli, Arena *arena) {
   if (st != WEFT_OK && !in_order) run_fails(t.session.run, &t.job.e);
   t.told |= t.ckpt.lost;
   int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
-  if (t.ckpt.signal) code = 128 + t.ckpt.signal;
+  if (st == WEFT_EINTR && *cli->stop) code = 128 + *cli->stop;
+  if (t.ckpt.signal) code = 128 + t.ckpt.signal; /* all ranks end alike, state saved */
   session_close(&t.session, st != WEFT_OK && !in_order);
   record_close(&t.record);
   export_end(&t.export);

@@ -192,8 +192,8 @@ static bool among_strangers(const Meet *m, const void *arg) {
   weft_error e;
   err_clear(&e);
   if (m->rank == 2) {
-    int fd = net_reach(m->addr, m->port, now_s() + 5, why);
-    net_put(fd, "GET / HTTP/1.1\r\n\r\n", 18, now_s() + 5);
+    int fd = net_reach(m->addr, m->port, until_in(5), why);
+    net_put(fd, "GET / HTTP/1.1\r\n\r\n", 18, until_in(5));
     shutdown(fd, SHUT_WR);
   }
   if (rendezvous(m, NULL, &n, &e) != WEFT_OK) {
@@ -201,8 +201,8 @@ static bool among_strangers(const Meet *m, const void *arg) {
     return false;
   }
   if (m->rank == 2) {
-    int fd = net_reach(n.peer[0].host, n.peer[0].port, now_s() + 5, why);
-    net_put(fd, "hello", 5, now_s() + 5);
+    int fd = net_reach(n.peer[0].host, n.peer[0].port, until_in(5), why);
+    net_put(fd, "hello", 5, until_in(5));
     close(fd);
   }
   int link = -1;

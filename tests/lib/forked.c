@@ -56,7 +56,7 @@ Forked forked(int n, bool (*fn)(const Meet *m, const void *arg), const void *arg
   close(door);
   close(pipe_fd[1]);
   for (bool open = true; open;) {
-    if (!net_ready(pipe_fd[0], POLLIN, now_s() + 0.1)) {
+    if (!net_ready(pipe_fd[0], POLLIN, until_in(0.1))) {
       kill_stopped(pid, n);
       continue;
     }

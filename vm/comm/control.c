@@ -95,8 +95,8 @@ static void say(Control *c, int peer, const Line *l) {
   Conn *k = &c->conn[peer];
   if (k->fd < 0 || k->deaf) return;
   bool matters = l->kind != LINE_HERE;
-  if (!matters && !net_ready(k->fd, POLLOUT, 0)) return;
-  k->deaf = !net_put(k->fd, l, sizeof *l, now_s() + 1);
+  if (!matters && !net_ready(k->fd, POLLOUT, until_in(0))) return;
+  k->deaf = !net_put(k->fd, l, sizeof *l, until_in(1));
 }
 
 static void say_to_hubs(Control *c, const Line *l) {

@@ -42,7 +42,7 @@ typedef struct ControlHost {
 } ControlHost;
 
 typedef struct Control Control;
-/* All processes call it; `net` has its doors open. */
+/* All processes call it; `net` is open. */
 weft_status control_start(Control **out, const weft_alloc *a, Net *net,
                           const ControlHost *host, weft_error *e);
 /* The run has failed here, because of `culprit`. Comes back when all have been told, or

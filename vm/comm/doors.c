@@ -1,23 +1,25 @@
 /* doors.c - a Net for processes that another library has connected: rank 0 asks all where
  * they listen and tells everybody, over the bytes of their world. */
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "net.h"
 #include "world.h"
 
-/* A machine is asked for by its name; this one is always here. */
-static void name_of(NetPeer *p, int door) {
-  if (gethostname(p->host, sizeof p->host - 1))
-    snprintf(p->host, sizeof p->host, "localhost");
-  p->port = net_port(door);
+/* A machine is asked for by its name. */
+static weft_status name_of(NetPeer *p, const Net *n, weft_error *e) {
+  p->port = net_port(n->listener.fd);
+  if (gethostname(p->host, sizeof p->host - 1) == 0) return WEFT_OK;
+  return err_set(e, WEFT_ERUN, "rank %d: this machine does not say its name: %s", n->rank,
+                 strerror(errno));
 }
 
 weft_status world_doors(World *w, Net *n, weft_error *e) {
   NetPeer mine = {.host = ""};
   bool alone = w->node == w->size;
   TRY(net_open(n, w->alloc, w->rank, w->size, alone ? "127.0.0.1" : NULL, e));
-  name_of(&mine, n->door);
+  TRY(name_of(&mine, n, e));
   n->peer[w->rank] = mine;
   if (w->rank == 0) net_random(n->key, sizeof n->key);
   if (w->rank != 0) TRY(world_send(w, &mine, sizeof mine, 0, e));

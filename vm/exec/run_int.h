@@ -49,7 +49,7 @@ struct Run {
   const StopFlag *stop;
   WorldOptions settings; /* while the run is opened */
   Control *control;      /* between processes; else NULL */
-  Net net;               /* if the world has no doors of its own */
+  Net net;               /* if the world has none of its own */
   bool *told;
   char uneven[400];      /* see run_uneven; "": nothing */
   bool traces;

@@ -374,7 +374,11 @@ static weft_status open_run(Run *r, const RunOptions *o, weft_error *e) {
   TRY(open_world(r, o, e));
   TRY(new_batch(r, e));
   TRY(run_all(r, job_load, NULL, false, e));
-  return run_all(r, job_join, NULL, false, e);
+  TRY(run_all(r, job_join, NULL, false, e));
+  /* A signal may mean from here on that the run ends with a checkpoint, which needs
+   * links. */
+  if (r->world.net) r->world.net->stop = NULL;
+  return WEFT_OK;
 }
 
 weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run **out,
@@ -391,7 +395,6 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->saves = o->saves;
   r->told = o->told;
   r->traces = o->trace;
-  r->net.door = -1;
   r->scaler = scaler_make(p);
   r->scaled = 1;
   r->step = -1;

@@ -1,0 +1,201 @@
+/* check_source.c - what the sources do not do again. Texts are put together by Text, which
+ * grows, or by TextBuf, which ends where its buffer ends: nobody uses what snprintf
+ * returns, which is the length that the text would have had, and so leads behind the
+ * buffer; nobody copies strings without a bound. */
+#include <check.h>
+#include <ctype.h>
+#include <glob.h>
+#include <stdio.h>
+
+#include "vm/io/io.h"
+
+/* ---- C without comments and literals ---- */
+
+/* Blanks the literal or comment that begins at `s`; returns what is behind it. */
+static char *blank_until(char *s, size_t skip, const char *end, bool escapes) {
+  char *at = s + skip;
+  while (*at && strncmp(at, end, strlen(end)) != 0)
+    at += escapes && *at == '\\' && at[1] ? 2 : 1;
+  at += *at ? strlen(end) : 0;
+  for (; s < at; s++)
+    if (*s != '\n') *s = ' ';
+  return at;
+}
+
+static void blank(char *s) {
+  while (*s)
+    if (strncmp(s, "/*", 2) == 0)
+      s = blank_until(s, 2, "*/", false);
+    else if (strncmp(s, "//", 2) == 0)
+      s = blank_until(s, 2, "\n", false);
+    else if (*s == '"' || *s == '\'')
+      s = blank_until(s, 1, *s == '"' ? "\"" : "'", true);
+    else
+      s++;
+}
+
+static bool is_word(char c) {
+  return isalnum((unsigned char)c) || c == '_';
+}
+
+/* ---- one call ---- */
+
+/* Whether the text from `all` to `end` ends with this word. */
+static bool ends_with(const char *all, const char *end, const char *word) {
+  size_t n = strlen(word);
+  return (size_t)(end - all) >= n && memcmp(end - n, word, n) == 0 &&
+         (end - n == all || !is_word(end[-(ptrdiff_t)n - 1]));
+}
+
+static const char *trim(const char *all, const char *end) {
+  while (end > all && isspace((unsigned char)end[-1]))
+    end--;
+  return end;
+}
+
+/* The '(' of the ')' at end[-1]. */
+static const char *opening(const char *all, const char *end) {
+  int depth = 0;
+  while (end > all) {
+    end--;
+    depth += (*end == ')') - (*end == '(');
+    if (depth == 0) break;
+  }
+  return end;
+}
+
+/* Whether a statement begins at `call`, so that its result is dropped. */
+static bool begins_statement(const char *all, const char *call) {
+  const char *end = trim(all, call);
+  if (end == all || strchr(";{}:,", end[-1])) return true;
+  if (ends_with(all, end, "else") || ends_with(all, end, "do")) return true;
+  if (end[-1] != ')') return false;
+  end = trim(all, opening(all, end));
+  return ends_with(all, end, "if") || ends_with(all, end, "for") ||
+         ends_with(all, end, "while");
+}
+
+/* Whether the second argument is a difference: what is left of a buffer. */
+static bool size_is_a_rest(const char *call) {
+  const char *s = strchr(call, '(') + 1;
+  int depth = 0, argument = 0;
+  for (; *s && depth >= 0 && argument < 2; s++) {
+    depth += (*s == '(' || *s == '[') - (*s == ')' || *s == ']');
+    if (*s == ',' && depth == 0) argument++;
+    if (argument == 1 && *s == '-' && s[1] != '>') return true;
+  }
+  return false;
+}
+
+static const char *const unbounded[] = {"sprintf", "vsprintf", "strcpy",
+                                        "stpcpy",  "strcat",   "strncat"};
+
+/* What is wrong with the function that is called here; NULL: nothing. */
+static const char *fault(const char *all, const char *call, size_t n) {
+  for (int i = 0; i < LEN(unbounded); i++)
+    if (strlen(unbounded[i]) == n && memcmp(call, unbounded[i], n) == 0)
+      return "has no bound";
+  bool formats = (n == 8 && memcmp(call, "snprintf", n) == 0) ||
+                 (n == 9 && memcmp(call, "vsnprintf", n) == 0);
+  if (formats && size_is_a_rest(call)) return "writes into the rest of a buffer";
+  if (formats && !begins_statement(all, call)) return "has a result that is used";
+  return NULL;
+}
+
+/* The first fault in a source; its line, or 0. */
+static int find_fault(char *source, const char **what) {
+  int line = 1;
+  blank(source);
+  for (const char *s = source; *s; s++) {
+    line += *s == '\n';
+    if (!is_word(*s) || (s > source && is_word(s[-1]))) continue;
+    size_t n = 0;
+    while (is_word(s[n]))
+      n++;
+    if (s[n] == '(' && (*what = fault(source, s, n))) return line;
+  }
+  return 0;
+}
+
+/* ---- tests ---- */
+
+static const struct {
+  const char *source;
+  int line; /* 0: nothing is wrong */
+} example[] = {
+    {"n += snprintf(buf + n, 64 - n, \"%d\", i);", 1},
+    {"n = 0;\nn += (size_t)snprintf(s, z, \"-\");", 2},
+    {"return snprintf(buf, n, \"a\");", 1},
+    {"if (ok)\n  snprintf(buf + n, sizeof buf - (size_t)n, \" b\");", 2},
+    {"if (snprintf(a, b, \"c\") > 3) x();", 1},
+    {"int at = d ? snprintf(a, 1, \"\") : 0;", 1},
+    {"a();\nstrcat(names, \", \");", 2},
+    {"char c = '\"'; strcpy(p, q);", 1},
+    {"snprintf(w->why, sizeof w->why, \"%s\", f(a, b - 1));", 0},
+    {"if (f(x) > 2) snprintf(a, n + 1, \"x - y\"); else snprintf(b, n, \"\");", 0},
+    {"/* n += snprintf(a, b - n) */ x = \"strcat(a)\"; mysprintf(a);", 0},
+    {"textbuf_printf(&t, \"%d\", i); text_printf(&u, \"\");", 0},
+};
+
+START_TEST(faults_are_seen) {
+  for (int i = 0; i < LEN(example); i++) {
+    char source[128];
+    const char *what = NULL;
+    snprintf(source, sizeof source, "%s", example[i].source);
+    int line = find_fault(source, &what);
+    ck_assert_msg(line == example[i].line, "line %d of: %s", line, example[i].source);
+  }
+}
+END_TEST
+
+/* The functions that others use instead are there. */
+static bool may(const char *path) {
+  return str_eq(path, WEFT_SOURCE_DIR "/vm/base/base.c");
+}
+
+static int look_at_files(const char *pattern) {
+  glob_t g;
+  int n = 0;
+  if (glob(pattern, 0, NULL, &g) != 0) return 0;
+  for (; n < (int)g.gl_pathc; n++) {
+    const char *path = g.gl_pathv[n], *what = NULL;
+    char *text;
+    size_t size;
+    weft_error e;
+    err_clear(&e);
+    ck_assert_msg(file_read(NULL, path, FILE_OWN_MAX, &text, &size, &e) == WEFT_OK,
+                  "%s", e.text);
+    int line = may(path) ? 0 : find_fault(text, &what);
+    ck_assert_msg(line == 0, "%s:%d: a call %s: use Text or TextBuf (vm/base/base.h)",
+                  path, line, what);
+    mem_free(NULL, text, size + 1);
+  }
+  globfree(&g);
+  return n;
+}
+
+START_TEST(texts_are_bounded) {
+  static const char *const folder[] = {"vm", "bindings", "kernels"};
+  static const char *const below[] = {"*", "*/*", "*/*/*"};
+  static const char *const kind[] = {"c", "h", "cu", "cpp"};
+  int n = 0;
+  for (int i = 0; i < LEN(folder) * LEN(below) * LEN(kind); i++) {
+    char pattern[512];
+    snprintf(pattern, sizeof pattern, "%s/%s/%s.%s", WEFT_SOURCE_DIR,
+             folder[i % LEN(folder)], below[i / LEN(folder) % LEN(below)],
+             kind[i / LEN(folder) / LEN(below)]);
+    n += look_at_files(pattern);
+  }
+  ck_assert_int_gt(n, 300);
+}
+END_TEST
+
+Suite *source_suite(void);
+Suite *source_suite(void) {
+  Suite *s = suite_create("source");
+  TCase *t = tcase_create("source");
+  tcase_add_test(t, faults_are_seen);
+  tcase_add_test(t, texts_are_bounded);
+  suite_add_tcase(s, t);
+  return s;
+}
