@@ -210,59 +210,96 @@ START_TEST(answers_cannot_be_changed) {
 }
 END_TEST
 
-/* One meeting with a byte of what rank 0 replies changed; how many bytes that were. */
-static size_t meet_with_changed_reply(size_t flip, weft_status *st) {
+/* An answer that was right once is so for one question. */
+START_TEST(answers_cannot_be_used_again) {
+  Meeting t;
+  char answer[ANSWER];
+  int32_t verdict = -1;
+  Question q;
+  meeting_begin(&t);
+  int guest = take_one(t.between), host = go(net_port(t.door)), other = go(net_port(t.door));
+  ck_assert(relay(host, guest, sizeof q, never));
+  ck_assert(net_get(guest, answer, ANSWER, until_in(5)));
+  ck_assert(net_get(other, &q, sizeof q, until_in(5)));
+  ck_assert(net_put(other, answer, ANSWER, until_in(5)));
+  bool told = net_get(other, &verdict, sizeof verdict, until_in(5));
+  ck_assert_msg(!told || verdict != 0, "let in with the answer to another question");
+  close(other);
+  ck_assert(net_put(host, answer, ANSWER, until_in(5)));
+  while (relay(host, guest, 1, never))
+    continue;
+  close(guest);
+  close(host);
+  meeting_end(&t);
+  for (int i = 0; i < 2; i++)
+    ck_assert_msg(t.side[i].st == WEFT_OK, "rank %d: %s", i, t.side[i].e.text);
+}
+END_TEST
+
+/* One meeting whose reply goes through here: a byte of it is changed, or rank 1 gets
+ * another one in its place, of `n` bytes. Returns how many bytes rank 0 has sent. */
+static size_t meet_with_changed_reply(size_t flip, char *reply, size_t n,
+                                      weft_status *st) {
   Meeting t;
   meeting_begin(&t);
   int guest = take_one(t.between), host = go(net_port(t.door));
   ck_assert(relay(host, guest, sizeof(Question), never));
   ck_assert(relay(guest, host, ANSWER, never));
-  size_t n = 0;
-  while (relay(host, guest, 1, n == flip ? 0 : never))
-    n++;
+  if (n) net_put(guest, reply, n, until_in(5));
+  size_t at = 0;
+  for (char byte; !n && net_get(host, &byte, 1, until_in(5)); at++) {
+    if (reply) reply[at] = byte;
+    byte ^= at == flip ? 0x40 : 0;
+    net_put(guest, &byte, 1, until_in(5));
+  }
   close(guest);
   close(host);
   meeting_end(&t);
   *st = t.side[1].st;
-  return n;
+  return at;
 }
 
 /* The verdict, the reason, the key's number and the table of where the others are. */
 START_TEST(replies_cannot_be_changed) {
   weft_status st;
-  size_t n = meet_with_changed_reply(never, &st);
+  char reply[4096];
+  size_t n = meet_with_changed_reply(never, reply, 0, &st);
   ck_assert_int_eq(st, WEFT_OK);
   ck_assert_uint_gt(n, 2 * sizeof(NetPeer) + 3 * SHA256_BYTES);
   for (size_t flip = 0; flip < n; flip += flip < NET_TEXT ? 52 : 8) {
-    meet_with_changed_reply(flip, &st);
+    meet_with_changed_reply(flip, NULL, 0, &st);
     ck_assert_msg(st == WEFT_EUSAGE, "taken with another byte %zu of %zu", flip, n);
   }
+  meet_with_changed_reply(never, reply, n, &st);
+  ck_assert_msg(st == WEFT_EUSAGE, "the reply of another meeting is taken");
 }
 END_TEST
 
-/* The ends of a link, in one process. */
-static void open_nets(Net net[2]) {
+enum { NETS = 3 };
+
+/* The processes of a run, in one. */
+static void open_nets(Net net[NETS]) {
   weft_error e;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < NETS; i++) {
     err_clear(&e);
-    ck_assert_int_eq(net_open(&net[i], NULL, i, 2, "127.0.0.1", &e), WEFT_OK);
+    ck_assert_int_eq(net_open(&net[i], NULL, i, NETS, "127.0.0.1", &e), WEFT_OK);
     memset(net[i].key, 0x5a, sizeof net[i].key);
     net[i].seconds = 5;
   }
-  for (int i = 0; i < 2; i++)
-    for (int k = 0; k < 2; k++)
+  for (int i = 0; i < NETS; i++)
+    for (int k = 0; k < NETS; k++)
       net[i].peer[k] = (NetPeer){"127.0.0.1", net_port(net[k].listener.fd)};
 }
 
-/* What rank 1 sends first to rank 0. */
-static void catch_hello(Net *one, char hello[HELLO]) {
+/* What `from` sends first to another rank. */
+static void catch_hello(Net *from, int to, char hello[HELLO]) {
   weft_error e;
-  NetPeer there = one->peer[0];
+  NetPeer there = from->peer[to];
   int fd, door = net_listen("127.0.0.1", 0);
   err_clear(&e);
-  one->peer[0].port = net_port(door);
-  ck_assert_int_eq(net_link(one, 0, 7, &fd, &e), WEFT_OK);
-  one->peer[0] = there;
+  from->peer[to].port = net_port(door);
+  ck_assert_int_eq(net_link(from, to, 7, &fd, &e), WEFT_OK);
+  from->peer[to] = there;
   int other = take_one(door);
   ck_assert(net_get(other, hello, HELLO, until_in(5)));
   ck_assert(!net_get(other, &(char){0}, 1, until_in(0)));
@@ -272,15 +309,17 @@ static void catch_hello(Net *one, char hello[HELLO]) {
   close(door);
 }
 
-/* A link of the two. What came to rank 0 before is looked at by the second one at last. */
-static void link_them(Net net[2]) {
+/* Two links of ranks 0 and 1: what came to rank 0 before has then been looked at. */
+static void link_twice(Net net[NETS]) {
   weft_error e;
-  int near, far;
-  err_clear(&e);
-  ck_assert_msg(net_link(&net[1], 0, 9, &far, &e) == WEFT_OK, "%s", e.text);
-  ck_assert_msg(net_link(&net[0], 1, 9, &near, &e) == WEFT_OK, "%s", e.text);
-  close(near);
-  close(far);
+  for (int i = 0; i < 2; i++) {
+    int near, far;
+    err_clear(&e);
+    ck_assert_msg(net_link(&net[1], 0, 9, &far, &e) == WEFT_OK, "%s", e.text);
+    ck_assert_msg(net_link(&net[0], 1, 9, &near, &e) == WEFT_OK, "%s", e.text);
+    close(near);
+    close(far);
+  }
 }
 
 static int come_with(const Net *to, const char hello[HELLO]) {
@@ -289,33 +328,39 @@ static int come_with(const Net *to, const char hello[HELLO]) {
   return fd;
 }
 
+/* Sent away without a word. */
+static void is_refused(Net net[NETS], const char hello[HELLO], const char *what, int n) {
+  char c;
+  int stranger = come_with(&net[0], hello);
+  link_twice(net);
+  ck_assert_msg(net[0].nguest == 0 && net[0].listener.n == 0, "let in with %s %d", what, n);
+  ck_assert(net_ready(stranger, POLLIN, until_in(5)));
+  ck_assert_msg(!net_get(stranger, &c, 1, until_in(0)), "a stranger is answered");
+  close(stranger);
+}
+
 START_TEST(links_cannot_be_forged) {
-  Net net[2];
+  Net net[NETS];
   weft_error e;
   char hello[HELLO], bad[HELLO];
   int fd;
   open_nets(net);
-  catch_hello(&net[1], hello);
+  catch_hello(&net[1], 0, hello);
   for (int flip = 0; flip < HELLO; flip++) {
     memcpy(bad, hello, HELLO);
     bad[flip] ^= 1;
-    int stranger = come_with(&net[0], bad);
-    link_them(net);
-    link_them(net);
-    ck_assert_msg(net[0].nguest == 0 && net[0].listener.n == 0,
-                  "let in with another byte %d", flip);
-    ck_assert(net_ready(stranger, POLLIN, until_in(5)));
-    ck_assert_msg(!net_get(stranger, bad, 1, until_in(0)), "a stranger is answered");
-    close(stranger);
+    is_refused(net, bad, "another byte", flip);
   }
+  catch_hello(&net[2], 1, bad);
+  is_refused(net, bad, "what was meant for rank", 1);
   /* As it was sent it is taken: all this was about the one byte. */
   int same = come_with(&net[0], hello);
   err_clear(&e);
   ck_assert_msg(net_link(&net[0], 1, 7, &fd, &e) == WEFT_OK, "%s", e.text);
   close(same);
   close(fd);
-  net_close(&net[0]);
-  net_close(&net[1]);
+  for (int i = 0; i < NETS; i++)
+    net_close(&net[i]);
 }
 END_TEST
 
@@ -473,6 +518,7 @@ Suite *door_suite(void) {
   tcase_add_loop_test(t, strangers_stop_nobody, 0, 2);
   tcase_add_test(t, few_descriptors_are_enough);
   tcase_add_test(t, answers_cannot_be_changed);
+  tcase_add_test(t, answers_cannot_be_used_again);
   tcase_add_test(t, replies_cannot_be_changed);
   tcase_add_test(t, links_cannot_be_forged);
   tcase_add_test(t, long_names_are_cut);

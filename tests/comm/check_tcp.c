@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "tests/lib/comm_child.h"
+#include "tests/lib/comm_world.h"
 #include "tests/lib/forked.h"
+#include "vm/comm/tcp_int.h"
 
 enum { RANKS = 4 };
 
@@ -101,6 +103,42 @@ START_TEST(what_never_came_is_no_answer) {
   Forked f = forked(2, ask, &_i);
   all_end(&f, 2, 0);
   ck_assert_msg(strstr(f.text, unanswered[_i].said), "%s", f.text);
+}
+END_TEST
+
+/* A sum that all members make lies where the input was: it is not made before the input
+ * has gone to all, though what they give is there already. Here the way to the other
+ * member is full until it reads. */
+START_TEST(what_is_not_sent_is_not_overwritten) {
+  enum { N = 8 };
+  int ends[2];
+  char junk[1024] = {0};
+  float x[N], other[N], came[N];
+  for (int i = 0; i < N; i++)
+    x[i] = (float)i, other[i] = 100;
+  ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  int64_t full = 0;
+  for (int64_t n; (n = tcp_push(ends[0], junk, sizeof junk)) > 0;)
+    full += n;
+  ck_assert_int_eq(tcp_push(ends[1], other, sizeof other), sizeof other);
+  TcpHandle h = {.op = ALL_REDUCE(DT_F32, x, x, N), .next = -1};
+  TcpPeer peer[2] = {{.fd = -1}, {.fd = ends[0]}};
+  char *stage = malloc(2 * TCP_STAGE);
+  TcpGroup g = {.n = 2, .rank = (int[]){0, 1}, .peer = peer, .stage = stage};
+  struct pollfd looks[2];
+  TcpEndpoint p = {.group = &g, .ngroup = 1, .handle = &h, .nhandle = 1, .poll = looks};
+  int lost;
+  ck_assert(tcp_group_move(&p, &g, &lost) && !h.done);
+  for (int64_t n; full > 0 && (n = tcp_pull(ends[1], junk, sizeof junk)) > 0; full -= n)
+    ck_assert_int_ge(full, n);
+  ck_assert(tcp_group_move(&p, &g, &lost) && h.done);
+  ck_assert_int_eq(tcp_pull(ends[1], came, sizeof came), sizeof came);
+  for (int i = 0; i < N; i++)
+    ck_assert_msg(came[i] == (float)i && x[i] == (float)i + 100, "%d: %g goes, %g is made",
+                  i, came[i], x[i]);
+  close(ends[0]);
+  close(ends[1]);
+  free(stage);
 }
 END_TEST
 
@@ -260,6 +298,7 @@ Suite *tcp_suite(void) {
   tcase_add_loop_test(t, engine, 0, LEN(good));
   tcase_add_test(t, who_dies_is_named);
   tcase_add_loop_test(t, what_never_came_is_no_answer, 0, LEN(unanswered));
+  tcase_add_test(t, what_is_not_sent_is_not_overwritten);
   tcase_add_loop_test(t, who_does_not_fit_is_told, 0, LEN(odd));
   tcase_add_test(t, strangers_stop_nobody);
   tcase_add_test(t, hashes);
