@@ -13,6 +13,7 @@ typedef struct Launch {
   int ranks, per_node, nodes;
   bool gpus;     /* the plan names some */
   bool resumes;  /* there are checkpoints to go on from */
+  bool mpi;      /* carries the data */
   char name[64]; /* of the job: letters, digits, - and _ */
   Text out;
 } Launch;
@@ -72,11 +73,41 @@ static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
            "done\nexit \"$code\"\n");
 }
 
+static void put_mpi(Launch *l, const char *hosts) {
+  text_printf(&l->out, "mpirun -n %d --map-by ppr:%d:node --bind-to none %s", l->ranks,
+              l->per_node, hosts);
+  put_run(l, "mpi");
+}
+
+/* `why`: there is no MPI; its first line. */
+static void put_tcp_note(Launch *l, const char *why) {
+  text_add(&l->out, "# Data goes over TCP, which between machines is for first runs and for "
+                    "debugging;\n");
+  if (why)
+    text_printf(&l->out, "# MPI is not there: %.*s\n", (int)strcspn(why, "\n"), why);
+  else
+    text_add(&l->out, "# --slurm and --mpirun write scripts for MPI.\n");
+}
+
 /* ---- Slurm ---- */
 
-static void put_srun(Launch *l) {
+/* mpirun finds the machines of an allocation; srun starts ranks of MPI only where it was
+ * built for this MPI. */
+static void put_slurm_command(Launch *l) {
+  if (l->mpi) {
+    put_mpi(l, "");
+    return;
+  }
   text_add(&l->out, "srun --kill-on-bad-exit=1 --cpu-bind=cores ");
   put_run(l, "tcp");
+}
+
+/* Whether data can go by MPI here, where the script is written. */
+static void choose_mpi(Launch *l) {
+  weft_error why;
+  err_clear(&why);
+  l->mpi = !l->gpus && world_kind("mpi", NULL)->load(&why);
+  if (!l->mpi && !l->gpus) put_tcp_note(l, why.text);
 }
 
 static void put_slurm(Launch *l) {
@@ -92,21 +123,22 @@ static void put_slurm(Launch *l) {
   text_printf(out, "#SBATCH --output=%s-%%j.log\n", l->name);
   if (l->resumes) text_add(out, "#SBATCH --requeue\n#SBATCH --signal=TERM@120\n");
   text_add(out,
-           "set -euo pipefail\n"
-           "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
+           "set -euo pipefail\n");
+  choose_mpi(l);
+  if (!l->mpi)
+    text_add(
+        out,
+        "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
            "MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))\n"
            "WEFT_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n"
            "export MASTER_ADDR MASTER_PORT WEFT_SECRET\n");
-  put_attempts(l, put_srun);
+  put_attempts(l, put_slurm_command);
 }
 
 /* ---- mpirun ---- */
 
 static void put_mpirun_command(Launch *l) {
-  text_printf(&l->out, "mpirun -n %d --map-by ppr:%d:node --bind-to none", l->ranks,
-              l->per_node);
-  text_add(&l->out, " \"${hosts[@]}\" ");
-  put_run(l, "mpi");
+  put_mpi(l, "\"${hosts[@]}\" ");
 }
 
 static void put_mpirun(Launch *l) {
@@ -139,6 +171,7 @@ static void put_torchrun(Launch *l) {
            "export WEFT_SECRET\n"
            "node=${1:-0} master=${2:-127.0.0.1} port=${PORT:-29500}\n"
            "shift \"$(($# < 2 ? $# : 2))\"\n");
+  if (!l->gpus) put_tcp_note(l, NULL);
   put_attempts(l, put_torchrun_command);
 }
 

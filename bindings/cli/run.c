@@ -215,6 +215,18 @@ static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
 
 /* ---- the run ---- */
 
+/* Of what carries the data between the machines of this run. NULL: nothing to say. */
+static const char *not_for_training(const Training *t) {
+  const Run *r = t->session.run;
+  if (!t->first || !t->comm->bring_up || run_machine_ranks(r) == run_world(r))
+    return NULL;
+  return arena_printf(t->job.arena,
+                      "--comm %s carries data between machines: that is for first runs and "
+                      "for debugging; to train, use --comm mpi (weft launch --mpirun or "
+                      "--slurm writes the script)",
+                      t->comm->name);
+}
+
 static void print_start(Training *t) {
   char mesh[96], memory[32], text[ATTENTION_WAY];
   const Job *j = &t->job;
@@ -254,6 +266,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
   TRY(warn(t, run_uneven(t->session.run), &t->job.e));
+  TRY(warn(t, not_for_training(t), &t->job.e));
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
                                  t, &t->job.e);

@@ -95,6 +95,31 @@ START_TEST(what_is_not_set_is_told) {
 }
 END_TEST
 
+/* Rank 0 says once that TCP between machines is not for training. Addresses of the loopback
+ * are two machines here; on one there is nothing to say. */
+START_TEST(tcp_between_machines_is_warned_of) {
+  static const char warning[] = "weft: warning: --comm tcp carries data between machines";
+  static const char *const other[] = {"", "WEFT_HOST=127.0.0.2"};
+  put_plan();
+  for (int i = 0; i < LEN(other); i++) {
+    Outcome o = process_run(
+        60,
+        "bash -c 'export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WEFT_SECRET=w; "
+        "for r in 1 2; do RANK=$r $weft run plan.lua --threads 1 --steps 2 -q & done; "
+        "RANK=3 %s $weft run plan.lua --threads 1 --steps 2 -q & "
+        "RANK=0 exec $weft run plan.lua --threads 1 --steps 2 --log run.jsonl'",
+        21000 + (getpid() + i) % 9000, other[i]);
+    ck_assert_msg(o.code == 0, "%s", o.err);
+    const char *said = strstr(o.err, warning);
+    ck_assert_msg(!said == !i, "%s", o.err);
+    ck_assert_msg(!said || !strstr(said + 1, warning), "%s", o.err);
+    ck_assert_msg(!said || strstr(o.err, "weft launch --mpirun"), "%s", o.err);
+    ck_assert_int_eq(!strstr(scratch_get(scratch_path("run.jsonl")), "--comm tcp"), !said);
+    ck_assert_int_eq(remove(scratch_path("run.jsonl")), 0);
+  }
+}
+END_TEST
+
 /* ---- weft launch ---- */
 
 static const char *const kinds[] = {"slurm", "mpirun", "torchrun"};
@@ -150,13 +175,20 @@ START_TEST(sbatch_asks_for_machines) {
 }
 END_TEST
 
-START_TEST(mpirun_script_runs) {
+/* Between machines data goes by MPI, also on machines that Slurm gives. */
+START_TEST(scripts_of_mpi_run) {
+  const char *kind = _i ? "slurm" : "mpirun";
   if (!mpirun_present()) return;
-  script_of("mpirun", "");
+  const char *text = script_of(kind, "");
+  ck_assert_msg(strstr(text, "mpirun -n 4 --map-by ppr:4:node") &&
+                    strstr(text, " --comm mpi ") && !strstr(text, "MASTER_ADDR"),
+                "%s", text);
   Outcome o =
-      process_run(60, "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                      "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0 "
-                      "WEFT=$weft bash mpirun.sh --steps 2 --threads 1");
+      process_run(60,
+                  "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                  "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0 "
+                  "WEFT=$weft bash %s.sh --steps 2 --threads 1",
+                  kind);
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);
 }
@@ -168,6 +200,18 @@ END_TEST
   "code=0 pids=\nfor r in 0 1 2 3; do " command " & pids+=\" $!\"; done\n"               \
   "for p in $pids; do wait $p || code=$?; done\nexit $code\n"
 
+/* By a copy of the program that has no MPI beside it. */
+static const char *script_without_mpi(void) {
+  put_plan();
+  Outcome o = process_run(60, "sh -c 'mkdir alone; cp $weft alone/ && cd alone && "
+                              "./weft launch ../plan.lua --slurm -o ../slurm.sh && "
+                              "sed -i s,../plan.lua,plan.lua, ../slurm.sh'");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *text = scratch_get(scratch_path("slurm.sh"));
+  ck_assert_msg(strstr(text, "MPI is not there: "), "%s", text);
+  return text;
+}
+
 START_TEST(other_scripts_run) {
   static const char srun[] =
       "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n"
@@ -178,7 +222,10 @@ START_TEST(other_scripts_run) {
       FOR_FOUR("RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
                "MASTER_PORT=$port \"$@\"");
   const char *kind = _i ? "torchrun" : "slurm";
-  script_of(kind, "");
+  const char *text = _i ? script_of(kind, "") : script_without_mpi();
+  ck_assert_msg(strstr(text, "# Data goes over TCP, which between machines is for first "
+                             "runs and for debugging;\n# "),
+                "%s", text);
   scratch_put("srun", srun, strlen(srun));
   scratch_put("torchrun", torchrun, strlen(torchrun));
   scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
@@ -286,10 +333,11 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, another_number_is_refused);
   tcase_add_test(t, signals_are_passed_on);
   tcase_add_test(t, what_is_not_set_is_told);
+  tcase_add_test(t, tcp_between_machines_is_warned_of);
   tcase_add_loop_test(t, scripts_can_be_read, 0, LEN(kinds));
   tcase_add_loop_test(t, scripts_go_on, 0, LEN(kinds));
   tcase_add_test(t, sbatch_asks_for_machines);
-  tcase_add_test(t, mpirun_script_runs);
+  tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
   tcase_add_loop_test(t, other_scripts_run, 0, 2);
   tcase_add_test(t, one_kind_of_script);
   tcase_add_loop_test(t, traces_show_all_ranks, 0, LEN(ways));

@@ -90,13 +90,16 @@ static weft_status raw_late(TcpWorld *w, int peer, weft_error *e) {
   return tcp_why(w, e);
 }
 
-/* Waits for the connection, or for the end of the world. */
+/* Waits for the connection, or for the end of the world, which is also that a run which
+ * begins is stopped. */
 static weft_status raw_wait(const World *world, int peer, short events, weft_error *e) {
   TcpWorld *w = world->ctx;
   struct pollfd p[2] = {{.fd = w->raw[peer], .events = events},
                         {.fd = w->bell, .events = POLLIN}};
-  int ready = poll(p, 2, world->watched ? -1 : UNWATCHED_S * 1000);
-  if (ready == 0) return raw_late(w, peer, e);
+  Until u = {now_s() + (world->watched ? 1e6 : UNWATCHED_S), w->net.stop};
+  while (poll(p, 2, until_ms(u)) == 0 && !until_stopped(u))
+    if (now_s() >= u.deadline) return raw_late(w, peer, e);
+  if (until_stopped(u)) tcp_end(w, w->net.rank, WEFT_EINTR, "interrupted");
   return tcp_ended(w) ? tcp_why(w, e) : WEFT_OK;
 }
 

@@ -70,6 +70,7 @@ typedef struct WorldKind {
   bool processes;   /* one rank each, of a launcher; otherwise threads of this one */
   bool meets;       /* they find each other at World.meet */
   bool together;    /* they end together: closing it waits for all of them */
+  bool bring_up;    /* between machines it is for first runs and for debugging */
   bool host;        /* moves memory of the host only, not that of a device, */
   bool device;      /* or that of a GPU only */
   bool over;        /* another world, of `host`, carries its bytes of the host: one

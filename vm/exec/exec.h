@@ -149,6 +149,7 @@ const char *run_way(const Run *r, char text[96]);
 const char *run_not_kept(Run *r);
 int run_world(const Run *r);          /* ranks in all */
 int run_rank(const Run *r);           /* 0 unless a launcher says otherwise */
+int run_machine_ranks(const Run *r);  /* of them on this machine */
 /* Initial values by name and global index: the same bits for every mesh. The moments of
  * the optimizer become zero, as in run_load. */
 weft_status run_init(Run *r, weft_error *e);

@@ -489,6 +489,10 @@ int run_rank(const Run *r) {
   return r->world.rank;
 }
 
+int run_machine_ranks(const Run *r) {
+  return r->world.node;
+}
+
 uint64_t run_memory(const Run *r) {
   uint64_t most = 0;
   for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
