@@ -133,13 +133,14 @@ START_TEST(a_read_only_file_system_is_called_so) {
     printf("skipped: this user cannot mount a file system\n");
     return;
   }
-  Outcome a = run(0, "--set checkpoint.dir=disk");
-  Outcome b = run(0, "--set checkpoint.dir=disk/a/b");
+  Outcome a = run(1, "--set checkpoint.dir=disk");
+  Outcome b = run(1, "--set checkpoint.dir=disk/a/b");
   process_run(10, "umount disk");
   has(a.err, "warning: checkpoints cannot be written: disk: cannot be written: Read-only "
              "file system\n");
   has(a.err, "warning: the checkpoint of step 2 was not written: disk/step-00000002.tmp: "
-             "cannot be made: Read-only file system; the run goes on");
+             "cannot be made: Read-only file system\n");
+  has(a.err, "the last checkpoint, of step 2, was not written");
   has(b.err,
       "checkpoints cannot be written: disk/a: cannot be made: Read-only file system");
 }

@@ -123,7 +123,8 @@ START_TEST(help) {
       "  activations between layers are cut by sequence over tp\n");
   prompt_says(t, "?adamw.eps",
          "weft.adamw { eps = ... }   number, 0 to 1; default: 1e-08\n"
-         "  added to the root of the second average\n");
+         "  added to the root of the second average; with 0 an element whose gradients were "
+         "all 0 does not move\n");
   prompt_says(t, "help(weft.mesh { tp = 2 }.coord)", prompt_answer(t, "?mesh.coord"));
   ck_assert_ptr_nonnull(
       strstr(prompt_answer(t, "help(weft.mesh { tp = 2 })"), "mesh:coord("));

@@ -125,7 +125,7 @@ return {
 
   -- ---- vm/storage ----
   { file = "vm/lower/update.c", suites = "exec oracle",
-    from = "decay ? (float)o->weight_decay : 0", to = "decay ? 0 : (float)o->weight_decay" },
+    from = "decay ? o->weight_decay : 0", to = "decay ? 0 : o->weight_decay" },
   { file = "vm/lower/update.c", suites = "verify",
     from = "sum_scalar(e, AXES_DP_CP | AXIS_BIT(AXIS_PP), SC_TOKENS,",
     to = "sum_scalar(e, AXIS_BIT(AXIS_PP), SC_TOKENS," },
@@ -411,7 +411,7 @@ return {
   { file = "vm/ckpt/shard.c", suites = "ckpt_files",
     from = [[if (!str_eq(st_metadata(s, 0, "id"), c->m.id))]], to = "if (0)" },
   { file = "vm/ckpt/store.c", suites = "ckpt_files",
-    from = "if (latest && str_eq(name, strrchr(latest, '/') + 1)) continue;", to = "" },
+    from = "if (kept < p->keep || str_eq(name, latest)) {", to = "if (kept < p->keep) {" },
   { file = "vm/ckpt/store.c", suites = "ckpt_files ckpt_run",
     from = "if (is_weights_part(name))", to = "if (0 && is_weights_part(name))" },
   { file = "vm/ckpt/save.c", suites = "ckpt_run",
