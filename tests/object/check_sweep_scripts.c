@@ -235,7 +235,7 @@ START_TEST(bad_input) {
       {"local t = {}\nt.x, t.y = t, t\nweft.sweep { plan = { batch = { global = 4, seq = "
        "16 }, model = weft.model { function(g) end, t = t } }, over = { { 'batch.micro', "
        "1, 2 } } }",
-       1, "2  plan: a table in the plan is nested too deeply for a sweep"},
+       1, "2  plan: a table in the plan is nested too deeply to be compared"},
       {"weft.sweep { plan = P, " OVER ", where = function(p) return p.q.r end }", 1,
        "attempt to index a nil value"},
   };
