@@ -397,7 +397,7 @@ START_TEST(they_are_listed) {
       "     0  layers.0: @4096 in the copy of layers.0\n",
       "     0  GATHER h0 layers.0 all_gather on tp, 64 bytes, f32[16] @1024 -> f32[32] "
       "@4096\n",
-      "     2  CALL   layer:F layers.0 mb 0 chunk 0 binds 0 with @7168 @8192  \"F0\"\n",
+      "     2  CALL   body 0 layer:F layers.0 mb 0 chunk 0 binds 0 with @7168 @8192  \"F0\"\n",
       "     3  FREE   layers.0, 128 bytes, f32[32] @4096\n",
       "     4  SCATTER h0 layers.0 reduce_scatter sum on tp, 128 bytes, f32[32] @6144 -> "
       "f32[16] @1024\n"};

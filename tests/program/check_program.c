@@ -85,7 +85,7 @@ static const char golden_0[] =
     "     0  layers.0: @1024\n"
     "\n"
     "main\n"
-    "     0  CALL   layer:F layers.0 mb 2 chunk 0 binds 0 fresh 0x8 with @2048 @3072  \"F2\"  "
+    "     0  CALL   body 0 layer:F layers.0 mb 2 chunk 0 binds 0 fresh 0x8 with @2048 @3072  \"F2\"  "
     "line 12\n"
     "     1  SEND   h0 to rank 3, 64 bytes, f32[2,8] @3072  \"F2 out\"  line 12\n"
     "     2  WAIT   h0  line 12\n"
@@ -165,7 +165,8 @@ START_TEST(json) {
   keys_are_sorted(v);
   ck_assert_int_eq(json_integer_value(json_object_get(v, "rank")), 1);
   ck_assert_int_eq(json_array_size(json_object_get(v, "main")), 3);
-  ck_assert_str_eq(text_of(v, "main", 0, "body"), "layer:F");
+  ck_assert_int_eq(number_of(v, "main", 0, "body"), 0);
+  ck_assert_str_eq(text_of(v, "bodies", 0, "name"), "layer:F");
   ck_assert_int_eq(number_of(v, "main", 0, "microbatch"), 2);
   ck_assert_str_eq(text_of(v, "main", 1, "code"), "SEND");
   ck_assert_int_eq(number_of(v, "main", 1, "peer"), 3);

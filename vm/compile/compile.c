@@ -151,6 +151,8 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   mesh_split_cp(&c->mesh, plan_cp_heads(in->plan, &c->mesh));
   mesh_split_dp(&c->mesh, plan_reshard_group(in->plan, &c->mesh));
   c->seq = u->seq, c->tokens = u->tokens, c->vocab = u->vocab;
+  c->zigzag = c->mesh.size[AXIS_CP] > 1 && !in->plan->cp.in_order;
+  c->documents = plan_cuts_documents(in->plan, c->mesh.size[AXIS_CP]);
   c->logits = u->logits, c->logits_cut = u->logits_cut;
   for (int i = 0; i < u->ncomm; i++)
     comm_for(&comms, u->comm[i], NULL, 0);

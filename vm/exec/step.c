@@ -30,12 +30,11 @@ static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *la
   const Packed *packed = &r->plan->packed;
   int dp_index = mesh_index(m, AXES_DP, w->rank);
   SeqPiece piece = seq_piece(r->c->seq, m->size[AXIS_CP], mesh_coord(m, w->rank, AXIS_CP),
-                             !r->plan->cp.in_order && m->size[AXIS_CP] > 1);
-  bool documents = plan_cuts_documents(r->plan, m->size[AXIS_CP]);
+                             r->c->zigzag);
   int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
   for (int64_t i = 0; i < rows; i++, to += r->c->tokens) {
     int64_t row = global_row(r, dp_index, i) * r->c->seq;
-    if (documents)
+    if (r->c->documents)
       packed_chunks(packed, tokens + row, labels + row, r->c->seq, &piece, k, to);
     else if (k == IN_TOKENS)
       seq_take(&piece, tokens + row, to);

@@ -42,8 +42,8 @@ static void print_operands(const Print *k, uint32_t first, int n) {
 
 static void print_call(const Print *k, const Instr *in) {
   const Call *call = &k->p->call[in->call];
-  text_printf(k->out, "%s %s mb %d chunk %d", k->p->body[call->body].name,
-              k->p->unit[call->unit], call->mb, call->chunk);
+  text_printf(k->out, "body %u %s %s mb %d chunk %d", call->body,
+              k->p->body[call->body].name, k->p->unit[call->unit], call->mb, call->chunk);
   if (call->nbind && k->offsets) text_printf(k->out, " binds %u", call->bind);
   if (call->fresh) text_printf(k->out, " fresh 0x%llx", ULL(call->fresh));
   if (!k->offsets) return;

@@ -1,6 +1,11 @@
-/* print_json.c - program_json(): the program of one world rank as JSON with sorted keys,
- * the same content as program_print(). Peers are world ranks, offsets are bytes. */
+/* print_json.c - program_json(): the program of one world rank as JSON with sorted keys, all
+ * that executing it takes. docs/program.md says what every key means; what is added here is
+ * added there. */
+#include <stdlib.h>
+
 #include "vm/base/json.h"
+#include "vm/graph/sequence.h"
+#include "vm/storage/piece.h"
 
 #include "print_attr.h"
 
@@ -30,7 +35,12 @@ static void write_operands(const Print *k, const char *key, uint32_t first, int 
     json_str(j, "dtype", dtype_name(o->dtype));
     if (on_host(o->off)) json_bool(j, "host", true);
     offset(j, "offset", in_its_arena(o->off));
-    if (o->shard) json_str(j, "shard", axes_name(o->shard, buf));
+    if (o->shard) {
+      json_open(j, "shard", '{');
+      json_str(j, "axes", axes_name(o->shard, buf));
+      json_int(j, "index", mesh_index(&k->c->mesh, o->shard, k->rank));
+      json_close(j, '}');
+    }
     json_open(j, "shape", '[');
     for (int d = 0; d < o->ndim; d++) json_int(j, NULL, o->dim[d]);
     json_close(j, ']');
@@ -44,11 +54,14 @@ static void write_call(const Print *k, const Instr *in) {
   const Call *call = &k->p->call[in->call];
   Json *j = k->j;
   json_int(j, "bind", call->bind);
-  json_str(j, "body", k->p->body[call->body].name);
+  json_int(j, "body", call->body);
   json_int(j, "chunk", call->chunk);
   json_str(j, "code", instr_name[in->code]);
   json_open(j, "dyn", '[');
-  for (uint32_t i = 0; i < call->ndyn; i++) offset(j, NULL, k->p->dyn[call->dyn + i]);
+  for (uint32_t i = 0; i < call->ndyn; i++) {
+    assert(!on_host(k->p->dyn[call->dyn + i]));
+    offset(j, NULL, k->p->dyn[call->dyn + i]);
+  }
   json_close(j, ']');
   offset(j, "fresh", call->fresh);
   json_int(j, "line", in->line);
@@ -70,6 +83,8 @@ static void write_kernel(const Print *k, const Instr *in) {
   json_close(j, '}');
   json_str(j, "code", instr_name[in->code]);
   write_operands(k, "in", in->operand, in->nin);
+  AxisSet cut = k->p->attr[in->attr].cut;
+  if (cut) json_int(j, "index", mesh_index(&k->c->mesh, cut, k->rank));
   json_int(j, "line", in->line);
   json_str(j, "op", op_info[in->op].name);
   uint32_t out = in->operand + (uint32_t)in->nin;
@@ -83,7 +98,7 @@ static void write_transfer(const Print *k, const Instr *in) {
   offset(j, "bytes", operand_bytes(&k->p->operand[in->operand]));
   json_str(j, "code", instr_name[in->code]);
   if (coll) json_str(j, "collective", coll_info[in->coll].name);
-  if (coll) json_str(j, "communicator", k->p->comm[in->comm].name);
+  if (coll) json_int(j, "communicator", in->comm);
   json_int(j, "handle", in->handle);
   if (in->nin) write_operands(k, "in", in->operand, in->nin);
   json_int(j, "line", in->line);
@@ -190,6 +205,27 @@ static void write_memory(const Print *k, const char *key, const MemClass *m, int
   json_close(k->j, ']');
 }
 
+/* The axes of a place cut dimensions; a region's cut comes after them. */
+static void write_box(const Print *k, const Stored *q) {
+  const Regions *s = &k->p->regions;
+  int i = 0;
+  while (i < s->nregion && regions_find(s, (RegionKind)s->region[i].kind, q) != &s->region[i])
+    i++;
+  assert(i < s->nregion);
+  Piece p = piece_make(&k->c->mesh, &k->c->param[q->param], s, q, &s->region[i], k->rank);
+  json_open(k->j, "box", '[');
+  for (int d = 0; d < p.ndim; d++) {
+    json_open(k->j, NULL, '{');
+    json_int(k->j, "first", p.dim[d].first);
+    json_int(k->j, "parts", p.dim[d].parts);
+    json_int(k->j, "size", p.dim[d].size);
+    json_int(k->j, "slice", p.dim[d].slice);
+    json_int(k->j, "valid", p.dim[d].valid);
+    json_close(k->j, '}');
+  }
+  json_close(k->j, ']');
+}
+
 static void write_params(const Print *k) {
   const Regions *s = &k->p->regions;
   json_open(k->j, "parameters", '[');
@@ -197,10 +233,15 @@ static void write_params(const Print *k) {
     const Stored *q = &s->param[i];
     json_open(k->j, NULL, '{');
     json_int(k->j, "at", q->at);
+    const CompiledParam *whole = &k->c->param[q->param];
     json_int(k->j, "block", q->block);
+    write_box(k, q);
     json_int(k->j, "count", q->count);
-    json_str(k->j, "name", k->c->param[q->param].name);
+    json_str(k->j, "name", whole->name);
     json_bool(k->j, "owner", q->owner);
+    json_open(k->j, "shape", '[');
+    for (int d = 0; d < whole->ndim; d++) json_int(k->j, NULL, whole->dim[d]);
+    json_close(k->j, ']');
     json_close(k->j, '}');
   }
   json_close(k->j, ']');
@@ -218,9 +259,12 @@ static void write_regions(const Print *k) {
     json_int(k->j, "first", r->first);
     json_str(k->j, "flat", r->flat ? axes_name(r->flat, buf) : NULL);
     json_bool(k->j, "host", on_host(r->off));
+    json_int(k->j, "index", r->flat ? mesh_index(&k->c->mesh, r->flat, k->rank) : 0);
     json_str(k->j, "kind", region_name[r->kind]);
     offset(k->j, "offset", in_its_arena(r->off));
     json_bool(k->j, "spread", r->spread);
+    json_int(k->j, "ways", r->ways);
+    json_int(k->j, "whole", r->whole);
     json_close(k->j, '}');
   }
   json_close(k->j, ']');
@@ -238,7 +282,8 @@ static void write_bindings(const Print *k) {
     for (uint32_t j = i; j < i + call->nbind; j++) {
       json_open(k->j, NULL, '{');
       if (p->bind[j].copy >= 0) json_str(k->j, "copy", p->unit[p->bind[j].copy]);
-      offset(k->j, "offset", p->bind[j].off);
+      if (on_host(p->bind[j].off)) json_bool(k->j, "host", true);
+      offset(k->j, "offset", in_its_arena(p->bind[j].off));
       json_close(k->j, '}');
     }
     json_close(k->j, ']');
@@ -249,11 +294,96 @@ static void write_bindings(const Print *k) {
   json_close(k->j, ']');
 }
 
+static void write_blocks(const Print *k) {
+  const Regions *s = &k->p->regions;
+  json_open(k->j, "blocks", '[');
+  for (int i = 0; i < s->nblock; i++) {
+    json_open(k->j, NULL, '{');
+    json_int(k->j, "count", s->block[i].whole);
+    json_int(k->j, "first", s->block[i].first);
+    json_close(k->j, '}');
+  }
+  json_close(k->j, ']');
+}
+
+/* ---- what a step is given ---- */
+
+/* What a rank reads of a step: its rows, in order, and of each the tokens that it has. */
+static void write_rows(const Print *k) {
+  const Mesh *m = &k->c->mesh;
+  int64_t micro = k->c->micro, dp = mesh_size(m, AXES_DP);
+  json_open(k->j, "rows", '[');
+  for (int64_t i = 0; i < k->c->microbatches * micro; i++)
+    json_int(k->j, NULL,
+             (i / micro * dp + mesh_index(m, AXES_DP, k->rank)) * micro + i % micro);
+  json_close(k->j, ']');
+}
+
+static void write_positions(const Print *k) {
+  const Mesh *m = &k->c->mesh;
+  if (k->c->documents) {
+    json_none(k->j, "positions");
+    return;
+  }
+  SeqPiece p = seq_piece(k->c->seq, m->size[AXIS_CP], mesh_coord(m, k->rank, AXIS_CP),
+                         k->c->zigzag);
+  json_open(k->j, "positions", '[');
+  for (int i = 0; i < p.runs; i++) {
+    json_open(k->j, NULL, '{');
+    json_int(k->j, "count", p.run);
+    json_int(k->j, "first", p.first[i]);
+    json_close(k->j, '}');
+  }
+  json_close(k->j, ']');
+}
+
+static void write_scalars(const Print *k) {
+#define SCALAR(name) {#name, name}
+  static const struct {
+    const char *name;
+    int index;
+  } sorted[] = {
+      SCALAR(SC_BC1),   SCALAR(SC_BC2),       SCALAR(SC_CAREFUL),  SCALAR(SC_CLIP),
+      SCALAR(SC_DROPPED), SCALAR(SC_GUESS),   SCALAR(SC_HOLD),     SCALAR(SC_LOSS),
+      SCALAR(SC_LR),    SCALAR(SC_NORM),      SCALAR(SC_NORM2),    SCALAR(SC_NORM2_CUT),
+      SCALAR(SC_ROWS),  SCALAR(SC_ROWS_EXPERTS), SCALAR(SC_ROWS_MAX), SCALAR(SC_SCALE),
+      SCALAR(SC_SKIP),  SCALAR(SC_STEP),      SCALAR(SC_TOKENS),   SCALAR(SC_UNDO),
+  };
+#undef SCALAR
+  _Static_assert(LEN(sorted) == SC_NORM2_CUT + 1, "a scalar has no name");
+  json_open(k->j, "scalars", '{');
+  json_int(k->j, "count", SC_N);
+  json_open(k->j, "names", '{');
+  for (int i = 0; i < LEN(sorted); i++) json_int(k->j, sorted[i].name, sorted[i].index);
+  json_close(k->j, '}');
+  offset(k->j, "offset", k->p->scalars);
+  json_close(k->j, '}');
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(op_info[*(const int *)a].name, op_info[*(const int *)b].name);
+}
+
+/* What every op means that occurs. */
+static void write_kernels(const Print *k) {
+  bool used[OP_N] = {0};
+  int op[OP_N], n = 0;
+  for (uint32_t i = 0; i < k->p->ncode; i++)
+    if (k->p->code[i].code == I_KERNEL) used[k->p->code[i].op] = true;
+  for (int i = 0; i < OP_N; i++)
+    if (used[i]) op[n++] = i;
+  qsort(op, (size_t)n, sizeof *op, by_name);
+  json_open(k->j, "kernels", '{');
+  for (int i = 0; i < n; i++) json_str(k->j, op_info[op[i]].name, op_info[op[i]].doc);
+  json_close(k->j, '}');
+}
+
 static void write_program(const Print *k) {
   Json *j = k->j;
   json_open(j, NULL, '{');
   offset(j, "arena_bytes", k->p->arena_bytes);
   write_bindings(k);
+  write_blocks(k);
   write_bodies(k);
   write_comms(k);
   write_coordinates(k);
@@ -266,14 +396,17 @@ static void write_program(const Print *k) {
     write_memory(k, "host_memory", k->p->host, k->p->nhost);
   }
   write_inputs(k);
+  write_kernels(k);
   write_code(k, "main", 0, k->p->nmain);
   write_memory(k, "memory", k->p->mem, k->p->nmem);
   json_int(j, "micro", k->c->micro);
   json_int(j, "microbatches", k->c->microbatches);
   write_params(k);
+  write_positions(k);
   json_int(j, "rank", k->rank);
   write_regions(k);
-  offset(j, "scalars", k->p->scalars);
+  write_rows(k);
+  write_scalars(k);
   json_int(j, "seq", k->c->seq);
   json_int(j, "world", k->c->mesh.world);
   json_close(j, '}');

@@ -187,6 +187,7 @@ typedef struct Compiled {
   int nparam;
   int microbatches, micro;      /* per step; sequences per dp rank and microbatch */
   int64_t seq, tokens;   /* of a sequence: all; that a rank reads, seq / cp */
+  bool zigzag, documents; /* how cp cuts sequences: see sequence.h */
   int64_t vocab;         /* token ids and labels of the model are below it */
   DType dtype;           /* compute type */
   const DeviceKind *device;     /* whose kernels the scratch is sized for */
