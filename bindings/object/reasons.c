@@ -9,13 +9,21 @@
 
 #define REASONS_TYPE "weft.reasons"
 
-weft_status reasons_status(lua_State *L, int idx) {
-  idx = lua_absindex(L, idx);
-  if (!lua_istable(L, idx) || !lua_getmetatable(L, idx)) return WEFT_EPLAN;
+static bool is_own(lua_State *L, int idx) {
+  if (!lua_istable(L, idx) || !lua_getmetatable(L, idx)) return false;
   luaL_getmetatable(L, REASONS_TYPE);
   bool own = lua_rawequal(L, -1, -2);
   lua_pop(L, 2);
-  if (!own) return WEFT_EPLAN;
+  return own;
+}
+
+bool reasons_of_plan(lua_State *L, int idx) {
+  return is_own(L, lua_absindex(L, idx)) && reasons_status(L, idx) == WEFT_EPLAN;
+}
+
+weft_status reasons_status(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  if (!is_own(L, idx)) return WEFT_EPLAN;
   lua_pushliteral(L, "status");
   lua_rawget(L, idx);
   lua_Integer st = lua_tointeger(L, -1);

@@ -14,5 +14,7 @@ void reasons_push(lua_State *L, weft_status st, const Diags *d, const weft_error
 int reasons_raise(lua_State *L, weft_status st, const Diags *d, const weft_error *e);
 /* The status of an error object; WEFT_EPLAN for every other value. */
 weft_status reasons_status(lua_State *L, int idx);
+/* Whether the value says why a plan is wrong. */
+bool reasons_of_plan(lua_State *L, int idx);
 
 #endif

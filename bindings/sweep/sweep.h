@@ -15,6 +15,14 @@ typedef struct SweepReason {
   int64_t count, first;
 } SweepReason;
 
+/* A plan that a function of the script has given, until a thread judges it. */
+typedef struct GivenPlan {
+  int64_t i;
+  LangPlan *lp;
+  Arena *arena;
+} GivenPlan;
+
+enum { SWEEP_WAITING = 64 };
 enum { SWEEP_REASONS = 256, SWEEP_AXES = 32, SWEEP_POINTS = 10 * 1000 * 1000 };
 typedef struct Sweep {
   Arena *arena;
@@ -37,7 +45,12 @@ typedef struct Sweep {
   _Atomic int64_t next; /* index of todo that no thread has taken */
   _Atomic int stop;
   _Atomic int64_t done;
-  pthread_mutex_t lock; /* reasons and the error */
+  bool given;               /* plans come one by one: */
+  GivenPlan waiting[SWEEP_WAITING];
+  int nwaiting;
+  bool all_given;           /* no more of them come */
+  pthread_cond_t more;      /* one waits, or there are no more */
+  pthread_mutex_t lock; /* reasons, the error and what waits */
   weft_status st;
   weft_error e;
 } Sweep;
@@ -62,13 +75,22 @@ void sweep_cut(lua_State *L, Sweep *s);
 /* A plan for a judge, in the arena: of the file, object or table at idx, or a copy. */
 weft_status sweep_load_plan(lua_State *L, int idx, const LangPlan *copy, Arena *a,
                             LangPlan **lp, Diags *d, weft_error *e);
-/* points:judge(i, plan, text): a point whose plan a function of the script has given, on
- * this thread; nil: the text says why there is none. */
+/* points:judge(i, plan, text, code, path): a point whose plan a function of the script has
+ * given; nil: the others say why there is none. It is loaded here, since functions go along
+ * with it, and judged by the first thread that is free, or here if too many wait. */
 int sweep_judge(lua_State *L);
+/* Judges those that wait until none is left; `wait`: and none comes any more. */
+void sweep_work_given(Sweep *s, Judge *j, bool wait);
+/* No more come; threads that wait for one go on. */
+void sweep_end_given(Sweep *s);
+/* Those that nobody has judged. */
+void sweep_free_given(Sweep *s);
 
 /* ---- sweep_run.c ---- */
 /* Counts row i, which is complete, and lets others see it. */
 void sweep_note(Sweep *s, int64_t i, const PointReason *why);
+/* What ends the sweep. */
+void sweep_fail(Sweep *s, const Judge *j, weft_status st);
 /* Starts threads on s->judge[1..]; the caller's own work is sweep_work on judge[0]. */
 void sweep_start(Sweep *s);
 /* Judges what is left for at most so many seconds; false when nothing is left. */

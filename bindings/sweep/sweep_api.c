@@ -226,7 +226,8 @@ static int call(lua_State *L) {
 }
 
 /* shield:try(points, function, argument): true and two results, or false if that was
- * interrupted: whatever came of it is no judgement. */
+ * interrupted: whatever came of it is no judgement. A plan that was wrong, for which the
+ * function raised the reasons, gives nil and these. */
 static int try(lua_State *L) {
   const Shield *s = luaL_checkudata(L, 1, SHIELD_TYPE);
   const StopFlag *stop = script_stop(L);
@@ -236,11 +237,15 @@ static int try(lua_State *L) {
   lua_pushvalue(L, 4);
   int status = lua_pcall(L, 1, 2, 0);
   lua_sethook(L, NULL, 0, 0);
-  bool cut = stop && *stop;
-  if (cut)
+  bool cut = stop && *stop, wrong = status != LUA_OK && reasons_of_plan(L, -1);
+  if (cut) {
     sweep_cut(L, sweep_at(L, 2));
-  else if (status != LUA_OK)
+  } else if (wrong) {
+    lua_pushnil(L);
+    lua_insert(L, -2);
+  } else if (status != LUA_OK) {
     return lua_error(L);
+  }
   lua_pushboolean(L, !cut);
   if (cut) return 1;
   lua_insert(L, -3);

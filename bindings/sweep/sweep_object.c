@@ -40,6 +40,7 @@ void sweep_choice(const Sweep *s, int64_t point, int *choice) {
 
 static void stop_threads(Sweep *s) {
   s->stop = 1;
+  if (s->given) sweep_end_given(s);
   sweep_join(s);
 }
 
@@ -51,8 +52,10 @@ static int free_sweep(lua_State *L) {
   for (int64_t i = 0; s->why && i < s->ntodo; i++)
     free(s->why[i]);
   file_end(&s->file);
+  sweep_free_given(s);
   if (s->arena) {
     sweep_caches_free(&s->caches);
+    pthread_cond_destroy(&s->more);
     pthread_mutex_destroy(&s->lock);
   }
   arena_free(s->arena);
@@ -73,6 +76,7 @@ static Sweep *push_sweep(lua_State *L) {
   if (!s->arena) luaL_error(L, "not enough memory");
   sweep_caches_init(&s->caches);
   pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->more, NULL);
   return s;
 }
 
@@ -124,8 +128,8 @@ static void open_judge(lua_State *L, Sweep *s) {
   if (st != WEFT_OK) luaL_error(L, "not enough memory");
 }
 
-/* points:open(plan, axes, threads): whether the plan names its GPU; without a plan one
- * judge, whose plans are given, and nil. 0 threads: one for each core. */
+/* points:open(plan, axes, threads): whether the plan names its GPU; without a plan judges
+ * whose plans are given, and nil. 0 threads: one for each core. */
 static int open_plan(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   int64_t want = luaL_checkinteger(L, 4);
@@ -133,12 +137,12 @@ static int open_plan(lua_State *L) {
   want = MIN(want, (s->ntodo + 15) / 16);
   GUARD(L, s);
   s->judge = NEW_N(s->arena, Judge, MAX(want, 1));
-  if (lua_isnil(L, 2)) {
-    s->nthread = 1;
-    if (judge_open(s->judge, NULL, LUA_NOREF, &s->caches, s->limit) != WEFT_OK)
+  s->given = lua_isnil(L, 2);
+  for (; s->given && s->nthread < MAX(want, 1); s->nthread++)
+    if (judge_open(&s->judge[s->nthread], NULL, LUA_NOREF, &s->caches, s->limit) !=
+        WEFT_OK)
       return luaL_error(L, "not enough memory");
-    return 0;
-  }
+  if (s->given) return 0;
   while (s->nthread < want)
     open_judge(L, s);
   lua_pushboolean(L, lang_plan(s->judge[0].lp)->cluster.gpu != NULL);
@@ -178,12 +182,13 @@ static bool is_stopped(lua_State *L) {
   return stop && *stop;
 }
 
-/* points:start(given) */
+/* points:start() */
 static int start(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   GUARD(L, s);
   s->stop = 0;
-  if (!lua_toboolean(L, 2)) sweep_start(s);
+  s->all_given = false;
+  sweep_start(s);
   return 0;
 }
 
@@ -210,6 +215,8 @@ static int take(lua_State *L) {
 /* points:join(): waits for what is at work, and raises what went wrong. */
 static int join(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
+  if (s->given) sweep_end_given(s);
+  if (s->given) sweep_work_given(s, &s->judge[0], false);
   sweep_join(s);
   if (is_stopped(L)) sweep_cut(L, s);
   return s->st == WEFT_OK ? 0 : reasons_raise(L, s->st, NULL, &s->e);

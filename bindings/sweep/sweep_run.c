@@ -44,7 +44,7 @@ void sweep_note(Sweep *s, int64_t i, const PointReason *why) {
   s->done++;
 }
 
-static void fail(Sweep *s, const Judge *j, weft_status st) {
+void sweep_fail(Sweep *s, const Judge *j, weft_status st) {
   pthread_mutex_lock(&s->lock);
   if (s->st == WEFT_OK) s->st = st, s->e = j->e;
   pthread_mutex_unlock(&s->lock);
@@ -62,7 +62,7 @@ static void judge_one(Sweep *s, Judge *j, int64_t i) {
   if (st == WEFT_EINTR)
     s->stop = 1;
   else if (st != WEFT_OK)
-    fail(s, j, st);
+    sweep_fail(s, j, st);
   if (st != WEFT_OK) return;
   s->row[i] = row;
   sweep_note(s, i, &why);
@@ -86,6 +86,10 @@ typedef struct Worker {
 
 static void *run_thread(void *ud) {
   Worker *w = ud;
+  if (w->s->given) {
+    sweep_work_given(w->s, w->j, true);
+    return NULL;
+  }
   while (sweep_work(w->s, w->j, 3600)) {
   }
   return NULL;

@@ -170,6 +170,17 @@ end
 
 -- ---- running ----
 
+-- The first error among the reasons why there is no plan, or what the script says.
+local function reason_of(why)
+  for _, x in ipairs(type(why) == "table" and why or {}) do
+    if type(x) == "table" and x.severity == "error" then
+      return x.message, x.code, x.path
+    end
+  end
+  local text = why == nil and "the function gave no plan" or tostring(why)
+  return string.match(text, "[^\n]*")
+end
+
 -- plan = function(point): nil and perhaps reasons, or what a plan can be.
 local function judge_given(r, shield, points, i)
   local ok, plan, why = shield:try(points, r.plan, grid.fields(r.grid, r.point(i)))
@@ -179,8 +190,7 @@ local function judge_given(r, shield, points, i)
   elseif plan ~= nil then
     failf("plan() returned a %s, not a plan, a file or nil", type(plan))
   else
-    local text = why == nil and "the function gave no plan" or tostring(why)
-    points:judge(i, nil, string.match(text, "[^\n]*"))
+    points:judge(i, nil, reason_of(why))
   end
 end
 
@@ -203,7 +213,7 @@ end
 local function run(r, shield, points, rows)
   local start, more = core.clock(), true
   local seen = { n = 0, resumed = rows and rows.resumed or 0 }
-  points:start(r.given)
+  points:start()
   while more do
     if r.given then
       local i = points:take()
