@@ -116,7 +116,7 @@ START_TEST(functions_that_give_wrong_plans) {
        "print(pcall(try, 4, function(q) if q.tp == 5 then error('x' .. q.tp, 0) end\n"
        "  return plan(q) end))\n",
        "true\t64\t64\ttrue\n"
-       "mesh.tp\t3 does not divide model.num_attention_heads = 4\n"
+       "mesh.tp\t3 does not divide model.num_attention_heads = 8\n"
        "false\tx5\n");
 }
 END_TEST
@@ -136,7 +136,7 @@ START_TEST(forms_of_plans) {
        "    return p:with { ['mesh.tp'] = q.x } end }\n"
        "print(d.reasons[1].path, d.reasons[1].message)\n",
        "true\ttrue\ntrue\ttrue\n1\tthe function gave no plan\nbatch.seq\t3 does not divide "
-       "batch.seq = 128 (sequence_parallel cuts it over tp)\n");
+       "batch.seq = 128\n");
   says("local function model(g, c)\n"
        "  local x = g:unit('in', function()\n"
        "    return g:embedding(g:tokens(), g:param('e', { { 'vocab', 64 }, { 'hidden', "
