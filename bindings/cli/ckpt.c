@@ -6,6 +6,7 @@
 #include "bindings/object/format.h"
 #include "vm/ckpt/compare.h"
 #include "vm/ckpt/store.h"
+#include "vm/base/terminal.h"
 
 static const struct Part {
   const char *name, *args;
@@ -100,9 +101,9 @@ static void print_list(const Listing *l) {
   char bytes[32], time_text[32];
   for (int i = 0; i < l->n; i++) {
     const Listed *x = &l->at[i];
-    printf("%s  %s  %s  %d file%s  %s  %s%s\n", x->name, when(x->m.saved_at, time_text),
+    printf("%s  %s  %s  %d file%s  %s  %s%s\n", SHOWN(x->name), when(x->m.saved_at, time_text),
            format_bytes((double)x->bytes, bytes), x->m.nfile, x->m.nfile == 1 ? "" : "s",
-           x->m.mesh, x->m.name, x->latest ? "  latest" : "");
+           SHOWN(x->m.mesh), SHOWN(x->m.name), x->latest ? "  latest" : "");
   }
 }
 
@@ -182,7 +183,7 @@ int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
     else if (was != WEFT_OK)
       fprintf(stderr, "%s: error: %s\n", why.file, why.text);
     if (was == WEFT_OK && !cli->json)
-      printf("%s: complete, %d tensors in %d files, %s\n", c.path, c.tensors, c.files,
+      printf("%s: complete, %d tensors in %d files, %s\n", SHOWN(c.path), c.tensors, c.files,
              format_bytes((double)c.bytes, bytes));
   }
   return ckpt_end(cli, arena, st, &e, checked_json, &sum);
@@ -204,7 +205,7 @@ static void diff_row(void *ud, const CompareRow *r) {
   d->most_abs = MAX(d->most_abs, r->most_abs);
   d->most_rel = MAX(d->most_rel, r->most_rel);
   if (!d->prints || r->is == TENSOR_SAME) return;
-  printf("%s/%s: ", ckpt_kind_name[r->kind], r->name);
+  printf("%s/%s: ", ckpt_kind_name[r->kind], SHOWN(r->name));
   if (r->is == TENSOR_DIFFERS)
     printf("%lld of %lld elements differ, by at most %.3g (relative %.3g)\n",
            (long long)r->differ, (long long)r->elements, r->most_abs, r->most_rel);

@@ -1,5 +1,6 @@
 /* job.c - the common begin and end of every verb. */
 #include "cli.h"
+#include "vm/base/terminal.h"
 
 #include <stdlib.h>
 
@@ -8,8 +9,12 @@ bool speaks(const Cli *cli) {
   return cli->verb->run != verb_run || launched_rank() == 0;
 }
 
+/* What the plan says by print may have lines. */
 static void print_line(void *ud, const char *line) {
-  fprintf(stderr, "%s\n", line);
+  Text t = {0};
+  text_add_shown(&t, line, strlen(line), FREE_LINES, true);
+  text_add(&t, "\n");
+  print_text(stderr, &t);
 }
 
 weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {

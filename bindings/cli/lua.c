@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include "bindings/runner/runner.h"
+#include "vm/base/terminal.h"
 
 weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
   weft_error e;
@@ -26,7 +27,7 @@ static void kept(void *ud) {
 }
 
 static void show_progress(void *ud, const char *line) {
-  fprintf(stderr, "\r%s\033[K", line ? line : "");
+  fprintf(stderr, "\r%s\033[K", SHOWN(line));
   fflush(stderr);
 }
 

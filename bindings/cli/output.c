@@ -1,5 +1,6 @@
 /* output.c - how the program prints: sizes, colours, complaints. */
 #include "cli.h"
+#include "vm/base/terminal.h"
 
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -20,11 +21,12 @@ int columns_of(FILE *f) {
 
 void complain(const char *fmt, ...) {
   va_list ap;
+  char text[1024];
   va_start(ap, fmt);
-  fputs("weft: ", stderr);
-  vfprintf(stderr, fmt, ap);
-  fputc('\n', stderr);
+  vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
+  show_in(text, sizeof text, PARAGRAPH);
+  fprintf(stderr, "weft: %s\n", text);
 }
 
 void print_text(FILE *f, Text *t) {

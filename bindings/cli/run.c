@@ -8,6 +8,7 @@
 
 #include "bindings/record/record.h"
 #include "run_ckpt.h"
+#include "vm/base/terminal.h"
 #include "vm/comm/launch.h"
 #include "vm/exec/session.h"
 
@@ -237,7 +238,7 @@ static void print_start(Training *t) {
           format_mesh(&t->job.mesh, mesh), t->job.mesh.world,
           t->job.mesh.world > 1 ? "s" : "", t->comm->name,
           format_bytes((double)run_memory(t->session.run), memory),
-          data_describe(t->session.data), attention ? "; attention: " : "",
+          SHOWN(data_describe(t->session.data)), attention ? "; attention: " : "",
           attention ? attention : "", way ? "; steps are " : "", way ? way : "");
 }
 

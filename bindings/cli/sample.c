@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "vm/base/terminal.h"
 #include "vm/ckpt/ckpt.h"
 #include "vm/ckpt/store.h"
 #include "vm/exec/choose.h"
@@ -199,10 +200,19 @@ static weft_status fill(Sample *s) {
 
 /* ---- sampling ---- */
 
-/* Prints bytes [from, to) of what follows the prompt. */
-static void print_bytes(const One *o, size_t from, size_t to) {
-  if (to > from) fwrite(o->text.s + from, 1, to - from, stdout);
+/* Prints bytes [from, to) of what follows the prompt; returns how many: on a terminal,
+ * which would obey some, a character that is not all there yet waits for the rest. */
+static size_t print_bytes(const One *o, size_t from, size_t to, bool end) {
+  size_t n = to > from ? to - from : 0;
+  if (n && isatty(STDOUT_FILENO)) {
+    Text t = {0};
+    n = text_add_shown(&t, o->text.s + from, n, FREE_LINES, end);
+    print_text(stdout, &t);
+  } else if (n) {
+    fwrite(o->text.s + from, 1, n, stdout);
+  }
   fflush(stdout);
+  return n;
 }
 
 /* The prompt, as it was understood. */
@@ -213,8 +223,8 @@ static void print_prompt(const Sample *s, const One *o) {
       text_of(s, o->token[i], &t);
     else
       text_printf(&t, "%s%d", i ? "," : "", o->token[i]);
-  if (t.s) fwrite(t.s, 1, t.n, stdout);
-  fflush(stdout);
+  One shown = {.text = t};
+  print_bytes(&shown, 0, t.n, true);
   text_free(&t);
 }
 
@@ -226,8 +236,7 @@ static bool add_text(const Sample *s, One *o, size_t *printed, bool prints) {
   int64_t at = sample_until(&s->end, &o->text, before);
   if (at >= 0) o->text.n = (size_t)at;
   size_t to = o->text.n - (at >= 0 ? 0 : sample_maybe(&s->end, &o->text));
-  if (prints) print_bytes(o, *printed, to);
-  *printed = MAX(*printed, to);
+  if (prints) *printed += print_bytes(o, *printed, to, false);
   return at >= 0;
 }
 
@@ -252,7 +261,7 @@ static weft_status generate(Sample *s, One *o) {
       o->ended = "stop";
     if (o->ended[0] != 'l') break;
   }
-  if (prints) print_bytes(o, printed, o->text.n);
+  if (prints) print_bytes(o, printed, o->text.n, true);
   if (prints) putchar('\n');
   fflush(stdout);
   return WEFT_OK;

@@ -259,6 +259,9 @@ weft_status value_take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *e
 LangValue value_origin(Arena *a, const LangValue *v);
 /* ---- schema.c ---- */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
+/* ---- texts.c ---- */
+/* Reports texts of the plan, which are names, that a terminal would obey. */
+void texts_check(lua_State *L, Arena *a, Diags *d);
 /* ---- cluster.c ---- */
 /* Fills Plan.cluster from the plan's field, which has been checked. */
 void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d);

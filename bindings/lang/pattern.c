@@ -60,6 +60,9 @@ static bool in_class(int c, int class) {
   case 'w':
     yes = lower(c) || upper(c) || digit(c);
     break;
+  case 'z': /* not in the manual any more, but in Lua */
+    yes = c == 0;
+    break;
   case 'x':
     yes = digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
     break;

@@ -59,6 +59,7 @@ static void check_job(lua_State *L, void *ud) {
   LangPlan *lp = ((CheckJob *)ud)->lp;
   Diags *d = ((CheckJob *)ud)->d;
   Plan *p = &lp->plan;
+  texts_check(L, lp->arena, d);
   schema_check(L, lp, d);
   model_resolve(L, lp, d);
   model_default_tp(L, lp, d);

@@ -2,25 +2,37 @@
 #include "plan_load.h"
 
 #include "vm/base/json.h"
+#include "vm/base/terminal.h"
 
 /* One word is the right value; anything longer is advice in words of its own. */
 static bool is_word(const char *s) {
   return *s && !strchr(s, ' ');
 }
 
+/* Of a file, or of a key of the plan. */
+static void add_name(const char *s, Text *out) {
+  text_add_shown(out, s, strlen(s), ONE_LINE, true);
+}
+
 static void add_place(const Diag *g, Text *out) {
   if (!g->file) return;
-  text_add(out, g->file);
+  add_name(g->file, out);
   if (g->line) text_printf(out, ":%d", g->line);
   text_add(out, ": ");
 }
 
 static void add_message(const Diag *g, Text *out) {
-  if (*g->path) text_printf(out, "plan%s%s: ", *g->path == '[' ? "" : ".", g->path);
+  if (*g->path) {
+    text_add(out, *g->path == '[' ? "plan" : "plan.");
+    add_name(g->path, out);
+    text_add(out, ": ");
+  }
   text_add(out, g->summary);
-  if (g->suggestion)
-    text_printf(out, is_word(g->suggestion) ? " (did you mean \"%s\"?)" : " (%s)",
-                g->suggestion);
+  if (!g->suggestion) return;
+  bool word = is_word(g->suggestion);
+  text_add(out, word ? " (did you mean \"" : " (");
+  add_name(g->suggestion, out);
+  text_add(out, word ? "\"?)" : ")");
 }
 
 static void add_diag(const Diag *g, bool colour, Text *out) {

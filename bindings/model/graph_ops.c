@@ -9,6 +9,7 @@
 
 #include "bindings/lang/lang.h"
 #include "graph_int.h"
+#include "vm/base/terminal.h"
 
 enum { MAX_IN = 8, MAX_OUT = 8 };   /* graph_op makes up to 8 results */
 
@@ -151,6 +152,8 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
       *name = lua_tostring(L, -1);
     else if (!lua_isnil(L, -1))
       luaL_error(L, "g:%s: name must be a text, got a %s", op, luaL_typename(L, -1));
+    if (*name && has_control(*name))
+      luaL_error(L, "g:%s: the name \"%s\" has control characters", op, *name);
     lua_pop(L, 1);
     for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
       entries++;

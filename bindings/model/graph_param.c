@@ -4,6 +4,7 @@
 #include "bindings/lang/lang.h"
 #include "bindings/lang/length.h"
 #include "graph_int.h"
+#include "vm/base/terminal.h"
 
 typedef struct ParamWork {
   Graph *g;
@@ -167,6 +168,8 @@ int graph_param_method(lua_State *L) {
     return luaL_error(L, "g:param: the first argument is the parameter's name, got %s",
                       luaL_typename(L, 2));
   w.name = lua_tostring(L, 2);
+  if (has_control(w.name))
+    return luaL_error(L, "g:param: the name \"%s\" has control characters", w.name);
   if (lua_gettop(L) > 4)
     return luaL_error(L, "g:param(\"%s\") takes a name, dimensions and options", w.name);
   param_dims(L, 3, &w);

@@ -15,7 +15,14 @@ local sorted = { string = true, number = true, boolean = true } -- keys that hav
 local escapes =
   { ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r", ['"'] = '\\"', ["\\"] = "\\\\" }
 
-local function escape(c) return escapes[c] or format("\\%03d", byte(c)) end
+local function escape(c)
+  return (gsub(c, ".", function(b) return escapes[b] or format("\\%03d", byte(b)) end))
+end
+
+-- Controls beyond ASCII, and what changes how a line looks without a look of its own.
+local hidden = { "\xc2[\x80-\x9f\xad]", "\xd8\x9c", "\xe2\x80[\x8b-\x8f\xa8-\xae]",
+  "\xe2\x81[\xa0-\xaf]", "\xef\xbb\xbf", "\xef\xbf[\xb9-\xbb]",
+  "\xf3\xa0[\x80\x81][\x80-\xbf]" }
 
 -- As Lua writes it, in quotes. Bytes that are no UTF-8 are escaped.
 local function quote(s)
@@ -25,6 +32,7 @@ local function quote(s)
     s = sub(s, 1, bad - 1) .. escape(sub(s, bad, bad)) .. sub(s, bad + 1)
     n, bad = utf8.len(s, bad)
   end
+  for _, set in ipairs(hidden) do s = gsub(s, set, escape) end
   return '"' .. s .. '"'
 end
 

@@ -48,6 +48,19 @@ static const char prelude[] =
     "  for i = 1, r.n < 9 and r.n or 9 do clean(r[i]) if r[1] then keep(r[i]) end end\n"
     "  return r[2]\n"
     "end\n"
+    /* Tables whose holes Lua measures by the seed of its hashes, and keys of one hash. */
+    "local function holes(n, step)\n"
+    "  local t = {}\n"
+    "  for i = 1, n do t['k' .. i] = i if i % step > 0 then t[i] = i end end\n"
+    "  for i = 1, n do t['k' .. i] = nil end\n"
+    "  for i = n, n + 3 do t['l' .. i] = i t[i] = i end\n"
+    "  return t\n"
+    "end\n"
+    "local function chain(k)\n"
+    "  local t = {}\n"
+    "  for i = 1, 1 << k - 1 do t[i * ((1 << k) - 1)] = i end\n"
+    "  return t\n"
+    "end\n"
     "for _, t in ipairs { string, table, math, utf8, coroutine } do\n"
     "  for _, f in pairs(t) do keep(f) end\n"
     "end\n"
@@ -63,6 +76,7 @@ static const char prelude[] =
     "'[^a-z]*',\n"
     "  '%b()', '%f[%a]', ('ab '):rep(40), ('x'):rep(5000), '\\0\\255', '0x10', '1e400', "
     "'12',\n"
+    "  'a\\nforged: \\27[2J\\194\\155\\226\\128\\174', '\\27]0;forged\\7', '%z*',\n"
     "  'weft', 'weft.models.llama', 'i8s4z', '!16d', 'name', 'tp', {}, { 1, 2, 3 },\n"
     "  { a = 1, b = { c = {} } }, { [1] = 1, [3] = 3 }, { [{}] = 1 }, { ['x y'] = 2 },\n"
     "  string, table, math, _ENV, weft, coroutine.running(), coroutine.create(print) }\n"
@@ -179,7 +193,12 @@ static const char *const ops[] = {
 /* `object` is a local of that name, or NULL. */
 static void statement(Dice *d, const char *object) {
   static const char *const ends[] = {"break", "V[#V + 1] = k", "x[k] = nil", "x[1] = k"};
-  switch (below(d, object ? 14 : 9)) {
+  static const char *const events[] = {"mode", "gc", "name", "close", "len", "metatable"};
+  static const char *const late[] = {"'k'", "'v'", "nil", "print",
+                                     "'x\\nforged: \\27[2J'"};
+  static const char *const patterns[] = {"%baa", "%b()",     "[%z]",
+                                         "%z-",  "%f[%a]()", "(.-)%1"};
+  switch (below(d, object ? 14 : 13)) {
   case 0:
     text_add(d->out, "try(function() local x = ");
     expression(d, 1);
@@ -212,6 +231,33 @@ static void statement(Dice *d, const char *object) {
     text_add(d->out, " end, ");
     expression(d, 1);
     text_add(d->out, ")\n");
+    return;
+  case 4:
+    text_printf(d->out, "try(function() local t = holes(%d, %d) keep(t) ",
+                4 + below(d, 30), 2 + below(d, 4));
+    text_add(d->out, "print(#t, rawlen(t), select('#', table.unpack(t)), #t // 1 | 0)\n"
+                     "table.insert(t, ");
+    expression(d, 1);
+    text_add(d->out,
+             ") print(#t, #table.pack(table.remove(t), #t), pcall(table.concat, t))\n"
+             "for i = #t, 1, -1 do if #t % 2 == 0 then t[#t] = nil end end\n"
+             "print(#t, #{ nil, #t, nil, 1 }) end)\n");
+    return;
+  case 5:
+    text_printf(d->out,
+                "try(function() local x = M[%d] x.__%s = %s x = ", 1 + below(d, 12),
+                PICK(d, events), PICK(d, late));
+    expression(d, 1);
+    text_printf(d->out,
+                " for i = 1, %d do local y = { i, {} } end return #x, x .. x end)\n",
+                below(d, 3000));
+    return;
+  case 6:
+    text_printf(d->out, "try(function() local t = chain(%d) print(#t, ",
+                1 + below(d, 12));
+    text_printf(d->out,
+                "select(2, pcall(string.gsub, V[%d], '%s', '<%%0>'))) keep(t) end)\n",
+                1 + below(d, 60), PICK(d, patterns));
     return;
   default:
     if (below(d, 2) || !object) {

@@ -1,5 +1,6 @@
 /* base.c - errors, heap, arenas, vectors and text. */
 #include "base.h"
+#include "terminal.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -15,6 +16,8 @@ static void fill(weft_error *e, weft_status code, const char *file, int line,
   e->rank = -1;
   snprintf(e->file, sizeof e->file, "%s", file ? file : "");
   vsnprintf(e->text, sizeof e->text, fmt, ap);
+  show_in(e->file, sizeof e->file, ONE_LINE);
+  show_in(e->text, sizeof e->text, PARAGRAPH);
 }
 
 weft_status err_set(weft_error *e, weft_status code, const char *fmt, ...) {

@@ -1,11 +1,12 @@
 /* diag.c - collects what is wrong with a plan and puts it in the order of its lines. */
 #include "diag.h"
+#include "terminal.h"
 
 static Diag *add(Diags *d, DiagSeverity severity, const char *code, const char *path,
                  const char *fmt, va_list ap) {
   Diag new = {.severity = severity, .code = arena_str(d->arena, code)};
   new.path = arena_str(d->arena, path ? path : "");
-  new.summary = arena_vprintf(d->arena, fmt, ap);
+  new.summary = arena_shown(d->arena, arena_vprintf(d->arena, fmt, ap), PARAGRAPH);
   if (severity == DIAG_ERROR)
     d->errors++;
   else

@@ -1,6 +1,7 @@
 /* json.c - JSON text from C values. The output is valid whatever the input: bytes
  * that are not UTF-8 become U+FFFD, and numbers do not depend on the locale. */
 #include "json.h"
+#include "terminal.h"
 
 #include <float.h>
 #include <math.h>
@@ -9,37 +10,26 @@
 
 /* ---- strings ---- */
 
-/* The length of the UTF-8 character at `s`, 0 if the bytes there are none. */
-static int utf8(const unsigned char *s) {
-  static const struct {
-    unsigned char mask, lead;
-    uint32_t least;
-  } form[] = {
-      {0x80, 0, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
-  for (int n = 0; n < LEN(form); n++) {
-    if ((s[0] & form[n].mask) != form[n].lead) continue;
-    uint32_t c = s[0] & ~form[n].mask & 0xffu;
-    for (int i = 1; i <= n; i++) {
-      if ((s[i] & 0xc0) != 0x80) return 0;
-      c = c << 6 | (s[i] & 0x3f);
-    }
-    bool surrogate = c >= 0xd800 && c < 0xe000;
-    return c >= form[n].least && c <= 0x10ffff && !surrogate ? n + 1 : 0;
-  }
-  return 0;
+/* What a terminal would obey is escaped, too, as JSON is also read there. */
+static void escape(Text *t, uint32_t code) {
+  if (code >= 0x10000)
+    text_printf(t, "\\u%04x\\u%04x", 0xd7c0 + (code >> 10), 0xdc00 + (code & 0x3ff));
+  else
+    text_printf(t, "\\u%04x", code);
 }
 
-static void quote(Text *t, const char *str) {
+static void quote(Text *t, const char *s) {
   static const char named[] = "\b\f\n\r\t\"\\", letter[] = "bfnrt\"\\";
   text_add(t, "\"");
-  for (const unsigned char *s = (const unsigned char *)str; *s;) {
-    int n = utf8(s);
+  while (*s) {
+    uint32_t code;
+    int n = text_character(s, strnlen(s, 4), &code);
     const char *special = strchr(named, *s);
     if (special) text_printf(t, "\\%c", letter[special - named]);
-    else if (*s < 0x20 || *s == 0x7f) text_printf(t, "\\u%04x", *s);
-    else if (n) text_addn(t, (const char *)s, (size_t)n);
-    else text_add(t, "\xef\xbf\xbd");
-    s += n ? n : 1;
+    else if (n <= 0) text_add(t, "\xef\xbf\xbd");
+    else if (text_hidden(code)) escape(t, code);
+    else text_addn(t, s, (size_t)n);
+    s += MAX(n, 1);
   }
   text_add(t, "\"");
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "mpi_int.h"
+#include "vm/base/terminal.h"
 
 /* For another process to say why all end, and to end all. */
 enum { LAST_WORDS_S = 3 };
@@ -31,7 +32,7 @@ typedef struct MpiEndpoint {
 
 /* Ends all processes. The line is the last thing that this one says. */
 static void end_all(MpiWorld *w, int exit_code, const char *why) {
-  fprintf(stderr, "weft: rank %d gave up: %s\n", w->rank, why);
+  fprintf(stderr, "weft: rank %d gave up: %s\n", w->rank, SHOWN(why));
   fflush(stderr);
   MPI_Abort(w->all, exit_code);
 }
@@ -335,7 +336,7 @@ static void abort_world(World *world, int rank, weft_status code, int exit_code,
   MpiWorld *w = world->ctx;
   if (rank >= 0 && !world->quiet) end_all(w, exit_code, why);
   if (world->quiet) sleep(LAST_WORDS_S);
-  if (!world->quiet) fprintf(stderr, "weft: %s\n", why);
+  if (!world->quiet) fprintf(stderr, "weft: %s\n", SHOWN(why));
   fflush(stderr);
   MPI_Abort(w->all, exit_code);
 }
