@@ -164,7 +164,7 @@ static const char *again(Matcher *m, const char *s, int number) {
 
 /* ---- items of several characters ---- */
 
-/* %bxy: from x to the y that closes it. */
+/* %bxy: from x to the y that closes it; %bxx: to the next x, which is a y first. */
 static const char *balanced(Matcher *m, const char *s, const char *p) {
   if (m->pattern_end - p < 2)
     luaL_error(m->L, "malformed pattern (missing arguments to '%%b')");
@@ -172,7 +172,7 @@ static const char *balanced(Matcher *m, const char *s, const char *p) {
   for (int64_t open = 1; ++s < m->text_end;) {
     step(m, 1);
     if (*s == p[1] && --open == 0) return s + 1;
-    if (*s == p[0] && p[0] != p[1]) open++;
+    if (*s == p[0]) open++;
   }
   return NULL;
 }

@@ -135,6 +135,15 @@ START_TEST(order_is_the_same_in_every_run) {
 }
 END_TEST
 
+/* What would change how the line looks is written out. */
+START_TEST(hidden_characters) {
+  expect("{'\\u{9b}1m', '\\27[2J'}", "{ \"\\194\\1551m\", \"\\027[2J\" }");
+  expect("{'a\\u{202e}b', '\\u{feff}'}",
+         "{ \"a\\226\\128\\174b\", \"\\239\\187\\191\" }");
+  expect("{'Zürich'}", "{ \"Zürich\" }");
+}
+END_TEST
+
 START_TEST(own_texts) {
   expect("setmetatable({}, {__tostring = function() return 'two\\nlines' end})",
          "two\nlines");
@@ -175,6 +184,7 @@ Suite *repl_print_suite(void) {
   tcase_add_test(t, caps);
   tcase_add_test(t, layout);
   tcase_add_test(t, order_is_the_same_in_every_run);
+  tcase_add_test(t, hidden_characters);
   tcase_add_test(t, own_texts);
   tcase_add_test(t, colours);
   suite_add_tcase(s, t);
