@@ -43,6 +43,60 @@ START_TEST(one_layer_has_a_rule_of_its_own) {
 }
 END_TEST
 
+/* ---- the residual stream ---- */
+
+/* How the rule of an op places its result over tp = 2, its operands placed as given. */
+static int result_of(bool sp, int code, int first, int second) {
+  Arena *a = arena_new(NULL);
+  Graph *g = graph_new(a, 1, 8);
+  const Dim dim[] = {
+      {.size = 1, .local = 1, .tag = TAG_BATCH, .parts = 1, .unit = 1},
+      {.size = 8, .local = 8, .tag = TAG_SEQ, .parts = 1, .unit = 1},
+      {.size = 16, .local = 16, .tag = TAG_HIDDEN, .parts = 1, .unit = 1}};
+  Plan plan = {.strategy = {.sequence_parallel = sp}};
+  Place place[3], need[2], yield, *needs = need, *yields = &yield;
+  for (int i = 0; i < LEN(place); i++) {
+    ck_assert_int_eq(graph_tensor(g, T_VALUE, DT_F32, dim, LEN(dim)), i);
+    place[i] = place_whole();
+  }
+  place[0].on[AX_TP] = (int8_t)first, place[1].on[AX_TP] = (int8_t)second;
+  Oid op = graph_add(g, code, op_info[code].nin, 1, -1, PH_F);
+  for (int i = 0; i < op_info[code].nin; i++) g->op.at[op].in[i] = i;
+  g->op.at[op].out[0] = 2;
+  Shard s = {.g = g, .plan = &plan, .tp = 2, .place = place, .need = &needs, .yield = &yields};
+  for (int i = 0; i < AX_N; i++) s.n[i] = i == AX_TP ? 2 : 1;
+  ck_assert(op_info[code].shard(&s, op));
+  for (int i = 0; i < op_info[code].nin; i++)
+    ck_assert_int_eq(need[i].on[AX_TP], yield.on[AX_TP]);
+  int on = yield.on[AX_TP];
+  arena_free(a);
+  return on;
+}
+
+/* Under sequence parallelism it is cut along the sequence, also where all that an op reads
+ * of it is whole on each rank or cut another way. */
+START_TEST(the_residual_stream_is_cut) {
+  enum { SEQ = 1, HIDDEN = 2 };
+  static const int ops[] = {OP_scale, OP_gelu}, two[] = {OP_add, OP_mul};
+  static const int ways[] = {PL_R, SEQ, HIDDEN};
+  for (int i = 0; i < LEN(ops); i++)
+    for (int k = 0; k < LEN(ways); k++) {
+      ck_assert_int_eq(result_of(true, ops[i], ways[k], PL_R), SEQ);
+      ck_assert_int_eq(result_of(false, ops[i], ways[k], PL_R), ways[k]);
+    }
+  for (int i = 0; i < LEN(two); i++)
+    for (int k = 0; k < LEN(ways); k++)
+      for (int l = 0; l < LEN(ways); l++) {
+        ck_assert_int_eq(result_of(true, two[i], ways[k], ways[l]), SEQ);
+        ck_assert_int_eq(result_of(false, two[i], ways[k], ways[l]),
+                         ways[k] == PL_R ? ways[l] : ways[k]);
+      }
+  ck_assert_int_eq(result_of(true, OP_add, PL_P, PL_P), PL_P);
+  ck_assert_int_eq(result_of(true, OP_add, PL_P, PL_R), SEQ);
+  ck_assert_int_eq(result_of(false, OP_add, PL_P, PL_R), PL_R);
+}
+END_TEST
+
 /* ---- styles that cannot be ---- */
 
 static void refused(const ToyOptions *o, const char *text) {
@@ -192,6 +246,7 @@ Suite *shard_rules_suite(void) {
   TCase *c = tcase_create("messages");
   tcase_add_test(c, unforced_gather_is_told);
   tcase_add_test(c, one_layer_has_a_rule_of_its_own);
+  tcase_add_test(c, the_residual_stream_is_cut);
   tcase_add_test(c, sizes_that_do_not_divide);
   tcase_add_test(c, a_hidden_size_that_does_not_divide);
   tcase_add_test(c, an_activation_that_cannot_be_sliced);

@@ -277,6 +277,57 @@ START_TEST(fused_projections_of_another_size_do_not_fit) {
 }
 END_TEST
 
+/* ---- files ---- */
+
+static const SafeTensor *named(const SafeTensors *s, const char *name) {
+  for (int i = 0; i < st_count(s); i++)
+    if (str_eq(st_at(s, i)->name, name)) return st_at(s, i);
+  ck_abort_msg("there is no %s", name);
+}
+
+/* Each file takes what has room, to the byte and in the order of the parameters; what is
+ * larger than a file has one alone. */
+START_TEST(files_are_filled_to_the_room) {
+  Exporter f;
+  SafeTensors *all, *cut;
+  exporter_start(&f, hf(oracle("llama")), meshes[0]);
+  const char *one = exporter_write(&f, "one", (WeightsOutOptions){.dtype = DT_ACT});
+  must(st_open(NULL, one, NULL, &all, &scratch_error), &scratch_error, one);
+  int n = f.job.compiled->nparam;
+  ck_assert_int_eq(st_files(all), 1);
+  ck_assert_int_eq(st_count(all), n);
+  const SafeTensor **t = NEW_N(scratch_arena, const SafeTensor *, n);
+  for (int i = 0; i < n; i++) t[i] = named(all, f.job.compiled->param[i].name);
+  uint64_t two = t[0]->bytes + t[1]->bytes, most = 0, sum = 0;
+  for (int i = 0; i < n; i++) most = MAX(most, t[i]->bytes), sum += t[i]->bytes;
+  const uint64_t rooms[] = {1, most - 1, most, two - 1, two, sum - 1, sum};
+  for (int k = 0; k < LEN(rooms); k++) {
+    const char *out =
+        exporter_write(&f, arena_printf(scratch_arena, "cut%d", k),
+                       (WeightsOutOptions){.dtype = DT_ACT, .shard_bytes = rooms[k]});
+    must(st_open(NULL, out, NULL, &cut, &scratch_error), &scratch_error, out);
+    int file = 0;
+    uint64_t used = 0;
+    for (int i = 0; i < n; i++) {
+      if (used && used + t[i]->bytes > rooms[k]) file++, used = 0;
+      used += t[i]->bytes;
+      const SafeTensor *x = named(cut, t[i]->name);
+      ck_assert_msg(str_eq(x->file, st_file_path(cut, file)), "room %llu: %s is in %s, not %s",
+                    (unsigned long long)rooms[k], x->name, x->file, st_file_path(cut, file));
+    }
+    ck_assert_int_eq(st_files(cut), file + 1);
+    for (int i = 0; i <= file && file; i++) { /* none is empty */
+      const char *name = arena_printf(scratch_arena, "%s/model-%05d-of-%05d.safetensors", out,
+                                      i + 1, file + 1);
+      ck_assert_str_eq(st_file_path(cut, i), name);
+    }
+    st_close(cut);
+  }
+  st_close(all);
+  exporter_end(&f);
+}
+END_TEST
+
 /* ---- folders ---- */
 
 START_TEST(a_folder_appears_whole_or_not_at_all) {
@@ -472,6 +523,7 @@ Suite *export_suite(void) {
   tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0, CASES);
   tcase_add_loop_test(t, fused_projections_are_read_and_written, 0, LEN(meshes));
   tcase_add_test(t, fused_projections_of_another_size_do_not_fit);
+  tcase_add_test(t, files_are_filled_to_the_room);
   tcase_add_test(t, a_folder_appears_whole_or_not_at_all);
   tcase_add_test(t, a_run_exports_at_its_end);
   tcase_add_loop_test(t, numbers_keep_their_types, 0, 2);

@@ -153,6 +153,29 @@ START_TEST(options_of_others) {
 }
 END_TEST
 
+/* Gathers of Megatron's FSDP start ahead in both directions, or in neither; others say it
+ * themselves. */
+START_TEST(gathers_that_start_ahead) {
+  static const struct {
+    const char *strategy;
+    int forward, backward;
+  } ahead[] = {{"'megatron_fsdp'", 1, 2},
+               {"{ 'megatron_fsdp', overlap_param_gather = true }", 1, 2},
+               {"{ 'megatron_fsdp', overlap_param_gather = false }", 0, 0},
+               {"{ 'zero', stage = 3, overlap_param_gather = false }", 1, 2},
+               {"{ 'fsdp2', forward_prefetch_depth = 0 }", 0, 2},
+               {"{ 'fsdp2', backward_prefetch_depth = 0 }", 1, 0}};
+  for (int i = 0; i < LEN(ahead); i++) {
+    const Plan *p =
+        lang_test_good(&t, arena_printf(t.arena, PLAN("strategy = %s"), ahead[i].strategy));
+    ck_assert_msg(p->strategy.prefetch[0] == ahead[i].forward &&
+                      p->strategy.prefetch[1] == ahead[i].backward,
+                  "%s: %d, %d", ahead[i].strategy, p->strategy.prefetch[0],
+                  p->strategy.prefetch[1]);
+  }
+}
+END_TEST
+
 /* Copies alone are stage 0. */
 START_TEST(nothing_is_left_to_cut) {
   static const char plan[] =
@@ -177,6 +200,7 @@ Suite *number_formats_suite(void) {
   tcase_add_test(c, what_contradicts_itself);
   tcase_add_test(c, options_of_others);
   tcase_add_test(c, nothing_is_left_to_cut);
+  tcase_add_test(c, gathers_that_start_ahead);
   suite_add_tcase(s, c);
   return s;
 }

@@ -299,6 +299,30 @@ START_TEST(held_blocks) {
 }
 END_TEST
 
+/* Whether gathers start ahead follows from another field. */
+START_TEST(gathers_of_megatron_fsdp) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama-tiny', num_hidden_layers = 8 },\n"
+      "  strategy = { 'megatron_fsdp' }, mesh = { dp = 2, tp = 2 }, precision = 'bf16',\n"
+      "  batch = { global = 16, seq = 32 } }\n";
+  Axes a;
+  PointRow row;
+  PointReason why;
+  scratch_put("mfsdp.lua", plan, strlen(plan));
+  char *path = arena_str(scratch_arena, scratch_path("mfsdp.lua"));
+  axes_open(&a, path,
+            "return { { 'strategy.overlap_param_gather', true, false },"
+            " { 'mesh.dp', 2, 4 }, { 'mesh.cp', 1, 2 } }");
+  for (int64_t p = 0; p < a.points; p++) {
+    judge_at(&a, p, &row, &why);
+    ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
+    same_as_full(&a, path, p, &row);
+  }
+  axes_close(&a);
+}
+END_TEST
+
 /* Experts that ranks share: rows as many as there can be, or as there is room for, and
  * storage on a mesh of their own. */
 START_TEST(shared_experts) {
@@ -454,6 +478,7 @@ Suite *sweep_suite(void) {
   tcase_add_test(t, other_fields);
   tcase_add_test(t, schedule_of_a_file);
   tcase_add_test(t, held_blocks);
+  tcase_add_test(t, gathers_of_megatron_fsdp);
   tcase_add_test(t, shared_experts);
   tcase_add_test(t, narrow_sums);
   tcase_add_test(t, points_that_look_alike);

@@ -190,6 +190,11 @@ static bool int_at(const json_t *list, int i, int64_t lo, int64_t hi, int64_t *o
   return json_is_integer(v) && *out >= lo && *out <= hi;
 }
 
+/* False where that is more elements than bytes are counted for. */
+static bool times(int64_t *all, int64_t n) {
+  return !__builtin_mul_overflow(*all, n, all) && *all <= INT64_MAX / 16;
+}
+
 /* A box within the parameter's shape. */
 static bool read_box(const json_t *box, const CkptParam *of, Piece *p) {
   int64_t all = 1;
@@ -198,13 +203,14 @@ static bool read_box(const json_t *box, const CkptParam *of, Piece *p) {
   for (int d = 0; d < of->ndim; d++) {
     const json_t *row = json_array_get(box, (size_t)d);
     PieceDim *x = &p->dim[d];
-    int64_t most = of->dim[d];
+    int64_t most = of->dim[d], whole = 1;
     /* With padding, the last slice may begin behind the end. */
     if (!int_at(row, 0, 1, most, &x->parts) || !int_at(row, 1, 1, most, &x->size) ||
         !int_at(row, 2, 0, 2 * most, &x->first) || !int_at(row, 3, 1, most, &x->slice) ||
-        !int_at(row, 4, 0, x->slice, &x->valid) || x->parts * x->size != most ||
-        (x->valid && x->first + x->valid > x->size) ||
-        __builtin_mul_overflow(all, x->parts * x->slice, &all) || all > INT64_MAX / 16)
+        !int_at(row, 4, 0, x->slice, &x->valid) || !times(&whole, x->parts) ||
+        !times(&whole, x->size) || whole != most ||
+        (x->valid && x->first + x->valid > x->size) || !times(&all, x->parts) ||
+        !times(&all, x->slice))
       return false;
   }
   return true;
