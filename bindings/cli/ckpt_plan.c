@@ -4,6 +4,7 @@
 
 #include "bindings/api/resume.h"
 #include "bindings/object/format.h"
+#include "vm/base/terminal.h"
 #include "vm/ckpt/convert.h"
 
 static weft_status compile_plan(Job *j, const Cli *cli, Arena *arena, const char *path) {
@@ -90,7 +91,7 @@ int ckpt_convert_plan(Cli *cli, Arena *arena, const char *const *at) {
   Conversion c = {0};
   weft_status st = convert(&c, cli, arena, at);
   if (st == WEFT_OK && !cli->json)
-    printf("%s: step %lld as %d rank%s write it\n", c.out, (long long)c.m.step, c.m.world,
+    printf("%s: step %lld as %d rank%s write it\n", SHOWN(c.out), (long long)c.m.step, c.m.world,
            c.m.world > 1 ? "s" : "");
   ckpt_close(c.from);
   if (c.text) mem_free(NULL, c.text, c.bytes + 1);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "vm/base/terminal.h"
 #include "vm/io/io.h"
 #include "vm/text/tokenizer.h"
 
@@ -186,7 +187,7 @@ int verb_tokenize(Cli *cli, Arena *arena) {
   if (st == WEFT_OK) st = tokenize(w, t, &e);
   tokenizer_close(t);
   if (st == WEFT_OK)
-    printf("%s: %d document%s, %lld tokens of %d bits, %s\n", w->path, w->lengths.n,
+    printf("%s: %d document%s, %lld tokens of %d bits, %s\n", SHOWN(w->path), w->lengths.n,
            w->lengths.n == 1 ? "" : "s", (long long)w->ntokens, 8 * w->width,
            is_llmc(cli) ? "llm.c" : "Megatron");
   else if (e.line)

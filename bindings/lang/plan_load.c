@@ -1,6 +1,7 @@
 /* plan_load.c - loads a plan: evaluate, apply --set, check, find lines. */
 #include "json_value.h"
 #include "schema.h"
+#include "vm/base/terminal.h"
 #include "vm/pipeline/schedule.h"
 
 #include <stdio.h>
@@ -30,7 +31,7 @@ static const char *folder_of(Arena *a, const char *path) {
   return arena_strn(a, path, (size_t)(slash - path) + (slash == path));
 }
 
-static const char *stem_of(Arena *a, const char *path) {
+static char *stem_of(Arena *a, const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   const char *dot = strrchr(name, '.');
   return arena_strn(a, name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
@@ -63,7 +64,7 @@ static void check_job(lua_State *L, void *ud) {
   schema_check(L, lp, d);
   model_resolve(L, lp, d);
   model_default_tp(L, lp, d);
-  if (!p->name) p->name = stem_of(lp->arena, lp->state->path);
+  if (!p->name) p->name = arena_shown(lp->arena, stem_of(lp->arena, lp->state->path), ONE_LINE);
   p->data.dir = lp->state->dir;
   p->data.folders = lp->opt.data;
   p->data.nfolders = lp->opt.ndata;

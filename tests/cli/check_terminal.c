@@ -213,6 +213,8 @@ START_TEST(paths_and_arguments) {
                              "'llama-tiny', batch = { global = 8, seq = 16 } }";
   scratch_put("good.lua", good, sizeof good - 1);
   scratch_put(EVIL_C ".lua", "return 1", 8);
+  scratch_put("ok" EVIL_C ".lua", good, sizeof good - 1);
+  run("name of a plan without one", FULL, "$weft check \"ok" EVIL_SHELL ".lua\"");
   run("file of a plan", FULL, "$weft check \"" EVIL_SHELL ".lua\"");
   run("no such file", FULL, "$weft check \"no" EVIL_SHELL "\"");
   run("verb", FULL, "$weft \"" EVIL_SHELL "\"");

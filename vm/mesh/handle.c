@@ -12,7 +12,7 @@ static weft_status report(const Diags *d, weft_error *e) {
   TextBuf t = textbuf(text, sizeof text);
   for (int i = 0; i < d->list.n; i++) {
     const Diag *g = &d->list.at[i];
-    textbuf_printf(&t, "%s%s: %s", i ? "\n" : "", g->path, g->summary);
+    textbuf_printf(&t, "%s%s: %s", i ? "\n  " : "", g->path, g->summary);
   }
   return err_set(e, WEFT_EPLAN, "%s", text);
 }
