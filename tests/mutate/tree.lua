@@ -1,0 +1,129 @@
+-- tree.lua - the copy of the sources that faults are planted in, how it is built, and how a
+-- suite of it is run. Everything lies in build-mutate/, or where WEFT_MUTATE says.
+local M = {}
+
+M.PLACE = os.getenv "WEFT_MUTATE" or "build-mutate"
+M.SOURCES = M.PLACE .. "/src"
+M.BUILD = M.SOURCES .. "/build"
+
+function M.read(path)
+  local f = io.open(path, "rb")
+  if not f then return nil end
+  local text = f:read "a"
+  f:close()
+  return text
+end
+
+function M.write(path, text, mode)
+  local f = assert(io.open(path, mode or "wb"))
+  assert(f:write(text))
+  assert(f:close())
+end
+
+function M.run(fmt, ...)
+  return os.execute(fmt:format(...)) == true
+end
+
+function M.lines_of(fmt, ...)
+  local command = fmt:format(...)
+  local pipe, list = assert(io.popen(command)), {}
+  for line in pipe:lines() do list[#list + 1] = line end
+  assert(pipe:close(), command)
+  return list
+end
+
+function M.fail(...)
+  io.stderr:write(...)
+  io.stderr:write "\n"
+  os.exit(2)
+end
+
+function M.suites()
+  local list = {}
+  for _, path in ipairs(M.lines_of "ls tests/*/check_*.c") do
+    list[#list + 1] = path:match "check_([%w_]+)%.c$"
+  end
+  return list
+end
+
+-- Of all that a result depends on: pages and the planting itself are not part of it, but for
+-- the files named.
+function M.digest(...)
+  return M.lines_of("(git ls-files | grep -vE '\\.md$|^docs/|^tests/mutate/'; for f in %s; do echo $f; done) | \z
+                     xargs -d '\\n' sha1sum | sha1sum", table.concat({ ... }, " "))[1]
+end
+
+-- ---- the copy ----
+
+-- Configures a build of the copy. The device for CUDA is not planted in, and nvcc is slow.
+function M.configure(folder, options)
+  if not M.run("cmake -S %s -B %s -G Ninja -DCMAKE_BUILD_TYPE=Release -DWEFT_CUDA=OFF %s \z
+                >%s.log 2>&1", M.SOURCES, folder, options or "", folder) then
+    M.fail("cmake fails: see ", folder, ".log")
+  end
+end
+
+-- Brings the copy up to date, touching only what differs, so that little is compiled again.
+function M.copy()
+  local here, changed = {}, {}
+  for _, path in ipairs(M.lines_of "git ls-files") do
+    here[path] = true
+    if M.read(path) ~= M.read(M.SOURCES .. "/" .. path) then changed[#changed + 1] = path .. "\n" end
+  end
+  assert(M.run("mkdir -p %s", M.SOURCES))
+  for _, path in ipairs(M.lines_of("cd %s && find . -type f -not -path './build*'", M.SOURCES)) do
+    if not here[path:sub(3)] then assert(os.remove(M.SOURCES .. "/" .. path)) end
+  end
+  M.write(M.PLACE .. "/changed", table.concat(changed))
+  assert(M.run("xargs -r -d '\\n' cp --parents -t %s <%s/changed", M.SOURCES, M.PLACE))
+end
+
+function M.build(folder, targets)
+  return M.run("cmake --build %s --target %s >%s.log 2>&1", folder or M.BUILD,
+               targets or "weft-tests weft-cli", folder or M.BUILD)
+end
+
+-- ---- a suite ----
+
+-- What the log of a suite says of the checks that failed: the test case of the first one
+-- that failed by itself, and whether all of them only did not end.
+local function failures(log)
+  local case, late = nil, nil
+  for place, of, text in log:gmatch "\n([^\n:]+:%d+):[FE]:([^:\n]+):([^\n]*)" do
+    local slow = text:find("Test timeout expired", 1, true) or text:find("does not end", 1, true)
+    if not slow then case = case or of end
+    late = place and true
+  end
+  return case, late and not case
+end
+
+-- How much longer everything takes because others use the processors, too.
+local function slower()
+  local load = (M.read "/proc/loadavg" or ""):match "^%S+" or 0
+  local cores = M.lines_of "nproc"[1]
+  return math.max(1, math.ceil(load / cores))
+end
+
+-- "passed", "failed" or "late" (it did not end, or checks of it did not and no other
+-- failed); the processor time; the test case that failed. `seconds`: how long it may take on
+-- a quiet machine; `case`: only this test case of it.
+function M.run_suite(folder, suite, seconds, case)
+  local log, times = folder .. ".suite", slower()
+  local line = M.lines_of("CK_TIMEOUT_MULTIPLIER=%d %s bash tests/mutate/suite.sh %s/weft-tests %s %d %s",
+                          times, case and "CK_RUN_CASE='" .. case .. "'" or "", folder, suite,
+                          times * seconds, log)[1]
+  local status, cpu = line:match "^(%d+) (%S+)$"
+  local result, failed = "failed", nil
+  if status == "0" then
+    result = "passed"
+  elseif status == "124" then
+    result = "late"
+  else
+    local late
+    failed, late = failures("\n" .. M.read(log))
+    if late then result = "late" end
+  end
+  return result, tonumber(cpu), failed
+end
+
+return M
