@@ -81,8 +81,8 @@ static const char *reason(const Dir *in, int why) {
   return strerror(why);
 }
 
-weft_status dir_fails(const Dir *in, const char *name, const char *what, int why,
-                      weft_error *e) {
+static weft_status fails(const Dir *in, const char *name, const char *what,
+                         const char *because, weft_status st, weft_error *e) {
   char path[PATH_MAX];
   const char *at = in->path ? in->path : "";
   bool here = str_eq(at, "."), root = str_eq(at, "/");
@@ -90,15 +90,25 @@ weft_status dir_fails(const Dir *in, const char *name, const char *what, int why
     snprintf(path, sizeof path, "%s", at);
   else
     snprintf(path, sizeof path, "%s%s%s", here || root ? "" : at, here ? "" : "/", name);
+  return err_file(e, st, path, 0, "%s%s%s", what, *because ? ": " : "", because);
+}
+
+static weft_status fails_plainly(const Dir *in, const char *name, const char *what,
+                                 int why, weft_error *e) {
+  return fails(in, name, what, why ? reason(in, why) : "",
+               why == ENOMEM ? WEFT_ENOMEM : WEFT_EFILE, e);
+}
+
+weft_status dir_fails(const Dir *in, const char *name, const char *what, int why,
+                      weft_error *e) {
   bool blocked = why == ELOOP || why == ENOTDIR || why == EEXIST || why == EISDIR;
   if (blocked && name && dir_entry(in, name) == ENTRY_LINK)
-    return err_file(
-        e, WEFT_EUSAGE, path, 0,
-        "%s: it is a link, and links are neither followed nor replaced: remove "
-        "it, or name what it leads to",
-        what);
-  return err_file(e, why == ENOMEM ? WEFT_ENOMEM : WEFT_EFILE, path, 0, "%s%s%s", what,
-                  why ? ": " : "", why ? reason(in, why) : "");
+    return fails(
+        in, name, what,
+        "it is a link, and links are neither followed nor replaced: remove it, or "
+        "name what it leads to",
+        WEFT_EUSAGE, e);
+  return fails_plainly(in, name, what, why, e);
 }
 
 /* ---- opening ---- */
@@ -114,9 +124,17 @@ static int step_into(int from, const char *name, unsigned make, int follow) {
   int fd = openat(from, name, STEP | follow);
   if (fd >= 0 || errno != ENOENT || !make) return fd;
   if (mkdirat(from, name, make) != 0 && errno != EEXIST) return -1;
-  fd = openat(from, name, STEP | follow);
-  if (fd < 0 && errno == ENOENT) errno = ELOOP; /* a link to nothing */
-  return fd;
+  return openat(from, name, STEP | follow);
+}
+
+/* Links that the user names are followed; one may lead to no folder. */
+static weft_status step_fails(const Dir *here, const char *name, const char *what,
+                              int follow, int why, weft_error *e) {
+  if (follow) return dir_fails(here, name, what, why, e);
+  bool astray = why == ENOENT || why == ENOTDIR || why == ELOOP;
+  if (astray && dir_entry(here, name) == ENTRY_LINK)
+    return fails(here, name, what, "it is a link that leads to no folder", WEFT_EFILE, e);
+  return fails_plainly(here, name, what, why, e);
 }
 
 /* What is read and synced is opened for that; a folder that may only be entered and
@@ -146,7 +164,8 @@ static weft_status walk(int at, const char *shown, const char *way, unsigned mak
     int next = n > NAME_MAX ? -1 : step_into(here.fd, name, make, follow);
     if (n > NAME_MAX) errno = ENAMETOOLONG;
     if (next < 0) {
-      st = dir_fails(&here, name, make ? "cannot be made" : "cannot be opened", errno, e);
+      st = step_fails(&here, name, make ? "cannot be made" : "cannot be opened", follow,
+                      errno, e);
       break;
     }
     Text path = {0};

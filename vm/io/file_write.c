@@ -81,13 +81,26 @@ weft_status file_create(const Dir *in, const char *name, uint64_t size, FileOut 
   return st;
 }
 
+/* Of what is open already, as /dev/stdout leads to, the descriptor that is: two of one
+ * file would write over each other. */
+static int shared(int fd) {
+  struct stat is, own;
+  for (int k = STDOUT_FILENO; k <= STDERR_FILENO && fstat(fd, &is) == 0; k++)
+    if (fstat(k, &own) == 0 && own.st_dev == is.st_dev && own.st_ino == is.st_ino) {
+      close(fd);
+      return fcntl(k, F_DUPFD_CLOEXEC, 0);
+    }
+  return fd;
+}
+
 /* What is no file of its own takes bytes as they come, and has no end to wait for: a pipe
  * without a reader is an error. Links of the system are followed. */
 static int open_plain(const Dir *in, const char *name, EntryKind kind) {
   int follow = kind == ENTRY_LINK ? O_NOFOLLOW : 0;
   int fd = openat(in->fd, name, (FLAGS & ~follow) | O_WRONLY | O_APPEND | O_NONBLOCK);
-  if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-  return fd;
+  if (fd < 0) return fd;
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return follow ? shared(fd) : fd;
 }
 
 static bool is_plain(const Dir *in, EntryKind kind) {
