@@ -5,9 +5,10 @@
 
 #include "ckpt.h"
 
-/* Where faults are put in: tests fail the n-th of the steps that reach a disk. */
+/* Tests: asked before each step that reaches a disk; true: it fails. */
 typedef struct Disk {
-  int64_t calls, fail_at; /* 0: none fails */
+  bool (*fault)(void *ud); /* NULL: none fails */
+  void *fault_ud;
 } Disk;
 weft_status disk_step(Disk *d, const char *path, weft_error *e);
 

@@ -172,10 +172,20 @@ static size_t head_size(size_t first) {
   return offsetof(Head, first) + first;
 }
 
+/* Before each message. After a failure the others may wait for another one than comes. */
 static weft_status begin(World *w, const char *what, int peer, weft_error *e) {
+  if (w->broken)
+    return err_set(e, WEFT_ERUN,
+                   "rank %d: no %s rank %d, as a message of this run has failed before",
+                   w->rank, what, peer);
   if (!w->fault || !w->fault(w->fault_ud)) return WEFT_OK;
-  return err_set(e, WEFT_ERUN, "rank %d: injected fault in %s rank %d", w->rank, what,
+  return err_set(e, WEFT_ERUN, "rank %d: injected fault in the %s rank %d", w->rank, what,
                  peer);
+}
+
+static weft_status over(World *w, weft_status st) {
+  if (st != WEFT_OK) w->broken = true;
+  return st;
 }
 
 static void make_head(const World *w, Head *h, const void *p, size_t n, size_t first) {
@@ -196,16 +206,14 @@ static weft_status take_head(const World *w, const Head *h, int peer, void *p, s
   return WEFT_OK;
 }
 
-weft_status world_barrier(World *w, weft_error *e) {
-  World *c = carrier(w);
-  TRY(begin(w, "a barrier with", 0, e));
+static weft_status barrier(World *w, World *c, weft_error *e) {
+  TRY(begin(w, "barrier with", 0, e));
   return c->vt->barrier ? c->vt->barrier(c, e) : WEFT_OK;
 }
 
-weft_status world_bcast(World *w, void *p, size_t n, int root, weft_error *e) {
-  World *c = carrier(w);
+static weft_status bcast(World *w, World *c, void *p, size_t n, int root, weft_error *e) {
   size_t first = MIN(n, HEAD_ROOM);
-  TRY(begin(w, "a broadcast of", root, e));
+  TRY(begin(w, "broadcast of", root, e));
   if (!c->vt->bcast) return WEFT_OK;
   bool sends = world_has(w, root);
   Head h = {0};
@@ -215,11 +223,10 @@ weft_status world_bcast(World *w, void *p, size_t n, int root, weft_error *e) {
   return first < n ? c->vt->bcast(c, (char *)p + first, n - first, root, e) : WEFT_OK;
 }
 
-weft_status world_send(World *w, const void *p, size_t n, int peer, weft_error *e) {
-  World *c = carrier(w);
+static weft_status put(World *w, World *c, const void *p, size_t n, int peer,
+                       weft_error *e) {
   size_t first = MIN(n, HEAD_ROOM);
-  assert(!world_has(w, peer));
-  TRY(begin(w, "a send to", peer, e));
+  TRY(begin(w, "send to", peer, e));
   Head h;
   make_head(w, &h, p, n, first);
   TRY(c->vt->send(c, &h, head_size(first), peer, e));
@@ -227,15 +234,31 @@ weft_status world_send(World *w, const void *p, size_t n, int peer, weft_error *
                    : WEFT_OK;
 }
 
-weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error *e) {
-  World *c = carrier(w);
+static weft_status get(World *w, World *c, void *p, size_t n, int peer, weft_error *e) {
   size_t first = MIN(n, HEAD_ROOM);
-  assert(!world_has(w, peer));
-  TRY(begin(w, "a receive from", peer, e));
+  TRY(begin(w, "receive from", peer, e));
   Head h = {0};
   TRY(c->vt->recv(c, &h, head_size(first), peer, e));
   TRY(take_head(w, &h, peer, p, n, first, e));
   return first < n ? c->vt->recv(c, (char *)p + first, n - first, peer, e) : WEFT_OK;
+}
+
+weft_status world_barrier(World *w, weft_error *e) {
+  return over(w, barrier(w, carrier(w), e));
+}
+
+weft_status world_bcast(World *w, void *p, size_t n, int root, weft_error *e) {
+  return over(w, bcast(w, carrier(w), p, n, root, e));
+}
+
+weft_status world_send(World *w, const void *p, size_t n, int peer, weft_error *e) {
+  assert(!world_has(w, peer));
+  return over(w, put(w, carrier(w), p, n, peer, e));
+}
+
+weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error *e) {
+  assert(!world_has(w, peer));
+  return over(w, get(w, carrier(w), p, n, peer, e));
 }
 
 void world_watched(World *w) {

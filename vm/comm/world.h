@@ -94,6 +94,7 @@ struct World {
   bool watched;             /* Control ends the waits for a rank that does not answer */
   bool (*fault)(void *ud);  /* as it was told */
   void *fault_ud;
+  bool broken;              /* a message has failed: no other one is sent or waited for */
   bool together;            /* as of its row, or of the world that it is over: */
   World *under;             /* NULL: it is over none. Has the same facts */
   void *ctx;

@@ -52,7 +52,9 @@ static void fold_verdicts(void *mine, const void *other, size_t n) {
 static weft_status agree(Run *r, weft_error *e) {
   Verdict ours = {.fine = e->code == WEFT_OK, .e = *e};
   weft_error lost = {.rank = -1};
-  if (run_combine(r, &ours, sizeof ours, fold_verdicts, &lost) != WEFT_OK) ours.e = lost;
+  if (run_combine(r, &ours, sizeof ours, fold_verdicts, &lost) != WEFT_OK &&
+      ours.e.code == WEFT_OK)
+    ours.e = lost;
   *e = ours.e;
   return e->code;
 }
