@@ -212,7 +212,7 @@ static const char *script_without_mpi(void) {
   return text;
 }
 
-START_TEST(other_scripts_run) {
+static Outcome run_script(const char *kind, const char *args) {
   static const char srun[] =
       "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n"
       FOR_FOUR("SLURM_STEP_ID=0 SLURM_PROCID=$r SLURM_NTASKS=4 SLURM_LOCALID=$r \"$@\"");
@@ -221,22 +221,48 @@ START_TEST(other_scripts_run) {
       "port=${1#*=};; esac; shift; done\n"
       FOR_FOUR("RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
                "MASTER_PORT=$port \"$@\"");
+  scratch_put("srun", srun, strlen(srun));
+  scratch_put("torchrun", torchrun, strlen(torchrun));
+  scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
+  return process_run(60,
+                     "sh -c 'chmod +x srun torchrun scontrol; PATH=.:$PATH PORT=%d "
+                     "SLURM_JOB_ID=%d SLURM_JOB_NODELIST=x WEFT_SECRET=w WEFT=$weft bash "
+                     "%s.sh %s --threads 1'",
+                     21000 + getpid() % 9000, getpid(), kind, args);
+}
+
+START_TEST(other_scripts_run) {
   const char *kind = _i ? "torchrun" : "slurm";
   const char *text = _i ? script_of(kind, "") : script_without_mpi();
   ck_assert_msg(strstr(text, "# Data goes over TCP, which between machines is for first "
                              "runs and for debugging;\n# "),
                 "%s", text);
-  scratch_put("srun", srun, strlen(srun));
-  scratch_put("torchrun", torchrun, strlen(torchrun));
-  scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
-  Outcome o =
-      process_run(60,
-                  "sh -c 'chmod +x srun torchrun scontrol; PATH=.:$PATH PORT=%d "
-                  "SLURM_JOB_ID=%d SLURM_JOB_NODELIST=x WEFT_SECRET=w WEFT=$weft bash "
-                  "%s.sh %s --steps 2 --threads 1'",
-                  21000 + getpid() % 9000, getpid(), kind, _i ? "0 127.0.0.1" : "");
+  Outcome o = run_script(kind, _i ? "0 127.0.0.1 --steps 2" : "--steps 2");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* A checkpoint that is not whole is gone back behind, and one that cannot be written is
+ * tried again. */
+START_TEST(scripts_live_with_lost_checkpoints) {
+  script_of("torchrun", "--set 'checkpoint={dir=\"ck\",every=1}'");
+  Outcome o = run_script("torchrun", "0 127.0.0.1 --steps 2");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_int_eq(remove(scratch_path("ck/step-00000002/rank-00003.safetensors")), 0);
+  o = run_script("torchrun", "0 127.0.0.1 --steps 3");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.err, "step-00000002 is not whole and is skipped: ") &&
+                    strstr(o.err, "goes on from step 1 "),
+                "%s", o.err);
+  ck_assert_int_eq(
+      process_run(20, "sh -c 'mkdir ck/step-00000004.tmp; echo >ck/step-00000004.tmp/x'").code,
+      0);
+  o = run_script("torchrun", "0 127.0.0.1 --steps 4");
+  ck_assert_msg(o.code == 1 && strstr(o.err, "attempt 5 ended with 1\n"), "%d: %s", o.code,
+                o.err);
+  ck_assert_msg(strstr(o.err, "the last checkpoint, of step 4, was not written: "), "%s",
+                o.err);
 }
 END_TEST
 
@@ -339,6 +365,7 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, sbatch_asks_for_machines);
   tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
   tcase_add_loop_test(t, other_scripts_run, 0, 2);
+  tcase_add_test(t, scripts_live_with_lost_checkpoints);
   tcase_add_test(t, one_kind_of_script);
   tcase_add_loop_test(t, traces_show_all_ranks, 0, LEN(ways));
   suite_add_tcase(s, t);
