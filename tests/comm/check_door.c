@@ -438,13 +438,14 @@ static double run_with(int strangers) {
   return took;
 }
 
-/* The least of three is what the run needs; the rest is what else the machine does. */
+/* The least of some is what the run needs; the rest is what else the machine does. Where
+ * handshakes wait for each other, none is as fast. */
 START_TEST(a_run_begins_as_fast_among_strangers) {
-  enum { N = 1000 };
+  enum { N = 1000, PAIRS = 12 };
   double alone = 1e9, among = 1e9;
   if (!strangers_fit(N)) return;
   scratch_put("plan.lua", plan_text, strlen(plan_text));
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < PAIRS && (i < 2 || among >= 2 * alone); i++) {
     alone = MIN(alone, run_with(0));
     among = MIN(among, run_with(N));
   }
