@@ -107,14 +107,14 @@ enum {
 
 void events_version(Text *out, double time) {
   static const char version[] = "brain.Event:2";
-  Text event = {0};
+  Text event = {.alloc = out->alloc};
   add_double(&event, EVENT_TIME, time);
   add_bytes(&event, EVENT_VERSION, version, sizeof version - 1);
   add_record(out, &event);
 }
 
 void events_scalar(Text *out, double time, int64_t step, const char *tag, double value) {
-  Text event = {0}, summary = {0}, number = {0};
+  Text event = {.alloc = out->alloc}, summary = event, number = event;
   add_bytes(&number, VALUE_TAG, tag, strlen(tag));
   add_float(&number, VALUE_NUMBER, (float)value);
   add_message(&summary, SUMMARY_VALUE, &number);

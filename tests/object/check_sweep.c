@@ -469,6 +469,33 @@ START_TEST(reasons_are_those_of_check) {
 }
 END_TEST
 
+/* More kinds of reasons than there is room for: the last one counts what is left. */
+START_TEST(every_reason_is_counted) {
+  enum { KINDS = SWEEP_REASONS + 44 };
+  Arena *arena = arena_new(NULL);
+  Sweep *s = NEW(arena, Sweep);
+  s->row = NEW_N(arena, PointRow, KINDS);
+  s->why = NEW_N(arena, PointReason *, KINDS);
+  s->ready = NEW_N(arena, _Atomic bool, KINDS);
+  pthread_mutex_init(&s->lock, NULL);
+  for (int i = 0; i < KINDS; i++) {
+    PointReason why = {.code = "field"};
+    snprintf(why.path, sizeof why.path, "plan.f%d", i);
+    s->row[i].state = POINT_ILLEGAL;
+    sweep_note(s, i, &why);
+  }
+  ck_assert_int_eq(s->nreason, SWEEP_REASONS);
+  for (int i = 0; i < SWEEP_REASONS - 1; i++)
+    ck_assert_int_eq(s->reason[i].count, 1);
+  ck_assert_int_eq(s->reason[SWEEP_REASONS - 1].count, 45);
+  ck_assert_int_eq(s->nillegal, KINDS);
+  for (int i = 0; i < KINDS; i++)
+    free(s->why[i]);
+  pthread_mutex_destroy(&s->lock);
+  arena_free(arena);
+}
+END_TEST
+
 Suite *sweep_suite(void) {
   Suite *s = suite_create("sweep");
   TCase *t = tcase_create("points");
@@ -483,6 +510,7 @@ Suite *sweep_suite(void) {
   tcase_add_test(t, narrow_sums);
   tcase_add_test(t, points_that_look_alike);
   tcase_add_test(t, reasons_are_those_of_check);
+  tcase_add_test(t, every_reason_is_counted);
   suite_add_tcase(s, t);
   return s;
 }

@@ -230,6 +230,31 @@ START_TEST(bytes_of_events) {
 }
 END_TEST
 
+static void *failing(void *ud, void *p, size_t old, size_t n) {
+  int *left = ud;
+  if (n == 0) return free(p), NULL;
+  return (*left)-- > 0 ? realloc(p, n) : NULL;
+}
+
+/* A record is whole, or the text says that it is not. */
+START_TEST(events_without_memory) {
+  for (int n = 0;; n++) {
+    int left = n;
+    weft_alloc alloc = {failing, &left};
+    Text t = {.alloc = &alloc};
+    events_version(&t, 1.5);
+    size_t first = t.oom ? 0 : t.n;
+    events_scalar(&t, 1234.25, 300, "train/loss", 0.1);
+    bool whole = !t.oom;
+    ck_assert_msg(t.oom || t.n == (sizeof fixture - 1) / 2, "request %d: %zu bytes", n,
+                  t.n);
+    ck_assert_msg(!t.oom || t.n <= first, "request %d: half a record", n);
+    text_free(&t);
+    if (whole) break;
+  }
+}
+END_TEST
+
 START_TEST(events_as_tensorboard_reads_them) {
   Outcome o = process_run(60, RUN "--steps 3 --log log --tensorboard a/b --quiet");
   ck_assert_msg(o.code == 0, "%s", o.err);
@@ -279,6 +304,7 @@ Suite *record_suite(void) {
   tcase_add_test(tc, hash_of_the_plan);
   tcase_add_test(tc, head_of_a_run_that_goes_on);
   tcase_add_test(tc, bytes_of_events);
+  tcase_add_test(tc, events_without_memory);
   tcase_add_test(tc, events_as_tensorboard_reads_them);
   tcase_add_test(tc, no_events_of_no_run);
   suite_add_tcase(s, tc);
