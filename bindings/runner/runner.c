@@ -49,6 +49,15 @@ lua_State *script_new(const ScriptHost *h) {
 
 /* ---- errors ---- */
 
+/* The message and where it was raised, its further lines indented: at the margin begin
+ * only messages of weft. */
+static int push_traceback(lua_State *L, const char *msg) {
+  luaL_traceback(L, L, msg, 1);
+  luaL_gsub(L, lua_tostring(L, -1), "\n", "\n  ");
+  luaL_gsub(L, lua_tostring(L, -1), "\n  \t", "\n    ");
+  return 1;
+}
+
 int script_handler(lua_State *L) {
   const char *msg = lua_tostring(L, 1);
   if (!msg && luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
@@ -56,8 +65,7 @@ int script_handler(lua_State *L) {
     return 1;
   }
   if (!msg) msg = lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
-  luaL_traceback(L, L, msg, 1);
-  return 1;
+  return push_traceback(L, msg);
 }
 
 /* Upvalue: where the status of an error object goes. Everything becomes a text. */
@@ -67,8 +75,7 @@ static int final_handler(lua_State *L) {
   if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring") == LUA_TNIL)
     return script_handler(L);
   luaL_tolstring(L, 1, NULL);
-  luaL_traceback(L, L, lua_tostring(L, -1), 1);
-  return 1;
+  return push_traceback(L, lua_tostring(L, -1));
 }
 
 /* ---- running a file ---- */

@@ -190,7 +190,7 @@ static const char *candidate(const Field *f, int i) {
   case FIELD_NAMED:
     return name(f, i);
   case FIELD_TEXT:
-    return i ? NULL : "a \"text\"\n";
+    return i ? NULL : "a \"text\"";
   case FIELD_RANGE:
     return i ? NULL : "0.75";
   default:

@@ -48,13 +48,13 @@ END_TEST
 
 START_TEST(exit_codes) {
   put("raise.lua", "local function f()\n  error 'boom'\nend\nf()\n");
-  expect("raise.lua", 1, "", "weft: raise.lua:2: boom\nstack traceback:\n");
+  expect("raise.lua", 1, "", "weft: raise.lua:2: boom\n  stack traceback:\n    ");
   expect("raise.lua", 1, "", "raise.lua:4: in main chunk");
   put("syntax.lua", "x = = 1\n");
   expect("syntax.lua", 1, "", "weft: syntax.lua:1: unexpected symbol near '='\n");
   put("object.lua",
       "error(setmetatable({}, { __tostring = function() return 'mine' end }))");
-  expect("object.lua", 1, "", "weft: mine\nstack traceback:\n");
+  expect("object.lua", 1, "", "weft: mine\n  stack traceback:\n");
   put("table.lua", "error {}\n");
   expect("table.lua", 1, "", "weft: (error object is a table value)\n");
   put("exit.lua", "io.write 'gone' os.exit(7)\n");
@@ -72,7 +72,7 @@ START_TEST(exit_codes_of_plans) {
                  "            batch = { gobal = 8, seq = 16 } }\n");
   expect("bad.lua", 1, "",
          "weft: bad.lua:2: error: plan.batch.gobal: unknown field (did you mean "
-         "\"global\"?)\n1 error\nstack traceback:\n");
+         "\"global\"?)\n  1 error\n  stack traceback:\n");
   put("file.lua", "assert(require 'weft'.load 'none.lua')\n");
   expect("file.lua", 2, "", "weft: none.lua: error: cannot be opened");
   put("loop.lua",
