@@ -223,7 +223,7 @@ START_TEST(bad_input) {
        "where() leaves none of the 2 points"},
       {"weft.sweep { plan = 'no.lua', " OVER " }", 2, "no.lua"},
       {"weft.sweep { plan = P, over = { { 'mesh.tp', 3, 5 } } }", 1,
-       "none of the 2 points is a plan\n        2  divisibility: plan.mesh.tp: 3 does "
+       "none of the 2 points is a plan\n          2  divisibility: plan.mesh.tp: 3 does "
        "not "
        "divide"},
       {"weft.sweep { plan = P, " OVER ", max_gib = 0.001 }", 1,
