@@ -351,6 +351,12 @@ START_TEST(links_cannot_be_forged) {
     bad[flip] ^= 1;
     is_refused(net, bad, "another byte", flip);
   }
+  /* Who goes in the middle of a word is forgotten. */
+  int half = go(net_port(net[0].listener.fd));
+  ck_assert(net_put(half, hello, HELLO / 2, until_in(5)));
+  close(half);
+  link_twice(net);
+  ck_assert_int_eq(net[0].listener.n, 0);
   catch_hello(&net[2], 1, bad);
   is_refused(net, bad, "what was meant for rank", 1);
   /* As it was sent it is taken: all this was about the one byte. */
