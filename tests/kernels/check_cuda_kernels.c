@@ -46,6 +46,11 @@ START_TEST(forward_case) {
 }
 END_TEST
 
+START_TEST(results_lie_over_operands) {
+  kernel_places_hold(&cuda, types, LEN(types));
+}
+END_TEST
+
 START_TEST(backward_case) {
   const GradCase *g = &grad_case[_i];
   for (int i = 0; i < kernel_cases; i++) {
@@ -199,6 +204,7 @@ Suite *cuda_kernels_suite(void) {
   tcase_add_loop_test(tc, attention_rounds_probabilities, 0, kernel_cases);
   tcase_add_loop_test(tc, attention_rounds_its_gradients, 0, grad_cases);
   tcase_add_test(tc, products_through_cublaslt);
+  tcase_add_test(tc, results_lie_over_operands);
   tcase_add_test(tc, every_op_has_a_kernel);
   tcase_add_test(tc, too_wide_heads_are_an_error);
   suite_add_tcase(s, tc);

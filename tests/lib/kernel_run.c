@@ -1,5 +1,5 @@
-/* kernel_run.c - runs the kernels of a device on the problems of kernel_cases.h and compares
- * them with the reference in f64. */
+/* kernel_run.c - runs the kernels of a device on the problems of kernel_cases.h and
+ * compares them with the reference in f64. */
 #include "kernel_run.h"
 
 #include <check.h>
@@ -37,17 +37,23 @@ void kernel_check_guard(const void *at, uint64_t bytes) {
 KernelArgs kernel_run(const KernelSet *set, const Problem *p, int threads,
                       bool accumulate) {
   const Kernel *k = set->kernel(p->op);
-  KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
-                  .accumulate = accumulate, .index = p->index};
+  KernelArgs a = {.attr = &p->attr,
+                  .nin = p->nin,
+                  .nout = p->nout,
+                  .accumulate = accumulate,
+                  .index = p->index};
   Device dev = set->device;
   weft_error e = {0};
   dev.threads = threads;
-  for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);
-  for (int i = 0; i < p->nout; i++) a.out[i] = kernel_tensor(&p->out[i]);
+  for (int i = 0; i < p->nin; i++)
+    a.in[i] = kernel_tensor(&p->in[i]);
+  for (int i = 0; i < p->nout; i++)
+    a.out[i] = kernel_tensor(&p->out[i]);
   uint64_t state = set->state ? set->state(p->op, &a) : 0;
   a.state = memset(kernel_guarded(state), 0, state);
   if (k->prepare) ck_assert_msg(k->prepare(&dev, &a, &e) == WEFT_OK, "%s", e.text);
-  for (int i = 0; i < p->nin; i++) a.in[i].p = kernel_typed(&p->in[i]);
+  for (int i = 0; i < p->nin; i++)
+    a.in[i].p = kernel_typed(&p->in[i]);
   for (int i = 0; i < p->nout; i++)
     a.out[i].p = p->out[i].alias < 0 ? kernel_typed(&p->out[i]) : a.in[p->out[i].alias].p;
   uint64_t work = set->work(p->op, &a);
@@ -62,7 +68,8 @@ KernelArgs kernel_run(const KernelSet *set, const Problem *p, int threads,
 }
 
 void kernel_free(const Problem *p, KernelArgs *a) {
-  for (int i = 0; i < p->nin; i++) free(a->in[i].p);
+  for (int i = 0; i < p->nin; i++)
+    free(a->in[i].p);
   for (int i = 0; i < p->nout; i++)
     if (p->out[i].alias < 0) free(a->out[i].p);
 }
@@ -72,15 +79,14 @@ void kernel_free(const Problem *p, KernelArgs *a) {
 static void check_margins(const KernelArgs *a, const char *what) {
   for (int i = 0; i < a->nout; i++) {
     const KTensor *t = &a->out[i];
-    const unsigned char *m =
-        (const unsigned char *)t->p + kernel_bytes(t);
+    const unsigned char *m = (const unsigned char *)t->p + kernel_bytes(t);
     for (int j = 0; j < MARGIN; j++)
       if (m[j] != MARK) ck_abort_msg("%s: result %d is written past its end", what, i);
   }
 }
 
-void kernel_result_agrees(const KTensor *t, DType type, const double *want, double nothing,
-                          const char *what, int i) {
+void kernel_result_agrees(const KTensor *t, DType type, const double *want,
+                          double nothing, const char *what, int i) {
   KernelDifference d = kernel_difference(t, type, want, nothing, false);
   if (d.odd >= 0)
     ck_abort_msg("%s: result %d [%ld] is %g, not %g", what, i, (long)d.odd,
@@ -114,13 +120,14 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
   char what[128];
   int runs = 2 * set->threads;
   double nothing = kernel_nothing(p);
-  for (int i = 0; i < runs; i++) got[i] = kernel_run(set, p, 1 + i / 2, accumulate);
+  for (int i = 0; i < runs; i++)
+    got[i] = kernel_run(set, p, 1 + i / 2, accumulate);
   if (set->like) like = kernel_run(set->like, p, 1, accumulate);
   RefArgs ref = problem_ref(p, accumulate); /* may change operands: results in place */
   ref_ops[p->op](&ref);
   for (int i = 0; i < runs; i++) {
-    snprintf(what, sizeof what, "%s: %s %s, %d thread(s)%s", set->name, op_title(p->op), type,
-             1 + i / 2, accumulate ? ", accumulating" : "");
+    snprintf(what, sizeof what, "%s: %s %s, %d thread(s)%s", set->name, op_title(p->op),
+             type, 1 + i / 2, accumulate ? ", accumulating" : "");
     check_margins(&got[i], what);
     for (int k = 0; k < p->nout; k++) {
       bool coarse = set->coarse && set->coarse(p, k);
@@ -130,8 +137,71 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
     if (i % 2) same_bits(&got[i], &got[i - 1], what);
     if (set->like) check_roundings(set, p, &got[i], &like, what);
   }
-  for (int i = 0; i < runs; i++) kernel_free(p, &got[i]);
+  for (int i = 0; i < runs; i++)
+    kernel_free(p, &got[i]);
   if (set->like) kernel_free(p, &like);
+}
+
+/* ---- results over operands ---- */
+
+static bool same_shape(const Value *a, const Value *b) {
+  return a->type == b->type && a->ndim == b->ndim &&
+         memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim) == 0;
+}
+
+/* All that may be, at once. */
+static void hold_in_place(const KernelSet *set, const Problem *p, bool *tried) {
+  Problem q = *p;
+  int n = 0;
+  for (int k = 0; k < op_places; k++) {
+    const OpPlace *r = &op_place[k];
+    if (!op_place_is(r, p->op, &p->attr) || !place_is_free(r) || r->other >= p->nin)
+      continue;
+    if (!same_shape(&q.out[r->result], &q.in[r->other])) continue;
+    if (q.out[r->result].alias >= 0) continue; /* compared with the reference there */
+    q.out[r->result].alias = r->other;
+    tried[k] = true, n++;
+  }
+  if (!n) return;
+  KernelArgs apart = kernel_run(set, p, 1, false), over = kernel_run(set, &q, 1, false);
+  char what[128];
+  snprintf(what, sizeof what, "%s: %s in place", set->name, op_title(p->op));
+  same_bits(&apart, &over, what);
+  kernel_free(p, &apart);
+  kernel_free(&q, &over);
+}
+
+static bool has_places(int op) {
+  for (int k = 0; k < op_places; k++)
+    if (op_place[k].op == op && place_is_free(&op_place[k])) return true;
+  return false;
+}
+
+void kernel_places_hold(const KernelSet *set, const DType *types, int ntype) {
+  bool *tried = calloc((size_t)op_places, sizeof *tried);
+  for (int i = 0; i < kernel_cases; i++)
+    for (int t = 0; t < ntype; t++) {
+      const KernelCase *c = &kernel_case[i];
+      Problem p;
+      if (has_places(c->op)) {
+        problem_make(&p, c, types[t], 1 + (uint64_t)i);
+        hold_in_place(set, &p, tried);
+        problem_free(&p);
+      }
+      for (int g = 0; g < grad_cases; g++) {
+        if (grad_case[g].forward != c->op || !has_places(grad_case[g].op)) continue;
+        problem_grad(&p, NULL, &grad_case[g], c, types[t], 1 + (uint64_t)i);
+        hold_in_place(set, &p, tried);
+        problem_free(&p);
+      }
+    }
+  for (int k = 0; k < op_places; k++) {
+    bool kernel = op_place[k].op != OP_all_reduce; /* which is no kernel */
+    ck_assert_msg(tried[k] || !kernel || !place_is_free(&op_place[k]),
+                  "no case of %s has result %d over %d", op_title(op_place[k].op),
+                  op_place[k].result, op_place[k].other);
+  }
+  free(tried);
 }
 
 void kernel_within(const KernelSet *set, const Problem *p, double *const *want,
@@ -142,8 +212,8 @@ void kernel_within(const KernelSet *set, const Problem *p, double *const *want,
     for (int64_t j = 0; bound[i] && j < kernel_count(t); j++) {
       double x = kernel_element(t->p, t->dtype, j);
       if (!(fabs(x - want[i][j]) <= bound[i][j]))
-        ck_abort_msg("%s: result %d [%ld] is %.9g, not %.9g within %.3g", what, i, (long)j,
-                     x, want[i][j], bound[i][j]);
+        ck_abort_msg("%s: result %d [%ld] is %.9g, not %.9g within %.3g", what, i,
+                     (long)j, x, want[i][j], bound[i][j]);
     }
   }
   kernel_free(p, &got);

@@ -29,6 +29,10 @@ void kernel_free(const Problem *p, KernelArgs *a);
  * become those of the reference. */
 void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char *type);
 
+/* Every result that units may place over an operand (in_place.def) is the same bits there as
+ * elsewhere, in the cases of these types; each row is tried. */
+void kernel_places_hold(const KernelSet *set, const DType *types, int ntype);
+
 /* Its results once, each element within its bound of the number that is wanted. `bound` and
  * `want` have an array for each result, or NULL. */
 void kernel_within(const KernelSet *set, const Problem *p, double *const *want,

@@ -100,7 +100,8 @@ static int planted(const Compiled *c, Program *p, const Instr *in) {
         if (plant(&o[x], &o[y], may_be_one(p, in, x, y), by) &&
             !strstr(said(c), "the reach")) { /* it fits there */
           tried = true;
-          found = strstr(err.text, "lies over") && strstr(err.text, op_info[in->op].name);
+          found = strstr(err.text, op_info[in->op].name) &&
+                  (strstr(err.text, "lies over") || strstr(err.text, "which it changes"));
         }
         o[x] = was;
       }
@@ -129,6 +130,29 @@ START_TEST(no_kernel_writes_over_what_it_touches) {
   }
   ck_assert_int_ge(ops, 20);
   ck_assert_str_eq(said(t.compiled), "");
+  toy_free(&t);
+}
+END_TEST
+
+/* Scalars are changed where they are: a result beside them would have one of them only. */
+START_TEST(scalars_are_changed_in_place) {
+  Toy t;
+  ToyOptions o = toys[_i]();
+  int n = 0;
+  toy_compiles(&t, &o);
+  for (int pp = 0; pp < o.pp; pp++) {
+    Program *p = &t.compiled->prog[pp];
+    for (const Instr *in = p->code; in < p->code + p->ncode; in++)
+      for (int k = 0; k < op_places && in->code == I_KERNEL; k++) {
+        if (op_place[k].op != in->op || op_place[k].when != PLACE_ALWAYS) continue;
+        Operand *x = &p->operand[in->operand + (uint32_t)in->nin], was = *x;
+        x->off += operand_bytes(x); /* behind them, over nothing that it reads */
+        ck_assert_msg(strstr(said(t.compiled), "which it changes"), "%s: \"%s\"",
+                      op_info[in->op].name, err.text);
+        *x = was, n++;
+      }
+  }
+  ck_assert_int_ge(n, 4);
   toy_free(&t);
 }
 END_TEST
@@ -361,6 +385,7 @@ Suite *overlap_suite(void) {
   TCase *c = tcase_create("planted");
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_loop_test(c, no_kernel_writes_over_what_it_touches, 0, LEN(toys));
+  tcase_add_loop_test(c, scalars_are_changed_in_place, 0, LEN(toys));
   tcase_add_loop_test(c, no_call_binds_one_place_twice, 0, LEN(toys));
   tcase_add_loop_test(c, no_body_writes_state, 0, LEN(toys));
   tcase_add_test(c, no_call_binds_gradients_to_parameters);

@@ -169,7 +169,7 @@ static inline int64_t rows_taken(double factor, int64_t n, int64_t of) {
 /* permute: of n choices those that go where they have a limit in common. */
 static inline int64_t attr_rows_taken(const OpAttr *a, int64_t n) {
   int senders = a->n > 1 ? a->n : 1, owners = a->parts > 1 ? a->parts : 1;
-  if (a->capacity > 0) return rows_taken(a->capacity, n, a->experts);
+  if (a->capacity > 0) return rows_taken(a->capacity, n / senders, a->experts);
   return a->bound > 0 && owners > 1 ? rows_taken(a->bound, n / senders, owners) : n;
 }
 enum { EXPERTS_MAX = 1024 };  /* that kernels take */
@@ -252,7 +252,7 @@ int op_parse(const char *name);        /* -1 if unknown */
 /* Ops that make gradients of parameters: f32, added to what is there where told. */
 bool op_adds(int code);
 /* Where results may lie: the rows of in_place.def. */
-typedef enum { PLACE_UNIT, PLACE_LATER, PLACE_STEP } PlaceWhen;
+typedef enum { PLACE_UNIT, PLACE_LATER, PLACE_STEP, PLACE_ALWAYS } PlaceWhen;
 typedef struct OpPlace {
   uint16_t op;
   uint8_t result, other; /* of an operand, or of a result if `twice` */
@@ -263,6 +263,10 @@ extern const OpPlace op_place[];
 extern const int op_places;
 /* Whether the row is one of an op with such attributes. */
 bool op_place_is(const OpPlace *p, int code, const OpAttr *a);
+/* Whether units may choose it, where nobody reads the operand afterwards. */
+static inline bool place_is_free(const OpPlace *p) {
+  return p->when == PLACE_UNIT || p->when == PLACE_LATER;
+}
 
 Graph *graph_new(Arena *a, int64_t batch, int64_t seq);
 /* A graph that begins as this one and to which ops can be added. What both have in common

@@ -87,6 +87,21 @@ static void add_pair(BodyPlaces *to, Arena *a, const Pair *x) {
   *VEC_PUSH(a, to->pair) = *x;
 }
 
+/* Results that change some of an operand alone are that operand. */
+static weft_status check_must(const Check *k, uint32_t pc, const Body *b) {
+  const Instr *in = &k->p->code[pc];
+  const Operand *o = &k->p->operand[in->operand];
+  for (const OpPlace *r = op_place; r < op_place + op_places; r++) {
+    if (r->when != PLACE_ALWAYS || !op_place_is(r, in->op, &k->p->attr[in->attr])) continue;
+    const Operand *x = &o[in->nin + r->result], *y = &o[r->other];
+    if (x->slot != y->slot || x->off != y->off || x->shard != y->shard ||
+        operand_bytes(x) != operand_bytes(y))
+      FAIL("result %d of %s is not its operand %d, which it changes", r->result,
+           op_info[in->op].name, r->other);
+  }
+  return WEFT_OK;
+}
+
 /* Operands of one slot lie where they lie; those of two slots are for each call to see. */
 static weft_status check_kernel_places(const Check *k, uint32_t pc, const Body *b,
                                        BodyPlaces *to, Arena *a) {
@@ -144,6 +159,7 @@ static weft_status look_at_body(const Check *k, const Body *b, BodyPlaces *to, A
   to->written = (void *)arena_alloc(a, sizeof *to->written * (size_t)b->nslot);
   for (uint32_t pc = b->first; pc < b->first + b->n; pc++) {
     const Instr *in = &k->p->code[pc];
+    if (in->code == I_KERNEL) TRY(check_must(k, pc, b));
     if (in->code == I_KERNEL) TRY(check_kernel_places(k, pc, b, to, a));
     if (instr_is[in->code] & INSTR_TOUCHES) TRY(add_written(k, pc, b, to));
   }
@@ -241,6 +257,7 @@ static weft_status check_main(const Check *k, Arena *a) {
   for (uint32_t pc = 0; pc < k->p->nmain; pc++) {
     const Instr *in = &k->p->code[pc];
     if (in->code != I_KERNEL) continue;
+    TRY(check_must(k, pc, NULL));
     TRY(check_kernel_places(k, pc, NULL, NULL, a));
     if (in->op == OP_adamw_undo) TRY(check_undo(k, pc));
   }

@@ -10,7 +10,7 @@
 /* The operand in whose place result k of an op may be written, or -1. */
 static int in_place(const Op *op, int k) {
   for (const OpPlace *p = op_place; p < op_place + op_places; p++)
-    if (op_place_is(p, op->code, &op->attr) && p->when != PLACE_STEP && p->result == k)
+    if (op_place_is(p, op->code, &op->attr) && place_is_free(p) && p->result == k)
       return p->other;
   return -1;
 }
