@@ -41,71 +41,77 @@ static void drop_light(Choice *c, int64_t n, int64_t most, int32_t *rows) {
 
 /* ---- what is taken ---- */
 
-/* Choices that have a limit in common: those for one expert or, with attr.bound, those of
- * the tokens of one rank for the experts of one rank. */
+/* Choices that have a limit in common: those of the tokens of one rank for one expert or,
+ * with attr.bound, for the experts of one rank. */
 typedef struct Limit {
-  int64_t choices, here, most;
-  int64_t sender, owner, owners; /* choices of a rank, experts of one, ranks; 0: no bound */
+  int64_t choices, sender; /* all there are, those of a rank */
+  int64_t owner, owners;   /* experts with one limit, how many such there are here */
+  int64_t most;
 } Limit;
 
 static Limit limit_of(const KernelArgs *a) {
   const OpAttr *at = a->attr;
-  Limit l = {.choices = count_of(&a->in[1]), .here = a->out[1].dim[0] - 1};
+  int64_t here = a->out[1].dim[0] - 1;
+  Limit l = {.choices = count_of(&a->in[1]), .owners = here};
+  l.sender = l.choices / MAX(at->n, 1);
   l.most = attr_rows_taken(at, l.choices);
-  if (at->bound > 0) {
-    l.sender = l.choices / MAX(at->n, 1);
-    l.owners = at->cut ? 1 : MAX(at->parts, 1);
-    l.owner = l.here / l.owners;
-  }
+  if (at->bound > 0) l.owners = at->cut ? 1 : MAX(at->parts, 1);
+  l.owner = here / l.owners;
   return l;
 }
 
-static int64_t groups_of(const Limit *l) {
-  return l->sender ? l->choices / l->sender * l->owners : l->here;
-}
-
+/* Which limit of its rank's tokens a choice has, or -1: its expert is not here. */
 static int64_t group_of(const KernelArgs *a, const Limit *l, int64_t i) {
   int64_t e = local_expert(a, i);
-  return e < 0 || !l->sender ? e : i / l->sender * l->owners + e / l->owner;
+  return e < 0 ? e : e / l->owner;
 }
 
-static void drop_by_weight(const KernelArgs *a, const Limit *l, const int64_t *count) {
+/* Of the choices of a rank's tokens, from `first` on. */
+static void drop_by_weight(const KernelArgs *a, const Limit *l, int64_t first,
+                           const int64_t *count) {
   Choice *c = a->work;
-  for (int64_t g = 0; g < groups_of(l); g++) {
+  for (int64_t g = 0; g < l->owners; g++) {
     int64_t n = 0;
     if (count[g] <= l->most) continue;
-    for (int64_t i = 0; i < l->choices; i++)
+    for (int64_t i = first; i < first + l->sender; i++)
       if (group_of(a, l, i) == g)
         c[n++] = (Choice){((const float *)a->in[2].p)[i], (int32_t)i};
     drop_light(c, n, l->most, a->out[2].p);
   }
 }
 
-static void drop_last(const KernelArgs *a, const Limit *l) {
+static void drop_last(const KernelArgs *a, const Limit *l, int64_t first) {
   int64_t count[EXPERTS_MAX] = {0};
   int32_t *rows = a->out[2].p;
-  for (int64_t i = 0; i < l->choices; i++)
+  for (int64_t i = first; i < first + l->sender; i++)
     if (rows[i] >= 0 && ++count[group_of(a, l, i)] > l->most) rows[i] = ROW_DROPPED;
+}
+
+static bool take_rows_of(const KernelArgs *a, const Limit *l, int64_t first) {
+  int64_t count[EXPERTS_MAX] = {0};
+  int32_t *rows = a->out[2].p;
+  bool fits = true;
+  for (int64_t i = first; i < first + l->sender; i++) {
+    int64_t g = group_of(a, l, i);
+    rows[i] = g < 0 ? ROW_ELSEWHERE : 0;
+    if (g >= 0) fits &= ++count[g] <= l->most;
+  }
+  if (fits) return true;
+  if (a->attr->drop == DROP_PROBS)
+    drop_by_weight(a, l, first, count);
+  else
+    drop_last(a, l, first);
+  return a->attr->drop != DROP_NONE;
 }
 
 /* Which choices have a row here, and whether that is all that should. */
 static bool take_rows(const KernelArgs *a) {
-  int64_t count[EXPERTS_MAX] = {0};
-  int32_t *rows = a->out[2].p;
   Limit l = limit_of(a);
-  bool fits = true;
-  assert(groups_of(&l) <= EXPERTS_MAX);
-  for (int64_t i = 0; i < l.choices; i++) {
-    int64_t g = group_of(a, &l, i);
-    rows[i] = g < 0 ? ROW_ELSEWHERE : 0;
-    if (g >= 0) fits &= ++count[g] <= l.most;
-  }
-  if (fits) return true;
-  if (a->attr->drop == DROP_PROBS)
-    drop_by_weight(a, &l, count);
-  else
-    drop_last(a, &l);
-  return a->attr->drop != DROP_NONE;
+  bool right = true;
+  assert(l.owners <= EXPERTS_MAX);
+  for (int64_t first = 0; first < l.choices; first += l.sender)
+    right &= take_rows_of(a, &l, first);
+  return right;
 }
 
 /* rows: where each choice goes; offsets: where the rows of each expert begin. */
@@ -234,7 +240,8 @@ void cpu_combine_dx(Device *dev, const KernelArgs *a) {
   each_part(dev, a, a->in[1].dim[0], row_grain(row), combine_dx_part);
 }
 
-/* ---- rows between ranks ---- n[p][e] of each of e experts go to, or come from, rank p */
+/* ---- rows between ranks ---- n[p][e] of each of e experts go to, or come from, rank p
+ */
 
 void cpu_expert_sizes(Device *dev, const KernelArgs *a) {
   const int32_t *ends = a->in[0].p;
@@ -255,7 +262,8 @@ void cpu_expert_ends(Device *dev, const KernelArgs *a) {
   }
 }
 
-/* Where the rows of an expert begin that are of one rank: in its place, and in the order. */
+/* Where the rows of an expert begin that are of one rank: in its place, and in the order.
+ */
 static void block_at(const KernelArgs *a, int64_t block, int64_t *place, int64_t *row) {
   const KTensor *x = a->attr->inverse ? &a->out[0] : &a->in[0];
   const int32_t *n = a->in[1].p;

@@ -159,9 +159,11 @@ static void route_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
       id[j] = (int32_t)(best < 0 ? j : best);
       key[id[j]] = -INFINITY;
     }
-    float by = at->norm_topk ? at->scale / sum_of_chosen(p, id, k) : at->scale;
+    /* Divided as Hugging Face does it: a single weight is 1 to the bit, and equal ones
+     * are equal, whatever their scores. */
+    float sum = at->norm_topk ? sum_of_chosen(p, id, k) : 1;
     for (int j = 0; j < k; j++)
-      weight[j] = p[id[j]] * by;
+      weight[j] = p[id[j]] / sum * at->scale;
   }
 }
 

@@ -37,21 +37,21 @@ struct Choices {
   const int32_t *id;
   const float *weight;
   int64_t n, first, here, most;
-  int64_t sender, owner, owners; /* choices of a rank, experts of one, ranks; 0: no bound */
+  int64_t sender, owner, owners; /* choices of a rank, experts with one limit, such here */
   bool by_weight;
 };
 
 static Choices choices_of(const KernelArgs *a) {
   const OpAttr *at = a->attr;
-  int64_t n = cuda_count(&a->in[1]), here = a->out[1].dim[0] - 1;
-  int64_t owners = at->cut ? 1 : MAX(at->parts, 1);
+  int64_t n = cuda_count(&a->in[1]), here = a->out[1].dim[0] - 1, owners = here;
+  if (at->bound > 0) owners = at->cut ? 1 : MAX(at->parts, 1);
   return Choices{data<const int32_t>(&a->in[1]),
                  data<const float>(&a->in[2]),
                  n,
                  at->cut ? a->index * here : 0,
                  here,
                  attr_rows_taken(at, n),
-                 at->bound > 0 ? n / MAX(at->n, 1) : 0,
+                 n / MAX(at->n, 1),
                  here / owners,
                  owners,
                  at->drop == DROP_PROBS};
@@ -60,7 +60,7 @@ static Choices choices_of(const KernelArgs *a) {
 static __device__ int64_t group_of(const Choices &c, int64_t i) {
   int64_t e = c.id[i] - c.first;
   if (e < 0 || e >= c.here) return -1;
-  return c.sender ? i / c.sender * c.owners + e / c.owner : e;
+  return i / c.sender * c.owners + e / c.owner;
 }
 
 /* How many choices of the same group come before choice i where some are dropped. */
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(BLOCK)
 static void take_rows(Device *d, const Choices &c, int32_t *rows) {
   LAUNCH((take_all), blocks_for(c.n), BLOCK, cuda_stream(d), c, rows);
   if (c.most >= c.n) return;
-  int64_t groups = c.sender ? c.n / c.sender * c.owners : c.here;
+  int64_t groups = c.n / c.sender * c.owners;
   LAUNCH((take_most), (unsigned)groups, BLOCK, cuda_stream(d), c, rows);
 }
 

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(BLOCK)
   for (int64_t k = 0; k < r.topk; k++)
     sum += p[id[k]];
   for (int64_t k = 0; k < r.topk; k++)
-    weight[k] = p[id[k]] * (r.norm ? r.scale / sum : r.scale);
+    weight[k] = p[id[k]] / (r.norm ? sum : 1) * r.scale;
 }
 
 void cuda_route(Device *d, const KernelArgs *a) {

@@ -160,6 +160,25 @@ START_TEST(drops_the_same_as_one_rank) {
 }
 END_TEST
 
+/* A capacity counts the tokens of each rank, whichever ranks see them. */
+START_TEST(capacity_is_of_the_tokens_of_a_rank) {
+  static const struct {
+    int dp, ep, etp;
+    float capacity;
+  } ways[] = {
+      {4, 4, 1, 1}, {4, 2, 1, 0.75f}, {4, 2, 2, 0.75f}, {4, 1, 2, 1}, {2, 1, 1, 1}};
+  ToyOptions o = toy_of(1, ways[_i].dp, ways[_i].ep, ways[_i].etp);
+  o.capacity = ways[_i].capacity, o.pp = _i % 2 + 1;
+  o.strategy.stage = _i % 4;
+  for (int i = 0; i < 4; i++) {
+    o.dispatcher = i % 2 ? MOE_ALLTOALL : MOE_ALLGATHER;
+    o.drop = i / 2 ? DROP_PROBS : DROP_POSITION;
+    o.topk = 1 + i % 2;
+    pair_agrees(&o);
+  }
+}
+END_TEST
+
 /* Room that is enough changes nothing, whatever cuts tokens. */
 START_TEST(fits_with_room) {
   ToyOptions o = toy_of(meshes[_i].tp, meshes[_i].dp, meshes[_i].ep, meshes[_i].etp);
@@ -394,6 +413,7 @@ Suite *experts_suite(void) {
   tcase_add_loop_test(t, experts_stay_or_not, 0, 2);
   tcase_add_loop_test(t, goes_with_context, 0, 8);
   tcase_add_loop_test(t, drops_the_same_as_one_rank, 0, LEN(bounds));
+  tcase_add_loop_test(t, capacity_is_of_the_tokens_of_a_rank, 0, 5);
   tcase_add_loop_test(t, fits_with_room, 0, 8);
   tcase_add_loop_test(t, bound_bounds_memory, 0, 2);
   tcase_add_loop_test(t, counts_every_choice, 0, LEN(meshes));

@@ -31,6 +31,7 @@ ToyOptions pair_alone(const ToyOptions *o) {
   ToyOptions one = *o;
   one.tp = one.pp = one.dp = one.cp = one.ep = one.etp = 1;
   if (o->bound > 0) one.senders = o->dp, one.owners = o->ep;
+  if (o->capacity > 0) one.senders = o->dp;
   one.sp = one.post_validation = false;
   one.replicate = 0, one.strategy = (Strategy){0};
   one.recompute = (Recompute){0};

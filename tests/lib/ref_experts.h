@@ -177,8 +177,8 @@ static void router_loss_dx(RefArgs *a) {
 /* Whether two choices have a limit in common. */
 static bool share_limit(const RefArgs *a, int64_t i, int64_t j) {
   const OpAttr *at = a->attr;
-  if (at->bound == 0) return IN(1)[i] == IN(1)[j];
   int64_t each = ref_count(&a->in[1]) / MAX(at->n, 1);
+  if (at->bound == 0) return i / each == j / each && IN(1)[i] == IN(1)[j];
   double of = at->experts / MAX(at->parts, 1);
   return i / each == j / each && floor(IN(1)[i] / of) == floor(IN(1)[j] / of);
 }
@@ -187,9 +187,9 @@ static bool share_limit(const RefArgs *a, int64_t i, int64_t j) {
 static double limit(const RefArgs *a) {
   const OpAttr *at = a->attr;
   double n = (double)ref_count(&a->in[1]);
-  double most = at->capacity * n / at->experts;
+  double most = at->capacity * n / MAX(at->n, 1) / at->experts;
   if (at->bound > 0) most = at->bound * n / MAX(at->n, 1) / MAX(at->parts, 1);
-  return at->capacity > 0 || at->parts > 1 ? ceil(most - 1e-5) : INFINITY;
+  return at->capacity > 0 || at->parts > 1 ? ceil(most - 1e-9) : INFINITY;
 }
 
 static void permute(RefArgs *a) {

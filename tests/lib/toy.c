@@ -90,10 +90,15 @@ static Tid experts(B *b, int i, Tid h, Dim c, Dim ffn, Tid *loss) {
   Tid x = OP(b, flatten, NULL, NONE, h), way[8], rows[8];
   Tid l = OP(b, router_logits, NULL, NONE, x, param(b, i, "mlp.gate.weight", 2, any, c));
   OpAttr choose = {.topk = o->topk, .norm_topk = 1};
-  OpAttr sort = {.experts = o->experts, .bound = o->bound, .drop = o->drop,
-                 .n = o->senders, .parts = o->owners};
+  OpAttr sort = {.experts = o->experts,
+                 .bound = o->bound,
+                 .capacity = o->capacity,
+                 .drop = o->drop,
+                 .n = o->senders,
+                 .parts = o->owners};
   if (graph_op(b->g, OP_route, &l, 1, &choose, NULL, 0, way, b->e)) abort();
-  if (graph_op(b->g, OP_permute, (Tid[]){x, way[1], way[0]}, 3, &sort, NULL, 0, rows, b->e))
+  if (graph_op(b->g, OP_permute, (Tid[]){x, way[1], way[0]}, 3, &sort, NULL, 0, rows,
+               b->e))
     abort();
   if (o->aux > 0 || o->z > 0) {
     OpAttr count = {.experts = o->experts};
@@ -114,7 +119,8 @@ static Tid layer(B *b, int i, Tid x, Tid *loss) {
   int d = o->hidden / o->heads;
   Dim c = dim(TAG_HIDDEN, o->hidden, 1), q = dim(TAG_HEAD, o->hidden, d);
   int dv = o->value_dim ? o->value_dim : d;
-  Dim k = dim(TAG_KV_HEAD, o->kv_heads * d, d), v = dim(TAG_KV_HEAD, o->kv_heads * dv, dv);
+  Dim k = dim(TAG_KV_HEAD, o->kv_heads * d, d),
+      v = dim(TAG_KV_HEAD, o->kv_heads * dv, dv);
   Dim ffn = dim(TAG_FFN, o->ffn, 1), out = dim(TAG_HEAD, o->heads * dv, dv);
   OpAttr rope = {.head_dim = d, .theta = 10000};
   OpAttr att = {.head_dim = d, .scale = 0.35f, .value_dim = o->value_dim};
@@ -237,7 +243,9 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
                .ep = o->ep,
                .etp = o->etp},
       .cp = o->how,
-      .moe = {.dispatcher = o->dispatcher, .most = o->bound, .keep_router = o->keep_router},
+      .moe = {.dispatcher = o->dispatcher,
+              .most = o->bound,
+              .keep_router = o->keep_router},
       .packed = {.on = o->packed, .within = true, .separator = 3},
       .strategy = o->strategy,
       .tp = o->rules ? o->rules : llama_rules,

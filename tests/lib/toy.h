@@ -7,14 +7,14 @@
 
 typedef struct ToyOptions {
   int layers, hidden, heads, kv_heads, ffn, vocab;
-  int value_dim;         /* of a head of v; 0: as of q and k */
+  int value_dim; /* of a head of v; 0: as of q and k */
   int tp, pp, dp;
-  int cp;                /* 0: 1 */
-  CpPlan how;            /* attention over cp */
-  int ep, etp;           /* 0: 1, tp */
-  int experts, topk;     /* 0: a dense MLP */
+  int cp;            /* 0: 1 */
+  CpPlan how;        /* attention over cp */
+  int ep, etp;       /* 0: 1, tp */
+  int experts, topk; /* 0: a dense MLP */
   MoeDispatcher dispatcher;
-  float bound;           /* of permute, as the next two */
+  float bound, capacity; /* of permute, as the next two */
   int drop;              /* DROP_x */
   int senders, owners;   /* on one rank: as if so many had its tokens, and its experts */
   bool keep_router;      /* moe.ignore_router_for_ac */
@@ -22,27 +22,27 @@ typedef struct ToyOptions {
   float aux, z;          /* coefficients of router_loss; both 0: there is none */
   bool packed;           /* token 3 ends a document */
   int micro, microbatches, seq;
-  int rounds;            /* 0: 1 */
-  bool whole_logits;     /* no loss_parallel */
-  bool as_written;       /* no overlap_tp */
-  bool async;            /* async_tp */
+  int rounds;        /* 0: 1 */
+  bool whole_logits; /* no loss_parallel */
+  bool as_written;   /* no overlap_tp */
+  bool async;        /* async_tp */
   bool sp, tied, bias, overlap;
-  bool fuses;            /* fused_ops */
+  bool fuses; /* fused_ops */
   Recompute recompute;
-  int64_t bucket_bytes;  /* 0: 16 KiB */
-  int replicate;         /* mesh.dp_replicate; 0: 1 */
-  Strategy strategy;     /* but for sp, overlap and bucket_bytes */
+  int64_t bucket_bytes; /* 0: 16 KiB */
+  int replicate;        /* mesh.dp_replicate; 0: 1 */
+  Strategy strategy;    /* but for sp, overlap and bucket_bytes */
   DType dtype;
-  DType reduce;          /* of sums of gradients over dp */
+  DType reduce; /* of sums of gradients over dp */
   double clip;
-  DType state;           /* of the moments */
+  DType state; /* of the moments */
   bool stochastic;
   bool post_validation;
   int64_t eval_every;
-  const Schedule *schedule;   /* NULL: 1F1B of pp and microbatches */
-  const DeviceKind *device;   /* NULL: the first row */
-  bool no_graph;         /* its steps are launched op by op */
-  const TpRule *rules;   /* NULL: the usual Llama plan */
+  const Schedule *schedule; /* NULL: 1F1B of pp and microbatches */
+  const DeviceKind *device; /* NULL: the first row */
+  bool no_graph;            /* its steps are launched op by op */
+  const TpRule *rules;      /* NULL: the usual Llama plan */
   int nrules;
 } ToyOptions;
 

@@ -163,14 +163,15 @@ static bool by_exchange(const Shard *s) {
   return s->plan->moe.dispatcher == MOE_ALLTOALL && s->n[AX_EP] > 1;
 }
 
-/* Of the `rows` choices that each rank of ep makes those that the experts of one may get.
- * A token has at most one row for each expert that is here. */
+/* Of the `rows` choices that the ranks of etp make those that the experts of one rank may get.
+ * A token has at most one row for each expert that is here; a capacity is that of the tokens
+ * of one rank. */
 static int64_t rows_of_each(const Shard *s, const OpAttr *a, int64_t rows) {
-  int ep = s->n[AX_EP];
+  int ep = s->n[AX_EP], etp = s->n[AX_ETP];
   int64_t here = a->experts / ep, most = rows / a->topk * MIN(a->topk, here);
   if (a->bound > 0) most = MIN(most, rows_taken(a->bound, rows, ep));
-  if (a->capacity > 0 && by_exchange(s))
-    most = MIN(most, here * rows_taken(a->capacity, rows, a->experts));
+  if (a->capacity > 0)
+    most = MIN(most, here * etp * rows_taken(a->capacity, rows / etp, a->experts));
   return most;
 }
 
@@ -180,17 +181,18 @@ int64_t shard_ragged(const Shard *s, Tid t, Place p) {
   if (p.on[AX_EP] == PL_OWN) return rows / ep;
   if (p.on[AX_EP] != 0) return rows;
   const OpAttr *a = &shard_permutation(s->g, t)->attr;
-  int64_t most = rows_of_each(s, a, rows) * ep;
-  if (a->capacity > 0)
-    most = MIN(most, a->experts / ep * rows_taken(a->capacity, rows * ep, a->experts));
-  return most;
+  return rows_of_each(s, a, rows) * ep;
 }
 
-/* Whose tokens go to whose experts. */
+/* Whose tokens go to whose experts: a capacity counts those of each rank, a bound those of
+ * the ranks of etp together. */
 void shard_limit_rows(const Shard *s, Op *op) {
   if (!shard_own_experts(s)) return;
-  op->attr.parts = s->n[AX_EP];
   op->attr.n = by_exchange(s) ? 1 : s->n[AX_EP];
+  if (op->attr.capacity > 0)
+    op->attr.n *= s->n[AX_ETP];
+  else
+    op->attr.parts = s->n[AX_EP];
 }
 
 /* Of all tokens of the ranks of ep and etp the rows of the experts that are here. */
