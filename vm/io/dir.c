@@ -241,7 +241,9 @@ bool dir_make(const Dir *in, const char *name, Dir *out) {
   *out = DIR_CLOSED;
   if (mkdirat(in->fd, name, 0777) != 0) return false;
   Text path = {0};
-  text_printf(&path, "%s/%s", in->path, name);
+  text_add(&path, in->path);
+  text_add(&path, "/");
+  text_add(&path, name);
   *out = (Dir){openat(in->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
                path.s};
   if (out->fd >= 0 && !path.oom) return true;
