@@ -7,14 +7,14 @@
 #include <string.h>
 
 #include "bindings/script/api_doc.h"
-#include "bindings/lang/schema.h"
+#include "bindings/schema/schema.h"
 #include "bindings/model/model.h"
-#include "tests/lib/device_plans.h"
-#include "tests/lib/exactness.h"
-#include "tests/lib/fuzz_io.h"
-#include "tests/lib/killed.h"
-#include "tests/lib/schedule_cases.h"
-#include "tests/lib/strange_plan.h"
+#include "tests/generate/device_plans.h"
+#include "tests/reference/exactness.h"
+#include "tests/generate/fuzz_io.h"
+#include "tests/ranks/killed_runs.h"
+#include "tests/generate/schedule_cases.h"
+#include "tests/generate/hostile_plan.h"
 
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"

@@ -1,4 +1,4 @@
-/* advice.c - warnings about plans that are legal and do not do what they look like. */
+/* advice.c - warnings about plans that are legal and do less than they seem to. */
 #include "job.h"
 
 /* As the plan says: a run may be told to stop earlier. */

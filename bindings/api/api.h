@@ -1,10 +1,10 @@
-/* api.h - the handles of weft.h that stand on a loaded plan. */
+/* api.h - the handles of weft.h that are made from a loaded plan. */
 #ifndef WEFT_API_H
 #define WEFT_API_H
 
 #include "vm/base/budget.h"
 #include "job.h"
-#include "vm/mesh/handle.h"
+#include "vm/mesh/mesh_handle.h"
 
 struct weft_plan {
   weft_alloc alloc;

@@ -1,4 +1,4 @@
-/* api_plan.c - the plans of weft.h: load, reports, compile, queries. */
+/* api_plan.c - plan handles of weft.h: load, reports, compile, queries. */
 #include "api.h"
 
 #include "vm/base/json.h"

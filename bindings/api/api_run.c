@@ -1,7 +1,7 @@
-/* api_run.c - the runs of weft.h: a compiled plan with its data and its weights. */
+/* api_run.c - run handles of weft.h: a compiled plan with its data and weights. */
 #include "api.h"
 
-#include "vm/exec/session.h"
+#include "vm/run/session.h"
 
 struct weft_run {
   weft_alloc alloc;
@@ -41,7 +41,7 @@ static weft_status open_data(weft_run *r, weft_error *e) {
   Data *data;
   TRY(data_open(&r->alloc, &p->data, p->batch.seq, r->c->vocab, p->seed, &data, e));
   weft_status st = facts(r->plan, data, &f, e);
-  if (st == WEFT_OK) st = run_agree(r->s.run, f.fact, f.n, e);
+  if (st == WEFT_OK) st = run_consensus(r->s.run, f.fact, f.n, e);
   arena_free(f.arena);
   if (st == WEFT_OK)
     r->s.data = data;

@@ -1,4 +1,4 @@
-/* api_verify.c - weft_verify: a plan's file once more, small, on many ranks and one. */
+/* api_verify.c - weft_verify: a shrunk plan on many ranks and on one. */
 #include "api.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* expect.c - the limits that a plan sets in `expect`, against what was compiled. */
+/* expect.c - checks the limits of plan.expect against the compiled plan. */
 #include "job.h"
 
 #include <math.h>

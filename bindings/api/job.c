@@ -1,9 +1,9 @@
-/* job.c - the way from a plan file to proven programs, one step per function. */
+/* job.c - from a plan file to proven programs, one step per function; see job.h. */
 #include "job.h"
 
 #include "vm/base/budget.h"
 
-#include "vm/exec/weights.h"
+#include "vm/weights/weights_match.h"
 
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path) {
   *j = (Job){.arena = arena, .d = {.arena = arena}};

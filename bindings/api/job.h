@@ -1,14 +1,14 @@
-/* job.h - a plan on its way from a file to proven programs, one step per function. The
- * command line, the C interface and the tests take the same steps.
+/* job.h - a plan file on its way to proven programs, one step per function. The command line,
+ * the C interface and the tests take the same steps.
  *
- * Everything lies in the arena of the job; job_free closes the Lua state and leaves the
- * arena to its owner, whose guard catches running out of it. After a failed step `e` or
- * `d` says why, and the steps after it may not be taken. */
+ * Everything lies in the arena of the job; job_free closes the Lua state and leaves the arena
+ * to its owner, whose guard catches running out of it. After a failed step `e` or `d` says why,
+ * and the later steps must not be taken. */
 #ifndef WEFT_JOB_H
 #define WEFT_JOB_H
 
 #include "bindings/lang/plan_load.h"
-#include "vm/exec/exec.h"
+#include "vm/run/exec.h"
 
 typedef struct Job {
   Arena *arena;

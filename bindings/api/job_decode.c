@@ -1,7 +1,7 @@
-/* job_decode.c - a plan's model for tokens one after another, under its tp. */
+/* job_decode.c - compiles a plan's model for decoding, one token at a time, under its tp. */
 #include "job.h"
 
-#include "vm/units/decode.h"
+#include "vm/rewrite/decode_graph.h"
 
 /* What is left of the plan: the model, its precision, and how tp cuts it. */
 static void keep_model(Plan *p) {

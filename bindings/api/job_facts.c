@@ -2,7 +2,7 @@
  * they were started with. Fields come from the schema; what has no place in Plan is told
  * apart by the plan's table as it was written. */
 #include "bindings/lang/lang.h"
-#include "bindings/lang/schema.h"
+#include "bindings/schema/schema.h"
 #include "job.h"
 
 #define OTHER_FIELDS "the plan's other fields"

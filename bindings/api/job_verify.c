@@ -1,4 +1,4 @@
-/* job_verify.c - a small version of a plan, on one rank and on all of them. */
+/* job_verify.c - compiles a shrunk plan for one rank and for all of them, and verifies. */
 #include "job.h"
 
 weft_status job_twin(const Job *many, Job *one) {

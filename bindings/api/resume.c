@@ -1,5 +1,4 @@
-/* resume.c - compares a job with the one that wrote a checkpoint, by the table
- * resume.def. */
+/* resume.c - compares the facts of a job with those in a checkpoint, by resume.def. */
 #include "resume.h"
 
 enum { WIDTH = 48, SHOWN = 10 };

@@ -1,6 +1,6 @@
-/* shrink.c - makes a plan small enough to be run twice on a laptop, keeping what can go
- * wrong in it: every axis that was cut stays cut, every stage keeps at least a layer,
- * heads still spread over tp. Says what was made smaller. */
+/* shrink.c - shrinks a plan until it can run twice on a laptop, keeping what can go wrong in it:
+ * every axis that was cut stays cut, every stage keeps at least a layer, heads still spread over
+ * tp. Reports what was made smaller. */
 #include "bindings/lang/lang.h"
 
 typedef struct Shrink {

@@ -1,5 +1,4 @@
-/* cli.h - what the verbs of the program `weft` share: options, the begin and end of a
- * job, and how results and messages are printed. */
+/* cli.h - shared by the verbs of the program `weft`: options, begin and end of a job, output. */
 #ifndef WEFT_CLI_H
 #define WEFT_CLI_H
 
@@ -95,16 +94,16 @@ bool is_launched(void); /* by mpirun or the like */
 /* ---- procs.c ---- */
 /* weft run --procs: the exit code of all. */
 int run_procs(Cli *cli, Arena *arena);
-/* ---- gpus.c ---- */
+/* ---- procs_per_gpu.c ---- */
 /* Sets --procs where the ranks of the plan are to have a GPU each. */
 weft_status procs_for_gpus(Cli *cli, Arena *arena, weft_error *e);
 
-/* ---- meet.c ---- */
+/* ---- rendezvous_env.c ---- */
 struct LaunchInfo;
-struct Meet;
+struct Rendezvous;
 /* Where processes find each other, from the environment; WEFT_EUSAGE says what is not
  * set. */
-weft_status meet_of(const struct LaunchInfo *info, const StopFlag *stop, struct Meet *out,
+weft_status rendezvous_of_env(const struct LaunchInfo *info, const StopFlag *stop, struct Rendezvous *out,
                     weft_error *e);
 int verb_show(Cli *cli, Arena *arena);
 int verb_tokenize(Cli *cli, Arena *arena);
@@ -115,9 +114,9 @@ int verb_sample(Cli *cli, Arena *arena);
 /* Reads argv after the verb. WEFT_EUSAGE with a message. */
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e);
 
-/* ---- job.c ---- */
+/* ---- verb_frame.c ---- */
 /* False for the processes of a run beside rank 0. */
-bool speaks(const Cli *cli);
+bool is_rank0(const Cli *cli);
 /* job_load with the options of the command line. */
 weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 /* Prints what was wrong (or, with --json, the whole object without a result unless `st`
@@ -165,7 +164,7 @@ bool colour_wanted(FILE *f);
 /* Columns of a terminal, else 80. */
 int columns_of(FILE *f);
 /* An error that has no place in a plan, on stderr: "weft: ...". */
-void complain(const char *fmt, ...) PRINTF(1, 2);
+void report_error(const char *fmt, ...) PRINTF(1, 2);
 /* Writes all of `t` and frees it. */
 void print_text(FILE *f, Text *t);
 

@@ -85,7 +85,7 @@ static int print_verb_help(const Verb *v) {
     if (lua_pcall(L, 1, 0, 0) == LUA_OK) return lua_close(L), 0;
     lua_close(L);
   }
-  complain("out of memory");
+  report_error("out of memory");
   return weft_exit_code(WEFT_ENOMEM);
 }
 
@@ -101,16 +101,16 @@ static int unknown_verb(const char *name) {
     names[i] = verbs[i].name;
   const char *near = str_nearest(name, names, LEN(names));
   if (near)
-    complain("there is no verb \"%s\" (did you mean \"%s\"?)", name, near);
+    report_error("there is no verb \"%s\" (did you mean \"%s\"?)", name, near);
   else
-    complain("there is no verb \"%s\"; see weft --help", name);
+    report_error("there is no verb \"%s\"; see weft --help", name);
   return weft_exit_code(WEFT_EUSAGE);
 }
 
 static int usage_error(Cli *cli, Arena *arena, const weft_error *e) {
-  if (!speaks(cli)) return weft_exit_code(e->code);
+  if (!is_rank0(cli)) return weft_exit_code(e->code);
   if (!cli->json) {
-    complain("%s", e->text);
+    report_error("%s", e->text);
     return weft_exit_code(e->code);
   }
   Job j = {.arena = arena, .d = {.arena = arena}, .e = *e};
@@ -126,7 +126,7 @@ static int run_verb(Cli *cli, int argc, char **argv) {
   Arena *arena = arena_new(&counted);
   if (!arena || setjmp(*arena_guard(arena))) {
     if (budget.over) budget_error(&budget, &e);
-    complain("%s", budget.over ? e.text : "out of memory");
+    report_error("%s", budget.over ? e.text : "out of memory");
     return weft_exit_code(WEFT_ENOMEM);
   }
   weft_status st = options_parse(cli, argc, argv, &e);
@@ -166,7 +166,7 @@ static void start_with_short_waits(char **argv) {
 /* Output that could not be written (a full disk, a closed pipe) is not success. */
 static int flushed(int code) {
   if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-  complain("cannot write to the standard output");
+  report_error("cannot write to the standard output");
   return code ? code : weft_exit_code(WEFT_EFILE);
 }
 

@@ -1,5 +1,5 @@
-/* options.c - the command line after the verb. Options may stand anywhere, each but lists
- * once; `--` ends them. */
+/* options.c - options after the verb. They may stand anywhere, each once unless it is a list;
+ * `--` ends them. */
 #include "cli.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-/* output.c - how the program prints: sizes, colours, complaints. */
+/* output.c - sizes, colours and error messages on the terminal. */
 #include "cli.h"
 #include "vm/base/terminal.h"
 
@@ -19,7 +19,7 @@ int columns_of(FILE *f) {
   return known && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-void complain(const char *fmt, ...) {
+void report_error(const char *fmt, ...) {
   va_list ap;
   char text[1024];
   va_start(ap, fmt);

@@ -1,7 +1,7 @@
-/* builders.c - the table `weft`: functions that describe a plan. A builder marks the
- * table that it is given with its kind and the line of the call; it never raises for a
- * wrong value, so that all errors of a plan are reported together. In C, because a Lua
- * function would lose its caller's line in `return weft.plan { ... }`. */
+/* builders.c - the functions of the table `weft` that describe a plan. A builder marks the table
+ * it is given with its kind and the line of the call; it never raises for a wrong value, so that
+ * all errors of a plan are reported together. In C, because a Lua function would lose its
+ * caller's line in `return weft.plan { ... }`. */
 #include "lang.h"
 
 #include "stdlib.h"
@@ -170,7 +170,7 @@ static bool takes(const Builder *b, int type) {
 
 static const char *wanted(const Builder *b) {
   static const char *const want[] = {[ARG_TABLE] = "a table",
-                                     [ARG_TEXT] = "a text or a table",
+                                     [ARG_TEXT] = "a string or a table",
                                      [ARG_NUMBER] = "a number",
                                      [ARG_PAIR] = "two numbers",
                                      [ARG_ANY] = "a table"};

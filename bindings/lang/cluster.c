@@ -1,5 +1,4 @@
-/* cluster.c - the machines of a plan: names of GPUs, and their figures from
- * stdlib/clusters. */
+/* cluster.c - plan.cluster: names of GPUs, and their figures from stdlib/clusters. */
 #include "lang.h"
 
 /* Pushes the table of a GPU by its name or an alias; false, with nothing pushed, if there

@@ -1,10 +1,10 @@
-/* json_value.c - tables of Lua as JSON, and back. */
+/* json_value.c - Lua tables to JSON and back. */
 #include "json_value.h"
 
 #include <lauxlib.h>
 
 #include "lang.h"
-#include "length.h"
+#include "bindings/sandbox/length.h"
 
 /* ---- writing ---- */
 

@@ -1,4 +1,4 @@
-/* json_value.h - tables of Lua as JSON, and back. */
+/* json_value.h - Lua tables to JSON and back. */
 #ifndef WEFT_JSON_VALUE_H
 #define WEFT_JSON_VALUE_H
 

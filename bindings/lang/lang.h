@@ -1,5 +1,5 @@
-/* lang.h - what the files of the plan language share: the private Lua state, the marks
- * that builders leave on tables, paths, and the loaded plan. */
+/* lang.h - shared by the files of the plan language: the private Lua state, the marks that
+ * builders leave on tables, field paths, the loaded plan. */
 #ifndef WEFT_LANG_H
 #define WEFT_LANG_H
 
@@ -8,7 +8,7 @@
 
 #include "plan_load.h"
 
-/* ---- state.c: one private Lua state ---- */
+/* ---- lua_state.c: one private Lua state ---- */
 
 typedef enum {
   STOP_NONE,
@@ -259,7 +259,7 @@ weft_status value_take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *e
 LangValue value_origin(Arena *a, const LangValue *v);
 /* ---- schema.c ---- */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
-/* ---- texts.c ---- */
+/* ---- plan_strings.c ---- */
 /* Reports texts of the plan, which are names, that a terminal would obey. */
 void texts_check(lua_State *L, Arena *a, Diags *d);
 /* ---- cluster.c ---- */

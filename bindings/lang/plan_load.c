@@ -1,6 +1,6 @@
 /* plan_load.c - loads a plan: evaluate, apply --set, check, find lines. */
 #include "json_value.h"
-#include "schema.h"
+#include "bindings/schema/schema.h"
 #include "vm/base/terminal.h"
 #include "vm/pipeline/schedule.h"
 

@@ -1,5 +1,5 @@
-/* values.c - Lua values as texts of messages, texts of the command line as Lua values,
- * and paths such as mesh.order[2] or tp_plan["lm_head"]. */
+/* values.c - Lua values in messages, command-line strings as Lua values, and field paths such as
+ * mesh.order[2] or tp_plan["lm_head"]. */
 #include "lang.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@ int field_push(lua_State *L, int t, const char *key) {
 
 static const char *describe_text(Arena *a, const char *s, size_t n) {
   enum { SHOWN = 40 };
-  return arena_printf(a, "text \"%.*s\"%s", (int)MIN(n, (size_t)SHOWN), s,
+  return arena_printf(a, "string \"%.*s\"%s", (int)MIN(n, (size_t)SHOWN), s,
                       n > SHOWN ? "..." : "");
 }
 

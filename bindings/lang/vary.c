@@ -1,7 +1,7 @@
 /* vary.c - a loaded plan with other values in some of its fields: the table that the file
  * returned is changed, checked as after loading, and changed back. The file is evaluated
  * once, whatever the number of variations. */
-#include "schema.h"
+#include "bindings/schema/schema.h"
 
 #include <stdio.h>
 

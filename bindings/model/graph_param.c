@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "bindings/lang/lang.h"
-#include "bindings/lang/length.h"
-#include "graph_int.h"
+#include "bindings/sandbox/length.h"
+#include "graph_userdata.h"
 #include "vm/base/terminal.h"
 
 typedef struct ParamWork {

@@ -1,4 +1,4 @@
-/* hf.c - a Hugging Face config.json as a Lua table. */
+/* hf.c - reads a Hugging Face config.json into a Lua table. */
 #include "bindings/lang/json_value.h"
 #include "bindings/lang/lang.h"
 

@@ -1,4 +1,4 @@
-/* hf_export.c - the config.json that goes with exported weights. */
+/* hf_export.c - writes the config.json of exported weights. */
 #include "bindings/lang/json_value.h"
 #include "bindings/lang/lang.h"
 

@@ -1,4 +1,4 @@
-/* format.c - numbers and meshes as texts. */
+/* format.c - numbers, sizes and meshes as strings for people. */
 #include "format.h"
 
 #include <stdio.h>

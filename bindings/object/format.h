@@ -1,4 +1,4 @@
-/* format.h - numbers and meshes as people read them. */
+/* format.h - numbers, sizes and meshes as strings for people. */
 #ifndef WEFT_FORMAT_H
 #define WEFT_FORMAT_H
 

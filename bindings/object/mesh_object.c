@@ -1,12 +1,10 @@
-/* mesh_object.c - weft.mesh { ... }; what one can ask a mesh is in
- * stdlib/objects/mesh.lua.
- */
+/* mesh_object.c - weft.mesh { ... }; its methods are in stdlib/objects/mesh.lua. */
 #include "mesh_object.h"
 
 #include <lauxlib.h>
 
-#include "bindings/lang/length.h"
-#include "bindings/lang/schema.h"
+#include "bindings/sandbox/length.h"
+#include "bindings/schema/schema.h"
 #include "bindings/script/api_doc.h"
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"

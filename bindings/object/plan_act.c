@@ -1,4 +1,4 @@
-/* plan_act.c - plan:run and plan:verify: what takes long and computes. */
+/* plan_act.c - plan:run and plan:verify, the methods that compute. */
 #include "plan_object.h"
 #include "reasons.h"
 #include "bindings/script/script.h"

@@ -1,13 +1,13 @@
-/* plan_object.c - the object itself: made, compiled, changed, freed. Its methods that
- * look at a compiled plan are in files of their own. */
+/* plan_object.c - plan objects: creation, compilation, variation, release. Methods on a compiled
+ * plan have files of their own. */
 #include "plan_object.h"
 
 #include "format.h"
 #include "bindings/lang/lang.h"
 #include "mesh_object.h"
 #include "reasons.h"
-#include "bindings/lang/schema.h"
-#include "bindings/script/export.h"
+#include "bindings/schema/schema.h"
+#include "bindings/script/function_export.h"
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"
 

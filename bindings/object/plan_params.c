@@ -1,11 +1,11 @@
-/* plan_params.c - how the parameters of a plan are cut, and which ranks hold what: the
- * values of plan:match and plan:shards, of stdlib/objects/plan.lua. */
+/* plan_params.c - plan:match and plan:shards: how parameters are sharded and which ranks hold
+ * what. */
 #include "format.h"
 #include "bindings/lang/lang.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
-#include "vm/units/shard.h"
-#include "vm/exec/exec.h"
+#include "vm/shard/shard.h"
+#include "vm/run/exec.h"
 
 /* ---- the parameters ---- */
 

@@ -1,5 +1,4 @@
-/* plan_program.c - what a compiled plan does on a rank: its program, its memory, what it
- * sends, its stages, its schedule. */
+/* plan_program.c - a compiled plan on a rank: program, memory, communication, stages, schedule. */
 #include "format.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
@@ -52,7 +51,7 @@ int plan_program(lua_State *L) {
   set_integer(L, "pp", pp);
   set_integer(L, "arena_bytes", (int64_t)p->arena_bytes);
   set_number(L, "flops", p->flops);
-  set_number(L, "flops_again", p->again);
+  set_number(L, "flops_recomputed", p->recomputed);
   for (uint32_t i = 0; i < p->nmain; i++) {
     lua_createtable(L, 0, 6);
     set_action(L, j, p, &p->code[i], rank);
@@ -64,9 +63,9 @@ int plan_program(lua_State *L) {
 /* ---- plan:memory([rank]) ---- */
 
 /* Adds the lines of what is held besides the arenas as field `field`. */
-static void add_held(lua_State *L, const Job *j, HeldBy by, int pp, const char *field) {
-  Held line[HELD_MOST];
-  int n = held_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
+static void add_held(lua_State *L, const Job *j, FootprintOwner by, int pp, const char *field) {
+  FootprintLine line[FOOTPRINT_MOST];
+  int n = footprint_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     lua_createtable(L, 0, 3);
@@ -97,7 +96,7 @@ static void add_memory(lua_State *L, const Job *j, int pp) {
   set_integer(L, "pp", p->pp);
   add_classes(L, p->mem, p->nmem, "classes");
   if (p->nhost) add_classes(L, p->host, p->nhost, "host");
-  add_held(L, j, HELD_RANK, pp, "outside");
+  add_held(L, j, FOOTPRINT_RANK, pp, "outside");
 }
 
 /* Ranks that differ in dp, cp and tp only have equal sizes: one entry per pp rank. */
@@ -106,8 +105,8 @@ int plan_memory(lua_State *L) {
   bool one = !lua_isnoneornil(L, 2);
   int rank = one ? rank_arg(L, j, 2) : 0, worst;
   lua_newtable(L);
-  add_held(L, j, HELD_PROCESS, 0, "process");
-  add_held(L, j, HELD_LIBRARY, 0, "libraries");
+  add_held(L, j, FOOTPRINT_PROCESS, 0, "process");
+  add_held(L, j, FOOTPRINT_LIBRARY, 0, "libraries");
   if (one) {
     add_memory(L, j, mesh_coord(&j->mesh, rank, AXIS_PP));
     set_integer(L, "rank", rank);

@@ -1,6 +1,6 @@
-/* reasons.h - why a plan is not possible, as a Lua value: a list of tables with path,
- * message, file, line, severity and suggestion that prints as the report of `weft check`.
- * What a method returns after nil, and what it raises. */
+/* reasons.h - diagnostics as a Lua value: a list of tables with path, message, file, line,
+ * severity and suggestion that prints as the report of `weft check`. Methods return it after
+ * nil, or raise it. */
 #ifndef WEFT_REASONS_H
 #define WEFT_REASONS_H
 

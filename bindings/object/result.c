@@ -1,4 +1,4 @@
-/* result.c - tables that functions of objects give to the library. */
+/* result.c - helpers that build result tables; see result.h. */
 #include "plan_object.h"
 #include "bindings/script/library.h"
 

@@ -1,5 +1,4 @@
-/* result.h - tables that functions of objects give to the library, whose methods make
- * results of them. */
+/* result.h - result tables of objects, to which stdlib/objects gives methods. */
 #ifndef WEFT_RESULT_H
 #define WEFT_RESULT_H
 

@@ -1,4 +1,4 @@
-/* line.c - a step as a line for people. What is not known is left out. */
+/* line.c - one line per step for the terminal. Unknown figures are left out. */
 #include "record.h"
 
 #include "bindings/object/format.h"

@@ -1,5 +1,5 @@
-/* log.c - the log of a run: lines of JSON, keys sorted, each with the id of its run, so
- * that a line belongs to one run whatever stands around it. */
+/* log.c - the log of a run as JSON lines with sorted keys. Each line has the id of its run, so
+ * that runs may share a file. */
 #include "record.h"
 
 #include <stdio.h>

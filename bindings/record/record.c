@@ -1,4 +1,4 @@
-/* record.c - takes each step to all that tells of it. */
+/* record.c - passes each step to terminal, log and event file. */
 #include "record.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ double model_flops(const Compiled *c) {
   int ranks = c->mesh.size[AXIS_PP];
   double flops = 0;
   for (int r = 0; r < ranks; r++)
-    flops += c->prog[r].flops - c->prog[r].again;
+    flops += c->prog[r].flops - c->prog[r].recomputed;
   return flops * c->mesh.world / ranks;
 }
 

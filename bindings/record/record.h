@@ -1,6 +1,5 @@
-/* record.h - what is told of a run while it goes on: a line on the terminal, the log of
- * JSON lines (--log), event files for TensorBoard (--tensorboard). Each step becomes one
- * Record, which all three writers take. */
+/* record.h - progress of a run: a line on the terminal, JSON lines (--log), TensorBoard events
+ * (--tensorboard). Each step becomes one Record, which all three writers take. */
 #ifndef WEFT_RECORD_H
 #define WEFT_RECORD_H
 

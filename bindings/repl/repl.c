@@ -1,5 +1,4 @@
-/* repl.c - weft repl: the prompt on a terminal; without one, the standard input is a
- * script. */
+/* repl.c - weft repl: the prompt on a terminal; otherwise standard input is a script. */
 #include "repl.h"
 
 #include <lauxlib.h>
@@ -99,7 +98,7 @@ static weft_status protect(Repl *r, lua_CFunction fn) {
   lua_pushcfunction(r->L, fn);
   lua_pushlightuserdata(r->L, r);
   if (lua_pcall(r->L, 1, 0, 0) == LUA_OK) return WEFT_OK;
-  complain("%s", lua_tostring(r->L, -1));
+  report_error("%s", lua_tostring(r->L, -1));
   return WEFT_ENOMEM;
 }
 
@@ -130,14 +129,14 @@ int verb_repl(Cli *cli, Arena *arena) {
   for (int i = 0; i < cli->nset; i++) {
     const char *equals = strchr(cli->set[i], '=');
     if (equals && equals > cli->set[i]) continue;
-    complain("--set %s: write --set PATH=VALUE, for example --set mesh.tp=4",
+    report_error("--set %s: write --set PATH=VALUE, for example --set mesh.tp=4",
              cli->set[i]);
     return weft_exit_code(WEFT_EUSAGE);
   }
   Repl r = {.cli = cli, .arena = arena, .host = script_host_of(cli)};
   r.L = script_new(&r.host);
   if (!r.L) {
-    complain("out of memory");
+    report_error("out of memory");
     return weft_exit_code(WEFT_ENOMEM);
   }
   weft_status st = run(&r);

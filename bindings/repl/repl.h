@@ -1,5 +1,5 @@
-/* repl.h - the prompt: one Lua state, the chunk that is being typed. What it says is made
- * by stdlib/prompt, from what the functions of `prompt/host` there give. */
+/* repl.h - the prompt: one Lua state and the chunk being typed. Its output is made by
+ * stdlib/prompt, from what the functions of `prompt/host` give. */
 #ifndef WEFT_REPL_H
 #define WEFT_REPL_H
 

@@ -1,4 +1,4 @@
-/* repl_eval.c - runs what was typed; stdlib/prompt prints what comes of it. */
+/* repl_eval.c - evaluates a chunk; stdlib/prompt prints the result. */
 #include "repl.h"
 
 #include <lauxlib.h>
@@ -75,7 +75,7 @@ static void show_error(Repl *r) {
   insert_prompt(L, "show", "failure", 2);
   if (lua_pcall(L, 4, 0, 0) != LUA_OK) {
     lua_pop(L, 1);
-    complain("%s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error has no text");
+    report_error("%s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error without a message");
   }
   lua_pop(L, 1);
 }

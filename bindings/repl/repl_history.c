@@ -1,6 +1,5 @@
-/* repl_history.c - the history file: one chunk a line, a newline in it written as \n and
- * a backslash as \\. Each chunk is appended at once, so that two prompts that run at the
- * same time keep each other's entries. */
+/* repl_history.c - the history file: one chunk per line, newlines as \n and backslashes as \\.
+ * Each chunk is appended at once, so that two prompts keep each other's entries. */
 #include "repl_input.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* repl_host.c - what stdlib/prompt works with: the tables of fields and of what can be
- * called, files, the terminal; and what the loop asks it for. */
+/* repl_host.c - the functions that stdlib/prompt is given: tables of fields and calls, files,
+ * the terminal. */
 #include "repl.h"
 
 #include <dirent.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bindings/lang/schema.h"
+#include "bindings/schema/schema.h"
 #include "bindings/object/result.h"
 #include "bindings/script/api_doc.h"
 #include "bindings/script/library.h"

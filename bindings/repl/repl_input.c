@@ -1,5 +1,4 @@
-/* repl_input.c - lines from the terminal: through the editor where there is one, else as
- * the terminal gives them. */
+/* repl_input.c - lines of input, through the line editor where there is one. */
 #include "repl_input.h"
 
 #include <dlfcn.h>
@@ -34,13 +33,13 @@ static const EditApi *edit_api(void) {
   void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!so) {
     const char *why = dlerror();
-    complain("no line editing and no completion: %s (Debian: libedit2)",
+    report_error("no line editing and no completion: %s (Debian: libedit2)",
              why ? why : MODULE);
     return NULL;
   }
   const EditApi *api = dlsym(so, "weft_edit_api");
   if (api && api->version == 1) return api;
-  complain("no line editing and no completion: %s belongs to another version of weft",
+  report_error("no line editing and no completion: %s belongs to another version of weft",
            path);
   return NULL;
 }
@@ -56,7 +55,7 @@ static void bring_back(void *ud, const char *entry) {
 static void check_history(Input *in, weft_status st, const weft_error *e) {
   if (st == WEFT_OK || in->complained) return;
   in->complained = true;
-  complain("the history is not kept: %s%s%s", e->file, *e->file ? ": " : "", e->text);
+  report_error("the history is not kept: %s%s%s", e->file, *e->file ? ": " : "", e->text);
 }
 
 void input_remember(Input *in, const char *chunk) {

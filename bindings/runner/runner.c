@@ -1,11 +1,11 @@
-/* runner.c - full Lua states for scripts: made, given a file to run. */
+/* runner.c - creates Lua states for scripts and runs files in them. */
 #include "runner.h"
 
 #include <lualib.h>
 #include <stdio.h>
 
 #include "bindings/lang/lang.h"
-#include "bindings/lang/lib.h"
+#include "bindings/sandbox/lib.h"
 #include "bindings/object/reasons.h"
 #include "bindings/script/library.h"
 #include "vm/io/io.h"

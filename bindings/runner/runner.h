@@ -1,4 +1,4 @@
-/* runner.h - full Lua states with all of weft: made, and given a file to run. */
+/* runner.h - full Lua states with all of weft. */
 #ifndef WEFT_RUNNER_H
 #define WEFT_RUNNER_H
 

@@ -1,5 +1,4 @@
-/* weft_table.c - the table `weft` as scripts have it: the builders of plans, and what
- * gives objects. */
+/* weft_table.c - the table `weft` of scripts: plan builders and constructors of objects. */
 #include "runner.h"
 
 #include "bindings/lang/lang.h"

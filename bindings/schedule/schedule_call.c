@@ -1,5 +1,5 @@
-/* schedule_call.c - calls a schedule function once per pipeline rank with the object `s`
- * and turns what it asks for into the table of actions that the compiler takes. */
+/* schedule_call.c - calls a schedule function once per pp rank with the object `s` and collects
+ * its actions. */
 #include "bindings/lang/lang.h"
 
 #define SCHEDULE_TYPE "weft.schedule"

@@ -1,6 +1,6 @@
-/* schedule_csv.c - reads tables of actions in PyTorch's notation. Cells become entries
- * with global stages; then the placement of the stages is found, transfers are checked
- * and dropped, and what is left becomes the lists of a Schedule. */
+/* schedule_csv.c - reads schedules in PyTorch's CSV notation. Cells become actions with global
+ * stages; then the placement of stages is found, transfers are checked and dropped, and the rest
+ * becomes the lists of a Schedule. */
 #include "schedule_csv.h"
 
 #include <ctype.h>

@@ -1,9 +1,8 @@
-/* schedule_plan.c - the plan's field `schedule`: a name with options, a function, or a
- * table of actions in a file; what such a schedule says about itself, and whether it fits
- * the sizes of a plan. */
+/* schedule_plan.c - plan.schedule: a name with options, a function, or a CSV file; what such a
+ * schedule declares, and whether it fits the sizes of a plan. */
 #include "schedule_csv.h"
-#include "bindings/lang/length.h"
-#include "bindings/lang/schema.h"
+#include "bindings/sandbox/length.h"
+#include "bindings/schema/schema.h"
 #include "vm/io/io.h"
 
 /* ---- names ---- */
@@ -146,7 +145,7 @@ static void csv_text(Check *c, const char *file, const char *path) {
   CsvJob j = {.c = c, .file = file, .text = text, .s = NEW(c->arena, Schedule)};
   bool memory = true;
   if (strlen(text) != n)
-    diag_error(c->d, "file", path, "%s: is not a text", file);
+    diag_error(c->d, "file", path, "%s: is not a string", file);
   else
     memory = arena_try(c->arena, csv_job, &j);
   mem_free(c->lp->opt.alloc, text, n + 1);

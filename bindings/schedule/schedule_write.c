@@ -1,4 +1,4 @@
-/* schedule_write.c - writes tables of actions in PyTorch's notation. */
+/* schedule_write.c - writes schedules in PyTorch's CSV notation. */
 #include "schedule_csv.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* api_doc.c - the table of api_doc.def, as data and as the tables of a page. */
+/* api_doc.c - api_doc.def as data and as the tables of docs/scripting.md. */
 #include "api_doc.h"
 
 const ApiDoc api_doc[] = {

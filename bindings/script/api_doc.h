@@ -1,5 +1,4 @@
-/* api_doc.h - one line about everything that scripts can call: for help(), completion,
- * suggestions and the tables of docs/scripting.md. */
+/* api_doc.h - one line for each function of scripts: help(), completion, suggestions, docs. */
 #ifndef WEFT_API_DOC_H
 #define WEFT_API_DOC_H
 

@@ -1,11 +1,11 @@
-/* library.c - the environment in which stdlib works for scripts. */
+/* library.c - the environment of stdlib's Lua in a script's state; see library.h. */
 #include "library.h"
 
 #include <lauxlib.h>
 
 #include "bindings/lang/lang.h"
 #include "bindings/lang/stdlib.h"
-#include "export.h"
+#include "function_export.h"
 
 static const char files_key = 'f'; /* registry: name -> value; 1: the environment */
 #define OWN_FILE "@stdlib/"

@@ -1,7 +1,7 @@
-/* plan_value.c - plans that are not files: the table of a script, or that of another plan
- * with changes, copied into a state of its own; and back. */
+/* plan_value.c - plans without a file: a script's table, or another plan's with changes, copied
+ * into a state of its own; and back. */
 #include "bindings/lang/lang.h"
-#include "export.h"
+#include "function_export.h"
 
 typedef struct TakeJob {
   const LangValue *v;

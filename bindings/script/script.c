@@ -1,4 +1,4 @@
-/* script.c - what functions in C of a script use: see script.h. */
+/* script.c - the host of a script's state, strings, interruption; see script.h. */
 #include "script.h"
 
 #include "api_doc.h"

@@ -7,13 +7,13 @@
  * of its code. Values that both states have are found by name.
  *
  * Out of the state of a plan, to a script: plain data, without metatables. A function
- * becomes one that cannot be called there and stands for it (export.c).
+ * becomes one that cannot be called there and stands for it (function_export.c).
  *
  * The state that is read must not raise: only calls that neither allocate nor check are
  * made there. */
 #include "bindings/lang/lang.h"
-#include "bindings/lang/length.h"
-#include "export.h"
+#include "bindings/sandbox/length.h"
+#include "function_export.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* sweep.h - weft.grid and weft.sweep: many plans judged, the best ones found.
- * stdlib/sweep is the script side: options, callbacks, scores, files, results. Here are
- * the threads that judge (sweep_point.h says how) and what they leave. */
+/* sweep.h - weft.grid and weft.sweep: points of a grid judged by the compiler. stdlib/sweep is
+ * the script side: options, callbacks, scores, files, results. Here are the threads that judge
+ * (sweep_point.h) and their rows. */
 #ifndef WEFT_SWEEP_H
 #define WEFT_SWEEP_H
 

@@ -1,8 +1,8 @@
-/* sweep_api.c - what stdlib/sweep works with beside the points: fields of plans, files,
- * JSON, the script's functions and its host. */
+/* sweep_api.c - what stdlib/sweep needs besides points: fields of plans, files, JSON, the
+ * script's functions and its host. */
 #include <sys/stat.h>
 
-#include "bindings/lang/schema.h"
+#include "bindings/schema/schema.h"
 #include "bindings/object/plan_object.h"
 #include "bindings/object/reasons.h"
 #include "bindings/lang/json_value.h"

@@ -1,4 +1,4 @@
-/* sweep_cache.c - see sweep_cache.h. */
+/* sweep_cache.c - a concurrent memo table; see sweep_cache.h. */
 #include "sweep_cache.h"
 
 #include <stdlib.h>

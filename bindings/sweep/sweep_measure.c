@@ -5,7 +5,7 @@
 
 #include "bindings/api/job.h"
 #include "sweep.h"
-#include "vm/exec/session.h"
+#include "vm/run/session.h"
 
 enum { RANKS = 32 };
 

@@ -1,6 +1,5 @@
-/* sweep_object.c - the points of a sweep as an object of the library: what judges them,
- * how far that is, what came of each, and the file that their rows go to. Indices count
- * from 0. */
+/* sweep_object.c - the points of a sweep as an object of the library: progress, rows, output
+ * file. Indices count from 0. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -257,7 +256,7 @@ static const struct {
                {NULL, "peak_bytes", offsetof(PointRow, bytes), false},
                {NULL, "bubble", offsetof(PointRow, bubble), false},
                {NULL, "flop", offsetof(PointRow, flops), false},
-               {NULL, "flop_again", offsetof(PointRow, again), false},
+               {NULL, "flop_recomputed", offsetof(PointRow, recomputed), false},
                {"comm_bytes", "tp", offsetof(PointRow, tp), false},
                {"comm_bytes", "cp", offsetof(PointRow, cp), false},
                {"comm_bytes", "ep", offsetof(PointRow, ep), false},

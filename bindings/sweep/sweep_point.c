@@ -14,8 +14,8 @@
 
 #include <stdio.h>
 
-#include "vm/lower/layout.h"
-#include "vm/lower/share.h"
+#include "vm/lower/arena_layout.h"
+#include "vm/lower/rank_cost.h"
 
 /* ---- what is looked up ---- */
 
@@ -182,11 +182,11 @@ static void make_shares(void *ud, CacheEntry *x) {
   Point *p = ud;
   const UnitsEntry *f = p->units->value;
   const Scheduled *s = p->schedule->value;
-  Shares *c = NEW(x->arena, Shares);
+  RankCosts *c = NEW(x->arena, RankCosts);
   arena_reset(p->j->scratch);
   x->value = c;
   if (stages(f->u, &plan_of(p)->pp, &s->s, x->arena, &c->st, &x->d))
-    shares(plan_of(p), &p->mesh, &f->sizes, p->j->scratch, x->arena, c);
+    rank_costs(plan_of(p), &p->mesh, &f->sizes, p->j->scratch, x->arena, c);
   else
     x->st = WEFT_EPLAN;
 }
@@ -195,7 +195,7 @@ static void make_shares(void *ud, CacheEntry *x) {
  * while, the shares tell. */
 static void lifetimes_key(Point *p, Text *k) {
   const UnitsEntry *f = p->units->value;
-  const Shares *c = p->shares->value;
+  const RankCosts *c = p->shares->value;
   bool held = false;
   for (int r = 0; r < c->st.ranks; r++)
     held |= c->rank[r].held.n > 0;
@@ -211,7 +211,7 @@ typedef Lifetimes RankLives[AREA_N];
 /* Of all ranks under a schedule that can run. */
 static RankLives *lives_under(Point *p, const Schedule *s, const Timeline *when,
                               Arena *a) {
-  const Shares *c = p->shares->value;
+  const RankCosts *c = p->shares->value;
   RankLives *l = (void *)arena_alloc(a, sizeof *l * (size_t)c->st.ranks);
   Transfers t;
   transfers(&c->st, s, when, s->microbatches * p->rounds, p->j->scratch, &t);
@@ -337,19 +337,19 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
   row->dp = mesh_size(&p->mesh, AXES_DP);
   row->microbatches = microbatches * p->rounds;
   TRY(find_parts(p, microbatches, why));
-  const Shares *c = p->shares->value;
+  const RankCosts *c = p->shares->value;
   const Scheduled *s = p->schedule->value;
   row->bubble = timeline_bubble(&s->when);
   uint64_t limit = limit_of(j, a);
   const Lives *lives = NULL;
-  Footprint size = footprint_floor(c, row->microbatches, limit);
+  RankMemory size = rank_memory_floor(c, row->microbatches, limit);
   if (!size.over) {
     lifetimes_key(p, &j->key);
     TRY(look_up(p, &j->caches->lifetimes, &p->lifetimes, make_lifetimes, p));
     TRY(entry_status(p, p->lifetimes, why));
     arena_reset(j->scratch);
     lives = p->lifetimes->value;
-    size = footprint(c, (const RankLives *)lives->step, (const RankLives *)lives->eval,
+    size = rank_memory(c, (const RankLives *)lives->step, (const RankLives *)lives->eval,
                      row->microbatches, limit, j->scratch);
   }
   row->state = size.over ? POINT_MEMORY : POINT_OK;
@@ -360,7 +360,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
                         row->bubble);
   row->tp = e.tp, row->cp = e.cp, row->ep = e.ep, row->dp_bytes = e.dp, row->pp = e.pp;
   row->ep_even = e.ep_even;
-  row->flops = e.flops, row->again = e.again;
+  row->flops = e.flops, row->recomputed = e.recomputed;
   row->seconds = e.seconds;
   return WEFT_OK;
 }

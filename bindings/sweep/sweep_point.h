@@ -27,7 +27,7 @@ typedef struct PointRow {
   double tp, cp, ep, dp_bytes, pp; /* given to operations of a step, busiest rank */
   double ep_even;                  /* see Estimate */
   double flops;                /* of a step, all ranks */
-  double again;                /* of those, what recompute adds */
+  double recomputed;                /* of those, what recompute adds */
   double seconds;              /* estimate of a step; 0: no figures */
 } PointRow;
 

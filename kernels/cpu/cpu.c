@@ -1,4 +1,4 @@
-/* cpu.c - the CPU as a device: every call completes at once, so events are empty. */
+/* cpu.c - the CPU as a device: every call completes at once, events are empty. */
 #include "vm/device/device.h"
 
 #include "levels.h"

@@ -122,13 +122,13 @@ static inline void each_part(const Device *dev, const KernelArgs *a, int64_t n,
 INLINE int64_t row_grain(int64_t c) { return MAX(1, 8192 / MAX(c, 1)); }
 enum { ELEMENT_GRAIN = 8192, COLUMN_GRAIN = 32 };
 
-/* A choice of an expert, as it is sorted by weight where some are dropped (experts.c). */
+/* A choice of an expert, as it is sorted by weight where some are dropped (permute.c). */
 typedef struct Choice {
   float weight;
   int32_t at;
 } Choice;
 
-/* The gradient's norm is summed in at most so many blocks (step.c). */
+/* The gradient's norm is summed in at most so many blocks (step_scalars.c). */
 enum { SQNORM_BLOCKS = 256 };
 
 #endif

@@ -1,4 +1,4 @@
-/* levels.c - asks the CPU, and WEFT_CPU, what may be used. */
+/* levels.c - the instruction set of this CPU, limited by WEFT_CPU. */
 #include "levels.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef WEFT_LEVELS_H
 #define WEFT_LEVELS_H
 
-#include "gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 
 typedef enum CpuLevel {
 #define LEVEL(name, has, set, bf16, onednn) CPU_##name,

@@ -1,6 +1,5 @@
-/* linear.c - linear and its gradients: one product of matrices each. The state is the
- * prepared product. */
-#include "gemm.h"
+/* linear.c - linear and its gradients, one GEMM each. The state is the prepared GEMM. */
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernel.h"
 
 static weft_status prepare(Device *dev, KernelArgs *a, int op, weft_error *e) {

@@ -1,5 +1,5 @@
-/* rmsnorm.c - rmsnorm over groups of G elements of a row, of a sum, too, and its gradients. A
- * head-wise norm (G = head_dim) and a row norm (G = C) are the same: groups in memory order. */
+/* rmsnorm.c - RMSNorm over groups of G elements of a row, also of a sum (add_rmsnorm), and its
+ * gradients. A per-head norm (G = head_dim) and a row norm (G = C) are the same loop. */
 #include "kernel.h"
 
 /* Of one group; returns its rstd. */

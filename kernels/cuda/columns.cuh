@@ -1,6 +1,6 @@
-/* columns.cuh - sums over rows, for gradients of what all rows share. Parts of the rows are
- * added up each by itself, then the parts, both in order: the rounding error grows with
- * the square root of the number of rows at most, and the bits are the same each time. */
+/* columns.cuh - sums over rows (gradients of biases and norm weights) in two stages, both in a
+ * fixed order: the rounding error grows at most with the square root of the number of rows, and
+ * the bits are the same each time. */
 #ifndef WEFT_CUDA_COLUMNS_H
 #define WEFT_CUDA_COLUMNS_H
 

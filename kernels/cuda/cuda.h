@@ -1,5 +1,4 @@
-/* cuda.h - the CUDA kernels as the rest of weft sees them: one function per op, a table,
- * and how much scratch each needs. */
+/* cuda.h - the interface of the CUDA kernels: one function per op, a table, scratch sizes. */
 #ifndef WEFT_CUDA_H
 #define WEFT_CUDA_H
 
@@ -18,13 +17,13 @@ extern const Kernel cuda_kernels[OP_N];
 
 /* merge.cu: on a queue of the device's choice. */
 void cuda_merge(void *stream, const DeviceMerge *m);
-/* tell.cu: DeviceVtable.tell. */
+/* progress_words.cu: DeviceVtable.tell. */
 void cuda_tell(Device *d, void *stream, uint64_t *n, uint64_t *to, bool begins,
                uint32_t name);
 /* Of linear and its gradients. */
 uint64_t cuda_gemm_work(const KernelArgs *a);
 enum { CUDA_LT_STATE = 128 };
-/* keep.c: hash_bytes, for C++. */
+/* cuda_graph.c: hash_bytes, for C++. */
 uint64_t cuda_hash(uint64_t h, const void *p, size_t n);
 /* How sums over rows are cut: so many parts of so many rows each. */
 enum { CUDA_PART_ROWS = 64, CUDA_PARTS_MAX = 256 };
@@ -54,9 +53,9 @@ typedef struct CudaContext {
   void *stream; /* of the compute queue */
   void *lt;     /* cublasLtHandle_t, or NULL: own kernels multiply */
   void *cudnn;  /* of cudnn_plan.c; NULL: no plan was wanted yet */
-  struct GemmChoices *choices; /* gemm_int.h; NULL: products are not timed */
+  struct GemmChoices *choices; /* cublaslt_int.h; NULL: products are not timed */
   int lt_failed; /* cublasStatus_t of the first product that was refused, or 0 */
-  uint64_t print; /* DeviceKeeper.print, of launches so far */
+  uint64_t print; /* DeviceCapture.print, of launches so far */
 } CudaContext;
 
 #ifdef __cplusplus

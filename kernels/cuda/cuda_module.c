@@ -1,16 +1,15 @@
 /* cuda_module.c - a GPU as a device: weft_cuda.so, through the CUDA runtime.
  *
- * A rank has a compute queue, on which everything of a step is enqueued, and some queues
- * beside it for what ranks of this process exchange. Events come from a ring: one that is
- * recorded again before it was waited for makes the wait longer, never shorter. Errors of
- * what was enqueued come out at the next sync, so the calls that give none note the first
- * one. */
+ * A rank has a compute stream for everything of a step, and some streams beside it for exchanges
+ * between ranks of this process. Events come from a ring: one that is recorded again before it
+ * was waited for makes the wait longer, never shorter. Errors of asynchronous work surface at the
+ * next sync, so calls without a status record the first one. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
 
-#include "cudnn_attention.h"
-#include "module.h"
+#include "kernels/cuda/cudnn/cudnn_attention.h"
+#include "cuda_device.h"
 
 enum { LEAST_CAPABILITY = 80 };
 
@@ -122,7 +121,7 @@ static void close_cuda(Device *d) {
   if (c->compute) (void)cudaStreamDestroy(c->compute);
   cudnn_close(d);
   cuda_lt_close(c->c.lt);
-  cuda_keep_close(c);
+  cuda_graph_close(c);
   mem_free(d->alloc, c, sizeof *c);
   d->ctx = NULL;
 }
@@ -132,7 +131,7 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   CudaDevice *c = mem_new(d->alloc, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   d->ctx = c;
-  cuda_keep_open(c);
+  cuda_graph_open(c);
   const char *why = NULL;
   cudaError_t r = make_queues(c);
   if (r == cudaSuccess && (c->c.lt = cuda_lt_open(&why))) return WEFT_OK;

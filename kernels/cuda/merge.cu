@@ -1,6 +1,5 @@
-/* merge.cu - what ranks of one process exchange: the element-wise sum or maximum of some
- * buffers, written to some buffers. One input is a copy. As vm/comm/reduce.c has it, to the
- * bit. */
+/* merge.cu - collectives between ranks of one process: the element-wise sum or maximum of buffers,
+ * written to buffers. One input is a copy. Bits equal vm/comm/reduce.c. */
 #include "kernel.cuh"
 
 struct MergeList {

@@ -1,5 +1,5 @@
 /* mma.cuh - the instructions of a warp that attention is made of, one function each: PTX
- * for nvcc, the same for 32 fibers otherwise (tests/lib/emulate_warp.h). All lanes of a
+ * for nvcc, the same for 32 fibers otherwise (tests/standin/emulate_warp.h). All lanes of a
  * warp come to them together. They are there since sm_80.
  *
  * Lane l is member l % 4 of group l / 4. What a lane holds of the matrices is in the PTX
@@ -78,7 +78,7 @@ static __device__ __forceinline__ uint32_t pair_of(float first, float second) {
 }
 
 #else
-#include "tests/lib/emulate_warp.h"
+#include "tests/standin/emulate_warp.h"
 #endif
 
 #endif

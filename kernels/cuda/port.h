@@ -1,5 +1,5 @@
 /* port.h - the one header of CUDA that the kernels include: CUDA's own for nvcc; for a
- * C++ compiler one that runs blocks on the CPU (tests/lib/emulate.h), so that the same
+ * C++ compiler one that runs blocks on the CPU (tests/standin/emulate.h), so that the same
  * sources are tested where there is no GPU. */
 #ifndef WEFT_CUDA_PORT_H
 #define WEFT_CUDA_PORT_H
@@ -25,7 +25,7 @@ typedef dim3 Dim3;
   } while (0)
 
 #else
-#include "tests/lib/emulate.h"
+#include "tests/standin/emulate.h"
 #endif
 
 /* kernel is in brackets: LAUNCH((name<T>), grid, block, queue, arguments). All that it is

@@ -1,5 +1,5 @@
-/* queue.h - the compute queue as launches see it: it looks at all that they are given, so
- * that a step which is replayed is known to be what another step would have been. */
+/* queue.h - launches on the compute stream. Each is fingerprinted by its arguments, so that a
+ * replayed graph is known to equal what another step would have launched. */
 #ifndef WEFT_CUDA_QUEUE_H
 #define WEFT_CUDA_QUEUE_H
 

@@ -233,7 +233,7 @@ local function name_option(v, t, set)
           type(k) == "string" and k or "?")
       end
       if type(name) ~= "string" or name == "" or #name >= 64 or find(name, "[ +]") then
-        fail "name must be a text of 1 to 63 characters without blanks and +"
+        fail "name must be a string of 1 to 63 characters without blanks and +"
       end
       local other = name == "node" or name == "local_rank"
       for a in next, view.find(v, name) or {} do other = other or not set[a] end

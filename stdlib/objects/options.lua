@@ -45,7 +45,7 @@ function options.assignments(t, key)
       failf('%s: written { ["name"] = value }, not as a list', key)
     end
     if kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
-      failf('%s: the value of "%s" is a %s, not a text, number or boolean', key, name, kind)
+      failf('%s: the value of "%s" is a %s, not a string, number or boolean', key, name, kind)
     end
     list[i] = name .. "=" .. tostring(v)
   end

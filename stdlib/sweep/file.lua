@@ -74,7 +74,7 @@ local function take(self, t)
     self.points:put(i, t.state, {}, text_or_empty(why.code), text_or_empty(why.path),
       text_or_empty(why.summary))
   elseif t.state == "ok" or t.state == "memory" then
-    local all = is_number(t, "bubble", "dp", "flop", "flop_again", "microbatches",
+    local all = is_number(t, "bubble", "dp", "flop", "flop_recomputed", "microbatches",
       "peak_bytes", "worst_rank") and type(t.comm_bytes) == "table"
       and is_number(t.comm_bytes, "cp", "dp", "ep", "ep_even", "pp", "tp")
     if not all then return false end

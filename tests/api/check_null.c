@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/lib/process.h"
+#include "tests/harness/process.h"
 #include "vm/io/io.h"
 #include "vm/weft.h"
 

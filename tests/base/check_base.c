@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/lib/scratch.h"
+#include "tests/harness/scratch.h"
 #include "vm/base/diag.h"
 #include "vm/base/f16.h"
 #include "vm/base/json.h"

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "vm/ckpt/save.h"
-#include "vm/exec/session.h"
+#include "vm/ckpt/ckpt_save.h"
+#include "vm/run/session.h"
 
 enum { ROUNDS = 8, BEFORE = 6, MOST = 1000 }; /* steps of a kind, in all */
 

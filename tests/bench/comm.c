@@ -25,7 +25,7 @@ typedef struct Member {
   double ms[ROUNDS], copy_ms[ROUNDS];
 } Member;
 
-static weft_status join(World *w, int rank, Comm *c, weft_error *e) {
+static weft_status fuse_projections(World *w, int rank, Comm *c, weft_error *e) {
   static const int both[RANKS] = {0, 1};
   CommGroup g = {both, RANKS, 1, ~0u, "all"};
   CommNeeds needs = {.group = &g, .ngroup = 1, .nhandle = 1};
@@ -55,7 +55,7 @@ static void *be_member(void *arg) {
   Comm c = {0};
   weft_error e;
   err_clear(&e);
-  bool ok = join(m->w, m->rank, &c, &e) == WEFT_OK;
+  bool ok = fuse_projections(m->w, m->rank, &c, &e) == WEFT_OK;
   for (int i = 0; i < ROUNDS; i++) {
     fill(m->x);
     pthread_barrier_wait(m->together);
@@ -108,7 +108,7 @@ int bench_comm_child(void) {
   double ours[ROUNDS], theirs[ROUNDS], ratio[ROUNDS];
   err_clear(&e);
   if (world_start(&w, world_kind("mpi", &e), NULL, RANKS, NULL, &e) != WEFT_OK ||
-      join(&w, w.rank, &c, &e) != WEFT_OK) {
+      fuse_projections(&w, w.rank, &c, &e) != WEFT_OK) {
     fprintf(stderr, "%s\n", e.text);
     return 1;
   }

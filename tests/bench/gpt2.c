@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/levels.h"
 
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "vm/exec/session.h"
+#include "vm/run/session.h"
 
 enum { STEPS = 200, LAST = 20 };
 

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/lib/saved_toy.h"
-#include "tests/lib/scratch.h"
+#include "tests/harness/ckpt_runs.h"
+#include "tests/harness/scratch.h"
 
 enum { HALF = 2, WHOLE = 4 };
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "tests/lib/process.h"
+#include "tests/harness/process.h"
 
 #define ORACLES WEFT_SOURCE_DIR "/tests/oracle/"
 

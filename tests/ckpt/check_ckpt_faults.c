@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/lib/forked.h"
-#include "tests/lib/scratch.h"
-#include "tests/lib/trace.h"
-#include "vm/ckpt/save.h"
-#include "vm/exec/weights_out.h"
+#include "tests/ranks/forked_ranks.h"
+#include "tests/harness/scratch.h"
+#include "tests/harness/run_bits.h"
+#include "vm/ckpt/ckpt_save.h"
+#include "vm/weights/weights_folder.h"
 
 enum { PROCESSES = 2, TAKEN = 3, DEADLINE_S = 60, PASS = -1 };
 
@@ -67,7 +67,7 @@ typedef struct Trainee {
   bool told;
 } Trainee;
 
-static weft_status begin(Trainee *t, const Meet *m, const Fate *f, weft_error *e) {
+static weft_status begin(Trainee *t, const Rendezvous *m, const Fate *f, weft_error *e) {
   Plan *p = &t->toy.plan;
   RunOptions o = {.world = world_kind("tcp", NULL),
                   .settings = {.meet = m, .fault = strike, .fault_ud = &t->messages},
@@ -84,7 +84,7 @@ static weft_status begin(Trainee *t, const Meet *m, const Fate *f, weft_error *e
   TRY(t->from ? ckpt_load(t->from, t->run, e) : run_init(t->run, e));
   so.from = t->from;
   TRY(saver_open(t->run, &so, &t->saver, e));
-  *saver_disk(t->saver) = (Disk){.fault = strike, .fault_ud = &t->disk};
+  *saver_disk(t->saver) = (RankFile){.fault = strike, .fault_ud = &t->disk};
   return WEFT_OK;
 }
 
@@ -103,9 +103,9 @@ static weft_status train(Trainee *t, const Fate *f, weft_error *e) {
   return run_export(t->run, &out, e);
 }
 
-static bool be_rank(const Meet *meet, const void *arg) {
+static bool be_rank(const Rendezvous *meet, const void *arg) {
   const Fate *f = arg;
-  Meet m = *meet;
+  Rendezvous m = *meet;
   weft_error e = {.rank = -1};
   ToyOptions o = meshed(1, 1, PROCESSES);
   Trainee t = {.arena = arena_new(NULL),

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/fuzz_files.h"
-#include "tests/lib/process.h"
-#include "tests/lib/saved_toy.h"
+#include "tests/generate/broken_files.h"
+#include "tests/harness/process.h"
+#include "tests/harness/ckpt_runs.h"
 
 static const char *dir, *ckpt;
 
@@ -173,7 +173,7 @@ static weft_status commit_again(void (*change)(CkptFile *f), weft_error *e) {
   Toy t;
   Manifest m;
   Dir in, from;
-  Disk disk = {0};
+  RankFile disk = {0};
   CkptFile file[4] = {0};
   o.strategy.stage = 1, o.layers = 1;
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
@@ -390,7 +390,7 @@ START_TEST(any_write_may_fail) {
     Ckpt *c = saved_ckpt(dir, 2);
     saved_open(&s, &o, dir, c);
     Steps steps = {.fails = at};
-    *saver_disk(s.saver) = (Disk){.fault = step_fails, .fault_ud = &steps};
+    *saver_disk(s.saver) = (RankFile){.fault = step_fails, .fault_ud = &steps};
     OK(saver_step(s.saver, &r, 3, 0, &trace_err));
     while (saver_writes(s.saver)) /* steps go on while it fails */
       OK(saver_step(s.saver, &r, 3, 0, &trace_err));

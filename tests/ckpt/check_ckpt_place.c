@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/process.h"
-#include "tests/lib/scratch.h"
+#include "tests/harness/process.h"
+#include "tests/harness/scratch.h"
 
 static const char plan[] =
     "local weft = require 'weft'\n"

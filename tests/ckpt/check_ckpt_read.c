@@ -3,9 +3,9 @@
 #include <check.h>
 #include <stdio.h>
 
-#include "tests/lib/scratch.h"
-#include "tests/lib/stored.h"
-#include "vm/ckpt/shard.h"
+#include "tests/harness/scratch.h"
+#include "tests/generate/handmade_regions.h"
+#include "vm/ckpt/rank_file.h"
 
 #define must(call)                                                                       \
   do {                                                                                   \

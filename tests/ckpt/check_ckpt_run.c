@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/lib/killed.h"
-#include "tests/lib/mpirun.h"
-#include "tests/lib/process.h"
+#include "tests/ranks/killed_runs.h"
+#include "tests/ranks/mpirun.h"
+#include "tests/harness/process.h"
 
 #define SMALL                                                                            \
   "local weft = require 'weft'\n"                                                        \

@@ -3,8 +3,8 @@
 #include <check.h>
 #include <stdio.h>
 
-#include "bindings/lang/schema.h"
-#include "tests/lib/process.h"
+#include "bindings/schema/schema.h"
+#include "tests/harness/process.h"
 
 enum { SECONDS = 30 };
 
@@ -61,11 +61,11 @@ static const struct {
   const char *name, *here;
 } foreign[] = {
 #define FOREIGN(name, here) {#name, here},
-#include "bindings/lang/foreign.def"
+#include "bindings/schema/foreign_names.def"
 };
 static const char *const instead[] = {
 #define INSTEAD(path, text) path,
-#include "bindings/lang/instead.def"
+#include "bindings/schema/not_built.def"
 };
 
 /* True if a field of any table has the last name of this path ("optimizer.lr.min"). */

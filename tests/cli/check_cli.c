@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/lib/scratch.h"
+#include "tests/harness/scratch.h"
 #include "vm/io/io.h"
 
 #define PLANS      WEFT_SOURCE_DIR "/plans/"

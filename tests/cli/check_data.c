@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/megatron.h"
-#include "tests/lib/process.h"
+#include "tests/generate/megatron_files.h"
+#include "tests/harness/process.h"
 #include "vm/io/io.h"
 
 enum { SECONDS = 20 };

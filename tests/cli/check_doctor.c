@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "kernels/cpu/levels.h"
-#include "tests/lib/process.h"
+#include "tests/harness/process.h"
 
 static json_t *doctor(const char *level) {
   Outcome o = process_run(60, "env WEFT_CPU=%s $weft doctor --json", level);

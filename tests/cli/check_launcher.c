@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/lib/mpirun.h"
-#include "tests/lib/process.h"
+#include "tests/ranks/mpirun.h"
+#include "tests/harness/process.h"
 
 static const char plan_text[] =
     "local weft = require 'weft'\n"

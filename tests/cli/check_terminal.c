@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "tests/lib/process.h"
+#include "tests/harness/process.h"
 #include "vm/base/diag.h"
 #include "vm/base/terminal.h"
 
@@ -151,7 +151,7 @@ START_TEST(plans) {
   static const struct {
     const char *what, *word, *text;
   } plan[] = {
-      {"name", "plan.name: a text of a plan has no control characters",
+      {"name", "plan.name: a string of a plan has no control characters",
        "return weft.plan { name = '" EVIL "', " MODEL " }"},
       {"key", FULL, "return weft.plan { ['" EVIL "'] = 1, " MODEL " }"},
       {"key of a key", FULL,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/lib/process.h"
+#include "tests/harness/process.h"
 #include "vm/io/io.h"
 #include "vm/text/regex.h"
 #include "vm/text/tokenizer.h"

@@ -1,10 +1,10 @@
-/* check_comm.c - the local engine: results, order, independence of timing. */
+/* check_comm.c - the local backend: results, order, independence of timing. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/lib/comm_cases.h"
+#include "tests/ranks/comm_cases.h"
 #include "vm/comm/reduce.h"
 
 static const int sizes[] = {2, 4, 8};

@@ -1,6 +1,6 @@
-/* check_comm_faults.c - the local engine when something goes wrong: a rank gives up, the
+/* check_comm_faults.c - the local backend when something goes wrong: a rank gives up, the
  * programs differ, memory runs out; and the wrappers' counts and injected faults. */
-#include "tests/lib/comm_world.h"
+#include "tests/ranks/comm_world.h"
 
 #include <check.h>
 #include <stdatomic.h>
@@ -22,7 +22,7 @@ static void one_gives_up(Peer *p) {
   NEED(op_start(p, 0, op));
   NEED(comm_wait(&p->c, 0, &p->e) == WEFT_ERUN);
   NEED(p->e.rank == 3);
-  NEED(strstr(p->e.text, "rank 3 gave up: the disk is on fire"));
+  NEED(strstr(p->e.text, "rank 3 failed: the disk is on fire"));
   NEED(!op_start(p, 1, op)); /* and it stays so */
 }
 

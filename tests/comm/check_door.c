@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/lib/forked.h"
-#include "tests/lib/process.h"
-#include "tests/lib/strangers.h"
+#include "tests/ranks/forked_ranks.h"
+#include "tests/harness/process.h"
+#include "tests/ranks/strangers.h"
 
 enum { ANSWER = 212, HELLO = 52, AT_DATA = 200 };
 
@@ -56,7 +56,7 @@ static bool links_work(Net *n, weft_error *e) {
 }
 
 /* The last rank brings strangers: to rank 0, then to where all others listen. */
-static bool among_strangers(const Meet *m, const void *arg) {
+static bool among_strangers(const Rendezvous *m, const void *arg) {
   const int *at_door = arg;
   char message[ANSWER];
   Strangers s[FORKED_MOST];
@@ -89,7 +89,7 @@ START_TEST(strangers_stop_nobody) {
 END_TEST
 
 /* Rank 0 has fewer descriptors than strangers come: the oldest ones go. */
-static bool with_few_files(const Meet *m, const void *arg) {
+static bool with_few_files(const Rendezvous *m, const void *arg) {
   struct rlimit few = {64, 64};
   if (m->rank == 0) setrlimit(RLIMIT_NOFILE, &few);
   return among_strangers(m, arg);
@@ -106,7 +106,7 @@ END_TEST
 /* ---- what is changed on its way ---- */
 
 typedef struct Side {
-  Meet m;
+  Rendezvous m;
   Net net;
   weft_error e;
   weft_status st;
@@ -129,8 +129,8 @@ static bool relay(int from, int to, size_t n, size_t flip) {
   return net_put(to, message, n, until_in(5));
 }
 
-static Meet meet_at(int rank, int door) {
-  return (Meet){.rank = rank,
+static Rendezvous meet_at(int rank, int door) {
+  return (Rendezvous){.rank = rank,
                 .size = 2,
                 .addr = "127.0.0.1",
                 .port = net_port(door),
@@ -379,7 +379,7 @@ START_TEST(long_names_are_cut) {
   for (size_t n = 100; n < sizeof addr; n += 190) {
     weft_error e;
     Net net;
-    Meet m = meet_at(0, net_listen("127.0.0.1", 0));
+    Rendezvous m = meet_at(0, net_listen("127.0.0.1", 0));
     addr[n] = 0;
     m.addr = addr;
     m.size = 40;

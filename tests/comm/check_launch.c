@@ -1,7 +1,7 @@
 /* check_launch.c - which launcher's rank and size are taken. */
 #include <check.h>
 
-#include "vm/comm/launch.h"
+#include "vm/comm/launcher_env.h"
 
 /* An environment: "NAME=value" strings, NULL-terminated. */
 static const char *get(void *ud, const char *name) {

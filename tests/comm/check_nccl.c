@@ -1,17 +1,17 @@
-/* check_nccl.c - the NCCL engine in processes of their own, on stand-ins of CUDA's
- * runtime and of NCCL (tests/standin): what every engine must do, plans against one rank
+/* check_nccl.c - the NCCL backend in processes of their own, on stand-ins of CUDA's
+ * runtime and of NCCL (tests/standin): what every backend must do, plans against one rank
  * of the CPU in several legal orders of what is queued, waits that are missing, failures,
  * and what is said where something is not there. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/emulated.h"
-#include "tests/lib/comm_child.h"
-#include "tests/lib/device_plans.h"
-#include "tests/lib/forked.h"
-#include "tests/lib/pair.h"
-#include "tests/lib/process.h"
+#include "tests/harness/emulated.h"
+#include "tests/ranks/comm_child.h"
+#include "tests/generate/device_plans.h"
+#include "tests/ranks/forked_ranks.h"
+#include "tests/harness/one_rank_pair.h"
+#include "tests/harness/process.h"
 
 #ifdef WEFT_EMULATED_CUDA
 
@@ -31,7 +31,7 @@ static void all_end_well(const Forked *f, int n) {
     ck_assert_msg(f->code[i] == 0, "rank %d: code %d: %s", i, f->code[i], f->text);
 }
 
-/* ---- what every engine must do ---- */
+/* ---- what every backend must do ---- */
 
 /* Scenarios look at results after a wait, which must then be one of the host. */
 typedef struct Hosted {
@@ -58,7 +58,7 @@ static weft_status join_on_host(World *w, int rank, Device *d, const CommNeeds *
   return WEFT_OK;
 }
 
-static weft_status open_hosted(World *w, const Meet *m, weft_error *e) {
+static weft_status open_hosted(World *w, const Rendezvous *m, weft_error *e) {
   WorldOptions o = {.meet = m};
   TRY(world_start(w, world_standin(), NULL, m->size, &o, e));
   TRY(device_open(&hosted.dev, device_standin()->load(e), NULL, m->rank, w->place, 1, e));
@@ -69,7 +69,7 @@ static weft_status open_hosted(World *w, const Meet *m, weft_error *e) {
   return WEFT_OK;
 }
 
-static bool act(const Meet *m, const void *what) {
+static bool act(const Rendezvous *m, const void *what) {
   World w;
   weft_error e = {.rank = -1};
   order(3, m->rank);
@@ -86,7 +86,7 @@ static const struct {
   int n;
 } good[] = {{"scenes", 4}, {"scenes", 2}, {"raw", 3}};
 
-START_TEST(engine) {
+START_TEST(backend) {
   Forked f = forked(good[_i].n, act, good[_i].what);
   all_end_well(&f, good[_i].n);
 }
@@ -99,7 +99,7 @@ typedef struct Ranks {
   uint64_t seed, number, order;
 } Ranks;
 
-static RunOptions over_nccl(const Meet *m) {
+static RunOptions over_nccl(const Rendezvous *m) {
   return (RunOptions){.world = world_standin(), .settings.meet = m, .threads = 1};
 }
 
@@ -113,7 +113,7 @@ static ToyOptions small(int tp, int pp, int dp) {
 }
 
 /* The toy and its one rank on the CPU, compared by rank 0. */
-static bool agrees(const Meet *m, const ToyOptions *o, const RunOptions *run,
+static bool agrees(const Rendezvous *m, const ToyOptions *o, const RunOptions *run,
                    VerifyReport *r, weft_error *e) {
   Toy many, one;
   ToyOptions alone = pair_alone(o);
@@ -127,7 +127,7 @@ static bool agrees(const Meet *m, const ToyOptions *o, const RunOptions *run,
   return st == WEFT_OK && r->ok;
 }
 
-static bool be_rank(const Meet *m, const void *arg) {
+static bool be_rank(const Rendezvous *m, const void *arg) {
   const Ranks *x = arg;
   RunOptions run = over_nccl(m);
   VerifyReport r;
@@ -152,7 +152,7 @@ START_TEST(meshes_agree) {
 }
 END_TEST
 
-static bool be_rank_of_random(const Meet *m, const void *arg) {
+static bool be_rank_of_random(const Rendezvous *m, const void *arg) {
   const Ranks *x = arg;
   RunOptions run = over_nccl(m);
   Text t = {0};
@@ -227,7 +227,7 @@ static const WorldVtable *load_fault(weft_error *e) {
 }
 
 /* Whether the ranks agree with the one. */
-static bool be_rank_with_fault(const Meet *m, const void *arg) {
+static bool be_rank_with_fault(const Rendezvous *m, const void *arg) {
   const Ranks *x = arg;
   WorldKind kind = *world_standin();
   RunOptions run = over_nccl(m);
@@ -358,7 +358,7 @@ Suite *nccl_suite(void) {
   Suite *s = suite_create("nccl");
   TCase *tc = tcase_create("standin");
   tcase_set_timeout(tc, 300);
-  tcase_add_loop_test(tc, engine, 0, LEN(good));
+  tcase_add_loop_test(tc, backend, 0, LEN(good));
   tcase_add_loop_test(tc, meshes_agree, 0, LEN(meshes));
   tcase_add_loop_test(tc, random_plans_agree, 0, 2);
   tcase_add_test(tc, no_wait_is_missing);

@@ -1,4 +1,4 @@
-/* check_tcp.c - the tcp engine in processes of their own, and their rendezvous: who may
+/* check_tcp.c - the tcp backend in processes of their own, and their rendezvous: who may
  * come in, and what is said to those who may not. */
 #include <check.h>
 #include <signal.h>
@@ -7,16 +7,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/lib/comm_child.h"
-#include "tests/lib/comm_world.h"
-#include "tests/lib/forked.h"
-#include "vm/comm/tcp_int.h"
+#include "tests/ranks/comm_child.h"
+#include "tests/ranks/comm_world.h"
+#include "tests/ranks/forked_ranks.h"
+#include "vm/comm/tcp/tcp_int.h"
 
 enum { RANKS = 4 };
 
-/* ---- the engine ---- */
+/* ---- the backend ---- */
 
-static bool act(const Meet *m, const void *what) {
+static bool act(const Rendezvous *m, const void *what) {
   World w;
   weft_error e;
   err_clear(&e);
@@ -39,7 +39,7 @@ static const struct {
   int n;
 } good[] = {{"scenes", 4}, {"scenes", 2}, {"raw", 4}};
 
-START_TEST(engine) {
+START_TEST(backend) {
   Forked f = forked(good[_i].n, act, good[_i].what);
   all_end(&f, good[_i].n, 0);
 }
@@ -85,7 +85,7 @@ static const struct {
     {sends_half, "rank 1 has closed its connection: its process has ended"},
 };
 
-static bool ask(const Meet *m, const void *way) {
+static bool ask(const Rendezvous *m, const void *way) {
   World w;
   char answer[LONG];
   weft_error e = {.rank = -1};
@@ -195,9 +195,9 @@ static const Odd odd[] = {
 };
 
 /* True if it was refused, as all are. */
-static bool come(const Meet *meet, const void *arg) {
+static bool come(const Rendezvous *meet, const void *arg) {
   const Odd *o = arg;
-  Meet m = *meet;
+  Rendezvous m = *meet;
   weft_error e;
   Net n;
   err_clear(&e);
@@ -224,7 +224,7 @@ START_TEST(who_does_not_fit_is_told) {
 END_TEST
 
 /* A stranger who connects and says nothing, or nonsense, is no rank and stops nobody. */
-static bool among_strangers(const Meet *m, const void *arg) {
+static bool among_strangers(const Rendezvous *m, const void *arg) {
   char why[NET_TEXT];
   Net n;
   weft_error e;
@@ -295,7 +295,7 @@ Suite *tcp_suite(void) {
   Suite *s = suite_create("tcp");
   TCase *t = tcase_create("processes");
   tcase_set_timeout(t, 60);
-  tcase_add_loop_test(t, engine, 0, LEN(good));
+  tcase_add_loop_test(t, backend, 0, LEN(good));
   tcase_add_test(t, who_dies_is_named);
   tcase_add_loop_test(t, what_never_came_is_no_answer, 0, LEN(unanswered));
   tcase_add_test(t, what_is_not_sent_is_not_overwritten);

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/emulated.h"
-#include "tests/lib/device_plans.h"
-#include "tests/lib/pair.h"
-#include "tests/lib/process.h"
+#include "tests/harness/emulated.h"
+#include "tests/generate/device_plans.h"
+#include "tests/harness/one_rank_pair.h"
+#include "tests/harness/process.h"
 
 #ifdef WEFT_EMULATED_CUDA
 

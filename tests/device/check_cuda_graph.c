@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/emulated.h"
-#include "tests/lib/device_plans.h"
-#include "tests/lib/forked.h"
-#include "tests/lib/process.h"
-#include "tests/lib/trace.h"
-#include "vm/exec/run_int.h"
+#include "tests/harness/emulated.h"
+#include "tests/generate/device_plans.h"
+#include "tests/ranks/forked_ranks.h"
+#include "tests/harness/process.h"
+#include "tests/harness/run_bits.h"
+#include "vm/run/run_int.h"
 
 #ifdef WEFT_EMULATED_CUDA
 
@@ -103,7 +103,7 @@ static uint64_t alone_bits(ToyOptions o, bool graph, DeviceCounts *count) {
     h = step_bits(h, r, &t, k);
   count[1] = r->worker[0].dev.count;
   h = state_bits(h, r, &t);
-  ck_assert_ptr_null(run_not_kept(r));
+  ck_assert_ptr_null(run_not_captured(r));
   run_close(r);
   toy_free(&t);
   return h;
@@ -279,7 +279,7 @@ static void goes_on_plainly(ToyOptions o, int at, const char *says, const char *
     s.capture_fails = k == 1 ? at : 0;
     standin_set(&s);
     h = step_bits(h, r, &t, k);
-    const char *why = run_not_kept(r);
+    const char *why = run_not_captured(r);
     ck_assert_msg((why != NULL) == (k == 1), "step %d: %s", k, why);
     if (why) ck_assert_msg(strstr(why, says) && strstr(why, also), "%s", why);
   }
@@ -332,7 +332,7 @@ typedef struct Members {
 } Members;
 
 /* Says the bits of rank 0, and what it says of launches. */
-static bool be_rank(const Meet *m, const void *arg) {
+static bool be_rank(const Rendezvous *m, const void *arg) {
   const Members *x = arg;
   ToyOptions o = x->toy;
   DeviceKind kind = *device_standin();
@@ -353,7 +353,7 @@ static bool be_rank(const Meet *m, const void *arg) {
     if (x->fault == 2 && k == 1) wait_for_old = true;
     if (k == 0) old = (DeviceEvent){0}, waits = 0;
     h = step_bits(h, r, &t, k);
-    const char *why = run_not_kept(r);
+    const char *why = run_not_captured(r);
     if (why) printf("rank %d, step %d: %s\n", m->rank, k, why);
   }
   h = state_bits(h, r, &t);

@@ -3,8 +3,8 @@
 #include <check.h>
 #include <stdio.h>
 
-#include "tests/lib/emulated.h"
-#include "tests/lib/process.h"
+#include "tests/harness/emulated.h"
+#include "tests/harness/process.h"
 
 #ifdef WEFT_EMULATED_CUDA
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/device_plans.h"
-#include "tests/lib/emulated.h"
-#include "tests/lib/process.h"
+#include "tests/generate/device_plans.h"
+#include "tests/harness/emulated.h"
+#include "tests/harness/process.h"
 
 Suite *cuda_products_suite(void);
 

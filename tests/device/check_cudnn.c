@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/levels.h"
-#include "kernels/cuda/cudnn_attention.h"
-#include "tests/lib/graph_eval.h"
-#include "tests/lib/kernel_run.h"
-#include "tests/lib/process.h"
+#include "kernels/cuda/cudnn/cudnn_attention.h"
+#include "tests/reference/attention_graph_eval.h"
+#include "tests/reference/kernel_run.h"
+#include "tests/harness/process.h"
 
 static const Kernel *cpu_kernel(int op) {
   return &cpu_set_here()->kernel[op];

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/emulated.h"
-#include "tests/lib/process.h"
+#include "tests/harness/emulated.h"
+#include "tests/harness/process.h"
 
 #ifdef WEFT_EMULATED_CUDA
 

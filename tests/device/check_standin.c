@@ -4,7 +4,7 @@
  * pass. */
 #include <check.h>
 
-#include "tests/lib/emulated.h"
+#include "tests/harness/emulated.h"
 #include <pthread.h>
 #include <stdio.h>
 

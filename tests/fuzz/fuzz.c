@@ -1,4 +1,4 @@
-/* fuzz.c - the files of tests/lib/fuzz_files.h under libFuzzer: `weft-fuzz TARGET
+/* fuzz.c - the files of tests/generate/broken_files.h under libFuzzer: `weft-fuzz TARGET
  * [corpus ...] [options of libFuzzer]`. Every input ends as fuzz_read says, or the
  * process does. */
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/fuzz_files.h"
+#include "tests/generate/broken_files.h"
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t most);
 int LLVMFuzzerInitialize(int *argc, char ***argv);

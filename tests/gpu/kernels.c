@@ -1,5 +1,5 @@
 /* kernels.c - weft-gpu kernels: every kernel of the device `cuda` on the cases of
- * tests/lib/kernel_cases, by the interface that a run uses. A line for each op and type says
+ * tests/reference/kernel_cases, by the interface that a run uses. A line for each op and type says
  * how far the worst result is from the reference in f64, what it may be, and how far the CPU's
  * kernel is.
  *
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/kernel_values.h"
+#include "tests/reference/kernel_values.h"
 #include "vm/graph/rules.h"
 
 enum { MARGIN = 64, MARK = 0xa5, PLACES = KERNEL_MAX_IN + KERNEL_MAX_OUT + 1 };

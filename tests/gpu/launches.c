@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "tests/lib/kernel_values.h"
+#include "tests/reference/kernel_values.h"
 #include "vm/graph/rules.h"
 
 /* Kernels that the device gave, and for what. */

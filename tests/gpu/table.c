@@ -12,7 +12,7 @@
 #include "bindings/api/job.h"
 #include "gpu.h"
 #include "launches.h"
-#include "tests/lib/kernel_values.h"
+#include "tests/reference/kernel_values.h"
 
 enum { FIELDS = 64 };
 

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/process.h"
-#include "vm/exec/weights_out.h"
+#include "tests/harness/process.h"
+#include "vm/weights/weights_folder.h"
 #include "vm/io/io.h"
 
 static Dir held;

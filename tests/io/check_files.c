@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/fuzz_files.h"
-#include "tests/lib/fuzz_io.h"
-#include "tests/lib/scratch.h"
+#include "tests/generate/broken_files.h"
+#include "tests/generate/fuzz_io.h"
+#include "tests/harness/scratch.h"
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
 

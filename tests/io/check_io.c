@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/scratch.h"
+#include "tests/harness/scratch.h"
 #include "vm/io/file.h"
 #include "vm/io/io.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "tests/lib/scratch.h"
+#include "tests/harness/scratch.h"
 #include "vm/io/io.h"
 
 /* ---- safetensors ---- */
@@ -219,9 +219,9 @@ START_TEST(broken_headers) {
       {"[1]", "the header is not a JSON object"},
       {"{\"__metadata__\":[]}", "\"__metadata__\" is not an object"},
       {"{\"__metadata__\":{\"k\":1}}",
-       "\"__metadata__\": the value of \"k\" is not a text"},
-      {"{\"a\":1}", "tensor \"a\" has no text \"dtype\""},
-      {"{\"a\":{\"dtype\":3}}", "tensor \"a\" has no text \"dtype\""},
+       "\"__metadata__\": the value of \"k\" is not a string"},
+      {"{\"a\":1}", "tensor \"a\" has no string \"dtype\""},
+      {"{\"a\":{\"dtype\":3}}", "tensor \"a\" has no string \"dtype\""},
       {"{\"a\":{\"dtype\":\"F8_E5M2\"}}",
        "tensor \"a\": dtype \"F8_E5M2\" is not supported (F64, F32, F16, BF16, I64, I32, "
        "I16, I8, U64, U32, U16, U8, BOOL are)"},
@@ -349,7 +349,7 @@ START_TEST(broken_indices) {
   put_index("{\"weight_map\":[]}");
   check_st_error(scratch_dir, index, "has no object \"weight_map\"");
   put_index("{\"weight_map\":{\"a\":3}}");
-  check_st_error(scratch_dir, index, "the file of tensor \"a\" is not a text");
+  check_st_error(scratch_dir, index, "the file of tensor \"a\" is not a string");
   put_index("{\"weight_map\":{\"a\":\"../m-1.safetensors\"}}");
   check_st_error(scratch_dir, index,
                  "\"../m-1.safetensors\" is not the name of a file next to the index");

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/lib/scratch.h"
+#include "tests/harness/scratch.h"
 #include "vm/io/io.h"
 
 #define LIBRARY WEFT_SOURCE_DIR "/tests/oracle/safetensors/"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/lib/megatron.h"
-#include "tests/lib/scratch.h"
+#include "tests/generate/megatron_files.h"
+#include "tests/harness/scratch.h"
 #include "vm/io/io.h"
 #include "vm/io/source.h"
 

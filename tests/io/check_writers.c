@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/process.h"
+#include "tests/harness/process.h"
 
 #define TOKENIZER WEFT_SOURCE_DIR "/tests/tokenizer/smollm.json"
 #define RUN       "$weft run plan.lua --threads 1 -q "
@@ -35,14 +35,14 @@ typedef struct Writer {
 static const Writer writers[] = {
     {"bindings/record/log.c", "out", RUN "--log out", 0},
     {"bindings/record/events.c", "out", RUN "--tensorboard out", NAMED_FOLDER},
-    {"vm/exec/trace.c", "out", RUN "--trace out", 0},
-    {"bindings/cli/show_schedule.c", "out", "$weft show plan.lua schedule --svg out", 0},
-    {"bindings/cli/launch.c", "out", "$weft launch plan.lua --mpirun -o out", 0},
-    {"bindings/cli/tokenize.c", "out.bin",
+    {"vm/run/trace.c", "out", RUN "--trace out", 0},
+    {"bindings/cli/judge/show_schedule.c", "out", "$weft show plan.lua schedule --svg out", 0},
+    {"bindings/cli/run/launch.c", "out", "$weft launch plan.lua --mpirun -o out", 0},
+    {"bindings/cli/data/tokenize.c", "out.bin",
      "$weft tokenize " TOKENIZER " plan.lua --out out.bin", 0},
-    {"bindings/cli/tokenize.c", "out.idx",
+    {"bindings/cli/data/tokenize.c", "out.idx",
      "$weft tokenize " TOKENIZER " plan.lua --out out.bin", 0},
-    {"bindings/cli/tokenize.c", "l.bin",
+    {"bindings/cli/data/tokenize.c", "l.bin",
      "$weft tokenize " TOKENIZER " plan.lua --out l.bin --format llmc", 0},
     {"bindings/sweep/sweep_api.c", "out", "$weft sweep sweep.lua --csv out", 0},
     {"bindings/sweep/sweep_object.c", "out", "$weft sweep sweep.lua --jsonl out", 0},
@@ -51,28 +51,28 @@ static const Writer writers[] = {
      "sh -c '(echo 1; sleep 0.2) | TERM=dumb WEFT_HISTORY=out script -qec \"$weft repl\" "
      "terminal'",
      WARNS},
-    {"bindings/cli/export.c", "out", RUN "--export out", NEW_FOLDER},
-    {"vm/exec/weights_out.c", "out", "$weft ckpt export plan.lua ckpt out",
+    {"bindings/cli/data/export.c", "out", RUN "--export out", NEW_FOLDER},
+    {"vm/weights/weights_folder.c", "out", "$weft ckpt export plan.lua ckpt out",
      NEW_FOLDER | NEEDS_CKPT},
-    {"vm/exec/weights_out.c", "d/weights-00000001",
+    {"vm/weights/weights_folder.c", "d/weights-00000001",
      RUN "--set checkpoint.dir=d --set checkpoint.save_consolidated=final",
      NEW_FOLDER | WARNS | ANY_CODE},
-    {"vm/ckpt/store.c", "d", RUN "--set checkpoint.dir=d",
+    {"vm/ckpt/ckpt_store.c", "d", RUN "--set checkpoint.dir=d",
      NAMED_FOLDER | WARNS | ANY_CODE},
-    {"vm/ckpt/store.c", "d/step-00000001.tmp", RUN "--set checkpoint.dir=d",
+    {"vm/ckpt/ckpt_store.c", "d/step-00000001.tmp", RUN "--set checkpoint.dir=d",
      NEW_FOLDER | WARNS | ANY_CODE},
-    {"vm/ckpt/store.c", "d/step-00000001", RUN "--set checkpoint.dir=d",
+    {"vm/ckpt/ckpt_store.c", "d/step-00000001", RUN "--set checkpoint.dir=d",
      NEW_FOLDER | WARNS | ANY_CODE},
-    {"vm/ckpt/store.c", "d/latest", RUN "--set checkpoint.dir=d", WARNS | ANY_CODE},
-    {"vm/ckpt/shard.c", "d/step-00000001.tmp/rank-00000.safetensors",
+    {"vm/ckpt/ckpt_store.c", "d/latest", RUN "--set checkpoint.dir=d", WARNS | ANY_CODE},
+    {"vm/ckpt/rank_file.c", "d/step-00000001.tmp/rank-00000.safetensors",
      RUN "--set checkpoint.dir=d", WARNS | ANY_CODE},
-    {"vm/ckpt/shard.c", "d/step-00000001.tmp/manifest.json", RUN "--set checkpoint.dir=d",
+    {"vm/ckpt/rank_file.c", "d/step-00000001.tmp/manifest.json", RUN "--set checkpoint.dir=d",
      WARNS | ANY_CODE},
-    {"vm/ckpt/store.c", "out", "$weft ckpt convert plan.lua plan.lua ckpt out",
+    {"vm/ckpt/ckpt_store.c", "out", "$weft ckpt convert plan.lua plan.lua ckpt out",
      NAMED_FOLDER | NEEDS_CKPT},
-    {"vm/ckpt/store.c", "out/step-00000001.tmp",
+    {"vm/ckpt/ckpt_store.c", "out/step-00000001.tmp",
      "$weft ckpt convert plan.lua plan.lua ckpt out", NEW_FOLDER | NEEDS_CKPT},
-    {"vm/ckpt/shard.c", "out/step-00000001.tmp/rank-00000.safetensors",
+    {"vm/ckpt/rank_file.c", "out/step-00000001.tmp/rank-00000.safetensors",
      "$weft ckpt convert plan.lua plan.lua ckpt out", NEEDS_CKPT},
 };
 
@@ -272,14 +272,14 @@ END_TEST
 
 /* A small file system that is made full or read-only when all that a writer reads is
  * there; false if this user cannot. */
-static const struct Disk {
+static const struct RankFile {
   const char *end, *says;
 } disks[] = {
     {"mount -o remount,ro disk", "Read-only file system"},
     {"dd if=/dev/zero of=disk/fill bs=4096 2>/dev/null; true", "No space left on device"},
 };
 
-static bool make_disk(const Writer *w, const struct Disk *d) {
+static bool make_disk(const Writer *w, const struct RankFile *d) {
   Outcome o = process_run(
       10, "sh -c 'mkdir disk && mount -t tmpfs -o size=1m tmpfs disk 2>/dev/null'");
   if (o.code != 0) return false;
@@ -293,7 +293,7 @@ static bool make_disk(const Writer *w, const struct Disk *d) {
 /* Each names the reason. */
 START_TEST(disks_are_called_what_they_are) {
   const Writer *w = &writers[_i / LEN(disks)];
-  const struct Disk *d = &disks[_i % LEN(disks)];
+  const struct RankFile *d = &disks[_i % LEN(disks)];
   setup();
   if (make_disk(w, d)) {
     const char *command = arena_printf(scratch_arena, "cd disk && %s", w->command);

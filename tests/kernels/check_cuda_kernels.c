@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 #include "kernels/cpu/levels.h"
-#include "kernels/cuda/gemm.h"
-#include "tests/lib/emulated.h"
-#include "tests/lib/kernel_run.h"
+#include "kernels/cuda/gemm/cublaslt.h"
+#include "tests/harness/emulated.h"
+#include "tests/reference/kernel_run.h"
 
 #ifdef WEFT_EMULATED_CUDA
 

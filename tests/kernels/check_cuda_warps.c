@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "tests/lib/emulated.h"
-#include "tests/lib/warp_ops.h"
+#include "tests/harness/emulated.h"
+#include "tests/standin/warp_ops.h"
 
 #ifdef WEFT_EMULATED_CUDA
 

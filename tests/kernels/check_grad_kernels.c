@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/lib/kernel_cases.h"
+#include "tests/reference/kernel_cases.h"
 
 /* sum over outputs of d * y: the scalar whose gradient the backward op gives. For the
  * cross entropy it is the loss times its seed. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/kernel_run.h"
+#include "tests/reference/kernel_run.h"
 #include "kernels/cpu/levels.h"
 #include "kernels/cpu/vecmath.h"
 #include "vm/base/bf16.h"

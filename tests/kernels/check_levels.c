@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/levels.h"
-#include "tests/lib/process.h"
+#include "tests/harness/process.h"
 
 /* Kernels at each level, then whole models and a sample of random plans. Sanitizers see
  * what kernels do with memory, and not what plans compute. */
@@ -13,10 +13,10 @@ static const struct {
   CpuLevel level;
   const char *suites, *cases; /* of the suites; "": all */
 } held[] = {
-  {CPU_plain, "kernels joined_kernels", ""},
+  {CPU_plain, "kernels fused_kernels", ""},
 #if defined __x86_64__ && !defined WEFT_PLAIN_KERNELS
-  {CPU_avx2, "kernels joined_kernels", ""},
-  {CPU_avx512, "kernels joined_kernels", ""},
+  {CPU_avx2, "kernels fused_kernels", ""},
+  {CPU_avx512, "kernels fused_kernels", ""},
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
   {CPU_avx2, "oracle", ""},
   {CPU_avx2, "parity", "CK_RUN_CASE=sample"},

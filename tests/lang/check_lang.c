@@ -3,7 +3,7 @@
 #include <check.h>
 #include <glob.h>
 
-#include "tests/lib/lang_fixture.h"
+#include "tests/harness/lang_fixture.h"
 #include "vm/pipeline/schedule.h"
 #include "vm/base/json.h"
 #include "vm/io/io.h"
@@ -136,7 +136,7 @@ END_TEST
 START_TEST(plain_table) {
   expect_report("return {\n  batch = { global = 1, seq = 4 },\n  model = 'llama',\n}",
                 "plan.lua:3: error: plan.model: expected weft.model, weft.hf or a "
-                "function, got text \"llama\" (write weft.model \"llama\")\n1 error\n");
+                "function, got string \"llama\" (write weft.model \"llama\")\n1 error\n");
 }
 END_TEST
 
@@ -144,7 +144,7 @@ START_TEST(weights_are_wanted_or_not) {
   lang_test_file("config.json", "{ \"model_type\": \"llama\" }");
   expect_report(HEAD "return weft.plan { model = weft.hf { '.', weights = 'no' },\n"
                      "  batch = { global = 1, seq = 4 } }",
-                "plan.lua:2: error: plan.model.weights: expected true or false, got text "
+                "plan.lua:2: error: plan.model.weights: expected true or false, got string "
                 "\"no\"\n1 error\n");
 }
 END_TEST
@@ -158,7 +158,7 @@ END_TEST
 
 START_TEST(error_values) {
   expect_report(HEAD "error({})\n" GOOD,
-                "plan.lua:2: error: the error is a table, not a text\n1 error\n");
+                "plan.lua:2: error: the error is a table, not a string\n1 error\n");
   expect_report(HEAD "local function f() error('up', 2) end\nf()\n" GOOD,
                 "plan.lua:3: error: up\n1 error\n");
 }
@@ -359,7 +359,7 @@ START_TEST(wrong_set) {
   t.o.nset = 2;
   expect_report(HEAD GOOD,
                 "--set batch.global=x: error: plan.batch.global: expected a positive "
-                "integer, got text \"x\"\n"
+                "integer, got string \"x\"\n"
                 "--set mesh.tp=3: error: plan.mesh.tp: 3 does not divide "
                 "model.num_attention_heads = 8 (tp may be 1, 2, 4 or 8)\n2 errors\n");
 }

@@ -1,8 +1,8 @@
 /* check_mesh_object.c - meshes as Lua objects. */
 #include <check.h>
 
-#include "tests/lib/lua_run.h"
-#include "tests/lib/scratch.h"
+#include "tests/harness/lua_run.h"
+#include "tests/harness/scratch.h"
 
 #define SMALL "local m = weft.mesh { tp = 2, pp = 2, dp = 2, gpus = 4 }\n"
 #define LARGE "local m = weft.mesh { tp = 8, pp = 4, world = 64 }\n"
@@ -193,7 +193,7 @@ START_TEST(errors) {
       "raises('name the axes in a list', m.flatten, m, {})\n"
       "raises(\"no option 'nam'\", m.flatten, m, { 'dp', nam = 'x' })\n"
       "for _, name in ipairs { '', 5, 'a b', 'a+b', ('x'):rep(64) } do\n"
-      "  raises('name must be a text', m.flatten, m, { 'dp', name = name }) end\n"
+      "  raises('name must be a string', m.flatten, m, { 'dp', name = name }) end\n"
       "for _, name in ipairs { 'pp', 'world', 'node', 'local_rank' } do\n"
       "  raises('stands for something else', m.flatten, m, { 'dp', name = name }) end\n"
       "same(m:flatten { 'dp', 'tp', name = 'tp' }.tp, 16)\n"
@@ -208,7 +208,7 @@ START_TEST(impossible) {
           "  function() weft.mesh { tp = 3, world = 64 } end)\n"
           "local _, e = pcall(weft.mesh, { tp = 0, wrld = 64, pp = 'x', order = 3 })\n"
           "says(e, 'weft.mesh: tp: expected an integer from 1 to 1e7, got number 0')\n"
-          "says(e, 'weft.mesh: pp: expected an integer from 1 to 1e7, got text \"x\"')\n"
+          "says(e, 'weft.mesh: pp: expected an integer from 1 to 1e7, got string \"x\"')\n"
           "says(e, 'wrld: a mesh has no such field (did you mean \"world\"?)')\n"
           "says(e, 'weft.mesh: order: expected a list of axes')\n"
           "raises('order', weft.mesh, { order = { 'tp', 'tp' } })\n"

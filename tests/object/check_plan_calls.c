@@ -2,7 +2,7 @@
  * configs, and schedules. */
 #include <check.h>
 
-#include "tests/lib/lang_fixture.h"
+#include "tests/harness/lang_fixture.h"
 
 static LangTest t;
 

@@ -4,8 +4,8 @@
 #include <check.h>
 #include <time.h>
 
-#include "tests/lib/lua_run.h"
-#include "tests/lib/scratch.h"
+#include "tests/harness/lua_run.h"
+#include "tests/harness/scratch.h"
 
 #define TINY                                                                             \
   "local function tiny(over)\n"                                                          \
@@ -280,7 +280,7 @@ START_TEST(memory) {
 }
 END_TEST
 
-/* Per Llama layer and microbatch, with sequence parallelism: see vm/units/shard.c. */
+/* Per Llama layer and microbatch, with sequence parallelism: see vm/shard/shard.c. */
 START_TEST(comm) {
   lua_run(TINY
           "local function of(p, axis, op, rank)\n"

@@ -2,8 +2,8 @@
  * reductions are placed, what takes no transfer, how long memory is held. */
 #include <check.h>
 
-#include "tests/lib/pair.h"
-#include "tests/lib/sched_text.h"
+#include "tests/harness/one_rank_pair.h"
+#include "tests/generate/schedule_text.h"
 
 static Arena *arena;
 static Toy toy;

@@ -2,7 +2,7 @@
  * read. Tables are written as PyTorch writes them. */
 #include <check.h>
 
-#include "tests/lib/sched_text.h"
+#include "tests/generate/schedule_text.h"
 #include "vm/pipeline/schedule.h"
 
 static Arena *arena;

@@ -3,9 +3,9 @@
  */
 #include <check.h>
 
-#include "tests/lib/pair.h"
-#include "tests/lib/sched_random.h"
-#include "tests/lib/schedule_cases.h"
+#include "tests/harness/one_rank_pair.h"
+#include "tests/generate/random_schedule.h"
+#include "tests/generate/schedule_cases.h"
 
 static Arena *arena;
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/schedule_fixture.h"
+#include "tests/harness/schedule_fixture.h"
 #include "vm/pipeline/timeline.h"
 #include "vm/io/io.h"
 

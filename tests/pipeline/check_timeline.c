@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdio.h>
 
-#include "tests/lib/sched_text.h"
+#include "tests/generate/schedule_text.h"
 #include "vm/pipeline/timeline.h"
 
 static Arena *arena;

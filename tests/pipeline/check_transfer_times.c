@@ -2,9 +2,9 @@
  * as its schedule: receives are posted and sends waited for where that delays nothing. */
 #include <check.h>
 
-#include "tests/lib/sched_random.h"
-#include "tests/lib/sched_text.h"
-#include "tests/lib/toy.h"
+#include "tests/generate/random_schedule.h"
+#include "tests/generate/schedule_text.h"
+#include "tests/generate/small_llama.h"
 #include "vm/pipeline/timeline.h"
 
 static Arena *arena;

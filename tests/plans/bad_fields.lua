@@ -24,8 +24,8 @@ return weft.plan {
   },
   train     = { steps = 0 },
 }
---> bad_fields.lua:5: error: plan.name: expected a text, got number 42
---> bad_fields.lua:8: error: plan.mesh.tp: expected a positive integer, got text "four"
+--> bad_fields.lua:5: error: plan.name: expected a string, got number 42
+--> bad_fields.lua:8: error: plan.mesh.tp: expected a positive integer, got string "four"
 --> bad_fields.lua:9: error: plan.mesh.pp: expected a positive integer, got number 1.5
 --> bad_fields.lua:10: error: plan.mesh.dpp: unknown field (did you mean "dp"?)
 --> bad_fields.lua:12: error: plan.batch.gobal: unknown field (did you mean "global"?)
@@ -35,6 +35,6 @@ return weft.plan {
 --> bad_fields.lua:19: error: plan.precision: unknown value "fp17" (did you mean "fp16"?)
 --> bad_fields.lua:21: error: plan.optimizer.lr.warmup: expected an integer of at least 0, got number -1
 --> bad_fields.lua:22: error: plan.optimizer.betas[2]: expected a number from 0 to below 1, got number 1.5
---> bad_fields.lua:23: error: plan.optimizer.weight_decay: expected a number of at least 0, got text "none"
+--> bad_fields.lua:23: error: plan.optimizer.weight_decay: expected a number of at least 0, got string "none"
 --> bad_fields.lua:25: error: plan.train.steps: expected a positive integer, got number 0
 --> 13 errors

@@ -49,8 +49,8 @@ return weft.plan {
 --> bad_lines.lua:18: error: plan.optimizer.eps: expected a number from 0 to 1, got number -1
 --> bad_lines.lua:24: error: plan.model.vocab: llama models have no such key (did you mean "vocab_size"?)
 --> bad_lines.lua:29: error: plan.tp_plan.embed_tokens: unknown style "vocab" (did you mean "vocab_allreduce"?)
---> bad_lines.lua:36: error: plan.pp_plan.modules[2][2]: expected a text, got number 7
---> bad_lines.lua:42: error: plan.data.files[1]: expected a text, got number 1
+--> bad_lines.lua:36: error: plan.pp_plan.modules[2][2]: expected a string, got number 7
+--> bad_lines.lua:42: error: plan.data.files[1]: expected a string, got number 1
 --> bad_lines.lua:43: error: plan.data.shufle: unknown field (did you mean "shuffle"?)
---> lib/helper.lua:8: error: plan.mesh.dp: expected a positive integer, got text "two"
+--> lib/helper.lua:8: error: plan.mesh.dp: expected a positive integer, got string "two"
 --> 10 errors

@@ -1,8 +1,8 @@
 /* check_costs.c - run_costs(): programs written by hand whose times are known on paper,
- * on both engines. */
+ * on both backends. */
 #include <check.h>
 
-#include "tests/lib/prog_build.h"
+#include "tests/generate/program_builder.h"
 
 enum { KIB = 1024 };
 
@@ -89,7 +89,7 @@ START_TEST(beside_a_kernel) {
 END_TEST
 
 /* Collectives of one communicator follow each other, those of two run side by side unless
- * the engine runs all of a rank in order. */
+ * the backend runs all of a rank in order. */
 START_TEST(queues) {
   for (int i = 0; i < 4; i++) {
     Build *b = machine(1);

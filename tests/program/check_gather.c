@@ -2,7 +2,7 @@
  * programs written by hand, right ones and every way to get them wrong. */
 #include <check.h>
 
-#include "tests/lib/prog_build.h"
+#include "tests/generate/program_builder.h"
 
 enum { KIB = 1024, SHARD0 = KIB, SHARD1 = 2 * KIB, COPY = 4 * KIB, COPY1 = 5 * KIB,
        GRAD = 6 * KIB, X = 7 * KIB, Y = 8 * KIB, END = 16 * KIB };

@@ -1,5 +1,5 @@
 /* check_interpreter.c - programs as JSON, executed by an interpreter that has nothing
- * else of weft (tests/lib/interpreter.lua): losses and parameters after two steps are
+ * else of weft (tests/reference/interpreter.lua): losses and parameters after two steps are
  * those of a run, whatever order ranks and transfers take. */
 #include <check.h>
 #include <jansson.h>
@@ -10,7 +10,7 @@
 
 #include "bindings/api/api.h"
 #include "bindings/lang/json_value.h"
-#include "tests/lib/scratch.h"
+#include "tests/harness/scratch.h"
 #include "vm/io/io.h"
 
 /* ---- plans ---- */
@@ -165,9 +165,9 @@ static void must(lua_State *L, int status) {
   ck_assert_msg(status == LUA_OK, "%s", lua_tostring(L, -1));
 }
 
-/* Pushes the value of a file of tests/lib. */
+/* Pushes the value of a file of tests/reference. */
 static void push_file(lua_State *L, const char *name) {
-  must(L, luaL_dofile(L, arena_printf(scratch_arena, "%s/tests/lib/%s.lua",
+  must(L, luaL_dofile(L, arena_printf(scratch_arena, "%s/tests/reference/%s.lua",
                                       WEFT_SOURCE_DIR, name)));
 }
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 
 #include "bindings/api/job.h"
-#include "tests/lib/pair.h"
-#include "tests/lib/prog_build.h"
-#include "tests/lib/scratch.h"
-#include "tests/lib/trace.h"
-#include "vm/program/check.h"
+#include "tests/harness/one_rank_pair.h"
+#include "tests/generate/program_builder.h"
+#include "tests/harness/scratch.h"
+#include "tests/harness/run_bits.h"
+#include "vm/program/program_check.h"
 
 /* ---- programs that have every op ---- */
 

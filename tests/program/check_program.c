@@ -2,9 +2,9 @@
 #include <check.h>
 #include <jansson.h>
 
-#include "tests/lib/prog_build.h"
-#include "tests/lib/stored.h"
-#include "vm/program/check.h"
+#include "tests/generate/program_builder.h"
+#include "tests/generate/handmade_regions.h"
+#include "vm/program/program_check.h"
 
 enum { KIB = 1024 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "tests/lib/proofs.h"
+#include "tests/harness/proof_fixture.h"
 
 /* ---- pipelines that are right ---- */
 
@@ -250,7 +250,7 @@ START_TEST(types_differ) {
 }
 END_TEST
 
-/* An engine that matches by tags could run this; a FIFO per ordered pair cannot. */
+/* A backend that matches by tags could run this; a FIFO per ordered pair cannot. */
 START_TEST(only_tags_could_match) {
   Build *b = build_new(proof_arena, 2, 1, 8 * KIB);
   for (int i = 0; i < 2; i++) {

@@ -2,7 +2,7 @@
  * slots do not lie over each other. */
 #include <check.h>
 
-#include "tests/lib/proofs.h"
+#include "tests/harness/proof_fixture.h"
 
 /* Rank 0 sends bytes 1024..1088, then runs a kernel, then waits. */
 static Build *send_beside_kernel(Operand in, Operand out) {

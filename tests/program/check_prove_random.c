@@ -3,7 +3,7 @@
  * both must be right, or both wrong. */
 #include <check.h>
 
-#include "tests/lib/prog_build.h"
+#include "tests/generate/program_builder.h"
 
 enum { SLOTS = 4, CELL = 64, CELLS = 24, KINDS = 3, MOST = 8 };
 

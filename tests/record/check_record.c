@@ -6,7 +6,7 @@
 
 #include "bindings/object/format.h"
 #include "bindings/record/record.h"
-#include "tests/lib/process.h"
+#include "tests/harness/process.h"
 
 #define RUN "$weft run " WEFT_SOURCE_DIR "/tests/embed/small.lua --threads 1 "
 
@@ -94,7 +94,7 @@ START_TEST(flops_of_a_step) {
   job_free(&j);
   ck_assert_msg(a > want && a < 1.06 * want, "%g, not %g", a, want);
   double b = flops_of(many, 1, &j, scratch_arena);
-  ck_assert_double_gt(j.compiled->prog[0].again, 0);
+  ck_assert_double_gt(j.compiled->prog[0].recomputed, 0);
   job_free(&j);
   ck_assert_msg(b >= a && b < 1.03 * a, "%g on eight ranks, %g on one", b, a);
 }

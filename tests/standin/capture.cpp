@@ -5,7 +5,7 @@
 
 #include "runtime.h"
 
-static void join(const CaptureRef &c, CUstream_st *s) {
+static void fuse_projections(const CaptureRef &c, CUstream_st *s) {
   s->capture = c;
   c->joined.push_back(s);
 }
@@ -63,7 +63,7 @@ cudaError_t capture_wait(Runtime &r, CUstream_st *s, cudaEvent_t e) {
   }
   if (!s->capture) {
     s->tail.clear();
-    join(c, s);
+    fuse_projections(c, s);
   }
   add_all(s->tail, e->after);
   return cudaSuccess;
@@ -78,7 +78,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
   c->mode = mode;
   c->thread = std::this_thread::get_id();
   s->tail.clear();
-  join(c, s);
+  fuse_projections(c, s);
   r.capture.push_back(c);
   return cudaSuccess;
 }

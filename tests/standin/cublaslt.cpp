@@ -6,7 +6,7 @@
 
 #include "cublasLt.h"
 #include "runtime.h"
-#include "tests/lib/emulate.h"
+#include "emulate.h"
 
 extern "C" const LtAlgorithm lt_algorithm[LT_ALGORITHMS] = {
     {30, false, false}, {1, true, false}, {2, false, true}, {10, false, false}, {20, false, false}};

@@ -13,9 +13,9 @@
 #include <mutex>
 #include <vector>
 
-#include "kernels/cuda/cudnn_lib.h"
-#include "tests/lib/emulate.h"
-#include "tests/lib/graph_run.h"
+#include "kernels/cuda/cudnn/cudnn_lib.h"
+#include "emulate.h"
+#include "tests/reference/attention_graph_run.h"
 #include "tests/standin/standin.h"
 
 typedef cudnnBackendDescriptor_t Desc;

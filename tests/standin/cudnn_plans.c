@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/cudnn_attention.h"
-#include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/cudnn/cudnn_attention.h"
+#include "kernels/cuda/cudnn/cudnn_plan.h"
 
 typedef struct Shape {
   int op;

@@ -21,7 +21,7 @@
 
 #include "nccl.h"
 #include "standin.h"
-#include "tests/lib/emulate.h"
+#include "emulate.h"
 #include "vm/base/f16.h"
 
 namespace {

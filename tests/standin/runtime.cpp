@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "runtime.h"
-#include "tests/lib/emulate.h"
+#include "emulate.h"
 
 extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30, 132, 22809,
                                           0, 0,     0, 0, 0, 0, 0, 1};

@@ -1,4 +1,4 @@
-/* base.c - errors, heap, arenas, vectors and text. */
+/* base.c - errors, the heap, arenas, vectors and string buffers; see base.h. */
 #include "base.h"
 #include "terminal.h"
 

@@ -107,7 +107,7 @@ void *vec_grow(Arena *a, void *at, int n, int *cap, size_t size);
                     : (v).at,                                                            \
    &(v).at[(v).n++])
 
-/* ---- names ---- numbers by name, in an arena; names.c */
+/* ---- names ---- numbers by name, in an arena; name_table.c */
 typedef struct Names {
   struct NameSlot *slot; /* open addressing, at most half full */
   int n, cap;

@@ -1,4 +1,4 @@
-/* bf16.h - a bf16 is the upper half of an f32. */
+/* bf16.h - bfloat16, the upper half of an f32: conversions, rounding to nearest even. */
 #ifndef WEFT_BF16_H
 #define WEFT_BF16_H
 

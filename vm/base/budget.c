@@ -1,4 +1,4 @@
-/* budget.c - see budget.h. */
+/* budget.c - an allocator that refuses more than a limit and counts by part; see budget.h. */
 #include "budget.h"
 
 #include <stdlib.h>

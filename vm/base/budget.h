@@ -1,4 +1,5 @@
-/* budget.h - an allocator with a limit, which knows what took the memory. */
+/* budget.h - an allocator with a limit. It counts what each part of a compile took, so that
+ * "out of memory" can say which part grew. */
 #ifndef WEFT_BUDGET_H
 #define WEFT_BUDGET_H
 

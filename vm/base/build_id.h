@@ -1,4 +1,4 @@
-/* build_id.h - tells builds of weft apart. */
+/* build_id.h - the identity of this build, so that processes of a run can compare theirs. */
 #ifndef WEFT_BUILD_ID_H
 #define WEFT_BUILD_ID_H
 

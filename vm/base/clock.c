@@ -1,4 +1,4 @@
-/* clock.c - the one clock: seconds that only grow. */
+/* clock.c - monotonic time in seconds. */
 #include <time.h>
 
 #include "base.h"

@@ -1,4 +1,4 @@
-/* diag.c - collects what is wrong with a plan and puts it in the order of its lines. */
+/* diag.c - collects the diagnostics of a plan and sorts them by line. */
 #include "diag.h"
 #include "terminal.h"
 

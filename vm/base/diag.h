@@ -1,8 +1,8 @@
-/* diag.h - a list of everything that is wrong with a plan.
+/* diag.h - the diagnostics of a plan: every error and warning, not just the first.
  *
- * Checks never stop at the first problem: they add it here, with the path of the
- * field it is about ("mesh.tp", "tp_plan[\"lm_head\"]", "" for the whole plan).
- * The bindings turn paths into lines of the plan file. */
+ * A check adds a diagnostic with the path of the field it is about ("mesh.tp",
+ * "tp_plan[\"lm_head\"]", "" for the whole plan) and goes on. The bindings turn paths
+ * into lines of the plan file. */
 #ifndef WEFT_DIAG_H
 #define WEFT_DIAG_H
 

@@ -1,5 +1,5 @@
-/* json.h - writes JSON into a Text. Keys come in the order they are written;
- * callers write them sorted. Numbers that JSON has not (NaN, inf) become null. */
+/* json.h - writes JSON into a string buffer. Keys come in the order they are written;
+ * callers write them sorted. NaN and infinities, which JSON does not have, become null. */
 #ifndef WEFT_JSON_H
 #define WEFT_JSON_H
 

@@ -1,5 +1,5 @@
-/* module.c - where modules lie, and how they are opened: in a build folder beside what was linked, after an
- * installation in LIBDIR/weft. Nothing but paths relative to the program and to the
+/* module.c - where modules are, and how they are opened: in a build folder beside the
+ * binary, after an installation in LIBDIR/weft. Paths are relative to the program and the
  * library, so an installed tree may be moved. */
 #include "module.h"
 

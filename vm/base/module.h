@@ -1,5 +1,5 @@
-/* module.h - finds and opens the shared objects that are wanted only when they are asked
- * for: a program that does not ask neither needs nor loads their libraries. */
+/* module.h - finds and opens shared objects on demand (MPI, CUDA, NCCL, oneDNN, libedit):
+ * a program that does not ask for one neither needs nor loads its libraries. */
 #ifndef WEFT_MODULE_H
 #define WEFT_MODULE_H
 

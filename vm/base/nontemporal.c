@@ -1,5 +1,4 @@
-/* nontemporal.c - see nontemporal.h. What x86-64 has on every machine; other ones store
- * as usual. */
+/* nontemporal.c - non-temporal stores with SSE2 on x86-64, plain stores elsewhere. */
 #include "nontemporal.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* nontemporal.h - writes to memory that nobody reads soon, past the caches: a store of
- * the usual kind first reads the line that it is about to overwrite. The thread itself
- * sees what it wrote; before others are told of it, it calls nt_done. */
+/* nontemporal.h - non-temporal stores for data that is not read soon. They bypass the
+ * caches, since an ordinary store first reads the cache line that it overwrites. The
+ * writing thread sees its data at once; call nt_done before another thread is told. */
 #ifndef WEFT_BASE_NONTEMPORAL_H
 #define WEFT_BASE_NONTEMPORAL_H
 

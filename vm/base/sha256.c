@@ -1,4 +1,4 @@
-/* sha256.c - see FIPS 180-4 and RFC 2104. */
+/* sha256.c - SHA-256 (FIPS 180-4) and HMAC (RFC 2104). */
 #include "sha256.h"
 
 #include <string.h>

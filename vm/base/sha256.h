@@ -1,5 +1,5 @@
-/* sha256.h - SHA-256, and HMAC with it: how processes show that they know the same word.
- */
+/* sha256.h - SHA-256 and HMAC-SHA-256, with which processes show that they have the same
+ * secret. */
 #ifndef WEFT_SHA256_H
 #define WEFT_SHA256_H
 

@@ -1,9 +1,9 @@
-/* ckpt.h - checkpoints as folders of files: reading them back on any mesh.
+/* ckpt.h - checkpoints as folders of files, readable on any mesh.
  *
- * A checkpoint is a folder step-00000100 with a file of each rank that writes a share of
- * the state, and a manifest. Whatever a run wants of it is a Piece, and is put together
- * from the pieces in the files: each part of the data is checked against its checksum
- * before anything of it is used. */
+ * A checkpoint is a folder step-00000100 with one file for each rank that writes a share
+ * of the state, and a manifest. A reader asks for pieces (vm/storage/piece.h), which are
+ * put together from the pieces in the files. Each part is checked against its checksum
+ * before it is used. */
 #ifndef WEFT_CKPT_CKPT_H
 #define WEFT_CKPT_CKPT_H
 

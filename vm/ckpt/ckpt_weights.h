@@ -5,7 +5,7 @@
 #define WEFT_CKPT_WEIGHTS_H
 
 #include "ckpt.h"
-#include "vm/exec/weights_out.h"
+#include "vm/weights/weights_folder.h"
 
 /* Of the parameters of `c`, which are those of the checkpoint (ckpt_fits). The folder is
  * there whole or not at all. `read`: bytes of the checkpoint. */

@@ -91,7 +91,7 @@ typedef struct Reader {
 
 static weft_status get_text(const Reader *r, const char *key, const char **out) {
   const char *s = json_string_value(json_object_get(r->doc, key));
-  if (!s) FAIL(r, "has no text \"%s\"", key);
+  if (!s) FAIL(r, "has no string \"%s\"", key);
   *out = arena_str(r->arena, s);
   return WEFT_OK;
 }
@@ -192,7 +192,7 @@ static weft_status read_facts(const Reader *r, Manifest *m) {
   RunFact *f = NEW_N(r->arena, RunFact, json_object_size(list) + 1);
   m->fact = f;
   json_object_foreach(list, what, value) {
-    if (!json_is_string(value)) FAIL(r, "the fact \"%.*s\" is no text", TEXT_SHOWN, what);
+    if (!json_is_string(value)) FAIL(r, "the fact \"%.*s\" is not a string", TEXT_SHOWN, what);
     f[m->nfact++] = (RunFact){.what = arena_str(r->arena, what),
                               .value = arena_str(r->arena, json_string_value(value))};
   }
@@ -248,7 +248,7 @@ static weft_status check_seal(const Reader *r, const char *s, size_t n) {
       !str_eq(at + sizeof seal - 1 + HASH_TEXT - 1, after_seal))
     FAIL(r, "does not end with a checksum: it is damaged, or not a checkpoint's");
   if (ckpt_hash(s, n - SEAL) != said)
-    FAIL(r, "is damaged: its checksum is that of another text");
+    FAIL(r, "is damaged: its checksum does not match");
   return WEFT_OK;
 }
 

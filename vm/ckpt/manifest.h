@@ -3,8 +3,8 @@
 #ifndef WEFT_CKPT_MANIFEST_H
 #define WEFT_CKPT_MANIFEST_H
 
-#include "hash.h"
-#include "vm/exec/snapshot.h"
+#include "ckpt_hash.h"
+#include "vm/weights/snapshot.h"
 
 #define MANIFEST_NAME "manifest.json"
 enum { CKPT_VERSION = 1 };

@@ -1,6 +1,6 @@
 /* store_find.c - which checkpoints a folder has, which of them is the latest, and which
- * one a run goes on from: store.h. Nothing is written here. */
-#include "store.h"
+ * one a run goes on from: ckpt_store.h. Nothing is written here. */
+#include "ckpt_store.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,5 @@
-/* comm.c - the wrappers through which every communication goes.
- *
- * They check the caller, count what is moved, and let a test make the N-th call fail. */
+/* comm.c - wrappers around the functions of a backend: they check the caller, count what is
+ * moved, and let a test make the N-th call fail. */
 #include "world.h"
 
 static bool inject(Comm *c) {

@@ -1,9 +1,9 @@
-/* reduce.h - element-wise reduction of one block, shared by the engines.
+/* reduce.h - element-wise reduction of a block, shared by backends.
  *
  * A caller loads the first member's block, adds the others in group order and stores the
- * result: the order is fixed, so the bits are too. bf16 and f16 are accumulated in f32
- * and rounded once, by reduce_store. A NaN on any member is a NaN of the result, for max
- * as well. */
+ * result: the order is fixed, so the bits are too. bf16 and f16 accumulate in f32 and are
+ * rounded once, by reduce_store. A NaN on any member is a NaN of the result, for max as
+ * well. */
 #ifndef WEFT_REDUCE_H
 #define WEFT_REDUCE_H
 

@@ -15,7 +15,7 @@ typedef struct WorldSetting {
 
 /* What a world may be told; none of it is needed later. */
 typedef struct WorldOptions {
-  const struct Meet *meet;     /* rendezvous.h; NULL: nowhere */
+  const struct Rendezvous *meet;     /* rendezvous.h; NULL: nowhere */
   int group_ctas, pair_ctas;   /* blocks of a GPU for a communicator; 0: it chooses */
   const WorldSetting *setting; /* for its library, unless the environment has it */
   int nsetting;
@@ -91,7 +91,7 @@ struct World {
   const WorldOptions *told; /* for start only */
   struct Net *net;          /* the doors of its processes; NULL: it needs none */
   bool quiet;               /* another process tells why it ends */
-  bool watched;             /* Control ends the waits for a rank that does not answer */
+  bool watched;             /* the supervisor ends the waits for a rank that does not answer */
   bool (*fault)(void *ud);  /* as it was told */
   void *fault_ud;
   bool broken;              /* a message has failed: no other one is sent or waited for */
@@ -125,15 +125,15 @@ CHECKED weft_status world_bcast(World *w, void *p, size_t n, int root, weft_erro
 CHECKED weft_status world_send(World *w, const void *p, size_t n, int peer,
                                weft_error *e);
 CHECKED weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error *e);
-/* From now on Control ends all waits; until then a wait has a deadline of its own. */
+/* From now on the supervisor ends all waits; until then a wait has a deadline of its own. */
 void world_watched(World *w);
 weft_status world_poll(World *w, weft_error *e);
-/* doors.c: doors for processes that have none yet, all of which call it. */
-weft_status world_doors(World *w, struct Net *n, weft_error *e);
+/* address_exchange.c: doors for processes that have none yet, all of which call it. */
+weft_status world_has_addresses(World *w, struct Net *n, weft_error *e);
 void world_abort(World *w, int rank, weft_status code, const char *why);
 void world_close(World *w); /* one that was never started is fine */
 
-/* local.c, tcp.c, mpi.c, nccl.c */
+/* local.c, tcp.c, open_mpi.c, open_nccl.c */
 extern const WorldVtable world_local, world_tcp;
 extern const WorldBytes world_local_bytes;
 const WorldVtable *world_load_mpi(weft_error *e);

@@ -1,15 +1,15 @@
-/* compile.c - the list of passes.
+/* compile.c - the list of passes from a graph and a schedule to proven programs:
  *
- *   graph --units--> units --stages--> stages --transfers--> order of sends; for each pp
- * rank
- *     --layout--> static memory --actions--> main list --unshard--> with gathers
- *     --lower--> program; all --prove-->
+ *   graph --compile_units--> Units --stages--> Stages --transfers--> order of sends;
+ *   for each pp rank
+ *     --layout--> arena with parameters --actions--> main list --unshard--> with gathers
+ *     --lower--> Program; all of them --prove-->
  *
- * A sweep takes the same passes but the last two, one by one: see share.h. Everything
- * temporary lives in arenas of the compile; the result in the arena of the caller. */
+ * A sweep takes the same passes except the last two (rank_cost.h). Temporaries live in
+ * arenas of the compile, the result in the caller's arena. */
 #include "compile.h"
 #include "vm/base/budget.h"
-#include "vm/lower/held.h"
+#include "vm/lower/unsharded_buckets.h"
 
 static void describe_params(const Stages *st, Compiled *c) {
   const Units *u = st->u;
@@ -51,12 +51,12 @@ static weft_status rank_program(Passes *p, const Transfers *tr, ActionsInput *li
                          Compiled *c) {
   const CompileInput *in = p->in;
   Layout l;
-  Held held;
+  UnshardedList held;
   arena_reset(in->scratch);
   layout(p->st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
   TRY(layout_check(p->st, r, &l, p->e));
-  held_of(p->st, &l, r, in->scratch, &held);
-  p->gathers |= held.bytes[HELD_COPY] > 0;
+  unsharded_buckets(p->st, &l, r, in->scratch, &held);
+  p->gathers |= held.bytes[FULL_PARAM] > 0;
   MainList t = {.steps = held.n > 0};
   actions(list, r, &l, &t);
   /* requires the main list; establishes when blocks are gathered, freed and reduced */

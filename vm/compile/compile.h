@@ -1,11 +1,9 @@
-/* compile.h - from a plan, a logical graph and a schedule to programs.
- *
- * compile.c is the list of passes: those up to units are in vm/units (front.c), then they
- * are files of vm/pipeline, vm/lower and vm/program. */
+/* compile.h - from a plan, a logical graph and a schedule to proven programs. compile.c is
+ * the list of passes. */
 #ifndef WEFT_COMPILE_H
 #define WEFT_COMPILE_H
 
-#include "vm/units/input.h"
+#include "compile_input.h"
 
 /* Everything that is wrong with the combination goes to `d`. Returns WEFT_EPLAN if
  * there was an error there; other codes come with `e`. */

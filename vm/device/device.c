@@ -1,5 +1,5 @@
-/* device.c - the calls that everybody makes to a device: they check the arguments, count,
- * and fail on request. */
+/* device.c - wrappers around the functions of a device: they check arguments, count, and let
+ * a test make the N-th call fail. */
 #include "device.h"
 
 #include "vm/base/strict.h"

@@ -54,7 +54,7 @@ typedef struct DeviceEvent { uint64_t id; } DeviceEvent;
  * from `begin` to `end`, on the compute queue and on queues that come to wait for it, and
  * runs when it is replayed; so what differs from step to step is read from memory that
  * upload fills. */
-typedef struct DeviceKeeper {
+typedef struct DeviceCapture {
   weft_status (*begin)(Device *d, weft_error *e);
   weft_status (*goes_on)(Device *d, weft_error *e); /* an error: it cannot be kept */
   /* *kept is NULL after an error. */
@@ -67,7 +67,7 @@ typedef struct DeviceKeeper {
   /* A number of all that launches were given since the last call, kernels, grids and
    * arguments: another one, another launch. */
   uint64_t (*print)(Device *d);
-} DeviceKeeper;
+} DeviceCapture;
 
 /* Ranks of one process that a device joins at most. */
 enum { DEVICE_RANKS = 128 };
@@ -111,12 +111,12 @@ typedef struct DeviceVtable {
   void (*beside)(Device *d, const DeviceEvent *after, int n);
   void (*merge)(Device *d, const DeviceMerge *m);
   DeviceEvent (*beside_end)(Device *d);
-  /* Work on a queue of an engine, which counts what it does there: *n, in memory of the
+  /* Work on a queue of a backend, which counts what it does there: *n, in memory of the
    * device, grows by one if it `begins` something, and *to, in memory of the host, becomes
    * *n in the upper half and `name` in the lower one. NULL where there are no such queues. */
   void (*tell)(Device *d, void *queue, uint64_t *n, uint64_t *to, bool begins,
                uint32_t name);
-  const DeviceKeeper *keeper; /* NULL: each step is launched anew */
+  const DeviceCapture *keeper; /* NULL: each step is launched anew */
 } DeviceVtable;
 
 /* What went through the wrappers. */
@@ -138,19 +138,19 @@ struct Device {
   bool main; /* see device_main */
   bool times; /* prepare may choose by time how a library computes */
   bool strict; /* see vm/base/strict.h */
-  bool dry;  /* launches are looked at (DeviceKeeper.print), and nothing is enqueued */
+  bool dry;  /* launches are looked at (DeviceCapture.print), and nothing is enqueued */
   /* Tests: the n-th call from now on (n >= 1) that can fail does; 0: none. */
   uint64_t fail_in;
 };
 
 enum { DEVICE_WAY = 160 };
 
-/* A row of the table of devices (devices.c). */
+/* A row of the table of devices (device_table.c). */
 typedef struct DeviceKind {
   const char *name;      /* "cpu" */
   bool host;             /* its memory is the host's */
   bool f16;              /* computes in f16, as all do in f32 and bf16 */
-  bool keeps;            /* has a DeviceKeeper */
+  bool keeps;            /* has a DeviceCapture */
   /* Bytes of scratch of one launch: by op, attr, shapes and types alone, so that a plan is
    * compiled to the byte on a machine that has no such device. */
   uint64_t (*work)(int op, const KernelArgs *a);
@@ -191,16 +191,16 @@ DeviceEvent device_record(Device *d);
 void device_wait(Device *d, DeviceEvent ev);
 weft_status device_sync(Device *d, weft_error *e);
 
-/* cpu.c, and kernels/cpu/work.c. */
+/* cpu.c, and kernels/cpu/cpu_workspace.c. */
 extern const DeviceVtable device_cpu;
 uint64_t cpu_work(int op, const KernelArgs *a);
 uint64_t cpu_state(int op, const KernelArgs *a);
 weft_status cpu_way(char text[DEVICE_WAY], weft_error *e);
-/* cuda.c, and kernels/cuda/work.c. */
+/* open_cuda.c, and kernels/cuda/cuda_workspace.c. */
 const DeviceVtable *device_load_cuda(weft_error *e);
 uint64_t cuda_work(int op, const KernelArgs *a);
 uint64_t cuda_state(int op, const KernelArgs *a);
-/* kernels/cuda/cudnn_rule.c: of attention. */
+/* kernels/cuda/cudnn/cudnn_rule.c: of attention. */
 const char *cudnn_refuses(int op, const KernelArgs *a);
 
 #endif

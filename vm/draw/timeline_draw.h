@@ -1,5 +1,4 @@
-/* timeline_draw.h - a timeline for people: drawn in text or as a picture, its figures as
- * text or as JSON. */
+/* timeline_draw.h - a timeline as text, as SVG, and its figures as text or JSON. */
 #ifndef WEFT_TIMELINE_DRAW_H
 #define WEFT_TIMELINE_DRAW_H
 

@@ -1,5 +1,5 @@
-/* timeline_svg.c - draws a timeline as a picture that needs nothing else: all cells of
- * one look are one path, so that also large schedules are small files. */
+/* timeline_svg.c - a timeline as one self-contained SVG. All cells of one look are one path,
+ * so large schedules are small files too. */
 #include "timeline_draw.h"
 
 #include <stdio.h>

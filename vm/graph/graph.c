@@ -437,6 +437,6 @@ void graph_dump(const Graph *g, Text *out) {
     text_printf(out, " = %s", op_info[op->code].name);
     for (int k = 0; k < op->nin; k++) text_printf(out, "%s%%%d", k ? ", " : " ", op->in[k]);
     text_printf(out, "  ; %s%s\n", op->name ? op->name : "",
-                op->again && op->phase != PH_F ? " (again)" : "");
+                op->recomputed && op->phase != PH_F ? " (recomputed)" : "");
   }
 }

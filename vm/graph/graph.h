@@ -91,7 +91,7 @@ typedef struct Tensor {
   uint8_t kind;          /* TensorKind */
   uint8_t dtype;         /* DType */
   uint8_t ndim;
-  bool joined;           /* a parameter, or its gradient, and those behind it: see join.h */
+  bool joined;           /* a parameter, or its gradient, and those behind it: see fused_projections.h */
   Dim dim[MAX_DIM];
   Place place;           /* after shard() */
   Oid producer;          /* -1 for params and inputs */
@@ -181,7 +181,7 @@ typedef struct Op {
   uint16_t code;         /* OP_x */
   uint8_t phase;         /* Phase */
   uint8_t nout;
-  bool again;            /* forward: runs again where the backward needs its results, see
+  bool recomputed;            /* forward: runs again where the backward needs its results, see
                             recompute.c; backward: is such a copy */
   int16_t nin;
   Tid *in, *out;

@@ -1,7 +1,7 @@
-/* op_experts.c - shapes, gradients and costs of mixture of experts: tokens as one
- * dimension, the router, its auxiliary losses, and the way to the experts and back.
+/* op_experts.c - shapes, gradients and costs of mixture of experts: tokens as one dimension,
+ * the router, its auxiliary losses, permutation to the experts and back.
  *
- * Operands that say where rows go (ids, offsets, rows) have no gradient. */
+ * Operands that say where rows go (ids, offsets, row counts) have no gradient. */
 #include "rules.h"
 
 static bool is_rows(const Tensor *x, DType t, const Tensor *of) {

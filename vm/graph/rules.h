@@ -65,7 +65,7 @@ GRAD(grad_ce_sum)
 GRAD(grad_ce_loss)
 #undef GRAD
 
-/* Placement rules: see vm/units/shard.h for what they may ask and set. */
+/* Placement rules: see vm/shard/shard.h for what they may ask and set. */
 #define SHARD(name) bool name(Shard *s, Oid op);
 SHARD(shard_embedding)
 SHARD(shard_linear)

@@ -1,8 +1,8 @@
-/* sequence.h - which tokens of a sequence the ranks of cp have: the one map for what is
- * read, labels, positions, documents and who sees whom.
+/* sequence.h - which tokens of a sequence each cp rank has. Inputs, labels, positions,
+ * documents and attention masks all use this map.
  *
  * A sequence of T tokens is cut into n runs, and rank r has run r; with `zigzag` into 2n
- * runs, and rank r has runs r and 2n-1-r: then causal attention is the same work on all of
+ * runs, and rank r has runs r and 2n-1-r: causal attention is then equal work on all of
  * them. */
 #ifndef WEFT_SEQUENCE_H
 #define WEFT_SEQUENCE_H

@@ -90,7 +90,7 @@ static weft_status read_tensor(SafeTensors *s, const char *path, const char *nam
                                const json_t *row, const Span *data, weft_error *e) {
   SafeTensor t = {.name = arena_str(s->arena, name), .file = path};
   const char *type = json_string_value(json_object_get(row, "dtype"));
-  if (!type) FAIL(path, "tensor \"%s\" has no text \"dtype\"", t.name);
+  if (!type) FAIL(path, "tensor \"%s\" has no string \"dtype\"", t.name);
   const StType *info = st_type(type);
   if (!info)
     FAIL(path, "tensor \"%s\": dtype \"%s\" is not supported (%s are)", t.name, type,
@@ -180,7 +180,7 @@ static weft_status read_metadata(SafeTensors *s, const char *path, const json_t 
   if (!json_is_object(texts)) FAIL(path, "\"__metadata__\" is not an object");
   json_object_foreach((json_t *)texts, key, value) {
     if (!json_is_string(value))
-      FAIL(path, "\"__metadata__\": the value of \"%s\" is not a text", key);
+      FAIL(path, "\"__metadata__\": the value of \"%s\" is not a string", key);
     *VEC_PUSH(s->arena, s->meta) =
         (struct FileMeta){s->files.n - 1, arena_str(s->arena, key),
                           arena_str(s->arena, json_string_value(value))};
@@ -284,7 +284,7 @@ static weft_status add_index(SafeTensors *s, const char *path, weft_error *e) {
   const char *folder = folder_of(s->arena, path);
   json_object_foreach(map, name, value) {
     if (!json_is_string(value))
-      FAIL(path, "the file of tensor \"%s\" is not a text", name);
+      FAIL(path, "the file of tensor \"%s\" is not a string", name);
     shard[n++] = json_string_value(value);
   }
   qsort(shard, (size_t)n, sizeof *shard, by_text);

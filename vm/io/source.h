@@ -85,7 +85,7 @@ weft_status documents_begin(Documents *w, const Data *d, int64_t at, weft_error 
 /* The length of the next document; 0 at the end of the data. */
 weft_status documents_next(Documents *w, int64_t *n, weft_error *e);
 
-/* ---- rows.c ---- whole documents in rows of d->seq */
+/* ---- packed_rows.c ---- whole documents in rows of d->seq */
 typedef struct Rows {
   int64_t n, filled;     /* rows; tokens in them */
   int64_t stride;        /* rows from one mark to the next */

@@ -1,7 +1,7 @@
-/* lifetimes.c - the taking and giving back of a rank's buffers as one list of steps, and
- * the part of it that repeats: most schedules settle into a rhythm. Packing then goes
- * through a few repetitions; once the holes and the places of all buffers are what they
- * were some repetitions before, the others cannot change anything and are left out. */
+/* lifetimes.c - allocation and release of a rank's buffers as one list of steps, and the
+ * periodic part of it: most schedules reach a steady state. Packing goes through a few
+ * periods; once holes and offsets are what they were some periods before, the remaining
+ * ones cannot change anything and are skipped. */
 #include "lifetimes.h"
 
 #include "vm/storage/holes.h"
@@ -28,13 +28,13 @@ void buffer_sizes(const Units *u, Arena *a, BufferSizes *out) {
     out->group[3 * u->n + e] = size_number(out, u->edge[e].bytes);
 }
 
-void held_sizes(const Held *h, Area area, Arena *a, BufferSizes *out) {
-  *out = (BufferSizes){.nwhat = HELD_N * h->n};
+void unsharded_sizes(const UnshardedList *h, Area area, Arena *a, BufferSizes *out) {
+  *out = (BufferSizes){.nwhat = UNSHARDED_N * h->n};
   out->group = NEW_N(a, int, out->nwhat);
   out->size = NEW_N(a, uint64_t, out->nwhat);
   for (int i = 0; i < out->nwhat; i++) {
-    const HeldBlock *b = &h->at[i / HELD_N];
-    out->group[i] = b->area == area ? size_number(out, b->bytes[i % HELD_N]) : -1;
+    const UnshardedBucket *b = &h->at[i / UNSHARDED_N];
+    out->group[i] = b->area == area ? size_number(out, b->bytes[i % UNSHARDED_N]) : -1;
   }
 }
 
@@ -211,7 +211,7 @@ static void of_area(const Interval *v, int n, const BufferSizes *f, Arena *scrat
       out->tight ? NULL : move(a, out->step, sizeof *out->step * (size_t)out->nstep);
 }
 
-void lifetimes(const Transfers *tr, const Strategy *how, const Held *held,
+void lifetimes(const Transfers *tr, const Strategy *how, const UnshardedList *held,
                const BufferSizes f[AREA_N], int rank, Arena *scratch, Arena *a,
                Lifetimes out[AREA_N]) {
   Layout none = {0};

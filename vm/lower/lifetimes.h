@@ -1,8 +1,8 @@
-/* lifetimes.h - the bytes of a pp rank's buffers, found once for all units of a shape.
+/* lifetimes.h - the bytes of a pp rank's buffers for all units of a shape, without a program.
  *
- * When buffers are taken and given back depends on the schedule and the stages; how large
- * they are on the units. The bytes are exactly those that offsets() finds in each area:
- * slots of each size, or holes where these are better. */
+ * When buffers are allocated and released depends on schedule and stages, how large they are
+ * on the units. The bytes are exactly those that offsets() finds in each area: slots of each
+ * size, or holes where these are better. */
 #ifndef WEFT_LIFETIMES_H
 #define WEFT_LIFETIMES_H
 
@@ -17,7 +17,7 @@ typedef struct BufferSizes {
 /* Those of the activations of some units. */
 void buffer_sizes(const Units *u, Arena *a, BufferSizes *out);
 /* Those of what a rank holds whole for a while. */
-void held_sizes(const Held *h, Area area, Arena *a, BufferSizes *out);
+void unsharded_sizes(const UnshardedList *h, Area area, Arena *a, BufferSizes *out);
 /* The same text for units whose buffers live equally long on equal stages and schedules
  * and have equal sizes where the others have, whatever these sizes are. */
 void buffer_shape(const Units *u, const BufferSizes *s, Text *out);
@@ -41,7 +41,7 @@ typedef struct Lifetimes {
 } Lifetimes;
 
 /* requires the order of sends; establishes the lifetimes of a rank's buffers, by area. */
-void lifetimes(const Transfers *t, const Strategy *how, const Held *held,
+void lifetimes(const Transfers *t, const Strategy *how, const UnshardedList *held,
                const BufferSizes f[AREA_N], int rank, Arena *scratch, Arena *a,
                Lifetimes out[AREA_N]);
 

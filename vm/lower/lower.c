@@ -1,6 +1,6 @@
 /* lower.c - writes the program of one pp rank: shared bodies, calls with their bindings,
  * and the main list. */
-#include "held.h"
+#include "unsharded_buckets.h"
 
 /* ---- emitting ---- */
 
@@ -70,7 +70,7 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
              .n = (uint32_t)from_body->n,
              .phase = (uint8_t)ph,
              .flops = from_body->flops,
-             .again = from_body->again,
+             .recomputed = from_body->recomputed,
              .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
   for (int i = 0; i < from_body->n; i++) {
     const CodeInstr *from = &from_body->at[i];
@@ -136,7 +136,7 @@ typedef struct Main {
   Bodies bodies;
   int *unit_at;  /* per unit: its number on this rank */
   bool *written; /* per parameter: in its gradient is something already */
-  HeldNow held;
+  UnshardedNow held;
   uint64_t area[AREA_N];   /* where each begins */
   uint32_t phase[BODIES], none; /* in what */
   Transferred seen[SEEN];
@@ -204,7 +204,7 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
                .unit = (uint32_t)m->unit_at[ev->unit],
                .chunk = (uint16_t)e->st->chunk[e->st->of_unit[ev->unit]],
                .mb = ev->mb,
-               .bind = bind_held(e, &m->held, ev->unit, (Phase)ev->phase),
+               .bind = bind_unsharded(e, &m->held, ev->unit, (Phase)ev->phase),
                .nbind = (uint16_t)(2 * code->nparam),
                .dyn = (uint32_t)e->dyn.n,
                .ndyn = (uint16_t)(DYN_EDGE + code->nedge),
@@ -284,7 +284,7 @@ static void emit_event(Emit *e, const Event *ev, Main *m) {
   case EV_ADD:
     if (ev->kind == EV_TAKE) begin_gradients(e, ev, m->written);
     if (ev->kind == EV_SCATTER) clear_unwritten(e, m, ev);
-    emit_held(e, &m->held, ev, held_at(e, m, ev));
+    emit_unsharded(e, &m->held, ev, held_at(e, m, ev));
     break;
   }
 }
@@ -341,14 +341,14 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   reserve_calls(&e, t, c->arena);
   number_bodies(&e, t, &m->bodies);
   number_units(&e, m->unit_at);
-  held_begin(&e, e.held, m->unit_at, &m->held);
+  unsharded_begin(&e, e.held, m->unit_at, &m->held);
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
     write_body(&e, m->bodies.unit.at[k] / BODIES,
                (Phase)(m->bodies.unit.at[k] % BODIES), passes);
   p->nhandle = MAX(t->handles, 1);
   p->regions = l->regions;
-  account(&e, c, area, temp_bytes);
+  memory_report(&e, c, area, temp_bytes);
   KEEP(code, ncode);
   KEEP(body, nbody);
   KEEP(unit, nunit);

@@ -2,7 +2,7 @@
 #ifndef WEFT_LOWER_H
 #define WEFT_LOWER_H
 
-#include "vm/units/comms.h"
+#include "vm/code/communicators.h"
 #include "main_list.h"
 
 /* A sum that goes through Layout.wire. */
@@ -21,7 +21,7 @@ typedef struct Emit {
   Arena *scratch;        /* of this rank */
   Program *p;
   const Layout *l;
-  const struct Held *held;
+  const struct UnshardedList *held;
   VEC(Instr) code;
   VEC(Operand) operand;
   VEC(OpAttr) attr;
@@ -45,9 +45,9 @@ void update_loss(Emit *e);
 /* The same of a step: before the first action and after the last one. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);
-/* account.c: bytes by class, of so many in each area and for temporaries; operations under
+/* memory_report.c: bytes by class, of so many in each area and for temporaries; operations under
  * way at once; flops. */
-void account(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp);
+void memory_report(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp);
 /* requires layout, actions and bodies with code; establishes the program of pp rank
  * e->p->pp, in the arena of `c`. */
 void lower(Emit *e, MainList *t, Compiled *c);

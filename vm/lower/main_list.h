@@ -1,9 +1,9 @@
-/* main_list.h - a rank's main list with buffers still as intervals. */
+/* main_list.h - a rank's main list, buffers still as intervals instead of offsets. */
 #ifndef WEFT_MAIN_LIST_H
 #define WEFT_MAIN_LIST_H
 
 #include "vm/pipeline/transfers.h"
-#include "layout.h"
+#include "arena_layout.h"
 
 /* KEEP: a part of the copy goes to this buffer. TAKE: from here on the whole gradients of a block lie in this buffer. SCATTER: in it
  * they are summed, taken there first where the sum has another type. ADD: its shard of
@@ -18,7 +18,7 @@ typedef struct Event {
   int32_t peer;          /* SEND, RECV: pp rank */
   int32_t handle;        /* of what starts, and WAIT */
   int32_t bucket;        /* REDUCE */
-  int32_t held;          /* GATHER, KEEP, FREE, TAKE, SCATTER, ADD: the block, in Held */
+  int32_t held;          /* GATHER, KEEP, FREE, TAKE, SCATTER, ADD: the block, in UnshardedList */
   bool kept;             /* GATHER: of the parts that a group keeps */
   bool first;            /* SCATTER, ADD: the first of the step, which overwrites */
   int32_t action;        /* see Instr */

@@ -1,9 +1,9 @@
-/* post_validation.c - a step that does not wait for the sums over the other pp ranks: a
- * rank steps with the clip that its own part of the norm allows and keeps what it
- * overwrites. When the sums are there, a step that was wrong is taken back, and made
- * again with the right clip unless the step is to be skipped. Either way the result has
- * the same bits. */
-#include "update.h"
+/* post_validation.c - the optimizer's post-validation (zero bubble, arXiv:2401.10241): a rank
+ * steps with the clip factor that its own part of the norm allows, and keeps what it
+ * overwrites. When the sums over the other pp ranks are there, a wrong step is undone, and
+ * made again with the right factor unless it is to be skipped. The bits are the same either
+ * way. */
+#include "optimizer_step.h"
 
 /* What the optimizer overwrites: value and both moments, as stretches of the row. */
 enum { KEPT = 3 };

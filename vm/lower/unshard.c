@@ -1,13 +1,13 @@
-/* unshard.c - places GATHER, FREE and SCATTER around the calls of a rank, see unshard.h.
+/* unshard.c - places GATHER, FREE and SCATTER around the calls of a rank; see unshard.h.
  *
- * First the stays of each block's parameters are planned: calls that need it again soon
- * share a copy, and so do all of a step where copies are kept. A GATHER starts some calls
- * ahead of the first one, never before that of an earlier stay: so all ranks gather in
- * the order of use. Where a call that needs no parameters follows, which is the W of a
- * backward, it has that one to run beside, and starts once the copy before it was given
- * up: that saves the memory of one copy. Then one sweep over the calls puts everything in
- * its place. Where the schedule says UNSHARD for all chunks that use a block, its stays
- * are those of the schedule. */
+ * First the residencies of each bucket's parameters are planned: calls that need it again
+ * soon share a copy, and so do all of a step where copies are kept (reshard_after_forward =
+ * false). A GATHER starts some calls ahead of the first use (prefetch), never before that of
+ * an earlier residency: all ranks gather in the order of use. Where a call without parameters
+ * follows (the W of a backward), the gather overlaps with it and starts once the copy before
+ * it was freed, which saves the memory of one copy. One sweep over the calls then places
+ * everything. Where the schedule says UNSHARD for all chunks that use a bucket, its
+ * residencies are those of the schedule. */
 #include "unshard.h"
 
 typedef struct Stay {
@@ -47,7 +47,7 @@ typedef struct Placed {
 
 typedef struct Unshard {
   const Strategy *how;
-  const Held *h;
+  const UnshardedList *h;
   MainList *t;
   Arena *a;
   bool pipelined;
@@ -66,22 +66,22 @@ typedef struct Unshard {
   const Step *now;
 } Unshard;
 
-static const HeldUse *uses_of(const Unshard *u, const Step *s, int *n) {
+static const BucketUse *uses_of(const Unshard *u, const Step *s, int *n) {
   *n = u->h->first[s->of + 1] - u->h->first[s->of];
   return &u->h->use[u->h->first[s->of]];
 }
 
 /* The call reads parameters of the block that are gathered. */
-static bool reads(const Unshard *u, const Step *s, const HeldUse *x) {
-  return x->reads >> s->phase & 1 && u->h->at[x->held].bytes[HELD_COPY];
+static bool reads(const Unshard *u, const Step *s, const BucketUse *x) {
+  return x->reads >> s->phase & 1 && u->h->at[x->held].bytes[FULL_PARAM];
 }
 
-static bool writes(const Unshard *u, const Step *s, const HeldUse *x) {
-  return x->writes >> s->phase & 1 && u->h->at[x->held].bytes[HELD_SUM];
+static bool writes(const Unshard *u, const Step *s, const BucketUse *x) {
+  return x->writes >> s->phase & 1 && u->h->at[x->held].bytes[FULL_GRAD];
 }
 
 /* No body that comes after this one writes them. */
-static bool writes_last(const HeldUse *x, Phase ph) {
+static bool writes_last(const BucketUse *x, Phase ph) {
   unsigned both = 1u << PH_B;
   return (x->writes & (ph == PH_B ? both : ~both)) >> ph == 1;
 }
@@ -107,7 +107,7 @@ static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t 
 
 static void plan_call(Unshard *u, int step, const Step *s, int64_t *calls) {
   int n;
-  const HeldUse *x = uses_of(u, s, &n);
+  const BucketUse *x = uses_of(u, s, &n);
   bool any = false;
   for (int i = 0; i < n; i++) {
     if (writes(u, s, &x[i])) u->block[x[i].held].written = step;
@@ -136,7 +136,7 @@ static void look_at_schedule(Unshard *u) {
     u->block[k].said = (u->h->at[k].chunks & ~unsharded) == 0;
 }
 
-static bool keeps(const Unshard *u, const HeldBlock *x) {
+static bool keeps(const Unshard *u, const UnshardedBucket *x) {
   const Strategy *s = u->how;
   if (x->experts && s->reshard_experts) return *s->reshard_experts == '0';
   return s->reshard == RESHARD_NO || (s->reshard == RESHARD_BY_PP && u->pipelined);
@@ -195,7 +195,7 @@ static int32_t begin(Unshard *u, int what, int32_t held, int at) {
   *VEC_PUSH(u->a, u->t->buffer[area]) = (Interval){.start = at,
                                                    .end = at,
                                                    .size = u->h->at[held].bytes[what],
-                                                   .what = HELD_N * held + what};
+                                                   .what = UNSHARDED_N * held + what};
   u->begun = at;
   return u->t->buffer[area].n - 1;
 }
@@ -210,11 +210,11 @@ static void end(Unshard *u, int32_t held, int32_t buffer, int at) {
 
 static void gather(Unshard *u, int32_t held, int at) {
   BlockState *b = &u->block[held];
-  b->copy = begin(u, HELD_COPY, held, at);
+  b->copy = begin(u, FULL_PARAM, held, at);
   b->handle = handle(u);
   Event *e = put(u, EV_GATHER, at, held, b->copy);
   e->handle = b->handle, e->kept = b->part >= 0;
-  uint64_t bytes = u->h->at[held].bytes[HELD_COPY];
+  uint64_t bytes = u->h->at[held].bytes[FULL_PARAM];
   *(e->kept ? &u->t->moved_kept : &u->t->moved) += bytes;
   if (!e->kept) u->t->copies += bytes;
 }
@@ -241,14 +241,14 @@ static void give_up(Unshard *u, int32_t held, int at) {
  * call on, so that what comes next may lie where the copy was. */
 static void keep_part(Unshard *u, int32_t held, int call) {
   BlockState *b = &u->block[held];
-  if (!u->h->at[held].bytes[HELD_PART] || b->part >= 0 || b->stay == b->final) return;
-  b->part = begin(u, HELD_PART, held, call);
+  if (!u->h->at[held].bytes[GROUP_SHARD] || b->part >= 0 || b->stay == b->final) return;
+  b->part = begin(u, GROUP_SHARD, held, call);
   put(u, EV_KEEP, call + 1, held, b->part);
 }
 
 static bool gathers(const Unshard *u, const Step *s) {
   int n;
-  const HeldUse *x = uses_of(u, s, &n);
+  const BucketUse *x = uses_of(u, s, &n);
   bool any = false;
   for (int i = 0; i < n; i++)
     any |= reads(u, s, &x[i]);
@@ -275,7 +275,7 @@ static bool rests_after(const Unshard *u, const Step *s) {
 /* The gathers that start before this call, and those that it needs. */
 static void prepare(Unshard *u, const Step *s) {
   int n;
-  const HeldUse *x = uses_of(u, s, &n);
+  const BucketUse *x = uses_of(u, s, &n);
   if (!gathers(u, s)) {
     gather_ahead(u, u->calls - 1, INT64_MAX, s->at);
     return;
@@ -289,7 +289,7 @@ static void prepare(Unshard *u, const Step *s) {
 /* Stays of a block do not overlap: the last one that began is the one that ends. */
 static void free_after(Unshard *u, const Step *s, int step) {
   int n;
-  const HeldUse *x = uses_of(u, s, &n);
+  const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
     const BlockState *b = &u->block[x[i].held];
     if (!reads(u, s, &x[i]) || b->said || u->stay.at[b->stay].last != step) continue;
@@ -302,10 +302,10 @@ static void free_after(Unshard *u, const Step *s, int step) {
 static void as_said(Unshard *u, const Step *s) {
   uint64_t bit = 1ull << s->of;
   for (int k = 0; k < u->h->n; k++) {
-    const HeldBlock *x = &u->h->at[k];
+    const UnshardedBucket *x = &u->h->at[k];
     BlockState *b = &u->block[k];
     uint64_t open = s->kind == STEP_UNSHARD ? b->open | bit : b->open & ~bit;
-    if (!b->said || !(x->chunks & bit) || !x->bytes[HELD_COPY]) continue;
+    if (!b->said || !(x->chunks & bit) || !x->bytes[FULL_PARAM]) continue;
     if (open && !b->open) gather(u, k, s->at);
     if (b->open && !open) give_up(u, k, s->at);
     b->open = open;
@@ -316,16 +316,16 @@ static void as_said(Unshard *u, const Step *s) {
 
 static void scatter(Unshard *u, int32_t held, int at, int step) {
   BlockState *b = &u->block[held];
-  bool wire = u->h->at[held].bytes[HELD_WIRE] > 0;
+  bool wire = u->h->at[held].bytes[REDUCE_BUFFER] > 0;
   Flying x = {.held = held,
-              .buffer = wire ? begin(u, HELD_WIRE, held, at) : b->sum,
+              .buffer = wire ? begin(u, REDUCE_BUFFER, held, at) : b->sum,
               .handle = handle(u),
               .step = step,
               .first = !b->begun};
   Event *e = put(u, EV_SCATTER, at, held, x.buffer);
   e->handle = x.handle, e->first = x.first;
   if (wire) end(u, held, b->sum, at);
-  u->t->moved += u->h->at[held].bytes[wire ? HELD_WIRE : HELD_SUM];
+  u->t->moved += u->h->at[held].bytes[wire ? REDUCE_BUFFER : FULL_GRAD];
   *VEC_PUSH(u->a, u->flying) = x;
   b->sum = -1, b->begun = true;
 }
@@ -335,7 +335,7 @@ static void settle_sums(Unshard *u, int step, int at) {
   for (; u->done < u->flying.n && u->flying.at[u->done].step < step; u->done++) {
     const Flying *x = &u->flying.at[u->done];
     wait(u, at, x->held, x->handle);
-    if (!x->first || u->h->at[x->held].bytes[HELD_WIRE])
+    if (!x->first || u->h->at[x->held].bytes[REDUCE_BUFFER])
       put(u, EV_ADD, at, x->held, x->buffer)->first = x->first;
     end(u, x->held, x->buffer, at);
   }
@@ -345,18 +345,18 @@ static void settle_sums(Unshard *u, int step, int at) {
  * may lie in its place. */
 static void take_sums(Unshard *u, const Step *s, int step) {
   int n;
-  const HeldUse *x = uses_of(u, s, &n);
+  const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
     BlockState *b = &u->block[x[i].held];
     if (!writes(u, s, &x[i]) || b->sum >= 0) continue;
-    b->sum = begin(u, HELD_SUM, x[i].held, s->at);
+    b->sum = begin(u, FULL_GRAD, x[i].held, s->at);
     put(u, EV_TAKE, s->at, x[i].held, b->sum);
   }
 }
 
 static void reduce_after(Unshard *u, const Step *s, int step) {
   int n;
-  const HeldUse *x = uses_of(u, s, &n);
+  const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
     const BlockState *b = &u->block[x[i].held];
     bool each = !u->how->defer_grad_sync && !b->at_reduce && writes_last(&x[i], (Phase)s->phase);
@@ -421,7 +421,7 @@ static void merge(Unshard *u) {
   t->ev.n = t->ev.cap = n;
 }
 
-void unshard(const Strategy *how, bool pipelined, const Held *held, Arena *scratch,
+void unshard(const Strategy *how, bool pipelined, const UnshardedList *held, Arena *scratch,
              MainList *t) {
   if (held->n == 0) return;
   Unshard u = {

@@ -1,8 +1,8 @@
 /* mesh.c - ranks, coordinates and groups of a resolved mesh.
  *
- * Every rank has a place: pp slowest, then its number in the row of the other factors, in
- * mesh order. Seen so, each axis of either mesh is a factor, a size and a stride; a set
- * of axes is a list of factors, and all groups come from one walk over such a list. */
+ * A rank is pp first, then its index in the other factors in mesh order. Each axis of
+ * either mesh is then a size and a stride, a set of axes is a list of those, and all groups
+ * come from one walk over such a list. */
 #include "mesh.h"
 
 

@@ -1,9 +1,9 @@
 /* mesh.h - named axes over ranks, coordinates and groups.
  *
- * axes.def lists the axes. The dense mesh is made of the factors there, tp fastest unless
- * `order` says otherwise. The expert mesh is (pp, ep_shard, ep, etp) over the same ranks:
- * inside a pp coordinate the factors other than pp are one row in mesh order, which is
- * cut again, etp fastest. */
+ * axes.def lists the axes. The dense mesh is the product of the factors there, tp fastest
+ * unless `order` says otherwise. The expert mesh is (pp, ep_shard, ep, etp) over the same
+ * ranks: inside a pp coordinate the other factors, flattened in mesh order, are split again,
+ * etp fastest. */
 #ifndef WEFT_MESH_H
 #define WEFT_MESH_H
 

@@ -1,7 +1,6 @@
-/* schedule.c - checks the table of actions that a schedule gave: every part of every
- * microbatch once and on the right side of the others, parameters there when they are
- * needed. Problems are gathered with their rank and step and told in that order.
- * schedule_deadlock.c then looks at all ranks together. */
+/* schedule.c - checks the actions of a schedule: every F, I, W of every microbatch once and in
+ * order, parameters unsharded when they are needed. Problems are collected with rank and step
+ * and reported in that order. schedule_deadlock.c then looks at all ranks together. */
 #include "schedule_int.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* schedule.h - what is asked of the table that a schedule gave, and of pp_plan. */
+/* schedule.h - the checks of a schedule's actions and of pp_plan. */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
 

@@ -1,6 +1,5 @@
-/* schedule_deadlock.c - of a schedule whose ranks wait for each other for ever, names the
- * actions that do, from how far the clock of timeline.c came. Every rank has all of its
- * actions in an order that suits itself. */
+/* schedule_deadlock.c - names the actions of a schedule whose ranks wait for each other, from
+ * how far the clock of timeline.c came. Each rank's own order has passed schedule.c. */
 #include "schedule_int.h"
 
 #include "vm/program/walk.h"

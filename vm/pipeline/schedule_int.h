@@ -1,4 +1,4 @@
-/* schedule_int.h - what the files that check a schedule share. */
+/* schedule_int.h - shared by the files that check a schedule. */
 #ifndef WEFT_SCHEDULE_INT_H
 #define WEFT_SCHEDULE_INT_H
 

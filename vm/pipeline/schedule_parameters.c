@@ -1,5 +1,5 @@
-/* schedule_parameters.c - checks the actions about a chunk's parameters. Where a schedule
- * has none for a chunk, the compiler places them itself. */
+/* schedule_parameters.c - checks UNSHARD, RESHARD and REDUCE_GRAD actions. For chunks without
+ * such actions the compiler places gathers and reductions itself. */
 #include "schedule_int.h"
 
 typedef struct Chunk {

@@ -1,8 +1,7 @@
-/* stage_balance.c - cuts the units, in their order, into stages of equal work: the
- * longest stage is as short as it can be; of the splits that reach this the one whose
- * stages differ least (smallest sum of squares); of those the one with the most work in
- * late stages, because early ones keep more activations. Exact, by dynamic programming.
- */
+/* stage_balance.c - cuts the units, in their order, into stages of equal work, exactly, by
+ * dynamic programming: the longest stage is as short as possible; of those splits the one
+ * whose stages differ least (smallest sum of squares); of those the one with the most work in
+ * late stages, because early stages keep more activations. */
 #include "stages.h"
 
 /* Work is counted in integers, so that no rounding decides between equal splits. */

@@ -1,7 +1,6 @@
-/* stage_layers.c - how many layers each stage gets by the fields of pp_plan that count
- * layers: an explicit list or layout, layers_per_stage with the layers that the ends have
- * less, or none of them. Needs the number of layers only, so that a plan can be checked
- * before its model is built. */
+/* stage_layers.c - layers per stage by the fields of pp_plan that count layers: an explicit
+ * list or layout, layers_per_stage with fewer at the ends, or none of them. Needs only the
+ * number of layers, so that a plan is checked before its model is built. */
 #include "schedule.h"
 
 /* Equal, the smaller ones at the ends, last first. */

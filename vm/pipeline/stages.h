@@ -4,7 +4,7 @@
 #define WEFT_STAGES_H
 
 #include "schedule.h"
-#include "vm/units/units.h"
+#include "vm/code/units.h"
 
 /* Tensors that cross a boundary between two stages: numbers of Units.edge. */
 typedef struct Cross {

@@ -1,7 +1,6 @@
-/* timeline.c - runs a schedule on a clock in units: the walk of ranks that programs are
- * proven by, with actions for instructions. What a rank needs from another one is the end
- * of F or I of a stage and microbatch, so every action is looked at once, plus once for
- * each time that its rank was woken. */
+/* timeline.c - runs a schedule on a clock in units, by the same walk that proves programs, with
+ * actions for instructions. An action waits for F or I of a stage and microbatch on another
+ * rank, so each is visited once, plus once for each time its rank was woken. */
 #include "timeline.h"
 
 #include "vm/program/walk.h"

@@ -1,10 +1,9 @@
-/* timeline.h - when each action of a schedule runs if every rank works through its list
- * as fast as the others allow.
+/* timeline.h - when each action of a schedule runs if every rank works through its list as
+ * soon as it can.
  *
- * A model in units, not a prediction: transfers take no time, and chunks cost the same
- * on every rank. What a schedule is compared by (idle share, peak of activations) comes
- * from here. The schedule should have passed schedule_check; one that has not is refused
- * or gives numbers for what is there, never a crash. */
+ * A model in units, not a prediction: transfers take no time, and chunks cost the same on
+ * every rank. Bubble and peak of activations in flight come from here. A schedule that has
+ * not passed schedule_check is refused or gives numbers for what is there, never a crash. */
 #ifndef WEFT_TIMELINE_H
 #define WEFT_TIMELINE_H
 

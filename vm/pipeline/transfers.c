@@ -1,10 +1,10 @@
-/* transfers.c - plans all transfers between pp ranks: what each rank sends to each other
- * one, in the order of its actions, and from when on the receive of each is there.
+/* transfers.c - plans all transfers between pp ranks: what each rank sends to each other one,
+ * in the order of its actions, and when the receive of each is posted.
  *
- * A rank posts its receives from a peer in that order, one action ahead of use. A wait
- * for a send may stand wherever, on the clock of the timeline, the receive is there
- * before: then every wait has only to do with what is earlier on that clock, so that no
- * order of actions that can run at all is blocked by its transfers. */
+ * A rank posts its receives from a peer in the sender's order, one action ahead of use. A
+ * wait for a send stands where, on the clock of the timeline, the receive is posted before:
+ * every wait then depends only on what is earlier on that clock, so that no order of actions
+ * that can run at all is blocked by its transfers. */
 #include "transfers.h"
 
 static int32_t *arrives(const Transfers *t, int stage, int mb, bool forward) {

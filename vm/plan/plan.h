@@ -54,7 +54,7 @@ typedef enum { STRATEGY_ZERO, STRATEGY_DDP, STRATEGY_FSDP2,
 typedef enum { RESHARD_BY_PP, RESHARD_YES, RESHARD_NO } Reshard;
 typedef struct Strategy {
   StrategyKind kind;
-  int stage;                     /* zero: what is cut over dp, see vm/lower/layout.c */
+  int stage;                     /* zero: what is cut over dp, see vm/lower/arena_layout.c */
   bool sequence_parallel, overlap_grad_reduce;
   bool overlap_tp; /* orders bodies so that collectives run beside kernels */
   bool async_tp;   /* gathers and scatters of products in chunks */
@@ -90,7 +90,7 @@ typedef struct Optimizer {
   bool post_validation;          /* steps before the check, see vm/lower/post_validation.c */
 } Optimizer;
 
-/* How f16 training scales its loss; see vm/exec/scaler.h. */
+/* How f16 training scales its loss; see vm/run/loss_scaler.h. */
 typedef struct LossScale {
   double init, growth, backoff, min;
   int64_t interval;   /* steps without an overflow before it grows */
@@ -160,7 +160,7 @@ typedef struct Batch {
   int64_t global, micro, seq, rounds;
 } Batch;
 
-/* Which forward ops run again in the backward, see vm/units/recompute_marks.c. Without any
+/* Which forward ops run again in the backward, see vm/rewrite/recompute_policy.c. Without any
  * all activations are kept. */
 typedef struct Recompute {
   bool full, selective, cheap;   /* of each layer: all ops; the core of attention; what
@@ -263,7 +263,7 @@ typedef struct Plan {
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */
-  double comm_timeout;           /* seconds; 0: see watchdog_patience */
+  double comm_timeout;           /* seconds; 0: see stall_patience */
   NcclPlan nccl;
   bool cuda_graph;               /* steps on a GPU are replayed */
   AttentionBackend attention;

@@ -1,4 +1,4 @@
-/* action.c - where stages lie, what actions consist of, and their names in messages. */
+/* action.c - where stages are placed, what an action consists of, and names for messages. */
 #include "action.h"
 
 

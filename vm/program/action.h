@@ -1,4 +1,5 @@
-/* action.h - what a schedule asks of the pp ranks: one list of actions for each. */
+/* action.h - a schedule: for each pp rank a list of actions (F, I, W, B, overlapped pairs,
+ * actions on parameters). */
 #ifndef WEFT_ACTION_H
 #define WEFT_ACTION_H
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_PROGRAM_CHECK_INT_H
 #define WEFT_PROGRAM_CHECK_INT_H
 
-#include "check.h"
+#include "program_check.h"
 
 typedef struct Check {
   const Compiled *c;

@@ -1,5 +1,4 @@
-/* instr.c - the names of instructions, collectives, phases and inputs, for printing and
- * messages. */
+/* instr.c - names of instructions, collectives, phases and inputs. */
 #include "program.h"
 
 const char *const instr_name[I_N] = {

@@ -1,5 +1,5 @@
-/* machine.c - runs the programs of all pp ranks on the machine of machine.h. A call of a
- * closed body is one step; any other is run instruction by instruction. */
+/* machine.c - runs the programs of all pp ranks on the abstract machine (machine.h). A call of a
+ * closed body is one step; any other call is run instruction by instruction. */
 #include "machine.h"
 
 /* ---- channels ---- */
@@ -193,7 +193,7 @@ static bool undisturbed(const Machine *m, int pp, const BodySum *s) {
   return true;
 }
 
-/* On the stricter engine the collectives of a body come after all that the rank has
+/* On the stricter backend the collectives of a body come after all that the rank has
  * started, so the call waits for the last of them. */
 static bool behind_the_stream(Machine *m, int pp, const BodySum *s) {
   const RankState *r = &m->rank[pp];

@@ -86,8 +86,8 @@ typedef struct Pending {
 } Pending;
 
 /* Bytes in use from `since` on: by a transfer until its handle was waited for, or (handle
- * HELD) by a gathered copy until it is freed. */
-enum { HELD = -1 };
+ * FOOTPRINT) by a gathered copy until it is freed. */
+enum { FOOTPRINT = -1 };
 typedef struct Busy {
   uint64_t lo, hi;
   int32_t handle;
@@ -99,7 +99,7 @@ typedef struct Busy {
 typedef struct Copy {
   uint64_t lo, hi;
   uint32_t unit;
-  int32_t handle;        /* HELD once the GATHER was waited for */
+  int32_t handle;        /* FOOTPRINT once the GATHER was waited for */
   Site since;
 } Copy;
 
@@ -128,7 +128,7 @@ typedef struct Machine {
   Arena *a;
   weft_error *e;
   const RunCosts *costs; /* or NULL: nothing takes time */
-  /* The stricter engine: the collectives of a rank run in the order of their starts. */
+  /* The stricter backend: the collectives of a rank run in the order of their starts. */
   bool in_order;
   int npp;
   Walk walk;             /* what a rank needs is a channel */
@@ -156,7 +156,7 @@ void machine_begin(Machine *m, const Compiled *c, const RunCosts *costs, bool in
 /* Runs all ranks as far as they go. An error is one of a single rank, or of two that do
  * not match; ranks that block each other are left to the caller: walk_left(). */
 weft_status machine_run(Machine *m);
-/* Communicators between pp ranks: without them the two engines are the same. */
+/* Communicators between pp ranks: without them the two backends are the same. */
 bool machine_spans(const Compiled *c);
 
 /* ---- machine_bytes.c ---- what may touch which bytes, and when */

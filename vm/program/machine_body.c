@@ -1,7 +1,7 @@
-/* machine_body.c - what one run of a body does to its rank, so that a call of it is one
- * step of the machine. Input: a body; output: merged ranges by slot, handles, use of
- * communicators. It reports nothing: a body in which something is unusual is left open,
- * and the machine then runs its instructions one by one and finds the exact place. */
+/* machine_body.c - the effect of a body on its rank, so that a call of it is one step of the
+ * machine. Input: a body; output: merged byte ranges by slot, handles, use of communicators.
+ * It reports nothing: an unusual body is left open, and the machine then runs its
+ * instructions one by one and finds the exact place. */
 #include "machine.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* machine_bytes.c - what may touch which bytes, and when. From the start of a transfer to
- * its WAIT nothing else may write what it reads nor touch what it writes. A gathered copy
- * may be read from the WAIT of its GATHER to its FREE, by calls that bind it as the copy
- * of that unit; while it is there, nothing may write it or the shard it came from. */
+/* machine_bytes.c - who may touch which bytes, and when. From the start of a transfer to its
+ * WAIT nothing else may write what it reads nor touch what it writes. Gathered parameters may
+ * be read from the WAIT of their GATHER to their FREE, by calls that bind them as the copy of
+ * that unit; meanwhile nothing may write them or the shard they came from. */
 #include "machine.h"
 
 static const Busy *collision(const RankState *r, uint64_t lo, uint64_t hi, bool write) {
@@ -50,7 +50,7 @@ static const Copy *copy_at(const RankState *r, uint64_t lo, uint64_t hi) {
 
 static bool is_there(const Copy *c, uint64_t lo, uint64_t hi, int32_t unit) {
   return c && c->lo <= lo && hi <= c->hi && c->unit == (uint32_t)unit &&
-         c->handle == HELD;
+         c->handle == FOOTPRINT;
 }
 
 static bool gathered(const RankState *r, const Call *call, const Access *a) {
@@ -113,10 +113,10 @@ weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
 static bool hold(RankState *r, int32_t handle) {
   for (int i = 0; i < r->copy.n; i++) {
     if (r->copy.at[i].handle != handle) continue;
-    r->copy.at[i].handle = HELD;
+    r->copy.at[i].handle = FOOTPRINT;
     for (int j = 0; j < r->busy.n; j++)
       if (r->busy.at[j].handle == handle)
-        r->busy.at[j].handle = HELD, r->busy.at[j].write = false;
+        r->busy.at[j].handle = FOOTPRINT, r->busy.at[j].write = false;
     return true;
   }
   return false;
@@ -144,9 +144,9 @@ weft_status bytes_free(Machine *m, int pp, const Instr *in, Site at) {
   int n = 0;
   for (int i = 0; i < r->busy.n; i++) {
     const Busy *b = &r->busy.at[i];
-    if (b->handle != HELD && b->lo < hi && lo < b->hi)
+    if (b->handle != FOOTPRINT && b->lo < hi && lo < b->hi)
       return report_overlap(m, pp, at, 0, lo, hi, b);
-    if (b->handle != HELD || !same_site(b->since, since)) r->busy.at[n++] = *b;
+    if (b->handle != FOOTPRINT || !same_site(b->since, since)) r->busy.at[n++] = *b;
   }
   r->busy.n = n;
   bound(r);

@@ -1,5 +1,5 @@
-/* program.c - what the numbers of a program mean: sizes of operands, bases of slots,
- * members of communicators. Every reader of programs goes through these functions. */
+/* program.c - derived values of programs: sizes of operands, bases of slots, members of
+ * communicators. Every reader of programs uses these functions. */
 #include "program.h"
 
 KTensor operand_shape(const Operand *o) {

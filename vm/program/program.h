@@ -83,7 +83,7 @@ typedef struct Body {
   uint32_t first, n;     /* instructions in Program.code */
   uint8_t phase;         /* Phase */
   uint16_t nslot;        /* 1 + unit binds + dyn slots */
-  double flops, again;   /* again: of those, of forward ops that run again */
+  double flops, recomputed;   /* recomputed: the part that recomputation adds */
 } Body;
 
 /* Where a parameter or gradient of a call begins. */
@@ -163,7 +163,7 @@ typedef struct Program {
   uint64_t input[IN_N];
   uint64_t scalars;      /* f64[SC_N] */
   uint64_t logits;       /* with Compiled.context: its logits, of the compute type */
-  double flops, again;   /* of one step; again: of those, see Body */
+  double flops, recomputed;   /* of one step; recomputed: of those, see Body */
 } Program;
 
 /* How many transfers of a kind, and the larger of what they take and give; of what is
@@ -261,12 +261,12 @@ RankTraffic *traffic(const Compiled *c, Arena *arena);   /* bytes, [pp rank] */
 /* The rank with `rank`'s other coordinates on pp rank `pp`. */
 int rank_on_pp(const Mesh *m, int rank, int pp);
 
-/* print.c, print_json.c: the program of a world rank. The same program gives the same
+/* program_print.c, program_json.c: the program of a world rank. The same program gives the same
  * text, so that two of them can be compared with diff. */
 void program_print(const Compiled *c, int rank, bool offsets, Text *out);
 void program_json(const Compiled *c, int rank, Text *out);
 
-/* backend.c: who computes attention on a device that has a library beside its kernels:
+/* attention_report.c: who computes attention on a device that has a library beside its kernels:
  * "cuDNN", "weft's own kernels", or both; NULL on others, and if there is no attention. */
 enum { ATTENTION_WAY = 96 };
 const char *attention_way(const Compiled *c, char text[ATTENTION_WAY]);
@@ -285,7 +285,7 @@ typedef struct RunCosts {
   /* NULL, or called when an instruction of main is done with the compute queue, which had
    * come to it at `from`. */
   void (*ran)(void *ud, int pp, const Instr *in, int64_t from, int64_t to);
-  bool in_order;         /* on the stricter engine, see prove.c */
+  bool in_order;         /* on the stricter backend, see prove.c */
 } RunCosts;
 typedef struct RankTime {
   int64_t end;           /* of main */

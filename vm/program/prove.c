@@ -1,14 +1,14 @@
 /* prove.c - prove(): the programs of all pp ranks end on the abstract machine; and
  * run_costs(), the same walk with costs.
  *
- * What is proven holds for two engines at once. Both have one FIFO per communicator and
+ * What is proven holds for two backends at once. Both have one FIFO per communicator and
  * one per ordered pair of ranks. The first runs collectives of different communicators
  * side by side; on the second, as with NCCL, they share the GPU: those of a rank run in
  * the order of their starts, so these need one order over all ranks (transfers between
  * two ranks are small and run beside them). Whatever ends on the second ends on the
  * first, and what touches which bytes when is the same; so only the second is walked, and
  * the first only to say whether a program that blocks would end there. */
-#include "check.h"
+#include "program_check.h"
 #include "machine.h"
 
 /* What closed bodies moved comes to what was counted one by one. */

@@ -1,6 +1,6 @@
-/* prove_report.c - says in words why a proof failed: which instructions of which pp
- * ranks, with handle, peer or communicator, the operation's name and its plan line.
- * Runs once, at the end of a failed proof, so it may search programs from the start. */
+/* prove_report.c - why a proof failed, in words: which instructions of which pp ranks, with
+ * handle, peer or communicator, the operation's name and its plan line. Runs once, at the end
+ * of a failed proof, so it may search programs from the start. */
 #include "machine.h"
 
 enum { ROOM = sizeof ((weft_error *)0)->text - 160 };  /* left for "and n more" */
@@ -115,11 +115,11 @@ weft_status report_overlap(const Machine *m, int pp, Site at, int operand, uint6
   add_site(&t, m, pp, at);
   const char *verb = operand >= in->nin ? "writes" : "reads";
   if (in->code == I_FREE) verb = "frees";
-  const char *held = b->handle != HELD ? b->write ? "written" : "read" : "kept";
+  const char *held = b->handle != FOOTPRINT ? b->write ? "written" : "read" : "kept";
   text_printf(&t, " %s bytes %llu..%llu of the arena, while bytes %llu..%llu are %s by ",
               verb, ULL(lo), ULL(hi), ULL(b->lo), ULL(b->hi), held);
   add_site(&t, m, pp, b->since);
-  text_add(&t, b->handle != HELD ? ", which nothing waited for yet"
+  text_add(&t, b->handle != FOOTPRINT ? ", which nothing waited for yet"
                                  : ", whose copy is not freed yet");
   return finish(m, &t, pp, at);
 }
@@ -135,7 +135,7 @@ weft_status report_not_gathered(const Machine *m, int pp, Site at, uint32_t unit
     text_add(&t, "there is none: nothing gathered it, or it was freed");
     return finish(m, &t, pp, at);
   }
-  if (copy->unit == unit && copy->handle != HELD)
+  if (copy->unit == unit && copy->handle != FOOTPRINT)
     text_add(&t, "nothing waited yet for ");
   else
     text_printf(&t, "what is there is that of %s in bytes %llu..%llu, by ",

@@ -1,4 +1,4 @@
-/* walk.c - see walk.h. */
+/* walk.c - the worklist under proof, costs and timeline; see walk.h. */
 #include "walk.h"
 
 void walk_begin(Walk *w, Arena *a, int n) {

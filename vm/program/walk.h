@@ -1,9 +1,9 @@
-/* walk.h - ranks that work through lists of their own and wait for each other: the loop
- * under the proof of programs, their runs with costs and the clock of schedules.
+/* walk.h - ranks that work through lists of their own and wait for each other: the loop under
+ * the proof of programs, their runs with costs and the clock of schedules.
  *
- * A rank goes on until it needs what is not there yet, and what brings that wakes it. It
- * only ever waits for what stays once it is there. So every order in which ranks take
- * turns gives the same result, and who cannot go on when all have stopped, never can. */
+ * A rank goes on until it needs an event that has not happened; that event wakes it. Events
+ * never become undone, so every order in which ranks take turns gives the same result, and a
+ * rank that cannot go on when all have stopped never can. */
 #ifndef WEFT_WALK_H
 #define WEFT_WALK_H
 

@@ -1,4 +1,4 @@
-/* holes.c - see holes.h. */
+/* holes.c - best-fit allocation in a growing range of bytes; see holes.h. */
 #include "holes.h"
 
 static void remove_hole(Holes *h, int i) {

@@ -1,5 +1,5 @@
-/* holes.h - a range of bytes that grows at its end, with the holes in it: what decides
- * where a buffer goes. The smallest hole that fits is taken, of equal ones the first. */
+/* holes.h - best fit: a range of bytes that grows at its end, with the holes in it. The
+ * smallest hole that fits is taken, of equal ones the first. */
 #ifndef WEFT_HOLES_H
 #define WEFT_HOLES_H
 

@@ -1,11 +1,10 @@
-/* offsets.c - packs buffers whose lifetimes are known into one range of bytes, in two
- * ways, of which the better one counts.
+/* offsets.c - packs buffers with known lifetimes into one range of bytes, in two ways, of which
+ * the smaller result counts.
  *
- * Slots: each size has as many slots as buffers of that size are in use at once, and a
- * buffer takes any free one. Microbatches use the same few sizes again and again, so this
- * rarely wastes a byte: never where all sizes need most slots at the same time. Holes:
- * buffers go into the smallest hole that fits, as an allocator would do it; better where
- * different sizes take turns, but holes break into pieces. */
+ * Slots: each size has as many slots as buffers of that size are alive at once, and a buffer
+ * takes any free one. Microbatches use the same few sizes again and again, so this rarely
+ * wastes a byte. Holes: buffers go into the smallest hole that fits, as in an allocator;
+ * better where different sizes take turns, but holes fragment. */
 #include "holes.h"
 #include "offsets.h"
 

@@ -1,4 +1,4 @@
-/* offsets.h - from intervals to addresses. */
+/* offsets.h - static memory planning: from lifetimes (intervals) to offsets. */
 #ifndef WEFT_OFFSETS_H
 #define WEFT_OFFSETS_H
 

@@ -1,4 +1,4 @@
-/* piece.c - pieces of parameters and their spans. */
+/* piece.c - the spans of a piece in the whole parameter, cutting and merging; see piece.h. */
 #include "piece.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* region.c - finding things in the regions of a pp rank. */
+/* region.c - lookups in the regions of a pp rank; see region.h. */
 #include "region.h"
 
 const char *const region_name[REGION_N] = {

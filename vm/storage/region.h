@@ -1,17 +1,16 @@
 /* region.h - where the parameters of a pp rank live, as a value.
  *
- * The parameters of a pp rank stand in one *row* of elements, those that are treated
- * alike next to each other. Everything that is kept of them - the copy that ops read,
- * master weights, gradients, moments - is a *region*: elements [first, first + whole) of
- * the row in one dtype, at one place of the arena. Ranks that differ in anything but pp
- * have the same regions; what of a parameter a rank holds in one is a Piece (piece.h).
+ * All parameters of a pp rank form one flat buffer, the *row* (Megatron: param-and-grad
+ * buffer; FSDP1: FlatParameter). Everything that is kept of them - the copy that ops read,
+ * master weights, gradients, moments - is a *region*: elements [first, first + whole) of the
+ * row in one dtype, at one offset of the arena. Ranks that differ in anything but pp have
+ * equal regions; what of a parameter a rank holds in one is a Piece (piece.h).
  *
- * The row is cut into *blocks*: parameters that are reduced, gathered and stepped
- * together. A region is whole on every rank, or cut flat over some axes: each of its
- * blocks into shards of equal length, of which a rank has one; blocks have padding where
- * that needs it. A rank's shards lie one after the other in the region, so that what is
- * treated alike is one range there, too. A parameter lies in one region of each kind at
- * most, and so does a block. */
+ * The row is cut into *blocks*, which are buckets: parameters that are gathered, reduced and
+ * stepped together. A region is replicated, or cut flat over some axes: each of its blocks
+ * into equal shards, of which a rank has one, with padding where that needs it. A rank's
+ * shards are contiguous in the region, so that parameters that are treated alike are one
+ * range there too. A parameter lies in at most one region of each kind, and so does a block. */
 #ifndef WEFT_REGION_H
 #define WEFT_REGION_H
 

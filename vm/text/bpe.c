@@ -1,5 +1,5 @@
-/* bpe.c - merges the bytes of a word: of all neighbours that may merge those of the
- * lowest rank first, from the left, as `tokenizers` does it. */
+/* bpe.c - byte-pair merges of a word: of all adjacent pairs that may merge, the one of lowest
+ * rank first, leftmost first, as `tokenizers` does it. */
 #include "tokenizer_int.h"
 
 /* ---- the table of merges ---- */

@@ -1,4 +1,4 @@
-/* regex.c - see regex.h. */
+/* regex.c - opens weft_text.so; see regex.h. */
 #include "regex.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* regex_module.c - see regex.h. Built as weft_text.so. */
+/* regex_module.c - weft_text.so: Oniguruma and utf8proc behind regex.h. */
 #include <oniguruma.h>
 #include <stdlib.h>
 #include <utf8proc.h>

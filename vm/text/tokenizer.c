@@ -1,5 +1,5 @@
-/* tokenizer.c - encodes and decodes: added tokens are found first, what is between them
- * is normalized and cut into words, whose bytes are merged. */
+/* tokenizer.c - encodes and decodes: added tokens are found first, the rest is normalized and
+ * split into words, whose bytes are merged. */
 #include <stdlib.h>
 #include <sys/stat.h>
 

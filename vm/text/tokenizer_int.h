@@ -1,4 +1,4 @@
-/* tokenizer_int.h - what the files of the tokenizer share. */
+/* tokenizer_int.h - shared by the files of the tokenizer. */
 #ifndef WEFT_TEXT_TOKENIZER_INT_H
 #define WEFT_TEXT_TOKENIZER_INT_H
 

@@ -1,5 +1,5 @@
-/* tokenizer_json.c - reads tokenizer.json. Each part is known or refused by name: a part
- * that was passed over would give other ids without a word. */
+/* tokenizer_json.c - reads tokenizer.json. A part that is not known is refused by name: skipping
+ * it would silently give other ids. */
 #include "tokenizer_int.h"
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"

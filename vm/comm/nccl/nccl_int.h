@@ -1,13 +1,13 @@
-/* nccl_int.h - what the files of the NCCL engine share.
+/* nccl_int.h - shared by the files of the NCCL backend.
  *
- * A line is a communicator with a queue of its own: one for each group and one for each
- * ordered pair of ranks, because a communicator runs what is started on it in that order,
- * and no two lines of a plan need to agree in theirs. Nothing is waited for on the host:
- * start makes the line's queue wait for the compute queue, wait the compute queue for the
- * line's. NCCL is asked for calls that do not block, so that another thread can end them.
- * All of its calls are made under one lock, as the end of the world takes communicators
- * away. What of rows there is the host, which starts operations, does not see: there is
- * no all_to_all_v, and programs for GPUs move whole places (Comm.counts, coll.def). */
+ * A line is a communicator with a stream of its own: one for each group and one for each
+ * ordered pair of ranks, because a communicator runs operations in the order of their
+ * starts, and no two lines of a plan need to agree in theirs. Nothing waits on the host:
+ * start makes the line's stream wait for the compute stream, wait the compute stream for
+ * the line's. Communicators are nonblocking, so that another thread can abort them. All
+ * calls of NCCL are made under one lock, since an abort takes communicators away. The host
+ * does not see row counts on the device, so there is no all_to_all_v here: programs for
+ * GPUs move places of full size (Comm.counts, coll.def). */
 #ifndef WEFT_NCCL_INT_H
 #define WEFT_NCCL_INT_H
 

@@ -1,8 +1,8 @@
-/* nccl_join.c - the endpoint of a rank: its lines, in an order that cannot block.
+/* nccl_join.c - creates the communicators of a rank in an order that cannot deadlock.
  *
- * Groups come first, in their order, which is the same on all ranks; then pairs, ordered
- * by their two ranks: of the communicators that somebody waits for the first one has all
- * its members there, or on their way to it. */
+ * Groups come first, in the order that is the same on all ranks; then pairs, ordered by
+ * their two ranks. Of the communicators that somebody waits for, the first one has all its
+ * members in it or on the way to it. */
 #include <sched.h>
 #include <stdio.h>
 

@@ -1,12 +1,12 @@
-/* nccl_module.c - the world of NCCL: its start, its failures and its end. Ids and bytes
- * of the host are carried by the world below it. */
+/* nccl_module.c - the NCCL backend: start, failures, end. Unique ids and host messages travel
+ * over the backend below it (mpi or tcp). */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "nccl_int.h"
-#include "vm/comm/rendezvous.h"
+#include "vm/comm/supervisor/rendezvous.h"
 
 enum { OLDEST = 21800, JOIN_S = 120 };
 
@@ -139,7 +139,7 @@ static weft_status start_world(World *world, weft_error *e) {
                    "--comm nccl: NCCL %d.%d is too old; weft needs 2.18 or newer",
                    version / 10000, version % 10000 / 100);
   NcclWorld *w = mem_new(world->alloc, sizeof *w);
-  if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the NCCL engine");
+  if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the NCCL backend");
   w->alloc = world->alloc;
   w->world = world;
   w->seconds = o && o->meet && o->meet->seconds > 0 ? o->meet->seconds : JOIN_S;

@@ -1,4 +1,4 @@
-/* nccl_op.c - start and wait of the NCCL engine, and where its queues are. */
+/* nccl_op.c - start and wait of the NCCL backend, and the progress words of its streams. */
 #include "nccl_int.h"
 
 /* ---- where a queue is ---- */
@@ -93,7 +93,7 @@ static ncclResult_t enqueue(const NcclLine *l, const CommOp *op) {
   case COLL_RECV:
     return ncclRecv(op->out, op->count, t, 0, l->comm, l->queue);
   default:
-    assert(!"an operation that NCCL engine knows");
+    assert(!"an operation that NCCL backend knows");
     return ncclInvalidArgument;
   }
 }

@@ -1,0 +1,52 @@
+/* ckpt_export.c - weft ckpt export: the parameters of a checkpoint as a folder of Hugging
+ * Face files. */
+#include "ckpt_verbs.h"
+#include "export.h"
+#include "vm/base/terminal.h"
+#include "vm/ckpt/ckpt_weights.h"
+#include "vm/ckpt/ckpt_store.h"
+
+typedef struct CkptExport {
+  Job job;
+  Ckpt *from;
+  uint64_t read;        /* bytes of it */
+  SafeTensors *weights; /* of the plan's model, or NULL: its names and types */
+  ExportFolder folder;
+} CkptExport;
+
+static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *const *at) {
+  Job *j = &x->job;
+  const char *path;
+  bool none;
+  TRY(job_start(j, cli, arena, at[0]));
+  TRY(job_mesh(j, 0));
+  TRY(job_compile(j));
+  TRY(store_find(arena, at[1], &path, &none, &j->e));
+  TRY(ckpt_open(path, &x->from, &j->e));
+  TRY(ckpt_fits(x->from, j->compiled, &j->e));
+  Folders in = lang_folders(j->lp);
+  const char *weights = lang_weights(j->lp);
+  if (weights) TRY(st_open(NULL, weights, &in, &x->weights, &j->e));
+  if (weights) TRY(weights_fit(j->compiled, x->weights, NULL, &j->e));
+  TRY(export_begin(&x->folder, j, cli, at[2], x->weights, &j->e));
+  return ckpt_weights(x->from, j->compiled, &x->folder.out, &x->read, &j->e);
+}
+
+static void result(Json *out, void *ud) {
+  const CkptExport *x = ud;
+  json_int(out, "bytes_read", (int64_t)x->read);
+  json_int(out, "step", x->from->m.step);
+  json_int(out, "tensors", x->job.compiled->nparam);
+}
+
+int ckpt_export(Cli *cli, Arena *arena, const char *const *at) {
+  CkptExport all = {0}, *x = &all;
+  weft_status st = export(x, cli, arena, at);
+  if (st == WEFT_OK && !cli->json)
+    fprintf(stderr, "%s: weights of step %lld\n", SHOWN(at[2]), (long long)x->from->m.step);
+  int code = job_end(&x->job, cli, st, result, x);
+  export_end(&x->folder);
+  st_close(x->weights);
+  ckpt_close(x->from);
+  return code;
+}

@@ -1,0 +1,91 @@
+/* export.c - weights, config.json and the tokenizer and generation files of the model's folder,
+ * so that the new folder can replace it; see export.h. */
+#include "export.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CONFIG_NAME "config.json"
+
+/* "5GB", "800MB", "2e9": powers of ten, as Hugging Face counts. */
+static weft_status read_size(const char *text, uint64_t *out, weft_error *e) {
+  static const struct {
+    const char *unit;
+    double bytes;
+  } units[] = {{"", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+  char *end;
+  double n = strtod(text, &end);
+  for (int i = 0; i < LEN(units) && end != text; i++)
+    if (str_ieq(end, units[i].unit) && n * units[i].bytes >= 1 && n * units[i].bytes < 1e18) {
+      *out = (uint64_t)(n * units[i].bytes);
+      return WEFT_OK;
+    }
+  return err_set(e, WEFT_EUSAGE, "--shard-size takes a size as 5GB or 800MB, got \"%s\"",
+                 text);
+}
+
+static weft_status read_dtype(const char *text, DType *out, weft_error *e) {
+  static const struct {
+    const char *name;
+    DType dtype;
+  } types[] = {{"f32", DT_F32}, {"bf16", DT_BF16}, {"f16", DT_F16}};
+  for (int i = 0; i < LEN(types); i++)
+    if (str_eq(text, types[i].name)) {
+      *out = types[i].dtype;
+      return WEFT_OK;
+    }
+  return err_set(e, WEFT_EUSAGE, "--dtype is f32, bf16 or f16, got \"%s\"", text);
+}
+
+static weft_status add_file(ExportFolder *x, Job *j, const char *folder, const char *name,
+                            weft_error *e) {
+  const char *path = arena_printf(j->arena, "%s/%s", folder, name);
+  Folders in = lang_folders(j->lp);
+  char *text;
+  size_t n;
+  if (access(path, F_OK) != 0) return WEFT_OK;
+  TRY(folders_hold(&in, path, e));
+  TRY(file_read(NULL, path, 256 << 20, &text, &n, e));
+  x->file[x->out.nfile++] = (WeightsFile){name, text, n};
+  return WEFT_OK;
+}
+
+/* config.json, and what else belongs to the model of the plan. */
+static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *e) {
+  _Static_assert(WEIGHTS_BESIDE <= LEN(x->file), "room for all of them");
+  const char *folder = lang_folder(j->lp);
+  bool known;
+  for (int i = 0; folder && i < WEIGHTS_BESIDE; i++)
+    if (!str_eq(weights_beside[i], CONFIG_NAME))
+      TRY(add_file(x, j, folder, weights_beside[i], e));
+  TRY(lang_hf_config(j->lp, dtype, &x->config, &known, e));
+  if (!known) return WEFT_OK;
+  char *copy = strdup(x->config.s ? x->config.s : "");
+  if (!copy) return err_set(e, WEFT_ENOMEM, "out of memory");
+  x->file[x->out.nfile++] = (WeightsFile){CONFIG_NAME, copy, x->config.n};
+  return WEFT_OK;
+}
+
+weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
+                         const SafeTensors *weights, weft_error *e) {
+  *x = (ExportFolder){.out = {.like = weights, .dtype = DT_ACT}};
+  x->out.file = x->file;
+  if (cli->shard_size) TRY(read_size(cli->shard_size, &x->out.shard_bytes, e));
+  if (cli->dtype) TRY(read_dtype(cli->dtype, &x->out.dtype, e));
+  DType dtype = x->out.dtype == DT_ACT && !weights ? DT_F32 : x->out.dtype;
+  return list_files(x, j, dtype, e);
+}
+
+weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *dir,
+                         const SafeTensors *weights, weft_error *e) {
+  TRY(export_files(x, j, cli, weights, e));
+  x->out.dir = dir;
+  /* A run of days shall not end at a folder that was there before it. */
+  return folder_free(dir, e);
+}
+
+void export_end(ExportFolder *x) {
+  for (int i = 0; i < x->out.nfile; i++) free((char *)x->file[i].data);
+  text_free(&x->config);
+  *x = (ExportFolder){0};
+}

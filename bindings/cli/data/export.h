@@ -1,0 +1,22 @@
+/* export.h - the weights of a run or checkpoint as a Hugging Face folder. */
+#ifndef WEFT_CLI_EXPORT_H
+#define WEFT_CLI_EXPORT_H
+
+#include "bindings/cli/cli.h"
+#include "vm/weights/weights_folder.h"
+
+typedef struct ExportFolder {
+  WeightsOutOptions out;
+  WeightsFile file[16];
+  Text config;
+} ExportFolder;
+/* What --dtype and --shard-size mean, and the files beside the weights: after job_compile,
+ * before anything long begins. `weights`: what the plan's model was read from, or NULL. */
+weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
+                         const SafeTensors *weights, weft_error *e);
+/* The same, and that there is no such folder yet. */
+weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *dir,
+                         const SafeTensors *weights, weft_error *e);
+void export_end(ExportFolder *x);
+
+#endif

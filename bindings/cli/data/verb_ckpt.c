@@ -1,0 +1,250 @@
+/* verb_ckpt.c - weft ckpt: lists, verifies and compares checkpoints. */
+#include "ckpt_verbs.h"
+
+#include <time.h>
+
+#include "bindings/object/format.h"
+#include "vm/ckpt/ckpt_compare.h"
+#include "vm/ckpt/ckpt_store.h"
+#include "vm/base/terminal.h"
+
+static const struct Part {
+  const char *name, *args;
+  int least, most; /* arguments */
+  int (*run)(Cli *cli, Arena *arena, const char *const *at);
+} parts[] = {{"ls", "DIR", 1, 1, ckpt_ls},
+             {"verify", "DIR", 1, 1, ckpt_verify_files},
+             {"diff", "CKPT CKPT", 2, 2, ckpt_diff},
+             {"convert", "PLAN_A PLAN_B CKPT OUT", 4, 4, ckpt_convert_plan},
+             {"export", "PLAN CKPT DIR", 3, 3, ckpt_export},
+             {"plan", "PLAN [CKPT]", 1, 2, ckpt_plan}};
+
+int ckpt_end(Cli *cli, Arena *arena, weft_status st, const weft_error *e,
+             void (*result)(Json *out, void *ud), void *ud) {
+  Job j = {.arena = arena, .d = {.arena = arena}, .e = *e};
+  return job_end(&j, cli, st, result, ud);
+}
+
+static weft_status wrong_part(const char *name, weft_error *e) {
+  const char *names[LEN(parts)];
+  Text list = {0};
+  for (int i = 0; i < LEN(parts); i++) {
+    names[i] = parts[i].name;
+    text_printf(&list, "%s%s", i ? ", " : "", parts[i].name);
+  }
+  const char *near = str_nearest(name, names, LEN(parts));
+  if (near)
+    err_set(e, WEFT_EUSAGE, "weft ckpt has no \"%s\" (did you mean \"%s\"?)", name, near);
+  else
+    err_set(e, WEFT_EUSAGE, "weft ckpt has no \"%s\"; there are %s", name, list.s);
+  text_free(&list);
+  return WEFT_EUSAGE;
+}
+
+int verb_ckpt(Cli *cli, Arena *arena) {
+  weft_error e;
+  err_clear(&e);
+  const struct Part *p = NULL;
+  for (int i = 0; i < LEN(parts); i++)
+    if (str_eq(parts[i].name, cli->arg[0])) p = &parts[i];
+  int n = cli->narg - 1;
+  if (p && n >= p->least && n <= p->most) return p->run(cli, arena, cli->arg + 1);
+  if (p)
+    err_set(&e, WEFT_EUSAGE, "weft ckpt %s takes %s, got %d argument%s", p->name, p->args,
+            n, n == 1 ? "" : "s");
+  else
+    wrong_part(cli->arg[0], &e);
+  return ckpt_end(cli, arena, WEFT_EUSAGE, &e, NULL, NULL);
+}
+
+/* ---- ls ---- */
+
+typedef struct Listed {
+  const char *name;
+  bool latest;
+  Manifest m;
+  uint64_t bytes;
+} Listed;
+
+typedef struct Listing {
+  Listed *at;
+  int n;
+} Listing;
+
+static weft_status read_list(Arena *a, const char *dir, Listing *out, weft_error *e) {
+  StoreList list;
+  const char *latest;
+  bool none;
+  TRY(store_find(a, dir, &latest, &none, e));
+  TRY(store_list(a, dir, &list, e));
+  out->at = NEW_N(a, Listed, list.n + 1);
+  for (int i = list.n; i-- > 0;) {
+    Listed *l = &out->at[out->n++];
+    const char *path = arena_printf(a, "%s/%s", dir, list.at[i].name);
+    l->name = list.at[i].name;
+    l->latest = str_eq(path, latest);
+    TRY(manifest_read(a, arena_printf(a, "%s/" MANIFEST_NAME, path), &l->m, e));
+    for (int f = 0; f < l->m.nfile; f++)
+      l->bytes += l->m.file[f].bytes;
+  }
+  return WEFT_OK;
+}
+
+static const char *when(int64_t saved_at, char buf[32]) {
+  time_t s = (time_t)(saved_at / 1000000000);
+  struct tm utc;
+  strftime(buf, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&s, &utc));
+  return buf;
+}
+
+static void print_list(const Listing *l) {
+  char bytes[32], time_text[32];
+  for (int i = 0; i < l->n; i++) {
+    const Listed *x = &l->at[i];
+    printf("%s  %s  %s  %d file%s  %s  %s%s\n", SHOWN(x->name), when(x->m.saved_at, time_text),
+           format_bytes((double)x->bytes, bytes), x->m.nfile, x->m.nfile == 1 ? "" : "s",
+           SHOWN(x->m.mesh), SHOWN(x->m.name), x->latest ? "  latest" : "");
+  }
+}
+
+static void list_json(Json *out, void *ud) {
+  const Listing *l = ud;
+  char time_text[32];
+  json_open(out, "checkpoints", '[');
+  for (int i = 0; i < l->n; i++) {
+    const Listed *x = &l->at[i];
+    json_open(out, NULL, '{');
+    json_int(out, "bytes", (int64_t)x->bytes);
+    json_int(out, "files", x->m.nfile);
+    json_bool(out, "latest", x->latest);
+    json_str(out, "mesh", x->m.mesh);
+    json_str(out, "name", x->name);
+    json_str(out, "plan", x->m.name);
+    json_str(out, "saved_at", when(x->m.saved_at, time_text));
+    json_int(out, "step", x->m.step);
+    json_close(out, '}');
+  }
+  json_close(out, ']');
+}
+
+int ckpt_ls(Cli *cli, Arena *arena, const char *const *at) {
+  weft_error e;
+  Listing l = {0};
+  err_clear(&e);
+  weft_status st = read_list(arena, at[0], &l, &e);
+  if (st == WEFT_OK && !cli->json) print_list(&l);
+  return ckpt_end(cli, arena, st, &e, list_json, &l);
+}
+
+/* ---- verify ---- */
+
+typedef struct Checked {
+  const char *path;
+  int files, tensors;
+  uint64_t bytes;
+} Checked;
+
+static weft_status check_one(Checked *c, weft_error *e) {
+  Ckpt *k;
+  TRY(ckpt_open(c->path, &k, e));
+  c->files = k->m.nfile, c->tensors = CKPT_KINDS * k->m.nparam;
+  weft_status st = ckpt_verify(k, &c->bytes, e);
+  ckpt_close(k);
+  return st;
+}
+
+static void checked_json(Json *out, void *ud) {
+  const Checked *c = ud;
+  json_int(out, "bytes", (int64_t)c->bytes);
+  json_int(out, "tensors", c->tensors);
+}
+
+/* The checkpoints of a folder, or the one that it is. Each is checked, whatever the
+ * others are; the first error counts. */
+int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
+  weft_error e, why;
+  StoreList list = {0};
+  Checked sum = {0};
+  const char *one;
+  bool none;
+  err_clear(&e);
+  weft_status st = store_find(arena, at[0], &one, &none, &e);
+  bool itself = st == WEFT_OK && one == at[0];
+  if (st == WEFT_OK && !itself) st = store_list(arena, at[0], &list, &e);
+  for (int i = itself ? 0 : list.n - 1; st != WEFT_EUSAGE && i >= 0 && !none; i--) {
+    Checked c = {.path =
+                     itself ? one : arena_printf(arena, "%s/%s", at[0], list.at[i].name)};
+    char bytes[32];
+    err_clear(&why);
+    weft_status was = check_one(&c, &why);
+    sum.bytes += c.bytes, sum.tensors += c.tensors;
+    if (was != WEFT_OK && st == WEFT_OK)
+      st = was, e = why;
+    else if (was != WEFT_OK)
+      fprintf(stderr, "%s: error: %s\n", why.file, why.text);
+    if (was == WEFT_OK && !cli->json)
+      printf("%s: complete, %d tensors in %d files, %s\n", SHOWN(c.path), c.tensors, c.files,
+             format_bytes((double)c.bytes, bytes));
+  }
+  return ckpt_end(cli, arena, st, &e, checked_json, &sum);
+}
+
+/* ---- diff ---- */
+
+typedef struct Diff {
+  bool prints;
+  int tensors, differ, missing;
+  double most_abs, most_rel;
+} Diff;
+
+static void diff_row(void *ud, const CompareRow *r) {
+  Diff *d = ud;
+  d->tensors++;
+  d->differ += r->is == TENSOR_DIFFERS || r->is == TENSOR_SHAPE;
+  d->missing += r->is == TENSOR_ONE || r->is == TENSOR_OTHER;
+  d->most_abs = MAX(d->most_abs, r->most_abs);
+  d->most_rel = MAX(d->most_rel, r->most_rel);
+  if (!d->prints || r->is == TENSOR_SAME) return;
+  printf("%s/%s: ", ckpt_kind_name[r->kind], SHOWN(r->name));
+  if (r->is == TENSOR_DIFFERS)
+    printf("%lld of %lld elements differ, by at most %.3g (relative %.3g)\n",
+           (long long)r->differ, (long long)r->elements, r->most_abs, r->most_rel);
+  else
+    puts(r->is == TENSOR_SHAPE ? "has other shapes"
+         : r->is == TENSOR_ONE ? "only in the first one"
+                               : "only in the second one");
+}
+
+static void diff_json(Json *out, void *ud) {
+  const Diff *d = ud;
+  json_int(out, "differ", d->differ);
+  json_num(out, "largest_absolute", d->most_abs);
+  json_num(out, "largest_relative", d->most_rel);
+  json_int(out, "missing", d->missing);
+  json_int(out, "tensors", d->tensors);
+}
+
+static weft_status open_found(Arena *a, const char *at, Ckpt **out, weft_error *e) {
+  const char *path;
+  bool none;
+  TRY(store_find(a, at, &path, &none, e));
+  return ckpt_open(path, out, e);
+}
+
+/* The exit code is 1 if they differ, as that of diff. */
+int ckpt_diff(Cli *cli, Arena *arena, const char *const *at) {
+  weft_error e;
+  Ckpt *a = NULL, *b = NULL;
+  Diff d = {.prints = !cli->json};
+  err_clear(&e);
+  weft_status st = open_found(arena, at[0], &a, &e);
+  if (st == WEFT_OK) st = open_found(arena, at[1], &b, &e);
+  if (st == WEFT_OK) st = ckpt_compare(a, b, diff_row, &d, cli->stop, &e);
+  ckpt_close(a);
+  ckpt_close(b);
+  if (st == WEFT_OK && d.prints)
+    printf("%d tensors, %d differ, %d are in one of them only\n", d.tensors, d.differ,
+           d.missing);
+  int code = ckpt_end(cli, arena, st, &e, diff_json, &d);
+  return st == WEFT_OK && (d.differ || d.missing) ? 1 : code;
+}

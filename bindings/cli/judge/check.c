@@ -1,0 +1,72 @@
+/* check.c - weft check: loads, compiles, proves and reports a plan. */
+#include "bindings/cli/cli.h"
+
+typedef struct Checked {
+  Job job;
+  int expectations;
+} Checked;
+
+static void print_summary(const Checked *c) {
+  const Job *j = &c->job;
+  char mesh[96], a[32], text[ATTENTION_WAY];
+  int rank;
+  uint64_t worst = job_worst_memory(j, &rank);
+  const Batch *b = &j->plan.batch;
+  printf("%s: ok\n", j->plan.name);
+  printf("  mesh    %s, %d rank%s%s\n", format_mesh(&j->mesh, mesh), j->mesh.world,
+         j->mesh.world > 1 ? "s" : "",
+         job_open_world(j) ? " (the smallest world; none is stated)" : "");
+  printf("  model   %s, %s parameters\n",
+         lang_architecture(j->lp) ? lang_architecture(j->lp) : "a function of the plan",
+         format_count((double)j->compiled->params_total, a));
+  printf("  step    %lld sequences of %lld tokens in %d microbatches, %s\n",
+         (long long)b->global, (long long)b->seq, j->compiled->microbatches,
+         j->plan.schedule);
+  printf("  memory  %s on the worst rank (pipeline rank %d)\n",
+         format_bytes((double)worst, a), rank);
+  printf(
+      "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
+      (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
+      j->compiled->proof.communicators);
+  if (j->plan.attention != ATTENTION_NATIVE && attention_way(j->compiled, text))
+    printf("  attention: %s\n", text);
+  if (c->expectations)
+    printf("  expect  %s\n",
+           c->expectations > 1 ? "all limits are kept" : "the limit is kept");
+}
+
+static void json_result(Json *out, void *ud) {
+  const Job *j = ud;
+  int rank;
+  json_int(out, "memory_bytes", (int64_t)job_worst_memory(j, &rank));
+  json_open(out, "mesh", '{');
+  for (int i = 0; i < AXIS_N; i++)
+    json_int(out, axis_name(axis_by_name(i)), j->mesh.size[axis_by_name(i)]);
+  json_int(out, "world", j->mesh.world);
+  json_close(out, '}');
+  json_int(out, "microbatches", j->compiled->microbatches);
+  json_str(out, "name", j->plan.name);
+  json_int(out, "parameters", (int64_t)j->compiled->params_total);
+  json_open(out, "proof", '{');
+  json_int(out, "collectives", j->compiled->proof.collectives);
+  json_int(out, "communicators", j->compiled->proof.communicators);
+  json_int(out, "instructions", j->compiled->proof.instructions);
+  json_int(out, "transfers", j->compiled->proof.transfers);
+  json_close(out, '}');
+}
+
+static weft_status check(Checked *c, Cli *cli, Arena *arena) {
+  Job *j = &c->job;
+  TRY(job_start(j, cli, arena, cli->arg[0]));
+  TRY(job_mesh(j, 0));
+  TRY(job_compile(j));
+  TRY(job_expect(j, &c->expectations));
+  return job_check_files(j);
+}
+
+int verb_check(Cli *cli, Arena *arena) {
+  Checked c;
+  weft_status st = check(&c, cli, arena);
+  if (st == WEFT_OK && !cli->json && !cli->quiet) print_summary(&c);
+  return job_end(&c.job, cli, st, json_result, &c.job);
+}

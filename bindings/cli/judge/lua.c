@@ -1,0 +1,70 @@
+/* lua.c - weft lua: runs a script with all of Lua, in which require "weft" needs no file. weft
+ * sweep is the same with output files for rows. */
+#include "bindings/cli/cli.h"
+
+#include "bindings/runner/runner.h"
+#include "vm/base/terminal.h"
+
+weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
+  weft_error e;
+  err_clear(&e);
+  weft_status st = script_run(L, path, cli->script_argc, cli->script_argv, &e);
+  if (st == WEFT_OK) return cli->cut_short ? WEFT_EINTR : WEFT_OK;
+  /* The whole text: that of the error is cut. */
+  fflush(stdout);
+  if (lua_gettop(L))
+    report_error("%s", lua_tostring(L, -1));
+  else
+    report_error("%s%s%s", e.file, *e.file ? " " : "", e.text);
+  return st;
+}
+
+/* What was done before Ctrl-C stands; the script goes on with it. */
+static void kept(void *ud) {
+  Cli *cli = ud;
+  cli->cut_short = true;
+  cli->listen();
+}
+
+static void show_progress(void *ud, const char *line) {
+  fprintf(stderr, "\r%s\033[K", SHOWN(line));
+  fflush(stderr);
+}
+
+ScriptHost script_host_of(Cli *cli) {
+  return (ScriptHost){.stop = cli->stop,
+                      .kept = kept,
+                      .progress = colour_wanted(stderr) ? show_progress : NULL,
+                      .ud = cli,
+                      .csv = cli->csv_file,
+                      .jsonl = cli->jsonl,
+                      .resume = cli->resume,
+                      .data = cli->data};
+}
+
+static int run_alone(Cli *cli, bool *swept) {
+  ScriptHost host = script_host_of(cli);
+  host.swept = swept;
+  lua_State *L = script_new(&host);
+  if (!L) {
+    report_error("out of memory");
+    return weft_exit_code(WEFT_ENOMEM);
+  }
+  weft_status st = run_script(L, cli, cli->arg[0]);
+  lua_close(L);
+  return weft_exit_code(st);
+}
+
+int verb_lua(Cli *cli, Arena *arena) {
+  return run_alone(cli, NULL);
+}
+
+/* A plan is a script, too, but one that does nothing. */
+int verb_sweep(Cli *cli, Arena *arena) {
+  bool swept = false;
+  int code = run_alone(cli, &swept);
+  if (code != 0 || swept) return code;
+  report_error("%s made no sweep: it is a script that calls weft.sweep { plan =, over = }",
+           cli->arg[0]);
+  return weft_exit_code(WEFT_EPLAN);
+}

@@ -1,0 +1,78 @@
+/* show_report.c - weft show by the methods of plan objects: the values that scripts get, printed
+ * as at the prompt or as JSON. */
+#include "bindings/cli/cli.h"
+
+#include "bindings/object/plan_object.h"
+#include "bindings/lang/json_value.h"
+#include "bindings/lang/lang.h"
+#include "bindings/lang/stdlib.h"
+#include "bindings/runner/runner.h"
+#include "bindings/script/library.h"
+
+typedef struct Asked {
+  weft_plan *plan;
+  const char *what;
+  int64_t arg;
+  Text *text;
+  Json *out;
+} Asked;
+
+/* Adds the members of the table that stdlib/show/WHAT.lua makes of the value on top; else
+ * the value as it is. */
+static void add_json(lua_State *L, const char *what, Json *out) {
+  const char *form = lua_pushfstring(L, "show/%s", what);
+  if (!stdlib_find(form)) {
+    lua_pop(L, 1);
+    json_value(L, what, out);
+    return;
+  }
+  lua_pushlightuserdata(L, NULL);
+  library_provide(L, "show/null");
+  library_push(L, form);
+  lua_pushvalue(L, -3);
+  lua_call(L, 1, 1);
+  int t = lua_gettop(L);
+  if (!sorted_keys(L, t)) luaL_error(L, "a key is no name");
+  for (int i = 1; lua_rawgeti(L, t + 1, i) != LUA_TNIL; i++, lua_settop(L, t + 1)) {
+    lua_pushvalue(L, -1);
+    lua_rawget(L, t);
+    json_value(L, lua_tostring(L, -2), out);
+  }
+}
+
+static int ask(lua_State *L) {
+  Asked *a = lua_touserdata(L, 1);
+  lua_pushcfunction(L, script_weft); /* what objects expect to be there */
+  lua_call(L, 0, 0);
+  plan_object_borrow(L, a->plan);
+  lua_getfield(L, -1, a->what);
+  if (lua_isfunction(L, -1)) {
+    lua_pushvalue(L, -2);
+    if (a->arg >= 0) lua_pushinteger(L, a->arg);
+    lua_call(L, a->arg >= 0 ? 2 : 1, 1);
+  }
+  if (a->out) {
+    add_json(L, a->what, a->out);
+    return 0;
+  }
+  size_t n;
+  const char *s = luaL_tolstring(L, -1, &n);
+  text_addn(a->text, s, n);
+  text_add(a->text, "\n");
+  return 0;
+}
+
+weft_status show_report(weft_plan *plan, const char *what, int64_t arg, Text *text,
+                        Json *out, weft_error *e) {
+  Asked a = {plan, what, arg, text, out};
+  lua_State *L = script_new(NULL);
+  if (!L) return err_set(e, WEFT_ENOMEM, "out of memory");
+  lua_pushcfunction(L, ask);
+  lua_pushlightuserdata(L, &a);
+  weft_status st = WEFT_OK;
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK)
+    st = err_set(e, WEFT_EINTERNAL, "show %s: %s", what,
+                 lua_isstring(L, -1) ? lua_tostring(L, -1) : "failed");
+  lua_close(L);
+  return st;
+}

@@ -1,0 +1,246 @@
+/* launch.c - weft launch: a script that starts a plan on the machines that it names. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bindings/cli/cli.h"
+#include "vm/io/file.h"
+
+/* As the script says it. */
+typedef struct Launch {
+  const Cli *cli;
+  Job job;
+  int ranks, per_node, nodes;
+  bool gpus;     /* the plan names some */
+  bool resumes;  /* there are checkpoints to go on from */
+  bool mpi;      /* carries the data */
+  char name[64]; /* of the job: letters, digits, - and _ */
+  Text out;
+} Launch;
+
+/* For a shell, whatever is in it. */
+static void put_quoted(Text *out, const char *s) {
+  text_add(out, "'");
+  for (; *s; s++)
+    if (*s == '\'')
+      text_add(out, "'\\''");
+    else
+      text_addn(out, s, 1);
+  text_add(out, "'");
+}
+
+static void put_list(Launch *l, const char *option, const char *const *list, int n) {
+  for (int i = 0; i < n; i++) {
+    text_printf(&l->out, " %s ", option);
+    put_quoted(&l->out, list[i]);
+  }
+}
+
+/* "weft run PLAN ..." with what this verb was given. */
+static void put_run(Launch *l, const char *comm) {
+  text_add(&l->out, "\"${WEFT:-weft}\" run ");
+  put_quoted(&l->out, l->cli->arg[0]);
+  put_list(l, "--set", l->cli->set, l->cli->nset);
+  put_list(l, "-D", l->cli->define, l->cli->ndefine);
+  put_list(l, "--data", l->cli->data, l->cli->ndata);
+  text_printf(&l->out, " --comm %s%s \"$@\"", comm, l->resumes ? " --resume auto" : "");
+}
+
+static void put_title(Launch *l, const char *use) {
+  char mesh[96];
+  text_printf(&l->out, "# %s: %s, %d ranks on %d machine%s of %d. By weft launch.\n",
+              l->name, format_mesh(&l->job.mesh, mesh), l->ranks, l->nodes,
+              l->nodes > 1 ? "s" : "", l->per_node);
+  text_printf(&l->out, "# %s; what follows goes to weft run.\n", use);
+}
+
+/* Begins again after a failure of machines, not after one of the plan or at a signal. */
+static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
+  if (!l->resumes) {
+    put_command(l);
+    text_add(&l->out, "\n");
+    return;
+  }
+  text_add(&l->out,
+           "# Goes on from the last checkpoint if machines fail: codes 2 and 3 are "
+           "the plan's,\n# those above 128 signals.\n"
+           "for attempt in 1 2 3 4 5; do\n  code=0\n  ");
+  put_command(l);
+  text_add(&l->out,
+           " || code=$?\n"
+           "  case $code in 0 | 2 | 3 | 13[0-9] | 14[0-9]) exit \"$code\" ;; esac\n"
+           "  echo \"attempt $attempt ended with $code\" >&2\n"
+           "done\nexit \"$code\"\n");
+}
+
+static void put_mpi(Launch *l, const char *hosts) {
+  text_printf(&l->out, "mpirun -n %d --map-by ppr:%d:node --bind-to none %s", l->ranks,
+              l->per_node, hosts);
+  put_run(l, "mpi");
+}
+
+/* `why`: there is no MPI; its first line. */
+static void put_tcp_note(Launch *l, const char *why) {
+  text_add(&l->out, "# Data goes over TCP, which between machines is for first runs and for "
+                    "debugging;\n");
+  if (why)
+    text_printf(&l->out, "# MPI is not there: %.*s\n", (int)strcspn(why, "\n"), why);
+  else
+    text_add(&l->out, "# --slurm and --mpirun write scripts for MPI.\n");
+}
+
+/* ---- Slurm ---- */
+
+/* mpirun finds the machines of an allocation; srun starts ranks of MPI only where it was
+ * built for this MPI. */
+static void put_slurm_command(Launch *l) {
+  if (l->mpi) {
+    put_mpi(l, "");
+    return;
+  }
+  text_add(&l->out, "srun --kill-on-bad-exit=1 --cpu-bind=cores ");
+  put_run(l, "tcp");
+}
+
+/* Whether data can go by MPI here, where the script is written. */
+static void choose_mpi(Launch *l) {
+  weft_error why;
+  err_clear(&why);
+  l->mpi = !l->gpus && world_kind("mpi", NULL)->load(&why);
+  if (!l->mpi && !l->gpus) put_tcp_note(l, why.text);
+}
+
+static void put_slurm(Launch *l) {
+  Text *out = &l->out;
+  text_add(out, "#!/bin/bash\n");
+  put_title(l, "sbatch FILE");
+  text_printf(out, "#SBATCH --job-name=%s\n", l->name);
+  text_printf(out, "#SBATCH --nodes=%d\n", l->nodes);
+  text_printf(out, "#SBATCH --ntasks=%d\n", l->ranks);
+  text_printf(out, "#SBATCH --ntasks-per-node=%d\n", l->per_node);
+  if (l->gpus) text_printf(out, "#SBATCH --gpus-per-node=%d\n", l->per_node);
+  text_add(out, "#SBATCH --exclusive\n#SBATCH --open-mode=append\n");
+  text_printf(out, "#SBATCH --output=%s-%%j.log\n", l->name);
+  if (l->resumes) text_add(out, "#SBATCH --requeue\n#SBATCH --signal=TERM@120\n");
+  text_add(out,
+           "set -euo pipefail\n");
+  choose_mpi(l);
+  if (!l->mpi)
+    text_add(
+        out,
+        "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
+           "MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))\n"
+           "WEFT_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n"
+           "export MASTER_ADDR MASTER_PORT WEFT_SECRET\n");
+  put_attempts(l, put_slurm_command);
+}
+
+/* ---- mpirun ---- */
+
+static void put_mpirun_command(Launch *l) {
+  put_mpi(l, "\"${hosts[@]}\" ");
+}
+
+static void put_mpirun(Launch *l) {
+  text_add(&l->out, "#!/bin/bash\n");
+  put_title(l, "HOSTS=FILE bash FILE, where HOSTS lists the machines of Open MPI");
+  text_add(&l->out, "set -euo pipefail\n"
+                    "hosts=()\n"
+                    "if [ -n \"${HOSTS:-}\" ]; then hosts=(--hostfile \"$HOSTS\"); fi\n");
+  put_attempts(l, put_mpirun_command);
+}
+
+/* ---- torchrun ---- */
+
+static void put_torchrun_command(Launch *l) {
+  text_printf(
+      &l->out,
+      "torchrun --no-python --nnodes=%d --nproc-per-node=%d \\\n"
+      "  --node-rank=\"$node\" --master-addr=\"$master\" --master-port=\"$port\" ",
+      l->nodes, l->per_node);
+  put_run(l, "tcp");
+}
+
+static void put_torchrun(Launch *l) {
+  text_add(&l->out, "#!/bin/bash\n");
+  put_title(l,
+            "on machine K (from 0): WEFT_SECRET=WORD bash FILE K ADDRESS-OF-MACHINE-0");
+  text_add(&l->out,
+           "set -euo pipefail\n"
+           ": \"${WEFT_SECRET:?must be a word that is the same on all machines}\"\n"
+           "export WEFT_SECRET\n"
+           "node=${1:-0} master=${2:-127.0.0.1} port=${PORT:-29500}\n"
+           "shift \"$(($# < 2 ? $# : 2))\"\n");
+  if (!l->gpus) put_tcp_note(l, NULL);
+  put_attempts(l, put_torchrun_command);
+}
+
+/* ---- the verb ---- */
+
+typedef struct Kind {
+  const char *option;
+  size_t at; /* in Cli */
+  void (*put)(Launch *l);
+} Kind;
+
+static const Kind kinds[] = {
+    {"--slurm", offsetof(Cli, slurm), put_slurm},
+    {"--mpirun", offsetof(Cli, mpirun), put_mpirun},
+    {"--torchrun", offsetof(Cli, torchrun), put_torchrun},
+};
+
+static weft_status choose_kind(const Cli *cli, const Kind **out, weft_error *e) {
+  int n = 0;
+  for (int i = 0; i < LEN(kinds); i++)
+    if (*(const bool *)((const char *)cli + kinds[i].at)) *out = &kinds[i], n++;
+  if (n == 1) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE, "launch takes one of --slurm, --mpirun and --torchrun");
+}
+
+static weft_status measure(Launch *l) {
+  Job *j = &l->job;
+  TRY(job_mesh(j, 0));
+  l->ranks = j->mesh.world;
+  l->per_node = MIN(job_node_ranks(j), l->ranks);
+  l->nodes = (l->ranks + l->per_node - 1) / l->per_node;
+  l->gpus = j->plan.cluster.gpus > 0;
+  l->resumes = j->plan.checkpoint.dir != NULL;
+  snprintf(l->name, sizeof l->name, "%s", j->plan.name);
+  for (char *s = l->name; *s; s++)
+    if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", *s))
+      *s = '-';
+  if (l->ranks % l->per_node == 0) return WEFT_OK;
+  return err_set(&j->e, WEFT_EUSAGE, "%d ranks do not fill machines of %d", l->ranks,
+                 l->per_node);
+}
+
+/* A script that is there already is not replaced. */
+static weft_status write_script(Launch *l) {
+  const char *path = l->cli->output;
+  weft_error *e = &l->job.e;
+  const FilePart part = {l->out.s, l->out.n};
+  weft_status st = WEFT_OK;
+  if (l->out.oom)
+    st = err_set(e, WEFT_ENOMEM, "out of memory");
+  else if (path)
+    st = file_write_as(NULL, path, &part, 1, 0777, true, e);
+  else if (fwrite(part.data, 1, part.bytes, stdout) != part.bytes || fflush(stdout))
+    st = err_file(e, WEFT_EFILE, "-", 0, "cannot be written: %s", strerror(errno));
+  text_free(&l->out);
+  return st;
+}
+
+static weft_status launch(Launch *l, Arena *arena) {
+  const Kind *kind = NULL;
+  TRY(job_start(&l->job, l->cli, arena, l->cli->arg[0]));
+  TRY(choose_kind(l->cli, &kind, &l->job.e));
+  TRY(measure(l));
+  kind->put(l);
+  return write_script(l);
+}
+
+int verb_launch(Cli *cli, Arena *arena) {
+  Launch l = {.cli = cli};
+  weft_status st = launch(&l, arena);
+  return job_end(&l.job, cli, st, NULL, NULL);
+}

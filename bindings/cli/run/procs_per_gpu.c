@@ -1,0 +1,41 @@
+/* procs_per_gpu.c - weft run on a machine with several GPUs and no launcher: one process per
+ * rank and GPU, started as by --procs. */
+#include <stdlib.h>
+
+#include "bindings/cli/cli.h"
+
+/* Nothing said how the ranks are to be started. */
+static bool is_free(const Cli *cli) {
+  return cli->device && !cli->comm && !cli->procs && !getenv("WEFT_PROCS") &&
+         !is_launched();
+}
+
+/* Ranks of the plan, or, if its mesh is open, as many as have a GPU; 0: its mesh is
+ * wrong, which the run will say. */
+static int ranks_of(Job *j, int gpus) {
+  Mesh m;
+  Diags ignored = {.arena = j->arena};
+  if (!mesh_resolve(&j->plan.mesh, lang_cluster_ranks(j->lp), &m, &ignored)) return 0;
+  return job_open_world(j) ? MAX(gpus / m.world, 1) * m.world : m.world;
+}
+
+weft_status procs_for_gpus(Cli *cli, Arena *arena, weft_error *e) {
+  int gpus = 0;
+  if (!is_free(cli)) return WEFT_OK;
+  const DeviceKind *kind = device_kind(cli->device, NULL);
+  const DeviceVtable *device = kind ? kind->load(NULL) : NULL;
+  if (!device || !device->count || device->count(&gpus, NULL) != WEFT_OK || gpus < 2)
+    return WEFT_OK; /* what is wrong the run says */
+  Job j;
+  int ranks = job_start(&j, cli, arena, cli->arg[0]) == WEFT_OK ? ranks_of(&j, gpus) : 0;
+  job_free(&j);
+  if (ranks > gpus)
+    return err_set(
+        e, WEFT_EUSAGE,
+        "the plan's mesh has %d ranks, but this machine has %d GPUs: start it on "
+        "more machines (weft launch), change the mesh, or let all ranks share "
+        "the first GPU (--comm local)",
+        ranks, gpus);
+  if (ranks > 1) cli->procs = ranks;
+  return WEFT_OK;
+}

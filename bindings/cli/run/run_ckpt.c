@@ -1,0 +1,151 @@
+/* run_ckpt.c - resuming, saving at steps, and saving on a signal; see run_ckpt.h. */
+#include "run_ckpt.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "bindings/api/resume.h"
+#include "bindings/object/format.h"
+#include "vm/ckpt/ckpt_weights.h"
+
+/* ---- what is told ---- */
+
+static void say(void *ud, bool warning, const char *text) {
+  RunCkpt *r = ud;
+  if (!r->first || (!warning && r->cli->quiet)) return;
+  r->make_room(r->ud);
+  report_error("%s%s", warning ? "warning: " : "", text);
+}
+
+/* ---- going on ---- */
+
+static weft_status fill(void *ud, Run *run, weft_error *e) {
+  const RunCkpt *r = ud;
+  return ckpt_load(r->from, run, e);
+}
+
+static void skip(void *ud, const char *name, const weft_error *why) {
+  char text[1400];
+  snprintf(text, sizeof text, "the checkpoint %s is not whole and is skipped: %s: %s",
+           name, why->file, why->text);
+  say(ud, true, text);
+}
+
+/* --resume auto: without a checkpoint the run begins. */
+static weft_status find_newest(RunCkpt *r) {
+  Job *j = r->job;
+  const char *dir = j->plan.checkpoint.dir;
+  if (!dir)
+    return err_set(&j->e, WEFT_EUSAGE,
+                   "--resume auto needs a plan with checkpoint = { dir = ... }; --resume "
+                   "DIR names a folder");
+  TRY(store_newest(j->arena, dir, skip, r, &r->from, &j->e));
+  if (!r->from) say(r, false, "there is no checkpoint yet: the run begins");
+  return WEFT_OK;
+}
+
+/* The checkpoint that --resume names. */
+static weft_status find(RunCkpt *r) {
+  Job *j = r->job;
+  const char *path;
+  bool none;
+  if (str_eq(r->cli->resume, "auto")) return find_newest(r);
+  TRY(store_find(j->arena, r->cli->resume, &path, &none, &j->e));
+  return ckpt_open(path, &r->from, &j->e);
+}
+
+static weft_status check(RunCkpt *r) {
+  Text notes = {0};
+  TRY(ckpt_fits(r->from, r->job->compiled, &r->job->e));
+  weft_status st = resume_check(r->from, r->fact, r->nfact, &notes, &r->job->e);
+  for (char *s = notes.s, *end; st == WEFT_OK && s && (end = strchr(s, '\n'));
+       s = end + 1)
+    *end = 0, say(r, true, s);
+  text_free(&notes);
+  return st;
+}
+
+weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
+  Job *j = r->job;
+  f->resumed = "no checkpoint";
+  if (r->cli->resume) TRY(find(r));
+  if (r->from)
+    f->resumed = arena_printf(j->arena, "step %lld, %s", (long long)r->from->m.step,
+                              r->from->m.id);
+  TRY(job_facts(j, f, &j->e));
+  TRY(resume_facts(j, f, &r->fact, &r->nfact, &j->e));
+  if (!r->from) return WEFT_OK;
+  TRY(check(r));
+  s->step = r->from->m.step;
+  s->fill = fill;
+  s->fill_from = r;
+  return WEFT_OK;
+}
+
+/* ---- writing ---- */
+
+/* Of save_consolidated; called by the thread that has written the checkpoint. */
+static weft_status weights(void *ud, const char *ckpt, const Dir *in, const char *name,
+                           weft_error *e) {
+  RunCkpt *r = ud;
+  Ckpt *from;
+  uint64_t read;
+  WeightsOutOptions o = r->weights.out;
+  o.in = in;
+  o.dir = name;
+  TRY(ckpt_open(ckpt, &from, e));
+  weft_status st = ckpt_weights(from, r->job->compiled, &o, &read, e);
+  ckpt_close(from);
+  return st;
+}
+
+weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
+  Job *j = r->job;
+  const Checkpointing *how = &j->plan.checkpoint;
+  char mesh[96], text[200];
+  if (r->from) {
+    snprintf(text, sizeof text, "goes on from step %lld (%s)", (long long)r->from->m.step,
+             r->from->m.id);
+    say(r, false, text);
+  }
+  if (!how->dir) return WEFT_OK;
+  TRY(file_read(NULL, r->cli->arg[0], FILE_CODE_MAX, &r->plan_text, &r->plan_bytes,
+                &j->e));
+  SaverOptions o = {.plan = &j->plan,
+                    .plan_text = r->plan_text,
+                    .mesh = arena_str(j->arena, format_mesh(&j->mesh, mesh)),
+                    .fact = r->fact,
+                    .nfact = r->nfact,
+                    .from = r->from,
+                    .end = end,
+                    .weights = weights,
+                    .say = say,
+                    .ud = r};
+  if (how->consolidated) TRY(export_files(&r->weights, j, r->cli, s->weights, &j->e));
+  TRY(saver_open(s->run, &o, &r->saver, &j->e));
+  r->cli->heed(SIGTERM);
+  r->cli->heed(SIGUSR1);
+  return WEFT_OK;
+}
+
+weft_status run_ckpt_step(RunCkpt *r, const StepResult *step, int64_t next) {
+  if (!r->saver) return WEFT_OK;
+  return saver_step(r->saver, step, next, *r->cli->stop, &r->job->e);
+}
+
+const StopFlag *run_ckpt_stop(const RunCkpt *r) {
+  return r->saver ? saver_stop(r->saver) : r->cli->stop;
+}
+
+weft_status run_ckpt_end(RunCkpt *r, weft_status st) {
+  if (r->saver) r->signal = *saver_stop(r->saver);
+  if (r->saver && st == WEFT_OK) st = saver_finish(r->saver, &r->job->e);
+  if (r->saver && st == WEFT_OK)
+    r->lost = (st = saver_lost(r->saver, &r->job->e)) != WEFT_OK;
+  saver_close(r->saver);
+  ckpt_close(r->from);
+  export_end(&r->weights);
+  if (r->plan_text) mem_free(NULL, r->plan_text, r->plan_bytes + 1);
+  r->saver = NULL, r->from = NULL, r->plan_text = NULL;
+  return st;
+}

@@ -1,0 +1,73 @@
+/* sample_end.c - end-of-text tokens and stop strings; see sample_end.h. */
+#include "sample_end.h"
+
+#include <unistd.h>
+
+#include "vm/io/io.h"
+#include "vm/io/json_text.h"
+
+static weft_status add_eos(SampleEnd *x, const json_t *id, const char *path,
+                           weft_error *e) {
+  int64_t v = json_is_integer(id) ? json_integer_value(id) : -1;
+  if (v < 0 || v > INT32_MAX)
+    return err_file(e, WEFT_EFILE, path, 0,
+                    "\"eos_token_id\" is not the id of a token, or a list of some");
+  if (x->neos == LEN(x->eos))
+    return err_file(e, WEFT_EFILE, path, 0,
+                    "\"eos_token_id\" has more than the %d ids that are read",
+                    LEN(x->eos));
+  x->eos[x->neos++] = (int32_t)v;
+  return WEFT_OK;
+}
+
+/* `*said`: the file has the member. */
+static weft_status read_eos(SampleEnd *x, const char *path, bool *said, weft_error *e) {
+  char *text;
+  size_t n;
+  weft_status st = WEFT_OK;
+  *said = false;
+  if (access(path, F_OK) != 0) return WEFT_OK;
+  TRY(file_read(NULL, path, FILE_CODE_MAX, &text, &n, e));
+  json_t *doc = json_text(path, "", text, n, e);
+  mem_free(NULL, text, n + 1);
+  if (!doc) return WEFT_EFILE;
+  const json_t *ids = json_object_get(doc, "eos_token_id");
+  *said = ids && !json_is_null(ids);
+  if (*said && !json_is_array(ids)) st = add_eos(x, ids, path, e);
+  for (size_t i = 0; i < json_array_size(ids) && st == WEFT_OK; i++)
+    st = add_eos(x, json_array_get(ids, i), path, e);
+  json_decref(doc);
+  return st;
+}
+
+weft_status sample_eos(SampleEnd *x, Arena *a, const char *folder, weft_error *e) {
+  static const char *const names[] = {"generation_config.json", "config.json"};
+  bool said = false;
+  for (int i = 0; i < LEN(names) && folder && !said; i++)
+    TRY(read_eos(x, arena_printf(a, "%s/%s", folder, names[i]), &said, e));
+  return WEFT_OK;
+}
+
+bool sample_is_eos(const SampleEnd *x, int32_t token) {
+  for (int i = 0; i < x->neos; i++)
+    if (x->eos[i] == token) return true;
+  return false;
+}
+
+int64_t sample_until(const SampleEnd *x, const Text *t, size_t before) {
+  int64_t first = -1;
+  for (int i = 0; i < x->nuntil; i++) {
+    size_t n = strlen(x->until[i]), from = before > n ? before - n : 0;
+    const char *at = t->n ? memmem(t->s + from, t->n - from, x->until[i], n) : NULL;
+    if (at && (first < 0 || at - t->s < first)) first = at - t->s;
+  }
+  return first;
+}
+
+size_t sample_maybe(const SampleEnd *x, const Text *t) {
+  size_t most = 0;
+  for (int i = 0; i < x->nuntil; i++)
+    for (size_t n = MIN(strlen(x->until[i]), t->n); n > most; n--)
+      if (memcmp(t->s + t->n - n, x->until[i], n) == 0) most = n;
+  return most;
+}

@@ -1,0 +1,73 @@
+/* verb_frame.c - the common begin and end of every verb: load the plan, report, exit code. */
+#include "cli.h"
+#include "vm/base/terminal.h"
+
+#include <stdlib.h>
+
+/* Every process that a launcher has started for a run has the same plan; one is heard. */
+bool is_rank0(const Cli *cli) {
+  return cli->verb->run != verb_run || launched_rank() == 0;
+}
+
+/* What the plan says by print may have lines. */
+static void print_line(void *ud, const char *line) {
+  Text t = {0};
+  text_add_shown(&t, line, strlen(line), FREE_LINES, true);
+  text_add(&t, "\n");
+  print_text(stderr, &t);
+}
+
+weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
+  LangOptions o = {.set = cli->set,
+                   .nset = cli->nset,
+                   .define = cli->define,
+                   .ndefine = cli->ndefine,
+                   .data = cli->data,
+                   .ndata = cli->ndata,
+                   .stop = cli->stop,
+                   .print = is_rank0(cli) ? print_line : NULL};
+  TRY(job_load(j, arena, &o, path));
+  if (cli->device && !(j->device = device_kind(cli->device, &j->e))) return j->e.code;
+  /* WEFT_DUMP=as prints the graph after the passes with these letters. */
+  j->dump = getenv("WEFT_DUMP");
+  return WEFT_OK;
+}
+
+static void print_error(const weft_error *e) {
+  if (!e->file[0])
+    report_error("%s", e->text);
+  else if (!e->line)
+    fprintf(stderr, "%s: error: %s\n", e->file, e->text);
+  else
+    fprintf(stderr, "%s:%d: error: %s\n", e->file, e->line, e->text);
+}
+
+int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
+            void *ud) {
+  Text text = {0};
+  print_text(stderr, &j->dumped);
+  /* A wrong plan has its diagnostics; any other error is in `e`. */
+  bool other = st != WEFT_OK && !(st == WEFT_EPLAN && j->d.errors);
+  if (other && !j->e.text[0]) err_set(&j->e, st, "failed for a reason that is not known");
+  if (other && cli->json) job_note(j, st);
+  if (cli->json) {
+    Json out = {.out = &text, .pretty = true};
+    report_json_begin(&j->d, cli->verb->name, &out);
+    if (st == WEFT_OK && result) {
+      json_open(&out, "result", '{');
+      result(&out, ud);
+      json_close(&out, '}');
+    } else {
+      json_none(&out, "result");
+    }
+    report_json_end(&j->d, &out);
+    text_add(&text, "\n");
+    print_text(stdout, &text);
+  } else {
+    report_text(&j->d, colour_wanted(stderr), &text);
+    print_text(stderr, &text);
+    if (other) print_error(&j->e);
+  }
+  job_free(j);
+  return weft_exit_code(st);
+}

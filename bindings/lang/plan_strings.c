@@ -1,0 +1,81 @@
+/* plan_strings.c - texts of a plan are names: of a run, files, modules, axes. Control characters
+ * in one are a mistake or a trick, as they make a line of output look like another. */
+#include "lang.h"
+#include "vm/base/terminal.h"
+
+enum { MAX_NEST = 100 };
+
+/* The table `seen` is at its index: tables may be in each other. */
+typedef struct Walk {
+  lua_State *L;
+  Arena *arena;
+  Diags *d; /* NULL: only looks */
+  int seen, nest;
+  bool found;
+} Walk;
+
+static void visit(Walk *w, const char *path);
+
+static void note(Walk *w, const char *path, const char *what) {
+  w->found = true;
+  if (w->d) diag_error(w->d, "text", path, "%s", what);
+}
+
+/* The value at the top, which stays; its key below it. */
+static void entry(Walk *w, const char *path) {
+  lua_State *L = w->L;
+  int value = lua_gettop(L);
+  bool text = lua_type(L, value) == LUA_TSTRING, table = lua_istable(L, value);
+  bool named = lua_type(L, value - 1) == LUA_TSTRING;
+  if (named && has_control(lua_tostring(L, value - 1)))
+    note(w, path, "a key of this table has control characters");
+  if (!text && !table) return;
+  const char *sub = w->d ? path_join(w->arena, path, L, value - 1) : "";
+  if (text && has_control(lua_tostring(L, value)))
+    note(w, sub, "a string of a plan has no control characters");
+  if (table) visit(w, sub);
+}
+
+/* In order if it is told, so that the same is told in every run. */
+static void visit(Walk *w, const char *path) {
+  lua_State *L = w->L;
+  int t = lua_gettop(L);
+  if (w->nest == MAX_NEST) {
+    note(w, path, "the plan is nested too deeply");
+    return;
+  }
+  w->nest++;
+  luaL_checkstack(L, 10, NULL);
+  lua_pushvalue(L, t);
+  if (lua_rawget(L, w->seen) == LUA_TNIL) {
+    lua_pushvalue(L, t);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, w->seen);
+    if (!w->d) {
+      for (lua_pushnil(L); state_next(L, t); lua_settop(L, t + 2))
+        entry(w, path);
+    } else if (sorted_keys(L, t)) {
+      for (int i = 1; lua_rawgeti(L, t + 2, i) != LUA_TNIL; i++, lua_settop(L, t + 2)) {
+        lua_pushvalue(L, -1);
+        lua_rawget(L, t);
+        entry(w, path);
+      }
+    }
+  }
+  lua_settop(L, t);
+  w->nest--;
+}
+
+static bool walk(lua_State *L, Arena *a, Diags *d) {
+  int top = lua_gettop(L);
+  lua_newtable(L);
+  Walk w = {.L = L, .arena = a, .d = d, .seen = top + 1};
+  lua_pushvalue(L, PLAN_INDEX);
+  visit(&w, "");
+  lua_settop(L, top);
+  return w.found;
+}
+
+void texts_check(lua_State *L, Arena *a, Diags *d) {
+  if (walk(L, a, NULL)) walk(L, a, d);
+}

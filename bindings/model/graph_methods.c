@@ -1,0 +1,271 @@
+/* graph_methods.c - methods of `g` for ops: one per forward op of vm/graph/ops.def, made from
+ * op_info, and g:cross_entropy, which is three of them.
+ *
+ * A method takes the op's tensors in order and, last, a table of attributes named as in
+ * OpAttr, or `name`: the op's module, for tp_plan, where that is not the module of its
+ * parameter. It returns the results that a model can use: see results_of. */
+#include <math.h>
+#include <string.h>
+
+#include "bindings/lang/lang.h"
+#include "graph_userdata.h"
+#include "vm/base/terminal.h"
+
+enum { MAX_IN = 8, MAX_OUT = 8 };   /* graph_op makes up to 8 results */
+
+/* ---- attributes ---- */
+
+static const OpKeys op_keys[] = {
+    {OP_linear, 0, {"layout"}},
+    {OP_scale, 1, {"scale"}},
+    {OP_gelu, 0, {"kind"}},
+    {OP_rmsnorm, 1, {"eps"}},
+    {OP_layernorm, 1, {"eps"}},
+    {OP_split, 1, {"n"}},
+    {OP_rope, 2, {"head_dim", "theta", "rope_factor", "rope_low", "rope_high",
+                  "rope_original", "rope_scale", "yarn", "rotary_dim", "rotary_from",
+                  "interleaved"}},
+    {OP_split_heads, 2, {"head_dim", "head_part"}},
+    {OP_join_heads, 2, {"head_dim", "head_part"}},
+    {OP_attention, 1, {"head_dim", "scale", "value_dim"}},
+    {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "scale"}},
+    {OP_expert_counts, 1, {"experts"}},
+    {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
+    {OP_permute, 1, {"experts", "capacity", "bound", "drop"}},
+    {OP_ce_max, 1, {"vocab"}},
+    {OP_ce_sum, 1, {"vocab"}},
+};
+
+typedef struct AttrField {
+  const char *name;
+  size_t offset;
+  enum { AN_INT, A_FLOAT, A_DOUBLE } is;
+} AttrField;
+
+#define INT(f) {#f, offsetof(OpAttr, f), AN_INT}
+#define REAL(f)                                                                          \
+  {#f, offsetof(OpAttr, f),                                                              \
+   _Generic(((OpAttr *)0)->f, float : A_FLOAT, double : A_DOUBLE)}
+static const AttrField attr_fields[] = {
+    INT(layout), INT(head_dim), INT(n),      INT(kind),         INT(vocab),
+    REAL(eps),   REAL(scale),   REAL(theta), INT(rope_original), REAL(rope_factor),
+    REAL(rope_low), REAL(rope_high), INT(value_dim), INT(head_part), INT(rotary_dim),
+    INT(rotary_from), INT(interleaved), REAL(rope_scale), INT(yarn), INT(experts),
+    INT(topk), INT(score),
+    INT(norm_topk), INT(groups), INT(topk_group), INT(drop), REAL(capacity), REAL(bound),
+    REAL(aux),
+    REAL(z),
+};
+#undef INT
+#undef REAL
+
+const OpKeys *graph_op_keys(int code) {
+  static const OpKeys none;
+  for (int i = 0; i < LEN(op_keys); i++)
+    if (op_keys[i].code == code) return &op_keys[i];
+  return &none;
+}
+
+static int key_count(const OpKeys *k) {
+  int n = 0;
+  while (n < MAX_ATTR && k->key[n]) n++;
+  return n;
+}
+
+static const AttrField *field_of(const char *name) {
+  int i = 0;
+  while (strcmp(attr_fields[i].name, name) != 0) i++;   /* op_keys name only these */
+  return &attr_fields[i];
+}
+
+/* Stores the value on top of the stack. */
+static void set_attr(lua_State *L, const char *op, const AttrField *f, OpAttr *attr) {
+  void *at = (char *)attr + f->offset;
+  int ok = lua_type(L, -1) == LUA_TNUMBER;
+  if (f->is != AN_INT) {
+    double v = lua_tonumber(L, -1);
+    if (!ok || !isfinite(f->is == A_FLOAT ? (double)(float)v : v))
+      luaL_error(L, "g:%s: %s must be a finite number, got %s", op, f->name,
+                 plain_tostring(L, -1));
+    if (f->is == A_FLOAT)
+      *(float *)at = (float)v;
+    else
+      *(double *)at = v;
+    return;
+  }
+  lua_Integer v = ok ? lua_tointegerx(L, -1, &ok) : 0;
+  if (!ok || v < 0 || v > INT32_MAX)
+    luaL_error(L, "g:%s: %s must be an integer from 0, got %s", op, f->name,
+               plain_tostring(L, -1));
+  *(int32_t *)at = (int32_t)v;
+}
+
+/* Raises for the first key of the table at `t`, in order, that is none of the op's. */
+static void unknown_attr(lua_State *L, const char *op, const OpKeys *k, int t) {
+  int n = key_count(k);
+  const char *name = NULL;
+  luaL_argexpected(L, sorted_keys(L, t), t, "table of names");
+  for (int i = 1; !name && lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
+    const char *key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    bool known = false;
+    for (int j = 0; j < n; j++)
+      known |= strcmp(k->key[j], key) == 0;
+    if (!known) name = plain_tostring(L, -1), lua_insert(L, -2);
+  }
+  const char *near = str_nearest(name, k->key, n);
+  if (near)
+    luaL_error(L, "g:%s: unknown attribute \"%s\" (did you mean \"%s\"?)", op, name,
+               near);
+  if (n == 0) luaL_error(L, "g:%s takes no attributes, got \"%s\"", op, name);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (int i = 0; i < n; i++) {
+    if (i) luaL_addstring(&b, ", ");
+    luaL_addstring(&b, k->key[i]);
+  }
+  luaL_pushresult(&b);
+  luaL_error(L, "g:%s: unknown attribute \"%s\" (it takes: %s)", op, name,
+             lua_tostring(L, -1));
+}
+
+/* Pushes t[key], which counts if it is not nil. */
+static int field(lua_State *L, int t, const char *key, int *found) {
+  lua_pushstring(L, key);
+  int type = lua_rawget(L, t);
+  *found += type != LUA_TNIL;
+  return type;
+}
+
+/* Reads the table at `t`, or nothing if t is 0. *name lives as long as the table. The
+ * order of its keys does not matter: it is not the same in every run. */
+static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char **name) {
+  const OpKeys *k = graph_op_keys(code);
+  const char *op = op_info[code].name;
+  bool given[MAX_ATTR] = {false};
+  int n = key_count(k), found = 0, entries = 0;
+  for (int i = 0; t && i < n; i++, lua_pop(L, 1)) {
+    given[i] = field(L, t, k->key[i], &found) != LUA_TNIL;
+    if (given[i]) set_attr(L, op, field_of(k->key[i]), attr);
+  }
+  if (t) {
+    if (field(L, t, "name", &found) == LUA_TSTRING)
+      *name = lua_tostring(L, -1);
+    else if (!lua_isnil(L, -1))
+      luaL_error(L, "g:%s: name must be a string, got a %s", op, luaL_typename(L, -1));
+    if (*name && has_control(*name))
+      luaL_error(L, "g:%s: the name \"%s\" has control characters", op, *name);
+    lua_pop(L, 1);
+    for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
+      entries++;
+    if (entries != found) unknown_attr(L, op, k, t);
+  }
+  for (int i = 0; i < k->need; i++)
+    if (!given[i]) luaL_error(L, "g:%s: attribute \"%s\" is missing", op, k->key[i]);
+  if (code == OP_attention && !given[1])
+    attr->scale = (float)(1 / sqrt(attr->head_dim));
+}
+
+/* ---- ops ---- */
+
+/* How many results a method returns: statistics are for the gradient alone. */
+static int results_of(int code, const OpAttr *attr) {
+  switch (code) {
+  case OP_split: return attr->n;
+  case OP_split_heads: return 2;
+  case OP_route: return 2;
+  case OP_permute: return 3;
+  default: return 1;
+  }
+}
+
+typedef struct OpWork {
+  Graph *g;
+  const char *name;      /* or NULL */
+  int code, nin, line;
+  Tid in[MAX_IN], out[MAX_OUT];
+  OpAttr attr;
+} OpWork;
+
+static weft_status add_op(void *arg, weft_error *e) {
+  OpWork *w = arg;
+  return graph_op(w->g, w->code, w->in, w->nin, &w->attr, w->name, w->line, w->out, e);
+}
+
+/* Arguments 2 .. last are tensors. An op that takes any number of them lets optional
+ * ones be nil, as g:doc_starts() may be. */
+static void read_operands(lua_State *L, GraphUd *u, int last, OpWork *w) {
+  const OpInfo *info = &op_info[w->code];
+  if (info->nin >= 0 && last - 1 != info->nin)
+    luaL_error(L, "g:%s takes %d tensor%s, got %d: %s", info->name, info->nin,
+               info->nin == 1 ? "" : "s", last - 1, info->doc);
+  for (int i = 2; i <= last; i++) {
+    if (info->nin < 0 && lua_isnil(L, i)) continue;
+    if (w->nin == MAX_IN) luaL_error(L, "g:%s: more than %d tensors", info->name, MAX_IN);
+    const char *what = lua_pushfstring(L, "g:%s: operand %d", info->name, i - 1);
+    w->in[w->nin++] = graph_tensor_arg(L, u, i, what);
+    lua_pop(L, 1);
+  }
+}
+
+static int op_method(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  OpWork w = {.g = u->graph, .code = (int)lua_tointeger(L, lua_upvalueindex(1))};
+  int last = lua_gettop(L), attrs = last > 1 && lua_istable(L, last) ? last : 0;
+  read_operands(L, u, attrs ? last - 1 : last, &w);
+  read_attrs(L, w.code, attrs, &w.attr, &w.name);
+  if (w.code == OP_split && (w.attr.n < 1 || w.attr.n > MAX_OUT))
+    return luaL_error(L, "g:split: n must be from 1 to %d, got %d", MAX_OUT, w.attr.n);
+  w.line = graph_line(L, u);
+  graph_do(L, u, add_op, &w);
+  int n = results_of(w.code, &w.attr);
+  luaL_checkstack(L, n, "too many results");
+  for (int i = 0; i < n; i++) graph_push_tensor(L, 1, u, w.out[i]);
+  return n;
+}
+
+/* ---- cross entropy ---- */
+
+typedef struct LossWork {
+  Graph *g;
+  Tid logits, labels, loss;
+  int line;
+} LossWork;
+
+static weft_status add_loss(void *arg, weft_error *e) {
+  LossWork *w = arg;
+  const Tensor *t = &w->g->t.at[w->logits];
+  OpAttr attr = {.vocab = (int32_t)t->dim[t->ndim - 1].size};
+  Tid m, s;
+  TRY(graph_op(w->g, OP_ce_max, (Tid[]){w->logits}, 1, &attr, NULL, w->line, &m, e));
+  TRY(graph_op(w->g, OP_ce_sum, (Tid[]){w->logits, w->labels, m}, 3, &attr, NULL, w->line,
+               &s, e));
+  return graph_op(w->g, OP_ce_loss, (Tid[]){s, w->labels}, 2, &(OpAttr){0}, NULL, w->line,
+                  &w->loss, e);
+}
+
+/* g:cross_entropy(logits, labels): the sum over all labels but -100, divided by their
+ * number over the whole step when the gradient is seeded. */
+static int g_cross_entropy(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  if (lua_gettop(L) != 3)
+    return luaL_error(L, "g:cross_entropy takes logits and labels, got %d tensor%s",
+                      lua_gettop(L) - 1, lua_gettop(L) == 2 ? "" : "s");
+  LossWork w = {.g = u->graph, .line = graph_line(L, u)};
+  w.logits = graph_tensor_arg(L, u, 2, "g:cross_entropy: logits");
+  w.labels = graph_tensor_arg(L, u, 3, "g:cross_entropy: labels");
+  graph_do(L, u, add_loss, &w);
+  graph_push_tensor(L, 1, u, w.loss);
+  return 1;
+}
+
+/* Ops that have an infer rule are forward ops. */
+void graph_push_ops(lua_State *L) {
+  for (int code = 0; code < OP_N; code++) {
+    if (!op_info[code].infer) continue;
+    lua_pushinteger(L, code);
+    lua_pushcclosure(L, op_method, 1);
+    lua_setfield(L, -2, op_info[code].name);
+  }
+  lua_pushcfunction(L, g_cross_entropy);
+  lua_setfield(L, -2, "cross_entropy");
+}

@@ -1,0 +1,428 @@
+/* graph_userdata.c - the userdata `g` and its tensors: inputs, units, and the call of
+ * a model function. g:param is in graph_param.c, the methods of ops in graph_methods.c.
+ *
+ * Nothing here owns a C resource while Lua may raise: the graph lives in its arena. */
+#include "graph_userdata.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bindings/lang/lang.h"
+#include "model.h"
+
+/* ---- calls into the graph core ---- */
+
+typedef struct Work {
+  GraphWork fn;
+  void *arg;
+  weft_status st;
+  weft_error e;
+} Work;
+
+static void do_work(void *ud) {
+  Work *w = ud;
+  w->st = w->fn(w->arg, &w->e);
+}
+
+void graph_do(lua_State *L, GraphUd *u, GraphWork fn, void *arg) {
+  Work w = {.fn = fn, .arg = arg, .e = {.rank = -1}};
+  if (!arena_try(u->graph->arena, do_work, &w)) {
+    u->out_of_memory = true;
+    luaL_error(L, "not enough memory for the model's graph");
+  }
+  if (w.st != WEFT_OK) luaL_error(L, "%s", w.e.text);
+}
+
+/* ---- arguments ---- */
+
+GraphUd *graph_self(lua_State *L) {
+  GraphUd *u = luaL_testudata(L, 1, GRAPH_TYPE);
+  if (!u) luaL_error(L, "the graph is missing: write g:method(...), with a colon");
+  if (!u->graph) luaL_error(L, "this graph is finished: the model function has returned");
+  return u;
+}
+
+Tid graph_tensor_arg(lua_State *L, GraphUd *u, int arg, const char *what) {
+  TensorUd *t = luaL_testudata(L, arg, TENSOR_TYPE);
+  if (!t) luaL_error(L, "%s must be a tensor, got %s", what, luaL_typename(L, arg));
+  if (t->owner != u) luaL_error(L, "%s belongs to another graph", what);
+  return t->id;
+}
+
+void graph_push_tensor(lua_State *L, int self, GraphUd *u, Tid id) {
+  TensorUd *t = lua_newuserdatauv(L, sizeof *t, 1);
+  t->owner = u;
+  t->id = id;
+  lua_pushvalue(L, self);
+  lua_setiuservalue(L, -2, 1);
+  luaL_setmetatable(L, TENSOR_TYPE);
+}
+
+/* The nearest frame that runs code of the file of the model function. */
+static int line_of(lua_State *L, const char *source) {
+  lua_Debug ar;
+  for (int level = 0; source && lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline > 0 && strcmp(ar.source, source) == 0) return ar.currentline;
+  }
+  return 0;
+}
+
+int graph_line(lua_State *L, const GraphUd *u) {
+  return line_of(L, u->source);
+}
+
+/* ---- tensors ---- */
+
+static const Tensor *self_tensor(lua_State *L) {
+  TensorUd *t = luaL_checkudata(L, 1, TENSOR_TYPE);
+  if (!t->owner->graph)
+    luaL_error(L, "this tensor's graph is finished: the model function has returned");
+  return &t->owner->graph->t.at[t->id];
+}
+
+/* t:shape() -> { 4, 64, 128 } */
+static int tensor_shape(lua_State *L) {
+  const Tensor *t = self_tensor(L);
+  lua_createtable(L, t->ndim, 0);
+  for (int i = 0; i < t->ndim; i++) {
+    lua_pushinteger(L, t->dim[i].size);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* t:size(i): i from 1, or from -1 for the last dimension. */
+static int tensor_size(lua_State *L) {
+  const Tensor *t = self_tensor(L);
+  lua_Integer i = luaL_checkinteger(L, 2);
+  if (i < 0) i += t->ndim + 1;
+  if (i < 1 || i > t->ndim)
+    return luaL_error(L, "dimension %I does not exist: the tensor has %d",
+                      luaL_checkinteger(L, 2), t->ndim);
+  lua_pushinteger(L, t->dim[i - 1].size);
+  return 1;
+}
+
+/* tensor (batch 4, seq 64, hidden 128) act */
+static int tensor_tostring(lua_State *L) {
+  TensorUd *ud = luaL_checkudata(L, 1, TENSOR_TYPE);
+  if (!ud->owner->graph) {
+    lua_pushliteral(L, "tensor of a finished graph");
+    return 1;
+  }
+  const Tensor *t = &ud->owner->graph->t.at[ud->id];
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  luaL_addstring(&b, "tensor (");
+  for (int i = 0; i < t->ndim; i++) {
+    const Dim *d = &t->dim[i];
+    if (i) luaL_addstring(&b, ", ");
+    if (d->tag != TAG_NONE) {
+      luaL_addstring(&b, tag_name(d->tag));
+      luaL_addchar(&b, ' ');
+    }
+    lua_pushinteger(L, d->size);
+    luaL_addvalue(&b);
+  }
+  luaL_addstring(&b, ") ");
+  luaL_addstring(&b, dtype_name(t->dtype));
+  luaL_pushresult(&b);
+  return 1;
+}
+
+/* ---- inputs ---- */
+
+typedef struct InputWork {
+  Graph *g;
+  InputKind kind;
+  Tid out;
+} InputWork;
+
+static weft_status make_input(void *arg, weft_error *e) {
+  InputWork *w = arg;
+  w->out = graph_input(w->g, w->kind);
+  return WEFT_OK;
+}
+
+static int input_method(lua_State *L, InputKind kind) {
+  GraphUd *u = graph_self(L);
+  InputWork w = {u->graph, kind, -1};
+  graph_do(L, u, make_input, &w);
+  graph_push_tensor(L, 1, u, w.out);
+  return 1;
+}
+
+static int g_tokens(lua_State *L) {
+  return input_method(L, IN_TOKENS);
+}
+static int g_labels(lua_State *L) {
+  return input_method(L, IN_LABELS);
+}
+static int g_positions(lua_State *L) {
+  return input_method(L, IN_POSITIONS);
+}
+
+static void set_number(lua_State *L, const char *key, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, key);
+}
+
+/* What plan.moe says, as attributes of g:router_loss and g:permute. */
+static int g_moe(lua_State *L) {
+  const MoePlan *m = graph_self(L)->moe;
+  bool drops = m->capacity > 0 || m->drops;
+  lua_createtable(L, 0, 5);
+  set_number(L, "aux", m->aux);
+  set_number(L, "z", m->z);
+  set_number(L, "capacity", m->capacity);
+  set_number(L, "bound", m->most);
+  lua_pushinteger(L, !drops ? DROP_NONE : m->drop ? m->drop : DROP_PROBS);
+  lua_setfield(L, -2, "drop");
+  return 1;
+}
+
+/* nil unless the plan packs documents (see model.h). */
+static int g_doc_starts(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  if (u->graph->input[IN_DOC_STARTS] < 0) return 0;
+  return input_method(L, IN_DOC_STARTS);
+}
+
+/* ---- units ---- */
+
+typedef struct UnitWork {
+  Graph *g;
+  const char *name;
+  int layer;
+} UnitWork;
+
+static weft_status open_unit(void *arg, weft_error *e) {
+  UnitWork *w = arg;
+  return graph_open_unit(w->g, w->name, w->layer, e);
+}
+
+/* Calls the function at 3 inside the unit and returns what it returns. */
+static int run_unit(lua_State *L, GraphUd *u, const char *name, int layer) {
+  if (!lua_isfunction(L, 3))
+    return luaL_error(L, "unit \"%s\": the second argument is a function, got %s", name,
+                      luaL_typename(L, 3));
+  UnitWork w = {u->graph, name, layer};
+  graph_do(L, u, open_unit, &w);
+  int top = lua_gettop(L);
+  lua_pushvalue(L, 3);
+  lua_call(L, 0, LUA_MULTRET);
+  graph_close_unit(u->graph);
+  return lua_gettop(L) - top;
+}
+
+/* g:layer(i, fn): the unit "layers.i", i from 0 */
+static int g_layer(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  int ok;
+  lua_Integer i = lua_tointegerx(L, 2, &ok);
+  if (!ok || lua_type(L, 2) != LUA_TNUMBER || i < 0 || i > INT_MAX)
+    return luaL_error(L,
+                      "g:layer: the first argument is the layer's number from 0, "
+                      "got %s",
+                      plain_tostring(L, 2));
+  return run_unit(L, u, lua_pushfstring(L, "layers.%I", i), (int)i);
+}
+
+static int g_unit(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  if (lua_type(L, 2) != LUA_TSTRING)
+    return luaL_error(L, "g:unit: the first argument is the unit's name, got %s",
+                      luaL_typename(L, 2));
+  return run_unit(L, u, lua_tostring(L, 2), -1);
+}
+
+/* ---- the userdata's types ---- */
+
+/* An unknown method: what may have been meant. Upvalue 1: the table of methods. */
+static int unknown_method(lua_State *L) {
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  const char *key = plain_tostring(L, 2), *names[OP_N + 16];
+  int n = 0;
+  for (lua_pushnil(L); n < LEN(names) && lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1))
+    names[n++] = lua_tostring(L, -2);
+  const char *near = str_nearest(key, names, n);
+  if (near) return luaL_error(L, "g has no \"%s\" (did you mean \"%s\"?)", key, near);
+  return luaL_error(L, "g has no \"%s\"", key);
+}
+
+static int g_tostring(lua_State *L) {
+  GraphUd *u = luaL_checkudata(L, 1, GRAPH_TYPE);
+  if (u->graph)
+    lua_pushfstring(L, "graph (%d parameters, %d ops)", u->graph->param.n,
+                    u->graph->op.n);
+  else
+    lua_pushliteral(L, "graph (finished)");
+  return 1;
+}
+
+static void make_types(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"tokens", g_tokens},       {"labels", g_labels},
+      {"positions", g_positions}, {"doc_starts", g_doc_starts},
+      {"layer", g_layer},         {"param", graph_param_method},
+      {"unit", g_unit},           {"moe", g_moe},
+      {NULL, NULL}};
+  static const luaL_Reg tensor[] = {
+      {"shape", tensor_shape}, {"size", tensor_size}, {NULL, NULL}};
+  if (luaL_newmetatable(L, GRAPH_TYPE)) {
+    luaL_newlib(L, methods);
+    graph_push_ops(L);
+    lua_pushcclosure(L, unknown_method, 1);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, g_tostring);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+  }
+  if (luaL_newmetatable(L, TENSOR_TYPE)) {
+    luaL_newlib(L, tensor);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, tensor_tostring);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+  }
+  lua_pop(L, 2);
+}
+
+/* ---- the call ---- */
+
+typedef struct ModelCall {
+  Graph *g;
+  const MoePlan *moe;
+  const char *source; /* "@file" of the model function, or NULL if not from a file */
+  Tid loss;
+  char file[512]; /* where an error happened, "" if not in a user's file */
+  int line;
+  bool out_of_memory;
+} ModelCall;
+
+/* Message handler: keeps the innermost line of a user's file and takes it off the front
+ * of the message, because diagnostics carry it apart. Upvalue 1: the ModelCall. */
+static int locate(lua_State *L) {
+  ModelCall *c = lua_touserdata(L, lua_upvalueindex(1));
+  const char *msg = plain_tostring(L, 1);
+  lua_Debug ar;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    const char *file = chunk_file(ar.source);
+    if (ar.currentline <= 0 || !file) continue;
+    const char *at = lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
+    if (strncmp(msg, at, strlen(at)) == 0) msg += strlen(at);
+    snprintf(c->file, sizeof c->file, "%s", file);
+    c->line = ar.currentline;
+    break;
+  }
+  lua_pushstring(L, msg);
+  return 1;
+}
+
+/* The loss among the results of the model function, on top of the stack. */
+static Tid loss_of(lua_State *L, const GraphUd *u) {
+  TensorUd *t = luaL_testudata(L, -1, TENSOR_TYPE);
+  if (!t || t->owner != u)
+    luaL_error(L,
+               "the model function must return the loss, such as "
+               "g:cross_entropy(logits, g:labels()); it returned %s",
+               t ? "a tensor of another graph" : luaL_typename(L, -1));
+  return t->id;
+}
+
+/* Arguments: the ModelCall, f, config or nil. However f ends, `g` ends with it. */
+static int call_model(lua_State *L) {
+  ModelCall *c = lua_touserdata(L, 1);
+  make_types(L);
+  lua_pushlightuserdata(L, c);
+  lua_pushcclosure(L, locate, 1);
+  int handler = lua_gettop(L);
+  GraphUd *u = lua_newuserdatauv(L, sizeof *u, 0);
+  *u = (GraphUd){.graph = c->g, .moe = c->moe, .source = c->source};
+  luaL_setmetatable(L, GRAPH_TYPE);
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, -2);
+  if (lua_isnil(L, 3))
+    lua_newtable(L);
+  else
+    lua_pushvalue(L, 3);
+  int st = lua_pcall(L, 2, 1, handler);
+  u->graph = NULL;
+  if (st != LUA_OK) {
+    c->out_of_memory = u->out_of_memory || st == LUA_ERRMEM;
+    return lua_error(L);
+  }
+  c->loss = loss_of(L, u);
+  return 0;
+}
+
+/* "@file" if the function at `fn` is from a file of the user, else NULL. Lua owns the
+ * string for as long as the function lives. */
+static const char *source_of(lua_State *L, int fn) {
+  lua_Debug ar;
+  lua_pushvalue(L, fn);
+  lua_getinfo(L, ">S", &ar);
+  return chunk_file(ar.source) ? ar.source : NULL;
+}
+
+static weft_status report(const ModelCall *c, const char *msg, Diags *d) {
+  Diag *x = diag_error(d, "model", "model", "%s", msg);
+  if (c->file[0]) {
+    x->file = arena_str(d->arena, c->file);
+    x->line = c->line;
+  }
+  return WEFT_EPLAN;
+}
+
+/* Calls the function at `fn` with `g` and the table after it. A Lua error, a wrong call
+ * or a wrong result becomes a diagnostic with path "model" and, where a file of the user
+ * is on the call stack, its file and line. `g` dies with the call: tensors that the
+ * function kept are refused. */
+static weft_status call_at(lua_State *L, int fn, Graph *g, const MoePlan *moe, Diags *d,
+                           weft_error *e) {
+  int top = lua_gettop(L);
+  if (!lua_checkstack(L, 8)) return err_set(e, WEFT_ENOMEM, "the Lua stack is full");
+  ModelCall c = {.g = g, .moe = moe, .loss = -1, .source = source_of(L, fn)};
+  g->file = c.source ? chunk_file(c.source) : NULL;
+  lua_pushcfunction(L, call_model);
+  lua_pushlightuserdata(L, &c);
+  lua_pushvalue(L, fn);
+  lua_pushvalue(L, fn + 1);
+  weft_status st = WEFT_OK;
+  int lua_st = lua_pcall(L, 3, 0, 0);
+  if (lua_st == LUA_ERRMEM || c.out_of_memory)
+    st = err_set(e, WEFT_ENOMEM, "out of memory while building the model");
+  else if (lua_st != LUA_OK)
+    st = report(&c, lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error", d);
+  lua_settop(L, top);
+  if (st != WEFT_OK) return st;
+  weft_error why;
+  err_clear(&why);
+  st = graph_finish(g, c.loss, &why);
+  if (st == WEFT_EPLAN) return report(&c, why.text, d);
+  if (st != WEFT_OK && e) *e = why;
+  return st;
+}
+
+weft_status lang_build_graph(LangPlan *lp, const MoePlan *moe, int64_t B, int64_t T,
+                             Graph *g, Diags *d, weft_error *e) {
+  LangState *s = lp->state;
+  lua_State *L = s->L;
+  int top = lua_gettop(L);
+  if (lp->plan.packed.on) graph_input(g, IN_DOC_STARTS);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
+  state_arm(s, false);
+  weft_status st = call_at(L, top + 1, g, moe, d, e);
+  state_disarm(s);
+  lua_settop(L, top);
+  if (s->stop != STOP_NONE) return state_stopped(s, d, e);
+  if (d->list.n) lang_locate(lp, d);
+  return st;
+}

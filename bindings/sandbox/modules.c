@@ -1,0 +1,226 @@
+/* modules.c - require: files below the plan's folder and the embedded standard library. */
+#include "bindings/lang/lang.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "length.h"
+#include "bindings/lang/stdlib.h"
+#include "vm/io/io.h"
+
+enum { PIECE = 4096 };
+static const char loaded_key = 'l', library_key = 'b', loading = 0;
+
+/* What is left of a text that Lua compiles. */
+typedef struct Source {
+  const char *text;
+  size_t n;
+} Source;
+
+/* Compiling may take long, too, where a text has many labels: a plan is given a piece at
+ * a time. */
+static const char *next_piece(lua_State *L, void *ud, size_t *n) {
+  Source *s = ud;
+  const char *piece = s->text;
+  *n = MIN(s->n, (size_t)PIECE);
+  s->text += *n;
+  s->n -= *n;
+  if (state_counts(L)) state_charge(L, (int64_t)*n / 64);
+  return piece;
+}
+
+int chunk_load(lua_State *L, const char *text, size_t n, const char *name) {
+  /* Some editors begin a text with the mark of UTF-8. */
+  if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3, n -= 3;
+  /* A first line for the shell is skipped; its newline stays, so lines keep their
+   * numbers. */
+  if (n && *text == '#') {
+    const char *nl = memchr(text, '\n', n);
+    size_t skip = nl ? (size_t)(nl - text) : n;
+    text += skip;
+    n -= skip;
+  }
+  return lua_load(L, next_piece, &(Source){text, n}, name, "t");
+}
+
+/* Pushes the table in the registry at `key`, made at first use. */
+static void push_cache(lua_State *L, const char *key) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+}
+
+/* ---- the library ---- */
+
+const StdlibFile *stdlib_find(const char *name) {
+  for (const StdlibFile *f = stdlib_files; f->name; f++)
+    if (strcmp(f->name, name) == 0) return f;
+  return NULL;
+}
+
+bool stdlib_push(lua_State *L, const char *name) {
+  luaL_checkstack(L, 6, NULL);
+  push_cache(L, &library_key);
+  if (lua_getfield(L, -1, name) != LUA_TNIL) {
+    lua_remove(L, -2);
+    return true;
+  }
+  lua_pop(L, 1);
+  const StdlibFile *f = stdlib_find(name);
+  if (!f) {
+    lua_pop(L, 1);
+    return false;
+  }
+  const char *chunk = lua_pushfstring(L, "@stdlib/%s.lua", name);
+  if (chunk_load(L, f->text, f->n, chunk) != LUA_OK) lua_error(L);
+  length_function(L);
+  lua_call(L, 0, 1);
+  lua_remove(L, -2);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, name);
+  lua_remove(L, -2);
+  return true;
+}
+
+const char *const *stdlib_names(Arena *a, const char *folder, int *n) {
+  size_t len = strlen(folder);
+  VEC(const char *) v = {0};
+  for (const StdlibFile *f = stdlib_files; f->name; f++)
+    if (strncmp(f->name, folder, len) == 0 && f->name[len] == '/')
+      *VEC_PUSH(a, v) = f->name + len + 1;
+  *n = v.n;
+  return v.at;
+}
+
+/* ---- require ---- */
+
+/* "lib.models" or "lib/models": words of letters, digits, - and _. */
+static bool valid_name(const char *s) {
+  bool word = false;
+  for (; *s; s++) {
+    bool sep = *s == '.' || *s == '/';
+    if (!sep && !isalnum((unsigned char)*s) && *s != '_' && *s != '-') return false;
+    if (sep && !word) return false;
+    word = !sep;
+  }
+  return word;
+}
+
+bool path_below(const char *file, const char *dir) {
+  char f[PATH_MAX], d[PATH_MAX];
+  if (!realpath(file, f) || !realpath(*dir ? dir : ".", d)) return false;
+  size_t n = strlen(d);
+  return strncmp(f, d, n) == 0 && (f[n] == '/' || d[n - 1] == '/');
+}
+
+/* Pushes the path of module `name` with dots turned into slashes. */
+static const char *module_path(lua_State *L, const char *dir, const char *name) {
+  const char *slashed = luaL_gsub(L, name, ".", "/");
+  const char *s = *dir ? lua_pushfstring(L, "%s/%s.lua", dir, slashed)
+                       : lua_pushfstring(L, "%s.lua", slashed);
+  lua_remove(L, -2);
+  return s;
+}
+
+/* Leaves the module's function. */
+static void load_module(lua_State *L, const char *name) {
+  LangState *s = state_of(L);
+  const char *path = module_path(L, s->dir, name);
+  const char *chunk = lua_pushfstring(L, "@%s", path);
+  if (!path_below(path, s->dir))
+    luaL_error(L, "require \"%s\": no file %s below the plan's folder", name, path);
+  char *text;
+  size_t n;
+  weft_error e;
+  err_clear(&e);
+  weft_status st = file_read(s->opt->alloc, path, FILE_CODE_MAX, &text, &n, &e);
+  if (st == WEFT_ENOMEM) s->no_memory = true;
+  if (st != WEFT_OK) luaL_error(L, "require \"%s\": %s", name, e.text);
+  int status = chunk_load(L, text, n, chunk);
+  mem_free(s->opt->alloc, text, n + 1);
+  if (status != LUA_OK) lua_error(L);
+  length_function(L);
+}
+
+/* Replaces the value on top by a copy if it is a table; `memo` has those made before. */
+static void copy_tables(lua_State *L, int memo) {
+  int from = lua_gettop(L);
+  if (!lua_istable(L, from)) return;
+  luaL_checkstack(L, 8, NULL);
+  lua_pushvalue(L, from);
+  if (lua_rawget(L, memo) == LUA_TNIL) {
+    lua_newtable(L);
+    lua_replace(L, from + 1);
+    lua_pushvalue(L, from);
+    lua_pushvalue(L, from + 1);
+    lua_rawset(L, memo);
+    for (lua_pushnil(L); state_next(L, from);) {
+      copy_tables(L, memo);
+      lua_pushvalue(L, -2);
+      lua_insert(L, -2);
+      lua_rawset(L, from + 1);
+    }
+  }
+  lua_replace(L, from);
+}
+
+/* Whether the library itself asks, which shares what a plan gets a copy of. */
+static bool asked_by_library(lua_State *L) {
+  lua_Debug ar;
+  return lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) &&
+         strncmp(ar.source, "@stdlib/", 8) == 0;
+}
+
+/* require "weft.models.llama" is stdlib/models/llama.lua. The name is at 1. */
+static int require_library(lua_State *L, const char *name) {
+  bool shared = asked_by_library(L);
+  push_cache(L, &loaded_key);
+  if (!shared && lua_getfield(L, 2, name) != LUA_TNIL) return 1;
+  lua_settop(L, 2);
+  const char *file = luaL_gsub(L, name + strlen("weft."), ".", "/");
+  if (!stdlib_push(L, file))
+    return luaL_error(L, "require \"%s\": the library has no such file", name);
+  if (shared) return 1;
+  lua_newtable(L);
+  lua_insert(L, -2);
+  copy_tables(L, lua_gettop(L) - 1);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, 2, name);
+  return 1;
+}
+
+int modules_require(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  lua_settop(L, 1);
+  if (strncmp(name, "weft.", 5) == 0) return require_library(L, name);
+  push_cache(L, &loaded_key);
+  if (lua_getfield(L, 2, name) == LUA_TLIGHTUSERDATA)
+    return luaL_error(L, "require \"%s\": the module requires itself", name);
+  if (!lua_isnil(L, -1)) return 1;
+  if (strcmp(name, "weft") == 0) {
+    builders_push(L, state_of(L)->opt);
+    known_add(L, "weft");
+  } else {
+    if (!valid_name(name))
+      return luaL_error(L,
+                        "require \"%s\": a module is \"weft\" or a name like "
+                        "\"folder.file\" below the plan's folder",
+                        name);
+    load_module(L, name);
+    lua_pushlightuserdata(L, (void *)&loading);
+    lua_setfield(L, 2, name);
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, 1);
+    if (lua_isnil(L, -1)) {
+      lua_pushboolean(L, 1);
+      lua_replace(L, -2);
+    }
+  }
+  lua_pushvalue(L, -1);
+  lua_setfield(L, 2, name);
+  return 1;
+}

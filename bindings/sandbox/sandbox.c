@@ -1,0 +1,356 @@
+/* sandbox.c - the globals of a plan: what is kept of Lua's libraries, what is replaced
+ * so that a plan means the same on every run, and errors for undeclared names. */
+#include "bindings/lang/lang.h"
+#include "length.h"
+#include "lib.h"
+
+#include <lualib.h>
+
+static const Meter meter = {state_charge, 16 << 20};
+
+/* ---- text without addresses ---- */
+
+const char *plain_tostring(lua_State *L, int idx) {
+  int type = lua_type(L, idx);
+  bool named = type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TTHREAD ||
+               type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA;
+  if (!named) return luaL_tolstring(L, idx, NULL);
+  if (luaL_getmetafield(L, idx, "__tostring") != LUA_TNIL) {
+    lua_pop(L, 1);
+    return luaL_tolstring(L, idx, NULL);
+  }
+  switch (luaL_getmetafield(L, idx, "__name")) {
+  case LUA_TSTRING:
+    return lua_tostring(L, -1);
+  case LUA_TNIL:
+    break;
+  default:
+    lua_pop(L, 1);
+  }
+  return lua_pushstring(L, lua_typename(L, type));
+}
+
+static int tostring(lua_State *L) {
+  luaL_checkany(L, 1);
+  plain_tostring(L, 1);
+  return 1;
+}
+
+static int print(lua_State *L) {
+  LangState *s = state_of(L);
+  int n = lua_gettop(L);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (int i = 1; i <= n; i++) {
+    if (i > 1) luaL_addchar(&b, '\t');
+    plain_tostring(L, i);
+    luaL_addvalue(&b);
+  }
+  luaL_pushresult(&b);
+  if (s->opt->print && !s->quiet) s->opt->print(s->opt->ud, lua_tostring(L, -1));
+  return 0;
+}
+
+/* Upvalue: string.format. Refuses %p and hands it texts instead of things that it would
+ * print with their addresses. */
+static int format(lua_State *L) {
+  const char *f = luaL_checkstring(L, 1);
+  for (const char *p = f; *p; p++) {
+    if (*p != '%') continue;
+    p++;
+    while (*p && strchr("-+ #0123456789.", *p))
+      p++;
+    if (*p == 'p') return luaL_error(L, "string.format: %%p is not available in a plan");
+    if (!*p) break;
+  }
+  int n = lua_gettop(L);
+  for (int i = 2; i <= n; i++) {
+    int type = lua_type(L, i);
+    if (type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TTHREAD ||
+        type == LUA_TUSERDATA) {
+      plain_tostring(L, i);
+      lua_replace(L, i);
+    }
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, n, 1);
+  return 1;
+}
+
+/* ---- what takes as long as its arguments ---- */
+
+/* Upvalue: a function of Lua's that looks at each byte of its arguments. */
+static int counted(lua_State *L) {
+  int args = lua_gettop(L);
+  int64_t bytes = 0;
+  for (int i = 1; i <= args; i++)
+    if (lua_type(L, i) == LUA_TSTRING) bytes += (int64_t)lua_rawlen(L, i);
+  state_charge(L, 1 + args / 4 + bytes / 8);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, args, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* ---- what a limit ends ---- */
+
+static int guarded_end(lua_State *L, int status, lua_KContext ctx) {
+  state_rethrow(L);
+  return lua_gettop(L);
+}
+
+/* Upvalue: pcall, xpcall or another function that catches errors. A limit that was hit
+ * inside is raised again. */
+static int guarded(lua_State *L) {
+  int args = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_callk(L, args, LUA_MULTRET, 0, guarded_end);
+  return guarded_end(L, LUA_OK, 0);
+}
+
+/* Upvalue: the message handler of the plan. After a limit it is not called: hooks are off
+ * while an error that a hook raised is handled, so nothing would stop it. */
+static int handler(lua_State *L) {
+  if (state_of(L)->stop != STOP_NONE) return 1;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
+}
+
+static int guarded_xpcall(lua_State *L) {
+  if (lua_gettop(L) >= 2) {
+    lua_pushvalue(L, 2);
+    lua_pushcclosure(L, handler, 1);
+    lua_replace(L, 2);
+  }
+  return guarded(L);
+}
+
+/* ---- functions whose results could differ between runs ---- */
+
+static int randomseed(lua_State *L) {
+  luaL_checkinteger(L, 1);
+  lua_settop(L, 2);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_isnil(L, 3) ? 1 : 2, 0);
+  return 0;
+}
+
+/* Finalizers and weak tables would show when memory is collected. */
+static int set_metatable(lua_State *L) {
+  if (lua_istable(L, 2)) {
+    lua_settop(L, 2);
+    lua_pushliteral(L, "__gc");
+    lua_pushliteral(L, "__mode");
+    if (lua_rawget(L, 2) != LUA_TNIL || (lua_pop(L, 1), lua_rawget(L, 2)) != LUA_TNIL)
+      return luaL_error(L, "setmetatable: __gc and __mode are not available in a plan");
+    lua_settop(L, 2);
+    metatable_note(L, 2);
+  }
+  int args = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, args, 1);
+  return 1;
+}
+
+/* ---- undeclared names ---- */
+
+/* Upvalue: the table with the globals. */
+static int unknown_global(lua_State *L) {
+  lua_settop(L, 2);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  const char *name = lua_tostring(L, 2), *names[64], *near;
+  if (str_eq(name, "weft"))
+    return luaL_error(L, "unknown global 'weft' (write: local weft = require \"weft\")");
+  int n = 0;
+  for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names);
+       lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING) names[n++] = lua_tostring(L, -2);
+  near = name ? value_suggest(name, names, n) : NULL;
+  if (near) return luaL_error(L, "unknown global '%s' (did you mean '%s'?)", name, near);
+  return luaL_error(L, "unknown global '%s'", name ? name : "?");
+}
+
+static int assign_global(lua_State *L) {
+  const char *name = plain_tostring(L, 2);
+  return luaL_error(L, "assignment to global '%s' (use 'local %s = ...')", name, name);
+}
+
+/* ---- the table of globals ---- */
+
+static const char *const kept[] = {"assert",   "error",  "getmetatable", "ipairs",
+                                   "rawequal", "rawget", "rawlen",       "type",
+                                   "_VERSION", NULL};
+
+/* Replaces field `name` of the table on top by a closure over the old value. */
+static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
+  lua_getfield(L, -1, name);
+  lua_pushstring(L, name);
+  lua_pushcclosure(L, fn, 2);
+  lua_setfield(L, -2, name);
+}
+
+/* ---- libraries that a plan cannot change ---- */
+
+/* Upvalue: the functions. */
+static int sealed_pairs(lua_State *L) {
+  lua_settop(L, 0);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  return sorted_pairs(L);
+}
+
+static int assign_sealed(lua_State *L) {
+  return luaL_error(L, "the libraries of Lua cannot be changed in a plan");
+}
+
+/* Makes the library on top the field `name` of the globals at env, behind an empty table:
+ * the library of weft, which runs beside the plan, uses the same. */
+static void seal(lua_State *L, int env, const char *name) {
+  known_library(L, name);
+  lua_newtable(L);
+  lua_createtable(L, 0, 4);
+  lua_pushvalue(L, -3);
+  lua_setfield(L, -2, "__index");
+  lua_pushvalue(L, -3);
+  lua_pushcclosure(L, sealed_pairs, 1);
+  lua_setfield(L, -2, "__pairs");
+  lua_pushcfunction(L, assign_sealed);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushstring(L, name);
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, env, name);
+  lua_pop(L, 1);
+}
+
+/* Counts the work of every function of the table on top. */
+static void count_functions(lua_State *L) {
+  const char *names[64];
+  int n = 0;
+  for (lua_pushnil(L); state_next(L, -2) && n < LEN(names); lua_pop(L, 1))
+    if (lua_isfunction(L, -1)) names[n++] = lua_tostring(L, -2);
+  for (int i = 0; i < n; i++)
+    wrap(L, names[i], counted);
+}
+
+/* Every function that a library keeps; what a build of Lua has besides is dropped. */
+static const char string_names[] = " byte char find format gmatch gsub len lower match "
+                                   "pack packsize rep reverse sub unpack"
+                                   " upper ";
+static const char table_names[] = " concat insert move pack remove sort unpack ";
+static const char utf8_names[] = " char charpattern codepoint codes len offset ";
+static const char math_names[] =
+    " abs acos asin atan ceil cos deg exp floor fmod huge log max maxinteger min "
+    "mininteger"
+    " modf pi rad random randomseed sin sqrt tan tointeger type ult ";
+static const char coroutine_names[] =
+    " close create isyieldable resume running status wrap yield ";
+
+static void keep_only(lua_State *L, const char *names) {
+  for (lua_pushnil(L); state_next(L, -2);) {
+    const char *word = lua_pushfstring(L, " %s ", lua_tostring(L, -2));
+    bool keep = strstr(names, word) != NULL;
+    lua_pop(L, 2);
+    if (keep) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, -4);
+  }
+}
+
+static void open_library(lua_State *L, const char *name, lua_CFunction open,
+                         const char *names) {
+  luaL_requiref(L, name, open, 0);
+  keep_only(L, names);
+}
+
+static void open_base(lua_State *L, int env) {
+  luaL_requiref(L, "_G", luaopen_base, 0);
+  for (int i = 0; kept[i]; i++) {
+    lua_getfield(L, -1, kept[i]);
+    lua_setfield(L, env, kept[i]);
+  }
+  static const char *const wrapped[] = {"pcall", "xpcall", "setmetatable", "tonumber",
+                                        "select"};
+  wrap(L, "pcall", guarded);
+  wrap(L, "xpcall", guarded_xpcall);
+  wrap(L, "setmetatable", set_metatable);
+  wrap(L, "tonumber", counted);
+  wrap(L, "select", counted);
+  for (int i = 0; i < LEN(wrapped); i++) {
+    lua_getfield(L, -1, wrapped[i]);
+    lua_setfield(L, env, wrapped[i]);
+  }
+  lua_pop(L, 1);
+  static const luaL_Reg own[] = {{"pairs", sorted_pairs},
+                                 {"tostring", tostring},
+                                 {"print", print},
+                                 {"require", modules_require},
+                                 {NULL, NULL}};
+  lua_pushvalue(L, env);
+  luaL_setfuncs(L, own, 0);
+  lua_pop(L, 1);
+}
+
+static void open_string(lua_State *L, int env) {
+  open_library(L, "string", luaopen_string, string_names);
+  count_functions(L);
+  wrap(L, "format", format);
+  lib_string(L, &meter);
+  seal(L, env, "string");
+  lua_pushliteral(L, "");
+  lua_getmetatable(L, -1);
+  lua_pushliteral(L, "string");
+  lua_setfield(L, -2, "__metatable");
+  count_functions(L); /* arithmetic with texts */
+  length_open(L, env, -1);
+  lua_pop(L, 2);
+}
+
+static void open_others(lua_State *L, int env) {
+  open_library(L, "table", luaopen_table, table_names);
+  lib_table(L, &meter);
+  seal(L, env, "table");
+  open_library(L, "utf8", luaopen_utf8, utf8_names);
+  count_functions(L);
+  seal(L, env, "utf8");
+  open_library(L, "math", luaopen_math, math_names);
+  lua_getfield(L, -1, "randomseed");
+  lua_pushinteger(L, 0);
+  lua_call(L, 1, 0);
+  wrap(L, "randomseed", randomseed);
+  seal(L, env, "math");
+  open_library(L, "coroutine", luaopen_coroutine, coroutine_names);
+  lib_coroutine(L);
+  wrap(L, "close", guarded);
+  seal(L, env, "coroutine");
+}
+
+void sandbox_open(lua_State *L) {
+  lua_settop(L, 0);
+  lua_newtable(L);
+  open_base(L, 1);
+  open_string(L, 1);
+  open_others(L, 1);
+  known_globals(L, 1);
+  /* Chunks see an empty table in front of the real one: every write is noticed. */
+  lua_newtable(L);
+  lua_createtable(L, 0, 3);
+  lua_pushvalue(L, 1);
+  lua_pushcclosure(L, unknown_global, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, assign_global);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushliteral(L, "globals");
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  known_add(L, "_G");
+  lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  lua_settop(L, 0);
+}

@@ -1,0 +1,378 @@
+/* cross_checks.c - rules between fields, model config and mesh, checked before a graph is built,
+ * so that all errors of a plan come together; passes check what only they can see. */
+#include "schema.h"
+#include "vm/io/io.h"
+#include "vm/pipeline/schedule.h"
+
+typedef struct Cross {
+  lua_State *L;
+  LangPlan *lp;
+  const Plan *plan;
+  const Mesh *mesh;
+  Diags *d;
+} Cross;
+
+/* Reads an integer of the config at the top of the stack. */
+static bool config_int(lua_State *L, const char *key, int64_t *v) {
+  bool ok = field_push(L, -1, key) == LUA_TNUMBER && lua_isinteger(L, -1);
+  if (ok) *v = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return ok;
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+  return b ? gcd(b, a % b) : a;
+}
+
+/* tp cuts the heads into groups, of which each needs one or more key-value heads, or
+ * several the same one. */
+static bool heads_spread(int64_t kv, int64_t tp) {
+  return kv % tp == 0 || tp % kv == 0;
+}
+
+/* "1, 2 or 4": what tp may be with `common` dividing sizes and so many key-value heads.
+ */
+static const char *legal_tp(Arena *a, int64_t common, int64_t kv) {
+  enum { SHOWN = 12 };
+  const char *s = NULL, *last = NULL;
+  int shown = 0;
+  for (int64_t tp = 1; tp <= MIN(common, 65536); tp++) {
+    if (common % tp || (kv > 0 && !heads_spread(kv, tp))) continue;
+    if (++shown > SHOWN) return arena_printf(a, "%s, ...", s);
+    if (last) s = s ? arena_printf(a, "%s, %s", s, last) : last;
+    last = arena_printf(a, "%lld", (long long)tp);
+  }
+  return s ? arena_printf(a, "%s or %s", s, last) : last;
+}
+
+/* tp cuts heads and the MLP; a vocabulary is padded instead. */
+static void check_tp(Cross *c) {
+  static const char *const keys[] = {"num_attention_heads", "intermediate_size"};
+  int tp = c->mesh->size[AXIS_TP];
+  int64_t v, kv = 0, common = 0;
+  Arena *a = c->d->arena;
+  if (!config_int(c->L, "num_key_value_heads", &kv)) kv = 0;
+  for (int i = 0; i < LEN(keys); i++)
+    if (config_int(c->L, keys[i], &v) && v > 0) common = gcd(v, common);
+  const char *legal = arena_printf(a, "tp may be %s", legal_tp(a, MAX(common, 1), kv));
+  bool heads = true;
+  for (int i = 0; i < LEN(keys); i++) {
+    if (!config_int(c->L, keys[i], &v) || v <= 0) continue;
+    const char *wrong = mesh_tp_divides(a, tp, arena_printf(a, "model.%s", keys[i]), v);
+    if (wrong)
+      diag_error(c->d, "divisibility", "mesh.tp", "%s", wrong)->suggestion = legal;
+    heads &= i > 0 || !wrong;
+  }
+  if (heads && kv > 0 && !heads_spread(kv, tp))
+    diag_error(
+        c->d, "divisibility", "mesh.tp",
+        "%d neither divides model.num_key_value_heads = %lld nor is a multiple of it", tp,
+        (long long)kv)
+        ->suggestion = legal;
+  check_sequence_cut(c->plan, c->mesh->size[AXIS_CP], tp, c->d);
+}
+
+static void check_evaluation(Cross *c) {
+  if (c->plan->eval_every && !data_has_val(&c->plan->data))
+    diag_error(c->d, "missing", "train.eval_every",
+               "there is no validation data: data.val and data.val_fraction say which");
+}
+
+/* Tokens that the plan names must be tokens of the model. */
+static void check_tokens(Cross *c, int64_t vocab) {
+  const Plan *p = c->plan;
+  const DataSpec *data[] = {&p->data, p->data.val};
+  for (int i = 0; i < LEN(data); i++)
+    if (data[i] && data[i]->kind == DATA_SYNTHETIC && data[i]->vocab > vocab)
+      diag_error(c->d, "range", i ? "data.val.vocab" : "data.vocab",
+                 "%lld is above model.vocab_size = %lld", (long long)data[i]->vocab,
+                 (long long)vocab);
+  if (p->packed.size && p->packed.size != p->batch.seq)
+    diag_error(c->d, "range", "packed.size",
+               "%lld is not batch.seq = %lld, the length of a sequence",
+               (long long)p->packed.size, (long long)p->batch.seq);
+  if (p->packed.separated && p->packed.separator >= vocab)
+    diag_error(c->d, "range", p->packed.first ? "packed.bos" : "packed.eot",
+               "token %d is not below model.vocab_size = %lld", p->packed.separator,
+               (long long)vocab);
+}
+
+/* At most one field, or one group of them, says what a stage has. */
+static bool check_split(Cross *c) {
+  const PpPlan *pp = &c->plan->pp;
+  const struct {
+    const char *key;
+    bool said;
+    int group;
+  } field[] = {{"layers", pp->layers && !pp->layout, 0},
+               {"layout", pp->layout != NULL, 1},
+               {"modules", pp->modules != NULL, 2},
+               {"layers_per_stage", pp->layers_per_stage > 0, 3},
+               {"first_stage_less_layers", pp->first_less > 0, 3},
+               {"last_stage_less_layers", pp->last_less > 0, 3},
+               {"balance", pp->by_cost, 4}};
+  int first = -1;
+  bool ok = true;
+  for (int i = 0; i < LEN(field); i++) {
+    if (!field[i].said) continue;
+    if (first < 0) first = i;
+    if (field[i].group == field[first].group) continue;
+    diag_error(c->d, "alias", arena_printf(c->d->arena, "pp_plan.%s", field[i].key),
+               PP_BOTH, field[first].key, field[i].key);
+    ok = false;
+  }
+  return ok;
+}
+
+/* `layers` is -1 where only the graph will tell. A schedule that is wrong is "", and then
+ * nobody knows how many stages there are unless the plan says so. */
+static void check_stages(Cross *c, int64_t layers) {
+  const PpPlan *pp = &c->plan->pp;
+  int ranks = c->mesh->size[AXIS_PP], chunks = plan_virtual(c->plan);
+  bool unknown = !pp->virtual_stages && !*c->plan->schedule;
+  if (!check_split(c) || unknown) return;
+  if (pp->modules && pp->nmodules != ranks * chunks)
+    diag_error(c->d, "range", "pp_plan.modules", "%d entries for %d stages", pp->nmodules,
+               ranks * chunks);
+  if (pp->modules || pp->by_cost || (layers < 0 && !pp->layers)) return;
+  int *each = NEW_N(c->d->arena, int, ranks *chunks);
+  stage_layers(pp, ranks, chunks, (int)MIN(layers, 1000000), each, c->d);
+}
+
+/* Names of styles that say what the strategy says, too. */
+static void check_styles(Cross *c) {
+  const Plan *p = c->plan;
+  for (int i = 0; i < p->ntp && p->tp_with; i++) {
+    int with = p->tp_with[i];
+    const char *path = arena_printf(c->d->arena, "tp_plan[\"%s\"]", p->tp[i].pattern);
+    if (with & STYLE_WITH_SEQUENCE && !p->strategy.sequence_parallel)
+      diag_error(c->d, "tp-plan", path, "scatters by sequence without sequence_parallel")
+          ->suggestion = "set strategy.sequence_parallel = true";
+    if (with & STYLE_WITH_LOSS && !p->strategy.loss_parallel)
+      diag_error(c->d, "tp-plan", path, "leaves the logits cut without loss_parallel")
+          ->suggestion = "set strategy.loss_parallel = true";
+  }
+}
+
+/* Ranks of these strategies have all experts, as tp cuts them. */
+static void check_experts_strategy(Cross *c, const char *name, const char *has,
+                                   const char *instead) {
+  const int *n = c->mesh->size;
+  if (n[AXIS_EP] > 1)
+    diag_error(c->d, "strategy", "mesh.ep", "the strategy \"%s\" has %s; for ep use %s",
+               name, has, instead);
+  if (n[AXIS_ETP] != n[AXIS_TP])
+    diag_error(c->d, "strategy", "mesh.etp",
+               "the strategy \"%s\" has %s; for an etp that is not tp use %s", name, has,
+               instead);
+}
+
+/* What a strategy does not go with. */
+static void check_strategy(Cross *c) {
+  static const struct {
+    StrategyKind kind;
+    const char *name, *has, *instead;
+    AxisSet axes; /* it may have more than one rank of these */
+  } all[] = {{STRATEGY_DDP, "ddp", "data parallelism only", "\"zero\"", AXES_DP},
+             {STRATEGY_MEGATRON_FSDP, "megatron_fsdp", "no pipeline and no experts",
+              "\"fsdp2\" or \"zero\"", AXES_DP | AXIS_BIT(AXIS_TP) | AXIS_BIT(AXIS_CP)}};
+  for (int i = 0; i < LEN(all); i++) {
+    if (c->plan->strategy.kind != all[i].kind) continue;
+    for (Axis a = 0; a < AXIS_N; a++)
+      if (!(all[i].axes & AXIS_BIT(a)) && c->mesh->size[a] > 1)
+        diag_error(c->d, "strategy", arena_printf(c->d->arena, "mesh.%s", axis_name(a)),
+                   "the strategy \"%s\" has %s; for %s use %s", all[i].name, all[i].has,
+                   axis_name(a), all[i].instead);
+    check_experts_strategy(c, all[i].name, all[i].has, all[i].instead);
+    if (c->mesh->size[AXIS_DP_REPLICATE] > 1)
+      diag_error(c->d, "strategy", "mesh.dp_replicate",
+                 "the strategy \"%s\" treats all of dp alike; for copies of shards use "
+                 "\"fsdp2\" or \"zero\"",
+                 all[i].name);
+  }
+}
+
+/* Shards need several ranks; copies alone are stage 0. */
+static void check_copies(Cross *c) {
+  int copies = c->mesh->size[AXIS_DP_REPLICATE];
+  if (c->plan->strategy.stage == 0 || copies == 1 ||
+      c->mesh->size[AXIS_DP_SHARD] * c->mesh->size[AXIS_CP] > 1)
+    return;
+  diag_warn(c->d, "pointless", "mesh.dp_replicate",
+            "all of dp = %d holds copies, so nothing is cut, as in stage 0", copies)
+      ->suggestion = "a part of dp leaves the rest for shards";
+}
+
+/* Groups that keep parameters between forward and backward. */
+static void check_group(Cross *c) {
+  const Strategy *s = &c->plan->strategy;
+  bool fsdp2 = s->kind == STRATEGY_FSDP2;
+  const char *path =
+      fsdp2 ? "strategy.reshard_after_forward" : "strategy.zero_hpz_partition_size";
+  int cp = c->mesh->size[AXIS_CP], ranks = c->mesh->size[AXIS_DP_SHARD] * cp;
+  const char *all = cp > 1 ? "dp_shard * cp" : "dp_shard";
+  if (!s->reshard_to) return;
+  if (s->stage < 3)
+    diag_error(c->d, "strategy", path, "parameters are whole in stage %d", s->stage)
+        ->suggestion = "it needs stage = 3";
+  else if (ranks % s->reshard_to)
+    diag_error(c->d, "divisibility", path, "%d does not divide %s = %d", s->reshard_to,
+               all, ranks)
+        ->suggestion = ranks > 1
+                           ? arena_printf(c->d->arena, "a group may have %s ranks",
+                                          mesh_divisors(c->d->arena, ranks))
+                           : "there are no shards that a group could share: leave it out";
+  else if (s->reshard_to % cp)
+    diag_error(c->d, "divisibility", path,
+               "%d is not a multiple of cp = %d: a group has whole sequences",
+               s->reshard_to, cp)
+        ->suggestion = arena_printf(c->d->arena, "the smallest one is %d", cp);
+  else if (s->reshard_to == ranks)
+    diag_warn(c->d, "pointless", path,
+              "the group is all of %s = %d: nothing else stays than without it", all,
+              ranks);
+}
+
+/* Attention over cp in two parts. */
+static void check_heads(Cross *c) {
+  const CpPlan *p = &c->plan->cp;
+  int cp = c->mesh->size[AXIS_CP];
+  if (p->comm != CP_A2A_RING && p->heads)
+    diag_error(c->d, "alias", "cp.heads_size", "is for comm = \"a2a+p2p\"");
+  else if (p->comm == CP_A2A_RING && !p->heads && cp > 1)
+    diag_error(c->d, "missing", "cp.comm",
+               "\"a2a+p2p\" needs heads_size, the ranks that exchange heads")
+        ->suggestion = arena_printf(c->d->arena, "cp = %d may have %s", cp,
+                                    mesh_divisors(c->d->arena, cp));
+  else if (p->heads && cp % p->heads)
+    diag_error(c->d, "divisibility", "cp.heads_size", "%d does not divide mesh.cp = %d",
+               p->heads, cp)
+        ->suggestion =
+        arena_printf(c->d->arena, "it may be %s", mesh_divisors(c->d->arena, cp));
+}
+
+/* What lies on the host is what is cut. */
+static void check_offload(Cross *c) {
+  const Strategy *s = &c->plan->strategy;
+  bool fsdp2 = s->kind == STRATEGY_FSDP2;
+  const char *path = fsdp2               ? "strategy.offload_policy"
+                     : s->offload_params ? "strategy.offload_param"
+                                         : "strategy.offload_optimizer";
+  if (!s->offload_state && !s->offload_params) return;
+  if (!s->offload_state)
+    diag_error(c->d, "strategy", path, "parameters are stepped where their state is")
+        ->suggestion = "add offload_optimizer = \"cpu\"";
+  else if (s->stage < (s->offload_params ? 3 : 1))
+    diag_error(c->d, "strategy", path, "what is offloaded is shards: it needs stage %s",
+               s->offload_params ? "3" : "1 or more");
+  if (c->plan->opt.post_validation)
+    diag_error(
+        c->d, "strategy", "optimizer.post_validation",
+        "an optimizer that runs on the host (%s) does not step before it knows the "
+        "norm",
+        path);
+  int ways = c->mesh->size[AXIS_DP_SHARD] * c->mesh->size[AXIS_CP];
+  if (s->offload_params && ways == 1)
+    diag_warn(
+        c->d, "pointless", path,
+        "one rank has all of each parameter: there are no shards, and only optimizer "
+        "state is offloaded");
+}
+
+static void check_batch(Cross *c) {
+  const Batch *b = &c->plan->batch;
+  int n = plan_microbatches(c->plan, c->mesh);
+  if (n) {
+    schedule_check_sizes(c->L, c->lp, c->plan, c->mesh, n, c->d);
+    return;
+  }
+  int dp = mesh_size(c->mesh, AXES_DP);
+  int64_t one;
+  if (__builtin_mul_overflow(b->micro * dp, b->rounds, &one)) one = INT64_MAX / 2;
+  if (b->global % one == 0) {
+    diag_error(c->d, "range", "batch.global",
+               "%lld microbatches are more than the %d that "
+               "a step can have",
+               (long long)(b->global / one * b->rounds), MICROBATCHES_MAX)
+        ->suggestion = "a larger batch.micro would do";
+    return;
+  }
+  const char *rounds =
+      b->rounds > 1 ? arena_printf(c->d->arena, " * rounds = %lld", (long long)b->rounds)
+                    : "";
+  diag_error(c->d, "divisibility", "batch.global",
+             "%lld is not a multiple of batch.micro * dp = %lld * %d%s",
+             (long long)b->global, (long long)b->micro, dp, rounds)
+      ->suggestion = arena_printf(c->d->arena, "nearest: %lld",
+                                  (long long)((b->global / one + 1) * one));
+}
+
+static void check_optimizer(Cross *c) {
+  const Optimizer *o = &c->plan->opt;
+  bool wide = o->state == DT_F32;
+  if (wide && o->stochastic)
+    diag_error(c->d, "option", "optimizer.stochastic_rounding",
+               "averages in f32 are not rounded; give state_dtype = \"bf16\", too");
+  if (!wide && o->post_validation)
+    diag_error(c->d, "not-built", "optimizer.post_validation",
+               "keeps averages in f32 only: leave it out, or state_dtype = \"%s\"",
+               dtype_name(o->state));
+}
+
+static void check_moe(Cross *c) {
+  const MoePlan *m = &c->plan->moe;
+  const Strategy *s = &c->plan->strategy;
+  if (m->drop && m->capacity == 0 && !m->drops)
+    diag_error(c->d, "option", "moe.drop_policy", "nothing is dropped")->suggestion =
+        m->most > 0 ? "add drop = true" : "add capacity_factor";
+  if (m->drops && m->most == 0)
+    diag_error(c->d, "option", "moe.drop", "there is room for all rows")->suggestion =
+        "add max_tokens_factor";
+  if (m->most > 0 && m->capacity > 0)
+    diag_error(c->d, "option", "moe.max_tokens_factor",
+               "capacity_factor bounds the rows of every expert already")
+        ->suggestion = "leave out one of them";
+  if (s->reshard_experts && s->stage < 3)
+    diag_warn(c->d, "pointless", "moe.reshard_after_forward",
+              "parameters are whole in stage %d: nothing is gathered", s->stage);
+  if (m->bias_rate == 0) return;
+  if (c->plan->opt.post_validation)
+    diag_error(c->d, "not-built", "moe.bias_update_rate",
+               "is not taken back with a step: leave out optimizer.post_validation");
+  if (s->offload_state || s->offload_params)
+    diag_error(c->d, "not-built", "moe.bias_update_rate",
+               "steps what lies on the GPU: leave out what offloads optimizer state");
+}
+
+static void cross_job(lua_State *L, void *ud) {
+  Cross *c = ud;
+  c->L = L;
+  check_strategy(c);
+  check_copies(c);
+  check_group(c);
+  check_heads(c);
+  check_offload(c);
+  check_optimizer(c);
+  check_moe(c);
+  check_evaluation(c);
+  if (c->mesh->size[AXIS_TP] > 1) check_styles(c);
+  int64_t layers = -1;
+  if (c->lp->config != LUA_NOREF) {
+    int64_t v;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, c->lp->config);
+    if (config_int(L, "vocab_size", &v)) check_tokens(c, v);
+    if (c->lp->arch) check_tp(c);
+    if (c->lp->arch && config_int(L, "num_hidden_layers", &v) && v > 0) layers = v;
+    lua_pop(L, 1);
+  }
+  check_stages(c, layers);
+  if (c->plan->batch.global > 0) check_batch(c);
+}
+
+weft_status lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d,
+                            weft_error *e) {
+  Cross c = {.lp = lp, .plan = p, .mesh = m, .d = d};
+  int before = d->errors;
+  TRY(state_protect(lp->state, cross_job, &c, e));
+  return d->errors == before ? WEFT_OK : WEFT_EPLAN;
+}

@@ -1,0 +1,350 @@
+/* fields_strategy.c - fields of strategies with a form of their own, and recompute. */
+#include "schema.h"
+
+/* The ranks of a group that share what stays; one rank would keep all of it. */
+static void reshard_to(Check *c, int idx, const char *path, const char *alone,
+                       Reshard one) {
+  Strategy *s = &c->plan->strategy;
+  int64_t n;
+  if (!check_int(c, idx, path, 1, 1e6, &n)) return;
+  s->reshard = n == 1 ? one : RESHARD_YES;
+  s->reshard_to = n == 1 ? 0 : (int)n;
+  if (n == 1) diag_warn(c->d, "pointless", path, "%s", alone);
+}
+
+/* True, false, a number of ranks, or what the stages of the pipeline want. */
+static void reshard_after_forward(Check *c, int idx, const char *path) {
+  if (lua_type(c->L, idx) == LUA_TNUMBER)
+    reshard_to(c, idx, path,
+               "a group of one rank keeps all of its parameters: the same as "
+               "false",
+               RESHARD_NO);
+  else if (!lua_isboolean(c->L, idx))
+    check_type(c, path, "true, false or a number of ranks", idx);
+  else
+    c->plan->strategy.reshard = lua_toboolean(c->L, idx) ? RESHARD_YES : RESHARD_NO;
+}
+
+/* As DeepSpeed counts: 1 is what there is without it. */
+static void zero_hpz_partition_size(Check *c, int idx, const char *path) {
+  reshard_to(c, idx, path, "1 is no partition", RESHARD_BY_PP);
+}
+
+/* reduce_bucket_size: elements of four bytes, the same as bucket_bytes. */
+static void reduce_bucket_size(Check *c, int idx, const char *path) {
+  int64_t n;
+  if (!check_int(c, idx, path, 1, 2.5e11, &n)) return;
+  field_push(c->L, PLAN_INDEX, "strategy");
+  bool both = field_push(c->L, -1, "bucket_bytes") != LUA_TNIL;
+  lua_pop(c->L, 2);
+  if (both)
+    diag_error(c->d, "alias", path,
+               "is another name of bucket_bytes, which is given too");
+  c->plan->strategy.bucket_bytes = 4 * n;
+}
+
+/* "cpu" or "none", as DeepSpeed; true and false mean the same. */
+static bool offload(Check *c, int idx, const char *path) {
+  if (lua_isboolean(c->L, idx)) return lua_toboolean(c->L, idx);
+  const char *name = NULL;
+  if (lua_type(c->L, idx) == LUA_TSTRING)
+    name = check_name(c, "cpu none | nvme", path, lua_tostring(c->L, idx));
+  else
+    check_type(c, path, "\"cpu\" or \"none\"", idx);
+  return name && strcmp(name, "cpu") == 0;
+}
+
+static void offload_optimizer(Check *c, int idx, const char *path) {
+  c->plan->strategy.offload_state = offload(c, idx, path);
+}
+
+static void offload_param(Check *c, int idx, const char *path) {
+  c->plan->strategy.offload_params = offload(c, idx, path);
+}
+
+static void offload_policy(Check *c, int idx, const char *path) {
+  offload_param(c, idx, path);
+  c->plan->strategy.offload_state = c->plan->strategy.offload_params;
+}
+
+/* 0 to 3 or a name of Megatron's. */
+static void zero_dp_strategy(Check *c, int idx, const char *path) {
+  static const char names[] = "no_shard optim optim_grads optim_grads_params";
+  static const char *const name[] = {"no_shard", "optim", "optim_grads",
+                                     "optim_grads_params"};
+  int64_t stage;
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    if (check_int(c, idx, path, 0, 3, &stage)) c->plan->strategy.stage = (int)stage;
+    return;
+  }
+  const char *found = check_name(c, names, path, lua_tostring(c->L, idx));
+  for (int i = 0; found && i < LEN(name); i++)
+    if (strcmp(found, name[i]) == 0) c->plan->strategy.stage = i;
+}
+
+/* Options of Megatron-FSDP that are always on here. */
+static void always_on(Check *c, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx))
+    check_type(c, path, "true or false", idx);
+  else if (!lua_toboolean(c->L, idx))
+    not_built(c, path, "false");
+}
+
+/* ---- number formats ---- */
+
+/* A list of names in schema.def. */
+static const char *names_of(const char *scope, const char *key) {
+  return schema_find(scope, key)->names;
+}
+
+/* Logits have param_dtype, and the loss is computed from them in f32, so that casting
+ * them to either changes no bit. What param_dtype is may not be known yet. */
+static void output_dtype(Check *c, int idx, const char *path) {
+  if (lua_type(c->L, idx) != LUA_TSTRING)
+    check_type(c, path, "the name of a type", idx);
+  else
+    check_name(c, names_of("precision", "param_dtype"), path, lua_tostring(c->L, idx));
+}
+
+static void autocast_dtype(Check *c, int idx, const char *path) {
+  if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
+  output_dtype(c, idx, path);
+}
+
+static void keep_fp8_transpose_cache(Check *c, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx))
+    check_type(c, path, "true or false", idx);
+  else if (lua_toboolean(c->L, idx))
+    diag_error(c->d, "option", path, "there are no fp8 weights: fp8 is not built")
+        ->suggestion = "leave it out";
+  else
+    diag_warn(c->d, "no-effect", path,
+              "has no effect: there are no fp8 weights whose transposes could be kept");
+}
+
+static void grad_reduce_in_fp32(Check *c, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx)) check_type(c, path, "true or false", idx);
+}
+
+/* Leaves a field of the strategy, or of precision by whatever name that is given, on the
+ * stack; its type. */
+static int push_of(Check *c, const char *of, const char *key) {
+  if (field_push(c->L, PLAN_INDEX, of) != LUA_TTABLE) return LUA_TNIL;
+  return field_push(c->L, -1, key);
+}
+
+static int push_precision(Check *c, const char *key, const char **path) {
+  static const char *const of[] = {"precision", "mp_policy", "strategy"};
+  for (int i = 0; i < LEN(of); i++) {
+    bool inside = i == 2;
+    int t = push_of(c, of[i], inside ? "mp_policy" : key);
+    if (inside) t = t == LUA_TTABLE ? field_push(c->L, -1, key) : LUA_TNIL;
+    *path = arena_printf(c->arena, "%s%s.%s", of[i], inside ? ".mp_policy" : "", key);
+    if (t != LUA_TNIL) return t;
+  }
+  return LUA_TNIL;
+}
+
+/* The type that a text on top of the stack names; false if it names none, which has been
+ * said. */
+static bool type_on_top(Check *c, DType *t) {
+  NameWord w;
+  bool later = false;
+  if (lua_type(c->L, -1) != LUA_TSTRING) return false;
+  const char *s = lua_tostring(c->L, -1), *p = names_of("precision", "param_dtype");
+  while (name_next(c->arena, &p, &later, &w))
+    if (!w.later && name_same(arena_printf(c->arena, "%.*s", (int)w.n, w.s), s)) {
+      *t = dtype_named(w.canon);
+      return true;
+    }
+  return false;
+}
+
+/* Whether the plan says what type ops compute in. */
+static bool says_dtype(Check *c) {
+  const char *path;
+  static const char *const whole[] = {"precision", "mp_policy"};
+  for (int i = 0; i < LEN(whole); i++)
+    if (field_push(c->L, PLAN_INDEX, whole[i]) == LUA_TSTRING) return true;
+  if (push_of(c, "strategy", "mp_policy") == LUA_TSTRING) return true;
+  return push_precision(c, "param_dtype", &path) != LUA_TNIL;
+}
+
+static void check_autocast(Check *c) {
+  DType t;
+  if (push_of(c, "strategy", "autocast_dtype") == LUA_TNIL || !type_on_top(c, &t)) return;
+  if (c->plan->strategy.kind != STRATEGY_FSDP2) return;
+  if (!says_dtype(c))
+    c->plan->dtype = t;
+  else if (c->plan->dtype != t)
+    diag_error(c->d, "option", "strategy.autocast_dtype",
+               "ops compute in one type: this one is %s, param_dtype is %s",
+               dtype_name(t), dtype_name(c->plan->dtype))
+        ->suggestion = "give param_dtype alone; master weights are f32 in any case";
+}
+
+static void check_reduce(Check *c) {
+  const char *path;
+  static const char own[] = "strategy.grad_reduce_in_fp32";
+  if (c->plan->strategy.kind != STRATEGY_MEGATRON_FSDP) return;
+  if (push_of(c, "strategy", "grad_reduce_in_fp32") != LUA_TBOOLEAN) return;
+  DType t = lua_toboolean(c->L, -1) ? DT_F32 : c->plan->dtype;
+  bool said = push_precision(c, "reduce_dtype", &path) != LUA_TNIL;
+  if (t == DT_F16)
+    diag_error(c->d, "option", own,
+               "asks for sums in param_dtype = \"f16\", where they "
+               "would overflow")
+        ->suggestion = "leave it out, or give precision.reduce_dtype = \"bf16\"";
+  else if (said && c->plan->reduce != t)
+    diag_error(c->d, "alias", own, "asks for sums in %s, but %s is %s", dtype_name(t),
+               path, dtype_name(c->plan->reduce))
+        ->suggestion = "give one of them";
+  else
+    c->plan->reduce = t;
+}
+
+static void check_output(Check *c) {
+  const char *path;
+  DType t;
+  if (push_precision(c, "output_dtype", &path) == LUA_TNIL || !type_on_top(c, &t)) return;
+  if (t == DT_F32 || t == c->plan->dtype)
+    diag_warn(c->d, "no-effect", path,
+              "has no effect: the loss is computed in f32 from logits in param_dtype");
+  else
+    diag_error(c->d, "option", path,
+               "logits have param_dtype = \"%s\", and the loss is "
+               "computed from them in f32",
+               dtype_name(c->plan->dtype))
+        ->suggestion = "leave it out";
+}
+
+/* Options that speak of what a stage does not do. */
+static void check_stage_options(Check *c) {
+  static const struct {
+    const char *key;
+    int first, last; /* stages that know it */
+    const char *why;
+  } all[] = {
+      {"overlap_param_gather", 1, 3, "no parameter is gathered"},
+      {"bucket_bytes", 0, 1, "gradients are reduced unit by unit"},
+      {"reduce_bucket_size", 0, 1, "gradients are reduced unit by unit"},
+      {"defer_grad_sync", 2, 3, "whole gradients are kept, and reduced once a step"},
+      {"forward_prefetch_depth", 3, 3, "parameters are whole"},
+      {"backward_prefetch_depth", 3, 3, "parameters are whole"},
+      {"param_persistence_threshold", 3, 3, "parameters are whole"}};
+  const Strategy *s = &c->plan->strategy;
+  bool staged = s->kind == STRATEGY_ZERO || s->kind == STRATEGY_MEGATRON_FSDP;
+  for (int i = 0; i < LEN(all) && staged; i++) {
+    const char *path = arena_printf(c->arena, "strategy.%s", all[i].key);
+    int top = lua_gettop(c->L);
+    bool given = push_of(c, "strategy", all[i].key) != LUA_TNIL;
+    lua_settop(c->L, top);
+    if (given && (s->stage < all[i].first || s->stage > all[i].last))
+      diag_warn(c->d, "no-effect", path, "has no effect in stage %d: %s", s->stage,
+                all[i].why);
+  }
+}
+
+void strategy_rules(Check *c) {
+  void (*const rules[])(Check *) = {check_autocast, check_reduce, check_output,
+                                    check_stage_options};
+  int top = lua_gettop(c->L);
+  luaL_checkstack(c->L, 20, NULL);
+  for (int i = 0; i < LEN(rules); i++, lua_settop(c->L, top))
+    rules[i](c);
+}
+
+/* ---- recompute ---- */
+
+static const char recompute_words[] = "none full selective cheap";
+
+/* One word; in a list everything else is a pattern. */
+static bool recompute_word(Recompute *r, const char *s) {
+  if (name_same(s, "full"))
+    r->full = true;
+  else if (name_same(s, "selective"))
+    r->selective = true;
+  else if (name_same(s, "cheap"))
+    r->cheap = true;
+  else
+    return false;
+  return true;
+}
+
+/* The item on top of the stack. */
+static void recompute_item(Check *c, const char *path, int item,
+                           struct RecomputePattern *pattern) {
+  Recompute *r = &c->plan->recompute;
+  if (lua_type(c->L, -1) != LUA_TSTRING) {
+    check_type(c, path, "a word or a pattern", -1);
+    return;
+  }
+  const char *s = arena_str(c->arena, lua_tostring(c->L, -1));
+  if (name_same(s, "none") || !*s)
+    diag_error(c->d, "unknown-name", path, "\"%s\" is nothing that could run again", s);
+  else if (!recompute_word(r, s))
+    pattern[r->npattern++] = (struct RecomputePattern){s, item};
+}
+
+static void recompute_list(Check *c, int idx, const char *path) {
+  int n = field_list_length(c, idx, path, "a list of words and patterns");
+  if (n < 0) return;
+  struct RecomputePattern *pattern = NEW_N(c->arena, struct RecomputePattern, n + 1);
+  for (int i = 1; i <= n; i++) {
+    lua_rawgeti(c->L, idx, i);
+    recompute_item(c, field_item_path(c, path, i), i, pattern);
+    lua_pop(c->L, 1);
+  }
+  c->plan->recompute.pattern = pattern;
+}
+
+/* Whether the field of that name is one of the strategy, where the plan has its own. */
+static bool said_by_plan(Check *c, const char *path) {
+  static const char *const own[] = {"recompute", "activation_checkpointing"};
+  int top = lua_gettop(c->L);
+  bool said = false;
+  for (int i = 0; i < LEN(own) && strncmp(path, "strategy.", 9) == 0; i++)
+    said |= field_push(c->L, PLAN_INDEX, own[i]) != LUA_TNIL;
+  lua_settop(c->L, top);
+  return said;
+}
+
+/* true, "full", { "selective", "layers.*.mlp" } */
+static void recompute(Check *c, int idx, const char *path) {
+  Recompute *r = &c->plan->recompute;
+  if (said_by_plan(c, path)) {
+    diag_error(c->d, "alias", path, "recompute is given twice");
+    return;
+  }
+  if (lua_isboolean(c->L, idx)) {
+    r->full = lua_toboolean(c->L, idx);
+  } else if (lua_type(c->L, idx) == LUA_TSTRING) {
+    const char *name = check_name(c, recompute_words, path, lua_tostring(c->L, idx));
+    if (name) recompute_word(r, name);
+  } else if (lua_istable(c->L, idx)) {
+    recompute_list(c, idx, path);
+  } else {
+    check_type(c, path, "true, false, a word such as \"full\" or a list of patterns",
+               idx);
+  }
+}
+
+const FieldCheck strategy_fields[] = {
+    {"reshard_after_forward", reshard_after_forward},
+    {"zero_hpz_partition_size", zero_hpz_partition_size},
+    {"reduce_bucket_size", reduce_bucket_size},
+    {"offload_optimizer", offload_optimizer},
+    {"offload_param", offload_param},
+    {"offload_policy", offload_policy},
+    {"zero_dp_strategy", zero_dp_strategy},
+    {"grad_reduce_in_fp32", grad_reduce_in_fp32},
+    {"keep_fp8_transpose_cache", keep_fp8_transpose_cache},
+    {"autocast_dtype", autocast_dtype},
+    {"output_dtype", output_dtype},
+    {"preserve_fp32_weights", always_on},
+    {"calculate_per_token_loss", always_on},
+    {"check_for_nan_in_grad", always_on},
+    {"recompute", recompute},
+    {"activation_checkpointing", recompute},
+    {NULL, NULL},
+};

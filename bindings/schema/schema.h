@@ -1,0 +1,159 @@
+/* schema.h - the table of plan fields, and the functions that its checks share. */
+#ifndef WEFT_SCHEMA_H
+#define WEFT_SCHEMA_H
+
+#include "bindings/lang/lang.h"
+
+typedef enum {
+  FIELD_TEXT,
+  FIELD_INT,
+  FIELD_NUM,
+  FIELD_BOOL,
+  FIELD_NAME,
+  FIELD_NAMED, /* a name, or { name, option = ... } */
+  FIELD_BUILT, /* a table from one of the builders in `names` */
+  FIELD_TABLE,
+  FIELD_ALIAS,
+  FIELD_RANGE, /* a number, or one of the builders at_most, at_least, between */
+  FIELD_NOOP,    /* taken, with a warning that says why nothing depends on it */
+  FIELD_REFUSED, /* an error that says why it cannot be */
+  FIELD_OTHER /* a function of fields.c */
+} FieldType;
+
+/* How the member of Plan that a row fills is stored; a pointer to a text may also hold a
+ * number or a switch, as text. */
+typedef enum {
+  STORED_NOWHERE,
+  STORED_BOOL,
+  STORED_INT, /* enums too */
+  STORED_INT64,
+  STORED_DOUBLE,
+  STORED_TEXT,
+  STORED_RANGE
+} Storage;
+
+typedef struct Field {
+  const char *scope, *key;
+  FieldType type;
+  unsigned influences; /* FOR_UNITS ...; 0 is not known: all of them */
+  const char *names;   /* see schema.def; TABLE: the scope of its fields */
+  double lo, hi, def;
+  size_t at;           /* in Plan, */
+  Storage stored;      /* as this */
+  const char *doc;
+} Field;
+
+/* Two fields of pp_plan contradict each other. */
+#define PP_BOTH "%s and %s both say what a stage has; give one of them"
+
+extern const Field schema[]; /* ends with a NULL scope */
+const Field *schema_find(const char *scope, const char *key);
+bool schema_required(const Field *f);
+/* "integer, 1 to 64", and the default, "required" or "-". */
+void schema_form(const Field *f, Text *out);
+void schema_default(const Field *f, Text *out);
+/* The field whose value selects the scope of `f`; the first of them where there are
+ * several, NULL for "plan". */
+const Field *schema_parent(const Field *f);
+/* "mesh.tp" for the field `tp` of the scope "mesh". */
+const char *schema_path(Arena *a, const Field *f);
+/* Whether the field may change one of these (FOR_UNITS ...). */
+bool schema_influences(const Field *f, unsigned what);
+/* Whether the row is the one that tells what lies at its place of Plan: builders of one
+ * kind share places, and several rows may lead to one. Rows of no own type (FIELD_OTHER)
+ * tell nothing; what they leave open is told as it was written (vary_others). */
+bool schema_tells(const Field *f);
+bool schema_place_told(const Field *f); /* by this row or another */
+/* The tables of docs/plan.md. */
+void schema_markdown(Text *out);
+/* Names of schedules, as a list of names in schema.def. */
+extern const char schema_schedules[];
+
+/* ---- field_storage.c: what lies in Plan, for all who read and write it ---- */
+typedef struct FieldValue {
+  Storage stored;
+  union {
+    int64_t whole;    /* BOOL, INT, INT64 */
+    double real;      /* DOUBLE */
+    const char *text; /* TEXT; NULL: not given */
+    ExpectRange range;
+  };
+} FieldValue;
+FieldValue field_get(const Field *f, const Plan *p);
+/* The same as text: equal texts, equal values. "0.001", "true", "bf16", "0 to 3", "-" for
+ * what is not given; the text of the user between quotes. Adds nothing for a row that lies
+ * nowhere. */
+void field_print(const Field *f, const Plan *p, Text *out);
+/* Stores a number, or nothing if the row lies nowhere; a text that it becomes lies in the
+ * arena. */
+void field_set(Arena *a, const Field *f, Plan *p, double v);
+void field_set_text(const Field *f, Plan *p, const char *s);
+void field_set_range(const Field *f, Plan *p, ExpectRange r);
+/* The number that stands for a name of the row. */
+int field_name_number(const Field *f, const char *name);
+
+typedef struct Check {
+  lua_State *L;
+  LangPlan *lp;
+  Plan *plan;
+  Arena *arena;
+  Diags *d;
+  bool validation; /* in data.val */
+} Check;
+
+/* A wrong type: "expected a positive integer, got string "four"". */
+void check_type(Check *c, const char *path, const char *want, int idx);
+/* The value at idx of field `f`: stores it, or says what is wrong with it. */
+void check_value(Check *c, const Field *f, int idx, const char *path);
+/* Checks every field of the table at idx against the fields of `scope`; items before
+ * list position `from` belong to the caller. */
+void check_scope(Check *c, int idx, const char *scope, const char *path, int from);
+/* One word of a list of names: alias=name or name. */
+typedef struct NameWord {
+  const char *s;
+  size_t n;          /* of the alias */
+  const char *canon; /* the name that it stands for */
+  bool later;
+} NameWord;
+/* The next word of a list; *p and *later begin as the list and false. */
+bool name_next(Arena *a, const char **p, bool *later, NameWord *w);
+/* Is `name` one of those that words of the list stand for? */
+bool name_listed(const char *names, const char *name);
+/* Equal without case, '-' and '_': "Interleaved1F1B" is "interleaved_1f1b". */
+bool name_same(const char *a, const char *b);
+
+/* ---- unknown_field.c ---- */
+/* "WHAT is not built yet", with what comes nearest. */
+void not_built(Check *c, const char *path, const char *what);
+/* The string or number at index `key` names no field of `scope`. */
+void unknown_field(Check *c, const char *scope, const char *path, int key);
+
+/* The canonical name for `text` in the list `names`; NULL after adding a diagnostic. */
+const char *check_name(Check *c, const char *names, const char *path, const char *text);
+/* A builder's call that went wrong was noted in its mark: reports it. */
+bool check_mark(Check *c, int idx, const char *path);
+/* An integer from lo to hi at idx. */
+bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_t *out);
+/* The list items of a builder's table (file names); returns how many there are, -1 if
+ * they are wrong and say all about the table. */
+int field_items(Check *c, const char *kind, int idx, const char *path);
+/* A FIELD_OTHER. */
+void field_other(Check *c, const Field *f, int idx, const char *path);
+typedef struct FieldCheck {
+  const char *key; /* the same in every scope */
+  void (*check)(Check *c, int idx, const char *path);
+} FieldCheck;
+/* fields_strategy.c: ends with a NULL key. */
+extern const FieldCheck strategy_fields[];
+/* Once all fields are checked: number formats that strategy and precision both name, and
+ * options of other stages. */
+void strategy_rules(Check *c);
+/* The length of the list at idx; -1 after a diagnostic if it is not one. */
+int field_list_length(Check *c, int idx, const char *path, const char *want);
+/* "PATH[i]" */
+const char *field_item_path(Check *c, const char *path, int i);
+
+/* schedule_plan.c: a name with options, a function or weft.schedule_csv. */
+void schedule_field(Check *c, int idx, const char *path);
+
+#endif

@@ -1,0 +1,305 @@
+/* schema_values.c - one value of the plan's table against its row of schema.def. Where it
+ * goes in Plan, field_storage.c knows. */
+#include <math.h>
+
+#include "schema.h"
+
+/* ---- messages ---- */
+
+void check_type(Check *c, const char *path, const char *want, int idx) {
+  diag_error(c->d, "type", path, "expected %s, got %s", want,
+             value_describe(c->arena, c->L, idx));
+}
+
+/* What was expected instead of the value at idx. */
+static const char *want_number(Check *c, double lo, double hi, bool integer, int idx) {
+  const char *kind = integer ? "an integer" : "a number";
+  if (lua_type(c->L, idx) == LUA_TNUMBER && lua_tonumber(c->L, idx) > hi)
+    return arena_printf(c->arena, "%s of at most %.15g", kind, hi);
+  if (lo == 1 && hi >= 1e6 && integer) return "a positive integer";
+  if (hi >= 1e3) return arena_printf(c->arena, "%s of at least %.0f", kind, lo);
+  return arena_printf(c->arena, "%s from %.0f to %.0f", kind, lo, hi);
+}
+
+bool check_mark(Check *c, int idx, const char *path) {
+  const char *hint, *bad = mark_bad(c->L, idx, &hint);
+  if (!bad) return true;
+  diag_error(c->d, "builder", path, "%s", bad)->suggestion =
+      hint ? arena_str(c->arena, hint) : NULL;
+  return false;
+}
+
+/* ---- values ---- */
+
+static bool to_number(lua_State *L, int idx, double *v) {
+  if (lua_type(L, idx) != LUA_TNUMBER) return false;
+  *v = lua_tonumber(L, idx);
+  return true;
+}
+
+bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_t *out) {
+  double v;
+  if (to_number(c->L, idx, &v) && v == floor(v) && v >= lo && v <= hi) {
+    *out = (int64_t)v;
+    return true;
+  }
+  check_type(c, path, want_number(c, lo, hi, true, idx), idx);
+  return false;
+}
+
+static void check_number(Check *c, const Field *f, int idx, const char *path) {
+  double v;
+  bool ok = to_number(c->L, idx, &v) && v >= f->lo && v <= f->hi;
+  if (!ok || (f->type == FIELD_INT && v != floor(v))) {
+    check_type(c, path, want_number(c, f->lo, f->hi, f->type == FIELD_INT, idx), idx);
+    return;
+  }
+  field_set(c->arena, f, c->plan, v);
+}
+
+static void check_bool(Check *c, const Field *f, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx)) {
+    check_type(c, path, "true or false", idx);
+  } else {
+    field_set(c->arena, f, c->plan, lua_toboolean(c->L, idx));
+  }
+}
+
+static void check_text(Check *c, const Field *f, int idx, const char *path) {
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    check_type(c, path, "a string", idx);
+  } else if (f->stored) {
+    field_set_text(f, c->plan, arena_str(c->arena, lua_tostring(c->L, idx)));
+  }
+}
+
+static void check_name_field(Check *c, const Field *f, int idx, const char *path) {
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    check_type(c, path, "a name", idx);
+    return;
+  }
+  const char *name = check_name(c, f->names, path, lua_tostring(c->L, idx));
+  if (name && f->stored == STORED_TEXT)
+    field_set_text(f, c->plan, arena_str(c->arena, name));
+  else if (name)
+    field_set(c->arena, f, c->plan, field_name_number(f, name));
+}
+
+/* What a strategy is before its options say more. What ZeRO and Megatron's FSDP cut of
+ * gradients is reduced after each microbatch, as these systems do; DDP cuts nothing. */
+static void strategy_begin(Strategy *s, const char *name) {
+  static const struct {
+    const char *name;
+    Strategy is;
+  } all[] = {{"zero", {.kind = STRATEGY_ZERO}},
+             {"ddp", {.kind = STRATEGY_DDP}},
+             {"fsdp2", {.kind = STRATEGY_FSDP2, .stage = 3, .defer_grad_sync = true}},
+             {"megatron_fsdp", {.kind = STRATEGY_MEGATRON_FSDP, .stage = 3}}};
+  for (int i = 0; i < LEN(all); i++) {
+    if (strcmp(all[i].name, name) != 0) continue;
+    s->kind = all[i].is.kind;
+    s->stage = all[i].is.stage;
+    s->defer_grad_sync = all[i].is.defer_grad_sync;
+  }
+}
+
+/* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options.
+ */
+static void check_named(Check *c, const Field *f, int idx, const char *path) {
+  lua_State *L = c->L;
+  idx = lua_absindex(L, idx);
+  bool table = lua_istable(L, idx);
+  if (table)
+    lua_rawgeti(L, idx, 1);
+  else
+    lua_pushvalue(L, idx);
+  if (lua_type(L, -1) != LUA_TSTRING) {
+    check_type(c, path, "a name or { \"name\", option = value }", table ? -1 : idx);
+  } else {
+    const char *name = check_name(c, f->names, path, lua_tostring(L, -1));
+    if (name) {
+      Strategy *s = &c->plan->strategy;
+      strategy_begin(s, name);
+      if (table) check_scope(c, idx, name, path, 2);
+      if (s->kind == STRATEGY_MEGATRON_FSDP && !s->overlap_param_gather)
+        s->prefetch[0] = s->prefetch[1] = 0;
+    }
+  }
+  lua_pop(L, 1);
+}
+
+/* A field of another system that changes nothing here, with a value that it takes there.
+ */
+static void check_noop(Check *c, const Field *f, int idx, const char *path) {
+  bool right = strcmp(f->names, "true or false") == 0 ? lua_isboolean(c->L, idx)
+               : strcmp(f->names, "an integer") == 0  ? lua_isinteger(c->L, idx)
+                                                      : lua_istable(c->L, idx);
+  if (!right)
+    check_type(c, path, f->names, idx);
+  else
+    diag_warn(c->d, "no-effect", path, "has no effect: %s", f->doc);
+}
+
+/* "weft.text, weft.tokens" */
+static const char *builder_list(Check *c, const char *names) {
+  NameWord w;
+  bool later = false;
+  const char *s = "";
+  for (const char *p = names; name_next(c->arena, &p, &later, &w);)
+    s = arena_printf(c->arena, "%s%sweft.%s", s, *s ? ", " : "", w.canon);
+  return s;
+}
+
+static void built_kind(Check *c, const char *kind) {
+#define SOURCE(ID, name)                                                                 \
+  if (strcmp(kind, #name) == 0) c->plan->data.kind = DATA_##ID;
+#include "vm/plan/sources.def"
+}
+
+static void check_built(Check *c, const Field *f, int idx, const char *path);
+
+/* Files and weights go together. */
+static void check_shares(Check *c, const char *path) {
+  enum { MOST = 4096 };
+  const DataSpec *d = &c->plan->data;
+  path = arena_printf(c->arena, "%s.weights", path);
+  if (d->nweights > MOST)
+    diag_error(c->d, "range", path, "%d of them; at most %d are possible", d->nweights,
+               MOST);
+  else if (d->weights && d->nweights != d->nfiles)
+    diag_error(
+        c->d, "list", path,
+        "%d of them for %d names of files; each name, which may be a pattern, has one",
+        d->nweights, d->nfiles);
+}
+
+/* data.val is checked as data is; what it says then lies apart. */
+static void check_val(Check *c, const Field *f, int idx, const char *path) {
+  DataSpec train = c->plan->data;
+  if (c->validation) {
+    diag_error(c->d, "val", path, "is in the data for validation, which has none itself");
+    return;
+  }
+  c->validation = true;
+  c->plan->data = (DataSpec){0};
+  check_built(c, schema_find("plan", "data"), idx, path);
+  c->validation = false;
+  if (c->plan->data.val_fraction > 0)
+    diag_error(c->d, "val", arena_printf(c->arena, "%s.val_fraction", path),
+               "all of these data are for validation");
+  train.val = arena_copy(c->arena, &c->plan->data, sizeof train);
+  c->plan->data = train;
+}
+
+/* A table without a mark is accepted where only one builder fits. */
+static void check_built(Check *c, const Field *f, int idx, const char *path) {
+  if (strcmp(f->key, "val") == 0) {
+    check_val(c, f, idx, path);
+    return;
+  }
+  const char *kind = mark_kind(c->L, idx);
+  bool one = !strchr(f->names, ' ');
+  if (!kind && one && lua_istable(c->L, idx)) kind = f->names;
+  if (strcmp(f->names, "cluster") == 0 && lua_type(c->L, idx) == LUA_TSTRING) {
+    cluster_known(c->L, lua_tostring(c->L, idx), path, c->d);
+    return;
+  }
+  NameWord w;
+  bool later = false, found = false;
+  for (const char *p = f->names; kind && name_next(c->arena, &p, &later, &w);)
+    found |= strcmp(w.canon, kind) == 0;
+  if (!found) {
+    check_type(c, path, builder_list(c, f->names), idx);
+    return;
+  }
+  if (!check_mark(c, idx, path)) return;
+  built_kind(c, kind);
+  int items = field_items(c, kind, idx, path);
+  if (items >= 0) check_scope(c, idx, kind, path, 1 + items);
+  if (strcmp(f->key, "data") == 0) check_shares(c, path);
+  if (strcmp(f->key, "data") == 0 && c->plan->data.val && c->plan->data.val_fraction > 0)
+    diag_error(c->d, "alias", path,
+               "val and val_fraction both say what is for validation; give one of them");
+}
+
+/* ---- ranges ---- */
+
+static double range_end(Check *c, int idx, const char *key, double missing) {
+  field_push(c->L, idx, key);
+  double v = lua_type(c->L, -1) == LUA_TNUMBER ? lua_tonumber(c->L, -1) : missing;
+  lua_pop(c->L, 1);
+  return v;
+}
+
+static void check_range(Check *c, const Field *f, int idx, const char *path) {
+  static const char *const kinds[] = {"at_most", "at_least", "between"};
+  const char *kind = mark_kind(c->L, idx);
+  double v;
+  if (to_number(c->L, idx, &v) && v >= 0) {
+    field_set_range(f, c->plan, (ExpectRange){true, v, v});
+    return;
+  }
+  for (int i = 0; kind && i < LEN(kinds); i++) {
+    if (strcmp(kind, kinds[i]) != 0) continue;
+    if (!check_mark(c, idx, path)) return;
+    check_scope(c, idx, kind, path, 1);
+    ExpectRange r = {true, range_end(c, idx, "low", -INFINITY),
+                     range_end(c, idx, "high", INFINITY)};
+    field_set_range(f, c->plan, r);
+    if (r.low > r.high)
+      diag_error(c->d, "range", path, "nothing lies between %.15g and %.15g", r.low,
+                 r.high);
+    return;
+  }
+  check_type(c, path,
+             "a number of at least 0, weft.at_most(x), weft.at_least(x) or "
+             "weft.between(x, y)",
+             idx);
+}
+
+/* ---- all of them ---- */
+
+void check_value(Check *c, const Field *f, int idx, const char *path) {
+  switch (f->type) {
+  case FIELD_TEXT:
+    check_text(c, f, idx, path);
+    return;
+  case FIELD_INT:
+  case FIELD_NUM:
+    check_number(c, f, idx, path);
+    return;
+  case FIELD_BOOL:
+    check_bool(c, f, idx, path);
+    return;
+  case FIELD_NAME:
+    check_name_field(c, f, idx, path);
+    return;
+  case FIELD_NAMED:
+    check_named(c, f, idx, path);
+    return;
+  case FIELD_BUILT:
+    check_built(c, f, idx, path);
+    return;
+  case FIELD_OTHER:
+    field_other(c, f, idx, path);
+    return;
+  case FIELD_RANGE:
+    check_range(c, f, idx, path);
+    return;
+  case FIELD_ALIAS:
+    return;
+  case FIELD_NOOP:
+    check_noop(c, f, idx, path);
+    return;
+  case FIELD_REFUSED:
+    diag_error(c->d, "strategy", path, "%s", f->doc);
+    return;
+  case FIELD_TABLE:
+    if (lua_istable(c->L, idx))
+      check_scope(c, idx, f->names, path, 1);
+    else
+      check_type(c, path, "a table", idx);
+    return;
+  }
+}
+

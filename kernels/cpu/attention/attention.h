@@ -1,0 +1,207 @@
+/* attention.h - shared by attention's forward and backward kernels: which keys a query sees, and
+ * tiles of heads as f32. Scores exist for one tile of queries and one of keys at a time, never as
+ * a T x T matrix. */
+#ifndef WEFT_ATTENTION_H
+#define WEFT_ATTENTION_H
+
+#include "kernels/cpu/tile.h"
+#include "kernels/cpu/vecmath.h"
+#include "vm/graph/sequence.h"
+
+enum { TILE = 64, HEAD_MAX = 256 };
+typedef float TileHead[TILE * HEAD_MAX];   /* (TILE, D) with rows of Heads.ld */
+typedef float TileTurned[HEAD_MAX * TILE]; /* (D, TILE) */
+typedef float TileScores[TILE * TILE];
+
+/* The size of a head, and rounded up to whole vectors. */
+typedef struct Width {
+  int d, ld;
+} Width;
+
+typedef struct Heads {
+  int64_t b, t, h, k;      /* batch, queries, heads, kv heads */
+  Width qk, v;             /* of q and k; of v and o */
+  float scale;
+  const int32_t *starts;   /* (B, t) or NULL; with slots (B, T) */
+  int64_t T;               /* tokens of the sequence */
+  int slots;               /* in whose order rows are, see sequence.h; 0: of positions */
+  SeqPiece query, key;     /* which of the sequence are here */
+  int64_t tiles, key_tiles;
+} Heads;
+
+/* Rows [row, row + n) of a tile, and the position of the first of them. Tiles end with the
+ * runs of a piece. */
+typedef struct Span {
+  int64_t row, pos;
+  int n;
+} Span;
+
+INLINE int64_t tiles_of_run(const SeqPiece *p) { return (p->run + TILE - 1) / TILE; }
+
+INLINE Span span_of(const SeqPiece *p, int64_t tile) {
+  int64_t each = tiles_of_run(p), run = tile / each, at = tile % each * TILE;
+  return (Span){run * p->run + at, p->first[run] + at, (int)MIN(TILE, p->run - at)};
+}
+
+/* Whether the sums of earlier steps are among the operands. */
+INLINE bool goes_on(const KernelArgs *a) { return a->attr->step > 0; }
+
+/* All keys, or those that were shifted here so often. */
+INLINE SeqPiece keys_here(const KernelArgs *a, int64_t T, int ranks) {
+  int64_t rows = a->in[1].dim[1];
+  if (rows == T) return seq_whole(T);
+  assert(rows * ranks == T);
+  return seq_piece(T, ranks, (a->index - a->attr->step + ranks) % ranks, a->attr->mirror);
+}
+
+INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
+  const KTensor *q = &a->in[0], *k = &a->in[1];
+  int d = a->attr->head_dim, dv = attr_value_dim(a->attr);
+  int ranks = MAX(a->attr->n, 1);
+  int64_t T = q->dim[1] * ranks;
+  bool zigzag = a->attr->mirror;
+  assert(q->ndim == 3 && k->ndim == 3 && MAX(d, dv) <= HEAD_MAX);
+  Heads s = {.b = q->dim[0],
+             .t = q->dim[1],
+             .h = q->dim[2] / d,
+             .k = k->dim[2] / d,
+             .qk = {d, whole_lanes(d)},
+             .v = {dv, whole_lanes(dv)},
+             .scale = a->attr->scale,
+             .starts = a->nin > starts_at ? a->in[starts_at].p : NULL,
+             .T = T,
+             .slots = a->attr->parts,
+             .query = seq_piece(T, ranks, a->index, zigzag),
+             .key = keys_here(a, T, ranks)};
+  s.tiles = s.query.runs * tiles_of_run(&s.query);
+  s.key_tiles = s.key.runs * tiles_of_run(&s.key);
+  return s;
+}
+
+/* The queries of a tile and the first key that each of them sees. Lanes past the end
+ * repeat the last query; their results are not used. */
+typedef struct Queries {
+  int64_t b, row, pos;
+  int n;
+  int32_t at[TILE], start[TILE];
+  int32_t at_min, at_max, start_min, start_max;
+} Queries;
+
+/* The keys of a tile. Positions past the end are beyond all. */
+typedef struct KeyRows {
+  Span in;
+  int32_t at[TILE];
+  int32_t at_min, at_max;
+} KeyRows;
+
+/* What stands in row `y` of the sequence as it is cut. */
+INLINE SeqToken token_of(const Heads *s, int64_t b, int64_t y) {
+  return seq_token(s->starts + b * s->T, s->T, s->slots, y);
+}
+
+INLINE void keys_of(const Heads *s, int64_t b, int64_t tile, KeyRows *k) {
+  Span in = k->in = span_of(&s->key, tile);
+  k->at_min = INT32_MAX, k->at_max = 0;
+  for (int i = 0; i < TILE; i++) {
+    int64_t y = in.pos + i;
+    k->at[i] = INT32_MAX;
+    if (i >= in.n) continue;
+    k->at[i] = (int32_t)(s->slots ? token_of(s, b, y).at : y);
+    k->at_min = MIN(k->at_min, k->at[i]);
+    k->at_max = MAX(k->at_max, k->at[i]);
+  }
+}
+
+INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
+  Span span = span_of(&s->query, tile);
+  q->b = b;
+  q->row = span.row;
+  q->pos = span.pos;
+  q->n = span.n;
+  q->start_min = q->at_min = INT32_MAX;
+  q->start_max = q->at_max = 0;
+  for (int i = 0; i < TILE; i++) {
+    int64_t t = MIN(i, q->n - 1);
+    SeqToken x = {q->pos + t, s->starts ? s->starts[b * s->t + q->row + t] : 0};
+    if (s->slots) x = token_of(s, b, q->pos + t);
+    q->at[i] = (int32_t)x.at;
+    q->start[i] = (int32_t)x.start;
+    q->at_min = MIN(q->at_min, q->at[i]);
+    q->at_max = MAX(q->at_max, q->at[i]);
+    q->start_min = MIN(q->start_min, q->start[i]);
+    q->start_max = MAX(q->start_max, q->start[i]);
+  }
+}
+
+/* Whether some, and whether all, pairs of these queries and keys count. */
+INLINE bool sees_some(const Queries *q, const KeyRows *k) {
+  return k->at_min <= q->at_max && k->at_max >= q->start_min;
+}
+INLINE bool sees_all(const Queries *q, const KeyRows *k) {
+  return k->at_max <= q->at_min && k->at_min >= q->start_max;
+}
+/* Whether query i and key i are the same token, in the order of positions. */
+INLINE bool on_diagonal(const Heads *s, const Queries *q, const KeyRows *k) {
+  return !s->slots && k->in.pos == q->pos;
+}
+
+/* c += p b for a tile of probabilities. On the diagonal, row i of p is zero after column i,
+ * or before it if `turned`; blocks of zeros are left out. */
+INLINE void mul_seen(bool diagonal, bool turned, int m, int n, int k, Strided p,
+                     const float *b, int64_t ldb, float *c, int64_t ldc) {
+  enum { BLOCK = 16 };
+  int step = diagonal ? BLOCK : m;
+  for (int i = 0; i < m; i += step) {
+    int rows = MIN(step, m - i);
+    int from = diagonal && turned ? MIN(i, k) : 0;
+    int to = diagonal && !turned ? MIN(i + rows, k) : k;
+    Strided part = {p.p + i * p.row + from * p.col, p.row, p.col};
+    tile_mul(rows, n, to - from, part, b + from * ldb, ldb, c + i * ldc, ldc, true);
+  }
+}
+
+/* Rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile whose rows are padded with zeros
+ * to whole vectors. */
+INLINE void load_head(float *dst, const KTensor *x, DType t, Width w, int64_t b, int64_t h,
+                      int64_t r0, int n) {
+  int64_t width = last_dim(x);
+  int d = w.d;
+  for (int i = 0; i < n; i++) {
+    const void *src = at(x->p, t, (b * x->dim[1] + r0 + i) * width + h * d);
+    float *row = dst + i * w.ld;
+#pragma omp simd
+    for (int j = 0; j < d; j++) row[j] = get(src, t, j);
+    for (int j = d; j < w.ld; j++) row[j] = 0;
+  }
+}
+
+/* The same tile turned: (D, TILE), columns past n are zero. */
+INLINE void turn_head(float *dst, const float *tile, Width w, int n) {
+  for (int j = 0; j < w.d; j++) {
+    for (int i = 0; i < n; i++) dst[j * TILE + i] = tile[i * w.ld + j];
+    for (int i = n; i < TILE; i++) dst[j * TILE + i] = 0;
+  }
+}
+
+/* A tile of results, to rows [r0, r0+n) of head h of x. */
+INLINE void store_head(const KTensor *x, DType t, const float *tile, Width w, int64_t b,
+                       int64_t h, int64_t r0, int n) {
+  int64_t width = last_dim(x);
+  for (int i = 0; i < n; i++) {
+    void *dst = at(x->p, t, (b * x->dim[1] + r0 + i) * width + h * w.d);
+    const float *row = tile + i * w.ld;
+#pragma omp simd
+    for (int j = 0; j < w.d; j++) put(dst, t, j, row[j]);
+  }
+}
+
+/* Sums that are not complete are f32. */
+INLINE void store_sums(const KTensor *x, DType t, const float *tile, Width w, int64_t b,
+                       int64_t h, int64_t r0, int n) {
+  if (x->dtype == DT_F32)
+    store_head(x, DT_F32, tile, w, b, h, r0, n);
+  else
+    store_head(x, t, tile, w, b, h, r0, n);
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* cpu_kernels.c - the CPU kernel of every op. Changes of placement other than slice are
+ * communication and have none. Compiled once per set of instructions: CPU_SET is the
+ * set's name, and cpu_set_<name> all that is seen of it from outside. */
+#include "kernel.h"
+#include "levels.h"
+
+#define cpu_all_reduce NULL
+#define cpu_all_gather NULL
+#define cpu_reduce_scatter NULL
+#define cpu_all_to_all NULL
+#define cpu_all_to_all_v NULL
+#define cpu_shift NULL
+
+static const Kernel kernels[OP_N] = {
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cpu_##name,
+#include "vm/graph/ops.def"
+    [OP_linear].prepare = prepare_linear,
+    [OP_linear].release = release_gemm,
+    [OP_linear_dx].prepare = prepare_linear_dx,
+    [OP_linear_dx].release = release_gemm,
+    [OP_linear_dw].prepare = prepare_linear_dw,
+    [OP_linear_dw].release = release_gemm,
+    [OP_grouped_linear].prepare = prepare_grouped_linear,
+    [OP_grouped_linear].release = release_gemm,
+    [OP_grouped_linear_dx].prepare = prepare_grouped_linear_dx,
+    [OP_grouped_linear_dx].release = release_gemm,
+    [OP_grouped_linear_dw].prepare = prepare_grouped_linear_dw,
+    [OP_grouped_linear_dw].release = release_gemm,
+    [OP_attention].prepare = prepare_attention,
+    [OP_attention_dx].prepare = prepare_attention,
+    [OP_attention_part].prepare = prepare_attention,
+    [OP_attention_part_dx].prepare = prepare_attention,
+    [OP_attention_step].prepare = prepare_attention,
+    [OP_rope].prepare = prepare_rope,
+    [OP_rope_pair].prepare = prepare_rope,
+    [OP_rope_qkv].prepare = prepare_rope,
+    [OP_rope_qkv_dx].prepare = prepare_rope,
+};
+
+#define CAT(a, b)  a##b
+#define SET(name)  CAT(cpu_set_, name)
+#define TEXT(name) #name
+#define TITLE(name) TEXT(name)
+
+const CpuSet SET(CPU_SET) = {
+    .name = TITLE(CPU_SET),
+    .kernel = kernels,
+    .gemm_plain = gemm_plain,
+    .gemm_blocks = gemm_blocks,
+};

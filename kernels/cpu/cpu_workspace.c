@@ -1,0 +1,71 @@
+/* cpu_workspace.c - how much scratch the CPU kernels need, and how much they keep. Compiled once
+ * and for any CPU: the bytes are those of the widest vectors, and of CPUs without bf16
+ * units, so that a plan has the same size everywhere. */
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/gemm/gemm.h"
+
+/* dq of all heads as f32, with rows of whole vectors, and one sum for each query; see
+ * attention_dx.c. */
+static uint64_t attention_dx(const KernelArgs *a) {
+  Heads s = heads_of(a, a->nin);
+  uint64_t rows = (uint64_t)(s.b * s.h * s.tiles * TILE);
+  uint64_t wide = (uint64_t)(s.qk.d + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
+  return rows * (wide + 1) * sizeof(float);
+}
+
+/* y(rows,O) = x(rows,I) w; dx(rows,I) = dy(rows,O) w^T; dW(O,I) = dy^T x for layout 0,
+ * dW(I,O) = x^T dy for layout 1. Of grouped ones the product of an expert that has all
+ * rows. */
+GemmShape gemm_of(int op, const KernelArgs *a) {
+  const KTensor *x = &a->in[0], *y = &a->out[0];
+  GemmShape s = {.in = x->dtype, .out = y->dtype};
+  if (op == OP_grouped_linear_dw) {
+    s.m = last_dim(&a->in[1]), s.n = last_dim(x), s.k = rows_of(x);
+    s.ta = true;
+    return s;
+  }
+  if (op == OP_linear_dw) {
+    int64_t i = last_dim(x), o = last_dim(&a->in[1]);
+    bool turned = a->attr->layout == 0;
+    s.m = turned ? o : i, s.n = turned ? i : o, s.k = rows_of(x);
+    s.ta = true;
+  } else {
+    s.m = rows_of(x), s.n = last_dim(y), s.k = last_dim(x);
+    s.tb = op == OP_grouped_linear || (op != OP_grouped_linear_dx &&
+                                       a->attr->layout == (op == OP_linear_dx));
+  }
+  return s;
+}
+
+/* Two operands and, unless it goes straight to its place, the result. */
+uint64_t gemm_work(const GemmShape *s) {
+  if (s->in == DT_F32) return 0;
+  GemmBlock b = gemm_block(s);
+  int64_t c = s->out == DT_F32 ? 0 : b.m * b.n;
+  return sizeof(float) * (uint64_t)(b.m * b.k + b.k * b.n + c) + 3 * GEMM_LINE;
+}
+
+static bool is_product(int op) {
+  return op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
+         op == OP_grouped_linear || op == OP_grouped_linear_dx || op == OP_grouped_linear_dw;
+}
+
+uint64_t cpu_work(int op, const KernelArgs *a) {
+  if (op == OP_attention_dx || op == OP_attention_part_dx) return attention_dx(a);
+  if (op == OP_sqnorm) return SQNORM_BLOCKS * sizeof(double);
+  if (op == OP_permute && a->attr->drop == DROP_PROBS)
+    return (uint64_t)count_of(&a->in[1]) * sizeof(Choice);
+  if (!is_product(op)) return 0;
+  GemmShape s = gemm_of(op, a);
+  return gemm_work(&s);
+}
+
+static bool turns(int op) {
+  return op == OP_rope || op == OP_rope_pair || op == OP_rope_qkv || op == OP_rope_qkv_dx;
+}
+
+uint64_t cpu_state(int op, const KernelArgs *a) {
+  if (turns(op))
+    return (uint64_t)(attr_rotary_dim(a->attr) / 2) * sizeof(double);
+  return is_product(op) ? sizeof(Gemm) : 0;
+}

@@ -1,0 +1,63 @@
+/* grouped_linear.c - products of the rows of each expert with its weight: one after the other,
+ * each on all threads. The state is that of a product of any number of rows. */
+#include "kernels/cpu/gemm/gemm.h"
+#include "kernels/cpu/kernel.h"
+
+static weft_status prepare(Device *dev, KernelArgs *a, int op) {
+  GemmShape s = gemm_of(op, a);
+  gemm_init_many(a->state, &s, dev->threads);
+  return WEFT_OK;
+}
+
+weft_status prepare_grouped_linear(Device *dev, KernelArgs *a, weft_error *e) {
+  return prepare(dev, a, OP_grouped_linear);
+}
+
+weft_status prepare_grouped_linear_dx(Device *dev, KernelArgs *a, weft_error *e) {
+  return prepare(dev, a, OP_grouped_linear_dx);
+}
+
+weft_status prepare_grouped_linear_dw(Device *dev, KernelArgs *a, weft_error *e) {
+  return prepare(dev, a, OP_grouped_linear_dw);
+}
+
+/* Rows past those of all experts are 0. */
+static void grouped(const KernelArgs *a, int op) {
+  const KTensor *x = &a->in[0], *w = &a->in[1], *y = &a->out[0];
+  const int32_t *ends = a->in[2].p;
+  GemmShape s = gemm_of(op, a);
+  int64_t experts = w->dim[0];
+  for (int64_t i = 0; i < experts; i++) {
+    s.m = ends[i + 1] - ends[i];
+    gemm_run_as(a->state, &s, at(x->p, x->dtype, ends[i] * s.k),
+                at(w->p, w->dtype, i * s.k * s.n), at(y->p, y->dtype, ends[i] * s.n),
+                false, a->work);
+  }
+  int64_t used = ends[experts];
+  memset(at(y->p, y->dtype, used * s.n), 0,
+         (size_t)((y->dim[0] - used) * s.n) * (size_t)dtype_size(y->dtype));
+}
+
+void cpu_grouped_linear(Device *dev, const KernelArgs *a) {
+  grouped(a, OP_grouped_linear);
+}
+
+void cpu_grouped_linear_dx(Device *dev, const KernelArgs *a) {
+  grouped(a, OP_grouped_linear_dx);
+}
+
+/* The gradient of an expert that nobody chose is 0. */
+void cpu_grouped_linear_dw(Device *dev, const KernelArgs *a) {
+  const KTensor *x = &a->in[0], *dy = &a->in[1];
+  const int32_t *ends = a->in[2].p;
+  GemmShape s = gemm_of(OP_grouped_linear_dw, a);
+  for (int64_t i = 0; i < a->out[0].dim[0]; i++) {
+    float *dw = (float *)a->out[0].p + i * s.m * s.n;
+    s.k = ends[i + 1] - ends[i];
+    if (s.k > 0)
+      gemm_run_as(a->state, &s, at(dy->p, dy->dtype, ends[i] * s.m),
+                  at(x->p, x->dtype, ends[i] * s.n), dw, a->accumulate, a->work);
+    else if (!a->accumulate)
+      memset(dw, 0, (size_t)(s.m * s.n) * sizeof *dw);
+  }
+}

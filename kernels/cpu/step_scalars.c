@@ -1,0 +1,115 @@
+/* step_scalars.c - once-a-step kernels on the f64 scalars: label count, loss seed, loss, gradient
+ * norm, clip coefficient. All but sqnorm touch a few bytes only. */
+#include "kernel.h"
+#include "vm/program/program.h"
+
+/* The block is operand and result of these ops, at one address. */
+static double *scalars(const KernelArgs *a) {
+  assert(a->nin == 0 || a->in[a->nin - 1].p == a->out[0].p);
+  return a->out[0].p;
+}
+
+void cpu_count_labels(Device *dev, const KernelArgs *a) {
+  const int32_t *labels = a->in[0].p;
+  int64_t n = count_of(&a->in[0]), count = 0;
+#pragma omp simd reduction(+ : count)
+  for (int64_t i = 0; i < n; i++) count += labels[i] != -100;
+  scalars(a)[SC_TOKENS] = (double)count;
+}
+
+void cpu_seed(Device *dev, const KernelArgs *a) {
+  const double *scal = a->in[0].p;
+  *(float *)a->out[0].p = (float)(scal[SC_SCALE] / MAX(scal[SC_TOKENS], 1.0));
+}
+
+void cpu_acc_loss(Device *dev, const KernelArgs *a) {
+  scalars(a)[SC_LOSS] += *(const float *)a->in[0].p;
+}
+
+void cpu_acc_rows(Device *dev, const KernelArgs *a) {
+  const int32_t *ends = a->in[0].p;
+  int64_t experts = a->in[0].dim[0] - 1;
+  double *scal = scalars(a);
+  for (int64_t e = 0; e < experts; e++)
+    scal[SC_ROWS_MAX] = MAX(scal[SC_ROWS_MAX], ends[e + 1] - ends[e]);
+  scal[SC_ROWS] += ends[experts];
+  scal[SC_ROWS_EXPERTS] += (double)experts;
+}
+
+void cpu_acc_dropped(Device *dev, const KernelArgs *a) {
+  const int32_t *rows = a->in[0].p;
+  int64_t n = 0;
+  for (int64_t i = 0; i < count_of(&a->in[0]); i++) n += rows[i] == ROW_DROPPED;
+  scalars(a)[SC_DROPPED] += (double)n;
+}
+
+/* The gradient is summed in a fixed number of blocks whose bounds depend on its size
+ * only; the sums of the blocks are then added in order. */
+typedef struct SqNorm {
+  const float *g;
+  int64_t n, block;
+  double *sum; /* of each block */
+} SqNorm;
+
+static void sqnorm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  SqNorm *s = a->state;
+  for (int64_t b = lo; b < hi; b++) {
+    int64_t end = MIN(s->n, (b + 1) * s->block);
+    const float *g = s->g;
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = b * s->block; i < end; i++) sum += (double)g[i] * g[i];
+    s->sum[b] = sum;
+  }
+}
+
+void cpu_sqnorm(Device *dev, const KernelArgs *a) {
+  SqNorm s = {.g = a->in[0].p, .n = count_of(&a->in[0]), .sum = a->work};
+  s.block = MAX((s.n + SQNORM_BLOCKS - 1) / SQNORM_BLOCKS, 1024);
+  int64_t blocks = (s.n + s.block - 1) / s.block;
+  KernelArgs part = {.state = &s};
+  each_part(dev, &part, blocks, MAX(1, ELEMENT_GRAIN / s.block), sqnorm_part);
+  double sum = 0;
+  for (int64_t b = 0; b < blocks; b++) sum += s.sum[b];
+  scalars(a)[a->attr->n] += sum;
+}
+
+static double clip_factor(double norm, double clip) {
+  return clip > 0 ? MIN(1.0, clip / (norm + 1e-6)) : 1.0;
+}
+
+void cpu_clip_coef(Device *dev, const KernelArgs *a) {
+  double *scal = scalars(a), scale = scal[SC_SCALE];
+  double norm = sqrt(scal[SC_NORM2]) / scale;
+  bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]);
+  bool stepped = scal[SC_GUESS] != 0;
+  scal[SC_NORM] = norm;
+  scal[SC_CLIP] = clip_factor(norm, a->attr->clip) / scale;
+  scal[SC_SKIP] = skip;
+  bool right = !skip && scal[SC_GUESS] == scal[SC_CLIP];
+  scal[SC_UNDO] = stepped && !right;
+  scal[SC_HOLD] = skip || (stepped && right);
+}
+
+/* A part of the norm that has to be clipped means that the whole has to be, too, by a
+ * factor that nobody knows yet. */
+void cpu_clip_guess(Device *dev, const KernelArgs *a) {
+  double *scal = scalars(a), scale = scal[SC_SCALE];
+  double norm = sqrt(scal[SC_NORM2]) / scale;
+  double clip = clip_factor(norm, a->attr->clip);
+  bool whole = a->attr->n != 0;
+  bool held = !isfinite(norm) || (!whole && clip < 1) || scal[SC_CAREFUL] != 0;
+  scal[SC_CLIP] = clip / scale;
+  scal[SC_HOLD] = held;
+  scal[SC_GUESS] = held ? 0 : clip / scale;
+}
+
+void cpu_scal_add(Device *dev, const KernelArgs *a) {
+  double *scal = scalars(a);
+  scal[a->attr->n] += scal[a->attr->dim];
+}
+
+void cpu_scal_zero(Device *dev, const KernelArgs *a) {
+  double *scal = scalars(a);
+  for (int i = SC_ZERO_FROM; i < SC_N; i++) scal[i] = 0;
+}

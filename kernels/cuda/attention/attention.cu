@@ -1,0 +1,128 @@
+/* attention.cu - causal attention forward with an online softmax (as in FlashAttention): each tile
+ * of keys rescales the result of the earlier ones. In ring attention this is one step: it
+ * continues from the result of the steps before. */
+#include "attention_tile.cuh"
+#include "kernels/cuda/cudnn/cudnn_attention.h"
+
+enum { O = 3, LSE, STARTS, STARTS_FIRST = O }; /* operands */
+
+/* The softmax of two rows of a lane, up to now: their largest score, in powers of two,
+ * and the lane's part of the sum. */
+struct Running {
+  float most[2], sum[2];
+};
+
+/* Turns scores into probabilities relative to the new maximum; returns in `fade` what the
+ * earlier ones are multiplied by. A query that saw no key yet has maximum -inf. */
+template <int NT>
+__device__ __forceinline__ void softmax(float (&x)[NT][4], Running &run,
+                                        float (&fade)[2]) {
+  UNROLL
+  for (int i = 0; i < 2; i++) {
+    float top = run.most[i], more = 0;
+    UNROLL
+    for (int n = 0; n < NT; n++)
+      top = fmaxf(top, fmaxf(x[n][2 * i], x[n][2 * i + 1]));
+    top = lanes_sum(top, 4, true);
+    float base = top == -INFINITY ? 0 : top;
+    fade[i] = exp2_of(run.most[i] - base);
+    UNROLL
+    for (int n = 0; n < NT; n++)
+      UNROLL
+    for (int j = 2 * i; j < 2 * i + 2; j++) {
+      x[n][j] = exp2_of(x[n][j] - base);
+      more += x[n][j];
+    }
+    run.sum[i] = run.sum[i] * fade[i] + more;
+    run.most[i] = top;
+  }
+}
+
+/* Grid: query tiles, those with most keys first; heads; batch. `o0`, `lse0`: of the steps
+ * before, or NULL; `wide`: o is f32. */
+template <typename T, int D>
+__global__ void __launch_bounds__(Shape<T, D>::threads)
+    attend(Heads s, const T *q, const T *k, const T *v, const float *o0,
+           const float *lse0, void *o, bool wide, float *lse) {
+  typedef Shape<T, D> S;
+  constexpr int N = S::forward, NT = N / 8, CT = D / 8;
+  SHARED_ROOM(room);
+  __shared__ int key_at[2][N];
+  int first = (int)(gridDim.x - 1 - blockIdx.x) * S::rows;
+  int64_t h = blockIdx.y, b = blockIdx.z, kv = h * s.k / s.h;
+  Slice<const T> keys = slice(k, b, s.keys, kv, s.k, s.d);
+  Slice<const T> values = slice(v, b, s.keys, kv, s.k, s.dv);
+  Tile<T, D> mine = {(T *)room};
+  auto others = [&](int stage, int which) {
+    return Tile<T, D>{mine.p + (S::rows + (2 * stage + which) * N) * D};
+  };
+  Lane l = lane_here();
+  int top = first + l.warp_row + l.group, t[2] = {top, top + 8};
+  Row row[2] = {query_row(s, b, t[0]), query_row(s, b, t[1])};
+  Running run = {{-INFINITY, -INFINITY}, {0, 0}};
+  float out[CT][4] = {};
+  for (int i = 0; i < 2 && lse0; i++) {
+    run.sum[i] = l.member == 0; /* of all four lanes one has it */
+    if (t[i] < s.t) run.most[i] = lse0[(b * s.t + t[i]) * s.h + h] * LOG2E;
+  }
+  add_sums(out, slice(o0, b, s.t, h, s.h, s.dv), t, 0);
+  fetch<S::rows, S::threads>(mine, slice(q, b, s.t, h, s.h, s.d), first);
+
+  int width = filled(s.d), width_v = filled(s.dv);
+  float scale = s.scale * LOG2E;
+  walk_keys<S::threads>(
+      s, b, query_range(s, b, first, S::rows), keys, values, others, key_at,
+      [&](int stage, int k0, bool all) {
+        if (first + l.warp_row >= s.t) return; /* a warp past the end */
+        float x[NT][4], fade[2];
+        times_rows(x, mine, others(stage, 0), width);
+        UNROLL
+        for (int n = 0; n < NT; n++)
+          UNROLL
+        for (int j = 0; j < 4; j++) {
+          x[n][j] *= scale;
+          if (!all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]))
+            x[n][j] = -INFINITY;
+        }
+        softmax(x, run, fade);
+        UNROLL
+        for (int n = 0; n < CT; n++)
+          UNROLL
+        for (int j = 0; j < 4; j++)
+          out[n][j] *= fade[j / 2];
+        int there = rows_there(s.keys, k0, N);
+        add_product(out, x, others(stage, 1), there, 0, width_v);
+      });
+
+  for (int i = 0; i < 2; i++) {
+    float sum = lanes_sum(run.sum[i], 4);
+    for (int n = 0; n < CT; n++)
+      out[n][2 * i] /= sum, out[n][2 * i + 1] /= sum;
+    if (l.member == 0 && t[i] < s.t)
+      lse[(b * s.t + t[i]) * s.h + h] = run.most[i] * LN2 + logf(sum);
+  }
+  store_sums<CT, T>(o, wide, b, s.t, h, s.h, s.dv, t, 0, out);
+}
+
+void cuda_attention(Device *d, const KernelArgs *a) {
+  if (cudnn_run(d, a)) return;
+  bool on = goes_on(a);
+  Heads s = heads_of(a, on ? STARTS : STARTS_FIRST);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    by_head(s, [&](auto size) {
+      constexpr int D = decltype(size)::size;
+      typedef Shape<T, D> S;
+      Dim3 grid((unsigned)((s.t + S::rows - 1) / S::rows), (unsigned)s.h, (unsigned)s.b);
+      LAUNCH_ROOM((attend<T, D>), grid, S::threads, S::room_forward, cuda_stream(d), s,
+                  data<const T>(&a->in[0]), data<const T>(&a->in[1]),
+                  data<const T>(&a->in[2]), on ? data<const float>(&a->in[O]) : NULL,
+                  on ? data<const float>(&a->in[LSE]) : NULL, a->out[0].p,
+                  a->out[0].dtype == DT_F32, data<float>(&a->out[1]));
+    });
+  });
+}
+
+void cuda_attention_part(Device *d, const KernelArgs *a) {
+  cuda_attention(d, a);
+}

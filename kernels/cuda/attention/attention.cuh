@@ -1,0 +1,168 @@
+/* attention.cuh - shared by the attention kernels: shapes and the causal mask. */
+#ifndef WEFT_CUDA_ATTENTION_H
+#define WEFT_CUDA_ATTENTION_H
+
+#include "kernels/cuda/kernel.cuh"
+#include "vm/graph/sequence.h"
+
+struct Heads {
+  int64_t b, t, keys, h, k; /* batch, queries, keys, heads, kv heads */
+  int d, dv;                /* sizes of a head: of q and k; of v and o */
+  float scale;
+  const int32_t
+      *starts; /* (B, t): the first token of a document; or NULL; with slots (B, T) */
+  int64_t T;   /* tokens of the sequence */
+  int slots;   /* in whose order rows are, see sequence.h; 0: of positions */
+  SeqPiece query, key; /* of the sequence, that are here */
+};
+
+/* Whether the sums of earlier steps are among the operands. */
+static inline bool goes_on(const KernelArgs *a) {
+  return a->attr->step > 0;
+}
+
+/* All keys, or those that were shifted here so often. */
+static inline SeqPiece keys_here(const KernelArgs *a, int64_t T, int n) {
+  if (a->in[1].dim[1] == T) return seq_whole(T);
+  assert(a->in[1].dim[1] * n == T);
+  return seq_piece(T, n, (a->index - a->attr->step + n) % n, a->attr->mirror != 0);
+}
+
+static inline Heads heads_of(const KernelArgs *a, int starts_at) {
+  const KTensor *q = &a->in[0], *k = &a->in[1];
+  int d = a->attr->head_dim;
+  int n = a->attr->n > 1 ? a->attr->n : 1;
+  int64_t T = q->dim[1] * n;
+  return Heads{q->dim[0],
+               q->dim[1],
+               k->dim[1],
+               q->dim[2] / d,
+               k->dim[2] / d,
+               d,
+               attr_value_dim(a->attr),
+               a->attr->scale,
+               a->nin > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
+               T,
+               a->attr->parts,
+               seq_piece(T, n, a->index, a->attr->mirror != 0),
+               keys_here(a, T, n)};
+}
+
+/* ---- who sees whom ---- positions fit an int: document starts are such */
+
+/* The place of row `t` of a piece in the sequence as it is cut. */
+static __device__ __forceinline__ int place(const SeqPiece &p, int t) {
+  return (int)(t < p.run ? p.first[0] + t : p.first[1] + (t - p.run));
+}
+/* The rows of a piece, whose positions ascend, that stand before position `at`. */
+static __device__ __forceinline__ int rows_before(const SeqPiece &p, int at) {
+  int64_t n = 0;
+  for (int i = 0; i < p.runs; i++) {
+    int64_t m = at - p.first[i];
+    n += m < 0 ? 0 : m < p.run ? m : p.run;
+  }
+  return (int)n;
+}
+/* The position of row `t` of a piece. */
+static __device__ __forceinline__ int position(const Heads &s, const SeqPiece &p,
+                                               int64_t b, int t) {
+  int y = place(p, t);
+  return s.slots ? (int)seq_token(s.starts + b * s.T, s.T, s.slots, y).at : y;
+}
+
+/* What a row is for those that see or are seen: of a query also the first position that
+ * it sees. Past the end queries see nothing, and nobody sees keys. */
+struct Row {
+  int at, start;
+};
+static __device__ __forceinline__ Row query_row(const Heads &s, int64_t b, int t) {
+  if (t >= s.t) return Row{-1, 0};
+  int start = !s.starts ? 0
+              : s.slots ? s.starts[b * s.T + place(s.query, t)]
+                        : s.starts[b * s.t + t];
+  return Row{position(s, s.query, b, t), start};
+}
+static __device__ __forceinline__ Row key_row(const Heads &s, int64_t b, int t) {
+  return Row{t < s.keys ? position(s, s.key, b, t) : INT32_MAX, 0};
+}
+static __device__ __forceinline__ bool sees(const Row &query, int key) {
+  return key <= query.at && key >= query.start;
+}
+
+/* Bounds of what `n` rows from `first` on are. In a piece, or in a slot of it, positions
+ * ascend and so do starts; of rows of several slots nothing is known. `whole`: none is
+ * past the end. */
+struct Range {
+  Row lo, hi;
+  bool whole;
+};
+template <typename F>
+static __device__ __forceinline__ Range range_of(const Heads &s, const SeqPiece &p,
+                                                 int64_t rows, int first, int n, F row) {
+  int last = first + n < rows ? first + n - 1 : (int)rows - 1;
+  int slot = s.slots ? (int)(s.T / s.slots) : 0;
+  if (slot && place(p, first) / slot != place(p, last) / slot)
+    return Range{{0, 0}, {INT32_MAX, INT32_MAX}, false};
+  return Range{row(first), row(last), first + n <= rows};
+}
+static __device__ __forceinline__ Range query_range(const Heads &s, int64_t b, int first,
+                                                    int n) {
+  return range_of(s, s.query, s.t, first, n, [&](int t) { return query_row(s, b, t); });
+}
+static __device__ __forceinline__ Range key_range(const Heads &s, int64_t b, int first,
+                                                  int n) {
+  return range_of(s, s.key, s.keys, first, n, [&](int t) { return key_row(s, b, t); });
+}
+
+/* Whether the queries of one range see keys of another: none, maybe some, or all. Of
+ * these `walked` are those that a sum goes over, so all of them have to be there. */
+enum Seen { NONE, SOME, ALL };
+static __device__ __forceinline__ Seen seen(const Range &q, const Range &k,
+                                            const Range &walked) {
+  if (k.lo.at > q.hi.at || k.hi.at < q.lo.start) return NONE;
+  bool all = k.hi.at <= q.lo.at && k.lo.at >= q.hi.start;
+  return all && walked.whole ? ALL : SOME;
+}
+
+/* Tiles of N rows, all that are of use for a range: of keys for one of queries. */
+struct Tiles {
+  int first, end;
+};
+template <int N>
+static __device__ __forceinline__ Tiles key_tiles(const Heads &s, const Range &q) {
+  if (s.slots) return Tiles{0, (int)((s.keys + N - 1) / N)};
+  return Tiles{rows_before(s.key, q.lo.start) / N,
+               (rows_before(s.key, q.hi.at + 1) + N - 1) / N};
+}
+/* Of queries for one of keys: up to the first tile all of whose documents are later. */
+template <int N>
+static __device__ __forceinline__ Tiles query_tiles(const Heads &s, int64_t b,
+                                                    const Range &k) {
+  int end = (int)((s.t + N - 1) / N);
+  if (s.slots) return Tiles{0, end};
+  int first = rows_before(s.query, k.lo.at) / N, lo = first;
+  while (s.starts && lo < end) {
+    int mid = lo + (end - lo) / 2;
+    if (query_row(s, b, mid * N).start > k.hi.at)
+      end = mid;
+    else
+      lo = mid + 1;
+  }
+  return Tiles{first, end};
+}
+
+/* Calls f with the larger size of a head, rounded up to what there are kernels for. */
+enum { CUDA_HEAD_MAX = 256 };
+template <int D> struct HeadSize { static constexpr int size = D; };
+template <typename F> static void by_head(const Heads &s, F f) {
+  int d = s.d > s.dv ? s.d : s.dv;
+  assert(d <= CUDA_HEAD_MAX);
+  if (d <= 64)
+    f(HeadSize<64>{});
+  else if (d <= 128)
+    f(HeadSize<128>{});
+  else
+    f(HeadSize<256>{});
+}
+
+#endif

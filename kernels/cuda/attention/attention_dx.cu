@@ -1,0 +1,197 @@
+/* attention_dx.cu - gradients of causal attention. Probabilities are computed again from
+ * lse, with delta = sum(do * o) of a query and dS = P * (dP - delta) * scale:
+ *   dq = dS k, dk = dS^T q, dv = P^T do
+ * One kernel per delta, dq, and dk with dv; each result is summed by one block, in order.
+ * Of a ring this is one step: dq goes on from what the steps before gave. */
+#include "attention_tile.cuh"
+#include "kernels/cuda/cudnn/cudnn_attention.h"
+
+enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
+
+/* delta(B, T, H): a warp for each. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    deltas(const T *o, const T *d_o, float *delta, int64_t n, int d) {
+  int64_t i = (int64_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP;
+  if (i >= n) return;
+  float sum = 0;
+  for (int c = threadIdx.x % WARP; c < d; c += WARP)
+    sum += load(o[i * d + c]) * load(d_o[i * d + c]);
+  sum = lanes_sum(sum);
+  if (threadIdx.x % WARP == 0) delta[i] = sum;
+}
+
+/* From scores and dP of a lane, and lse and delta, to P and dS / scale. */
+template <typename Hidden>
+__device__ __forceinline__ void probability(float &p, float &ds, float scale, float lse,
+                                            float delta, Hidden hidden) {
+  p = hidden() ? 0 : exp2_of(p * scale - lse);
+  ds = p * (ds - delta);
+}
+
+/* Grid: query tiles, those with most keys first; heads; batch. `dq0`: of the steps
+ * before, or NULL. */
+template <typename T, int D>
+__global__ void __launch_bounds__(Shape<T, D>::threads)
+    query_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
+                    const float *lse, const float *delta, const float *dq0, void *dq,
+                    bool wide) {
+  typedef Shape<T, D> S;
+  constexpr int N = S::backward, NT = N / 8, CT = D / 8;
+  SHARED_ROOM(room);
+  __shared__ int key_at[2][N];
+  int first = (int)(gridDim.x - 1 - blockIdx.x) * S::rows;
+  int64_t h = blockIdx.y, b = blockIdx.z, kv = h * s.k / s.h;
+  Slice<const T> keys = slice(k, b, s.keys, kv, s.k, s.d);
+  Slice<const T> values = slice(v, b, s.keys, kv, s.k, s.dv);
+  Tile<T, D> mine = {(T *)room}, my_do = {mine.p + S::rows * D};
+  auto others = [&](int stage, int which) {
+    return Tile<T, D>{mine.p + (2 * S::rows + (2 * stage + which) * N) * D};
+  };
+  Lane l = lane_here();
+  int top = first + l.warp_row + l.group, t[2] = {top, top + 8};
+  Row row[2] = {query_row(s, b, t[0]), query_row(s, b, t[1])};
+  float base[2], less[2], out[CT][4] = {};
+  for (int i = 0; i < 2; i++) {
+    int64_t stat = (b * s.t + (t[i] < s.t ? t[i] : 0)) * s.h + h;
+    base[i] = lse[stat] * LOG2E, less[i] = delta[stat];
+  }
+  fetch<S::rows, S::threads>(mine, slice(q, b, s.t, h, s.h, s.d), first);
+  fetch<S::rows, S::threads>(my_do, slice(d_o, b, s.t, h, s.h, s.dv), first);
+
+  int width = filled(s.d), width_v = filled(s.dv);
+  float scale = s.scale * LOG2E;
+  walk_keys<S::threads>(
+      s, b, query_range(s, b, first, S::rows), keys, values, others, key_at,
+      [&](int stage, int k0, bool all) {
+        if (first + l.warp_row >= s.t) return; /* a warp past the end */
+        float p[NT][4], ds[NT][4];
+        times_rows(p, mine, others(stage, 0), width);
+        times_rows(ds, my_do, others(stage, 1), width_v);
+        UNROLL
+        for (int n = 0; n < NT; n++)
+          UNROLL
+        for (int j = 0; j < 4; j++)
+          probability(p[n][j], ds[n][j], scale, base[j / 2], less[j / 2], [&] {
+            return !all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]);
+          });
+        int there = rows_there(s.keys, k0, N);
+        add_product(out, ds, others(stage, 0), there, 0, width);
+      });
+
+  UNROLL
+  for (int n = 0; n < CT; n++)
+    for (int j = 0; j < 4; j++)
+      out[n][j] *= s.scale;
+  add_sums(out, slice(dq0, b, s.t, h, s.h, s.d), t, 0);
+  store_sums<CT, T>(dq, wide, b, s.t, h, s.h, s.d, t, 0, out);
+}
+
+/* Grid: key tiles, each once for each part of the columns; kv heads; batch. A row is a
+ * key here, a column a query. */
+template <typename T, int D>
+__global__ void __launch_bounds__(Shape<T, D>::threads)
+    key_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
+                  const float *lse, const float *delta, void *dk, void *dv, bool wide) {
+  typedef Shape<T, D> S;
+  constexpr int N = S::backward, NT = N / 8, C = S::columns, CT = C / 8;
+  SHARED_ROOM(room);
+  __shared__ Row query[2][N];
+  __shared__ float base[2][N], less[2][N];
+  int first = (int)blockIdx.x / (D / C) * S::rows, col = (int)blockIdx.x % (D / C) * C;
+  int64_t kv = blockIdx.y, b = blockIdx.z;
+  int64_t h0 = kv * (s.h / s.k);
+  Tile<T, D> mine = {(T *)room}, my_v = {mine.p + S::rows * D};
+  auto others = [&](int stage, int which) {
+    return Tile<T, D>{mine.p + (2 * S::rows + (2 * stage + which) * N) * D};
+  };
+  Lane l = lane_here();
+  int top = first + l.warp_row + l.group, t[2] = {top, top + 8};
+  int key[2] = {key_row(s, b, t[0]).at, key_row(s, b, t[1]).at};
+  float out_k[CT][4] = {}, out_v[CT][4] = {};
+  fetch<S::rows, S::threads>(mine, slice(k, b, s.keys, kv, s.k, s.d), first);
+  fetch<S::rows, S::threads>(my_v, slice(v, b, s.keys, kv, s.k, s.dv), first);
+
+  Range here = key_range(s, b, first, S::rows);
+  Tiles tiles = query_tiles<N>(s, b, here);
+  int each = tiles.end - tiles.first; /* for one of the heads that share these keys */
+  int width = filled(s.d), width_v = filled(s.dv);
+  float scale = s.scale * LOG2E;
+  walk(
+      each * (int)(s.h / s.k),
+      [&](int i) {
+        Range r = query_range(s, b, (tiles.first + i % each) * N, N);
+        return seen(r, here, r);
+      },
+      [&](int i, int stage) {
+        int q0 = (tiles.first + i % each) * N;
+        int64_t h = h0 + i / each;
+        fetch<N, S::threads>(others(stage, 0), slice(q, b, s.t, h, s.h, s.d), q0);
+        fetch<N, S::threads>(others(stage, 1), slice(d_o, b, s.t, h, s.h, s.dv), q0);
+        for (int r = threadIdx.x; r < N; r += S::threads) {
+          bool is = q0 + r < s.t;
+          int64_t stat = is ? (b * s.t + q0 + r) * s.h + h : 0;
+          copy_begin<4>(&base[stage][r], lse + stat, is);
+          copy_begin<4>(&less[stage][r], delta + stat, is);
+          query[stage][r] = query_row(s, b, q0 + r);
+        }
+      },
+      [&](int stage, int i, bool all) {
+        if (first + l.warp_row >= s.keys) return; /* a warp past the end */
+        float p[NT][4], ds[NT][4];
+        times_rows(p, mine, others(stage, 0), width);
+        times_rows(ds, my_v, others(stage, 1), width_v);
+        UNROLL
+        for (int n = 0; n < NT; n++)
+          UNROLL
+        for (int j = 0; j < 4; j++) {
+          int c = n * 8 + 2 * l.member + j % 2;
+          probability(p[n][j], ds[n][j], scale, base[stage][c] * LOG2E, less[stage][c],
+                      [&] { return !all && !sees(query[stage][c], key[j / 2]); });
+        }
+        int there = rows_there(s.t, (tiles.first + i % each) * N, N);
+        add_product(out_v, p, others(stage, 1), there, col, width_v);
+        add_product(out_k, ds, others(stage, 0), there, col, width);
+      });
+
+  UNROLL
+  for (int n = 0; n < CT; n++)
+    for (int j = 0; j < 4; j++)
+      out_k[n][j] *= s.scale;
+  store_sums<CT, T>(dk, wide, b, s.keys, kv, s.k, s.d, t, col, out_k);
+  store_sums<CT, T>(dv, wide, b, s.keys, kv, s.k, s.dv, t, col, out_v);
+}
+
+void cuda_attention_dx(Device *dev, const KernelArgs *a) {
+  if (cudnn_run(dev, a)) return;
+  bool on = goes_on(a);
+  Heads s = heads_of(a, on ? STARTS : STARTS_FIRST);
+  int64_t n = s.b * s.t * s.h;
+  float *delta = (float *)a->work;
+  const float *lse = data<const float>(&a->in[LSE]);
+  by_type(a->in[Q].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    const T *q = data<const T>(&a->in[Q]), *k = data<const T>(&a->in[K]);
+    const T *v = data<const T>(&a->in[V]), *d_o = data<const T>(&a->in[DO]);
+    LAUNCH((deltas<T>), (unsigned)((n + BLOCK / WARP - 1) / (BLOCK / WARP)), BLOCK,
+           cuda_stream(dev), data<const T>(&a->in[O]), d_o, delta, n, s.dv);
+    by_head(s, [&](auto size) {
+      constexpr int D = decltype(size)::size;
+      typedef Shape<T, D> S;
+      unsigned tiles = (unsigned)((s.t + S::rows - 1) / S::rows);
+      unsigned key_tiles = (unsigned)((s.keys + S::rows - 1) / S::rows);
+      LAUNCH_ROOM((query_gradients<T, D>), Dim3(tiles, (unsigned)s.h, (unsigned)s.b),
+                  S::threads, S::room_backward, cuda_stream(dev), s, q, k, v, d_o, lse,
+                  delta, on ? data<const float>(&a->in[DQ]) : NULL, a->out[0].p,
+                  a->out[0].dtype == DT_F32);
+      LAUNCH_ROOM((key_gradients<T, D>),
+                  Dim3(key_tiles * (D / S::columns), (unsigned)s.k, (unsigned)s.b),
+                  S::threads, S::room_backward, cuda_stream(dev), s, q, k, v, d_o, lse,
+                  delta, a->out[1].p, a->out[2].p, a->out[1].dtype == DT_F32);
+    });
+  });
+}
+
+void cuda_attention_part_dx(Device *dev, const KernelArgs *a) {
+  cuda_attention_dx(dev, a);
+}

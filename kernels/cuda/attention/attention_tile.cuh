@@ -1,0 +1,316 @@
+/* attention_tile.cuh - the tiles that attention forward and backward are computed in.
+ *
+ * A block has a tile of rows, of queries or of keys, and walks over tiles of the others.
+ * A warp has 16 of the block's rows; of a product with a tile of N others each of its
+ * lanes has, for every 8 columns, what mma.cuh says of c: two neighbouring columns of
+ * rows group and group + 8. Softmax, masks and sums only see that. There are two
+ * products, each for bf16 by tensor cores, factors that were computed rounded to bf16,
+ * and for f32 by plain multiplications: tensor cores round each sum towards zero, so even
+ * three products of TF32 for one of f32 would not give what f32 gives.
+ *
+ * Shared memory holds the block's rows and two stages of the others: one is multiplied
+ * while the other is on its way. */
+#ifndef WEFT_CUDA_ATTENTION_TILE_H
+#define WEFT_CUDA_ATTENTION_TILE_H
+
+#include "attention.cuh"
+#include "kernels/cuda/mma.cuh"
+
+constexpr float LOG2E = 1.44269504f, LN2 = 0.693147181f;
+
+/* Rows of a block, and of the tiles that it walks over, so that what it has in shared
+ * memory fits the 99 KiB of the smallest GPUs since Ampere (8.6, 8.9):
+ *   bytes of a row  forward             backward            for
+ *   128             64 x 64,  40 KiB    64 x 64,  48 KiB    64 in bf16
+ *   256             64 x 64,  80 KiB    64 x 32,  64 KiB    128 in bf16, 64 in f32
+ *   512             64 x 32,  96 KiB    64 x 16,  96 KiB    256 in bf16, 128 in f32
+ *   1024            32 x 16,  96 KiB    32 x 8,   96 KiB    256 in f32
+ * Registers as nvcc 13 -Xptxas -v says, without spills: forward 128, 166 and 220 in bf16
+ * (64, 128, 256; sm_80), dq 167, 165 and 215, dk and dv 215, 232 and 214 (sm_90). */
+template <typename T, int D> struct Shape {
+  static constexpr int bytes = D * (int)sizeof(T);
+  static constexpr int rows = bytes > 512 ? 32 : 64, threads = rows / 16 * WARP;
+  static constexpr int forward = bytes > 256 ? (16 << 10) / bytes : 64;
+  static constexpr int backward = bytes > 128 ? (8 << 10) / bytes : 64;
+  /* Of dk and of dv that one block sums: of more its threads have no registers. */
+  static constexpr int columns = bytes > 512 ? 64 : D < 128 ? D : 128;
+  static constexpr int room_forward = (rows + 4 * forward) * bytes;
+  static constexpr int room_backward = (2 * rows + 4 * backward) * bytes;
+};
+
+/* Where a lane's part of a tile is. */
+struct Lane {
+  int warp_row, group, member;
+};
+static __device__ __forceinline__ Lane lane_here() {
+  int lane = threadIdx.x % WARP;
+  return Lane{(int)threadIdx.x / WARP * 16, lane / 4, lane % 4};
+}
+
+/* Rows of a tile in shared memory. The 16 bytes at one place of eight neighbouring rows,
+ * which a warp reads at once, are in different banks. */
+template <typename T, int D> struct Tile {
+  T *p;
+  static constexpr int EACH = 16 / (int)sizeof(T);
+  __device__ __forceinline__ T *at(int row, int col) const {
+    return p + row * D + ((col / EACH) ^ (row & 7)) * EACH + col % EACH;
+  }
+};
+
+/* ---- global memory ---- */
+
+/* What the sums go to 16 of: columns that a head is filled up to, with zeros. */
+static __device__ __forceinline__ int filled(int d) {
+  return (d + 15) / 16 * 16;
+}
+
+/* Head h of n of x(B,rows,n*d). */
+template <typename T> struct Slice {
+  T *p;
+  int64_t stride;
+  int rows, d;
+};
+template <typename T>
+static __device__ __forceinline__ Slice<T> slice(T *x, int64_t b, int64_t rows, int64_t h,
+                                                 int64_t n, int d) {
+  return Slice<T>{x ? x + (b * rows * n + h) * d : x, n * d, (int)rows, d};
+}
+
+/* Begins to bring rows [first, first + ROWS) of a head to a tile. */
+template <int ROWS, int THREADS, typename T, int D>
+__device__ __forceinline__ void fetch(const Tile<T, D> &to, const Slice<const T> &x,
+                                      int first) {
+  constexpr int EACH = Tile<T, D>::EACH, PARTS = D / EACH;
+  bool wide = x.d % EACH == 0 && (uintptr_t)x.p % 16 == 0;
+  int width = filled(x.d);
+  UNROLL_BY_4
+  for (int i = threadIdx.x; i < ROWS * PARTS; i += THREADS) {
+    int r = i / PARTS, c = i % PARTS * EACH, t = first + r;
+    if (c >= width) continue;
+    const T *from = x.p + (t < x.rows ? t * x.stride : 0);
+    if (wide) {
+      bool is = t < x.rows && c < x.d;
+      copy_begin<16>(to.at(r, c), is ? from + c : x.p, is);
+      continue;
+    }
+    for (int j = 0; j < EACH; j++)
+      to.at(r, c)[j] = t < x.rows && c + j < x.d ? from[c + j] : rounded<T>(0);
+  }
+}
+
+/* f(sum, i) of the sums of a lane, CT tiles of 8 columns from `col` on: of row t[i]. */
+template <int CT, typename T, typename F>
+__device__ __forceinline__ void each_pair(const Slice<T> &x, const int (&t)[2], int col,
+                                          F f) {
+  int member = lane_here().member;
+  UNROLL
+  for (int n = 0; n < CT; n++)
+    UNROLL
+  for (int i = 0; i < 2; i++) {
+    int c = col + n * 8 + 2 * member;
+    if (t[i] < x.rows && c < x.d) f(n, i, x.p + t[i] * x.stride + c, c + 1 < x.d);
+  }
+}
+template <int CT, typename T>
+__device__ __forceinline__ void store_sums(const Slice<T> &y, const int (&t)[2], int col,
+                                           const float (&v)[CT][4]) {
+  bool pairs = y.d % 2 == 0 && (uintptr_t)y.p % (2 * sizeof(T)) == 0;
+  each_pair<CT>(y, t, col, [&](int n, int i, T *to, bool both) {
+    T first = rounded<T>(v[n][2 * i]), second = rounded<T>(v[n][2 * i + 1]);
+    if (pairs) {
+      *(Pack<T, 2> *)to = Pack<T, 2>{{first, second}};
+      return;
+    }
+    to[0] = first;
+    if (both) to[1] = second;
+  });
+}
+/* Sums that are not complete are f32. */
+template <int CT, typename T>
+__device__ __forceinline__ void store_sums(void *y, bool wide, int64_t b, int64_t rows,
+                                           int64_t h, int64_t n, int d, const int (&t)[2],
+                                           int col, const float (&v)[CT][4]) {
+  if (wide)
+    store_sums<CT>(slice((float *)y, b, rows, h, n, d), t, col, v);
+  else
+    store_sums<CT>(slice((T *)y, b, rows, h, n, d), t, col, v);
+}
+/* v += sums of earlier steps, if there are any. */
+template <int CT>
+__device__ __forceinline__ void add_sums(float (&v)[CT][4], const Slice<const float> &x,
+                                         const int (&t)[2], int col) {
+  if (!x.p) return;
+  each_pair<CT>(x, t, col, [&](int n, int i, const float *from, bool both) {
+    v[n][2 * i] += from[0];
+    if (both) v[n][2 * i + 1] += from[1];
+  });
+}
+
+/* ---- products ---- */
+
+/* c = 16 rows of a, times all rows of b: sums over d columns. */
+template <int NT, int D>
+__device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<bfloat, D> &a,
+                                           const Tile<bfloat, D> &b, int d) {
+  int lane = threadIdx.x % WARP, row = lane_here().warp_row + lane % 16;
+  UNROLL
+  for (int n = 0; n < NT; n++)
+    c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+  UNROLL_BY_4
+  for (int k = 0; k < d; k += 16) {
+    uint32_t x[4], y[4];
+    load_matrices(x, a.at(row, k + lane / 16 * 8));
+    UNROLL
+    for (int n = 0; n < NT; n += 2) {
+      load_matrices(y, b.at(n * 8 + lane % 8 + lane / 16 * 8, k + lane / 8 % 2 * 8));
+      mma_bf16(c[n], x, y[0], y[1]);
+      mma_bf16(c[n + 1], x, y[2], y[3]);
+    }
+  }
+}
+
+static __device__ __forceinline__ float dot(const Pack<float, 4> &x,
+                                            const Pack<float, 4> &y, float sum) {
+  for (int i = 0; i < 4; i++)
+    sum += x.v[i] * y.v[i];
+  return sum;
+}
+
+template <int NT, int D>
+__device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<float, D> &a,
+                                           const Tile<float, D> &b, int d) {
+  typedef Pack<float, 4> P;
+  Lane l = lane_here();
+  int row = l.warp_row + l.group;
+  UNROLL
+  for (int n = 0; n < NT; n++)
+    c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+  for (int k = 0; k < d; k += 4) {
+    P x0 = *(const P *)a.at(row, k), x1 = *(const P *)a.at(row + 8, k);
+    UNROLL
+    for (int n = 0; n < NT; n++) {
+      P y0 = *(const P *)b.at(n * 8 + 2 * l.member, k);
+      P y1 = *(const P *)b.at(n * 8 + 2 * l.member + 1, k);
+      c[n][0] = dot(x0, y0, c[n][0]);
+      c[n][1] = dot(x0, y1, c[n][1]);
+      c[n][2] = dot(x1, y0, c[n][2]);
+      c[n][3] = dot(x1, y1, c[n][3]);
+    }
+  }
+}
+
+/* out += p times columns [col, col + 8 * CT) of b, whose first `rows` rows are p's
+ * columns; none at `end` and after it. Of mma.sync's a the lane has what it has of c. */
+template <int CT, int NT, int D>
+__device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p)[NT][4],
+                                            const Tile<bfloat, D> &b, int rows, int col,
+                                            int end) {
+  int lane = threadIdx.x % WARP;
+  UNROLL
+  for (int k = 0; k < NT; k += 2) {
+    if (k * 8 >= rows) break;
+    uint32_t x[4] = {pair_of(p[k][0], p[k][1]), pair_of(p[k][2], p[k][3]),
+                     pair_of(p[k + 1][0], p[k + 1][1]),
+                     pair_of(p[k + 1][2], p[k + 1][3])};
+    UNROLL
+    for (int n = 0; n < CT; n += 2) {
+      uint32_t y[4];
+      if (col + n * 8 >= end) break;
+      load_turned(y, b.at(k * 8 + lane % 16, col + n * 8 + lane / 16 * 8));
+      mma_bf16(out[n], x, y[0], y[1]);
+      mma_bf16(out[n + 1], x, y[2], y[3]);
+    }
+  }
+}
+
+template <int CT, int NT, int D>
+__device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p)[NT][4],
+                                            const Tile<float, D> &b, int rows, int col,
+                                            int end) {
+  Lane l = lane_here();
+  float x[NT][4];
+  for (int n = 0; n < NT; n++)
+    for (int j = 0; j < 4; j++)
+      x[n][j] = p[n][j];
+  UNROLL_NOT
+  for (int k0 = 0; k0 < rows; k0 += 8) {
+    UNROLL
+    for (int k = 0; k < 8; k++) {
+      int from = l.group * 4 + k / 2; /* the lane that has column k */
+      float x0 = __shfl_sync(0xffffffffu, x[0][k % 2], from);
+      float x1 = __shfl_sync(0xffffffffu, x[0][2 + k % 2], from);
+      UNROLL
+      for (int n = 0; n < CT; n++) {
+        if (col + n * 8 >= end) break;
+        Pack<float, 2> y =
+            *(const Pack<float, 2> *)b.at(k0 + k, col + n * 8 + 2 * l.member);
+        out[n][0] += x0 * y.v[0];
+        out[n][1] += x0 * y.v[1];
+        out[n][2] += x1 * y.v[0];
+        out[n][3] += x1 * y.v[1];
+      }
+    }
+    UNROLL
+    for (int n = 0; n + 1 < NT; n++) /* registers have no index: the next come to 0 */
+      for (int j = 0; j < 4; j++)
+        x[n][j] = x[n + 1][j];
+  }
+}
+
+/* ---- the walk ---- */
+
+/* The rows of a tile of n from `first` on that are there. */
+static __device__ __forceinline__ int rows_there(int64_t rows, int first, int n) {
+  return first + n < rows ? n : (int)rows - first;
+}
+
+/* body(stage, i, all see all) for each of n tiles that some see, in order. sight(i) says
+ * who sees it; fetch(i, stage) begins to bring it, while the one before is in work: when
+ * all have come to the barrier, none reads that stage any more. What the block fetched
+ * before is there, too, when a body runs. */
+template <typename Sight, typename Fetch, typename Body>
+__device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body) {
+  Seen now = NONE, then = NONE;
+  auto next = [&](int i, Seen &how) {
+    while (i < n && (how = sight(i)) == NONE)
+      i++;
+    return i;
+  };
+  int stage = 0, i = next(0, now);
+  if (i < n) fetch(i, stage);
+  while (i < n) {
+    copies_wait();
+    __syncthreads();
+    int following = next(i + 1, then);
+    if (following < n) fetch(following, stage ^ 1);
+    body(stage, i, now == ALL);
+    i = following, now = then, stage ^= 1;
+  }
+  copies_wait();
+}
+
+/* The same over the keys that some queries `here` see. Keys and values come to others(stage,
+ * 0 and 1), positions of keys to key_at; body(stage, first key, whether all see all). */
+template <int THREADS, int N, typename T, typename Others, typename Body>
+__device__ __forceinline__ void walk_keys(const Heads &s, int64_t b, const Range &here,
+                                          const Slice<const T> &keys,
+                                          const Slice<const T> &values, Others others,
+                                          int (&key_at)[2][N], Body body) {
+  Tiles tiles = key_tiles<N>(s, here);
+  walk(
+      tiles.end - tiles.first,
+      [&](int i) {
+        Range r = key_range(s, b, (tiles.first + i) * N, N);
+        return seen(here, r, r);
+      },
+      [&](int i, int stage) {
+        int k0 = (tiles.first + i) * N;
+        fetch<N, THREADS>(others(stage, 0), keys, k0);
+        fetch<N, THREADS>(others(stage, 1), values, k0);
+        for (int r = threadIdx.x; r < N; r += THREADS)
+          key_at[stage][r] = key_row(s, b, k0 + r).at;
+      },
+      [&](int stage, int i, bool all) { body(stage, (tiles.first + i) * N, all); });
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* cudnn_attention.h - attention through cuDNN: scratch sizes and execution plans made from
+ * attention_graph.h. The library is opened with the first plan. */
+#ifndef WEFT_CUDNN_ATTENTION_H
+#define WEFT_CUDNN_ATTENTION_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- cudnn_rule.c: known without cuDNN; cudnn_refuses (device.h) is there, too ---- */
+/* Bytes of scratch of an op that has attr->backend = BACKEND_CUDNN. */
+uint64_t cudnn_work(int op, const KernelArgs *a);
+/* Bytes of Kernel state. */
+enum { CUDNN_STATE = 1024 };
+
+/* ---- cudnn_plan.c ---- */
+/* The plan of an op, made when a program is loaded and kept in KernelArgs.state. */
+weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e);
+void cudnn_release(Device *d, KernelArgs *a);
+/* False if the op is not cuDNN's: nothing was enqueued. */
+bool cudnn_run(Device *d, const KernelArgs *a);
+void cudnn_close(Device *d);
+/* NULL, or what went wrong since the device was opened. */
+const char *cudnn_failure(const Device *d);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,21 @@
+/* cudnn_none.c - replaces cudnn_plan.c in builds without cuDNN. */
+#include "cudnn_attention.h"
+
+weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+  return err_set(e, WEFT_EUSAGE,
+                 "attention_backend: this weft_cuda.so was built where cuDNN was not "
+                 "found: build it where cudnn.h and libcudnn are, or leave attention to "
+                 "weft's own kernels (attention_backend = \"native\")");
+}
+
+void cudnn_release(Device *d, KernelArgs *a) {}
+
+bool cudnn_run(Device *d, const KernelArgs *a) {
+  return false;
+}
+
+void cudnn_close(Device *d) {}
+
+const char *cudnn_failure(const Device *d) {
+  return NULL;
+}

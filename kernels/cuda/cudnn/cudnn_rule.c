@@ -1,0 +1,55 @@
+/* cudnn_rule.c - which attention cuDNN can compute and its scratch, by op, attributes and shapes
+ * alone, so that a plan is checked where neither cuDNN nor a GPU is there. */
+#include "attention_graph.h"
+#include "cudnn_attention.h"
+
+enum { Q, K, V, PLAIN_FORWARD = 3, PLAIN_BACKWARD = 6, HEAD_UNIT = 8, HEAD_MOST = 128 };
+
+static bool in_bf16(const KernelArgs *a) {
+  for (int i = 0; i <= V; i++)
+    if (a->in[i].dtype != DT_BF16 || a->out[0].dtype != DT_BF16) return false;
+  return true;
+}
+
+const char *cudnn_refuses(int op, const KernelArgs *a) {
+  const OpAttr *t = a->attr;
+  bool back = op == OP_attention_dx, plain = op == OP_attention || back;
+  int nin = back ? PLAIN_BACKWARD : PLAIN_FORWARD;
+  const struct {
+    bool holds;
+    const char *why;
+  } rule[] = {
+      {plain, "steps of a ring over cp add up in f32, which it does not"},
+      {in_bf16(a), "it computes in bf16, and this is not"},
+      {a->nin == nin, "its causal mask knows no documents that share a sequence"},
+      {t->n <= 1 && t->parts <= 1, "its causal mask knows no pieces of a sequence"},
+      {a->in[Q].ndim == 3 && a->in[Q].dim[1] == a->in[K].dim[1],
+       "there are not as many queries as keys"},
+      {a->in[Q].dim[2] % a->in[K].dim[2] == 0,
+       "the heads of queries are no multiple of those of keys"},
+      {t->head_dim % HEAD_UNIT == 0 && t->head_dim <= HEAD_MOST,
+       "a head has to be a multiple of 8 elements and at most 128"},
+      {attr_value_dim(t) == t->head_dim,
+       "heads of v are of another size than those of k"},
+  };
+  for (int i = 0; i < LEN(rule); i++)
+    if (!rule[i].holds) return rule[i].why;
+  return NULL;
+}
+
+/* Beside the tensors of the graph: what its engines for GPUs of 8.0, 9.0 and 10.0 need at
+ * most. For gradients that is Ampere's, sums of dk and dv of each head of queries in f32;
+ * those of Hopper and Blackwell need half of it. */
+static int64_t own_work(int op, const KernelArgs *a) {
+  enum { SMALL = 256, ROWS = 8 };
+  const KTensor *q = &a->in[Q];
+  if (op != OP_attention_dx) return SMALL;
+  int64_t rows = (q->dim[1] + ROWS - 1) / ROWS * ROWS;
+  return 2 * q->dim[0] * rows * q->dim[2] * (int64_t)sizeof(float) + SMALL;
+}
+
+uint64_t cudnn_work(int op, const KernelArgs *a) {
+  AttentionGraph g;
+  attention_graph(op, a, &g);
+  return (uint64_t)(g.scratch + own_work(op, a));
+}

@@ -1,0 +1,88 @@
+/* grouped_linear.cu - products of the rows of each expert with its weight, one launch for all
+ * experts: how many rows each has is read on the device. */
+#include "kernels/cuda/gemm/multiply.cuh"
+
+/* The expert and the first row of tile number y of the tiles of all experts, one after
+ * the other; false past the last. */
+static __device__ bool tile_of(const int32_t *ends, int64_t experts, int64_t y,
+                               int64_t *e, int64_t *m0) {
+  for (int64_t i = 0; i < experts; i++) {
+    int64_t tiles = (ends[i + 1] - ends[i] + TILE_M - 1) / TILE_M;
+    if (y < tiles) {
+      *e = i, *m0 = y * TILE_M;
+      return true;
+    }
+    y -= tiles;
+  }
+  return false;
+}
+
+/* y(R,n) = x(R,k) @ w[e], the strides of which are w_row and w_col. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    multiply_rows(const T *x, const T *w, const int32_t *ends, T *y, int64_t experts,
+                  int64_t n, int64_t k, int64_t w_row, int64_t w_col) {
+  int64_t e, m0;
+  if (!tile_of(ends, experts, blockIdx.y, &e, &m0)) return;
+  int64_t first = ends[e];
+  Matrix<T> a = {x + first * k, k, 1}, b = {w + e * n * k, w_row, w_col};
+  multiply_tile(a, b, y + first * n, ends[e + 1] - first, n, k, m0,
+                (int64_t)blockIdx.x * TILE_N, false);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    clear_past(const int32_t *end, T *y, int64_t rows, int64_t width) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  int64_t i = *end * width + (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  for (; i < rows * width; i += step)
+    y[i] = rounded<T>(0);
+}
+
+static void grouped(Device *d, const KernelArgs *a, bool forward) {
+  const KTensor *w = &a->in[1];
+  int64_t experts = w->dim[0], rows = a->in[0].dim[0];
+  int64_t k = cuda_last(&a->in[0]), n = cuda_last(&a->out[0]);
+  int64_t tiles = (rows + TILE_M - 1) / TILE_M + experts;
+  Dim3 grid((unsigned)((n + TILE_N - 1) / TILE_N), (unsigned)tiles);
+  const int32_t *ends = data<const int32_t>(&a->in[2]);
+  by_type(w->dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((multiply_rows<T>), grid, BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
+           data<const T>(w), ends, data<T>(&a->out[0]), experts, n, k,
+           forward ? (int64_t)1 : n, forward ? k : (int64_t)1);
+    LAUNCH((clear_past<T>), blocks_for(rows * n), BLOCK, cuda_stream(d), ends + experts,
+           data<T>(&a->out[0]), rows, n);
+  });
+}
+
+void cuda_grouped_linear(Device *d, const KernelArgs *a) {
+  grouped(d, a, true);
+}
+void cuda_grouped_linear_dx(Device *d, const KernelArgs *a) {
+  grouped(d, a, false);
+}
+
+/* dW[e](m,n) = dy^T x over the rows of the expert. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    multiply_weights(const T *x, const T *dy, const int32_t *ends, float *dw, int64_t m,
+                     int64_t n, bool add) {
+  int64_t e = blockIdx.z, first = ends[e];
+  Matrix<T> a = {dy + first * m, 1, m}, b = {x + first * n, n, 1};
+  multiply_tile(a, b, dw + e * m * n, m, n, ends[e + 1] - first,
+                (int64_t)blockIdx.y * TILE_M, (int64_t)blockIdx.x * TILE_N, add);
+}
+
+void cuda_grouped_linear_dw(Device *d, const KernelArgs *a) {
+  const KTensor *dw = &a->out[0];
+  int64_t m = dw->dim[1], n = dw->dim[2];
+  Dim3 grid((unsigned)((n + TILE_N - 1) / TILE_N), (unsigned)((m + TILE_M - 1) / TILE_M),
+            (unsigned)dw->dim[0]);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((multiply_weights<T>), grid, BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
+           data<const T>(&a->in[1]), data<const int32_t>(&a->in[2]), data<float>(dw), m,
+           n, a->accumulate);
+  });
+}

@@ -1,0 +1,322 @@
+/* router.cu - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses. Sums and
+ * scores are in f32. A block takes a row of logits. */
+#include "kernels/cuda/gemm/multiply.cuh"
+
+/* ---- logits ---- */
+
+template <typename TA, typename TB, typename TO>
+__global__ void __launch_bounds__(BLOCK)
+    multiply_types(Matrix<TA> a, Matrix<TB> b, TO *c, int64_t m, int64_t n, int64_t k,
+                   bool add) {
+  multiply_tile(a, b, c, m, n, k, (int64_t)blockIdx.y * TILE_M,
+                (int64_t)blockIdx.x * TILE_N, add);
+}
+
+template <typename TA, typename TB, typename TO>
+static void product(Device *d, Matrix<TA> a, Matrix<TB> b, TO *c, int64_t m, int64_t n,
+                    int64_t k, bool add) {
+  Dim3 grid((unsigned)((n + TILE_N - 1) / TILE_N), (unsigned)((m + TILE_M - 1) / TILE_M));
+  LAUNCH((multiply_types<TA, TB, TO>), grid, BLOCK, cuda_stream(d), a, b, c, m, n, k,
+         add);
+}
+
+void cuda_router_logits(Device *d, const KernelArgs *a) {
+  int64_t rows = a->in[0].dim[0], c = a->in[0].dim[1], experts = a->in[1].dim[0];
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    Matrix<T> x = {data<const T>(&a->in[0]), c, 1}, w = {data<const T>(&a->in[1]), 1, c};
+    product(d, x, w, data<float>(&a->out[0]), rows, experts, c, false);
+  });
+}
+
+void cuda_router_logits_dx(Device *d, const KernelArgs *a) {
+  int64_t rows = a->in[0].dim[0], experts = a->in[0].dim[1], c = a->in[1].dim[1];
+  by_type(a->in[1].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    Matrix<float> dl = {data<const float>(&a->in[0]), experts, 1};
+    Matrix<T> w = {data<const T>(&a->in[1]), c, 1};
+    product(d, dl, w, data<T>(&a->out[0]), rows, c, experts, false);
+  });
+}
+
+void cuda_router_logits_dw(Device *d, const KernelArgs *a) {
+  int64_t rows = a->in[0].dim[0], c = a->in[0].dim[1], experts = a->in[1].dim[1];
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    Matrix<float> dl = {data<const float>(&a->in[1]), 1, experts};
+    Matrix<T> x = {data<const T>(&a->in[0]), c, 1};
+    product(d, dl, x, data<float>(&a->out[0]), experts, c, rows, a->accumulate);
+  });
+}
+
+/* ---- scores ---- */
+
+static __device__ float sigmoid_of(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
+
+/* What the attributes and shapes say. */
+struct Routing {
+  int64_t experts, topk, groups, topk_group;
+  bool sigmoid, norm;
+  float scale;
+};
+
+static Routing routing_of(const KernelArgs *a) {
+  const OpAttr *at = a->attr;
+  return Routing{a->in[0].dim[1],
+                 at->topk,
+                 at->groups,
+                 at->topk_group,
+                 at->score == SCORE_SIGMOID,
+                 at->norm_topk != 0,
+                 at->scale};
+}
+
+/* The softmax of a row to p, in shared memory; returns the logarithm of the sum. */
+static __device__ float softmax_row(const float *l, int64_t n, float *p) {
+  float most = -INFINITY, sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+    most = l[i] > most ? l[i] : most;
+  most = block_sum<BLOCK>(most, true);
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+    sum += p[i] = expf(l[i] - most);
+  sum = block_sum<BLOCK>(sum);
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+    p[i] /= sum;
+  __syncthreads();
+  return most + logf(sum);
+}
+
+static __device__ void scores_row(const Routing &r, const float *l, float *p) {
+  if (!r.sigmoid) {
+    softmax_row(l, r.experts, p);
+    return;
+  }
+  for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK)
+    p[i] = sigmoid_of(l[i]);
+  __syncthreads();
+}
+
+/* ---- the choice ---- */
+
+/* The place of the largest, the first of equal ones; all threads get it, -1 if all are
+ * -inf. */
+static __device__ int largest(const float *key, int64_t n) {
+  float most = -INFINITY;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+    most = key[i] > most ? key[i] : most;
+  most = block_sum<BLOCK>(most, true);
+  int first = -EXPERTS_MAX;
+  if (most > -INFINITY)
+    for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+      if (key[i] == most && -(int)i > first) first = -(int)i;
+  first = block_sum<BLOCK>(first, true);
+  return first == -EXPERTS_MAX ? -1 : -first;
+}
+
+/* Keys of all but the best groups become -inf. */
+static __device__ void keep_groups(const Routing &r, float *key, float *sum, int *kept) {
+  int64_t size = r.experts / r.groups;
+  for (int64_t g = threadIdx.x; g < r.groups; g += BLOCK) {
+    float first = -INFINITY, second = -INFINITY;
+    for (int64_t i = g * size; i < (g + 1) * size; i++) {
+      if (key[i] > first)
+        second = first, first = key[i];
+      else if (key[i] > second)
+        second = key[i];
+    }
+    sum[g] = first + second;
+    kept[g] = 0;
+  }
+  __syncthreads();
+  for (int64_t k = 0; k < r.topk_group; k++) {
+    int g = largest(sum, r.groups);
+    if (threadIdx.x == 0 && g >= 0) kept[g] = 1, sum[g] = -INFINITY;
+    __syncthreads();
+  }
+  for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK)
+    if (!kept[i / size]) key[i] = -INFINITY;
+  __syncthreads();
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    route_row(const float *l, const T *bias, float *weight, int32_t *id, Routing r) {
+  __shared__ float p[EXPERTS_MAX], key[EXPERTS_MAX], sums[EXPERTS_MAX];
+  __shared__ int kept[EXPERTS_MAX];
+  l += blockIdx.x * r.experts, weight += blockIdx.x * r.topk, id += blockIdx.x * r.topk;
+  scores_row(r, l, p);
+  for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK)
+    key[i] = p[i] + (bias ? load(bias[i]) : 0);
+  __syncthreads();
+  if (r.groups) keep_groups(r, key, sums, kept);
+  for (int64_t k = 0; k < r.topk; k++) {
+    int best = largest(key, r.experts);
+    if (best < 0) best = (int)k;
+    if (threadIdx.x == 0) id[k] = best, key[best] = -INFINITY;
+    __syncthreads();
+  }
+  if (threadIdx.x > 0) return;
+  float sum = 0;
+  for (int64_t k = 0; k < r.topk; k++)
+    sum += p[id[k]];
+  for (int64_t k = 0; k < r.topk; k++)
+    weight[k] = p[id[k]] / (r.norm ? sum : 1) * r.scale;
+}
+
+void cuda_route(Device *d, const KernelArgs *a) {
+  by_type(a->nin == 2 ? a->in[1].dtype : DT_F32, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((route_row<T>), (unsigned)a->in[0].dim[0], BLOCK, cuda_stream(d),
+           data<const float>(&a->in[0]),
+           a->nin == 2 ? data<const T>(&a->in[1]) : (const T *)0, data<float>(&a->out[0]),
+           data<int32_t>(&a->out[1]), routing_of(a));
+  });
+}
+
+/* Of weights that sum to 1 the gradient is that of a mean: `less` is taken off. */
+__global__ void __launch_bounds__(BLOCK)
+    route_dx_row(const float *l, const int32_t *id, const float *dw, float *dl,
+                 Routing r) {
+  __shared__ float p[EXPERTS_MAX];
+  l += blockIdx.x * r.experts, dl += blockIdx.x * r.experts;
+  id += blockIdx.x * r.topk, dw += blockIdx.x * r.topk;
+  scores_row(r, l, p);
+  float sum = 0, less = 0;
+  for (int64_t k = 0; k < r.topk; k++)
+    sum += p[id[k]];
+  float by = r.norm ? 1 / sum : 1;
+  for (int64_t k = 0; k < r.topk; k++)
+    less += dw[k] * p[id[k]] * by;
+  bool whole = !r.sigmoid && !r.norm;
+  for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK) {
+    float d = whole ? -r.scale * p[i] * less : 0;
+    for (int64_t k = 0; k < r.topk; k++)
+      if (id[k] == i) {
+        float x = r.scale * p[i] * by * (dw[k] - (r.norm ? less : 0));
+        d += r.sigmoid ? x * (1 - p[i]) : x;
+      }
+    dl[i] = d;
+  }
+}
+
+void cuda_route_dx(Device *d, const KernelArgs *a) {
+  LAUNCH((route_dx_row), (unsigned)a->in[0].dim[0], BLOCK, cuda_stream(d),
+         data<const float>(&a->in[0]), data<const int32_t>(&a->in[1]),
+         data<const float>(&a->in[2]), data<float>(&a->out[0]), routing_of(a));
+}
+
+/* ---- load and auxiliary losses ---- */
+
+/* A block for each expert, which counts its choices. */
+__global__ void __launch_bounds__(BLOCK)
+    count_choices(const int32_t *id, float *to, int64_t n, bool add) {
+  int found = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+    found += id[i] == (int32_t)blockIdx.x;
+  found = block_sum<BLOCK>(found);
+  if (threadIdx.x == 0) to[blockIdx.x] = (float)found + (add ? to[blockIdx.x] : 0);
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    count_valid(const int32_t *label, float *to, int64_t n) {
+  int found = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+    found += label[i] != -100;
+  found = block_sum<BLOCK>(found);
+  if (threadIdx.x == 0) *to = (float)found;
+}
+
+void cuda_expert_counts(Device *d, const KernelArgs *a) {
+  int64_t experts = a->out[0].dim[0] - 1;
+  float *to = data<float>(&a->out[0]);
+  LAUNCH((count_choices), (unsigned)experts, BLOCK, cuda_stream(d),
+         data<const int32_t>(&a->in[0]), to, cuda_count(&a->in[0]), false);
+  LAUNCH((count_valid), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[1]),
+         to + experts, cuda_count(&a->in[1]));
+}
+
+void cuda_expert_load(Device *d, const KernelArgs *a) {
+  LAUNCH((count_choices), (unsigned)cuda_count(&a->out[0]), BLOCK, cuda_stream(d),
+         data<const int32_t>(&a->in[0]), data<float>(&a->out[0]), cuda_count(&a->in[0]),
+         a->accumulate);
+}
+
+struct LossOf {
+  int64_t experts, topk, tokens;
+  bool sigmoid;
+  float aux, z;
+};
+
+static LossOf loss_of(const KernelArgs *a) {
+  return LossOf{a->in[0].dim[1], a->attr->topk,
+                a->attr->n,      a->attr->score == SCORE_SIGMOID,
+                a->attr->aux,    a->attr->z};
+}
+
+/* The coefficients of n[e] p[e] and of the squared logarithm. */
+static __device__ void terms_of(const LossOf &k, const float *count, float *balance,
+                                float *z) {
+  double tokens = (double)k.tokens, labels = count[k.experts];
+  *balance =
+      (float)(labels * k.aux * (double)k.experts / (tokens * tokens * (double)k.topk));
+  *z = (float)(labels * k.z / tokens);
+}
+
+/* p, the softmax in q, the sum of the scores that p is made of, sum of count * p. */
+static __device__ float loss_row(const LossOf &k, const float *l, const float *count,
+                                 float *p, float *q, float *total, float *load_sum) {
+  float lse = softmax_row(l, k.experts, q), sum = 0, all = 0;
+  for (int64_t i = threadIdx.x; i < k.experts; i += BLOCK) {
+    p[i] = k.sigmoid ? sigmoid_of(l[i]) : q[i];
+    all += p[i];
+  }
+  all = block_sum<BLOCK>(all);
+  *total = k.sigmoid ? all : 1;
+  for (int64_t i = threadIdx.x; i < k.experts; i += BLOCK) {
+    p[i] /= *total;
+    sum += count[i] * p[i];
+  }
+  *load_sum = block_sum<BLOCK>(sum);
+  return lse;
+}
+
+/* One block, row after row, in f64. */
+__global__ void __launch_bounds__(BLOCK)
+    loss_rows(const float *l, const float *count, float *loss, int64_t rows, LossOf k) {
+  __shared__ float p[EXPERTS_MAX], q[EXPERTS_MAX];
+  float balance, z, total, load_sum;
+  double sum = 0;
+  terms_of(k, count, &balance, &z);
+  for (int64_t r = 0; r < rows; r++) {
+    float lse = loss_row(k, l + r * k.experts, count, p, q, &total, &load_sum);
+    sum += (double)balance * load_sum + (double)z * lse * lse;
+  }
+  if (threadIdx.x == 0) *loss = (float)sum;
+}
+
+void cuda_router_loss(Device *d, const KernelArgs *a) {
+  LAUNCH((loss_rows), 1, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
+         data<const float>(&a->in[1]), data<float>(&a->out[0]), a->in[0].dim[0],
+         loss_of(a));
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    loss_dx_row(const float *l, const float *count, const float *g, float *dl, LossOf k) {
+  __shared__ float p[EXPERTS_MAX], q[EXPERTS_MAX];
+  float balance, z, total, load_sum;
+  l += blockIdx.x * k.experts, dl += blockIdx.x * k.experts;
+  terms_of(k, count, &balance, &z);
+  float lse = loss_row(k, l, count, p, q, &total, &load_sum);
+  for (int64_t i = threadIdx.x; i < k.experts; i += BLOCK) {
+    float slope = k.sigmoid ? p[i] * (1 - p[i] * total) : p[i];
+    dl[i] = *g * (balance * slope * (count[i] - load_sum) + 2 * z * lse * q[i]);
+  }
+}
+
+void cuda_router_loss_dx(Device *d, const KernelArgs *a) {
+  LAUNCH((loss_dx_row), (unsigned)a->in[0].dim[0], BLOCK, cuda_stream(d),
+         data<const float>(&a->in[0]), data<const float>(&a->in[1]),
+         data<const float>(&a->in[2]), data<float>(&a->out[0]), loss_of(a));
+}

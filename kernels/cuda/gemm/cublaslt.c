@@ -1,0 +1,153 @@
+/* cublaslt.c - GEMM through cuBLASLt: f32 accumulation; weight gradients are stored and accumulated
+ * in f32. The library is column-major, so it is asked for the transposed product. */
+#include "cublaslt_int.h"
+
+_Static_assert(sizeof(Prepared) <= CUDA_LT_STATE, "what cuda_workspace.c says");
+
+/* ---- what is multiplied ---- */
+
+Product cuda_product(int op, const KernelArgs *x) {
+  const KTensor *in = x->in, *out = x->out;
+  int64_t rows = cuda_rows(&in[0]);
+  Product p = {.in = in[0].dtype, .out = out[0].dtype, .b = 1};
+  if (op == OP_linear_dw) {
+    /* dW(out, in) = dy^T x, or dW(in, out) = x^T dy. */
+    int first = x->attr->layout ? 0 : 1;
+    int64_t m = cuda_last(&in[first]), n = cuda_last(&in[1 - first]);
+    return (Product){.m = m,
+                     .n = n,
+                     .k = rows,
+                     .a_row = 1,
+                     .a_col = m,
+                     .b_row = n,
+                     .b_col = 1,
+                     .a = first,
+                     .b = 1 - first,
+                     .in = p.in,
+                     .out = p.out};
+  }
+  p.m = rows, p.k = cuda_last(&in[0]), p.n = cuda_last(&out[0]);
+  p.a_row = p.k, p.a_col = 1;
+  /* The weight as (in, out), for its gradient of x as (out, in). */
+  int64_t width = in[1].dim[1];
+  bool as_stored = (op == OP_linear) == (x->attr->layout != 0);
+  p.b_row = as_stored ? width : 1, p.b_col = as_stored ? 1 : width;
+  return p;
+}
+
+/* ---- preparing ---- */
+
+static weft_status failed(cublasStatus_t r, const char *what, weft_error *e) {
+  return err_set(e, WEFT_ERUN, "cuBLASLt: %s: status %d", what, (int)r);
+}
+
+static cudaDataType_t type_of(DType t) {
+  return t == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/* A matrix (rows, cols) with these strides as one of columns, transposed: (cols, rows).
+ */
+static cublasStatus_t turned(cublasLtMatrixLayout_t *out, cublasOperation_t *op, DType t,
+                             int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  uint64_t r = (uint64_t)rows, c = (uint64_t)cols;
+  *op = col == 1 ? CUBLAS_OP_N : CUBLAS_OP_T;
+  if (col == 1) return cublasLtMatrixLayoutCreate(out, type_of(t), c, r, row);
+  return cublasLtMatrixLayoutCreate(out, type_of(t), r, c, col);
+}
+
+static cublasStatus_t describe(Prepared *s, const Product *p) {
+  cublasOperation_t first, second;
+  cublasStatus_t r = cublasLtMatmulDescCreate(&s->how, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  if (!r) r = turned(&s->a, &first, p->in, p->k, p->n, p->b_row, p->b_col);
+  if (!r) r = turned(&s->b, &second, p->in, p->m, p->k, p->a_row, p->a_col);
+  if (!r)
+    r = cublasLtMatrixLayoutCreate(&s->c, type_of(p->out), (uint64_t)p->n, (uint64_t)p->m,
+                                   p->n);
+  if (!r)
+    r = cublasLtMatmulDescSetAttribute(s->how, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+                                       sizeof first);
+  if (!r)
+    r = cublasLtMatmulDescSetAttribute(s->how, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                                       sizeof second);
+  return r;
+}
+
+void release_lt(Device *d, KernelArgs *a) {
+  Prepared *s = a->state;
+  if (!s) return;
+  if (s->c) (void)cublasLtMatrixLayoutDestroy(s->c);
+  if (s->b) (void)cublasLtMatrixLayoutDestroy(s->b);
+  if (s->a) (void)cublasLtMatrixLayoutDestroy(s->a);
+  if (s->how) (void)cublasLtMatmulDescDestroy(s->how);
+  *s = (Prepared){0};
+}
+
+static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+  Product p = cuda_product(op, a);
+  const CudaContext *c = d->ctx;
+  Prepared *s = a->state;
+  if (!s || !c || !c->lt || !p.m || !p.n || !p.k) return WEFT_OK;
+  cublasStatus_t r = describe(s, &p);
+  weft_status st = WEFT_OK;
+  if (r)
+    st = failed(r, "a product cannot be prepared", e);
+  else
+    st = choose_algorithm(d, s, &p, a->accumulate, cuda_work(op, a), e);
+  if (st != WEFT_OK) release_lt(d, a);
+  return st;
+}
+
+weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e) {
+  return prepare(d, OP_linear, a, e);
+}
+weft_status prepare_linear_dx_lt(Device *d, KernelArgs *a, weft_error *e) {
+  return prepare(d, OP_linear_dx, a, e);
+}
+weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e) {
+  return prepare(d, OP_linear_dw, a, e);
+}
+
+/* ---- running ---- */
+
+static bool fits(const void *p) {
+  return (uintptr_t)p % LT_ALIGNED == 0;
+}
+
+cublasStatus_t lt_multiply(const CudaContext *c, const Prepared *s,
+                           const cublasLtMatmulAlgo_t *algo, const void *x, const void *y,
+                           void *out, bool add, void *work, size_t bytes) {
+  const float one = 1, beta = add;
+  return cublasLtMatmul(c->lt, s->how, &one, y, s->a, x, s->b, &beta, out, s->c, out, s->c,
+                        algo, work, bytes, (cudaStream_t)c->stream);
+}
+
+bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a) {
+  const Prepared *s = a->state;
+  const float beta = a->accumulate;
+  const void *x = a->in[p->a].p, *y = a->in[p->b].p;
+  void *out = a->out[0].p;
+  if (!s || !s->how || !fits(x) || !fits(y) || !fits(out)) return false;
+  CudaContext *c = d->ctx;
+  const void *given[] = {s, x, y, out, a->work};
+  c->print = hash_bytes(c->print, given, sizeof given);
+  c->print = hash_bytes(c->print, &beta, sizeof beta);
+  c->print = hash_bytes(c->print, &s->algo, sizeof s->algo);
+  if (d->dry) return true;
+  cublasStatus_t r = lt_multiply(c, s, &s->algo, x, y, out, a->accumulate, a->work,
+                                 a->work ? cuda_gemm_work(a) : 0);
+  if (!c->lt_failed) c->lt_failed = (int)r;
+  return true;
+}
+
+/* ---- the library ---- */
+
+void *cuda_lt_open(const char **why) {
+  cublasLtHandle_t lt = NULL;
+  cublasStatus_t r = cublasLtCreate(&lt);
+  *why = cublasLtGetStatusString(r);
+  return r == CUBLAS_STATUS_SUCCESS ? lt : NULL;
+}
+
+void cuda_lt_close(void *lt) {
+  if (lt) (void)cublasLtDestroy(lt);
+}

@@ -1,0 +1,39 @@
+/* cublaslt.h - the GEMMs of linear and its gradients through cuBLASLt. */
+#ifndef WEFT_CUDA_GEMM_H
+#define WEFT_CUDA_GEMM_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* c(m,n) (+)= a(m,k) b(k,n) of the operands `a` and `b`; c is dense. One of the strides
+ * of an operand is 1. */
+typedef struct Product {
+  int64_t m, n, k;
+  int64_t a_row, a_col, b_row, b_col;
+  int a, b;
+  DType in, out;
+} Product;
+Product cuda_product(int op, const KernelArgs *a);
+
+/* The choice of an algorithm, made when a program is loaded and kept in KernelArgs.state.
+ */
+weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e);
+weft_status prepare_linear_dx_lt(Device *d, KernelArgs *a, weft_error *e);
+weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e);
+void release_lt(Device *d, KernelArgs *a);
+/* False if nothing was enqueued: nothing was prepared, or an operand is not aligned as
+ * cuBLASLt was told. */
+bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a);
+
+/* cublasLtHandle_t; on a failure NULL and what is said about it. */
+void *cuda_lt_open(const char **why);
+void cuda_lt_close(void *lt);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

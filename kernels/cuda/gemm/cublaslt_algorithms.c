@@ -1,0 +1,172 @@
+/* cublaslt_algorithms.c - chooses cuBLASLt's algorithm for a GEMM. The library's heuristic orders
+ * them by shapes and GPU: without timing the first one is taken. With timing the first few are
+ * run when a program is loaded, on memory allocated for it, and the one with the shortest median
+ * is taken. None of them uses split-K, so each gives the same bits every time. */
+#include <float.h>
+
+#include "cublaslt_int.h"
+
+enum { CANDIDATES = 8, ROUNDS = 5, BLOCK = 256 };
+/* Of one product, in ms: no further round begins. */
+static const float patience = 100;
+
+/* ---- what the library proposes ---- */
+
+static cublasStatus_t limit(cublasLtMatmulPreference_t pref, uint64_t work) {
+  static const cublasLtMatmulPreferenceAttributes_t sides[] = {
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+  uint32_t align = LT_ALIGNED, whole = CUBLASLT_REDUCTION_SCHEME_NONE;
+  cublasStatus_t r = cublasLtMatmulPreferenceSetAttribute(
+      pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &work, sizeof work);
+  if (!r)
+    r = cublasLtMatmulPreferenceSetAttribute(
+        pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &whole, sizeof whole);
+  for (int i = 0; !r && i < LEN(sides); i++)
+    r = cublasLtMatmulPreferenceSetAttribute(pref, sides[i], &align, sizeof align);
+  return r;
+}
+
+/* Those that fit, the best first; their number goes to *n. */
+static cublasStatus_t propose(void *lt, const Prepared *s, uint64_t work,
+                              cublasLtMatmulAlgo_t algo[CANDIDATES], int *n) {
+  cublasLtMatmulPreference_t pref;
+  cublasLtMatmulHeuristicResult_t got[CANDIDATES];
+  int all = 0;
+  *n = 0;
+  cublasStatus_t r = cublasLtMatmulPreferenceCreate(&pref);
+  if (r) return r;
+  r = limit(pref, work);
+  if (!r)
+    r = cublasLtMatmulAlgoGetHeuristic(lt, s->how, s->a, s->b, s->c, s->c, pref, CANDIDATES,
+                                       got, &all);
+  for (int i = 0; !r && i < all; i++)
+    if (!got[i].state && got[i].workspaceSize <= work) algo[(*n)++] = got[i].algo;
+  if (!r && !*n) r = CUBLAS_STATUS_NOT_SUPPORTED;
+  (void)cublasLtMatmulPreferenceDestroy(pref);
+  return r;
+}
+
+/* ---- timing ---- */
+
+/* What is multiplied meanwhile: zeros. */
+typedef struct Trial {
+  const CudaContext *c;
+  const Prepared *s;
+  char *x, *y, *out, *work;
+  size_t bytes; /* of work */
+  bool add;
+} Trial;
+
+static size_t room(int64_t count, DType t) {
+  size_t each = t == DT_BF16 ? 2 : 4;
+  return ((size_t)count * each + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+/* One launch, in ms; FLT_MAX if the library refuses it. */
+static cudaError_t once(const Trial *t, const cublasLtMatmulAlgo_t *algo, float *ms) {
+  GemmChoices *g = t->c->choices;
+  cudaStream_t queue = t->c->stream;
+  *ms = FLT_MAX;
+  cudaError_t r = cudaEventRecord(g->begin, queue);
+  if (r) return r;
+  cublasStatus_t st = lt_multiply(t->c, t->s, algo, t->x, t->y, t->out, t->add, t->work,
+                                  t->bytes);
+  if (st) return cudaSuccess;
+  r = cudaEventRecord(g->end, queue);
+  if (!r) r = cudaStreamSynchronize(queue);
+  return r ? r : cudaEventElapsedTime(ms, g->begin, g->end);
+}
+
+static float median(float *x, int n) {
+  for (int i = 1; i < n; i++)
+    for (int k = i; k > 0 && x[k] < x[k - 1]; k--) {
+      float t = x[k];
+      x[k] = x[k - 1], x[k - 1] = t;
+    }
+  return x[n / 2];
+}
+
+/* In turns, so that a GPU that slows down does so for all; the first round warms up. */
+static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n, int *best) {
+  float ms[CANDIDATES][ROUNDS], spent = 0, first, least = FLT_MAX;
+  int rounds = 0;
+  for (int i = 0; i < n; i++) {
+    cudaError_t r = once(t, &algo[i], &first);
+    if (r) return r;
+  }
+  for (; rounds < ROUNDS && spent < patience; rounds++)
+    for (int i = 0; i < n; i++) {
+      cudaError_t r = once(t, &algo[i], &ms[i][rounds]);
+      if (r) return r;
+      if (ms[i][rounds] < FLT_MAX) spent += ms[i][rounds];
+    }
+  for (int i = 0; i < n; i++) {
+    float mine = median(ms[i], rounds);
+    if (mine < least) least = mine, *best = i;
+  }
+  return cudaSuccess;
+}
+
+/* Without room for its operands the first one stays, as on a device that does not time. */
+static cudaError_t time_them(const CudaContext *c, const Prepared *s, const GemmKey *key,
+                             const cublasLtMatmulAlgo_t *algo, int n, int *best) {
+  size_t x = room(key->m * key->k, (DType)key->in), y = room(key->k * key->n, (DType)key->in);
+  size_t out = room(key->m * key->n, (DType)key->out), all = x + y + out + key->work;
+  void *p = NULL;
+  *best = 0;
+  cudaError_t r = cudaMalloc(&p, all);
+  if (r == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError(); /* this one does not stay */
+    return cudaSuccess;
+  }
+  if (r) return r;
+  char *at = p;
+  Trial t = {.c = c, .s = s, .x = at, .y = at + x, .out = at + x + y,
+             .work = at + x + y + out, .bytes = key->work, .add = key->add};
+  r = cudaMemsetAsync(p, 0, all, c->stream);
+  if (!r) r = race(&t, algo, n, best);
+  cudaError_t freed = cudaFree(p);
+  return r ? r : freed;
+}
+
+/* ---- what is known ---- */
+
+static const struct GemmChoice *known(const GemmChoices *g, const GemmKey *key) {
+  for (int i = 0; i < MIN(g->n, GEMM_CHOICES); i++)
+    if (memcmp(&g->at[i].key, key, sizeof *key) == 0) return &g->at[i];
+  return NULL;
+}
+
+static GemmKey key_of(const Product *p, bool add, uint64_t work) {
+  return (GemmKey){.m = p->m, .n = p->n, .k = p->k, .a_row = p->a_row, .a_col = p->a_col,
+                   .b_row = p->b_row, .b_col = p->b_col, .work = work, .in = (int32_t)p->in,
+                   .out = (int32_t)p->out, .add = add};
+}
+
+weft_status choose_algorithm(Device *d, Prepared *s, const Product *p, bool add,
+                             uint64_t work, weft_error *e) {
+  const CudaContext *c = d->ctx;
+  cublasLtMatmulAlgo_t algo[CANDIDATES];
+  GemmKey key = key_of(p, add, work);
+  int n, best = 0;
+  const struct GemmChoice *was = d->times && c->choices ? known(c->choices, &key) : NULL;
+  if (was) {
+    s->algo = was->algo;
+    return WEFT_OK;
+  }
+  cublasStatus_t r = propose(c->lt, s, work, algo, &n);
+  if (r) return err_set(e, WEFT_ERUN, "cuBLASLt: no algorithm for a product: status %d", (int)r);
+  if (d->times && c->choices && n > 1) {
+    cudaError_t st = time_them(c, s, &key, algo, n, &best);
+    if (st)
+      return err_set(e, WEFT_ERUN, "products cannot be timed: %s; deterministic = true takes "
+                     "the library's first", cudaGetErrorString(st));
+    GemmChoices *g = c->choices;
+    g->at[g->n++ % GEMM_CHOICES] = (struct GemmChoice){key, algo[best]};
+  }
+  s->algo = algo[best];
+  return WEFT_OK;
+}

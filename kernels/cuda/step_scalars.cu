@@ -1,0 +1,162 @@
+/* step_scalars.cu - once-a-step kernels on the f64 scalars: label count, loss seed, loss, gradient
+ * norm, clip coefficient. */
+#include "kernel.cuh"
+#include "vm/program/program.h"
+
+static double *scalars(const KernelArgs *a) {
+  assert(a->nin == 0 || a->in[a->nin - 1].p == a->out[0].p);
+  return data<double>(&a->out[0]);
+}
+
+/* ---- sums ---- */
+
+__global__ void __launch_bounds__(BLOCK)
+    count_labelled(const int32_t *labels, double *scal, int64_t n) {
+  int count = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) count += labels[i] != -100;
+  count = block_sum<BLOCK>(count);
+  if (threadIdx.x == 0) scal[SC_TOKENS] = (double)count;
+}
+
+/* Rows of experts are as many as 32 bits count. */
+__global__ void __launch_bounds__(BLOCK)
+    count_expert_rows(const int32_t *ends, double *scal, int64_t experts) {
+  int most = 0;
+  for (int64_t e = threadIdx.x; e < experts; e += BLOCK)
+    if (ends[e + 1] - ends[e] > most) most = ends[e + 1] - ends[e];
+  most = block_sum<BLOCK>(most, true);
+  if (threadIdx.x > 0) return;
+  if (most > scal[SC_ROWS_MAX]) scal[SC_ROWS_MAX] = most;
+  scal[SC_ROWS] += ends[experts];
+  scal[SC_ROWS_EXPERTS] += (double)experts;
+}
+
+void cuda_acc_rows(Device *d, const KernelArgs *a) {
+  LAUNCH((count_expert_rows), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
+         scalars(a), a->in[0].dim[0] - 1);
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    count_dropped(const int32_t *rows, double *scal, int64_t n) {
+  int count = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) count += rows[i] == ROW_DROPPED;
+  count = block_sum<BLOCK>(count);
+  if (threadIdx.x == 0) scal[SC_DROPPED] += (double)count;
+}
+
+void cuda_acc_dropped(Device *d, const KernelArgs *a) {
+  LAUNCH((count_dropped), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
+         scalars(a), cuda_count(&a->in[0]));
+}
+
+void cuda_count_labels(Device *d, const KernelArgs *a) {
+  LAUNCH((count_labelled), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[0]),
+         scalars(a), cuda_count(&a->in[0]));
+}
+
+/* The bounds of the blocks depend on the number of elements only. */
+__global__ void __launch_bounds__(BLOCK)
+    square_sums(const float *g, double *part, int64_t n, int64_t each) {
+  int64_t from = blockIdx.x * each, to = from + each < n ? from + each : n;
+  double sum = 0;
+  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) sum += (double)g[i] * g[i];
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) part[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    add_square_sums(const double *part, double *scal, int parts, int to) {
+  double sum = 0;
+  for (int i = threadIdx.x; i < parts; i += BLOCK) sum += part[i];
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) scal[to] += sum;
+}
+
+void cuda_sqnorm(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->in[0]), each = (n + CUDA_NORM_BLOCKS - 1) / CUDA_NORM_BLOCKS;
+  if (each < BLOCK * 4) each = BLOCK * 4;
+  int blocks = (int)((n + each - 1) / each);
+  double *part = (double *)a->work;
+  if (blocks)
+    LAUNCH((square_sums), blocks, BLOCK, cuda_stream(d), data<const float>(&a->in[0]), part,
+           n, each);
+  LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), part, scalars(a), blocks, a->attr->n);
+}
+
+/* ---- one thread ---- */
+
+static __device__ double clip_factor(double norm, double clip) {
+  double c = clip / (norm + 1e-6);
+  return clip > 0 && c < 1.0 ? c : 1.0;
+}
+
+struct Seed {
+  float *seed;
+  __device__ void operator()(double *scal) const {
+    *seed = (float)(scal[SC_SCALE] / (scal[SC_TOKENS] > 1.0 ? scal[SC_TOKENS] : 1.0));
+  }
+};
+struct AccLoss {
+  const float *loss;
+  __device__ void operator()(double *scal) const { scal[SC_LOSS] += *loss; }
+};
+struct ClipCoef {
+  double clip;
+  __device__ void operator()(double *scal) const {
+    double scale = scal[SC_SCALE], norm = sqrt(scal[SC_NORM2]) / scale;
+    bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]), stepped = scal[SC_GUESS] != 0;
+    scal[SC_NORM] = norm;
+    scal[SC_CLIP] = clip_factor(norm, clip) / scale;
+    scal[SC_SKIP] = skip;
+    bool right = !skip && scal[SC_GUESS] == scal[SC_CLIP];
+    scal[SC_UNDO] = stepped && !right;
+    scal[SC_HOLD] = skip || (stepped && right);
+  }
+};
+/* A part of the norm that has to be clipped means that the whole has to be, too, by a
+ * factor that nobody knows yet. */
+struct ClipGuess {
+  double max;
+  bool whole;
+  __device__ void operator()(double *scal) const {
+    double scale = scal[SC_SCALE], norm = sqrt(scal[SC_NORM2]) / scale;
+    double clip = clip_factor(norm, max);
+    bool held = !isfinite(norm) || (!whole && clip < 1) || scal[SC_CAREFUL] != 0;
+    scal[SC_CLIP] = clip / scale;
+    scal[SC_HOLD] = held;
+    scal[SC_GUESS] = held ? 0 : clip / scale;
+  }
+};
+struct ScalAdd {
+  int to, from;
+  __device__ void operator()(double *scal) const { scal[to] += scal[from]; }
+};
+struct ScalZero {
+  __device__ void operator()(double *scal) const {
+    for (int i = SC_ZERO_FROM; i < SC_N; i++) scal[i] = 0;
+  }
+};
+
+template <typename F> __global__ void one_thread(double *scal, F f) { f(scal); }
+template <typename F> static void on_scalars(Device *d, double *scal, F f) {
+  LAUNCH((one_thread<F>), 1, 1, cuda_stream(d), scal, f);
+}
+
+void cuda_seed(Device *d, const KernelArgs *a) {
+  on_scalars(d, data<double>(&a->in[0]), Seed{data<float>(&a->out[0])});
+}
+void cuda_acc_loss(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), AccLoss{data<const float>(&a->in[0])});
+}
+void cuda_clip_coef(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), ClipCoef{a->attr->clip});
+}
+void cuda_clip_guess(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), ClipGuess{a->attr->clip, a->attr->n != 0});
+}
+void cuda_scal_add(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), ScalAdd{a->attr->n, a->attr->dim});
+}
+void cuda_scal_zero(Device *d, const KernelArgs *a) {
+  on_scalars(d, scalars(a), ScalZero{});
+}

@@ -1,0 +1,13 @@
+/* schedule_text.h - schedules for tests, written as PyTorch writes them: one row per rank,
+ * actions such as 2F0, 1I3 or (0F1;3B0)OVERLAP_F_B separated by commas. */
+#ifndef WEFT_TEST_SCHED_TEXT_H
+#define WEFT_TEST_SCHED_TEXT_H
+
+#include "vm/compile/compile.h"
+
+/* Rows end with a newline or the text. Any stage may stand on any rank: what does not
+ * belong there gets chunk -1. */
+Schedule sched_text(Arena *a, const char *text, int virtual_stages, int microbatches,
+                    bool v_placement);
+
+#endif

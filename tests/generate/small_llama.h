@@ -1,0 +1,68 @@
+/* small_llama.h - a small Llama-like model, plan and schedule made in C, for tests of the
+ * compiler and of the machine below the language. */
+#ifndef WEFT_TEST_TOY_H
+#define WEFT_TEST_TOY_H
+
+#include "vm/run/exec.h"
+
+typedef struct ToyOptions {
+  int layers, hidden, heads, kv_heads, ffn, vocab;
+  int value_dim; /* of a head of v; 0: as of q and k */
+  int tp, pp, dp;
+  int cp;            /* 0: 1 */
+  CpPlan how;        /* attention over cp */
+  int ep, etp;       /* 0: 1, tp */
+  int experts, topk; /* 0: a dense MLP */
+  MoeDispatcher dispatcher;
+  float bound, capacity; /* of permute, as the next two */
+  int drop;              /* DROP_x */
+  int senders, owners;   /* on one rank: as if so many had its tokens, and its experts */
+  bool keep_router;      /* moe.ignore_router_for_ac */
+  bool fused;            /* gate and up of an expert are one weight */
+  float aux, z;          /* coefficients of router_loss; both 0: there is none */
+  bool packed;           /* token 3 ends a document */
+  int micro, microbatches, seq;
+  int rounds;        /* 0: 1 */
+  bool whole_logits; /* no loss_parallel */
+  bool as_written;   /* no overlap_tp */
+  bool async;        /* async_tp */
+  bool sp, tied, bias, overlap;
+  bool fuses; /* fused_ops */
+  Recompute recompute;
+  int64_t bucket_bytes; /* 0: 16 KiB */
+  int replicate;        /* mesh.dp_replicate; 0: 1 */
+  Strategy strategy;    /* but for sp, overlap and bucket_bytes */
+  DType dtype;
+  DType reduce; /* of sums of gradients over dp */
+  double clip;
+  DType state; /* of the moments */
+  bool stochastic;
+  bool post_validation;
+  int64_t eval_every;
+  const Schedule *schedule; /* NULL: 1F1B of pp and microbatches */
+  const DeviceKind *device; /* NULL: the first row */
+  bool no_graph;            /* its steps are launched op by op */
+  const TpRule *rules;      /* NULL: the usual Llama plan */
+  int nrules;
+} ToyOptions;
+
+/* hidden 32, 4 heads, 2 kv heads, ffn 48, vocab 50, 4 layers, seq 8, clip 1, one rank. */
+ToyOptions toy_default(void);
+
+typedef struct Toy {
+  Arena *arena;
+  Plan plan;
+  Mesh mesh;
+  Graph *graph;
+  Schedule schedule;
+  Compiled *compiled;
+  Diags diags;
+  weft_error err;
+  Text dump;
+} Toy;
+
+/* Compiles; the status is what compile() said. Free with toy_free in any case. */
+weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump);
+void toy_free(Toy *t);
+
+#endif

@@ -1,0 +1,53 @@
+/* export_runs.c - runs for the tests of what is exported. */
+#include "export_runs.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+void must(weft_status st, const weft_error *e, const char *what) {
+  ck_assert_msg(st == WEFT_OK, "%s: %s: %s", what, e->file, e->text);
+}
+
+void exporter_start(Exporter *f, const char *model, const char *mesh) {
+  char plan[1200];
+  static const char *const folders[] = {WEFT_SOURCE_DIR, scratch_dir};
+  int n = snprintf(
+      plan, sizeof plan,
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = %s, %s,\n"
+      "%s  optimizer = weft.adamw { lr = 1e-2, clip = 1 } }\n",
+      model, mesh,
+      strstr(mesh, "batch") ? "" : "  batch = { global = 8, micro = 1, seq = 16 },\n");
+  LangOptions o = {.data = folders, .ndata = LEN(folders)};
+  const char *path = scratch_put("plan.lua", plan, (size_t)n);
+  *f = (Exporter){0};
+  weft_status st = job_load(&f->job, scratch_arena, &o, path);
+  if (st == WEFT_OK) st = job_mesh(&f->job, 0);
+  if (st == WEFT_OK) st = job_compile(&f->job);
+  if (f->job.d.errors) report_first(&f->job.d, &f->job.e);
+  must(st, &f->job.e, plan);
+  RunOptions ro = {.world = world_kind("local", NULL), .threads = 1};
+  must(run_open(&f->job.plan, f->job.compiled, &ro, &f->run, &f->job.e), &f->job.e,
+       "open");
+  const char *folder = lang_weights(f->job.lp);
+  if (folder) {
+    must(st_open(NULL, folder, NULL, &f->weights, &f->job.e), &f->job.e, folder);
+    must(run_load(f->run, f->weights, &f->job.e), &f->job.e, "load");
+  } else {
+    must(run_init(f->run, &f->job.e), &f->job.e, "init");
+  }
+}
+
+void exporter_end(Exporter *f) {
+  run_close(f->run);
+  st_close(f->weights);
+  job_free(&f->job);
+}
+
+const char *exporter_write(Exporter *f, const char *name, WeightsOutOptions o) {
+  o.dir = scratch_path(name);
+  must(run_export(f->run, &o, &f->job.e), &f->job.e, "export");
+  return o.dir;
+}
+

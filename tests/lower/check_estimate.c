@@ -1,0 +1,212 @@
+/* check_estimate.c - the estimate of a step's time and bytes, term by term on paper, for
+ * two pipeline ranks of dp = 2 and tp = 2 whose work is given. */
+#include <check.h>
+
+#include "vm/lower/rank_cost.h"
+
+static Mesh mesh;
+static Plan plan;
+static Units units;
+static UnitEdge edge = {.bytes = 1000};
+static int crossing = 0;
+static Cross fwd = {.at = &crossing, .n = 1};
+static RankCost rank[2];
+static RankCosts s;
+static Lifetimes life[2][AREA_N];
+
+static void setup(void) {
+  Arena *a = arena_new(NULL);
+  Diags d = {.arena = a};
+  MeshSpec spec = {.pp = 2, .dp = 2, .tp = 2};
+  ck_assert(mesh_resolve(&spec, 0, &mesh, &d));
+  arena_free(a);
+  plan = (Plan){.dtype = DT_BF16,
+                .strategy = {.overlap_grad_reduce = true},
+                .cluster = {.gpu = "gpu",
+                            .gpus = 8,
+                            .hbm_bandwidth = 34000,
+                            .nvlink_bandwidth = 100,
+                            .nvlink_latency = 0.001,
+                            .network_bandwidth = 10,
+                            .network_latency = 0.01,
+                            .host_bandwidth = 1000}};
+  units = (Units){.edge = &edge};
+  memset(rank, 0, sizeof rank);
+  memset(life, 0, sizeof life);
+  rank[0] = (RankCost){.stepped = 1000, .reduced = 800, .sent = 1000, .tied = 50};
+  rank[0].work[PH_F].seconds = 1;
+  rank[0].work[PH_F].flops = 5;
+  rank[0].work[PH_F].bytes[AX_TP][COLL_ALL_GATHER] = 200;
+  rank[0].work[PH_F].count[AX_TP][COLL_ALL_GATHER] = 2;
+  rank[0].work[PH_I].seconds = 2;
+  rank[0].work[PH_W].seconds = 1;
+  rank[0].work[PH_W].bytes[AX_TP][COLL_ALL_REDUCE] = 100;
+  rank[0].work[PH_W].count[AX_TP][COLL_ALL_REDUCE] = 1;
+  rank[1].work[PH_F].seconds = 3;
+  rank[1].work[PH_F].flops = 3;
+  s = (RankCosts){.st = {.u = &units, .n = 2, .ranks = 2, .fwd = &fwd}, .rank = rank};
+}
+
+static Estimate of(double bubble) {
+  return estimate(&s, life, &plan, &mesh, 10, bubble);
+}
+
+/* F: 1 s and one gather of 200 bytes by two of 100 B/s in 2 operations: 1 + 2 * 0.001.
+ * I: 2 s. W: 1 s and a sum of 100 bytes, twice the way: 2 * (0.5 + 0.001). */
+enum { MICROBATCHES = 10 };
+static const double work = 1 + 1.002 + 2 + 1 + 1.002;
+/* To the other stage and back: 1000 bytes. */
+static const double fill = 2 * (10 + 0.001);
+/* 800 bytes of gradients; then 34 bytes for each of 1000 parameters. */
+static const double reduce = 2 * (4 + 0.001), step = 1;
+
+START_TEST(all_in_one_machine) {
+  ck_assert_double_eq_tol(of(0).seconds,
+                          MICROBATCHES * work + fill + (reduce - 4.002) + step, 1e-9);
+}
+END_TEST
+
+/* 100 bytes by two of 100 B/s: 0.5 s, which the work hides if the gathers start ahead. */
+START_TEST(gathered_for_a_while) {
+  plan.strategy.stage = 3, life[0][AREA_GATHER].moved = 100;
+  double hidden = of(0).seconds;
+  plan.strategy.prefetch[0] = 1;
+  ck_assert_double_eq_tol(hidden - of(0).seconds, 0.5 + 0.001, 1e-9);
+  life[0][AREA_GATHER].moved = 100000;
+  ck_assert_double_eq_tol(of(0).seconds - hidden,
+                          (100000 / 200.0 + 0.001 - MICROBATCHES * work) - 0.501, 1e-6);
+  ck_assert_double_eq(of(0).dp, 800 + 100000);
+}
+END_TEST
+
+/* Shards lie over the ranks of dp and cp: two of cp for one of dp move as much, four in all
+ * three quarters. Copies over dp_replicate are not asked. */
+START_TEST(gathered_over_cp) {
+  static const MeshSpec spec[] = {{.pp = 2, .cp = 2, .tp = 2},
+                                  {.pp = 2, .dp = 2, .cp = 2},
+                                  {.pp = 2, .dp = 2, .dp_replicate = 2, .cp = 2}};
+  static const double share[] = {0.5, 0.75, 0.5};
+  static const int hops[] = {1, 3, 1};
+  for (int i = 0; i < LEN(spec); i++) {
+    Arena *a = arena_new(NULL);
+    Diags d = {.arena = a};
+    setup();
+    ck_assert(mesh_resolve(&spec[i], 0, &mesh, &d));
+    plan.strategy.stage = 3;
+    double before = of(0).seconds, each = 100 * share[i] / 100 + hops[i] * 0.001;
+    life[0][AREA_GATHER].moved = 100;
+    ck_assert_double_eq_tol(of(0).seconds - before, each, 1e-9);
+    rank[0].gathered = 100;
+    ck_assert_double_eq_tol(of(0).seconds - before, 2 * each, 1e-9);
+    plan.strategy.overlap_grad_reduce = false;
+    before = of(0).seconds;
+    rank[0].scattered = 100;
+    ck_assert_double_eq_tol(of(0).seconds - before, each, 1e-9);
+    arena_free(a);
+  }
+}
+END_TEST
+
+/* 1000 parameters: 4 bytes to the host, 2 back, 34 touched there, at 1000 B/s instead of
+ * 34000 B/s. Shards of half of 500 bytes are copied up before they are gathered. */
+START_TEST(what_lies_on_the_host_is_copied) {
+  double before = of(0).seconds;
+  plan.strategy.offload_state = true;
+  ck_assert_double_eq_tol(of(0).seconds - before, 6 + 34 - 1, 1e-9);
+  plan.strategy.stage = 3, life[0][AREA_GATHER].copies = 500;
+  before = of(0).seconds;
+  plan.strategy.offload_params = true;
+  ck_assert_double_eq_tol(of(0).seconds - before, 0.25, 1e-9);
+}
+END_TEST
+
+/* What runs beside kernels inside a body takes no time of its own. */
+START_TEST(hidden_in_bodies) {
+  double before = of(0).seconds;
+  rank[0].work[PH_W].hidden = 0.5;
+  ck_assert_double_eq_tol(before - of(0).seconds, MICROBATCHES * 0.5 - 0.5, 1e-9);
+  rank[0].work[PH_B].seconds = 0.25;
+  ck_assert_double_eq_tol(before - of(0).seconds, MICROBATCHES * 0.25 - 0.25, 1e-9);
+}
+END_TEST
+
+START_TEST(idle_share_stretches_the_pipeline) {
+  ck_assert_double_eq_tol(
+      of(0.2).seconds, MICROBATCHES * work / 0.8 + fill + (reduce - 4.002) + step, 1e-9);
+}
+END_TEST
+
+START_TEST(reduced_after_the_backward) {
+  plan.strategy.overlap_grad_reduce = false;
+  ck_assert_double_eq_tol(of(0).seconds, MICROBATCHES * work + fill + reduce + step,
+                          1e-9);
+}
+END_TEST
+
+/* What the backward hides costs nothing, but no less than that. */
+START_TEST(reduced_within_the_backward) {
+  rank[0].reduced = 100;
+  ck_assert_double_eq_tol(of(0).seconds, MICROBATCHES * work + fill + step, 1e-9);
+}
+END_TEST
+
+/* Two GPUs to a machine: tp stays inside, dp and pp leave by one card each. */
+START_TEST(over_the_network) {
+  plan.cluster.gpus = 2;
+  double away = 2 * (100 + 0.01), sums = 2 * (40 + 0.01);
+  ck_assert_double_eq_tol(of(0).seconds,
+                          MICROBATCHES * work + away + (sums - 4.002) + step, 1e-9);
+}
+END_TEST
+
+/* Four to a machine: a dp group is inside, a stage is a machine. */
+START_TEST(stages_apart) {
+  plan.cluster.gpus = 4;
+  ck_assert_double_eq_tol(
+      of(0).seconds, MICROBATCHES * work + 2 * (100 + 0.01) + (reduce - 4.002) + step,
+      1e-9);
+}
+END_TEST
+
+/* The slowest rank counts. */
+START_TEST(the_other_rank_has_more_to_do) {
+  rank[1].work[PH_F].seconds = 30;
+  ck_assert_double_eq_tol(of(0).seconds,
+                          MICROBATCHES * 30 + fill + (reduce - 4.002) + step, 1e-9);
+}
+END_TEST
+
+START_TEST(flops_and_bytes) {
+  Estimate e = of(0);
+  ck_assert_double_eq(e.flops, (5 + 3) * MICROBATCHES * 4);
+  ck_assert_double_eq(e.tp, (200 + 100) * MICROBATCHES);
+  ck_assert_double_eq(e.dp, 800);
+  ck_assert_double_eq(e.pp, 1000 * MICROBATCHES + 50);
+  rank[0].reduced_tp = 7;
+  ck_assert_double_eq(of(0).tp, 300 * MICROBATCHES + 7);
+  plan.cluster.gpu = NULL;
+  ck_assert_double_eq(of(0).seconds, 0);
+}
+END_TEST
+
+Suite *estimate_suite(void) {
+  const TTest *test[] = {all_in_one_machine,
+                         gathered_for_a_while,
+                         gathered_over_cp,
+                         what_lies_on_the_host_is_copied,
+                         hidden_in_bodies,
+                         idle_share_stretches_the_pipeline,
+                         reduced_after_the_backward,
+                         reduced_within_the_backward,
+                         over_the_network,
+                         stages_apart,
+                         the_other_rank_has_more_to_do,
+                         flops_and_bytes};
+  Suite *suite = suite_create("estimate");
+  TCase *tc = tcase_create("on paper");
+  tcase_add_checked_fixture(tc, setup, NULL);
+  for (int i = 0; i < LEN(test); i++)
+    tcase_add_test(tc, test[i]);
+  suite_add_tcase(suite, tc);
+  return suite;
+}

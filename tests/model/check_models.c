@@ -1,0 +1,380 @@
+/* check_models.c - models of stdlib and the userdata `g` that model functions get: sizes
+ * of the presets, what is refused, and where mistakes are reported. */
+#include <check.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/plan_fixture.h"
+
+/* ---- presets ---- */
+
+/* From the dimensions, by hand: the published sizes. */
+static const struct {
+  const char *name;
+  int64_t params;
+} presets[] = {
+    {"llama3-8b", 8030261248},    {"llama3-70b", 70553706496},
+    {"llama3-405b", 405853388800}, {"llama3.2-1b", 1235814400},
+    {"qwen2-0.5b", 494032768},    {"qwen3-8b", 8190735360},
+    {"gpt2-124m", 124439808},
+};
+
+static int64_t params_of(const Graph *g) {
+  int64_t n = 0;
+  for (int i = 0; i < g->param.n; i++) n += tensor_count(&g->t.at[g->param.at[i].tensor]);
+  return n;
+}
+
+START_TEST(preset_sizes) {
+  PlanFixture f;
+  Graph *g;
+  char define[64];
+  snprintf(define, sizeof define, "preset=%s", presets[_i].name);
+  weft_status st = fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){define, NULL}, NULL);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  st = fixture_graph(&f, 1, 8, &g);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  ck_assert_int_eq(params_of(g), presets[_i].params);
+  fixture_close(&f);
+}
+END_TEST
+
+/* Unit names and the tags of a tiny GPT-2, whose packed weight is the odd one. */
+START_TEST(gpt2_structure) {
+  PlanFixture f;
+  Graph *g;
+  weft_status st = fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){"preset=gpt2-tiny", NULL}, NULL);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  st = fixture_graph(&f, 1, 8, &g);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  static const char *const units[] = {"wte",      "layers.0", "layers.1", "layers.2",
+                                      "layers.3", "ln_f",     "lm_head"};
+  ck_assert_int_eq(g->unit.n, LEN(units));
+  for (int i = 0; i < g->unit.n; i++) ck_assert_str_eq(g->unit.at[i].name, units[i]);
+  ck_assert_int_eq(g->unit.at[2].layer, 1);
+  int seen = 0;
+  for (int i = 0; i < g->param.n; i++) {
+    const Param *p = &g->param.at[i];
+    const Tensor *t = &g->t.at[p->tensor];
+    ck_assert_str_ne(p->name, "lm_head.weight");
+    if (!str_eq(p->name, "transformer.h.2.attn.c_attn.weight")) continue;
+    seen++;
+    ck_assert_int_eq(t->dim[1].tag, TAG_HEAD);
+    ck_assert_int_eq(t->dim[1].parts, 3);
+    ck_assert_int_eq(t->dim[1].unit, 16);
+    ck_assert_int_eq(t->dim[1].size, 384);
+  }
+  ck_assert_int_eq(seen, 1);
+  fixture_close(&f);
+}
+END_TEST
+
+/* ---- configurations that would train something else ---- */
+
+static const struct {
+  const char *config, *message;
+} refused[] = {
+    {"{ 'llama-tiny', attention_bias = true }", "attention_bias"},
+    {"{ 'llama-tiny', hidden_act = 'gelu' }", "hidden_act"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'dynamic', factor = 4.0 } }", "dynamic"},
+    {"{ 'llama-tiny', num_attention_heads = 12 }", "does not divide hidden_size"},
+    {"{ 'llama-tiny', num_key_value_heads = 3 }", "does not divide num_attention_heads"},
+    {"{ 'llama-tiny', num_hidden_layers = 0 }", "expected a positive integer"},
+    {"{ 'llama-tiny', hiden_size = 64 }", "hidden_size"},
+    {"{ 'llama-tiny', weights = false }", "model.weights"},
+    {"{ 'qwen2-tiny', use_sliding_window = true, max_window_layers = 2 }",
+     "use_sliding_window"},
+    {"{ 'qwen2-tiny', use_sliding_window = true, max_window_layers = false }",
+     "use_sliding_window"},
+    {"{ 'qwen2-tiny', max_window_layers = -1 }", "expected a number of layers, from 0"},
+    {"{ 'llama-tiny', is_causal = false }", "is_causal"},
+    {"{ 'qwen3-tiny', partial_rotary_factor = 0.5 }", "partial_rotary_factor"},
+    {"{ 'gpt2-tiny', is_causal = false }", "is_causal"},
+    {"{ 'llama-tiny', pruned_heads = { ['1'] = { 0 } } }", "pruned_heads"},
+    {"{ 'llama-tiny', rope_parameters = { rope_type = 'default' }, "
+     "rope_scaling = { rope_type = 'linear', factor = 4.0 } }", "rope_scaling.rope_type"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn' } }", "rope_scaling.factor"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn', factor = 4, beta_fast = -1 } }",
+     "rope_scaling.beta_fast\"]: yarn needs a number above 0"},
+    {"{ 'deepseek-v3', num_key_value_heads = 8 }", "8 is not num_attention_heads = 128"},
+    {"{ 'deepseek-v3', qk_rope_head_dim = 7 }", "must be even, got 7"},
+    {"{ 'deepseek-v3', q_lora_rank = 0 }", "expected a positive integer"},
+    {"{ 'deepseek-v3', scoring_func = 'softmax' }", "only \"sigmoid\""},
+    {"{ 'deepseek-v3', n_group = 7 }", "7 groups of the same size"},
+    {"{ 'mixtral-tiny', num_experts_per_tok = 9 }", "9 choices of num_local_experts = 8"},
+    {"{ 'qwen3-moe-tiny', mlp_only_layers = { 4 } }", "none of the 4 layers"},
+    {"{ 'qwen3-tiny', use_sliding_window = true, "
+     "layer_types = { 'full_attention', 'sliding_attention' } }", "sliding window"},
+    {"{ 'gpt2-tiny', scale_attn_by_inverse_layer_idx = true }", "inverse_layer_idx"},
+    {"{ 'gpt2-tiny', n_head = 5 }", "does not divide hidden_size"},
+    {"{ 'llama-tiny', architectures = { 'LlamaForSequenceClassification' } }",
+     "plan.model.architectures: \"LlamaForSequenceClassification\" is not supported (only "
+     "\"LlamaForCausalLM\")"},
+    {"{ 'llama-tiny', architectures = { 'LlamaModel' } }", "model.architectures"},
+    {"{ 'qwen3-moe-tiny', architectures = { 'Qwen3ForCausalLM' } }",
+     "only \"Qwen3MoeForCausalLM\""},
+    {"{ 'gpt2-tiny', architectures = { 'GPT2LMHeadModel', 'GPT2DoubleHeadsModel' } }",
+     "\"GPT2DoubleHeadsModel\" is not supported"},
+    {"{ 'deepseek-v3', auto_map = { AutoConfig = 'c.DeepseekV3Config', "
+     "AutoModelForCausalLM = 'modeling.MyModel' } }", "model.auto_map"},
+    {"{ 'deepseek-v3', qk_head_dim = 64 }", "64 is not qk_nope_head_dim + qk_rope_head_dim"},
+    {"{ 'deepseek-v3', head_dim = 128 }", "128 is neither qk_rope_head_dim = 64 nor"},
+    {"{ 'deepseek-v3', sliding_window = 128 }", "model.sliding_window"},
+    {"{ 'llama-tiny', sliding_window = 4096 }", "model.sliding_window"},
+    {"{ 'mixtral-tiny', layer_types = { 'sliding_attention' } }", "model.layer_types"},
+    {"{ 'mixtral-tiny', attention_bias = true }", "model.attention_bias"},
+    {"{ 'qwen2-tiny', attention_bias = false }", "model.attention_bias"},
+    {"{ 'qwen3-tiny', mlp_bias = true }", "model.mlp_bias"},
+    {"{ 'llama-tiny', is_encoder_decoder = true }", "model.is_encoder_decoder"},
+    {"{ 'llama-tiny', tie_encoder_decoder = true }", "model.tie_encoder_decoder"},
+    {"{ 'qwen3-tiny', add_cross_attention = true }", "model.add_cross_attention"},
+    {"{ 'gpt2-tiny', add_cross_attention = true }", "model.add_cross_attention"},
+    {"{ 'llama-tiny', torchscript = true }", "model.torchscript"},
+    {"{ 'llama-tiny', clip_qkv = 8 }", "model.clip_qkv"},
+    {"{ 'llama-tiny', logit_scale = 0.0625 }", "model.logit_scale"},
+    {"{ 'llama-tiny', attn_logit_softcapping = 50.0 }", "model.attn_logit_softcapping"},
+    {"{ 'llama-tiny', num_local_experts = 8 }", "model.num_local_experts"},
+};
+
+/* Keys of other architectures, with values that change nothing. */
+static const char *const neutral[] = {
+    "{ 'llama-tiny', architectures = { 'LlamaForCausalLM' }, logit_scale = 1.0, "
+    "sliding_window = false, layer_types = { 'full_attention' }, num_experts = 1 }",
+    "{ 'gpt2-tiny', architectures = { 'GPT2LMHeadModel' }, pretraining_tp = 2 }",
+    "{ 'deepseek-v3', qk_head_dim = 192, head_dim = 64, auto_map = { "
+    "AutoModel = 'modeling_deepseek.DeepseekV3Model', "
+    "AutoModelForCausalLM = 'modeling_deepseek.DeepseekV3ForCausalLM' } }",
+    "{ 'qwen2-tiny', attention_bias = true, architectures = { 'Qwen2ForCausalLM' } }",
+};
+
+START_TEST(takes_neutral_keys) {
+  PlanFixture f;
+  char define[400];
+  snprintf(define, sizeof define, "preset=%s", neutral[_i]);
+  weft_status st = fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){define, NULL}, NULL);
+  ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s: %s", neutral[_i],
+                fixture_report(&f));
+  fixture_close(&f);
+}
+END_TEST
+
+START_TEST(refuses_config) {
+  PlanFixture f;
+  char define[240];
+  snprintf(define, sizeof define, "preset=%s", refused[_i].config);
+  weft_status st = fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){define, NULL}, NULL);
+  const char *report = fixture_report(&f);
+  ck_assert_msg(st == WEFT_EPLAN, "%s: %s", refused[_i].config, report);
+  ck_assert_msg(strstr(report, refused[_i].message), "%s: %s", refused[_i].config,
+                report);
+  fixture_close(&f);
+}
+END_TEST
+
+/* ---- the userdata g ---- */
+
+/* Line of the comment MARK:name in model_errors.lua, 0 if there is none. */
+static int marked_line(const char *name) {
+  FILE *in = fopen(WEFT_SOURCE_DIR "/tests/models/model_errors.lua", "r");
+  ck_assert_ptr_nonnull(in);
+  char line[200], mark[64];
+  snprintf(mark, sizeof mark, "MARK:%s\n", name);
+  int n = 0, found = 0;
+  while (fgets(line, sizeof line, in)) {
+    n++;
+    if (strstr(line, mark)) found = n;
+  }
+  fclose(in);
+  return found;
+}
+
+static weft_status run_case(PlanFixture *f, const char *name, Graph **g) {
+  char define[64];
+  snprintf(define, sizeof define, "case=%s", name);
+  weft_status st = fixture_open(f, "tests/models/model_errors.lua",
+                                (const char *[]){define, NULL}, NULL);
+  ck_assert_msg(st == WEFT_OK, "%s: %s", name, fixture_report(f));
+  return fixture_graph(f, 1, 8, g);
+}
+
+static const struct {
+  const char *name, *message;
+} mistakes[] = {
+    {"arity", "g:silu_mul takes 2 tensors, got 1: y = silu(g) * u"},
+    {"attribute", "unknown attribute \"epz\" (did you mean \"eps\"?)"},
+    {"missing", "g:rmsnorm: attribute \"eps\" is missing"},
+    {"method", "g has no \"rmsnrom\" (did you mean \"rmsnorm\"?)"},
+    {"tag", "unknown tag \"hiden\" (did you mean hidden)"},
+    {"unit_size", "size 10 is not a multiple of unit * parts = 4"},
+    {"shape", "linear"},
+    {"tied", "embed.weight"},
+    {"nested", "layers."},
+    {"no_loss", "must return the loss"},
+    {"not_scalar", "loss"},
+    {"user_error", "my own message"},
+};
+
+START_TEST(reports_mistake) {
+  PlanFixture f;
+  Graph *g;
+  weft_status st = run_case(&f, mistakes[_i].name, &g);
+  ck_assert_msg(st == WEFT_EPLAN, "%s: %d %s", mistakes[_i].name, st, f.e.text);
+  ck_assert_int_eq(f.d.errors, 1);
+  const Diag *d = &f.d.list.at[0];
+  ck_assert_str_eq(d->path, "model");
+  ck_assert_msg(strstr(d->summary, mistakes[_i].message), "%s: \"%s\" is not in \"%s\"",
+                mistakes[_i].name, mistakes[_i].message, d->summary);
+  ck_assert_ptr_null(strstr(d->summary, ".lua:"));
+  int line = marked_line(mistakes[_i].name);
+  if (line) {
+    ck_assert_int_eq(d->line, line);
+    ck_assert_ptr_nonnull(strstr(d->file, "model_errors.lua"));
+  }
+  fixture_close(&f);
+}
+END_TEST
+
+START_TEST(builds_and_remembers_lines) {
+  PlanFixture f;
+  Graph *g;
+  ck_assert_int_eq(run_case(&f, "packed", &g), WEFT_OK);
+  ck_assert_int_ge(g->loss, 0);
+  for (int i = 0; i < g->op.n; i++) ck_assert_int_gt(g->op.at[i].line, 0);
+  fixture_close(&f);
+}
+END_TEST
+
+/* Ops of a library model have no line in the plan. */
+START_TEST(library_ops_have_no_line) {
+  PlanFixture f;
+  Graph *g;
+  ck_assert_int_eq(fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){"preset=llama-tiny", NULL}, NULL),
+                   WEFT_OK);
+  ck_assert_int_eq(fixture_graph(&f, 1, 8, &g), WEFT_OK);
+  for (int i = 0; i < g->op.n; i++) ck_assert_int_eq(g->op.at[i].line, 0);
+  fixture_close(&f);
+}
+END_TEST
+
+/* A tensor that a model function kept is of no use to its next call. */
+START_TEST(refuses_stale_tensor) {
+  PlanFixture f;
+  Graph *g;
+  ck_assert_int_eq(run_case(&f, "stale", &g), WEFT_OK);
+  ck_assert_int_eq(fixture_graph(&f, 1, 8, &g), WEFT_EPLAN);
+  ck_assert_msg(strstr(f.d.list.at[0].summary, "another graph"), "%s",
+                f.d.list.at[0].summary);
+  ck_assert_int_eq(f.d.list.at[0].line, marked_line("stale"));
+  fixture_close(&f);
+}
+END_TEST
+
+/* ---- out of memory ---- */
+
+/* An allocator that gives up after `left` requests. */
+static void *limited(void *ud, void *p, size_t old, size_t n) {
+  int *left = ud;
+  if (n == 0) {
+    free(p);
+    return NULL;
+  }
+  return (*left)-- > 0 ? realloc(p, n) : NULL;
+}
+
+/* Builds a model in an arena whose allocator gives up after `n` requests. */
+static weft_status build_with(PlanFixture *f, int n) {
+  weft_alloc alloc = {limited, &n};
+  Arena *volatile a = arena_new(&alloc);
+  if (!a) return WEFT_ENOMEM;
+  if (setjmp(*arena_guard(a))) {
+    arena_free(a);
+    return WEFT_ENOMEM;
+  }
+  Graph *g = graph_new(a, 1, 8);
+  weft_status st = lang_build_graph(f->lp, &lang_plan(f->lp)->moe, 1, 8, g, &f->d, &f->e);
+  if (st == WEFT_OK) ck_assert_int_eq(g->param.n, 39);
+  arena_free(a);
+  return st;
+}
+
+/* A failed allocation comes back through Lua as a status, and the plan stays usable. */
+START_TEST(survives_out_of_memory) {
+  PlanFixture f;
+  ck_assert_int_eq(fixture_open(&f, "tests/models/preset.lua",
+                                (const char *[]){"preset=llama-tiny", NULL}, NULL),
+                   WEFT_OK);
+  int n = 0, caught = 0;
+  for (weft_status st = WEFT_ENOMEM; st != WEFT_OK; n++) {
+    err_clear(&f.e);
+    st = build_with(&f, n);
+    ck_assert_msg(st == WEFT_OK || st == WEFT_ENOMEM, "%d %s", st, fixture_report(&f));
+    caught += f.e.code == WEFT_ENOMEM;   /* set by the call into Lua, not by the arena */
+    ck_assert_int_lt(n, 1000);
+  }
+  ck_assert_int_gt(caught, 0);
+  ck_assert_int_eq(f.d.errors, 0);
+  fixture_close(&f);
+}
+END_TEST
+
+/* ---- example plans ---- */
+
+/* Loads, builds, compiles and proves the plan; nothing may be wrong with it. */
+static void compile_example(const char *file) {
+  PlanFixture f;
+  Graph *g;
+  Mesh m;
+  Schedule s;
+  Compiled *c;
+  Proof proof;
+  weft_status st = fixture_open(&f, file, NULL, NULL);
+  ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s", fixture_report(&f));
+  const Plan *p = lang_plan(f.lp);
+  ck_assert(mesh_resolve(&p->mesh, lang_cluster_ranks(f.lp), &m, &f.d));
+  st = fixture_graph(&f, p->batch.micro * mesh_size(&m, AXES_DP), p->batch.seq, &g);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  st = lang_schedule(f.lp, &m, plan_microbatches(p, &m), &s, &f.d, &f.e);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  CompileInput in = {.plan = p, .mesh = &m, .graph = g, .schedule = &s, .arena = f.arena};
+  st = compile(&in, &c, &f.d, &f.e);
+  ck_assert_msg(st == WEFT_OK && f.d.errors == 0, "%s", fixture_report(&f));
+  st = prove(c, &proof, &f.e);
+  ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+  fixture_close(&f);
+}
+
+START_TEST(example_plans_compile) {
+  glob_t files;
+  ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/plans/*.lua", 0, NULL, &files), 0);
+  ck_assert_int_ge((int)files.gl_pathc, 7);
+  for (size_t i = 0; i < files.gl_pathc; i++)
+    if (!strstr(files.gl_pathv[i], "/plans/sweep_")) /* scripts */
+      compile_example(files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1);
+  globfree(&files);
+}
+END_TEST
+
+Suite *models_suite(void) {
+  Suite *s = suite_create("models");
+  TCase *t = tcase_create("presets");
+  tcase_add_loop_test(t, preset_sizes, 0, LEN(presets));
+  tcase_add_test(t, gpt2_structure);
+  tcase_add_loop_test(t, refuses_config, 0, LEN(refused));
+  tcase_add_loop_test(t, takes_neutral_keys, 0, LEN(neutral));
+  tcase_add_test(t, example_plans_compile);
+  suite_add_tcase(s, t);
+  t = tcase_create("graph userdata");
+  tcase_add_loop_test(t, reports_mistake, 0, LEN(mistakes));
+  tcase_add_test(t, builds_and_remembers_lines);
+  tcase_add_test(t, library_ops_have_no_line);
+  tcase_add_test(t, refuses_stale_tensor);
+  tcase_add_test(t, survives_out_of_memory);
+  suite_add_tcase(s, t);
+  return s;
+}

@@ -1,0 +1,150 @@
+/* check_parity.c - a fixed sample of random plans against one rank: losses, gradient
+ * norms, every gradient and parameter within 1e-5. `./dev fuzz N` runs more. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/generate/random_plan.h"
+#include "tests/harness/scratch.h"
+
+/* Each sanitizer takes another third of the plans: what it looks for is in every one. */
+#if defined __SANITIZE_ADDRESS__
+enum { SHARES = 3, SHARE = 0 };
+#elif defined __SANITIZE_THREAD__
+enum { SHARES = 3, SHARE = 1 };
+#else
+enum { SHARES = 1, SHARE = 0 };
+#endif
+enum { SAMPLE = 48, EXPERTS = 24, FIRST = 12 };
+
+static void plan_holds(int i) {
+  Text t = {0};
+  bool ok = parity_holds(2026, (uint64_t)i, 3, 1e-5, &t);
+  ck_assert_msg(ok, "%s", t.s);
+  text_free(&t);
+}
+
+static void expert_plan_holds(int i) {
+  Text t = {0};
+  bool ok = experts_hold((uint64_t)i, 3, 1e-5, &t);
+  ck_assert_msg(ok, "%s", t.s);
+  text_free(&t);
+}
+
+START_TEST(plan_agrees_with_one_rank) {
+  plan_holds(_i * SHARES + SHARE);
+}
+END_TEST
+
+START_TEST(experts_agree_with_one_rank) {
+  expert_plan_holds(_i * SHARES + SHARE);
+}
+END_TEST
+
+/* What check_levels.c runs once more. */
+START_TEST(first_plans_agree_with_one_rank) {
+  plan_holds(_i);
+  if (_i % 2 == 0) expert_plan_holds(_i / 2);
+}
+END_TEST
+
+/* The styles leave one norm's gradient to W and those of others to I: no reduction finds all
+ * of the block written, as I of other microbatches come before W. */
+static const char early[] =
+    "local weft = require \"weft\"\n"
+    "return weft.plan {\n"
+    "  model = weft.model { \"qwen3\", num_hidden_layers = 2, hidden_size = 64,\n"
+    "    num_attention_heads = 16, num_key_value_heads = 8, intermediate_size = 24,\n"
+    "    vocab_size = 53, initializer_range = 0.1, head_dim = 8,\n"
+    "    tie_word_embeddings = true },\n"
+    "  tp_plan = { [\"layers.*.self_attn.o_proj\"] = \"colwise\",\n"
+    "    [\"layers.*.self_attn.v_proj\"] = \"rowwise\",\n"
+    "    [\"layers.*.mlp.down_proj\"] = \"colwise_gather_output\",\n"
+    "    [\"layers.*.mlp.gate_proj\"] = \"sequence_parallel\",\n"
+    "    embed_tokens = \"embedding_rowwise\" },\n"
+    "  mesh = { tp = 2, pp = 2, dp = 2 }, schedule = \"zb_h2\",\n"
+    "  strategy = { \"zero\", stage = %d, loss_parallel = false },\n"
+    "  batch = { global = 6, micro = 1, seq = 16 },\n"
+    "  optimizer = weft.adamw { lr = 1e-2, clip = 0.1 },\n"
+    "  data = weft.synthetic {}, train = { steps = 3 },\n"
+    "}\n";
+
+START_TEST(gradients_of_a_block_are_complete) {
+  VerifyReport r;
+  Text plan = {0}, why = {0};
+  text_printf(&plan, early, _i);
+  ck_assert_int_eq(plan_parity(plan.s, 3, 1e-5, &r, &why), WEFT_OK);
+  ck_assert_msg(r.ok, "%s", r.first_bad);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
+/* The sample must reach what it is for. */
+START_TEST(sample_is_wide) {
+  int tp4 = 0, pp4 = 0, dp3 = 0, sp = 0, odd = 0, chunks = 0, kinds = 0;
+  bool seen[SCHEDULES] = {false};
+  for (int i = 0; i < SAMPLE; i++) {
+    RandomPlan p;
+    random_plan(2026, (uint64_t)i, &p);
+    tp4 += p.tp == 4, pp4 += p.pp == 4, dp3 += p.dp == 3;
+    sp += p.sp && p.tp > 1, odd += p.microbatches % 2, chunks += p.virtual_stages > 1;
+    for (int k = 0; k < SCHEDULES; k++)
+      seen[k] |= strcmp(p.schedule, schedule_picks[k].name) == 0;
+  }
+  for (int k = 0; k < SCHEDULES; k++) kinds += seen[k];
+  ck_assert_int_eq(kinds, SCHEDULES);
+  ck_assert_int_ge(chunks, 16);
+  ck_assert_int_ge(tp4, 8);
+  ck_assert_int_ge(pp4, 8);
+  ck_assert_int_ge(dp3, 8);
+  ck_assert_int_ge(sp, 8);
+  ck_assert_int_ge(odd, 8);
+}
+END_TEST
+
+/* ---- ./dev fuzz ---- */
+
+static void state_of(const char *folder, char *to, size_t n) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/fuzz-5.state", folder);
+  FILE *f = fopen(path, "r");
+  ck_assert_msg(f != NULL, "no %s", path);
+  to[fread(to, 1, n - 1, f)] = 0;
+  fclose(f);
+}
+
+/* Plans in several calls are those of one; a state of other plans is begun anew. */
+START_TEST(fuzz_goes_on) {
+  char whole[4000], parts[4000];
+  ck_assert_int_eq(fuzz_in(scratch_dir, 9, 5), EXIT_SUCCESS);
+  state_of(scratch_dir, whole, sizeof whole);
+  ck_assert_msg(strstr(whole, "\nnext 9\n"), "%s", whole);
+  scratch_put("fuzz-5.state", "generator 1\nnext 7\n", 19);
+  for (int i = 0; i < 3; i++) ck_assert_int_eq(fuzz_in(scratch_dir, 3, 5), EXIT_SUCCESS);
+  state_of(scratch_dir, parts, sizeof parts);
+  ck_assert_str_eq(whole, parts);
+}
+END_TEST
+
+Suite *parity_suite(void) {
+  Suite *s = suite_create("parity");
+  TCase *tc = tcase_create("plans");
+  tcase_set_timeout(tc, 120);
+  tcase_add_test(tc, sample_is_wide);
+  tcase_add_loop_test(tc, plan_agrees_with_one_rank, FIRST / SHARES, SAMPLE / SHARES);
+  tcase_add_loop_test(tc, experts_agree_with_one_rank, FIRST / 2 / SHARES,
+                      EXPERTS / SHARES);
+  tcase_add_loop_test(tc, gradients_of_a_block_are_complete, 1, 4);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("fuzz");
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_set_timeout(tc, 120);
+  tcase_add_test(tc, fuzz_goes_on);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("sample");
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, first_plans_agree_with_one_rank, 0, FIRST);
+  suite_add_tcase(s, tc);
+  return s;
+}

@@ -1,0 +1,334 @@
+/* reference_experts.h - a part of reference_ops.c: the reference of mixture of experts. */
+#ifndef WEFT_TESTS_REF_EXPERTS_H
+#define WEFT_TESTS_REF_EXPERTS_H
+
+static void same_elements(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i];
+}
+static void flatten(RefArgs *a) {
+  same_elements(a);
+}
+static void unflatten(RefArgs *a) {
+  same_elements(a);
+}
+
+/* ---- the router ---- */
+
+static void router_logits(RefArgs *a) {
+  int64_t n = a->in[0].dim[0], c = a->in[0].dim[1], experts = a->in[1].dim[0];
+  for (int64_t i = 0; i < n * experts; i++) {
+    OUT(0)[i] = 0;
+    for (int64_t k = 0; k < c; k++)
+      OUT(0)[i] += IN(0)[i / experts * c + k] * IN(1)[i % experts * c + k];
+  }
+}
+
+static void router_logits_dx(RefArgs *a) {
+  int64_t n = a->in[0].dim[0], experts = a->in[0].dim[1], c = a->in[1].dim[1];
+  for (int64_t i = 0; i < n * c; i++) {
+    OUT(0)[i] = 0;
+    for (int64_t e = 0; e < experts; e++)
+      OUT(0)[i] += IN(0)[i / c * experts + e] * IN(1)[e * c + i % c];
+  }
+}
+
+static void router_logits_dw(RefArgs *a) {
+  int64_t n = a->in[0].dim[0], c = a->in[0].dim[1], experts = a->in[1].dim[1];
+  start(a, 0);
+  for (int64_t i = 0; i < experts * c; i++)
+    for (int64_t r = 0; r < n; r++)
+      OUT(0)[i] += IN(1)[r * experts + i / c] * IN(0)[r * c + i % c];
+}
+
+static double exps(const double *l, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++)
+    sum += exp(l[i]);
+  return sum;
+}
+
+static double score(const RefArgs *a, const double *l, int64_t n, int64_t i) {
+  return a->attr->score == SCORE_SIGMOID ? sigmoid(l[i]) : exp(l[i]) / exps(l, n);
+}
+
+/* How many of v[] come before v[i]: are larger, or equal and earlier. */
+static int64_t place_of(const double *v, int64_t n, int64_t i) {
+  int64_t before = 0;
+  for (int64_t j = 0; j < n; j++)
+    before += v[j] > v[i] || (v[j] == v[i] && j < i);
+  return before;
+}
+
+static void keep_groups(const RefArgs *a, double *key, int64_t n) {
+  int64_t size = n / a->attr->groups;
+  double sum[EXPERTS_MAX] = {0};
+  for (int64_t i = 0; i < n; i++)
+    if (place_of(key + i / size * size, size, i % size) < 2) sum[i / size] += key[i];
+  for (int64_t i = 0; i < n; i++)
+    if (place_of(sum, a->attr->groups, i / size) >= a->attr->topk_group)
+      key[i] = -INFINITY;
+}
+
+static void route(RefArgs *a) {
+  int64_t n = a->in[0].dim[1], k = a->attr->topk;
+  for (int64_t r = 0; r < a->in[0].dim[0]; r++) {
+    double key[EXPERTS_MAX], sum = 0;
+    const double *l = IN(0) + r * n;
+    for (int64_t i = 0; i < n; i++)
+      key[i] = score(a, l, n, i) + (a->nin == 2 ? IN(1)[i] : 0);
+    if (a->attr->groups) keep_groups(a, key, n);
+    for (int64_t i = 0; i < n; i++) {
+      int64_t place = place_of(key, n, i);
+      if (place >= k) continue;
+      OUT(1)[r * k + place] = (double)i;
+      sum += score(a, l, n, i);
+    }
+    for (int64_t j = r * k; j < (r + 1) * k; j++)
+      OUT(0)
+      [j] = a->attr->scale * score(a, l, n, (int64_t)OUT(1)[j]) /
+            (a->attr->norm_topk ? sum : 1);
+  }
+}
+
+/* The derivative of score i with respect to logit j. */
+static double score_slope(const RefArgs *a, const double *l, int64_t n, int64_t i,
+                          int64_t j) {
+  double s = score(a, l, n, i);
+  if (a->attr->score == SCORE_SIGMOID) return i == j ? s * (1 - s) : 0;
+  return s * ((i == j) - score(a, l, n, j));
+}
+
+static void route_dx(RefArgs *a) {
+  int64_t n = a->in[0].dim[1], k = a->attr->topk;
+  for (int64_t r = 0; r < a->in[0].dim[0]; r++) {
+    const double *l = IN(0) + r * n, *id = IN(1) + r * k, *dw = IN(2) + r * k;
+    double sum = 0;
+    for (int64_t j = 0; j < k; j++)
+      sum += score(a, l, n, (int64_t)id[j]);
+    for (int64_t i = 0; i < n; i++) {
+      double d = 0, dsum = 0;
+      for (int64_t j = 0; j < k; j++)
+        dsum += score_slope(a, l, n, (int64_t)id[j], i);
+      for (int64_t j = 0; j < k; j++) {
+        double s = score(a, l, n, (int64_t)id[j]);
+        double ds = score_slope(a, l, n, (int64_t)id[j], i);
+        d += dw[j] * (a->attr->norm_topk ? ds / sum - s * dsum / (sum * sum) : ds);
+      }
+      OUT(0)[r * n + i] = a->attr->scale * d;
+    }
+  }
+}
+
+static void expert_counts(RefArgs *a) {
+  int64_t experts = a->attr->experts;
+  for (int64_t i = 0; i <= experts; i++)
+    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[(int64_t)IN(0)[i]]++;
+  for (int64_t i = 0; i < ref_count(&a->in[1]); i++)
+    OUT(0)[experts] += IN(1)[i] != -100;
+}
+
+static void expert_load(RefArgs *a) {
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[(int64_t)IN(0)[i]]++;
+}
+
+/* What a row adds to the loss. */
+static double row_loss(const RefArgs *a, const double *l, int64_t n) {
+  const OpAttr *at = a->attr;
+  double all = at->n, sum = 0, balance = 0, lse = log(exps(l, n));
+  for (int64_t i = 0; i < n; i++)
+    sum += score(a, l, n, i);
+  for (int64_t i = 0; i < n; i++)
+    balance += IN(1)[i] / (all * at->topk) * score(a, l, n, i) / sum;
+  return IN(1)[n] * (at->aux * (double)n * balance + at->z * lse * lse) / all;
+}
+
+static void router_loss(RefArgs *a) {
+  int64_t n = a->in[0].dim[1];
+  OUT(0)[0] = 0;
+  for (int64_t r = 0; r < a->in[0].dim[0]; r++)
+    OUT(0)[0] += row_loss(a, IN(0) + r * n, n);
+}
+
+/* By differences of high order: the formula stands in the kernels. */
+static void router_loss_dx(RefArgs *a) {
+  static const double at[] = {1, 2, 3}, by[] = {0.75, -0.15, 1.0 / 60};
+  int64_t n = a->in[0].dim[1];
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double *l = IN(0) + i / n * n, old = IN(0)[i], d = 0;
+    for (int k = 0; k < 3; k++) {
+      const double h = 2e-3 * at[k];
+      IN(0)[i] = old + h;
+      d += by[k] * row_loss(a, l, n);
+      IN(0)[i] = old - h;
+      d -= by[k] * row_loss(a, l, n);
+    }
+    IN(0)[i] = old;
+    OUT(0)[i] = IN(2)[0] * d / 2e-3;
+  }
+}
+
+/* ---- to the experts and back ---- */
+
+/* Whether two choices have a limit in common. */
+static bool share_limit(const RefArgs *a, int64_t i, int64_t j) {
+  const OpAttr *at = a->attr;
+  int64_t each = ref_count(&a->in[1]) / MAX(at->n, 1);
+  if (at->bound == 0) return i / each == j / each && IN(1)[i] == IN(1)[j];
+  double of = at->experts / MAX(at->parts, 1);
+  return i / each == j / each && floor(IN(1)[i] / of) == floor(IN(1)[j] / of);
+}
+
+/* The mean of those that have one in common, times the factor. */
+static double limit(const RefArgs *a) {
+  const OpAttr *at = a->attr;
+  double n = (double)ref_count(&a->in[1]);
+  double most = at->capacity * n / MAX(at->n, 1) / at->experts;
+  if (at->bound > 0) most = at->bound * n / MAX(at->n, 1) / MAX(at->parts, 1);
+  return at->capacity > 0 || at->parts > 1 ? ceil(most - 1e-9) : INFINITY;
+}
+
+static void permute(RefArgs *a) {
+  int64_t c = a->in[0].dim[1], k = a->in[1].dim[1], here = a->out[1].dim[0] - 1;
+  int64_t choices = ref_count(&a->in[1]), first = a->attr->cut ? a->index * here : 0;
+  double most = limit(a), row = 0;
+  for (int64_t i = 0; i < choices; i++)
+    OUT(2)[i] = -1;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = 0;
+  for (int64_t e = 0; e < here; e++) {
+    OUT(1)[e] = row;
+    for (int64_t i = 0; i < choices; i++) {
+      if ((int64_t)IN(1)[i] != first + e) continue;
+      double before = 0;
+      for (int64_t j = 0; j < choices; j++) {
+        bool heavier = IN(2)[j] > IN(2)[i] || (IN(2)[j] == IN(2)[i] && j < i);
+        before += share_limit(a, i, j) && (a->attr->drop == DROP_PROBS ? heavier : j < i);
+      }
+      if (before >= most) {
+        OUT(2)[i] = -2;
+        continue;
+      }
+      for (int64_t j = 0; j < c; j++)
+        OUT(0)[(int64_t)row * c + j] = IN(0)[i / k * c + j];
+      OUT(2)[i] = row++;
+    }
+  }
+  OUT(1)[here] = row;
+}
+
+static void permute_dx(RefArgs *a) {
+  int64_t c = a->in[0].dim[1], k = a->in[1].dim[1];
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[1]); i++)
+    for (int64_t j = 0; j < c && IN(1)[i] >= 0; j++)
+      OUT(0)[i / k * c + j] += IN(0)[(int64_t)IN(1)[i] * c + j];
+}
+
+static void expert_sizes(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = IN(0)[i + 1] - IN(0)[i];
+}
+
+static void expert_ends(RefArgs *a) {
+  int64_t experts = a->in[0].dim[1];
+  for (int64_t e = 0; e <= experts; e++) {
+    OUT(0)[e] = 0;
+    for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+      OUT(0)[e] += i % experts < e ? IN(0)[i] : 0;
+  }
+}
+
+/* Row by row, in the order in which they lie one after the other. */
+static void regroup(RefArgs *a) {
+  bool inverse = a->attr->inverse;
+  int64_t p = a->in[1].dim[0], e = a->in[1].dim[1], row = 0;
+  int64_t place = inverse ? a->out[0].dim[1] : a->in[0].dim[1];
+  int64_t c = inverse ? a->out[0].dim[2] : a->in[0].dim[2];
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = 0;
+  for (int64_t b = 0; b < p * e; b++) {
+    int64_t rank = a->attr->kind ? b % p : b / e, expert = a->attr->kind ? b / p : b % e;
+    int64_t at = rank * place, n = (int64_t)IN(1)[rank * e + expert];
+    for (int64_t f = 0; f < expert; f++)
+      at += (int64_t)IN(1)[rank * e + f];
+    for (int64_t i = 0; i < n * c; i++)
+      OUT(0)[(inverse ? at : row) * c + i] = IN(0)[(inverse ? row : at) * c + i];
+    row += n;
+  }
+}
+
+static void combine(RefArgs *a) {
+  int64_t c = a->in[0].dim[1], k = a->in[1].dim[1];
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[2]); i++)
+    for (int64_t j = 0; j < c && IN(2)[i] >= 0; j++)
+      OUT(0)[i / k * c + j] += IN(1)[i] * IN(0)[(int64_t)IN(2)[i] * c + j];
+}
+
+static void combine_dx(RefArgs *a) {
+  int64_t c = a->in[0].dim[1], k = a->in[1].dim[1];
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[2]); i++) {
+    OUT(1)[i] = 0;
+    for (int64_t j = 0; j < c && IN(2)[i] >= 0; j++) {
+      int64_t at = (int64_t)IN(2)[i] * c + j;
+      OUT(0)[at] = IN(1)[i] * IN(3)[i / k * c + j];
+      OUT(1)[i] += IN(0)[at] * IN(3)[i / k * c + j];
+    }
+  }
+}
+
+/* The expert of a row, or -1. */
+static int64_t expert_of(const double *offsets, int64_t experts, int64_t row) {
+  for (int64_t e = 0; e < experts; e++)
+    if ((double)row >= offsets[e] && (double)row < offsets[e + 1]) return e;
+  return -1;
+}
+
+static void grouped_linear(RefArgs *a) {
+  int64_t experts = a->in[1].dim[0], O = a->in[1].dim[1], I = a->in[1].dim[2];
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    int64_t e = expert_of(IN(2), experts, i / O);
+    OUT(0)[i] = 0;
+    for (int64_t k = 0; k < I && e >= 0; k++)
+      OUT(0)[i] += IN(0)[i / O * I + k] * IN(1)[(e * O + i % O) * I + k];
+  }
+}
+
+static void grouped_linear_dx(RefArgs *a) {
+  int64_t experts = a->in[1].dim[0], O = a->in[1].dim[1], I = a->in[1].dim[2];
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    int64_t e = expert_of(IN(2), experts, i / I);
+    OUT(0)[i] = 0;
+    for (int64_t k = 0; k < O && e >= 0; k++)
+      OUT(0)[i] += IN(0)[i / I * O + k] * IN(1)[(e * O + k) * I + i % I];
+  }
+}
+
+static void grouped_linear_dw(RefArgs *a) {
+  int64_t experts = a->out[0].dim[0], O = a->in[1].dim[1], I = a->in[0].dim[1];
+  start(a, 0);
+  for (int64_t r = 0; r < a->in[0].dim[0]; r++) {
+    int64_t e = expert_of(IN(2), experts, r);
+    for (int64_t i = 0; i < O * I && e >= 0; i++)
+      OUT(0)[e * O * I + i] += IN(1)[r * O + i / I] * IN(0)[r * I + i % I];
+  }
+}
+
+static void bias_step(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double low = IN(1)[i]<a->attr->theta, high = IN(1)[i]> a->attr->theta;
+    OUT(0)[i] = IN(0)[i] + (IN(2)[SC_HOLD] == 0 ? a->attr->scale * (low - high) : 0);
+    OUT(1)[i] = OUT(0)[i];
+  }
+}
+
+#endif

@@ -1,0 +1,671 @@
+/* reference_ops.c - reference ops: naive, in f64, in the order of ops.def. */
+#include "reference_ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "vm/program/program.h"
+
+#define IN(i) (a->in[i].v)
+#define OUT(i) (a->out[i].v)
+
+int64_t ref_count(const RefTensor *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->ndim; i++) n *= t->dim[i];
+  return n;
+}
+
+static int64_t last(const RefTensor *t) { return t->dim[t->ndim - 1]; }
+static int64_t rows(const RefTensor *t) { return ref_count(t) / last(t); }
+
+/* Results that are gradients of parameters start from 0 or from what is there. */
+static void start(RefArgs *a, int out) {
+  if (a->accumulate) return;
+  for (int64_t i = 0; i < ref_count(&a->out[out]); i++) OUT(out)[i] = 0;
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+#include "reference_experts.h"
+
+/* ---- forward ---- */
+
+static int64_t table_row(const RefArgs *a, double id, int64_t v) {
+  int64_t r = (int64_t)id;
+  if (a->attr->cut) r -= a->index * v;
+  return r < 0 || r >= v ? -1 : r;
+}
+
+static void embedding(RefArgs *a) {
+  int64_t v = a->in[1].dim[0], c = a->in[1].dim[1];
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    int64_t r = table_row(a, IN(0)[i], v);
+    for (int64_t j = 0; j < c; j++) OUT(0)[i * c + j] = r < 0 ? 0 : IN(1)[r * c + j];
+  }
+}
+
+/* Element (o, i) of a weight in either layout. */
+static int64_t weight_at(const RefArgs *a, int64_t o, int64_t i, int64_t O, int64_t I) {
+  return a->attr->layout == 0 ? o * I + i : i * O + o;
+}
+
+static void linear(RefArgs *a) {
+  int64_t I = last(&a->in[0]), O = last(&a->out[0]);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t o = 0; o < O; o++) {
+      double sum = 0;
+      for (int64_t i = 0; i < I; i++)
+        sum += IN(0)[r * I + i] * IN(1)[weight_at(a, o, i, O, I)];
+      OUT(0)[r * O + o] = sum;
+    }
+}
+
+static void add_bias(RefArgs *a) {
+  int64_t n = last(&a->in[0]);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] + IN(1)[i % n];
+}
+
+static void add(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] + IN(1)[i];
+}
+
+static void mul(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] * IN(1)[i];
+}
+
+static void scale(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] * a->attr->scale;
+}
+
+static double gelu_of(double x, int kind) {
+  if (kind == 1) return 0.5 * x * (1 + erf(x / sqrt(2)));
+  return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static void gelu(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = gelu_of(IN(0)[i], a->attr->kind);
+}
+
+static void silu(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] * sigmoid(IN(0)[i]);
+}
+
+static void relu(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = fmax(IN(0)[i], 0);
+}
+
+static void silu_mul(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] * sigmoid(IN(0)[i]) * IN(1)[i];
+}
+
+static void swiglu(RefArgs *a) {
+  int64_t c = last(&a->out[0]);
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    const double *u = IN(0) + i / c * 2 * c + i % c, *g = u + c;
+    OUT(0)[i] = *g * sigmoid(*g) * *u;
+  }
+}
+
+static void rmsnorm(RefArgs *a) {
+  int64_t g = last(&a->in[1]);
+  for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
+    double sum = 0;
+    for (int64_t i = 0; i < g; i++) sum += IN(0)[r * g + i] * IN(0)[r * g + i];
+    OUT(1)[r] = 1 / sqrt(sum / (double)g + a->attr->eps);
+    for (int64_t i = 0; i < g; i++)
+      OUT(0)[r * g + i] = IN(0)[r * g + i] * OUT(1)[r] * IN(1)[i];
+  }
+}
+
+static void layernorm(RefArgs *a) {
+  int64_t c = last(&a->in[0]);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+    double mean = 0, var = 0;
+    for (int64_t i = 0; i < c; i++) mean += IN(0)[r * c + i] / (double)c;
+    for (int64_t i = 0; i < c; i++) var += pow(IN(0)[r * c + i] - mean, 2) / (double)c;
+    double rstd = 1 / sqrt(var + a->attr->eps);
+    OUT(1)[2 * r] = mean;
+    OUT(1)[2 * r + 1] = rstd;
+    for (int64_t i = 0; i < c; i++)
+      OUT(0)[r * c + i] = (IN(0)[r * c + i] - mean) * rstd * IN(1)[i] + IN(2)[i];
+  }
+}
+
+static void split(RefArgs *a) {
+  int64_t n = last(&a->in[0]), c = n / a->nout;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(i % n / c)[i / n * c + i % c] = IN(0)[i];
+}
+
+/* The angle per position of pair i of a head, with Llama 3's change of long waves. */
+static double frequency(const OpAttr *at, int i, int d) {
+  double f = pow(at->theta, -2.0 * i / d);
+  if (at->rope_factor == 0) return f;
+  if (at->yarn) {
+    double low = at->rope_low, slow = (i - low) / (at->rope_high - low);
+    slow = fmin(fmax(slow, 0), 1);
+    return slow * (f / at->rope_factor) + (1 - slow) * f;
+  }
+  double turns = at->rope_original * f / (2 * M_PI); /* in the original context */
+  if (turns > at->rope_high) return f;
+  if (turns < at->rope_low) return f / at->rope_factor;
+  double keep = (turns - at->rope_low) / (at->rope_high - at->rope_low);
+  return keep * f + (1 - keep) * f / at->rope_factor;
+}
+
+static void add_rmsnorm(RefArgs *a) {
+  RefArgs norm = *a;
+  add(a);
+  norm.in[0] = a->out[0], norm.in[1] = a->in[2];
+  norm.out[0] = a->out[1], norm.out[1] = a->out[2];
+  rmsnorm(&norm);
+}
+
+static void rope(RefArgs *a) {
+  const OpAttr *at = a->attr;
+  int64_t n = last(&a->in[0]), d = at->head_dim, turn = at->rotary_dim ? at->rotary_dim : d;
+  double scale = at->rope_scale != 0 ? at->rope_scale : 1;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i];
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t h = 0; h < n / d; h++)
+      for (int64_t i = 0; i < turn / 2; i++) {
+        double angle = IN(1)[r] * frequency(at, (int)i, (int)turn);
+        if (at->inverse) angle = -angle;
+        int64_t p = r * n + h * d + at->rotary_from + (at->interleaved ? 2 * i : i);
+        int64_t q = at->interleaved ? p + 1 : p + turn / 2;
+        double u = IN(0)[p], v = IN(0)[q]; /* the result may lie there */
+        OUT(0)[p] = scale * (u * cos(angle) - v * sin(angle));
+        OUT(0)[q] = scale * (v * cos(angle) + u * sin(angle));
+      }
+}
+
+static void rope_pair(RefArgs *a) {
+  for (int k = 0; k < 2; k++) {
+    RefArgs one = *a;
+    one.in[0] = a->in[k], one.in[1] = a->in[2], one.out[0] = a->out[k];
+    rope(&one);
+  }
+}
+
+/* Between the columns of wide rows and rows of their own. */
+static void from_columns(const RefTensor *wide, int64_t column, const RefTensor *part) {
+  for (int64_t i = 0, n = last(part); i < ref_count(part); i++)
+    part->v[i] = wide->v[i / n * last(wide) + column + i % n];
+}
+
+static void to_columns(const RefTensor *wide, int64_t column, const RefTensor *part) {
+  for (int64_t i = 0, n = last(part); i < ref_count(part); i++)
+    wide->v[i / n * last(wide) + column + i % n] = part->v[i];
+}
+
+static void rope_qkv(RefArgs *a) {
+  int64_t column = 0;
+  for (int k = 2; k >= 0; k--) {
+    RefArgs one = *a;
+    one.in[0] = one.out[0] = a->out[k];
+    from_columns(&a->in[0], column, &a->out[k]);
+    if (k < 2) rope(&one);
+    column += last(&a->out[k]);
+  }
+}
+
+static void rope_qkv_dx(RefArgs *a) {
+  int64_t column = last(&a->in[2]);
+  to_columns(&a->out[0], 0, &a->in[2]);
+  for (int k = 1; k >= 0; k--) {
+    RefArgs one = *a;
+    one.in[0] = one.out[0] = a->in[k], one.in[1] = a->in[3];
+    one.out[0].v = calloc((size_t)ref_count(&a->in[k]), sizeof(double));
+    rope(&one);
+    to_columns(&a->out[0], column, &one.out[0]);
+    free(one.out[0].v);
+    column += last(&a->in[k]);
+  }
+}
+
+/* Element i of the whole is where in the first part, or (negative, from -1 on) in the
+ * second, which may be the same for all heads. */
+static int64_t head_place(const OpAttr *at, int64_t heads, bool shared, int64_t i) {
+  int64_t d = at->head_dim, p = at->head_part, head = i / d, c = i % d;
+  if (c < p) return head * p + c;
+  return -1 - ((shared ? head / heads : head) * (d - p) + c - p);
+}
+
+static void split_heads(RefArgs *a) {
+  int64_t heads = last(&a->in[0]) / a->attr->head_dim;
+  bool shared = last(&a->out[1]) != heads * (a->attr->head_dim - a->attr->head_part);
+  for (int64_t i = 0; i < ref_count(&a->out[1]); i++) OUT(1)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    int64_t to = head_place(a->attr, heads, shared, i);
+    if (to >= 0) OUT(0)[to] = IN(0)[i];
+    else OUT(1)[-1 - to] += IN(0)[i];
+  }
+}
+
+static void join_heads(RefArgs *a) {
+  int64_t heads = last(&a->out[0]) / a->attr->head_dim;
+  bool shared = last(&a->in[1]) != heads * (a->attr->head_dim - a->attr->head_part);
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    int64_t from = head_place(a->attr, heads, shared, i);
+    OUT(0)[i] = from >= 0 ? IN(0)[from] : IN(1)[-1 - from];
+  }
+}
+
+/* One query of attention: where things lie, and the keys that it sees. */
+typedef struct Query {
+  int64_t d, e, H, K, T, keys, b, t, h, from, at; /* at: its position; T: queries */
+  const int64_t *key_at;                          /* positions of the keys */
+  double scale;
+} Query;
+
+/* Heads of q and of k have d elements, those of v and of o have e. */
+static int64_t q_row(const Query *q) {
+  return (q->b * q->T + q->t) * q->H + q->h;
+}
+static int64_t k_row(const Query *q, int64_t s) {
+  return (q->b * q->keys + s) * q->K + q->h * q->K / q->H;
+}
+static int64_t q_at(const Query *q) { return q_row(q) * q->d; }
+static int64_t k_at(const Query *q, int64_t s) { return k_row(q, s) * q->d; }
+static int64_t o_at(const Query *q) { return q_row(q) * q->e; }
+static int64_t v_at(const Query *q, int64_t s) { return k_row(q, s) * q->e; }
+static int64_t value_dim(const OpAttr *at) {
+  return at->value_dim ? at->value_dim : at->head_dim;
+}
+static double dot(const double *x, const double *y, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
+  return sum;
+}
+
+static bool sees(const Query *q, int64_t key) {
+  return q->key_at[key] >= q->from && q->key_at[key] <= q->at;
+}
+
+/* The position of row i of `rows` of a sequence of T: of 2n runs piece p has the p-th from
+ * the front and, behind it, the p-th from the back; without zigzag the p-th of n. */
+static int64_t position(const RefArgs *a, int64_t T, int64_t rows, int64_t p, int64_t i) {
+  int64_t half = a->attr->mirror ? rows / 2 : rows;
+  if (rows == T) return i;
+  return i < half ? p * half + i : T - (p + 1) * half + i - half;
+}
+
+/* Documents that are cut by themselves: positions and starts of the rows of sequence b in
+ * the order of slots, in which those of a document follow each other. */
+static void map_documents(const RefArgs *a, int starts, int64_t b, int64_t T, int64_t *at,
+                          int64_t *from) {
+  for (int64_t y = 0; y < T; y++) {
+    from[y] = (int64_t)a->in[starts].v[b * T + y];
+    at[y] = from[y];
+    for (int64_t z = 0; z < y; z++)
+      at[y] += (int64_t)a->in[starts].v[b * T + z] == from[y];
+  }
+}
+
+/* Calls fn for every query; `starts` is the operand that holds doc_starts, if given. */
+static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query *)) {
+  int64_t d = a->attr->head_dim, B = a->in[0].dim[0], T = a->in[0].dim[1];
+  Query q = {.d = d,
+             .e = value_dim(a->attr),
+             .T = T,
+             .keys = a->in[1].dim[1],
+             .H = a->in[0].dim[2] / d,
+             .K = a->in[1].dim[2] / d,
+             .scale = a->attr->scale};
+  int64_t n = a->attr->n > 1 ? a->attr->n : 1, from = (a->index - a->attr->step + n) % n;
+  int64_t all = n * T, *map = calloc((size_t)(3 * all), sizeof *map);
+  int64_t *start_of = map + all, *key_at = start_of + all;
+  bool documents = a->attr->parts > 0;
+  q.key_at = key_at;
+  for (int64_t y = 0; y < all; y++)
+    map[y] = y;
+  for (q.b = 0; q.b < B; q.b++) {
+    if (documents) map_documents(a, starts, q.b, all, map, start_of);
+    for (int64_t i = 0; i < q.keys; i++)
+      key_at[i] = map[position(a, all, q.keys, from, i)];
+    for (q.t = 0; q.t < T; q.t++)
+      for (q.h = 0; q.h < q.H; q.h++) {
+        int64_t y = position(a, all, T, a->index, q.t);
+        q.at = map[y];
+        q.from = documents         ? start_of[y]
+                 : a->nin > starts ? (int64_t)IN(starts)[q.b * T + q.t]
+                                   : 0;
+        fn(a, &q);
+      }
+  }
+  free(map);
+}
+
+static void attention_query(RefArgs *a, const Query *q) {
+  int64_t stat = q_row(q);
+  bool on = a->attr->step > 0;
+  double most = on ? IN(4)[stat] : -INFINITY, sum = 0;
+  const double *x = IN(0) + q_at(q);
+  for (int64_t s = 0; s < q->keys; s++)
+    if (sees(q, s)) most = fmax(most, q->scale * dot(x, IN(1) + k_at(q, s), q->d));
+  if (on) sum = exp(IN(4)[stat] - most);
+  for (int64_t s = 0; s < q->keys; s++)
+    if (sees(q, s)) sum += exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most);
+  double *o = OUT(0) + o_at(q);
+  for (int64_t i = 0; i < q->e; i++)
+    o[i] = on ? IN(3)[o_at(q) + i] * exp(IN(4)[stat] - most) / sum : 0;
+  for (int64_t s = 0; s < q->keys; s++) {
+    if (!sees(q, s)) continue;
+    double p = exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most) / sum;
+    for (int64_t i = 0; i < q->e; i++) o[i] += p * IN(2)[v_at(q, s) + i];
+  }
+  OUT(1)[stat] = most + log(sum);
+}
+
+static void attention(RefArgs *a) {
+  each_query(a, a->attr->step > 0 ? 5 : 3, attention_query);
+}
+static void attention_part(RefArgs *a) { attention(a); }
+
+/* Head h, of size d, of row r of what is kept. */
+static double *kept_row(RefArgs *a, int out, int64_t b, int64_t r, int64_t h, int64_t d) {
+  int64_t rows = a->out[out].dim[1], width = a->out[out].dim[2];
+  return OUT(out) + (b * rows + r) * width + h * d;
+}
+
+static void attention_step(RefArgs *a) {
+  int64_t d = a->attr->head_dim, e = value_dim(a->attr), B = a->in[0].dim[0],
+          H = a->in[0].dim[2] / d, K = a->in[1].dim[2] / d;
+  for (int64_t b = 0; b < B; b++) {
+    int64_t pos = (int64_t)IN(3)[b];
+    for (int64_t i = 0; i < K * d; i++)
+      kept_row(a, 1, b, pos, 0, d)[i] = IN(1)[b * K * d + i];
+    for (int64_t i = 0; i < K * e; i++)
+      kept_row(a, 2, b, pos, 0, e)[i] = IN(2)[b * K * e + i];
+    for (int64_t h = 0; h < H; h++) {
+      const double *q = IN(0) + (b * H + h) * d;
+      double sum = 0, *o = OUT(0) + (b * H + h) * e;
+      for (int64_t i = 0; i < e; i++) o[i] = 0;
+      for (int64_t r = 0; r <= pos; r++) {
+        double p = exp(a->attr->scale * dot(q, kept_row(a, 1, b, r, h * K / H, d), d));
+        sum += p;
+        for (int64_t i = 0; i < e; i++) o[i] += p * kept_row(a, 2, b, r, h * K / H, e)[i];
+      }
+      for (int64_t i = 0; i < e; i++) o[i] /= sum;
+    }
+  }
+}
+
+/* Whether column c of the logits of this rank is in the vocabulary; *global is its id. */
+static bool is_word(const RefArgs *a, int64_t c, int64_t *global) {
+  *global = c + (a->attr->cut ? a->index * last(&a->in[0]) : 0);
+  return *global < a->attr->vocab;
+}
+
+static void ce_max(RefArgs *a) {
+  int64_t v = last(&a->in[0]), id;
+  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+    OUT(0)[r] = -INFINITY;
+    for (int64_t c = 0; c < v; c++)
+      if (is_word(a, c, &id)) OUT(0)[r] = fmax(OUT(0)[r], IN(0)[r * v + c]);
+  }
+}
+
+static void ce_sum(RefArgs *a) {
+  int64_t v = last(&a->in[0]), id;
+  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+    OUT(0)[2 * r] = OUT(0)[2 * r + 1] = 0;
+    for (int64_t c = 0; c < v; c++) {
+      if (!is_word(a, c, &id)) continue;
+      double l = IN(0)[r * v + c] - IN(2)[r];
+      OUT(0)[2 * r] += exp(l);
+      if (id == (int64_t)IN(1)[r]) OUT(0)[2 * r + 1] = l;
+    }
+  }
+}
+
+static void ce_stats(RefArgs *a) {
+  RefArgs sum = *a;
+  ce_max(a);
+  sum.in[2] = a->out[0], sum.out[0] = a->out[1];
+  ce_sum(&sum);
+}
+
+/* Columns are attr.n, not those of an operand. */
+static void ce_shift(RefArgs *a) {
+  for (int64_t r = 0; r < ref_count(&a->in[1]); r++) {
+    int64_t first = a->attr->cut ? (int64_t)a->index * a->attr->n : 0;
+    int64_t label = (int64_t)IN(3)[r], end = first + a->attr->n;
+    bool here = label >= first && label < end && label < a->attr->vocab;
+    double by = IN(1)[r] - IN(2)[r];
+    OUT(0)[2 * r] = IN(0)[2 * r] * exp(by);
+    OUT(0)[2 * r + 1] = here ? IN(0)[2 * r + 1] + by : 0;
+  }
+}
+
+static void ce_loss(RefArgs *a) {
+  OUT(0)[0] = 0;
+  for (int64_t r = 0; r < ref_count(&a->in[1]); r++)
+    if (IN(1)[r] != -100) OUT(0)[0] += log(IN(0)[2 * r]) - IN(0)[2 * r + 1];
+}
+
+/* ---- backward ---- */
+
+static void acc(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    OUT(0)[i] = 0;
+    for (int k = 0; k < a->nin; k++) OUT(0)[i] += IN(k)[i];
+  }
+}
+
+static void copy(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) a->out[0].v[i] = a->in[0].v[i];
+}
+
+static void cast(RefArgs *a) {
+  start(a, 0);
+  if (a->attr->cut && a->index > 0) return;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) OUT(0)[i] += IN(0)[i];
+}
+
+static void embedding_dw(RefArgs *a) {
+  int64_t v = a->out[0].dim[0], c = a->out[0].dim[1];
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    int64_t r = table_row(a, IN(0)[i], v);
+    if (r < 0) continue;
+    for (int64_t j = 0; j < c; j++) OUT(0)[r * c + j] += IN(1)[i * c + j];
+  }
+}
+
+static void linear_dx(RefArgs *a) {
+  int64_t O = last(&a->in[0]), I = last(&a->out[0]);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t i = 0; i < I; i++) {
+      double sum = 0;
+      for (int64_t o = 0; o < O; o++)
+        sum += IN(0)[r * O + o] * IN(1)[weight_at(a, o, i, O, I)];
+      OUT(0)[r * I + i] = sum;
+    }
+}
+
+static void linear_dw(RefArgs *a) {
+  int64_t I = last(&a->in[0]), O = last(&a->in[1]);
+  start(a, 0);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t o = 0; o < O; o++)
+      for (int64_t i = 0; i < I; i++)
+        OUT(0)[weight_at(a, o, i, O, I)] += IN(1)[r * O + o] * IN(0)[r * I + i];
+}
+
+static void bias_dw(RefArgs *a) {
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i % last(&a->in[0])] += IN(0)[i];
+}
+
+static void gelu_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double x = IN(0)[i], d;
+    if (a->attr->kind == 1) {
+      d = 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+    } else {
+      double th = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+      double du = sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+      d = 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * du;
+    }
+    OUT(0)[i] = d * IN(1)[i];
+  }
+}
+
+static double silu_slope(double x) {
+  return sigmoid(x) + x * sigmoid(x) * sigmoid(-x);
+}
+
+static void silu_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(1)[i] * silu_slope(IN(0)[i]);
+}
+
+static void relu_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] > 0 ? IN(1)[i] : 0;
+}
+
+static void silu_mul_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    OUT(0)[i] = IN(2)[i] * IN(1)[i] * silu_slope(IN(0)[i]);
+    OUT(1)[i] = IN(2)[i] * IN(0)[i] * sigmoid(IN(0)[i]);
+  }
+}
+
+static void swiglu_dx(RefArgs *a) {
+  int64_t c = last(&a->in[1]);
+  for (int64_t i = 0; i < ref_count(&a->in[1]); i++) {
+    int64_t at = i / c * 2 * c + i % c;
+    double u = IN(0)[at], g = IN(0)[at + c];
+    OUT(0)[at] = IN(1)[i] * g * sigmoid(g);
+    OUT(0)[at + c] = IN(1)[i] * u * silu_slope(g);
+  }
+}
+
+static void rmsnorm_dx(RefArgs *a) {
+  int64_t g = last(&a->in[1]);
+  for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
+    const double *x = IN(0) + r * g, *dy = IN(3) + r * g;
+    double s = IN(2)[r], mean = 0;
+    for (int64_t i = 0; i < g; i++) mean += dy[i] * IN(1)[i] * x[i] * s / (double)g;
+    for (int64_t i = 0; i < g; i++)
+      OUT(0)[r * g + i] = s * (dy[i] * IN(1)[i] - x[i] * s * mean);
+  }
+}
+
+static void rmsnorm_dw(RefArgs *a) {
+  int64_t g = last(&a->out[0]);
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i % g] += IN(2)[i] * IN(0)[i] * IN(1)[i / g];
+}
+
+static void rmsnorm_back(RefArgs *a) {
+  RefArgs dx = *a, dw = *a;
+  dx.out[0] = a->out[1], dw.in[1] = a->in[2], dw.in[2] = a->in[3];
+  rmsnorm_dx(&dx);
+  rmsnorm_dw(&dw);
+  for (int64_t i = 0; a->nin > 4 && i < ref_count(&a->in[0]); i++) OUT(1)[i] += IN(4)[i];
+}
+
+static void layernorm_dx(RefArgs *a) {
+  int64_t c = last(&a->in[0]);
+  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+    const double *x = IN(0) + r * c, *dy = IN(3) + r * c;
+    double mean = IN(2)[2 * r], rstd = IN(2)[2 * r + 1], m1 = 0, m2 = 0;
+    for (int64_t i = 0; i < c; i++) {
+      m1 += dy[i] * IN(1)[i] / (double)c;
+      m2 += dy[i] * IN(1)[i] * (x[i] - mean) * rstd / (double)c;
+    }
+    for (int64_t i = 0; i < c; i++)
+      OUT(0)[r * c + i] = rstd * (dy[i] * IN(1)[i] - m1 - (x[i] - mean) * rstd * m2);
+  }
+}
+
+static void layernorm_dw(RefArgs *a) {
+  int64_t c = last(&a->in[0]);
+  start(a, 0);
+  start(a, 1);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double mean = IN(1)[i / c * 2], rstd = IN(1)[i / c * 2 + 1];
+    OUT(0)[i % c] += IN(2)[i] * (IN(0)[i] - mean) * rstd;
+    OUT(1)[i % c] += IN(2)[i];
+  }
+}
+
+static void concat(RefArgs *a) {
+  int64_t n = last(&a->out[0]), c = n / a->nin;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
+    OUT(0)[i] = IN(i % n / c)[i / n * c + i % c];
+}
+
+/* operands q, k, v, o, lse, do */
+static double term(const RefArgs *a, double x) {
+  return a->mode == REF_SUMS ? x : fabs(x);
+}
+
+static double sizes_dot(const double *x, const double *y, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += fabs(x[i] * y[i]);
+  return sum;
+}
+
+static void attention_dx_query(RefArgs *a, const Query *q) {
+  const double *x = IN(0) + q_at(q), *dy = IN(5) + o_at(q), *o = IN(3) + o_at(q);
+  double lse = IN(4)[q_row(q)];
+  double delta = dot(dy, o, q->e);
+  for (int64_t s = 0; s < q->keys; s++) {
+    if (!sees(q, s)) continue;
+    int64_t k = k_at(q, s), v = v_at(q, s);
+    double p = exp(q->scale * dot(x, IN(1) + k, q->d) - lse);
+    double dp = dot(dy, IN(2) + v, q->e) - delta;
+    if (a->mode == REF_PARTS)
+      dp = sizes_dot(dy, IN(2) + v, q->e) + sizes_dot(dy, o, q->e);
+    double ds = p * dp * q->scale;
+    for (int64_t i = 0; i < q->d; i++) {
+      OUT(0)[q_at(q) + i] += term(a, ds * IN(1)[k + i]);
+      OUT(1)[k + i] += term(a, ds * x[i]);
+    }
+    for (int64_t i = 0; i < q->e; i++) OUT(2)[v + i] += term(a, p * dy[i]);
+  }
+}
+static void attention_dx(RefArgs *a) {
+  for (int i = 0; i < 3; i++) start(a, i);
+  bool on = a->attr->step > 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]) && on; i++)
+    OUT(0)[i] = a->mode == REF_SIZES ? 0 : term(a, IN(6)[i]);
+  each_query(a, on ? 7 : 6, attention_dx_query);
+}
+static void attention_part_dx(RefArgs *a) { attention_dx(a); }
+
+static void ce_dx(RefArgs *a) {
+  int64_t v = last(&a->in[0]), id;
+  for (int64_t r = 0; r < rows(&a->in[0]); r++)
+    for (int64_t c = 0; c < v; c++) {
+      double d = 0;
+      if (is_word(a, c, &id) && IN(1)[r] != -100) {
+        d = exp(IN(0)[r * v + c] - IN(2)[r]) / IN(3)[2 * r];
+        if (id == (int64_t)IN(1)[r]) d -= 1;
+      }
+      OUT(0)[r * v + c] = d * IN(4)[0];
+    }
+}
+
+#include "reference_step.h"
+
+#define all_reduce NULL
+#define all_gather NULL
+#define reduce_scatter NULL
+#define all_to_all NULL
+#define all_to_all_v NULL
+#define shift NULL
+RefFn *const ref_ops[OP_N] = {
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = name,
+#include "vm/graph/ops.def"
+};

@@ -1,0 +1,32 @@
+/* reference_ops.h - the reference of every op: plain loops in f64, written from the formulas alone.
+ * Operands are arrays of double whatever their type is elsewhere. */
+#ifndef WEFT_TESTS_REF_H
+#define WEFT_TESTS_REF_H
+
+#include "vm/device/device.h"
+
+typedef struct RefTensor {
+  double *v;
+  int ndim;
+  int64_t dim[MAX_DIM];
+} RefTensor;
+
+/* What the gradients of attention are: the sums; the sums of their terms' sizes; the same
+ * with sizes also where terms are differences, on which rounding of f32 depends. */
+typedef enum { REF_SUMS, REF_SIZES, REF_PARTS } RefMode;
+
+typedef struct RefArgs {
+  const OpAttr *attr;
+  RefTensor in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT];
+  int nin, nout;
+  bool accumulate;
+  int index;
+  RefMode mode;
+} RefArgs;
+
+int64_t ref_count(const RefTensor *t);
+/* Indexed by OpCode; NULL for communication. */
+typedef void RefFn(RefArgs *a);
+extern RefFn *const ref_ops[OP_N];
+
+#endif

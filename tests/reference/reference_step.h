@@ -1,0 +1,145 @@
+/* reference_step.h - a part of reference_ops.c: the reference of changes of placement, and of what runs once a
+ * step. */
+#ifndef WEFT_TESTS_REF_STEP_H
+#define WEFT_TESTS_REF_STEP_H
+
+/* ---- changes of placement ---- */
+
+/* Where element i of piece p of a dimension of length l0 comes from; -1: padding. */
+static int64_t source(const RefArgs *a, int64_t p, int64_t i, int64_t l0, int64_t l) {
+  int64_t parts = a->attr->parts > 1 ? a->attr->parts : 1;
+  int64_t run = l / parts, part = l0 / parts, in_part = p * run + i % run;
+  if (a->attr->mirror && i / run == 1) in_part = part - (p + 1) * run + i % run;
+  return in_part < part ? i / run * part + in_part : -1;
+}
+
+static void slice(RefArgs *a) {
+  int dim = a->attr->dim;
+  int64_t inner = 1, l0 = a->in[0].dim[dim], l = a->out[0].dim[dim];
+  for (int i = dim + 1; i < a->in[0].ndim; i++) inner *= a->in[0].dim[i];
+  for (int64_t j = 0; j < ref_count(&a->out[0]); j++) {
+    int64_t outer = j / inner / l, s = source(a, a->index, j / inner % l, l0, l);
+    OUT(0)[j] = s < 0 ? 0 : IN(0)[(outer * l0 + s) * inner + j % inner];
+  }
+}
+
+/* For element j of the pieces (n, outer, L, inner) its index in the whole, or -1. */
+static int64_t unpacked(const RefArgs *a, const RefTensor *pieces, const RefTensor *whole,
+                        int64_t j) {
+  int64_t inner = pieces->dim[3], l = pieces->dim[2], outer = pieces->dim[1];
+  int64_t s = source(a, j / inner / l / outer, j / inner % l, whole->dim[1], l);
+  int64_t o = j / inner / l % outer;
+  return s < 0 ? -1 : (o * whole->dim[1] + s) * inner + j % inner;
+}
+
+static void pack(RefArgs *a) {
+  for (int64_t j = 0; j < ref_count(&a->out[0]); j++) {
+    int64_t s = unpacked(a, &a->out[0], &a->in[0], j);
+    OUT(0)[j] = s < 0 ? 0 : IN(0)[s];
+  }
+}
+
+static void unpack(RefArgs *a) {
+  for (int64_t j = 0; j < ref_count(&a->in[0]); j++) {
+    int64_t s = unpacked(a, &a->in[0], &a->out[0], j);
+    if (s >= 0) OUT(0)[s] = IN(0)[j];
+  }
+}
+
+/* ---- once a step ---- out[0] holds the scalars before and after ---- */
+
+static void count_labels(RefArgs *a) {
+  OUT(0)[SC_TOKENS] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[SC_TOKENS] += IN(0)[i] != -100;
+}
+
+static void seed(RefArgs *a) {
+  OUT(0)[0] = IN(0)[SC_SCALE] / fmax(IN(0)[SC_TOKENS], 1);
+}
+
+static void acc_loss(RefArgs *a) { OUT(0)[SC_LOSS] += IN(0)[0]; }
+
+static void acc_rows(RefArgs *a) {
+  int64_t experts = a->in[0].dim[0] - 1;
+  for (int64_t e = 0; e < experts; e++) {
+    OUT(0)[SC_ROWS_MAX] = fmax(OUT(0)[SC_ROWS_MAX], IN(0)[e + 1] - IN(0)[e]);
+    OUT(0)[SC_ROWS] += IN(0)[e + 1] - IN(0)[e];
+    OUT(0)[SC_ROWS_EXPERTS]++;
+  }
+}
+
+static void acc_dropped(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[SC_DROPPED] += IN(0)[i] == -2;
+}
+
+static void sqnorm(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[a->attr->n] += IN(0)[i] * IN(0)[i];
+}
+
+static double clip_factor(double norm, double clip) {
+  return clip > 0 && norm + 1e-6 > clip ? clip / (norm + 1e-6) : 1;
+}
+
+static void clip_coef(RefArgs *a) {
+  double norm = sqrt(IN(0)[SC_NORM2]) / IN(0)[SC_SCALE], guess = IN(0)[SC_GUESS];
+  bool skip = !(isfinite(norm) && isfinite(IN(0)[SC_LOSS]));
+  OUT(0)[SC_NORM] = norm;
+  OUT(0)[SC_CLIP] = clip_factor(norm, a->attr->clip) / IN(0)[SC_SCALE];
+  OUT(0)[SC_SKIP] = skip;
+  OUT(0)[SC_UNDO] = guess != 0 && (skip || guess != OUT(0)[SC_CLIP]);
+  OUT(0)[SC_HOLD] = skip || guess == OUT(0)[SC_CLIP];
+}
+
+static void clip_guess(RefArgs *a) {
+  double scale = IN(0)[SC_SCALE], norm = sqrt(IN(0)[SC_NORM2]) / scale;
+  double clip = clip_factor(norm, a->attr->clip);
+  bool held = !isfinite(norm) || IN(0)[SC_CAREFUL] != 0 || (a->attr->n == 0 && clip != 1);
+  OUT(0)[SC_CLIP] = clip / scale;
+  OUT(0)[SC_HOLD] = held;
+  OUT(0)[SC_GUESS] = held ? 0 : clip / scale;
+}
+
+static void adamw(RefArgs *a) {
+  const double *sc = IN(4);
+  const OpAttr *at = a->attr;
+  if (sc[SC_HOLD] != 0) return;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double p = IN(0)[i], g = IN(1)[i] * sc[SC_CLIP];
+    double m = at->beta1 * IN(2)[i] + (1 - at->beta1) * g;
+    double v = at->beta2 * IN(3)[i] + (1 - at->beta2) * g * g;
+    double step = m == 0 ? 0 : m / sc[SC_BC1] / (sqrt(v / sc[SC_BC2]) + at->eps);
+    p -= sc[SC_LR] * (step + at->weight_decay * p);
+    OUT(0)[i] = OUT(3)[i] = p;
+    OUT(1)[i] = m;
+    OUT(2)[i] = v;
+  }
+}
+
+static void adamw_try(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    OUT(4)[i] = IN(0)[i];
+    OUT(5)[i] = IN(2)[i];
+    OUT(6)[i] = IN(3)[i];
+  }
+  adamw(a);
+}
+
+static void adamw_undo(RefArgs *a) {
+  if (IN(3)[SC_UNDO] == 0) return;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    OUT(0)[i] = OUT(3)[i] = IN(0)[i];
+    OUT(1)[i] = IN(1)[i];
+    OUT(2)[i] = IN(2)[i];
+  }
+}
+
+static void scal_add(RefArgs *a) { OUT(0)[a->attr->n] += OUT(0)[a->attr->dim]; }
+
+static void scal_zero(RefArgs *a) {
+  for (int i = SC_ZERO_FROM; i < SC_N; i++) OUT(0)[i] = 0;
+}
+
+#endif

@@ -1,0 +1,305 @@
+/* check_evaluate.c - the loss on other data between steps: that of the same parameters on
+ * any mesh, and training goes on as if there had been none. */
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "tests/ranks/mpirun.h"
+#include "tests/harness/process.h"
+#include "tests/harness/run_bits.h"
+#include "vm/base/rng.h"
+#include "vm/run/run_int.h"
+#include "vm/run/session.h"
+
+enum { SAMPLES = 13 }; /* a batch of 8 and one that is not full */
+
+/* SAMPLES samples of a toy's tokens in a file. */
+static Data *samples_of(const Toy *t) {
+  static uint16_t id[1 << 10];
+  int64_t n = SAMPLES * t->plan.batch.seq + 1;
+  Rng rng = rng_make(5, "samples");
+  for (int64_t i = 0; i < n; i++)
+    id[i] = (uint16_t)(rng_u32(&rng, (uint64_t)i) % (uint32_t)t->compiled->vocab);
+  const char *file = scratch_put("val.bin", id, (size_t)n * sizeof *id);
+  DataSpec spec = {
+      .kind = DATA_TOKENS, .files = &file, .nfiles = 1, .dir = "/", .width = 2};
+  Data *d;
+  OK(data_open(NULL, &spec, t->plan.batch.seq, t->compiled->vocab, 0, &d, &trace_err));
+  ck_assert_int_eq(data_windows(d), SAMPLES);
+  return d;
+}
+
+static ToyOptions evaluating(ToyOptions o) {
+  o.eval_every = 1;
+  o.microbatches = 8 / (o.micro * o.dp * MAX(o.rounds, 1));
+  return o;
+}
+
+/* The losses after each of STEPS steps; `x` keeps what training leaves. */
+static void evaluations(const ToyOptions *o, double loss[STEPS], Toy *t, Trace *x) {
+  Run *r;
+  open_toy(t, o, 1, &r);
+  Data *d = samples_of(t);
+  for (int k = 0; k < STEPS; k++) {
+    StepResult res;
+    trace_step(r, t, k, &res);
+    OK(run_evaluate(r, d, 16, &res, &trace_err));
+    ck_assert_int_eq(res.eval_tokens, SAMPLES * o->seq);
+    x->loss[k] = res.loss, x->norm[k] = res.grad_norm;
+    loss[k] = res.eval_loss;
+  }
+  read_state(r, t, x);
+  run_close(r);
+  data_close(d);
+}
+
+/* ---- the loss ---- */
+
+/* On one rank, by the loss that a step has before it changes anything. */
+START_TEST(the_loss_of_the_samples) {
+  ToyOptions o = evaluating(toy_default());
+  Toy t;
+  Run *r;
+  StepResult res = {.step = 0}, step;
+  open_toy(&t, &o, 1, &r);
+  Data *d = samples_of(&t);
+  OK(run_evaluate(r, d, 1, &res, &trace_err));
+  ck_assert_int_eq(res.eval_tokens, 8 * o.seq);
+  double first = res.eval_loss;
+  OK(run_evaluate(r, d, 16, &res, &trace_err));
+  ck_assert_int_eq(res.eval_tokens, SAMPLES * o.seq);
+  OK(run_step(r, d, 0, &step, &trace_err));
+  ck_assert_double_eq_tol(step.loss, first, 1e-6 * first);
+  ck_assert_double_gt(fabs(res.eval_loss - first), 1e-4);
+  run_close(r);
+  data_close(d);
+  toy_free(&t);
+}
+END_TEST
+
+typedef struct Shape {
+  int tp, pp, dp, replicate, rounds;
+  bool sp, offload;
+  int stage;
+  Reshard reshard;
+
+} Shape;
+
+static const Shape shape[] = {
+    {.tp = 2, .pp = 1, .dp = 1},
+    {.tp = 2, .pp = 2, .dp = 1, .sp = true},
+    {.tp = 2, .pp = 2, .dp = 2, .sp = true, .stage = 1},
+    {.tp = 1, .pp = 4, .dp = 2, .stage = 2},
+    {.tp = 1, .pp = 1, .dp = 4, .stage = 3, .reshard = RESHARD_YES},
+    {.tp = 2, .pp = 1, .dp = 4, .replicate = 2, .stage = 3, .reshard = RESHARD_NO},
+    {.tp = 1, .pp = 2, .dp = 4, .stage = 3, .reshard = RESHARD_YES, .rounds = 2},
+    {.tp = 1, .pp = 2, .dp = 2, .stage = 3, .offload = true},
+};
+
+static ToyOptions toy_of(const Shape *s, int i) {
+  ToyOptions o = toy_default();
+  o.tp = s->tp, o.pp = s->pp, o.dp = s->dp, o.replicate = s->replicate, o.sp = s->sp;
+  o.rounds = s->rounds, o.tied = i % 2, o.overlap = i % 3 == 0;
+  o.strategy = (Strategy){.stage = s->stage,
+                          .reshard = s->reshard,
+                          .prefetch = {1, 2},
+                          .defer_grad_sync = i % 2,
+                          .offload_state = s->offload,
+                          .overlap_param_gather = i % 2};
+  return evaluating(o);
+}
+
+START_TEST(the_same_on_every_mesh) {
+  ToyOptions o = toy_of(&shape[_i], _i), one = evaluating(toy_default());
+  double many[STEPS], alone[STEPS];
+  Toy a, b;
+  Trace x, y;
+  one.tied = o.tied;
+  evaluations(&o, many, &a, &x);
+  evaluations(&one, alone, &b, &y);
+  for (int k = 0; k < STEPS; k++)
+    ck_assert_msg(fabs(many[k] - alone[k]) <= 1e-6 * alone[k], "step %d: %.9g, not %.9g",
+                  k, many[k], alone[k]);
+  toy_free(&a);
+  toy_free(&b);
+}
+END_TEST
+
+/* An evaluation ends as a step does if experts have no room for all rows. */
+START_TEST(room_for_rows) {
+  ToyOptions o = toy_default();
+  Toy t;
+  Run *r;
+  StepResult res = {0};
+  o.dp = 4, o.ep = 4, o.experts = 8, o.topk = 2, o.bound = 1;
+  o.dispatcher = _i ? MOE_ALLTOALL : MOE_ALLGATHER;
+  o = evaluating(o);
+  open_toy(&t, &o, 1, &r);
+  Data *d = samples_of(&t);
+  err_clear(&trace_err);
+  ck_assert_int_eq(run_evaluate(r, d, 16, &res, &trace_err), WEFT_ERUN);
+  ck_assert_msg(strstr(trace_err.text, ": layers.") &&
+                    strstr(trace_err.text, "moe.max_tokens_factor = 1 has room for; "),
+                "%s", trace_err.text);
+  err_clear(&trace_err);
+  run_close(r);
+  data_close(d);
+  toy_free(&t);
+}
+END_TEST
+
+/* ---- training beside it ---- */
+
+START_TEST(training_keeps_every_bit) {
+  ToyOptions o = toy_of(&shape[_i], _i), none = o;
+  double loss[STEPS];
+  Toy a, b;
+  Trace x, y;
+  o.post_validation = none.post_validation = _i % 2 && !shape[_i].offload;
+  none.eval_every = 0;
+  evaluations(&o, loss, &a, &x);
+  trace(&b, &none, 1, &y);
+  same_bits(&x, &y);
+  toy_free(&a);
+  toy_free(&b);
+}
+END_TEST
+
+/* Nothing that lies in a region is written, gradients too. */
+START_TEST(regions_stay_as_they_are) {
+  ToyOptions o = toy_of(&shape[_i], _i);
+  Toy t;
+  Run *r;
+  StepResult res;
+  open_toy(&t, &o, 1, &r);
+  Data *d = samples_of(&t);
+  trace_step(r, &t, 0, &res);
+  char *was[16] = {NULL};
+  for (int pass = 0; pass < 2; pass++) {
+    for (int w = 0; w < r->nworker; w++) {
+      const Program *p = &t.compiled->prog[mesh_coord(&t.mesh, w, AXIS_PP)];
+      char *arena = rank_arena(r->worker[w].r), *at;
+      if (!was[w]) was[w] = arena_copy(t.arena, arena, p->arena_bytes);
+      for (int i = 0; i < p->regions.nregion; i++) {
+        const Region *g = &p->regions.region[i];
+        if (on_host(g->off) || g->kind == REGION_GATHERED) continue;
+        at = was[w] + g->off;
+        ck_assert_msg(memcmp(at, arena + g->off, region_bytes(g)) == 0,
+                      "rank %d, %s has changed", w, region_class[g->kind]);
+      }
+    }
+    if (pass == 0) OK(run_evaluate(r, d, 16, &res, &trace_err));
+  }
+  run_close(r);
+  data_close(d);
+  toy_free(&t);
+}
+END_TEST
+
+/* The arena is the larger of both programs', and classes add up to it. */
+START_TEST(bytes_of_an_evaluation) {
+  for (int i = 0; i < LEN(shape); i++) {
+    ToyOptions o = toy_of(&shape[i], i), none = o;
+    Toy a, b;
+    none.eval_every = 0;
+    ck_assert_int_eq(toy_compile(&a, &o, NULL), WEFT_OK);
+    ck_assert_int_eq(toy_compile(&b, &none, NULL), WEFT_OK);
+    for (int pp = 0; pp < o.pp; pp++) {
+      const Program *p = &a.compiled->prog[pp], *e = &a.compiled->eval->prog[pp];
+      uint64_t sum = 0;
+      for (int k = 0; k < p->nmem; k++)
+        sum += p->mem[k].bytes;
+      ck_assert_uint_eq(sum, p->arena_bytes);
+      ck_assert_uint_eq(e->arena_bytes, p->arena_bytes);
+      ck_assert_uint_ge(p->arena_bytes, b.compiled->prog[pp].arena_bytes);
+      ck_assert_int_gt(e->nbody, 0);
+      for (int k = 0; k < e->nbody; k++)
+        ck_assert_int_eq(e->body[k].phase, PH_F);
+    }
+    ck_assert_int_eq(a.compiled->eval->proof.communicators,
+                     a.compiled->proof.communicators);
+    toy_free(&a);
+    toy_free(&b);
+  }
+}
+END_TEST
+
+/* ---- the program ---- */
+
+#define RUN                                                                              \
+  "$weft run " WEFT_SOURCE_DIR "/plans/quickstart.lua --threads 1 --steps 5 "            \
+  "--set train.eval_every=2 --set train.eval_batches=2 --set data.val_fraction=0.05 "
+
+static int evals_in(const char *log, double loss[8]) {
+  char *text = arena_str(scratch_arena, scratch_log(scratch_path(log)));
+  int n = 0;
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    json_t *j = json_loads(line, 0, NULL), *x = json_object_get(j, "eval_loss");
+    int step = (int)json_integer_value(json_object_get(j, "step"));
+    ck_assert_msg((x != NULL) == (step == 1 || step == 3 || step == 4), "%s", line);
+    if (x) loss[n++] = json_number_value(x);
+    json_decref(j);
+  }
+  return n;
+}
+
+/* Told of in line, log and event file; the same once more, bit by bit. */
+START_TEST(as_a_user_sees_it) {
+  Outcome o = process_run(60, RUN "--log a --tensorboard tb");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_msg(strstr(o.out, "\nstep      1/5  evaluation loss   4.99") &&
+                    strstr(o.out, "\nstep      4/5  evaluation loss"),
+                "%s", o.out);
+  double a[8], b[8];
+  ck_assert_int_eq(evals_in("a", a), 3);
+  o = process_run(60, RUN "--log b --quiet --json");
+  json_t *j = json_loads(o.out, 0, NULL);
+  ck_assert_int_eq(evals_in("b", b), 3);
+  ck_assert(memcmp(a, b, 3 * sizeof *a) == 0);
+  json_t *last = json_object_get(json_object_get(j, "result"), "eval_loss");
+  ck_assert_double_eq(json_number_value(last), a[2]);
+  json_decref(j);
+}
+END_TEST
+
+START_TEST(under_mpirun) {
+  if (!mpirun_present()) return;
+  Outcome o = process_run(60, RUN "--log a --quiet");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(120, MPIRUN " " RUN "--log b --quiet", 8);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  double a[8], b[8];
+  ck_assert_int_eq(evals_in("a", a), 3);
+  ck_assert_int_eq(evals_in("b", b), 3);
+  for (int i = 0; i < 3; i++)
+    ck_assert_double_eq_tol(a[i], b[i], 1e-6 * a[i]);
+}
+END_TEST
+
+START_TEST(needs_data_for_it) {
+  Outcome o = process_run(30, "$weft check " WEFT_SOURCE_DIR
+                              "/plans/quickstart.lua --set train.eval_every=2");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.err, "train.eval_every: there is no validation data"), "%s",
+                o.err);
+}
+END_TEST
+
+Suite *evaluate_suite(void) {
+  Suite *s = suite_create("evaluate");
+  TCase *tc = tcase_create("evaluate");
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_set_timeout(tc, 240);
+  tcase_add_test(tc, the_loss_of_the_samples);
+  tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(shape));
+  tcase_add_loop_test(tc, training_keeps_every_bit, 0, LEN(shape));
+  tcase_add_loop_test(tc, regions_stay_as_they_are, 0, LEN(shape));
+  tcase_add_loop_test(tc, room_for_rows, 0, 2);
+  tcase_add_test(tc, bytes_of_an_evaluation);
+  tcase_add_test(tc, as_a_user_sees_it);
+  tcase_add_test(tc, under_mpirun);
+  tcase_add_test(tc, needs_data_for_it);
+  suite_add_tcase(s, tc);
+  return s;
+}

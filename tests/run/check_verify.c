@@ -1,0 +1,317 @@
+/* check_verify.c - verify() must be able to fail: each fault is planted into the compiled
+ * programs of a toy and must be noticed, with the name of a tensor that shows it. */
+#include <check.h>
+#include <stdio.h>
+
+#include "tests/harness/one_rank_pair.h"
+
+static Pair pair;
+
+static void teardown(void) { pair_free(&pair); }
+
+static void compile_pair(ToyOptions o) {
+  o.layers = 2;
+  pair_compile(&pair, &o);
+}
+
+/* ---- planting ---- */
+
+typedef struct Sought {
+  int code, op;          /* op: of a KERNEL or CollKind of a COLL; -1 any */
+  const char *name;      /* what it is for; NULL any */
+} Sought;
+
+static bool found(const Program *p, const Instr *in, const Sought *s) {
+  if (in->code != s->code) return false;
+  if (s->op >= 0 && s->op != (in->code == I_COLL ? in->coll : in->op)) return false;
+  return !s->name || strcmp(p->what[in->what], s->name) == 0;
+}
+
+/* Calls `fault` on every instruction that is sought, in all programs of `c`. */
+static void plant_into(Compiled *c, Sought s, void (*fault)(Program *p, Instr *in)) {
+  int n = 0;
+  for (int i = 0; i < c->mesh.size[AXIS_PP]; i++)
+    for (uint32_t k = 0; k < c->prog[i].ncode; k++)
+      if (found(&c->prog[i], &c->prog[i].code[k], &s))
+        fault(&c->prog[i], &c->prog[i].code[k]), n++;
+  ck_assert_msg(n > 0, "the program has nothing to spoil");
+}
+
+static void plant(Sought s, void (*fault)(Program *p, Instr *in)) {
+  plant_into(pair.many.compiled, s, fault);
+}
+
+/* A collective of no elements moves nothing; a sum over no rows is 0. */
+static void drop(Program *p, Instr *in) {
+  for (int k = 0; k < 2; k++) p->operand[in->operand + (uint32_t)k].dim[0] = 0;
+}
+
+static void take_max(Program *p, Instr *in) { in->red = RED_MAX; }
+
+static void forget_index(Program *p, Instr *in) { p->attr[in->attr].cut = 0; }
+
+static void wrong_scale(Program *p, Instr *in) { p->attr[in->attr].scale *= 1.001f; }
+
+static void no_eps(Program *p, Instr *in) { p->attr[in->attr].eps = 0; }
+
+static void no_decay(Program *p, Instr *in) { p->attr[in->attr].weight_decay = 0; }
+
+static void slow_moments(Program *p, Instr *in) { p->attr[in->attr].beta2 = 0.9; }
+
+static void no_clip(Program *p, Instr *in) { p->attr[in->attr].clip = 0; }
+
+/* The gradients of the last step stay in. */
+static void never_fresh(Program *p, Instr *in) { p->call[in->call].fresh = 0; }
+
+static void expect(const char *text, int steps) {
+  pair_verify(&pair, steps, 1e-5);
+  ck_assert_msg(!pair.report.ok, "the fault was not noticed");
+  ck_assert_msg(strstr(pair.report.first_bad, text) != NULL, "\"%s\" is not in: %s", text,
+                pair.report.first_bad);
+}
+
+static ToyOptions mesh(int tp, int pp, int dp) {
+  ToyOptions o = toy_default();
+  o.tp = tp, o.pp = pp, o.dp = dp;
+  return o;
+}
+
+/* ---- what must pass ---- */
+
+START_TEST(a_sound_program_passes) {
+  ToyOptions o = mesh(2, 2, 2);
+  o.bias = o.tied = true;
+  o.microbatches = 3;
+  compile_pair(o);
+  pair_verify(&pair, 3, 1e-5);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+  ck_assert_int_eq(pair.report.steps, 3);
+  ck_assert(pair.report.grad > 0 && pair.report.grad < 1e-5);
+  ck_assert(pair.report.worst[0] && !pair.report.first_bad[0]);
+}
+END_TEST
+
+/* Of 16 bits, with master weights, against one rank in f32. */
+START_TEST(half_types_pass) {
+  ToyOptions o = mesh(2, 2, 2), one;
+  o.dtype = _i % 2 ? DT_F16 : DT_BF16;
+  o.layers = 2, o.sp = true, o.post_validation = _i / 2;
+  compile_pair(o);
+  one = pair_alone(&o);
+  one.dtype = DT_F32;
+  toy_free(&pair.one);
+  ck_assert_int_eq(toy_compile(&pair.one, &one, NULL), WEFT_OK);
+  pair_verify(&pair, 3, _i % 2 ? 5e-3 : 4e-2);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+  ck_assert_double_gt(pair.report.grad, 1e-5);
+}
+END_TEST
+
+/* Moments of 16 bits, rounded by chance, on replicas and in shards. */
+START_TEST(half_moments_pass) {
+  ToyOptions o = mesh(2, 1, 2), one;
+  o.layers = 2, o.state = DT_BF16, o.stochastic = true, o.strategy.stage = _i;
+  o.tied = true;
+  compile_pair(o);
+  one = pair_alone(&o);
+  one.state = DT_F32, one.strategy.stage = 0;
+  toy_free(&pair.one);
+  ck_assert_int_eq(toy_compile(&pair.one, &one, NULL), WEFT_OK);
+  pair_verify(&pair, 3, 2e-2);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+  ck_assert_double_gt(pair.report.grad, 1e-4);
+}
+END_TEST
+
+/* Without eps, what has no gradient would be 0 / 0: rows that only make a vocabulary
+ * divisible by tp, and those of tokens that never came. */
+START_TEST(rows_without_gradients_stay) {
+  const Sought step = {I_KERNEL, OP_adamw, NULL};
+  ToyOptions o = mesh(4, 1, 1 + _i);
+  o.vocab = 49, o.strategy.stage = _i;
+  compile_pair(o);
+  plant(step, no_eps);
+  plant_into(pair.one.compiled, step, no_eps);
+  pair.many.plan.opt.eps = 0;
+  pair_verify(&pair, 3, 1e-5);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+}
+END_TEST
+
+/* Rounding is no fault, but no tolerance is no comparison either. */
+START_TEST(rounding_is_seen) {
+  compile_pair(mesh(2, 1, 1));
+  pair_verify(&pair, 1, 1e-12);
+  ck_assert(!pair.report.ok);
+}
+END_TEST
+
+/* ---- what must fail ---- */
+
+START_TEST(gradients_that_are_not_reduced) {
+  compile_pair(mesh(1, 1, 2));
+  plant((Sought){I_COLL, COLL_ALL_REDUCE, "gradients"}, drop);
+  expect("step 0: gradient", 1);
+  ck_assert(pair.report.loss < 1e-5 && pair.report.grad > 0.01);
+}
+END_TEST
+
+START_TEST(tied_gradients_that_are_not_added) {
+  ToyOptions o = mesh(1, 2, 1);
+  o.tied = true;
+  compile_pair(o);
+  plant((Sought){I_COLL, COLL_ALL_REDUCE, "model.embed_tokens.weight"}, drop);
+  expect("step 0: gradient", 1);
+}
+END_TEST
+
+START_TEST(label_tokens_that_are_not_counted_together) {
+  compile_pair(mesh(1, 1, 2));
+  plant((Sought){I_COLL, COLL_ALL_REDUCE, "label tokens"}, drop);
+  expect("step 0: number of label tokens differs", 1);
+}
+END_TEST
+
+START_TEST(partial_sums_that_are_not_added) {
+  compile_pair(mesh(2, 1, 1));
+  plant((Sought){I_COLL, COLL_ALL_REDUCE, NULL}, take_max);
+  expect("step 0: loss differs", 1);
+}
+END_TEST
+
+START_TEST(a_vocabulary_that_starts_at_zero_everywhere) {
+  compile_pair(mesh(2, 1, 1));
+  plant((Sought){I_KERNEL, OP_embedding, NULL}, forget_index);
+  expect("step 0: loss differs", 1);
+}
+END_TEST
+
+START_TEST(a_scale_that_is_slightly_off) {
+  compile_pair(mesh(1, 2, 1));
+  plant((Sought){I_KERNEL, OP_attention, NULL}, wrong_scale);
+  expect("step 0: ", 1);
+}
+END_TEST
+
+START_TEST(a_backward_op_that_is_slightly_off) {
+  compile_pair(mesh(2, 1, 1));
+  plant((Sought){I_KERNEL, OP_attention_dx, NULL}, wrong_scale);
+  expect("step 0: gradient", 1);
+  ck_assert(pair.report.loss < 1e-5);
+}
+END_TEST
+
+/* The norm is a layer of its own: there is nothing that its gradient could be small to. */
+START_TEST(a_gradient_where_there_should_be_none) {
+  compile_pair(mesh(2, 1, 1));
+  plant_into(pair.one.compiled, (Sought){I_KERNEL, OP_rmsnorm_dw, "model.norm"},
+             drop);
+  expect("step 0: gradient of model.norm.weight differs by inf", 1);
+}
+END_TEST
+
+/* Ops read bf16 copies of master weights of which each rank steps a part. */
+START_TEST(a_copy_that_is_not_gathered) {
+  ToyOptions o = mesh(1, 1, 2);
+  o.dtype = DT_BF16, o.strategy.stage = 1;
+  compile_pair(o);
+  pair_verify(&pair, 1, 2e-2);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+  plant((Sought){I_COLL, COLL_ALL_GATHER, "parameters"}, drop);
+  pair_verify(&pair, 1, 2e-2);
+  ck_assert(!pair.report.ok);
+  ck_assert_msg(strstr(pair.report.first_bad, "step 0: a replica of ") != NULL, "%s",
+                pair.report.first_bad);
+}
+END_TEST
+
+START_TEST(a_weight_that_does_not_decay) {
+  compile_pair(mesh(2, 1, 1));
+  plant((Sought){I_KERNEL, OP_adamw, NULL}, no_decay);
+  expect("step 0: parameter of ", 1);
+}
+END_TEST
+
+START_TEST(moments_that_are_averaged_otherwise) {
+  compile_pair(mesh(2, 1, 1));
+  plant((Sought){I_KERNEL, OP_adamw, NULL}, slow_moments);
+  expect("step 0: second moment of ", 1);
+}
+END_TEST
+
+START_TEST(a_gradient_that_is_not_clipped) {
+  compile_pair(mesh(2, 1, 1));
+  plant((Sought){I_KERNEL, OP_clip_coef, NULL}, no_clip);
+  expect("step 0: first moment of ", 1);
+}
+END_TEST
+
+START_TEST(gradients_of_the_last_step) {
+  compile_pair(mesh(1, 2, 1));
+  plant((Sought){I_CALL, -1, NULL}, never_fresh);
+  /* What is in the memory of the gradients before the first step is nan in all tests. */
+  weft_error err = {.rank = -1};
+  weft_status st = verify(&pair.many.plan, pair.many.compiled, &pair.one.plan,
+                          pair.one.compiled, 2, 1e-5, NULL, &pair.report, &err);
+  ck_assert_int_eq(st, WEFT_ERUN);
+  ck_assert_msg(strstr(err.text, "step 0: the gradient norm is nan"), "%s", err.text);
+}
+END_TEST
+
+START_TEST(another_initial_value) {
+  compile_pair(mesh(2, 1, 1));
+  CompiledParam *p = &pair.many.compiled->param[1];
+  p->init = p->init == INIT_ONES ? INIT_ZEROS : INIT_ONES;
+  expect("step 0: initial value of ", 1);
+}
+END_TEST
+
+START_TEST(another_learning_rate) {
+  compile_pair(mesh(2, 1, 1));
+  pair.many.plan.opt.lr.max *= 1.01;
+  expect("step 0: parameter of ", 1);
+}
+END_TEST
+
+START_TEST(another_model_is_refused) {
+  weft_error err = {.rank = -1};
+  compile_pair(mesh(2, 1, 1));
+  pair.one.compiled->microbatches++;
+  weft_status st = verify(&pair.many.plan, pair.many.compiled, &pair.one.plan,
+                          pair.one.compiled, 1, 1e-5, NULL, &pair.report, &err);
+  ck_assert_int_eq(st, WEFT_EINTERNAL);
+}
+END_TEST
+
+Suite *verify_suite(void) {
+  const TTest *const tests[] = {
+      a_sound_program_passes,
+      rounding_is_seen,
+      gradients_that_are_not_reduced,
+      tied_gradients_that_are_not_added,
+      label_tokens_that_are_not_counted_together,
+      partial_sums_that_are_not_added,
+      a_vocabulary_that_starts_at_zero_everywhere,
+      a_scale_that_is_slightly_off,
+      a_backward_op_that_is_slightly_off,
+      a_gradient_where_there_should_be_none,
+      a_copy_that_is_not_gathered,
+      a_weight_that_does_not_decay,
+      moments_that_are_averaged_otherwise,
+      a_gradient_that_is_not_clipped,
+      gradients_of_the_last_step,
+      another_initial_value,
+      another_learning_rate,
+      another_model_is_refused,
+  };
+  Suite *s = suite_create("verify");
+  TCase *c = tcase_create("verify");
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_set_timeout(c, 60);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
+  tcase_add_loop_test(c, half_types_pass, 0, 4);
+  tcase_add_loop_test(c, half_moments_pass, 0, 4);
+  tcase_add_loop_test(c, rows_without_gradients_stay, 0, 2);
+  suite_add_tcase(s, c);
+  return s;
+}

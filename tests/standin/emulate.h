@@ -1,0 +1,103 @@
+/* emulate.h - CUDA as far as the kernels use it, on the CPU, for tests.
+ *
+ * The blocks of a launch run one after the other. The threads of a block are fibers that
+ * run until they come to a barrier or a shuffle and go on when all others have come
+ * there; in between they run in an order that changes every time, so that a result that
+ * depends on the order, as where a barrier is missing, does not stay the same. Shared
+ * memory is static and begins as the block before has left it, as on a GPU. What kernels
+ * may not do ends the process with a message: a shuffle that some lanes of a warp do not
+ * reach, a barrier that some threads never come to. Copies that run beside the threads
+ * arrive when their thread waits for them, no earlier. Not seen: races between blocks. */
+#ifndef WEFT_TESTS_EMULATE_H
+#define WEFT_TESTS_EMULATE_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "cuda_runtime_api.h"
+
+struct Dim3 {
+  unsigned x, y, z;
+  constexpr Dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+/* ---- element types ---- */
+
+struct __nv_bfloat16 {
+  uint16_t bits;
+};
+static inline float __bfloat162float(__nv_bfloat16 b) {
+  uint32_t wide = (uint32_t)b.bits << 16;
+  float f;
+  memcpy(&f, &wide, sizeof f);
+  return f;
+}
+/* To the nearest, ties to even; a NaN stays one. */
+static inline __nv_bfloat16 __float2bfloat16_rn(float f) {
+  uint32_t u;
+  memcpy(&u, &f, sizeof u);
+  if (std::isnan(f)) return __nv_bfloat16{(uint16_t)(u >> 16 | 0x40)};
+  return __nv_bfloat16{(uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16)};
+}
+
+/* ---- a launch ---- */
+
+namespace emulate {
+extern __thread Dim3 thread, block, threads, blocks;
+/* `room`: bytes of shared memory besides that of the kernel's own variables. */
+void run(Dim3 grid, Dim3 threads, size_t room, const std::function<void()> &body);
+/* Enqueues it (tests/standin/runtime.cpp); at once without a stream. */
+void enqueue(cudaStream_t s, std::function<void()> run);
+/* The arguments are those of now, whenever it runs. */
+template <typename K, typename... A>
+void launch_kernel(cudaStream_t s, Dim3 grid, Dim3 threads, size_t room, K kernel,
+                   A... a) {
+  enqueue(s, [=] { run(grid, threads, room, [=] { kernel(a...); }); });
+}
+[[noreturn]] void refuse(const char *why);
+void barrier();
+/* When all lanes of the warp have come here with the same f, f runs once, with what each
+ * brings. */
+typedef void Together(void *const *lane);
+void together(Together *f, void *mine);
+/* What the lane brings whose number differs by `mask`, or that has number `from`. */
+uint64_t exchange(uint64_t x, int mask);
+uint64_t broadcast(uint64_t x, int from);
+/* The shared memory that the launch asked for; whether it has these bytes. */
+unsigned char *room();
+bool in_room(const void *p, size_t bytes);
+
+/* f is one of the two above. */
+template <typename T> T word_of(uint64_t (*f)(uint64_t, int), T x, int arg) {
+  static_assert(sizeof(T) <= sizeof(uint64_t), "one word at a time");
+  uint64_t in = 0;
+  memcpy(&in, &x, sizeof x);
+  uint64_t out = f(in, arg);
+  memcpy(&x, &out, sizeof x);
+  return x;
+}
+} // namespace emulate
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+#define UNROLL
+#define UNROLL_BY_4
+#define UNROLL_NOT
+#define threadIdx                         emulate::thread
+#define blockIdx                          emulate::block
+#define blockDim                          emulate::threads
+#define gridDim                           emulate::blocks
+#define __syncthreads()                   emulate::barrier()
+#define __shfl_xor_sync(members, x, mask) emulate::word_of(emulate::exchange, x, mask)
+#define __shfl_sync(members, x, lane)     emulate::word_of(emulate::broadcast, x, lane)
+#define SHARED_ROOM(name)                 unsigned char *name = emulate::room()
+#define START(kernel, grid, block, room, stream, ...)                                    \
+  emulate::launch_kernel(stream, grid, block, room, kernel, __VA_ARGS__)
+
+#endif

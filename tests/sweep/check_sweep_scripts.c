@@ -1,0 +1,414 @@
+/* check_sweep_scripts.c - sweeps as users run them: rows, options, forms of plans, bad input,
+ * and the files that are written. */
+#include <check.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/process.h"
+
+#define PLANS WEFT_SOURCE_DIR "/plans/"
+
+/* ---- scripts ---- */
+
+#define SWEEP "local weft = require 'weft'\nlocal P = '" PLANS "quickstart.lua'\n"
+
+static Outcome script(const char *verb, const char *text) {
+  char *all = arena_printf(scratch_arena, SWEEP "%s", text);
+  scratch_put("s.lua", all, strlen(all));
+  return process_run(60, "$weft %s s.lua", verb);
+}
+
+static void says(const char *text, const char *out) {
+  Outcome o = script("lua", text);
+  ck_assert_msg(o.code == 0, "%s: exit %d\n%s%s", text, o.code, o.out, o.err);
+  ck_assert_str_eq(o.out, out);
+}
+
+static void refused(const char *text, int code, const char *err) {
+  Outcome o = script("lua", text);
+  ck_assert_msg(o.code == code, "%s: exit %d\n%s%s", text, o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.err, err), "%s:\n%s", text, o.err);
+}
+
+START_TEST(rows) {
+  says(
+      "local r = weft.sweep { plan = P, score = 'peak_gib',\n"
+      "  over = weft.grid { { 'mesh.tp', 1, 2, 3 }, { 'schedule', 'gpipe', '1f1b' } } }\n"
+      "print(#r, r.points, r.judged, r.legal, r.illegal, r.memory, r.dropped)\n"
+      "print(r[1].tp, r[1]['mesh.tp'], r[1].schedule, r[1].dp, r[1].microbatches)\n"
+      "print(r[1].peak_gib < r[2].peak_gib, r[1].comm_gib.tp > 0, r[1].tflop > 0)\n"
+      "print(r[1].step_ms, r.reasons[1].code, r.reasons[1].path, r.reasons[1].count)\n",
+      "4\t6\t6\t4\t2\t0\t0\n2\t2\t1f1b\t2\t4\ntrue\ttrue\ttrue\n"
+      "nil\tdivisibility\tmesh.tp\t2\n");
+}
+END_TEST
+
+/* Rows that experts get if all get the same need not more places than that; how many more
+ * there are changes what may move at most. */
+START_TEST(rows_of_experts) {
+  says("local r = weft.sweep { score = function(r) return r.max_tokens_factor end,\n"
+       "  plan = weft.plan { model = weft.model 'qwen3-moe-tiny',\n"
+       "    mesh = { dp = 4, ep = 4 }, moe = { dispatcher = 'alltoall' },\n"
+       "    batch = { global = 8, seq = 32 }, data = weft.synthetic {} },\n"
+       "  over = { { 'moe.max_tokens_factor', 1, 2 },\n"
+       "    { 'moe.dispatcher', 'alltoall', 'allgather' } } }\n"
+       "local one, two\n"
+       "for _, x in ipairs(r) do\n"
+       "  local ep, even = x.comm_gib.ep, x.comm_gib.ep_even\n"
+       "  if x.dispatcher == 'allgather' then print(ep > 0, ep == even)\n"
+       "  elseif x.max_tokens_factor == 1 then one = x.comm_gib\n"
+       "  else two = x.comm_gib end\n"
+       "end\n"
+       "print(one.ep == one.ep_even, one.ep == two.ep_even, two.ep / one.ep > 1.9)\n",
+       "true\ttrue\ntrue\ttrue\ntrue\ttrue\ttrue\n");
+}
+END_TEST
+
+START_TEST(options) {
+  says("local r = weft.sweep { plan = P, keep = 2, score = function(row)\n"
+       "    if row.tp == 1 then return nil end\n    return -row.pp end,\n"
+       "  where = function(p) return p.pp < 4 end,\n"
+       "  over = { { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1, 2, 4 } } }\n"
+       "print(#r, r.judged, r.dropped, r[1].pp, r[1].tp, r[2].pp, r[2].tp)\n",
+       "2\t6\t2\t2\t2\t2\t4\n");
+  says("print((tostring(weft.sweep { plan = P, over = { { 'mesh.tp', 1, 2 } },\n"
+       "  score = function(row) end }):gsub('.*: ', '')))\n",
+       "2 plans, 0 without enough memory, 0 illegal; 2 plans without a score\n");
+  says("print(select(2, pcall(weft.sweep, { over = { { 'x', 1 } },\n"
+       "  plan = function() return 5 end })))\n",
+       "s.lua:3: weft.sweep: plan() returned a number, not a plan, a file or nil\n");
+  says("local r = weft.sweep { plan = P, max_gib = 0.01, score = 'peak_gib',\n"
+       "  over = { { 'mesh.tp', 1, 2 }, { 'mesh.pp', 1, 2 } } }\n"
+       "print(#r, r.legal, r.memory, r[1].peak_gib <= 0.01)\n",
+       "1\t1\t3\ttrue\n");
+  /* Without max_gib the GPU's memory is the limit; here all but 10 MiB are reserved. */
+  says("local r = weft.sweep { plan = P, score = 'peak_gib', over = { { 'mesh.tp', 1, 2 "
+       "},\n"
+       "  { 'mesh.pp', 1, 2 }, { 'cluster', { 'h100',\n"
+       "      reserve_gib = 81559 / 1024 - 0.01 } } } }\n"
+       "print(#r, r.legal, r.memory, r[1].peak_gib <= 0.01)\n",
+       "1\t1\t3\ttrue\n");
+  says("local g = weft.grid { { 'mesh.tp', 1, 2 }, { 'pp_plan.layers', { 1, 3 } } }\n"
+       "print(#g, g)\n",
+       "2\tgrid of 2 points: mesh.tp 1, 2; pp_plan.layers { 1, 3 }\n");
+}
+END_TEST
+
+/* A wrong plan is one among others, whether the function returns the reasons or they are
+ * raised in it; any other error ends the sweep. All threads judge, with the same rows. */
+START_TEST(functions_that_give_wrong_plans) {
+  says("local function plan(q)\n"
+       "  return weft.plan { model = weft.model 'llama-tiny', mesh = { tp = q.tp },\n"
+       "    batch = { global = 8, micro = q.micro, seq = 16 } } end\n"
+       "local function try(threads, give)\n"
+       "  return weft.sweep { threads = threads, plan = give, score = 'peak_gib',\n"
+       "    over = { { 'tp', 1, 2, 3, 4, 5, 6, 7, 8 }, { 'micro', 1, 2, 3, 4, 5, 6, 7, 8 } } }\n"
+       "end\n"
+       "local one, all = try(1, plan), try(4, plan)\n"
+       "print(one.illegal > 0, one.judged, all.judged, one.illegal == all.illegal)\n"
+       "assert(#one == #all and one.legal + one.illegal == 64)\n"
+       "for i = 1, #one do assert(one[i].peak_gib == all[i].peak_gib and\n"
+       "  one[i].tp == all[i].tp and one[i].micro == all[i].micro) end\n"
+       "table.sort(one.reasons, function(a, b) return a.count > b.count end)\n"
+       "print(one.reasons[1].path, one.reasons[1].message)\n"
+       "print(pcall(try, 4, function(q) if q.tp == 5 then error('x' .. q.tp, 0) end\n"
+       "  return plan(q) end))\n",
+       "true\t64\t64\ttrue\n"
+       "mesh.tp\t3 does not divide model.num_attention_heads = 8\n"
+       "false\tx5\n");
+}
+END_TEST
+
+/* Plans as objects, from functions, from tables; a model of the script's own. */
+START_TEST(forms_of_plans) {
+  says("local p = weft.load(P)\n"
+       "local a = weft.sweep { plan = p, over = { { 'mesh.tp', 1, 2 } } }\n"
+       "local b = weft.sweep { plan = P, over = { { 'mesh.tp', 1, 2 } } }\n"
+       "local c = weft.sweep { over = { { 'x', 1, 2, 5 } }, plan = function(q)\n"
+       "    if q.x == 5 then return nil end\n"
+       "    return p:with { ['mesh.tp'] = q.x } end }\n"
+       "for i = 1, 2 do print(a[i].peak_gib == b[i].peak_gib, a[i].peak_gib == "
+       "c[i].peak_gib) end\n"
+       "print(c.illegal, c.reasons[1].message)\n"
+       "local d = weft.sweep { over = { { 'x', 1, 3 } }, plan = function(q)\n"
+       "    return p:with { ['mesh.tp'] = q.x } end }\n"
+       "print(d.reasons[1].path, d.reasons[1].message)\n",
+       "true\ttrue\ntrue\ttrue\n1\tthe function gave no plan\nbatch.seq\t3 does not divide "
+       "batch.seq = 128\n");
+  says("local function model(g, c)\n"
+       "  local x = g:unit('in', function()\n"
+       "    return g:embedding(g:tokens(), g:param('e', { { 'vocab', 64 }, { 'hidden', "
+       "c.w } })) end)\n"
+       "  return g:unit('out', function()\n"
+       "    return g:cross_entropy(g:linear(x, g:param('o', { { 'vocab', 64 }, { "
+       "'hidden', c.w } })), g:labels()) end)\n"
+       "end\n"
+       "local r = weft.sweep { over = { { 'w', 16, 32 } }, score = 'peak_gib', plan = "
+       "function(q)\n"
+       "  return weft.plan { model = weft.model { model, w = q.w },\n"
+       "    batch = { global = 4, seq = 16 } } end }\n"
+       "print(#r, r[1].w, r[2].peak_gib > r[1].peak_gib)\n",
+       "2\t16\ttrue\n");
+}
+END_TEST
+
+/* What a script does to a point it does to its copy. */
+START_TEST(points_are_copies) {
+  says(
+      "local r = weft.sweep { plan = P, score = function(row) return row.layers[1] end,\n"
+      "  over = { { 'pp_plan.layers', { 1, 3 }, { 2, 2 } } },\n"
+      "  where = function(p) p.layers[1], p.layers[2] = 2, 2 return true end }\n"
+      "print(r[1].layers[1], r[1].peak_gib ~= r[2].peak_gib)\n",
+      "1\ttrue\n");
+}
+END_TEST
+
+START_TEST(threads_change_nothing) {
+  says("local function text(n)\n"
+       "  local r = weft.sweep { plan = P, threads = n, score = 'peak_gib', over = {\n"
+       "    { 'mesh.tp', 1, 2, 3, 4 }, { 'mesh.pp', 1, 2, 4 }, { 'batch.micro', 1, 2 },\n"
+       "    { 'schedule', 'gpipe', '1f1b', 'zbv' }, { 'batch.global', 8, 16, 24 } } }\n"
+       "  local t = {}\n"
+       "  for i, row in ipairs(r) do\n"
+       "    t[i] = table.concat({ row.tp, row.pp, row.micro, row.schedule, row.global,\n"
+       "      string.format('%.17g %.17g', row.peak_gib, row.bubble) }, ' ') end\n"
+       "  for i, x in ipairs(r.reasons) do t[#t + 1] = x.path .. x.count end\n"
+       "  table.sort(t)\n"
+       "  return table.concat(t, '\\n') end\n"
+       "print(text(1) == text(4))\n",
+       "true\n");
+}
+END_TEST
+
+START_TEST(measured) {
+  says("local r = weft.sweep { plan = P, measure = 1, keep = 1, over = { { 'mesh.tp', 2 "
+       "} } }\n"
+       "print(r[1].tokens_per_s > 0)\n",
+       "true\n");
+}
+END_TEST
+
+#define OVER "over = { { 'mesh.tp', 1, 2 } }"
+
+START_TEST(bad_input) {
+  static const struct {
+    const char *text;
+    int code;
+    const char *err;
+  } all[] = {
+      {"weft.sweep { plan = P, over = { { 'mesh.tpp', 1 } } }", 1,
+       "a plan has no field 'mesh.tpp' (did you mean 'tp'?)"},
+      {"weft.sweep { plan = P, over = { { 'shedule', 'gpipe' } } }", 1,
+       "a plan has no field 'shedule' (did you mean 'schedule'?)"},
+      {"weft.grid {}", 1, "the grid has no axes"},
+      {"weft.sweep { plan = P, over = {} }", 1, "the grid has no axes"},
+      {"weft.grid { { 'mesh.tp' } }", 1, "axis 1 (mesh.tp) has no values"},
+      {"weft.grid { { 1, 2 } }", 1, "axis 1: the first item is the path of a field"},
+      {"weft.grid { 'mesh.tp' }", 1, "axis 1 is a string, not { \"path\", value"},
+      {"weft.grid { { 'mesh.tp', 1 }, { 'mesh.tp', 2 } }", 1, "two axes mesh.tp"},
+      {"weft.sweep { plan = P }", 1, "over is missing"},
+      {"weft.sweep { " OVER " }", 1, "plan is missing"},
+      {"weft.sweep { plan = P, " OVER ", wher = 1 }", 1, "did you mean 'where'?"},
+      {"weft.sweep { plan = P, " OVER ", where = 1 }", 1, "where is a function"},
+      {"weft.sweep { plan = P, " OVER ", score = 'peak' }", 1,
+       "did you mean 'peak_gib'?"},
+      {"weft.sweep { plan = P, " OVER ", score = function() return 'x' end }", 1,
+       "score() returned a string"},
+      {"weft.sweep { plan = P, " OVER ", max_gib = 0 }", 1,
+       "max_gib is a positive number"},
+      {"weft.sweep { plan = P, " OVER ", keep = 0 }", 1, "keep must be an integer"},
+      {"weft.sweep { plan = P, " OVER ", where = function() return false end }", 1,
+       "where() leaves none of the 2 points"},
+      {"weft.sweep { plan = 'no.lua', " OVER " }", 2, "no.lua"},
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 3, 5 } } }", 1,
+       "none of the 2 points is a plan\n          2  divisibility: plan.mesh.tp: 3 does "
+       "not "
+       "divide"},
+      {"weft.sweep { plan = P, " OVER ", max_gib = 0.001 }", 1,
+       "        2  memory: more than 0.001 GiB on a rank"},
+      {"weft.sweep { plan = P, " OVER ", csv = '/dev/full' }", 2,
+       "/dev/full: error: cannot be written: No space left"},
+      {"weft.sweep { plan = P, " OVER ", jsonl = '/dev/full' }", 2,
+       "/dev/full: error: cannot be written: No space left"},
+      {"weft.sweep { plan = P, " OVER ", jsonl = '/nowhere/x' }", 2, "/nowhere/x"},
+      {"weft.sweep { plan = 3, " OVER " }", 1,
+       "plan is a file, a plan or function(point), got number"},
+      {"weft.grid { { 'mesh.tp', 1, nil, 2 } }", 1, "axis 1 (mesh.tp): value 2 is nil"},
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 1, io.open } } }", 1,
+       "in the grid [1][3] is io.open, which a plan cannot take along"},
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 1 }, { 'plan.mesh.tp', 2 } } }", 1,
+       "the grid has two axes mesh.tp"},
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 1 }, { 'mesh', { tp = 2 } } } }", 1,
+       "axis mesh would set mesh.tp again: put it first"},
+      {"weft.sweep { plan = function() return P end, over = { { 'dp', 1 } } }", 1,
+       "axis 1: dp is the name of a column"},
+      {"weft.sweep { plan = P, over = { { 'optimizer.lrr', 1 } } }", 1,
+       "plan.optimizer.lrr: unknown field (did you mean \"lr\"?)"},
+      {"weft.sweep { plan = P, " OVER ", score = 'step_ms' }", 1,
+       "step_ms needs the GPU's name in plan.cluster"},
+      {"weft.sweep { plan = P, " OVER ", score = 'tokens_per_s' }", 1,
+       "tokens_per_s is measured after"},
+      {"weft.sweep { plan = P, " OVER ", jsonl = 'x', resume = 'y' }", 1,
+       "leave out jsonl"},
+      {"weft.sweep { plan = P, " OVER ", jsonl = 'x', csv = 'x' }", 1,
+       "two outputs would be written to x"},
+      {"weft.sweep { plan = P, " OVER ", resume = '/dev/full' }", 2,
+       "/dev/full: error: is not a file that can be taken up"},
+      {"local t = {}\nt.x, t.y = t, t\nweft.sweep { plan = { batch = { global = 4, seq = "
+       "16 }, model = weft.model { function(g) end, t = t } }, over = { { 'batch.micro', "
+       "1, 2 } } }",
+       1, "2  plan: a table in the plan is nested too deeply to be compared"},
+      {"weft.sweep { plan = P, " OVER ", where = function(p) return p.q.r end }", 1,
+       "attempt to index a nil value"},
+  };
+  for (int i = 0; i < LEN(all); i++)
+    refused(all[i].text, all[i].code, all[i].err);
+}
+END_TEST
+
+/* ---- files ---- */
+
+#define BIG                                                                              \
+  "print(weft.sweep { plan = P, score = 'peak_gib', over = { { 'mesh.tp', 1, 2, 3 },\n"  \
+  "  { 'mesh.pp', 1, 2 }, { 'batch.global', 8, 16, 32, 64 } }, keep = 3 })\n"
+
+static int lines(const char *s) {
+  int n = 0;
+  for (; (s = strchr(s, '\n')); s++)
+    n++;
+  return n;
+}
+
+START_TEST(csv_and_json) {
+  Outcome o = script("sweep --csv a.csv --jsonl a.jsonl", BIG);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *csv = scratch_get(scratch_path("a.csv")),
+             *rows = scratch_get(scratch_path("a.jsonl"));
+  ck_assert_ptr_eq(strstr(csv, "mesh.tp,mesh.pp,batch.global,dp,microbatches,peak_gib,"),
+                   csv);
+  ck_assert_int_eq(lines(csv), 4);
+  ck_assert_int_eq(lines(rows), 25);
+  for (const char *line = rows; *line; line = strchr(line, '\n') + 1) {
+    json_t *x = json_loadb(line, strcspn(line, "\n"), 0, NULL);
+    ck_assert(json_is_object(x));
+    if (line != rows) ck_assert_ptr_nonnull(json_object_get(x, "state"));
+    json_decref(x);
+  }
+  ck_assert_ptr_nonnull(strstr(rows, "\"state\":\"illegal\""));
+  ck_assert_ptr_nonnull(strstr(o.out, "24 of 24 points judged"));
+  ck_assert_ptr_nonnull(strstr(o.out, "tp  pp  global"));
+}
+END_TEST
+
+/* A file that was cut in the middle of a line is finished; the result is the same. */
+START_TEST(resume) {
+  script("sweep --jsonl whole.jsonl --csv whole.csv", BIG);
+  const char *whole = scratch_get(scratch_path("whole.jsonl"));
+  size_t half = strlen(whole) / 2;
+  scratch_put("part.jsonl", whole, half);
+  Outcome o = script("sweep --resume part.jsonl --csv part.csv", BIG);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_str_eq(scratch_get(scratch_path("part.jsonl")), whole);
+  ck_assert_str_eq(scratch_get(scratch_path("part.csv")),
+                   scratch_get(scratch_path("whole.csv")));
+  ck_assert_ptr_nonnull(strstr(o.out, " of them before"));
+  o = script("sweep --resume part.jsonl",
+             "print(weft.sweep { plan = P, over = { { 'mesh.tp', 1, 2 } } })\n");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_ptr_nonnull(strstr(o.err, "is not of this sweep"));
+  ck_assert_str_eq(scratch_get(scratch_path("part.jsonl")), whole);
+  /* Files that nobody may lose: a text without a line end, a row without its figures. */
+  scratch_put("note.txt", "hello", 5);
+  o = script("sweep --resume note.txt", BIG);
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_str_eq(scratch_get(scratch_path("note.txt")), "hello");
+  char *odd = arena_str(scratch_arena, whole);
+  memcpy(strstr(odd, "\"peak_bytes\""), "\"PEAK_BYTES\"", 12);
+  scratch_put("odd.jsonl", odd, strlen(odd));
+  o = script("sweep --resume odd.jsonl", BIG);
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_ptr_nonnull(strstr(o.err, "has a line that is no row of a sweep"));
+  o = script("sweep --resume new.jsonl", BIG);
+  ck_assert_int_eq(o.code, 0);
+  ck_assert_str_eq(scratch_get(scratch_path("new.jsonl")), whole);
+  o = script("sweep --csv x.csv", BIG BIG);
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err, "are those of the first"));
+}
+END_TEST
+
+/* Ctrl-C: what is done stands, the script goes on, and the exit code tells. A point that
+ * was at work is no judgement. */
+static void interrupt_sweep(const char *plan) {
+  const char *text = arena_printf(
+      scratch_arena,
+      SWEEP
+      "local p, n = weft.load(P), {}\nfor i = 1, 2000 do n[i] = 16 * i end\n"
+      "local r = weft.sweep { plan = %s, jsonl = 'i.jsonl', score = 'peak_gib', over = "
+      "{\n"
+      "  { 'batch.global', table.unpack(n) }, { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1, 2 "
+      "} } }\n"
+      "print('rows', #r > 0, r.interrupted, r.judged < r.points, r.illegal)\n",
+      plan);
+  scratch_put("i.lua", text, strlen(text));
+  unlink(scratch_path("i.jsonl"));
+  Process p = process_start(60, "$weft sweep i.lua");
+  ck_assert(process_wait_for(&p, scratch_path("i.jsonl"), "\"state\""));
+  kill(p.pid, SIGINT);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 130, "exit %d\n%s%s", o.code, o.out, o.err);
+  ck_assert_msg(strcmp(o.out, "rows\ttrue\ttrue\ttrue\t0\n") == 0, "%s: %s", plan, o.out);
+  ck_assert_int_gt(lines(scratch_get(scratch_path("i.jsonl"))), 1);
+}
+
+START_TEST(interrupt) {
+  interrupt_sweep("P");
+  interrupt_sweep("function(q) return p:with { ['mesh.tp'] = q.tp } end");
+  interrupt_sweep("function(q) local r = assert(p:with {}) return r end");
+  interrupt_sweep("function(q) for i = 1, 1e6 do end return P end");
+}
+END_TEST
+
+/* A plan instead of a script. */
+START_TEST(no_sweep) {
+  Outcome o = process_run(30, "$weft sweep --csv x.csv " PLANS "quickstart.lua");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err, "quickstart.lua made no sweep: it is a script"));
+}
+END_TEST
+
+START_TEST(example) {
+  Outcome o = process_run(30, "$weft sweep " PLANS "sweep_70b_64xh100.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *table = strstr(o.out, "tp  pp  micro");
+  ck_assert_ptr_nonnull(table);
+  ck_assert_int_eq(lines(table), 12);
+  ck_assert_ptr_nonnull(strstr(o.out, "memory: more than 79 GiB on a rank"));
+}
+END_TEST
+
+Suite *sweep_scripts_suite(void);
+Suite *sweep_scripts_suite(void) {
+  Suite *s = suite_create("sweep_scripts");
+  TCase *t = tcase_create("scripts");
+  tcase_set_timeout(t, 120);
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_add_test(t, rows);
+  tcase_add_test(t, options);
+  tcase_add_test(t, rows_of_experts);
+  tcase_add_test(t, forms_of_plans);
+  tcase_add_test(t, functions_that_give_wrong_plans);
+  tcase_add_test(t, points_are_copies);
+  tcase_add_test(t, threads_change_nothing);
+  tcase_add_test(t, measured);
+  tcase_add_test(t, bad_input);
+  tcase_add_test(t, csv_and_json);
+  tcase_add_test(t, resume);
+  tcase_add_test(t, interrupt);
+  tcase_add_test(t, no_sweep);
+  tcase_add_test(t, example);
+  suite_add_tcase(s, t);
+  return s;
+}

@@ -1,0 +1,185 @@
+/* check_failures.c - of four processes that train, one is killed, stopped, or finds a
+ * value that is no number: all end soon, not with success, and one message names who it
+ * was. Under mpirun, over TCP without it, and over a stand-in of NCCL.
+ *
+ * WEFT_FAILURES=N (./dev failures N) lets N of them happen, at other moments, and wants
+ * each to end within the limit and five seconds. */
+#include <check.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/generate/device_plans.h"
+#include "tests/ranks/forked_ranks.h"
+#include "tests/ranks/mpirun.h"
+#include "tests/generate/small_llama.h"
+#include "vm/run/run_int.h"
+
+enum { IDS = 512, VOCAB = 50, RANKS = 4, STEPS = 100000, AT_STEP = 2, LARGEST = 4096 };
+static const double LIMIT_S = 2, MORE_S = 5;
+
+typedef enum { KILLED, STOPPED, POISONED, KINDS } Kind;
+static const char *const kinds[KINDS] = {"kill", "stop", "poison"};
+
+/* ---- a rank ---- */
+
+typedef struct Fate {
+  Kind kind;
+  int rank, delay_us;
+} Fate;
+
+static void *strike(void *arg) {
+  const Fate *f = arg;
+  usleep((useconds_t)f->delay_us);
+  kill(getpid(), f->kind == KILLED ? SIGKILL : SIGSTOP);
+  return NULL;
+}
+
+static void poison(Run *r) {
+  Worker *w = &r->worker[0];
+  float nan[LARGEST];
+  for (int k = 0; k < LARGEST; k++)
+    nan[k] = NAN;
+  for (int i = 0; i < r->c->nparam; i++) {
+    Piece p[2];
+    int n = state_pieces(r->c, w->rank, STATE_PARAM, i, p);
+    for (int k = 0; k < n; k++)
+      if (p[k].count <= LARGEST) rank_write(w->r, &p[k], nan);
+  }
+}
+
+static void meet_fate(Run *r, const Fate *f) {
+  pthread_t t;
+  fprintf(stderr, "struck at %.3f\n", now_s() + f->delay_us / 1e6);
+  if (f->kind == POISONED)
+    poison(r);
+  else
+    pthread_create(&t, NULL, strike, (void *)f);
+}
+
+/* Trains until it is ended. */
+static bool train(Toy *toy, const RunOptions *o, const Fate *f, weft_error *e) {
+  Run *r;
+  StepResult res;
+  int32_t tokens[IDS], labels[IDS];
+  for (int i = 0; i < IDS; i++)
+    tokens[i] = i * 7 % VOCAB, labels[i] = i * 11 % VOCAB;
+  weft_status st = run_open(&toy->plan, toy->compiled, o, &r, e);
+  if (st != WEFT_OK) return false;
+  st = run_init(r, e);
+  for (int i = 0; i < STEPS && st == WEFT_OK; i++) {
+    if (i == AT_STEP && run_rank(r) == f->rank) meet_fate(r, f);
+    st = run_step_tokens(r, tokens, labels, i, &res, e);
+  }
+  run_close(r);
+  return st == WEFT_OK;
+}
+
+static bool be_rank(const WorldKind *world, const DeviceKind *device, const Rendezvous *m,
+                    const Fate *f) {
+  Toy toy;
+  weft_error e = {.rank = -1};
+  bool told = false;
+  ToyOptions t = toy_default();
+  t.layers = 2, t.micro = 2, t.microbatches = 2, t.tied = true;
+  t.tp = 2, t.pp = 2;
+  t.device = device;
+  RunOptions o = {.world = world,
+                  .settings.meet = m,
+                  .threads = 1,
+                  .patience_s = LIMIT_S,
+                  .told = &told};
+  if (toy_compile(&toy, &t, NULL) != WEFT_OK) return false;
+  bool ok = train(&toy, &o, f, &e);
+  if (!ok && !told) fprintf(stderr, "weft: %s\n", e.text);
+  toy_free(&toy);
+  return ok;
+}
+
+int fail_child(int argc, char **argv);
+int fail_child(int argc, char **argv) {
+  Fate f = {
+      .kind = (Kind)atoi(argv[2]), .rank = atoi(argv[3]), .delay_us = atoi(argv[4])};
+  return be_rank(world_kind("mpi", NULL), NULL, NULL, &f) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static bool over_tcp(const Rendezvous *m, const void *fate) {
+  return be_rank(world_kind("tcp", NULL), NULL, m, fate);
+}
+
+/* Over stand-ins of CUDA's runtime and of NCCL. */
+static bool over_nccl(const Rendezvous *m, const void *fate) {
+#ifdef WEFT_EMULATED_CUDA
+  return be_rank(world_standin(), device_standin(), m, fate);
+#else
+  return over_tcp(m, fate);
+#endif
+}
+
+/* ---- the parent ---- */
+
+static int times(const char *text, const char *what) {
+  int n = 0;
+  for (const char *s = text; (s = strstr(s, what)); s++)
+    n++;
+  return n;
+}
+
+static void is_told(const Fate *f, const char *text) {
+  static const char *const said[KINDS] = {"weft: the process of rank %d has ended; ",
+                                          "weft: rank %d has not answered for ",
+                                          "first seen on rank %d in "};
+  char want[80];
+  snprintf(want, sizeof want, said[f->kind], f->rank);
+  ck_assert_msg(times(text, want) == 1, "%s rank %d: \"%s\" is not there once:\n%s",
+                kinds[f->kind], f->rank, want, text);
+  ck_assert_msg(times(text, "weft: ") == 1, "more than one message:\n%s", text);
+  ck_assert_msg(strstr(text, " wait") != NULL, "nobody waits:\n%s", text);
+}
+
+static void in_time(const char *text) {
+  const char *at = strstr(text, "struck at ");
+  double took = at ? now_s() - atof(at + 10) : 1e9;
+  if (!getenv("WEFT_FAILURES")) return; /* a machine that does other things is no error */
+  printf("%.1f s\n", took);
+  ck_assert_msg(took <= LIMIT_S + MORE_S, "%.1f s:\n%s", took, text);
+}
+
+typedef enum { BY_TCP, BY_NCCL, BY_MPI, WAYS } Way;
+
+/* All kinds, all ranks, all worlds; then other moments. */
+START_TEST(one_rank_fails) {
+  Fate f = {.kind = (Kind)(_i % KINDS),
+            .rank = _i / KINDS % RANKS,
+            .delay_us = _i * 7919 % 20000};
+  char what[64];
+  Way way = (Way)((_i / KINDS / RANKS + _i / KINDS + _i) % WAYS);
+  if (way != BY_MPI) {
+    Forked o = forked(RANKS, way == BY_TCP ? over_tcp : over_nccl, &f);
+    in_time(o.text);
+    for (int i = 0; i < RANKS; i++)
+      ck_assert_msg(o.code[i] != 0, "rank %d ends well:\n%s", i, o.text);
+    is_told(&f, o.text);
+  } else if (mpirun_present()) {
+    snprintf(what, sizeof what, "%d %d %d", (int)f.kind, f.rank, f.delay_us);
+    MpirunOutcome o = mpirun("--fail-child", what);
+    in_time(o.text);
+    ck_assert_int_ne(o.status, 0);
+    is_told(&f, o.text);
+  }
+}
+END_TEST
+
+Suite *failures_suite(void);
+Suite *failures_suite(void) {
+  const char *more = getenv("WEFT_FAILURES");
+  Suite *s = suite_create("failures");
+  TCase *t = tcase_create("processes");
+  tcase_set_timeout(t, 120);
+  tcase_add_loop_test(t, one_rank_fails, 0, more ? atoi(more) : KINDS * RANKS);
+  suite_add_tcase(s, t);
+  return s;
+}

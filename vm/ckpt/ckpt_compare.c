@@ -1,0 +1,82 @@
+/* ckpt_compare.c - compares two checkpoints tensor by tensor; see ckpt_compare.h. */
+#include "ckpt_compare.h"
+
+#include <math.h>
+
+enum { STRETCH = 1 << 16 };
+
+typedef struct Compare {
+  CkptRead a, b;
+  float *x, *y;
+} Compare;
+
+static bool same_shape(const CkptParam *a, const CkptParam *b) {
+  return a->ndim == b->ndim &&
+         memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim) == 0;
+}
+
+/* NaN and infinities differ by infinity unless they are the same bits. */
+static void add(CompareRow *row, float x, float y) {
+  if (memcmp(&x, &y, sizeof x) == 0) return;
+  double d = fabs((double)x - y), most = fmax(fabs(x), fabs(y));
+  if (!isfinite(d)) d = most = INFINITY;
+  row->differ++;
+  row->most_abs = fmax(row->most_abs, d);
+  row->most_rel = fmax(row->most_rel, isinf(d) ? INFINITY : most > 0 ? d / most : 0);
+}
+
+static weft_status compare_one(Compare *c, int kind, int p, int q, CompareRow *row,
+                               weft_error *e) {
+  const CkptParam *of = &c->a.c->m.param[p];
+  row->elements = 1;
+  for (int d = 0; d < of->ndim; d++)
+    row->elements *= of->dim[d];
+  for (int64_t at = 0, n; at < row->elements; at += n) {
+    n = MIN(row->elements - at, (int64_t)STRETCH);
+    TRY(ckpt_read_part(&c->a, kind, p, at, n, c->x, e));
+    TRY(ckpt_read_part(&c->b, kind, q, at, n, c->y, e));
+    for (int64_t i = 0; i < n; i++)
+      add(row, c->x[i], c->y[i]);
+  }
+  row->is = row->differ ? TENSOR_DIFFERS : TENSOR_SAME;
+  return WEFT_OK;
+}
+
+static weft_status compare_all(Compare *c, void (*fn)(void *ud, const CompareRow *row),
+                               void *ud, const StopFlag *stop, weft_error *e) {
+  const Manifest *a = &c->a.c->m, *b = &c->b.c->m;
+  for (int i = 0; i < a->nparam * CKPT_KINDS; i++) {
+    int p = i / CKPT_KINDS, q = ckpt_param(c->b.c, a->param[p].name);
+    CompareRow row = {.name = a->param[p].name, .kind = i % CKPT_KINDS, .is = TENSOR_ONE};
+    if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
+    if (q >= 0 && !same_shape(&a->param[p], &b->param[q]))
+      row.is = TENSOR_SHAPE;
+    else if (q >= 0)
+      TRY(compare_one(c, row.kind, p, q, &row, e));
+    fn(ud, &row);
+  }
+  for (int i = 0; i < b->nparam * CKPT_KINDS; i++) {
+    CompareRow row = {.name = b->param[i / CKPT_KINDS].name,
+                      .kind = i % CKPT_KINDS,
+                      .is = TENSOR_OTHER};
+    if (ckpt_param(c->a.c, row.name) < 0) fn(ud, &row);
+  }
+  return WEFT_OK;
+}
+
+weft_status ckpt_compare(const Ckpt *a, const Ckpt *b,
+                         void (*fn)(void *ud, const CompareRow *row), void *ud,
+                         const StopFlag *stop, weft_error *e) {
+  size_t bytes = STRETCH * sizeof(float);
+  Compare c = {.x = mem_new(NULL, bytes), .y = mem_new(NULL, bytes)};
+  weft_status st = WEFT_OK;
+  if (!c.x || !c.y) st = err_set(e, WEFT_ENOMEM, "out of memory");
+  if (st == WEFT_OK) st = ckpt_read_begin(a, &c.a, e);
+  if (st == WEFT_OK) st = ckpt_read_begin(b, &c.b, e);
+  if (st == WEFT_OK) st = compare_all(&c, fn, ud, stop, e);
+  ckpt_read_end(&c.a);
+  ckpt_read_end(&c.b);
+  mem_free(NULL, c.x, bytes);
+  mem_free(NULL, c.y, bytes);
+  return st;
+}

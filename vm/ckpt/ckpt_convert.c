@@ -1,0 +1,115 @@
+/* ckpt_convert.c - reshards a checkpoint without a run; see ckpt_convert.h. */
+#include "ckpt_convert.h"
+
+#include <time.h>
+
+#include "vm/base/f16.h"
+
+enum { PART = 1 << 16 };
+
+typedef struct Convert {
+  const Compiled *to;
+  CkptRead read;
+  RankFile disk;
+  Dir in, into; /* the folder, and the temporary one in it */
+  float part[PART];
+} Convert;
+
+static void narrow(DType t, const float *from, int64_t n, char *to) {
+  uint16_t *half = (uint16_t *)to;
+  if (t == DT_F32) memcpy(to, from, (size_t)n * sizeof *from);
+  for (int64_t i = 0; i < n && t == DT_BF16; i++)
+    half[i] = bf16_from_f32(from[i]);
+  for (int64_t i = 0; i < n && t == DT_F16; i++)
+    half[i] = f16_from_f32(from[i]);
+}
+
+static weft_status fill_piece(Convert *c, const Saved *s, char *to, weft_error *e) {
+  DType t = (DType)s->piece.region->dtype;
+  int param = ckpt_param(c->read.c, c->to->param[s->param].name);
+  for (int64_t at = 0, n; at < s->piece.count; at += n, to += n * dtype_size(t)) {
+    n = MIN(s->piece.count - at, (int64_t)PART);
+    Piece part = piece_part(&s->piece, at, n);
+    memset(c->part, 0, (size_t)n * sizeof *c->part);
+    TRY(ckpt_read(&c->read, ckpt_kind(s->kind), param, &part, c->part, e));
+    narrow(t, c->part, n, to);
+  }
+  return WEFT_OK;
+}
+
+static weft_status write_rank(Convert *c, int rank, const char *id, CkptFile *out,
+                              weft_error *e) {
+  uint64_t bytes = saved_share(c->to, rank);
+  char *share = mem_new(NULL, bytes + 1);
+  if (!share) return err_set(e, WEFT_ENOMEM, "out of memory");
+  SavedList l = saved_list(c->to, rank);
+  weft_status st = WEFT_OK;
+  for (Saved s; st == WEFT_OK && saved_next(&l, &s);)
+    st = fill_piece(c, &s, share + s.at, e);
+  if (st == WEFT_OK) st = shard_write(&c->disk, &c->into, id, c->to, rank, share, out, e);
+  mem_free(NULL, share, bytes + 1);
+  return st;
+}
+
+static weft_status write_all(Convert *c, const Manifest *m, CkptFile *file,
+                             const StopFlag *stop, weft_error *e) {
+  TRY(store_make(&c->disk, &c->in, m->step, &c->into, e));
+  for (int i = 0; i < c->to->mesh.world; i++) {
+    if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
+    TRY(write_rank(c, i, m->id, &file[i], e));
+  }
+  return store_commit(&c->disk, &c->in, &c->into, m, c->to, e);
+}
+
+static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *stop,
+                           weft_error *e) {
+  struct timespec now;
+  CkptFile *file = NEW_N(a, CkptFile, c->to->mesh.world);
+  clock_gettime(CLOCK_REALTIME, &now);
+  m->saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+  uint64_t id[2] = {ckpt_hash(m->id, sizeof m->id), (uint64_t)m->saved_at};
+  hash_text(ckpt_hash(id, sizeof id), m->id);
+  m->file = file;
+  m->nfile = c->to->mesh.world;
+  m->param = c->read.c->m.param;
+  m->nparam = c->read.c->m.nparam;
+  weft_status st = write_all(c, m, file, stop, e);
+  if (st != WEFT_OK) store_drop(&c->in, m->step);
+  return st;
+}
+
+typedef struct ConvertCall {
+  Convert *c;
+  Arena *arena;
+  Manifest m;
+  const StopFlag *stop;
+  weft_error *e;
+  weft_status st;
+} ConvertCall;
+
+static void convert_job(void *ud) {
+  ConvertCall *c = ud;
+  c->st = convert(c->c, c->arena, &c->m, c->stop, c->e);
+}
+
+weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m,
+                         const char *dir, const StopFlag *stop, weft_error *e) {
+  TRY(ckpt_fits(from, to, e));
+  Convert *c = mem_new(NULL, sizeof *c);
+  if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
+  c->to = to;
+  c->in = c->into = DIR_CLOSED;
+  weft_status st = ckpt_read_begin(from, &c->read, e);
+  if (st == WEFT_OK) st = dir_open(dir, 0777, &c->in, e);
+  ConvertCall call = {.c = c, .arena = arena_new(NULL), .m = *m, .stop = stop, .e = e};
+  if (st == WEFT_OK) {
+    bool memory = call.arena && arena_try(call.arena, convert_job, &call);
+    st = memory ? call.st : err_set(e, WEFT_ENOMEM, "out of memory");
+  }
+  arena_free(call.arena);
+  dir_close(&c->into);
+  dir_close(&c->in);
+  ckpt_read_end(&c->read);
+  mem_free(NULL, c, sizeof *c);
+  return st;
+}

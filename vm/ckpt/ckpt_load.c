@@ -1,0 +1,110 @@
+/* ckpt_load.c - fills a run from a checkpoint. Every rank reads the pieces that it holds and
+ * nothing else. */
+#include "ckpt.h"
+
+/* ---- whether it fits ---- */
+
+enum { SHOWN = 10 };
+
+static bool same_shape(const CkptParam *a, const CompiledParam *b) {
+  if (a->ndim != b->ndim) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->dim[d] != b->dim[d]) return false;
+  return true;
+}
+
+static void shape(Text *t, const int64_t *dim, int n) {
+  for (int i = 0; i < n; i++)
+    text_printf(t, "%s%lld", i ? ", " : "[", (long long)dim[i]);
+  text_add(t, "]");
+}
+
+/* Lists a difference; the first ten are shown. */
+static void differs(Text *t, int *n, const char *name, const CkptParam *has,
+                    const CompiledParam *want) {
+  if ((*n)++ >= SHOWN) return;
+  text_printf(t, "\n  %.60s: ", name);
+  if (!has || !want) {
+    text_add(t, has ? "not in the model" : "missing");
+    return;
+  }
+  text_add(t, "shape ");
+  shape(t, has->dim, has->ndim);
+  text_add(t, ", the model has ");
+  shape(t, want->dim, want->ndim);
+}
+
+typedef struct Known {
+  const Compiled *to;
+  Names names;
+  Arena *arena;
+} Known;
+
+static void know(void *ud) {
+  Known *k = ud;
+  for (int i = 0; i < k->to->nparam; i++)
+    names_add(k->arena, &k->names, k->to->param[i].name, i);
+}
+
+weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
+  Text t = {0};
+  int n = 0;
+  Known k = {.to = to, .arena = arena_new(NULL)};
+  if (!k.arena || !arena_try(k.arena, know, &k)) {
+    arena_free(k.arena);
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  }
+  for (int i = 0; i < to->nparam; i++) {
+    const CompiledParam *p = &to->param[i];
+    int at = ckpt_param(c, p->name);
+    const CkptParam *has = at < 0 ? NULL : &c->m.param[at];
+    if (!has || !same_shape(has, p)) differs(&t, &n, p->name, has, p);
+  }
+  for (int i = 0; i < c->m.nparam; i++)
+    if (names_find(&k.names, c->m.param[i].name) < 0)
+      differs(&t, &n, c->m.param[i].name, &c->m.param[i], NULL);
+  arena_free(k.arena);
+  if (n > SHOWN) text_printf(&t, "\n  and %d more", n - SHOWN);
+  weft_status st = WEFT_OK;
+  if (t.oom)
+    st = err_set(e, WEFT_ENOMEM, "out of memory");
+  else if (n)
+    st = err_file(e, WEFT_EFILE, c->dir, 0, "is of another model:%.900s", t.s);
+  text_free(&t);
+  return st;
+}
+
+/* ---- loading ---- */
+
+typedef struct Load {
+  const Ckpt *c;
+  const Compiled *to;
+  CkptRead *reader; /* of each of the run's readers */
+} Load;
+
+static weft_status source(void *ud, int reader, StateKind k, int param, const Piece *p,
+                          float *to, weft_error *e) {
+  Load *l = ud;
+  int at = ckpt_param(l->c, l->to->param[param].name);
+  return ckpt_read(&l->reader[reader], ckpt_kind(k), at, p, to, e);
+}
+
+static weft_status fill_run(Load *l, Run *r, weft_error *e) {
+  for (int i = 0; i < run_readers(r); i++)
+    TRY(ckpt_read_begin(l->c, &l->reader[i], e));
+  return run_fill(r, source, l, e);
+}
+
+weft_status ckpt_load(const Ckpt *c, Run *r, weft_error *e) {
+  Load l = {.c = c, .to = run_compiled(r)};
+  size_t bytes = (size_t)run_readers(r) * sizeof *l.reader;
+  TRY(ckpt_fits(c, l.to, e));
+  l.reader = mem_new(NULL, bytes);
+  if (!l.reader) return err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = fill_run(&l, r, e);
+  for (int i = 0; i < run_readers(r); i++)
+    ckpt_read_end(&l.reader[i]);
+  mem_free(NULL, l.reader, bytes);
+  if (st == WEFT_OK) run_set_scaler(r, &c->m.scaler);
+  return st;
+}

@@ -1,0 +1,408 @@
+/* ckpt_save.c - see ckpt_save.h. A save goes through phases: its files are written on every
+ * process, then its manifest on the first one. */
+#include "ckpt_save.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef enum { PHASE_NONE, PHASE_FILES, PHASE_MANIFEST } SavePhase;
+enum { WHY = 200 };
+
+struct Saver {
+  Run *run;
+  SaverOptions o;
+  const Compiled *c;
+  Arena *arena; /* of what stays */
+  RankFile disk;
+  Dir dir; /* of the checkpoints; closed while it cannot be opened */
+  char run_id[HASH_TEXT];
+  StopFlag stop;
+  int64_t saved; /* the step of the last save that began; -1: none */
+  double paused;
+
+  SavePhase phase;
+  pthread_t thread;
+  bool has_thread;
+  _Atomic bool done; /* the thread is through with its phase */
+  Manifest m;        /* of the save that is under way */
+  CkptFile *file;    /* of all ranks */
+  Dir into;          /* its temporary folder */
+  double begun;
+  weft_status st; /* what the thread met */
+  weft_error e;
+  weft_error weights; /* ... when it wrote weights for others */
+  weft_error old;     /* ... when it removed old checkpoints */
+  bool lost;          /* the last save has left no checkpoint: */
+  char why[WHY];
+};
+
+/* What a process knows after a step. */
+typedef struct News {
+  int signal;    /* the highest of all */
+  int busy;      /* a thread still writes */
+  int good;      /* no thread that is through has failed */
+  char why[WHY]; /* else: of the lowest rank whose thread has */
+} News;
+
+static void fold_news(void *mine, const void *other, size_t n) {
+  News *a = mine;
+  const News *b = other;
+  a->signal = MAX(a->signal, b->signal);
+  a->busy |= b->busy;
+  if (a->good && !b->good) memcpy(a->why, b->why, sizeof a->why);
+  a->good &= b->good;
+}
+
+static void say(const Saver *s, bool warning, const char *fmt, ...) {
+  char text[1400];
+  va_list ap;
+  if (run_rank(s->run) != 0) return;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  s->o.say(s->o.ud, warning, text);
+}
+
+/* ---- the thread ---- */
+
+static weft_status write_files(Saver *s) {
+  if (s->dir.fd < 0) TRY(store_open(&s->o.plan->checkpoint, &s->dir, &s->e));
+  TRY(store_make(&s->disk, &s->dir, s->m.step, &s->into, &s->e));
+  int first = run_rank(s->run);
+  for (int i = 0; i < run_local(s->run); i++)
+    TRY(shard_write(&s->disk, &s->into, s->m.id, s->c, first + i,
+                    run_snapshot_at(s->run, i), &s->file[first + i], &s->e));
+  return WEFT_OK;
+}
+
+static bool wants_weights(const Saver *s) {
+  Consolidated when = s->o.plan->checkpoint.consolidated;
+  return s->o.weights && (when == CONSOLIDATED_EVERY ||
+                          (when == CONSOLIDATED_FINAL && s->m.step == s->o.end));
+}
+
+/* From the files that are there now. Without it the checkpoint is what it is. */
+static void write_weights(Saver *s) {
+  char from[PATH_MAX], to[STORE_NAME];
+  snprintf(from, sizeof from, "%s/step-%08lld", s->o.plan->checkpoint.dir,
+           (long long)s->m.step);
+  store_drop_weights(&s->dir, s->m.step);
+  (void)s->o.weights(s->o.ud, from, &s->dir, store_weights(to, s->m.step), &s->weights);
+}
+
+static weft_status write_manifest(Saver *s) {
+  TRY(store_commit(&s->disk, &s->dir, &s->into, &s->m, s->c, &s->e));
+  if (wants_weights(s)) write_weights(s);
+  (void)store_prune(&s->dir, s->o.plan->checkpoint.keep, &s->old);
+  return WEFT_OK;
+}
+
+/* It gives way to the threads of the steps. */
+static void *save_main(void *ud) {
+  Saver *s = ud;
+  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
+  s->st = s->phase == PHASE_FILES ? write_files(s) : WEFT_OK;
+  bool alone = run_is_alone(s->run), first = run_rank(s->run) == 0;
+  if (s->st == WEFT_OK && (alone || (s->phase == PHASE_MANIFEST && first)))
+    s->st = write_manifest(s);
+  atomic_store(&s->done, true);
+  return NULL;
+}
+
+/* Signals belong to the thread that runs the steps. */
+static void start_phase(Saver *s, SavePhase p) {
+  sigset_t all, old;
+  s->phase = p;
+  s->st = WEFT_OK;
+  err_clear(&s->e);
+  err_clear(&s->weights);
+  err_clear(&s->old);
+  atomic_store(&s->done, false);
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &old);
+  s->has_thread = pthread_create(&s->thread, NULL, save_main, s) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (!s->has_thread) {
+    s->st = err_set(&s->e, WEFT_ELIMIT, "no thread to write it could be started");
+    atomic_store(&s->done, true);
+  }
+}
+
+static void join(Saver *s) {
+  if (s->has_thread) pthread_join(s->thread, NULL);
+  s->has_thread = false;
+}
+
+/* ---- phases ---- */
+
+static void fold_files(void *mine, const void *other, size_t n) {
+  CkptFile *a = mine;
+  const CkptFile *b = other;
+  for (size_t i = 0; i < n / sizeof *a; i++)
+    if (!a[i].bytes) a[i] = b[i];
+}
+
+/* Closes the temporary folder; one that has not become a checkpoint is removed. */
+static void leave_folder(Saver *s, bool remove) {
+  if (remove && run_rank(s->run) == 0 && s->dir.fd >= 0) store_drop(&s->dir, s->m.step);
+  dir_close(&s->into);
+}
+
+/* With the save that is under way. */
+static bool ends(const Saver *s) {
+  return s->stop || s->m.step == s->o.end;
+}
+
+/* All processes are through with a phase. */
+static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
+  join(s);
+  if (news->good && s->phase == PHASE_FILES && !run_is_alone(s->run)) {
+    TRY(run_combine(s->run, s->file, (size_t)s->c->mesh.world * sizeof *s->file,
+                    fold_files, e));
+    start_phase(s, PHASE_MANIFEST);
+    return WEFT_OK;
+  }
+  s->phase = PHASE_NONE;
+  leave_folder(s, !news->good);
+  s->lost = !news->good;
+  if (s->lost) {
+    memcpy(s->why, news->why, sizeof s->why);
+    say(s, true, "the checkpoint of step %lld was not written: %s%s",
+        (long long)s->m.step, news->why, ends(s) ? "" : "; the run goes on");
+  } else {
+    say(s, false, "checkpoint of step %lld in %s (%.1f s)", (long long)s->m.step,
+        s->o.plan->checkpoint.dir, now_s() - s->begun);
+  }
+  if (s->weights.code)
+    say(s, true,
+        "the weights of step %lld were not written beside its checkpoint: %s: %s",
+        (long long)s->m.step, s->weights.file, s->weights.text);
+  if (s->old.code)
+    say(s, true, "checkpoints before that of step %lld were not all removed: %s: %s",
+        (long long)s->m.step, s->old.file, s->old.text);
+  return WEFT_OK;
+}
+
+/* What all processes know now; takes the save under way a phase further if it can. */
+static weft_status exchange(Saver *s, int *signal, weft_error *e) {
+  News n = {.signal = *signal, .good = true};
+  if (s->phase != PHASE_NONE) {
+    n.busy = !atomic_load(&s->done);
+    if (!n.busy) n.good = s->st == WEFT_OK;
+    if (!n.good) /* until it is done the thread may be filling `e` */
+      snprintf(n.why, sizeof n.why, "%s%s%s", s->e.file, s->e.file[0] ? ": " : "",
+               s->e.text);
+  }
+  TRY(run_combine(s->run, &n, sizeof n, fold_news, e));
+  *signal = n.signal;
+  return s->phase != PHASE_NONE && !n.busy ? next_phase(s, &n, e) : WEFT_OK;
+}
+
+weft_status saver_finish(Saver *s, weft_error *e) {
+  int signal = 0;
+  while (s->phase != PHASE_NONE) {
+    join(s);
+    TRY(exchange(s, &signal, e));
+  }
+  return WEFT_OK;
+}
+
+/* ---- a save ---- */
+
+static void describe(Saver *s, int64_t next) {
+  const Plan *p = s->o.plan;
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  uint64_t id = ckpt_hash(s->run_id, sizeof s->run_id) + (uint64_t)next;
+  hash_text(ckpt_hash(&id, sizeof id), s->m.id);
+  LrSchedule lr = p->opt.lr;
+  if (!lr.steps) lr.steps = p->steps;
+  s->m.step = next;
+  s->m.saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+  s->m.samples = next * p->batch.global;
+  s->m.lr = lr_at(&lr, next);
+  s->m.scaler = run_scaler(s->run);
+  memset(s->file, 0, (size_t)s->c->mesh.world * sizeof *s->file);
+}
+
+static weft_status begin(Saver *s, int64_t next, weft_error *e) {
+  double start = now_s();
+  if (s->phase != PHASE_NONE) {
+    TRY(saver_finish(s, e));
+    say(s, true, "step %lld waited %.1f s for the checkpoint of step %lld to be written",
+        (long long)next, now_s() - start, (long long)s->m.step);
+  }
+  describe(s, next);
+  TRY(run_snapshot(s->run, e));
+  s->paused += now_s() - start;
+  s->saved = next;
+  s->begun = now_s();
+  start_phase(s, PHASE_FILES);
+  return WEFT_OK;
+}
+
+/* A step without a finite loss is not worth keeping. */
+static bool due(const Saver *s, const StepResult *r, int64_t next, int signal) {
+  int64_t every = s->o.plan->checkpoint.every;
+  if (!isfinite(r->loss) || next == s->saved) return false;
+  return signal || next == s->o.end || (every && next % every == 0);
+}
+
+weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
+                       weft_error *e) {
+  TRY(exchange(s, &signal, e));
+  if (due(s, r, next, signal)) {
+    TRY(begin(s, next, e));
+    if (!s->o.plan->checkpoint.async) TRY(saver_finish(s, e));
+  }
+  if (signal) s->stop = signal;
+  return signal || next == s->o.end ? saver_finish(s, e) : WEFT_OK;
+}
+
+const StopFlag *saver_stop(const Saver *s) {
+  return &s->stop;
+}
+
+weft_status saver_lost(const Saver *s, weft_error *e) {
+  if (!s->lost) return WEFT_OK;
+  return err_set(
+      e, WEFT_ERUN,
+      "the last checkpoint, of step %lld, was not written: %s; the state after "
+      "that step is lost",
+      (long long)s->m.step, s->why);
+}
+
+bool saver_writes(const Saver *s) {
+  return s->phase != PHASE_NONE && !atomic_load(&s->done);
+}
+
+double saver_paused(const Saver *s) {
+  return s->paused;
+}
+
+RankFile *saver_disk(Saver *s) {
+  return &s->disk;
+}
+
+/* ---- opening ---- */
+
+/* Checkpoints of a run that this one does not go on from. */
+static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
+  StoreList list;
+  TRY(store_list(s->arena, dir, &list, e));
+  if (!list.n || (s->o.from && store_holds(&s->dir, s->o.from->dir))) return WEFT_OK;
+  return err_file(
+      e, WEFT_EUSAGE, dir, 0,
+      "has checkpoints already, the last one of step %lld: --resume auto goes on "
+      "from it, --set checkpoint.dir=DIR writes to another folder",
+      (long long)list.at[0].step);
+}
+
+/* Each process holds the folder open. That nothing can be written is no error here, but a
+ * link that is not followed is. */
+static weft_status open_folder(Saver *s, weft_error *e) {
+  weft_error why;
+  err_clear(&why);
+  weft_status st = store_open(&s->o.plan->checkpoint, &s->dir, &why);
+  if (st == WEFT_OK && !dir_writable(&s->dir))
+    st = dir_fails(&s->dir, NULL, "cannot be written", errno, &why);
+  if (st == WEFT_EUSAGE) return err_file(e, st, why.file, 0, "%s", why.text);
+  if (st != WEFT_OK)
+    say(s, true, "checkpoints cannot be written: %s: %s", why.file, why.text);
+  return WEFT_OK;
+}
+
+/* The first process's part. */
+static weft_status take_folder(Saver *s, weft_error *e) {
+  const char *dir = s->o.plan->checkpoint.dir;
+  TRY(open_folder(s, e));
+  if (s->dir.fd < 0) return WEFT_OK;
+  if (!store_lock(&s->dir))
+    return err_file(e, WEFT_EUSAGE, dir, 0, "another run writes its checkpoints there");
+  store_clean(&s->dir);
+  return check_empty(s, dir, e);
+}
+
+static void keep_first(void *mine, const void *other, size_t n) {}
+
+/* Texts and lists that every manifest has in common. */
+static void make_manifest(Saver *s) {
+  const Compiled *c = s->c;
+  const SaverOptions *o = &s->o;
+  char hash[HASH_TEXT];
+  CkptParam *p = NEW_N(s->arena, CkptParam, c->nparam);
+  for (int i = 0; i < c->nparam; i++) {
+    p[i] = (CkptParam){.name = c->param[i].name, .ndim = c->param[i].ndim};
+    memcpy(p[i].dim, c->param[i].dim, sizeof p[i].dim);
+  }
+  s->file = NEW_N(s->arena, CkptFile, c->mesh.world);
+  hash_text(ckpt_hash(o->plan_text, strlen(o->plan_text)), hash);
+  s->m = (Manifest){.seed = (int64_t)o->plan->seed,
+                    .weft = weft_version(),
+                    .name = o->plan->name,
+                    .mesh = o->mesh,
+                    .world = c->mesh.world,
+                    .plan = o->plan_text,
+                    .plan_hash = arena_str(s->arena, hash),
+                    .fact = o->fact,
+                    .nfact = o->nfact,
+                    .param = p,
+                    .nparam = c->nparam,
+                    .file = s->file,
+                    .nfile = c->mesh.world};
+}
+
+static weft_status open_saver(Saver *s, weft_error *e) {
+  struct timespec now;
+  uint64_t id[3] = {(uint64_t)getpid()};
+  make_manifest(s);
+  clock_gettime(CLOCK_REALTIME, &now);
+  id[1] = (uint64_t)now.tv_sec, id[2] = (uint64_t)now.tv_nsec;
+  hash_text(ckpt_hash(id, sizeof id), s->run_id);
+  bool first = run_rank(s->run) == 0;
+  if (first) TRY(take_folder(s, e));
+  TRY(run_combine(s->run, s->run_id, sizeof s->run_id, keep_first, e));
+  return first ? WEFT_OK : open_folder(s, e);
+}
+
+weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e) {
+  *out = NULL;
+  Saver *s = mem_new(NULL, sizeof *s);
+  if (!s || !(s->arena = arena_new(NULL))) {
+    mem_free(NULL, s, sizeof *s);
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  }
+  s->run = r;
+  s->o = *o;
+  s->c = run_compiled(r);
+  s->dir = s->into = DIR_CLOSED;
+  s->saved = o->from ? o->from->m.step : -1;
+  if (setjmp(*arena_guard(s->arena))) {
+    saver_close(s);
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  }
+  weft_status st = open_saver(s, e);
+  if (st == WEFT_OK)
+    *out = s;
+  else
+    saver_close(s);
+  return st;
+}
+
+void saver_close(Saver *s) {
+  if (!s) return;
+  join(s);
+  leave_folder(s, s->phase != PHASE_NONE);
+  dir_close(&s->dir);
+  arena_free(s->arena);
+  mem_free(NULL, s, sizeof *s);
+}

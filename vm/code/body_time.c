@@ -1,0 +1,97 @@
+/* body_time.c - rooflines of kernels and link speeds of collectives; see body_time.h. */
+#include "body_time.h"
+
+/* One H100: only proportions matter, and those of others are much the same. */
+static Cluster typical(void) {
+  return (Cluster){.gpus = 8,
+                   .bf16 = 989e12,
+                   .f32 = 67e12,
+                   .hbm_bandwidth = 3.35e12,
+                   .nvlink_bandwidth = 450e9,
+                   .nvlink_latency = 3e-6,
+                   .network_bandwidth = 50e9,
+                   .network_latency = 5e-6};
+}
+
+BodyClock body_clock(const CompileInput *in, int copies) {
+  const Plan *p = in->plan;
+  BodyClock c = {.gpu = p->cluster.gpu ? p->cluster : typical(),
+                 .dtype = p->dtype,
+                 .mesh = *in->mesh};
+  mesh_split_tp(&c.mesh, copies);
+  mesh_split_cp(&c.mesh, plan_cp_heads(p, &c.mesh));
+  return c;
+}
+
+static double operand_traffic(const Operand *o, int n) {
+  double bytes = 0;
+  for (int i = 0; i < n; i++)
+    bytes += (double)operand_bytes(&o[i]);
+  return bytes;
+}
+
+/* Of a table that is looked up in only the rows that are asked for are read. The weight of a
+ * product in pieces is read once: they follow each other, and caches have it. */
+static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
+  int n = x->i.nin + x->i.nout;
+  double rate = c->dtype == DT_F32 ? c->gpu.f32 : c->gpu.bf16;
+  double moved = x->i.op == OP_embedding ? 2 * operand_traffic(x->operand + x->i.nin, 1)
+                                         : operand_traffic(x->operand, n);
+  if (x->pieces) moved -= operand_traffic(x->operand + 1, 1) * (1 - 1.0 / x->pieces);
+  return rate > 0 ? MAX(x->flops / rate, moved / c->gpu.hbm_bandwidth) : 0;
+}
+
+double coll_even(const CodeInstr *x) {
+  return coll_info[x->i.coll].is & COLL_COUNTED ? (double)x->attr.scale : 1;
+}
+
+double coll_seconds(const Link *l, CollKind coll, double bytes, double count) {
+  if (coll == COLL_SHIFT) return link_shift(l, bytes, count);
+  return link_ring(l, bytes, count, coll == COLL_ALL_REDUCE);
+}
+
+static double transfer_seconds(const BodyClock *c, const CodeInstr *x, AxisSet axes) {
+  AxisSet data = axes_split(AXES_DP) | AXIS_BIT(AXIS_EP_SHARD);
+  if (axes_split(axes) & data) return 0;
+  Link l = link_near(&c->gpu, mesh_size(&c->mesh, axes));
+  double bytes = (double)coll_bytes(&x->i, x->operand) * coll_even(x);
+  return coll_seconds(&l, (CollKind)x->i.coll, bytes, 1);
+}
+
+double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm) {
+  if (x->i.code == I_COLL) return transfer_seconds(c, x, comm[x->i.comm]);
+  return x->i.code == I_KERNEL ? kernel_seconds(c, x) : 0;
+}
+
+/* Room for the ends of collectives by handle, and of queues by communicator. */
+static void most_of(const UnitBody *b, int *handles, int *comms) {
+  *handles = *comms = 0;
+  for (int i = 0; i < b->n; i++)
+    if (b->at[i].i.code == I_COLL) {
+      *handles = MAX(*handles, b->at[i].i.handle + 1);
+      *comms = MAX(*comms, b->at[i].i.comm + 1);
+    }
+}
+
+BodyTime body_time(const BodyClock *c, const UnitBody *b, const AxisSet *comm, Arena *a) {
+  BodyTime t = {0};
+  int handles, comms;
+  most_of(b, &handles, &comms);
+  double now = 0, moved = 0, *end = NEW_N(a, double, handles),
+         *free = NEW_N(a, double, comms);
+  for (int i = 0; i < b->n; i++) {
+    const CodeInstr *x = &b->at[i];
+    double s = instr_seconds(c, x, comm);
+    if (x->i.code == I_COLL) {
+      free[x->i.comm] = end[x->i.handle] = MAX(now, free[x->i.comm]) + s;
+      moved += s;
+    } else if (x->i.code == I_WAIT) {
+      now = MAX(now, end[x->i.handle]);
+    } else {
+      now += s;
+      t.kernels += s;
+    }
+  }
+  t.hidden = MAX(moved - (now - t.kernels), 0); /* not below by rounding */
+  return t;
+}

@@ -1,0 +1,38 @@
+/* unit_code.h - the code of one unit, before equal units are merged. */
+#ifndef WEFT_UNIT_CODE_H
+#define WEFT_UNIT_CODE_H
+
+#include "body_time.h"
+#include "vm/shard/shard.h"
+
+typedef struct RawUnit {
+  VEC(int) param;        /* that the unit reads, in order of first use */
+  VEC(Tid) edge;         /* sharded tensors that it shares with other units */
+  VEC(bool) joined;      /* see UnitCode, as the next three */
+  uint8_t *edge_use, *grad_use, *param_use;
+  VEC(int32_t) read[3];
+  UnitBody body[BODIES];
+  uint64_t frame[3], temp, input_mask;
+  int handles;
+} RawUnit;
+
+typedef struct Coder Coder;
+/* For all units of a sharded graph; lists of the whole graph lie in in->arena. */
+Coder *coder_new(const CompileInput *in, const Sharded *sh, const BodyClock *clock);
+/* The code of unit `u`, in `scratch`; false: it is too large (reported). */
+bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
+/* After code_unit of the unit that makes the logits of decode_graph: where they lie in its
+ * frame F..I. */
+uint64_t coder_result(Coder *c);
+/* A module name without what says which layer: bodies of equal layers are equal. */
+const char *unit_relative_name(const Unit *u, const char *name);
+/* The axes of the collectives met so far. */
+int coder_comms(const Coder *c, const AxisSet **axes);
+
+/* ---- units.c ---- */
+/* requires the graph of one rank; establishes units. Its scratch is emptied
+ * after each unit. False: a unit is too large (reported). */
+bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scratch,
+                Arena *keep, Units *out, Diags *d);
+
+#endif

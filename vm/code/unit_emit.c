@@ -1,0 +1,252 @@
+/* unit_emit.c - ops as instructions. A collective gets pack and unpack kernels where the
+ * sharded dimension is not the outermost one; its WAIT stands right before the first use of
+ * the result. */
+#include "unit_code_int.h"
+
+/* ---- instructions ---- */
+
+const char *unit_relative_name(const Unit *u, const char *name) {
+  int layer = u->layer;
+  if (!name || layer < 0) return name ? name : "";
+  char key[16];
+  int n = 0, digits[12], k = 0;
+  do digits[k++] = layer % 10, layer /= 10;
+  while (layer);
+  key[n++] = '.';
+  while (k) key[n++] = (char)('0' + digits[--k]);
+  key[n++] = '.';
+  key[n] = 0;
+  const char *at = strstr(name, key);
+  return at ? at + n : name;
+}
+
+static Operand operand_of(const Coder *c, Tid t) {
+  const Tensor *x = &c->g->t.at[t];
+  Operand o = {.dtype = x->dtype, .ndim = x->ndim};
+  for (int d = 0; d < x->ndim; d++) o.dim[d] = x->dim[d].local;
+  return o;
+}
+
+/* What an instruction is for; one that runs again says so. */
+static const char *name_of(const Coder *c, const Op *op) {
+  const char *name = unit_relative_name(&c->g->unit.at[c->unit], op->name);
+  if (!op->recomputed || op->phase == PH_F) return name;
+  return arena_printf(c->scratch, *name ? "%s (recomputed)" : "%s(recomputed)", name);
+}
+
+static CodeInstr *push(Coder *c, InstrCode code, const Op *op) {
+  CodeInstr *x = VEC_PUSH(c->scratch, c->out);
+  *x = (CodeInstr){.i = {.code = (uint8_t)code, .op = op->code, .comm = -1, .peer = -1,
+                         .handle = -1, .line = op->line, .acc = ACC_NEVER},
+                   .name = name_of(c, op)};
+  return x;
+}
+
+static void add_in(Coder *c, CodeInstr *x, Tid t) {
+  x->t[x->i.nin] = t;
+  x->operand[x->i.nin++] = operand_of(c, t);
+}
+
+static void add_out(Coder *c, CodeInstr *x, Tid t) {
+  int k = x->i.nin + x->i.nout++;
+  x->t[k] = t;
+  x->operand[k] = operand_of(c, t);
+}
+
+/* Waits for the collective that makes `t`, if one is under way. */
+void coder_settle(Coder *c, Tid t, const Op *op) {
+  for (int i = 0; i < c->npending; i++) {
+    if (c->pending[i].result != t) continue;
+    CodeInstr *w = push(c, I_WAIT, op);
+    const CodeInstr *started = &c->out.at[c->pending[i].at];
+    w->i.handle = started->i.handle;
+    code_keep(w, started);
+    c->pending[i] = c->pending[--c->npending];
+    return;
+  }
+}
+/* The shapes of pack and unpack around the cut of dimension `dim`: whole (outer, L0,
+ * inner) and pieces (n, outer, L, inner). */
+typedef struct Cut {
+  Dim whole[3], pieces[4];
+  int n, parts, mirror;
+  bool plain;            /* the pieces lie one after the other in the whole */
+} Cut;
+
+static Cut cut_of(const Tensor *whole, const Tensor *piece, int dim, const OpAttr *attr) {
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < dim; d++) outer *= whole->dim[d].local;
+  for (int d = dim + 1; d < whole->ndim; d++) inner *= whole->dim[d].local;
+  int64_t l0 = whole->dim[dim].local, l = piece->dim[dim].local;
+  Cut k = {.n = attr->n, .parts = attr->parts, .mirror = attr->mirror};
+  k.whole[0].size = outer, k.whole[1].size = l0, k.whole[2].size = inner;
+  k.pieces[0].size = attr->n, k.pieces[1].size = outer;
+  k.pieces[2].size = l, k.pieces[3].size = inner;
+  k.plain = outer == 1 && attr->parts <= 1 && l * attr->n == l0;
+  return k;
+}
+
+static void set_dims(Operand *o, const Dim *dim, int ndim) {
+  o->ndim = (uint8_t)ndim;
+  for (int d = 0; d < ndim; d++) o->dim[d] = dim[d].size;
+}
+
+static void repack(Coder *c, int code, const Op *op, const Cut *k, Tid from, Tid to) {
+  CodeInstr *x = push(c, I_KERNEL, op);
+  x->i.op = (uint16_t)code;
+  x->attr = (OpAttr){.n = k->n, .parts = k->parts, .mirror = k->mirror};
+  add_in(c, x, from);
+  add_out(c, x, to);
+  bool pack = code == OP_pack;
+  set_dims(&x->operand[pack ? 0 : 1], k->whole, 3);
+  set_dims(&x->operand[pack ? 1 : 0], k->pieces, 4);
+}
+
+static int free_handle(const Coder *c) {
+  for (int h = 0;; h++) {
+    bool used = false;
+    for (int i = 0; i < c->npending; i++)
+      used |= c->out.at[c->pending[i].at].i.handle == h;
+    if (!used) return h;
+  }
+}
+
+static int comm_index(Coder *c, AxisSet axes) {
+  for (int i = 0; i < c->comm.n; i++)
+    if (c->comm.at[i] == axes) return i;
+  *VEC_PUSH(c->a, c->comm) = axes;
+  return c->comm.n - 1;
+}
+
+static void start_counted(Coder *c, const Op *op, CollKind coll, const Tid *in, int nin,
+                          Tid out) {
+  if (c->npending == LEN(c->pending)) coder_settle(c, c->pending[0].result, op);
+  CodeInstr *x = push(c, I_COLL, op);
+  x->i.coll = (uint8_t)coll;
+  x->i.red = (uint8_t)op->attr.red;
+  x->i.comm = (int16_t)comm_index(c, ax_set_mesh(op->attr.axes));
+  x->i.handle = free_handle(c);
+  x->attr = (OpAttr){.dim = op->attr.dim, .n = op->attr.n, .scale = op->attr.scale};
+  for (int k = 0; k < nin; k++) add_in(c, x, in[k]);
+  add_out(c, x, out);
+  c->code->handles = MAX(c->code->handles, x->i.handle + 1);
+  c->pending[c->npending++] = (struct Pending){out, c->out.n - 1};
+}
+
+static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid out) {
+  start_counted(c, op, coll, &in, 1, out);
+}
+
+/* Of places of rows what there is; all of them where the host, which starts it, does not
+ * see the counts. */
+static void exchange_rows(Coder *c, const Op *op) {
+  bool counts = op->code == OP_all_to_all_v && c->device->host;
+  start_counted(c, op, counts ? COLL_ALL_TO_ALL_V : COLL_ALL_TO_ALL, op->in,
+                counts ? op->nin : 1, op->out[0]);
+}
+
+/* One dimension is packed, the other one unpacked: the pieces on the way are alike. */
+static void code_exchange(Coder *c, const Op *op, Tid in, Tid out) {
+  Tensor tin = c->g->t.at[in], tout = c->g->t.at[out];
+  Cut from = cut_of(&tin, &tout, op->attr.dim, &op->attr);
+  Cut to = cut_of(&tout, &tin, op->attr.from, &op->attr);
+  Cut *heads = tin.dim[op->attr.dim].tag == TAG_SEQ ? &to : &from;
+  heads->parts = 1, heads->mirror = 0;
+  Tid packed = coder_temp(c, &tin, from.pieces, 4), got = coder_temp(c, &tin, to.pieces, 4);
+  repack(c, OP_pack, op, &from, in, packed);
+  start_collective(c, op, COLL_ALL_TO_ALL, packed, got);
+  coder_settle(c, got, op);
+  repack(c, OP_unpack, op, &to, got, out);
+}
+
+void coder_collective(Coder *c, const Op *op) {
+  Tid in = op->in[0], out = op->out[0];
+  for (int k = 0; k < op->nin; k++) coder_settle(c, op->in[k], op);
+  bool rows = op->code == OP_all_to_all && op->attr.from == op->attr.dim;
+  if (rows || op->code == OP_all_to_all_v) {
+    exchange_rows(c, op);
+    return;
+  }
+  if (op->code == OP_all_to_all) {
+    code_exchange(c, op, in, out);
+    return;
+  }
+  if (op->code == OP_all_reduce || op->code == OP_shift) {
+    CollKind coll = op->code == OP_shift ? COLL_SHIFT : COLL_ALL_REDUCE;
+    start_collective(c, op, coll, in, out);
+    return;
+  }
+  bool gather = op->code == OP_all_gather;
+  Tensor tin = c->g->t.at[in], tout = c->g->t.at[out];
+  Cut k = gather ? cut_of(&tout, &tin, op->attr.dim, &op->attr)
+                 : cut_of(&tin, &tout, op->attr.dim, &op->attr);
+  CollKind coll = gather ? COLL_ALL_GATHER : COLL_REDUCE_SCATTER;
+  if (k.plain) {
+    start_collective(c, op, coll, in, out);
+    return;
+  }
+  Tid pieces = coder_temp(c, &tin, k.pieces, 4);
+  if (gather) {
+    start_collective(c, op, coll, in, pieces);
+    coder_settle(c, pieces, op);
+    repack(c, OP_unpack, op, &k, pieces, out);
+  } else {
+    repack(c, OP_pack, op, &k, in, pieces);
+    start_collective(c, op, coll, pieces, out);
+  }
+}
+
+double coder_flops(const Graph *g, const Op *op) {
+  return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
+}
+
+/* Scratch of a kernel: a temporary that lives for one instruction. */
+void coder_work(Coder *c, CodeInstr *x) {
+  KernelArgs a = {.attr = &x->attr, .nin = x->i.nin, .nout = x->i.nout};
+  for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&x->operand[k]);
+  for (int k = 0; k < a.nout; k++) a.out[k] = operand_shape(&x->operand[a.nin + k]);
+  uint64_t bytes = c->device->work(x->i.op, &a);
+  if (bytes == 0) return;
+  int k = x->i.nin + x->i.nout;
+  Dim dim = {.size = (int64_t)((bytes + 3) / 4)};
+  x->t[k] = coder_temp(c, &(Tensor){.dtype = DT_F32}, &dim, 1);
+  x->operand[k] = (Operand){.dtype = DT_F32, .ndim = 1, .dim = {dim.size}};
+  x->i.nwork = 1;
+}
+
+/* Adds what t says to the scalars of the step. */
+static void accumulate(Coder *c, const Op *op, int how, Tid t) {
+  CodeInstr *x = push(c, I_KERNEL, op);
+  x->i.op = (uint16_t)how;
+  add_in(c, x, t);
+  for (int k = 0; k < 2; k++) { /* scal, read and written */
+    x->t[1 + k] = -1;
+    x->operand[1 + k] =
+        (Operand){.slot = SLOT_SCALARS, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
+  }
+  x->i.nin = 2, x->i.nout = 1;
+}
+
+/* What experts get where they are, and what is dropped where that is decided. */
+static void count_rows(Coder *c, const Op *op) {
+  bool sorts = op->code == OP_permute;
+  if (op->code == OP_expert_ends) accumulate(c, op, OP_acc_rows, op->out[0]);
+  if (sorts && c->g->t.at[op->out[1]].place.on[AX_EP] != PL_OWN)
+    accumulate(c, op, OP_acc_rows, op->out[1]);
+  if (sorts && op->attr.drop != DROP_NONE)
+    accumulate(c, op, OP_acc_dropped, op->out[2]);
+}
+
+void coder_kernel(Coder *c, const Op *op) {
+  for (int k = 0; k < op->nin; k++) coder_settle(c, op->in[k], op);
+  CodeInstr *x = push(c, I_KERNEL, op);
+  x->attr = op->attr;
+  x->flops = coder_flops(c->g, op);
+  for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
+  for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);
+  coder_backend(c, op, x);
+  coder_work(c, x);
+  if (op->out[0] == c->g->loss && !coder_stays(c, c->g->loss))
+    accumulate(c, op, OP_acc_loss, c->g->loss);
+  if (op->phase == PH_F) count_rows(c, op);
+}

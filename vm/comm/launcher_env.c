@@ -1,0 +1,88 @@
+/* launcher_env.c - the launchers that are known (torchrun, MPI, Slurm), innermost first, and
+ * the variables that each of them sets. */
+#include "launcher_env.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+typedef struct Launcher {
+  const char *name, *rank, *size, *local;
+  const char *only_if; /* a variable without which the others mean nothing, or NULL */
+} Launcher;
+
+/* A shell of salloc and a script of sbatch see SLURM_NTASKS, and the script a
+ * SLURM_PROCID, although nobody started ranks there: only a step of srun counts, which
+ * has an id. */
+static const Launcher launcher[LAUNCH_N] = {
+    [LAUNCH_NONE] = {.name = "no launcher"},
+    [LAUNCH_ENV] = {"a launcher that sets RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+                    NULL},
+    [LAUNCH_OMPI] = {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                     "OMPI_COMM_WORLD_LOCAL_RANK", NULL},
+    [LAUNCH_PMI] = {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", NULL},
+    [LAUNCH_SLURM] = {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+                      "SLURM_STEP_ID"},
+};
+
+const char *launch_name(LaunchKind k) {
+  return launcher[k].name;
+}
+
+/* A variable that is set to nothing is as good as not set. */
+static const char *look(LaunchGetenv get, void *ud, const char *name) {
+  const char *s = get(ud, name);
+  return s && *s ? s : NULL;
+}
+
+static weft_status number(const char *name, const char *s, int min, int max, int *out,
+                          weft_error *e) {
+  char *end;
+  errno = 0;
+  long v = strtol(s, &end, 10);
+  if (errno || end == s || *end || v < min || v > max)
+    return err_set(e, WEFT_EUSAGE, "%s=%s in the environment: must be a number in %d..%d",
+                   name, s, min, max);
+  *out = (int)v;
+  return WEFT_OK;
+}
+
+enum { MAX_SIZE = 1 << 24, MAX_PORT = 65535 };
+
+/* Like `number`, but leaves *out alone if the variable is not set. */
+static weft_status optional(LaunchGetenv get, void *ud, const char *name, int min,
+                            int max, int *out, weft_error *e) {
+  const char *s = look(get, ud, name);
+  return s ? number(name, s, min, max, out, e) : WEFT_OK;
+}
+
+/* *found is false if this launcher did not start the process. */
+static weft_status detect(LaunchKind k, LaunchGetenv get, void *ud, LaunchInfo *out,
+                          bool *found, weft_error *e) {
+  const Launcher *l = &launcher[k];
+  *found = false;
+  if (l->only_if && !look(get, ud, l->only_if)) return WEFT_OK;
+  const char *rank = look(get, ud, l->rank), *size = look(get, ud, l->size);
+  if (!rank && !size) return WEFT_OK;
+  if (!rank || !size)
+    return err_set(e, WEFT_EUSAGE,
+                   "%s is set in the environment but %s is not: set both, or unset it",
+                   rank ? l->rank : l->size, rank ? l->size : l->rank);
+  *found = true;
+  out->kind = k;
+  TRY(number(l->size, size, 1, MAX_SIZE, &out->size, e));
+  TRY(number(l->rank, rank, 0, out->size - 1, &out->rank, e));
+  return optional(get, ud, l->local, 0, out->size - 1, &out->local_rank, e);
+}
+
+weft_status launch_master(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e) {
+  out->master_addr = look(get, ud, "MASTER_ADDR");
+  return optional(get, ud, "MASTER_PORT", 1, MAX_PORT, &out->master_port, e);
+}
+
+weft_status launch_detect(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e) {
+  *out = (LaunchInfo){.kind = LAUNCH_NONE, .size = 1, .local_rank = -1};
+  bool found = false;
+  for (int k = LAUNCH_ENV; k < LAUNCH_N && !found; k++)
+    TRY(detect((LaunchKind)k, get, ud, out, &found, e));
+  return out->kind == LAUNCH_ENV ? launch_master(get, ud, out, e) : WEFT_OK;
+}

@@ -1,0 +1,340 @@
+/* rendezvous.c - see rendezvous.h. Rank 0 asks with a number that is used once; an answer
+ * holds the other's own number and a hash of both with the word, and so does the reply,
+ * so that both sides know that the other has it, and nobody can use it a second time. The
+ * hash is of all that an answer says: rank, number of processes, host and port.
+ * The key of the links that follow is made of the word and of a number of this run. */
+#include "rendezvous.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char magic[MAGIC] = "weft-r2";
+
+typedef struct Answer {
+  char magic[MAGIC];
+  uint8_t question[NONCE], nonce[NONCE];
+  int32_t rank, size;
+  NetPeer at; /* where it listens; host "": on the machine of rank 0 */
+  uint8_t mac[SHA256_BYTES];
+} Answer;
+static_assert(sizeof(Answer) <= LISTENER_MESSAGE, "a listener reads answers");
+
+typedef enum { COME_IN, OTHER_WORD, OTHER_RUN } Verdict;
+
+/* The table of peers follows if the verdict is COME_IN. An empty host is that of rank 0,
+ * by whatever name it was reached. */
+typedef struct Reply {
+  int32_t verdict;
+  char text[NET_TEXT];              /* why not */
+  uint8_t nonce[NONCE], run[NONCE]; /* of the answer; of this run */
+  uint8_t table[SHA256_BYTES];
+  uint8_t mac[SHA256_BYTES];
+} Reply;
+
+typedef struct Host {
+  const Rendezvous *m;
+  Net *net;
+  int *fd; /* [size]: who is there */
+  uint8_t (*nonce)[NONCE];
+  int here, strangers;
+  Until until;
+} Host;
+
+static void seal(const Rendezvous *m, const void *p, size_t n, uint8_t *mac) {
+  sha256_hmac(m->secret, strlen(m->secret), p, n, mac);
+}
+
+static void hash_table(const Net *n, uint8_t out[SHA256_BYTES]) {
+  Sha256 s;
+  sha256_begin(&s);
+  sha256_add(&s, n->peer, (size_t)n->size * sizeof *n->peer);
+  sha256_end(&s, out);
+}
+
+static void make_key(const Rendezvous *m, const uint8_t run[NONCE], Net *n) {
+  char text[NONCE + 5] = "links";
+  memcpy(text + 5, run, NONCE);
+  seal(m, text, sizeof text, n->key);
+}
+
+/* ---- rank 0 ---- */
+
+/* What a new connection is told fits into its buffers: `seconds` is 0 for those of whom it
+ * is not known who they are. */
+static void reply(const Host *h, int fd, const uint8_t *nonce, Reply *r, double seconds) {
+  memcpy(r->nonce, nonce, NONCE);
+  seal(h->m, r, offsetof(Reply, mac), r->mac);
+  net_put(fd, r, sizeof *r, until_in(seconds));
+}
+
+static void refuse(const Host *h, int fd, const uint8_t *nonce, Verdict v,
+                   const char *why) {
+  Reply r = {.verdict = v};
+  snprintf(r.text, sizeof r.text, "%s", why);
+  reply(h, fd, nonce, &r, 0);
+}
+
+/* Tells all ranks that are there why nothing comes of it. */
+static weft_status call_off(const Host *h, const char *why, weft_error *e) {
+  for (int i = 1; i < h->m->size; i++)
+    if (h->fd[i] >= 0) refuse(h, h->fd[i], h->nonce[i], OTHER_RUN, why);
+  return err_set(e, WEFT_EUSAGE, "%s", why);
+}
+
+/* Who comes with another number of processes or somebody else's rank belongs to this run
+ * and is wrong: then nothing comes of it. */
+static weft_status look_at(Host *h, int fd, const Answer *a, weft_error *e) {
+  const Rendezvous *m = h->m;
+  char why[NET_TEXT] = "";
+  bool named = a->at.host[0] != 0;
+  if (a->size != m->size)
+    snprintf(why, sizeof why,
+             "rank %d was told that there are %d processes, rank 0 that there are %d: "
+             "WORLD_SIZE must be the same everywhere",
+             a->rank, a->size, m->size);
+  else if (a->rank < 1 || a->rank >= m->size)
+    snprintf(why, sizeof why, "a process came as rank %d of %d: RANK must be in 0..%d",
+             a->rank, m->size, m->size - 1);
+  else if (h->fd[a->rank] >= 0)
+    snprintf(why, sizeof why,
+             "two processes came as rank %d: RANK must be different everywhere", a->rank);
+  else if (a->at.host[NET_HOST - 1] || (named && !net_is_host(a->at.host)))
+    snprintf(why, sizeof why, "rank %d says that it is at a host with no possible name",
+             a->rank);
+  if (why[0]) {
+    refuse(h, fd, a->nonce, OTHER_RUN, why);
+    close(fd);
+    return call_off(h, why, e);
+  }
+  h->fd[a->rank] = fd;
+  memcpy(h->nonce[a->rank], a->nonce, NONCE);
+  h->here++;
+  h->net->peer[a->rank] = a->at;
+  return WEFT_OK;
+}
+
+static weft_status meet_one(Host *h, const Accepted *from, weft_error *e) {
+  Answer a;
+  uint8_t mac[SHA256_BYTES];
+  memcpy(&a, from->message, sizeof a);
+  seal(h->m, &a, offsetof(Answer, mac), mac);
+  bool fresh = memcmp(a.question, from->nonce, NONCE) == 0;
+  if (fresh && sha256_same(mac, a.mac)) return look_at(h, from->fd, &a, e);
+  h->strangers++;
+  refuse(h, from->fd, a.nonce, OTHER_WORD, "");
+  close(from->fd);
+  return WEFT_OK;
+}
+
+static weft_status too_late(const Host *h, weft_error *e) {
+  char text[NET_TEXT];
+  TextBuf why = textbuf(text, sizeof text);
+  int missing = 0;
+  textbuf_printf(&why,
+                 "at %.*s:%d only %d of %d processes have come within %.0f s; not there:",
+                 NET_HOST, h->m->addr, h->m->port, h->here + 1, h->m->size,
+                 h->m->seconds);
+  for (int i = 1; i < h->m->size; i++)
+    if (h->fd[i] < 0 && missing++ < 8) textbuf_printf(&why, " rank %d", i);
+  if (missing > 8) textbuf_printf(&why, " and %d more", missing - 8);
+  if (h->strangers)
+    textbuf_printf(&why, "; %d came with another WEFT_SECRET", h->strangers);
+  return call_off(h, text, e);
+}
+
+static weft_status interrupted(const Host *h, weft_error *e) {
+  call_off(h, "rank 0 was interrupted while it waited for the others", NULL);
+  return err_set(e, WEFT_EINTR,
+                 "interrupted while rank 0 waited for the others: %d of %d processes were "
+                 "there",
+                 h->here + 1, h->m->size);
+}
+
+static weft_status meet_all(Host *h, Listener *door, weft_error *e) {
+  while (h->here + 1 < h->m->size) {
+    Accepted from;
+    TRY(listener_next(door, h->until, &from, e));
+    if (from.fd >= 0)
+      TRY(meet_one(h, &from, e));
+    else
+      return until_stopped(h->until) ? interrupted(h, e) : too_late(h, e);
+  }
+  Reply r = {.verdict = COME_IN};
+  net_random(r.run, NONCE);
+  hash_table(h->net, r.table);
+  make_key(h->m, r.run, h->net);
+  for (int i = 1; i < h->m->size; i++) {
+    reply(h, h->fd[i], h->nonce[i], &r, 5);
+    net_put(h->fd[i], h->net->peer, (size_t)h->m->size * sizeof *h->net->peer,
+            until_in(5));
+  }
+  return WEFT_OK;
+}
+
+static weft_status be_host(Host *h, weft_error *e) {
+  const Rendezvous *m = h->m;
+  int door = m->door >= 0 ? m->door : net_listen(m->addr, m->port);
+  /* A name of this machine that is not an address of it, as behind a translation. */
+  if (door < 0 && errno == EADDRNOTAVAIL) door = net_listen(NULL, m->port);
+  if (door < 0)
+    return err_set(e, WEFT_EUSAGE,
+                   "rank 0 cannot listen at %s:%d: %s; MASTER_ADDR must be an address of "
+                   "its machine, MASTER_PORT one that nobody uses",
+                   m->addr, m->port, strerror(errno));
+  Listener l;
+  listener_init(&l, h->net->alloc, door, magic, sizeof(Answer), true);
+  h->net->peer[0].port = net_port(h->net->listener.fd);
+  if (m->host) snprintf(h->net->peer[0].host, NET_HOST, "%s", m->host);
+  weft_status st = meet_all(h, &l, e);
+  listener_close(&l);
+  for (int i = 0; i < m->size; i++) {
+    NetPeer *p = &h->net->peer[i];
+    if (!p->host[0]) snprintf(p->host, sizeof p->host, "%s", "localhost");
+    if (h->fd[i] >= 0) close(h->fd[i]);
+  }
+  return st;
+}
+
+/* ---- the others ---- */
+
+static weft_status unknown_host(const Rendezvous *m, const char *why, weft_error *e) {
+  return err_set(
+      e, WEFT_EUSAGE,
+      "rank %d cannot reach rank 0 at %s:%d within %.0f s: %s; MASTER_ADDR and "
+      "MASTER_PORT must be where rank 0 listens",
+      m->rank, m->addr, m->port, m->seconds, why);
+}
+
+static weft_status not_weft(const Rendezvous *m, weft_error *e) {
+  return err_set(
+      e, WEFT_EUSAGE,
+      "rank %d: what answers at %s:%d is not rank 0 of this run (or has ended)", m->rank,
+      m->addr, m->port);
+}
+
+static weft_status interrupted_guest(const Rendezvous *m, weft_error *e) {
+  return err_set(e, WEFT_EINTR, "rank %d was interrupted while it waited for rank 0",
+                 m->rank);
+}
+
+/* What is said to an answer. *gone: nothing, the connection was closed. */
+static weft_status hear(const Rendezvous *m, int fd, const Answer *a, Net *n, bool *gone,
+                        weft_error *e) {
+  Reply r;
+  uint8_t mac[SHA256_BYTES], table[SHA256_BYTES];
+  /* Rank 0 waits for the last one. */
+  Until u = {now_s() + m->seconds + 5, m->stop};
+  *gone = !net_get(fd, &r, sizeof r, u);
+  if (until_stopped(u)) return interrupted_guest(m, e);
+  if (*gone) return not_weft(m, e);
+  seal(m, &r, offsetof(Reply, mac), mac);
+  if (r.verdict == OTHER_WORD || !sha256_same(mac, r.mac) ||
+      memcmp(r.nonce, a->nonce, NONCE) != 0)
+    return err_set(
+        e, WEFT_EUSAGE,
+        "rank %d has another WEFT_SECRET than rank 0 at %s:%d: all processes of "
+        "a run need the same",
+        m->rank, m->addr, m->port);
+  r.text[sizeof r.text - 1] = 0;
+  if (r.verdict != COME_IN) return err_set(e, WEFT_EUSAGE, "%s", r.text);
+  if (!net_get(fd, n->peer, (size_t)n->size * sizeof *n->peer, until_in(5)))
+    return not_weft(m, e);
+  hash_table(n, table);
+  if (!sha256_same(table, r.table)) return not_weft(m, e);
+  make_key(m, r.run, n);
+  return WEFT_OK;
+}
+
+static weft_status come(const Rendezvous *m, int fd, const Question *q, Net *n, bool *gone,
+                        weft_error *e) {
+  Answer a = {.rank = m->rank,
+              .size = m->size,
+              .at.port = net_port(n->listener.fd)};
+  memcpy(a.magic, magic, sizeof magic);
+  memcpy(a.question, q->nonce, NONCE);
+  net_random(a.nonce, NONCE);
+  if (m->host)
+    snprintf(a.at.host, NET_HOST, "%s", m->host);
+  else
+    net_own_host(fd, a.at.host);
+  seal(m, &a, offsetof(Answer, mac), a.mac);
+  *gone = !net_put(fd, &a, sizeof a, until_in(5));
+  if (*gone) return not_weft(m, e);
+  TRY(hear(m, fd, &a, n, gone, e));
+  for (int i = 0; i < n->size; i++) {
+    n->peer[i].host[NET_HOST - 1] = 0;
+    if (!n->peer[i].host[0]) net_peer_host(fd, n->peer[i].host);
+  }
+  return WEFT_OK;
+}
+
+/* One attempt. *gone: the connection was closed before rank 0 said whether this process
+ * belongs to the run; it was not there yet, or has no slots for all who come. */
+static weft_status ask_to_come(const Rendezvous *m, int fd, Until u, Net *n, bool *asked,
+                               bool *gone, weft_error *e) {
+  Question q;
+  *gone = !net_get(fd, &q, sizeof q, u);
+  if (*gone || memcmp(q.magic, magic, sizeof magic) != 0) return not_weft(m, e);
+  *asked = true;
+  return come(m, fd, &q, n, gone, e);
+}
+
+/* Where there was a rank 0 once and nobody listens any more, nobody will. */
+static weft_status be_guest(const Rendezvous *m, Net *n, weft_error *e) {
+  char why[NET_TEXT] = "";
+  Until u = {now_s() + m->seconds, m->stop};
+  for (bool asked = false, gone;; usleep(50000)) {
+    weft_error last = {.rank = -1};
+    int fd = net_reach(m->addr, m->port, asked ? (Until){now_s() + 1, m->stop} : u, why);
+    if (until_stopped(u)) {
+      if (fd >= 0) close(fd);
+      return interrupted_guest(m, e);
+    }
+    if (fd < 0) return asked ? not_weft(m, e) : unknown_host(m, why, e);
+    weft_status st = ask_to_come(m, fd, u, n, &asked, &gone, &last);
+    close(fd);
+    if (st == WEFT_OK) return WEFT_OK;
+    if (until_stopped(u)) return interrupted_guest(m, e);
+    if (!gone || now_s() + 0.1 > u.deadline) return err_set(e, last.code, "%s", last.text);
+  }
+}
+
+/* ---- both ---- */
+
+static weft_status host(const Rendezvous *m, const weft_alloc *a, Net *n, weft_error *e) {
+  size_t size = (size_t)m->size;
+  Host h = {.m = m, .net = n, .until = {now_s() + m->seconds, m->stop}};
+  h.fd = mem_new(a, size * sizeof *h.fd);
+  h.nonce = mem_new(a, size * sizeof *h.nonce);
+  for (int i = 0; h.fd && i < m->size; i++)
+    h.fd[i] = -1;
+  weft_status st = h.fd && h.nonce
+                       ? be_host(&h, e)
+                       : err_set(e, WEFT_ENOMEM, "no memory for %d processes", m->size);
+  mem_free(a, h.nonce, size * sizeof *h.nonce);
+  mem_free(a, h.fd, size * sizeof *h.fd);
+  return st;
+}
+
+/* Where a process listens for the other ranks; NULL: everywhere. A run that meets on one
+ * machine is not to be reached from others. */
+static const char *own_address(const Rendezvous *m) {
+  const char *at = m->host ? m->host : m->addr;
+  bool local = strcmp(at, "localhost") == 0 || strncmp(at, "127.", 4) == 0 ||
+               strcmp(at, "::1") == 0;
+  return local ? at : NULL;
+}
+
+weft_status rendezvous(const Rendezvous *meet, const weft_alloc *a, Net *out, weft_error *e) {
+  Rendezvous m = *meet;
+  if (m.seconds <= 0) m.seconds = MEET_S;
+  TRY(net_open(out, a, m.rank, m.size, own_address(&m), e));
+  out->seconds = m.seconds;
+  out->stop = m.stop;
+  weft_status st = m.rank == 0 ? host(&m, a, out, e) : be_guest(&m, out, e);
+  if (st != WEFT_OK) net_close(out);
+  return st;
+}

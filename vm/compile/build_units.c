@@ -1,0 +1,117 @@
+/* build_units.c - the passes from a logical graph to units:
+ *
+ *   graph --autodiff--> joint graph --shard--> graph of one rank with collectives
+ *     --recompute--> with forward ops again before the backward
+ *     --fuse_ops, fuse_projections--> fewer ops --units_make--> Units
+ *
+ * Runs of equal layers are folded before and unfolded after (fold_layers.h). */
+#include "vm/rewrite/autodiff.h"
+#include "vm/rewrite/fold_layers.h"
+#include "vm/rewrite/fuse_ops.h"
+#include "vm/rewrite/fused_projections.h"
+#include "vm/rewrite/recompute.h"
+#include "vm/code/unit_code.h"
+#include "vm/base/budget.h"
+#include "vm/base/strict.h"
+
+static void dump(const CompileInput *in, char letter, const char *pass, const Graph *g) {
+  if (!in->dump || !in->dump_out || !strchr(in->dump, letter)) return;
+  text_printf(in->dump_out, "; after %s\n", pass);
+  graph_dump(g, in->dump_out);
+}
+
+/* Between passes, where that is asked for. */
+static weft_status checked(const Graph *g, weft_error *e) {
+  return strict_asked() ? graph_check(g, e) : WEFT_OK;
+}
+
+static weft_status checked_places(const CompileInput *in, const Sharded *s, weft_error *e) {
+  return strict_asked() ? shard_check(in->graph, s, !in->context, e) : WEFT_OK;
+}
+
+/* ---- sizes ---- */
+
+/* Bytes are counted in 64 bits: no tensor may come near, so that no sum goes over. */
+static bool sizes_fit(const CompileInput *in, Diags *d) {
+  const Graph *g = in->graph;
+  for (int i = 0; i < g->t.n; i++) {
+    const Tensor *t = &g->t.at[i];
+    double n = 1;
+    for (int k = 0; k < t->ndim; k++) n *= (double)t->dim[k].size;
+    if (n <= (double)((uint64_t)1 << ELEMENTS_LOG2)) continue;
+    char label[96];
+    diag_error(d, "range", t->kind == T_PARAM ? "model" : "batch",
+               "%s would have %.3g elements, at most 2^%d can be counted",
+               tensor_label(g, i, label), n, ELEMENTS_LOG2);
+    return false;
+  }
+  return true;
+}
+
+/* ---- the passes ---- */
+
+/* Adds to in->graph. */
+static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *out,
+                         Diags *d, weft_error *e) {
+  Sharded sh;
+  bool splits = compile_splits(in);
+  recompute_set(in->graph, in->plan, in->arena);
+  /* requires a finished graph; establishes gradients and phases */
+  if (in->context)
+    forward_alone(in->graph);
+  else
+    TRY(autodiff(in->graph, d));
+  TRY(checked(in->graph, e));
+  dump(in, 'a', "autodiff", in->graph);
+  /* requires phases; establishes placements, local shapes and collectives */
+  TRY(shard(in, &sh, d, e));
+  TRY(checked(sh.g, e));
+  TRY(checked_places(in, &sh, e));
+  /* requires a sharded graph; leaves products to W where it runs apart from I */
+  if (splits) split_wgrads(in->graph, &sh);
+  dump(in, 's', "shard", sh.g);
+  /* requires marks on ops; establishes copies of forward ops in I */
+  recompute(sh.g, (RecomputeHow){.share = !splits || in->plan->strategy.keep_gathered,
+                                 .apart = splits});
+  TRY(checked(sh.g, e));
+  dump(in, 'r', "recompute", sh.g);
+  if (in->plan->fused_ops) fuse_ops(sh.g), fuse_projections(in, &sh);
+  TRY(checked(sh.g, e));
+  dump(in, 'f', "fuse", sh.g);
+  /* requires local shapes; establishes bodies with storage for every tensor */
+  return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;
+}
+
+/* With units that repeat compiled once; not *done if that cannot be or something is wrong with
+ * the plan: then the whole graph tells more. */
+static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units *out,
+                          bool *done, Diags *d, weft_error *e) {
+  Fold *f = in->dump ? NULL : fold_layers(in->graph, in->plan, in->arena);
+  *done = false;
+  if (!f) return WEFT_OK;
+  CompileInput here = *in;
+  Diags before = *d;
+  Units small;
+  weft_error why = {.rank = -1};
+  here.graph = f->g;
+  weft_status st = front(&here, code, keep, &small, d, &why);
+  *done = st == WEFT_OK && unfold_layers(f, &small, keep, in->arena, out);
+  if (!*done) *d = before;
+  if (st != WEFT_EINTERNAL) return WEFT_OK;
+  if (e) *e = why;
+  return st;
+}
+
+weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
+                          Diags *d, weft_error *e) {
+  CompileInput whole = *in;
+  if (!sizes_fit(in, d)) return WEFT_EPLAN;
+  budget_part(keep, "the units");
+  *out = NEW(keep, Units);
+  if (!recompute_patterns(in->graph, in->plan, in->arena, d)) return WEFT_EPLAN;
+  bool done;
+  TRY(folded(in, code, keep, *out, &done, d, e));
+  if (done) return WEFT_OK;
+  whole.graph = graph_fork(in->graph, in->arena);
+  return front(&whole, code, keep, *out, d, e);
+}

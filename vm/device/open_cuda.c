@@ -1,0 +1,19 @@
+/* open_cuda.c - opens the CUDA device, a shared object of its own. */
+#include "device.h"
+#include "vm/base/module.h"
+
+static const Module module = {
+    .file = "weft_cuda.so",
+    .symbol = "weft_device",
+    .what = "device cuda",
+    .built = "the CUDA toolkit (nvcc)",
+    .needs = "the libraries of the CUDA toolkit that it was built with",
+    .code = WEFT_EUSAGE,
+};
+
+const DeviceVtable *device_load_cuda(weft_error *e) {
+  const DeviceVtable *const *device = module_open(&module, e);
+  if (!device || (*device)->version == 1) return device ? *device : NULL;
+  module_other(&module, e);
+  return NULL;
+}

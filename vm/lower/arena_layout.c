@@ -1,0 +1,421 @@
+/* arena_layout.c - the flat parameter buffer ("row") of a pp rank, its regions, inputs and
+ * scalars in the arena, and the gradient buckets.
+ *
+ * The row has all parameters with weight decay, then all without; in each, those that are
+ * sharded over the same axes; then those that this rank counts in the norm; then those whose
+ * gradients are partial over the same axes. Within such a class parameters are in the order
+ * in which the backward completes them, last units first, so that a block (bucket) is
+ * contiguous: norm and optimizer run over whole classes, however many blocks there are,
+ * unless they meet shards of a region that is stored whole. Weights of fused projections
+ * follow each other in this order and are never parted by a block.
+ *
+ * A strategy over data-parallel ranks is three switches per parameter: shard the optimizer
+ * state (master weights and moments), the gradients, the parameters that ops read (ZeRO 1,
+ * 2, 3). Experts have copies over ep_shard and are sharded over that. */
+#include <stdlib.h>
+
+#include "arena_layout.h"
+
+/* ---- the row ---- */
+
+/* What a strategy cuts, and how. */
+typedef struct Cuts {
+  struct Flat {
+    AxisSet axes; /* over these axes; 0: not at all */
+    int ways;
+  } flat[2]; /* experts that ranks share; other parameters */
+  const Mesh *mesh;
+  bool grads, params;
+  int64_t persistence; /* parameters of fewer elements stay whole */
+  bool host_state, host_params;
+} Cuts;
+
+AxisSet flat_axes(const Plan *plan, const Mesh *m) {
+  AxisSet dp = m->size[AXIS_DP_REPLICATE] == 1 ? AXES_DP : AXIS_BIT(AXIS_DP_SHARD);
+  if (m->size[AXIS_CP] > 1) dp |= AXIS_BIT(AXIS_CP);
+  return plan->strategy.stage > 0 && mesh_size(m, dp) > 1 ? dp : 0;
+}
+
+AxisSet group_axes(const Mesh *m) {
+  return mesh_axes(m, AXIS_BIT(AXIS_DP_INNER) | AXIS_BIT(AXIS_CP));
+}
+
+static Cuts cuts_of(const Plan *plan, const Mesh *m) {
+  const Strategy *s = &plan->strategy;
+  AxisSet experts = s->stage > 0 ? mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)) : 0;
+  AxisSet flat[] = {experts, flat_axes(plan, m)};
+  return (Cuts){.mesh = m,
+                .host_state = s->offload_state,
+                .host_params = s->offload_params,
+                .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
+                .grads = s->stage > 1,
+                .params = s->stage > 2,
+                .persistence = s->persistence};
+}
+
+/* What decides where a parameter stands. */
+typedef struct Rowed {
+  Stored stored;
+  bool shared;     /* an expert that ranks share */
+  struct Flat flat;
+  bool grad, work; /* flat, as far as the strategy cuts them */
+  bool decay;
+  float share;
+  AxisSet cut, partial; /* partial: the axes over which its gradient is a part of a sum */
+  uint64_t chunks;      /* local chunks that use it, a bit each */
+  int use;              /* its number in the order of first use */
+  int unit;             /* that uses it first */
+  bool behind;          /* the one before it in the row, as one matrix */
+  int64_t together;     /* elements of it and of those that lie so behind it */
+  bool several, tied;   /* units, or pp ranks, that use it */
+} Rowed;
+
+static bool cut_flat(const struct Flat *f) {
+  return f->ways > 1;
+}
+
+/* Whether a gradient is a part of a sum over all ranks that it would be cut over; axes of
+ * one rank say nothing. Else it is whole on every rank anyway. */
+static bool sums_over(const Mesh *m, AxisSet partial, AxisSet flat) {
+  AxisSet cut = axes_split(mesh_axes(m, flat));
+  return (axes_split(mesh_axes(m, partial)) & cut) == cut;
+}
+
+static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int use,
+                   int unit) {
+  const UnitParam *p = &st->u->param[param];
+  AxisSet partial = unit_param_partial(p), cut = place_cuts(p->place);
+  bool shared = axes_expert(partial | cut);
+  struct Flat flat = cuts->flat[!shared];
+  return (Rowed){.stored = {.param = param,
+                            .owner = st->holders[param].pp[0] == rank,
+                            .count = p->count},
+                 .shared = shared,
+                 .flat = flat,
+                 .grad = cuts->grads && cut_flat(&flat) &&
+                         sums_over(cuts->mesh, partial, flat.axes),
+                 .work = cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
+                 .decay = p->decay,
+                 .share = p->share,
+                 .cut = cut,
+                 .partial = partial,
+                 .use = use,
+                 .unit = unit,
+                 .tied = st->holders[param].npp > 1};
+}
+
+/* The parameters of the rank's units in the order of first use; returns their number. */
+static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int *of) {
+  int n = 0;
+  for (int i = 0; i < st->u->nparam; i++)
+    of[i] = -1;
+  for (int u = 0; u < st->u->n; u++) {
+    const CompiledUnit *x = &st->u->at[u];
+    for (int i = 0; i < x->code->nparam && unit_rank(st, u) == rank; i++) {
+      int param = x->param[i];
+      if (of[param] < 0) {
+        of[param] = n;
+        row[n] = rowed(st, cuts, rank, param, n, u);
+        row[n].behind = x->code->joined[i];
+        n++;
+      }
+      row[of[param]].several |= row[of[param]].unit != u;
+      row[of[param]].chunks |= 1ull << st->chunk[st->of_unit[u]];
+    }
+  }
+  return n;
+}
+
+static int by_class(const Rowed *a, const Rowed *b) {
+  if (a->shared != b->shared) return a->shared ? 1 : -1;
+  if (a->grad != b->grad) return a->grad ? -1 : 1;
+  if (a->work != b->work) return a->work ? -1 : 1;
+  if (a->decay != b->decay) return a->decay ? -1 : 1;
+  if (a->share != b->share) return a->share < b->share ? -1 : 1;
+  if (a->cut != b->cut) return a->cut < b->cut ? -1 : 1;
+  if (a->stored.owner != b->stored.owner) return a->stored.owner ? -1 : 1;
+  if (a->partial != b->partial) return a->partial < b->partial ? -1 : 1;
+  return 0;
+}
+
+static int by_row(const void *x, const void *y) {
+  const Rowed *a = x, *b = y;
+  int class = by_class(a, b);
+  return class ? class : b->use - a->use;
+}
+
+/* Whether parameter i of the row goes into the block that begins with `first`. One that
+ * several pp ranks hold has a block of its own: then they cut it alike. */
+static bool joins(const Rowed *row, const Block *b, int i, const Cuts *cuts,
+                  int64_t limit) {
+  const Rowed *first = &row[b->at], *p = &row[i];
+  if (p->behind) return true;
+  if (by_class(first, p) != 0 || first->tied || p->tied) return false;
+  if (cut_flat(&p->flat) && (cuts->grads || cuts->params))
+    return first->unit == p->unit && !first->several && !p->several;
+  return first->chunks == p->chunks && b->whole + p->together <= limit;
+}
+
+static int64_t round_up(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+/* Every parameter begins at an aligned address in each region, and so do shards. A block
+ * has at most `limit` elements, or one matrix, or those of a unit. Returns the length
+ * of what a rank steps of the row. */
+static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, const Cuts *cuts,
+                        int64_t limit, Arena *a) {
+  Regions *s = &l->regions;
+  int64_t unit = ALIGN / dtype_size(dtype), length = 0;
+  Block *b = NULL;
+  s->param = NEW_N(a, Stored, n);
+  s->block = NEW_N(a, Block, n);
+  s->nparam = n;
+  for (int i = 0; i < n; i++) {
+    if (!b || !joins(row, b, i, cuts, limit)) {
+      int64_t end = b ? b->first + b->whole : 0;
+      b = &s->block[s->nblock++];
+      *b = (Block){.first = end, .at = i};
+    }
+    row[i].stored.at = b->first + b->whole;
+    row[i].stored.block = s->nblock - 1;
+    s->param[i] = row[i].stored;
+    l->of[row[i].stored.param] = i;
+    b->whole += round_up(row[i].stored.count, unit);
+    b->n++;
+    if (i + 1 < n && joins(row, b, i + 1, cuts, limit)) continue;
+    b->whole = round_up(b->whole, unit * row[i].flat.ways);
+    length += b->whole / row[i].flat.ways;
+  }
+  return length;
+}
+
+weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error *e) {
+  for (int u = 0; u < st->u->n; u++) {
+    const CompiledUnit *x = &st->u->at[u];
+    for (int i = 0; i + 1 < x->code->nparam && unit_rank(st, u) == rank; i++) {
+      const Stored *p = &l->regions.param[l->of[x->param[i]]];
+      const Stored *before = &l->regions.param[l->of[x->param[i + 1]]];
+      if (!x->code->joined[i] ||
+          (p->block == before->block && p->at == before->at + before->count))
+        continue;
+      return err_set(e, WEFT_EINTERNAL, "%s does not lie behind %s, its product's other part",
+                     st->u->param[p->param].name, st->u->param[before->param].name);
+    }
+  }
+  return WEFT_OK;
+}
+
+/* ---- regions ---- */
+
+static uint64_t place_bytes(Layout *l, uint64_t bytes) {
+  uint64_t at = l->end;
+  l->end += align_up(bytes);
+  return at;
+}
+
+static uint64_t place_on_host(Layout *l, uint64_t bytes) {
+  uint64_t at = l->host_end;
+  l->host_end += align_up(bytes);
+  return HOST_BASE + at;
+}
+
+/* What is offloaded: state, and shards of parameters, which a GATHER brings back. */
+static bool goes_to_host(const Cuts *cuts, const Region *r) {
+  switch (r->kind) {
+  case REGION_WORK:
+    return cuts->host_params && r->flat;
+  case REGION_GRAD:
+    return false;
+  default:
+    return cuts->host_state;
+  }
+}
+
+/* Ways in which parameters of a row may be kept: most regions of one kind. */
+enum { CLASSES = 8 };
+typedef enum { KEPT_WHOLE, KEPT_SPREAD, KEPT_SHARD } Kept;
+
+static Kept kept(const Rowed *p, RegionKind kind) {
+  switch (kind) {
+  case REGION_WORK:
+    return p->work ? KEPT_SHARD : KEPT_WHOLE;
+  case REGION_GRAD:
+    return p->grad ? KEPT_SHARD : cut_flat(&p->flat) ? KEPT_SPREAD : KEPT_WHOLE;
+  default:
+    return cut_flat(&p->flat) ? KEPT_SHARD : KEPT_WHOLE;
+  }
+}
+
+/* Of one kind: a region for each run of blocks that are kept alike. */
+static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKind kind,
+                        DType dtype) {
+  Regions *s = &l->regions;
+  for (int i = 0, next; i < s->nblock; i = next) {
+    const Rowed *of = &row[s->block[i].at];
+    Kept how = kept(of, kind);
+    Region *r = &s->region[s->nregion++];
+    *r = (Region){.kind = kind, .dtype = dtype, .first = s->block[i].first, .ways = 1};
+    for (next = i; next < s->nblock; next++) {
+      const Rowed *p = &row[s->block[next].at];
+      if (kept(p, kind) != how || p->shared != of->shared) break;
+      r->whole += s->block[next].whole;
+    }
+    if (how != KEPT_WHOLE) r->flat = of->flat.axes, r->ways = of->flat.ways;
+    r->spread = how == KEPT_SPREAD;
+    r->count = how == KEPT_SHARD ? r->whole / r->ways : r->whole;
+    r->off = goes_to_host(cuts, r) ? place_on_host(l, region_bytes(r))
+                                   : place_bytes(l, region_bytes(r));
+  }
+}
+
+/* The sums of a gradient: over what state is or might be cut over, then over the rest. */
+static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
+  int n = 0;
+  partial = mesh_axes(m, partial);
+  AxisSet dp = partial & (AXIS_BIT(AXIS_DP_SHARD) | AXIS_BIT(AXIS_CP) |
+                          AXIS_BIT(AXIS_EP_SHARD));
+  AxisSet rest = partial & ~dp;
+  if (dp) sum[n++] = dp;
+  if (rest) sum[n++] = rest;
+}
+
+/* Where shards of gradients are kept the first sum is that of unshard(). */
+static void fill_buckets(Layout *l, const Mesh *m, const Rowed *row, Arena *scratch) {
+  for (int i = 0; i < l->regions.nblock; i++) {
+    const Block *b = &l->regions.block[i];
+    Bucket k = {.block = i, .chunks = row[b->at].chunks, .first = b->at, .n = b->n};
+    fill_sums(m, row[b->at].partial, k.sum);
+    if (row[b->at].grad) {
+      k.sum[0] = k.sum[1], k.sum[1] = 0;
+      k.scattered = true;
+    }
+    if (k.sum[0] || k.scattered) *VEC_PUSH(scratch, l->bucket) = k;
+  }
+}
+
+DType bucket_type(const Layout *l, const Bucket *b, int step) {
+  return b->sum[step] & AXES_OF_DATA ? l->reduce : DT_F32;
+}
+
+/* Where shards are kept a rank needs its own of the first sum. */
+BucketSum bucket_extent(const Layout *l, const Bucket *b, int step) {
+  const Regions *s = &l->regions;
+  const Region *g = regions_find(s, REGION_GRAD, &s->param[b->first]);
+  BucketSum x = {.to = regions_block(s, b->block, g)};
+  x.from = x.to;
+  if (step == 0 && g->spread && b->sum[0] & g->flat) x.from.flat = 0, x.from.ways = 1;
+  return x;
+}
+
+/* A sum is begun before the one before it is done, but not before the one before that. */
+static void place_wires(Layout *l) {
+  for (int i = 0; i < l->bucket.n; i++)
+    for (int k = 0; k < 2 && l->bucket.at[i].sum[k]; k++) {
+      const Bucket *b = &l->bucket.at[i];
+      if (bucket_type(l, b, k) == DT_F32) continue;
+      Stretch r = bucket_extent(l, b, k).from;
+      uint64_t bytes = (uint64_t)(r.count / r.ways * dtype_size(l->reduce));
+      l->wire_bytes = MAX(l->wire_bytes, bytes);
+    }
+  for (int i = 0; i < WIRES; i++)
+    l->wire[i] = place_bytes(l, l->wire_bytes);
+}
+
+uint64_t layout_at(const Layout *l, RegionKind kind, int param) {
+  const Stored *p = &l->regions.param[l->of[param]];
+  return region_at(regions_find(&l->regions, kind, p), p->at);
+}
+
+/* ---- inputs ---- */
+
+uint64_t input_bytes(int64_t microbatches, int64_t micro, int64_t seq) {
+  return (uint64_t)microbatches * (uint64_t)micro * (uint64_t)seq * 4;
+}
+
+uint64_t inputs_of(const Stages *st, int rank) {
+  uint64_t mask = 0;
+  for (int u = 0; u < st->u->n; u++)
+    if (unit_rank(st, u) == rank) mask |= st->u->at[u].code->input_mask;
+  return mask & ((1u << IN_SEED) - 1);
+}
+
+uint64_t temp_of(const Stages *st, int rank) {
+  uint64_t bytes = 0;
+  for (int u = 0; u < st->u->n; u++)
+    if (unit_rank(st, u) == rank) bytes = MAX(bytes, st->u->at[u].code->temp);
+  return bytes;
+}
+
+static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l) {
+  uint64_t bytes = input_bytes(microbatches, st->u->micro, st->u->tokens);
+  uint64_t mask = inputs_of(st, rank);
+  for (int k = 0; k < IN_N; k++)
+    l->input[k] = mask >> k & 1 ? place_bytes(l, bytes) : UINT64_MAX;
+  l->scalars = place_bytes(l, SC_N * sizeof(double));
+  l->seed = place_bytes(l, sizeof(float));
+}
+
+/* What the kernels of a step's end need, which run over stretches of the row, or a rank's
+ * shards of them: no more than over all. */
+static uint64_t update_work(const DeviceKind *d, int64_t length) {
+  static const int ops[] = {OP_sqnorm, OP_adamw, OP_adamw_try, OP_adamw_undo};
+  KernelArgs a = {.attr = &(OpAttr){0}, .nin = KERNEL_MAX_IN, .nout = KERNEL_MAX_OUT};
+  const KTensor row = {.dtype = DT_F32, .ndim = 1, .dim = {length}};
+  uint64_t bytes = 0;
+  for (int i = 0; i < KERNEL_MAX_IN; i++)
+    a.in[i] = row;
+  for (int i = 0; i < KERNEL_MAX_OUT; i++)
+    a.out[i] = row;
+  for (int i = 0; i < LEN(ops); i++)
+    bytes = MAX(bytes, d->work(ops[i], &a));
+  return bytes;
+}
+
+/* Where the optimizer runs on the host: room for the longest run there may be. */
+static void place_optimizer(Layout *l, DType dtype, int64_t length) {
+  l->offloads = true;
+  l->host_scalars = place_on_host(l, SC_N * sizeof(double));
+  l->host_grad = place_on_host(l, (uint64_t)length * sizeof(float));
+  l->host_work = place_on_host(l, (uint64_t)(length * dtype_size(dtype)));
+}
+
+/* ---- the pass ---- */
+
+void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
+            Arena *keep, Arena *scratch, Layout *l) {
+  const Units *u = st->u;
+  const Cuts cuts = cuts_of(plan, m);
+  Rowed *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)(u->nparam + 1));
+  *l = (Layout){.of = NEW_N(scratch, int, u->nparam),
+                .reduce = plan->reduce,
+                .group = plan_reshard_group(plan, m),
+                .group_axes = group_axes(m)};
+  int n = collect(st, &cuts, rank, row, l->of);
+  qsort(row, (size_t)n, sizeof *row, by_row);
+  for (int i = n - 1; i >= 0; i--)
+    row[i].together =
+        row[i].stored.count + (i + 1 < n && row[i + 1].behind ? row[i + 1].together : 0);
+  int64_t limit = plan->strategy.bucket_bytes / 4;
+  DType state = plan->opt.state;
+  DType narrowest = dtype_size(state) < dtype_size(u->dtype) ? state : u->dtype;
+  int64_t length = fill_row(l, row, n, narrowest, &cuts, limit, keep);
+  l->regions.region = NEW_N(keep, Region, REGION_N * CLASSES);
+  add_regions(l, &cuts, row, REGION_WORK, u->dtype);
+  if (u->context) {
+    place_inputs(st, rank, microbatches, l);
+    return;
+  }
+  if (u->dtype != DT_F32 || cuts.host_state)
+    add_regions(l, &cuts, row, REGION_MASTER, DT_F32);
+  add_regions(l, &cuts, row, REGION_GRAD, DT_F32);
+  add_regions(l, &cuts, row, REGION_M, state);
+  add_regions(l, &cuts, row, REGION_V, state);
+  fill_buckets(l, m, row, scratch);
+  place_wires(l);
+  place_inputs(st, rank, microbatches, l);
+  l->work_bytes = update_work(u->device, length);
+  l->work = place_bytes(l, l->work_bytes);
+  if (cuts.host_state) place_optimizer(l, u->dtype, length);
+  if (plan->opt.post_validation) l->kept = post_validation_bytes(&l->regions);
+}

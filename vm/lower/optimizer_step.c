@@ -1,0 +1,364 @@
+/* optimizer_step.c - the part of a program that runs once a step: count label tokens first;
+ * after the last action finish the reductions, compute the gradient norm, clip, and step the
+ * optimizer. Norm and optimizer run over contiguous parts of the flat parameter buffer
+ * (region.h). */
+#include "optimizer_step.h"
+
+/* ---- instructions ---- */
+
+void emit_kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
+  Instr *x = emit_instr(e, I_KERNEL, what);
+  x->op = (uint16_t)op;
+  x->attr = (uint32_t)e->attr.n;
+  *VEC_PUSH(e->scratch, e->attr) = attr ? *attr : (OpAttr){0};
+}
+
+void emit_in(Emit *e, Extent at, DType dt) {
+  emit_operand(e, at, dt);
+  e->code.at[e->code.n - 1].nin++;
+}
+
+void emit_out(Emit *e, Extent at, DType dt) {
+  emit_operand(e, at, dt);
+  e->code.at[e->code.n - 1].nout++;
+}
+
+/* The scratch of the kernel that was emitted last, after all of its operands. */
+void emit_work(Emit *e) {
+  Instr *x = &e->code.at[e->code.n - 1];
+  KernelArgs a = {.attr = &e->attr.at[x->attr], .nin = x->nin, .nout = x->nout};
+  const Operand *o = &e->operand.at[x->operand];
+  for (int k = 0; k < a.nin; k++)
+    a.in[k] = operand_shape(&o[k]);
+  for (int k = 0; k < a.nout; k++)
+    a.out[k] = operand_shape(&o[a.nin + k]);
+  uint64_t bytes = e->u->device->work(x->op, &a);
+  assert(bytes <= e->l->work_bytes);
+  if (!bytes) return;
+  emit_operand(e, (Extent){.off = e->l->work, .n = (int64_t)((bytes + 3) / 4)}, DT_F32);
+  x->nwork = 1;
+}
+
+/* The first n scalars. */
+static Extent first_scalars(const Emit *e, int64_t n) {
+  return (Extent){.off = e->l->scalars, .n = n};
+}
+
+/* The block of scalars is operand and result. */
+static void scalars(Emit *e) {
+  emit_in(e, first_scalars(e, SC_N), DT_F64);
+  emit_out(e, first_scalars(e, SC_N), DT_F64);
+}
+
+static void start_sum(Emit *e, int comm, RedOp red, Extent at, DType dt, int handle,
+                      const char *what) {
+  Instr *x = emit_instr(e, I_COLL, what);
+  x->coll = COLL_ALL_REDUCE;
+  x->red = (uint8_t)red;
+  x->comm = (int16_t)comm;
+  x->handle = handle;
+  emit_in(e, at, dt);
+  emit_out(e, at, dt);
+}
+
+void emit_wait(Emit *e, int handle, const char *what) {
+  emit_instr(e, I_WAIT, what)->handle = handle;
+}
+
+/* In-body handles are free between calls: this one is for what is waited for at once. */
+enum { SCALAR_HANDLE = 0 };
+
+bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *what) {
+  int comm = comm_for(e->comms, axes, NULL, 0);
+  if (comm < 0) return false;
+  Extent at = {.off = e->l->scalars + 8 * (uint64_t)which, .n = 1};
+  start_sum(e, comm, RED_SUM, at, DT_F64, handle, what);
+  return true;
+}
+
+static void sum_scalar(Emit *e, AxisSet axes, int which, const char *what) {
+  if (emit_scalar_sum(e, axes, which, SCALAR_HANDLE, what))
+    emit_wait(e, SCALAR_HANDLE, what);
+}
+
+/* ---- before the first action ---- */
+
+static bool owns_loss(const Emit *e) {
+  return unit_rank(e->st, e->u->loss) == e->p->pp;
+}
+
+void update_count(Emit *e, const Compiled *c) {
+  emit_kernel(e, OP_scal_zero, NULL, "step");
+  scalars(e);
+  if (owns_loss(e)) {
+    int64_t n = (int64_t)e->microbatches * c->micro * c->tokens;
+    emit_kernel(e, OP_count_labels, NULL, "labels");
+    emit_in(e, (Extent){.off = e->l->input[IN_LABELS], .n = n}, DT_I32);
+    scalars(e);
+  }
+  sum_scalar(e, AXES_DP_CP | AXIS_BIT(AXIS_PP), SC_TOKENS, "label tokens");
+}
+
+void update_prologue(Emit *e, const Compiled *c) {
+  update_count(e, c);
+  emit_kernel(e, OP_seed, NULL, "loss scale");
+  emit_in(e, first_scalars(e, SC_N), DT_F64);
+  emit_out(e, (Extent){.off = e->l->seed, .n = 1}, DT_F32);
+  clear_paddings(e);
+}
+
+/* ---- gradients ---- */
+
+/* What was not reduced meanwhile is now; then comes the second sum of those that have
+ * one. */
+static void reduce_gradients(Emit *e, MainList *t) {
+  const Bucket *bk = e->l->bucket.at;
+  int n = e->l->bucket.n;
+  for (int k = 0; k < n; k++) {
+    if (t->reduce_handle[k] >= 0 || !bk[k].sum[0]) continue;
+    t->reduce_handle[k] = t->handles++;
+    bucket_start(e, k, 0, t->reduce_handle[k]);
+  }
+  for (int k = 0; k < n; k++) {
+    if (bk[k].sum[0]) bucket_wait(e, k, 0, t->reduce_handle[k]);
+    if (bk[k].sum[1]) bucket_start(e, k, 1, t->reduce_handle[k]);
+  }
+  for (int k = 0; k < n; k++)
+    if (bk[k].sum[1]) bucket_wait(e, k, 1, t->reduce_handle[k]);
+}
+
+/* Parameters that several pp ranks hold: the sum of what their uses contributed. Each is
+ * a block, so that all of them have the same shard of it. */
+static void reduce_ties(Emit *e, const Compiled *c) {
+  const Regions *s = &e->l->regions;
+  for (int i = 0; i < c->nparam; i++) {
+    int at = e->l->of[i];
+    if (at < 0 || c->param[i].npp < 2) continue;
+    int comm = comm_for(e->comms, AXIS_BIT(AXIS_PP), c->param[i].pp, c->param[i].npp);
+    const Region *g = regions_find(s, REGION_GRAD, &s->param[at]);
+    Stretch r = regions_block(s, s->param[at].block, g);
+    start_sum(e, comm, RED_SUM, region_extent(g, &r), DT_F32, SCALAR_HANDLE,
+              c->param[i].name);
+    emit_wait(e, SCALAR_HANDLE, c->param[i].name);
+  }
+}
+
+/* The loss is partial over some axes and known to one pp rank only. */
+AxisSet update_loss_axes(const Units *u) {
+  return place_partial(u->loss_place) | AXIS_BIT(AXIS_PP);
+}
+
+void update_loss(Emit *e) {
+  sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss");
+}
+
+/* What the experts of all ranks got. Ranks of etp get the same rows: see read_experts. */
+static void reduce_rows(Emit *e) {
+  AxisSet all = AXES_DP_CP | AXIS_BIT(AXIS_TP) | AXIS_BIT(AXIS_PP);
+  int comm = comm_for(e->comms, all, NULL, 0);
+  if (!e->u->experts || comm < 0) return;
+  const struct {
+    int from, n;
+    RedOp red;
+  } sum[] = {{SC_ROWS, SC_ROWS_MAX - SC_ROWS, RED_SUM}, {SC_ROWS_MAX, 1, RED_MAX}};
+  for (int i = 0; i < LEN(sum); i++) {
+    Extent at = {.off = e->l->scalars + 8 * (uint64_t)sum[i].from, .n = sum[i].n};
+    start_sum(e, comm, sum[i].red, at, DT_F64, SCALAR_HANDLE, "rows of experts");
+    emit_wait(e, SCALAR_HANDLE, "rows of experts");
+  }
+}
+
+/* ---- norm ---- */
+
+const char *update_name(Emit *e, const Compiled *c, const Stretch *r) {
+  if (r->n > 1) return arena_printf(e->scratch, "%d parameters", r->n);
+  return c->param[e->l->regions.param[r->first].param].name;
+}
+
+bool update_balances(const Compiled *c, const Emit *e, const Stretch *r) {
+  return c->param[e->l->regions.param[r->first].param].share > 0;
+}
+
+static const Region *gradients(const Emit *e, const Stretch *r) {
+  const Regions *s = &e->l->regions;
+  return regions_find(s, REGION_GRAD, &s->param[r->first]);
+}
+
+static bool alike_in_norm(const CompiledParam *all, const Stored *a, const Stored *b) {
+  return a->owner == b->owner && all[a->param].share == all[b->param].share &&
+         place_cuts(all[a->param].place) == place_cuts(all[b->param].place);
+}
+
+/* The squared norm of what this pp rank owns. Sums of squares of pieces are partial over
+ * the axes that cut: for each set of axes there is a scalar that is summed over them. */
+static void measure(Emit *e, const Compiled *c) {
+  const Regions *s = &e->l->regions;
+  AxisSet set[SC_N - SC_NORM2_CUT];
+  int n = 0;
+  unsigned of = 1u << REGION_GRAD;
+  for (Stretch r = {0}; regions_stretch(s, c->param, of, alike_in_norm, &r);) {
+    if (!s->param[r.first].owner || update_balances(c, e, &r)) continue;
+    const Region *g = gradients(e, &r);
+    AxisSet cut = piece_axes(&c->param[s->param[r.first].param], g);
+    int k = 0;
+    while (cut && k < n && set[k] != cut)
+      k++;
+    assert(k < LEN(set));
+    if (cut && k == n) set[n++] = cut;
+    int to = cut ? SC_NORM2_CUT + k : SC_NORM2;
+    emit_kernel(e, OP_sqnorm, &(OpAttr){.n = to}, update_name(e, c, &r));
+    emit_in(e, region_extent(g, &r), DT_F32);
+    scalars(e);
+    emit_work(e);
+  }
+  for (int k = 0; k < n; k++) {
+    sum_scalar(e, set[k], SC_NORM2_CUT + k, "gradient norm");
+    emit_kernel(e, OP_scal_add, &(OpAttr){.n = SC_NORM2, .dim = SC_NORM2_CUT + k},
+                "gradient norm");
+    scalars(e);
+  }
+}
+
+void update_clip(Emit *e, int op, bool whole) {
+  OpAttr attr = {.clip = e->plan->opt.clip, .n = whole};
+  emit_kernel(e, op, &attr, "clip");
+  scalars(e);
+}
+
+/* ---- optimizer ---- */
+
+static bool alike_in_step(const CompiledParam *all, const Stored *a, const Stored *b) {
+  return all[a->param].decay == all[b->param].decay &&
+         all[a->param].share == all[b->param].share;
+}
+
+/* All that is kept of a parameter but copies for a while. */
+bool update_stretch(const Emit *e, const Compiled *c, Stretch *r) {
+  unsigned of = (1u << REGION_N) - 1 - (1u << REGION_GATHERED);
+  return regions_stretch(&e->l->regions, c->param, of, alike_in_step, r);
+}
+
+/* As long as a rank's part of a run, at `off`. */
+static Extent as_long_as(const Stretch *r, uint64_t off) {
+  return (Extent){.off = off, .n = r->count / r->ways};
+}
+
+/* What ops read, where the optimizer writes it. */
+static Extent new_work(const Emit *e, const Region *work, const Stretch *r) {
+  bool far = e->l->offloads && !on_host(work->off);
+  return far ? as_long_as(r, e->l->host_work) : region_extent(work, r);
+}
+
+void update_results(Emit *e, const Stretch *r) {
+  const Regions *s = &e->l->regions;
+  const Stored *p = &s->param[r->first];
+  const Region *work = regions_find(s, REGION_WORK, p);
+  emit_out(e, region_extent(regions_value(s, p), r), DT_F32);
+  emit_out(e, region_extent(regions_find(s, REGION_M, p), r), e->plan->opt.state);
+  emit_out(e, region_extent(regions_find(s, REGION_V, p), r), e->plan->opt.state);
+  emit_out(e, new_work(e, work, r), (DType)work->dtype);
+}
+
+void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
+  const Optimizer *o = &e->plan->opt;
+  const Regions *s = &e->l->regions;
+  const Stored *p = &s->param[r->first];
+  OpAttr attr = {.beta1 = o->beta1,
+                 .beta2 = o->beta2,
+                 .eps = (float)o->eps,
+                 .kind = o->stochastic,
+                 .seed = o->stochastic ? e->plan->seed : 0,
+                 .weight_decay = c->param[p->param].decay ? o->weight_decay : 0};
+  emit_kernel(e, op, &attr, update_name(e, c, r));
+  Extent grad = region_extent(gradients(e, r), r);
+  emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
+  emit_in(e, e->l->offloads ? as_long_as(r, e->l->host_grad) : grad, DT_F32);
+  emit_in(e, region_extent(regions_find(s, REGION_M, p), r), e->plan->opt.state);
+  emit_in(e, region_extent(regions_find(s, REGION_V, p), r), e->plan->opt.state);
+  Extent scalars = first_scalars(e, SC_ZERO_FROM);
+  if (e->l->offloads) scalars.off = e->l->host_scalars;
+  emit_in(e, scalars, DT_F64);
+  update_results(e, r);
+}
+
+/* What adds up in the place of the gradient of a router's bias is how often each expert
+ * was chosen. */
+static void balance(Emit *e, const Compiled *c, const Stretch *r) {
+  const Regions *s = &e->l->regions;
+  const Stored *p = &s->param[r->first];
+  const Region *work = regions_find(s, REGION_WORK, p);
+  double tokens = (double)e->plan->batch.global * (double)e->plan->batch.seq;
+  OpAttr attr = {.scale = (float)e->plan->moe.bias_rate,
+                 .theta = (float)(tokens * c->param[p->param].share)};
+  if (attr.scale == 0) return;
+  emit_kernel(e, OP_bias_step, &attr, update_name(e, c, r));
+  emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
+  emit_in(e, region_extent(gradients(e, r), r), DT_F32);
+  emit_in(e, first_scalars(e, SC_ZERO_FROM), DT_F64);
+  emit_out(e, region_extent(regions_value(s, p), r), DT_F32);
+  emit_out(e, region_extent(work, r), (DType)work->dtype);
+}
+
+static void emit_copy(Emit *e, Extent from, Extent to, DType dt, const char *what) {
+  emit_kernel(e, OP_copy, NULL, what);
+  emit_in(e, from, dt);
+  emit_out(e, to, dt);
+}
+
+/* The step where state lies on the host: gradients go there, parameters come back. */
+static void step_on_host(Emit *e, const Compiled *c, const Stretch *r) {
+  const Regions *s = &e->l->regions;
+  const Region *work = regions_find(s, REGION_WORK, &s->param[r->first]);
+  const char *what = update_name(e, c, r);
+  emit_copy(e, region_extent(gradients(e, r), r), as_long_as(r, e->l->host_grad), DT_F32,
+            what);
+  update_step(e, c, r, OP_adamw);
+  emit_work(e);
+  if (!on_host(work->off))
+    emit_copy(e, new_work(e, work, r), region_extent(work, r), (DType)work->dtype, what);
+}
+
+/* A run is gathered while the next ones are stepped, where the plan wants that. */
+void update_last_step(Emit *e, const Compiled *c, MainList *t) {
+  bool overlap = e->plan->strategy.overlap_param_gather;
+  int first = t->handles;
+  if (e->l->offloads) {
+    Extent to = {.off = e->l->host_scalars, .n = SC_ZERO_FROM};
+    emit_copy(e, first_scalars(e, SC_ZERO_FROM), to, DT_F64, "step");
+  }
+  for (Stretch r = {0}; update_stretch(e, c, &r);) {
+    if (update_balances(c, e, &r)) {
+      balance(e, c, &r);
+    } else if (e->l->offloads) {
+      step_on_host(e, c, &r);
+    } else {
+      update_step(e, c, &r, OP_adamw);
+      emit_work(e);
+    }
+    if (!emit_gather(e, &r, overlap ? t->handles : SCALAR_HANDLE, "parameters")) continue;
+    if (overlap)
+      t->handles++;
+    else
+      emit_wait(e, SCALAR_HANDLE, "parameters");
+  }
+  for (int h = first; h < t->handles; h++)
+    emit_wait(e, h, "parameters");
+}
+
+static void validate_then_step(Emit *e, const Compiled *c, MainList *t) {
+  sum_scalar(e, AXIS_BIT(AXIS_PP), SC_NORM2, "gradient norm");
+  update_loss(e);
+  update_clip(e, OP_clip_coef, true);
+  update_last_step(e, c, t);
+}
+
+void update_epilogue(Emit *e, const Compiled *c, MainList *t) {
+  reduce_gradients(e, t);
+  reduce_ties(e, c);
+  reduce_rows(e);
+  measure(e, c);
+  if (e->plan->opt.post_validation)
+    post_validation(e, c, t);
+  else
+    validate_then_step(e, c, t);
+}

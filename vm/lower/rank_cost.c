@@ -1,0 +1,208 @@
+/* rank_cost.c - costs and exact bytes of pipeline ranks without programs; see rank_cost.h. */
+#include "rank_cost.h"
+
+#include <stdlib.h>
+
+#include "unsharded_buckets.h"
+
+static void add_work(UnitWork *to, const UnitWork *w) {
+  to->flops += w->flops;
+  to->recomputed += w->recomputed;
+  to->seconds += w->seconds;
+  to->hidden += w->hidden;
+  for (int a = 0; a < AX_N; a++) {
+    to->empty[a] += w->empty[a];
+    for (int k = 0; k < COLL_N; k++) {
+      to->bytes[a][k] += w->bytes[a][k];
+      to->count[a][k] += w->count[a][k];
+    }
+  }
+}
+
+/* Of a unit that has a B that is called instead of I and W. */
+static void add_unit(const UnitCode *c, UnitWork *work) {
+  bool both = c->body[PH_B]->n > 0;
+  for (int ph = 0; ph < BODIES; ph++)
+    if (ph == PH_F || (ph == PH_B) == both) add_work(&work[ph], &c->work[ph]);
+}
+
+static uint64_t crossing(const Units *u, const Cross *c) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < c->n; i++)
+    bytes += u->edge[c->at[i]].bytes;
+  return bytes;
+}
+
+/* Bytes that rank r sends forward and backward for one microbatch. */
+static uint64_t sent_by(const Stages *st, int r) {
+  uint64_t bytes = 0;
+  for (int s = 0; s + 1 < st->n; s++) {
+    int from = st->rank[s], to = st->rank[s + 1];
+    if (from == to) continue;
+    if (from == r) bytes += crossing(st->u, &st->fwd[s]);
+    if (to == r) bytes += crossing(st->u, &st->bwd[s]);
+  }
+  return bytes;
+}
+
+static void add_reductions(const Layout *l, RankCost *x) {
+  for (int i = 0; i < l->bucket.n; i++) {
+    const Bucket *b = &l->bucket.at[i];
+    for (int k = 0; k < 2 && b->sum[k]; k++) {
+      BucketSum sum = bucket_extent(l, b, k);
+      uint64_t n = (uint64_t)(sum.from.count / sum.from.ways);
+      *(!(b->sum[k] & AXES_OF_DATA)      ? &x->reduced_tp
+        : sum.from.ways != sum.to.ways ? &x->scattered
+                                       : &x->reduced) +=
+          n * (uint64_t)dtype_size(bucket_type(l, b, k));
+    }
+  }
+}
+
+/* Parameters that are stepped in shards and kept whole are gathered. */
+static void add_gathers(const Layout *l, RankCost *x) {
+  for (int i = 0; i < l->regions.nregion; i++) {
+    const Region *r = &l->regions.region[i];
+    if (r->kind == REGION_M) x->stepped += (uint64_t)r->count;
+    if (r->kind == REGION_M && r->flat) x->gathered += (uint64_t)r->whole;
+    if (r->kind == REGION_WORK && r->flat) x->gathered -= (uint64_t)r->whole;
+  }
+  x->gathered *= (uint64_t)dtype_size((DType)l->regions.region[0].dtype);
+}
+
+static void add_ties(const Stages *st, const Layout *l, RankCost *x) {
+  const Regions *s = &l->regions;
+  for (int i = 0; i < s->nparam; i++) {
+    const Stored *p = &s->param[i];
+    if (st->holders[p->param].npp < 2) continue;
+    Stretch r = regions_block(s, p->block, regions_find(s, REGION_GRAD, p));
+    x->tied += 4 * (uint64_t)(r.count / r.ways);
+  }
+}
+
+static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
+                      Arena *scratch, Arena *a, RankCost *x) {
+  Layout l;
+  /* Without microbatches: inputs of a whole step are counted, not kept. */
+  layout(st, plan, m, r, 0, scratch, scratch, &l);
+  x->fixed = l.end;
+  x->temp = temp_of(st, r);
+  x->kept = l.kept;
+  for (uint64_t in = inputs_of(st, r); in; in &= in - 1)
+    x->inputs++;
+  if (l.regions.nparam) add_reductions(&l, x), add_gathers(&l, x), add_ties(st, &l, x);
+  unsharded_buckets(st, &l, r, a, &x->held);
+  for (int k = AREA_GATHER; k <= AREA_SMALL; k++)
+    unsharded_sizes(&x->held, (Area)k, a, &x->sizes[k]);
+  x->sent = sent_by(st, r);
+  for (int u = 0; u < st->u->n; u++)
+    if (unit_rank(st, u) == r) add_unit(st->u->at[u].code, x->work);
+}
+
+void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
+            Arena *a, RankCosts *out) {
+  out->rank = NEW_N(a, RankCost, out->st.ranks);
+  for (int r = 0; r < out->st.ranks; r++) {
+    out->rank[r].sizes[AREA_ACTIVATIONS] = *sizes;
+    fill_rank(&out->st, plan, m, r, scratch, a, &out->rank[r]);
+  }
+}
+
+/* Bytes of a rank besides its buffers. */
+static uint64_t fixed_bytes(const RankCosts *s, int r, int64_t microbatches) {
+  uint64_t input = input_bytes(microbatches, s->st.u->micro, s->st.u->tokens);
+  return s->rank[r].fixed + align_up(input) * (uint64_t)s->rank[r].inputs;
+}
+
+/* With so many bytes of buffers. */
+static uint64_t rank_bytes(const RankCosts *s, int r, uint64_t fixed, uint64_t buffers) {
+  return fixed + MAX(buffers + s->rank[r].temp, s->rank[r].kept);
+}
+
+RankMemory rank_memory_floor(const RankCosts *s, int64_t microbatches, uint64_t limit) {
+  RankMemory worst = {0};
+  for (int r = 0; r < s->st.ranks; r++) {
+    uint64_t bytes = rank_bytes(s, r, fixed_bytes(s, r, microbatches), 0);
+    if (bytes > worst.bytes) worst.bytes = bytes, worst.rank = r;
+  }
+  worst.over = worst.bytes > limit;
+  return worst;
+}
+
+/* Of equal ranks the first, in whatever order they come. */
+static bool is_worse(const RankMemory *worst, uint64_t bytes, int rank) {
+  return bytes > worst->bytes || (bytes == worst->bytes && rank < worst->rank);
+}
+
+/* Holes cannot make its buffers smaller. */
+static bool is_tight(const Lifetimes *l) {
+  for (int k = 0; k < AREA_N; k++)
+    if (!l[k].tight) return false;
+  return true;
+}
+
+/* Bytes of all buffers of a rank if each area has slots. */
+static uint64_t slots_of(const RankCost *x, const Lifetimes *l, Arena *scratch) {
+  uint64_t bytes = 0;
+  for (int k = 0; k < AREA_N; k++)
+    bytes += lifetimes_slots(&l[k], &x->sizes[k]);
+  return bytes;
+}
+
+/* The same with holes where these are better. */
+static uint64_t packed(const RankCost *x, const Lifetimes *l, Arena *scratch) {
+  uint64_t bytes = 0;
+  for (int k = 0; k < AREA_N; k++) {
+    uint64_t slots = lifetimes_slots(&l[k], &x->sizes[k]);
+    bytes += MIN(slots, lifetimes_holes(&l[k], &x->sizes[k], slots, scratch));
+  }
+  return bytes;
+}
+
+/* slots_of or packed, of the program that takes more. */
+typedef uint64_t (*Buffers)(const RankCost *x, const Lifetimes *l, Arena *scratch);
+
+static uint64_t larger(Buffers of, const RankCost *x, const Lifetimes *l,
+                       const Lifetimes *eval, Arena *scratch) {
+  uint64_t bytes = of(x, l, scratch);
+  return eval ? MAX(bytes, of(x, eval, scratch)) : bytes;
+}
+
+/* A rank, and its bytes with slots, which are an upper bound. */
+typedef struct Bound {
+  uint64_t bytes;
+  int rank;
+} Bound;
+
+static int by_bound(const void *x, const void *y) {
+  const Bound *a = x, *b = y;
+  if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+  return a->rank - b->rank;
+}
+
+/* The largest come first, and spare the others the trouble of holes. */
+RankMemory rank_memory(const RankCosts *s, const Lifetimes (*l)[AREA_N],
+                    const Lifetimes (*eval)[AREA_N], int64_t microbatches, uint64_t limit,
+                    Arena *scratch) {
+  RankMemory worst = {0};
+  int n = s->st.ranks;
+  Bound *order = arena_raw(scratch, sizeof *order * (size_t)n);
+  for (int r = 0; r < n; r++) {
+    const Lifetimes *of_eval = eval ? eval[r] : NULL;
+    uint64_t slots = larger(slots_of, &s->rank[r], l[r], of_eval, scratch);
+    order[r] = (Bound){rank_bytes(s, r, fixed_bytes(s, r, microbatches), slots), r};
+  }
+  qsort(order, (size_t)n, sizeof *order, by_bound);
+  for (int i = 0; i < n && !worst.over; i++) {
+    int r = order[i].rank;
+    const Lifetimes *of_eval = eval ? eval[r] : NULL;
+    uint64_t bytes = order[i].bytes;
+    if (!is_worse(&worst, bytes, r)) continue;
+    if (!is_tight(l[r]) || (eval && !is_tight(of_eval)))
+      bytes = rank_bytes(s, r, fixed_bytes(s, r, microbatches),
+                         larger(packed, &s->rank[r], l[r], of_eval, scratch));
+    if (is_worse(&worst, bytes, r)) worst.bytes = bytes, worst.rank = r;
+    worst.over = worst.bytes > limit;
+  }
+  return worst;
+}

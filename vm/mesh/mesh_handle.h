@@ -1,0 +1,17 @@
+/* mesh_handle.h - how the bindings create the weft_mesh of weft.h. */
+#ifndef WEFT_MESH_HANDLE_H
+#define WEFT_MESH_HANDLE_H
+
+#include "mesh.h"
+
+struct weft_mesh {
+  Mesh mesh;
+  weft_alloc alloc;
+};
+
+/* A pointer that a call cannot do without is missing: WEFT_EUSAGE. */
+static inline weft_status need(const void *p, const char *what, weft_error *err) {
+  return p ? WEFT_OK : err_set(err, WEFT_EUSAGE, "%s is missing: NULL was given", what);
+}
+
+#endif

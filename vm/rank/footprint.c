@@ -1,0 +1,98 @@
+/* footprint.c - host and library memory of a run besides its arenas, from the plan and its
+ * programs alone. Each line is computed by the code that allocates it, or beside it. */
+#include "vm/run/run_int.h"
+#include "vm/weights/snapshot.h"
+#include "vm/weights/weights_match.h"
+
+int64_t footprint_block(const Compiled *c) {
+  const int64_t limit = 1 << 18; /* shares of it fit into a core's second cache */
+  int64_t most = 0;
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
+    const Regions *s = &c->prog[pp].regions;
+    for (int i = 0; i < s->nparam; i++)
+      most = MAX(most, s->param[i].count);
+  }
+  return MIN(most, limit);
+}
+
+uint64_t held_run(const Compiled *c) {
+  return sizeof(Run) + (uint64_t)c->mesh.world * sizeof(Worker);
+}
+
+/* The groups of two and more: each is counted where its first member is. */
+static uint64_t groups(const Compiled *c, const WorldBytes *w, int *member) {
+  uint64_t bytes = 0;
+  for (int rank = 0; rank < c->mesh.world; rank++) {
+    const Program *p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)];
+    for (int i = 0; i < p->ncomm; i++) {
+      int n = comm_group(&c->mesh, &p->comm[i], rank, member);
+      if (n > 1 && member[0] == rank) bytes += w->group(n, p->comm[i].in_flight);
+    }
+    bytes += w->rank(p->ncomm, p->nhandle) + comm_bytes(p->ncomm, p->nhandle);
+  }
+  return bytes;
+}
+
+/* A world that this many ranks cannot have as threads holds nothing. */
+static uint64_t virtual_ranks(const Compiled *c) {
+  const WorldKind *k = world_default(false, false, true);
+  int member[1 << 10];
+  if (c->mesh.world > MIN(k->most, LEN(member))) return 0;
+  return k->bytes->world(c->mesh.world) + groups(c, k->bytes, member);
+}
+
+typedef enum {
+#define FOOTPRINT(id, name, by, what) LINE_##id,
+#include "footprint.def"
+  LINE_N
+} Line;
+
+static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
+  switch (line) {
+  case LINE_TABLES:
+    return rank_footprint(c, pp).tables;
+  case LINE_STATES:
+    return rank_footprint(c, pp).states;
+  case LINE_STAGING:
+    return rank_footprint(c, pp).staging;
+  case LINE_PIECE:
+    return (uint64_t)footprint_block(c) * sizeof(float);
+  case LINE_COPY:
+    return p->checkpoint.dir ? saved_most(c, pp) : 0;
+  case LINE_TRACE:
+    return TRACE_BYTES;
+  case LINE_PADDING:
+    return c->prog[pp].host_bytes ? 2 * DEVICE_ALIGN : DEVICE_ALIGN;
+  case LINE_WORKERS:
+    return held_run(c);
+  case LINE_BATCH:
+    return 2 * (uint64_t)p->batch.global * (uint64_t)c->seq * sizeof(int32_t);
+  case LINE_WORLD:
+    return virtual_ranks(c);
+  case LINE_WEIGHTS:
+    return weights_bytes(c);
+  case LINE_DATA:
+    return data_bytes(&p->data);
+  case LINE_PROGRAMS:
+    return arena_bytes(c->arena);
+  default:
+    return 0;
+  }
+}
+
+int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOwner by, int pp,
+               FootprintLine out[FOOTPRINT_MOST]) {
+  static const FootprintLine lines[LINE_N] = {
+#define FOOTPRINT(id, name, by, what) {name, what, FOOTPRINT_##by, FOOTPRINT_##by != FOOTPRINT_LIBRARY, 0},
+#include "footprint.def"
+  };
+  int n = 0;
+  for (int i = 0; i < LINE_N; i++) {
+    if (i == LINE_TRACE && !(with & FOOTPRINT_TRACE)) continue;
+    if (lines[i].by != by || (i == LINE_WEIGHTS && !(with & FOOTPRINT_WEIGHTS))) continue;
+    FootprintLine h = lines[i];
+    if (h.known) h.bytes = bytes_of((Line)i, p, c, pp);
+    if (!h.known || h.bytes) out[n++] = h;
+  }
+  return n;
+}

@@ -1,0 +1,146 @@
+/* graph_capture.c - CUDA graphs: the main part of a step captured once and replayed. The first
+ * step is launched op by op, since libraries load and allocate then; the second is captured;
+ * all later ones replay it.
+ *
+ * A replay has the arguments of the captured step, so each launch must have equal arguments in
+ * every step: what changes is read from memory that upload fills. This is checked: the first
+ * step records a fingerprint of each launch's arguments, and the captured one compares; builds
+ * with assertions repeat every later step without enqueuing anything, and compare too. */
+#include <stdio.h>
+
+#include "interp.h"
+
+uint32_t capture_fingerprints(const Program *p) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < p->nmain; i++) {
+    const Instr *in = &p->code[i];
+    const Body *b = in->code == I_CALL ? &p->body[p->call[in->call].body] : NULL;
+    const Instr *first = b ? &p->code[b->first] : in;
+    for (uint32_t k = 0; k < (b ? b->n : 1); k++)
+      n += first[k].code == I_KERNEL || instr_is[first[k].code] & INSTR_STARTS ? 1 : 0;
+  }
+  return n;
+}
+
+weft_status capture_check(Rank *r, uint64_t given, weft_error *e) {
+  GraphCapture *k = capture_of(r);
+  const DeviceCapture *d = r->dev->vt->keeper;
+  uint64_t print = d->print(r->dev);
+  print = hash_bytes(print, &given, sizeof given);
+  assert(k->at < k->nprint);
+  if (k->stage == CAPTURE_FIRST)
+    k->print[k->at] = print;
+  else if (k->print[k->at] != print)
+    return err_set(e, WEFT_EINTERNAL,
+                   "what it is given is not what the first step gave it, so the step "
+                   "cannot be replayed; cuda_graph = false launches every step anew");
+  k->at++;
+  if (!k->captures) return WEFT_OK;
+  weft_status st = d->goes_on(r->dev, e);
+  k->broken |= st != WEFT_OK;
+  return st;
+}
+
+/* Runs main and looks at all of it. */
+static weft_status main_looking(Rank *r, const StopFlag *stop, weft_error *e) {
+  GraphCapture *k = capture_of(r);
+  (void)r->dev->vt->keeper->print(r->dev);
+  k->at = 0;
+  r->looks = true;
+  weft_status st = interp_main(r, false, stop, e);
+  r->looks = false;
+  assert(st != WEFT_OK || k->at == k->nprint);
+  return st;
+}
+
+/* ---- capturing ---- */
+
+static weft_status capture(Rank *r, const StopFlag *stop, weft_error *e) {
+  GraphCapture *k = capture_of(r);
+  const DeviceCapture *d = r->dev->vt->keeper;
+  weft_error ends = {.rank = -1};
+  k->broken = d->begin(r->dev, e) != WEFT_OK;
+  if (k->broken) return e->code;
+  k->captures = true;
+  weft_status st = main_looking(r, stop, e);
+  k->captures = false;
+  weft_status ended = d->end(r->dev, &k->kept, &ends);
+  if (st != WEFT_OK || ended == WEFT_OK) return st;
+  k->broken = true;
+  *e = ends;
+  return ended;
+}
+
+/* Nothing of it ran. Where it broke is where the rank is. */
+static weft_status cannot_keep(Rank *r, const weft_error *why, const StopFlag *stop,
+                               weft_error *e) {
+  GraphCapture *k = capture_of(r);
+  const Instr *in = atomic_load(&r->at);
+  k->stage = CAPTURE_NEVER;
+  snprintf(k->why, sizeof k->why, "%.400s", why->text);
+  if (in && in->line && !in->action)
+    snprintf(k->why, sizeof k->why, "%.400s (line %d)", why->text, in->line);
+  comm_drop(r->comm);
+  return interp_main(r, false, stop, e);
+}
+
+static weft_status capture_step(Rank *r, const StopFlag *stop, weft_error *e) {
+  GraphCapture *k = capture_of(r);
+  weft_error why = {.rank = -1};
+  weft_status st = capture(r, stop, &why);
+  if (st == WEFT_OK) {
+    k->stage = CAPTURE_REPLAY;
+    device_replay(r->dev, k->kept);
+    return WEFT_OK;
+  }
+  capture_free(r);
+  if (k->broken) return cannot_keep(r, &why, stop, e);
+  if (e) *e = why;
+  return st;
+}
+
+/* ---- replaying ---- */
+
+static weft_status look_once_more(Rank *r, const StopFlag *stop, weft_error *e) {
+  r->dev->dry = true;
+  weft_status st = main_looking(r, stop, e);
+  r->dev->dry = false;
+  return st;
+}
+
+static weft_status replay(Rank *r, const StopFlag *stop, weft_error *e) {
+  if (r->dev->strict) TRY(look_once_more(r, stop, e));
+  atomic_store(&r->at, NULL); /* only the queues know */
+  device_replay(r->dev, capture_of(r)->kept);
+  return WEFT_OK;
+}
+
+weft_status capture_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+  GraphCapture *k = capture_of(r);
+  if (!k || check || k->stage == CAPTURE_NEVER) return interp_main(r, check, stop, e);
+  if (k->stage == CAPTURE_REPLAY) return replay(r, stop, e);
+  if (k->stage == CAPTURE_NOW) return capture_step(r, stop, e);
+  weft_status st = main_looking(r, stop, e);
+  if (st == WEFT_OK) k->stage = CAPTURE_NOW;
+  return st;
+}
+
+/* ---- the rank ---- */
+
+void rank_capture(Rank *r) {
+  GraphCapture *k = capture_of(r);
+  if (k && r->dev->vt->keeper) k->stage = CAPTURE_FIRST;
+}
+
+const char *rank_not_captured(Rank *r) {
+  GraphCapture *k = capture_of(r);
+  if (!k || k->said || !k->why[0]) return NULL;
+  k->said = true;
+  return k->why;
+}
+
+void capture_free(Rank *r) {
+  GraphCapture *k = capture_of(r);
+  if (k && k->kept) r->dev->vt->keeper->forget(r->dev, k->kept);
+  if (k) k->kept = NULL;
+}

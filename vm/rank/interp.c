@@ -1,0 +1,408 @@
+/* interp.c - runs the program of one rank once: fetch, dispatch, next. Allocates nothing
+ * and looks up no name; program_check() has passed every reference. */
+#include "interp.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "vm/base/f16.h"
+
+/* ---- names, for messages only ---- */
+
+void instr_describe(const Compiled *c, int rank, const Instr *in, char *buf, size_t n) {
+  const Mesh *m = &c->mesh;
+  const Program *p = &c->prog[mesh_coord(m, rank, AXIS_PP)];
+  const char *what = p->what[in->what];
+  if (!what[0]) what = "the unit's inputs"; /* of no module */
+  if (in->code == I_KERNEL)
+    snprintf(buf, n, "op %s of %s", op_info[in->op].name, what);
+  else if (instr_is[in->code] & INSTR_COLL)
+    snprintf(buf, n, "%s(%s) of %s", coll_info[in->coll].name, p->comm[in->comm].name, what);
+  else if (in->code == I_SEND)
+    snprintf(buf, n, "send to rank %d of %s", rank_on_pp(m, rank, in->peer), what);
+  else if (in->code == I_RECV)
+    snprintf(buf, n, "recv from rank %d of %s", rank_on_pp(m, rank, in->peer), what);
+  else
+    snprintf(buf, n, "%s of %s", instr_name[in->code], what);
+}
+
+void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n) {
+  instr_describe(r->c, r->rank, in, buf, n);
+}
+
+/* Ends the step with the reason `why`, prefixed by rank and instruction. */
+static weft_status fail(const Rank *r, const Instr *in, const weft_error *why,
+                        weft_error *e) {
+  char name[256];
+  rank_describe(r, in, name, sizeof name);
+  weft_status st = err_set(e, why->code, "rank %d: %s: %.700s", r->rank, name, why->text);
+  if (e) e->rank = why->rank >= 0 ? why->rank : r->rank;
+  return st;
+}
+
+/* ---- values that are not finite ---- */
+
+/* What the first such value among n elements at p is, or NULL. A shard of the vocabulary
+ * without a true column has the maximum -inf, which is right (see ce_max). */
+static const char *not_finite(const void *p, DType t, uint64_t n, bool minus_inf) {
+  for (uint64_t i = 0; i < n; i++) {
+    double x;
+    switch (t) {
+    case DT_F64:
+      x = ((const double *)p)[i];
+      break;
+    case DT_BF16:
+      x = bf16_to_f32(((const bf16 *)p)[i]);
+      break;
+    case DT_F16:
+      x = f16_to_f32(((const f16 *)p)[i]);
+      break;
+    default:
+      x = ((const float *)p)[i];
+    }
+    if (isnan(x)) return "nan";
+    if (isinf(x) && !(minus_inf && x < 0)) return x < 0 ? "-inf" : "inf";
+  }
+  return NULL;
+}
+
+/* Looks at a result where the device has it, block by block. */
+static weft_status check_values(Rank *r, const Instr *in, const void *p, DType t,
+                                uint64_t n, weft_error *e) {
+  _Alignas(8) char block[8192];
+  if (t == DT_I32) return WEFT_OK;
+  bool maximum = in->op == OP_ce_max || in->op == OP_ce_stats;
+  bool minus_inf = (in->code == I_KERNEL && maximum) ||
+                   (in->code != I_KERNEL && in->red == RED_MAX);
+  size_t size = (size_t)dtype_size(t), most = sizeof block / size;
+  for (uint64_t at = 0; at < n; at += most) {
+    uint64_t some = MIN(most, n - at);
+    device_download(r->dev, block, (const char *)p + at * size, some * size);
+    const char *gave = not_finite(block, t, some, minus_inf);
+    if (!gave) continue;
+    char name[256];
+    rank_describe(r, in, name, sizeof name);
+    r->bad = in;
+    r->gave = gave;
+    err_set(e, WEFT_ERUN, "rank %d: %s gave %s", r->rank, name, gave);
+    if (e) e->rank = r->rank;
+    return WEFT_ERUN;
+  }
+  return WEFT_OK;
+}
+
+const Instr *rank_bad(const Rank *r, const char **gave) {
+  if (r->bad && gave) *gave = r->gave;
+  return r->bad;
+}
+
+/* ---- rows that experts had no room for ---- */
+
+/* Choices of a permute, and where they went, as the host sees them. */
+typedef struct Sorted {
+  const OpAttr *attr;
+  int64_t n;
+  int32_t *id, *row;
+} Sorted;
+
+/* The most that one rank has for another, in parts of the mean. */
+static double factor_of(const Sorted *s) {
+  int64_t senders = MAX(s->attr->n, 1), owners = MAX(s->attr->parts, 1), most = 0;
+  int64_t count[EXPERTS_MAX] = {0}, each = s->attr->experts / owners;
+  for (int64_t i = 0; i < s->n; i++) {
+    if (s->row[i] == ROW_ELSEWHERE) continue;
+    int64_t *n = &count[i / (s->n / senders) * owners + s->id[i] / each];
+    most = MAX(most, ++*n);
+  }
+  return (double)most * (double)(senders * owners) / (double)s->n;
+}
+
+/* Why `permute` gave nan: more rows than plan.moe.max_tokens_factor has room for. */
+static weft_status too_many_rows(const Rank *r, const Sorted *s, weft_error *e) {
+  bool all = true;
+  for (int64_t i = 0; i < s->n; i++)
+    all &= s->row[i] != ROW_DROPPED;
+  if (all) return WEFT_OK;
+  err_set(e, WEFT_ERUN,
+          "rank %d: %s: more rows for the experts of a rank than "
+          "moe.max_tokens_factor = %g has room for; %g would do here (or moe.drop = true)",
+          r->rank, r->p->unit[r->call->unit], s->attr->bound,
+          ceil(factor_of(s) * 1000) / 1000);
+  if (e) e->rank = r->rank;
+  return WEFT_ERUN;
+}
+
+static weft_status check_rows(Rank *r, const KernelArgs *a, weft_error *e) {
+  const KTensor *id = &a->in[1];
+  if (a->attr->bound == 0 || a->attr->drop != DROP_NONE) return WEFT_OK;
+  Sorted s = {.attr = a->attr, .n = id->dim[0] * id->dim[1]};
+  size_t bytes = (size_t)s.n * sizeof *s.id;
+  s.id = mem_new(r->alloc, 2 * bytes);
+  if (!s.id) return err_set(e, WEFT_ENOMEM, "out of memory");
+  s.row = s.id + s.n;
+  device_download(r->dev, s.id, id->p, bytes);
+  device_download(r->dev, s.row, a->out[2].p, bytes);
+  weft_status st = too_many_rows(r, &s, e);
+  mem_free(r->alloc, s.id, 2 * bytes);
+  return st;
+}
+
+/* ---- instructions ---- */
+
+static weft_status look(Rank *r, const Instr *in, uint64_t given, weft_error *e) {
+  weft_error why = {.rank = -1};
+  return capture_check(r, given, &why) == WEFT_OK ? WEFT_OK : fail(r, in, &why, e);
+}
+
+static weft_status look_at_start(Rank *r, const Instr *in, const CommOp *op,
+                                 weft_error *e) {
+  const uint64_t given[] = {op->coll,
+                            op->red,
+                            op->dtype,
+                            (uint64_t)op->group,
+                            (uint64_t)op->peer,
+                            (uint64_t)(uintptr_t)op->in,
+                            (uint64_t)(uintptr_t)op->out,
+                            op->count};
+  return look(r, in, hash_bytes(0, given, sizeof given), e);
+}
+
+static void *at(const Rank *r, const uint64_t *base, const Operand *o) {
+  return rank_place(r, base[o->slot] + r->off[o - r->p->operand]);
+}
+
+static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
+                              uint64_t fresh, bool check, weft_error *e) {
+  Bound *b = &r->bound[r->bound_of[in - r->p->code]];
+  KernelArgs *a = &b->args;
+  const Operand *o = &r->p->operand[in->operand];
+  for (int k = 0; k < a->nin; k++) a->in[k].p = at(r, base, o++);
+  for (int k = 0; k < a->nout; k++) a->out[k].p = at(r, base, o++);
+  a->work = in->nwork ? at(r, base, o) : NULL;
+  a->accumulate = in->acc == ACC_ALWAYS ||
+                  (in->acc >= ACC_BIT && !(fresh >> (in->acc - ACC_BIT) & 1));
+  device_launch(r->dev, b->kernel, a);
+  if (r->looks) TRY(look(r, in, 0, e));
+  if (!check) return WEFT_OK;
+  if (in->op == OP_permute) TRY(check_rows(r, a, e));
+  for (int k = 0; k < a->nout; k++) {
+    const KTensor *t = &a->out[k];
+    uint64_t n = operand_count(&r->p->operand[in->operand + (uint32_t)(a->nin + k)]);
+    TRY(check_values(r, in, t->p, t->dtype, n, e));
+  }
+  return WEFT_OK;
+}
+
+static uint32_t number(const Rank *r, const Instr *in) {
+  return (uint32_t)(in - r->p->code);
+}
+
+static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error *e) {
+  if (r->looks) TRY(look_at_start(r, in, op, e));
+  if (r->dev->dry) return WEFT_OK;
+  uint64_t nth = atomic_load(&comm_count(r->comm, op->group)->started) + 1;
+  int64_t from = r->tracer ? trace_ns() : 0;
+  r->pending[in->handle] = (Pending){in, *op, nth, from};
+  weft_error why = {.rank = -1};
+  if (comm_start(r->comm, op, in->handle, device_record(r->dev), &why) == WEFT_OK)
+    return WEFT_OK;
+  return fail(r, in, &why, e);
+}
+
+static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
+                            weft_error *e) {
+  const Operand *src = &r->p->operand[in->operand], *dst = src + in->nin;
+  int members = r->group[in->comm].n;
+  uint64_t pieces = coll_info[in->coll].in ? (uint64_t)members : 1;
+  CommOp op = {.coll = in->coll,
+               .red = in->red,
+               .dtype = src->dtype,
+               .group = in->comm,
+               .peer = -1,
+               .in = at(r, base, src),
+               .out = at(r, base, dst),
+               .count = operand_count(src) / pieces,
+               .what = number(r, in)};
+  if (coll_info[in->coll].is & COLL_COUNTED) {
+    op.give = at(r, base, src + 1), op.take = at(r, base, src + 2);
+    op.members = members;
+    op.each = (int)operand_count(src + 1) / members;
+    op.row = (uint64_t)src->dim[src->ndim - 1];
+  }
+  return start(r, in, &op, e);
+}
+
+static weft_status run_p2p(Rank *r, const Instr *in, const uint64_t *base,
+                           weft_error *e) {
+  const Operand *o = &r->p->operand[in->operand];
+  bool send = in->code == I_SEND;
+  CommOp op = {.coll = send ? COLL_SEND : COLL_RECV,
+               .dtype = o->dtype,
+               .group = -1,
+               .peer = r->peer[in->peer],
+               .in = send ? at(r, base, o) : NULL,
+               .out = send ? NULL : at(r, base, o),
+               .count = operand_count(o),
+               .what = number(r, in)};
+  return start(r, in, &op, e);
+}
+
+static void trace_wait(Rank *r, const Instr *started, int64_t from, int64_t waited) {
+  int64_t now = trace_ns();
+  trace_add(r->tracer, TRACE_MOVE, number(r, started), from, now);
+  trace_add(r->tracer, TRACE_WAIT, number(r, started), waited, now);
+}
+
+/* Looks at what has come; behind the rows that are counted lies anything. */
+static weft_status check_moved(Rank *r, const Instr *in, const CommOp *op,
+                               weft_error *e) {
+  DType t = (DType)op->dtype;
+  uint64_t pieces = coll_info[op->coll].out ? (uint64_t)r->group[op->group].n : 1;
+  if (!op->take) return check_values(r, in, op->out, t, op->count * pieces, e);
+  size_t place = op->count * (size_t)dtype_size(t);
+  for (int k = 0; k < op->members; k++)
+    TRY(check_values(r, in, (char *)op->out + (size_t)k * place, t,
+                     comm_rows(op, op->take, k), e));
+  return WEFT_OK;
+}
+
+static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e) {
+  Pending *p = &r->pending[in->handle];
+  if (r->dev->dry) return WEFT_OK;
+  if (!p->instr) {
+    weft_error why = {.code = WEFT_EINTERNAL, .text = "nothing was started"};
+    return fail(r, in, &why, e);
+  }
+  const Instr *started = p->instr;
+  p->instr = NULL;
+  weft_error why = {.rank = -1};
+  atomic_store_explicit(&r->at, started, memory_order_relaxed);
+  atomic_store_explicit(&r->nth, p->nth, memory_order_relaxed);
+  atomic_store_explicit(&r->state, RANK_WAITS, memory_order_relaxed);
+  int64_t from = r->tracer ? trace_ns() : 0;
+  weft_status st = comm_wait(r->comm, in->handle, &why);
+  if (r->tracer) trace_wait(r, started, p->from, from);
+  if (st != WEFT_OK) return fail(r, started, &why, e);
+  atomic_store_explicit(&r->state, RANK_BUSY, memory_order_relaxed);
+  return check && p->op.out ? check_moved(r, started, &p->op, e) : WEFT_OK;
+}
+
+/* Only this rank writes its counter, so no atomic addition is needed. */
+static void tick(Rank *r) {
+  uint64_t n = atomic_load_explicit(&r->ticks, memory_order_relaxed);
+  atomic_store_explicit(&r->ticks, n + 1, memory_order_relaxed);
+}
+
+static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t *base,
+                             uint64_t fresh, bool check, const StopFlag *stop,
+                             weft_error *e);
+
+static weft_status run_call(Rank *r, const Instr *in, bool check, weft_error *e) {
+  const Call *call = &r->p->call[in->call];
+  const Body *body = &r->p->body[call->body];
+  r->call = call;
+  for (int i = 0; i < body->nslot; i++) r->base[i] = slot_base(r->p, call, i);
+  if (r->tracer) r->tracer->call = number(r, in);
+  weft_status st =
+      run_range(r, body->first, body->n, r->base, call->fresh, check, NULL, e);
+  if (r->tracer) r->tracer->call = TRACE_MAIN;
+  return st;
+}
+
+static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t *base,
+                             uint64_t fresh, bool check, const StopFlag *stop,
+                             weft_error *e) {
+  const Instr *in = r->p->code + first, *end = in + n;
+  for (; in < end; in++) {
+    int64_t from = r->tracer ? trace_ns() : 0;
+    if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
+    atomic_store_explicit(&r->at, in, memory_order_relaxed);
+    tick(r);
+    switch (in->code) {
+    case I_CALL: TRY(run_call(r, in, check, e)); break;
+    case I_KERNEL: TRY(run_kernel(r, in, base, fresh, check, e)); break;
+    case I_COLL:
+    case I_GATHER:
+    case I_SCATTER: TRY(run_coll(r, in, base, e)); break;
+    case I_FREE: break; /* the proof has looked that nothing reads it any more */
+    case I_SEND:
+    case I_RECV: TRY(run_p2p(r, in, base, e)); break;
+    case I_WAIT: TRY(run_wait(r, in, check, e)); break;
+    }
+    bool runs = in->code == I_CALL || in->code == I_KERNEL;
+    if (r->tracer && runs)
+      trace_add(r->tracer, TRACE_RUN, number(r, in), from, trace_ns());
+  }
+  return WEFT_OK;
+}
+
+/* ---- a step ---- */
+
+static void upload(Rank *r, bool check) {
+  for (int i = SC_CLIP; i < SC_N; i++) r->scalars[i] = 0;
+  /* A step that ends in the middle must not have changed anything. */
+  r->scalars[SC_CAREFUL] = check;
+  for (int k = 0; k < IN_SEED; k++)
+    if (r->input[k] && r->p->input[k] != UINT64_MAX)
+      device_upload(r->dev, r->arena + r->p->input[k], r->input[k], staged_bytes(r->c));
+  device_upload(r->dev, r->arena + r->p->scalars, r->scalars, SC_N * sizeof *r->scalars);
+}
+
+weft_status interp_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+  const uint64_t arena = 0;
+  device_main(r->dev, !check);
+  weft_status st = run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e);
+  device_main(r->dev, false);
+  return st;
+}
+
+static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+  TRY(capture_main(r, check, stop, e));
+  return device_sync(r->dev, e);
+}
+
+static void download(Rank *r) {
+  device_download(r->dev, r->scalars, r->arena + r->p->scalars,
+                  SC_N * sizeof *r->scalars);
+}
+
+void rank_trace(Rank *r, Tracer *t) {
+  r->tracer = t;
+}
+
+weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+  r->bad = NULL;
+  atomic_store(&r->state, RANK_BUSY);
+  upload(r, check);
+  weft_status st = run_main(r, check, stop, e);
+  if (st != WEFT_OK) return st; /* and is still said to be where it failed */
+  download(r);
+  atomic_store(&r->state, RANK_IDLE);
+  return WEFT_OK;
+}
+
+/* Where the host is ahead of its device, the device says where the rank is. */
+RankAt rank_at(const Rank *r) {
+  RankAt at = {.state = (RankState)atomic_load(&r->state),
+               .ticks = atomic_load(&r->ticks),
+               .instr = atomic_load(&r->at),
+               .nth = atomic_load(&r->nth)};
+  if (at.state != RANK_BUSY) return at;
+  CommInside inside = comm_inside(r->comm);
+  at.ticks += inside.ticks;
+  if (!inside.in) return at;
+  at.state = RANK_WAITS;
+  at.instr = r->p->code + inside.what;
+  at.nth = inside.nth;
+  return at;
+}
+
+void *rank_arena(Rank *r) {
+  return r->arena;
+}
+
+double *rank_scalars(Rank *r) { return r->scalars; }
+
+int32_t *rank_input(Rank *r, InputKind k) {
+  return r->input[k];
+}

@@ -1,0 +1,138 @@
+/* rank_state.c - initial values, and copies of pieces of parameters and state between a rank's
+ * arena and the host. */
+#include "interp.h"
+
+#include "vm/base/f16.h"
+#include "vm/base/rng.h"
+
+/* ---- initial values ---- */
+
+static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, int64_t n,
+                        float *to) {
+  if (cp->init == INIT_NORMAL) {
+    rng_normals(rng, from, (uint64_t)n, cp->std, to);
+    return;
+  }
+  for (int64_t k = 0; k < n; k++)
+    to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
+}
+
+void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local) {
+  Rng rng = rng_make(seed, cp->name);
+  for (int64_t i = 0, spans = piece_spans(p); i < spans; i++) {
+    Span s = piece_span(p, i);
+    float *to = local + s.local;
+    init_values(cp, &rng, (uint64_t)s.global, s.n, to);
+    for (int64_t k = s.n; k < s.n + s.padding; k++)
+      to[k] = 0;
+  }
+}
+
+/* ---- arenas ---- */
+
+int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[2]) {
+  static const RegionKind kind[STATE_N] = {[STATE_PARAM] = REGION_WORK,
+                                           [STATE_GRAD] = REGION_GRAD,
+                                           [STATE_M] = REGION_M,
+                                           [STATE_V] = REGION_V};
+  const Regions *s = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)].regions;
+  const Stored *at = regions_param(s, param);
+  if (!at) return 0;
+  const CompiledParam *p = &c->param[param];
+  const Region *own = regions_find(s, kind[k], at);
+  if (!own) return 0; /* programs that do not train have parameters alone */
+  const Region *read = k == STATE_PARAM ? regions_value(s, at) : own;
+  out[0] = piece_make(&c->mesh, p, s, at, read, rank);
+  if (own == read) return 1;
+  out[1] = piece_make(&c->mesh, p, s, at, own, rank);
+  return 2;
+}
+
+static char *address(const Rank *r, const Piece *p) {
+  const Region *g = p->region;
+  return rank_place(r, g->off) + p->at * dtype_size((DType)g->dtype);
+}
+
+void rank_read_raw(Rank *r, const Piece *p, void *to) {
+  size_t n = (size_t)p->count * (size_t)dtype_size((DType)p->region->dtype);
+  device_download(r->dev, to, address(r, p), n);
+}
+
+static void read_half(Rank *r, const Piece *p, float *local) {
+  uint16_t block[4096];
+  bool bf = p->region->dtype == DT_BF16;
+  for (int64_t at = 0; at < p->count; at += LEN(block)) {
+    int64_t n = MIN((int64_t)LEN(block), p->count - at);
+    device_download(r->dev, block, address(r, p) + at * (int64_t)sizeof *block,
+                    (size_t)n * sizeof *block);
+    for (int64_t i = 0; i < n; i++)
+      local[at + i] = bf ? bf16_to_f32(block[i]) : f16_to_f32(block[i]);
+  }
+}
+
+void rank_read(Rank *r, const Piece *p, float *local) {
+  if (p->region->dtype != DT_F32) {
+    read_half(r, p, local);
+    return;
+  }
+  device_download(r->dev, local, address(r, p), (size_t)p->count * sizeof *local);
+}
+
+static bool reachable(const Rank *r) {
+  return r->c->device->host;
+}
+
+float *rank_floats(Rank *r, const Piece *p) {
+  bool there = reachable(r) && p->region->dtype == DT_F32;
+  return there ? (float *)address(r, p) : NULL;
+}
+
+uint16_t *rank_halves(Rank *r, const Piece *p) {
+  bool there = reachable(r) && p->region->dtype != DT_F32;
+  return there ? (uint16_t *)address(r, p) : NULL;
+}
+
+static void round_to(DType t, const float *from, int64_t n, uint16_t *restrict to) {
+  if (t == DT_BF16)
+    for (int64_t i = 0; i < n; i++)
+      to[i] = bf16_from_f32(from[i]);
+  else
+    for (int64_t i = 0; i < n; i++)
+      to[i] = f16_from_f32(from[i]);
+}
+
+/* Rounded to the type of the region, block by block. */
+static void write_half(Rank *r, const Piece *p, const float *local) {
+  uint16_t block[4096];
+  DType t = (DType)p->region->dtype;
+  for (int64_t at = 0; at < p->count; at += LEN(block)) {
+    int64_t n = MIN((int64_t)LEN(block), p->count - at);
+    round_to(t, local + at, n, block);
+    device_upload(r->dev, address(r, p) + at * (int64_t)sizeof *block, block,
+                  (size_t)n * sizeof *block);
+  }
+}
+
+/* Other threads than the rank's may write where the host can. */
+void rank_write(Rank *r, const Piece *p, const float *local) {
+  if (rank_floats(r, p))
+    memcpy(rank_floats(r, p), local, (size_t)p->count * sizeof *local);
+  else if (rank_halves(r, p))
+    round_to((DType)p->region->dtype, local, p->count, rank_halves(r, p));
+  else if (p->region->dtype != DT_F32)
+    write_half(r, p, local);
+  else
+    device_upload(r->dev, address(r, p), local, (size_t)p->count * sizeof *local);
+}
+
+void rank_clear(Rank *r, float *block, int64_t n) {
+  memset(block, 0, (size_t)n * sizeof *block);
+  for (int i = 0; i < r->p->regions.nregion; i++) {
+    const Region *g = &r->p->regions.region[i];
+    if (g->kind == REGION_GRAD) continue;
+    uint64_t all = region_bytes(g), most = (uint64_t)n * sizeof *block;
+    for (uint64_t at = 0; at < all; at += most)
+      device_upload(r->dev, rank_place(r, g->off) + at, block,
+                    (size_t)MIN(most, all - at));
+  }
+}

@@ -1,0 +1,52 @@
+/* decode_graph.c - rewrites attention to attention_step with kept keys and values, and the loss
+ * to logits; see decode_graph.h. */
+#include "decode_graph.h"
+
+/* What attention remembers: `context` rows of k. */
+static Tid add_rows(Graph *g, Tid k, int64_t context, const Op *op, Oid id) {
+  Dim dim[MAX_DIM];
+  memcpy(dim, g->t.at[k].dim, sizeof dim);
+  dim[1] = (Dim){.size = context, .local = context, .parts = 1, .unit = 1};
+  Tid t = graph_tensor(g, T_VALUE, DT_ACT, dim, 3);
+  g->t.at[t].producer = id;
+  g->t.at[t].unit = op->unit;
+  return t;
+}
+
+/* One query: no mask, and documents do not share the sequence. */
+static void one_query(Graph *g, Oid id, int64_t context) {
+  Op op = g->op.at[id];
+  Tid *in = NEW_N(g->arena, Tid, 4), *out = NEW_N(g->arena, Tid, 3);
+  memcpy(in, op.in, 3 * sizeof *in);
+  in[3] = graph_input(g, IN_POSITIONS);
+  out[0] = op.out[0];
+  out[1] = add_rows(g, in[1], context, &op, id);
+  out[2] = add_rows(g, in[2], context, &op, id);
+  op.code = OP_attention_step;
+  op.attr.n = (int32_t)context;
+  op.in = in, op.nin = 4;
+  op.out = out, op.nout = 3;
+  g->op.at[id] = op;
+}
+
+/* The op that makes a tensor, if it has this code. */
+static const Op *made_by(const Graph *g, Tid t, int code) {
+  Oid id = t >= 0 ? g->t.at[t].producer : -1;
+  return id >= 0 && g->op.at[id].code == code ? &g->op.at[id] : NULL;
+}
+
+bool decode_graph(Graph *g, int64_t context, Diags *d) {
+  const Op *loss = made_by(g, g->loss, OP_ce_loss);
+  const Op *sum = loss ? made_by(g, loss->in[0], OP_ce_sum) : NULL;
+  if (!sum) {
+    diag_error(
+        d, "not-built", "model",
+        "what it returns is not g:cross_entropy(logits, labels), so that there are "
+        "no logits to choose a token by");
+    return false;
+  }
+  g->loss = sum->in[0];
+  for (Oid id = 0; id < g->op.n; id++)
+    if (g->op.at[id].code == OP_attention) one_query(g, id, context);
+  return true;
+}

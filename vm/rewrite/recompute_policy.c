@@ -1,0 +1,152 @@
+/* recompute_policy.c - which forward ops a plan recomputes, by what ops.def says of them: `full`
+ * all ops of layers, `selective` products without a parameter (the core of attention), `cheap`
+ * ops bound by memory (norms, activations, ropes, sums).
+ *
+ * A pattern names a unit, or a module and all modules in it. Ops without a name, such as
+ * activation functions, belong to a module if they stand between two of its ops. */
+#include "recompute.h"
+#include "vm/graph/rules.h"
+
+/* ---- words ---- */
+
+static bool moves_data(const Op *op) {
+  return op_info[op->code].cost == cost_move;
+}
+
+static bool is_core(const Graph *g, const Op *op) {
+  if (!op_info[op->code].cost || moves_data(op)) return false;
+  for (int k = 0; k < op->nin; k++)
+    if (g->t.at[op->in[k]].kind == T_PARAM) return false;
+  return true;
+}
+
+static bool by_word(const Graph *g, const Recompute *r, const Op *op) {
+  if (g->unit.at[op->unit].layer < 0) return false;
+  return r->full || (r->selective && is_core(g, op)) || (r->cheap && moves_data(op));
+}
+
+/* Who goes to which expert, and what that costs. */
+static bool is_router(const Op *op) {
+  return op->code == OP_router_logits || op->code == OP_route ||
+         op->code == OP_expert_counts || op->code == OP_router_loss;
+}
+
+/* ---- patterns ---- */
+
+/* A module, or one that it is in. */
+static bool in_module(const char *pattern, const char *name) {
+  for (size_t n = 0; name; n++)
+    if (!name[n] || name[n] == '.') {
+      if (tp_pattern_fits(pattern, name, n)) return true;
+      if (!name[n]) return false;
+    }
+  return false;
+}
+
+enum { IN = 1, READS = 2, READ = 4 };
+
+/* How the ops that make operands of this one, in its unit, lie: their flags together. */
+static int operands(const Graph *g, const Op *op, const uint8_t *is) {
+  int flags = 0;
+  for (int k = 0; k < op->nin; k++) {
+    const Tensor *t = &g->t.at[op->in[k]];
+    if (t->producer >= 0 && t->unit == op->unit) flags |= is[t->producer];
+  }
+  return flags;
+}
+
+/* Tells the nameless ops before this one that a module reads what they make. */
+static void tell_operands(const Graph *g, const Op *op, uint8_t *is) {
+  for (int k = 0; k < op->nin; k++) {
+    const Tensor *t = &g->t.at[op->in[k]];
+    if (t->producer >= 0 && t->unit == op->unit && !g->op.at[t->producer].name)
+      is[t->producer] |= READ;
+  }
+}
+
+/* Marks what the pattern speaks of; returns how many ops that are. */
+static int by_pattern(const Graph *g, const char *pattern, uint8_t *is, bool *mark) {
+  int n = 0;
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    const char *unit = g->unit.at[op->unit].name;
+    is[i] = in_module(pattern, op->name) || tp_pattern_fits(pattern, unit, strlen(unit));
+    if (!op->name && operands(g, op, is) & (IN | READS)) is[i] |= READS;
+  }
+  for (int i = g->op.n - 1; i >= 0; i--) {
+    if (is[i] & (IN | READ)) tell_operands(g, &g->op.at[i], is);
+    bool here = is[i] & IN || (is[i] & READS && is[i] & READ);
+    mark[i] |= here;
+    n += here;
+  }
+  return n;
+}
+
+void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mark,
+                     int *hits) {
+  const Recompute *r = &plan->recompute;
+  uint8_t *is = NEW_N(scratch, uint8_t, g->op.n);
+  for (int i = 0; i < g->op.n; i++)
+    mark[i] = by_word(g, r, &g->op.at[i]);
+  for (int k = 0; k < r->npattern; k++) {
+    int n = by_pattern(g, r->pattern[k].text, is, mark);
+    if (hits) hits[k] = n;
+  }
+  for (int i = 0; i < g->op.n && plan->moe.keep_router; i++)
+    if (is_router(&g->op.at[i])) mark[i] = false;
+}
+
+/* ---- for the front ---- */
+
+typedef VEC(const char *) NameList;
+
+/* Adds the name, and those of what it is in, as patterns. */
+static void add_names(Arena *a, const char *name, NameList *out) {
+  for (const char *end = name; *end;) {
+    end += strcspn(end + 1, ".") + 1;
+    const char *part = arena_printf(a, "%.*s.", (int)(end - name), name);
+    const char *pattern = tp_as_pattern(a, part);
+    if (*pattern) *VEC_PUSH(a, *out) = pattern;
+  }
+}
+
+/* What patterns can be like in this model. */
+static const char *suggestion(const Graph *g, const char *pattern, Diags *d) {
+  static const char *const word[] = {"full", "selective", "cheap"};
+  NameList names = {0};
+  for (int i = 0; i < LEN(word); i++)
+    *VEC_PUSH(d->arena, names) = word[i];
+  for (int i = 0; i < g->unit.n; i++)
+    add_names(d->arena, g->unit.at[i].name, &names);
+  for (int i = 0; i < g->op.n; i++)
+    if (g->op.at[i].name) add_names(d->arena, g->op.at[i].name, &names);
+  const char *near = str_nearest(pattern, names.at, names.n);
+  if (near) return arena_printf(d->arena, "did you mean \"%s\"?", near);
+  return arena_printf(d->arena, "units are called %s", g->unit.at[g->unit.n / 2].name);
+}
+
+bool recompute_patterns(const Graph *g, const Plan *plan, Arena *scratch, Diags *d) {
+  const Recompute *r = &plan->recompute;
+  if (r->npattern == 0 || r->may_miss) return true;
+  bool *mark = NEW_N(scratch, bool, g->op.n), ok = true;
+  int *hits = NEW_N(scratch, int, r->npattern);
+  recompute_marks(g, plan, scratch, mark, hits);
+  for (int k = 0; k < r->npattern; k++) {
+    if (hits[k]) continue;
+    Diag *x = diag_error(
+        d, "recompute", arena_printf(d->arena, "recompute[%d]", r->pattern[k].item),
+        "\"%s\" is neither a unit or module of the model nor one of full, "
+        "selective, cheap",
+        r->pattern[k].text);
+    x->suggestion = suggestion(g, r->pattern[k].text, d);
+    ok = false;
+  }
+  return ok;
+}
+
+void recompute_set(Graph *g, const Plan *plan, Arena *scratch) {
+  bool *mark = NEW_N(scratch, bool, g->op.n);
+  recompute_marks(g, plan, scratch, mark, NULL);
+  for (int i = 0; i < g->op.n; i++)
+    g->op.at[i].recomputed = mark[i];
+}

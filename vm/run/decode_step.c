@@ -1,0 +1,61 @@
+/* decode_step.c - runs one token through programs with a cache of keys and values
+ * (Compiled.context) and assembles the logits of all ranks. */
+#include "run_int.h"
+
+#include "vm/base/f16.h"
+
+typedef struct Decode {
+  int32_t token, position;
+  float *logits; /* [vocab] */
+} Decode;
+
+/* The first n columns of a rank's logits. */
+static void read_columns(Worker *w, int64_t n, float *to) {
+  const Compiled *c = w->run->c;
+  const Program *p = &c->prog[mesh_coord(&c->mesh, w->rank, AXIS_PP)];
+  size_t size = (size_t)dtype_size(c->dtype);
+  const char *from = (const char *)rank_arena(w->r) + p->logits;
+  uint16_t block[4096];
+  if (c->dtype == DT_F32) {
+    device_download(&w->dev, to, from, (size_t)n * size);
+    return;
+  }
+  for (int64_t i = 0; i < n; i += LEN(block)) {
+    int64_t some = MIN(n - i, LEN(block));
+    device_download(&w->dev, block, from + (size_t)i * size, (size_t)some * size);
+    for (int64_t k = 0; k < some; k++)
+      to[i + k] = c->dtype == DT_BF16 ? bf16_to_f32(block[k]) : f16_to_f32(block[k]);
+  }
+}
+
+static weft_status job_decode(Worker *w, void *arg, weft_error *e) {
+  const Decode *d = arg;
+  const Compiled *c = w->run->c;
+  const int32_t input[IN_SEED] = {[IN_TOKENS] = d->token, [IN_POSITIONS] = d->position};
+  for (int k = 0; k < IN_SEED; k++)
+    if (rank_input(w->r, (InputKind)k)) *rank_input(w->r, (InputKind)k) = input[k];
+  TRY(rank_step(w->r, false, w->run->stop, e));
+  /* The last piece may have columns past the vocabulary. */
+  int64_t first =
+      c->logits_cut ? mesh_index(&c->mesh, c->logits_cut, w->rank) * c->logits : 0;
+  int64_t n = MIN(c->logits, c->vocab - first);
+  if (n > 0 && (c->logits_cut || w->rank == 0)) read_columns(w, n, d->logits + first);
+  return WEFT_OK;
+}
+
+weft_status run_decode(Run *r, int32_t token, int64_t position, float *logits,
+                       weft_error *e) {
+  assert(r->c->context && !r->kind->processes);
+  if (position < 0 || position >= r->c->context)
+    return err_set(e, WEFT_EUSAGE, "position %lld is not below the context of %lld",
+                   (long long)position, (long long)r->c->context);
+  if (token < 0 || token >= r->c->vocab)
+    return err_set(e, WEFT_EUSAGE, "token %d is not below the vocabulary of %lld", token,
+                   (long long)r->c->vocab);
+  if (r->dead) return err_set(e, WEFT_ERUN, "an earlier token has ended this run");
+  Decode d = {token, (int32_t)position, logits};
+  r->step = position;
+  weft_status st = run_all(r, job_decode, &d, true, e);
+  r->step = -1;
+  return st;
+}

@@ -1,0 +1,58 @@
+/* packed_inputs.c - inputs of packed documents: where each begins, and which labels count. */
+#include "run_int.h"
+
+/* Does a document begin with `next`, which follows `id` with this label? */
+static bool begins(const Packed *p, int32_t id, int32_t label, int32_t next) {
+  if (p->size) return label == LABEL_DOCUMENT_END;
+  return p->on && (p->first ? next : id) == p->separator;
+}
+
+void packed_places(const Packed *p, const int32_t *row, const int32_t *labels,
+                   const SeqPiece *piece, bool positions, int32_t *to) {
+  int64_t start = 0, seen = 1; /* positions whose beginning was looked at */
+  for (int64_t i = 0; i < piece->run * piece->runs; i++) {
+    int64_t at = seq_at(piece, i);
+    for (; seen <= at; seen++)
+      if (begins(p, row[seen - 1], labels[seen - 1], row[seen])) start = seen;
+    to[i] = (int32_t)(positions ? at - start : start);
+  }
+}
+
+static int32_t label_at(const Packed *p, const int32_t *row, const int32_t *labels,
+                        int64_t at) {
+  bool counts = p->within || p->size;
+  bool other = counts && begins(p, row[at], labels[at], labels[at]);
+  return other ? LABEL_IGNORED : labels[at];
+}
+
+void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
+                   const SeqPiece *piece, int32_t *to) {
+  for (int64_t i = 0; i < piece->run * piece->runs; i++)
+    to[i] = label_at(p, row, labels, seq_at(piece, i));
+}
+
+/* The chunk of a document at [a, b) in run k of a piece. */
+static void take_chunk(const Packed *p, const int32_t *row, const int32_t *labels,
+                       const SeqPiece *piece, int slots, int k, int64_t a, int64_t b,
+                       InputKind kind, int32_t *to) {
+  int c = (int)(piece->first[k] / piece->run);
+  int64_t first = seq_place(a, slots, c), end = seq_place(b, slots, c);
+  int64_t at = seq_in_document(a, b, slots, c, first);
+  to += k * piece->run;
+  for (int64_t i = first; i < end; i++, at++)
+    to[i] = kind == IN_TOKENS      ? row[at]
+            : kind == IN_LABELS    ? label_at(p, row, labels, at)
+            : kind == IN_POSITIONS ? (int32_t)(at - a)
+                                   : (int32_t)a;
+}
+
+void packed_chunks(const Packed *p, const int32_t *row, const int32_t *labels, int64_t T,
+                   const SeqPiece *piece, InputKind kind, int32_t *to) {
+  int slots = (int)(T / piece->run);
+  for (int64_t a = 0, b; a < T; a = b) {
+    for (b = a + 1; b < T && !begins(p, row[b - 1], labels[b - 1], row[b]);)
+      b++;
+    for (int k = 0; k < piece->runs; k++)
+      take_chunk(p, row, labels, piece, slots, k, a, b, kind, to);
+  }
+}

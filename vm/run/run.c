@@ -1,0 +1,501 @@
+/* run.c - a run: one worker thread, device and communicator per local rank.
+ *
+ * run_open creates the workers and their ranks, run_all runs a job on all of them and waits
+ * for the last one. The calling thread handles Ctrl-C and the stall detector while it waits.
+ * In a backend of processes all calls come from the one worker of this process. */
+#include "run_int.h"
+#include "vm/weights/snapshot.h"
+
+#include "vm/program/program_check.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- counted allocations ---- */
+
+static void *counted(void *ud, void *p, size_t old, size_t n) {
+  Run *r = ud;
+  if (n) atomic_fetch_add_explicit(&r->allocations, 1, memory_order_relaxed);
+  return mem_resize(&r->inner, p, old, n);
+}
+
+uint64_t run_allocations(Run *r) {
+  return atomic_exchange(&r->allocations, 0);
+}
+
+/* ---- jobs ---- */
+
+void job_failed(Run *r, const weft_error *why) {
+  pthread_mutex_lock(&r->lock);
+  if (!r->failed) r->first = *why;
+  r->failed = true;
+  pthread_mutex_unlock(&r->lock);
+}
+
+typedef struct Watched {
+  Job job;
+  void *arg;
+} Watched;
+
+static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
+  const Watched *j = arg;
+  weft_status st = j->job(w, j->arg, e);
+  if (st == WEFT_OK) return WEFT_OK;
+  if (e->rank < 0) e->rank = w->rank;
+  /* No rank waits for one that gave up. Processes agree on what is said of it first. */
+  if (w->run->control) supervisor_fail(w->run->control, e->rank, e->code, e->text);
+  job_failed(w->run, e);
+  world_abort(&w->run->world, w->rank, e->code, e->text);
+  return st;
+}
+
+static void *worker_main(void *p) {
+  Worker *w = p;
+  Run *r = w->run;
+  uint64_t seen = 0;
+  pthread_mutex_lock(&r->lock);
+  for (;;) {
+    while (r->generation == seen && !r->quit)
+      pthread_cond_wait(&r->go, &r->lock);
+    if (r->generation == seen) break;
+    seen = r->generation;
+    Job job = r->job;
+    void *arg = r->arg;
+    pthread_mutex_unlock(&r->lock);
+    weft_error why = {.rank = -1};
+    if (job(w, arg, &why) != WEFT_OK) {
+      if (why.rank < 0) why.rank = w->rank;
+      job_failed(r, &why);
+    }
+    pthread_mutex_lock(&r->lock);
+    if (--r->busy == 0) pthread_cond_signal(&r->done);
+  }
+  pthread_mutex_unlock(&r->lock);
+  return NULL;
+}
+
+/* Ends a step from outside of its ranks. */
+static void abort_run(Run *r, weft_status code, const char *what) {
+  weft_error e = {.rank = -1};
+  char why[900];
+  if (r->step < 0)
+    snprintf(why, sizeof why, "%s", what);
+  else if (code == WEFT_EINTR)
+    snprintf(why, sizeof why, "%s in %sstep %lld", what, run_part(r), (long long)r->step);
+  else
+    snprintf(why, sizeof why, "%sstep %lld: %s", run_part(r), (long long)r->step, what);
+  err_set(&e, code, "%s", why);
+  job_failed(r, &e);
+  world_abort(&r->world, -1, code, why);
+}
+
+/* Called without the lock every tenth of a second of a watched job. */
+static void look_after(Run *r, StallDetector *dog, bool *ended) {
+  char why[800];
+  weft_error side = {.rank = -1};
+  if (*ended) return;
+  *ended = true;
+  if (r->stop && *r->stop && !r->kind->processes)
+    abort_run(r, WEFT_EINTR, "interrupted");
+  else if (world_poll(&r->world, &side) != WEFT_OK)
+    abort_run(r, side.code, side.text);
+  else if (!r->control && stall_found(dog, r, NULL, why, sizeof why))
+    abort_run(r, WEFT_ERUN, why);
+  else
+    *ended = false;
+}
+
+static void wait_done(Run *r, bool watched) {
+  StallDetector dog = {.seen = now_s()};
+  bool ended = false;
+  while (r->busy) {
+    if (!watched) {
+      pthread_cond_wait(&r->done, &r->lock);
+      continue;
+    }
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += 100000000;
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    if (pthread_cond_timedwait(&r->done, &r->lock, &t) != ETIMEDOUT) continue;
+    pthread_mutex_unlock(&r->lock);
+    look_after(r, &dog, &ended);
+    pthread_mutex_lock(&r->lock);
+  }
+}
+
+/* Waking a thread takes longer than to copy so many elements. */
+enum { FEW = 1 << 14 };
+
+weft_status run_each(Run *r, Job job, void *arg, int64_t elements, weft_error *e) {
+  bool here = r->c->device->host && r->world.size == r->world.here;
+  if (!here || elements > FEW) return run_all(r, job, arg, false, e);
+  weft_error why = {.rank = -1};
+  for (int i = 0; i < r->nworker && why.code == WEFT_OK; i++)
+    if (job(&r->worker[i], arg, &why) != WEFT_OK && why.rank < 0)
+      why.rank = r->worker[i].rank;
+  if (why.code != WEFT_OK && e && e->code == WEFT_OK) *e = why;
+  return why.code;
+}
+
+weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e) {
+  Watched inner = {job, arg};
+  pthread_mutex_lock(&r->lock);
+  err_clear(&r->first);
+  r->failed = false;
+  r->job = watched ? watched_job : job;
+  r->arg = watched ? &inner : arg;
+  r->busy = r->nworker;
+  r->generation++;
+  pthread_cond_broadcast(&r->go);
+  wait_done(r, watched);
+  bool failed = r->failed || r->over;
+  weft_error first = r->over ? r->verdict : r->first;
+  pthread_mutex_unlock(&r->lock);
+  if (!failed) return WEFT_OK;
+  if (watched) r->dead = true;
+  if (e && e->code == WEFT_OK) *e = first;
+  return first.code;
+}
+
+/* ---- opening ---- */
+
+/* A signal belongs to the program that embeds weft, not to its workers. */
+static int start_thread(Worker *w) {
+  sigset_t block, old;
+  sigemptyset(&block);
+  sigaddset(&block, SIGINT);
+  sigaddset(&block, SIGTERM);
+  sigaddset(&block, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &block, &old);
+  int failed = pthread_create(&w->thread, NULL, worker_main, w);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  w->has_thread = !failed;
+  return failed;
+}
+
+static weft_status start_workers(Run *r, int n, weft_error *e) {
+  r->worker = mem_new(&r->alloc, (size_t)n * sizeof *r->worker);
+  if (!r->worker) return err_set(e, WEFT_ENOMEM, "out of memory");
+  r->nworker = n;
+  for (int i = 0; i < n; i++)
+    r->worker[i] = (Worker){.run = r, .rank = i};
+  for (int i = 0; i < n; i++)
+    if (start_thread(&r->worker[i]))
+      return err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d virtual ranks", i, n);
+  return WEFT_OK;
+}
+
+/* The first worker starts the world: what a library takes for its main thread is then the
+ * one that calls it later, if each process has one rank. */
+static weft_status job_start(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  int size = r->c->mesh.world;
+  if (w != r->worker) return WEFT_OK;
+  WorldSetting setting[RUN_SETTINGS];
+  WorldOptions told = run_world_options(r, setting);
+  TRY(world_start(&r->world, r->kind, &r->alloc, size, &told, e));
+  for (int i = 0; i < r->nworker; i++)
+    r->worker[i].rank = r->world.rank + i;
+  if (r->world.size != size)
+    return err_set(e, WEFT_EUSAGE,
+                   "the plan's mesh has %d ranks, but the launcher started %d processes",
+                   size, r->world.size);
+  return WEFT_OK;
+}
+
+/* The cores that this process may use, shared by the ranks of this machine. */
+static int default_threads(int local_ranks) {
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  int threads = MAX((int)online / MAX(local_ranks, 1), 1);
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    threads = MIN(threads, MAX(CPU_COUNT(&set), 1));
+  return threads;
+}
+
+/* A team smaller than it was asked for makes GEMM libraries compute a part of a product
+ * only, without a word: never ask for more than OMP_THREAD_LIMIT allows. */
+static int allowed_threads(int wanted) {
+  return MAX(MIN(wanted, omp_get_thread_limit()), 1);
+}
+
+/* The system promises more memory than there is and kills who believes it; a run that
+ * cannot fit is refused. `local`: ranks on this machine. */
+static weft_status check_memory(const Run *r, int local, weft_error *e) {
+  double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
+  double need = (double)run_memory(r) * local;
+  const double gib = 1 << 30;
+  if (need <= machine) return WEFT_OK;
+  return err_set(
+      e, WEFT_ENOMEM,
+      "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
+      "machine has; use a smaller batch.micro or batch.seq, or more machines",
+      local, local > 1 ? "s" : "", need / local / gib, local > 1 ? "" : "s",
+      machine / gib);
+}
+
+/* A device with memory of its own says itself what does not fit. */
+static weft_status open_device(Run *r, weft_error *e) {
+  const DeviceKind *k = r->c->device;
+  if (k->host) TRY(check_memory(r, r->world.node, e));
+  r->device = k->load(e);
+  if (r->device) return WEFT_OK;
+  return e && e->code ? e->code : WEFT_EUSAGE;
+}
+
+static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
+  r->kind = o->world ? o->world : world_default(false, false, r->c->device->host);
+  TRY(world_suits(r->kind, r->c->device, e));
+  TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
+  TRY(run_all(r, job_start, NULL, false, e));
+  r->threads =
+      allowed_threads(o->threads > 0 ? o->threads : default_threads(r->world.node));
+  TRY(consensus_at_start(r, o->fact, o->nfact, e));
+  if (r->world.size > r->world.here) TRY(run_all(r, job_supervise, NULL, false, e));
+  TRY(open_device(r, e));
+  r->patience_s = o->patience_s;
+  return WEFT_OK;
+}
+
+/* What ends a wait for a device: that the run has ended, or is to. */
+static weft_status look_on(void *ud, weft_error *e) {
+  Run *r = ud;
+  if (r->stop && *r->stop) return err_set(e, WEFT_EINTR, "interrupted");
+  return world_poll(&r->world, e);
+}
+
+static size_t copy_bytes(const Worker *w) {
+  const Compiled *c = w->run->c;
+  return (size_t)saved_most(c, mesh_coord(&c->mesh, w->rank, AXIS_PP));
+}
+
+/* NULL, or why steps are not kept. What ranks of one process exchange goes from the
+ * queues of one to those of another, and a capture is that of one rank. */
+static const char *not_kept(const Run *r, char text[96]) {
+  if (!r->plan->cuda_graph) return "cuda_graph = false";
+  if (r->traces) return "a trace has each of them";
+  if (r->nworker == 1) return NULL;
+  snprintf(text, 96, "%d ranks of one process", r->nworker);
+  return text;
+}
+
+const char *run_way(const Run *r, char text[96]) {
+  char why[96];
+  if (!r->c->device->keeps) return NULL;
+  const char *no = not_kept(r, why);
+  snprintf(text, 96, "%s%s", no ? "launched op by op: " : "replayed as one graph",
+           no ? no : "");
+  return text;
+}
+
+const char *run_not_captured(Run *r) {
+  for (int i = 0; i < r->nworker; i++) {
+    const Worker *w = &r->worker[i];
+    const char *why = rank_not_captured(w->r);
+    if (!why && w->eval) why = rank_not_captured(w->eval);
+    if (why) return why;
+  }
+  return NULL;
+}
+
+static weft_status job_load(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->world.place, r->threads, e));
+  w->has_device = true;
+  w->dev.look = look_on, w->dev.look_ud = r;
+  w->dev.times = !r->plan->deterministic;
+  TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
+  if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
+  char text[96];
+  if (!not_kept(r, text)) rank_capture(w->r);
+  if (w->eval && !not_kept(r, text)) rank_capture(w->eval);
+  w->block = mem_new(&r->alloc, (size_t)r->block_max * sizeof *w->block);
+  w->copy = r->saves ? mem_new(&r->alloc, copy_bytes(w)) : NULL;
+  if (!w->block || (r->saves && !w->copy))
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  return WEFT_OK;
+}
+
+static weft_status trace_open(Worker *w, weft_error *e) {
+  w->tracer.event = mem_new(&w->run->alloc, TRACE_BYTES);
+  if (!w->tracer.event) return err_set(e, WEFT_ENOMEM, "no memory for the trace");
+  rank_trace(w->r, &w->tracer);
+  return WEFT_OK;
+}
+
+static weft_status job_join(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  CommNeeds needs = rank_needs(w->r);
+  TRY(world_join(&r->world, w->rank, &w->dev, &needs, &w->comm, e));
+  w->has_comm = true;
+  if (r->traces) TRY(trace_open(w, e));
+  rank_connect(w->r, &w->comm);
+  if (w->eval) rank_connect(w->eval, &w->comm);
+  return WEFT_OK;
+}
+
+static weft_status check_compiled(Run *r, weft_error *e) {
+  if (run_rows(r) != r->plan->batch.global)
+    return err_set(e, WEFT_EINTERNAL, "%lld rows a step, but batch.global = %lld",
+                   (long long)run_rows(r), (long long)r->plan->batch.global);
+  TRY(program_check(r->c, e));
+  if (r->c->eval) TRY(program_check(r->c->eval, e));
+  r->block_max = footprint_block(r->c);
+  return WEFT_OK;
+}
+
+static weft_status new_batch(Run *r, weft_error *e) {
+  size_t n = (size_t)(run_rows(r) * r->c->seq) * sizeof(int32_t);
+  r->tokens = mem_new(&r->alloc, n);
+  r->labels = mem_new(&r->alloc, n);
+  if (!r->tokens || !r->labels) return err_set(e, WEFT_ENOMEM, "out of memory");
+  return WEFT_OK;
+}
+
+static void init_locks(Run *r) {
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_mutex_init(&r->lock, NULL);
+  pthread_cond_init(&r->go, NULL);
+  pthread_cond_init(&r->done, &attr);
+  pthread_condattr_destroy(&attr);
+}
+
+static weft_status open_run(Run *r, const RunOptions *o, weft_error *e) {
+  TRY(check_compiled(r, e));
+  TRY(open_world(r, o, e));
+  TRY(new_batch(r, e));
+  TRY(run_all(r, job_load, NULL, false, e));
+  TRY(run_all(r, job_join, NULL, false, e));
+  /* A signal may mean from here on that the run ends with a checkpoint, which needs
+   * links. */
+  if (r->world.net) r->world.net->stop = NULL;
+  return WEFT_OK;
+}
+
+weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run **out,
+                     weft_error *e) {
+  *out = NULL;
+  Run *r = mem_new(o->alloc, sizeof *r);
+  if (!r) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (o->alloc) r->inner = *o->alloc;
+  r->alloc = (weft_alloc){counted, r};
+  r->plan = p;
+  r->c = c;
+  r->stop = o->stop;
+  r->settings = o->settings;
+  r->saves = o->saves;
+  r->told = o->told;
+  r->traces = o->trace;
+  r->scaler = scaler_make(p);
+  r->scaled = 1;
+  r->step = -1;
+  init_locks(r);
+  weft_status st = open_run(r, o, e);
+  if (st == WEFT_OK) {
+    *out = r;
+    return WEFT_OK;
+  }
+  run_fails(r, e);
+  r->dead = true;
+  run_close(r);
+  return st;
+}
+
+/* ---- closing ---- */
+
+/* A process that failed ends with its code; the launcher then ends the others, which may
+ * never reach a common end. */
+static bool ends_alone(const Run *r) {
+  return r->world.together && r->dead;
+}
+
+static weft_status job_close(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  mem_free(&r->alloc, w->block, (size_t)r->block_max * sizeof *w->block);
+  mem_free(&r->alloc, w->tracer.event, TRACE_BYTES);
+  rank_free(w->eval);
+  if (w->copy) mem_free(&r->alloc, w->copy, copy_bytes(w));
+  rank_free(w->r);
+  if (w->has_comm && !ends_alone(r)) comm_close(&w->comm);
+  if (w->has_device) device_close(&w->dev);
+  return WEFT_OK;
+}
+
+static weft_status job_end(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
+  if (w == r->worker && !ends_alone(r)) world_close(&r->world);
+  return WEFT_OK;
+}
+
+/* If not all threads could be started, those that were have had no job yet. */
+static void stop_workers(Run *r) {
+  bool all = r->nworker > 0;
+  for (int i = 0; i < r->nworker; i++)
+    all &= r->worker[i].has_thread;
+  if (all) run_all(r, job_close, NULL, false, NULL);
+  if (all) run_all(r, job_end, NULL, false, NULL);
+  pthread_mutex_lock(&r->lock);
+  r->quit = true;
+  pthread_cond_broadcast(&r->go);
+  pthread_mutex_unlock(&r->lock);
+  for (int i = 0; i < r->nworker; i++)
+    if (r->worker[i].has_thread) pthread_join(r->worker[i].thread, NULL);
+}
+
+void run_fails(Run *r, weft_error *e) {
+  if (!r || !r->control) return;
+  supervisor_fail(r->control, e->rank < 0 ? r->world.rank : e->rank, e->code, e->text);
+  pthread_mutex_lock(&r->lock);
+  if (r->over) *e = r->verdict;
+  pthread_mutex_unlock(&r->lock);
+}
+
+void run_abandon(Run *r) {
+  if (r) r->dead = true;
+}
+
+void run_close(Run *r) {
+  if (!r) return;
+  supervisor_close(r->control);
+  stop_workers(r);
+  net_close(&r->net);
+  size_t n = (size_t)(run_rows(r) * r->c->seq) * sizeof(int32_t);
+  mem_free(&r->alloc, r->labels, n);
+  mem_free(&r->alloc, r->tokens, n);
+  mem_free(&r->alloc, r->worker, (size_t)r->nworker * sizeof *r->worker);
+  pthread_cond_destroy(&r->done);
+  pthread_cond_destroy(&r->go);
+  pthread_mutex_destroy(&r->lock);
+  weft_alloc inner = r->inner;
+  mem_free(&inner, r, sizeof *r);
+}
+
+/* ---- facts ---- */
+
+int run_world(const Run *r) {
+  return r->c->mesh.world;
+}
+
+int run_rank(const Run *r) {
+  return r->world.rank;
+}
+
+int run_machine_ranks(const Run *r) {
+  return r->world.node;
+}
+
+uint64_t run_memory(const Run *r) {
+  uint64_t most = 0;
+  for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
+    most = MAX(most, r->c->prog[i].arena_bytes);
+  return most;
+}

@@ -1,0 +1,47 @@
+/* session.c - opens data and weights of a run and loops over its steps; see session.h. */
+#include "session.h"
+
+#include <math.h>
+
+weft_status session_fill(Session *s, weft_error *e) {
+  if (s->fill) return s->fill(s->fill_from, s->run, e);
+  return s->weights ? run_load(s->run, s->weights, e) : run_init(s->run, e);
+}
+
+weft_status session_open(Session *s, const Plan *p, const Compiled *c,
+                         const RunOptions *o, weft_error *e) {
+  s->eval_every = p->eval_every, s->eval_batches = p->eval_batches;
+  TRY(run_open(p, c, o, &s->run, e));
+  return session_fill(s, e);
+}
+
+/* Every so many steps, and at the end. `step` is the next one. */
+static bool evaluates(const Session *s, int64_t end) {
+  return s->val && s->eval_every && (s->step % s->eval_every == 0 || s->step == end);
+}
+
+weft_status session_train(Session *s, int64_t end, const StopFlag *stop,
+                          SessionAfter after, void *ud, weft_error *e) {
+  while (s->step < end) {
+    StepResult r;
+    if (stop && *stop)
+      return err_set(e, WEFT_EINTR, "interrupted after %lld steps", (long long)s->step);
+    TRY(run_step(s->run, s->data, s->step, &r, e));
+    s->step++;
+    if (evaluates(s, end)) TRY(run_evaluate(s->run, s->val, s->eval_batches, &r, e));
+    TRY(after(ud, &r, e));
+    if (!isfinite(r.loss))
+      return err_set(e, WEFT_ERUN, "the loss of step %lld is not finite",
+                     (long long)r.step);
+  }
+  return WEFT_OK;
+}
+
+void session_close(Session *s, bool failed) {
+  if (failed) run_abandon(s->run);
+  run_close(s->run);
+  data_close(s->data);
+  data_close(s->val);
+  st_close(s->weights);
+  *s = (Session){0};
+}

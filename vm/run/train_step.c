@@ -1,0 +1,199 @@
+/* train_step.c - one training step: fills the inputs of every rank, runs all ranks and reads
+ * the scalars that they download. A step whose loss or norm is not finite has changed nothing
+ * (programs see to that), so it is run again with checks on, to name the op where it began. */
+#include "run_int.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct StepArg {
+  const int32_t *tokens, *labels;
+  int64_t step;
+  double lr;
+  const char *wrong; /* when it is repeated: "loss is nan"; values are checked */
+} StepArg;
+
+/* ---- inputs ---- */
+
+/* The row of the step's global arrays that is row i of the rank's own. */
+static int64_t global_row(const Run *r, int dp_index, int64_t i) {
+  int64_t micro = r->c->micro;
+  return i / micro * micro * run_dp(r) + dp_index * micro + i % micro;
+}
+
+/* What a rank reads: its rows, and of each the tokens that it has. */
+static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *labels,
+                       InputKind k, int32_t *to) {
+  const Run *r = w->run;
+  const Mesh *m = &r->c->mesh;
+  const Packed *packed = &r->plan->packed;
+  int dp_index = mesh_index(m, AXES_DP, w->rank);
+  SeqPiece piece = seq_piece(r->c->seq, m->size[AXIS_CP], mesh_coord(m, w->rank, AXIS_CP),
+                             r->c->zigzag);
+  int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
+  for (int64_t i = 0; i < rows; i++, to += r->c->tokens) {
+    int64_t row = global_row(r, dp_index, i) * r->c->seq;
+    if (r->c->documents)
+      packed_chunks(packed, tokens + row, labels + row, r->c->seq, &piece, k, to);
+    else if (k == IN_TOKENS)
+      seq_take(&piece, tokens + row, to);
+    else if (k == IN_LABELS)
+      packed_labels(packed, tokens + row, labels + row, &piece, to);
+    else
+      packed_places(packed, tokens + row, labels + row, &piece, k == IN_POSITIONS, to);
+  }
+}
+
+void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels) {
+  for (int k = IN_TOKENS; k <= IN_DOC_STARTS; k++) {
+    int32_t *to = rank_input(w->r, (InputKind)k);
+    if (to) fill_input(w, tokens, labels, (InputKind)k, to);
+  }
+}
+
+/* What the ranks of this process take to their devices first. */
+static void fill_step(Worker *w, const StepArg *s) {
+  const Run *r = w->run;
+  const Optimizer *opt = &r->plan->opt;
+  double *scalars = rank_scalars(w->r);
+  double t = (double)(s->step + 1 - r->scaler.skipped); /* steps of the optimizer */
+  step_inputs(w, s->tokens, s->labels);
+  scalars[SC_LR] = s->lr;
+  scalars[SC_BC1] = 1 - pow(opt->beta1, t);
+  scalars[SC_BC2] = 1 - pow(opt->beta2, t);
+  scalars[SC_SCALE] = r->scaler.scale;
+  scalars[SC_STEP] = t;
+}
+
+/* Puts the step, and what was wrong with it, before the reason of a failure. */
+static weft_status in_step(const Worker *w, const StepArg *s, const weft_error *why,
+                           weft_error *e) {
+  const Instr *bad = rank_bad(w->r, NULL);
+  char name[256];
+  if (bad) rank_describe(w->r, bad, name, sizeof name);
+  if (why->code == WEFT_EINTR)
+    err_set(e, why->code, "interrupted in step %lld", (long long)s->step);
+  else if (bad)
+    err_set(e, why->code, "step %lld: %s; first seen on rank %d in %s",
+            (long long)s->step, s->wrong, w->rank, name);
+  else
+    err_set(e, why->code, "step %lld: %.950s", (long long)s->step, why->text);
+  e->rank = why->rank;
+  return why->code;
+}
+
+static weft_status job_step(Worker *w, void *arg, weft_error *e) {
+  const StepArg *s = arg;
+  fill_step(w, s);
+  weft_error why = {.rank = -1};
+  bool traced = w->tracer.event != NULL;
+  int64_t from = traced ? trace_begin(&w->tracer, s->step) : 0;
+  weft_status st = rank_step(w->r, s->wrong != NULL, w->run->stop, &why);
+  if (traced) trace_end(&w->tracer, from);
+  if (st == WEFT_OK) return WEFT_OK;
+  return in_step(w, s, &why, e);
+}
+
+/* ---- results ---- */
+
+static const char *value_name(double x) {
+  return isnan(x) ? "nan" : x < 0 ? "-inf" : "inf";
+}
+
+/* Runs the step again with checks: the error then names the rank and the op that gave the
+ * first value that is not finite. */
+static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error *e) {
+  char wrong[64];
+  bool loss = !isfinite(res->loss);
+  snprintf(wrong, sizeof wrong, "%s is %s", loss ? "loss" : "the gradient norm",
+           value_name(loss ? res->loss : res->grad_norm));
+  s->wrong = wrong;
+  TRY(run_all(r, job_step, s, true, e));
+  return err_set(e, WEFT_ERUN, "step %lld: %s; repeated, every op gave finite values",
+                 (long long)s->step, wrong);
+}
+
+/* Ranks of etp have the same rows. */
+static void read_experts(const Run *r, const double *scalars, StepResult *res) {
+  if (!(scalars[SC_ROWS_EXPERTS] > 0)) return;
+  res->expert_max = scalars[SC_ROWS_MAX];
+  res->expert_mean = scalars[SC_ROWS] / scalars[SC_ROWS_EXPERTS];
+  res->dropped = (int64_t)scalars[SC_DROPPED] / r->c->mesh.size[AXIS_ETP];
+}
+
+/* All ranks have the same scalars: the programs reduce them over all of them. */
+static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *e) {
+  const double *scalars = rank_scalars(r->worker[0].r);
+  double tokens = scalars[SC_TOKENS];
+  res->tokens = (int64_t)tokens;
+  res->loss = tokens > 0 ? scalars[SC_LOSS] / tokens : 0;
+  res->grad_norm = scalars[SC_NORM];
+  read_experts(r, scalars, res);
+  if (!(tokens > 0))
+    return err_set(e, WEFT_ERUN,
+                   "step %lld has no label tokens: every label is ignored (-100)",
+                   (long long)s->step);
+  res->loss_scale = r->scaler.on ? r->scaler.scale : 0;
+  res->skipped = scalars[SC_SKIP] != 0 || !isfinite(res->grad_norm);
+  if (!isfinite(res->loss) || (res->skipped && !scaler_can_skip(&r->scaler)))
+    return explain(r, s, res, e);
+  r->scaled = r->scaler.scale;
+  scaler_after(&r->scaler, res->skipped);
+  return WEFT_OK;
+}
+
+void run_retry(Run *r) {
+  r->scaler.skipped--;
+}
+
+static double step_lr(const Run *r, int64_t step) {
+  LrSchedule lr = r->plan->opt.lr;
+  if (lr.steps == 0) lr.steps = r->plan->steps;
+  return lr_at(&lr, step);
+}
+
+weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels,
+                            int64_t step, StepResult *out, weft_error *e) {
+  if (r->dead)
+    return err_set(e, WEFT_ERUN, "step %lld: an earlier step has ended this run",
+                   (long long)step);
+  StepArg s = {.tokens = tokens, .labels = labels, .step = step, .lr = step_lr(r, step)};
+  *out = (StepResult){.step = step, .lr = s.lr};
+  double begin = now_s();
+  r->step = step;
+  weft_status st = run_all(r, job_step, &s, true, e);
+  out->ms = 1e3 * (now_s() - begin);
+  r->longest_s = MAX(r->longest_s, now_s() - begin);
+  if (st == WEFT_OK) st = read_result(r, &s, out, e);
+  r->step = -1;
+  return st;
+}
+
+/* Whether a rank of this process has this data-parallel index. */
+static bool reads(const Run *r, int dp_index) {
+  bool found = false;
+  for (int i = 0; i < r->nworker && !found; i++)
+    found = mesh_index(&r->c->mesh, AXES_DP, r->worker[i].rank) == dp_index;
+  return found;
+}
+
+weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_error *e) {
+  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
+  int dp = (int)run_dp(r);
+  for (int k = 0; k < dp; k++) {
+    if (!reads(r, k)) continue;
+    for (int64_t i = 0; i < rows; i++) {
+      int64_t row = global_row(r, k, i);
+      if (row >= n) continue;
+      TRY(data_sample(d, first + row, r->tokens + row * T, r->labels + row * T, e));
+    }
+  }
+  return WEFT_OK;
+}
+
+weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out,
+                     weft_error *e) {
+  int64_t rows = r->plan->batch.global;
+  TRY(step_read(r, d, step * rows, rows, e));
+  return run_step_tokens(r, r->tokens, r->labels, step, out, e);
+}

@@ -1,0 +1,352 @@
+/* verify.c - compares a parallel run with the run of one rank, step by step.
+ *
+ * Both start each step from the same parameters and moments, so differences do not
+ * accumulate. A tensor is judged norm-wise; one whose true value is (near) zero, such as the
+ * gradient of a key bias, has only rounding noise for a norm and is judged on the scale of
+ * its layer. Adam turns such noise into full steps: the difference of two parameters must be
+ * explained by the difference of their moments, and the rest counts. */
+#include "exec.h"
+#include "vm/base/budget.h"
+
+#include "vm/base/rng.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+
+/* A tensor is near zero if its elements are this many tolerances of the largest in its
+ * layer. A wrong one is noticed down to one tolerance. */
+enum { NEAR_ZERO = 10 };
+
+typedef struct Norms {
+  double diff, ref;      /* L2 norms of many - one and of one */
+} Norms;
+
+typedef struct Verify {
+  const weft_alloc *alloc;
+  const Plan *plan;
+  const Compiled *c;     /* of `many` */
+  Run *many, *one;
+  int *layer;            /* [nparam] index of the first parameter of the same layer */
+  Norms *norm;           /* [nparam] */
+  float *buf[6];         /* each as large as the largest parameter */
+  int64_t largest;       /* elements */
+  int32_t *tokens, *labels;
+  int64_t ids;           /* of a step */
+  int64_t vocab;
+  double tolerance, worst;
+  VerifyReport *out;
+} Verify;
+
+static const char *const kind_name[STATE_N] = {"parameter", "gradient", "first moment",
+                                               "second moment"};
+
+/* ---- data ---- */
+
+/* Random ids. One label in eight is ignored, so that microbatches and ranks differ in
+ * their number of label tokens; in packed plans one token in sixteen ends a document. */
+static void make_tokens(Verify *v, int64_t step) {
+  Rng rng = rng_make(v->plan->seed, "verify");
+  int64_t T = v->c->seq;
+  uint64_t first = (uint64_t)step * (uint64_t)v->ids * 4;
+  for (int64_t i = 0; i < v->ids; i++) {
+    uint64_t at = first + (uint64_t)i * 4;
+    int32_t id = (int32_t)(rng_u32(&rng, at) % (uint64_t)v->vocab);
+    bool ends = v->plan->packed.on && rng_u32(&rng, at + 1) % 16 == 0;
+    if (ends && v->plan->packed.separated) id = v->plan->packed.separator;
+    v->tokens[i] = id;
+    if (i % T) v->labels[i - 1] = id;
+    if (i % T == T - 1)
+      v->labels[i] = (int32_t)(rng_u32(&rng, at + 2) % (uint64_t)v->vocab);
+  }
+  for (int64_t i = 0; i < v->ids; i++) {
+    uint64_t at = first + (uint64_t)i * 4;
+    if (rng_u32(&rng, at + 3) % 8 == 0) v->labels[i] = LABEL_IGNORED;
+    if (v->plan->packed.size && rng_u32(&rng, at + 1) % 16 == 0)
+      v->labels[i] = LABEL_DOCUMENT_END;
+  }
+}
+
+/* ---- norms and judgement ---- */
+
+static Norms norms(const float *many, const float *one, int64_t n) {
+  double d = 0, r = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double x = (double)many[i] - one[i];
+    d += x * x;
+    r += (double)one[i] * one[i];
+  }
+  return (Norms){sqrt(d), sqrt(r)};
+}
+
+static double relative(double diff, double ref) {
+  if (diff == 0) return 0;
+  if (isnan(diff) || isnan(ref)) return INFINITY;
+  return ref > 0 ? diff / ref : INFINITY;
+}
+
+/* Of a run of processes the first one has what was gathered, and compares. */
+static bool compares(const Verify *v) {
+  return run_rank(v->many) == 0;
+}
+
+/* Notes one comparison; `field` is its place in the report. */
+static void judge(Verify *v, int64_t step, const char *what, const char *name,
+                  double difference, double *field) {
+  VerifyReport *out = v->out;
+  if (!compares(v)) return;
+  if (difference > *field) *field = difference;
+  if (difference > v->worst) {
+    v->worst = difference;
+    snprintf(out->worst, sizeof out->worst, "%s%s%s", what, *name ? " of " : "", name);
+  }
+  if (difference <= v->tolerance || !out->ok) return;
+  out->ok = false;
+  snprintf(out->first_bad, sizeof out->first_bad,
+           "step %lld: %s%s%s differs by %.2g (tolerance %.2g)", (long long)step, what,
+           *name ? " of " : "", name, difference, v->tolerance);
+}
+
+/* "model.layers.3.self_attn.q_proj.bias" -> "model.layers.3"; a name without a number has
+ * its module for a layer. */
+static size_t layer_length(const char *name) {
+  for (const char *s = name; (s = strchr(s, '.')); s++)
+    if (isdigit((unsigned char)s[1])) {
+      size_t n = (size_t)(s + 1 - name);
+      while (isdigit((unsigned char)name[n])) n++;
+      return n;
+    }
+  const char *last = strrchr(name, '.');
+  return last ? (size_t)(last - name) : strlen(name);
+}
+
+static void find_layers(Verify *v) {
+  const CompiledParam *p = v->c->param;
+  for (int i = 0; i < v->c->nparam; i++) {
+    size_t n = layer_length(p[i].name);
+    int k = 0;
+    while (layer_length(p[k].name) != n || strncmp(p[k].name, p[i].name, n) != 0) k++;
+    v->layer[i] = k;
+  }
+}
+
+static double per_element(const Verify *v, int param) {
+  return v->norm[param].ref / sqrt((double)param_count(&v->c->param[param]));
+}
+
+/* Judges v->norm, the norms of all tensors of one kind. The backward pass makes the last
+ * ones first and spreads an error to those before, so the first to be named is the one
+ * nearest to its cause. */
+static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
+  for (int i = v->c->nparam - 1; i >= 0; i--) {
+    double scale = 0, own = per_element(v, i);
+    for (int q = 0; q < v->c->nparam; q++)
+      if (v->layer[q] == v->layer[i]) scale = fmax(scale, per_element(v, q));
+    bool near_zero = own < NEAR_ZERO * v->tolerance * scale;
+    double root = sqrt((double)param_count(&v->c->param[i]));
+    double ref = near_zero ? scale * root : v->norm[i].ref;
+    judge(v, step, kind_name[k], v->c->param[i].name, relative(v->norm[i].diff, ref),
+          field);
+    v->out->tensors++;
+  }
+}
+
+/* ---- state ---- */
+
+static weft_status copy_state(Verify *v, weft_error *e) {
+  static const StateKind kinds[] = {STATE_PARAM, STATE_M, STATE_V};
+  for (int k = 0; k < LEN(kinds); k++)
+    for (int i = 0; i < v->c->nparam; i++) {
+      TRY(run_get(v->many, kinds[k], i, v->buf[0], e));
+      if (compares(v)) TRY(run_set(v->one, kinds[k], i, v->buf[0], e));
+    }
+  return WEFT_OK;
+}
+
+static weft_status get_both(Verify *v, StateKind k, int param, int at, weft_error *e) {
+  TRY(run_get(v->many, k, param, v->buf[at], e));
+  return compares(v) ? run_get(v->one, k, param, v->buf[at + 1], e) : WEFT_OK;
+}
+
+static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *field,
+                                weft_error *e) {
+  for (int i = 0; i < v->c->nparam; i++) {
+    TRY(get_both(v, k, i, 0, e));
+    v->norm[i] = norms(v->buf[0], v->buf[1], param_count(&v->c->param[i]));
+    /* A square differs by twice as much as its root, and it is the root that counts. */
+    if (k == STATE_V) v->norm[i].diff /= 2;
+  }
+  judge_all(v, step, k, field);
+  return WEFT_OK;
+}
+
+/* The same bits on both sides, whatever the mesh; checked before the first step. */
+static weft_status compare_initial(Verify *v, weft_error *e) {
+  for (int i = 0; i < v->c->nparam; i++) {
+    int64_t n = param_count(&v->c->param[i]);
+    TRY(get_both(v, STATE_PARAM, i, 0, e));
+    bool same = memcmp(v->buf[0], v->buf[1], (size_t)n * sizeof(float)) == 0;
+    Norms d = norms(v->buf[0], v->buf[1], n);
+    judge(v, 0, "initial value", v->c->param[i].name,
+          same ? 0 : fmax(relative(d.diff, d.ref), 2 * v->tolerance), &v->out->param);
+  }
+  return WEFT_OK;
+}
+
+/* What AdamW takes from a parameter, but for decay, which is the same on both sides. */
+static double adam_update(const Optimizer *o, const StepResult *s, float m, float v) {
+  double t = (double)s->step + 1;
+  double mhat = m / (1 - pow(o->beta1, t)), vhat = v / (1 - pow(o->beta2, t));
+  if (m == 0) return 0;
+  return s->lr * mhat / (sqrt(vhat) + o->eps);
+}
+
+/* Takes the differences that the moments explain out of the parameters of `many`; returns
+ * the L2 norm of what AdamW took from those of `one`. */
+static double explain_by_moments(Verify *v, const StepResult *s, int64_t n) {
+  const Optimizer *o = &v->plan->opt;
+  float *p = v->buf[0], *const *b = v->buf;
+  double norm = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double many = adam_update(o, s, b[2][i], b[4][i]);
+    double one = adam_update(o, s, b[3][i], b[5][i]);
+    p[i] = (float)(p[i] + many - one);
+    norm += one * one;
+  }
+  return sqrt(norm);
+}
+
+static weft_status compare_params(Verify *v, const StepResult *s, weft_error *e) {
+  for (int i = 0; i < v->c->nparam; i++) {
+    int64_t n = param_count(&v->c->param[i]);
+    TRY(get_both(v, STATE_PARAM, i, 0, e));
+    double apart = 0;
+    TRY(run_apart(v->many, STATE_PARAM, i, v->buf[0], &apart, e));
+    TRY(get_both(v, STATE_M, i, 2, e));
+    TRY(get_both(v, STATE_V, i, 4, e));
+    double step = explain_by_moments(v, s, n);
+    v->norm[i] = norms(v->buf[0], v->buf[1], n);
+    /* A step may lead back to near 0; what it rounds is of its own size. */
+    v->norm[i].ref = fmax(v->norm[i].ref, step);
+    judge(v, s->step, kind_name[STATE_PARAM], v->c->param[i].name,
+          relative(v->norm[i].diff, v->norm[i].ref), &v->out->param);
+    /* Bits that differ are no rounding, however little that is. */
+    judge(v, s->step, "a replica", v->c->param[i].name,
+          apart > 0 ? fmax(relative(apart, v->norm[i].ref), 2 * v->tolerance) : 0,
+          &v->out->param);
+    v->out->tensors++;
+  }
+  return WEFT_OK;
+}
+
+/* A step that is skipped for its loss scale is taken again with a smaller one. */
+static weft_status step_of_many(Verify *v, int64_t step, StepResult *out, weft_error *e) {
+  enum { TRIES = 100 };
+  TRY(run_step_tokens(v->many, v->tokens, v->labels, step, out, e));
+  for (int i = 0; out->skipped; i++) {
+    if (i == TRIES)
+      return err_set(e, WEFT_ERUN, "step %lld: gradients still overflow at loss scale %g",
+                     (long long)step, out->loss_scale);
+    run_retry(v->many);
+    TRY(run_step_tokens(v->many, v->tokens, v->labels, step, out, e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
+  StepResult many, one = {0};
+  make_tokens(v, step);
+  TRY(copy_state(v, e));
+  TRY(step_of_many(v, step, &many, e));
+  if (compares(v)) TRY(run_step_tokens(v->one, v->tokens, v->labels, step, &one, e));
+  judge(v, step, "number of label tokens", "",
+        relative(fabs((double)(many.tokens - one.tokens)), (double)one.tokens),
+        &v->out->loss);
+  judge(v, step, "loss", "", relative(fabs(many.loss - one.loss), fabs(one.loss)),
+        &v->out->loss);
+  TRY(compare_kind(v, step, STATE_GRAD, &v->out->grad, e));
+  judge(v, step, "gradient norm", "",
+        relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm),
+        &v->out->grad_norm);
+  TRY(compare_kind(v, step, STATE_M, &v->out->grad, e));
+  TRY(compare_kind(v, step, STATE_V, &v->out->grad, e));
+  TRY(compare_params(v, &one, e));
+  v->out->steps++;
+  return WEFT_OK;
+}
+
+/* ---- set up ---- */
+
+static weft_status check_pair(const Compiled *many, const Compiled *one, weft_error *e) {
+  int dp = mesh_size(&many->mesh, AXES_DP);
+  bool same = many->nparam == one->nparam && one->mesh.world == 1 &&
+              many->microbatches == one->microbatches && many->seq == one->seq &&
+              many->micro * dp == one->micro;
+  for (int i = 0; same && i < many->nparam; i++)
+    same = strcmp(many->param[i].name, one->param[i].name) == 0 &&
+           param_count(&many->param[i]) == param_count(&one->param[i]);
+  if (same) return WEFT_OK;
+  return err_set(e, WEFT_EINTERNAL,
+                 "verify: the one-rank program is not that of the same plan");
+}
+
+static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
+  size_t n = (size_t)v->c->nparam;
+  for (int i = 0; i < v->c->nparam; i++)
+    v->largest = MAX(v->largest, param_count(&v->c->param[i]));
+  v->ids = (int64_t)v->c->microbatches * one->micro * v->c->seq;
+  v->vocab = one->vocab;
+  bool ok = (v->layer = mem_new(v->alloc, n * sizeof *v->layer)) != NULL;
+  ok = (v->norm = mem_new(v->alloc, n * sizeof *v->norm)) && ok;
+  ok = (v->tokens = mem_new(v->alloc, (size_t)v->ids * sizeof *v->tokens)) && ok;
+  ok = (v->labels = mem_new(v->alloc, (size_t)v->ids * sizeof *v->labels)) && ok;
+  for (int i = 0; i < LEN(v->buf); i++)
+    ok = (v->buf[i] = mem_new(v->alloc, (size_t)v->largest * sizeof *v->buf[i])) && ok;
+  if (!ok) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (v->vocab == INT32_MAX)
+    return err_set(e, WEFT_EUSAGE, "verify: the model reads no tokens and has no loss "
+                                   "over a vocabulary");
+  find_layers(v);
+  return WEFT_OK;
+}
+
+static void clean_up(Verify *v) {
+  size_t n = (size_t)v->c->nparam;
+  for (int i = 0; i < LEN(v->buf); i++)
+    mem_free(v->alloc, v->buf[i], (size_t)v->largest * sizeof *v->buf[i]);
+  mem_free(v->alloc, v->labels, (size_t)v->ids * sizeof *v->labels);
+  mem_free(v->alloc, v->tokens, (size_t)v->ids * sizeof *v->tokens);
+  mem_free(v->alloc, v->norm, n * sizeof *v->norm);
+  mem_free(v->alloc, v->layer, n * sizeof *v->layer);
+  run_close(v->one);
+  run_close(v->many);
+}
+
+static weft_status compare_runs(Verify *v, const Plan *plan_one, const Compiled *one,
+                                int steps, const RunOptions *options, weft_error *e) {
+  RunOptions many = options ? *options : (RunOptions){0};
+  RunOptions o = {.alloc = v->alloc, .stop = many.stop, .threads = many.threads};
+  many.alloc = v->alloc;
+  TRY(check_pair(v->c, one, e));
+  TRY(set_up(v, one, e));
+  TRY(run_open(v->plan, v->c, &many, &v->many, e));
+  if (compares(v)) TRY(run_open(plan_one, one, &o, &v->one, e));
+  TRY(run_init(v->many, e));
+  if (compares(v)) TRY(run_init(v->one, e));
+  TRY(compare_initial(v, e));
+  for (int64_t step = 0; step < steps; step++) TRY(one_step(v, step, e));
+  return WEFT_OK;
+}
+
+weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
+                   const Compiled *one, int steps, double tolerance,
+                   const RunOptions *options, VerifyReport *out, weft_error *e) {
+  *out = (VerifyReport){.ok = true};
+  Verify v = {.alloc = budget_below(many->arena), .plan = plan, .c = many,
+              .tolerance = tolerance, .worst = -1, .out = out};
+  weft_status st = compare_runs(&v, plan_one, one, steps, options, e);
+  const char *why = v.many ? run_not_captured(v.many) : NULL;
+  if (why) snprintf(out->not_kept, sizeof out->not_kept, "%s", why);
+  clean_up(&v);
+  return st;
+}

@@ -1,0 +1,122 @@
+/* ring_attention.c - ring attention over cp (arXiv:2310.01889). Each rank keeps its queries;
+ * keys and values go round by shifts, and with each block a rank adds its part to the output
+ * and to lse, which are f32 until the last step. In the backward the gradients of keys and
+ * values follow one step behind them and return to their rank with one more shift, so each
+ * step's contribution is computed while they are in flight. Every shift carries something
+ * that the step beside it does not read. */
+#include "shard.h"
+
+typedef struct Ring {
+  Shard *s;
+  const Op *op;          /* logical: attention, or attention_dx */
+  int n;                 /* pieces */
+} Ring;
+
+uint32_t shard_ring_axes(const Shard *s) {
+  return 1u << AX_CP | (s->n[AX_CP_HEADS] == 1 ? 1u << AX_CP_HEADS : 0);
+}
+
+enum { Q, K, V, O, LSE, DO };  /* operands; doc_starts, if any, is the last one */
+
+/* Without them attention has 3 operands, attention_dx 6. */
+static bool has_starts(const Ring *r) {
+  return r->op->nin > (r->op->code == OP_attention ? 3 : 6);
+}
+
+/* A tensor like result i of the op; as f32, unless it is the whole result. */
+static Tid tensor_like(Ring *r, int i, bool whole) {
+  Tid t = r->op->out[i];
+  Tid y = shard_emit_tensor(r->s, t, r->s->place[t]);
+  if (!whole) r->s->out->t.at[y].dtype = DT_F32;
+  return y;
+}
+
+static Tid emit_like(Ring *r, int code, const Tid *in, int nin, Tid like) {
+  Shard *s = r->s;
+  Tensor x = s->out->t.at[like];
+  Tid y = shard_emit_tensor(s, x.logical, x.place);
+  Oid id = shard_emit_op(s, code, nin, 1, r->op, r->op->phase);
+  s->out->t.at[y].dtype = x.dtype;
+  memcpy(s->out->op.at[id].in, in, sizeof *in * (size_t)nin);
+  shard_bind(s, id, 0, y);
+  return y;
+}
+
+static Tid shift(Ring *r, Tid t) {
+  Tid y = emit_like(r, OP_shift, &t, 1, t);
+  Op *op = &r->s->out->op.at[r->s->out->op.n - 1];
+  op->attr = (OpAttr){.axes = shard_ring_axes(r->s), .n = r->n};
+  return y;
+}
+
+static Tid add(Ring *r, Tid x, Tid y) {
+  return emit_like(r, OP_acc, (Tid[]){x, y}, 2, y);
+}
+
+/* The kernel of a step. */
+static void part(Ring *r, int code, int step, const Tid *in, int nin, const Tid *out,
+                 int nout) {
+  Oid id = shard_emit_op(r->s, code, nin, nout, r->op, r->op->phase);
+  Op *op = &r->s->out->op.at[id];
+  memcpy(op->in, in, sizeof *in * (size_t)nin);
+  shard_cut_queries(r->s, op);
+  op->attr.step = step;
+  for (int i = 0; i < nout; i++)
+    shard_bind(r->s, id, i, out[i]);
+}
+
+static void forward(Ring *r, const Tid *in) {
+  Tid key[2] = {in[K], in[V]}, sum[2] = {-1, -1};
+  for (int step = 0; step < r->n; step++) {
+    bool last = step + 1 == r->n;
+    Tid x[6] = {in[Q], key[0], key[1]}, y[2];
+    int n = 3;
+    for (int i = 0; i < 2; i++) {
+      if (!last) key[i] = shift(r, key[i]);
+      if (step > 0) x[n++] = sum[i];
+      y[i] = tensor_like(r, i, last);
+    }
+    if (has_starts(r)) x[n++] = in[3];
+    part(r, OP_attention_part, step, x, n, y, 2);
+    memcpy(sum, y, sizeof sum);
+  }
+  for (int i = 0; i < 2; i++)
+    r->s->local[r->op->out[i]] = sum[i];
+}
+
+static void backward_steps(Ring *r, const Tid *in) {
+  enum { KEY = 1 };      /* results: dq, dk, dv */
+  Tid key[2] = {in[K], in[V]}, grad[2] = {-1, -1}, dq = -1;
+  for (int step = 0; step < r->n; step++) {
+    bool last = step + 1 == r->n;
+    Tid x[8], y[3];
+    int n = 6;
+    memcpy(x, in, sizeof *x * 6);
+    memcpy(x + K, key, sizeof key);
+    for (int i = 0; i < 2; i++) {
+      if (!last) key[i] = shift(r, key[i]);
+      y[KEY + i] = tensor_like(r, KEY + i, false);
+    }
+    if (step > 0) x[n++] = dq;
+    if (has_starts(r)) x[n++] = in[6];
+    dq = y[0] = tensor_like(r, 0, last);
+    part(r, OP_attention_part_dx, step, x, n, y, 3);
+    for (int i = 0; i < 2; i++)
+      grad[i] = shift(r, step > 0 ? add(r, grad[i], y[KEY + i]) : y[KEY + i]);
+  }
+  r->s->local[r->op->out[0]] = dq;
+  for (int i = 0; i < 2; i++) {
+    Tid t = r->op->out[KEY + i];
+    bool f32 = r->s->plan->dtype == DT_F32;
+    r->s->local[t] =
+        f32 ? grad[i] : shard_emit_cast(r->s, t, grad[i], r->s->place[t], 0, r->op);
+  }
+}
+
+void shard_ring(Shard *s, Oid id, const Tid *in) {
+  Ring r = {s, &s->g->op.at[id], s->n[AX_CP]};
+  if (r.op->code == OP_attention)
+    forward(&r, in);
+  else
+    backward_steps(&r, in);
+}

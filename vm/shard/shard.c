@@ -1,0 +1,426 @@
+/* shard.c - from the logical graph to the graph of one rank.
+ *
+ * Forward ops get placements from their rules, in order. Backward ops follow their forward
+ * op: an operand of the forward op is needed as the forward op needed it, the gradient of a
+ * result has the placement of that result, and the gradient of an operand has the dual of the
+ * operand's placement (S for S, P for R where work was divided). Then every op is written
+ * again with local shapes, and where a tensor is not placed as an op needs it, a conversion is
+ * inserted, once per (tensor, placement, body). Gradients of parameters: shard_backward.c. */
+#include "shard.h"
+#include "vm/graph/rules.h"
+
+/* ---- what rules ask ---- */
+
+Place shard_in(const Shard *s, Oid op, int i) {
+  return s->place[s->g->op.at[op].in[i]];
+}
+
+/* (batch, seq, hidden) activations under sequence parallelism. */
+bool shard_is_residual(const Shard *s, Tid t) {
+  const Tensor *x = &s->g->t.at[t];
+  return s->plan->strategy.sequence_parallel && s->tp > 1 && x->ndim == 3 &&
+         x->dim[1].tag == TAG_SEQ && x->dim[2].tag == TAG_HIDDEN;
+}
+
+/* Over cp tokens are cut: heads only within attention. */
+static bool has_tokens(const Shard *s, Tid t) {
+  const Tensor *x = &s->g->t.at[t];
+  return x->ndim > 1 && x->dim[1].tag == TAG_SEQ;
+}
+
+Place shard_settle(const Shard *s, Tid t) {
+  Place p = s->place[t];
+  for (int a = AX_CP; a <= AX_CP_HEADS && has_tokens(s, t); a++)
+    if (p.on[a] >= 0) p.on[a] = 1;
+  bool cut = (p.on[AX_TP] < PL_R || p.on[AX_TP_REP] < PL_R) && shard_is_residual(s, t);
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] < PL_R) p.on[a] = PL_R;
+  if (cut) p.on[AX_TP] = p.on[AX_TP_REP] = 1;
+  return p;
+}
+
+Place shard_settled(const Shard *s, Oid op, int i) {
+  return shard_settle(s, s->g->op.at[op].in[i]);
+}
+
+Place shard_with_copies(const Shard *s, Tid t, Place p) {
+  int d = p.on[AX_TP];
+  if (d >= PL_R) p.on[AX_TP_REP] = (int8_t)(d >= 0 && shard_copied(s, t, d) ? PL_R : d);
+  return p;
+}
+
+Place shard_dense_sum(const Shard *s, Place p) {
+  for (int a = 0; a < AX_N; a++)
+    if (s->n[a] > 1 && ax_expert((ShardAxis)a) != (p.on[a] == PL_P)) return p;
+  for (int a = 0; a < AX_N; a++)
+    p.on[a] = !ax_expert((ShardAxis)a) && s->n[a] > 1 ? PL_P : PL_R;
+  return shard_told(s, p);
+}
+
+void shard_divide(Place *y, Place by, int how) {
+  y->on[AX_TP] = (int8_t)how;
+  y->on[AX_TP_REP] = (int8_t)(by.on[AX_TP_REP] >= 0 ? how : PL_R);
+}
+
+void shard_need(Shard *s, Oid op, int i, Place p) {
+  s->need[op][i] = shard_with_copies(s, s->g->op.at[op].in[i], p);
+}
+
+void shard_yield(Shard *s, Oid op, int i, Place p) {
+  s->yield[op][i] = shard_with_copies(s, s->g->op.at[op].out[i], p);
+}
+
+/* The part with one rank is as the other. */
+static void tell_part(const Shard *s, Place *p, ShardAxis outer, ShardAxis inner) {
+  if (s->n[inner] == 1)
+    p->on[inner] = p->on[outer];
+  else if (s->n[outer] == 1)
+    p->on[outer] = p->on[inner];
+}
+
+Place shard_told(const Shard *s, Place p) {
+  tell_part(s, &p, AX_CP, AX_CP_HEADS);
+  tell_part(s, &p, AX_TP, AX_TP_REP);
+  return p;
+}
+
+bool shard_same(const Shard *s, Place a, Place b) {
+  return place_eq(shard_told(s, a), shard_told(s, b));
+}
+
+/* ---- writing the sharded graph ---- */
+
+static void set_local(const Shard *s, Tensor *t, Place p) {
+  t->place = p = shard_told(s, p);
+  for (int d = 0; d < t->ndim; d++)
+    t->dim[d].local = t->dim[d].tag == TAG_RAGGED
+                          ? shard_ragged(s, t->logical, p)
+                          : place_local(p, d, t->dim[d].size, s->n);
+}
+
+Tid shard_emit_tensor(Shard *s, Tid t, Place p) {
+  const Tensor *x = &s->g->t.at[t];
+  DType dt = x->dtype == DT_ACT ? s->plan->dtype : (DType)x->dtype;
+  Tid id = graph_tensor(s->out, x->kind, dt, x->dim, x->ndim);
+  Tensor *y = &s->out->t.at[id];
+  y->name = x->name;
+  y->index = x->index;
+  bool adds_up = x->grad_of >= 0 && s->g->t.at[x->grad_of].kind == T_PARAM;
+  y->grad_of = adds_up ? -1 : x->grad_of; /* until it does: shard_settle_gradient */
+  y->logical = t;
+  set_local(s, y, p);
+  return id;
+}
+
+Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like, Phase ph) {
+  Oid id = graph_add(s->out, code, nin, nout, like->unit, ph);
+  Op *op = &s->out->op.at[id];
+  op->attr = like->attr;
+  op->name = like->name;
+  op->line = like->line;
+  op->recomputed = like->recomputed;
+  return id;
+}
+
+void shard_bind(Shard *s, Oid id, int k, Tid t) {
+  Graph *g = s->out;
+  g->op.at[id].out[k] = t;
+  g->t.at[t].kind = T_VALUE;
+  g->t.at[t].producer = id;
+  g->t.at[t].unit = g->op.at[id].unit;
+}
+
+Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical,
+               Place p, const Dim *dim, int ndim, const Op *user, Phase ph) {
+  Tid t = shard_emit_tensor(s, logical, p);
+  if (dim) {
+    Tensor *x = &s->out->t.at[t];
+    x->ndim = (uint8_t)ndim;
+    for (int d = 0; d < ndim; d++)
+      x->dim[d] = (Dim){.tag = dim[d].tag,
+                        .size = dim[d].size,
+                        .local = dim[d].size,
+                        .parts = 1,
+                        .unit = 1};
+  }
+  Oid id = shard_emit_op(s, code, nin, 1, user, ph);
+  Op *op = &s->out->op.at[id];
+  op->attr = attr;
+  memcpy(op->in, in, sizeof *in * (size_t)nin);
+  shard_bind(s, id, 0, t);
+  return t;
+}
+
+Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
+                    const Op *user) {
+  Tid t = shard_emit_tensor(s, logical, to);
+  Oid id = shard_emit_op(s, OP_cast, 1, 1, user, user->phase);
+  s->out->op.at[id].attr = (OpAttr){.cut = one_rank};
+  s->out->op.at[id].in[0] = from;
+  shard_bind(s, id, 0, t);
+  return t;
+}
+
+/* Without loss_parallel the plan asks for whole logits. */
+static bool reads_logits(const Op *op) {
+  return op->code == OP_ce_max || op->code == OP_ce_sum || op->code == OP_ce_dx;
+}
+
+/* A gather that neither sequence parallelism nor a style asks for costs a collective that
+ * the user may not expect. */
+static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
+  Place p = s->place[t];
+  int d = p.on[AX_TP];
+  if (d < 0 || want.on[AX_TP] == d) return;
+  if (s->g->t.at[t].dim[d].tag == TAG_SEQ || s->g->t.at[t].dim[d].tag == TAG_TOKEN)
+    return;
+  if (s->g->t.at[t].grad_of >= 0 || reads_logits(user)) return;
+  const char *module = user->name ? user->name : "the model", *dot = strrchr(module, '.');
+  const char *text =
+      arena_printf(s->d->arena,
+                   "%s reads a tensor that is cut along %s as a whole: an all_gather in "
+                   "every microbatch",
+                   dot ? dot + 1 : module, tag_name(s->g->t.at[t].dim[d].tag));
+  if (shard_tell_once(s, text))
+    diag_warn(s->d, "unforced", "tp_plan", "%s (first in %s)", text, module);
+}
+
+/* What is gathered is not kept for a later body but gathered again there, unless W comes
+ * right after I. */
+static bool reusable(const Shard *s, const Conversion *c, Place want, int unit,
+                     Phase ph) {
+  if (c->unit != unit || !place_eq(c->to, want)) return false;
+  if (c->phase == ph || !c->gather) return true;
+  return c->phase == PH_I && !s->regather;
+}
+
+/* The sharded tensor that holds logical tensor `t` as `want`, for an op of this body. */
+static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
+  if (shard_same(s, s->place[t], want)) return s->local[t];
+  want = shard_told(s, want);
+  for (int i = 0; i < s->conv[t].n; i++)
+    if (reusable(s, &s->conv[t].at[i], want, user->unit, ph)) return s->conv[t].at[i].t;
+  report_unforced(s, t, want, user);
+  bool gather = !shard_exchanges_rows(s->place[t], want) &&
+                shard_gathers(s->out->t.at[s->local[t]].place, want);
+  Tid x = shard_convert(s, t, s->local[t], want, user, ph);
+  *VEC_PUSH(s->out->arena, s->conv[t]) = (Conversion){want, user->unit, ph, x, gather};
+  return x;
+}
+
+/* Results that may not stay as the op yields them: P that leaves the unit, and outputs
+ * that a style gathers. */
+static void settle_result(Shard *s, Oid id, Tid t) {
+  const Op *op = &s->g->op.at[id];
+  Place want = s->place[t];
+  if (s->crosses[t] && s->g->t.at[t].ndim > 1) want = shard_settle(s, t);
+  if (op->phase != PH_F && s->crosses[t] && s->g->t.at[t].grad_of >= 0)
+    want = shard_settle(s, t);
+  if (id < s->g->forward_ops && s->gathered[id] && want.on[AX_TP] >= 0)
+    want.on[AX_TP] = want.on[AX_TP_REP] = PL_R;
+  if (shard_same(s, want, s->place[t])) return;
+  s->local[t] = shard_convert(s, t, s->local[t], want, op, op->phase);
+  s->place[t] = want;
+}
+
+/* Ops whose kernel must know which piece of the vocabulary is here. */
+static bool vocab_cut(const Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  Oid f = id < s->g->forward_ops ? id : op->fwd;
+  switch (op->code) {
+  case OP_embedding:
+  case OP_embedding_dw:
+    return s->need[f][1].on[AX_TP] == 0;
+  case OP_ce_max:
+  case OP_ce_sum:
+  case OP_ce_dx:
+    return s->need[f][0].on[AX_TP] == s->g->t.at[op->in[0]].ndim - 1;
+  default:
+    return false;
+  }
+}
+
+bool shard_cut_documents(const Shard *s) {
+  return plan_cuts_documents(s->plan, s->n[AX_CP] * s->n[AX_CP_HEADS]);
+}
+
+void shard_cut_queries(const Shard *s, Op *op) {
+  if (shard_cut_documents(s)) op->attr.parts = 2 * s->n[AX_CP] * s->n[AX_CP_HEADS];
+  if (s->n[AX_CP] == 1) return; /* all are here */
+  op->attr.cut = ax_set_mesh(shard_ring_axes(s));
+  op->attr.n = s->n[AX_CP];
+  op->attr.mirror = !s->plan->cp.in_order;
+}
+
+/* Tokens of all ranks of ep go to the experts of one. */
+static bool experts_cut(const Shard *s, Oid id) {
+  return s->g->op.at[id].code == OP_permute && s->yield[id][0].on[AX_EP] == 0;
+}
+
+static void emit_one(Shard *s, Oid id, const Tid *in) {
+  const Op *op = &s->g->op.at[id];
+  Oid to = shard_emit_op(s, op->code, op->nin, op->nout, op, op->phase);
+  Op *o = &s->out->op.at[to];
+  memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
+  if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
+  if (experts_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_EP);
+  if (op->code == OP_permute) shard_limit_rows(s, o);
+  if (op->code == OP_attention || op->code == OP_attention_dx) shard_cut_queries(s, o);
+  for (int i = 0; i < op->nout; i++) {
+    Tid t = op->out[i];
+    s->local[t] = shard_emit_tensor(s, t, s->place[t]);
+    shard_bind(s, to, i, s->local[t]);
+  }
+}
+
+static void emit(Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  Tid in[16];
+  for (int i = 0; i < op->nin; i++)
+    in[i] = converted(s, op->in[i], s->need[id][i], op, op->phase);
+  for (int i = 0; i < op->nout; i++)
+    s->place[op->out[i]] = s->yield[id][i];
+  Oid f = id < s->g->forward_ops ? id : op->fwd;
+  if (op->code != OP_acc && s->expand[f])
+    s->expand[f](s, id, in);
+  else
+    emit_one(s, id, in);
+  for (int i = 0; i < op->nout; i++)
+    if (!shard_settle_gradient(s, id, i)) settle_result(s, id, op->out[i]);
+}
+
+/* ---- the pass ---- */
+
+static void start(Shard *s, const CompileInput *in, Diags *d) {
+  const Graph *g = in->graph;
+  Arena *a = in->arena;
+  Mesh m = *in->mesh;
+  *s = (Shard){.g = g, .plan = in->plan, .d = d, .tp = m.size[AXIS_TP]};
+  s->regather = compile_splits(in) && !in->plan->strategy.keep_gathered;
+  mesh_split_tp(&m, shard_head_copies(g, s->tp));
+  mesh_split_cp(&m, plan_cp_heads(in->plan, &m));
+  for (int x = 0; x < AX_N; x++)
+    s->n[x] = mesh_size(&m, ax_mesh(x));
+  s->out = graph_new(a, g->batch, g->seq);
+  s->out->unit.at = g->unit.at, s->out->unit.n = s->out->unit.cap = g->unit.n;
+  s->place = NEW_N(a, Place, g->t.n);
+  s->local = NEW_N(a, Tid, g->t.n);
+  s->conv = (void *)arena_alloc(a, sizeof *s->conv * (size_t)g->t.n);
+  s->crosses = NEW_N(a, bool, g->t.n);
+  s->need = NEW_N(a, Place *, g->op.n);
+  s->yield = NEW_N(a, Place *, g->op.n);
+  s->gathered = NEW_N(a, bool, g->op.n);
+  s->expand = (void *)arena_alloc(a, sizeof *s->expand * (size_t)g->op.n);
+  s->placed = NEW_N(a, int8_t, g->param.n);
+  s->rule_hits = NEW_N(a, int, in->plan->ntp + 1);
+  for (int i = 0; i < g->op.n; i++) {
+    s->need[i] = NEW_N(a, Place, g->op.at[i].nin);
+    s->yield[i] = NEW_N(a, Place, g->op.at[i].nout);
+    for (int k = 0; k < g->op.at[i].nin; k++) {
+      Tid t = g->op.at[i].in[k];
+      if (g->t.at[t].unit >= 0 && g->t.at[t].unit != g->op.at[i].unit)
+        s->crosses[t] = true;
+    }
+  }
+  for (int t = 0; t < g->t.n; t++) {
+    const Tensor *x = &g->t.at[t];
+    s->place[t] = place_whole();
+    bool rows = x->kind == T_INPUT && x->index != IN_SEED;
+    if (rows && s->n[AX_DP] > 1) s->place[t].on[AX_DP] = 0;
+    for (int a = AX_CP; a <= AX_CP_HEADS && rows; a++)
+      if (s->n[a] > 1) s->place[t].on[a] = 1;
+    if (x->kind != T_VALUE) s->local[t] = shard_emit_tensor(s, t, s->place[t]);
+  }
+}
+
+/* Placements of the forward ops. Rules see each other's results in order; a placement
+ * that a style or a unit boundary changes afterwards is already the settled one. */
+static bool place_forward(Shard *s) {
+  bool ok = true;
+  for (int i = 0; i < s->g->forward_ops; i++) {
+    const Op *op = &s->g->op.at[i];
+    ok &= op_info[op->code].shard(s, i);
+    for (int k = 0; k < op->nout; k++) {
+      Tid t = op->out[k];
+      s->place[t] = s->yield[i][k];
+      if (s->crosses[t]) s->place[t] = shard_settle(s, t);
+      if (s->gathered[i] && s->place[t].on[AX_TP] >= 0)
+        s->place[t].on[AX_TP] = s->place[t].on[AX_TP_REP] = PL_R;
+    }
+  }
+  return ok;
+}
+
+static void emit_phase(Shard *s, Phase ph) {
+  for (int i = 0; i < s->g->op.n; i++) {
+    if (s->g->op.at[i].phase != ph) continue;
+    if (ph != PH_F) shard_place_backward(s, i);
+    emit(s, i);
+  }
+}
+
+static void check_sizes(Shard *s) {
+  const Graph *g = s->g;
+  check_sequence_cut(s->plan, s->n[AX_CP] * s->n[AX_CP_HEADS], s->tp, s->d);
+  for (int i = 0; i < g->forward_ops; i++)
+    if (!op_info[g->op.at[i].code].shard)
+      diag_error(s->d, "missing-rule", "model", "op %s has no placement rule",
+                 op_info[g->op.at[i].code].name);
+}
+
+/* A mesh for experts is there for some. */
+static void check_experts(Shard *s) {
+  bool any = false;
+  for (int i = 0; i < s->g->forward_ops; i++)
+    any |= s->g->op.at[i].code == OP_grouped_linear;
+  if (any || !shard_own_experts(s)) return;
+  if (s->n[AX_EP] > 1)
+    diag_error(s->d, "pointless", "mesh.ep",
+               "the model has no experts that %d ranks could share", s->n[AX_EP]);
+  else
+    diag_warn(s->d, "pointless", "mesh.etp", "the model has no experts");
+}
+
+/* Parameters change size once their cut is known. */
+static void size_params(Shard *s) {
+  for (int i = 0; i < s->g->param.n; i++) {
+    Tid t = s->g->param.at[i].tensor;
+    set_local(s, &s->out->t.at[s->local[t]], s->place[t]);
+  }
+}
+
+static void collect(const Shard *s, const CompileInput *in, Sharded *out) {
+  const Graph *g = s->g;
+  out->g = s->out;
+  out->local = s->local;
+  out->joined = NULL;
+  out->param_place = NEW_N(in->arena, Place, g->param.n);
+  out->grad_place = NEW_N(in->arena, Place, g->param.n);
+  for (int i = 0; i < g->param.n; i++) {
+    out->param_place[i] = shard_told(s, s->place[g->param.at[i].tensor]);
+    out->grad_place[i] = shard_told(s, s->grad_to[i]);
+  }
+  out->loss_place = shard_told(s, s->place[g->loss]);
+  out->copies = s->n[AX_TP_REP];
+}
+
+weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e) {
+  Shard s;
+  int errors = d->errors;
+  start(&s, in, d);
+  check_sizes(&s);
+  check_experts(&s);
+  if (d->errors > errors) return WEFT_EPLAN;
+  bool ok = place_forward(&s);
+  tp_unmatched(&s);
+  if (!ok || d->errors > errors) return WEFT_EPLAN;
+  size_params(&s);
+  shard_grad_targets(&s);
+  emit_phase(&s, PH_F);
+  emit_phase(&s, PH_I);
+  emit_phase(&s, PH_W);
+  if (d->errors > errors) return WEFT_EPLAN;
+  s.out->loss = s.local[in->graph->loss];
+  collect(&s, in, out);
+  return WEFT_OK;
+}

@@ -1,0 +1,320 @@
+/* shard_experts.c - placement rules of mixture of experts. Tokens keep the cuts of batch and
+ * sequence; what data decides (how many rows an expert gets) is each rank's own: offsets and
+ * counts are partial over the axes that cut tokens.
+ *
+ * Where mesh.ep or mesh.etp gives experts a mesh of their own, `flatten` relabels to it without
+ * moving data: each rank has the same rows, now as its piece over ep_shard, ep and etp.
+ * Experts are sharded over ep, their features over etp, and have copies over ep_shard. The
+ * rest is conversions: permute needs the tokens of all ranks of ep and etp and takes those of
+ * its own experts; what combine makes is partial over both. */
+#include "shard.h"
+#include "vm/graph/rules.h"
+
+bool shard_own_experts(const Shard *s) {
+  return s->n[AX_EP] > 1 || s->n[AX_ETP] != s->tp;
+}
+
+static bool cuts_rows(int on) {
+  return on == 0;
+}
+
+/* Rows cut as they are, no other dimension. */
+static Place whole_rows(Place p) {
+  for (int a = 0; a < AX_N; a++)
+    if (!cuts_rows(p.on[a])) p.on[a] = PL_R;
+  return p;
+}
+
+/* What each rank has of its own rows only. */
+static Place parts_of_rows(Place p) {
+  for (int a = 0; a < AX_N; a++)
+    p.on[a] = cuts_rows(p.on[a]) ? PL_P : PL_R;
+  return p;
+}
+
+/* ---- tokens ---- batch and sequence are one dimension: each axis that cuts one of them
+ * cuts it; which token is where only `unflatten` asks, and it asks the same way. Rows that
+ * are gathered over tp lie rank by rank, so where a rank has pieces of several sequences,
+ * these are gathered before, as sequences. */
+
+/* Batch and sequence cut over all ranks, and their rows. */
+static Place cut_tokens(const Shard *s) {
+  Place p = place_whole();
+  if (s->n[AX_DP] > 1) p.on[AX_DP] = 0;
+  if (s->n[AX_CP] > 1) p.on[AX_CP] = 1;
+  if (s->n[AX_CP_HEADS] > 1) p.on[AX_CP_HEADS] = 1;
+  if (s->tp > 1) p.on[AX_TP] = 1;
+  return p;
+}
+
+static Place cut_rows(const Shard *s) {
+  Place p = place_whole();
+  for (int a = 0; a < AX_N; a++)
+    if (ax_expert((ShardAxis)a) && s->n[a] > 1) p.on[a] = 0;
+  return p;
+}
+
+static bool tokens_divide(Shard *s) {
+  int64_t seq = s->g->seq / (s->n[AX_CP] * s->n[AX_CP_HEADS]);
+  const char *wrong = mesh_tp_divides(s->d->arena, s->tp, "batch.seq / cp", seq);
+  if (wrong && shard_tell_once(s, wrong))
+    diag_error(s->d, "divisibility", "batch.seq", "%s", wrong)->suggestion =
+        "experts that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over tp";
+  return !wrong;
+}
+
+static bool tp_cuts_rows(const Shard *s) {
+  return s->g->batch == s->n[AX_DP];
+}
+
+bool shard_flatten(Shard *s, Oid op) {
+  if (shard_own_experts(s)) {
+    shard_need(s, op, 0, cut_tokens(s));
+    shard_yield(s, op, 0, cut_rows(s));
+    return tokens_divide(s);
+  }
+  Place x = shard_settled(s, op, 0), y;
+  if (!tp_cuts_rows(s)) x.on[AX_TP] = PL_R;
+  for (int a = 0; a < AX_N; a++) {
+    if (x.on[a] > 1) x.on[a] = PL_R;
+    y.on[a] = x.on[a] >= 0 ? 0 : PL_R;
+  }
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+bool shard_unflatten(Shard *s, Oid op) {
+  if (shard_own_experts(s)) {
+    shard_need(s, op, 0, cut_rows(s));
+    shard_yield(s, op, 0, cut_tokens(s));
+    s->gathered[op] = s->tp > 1 && !shard_is_residual(s, s->g->op.at[op].out[0]);
+    return tokens_divide(s);
+  }
+  Place x = shard_in(s, op, 0), y;
+  if (!tp_cuts_rows(s) && cuts_rows(x.on[AX_TP])) x.on[AX_TP] = PL_R;
+  for (int a = 0; a < AX_N; a++) {
+    if (x.on[a] > 0) x.on[a] = PL_R;
+    y.on[a] = x.on[a];
+    if (cuts_rows(x.on[a]) && a != AX_DP) y.on[a] = 1;
+  }
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+/* ---- the router ---- works on whole rows, with a whole weight */
+
+bool shard_router_logits(Shard *s, Oid op) {
+  Place w, x = whole_rows(shard_settled(s, op, 0));
+  if (!shard_param(s, op, 1, ROLE_NORM, 0, &w)) return false;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_yield(s, op, 0, x);
+  return true;
+}
+
+bool shard_route(Shard *s, Oid op) {
+  Place b, x = whole_rows(shard_settled(s, op, 0));
+  if (s->g->op.at[op].nin == 2) {
+    if (!shard_param(s, op, 1, ROLE_NORM, 0, &b)) return false;
+    shard_need(s, op, 1, b);
+  }
+  shard_need(s, op, 0, x);
+  for (int i = 0; i < 2; i++)
+    shard_yield(s, op, i, x);
+  return true;
+}
+
+bool shard_expert_counts(Shard *s, Oid op) {
+  Place x = whole_rows(shard_settled(s, op, 0));
+  for (int i = 0; i < 2; i++)
+    shard_need(s, op, i, x);
+  shard_yield(s, op, 0, parts_of_rows(x));
+  return true;
+}
+
+/* Linear in the rows, given the counts of all of them. */
+bool shard_router_loss(Shard *s, Oid op) {
+  Place x = whole_rows(shard_settled(s, op, 0));
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, place_whole());
+  shard_yield(s, op, 0, shard_dense_sum(s, parts_of_rows(x)));
+  return true;
+}
+
+/* ---- to the experts and back ---- */
+
+const Op *shard_permutation(const Graph *g, Tid t) {
+  for (;;) {
+    while (g->t.at[t].grad_of >= 0)
+      t = g->t.at[t].grad_of;
+    const Op *op = g->t.at[t].producer < 0 ? NULL : &g->op.at[g->t.at[t].producer];
+    if (!op || op->code == OP_permute) return op;
+    Tid from = -1;
+    for (int i = 0; i < op->nin; i++)
+      if (g->t.at[op->in[i]].dim[0].tag == TAG_RAGGED) from = op->in[i];
+    if (from < 0) return NULL;
+    t = from;
+  }
+}
+
+static bool by_exchange(const Shard *s) {
+  return s->plan->moe.dispatcher == MOE_ALLTOALL && s->n[AX_EP] > 1;
+}
+
+/* Of the `rows` choices that the ranks of etp make those that the experts of one rank may get.
+ * A token has at most one row for each expert that is here; a capacity is that of the tokens
+ * of one rank. */
+static int64_t rows_of_each(const Shard *s, const OpAttr *a, int64_t rows) {
+  int ep = s->n[AX_EP], etp = s->n[AX_ETP];
+  int64_t here = a->experts / ep, most = rows / a->topk * MIN(a->topk, here);
+  if (a->bound > 0) most = MIN(most, rows_taken(a->bound, rows, ep));
+  if (a->capacity > 0)
+    most = MIN(most, here * etp * rows_taken(a->capacity, rows / etp, a->experts));
+  return most;
+}
+
+int64_t shard_ragged(const Shard *s, Tid t, Place p) {
+  int64_t rows = place_local(p, 0, s->g->t.at[t].dim[0].size, s->n);
+  int ep = s->n[AX_EP];
+  if (p.on[AX_EP] == PL_OWN) return rows / ep;
+  if (p.on[AX_EP] != 0) return rows;
+  const OpAttr *a = &shard_permutation(s->g, t)->attr;
+  return rows_of_each(s, a, rows) * ep;
+}
+
+/* Whose tokens go to whose experts: a capacity counts those of each rank, a bound those of
+ * the ranks of etp together. */
+void shard_limit_rows(const Shard *s, Op *op) {
+  if (!shard_own_experts(s)) return;
+  op->attr.n = by_exchange(s) ? 1 : s->n[AX_EP];
+  if (op->attr.capacity > 0)
+    op->attr.n *= s->n[AX_ETP];
+  else
+    op->attr.parts = s->n[AX_EP];
+}
+
+/* Of all tokens of the ranks of ep and etp the rows of the experts that are here. */
+static void gather_rows(Shard *s, Oid op) {
+  Place x = cut_rows(s), y;
+  x.on[AX_EP] = x.on[AX_ETP] = PL_R;
+  for (int i = 0; i < 3; i++) shard_need(s, op, i, x);
+  y = x;
+  if (s->n[AX_EP] > 1) y.on[AX_EP] = 0;
+  shard_yield(s, op, 0, y);
+  y = parts_of_rows(x);
+  if (s->n[AX_EP] > 1) y.on[AX_EP] = 0;
+  shard_yield(s, op, 1, y);
+  y = x;
+  if (s->n[AX_EP] > 1) y.on[AX_EP] = PL_P;
+  shard_yield(s, op, 2, y);
+}
+
+/* Of a rank's own tokens the rows of all experts; those that ranks of etp share are on all
+ * of them. */
+static void sort_rows(Shard *s, Oid op) {
+  Place x = cut_rows(s), y;
+  x.on[AX_ETP] = PL_R;
+  for (int i = 0; i < 3; i++)
+    shard_need(s, op, i, x);
+  y = x;
+  y.on[AX_EP] = PL_OWN;
+  shard_yield(s, op, 0, y);
+  y = parts_of_rows(x);
+  y.on[AX_EP] = PL_OWN;
+  shard_yield(s, op, 1, y);
+  shard_yield(s, op, 2, x);
+}
+
+/* Experts may be cut by features over tp, so it has all rows. */
+bool shard_permute(Shard *s, Oid op) {
+  if (shard_own_experts(s)) {
+    if (by_exchange(s))
+      sort_rows(s, op);
+    else
+      gather_rows(s, op);
+    return true;
+  }
+  Place x = whole_rows(shard_settled(s, op, 0));
+  x.on[AX_TP] = PL_R;
+  for (int i = 0; i < 3; i++)
+    shard_need(s, op, i, x);
+  shard_yield(s, op, 0, x);
+  shard_yield(s, op, 1, parts_of_rows(x));
+  shard_yield(s, op, 2, x);
+  return true;
+}
+
+/* Experts as they are here; parts of a sum over etp where that cuts what is summed over. */
+static bool own_linear(Shard *s, Oid op) {
+  Place w, x = shard_in(s, op, 0), ends = shard_in(s, op, 2), y;
+  if (!shard_experts_param(s, op, 1, &w)) return false;
+  if (s->n[AX_EP] > 1) x.on[AX_EP] = ends.on[AX_EP] = 0;
+  x.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 2 ? 1 : PL_R);
+  y = x;
+  if (w.on[AX_ETP] >= 0) y.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 1 ? 1 : PL_P);
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_need(s, op, 2, ends);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+bool shard_grouped_linear(Shard *s, Oid op) {
+  if (shard_own_experts(s)) return own_linear(s, op);
+  Place w, x = shard_settled(s, op, 0), ends = shard_in(s, op, 2);
+  if (!shard_param(s, op, 1, ROLE_EXPERTS, 1, &w)) return false;
+  Place y = x;
+  if (w.on[AX_TP] == 1) {
+    x.on[AX_TP] = PL_R;
+    y.on[AX_TP] = 1;
+  } else if (w.on[AX_TP] == 2) {
+    x.on[AX_TP] = 1;
+    shard_divide(&y, w, PL_P);
+  } else if (x.on[AX_TP] == 1) {
+    x.on[AX_TP] = y.on[AX_TP] = PL_R;
+  }
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_need(s, op, 2, ends);
+  shard_yield(s, op, 0, y);
+  return w.on[AX_TP] != 2 || shard_same_parts(s, op, 0, 1, 1, 2);
+}
+
+/* Each rank has some of the rows of a token, or of their sums. */
+static void combine_parts(Shard *s, Oid op) {
+  Place x = shard_in(s, op, 0), w = cut_rows(s), y;
+  w.on[AX_ETP] = PL_R;
+  if (x.on[AX_ETP] != PL_P) x.on[AX_ETP] = PL_R;
+  y = w;
+  if (by_exchange(s))
+    x.on[AX_EP] = PL_OWN;
+  else if (s->n[AX_EP] > 1)
+    w.on[AX_EP] = PL_R, y.on[AX_EP] = PL_P;
+  y.on[AX_ETP] = x.on[AX_ETP];
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_need(s, op, 2, shard_in(s, op, 2));
+  shard_yield(s, op, 0, y);
+}
+
+/* Linear in what comes back: parts of a sum pass. */
+bool shard_combine(Shard *s, Oid op) {
+  if (shard_own_experts(s)) {
+    combine_parts(s, op);
+    return true;
+  }
+  Place x = shard_in(s, op, 0), w = shard_in(s, op, 2), y = w;
+  for (int a = 0; a < AX_N; a++) {
+    if (x.on[a] != PL_P)
+      x.on[a] = w.on[a];
+    else
+      y.on[a] = PL_P;
+  }
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_need(s, op, 2, w);
+  shard_yield(s, op, 0, y);
+  return true;
+}

@@ -1,0 +1,273 @@
+/* shard_param.c - parameters: their tp_plan rule, what its style shards, and whether the sizes
+ * allow it. */
+#include "shard.h"
+
+/* ---- copies of heads ---- */
+
+static int64_t pieces(const Dim *d) {
+  return d->size / ((int64_t)d->unit * d->parts);
+}
+
+int shard_head_copies(const Graph *g, int tp) {
+  int64_t least = tp;
+  for (int i = 0; i < g->t.n; i++)
+    for (int k = 0; k < g->t.at[i].ndim; k++)
+      if (g->t.at[i].dim[k].tag == TAG_KV_HEAD)
+        least = MIN(least, pieces(&g->t.at[i].dim[k]));
+  return least > 0 && tp % least == 0 ? tp / (int)least : 1;
+}
+
+bool shard_copied(const Shard *s, Tid id, int dim) {
+  const Dim *d = &s->g->t.at[id].dim[dim];
+  return s->n[AX_TP_REP] > 1 && d->tag == TAG_KV_HEAD && pieces(d) == s->n[AX_TP];
+}
+
+/* ---- problems ---- */
+
+bool shard_tell_once(Shard *s, const char *what) {
+  for (int i = 0; i < s->told.n; i++)
+    if (strcmp(s->told.at[i], what) == 0) return false;
+  *VEC_PUSH(s->g->arena, s->told) = what;
+  return true;
+}
+
+/* An error about a tp_plan rule (-1: the plan as a whole), told for the first parameter
+ * that has it. */
+static void rule_error(Shard *s, int rule, const char *fmt, ...) PRINTF(3, 4);
+static void rule_error(Shard *s, int rule, const char *fmt, ...) {
+  Arena *a = s->d->arena;
+  if (!shard_tell_once(s, arena_printf(a, "%d %s", rule, fmt))) return;
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = arena_vprintf(a, fmt, ap);
+  va_end(ap);
+  const char *path = "tp_plan";
+  if (rule >= 0) path = arena_printf(a, "tp_plan[\"%s\"]", s->plan->tp[rule].pattern);
+  diag_error(s->d, "tp-plan", path, "%s", text);
+}
+
+/* The rule for operand i; -1 if there is none or it is no parameter. */
+static int rule_of(Shard *s, Oid op, int i) {
+  const Op *o = &s->g->op.at[op];
+  const TpRule *tp = s->plan->tp;
+  const char *name = s->g->t.at[o->in[i]].name;
+  if (s->g->t.at[o->in[i]].kind != T_PARAM) return -1;
+  int tie, rule = tp_match(s->plan, name, o->name, s->rule_hits, &tie);
+  if (tie >= 0)
+    rule_error(s, tie,
+               "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
+               tp[rule].pattern, tp_style_name(tp[rule].style), tp[tie].pattern,
+               tp_style_name(tp[tie].style), name);
+  return rule;
+}
+
+TpStyle shard_style(Shard *s, Oid op, int i) {
+  int rule = rule_of(s, op, i);
+  return rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
+}
+
+/* The dimension that a style cuts, -1 for none, -2 if it makes no sense here. */
+static int style_cut(TpStyle st, ParamRole role, int out_dim) {
+  switch (st) {
+  case STYLE_REPLICATE:
+  case STYLE_SEQUENCE:
+    return -1;
+  case STYLE_COLWISE:
+  case STYLE_COLWISE_GATHER:
+  case STYLE_PACKED_COLWISE:
+    if (role == ROLE_EXPERTS) return 1;
+    return role == ROLE_WEIGHT ? out_dim : role == ROLE_NORM ? -2 : 0;
+  case STYLE_ROWWISE:
+  case STYLE_ROWWISE_REP:
+  case STYLE_PACKED_ROWWISE:
+    if (role == ROLE_EXPERTS) return 2;
+    if (role == ROLE_WEIGHT) return 1 - out_dim;
+    return role == ROLE_TABLE ? 0 : role == ROLE_BIAS ? -1 : -2;
+  case STYLE_EMBEDDING_ROWWISE:
+    return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
+  case STYLE_EMBEDDING_COLWISE:
+    return role == ROLE_TABLE || role == ROLE_WEIGHT ? 1 : -2;
+  case STYLE_EXPERTS:
+    return role == ROLE_EXPERTS || role == ROLE_NORM ? -1 : -2;
+  case STYLE_N:
+    break;
+  }
+  return -2;
+}
+
+/* "num_attention_heads" for heads, ... : what users call the size they chose. */
+static const char *size_name(DimTag tag) {
+  switch (tag) {
+  case TAG_HEAD:
+    return "model.num_attention_heads";
+  case TAG_KV_HEAD:
+    return "model.num_key_value_heads";
+  case TAG_FFN:
+    return "model.intermediate_size";
+  case TAG_HIDDEN:
+    return "model.hidden_size";
+  default:
+    return NULL;
+  }
+}
+
+/* Uneven pieces would not be what kernels take them for; only the vocabulary is padded.
+ */
+bool shard_check_cut(Shard *s, Tid id, int dim) {
+  const Dim *d = &s->g->t.at[id].dim[dim];
+  int64_t piece = (int64_t)d->unit * d->parts;
+  int n = shard_copied(s, id, dim) ? s->n[AX_TP] : s->tp;
+  if ((d->tag == TAG_VOCAB && piece == 1) || d->size % (piece * n) == 0) return true;
+  const char *name = size_name(d->tag);
+  char label[96];
+  if (!name)
+    name = arena_printf(s->d->arena, "dimension %d of %s", dim,
+                        tensor_label(s->g, id, label));
+  const char *text = mesh_tp_divides(s->d->arena, n, name, pieces(d));
+  if (shard_tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
+  return false;
+}
+
+bool shard_whole_heads(Shard *s, Oid op, int i, int head) {
+  const Op *o = &s->g->op.at[op];
+  const Tensor *t = &s->g->t.at[o->in[i]];
+  const Dim *d = &t->dim[t->ndim - 1];
+  if (!shard_check_cut(s, o->in[i], t->ndim - 1)) return false;
+  int n = shard_copied(s, o->in[i], t->ndim - 1) ? s->n[AX_TP] : s->tp;
+  if (d->size % ((int64_t)head * d->parts * n) == 0) return true;
+  char label[96];
+  const char *text = arena_printf(s->d->arena, "%d does not divide the %lld heads of %s",
+                                  n, (long long)(d->size / head / d->parts),
+                                  tensor_label(s->g, o->in[i], label));
+  if (shard_tell_once(s, text)) diag_error(s->d, "divisibility", "mesh.tp", "%s", text);
+  return false;
+}
+
+bool shard_cp_heads(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  int cp = s->n[AX_CP_HEADS];
+  bool all = s->plan->cp.comm == CP_A2A;
+  for (int i = 0; i < 3; i++) {
+    const Tensor *t = &s->g->t.at[o->in[i]];
+    bool cut = s->need[op][i].on[AX_TP] == 2;
+    int ranks = !cut ? 1 : shard_copied(s, o->in[i], 2) ? s->n[AX_TP] : s->tp;
+    int64_t heads = t->dim[2].size / (i < 2 ? o->attr.head_dim : attr_value_dim(&o->attr));
+    if (heads % (ranks * cp) == 0) continue;
+    const char *text =
+        arena_printf(s->d->arena,
+                     "cp.comm = \"%s\" gives each rank whole heads: %d%s does not divide "
+                     "the %lld %sheads",
+                     all ? "a2a" : "a2a+p2p", cp,
+                     ranks > 1 ? arena_printf(s->d->arena, " * %d (tp)", ranks) : "",
+                     (long long)heads, i ? "key-value " : "");
+    if (shard_tell_once(s, text))
+      diag_error(s->d, "divisibility", all ? "mesh.cp" : "cp.heads_size", "%s", text)
+          ->suggestion = "cp = { comm = \"allgather\" } cuts tokens only";
+    return false;
+  }
+  return true;
+}
+
+bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk) {
+  const Op *o = &s->g->op.at[op];
+  int a = s->g->t.at[o->in[i]].dim[di].parts, b = s->g->t.at[o->in[k]].dim[dk].parts;
+  if (a == b || s->tp == 1) return true;
+  char one[96], other[96];
+  rule_error(s, -1,
+             "%s takes %s, which is cut in %d packed part%s, and %s, which is cut "
+             "in %d",
+             o->name ? o->name : op_info[o->code].name, tensor_label(s->g, o->in[i], one),
+             a, a > 1 ? "s" : "", tensor_label(s->g, o->in[k], other), b);
+  return false;
+}
+
+/* A weight that is not a parameter but a result: as its maker left it, where the op can
+ * take it so; whole over the other axes. */
+static Place made_weight(const Shard *s, Tid t, ParamRole role) {
+  Place p = shard_settle(s, t);
+  int cut = p.on[AX_TP];
+  bool fits =
+      role == ROLE_WEIGHT || role == ROLE_BIAS || (role == ROLE_TABLE && cut == 0);
+  p = place_whole();
+  if (fits) p.on[AX_TP] = (int8_t)cut;
+  return shard_with_copies(s, t, p);
+}
+
+static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
+  Place *p = &s->place[s->g->param.at[t->index].tensor];
+  int8_t to = cut < 0 || s->tp == 1 ? PL_R : (int8_t)cut;
+  if (s->placed[t->index] && p->on[AX_TP] != to) {
+    rule_error(s, rule, "the styles of its uses cut the tied parameter %s in two ways",
+               t->name);
+    return false;
+  }
+  s->placed[t->index] = 1;
+  p->on[AX_TP] = to;
+  *p = shard_with_copies(s, s->g->param.at[t->index].tensor, *p);
+  return cut < 0 || s->tp == 1 ||
+         shard_check_cut(s, s->g->param.at[t->index].tensor, cut);
+}
+
+/* The dimension of an expert's weight that etp cuts: its inner features. */
+static int features_of(const Tensor *t) {
+  return t->dim[1].tag == TAG_FFN ? 1 : t->dim[2].tag == TAG_FFN ? 2 : -1;
+}
+
+static bool experts_divide(Shard *s, const Tensor *t, int features) {
+  int ep = s->n[AX_EP], etp = s->n[AX_ETP];
+  bool ok = t->dim[0].size % ep == 0, fits = true;
+  if (!ok && shard_tell_once(s, "ep"))
+    diag_error(s->d, "divisibility", "mesh.ep", "%d does not divide the %lld experts of %s",
+               ep, (long long)t->dim[0].size, t->name)
+        ->suggestion = arena_printf(s->d->arena, "ep may be %s",
+                                    mesh_divisors(s->d->arena, t->dim[0].size));
+  if (etp > 1) fits = features > 0 && pieces(&t->dim[features]) % etp == 0;
+  if (fits || !shard_tell_once(s, "etp")) return ok && fits;
+  if (features < 0)
+    diag_error(s->d, "divisibility", "mesh.etp",
+               "%s has no dimension with the tag \"ffn\", which etp cuts", t->name);
+  else
+    diag_error(s->d, "divisibility", "mesh.etp", "%d does not divide the %lld %s of %s", etp,
+               (long long)pieces(&t->dim[features]), "inner features", t->name);
+  return false;
+}
+
+bool shard_experts_param(Shard *s, Oid op, int i, Place *p) {
+  Tid id = s->g->op.at[op].in[i];
+  const Tensor *t = &s->g->t.at[id];
+  *p = place_whole();
+  if (t->kind != T_PARAM) return true;
+  int features = features_of(t);
+  if (!experts_divide(s, t, features)) return false;
+  rule_of(s, op, i);
+  if (s->n[AX_EP] > 1) p->on[AX_EP] = 0;
+  if (s->n[AX_ETP] > 1) p->on[AX_ETP] = (int8_t)features;
+  s->placed[t->index] = 1;
+  s->place[id] = *p;
+  return true;
+}
+
+bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
+  const Tensor *t = &s->g->t.at[s->g->op.at[op].in[i]];
+  if (t->kind != T_PARAM) {
+    *p = made_weight(s, s->g->op.at[op].in[i], role);
+    return true;
+  }
+  int rule = rule_of(s, op, i);
+  TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
+  int cut = style_cut(st, role, out_dim);
+  bool packed = st == STYLE_PACKED_COLWISE || st == STYLE_PACKED_ROWWISE;
+  if (cut == -2) {
+    rule_error(s, rule, "style %s makes no sense for %s", tp_style_name(st), t->name);
+    return false;
+  }
+  if (cut >= 0 && s->tp > 1 && packed != (t->dim[cut].parts > 1)) {
+    rule_error(s, rule, "%s is %s: use %s", t->name,
+               packed ? "not made of packed parts" : "made of packed parts",
+               packed ? "colwise or rowwise" : "packed_colwise or packed_rowwise");
+    return false;
+  }
+  if (!set_param(s, t, rule, cut)) return false;
+  *p = s->place[s->g->op.at[op].in[i]];
+  return true;
+}

@@ -1,0 +1,276 @@
+/* shard_rules.c - the placement rule of every forward op (named in ops.def).
+ *
+ * A rule reads the placements of its operands as they are produced, says what it needs
+ * of each and what it yields. Backward ops need no rules of their own: shard_backward.c
+ * derives theirs from the forward op's (see dual() there). */
+#include "shard.h"
+#include "vm/graph/rules.h"
+
+static const Tensor *in_tensor(const Shard *s, Oid op, int i) {
+  return &s->g->t.at[s->g->op.at[op].in[i]];
+}
+
+static int last_dim(const Shard *s, Oid op, int i) { return in_tensor(s, op, i)->ndim - 1; }
+
+/* The placement of a tensor without its last dimension: a cut of that one becomes R. */
+static Place rows_of(Place p, int last) {
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] >= last) p.on[a] = PL_R;
+  return p;
+}
+
+bool shard_embedding(Shard *s, Oid op) {
+  Place table, ids = shard_in(s, op, 0);
+  if (!shard_param(s, op, 1, ROLE_TABLE, 0, &table)) return false;
+  Place y = ids;
+  if (table.on[AX_TP] == 0) shard_divide(&y, table, PL_P);
+  else if (table.on[AX_TP] == 1) y.on[AX_TP] = 2, s->gathered[op] = true;
+  else if (shard_is_residual(s, s->g->op.at[op].out[0])) ids.on[AX_TP] = y.on[AX_TP] = 1;
+  shard_need(s, op, 0, ids);
+  shard_need(s, op, 1, table);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+/* Then the output of the module is that of the bias, which is cut as the weight is. */
+static bool bias_follows(Shard *s, Oid op) {
+  const Op *next = &s->g->op.at[op + 1];
+  return op + 1 < s->g->forward_ops && next->code == OP_add_bias &&
+         next->in[0] == s->g->op.at[op].out[0] &&
+         shard_style(s, op + 1, 1) == STYLE_COLWISE_GATHER;
+}
+
+bool shard_linear(Shard *s, Oid op) {
+  int out_dim = s->g->op.at[op].attr.layout ? 1 : 0, last = last_dim(s, op, 0);
+  Place w, x = shard_settled(s, op, 0);
+  if (!shard_param(s, op, 1, ROLE_WEIGHT, out_dim, &w)) return false;
+  Place y = x;
+  if (w.on[AX_TP] == out_dim) {
+    x.on[AX_TP] = PL_R;
+    y.on[AX_TP] = (int8_t)last;
+    s->gathered[op] =
+        shard_style(s, op, 1) == STYLE_COLWISE_GATHER && !bias_follows(s, op);
+  } else if (w.on[AX_TP] >= 0) {
+    x.on[AX_TP] = (int8_t)last;
+    shard_divide(&y, w, PL_P);
+  } else if (x.on[AX_TP] == last) {
+    x.on[AX_TP] = y.on[AX_TP] = PL_R;
+  }
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  shard_yield(s, op, 0, y);
+  bool meet = x.on[AX_TP] == last && w.on[AX_TP] == 1 - out_dim;
+  return !meet || shard_same_parts(s, op, 0, last, 1, 1 - out_dim);
+}
+
+bool shard_add_bias(Shard *s, Oid op) {
+  Place b, x = shard_settled(s, op, 0);
+  if (!shard_param(s, op, 1, ROLE_BIAS, 0, &b)) return false;
+  int last = last_dim(s, op, 0);
+  if ((x.on[AX_TP] == last) != (b.on[AX_TP] == 0)) {
+    if (b.on[AX_TP] == 0) x.on[AX_TP] = (int8_t)last;
+    else x.on[AX_TP] = PL_R;
+  }
+  if (b.on[AX_TP] == 0) s->gathered[op] = shard_style(s, op, 1) == STYLE_COLWISE_GATHER;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, b);
+  shard_yield(s, op, 0, x);
+  return b.on[AX_TP] != 0 || shard_same_parts(s, op, 0, last, 1, 0);
+}
+
+/* All operands alike: the cut of the first that is cut; the residual's own placement for
+ * the residual stream. */
+static Place common(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  Place p = shard_settled(s, op, 0);
+  for (int i = 1; i < o->nin; i++) {
+    Place q = shard_settled(s, op, i);
+    for (int a = 0; a < AX_N; a++)
+      if (p.on[a] < 0 && q.on[a] >= 0) p.on[a] = q.on[a];
+  }
+  if (shard_is_residual(s, o->in[0])) p.on[AX_TP] = 1;
+  return p;
+}
+
+static bool same_cut(Shard *s, Oid op, Place p) {
+  int d = p.on[AX_TP];
+  for (int i = 1; i < s->g->op.at[op].nin && d >= 0; i++)
+    if (!shard_same_parts(s, op, 0, d, i, d)) return false;
+  return true;
+}
+
+/* Linear in its operands: P passes where all of them are P. */
+bool shard_add(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  Place p = common(s, op);
+  for (int a = 0; a < AX_N; a++)
+    if (shard_all_parts(s, op, a)) p.on[a] = PL_P;
+  for (int i = 0; i < o->nin; i++) shard_need(s, op, i, p);
+  shard_yield(s, op, 0, p);
+  return same_cut(s, op, p);
+}
+
+bool shard_follow(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  Place p = common(s, op);
+  const Dim *last = &in_tensor(s, op, 0)->dim[last_dim(s, op, 0)];
+  int at = last_dim(s, op, 0);
+  if (o->code == OP_split && (p.on[AX_TP] == at || p.on[AX_ETP] == at) &&
+      last->parts % o->attr.n != 0) {
+    diag_error(s->d, "tp-plan", "tp_plan",
+               "%s is cut as one piece and then split into %d: use packed_colwise",
+               o->name ? o->name : "a tensor", o->attr.n);
+    return false;
+  }
+  for (int i = 0; i < o->nin; i++) shard_need(s, op, i, p);
+  for (int i = 0; i < o->nout; i++) shard_yield(s, op, i, p);
+  return same_cut(s, op, p);
+}
+
+/* RMSNorm and LayerNorm work on whole rows, or on whole heads. */
+bool shard_norm(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  int last = last_dim(s, op, 0);
+  Place w, x = shard_settled(s, op, 0);
+  for (int i = 1; i < o->nin; i++) {
+    if (!shard_param(s, op, i, ROLE_NORM, 0, &w)) return false;
+    shard_need(s, op, i, w);
+  }
+  const Tensor *tx = in_tensor(s, op, 0);
+  bool per_head = o->code == OP_rmsnorm && tx->dim[last].unit > 1 &&
+                  in_tensor(s, op, 1)->dim[0].size == tx->dim[last].unit;
+  if (x.on[AX_TP] == last && !per_head) x.on[AX_TP] = PL_R;
+  if (x.on[AX_TP] == PL_R && s->tp > 1 && tx->ndim == 3 &&
+      shard_style(s, op, 1) == STYLE_SEQUENCE)
+    x.on[AX_TP] = 1;
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, x);
+  shard_yield(s, op, 1, x);
+  return true;
+}
+
+bool shard_rope(Shard *s, Oid op) {
+  Place x = shard_settled(s, op, 0);
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, rows_of(x, 2));
+  shard_yield(s, op, 0, x);
+  return x.on[AX_TP] != 2 || shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
+}
+
+/* Parts of heads are with their heads. */
+bool shard_split_heads(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  Place x = shard_settled(s, op, 0);
+  shard_need(s, op, 0, x);
+  for (int i = 0; i < 2; i++) shard_yield(s, op, i, x);
+  return x.on[AX_TP] != last ||
+         shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
+}
+
+/* What all heads share is whole where they are cut. */
+bool shard_join_heads(Shard *s, Oid op) {
+  const OpAttr *a = &s->g->op.at[op].attr;
+  int last = last_dim(s, op, 0), rest = a->head_dim - a->head_part;
+  Place x = shard_settled(s, op, 0);
+  bool shared = in_tensor(s, op, 1)->dim[last].size == rest;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, shared ? rows_of(x, last) : x);
+  shard_yield(s, op, 0, x);
+  if (x.on[AX_TP] != last) return true;
+  return shard_whole_heads(s, op, 0, a->head_part) &&
+         (shared || shard_whole_heads(s, op, 1, rest));
+}
+
+/* Whether q, k and v are cut alike, between heads. */
+static bool whole_heads(Shard *s, Oid op) {
+  const OpAttr *a = &s->g->op.at[op].attr;
+  int size[] = {a->head_dim, a->head_dim, attr_value_dim(a)};
+  bool ok = shard_same_parts(s, op, 0, 2, 1, 2) && shard_same_parts(s, op, 0, 2, 2, 2);
+  for (int i = 0; i < 3 && ok; i++) ok = shard_whole_heads(s, op, i, size[i]);
+  return ok;
+}
+
+/* Over cp each rank has its queries, and all keys, or one piece after the other; or all
+ * tokens of some heads. */
+static Place keys_of(const Shard *s, Place *q) {
+  if (s->n[AX_CP_HEADS] > 1) q->on[AX_CP_HEADS] = 2;
+  Place k = *q;
+  if (s->plan->cp.comm == CP_ALLGATHER) k.on[AX_CP] = k.on[AX_CP_HEADS] = PL_R;
+  return k;
+}
+
+/* Each head by itself, over the whole sequence. */
+bool shard_attention(Shard *s, Oid op) {
+  const Op *o = &s->g->op.at[op];
+  Place q = shard_settled(s, op, 0);
+  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
+  Place k = keys_of(s, &q);
+  shard_need(s, op, 0, q);
+  for (int i = 1; i < 3; i++) shard_need(s, op, i, k);
+  Place starts = rows_of(q, 2);
+  if (shard_cut_documents(s)) starts.on[AX_CP] = starts.on[AX_CP_HEADS] = PL_R;
+  if (o->nin == 4) shard_need(s, op, 3, starts);
+  shard_yield(s, op, 0, q);
+  shard_yield(s, op, 1, q);
+  if (o->nin < 4 && shard_cut_documents(s)) {
+    diag_error(
+        s->d, "missing-rule", "packed",
+        "over mesh.cp each document is cut by itself, but attention of the model is "
+        "not told where they begin")
+        ->suggestion = "give it g:doc_starts(), or cp = { balance = \"none\" }";
+    return false;
+  }
+  if (s->n[AX_CP] > 1 && k.on[AX_CP] == 1) s->expand[op] = shard_ring;
+  if (q.on[AX_CP_HEADS] == 2 && !shard_cp_heads(s, op)) return false;
+  return q.on[AX_TP] != 2 || whole_heads(s, op);
+}
+
+/* As attention, of which it is one query; its keys and values are cut as they come. */
+bool shard_attention_step(Shard *s, Oid op) {
+  Place q = shard_settled(s, op, 0);
+  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
+  for (int i = 0; i < 3; i++) shard_need(s, op, i, q);
+  shard_need(s, op, 3, rows_of(q, 2));
+  for (int i = 0; i < 3; i++) shard_yield(s, op, i, q);
+  return q.on[AX_TP] != 2 || whole_heads(s, op);
+}
+
+/* ---- cross entropy ---- the vocabulary may stay cut */
+
+static Place logits_place(const Shard *s, Oid op) {
+  Place p = shard_settled(s, op, 0);
+  bool cut = p.on[AX_TP] == last_dim(s, op, 0);
+  if (cut && !s->plan->strategy.loss_parallel) p.on[AX_TP] = PL_R;
+  return p;
+}
+
+bool shard_ce_max(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  Place x = logits_place(s, op), m = rows_of(x, last);
+  if (x.on[AX_TP] == last) shard_divide(&m, x, PL_MAX);
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, m);
+  return true;
+}
+
+bool shard_ce_sum(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  Place x = logits_place(s, op), rows = rows_of(x, last), y = rows;
+  if (x.on[AX_TP] == last) shard_divide(&y, x, PL_P);
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, rows);
+  shard_need(s, op, 2, rows);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+/* A sum over rows: partial wherever rows are cut. */
+bool shard_ce_loss(Shard *s, Oid op) {
+  Place x = shard_settled(s, op, 0), y = x;
+  for (int a = 0; a < AX_N; a++)
+    if (y.on[a] >= 0) y.on[a] = PL_P;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, x);
+  shard_yield(s, op, 0, y);
+  return true;
+}

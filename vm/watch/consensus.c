@@ -1,0 +1,253 @@
+/* consensus.c - before a run of several processes begins, they compare what they were given.
+ * Ranks that train with different learning rates, data or programs would do so without a
+ * word, or wait for each other for ever. So would those that compute with different
+ * instructions or libraries: what each of them holds of the same parameter is stepped by
+ * each, and stays the same only as long as all get the same bits. Numbers of threads may
+ * differ, as on machines with more or fewer ranks than others; that is told.
+ *
+ * Every rank sends its facts, texts in pairs, to rank 0; that compares and tells all of
+ * them what it found. */
+#include <stdio.h>
+
+#include "vm/run/run_int.h"
+#include "vm/base/build_id.h"
+
+enum { FACTS_MAX = 512, BYTES_MAX = 1 << 20, SHOWN = 6, WIDTH = 60 };
+
+/* What one rank knows: "what\0value\0" for each fact. */
+typedef struct Known {
+  char *s;
+  uint64_t bytes;
+  const char *value[FACTS_MAX];
+} Known;
+
+typedef struct Agree {
+  const weft_alloc *alloc;
+  const RunFact *fact;
+  int n;
+  Known *known; /* rank 0: of every rank */
+  int world;
+  weft_status st;
+  struct Verdict {
+    bool alike;
+    char differs[900]; /* in what, if they are not */
+  } verdict;           /* of rank 0, for all */
+  char told[400];      /* how they differ in what may; rank 0's */
+} Agree;
+
+/* ---- comparing ---- */
+
+/* Finds the values in a rank's text; false if it does not list the same facts. */
+static bool read_facts(const Agree *a, Known *k) {
+  const char *s = k->s, *end = s + k->bytes;
+  for (int i = 0; i < a->n; i++) {
+    if (s >= end || strcmp(s, a->fact[i].what) != 0) return false;
+    s += strlen(s) + 1;
+    k->value[i] = s;
+    s += strlen(s) + 1;
+  }
+  return s == end;
+}
+
+/* "ranks 0-2, 5" */
+static void add_ranks(const Agree *a, int fact, const char *value, Text *out) {
+  int first = -1, n = 0;
+  Text list = {0};
+  for (int r = 0; r <= a->world; r++) {
+    bool in = r < a->world && str_eq(a->known[r].value[fact], value);
+    if (in) n++;
+    if (in && first < 0) first = r;
+    if (in || first < 0) continue;
+    text_printf(&list, "%s%d", list.n ? ", " : "", first);
+    if (r - first > 1) text_printf(&list, "-%d", r - 1);
+    first = -1;
+  }
+  text_printf(out, "rank%s %.80s%s", n > 1 ? "s" : "", list.s ? list.s : "",
+              list.n > 80 ? " ..." : "");
+  text_free(&list);
+}
+
+/* Has a rank before `rank` the same value? */
+static bool seen_before(const Agree *a, int fact, int rank) {
+  for (int r = 0; r < rank; r++)
+    if (str_eq(a->known[r].value[fact], a->known[rank].value[fact])) return true;
+  return false;
+}
+
+static bool differs(const Agree *a, int fact) {
+  for (int r = 1; r < a->world; r++)
+    if (!str_eq(a->known[r].value[fact], a->known[0].value[fact])) return true;
+  return false;
+}
+
+/* "plan.train.seed: 0 on ranks 0-2; 7 on rank 3" */
+static void add_difference(const Agree *a, int fact, Text *out) {
+  int shown = 0;
+  text_printf(out, "%s: ", a->fact[fact].what);
+  for (int r = 0; r < a->world && shown < 4; r++) {
+    if (seen_before(a, fact, r)) continue;
+    const char *value = a->known[r].value[fact];
+    text_printf(out, "%s%.*s%s on ", shown++ ? "; " : "", WIDTH, value,
+                strlen(value) > WIDTH ? "..." : "");
+    add_ranks(a, fact, value, out);
+  }
+  if (a->fact[fact].why) text_printf(out, " (%s)", a->fact[fact].why);
+}
+
+/* What differs among the facts of a kind; returns how many do. */
+static int add_differences(const Agree *a, FactKind kind, const char *lead, Text *out) {
+  int found = 0;
+  for (int i = 0; i < a->n; i++) {
+    if (a->fact[i].kind != kind || !differs(a, i) || found++ >= SHOWN) continue;
+    text_add(out, lead);
+    add_difference(a, i, out);
+  }
+  if (found > SHOWN) text_printf(out, "%sand %d more", lead, found - SHOWN);
+  return found;
+}
+
+static void compare(Agree *a) {
+  Text out = {0}, told = {0};
+  int found = add_differences(a, FACT_SAME, "\n  ", &out);
+  if (!found) found = add_differences(a, FACT_FOLLOWS, "\n  ", &out);
+  if (add_differences(a, FACT_TOLD, "; ", &told) && told.s)
+    snprintf(a->told, sizeof a->told, "%s", told.s + 2);
+  text_free(&told);
+  if (out.oom) a->st = WEFT_ENOMEM;
+  if (found)
+    snprintf(a->verdict.differs, sizeof a->verdict.differs,
+             "the processes of this run were not started alike:%s", out.s);
+  text_free(&out);
+}
+
+/* ---- exchanging ---- */
+
+static bool pack(const Agree *a, Known *k) {
+  Text t = {.alloc = a->alloc};
+  for (int i = 0; i < a->n; i++) {
+    text_addn(&t, a->fact[i].what, strlen(a->fact[i].what) + 1);
+    text_addn(&t, a->fact[i].value, strlen(a->fact[i].value) + 1);
+  }
+  bool ok = !t.oom && t.n < BYTES_MAX && (k->s = mem_new(a->alloc, t.n + 1));
+  if (ok) {
+    memcpy(k->s, t.s, t.n);
+    k->bytes = t.n;
+  }
+  text_free(&t);
+  return ok;
+}
+
+static void unpack(const Agree *a, Known *k) {
+  mem_free(a->alloc, k->s, (size_t)k->bytes + 1);
+  k->s = NULL;
+}
+
+/* Rank 0 takes what all others know; a rank that knows other things than this one was
+ * built or called differently. */
+static weft_status collect(Worker *w, Agree *a, weft_error *e) {
+  Run *r = w->run;
+  for (int q = 1; q < a->world; q++) {
+    Known *k = &a->known[q];
+    TRY(world_recv(&r->world, &k->bytes, sizeof k->bytes, q, e));
+    bool room = k->bytes < BYTES_MAX && (k->s = mem_new(a->alloc, (size_t)k->bytes + 1));
+    if (!room) return err_set(e, WEFT_ENOMEM, "out of memory");
+    TRY(world_recv(&r->world, k->s, (size_t)k->bytes, q, e));
+    if (!read_facts(a, k) && !a->verdict.differs[0])
+      snprintf(a->verdict.differs, sizeof a->verdict.differs,
+               "rank %d runs another build of weft than rank 0, or was called otherwise",
+               q);
+  }
+  if (!a->verdict.differs[0]) compare(a);
+  a->verdict.alike = !a->verdict.differs[0];
+  return a->st == WEFT_OK ? WEFT_OK : err_set(e, a->st, "out of memory");
+}
+
+static weft_status tell(Worker *w, const Known *k, weft_error *e) {
+  World *world = &w->run->world;
+  TRY(world_send(world, &k->bytes, sizeof k->bytes, 0, e));
+  return world_send(world, k->s, (size_t)k->bytes, 0, e);
+}
+
+static weft_status job_agree(Worker *w, void *arg, weft_error *e) {
+  Agree *a = arg;
+  Run *r = w->run;
+  Known mine = {0}, *k = w->rank == 0 ? &a->known[0] : &mine;
+  weft_status st;
+  if (!pack(a, k) || !read_facts(a, k)) return err_set(e, WEFT_ENOMEM, "out of memory");
+  st = w->rank == 0 ? collect(w, a, e) : tell(w, k, e);
+  unpack(a, &mine);
+  /* If rank 0 ran out of memory, its process ends, and with it the others. */
+  TRY(st);
+  TRY(world_bcast(&r->world, &a->verdict, sizeof a->verdict, 0, e));
+  return a->verdict.alike ? WEFT_OK : err_set(e, WEFT_EUSAGE, "%s", a->verdict.differs);
+}
+
+weft_status run_consensus(Run *r, const RunFact *fact, int n, weft_error *e) {
+  int world = r->c->mesh.world;
+  if (!r->kind->processes || world < 2) return WEFT_OK;
+  assert(n <= FACTS_MAX);
+  Agree a = {.alloc = &r->alloc, .fact = fact, .n = n, .world = world};
+  size_t bytes = (r->world.rank == 0 ? (size_t)world : 1) * sizeof *a.known;
+  a.known = mem_new(a.alloc, bytes);
+  if (!a.known) return err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = run_all(r, job_agree, &a, false, e);
+  if (a.told[0]) memcpy(r->uneven, a.told, sizeof r->uneven);
+  for (int i = 0; r->world.rank == 0 && i < world; i++)
+    unpack(&a, &a.known[i]);
+  mem_free(a.alloc, a.known, bytes);
+  return st;
+}
+
+/* ---- what every run compares ---- */
+
+/* Of all programs and of what is loaded into them: their listings, and what these leave
+ * out. */
+static uint64_t hash_programs(const Compiled *c) {
+  uint64_t h = 0;
+  for (int i = 0; i < c->nparam; i++) {
+    const CompiledParam *p = &c->param[i];
+    h = hash_bytes(h, p->name, strlen(p->name));
+    h = hash_bytes(h, p->dim, sizeof p->dim);
+    h = hash_bytes(h, &p->place, sizeof p->place);
+    h = hash_bytes(h, &p->init, sizeof p->init);
+    h = hash_bytes(h, &p->std, sizeof p->std);
+    h = hash_bytes(h, &p->decay, sizeof p->decay);
+    h = hash_bytes(h, &p->share, sizeof p->share);
+  }
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
+    const Program *p = &c->prog[pp];
+    Text t = {0};
+    program_print(c, rank_on_pp(&c->mesh, 0, pp), true, &t);
+    h = hash_bytes(h, t.s, t.n);
+    h = hash_bytes(h, p->attr, p->nattr * sizeof *p->attr);
+    text_free(&t);
+  }
+  return c->eval ? h ^ 31 * hash_programs(c->eval) : h;
+}
+
+weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e) {
+  char build[96], id[64], programs[32], way[DEVICE_WAY] = "", threads[16];
+  RunFact all[FACTS_MAX];
+  if (!r->kind->processes) return WEFT_OK;
+  assert(n + 4 <= FACTS_MAX);
+  build_id(id, sizeof id);
+  snprintf(build, sizeof build, "%s, build %.16s", weft_version(), id);
+  snprintf(programs, sizeof programs, "%016llx", (unsigned long long)hash_programs(r->c));
+  snprintf(threads, sizeof threads, "%d", r->threads);
+  if (r->c->device->way) TRY(r->c->device->way(way, e));
+  all[0] = (RunFact){"weft", build, FACT_SAME, NULL};
+  all[1] =
+      (RunFact){"what ranks compute with", way, FACT_SAME,
+                "copies of a parameter would not keep the same bits; set WEFT_CPU to "
+                "a level that all have, and use the same libraries"};
+  all[2] = (RunFact){"threads of a rank", threads, FACT_TOLD,
+                     "sums may be rounded otherwise on them, and the slowest sets the "
+                     "pace; --threads makes them alike"};
+  if (n) memcpy(all + 3, fact, (size_t)n * sizeof *fact);
+  all[n + 3] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
+  return run_consensus(r, all, n + 4, e);
+}
+
+const char *run_uneven(const Run *r) {
+  return r->uneven[0] ? r->uneven : NULL;
+}

@@ -1,0 +1,152 @@
+/* stall_detector.c - notices that no rank makes progress and says what each waits for: the ranks
+ * of this process, or of all processes where they report to each other. A rank that computes
+ * is never stalled, however long its kernel takes. */
+#include "vm/run/run_int.h"
+
+#include <stdio.h>
+
+/* ---- who is looked at ---- */
+
+static int count(const Run *r, Ranks all) {
+  return all ? r->c->mesh.world : r->nworker;
+}
+
+static int rank_of(const Run *r, Ranks all, int i) {
+  return all ? i : r->worker[i].rank;
+}
+
+static const Compiled *programs_of(const Run *r, const RankNote *n) {
+  return n->part && r->c->eval ? r->c->eval : r->c;
+}
+
+static const Program *program_of(const Run *r, int rank, const RankNote *n) {
+  return &programs_of(r, n)->prog[mesh_coord(&r->c->mesh, rank, AXIS_PP)];
+}
+
+/* A rank that is not loaded yet is nowhere. */
+RankNote stall_note(const Worker *w) {
+  RankNote note = {.state = RANK_IDLE, .instr = UINT32_MAX, .step = w->run->step};
+  if (!w->r) return note;
+  note.part = w->run->evaluates;
+  RankAt at = rank_at(worker_rank(w));
+  const Program *p = program_of(w->run, w->rank, &note);
+  note.state = at.state;
+  note.ticks = at.ticks;
+  note.nth = at.nth;
+  if (at.instr) note.instr = (uint32_t)(at.instr - p->code);
+  return note;
+}
+
+static RankNote note_of(const Run *r, Ranks all, int i) {
+  return all ? all[i].note : stall_note(&r->worker[i]);
+}
+
+/* ---- what is said of them ---- */
+
+/* "all_reduce(tp) of layers.0.mlp, line 7" */
+static void place(const Run *r, int rank, const RankNote *n, char *to, size_t size) {
+  const Program *p = program_of(r, rank, n);
+  const Instr *in = n->instr < p->ncode ? &p->code[n->instr] : NULL;
+  char name[160], line[24] = "";
+  if (!in) {
+    snprintf(to, size, n->state == RANK_BUSY ? "its step" : "nothing yet");
+    return;
+  }
+  instr_describe(programs_of(r, n), rank, in, name, sizeof name);
+  if (in->line && !in->action) snprintf(line, sizeof line, ", line %d", in->line);
+  snprintf(to, size, "%s%s", name, line);
+}
+
+/* What a rank does, as it is said of one or of several. */
+static void doing(const Run *r, Ranks all, int i, bool several, char *to, size_t size) {
+  RankNote n = note_of(r, all, i);
+  char where[200], nth[48] = "";
+  place(r, rank_of(r, all, i), &n, where, sizeof where);
+  if (all && all[i].lost)
+    snprintf(to, size, "%s", several ? "have ended, too" : "has ended, too");
+  else if (all && !all[i].heard)
+    snprintf(to, size, "%s", several ? "have said nothing" : "has said nothing");
+  else if (n.state == RANK_IDLE)
+    snprintf(to, size, "%s",
+             several ? "have finished their step" : "has finished its step");
+  else if (n.state == RANK_BUSY)
+    snprintf(to, size, "%s in %s", several ? "are" : "is", where);
+  else {
+    if (all) snprintf(nth, sizeof nth, " (number %llu)", (unsigned long long)n.nth);
+    snprintf(to, size, "%s in %s%s", several ? "wait" : "waits", where, nth);
+  }
+}
+
+static bool does_the_same(const Run *r, Ranks all, int a, int b) {
+  char x[300], y[300];
+  doing(r, all, a, true, x, sizeof x);
+  doing(r, all, b, true, y, sizeof y);
+  return strcmp(x, y) == 0;
+}
+
+static bool is_told(const Run *r, Ranks all, int culprit, int i) {
+  return rank_of(r, all, i) != culprit && !(all && all[i].left);
+}
+
+/* The ranks that do what the i-th does, then that; nothing if one before it does so. */
+static void report_alike(const Run *r, Ranks all, int culprit, int i, Text *out) {
+  char what[300];
+  int n = 1, total = count(r, all);
+  for (int k = 0; k < i; k++)
+    if (is_told(r, all, culprit, k) && does_the_same(r, all, k, i)) return;
+  for (int k = i + 1; k < total; k++)
+    n += is_told(r, all, culprit, k) && does_the_same(r, all, i, k);
+  text_printf(out, "; rank%s %d", n > 1 ? "s" : "", rank_of(r, all, i));
+  for (int k = i + 1; k < total; k++)
+    if (is_told(r, all, culprit, k) && does_the_same(r, all, i, k))
+      text_printf(out, ", %d", rank_of(r, all, k));
+  doing(r, all, i, n > 1, what, sizeof what);
+  text_printf(out, " %s", what);
+}
+
+void stall_others(const Run *r, Ranks all, int culprit, Text *out) {
+  if (all && culprit >= 0 && all[culprit].heard) {
+    char where[200];
+    place(r, culprit, &all[culprit].note, where, sizeof where);
+    if (all[culprit].note.state != RANK_IDLE) text_printf(out, "; it was in %s", where);
+  }
+  for (int i = 0; i < count(r, all); i++)
+    if (is_told(r, all, culprit, i)) report_alike(r, all, culprit, i, out);
+}
+
+/* A process that was stopped for a while has not been idle: no look counts for more. */
+static const double LOOK_MAX = 1;
+
+double stall_patience(const Run *r) {
+  const double slow_core = 1e9; /* flop/s */
+  double flops = 0;
+  if (r->patience_s > 0) return r->patience_s;
+  if (!r->kind->processes) return 60;
+  if (r->longest_s > 0) return MAX(120, 10 * r->longest_s);
+  for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
+    flops = MAX(flops, r->c->prog[i].flops);
+  return MIN(MAX(120, flops / slow_core), 600);
+}
+
+bool stall_found(StallDetector *w, const Run *r, Ranks all, char *why, size_t n) {
+  uint64_t ticks = 0;
+  bool waits = false, works = false;
+  for (int i = 0; i < count(r, all); i++) {
+    RankNote at = note_of(r, all, i);
+    ticks += at.ticks;
+    waits |= at.state == RANK_WAITS;
+    works |= at.state == RANK_BUSY;
+  }
+  double now = now_s(), passed = MIN(now - w->seen, LOOK_MAX);
+  bool moved = ticks != w->ticks || works || !waits;
+  *w = (StallDetector){.ticks = ticks, .seen = now, .idle = moved ? 0 : w->idle + passed};
+  if (w->idle < stall_patience(r)) return false;
+  Text t = {0};
+  if (!all) stall_others(r, NULL, -1, &t);
+  if (all)
+    snprintf(why, n, "step %lld: no progress for %.0f s", (long long)r->step, w->idle);
+  else
+    snprintf(why, n, "no progress for %.0f s%s", w->idle, t.s && !t.oom ? t.s : "");
+  text_free(&t);
+  return true;
+}

@@ -1,0 +1,112 @@
+/* run_export.c - writes the parameters of a run to files: each rank reads its pieces block by
+ * block and writes them to their place in shared files. Of ranks that hold copies one writes.
+ * Nothing is gathered. */
+#include "vm/run/run_int.h"
+#include "snapshot.h"
+#include "weights_folder.h"
+
+typedef struct Export {
+  WeightsOut *out;
+} Export;
+
+static weft_status write_part(Worker *w, const WeightsOut *out, int param,
+                              const Piece *part, weft_error *e) {
+  rank_read(w->r, part, w->block);
+  for (int64_t i = 0, spans = piece_spans(part); i < spans; i++) {
+    Span s = piece_span(part, i);
+    if (s.n) TRY(weights_out_put(out, param, s.global, s.n, w->block + s.local, e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status job_export(Worker *w, void *arg, weft_error *e) {
+  const Export *x = arg;
+  const Run *r = w->run;
+  for (int i = 0; i < r->c->nparam; i++) {
+    Piece p[2], part;
+    if (!state_pieces(r->c, w->rank, STATE_PARAM, i, p) ||
+        !piece_gives(&r->c->mesh, &r->c->param[i], p->region, w->rank))
+      continue;
+    for (int64_t at = 0; at < p->count; at += part.count) {
+      part = piece_part(p, at, MIN(p->count - at, r->block_max));
+      TRY(write_part(w, x->out, i, &part, e));
+    }
+  }
+  return WEFT_OK;
+}
+
+/* ---- what processes say to each other ---- */
+
+typedef struct Verdict {
+  bool fine;    /* on all of them */
+  weft_error e; /* else: of the lowest rank */
+} Verdict;
+
+static void fold_verdicts(void *mine, const void *other, size_t n) {
+  Verdict *a = mine;
+  const Verdict *b = other;
+  if (a->fine) *a = *b;
+}
+
+/* What went wrong on any of them is wrong for all. */
+static weft_status agree(Run *r, weft_error *e) {
+  Verdict ours = {.fine = e->code == WEFT_OK, .e = *e};
+  weft_error lost = {.rank = -1};
+  if (run_combine(r, &ours, sizeof ours, fold_verdicts, &lost) != WEFT_OK &&
+      ours.e.code == WEFT_OK)
+    ours.e = lost;
+  *e = ours.e;
+  return e->code;
+}
+
+static void keep_first(void *mine, const void *other, size_t n) {}
+
+/* The first process makes the files, the others find them by the names that it tells. */
+static weft_status open_all(Run *r, const WeightsOutOptions *o, Export *x,
+                            weft_error *e) {
+  bool first = world_has(&r->world, 0);
+  if (first) (void)weights_out_open(&r->alloc, r->c, o, &x->out, e);
+  TRY(agree(r, e));
+  if (run_is_alone(r)) return WEFT_OK;
+  size_t bytes = weights_out_names_bytes(r->c, o);
+  char *names = mem_new(&r->alloc, bytes);
+  if (!names) err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = agree(r, e);
+  if (st == WEFT_OK) {
+    if (first) weights_out_names(x->out, names, bytes);
+    st = run_combine(r, names, bytes, keep_first, e);
+    if (st == WEFT_OK && !first)
+      (void)weights_out_join(&r->alloc, r->c, o, names, &x->out, e);
+    st = agree(r, e);
+  }
+  mem_free(&r->alloc, names, bytes);
+  return st;
+}
+
+/* Those that joined finish first. */
+static weft_status finish_all(Run *r, Export *x, weft_error *e) {
+  for (int turn = 0; turn < 2; turn++) {
+    WeightsOut *out = world_has(&r->world, 0) == (turn == 1) ? x->out : NULL;
+    if (out) {
+      x->out = NULL;
+      (void)weights_out_finish(out, e);
+    }
+    TRY(agree(r, e));
+  }
+  return WEFT_OK;
+}
+
+weft_status run_export(Run *r, const WeightsOutOptions *o, weft_error *e) {
+  Export x = {0};
+  weft_error why;
+  err_clear(&why);
+  weft_status st = open_all(r, o, &x, &why);
+  if (st == WEFT_OK) {
+    (void)run_all(r, job_export, &x, false, &why);
+    st = agree(r, &why);
+  }
+  if (st == WEFT_OK) st = finish_all(r, &x, &why);
+  weights_out_drop(x.out);
+  if (st != WEFT_OK && e && e->code == WEFT_OK) *e = why;
+  return st;
+}

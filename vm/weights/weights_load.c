@@ -1,0 +1,202 @@
+/* weights_load.c - parameters of a run from files. The ranks of a process read what they hold and
+ * nothing else: the bytes of a range that any of them holds are read once into the lane's
+ * window and converted into each rank's place.
+ *
+ * Ranges follow the order of the files, because the kernel reads ahead. */
+#include "vm/run/run_int.h"
+#include "weights_match.h"
+
+#include <stdlib.h>
+
+#include "vm/base/nontemporal.h"
+#include "vm/io/st_type.h"
+
+enum { WIDEST = sizeof(double), PAGE = 4096 };
+
+typedef struct FileTensor {
+  const SafeTensor *t;
+  const StType *type;
+} FileTensor;
+
+/* A parameter's elements, `each` of them in each of its tensors, from `first` of it on.
+ */
+typedef struct FileParam {
+  const FileTensor *tensor;
+  int64_t first, each;
+  bool alike; /* the tensors are of one type */
+} FileParam;
+
+typedef struct Load {
+  const Compiled *c;
+  FileParam *param;
+  FileTensor *tensor; /* of all parameters */
+  int *order;         /* of parameters, along the files */
+  char *windows;      /* of all lanes */
+  size_t window;      /* of one: its block in elements of any type */
+} Load;
+
+static size_t window_bytes(const Compiled *c) {
+  return (size_t)footprint_block(c) * WIDEST;
+}
+
+static size_t params_bytes(const Compiled *c) {
+  return (size_t)MAX(c->nparam, 1) * (sizeof(FileParam) + sizeof(int));
+}
+
+static size_t tensors_bytes(const Compiled *c) {
+  return weights_fit_bytes(c) / sizeof(SafeTensor *) * sizeof(FileTensor);
+}
+
+uint64_t weights_bytes(const Compiled *c) {
+  uint64_t windows = window_bytes(c) * (uint64_t)c->mesh.world;
+  return MAX(weights_fit_bytes(c), params_bytes(c) + tensors_bytes(c) + windows);
+}
+
+/* ---- where elements are ---- */
+
+/* Elements from one of a parameter on, as many as there are of them in a tensor. */
+typedef struct Found {
+  const FileTensor *in;
+  int64_t n;
+  uint64_t at; /* in the file */
+  char *window;
+} Found;
+
+/* In a window each tensor begins where its elements would if they were the widest; or a
+ * little later, where its place in a page is that in the file. A copy to a place just
+ * behind that of its source takes three times as long: processors compare the low bits of
+ * addresses first, and take each load for one of what was just stored. */
+static Found find(const Load *l, const Lane *lane, int param, int64_t element) {
+  const FileParam *p = &l->param[param];
+  int64_t i = element / p->each, begin = i * p->each, end = begin + p->each;
+  const FileTensor *in = &p->tensor[i];
+  int64_t size = in->type->size, here = MAX(begin, lane->from);
+  int64_t slack = (MIN(end, lane->from + lane->most) - here) * (WIDEST - size);
+  uint64_t at = in->t->at + (uint64_t)((p->first + here - begin) * size);
+  char *window = l->windows + (size_t)lane->number * l->window;
+  window += (here - lane->from) * WIDEST;
+  if (slack >= PAGE) window += (at - (uintptr_t)window) % PAGE;
+  uint64_t behind = (uint64_t)((element - here) * size);
+  return (Found){
+      .in = in, .n = end - element, .at = at + behind, .window = window + behind};
+}
+
+static weft_status bring(const Lane *lane, void *ud, int param, const RangeSet *c,
+                         weft_error *e) {
+  for (int i = 0; i < c->n; i++)
+    for (int64_t at = c->run[i].from, n; at < c->run[i].to; at += n) {
+      Found f = find(ud, lane, param, at);
+      n = MIN(f.n, c->run[i].to - at);
+      TRY(file_at(f.in->t->in, f.at, f.window, (size_t)(n * f.in->type->size), e));
+    }
+  return WEFT_OK;
+}
+
+/* ---- into ranks ---- */
+
+static void convert(const Found *f, int64_t n, float *local, const PartOut *out) {
+  if (out->home && f->in->type->dtype == DT_BF16)
+    nt_widen(local, f->window, (size_t)n);
+  else
+    f->in->type->to_f32((const unsigned char *)f->window, (size_t)n, local);
+  if (out->copied)
+    nt_copy(out->copy + (local - out->local), f->window, (size_t)n * sizeof *out->copy);
+}
+
+static void put_span(const Load *l, const Lane *lane, int param, Span s,
+                     const PartOut *out) {
+  float *local = out->local + s.local;
+  for (int64_t n; s.n > 0; s.n -= n, s.global += n, local += n) {
+    Found f = find(l, lane, param, s.global);
+    n = MIN(s.n, f.n);
+    convert(&f, n, local, out);
+  }
+  memset(local, 0, (size_t)s.padding * sizeof *local);
+  if (!out->copied) return;
+  memset(out->copy + (local - out->local), 0, (size_t)s.padding * sizeof *out->copy);
+}
+
+static weft_status put_part(const Lane *lane, void *ud, StateKind kind, int param,
+                            const Piece *part, PartOut *out, weft_error *e) {
+  const Load *l = ud;
+  const FileParam *p = &l->param[param];
+  out->copied = out->copy && p->alike && p->tensor->type->dtype == out->copy_type;
+  SpanRun r;
+  for (int64_t i = 0, spans = piece_spans(part); i < spans; i += r.count) {
+    r = piece_run(part, i);
+    for (int64_t k = 0; k < r.count; k++) {
+      put_span(l, lane, param, r.first, out);
+      r.first.local += r.local;
+      r.first.global += r.global;
+    }
+  }
+  return WEFT_OK;
+}
+
+/* ---- all of them ---- */
+
+/* Finds the tensors of a parameter; returns how many there are. */
+static int list_tensors(const Load *l, const SafeTensors *s, int param, FileTensor *to) {
+  WeightSource from = weights_source(l->c, s, param);
+  FileParam *p = &l->param[param];
+  *p = (FileParam){.tensor = to,
+                   .first = from.first,
+                   .each = param_count(&l->c->param[param]) / from.pieces,
+                   .alike = true};
+  for (int i = 0; i < from.pieces; i++) {
+    to[i].t = from.pieces > 1 ? weights_piece(l->c, s, param, i, NULL) : from.t;
+    to[i].type = st_type(to[i].t->type);
+    p->alike &= to[i].type == to->type;
+  }
+  return from.pieces;
+}
+
+static int by_place(const void *x, const void *y, void *ud) {
+  const FileParam *param = ud, *a = &param[*(const int *)x], *b = &param[*(const int *)y];
+  const SafeTensor *s = a->tensor->t, *t = b->tensor->t;
+  int file = strcmp(s->file, t->file);
+  if (file) return file;
+  if (s != t) return s->at < t->at ? -1 : 1;
+  return (a->first > b->first) - (a->first < b->first);
+}
+
+static void list_params(Load *l, const SafeTensors *s) {
+  int n = l->c->nparam, tensors = 0;
+  for (int i = 0; i < n; i++) {
+    tensors += list_tensors(l, s, i, l->tensor + tensors);
+    l->order[i] = i;
+  }
+  qsort_r(l->order, (size_t)n, sizeof *l->order, by_place, l->param);
+}
+
+/* Every process reads the files itself. */
+weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
+  const Compiled *c = r->c;
+  TRY(weights_fit(c, s, &r->alloc, e));
+  TRY(weights_check_tied(c, s, e));
+  size_t params = params_bytes(c), tensors = tensors_bytes(c);
+  size_t windows = window_bytes(c) * (size_t)r->nworker;
+  Load l = {.c = c, .window = windows / (size_t)run_lanes(r) / WIDEST * WIDEST};
+  l.param = mem_new(&r->alloc, params);
+  l.tensor = mem_new(&r->alloc, tensors);
+  l.windows = mem_new(&r->alloc, windows);
+  weft_status st = WEFT_ENOMEM;
+  if (l.param && l.tensor && l.windows) {
+    l.order = (int *)(l.param + c->nparam);
+    list_params(&l, s);
+    Filling f = {.kind = {STATE_PARAM},
+                 .nkind = 1,
+                 .n = c->nparam,
+                 .order = l.order,
+                 .bring = bring,
+                 .values = put_part,
+                 .ud = &l};
+    st = run_pieces(r, &f, true, e);
+  } else {
+    err_set(e, st, "out of memory");
+  }
+  mem_free(&r->alloc, l.windows, windows);
+  mem_free(&r->alloc, l.tensor, tensors);
+  mem_free(&r->alloc, l.param, params);
+  return st;
+}

@@ -1,0 +1,355 @@
+/* weights_match.c - which tensor of a file holds which parameter, and what does not fit.
+ *
+ * Files of the hub differ in details: a base model's names lack the prefix of the model with
+ * a head, old files hold buffers that are computed, some repeat a tied embedding as the head,
+ * and some have modules for multi-token prediction. */
+#include "weights_match.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- names ---- */
+
+static const char *const bases[] = {"model.", "transformer."};
+static const char head[] = "lm_head.weight";
+
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), m = strlen(end);
+  return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* A tensor of this name, or of that which the model without a head gives it. */
+static const SafeTensor *find_exactly(const SafeTensors *s, const char *name) {
+  const SafeTensor *t = st_find(s, name);
+  for (int i = 0; i < LEN(bases) && !t; i++) {
+    size_t n = strlen(bases[i]);
+    if (strncmp(name, bases[i], n) == 0) t = st_find(s, name + n);
+  }
+  return t;
+}
+
+/* What files of Mixtral call its module of experts. */
+static const char ours[] = ".mlp.", theirs[] = ".block_sparse_moe.";
+
+static const SafeTensor *find_name(const SafeTensors *s, const char *name) {
+  const SafeTensor *t = find_exactly(s, name);
+  const char *at = strstr(name, ours);
+  char other[512];
+  if (t || !at) return t;
+  snprintf(other, sizeof other, "%.*s%s%s", (int)(at - name), name, theirs,
+           at + strlen(ours));
+  return find_exactly(s, other);
+}
+
+/* Modules that some files have as one, rows of the first above those of the second. */
+static const struct Fused {
+  const char *whole, *part[3];
+} fused[] = {
+    {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
+    {"gate_up_proj", {"gate_proj", "up_proj"}},
+};
+
+/* Whether a parameter is `module`.something; `tail` is then ".something". */
+static bool in_module(const char *name, const char *module, const char **tail) {
+  size_t n = strlen(module);
+  *tail = strrchr(name, '.');
+  return *tail && *tail - name > (ptrdiff_t)n && strncmp(*tail - n, module, n) == 0 &&
+         (*tail)[-(ptrdiff_t)n - 1] == '.';
+}
+
+/* "a.q_proj.weight" with another module instead of q_proj. */
+static const char *renamed(const char *name, const char *tail, const char *module,
+                           const char *other, char buf[512]) {
+  int n = (int)(tail - name - (ptrdiff_t)strlen(module));
+  snprintf(buf, 512, "%.*s%s%s", n, name, other, tail);
+  return buf;
+}
+
+static const CompiledParam *param_named(const Compiled *c, const char *name) {
+  for (int i = 0; i < c->nparam; i++)
+    if (str_eq(c->param[i].name, name)) return &c->param[i];
+  return NULL;
+}
+
+/* The tensor that holds parts of `f`, one of which is the parameter. Its rows must be
+ * those of all parts. */
+static WeightSource find_in(const Compiled *c, const SafeTensors *s,
+                            const CompiledParam *p, const struct Fused *f, int part) {
+  char name[512];
+  const char *tail;
+  WeightSource from = {.rows = 0, .pieces = 1};
+  if (!in_module(p->name, f->part[part], &tail)) return from;
+  from.t = find_name(s, renamed(p->name, tail, f->part[part], f->whole, name));
+  for (int k = 0; from.t && k < LEN(f->part) && f->part[k]; k++) {
+    const CompiledParam *q =
+        param_named(c, renamed(p->name, tail, f->part[part], f->part[k], name));
+    int64_t count = q ? param_count(q) : 0;
+    if (k < part) from.first += count;
+    if (q) from.rows += q->dim[0];
+  }
+  return from;
+}
+
+/* ---- experts ---- all of a layer are one parameter; files have them one by one, and gate
+ * and up apart */
+
+static const struct Stacked {
+  const char *whole;     /* how the name of the parameter ends */
+  const char *part[3];   /* modules of each expert, rows of the first above the second */
+} stacked[] = {
+    {".experts.gate_up_proj", {"gate_proj", "up_proj"}},
+    {".experts.gate_up_proj", {"w1", "w3"}},
+    {".experts.down_proj", {"down_proj"}},
+    {".experts.down_proj", {"w2"}},
+};
+
+static int parts_of(const struct Stacked *k) {
+  int n = 0;
+  while (k->part[n]) n++;
+  return n;
+}
+
+/* "a.experts.gate_up_proj", piece 5 -> "a.experts.2.up_proj.weight" */
+static const SafeTensor *find_piece(const SafeTensors *s, const CompiledParam *p,
+                                    const struct Stacked *k, int i, char name[512]) {
+  int n = parts_of(k), base = (int)(strlen(p->name) - strlen(k->whole));
+  snprintf(name, 512, "%.*s.experts.%d.%s.weight", base, p->name, i / n, k->part[i % n]);
+  return find_name(s, name);
+}
+
+/* How the file has the experts of a parameter, by the first of them; NULL: it has not. */
+static const struct Stacked *stacked_as(const SafeTensors *s, const CompiledParam *p) {
+  char name[512];
+  for (int i = 0; i < LEN(stacked); i++)
+    if (p->ndim == 3 && ends_with(p->name, stacked[i].whole) &&
+        find_piece(s, p, &stacked[i], 0, name))
+      return &stacked[i];
+  return NULL;
+}
+
+const SafeTensor *weights_piece(const Compiled *c, const SafeTensors *s, int param, int i,
+                                char name[512]) {
+  char own[512];
+  const CompiledParam *p = &c->param[param];
+  return find_piece(s, p, stacked_as(s, p), i, name ? name : own);
+}
+
+static WeightSource in_pieces(const SafeTensors *s, const CompiledParam *p) {
+  char name[512];
+  const struct Stacked *k = stacked_as(s, p);
+  if (!k) return (WeightSource){.pieces = 1};
+  int n = parts_of(k);
+  return (WeightSource){.t = find_piece(s, p, k, 0, name),
+                        .rows = p->dim[1] / n,
+                        .pieces = (int)p->dim[0] * n};
+}
+
+WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) {
+  const CompiledParam *p = &c->param[param];
+  WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0], .pieces = 1};
+  if (!from.t && p->ndim == 3) return in_pieces(s, p);
+  for (int i = 0; i < LEN(fused) && !from.t; i++)
+    for (int k = 0; k < LEN(fused[i].part) && fused[i].part[k] && !from.t; k++)
+      from = find_in(c, s, p, &fused[i], k);
+  return from;
+}
+
+/* Masks and frequencies, which follow from the configuration. */
+static bool is_buffer(const char *name) {
+  static const char *const buffers[] = {".rotary_emb.inv_freq", ".attn.bias",
+                                        ".attn.masked_bias"};
+  for (int i = 0; i < LEN(buffers); i++)
+    if (ends_with(name, buffers[i])) return true;
+  return false;
+}
+
+/* Whether it is of a module that predicts a further token. Those are numbered on from the
+ * layers, and have a projection that no layer has. */
+static bool is_further_token(const SafeTensors *s, const char *name) {
+  static const char layers[] = "model.layers.";
+  char projection[64];
+  if (strncmp(name, layers, sizeof layers - 1) != 0) return false;
+  int n = (int)(sizeof layers - 1 + strcspn(name + sizeof layers - 1, "."));
+  snprintf(projection, sizeof projection, "%.*s.eh_proj.weight", n, name);
+  return st_find(s, projection) != NULL;
+}
+
+/* The embedding that the head of a tied model reads; -1 if the model has a head. */
+static int tied_embedding(const Compiled *c) {
+  int at = -1;
+  for (int i = 0; i < c->nparam; i++) {
+    if (strcmp(c->param[i].name, head) == 0) return -1;
+    if (ends_with(c->param[i].name, ".embed_tokens.weight") ||
+        ends_with(c->param[i].name, ".wte.weight"))
+      at = i;
+  }
+  return at;
+}
+
+/* ---- what does not fit ---- */
+
+static void dims_text(Text *t, const int64_t *dim, int n) {
+  text_add(t, "[");
+  for (int i = 0; i < n; i++) text_printf(t, "%s%lld", i ? ", " : "", (long long)dim[i]);
+  text_add(t, "]");
+}
+
+/* `rows`: of the tensor; it may hold other parameters below this one. */
+static bool same_shape(const CompiledParam *p, int64_t rows, const SafeTensor *t) {
+  if (p->ndim != t->ndim) return false;
+  for (int i = 0; i < p->ndim; i++)
+    if ((i ? p->dim[i] : rows) != t->dim[i]) return false;
+  return true;
+}
+
+static bool is_real(const SafeTensor *t) {
+  return strchr("FB", t->type[0]) && strcmp(t->type, "BOOL") != 0;
+}
+
+typedef struct Misfits {
+  Text text;
+  int n;
+} Misfits;
+
+/* Whether what was found under the name `name` can be what `p` wants. */
+static bool fits(const CompiledParam *p, const char *name, WeightSource from,
+                 Misfits *m) {
+  const SafeTensor *t = from.t;
+  if (!same_shape(p, from.rows, t)) {
+    int64_t want[MAX_DIM];
+    for (int i = 0; i < p->ndim; i++)
+      want[i] = i ? p->dim[i] : from.rows;
+    text_printf(&m->text, "\n  %s: shape ", name);
+    dims_text(&m->text, t->dim, MIN(t->ndim, 8));
+    text_add(&m->text, ", the model has ");
+    dims_text(&m->text, want, p->ndim);
+    if (from.rows != p->dim[0]) text_printf(&m->text, " in %s", t->name);
+  } else if (!is_real(t)) {
+    text_printf(&m->text, "\n  %s: holds integers (%s), weights are F32, BF16, F16 or F64",
+                name, t->type);
+  } else {
+    return true;
+  }
+  m->n++;
+  return false;
+}
+
+/* Names are compared once for each tensor, not for each pair: both lists may be long. */
+static int by_address(const void *a, const void *b) {
+  const SafeTensor *x = *(const SafeTensor *const *)a, *y = *(const SafeTensor *const *)b;
+  return (x > y) - (x < y);
+}
+
+/* The experts of a parameter; returns how many of them there are. */
+static int compare_pieces(const Compiled *c, const SafeTensors *s, int param,
+                          WeightSource from, const SafeTensor **sorted, Misfits *m) {
+  const CompiledParam *p = &c->param[param];
+  CompiledParam piece = {.ndim = 2, .dim = {from.rows, p->dim[2]}};
+  char name[512];
+  int n = 0;
+  for (int i = 0; i < from.pieces; i++) {
+    const SafeTensor *t = weights_piece(c, s, param, i, name);
+    if (!t) {
+      m->n++;
+      text_printf(&m->text, "\n  %s: missing", name);
+      continue;
+    }
+    (void)fits(&piece, name, (WeightSource){.t = t, .rows = from.rows}, m);
+    sorted[n++] = t;
+  }
+  return n;
+}
+
+static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **sorted,
+                    Misfits *m) {
+  int n = 0, tied = tied_embedding(c);
+  for (int i = 0; i < c->nparam; i++) {
+    const CompiledParam *p = &c->param[i];
+    WeightSource from = weights_source(c, s, i);
+    if (from.pieces > 1) {
+      n += compare_pieces(c, s, i, from, sorted + n, m);
+      continue;
+    }
+    if (from.t) {
+      (void)fits(p, p->name, from, m);
+      sorted[n++] = from.t;
+      continue;
+    }
+    m->n++;
+    text_printf(&m->text, "\n  %s: missing", p->name);
+  }
+  qsort(sorted, (size_t)n, sizeof *sorted, by_address);
+  for (int i = 0; i < st_count(s); i++) {
+    const SafeTensor *t = st_at(s, i);
+    if (bsearch(&t, sorted, (size_t)n, sizeof *sorted, by_address)) continue;
+    if (is_buffer(t->name)) continue;
+    if (is_further_token(s, t->name)) continue;
+    if (tied >= 0 && strcmp(t->name, head) == 0) {
+      const CompiledParam *p = &c->param[tied];
+      (void)fits(p, head, (WeightSource){.t = t, .rows = p->dim[0]}, m);
+      continue;
+    }
+    m->n++;
+    text_printf(&m->text, "\n  %s: not in the model", t->name);
+  }
+}
+
+/* The first ten; the others are counted. */
+static weft_status report(const Misfits *m, weft_error *e) {
+  const int room = 900, most = 10;
+  int n = 0, shown = 0;
+  for (const char *s = m->text.s; *s && shown < most; shown++) {
+    const char *end = strchrnul(s + 1, '\n');
+    if (end - m->text.s > room) break;
+    n = (int)(end - m->text.s);
+    s = end;
+  }
+  if (shown == m->n)
+    return err_set(e, WEFT_EFILE, "the weights do not fit the model:%.*s", n, m->text.s);
+  return err_set(e, WEFT_EFILE, "the weights do not fit the model:%.*s\n  and %d more", n,
+                 m->text.s, m->n - shown);
+}
+
+/* A tensor for each parameter, or two for each expert. */
+uint64_t weights_fit_bytes(const Compiled *c) {
+  uint64_t n = 1;
+  for (int i = 0; i < c->nparam; i++)
+    n += c->param[i].ndim == 3 ? 2 * (uint64_t)c->param[i].dim[0] : 1;
+  return sizeof(SafeTensor *) * n;
+}
+
+weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,
+                        weft_error *e) {
+  const SafeTensor **sorted = mem_new(a, weights_fit_bytes(c));
+  if (!sorted) return err_set(e, WEFT_ENOMEM, "out of memory");
+  Misfits m = {.text = {.alloc = a}};
+  compare(c, s, sorted, &m);
+  weft_status st = WEFT_OK;
+  if (m.text.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
+  else if (m.n) st = report(&m, e);
+  text_free(&m.text);
+  mem_free(a, sorted, weights_fit_bytes(c));
+  return st;
+}
+
+weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e) {
+  int tied = tied_embedding(c);
+  const SafeTensor *again = st_find(s, head);
+  if (tied < 0 || !again) return WEFT_OK;
+  const SafeTensor *first = weights_source(c, s, tied).t;
+  enum { BLOCK = 4096 };
+  float x[BLOCK], y[BLOCK];
+  int64_t n = param_count(&c->param[tied]);
+  for (int64_t at = 0, some; at < n; at += some) {
+    some = MIN(n - at, (int64_t)BLOCK);
+    TRY(st_read_part(first, at, some, x, e));
+    TRY(st_read_part(again, at, some, y, e));
+    if (memcmp(x, y, (size_t)some * sizeof *x) != 0)
+      return err_set(
+          e, WEFT_EFILE,
+          "the weights do not fit the model:\n  %s: differs from %s, which the "
+          "model's head is tied to (tie_word_embeddings)",
+          head, c->param[tied].name);
+  }
+  return WEFT_OK;
+}

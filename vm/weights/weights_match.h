@@ -1,0 +1,32 @@
+/* weights_match.h - maps the tensors of files to the parameters of a program. */
+#ifndef WEFT_EXEC_WEIGHTS_H
+#define WEFT_EXEC_WEIGHTS_H
+
+#include "vm/run/exec.h"
+
+/* Where a parameter lies in a file: its elements, in their order, from `first` on of a
+ * tensor that has so many rows; or, of all experts in one, in `pieces` tensors of the same
+ * size one after the other, of which `t` is the first. */
+typedef struct WeightSource {
+  const SafeTensor *t; /* NULL: nowhere */
+  int64_t first, rows;
+  int pieces;          /* 1: it is not in pieces */
+} WeightSource;
+WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param);
+/* Piece i of a parameter that is in pieces; NULL if it is missing. `name` (may be NULL) is
+ * then what it is called. */
+const SafeTensor *weights_piece(const Compiled *c, const SafeTensors *s, int param, int i,
+                                char name[512]);
+/* Whether every parameter has a tensor of its shape and every tensor is a parameter, a
+ * buffer or a repeated embedding; all that is wrong is one error. Reads headers only. */
+weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,
+                        weft_error *e);
+uint64_t weights_fit_bytes(const Compiled *c);
+/* A head beside a tied embedding must be that embedding. Reads both. */
+weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e);
+
+/* ---- weights_load.c ---- */
+/* The most that reading them allocates, with all ranks of the mesh in the process. */
+uint64_t weights_bytes(const Compiled *c);
+
+#endif
