@@ -46,8 +46,7 @@ static int print_page(void (*page)(Text *out)) {
 }
 
 static int print_suites(void) {
-  for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
-    puts(suites[i].name);
+  for (size_t i = 0; i < sizeof suites / sizeof *suites; i++) puts(suites[i].name);
   return EXIT_SUCCESS;
 }
 
@@ -83,8 +82,8 @@ int main(int argc, char **argv) {
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
     if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());
-  /* What a program printed belongs to what failed. The library moves twice as much with each
-   * check that is passed. */
+  /* What a program printed belongs to what failed. The library moves twice as much with
+   * each check that is passed. */
   check_set_max_msg_size(1 << 14);
   srunner_run_all(sr, CK_ENV);
   int failed = srunner_ntests_failed(sr), run = srunner_ntests_run(sr);

@@ -2,7 +2,7 @@
 #include "weft.h"
 
 #define STR_(x) #x
-#define STR(x) STR_(x)
+#define STR(x)  STR_(x)
 
 const char *weft_version(void) {
   return STR(WEFT_VERSION_MAJOR) "." STR(WEFT_VERSION_MINOR) "." STR(WEFT_VERSION_PATCH);

@@ -106,8 +106,8 @@ WEFT_API int weft_mesh_size(const weft_mesh *mesh, const char *axis);
 /* Where `rank` is on it, from 0; -1 if there is no such axis or rank. */
 WEFT_API int weft_mesh_coord(const weft_mesh *mesh, const char *axis, int rank);
 /* `rank` and those that differ from it on the axis only, in order, into ranks[room].
- * Returns their number, of which no more than `room` are written, none if `ranks` is NULL;
- * 0 if there is no such axis or rank. */
+ * Returns their number, of which no more than `room` are written, none if `ranks` is
+ * NULL; 0 if there is no such axis or rank. */
 WEFT_API int weft_mesh_group(const weft_mesh *mesh, const char *axis, int rank,
                              int *ranks, int room);
 
@@ -125,11 +125,11 @@ typedef struct weft_plan_options {
   int64_t instruction_limit; /* of one evaluation or call in Lua; 0: 50 million */
   void (*print)(void *ud, const char *line); /* print() in the plan; NULL: nowhere */
   void *ud;
-  const char *const *data;   /* folders besides the plan's that data and models may be
-                                read from, NULL-terminated */
-  uint64_t compile_limit;    /* bytes that graph, schedule and programs may take
-                                (WEFT_ELIMIT); 0: half of the machine's memory */
-  double cpu_limit;          /* seconds of CPU time of one evaluation or call in Lua; 0: 60 */
+  const char *const *data; /* folders besides the plan's that data and models may be
+                              read from, NULL-terminated */
+  uint64_t compile_limit;  /* bytes that graph, schedule and programs may take
+                              (WEFT_ELIMIT); 0: half of the machine's memory */
+  double cpu_limit; /* seconds of CPU time of one evaluation or call in Lua; 0: 60 */
 } weft_plan_options;
 
 /* Evaluates and checks a plan file; `path` begins the messages, and what the plan names
@@ -248,8 +248,9 @@ WEFT_API weft_status weft_run_load(weft_run *run, const char *path, weft_error *
 WEFT_API weft_status weft_run_step(weft_run *run, int64_t step, weft_step *out,
                                    weft_error *err);
 /* The same with tokens of the host: arrays of weft_plan_sequences x weft_plan_tokens, `n`
- * elements each. labels[i] is the token that should follow tokens[i], -100: none; where the
- * plan has packed.size, also -101: none, and tokens[i] is the last of its document. */
+ * elements each. labels[i] is the token that should follow tokens[i], -100: none; where
+ * the plan has packed.size, also -101: none, and tokens[i] is the last of its document.
+ */
 WEFT_API weft_status weft_run_step_tokens(weft_run *run, const int32_t *tokens,
                                           const int32_t *labels, size_t n, int64_t step,
                                           weft_step *out, weft_error *err);

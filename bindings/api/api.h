@@ -8,7 +8,7 @@
 
 struct weft_plan {
   weft_alloc alloc;
-  Budget budget;  /* of the arena */
+  Budget budget; /* of the arena */
   Arena *arena;
   LangOptions opt; /* copies, in the arena */
   const char *path;

@@ -5,9 +5,7 @@
 
 _Static_assert(sizeof(StopFlag) == sizeof(int), "a stop flag is an int in memory");
 
-const StopFlag *api_stop(const volatile int *stop) {
-  return (const StopFlag *)stop;
-}
+const StopFlag *api_stop(const volatile int *stop) { return (const StopFlag *)stop; }
 
 weft_status api_end(const Job *j, weft_status st, weft_error *err) {
   if (st == WEFT_OK || !err) return st;
@@ -56,11 +54,9 @@ static weft_status call(PlanCall *c, weft_error *err) {
 
 static const char *const *copy_list(Arena *a, const char *const *list, int *n) {
   *n = 0;
-  while (list && list[*n])
-    (*n)++;
+  while (list && list[*n]) (*n)++;
   const char **copy = NEW_N(a, const char *, *n + 1);
-  for (int i = 0; i < *n; i++)
-    copy[i] = arena_str(a, list[i]);
+  for (int i = 0; i < *n; i++) copy[i] = arena_str(a, list[i]);
   return copy;
 }
 
@@ -190,9 +186,7 @@ weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
 
 /* ---- queries ---- */
 
-static const Compiled *compiled(const weft_plan *p) {
-  return p ? p->job.compiled : NULL;
-}
+static const Compiled *compiled(const weft_plan *p) { return p ? p->job.compiled : NULL; }
 
 static weft_status need_compiled(const weft_plan *p, weft_error *err) {
   err_clear(err);
@@ -249,15 +243,13 @@ weft_status weft_plan_param_at(const weft_plan *p, int index, weft_param *out,
                    c->nparam);
   const CompiledParam *from = &c->param[index];
   *out = (weft_param){.name = from->name, .ndim = from->ndim, .count = param_count(from)};
-  for (int i = 0; i < from->ndim; i++)
-    out->dim[i] = from->dim[i];
+  for (int i = 0; i < from->ndim; i++) out->dim[i] = from->dim[i];
   return WEFT_OK;
 }
 
 int api_find_param(const Compiled *c, const char *name) {
   int i = 0;
-  while (i < c->nparam && strcmp(c->param[i].name, name) != 0)
-    i++;
+  while (i < c->nparam && strcmp(c->param[i].name, name) != 0) i++;
   return i < c->nparam ? i : -1;
 }
 

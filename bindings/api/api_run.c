@@ -7,7 +7,7 @@ struct weft_run {
   weft_alloc alloc;
   const weft_plan *plan;
   const Compiled *c; /* of the plan when the run was opened */
-  Session s; /* its data are opened by the first step on them */
+  Session s;         /* its data are opened by the first step on them */
 };
 
 /* ---- what the processes of a run must have in common ---- */
@@ -92,9 +92,7 @@ void weft_run_close(weft_run *r) {
   mem_free(&alloc, r, sizeof *r);
 }
 
-int weft_run_rank(const weft_run *r) {
-  return r ? run_rank(r->s.run) : -1;
-}
+int weft_run_rank(const weft_run *r) { return r ? run_rank(r->s.run) : -1; }
 
 /* ---- weights ---- */
 
@@ -154,9 +152,7 @@ weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error 
 }
 
 /* Kernels look ids up without a test: a wrong one must not reach them. */
-static bool is_id(const weft_run *r, int32_t id) {
-  return id >= 0 && id < r->c->vocab;
-}
+static bool is_id(const weft_run *r, int32_t id) { return id >= 0 && id < r->c->vocab; }
 
 static weft_status check_tokens(const weft_run *r, const int32_t *id, size_t n,
                                 weft_error *err) {

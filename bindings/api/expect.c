@@ -17,8 +17,7 @@ static const struct {
 
 static int most(const int *v, int n) {
   int best = 0;
-  for (int i = 0; i < n; i++)
-    best = MAX(best, v[i]);
+  for (int i = 0; i < n; i++) best = MAX(best, v[i]);
   return best;
 }
 
@@ -65,8 +64,7 @@ weft_status job_expect(Job *j, int *n) {
   double value[EXPECT_N];
   Timeline t;
   int given = 0, errors = j->d.errors;
-  for (int k = 0; k < EXPECT_N; k++)
-    given += j->plan.expect[k].given;
+  for (int k = 0; k < EXPECT_N; k++) given += j->plan.expect[k].given;
   if (n) *n = given;
   if (!given) return WEFT_OK;
   TRY(timeline_run(&j->schedule, TIMELINE_UNIT, j->arena, &t, &j->e));

@@ -93,9 +93,10 @@ static void warn_memory(Job *j) {
 /* What the device computes in: the one thing of a plan that not every device can. */
 static weft_status check_device(Job *j) {
   if (!j->device || j->device->f16 || j->plan.dtype != DT_F16) return WEFT_OK;
-  return err_set(&j->e, WEFT_EUSAGE,
-                 "device %s computes in f32 and bf16; the plan's precision is f16: use bf16",
-                 j->device->name);
+  return err_set(
+      &j->e, WEFT_EUSAGE,
+      "device %s computes in f32 and bf16; the plan's precision is f16: use bf16",
+      j->device->name);
 }
 
 static weft_status compile_steps(Job *j) {

@@ -1,9 +1,9 @@
-/* job.h - a plan file on its way to proven programs, one step per function. The command line,
- * the C interface and the tests take the same steps.
+/* job.h - a plan file on its way to proven programs, one step per function. The command
+ * line, the C interface and the tests take the same steps.
  *
- * Everything lies in the arena of the job; job_free closes the Lua state and leaves the arena
- * to its owner, whose guard catches running out of it. After a failed step `e` or `d` says why,
- * and the later steps must not be taken. */
+ * Everything lies in the arena of the job; job_free closes the Lua state and leaves the
+ * arena to its owner, whose guard catches running out of it. After a failed step `e` or
+ * `d` says why, and the later steps must not be taken. */
 #ifndef WEFT_JOB_H
 #define WEFT_JOB_H
 
@@ -22,7 +22,7 @@ typedef struct Job {
   Schedule schedule;
   Compiled *compiled;
   const DeviceKind *device; /* to compile for; NULL: the first row of the table */
-  const char *dump; /* letters of passes whose graph job_compile dumps, or NULL */
+  const char *dump;         /* letters of passes whose graph job_compile dumps, or NULL */
   Text dumped;
 } Job;
 
@@ -38,7 +38,8 @@ weft_status job_schedule(Job *j);
 /* Graph and proof included, and the schedule unless that was done for this mesh. */
 weft_status job_compile(Job *j);
 /* job_decode.c: instead of job_mesh and job_compile, after job_load: the program of one
- * token after at most context - 1 others, on the ranks of the plan's tp. See run_decode. */
+ * token after at most context - 1 others, on the ranks of the plan's tp. See run_decode.
+ */
 weft_status job_decode(Job *j, int64_t context);
 /* Part of job_compile: warns of what is legal and does not do what it looks like. */
 void job_advise(Job *j);
@@ -57,7 +58,7 @@ typedef struct JobFacts {
   Arena *arena; /* of the list */
   const Data *data, *val;
   const SafeTensors *weights;
-  int64_t steps; /* 0: train.steps */
+  int64_t steps;       /* 0: train.steps */
   const char *resumed; /* what the run goes on from; NULL: it cannot */
   const RunFact *fact;
   int n;
@@ -79,11 +80,12 @@ uint64_t job_worst_memory(const Job *j, int *pp);
 
 /* ---- job_verify.c ---- */
 
-/* The program of one rank of the CPU in f32 that does what `many` (meshed) does: the same logical
- * microbatches of micro * dp sequences, neither stages nor cuts. */
+/* The program of one rank of the CPU in f32 that does what `many` (meshed) does: the same
+ * logical microbatches of micro * dp sequences, neither stages nor cuts. */
 weft_status job_twin(const Job *many, Job *one);
 
-/* Compiles the plan itself if it is small, else a smaller one of at most so many ranks. */
+/* Compiles the plan itself if it is small, else a smaller one of at most so many ranks.
+ */
 weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk);
 
 typedef struct JobVerify {

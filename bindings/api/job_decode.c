@@ -1,4 +1,5 @@
-/* job_decode.c - compiles a plan's model for decoding, one token at a time, under its tp. */
+/* job_decode.c - compiles a plan's model for decoding, one token at a time, under its tp.
+ */
 #include "job.h"
 
 #include "vm/rewrite/decode_graph.h"

@@ -1,4 +1,5 @@
-/* job_verify.c - compiles a shrunk plan for one rank and for all of them, and verifies. */
+/* job_verify.c - compiles a shrunk plan for one rank and for all of them, and verifies.
+ */
 #include "job.h"
 
 weft_status job_twin(const Job *many, Job *one) {
@@ -66,9 +67,7 @@ static void tell(Job *j, LangShrunk *shrunk, const char *text) {
 
 /* What is beyond a limit depends on which rank has which tokens, and there is more of it
  * where batches are small. */
-static bool limits(const MoePlan *m) {
-  return m->most > 0 || m->capacity > 0;
-}
+static bool limits(const MoePlan *m) { return m->most > 0 || m->capacity > 0; }
 
 static void without_limits(Job *j, LangShrunk *shrunk) {
   MoePlan *m = &j->plan.moe;

@@ -59,8 +59,7 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
 /* Long values, as that of a model, are shown from where they differ. */
 static void add_values(Text *t, const char *was, const char *is) {
   size_t same = 0;
-  while (was[same] && was[same] == is[same])
-    same++;
+  while (was[same] && was[same] == is[same]) same++;
   size_t long_one = MAX(strlen(was), strlen(is));
   size_t from = long_one > WIDTH && same > 20 ? same - 20 : 0;
   text_printf(t, "%s%.*s in the checkpoint, %s%.*s now", from ? "..." : "", WIDTH,

@@ -1,6 +1,6 @@
-/* shrink.c - shrinks a plan until it can run twice on a laptop, keeping what can go wrong in it:
- * every axis that was cut stays cut, every stage keeps at least a layer, heads still spread over
- * tp. Reports what was made smaller. */
+/* shrink.c - shrinks a plan until it can run twice on a laptop, keeping what can go wrong
+ * in it: every axis that was cut stays cut, every stage keeps at least a layer, heads
+ * still spread over tp. Reports what was made smaller. */
 #include "bindings/lang/lang.h"
 
 typedef struct Shrink {
@@ -23,8 +23,7 @@ static void note(Shrink *s, const char *what, int64_t from, int64_t to) {
 static void shrink_group(Shrink *s, int cp, int ranks, int was) {
   int *n = &s->plan->strategy.reshard_to, of = *n;
   if (!of || ranks == was) return;
-  for (*n = MAX(cp, 2); *n < ranks && ranks % *n;)
-    *n += cp;
+  for (*n = MAX(cp, 2); *n < ranks && ranks % *n;) *n += cp;
   if (*n >= ranks) *n = 0;
   note(s, "ranks that reshard after forward", of, *n);
 }
@@ -37,8 +36,7 @@ static void shrink_experts(Shrink *s, const Mesh *was, const Mesh *m) {
   etp = etp == was->size[AXIS_TP] ? tp : MIN(etp, 2);
   if (ranks % etp) etp = 1;
   ep = MIN(ep, ranks / etp);
-  while (ranks % (ep * etp))
-    ep--;
+  while (ranks % (ep * etp)) ep--;
   note(s, "ep", was->size[AXIS_EP], ep);
   note(s, "etp", was->size[AXIS_ETP], etp);
   if (spec->ep) spec->ep = ep;
@@ -65,8 +63,7 @@ static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
                                              : 2) &&
            mesh_size(m, AXES_ALL) > ranks) {
       int *n = &m->size[axis_to_shrink(i)], least = 2;
-      while (*n % least != 0 && least < *n)
-        least++;
+      while (*n % least != 0 && least < *n) least++;
       *n = least == *n ? 2 : *n / least;
     }
   for (int i = 0; i < AXIS_N && mesh_size(m, AXES_ALL) > ranks; i++)
@@ -174,8 +171,7 @@ static void shrink_stages(Shrink *s) {
 static void free_patterns(Shrink *s) {
   TpRule *rule = NEW_N(s->arena, TpRule, s->plan->ntp + 1);
   if (s->plan->ntp) memcpy(rule, s->plan->tp, sizeof *rule * (size_t)s->plan->ntp);
-  for (int i = 0; i < s->plan->ntp; i++)
-    rule[i].from_default = true;
+  for (int i = 0; i < s->plan->ntp; i++) rule[i].from_default = true;
   s->plan->tp = rule;
   s->plan->recompute.may_miss = true;
 }

@@ -1,4 +1,5 @@
-/* cli.h - shared by the verbs of the program `weft`: options, begin and end of a job, output. */
+/* cli.h - shared by the verbs of the program `weft`: options, begin and end of a job,
+ * output. */
 #ifndef WEFT_CLI_H
 #define WEFT_CLI_H
 
@@ -47,28 +48,28 @@ typedef struct Cli {
   char **script_argv; /* with OPT_SCRIPT: what follows the file */
   int script_argc;
   int64_t procs;
-  int64_t steps, threads, rank, ranks, width; /* -1: not given */
-  double tolerance, memory; /* memory: GiB, 0: not given */
+  int64_t steps, threads, rank, ranks, width;      /* -1: not given */
+  double tolerance, memory;                        /* memory: GiB, 0: not given */
   const char *ckpt, *weights, *tokens, *tokenizer; /* of what is sampled */
   const char *prompt[CLI_LIST], *until[CLI_LIST];
   int nprompt, nuntil;
   int64_t max_tokens, top_k, seed; /* -1: not given */
-  double temperature, top_p; /* 0: not given */
+  double temperature, top_p;       /* 0: not given */
   bool greedy;
   bool slurm, mpirun, torchrun;
   const char *trace, *output;
   const char *comm, *device, *log, *tensorboard, *svg;
-  const char *csv_file, *jsonl; /* of the rows of a sweep */
-  const char *from; /* a plan that has written checkpoints */
-  const char *resume; /* rows, or a checkpoint */
+  const char *csv_file, *jsonl;   /* of the rows of a sweep */
+  const char *from;               /* a plan that has written checkpoints */
+  const char *resume;             /* rows, or a checkpoint */
   const char *out, *eot, *format; /* of tokenize */
   const char *export, *dtype, *shard_size;
-  bool offsets; /* places in the arena, in programs */
-  bool logical; /* the graph as the model wrote it */
-  bool cut_short; /* Ctrl-C has ended a sweep, whose rows were kept */
-  StopFlag *stop; /* set by SIGINT; the second one ends the process */
+  bool offsets;          /* places in the arena, in programs */
+  bool logical;          /* the graph as the model wrote it */
+  bool cut_short;        /* Ctrl-C has ended a sweep, whose rows were kept */
+  StopFlag *stop;        /* set by SIGINT; the second one ends the process */
   void (*heed)(int sig); /* as Ctrl-C; *stop is the signal's number */
-  void (*listen)(void); /* clears it: the next SIGINT is the first again */
+  void (*listen)(void);  /* clears it: the next SIGINT is the first again */
 } Cli;
 
 typedef struct Verb {
@@ -89,7 +90,7 @@ int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
 int launched_ranks(void); /* of all processes, else 1 */
-bool is_launched(void); /* by mpirun or the like */
+bool is_launched(void);   /* by mpirun or the like */
 
 /* ---- procs.c ---- */
 /* weft run --procs: the exit code of all. */
@@ -103,8 +104,8 @@ struct LaunchInfo;
 struct Rendezvous;
 /* Where processes find each other, from the environment; WEFT_EUSAGE says what is not
  * set. */
-weft_status rendezvous_of_env(const struct LaunchInfo *info, const StopFlag *stop, struct Rendezvous *out,
-                    weft_error *e);
+weft_status rendezvous_of_env(const struct LaunchInfo *info, const StopFlag *stop,
+                              struct Rendezvous *out, weft_error *e);
 int verb_show(Cli *cli, Arena *arena);
 int verb_tokenize(Cli *cli, Arena *arena);
 int verb_verify(Cli *cli, Arena *arena);
@@ -131,8 +132,8 @@ weft_status run_script(struct lua_State *L, const Cli *cli, const char *path);
 ScriptHost script_host_of(Cli *cli);
 
 /* ---- show_report.c ---- */
-/* What the field or method `what` of the plan's object says, with one number if `arg` is not
- * negative: as text, and as JSON under the same key if `out` is given. */
+/* What the field or method `what` of the plan's object says, with one number if `arg` is
+ * not negative: as text, and as JSON under the same key if `out` is given. */
 weft_status show_report(struct weft_plan *plan, const char *what, int64_t arg, Text *text,
                         Json *out, weft_error *e);
 
@@ -140,7 +141,7 @@ weft_status show_report(struct weft_plan *plan, const char *what, int64_t arg, T
 typedef struct ScheduleView {
   Job *job;
   Timeline timeline;
-  bool runs; /* no action waits for ever: there is a timeline */
+  bool runs;            /* no action waits for ever: there is a timeline */
   RankTraffic *traffic; /* NULL if the plan does not compile, which is not needed */
   const char *unknown;  /* then: why it does not */
   int width;

@@ -39,9 +39,11 @@ static const Verb verbs[] = {
     {"show", "PLAN.lua [TOPIC]", "print what a plan means",
      OPT_JSON | OPT_PLAN | OPT_DEVICE | OPT_SHOW | OPT_CSV | OPT_DRAW, verb_show},
     {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
-     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_DEVICE | OPT_RANKS | OPT_TOLERANCE, verb_verify},
+     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_DEVICE | OPT_RANKS | OPT_TOLERANCE,
+     verb_verify},
     {"sample", "PLAN.lua", "continue a text, or tokens, with a trained model",
-     OPT_JSON | OPT_PLAN | OPT_THREADS | OPT_DEVICE | OPT_QUIET | OPT_SAMPLE, verb_sample},
+     OPT_JSON | OPT_PLAN | OPT_THREADS | OPT_DEVICE | OPT_QUIET | OPT_SAMPLE,
+     verb_sample},
     {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
      OPT_SCRIPT | OPT_SWEEP, verb_sweep},
     {"repl", "[PLAN.lua]", "explore meshes and plans", OPT_PLAN, verb_repl},
@@ -97,8 +99,7 @@ static const Verb *find_verb(const char *name) {
 
 static int unknown_verb(const char *name) {
   const char *names[LEN(verbs)];
-  for (int i = 0; i < LEN(verbs); i++)
-    names[i] = verbs[i].name;
+  for (int i = 0; i < LEN(verbs); i++) names[i] = verbs[i].name;
   const char *near = str_nearest(name, names, LEN(names));
   if (near)
     report_error("there is no verb \"%s\" (did you mean \"%s\"?)", name, near);
@@ -186,7 +187,10 @@ int main(int argc, char **argv) {
     printf("weft %s\n", weft_version());
     return flushed(0);
   }
-  Cli cli = {.verb = find_verb(name), .stop = &interrupted, .listen = listen_again, .heed = heed};
+  Cli cli = {.verb = find_verb(name),
+             .stop = &interrupted,
+             .listen = listen_again,
+             .heed = heed};
   if (!cli.verb) return unknown_verb(name);
   /* The others start no threads, and in milliseconds. */
   if (cli.verb->run != verb_check && cli.verb->run != verb_show)

@@ -1,4 +1,5 @@
-/* options.c - options after the verb. They may stand anywhere, each once unless it is a list;
+/* options.c - options after the verb. They may stand anywhere, each once unless it is a
+ * list;
  * `--` ends them. */
 #include "cli.h"
 
@@ -129,12 +130,8 @@ static weft_status store_number(Cli *cli, const Option *o, const char *value,
 static weft_status store(Cli *cli, const Option *o, const char *value, weft_error *e) {
   char *at = (char *)cli + o->at;
   switch (o->takes) {
-  case TAKES_NOTHING:
-    *(bool *)at = true;
-    return WEFT_OK;
-  case TAKES_TEXT:
-    *(const char **)at = value;
-    return WEFT_OK;
+  case TAKES_NOTHING: *(bool *)at = true; return WEFT_OK;
+  case TAKES_TEXT: *(const char **)at = value; return WEFT_OK;
   case TAKES_LIST: {
     int *n = (int *)((char *)cli + o->count);
     if (*n == CLI_LIST)
@@ -143,8 +140,7 @@ static weft_status store(Cli *cli, const Option *o, const char *value, weft_erro
     return WEFT_OK;
   }
   case TAKES_INT:
-  case TAKES_NUMBER:
-    return store_number(cli, o, value, e);
+  case TAKES_NUMBER: return store_number(cli, o, value, e);
   }
   return WEFT_OK;
 }

@@ -1,4 +1,5 @@
-/* rendezvous_env.c - what the environment says about where the processes of a run find each other.
+/* rendezvous_env.c - what the environment says about where the processes of a run find
+ * each other.
  *
  * WEFT_DOOR is a socket of rank 0 that --procs has opened. MASTER_ADDR and MASTER_PORT
  * are those of torchrun. WEFT_SECRET is a word that all have and nobody else; WEFT_JOIN_S
@@ -15,9 +16,7 @@ static const char *env(const char *name) {
   return s && *s ? s : NULL;
 }
 
-static const char *look(void *ud, const char *name) {
-  return env(name);
-}
+static const char *look(void *ud, const char *name) { return env(name); }
 
 static weft_status positive(const char *name, double *out, weft_error *e) {
   const char *s = env(name);
@@ -32,25 +31,26 @@ static weft_status positive(const char *name, double *out, weft_error *e) {
 /* Names go to other processes and into messages. */
 static weft_status host_name(const char *name, const char *host, weft_error *e) {
   if (!host || net_is_host(host)) return WEFT_OK;
-  return err_set(e, WEFT_EUSAGE,
-                 "%s in the environment, %zu characters, cannot be the name or the address "
-                 "of a machine: at most %d letters, digits and .:-_%%",
-                 name, strlen(host), NET_HOST - 1);
+  return err_set(
+      e, WEFT_EUSAGE,
+      "%s in the environment, %zu characters, cannot be the name or the address "
+      "of a machine: at most %d letters, digits and .:-_%%",
+      name, strlen(host), NET_HOST - 1);
 }
 
-weft_status rendezvous_of_env(const LaunchInfo *info, const StopFlag *stop, Rendezvous *out,
-                    weft_error *e) {
+weft_status rendezvous_of_env(const LaunchInfo *info, const StopFlag *stop,
+                              Rendezvous *out, weft_error *e) {
   LaunchInfo master = {0};
   const char *store = env("TORCHELASTIC_USE_AGENT_STORE"), *door = env("WEFT_DOOR");
   TRY(launch_master(look, NULL, &master, e));
   *out = (Rendezvous){.rank = info->rank,
-                .size = info->size,
-                .addr = master.master_addr,
-                .port = master.master_port,
-                .door = door ? atoi(door) : -1,
-                .host = env("WEFT_HOST"),
-                .secret = env("WEFT_SECRET"),
-                .stop = stop};
+                      .size = info->size,
+                      .addr = master.master_addr,
+                      .port = master.master_port,
+                      .door = door ? atoi(door) : -1,
+                      .host = env("WEFT_HOST"),
+                      .secret = env("WEFT_SECRET"),
+                      .stop = stop};
   /* torchrun itself listens at MASTER_PORT. */
   if (store && strcmp(store, "True") == 0) out->port += out->port > 0;
   TRY(positive("WEFT_JOIN_S", &out->seconds, e));

@@ -1,4 +1,5 @@
-/* verb_frame.c - the common begin and end of every verb: load the plan, report, exit code. */
+/* verb_frame.c - the common begin and end of every verb: load the plan, report, exit
+ * code. */
 #include "cli.h"
 #include "vm/base/terminal.h"
 

@@ -1,7 +1,7 @@
-/* builders.c - the functions of the table `weft` that describe a plan. A builder marks the table
- * it is given with its kind and the line of the call; it never raises for a wrong value, so that
- * all errors of a plan are reported together. In C, because a Lua function would lose its
- * caller's line in `return weft.plan { ... }`. */
+/* builders.c - the functions of the table `weft` that describe a plan. A builder marks
+ * the table it is given with its kind and the line of the call; it never raises for a
+ * wrong value, so that all errors of a plan are reported together. In C, because a Lua
+ * function would lose its caller's line in `return weft.plan { ... }`. */
 #include "lang.h"
 
 #include "stdlib.h"
@@ -51,9 +51,7 @@ static const char *mark_text(lua_State *L, int idx, const char *field) {
   return s;
 }
 
-const char *mark_kind(lua_State *L, int idx) {
-  return mark_text(L, idx, "kind");
-}
+const char *mark_kind(lua_State *L, int idx) { return mark_text(L, idx, "kind"); }
 
 int mark_line(lua_State *L, int idx, const char **file) {
   if (!mark_push(L, idx)) return 0;
@@ -146,9 +144,8 @@ static const Builder builder[] = {
     {"hf", ARG_TEXT, NULL},          {"cluster", ARG_TEXT, NULL},
     {"adamw", ARG_TABLE, NULL},      {"cosine", ARG_TABLE, NULL},
     {"linear", ARG_TABLE, NULL},     {"constant", ARG_NUMBER, "max"},
-    {"at_most", ARG_NUMBER, "high"},
-    {"at_least", ARG_NUMBER, "low"}, {"between", ARG_PAIR, NULL},
-    {"schedule_csv", ARG_TEXT, NULL},
+    {"at_most", ARG_NUMBER, "high"}, {"at_least", ARG_NUMBER, "low"},
+    {"between", ARG_PAIR, NULL},     {"schedule_csv", ARG_TEXT, NULL},
 #define SOURCE(ID, name) {#name, ARG_TEXT, NULL},
 #include "vm/plan/sources.def"
 };
@@ -156,14 +153,10 @@ static const Builder builder[] = {
 static bool takes(const Builder *b, int type) {
   switch (b->form) {
   case ARG_TABLE:
-  case ARG_PAIR:
-    return false;
-  case ARG_TEXT:
-    return type == LUA_TSTRING;
-  case ARG_NUMBER:
-    return type == LUA_TNUMBER;
-  case ARG_ANY:
-    return type == LUA_TSTRING || type == LUA_TFUNCTION;
+  case ARG_PAIR: return false;
+  case ARG_TEXT: return type == LUA_TSTRING;
+  case ARG_NUMBER: return type == LUA_TNUMBER;
+  case ARG_ANY: return type == LUA_TSTRING || type == LUA_TFUNCTION;
   }
   return false;
 }
@@ -224,9 +217,7 @@ static int build(lua_State *L) {
   return build_with(L, &builder[lua_tointeger(L, lua_upvalueindex(1))]);
 }
 
-int builders_plan(lua_State *L) {
-  return build_with(L, &builder[0]);
-}
+int builders_plan(lua_State *L) { return build_with(L, &builder[0]); }
 
 static void copy_fields(lua_State *L, int from, int to) {
   for (lua_pushnil(L); state_next(L, from); lua_pop(L, 1)) {
@@ -322,7 +313,8 @@ static int unknown_member(lua_State *L) {
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *name = plain_tostring(L, 2), *names[32];
   int n = 0;
-  for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names); lua_pop(L, 1))
+  for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names);
+       lua_pop(L, 1))
     names[n++] = lua_tostring(L, -2);
   const char *near = value_suggest(name, names, n);
   if (near) return luaL_error(L, "weft has no '%s' (did you mean '%s'?)", name, near);

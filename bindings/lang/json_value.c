@@ -10,8 +10,7 @@
 
 static void json_items(lua_State *L, int t, const char *key, Json *out) {
   json_open(out, key, '[');
-  for (int i = 1; lua_rawgeti(L, t, i) != LUA_TNIL; i++)
-    json_value(L, NULL, out);
+  for (int i = 1; lua_rawgeti(L, t, i) != LUA_TNIL; i++) json_value(L, NULL, out);
   lua_pop(L, 1);
   json_close(out, ']');
 }
@@ -83,9 +82,7 @@ void json_push(lua_State *L, const json_t *v) {
   json_t *item;
   luaL_checkstack(L, 4, "JSON is nested too deeply");
   switch (json_typeof(v)) {
-  case JSON_OBJECT:
-    push_object(L, v);
-    return;
+  case JSON_OBJECT: push_object(L, v); return;
   case JSON_ARRAY:
     lua_createtable(L, (int)json_array_size(v), 0);
     json_array_foreach(v, i, item) {
@@ -96,21 +93,11 @@ void json_push(lua_State *L, const json_t *v) {
   case JSON_STRING:
     lua_pushlstring(L, json_string_value(v), json_string_length(v));
     return;
-  case JSON_INTEGER:
-    lua_pushinteger(L, json_integer_value(v));
-    return;
-  case JSON_REAL:
-    lua_pushnumber(L, json_real_value(v));
-    return;
-  case JSON_TRUE:
-    lua_pushboolean(L, 1);
-    return;
-  case JSON_FALSE:
-    lua_pushboolean(L, 0);
-    return;
-  case JSON_NULL:
-    lua_pushnil(L);
-    return;
+  case JSON_INTEGER: lua_pushinteger(L, json_integer_value(v)); return;
+  case JSON_REAL: lua_pushnumber(L, json_real_value(v)); return;
+  case JSON_TRUE: lua_pushboolean(L, 1); return;
+  case JSON_FALSE: lua_pushboolean(L, 0); return;
+  case JSON_NULL: lua_pushnil(L); return;
   }
 }
 

@@ -1,5 +1,5 @@
-/* lang.h - shared by the files of the plan language: the private Lua state, the marks that
- * builders leave on tables, field paths, the loaded plan. */
+/* lang.h - shared by the files of the plan language: the private Lua state, the marks
+ * that builders leave on tables, field paths, the loaded plan. */
 #ifndef WEFT_LANG_H
 #define WEFT_LANG_H
 
@@ -32,23 +32,23 @@ typedef struct LangState {
   size_t used, cap; /* bytes */
   size_t refused;   /* bytes that were refused last, 0: nothing */
   void *refused_at;
-  bool collected;    /* for that, by Lua: weak tables may have lost what they had */
-  size_t collect_at; /* so many bytes in use: garbage is collected */
-  int64_t left;       /* steps until the limit */
-  int64_t more;       /* of them beyond the limit: what is called is that large */
-  int price;          /* steps of an instruction; more than one with long texts */
+  bool collected;      /* for that, by Lua: weak tables may have lost what they had */
+  size_t collect_at;   /* so many bytes in use: garbage is collected */
+  int64_t left;        /* steps until the limit */
+  int64_t more;        /* of them beyond the limit: what is called is that large */
+  int price;           /* steps of an instruction; more than one with long texts */
   double cpu, cpu_end; /* of the thread: at the last look, at the limit */
   double coarse;       /* a clock that is cheap to read, at the last look */
   bool slow;           /* then the next instruction looks again */
   int nexts;           /* keys that C has read */
-  lua_State *running; /* the innermost coroutine */
-  bool armed;         /* the hook is set */
-  bool recording;     /* ... and notes lines */
-  StopReason stop;    /* once set, every further instruction raises */
-  Replay *replay;  /* this state records lines; NULL in the first one */
-  bool no_memory;  /* an error raised in Lua means that */
-  bool quiet;      /* print says nothing */
-  char file[256];  /* where the last error was raised */
+  lua_State *running;  /* the innermost coroutine */
+  bool armed;          /* the hook is set */
+  bool recording;      /* ... and notes lines */
+  StopReason stop;     /* once set, every further instruction raises */
+  Replay *replay;      /* this state records lines; NULL in the first one */
+  bool no_memory;      /* an error raised in Lua means that */
+  bool quiet;          /* print says nothing */
+  char file[256];      /* where the last error was raised */
   int line;
 } LangState;
 
@@ -77,7 +77,8 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
 const char *chunk_file(const char *source);
 
 /* ---- limits.c ---- */
-/* Makes the Lua state, NULL if there is no memory for it, and what collect needs in it. */
+/* Makes the Lua state, NULL if there is no memory for it, and what collect needs in it.
+ */
 void limits_open(LangState *s);
 void garbage_open(lua_State *L);
 void state_hook(lua_State *L, lua_Debug *ar);
@@ -86,14 +87,15 @@ void state_hook(lua_State *L, lua_Debug *ar);
 void state_charge(lua_State *L, int64_t steps);
 /* Whether L is in a plan's state and its work is counted at the moment. */
 bool state_counts(lua_State *L);
-/* lua_next for tables of a plan, of any state: where keys share one hash it takes long. */
+/* lua_next for tables of a plan, of any state: where keys share one hash it takes long.
+ */
 int state_next(lua_State *L, int t);
 /* Sets the hook of a thread, which is about to run, as it should be: with long texts it
  * comes sooner. */
 void state_watch(LangState *s, lua_State *L);
 /* Starts and ends counting for a call, that notes lines or not. If `stop` was set in it,
- * state_stopped is the error, or WEFT_EPLAN and a diagnostic; `d` may be NULL for what does
- * not run code of the plan. */
+ * state_stopped is the error, or WEFT_EPLAN and a diagnostic; `d` may be NULL for what
+ * does not run code of the plan. */
 void state_arm(LangState *s, bool recording);
 void state_disarm(LangState *s);
 weft_status state_stopped(LangState *s, Diags *d, weft_error *e);
@@ -158,8 +160,9 @@ bool known_push(lua_State *L, const char *name);
 /* ---- transfer.c ---- */
 /* Pushes onto `to` a copy of the value at idx of `from`, a state of the same program.
  * Into a plan (`owner` is 0): tables with metatables and builders' marks, functions with
- * what they capture and the globals that they name. Out of one, whose object is at `owner`
- * of `to`: data and marks, and functions that only go back into a plan. Raises in `to` only
+ * what they capture and the globals that they name. Out of one, whose object is at
+ * `owner` of `to`: data and marks, and functions that only go back into a plan. Raises in
+ * `to` only
  * ("WHERE is a userdata, ..."); `from` may then have more on its stack. */
 void transfer(lua_State *from, int idx, lua_State *to, const char *where, int owner);
 
@@ -196,15 +199,15 @@ struct LangPlan {
   const char *folder;             /* of weft.hf, or NULL; then: */
   int folder_file, folder_config; /* registry references: its config.json as a table, and
                                      the config that it gives without the plan's keys */
-  int config, build; /* registry references: table, function */
-  int schedule;      /* registry reference of the plan's function, or LUA_NOREF */
-  bool schedule_v;   /* placement = "v" */
-  bool from_plan;    /* the schedule's function has lines in the plan */
-  const LangValue *value;     /* what it was made from, or NULL: a file */
-  const char *const *changed; /* paths of value->changes, NULL-terminated */
+  int config, build;              /* registry references: table, function */
+  int schedule;           /* registry reference of the plan's function, or LUA_NOREF */
+  bool schedule_v;        /* placement = "v" */
+  bool from_plan;         /* the schedule's function has lines in the plan */
+  const LangValue *value; /* what it was made from, or NULL: a file */
+  const char *const *changed;   /* paths of value->changes, NULL-terminated */
   int schedule_options;         /* registry reference of its options, or LUA_NOREF */
   const Schedule *schedule_csv; /* what weft.schedule_csv read, or NULL */
-  LangState *replay; /* made by the first lang_locate that needs it */
+  LangState *replay;            /* made by the first lang_locate that needs it */
   Replay *lines;
   bool replayed;
 };
@@ -222,8 +225,8 @@ typedef struct Vary {
 weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, Diags *d,
                       weft_error *e);
 /* Gives the field of list i its value number choice[i], from 0, and checks the plan as
- * lang_load does. vary_end must follow whatever the result is; until then nothing else may
- * be done with `lp`. All that is allocated lies in d->arena. */
+ * lang_load does. vary_end must follow whatever the result is; until then nothing else
+ * may be done with `lp`. All that is allocated lies in d->arena. */
 weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
                        Diags *d, weft_error *e);
 void vary_end(Vary *v);
@@ -240,8 +243,8 @@ enum {
  * Functions are told apart within a state. WEFT_EPLAN: a table has no such text. */
 weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e);
 /* Adds what no row of the schema tells (schema_tells) as it was written: lists, tables,
- * functions by their code and what they captured. The same in another process. WEFT_EPLAN:
- * there is no such text. */
+ * functions by their code and what they captured. The same in another process.
+ * WEFT_EPLAN: there is no such text. */
 weft_status vary_others(LangPlan *lp, Text *out, weft_error *e);
 /* The same of all fields. */
 weft_status vary_text(LangPlan *lp, Text *out, weft_error *e);
@@ -290,8 +293,8 @@ void schedule_options_push(lua_State *L, const LangPlan *lp);
 /* Whether the plan's schedule exists for these sizes; if not, which are the nearest. */
 void schedule_check_sizes(lua_State *L, LangPlan *lp, const Plan *p, const Mesh *m,
                           int microbatches, Diags *d);
-/* The least number of microbatches, not below `from`, for which the plan's schedule exists
- * on so many ranks; `from` if there is none near. */
+/* The least number of microbatches, not below `from`, for which the plan's schedule
+ * exists on so many ranks; `from` if there is none near. */
 weft_status schedule_fewest(LangPlan *lp, const Plan *p, int ranks, int from, int *found,
                             weft_error *e);
 

@@ -6,24 +6,16 @@
 
 #include <stdio.h>
 
-const Plan *lang_plan(const LangPlan *lp) {
-  return &lp->plan;
-}
+const Plan *lang_plan(const LangPlan *lp) { return &lp->plan; }
 int64_t lang_cluster_ranks(const LangPlan *lp) {
   return lp->plan.cluster.nodes * lp->plan.cluster.gpus;
 }
-const char *lang_weights(const LangPlan *lp) {
-  return lp->weights;
-}
-const char *lang_folder(const LangPlan *lp) {
-  return lp->folder;
-}
+const char *lang_weights(const LangPlan *lp) { return lp->weights; }
+const char *lang_folder(const LangPlan *lp) { return lp->folder; }
 Folders lang_folders(const LangPlan *lp) {
   return (Folders){lp->state->dir, lp->opt.data, lp->opt.ndata};
 }
-const char *lang_architecture(const LangPlan *lp) {
-  return lp->arch;
-}
+const char *lang_architecture(const LangPlan *lp) { return lp->arch; }
 
 static const char *folder_of(Arena *a, const char *path) {
   const char *slash = strrchr(path, '/');
@@ -64,7 +56,8 @@ static void check_job(lua_State *L, void *ud) {
   schema_check(L, lp, d);
   model_resolve(L, lp, d);
   model_default_tp(L, lp, d);
-  if (!p->name) p->name = arena_shown(lp->arena, stem_of(lp->arena, lp->state->path), ONE_LINE);
+  if (!p->name)
+    p->name = arena_shown(lp->arena, stem_of(lp->arena, lp->state->path), ONE_LINE);
   p->data.dir = lp->state->dir;
   p->data.folders = lp->opt.data;
   p->data.nfolders = lp->opt.ndata;
@@ -128,8 +121,7 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
     return WEFT_EPLAN;
   }
   state_keep_plan(lp->state);
-  for (int i = 0; i < lp->opt.nset; i++)
-    TRY(value_set(lp->state, lp->opt.set[i], e));
+  for (int i = 0; i < lp->opt.nset; i++) TRY(value_set(lp->state, lp->opt.set[i], e));
   return lang_check_plan(lp, d, e);
 }
 
@@ -323,8 +315,7 @@ static void find_outer(lua_State *first, void *ud) {
 /* Running out of memory here is the same as running out of the arena. */
 void lang_locate(LangPlan *lp, Diags *d) {
   bool missing = false;
-  for (int i = 0; i < d->list.n; i++)
-    missing |= !d->list.at[i].file;
+  for (int i = 0; i < d->list.n; i++) missing |= !d->list.at[i].file;
   if (missing) {
     weft_error e;
     err_clear(&e);

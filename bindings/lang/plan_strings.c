@@ -1,5 +1,6 @@
-/* plan_strings.c - texts of a plan are names: of a run, files, modules, axes. Control characters
- * in one are a mistake or a trick, as they make a line of output look like another. */
+/* plan_strings.c - texts of a plan are names: of a run, files, modules, axes. Control
+ * characters in one are a mistake or a trick, as they make a line of output look like
+ * another. */
 #include "lang.h"
 #include "vm/base/terminal.h"
 
@@ -52,8 +53,7 @@ static void visit(Walk *w, const char *path) {
     lua_pushboolean(L, 1);
     lua_rawset(L, w->seen);
     if (!w->d) {
-      for (lua_pushnil(L); state_next(L, t); lua_settop(L, t + 2))
-        entry(w, path);
+      for (lua_pushnil(L); state_next(L, t); lua_settop(L, t + 2)) entry(w, path);
     } else if (sorted_keys(L, t)) {
       for (int i = 1; lua_rawgeti(L, t + 2, i) != LUA_TNIL; i++, lua_settop(L, t + 2)) {
         lua_pushvalue(L, -1);

@@ -31,8 +31,7 @@ Replay *replay_new(Arena *a) {
 
 static int64_t place_of(Replay *r, const char *file, int line) {
   int i = 0;
-  while (i < r->nfile && strcmp(r->file[i], file) != 0)
-    i++;
+  while (i < r->nfile && strcmp(r->file[i], file) != 0) i++;
   if (i == MAX_FILES) return 0;
   if (i == r->nfile) r->file[r->nfile++] = arena_str(r->arena, file);
   return (int64_t)(i + 1) << 24 | (line & 0xffffff);
@@ -43,15 +42,9 @@ static int64_t birth(int seen, int depth, int64_t place) {
   return (int64_t)(seen & 0xffffff) << 40 | (int64_t)(depth & 0xff) << 32 |
          (place & 0xffffffff);
 }
-static int birth_order(int64_t b) {
-  return (int)(b >> 40 & 0xffffff);
-}
-static int birth_depth(int64_t b) {
-  return (int)(b >> 32 & 0xff);
-}
-static int64_t birth_place(int64_t b) {
-  return b & 0xffffffff;
-}
+static int birth_order(int64_t b) { return (int)(b >> 40 & 0xffffff); }
+static int birth_depth(int64_t b) { return (int)(b >> 32 & 0xff); }
+static int64_t birth_place(int64_t b) { return b & 0xffffffff; }
 
 /* ---- recording ---- */
 
@@ -122,8 +115,7 @@ static void scan(lua_State *L, Replay *r, int64_t place, int depth, int nest) {
 static int depth_of(lua_State *L) {
   lua_Debug ar;
   int n = 0;
-  while (n < MAX_DEPTH && lua_getstack(L, n + 1, &ar))
-    n++;
+  while (n < MAX_DEPTH && lua_getstack(L, n + 1, &ar)) n++;
   return n;
 }
 
@@ -195,14 +187,10 @@ static int64_t key_place(lua_State *L, int t) {
 static bool same_value(lua_State *a, lua_State *b) {
   if (lua_type(a, -1) != lua_type(b, -1)) return false;
   switch (lua_type(a, -1)) {
-  case LUA_TNUMBER:
-    return lua_tonumber(a, -1) == lua_tonumber(b, -1);
-  case LUA_TSTRING:
-    return strcmp(lua_tostring(a, -1), lua_tostring(b, -1)) == 0;
-  case LUA_TBOOLEAN:
-    return lua_toboolean(a, -1) == lua_toboolean(b, -1);
-  default:
-    return true;
+  case LUA_TNUMBER: return lua_tonumber(a, -1) == lua_tonumber(b, -1);
+  case LUA_TSTRING: return strcmp(lua_tostring(a, -1), lua_tostring(b, -1)) == 0;
+  case LUA_TBOOLEAN: return lua_toboolean(a, -1) == lua_toboolean(b, -1);
+  default: return true;
   }
 }
 

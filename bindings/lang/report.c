@@ -5,9 +5,7 @@
 #include "vm/base/terminal.h"
 
 /* One word is the right value; anything longer is advice in words of its own. */
-static bool is_word(const char *s) {
-  return *s && !strchr(s, ' ');
-}
+static bool is_word(const char *s) { return *s && !strchr(s, ' '); }
 
 /* Of a file, or of a key of the plan. */
 static void add_name(const char *s, Text *out) {
@@ -47,8 +45,7 @@ static void add_diag(const Diag *g, bool colour, Text *out) {
 }
 
 void report_text(const Diags *d, bool colour, Text *out) {
-  for (int i = 0; i < d->list.n; i++)
-    add_diag(&d->list.at[i], colour, out);
+  for (int i = 0; i < d->list.n; i++) add_diag(&d->list.at[i], colour, out);
   if (d->errors) text_printf(out, "%d error%s", d->errors, d->errors > 1 ? "s" : "");
   if (d->warnings)
     text_printf(out, "%s%d warning%s", d->errors ? ", " : "", d->warnings,
@@ -59,8 +56,7 @@ void report_text(const Diags *d, bool colour, Text *out) {
 weft_status report_first(const Diags *d, weft_error *e) {
   Text t = {.alloc = arena_allocator(d->arena)};
   int i = 0;
-  while (i < d->list.n && d->list.at[i].severity != DIAG_ERROR)
-    i++;
+  while (i < d->list.n && d->list.at[i].severity != DIAG_ERROR) i++;
   assert(i < d->list.n);
   const Diag *g = &d->list.at[i];
   add_message(g, &t);
@@ -98,8 +94,7 @@ void report_json_begin(const Diags *d, const char *command, Json *j) {
   json_open(j, NULL, '{');
   json_str(j, "command", command);
   json_open(j, "diagnostics", '[');
-  for (int i = 0; i < d->list.n; i++)
-    json_diag(&d->list.at[i], j);
+  for (int i = 0; i < d->list.n; i++) json_diag(&d->list.at[i], j);
   json_close(j, ']');
   json_int(j, "error_count", d->errors);
   json_str(j, "format_version", "1.0");

@@ -1,5 +1,5 @@
-/* values.c - Lua values in messages, command-line strings as Lua values, and field paths such as
- * mesh.order[2] or tp_plan["lm_head"]. */
+/* values.c - Lua values in messages, command-line strings as Lua values, and field paths
+ * such as mesh.order[2] or tp_plan["lm_head"]. */
 #include "lang.h"
 
 #include <ctype.h>
@@ -30,10 +30,8 @@ const char *value_describe(Arena *a, lua_State *L, int idx) {
   const char *s, *kind = mark_kind(L, idx);
   switch (lua_type(L, idx)) {
   case LUA_TNONE:
-  case LUA_TNIL:
-    return "nothing";
-  case LUA_TBOOLEAN:
-    return lua_toboolean(L, idx) ? "true" : "false";
+  case LUA_TNIL: return "nothing";
+  case LUA_TBOOLEAN: return lua_toboolean(L, idx) ? "true" : "false";
   case LUA_TNUMBER:
   case LUA_TSTRING:
     lua_pushvalue(L, idx);
@@ -45,8 +43,7 @@ const char *value_describe(Arena *a, lua_State *L, int idx) {
   case LUA_TTABLE:
     if (kind && !str_eq(kind, "extend")) return arena_printf(a, "weft.%s", kind);
     return "a table";
-  default:
-    return arena_printf(a, "a %s", luaL_typename(L, idx));
+  default: return arena_printf(a, "a %s", luaL_typename(L, idx));
   }
 }
 
@@ -61,9 +58,7 @@ const char *value_suggest(const char *text, const char *const *names, int n) {
 
 /* ---- values from the command line ---- */
 
-static int no_names(lua_State *L) {
-  return luaL_error(L, "a literal has no names");
-}
+static int no_names(lua_State *L) { return luaL_error(L, "a literal has no names"); }
 
 static bool is_literal(lua_State *L) {
   int t = lua_type(L, -1);

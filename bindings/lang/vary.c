@@ -246,23 +246,16 @@ static void add_value(lua_State *L, int idx, KeyJob *j) {
   const char *s;
   if (j->wrong) return;
   switch (lua_type(L, idx)) {
-  case LUA_TTABLE:
-    add_table(L, lua_absindex(L, idx), j);
-    return;
+  case LUA_TTABLE: add_table(L, lua_absindex(L, idx), j); return;
   case LUA_TSTRING:
     s = lua_tolstring(L, idx, &n);
     add_digits(j->out, (int64_t)n);
     text_add(j->out, ":");
     text_addn(j->out, s, n);
     return;
-  case LUA_TNUMBER:
-    add_number(L, idx, j->out);
-    return;
-  case LUA_TBOOLEAN:
-    text_add(j->out, lua_toboolean(L, idx) ? "true" : "false");
-    return;
-  default:
-    break;
+  case LUA_TNUMBER: add_number(L, idx, j->out); return;
+  case LUA_TBOOLEAN: text_add(j->out, lua_toboolean(L, idx) ? "true" : "false"); return;
+  default: break;
   }
   if (!j->what && lua_isfunction(L, idx)) {
     add_function(L, lua_absindex(L, idx), j);
@@ -292,16 +285,13 @@ static void add_place(const Field *f, KeyJob *j) {
   case STORED_TEXT:
     if (v.text) text_printf(j->out, "%zu:%s", strlen(v.text), v.text);
     break;
-  case STORED_DOUBLE:
-    text_addn(j->out, (const char *)&v.real, sizeof v.real);
-    break;
+  case STORED_DOUBLE: text_addn(j->out, (const char *)&v.real, sizeof v.real); break;
   case STORED_RANGE:
     text_add(j->out, v.range.given ? "g" : "-");
     text_addn(j->out, (const char *)&v.range.low, sizeof v.range.low);
     text_addn(j->out, (const char *)&v.range.high, sizeof v.range.high);
     break;
-  default:
-    text_addn(j->out, (const char *)&v.whole, sizeof v.whole);
+  default: text_addn(j->out, (const char *)&v.whole, sizeof v.whole);
   }
 }
 
@@ -361,12 +351,9 @@ static bool in_key(const Field *f, const KeyJob *j) {
   case FIELD_TABLE: /* their fields have rows */
   case FIELD_ALIAS:
   case FIELD_NOOP:
-  case FIELD_REFUSED:
-    return false;
-  case FIELD_OTHER:
-    return !schema_place_told(f) && !is_scope(f->key);
-  default:
-    return !f->stored;
+  case FIELD_REFUSED: return false;
+  case FIELD_OTHER: return !schema_place_told(f) && !is_scope(f->key);
+  default: return !f->stored;
   }
 }
 

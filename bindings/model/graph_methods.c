@@ -1,5 +1,5 @@
-/* graph_methods.c - methods of `g` for ops: one per forward op of vm/graph/ops.def, made from
- * op_info, and g:cross_entropy, which is three of them.
+/* graph_methods.c - methods of `g` for ops: one per forward op of vm/graph/ops.def, made
+ * from op_info, and g:cross_entropy, which is three of them.
  *
  * A method takes the op's tensors in order and, last, a table of attributes named as in
  * OpAttr, or `name`: the op's module, for tp_plan, where that is not the module of its
@@ -11,7 +11,7 @@
 #include "graph_userdata.h"
 #include "vm/base/terminal.h"
 
-enum { MAX_IN = 8, MAX_OUT = 8 };   /* graph_op makes up to 8 results */
+enum { MAX_IN = 8, MAX_OUT = 8 }; /* graph_op makes up to 8 results */
 
 /* ---- attributes ---- */
 
@@ -22,9 +22,10 @@ static const OpKeys op_keys[] = {
     {OP_rmsnorm, 1, {"eps"}},
     {OP_layernorm, 1, {"eps"}},
     {OP_split, 1, {"n"}},
-    {OP_rope, 2, {"head_dim", "theta", "rope_factor", "rope_low", "rope_high",
-                  "rope_original", "rope_scale", "yarn", "rotary_dim", "rotary_from",
-                  "interleaved"}},
+    {OP_rope,
+     2,
+     {"head_dim", "theta", "rope_factor", "rope_low", "rope_high", "rope_original",
+      "rope_scale", "yarn", "rotary_dim", "rotary_from", "interleaved"}},
     {OP_split_heads, 2, {"head_dim", "head_part"}},
     {OP_join_heads, 2, {"head_dim", "head_part"}},
     {OP_attention, 1, {"head_dim", "scale", "value_dim"}},
@@ -42,19 +43,24 @@ typedef struct AttrField {
   enum { AN_INT, A_FLOAT, A_DOUBLE } is;
 } AttrField;
 
-#define INT(f) {#f, offsetof(OpAttr, f), AN_INT}
+#define INT(f)                                                                           \
+  { #f, offsetof(OpAttr, f), AN_INT }
 #define REAL(f)                                                                          \
-  {#f, offsetof(OpAttr, f),                                                              \
-   _Generic(((OpAttr *)0)->f, float : A_FLOAT, double : A_DOUBLE)}
+  {                                                                                      \
+#f, offsetof(OpAttr, f),                                                             \
+        _Generic(((OpAttr *)0)->f, float                                                 \
+                 : A_FLOAT, double                                                       \
+                 : A_DOUBLE)                                                             \
+  }
 static const AttrField attr_fields[] = {
-    INT(layout), INT(head_dim), INT(n),      INT(kind),         INT(vocab),
-    REAL(eps),   REAL(scale),   REAL(theta), INT(rope_original), REAL(rope_factor),
-    REAL(rope_low), REAL(rope_high), INT(value_dim), INT(head_part), INT(rotary_dim),
-    INT(rotary_from), INT(interleaved), REAL(rope_scale), INT(yarn), INT(experts),
-    INT(topk), INT(score),
-    INT(norm_topk), INT(groups), INT(topk_group), INT(drop), REAL(capacity), REAL(bound),
-    REAL(aux),
-    REAL(z),
+    INT(layout),        INT(head_dim),     INT(n),          INT(kind),
+    INT(vocab),         REAL(eps),         REAL(scale),     REAL(theta),
+    INT(rope_original), REAL(rope_factor), REAL(rope_low),  REAL(rope_high),
+    INT(value_dim),     INT(head_part),    INT(rotary_dim), INT(rotary_from),
+    INT(interleaved),   REAL(rope_scale),  INT(yarn),       INT(experts),
+    INT(topk),          INT(score),        INT(norm_topk),  INT(groups),
+    INT(topk_group),    INT(drop),         REAL(capacity),  REAL(bound),
+    REAL(aux),          REAL(z),
 };
 #undef INT
 #undef REAL
@@ -74,7 +80,7 @@ static int key_count(const OpKeys *k) {
 
 static const AttrField *field_of(const char *name) {
   int i = 0;
-  while (strcmp(attr_fields[i].name, name) != 0) i++;   /* op_keys name only these */
+  while (strcmp(attr_fields[i].name, name) != 0) i++; /* op_keys name only these */
   return &attr_fields[i];
 }
 
@@ -108,8 +114,7 @@ static void unknown_attr(lua_State *L, const char *op, const OpKeys *k, int t) {
   for (int i = 1; !name && lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
     const char *key = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     bool known = false;
-    for (int j = 0; j < n; j++)
-      known |= strcmp(k->key[j], key) == 0;
+    for (int j = 0; j < n; j++) known |= strcmp(k->key[j], key) == 0;
     if (!known) name = plain_tostring(L, -1), lua_insert(L, -2);
   }
   const char *near = str_nearest(name, k->key, n);
@@ -155,14 +160,12 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
     if (*name && has_control(*name))
       luaL_error(L, "g:%s: the name \"%s\" has control characters", op, *name);
     lua_pop(L, 1);
-    for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
-      entries++;
+    for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1)) entries++;
     if (entries != found) unknown_attr(L, op, k, t);
   }
   for (int i = 0; i < k->need; i++)
     if (!given[i]) luaL_error(L, "g:%s: attribute \"%s\" is missing", op, k->key[i]);
-  if (code == OP_attention && !given[1])
-    attr->scale = (float)(1 / sqrt(attr->head_dim));
+  if (code == OP_attention && !given[1]) attr->scale = (float)(1 / sqrt(attr->head_dim));
 }
 
 /* ---- ops ---- */
@@ -180,7 +183,7 @@ static int results_of(int code, const OpAttr *attr) {
 
 typedef struct OpWork {
   Graph *g;
-  const char *name;      /* or NULL */
+  const char *name; /* or NULL */
   int code, nin, line;
   Tid in[MAX_IN], out[MAX_OUT];
   OpAttr attr;

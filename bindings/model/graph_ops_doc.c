@@ -1,5 +1,5 @@
-/* graph_ops_doc.c - the table of ops in docs/models.md, from ops.def and the attributes that
- * the methods of `g` read, so that the page and the methods cannot differ. */
+/* graph_ops_doc.c - the table of ops in docs/models.md, from ops.def and the attributes
+ * that the methods of `g` read, so that the page and the methods cannot differ. */
 #include "graph_userdata.h"
 #include "model.h"
 

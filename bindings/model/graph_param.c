@@ -60,8 +60,10 @@ static void check_keys(lua_State *L, int t, const char *const *known, int n, int
 /* A positive integer field of the table on top. `key` NULL: item 2. */
 static int64_t count_field(lua_State *L, const char *key, int64_t absent, int64_t max,
                            const char *what) {
-  if (key) field_push(L, -1, key);
-  else lua_rawgeti(L, -1, 2);
+  if (key)
+    field_push(L, -1, key);
+  else
+    lua_rawgeti(L, -1, 2);
   int ok;
   int64_t v = lua_tointegerx(L, -1, &ok);
   if (lua_isnil(L, -1) && absent > 0) v = absent, ok = 1;
@@ -114,8 +116,10 @@ static Dim one_dim(lua_State *L, const char *what) {
 
 static void param_dims(lua_State *L, int arg, ParamWork *w) {
   if (!lua_istable(L, arg))
-    luaL_error(L, "g:param(\"%s\"): the second argument is the list of dimensions, such "
-               "as { { \"ffn\", 4096 }, { \"hidden\", 1024 } }", w->name);
+    luaL_error(L,
+               "g:param(\"%s\"): the second argument is the list of dimensions, such "
+               "as { { \"ffn\", 4096 }, { \"hidden\", 1024 } }",
+               w->name);
   lua_Integer n = list_length(L, arg);
   if (n < 0)
     luaL_error(L, "g:param(\"%s\"): the list of dimensions has other keys or holes",

@@ -69,9 +69,7 @@ static int line_of(lua_State *L, const char *source) {
   return 0;
 }
 
-int graph_line(lua_State *L, const GraphUd *u) {
-  return line_of(L, u->source);
-}
+int graph_line(lua_State *L, const GraphUd *u) { return line_of(L, u->source); }
 
 /* ---- tensors ---- */
 
@@ -154,15 +152,9 @@ static int input_method(lua_State *L, InputKind kind) {
   return 1;
 }
 
-static int g_tokens(lua_State *L) {
-  return input_method(L, IN_TOKENS);
-}
-static int g_labels(lua_State *L) {
-  return input_method(L, IN_LABELS);
-}
-static int g_positions(lua_State *L) {
-  return input_method(L, IN_POSITIONS);
-}
+static int g_tokens(lua_State *L) { return input_method(L, IN_TOKENS); }
+static int g_labels(lua_State *L) { return input_method(L, IN_LABELS); }
+static int g_positions(lua_State *L) { return input_method(L, IN_POSITIONS); }
 
 static void set_number(lua_State *L, const char *key, double v) {
   lua_pushnumber(L, v);
@@ -264,12 +256,15 @@ static int g_tostring(lua_State *L) {
 }
 
 static void make_types(lua_State *L) {
-  static const luaL_Reg methods[] = {
-      {"tokens", g_tokens},       {"labels", g_labels},
-      {"positions", g_positions}, {"doc_starts", g_doc_starts},
-      {"layer", g_layer},         {"param", graph_param_method},
-      {"unit", g_unit},           {"moe", g_moe},
-      {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"tokens", g_tokens},
+                                     {"labels", g_labels},
+                                     {"positions", g_positions},
+                                     {"doc_starts", g_doc_starts},
+                                     {"layer", g_layer},
+                                     {"param", graph_param_method},
+                                     {"unit", g_unit},
+                                     {"moe", g_moe},
+                                     {NULL, NULL}};
   static const luaL_Reg tensor[] = {
       {"shape", tensor_shape}, {"size", tensor_size}, {NULL, NULL}};
   if (luaL_newmetatable(L, GRAPH_TYPE)) {

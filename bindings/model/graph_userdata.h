@@ -7,15 +7,15 @@
 
 #include "vm/plan/plan.h"
 
-#define GRAPH_TYPE "weft.graph"
+#define GRAPH_TYPE  "weft.graph"
 #define TENSOR_TYPE "weft.tensor"
 
 /* The userdata `g`. `graph` is NULL once the model function has ended. */
 typedef struct GraphUd {
   Graph *graph;
   const MoePlan *moe;
-  const char *source;    /* "@plan.lua": the file whose lines ops remember, or NULL */
-  bool out_of_memory;    /* an allocation of the graph's arena failed */
+  const char *source; /* "@plan.lua": the file whose lines ops remember, or NULL */
+  bool out_of_memory; /* an allocation of the graph's arena failed */
 } GraphUd;
 
 /* A tensor; its user value is the GraphUd that made it. */

@@ -10,11 +10,14 @@ typedef struct Export {
   const char *dtype; /* "float32", NULL: as it is */
   json_t *doc;       /* of the folder, or NULL */
   Text *out;
-  bool changed;      /* the document is not the text of the file any more */
+  bool changed; /* the document is not the text of the file any more */
 } Export;
 
 static const char *torch_name(DType t) {
-  return t == DT_F32 ? "float32" : t == DT_BF16 ? "bfloat16" : t == DT_F16 ? "float16" : NULL;
+  return t == DT_F32    ? "float32"
+         : t == DT_BF16 ? "bfloat16"
+         : t == DT_F16  ? "float16"
+                        : NULL;
 }
 
 /* ---- a model of the plan ---- */
@@ -61,8 +64,7 @@ static void changes(lua_State *L, void *ud) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->folder_config);
   lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->config);
   lua_call(L, 4, 1);
-  for (lua_pushnil(L); lua_next(L, -2);)
-    change(L, x, lua_tostring(L, -2));
+  for (lua_pushnil(L); lua_next(L, -2);) change(L, x, lua_tostring(L, -2));
 }
 
 /* Transformers 5 writes "dtype", earlier ones "torch_dtype". */

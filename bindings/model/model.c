@@ -64,8 +64,8 @@ static bool is_null(lua_State *L, int value) {
   return lua_islightuserdata(L, value) && !lua_touserdata(L, value);
 }
 
-/* Gives an integral number the type of its default, since sizes are integers; null is what
- * is not given. */
+/* Gives an integral number the type of its default, since sizes are integers; null is
+ * what is not given. */
 static void push_normal(lua_State *L, int defaults, int target, int value) {
   double v = lua_tonumber(L, value);
   lua_pushvalue(L, target);
@@ -200,8 +200,7 @@ static void unknown_model(Model *m, const char *path, const char *name) {
   int n;
   const char *const *archs = stdlib_names(m->arena, "tp_plans", &n);
   VEC(const char *) names = {0};
-  for (int i = 0; i < n; i++)
-    *VEC_PUSH(m->arena, names) = archs[i];
+  for (int i = 0; i < n; i++) *VEC_PUSH(m->arena, names) = archs[i];
   if (stdlib_push(L, "presets")) {
     for (lua_pushnil(L); state_next(L, -2); lua_pop(L, 1))
       *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
@@ -214,8 +213,8 @@ static void unknown_model(Model *m, const char *path, const char *name) {
     diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name)->suggestion =
         near;
   else
-    diag_error(m->d, "unknown-name", path,
-               "there is no model \"%s\" (architectures: %s)", name, list);
+    diag_error(m->d, "unknown-name", path, "there is no model \"%s\" (architectures: %s)",
+               name, list);
 }
 
 /* Starts the config with the defaults of the architecture `name`. */

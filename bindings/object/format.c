@@ -5,8 +5,7 @@
 
 static const char *scaled(double n, double step, const char *const *unit, char buf[32]) {
   int i = 0;
-  while (n >= step * 0.9995 && unit[i + 1])
-    n /= step, i++;
+  while (n >= step * 0.9995 && unit[i + 1]) n /= step, i++;
   snprintf(buf, 32,
            i == 0    ? "%.0f%s%s"
            : n < 10  ? "%.2f%s%s"
@@ -39,8 +38,7 @@ const char *format_span(double s, char buf[32]) {
   } unit[] = {{86400, "d", "h"}, {3600, "h", "min"}, {60, "min", "s"}, {1, "s", NULL}};
   int64_t n = s > 0 && s < 1e15 ? (int64_t)(s + 0.5) : 0;
   int i = 0;
-  while (unit[i].part && n < unit[i].seconds)
-    i++;
+  while (unit[i].part && n < unit[i].seconds) i++;
   int64_t rest = n % unit[i].seconds;
   if (unit[i].part)
     snprintf(buf, 32, "%lld %s %02lld %s", (long long)(n / unit[i].seconds), unit[i].name,

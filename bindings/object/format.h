@@ -4,8 +4,8 @@
 
 #include "vm/mesh/mesh.h"
 
-const char *format_bytes(double n, char buf[32]); /* "1.5 MiB" */
-const char *format_count(double n, char buf[32]); /* "1.05 M" */
+const char *format_bytes(double n, char buf[32]);     /* "1.5 MiB" */
+const char *format_count(double n, char buf[32]);     /* "1.05 M" */
 const char *format_flops(double per_s, char buf[32]); /* "39.1 GFLOP/s" */
 const char *format_span(double s, char buf[32]); /* "42 s", "3 min 05 s", "2 h 07 min" */
 /* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */

@@ -63,8 +63,7 @@ void mesh_object_push(lua_State *L, const Mesh *m, int gpus) {
   set_integer(L, "world", m->world);
   set_integer(L, "gpus", gpus);
   lua_createtable(L, 0, AXIS_END);
-  for (int a = 0; a < AXIS_END; a++)
-    set_integer(L, axis_name((Axis)a), m->size[a]);
+  for (int a = 0; a < AXIS_END; a++) set_integer(L, axis_name((Axis)a), m->size[a]);
   lua_setfield(L, -2, "size");
   lua_createtable(L, AXIS_N, 0);
   for (int i = 0; i < AXIS_N; i++) {

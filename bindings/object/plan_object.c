@@ -1,5 +1,5 @@
-/* plan_object.c - plan objects: creation, compilation, variation, release. Methods on a compiled
- * plan have files of their own. */
+/* plan_object.c - plan objects: creation, compilation, variation, release. Methods on a
+ * compiled plan have files of their own. */
 #include "plan_object.h"
 
 #include "format.h"
@@ -14,8 +14,8 @@
 #define PLAN_TYPE "weft.plan"
 typedef struct PlanObject {
   ExportOwner owner; /* of the functions in plan.spec */
-  weft_plan *plan; /* NULL once it is closed */
-  lua_State *L;    /* the thread that is using it: print() of the plan speaks there */
+  weft_plan *plan;   /* NULL once it is closed */
+  lua_State *L;      /* the thread that is using it: print() of the plan speaks there */
   bool compiled, borrowed;
   bool busy; /* print() of the plan is running */
 } PlanObject;
@@ -43,9 +43,7 @@ static PlanObject *self(lua_State *L) {
   return o;
 }
 
-weft_plan *plan_object_self(lua_State *L) {
-  return self(L)->plan;
-}
+weft_plan *plan_object_self(lua_State *L) { return self(L)->plan; }
 
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e) {
@@ -305,8 +303,8 @@ static int print_plan(lua_State *L) {
   const Plan *p = lang_plan(o->plan->job.lp);
   Mesh m = mesh_of(L, o);
   char mesh[96];
-  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name, format_mesh(&m, mesh), m.world,
-                  m.world > 1 ? "s" : "", p->schedule);
+  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name, format_mesh(&m, mesh),
+                  m.world, m.world > 1 ? "s" : "", p->schedule);
   return 1;
 }
 

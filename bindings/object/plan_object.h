@@ -1,5 +1,5 @@
-/* plan_object.h - plans as Lua objects, from files, tables of a script, or changed copies of
- * others; compiled when a method first needs it. */
+/* plan_object.h - plans as Lua objects, from files, tables of a script, or changed copies
+ * of others; compiled when a method first needs it. */
 #ifndef WEFT_PLAN_OBJECT_H
 #define WEFT_PLAN_OBJECT_H
 

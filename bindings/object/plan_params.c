@@ -1,5 +1,5 @@
-/* plan_params.c - plan:match and plan:shards: how parameters are sharded and which ranks hold
- * what. */
+/* plan_params.c - plan:match and plan:shards: how parameters are sharded and which ranks
+ * hold what. */
 #include "format.h"
 #include "bindings/lang/lang.h"
 #include "plan_object.h"
@@ -234,13 +234,11 @@ int plan_shards(lua_State *L) {
   const ParamView *v = params(L, j);
   int64_t *out = lua_newuserdatauv(L, 2 * sizeof *out * (size_t)j->mesh.world, 0);
   int i = 0;
-  while (i < j->compiled->nparam && !str_eq(v[i].p->name, name))
-    i++;
+  while (i < j->compiled->nparam && !str_eq(v[i].p->name, name)) i++;
   if (i == j->compiled->nparam) return 0;
   const CompiledParam *p = v[i].p;
   push_param(L, j, &v[i]);
-  for (int k = 0; k < p->npp; k++)
-    out[k] = p->pp[k];
+  for (int k = 0; k < p->npp; k++) out[k] = p->pp[k];
   set_list(L, "pp", out, p->npp);
   set_flat(L, j, p);
   for (int at = 0; at < mesh_size(&j->mesh, place_cuts(p->place)); at++) {

@@ -1,4 +1,5 @@
-/* plan_program.c - a compiled plan on a rank: program, memory, communication, stages, schedule. */
+/* plan_program.c - a compiled plan on a rank: program, memory, communication, stages,
+ * schedule. */
 #include "format.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
@@ -63,9 +64,11 @@ int plan_program(lua_State *L) {
 /* ---- plan:memory([rank]) ---- */
 
 /* Adds the lines of what is held besides the arenas as field `field`. */
-static void add_held(lua_State *L, const Job *j, FootprintOwner by, int pp, const char *field) {
+static void add_held(lua_State *L, const Job *j, FootprintOwner by, int pp,
+                     const char *field) {
   FootprintLine line[FOOTPRINT_MOST];
-  int n = footprint_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
+  int n =
+      footprint_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     lua_createtable(L, 0, 3);

@@ -1,6 +1,6 @@
-/* reasons.h - diagnostics as a Lua value: a list of tables with path, message, file, line,
- * severity and suggestion that prints as the report of `weft check`. Methods return it after
- * nil, or raise it. */
+/* reasons.h - diagnostics as a Lua value: a list of tables with path, message, file,
+ * line, severity and suggestion that prints as the report of `weft check`. Methods return
+ * it after nil, or raise it. */
 #ifndef WEFT_REASONS_H
 #define WEFT_REASONS_H
 

@@ -18,16 +18,13 @@ static uint32_t crc32c(const void *p, size_t n) {
   uint32_t c = ~0u;
   for (const uint8_t *b = p; n--; b++) {
     c ^= *b;
-    for (int k = 0; k < 8; k++)
-      c = c >> 1 ^ (0x82f63b78u & -(c & 1));
+    for (int k = 0; k < 8; k++) c = c >> 1 ^ (0x82f63b78u & -(c & 1));
   }
   return ~c;
 }
 
 /* So that the checksum of a text with checksums in it is none of a pattern. */
-static uint32_t masked(uint32_t c) {
-  return (c >> 15 | c << 17) + 0xa282ead8u;
-}
+static uint32_t masked(uint32_t c) { return (c >> 15 | c << 17) + 0xa282ead8u; }
 
 static void add_little(Text *t, uint64_t v, int bytes) {
   for (int i = 0; i < bytes; i++) {
@@ -57,8 +54,7 @@ static void add_record(Text *out, Text *body) {
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
 static void add_varint(Text *t, uint64_t v) {
-  for (; v >= 0x80; v >>= 7)
-    add_little(t, (v & 0x7f) | 0x80, 1);
+  for (; v >= 0x80; v >>= 7) add_little(t, (v & 0x7f) | 0x80, 1);
   add_little(t, v, 1);
 }
 
@@ -167,8 +163,8 @@ weft_status events_open(Events *ev, const RunHead *h, weft_error *e) {
   double now = wall_time();
   gethostname(host, sizeof host - 1);
   /* Readers take files in the order of their names. */
-  snprintf(name, sizeof name, "events.out.tfevents.%010lld.%.64s.%s", (long long)now, host,
-           h->id);
+  snprintf(name, sizeof name, "events.out.tfevents.%010lld.%.64s.%s", (long long)now,
+           host, h->id);
   TRY(file_extend(&ev->folder, name, 0644, true, &ev->file, e));
   Text t = {0};
   events_version(&t, now);

@@ -1,5 +1,5 @@
-/* log.c - the log of a run as JSON lines with sorted keys. Each line has the id of its run, so
- * that runs may share a file. */
+/* log.c - the log of a run as JSON lines with sorted keys. Each line has the id of its
+ * run, so that runs may share a file. */
 #include "record.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "bindings/object/format.h"
 #include "vm/base/json.h"
 
-/* One file is the log of one run, unless the user says otherwise. A run that was killed may
- * have left half a line at the end. */
+/* One file is the log of one run, unless the user says otherwise. A run that was killed
+ * may have left half a line at the end. */
 weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e) {
   TRY(file_extend(NULL, path, 0644, false, out, e));
   weft_status st = WEFT_OK;

@@ -10,8 +10,7 @@
 double model_flops(const Compiled *c) {
   int ranks = c->mesh.size[AXIS_PP];
   double flops = 0;
-  for (int r = 0; r < ranks; r++)
-    flops += c->prog[r].flops - c->prog[r].recomputed;
+  for (int r = 0; r < ranks; r++) flops += c->prog[r].flops - c->prog[r].recomputed;
   return flops * c->mesh.world / ranks;
 }
 
@@ -94,8 +93,8 @@ static void name_run(char id[20]) {
 
 weft_status record_open(Recorder *rec, const RecordOptions *o, const RunHead *head,
                         weft_error *e) {
-  *rec = (Recorder){.open = true, .o = *o, .head = *head, .log = {.fd = -1},
-                    .events = EVENTS_NONE};
+  *rec = (Recorder){
+      .open = true, .o = *o, .head = *head, .log = {.fd = -1}, .events = EVENTS_NONE};
   if (o->append && !o->log && !o->events)
     return err_set(e, WEFT_EUSAGE, "--append belongs to --log FILE or --tensorboard DIR");
   name_run(rec->head.id);

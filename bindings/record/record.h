@@ -1,4 +1,5 @@
-/* record.h - progress of a run: a line on the terminal, JSON lines (--log), TensorBoard events
+/* record.h - progress of a run: a line on the terminal, JSON lines (--log), TensorBoard
+ * events
  * (--tensorboard). Each step becomes one Record, which all three writers take. */
 #ifndef WEFT_RECORD_H
 #define WEFT_RECORD_H
@@ -8,26 +9,26 @@
 
 /* What a run is, before its first step. The caller fills all but what says otherwise. */
 typedef struct RunHead {
-  const Job *job;           /* compiled */
-  const char *plan;         /* the path that the user gave */
+  const Job *job;   /* compiled */
+  const char *plan; /* the path that the user gave */
   const char *comm, *data;
-  const char *way;          /* run_way, or NULL */
-  uint64_t plan_hash;       /* job_hash */
-  int64_t end;              /* the step that is not taken any more */
-  const char *resumed;      /* the checkpoint that this run goes on from, or NULL */
-  int64_t resumed_step;     /* then: its first step here */
-  char id[20];              /* record_open gives it: the number of the run */
+  const char *way;      /* run_way, or NULL */
+  uint64_t plan_hash;   /* job_hash */
+  int64_t end;          /* the step that is not taken any more */
+  const char *resumed;  /* the checkpoint that this run goes on from, or NULL */
+  int64_t resumed_step; /* then: its first step here */
+  char id[20];          /* record_open gives it: the number of the run */
 } RunHead;
 
 /* A step and what follows from it. */
 typedef struct Record {
   StepResult step;
-  int64_t end;              /* as in RunHead */
-  uint64_t memory;          /* bytes of the worst rank's arena */
+  int64_t end;     /* as in RunHead */
+  uint64_t memory; /* bytes of the worst rank's arena */
   double tokens_per_s;
-  double flops_per_s;       /* of the model, see model_flops; 0: not known */
-  double share;             /* of the devices' peak; 0: that is not known */
-  double left_s;            /* until the end of the run; < 0: not known yet */
+  double flops_per_s; /* of the model, see model_flops; 0: not known */
+  double share;       /* of the devices' peak; 0: that is not known */
+  double left_s;      /* until the end of the run; < 0: not known yet */
 } Record;
 
 /* Floating-point operations of a step on all ranks, as the compiler counts them, without
@@ -55,10 +56,11 @@ weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
 /* ---- events.c ---- */
 typedef struct Events {
   Dir folder;
-  FileEnd file;             /* closed: there is none */
+  FileEnd file; /* closed: there is none */
 } Events;
 #define EVENTS_NONE ((Events){.folder = DIR_CLOSED, .file = {.fd = -1}})
-/* Makes the folder. WEFT_EUSAGE if another run is in it and this one is not to be added. */
+/* Makes the folder. WEFT_EUSAGE if another run is in it and this one is not to be added.
+ */
 weft_status events_ready(const char *folder, bool append, Events *out, weft_error *e);
 /* A new file in it. */
 weft_status events_open(Events *ev, const RunHead *h, weft_error *e);
@@ -77,16 +79,16 @@ typedef struct RecordOptions {
 } RecordOptions;
 
 typedef struct Recorder {
-  bool open;                /* else nothing is told: there is another process for that */
+  bool open; /* else nothing is told: there is another process for that */
   RecordOptions o;
   RunHead head;
   Events events;
-  FileEnd log;              /* closed: none */
+  FileEnd log; /* closed: none */
   double flops, peak;
   uint64_t memory;
-  double since;             /* when the first step here had ended */
-  int64_t done;             /* steps after it */
-  double last_progress;     /* when; 0: nothing stands on the terminal */
+  double since;         /* when the first step here had ended */
+  int64_t done;         /* steps after it */
+  double last_progress; /* when; 0: nothing stands on the terminal */
 } Recorder;
 
 /* Before anything that takes long: says at once what cannot be written. What is not known

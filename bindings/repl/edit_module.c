@@ -27,9 +27,7 @@ static Editor *editor_of(EditLine *el) {
   return e;
 }
 
-static char *prompt_of(EditLine *el) {
-  return (char *)editor_of(el)->prompt;
-}
+static char *prompt_of(EditLine *el) { return (char *)editor_of(el)->prompt; }
 
 /* ---- keys ---- */
 
@@ -74,12 +72,10 @@ static size_t common_prefix(const EditMatches *m) {
   size_t n = strlen(m->text[0]);
   for (int i = 1; i < m->n; i++) {
     size_t k = 0;
-    while (k < n && m->text[i][k] == m->text[0][k])
-      k++;
+    while (k < n && m->text[i][k] == m->text[0][k]) k++;
     n = k;
   }
-  while (n && ((unsigned char)m->text[0][n] & 0xc0) == 0x80)
-    n--;
+  while (n && ((unsigned char)m->text[0][n] & 0xc0) == 0x80) n--;
   return n;
 }
 
@@ -198,8 +194,7 @@ static EditResult editor_read(Editor *e, const char *prompt, const char **line) 
   }
   free(e->line);
   size_t len = (size_t)n;
-  while (len && (s[len - 1] == '\n' || s[len - 1] == '\r'))
-    len--;
+  while (len && (s[len - 1] == '\n' || s[len - 1] == '\r')) len--;
   e->line = strndup(s, len);
   *line = e->line ? e->line : "";
   return EDIT_LINE;

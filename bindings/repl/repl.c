@@ -130,7 +130,7 @@ int verb_repl(Cli *cli, Arena *arena) {
     const char *equals = strchr(cli->set[i], '=');
     if (equals && equals > cli->set[i]) continue;
     report_error("--set %s: write --set PATH=VALUE, for example --set mesh.tp=4",
-             cli->set[i]);
+                 cli->set[i]);
     return weft_exit_code(WEFT_EUSAGE);
   }
   Repl r = {.cli = cli, .arena = arena, .host = script_host_of(cli)};

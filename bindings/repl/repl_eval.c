@@ -75,7 +75,8 @@ static void show_error(Repl *r) {
   insert_prompt(L, "show", "failure", 2);
   if (lua_pcall(L, 4, 0, 0) != LUA_OK) {
     lua_pop(L, 1);
-    report_error("%s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error without a message");
+    report_error("%s", lua_isstring(L, -1) ? lua_tostring(L, -1)
+                                           : "an error without a message");
   }
   lua_pop(L, 1);
 }

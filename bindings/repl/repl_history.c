@@ -1,5 +1,6 @@
-/* repl_history.c - the history file: one chunk per line, newlines as \n and backslashes as \\.
- * Each chunk is appended at once, so that two prompts keep each other's entries. */
+/* repl_history.c - the history file: one chunk per line, newlines as \n and backslashes
+ * as \\. Each chunk is appended at once, so that two prompts keep each other's entries.
+ */
 #include "repl_input.h"
 
 #include <stdio.h>
@@ -55,8 +56,7 @@ weft_status history_load(Arena *a, const char *path,
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return WEFT_OK;
   TRY(file_read(NULL, path, FILE_OWN_MAX, &text, &n, e));
   int lines = 0;
-  for (size_t i = 0; i < n; i++)
-    lines += text[i] == '\n';
+  for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
   char *p = text;
   const char *all = text + n;
   for (int skip = lines - HISTORY_KEPT; skip > 0; skip--)

@@ -1,5 +1,5 @@
-/* repl_host.c - the functions that stdlib/prompt is given: tables of fields and calls, files,
- * the terminal. */
+/* repl_host.c - the functions that stdlib/prompt is given: tables of fields and calls,
+ * files, the terminal. */
 #include "repl.h"
 
 #include <dirent.h>
@@ -115,9 +115,7 @@ static int files(lua_State *L) {
 
 /* ---- the terminal and the loop ---- */
 
-static Repl *repl_of(lua_State *L) {
-  return lua_touserdata(L, lua_upvalueindex(1));
-}
+static Repl *repl_of(lua_State *L) { return lua_touserdata(L, lua_upvalueindex(1)); }
 
 static int width(lua_State *L) {
   struct winsize w;

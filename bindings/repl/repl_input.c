@@ -34,13 +34,13 @@ static const EditApi *edit_api(void) {
   if (!so) {
     const char *why = dlerror();
     report_error("no line editing and no completion: %s (Debian: libedit2)",
-             why ? why : MODULE);
+                 why ? why : MODULE);
     return NULL;
   }
   const EditApi *api = dlsym(so, "weft_edit_api");
   if (api && api->version == 1) return api;
   report_error("no line editing and no completion: %s belongs to another version of weft",
-           path);
+               path);
   return NULL;
 }
 
@@ -125,8 +125,7 @@ static EditResult read_plainly(Input *in, const char *prompt, const char **line)
     fputc('\n', stdout);
     return EDIT_END;
   }
-  while (n && (in->line[n - 1] == '\n' || in->line[n - 1] == '\r'))
-    in->line[--n] = 0;
+  while (n && (in->line[n - 1] == '\n' || in->line[n - 1] == '\r')) in->line[--n] = 0;
   *line = in->line;
   return EDIT_LINE;
 }

@@ -128,8 +128,7 @@ static void push_args(lua_State *L, const RunJob *j) {
     lua_rawseti(L, -2, i + 1);
   }
   lua_setglobal(L, "arg");
-  for (int i = 0; i < j->argc; i++)
-    lua_pushstring(L, j->argv[i]);
+  for (int i = 0; i < j->argc; i++) lua_pushstring(L, j->argv[i]);
 }
 
 /* Returns nothing, or the message of the parser. */

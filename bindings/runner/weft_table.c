@@ -1,4 +1,5 @@
-/* weft_table.c - the table `weft` of scripts: plan builders and constructors of objects. */
+/* weft_table.c - the table `weft` of scripts: plan builders and constructors of objects.
+ */
 #include "runner.h"
 
 #include "bindings/lang/lang.h"
@@ -7,9 +8,7 @@
 #include "bindings/sweep/sweep.h"
 #include "bindings/script/library.h"
 
-static int has_no(lua_State *L) {
-  return script_unknown(L, "weft");
-}
+static int has_no(lua_State *L) { return script_unknown(L, "weft"); }
 
 int script_weft(lua_State *L) {
   luaL_checkversion(L);

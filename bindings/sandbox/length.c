@@ -37,16 +37,13 @@ lua_Integer table_length(lua_State *L, int t) {
 lua_Integer list_length(lua_State *L, int t) {
   t = lua_absindex(L, t);
   lua_Integer keys = 0;
-  for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
-    keys++;
+  for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1)) keys++;
   for (lua_Integer i = 1; i <= keys; i++)
     if (!has(L, t, i)) return -1;
   return keys;
 }
 
-static int given(lua_State *L, int status, lua_KContext ctx) {
-  return 1;
-}
+static int given(lua_State *L, int status, lua_KContext ctx) { return 1; }
 
 /* #x, where x is at 2 and the mark at 1. */
 static int length(lua_State *L) {

@@ -63,21 +63,11 @@ static uint32_t abc(int op, int a, int b, int c) {
 static uint32_t abx(int op, int a, int bx) {
   return (uint32_t)op | (uint32_t)a << 7 | (uint32_t)bx << 15;
 }
-static int op_of(uint32_t i) {
-  return (int)(i & 0x7f);
-}
-static int a_of(uint32_t i) {
-  return (int)(i >> 7 & 0xff);
-}
-static int b_of(uint32_t i) {
-  return (int)(i >> 16 & 0xff);
-}
-static int c_of(uint32_t i) {
-  return (int)(i >> 24);
-}
-static int bx_of(uint32_t i) {
-  return (int)(i >> 15);
-}
+static int op_of(uint32_t i) { return (int)(i & 0x7f); }
+static int a_of(uint32_t i) { return (int)(i >> 7 & 0xff); }
+static int b_of(uint32_t i) { return (int)(i >> 16 & 0xff); }
+static int c_of(uint32_t i) { return (int)(i >> 24); }
+static int bx_of(uint32_t i) { return (int)(i >> 15); }
 
 /* ---- reading ---- */
 
@@ -93,9 +83,7 @@ static const unsigned char *take(Reader *r, size_t n) {
   return r->at - n;
 }
 
-static int take_byte(Reader *r) {
-  return *take(r, 1);
-}
+static int take_byte(Reader *r) { return *take(r, 1); }
 
 /* Seven bits a byte, the first ones first; the last byte has the top bit set. */
 static size_t take_size(Reader *r) {
@@ -165,33 +153,27 @@ static Function take_function(Reader *r, int *all) {
   f.registers = take(r, 1);
   f.ncode = take_int(r);
   f.code = take(r, 4 * (size_t)f.ncode);
-  for (int i = 0; i < f.ncode; i++)
-    f.lens += op_of(instruction(&f, i)) == OP_LEN;
+  for (int i = 0; i < f.ncode; i++) f.lens += op_of(instruction(&f, i)) == OP_LEN;
   f.nconstant = take_int(r);
   f.constants = r->at;
-  for (int i = 0; i < f.nconstant; i++)
-    skip_constant(r);
+  for (int i = 0; i < f.nconstant; i++) skip_constant(r);
   f.upvalues = r->at;
   take(r, 3 * (size_t)take_int(r));
   f.nproto = take_int(r);
   f.protos = r->at;
   *all += f.lens;
-  for (int i = 0; i < f.nproto; i++)
-    take_function(r, all);
+  for (int i = 0; i < f.nproto; i++) take_function(r, all);
   f.debug = r->at;
   f.nline = take_int(r);
   f.lines = take(r, (size_t)f.nline);
   if (f.nline && f.nline != f.ncode) take(r, SIZE_MAX);
   f.absolute = r->at;
-  for (int n = take_int(r); n > 0; n--)
-    take_int(r), take_int(r);
+  for (int n = take_int(r); n > 0; n--) take_int(r), take_int(r);
   f.locals = r->at;
   f.nlocal = take_int(r);
-  for (int n = f.nlocal; n > 0; n--)
-    skip_text(r), take_int(r), take_int(r);
+  for (int n = f.nlocal; n > 0; n--) skip_text(r), take_int(r), take_int(r);
   f.upnames = r->at;
-  for (int n = take_int(r); n > 0; n--)
-    skip_text(r);
+  for (int n = take_int(r); n > 0; n--) skip_text(r);
   f.end = r->at;
   return f;
 }
@@ -232,14 +214,11 @@ static void put_size(Writer *w, size_t n) {
   unsigned char b[10];
   int i = LEN(b);
   b[--i] = (unsigned char)(n & 0x7f) | 0x80;
-  while (n >>= 7)
-    b[--i] = (unsigned char)(n & 0x7f);
+  while (n >>= 7) b[--i] = (unsigned char)(n & 0x7f);
   put(w, b + i, (size_t)(LEN(b) - i));
 }
 
-static void put_code(Writer *w, uint32_t i) {
-  put(w, &i, sizeof i);
-}
+static void put_code(Writer *w, uint32_t i) { put(w, &i, sizeof i); }
 
 /* ---- what an operand is called ---- */
 
@@ -266,8 +245,7 @@ static const char *upvalue_name(lua_State *L, const Function *f, int number, siz
 
 static const char *constant_name(lua_State *L, const Function *f, int number, size_t *n) {
   Reader r = {L, f->constants, f->upvalues};
-  for (; number > 0; number--)
-    skip_constant(&r);
+  for (; number > 0; number--) skip_constant(&r);
   int tag = take_byte(&r);
   return tag == SHORT_TAG || tag == LONG_TAG ? take_text(&r, n) : NULL;
 }
@@ -294,9 +272,7 @@ static void describe(lua_State *L, const Function *f, int pc, bool target, char 
       kind = up && nup == 4 && memcmp(up, "_ENV", 4) == 0 ? "global" : "field";
       name = constant_name(L, f, c_of(i), &n);
       break;
-    case OP_GETFIELD:
-      kind = "field";
-      name = constant_name(L, f, c_of(i), &n);
+    case OP_GETFIELD: kind = "field"; name = constant_name(L, f, c_of(i), &n);
     }
   }
   if (name) snprintf(out, room, " (%s '%.*s')", kind, (int)MIN(n, 60u), name);
@@ -311,30 +287,21 @@ typedef struct Place {
   bool target;
 } Place;
 
-static int first_mark(const Function *f) {
-  return f->nconstant;
-}
+static int first_mark(const Function *f) { return f->nconstant; }
 
 /* The instructions that stand for LEN. */
-static int len_size(const Function *f, int mark) {
-  return mark > BX_MAX ? 4 : 3;
-}
+static int len_size(const Function *f, int mark) { return mark > BX_MAX ? 4 : 3; }
 
 /* Where the instruction at i may jump to, or -1. */
 static int jump_target(const Function *f, int i) {
   uint32_t v = instruction(f, i);
   switch (op_of(v)) {
-  case OP_JMP:
-    return i + 1 + (int)(v >> 7) - SJ_ZERO;
+  case OP_JMP: return i + 1 + (int)(v >> 7) - SJ_ZERO;
   case OP_FORLOOP:
-  case OP_TFORLOOP:
-    return i + 1 - bx_of(v);
-  case OP_FORPREP:
-    return i + 1 + bx_of(v) + 1;
-  case OP_TFORPREP:
-    return i + 1 + bx_of(v);
-  default:
-    return -1;
+  case OP_TFORLOOP: return i + 1 - bx_of(v);
+  case OP_FORPREP: return i + 1 + bx_of(v) + 1;
+  case OP_TFORPREP: return i + 1 + bx_of(v);
+  default: return -1;
   }
 }
 
@@ -440,8 +407,7 @@ static void put_lines(Writer *w, const Function *f, const Place *p) {
       full[nfull++] = line;
     }
   put_size(w, (size_t)(nfull / 2));
-  for (int i = 0; i < nfull; i++)
-    put_size(w, (size_t)full[i]);
+  for (int i = 0; i < nfull; i++) put_size(w, (size_t)full[i]);
   lua_pop(w->L, 1);
 }
 
@@ -466,8 +432,7 @@ static void put_function(Writer *w, Reader *r);
 
 static void put_protos(Writer *w, const Function *f) {
   Reader r = {w->L, f->protos, f->end};
-  for (int i = 0; i < f->nproto; i++)
-    put_function(w, &r);
+  for (int i = 0; i < f->nproto; i++) put_function(w, &r);
 }
 
 static void put_function(Writer *w, Reader *r) {

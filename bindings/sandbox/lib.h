@@ -1,6 +1,6 @@
-/* lib.h - functions of Lua's libraries whose work depends on their arguments, rewritten so that
- * every step is counted and can be interrupted. Results do not depend on time, addresses or the
- * locale. Plans and scripts have them. */
+/* lib.h - functions of Lua's libraries whose work depends on their arguments, rewritten
+ * so that every step is counted and can be interrupted. Results do not depend on time,
+ * addresses or the locale. Plans and scripts have them. */
 #ifndef WEFT_LIB_H
 #define WEFT_LIB_H
 

@@ -1,5 +1,5 @@
-/* lib_coroutine.c - coroutine.create, resume and wrap for plans: the state knows which thread
- * runs, and a limit that was hit in one is hit in its caller too. */
+/* lib_coroutine.c - coroutine.create, resume and wrap for plans: the state knows which
+ * thread runs, and a limit that was hit in one is hit in its caller too. */
 #include "bindings/lang/lang.h"
 #include "lib.h"
 

@@ -1,4 +1,5 @@
-/* lib_string.c - string.find, match, gmatch, gsub and rep, on the matcher of pattern.c. */
+/* lib_string.c - string.find, match, gmatch, gsub and rep, on the matcher of pattern.c.
+ */
 #include "lib.h"
 
 #include <string.h>
@@ -56,8 +57,7 @@ static void push_capture(Matcher *m, int i, const char *s, const char *end) {
 static int push_captures(Matcher *m, const char *s, const char *end) {
   int n = m->ncapture || !s ? m->ncapture : 1;
   luaL_checkstack(m->L, n, "too many captures");
-  for (int i = 0; i < n; i++)
-    push_capture(m, i, s, end);
+  for (int i = 0; i < n; i++) push_capture(m, i, s, end);
   return n;
 }
 
@@ -95,8 +95,7 @@ static int search(lua_State *L, bool find) {
   bool anchored = m.pattern < m.pattern_end && *m.pattern == '^';
   m.pattern += anchored;
   const char *s = m.text + from, *end;
-  while (!(end = pattern_match(&m, s)) && s < m.text_end && !anchored)
-    s++;
+  while (!(end = pattern_match(&m, s)) && s < m.text_end && !anchored) s++;
   settle(&m);
   if (!end) {
     lua_pushnil(L);
@@ -108,12 +107,8 @@ static int search(lua_State *L, bool find) {
   return 2 + push_captures(&m, NULL, NULL);
 }
 
-static int find(lua_State *L) {
-  return search(L, true);
-}
-static int match(lua_State *L) {
-  return search(L, false);
-}
+static int find(lua_State *L) { return search(L, true); }
+static int match(lua_State *L) { return search(L, false); }
 
 /* ---- gmatch ---- */
 

@@ -1,6 +1,6 @@
-/* lib_table.c - table.concat, insert, move, remove, sort and unpack. Stock Lua takes the pivot of
- * a sort from the clock and an address; this sort is stable and always makes the same
- * comparisons. */
+/* lib_table.c - table.concat, insert, move, remove, sort and unpack. Stock Lua takes the
+ * pivot of a sort from the clock and an address; this sort is stable and always makes the
+ * same comparisons. */
 #include "length.h"
 #include "lib.h"
 
@@ -51,8 +51,7 @@ static int insert(lua_State *L) {
     at = luaL_checkinteger(L, 2);
     luaL_argcheck(L, (lua_Unsigned)at - 1u < (lua_Unsigned)end, 2,
                   "position out of bounds");
-    for (lua_Integer i = end; i > at; i--)
-      shift(L, 1, i - 1, 1, i);
+    for (lua_Integer i = end; i > at; i--) shift(L, 1, i - 1, 1, i);
   }
   lua_seti(L, 1, at);
   return 0;
@@ -64,8 +63,7 @@ static int remove_item(lua_State *L) {
     luaL_argcheck(L, (lua_Unsigned)at - 1u <= (lua_Unsigned)n, 2,
                   "position out of bounds");
   lua_geti(L, 1, at);
-  for (; at < n; at++)
-    shift(L, 1, at + 1, 1, at);
+  for (; at < n; at++) shift(L, 1, at + 1, 1, at);
   lua_pushnil(L);
   lua_seti(L, 1, at);
   return 1;
@@ -184,15 +182,13 @@ static int sort(lua_State *L) {
   lua_newtable(L);
   lua_newtable(L);
   int from = 3, to = 4;
-  for (lua_Integer i = 1; i <= n; i++)
-    shift(L, 1, i, from, i);
+  for (lua_Integer i = 1; i <= n; i++) shift(L, 1, i, from, i);
   for (lua_Integer run = 1; run < n; run *= 2) {
     for (lua_Integer lo = 1; lo <= n; lo += 2 * run)
       merge(L, from, to, lo, MIN(lo + run, n + 1), MIN(lo + 2 * run, n + 1));
     from = to, to = 7 - from;
   }
-  for (lua_Integer i = 1; i <= n; i++)
-    shift(L, from, i, 1, i);
+  for (lua_Integer i = 1; i <= n; i++) shift(L, from, i, 1, i);
   return 0;
 }
 

@@ -216,8 +216,7 @@ static const char *stop_text(LangState *s, char *buf, size_t n) {
   case STOP_WEAK:
     snprintf(buf, n, "a metatable got __mode: weak tables are not available in a plan");
     break;
-  default:
-    snprintf(buf, n, "interrupted");
+  default: snprintf(buf, n, "interrupted");
   }
   return buf;
 }
@@ -259,9 +258,7 @@ void state_charge(lua_State *L, int64_t steps) {
   if (s->stop != STOP_NONE) halt(L, s);
 }
 
-bool state_counts(lua_State *L) {
-  return lua_gethook(L) == state_hook;
-}
+bool state_counts(lua_State *L) { return lua_gethook(L) == state_hook; }
 
 int state_next(lua_State *L, int t) {
   if (state_counts(L) && ++state_of(L)->nexts % NEXT_STEP == 0) state_charge(L, 0);

@@ -1,5 +1,5 @@
-/* lua_state.c - a private Lua state for one plan, and calls whose errors become diagnostics.
- * limits.c says what such a call may use. */
+/* lua_state.c - a private Lua state for one plan, and calls whose errors become
+ * diagnostics. limits.c says what such a call may use. */
 #include "bindings/lang/lang.h"
 #include "length.h"
 
@@ -9,9 +9,7 @@
 
 #include "vm/io/io.h"
 
-LangState *state_of(lua_State *L) {
-  return *(LangState **)lua_getextraspace(L);
-}
+LangState *state_of(lua_State *L) { return *(LangState **)lua_getextraspace(L); }
 
 /* ---- errors ---- */
 
@@ -126,9 +124,7 @@ weft_status state_call(LangState *s, int nargs, int nresults, const char *path, 
 /* The registry key of the plan's table. */
 static const char plan_key = 'p';
 
-void state_keep_plan(LangState *s) {
-  lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key);
-}
+void state_keep_plan(LangState *s) { lua_rawsetp(s->L, LUA_REGISTRYINDEX, &plan_key); }
 
 bool state_push_plan(LangState *s) {
   if (!lua_checkstack(s->L, 8)) return false;

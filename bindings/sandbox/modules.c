@@ -1,4 +1,5 @@
-/* modules.c - require: files below the plan's folder and the embedded standard library. */
+/* modules.c - require: files below the plan's folder and the embedded standard library.
+ */
 #include "bindings/lang/lang.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* pairs.c - pairs() in sorted order of keys, since stock Lua's order differs between runs. */
+/* pairs.c - pairs() in sorted order of keys, since stock Lua's order differs between
+ * runs. */
 #include "bindings/lang/lang.h"
 
 #include <stdlib.h>
@@ -53,8 +54,7 @@ static bool sort_keys(lua_State *L, int t, const StopFlag *stop) {
   int n = 0;
   t = lua_absindex(L, t);
   luaL_checkstack(L, 6, NULL);
-  for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
-    n++;
+  for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1)) n++;
   Key *key = lua_newuserdatauv(L, sizeof *key * (size_t)MAX(n, 1), 0);
   lua_createtable(L, n, 0); /* keeps the strings alive */
   int i = 0;
@@ -79,9 +79,7 @@ static bool sort_keys(lua_State *L, int t, const StopFlag *stop) {
   return true;
 }
 
-bool sorted_keys(lua_State *L, int t) {
-  return sort_keys(L, t, NULL);
-}
+bool sorted_keys(lua_State *L, int t) { return sort_keys(L, t, NULL); }
 
 /* Upvalues: the table, its sorted keys, the position. Arguments do not matter: what the
  * iterator goes through is what pairs was given. Keys that were removed meanwhile are
@@ -104,10 +102,8 @@ static int pairs_next(lua_State *L) {
 /* Before the keys of the table at 1 are sorted. */
 static void charge_sort(lua_State *L) {
   int64_t n = 0, steps = 4;
-  for (lua_pushnil(L); state_next(L, 1); lua_pop(L, 1))
-    n++;
-  for (int64_t rest = n; rest > 0; rest /= 2)
-    steps += 2 * n;
+  for (lua_pushnil(L); state_next(L, 1); lua_pop(L, 1)) n++;
+  for (int64_t rest = n; rest > 0; rest /= 2) steps += 2 * n;
   state_charge(L, steps);
 }
 
@@ -123,8 +119,8 @@ int sorted_pairs(lua_State *L) {
   charge_sort(L);
   lua_pushvalue(L, 1);
   if (!sort_keys(L, 1, state_of(L)->opt->stop))
-    return luaL_error(L,
-                      "pairs: keys other than numbers, strings and booleans have no order");
+    return luaL_error(
+        L, "pairs: keys other than numbers, strings and booleans have no order");
   lua_pushinteger(L, 0);
   lua_pushcclosure(L, pairs_next, 3);
   lua_pushvalue(L, 1);

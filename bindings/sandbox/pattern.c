@@ -1,6 +1,6 @@
-/* pattern.c - Lua patterns, by backtracking. Each byte and item that is examined counts as a
- * step, so that an exponential pattern hits the limit like an endless loop. Character classes
- * are ASCII's, whatever the locale. */
+/* pattern.c - Lua patterns, by backtracking. Each byte and item that is examined counts
+ * as a step, so that an exponential pattern hits the limit like an endless loop.
+ * Character classes are ASCII's, whatever the locale. */
 #include "lib.h"
 
 enum { CHARGE_EVERY = 1000, MAX_DEPTH = 200 };
@@ -16,58 +16,27 @@ static void step(Matcher *m, int64_t n) {
 
 /* ---- one character ---- */
 
-static bool lower(int c) {
-  return c >= 'a' && c <= 'z';
-}
-static bool upper(int c) {
-  return c >= 'A' && c <= 'Z';
-}
-static bool digit(int c) {
-  return c >= '0' && c <= '9';
-}
-static bool printable(int c) {
-  return c > ' ' && c < 127;
-}
+static bool lower(int c) { return c >= 'a' && c <= 'z'; }
+static bool upper(int c) { return c >= 'A' && c <= 'Z'; }
+static bool digit(int c) { return c >= '0' && c <= '9'; }
+static bool printable(int c) { return c > ' ' && c < 127; }
 
 /* Whether c belongs to %class; a capital letter stands for all that do not. */
 static bool in_class(int c, int class) {
   bool yes;
   switch (upper(class) ? class - 'A' + 'a' : class) {
-  case 'a':
-    yes = lower(c) || upper(c);
-    break;
-  case 'c':
-    yes = c < ' ' || c == 127;
-    break;
-  case 'd':
-    yes = digit(c);
-    break;
-  case 'g':
-    yes = printable(c);
-    break;
-  case 'l':
-    yes = lower(c);
-    break;
-  case 'p':
-    yes = printable(c) && !lower(c) && !upper(c) && !digit(c);
-    break;
-  case 's':
-    yes = c == ' ' || (c >= '\t' && c <= '\r');
-    break;
-  case 'u':
-    yes = upper(c);
-    break;
-  case 'w':
-    yes = lower(c) || upper(c) || digit(c);
-    break;
-  case 'z': /* not in the manual any more, but in Lua */
-    yes = c == 0;
-    break;
-  case 'x':
-    yes = digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-    break;
-  default:
-    return c == class;
+  case 'a': yes = lower(c) || upper(c); break;
+  case 'c': yes = c < ' ' || c == 127; break;
+  case 'd': yes = digit(c); break;
+  case 'g': yes = printable(c); break;
+  case 'l': yes = lower(c); break;
+  case 'p': yes = printable(c) && !lower(c) && !upper(c) && !digit(c); break;
+  case 's': yes = c == ' ' || (c >= '\t' && c <= '\r'); break;
+  case 'u': yes = upper(c); break;
+  case 'w': yes = lower(c) || upper(c) || digit(c); break;
+  case 'z': /* not in the manual any more, but in Lua */ yes = c == 0; break;
+  case 'x': yes = digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); break;
+  default: return c == class;
   }
   return yes != upper(class);
 }
@@ -117,14 +86,10 @@ static bool fits(Matcher *m, const char *s, const char *p, const char *end) {
   if (s >= m->text_end) return false;
   int c = (unsigned char)*s;
   switch (*p) {
-  case '.':
-    return true;
-  case '%':
-    return in_class(c, (unsigned char)p[1]);
-  case '[':
-    return in_set(m, c, p, end);
-  default:
-    return (unsigned char)*p == c;
+  case '.': return true;
+  case '%': return in_class(c, (unsigned char)p[1]);
+  case '[': return in_set(m, c, p, end);
+  default: return (unsigned char)*p == c;
   }
 }
 
@@ -140,8 +105,7 @@ static const char *open_capture(Matcher *m, const char *s, const char *p, ptrdif
 
 static const char *close_capture(Matcher *m, const char *s, const char *p) {
   int i = m->ncapture - 1;
-  while (i >= 0 && m->capture[i].n != CAPTURE_OPEN)
-    i--;
+  while (i >= 0 && m->capture[i].n != CAPTURE_OPEN) i--;
   if (i < 0) luaL_error(m->L, "invalid pattern capture");
   m->capture[i].n = s - m->capture[i].at;
   const char *end = match(m, s, p);
@@ -186,8 +150,7 @@ static bool frontier(Matcher *m, const char *s, const char *p, const char *end) 
 
 static const char *most(Matcher *m, const char *s, const char *p, const char *end) {
   ptrdiff_t n = 0;
-  while (fits(m, s + n, p, end))
-    n++;
+  while (fits(m, s + n, p, end)) n++;
   for (; n >= 0; n--) {
     const char *found = match(m, s + n, end + 1);
     if (found) return found;
@@ -242,12 +205,9 @@ static const char *walk(Matcher *m, const char *s, const char *p) {
     if (*p == '%' && special(m, &s, &p)) continue;
     const char *end = item_end(m, p);
     switch (end < last ? *end : 0) {
-    case '*':
-      return most(m, s, p, end);
-    case '+':
-      return fits(m, s, p, end) ? most(m, s + 1, p, end) : NULL;
-    case '-':
-      return least(m, s, p, end);
+    case '*': return most(m, s, p, end);
+    case '+': return fits(m, s, p, end) ? most(m, s + 1, p, end) : NULL;
+    case '-': return least(m, s, p, end);
     case '?':
       if (fits(m, s, p, end)) {
         const char *found = match(m, s + 1, end + 1);
@@ -255,9 +215,7 @@ static const char *walk(Matcher *m, const char *s, const char *p) {
       }
       p = end + 1;
       break;
-    default:
-      s = fits(m, s, p, end) ? s + 1 : NULL;
-      p = end;
+    default: s = fits(m, s, p, end) ? s + 1 : NULL; p = end;
     }
   }
   return s;

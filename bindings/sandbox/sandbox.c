@@ -20,12 +20,9 @@ const char *plain_tostring(lua_State *L, int idx) {
     return luaL_tolstring(L, idx, NULL);
   }
   switch (luaL_getmetafield(L, idx, "__name")) {
-  case LUA_TSTRING:
-    return lua_tostring(L, -1);
-  case LUA_TNIL:
-    break;
-  default:
-    lua_pop(L, 1);
+  case LUA_TSTRING: return lua_tostring(L, -1);
+  case LUA_TNIL: break;
+  default: lua_pop(L, 1);
   }
   return lua_pushstring(L, lua_typename(L, type));
 }
@@ -58,8 +55,7 @@ static int format(lua_State *L) {
   for (const char *p = f; *p; p++) {
     if (*p != '%') continue;
     p++;
-    while (*p && strchr("-+ #0123456789.", *p))
-      p++;
+    while (*p && strchr("-+ #0123456789.", *p)) p++;
     if (*p == 'p') return luaL_error(L, "string.format: %%p is not available in a plan");
     if (!*p) break;
   }
@@ -235,8 +231,7 @@ static void count_functions(lua_State *L) {
   int n = 0;
   for (lua_pushnil(L); state_next(L, -2) && n < LEN(names); lua_pop(L, 1))
     if (lua_isfunction(L, -1)) names[n++] = lua_tostring(L, -2);
-  for (int i = 0; i < n; i++)
-    wrap(L, names[i], counted);
+  for (int i = 0; i < n; i++) wrap(L, names[i], counted);
 }
 
 /* Every function that a library keeps; what a build of Lua has besides is dropped. */

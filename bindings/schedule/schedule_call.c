@@ -1,5 +1,5 @@
-/* schedule_call.c - calls a schedule function once per pp rank with the object `s` and collects
- * its actions. */
+/* schedule_call.c - calls a schedule function once per pp rank with the object `s` and
+ * collects its actions. */
 #include "bindings/lang/lang.h"
 
 #define SCHEDULE_TYPE "weft.schedule"
@@ -127,9 +127,7 @@ static int member(lua_State *L) {
   return luaL_error(L, "s has no '%s'", key);
 }
 
-static int assign(lua_State *L) {
-  return luaL_error(L, "s cannot be changed");
-}
+static int assign(lua_State *L) { return luaL_error(L, "s cannot be changed"); }
 
 static void add_method(lua_State *L, const char *name, lua_CFunction fn, int kind) {
   lua_pushinteger(L, kind);
@@ -254,8 +252,7 @@ static weft_status call_all(StartJob *j, weft_error *e) {
   s->list = NEW_N(j->d->arena, Action *, s->ranks);
   s->n = NEW_N(j->d->arena, int, s->ranks);
   weft_status st = WEFT_OK;
-  for (int rank = 0; rank < s->ranks && st == WEFT_OK; rank++)
-    st = call_rank(j, rank, e);
+  for (int rank = 0; rank < s->ranks && st == WEFT_OK; rank++) st = call_rank(j, rank, e);
   luaL_unref(j->lp->state->L, LUA_REGISTRYINDEX, j->fn);
   luaL_unref(j->lp->state->L, LUA_REGISTRYINDEX, j->options);
   if (st == WEFT_EPLAN) lang_locate(j->lp, j->d);

@@ -1,6 +1,6 @@
-/* schedule_csv.c - reads schedules in PyTorch's CSV notation. Cells become actions with global
- * stages; then the placement of stages is found, transfers are checked and dropped, and the rest
- * becomes the lists of a Schedule. */
+/* schedule_csv.c - reads schedules in PyTorch's CSV notation. Cells become actions with
+ * global stages; then the placement of stages is found, transfers are checked and
+ * dropped, and the rest becomes the lists of a Schedule. */
 #include "schedule_csv.h"
 
 #include <ctype.h>
@@ -81,8 +81,7 @@ static void PRINTF(4, 5) problem(Reader *r, int line, int cell, const char *fmt,
 static bool number(const char **p, const char *end, int below, int *out) {
   const char *s = *p;
   int64_t v = 0;
-  while (s < end && isdigit((unsigned char)*s) && v < below)
-    v = v * 10 + (*s++ - '0');
+  while (s < end && isdigit((unsigned char)*s) && v < below) v = v * 10 + (*s++ - '0');
   bool ok = s > *p && v < below;
   *p = s;
   *out = (int)v;
@@ -105,10 +104,8 @@ static bool simple(const char *p, const char *end, Entry *e) {
 }
 
 static void trim(const char **p, const char **end) {
-  while (*p < *end && isspace((unsigned char)**p))
-    ++*p;
-  while (*p < *end && isspace((unsigned char)(*end)[-1]))
-    --*end;
+  while (*p < *end && isspace((unsigned char)**p)) ++*p;
+  while (*p < *end && isspace((unsigned char)(*end)[-1])) --*end;
 }
 
 /* Spreadsheets put quotes around a cell; none that means something has a comma. */
@@ -158,8 +155,7 @@ static void read_rows(Reader *r, const char *text) {
   static const char byte_order_mark[] = "\xef\xbb\xbf";
   if (strncmp(text, byte_order_mark, 3) == 0) text += 3;
   size_t n = strlen(text);
-  while (n && isspace((unsigned char)text[n - 1]))
-    n--;
+  while (n && isspace((unsigned char)text[n - 1])) n--;
   const char *p = text, *stop = text + n;
   for (int line = 1; p < stop; line++) {
     const char *nl = memchr(p, '\n', (size_t)(stop - p)), *end = nl ? nl : stop;
@@ -175,9 +171,7 @@ static void read_rows(Reader *r, const char *text) {
 
 /* ---- placement ---- */
 
-static bool is_compute(const Entry *e) {
-  return e->kind <= ACT_OVERLAP;
-}
+static bool is_compute(const Entry *e) { return e->kind <= ACT_OVERLAP; }
 
 static void place(Reader *r, int rank, const Row *row, const Entry *e, int stage) {
   int *at = &r->rank_of[stage];
@@ -202,8 +196,7 @@ static bool fits(const Reader *r, bool v) {
 static void find_placement(Reader *r) {
   int ranks = r->row.n;
   r->rank_of = NEW_N(r->arena, int, r->stages);
-  for (int s = 0; s < r->stages; s++)
-    r->rank_of[s] = -1;
+  for (int s = 0; s < r->stages; s++) r->rank_of[s] = -1;
   for (int k = 0; k < ranks; k++)
     for (int i = 0; i < r->row.at[k].e.n; i++) {
       const Entry *e = &r->row.at[k].e.at[i];
@@ -228,8 +221,7 @@ static void find_placement(Reader *r) {
   r->v = r->stages == 2 * ranks;
   if (r->v && fits(r, true)) return;
   int s = 0;
-  while (r->rank_of[s] == placed(r, s, false))
-    s++;
+  while (r->rank_of[s] == placed(r, s, false)) s++;
   problem(r, r->row.at[r->rank_of[s]].line, 0,
           "stage %d is on rank %d: with %d stages on %d ranks a loop has it on "
           "rank %d%s",

@@ -1,5 +1,5 @@
-/* schedule_csv.h - schedules as CSV in PyTorch's notation: a row per pp rank, an action per cell,
- * an empty cell is idle time.
+/* schedule_csv.h - schedules as CSV in PyTorch's notation: a row per pp rank, an action
+ * per cell, an empty cell is idle time.
  *
  *   2F0 2I0 2W0 2B0      stage, forward / input gradients / weight gradients / both,
  *                        microbatch

@@ -1,5 +1,5 @@
-/* schedule_plan.c - plan.schedule: a name with options, a function, or a CSV file; what such a
- * schedule declares, and whether it fits the sizes of a plan. */
+/* schedule_plan.c - plan.schedule: a name with options, a function, or a CSV file; what
+ * such a schedule declares, and whether it fits the sizes of a plan. */
 #include "schedule_csv.h"
 #include "bindings/sandbox/length.h"
 #include "bindings/schema/schema.h"

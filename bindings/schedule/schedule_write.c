@@ -72,8 +72,7 @@ static bool turn(Writer *w, int rank, const Action *a) {
 
 static void take_turns(Writer *w, int *at) {
   int left = 0;
-  for (int r = 0; r < w->s->ranks; r++)
-    left += w->s->n[r];
+  for (int r = 0; r < w->s->ranks; r++) left += w->s->n[r];
   for (bool moved = true; moved && left > 0;) {
     moved = false;
     for (int r = 0; r < w->s->ranks; r++)
@@ -92,8 +91,7 @@ static void write_comms(const Schedule *s, Text *out) {
   int *at = mem_new(a, ranks * sizeof *at);
   bool ok = w.row && w.there && at;
   if (!ok) out->oom = true;
-  for (size_t r = 0; ok && r < ranks; r++)
-    w.row[r].alloc = a;
+  for (size_t r = 0; ok && r < ranks; r++) w.row[r].alloc = a;
   if (ok) take_turns(&w, at);
   for (size_t r = 0; w.row && r < ranks; r++) {
     if (ok) text_printf(out, "%s\n", w.row[r].s ? w.row[r].s : "");

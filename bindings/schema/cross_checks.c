@@ -1,5 +1,6 @@
-/* cross_checks.c - rules between fields, model config and mesh, checked before a graph is built,
- * so that all errors of a plan come together; passes check what only they can see. */
+/* cross_checks.c - rules between fields, model config and mesh, checked before a graph is
+ * built, so that all errors of a plan come together; passes check what only they can see.
+ */
 #include "schema.h"
 #include "vm/io/io.h"
 #include "vm/pipeline/schedule.h"
@@ -20,15 +21,11 @@ static bool config_int(lua_State *L, const char *key, int64_t *v) {
   return ok;
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-  return b ? gcd(b, a % b) : a;
-}
+static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
 /* tp cuts the heads into groups, of which each needs one or more key-value heads, or
  * several the same one. */
-static bool heads_spread(int64_t kv, int64_t tp) {
-  return kv % tp == 0 || tp % kv == 0;
-}
+static bool heads_spread(int64_t kv, int64_t tp) { return kv % tp == 0 || tp % kv == 0; }
 
 /* "1, 2 or 4": what tp may be with `common` dividing sizes and so many key-value heads.
  */

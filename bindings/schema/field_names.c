@@ -1,5 +1,5 @@
-/* field_names.c - the lists of legal names in schema.def: aliases, and names that are known but
- * not built. */
+/* field_names.c - the lists of legal names in schema.def: aliases, and names that are
+ * known but not built. */
 #include "schema.h"
 
 #include <ctype.h>
@@ -8,10 +8,8 @@
 static bool same_name(const char *a, size_t na, const char *b, size_t nb) {
   size_t i = 0, j = 0;
   for (;;) {
-    while (i < na && (a[i] == '-' || a[i] == '_'))
-      i++;
-    while (j < nb && (b[j] == '-' || b[j] == '_'))
-      j++;
+    while (i < na && (a[i] == '-' || a[i] == '_')) i++;
+    while (j < nb && (b[j] == '-' || b[j] == '_')) j++;
     if (i == na || j == nb) return i == na && j == nb;
     if (tolower((unsigned char)a[i++]) != tolower((unsigned char)b[j++])) return false;
   }
@@ -22,8 +20,7 @@ bool name_same(const char *a, const char *b) {
 }
 
 bool name_next(Arena *a, const char **p, bool *later, NameWord *w) {
-  for (*p += strspn(*p, " "); **p == '|'; *p += 1 + strspn(*p + 1, " "))
-    *later = true;
+  for (*p += strspn(*p, " "); **p == '|'; *p += 1 + strspn(*p + 1, " ")) *later = true;
   size_t n = strcspn(*p, " ");
   if (!n) return false;
   const char *eq = memchr(*p, '=', n);

@@ -1,5 +1,5 @@
-/* field_storage.c - the values of a plan's fields where they lie in Plan. The row of schema.def
- * says where and how; nobody else reads or writes by it. */
+/* field_storage.c - the values of a plan's fields where they lie in Plan. The row of
+ * schema.def says where and how; nobody else reads or writes by it. */
 #include "schema.h"
 
 #include <stdio.h>
@@ -62,26 +62,13 @@ FieldValue field_get(const Field *f, const Plan *p) {
   const void *at = (const char *)p + f->at;
   FieldValue v = {.stored = f->stored};
   switch (f->stored) {
-  case STORED_NOWHERE:
-    break;
-  case STORED_BOOL:
-    v.whole = *(const bool *)at;
-    break;
-  case STORED_INT:
-    v.whole = *(const int *)at;
-    break;
-  case STORED_INT64:
-    v.whole = *(const int64_t *)at;
-    break;
-  case STORED_DOUBLE:
-    v.real = *(const double *)at;
-    break;
-  case STORED_TEXT:
-    v.text = *(const char *const *)at;
-    break;
-  case STORED_RANGE:
-    v.range = *(const ExpectRange *)at;
-    break;
+  case STORED_NOWHERE: break;
+  case STORED_BOOL: v.whole = *(const bool *)at; break;
+  case STORED_INT: v.whole = *(const int *)at; break;
+  case STORED_INT64: v.whole = *(const int64_t *)at; break;
+  case STORED_DOUBLE: v.real = *(const double *)at; break;
+  case STORED_TEXT: v.text = *(const char *const *)at; break;
+  case STORED_RANGE: v.range = *(const ExpectRange *)at; break;
   }
   return v;
 }
@@ -101,8 +88,7 @@ void field_print(const Field *f, const Plan *p, Text *out) {
   FieldValue v = field_get(f, p);
   bool name = f->type == FIELD_NAME || f->type == FIELD_NAMED;
   switch (f->stored) {
-  case STORED_NOWHERE:
-    break;
+  case STORED_NOWHERE: break;
   case STORED_BOOL:
   case STORED_INT:
   case STORED_INT64:
@@ -113,12 +99,8 @@ void field_print(const Field *f, const Plan *p, Text *out) {
     else
       text_printf(out, "%lld", (long long)v.whole);
     break;
-  case STORED_DOUBLE:
-    text_printf(out, "%.17g", v.real);
-    break;
-  case STORED_TEXT:
-    print_text(f, v.text, out);
-    break;
+  case STORED_DOUBLE: text_printf(out, "%.17g", v.real); break;
+  case STORED_TEXT: print_text(f, v.text, out); break;
   case STORED_RANGE:
     if (v.range.given)
       text_printf(out, "%.17g to %.17g", v.range.low, v.range.high);
@@ -133,26 +115,13 @@ void field_print(const Field *f, const Plan *p, Text *out) {
 void field_set(Arena *a, const Field *f, Plan *p, double v) {
   void *at = (char *)p + f->at;
   switch (f->stored) {
-  case STORED_NOWHERE:
-    break;
-  case STORED_BOOL:
-    *(bool *)at = v != 0;
-    break;
-  case STORED_INT:
-    *(int *)at = (int)v;
-    break;
-  case STORED_INT64:
-    *(int64_t *)at = (int64_t)v;
-    break;
-  case STORED_DOUBLE:
-    *(double *)at = v;
-    break;
-  case STORED_TEXT:
-    *(const char **)at = arena_printf(a, "%.0f", v);
-    break;
-  case STORED_RANGE:
-    *(ExpectRange *)at = (ExpectRange){true, v, v};
-    break;
+  case STORED_NOWHERE: break;
+  case STORED_BOOL: *(bool *)at = v != 0; break;
+  case STORED_INT: *(int *)at = (int)v; break;
+  case STORED_INT64: *(int64_t *)at = (int64_t)v; break;
+  case STORED_DOUBLE: *(double *)at = v; break;
+  case STORED_TEXT: *(const char **)at = arena_printf(a, "%.0f", v); break;
+  case STORED_RANGE: *(ExpectRange *)at = (ExpectRange){true, v, v}; break;
   }
 }
 

@@ -1,5 +1,5 @@
-/* fields.c - fields whose values have a form of their own: tp_plan, precision, packed documents,
- * lists, learning rates, files. */
+/* fields.c - fields whose values have a form of their own: tp_plan, precision, packed
+ * documents, lists, learning rates, files. */
 #include "bindings/sandbox/length.h"
 #include "schema.h"
 
@@ -205,8 +205,7 @@ static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule,
   } else {
     int n = 0;
     const char *const *names = tp_style_names();
-    while (names[n])
-      n++;
+    while (names[n]) n++;
     Diag *g = diag_error(c->d, "unknown-name", path, "unknown style \"%s\"", name);
     g->suggestion = value_suggest(name, names, n);
     if (!g->suggestion)

@@ -250,8 +250,7 @@ void strategy_rules(Check *c) {
                                     check_stage_options};
   int top = lua_gettop(c->L);
   luaL_checkstack(c->L, 20, NULL);
-  for (int i = 0; i < LEN(rules); i++, lua_settop(c->L, top))
-    rules[i](c);
+  for (int i = 0; i < LEN(rules); i++, lua_settop(c->L, top)) rules[i](c);
 }
 
 /* ---- recompute ---- */

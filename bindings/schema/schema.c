@@ -5,12 +5,12 @@
 #include <math.h>
 
 /* Columns: what the field influences, where it goes. */
-#define UNITS           FOR_UNITS
-#define SCHEDULE        FOR_SCHEDULE
-#define SHARES          FOR_SHARES
-#define SIZES           FOR_SIZES
-#define POINT           FOR_POINT
-#define NOTHING         FOR_NOTHING
+#define UNITS    FOR_UNITS
+#define SCHEDULE FOR_SCHEDULE
+#define SHARES   FOR_SHARES
+#define SIZES    FOR_SIZES
+#define POINT    FOR_POINT
+#define NOTHING  FOR_NOTHING
 /* The member's type says how it is stored, so that no row can say it wrongly. */
 #define AT(member)                                                                       \
   offsetof(Plan, member), _Generic(((Plan *)0)->member,                                  \
@@ -22,19 +22,17 @@
       double: STORED_DOUBLE,                                                             \
       const char *: STORED_TEXT,                                                         \
       ExpectRange: STORED_RANGE)
-#define NOWHERE         0, STORED_NOWHERE
-#define MUST            INFINITY
-#define NONE            NAN
-#define ROW(s, k, ...)  {#s, #k, __VA_ARGS__},
-#define OTHER(s, k, to, def, at, doc)                                                    \
-  ROW(s, k, FIELD_OTHER, to, NULL, 0, 0, def, at, doc)
-#define TEXT(s, k, to, at, doc) ROW(s, k, FIELD_TEXT, to, NULL, 0, 0, NONE, at, doc)
+#define NOWHERE                       0, STORED_NOWHERE
+#define MUST                          INFINITY
+#define NONE                          NAN
+#define ROW(s, k, ...)                {#s, #k, __VA_ARGS__},
+#define OTHER(s, k, to, def, at, doc) ROW(s, k, FIELD_OTHER, to, NULL, 0, 0, def, at, doc)
+#define TEXT(s, k, to, at, doc)       ROW(s, k, FIELD_TEXT, to, NULL, 0, 0, NONE, at, doc)
 #define INT(s, k, to, lo, hi, def, at, doc)                                              \
   ROW(s, k, FIELD_INT, to, NULL, lo, hi, def, at, doc)
 #define NUM(s, k, to, lo, hi, def, at, doc)                                              \
   ROW(s, k, FIELD_NUM, to, NULL, lo, hi, def, at, doc)
-#define BOOL(s, k, to, def, at, doc)                                                     \
-  ROW(s, k, FIELD_BOOL, to, NULL, 0, 1, def, at, doc)
+#define BOOL(s, k, to, def, at, doc) ROW(s, k, FIELD_BOOL, to, NULL, 0, 1, def, at, doc)
 #define NAME(s, k, to, at, names, doc)                                                   \
   ROW(s, k, FIELD_NAME, to, names, 0, 0, NONE, at, doc)
 #define NAMED(s, k, to, at, names, doc)                                                  \
@@ -43,10 +41,9 @@
   ROW(s, k, FIELD_BUILT, to, names, 0, 0, NONE, NOWHERE, doc)
 #define TABLE(s, k, scope, def, doc)                                                     \
   ROW(s, k, FIELD_TABLE, NOTHING, scope, 0, 0, def, NOWHERE, doc)
-#define ALIAS(s, k, of)                                                                  \
-  ROW(s, k, FIELD_ALIAS, NOTHING, of, 0, 0, NONE, NOWHERE, "alias")
-#define RANGE(s, k, to, at, doc)                                                         \
-  ROW(s, k, FIELD_RANGE, to, NULL, 0, 0, NONE, at, doc)
+#define ALIAS(s, k, of) ROW(s, k, FIELD_ALIAS, NOTHING, of, 0, 0, NONE, NOWHERE, "alias")
+
+#define RANGE(s, k, to, at, doc) ROW(s, k, FIELD_RANGE, to, NULL, 0, 0, NONE, at, doc)
 #define NOOP(s, k, want, doc)                                                            \
   ROW(s, k, FIELD_NOOP, NOTHING, want, 0, 0, NONE, NOWHERE, doc)
 #define REFUSED(s, k, doc)                                                               \
@@ -62,9 +59,7 @@ const Field schema[] = {
     {0}};
 
 /* The table is searched for every field of every point of a sweep. */
-static bool same(const char *a, const char *b) {
-  return *a == *b && strcmp(a, b) == 0;
-}
+static bool same(const char *a, const char *b) { return *a == *b && strcmp(a, b) == 0; }
 
 const Field *schema_find(const char *scope, const char *key) {
   for (const Field *f = schema; f->scope; f++)
@@ -75,17 +70,12 @@ const Field *schema_find(const char *scope, const char *key) {
 /* Does the value of field `f` select this scope? */
 static bool selects(const Field *f, const char *scope) {
   switch (f->type) {
-  case FIELD_TABLE:
-    return same(f->names, scope);
+  case FIELD_TABLE: return same(f->names, scope);
   case FIELD_NAMED:
-  case FIELD_BUILT:
-    return name_listed(f->names, scope);
-  case FIELD_RANGE:
-    return name_listed("at_most at_least between", scope);
-  case FIELD_OTHER:
-    break;
-  default:
-    return false;
+  case FIELD_BUILT: return name_listed(f->names, scope);
+  case FIELD_RANGE: return name_listed("at_most at_least between", scope);
+  case FIELD_OTHER: break;
+  default: return false;
   }
   if (same(f->key, "lr")) return name_listed("cosine linear constant", scope);
   if (same(f->key, "schedule"))
@@ -114,17 +104,11 @@ static const Field *teller(const Field *f) {
   return NULL;
 }
 
-bool schema_tells(const Field *f) {
-  return f->stored && teller(f) == f;
-}
+bool schema_tells(const Field *f) { return f->stored && teller(f) == f; }
 
-bool schema_place_told(const Field *f) {
-  return teller(f) != NULL;
-}
+bool schema_place_told(const Field *f) { return teller(f) != NULL; }
 
-bool schema_required(const Field *f) {
-  return isinf(f->def);
-}
+bool schema_required(const Field *f) { return isinf(f->def); }
 
 /* ---- fields ---- */
 

@@ -14,10 +14,10 @@ typedef enum {
   FIELD_BUILT, /* a table from one of the builders in `names` */
   FIELD_TABLE,
   FIELD_ALIAS,
-  FIELD_RANGE, /* a number, or one of the builders at_most, at_least, between */
+  FIELD_RANGE,   /* a number, or one of the builders at_most, at_least, between */
   FIELD_NOOP,    /* taken, with a warning that says why nothing depends on it */
   FIELD_REFUSED, /* an error that says why it cannot be */
-  FIELD_OTHER /* a function of fields.c */
+  FIELD_OTHER    /* a function of fields.c */
 } FieldType;
 
 /* How the member of Plan that a row fills is stored; a pointer to a text may also hold a
@@ -38,8 +38,8 @@ typedef struct Field {
   unsigned influences; /* FOR_UNITS ...; 0 is not known: all of them */
   const char *names;   /* see schema.def; TABLE: the scope of its fields */
   double lo, hi, def;
-  size_t at;           /* in Plan, */
-  Storage stored;      /* as this */
+  size_t at;      /* in Plan, */
+  Storage stored; /* as this */
   const char *doc;
 } Field;
 
@@ -81,8 +81,8 @@ typedef struct FieldValue {
 } FieldValue;
 FieldValue field_get(const Field *f, const Plan *p);
 /* The same as text: equal texts, equal values. "0.001", "true", "bf16", "0 to 3", "-" for
- * what is not given; the text of the user between quotes. Adds nothing for a row that lies
- * nowhere. */
+ * what is not given; the text of the user between quotes. Adds nothing for a row that
+ * lies nowhere. */
 void field_print(const Field *f, const Plan *p, Text *out);
 /* Stores a number, or nothing if the row lies nowhere; a text that it becomes lies in the
  * arena. */

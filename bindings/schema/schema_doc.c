@@ -4,24 +4,20 @@
 #include <math.h>
 
 static const char *const type_name[] = {
-    [FIELD_TEXT] = "text",
-    [FIELD_INT] = "integer",
-    [FIELD_NUM] = "number",
-    [FIELD_BOOL] = "true, false",
-    [FIELD_NAME] = "name",
-    [FIELD_NAMED] = "name or { name, options }",
-    [FIELD_BUILT] = "builder",
-    [FIELD_TABLE] = "table",
-    [FIELD_ALIAS] = "alias",
-    [FIELD_RANGE] = "number or range",
-    [FIELD_OTHER] = "see there",
-    [FIELD_NOOP] = "no effect",
+    [FIELD_TEXT] = "text",       [FIELD_INT] = "integer",
+    [FIELD_NUM] = "number",      [FIELD_BOOL] = "true, false",
+    [FIELD_NAME] = "name",       [FIELD_NAMED] = "name or { name, options }",
+    [FIELD_BUILT] = "builder",   [FIELD_TABLE] = "table",
+    [FIELD_ALIAS] = "alias",     [FIELD_RANGE] = "number or range",
+    [FIELD_OTHER] = "see there", [FIELD_NOOP] = "no effect",
     [FIELD_REFUSED] = "error",
 };
 
 static void add_number(Text *out, double v) {
-  if (fabs(v) >= 1e6 || (v != 0 && fabs(v) < 1e-3)) text_printf(out, "%g", v);
-  else text_printf(out, "%.10g", v);
+  if (fabs(v) >= 1e6 || (v != 0 && fabs(v) < 1e-3))
+    text_printf(out, "%g", v);
+  else
+    text_printf(out, "%.10g", v);
 }
 
 static void add_range(const Field *f, Text *out) {
@@ -41,11 +37,16 @@ static void add_names(const Field *f, Text *out) {
 }
 
 void schema_default(const Field *f, Text *out) {
-  if (schema_required(f)) text_add(out, "required");
-  else if (isnan(f->def)) text_add(out, "-");
-  else if (f->type == FIELD_BOOL) text_add(out, f->def != 0 ? "true" : "false");
-  else if (f->type == FIELD_INT && f->def == 0 && f->lo > 0) text_add(out, "-");
-  else add_number(out, f->def);
+  if (schema_required(f))
+    text_add(out, "required");
+  else if (isnan(f->def))
+    text_add(out, "-");
+  else if (f->type == FIELD_BOOL)
+    text_add(out, f->def != 0 ? "true" : "false");
+  else if (f->type == FIELD_INT && f->def == 0 && f->lo > 0)
+    text_add(out, "-");
+  else
+    add_number(out, f->def);
 }
 
 void schema_form(const Field *f, Text *out) {
@@ -79,8 +80,10 @@ void schema_markdown(Text *out) {
   for (const Field *f = schema; f->scope; f++) {
     if (!scope || strcmp(scope, f->scope) != 0) {
       scope = f->scope;
-      text_printf(out, "\n## %s\n\n| field | form | default | meaning |\n"
-                  "| --- | --- | --- | --- |\n", scope);
+      text_printf(out,
+                  "\n## %s\n\n| field | form | default | meaning |\n"
+                  "| --- | --- | --- | --- |\n",
+                  scope);
     }
     add_row(f, out);
   }

@@ -261,39 +261,18 @@ static void check_range(Check *c, const Field *f, int idx, const char *path) {
 
 void check_value(Check *c, const Field *f, int idx, const char *path) {
   switch (f->type) {
-  case FIELD_TEXT:
-    check_text(c, f, idx, path);
-    return;
+  case FIELD_TEXT: check_text(c, f, idx, path); return;
   case FIELD_INT:
-  case FIELD_NUM:
-    check_number(c, f, idx, path);
-    return;
-  case FIELD_BOOL:
-    check_bool(c, f, idx, path);
-    return;
-  case FIELD_NAME:
-    check_name_field(c, f, idx, path);
-    return;
-  case FIELD_NAMED:
-    check_named(c, f, idx, path);
-    return;
-  case FIELD_BUILT:
-    check_built(c, f, idx, path);
-    return;
-  case FIELD_OTHER:
-    field_other(c, f, idx, path);
-    return;
-  case FIELD_RANGE:
-    check_range(c, f, idx, path);
-    return;
-  case FIELD_ALIAS:
-    return;
-  case FIELD_NOOP:
-    check_noop(c, f, idx, path);
-    return;
-  case FIELD_REFUSED:
-    diag_error(c->d, "strategy", path, "%s", f->doc);
-    return;
+  case FIELD_NUM: check_number(c, f, idx, path); return;
+  case FIELD_BOOL: check_bool(c, f, idx, path); return;
+  case FIELD_NAME: check_name_field(c, f, idx, path); return;
+  case FIELD_NAMED: check_named(c, f, idx, path); return;
+  case FIELD_BUILT: check_built(c, f, idx, path); return;
+  case FIELD_OTHER: field_other(c, f, idx, path); return;
+  case FIELD_RANGE: check_range(c, f, idx, path); return;
+  case FIELD_ALIAS: return;
+  case FIELD_NOOP: check_noop(c, f, idx, path); return;
+  case FIELD_REFUSED: diag_error(c->d, "strategy", path, "%s", f->doc); return;
   case FIELD_TABLE:
     if (lua_istable(c->L, idx))
       check_scope(c, idx, f->names, path, 1);
@@ -302,4 +281,3 @@ void check_value(Check *c, const Field *f, int idx, const char *path) {
     return;
   }
 }
-

@@ -1,5 +1,5 @@
-/* unknown_field.c - messages for unknown fields: where the field belongs, what it is called here,
- * and the nearest known name. */
+/* unknown_field.c - messages for unknown fields: where the field belongs, what it is
+ * called here, and the nearest known name. */
 #include "schema.h"
 
 static const struct {

@@ -12,9 +12,7 @@ const ApiDoc *api_doc_find(const char *object, const char *name) {
   return NULL;
 }
 
-bool api_doc_is_method(const ApiDoc *d) {
-  return strchr(d->form, ':') != NULL;
-}
+bool api_doc_is_method(const ApiDoc *d) { return strchr(d->form, ':') != NULL; }
 
 int api_doc_names(const char *object, const char **names, int room) {
   int n = 0;

@@ -1,4 +1,5 @@
-/* api_doc.h - one line for each function of scripts: help(), completion, suggestions, docs. */
+/* api_doc.h - one line for each function of scripts: help(), completion, suggestions,
+ * docs. */
 #ifndef WEFT_API_DOC_H
 #define WEFT_API_DOC_H
 

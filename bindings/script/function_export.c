@@ -1,7 +1,7 @@
-/* function_export.c - a function of a plan must not run where there is all of Lua. A script that
- * reads the fields of a plan gets, in the place of each function, one in C that refuses
- * to be called and remembers the plan's object and the function's number there.
- * transfer.c turns it back when it goes into a plan. */
+/* function_export.c - a function of a plan must not run where there is all of Lua. A
+ * script that reads the fields of a plan gets, in the place of each function, one in C
+ * that refuses to be called and remembers the plan's object and the function's number
+ * there. transfer.c turns it back when it goes into a plan. */
 #include "function_export.h"
 
 #include <stdio.h>
@@ -99,9 +99,7 @@ void export_function(lua_State *from, int idx, lua_State *to, int owner) {
   lua_pushcclosure(to, refuse_call, UP_HASH);
 }
 
-bool export_is(lua_State *L, int idx) {
-  return lua_tocfunction(L, idx) == refuse_call;
-}
+bool export_is(lua_State *L, int idx) { return lua_tocfunction(L, idx) == refuse_call; }
 
 const char *export_place(lua_State *L, int idx, uint64_t *hash) {
   lua_getupvalue(L, idx, UP_HASH);

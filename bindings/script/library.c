@@ -38,9 +38,7 @@ int library_error(lua_State *L, const char *fmt, ...) {
   return lua_error(L);
 }
 
-static int fail(lua_State *L) {
-  return library_error(L, "%s", luaL_checkstring(L, 1));
-}
+static int fail(lua_State *L) { return library_error(L, "%s", luaL_checkstring(L, 1)); }
 
 static int expected(lua_State *L) {
   const char *type = luaL_checkstring(L, 2);

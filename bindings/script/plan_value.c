@@ -1,5 +1,5 @@
-/* plan_value.c - plans without a file: a script's table, or another plan's with changes, copied
- * into a state of its own; and back. */
+/* plan_value.c - plans without a file: a script's table, or another plan's with changes,
+ * copied into a state of its own; and back. */
 #include "bindings/lang/lang.h"
 #include "function_export.h"
 

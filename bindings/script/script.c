@@ -46,9 +46,7 @@ bool script_interrupt(lua_State *L) {
   return true;
 }
 
-void script_resume(lua_State *L) {
-  lua_sethook(L, poll, LUA_MASKCOUNT, POLL_STEP);
-}
+void script_resume(lua_State *L) { lua_sethook(L, poll, LUA_MASKCOUNT, POLL_STEP); }
 
 /* ---- names that are not there ---- */
 

@@ -262,8 +262,7 @@ static void copy_function(Transfer *t, int idx) {
   }
   lua_pushvalue(t->from, idx);
   lua_getinfo(t->from, ">u", &ar);
-  for (int i = 1; i <= ar.nups; i++)
-    copy_upvalue(t, idx, i);
+  for (int i = 1; i <= ar.nups; i++) copy_upvalue(t, idx, i);
 }
 
 /* ---- functions of a plan that a script has ---- */
@@ -317,12 +316,8 @@ static void copy(Transfer *t, int idx) {
   lua_State *from = t->from;
   size_t n;
   switch (lua_type(from, idx)) {
-  case LUA_TNIL:
-    lua_pushnil(t->to);
-    return;
-  case LUA_TBOOLEAN:
-    lua_pushboolean(t->to, lua_toboolean(from, idx));
-    return;
+  case LUA_TNIL: lua_pushnil(t->to); return;
+  case LUA_TBOOLEAN: lua_pushboolean(t->to, lua_toboolean(from, idx)); return;
   case LUA_TNUMBER:
     if (lua_isinteger(from, idx))
       lua_pushinteger(t->to, lua_tointeger(from, idx));
@@ -335,20 +330,15 @@ static void copy(Transfer *t, int idx) {
     return;
   }
   case LUA_TTABLE:
-  case LUA_TFUNCTION:
-    copy_object(t, idx);
-    return;
-  default:
-    refuse(t, lua_type(from, idx) == LUA_TTHREAD ? "a coroutine" : "a userdata");
+  case LUA_TFUNCTION: copy_object(t, idx); return;
+  default: refuse(t, lua_type(from, idx) == LUA_TTHREAD ? "a coroutine" : "a userdata");
   }
 }
 
 void transfer(lua_State *from, int idx, lua_State *to, const char *where, int owner) {
   char text[160];
-  Transfer t = {.from = from,
-                .to = to,
-                .owner = owner,
-                .where = textbuf(text, sizeof text)};
+  Transfer t = {
+      .from = from, .to = to, .owner = owner, .where = textbuf(text, sizeof text)};
   luaL_checkstack(to, 40, "not enough memory");
   if (!lua_checkstack(from, 40)) luaL_error(to, "not enough memory");
   enter(&t, "%s", where);

@@ -1,6 +1,6 @@
-/* sweep.h - weft.grid and weft.sweep: points of a grid judged by the compiler. stdlib/sweep is
- * the script side: options, callbacks, scores, files, results. Here are the threads that judge
- * (sweep_point.h) and their rows. */
+/* sweep.h - weft.grid and weft.sweep: points of a grid judged by the compiler.
+ * stdlib/sweep is the script side: options, callbacks, scores, files, results. Here are
+ * the threads that judge (sweep_point.h) and their rows. */
 #ifndef WEFT_SWEEP_H
 #define WEFT_SWEEP_H
 
@@ -28,7 +28,7 @@ typedef struct Sweep {
   Arena *arena;
   int size[SWEEP_AXES], naxis; /* values of each axis */
   int64_t *todo, ntodo;        /* points that `where` lets pass, in order */
-  PointRow *row;        /* [ntodo]; a row is written before it is ready */
+  PointRow *row;               /* [ntodo]; a row is written before it is ready */
   _Atomic bool *ready;
   PointReason **why; /* [ntodo] of illegal points */
   SweepReason reason[SWEEP_REASONS];
@@ -45,11 +45,11 @@ typedef struct Sweep {
   _Atomic int64_t next; /* index of todo that no thread has taken */
   _Atomic int stop;
   _Atomic int64_t done;
-  bool given;               /* plans come one by one: */
+  bool given; /* plans come one by one: */
   GivenPlan waiting[SWEEP_WAITING];
   int nwaiting;
-  bool all_given;           /* no more of them come */
-  pthread_cond_t more;      /* one waits, or there are no more */
+  bool all_given;       /* no more of them come */
+  pthread_cond_t more;  /* one waits, or there are no more */
   pthread_mutex_t lock; /* reasons, the error and what waits */
   weft_status st;
   weft_error e;
@@ -75,9 +75,10 @@ void sweep_cut(lua_State *L, Sweep *s);
 /* A plan for a judge, in the arena: of the file, object or table at idx, or a copy. */
 weft_status sweep_load_plan(lua_State *L, int idx, const LangPlan *copy, Arena *a,
                             LangPlan **lp, Diags *d, weft_error *e);
-/* points:judge(i, plan, text, code, path): a point whose plan a function of the script has
- * given; nil: the others say why there is none. It is loaded here, since functions go along
- * with it, and judged by the first thread that is free, or here if too many wait. */
+/* points:judge(i, plan, text, code, path): a point whose plan a function of the script
+ * has given; nil: the others say why there is none. It is loaded here, since functions go
+ * along with it, and judged by the first thread that is free, or here if too many wait.
+ */
 int sweep_judge(lua_State *L);
 /* Judges those that wait until none is left; `wait`: and none comes any more. */
 void sweep_work_given(Sweep *s, Judge *j, bool wait);

@@ -67,8 +67,7 @@ CacheEntry *cache_get(Cache *c, const void *key, size_t n,
   for (x = *slot; x; x = x->next)
     if (x->hash == hash && x->n == n && memcmp(x->key, key, n) == 0) break;
   if (x) {
-    while (!x->ready)
-      pthread_cond_wait(&c->made, &c->lock);
+    while (!x->ready) pthread_cond_wait(&c->made, &c->lock);
     pthread_mutex_unlock(&c->lock);
     return x;
   }

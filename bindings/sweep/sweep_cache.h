@@ -1,5 +1,5 @@
-/* sweep_cache.h - results of passes by the fields they depend on, shared by the threads of a
- * sweep. Each is made once, in an arena of its own, and never changed. */
+/* sweep_cache.h - results of passes by the fields they depend on, shared by the threads
+ * of a sweep. Each is made once, in an arena of its own, and never changed. */
 #ifndef WEFT_SWEEP_CACHE_H
 #define WEFT_SWEEP_CACHE_H
 

@@ -28,9 +28,7 @@ weft_status sweep_load_plan(lua_State *L, int idx, const LangPlan *copy, Arena *
 
 /* Functions of such a plan exist for this point only: nothing of it may be kept by their
  * names. */
-static bool has_functions(const LangPlan *lp) {
-  return !lp->arch || lp->from_plan;
-}
+static bool has_functions(const LangPlan *lp) { return !lp->arch || lp->from_plan; }
 
 static void free_given(GivenPlan *g) {
   lang_free(g->lp);
@@ -78,8 +76,7 @@ static bool take(Sweep *s, bool wait, GivenPlan *out) {
 }
 
 void sweep_work_given(Sweep *s, Judge *j, bool wait) {
-  for (GivenPlan g; take(s, wait, &g);)
-    judge_given(s, j, &g);
+  for (GivenPlan g; take(s, wait, &g);) judge_given(s, j, &g);
 }
 
 void sweep_end_given(Sweep *s) {
@@ -90,8 +87,7 @@ void sweep_end_given(Sweep *s) {
 }
 
 void sweep_free_given(Sweep *s) {
-  while (s->nwaiting)
-    free_given(&s->waiting[--s->nwaiting]);
+  while (s->nwaiting) free_given(&s->waiting[--s->nwaiting]);
 }
 
 /* Two for each thread wait at most: a plan has a state of its own, which takes memory. */

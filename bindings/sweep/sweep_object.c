@@ -1,5 +1,5 @@
-/* sweep_object.c - the points of a sweep as an object of the library: progress, rows, output
- * file. Indices count from 0. */
+/* sweep_object.c - the points of a sweep as an object of the library: progress, rows,
+ * output file. Indices count from 0. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -46,10 +46,8 @@ static void stop_threads(Sweep *s) {
 static int free_sweep(lua_State *L) {
   Sweep *s = luaL_checkudata(L, 1, SWEEP_TYPE);
   stop_threads(s);
-  for (int i = 0; i < s->nthread; i++)
-    judge_close(&s->judge[i]);
-  for (int64_t i = 0; s->why && i < s->ntodo; i++)
-    free(s->why[i]);
+  for (int i = 0; i < s->nthread; i++) judge_close(&s->judge[i]);
+  for (int64_t i = 0; s->why && i < s->ntodo; i++) free(s->why[i]);
   file_end(&s->file);
   sweep_free_given(s);
   if (s->arena) {
@@ -142,8 +140,7 @@ static int open_plan(lua_State *L) {
         WEFT_OK)
       return luaL_error(L, "not enough memory");
   if (s->given) return 0;
-  while (s->nthread < want)
-    open_judge(L, s);
+  while (s->nthread < want) open_judge(L, s);
   lua_pushboolean(L, lang_plan(s->judge[0].lp)->cluster.gpu != NULL);
   return 1;
 }
@@ -204,8 +201,7 @@ static int work(lua_State *L) {
 static int take(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   int64_t i = s->next++;
-  while (i < s->ntodo && s->ready[i])
-    i = s->next++;
+  while (i < s->ntodo && s->ready[i]) i = s->next++;
   if (i >= s->ntodo || s->stop) return 0;
   lua_pushinteger(L, i);
   return 1;
@@ -309,8 +305,7 @@ static int put(lua_State *L) {
   snprintf(w.path, sizeof w.path, "%s", luaL_optstring(L, 6, ""));
   snprintf(w.text, sizeof w.text, "%s", luaL_optstring(L, 7, ""));
   *r = (PointRow){.state = POINT_OK};
-  while (r->state < POINT_MEMORY && strcmp(state, states[r->state]) != 0)
-    r->state++;
+  while (r->state < POINT_MEMORY && strcmp(state, states[r->state]) != 0) r->state++;
   lua_settop(L, 4);
   for (int k = 0; r->state != POINT_ILLEGAL && k < LEN(figures); k++) {
     char *at = (char *)r + figures[k].at;

@@ -42,9 +42,7 @@ typedef struct Point {
   CacheEntry *units, *schedule, *shares, *lifetimes;
 } Point;
 
-static const Plan *plan_of(const Point *p) {
-  return &p->lp->plan;
-}
+static const Plan *plan_of(const Point *p) { return &p->lp->plan; }
 
 /* Whether experts are cut over other ranks than those of tp. */
 static bool own_experts(const Mesh *m) {
@@ -197,13 +195,11 @@ static void lifetimes_key(Point *p, Text *k) {
   const UnitsEntry *f = p->units->value;
   const RankCosts *c = p->shares->value;
   bool held = false;
-  for (int r = 0; r < c->st.ranks; r++)
-    held |= c->rank[r].held.n > 0;
+  for (int r = 0; r < c->st.ranks; r++) held |= c->rank[r].held.n > 0;
   k->n = 0;
   text_printf(k, "%d %d %d %d %d|", f->shape, p->schedule->id, p->rounds,
               held ? p->shares->id : -1, plan_of(p)->eval_every > 0);
-  for (int s = 0; s <= c->st.n; s++)
-    text_printf(k, "%d,", c->st.first[s]);
+  for (int s = 0; s <= c->st.n; s++) text_printf(k, "%d,", c->st.first[s]);
 }
 
 typedef Lifetimes RankLives[AREA_N];
@@ -350,7 +346,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
     arena_reset(j->scratch);
     lives = p->lifetimes->value;
     size = rank_memory(c, (const RankLives *)lives->step, (const RankLives *)lives->eval,
-                     row->microbatches, limit, j->scratch);
+                       row->microbatches, limit, j->scratch);
   }
   row->state = size.over ? POINT_MEMORY : POINT_OK;
   row->bytes = (double)size.bytes;
@@ -425,12 +421,10 @@ void judge_close(Judge *j) {
 
 void sweep_caches_init(SweepCaches *c) {
   Cache *all[] = {&c->units, &c->shape, &c->schedule, &c->shares, &c->lifetimes};
-  for (int i = 0; i < LEN(all); i++)
-    cache_init(all[i]);
+  for (int i = 0; i < LEN(all); i++) cache_init(all[i]);
 }
 
 void sweep_caches_free(SweepCaches *c) {
   Cache *all[] = {&c->lifetimes, &c->shares, &c->schedule, &c->shape, &c->units};
-  for (int i = 0; i < LEN(all); i++)
-    cache_free(all[i]);
+  for (int i = 0; i < LEN(all); i++) cache_free(all[i]);
 }

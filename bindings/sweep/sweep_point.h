@@ -14,21 +14,21 @@ void sweep_caches_init(SweepCaches *c);
 void sweep_caches_free(SweepCaches *c);
 
 /* Bytes of a rank: what the cluster's GPU has for a plan; any. */
-#define LIMIT_GPU UINT64_MAX
+#define LIMIT_GPU  UINT64_MAX
 #define LIMIT_NONE (UINT64_MAX - 1)
 
 typedef enum { POINT_NONE, POINT_OK, POINT_ILLEGAL, POINT_MEMORY } PointState;
 
 typedef struct PointRow {
   PointState state;
-  int dp, microbatches, worst; /* worst: the pipeline rank with most bytes */
-  double bytes;                /* of that rank, exactly */
-  double bubble;               /* idle share with unit costs */
+  int dp, microbatches, worst;     /* worst: the pipeline rank with most bytes */
+  double bytes;                    /* of that rank, exactly */
+  double bubble;                   /* idle share with unit costs */
   double tp, cp, ep, dp_bytes, pp; /* given to operations of a step, busiest rank */
   double ep_even;                  /* see Estimate */
-  double flops;                /* of a step, all ranks */
-  double recomputed;                /* of those, what recompute adds */
-  double seconds;              /* estimate of a step; 0: no figures */
+  double flops;                    /* of a step, all ranks */
+  double recomputed;               /* of those, what recompute adds */
+  double seconds;                  /* estimate of a step; 0: no figures */
 } PointRow;
 
 /* Why a point is no plan. */
@@ -44,7 +44,7 @@ typedef struct Judge {
   LangPlan *lp;
   int values; /* vary_take */
   SweepCaches *caches;
-  uint64_t limit; /* bytes of a rank, LIMIT_GPU or LIMIT_NONE */
+  uint64_t limit;                /* bytes of a rank, LIMIT_GPU or LIMIT_NONE */
   Arena *arena, *scratch, *unit; /* unit: of a unit while its code is made */
   Text key;
   weft_error e;

@@ -1,5 +1,5 @@
-/* sweep_run.c - the threads of a sweep. Each takes the next few points until none are left; a row
- * belongs to the thread that took its point until it is marked as done. */
+/* sweep_run.c - the threads of a sweep. Each takes the next few points until none are
+ * left; a row belongs to the thread that took its point until it is marked as done. */
 #include "sweep.h"
 
 #include <stdatomic.h>
@@ -107,7 +107,6 @@ void sweep_start(Sweep *s) {
 }
 
 void sweep_join(Sweep *s) {
-  for (int i = 0; i < s->nstarted; i++)
-    pthread_join(s->thread[i], NULL);
+  for (int i = 0; i < s->nstarted; i++) pthread_join(s->thread[i], NULL);
   s->nstarted = 0;
 }

@@ -98,7 +98,8 @@ INLINE void relu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(relu_dx, in[0])
 
 /* Elements [lo, hi) of y. */
-INLINE void gated(const void *g, const void *u, void *y, int64_t lo, int64_t hi, DType t) {
+INLINE void gated(const void *g, const void *u, void *y, int64_t lo, int64_t hi,
+                  DType t) {
 #pragma omp simd
   for (int64_t i = lo; i < hi; i++) {
     float v = get(g, t, i);

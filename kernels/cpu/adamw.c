@@ -2,8 +2,9 @@
  *   g *= clip; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2
  *   p -= lr * ((m / bc1) / (sqrt(v / bc2) + eps) + decay * p)
  * 1-b, lr/bc1 and 1-lr*decay are made in f64: that of an f32 near 1 has few digits left.
- * Where m is 0 there is no step, whatever eps is: padding stays 0. The fourth result is the copy of p that the forward pass reads. adamw_try keeps what
- * it overwrites and adamw_undo puts it back: a step that is undone leaves no trace. */
+ * Where m is 0 there is no step, whatever eps is: padding stays 0. The fourth result is
+ * the copy of p that the forward pass reads. adamw_try keeps what it overwrites and
+ * adamw_undo puts it back: a step that is undone leaves no trace. */
 #include "kernel.h"
 #include "vm/program/program.h"
 
@@ -27,11 +28,11 @@ static void write_past(uint16_t *to, const uint16_t *line, int64_t n) {
   memcpy(to, line, (size_t)n * sizeof *to);
 }
 
-/* What decides how moments of 16 bits are rounded: the values themselves, the step and the
- * seed, so that all ranks that hold a parameter round alike, whatever the mesh. */
+/* What decides how moments of 16 bits are rounded: the values themselves, the step and
+ * the seed, so that all ranks that hold a parameter round alike, whatever the mesh. */
 INLINE uint32_t chance(float g, float m, uint32_t step, uint32_t seed) {
-  uint32_t x = bits_of_float(m) + bits_of_float(g) * 0x9e3779b9u +
-               (step * 0x85ebca6bu ^ seed);
+  uint32_t x =
+      bits_of_float(m) + bits_of_float(g) * 0x9e3779b9u + (step * 0x85ebca6bu ^ seed);
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
@@ -118,7 +119,7 @@ void cpu_adamw(Device *dev, const KernelArgs *a) {
 
 /* In blocks that stay in the cache between the copy and the step. */
 static void adamw_try_part(const KernelArgs *a, int64_t lo, int64_t hi) {
-  static const int kept[] = {0, 2, 3};   /* operands p, m, v */
+  static const int kept[] = {0, 2, 3}; /* operands p, m, v */
   enum { BLOCK = 4096 };
   const double *scal = a->in[4].p;
   for (int64_t at = lo; at < hi; at += BLOCK) {

@@ -23,9 +23,10 @@ INLINE float row_max(const void *l, int64_t n, DType t) {
   return most;
 }
 
-/* s of a row: its sum, and what the label has, which is column `label` here if it is any. */
-INLINE void row_sum(const void *l, int64_t n, bool counts, int64_t label, float most, float *s,
-                    DType t) {
+/* s of a row: its sum, and what the label has, which is column `label` here if it is any.
+ */
+INLINE void row_sum(const void *l, int64_t n, bool counts, int64_t label, float most,
+                    float *s, DType t) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < n; i++) sum += vexp(get(l, t, i) - most);

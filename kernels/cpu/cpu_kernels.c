@@ -4,12 +4,12 @@
 #include "kernel.h"
 #include "levels.h"
 
-#define cpu_all_reduce NULL
-#define cpu_all_gather NULL
+#define cpu_all_reduce     NULL
+#define cpu_all_gather     NULL
 #define cpu_reduce_scatter NULL
-#define cpu_all_to_all NULL
-#define cpu_all_to_all_v NULL
-#define cpu_shift NULL
+#define cpu_all_to_all     NULL
+#define cpu_all_to_all_v   NULL
+#define cpu_shift          NULL
 
 static const Kernel kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cpu_##name,
@@ -37,9 +37,9 @@ static const Kernel kernels[OP_N] = {
     [OP_rope_qkv_dx].prepare = prepare_rope,
 };
 
-#define CAT(a, b)  a##b
-#define SET(name)  CAT(cpu_set_, name)
-#define TEXT(name) #name
+#define CAT(a, b)   a##b
+#define SET(name)   CAT(cpu_set_, name)
+#define TEXT(name)  #name
 #define TITLE(name) TEXT(name)
 
 const CpuSet SET(CPU_SET) = {

@@ -1,6 +1,6 @@
-/* cpu_workspace.c - how much scratch the CPU kernels need, and how much they keep. Compiled once
- * and for any CPU: the bytes are those of the widest vectors, and of CPUs without bf16
- * units, so that a plan has the same size everywhere. */
+/* cpu_workspace.c - how much scratch the CPU kernels need, and how much they keep.
+ * Compiled once and for any CPU: the bytes are those of the widest vectors, and of CPUs
+ * without bf16 units, so that a plan has the same size everywhere. */
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/gemm/gemm.h"
 
@@ -31,8 +31,8 @@ GemmShape gemm_of(int op, const KernelArgs *a) {
     s.ta = true;
   } else {
     s.m = rows_of(x), s.n = last_dim(y), s.k = last_dim(x);
-    s.tb = op == OP_grouped_linear || (op != OP_grouped_linear_dx &&
-                                       a->attr->layout == (op == OP_linear_dx));
+    s.tb = op == OP_grouped_linear ||
+           (op != OP_grouped_linear_dx && a->attr->layout == (op == OP_linear_dx));
   }
   return s;
 }
@@ -47,7 +47,8 @@ uint64_t gemm_work(const GemmShape *s) {
 
 static bool is_product(int op) {
   return op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
-         op == OP_grouped_linear || op == OP_grouped_linear_dx || op == OP_grouped_linear_dw;
+         op == OP_grouped_linear || op == OP_grouped_linear_dx ||
+         op == OP_grouped_linear_dw;
 }
 
 uint64_t cpu_work(int op, const KernelArgs *a) {
@@ -65,7 +66,6 @@ static bool turns(int op) {
 }
 
 uint64_t cpu_state(int op, const KernelArgs *a) {
-  if (turns(op))
-    return (uint64_t)(attr_rotary_dim(a->attr) / 2) * sizeof(double);
+  if (turns(op)) return (uint64_t)(attr_rotary_dim(a->attr) / 2) * sizeof(double);
   return is_product(op) ? sizeof(Gemm) : 0;
 }

@@ -59,17 +59,10 @@ INLINE void *at(const void *p, DType t, int64_t i) {
 /* Calls f with the type as a constant. */
 #define WITH_TYPE(type, f, ...)                                                          \
   switch (type) {                                                                        \
-  case DT_F32:                                                                           \
-    f(__VA_ARGS__, DT_F32);                                                              \
-    break;                                                                               \
-  case DT_BF16:                                                                          \
-    f(__VA_ARGS__, DT_BF16);                                                             \
-    break;                                                                               \
-  case DT_F16:                                                                           \
-    f(__VA_ARGS__, DT_F16);                                                              \
-    break;                                                                               \
-  default:                                                                               \
-    assert(!"a compute type");                                                           \
+  case DT_F32: f(__VA_ARGS__, DT_F32); break;                                            \
+  case DT_BF16: f(__VA_ARGS__, DT_BF16); break;                                          \
+  case DT_F16: f(__VA_ARGS__, DT_F16); break;                                            \
+  default: assert(!"a compute type");                                                    \
   }
 
 /* Defines name_part from `INLINE void name(a, lo, hi, DType)`: picks the copy of the type

@@ -19,8 +19,8 @@ typedef enum CpuLevel {
 typedef struct CpuSet {
   const char *name;
   const Kernel *kernel; /* indexed by OpCode; run == NULL where there is none */
-  void (*gemm_plain)(const GemmShape *s, int threads, const void *a, const void *b, void *c,
-                     bool accumulate);
+  void (*gemm_plain)(const GemmShape *s, int threads, const void *a, const void *b,
+                     void *c, bool accumulate);
   /* bf16 products through the library's f32 ones; scratch of gemm_work bytes */
   void (*gemm_blocks)(const GemmShape *s, const GemmApi *api, int threads, void *work,
                       const void *a, const void *b, void *c, bool accumulate);

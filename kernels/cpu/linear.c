@@ -23,9 +23,7 @@ weft_status prepare_linear_dw(Device *dev, KernelArgs *a, weft_error *e) {
   return prepare(dev, a, OP_linear_dw, e);
 }
 
-void release_gemm(Device *dev, KernelArgs *a) {
-  gemm_end(a->state);
-}
+void release_gemm(Device *dev, KernelArgs *a) { gemm_end(a->state); }
 
 void cpu_linear(Device *dev, const KernelArgs *a) {
   gemm_run(a->state, a->in[0].p, a->in[1].p, a->out[0].p, a->accumulate, a->work);

@@ -1,9 +1,8 @@
-/* move_elements.c - ops that only move elements: copy, split, concat, slice, pack, unpack. */
+/* move_elements.c - ops that only move elements: copy, split, concat, slice, pack,
+ * unpack. */
 #include "kernel.h"
 
-static size_t element(const KTensor *t) {
-  return (size_t)dtype_size(t->dtype);
-}
+static size_t element(const KTensor *t) { return (size_t)dtype_size(t->dtype); }
 
 /* ---- copy ---- */
 
@@ -54,11 +53,11 @@ void cpu_concat(Device *dev, const KernelArgs *a) {
  * One dimension of length L0 consists of `parts` equal parts; piece p holds the p-th run
  * of length `run` of each part, one after the other; what lies past a part's end is 0. */
 typedef struct Runs {
-  char *whole, *piece;   /* at one outer index: (L0, inner) and (L, inner) */
-  int64_t part, run;     /* elements of the dimension: of a part, of a run */
+  char *whole, *piece; /* at one outer index: (L0, inner) and (L, inner) */
+  int64_t part, run;   /* elements of the dimension: of a part, of a run */
   int parts;
-  bool mirror;           /* of the second part the runs count from its end */
-  size_t inner;          /* bytes */
+  bool mirror;  /* of the second part the runs count from its end */
+  size_t inner; /* bytes */
 } Runs;
 
 static Runs runs_of(const KernelArgs *a, const KTensor *whole, int64_t l0, int64_t l,
@@ -66,10 +65,10 @@ static Runs runs_of(const KernelArgs *a, const KTensor *whole, int64_t l0, int64
   int parts = MAX(1, a->attr->parts);
   assert(l0 % parts == 0 && l % parts == 0);
   return (Runs){.part = l0 / parts,
-               .run = l / parts,
-               .parts = parts,
-               .mirror = a->attr->mirror,
-               .inner = (size_t)inner * element(whole)};
+                .run = l / parts,
+                .parts = parts,
+                .mirror = a->attr->mirror,
+                .inner = (size_t)inner * element(whole)};
 }
 
 /* Copies piece p at one outer index, out of the whole or (join) back into it. */

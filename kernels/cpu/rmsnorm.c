@@ -1,9 +1,11 @@
-/* rmsnorm.c - RMSNorm over groups of G elements of a row, also of a sum (add_rmsnorm), and its
- * gradients. A per-head norm (G = head_dim) and a row norm (G = C) are the same loop. */
+/* rmsnorm.c - RMSNorm over groups of G elements of a row, also of a sum (add_rmsnorm),
+ * and its gradients. A per-head norm (G = head_dim) and a row norm (G = C) are the same
+ * loop. */
 #include "kernel.h"
 
 /* Of one group; returns its rstd. */
-INLINE float norm_group(const void *x, const void *w, void *y, int64_t g, float eps, DType t) {
+INLINE float norm_group(const void *x, const void *w, void *y, int64_t g, float eps,
+                        DType t) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < g; i++) sum += get(x, t, i) * get(x, t, i);
@@ -17,8 +19,8 @@ INLINE void rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t g = last_dim(&a->in[1]);
   float *rstd = a->out[1].p;
   for (int64_t r = lo; r < hi; r++)
-    rstd[r] = norm_group(at(a->in[0].p, t, r * g), a->in[1].p, at(a->out[0].p, t, r * g), g,
-                         a->attr->eps, t);
+    rstd[r] = norm_group(at(a->in[0].p, t, r * g), a->in[1].p, at(a->out[0].p, t, r * g),
+                         g, a->attr->eps, t);
 }
 BY_TYPE(rmsnorm, in[0])
 
@@ -47,8 +49,8 @@ void cpu_rmsnorm(Device *dev, const KernelArgs *a) {
   each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_part);
 }
 
-/* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd; plus d, if there is one. It is
- * the last result. */
+/* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd; plus d, if there is one.
+ * It is the last result. */
 INLINE void rmsnorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t g = last_dim(&a->in[1]);
   const void *w = a->in[1].p;
@@ -109,8 +111,12 @@ void cpu_rmsnorm_dw(Device *dev, const KernelArgs *a) {
 
 /* The gradient of w is summed by columns, that of x by rows: two passes, as apart. */
 void cpu_rmsnorm_back(Device *dev, const KernelArgs *a) {
-  KernelArgs dw = {.in = {a->in[0], a->in[2], a->in[3]}, .out = {a->out[0]}, .nin = 3,
-                   .nout = 1, .attr = a->attr, .accumulate = a->accumulate};
+  KernelArgs dw = {.in = {a->in[0], a->in[2], a->in[3]},
+                   .out = {a->out[0]},
+                   .nin = 3,
+                   .nout = 1,
+                   .attr = a->attr,
+                   .accumulate = a->accumulate};
   cpu_rmsnorm_dw(dev, &dw);
   cpu_rmsnorm_dx(dev, a);
 }

@@ -1,5 +1,5 @@
-/* step_scalars.c - once-a-step kernels on the f64 scalars: label count, loss seed, loss, gradient
- * norm, clip coefficient. All but sqnorm touch a few bytes only. */
+/* step_scalars.c - once-a-step kernels on the f64 scalars: label count, loss seed, loss,
+ * gradient norm, clip coefficient. All but sqnorm touch a few bytes only. */
 #include "kernel.h"
 #include "vm/program/program.h"
 

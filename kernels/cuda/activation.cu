@@ -2,7 +2,9 @@
  * swiglu is silu_mul of the halves of a row. */
 #include "kernel.cuh"
 
-static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+static __device__ __forceinline__ float sigmoid(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
 
 /* ---- gelu ---- kind 0: x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3);
  * kind 1: x * Phi(x) */
@@ -19,8 +21,8 @@ struct Gelu {
   int kind;
   __device__ void operator()(const float *in, float *out) const {
     float x = in[0];
-    out[0] = x * (kind ? normal_cdf(x)
-                       : sigmoid(1.595769122f * (x + 0.044715f * x * x * x)));
+    out[0] =
+        x * (kind ? normal_cdf(x) : sigmoid(1.595769122f * (x + 0.044715f * x * x * x)));
   }
 };
 struct GeluDx {
@@ -115,8 +117,8 @@ static void launch_rows(Device *d, const Rows<const T, IN> &in, const Rows<T, OU
   int block = threads < BLOCK ? warps * WARP : BLOCK;
   Dim3 grid((unsigned)((threads + block - 1) / block),
             (unsigned)(rows < ROWS_MAX ? rows : ROWS_MAX));
-  LAUNCH((map_rows<T, W, IN, OUT, F>), grid, (unsigned)block, cuda_stream(d), in, out, rows,
-         width, f);
+  LAUNCH((map_rows<T, W, IN, OUT, F>), grid, (unsigned)block, cuda_stream(d), in, out,
+         rows, width, f);
 }
 
 /* Sixteen bytes at a time where all rows begin on such a boundary. */

@@ -70,13 +70,20 @@ template <typename S> static void step_of(Device *d, const KernelArgs *k, bool k
   int64_t n = cuda_count(&k->in[0]);
   bool chance = k->attr->kind != 0 && k->in[2].dtype == DT_BF16;
   uint64_t seed = k->attr->seed;
-  AdamW<S> a = {data<const float>(&k->in[0]), data<const float>(&k->in[1]),
-                data<const S>(&k->in[2]),     data<const S>(&k->in[3]),
-                data<float>(&k->out[0]),      data<S>(&k->out[1]),
-                data<S>(&k->out[2]),          {NULL, NULL, NULL},
-                k->attr->beta1,               k->attr->beta2,
-                k->attr->weight_decay,        k->attr->eps,
-                chance,                       (uint32_t)(seed ^ seed >> 32) * 0xc2b2ae35u};
+  AdamW<S> a = {data<const float>(&k->in[0]),
+                data<const float>(&k->in[1]),
+                data<const S>(&k->in[2]),
+                data<const S>(&k->in[3]),
+                data<float>(&k->out[0]),
+                data<S>(&k->out[1]),
+                data<S>(&k->out[2]),
+                {NULL, NULL, NULL},
+                k->attr->beta1,
+                k->attr->beta2,
+                k->attr->weight_decay,
+                k->attr->eps,
+                chance,
+                (uint32_t)(seed ^ seed >> 32) * 0xc2b2ae35u};
   for (int i = 0; i < 3 && keeps; i++) a.kept[i] = data<float>(&k->out[4 + i]);
   by_type(k->out[3].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;

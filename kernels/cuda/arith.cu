@@ -2,10 +2,14 @@
 #include "kernel.cuh"
 
 struct Add {
-  __device__ void operator()(const float *in, float *out) const { out[0] = in[0] + in[1]; }
+  __device__ void operator()(const float *in, float *out) const {
+    out[0] = in[0] + in[1];
+  }
 };
 struct Mul {
-  __device__ void operator()(const float *in, float *out) const { out[0] = in[0] * in[1]; }
+  __device__ void operator()(const float *in, float *out) const {
+    out[0] = in[0] * in[1];
+  }
 };
 struct Scale {
   float by;
@@ -21,7 +25,9 @@ template <int N> struct Sum {
 
 void cuda_add(Device *d, const KernelArgs *a) { map<2, 1>(d, a, Add{}); }
 void cuda_mul(Device *d, const KernelArgs *a) { map<2, 1>(d, a, Mul{}); }
-void cuda_scale(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Scale{a->attr->scale}); }
+void cuda_scale(Device *d, const KernelArgs *a) {
+  map<1, 1>(d, a, Scale{a->attr->scale});
+}
 
 /* In f32, so that bf16 operands are rounded once, at the end. */
 template <int N> static void acc_some(Device *d, const KernelArgs *a) {

@@ -1,4 +1,5 @@
-/* bias.cu - add_bias, and sums over rows: its gradient and those of the norms' weights. */
+/* bias.cu - add_bias, and sums over rows: its gradient and those of the norms' weights.
+ */
 #include "columns.cuh"
 
 template <typename T>

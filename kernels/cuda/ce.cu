@@ -1,11 +1,12 @@
 /* ce.cu - cross entropy in steps that work on a slice of the vocabulary: maximum, sum of
- * exponentials, loss, gradient. Columns at or past attr.vocab are padding. A block takes a
- * row. */
+ * exponentials, loss, gradient. Columns at or past attr.vocab are padding. A block takes
+ * a row. */
 #include "kernel.cuh"
 
 enum { IGNORED = -100 };
 
-/* The slice: global column of local column 0, local columns, those that are no padding. */
+/* The slice: global column of local column 0, local columns, those that are no padding.
+ */
 struct Columns {
   int64_t first, all, n;
 };
@@ -15,7 +16,9 @@ static Columns columns_of(const KernelArgs *a, int64_t all) {
   int64_t n = a->attr->vocab - first;
   return Columns{first, all, n < 0 ? 0 : n < all ? n : all};
 }
-static Columns slice_of(const KernelArgs *a) { return columns_of(a, cuda_last(&a->in[0])); }
+static Columns slice_of(const KernelArgs *a) {
+  return columns_of(a, cuda_last(&a->in[0]));
+}
 
 template <typename T>
 __global__ void __launch_bounds__(BLOCK) max_rows(const T *l, float *m, Columns c) {
@@ -43,8 +46,8 @@ __global__ void __launch_bounds__(BLOCK)
   s[2 * r + 1] = here ? load(l[label]) - most : 0;
 }
 
-/* Maximum and sum of some columns: each thread adds up with the largest that it has seen, and
- * scales what it had when there is a larger one. */
+/* Maximum and sum of some columns: each thread adds up with the largest that it has seen,
+ * and scales what it had when there is a larger one. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     stats_of_rows(const T *l, const int32_t *labels, float *m, float *s, Columns c) {
@@ -120,8 +123,8 @@ void cuda_ce_stats(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     LAUNCH((stats_of_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]), data<float>(&a->out[0]),
-           data<float>(&a->out[1]), slice_of(a));
+           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
+           data<float>(&a->out[0]), data<float>(&a->out[1]), slice_of(a));
   });
 }
 
@@ -129,8 +132,8 @@ void cuda_ce_shift(Device *d, const KernelArgs *a) {
   int64_t rows = cuda_count(&a->in[1]);
   LAUNCH((shift_rows), (unsigned)((rows + BLOCK - 1) / BLOCK), BLOCK, cuda_stream(d),
          data<const float>(&a->in[0]), data<const float>(&a->in[1]),
-         data<const float>(&a->in[2]), data<const int32_t>(&a->in[3]), data<float>(&a->out[0]),
-         rows, columns_of(a, a->attr->n));
+         data<const float>(&a->in[2]), data<const int32_t>(&a->in[3]),
+         data<float>(&a->out[0]), rows, columns_of(a, a->attr->n));
 }
 
 void cuda_ce_dx(Device *d, const KernelArgs *a) {

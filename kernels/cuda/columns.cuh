@@ -1,6 +1,6 @@
-/* columns.cuh - sums over rows (gradients of biases and norm weights) in two stages, both in a
- * fixed order: the rounding error grows at most with the square root of the number of rows, and
- * the bits are the same each time. */
+/* columns.cuh - sums over rows (gradients of biases and norm weights) in two stages, both
+ * in a fixed order: the rounding error grows at most with the square root of the number
+ * of rows, and the bits are the same each time. */
 #ifndef WEFT_CUDA_COLUMNS_H
 #define WEFT_CUDA_COLUMNS_H
 
@@ -39,8 +39,8 @@ template <int OUT>
 static void add_parts(Device *d, const KernelArgs *a, int64_t parts, int64_t width) {
   Pointers<float, OUT> out;
   for (int k = 0; k < OUT; k++) out.p[k] = data<float>(&a->out[k]);
-  LAUNCH((column_sums<OUT>), (unsigned)((width + BLOCK - 1) / BLOCK), BLOCK, cuda_stream(d),
-         (const float *)a->work, out, parts, width, a->accumulate);
+  LAUNCH((column_sums<OUT>), (unsigned)((width + BLOCK - 1) / BLOCK), BLOCK,
+         cuda_stream(d), (const float *)a->work, out, parts, width, a->accumulate);
 }
 
 /* The same of all rows; term(r, c, width, sums) adds one element. */

@@ -1,4 +1,5 @@
-/* cuda.h - the interface of the CUDA kernels: one function per op, a table, scratch sizes. */
+/* cuda.h - the interface of the CUDA kernels: one function per op, a table, scratch
+ * sizes. */
 #ifndef WEFT_CUDA_H
 #define WEFT_CUDA_H
 
@@ -50,11 +51,11 @@ static inline int64_t cuda_rows(const KTensor *t) {
 
 /* What Device.ctx points to. */
 typedef struct CudaContext {
-  void *stream; /* of the compute queue */
-  void *lt;     /* cublasLtHandle_t, or NULL: own kernels multiply */
-  void *cudnn;  /* of cudnn_plan.c; NULL: no plan was wanted yet */
+  void *stream;                /* of the compute queue */
+  void *lt;                    /* cublasLtHandle_t, or NULL: own kernels multiply */
+  void *cudnn;                 /* of cudnn_plan.c; NULL: no plan was wanted yet */
   struct GemmChoices *choices; /* cublaslt_int.h; NULL: products are not timed */
-  int lt_failed; /* cublasStatus_t of the first product that was refused, or 0 */
+  int lt_failed;  /* cublasStatus_t of the first product that was refused, or 0 */
   uint64_t print; /* DeviceCapture.print, of launches so far */
 } CudaContext;
 

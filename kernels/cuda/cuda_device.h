@@ -1,4 +1,5 @@
-/* cuda_device.h - shared by the files of the CUDA device (cuda_module.c, cuda_graph.c). */
+/* cuda_device.h - shared by the files of the CUDA device (cuda_module.c, cuda_graph.c).
+ */
 #ifndef WEFT_CUDA_MODULE_H
 #define WEFT_CUDA_MODULE_H
 

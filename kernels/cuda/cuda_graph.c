@@ -1,27 +1,21 @@
 /* cuda_graph.c - CUDA graphs: captures a step from the device's streams and replays it.
  *
- * Capture is thread-local: a call that is illegal during capture fails in this thread, so a step
- * that copies or synchronizes in between is found, while calls of other threads are allowed, as
- * libraries have threads that allocate and poll, and NCCL launches kernels from one. */
+ * Capture is thread-local: a call that is illegal during capture fails in this thread, so
+ * a step that copies or synchronizes in between is found, while calls of other threads
+ * are allowed, as libraries have threads that allocate and poll, and NCCL launches
+ * kernels from one. */
 #include "cuda_device.h"
 
-static CudaDevice *of(Device *d) {
-  return d->ctx;
-}
+static CudaDevice *of(Device *d) { return d->ctx; }
 
-void cuda_graph_open(CudaDevice *c) {
-  pthread_mutex_init(&c->keeping, NULL);
-}
+void cuda_graph_open(CudaDevice *c) { pthread_mutex_init(&c->keeping, NULL); }
 
 void cuda_graph_close(CudaDevice *c) {
-  for (int i = 0; i < KEPT; i++)
-    assert(!c->kept[i]);
+  for (int i = 0; i < KEPT; i++) assert(!c->kept[i]);
   pthread_mutex_destroy(&c->keeping);
 }
 
-uint64_t cuda_hash(uint64_t h, const void *p, size_t n) {
-  return hash_bytes(h, p, n);
-}
+uint64_t cuda_hash(uint64_t h, const void *p, size_t n) { return hash_bytes(h, p, n); }
 
 static weft_status cannot(Device *d, cudaError_t r, weft_error *e) {
   of(d)->first = cudaSuccess;

@@ -3,12 +3,12 @@
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/gemm/cublaslt.h"
 
-#define cuda_all_reduce NULL
-#define cuda_all_gather NULL
+#define cuda_all_reduce     NULL
+#define cuda_all_gather     NULL
 #define cuda_reduce_scatter NULL
-#define cuda_all_to_all NULL
-#define cuda_all_to_all_v NULL
-#define cuda_shift NULL
+#define cuda_all_to_all     NULL
+#define cuda_all_to_all_v   NULL
+#define cuda_shift          NULL
 
 /* What attention.cuh has kernels for. */
 static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
@@ -34,17 +34,17 @@ static weft_status prepare_backward(Device *d, KernelArgs *a, weft_error *e) {
 const Kernel cuda_kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cuda_##name,
 #include "vm/graph/ops.def"
-  [OP_linear].prepare = prepare_linear_lt,
-  [OP_linear].release = release_lt,
-  [OP_linear_dx].prepare = prepare_linear_dx_lt,
-  [OP_linear_dx].release = release_lt,
-  [OP_linear_dw].prepare = prepare_linear_dw_lt,
-  [OP_linear_dw].release = release_lt,
-  [OP_attention].prepare = prepare_forward,
-  [OP_attention].release = cudnn_release,
-  [OP_attention_dx].prepare = prepare_backward,
-  [OP_attention_dx].release = cudnn_release,
-  [OP_attention_part].prepare = prepare_attention,
-  [OP_attention_part_dx].prepare = prepare_attention,
-  [OP_attention_step].prepare = prepare_attention,
+    [OP_linear].prepare = prepare_linear_lt,
+    [OP_linear].release = release_lt,
+    [OP_linear_dx].prepare = prepare_linear_dx_lt,
+    [OP_linear_dx].release = release_lt,
+    [OP_linear_dw].prepare = prepare_linear_dw_lt,
+    [OP_linear_dw].release = release_lt,
+    [OP_attention].prepare = prepare_forward,
+    [OP_attention].release = cudnn_release,
+    [OP_attention_dx].prepare = prepare_backward,
+    [OP_attention_dx].release = cudnn_release,
+    [OP_attention_part].prepare = prepare_attention,
+    [OP_attention_part_dx].prepare = prepare_attention,
+    [OP_attention_step].prepare = prepare_attention,
 };

@@ -1,9 +1,10 @@
 /* cuda_module.c - a GPU as a device: weft_cuda.so, through the CUDA runtime.
  *
- * A rank has a compute stream for everything of a step, and some streams beside it for exchanges
- * between ranks of this process. Events come from a ring: one that is recorded again before it
- * was waited for makes the wait longer, never shorter. Errors of asynchronous work surface at the
- * next sync, so calls without a status record the first one. */
+ * A rank has a compute stream for everything of a step, and some streams beside it for
+ * exchanges between ranks of this process. Events come from a ring: one that is recorded
+ * again before it was waited for makes the wait longer, never shorter. Errors of
+ * asynchronous work surface at the next sync, so calls without a status record the first
+ * one. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -13,9 +14,7 @@
 
 enum { LEAST_CAPABILITY = 80 };
 
-static CudaDevice *of(Device *d) {
-  return d->ctx;
-}
+static CudaDevice *of(Device *d) { return d->ctx; }
 
 void cuda_note(Device *d, cudaError_t r) {
   if (r != cudaSuccess && of(d)->first == cudaSuccess) of(d)->first = r;
@@ -112,8 +111,7 @@ static void close_cuda(Device *d) {
   CudaDevice *c = d->ctx;
   if (!c) return;
   if (c->compute) (void)cudaStreamSynchronize(c->compute);
-  for (int i = 0; i < c->nevent; i++)
-    (void)cudaEventDestroy(c->event[i]);
+  for (int i = 0; i < c->nevent; i++) (void)cudaEventDestroy(c->event[i]);
   if (c->choices.begin) (void)cudaEventDestroy(c->choices.begin);
   if (c->choices.end) (void)cudaEventDestroy(c->choices.end);
   for (int i = 0; i < BESIDE; i++)
@@ -180,9 +178,7 @@ static weft_status alloc(Device *d, size_t bytes, void **p, weft_error *e) {
 }
 
 /* Waits for all queues that could still use it. */
-static void release(Device *d, void *p, size_t bytes) {
-  cuda_note(d, cudaFree(p));
-}
+static void release(Device *d, void *p, size_t bytes) { cuda_note(d, cudaFree(p)); }
 
 static weft_status alloc_host(Device *d, size_t bytes, void **p, weft_error *e) {
   cudaError_t r = cudaHostAlloc(p, MAX(bytes, 1), cudaHostAllocPortable);
@@ -211,9 +207,7 @@ static void download(Device *d, void *dst, const void *src, size_t n) {
 
 /* ---- the compute queue ---- */
 
-static bool has_type(const KTensor *t) {
-  return t->dtype != DT_F16;
-}
+static bool has_type(const KTensor *t) { return t->dtype != DT_F16; }
 
 static const Kernel *kernel(Device *d, int op, const KernelArgs *a) {
   const Kernel *k = &cuda_kernels[op];
@@ -224,9 +218,7 @@ static const Kernel *kernel(Device *d, int op, const KernelArgs *a) {
   return k->run ? k : NULL;
 }
 
-static void launch(Device *d, const Kernel *k, const KernelArgs *a) {
-  k->run(d, a);
-}
+static void launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(d, a); }
 
 static DeviceEvent mark(Device *d, cudaStream_t queue) {
   CudaDevice *c = of(d);
@@ -240,13 +232,9 @@ static void behind(Device *d, cudaStream_t queue, DeviceEvent ev) {
   cuda_note(d, cudaStreamWaitEvent(queue, (cudaEvent_t)(uintptr_t)ev.id, 0));
 }
 
-static DeviceEvent record(Device *d) {
-  return mark(d, of(d)->compute);
-}
+static DeviceEvent record(Device *d) { return mark(d, of(d)->compute); }
 
-static void wait(Device *d, DeviceEvent ev) {
-  behind(d, of(d)->compute, ev);
-}
+static void wait(Device *d, DeviceEvent ev) { behind(d, of(d)->compute, ev); }
 
 static weft_status sync(Device *d, weft_error *e) {
   CudaDevice *c = of(d);
@@ -265,9 +253,7 @@ static weft_status sync(Device *d, weft_error *e) {
 
 /* ---- beside it ---- */
 
-static cudaStream_t side(Device *d) {
-  return of(d)->beside[of(d)->at_beside];
-}
+static cudaStream_t side(Device *d) { return of(d)->beside[of(d)->at_beside]; }
 
 static void beside(Device *d, const DeviceEvent *after, int n) {
   of(d)->at_beside = (of(d)->at_beside + 1) % BESIDE;
@@ -275,13 +261,9 @@ static void beside(Device *d, const DeviceEvent *after, int n) {
     if (after[i].id) behind(d, side(d), after[i]);
 }
 
-static void merge(Device *d, const DeviceMerge *m) {
-  cuda_merge(side(d), m);
-}
+static void merge(Device *d, const DeviceMerge *m) { cuda_merge(side(d), m); }
 
-static DeviceEvent beside_end(Device *d) {
-  return mark(d, side(d));
-}
+static DeviceEvent beside_end(Device *d) { return mark(d, side(d)); }
 
 static const DeviceVtable device_cuda = {
     .name = "cuda",

@@ -1,5 +1,5 @@
-/* cuda_workspace.c - scratch sizes of the CUDA kernels, compiled for the host, so that a plan is
- * sized without a GPU. */
+/* cuda_workspace.c - scratch sizes of the CUDA kernels, compiled for the host, so that a
+ * plan is sized without a GPU. */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 int64_t cuda_part_rows(int64_t rows) {

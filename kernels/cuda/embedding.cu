@@ -48,8 +48,8 @@ static __device__ bool among(const int32_t *ids, int64_t from, int64_t to, int32
  * id, in their order; the others have nothing to do. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    add_rows(const int32_t *ids, const T *dy, float *dtable, int64_t tokens, int64_t width,
-             int64_t first, int64_t v) {
+    add_rows(const int32_t *ids, const T *dy, float *dtable, int64_t tokens,
+             int64_t width, int64_t first, int64_t v) {
   __shared__ int next[BLOCK / WARP];
   int64_t k = blockIdx.x;
   int32_t id = ids[k];
@@ -81,11 +81,12 @@ void cuda_embedding_dw(Device *d, const KernelArgs *a) {
   int64_t tokens = cuda_count(&a->in[0]), v = a->out[0].dim[0], width = a->out[0].dim[1];
   float *dtable = data<float>(&a->out[0]);
   if (!a->accumulate)
-    LAUNCH((zero_floats), blocks_for(v * width), BLOCK, cuda_stream(d), dtable, v * width);
+    LAUNCH((zero_floats), blocks_for(v * width), BLOCK, cuda_stream(d), dtable,
+           v * width);
   by_type(a->in[1].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     LAUNCH((add_rows<T>), (unsigned)tokens, BLOCK, cuda_stream(d),
-           data<const int32_t>(&a->in[0]), data<const T>(&a->in[1]), dtable, tokens, width,
-           a->attr->cut ? a->index * v : 0, v);
+           data<const int32_t>(&a->in[0]), data<const T>(&a->in[1]), dtable, tokens,
+           width, a->attr->cut ? a->index * v : 0, v);
   });
 }

@@ -1,10 +1,10 @@
-/* kernel.cuh - what the CUDA kernels share: element types, sums over threads, and the loop
- * over elements.
+/* kernel.cuh - what the CUDA kernels share: element types, sums over threads, and the
+ * loop over elements.
  *
- * Every op is `extern "C" void cuda_<op>(Device *, const KernelArgs *)`: it only launches,
- * on the compute stream of the device. No result depends on which thread or block comes
- * first: there are no atomic additions, and every sum has one order, so a launch gives the
- * same bits each time. */
+ * Every op is `extern "C" void cuda_<op>(Device *, const KernelArgs *)`: it only
+ * launches, on the compute stream of the device. No result depends on which thread or
+ * block comes first: there are no atomic additions, and every sum has one order, so a
+ * launch gives the same bits each time. */
 #ifndef WEFT_CUDA_KERNEL_H
 #define WEFT_CUDA_KERNEL_H
 
@@ -40,9 +40,7 @@ template <typename F> static void by_type(DType t, F f) {
 /* Inside of such a call: the type. */
 #define TYPE_OF(p) typename type_of<decltype(p)>::type
 template <typename P> struct type_of;
-template <typename T> struct type_of<T *> {
-  typedef T type;
-};
+template <typename T> struct type_of<T *> { typedef T type; };
 
 template <typename T> static T *data(const KTensor *t) { return (T *)t->p; }
 
@@ -80,19 +78,16 @@ static inline unsigned blocks_for(int64_t n, int each = BLOCK) {
 }
 
 /* Some elements that are read and written as one. */
-template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
-  T v[N];
-};
+template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T v[N]; };
 
-template <typename T, int N> struct Pointers {
-  T *p[N];
-};
+template <typename T, int N> struct Pointers { T *p[N]; };
 
 /* out[..][i] = f of in[..][i]: f(const float *in, float *out). Sixteen bytes at a time
  * where all operands are aligned (`wide`), the rest one by one. */
 template <typename TI, typename TO, int IN, int OUT, typename F>
 __global__ void __launch_bounds__(BLOCK)
-    map_elements(Pointers<const TI, IN> in, Pointers<TO, OUT> out, int64_t n, bool wide, F f) {
+    map_elements(Pointers<const TI, IN> in, Pointers<TO, OUT> out, int64_t n, bool wide,
+                 F f) {
   constexpr int N = 16 / (sizeof(TI) > sizeof(TO) ? sizeof(TI) : sizeof(TO));
   int64_t step = (int64_t)gridDim.x * blockDim.x;
   int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;

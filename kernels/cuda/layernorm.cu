@@ -47,16 +47,17 @@ __global__ void __launch_bounds__(BLOCK)
   sum = block_sum<BLOCK>(sum) / (float)n;
   dot = block_sum<BLOCK>(dot) / (float)n;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    dx[i] = rounded<T>((load(dy[i]) * load(w[i]) - sum - (load(x[i]) - mean) * rstd * dot) *
-                       rstd);
+    dx[i] = rounded<T>(
+        (load(dy[i]) * load(w[i]) - sum - (load(x[i]) - mean) * rstd * dot) * rstd);
 }
 
 void cuda_layernorm_dx(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     LAUNCH((layernorm_dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<const float>(&a->in[2]),
-           data<const T>(&a->in[3]), data<T>(&a->out[0]), cuda_last(&a->in[0]));
+           data<const T>(&a->in[0]), data<const T>(&a->in[1]),
+           data<const float>(&a->in[2]), data<const T>(&a->in[3]), data<T>(&a->out[0]),
+           cuda_last(&a->in[0]));
   });
 }
 

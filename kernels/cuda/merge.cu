@@ -1,5 +1,5 @@
-/* merge.cu - collectives between ranks of one process: the element-wise sum or maximum of buffers,
- * written to buffers. One input is a copy. Bits equal vm/comm/reduce.c. */
+/* merge.cu - collectives between ranks of one process: the element-wise sum or maximum of
+ * buffers, written to buffers. One input is a copy. Bits equal vm/comm/reduce.c. */
 #include "kernel.cuh"
 
 struct MergeList {
@@ -8,12 +8,8 @@ struct MergeList {
   int nin, nout;
 };
 
-template <typename T> struct Wide {
-  typedef T type;
-};
-template <> struct Wide<bfloat> {
-  typedef float type;
-};
+template <typename T> struct Wide { typedef T type; };
+template <> struct Wide<bfloat> { typedef float type; };
 static __device__ __forceinline__ double load(double x) { return x; }
 static __device__ __forceinline__ int32_t load(int32_t x) { return x; }
 
@@ -36,14 +32,16 @@ template <typename T, typename A> __device__ __forceinline__ T narrow(A a) {
 }
 
 template <typename T>
-__global__ void __launch_bounds__(BLOCK) merge_elements(MergeList m, int64_t n, bool most) {
+__global__ void __launch_bounds__(BLOCK)
+    merge_elements(MergeList m, int64_t n, bool most) {
   typedef typename Wide<T>::type A;
   int64_t by = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
     T first = ((const T *)m.in[0])[i];
     if (m.nin > 1) {
       A a = load(first);
-      for (int k = 1; k < m.nin; k++) a = merged<A>(a, load(((const T *)m.in[k])[i]), most);
+      for (int k = 1; k < m.nin; k++)
+        a = merged<A>(a, load(((const T *)m.in[k])[i]), most);
       first = narrow<T>(a);
     }
     for (int k = 0; k < m.nout; k++) ((T *)m.out[k])[i] = first;

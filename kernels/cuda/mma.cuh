@@ -1,6 +1,6 @@
 /* mma.cuh - the instructions of a warp that attention is made of, one function each: PTX
- * for nvcc, the same for 32 fibers otherwise (tests/standin/emulate_warp.h). All lanes of a
- * warp come to them together. They are there since sm_80.
+ * for nvcc, the same for 32 fibers otherwise (tests/standin/emulate_warp.h). All lanes of
+ * a warp come to them together. They are there since sm_80.
  *
  * Lane l is member l % 4 of group l / 4. What a lane holds of the matrices is in the PTX
  * ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"; in short, of pairs

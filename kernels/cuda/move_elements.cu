@@ -1,6 +1,5 @@
-/* move_elements.cu - ops that only move elements: copy, split, concat, slice, pack, unpack.
- * A thread
- * takes an element of the result and finds where it comes from. */
+/* move_elements.cu - ops that only move elements: copy, split, concat, slice, pack,
+ * unpack. A thread takes an element of the result and finds where it comes from. */
 #include "kernel.cuh"
 
 /* Calls f with a null pointer to an unsigned type of the element's size. */
@@ -92,7 +91,8 @@ static Runs runs_of(const KernelArgs *a, int64_t l0, int64_t l, int64_t inner) {
 }
 
 /* Where element (outer, at, in) of piece p is in the whole; -1: padding. */
-static __device__ int64_t in_whole(Runs c, int64_t p, int64_t outer, int64_t at, int64_t in) {
+static __device__ int64_t in_whole(Runs c, int64_t p, int64_t outer, int64_t at,
+                                   int64_t in) {
   int64_t j = at / c.run;
   if (c.mirror && j % 2) p = c.part / c.run - 1 - p;
   int64_t k = p * c.run + at % c.run;
@@ -102,7 +102,8 @@ static __device__ int64_t in_whole(Runs c, int64_t p, int64_t outer, int64_t at,
 /* Pieces [first, first + n / (outer * L * inner)) of the whole, one after the other. */
 template <typename U>
 __global__ void __launch_bounds__(BLOCK)
-    cut_pieces(const U *whole, U *pieces, int64_t n, int64_t outer, int64_t first, Runs c) {
+    cut_pieces(const U *whole, U *pieces, int64_t n, int64_t outer, int64_t first,
+               Runs c) {
   int64_t step = (int64_t)gridDim.x * blockDim.x, row = c.l * c.inner;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
     int64_t o = i / row, at = i % row;
@@ -120,8 +121,8 @@ __global__ void __launch_bounds__(BLOCK)
     int64_t o = i / row, at = i % row / c.inner, j = at / c.part, k = at % c.part;
     int64_t p = k / c.run;
     if (c.mirror && j % 2) p = c.part / c.run - 1 - p;
-    whole[i] = pieces[((p * outer + o) * c.l + j * c.run + k % c.run) * c.inner +
-                      i % c.inner];
+    whole[i] =
+        pieces[((p * outer + o) * c.l + j * c.run + k % c.run) * c.inner + i % c.inner];
   }
 }
 
@@ -135,8 +136,8 @@ static void cut(Device *d, const KernelArgs *a, int64_t outer, int64_t first, Ru
   int64_t n = cuda_count(&a->out[0]);
   by_size(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) U;
-    LAUNCH((cut_pieces<U>), blocks_for(n), BLOCK, cuda_stream(d), data<const U>(&a->in[0]),
-           data<U>(&a->out[0]), n, outer, first, c);
+    LAUNCH((cut_pieces<U>), blocks_for(n), BLOCK, cuda_stream(d),
+           data<const U>(&a->in[0]), data<U>(&a->out[0]), n, outer, first, c);
   });
 }
 

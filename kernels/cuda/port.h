@@ -1,6 +1,6 @@
 /* port.h - the one header of CUDA that the kernels include: CUDA's own for nvcc; for a
- * C++ compiler one that runs blocks on the CPU (tests/standin/emulate.h), so that the same
- * sources are tested where there is no GPU. */
+ * C++ compiler one that runs blocks on the CPU (tests/standin/emulate.h), so that the
+ * same sources are tested where there is no GPU. */
 #ifndef WEFT_CUDA_PORT_H
 #define WEFT_CUDA_PORT_H
 

@@ -1,6 +1,6 @@
-/* progress_words.cu - a queue tells the host where it is: a counter in memory of the device goes on,
- * and its value with a name goes to memory of the host, as one word. The count is the
- * device's own, so that it also goes on when a step is replayed. */
+/* progress_words.cu - a queue tells the host where it is: a counter in memory of the
+ * device goes on, and its value with a name goes to memory of the host, as one word. The
+ * count is the device's own, so that it also goes on when a step is replayed. */
 #include "kernel.cuh"
 
 __global__ void tell_host(uint64_t *n, uint64_t *to, bool begins, uint32_t name) {

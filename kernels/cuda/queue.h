@@ -1,5 +1,5 @@
-/* queue.h - launches on the compute stream. Each is fingerprinted by its arguments, so that a
- * replayed graph is known to equal what another step would have launched. */
+/* queue.h - launches on the compute stream. Each is fingerprinted by its arguments, so
+ * that a replayed graph is known to equal what another step would have launched. */
 #ifndef WEFT_CUDA_QUEUE_H
 #define WEFT_CUDA_QUEUE_H
 

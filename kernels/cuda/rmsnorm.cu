@@ -1,5 +1,5 @@
-/* rmsnorm.cu - rmsnorm over groups of G elements of a row, of a sum, too, and its gradients. A
- * group is a warp's work, or a block's where it is long. */
+/* rmsnorm.cu - rmsnorm over groups of G elements of a row, of a sum, too, and its
+ * gradients. A group is a warp's work, or a block's where it is long. */
 #include "columns.cuh"
 
 /* Sum over the THREADS threads that share a group. */
@@ -10,8 +10,8 @@ template <int THREADS> __device__ __forceinline__ float group_sum(float x) {
     return block_sum<THREADS>(x);
 }
 
-/* THREADS threads a group, BLOCK / THREADS groups a block. With b, x + b is z, whose norm it
- * is: each thread reads what it wrote there. */
+/* THREADS threads a group, BLOCK / THREADS groups a block. With b, x + b is z, whose norm
+ * it is: each thread reads what it wrote there. */
 template <typename T, int THREADS>
 __global__ void __launch_bounds__(BLOCK)
     rmsnorm_groups(const T *x, const T *b, T *z, const T *w, T *y, float *rstd, int64_t n,
@@ -66,8 +66,9 @@ __global__ void __launch_bounds__(BLOCK) rmsnorm_dx_groups(NormGrad<T> a) {
   if (r < a.n) group_dx<T, THREADS>(a, r);
 }
 
-/* dx, and while x and dy are near, the part of dw of `each` groups. Those that share columns
- * of dw in a block add to rows of their own, which are added up in order at the end. */
+/* dx, and while x and dy are near, the part of dw of `each` groups. Those that share
+ * columns of dw in a block add to rows of their own, which are added up in order at the
+ * end. */
 template <typename T, int THREADS>
 __global__ void __launch_bounds__(BLOCK)
     rmsnorm_back_groups(NormGrad<T> a, float *part, int64_t each) {
@@ -91,11 +92,10 @@ __global__ void __launch_bounds__(BLOCK)
   }
 }
 
-/* Groups up to this length are a warp's; up to that one dw of a block has room beside it. */
+/* Groups up to this length are a warp's; up to that one dw of a block has room beside it.
+ */
 enum { WARP_GROUP = 1024, ROOM_GROUP = (48 << 10) / (int)sizeof(float) };
-template <int N> struct Threads {
-  static constexpr int n = N;
-};
+template <int N> struct Threads { static constexpr int n = N; };
 
 /* f with the number of threads a group and the blocks of one launch over n groups. */
 template <typename F> static void by_group(int64_t g, int64_t n, F f) {
@@ -112,8 +112,8 @@ static void norm(Device *d, const KernelArgs *a, const T *b, T *z, const KTensor
   int64_t g = cuda_last(w), n = cuda_count(&a->in[0]) / g;
   by_group(g, n, [&](auto threads, unsigned blocks) {
     LAUNCH((rmsnorm_groups<T, decltype(threads)::n>), blocks, BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), b, z, data<const T>(w), data<T>(y), data<float>(rstd), n,
-           g, a->attr->eps);
+           data<const T>(&a->in[0]), b, z, data<const T>(w), data<T>(y),
+           data<float>(rstd), n, g, a->attr->eps);
   });
 }
 
@@ -147,7 +147,8 @@ template <typename T> static NormGrad<T> grad_of(const KernelArgs *a) {
 
 template <typename T> static void launch_dx(Device *d, const NormGrad<T> &x) {
   by_group(x.g, x.n, [&](auto threads, unsigned blocks) {
-    LAUNCH((rmsnorm_dx_groups<T, decltype(threads)::n>), blocks, BLOCK, cuda_stream(d), x);
+    LAUNCH((rmsnorm_dx_groups<T, decltype(threads)::n>), blocks, BLOCK, cuda_stream(d),
+           x);
   });
 }
 
@@ -163,13 +164,14 @@ template <typename T> struct RmsTerm {
   }
 };
 
-static void launch_dw(Device *d, const KernelArgs *a, const KTensor *x, const KTensor *rstd,
-                      const KTensor *dy) {
+static void launch_dw(Device *d, const KernelArgs *a, const KTensor *x,
+                      const KTensor *rstd, const KTensor *dy) {
   int64_t g = cuda_last(&a->out[0]);
   by_type(x->dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    sum_columns<1>(d, a, cuda_count(x) / g, g,
-                   RmsTerm<T>{data<const T>(x), data<const T>(dy), data<const float>(rstd)});
+    sum_columns<1>(
+        d, a, cuda_count(x) / g, g,
+        RmsTerm<T>{data<const T>(x), data<const T>(dy), data<const float>(rstd)});
   });
 }
 
@@ -184,7 +186,8 @@ template <typename T> static void launch_back(Device *d, const KernelArgs *a) {
   by_group(x.g, 0, [&](auto threads, unsigned) {
     constexpr int N = decltype(threads)::n;
     LAUNCH_ROOM((rmsnorm_back_groups<T, N>), (unsigned)parts, BLOCK,
-                (unsigned)(BLOCK / N * x.g * sizeof(float)), cuda_stream(d), x, part, each);
+                (unsigned)(BLOCK / N * x.g * sizeof(float)), cuda_stream(d), x, part,
+                each);
   });
   add_parts<1>(d, a, parts, x.g);
 }

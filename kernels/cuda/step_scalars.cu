@@ -1,5 +1,5 @@
-/* step_scalars.cu - once-a-step kernels on the f64 scalars: label count, loss seed, loss, gradient
- * norm, clip coefficient. */
+/* step_scalars.cu - once-a-step kernels on the f64 scalars: label count, loss seed, loss,
+ * gradient norm, clip coefficient. */
 #include "kernel.cuh"
 #include "vm/program/program.h"
 
@@ -78,9 +78,10 @@ void cuda_sqnorm(Device *d, const KernelArgs *a) {
   int blocks = (int)((n + each - 1) / each);
   double *part = (double *)a->work;
   if (blocks)
-    LAUNCH((square_sums), blocks, BLOCK, cuda_stream(d), data<const float>(&a->in[0]), part,
-           n, each);
-  LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), part, scalars(a), blocks, a->attr->n);
+    LAUNCH((square_sums), blocks, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
+           part, n, each);
+  LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), part, scalars(a), blocks,
+         a->attr->n);
 }
 
 /* ---- one thread ---- */
@@ -104,7 +105,8 @@ struct ClipCoef {
   double clip;
   __device__ void operator()(double *scal) const {
     double scale = scal[SC_SCALE], norm = sqrt(scal[SC_NORM2]) / scale;
-    bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]), stepped = scal[SC_GUESS] != 0;
+    bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]),
+         stepped = scal[SC_GUESS] != 0;
     scal[SC_NORM] = norm;
     scal[SC_CLIP] = clip_factor(norm, clip) / scale;
     scal[SC_SKIP] = skip;

@@ -55,8 +55,7 @@ START_TEST(meshes_have_axes_and_views) {
   ck_assert_int_eq(weft_mesh_coord(m, "dp", 13), 2);
   ck_assert_int_eq(weft_mesh_coord(m, "dp", 16), -1);
   ck_assert_int_eq(weft_mesh_group(m, "dp", 9, ranks, 8), 4);
-  for (int i = 0; i < 4; i++)
-    ck_assert_int_eq(ranks[i], 9 + 2 * i);
+  for (int i = 0; i < 4; i++) ck_assert_int_eq(ranks[i], 9 + 2 * i);
   /* Of two ranks in the group only one fits. */
   ranks[1] = -7;
   ck_assert_int_eq(weft_mesh_group(m, "tp", 5, ranks, 1), 2);
@@ -186,8 +185,7 @@ START_TEST(a_host_may_feed_tokens) {
   weft_step first, again;
   open_run(NULL);
   ck_assert_int_eq(weft_plan_sequences(plan) * weft_plan_tokens(plan), IDS);
-  for (int i = 0; i < IDS; i++)
-    tokens[i] = i % 30, labels[i] = i % 4 ? i * 7 % 30 : -100;
+  for (int i = 0; i < IDS; i++) tokens[i] = i % 30, labels[i] = i % 4 ? i * 7 % 30 : -100;
   ck_assert_int_eq(weft_run_step_tokens(run, tokens, labels, IDS, 0, &first, &err), 0);
   ck_assert_int_eq(first.tokens, 24);
   ck_assert_int_eq(weft_run_step_tokens(run, tokens, labels, IDS, 1, &again, &err), 0);
@@ -223,14 +221,12 @@ static weft_step step_of_rows(const int32_t *tokens, const int32_t *labels) {
 START_TEST(a_host_may_say_where_documents_end) {
   int32_t together[FED] = {3, 1, 4, 9, 2, 6, 5, 8}, apart[FED] = {3, 1, 4, 9};
   int32_t labels[2][FED];
-  for (int i = 0; i < FED; i++)
-    labels[0][i] = labels[1][i] = -100;
+  for (int i = 0; i < FED; i++) labels[0][i] = labels[1][i] = -100;
   for (int i = 0; i < 3; i++) {
     labels[0][i] = labels[1][i] = together[i + 1];
     labels[0][4 + i] = labels[1][8 + i] = together[5 + i];
   }
-  for (int i = 0; i < 4; i++)
-    apart[8 + i] = together[4 + i];
+  for (int i = 0; i < 4; i++) apart[8 + i] = together[4 + i];
   labels[0][3] = labels[0][7] = labels[1][3] = labels[1][11] = -101;
   weft_step one = step_of_rows(together, labels[0]);
   weft_step two = step_of_rows(apart, labels[1]);
@@ -266,8 +262,7 @@ START_TEST(parameters_go_out_and_in) {
   open_run(NULL);
   for (int k = 0; k < 2; k++) {
     size_t n = (size_t)counts[k];
-    for (size_t i = 0; i < n; i++)
-      in[i] = (float)i / 8 - 3;
+    for (size_t i = 0; i < n; i++) in[i] = (float)i / 8 - 3;
     ck_assert_int_eq(weft_run_set(run, WEFT_PARAM, names[k], in, n, &err), WEFT_OK);
     ck_assert_int_eq(weft_run_get(run, WEFT_PARAM, names[k], out, n, &err), WEFT_OK);
     ck_assert_mem_eq(in, out, n * sizeof *in);

@@ -10,7 +10,8 @@ static char *read_all(const char *path) {
   char *s;
   size_t n;
   weft_error e = {.rank = -1};
-  ck_assert_msg(file_read(NULL, path, FILE_OWN_MAX, &s, &n, &e) == WEFT_OK, "%s: %s", path, e.text);
+  ck_assert_msg(file_read(NULL, path, FILE_OWN_MAX, &s, &n, &e) == WEFT_OK, "%s: %s",
+                path, e.text);
   return s;
 }
 

@@ -29,12 +29,8 @@ static weft_error err;
 
 #define FUNCTION(name) static void name##_of_nothing(void)
 
-FUNCTION(weft_exit_code) {
-  IS(weft_exit_code(WEFT_EUSAGE), 2);
-}
-FUNCTION(weft_version) {
-  ck_assert_ptr_nonnull(weft_version());
-}
+FUNCTION(weft_exit_code) { IS(weft_exit_code(WEFT_EUSAGE), 2); }
+FUNCTION(weft_version) { ck_assert_ptr_nonnull(weft_version()); }
 
 FUNCTION(weft_mesh_new) {
   weft_mesh *m = NULL;
@@ -42,12 +38,8 @@ FUNCTION(weft_mesh_new) {
   ck_assert_int_eq(weft_mesh_new(NULL, &m, NULL), WEFT_OK); /* the defaults */
   weft_mesh_free(m);
 }
-FUNCTION(weft_mesh_free) {
-  weft_mesh_free(NULL);
-}
-FUNCTION(weft_mesh_world) {
-  IS(weft_mesh_world(NULL), 0);
-}
+FUNCTION(weft_mesh_free) { weft_mesh_free(NULL); }
+FUNCTION(weft_mesh_world) { IS(weft_mesh_world(NULL), 0); }
 FUNCTION(weft_mesh_size) {
   IS(weft_mesh_size(NULL, "tp"), 0);
   IS(weft_mesh_size(mesh, NULL), 0);
@@ -69,45 +61,19 @@ FUNCTION(weft_plan_load) {
   REFUSED(weft_plan_load(NULL, NULL, &p, e));
   ck_assert_ptr_null(p);
 }
-FUNCTION(weft_plan_free) {
-  weft_plan_free(NULL);
-}
-FUNCTION(weft_plan_report) {
-  IS(weft_plan_report(NULL), NULL);
-}
-FUNCTION(weft_plan_report_json) {
-  IS(weft_plan_report_json(NULL), NULL);
-}
-FUNCTION(weft_plan_compile) {
-  REFUSED(weft_plan_compile(NULL, 0, e));
-}
-FUNCTION(weft_plan_name) {
-  IS(weft_plan_name(NULL), NULL);
-}
-FUNCTION(weft_plan_steps) {
-  IS(weft_plan_steps(NULL), 0);
-}
-FUNCTION(weft_plan_sequences) {
-  IS(weft_plan_sequences(NULL), 0);
-}
-FUNCTION(weft_plan_tokens) {
-  IS(weft_plan_tokens(NULL), 0);
-}
-FUNCTION(weft_plan_mesh) {
-  IS(weft_plan_mesh(NULL), NULL);
-}
-FUNCTION(weft_plan_microbatches) {
-  IS(weft_plan_microbatches(NULL), 0);
-}
-FUNCTION(weft_plan_parameters) {
-  IS(weft_plan_parameters(NULL), 0);
-}
-FUNCTION(weft_plan_memory) {
-  IS(weft_plan_memory(NULL, 0), 0);
-}
-FUNCTION(weft_plan_param_count) {
-  IS(weft_plan_param_count(NULL), 0);
-}
+FUNCTION(weft_plan_free) { weft_plan_free(NULL); }
+FUNCTION(weft_plan_report) { IS(weft_plan_report(NULL), NULL); }
+FUNCTION(weft_plan_report_json) { IS(weft_plan_report_json(NULL), NULL); }
+FUNCTION(weft_plan_compile) { REFUSED(weft_plan_compile(NULL, 0, e)); }
+FUNCTION(weft_plan_name) { IS(weft_plan_name(NULL), NULL); }
+FUNCTION(weft_plan_steps) { IS(weft_plan_steps(NULL), 0); }
+FUNCTION(weft_plan_sequences) { IS(weft_plan_sequences(NULL), 0); }
+FUNCTION(weft_plan_tokens) { IS(weft_plan_tokens(NULL), 0); }
+FUNCTION(weft_plan_mesh) { IS(weft_plan_mesh(NULL), NULL); }
+FUNCTION(weft_plan_microbatches) { IS(weft_plan_microbatches(NULL), 0); }
+FUNCTION(weft_plan_parameters) { IS(weft_plan_parameters(NULL), 0); }
+FUNCTION(weft_plan_memory) { IS(weft_plan_memory(NULL, 0), 0); }
+FUNCTION(weft_plan_param_count) { IS(weft_plan_param_count(NULL), 0); }
 FUNCTION(weft_plan_param_at) {
   weft_param p;
   REFUSED(weft_plan_param_at(NULL, 0, &p, e));
@@ -136,15 +102,9 @@ FUNCTION(weft_run_open) {
   REFUSED(weft_run_open(plan, NULL, NULL, e));
   ck_assert_ptr_null(r);
 }
-FUNCTION(weft_run_close) {
-  weft_run_close(NULL);
-}
-FUNCTION(weft_run_rank) {
-  IS(weft_run_rank(NULL), -1);
-}
-FUNCTION(weft_run_init) {
-  REFUSED(weft_run_init(NULL, e));
-}
+FUNCTION(weft_run_close) { weft_run_close(NULL); }
+FUNCTION(weft_run_rank) { IS(weft_run_rank(NULL), -1); }
+FUNCTION(weft_run_init) { REFUSED(weft_run_init(NULL, e)); }
 FUNCTION(weft_run_load) {
   REFUSED(weft_run_load(NULL, "weights.safetensors", e));
   REFUSED(weft_run_load(run, NULL, e));
@@ -217,9 +177,7 @@ static void teardown(void) {
   weft_plan_free(plan);
 }
 
-START_TEST(nothing_is_refused) {
-  rows[_i].call();
-}
+START_TEST(nothing_is_refused) { rows[_i].call(); }
 END_TEST
 
 /* A function that the header gains needs a row. */
@@ -232,8 +190,7 @@ START_TEST(every_function_has_a_row) {
       WEFT_OK);
   for (char *s = header; (s = strstr(s, "\nWEFT_API ")) != NULL; n++) {
     char *end = s = strchr(s, '(');
-    while (isalnum((unsigned char)s[-1]) || s[-1] == '_')
-      s--;
+    while (isalnum((unsigned char)s[-1]) || s[-1] == '_') s--;
     bool found = false;
     for (int i = 0; i < LEN(rows); i++)
       found |= strlen(rows[i].name) == (size_t)(end - s) &&

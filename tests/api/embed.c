@@ -45,8 +45,7 @@ static weft_status print_mean(weft_plan *plan, weft_run *run, const char *name,
   if (!values) return WEFT_ENOMEM;
   status = weft_run_get(run, WEFT_PARAM, name, values, (size_t)param.count, err);
   double sum = 0;
-  for (int64_t i = 0; i < param.count && !status; i++)
-    sum += values[i];
+  for (int64_t i = 0; i < param.count && !status; i++) sum += values[i];
   free(values);
   if (!status)
     printf("%s: %lld values, mean %.3f\n", name, (long long)param.count,

@@ -68,8 +68,7 @@ START_TEST(writes_past_the_caches) {
   enum { MOST = 100 };
   static uint16_t from[MOST + 40], copy[MOST + 80];
   static float wide[MOST + 80];
-  for (int i = 0; i < LEN(from); i++)
-    from[i] = (uint16_t)(i * 40503u + 7);
+  for (int i = 0; i < LEN(from); i++) from[i] = (uint16_t)(i * 40503u + 7);
   for (int n = 0; n <= MOST; n++)
     for (int at = 0; at < 35; at++) {
       int begin = 33 - n % 33;
@@ -137,8 +136,10 @@ END_TEST
 START_TEST(arena_refuses_sizes_that_wrap) {
   Arena *a = arena_new(NULL);
   bool caught = false;
-  if (setjmp(*arena_guard(a))) caught = true;
-  else arena_alloc(a, SIZE_MAX - 3);
+  if (setjmp(*arena_guard(a)))
+    caught = true;
+  else
+    arena_alloc(a, SIZE_MAX - 3);
   ck_assert(caught);
   arena_free(a);
 }
@@ -182,14 +183,12 @@ START_TEST(bounded_texts_end_with_their_buffer) {
     memset(buf, '#', sizeof buf);
     TextBuf t = textbuf(buf, size);
     ck_assert_str_eq(t.s, "");
-    for (int i = 0; i < 6; i++)
-      textbuf_printf(&t, "%d, ", i);
+    for (int i = 0; i < 6; i++) textbuf_printf(&t, "%d, ", i);
     ck_assert_uint_eq(t.n, MIN(size - 1, (size_t)18));
     ck_assert_int_eq(memcmp(buf, "0, 1, 2, 3, 4, 5, ", t.n), 0);
     ck_assert_int_eq(buf[t.n], 0);
     ck_assert_int_eq(t.cut, size < 19);
-    for (size_t i = size; i < sizeof buf; i++)
-      ck_assert_int_eq(buf[i], '#');
+    for (size_t i = size; i < sizeof buf; i++) ck_assert_int_eq(buf[i], '#');
   }
 }
 END_TEST
@@ -337,8 +336,8 @@ START_TEST(json_numbers_keep_a_point) {
   static const struct {
     double v;
     const char *want;
-  } cases[] = {{0, "[0.0]"},       {-3, "[-3.0]"},   {1e15, "[1000000000000000.0]"},
-               {2.5, "[2.5]"},     {1e22, "[1e22]"}, {1e-8, "[1e-8]"},
+  } cases[] = {{0, "[0.0]"},   {-3, "[-3.0]"},   {1e15, "[1000000000000000.0]"},
+               {2.5, "[2.5]"}, {1e22, "[1e22]"}, {1e-8, "[1e-8]"},
                {NAN, "[null]"}};
   for (int i = 0; i < LEN(cases); i++) {
     Text t = {0};

@@ -61,9 +61,12 @@ START_TEST(normals_are_pinned) {
     uint64_t index;
     uint32_t bits;
   } want[] = {
-      {0, 0x3f51f557},       {1, 0xbf2411ee},
-      {2, 0x3e85874a},       {3, 0x3f7a3b93},
-      {1000003, 0x3f634fec}, {(uint64_t)1 << 33, 0x40008185},
+      {0, 0x3f51f557},
+      {1, 0xbf2411ee},
+      {2, 0x3e85874a},
+      {3, 0x3f7a3b93},
+      {1000003, 0x3f634fec},
+      {(uint64_t)1 << 33, 0x40008185},
       {((uint64_t)1 << 63) + 5, 0x40130513},
   };
   Rng r = rng_make(1, "w");

@@ -1,5 +1,5 @@
-/* check_source.c - what the sources do not do again. Texts are put together by Text, which
- * grows, or by TextBuf, which ends where its buffer ends: nobody uses what snprintf
+/* check_source.c - what the sources do not do again. Texts are put together by Text,
+ * which grows, or by TextBuf, which ends where its buffer ends: nobody uses what snprintf
  * returns, which is the length that the text would have had, and so leads behind the
  * buffer; nobody copies strings without a bound. */
 #include <check.h>
@@ -34,9 +34,7 @@ static void blank(char *s) {
       s++;
 }
 
-static bool is_word(char c) {
-  return isalnum((unsigned char)c) || c == '_';
-}
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 /* ---- one call ---- */
 
@@ -48,8 +46,7 @@ static bool ends_with(const char *all, const char *end, const char *word) {
 }
 
 static const char *trim(const char *all, const char *end) {
-  while (end > all && isspace((unsigned char)end[-1]))
-    end--;
+  while (end > all && isspace((unsigned char)end[-1])) end--;
   return end;
 }
 
@@ -110,8 +107,7 @@ static int find_fault(char *source, const char **what) {
     line += *s == '\n';
     if (!is_word(*s) || (s > source && is_word(s[-1]))) continue;
     size_t n = 0;
-    while (is_word(s[n]))
-      n++;
+    while (is_word(s[n])) n++;
     if (s[n] == '(' && (*what = fault(source, s, n))) return line;
   }
   return 0;
@@ -163,8 +159,8 @@ static int look_at_files(const char *pattern) {
     size_t size;
     weft_error e;
     err_clear(&e);
-    ck_assert_msg(file_read(NULL, path, FILE_OWN_MAX, &text, &size, &e) == WEFT_OK,
-                  "%s", e.text);
+    ck_assert_msg(file_read(NULL, path, FILE_OWN_MAX, &text, &size, &e) == WEFT_OK, "%s",
+                  e.text);
     int line = may(path) ? 0 : find_fault(text, &what);
     ck_assert_msg(line == 0, "%s:%d: a call %s: use Text or TextBuf (vm/base/base.h)",
                   path, line, what);

@@ -14,8 +14,7 @@ static Text exported(const char *library) {
            library);
   FILE *f = popen(command, "r");
   ck_assert_ptr_nonnull(f);
-  for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;)
-    text_addn(&t, chunk, n);
+  for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;) text_addn(&t, chunk, n);
   ck_assert_msg(pclose(f) == 0 && t.n > 0, "%s gives nothing", command);
   return t;
 }
@@ -60,12 +59,12 @@ START_TEST(all_that_is_declared_is_exported) {
   char *header;
   size_t size;
   int n = 0;
-  ck_assert_int_eq(file_read(NULL, WEFT_SOURCE_DIR "/vm/weft.h", FILE_OWN_MAX, &header, &size, NULL),
-                   0);
+  ck_assert_int_eq(
+      file_read(NULL, WEFT_SOURCE_DIR "/vm/weft.h", FILE_OWN_MAX, &header, &size, NULL),
+      0);
   for (char *s = header; (s = strstr(s, "\nWEFT_API ")) != NULL; n++) {
     char *end = s = strchr(s, '('), saved = *end;
-    while (isalnum((unsigned char)s[-1]) || s[-1] == '_')
-      s--;
+    while (isalnum((unsigned char)s[-1]) || s[-1] == '_') s--;
     *end = 0;
     ck_assert_msg(strncmp(s, "weft_", 5) == 0, "weft.h declares %s", s);
     ck_assert_msg(has_symbol(&t, s), "libweftlua.so lacks %s", s);

@@ -59,16 +59,13 @@ void bench_ckpt(void) {
   if (run_open(&j.plan, j.compiled, &o, &c.run, &c.e) != WEFT_OK) fail(&c.e);
   if (run_init(c.run, &c.e) != WEFT_OK) fail(&c.e);
   if (saver_open(c.run, &so, &c.saver, &c.e) != WEFT_OK) fail(&c.e);
-  for (int i = 0; i < 3; i++)
-    step(&c, false);
+  for (int i = 0; i < 3; i++) step(&c, false);
   for (int round = 0; round < ROUNDS; round++) {
-    for (int i = 0; i < BEFORE; i++)
-      quiet.ms[quiet.n++] = step(&c, false);
+    for (int i = 0; i < BEFORE; i++) quiet.ms[quiet.n++] = step(&c, false);
     double paused = saver_paused(c.saver);
     quiet.ms[quiet.n++] = step(&c, true);
     copies[round] = 1e3 * (saver_paused(c.saver) - paused);
-    while (saver_writes(c.saver) && busy.n < MOST)
-      busy.ms[busy.n++] = step(&c, false);
+    while (saver_writes(c.saver) && busy.n < MOST) busy.ms[busy.n++] = step(&c, false);
   }
   double a = bench_median(quiet.ms, quiet.n), b = bench_median(busy.ms, busy.n);
   double stop = bench_median(copies, ROUNDS);

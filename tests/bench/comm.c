@@ -44,8 +44,7 @@ static bool all_reduce(Comm *c, float *x, weft_error *e) {
 }
 
 static void fill(float *x) {
-  for (int i = 0; i < COUNT; i++)
-    x[i] = (float)(i & 15) * 1e-3f;
+  for (int i = 0; i < COUNT; i++) x[i] = (float)(i & 15) * 1e-3f;
 }
 
 /* An all_reduce in place reads and writes what each rank has once; so does a copy of half
@@ -89,8 +88,7 @@ static void bench_threads(void) {
     m[i].x = malloc(COUNT * sizeof *m[i].x);
     pthread_create(&m[i].thread, NULL, be_member, &m[i]);
   }
-  for (int i = 0; i < RANKS; i++)
-    pthread_join(m[i].thread, NULL), free(m[i].x);
+  for (int i = 0; i < RANKS; i++) pthread_join(m[i].thread, NULL), free(m[i].x);
   double ms = bench_median(m[0].ms, ROUNDS), copy = bench_median(m[0].copy_ms, ROUNDS);
   printf("  virtual ranks   %8.1f ms   copying as much %8.1f ms   ratio %.2f\n", ms, copy,
          copy / ms);
@@ -149,12 +147,8 @@ static void bench_processes(void) {
   if (system(command) != 0) printf("  MPI: mpirun failed\n");
 }
 #else
-int bench_comm_child(void) {
-  return 2;
-}
-static void bench_processes(void) {
-  printf("  MPI: built without it\n");
-}
+int bench_comm_child(void) { return 2; }
+static void bench_processes(void) { printf("  MPI: built without it\n"); }
 #endif
 
 void bench_comm(void) {

@@ -27,8 +27,7 @@ static double gemm_rate(DType t) {
     exit(1);
   }
   size_t bytes = (size_t)N * N * (size_t)dtype_size(t);
-  for (int i = 0; i < 2; i++)
-    memset(a.in[i].p = aligned_alloc(64, bytes), 0x3c, bytes);
+  for (int i = 0; i < 2; i++) memset(a.in[i].p = aligned_alloc(64, bytes), 0x3c, bytes);
   a.out[0].p = aligned_alloc(64, bytes);
   double ms[STEPS];
   k->run(&dev, &a);

@@ -46,9 +46,17 @@ static const Row rows[] = {
     {OP_rmsnorm_dx, "rmsnorm_dx", ACT "x 768 f 1,1024 " ACT, ACT, 0, {0}},
     {OP_split, "split", QKV, ACT ACT ACT, 0, {.n = 3}},
     {OP_rope, "rope", ACT "i 1,1024 ", ACT, 0, {.head_dim = 64, .theta = 1e4f}},
-    {OP_rope_qkv, "rope_qkv", QKV "i 1,1024 ", ACT ACT ACT, 0,
+    {OP_rope_qkv,
+     "rope_qkv",
+     QKV "i 1,1024 ",
+     ACT ACT ACT,
+     0,
      {.head_dim = 64, .theta = 1e4f}},
-    {OP_rope_qkv_dx, "rope_qkv_dx", ACT ACT ACT "i 1,1024 ", QKV, 0,
+    {OP_rope_qkv_dx,
+     "rope_qkv_dx",
+     ACT ACT ACT "i 1,1024 ",
+     QKV,
+     0,
      {.head_dim = 64, .theta = 1e4f, .inverse = 1}},
     {OP_embedding, "embedding", "i 1,1024 x 50304,768 ", ACT, 0, {0}},
     {OP_embedding_dw, "embedding_dw", "i 1,1024 " ACT, "f 50304,768 ", 0, {0}},
@@ -99,8 +107,7 @@ static int operands(const char *s, DType act, KTensor *t, double *bytes) {
                               : kind == 'f' ? DT_F32
                               : kind == 'i' ? DT_I32
                                             : DT_F64};
-    do
-      t[n].dim[t[n].ndim++] = strtol(s + 1, (char **)&s, 10);
+    do t[n].dim[t[n].ndim++] = strtol(s + 1, (char **)&s, 10);
     while (*s == ',');
     t[n].p = aligned_alloc(64, (bytes_of(&t[n]) + 63) / 64 * 64);
     if (t[n].p) memset(t[n].p, kind == 'i' ? 0 : 0x3e, bytes_of(&t[n]));
@@ -142,10 +149,8 @@ static double measure(const Row *r, DType act, int threads) {
   a.out[0].p = scal;
   free(a.work);
   free(a.state);
-  for (int i = 0; i < a.nin; i++)
-    free(a.in[i].p);
-  for (int i = 0; i < a.nout; i++)
-    free(a.out[i].p);
+  for (int i = 0; i < a.nin; i++) free(a.in[i].p);
+  for (int i = 0; i < a.nout; i++) free(a.out[i].p);
   return 1e-6 * (r->flops > 0 ? r->flops : bytes) / bench_median(t, RUNS);
 }
 

@@ -1,7 +1,8 @@
 /* load.c - a model of 135 M parameters from files of bf16 onto the ranks of a mesh,
  * beside `cat` of the same files; both warm, and cold after the files were dropped from
  * memory. They take turns; each has the time of its best one, and the last column is the
- * median of what turns next to each other say, as the machine may have others to serve. */
+ * median of what turns next to each other say, as the machine may have others to serve.
+ */
 #include "bench.h"
 
 #include <fcntl.h>
@@ -32,15 +33,14 @@ static void write_shard(const Compiled *c, int shard) {
   int n = 0;
   StWrite *t = calloc((size_t)c->nparam, sizeof *t);
   uint16_t *some = calloc(1 << 16, sizeof *some);
-  for (int i = 0; i < 1 << 16; i++)
-    some[i] = (uint16_t)(0x3c00 + i % 977);
+  for (int i = 0; i < 1 << 16; i++) some[i] = (uint16_t)(0x3c00 + i % 977);
   for (int i = shard; i < c->nparam; i += SHARDS, n++) {
     t[n] =
         (StWrite){.name = c->param[i].name, .dtype = DT_BF16, .ndim = c->param[i].ndim};
     memcpy(t[n].dim, c->param[i].dim, sizeof c->param[i].dim);
   }
-  if (st_create(NULL, NULL, shard_path(shard, path), &(StContent){.tensor = t, .n = n}, &out,
-                &e) != WEFT_OK)
+  if (st_create(NULL, NULL, shard_path(shard, path), &(StContent){.tensor = t, .n = n},
+                &out, &e) != WEFT_OK)
     stop(&e);
   for (int i = 0; i < n; i++) {
     int64_t bytes = param_count(&c->param[shard + i * SHARDS]) * 2, most = 1 << 17;
@@ -110,8 +110,7 @@ static double load(const Job *j, double *opened, uint64_t *bytes) {
 /* What others do on the machine only adds to a time. */
 static double least(const double *v) {
   double best = v[0];
-  for (int i = 1; i < TURNS; i++)
-    best = MIN(best, v[i]);
+  for (int i = 1; i < TURNS; i++) best = MIN(best, v[i]);
   return best;
 }
 
@@ -147,8 +146,7 @@ void bench_load(void) {
   char path[64];
   if (!mkdtemp(folder)) exit(1);
   bench_open(&j, "tests/bench/smollm_135m.lua", NULL, 0);
-  for (int i = 0; i < SHARDS; i++)
-    write_shard(j.compiled, i);
+  for (int i = 0; i < SHARDS; i++) write_shard(j.compiled, i);
   write_index(j.compiled);
   bench_close(&j);
   printf("%-16s %8s %10s %10s %10s %10s %10s %9s\n", "", "MB", "open ms", "cat ms",
@@ -157,8 +155,7 @@ void bench_load(void) {
   mesh("tp=3 bf16", (const char *[]){"mesh={tp=3}", "precision=bf16"}, 2);
   mesh("one rank", (const char *[]){"mesh={tp=1}"}, 1);
   mesh("fsdp2 of 2", (const char *[]){"mesh={dp=2}", "strategy=fsdp2"}, 2);
-  for (int i = 0; i < SHARDS; i++)
-    unlink(shard_path(i, path));
+  for (int i = 0; i < SHARDS; i++) unlink(shard_path(i, path));
   unlink(index_path(path));
   rmdir(folder);
 }

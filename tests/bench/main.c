@@ -59,8 +59,7 @@ int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "--comm-child") == 0) return bench_comm_child();
   for (int i = 0; i < LEN(benches); i++) {
     bool wanted = argc == 1;
-    for (int k = 1; k < argc; k++)
-      wanted |= strcmp(argv[k], benches[i].name) == 0;
+    for (int k = 1; k < argc; k++) wanted |= strcmp(argv[k], benches[i].name) == 0;
     if (!wanted) continue;
     any = true;
     printf("== %s: %s\n", benches[i].name, benches[i].what);
@@ -69,8 +68,7 @@ int main(int argc, char **argv) {
   }
   if (any) return 0;
   fprintf(stderr, "weft-bench: names are");
-  for (int i = 0; i < LEN(benches); i++)
-    fprintf(stderr, " %s", benches[i].name);
+  for (int i = 0; i < LEN(benches); i++) fprintf(stderr, " %s", benches[i].name);
   fprintf(stderr, "\n");
   return 2;
 }

@@ -45,8 +45,7 @@ static void measure(double max_gib) {
     }
     busy[i] = cpu() - start;
     wall[i] = lua_tonumber(L, -1);
-    for (int k = 0; k < 4; k++)
-      n[k] = (int)lua_tointeger(L, k - 5);
+    for (int k = 0; k < 4; k++) n[k] = (int)lua_tointeger(L, k - 5);
     lua_close(L);
   }
   double w = bench_median(wall, N), b = bench_median(busy, N);

@@ -11,13 +11,9 @@ enum { HALF = 2, WHOLE = 4 };
 
 /* ---- the same mesh ---- */
 
-static ToyOptions plain(void) {
-  return meshed(2, 2, 2);
-}
+static ToyOptions plain(void) { return meshed(2, 2, 2); }
 
-static ToyOptions one_rank(void) {
-  return meshed(1, 1, 1);
-}
+static ToyOptions one_rank(void) { return meshed(1, 1, 1); }
 
 static ToyOptions tied(void) {
   ToyOptions o = meshed(2, 2, 1);
@@ -36,21 +32,11 @@ static ToyOptions stage(int n, DType t) {
   o.strategy.stage = n, o.dtype = t;
   return o;
 }
-static ToyOptions zero1(void) {
-  return stage(1, DT_F32);
-}
-static ToyOptions zero1_bf16(void) {
-  return stage(1, DT_BF16);
-}
-static ToyOptions zero2(void) {
-  return stage(2, DT_F32);
-}
-static ToyOptions zero3(void) {
-  return stage(3, DT_F32);
-}
-static ToyOptions zero3_bf16(void) {
-  return stage(3, DT_BF16);
-}
+static ToyOptions zero1(void) { return stage(1, DT_F32); }
+static ToyOptions zero1_bf16(void) { return stage(1, DT_BF16); }
+static ToyOptions zero2(void) { return stage(2, DT_F32); }
+static ToyOptions zero3(void) { return stage(3, DT_F32); }
+static ToyOptions zero3_bf16(void) { return stage(3, DT_BF16); }
 
 static ToyOptions fsdp2(void) {
   ToyOptions o = meshed(2, 1, 4);
@@ -98,9 +84,7 @@ static ToyOptions shared(int tp, int pp, int dp, int ep, int etp) {
   o.ep = ep, o.etp = etp, o.experts = 8, o.topk = 2, o.fused = true;
   return o;
 }
-static ToyOptions experts_one_rank(void) {
-  return shared(1, 1, 1, 1, 1);
-}
+static ToyOptions experts_one_rank(void) { return shared(1, 1, 1, 1, 1); }
 static ToyOptions experts_of_tp(void) {
   ToyOptions o = shared(2, 2, 2, 2, 2);
   o.sp = true;

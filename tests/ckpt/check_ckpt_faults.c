@@ -180,17 +180,14 @@ static void same_losses(const Fate *f, const Forked *r, const char *straight) {
   }
 }
 
-static bool ended_itself(int code) {
-  return code != 128 + SIGALRM;
-}
+static bool ended_itself(int code) { return code != 128 + SIGALRM; }
 
 /* False: the run has fewer messages, or steps to the disk. */
 static bool one_fate(Fate *f, const char *straight) {
   char rank[16];
   Forked r = forked(PROCESSES, be_rank, f);
   snprintf(rank, sizeof rank, "rank %d", f->victim);
-  for (int i = 0; i < PROCESSES; i++)
-    WANT(f, &r, ended_itself(r.code[i]));
+  for (int i = 0; i < PROCESSES; i++) WANT(f, &r, ended_itself(r.code[i]));
   all_whole(f, &r);
   same_losses(f, &r, straight);
   if (!strstr(r.text, "struck\n")) {
@@ -244,8 +241,7 @@ static void all_lanes(const Lanes *l) {
     ck_assert_int_ge(code, 100); /* else it has said why */
     n[i % PROCESSES] += code - 100;
   }
-  for (int i = 0; i < PROCESSES; i++)
-    ck_assert_int_ge(n[i], l->least);
+  for (int i = 0; i < PROCESSES; i++) ck_assert_int_ge(n[i], l->least);
 }
 
 START_TEST(each_message_may_fail) {

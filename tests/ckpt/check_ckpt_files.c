@@ -195,15 +195,9 @@ static weft_status commit_again(void (*change)(CkptFile *f), weft_error *e) {
 }
 
 static void nothing(CkptFile *f) {}
-static void no_bytes(CkptFile *f) {
-  f->bytes = 0;
-}
-static void more(CkptFile *f) {
-  f->bytes++;
-}
-static void other_data(CkptFile *f) {
-  f->header++;
-}
+static void no_bytes(CkptFile *f) { f->bytes = 0; }
+static void more(CkptFile *f) { f->bytes++; }
+static void other_data(CkptFile *f) { f->header++; }
 static void gone(CkptFile *f) {
   unlink(scratch_path("a/step-00000003.tmp/rank-00001.safetensors"));
 }
@@ -266,9 +260,7 @@ static json_t *read_manifest(void) {
 static json_t *file_row(json_t *doc, size_t i) {
   return json_array_get(json_object_get(doc, "files"), i);
 }
-static json_t *params(json_t *doc) {
-  return json_object_get(doc, "parameters");
-}
+static json_t *params(json_t *doc) { return json_object_get(doc, "parameters"); }
 
 static void climbs(json_t *d) {
   json_object_set_new(file_row(d, 0), "name", json_string("../x.safetensors"));
@@ -285,12 +277,8 @@ static void other_file(json_t *d) {
 static void twice(json_t *d) {
   json_object_set(file_row(d, 0), "name", json_object_get(file_row(d, 1), "name"));
 }
-static void fewer_files(json_t *d) {
-  json_array_remove(json_object_get(d, "files"), 1);
-}
-static void no_files(json_t *d) {
-  json_array_clear(json_object_get(d, "files"));
-}
+static void fewer_files(json_t *d) { json_array_remove(json_object_get(d, "files"), 1); }
+static void no_files(json_t *d) { json_array_clear(json_object_get(d, "files")); }
 static void more_bytes(json_t *d) {
   json_object_set_new(file_row(d, 1), "bytes", json_integer(9));
 }
@@ -303,15 +291,9 @@ static void other_version(json_t *d) {
 static void other_id(json_t *d) {
   json_object_set_new(d, "id", json_string("0123456789abcdef"));
 }
-static void no_step(json_t *d) {
-  json_object_set_new(d, "step", json_integer(-1));
-}
-static void text_step(json_t *d) {
-  json_object_set_new(d, "step", json_string("2"));
-}
-static void fewer_params(json_t *d) {
-  json_object_del(params(d), "model.norm.weight");
-}
+static void no_step(json_t *d) { json_object_set_new(d, "step", json_integer(-1)); }
+static void text_step(json_t *d) { json_object_set_new(d, "step", json_string("2")); }
+static void fewer_params(json_t *d) { json_object_del(params(d), "model.norm.weight"); }
 static void more_params(json_t *d) {
   json_object_set_new(params(d), "model.more", json_pack("[i]", 4));
 }
@@ -420,8 +402,7 @@ START_TEST(the_last_ones_stay) {
   o.layers = 1;
   dir = scratch_path("b");
   saved_open(&s, &o, dir, NULL);
-  for (int k = 1; k <= 5; k++)
-    saved_save(&s, k);
+  for (int k = 1; k <= 5; k++) saved_save(&s, k);
   saved_close(&s);
   Outcome list = process_run(10, "ls %s", dir);
   ck_assert_str_eq(list.out, "latest\nstep-00000004\nstep-00000005\n");

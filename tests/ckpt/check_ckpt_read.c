@@ -50,8 +50,7 @@ static void put_pieces(Ckpt *c, int parts, int tp, const float *whole) {
   c->file = NEW(scratch_arena, File);
   must(file_open(arena_str(scratch_arena, path), c->file, &scratch_error));
   c->first = NEW_N(scratch_arena, int, CKPT_KINDS + 1);
-  for (int k = 1; k <= CKPT_KINDS; k++)
-    c->first[k] = tp;
+  for (int k = 1; k <= CKPT_KINDS; k++) c->first[k] = tp;
 }
 
 static void read_pieces(const Ckpt *c, int parts, int tp, const float *whole) {
@@ -75,8 +74,7 @@ START_TEST(pieces_of_other_parts) {
   static const int parts[] = {1, 2, 3, 6};
   static const CkptParam param = {.name = "w", .ndim = 2, .dim = {ROWS, WIDTH}};
   float whole[ROWS * WIDTH];
-  for (int i = 0; i < LEN(whole); i++)
-    whole[i] = (float)(i + 1);
+  for (int i = 0; i < LEN(whole); i++) whole[i] = (float)(i + 1);
   for (int a = 0; a < LEN(parts); a++)
     for (int tp = 1; tp <= MOST; tp++) {
       Ckpt c = {.dir = scratch_dir, .m = {.param = &param, .nparam = 1}};

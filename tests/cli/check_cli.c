@@ -24,9 +24,7 @@ static void forget(void) {
   out = err = NULL;
 }
 
-static void setup(void) {
-  scratch_setup();
-}
+static void setup(void) { scratch_setup(); }
 static void teardown(void) {
   forget();
   scratch_teardown();
@@ -59,9 +57,7 @@ static void expect(const char *args, int code, const char *in_out, const char *i
                 err);
 }
 
-static void plan(const char *text) {
-  scratch_put("plan.lua", text, strlen(text));
-}
+static void plan(const char *text) { scratch_put("plan.lua", text, strlen(text)); }
 
 /* ---- usage ---- */
 
@@ -121,8 +117,7 @@ START_TEST(values_that_are_missing) {
       {"run p.lua --steps -D a=b", "--steps needs a value, and -D is an option"},
       {"tokenize t.json a -o --eot x", "--out needs a value, and --eot is an option"},
   };
-  for (int i = 0; i < LEN(all); i++)
-    expect(all[i].args, 2, "", all[i].said);
+  for (int i = 0; i < LEN(all); i++) expect(all[i].args, 2, "", all[i].said);
   /* A value may look like an option that is none. */
   expect("sample p.lua --prompt -x", 2, "", "p.lua");
 }
@@ -141,8 +136,9 @@ END_TEST
 /* Whatever grows over the limit is named, in a message that fits into what is left. */
 START_TEST(memory_limit) {
   expect("check --memory 0.03 " PLANS "quickstart.lua", 0, ": ok\n", "");
-  expect("check --memory 0.004 " PLANS "quickstart.lua --set model.num_hidden_layers=2000",
-         3, "", "weft: the memory limit of 4.1 MiB is reached while making the graph (so");
+  expect(
+      "check --memory 0.004 " PLANS "quickstart.lua --set model.num_hidden_layers=2000",
+      3, "", "weft: the memory limit of 4.1 MiB is reached while making the graph (so");
   expect("check --memory 0.01 " PLANS "quickstart.lua --set batch.global=160000", 3, "",
          "is reached while making the schedule (so far: the graph ");
   expect("check --memory 0.02 --json " PLANS "quickstart.lua --set batch.global=30000", 3,
@@ -215,9 +211,8 @@ static void expect_json(const char *args, int code, int errors) {
 }
 
 START_TEST(json) {
-  static const char *const what[] = {"",         "mesh",   "graph",
-                                     "schedule", "memory", "program",
-                                     "stages",   "comm",   "rank"};
+  static const char *const what[] = {"",        "mesh",   "graph", "schedule", "memory",
+                                     "program", "stages", "comm",  "rank"};
   expect_json("check --json " PLANS "quickstart.lua", 0, 0);
   expect_json("check --json " TEST_PLANS "bad_missing.lua", 1, 3);
   expect_json("check --json " TEST_PLANS "bad_syntax.lua", 1, 1);
@@ -239,29 +234,33 @@ START_TEST(show) {
   const char *quickstart = PLANS "quickstart.lua";
   Arena *a = scratch_arena;
   expect(arena_printf(a, "show %s", quickstart), 0, "memory of each rank", "");
-  expect(arena_printf(a, "show %s mesh", quickstart), 0, "  pp 1   dp 1    |   6     7 |", "");
+  expect(arena_printf(a, "show %s mesh", quickstart), 0, "  pp 1   dp 1    |   6     7 |",
+         "");
   expect(arena_printf(a, "show graph %s", quickstart), 0, "linear", "");
   expect(arena_printf(a, "show %s schedule", quickstart), 0, "   0 F0F1....B0--F2", "");
   expect(arena_printf(a, "show %s schedule --csv", quickstart), 0,
          "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n", "");
   expect(arena_printf(a, "show graph %s", quickstart), 0,
          "%44(2,64,128)f32[dp:S(0) cp:R tp:S(1)] = reduce_scatter %43", "");
-  expect(arena_printf(a, "show graph %s --logical", quickstart), 0,
-         "%2(4,128,128)act", "");
+  expect(arena_printf(a, "show graph %s --logical", quickstart), 0, "%2(4,128,128)act",
+         "");
   expect(arena_printf(a, "show stages %s", quickstart), 0,
          "layers.2 to layers.3, norm, lm_head\n", "");
   expect(arena_printf(a, "show rank 5 %s", quickstart), 0,
          "\nstep: 4 microbatches\n  (F B) x 4\n", "");
   expect(arena_printf(a, "show %s rank 8", quickstart), 2, "", "no rank 8");
   expect(arena_printf(a, "show comm 1 %s --json", quickstart), 0, "\"rank\": 1\n", "");
-  expect(arena_printf(a, "show mesh %s --logical", quickstart), 2, "", "--logical belongs");
+  expect(arena_printf(a, "show mesh %s --logical", quickstart), 2, "",
+         "--logical belongs");
   expect(arena_printf(a, "show %s program --rank 5", quickstart), 0, "rank 5 of 8", "");
   expect(arena_printf(a, "show %s program --rank 8", quickstart), 2, "", "no rank 8");
   expect(arena_printf(a, "show %s mesh --rank 1", quickstart), 2, "", "--rank belongs");
   expect(arena_printf(a, "show %s mesh --csv", quickstart), 2, "", "--csv belongs");
   expect(arena_printf(a, "show %s mash", quickstart), 2, "", "\"mash\" is none of");
-  expect(arena_printf(a, "show program %s", quickstart), 0,
-         "SEND   h3 to rank 4, 65536 bytes, f32[2,64,128]  \"activation after layers.1\"\n", "");
+  expect(
+      arena_printf(a, "show program %s", quickstart), 0,
+      "SEND   h3 to rank 4, 65536 bytes, f32[2,64,128]  \"activation after layers.1\"\n",
+      "");
   expect(arena_printf(a, "show program %s --offsets", quickstart), 0,
          "\"gradient before layers.2\"\n", "");
   expect("show mesh", 2, "", "show needs a plan");
@@ -444,8 +443,7 @@ Suite *cli_suite(void) {
   TCase *c = tcase_create("program");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 60);
-  for (int i = 0; i < LEN(tests); i++)
-    tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   suite_add_tcase(s, c);
   return s;
 }

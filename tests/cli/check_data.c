@@ -31,8 +31,7 @@ static void expect(int code, const char *err, const char *args) {
 /* A hundred lines of text, for plans with a vocabulary of 128. */
 static void put_text(const char *name) {
   char text[1000];
-  for (int i = 0; i < 1000; i++)
-    text[i] = (char)('a' + i % 20);
+  for (int i = 0; i < 1000; i++) text[i] = (char)('a' + i % 20);
   scratch_put(name, text, sizeof text);
 }
 

@@ -68,22 +68,23 @@ START_TEST(doctor_for_people) {
 }
 END_TEST
 
-/* The setting must be there when libgomp is loaded, so the program starts itself again. */
+/* The setting must be there when libgomp is loaded, so the program starts itself again.
+ */
 START_TEST(openmp_waits_as_the_user_or_the_program_says) {
   static const struct {
     const char *env, *prints;
   } c[] = {
-    {"", "20000 nil"},
-    {"GOMP_SPINCOUNT=7", "7 nil"},
-    {"OMP_WAIT_POLICY=active", "nil active"},
+      {"", "20000 nil"},
+      {"GOMP_SPINCOUNT=7", "7 nil"},
+      {"OMP_WAIT_POLICY=active", "nil active"},
   };
   static const char script[] =
       "print(os.getenv 'GOMP_SPINCOUNT', os.getenv 'OMP_WAIT_POLICY', ...)";
   const char *path = scratch_put("s.lua", script, sizeof script - 1);
   for (int i = 0; i < LEN(c); i++) {
-    Outcome o = process_run(
-        30, "env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY %s $weft lua %s 'a b'", c[i].env,
-        path);
+    Outcome o =
+        process_run(30, "env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY %s $weft lua %s 'a b'",
+                    c[i].env, path);
     char want[64];
     snprintf(want, sizeof want, "%.*s\t%s\ta b\n", (int)strcspn(c[i].prints, " "),
              c[i].prints, strchr(c[i].prints, ' ') + 1);

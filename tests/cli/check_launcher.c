@@ -24,9 +24,7 @@ static const char plan_text[] =
     "  train = { steps = 1000000, log_every = 1000000 },\n"
     "}\n";
 
-static void put_plan(void) {
-  scratch_put("plan.lua", plan_text, strlen(plan_text));
-}
+static void put_plan(void) { scratch_put("plan.lua", plan_text, strlen(plan_text)); }
 
 /* ---- weft run --procs ---- */
 
@@ -95,8 +93,8 @@ START_TEST(what_is_not_set_is_told) {
 }
 END_TEST
 
-/* Rank 0 says once that TCP between machines is not for training. Addresses of the loopback
- * are two machines here; on one there is nothing to say. */
+/* Rank 0 says once that TCP between machines is not for training. Addresses of the
+ * loopback are two machines here; on one there is nothing to say. */
 START_TEST(tcp_between_machines_is_warned_of) {
   static const char warning[] = "weft: warning: --comm tcp carries data between machines";
   static const char *const other[] = {"", "WEFT_HOST=127.0.0.2"};
@@ -104,7 +102,8 @@ START_TEST(tcp_between_machines_is_warned_of) {
   for (int i = 0; i < LEN(other); i++) {
     Outcome o = process_run(
         60,
-        "bash -c 'export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WEFT_SECRET=w; "
+        "bash -c 'export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d "
+        "WEFT_SECRET=w; "
         "for r in 1 2; do RANK=$r $weft run plan.lua --threads 1 --steps 2 -q & done; "
         "RANK=3 %s $weft run plan.lua --threads 1 --steps 2 -q & "
         "RANK=0 exec $weft run plan.lua --threads 1 --steps 2 --log run.jsonl'",
@@ -114,7 +113,8 @@ START_TEST(tcp_between_machines_is_warned_of) {
     ck_assert_msg(!said == !i, "%s", o.err);
     ck_assert_msg(!said || !strstr(said + 1, warning), "%s", o.err);
     ck_assert_msg(!said || strstr(o.err, "weft launch --mpirun"), "%s", o.err);
-    ck_assert_int_eq(!strstr(scratch_get(scratch_path("run.jsonl")), "--comm tcp"), !said);
+    ck_assert_int_eq(!strstr(scratch_get(scratch_path("run.jsonl")), "--comm tcp"),
+                     !said);
     ck_assert_int_eq(remove(scratch_path("run.jsonl")), 0);
   }
 }
@@ -194,8 +194,8 @@ START_TEST(scripts_of_mpi_run) {
 }
 END_TEST
 
-/* What srun and torchrun do to the command that they are given, on this machine. `wait -n`
- * would not know of what ended before it was called. */
+/* What srun and torchrun do to the command that they are given, on this machine. `wait
+ * -n` would not know of what ended before it was called. */
 #define FOR_FOUR(command)                                                                \
   "code=0 pids=\nfor r in 0 1 2 3; do " command " & pids+=\" $!\"; done\n"               \
   "for p in $pids; do wait $p || code=$?; done\nexit $code\n"
@@ -214,13 +214,13 @@ static const char *script_without_mpi(void) {
 
 static Outcome run_script(const char *kind, const char *args) {
   static const char srun[] =
-      "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n"
-      FOR_FOUR("SLURM_STEP_ID=0 SLURM_PROCID=$r SLURM_NTASKS=4 SLURM_LOCALID=$r \"$@\"");
+      "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n" FOR_FOUR(
+          "SLURM_STEP_ID=0 SLURM_PROCID=$r SLURM_NTASKS=4 SLURM_LOCALID=$r \"$@\"");
   static const char torchrun[] =
       "#!/bin/bash\nport=\nwhile [[ $1 == --* ]]; do case $1 in --master-port=*) "
-      "port=${1#*=};; esac; shift; done\n"
-      FOR_FOUR("RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
-               "MASTER_PORT=$port \"$@\"");
+      "port=${1#*=};; esac; shift; done\n" FOR_FOUR(
+          "RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
+          "MASTER_PORT=$port \"$@\"");
   scratch_put("srun", srun, strlen(srun));
   scratch_put("torchrun", torchrun, strlen(torchrun));
   scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
@@ -256,11 +256,12 @@ START_TEST(scripts_live_with_lost_checkpoints) {
                     strstr(o.err, "goes on from step 1 "),
                 "%s", o.err);
   ck_assert_int_eq(
-      process_run(20, "sh -c 'mkdir ck/step-00000004.tmp; echo >ck/step-00000004.tmp/x'").code,
+      process_run(20, "sh -c 'mkdir ck/step-00000004.tmp; echo >ck/step-00000004.tmp/x'")
+          .code,
       0);
   o = run_script("torchrun", "0 127.0.0.1 --steps 4");
-  ck_assert_msg(o.code == 1 && strstr(o.err, "attempt 5 ended with 1\n"), "%d: %s", o.code,
-                o.err);
+  ck_assert_msg(o.code == 1 && strstr(o.err, "attempt 5 ended with 1\n"), "%d: %s",
+                o.code, o.err);
   ck_assert_msg(strstr(o.err, "the last checkpoint, of step 4, was not written: "), "%s",
                 o.err);
 }
@@ -317,8 +318,7 @@ static const char *const ways[] = {"", "--procs 4", "mpi"};
 START_TEST(traces_show_all_ranks) {
   Seen seen[RANKS] = {{0}};
   put_plan();
-  for (int i = 0; i < RANKS * TRACKS; i++)
-    seen[i / TRACKS].end[i % TRACKS] = -1e9;
+  for (int i = 0; i < RANKS * TRACKS; i++) seen[i / TRACKS].end[i % TRACKS] = -1e9;
   bool mpi = strcmp(ways[_i], "mpi") == 0;
   if (mpi && !mpirun_present()) return;
   Outcome o =

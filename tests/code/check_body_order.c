@@ -30,13 +30,9 @@ static void makes(Hand *h, InstrCode code, const char *name, Tid x, Tid y) {
   if (code == I_COLL) k->i.handle = k->i.comm = 0;
 }
 
-static void waits(Hand *h) {
-  push(h, I_WAIT, "")->i.handle = 0;
-}
+static void waits(Hand *h) { push(h, I_WAIT, "")->i.handle = 0; }
 
-static int64_t tensor(void *ud, const CodeInstr *x, int operand) {
-  return x->t[operand];
-}
+static int64_t tensor(void *ud, const CodeInstr *x, int operand) { return x->t[operand]; }
 
 /* A collective takes as long as two kernels. */
 static double seconds(void *ud, const CodeInstr *x) {
@@ -66,8 +62,8 @@ static void gathered_product(Hand *h, const char *gather, const char *product, T
   makes(h, I_KERNEL, product, from + 1, from + 2);
 }
 
-/* Of rows that are counted places and both counts live until the wait, of others what goes
- * in. */
+/* Of rows that are counted places and both counts live until the wait, of others what
+ * goes in. */
 START_TEST(waits_keep_what_is_read) {
   static CodeInstr out[2 * MOST];
   Arena *a = arena_new(NULL);
@@ -83,8 +79,7 @@ START_TEST(waits_keep_what_is_read) {
   int n = body_order(body_order_begin(a, h.at, h.n, &hooks), (Reach){0, 0}, out);
   ck_assert_int_eq(n, 5); /* A wait B wait b */
   static const Tid kept[][3] = {{5, 6, 7}, {8, -1, -1}};
-  for (int w = 0; w < 2; w++)
-    ck_assert_mem_eq(out[1 + 2 * w].t, kept[w], sizeof kept[w]);
+  for (int w = 0; w < 2; w++) ck_assert_mem_eq(out[1 + 2 * w].t, kept[w], sizeof kept[w]);
   arena_free(a);
 }
 END_TEST
@@ -185,13 +180,12 @@ START_TEST(gathers_are_hidden) {
   ck_assert_int_lt(ordered, written);
   /* of four layers on so many ranks, in each microbatch one gather at least */
   ck_assert_int_ge(written - ordered, 100 * 4 * o.microbatches / o.pp);
-  /* What waits for W in a frame, of one layer 5 KiB, is workspace of each B then; not all of it
-   * is there when most activations are. */
+  /* What waits for W in a frame, of one layer 5 KiB, is workspace of each B then; not all
+   * of it is there when most activations are. */
   for (int r = 0; r < o.pp; r++)
     ck_assert_uint_le(t[1].compiled->prog[r].arena_bytes,
                       t[0].compiled->prog[r].arena_bytes + 2048);
-  for (int i = 0; i < 2; i++)
-    toy_free(&t[i]);
+  for (int i = 0; i < 2; i++) toy_free(&t[i]);
 }
 END_TEST
 
@@ -304,13 +298,13 @@ START_TEST(chunks_beside_products) {
   ck_assert_int_eq(collectives(&t[0], "layer:B"), 6);
   ck_assert_int_eq(collectives(&t[1], "layer:B"), (o.micro == 3 ? 4 * 3 : 4 * 4) + 2);
   ck_assert_int_lt(sized_time(&t[1]), sized_time(&t[0]));
-  for (int i = 0; i < 2; i++)
-    toy_free(&t[i]);
+  for (int i = 0; i < 2; i++) toy_free(&t[i]);
   pair_agrees(&o);
 }
 END_TEST
 
-/* I apart from W has chunks of its own, and what W reads of the gathered gradients, too. */
+/* I apart from W has chunks of its own, and what W reads of the gathered gradients, too.
+ */
 START_TEST(chunks_of_i) {
   ToyOptions o = toy_default();
   Toy t;

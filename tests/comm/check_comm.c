@@ -30,8 +30,7 @@ START_TEST(test_nan_is_kept) {
   float x[3][3] = {{1, NAN, 2}, {NAN, 1, 3}, {0, 5, 1}}, out[3];
   ReduceAcc acc;
   reduce_load(DT_F32, &acc, x[0], 3);
-  for (int i = 1; i < 3; i++)
-    reduce_add(DT_F32, RED_MAX, &acc, x[i], 3);
+  for (int i = 1; i < 3; i++) reduce_add(DT_F32, RED_MAX, &acc, x[i], 3);
   reduce_store(DT_F32, out, &acc, 3);
   ck_assert(isnan(out[0]) && isnan(out[1]) && out[2] == 3);
   uint16_t b[2] = {0x7f81, 0x3f80}, c[2];

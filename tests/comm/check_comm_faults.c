@@ -229,8 +229,7 @@ static weft_status try_world(const weft_alloc *a, weft_error *e) {
   weft_status st = WEFT_OK;
   for (int r = 0; r < 2 && st == WEFT_OK; r++)
     st = world_join(&w, r, NULL, &needs, &c[r], e);
-  for (int r = 0; r < 2; r++)
-    comm_close(&c[r]);
+  for (int r = 0; r < 2; r++) comm_close(&c[r]);
   world_close(&w);
   return st;
 }
@@ -262,8 +261,7 @@ static void steps(Peer *p) {
     NEED(op_start(p, 0, ALL_REDUCE(DT_F32, x, x, 4)));
     NEED(op_start(p, 1, SEND(DT_F32, 1 - p->rank, x, 1)));
     NEED(op_start(p, 2, RECV(DT_F32, 1 - p->rank, &y, 1)));
-    for (int k = 0; k < 3; k++)
-      NEED(op_wait(p, k));
+    for (int k = 0; k < 3; k++) NEED(op_wait(p, k));
   }
   NEED(atomic_load(&h->calls) == before);
 }

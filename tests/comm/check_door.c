@@ -1,6 +1,6 @@
-/* check_door.c - the sockets at which processes of a run find each other, when others come
- * to them: strangers cost nothing and none gets in, and what is forged or changed on its
- * way is refused, whichever byte it is and whichever way it goes. */
+/* check_door.c - the sockets at which processes of a run find each other, when others
+ * come to them: strangers cost nothing and none gets in, and what is forged or changed on
+ * its way is refused, whichever byte it is and whichever way it goes. */
 #include <check.h>
 #include <poll.h>
 #include <pthread.h>
@@ -69,12 +69,12 @@ static bool among_strangers(const Rendezvous *m, const void *arg) {
   double begun = now_s();
   if (rendezvous(m, NULL, &n, &e) != WEFT_OK) return said(&e);
   for (int i = 0; brings && i < m->rank; i++)
-    s[i + 1] = strangers_begin(n.peer[i].port, AT_DATA, forged(link_magic, message), HELLO);
+    s[i + 1] =
+        strangers_begin(n.peer[i].port, AT_DATA, forged(link_magic, message), HELLO);
   ok = links_work(&n, &e);
   double took = now_s() - begun;
   if (took > 8) ok = false, fprintf(stderr, "rank %d: %.1f s\n", m->rank, took);
-  for (int i = 0; brings && i < m->size; i++)
-    ok = gone(&s[i]) && ok;
+  for (int i = 0; brings && i < m->size; i++) ok = gone(&s[i]) && ok;
   net_close(&n);
   return ok;
 }
@@ -131,12 +131,12 @@ static bool relay(int from, int to, size_t n, size_t flip) {
 
 static Rendezvous meet_at(int rank, int door) {
   return (Rendezvous){.rank = rank,
-                .size = 2,
-                .addr = "127.0.0.1",
-                .port = net_port(door),
-                .door = rank ? -1 : door,
-                .secret = "a word",
-                .seconds = 15};
+                      .size = 2,
+                      .addr = "127.0.0.1",
+                      .port = net_port(door),
+                      .door = rank ? -1 : door,
+                      .secret = "a word",
+                      .seconds = 15};
 }
 
 static int take_one(int door) {
@@ -162,7 +162,8 @@ typedef struct Meeting {
 } Meeting;
 
 static void meeting_begin(Meeting *t) {
-  *t = (Meeting){.door = net_listen("127.0.0.1", 0), .between = net_listen("127.0.0.1", 0)};
+  *t = (Meeting){.door = net_listen("127.0.0.1", 0),
+                 .between = net_listen("127.0.0.1", 0)};
   t->side[0].m = meet_at(0, t->door);
   t->side[1].m = meet_at(1, t->between);
   t->side[0].m.port = net_port(t->door);
@@ -179,8 +180,8 @@ static void meeting_end(Meeting *t) {
 }
 
 /* Rank, number of processes, host, port, both numbers and the hash itself: rank 0 takes
- * none of them from somebody who does not know the word. Rank 1, whose connection is closed,
- * comes again; at last nothing is changed. */
+ * none of them from somebody who does not know the word. Rank 1, whose connection is
+ * closed, comes again; at last nothing is changed. */
 START_TEST(answers_cannot_be_changed) {
   Meeting t;
   meeting_begin(&t);
@@ -199,8 +200,7 @@ START_TEST(answers_cannot_be_changed) {
   char end;
   ck_assert(relay(host, guest, sizeof(Question), never));
   ck_assert(relay(guest, host, ANSWER, never));
-  while (relay(host, guest, 1, never))
-    continue;
+  while (relay(host, guest, 1, never)) continue;
   ck_assert(!net_get(guest, &end, 1, until_in(5)));
   close(guest);
   close(host);
@@ -217,7 +217,8 @@ START_TEST(answers_cannot_be_used_again) {
   int32_t verdict = -1;
   Question q;
   meeting_begin(&t);
-  int guest = take_one(t.between), host = go(net_port(t.door)), other = go(net_port(t.door));
+  int guest = take_one(t.between), host = go(net_port(t.door)),
+      other = go(net_port(t.door));
   ck_assert(relay(host, guest, sizeof q, never));
   ck_assert(net_get(guest, answer, ANSWER, until_in(5)));
   ck_assert(net_get(other, &q, sizeof q, until_in(5)));
@@ -226,8 +227,7 @@ START_TEST(answers_cannot_be_used_again) {
   ck_assert_msg(!told || verdict != 0, "let in with the answer to another question");
   close(other);
   ck_assert(net_put(host, answer, ANSWER, until_in(5)));
-  while (relay(host, guest, 1, never))
-    continue;
+  while (relay(host, guest, 1, never)) continue;
   close(guest);
   close(host);
   meeting_end(&t);
@@ -333,7 +333,8 @@ static void is_refused(Net net[NETS], const char hello[HELLO], const char *what,
   char c;
   int stranger = come_with(&net[0], hello);
   link_twice(net);
-  ck_assert_msg(net[0].nguest == 0 && net[0].listener.n == 0, "let in with %s %d", what, n);
+  ck_assert_msg(net[0].nguest == 0 && net[0].listener.n == 0, "let in with %s %d", what,
+                n);
   ck_assert(net_ready(stranger, POLLIN, until_in(5)));
   ck_assert_msg(!net_get(stranger, &c, 1, until_in(0)), "a stranger is answered");
   close(stranger);
@@ -365,8 +366,7 @@ START_TEST(links_cannot_be_forged) {
   ck_assert_msg(net_link(&net[0], 1, 7, &fd, &e) == WEFT_OK, "%s", e.text);
   close(same);
   close(fd);
-  for (int i = 0; i < NETS; i++)
-    net_close(&net[i]);
+  for (int i = 0; i < NETS; i++) net_close(&net[i]);
 }
 END_TEST
 
@@ -465,9 +465,11 @@ static const struct {
   const char *said; /* NULL: another rank speaks for it */
 } interrupt[] = {
     {0, SIGINT,
-     "weft: interrupted while rank 0 waited for the others: 1 of 2 processes were there\n"},
+     "weft: interrupted while rank 0 waited for the others: 1 of 2 processes were "
+     "there\n"},
     {0, SIGTERM,
-     "weft: interrupted while rank 0 waited for the others: 1 of 2 processes were there\n"},
+     "weft: interrupted while rank 0 waited for the others: 1 of 2 processes were "
+     "there\n"},
     {1, SIGINT, NULL},
     {1, SIGTERM, NULL},
 };

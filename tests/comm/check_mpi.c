@@ -1,4 +1,5 @@
-/* check_mpi.c - the MPI backend: this binary under mpirun, with --mpi-child and what to do.
+/* check_mpi.c - the MPI backend: this binary under mpirun, with --mpi-child and what to
+ * do.
  *
  * Skipped, with the reason, where there is no mpirun or no weft_mpi.so. */
 #include <check.h>
@@ -40,8 +41,7 @@ START_TEST(test_abort_ends_all) {
   if (!mpirun_present()) return;
   MpirunOutcome o = mpirun("--mpi-child", "abort");
   ck_assert_int_ne(o.status, 0);
-  ck_assert_msg(strstr(o.text, "weft: rank 1 failed: the disk is on fire"), "%s",
-                o.text);
+  ck_assert_msg(strstr(o.text, "weft: rank 1 failed: the disk is on fire"), "%s", o.text);
 }
 END_TEST
 

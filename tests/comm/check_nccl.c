@@ -376,8 +376,6 @@ Suite *nccl_suite(void) {
 
 #else
 
-Suite *nccl_suite(void) {
-  return emulated_suite_without("nccl");
-}
+Suite *nccl_suite(void) { return emulated_suite_without("nccl"); }
 
 #endif

@@ -1,5 +1,5 @@
-/* check_supervisor.c - who is named when a process is missed by another one before anybody
- * knows what has happened to it. */
+/* check_supervisor.c - who is named when a process is missed by another one before
+ * anybody knows what has happened to it. */
 #include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -67,11 +67,11 @@ static bool watched(const Rendezvous *m, const void *arg) {
   char why[64];
   atomic_bool missing = false;
   SupervisorHost host = {.ud = &missing,
-                      .here = here,
-                      .limit = limit,
-                      .stuck = stuck,
-                      .others = others,
-                      .end = end};
+                         .here = here,
+                         .limit = limit,
+                         .stuck = stuck,
+                         .others = others,
+                         .end = end};
   snprintf(why, sizeof why, "rank %d is missed", w->rank);
   if (rendezvous(m, NULL, &net, &e) != WEFT_OK ||
       supervisor_start(&c, NULL, &net, &host, &e) != WEFT_OK) {

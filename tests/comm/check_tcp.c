@@ -20,7 +20,8 @@ static bool act(const Rendezvous *m, const void *what) {
   World w;
   weft_error e;
   err_clear(&e);
-  if (world_start(&w, world_kind("tcp", &e), NULL, m->size, &(WorldOptions){.meet = m}, &e) != WEFT_OK) {
+  if (world_start(&w, world_kind("tcp", &e), NULL, m->size, &(WorldOptions){.meet = m},
+                  &e) != WEFT_OK) {
     fprintf(stderr, "%s\n", e.text);
     return false;
   }
@@ -49,8 +50,7 @@ START_TEST(who_dies_is_named) {
   Forked f = forked(RANKS, act, "die");
   ck_assert_int_eq(f.code[1], 128 + SIGKILL);
   ck_assert_msg(strstr(f.text, "rank 1 has closed its connection"), "%s", f.text);
-  for (int i = 0; i < RANKS; i++)
-    ck_assert_int_ne(f.code[i], 0);
+  for (int i = 0; i < RANKS; i++) ck_assert_int_ne(f.code[i], 0);
 }
 END_TEST
 
@@ -114,12 +114,10 @@ START_TEST(what_is_not_sent_is_not_overwritten) {
   int ends[2];
   char junk[1024] = {0};
   float x[N], other[N], came[N];
-  for (int i = 0; i < N; i++)
-    x[i] = (float)i, other[i] = 100;
+  for (int i = 0; i < N; i++) x[i] = (float)i, other[i] = 100;
   ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
   int64_t full = 0;
-  for (int64_t n; (n = tcp_push(ends[0], junk, sizeof junk)) > 0;)
-    full += n;
+  for (int64_t n; (n = tcp_push(ends[0], junk, sizeof junk)) > 0;) full += n;
   ck_assert_int_eq(tcp_push(ends[1], other, sizeof other), sizeof other);
   TcpHandle h = {.op = ALL_REDUCE(DT_F32, x, x, N), .next = -1};
   TcpPeer peer[2] = {{.fd = -1}, {.fd = ends[0]}};
@@ -134,8 +132,8 @@ START_TEST(what_is_not_sent_is_not_overwritten) {
   ck_assert(tcp_group_move(&p, &g, &lost) && h.done);
   ck_assert_int_eq(tcp_pull(ends[1], came, sizeof came), sizeof came);
   for (int i = 0; i < N; i++)
-    ck_assert_msg(came[i] == (float)i && x[i] == (float)i + 100, "%d: %g goes, %g is made",
-                  i, came[i], x[i]);
+    ck_assert_msg(came[i] == (float)i && x[i] == (float)i + 100,
+                  "%d: %g goes, %g is made", i, came[i], x[i]);
   close(ends[0]);
   close(ends[1]);
   free(stage);
@@ -262,8 +260,7 @@ END_TEST
 
 static void digest_is(const uint8_t *d, const char *hex) {
   char text[2 * SHA256_BYTES + 1];
-  for (int i = 0; i < SHA256_BYTES; i++)
-    snprintf(text + 2 * i, 3, "%02x", d[i]);
+  for (int i = 0; i < SHA256_BYTES; i++) snprintf(text + 2 * i, 3, "%02x", d[i]);
   ck_assert_str_eq(text, hex);
 }
 
@@ -277,8 +274,7 @@ START_TEST(hashes) {
   sha256_end(&s, d);
   digest_is(d, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   sha256_begin(&s);
-  for (size_t i = 0; i < sizeof two - 1; i++)
-    sha256_add(&s, two + i, 1);
+  for (size_t i = 0; i < sizeof two - 1; i++) sha256_add(&s, two + i, 1);
   sha256_end(&s, d);
   digest_is(d, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   sha256_hmac("Jefe", 4, "what do ya want for nothing?", 28, d);

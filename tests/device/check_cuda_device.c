@@ -153,9 +153,10 @@ static bool found(Pair *p) {
   for (uint64_t i = 0; i < 60; i++) {
     order(i);
     fault.seen = 0;
-    weft_error e = {.rank = -1}; /* memory that was never written is nan, which ends a step */
-    weft_status st = verify(&p->many.plan, p->many.compiled, &p->one.plan, p->one.compiled,
-                            1, 2e-5, NULL, &p->report, &e);
+    weft_error e = {.rank =
+                        -1}; /* memory that was never written is nan, which ends a step */
+    weft_status st = verify(&p->many.plan, p->many.compiled, &p->one.plan,
+                            p->one.compiled, 1, 2e-5, NULL, &p->report, &e);
     if (st != WEFT_OK || !p->report.ok) return true;
   }
   return false;
@@ -176,8 +177,7 @@ START_TEST(a_missing_wait_shows) {
   int n = list_transfers(&p.many.compiled->prog[pp], fault.waits, list, MOST);
   fault.of = (uint64_t)n;
   fault.at = n * (2 * (_i % PLANTS) + 1) / (2 * PLANTS);
-  while (!list[fault.at].needed)
-    fault.at = (fault.at + 1) % n;
+  while (!list[fault.at].needed) fault.at = (fault.at + 1) % n;
   ck_assert_msg(found(&p), "%s %d of %d of rank %d was not missed: %s",
                 fault.waits ? "wait" : "event", fault.at, n, fault.rank,
                 p.many.compiled->prog[pp].what[list[fault.at].in->what]);
@@ -271,8 +271,6 @@ Suite *cuda_device_suite(void) {
 
 #else
 
-Suite *cuda_device_suite(void) {
-  return emulated_suite_without("cuda_device");
-}
+Suite *cuda_device_suite(void) { return emulated_suite_without("cuda_device"); }
 
 #endif

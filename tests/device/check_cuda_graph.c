@@ -42,15 +42,13 @@ static uint64_t step_bits(uint64_t h, Run *r, Toy *t, int k) {
 static uint64_t state_bits(uint64_t h, Run *r, Toy *t) {
   Trace x;
   read_state(r, t, &x);
-  for (int k = 0; k < 3; k++)
-    h = hash_bytes(h, x.state[k], (size_t)x.n * sizeof(float));
+  for (int k = 0; k < 3; k++) h = hash_bytes(h, x.state[k], (size_t)x.n * sizeof(float));
   return h;
 }
 
 static uint64_t all_bits(Run *r, Toy *t) {
   uint64_t h = 0;
-  for (int k = 0; k < TAKEN; k++)
-    h = step_bits(h, r, t, k);
+  for (int k = 0; k < TAKEN; k++) h = step_bits(h, r, t, k);
   return state_bits(h, r, t);
 }
 
@@ -99,8 +97,7 @@ static uint64_t alone_bits(ToyOptions o, bool graph, DeviceCounts *count) {
   schedule_lr(&t);
   uint64_t h = step_bits(step_bits(0, r, &t, 0), r, &t, 1);
   count[0] = r->worker[0].dev.count;
-  for (int k = 2; k < TAKEN; k++)
-    h = step_bits(h, r, &t, k);
+  for (int k = 2; k < TAKEN; k++) h = step_bits(h, r, &t, k);
   count[1] = r->worker[0].dev.count;
   h = state_bits(h, r, &t);
   ck_assert_ptr_null(run_not_captured(r));
@@ -245,8 +242,7 @@ START_TEST(a_nan_in_a_replay_is_found) {
   weft_error e = {.rank = -1};
   ToyOptions o = dense();
   open_toy(&t, &o, 1, &r);
-  for (int k = 0; k < 3; k++)
-    OK(try_step(r, &t, k, &trace_err));
+  for (int k = 0; k < 3; k++) OK(try_step(r, &t, k, &trace_err));
   const CompiledParam *p = &t.compiled->param[1];
   float *x = NEW_N(t.arena, float, param_count(p));
   x[0] = NAN;
@@ -427,8 +423,6 @@ Suite *cuda_graph_suite(void) {
 
 #else
 
-Suite *cuda_graph_suite(void) {
-  return emulated_suite_without("cuda_graph");
-}
+Suite *cuda_graph_suite(void) { return emulated_suite_without("cuda_graph"); }
 
 #endif

@@ -1,5 +1,5 @@
-/* check_cuda_graph_run.c - the program on the stand-ins for CUDA's runtime and NCCL: what its
- * users see of steps that are replayed, with evaluations, samples and failures. */
+/* check_cuda_graph_run.c - the program on the stand-ins for CUDA's runtime and NCCL: what
+ * its users see of steps that are replayed, with evaluations, samples and failures. */
 #include <check.h>
 #include <stdio.h>
 
@@ -155,8 +155,6 @@ Suite *cuda_graph_run_suite(void) {
 
 #else
 
-Suite *cuda_graph_run_suite(void) {
-  return emulated_suite_without("cuda_graph_run");
-}
+Suite *cuda_graph_run_suite(void) { return emulated_suite_without("cuda_graph_run"); }
 
 #endif

@@ -1,5 +1,5 @@
-/* check_cuda_products.c - which of cuBLASLt's algorithms a product takes, on the stand-in, which
- * proposes some that it refuses and says how long each takes. */
+/* check_cuda_products.c - which of cuBLASLt's algorithms a product takes, on the
+ * stand-in, which proposes some that it refuses and says how long each takes. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,10 @@ typedef struct Layer {
 
 static void prepare(Layer *l, int64_t outputs, bool add) {
   *l = (Layer){0};
-  l->a = (KernelArgs){.attr = &l->attr, .nin = 2, .nout = 1, .accumulate = add,
+  l->a = (KernelArgs){.attr = &l->attr,
+                      .nin = 2,
+                      .nout = 1,
+                      .accumulate = add,
                       .state = l->state,
                       .in = {{.dtype = DT_F32, .ndim = 2, .dim = {4, 8}},
                              {.dtype = DT_F32, .ndim = 2, .dim = {outputs, 8}}},
@@ -165,11 +168,12 @@ END_TEST
 /* ---- the program ---- */
 
 static Outcome run(const char *algorithms, const char *more) {
-  return process_run(60,
-                     "sh -c 'cp $weft weft; ln -sf %s/standin/weft_cuda.so .; exec env "
-                     "WEFT_STANDIN=algorithms=%s ./weft run plan.lua --device cuda --threads 1 "
-                     "--json %s'",
-                     WEFT_BINARY_DIR, algorithms, more);
+  return process_run(
+      60,
+      "sh -c 'cp $weft weft; ln -sf %s/standin/weft_cuda.so .; exec env "
+      "WEFT_STANDIN=algorithms=%s ./weft run plan.lua --device cuda --threads 1 "
+      "--json %s'",
+      WEFT_BINARY_DIR, algorithms, more);
 }
 
 static void put_plan(void) {
@@ -191,14 +195,16 @@ static void put_plan(void) {
 static void same_figures(const Outcome *a, const Outcome *b) {
   const char *end = strstr(a->out, "\"tokens_per_s\"");
   ck_assert_msg(a->code == 0 && b->code == 0 && end, "%s%s%s", a->out, a->err, b->err);
-  ck_assert_msg(strncmp(a->out, b->out, (size_t)(end - a->out)) == 0, "%s%s", a->out, b->out);
+  ck_assert_msg(strncmp(a->out, b->out, (size_t)(end - a->out)) == 0, "%s%s", a->out,
+                b->out);
 }
 
-/* The stand-in's algorithms give the same numbers: timing them changes nothing that a run has,
- * parameters, their gradients, or those of evaluations. */
+/* The stand-in's algorithms give the same numbers: timing them changes nothing that a run
+ * has, parameters, their gradients, or those of evaluations. */
 START_TEST(timing_leaves_no_trace) {
   put_plan();
-  Outcome timed = run("5", ""), first = run("5", "--set deterministic=true"), one = run("1", "");
+  Outcome timed = run("5", ""), first = run("5", "--set deterministic=true"),
+          one = run("1", "");
   same_figures(&timed, &first);
   same_figures(&timed, &one);
 }
@@ -223,8 +229,6 @@ Suite *cuda_products_suite(void) {
 
 #else
 
-Suite *cuda_products_suite(void) {
-  return emulated_suite_without("cuda_products");
-}
+Suite *cuda_products_suite(void) { return emulated_suite_without("cuda_products"); }
 
 #endif

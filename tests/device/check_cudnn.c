@@ -13,9 +13,7 @@
 #include "tests/reference/kernel_run.h"
 #include "tests/harness/process.h"
 
-static const Kernel *cpu_kernel(int op) {
-  return &cpu_set_here()->kernel[op];
-}
+static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
 static const KernelSet cpu = {.name = "cpu",
                               .kernel = cpu_kernel,
                               .work = cpu_work,
@@ -89,16 +87,14 @@ static void evaluate(const Problem *p, int wrong) {
   KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout};
   RefArgs r = problem_ref(p, false);
   AttentionGraph g;
-  for (int i = 0; i < p->nin; i++)
-    a.in[i] = kernel_tensor(&p->in[i]);
+  for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);
   attention_graph(p->op, &a, &g);
   graph_evaluate(&g, &r, wrong);
 }
 
 static double largest(const Value *x) {
   double most = 0;
-  for (int64_t i = 0; i < numbers(x); i++)
-    most = fmax(most, fabs(x->v[i]));
+  for (int64_t i = 0; i < numbers(x); i++) most = fmax(most, fabs(x->v[i]));
   return most;
 }
 
@@ -114,13 +110,11 @@ START_TEST(the_graph_is_attention) {
     double within = 8e-6 * largest(&p.out[k]) + 2e-7;
     want[k] = p.out[k].v;
     bound[k] = malloc((size_t)n * sizeof(double));
-    for (int64_t i = 0; i < n; i++)
-      bound[k][i] = within;
+    for (int64_t i = 0; i < n; i++) bound[k][i] = within;
   }
   snprintf(what, sizeof what, "case %d of %s", _i / 2, op_title(p.op));
   kernel_within(&cpu, &p, want, bound, what);
-  for (int k = 0; k < p.nout; k++)
-    free(bound[k]);
+  for (int k = 0; k < p.nout; k++) free(bound[k]);
   problem_free(&p);
 }
 END_TEST
@@ -156,8 +150,7 @@ START_TEST(every_op_of_the_graph_matters) {
   AttentionGraph g;
   KernelArgs a = {.attr = &cases[2].attr};
   make(&p, 4 + _i, 13), make(&q, 4 + _i, 13);
-  for (int i = 0; i < p.nin; i++)
-    a.in[i] = kernel_tensor(&p.in[i]);
+  for (int i = 0; i < p.nin; i++) a.in[i] = kernel_tensor(&p.in[i]);
   attention_graph(p.op, &a, &g);
   evaluate(&q, GRAPH_RIGHT);
   evaluate(&p, GRAPH_RIGHT);
@@ -176,13 +169,11 @@ END_TEST
 START_TEST(large_scores_stay_finite) {
   Problem p;
   make(&p, 4 + _i, 14);
-  for (int64_t i = 0; i < numbers(&p.in[0]); i++)
-    p.in[0].v[i] *= 1e4;
+  for (int64_t i = 0; i < numbers(&p.in[0]); i++) p.in[0].v[i] *= 1e4;
   if (_i) { /* lse and o are those of these queries */
     Problem f;
     make(&f, 4, 14);
-    for (int64_t i = 0; i < numbers(&p.in[0]); i++)
-      f.in[0].v[i] = p.in[0].v[i];
+    for (int64_t i = 0; i < numbers(&p.in[0]); i++) f.in[0].v[i] = p.in[0].v[i];
     evaluate(&f, GRAPH_RIGHT);
     for (int k = 0; k < 2; k++)
       memcpy(p.in[3 + k].v, f.out[k].v, (size_t)numbers(&f.out[k]) * sizeof(double));
@@ -290,17 +281,11 @@ static void check_plans(const char *gpu, const char *const *shape, int64_t part)
   }
 }
 
-START_TEST(plans_for_hopper) {
-  check_plans("h100", usual, 2);
-}
+START_TEST(plans_for_hopper) { check_plans("h100", usual, 2); }
 END_TEST
-START_TEST(plans_for_ampere) {
-  check_plans("a100", few, 1);
-}
+START_TEST(plans_for_ampere) { check_plans("a100", few, 1); }
 END_TEST
-START_TEST(plans_for_blackwell) {
-  check_plans("b200", few, 2);
-}
+START_TEST(plans_for_blackwell) { check_plans("b200", few, 2); }
 END_TEST
 
 /* A file of that name that is no library, and a library that is not cuDNN. */

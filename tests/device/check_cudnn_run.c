@@ -1,5 +1,5 @@
-/* check_cudnn_run.c - the program with attention through cuDNN, on the stand-ins for CUDA's
- * runtime and for cuDNN's backend: what its users see. */
+/* check_cudnn_run.c - the program with attention through cuDNN, on the stand-ins for
+ * CUDA's runtime and for cuDNN's backend: what its users see. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -168,8 +168,6 @@ Suite *cudnn_run_suite(void) {
 
 #else
 
-Suite *cudnn_run_suite(void) {
-  return emulated_suite_without("cudnn_run");
-}
+Suite *cudnn_run_suite(void) { return emulated_suite_without("cudnn_run"); }
 
 #endif

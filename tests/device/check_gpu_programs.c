@@ -1,7 +1,7 @@
-/* check_gpu_programs.c - what ./dev test gpu runs where there is a GPU, here on the stand-ins
- * for CUDA's runtime and NCCL: kernels one by one, the table by op, failures, the race, and
- * the script around them. Times mean nothing here; that they are told, and what is found
- * wrong, does. */
+/* check_gpu_programs.c - what ./dev test gpu runs where there is a GPU, here on the
+ * stand-ins for CUDA's runtime and NCCL: kernels one by one, the table by op, failures,
+ * the race, and the script around them. Times mean nothing here; that they are told, and
+ * what is found wrong, does. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,7 @@
 
 static int times(const char *text, const char *what) {
   int n = 0;
-  for (const char *s = text; (s = strstr(s, what)); s++)
-    n++;
+  for (const char *s = text; (s = strstr(s, what)); s++) n++;
   return n;
 }
 
@@ -47,10 +46,13 @@ static const char *const wrong[] = {"result 0 differs by ",
                                     "result 0 differs by "};
 
 START_TEST(a_wrong_kernel_is_found) {
-  Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=flip=%d ./weft-gpu kernels "
-                              "--op add'", _i + 1);
+  Outcome o = process_run(60,
+                          "sh -c '" BESIDE "WEFT_STANDIN=flip=%d ./weft-gpu kernels "
+                          "--op add'",
+                          _i + 1);
   ck_assert_msg(o.code == 1, "code %d: %s%s", o.code, o.out, o.err);
-  ck_assert_msg(strstr(o.out, "FAILED add f32, case \"x 2,3,5 x 2,3,5\" of add: ") != NULL,
+  ck_assert_msg(strstr(o.out, "FAILED add f32, case \"x 2,3,5 x 2,3,5\" of add: ") !=
+                    NULL,
                 "%s", o.out);
   ck_assert_msg(strstr(o.out, wrong[_i]) != NULL, "%s", o.out);
   ck_assert_msg(strstr(o.out, "0 ops are right, 1 are wrong") != NULL, "%s", o.out);
@@ -81,8 +83,7 @@ static void read_shapes(const char *s, Line *l) {
     if (*s != '(') continue;
     int k = l->n++;
     ck_assert_int_lt(k, KERNEL_OPERANDS);
-    do
-      l->shape[k][l->ndim[k]++] = strtol(s + 1, (char **)&s, 10);
+    do l->shape[k][l->ndim[k]++] = strtol(s + 1, (char **)&s, 10);
     while (*s == ',');
   }
 }
@@ -100,8 +101,7 @@ static bool read_line(const char *s, Line *l) {
 
 static double elements(const Line *l, int k) {
   double n = 1;
-  for (int i = 0; i < l->ndim[k]; i++)
-    n *= (double)l->shape[k][i];
+  for (int i = 0; i < l->ndim[k]; i++) n *= (double)l->shape[k][i];
   return n;
 }
 
@@ -118,10 +118,10 @@ static double flops(const Line *l) {
 
 START_TEST(the_table_is_of_the_plan) {
   Outcome o = process_run(100, "sh -c '" BESIDE "./weft-gpu table " SCRIPT
-                               "/llama_1b.lua " SMALL
-                               " --cube 32 --copy 0.01 --ms 0'");
+                               "/llama_1b.lua " SMALL " --cube 32 --copy 0.01 --ms 0'");
   ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
-  ck_assert_msg(strstr(o.out, "a product of 32 x 32 x 32 in bf16: ") == o.out, "%s", o.out);
+  ck_assert_msg(strstr(o.out, "a product of 32 x 32 x 32 in bf16: ") == o.out, "%s",
+                o.out);
   int launches = 0, attention = 0, products = 0;
   double gflop = 0;
   Line l;
@@ -144,8 +144,10 @@ START_TEST(the_table_is_of_the_plan) {
   const char *sum = strstr(o.out, "kernels of a step: ");
   double said = 0;
   int counted = 0;
-  ck_assert_msg(sum && sscanf(sum, "kernels of a step: %d launches, %*f ms, again %*f ms, %lf",
-                              &counted, &said) == 2, "%s", o.out);
+  ck_assert_msg(sum && sscanf(sum,
+                              "kernels of a step: %d launches, %*f ms, again %*f ms, %lf",
+                              &counted, &said) == 2,
+                "%s", o.out);
   ck_assert_int_eq(counted, launches);
   ck_assert_msg(said > 0.999 * gflop && said < 1.001 * gflop, "%g, not %g", said, gflop);
 }
@@ -156,17 +158,18 @@ END_TEST
 START_TEST(failures_are_told) {
   Outcome o = process_run(200, "sh -c '" BESIDE "LIMIT=4 MORE=\"" SMALL "\" " SCRIPT
                                "/failures.sh ./weft out'");
-  ck_assert_msg(o.code == 0 && times(o.out, ": ok: ") == 4, "code %d: %s%s", o.code, o.out,
-                o.err);
+  ck_assert_msg(o.code == 0 && times(o.out, ": ok: ") == 4, "code %d: %s%s", o.code,
+                o.out, o.err);
 }
 END_TEST
 
 /* A run that ends before anything overflows, for another reason. */
 START_TEST(failures_that_do_not_come_are_found) {
-  Outcome o = process_run(200, "sh -c '" BESIDE "ONLY=nan WEFT_STANDIN=gpus=0 MORE=\"" SMALL
-                               "\" " SCRIPT "/failures.sh ./weft out'");
-  ck_assert_msg(o.code == 1 && strstr(o.out, "nan: FAILED: code 2"), "code %d: %s%s", o.code,
-                o.out, o.err);
+  Outcome o =
+      process_run(200, "sh -c '" BESIDE "ONLY=nan WEFT_STANDIN=gpus=0 MORE=\"" SMALL
+                       "\" " SCRIPT "/failures.sh ./weft out'");
+  ck_assert_msg(o.code == 1 && strstr(o.out, "nan: FAILED: code 2"), "code %d: %s%s",
+                o.code, o.out, o.err);
 }
 END_TEST
 
@@ -179,34 +182,38 @@ static bool has_torch(void) {
 START_TEST(the_race_is_of_one_model) {
   static const char *const devices[] = {"cpu", "cuda"};
   if (!has_torch()) return;
-  Outcome o = process_run(200, "sh -c '" BESIDE "python3 " SCRIPT
-                               "/race.py --weft ./weft --weft-device %s --out out --device "
-                               "cpu --tiny --turns 1 --steps 5'", devices[_i]);
+  Outcome o = process_run(200,
+                          "sh -c '" BESIDE "python3 " SCRIPT
+                          "/race.py --weft ./weft --weft-device %s --out out --device "
+                          "cpu --tiny --turns 1 --steps 5'",
+                          devices[_i]);
   ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
   ck_assert_msg(times(o.out, "loss of step ") == 3, "%s", o.out);
   ck_assert_msg(strstr(o.out, "ratio:   weft has ") != NULL, "%s", o.out);
 }
 END_TEST
 
-/* Two sides that are not the same model: another learning rate shows in the second loss. */
+/* Two sides that are not the same model: another learning rate shows in the second loss.
+ */
 START_TEST(the_race_sees_another_model) {
   if (!has_torch()) return;
   Outcome o = process_run(200, "sh -c '" BESIDE "python3 " SCRIPT
                                "/race.py --weft ./weft --out out --device cpu --tiny "
                                "--turns 1 --steps 5 --set optimizer.lr=2e-4'");
-  ck_assert_msg(o.code == 1 && strstr(o.err, "not the same model"), "code %d: %s%s", o.code,
-                o.out, o.err);
+  ck_assert_msg(o.code == 1 && strstr(o.err, "not the same model"), "code %d: %s%s",
+                o.code, o.out, o.err);
 }
 END_TEST
 
 /* nvidia-smi of a GPU of which 500 MiB are used, and 900 later. */
 static void put_smi(const char *list) {
   char text[512];
-  int n = snprintf(text, sizeof text,
-                   "#!/bin/sh\ncase \"$*\" in\n-L) echo \"%s\" ;;\n*memory.used*)\n"
-                   "  if [ -f smi.count ]; then echo 900; else : >smi.count; echo 500; fi\n"
-                   "esac\n",
-                   list);
+  int n =
+      snprintf(text, sizeof text,
+               "#!/bin/sh\ncase \"$*\" in\n-L) echo \"%s\" ;;\n*memory.used*)\n"
+               "  if [ -f smi.count ]; then echo 900; else : >smi.count; echo 500; fi\n"
+               "esac\n",
+               list);
   scratch_put("nvidia-smi", text, (size_t)n);
 }
 
@@ -220,16 +227,17 @@ static const char *all_said(void) {
 
 /* gpu.sh works in the folder of the sources; what it is given is of this one. */
 #define GPU_SH                                                                           \
-  "chmod +x nvidia-smi; D=$PWD; " BESIDE "PATH=$D:$PATH WEFT_GPU_SLOW=20 WEFT_GPU_BIN=$D " \
+  "chmod +x nvidia-smi; D=$PWD; " BESIDE                                                 \
+  "PATH=$D:$PATH WEFT_GPU_SLOW=20 WEFT_GPU_BIN=$D "                                      \
   "WEFT_GPU_OUT=$D/out "
 
 START_TEST(the_script_runs_its_parts) {
   put_smi("GPU 0: a stand-in");
-  Outcome o = process_run(300, "sh -c '" GPU_SH "WEFT_GPU_MORE=\"" SMALL
-                               "\" WEFT_GPU_TABLE=\"--cube 32 --copy 0.01 --ms 0\" " SCRIPT
-                               ".sh run verify-bf16 verify-tp graph cudnn table nccl-2 nccl-8'");
-  ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err,
-                all_said());
+  Outcome o =
+      process_run(300, "sh -c '" GPU_SH "WEFT_GPU_MORE=\"" SMALL
+                       "\" WEFT_GPU_TABLE=\"--cube 32 --copy 0.01 --ms 0\" " SCRIPT
+                       ".sh run verify-bf16 verify-tp graph cudnn table nccl-2 nccl-8'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err, all_said());
   ck_assert_msg(strstr(o.out, "8 passed, 0 failed: none; skipped: none; ") != NULL, "%s",
                 o.out);
   ck_assert_msg(strstr(o.out, "kernels of a step: ") != NULL, "%s", o.out);
@@ -238,8 +246,9 @@ END_TEST
 
 START_TEST(the_script_says_what_fails) {
   put_smi("GPU 0: a stand-in");
-  Outcome o = process_run(300, "sh -c '" GPU_SH "WEFT_STANDIN=capability=75 WEFT_GPU_MORE=\""
-                               SMALL "\" " SCRIPT ".sh run nccl-2 versions'");
+  Outcome o = process_run(300, "sh -c '" GPU_SH
+                               "WEFT_STANDIN=capability=75 WEFT_GPU_MORE=\"" SMALL
+                               "\" " SCRIPT ".sh run nccl-2 versions'");
   ck_assert_msg(o.code == 1, "code %d: %s%s", o.code, o.out, o.err);
   ck_assert_msg(strstr(o.out, "1 passed, 2 failed: run nccl-2; ") != NULL, "%s", o.out);
 }
@@ -253,18 +262,19 @@ START_TEST(the_script_skips_where_there_is_no_gpu) {
 }
 END_TEST
 
-/* A folder with all that another machine needs, used from another place. The stand-in's two
- * modules are one file, as they share the runtime's queues. */
+/* A folder with all that another machine needs, used from another place. The stand-in's
+ * two modules are one file, as they share the runtime's queues. */
 START_TEST(what_is_packed_runs) {
   put_smi("GPU 0: a stand-in");
   Outcome o = process_run(200, "sh -c '" GPU_SH SCRIPT "/pack.sh $D/packed'");
   ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
-  o = process_run(200, "sh -c 'rm weft weft-gpu; cd /; D=%s; ln -sf weft_cuda.so "
-                       "$D/packed/build/weft_nccl.so; exec env PATH=$D:$PATH "
-                       "WEFT_GPU_OUT=$D/out WEFT_GPU_MORE=\"" SMALL
-                       "\" $D/packed/tests/gpu.sh run verify-tp nccl-2'", scratch_path(""));
-  ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err,
-                all_said());
+  o = process_run(200,
+                  "sh -c 'rm weft weft-gpu; cd /; D=%s; ln -sf weft_cuda.so "
+                  "$D/packed/build/weft_nccl.so; exec env PATH=$D:$PATH "
+                  "WEFT_GPU_OUT=$D/out WEFT_GPU_MORE=\"" SMALL
+                  "\" $D/packed/tests/gpu.sh run verify-tp nccl-2'",
+                  scratch_path(""));
+  ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err, all_said());
   ck_assert_msg(strstr(o.out, "3 passed, 0 failed") != NULL, "%s", o.out);
 }
 END_TEST
@@ -305,8 +315,6 @@ Suite *gpu_programs_suite(void) {
 #else
 
 Suite *gpu_programs_suite(void);
-Suite *gpu_programs_suite(void) {
-  return emulated_suite_without("gpu_programs");
-}
+Suite *gpu_programs_suite(void) { return emulated_suite_without("gpu_programs"); }
 
 #endif

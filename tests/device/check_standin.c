@@ -27,8 +27,7 @@ static void setup(void) {
   ck_assert_int_eq(cudaEventCreateWithFlags(&other, cudaEventDisableTiming), cudaSuccess);
   ck_assert_int_eq(cudaHostAlloc((void **)&host, 4 * sizeof *host, 0), cudaSuccess);
   ck_assert_int_eq(cudaMalloc((void **)&gpu, 4 * sizeof *gpu), cudaSuccess);
-  for (int i = 0; i < 4; i++)
-    host[i] = 0;
+  for (int i = 0; i < 4; i++) host[i] = 0;
 }
 
 static cudaError_t copy(int *to, const int *from, cudaStream_t s) {
@@ -189,12 +188,8 @@ START_TEST(two_captures_do_not_meet) {
 }
 END_TEST
 
-static cudaError_t query(void) {
-  return cudaStreamQuery(a);
-}
-static cudaError_t synchronize(void) {
-  return cudaStreamSynchronize(a);
-}
+static cudaError_t query(void) { return cudaStreamQuery(a); }
+static cudaError_t synchronize(void) { return cudaStreamSynchronize(a); }
 static cudaError_t copy_from_anywhere(void) {
   int here = 3;
   return copy(&gpu[0], &here, a);
@@ -211,9 +206,7 @@ static cudaError_t allocate_host(void) {
   void *p;
   return cudaHostAlloc(&p, 1, 0);
 }
-static cudaError_t launch(void) {
-  return cudaGraphLaunch(NULL, a);
-}
+static cudaError_t launch(void) { return cudaGraphLaunch(NULL, a); }
 static cudaError_t (*const forbidden[])(void) = {
     query,         synchronize, copy_from_anywhere, copy_to_anywhere, allocate,
     allocate_host, launch};
@@ -294,8 +287,6 @@ Suite *standin_suite(void) {
 
 #else
 
-Suite *standin_suite(void) {
-  return emulated_suite_without("standin");
-}
+Suite *standin_suite(void) { return emulated_suite_without("standin"); }
 
 #endif

@@ -30,7 +30,8 @@ static void ends_with(const char *path, const char *source, void (*write)(Text *
 }
 
 START_TEST(plan_md_lists_the_fields) {
-  ends_with(WEFT_SOURCE_DIR "/docs/plan.md", "bindings/schema/schema.def", schema_markdown);
+  ends_with(WEFT_SOURCE_DIR "/docs/plan.md", "bindings/schema/schema.def",
+            schema_markdown);
 }
 END_TEST
 
@@ -145,8 +146,8 @@ END_TEST
 
 /* A name that is not there sends a reader off to look for it. */
 START_TEST(comments_name_what_is_there) {
-  Outcome o = process_run(
-      30, "sh -c 'cd " WEFT_SOURCE_DIR " && $weft lua tests/cli/comments.lua'");
+  Outcome o = process_run(30, "sh -c 'cd " WEFT_SOURCE_DIR
+                              " && $weft lua tests/cli/comments.lua'");
   ck_assert_msg(o.code == 0, "comments that name what is not there:\n%s%s", o.out, o.err);
 }
 END_TEST
@@ -158,8 +159,9 @@ START_TEST(comments_are_read) {
   static const char lua[] = "local x = 'a.lua' -- other.lua, io.open, gone.def.\n";
   scratch_put("here.c", c, strlen(c));
   scratch_put("x.lua", lua, strlen(lua));
-  Outcome o = process_run(30, "sh -c 'cd %s && $weft lua " WEFT_SOURCE_DIR
-                              "/tests/cli/comments.lua'", scratch_path(""));
+  Outcome o = process_run(
+      30, "sh -c 'cd %s && $weft lua " WEFT_SOURCE_DIR "/tests/cli/comments.lua'",
+      scratch_path(""));
   ck_assert_int_ne(o.code, 0);
   const char *want[] = {"here.c:1: no file gone.c", "here.c:2: no function was()",
                         "here.c:3: no file x.h", "x.lua:1: no file other.lua",

@@ -163,8 +163,7 @@ static void well_formed(const char *s) {
                     "%.20s", name);
     } else {
       int quotes = 0;
-      for (const char *p = name; p < end; p++)
-        quotes += *p == '"';
+      for (const char *p = name; p < end; p++) quotes += *p == '"';
       ck_assert_int_eq(quotes % 2, 0);
       ck_assert_int_lt(depth, LEN(open));
       if (end[-1] != '/') open[depth++] = name;
@@ -187,8 +186,7 @@ static const char *picture(const Schedule *s) {
 
 static int count(const char *s, const char *part) {
   int n = 0;
-  for (; (s = strstr(s, part)); s++)
-    n++;
+  for (; (s = strstr(s, part)); s++) n++;
   return n;
 }
 
@@ -372,8 +370,7 @@ static const char *on_terminal(int columns, const char *env) {
   }
   Text out = {0};
   char buf[4096];
-  for (ssize_t n; (n = read(fd, buf, sizeof buf)) > 0;)
-    text_addn(&out, buf, (size_t)n);
+  for (ssize_t n; (n = read(fd, buf, sizeof buf)) > 0;) text_addn(&out, buf, (size_t)n);
   int status;
   waitpid(pid, &status, 0);
   close(fd);

@@ -32,8 +32,7 @@ static void make_files(const char *to) {
 
 static int usage(void) {
   fprintf(stderr, "usage: weft-fuzz TARGET CORPUS [options of libFuzzer]; targets are");
-  for (int i = 0; fuzz_target(i); i++)
-    fprintf(stderr, " %s", fuzz_target(i)->name);
+  for (int i = 0; fuzz_target(i); i++) fprintf(stderr, " %s", fuzz_target(i)->name);
   fprintf(stderr, "\n");
   exit(2);
 }

@@ -32,9 +32,7 @@ static void add(FuzzFile *f, const void *s, size_t n) {
   f->n += n;
 }
 
-static void add_text(FuzzFile *f, const char *s) {
-  add(f, s, strlen(s));
-}
+static void add_text(FuzzFile *f, const char *s) { add(f, s, strlen(s)); }
 
 static void make_weights(FuzzFile *f, int form) {
   static const char header[] =
@@ -78,8 +76,7 @@ static void make_tokens(FuzzFile *f, int form) {
   int32_t header[256] = {0};
   uint16_t ids[80];
   memcpy(header, forms[form], sizeof forms[form]);
-  for (int i = 0; i < LEN(ids); i++)
-    ids[i] = (uint16_t)(i % 50);
+  for (int i = 0; i < LEN(ids); i++) ids[i] = (uint16_t)(i % 50);
   if (header[0]) add(f, header, sizeof header);
   add(f, ids, form == 0 ? 80 : sizeof ids);
 }
@@ -89,8 +86,7 @@ static void make_token_index(FuzzFile *f, int form) {
   int64_t begin[] = {0, 10, 10, 28}, first[] = {0, 1, 2, 3, 4}, counts[] = {4, 5};
   unsigned char head[18] = "MMIDIDX\0\0\1";
   uint16_t ids[20];
-  for (int i = 0; i < LEN(ids); i++)
-    ids[i] = (uint16_t)i;
+  for (int i = 0; i < LEN(ids); i++) ids[i] = (uint16_t)i;
   put(f, "m.bin", ids, sizeof ids);
   head[17] = 8;
   add(f, head, sizeof head);
@@ -281,8 +277,7 @@ static weft_status read_tokens(const FuzzFile *f, weft_error *e) {
                    .width = f->n % 3 == 2 ? 4 : 0};
   TRY(data_open(NULL, &spec, 3, 64, 1, &d, e));
   weft_status st = data_look(d, &seen, e);
-  for (int i = 0; i < 20 && st == WEFT_OK; i++)
-    st = data_sample(d, i, t, l, e);
+  for (int i = 0; i < 20 && st == WEFT_OK; i++) st = data_sample(d, i, t, l, e);
   data_close(d);
   return st;
 }
@@ -310,8 +305,7 @@ static weft_status read_token_index(const FuzzFile *f, weft_error *e) {
                    .packed = {.on = true, .size = 8, .too_long = TOO_LONG_SPLIT}};
   TRY(data_open(NULL, &spec, 8, 64, 1, &d, e));
   weft_status st = WEFT_OK;
-  for (int i = 0; i < 10 && st == WEFT_OK; i++)
-    st = data_sample(d, i, t, l, e);
+  for (int i = 0; i < 10 && st == WEFT_OK; i++) st = data_sample(d, i, t, l, e);
   data_close(d);
   return st;
 }
@@ -366,9 +360,7 @@ static const FuzzTarget targets[] = {
     {"shard", "rank-00000.safetensors", 1, make_shard, repair_length, read_shard},
 };
 
-const FuzzTarget *fuzz_target(int i) {
-  return i < LEN(targets) ? &targets[i] : NULL;
-}
+const FuzzTarget *fuzz_target(int i) { return i < LEN(targets) ? &targets[i] : NULL; }
 
 static double seconds(void) {
   struct timespec t;

@@ -12,9 +12,7 @@
 
 extern const DeviceVtable *const weft_device;
 
-static const DeviceVtable *load(weft_error *e) {
-  return weft_device;
-}
+static const DeviceVtable *load(weft_error *e) { return weft_device; }
 
 const DeviceKind *device_standin(void) {
   static DeviceKind kind;
@@ -25,9 +23,7 @@ const DeviceKind *device_standin(void) {
 
 extern const WorldVtable weft_nccl_world;
 
-static const WorldVtable *load_world(weft_error *e) {
-  return &weft_nccl_world;
-}
+static const WorldVtable *load_world(weft_error *e) { return &weft_nccl_world; }
 
 const WorldKind *world_standin(void) {
   static WorldKind kind;

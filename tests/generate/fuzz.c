@@ -125,8 +125,7 @@ static void kind_of(const char *report, char out[KIND_LENGTH]) {
 
 static void count_refusal(Tally *t, const char *kind, uint64_t number, uint64_t count) {
   int k = 0;
-  while (k < t->nkind && strcmp(t->kind[k].text, kind) != 0)
-    k++;
+  while (k < t->nkind && strcmp(t->kind[k].text, kind) != 0) k++;
   if (k == KINDS) k--;
   if (k == t->nkind) {
     t->nkind++;

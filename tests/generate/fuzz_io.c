@@ -49,11 +49,9 @@ static void change_number(Case *c, size_t at) {
                                         "null",
                                         "[]",
                                         "\"\""};
-  while (at < c->f.n && (c->f.s[at] < '0' || c->f.s[at] > '9'))
-    at++;
+  while (at < c->f.n && (c->f.s[at] < '0' || c->f.s[at] > '9')) at++;
   size_t end = at;
-  while (end < c->f.n && c->f.s[end] >= '0' && c->f.s[end] <= '9')
-    end++;
+  while (end < c->f.n && c->f.s[end] >= '0' && c->f.s[end] <= '9') end++;
   const char *s = numbers[below(c, LEN(numbers))];
   cut(c, at, end - at);
   insert(c, at, s, strlen(s));
@@ -74,12 +72,8 @@ static void change(Case *c) {
   case 1:
     if (at < c->f.n) c->f.s[at] = (unsigned char)below(c, 256);
     break;
-  case 2:
-    cut(c, at, 1 + below(c, 16));
-    break;
-  case 3:
-    c->f.n = at;
-    break;
+  case 2: cut(c, at, 1 + below(c, 16)); break;
+  case 3: c->f.n = at; break;
   case 4: {
     const char *s = bits[below(c, LEN(bits))];
     insert(c, at, s, strlen(s));
@@ -88,13 +82,10 @@ static void change(Case *c) {
   case 5: {
     size_t n = MIN(sizeof block, c->f.n - at), times = 1 + below(c, 40);
     memcpy(block, c->f.s + at, n);
-    while (times--)
-      insert(c, at, block, n);
+    while (times--) insert(c, at, block, n);
     break;
   }
-  default:
-    change_number(c, at);
-    break;
+  default: change_number(c, at); break;
   }
 }
 
@@ -102,8 +93,7 @@ static void change(Case *c) {
 
 static const FuzzTarget *some_target(Case *c) {
   int n = 0;
-  while (fuzz_target(n))
-    n++;
+  while (fuzz_target(n)) n++;
   return fuzz_target((int)below(c, (uint32_t)n));
 }
 
@@ -115,8 +105,7 @@ bool fuzz_io_case(const char *folder, uint64_t seed, uint64_t number, Text *repo
   *c = (Case){.f.folder = folder, .rng = rng_make(seed, name)};
   const FuzzTarget *t = some_target(c);
   t->make(&c->f, (int)below(c, (uint32_t)t->forms));
-  for (uint32_t i = below(c, 6); i > 0; i--)
-    change(c);
+  for (uint32_t i = below(c, 6); i > 0; i--) change(c);
   if (t->repair && below(c, 8)) t->repair(&c->f);
   fuzz_read(t, &c->f, &what);
   if (what.n)

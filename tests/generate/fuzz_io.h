@@ -1,4 +1,5 @@
-/* fuzz_io.h - broken files by number: those of broken_files.h, changed at random places. */
+/* fuzz_io.h - broken files by number: those of broken_files.h, changed at random places.
+ */
 #ifndef WEFT_TEST_FUZZ_IO_H
 #define WEFT_TEST_FUZZ_IO_H
 

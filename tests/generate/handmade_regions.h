@@ -1,4 +1,5 @@
-/* handmade_regions.h - regions of programs and pieces of parameters that tests make by hand. */
+/* handmade_regions.h - regions of programs and pieces of parameters that tests make by
+ * hand. */
 #ifndef WEFT_TEST_STORED_H
 #define WEFT_TEST_STORED_H
 

@@ -18,9 +18,7 @@ static uint64_t roll(Dice *d) {
   return z ^ z >> 31;
 }
 
-static int below(Dice *d, int n) {
-  return (int)(roll(d) % (uint64_t)n);
-}
+static int below(Dice *d, int n) { return (int)(roll(d) % (uint64_t)n); }
 
 #define PICK(d, list) (list)[below(d, LEN(list))]
 
@@ -137,16 +135,10 @@ static void expression(Dice *d, int nest) {
   switch (nest ? below(d, 12) : below(d, 6)) {
   case 0:
   case 1:
-  case 2:
-    text_printf(d->out, "V[%d]", 1 + below(d, 90));
-    return;
+  case 2: text_printf(d->out, "V[%d]", 1 + below(d, 90)); return;
   case 3:
-  case 4:
-    text_add(d->out, PICK(d, literals));
-    return;
-  case 5:
-    text_printf(d->out, "F[%d]", 1 + below(d, 110));
-    return;
+  case 4: text_add(d->out, PICK(d, literals)); return;
+  case 5: text_printf(d->out, "F[%d]", 1 + below(d, 110)); return;
   case 6:
     text_add(d->out, "try(");
     expression(d, nest - 1);
@@ -159,9 +151,7 @@ static void expression(Dice *d, int nest) {
     arguments(d, nest - 1, 2);
     text_add(d->out, " end");
     return;
-  case 8:
-    text_printf(d->out, "setmetatable({ x = 1 }, M[%d])", 1 + below(d, 12));
-    return;
+  case 8: text_printf(d->out, "setmetatable({ x = 1 }, M[%d])", 1 + below(d, 12)); return;
   case 9:
     text_add(d->out, "try(function(...) return ");
     expression(d, nest - 1);
@@ -176,8 +166,7 @@ static void expression(Dice *d, int nest) {
     expression(d, nest - 1);
     text_add(d->out, "], -x end)");
     return;
-  default:
-    table_of(d, nest - 1);
+  default: table_of(d, nest - 1);
   }
 }
 
@@ -285,8 +274,7 @@ static void statement(Dice *d, const char *object) {
 
 static void function_of(Dice *d, const char *object, const char *end) {
   text_printf(d->out, "local function with_%s(%s)\nkeep(%s)\n", object, object, object);
-  for (int n = below(d, 30); n > 0; n--)
-    statement(d, object);
+  for (int n = below(d, 30); n > 0; n--) statement(d, object);
   text_printf(d->out, "%s\nend\n", end);
 }
 
@@ -296,8 +284,7 @@ static void generated(Dice *d) {
                                        "batch",    "data",      "precision", "optimizer",
                                        "train",    "recompute", "packed",    "expect"};
   text_add(d->out, prelude);
-  for (int n = 5 + below(d, 40); n > 0; n--)
-    statement(d, NULL);
+  for (int n = 5 + below(d, 40); n > 0; n--) statement(d, NULL);
   function_of(d, "g",
               "local x = g:param('w', { { 'vocab', 64 }, { 'hidden', 16 } })\n"
               "local h = g:embedding(g:tokens(), x)\n"
@@ -360,26 +347,18 @@ static void mutate(Dice *d, const char *s, size_t n, Text *out) {
       "3",
       ""};
   size_t at = n ? (size_t)roll(d) % n : 0, end;
-  while (at < n && !in_word(s[at]))
-    at++;
-  while (at > 0 && in_word(s[at - 1]))
-    at--;
-  for (end = at; end < n && in_word(s[end]);)
-    end++;
+  while (at < n && !in_word(s[at])) at++;
+  while (at > 0 && in_word(s[at - 1])) at--;
+  for (end = at; end < n && in_word(s[end]);) end++;
   text_addn(out, s, at);
   switch (below(d, 6)) {
   case 0:
     text_addn(out, s + at, end - at);
     text_addn(out, s + at, end - at);
     break;
-  case 1:
-    end = MIN(n, end + (size_t)below(d, 12));
-    break;
-  case 2:
-    text_printf(out, "%c", below(d, 256));
-    break;
-  default:
-    text_add(out, PICK(d, instead));
+  case 1: end = MIN(n, end + (size_t)below(d, 12)); break;
+  case 2: text_printf(out, "%c", below(d, 256)); break;
+  default: text_add(out, PICK(d, instead));
   }
   text_addn(out, s + end, n - end);
 }

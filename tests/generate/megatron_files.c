@@ -8,9 +8,7 @@
 
 static const int widths[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
 
-static void add(Text *t, const void *p, size_t n) {
-  text_addn(t, p, n);
-}
+static void add(Text *t, const void *p, size_t n) { text_addn(t, p, n); }
 
 static void put(const char *name, const char *end, Text *t) {
   scratch_put(arena_printf(scratch_arena, "%s%s", name, end), t->n ? t->s : "", t->n);
@@ -41,8 +39,7 @@ static void put_index(const char *name, const MegatronFile *m) {
 void megatron_put_ids(const char *name, const MegatronFile *m, const int32_t *ids) {
   Text t = {0};
   int n = 0;
-  for (int i = 0; i < m->nlengths; i++)
-    n += m->lengths[i];
+  for (int i = 0; i < m->nlengths; i++) n += m->lengths[i];
   for (int i = 0; i < n; i++) {
     int64_t id = ids[i];
     add(&t, &id, (size_t)widths[m->type]);
@@ -53,11 +50,9 @@ void megatron_put_ids(const char *name, const MegatronFile *m, const int32_t *id
 
 void megatron_put(const char *name, const MegatronFile *m) {
   int n = 0;
-  for (int i = 0; i < m->nlengths; i++)
-    n += m->lengths[i];
+  for (int i = 0; i < m->nlengths; i++) n += m->lengths[i];
   int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
-  for (int i = 0; i < n; i++)
-    ids[i] = m->first + i;
+  for (int i = 0; i < n; i++) ids[i] = m->first + i;
   megatron_put_ids(name, m, ids);
   free(ids);
 }

@@ -15,9 +15,9 @@ typedef struct Range {
 typedef struct Side {
   Code main;
   VEC(OpenBody) body;
-  int open;              /* body, or -1 */
+  int open; /* body, or -1 */
   VEC(const char *) unit;
-  VEC(Range) range;      /* per unit: what its calls bind */
+  VEC(Range) range; /* per unit: what its calls bind */
   VEC(Bind) bind;
   VEC(uint64_t) dyn;
   VEC(Call) call;
@@ -38,8 +38,13 @@ Build *build_new(Arena *a, int pp, int tp, uint64_t arena_bytes) {
   Build *b = NEW(a, Build);
   Diags d = {.arena = a};
   *b = (Build){.a = a, .npp = pp, .c = NEW(a, Compiled), .side = NEW_N(a, Side, pp)};
-  *b->c = (Compiled){.arena = a, .prog = NEW_N(a, Program, pp), .microbatches = 1,
-                     .micro = 1, .seq = 8, .tokens = 8, .dtype = DT_F32,
+  *b->c = (Compiled){.arena = a,
+                     .prog = NEW_N(a, Program, pp),
+                     .microbatches = 1,
+                     .micro = 1,
+                     .seq = 8,
+                     .tokens = 8,
+                     .dtype = DT_F32,
                      .device = device_kind(NULL, NULL)};
   MeshSpec spec = {.pp = pp, .tp = tp, .dp = 1};
   bool ok = mesh_resolve(&spec, 0, &b->c->mesh, &d);
@@ -76,8 +81,7 @@ int build_unit(Build *b, int pp, const char *name, const uint64_t *bind, int n) 
   Side *s = &b->side[pp];
   *VEC_PUSH(b->a, s->unit) = name;
   *VEC_PUSH(b->a, s->range) = (Range){(uint32_t)s->bind.n, (uint32_t)n};
-  for (int i = 0; i < n; i++)
-    *VEC_PUSH(b->a, s->bind) = (Bind){bind[i], BIND_STORED};
+  for (int i = 0; i < n; i++) *VEC_PUSH(b->a, s->bind) = (Bind){bind[i], BIND_STORED};
   return s->unit.n - 1;
 }
 
@@ -123,54 +127,86 @@ static uint32_t operands(Build *b, int pp, const Operand *o, int n) {
 Instr *build_call(Build *b, int pp, int body, int unit, int mb, const char *what,
                   const uint64_t *dyn, int ndyn) {
   Side *s = &b->side[pp];
-  *VEC_PUSH(b->a, s->call) =
-      (Call){.body = (uint32_t)body, .unit = (uint32_t)unit, .mb = mb,
-             .bind = s->range.at[unit].first, .nbind = (uint16_t)s->range.at[unit].n,
-             .dyn = (uint32_t)s->dyn.n, .ndyn = (uint16_t)ndyn};
+  *VEC_PUSH(b->a, s->call) = (Call){.body = (uint32_t)body,
+                                    .unit = (uint32_t)unit,
+                                    .mb = mb,
+                                    .bind = s->range.at[unit].first,
+                                    .nbind = (uint16_t)s->range.at[unit].n,
+                                    .dyn = (uint32_t)s->dyn.n,
+                                    .ndyn = (uint16_t)ndyn};
   for (int i = 0; i < ndyn; i++) *VEC_PUSH(b->a, s->dyn) = dyn[i];
-  return add(b, pp, (Instr){.code = I_CALL, .call = (uint32_t)s->call.n - 1,
-                            .what = name(b, pp, what)});
+  return add(b, pp,
+             (Instr){.code = I_CALL,
+                     .call = (uint32_t)s->call.n - 1,
+                     .what = name(b, pp, what)});
 }
 
 Instr *build_kernel(Build *b, int pp, int op, Operand in, Operand out) {
   Operand o[] = {in, out};
-  return add(b, pp, (Instr){.code = I_KERNEL, .op = (uint16_t)op, .nin = 1, .nout = 1,
-                            .operand = operands(b, pp, o, 2)});
+  return add(b, pp,
+             (Instr){.code = I_KERNEL,
+                     .op = (uint16_t)op,
+                     .nin = 1,
+                     .nout = 1,
+                     .operand = operands(b, pp, o, 2)});
 }
 
 Instr *build_op(Build *b, int pp, int op, const Operand *o, int nin, int nout,
                 const char *what) {
-  return add(b, pp, (Instr){.code = I_KERNEL, .op = (uint16_t)op, .nin = (int16_t)nin,
-                            .nout = (int16_t)nout, .what = name(b, pp, what),
-                            .operand = operands(b, pp, o, nin + nout)});
+  return add(b, pp,
+             (Instr){.code = I_KERNEL,
+                     .op = (uint16_t)op,
+                     .nin = (int16_t)nin,
+                     .nout = (int16_t)nout,
+                     .what = name(b, pp, what),
+                     .operand = operands(b, pp, o, nin + nout)});
 }
 
 Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand in,
                   Operand out, const char *what) {
   Operand o[] = {in, out};
-  return add(b, pp, (Instr){.code = I_COLL, .coll = coll, .comm = (int16_t)comm, .nin = 1,
-                            .nout = 1, .handle = handle, .what = name(b, pp, what),
-                            .operand = operands(b, pp, o, 2)});
+  return add(b, pp,
+             (Instr){.code = I_COLL,
+                     .coll = coll,
+                     .comm = (int16_t)comm,
+                     .nin = 1,
+                     .nout = 1,
+                     .handle = handle,
+                     .what = name(b, pp, what),
+                     .operand = operands(b, pp, o, 2)});
 }
 
 Instr *build_rows(Build *b, int pp, int comm, int handle, const Operand o[4],
                   const char *what) {
-  return add(b, pp, (Instr){.code = I_COLL, .coll = COLL_ALL_TO_ALL_V, .nin = 3, .nout = 1,
-                            .comm = (int16_t)comm, .handle = handle,
-                            .what = name(b, pp, what),
-                            .operand = operands(b, pp, o, 4)});
+  return add(b, pp,
+             (Instr){.code = I_COLL,
+                     .coll = COLL_ALL_TO_ALL_V,
+                     .nin = 3,
+                     .nout = 1,
+                     .comm = (int16_t)comm,
+                     .handle = handle,
+                     .what = name(b, pp, what),
+                     .operand = operands(b, pp, o, 4)});
 }
 
 Instr *build_send(Build *b, int pp, int peer, int handle, Operand o, const char *what) {
-  return add(b, pp, (Instr){.code = I_SEND, .nin = 1, .handle = handle, .peer = peer,
-                            .what = name(b, pp, what),
-                            .operand = operands(b, pp, &o, 1)});
+  return add(b, pp,
+             (Instr){.code = I_SEND,
+                     .nin = 1,
+                     .handle = handle,
+                     .peer = peer,
+                     .what = name(b, pp, what),
+                     .operand = operands(b, pp, &o, 1)});
 }
 
 Instr *build_recv(Build *b, int pp, int peer, int handle, Operand o, const char *what) {
-  return add(b, pp, (Instr){.code = I_RECV, .nout = 1, .handle = handle, .peer = peer,
-                            .what = name(b, pp, what),
-                            .operand = operands(b, pp, &o, 1)});
+  return add(b, pp,
+             (Instr){.code = I_RECV,
+                     .nout = 1,
+                     .handle = handle,
+                     .peer = peer,
+                     .what = name(b, pp, what),
+                     .operand = operands(b, pp, &o, 1)});
 }
 
 Instr *build_gather(Build *b, int pp, int unit, int comm, int handle, Operand shard,
@@ -188,8 +224,11 @@ Instr *build_scatter(Build *b, int pp, int unit, int comm, int handle, Operand s
 }
 
 Instr *build_free(Build *b, int pp, int unit, Operand copy) {
-  return add(b, pp, (Instr){.code = I_FREE, .nin = 1, .unit = (uint32_t)unit,
-                            .operand = operands(b, pp, &copy, 1)});
+  return add(b, pp,
+             (Instr){.code = I_FREE,
+                     .nin = 1,
+                     .unit = (uint32_t)unit,
+                     .operand = operands(b, pp, &copy, 1)});
 }
 
 Instr *build_wait(Build *b, int pp, int handle) {

@@ -29,8 +29,8 @@ int build_comm(Build *b, const char *name, AxisSet axes, int in_flight, const in
 int build_unit(Build *b, int pp, const char *name, const uint64_t *bind, int n);
 void build_bind(Build *b, int pp, int unit, const Bind *bind, int n);
 int build_body(Build *b, int pp, const char *name, Phase phase, int nslot);
-void build_main(Build *b, int pp);       /* closes the open body */
-void build_line(Build *b, int line);     /* of the instructions that follow */
+void build_main(Build *b, int pp);   /* closes the open body */
+void build_line(Build *b, int line); /* of the instructions that follow */
 
 Instr *build_call(Build *b, int pp, int body, int unit, int mb, const char *what,
                   const uint64_t *dyn, int ndyn);

@@ -17,9 +17,7 @@ typedef struct Draw {
 static int below(Draw *d, int n) {
   return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n);
 }
-static int pick(Draw *d, const int *list, int n) {
-  return list[below(d, n)];
-}
+static int pick(Draw *d, const int *list, int n) { return list[below(d, n)]; }
 #define PICK(d, ...)                                                                     \
   pick(d, (const int[]){__VA_ARGS__}, LEN(((const int[]){__VA_ARGS__})))
 
@@ -41,14 +39,10 @@ const SchedulePick schedule_picks[] = {{"1f1b", 1, NEEDS_RANKS},
 bool schedule_takes(const SchedulePick *s, int ranks, int chunks, int m) {
   int rounds = MAX(1, m / ranks);
   switch (s->needs) {
-  case NEEDS_NOTHING:
-    return true;
-  case NEEDS_RANKS:
-    return m >= ranks;
-  case NEEDS_TWICE:
-    return m >= 2 * ranks;
-  case NEEDS_ROUNDS:
-    return chunks == 1 || m % rounds == 0;
+  case NEEDS_NOTHING: return true;
+  case NEEDS_RANKS: return m >= ranks;
+  case NEEDS_TWICE: return m >= 2 * ranks;
+  case NEEDS_ROUNDS: return chunks == 1 || m % rounds == 0;
   }
   return false;
 }
@@ -59,8 +53,7 @@ static void draw_schedule(Draw *d, RandomPlan *p) {
   p->schedule = s->name;
   p->virtual_stages = s->chunks == 3 ? PICK(d, 1, 2, 3) : s->chunks;
   p->microbatches = PICK(d, 1, p->pp, 2 * p->pp) + below(d, 4);
-  while (!schedule_takes(s, p->pp, p->virtual_stages, p->microbatches))
-    p->microbatches++;
+  while (!schedule_takes(s, p->pp, p->virtual_stages, p->microbatches)) p->microbatches++;
 }
 
 static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
@@ -74,8 +67,7 @@ static void draw_context(uint64_t seed, uint64_t number, RandomPlan *p) {
   Draw d = {rng_make(seed, name), 0};
   int ranks = p->tp * p->pp * p->dp, how = below(&d, LEN(comm));
   p->cp = PICK(&d, 1, 1, 2, 4);
-  while (ranks * p->cp > 16 && p->cp > 1)
-    p->cp /= 2;
+  while (ranks * p->cp > 16 && p->cp > 1) p->cp /= 2;
   p->head_ranks = how == 2 ? p->cp : how == 3 ? MIN(p->cp, 2) : 1;
   char heads[32] = "";
   if (how == 3) snprintf(heads, sizeof heads, ", heads_size = %d", p->head_ranks);
@@ -117,8 +109,8 @@ static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t
            p->tp * PICK(d, 8, 12, 20, 32), PICK(d, 37, 48, 53));
 }
 
-/* Shards that groups of ranks keep after the forward (with whole sequences), and what lies in the host's memory;
- * drawn apart, too. */
+/* Shards that groups of ranks keep after the forward (with whole sequences), and what
+ * lies in the host's memory; drawn apart, too. */
 static void draw_storage(uint64_t seed, uint64_t number, int group, bool zero3, Text *t) {
   char name[40];
   snprintf(name, sizeof name, "storage %llu", (unsigned long long)number);
@@ -213,7 +205,8 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
               p->micro * p->dp * p->microbatches * rounds, p->micro,
               PICK(d, 8, 12, 16) * p->cp, rounds);
   text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s),\n",
-              (unsigned long long)(seed * 100000 + number), number % 2 ? "true" : "false");
+              (unsigned long long)(seed * 100000 + number),
+              number % 2 ? "true" : "false");
   text_printf(t, "  data = weft.synthetic {},%s\n",
               below(d, 3) ? "" : "\n  packed = { eot = 3 },");
   text_printf(t, "  train = { steps = 3, seed = %d, log_every = 1 },\n}\n",
@@ -263,9 +256,7 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
   write_plan(&d, seed, number, rounds, &t, model, "", p);
 }
 
-int random_ranks(const RandomPlan *p) {
-  return p->tp * p->pp * p->dp * p->cp;
-}
+int random_ranks(const RandomPlan *p) { return p->tp * p->pp * p->dp * p->cp; }
 
 void styled_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
   char name[32], model[512], styles[256];
@@ -322,8 +313,8 @@ static weft_status compare(Job *many, const char *path, const DeviceKind *device
 }
 
 static weft_status parity_on(const DeviceKind *device, const RunOptions *options,
-                             const char *plan, uint64_t data, int steps,
-                             double tolerance, VerifyReport *r, Text *report) {
+                             const char *plan, uint64_t data, int steps, double tolerance,
+                             VerifyReport *r, Text *report) {
   char path[] = "/tmp/weft-plan-XXXXXX.lua";
   int fd = mkstemps(path, 4);
   *r = (VerifyReport){0};
@@ -369,7 +360,8 @@ bool parity_holds_on(const DeviceKind *device, const RunOptions *options, uint64
   Text why = {0};
   random_plan(seed, number, &p);
   bool ok =
-      parity_on(device, options, p.text, 0, steps, tolerance, &r, &why) == WEFT_OK && r.ok;
+      parity_on(device, options, p.text, 0, steps, tolerance, &r, &why) == WEFT_OK &&
+      r.ok;
   describe(number, &p, report);
   text_printf(report, "loss %.1e grad %.1e param %.1e\n", r.loss, r.grad, r.param);
   if (!ok) text_printf(report, "%s%s", why.s ? why.s : "", p.text);
@@ -379,8 +371,8 @@ bool parity_holds_on(const DeviceKind *device, const RunOptions *options, uint64
 
 bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
                   Text *report) {
-  return parity_holds_on(NULL, &(RunOptions){.threads = 1}, seed, number, steps, tolerance,
-                         report);
+  return parity_holds_on(NULL, &(RunOptions){.threads = 1}, seed, number, steps,
+                         tolerance, report);
 }
 
 bool experts_hold(uint64_t number, int steps, double tolerance, Text *report) {

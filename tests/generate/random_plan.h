@@ -1,5 +1,5 @@
-/* random_plan.h - small legal plans by number: model, mesh, styles, schedule and batch are
- * drawn from a counter-based generator, so plan N is the same everywhere. */
+/* random_plan.h - small legal plans by number: model, mesh, styles, schedule and batch
+ * are drawn from a counter-based generator, so plan N is the same everywhere. */
 #ifndef WEFT_TEST_RANDOM_PLAN_H
 #define WEFT_TEST_RANDOM_PLAN_H
 
@@ -9,7 +9,7 @@
 enum { NEEDS_NOTHING, NEEDS_RANKS, NEEDS_TWICE, NEEDS_ROUNDS };
 typedef struct SchedulePick {
   const char *name;
-  int chunks;            /* per rank; 3: any number */
+  int chunks; /* per rank; 3: any number */
   int needs;
 } SchedulePick;
 enum { SCHEDULES = 11 };
@@ -28,11 +28,12 @@ typedef struct RandomPlan {
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *out);
 int random_ranks(const RandomPlan *p);
-/* A plan whose modules have random styles, which need not be legal, and whose model may be
- * one of random_model.lua. */
+/* A plan whose modules have random styles, which need not be legal, and whose model may
+ * be one of random_model.lua. */
 void styled_plan(uint64_t seed, uint64_t number, RandomPlan *out);
 
-/* The text of plan `number` of models with experts or latent attention (random_experts.lua). */
+/* The text of plan `number` of models with experts or latent attention
+ * (random_experts.lua). */
 void experts_plan(uint64_t number, Text *t);
 
 /* Compiles the plan of a text and its one-rank twin and compares `steps` steps. What is
@@ -53,8 +54,8 @@ bool parity_holds(uint64_t seed, uint64_t number, int steps, double tolerance,
 bool parity_holds_on(const DeviceKind *device, const RunOptions *options, uint64_t seed,
                      uint64_t number, int steps, double tolerance, Text *report);
 
-/* The same for plan `number` of models with experts or latent attention, over ep and etp, too
- * (random_experts.lua). */
+/* The same for plan `number` of models with experts or latent attention, over ep and etp,
+ * too (random_experts.lua). */
 bool experts_hold(uint64_t number, int steps, double tolerance, Text *report);
 
 /* The same for a styled plan, which may also be refused with a message. */
@@ -62,8 +63,8 @@ typedef enum { EQUAL, REFUSED, DIFFERENT } Verdict;
 Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
                     Text *report);
 
-/* `weft-tests --fuzz N [seed]`: the next N plans of a seed; `--fuzz N seed first`: N plans from
- * number `first`. Returns the exit code. See fuzz.c. */
+/* `weft-tests --fuzz N [seed]`: the next N plans of a seed; `--fuzz N seed first`: N
+ * plans from number `first`. Returns the exit code. See fuzz.c. */
 int fuzz(int argc, char **argv);
 /* The next n plans of a seed whose state is kept in `folder`. */
 int fuzz_in(const char *folder, uint64_t n, uint64_t seed);

@@ -1,13 +1,9 @@
 /* random_schedule.c - draws schedules and changes them. */
 #include "random_schedule.h"
 
-Dice dice(uint64_t seed, const char *name) {
-  return (Dice){rng_make(seed, name), 0};
-}
+Dice dice(uint64_t seed, const char *name) { return (Dice){rng_make(seed, name), 0}; }
 
-int throw_dice(Dice *d, int n) {
-  return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n);
-}
+int throw_dice(Dice *d, int n) { return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n); }
 
 /* ---- legal schedules ---- */
 
@@ -103,8 +99,7 @@ static void add_reductions(Draw *w) {
     for (int c = 0; c < s->virtual_stages; c++) {
       if (throw_dice(w->d, 3)) continue;
       int i = s->n[r];
-      while (!writes_gradients(&s->list[r][i - 1], c))
-        i--;
+      while (!writes_gradients(&s->list[r][i - 1], c)) i--;
       i += throw_dice(w->d, s->n[r] - i + 1);
       insert(s, r, i, (Action){.kind = ACT_REDUCE_GRAD, .chunk = (int16_t)c, .mb = -1});
     }
@@ -130,8 +125,7 @@ Schedule sched_random(Arena *a, Dice *d, int ranks, int virtual_stages, int micr
     w.s.list[r] = NEW_N(a, Action, 3 * cells + virtual_stages);
   for (;;) {
     int r = throw_dice(d, ranks), n = choices(&w, r);
-    for (int k = 1; k < ranks && n == 0; k++)
-      n = choices(&w, r = (r + 1) % ranks);
+    for (int k = 1; k < ranks && n == 0; k++) n = choices(&w, r = (r + 1) % ranks);
     if (n == 0) break;
     Action next = w.can[throw_dice(d, n)];
     if (next.kind == ACT_F && pairs == 2 && take_pair(&w, r, &next, n)) continue;

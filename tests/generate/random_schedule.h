@@ -1,5 +1,5 @@
-/* random_schedule.h - schedules by number: legal ones in a random order, and small changes
- * to any schedule. The same number gives the same schedule everywhere. */
+/* random_schedule.h - schedules by number: legal ones in a random order, and small
+ * changes to any schedule. The same number gives the same schedule everywhere. */
 #ifndef WEFT_TEST_SCHED_RANDOM_H
 #define WEFT_TEST_SCHED_RANDOM_H
 

@@ -112,8 +112,7 @@ static weft_status draw(Dice *d, Arena *a, Schedule *s) {
     return WEFT_OK;
   }
   Case c = schedule_case(throw_dice(d, CASES));
-  while (!c.legal)
-    c = schedule_case(throw_dice(d, CASES));
+  while (!c.legal) c = schedule_case(throw_dice(d, CASES));
   return load_schedule(&c, a, s);
 }
 

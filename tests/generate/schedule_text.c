@@ -54,8 +54,7 @@ Schedule sched_text(Arena *a, const char *text, int virtual_stages, int microbat
                 .microbatches = microbatches,
                 .v_placement = v_placement,
                 .name = "text"};
-  for (const char *p = text; *p; p++)
-    s.ranks += *p == '\n' || !p[1];
+  for (const char *p = text; *p; p++) s.ranks += *p == '\n' || !p[1];
   s.list = NEW_N(a, Action *, s.ranks);
   s.n = NEW_N(a, int, s.ranks);
   char *copy = arena_str(a, text), *save;

@@ -1,5 +1,5 @@
-/* schedule_text.h - schedules for tests, written as PyTorch writes them: one row per rank,
- * actions such as 2F0, 1I3 or (0F1;3B0)OVERLAP_F_B separated by commas. */
+/* schedule_text.h - schedules for tests, written as PyTorch writes them: one row per
+ * rank, actions such as 2F0, 1I3 or (0F1;3B0)OVERLAP_F_B separated by commas. */
 #ifndef WEFT_TEST_SCHED_TEXT_H
 #define WEFT_TEST_SCHED_TEXT_H
 

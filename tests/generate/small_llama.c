@@ -152,8 +152,7 @@ static Tid model(B *b) {
   Tid x = OP(b, embedding, NULL, NONE, graph_input(b->g, IN_TOKENS), table);
   graph_close_unit(b->g);
   Tid more = -1;
-  for (int i = 0; i < o->layers; i++)
-    x = layer(b, i, x, &more);
+  for (int i = 0; i < o->layers; i++) x = layer(b, i, x, &more);
   graph_open_unit(b->g, "norm", -1, b->e);
   x = norm(b, -1, "model.norm.weight", x, c);
   graph_close_unit(b->g);
@@ -218,8 +217,7 @@ static void make_schedule(Toy *t, const ToyOptions *o) {
   for (int r = 0; r < o->pp; r++) {
     Action *a = t->schedule.list[r] = NEW_N(t->arena, Action, 2 * m);
     int f = 0, b = 0, n = 0, warm = MIN(m, o->pp - r);
-    while (f < warm)
-      a[n++] = (Action){.kind = ACT_F, .mb = f++};
+    while (f < warm) a[n++] = (Action){.kind = ACT_F, .mb = f++};
     while (b < m) {
       a[n++] = (Action){.kind = ACT_B, .mb = b++};
       if (f < m) a[n++] = (Action){.kind = ACT_F, .mb = f++};

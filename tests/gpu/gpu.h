@@ -16,7 +16,7 @@ double gpu_seconds(void);
 
 /* ---- limits.c: what the GPU can do at most ---- */
 typedef struct Limits {
-  double flops, bytes; /* a second: a product of bf16; a copy, read and written */
+  double flops, bytes;  /* a second: a product of bf16; a copy, read and written */
   int64_t cube, copied; /* of what sizes */
 } Limits;
 /* A copy of `bytes` that can be launched again and again, so that what the caches hold is
@@ -26,12 +26,12 @@ typedef struct Flush {
   KernelArgs args;
   void *memory;
   size_t bytes;
-  double alone;          /* seconds of one, when limits_measure has measured it */
+  double alone; /* seconds of one, when limits_measure has measured it */
 } Flush;
 weft_status flush_open(Flush *f, Device *d, size_t bytes, weft_error *e);
 void flush_close(Flush *f, Device *d);
-weft_status limits_measure(Device *d, Flush *f, int64_t cube, double seconds,
-                           Limits *out, weft_error *e);
+weft_status limits_measure(Device *d, Flush *f, int64_t cube, double seconds, Limits *out,
+                           weft_error *e);
 /* Seconds of one launch, of as many as take about `seconds`; with `f` (or NULL) after a
  * flush each, whose own time is taken off. */
 weft_status time_launch(Device *d, const Kernel *k, const KernelArgs *a, const Flush *f,

@@ -1,13 +1,14 @@
 /* kernels.c - weft-gpu kernels: every kernel of the device `cuda` on the cases of
- * tests/reference/kernel_cases, by the interface that a run uses. A line for each op and type says
- * how far the worst result is from the reference in f64, what it may be, and how far the CPU's
- * kernel is.
+ * tests/reference/kernel_cases, by the interface that a run uses. A line for each op and
+ * type says how far the worst result is from the reference in f64, what it may be, and
+ * how far the CPU's kernel is.
  *
- * What a launch touches is one image, with a margin after each operand, result and scratch:
- * uploaded, and brought back as a whole. So what a kernel writes where it may not is seen.
- * Twice as it is, which must give the same bits; then once more with results that hold nan
- * (-1 where they are integers), which must not be read. With --cudnn those problems that the
- * device leaves to cuDNN where a plan asks for it, by cuDNN. */
+ * What a launch touches is one image, with a margin after each operand, result and
+ * scratch: uploaded, and brought back as a whole. So what a kernel writes where it may
+ * not is seen. Twice as it is, which must give the same bits; then once more with results
+ * that hold nan
+ * (-1 where they are integers), which must not be read. With --cudnn those problems that
+ * the device leaves to cuDNN where a plan asks for it, by cuDNN. */
 #include "gpu.h"
 
 #include <math.h>
@@ -27,7 +28,8 @@ typedef struct Side {
   size_t room;
 } Side;
 
-/* Where everything lies: operands, results (those of an alias are its operand), scratch. */
+/* Where everything lies: operands, results (those of an alias are its operand), scratch.
+ */
 typedef struct Layout {
   size_t at[PLACES], n[PLACES], bytes;
   int work, places;
@@ -40,10 +42,10 @@ typedef struct Worst {
 
 typedef struct Bench {
   Side cuda, cpu;
-  bool brief;            /* the first and the last case of each op only */
-  const char *only;      /* an op, or NULL */
-  bool cudnn;            /* what the library beside the kernels computes, by it */
-  bool absent;           /* it is not there */
+  bool brief;       /* the first and the last case of each op only */
+  const char *only; /* an op, or NULL */
+  bool cudnn;       /* what the library beside the kernels computes, by it */
+  bool absent;      /* it is not there */
   bool failed[OP_N];
   bool tried[OP_N];
   Worst worst;
@@ -51,7 +53,9 @@ typedef struct Bench {
 
 /* ---- images ---- */
 
-static size_t up(size_t n) { return (n + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN; }
+static size_t up(size_t n) {
+  return (n + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+}
 
 static void place(Layout *l, size_t bytes) {
   l->at[l->places] = l->bytes, l->n[l->places++] = bytes;
@@ -59,8 +63,11 @@ static void place(Layout *l, size_t bytes) {
 }
 
 static KernelArgs shapes(const Problem *p, bool accumulate) {
-  KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout,
-                  .accumulate = accumulate, .index = p->index};
+  KernelArgs a = {.attr = &p->attr,
+                  .nin = p->nin,
+                  .nout = p->nout,
+                  .accumulate = accumulate,
+                  .index = p->index};
   for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);
   for (int i = 0; i < p->nout; i++) a.out[i] = kernel_tensor(&p->out[i]);
   return a;
@@ -106,7 +113,8 @@ static weft_status has_room(Side *s, size_t bytes, weft_error *e) {
 static weft_status launch(Side *s, const Problem *p, KernelArgs *a, const Layout *l,
                           unsigned char *m, weft_error *e) {
   const Kernel *k = device_kernel(&s->dev, p->op, a);
-  if (!k || !k->run) return err_set(e, WEFT_ERUN, "device %s has no kernel", s->kind->name);
+  if (!k || !k->run)
+    return err_set(e, WEFT_ERUN, "device %s has no kernel", s->kind->name);
   if (k->prepare) TRY(k->prepare(&s->dev, a, e));
   for (int i = 0; i < p->nin; i++) a->in[i].p = s->memory + l->at[i];
   for (int i = 0; i < p->nout; i++) a->out[i].p = s->memory + l->at[of_result(p, i)];
@@ -171,7 +179,8 @@ static bool compare(Bench *b, const Problem *p, const RefArgs *ref, const Kernel
                      kernel_element(t.p, t.dtype, d.odd), ref->out[i].v[d.odd]),
              false;
     if (!d.ok)
-      return err_set(e, WEFT_ERUN, "result %d differs by %.2e (one element %.2e), limit %.0e", i,
+      return err_set(e, WEFT_ERUN,
+                     "result %d differs by %.2e (one element %.2e), limit %.0e", i,
                      d.norm, d.element, d.limit),
              false;
   }
@@ -189,7 +198,8 @@ static bool same_bits(const Problem *p, const Layout *l, const unsigned char *a,
 }
 
 /* How far the CPU's kernel is: no test of it, which is that of suite `kernels`. */
-static void of_cpu(Bench *b, const Problem *p, const RefArgs *ref, const unsigned char *m) {
+static void of_cpu(Bench *b, const Problem *p, const RefArgs *ref,
+                   const unsigned char *m) {
   KernelArgs a = shapes(p, ref->accumulate);
   Layout l = lay_out(b->cpu.kind, p, &a);
   for (int i = 0; i < p->nout; i++) {
@@ -249,8 +259,7 @@ static bool as_it_is(Bench *b, const Source *s, bool accumulate, weft_error *e) 
        run(&b->cpu, &p, accumulate, cpu, e) == WEFT_OK;
   RefArgs ref = problem_ref(&p, accumulate);
   if (ok) ref_ops[p.op](&ref);
-  ok = ok && untouched(&p, &l, was, m, e) &&
-       compare(b, &p, &ref, &a, &l, m, false, e) &&
+  ok = ok && untouched(&p, &l, was, m, e) && compare(b, &p, &ref, &a, &l, m, false, e) &&
        (any_order(s, p.op) || same_bits(&p, &l, m, again, e));
   if (ok) of_cpu(b, &p, &ref, cpu);
   free(was), free(m), free(again), free(cpu);
@@ -277,7 +286,8 @@ static bool poisoned(Bench *b, const Source *s, weft_error *e) {
 static bool by_library(const Bench *b, const Source *s) {
   Problem p = problem(s);
   KernelArgs a = shapes(&p, false);
-  bool pairs = op_info[p.op].cost == cost_attention || op_info[p.op].cost == cost_attention_dx;
+  bool pairs =
+      op_info[p.op].cost == cost_attention || op_info[p.op].cost == cost_attention_dx;
   bool yes = pairs && b->cuda.kind->refuses && !b->cuda.kind->refuses(p.op, &a);
   problem_free(&p);
   return yes;
@@ -312,8 +322,8 @@ static void forward_cases(Bench *b, int op, DType type) {
   for (int i = 0; i < kernel_cases; i++)
     if (kernel_case[i].op == op) first = first < 0 ? i : first, last = i;
   for (int i = MAX(first, 0); i <= last; i++) {
-    Source s = {.c = &kernel_case[i], .type = type, .seed = 1 + (uint64_t)i,
-                .cudnn = b->cudnn};
+    Source s = {
+        .c = &kernel_case[i], .type = type, .seed = 1 + (uint64_t)i, .cudnn = b->cudnn};
     if (kernel_case[i].op == op && chosen(b, i, first, last)) try(b, op, &s, op_adds(op));
   }
 }
@@ -323,7 +333,10 @@ static void backward_cases(Bench *b, const GradCase *g, DType type) {
   for (int i = 0; i < kernel_cases; i++)
     if (kernel_case[i].op == g->forward) first = first < 0 ? i : first, last = i;
   for (int i = MAX(first, 0); i <= last; i++) {
-    Source s = {.c = &kernel_case[i], .g = g, .type = type, .seed = 1 + (uint64_t)i,
+    Source s = {.c = &kernel_case[i],
+                .g = g,
+                .type = type,
+                .seed = 1 + (uint64_t)i,
                 .cudnn = b->cudnn};
     if (kernel_case[i].op != g->forward || !chosen(b, i, first, last)) continue;
     Problem p = problem(&s);
@@ -344,7 +357,8 @@ static void one_op(Bench *b, int op) {
     if (!w->problems || b->absent) continue;
     b->tried[op] = true;
     printf("%-22s %-5s %8d  %9.2e of %.0e  %5.1f %%  %9.2e\n", op_title(op),
-           dtype_name(types[t]), w->problems, w->norm, w->limit, 100 * w->element, w->cpu);
+           dtype_name(types[t]), w->problems, w->norm, w->limit, 100 * w->element,
+           w->cpu);
     fflush(stdout);
   }
 }
@@ -363,8 +377,8 @@ static int not_covered(Bench *b) {
 
 static int all(Bench *b) {
   int good = 0, bad = 0;
-  printf("%-22s %-5s %8s  %18s  %7s  %9s\n", "op", "type", "problems",
-         "norm-wise error", "element", "the CPU's");
+  printf("%-22s %-5s %8s  %18s  %7s  %9s\n", "op", "type", "problems", "norm-wise error",
+         "element", "the CPU's");
   for (int op = 0; op < OP_N; op++) {
     KernelArgs none = {0};
     const Kernel *k = device_kernel(&b->cuda.dev, op, &none);
@@ -403,7 +417,8 @@ int gpu_kernels(int argc, char **argv) {
     else if (strcmp(argv[i], "--op") == 0 && i + 1 < argc)
       b.only = argv[++i];
     else
-      return gpu_fails(argv[i], err_set(&e, WEFT_EUSAGE, "no such option of kernels"), &e);
+      return gpu_fails(argv[i], err_set(&e, WEFT_EUSAGE, "no such option of kernels"),
+                       &e);
   }
   weft_status st = open_side(&b.cuda, "cuda", &e);
   if (st == WEFT_OK) st = open_side(&b.cpu, "cpu", &e);

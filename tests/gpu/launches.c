@@ -1,4 +1,5 @@
-/* launches.c - see launches.h: a device whose table is that of `cuda` but for what notes. */
+/* launches.c - see launches.h: a device whose table is that of `cuda` but for what notes.
+ */
 #include "launches.h"
 
 #include <pthread.h>
@@ -36,8 +37,7 @@ static bool shape_is(const KTensor *a, const KTensor *b) {
 static bool same(const Launch *l, int op, const KernelArgs *a) {
   const KernelArgs *b = &l->args;
   if (l->op != op || a->nin != b->nin || a->nout != b->nout ||
-      a->accumulate != b->accumulate ||
-      memcmp(a->attr, b->attr, sizeof *a->attr) != 0)
+      a->accumulate != b->accumulate || memcmp(a->attr, b->attr, sizeof *a->attr) != 0)
     return false;
   for (int i = 0; i < a->nin; i++)
     if (!shape_is(&a->in[i], &b->in[i])) return false;

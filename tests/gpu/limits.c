@@ -1,5 +1,5 @@
-/* limits.c - how long launches take, by a sync around many of them, and what the GPU can do
- * at most: a product of two square matrices in bf16, and a copy. */
+/* limits.c - how long launches take, by a sync around many of them, and what the GPU can
+ * do at most: a product of two square matrices in bf16, and a copy. */
 #include <stdlib.h>
 
 #include "gpu.h"
@@ -83,8 +83,8 @@ static weft_status fill(Device *d, char *to, size_t bytes, weft_error *e) {
   return st;
 }
 
-static weft_status multiply(Device *d, const DeviceKind *kind, KernelArgs *a, char *memory,
-                            double seconds, double *each, weft_error *e) {
+static weft_status multiply(Device *d, const DeviceKind *kind, KernelArgs *a,
+                            char *memory, double seconds, double *each, weft_error *e) {
   size_t one = aligned((size_t)(a->in[0].dim[0] * a->in[0].dim[1]) * sizeof(bf16));
   const Kernel *k = device_kernel(d, OP_linear, a);
   if (!k) return err_set(e, WEFT_ERUN, "there is no kernel for linear");
@@ -117,8 +117,8 @@ static weft_status product(Device *d, int64_t n, double seconds, double *each,
   return st;
 }
 
-weft_status limits_measure(Device *d, Flush *f, int64_t cube, double seconds,
-                           Limits *out, weft_error *e) {
+weft_status limits_measure(Device *d, Flush *f, int64_t cube, double seconds, Limits *out,
+                           weft_error *e) {
   double each = 0;
   *out = (Limits){.cube = cube, .copied = (int64_t)f->bytes / 2};
   TRY(time_launch(d, f->kernel, &f->args, NULL, seconds, &f->alone, e));

@@ -1,11 +1,11 @@
-/* table.c - weft-gpu table PLAN: what a step of the plan launches on the device `cuda`, one
- * line for each op and shape: how often, how long, and how much of what the GPU can do that
- * is. All ops and shapes come from the compiled plan, all flops from ops.def.
+/* table.c - weft-gpu table PLAN: what a step of the plan launches on the device `cuda`,
+ * one line for each op and shape: how often, how long, and how much of what the GPU can
+ * do that is. All ops and shapes come from the compiled plan, all flops from ops.def.
  *
- * A plan of one rank takes one step, op by op, whose launches are noted with their arguments.
- * Each is then launched many times: with a flush of the caches between ("ms"), and again at
- * once ("again"). In a step some of what a kernel reads is in the caches: its time lies
- * between the two. */
+ * A plan of one rank takes one step, op by op, whose launches are noted with their
+ * arguments. Each is then launched many times: with a flush of the caches between ("ms"),
+ * and again at once ("again"). In a step some of what a kernel reads is in the caches:
+ * its time lies between the two. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ typedef struct Table {
   Launches launches;
   Row *row;
   Limits limits;
-  double step;           /* seconds, op by op */
+  double step; /* seconds, op by op */
 } Table;
 
 /* ---- the plan ---- */
@@ -46,9 +46,12 @@ static void print_diags(const Diags *d) {
 }
 
 static weft_status compile_plan(Table *t, Job *j, Arena *arena, weft_error *e) {
-  LangOptions o = {.set = t->asked.set, .nset = t->asked.nset,
-                   .define = t->asked.define, .ndefine = t->asked.ndefine,
-                   .data = t->asked.data, .ndata = t->asked.ndata};
+  LangOptions o = {.set = t->asked.set,
+                   .nset = t->asked.nset,
+                   .define = t->asked.define,
+                   .ndefine = t->asked.ndefine,
+                   .data = t->asked.data,
+                   .ndata = t->asked.ndata};
   weft_status st = job_load(j, arena, &o, t->asked.plan);
   j->device = launches_device(&t->launches, e);
   if (st == WEFT_OK) st = job_mesh(j, 1);
@@ -101,10 +104,11 @@ static weft_status measure(Table *t, weft_error *e) {
   for (int i = 0; st == WEFT_OK && i < l->n; i++) {
     Row *r = &t->row[i];
     r->launch = &l->at[i];
-    st = time_launch(l->device, l->at[i].kernel, &l->at[i].args, &f, seconds, &r->cold, e);
+    st =
+        time_launch(l->device, l->at[i].kernel, &l->at[i].args, &f, seconds, &r->cold, e);
     if (st == WEFT_OK)
-      st = time_launch(l->device, l->at[i].kernel, &l->at[i].args, NULL, seconds, &r->warm,
-                       e);
+      st = time_launch(l->device, l->at[i].kernel, &l->at[i].args, NULL, seconds,
+                       &r->warm, e);
   }
   flush_close(&f, l->device);
   return st;
@@ -112,9 +116,7 @@ static weft_status measure(Table *t, weft_error *e) {
 
 /* ---- the table ---- */
 
-static double of_step(const Row *r) {
-  return MAX(r->cold, r->warm) * r->launch->times;
-}
+static double of_step(const Row *r) { return MAX(r->cold, r->warm) * r->launch->times; }
 
 static int dearer(const void *a, const void *b) {
   double x = of_step(a), y = of_step(b);
@@ -136,9 +138,11 @@ static void print_row(const Table *t, const Row *r) {
   double rate = each > 0 ? does / each : 0;
   double most = moves ? t->limits.bytes : t->limits.flops;
   Text shape = {0};
-  for (int i = 0; i < a->nin; i++) text_add(&shape, i ? " " : ""), print_shape(&a->in[i], &shape);
+  for (int i = 0; i < a->nin; i++)
+    text_add(&shape, i ? " " : ""), print_shape(&a->in[i], &shape);
   text_add(&shape, " ->");
-  for (int i = 0; i < a->nout; i++) text_add(&shape, " "), print_shape(&a->out[i], &shape);
+  for (int i = 0; i < a->nout; i++)
+    text_add(&shape, " "), print_shape(&a->out[i], &shape);
   printf("%-17s %5d %9.4f %9.4f %9.3f %12.6g %-5s %9.2f %-7s %5.1f %%  %s%s\n",
          op_info[l->op].name, l->times, 1e3 * r->cold, 1e3 * r->warm, 1e3 * of_step(r),
          1e-9 * does, moves ? "GB" : "Gflop", 1e-12 * rate, moves ? "TB/s" : "Tflop/s",
@@ -167,9 +171,10 @@ static void print_table(const Table *t) {
     launches += r->launch->times;
     if (!launch_moves(r->launch)) flops += launch_flops(r->launch) * r->launch->times;
   }
-  printf("kernels of a step: %d launches, %.3f ms, again %.3f ms, %.6g Gflop; a step op by "
-         "op: %.3f ms\n",
-         launches, 1e3 * cold, 1e3 * warm, 1e-9 * flops, 1e3 * t->step);
+  printf(
+      "kernels of a step: %d launches, %.3f ms, again %.3f ms, %.6g Gflop; a step op by "
+      "op: %.3f ms\n",
+      launches, 1e3 * cold, 1e3 * warm, 1e-9 * flops, 1e3 * t->step);
 }
 
 /* ---- the verb ---- */
@@ -226,7 +231,8 @@ int gpu_table(int argc, char **argv) {
   Job j = {0};
   weft_error e = {.rank = -1};
   if (!read_args(&t.asked, argc, argv))
-    return gpu_fails("table", err_set(&e, WEFT_EUSAGE, "a plan and options are needed"), &e);
+    return gpu_fails("table", err_set(&e, WEFT_EUSAGE, "a plan and options are needed"),
+                     &e);
   Arena *arena = arena_new(NULL);
   if (!arena || setjmp(*arena_guard(arena))) {
     arena_free(arena);

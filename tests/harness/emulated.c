@@ -3,9 +3,7 @@
 
 #include <stdio.h>
 
-START_TEST(is_skipped) {
-  printf(EMULATED_SKIPPED);
-}
+START_TEST(is_skipped) { printf(EMULATED_SKIPPED); }
 END_TEST
 
 Suite *emulated_suite_without(const char *name) {

@@ -50,4 +50,3 @@ const char *exporter_write(Exporter *f, const char *name, WeightsOutOptions o) {
   must(run_export(f->run, &o, &f->job.e), &f->job.e, "export");
   return o.dir;
 }
-

@@ -1,4 +1,5 @@
-/* one_rank_pair.c - compiles a toy for its mesh and for one rank and compares their runs. */
+/* one_rank_pair.c - compiles a toy for its mesh and for one rank and compares their runs.
+ */
 #include "one_rank_pair.h"
 
 #include <check.h>

@@ -18,8 +18,11 @@ weft_status fixture_open(PlanFixture *f, const char *file, const char *const *de
   ck_assert_ptr_nonnull(f->arena);
   f->d.arena = f->arena;
   err_clear(&f->e);
-  LangOptions o = {.alloc = &libc_alloc, .define = define, .ndefine = count(define),
-                   .set = set, .nset = count(set)};
+  LangOptions o = {.alloc = &libc_alloc,
+                   .define = define,
+                   .ndefine = count(define),
+                   .set = set,
+                   .nset = count(set)};
   const char *path =
       *file == '/' ? file : arena_printf(f->arena, "%s/%s", WEFT_SOURCE_DIR, file);
   return lang_load(&o, path, &f->lp, &f->d, &f->e);
@@ -32,8 +35,8 @@ void fixture_close(PlanFixture *f) {
 
 weft_status fixture_graph(PlanFixture *f, int64_t B, int64_t T, Graph **g) {
   *g = graph_new(f->arena, B, T);
-  weft_status st = lang_build_graph(f->lp, &lang_plan(f->lp)->moe, B, T, *g, &f->d,
-                                    &f->e);
+  weft_status st =
+      lang_build_graph(f->lp, &lang_plan(f->lp)->moe, B, T, *g, &f->d, &f->e);
   if (st != WEFT_OK) lang_locate(f->lp, &f->d);
   return st;
 }

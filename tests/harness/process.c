@@ -22,9 +22,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void nap(void) {
-  usleep(2000);
-}
+static void nap(void) { usleep(2000); }
 
 /* What happens between fork and exec. */
 static void become(const Process *p) {
@@ -67,8 +65,7 @@ const char *scratch_get(const char *path) {
   if (!f) return "";
   Text t = {0};
   char chunk[4096];
-  for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;)
-    text_addn(&t, chunk, n);
+  for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;) text_addn(&t, chunk, n);
   fclose(f);
   const char *s = arena_str(scratch_arena, t.s ? t.s : "");
   text_free(&t);

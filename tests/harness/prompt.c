@@ -38,4 +38,3 @@ void prompt_plan(const char *name, int micro) {
       name, micro);
   scratch_put(name, text, strlen(text));
 }
-

@@ -1,5 +1,5 @@
-/* proof_fixture.h - what the suites of the prover share: an arena and an error for each test,
- * and what a program by hand (program_builder.h) must come to. */
+/* proof_fixture.h - what the suites of the prover share: an arena and an error for each
+ * test, and what a program by hand (program_builder.h) must come to. */
 #ifndef WEFT_TESTS_PROOFS_H
 #define WEFT_TESTS_PROOFS_H
 

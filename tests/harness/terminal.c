@@ -62,41 +62,23 @@ static void delete_cells(Terminal *t, int n) {
 static bool control(Terminal *t, const char *numbers, char letter) {
   int first = atoi(numbers), n = MAX(first, 1);
   switch (letter) {
-  case 'm':
-    t->colours++;
-    return true;
-  case 'A':
-    t->row = MAX(t->row - n, 0);
-    return true;
-  case 'B':
-    t->row = MIN(t->row + n, TERMINAL_ROWS - 1);
-    return true;
-  case 'C':
-    t->column = MIN(t->column + n, TERMINAL_COLUMNS - 1);
-    return true;
-  case 'D':
-    t->column = MAX(t->column - n, 0);
-    return true;
-  case 'G':
-    t->column = n - 1;
-    return true;
+  case 'm': t->colours++; return true;
+  case 'A': t->row = MAX(t->row - n, 0); return true;
+  case 'B': t->row = MIN(t->row + n, TERMINAL_ROWS - 1); return true;
+  case 'C': t->column = MIN(t->column + n, TERMINAL_COLUMNS - 1); return true;
+  case 'D': t->column = MAX(t->column - n, 0); return true;
+  case 'G': t->column = n - 1; return true;
   case 'K':
     if (first == 0) erase(t, t->row, t->column);
     return first == 0;
   case 'J':
     erase(t, t->row, t->column);
-    for (int r = t->row + 1; r < TERMINAL_ROWS; r++)
-      erase(t, r, 0);
+    for (int r = t->row + 1; r < TERMINAL_ROWS; r++) erase(t, r, 0);
     return first == 0;
-  case '@':
-    insert_cells(t, n);
-    return true;
-  case 'P':
-    delete_cells(t, n);
-    return true;
+  case '@': insert_cells(t, n); return true;
+  case 'P': delete_cells(t, n); return true;
   case 'h':
-  case 'l':
-    return true; /* modes */
+  case 'l': return true; /* modes */
   }
   return false;
 }
@@ -142,8 +124,7 @@ const char *terminal_row(const Terminal *t, int row) {
   char text[TERMINAL_COLUMNS * 4 + 1], *p = text;
   for (int i = 0; i < TERMINAL_COLUMNS; i++)
     p = stpcpy(p, *t->cell[row][i] ? t->cell[row][i] : " ");
-  while (p > text && p[-1] == ' ')
-    p--;
+  while (p > text && p[-1] == ' ') p--;
   return arena_strn(scratch_arena, text, (size_t)(p - text));
 }
 
@@ -190,15 +171,15 @@ static void look(Terminal *t) {
   if (t->ended || poll(&p, 1, 5) <= 0) return;
   ssize_t n = read(t->fd, buf, sizeof buf);
   if (n <= 0 && errno != EINTR) t->ended = true;
-  for (ssize_t i = 0; i < n; i++)
-    show(t, buf[i]);
+  for (ssize_t i = 0; i < n; i++) show(t, buf[i]);
 }
 
 static void give_up(Terminal *t, const char *what) {
   /* The end of a long screen: a message of the checker has a limit. */
   const char *screen = terminal_rows(t, 0, t->row);
   size_t n = strlen(screen), most = 3000;
-  ck_abort_msg("waited for %s; the screen:\n%s", what, screen + (n > most ? n - most : 0));
+  ck_abort_msg("waited for %s; the screen:\n%s", what,
+               screen + (n > most ? n - most : 0));
 }
 
 void terminal_wait_row(Terminal *t, int row, const char *text) {

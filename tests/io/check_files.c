@@ -248,8 +248,7 @@ END_TEST
 
 START_TEST(ids_of_32_bits) {
   uint32_t ids[64];
-  for (int i = 0; i < 64; i++)
-    ids[i] = (uint32_t)(7 * i + 1);
+  for (int i = 0; i < 64; i++) ids[i] = (uint32_t)(7 * i + 1);
   const char *path = scratch_put("t.bin", ids, sizeof ids);
   DataSpec spec = {.kind = DATA_TOKENS, FILES("t.bin")};
   no_data(spec, 1000, path,
@@ -264,8 +263,7 @@ START_TEST(ids_of_32_bits) {
   int32_t t[63], l[63];
   ck_assert_str_eq(data_describe(d), "1 file (raw u32), 64 tokens");
   ck_assert_int_eq(data_sample(d, 0, t, l, &scratch_error), WEFT_OK);
-  for (int i = 0; i < 63; i++)
-    ck_assert(t[i] == 7 * i + 1 && l[i] == 7 * i + 8);
+  for (int i = 0; i < 63; i++) ck_assert(t[i] == 7 * i + 1 && l[i] == 7 * i + 8);
   data_close(d);
   spec.width = 2; /* said so: half of them are 0 */
   data_close(open_data(spec, 63, 100000));
@@ -306,8 +304,7 @@ END_TEST
 static char *repeated(const char *s, size_t times) {
   size_t n = strlen(s);
   char *out = malloc(n * times + 1);
-  for (size_t i = 0; i < times; i++)
-    memcpy(out + i * n, s, n);
+  for (size_t i = 0; i < times; i++) memcpy(out + i * n, s, n);
   out[n * times] = 0;
   return out;
 }
@@ -395,8 +392,7 @@ Suite *files_suite(void) {
   tcase_add_test(t, json_is_bounded);
   tcase_add_test(t, broken_files_are_errors);
   int targets = 0;
-  while (fuzz_target(targets))
-    targets++;
+  while (fuzz_target(targets)) targets++;
   tcase_add_loop_test(t, files_that_were_found, 0, targets);
   suite_add_tcase(s, t);
   return s;

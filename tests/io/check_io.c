@@ -112,8 +112,7 @@ END_TEST
 START_TEST(shuffle_is_a_permutation_per_epoch) {
   enum { WINDOWS = 100 };
   uint16_t ids[WINDOWS * 2 + 1];
-  for (int i = 0; i < LEN(ids); i++)
-    ids[i] = (uint16_t)i;
+  for (int i = 0; i < LEN(ids); i++) ids[i] = (uint16_t)i;
   scratch_put("t.bin", ids, sizeof ids);
   DataSpec spec = {
       .kind = DATA_TOKENS, FILES("t.bin"), .shuffle = true, .dir = scratch_dir};
@@ -132,8 +131,7 @@ START_TEST(shuffle_is_a_permutation_per_epoch) {
     differ += u[0] != t[0];
   }
   for (int e = 0; e < 2; e++)
-    for (int w = 0; w < WINDOWS; w++)
-      ck_assert_int_eq(seen[e][w], 1);
+    for (int w = 0; w < WINDOWS; w++) ck_assert_int_eq(seen[e][w], 1);
   ck_assert_int_gt(moved, WINDOWS);
   ck_assert_int_gt(differ, WINDOWS);
   int32_t a[2], b[2], l[2];
@@ -220,8 +218,7 @@ START_TEST(synthetic_is_endless) {
       count[t[k]]++;
     }
   }
-  for (int k = 0; k < 10; k++)
-    ck_assert(count[k] > 650 && count[k] < 950);
+  for (int k = 0; k < 10; k++) ck_assert(count[k] > 650 && count[k] < 950);
   ck_assert_int_eq(data_sample(d, (int64_t)1 << 50, t, l, &scratch_error), WEFT_OK);
   data_close(d);
 }
@@ -242,8 +239,7 @@ static void mark_ids(const Data *d, int *seen) {
   int32_t t[3], l[3];
   for (int64_t i = 0; i < data_windows(d); i++) {
     ck_assert_int_eq(data_sample(d, i, t, l, &scratch_error), WEFT_OK);
-    for (int k = 0; k < 3; k++)
-      seen[t[k]] |= 1, seen[l[k]] |= 1;
+    for (int k = 0; k < 3; k++) seen[t[k]] |= 1, seen[l[k]] |= 1;
   }
 }
 
@@ -251,8 +247,7 @@ START_TEST(the_end_is_for_validation) {
   enum { N = 1000 };
   uint16_t ids[N];
   int train[N] = {0}, val[N] = {0};
-  for (int i = 0; i < N; i++)
-    ids[i] = (uint16_t)i;
+  for (int i = 0; i < N; i++) ids[i] = (uint16_t)i;
   scratch_put("1.bin", ids, 990 * sizeof *ids);
   scratch_put("2.bin", ids + 990, 10 * sizeof *ids);
   DataSpec spec = {
@@ -306,8 +301,7 @@ START_TEST(synthetic_validation_is_other_data) {
   int same = 0;
   ck_assert_int_eq(data_sample(d, 0, t[0], l, &scratch_error), WEFT_OK);
   ck_assert_int_eq(data_sample(v, 0, t[1], l, &scratch_error), WEFT_OK);
-  for (int i = 0; i < 64; i++)
-    same += t[0][i] == t[1][i];
+  for (int i = 0; i < 64; i++) same += t[0][i] == t[1][i];
   ck_assert_int_lt(same, 10);
   data_close(d);
   data_close(v);

@@ -1,5 +1,5 @@
-/* check_packed_rows.c - whole documents in rows, against a naive reference: it has all documents
- * in memory and fills rows in their order. */
+/* check_packed_rows.c - whole documents in rows, against a naive reference: it has all
+ * documents in memory and fills rows in their order. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -29,8 +29,7 @@ static void make(int documents, int low, int high, bool first) {
 
 static void put_raw(const char *name, int from, int to) {
   uint16_t *ids = malloc(sizeof *ids * (size_t)(to - from + 1));
-  for (int i = from; i < to; i++)
-    ids[i - from] = (uint16_t)stream[i];
+  for (int i = from; i < to; i++) ids[i - from] = (uint16_t)stream[i];
   scratch_put(name, ids, sizeof *ids * (size_t)(to - from));
   free(ids);
 }
@@ -47,8 +46,7 @@ static int nrows;
 static void place(const int32_t *ids, int n, int *room) {
   if (n > *room) {
     *room = SEQ;
-    for (int t = 0; t < SEQ; t++)
-      row[nrows][0][t] = 0, row[nrows][1][t] = END;
+    for (int t = 0; t < SEQ; t++) row[nrows][0][t] = 0, row[nrows][1][t] = END;
     nrows++;
   }
   int32_t(*r)[SEQ] = row[nrows - 1];
@@ -99,8 +97,7 @@ static void check_row(const Data *d, int64_t sample, int k) {
 
 static void check_rows(Data *d) {
   ck_assert_int_eq(data_windows(d), nrows);
-  for (int k = 0; k < nrows; k++)
-    check_row(d, k, k);
+  for (int k = 0; k < nrows; k++) check_row(d, k, k);
   check_row(d, nrows, 0);
   data_close(d);
 }
@@ -168,8 +165,7 @@ START_TEST(validation_begins_with_a_document) {
                      .packed = {.separated = i == 1, .separator = SEP}};
     int64_t cut = nids - (int64_t)(0.1 * nids), at = 0;
     int k = 0;
-    while (at < cut)
-      at += length[k++];
+    while (at < cut) at += length[k++];
     pack(0, k, TOO_LONG_ERROR, i ? SEP : 0);
     check_rows(open_rows(spec, false));
     pack(k, ndocs, TOO_LONG_ERROR, i ? SEP : 0);
@@ -182,10 +178,8 @@ END_TEST
 START_TEST(rows_between_marks) {
   ndocs = 100000;
   nids = 0;
-  for (int i = 0; i < ndocs; i++)
-    nids += length[i] = 2;
-  for (int i = 0; i < nids; i++)
-    stream[i] = 4 + i % (VOCAB - 4);
+  for (int i = 0; i < ndocs; i++) nids += length[i] = 2;
+  for (int i = 0; i < nids; i++) stream[i] = 4 + i % (VOCAB - 4);
   put_indexed("m");
   Data *d;
   DataSpec spec = {.kind = DATA_TOKENS,

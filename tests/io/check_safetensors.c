@@ -120,8 +120,7 @@ END_TEST
 START_TEST(halves_are_exact) {
   static uint16_t bits[65536];
   static float out[65536];
-  for (int i = 0; i < 65536; i++)
-    bits[i] = (uint16_t)i;
+  for (int i = 0; i < 65536; i++) bits[i] = (uint16_t)i;
   put_st("h", "{\"h\":{\"dtype\":\"F16\",\"shape\":[65536],\"data_offsets\":[0,131072]}}",
          bits, sizeof bits);
   SafeTensors *s = open_st(scratch_path("h"));
@@ -146,8 +145,7 @@ END_TEST
 START_TEST(brain_floats_are_exact) {
   static uint16_t bits[65536];
   static float out[65536];
-  for (int i = 0; i < 65536; i++)
-    bits[i] = (uint16_t)i;
+  for (int i = 0; i < 65536; i++) bits[i] = (uint16_t)i;
   put_st("b",
          "{\"b\":{\"dtype\":\"BF16\",\"shape\":[256,256],\"data_offsets\":[0,131072]}}",
          bits, sizeof bits);
@@ -328,8 +326,7 @@ START_TEST(shards_of_an_index) {
   for (int i = 0; i < 2; i++) {
     SafeTensors *s = open_st(i ? index : scratch_dir);
     ck_assert_int_eq(st_count(s), 3);
-    for (int k = 0; k < 3; k++)
-      check_bytes(st_at(s, k), &"ABC"[k], 1);
+    for (int k = 0; k < 3; k++) check_bytes(st_at(s, k), &"ABC"[k], 1);
     ck_assert_str_eq(st_find(s, "a")->file, scratch_path("m-2.safetensors"));
     st_close(s);
   }

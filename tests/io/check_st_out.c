@@ -47,8 +47,7 @@ static size_t bytes_of(const StWrite *t) {
   static const size_t size[] = {
       [DT_F32] = 4, [DT_BF16] = 2, [DT_F16] = 2, [DT_F64] = 8, [DT_I32] = 4};
   size_t n = size[t->dtype];
-  for (int i = 0; i < t->ndim; i++)
-    n *= (size_t)t->dim[i];
+  for (int i = 0; i < t->ndim; i++) n *= (size_t)t->dim[i];
   return n;
 }
 

@@ -172,8 +172,7 @@ START_TEST(long_indices) {
   enum { N = 5000 };
   static int32_t many[N];
   int64_t at;
-  for (int i = 0; i < N; i++)
-    many[i] = i % 7;
+  for (int i = 0; i < N; i++) many[i] = i % 7;
   megatron_put("m", &(MegatronFile){4, N, 0, many, 0, NULL});
   Data *d = open_data((DataSpec){FILES("m")}, 2, 20000);
   const Part *p = &d->part[0];
@@ -205,8 +204,7 @@ END_TEST
 START_TEST(what_is_said_must_be) {
   static int32_t file[256 + 8];
   file[0] = 20240801, file[1] = 7, file[2] = 8;
-  for (int i = 0; i < 8; i++)
-    file[256 + i] = i;
+  for (int i = 0; i < 8; i++) file[256 + i] = i;
   const char *path = scratch_put("t.bin", file, sizeof file);
   Data *d = open_data((DataSpec){FILES("t.bin"), .format = TOKENS_LLMC}, 2, 256);
   ck_assert_str_eq(data_describe(d), "1 file (llm.c Llama 3), 8 tokens");
@@ -258,8 +256,7 @@ START_TEST(the_order_is_megatrons) {
   Blend b = blend_of(weights[_i], n);
   ck_assert_int_eq(b.cycle, cycles[_i]);
   reference(weights[_i], n, (int)b.cycle, turn);
-  for (int i = 0; i < b.cycle; i++)
-    ck_assert_int_eq(b.turn[i], turn[i]);
+  for (int i = 0; i < b.cycle; i++) ck_assert_int_eq(b.turn[i], turn[i]);
   blend_free(NULL, &b);
 }
 END_TEST
@@ -300,10 +297,8 @@ START_TEST(blended_samples) {
   enum { SAMPLES = 160 };
   static const double weights[] = {0.75, 0.25};
   int32_t small[41], large[81], t[2], l[2];
-  for (int i = 0; i < 41; i++)
-    small[i] = i;
-  for (int i = 0; i < 81; i++)
-    large[i] = 100 + i;
+  for (int i = 0; i < 41; i++) small[i] = i;
+  for (int i = 0; i < 81; i++) large[i] = 100 + i;
   megatron_put_ids("s", &(MegatronFile){4, 1, 0, (int32_t[]){41}, 0, NULL}, small);
   megatron_put_ids("l", &(MegatronFile){4, 1, 0, (int32_t[]){81}, 0, NULL}, large);
   DataSpec spec = {FILES("s", "l"), .weights = weights, .nweights = 2, .shuffle = true};

@@ -36,7 +36,8 @@ static const Writer writers[] = {
     {"bindings/record/log.c", "out", RUN "--log out", 0},
     {"bindings/record/events.c", "out", RUN "--tensorboard out", NAMED_FOLDER},
     {"vm/run/trace.c", "out", RUN "--trace out", 0},
-    {"bindings/cli/judge/show_schedule.c", "out", "$weft show plan.lua schedule --svg out", 0},
+    {"bindings/cli/judge/show_schedule.c", "out",
+     "$weft show plan.lua schedule --svg out", 0},
     {"bindings/cli/run/launch.c", "out", "$weft launch plan.lua --mpirun -o out", 0},
     {"bindings/cli/data/tokenize.c", "out.bin",
      "$weft tokenize " TOKENIZER " plan.lua --out out.bin", 0},
@@ -66,8 +67,8 @@ static const Writer writers[] = {
     {"vm/ckpt/ckpt_store.c", "d/latest", RUN "--set checkpoint.dir=d", WARNS | ANY_CODE},
     {"vm/ckpt/rank_file.c", "d/step-00000001.tmp/rank-00000.safetensors",
      RUN "--set checkpoint.dir=d", WARNS | ANY_CODE},
-    {"vm/ckpt/rank_file.c", "d/step-00000001.tmp/manifest.json", RUN "--set checkpoint.dir=d",
-     WARNS | ANY_CODE},
+    {"vm/ckpt/rank_file.c", "d/step-00000001.tmp/manifest.json",
+     RUN "--set checkpoint.dir=d", WARNS | ANY_CODE},
     {"vm/ckpt/ckpt_store.c", "out", "$weft ckpt convert plan.lua plan.lua ckpt out",
      NAMED_FOLDER | NEEDS_CKPT},
     {"vm/ckpt/ckpt_store.c", "out/step-00000001.tmp",
@@ -174,8 +175,7 @@ static void attack(const Writer *w, const struct Attack *a) {
 }
 
 START_TEST(nothing_outside_is_touched) {
-  for (int i = 0; i < LEN(attacks); i++)
-    attack(&writers[_i], &attacks[i]);
+  for (int i = 0; i < LEN(attacks); i++) attack(&writers[_i], &attacks[i]);
 }
 END_TEST
 

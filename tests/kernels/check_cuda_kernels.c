@@ -11,12 +11,8 @@
 
 #ifdef WEFT_EMULATED_CUDA
 
-static const Kernel *kernel(int op) {
-  return &cuda_kernels[op];
-}
-static const Kernel *cpu_kernel(int op) {
-  return &cpu_set_here()->kernel[op];
-}
+static const Kernel *kernel(int op) { return &cuda_kernels[op]; }
+static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
 static const KernelSet cpu = {.name = "cpu",
                               .kernel = cpu_kernel,
                               .work = cpu_work,
@@ -46,9 +42,7 @@ START_TEST(forward_case) {
 }
 END_TEST
 
-START_TEST(results_lie_over_operands) {
-  kernel_places_hold(&cuda, types, LEN(types));
-}
+START_TEST(results_lie_over_operands) { kernel_places_hold(&cuda, types, LEN(types)); }
 END_TEST
 
 START_TEST(backward_case) {
@@ -113,8 +107,8 @@ static Problem in_mode(const GradCase *g, const KernelCase *c, int i, RefMode mo
   return p;
 }
 
-/* The same for gradients: probabilities are rounded before they are multiplied with do, dS
- * before k and q. So each element is within 2^-8 of the sum of the sizes of its terms,
+/* The same for gradients: probabilities are rounded before they are multiplied with do,
+ * dS before k and q. So each element is within 2^-8 of the sum of the sizes of its terms,
  * apart from f32: dS is a difference of two sums, whose sizes count there. */
 START_TEST(attention_rounds_its_gradients) {
   const GradCase *g = &grad_case[_i];
@@ -213,8 +207,6 @@ Suite *cuda_kernels_suite(void) {
 
 #else
 
-Suite *cuda_kernels_suite(void) {
-  return emulated_suite_without("cuda_kernels");
-}
+Suite *cuda_kernels_suite(void) { return emulated_suite_without("cuda_kernels"); }
 
 #endif

@@ -11,16 +11,13 @@
 
 START_TEST(fragments_of_a_product) {
   float a[16 * 16], b[16 * 8], c[16 * 8], d[16 * 8];
-  for (int i = 0; i < 16 * 16; i++)
-    a[i] = (float)(i * 7 % 256 - 100);
-  for (int i = 0; i < 16 * 8; i++)
-    b[i] = (float)(i * 11 % 128 - 50), c[i] = (float)i;
+  for (int i = 0; i < 16 * 16; i++) a[i] = (float)(i * 7 % 256 - 100);
+  for (int i = 0; i < 16 * 8; i++) b[i] = (float)(i * 11 % 128 - 50), c[i] = (float)i;
   warp_multiply(a, b, c, d);
   for (int i = 0; i < 16; i++)
     for (int j = 0; j < 8; j++) {
       float want = c[i * 8 + j]; /* whole numbers: exact */
-      for (int k = 0; k < 16; k++)
-        want += a[i * 16 + k] * b[k * 8 + j];
+      for (int k = 0; k < 16; k++) want += a[i * 16 + k] * b[k * 8 + j];
       ck_assert_msg(d[i * 8 + j] == want, "[%d][%d] is %g, not %g", i, j,
                     (double)d[i * 8 + j], (double)want);
     }
@@ -29,8 +26,7 @@ END_TEST
 
 START_TEST(rows_of_matrices) {
   uint16_t from[256], got[256];
-  for (int i = 0; i < 256; i++)
-    from[i] = (uint16_t)(1000 + i);
+  for (int i = 0; i < 256; i++) from[i] = (uint16_t)(1000 + i);
   warp_load(from, got, _i, 0);
   for (int m = 0; m < 4; m++)
     for (int i = 0; i < 8; i++)
@@ -43,8 +39,7 @@ END_TEST
 /* What is being copied is not there before it was waited for. */
 START_TEST(copies_take_their_time) {
   uint32_t from[32], before[32], after[32];
-  for (uint32_t i = 0; i < 32; i++)
-    from[i] = 100 + i;
+  for (uint32_t i = 0; i < 32; i++) from[i] = 100 + i;
   warp_copy(from, before, after);
   for (uint32_t i = 0; i < 32; i++) {
     uint32_t other = 31 - i;
@@ -81,8 +76,6 @@ Suite *cuda_warps_suite(void) {
 
 #else
 
-Suite *cuda_warps_suite(void) {
-  return emulated_suite_without("cuda_warps");
-}
+Suite *cuda_warps_suite(void) { return emulated_suite_without("cuda_warps"); }
 
 #endif

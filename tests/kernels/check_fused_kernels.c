@@ -1,5 +1,6 @@
 /* check_fused_kernels.c - ops on operands that lie side by side in one give the bits of
- * those on operands of their own: swiglu those of silu_mul, rope_qkv those of rope_pair. */
+ * those on operands of their own: swiglu those of silu_mul, rope_qkv those of rope_pair.
+ */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,15 @@
 #include "tests/reference/kernel_run.h"
 
 static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
-static const KernelSet cpu = {.name = "cpu", .kernel = cpu_kernel, .work = cpu_work,
-                              .state = cpu_state, .device = {.vt = &device_cpu}};
+static const KernelSet cpu = {.name = "cpu",
+                              .kernel = cpu_kernel,
+                              .work = cpu_work,
+                              .state = cpu_state,
+                              .device = {.vt = &device_cpu}};
 #ifdef WEFT_EMULATED_CUDA
 static const Kernel *cuda_kernel(int op) { return &cuda_kernels[op]; }
-static const KernelSet cuda = {.name = "cuda", .kernel = cuda_kernel, .work = cuda_work,
-                               .state = cuda_state};
+static const KernelSet cuda = {
+    .name = "cuda", .kernel = cuda_kernel, .work = cuda_work, .state = cuda_state};
 static const KernelSet *const sets[] = {&cpu, &cuda};
 #else
 static const KernelSet *const sets[] = {&cpu};
@@ -44,28 +48,37 @@ static void same_columns(const KTensor *whole, int64_t column, const KTensor *pa
   while (r < rows && memcmp((char *)whole->p + (size_t)(r * width + column) * es,
                             (char *)part->p + (size_t)(r * n) * es, (size_t)n * es) == 0)
     r++;
-  ck_assert_msg(r == rows, "%s: columns from %ld on, row %ld", what, (long)column, (long)r);
+  ck_assert_msg(r == rows, "%s: columns from %ld on, row %ld", what, (long)column,
+                (long)r);
 }
 
 /* ---- the ops on parts; operands and results of both are freed ---- */
 
 static void of_swiglu(const KernelSet *set, Problem *p, int threads, const char *what) {
   int64_t c = last_of(&p->out[0]);
-  Problem one = {.op = OP_silu_mul, .nin = 2, .nout = 1, .out = {p->out[0]},
+  Problem one = {.op = OP_silu_mul,
+                 .nin = 2,
+                 .nout = 1,
+                 .out = {p->out[0]},
                  .in = {columns(&p->in[0], c, c), columns(&p->in[0], 0, c)}};
-  KernelArgs got = kernel_run(set, p, threads, false), want = kernel_run(set, &one, 1, false);
+  KernelArgs got = kernel_run(set, p, threads, false),
+             want = kernel_run(set, &one, 1, false);
   same_columns(&got.out[0], 0, &want.out[0], what);
   kernel_free(p, &got), kernel_free(&one, &want);
   for (int i = 0; i < one.nin; i++) free(one.in[i].v);
 }
 
-static void of_swiglu_dx(const KernelSet *set, Problem *p, int threads, const char *what) {
+static void of_swiglu_dx(const KernelSet *set, Problem *p, int threads,
+                         const char *what) {
   int64_t c = last_of(&p->in[1]);
-  Problem one = {.op = OP_silu_mul_dx, .nin = 3, .nout = 2,
+  Problem one = {.op = OP_silu_mul_dx,
+                 .nin = 3,
+                 .nout = 2,
                  .in = {columns(&p->in[0], c, c), columns(&p->in[0], 0, c), p->in[1]},
                  .out = {p->in[1], p->in[1]}};
   for (int i = 0; i < one.nout; i++) one.out[i].alias = -1;
-  KernelArgs got = kernel_run(set, p, threads, false), want = kernel_run(set, &one, 1, false);
+  KernelArgs got = kernel_run(set, p, threads, false),
+             want = kernel_run(set, &one, 1, false);
   same_columns(&got.out[0], c, &want.out[0], what);
   same_columns(&got.out[0], 0, &want.out[1], what);
   kernel_free(p, &got), kernel_free(&one, &want);
@@ -75,10 +88,14 @@ static void of_swiglu_dx(const KernelSet *set, Problem *p, int threads, const ch
 static void of_rope_qkv(const KernelSet *set, Problem *p, int threads, const char *what) {
   int64_t q = last_of(&p->out[0]), k = last_of(&p->out[1]), v = last_of(&p->out[2]);
   Value same = columns(&p->in[0], 0, v);
-  Problem one = {.op = OP_rope_pair, .attr = p->attr, .nin = 3, .nout = 2,
+  Problem one = {.op = OP_rope_pair,
+                 .attr = p->attr,
+                 .nin = 3,
+                 .nout = 2,
                  .in = {columns(&p->in[0], v + k, q), columns(&p->in[0], v, k), p->in[1]},
                  .out = {p->out[0], p->out[1]}};
-  KernelArgs got = kernel_run(set, p, threads, false), want = kernel_run(set, &one, 1, false);
+  KernelArgs got = kernel_run(set, p, threads, false),
+             want = kernel_run(set, &one, 1, false);
   KTensor kept = kernel_tensor(&same);
   kept.p = kernel_typed(&same);
   same_columns(&got.out[0], 0, &want.out[0], what);
@@ -89,12 +106,18 @@ static void of_rope_qkv(const KernelSet *set, Problem *p, int threads, const cha
   free(same.v), free(kept.p);
 }
 
-static void of_rope_qkv_dx(const KernelSet *set, Problem *p, int threads, const char *what) {
+static void of_rope_qkv_dx(const KernelSet *set, Problem *p, int threads,
+                           const char *what) {
   int64_t k = last_of(&p->in[1]), v = last_of(&p->in[2]);
-  Problem one = {.op = OP_rope_pair, .attr = p->attr, .nin = 3, .nout = 2,
-                 .in = {p->in[0], p->in[1], p->in[3]}, .out = {p->in[0], p->in[1]}};
+  Problem one = {.op = OP_rope_pair,
+                 .attr = p->attr,
+                 .nin = 3,
+                 .nout = 2,
+                 .in = {p->in[0], p->in[1], p->in[3]},
+                 .out = {p->in[0], p->in[1]}};
   for (int i = 0; i < one.nout; i++) one.out[i].alias = -1;
-  KernelArgs got = kernel_run(set, p, threads, false), want = kernel_run(set, &one, 1, false);
+  KernelArgs got = kernel_run(set, p, threads, false),
+             want = kernel_run(set, &one, 1, false);
   same_columns(&got.out[0], v + k, &want.out[0], what);
   same_columns(&got.out[0], v, &want.out[1], what);
   same_columns(&got.out[0], 0, &got.in[2], what);

@@ -12,9 +12,7 @@
 #include "vm/base/bf16.h"
 #include "vm/program/program.h"
 
-static const Kernel *cpu_kernel(int op) {
-  return &cpu_set_here()->kernel[op];
-}
+static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
 static const KernelSet cpu = {.name = "cpu",
                               .kernel = cpu_kernel,
                               .work = cpu_work,
@@ -57,17 +55,13 @@ START_TEST(backward_case) {
 }
 END_TEST
 
-START_TEST(results_lie_over_operands) {
-  kernel_places_hold(&cpu, types, LEN(types));
-}
+START_TEST(results_lie_over_operands) { kernel_places_hold(&cpu, types, LEN(types)); }
 END_TEST
 
 START_TEST(every_kernel_has_a_case) {
   bool covered[OP_N] = {0};
-  for (int i = 0; i < kernel_cases; i++)
-    covered[kernel_case[i].op] = true;
-  for (int i = 0; i < grad_cases; i++)
-    covered[grad_case[i].op] = true;
+  for (int i = 0; i < kernel_cases; i++) covered[kernel_case[i].op] = true;
+  for (int i = 0; i < grad_cases; i++) covered[grad_case[i].op] = true;
   for (int op = 0; op < OP_N; op++) {
     ck_assert_msg(covered[op] == (cpu_set_here()->kernel[op].run != NULL), "%s: no case",
                   op_title(op));
@@ -118,8 +112,7 @@ static void average(bf16 *m, bf16 *v, float g, int steps, int by_chance, uint64_
   KernelArgs a = {.attr = &attr, .nin = 5, .nout = 4};
   Device dev = {.vt = &device_cpu, .threads = 1};
   h.dtype = DT_BF16;
-  for (int i = 0; i < CHANCES; i++)
-    grad[i] = g * (1 + (float)i * 1e-6f);
+  for (int i = 0; i < CHANCES; i++) grad[i] = g * (1 + (float)i * 1e-6f);
   f.p = p, a.in[0] = a.out[0] = a.out[3] = f;
   f.p = grad, a.in[1] = f;
   h.p = m, a.in[2] = a.out[1] = h;
@@ -133,8 +126,7 @@ static void average(bf16 *m, bf16 *v, float g, int steps, int by_chance, uint64_
 
 static double mean(const bf16 *x) {
   double sum = 0;
-  for (int i = 0; i < CHANCES; i++)
-    sum += bf16_to_f32(x[i]);
+  for (int i = 0; i < CHANCES; i++) sum += bf16_to_f32(x[i]);
   return sum / CHANCES;
 }
 
@@ -146,8 +138,7 @@ START_TEST(small_changes_add_up_by_chance) {
   const double left = pow(0.999, 500), want_m = 0.5 + 0.5 * left,
                want_v = 0.25 + 0.75 * left;
   for (int by_chance = 0; by_chance < 2; by_chance++) {
-    for (int i = 0; i < CHANCES; i++)
-      m[i] = v[i] = bf16_from_f32(1.0f);
+    for (int i = 0; i < CHANCES; i++) m[i] = v[i] = bf16_from_f32(1.0f);
     average(m, v, 0.5f, 500, by_chance, 0);
     double off_m = fabs(mean(m) / want_m - 1), off_v = fabs(mean(v) / want_v - 1);
     ck_assert_msg(by_chance ? off_m < 5e-3 : off_m > 0.1, "m: %g, not %g", mean(m),
@@ -163,8 +154,7 @@ START_TEST(chance_is_of_the_seed) {
   static bf16 m[3][CHANCES], v[3][CHANCES];
   static const uint32_t seed[] = {1, 1, 2};
   for (int k = 0; k < 3; k++) {
-    for (int i = 0; i < CHANCES; i++)
-      m[k][i] = v[k][i] = bf16_from_f32(1.0f);
+    for (int i = 0; i < CHANCES; i++) m[k][i] = v[k][i] = bf16_from_f32(1.0f);
     average(m[k], v[k], 0.5f, 20, 1, seed[k]);
   }
   ck_assert_mem_eq(m[0], m[1], sizeof m[0]);
@@ -184,16 +174,14 @@ START_TEST(no_average_with_betas_of_0) {
   KTensor f = {.dtype = DT_F32, .ndim = 1, .dim = {N}};
   KernelArgs a = {.attr = &attr, .nin = 5, .nout = 4};
   Device dev = {.vt = &device_cpu, .threads = 1};
-  for (int i = 0; i < N; i++)
-    g[i] = ldexpf(1.1f, -i / 2), m[i] = 7, v[i] = 1000;
+  for (int i = 0; i < N; i++) g[i] = ldexpf(1.1f, -i / 2), m[i] = 7, v[i] = 1000;
   f.p = p, a.in[0] = a.out[0] = a.out[3] = f;
   f.p = g, a.in[1] = f;
   f.p = m, a.in[2] = a.out[1] = f;
   f.p = v, a.in[3] = a.out[2] = f;
   a.in[4] = (KTensor){.p = scal, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
   cpu_set_here()->kernel[OP_adamw].run(&dev, &a);
-  for (int i = 0; i < N; i++)
-    ck_assert(m[i] == g[i] && v[i] == g[i] * g[i]);
+  for (int i = 0; i < N; i++) ck_assert(m[i] == g[i] && v[i] == g[i] * g[i]);
 }
 END_TEST
 
@@ -252,8 +240,7 @@ static void check_gemm(const char *backend, const GemmShape *s, bool accumulate)
                     0,
                 "%s: not the same bits twice", what);
   free(pa), free(pb), free(pc), free(again);
-  for (int i = 0; i < 3; i++)
-    free(all[i]->v);
+  for (int i = 0; i < 3; i++) free(all[i]->v);
 }
 
 START_TEST(gemm_backend_agrees) {
@@ -290,8 +277,7 @@ typedef struct Multiplier {
 
 static void *multiply(void *arg) {
   Multiplier *m = arg;
-  for (int i = 0; i < REPEAT; i++)
-    gemm_run(&m->g, m->a, m->b, m->c, i > 0, NULL);
+  for (int i = 0; i < REPEAT; i++) gemm_run(&m->g, m->a, m->b, m->c, i > 0, NULL);
   return NULL;
 }
 
@@ -314,12 +300,9 @@ START_TEST(ranks_multiply_at_the_same_time) {
   multiply(&m[RANKS]);
   for (int i = 0; i < RANKS; i++)
     ck_assert_int_eq(pthread_create(&t[i], NULL, multiply, &m[i]), 0);
-  for (int i = 0; i < RANKS; i++)
-    pthread_join(t[i], NULL);
-  for (int i = 0; i < RANKS; i++)
-    ck_assert_mem_eq(c[i], c[RANKS], sizeof c[i]);
-  for (int i = 0; i <= RANKS; i++)
-    gemm_end(&m[i].g);
+  for (int i = 0; i < RANKS; i++) pthread_join(t[i], NULL);
+  for (int i = 0; i < RANKS; i++) ck_assert_mem_eq(c[i], c[RANKS], sizeof c[i]);
+  for (int i = 0; i <= RANKS; i++) gemm_end(&m[i].g);
 }
 END_TEST
 
@@ -357,8 +340,7 @@ START_TEST(device_counts_and_fails) {
   ck_assert_int_eq(device_alloc(&d, 5 << 20, &p, &e), WEFT_OK);
   ck_assert_uint_eq((uintptr_t)p % 64, 0);
   int marks = 0; /* tests are strict: nothing is a number */
-  for (int i = 0; i < 5 << 20; i++)
-    marks += ((unsigned char *)p)[i] == 0xff;
+  for (int i = 0; i < 5 << 20; i++) marks += ((unsigned char *)p)[i] == 0xff;
   ck_assert_int_eq(marks, 5 << 20);
   ck_assert_uint_eq(d.count.copies, 0);
   d.fail_in = 2;

@@ -1,5 +1,5 @@
-/* check_levels.c - levels of instructions: the suites whose results hang on them, run once
- * more with the level held down to what a CPU of another kind has. */
+/* check_levels.c - levels of instructions: the suites whose results hang on them, run
+ * once more with the level held down to what a CPU of another kind has. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +13,14 @@ static const struct {
   CpuLevel level;
   const char *suites, *cases; /* of the suites; "": all */
 } held[] = {
-  {CPU_plain, "kernels fused_kernels", ""},
+    {CPU_plain, "kernels fused_kernels", ""},
 #if defined __x86_64__ && !defined WEFT_PLAIN_KERNELS
-  {CPU_avx2, "kernels fused_kernels", ""},
-  {CPU_avx512, "kernels fused_kernels", ""},
+    {CPU_avx2, "kernels fused_kernels", ""},
+    {CPU_avx512, "kernels fused_kernels", ""},
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-  {CPU_avx2, "oracle", ""},
-  {CPU_avx2, "parity", "CK_RUN_CASE=sample"},
-  {CPU_avx512, "oracle", ""},
+    {CPU_avx2, "oracle", ""},
+    {CPU_avx2, "parity", "CK_RUN_CASE=sample"},
+    {CPU_avx512, "oracle", ""},
 #endif
 #endif
 };
@@ -34,8 +34,8 @@ START_TEST(suites_pass_held_down) {
     return;
   }
   Outcome o = process_run(600, "env WEFT_CPU=%s %s %s/weft-tests %s",
-                          cpu_level_name(held[_i].level), held[_i].cases,
-                          WEFT_BINARY_DIR, held[_i].suites);
+                          cpu_level_name(held[_i].level), held[_i].cases, WEFT_BINARY_DIR,
+                          held[_i].suites);
   ck_assert_msg(o.code == 0 && strstr(o.out, " passed, 0 failed"), "%s", o.out);
 }
 END_TEST

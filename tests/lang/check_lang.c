@@ -10,16 +10,10 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
-static const Plan *load(const char *text) {
-  return lang_test_good(&t, text);
-}
+static const Plan *load(const char *text) { return lang_test_good(&t, text); }
 
 static void expect_report(const char *text, const char *report) {
   lang_test_bad(&t, text, report);
@@ -142,10 +136,11 @@ END_TEST
 
 START_TEST(weights_are_wanted_or_not) {
   lang_test_file("config.json", "{ \"model_type\": \"llama\" }");
-  expect_report(HEAD "return weft.plan { model = weft.hf { '.', weights = 'no' },\n"
-                     "  batch = { global = 1, seq = 4 } }",
-                "plan.lua:2: error: plan.model.weights: expected true or false, got string "
-                "\"no\"\n1 error\n");
+  expect_report(
+      HEAD "return weft.plan { model = weft.hf { '.', weights = 'no' },\n"
+           "  batch = { global = 1, seq = 4 } }",
+      "plan.lua:2: error: plan.model.weights: expected true or false, got string "
+      "\"no\"\n1 error\n");
 }
 END_TEST
 
@@ -384,8 +379,7 @@ Suite *lang_suite(void) {
     TCase *c = tcase_create(group[i].name);
     tcase_set_timeout(c, 30); /* some plans are stopped by a limit only */
     tcase_add_checked_fixture(c, setup, teardown);
-    for (int k = 0; group[i].tests[k]; k++)
-      tcase_add_test(c, group[i].tests[k]);
+    for (int k = 0; group[i].tests[k]; k++) tcase_add_test(c, group[i].tests[k]);
     suite_add_tcase(s, c);
   }
   return s;

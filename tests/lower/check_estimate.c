@@ -47,9 +47,7 @@ static void setup(void) {
   s = (RankCosts){.st = {.u = &units, .n = 2, .ranks = 2, .fwd = &fwd}, .rank = rank};
 }
 
-static Estimate of(double bubble) {
-  return estimate(&s, life, &plan, &mesh, 10, bubble);
-}
+static Estimate of(double bubble) { return estimate(&s, life, &plan, &mesh, 10, bubble); }
 
 /* F: 1 s and one gather of 200 bytes by two of 100 B/s in 2 operations: 1 + 2 * 0.001.
  * I: 2 s. W: 1 s and a sum of 100 bytes, twice the way: 2 * (0.5 + 0.001). */
@@ -79,8 +77,8 @@ START_TEST(gathered_for_a_while) {
 }
 END_TEST
 
-/* Shards lie over the ranks of dp and cp: two of cp for one of dp move as much, four in all
- * three quarters. Copies over dp_replicate are not asked. */
+/* Shards lie over the ranks of dp and cp: two of cp for one of dp move as much, four in
+ * all three quarters. Copies over dp_replicate are not asked. */
 START_TEST(gathered_over_cp) {
   static const MeshSpec spec[] = {{.pp = 2, .cp = 2, .tp = 2},
                                   {.pp = 2, .dp = 2, .cp = 2},
@@ -205,8 +203,7 @@ Suite *estimate_suite(void) {
   Suite *suite = suite_create("estimate");
   TCase *tc = tcase_create("on paper");
   tcase_add_checked_fixture(tc, setup, NULL);
-  for (int i = 0; i < LEN(test); i++)
-    tcase_add_test(tc, test[i]);
+  for (int i = 0; i < LEN(test); i++) tcase_add_test(tc, test[i]);
   suite_add_tcase(suite, tc);
   return suite;
 }

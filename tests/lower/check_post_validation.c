@@ -34,18 +34,15 @@ static void first_norms(ToyOptions o, double *norm) {
   o.post_validation = false;
   open_toy(&t, &o, 1, &r);
   trace_step(r, &t, 0, &res);
-  for (int k = 0; k < o.pp; k++)
-    norm[k] = 0;
+  for (int k = 0; k < o.pp; k++) norm[k] = 0;
   for (int i = 0; i < t.compiled->nparam; i++) {
     const CompiledParam *p = &t.compiled->param[i];
     int64_t n = param_count(p);
     float *g = NEW_N(t.arena, float, n);
     OK(run_get(r, STATE_GRAD, i, g, &trace_err));
-    for (int64_t k = 0; k < n; k++)
-      norm[p->pp[0]] += (double)g[k] * g[k];
+    for (int64_t k = 0; k < n; k++) norm[p->pp[0]] += (double)g[k] * g[k];
   }
-  for (int k = 0; k < o.pp; k++)
-    norm[k] = sqrt(norm[k]);
+  for (int k = 0; k < o.pp; k++) norm[k] = sqrt(norm[k]);
   norm[o.pp] = res.grad_norm;
   run_close(r);
   toy_free(&t);
@@ -80,8 +77,7 @@ static void same_as_ordinary(ToyOptions o) {
 
 static double largest(const double *norm, int n) {
   double most = 0;
-  for (int i = 0; i < n; i++)
-    most = fmax(most, norm[i]);
+  for (int i = 0; i < n; i++) most = fmax(most, norm[i]);
   return most;
 }
 
@@ -98,13 +94,11 @@ START_TEST(a_step_that_stands) {
   Did d;
   o.clip = 1e6;
   first_step(o, &d);
-  for (int k = 0; k < 2; k++)
-    ck_assert(d.stepped[k] && !d.undone[k] && !d.skipped[k]);
+  for (int k = 0; k < 2; k++) ck_assert(d.stepped[k] && !d.undone[k] && !d.skipped[k]);
   same_as_ordinary(o);
   o.clip = 0;
   first_step(o, &d);
-  for (int k = 0; k < 2; k++)
-    ck_assert(d.stepped[k] && !d.undone[k]);
+  for (int k = 0; k < 2; k++) ck_assert(d.stepped[k] && !d.undone[k]);
   same_as_ordinary(o);
 }
 END_TEST
@@ -118,8 +112,7 @@ START_TEST(a_step_that_is_taken_back) {
   first_norms(o, norm);
   o.clip = (largest(norm, 2) + norm[2]) / 2;
   first_step(o, &d);
-  for (int k = 0; k < 2; k++)
-    ck_assert(d.stepped[k] && d.undone[k] && !d.skipped[k]);
+  for (int k = 0; k < 2; k++) ck_assert(d.stepped[k] && d.undone[k] && !d.skipped[k]);
   same_as_ordinary(o);
 }
 END_TEST
@@ -146,8 +139,7 @@ START_TEST(a_step_that_all_hold) {
   Did d;
   o.clip = 1e-3;
   first_step(o, &d);
-  for (int k = 0; k < 2; k++)
-    ck_assert(!d.stepped[k] && !d.undone[k]);
+  for (int k = 0; k < 2; k++) ck_assert(!d.stepped[k] && !d.undone[k]);
   same_as_ordinary(o);
 }
 END_TEST
@@ -182,15 +174,15 @@ START_TEST(meshes_give_the_same_bits) {
   Did d;
   o.post_validation = true;
   first_step(o, &d);
-  for (int k = 0; k < o.pp; k++)
-    ck_assert(d.stepped[k] && d.undone[k]);
+  for (int k = 0; k < o.pp; k++) ck_assert(d.stepped[k] && d.undone[k]);
   same_as_ordinary(o);
   if (o.dtype == DT_F32) pair_agrees(&o);
 }
 END_TEST
 
-/* Experts that their own mesh cuts are kept in regions of their own, larger or smaller than
- * those of other parameters; with tp = 2 and etp = 1 nothing but that makes two of them. */
+/* Experts that their own mesh cuts are kept in regions of their own, larger or smaller
+ * than those of other parameters; with tp = 2 and etp = 1 nothing but that makes two of
+ * them. */
 START_TEST(experts_are_kept_apart) {
   ToyOptions all[] = {meshed(1, 2, 2), meshed(2, 2, 1), meshed(1, 2, 2), meshed(2, 2, 2)};
   ToyOptions o = all[_i];
@@ -204,8 +196,7 @@ START_TEST(experts_are_kept_apart) {
   Did d;
   o.post_validation = true;
   first_step(o, &d);
-  for (int k = 0; k < o.pp; k++)
-    ck_assert(d.stepped[k] && d.undone[k]);
+  for (int k = 0; k < o.pp; k++) ck_assert(d.stepped[k] && d.undone[k]);
   same_as_ordinary(o);
   pair_agrees(&o);
 }
@@ -311,7 +302,8 @@ static uint64_t class_bytes(const Program *p, const char *name) {
 static uint64_t kept_bytes(const Program *p) {
   uint64_t n = 0;
   for (int i = 0; i < p->regions.nregion; i++)
-    if (p->regions.region[i].kind == REGION_M) n += 3 * region_bytes(&p->regions.region[i]);
+    if (p->regions.region[i].kind == REGION_M)
+      n += 3 * region_bytes(&p->regions.region[i]);
   return n;
 }
 
@@ -336,7 +328,8 @@ START_TEST(copies_share_memory_with_activations) {
     for (int k = 0; k < 2; k++) {
       const Program *p = &t.compiled->prog[k], *q = &u.compiled->prog[k];
       uint64_t kept = kept_bytes(p);
-      uint64_t freed = class_bytes(q, "activations") + class_bytes(q, "workspace") - scratch_bytes(q);
+      uint64_t freed =
+          class_bytes(q, "activations") + class_bytes(q, "workspace") - scratch_bytes(q);
       uint64_t more = kept > freed ? kept - freed : 0;
       ck_assert_uint_eq(p->arena_bytes, q->arena_bytes + more);
       ck_assert_uint_eq(class_bytes(p, "undo copies"), more);
@@ -372,8 +365,7 @@ START_TEST(nothing_is_allocated) {
   o.post_validation = true;
   open_toy(&t, &o, 1, &r);
   (void)run_allocations(r);
-  for (int k = 0; k < 3; k++)
-    trace_step(r, &t, k, &res);
+  for (int k = 0; k < 3; k++) trace_step(r, &t, k, &res);
   ck_assert_uint_eq(run_allocations(r), 0);
   run_close(r);
   toy_free(&t);
@@ -430,8 +422,7 @@ Suite *post_validation_suite(void) {
   Suite *s = suite_create("post_validation");
   TCase *c = tcase_create("steps");
   tcase_set_timeout(c, 60);
-  for (int i = 0; i < LEN(tests); i++)
-    tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, experts_are_kept_apart, 0, 4);
   tcase_add_loop_test(c, meshes_give_the_same_bits, 0, 5);
   tcase_add_loop_test(c, a_gradient_that_is_not_finite, 0, 2);

@@ -18,20 +18,20 @@ static void setup(void) {
   arena = arena_new(NULL);
   how = (Strategy){.overlap_grad_reduce = true, .defer_grad_sync = true};
   pipelined = false;
-  held = (UnshardedList){.at = (void *)arena_alloc(arena, sizeof(UnshardedBucket) * (UNITS + 1)),
-                .n = UNITS,
-                .first = NEW_N(arena, int32_t, UNITS + 1),
-                .use = NEW_N(arena, BucketUse, 2 * UNITS)};
+  held = (UnshardedList){
+      .at = (void *)arena_alloc(arena, sizeof(UnshardedBucket) * (UNITS + 1)),
+      .n = UNITS,
+      .first = NEW_N(arena, int32_t, UNITS + 1),
+      .use = NEW_N(arena, BucketUse, 2 * UNITS)};
   for (int u = 0; u < UNITS; u++) {
-    held.at[u] = (UnshardedBucket){.block = u, .unit = u, .chunks = 1, .area = AREA_GATHER};
+    held.at[u] =
+        (UnshardedBucket){.block = u, .unit = u, .chunks = 1, .area = AREA_GATHER};
     held.at[u].bytes[FULL_PARAM] = KIB, held.at[u].bytes[FULL_GRAD] = 2 * KIB;
     held.use[u] = (BucketUse){u, 1 << PH_F | 1 << PH_I, 1 << PH_W};
     held.first[u + 1] = u + 1;
   }
 }
-static void teardown(void) {
-  arena_free(arena);
-}
+static void teardown(void) { arena_free(arena); }
 
 static void only(int what) {
   for (int u = 0; u < held.n; u++)
@@ -134,9 +134,7 @@ static bool gathered_again(int at) {
 static void go_on(Now *n, int at) {
   const Event *e = &list.ev.at[at], *of;
   switch ((EventKind)e->kind) {
-  case EV_CALL:
-    check_call(n, e);
-    break;
+  case EV_CALL: check_call(n, e); break;
   case EV_KEEP:
     ck_assert(n->part[e->held] < 0 && n->copy[e->held] >= 0 && n->waited[e->held]);
     n->part[e->held] = e->buffer;
@@ -172,11 +170,8 @@ static void go_on(Now *n, int at) {
     if (of->kind == EV_SCATTER && !adds) n->live[of->buffer] = false;
     if (of->kind == EV_SCATTER) ck_assert_int_eq(of->first, !adds);
     break;
-  case EV_ADD:
-    n->live[e->buffer] = false;
-    break;
-  default:
-    ck_abort_msg("event %d", e->kind);
+  case EV_ADD: n->live[e->buffer] = false; break;
+  default: ck_abort_msg("event %d", e->kind);
   }
   if (e->kind != EV_GATHER && e->kind != EV_SCATTER) return;
   ck_assert(!n->flying[e->handle]);
@@ -192,12 +187,9 @@ static uint64_t holds(void) {
   memset(n.part, -1, sizeof n.part);
   int buffers = list.buffer[AREA_GATHER].n;
   uint64_t bytes = offsets(arena, list.buffer[AREA_GATHER].at, buffers);
-  for (int i = 0; i < list.ev.n; i++)
-    go_on(&n, i);
-  for (int i = 0; i < buffers; i++)
-    ck_assert_msg(!n.live[i], "buffer %d stays", i);
-  for (int i = 0; i < LEN(n.flying); i++)
-    ck_assert(!n.flying[i]);
+  for (int i = 0; i < list.ev.n; i++) go_on(&n, i);
+  for (int i = 0; i < buffers; i++) ck_assert_msg(!n.live[i], "buffer %d stays", i);
+  for (int i = 0; i < LEN(n.flying); i++) ck_assert(!n.flying[i]);
   return bytes;
 }
 
@@ -286,9 +278,9 @@ END_TEST
 START_TEST(read_by_two_units) {
   only(FULL_PARAM);
   static BucketUse use[] = {{0, 1 << PH_F | 1 << PH_I, 0},
-                          {2, 1 << PH_F, 0},
-                          {1, 1 << PH_F | 1 << PH_I, 0},
-                          {2, 1 << PH_F | 1 << PH_I, 0}};
+                            {2, 1 << PH_F, 0},
+                            {1, 1 << PH_F | 1 << PH_I, 0},
+                            {2, 1 << PH_F | 1 << PH_I, 0}};
   static int32_t first[] = {0, 2, 4};
   held.use = use, held.first = first, held.n = 3;
   gives("F0 F1 I1 I0", "g0 g2 w0 w2 F0 f0 g1 w1 F1 I1 f1 f2 g0 w0 I0 f0", 2);
@@ -326,8 +318,7 @@ END_TEST
 START_TEST(summed_in_another_type) {
   only(FULL_GRAD);
   how.defer_grad_sync = false;
-  for (int u = 0; u < held.n; u++)
-    held.at[u].bytes[REDUCE_BUFFER] = KIB;
+  for (int u = 0; u < held.n; u++) held.at[u].bytes[REDUCE_BUFFER] = KIB;
   place("I1 W1 I0 W0 I1 W1");
   ck_assert_str_eq(text_of(), "I1 t1 W1 S1 I0 d1 S1 t0 W0 S0 I1 d0 S0 t1 W1 s1 d1 a1");
   ck_assert_uint_eq(list.moved, 3 * KIB);
@@ -335,8 +326,8 @@ START_TEST(summed_in_another_type) {
   ck_assert_int_eq(list.buffer[AREA_GATHER].n, 6);
   ck_assert_uint_eq(offsets(arena, list.buffer[AREA_GATHER].at, 6), 3 * KIB);
   for (int i = 0; i < 6; i += 2)
-    ck_assert(v[i].what % UNSHARDED_N == FULL_GRAD && v[i + 1].what % UNSHARDED_N == REDUCE_BUFFER &&
-              v[i].end >= v[i + 1].start);
+    ck_assert(v[i].what % UNSHARDED_N == FULL_GRAD &&
+              v[i + 1].what % UNSHARDED_N == REDUCE_BUFFER && v[i].end >= v[i + 1].start);
 }
 END_TEST
 
@@ -386,8 +377,7 @@ END_TEST
 /* Two units' worth of memory: a copy and the one that comes next in forward, a copy and
  * the sum that is under way in backward, also if the next one is gathered ahead. */
 START_TEST(two_units_at_once) {
-  for (int u = 0; u < held.n; u++)
-    held.at[u].bytes[FULL_PARAM] = 2 * KIB;
+  for (int u = 0; u < held.n; u++) held.at[u].bytes[FULL_PARAM] = 2 * KIB;
   how.defer_grad_sync = false;
   how.prefetch[0] = 1;
   gives(
@@ -535,8 +525,7 @@ Suite *unshard_suite(void) {
   Suite *s = suite_create("unshard");
   TCase *tc = tcase_create("calls");
   tcase_add_checked_fixture(tc, setup, teardown);
-  for (int i = 0; i < LEN(test); i++)
-    tcase_add_test(tc, test[i]);
+  for (int i = 0; i < LEN(test); i++) tcase_add_test(tc, test[i]);
   suite_add_tcase(s, tc);
   return s;
 }

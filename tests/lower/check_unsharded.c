@@ -1,6 +1,6 @@
-/* check_unsharded.c - blocks that are whole for a while, in programs: the memory that this
- * takes at most, and that a schedule has the last word on when it is. Every program here
- * is proven: nothing reads what is not gathered, and nothing is left. */
+/* check_unsharded.c - blocks that are whole for a while, in programs: the memory that
+ * this takes at most, and that a schedule has the last word on when it is. Every program
+ * here is proven: nothing reads what is not gathered, and nothing is left. */
 #include <check.h>
 
 #include "bindings/api/job.h"
@@ -164,8 +164,7 @@ static uint64_t bytes_of(const Program *p, const char *class) {
 /* The largest unit: the embedding or the head, a little larger than a layer. */
 static uint64_t largest_block(const Program *p) {
   int64_t most = 0;
-  for (int i = 0; i < p->regions.nblock; i++)
-    most = MAX(most, p->regions.block[i].whole);
+  for (int i = 0; i < p->regions.nblock; i++) most = MAX(most, p->regions.block[i].whole);
   return 4 * (uint64_t)most;
 }
 
@@ -188,8 +187,7 @@ START_TEST(a_billion_on_eight) {
   const Program *p = j.compiled->prog;
   double params = (double)j.compiled->params_total, kept = 0;
   static const char *const class[] = {"parameters", "gradients", "optimizer state"};
-  for (int i = 0; i < LEN(class); i++)
-    kept += (double)bytes_of(p, class[i]);
+  for (int i = 0; i < LEN(class); i++) kept += (double)bytes_of(p, class[i]);
   ck_assert_double_ge(params, 1e9);
   ck_assert_double_le(kept, params / 8 * 16 * 1.0001);
   double whole = (double)bytes_of(p, "gather buffers");
@@ -203,14 +201,13 @@ END_TEST
 Suite *unsharded_suite(void);
 Suite *unsharded_suite(void) {
   const TTest *said[] = {unshard_and_reshard_take_effect, left_open,
-                         chunks_that_say_nothing, sums_wait_for_reduce_grad, sums_of_several_chunks,
-                         tables_of_pytorch};
+                         chunks_that_say_nothing,         sums_wait_for_reduce_grad,
+                         sums_of_several_chunks,          tables_of_pytorch};
   Suite *s = suite_create("unsharded");
   TCase *c = tcase_create("schedules");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
-  for (int i = 0; i < LEN(said); i++)
-    tcase_add_test(c, said[i]);
+  for (int i = 0; i < LEN(said); i++) tcase_add_test(c, said[i]);
   suite_add_tcase(s, c);
   c = tcase_create("memory");
   tcase_set_timeout(c, 60);

@@ -10,9 +10,7 @@
 static LangTest t;
 static Job j;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
 static void teardown(void) {
   job_free(&j);
   lang_test_end(&t);

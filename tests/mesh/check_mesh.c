@@ -230,8 +230,7 @@ static int number_by_hand(const Mesh *m, AxisSet set, bool in, int rank) {
   int n = 0;
   for (int i = 0; i < LEN(expert_axes); i++) {
     Axis a = expert_axes[i];
-    if (((set & AXIS_BIT(a)) != 0) == in)
-      n = n * m->size[a] + expert_by_hand(m, rank, a);
+    if (((set & AXIS_BIT(a)) != 0) == in) n = n * m->size[a] + expert_by_hand(m, rank, a);
   }
   return n;
 }
@@ -260,7 +259,12 @@ START_TEST(expert_groups) {
       {.tp = 4, .dp = 3, .ep = 3, .etp = 2},
       {.tp = 3, .dp = 4, .ep = 2, .etp = 3, .order = {"tp", "cp", "dp"}},
       {.tp = 2, .pp = 2, .dp = 6, .ep = 6, .order = {"dp", "pp", "cp", "tp"}},
-      {.tp = 2, .pp = 2, .cp = 2, .dp = 2, .ep = 8, .etp = 1,
+      {.tp = 2,
+       .pp = 2,
+       .cp = 2,
+       .dp = 2,
+       .ep = 8,
+       .etp = 1,
        .order = {"cp", "tp", "dp_shard", "pp", "dp_replicate"}},
       {.tp = 2, .pp = 4, .ep = 1, .etp = 1}};
   for (int i = 0; i < LEN(spec); i++) {
@@ -474,7 +478,8 @@ START_TEST(axes_in_other_orders) {
   for (int i = 0; i < AXIS_N; i++) {
     named |= AXIS_BIT(axis_by_name(i));
     shrunk |= AXIS_BIT(axis_to_shrink(i));
-    if (i) ck_assert(strcmp(axis_name(axis_by_name(i - 1)), axis_name(axis_by_name(i))) < 0);
+    if (i)
+      ck_assert(strcmp(axis_name(axis_by_name(i - 1)), axis_name(axis_by_name(i))) < 0);
   }
   ck_assert_uint_eq(named, AXES_ALL);
   ck_assert_uint_eq(shrunk, AXES_ALL);
@@ -501,7 +506,8 @@ START_TEST(sets_have_names) {
   ck_assert_uint_eq(axes_rest(AXES_DP | kv), axes_parse("pp+cp") | copies);
   ck_assert_uint_eq(axes_whole(copies), AXIS_BIT(AXIS_TP));
   ck_assert_uint_eq(axes_parse("dp_cp"), AXES_DP_CP);
-  static const char *const bad[] = {"", "ep+tp", "dp+etp", "world+ep", "tp+", "+tp", "tp+tp", "dp+dp_cp", "TP"};
+  static const char *const bad[] = {"",    "ep+tp", "dp+etp",   "world+ep", "tp+",
+                                    "+tp", "tp+tp", "dp+dp_cp", "TP"};
   for (int i = 0; i < LEN(bad); i++) ck_assert_uint_eq(axes_parse(bad[i]), 0);
   ck_assert_str_eq(axis_name(AXIS_DP_SHARD), "dp_shard");
 }

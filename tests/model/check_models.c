@@ -14,9 +14,9 @@ static const struct {
   const char *name;
   int64_t params;
 } presets[] = {
-    {"llama3-8b", 8030261248},    {"llama3-70b", 70553706496},
+    {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},
     {"llama3-405b", 405853388800}, {"llama3.2-1b", 1235814400},
-    {"qwen2-0.5b", 494032768},    {"qwen3-8b", 8190735360},
+    {"qwen2-0.5b", 494032768},     {"qwen3-8b", 8190735360},
     {"gpt2-124m", 124439808},
 };
 
@@ -31,8 +31,8 @@ START_TEST(preset_sizes) {
   Graph *g;
   char define[64];
   snprintf(define, sizeof define, "preset=%s", presets[_i].name);
-  weft_status st = fixture_open(&f, "tests/models/preset.lua",
-                                (const char *[]){define, NULL}, NULL);
+  weft_status st =
+      fixture_open(&f, "tests/models/preset.lua", (const char *[]){define, NULL}, NULL);
   ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
   st = fixture_graph(&f, 1, 8, &g);
   ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
@@ -79,7 +79,8 @@ static const struct {
 } refused[] = {
     {"{ 'llama-tiny', attention_bias = true }", "attention_bias"},
     {"{ 'llama-tiny', hidden_act = 'gelu' }", "hidden_act"},
-    {"{ 'llama-tiny', rope_scaling = { rope_type = 'dynamic', factor = 4.0 } }", "dynamic"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'dynamic', factor = 4.0 } }",
+     "dynamic"},
     {"{ 'llama-tiny', num_attention_heads = 12 }", "does not divide hidden_size"},
     {"{ 'llama-tiny', num_key_value_heads = 3 }", "does not divide num_attention_heads"},
     {"{ 'llama-tiny', num_hidden_layers = 0 }", "expected a positive integer"},
@@ -95,9 +96,11 @@ static const struct {
     {"{ 'gpt2-tiny', is_causal = false }", "is_causal"},
     {"{ 'llama-tiny', pruned_heads = { ['1'] = { 0 } } }", "pruned_heads"},
     {"{ 'llama-tiny', rope_parameters = { rope_type = 'default' }, "
-     "rope_scaling = { rope_type = 'linear', factor = 4.0 } }", "rope_scaling.rope_type"},
+     "rope_scaling = { rope_type = 'linear', factor = 4.0 } }",
+     "rope_scaling.rope_type"},
     {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn' } }", "rope_scaling.factor"},
-    {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn', factor = 4, beta_fast = -1 } }",
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn', factor = 4, beta_fast = -1 } "
+     "}",
      "rope_scaling.beta_fast\"]: yarn needs a number above 0"},
     {"{ 'deepseek-v3', num_key_value_heads = 8 }", "8 is not num_attention_heads = 128"},
     {"{ 'deepseek-v3', qk_rope_head_dim = 7 }", "must be even, got 7"},
@@ -107,11 +110,13 @@ static const struct {
     {"{ 'mixtral-tiny', num_experts_per_tok = 9 }", "9 choices of num_local_experts = 8"},
     {"{ 'qwen3-moe-tiny', mlp_only_layers = { 4 } }", "none of the 4 layers"},
     {"{ 'qwen3-tiny', use_sliding_window = true, "
-     "layer_types = { 'full_attention', 'sliding_attention' } }", "sliding window"},
+     "layer_types = { 'full_attention', 'sliding_attention' } }",
+     "sliding window"},
     {"{ 'gpt2-tiny', scale_attn_by_inverse_layer_idx = true }", "inverse_layer_idx"},
     {"{ 'gpt2-tiny', n_head = 5 }", "does not divide hidden_size"},
     {"{ 'llama-tiny', architectures = { 'LlamaForSequenceClassification' } }",
-     "plan.model.architectures: \"LlamaForSequenceClassification\" is not supported (only "
+     "plan.model.architectures: \"LlamaForSequenceClassification\" is not supported "
+     "(only "
      "\"LlamaForCausalLM\")"},
     {"{ 'llama-tiny', architectures = { 'LlamaModel' } }", "model.architectures"},
     {"{ 'qwen3-moe-tiny', architectures = { 'Qwen3ForCausalLM' } }",
@@ -119,8 +124,10 @@ static const struct {
     {"{ 'gpt2-tiny', architectures = { 'GPT2LMHeadModel', 'GPT2DoubleHeadsModel' } }",
      "\"GPT2DoubleHeadsModel\" is not supported"},
     {"{ 'deepseek-v3', auto_map = { AutoConfig = 'c.DeepseekV3Config', "
-     "AutoModelForCausalLM = 'modeling.MyModel' } }", "model.auto_map"},
-    {"{ 'deepseek-v3', qk_head_dim = 64 }", "64 is not qk_nope_head_dim + qk_rope_head_dim"},
+     "AutoModelForCausalLM = 'modeling.MyModel' } }",
+     "model.auto_map"},
+    {"{ 'deepseek-v3', qk_head_dim = 64 }",
+     "64 is not qk_nope_head_dim + qk_rope_head_dim"},
     {"{ 'deepseek-v3', head_dim = 128 }", "128 is neither qk_rope_head_dim = 64 nor"},
     {"{ 'deepseek-v3', sliding_window = 128 }", "model.sliding_window"},
     {"{ 'llama-tiny', sliding_window = 4096 }", "model.sliding_window"},
@@ -154,8 +161,8 @@ START_TEST(takes_neutral_keys) {
   PlanFixture f;
   char define[400];
   snprintf(define, sizeof define, "preset=%s", neutral[_i]);
-  weft_status st = fixture_open(&f, "tests/models/preset.lua",
-                                (const char *[]){define, NULL}, NULL);
+  weft_status st =
+      fixture_open(&f, "tests/models/preset.lua", (const char *[]){define, NULL}, NULL);
   ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s: %s", neutral[_i],
                 fixture_report(&f));
   fixture_close(&f);
@@ -166,8 +173,8 @@ START_TEST(refuses_config) {
   PlanFixture f;
   char define[240];
   snprintf(define, sizeof define, "preset=%s", refused[_i].config);
-  weft_status st = fixture_open(&f, "tests/models/preset.lua",
-                                (const char *[]){define, NULL}, NULL);
+  weft_status st =
+      fixture_open(&f, "tests/models/preset.lua", (const char *[]){define, NULL}, NULL);
   const char *report = fixture_report(&f);
   ck_assert_msg(st == WEFT_EPLAN, "%s: %s", refused[_i].config, report);
   ck_assert_msg(strstr(report, refused[_i].message), "%s: %s", refused[_i].config,
@@ -314,7 +321,7 @@ START_TEST(survives_out_of_memory) {
     err_clear(&f.e);
     st = build_with(&f, n);
     ck_assert_msg(st == WEFT_OK || st == WEFT_ENOMEM, "%d %s", st, fixture_report(&f));
-    caught += f.e.code == WEFT_ENOMEM;   /* set by the call into Lua, not by the arena */
+    caught += f.e.code == WEFT_ENOMEM; /* set by the call into Lua, not by the arena */
     ck_assert_int_lt(n, 1000);
   }
   ck_assert_int_gt(caught, 0);

@@ -204,17 +204,18 @@ END_TEST
 
 /* All reasons at once, with the line of the script. */
 START_TEST(impossible) {
-  lua_run("raises('test:2: weft.mesh: tp: tp * pp * cp = 3 does not divide world = 64',\n"
-          "  function() weft.mesh { tp = 3, world = 64 } end)\n"
-          "local _, e = pcall(weft.mesh, { tp = 0, wrld = 64, pp = 'x', order = 3 })\n"
-          "says(e, 'weft.mesh: tp: expected an integer from 1 to 1e7, got number 0')\n"
-          "says(e, 'weft.mesh: pp: expected an integer from 1 to 1e7, got string \"x\"')\n"
-          "says(e, 'wrld: a mesh has no such field (did you mean \"world\"?)')\n"
-          "says(e, 'weft.mesh: order: expected a list of axes')\n"
-          "raises('order', weft.mesh, { order = { 'tp', 'tp' } })\n"
-          "raises('table expected', weft.mesh, 3)\n"
-          "raises('the keys are names', weft.mesh, { [{}] = 1 })\n"
-          "same(weft.mesh { tp = 64 / 8, pp = 2.0 }.tp, 8)\n");
+  lua_run(
+      "raises('test:2: weft.mesh: tp: tp * pp * cp = 3 does not divide world = 64',\n"
+      "  function() weft.mesh { tp = 3, world = 64 } end)\n"
+      "local _, e = pcall(weft.mesh, { tp = 0, wrld = 64, pp = 'x', order = 3 })\n"
+      "says(e, 'weft.mesh: tp: expected an integer from 1 to 1e7, got number 0')\n"
+      "says(e, 'weft.mesh: pp: expected an integer from 1 to 1e7, got string \"x\"')\n"
+      "says(e, 'wrld: a mesh has no such field (did you mean \"world\"?)')\n"
+      "says(e, 'weft.mesh: order: expected a list of axes')\n"
+      "raises('order', weft.mesh, { order = { 'tp', 'tp' } })\n"
+      "raises('table expected', weft.mesh, 3)\n"
+      "raises('the keys are names', weft.mesh, { [{}] = 1 })\n"
+      "same(weft.mesh { tp = 64 / 8, pp = 2.0 }.tp, 8)\n");
 }
 END_TEST
 

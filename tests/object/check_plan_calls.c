@@ -6,16 +6,10 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
-static const Plan *load(const char *text) {
-  return lang_test_good(&t, text);
-}
+static const Plan *load(const char *text) { return lang_test_good(&t, text); }
 
 static void expect_report(const char *text, const char *report) {
   lang_test_bad(&t, text, report);
@@ -226,15 +220,14 @@ Suite *plan_calls_suite(void) {
        {model_forms, hugging_face_folder, graph_again_with_other_config,
         model_that_never_ends}},
       {"schedules",
-       {named_schedule, own_schedule, lines_of_one_file, wrong_schedules, schedule_kept_after_the_call,
-        too_few_microbatches}},
+       {named_schedule, own_schedule, lines_of_one_file, wrong_schedules,
+        schedule_kept_after_the_call, too_few_microbatches}},
   };
   Suite *s = suite_create("plan_calls");
   for (int i = 0; i < LEN(group); i++) {
     TCase *c = tcase_create(group[i].name);
     tcase_add_checked_fixture(c, setup, teardown);
-    for (int k = 0; group[i].tests[k]; k++)
-      tcase_add_test(c, group[i].tests[k]);
+    for (int k = 0; group[i].tests[k]; k++) tcase_add_test(c, group[i].tests[k]);
     suite_add_tcase(s, c);
   }
   return s;

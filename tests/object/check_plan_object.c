@@ -254,7 +254,8 @@ START_TEST(shards) {
       "same(z.flat.axis, 'dp') same(z.flat.ways, 2) same(z[2].elements, 8192 * 3584)\n"
       "same(table.concat(z.flat, ' '), 'master weights optimizer state')\n"
       "local x, y = z[2].pieces[1], z[2].pieces[2]\n"
-      "same(x.count + y.count, z[2].elements) same(y.first, x.count) same(y.ranks[1], 9)\n"
+      "same(x.count + y.count, z[2].elements) same(y.first, x.count) same(y.ranks[1], "
+      "9)\n"
       "says(z, 'master weights, optimizer state cut by dp=2')\n"
       /* Every element is somewhere, also where the vocabulary is padded. */
       "local q = weft.plan { model = weft.model { 'llama-tiny', vocab_size = 251 },\n"
@@ -302,25 +303,26 @@ END_TEST
 
 /* Stages add up to the model, and a rank has those of its pipeline rank. */
 START_TEST(stages_and_ranks) {
-  lua_run(LLAMA "local t, work, n, layers = p:stages(), 0, 0, 0\n"
-                "for i, s in ipairs(t) do\n"
-                "  same(s.stage, i - 1)\n"
-                "  work, n, layers = work + s.share, n + s.parameters, layers + s.layers\n"
-                "end\n"
-                "assert(math.abs(work - 1) < 1e-12) same(layers, 80)\n"
-                "same(n, 70553706496)\n"
-                "local r = p:rank(13)\n"
-                "same(r.memory.total, p:memory(13).total) same(#r.groups, 3)\n"
-                "for _, g in ipairs(r.groups) do\n"
-                "  local mine = false\n"
-                "  for _, m in ipairs(g.ranks) do mine = mine or m == 13 end\n"
-                "  assert(mine, g.axis)\n"
-                "end\n"
-                "for _, s in ipairs(r.stages) do same(s.pp, p.mesh:coord(13).pp) end\n"
-                "for _, c in ipairs(p:comm(13)) do\n"
-                "  same(c.link, c.axis == 'tp' and 'node' or 'network')\n"
-                "end\n"
-                "raises('there is no rank', p.rank, p, 64)\n");
+  lua_run(LLAMA
+          "local t, work, n, layers = p:stages(), 0, 0, 0\n"
+          "for i, s in ipairs(t) do\n"
+          "  same(s.stage, i - 1)\n"
+          "  work, n, layers = work + s.share, n + s.parameters, layers + s.layers\n"
+          "end\n"
+          "assert(math.abs(work - 1) < 1e-12) same(layers, 80)\n"
+          "same(n, 70553706496)\n"
+          "local r = p:rank(13)\n"
+          "same(r.memory.total, p:memory(13).total) same(#r.groups, 3)\n"
+          "for _, g in ipairs(r.groups) do\n"
+          "  local mine = false\n"
+          "  for _, m in ipairs(g.ranks) do mine = mine or m == 13 end\n"
+          "  assert(mine, g.axis)\n"
+          "end\n"
+          "for _, s in ipairs(r.stages) do same(s.pp, p.mesh:coord(13).pp) end\n"
+          "for _, c in ipairs(p:comm(13)) do\n"
+          "  same(c.link, c.axis == 'tp' and 'node' or 'network')\n"
+          "end\n"
+          "raises('there is no rank', p.rank, p, 64)\n");
 }
 END_TEST
 
@@ -413,17 +415,18 @@ END_TEST
 
 /* The collector is told of what Lua does not see: dropped plans do not pile up. */
 START_TEST(collected) {
-  lua_run("local p = assert(weft.load(PLANS .. 'llama3_8b.lua'))\n"
-          "local function resident()\n"
-          "  local f <close> = assert(io.open '/proc/self/statm')\n"
-          "  return f:read 'n' and f:read 'n' * 4096\n"
-          "end\n"
-          "for i = 1, 5 do p:with { name = 'warm' .. i } end\n"
-          "local before = resident()\n"
-          /* Kept, they would be 430 MiB; the address sanitizer keeps up to 256 of them. */
-          "for i = 1, 300 do p:with { name = 'x' .. i } end\n"
-          "local grown = (resident() - before) / 2^20\n"
-          "assert(grown < 300, grown .. ' MiB')\n");
+  lua_run(
+      "local p = assert(weft.load(PLANS .. 'llama3_8b.lua'))\n"
+      "local function resident()\n"
+      "  local f <close> = assert(io.open '/proc/self/statm')\n"
+      "  return f:read 'n' and f:read 'n' * 4096\n"
+      "end\n"
+      "for i = 1, 5 do p:with { name = 'warm' .. i } end\n"
+      "local before = resident()\n"
+      /* Kept, they would be 430 MiB; the address sanitizer keeps up to 256 of them. */
+      "for i = 1, 300 do p:with { name = 'x' .. i } end\n"
+      "local grown = (resident() - before) / 2^20\n"
+      "assert(grown < 300, grown .. ' MiB')\n");
 }
 END_TEST
 

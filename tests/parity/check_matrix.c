@@ -125,14 +125,10 @@ static void try_all(const int *mesh, DType type, double tolerance) {
   toy_free(&reference);
 }
 
-START_TEST(all_in_f32) {
-  try_all(matrix_mesh[_i], DT_F32, 1e-5);
-}
+START_TEST(all_in_f32) { try_all(matrix_mesh[_i], DT_F32, 1e-5); }
 END_TEST
 
-START_TEST(all_in_bf16) {
-  try_all(matrix_mesh[_i], DT_BF16, 2e-2);
-}
+START_TEST(all_in_bf16) { try_all(matrix_mesh[_i], DT_BF16, 2e-2); }
 END_TEST
 
 Suite *matrix_suite(void);

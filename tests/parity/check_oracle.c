@@ -1,7 +1,7 @@
-/* check_oracle.c - against Hugging Face transformers and PyTorch, on one rank and on eight
- * meshes: loss and every gradient (data of tests/oracle/generate.py), and losses and norms
- * of twelve steps of AdamW (tests/oracle/steps.py; --oracle DIR runs what that made), also
- * under PyTorch's FSDP2 (tests/oracle/fsdp2.py). */
+/* check_oracle.c - against Hugging Face transformers and PyTorch, on one rank and on
+ * eight meshes: loss and every gradient (data of tests/oracle/generate.py), and losses
+ * and norms of twelve steps of AdamW (tests/oracle/steps.py; --oracle DIR runs what that
+ * made), also under PyTorch's FSDP2 (tests/oracle/fsdp2.py). */
 #include <check.h>
 #include <glob.h>
 #include <math.h>
@@ -11,11 +11,12 @@
 #include "tests/harness/plan_fixture.h"
 #include "vm/run/exec.h"
 
-static const char *const models[] = {"llama",  "llama_tied", "llama3_rope",
-                                     "qwen2",  "qwen3",      "gpt2",
-                                     "llama_yarn", "deepseek_v3",
-                                     "deepseek_v3_no_lora", "mixtral",
-                                     "qwen3_moe", "qwen3_moe_step", "deepseek_v3_moe"};
+static const char *const models[] = {
+    "llama",          "llama_tied",  "llama3_rope",
+    "qwen2",          "qwen3",       "gpt2",
+    "llama_yarn",     "deepseek_v3", "deepseek_v3_no_lora",
+    "mixtral",        "qwen3_moe",   "qwen3_moe_step",
+    "deepseek_v3_moe"};
 typedef struct MeshCase {
   int tp, pp, dp;
   bool sp;
@@ -45,7 +46,8 @@ static const char oracles[] = WEFT_SOURCE_DIR "/tests/oracle";
 static SafeTensors *open_data(Oracle *o, const char *folder, const char *model,
                               const char *file) {
   SafeTensors *s = NULL;
-  const char *path = arena_printf(o->f.arena, "%s/%s/%s.safetensors", folder, model, file);
+  const char *path =
+      arena_printf(o->f.arena, "%s/%s/%s.safetensors", folder, model, file);
   need(o, st_open(&libc_alloc, path, NULL, &s, &o->f.e), path);
   return s;
 }
@@ -77,8 +79,8 @@ static void compile_plan(Oracle *o) {
   int64_t B = plan->batch.micro * mesh_size(&mesh, AXES_DP);
   need(o, fixture_graph(&o->f, B, plan->batch.seq, &g), "graph");
   need(o, lang_schedule(o->f.lp, &mesh, m, &s, &o->f.d, &o->f.e), "schedule");
-  CompileInput in = {.plan = plan, .mesh = &mesh, .graph = g, .schedule = &s,
-                     .arena = o->f.arena};
+  CompileInput in = {
+      .plan = plan, .mesh = &mesh, .graph = g, .schedule = &s, .arena = o->f.arena};
   need(o, compile(&in, &o->c, &o->f.d, &o->f.e), "compile");
   Proof proof;
   need(o, prove(o->c, &proof, &o->f.e), "prove");
@@ -173,9 +175,7 @@ END_TEST
 /* Fewer key-value heads than ranks of tp, which have copies of them. */
 static const char *const few_heads[] = {"llama_one_kv", "qwen3_two_kv"};
 
-START_TEST(copies_of_heads) {
-  agrees(few_heads[_i / LEN(wide)], wide[_i % LEN(wide)]);
-}
+START_TEST(copies_of_heads) { agrees(few_heads[_i / LEN(wide)], wide[_i % LEN(wide)]); }
 END_TEST
 
 /* ---- steps ---- */
@@ -200,18 +200,21 @@ static double take_steps(Oracle *o, const char *as, const char *where) {
   const int32_t *tokens = ids(o, "tokens"), *labels = ids(o, "labels");
   for (int i = 0; i < STEPS; i++) {
     StepResult r;
-    need(o, run_step_tokens(o->run, tokens + i * STEP_TOKENS, labels + i * STEP_TOKENS, i,
-                            &r, &o->f.e), "step");
+    need(o,
+         run_step_tokens(o->run, tokens + i * STEP_TOKENS, labels + i * STEP_TOKENS, i,
+                         &r, &o->f.e),
+         "step");
     double by = fabs(r.loss - loss[i]) / loss[i];
     worst = fmax(worst, by);
     ck_assert_msg(by <= 1e-5 && fabs(r.grad_norm - norm[i]) <= 1e-4 * norm[i],
-                  "%s, step %d: loss %.9g, expected %.9g; norm %.9g, expected %.9g", where,
-                  i, r.loss, loss[i], r.grad_norm, norm[i]);
+                  "%s, step %d: loss %.9g, expected %.9g; norm %.9g, expected %.9g",
+                  where, i, r.loss, loss[i], r.grad_norm, norm[i]);
   }
   return worst;
 }
 
-static double run_steps(const char *plan, const char *folder, const char *model, int mesh) {
+static double run_steps(const char *plan, const char *folder, const char *model,
+                        int mesh) {
   Oracle o = {0};
   char where[128];
   snprintf(where, sizeof where, "%s tp=%d pp=%d dp=%d sp=%d", model, meshes[mesh].tp,
@@ -224,12 +227,9 @@ static double run_steps(const char *plan, const char *folder, const char *model,
 
 static const struct {
   const char *plan, *model;
-} stepped[] = {{"steps.lua", "steps_qwen2"},
-               {"steps.lua", "steps_gpt2"},
-               {"steps.lua", "steps_deepseek_v3"},
-               {"steps.lua", "steps_mixtral"},
-               {"steps.lua", "steps_qwen3_moe"},
-               {"steps.lua", "steps_deepseek_v3_moe"},
+} stepped[] = {{"steps.lua", "steps_qwen2"},       {"steps.lua", "steps_gpt2"},
+               {"steps.lua", "steps_deepseek_v3"}, {"steps.lua", "steps_mixtral"},
+               {"steps.lua", "steps_qwen3_moe"},   {"steps.lua", "steps_deepseek_v3_moe"},
                {"uses.lua", "steps_uses"}};
 
 START_TEST(steps_agree_with_pytorch) {
@@ -288,15 +288,20 @@ static const struct {
              {"", {"mesh.dp=2", "strategy=fsdp2"}},
              {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy=fsdp2"}},
              {".hsdp", {"mesh.dp=2", "mesh.dp_replicate=2", "mesh.tp=2"}},
-             {"", {"mesh.dp=4", "mesh.tp=2", "strategy={ 'fsdp2', "
-                   "defer_fsdp_grad_sync = false }"}},
-             {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy={ 'fsdp2', "
-                        "defer_fsdp_grad_sync = false }"}},
+             {"",
+              {"mesh.dp=4", "mesh.tp=2",
+               "strategy={ 'fsdp2', "
+               "defer_fsdp_grad_sync = false }"}},
+             {".hsdp",
+              {"mesh.dp=4", "mesh.dp_replicate=2",
+               "strategy={ 'fsdp2', "
+               "defer_fsdp_grad_sync = false }"}},
              {"", {"mesh.dp=2", "mesh.pp=2", "strategy.stage=3"}},
              {"", {"mesh.dp=4", "strategy=megatron_fsdp"}},
              {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy.stage=1"}},
-             {".hsdp", {"mesh.dp=4", "mesh.dp_replicate=2", "strategy.stage=3",
-                        "strategy.offload_optimizer=cpu"}}};
+             {".hsdp",
+              {"mesh.dp=4", "mesh.dp_replicate=2", "strategy.stage=3",
+               "strategy.offload_optimizer=cpu"}}};
 
 START_TEST(steps_agree_with_fsdp2) {
   Oracle o = {0};
@@ -317,8 +322,8 @@ static const char *const latents[][6] = {
     {"mesh.cp=2", "mesh.dp=2", "strategy=fsdp2", "cp.comm=a2a"},
     {"mesh.cp=4", "cp.comm=ring", "mesh.pp=2", "strategy.stage=3"},
     {"mesh.cp=2", "mesh.tp=2", "mesh.pp=2", "cp.comm=a2a", "cp.balance=none"},
-    {"mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "strategy.stage=3",
-     "schedule=zero_bubble", "recompute=full"},
+    {"mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "strategy.stage=3", "schedule=zero_bubble",
+     "recompute=full"},
     {"mesh.tp=2", "mesh.dp=2", "recompute=cheap",
      "strategy={ 'fsdp2', sequence_parallel = true, "
      "enable_async_tensor_parallel = true }"},
@@ -347,8 +352,8 @@ static const char *const shared[][6] = {
     {"mesh.tp=2", "mesh.pp=2", "mesh.dp=2", "mesh.ep=2", "strategy=fsdp2",
      "moe.dispatcher=alltoall"},
     {"mesh.dp=8", "mesh.ep=2", "strategy={ 'fsdp2', defer_fsdp_grad_sync = false }"},
-    {"mesh.cp=2", "mesh.dp=2", "mesh.ep=2", "strategy.stage=3",
-     "moe.dispatcher=alltoall", "recompute=full"},
+    {"mesh.cp=2", "mesh.dp=2", "mesh.ep=2", "strategy.stage=3", "moe.dispatcher=alltoall",
+     "recompute=full"},
     {"mesh.pp=2", "mesh.dp=2", "mesh.ep=2", "schedule=zero_bubble", "strategy.stage=1"},
     {"mesh.cp=2", "mesh.tp=2", "mesh.ep=2", "mesh.etp=2", "cp.comm=ring",
      "strategy.sequence_parallel=true"},
@@ -378,8 +383,8 @@ START_TEST(made_model_agrees) {
   double one = run_steps(plan, made_in, model, 0);
   int mesh = 1 + _i % (LEN(meshes) - 1);
   double other = run_steps(plan, made_in, model, mesh);
-  printf("%s: loss within %.1e on one rank, %.1e on tp=%d pp=%d dp=%d sp=%d\n", model, one,
-         other, meshes[mesh].tp, meshes[mesh].pp, meshes[mesh].dp, meshes[mesh].sp);
+  printf("%s: loss within %.1e on one rank, %.1e on tp=%d pp=%d dp=%d sp=%d\n", model,
+         one, other, meshes[mesh].tp, meshes[mesh].pp, meshes[mesh].dp, meshes[mesh].sp);
 }
 END_TEST
 

@@ -31,14 +31,10 @@ static void expert_plan_holds(int i) {
   text_free(&t);
 }
 
-START_TEST(plan_agrees_with_one_rank) {
-  plan_holds(_i * SHARES + SHARE);
-}
+START_TEST(plan_agrees_with_one_rank) { plan_holds(_i * SHARES + SHARE); }
 END_TEST
 
-START_TEST(experts_agree_with_one_rank) {
-  expert_plan_holds(_i * SHARES + SHARE);
-}
+START_TEST(experts_agree_with_one_rank) { expert_plan_holds(_i * SHARES + SHARE); }
 END_TEST
 
 /* What check_levels.c runs once more. */
@@ -48,8 +44,8 @@ START_TEST(first_plans_agree_with_one_rank) {
 }
 END_TEST
 
-/* The styles leave one norm's gradient to W and those of others to I: no reduction finds all
- * of the block written, as I of other microbatches come before W. */
+/* The styles leave one norm's gradient to W and those of others to I: no reduction finds
+ * all of the block written, as I of other microbatches come before W. */
 static const char early[] =
     "local weft = require \"weft\"\n"
     "return weft.plan {\n"

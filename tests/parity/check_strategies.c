@@ -208,7 +208,8 @@ START_TEST(copies_are_no_shards) {
 }
 END_TEST
 
-/* Ranks of cp have other tokens of the same sequences, and keep what those of dp would. */
+/* Ranks of cp have other tokens of the same sequences, and keep what those of dp would.
+ */
 START_TEST(cp_cuts_as_dp_does) {
   for (int copies = 1; copies <= 2; copies++) {
     ToyOptions o = meshed(1, 1, copies), dp = meshed(1, 1, 4 * copies);

@@ -56,8 +56,7 @@ static const char *main_text(int pp) {
 static int count(int pp, int code) {
   const Program *p = &toy.compiled->prog[pp];
   int n = 0;
-  for (uint32_t i = 0; i < p->nmain; i++)
-    n += p->code[i].code == code;
+  for (uint32_t i = 0; i < p->nmain; i++) n += p->code[i].code == code;
   return n;
 }
 

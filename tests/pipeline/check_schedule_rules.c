@@ -8,12 +8,8 @@
 static Arena *arena;
 static Diags diags;
 
-static void setup(void) {
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-}
+static void setup(void) { arena = arena_new(NULL); }
+static void teardown(void) { arena_free(arena); }
 
 /* All diagnostics, one a line: "severity code: text". */
 static const char *told(void) {

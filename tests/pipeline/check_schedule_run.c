@@ -9,12 +9,8 @@
 
 static Arena *arena;
 
-static void setup(void) {
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-}
+static void setup(void) { arena = arena_new(NULL); }
+static void teardown(void) { arena_free(arena); }
 
 static ToyOptions options(const Schedule *s) {
   ToyOptions o = toy_default();

@@ -93,8 +93,7 @@ END_TEST
 
 static uint32_t hash(const char *s) {
   uint64_t h = 0xcbf29ce484222325u;
-  for (; *s; s++)
-    h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+  for (; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
   return (uint32_t)(h ^ h >> 32);
 }
 
@@ -133,8 +132,8 @@ START_TEST(equals_pytorch) {
   char *text, *save = NULL, *save2 = NULL;
   size_t n;
   int compared = 0, loaded = 0;
-  weft_status st =
-      file_read(NULL, WEFT_SOURCE_DIR "/tests/oracle/schedules.txt", FILE_OWN_MAX, &text, &n, &t.e);
+  weft_status st = file_read(NULL, WEFT_SOURCE_DIR "/tests/oracle/schedules.txt",
+                             FILE_OWN_MAX, &text, &n, &t.e);
   ck_assert_msg(st == WEFT_OK, "%s", t.e.text);
   for (char *line = strtok_r(text, "\n", &save); line;
        line = strtok_r(NULL, "\n", &save)) {
@@ -252,8 +251,7 @@ START_TEST(memory_stays_bounded) {
         Timeline line;
         int most = i ? (ranks + 4) / 3 : (ranks + 2) / 2;
         ck_assert_int_eq(timeline_run(&s, TIMELINE_UNIT, scratch, &line, &t.e), WEFT_OK);
-        for (int r = 0; r < ranks; r++)
-          ck_assert_int_le(line.peak[r], 2 * most);
+        for (int r = 0; r < ranks; r++) ck_assert_int_le(line.peak[r], 2 * most);
       }
   }
 }

@@ -8,12 +8,8 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
 /* A plan of 8 small layers on 2 pipeline ranks; `rest` are more of its fields. */
 static const char *plan_text(const char *pp_plan, const char *rest) {
@@ -262,8 +258,7 @@ START_TEST(smaller_plans) {
     LangShrunk what;
     ck_assert_int_eq(lang_shrink(t.lp, 2, &small, &what, &t.d, &t.e), WEFT_OK);
     bool said = false;
-    for (int k = 0; k < what.n; k++)
-      said |= str_eq(what.what[k], gone[i][1]);
+    for (int k = 0; k < what.n; k++) said |= str_eq(what.what[k], gone[i][1]);
     ck_assert_int_eq(said, gone[i][1] != NULL);
     ck_assert(!small.pp.layers && !small.pp.layers_per_stage && !small.pp.last_less);
     ck_assert_int_eq(small.pp.by_cost, !gone[i][1]);
@@ -282,8 +277,7 @@ Suite *stage_plans_suite(void) {
   TCase *c = tcase_create("plans");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 60);
-  for (int i = 0; i < LEN(tests); i++)
-    tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, cuts_run, 0, CUTS);
   suite_add_tcase(s, c);
   return s;

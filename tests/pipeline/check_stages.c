@@ -15,9 +15,7 @@ static void setup(void) {
   diags = (Diags){.arena = arena};
   err = (weft_error){.rank = -1};
 }
-static void teardown(void) {
-  arena_free(arena);
-}
+static void teardown(void) { arena_free(arena); }
 
 /* All diagnostics so far, one a line: "path: text; suggestion". */
 static const char *told(void) {
@@ -269,8 +267,7 @@ static void try_all(Split *x, int *first, int s, int from) {
     if (from != x->units) return;
     for (int k = 0; k < s; k++) {
       double sum = 0;
-      for (int u = first[k]; u < first[k + 1]; u++)
-        sum += x->cost[u];
+      for (int u = first[k]; u < first[k + 1]; u++) sum += x->cost[u];
       longest = MAX(longest, sum);
       squares += sum * sum;
     }
@@ -285,8 +282,7 @@ static void try_all(Split *x, int *first, int s, int from) {
     memcpy(x->first, first, sizeof(int) * (size_t)(s + 1));
     return;
   }
-  for (int to = from + 1; to <= x->units; to++)
-    try_all(x, first, s + 1, to);
+  for (int to = from + 1; to <= x->units; to++) try_all(x, first, s + 1, to);
 }
 
 START_TEST(balance_is_the_best_of_all) {
@@ -297,8 +293,7 @@ START_TEST(balance_is_the_best_of_all) {
     int units = 1 + (int)(rng_u32(&rng, at++) % 9), most = round % 2 ? 4 : 1000;
     Split x = {.cost = cost, .units = units, .longest = 1e9};
     x.stages = 1 + (int)(rng_u32(&rng, at++) % (uint32_t)MIN(units, 6));
-    for (int u = 0; u < units; u++)
-      cost[u] = rng_u32(&rng, at++) % (uint32_t)most;
+    for (int u = 0; u < units; u++) cost[u] = rng_u32(&rng, at++) % (uint32_t)most;
     int first[16], got[16];
     try_all(&x, first, 0, 0);
     stage_balance(arena, cost, units, x.stages, got);
@@ -317,12 +312,10 @@ START_TEST(balance_of_large_costs) {
     stage_balance(arena, cost, 5, 3, first);
     ck_assert_int_eq(first[1], 1);
     ck_assert_int_eq(first[2], 4);
-    for (int u = 0; u < 5; u++)
-      cost[u] *= 1e4;
+    for (int u = 0; u < 5; u++) cost[u] *= 1e4;
   }
   stage_balance(arena, tiny, 4, 4, first);
-  for (int k = 0; k <= 4; k++)
-    ck_assert_int_eq(first[k], k);
+  for (int k = 0; k <= 4; k++) ck_assert_int_eq(first[k], k);
 }
 END_TEST
 
@@ -400,8 +393,7 @@ START_TEST(layout_is_read) {
       {"E(t|(tt|)*2)*2tL", "1 2 2 1 2 2 1"},
       {"E|*3tL", "0 0 0 1"},
   };
-  for (int i = 0; i < LEN(all); i++)
-    ck_assert_str_eq(layout_text(all[i][0]), all[i][1]);
+  for (int i = 0; i < LEN(all); i++) ck_assert_str_eq(layout_text(all[i][0]), all[i][1]);
   ck_assert_int_eq(strlen(layout_text("Et*3|(tt|)*29,t|L")), 2 * 32 - 1);
 }
 END_TEST
@@ -436,8 +428,7 @@ START_TEST(layout_errors) {
       {"E((((((((((((((((((t", "column 18 of \"E((((((((((((((((((t\": parentheses are "
                                "nested too deeply"},
   };
-  for (int i = 0; i < LEN(all); i++)
-    ck_assert_str_eq(layout_text(all[i][0]), all[i][1]);
+  for (int i = 0; i < LEN(all); i++) ck_assert_str_eq(layout_text(all[i][0]), all[i][1]);
 }
 END_TEST
 
@@ -485,8 +476,7 @@ Suite *stages_suite(void) {
   Suite *s = suite_create("stages");
   TCase *c = tcase_create("stage");
   tcase_add_checked_fixture(c, setup, teardown);
-  for (int i = 0; i < LEN(tests); i++)
-    tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   suite_add_tcase(s, c);
   return s;
 }

@@ -13,9 +13,7 @@ static void setup(void) {
   arena = arena_new(NULL);
   err_clear(&err);
 }
-static void teardown(void) {
-  arena_free(arena);
-}
+static void teardown(void) { arena_free(arena); }
 
 static Timeline run(const Schedule *s, TimelineCost cost) {
   Timeline t;

@@ -10,9 +10,7 @@
 static Arena *arena;
 static Toy toy;
 
-static void setup(void) {
-  arena = arena_new(NULL);
-}
+static void setup(void) { arena = arena_new(NULL); }
 static void teardown(void) {
   toy_free(&toy);
   arena_free(arena);
@@ -91,16 +89,14 @@ static void note_call(Times *x, int pp, const Instr *in, int64_t from, int64_t t
 
 /* Either may come first; the n-th receive is that of the n-th send. */
 static Sent *transfer_number(SentList *l, int n) {
-  while (l->n <= n)
-    *VEC_PUSH(arena, *l) = (Sent){-1, -1, -1};
+  while (l->n <= n) *VEC_PUSH(arena, *l) = (Sent){-1, -1, -1};
   return &l->at[n];
 }
 
 static void note_send(Times *x, int pp, const Instr *in) {
   SentList *l = &x->sent[pp][in->peer];
   int n = 0;
-  while (n < l->n && l->at[n].started >= 0)
-    n++;
+  while (n < l->n && l->at[n].started >= 0) n++;
   transfer_number(l, n)->started = action_number(&x->at[pp], x->s, pp, in);
   x->number[pp][in->handle] = n;
 }
@@ -138,8 +134,7 @@ static Times run(const Schedule *s, int rounds) {
     x.started[pp] = NEW_N(arena, const Instr *, p->nhandle);
     x.number[pp] = NEW_N(arena, int, p->nhandle);
     x.slot[pp] = NEW_N(arena, TimelineSlot, s->n[pp] * rounds);
-    for (int i = 0; i < s->n[pp] * rounds; i++)
-      x.slot[pp][i] = (TimelineSlot){-1, -1};
+    for (int i = 0; i < s->n[pp] * rounds; i++) x.slot[pp][i] = (TimelineSlot){-1, -1};
   }
   RunCosts costs = {.ud = &x, .cost = unit_cost, .ran = note, .in_order = true};
   weft_status st = run_costs(toy.compiled, &costs, t, &toy.err);

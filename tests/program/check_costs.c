@@ -247,10 +247,16 @@ START_TEST(pipeline_of_1f1b) {
 END_TEST
 
 Suite *costs_suite(void) {
-  const TTest *test[] = {kernels_add_up, beside_a_kernel, queues, calls,
-                         calls_behind_a_collective, send_to_one_that_waits,
-                         send_to_one_that_is_busy, collective_of_all,
-                         in_order_behind_the_world, pipeline_of_1f1b};
+  const TTest *test[] = {kernels_add_up,
+                         beside_a_kernel,
+                         queues,
+                         calls,
+                         calls_behind_a_collective,
+                         send_to_one_that_waits,
+                         send_to_one_that_is_busy,
+                         collective_of_all,
+                         in_order_behind_the_world,
+                         pipeline_of_1f1b};
   Suite *s = suite_create("costs");
   TCase *tc = tcase_create("on paper");
   tcase_add_checked_fixture(tc, setup, teardown);

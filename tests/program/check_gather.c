@@ -4,8 +4,17 @@
 
 #include "tests/generate/program_builder.h"
 
-enum { KIB = 1024, SHARD0 = KIB, SHARD1 = 2 * KIB, COPY = 4 * KIB, COPY1 = 5 * KIB,
-       GRAD = 6 * KIB, X = 7 * KIB, Y = 8 * KIB, END = 16 * KIB };
+enum {
+  KIB = 1024,
+  SHARD0 = KIB,
+  SHARD1 = 2 * KIB,
+  COPY = 4 * KIB,
+  COPY1 = 5 * KIB,
+  GRAD = 6 * KIB,
+  X = 7 * KIB,
+  Y = 8 * KIB,
+  END = 16 * KIB
+};
 
 static Arena *arena;
 static weft_error err;
@@ -54,7 +63,7 @@ static void fails(weft_status want, const char *const *text) {
     ck_assert_msg(strstr(err.text, *text) != NULL, "\"%s\" is not in: %s", *text,
                   err.text);
 }
-#define FAILS(...) fails(WEFT_EPLAN, (const char *const[]){__VA_ARGS__, NULL})
+#define FAILS(...)  fails(WEFT_EPLAN, (const char *const[]){__VA_ARGS__, NULL})
 #define BROKEN(...) fails(WEFT_EINTERNAL, (const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- right ---- */
@@ -167,7 +176,7 @@ START_TEST(a_shard_is_any_of_them) {
   build_kernel(b, 0, OP_scale, f32_at(0, X, 16), f32_at(0, GRAD + 64, 16));
   wait(0);
   FAILS("main[1] scale writes bytes 6208..6272", "bytes 6144..6272 are read by pp rank "
-        "0 main[0] all_reduce");
+                                                 "0 main[0] all_reduce");
 }
 END_TEST
 
@@ -226,7 +235,7 @@ START_TEST(never_freed) {
   wait(0);
   call(0);
   FAILS("pp rank 0 main[0] GATHER of layers.0 on tp", "line 9: this copy of layers.0 is "
-        "never freed");
+                                                      "never freed");
   ck_assert_int_eq(err.line, 9);
 }
 END_TEST
@@ -276,7 +285,8 @@ START_TEST(another_copy_is_there) {
   build_gather(b, 0, unit[1], 0, 1, shard(1), copy(0));
   wait(1);
   call(0);
-  FAILS("main[5] calling layer:F (layers.0", "uses the gathered copy of layers.0, but "
+  FAILS("main[5] calling layer:F (layers.0",
+        "uses the gathered copy of layers.0, but "
         "what is there is that of layers.1 in bytes 4096..4224, by pp rank 0 main[3] "
         "GATHER of layers.1");
 }
@@ -286,7 +296,8 @@ START_TEST(gathered_over_a_copy) {
   gather(0);
   wait(0);
   build_gather(b, 0, unit[1], 0, 1, shard(1), f32_at(0, COPY + 64, 32));
-  FAILS("pp rank 0 main[2] GATHER of layers.1 on tp", "writes bytes 4160..4288 of the "
+  FAILS("pp rank 0 main[2] GATHER of layers.1 on tp",
+        "writes bytes 4160..4288 of the "
         "arena, while bytes 4096..4224 are kept by pp rank 0 main[0] GATHER of layers.0",
         "whose copy is not freed yet");
 }
@@ -316,7 +327,7 @@ START_TEST(shard_changes_under_its_copy) {
   wait(0);
   build_kernel(b, 0, OP_scale, f32_at(0, X, 16), shard(0));
   FAILS("main[2] scale writes bytes 1024..1088", "bytes 1024..1088 are kept by pp rank 0 "
-        "main[0] GATHER of layers.0");
+                                                 "main[0] GATHER of layers.0");
 }
 END_TEST
 
@@ -325,7 +336,7 @@ START_TEST(gradient_changes_while_it_is_scattered) {
   build_kernel(b, 0, OP_scale, f32_at(0, X, 16), f32_at(0, GRAD, 16));
   wait(0);
   FAILS("main[1] scale writes bytes 6144..6208", "are read by pp rank 0 main[0] SCATTER "
-        "of layers.0 on tp");
+                                                 "of layers.0 on tp");
 }
 END_TEST
 
@@ -340,7 +351,8 @@ START_TEST(members_disagree) {
     build_free(two, pp, u, f32_at(0, COPY, 2 * n));
   }
   FAILS("collective 1 on pp differs: all_gather of 64 bytes of f32 in pp rank 0 main[0] "
-        "GATHER of layers.0 on pp", "all_gather of 32 bytes of f32 in pp rank 1 main[0]");
+        "GATHER of layers.0 on pp",
+        "all_gather of 32 bytes of f32 in pp rank 1 main[0]");
 }
 END_TEST
 
@@ -397,7 +409,8 @@ START_TEST(they_are_listed) {
       "     0  layers.0: @4096 in the copy of layers.0\n",
       "     0  GATHER h0 layers.0 all_gather on tp, 64 bytes, f32[16] @1024 -> f32[32] "
       "@4096\n",
-      "     2  CALL   body 0 layer:F layers.0 mb 0 chunk 0 binds 0 with @7168 @8192  \"F0\"\n",
+      "     2  CALL   body 0 layer:F layers.0 mb 0 chunk 0 binds 0 with @7168 @8192  "
+      "\"F0\"\n",
       "     3  FREE   layers.0, 128 bytes, f32[32] @4096\n",
       "     4  SCATTER h0 layers.0 reduce_scatter sum on tp, 128 bytes, f32[32] @6144 -> "
       "f32[16] @1024\n"};
@@ -417,17 +430,35 @@ START_TEST(they_are_listed) {
 END_TEST
 
 Suite *gather_suite(void) {
-  const TTest *test[] = {
-      gathered_ahead_of_use, one_place_for_one_copy_after_the_other,
-      stored_here_and_gathered_there, gradients_are_scattered, traffic_counts_them,
-      a_shard_is_summed_and_gathered_in_place, a_shard_is_any_of_them,
-      never_gathered, not_waited_for, freed_before_use, never_freed, freed_twice,
-      freed_while_it_is_gathered, freed_in_part, freed_while_something_reads_it,
-      another_copy_is_there, gathered_over_a_copy, reads_past_the_copy,
-      copy_is_overwritten, shard_changes_under_its_copy,
-      gradient_changes_while_it_is_scattered, members_disagree, shards_are_padded,
-      sums_are_padded, gathers_in_main_only, another_collective, unknown_unit,
-      copy_of_an_unknown_unit, they_are_listed};
+  const TTest *test[] = {gathered_ahead_of_use,
+                         one_place_for_one_copy_after_the_other,
+                         stored_here_and_gathered_there,
+                         gradients_are_scattered,
+                         traffic_counts_them,
+                         a_shard_is_summed_and_gathered_in_place,
+                         a_shard_is_any_of_them,
+                         never_gathered,
+                         not_waited_for,
+                         freed_before_use,
+                         never_freed,
+                         freed_twice,
+                         freed_while_it_is_gathered,
+                         freed_in_part,
+                         freed_while_something_reads_it,
+                         another_copy_is_there,
+                         gathered_over_a_copy,
+                         reads_past_the_copy,
+                         copy_is_overwritten,
+                         shard_changes_under_its_copy,
+                         gradient_changes_while_it_is_scattered,
+                         members_disagree,
+                         shards_are_padded,
+                         sums_are_padded,
+                         gathers_in_main_only,
+                         another_collective,
+                         unknown_unit,
+                         copy_of_an_unknown_unit,
+                         they_are_listed};
   Suite *s = suite_create("gather");
   TCase *tc = tcase_create("shards");
   tcase_add_checked_fixture(tc, setup, teardown);

@@ -1,6 +1,6 @@
 /* check_interpreter.c - programs as JSON, executed by an interpreter that has nothing
- * else of weft (tests/reference/interpreter.lua): losses and parameters after two steps are
- * those of a run, whatever order ranks and transfers take. */
+ * else of weft (tests/reference/interpreter.lua): losses and parameters after two steps
+ * are those of a run, whatever order ranks and transfers take. */
 #include <check.h>
 #include <jansson.h>
 #include <lauxlib.h>
@@ -462,12 +462,10 @@ START_TEST(all_instructions_occur) {
     Trained t = {0};
     load_plan(&t, plans[i].fields);
     const Compiled *c = t.plan->job.compiled;
-    for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++)
-      note(&c->prog[pp], code, coll);
+    for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) note(&c->prog[pp], code, coll);
     weft_plan_free(t.plan);
   }
-  for (int i = 0; i < I_N; i++)
-    ck_assert_msg(code[i], "no plan has a %s", instr_name[i]);
+  for (int i = 0; i < I_N; i++) ck_assert_msg(code[i], "no plan has a %s", instr_name[i]);
   for (int i = 0; i < COLL_PAIRS; i++)
     ck_assert_msg(coll[i], "no plan has a %s", coll_info[i].name);
 }

@@ -1,6 +1,7 @@
-/* check_overlap.c - program_check() refuses results that lie over each other or over what a
- * kernel reads, for every op that compiled programs have, in bodies and in the main list, for
- * shards and on the host; and the rows of in_place.def are those that programs need. */
+/* check_overlap.c - program_check() refuses results that lie over each other or over what
+ * a kernel reads, for every op that compiled programs have, in bodies and in the main
+ * list, for shards and on the host; and the rows of in_place.def are those that programs
+ * need. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -52,7 +53,7 @@ static ToyOptions spread(void) {
   return o;
 }
 
-static ToyOptions (*const toys[])(void) = {dense,     experts,   places_of_rows,
+static ToyOptions (*const toys[])(void) = {dense,         experts,   places_of_rows,
                                            long_sequence, offloaded, spread};
 
 /* ---- planting ---- */
@@ -65,8 +66,8 @@ static const char *said(const Compiled *c) {
   return program_check(c, &err) == WEFT_OK ? "" : err.text;
 }
 
-/* Places of two operands, the first of which is written, are made to overlap: the same where
- * that is forbidden, a little off where it is not. False if there is no way. */
+/* Places of two operands, the first of which is written, are made to overlap: the same
+ * where that is forbidden, a little off where it is not. False if there is no way. */
 static bool plant(Operand *x, const Operand *y, bool same, int by) {
   int64_t off = (int64_t)y->off + (same ? by * dtype_size((DType)x->dtype) : 0);
   if (!operand_count(x) || !operand_count(y) || off < 0) return false;
@@ -87,8 +88,8 @@ static bool may_be_one(const Program *p, const Instr *in, int x, int y) {
   return false;
 }
 
-/* One kernel, with each of its results over everything else that it touches; how many pairs
- * could be planted. */
+/* One kernel, with each of its results over everything else that it touches; how many
+ * pairs could be planted. */
 static int planted(const Compiled *c, Program *p, const Instr *in) {
   int n = 0;
   for (int x = in->nin; x < instr_operands(in); x++)
@@ -105,8 +106,8 @@ static int planted(const Compiled *c, Program *p, const Instr *in) {
         }
         o[x] = was;
       }
-      ck_assert_msg(!tried || found, "%s: operand %d over %d: \"%s\"", op_info[in->op].name, x,
-                    y, err.text);
+      ck_assert_msg(!tried || found, "%s: operand %d over %d: \"%s\"",
+                    op_info[in->op].name, x, y, err.text);
       n += tried;
     }
   return n;
@@ -134,7 +135,8 @@ START_TEST(no_kernel_writes_over_what_it_touches) {
 }
 END_TEST
 
-/* Scalars are changed where they are: a result beside them would have one of them only. */
+/* Scalars are changed where they are: a result beside them would have one of them only.
+ */
 START_TEST(scalars_are_changed_in_place) {
   Toy t;
   ToyOptions o = toys[_i]();
@@ -263,7 +265,8 @@ START_TEST(no_region_lies_over_another) {
       const Region *other = &p->regions.region[j];
       if (i == j || region_bytes(r) > region_bytes(other)) continue;
       r->off = other->off + region_bytes(other) - region_bytes(r);
-      ck_assert_msg(strstr(said(t.compiled), "lies over"), "%d, %d: \"%s\"", i, j, err.text);
+      ck_assert_msg(strstr(said(t.compiled), "lies over"), "%d, %d: \"%s\"", i, j,
+                    err.text);
     }
     for (int j = 0; j < n; j++) {
       r->off = at[j];

@@ -50,7 +50,8 @@ static Compiled *example(void) {
   p->attr[1] = (OpAttr){.scale = 0.5f, .n = 3, .cut = AXIS_BIT(AXIS_TP)};
   p->code[p->nmain].attr = 1;
   c->param = NEW(arena, CompiledParam);
-  c->param[0] = (CompiledParam){.name = "model.norm.weight", .ndim = 1, .dim = {16}, .place = place_whole()};
+  c->param[0] = (CompiledParam){
+      .name = "model.norm.weight", .ndim = 1, .dim = {16}, .place = place_whole()};
   c->nparam = 1;
   stored_add(arena, &p->regions, (Stored){.count = 16}, DT_F32,
              (StoredAt){KIB, KIB, KIB + 64, KIB + 128, KIB + 192});
@@ -85,7 +86,8 @@ static const char golden_0[] =
     "     0  layers.0: @1024\n"
     "\n"
     "main\n"
-    "     0  CALL   body 0 layer:F layers.0 mb 2 chunk 0 binds 0 fresh 0x8 with @2048 @3072  \"F2\"  "
+    "     0  CALL   body 0 layer:F layers.0 mb 2 chunk 0 binds 0 fresh 0x8 with @2048 "
+    "@3072  \"F2\"  "
     "line 12\n"
     "     1  SEND   h0 to rank 3, 64 bytes, f32[2,8] @3072  \"F2 out\"  line 12\n"
     "     2  WAIT   h0  line 12\n"

@@ -139,8 +139,11 @@ START_TEST(deadlock_in_actions) {
     build_wait(b, pp, 1);
   }
   Compiled *c = build_done(b);
-  c->schedule = (Schedule){.ranks = 2, .virtual_stages = 1, .microbatches = 4,
-                           .list = list, .n = (int[]){1, 1}};
+  c->schedule = (Schedule){.ranks = 2,
+                           .virtual_stages = 1,
+                           .microbatches = 4,
+                           .list = list,
+                           .n = (int[]){1, 1}};
   FAILS(b, "pp rank 0 step 0 (F of microbatch 3, line 21), main[1] WAIT for main[0] SEND",
         "needs pp rank 1 step 0 (B of microbatch 2), main[2] RECV from pp rank 0",
         "pp rank 1 step 0 (B of microbatch 2), main[1] WAIT for main[0] SEND");
@@ -429,7 +432,8 @@ START_TEST(handle_reused_by_a_body) {
   build_coll(b, 0, tp, COLL_ALL_REDUCE, 8, o, o, "grad");
   build_call(b, 0, body, unit, 5, "F5", (uint64_t[]){20 * KIB, 21 * KIB}, 2);
   build_wait(b, 0, 8);
-  FAILS(b, "pp rank 0 main[1] calling layer:F (layers.0, microbatch 5) at [1] "
+  FAILS(b,
+        "pp rank 0 main[1] calling layer:F (layers.0, microbatch 5) at [1] "
         "all_reduce on tp",
         "reuses a handle that is in flight since pp rank 0 main[0]", "\"grad\"");
 }
@@ -442,7 +446,7 @@ START_TEST(handle_never_waited_for) {
   build_recv(b, 1, 0, 0, f32_at(0, KIB, 16), "in");
   build_wait(b, 1, 0);
   FAILS(b, "pp rank 0 main[0] SEND to pp rank 1, 64 bytes of f32, handle 3, "
-        "\"out\", line 7 is "
+           "\"out\", line 7 is "
            "never waited for");
   ck_assert_int_eq(proof_error.line, 7);
 }
@@ -514,19 +518,20 @@ END_TEST
 
 Suite *prove_suite(void) {
   const ProofCases cases[] = {
-      {"pipelines", {pipeline_of_two, pipeline_of_four, one_rank_without_transfers,
-                     large_pipeline}},
-      {"transfers", {crossed_sends_waited_too_early, crossed_sends_waited_late,
-                     deadlock_in_actions,
-                     ring_of_three_and_a_bystander, ring_of_many, missing_receive,
-                     missing_send, bytes_differ, types_differ, only_tags_could_match,
-                     both_directions_at_once, transfer_inside_a_body}},
-      {"collectives", {tie_group, tie_group_of_unequal_sequences,
-                       tie_group_of_unequal_kinds, missing_member,
-                       two_communicators_in_two_orders,
-                       a_body_behind_a_collective_of_the_stream}},
-      {"handles", {handle_reused, handle_reused_by_a_body, handle_never_waited_for,
-                   wait_for_nothing, more_in_flight_than_the_communicator_takes}},
+      {"pipelines",
+       {pipeline_of_two, pipeline_of_four, one_rank_without_transfers, large_pipeline}},
+      {"transfers",
+       {crossed_sends_waited_too_early, crossed_sends_waited_late, deadlock_in_actions,
+        ring_of_three_and_a_bystander, ring_of_many, missing_receive, missing_send,
+        bytes_differ, types_differ, only_tags_could_match, both_directions_at_once,
+        transfer_inside_a_body}},
+      {"collectives",
+       {tie_group, tie_group_of_unequal_sequences, tie_group_of_unequal_kinds,
+        missing_member, two_communicators_in_two_orders,
+        a_body_behind_a_collective_of_the_stream}},
+      {"handles",
+       {handle_reused, handle_reused_by_a_body, handle_never_waited_for, wait_for_nothing,
+        more_in_flight_than_the_communicator_takes}},
       {"failures", {broken_program, out_of_memory}},
   };
   return proofs_suite("prove", cases, LEN(cases));

@@ -18,7 +18,8 @@ static Build *send_beside_kernel(Operand in, Operand out) {
 START_TEST(buffer_overwritten_while_it_is_sent) {
   FAILS(send_beside_kernel(f32_at(0, 4 * KIB, 16), f32_at(0, KIB + 60, 16)),
         "pp rank 0 main[1] scale writes bytes 1084..1148 of the arena, while bytes "
-        "1024..1088 are read by pp rank 0 main[0] SEND to pp rank 1", "\"F0 out\"");
+        "1024..1088 are read by pp rank 0 main[0] SEND to pp rank 1",
+        "\"F0 out\"");
 }
 END_TEST
 
@@ -111,9 +112,11 @@ START_TEST(call_binds_two_slots_to_common_bytes) {
   build_main(b, 0);
   build_call(b, 0, body, 0, 0, "F0", (uint64_t[]){KIB, 2 * KIB}, 2);
   build_call(b, 0, body, 0, 1, "F1", (uint64_t[]){KIB, KIB + 32}, 2);
-  FAILS(b, "pp rank 0 main[1] calling layer:F (none, microbatch 1) at [1] scale "
+  FAILS(b,
+        "pp rank 0 main[1] calling layer:F (none, microbatch 1) at [1] scale "
         "writes bytes "
-           "1056..1120", "while bytes 1024..1088 are", "at [0] all_reduce on tp");
+        "1056..1120",
+        "while bytes 1024..1088 are", "at [0] all_reduce on tp");
 }
 END_TEST
 
@@ -181,12 +184,12 @@ END_TEST
 Suite *prove_bytes_suite(void);
 Suite *prove_bytes_suite(void) {
   const ProofCases cases[] = {
-      {"bytes", {buffer_overwritten_while_it_is_sent, buffer_read_while_it_is_sent,
-                 receive_into_a_buffer_that_is_read, receive_into_a_buffer_that_is_sent,
-                 receive_into_an_input_of_a_call, receive_into_a_parameter_of_a_call,
-                 receive_beside_a_call, body_overwrites_its_collective,
-                 counts_stay_until_the_wait, result_over_counts,
-                 call_binds_two_slots_to_common_bytes, result_over_input}},
+      {"bytes",
+       {buffer_overwritten_while_it_is_sent, buffer_read_while_it_is_sent,
+        receive_into_a_buffer_that_is_read, receive_into_a_buffer_that_is_sent,
+        receive_into_an_input_of_a_call, receive_into_a_parameter_of_a_call,
+        receive_beside_a_call, body_overwrites_its_collective, counts_stay_until_the_wait,
+        result_over_counts, call_binds_two_slots_to_common_bytes, result_over_input}},
   };
   return proofs_suite("prove_bytes", cases, LEN(cases));
 }

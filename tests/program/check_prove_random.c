@@ -16,9 +16,9 @@ static int pick(int n) {
 
 typedef struct Step {
   bool coll;
-  int from, to;          /* slots; cells of 16 elements */
+  int from, to; /* slots; cells of 16 elements */
   int handle;
-  int wait;              /* handle to wait for afterwards, or -1 */
+  int wait; /* handle to wait for afterwards, or -1 */
 } Step;
 
 typedef struct Recipe {
@@ -46,8 +46,9 @@ static Recipe recipe(void) {
   for (int i = r.n - 1; i >= 0; i--)
     if (r.step[i].coll && flying[r.step[i].handle] && pick(8))
       r.step[i].coll = false, flying[r.step[i].handle] = false;
-  /* No body, called or not, may have a kernel whose result lies over its operand; slots that
-   * are bound to one place are refused with each call, and so is the same kernel in main. */
+  /* No body, called or not, may have a kernel whose result lies over its operand; slots
+   * that are bound to one place are refused with each call, and so is the same kernel in
+   * main. */
   for (int i = 0; i < r.n; i++)
     if (!r.step[i].coll && r.step[i].to == r.step[i].from)
       r.step[i].to = (r.step[i].to + 1) % SLOTS;

@@ -292,7 +292,8 @@ static Compiled *absent(bool blocked) {
 
 START_TEST(the_watchdog_names_all_that_wait) {
   static const char *const others[] = {
-      "rank 1 has finished its step", "rank 1 waits in recv from rank 0 of F3 of layers.7"};
+      "rank 1 has finished its step",
+      "rank 1 waits in recv from rank 0 of F3 of layers.7"};
   StepResult res;
   open_with(absent(_i), (RunOptions){.patience_s = 0.15});
   ck_assert_int_eq(step(3, &res), WEFT_ERUN);

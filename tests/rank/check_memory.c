@@ -19,8 +19,7 @@ static void *count(void *ud, void *p, size_t old, size_t n) {
   int64_t now =
       atomic_fetch_add(&held, (int64_t)n - (int64_t)old) + (int64_t)n - (int64_t)old;
   int64_t most = atomic_load(&peak);
-  while (now > most && !atomic_compare_exchange_weak(&peak, &most, now))
-    continue;
+  while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) continue;
   if (n) return realloc(p, n);
   free(p);
   return NULL;
@@ -52,7 +51,8 @@ static int64_t promised(const Plan *p, const Compiled *c, bool weights, const ch
     bytes += (int64_t)(c->prog[pp].arena_bytes + c->prog[pp].host_bytes);
     bytes += sum(line, footprint_lines(p, c, weights, FOOTPRINT_RANK, pp, line), "");
   }
-  return bytes + sum(line, footprint_lines(p, c, weights, FOOTPRINT_PROCESS, 0, line), but);
+  return bytes +
+         sum(line, footprint_lines(p, c, weights, FOOTPRINT_PROCESS, 0, line), but);
 }
 
 /* ---- runs of given tokens ---- */
@@ -69,8 +69,7 @@ static int64_t most_of(Toy *t, int threads) {
   begin();
   OK(run_open(&t->plan, t->compiled, &o, &r, &trace_err));
   OK(run_init(r, &trace_err));
-  for (int k = 0; k < 2; k++)
-    trace_step(r, t, k, &res);
+  for (int k = 0; k < 2; k++) trace_step(r, t, k, &res);
   if (o.saves) OK(run_snapshot(r, &trace_err));
   OK(run_get(r, STATE_PARAM, 0, whole, &trace_err));
   OK(run_set(r, STATE_PARAM, 0, whole, &trace_err));
@@ -202,9 +201,7 @@ static const Kernel *greedy_add(Device *d, int op, const KernelArgs *a) {
   return &greedy;
 }
 static DeviceVtable other;
-static const DeviceVtable *load_other(weft_error *e) {
-  return &other;
-}
+static const DeviceVtable *load_other(weft_error *e) { return &other; }
 
 static const DeviceKind *leaky(const Compiled *c) {
   static DeviceKind kind;
@@ -243,9 +240,7 @@ static void job(Job *j, Arena *a, const char *file, const char *set) {
   job_at(j, a, arena_printf(a, WEFT_SOURCE_DIR "/%s", file), set);
 }
 
-static weft_status after(void *ud, const StepResult *r, weft_error *e) {
-  return WEFT_OK;
-}
+static weft_status after(void *ud, const StepResult *r, weft_error *e) { return WEFT_OK; }
 
 static int64_t session_most(Job *j, const char *weights, int64_t *file) {
   Session s = {0};
@@ -315,8 +310,7 @@ static const char *weights_file(const Compiled *c) {
     w[i].data = calloc((size_t)param_count(p), sizeof(float));
   }
   OK(st_write(NULL, path, w, c->nparam, &trace_err));
-  for (int i = 0; i < c->nparam; i++)
-    free((void *)w[i].data);
+  for (int i = 0; i < c->nparam; i++) free((void *)w[i].data);
   free(w);
   return path;
 }

@@ -79,8 +79,8 @@ static void round_trip(const CompiledParam *p, int tp) {
 
 START_TEST(pieces_cover_the_parameter) {
   const CompiledParam p[] = {
-      param("rows", 7, 5, 0, 1),    param("columns", 5, 7, 1, 1),
-      param("whole", 5, 7, -1, 1),  param("packed", 12, 3, 0, 3),
+      param("rows", 7, 5, 0, 1),       param("columns", 5, 7, 1, 1),
+      param("whole", 5, 7, -1, 1),     param("packed", 12, 3, 0, 3),
       param("packed_in", 3, 12, 1, 2), param("bias", 13, 0, 0, 0)};
   for (int i = 0; i < LEN(p); i++)
     for (int tp = 1; tp <= 9; tp++) round_trip(&p[i], tp);
@@ -212,7 +212,8 @@ START_TEST(bf16_copies_follow_the_master) {
   const float a[3] = {1.00390625f, 1.01171875f, -2.5f}; /* 1 + 2^-8, 1 + 3 * 2^-8 */
   ck_assert_int_eq(run_set(run, STATE_PARAM, 1, a, &err), WEFT_OK);
   const uint16_t want[3] = {0x3f80, 0x3f82, 0xc020};
-  ck_assert_mem_eq((char *)rank_arena(run->worker[2].r) + BIAS + COPIES, want, sizeof want);
+  ck_assert_mem_eq((char *)rank_arena(run->worker[2].r) + BIAS + COPIES, want,
+                   sizeof want);
 }
 END_TEST
 

@@ -47,8 +47,7 @@ static pid_t next(DIR *proc, const char *folder) {
 pid_t alive_rank(const char *folder, int rank) {
   DIR *proc = opendir("/proc");
   pid_t pid;
-  while ((pid = next(proc, folder)) != 0 && rank_of(pid) != rank)
-    continue;
+  while ((pid = next(proc, folder)) != 0 && rank_of(pid) != rank) continue;
   if (proc) closedir(proc);
   return pid;
 }

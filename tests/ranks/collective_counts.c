@@ -26,7 +26,8 @@ void collectives_are(const CollCounts *c, const char *what, int reduce, int gath
   ck_assert_msg(c->n[COLL_ALL_REDUCE] == reduce && c->n[COLL_ALL_GATHER] == gather &&
                     c->n[COLL_REDUCE_SCATTER] == scatter,
                 "%s: %d all_reduce, %d all_gather, %d reduce_scatter; expected %d, %d, "
-                "%d", what, c->n[COLL_ALL_REDUCE], c->n[COLL_ALL_GATHER],
+                "%d",
+                what, c->n[COLL_ALL_REDUCE], c->n[COLL_ALL_GATHER],
                 c->n[COLL_REDUCE_SCATTER], reduce, gather, scatter);
 }
 

@@ -1,5 +1,5 @@
-/* collective_counts.h - tp_plans put together from the usual rules, and the collectives that they
- * become. */
+/* collective_counts.h - tp_plans put together from the usual rules, and the collectives
+ * that they become. */
 #ifndef WEFT_TESTS_PLACED_H
 #define WEFT_TESTS_PLACED_H
 
@@ -8,22 +8,26 @@
 #define QKVO                                                                             \
   {"layers.*.self_attn.q_proj", STYLE_COLWISE, true},                                    \
       {"layers.*.self_attn.k_proj", STYLE_COLWISE, true},                                \
-      {"layers.*.self_attn.v_proj", STYLE_COLWISE, true},                                \
-      {"layers.*.self_attn.o_proj", STYLE_ROWWISE, true}
+      {"layers.*.self_attn.v_proj", STYLE_COLWISE, true}, {                              \
+    "layers.*.self_attn.o_proj", STYLE_ROWWISE, true                                     \
+  }
 #define MLP                                                                              \
   {"layers.*.mlp.gate_proj", STYLE_COLWISE, true},                                       \
-      {"layers.*.mlp.up_proj", STYLE_COLWISE, true},                                     \
-      {"layers.*.mlp.down_proj", STYLE_ROWWISE, true}
-#define TABLE {"embed_tokens", STYLE_EMBEDDING_ROWWISE, true}
-#define HEAD {"lm_head", STYLE_COLWISE, true}
+      {"layers.*.mlp.up_proj", STYLE_COLWISE, true}, {                                   \
+    "layers.*.mlp.down_proj", STYLE_ROWWISE, true                                        \
+  }
+#define TABLE                                                                            \
+  { "embed_tokens", STYLE_EMBEDDING_ROWWISE, true }
+#define HEAD                                                                             \
+  { "lm_head", STYLE_COLWISE, true }
 
 #define WITH_RULES(o, ...)                                                               \
   const TpRule rules_[] = {__VA_ARGS__};                                                 \
   (o).rules = rules_, (o).nrules = LEN(rules_)
 
 typedef struct CollCounts {
-  int n[COLL_N];         /* by CollKind */
-  int bodies;            /* that were looked at */
+  int n[COLL_N]; /* by CollKind */
+  int bodies;    /* that were looked at */
 } CollCounts;
 
 /* Adds those of n instructions from `first` on; comm NULL: on any communicator. */

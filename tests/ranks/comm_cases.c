@@ -20,12 +20,9 @@ static uint64_t row_of(const Case *k) {
 static uint64_t rows_between(const Case *k, int from, int to) {
   uint64_t room = k->count / row_of(k), key[2] = {(uint64_t)from, (uint64_t)to};
   switch ((from * 5 + to * 4) % 3) {
-  case 0:
-    return 0;
-  case 1:
-    return room;
-  default:
-    return hash_bytes(k->count, key, sizeof key) % (room + 1);
+  case 0: return 0;
+  case 1: return room;
+  default: return hash_bytes(k->count, key, sizeof key) % (room + 1);
   }
 }
 
@@ -89,35 +86,21 @@ typedef struct Num {
 
 static void put(DType t, void *p, uint64_t i, Num x) {
   switch (t) {
-  case DT_F64:
-    ((double *)p)[i] = x.d;
-    return;
-  case DT_BF16:
-    ((uint16_t *)p)[i] = to_bf16(x.f);
-    return;
-  case DT_F16:
-    ((uint16_t *)p)[i] = to_f16(x.f);
-    return;
-  case DT_I32:
-    ((int32_t *)p)[i] = x.i;
-    return;
-  default:
-    ((float *)p)[i] = x.f;
+  case DT_F64: ((double *)p)[i] = x.d; return;
+  case DT_BF16: ((uint16_t *)p)[i] = to_bf16(x.f); return;
+  case DT_F16: ((uint16_t *)p)[i] = to_f16(x.f); return;
+  case DT_I32: ((int32_t *)p)[i] = x.i; return;
+  default: ((float *)p)[i] = x.f;
   }
 }
 
 static bool near(DType t, const void *p, uint64_t i, Num x) {
   switch (t) {
-  case DT_F64:
-    return fabs(((const double *)p)[i] - x.d) <= 1e-14 * x.size;
-  case DT_BF16:
-    return fabsf(from_bf16(((const uint16_t *)p)[i]) - x.f) <= 2e-2 * x.size;
-  case DT_F16:
-    return fabsf(from_f16(((const uint16_t *)p)[i]) - x.f) <= 2e-3 * x.size;
-  case DT_I32:
-    return ((const int32_t *)p)[i] == x.i;
-  default:
-    return fabsf(((const float *)p)[i] - x.f) <= 1e-6 * x.size;
+  case DT_F64: return fabs(((const double *)p)[i] - x.d) <= 1e-14 * x.size;
+  case DT_BF16: return fabsf(from_bf16(((const uint16_t *)p)[i]) - x.f) <= 2e-2 * x.size;
+  case DT_F16: return fabsf(from_f16(((const uint16_t *)p)[i]) - x.f) <= 2e-3 * x.size;
+  case DT_I32: return ((const int32_t *)p)[i] == x.i;
+  default: return fabsf(((const float *)p)[i] - x.f) <= 1e-6 * x.size;
   }
 }
 
@@ -143,23 +126,18 @@ static Num reduced(const Case *k, int n, uint64_t i) {
 
 static Num expected(const Case *k, int n, int member, uint64_t i) {
   switch (k->coll) {
-  case COLL_ALL_GATHER:
-    return input(k, (int)(i / k->count), i % k->count);
-  case COLL_REDUCE_SCATTER:
-    return reduced(k, n, (uint64_t)member * k->count + i);
+  case COLL_ALL_GATHER: return input(k, (int)(i / k->count), i % k->count);
+  case COLL_REDUCE_SCATTER: return reduced(k, n, (uint64_t)member * k->count + i);
   case COLL_ALL_TO_ALL:
   case COLL_ALL_TO_ALL_V:
     return input(k, (int)(i / k->count), (uint64_t)member * k->count + i % k->count);
-  case COLL_SHIFT:
-    return input(k, (member + n - 1) % n, i);
-  default:
-    return reduced(k, n, i);
+  case COLL_SHIFT: return input(k, (member + n - 1) % n, i);
+  default: return reduced(k, n, i);
   }
 }
 
 void case_input(const Case *k, int n, int member, void *in) {
-  for (uint64_t i = 0; i < in_count(k, n); i++)
-    put(k->dtype, in, i, input(k, member, i));
+  for (uint64_t i = 0; i < in_count(k, n); i++) put(k->dtype, in, i, input(k, member, i));
 }
 
 bool case_matches(const Case *k, int n, int member, const void *out, bool exact) {
@@ -290,10 +268,8 @@ static void out_of_order(Peer *p) {
       x[i] = (p->rank + 1) * (r + 10 * i + 1);
       NEED(op_start(p, i, ALL_REDUCE(DT_I32, &x[i], &x[i], 1)));
     }
-    for (int i = 0; i < FLY; i++)
-      NEED(op_wait(p, (i * 3 + p->rank + r) % FLY));
-    for (int i = 0; i < FLY; i++)
-      NEED(x[i] == p->n * (p->n + 1) / 2 * (r + 10 * i + 1));
+    for (int i = 0; i < FLY; i++) NEED(op_wait(p, (i * 3 + p->rank + r) % FLY));
+    for (int i = 0; i < FLY; i++) NEED(x[i] == p->n * (p->n + 1) / 2 * (r + 10 * i + 1));
   }
 }
 
@@ -303,8 +279,7 @@ static void among_others(Peer *p) {
   enum { ROOM = 4 * PEERS };
   int32_t given[2][PEERS * ROOM], got[2][PEERS * ROOM], x[2], rows[PEERS];
   if (!p->c.counts) return; /* all cases have seen it refused */
-  for (int m = 0; m < p->n; m++)
-    rows[m] = p->rank + m;
+  for (int m = 0; m < p->n; m++) rows[m] = p->rank + m;
   for (int r = 0; r < ROUNDS; r++) {
     for (int i = 0; i < p->n * ROOM; i++)
       given[0][i] = given[1][i] = p->rank * 1000 + i + r;
@@ -331,8 +306,7 @@ static void among_others(Peer *p) {
                          .count = 1};
       NEED(op_start(p, 2 * i + 1, other));
     }
-    for (int i = 0; i < FLY; i++)
-      NEED(op_wait(p, (i * 3 + p->rank + r) % FLY));
+    for (int i = 0; i < FLY; i++) NEED(op_wait(p, (i * 3 + p->rank + r) % FLY));
     NEED(x[0] == p->n && x[1] == (p->rank + p->n - 1) % p->n * 1000 + r);
     for (int i = 0; i < p->n * ROOM; i++) {
       int from = i / ROOM, at = i % ROOM;
@@ -387,8 +361,7 @@ static bool mesh_round(Peer *p, int r, float *in, float *out, float *got) {
   static const int order[] = {4, 1, 3, 0, 2};
   float sent = (float)(p->rank * 7 + r);
   int far = p->rank ^ p->n / 2;
-  for (int i = 0; i < WIDE; i++)
-    in[i] = (float)(p->rank * 100 + r);
+  for (int i = 0; i < WIDE; i++) in[i] = (float)(p->rank * 100 + r);
   for (int g = 0; g < AXES; g++) {
     CommOp op = ALL_REDUCE(DT_F32, in, out + g * WIDE, WIDE);
     op.group = g;
@@ -454,11 +427,9 @@ static void fifo(Peer *p) {
       NEED(op_start(p, h, SEND(DT_I32, peer, &out[peer][k], 1)));
       NEED(op_start(p, h + 1, RECV(DT_I32, peer, &in[peer][k], 1)));
     }
-  for (int h = 2 * p->n * DEEP - 1; h >= 0; h--)
-    NEED(op_wait(p, h));
+  for (int h = 2 * p->n * DEEP - 1; h >= 0; h--) NEED(op_wait(p, h));
   for (int peer = 0; peer < p->n; peer++)
-    for (int k = 0; k < DEEP; k++)
-      NEED(in[peer][k] == peer * 100 + p->rank * 10 + k);
+    for (int k = 0; k < DEEP; k++) NEED(in[peer][k] == peer * 100 + p->rank * 10 + k);
 }
 
 /* ---- a start is enough for the others ---- */
@@ -467,8 +438,7 @@ static void fifo(Peer *p) {
  */
 static void start_is_enough(Peer *p, uint64_t n) {
   float *x = calloc(n, sizeof *x), note = 0, all = (float)p->n;
-  for (uint64_t i = 0; i < n; i++)
-    x[i] = 1;
+  for (uint64_t i = 0; i < n; i++) x[i] = 1;
   bool ok = op_start(p, 0, ALL_REDUCE(DT_F32, x, x, n));
   if (p->rank == 0) {
     ok =
@@ -484,12 +454,8 @@ static void start_is_enough(Peer *p, uint64_t n) {
   NEED(right);
 }
 
-static void start_small(Peer *p) {
-  start_is_enough(p, 1);
-}
-static void start_large(Peer *p) {
-  start_is_enough(p, 100000);
-}
+static void start_small(Peer *p) { start_is_enough(p, 1); }
+static void start_large(Peer *p) { start_is_enough(p, 100000); }
 
 const Scenario scenario[SCENARIOS] = {
     {"all cases", all_cases, {.in_flight = 1, .nhandle = 1, .ngroup = 1}},

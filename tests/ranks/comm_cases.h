@@ -7,7 +7,7 @@
 typedef struct Scenario {
   const char *name;
   void (*fn)(Peer *p);
-  Setup setup;                   /* n is the caller's: a power of two, at least 2 */
+  Setup setup; /* n is the caller's: a power of two, at least 2 */
 } Scenario;
 
 enum { SCENARIOS = 10 };

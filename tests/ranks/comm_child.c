@@ -26,8 +26,7 @@ static bool scene(World *w, const Scenario *s) {
 
 static bool scenes(World *w) {
   bool ok = true;
-  for (int i = 0; i < SCENARIOS; i++)
-    ok = scene(w, &scenario[i]) && ok;
+  for (int i = 0; i < SCENARIOS; i++) ok = scene(w, &scenario[i]) && ok;
   return ok;
 }
 

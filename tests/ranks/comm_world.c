@@ -26,8 +26,7 @@ const CommNeeds *setup_needs(const Setup *s, int rank, Needs *room) {
     if (i != rank) room->peer[k->npeer++] = i;
   for (int g = 0; g < s->ngroup; g++) {
     int n = s->n, *member = room->member[g];
-    for (int i = 0; i < n; i++)
-      member[i] = i;
+    for (int i = 0; i < n; i++) member[i] = i;
     if (s->members) n = s->members(rank, n, g, member);
     room->group[g] = (CommGroup){member, n, s->in_flight, ~0u, "test"};
   }
@@ -61,13 +60,14 @@ void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg) {
   if (s->world) *s->world = &w;
   Thread *t = calloc((size_t)s->n, sizeof *t);
   for (int i = 0; i < s->n; i++) {
-    t[i] = (Thread){
-        .p = {.rank = i, .n = s->n, .exact = true, .arg = arg}, .s = s, .w = &w, .fn = fn};
+    t[i] = (Thread){.p = {.rank = i, .n = s->n, .exact = true, .arg = arg},
+                    .s = s,
+                    .w = &w,
+                    .fn = fn};
     err_clear(&t[i].p.e);
     ck_assert_int_eq(pthread_create(&t[i].id, NULL, run, &t[i]), 0);
   }
-  for (int i = 0; i < s->n; i++)
-    pthread_join(t[i].id, NULL);
+  for (int i = 0; i < s->n; i++) pthread_join(t[i].id, NULL);
   char bad[sizeof t->p.bad] = "";
   for (int i = 0; i < s->n; i++)
     if (!bad[0] || (strstr(bad, " failed: ") && t[i].p.bad[0]))
@@ -81,10 +81,6 @@ bool op_start(Peer *p, int handle, CommOp op) {
   return comm_start(&p->c, &op, handle, (DeviceEvent){0}, &p->e) == WEFT_OK;
 }
 
-bool op_wait(Peer *p, int handle) {
-  return comm_wait(&p->c, handle, &p->e) == WEFT_OK;
-}
+bool op_wait(Peer *p, int handle) { return comm_wait(&p->c, handle, &p->e) == WEFT_OK; }
 
-bool op_run(Peer *p, CommOp op) {
-  return op_start(p, 0, op) && op_wait(p, 0);
-}
+bool op_run(Peer *p, CommOp op) { return op_start(p, 0, op) && op_wait(p, 0); }

@@ -10,8 +10,8 @@
 
 typedef struct Peer {
   int rank, n;
-  bool exact;                    /* sums have the bits of group order, */
-  uint64_t exact_from;           /* or those of so many bytes and more; 0: no others */
+  bool exact;          /* sums have the bits of group order, */
+  uint64_t exact_from; /* or those of so many bytes and more; 0: no others */
   Comm c;
   weft_error e;
   void *arg;
@@ -23,7 +23,7 @@ typedef struct Setup {
   /* Fills the world ranks of a group of `rank`, returns how many; NULL: all ranks. */
   int (*members)(int rank, int n, int group, int *out);
   const weft_alloc *alloc;
-  World **world;                 /* where to put the world for the function, or NULL */
+  World **world; /* where to put the world for the function, or NULL */
 } Setup;
 
 enum { MAX_RANKS = 64, MAX_GROUPS = 8 };

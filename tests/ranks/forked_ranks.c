@@ -41,11 +41,11 @@ Forked forked(int n, bool (*fn)(const Rendezvous *m, const void *arg), const voi
   ck_assert_int_ge(door, 0);
   ck_assert_int_eq(pipe(pipe_fd), 0);
   Rendezvous m = {.size = n,
-            .addr = "127.0.0.1",
-            .port = net_port(door),
-            .door = -1,
-            .secret = "a word",
-            .seconds = 20};
+                  .addr = "127.0.0.1",
+                  .port = net_port(door),
+                  .door = -1,
+                  .secret = "a word",
+                  .seconds = 20};
   fflush(NULL);
   for (int i = 0; i < n; i++) {
     m.rank = i;

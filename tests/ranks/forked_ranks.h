@@ -1,5 +1,5 @@
-/* forked_ranks.h - runs a function in processes of their own that meet on this machine, and
- * catches what they say. */
+/* forked_ranks.h - runs a function in processes of their own that meet on this machine,
+ * and catches what they say. */
 #ifndef WEFT_TESTS_FORKED_H
 #define WEFT_TESTS_FORKED_H
 

@@ -1,4 +1,5 @@
-/* killed_runs.h - a run that is killed at random moments and goes on from its checkpoints. */
+/* killed_runs.h - a run that is killed at random moments and goes on from its
+ * checkpoints. */
 #ifndef WEFT_TEST_KILLED_H
 #define WEFT_TEST_KILLED_H
 

@@ -24,8 +24,7 @@ MpirunOutcome mpirun(const char *child, const char *what) {
   ck_assert_ptr_nonnull(f);
   size_t n = fread(o.text, 1, sizeof o.text - 1, f);
   o.text[n] = 0;
-  while (fgetc(f) != EOF)
-    continue;
+  while (fgetc(f) != EOF) continue;
   o.status = pclose(f);
   return o;
 }

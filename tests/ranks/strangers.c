@@ -44,20 +44,11 @@ static void begin(const Crowd *c, int i) {
   int fd = c->fd[i].fd;
   net_random(garbage, sizeof garbage);
   switch ((Kind)(i % KINDS)) {
-  case GARBAGE:
-    say(fd, garbage, sizeof garbage);
-    break;
-  case HALF:
-    say(fd, c->message, c->size / 2);
-    break;
-  case FORGED:
-    say(fd, c->message, c->size);
-    break;
-  case ENDLESS:
-    c->fd[i].events |= POLLOUT;
-    break;
-  default:
-    break;
+  case GARBAGE: say(fd, garbage, sizeof garbage); break;
+  case HALF: say(fd, c->message, c->size / 2); break;
+  case FORGED: say(fd, c->message, c->size); break;
+  case ENDLESS: c->fd[i].events |= POLLOUT; break;
+  default: break;
   }
 }
 
@@ -92,8 +83,7 @@ static void go_on(Crowd *c, int i) {
 static void live(Crowd *c) {
   c->fd = calloc((size_t)c->n, sizeof *c->fd);
   c->heard = calloc((size_t)c->n, sizeof *c->heard);
-  for (int i = 0; i < c->n; i++)
-    connect_one(c, i);
+  for (int i = 0; i < c->n; i++) connect_one(c, i);
   printf("all are there\n");
   fflush(stdout);
   for (;;) {

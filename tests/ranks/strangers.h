@@ -16,7 +16,8 @@ typedef struct Strangers {
 /* As many connections to this port, which stay. Comes back when all are there. `message`:
  * a first message whose hash is wrong, of which some send a half. */
 Strangers strangers_begin(int port, int n, const void *message, size_t size);
-/* Ends them. False, with why, if one of them was told more than a question and a refusal. */
+/* Ends them. False, with why, if one of them was told more than a question and a refusal.
+ */
 bool strangers_end(Strangers *s, char why[NET_TEXT]);
 /* Whether one process may have so many connections here; says so if not. */
 bool strangers_fit(int n);

@@ -222,8 +222,7 @@ START_TEST(bytes_of_events) {
   Text t = {0}, hex = {0};
   events_version(&t, 1.5);
   events_scalar(&t, 1234.25, 300, "train/loss", 0.1);
-  for (size_t i = 0; i < t.n; i++)
-    text_printf(&hex, "%02x", (unsigned char)t.s[i]);
+  for (size_t i = 0; i < t.n; i++) text_printf(&hex, "%02x", (unsigned char)t.s[i]);
   ck_assert_str_eq(hex.s, fixture);
   text_free(&hex);
   text_free(&t);

@@ -17,8 +17,7 @@ static double *memory_of(const AgTensor *t, const RefArgs *a) {
 
 void graph_evaluate(const AttentionGraph *g, RefArgs *a, int wrong) {
   double *memory[AG_TENSORS];
-  for (int i = 0; i < g->ntensor; i++)
-    memory[i] = memory_of(&g->tensor[i], a);
+  for (int i = 0; i < g->ntensor; i++) memory[i] = memory_of(&g->tensor[i], a);
   graph_run(g, memory, false, wrong);
   for (int i = 0; i < g->ntensor; i++) {
     const AgTensor *t = &g->tensor[i];

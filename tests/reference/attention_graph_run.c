@@ -33,8 +33,7 @@ static Index nth(const AgTensor *t, int64_t i) {
 /* The element of m that belongs to place x of a tensor with the dimensions of `of`. */
 static double *element(const Memory *m, const AgTensor *of, Index x) {
   int64_t at = 0;
-  for (int k = 0; k < 4; k++)
-    at += x.at[k] * m->t->dim[k] / of->dim[k] * m->t->stride[k];
+  for (int k = 0; k < 4; k++) at += x.at[k] * m->t->dim[k] / of->dim[k] * m->t->stride[k];
   assert(at >= 0 && at < m->n);
   return &m->v[at];
 }
@@ -59,8 +58,7 @@ static void matmul(const Memory *x, const Memory *b, const Memory *y) {
 }
 
 static void reduce(AgKind kind, const Memory *x, const Memory *y) {
-  for (int64_t i = 0; i < y->n; i++)
-    y->v[i] = kind == AG_SUM ? 0 : -INFINITY;
+  for (int64_t i = 0; i < y->n; i++) y->v[i] = kind == AG_SUM ? 0 : -INFINITY;
   for (int64_t i = 0; i < x->n; i++) {
     Index at = nth(x->t, i);
     double v = *element(x, x->t, at), *to = element(y, x->t, at);
@@ -70,30 +68,18 @@ static void reduce(AgKind kind, const Memory *x, const Memory *y) {
 
 static double apply(AgKind kind, Index at, double x, double b, double t) {
   switch (kind) {
-  case AG_MUL:
-    return x * b;
-  case AG_SUB:
-    return x - b;
-  case AG_ADD:
-    return x + b;
-  case AG_DIV:
-    return x / b;
-  case AG_EXP:
-    return exp(x);
-  case AG_LOG:
-    return log(x);
-  case AG_COPY:
-    return x;
-  case AG_ROW:
-    return (double)at.at[2];
-  case AG_COLUMN:
-    return (double)at.at[3];
-  case AG_NOT_LESS:
-    return x >= b;
-  case AG_SELECT:
-    return t != 0 ? x : b;
-  default:
-    abort();
+  case AG_MUL: return x * b;
+  case AG_SUB: return x - b;
+  case AG_ADD: return x + b;
+  case AG_DIV: return x / b;
+  case AG_EXP: return exp(x);
+  case AG_LOG: return log(x);
+  case AG_COPY: return x;
+  case AG_ROW: return (double)at.at[2];
+  case AG_COLUMN: return (double)at.at[3];
+  case AG_NOT_LESS: return x >= b;
+  case AG_SELECT: return t != 0 ? x : b;
+  default: abort();
   }
 }
 
@@ -136,9 +122,7 @@ void graph_run(const AttentionGraph *g, double *const memory[], bool rounds, int
   for (int i = 0; i < g->nnode; i++) {
     Memory *y = &m[g->node[i].y];
     evaluate(&g->node[i], m);
-    for (int64_t k = 0; k < y->n && i == wrong; k++)
-      y->v[k] = 1.5 * y->v[k] + .25;
-    for (int64_t k = 0; k < y->n && rounds; k++)
-      y->v[k] = rounded(y->t->type, y->v[k]);
+    for (int64_t k = 0; k < y->n && i == wrong; k++) y->v[k] = 1.5 * y->v[k] + .25;
+    for (int64_t k = 0; k < y->n && rounds; k++) y->v[k] = rounded(y->t->type, y->v[k]);
   }
 }

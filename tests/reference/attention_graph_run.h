@@ -1,5 +1,6 @@
-/* attention_graph_run.h - evaluates a table of kernels/cuda/cudnn/attention_graph.h as it stands, in f64, one
- * element at a time: of the ops it knows what their names say and no more. */
+/* attention_graph_run.h - evaluates a table of kernels/cuda/cudnn/attention_graph.h as it
+ * stands, in f64, one element at a time: of the ops it knows what their names say and no
+ * more. */
 #ifndef WEFT_TESTS_GRAPH_RUN_H
 #define WEFT_TESTS_GRAPH_RUN_H
 

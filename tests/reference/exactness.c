@@ -16,12 +16,8 @@
 
 enum { SEEDS = 3 };
 
-static const Kernel *cuda_kernel(int op) {
-  return &cuda_kernels[op];
-}
-static const Kernel *cpu_kernel(int op) {
-  return &cpu_set_here()->kernel[op];
-}
+static const Kernel *cuda_kernel(int op) { return &cuda_kernels[op]; }
+static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
 static const KernelSet cuda = {.name = "cuda",
                                .kernel = cuda_kernel,
                                .work = cuda_work,

@@ -31,7 +31,7 @@ extern const int kernel_cases;
 typedef struct GradCase {
   int op, forward;
   const char *in, *grad;
-  bool inverse;              /* rope: with the other attr.inverse */
+  bool inverse; /* rope: with the other attr.inverse */
 } GradCase;
 extern const GradCase grad_case[];
 extern const int grad_cases;
@@ -39,7 +39,7 @@ extern const int grad_cases;
 typedef struct Value {
   char kind;
   int64_t limit;
-  int alias;                 /* operand, or -1 */
+  int alias; /* operand, or -1 */
   DType type;
   int ndim;
   int64_t dim[MAX_DIM];
@@ -52,7 +52,7 @@ typedef struct Problem {
   OpAttr attr;
   int index, nin, nout;
   Value in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT];
-  bool adds;                 /* a result is a gradient of a parameter */
+  bool adds; /* a result is a gradient of a parameter */
 } Problem;
 
 void problem_make(Problem *p, const KernelCase *c, DType dtype, uint64_t seed);

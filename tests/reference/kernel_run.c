@@ -45,15 +45,12 @@ KernelArgs kernel_run(const KernelSet *set, const Problem *p, int threads,
   Device dev = set->device;
   weft_error e = {0};
   dev.threads = threads;
-  for (int i = 0; i < p->nin; i++)
-    a.in[i] = kernel_tensor(&p->in[i]);
-  for (int i = 0; i < p->nout; i++)
-    a.out[i] = kernel_tensor(&p->out[i]);
+  for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);
+  for (int i = 0; i < p->nout; i++) a.out[i] = kernel_tensor(&p->out[i]);
   uint64_t state = set->state ? set->state(p->op, &a) : 0;
   a.state = memset(kernel_guarded(state), 0, state);
   if (k->prepare) ck_assert_msg(k->prepare(&dev, &a, &e) == WEFT_OK, "%s", e.text);
-  for (int i = 0; i < p->nin; i++)
-    a.in[i].p = kernel_typed(&p->in[i]);
+  for (int i = 0; i < p->nin; i++) a.in[i].p = kernel_typed(&p->in[i]);
   for (int i = 0; i < p->nout; i++)
     a.out[i].p = p->out[i].alias < 0 ? kernel_typed(&p->out[i]) : a.in[p->out[i].alias].p;
   uint64_t work = set->work(p->op, &a);
@@ -68,8 +65,7 @@ KernelArgs kernel_run(const KernelSet *set, const Problem *p, int threads,
 }
 
 void kernel_free(const Problem *p, KernelArgs *a) {
-  for (int i = 0; i < p->nin; i++)
-    free(a->in[i].p);
+  for (int i = 0; i < p->nin; i++) free(a->in[i].p);
   for (int i = 0; i < p->nout; i++)
     if (p->out[i].alias < 0) free(a->out[i].p);
 }
@@ -120,8 +116,7 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
   char what[128];
   int runs = 2 * set->threads;
   double nothing = kernel_nothing(p);
-  for (int i = 0; i < runs; i++)
-    got[i] = kernel_run(set, p, 1 + i / 2, accumulate);
+  for (int i = 0; i < runs; i++) got[i] = kernel_run(set, p, 1 + i / 2, accumulate);
   if (set->like) like = kernel_run(set->like, p, 1, accumulate);
   RefArgs ref = problem_ref(p, accumulate); /* may change operands: results in place */
   ref_ops[p->op](&ref);
@@ -137,8 +132,7 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
     if (i % 2) same_bits(&got[i], &got[i - 1], what);
     if (set->like) check_roundings(set, p, &got[i], &like, what);
   }
-  for (int i = 0; i < runs; i++)
-    kernel_free(p, &got[i]);
+  for (int i = 0; i < runs; i++) kernel_free(p, &got[i]);
   if (set->like) kernel_free(p, &like);
 }
 

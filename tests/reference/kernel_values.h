@@ -1,5 +1,5 @@
-/* kernel_values.h - what kernels are given and what they give, as numbers of the problems of
- * kernel_cases.h: buffers, and how far a result may be from the one that is wanted. */
+/* kernel_values.h - what kernels are given and what they give, as numbers of the problems
+ * of kernel_cases.h: buffers, and how far a result may be from the one that is wanted. */
 #ifndef WEFT_TESTS_KERNEL_VALUES_H
 #define WEFT_TESTS_KERNEL_VALUES_H
 

@@ -1,17 +1,13 @@
-/* reference_experts.h - a part of reference_ops.c: the reference of mixture of experts. */
+/* reference_experts.h - a part of reference_ops.c: the reference of mixture of experts.
+ */
 #ifndef WEFT_TESTS_REF_EXPERTS_H
 #define WEFT_TESTS_REF_EXPERTS_H
 
 static void same_elements(RefArgs *a) {
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
-    OUT(0)[i] = IN(0)[i];
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i];
 }
-static void flatten(RefArgs *a) {
-  same_elements(a);
-}
-static void unflatten(RefArgs *a) {
-  same_elements(a);
-}
+static void flatten(RefArgs *a) { same_elements(a); }
+static void unflatten(RefArgs *a) { same_elements(a); }
 
 /* ---- the router ---- */
 
@@ -43,8 +39,7 @@ static void router_logits_dw(RefArgs *a) {
 
 static double exps(const double *l, int64_t n) {
   double sum = 0;
-  for (int64_t i = 0; i < n; i++)
-    sum += exp(l[i]);
+  for (int64_t i = 0; i < n; i++) sum += exp(l[i]);
   return sum;
 }
 
@@ -55,8 +50,7 @@ static double score(const RefArgs *a, const double *l, int64_t n, int64_t i) {
 /* How many of v[] come before v[i]: are larger, or equal and earlier. */
 static int64_t place_of(const double *v, int64_t n, int64_t i) {
   int64_t before = 0;
-  for (int64_t j = 0; j < n; j++)
-    before += v[j] > v[i] || (v[j] == v[i] && j < i);
+  for (int64_t j = 0; j < n; j++) before += v[j] > v[i] || (v[j] == v[i] && j < i);
   return before;
 }
 
@@ -84,10 +78,9 @@ static void route(RefArgs *a) {
       OUT(1)[r * k + place] = (double)i;
       sum += score(a, l, n, i);
     }
-    for (int64_t j = r * k; j < (r + 1) * k; j++)
-      OUT(0)
-      [j] = a->attr->scale * score(a, l, n, (int64_t)OUT(1)[j]) /
-            (a->attr->norm_topk ? sum : 1);
+    for (int64_t j = r * k; j < (r + 1) * k; j++) OUT(0)
+    [j] = a->attr->scale * score(a, l, n, (int64_t)OUT(1)[j]) /
+          (a->attr->norm_topk ? sum : 1);
   }
 }
 
@@ -104,12 +97,10 @@ static void route_dx(RefArgs *a) {
   for (int64_t r = 0; r < a->in[0].dim[0]; r++) {
     const double *l = IN(0) + r * n, *id = IN(1) + r * k, *dw = IN(2) + r * k;
     double sum = 0;
-    for (int64_t j = 0; j < k; j++)
-      sum += score(a, l, n, (int64_t)id[j]);
+    for (int64_t j = 0; j < k; j++) sum += score(a, l, n, (int64_t)id[j]);
     for (int64_t i = 0; i < n; i++) {
       double d = 0, dsum = 0;
-      for (int64_t j = 0; j < k; j++)
-        dsum += score_slope(a, l, n, (int64_t)id[j], i);
+      for (int64_t j = 0; j < k; j++) dsum += score_slope(a, l, n, (int64_t)id[j], i);
       for (int64_t j = 0; j < k; j++) {
         double s = score(a, l, n, (int64_t)id[j]);
         double ds = score_slope(a, l, n, (int64_t)id[j], i);
@@ -122,26 +113,21 @@ static void route_dx(RefArgs *a) {
 
 static void expert_counts(RefArgs *a) {
   int64_t experts = a->attr->experts;
-  for (int64_t i = 0; i <= experts; i++)
-    OUT(0)[i] = 0;
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
-    OUT(0)[(int64_t)IN(0)[i]]++;
-  for (int64_t i = 0; i < ref_count(&a->in[1]); i++)
-    OUT(0)[experts] += IN(1)[i] != -100;
+  for (int64_t i = 0; i <= experts; i++) OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[(int64_t)IN(0)[i]]++;
+  for (int64_t i = 0; i < ref_count(&a->in[1]); i++) OUT(0)[experts] += IN(1)[i] != -100;
 }
 
 static void expert_load(RefArgs *a) {
   start(a, 0);
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
-    OUT(0)[(int64_t)IN(0)[i]]++;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[(int64_t)IN(0)[i]]++;
 }
 
 /* What a row adds to the loss. */
 static double row_loss(const RefArgs *a, const double *l, int64_t n) {
   const OpAttr *at = a->attr;
   double all = at->n, sum = 0, balance = 0, lse = log(exps(l, n));
-  for (int64_t i = 0; i < n; i++)
-    sum += score(a, l, n, i);
+  for (int64_t i = 0; i < n; i++) sum += score(a, l, n, i);
   for (int64_t i = 0; i < n; i++)
     balance += IN(1)[i] / (all * at->topk) * score(a, l, n, i) / sum;
   return IN(1)[n] * (at->aux * (double)n * balance + at->z * lse * lse) / all;
@@ -196,10 +182,8 @@ static void permute(RefArgs *a) {
   int64_t c = a->in[0].dim[1], k = a->in[1].dim[1], here = a->out[1].dim[0] - 1;
   int64_t choices = ref_count(&a->in[1]), first = a->attr->cut ? a->index * here : 0;
   double most = limit(a), row = 0;
-  for (int64_t i = 0; i < choices; i++)
-    OUT(2)[i] = -1;
-  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
-    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < choices; i++) OUT(2)[i] = -1;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) OUT(0)[i] = 0;
   for (int64_t e = 0; e < here; e++) {
     OUT(1)[e] = row;
     for (int64_t i = 0; i < choices; i++) {
@@ -213,8 +197,7 @@ static void permute(RefArgs *a) {
         OUT(2)[i] = -2;
         continue;
       }
-      for (int64_t j = 0; j < c; j++)
-        OUT(0)[(int64_t)row * c + j] = IN(0)[i / k * c + j];
+      for (int64_t j = 0; j < c; j++) OUT(0)[(int64_t)row * c + j] = IN(0)[i / k * c + j];
       OUT(2)[i] = row++;
     }
   }
@@ -223,16 +206,14 @@ static void permute(RefArgs *a) {
 
 static void permute_dx(RefArgs *a) {
   int64_t c = a->in[0].dim[1], k = a->in[1].dim[1];
-  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
-    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) OUT(0)[i] = 0;
   for (int64_t i = 0; i < ref_count(&a->in[1]); i++)
     for (int64_t j = 0; j < c && IN(1)[i] >= 0; j++)
       OUT(0)[i / k * c + j] += IN(0)[(int64_t)IN(1)[i] * c + j];
 }
 
 static void expert_sizes(RefArgs *a) {
-  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
-    OUT(0)[i] = IN(0)[i + 1] - IN(0)[i];
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) OUT(0)[i] = IN(0)[i + 1] - IN(0)[i];
 }
 
 static void expert_ends(RefArgs *a) {
@@ -250,13 +231,11 @@ static void regroup(RefArgs *a) {
   int64_t p = a->in[1].dim[0], e = a->in[1].dim[1], row = 0;
   int64_t place = inverse ? a->out[0].dim[1] : a->in[0].dim[1];
   int64_t c = inverse ? a->out[0].dim[2] : a->in[0].dim[2];
-  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
-    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) OUT(0)[i] = 0;
   for (int64_t b = 0; b < p * e; b++) {
     int64_t rank = a->attr->kind ? b % p : b / e, expert = a->attr->kind ? b / p : b % e;
     int64_t at = rank * place, n = (int64_t)IN(1)[rank * e + expert];
-    for (int64_t f = 0; f < expert; f++)
-      at += (int64_t)IN(1)[rank * e + f];
+    for (int64_t f = 0; f < expert; f++) at += (int64_t)IN(1)[rank * e + f];
     for (int64_t i = 0; i < n * c; i++)
       OUT(0)[(inverse ? at : row) * c + i] = IN(0)[(inverse ? row : at) * c + i];
     row += n;
@@ -265,8 +244,7 @@ static void regroup(RefArgs *a) {
 
 static void combine(RefArgs *a) {
   int64_t c = a->in[0].dim[1], k = a->in[1].dim[1];
-  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
-    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) OUT(0)[i] = 0;
   for (int64_t i = 0; i < ref_count(&a->in[2]); i++)
     for (int64_t j = 0; j < c && IN(2)[i] >= 0; j++)
       OUT(0)[i / k * c + j] += IN(1)[i] * IN(0)[(int64_t)IN(2)[i] * c + j];
@@ -274,8 +252,7 @@ static void combine(RefArgs *a) {
 
 static void combine_dx(RefArgs *a) {
   int64_t c = a->in[0].dim[1], k = a->in[1].dim[1];
-  for (int64_t i = 0; i < ref_count(&a->out[0]); i++)
-    OUT(0)[i] = 0;
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) OUT(0)[i] = 0;
   for (int64_t i = 0; i < ref_count(&a->in[2]); i++) {
     OUT(1)[i] = 0;
     for (int64_t j = 0; j < c && IN(2)[i] >= 0; j++) {

@@ -6,7 +6,7 @@
 
 #include "vm/program/program.h"
 
-#define IN(i) (a->in[i].v)
+#define IN(i)  (a->in[i].v)
 #define OUT(i) (a->out[i].v)
 
 int64_t ref_count(const RefTensor *t) {
@@ -167,7 +167,8 @@ static void add_rmsnorm(RefArgs *a) {
 
 static void rope(RefArgs *a) {
   const OpAttr *at = a->attr;
-  int64_t n = last(&a->in[0]), d = at->head_dim, turn = at->rotary_dim ? at->rotary_dim : d;
+  int64_t n = last(&a->in[0]), d = at->head_dim,
+          turn = at->rotary_dim ? at->rotary_dim : d;
   double scale = at->rope_scale != 0 ? at->rope_scale : 1;
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i];
   for (int64_t r = 0; r < rows(&a->in[0]); r++)
@@ -241,8 +242,10 @@ static void split_heads(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->out[1]); i++) OUT(1)[i] = 0;
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     int64_t to = head_place(a->attr, heads, shared, i);
-    if (to >= 0) OUT(0)[to] = IN(0)[i];
-    else OUT(1)[-1 - to] += IN(0)[i];
+    if (to >= 0)
+      OUT(0)[to] = IN(0)[i];
+    else
+      OUT(1)[-1 - to] += IN(0)[i];
   }
 }
 
@@ -263,9 +266,7 @@ typedef struct Query {
 } Query;
 
 /* Heads of q and of k have d elements, those of v and of o have e. */
-static int64_t q_row(const Query *q) {
-  return (q->b * q->T + q->t) * q->H + q->h;
-}
+static int64_t q_row(const Query *q) { return (q->b * q->T + q->t) * q->H + q->h; }
 static int64_t k_row(const Query *q, int64_t s) {
   return (q->b * q->keys + s) * q->K + q->h * q->K / q->H;
 }
@@ -286,8 +287,8 @@ static bool sees(const Query *q, int64_t key) {
   return q->key_at[key] >= q->from && q->key_at[key] <= q->at;
 }
 
-/* The position of row i of `rows` of a sequence of T: of 2n runs piece p has the p-th from
- * the front and, behind it, the p-th from the back; without zigzag the p-th of n. */
+/* The position of row i of `rows` of a sequence of T: of 2n runs piece p has the p-th
+ * from the front and, behind it, the p-th from the back; without zigzag the p-th of n. */
 static int64_t position(const RefArgs *a, int64_t T, int64_t rows, int64_t p, int64_t i) {
   int64_t half = a->attr->mirror ? rows / 2 : rows;
   if (rows == T) return i;
@@ -321,8 +322,7 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
   int64_t *start_of = map + all, *key_at = start_of + all;
   bool documents = a->attr->parts > 0;
   q.key_at = key_at;
-  for (int64_t y = 0; y < all; y++)
-    map[y] = y;
+  for (int64_t y = 0; y < all; y++) map[y] = y;
   for (q.b = 0; q.b < B; q.b++) {
     if (documents) map_documents(a, starts, q.b, all, map, start_of);
     for (int64_t i = 0; i < q.keys; i++)
@@ -517,9 +517,7 @@ static void gelu_dx(RefArgs *a) {
   }
 }
 
-static double silu_slope(double x) {
-  return sigmoid(x) + x * sigmoid(x) * sigmoid(-x);
-}
+static double silu_slope(double x) { return sigmoid(x) + x * sigmoid(x) * sigmoid(-x); }
 
 static void silu_dx(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
@@ -659,12 +657,12 @@ static void ce_dx(RefArgs *a) {
 
 #include "reference_step.h"
 
-#define all_reduce NULL
-#define all_gather NULL
+#define all_reduce     NULL
+#define all_gather     NULL
 #define reduce_scatter NULL
-#define all_to_all NULL
-#define all_to_all_v NULL
-#define shift NULL
+#define all_to_all     NULL
+#define all_to_all_v   NULL
+#define shift          NULL
 RefFn *const ref_ops[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = name,
 #include "vm/graph/ops.def"

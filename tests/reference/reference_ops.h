@@ -1,5 +1,5 @@
-/* reference_ops.h - the reference of every op: plain loops in f64, written from the formulas alone.
- * Operands are arrays of double whatever their type is elsewhere. */
+/* reference_ops.h - the reference of every op: plain loops in f64, written from the
+ * formulas alone. Operands are arrays of double whatever their type is elsewhere. */
 #ifndef WEFT_TESTS_REF_H
 #define WEFT_TESTS_REF_H
 

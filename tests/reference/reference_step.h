@@ -1,5 +1,5 @@
-/* reference_step.h - a part of reference_ops.c: the reference of changes of placement, and of what runs once a
- * step. */
+/* reference_step.h - a part of reference_ops.c: the reference of changes of placement,
+ * and of what runs once a step. */
 #ifndef WEFT_TESTS_REF_STEP_H
 #define WEFT_TESTS_REF_STEP_H
 
@@ -54,9 +54,7 @@ static void count_labels(RefArgs *a) {
     OUT(0)[SC_TOKENS] += IN(0)[i] != -100;
 }
 
-static void seed(RefArgs *a) {
-  OUT(0)[0] = IN(0)[SC_SCALE] / fmax(IN(0)[SC_TOKENS], 1);
-}
+static void seed(RefArgs *a) { OUT(0)[0] = IN(0)[SC_SCALE] / fmax(IN(0)[SC_TOKENS], 1); }
 
 static void acc_loss(RefArgs *a) { OUT(0)[SC_LOSS] += IN(0)[0]; }
 
@@ -70,8 +68,7 @@ static void acc_rows(RefArgs *a) {
 }
 
 static void acc_dropped(RefArgs *a) {
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
-    OUT(0)[SC_DROPPED] += IN(0)[i] == -2;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[SC_DROPPED] += IN(0)[i] == -2;
 }
 
 static void sqnorm(RefArgs *a) {

@@ -31,7 +31,7 @@ START_TEST(values) {
   prompt_says(t, "'\xc3\xa4\xe2\x82\xac'", "\xc3\xa4\xe2\x82\xac\n");
   prompt_says(t, "", "");
   prompt_says(t, "local y = 1",
-         "note: a local ends with its line; without the word it stays\n");
+              "note: a local ends with its line; without the word it stays\n");
   prompt_says(t, "local y = 1", "");
   ck_assert_int_eq(prompt_leave(t), 0);
   ck_assert_int_eq(t->colours, 0);
@@ -53,8 +53,8 @@ START_TEST(several_lines) {
   terminal_enter(t, "f = function()", ">>");
   terminal_enter(t, "  error 'on two'", ">>");
   prompt_says(t, "end f()",
-         "error: stdin:2: on two\n  stdin:2: in function 'f'\n"
-         "  stdin:3: in the chunk\n");
+              "error: stdin:2: on two\n  stdin:2: in function 'f'\n"
+              "  stdin:3: in the chunk\n");
   ck_assert_int_eq(prompt_leave(t), 0);
 }
 END_TEST
@@ -67,11 +67,11 @@ START_TEST(errors) {
   prompt_says(t, "error({ code = 1 })", "error: { code = 1 }\n");
   prompt_says(t, "error()", "error: nil\n");
   prompt_says(t, "maths.pi",
-         "error: attempt to index a nil value (global 'maths') (did you mean "
-         "'math'?)\n");
+              "error: attempt to index a nil value (global 'maths') (did you mean "
+              "'math'?)\n");
   prompt_says(t, "weft.mehs", "error: weft has no 'mehs' (did you mean 'mesh'?)\n");
-  prompt_answer(t,
-         "function deep(n) if n == 0 then error 'bottom' end deep(n - 1) return 1 end");
+  prompt_answer(
+      t, "function deep(n) if n == 0 then error 'bottom' end deep(n - 1) return 1 end");
   const char *s = prompt_answer(t, "deep(100)");
   ck_assert_ptr_nonnull(strstr(s, "error: bottom\n  stdin:1: in "));
   ck_assert_ptr_nonnull(strstr(s, "\n  ...\n"));
@@ -79,7 +79,7 @@ START_TEST(errors) {
   s = prompt_answer(t, "function forever() return 1 + forever() end forever()");
   ck_assert_ptr_nonnull(strstr(s, "error: stack overflow"));
   prompt_says(t, "setmetatable({}, { __tostring = function() error('no', 0) end })",
-         "<its __tostring fails: no>\n");
+              "<its __tostring fails: no>\n");
   ck_assert_int_eq(prompt_leave(t), 0);
 }
 END_TEST
@@ -103,8 +103,8 @@ START_TEST(command_lines) {
   ck_assert_ptr_nonnull(strstr(prompt_answer(t, ",time 1 + 1"), "2\n"));
   ck_assert_ptr_nonnull(strstr(prompt_answer(t, ",help"), ",reload"));
   prompt_says(t, ",help ,time",
-         ",time [code]\n"
-         "  times a line of Lua; alone: every line, or none\n");
+              ",time [code]\n"
+              "  times a line of Lua; alone: every line, or none\n");
   terminal_type(t, ",quit\n");
   ck_assert_int_eq(terminal_end(t), 0);
 }
@@ -113,18 +113,19 @@ END_TEST
 START_TEST(help) {
   Terminal *t = prompt_start("NO_COLOR=1 $weft repl");
   prompt_says(t, "?batch.micro",
-         "batch = { micro = ... }   integer, 1 to 1e+09; default: 1\n"
-         "  sequences of a rank's microbatch\n");
+              "batch = { micro = ... }   integer, 1 to 1e+09; default: 1\n"
+              "  sequences of a rank's microbatch\n");
   prompt_says(t, "? plan.batch.micro", prompt_answer(t, "?batch.micro"));
   ck_assert_ptr_nonnull(strstr(prompt_answer(t, "?mesh.tp"), "tensor parallel: "));
   prompt_says(
       t, "?zero.sequence_parallel",
       "strategy = { \"zero\", sequence_parallel = ... }   true, false; default: false\n"
       "  activations between layers are cut by sequence over tp\n");
-  prompt_says(t, "?adamw.eps",
-         "weft.adamw { eps = ... }   number, 0 to 1; default: 1e-08\n"
-         "  added to the root of the second average; with 0 an element whose gradients were "
-         "all 0 does not move\n");
+  prompt_says(
+      t, "?adamw.eps",
+      "weft.adamw { eps = ... }   number, 0 to 1; default: 1e-08\n"
+      "  added to the root of the second average; with 0 an element whose gradients were "
+      "all 0 does not move\n");
   prompt_says(t, "help(weft.mesh { tp = 2 }.coord)", prompt_answer(t, "?mesh.coord"));
   ck_assert_ptr_nonnull(
       strstr(prompt_answer(t, "help(weft.mesh { tp = 2 })"), "mesh:coord("));
@@ -133,11 +134,12 @@ START_TEST(help) {
   prompt_answer(t, "m = weft.mesh { tp = 2 }");
   prompt_says(t, "?m.coord", prompt_answer(t, "?mesh.coord"));
   prompt_says(t, "?weft.version", "weft.version\n  the version of weft, as a string\n");
-  prompt_says(t, "help 'weft.version'", "weft.version\n  the version of weft, as a string\n");
+  prompt_says(t, "help 'weft.version'",
+              "weft.version\n  the version of weft, as a string\n");
   prompt_says(t, "help(weft.synthetic)", "weft.synthetic {}\n  made-up tokens as data\n");
   prompt_says(t, "?mesh.tpp",
-         "error: nothing is known about 'mesh.tpp' (did you mean "
-         "'mesh.tp'?)\n");
+              "error: nothing is known about 'mesh.tpp' (did you mean "
+              "'mesh.tp'?)\n");
   prompt_says(t, "help 'zzz'", "error: nothing is known about 'zzz'\n");
   ck_assert_ptr_nonnull(strstr(prompt_answer(t, "help(print)"), "not this function"));
   ck_assert_ptr_nonnull(strstr(prompt_answer(t, "?batch"), "  micro "));
@@ -177,7 +179,7 @@ START_TEST(plans) {
   prompt_says(t, ",reload", "plan a.lua: tp=4, 4 ranks, 1f1b\n");
   prompt_says(t, "plan.spec.batch.micro", "4\n");
   prompt_says(t, arena_printf(scratch_arena, ",plan %s", scratch_path("b.lua")),
-         "plan b.lua: tp=2, 2 ranks, 1f1b\n");
+              "plan b.lua: tp=2, 2 ranks, 1f1b\n");
   prompt_says(t, ",set mesh.tp=4", "plan b.lua: tp=4, 4 ranks, 1f1b\n");
   ck_assert_ptr_nonnull(strstr(prompt_answer(t, ",plan none.lua"), "none.lua: error: "));
   /* That slip changed nothing. */
@@ -213,13 +215,27 @@ START_TEST(nothing_of_lua_is_left) {
   const char *file = scratch_put("wreck.lua", wreck, strlen(wreck));
   const char *command =
       arena_printf(scratch_arena, "NO_COLOR=1 $weft repl %s", scratch_path("a.lua"));
-  static const char *const lines[] = {
-      "{ 1, 'x', { a = true } }", "1.5, nil",      "plan",        "mesh",
-      "plan:memory()",            "plan:rank(1)",  "plan:comm()", "plan:match 'norm'",
-      "plan:shards 'lm_head'",    "plan:diff(plan)", "mesh:coord(1)", "mesh:groups 'tp'",
-      "plan.spec.batch",          "?batch.micro",  "?plan.diff",  ",set mesh.tp=4",
-      ",set",                     ",x",            "plan.mehs",   "1 + + 2",
-      "local x = 1"};
+  static const char *const lines[] = {"{ 1, 'x', { a = true } }",
+                                      "1.5, nil",
+                                      "plan",
+                                      "mesh",
+                                      "plan:memory()",
+                                      "plan:rank(1)",
+                                      "plan:comm()",
+                                      "plan:match 'norm'",
+                                      "plan:shards 'lm_head'",
+                                      "plan:diff(plan)",
+                                      "mesh:coord(1)",
+                                      "mesh:groups 'tp'",
+                                      "plan.spec.batch",
+                                      "?batch.micro",
+                                      "?plan.diff",
+                                      ",set mesh.tp=4",
+                                      ",set",
+                                      ",x",
+                                      "plan.mehs",
+                                      "1 + + 2",
+                                      "local x = 1"};
   const char *want[LEN(lines)];
   Terminal *t = prompt_start(command);
   for (int i = 0; i < LEN(lines); i++)
@@ -227,8 +243,7 @@ START_TEST(nothing_of_lua_is_left) {
   ck_assert_int_eq(prompt_leave(t), 0);
   t = prompt_start(command);
   prompt_says(t, arena_printf(scratch_arena, "dofile '%s'", file), "");
-  for (int i = 0; i < LEN(lines); i++)
-    prompt_says(t, lines[i], want[i]);
+  for (int i = 0; i < LEN(lines); i++) prompt_says(t, lines[i], want[i]);
   terminal_type(t, "pla\t.me\t\n");
   terminal_wait(t, "> plan.mesh\n");
   ck_assert_int_eq(prompt_leave(t), 0);
@@ -289,8 +304,7 @@ START_TEST(session_of_the_page) {
   char *session = arena_strn(scratch_arena, begin, (size_t)(end - begin));
   const char *want = strchr(arena_str(scratch_arena, session), '\n') + 1;
   int lines = 0;
-  for (const char *p = want; *p; p++)
-    lines += *p == '\n';
+  for (const char *p = want; *p; p++) lines += *p == '\n';
   Terminal *t = replay(session);
   ck_assert_int_eq(prompt_leave(t), 0);
   const char *got = terminal_rows(t, 0, t->row - 1);

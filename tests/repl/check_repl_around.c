@@ -99,9 +99,9 @@ START_TEST(history_places) {
   ck_assert_int_eq(mode_of(path), 0600);
   ck_assert_int_eq(mode_of(arena_printf(scratch_arena, "%s/.local/state/weft", home)),
                    0700);
-  t = prompt_start(arena_printf(scratch_arena,
-                          "-u WEFT_HISTORY XDG_STATE_HOME=%s/xdg NO_COLOR=1 $weft repl",
-                          home));
+  t = prompt_start(
+      arena_printf(scratch_arena,
+                   "-u WEFT_HISTORY XDG_STATE_HOME=%s/xdg NO_COLOR=1 $weft repl", home));
   prompt_says(t, "1", "1\n");
   prompt_leave(t);
   ck_assert_int_eq(mode_of(arena_printf(scratch_arena, "%s/xdg/weft/history", home)),
@@ -111,9 +111,10 @@ START_TEST(history_places) {
   prompt_says(t, "1", "1\n");
   prompt_leave(t);
   t = prompt_start("WEFT_HISTORY=/dev/full NO_COLOR=1 $weft repl");
-  prompt_says(t, "1",
-         "1\nweft: the history is not kept: /dev/full: cannot be written: No space left "
-         "on device\n");
+  prompt_says(
+      t, "1",
+      "1\nweft: the history is not kept: /dev/full: cannot be written: No space left "
+      "on device\n");
   prompt_says(t, "2", "2\n");
   ck_assert_int_eq(prompt_leave(t), 0);
   ck_assert_int_eq(
@@ -123,8 +124,7 @@ END_TEST
 
 START_TEST(long_history_is_cut) {
   Text all = {0};
-  for (int i = 0; i < 3000; i++)
-    text_printf(&all, "x = %d\n", i);
+  for (int i = 0; i < 3000; i++) text_printf(&all, "x = %d\n", i);
   const char *path = scratch_put("history", all.s, all.n);
   text_free(&all);
   Terminal *t = prompt_start("NO_COLOR=1 $weft repl");

@@ -229,11 +229,9 @@ START_TEST(nonsense) {
       "|",    ".|",   ":|",        "a.|b", "...|",   "}}}|",    "{{{{|",    "]].|",
       "[=[|", "'\\|", "'|",        ", |",  ",set |", ",set =|", ",set .=|", "?|",
       "?.|",  "1.|",  "\xff\xfe|", "a[|",  "a['|",   "a[''].|", "[''].|"};
-  for (int i = 0; i < LEN(texts); i++)
-    matches(texts[i]);
+  for (int i = 0; i < LEN(texts); i++) matches(texts[i]);
   const char *deep = "|";
-  for (int i = 0; i < 100; i++)
-    deep = arena_printf(scratch_arena, "{%s", deep);
+  for (int i = 0; i < 100; i++) deep = arena_printf(scratch_arena, "{%s", deep);
   matches(deep);
 }
 END_TEST

@@ -1,5 +1,5 @@
-/* check_fused.c - ops that become one: which do, which must not, and that a step gives the
- * same bits with and without. */
+/* check_fused.c - ops that become one: which do, which must not, and that a step gives
+ * the same bits with and without. */
 #include <check.h>
 #include <stdio.h>
 
@@ -8,12 +8,8 @@
 #include "vm/rewrite/fuse_ops.h"
 
 static Arena *arena;
-static void setup(void) {
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-}
+static void setup(void) { arena = arena_new(NULL); }
+static void teardown(void) { arena_free(arena); }
 
 /* ---- small graphs ---- one unit, all tensors alike */
 
@@ -53,7 +49,8 @@ static const char *fused(void) {
   ck_assert_msg(graph_check(g, &e) == WEFT_OK, "%s", e.text);
   text[0] = 0;
   for (int i = 0; i < g->op.n; i++)
-    n += snprintf(text + n, sizeof text - (size_t)n, "%s ", op_info[g->op.at[i].code].name);
+    n += snprintf(text + n, sizeof text - (size_t)n, "%s ",
+                  op_info[g->op.at[i].code].name);
   return text;
 }
 
@@ -200,13 +197,15 @@ END_TEST
       "model.intermediate_size=100"
 /* Without tp no sum has another order. */
 START_TEST(the_same_bits_without_tp) {
-  static const char *const schedule[] = {"schedule=1f1b", "schedule=zbv", "schedule=gpipe"};
-  static const char *const how[] = {"recompute=none", "recompute=full", "recompute=cheap"};
+  static const char *const schedule[] = {"schedule=1f1b", "schedule=zbv",
+                                         "schedule=gpipe"};
+  static const char *const how[] = {"recompute=none", "recompute=full",
+                                    "recompute=cheap"};
   static const char *const strategy[] = {"strategy={\"zero\",stage=1}", "strategy=fsdp2",
                                          "strategy={\"zero\",stage=2}"};
   PlanBits with, without;
-  const char *set[] = {schedule[_i], how[_i], strategy[_i], "mesh.tp=1", "train.steps=2", APART,
-                       "fused_ops=false"};
+  const char *set[] = {schedule[_i],    how[_i], strategy[_i],     "mesh.tp=1",
+                       "train.steps=2", APART,   "fused_ops=false"};
   plan_bits(arena, WEFT_SOURCE_DIR "/plans/quickstart.lua", set, 9, &with);
   plan_bits(arena, WEFT_SOURCE_DIR "/plans/quickstart.lua", set, 10, &without);
   ck_assert(memcmp(with.loss, without.loss, sizeof with.loss) == 0);
@@ -236,7 +235,8 @@ END_TEST
 static int ops_in(const char *path, const char *const *set, int n, int code) {
   Job j;
   int found = 0;
-  ck_assert_int_eq(job_open(&j, arena, &(LangOptions){.set = set, .nset = n}, path), WEFT_OK);
+  ck_assert_int_eq(job_open(&j, arena, &(LangOptions){.set = set, .nset = n}, path),
+                   WEFT_OK);
   const Program *p = &j.compiled->prog[0];
   for (uint32_t i = 0; i < p->ncode; i++)
     found += p->code[i].code == I_KERNEL && p->code[i].op == code;

@@ -1,5 +1,6 @@
-/* check_fused_projections.c - products that become one: which do and which must not, that a step comes to
- * the same with and without, and that what is seen as one matrix is one in memory. */
+/* check_fused_projections.c - products that become one: which do and which must not, that
+ * a step comes to the same with and without, and that what is seen as one matrix is one
+ * in memory. */
 #include <check.h>
 
 #include "bindings/api/job.h"
@@ -9,28 +10,24 @@
 #include "vm/lower/arena_layout.h"
 #include "vm/code/units.h"
 
-#define QUICK WEFT_SOURCE_DIR "/plans/quickstart.lua"
+#define QUICK  WEFT_SOURCE_DIR "/plans/quickstart.lua"
 #define CUSTOM WEFT_SOURCE_DIR "/plans/custom_model.lua"
 
 static Arena *arena;
-static void setup(void) {
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-}
+static void setup(void) { arena = arena_new(NULL); }
+static void teardown(void) { arena_free(arena); }
 
 /* ---- which ---- */
 
 enum { SETS = 6 };
 typedef struct Row {
   const char *set[SETS];
-  int products, dx, dw;  /* in the bodies of a rank that has one layer and the head */
+  int products, dx, dw; /* in the bodies of a rank that has one layer and the head */
   int qkv, qkv_dx, swiglu, swiglu_dx;
 } Row;
 
-/* Rows that more reads than what becomes one: up, too, and of its gradient there is more to
- * add. */
+/* Rows that more reads than what becomes one: up, too, and of its gradient there is more
+ * to add. */
 static const Row of_custom = {{NULL}, 5, 5, 5, 1, 1, 0, 0};
 
 static int sets(const Row *r, const char **set) {
@@ -51,25 +48,40 @@ static void count_ops(const Program *p, int *found) {
   "model.hidden_size=72", "model.num_attention_heads=4", "model.num_key_value_heads=2",  \
       "model.intermediate_size=100", "mesh.tp=1"
 static const Row which[] = {
-  {{NULL}, 5, 5, 5, 1, 1, 1, 1},
-  {{"fused_ops=false"}, 8, 8, 8, 0, 0, 0, 0},
-  {{"mesh.tp=1"}, 5, 5, 5, 1, 1, 1, 1},
-  /* each part must end where the next one begins */
-  {{ODD}, 8, 8, 8, 0, 0, 0, 0},
-  /* weights of a part of the keys are cut over fewer ranks */
-  {{"mesh.tp=8"}, 7, 7, 7, 0, 0, 1, 1},
-  /* keys stay whole, queries are cut */
-  {{"strategy={'zero',stage=3,param_persistence_threshold=5000}"}, 7, 7, 7, 0, 0, 1, 1},
-  {{"strategy={'zero',stage=3,param_persistence_threshold=50000}"}, 5, 5, 5, 1, 1, 1, 1},
-  /* all runs again; the ropes do; the gate and what it gates do */
-  {{"recompute=full"}, 8, 5, 5, 2, 1, 2, 1},
-  {{"recompute=cheap"}, 5, 5, 5, 2, 1, 2, 1},
-  {{"recompute={'layers.*.mlp'}"}, 6, 5, 5, 1, 1, 2, 1},
-  /* one of the two does: they are no pair in the backward */
-  {{"recompute={'layers.*.mlp.gate_proj'}"}, 7, 6, 6, 1, 1, 0, 0},
-  /* rules that cut them otherwise; gradients of rows that are sliced before they add up */
-  {{"tp_plan={['layers.*.mlp.gate_proj']='colwise',['layers.*.mlp.down_proj']='rowwise'}"},
-   6, 8, 8, 1, 0, 0, 0},
+    {{NULL}, 5, 5, 5, 1, 1, 1, 1},
+    {{"fused_ops=false"}, 8, 8, 8, 0, 0, 0, 0},
+    {{"mesh.tp=1"}, 5, 5, 5, 1, 1, 1, 1},
+    /* each part must end where the next one begins */
+    {{ODD}, 8, 8, 8, 0, 0, 0, 0},
+    /* weights of a part of the keys are cut over fewer ranks */
+    {{"mesh.tp=8"}, 7, 7, 7, 0, 0, 1, 1},
+    /* keys stay whole, queries are cut */
+    {{"strategy={'zero',stage=3,param_persistence_threshold=5000}"}, 7, 7, 7, 0, 0, 1, 1},
+    {{"strategy={'zero',stage=3,param_persistence_threshold=50000}"},
+     5,
+     5,
+     5,
+     1,
+     1,
+     1,
+     1},
+    /* all runs again; the ropes do; the gate and what it gates do */
+    {{"recompute=full"}, 8, 5, 5, 2, 1, 2, 1},
+    {{"recompute=cheap"}, 5, 5, 5, 2, 1, 2, 1},
+    {{"recompute={'layers.*.mlp'}"}, 6, 5, 5, 1, 1, 2, 1},
+    /* one of the two does: they are no pair in the backward */
+    {{"recompute={'layers.*.mlp.gate_proj'}"}, 7, 6, 6, 1, 1, 0, 0},
+    /* rules that cut them otherwise; gradients of rows that are sliced before they add up
+     */
+    {{"tp_plan={['layers.*.mlp.gate_proj']='colwise',['layers.*.mlp.down_proj']='rowwise'"
+      "}"},
+     6,
+     8,
+     8,
+     1,
+     0,
+     0,
+     0},
 };
 
 START_TEST(products_of_the_same_rows) {
@@ -78,15 +90,15 @@ START_TEST(products_of_the_same_rows) {
   const char *set[3 + SETS];
   int n = sets(r, set), found[OP_N] = {0};
   Job j;
-  weft_status st = job_open(&j, arena, &(LangOptions){.set = set, .nset = n},
-                            custom ? CUSTOM : QUICK);
+  weft_status st =
+      job_open(&j, arena, &(LangOptions){.set = set, .nset = n}, custom ? CUSTOM : QUICK);
   Text report = {0};
   if (st != WEFT_OK) report_text(&j.d, false, &report);
   ck_assert_msg(st == WEFT_OK, "%s%s", report.s ? report.s : "", j.e.text);
   count_ops(&j.compiled->prog[0], found);
-  const int want[][2] = {{OP_linear, r->products},     {OP_linear_dx, r->dx},
-                         {OP_linear_dw, r->dw},        {OP_rope_qkv, r->qkv},
-                         {OP_rope_qkv_dx, r->qkv_dx},  {OP_swiglu, r->swiglu},
+  const int want[][2] = {{OP_linear, r->products},    {OP_linear_dx, r->dx},
+                         {OP_linear_dw, r->dw},       {OP_rope_qkv, r->qkv},
+                         {OP_rope_qkv_dx, r->qkv_dx}, {OP_swiglu, r->swiglu},
                          {OP_swiglu_dx, r->swiglu_dx}};
   for (int k = 0; k < LEN(want); k++)
     ck_assert_msg(found[want[k][0]] == want[k][1], "%s: %d of %s, not %d", set[n - 1],
@@ -98,19 +110,20 @@ END_TEST
 /* ---- the same ---- */
 
 static const char *const same[][SETS] = {
-  {"mesh.tp=1"},
-  {"mesh.tp=4", "mesh.pp=1"},
-  {"schedule=zbv", "recompute=full"},
-  {"schedule=zbv", "recompute=cheap", "strategy.keep_gathered=true"},
-  {"recompute={'layers.*.mlp'}", "strategy=fsdp2"},
-  {"recompute=cheap", "strategy={'zero',stage=2,sequence_parallel=true}"},
-  {"strategy={'zero',stage=3,param_persistence_threshold=5000}"},
-  {"strategy={'zero',stage=1,offload_optimizer='cpu'}"},
-  {"strategy={'zero',stage=0,bucket_bytes=20000}"},
-  {"strategy={'zero',stage=0,bucket_bytes=130000}"},
-  {"strategy={'zero',sequence_parallel=true,enable_async_tensor_parallel=true}"},
-  {"mesh.cp=2", "mesh.dp=1"},
-  {"tp_plan={['layers.*.mlp.gate_proj']='colwise',['layers.*.mlp.down_proj']='rowwise'}"},
+    {"mesh.tp=1"},
+    {"mesh.tp=4", "mesh.pp=1"},
+    {"schedule=zbv", "recompute=full"},
+    {"schedule=zbv", "recompute=cheap", "strategy.keep_gathered=true"},
+    {"recompute={'layers.*.mlp'}", "strategy=fsdp2"},
+    {"recompute=cheap", "strategy={'zero',stage=2,sequence_parallel=true}"},
+    {"strategy={'zero',stage=3,param_persistence_threshold=5000}"},
+    {"strategy={'zero',stage=1,offload_optimizer='cpu'}"},
+    {"strategy={'zero',stage=0,bucket_bytes=20000}"},
+    {"strategy={'zero',stage=0,bucket_bytes=130000}"},
+    {"strategy={'zero',sequence_parallel=true,enable_async_tensor_parallel=true}"},
+    {"mesh.cp=2", "mesh.dp=1"},
+    {"tp_plan={['layers.*.mlp.gate_proj']='colwise',['layers.*.mlp.down_proj']='rowwise'"
+     "}"},
 };
 
 /* Sums over the columns of several weights have another order. */
@@ -141,8 +154,8 @@ END_TEST
 
 /* ---- time ---- */
 
-/* By the data sheet: fewer passes, and products of several weights still run beside transfers
- * of tp, for which bodies may need more room than they would without them. */
+/* By the data sheet: fewer passes, and products of several weights still run beside
+ * transfers of tp, for which bodies may need more room than they would without them. */
 START_TEST(faster_by_the_data_sheet) {
   static const char text[] =
       "local weft = require 'weft'\n"

@@ -162,8 +162,9 @@ START_TEST(autodiff_unused_parameter) {
   Model m;
   model_new(&m);
   (void)OP(&m, linear, m.x, matrix(&m, "adapter.weight", 16, 4));
-  no_gradient(&m, loss_of(&m, m.x), "parameter adapter.weight does not influence the "
-                                    "loss: remove it from the model");
+  no_gradient(&m, loss_of(&m, m.x),
+              "parameter adapter.weight does not influence the "
+              "loss: remove it from the model");
 }
 END_TEST
 
@@ -202,7 +203,7 @@ START_TEST(autodiff_many_uses) {
   Tid sum = m.x;
   for (int i = 0; i < 80; i++) sum = OP(&m, add, sum, m.x);
   ck_assert_int_eq(differentiate(&m, loss_of(&m, sum), &d), WEFT_OK);
-  ck_assert_int_eq(count_ops(m.g, OP_acc), 12);   /* 81 contributions, 7 fewer by each */
+  ck_assert_int_eq(count_ops(m.g, OP_acc), 12); /* 81 contributions, 7 fewer by each */
 }
 END_TEST
 
@@ -220,7 +221,7 @@ START_TEST(autodiff_adds_each_use_once) {
     for (int k = 0; k < x->nin && x->code == OP_acc; k++, n++)
       ck_assert_int_eq(++added[x->in[k]], 1);
   }
-  ck_assert_int_eq(n, 21 + 2);   /* by three sums, the later ones of the earlier, too */
+  ck_assert_int_eq(n, 21 + 2); /* by three sums, the later ones of the earlier, too */
 }
 END_TEST
 
@@ -288,13 +289,19 @@ START_TEST(autodiff_phases) {
   ck_assert_int_eq(toy_compile(&t, &o, "a"), WEFT_OK);
   static const struct {
     const char *op;
-    int f, i, w;           /* in 4 layers */
+    int f, i, w; /* in 4 layers */
   } want[] = {
-      {"linear", 4 * 7 + 1, 0, 0}, {"linear_dx", 0, 4 * 7 + 1, 0},
-      {"linear_dw", 0, 0, 4 * 7 + 1}, {"bias_dw", 0, 0, 4 * 5},
-      {"rmsnorm_dx", 0, 9, 0}, {"rmsnorm_dw", 0, 0, 9},
-      {"attention_dx", 0, 4, 0}, {"silu_mul_dx", 0, 4, 0},
-      {"rope", 8, 8, 0}, {"ce_dx", 0, 1, 0}, {"embedding_dw", 0, 0, 1},
+      {"linear", 4 * 7 + 1, 0, 0},
+      {"linear_dx", 0, 4 * 7 + 1, 0},
+      {"linear_dw", 0, 0, 4 * 7 + 1},
+      {"bias_dw", 0, 0, 4 * 5},
+      {"rmsnorm_dx", 0, 9, 0},
+      {"rmsnorm_dw", 0, 0, 9},
+      {"attention_dx", 0, 4, 0},
+      {"silu_mul_dx", 0, 4, 0},
+      {"rope", 8, 8, 0},
+      {"ce_dx", 0, 1, 0},
+      {"embedding_dw", 0, 0, 1},
       {"acc", 0, 4 * 4, 0},
   };
   for (int k = 0; k < LEN(want); k++) {
@@ -309,7 +316,7 @@ END_TEST
 
 /* ---- memory ---- */
 
-static size_t given;       /* bytes that the device was asked for */
+static size_t given; /* bytes that the device was asked for */
 
 static weft_status metered_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
   given += bytes;
@@ -389,7 +396,7 @@ START_TEST(equal_layers_share_bodies) {
   Toy t;
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
   const Program *p = &t.compiled->prog[0];
-  ck_assert_int_eq(p->nbody, 11);    /* 4 units x F, I, W; nothing before the table */
+  ck_assert_int_eq(p->nbody, 11); /* 4 units x F, I, W; nothing before the table */
   toy_free(&t);
 }
 END_TEST
@@ -430,7 +437,8 @@ START_TEST(fold_keeps_what_differs) {
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
   Fold *f = fold_layers(t.graph, &t.plan, arena);
   ck_assert_int_eq(f->run.n, 1);
-  ck_assert_int_eq(f->g->unit.n, t.graph->unit.n - (f->run.at[0].back - f->run.at[0].left));
+  ck_assert_int_eq(f->g->unit.n,
+                   t.graph->unit.n - (f->run.at[0].back - f->run.at[0].left));
   t.plan.tp = rules, t.plan.ntp = LEN(rules);
   f = fold_layers(t.graph, &t.plan, arena);
   for (int i = 0; i < f->run.n; i++)

@@ -166,8 +166,7 @@ START_TEST(every_token_is_on_one_rank) {
           times[last = seq_at(&p, i)]++;
         }
       }
-      for (int t = 0; t < T; t++)
-        ck_assert_int_eq(times[t], 1);
+      for (int t = 0; t < T; t++) ck_assert_int_eq(times[t], 1);
     }
 }
 END_TEST
@@ -196,8 +195,7 @@ START_TEST(documents_are_cut_by_themselves) {
     int times[ROW] = {0}, start[ROW];
     int32_t starts[ROW];
     for (int a = 0, d = 0; a < ROW; a = end[d++])
-      for (int x = a; x < end[d]; x++)
-        start[x] = a;
+      for (int x = a; x < end[d]; x++) start[x] = a;
     for (int y = 0; y < ROW; y++) {
       int each = ROW / 2 / n;
       starts[y] = start[2 * n * (y % each + 1) - 1 - y / each];
@@ -214,8 +212,7 @@ START_TEST(documents_are_cut_by_themselves) {
         if (_i == 0) ck_assert_int_eq(at[i], seq_at(&p, i));
       }
     }
-    for (int x = 0; x < ROW; x++)
-      ck_assert_int_eq(times[x], 1);
+    for (int x = 0; x < ROW; x++) ck_assert_int_eq(times[x], 1);
   }
 }
 END_TEST
@@ -234,8 +231,7 @@ START_TEST(documents_are_balanced) {
       chunks_of(long_ends, T, n, r, at);
       for (int i = 0; i < T / n; i++) {
         int a = 0;
-        for (int d = 0; long_ends[d] <= at[i]; d++)
-          a = long_ends[d];
+        for (int d = 0; long_ends[d] <= at[i]; d++) a = long_ends[d];
         sum += at[i] - a + 1;
       }
       ck_assert_double_eq_tol(sum / even, 1, 0.01);
@@ -248,8 +244,7 @@ END_TEST
 static double work_of(int64_t T, int n, int r, bool zigzag) {
   SeqPiece p = seq_piece(T, n, r, zigzag);
   double sum = 0;
-  for (int64_t i = 0; i < T / n; i++)
-    sum += (double)seq_at(&p, i) + 1;
+  for (int64_t i = 0; i < T / n; i++) sum += (double)seq_at(&p, i) + 1;
   return sum;
 }
 

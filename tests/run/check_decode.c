@@ -76,13 +76,20 @@ static void check_logits(const char *model, const char *more, int tp, double tol
 static const struct {
   const char *model;
   int tp[3];
-} oracle[] = {{"llama", {1, 2}},           {"llama_tied", {1, 2}},
-              {"llama3_rope", {1, 2}},     {"qwen2", {1, 2}},
-              {"qwen3", {1, 4}},           {"gpt2", {1, 2}},
-              {"llama_one_kv", {1, 2, 8}}, {"qwen3_two_kv", {1, 4, 8}},
-              {"llama_yarn", {1, 2}},      {"deepseek_v3", {1, 2, 4}},
-              {"deepseek_v3_no_lora", {1, 2}}, {"mixtral", {1, 2}},
-              {"qwen3_moe", {1, 2, 4}},    {"qwen3_moe_step", {1, 2}},
+} oracle[] = {{"llama", {1, 2}},
+              {"llama_tied", {1, 2}},
+              {"llama3_rope", {1, 2}},
+              {"qwen2", {1, 2}},
+              {"qwen3", {1, 4}},
+              {"gpt2", {1, 2}},
+              {"llama_one_kv", {1, 2, 8}},
+              {"qwen3_two_kv", {1, 4, 8}},
+              {"llama_yarn", {1, 2}},
+              {"deepseek_v3", {1, 2, 4}},
+              {"deepseek_v3_no_lora", {1, 2}},
+              {"mixtral", {1, 2}},
+              {"qwen3_moe", {1, 2, 4}},
+              {"qwen3_moe_step", {1, 2}},
               {"deepseek_v3_moe", {1, 2, 4}}};
 
 START_TEST(logits_of_hugging_face) {
@@ -120,22 +127,20 @@ START_TEST(the_largest) {
   SamplerOptions c = {.greedy = true};
   ck_assert_int_eq(sample_token(&c, x, 5, 0, room), 1);
   c = (SamplerOptions){.temperature = 1, .top_k = 1, .top_p = 1};
-  for (int i = 0; i < 20; i++)
-    ck_assert_int_eq(sample_token(&c, x, 5, i, room), 1);
+  for (int i = 0; i < 20; i++) ck_assert_int_eq(sample_token(&c, x, 5, i, room), 1);
   c = (SamplerOptions){.temperature = 1, .top_p = 1e-9};
-  for (int i = 0; i < 20; i++)
-    ck_assert_int_eq(sample_token(&c, x, 5, i, room), 1);
+  for (int i = 0; i < 20; i++) ck_assert_int_eq(sample_token(&c, x, 5, i, room), 1);
 }
 END_TEST
 
 enum { DRAWS = 20000 };
 
 /* How often each of the ids was drawn, against its probability. */
-static void check_shares(const SamplerOptions *c, const float *x, int n, const double *want) {
+static void check_shares(const SamplerOptions *c, const float *x, int n,
+                         const double *want) {
   int32_t room[8];
   int count[8] = {0};
-  for (int i = 0; i < DRAWS; i++)
-    count[sample_token(c, x, n, i, room)]++;
+  for (int i = 0; i < DRAWS; i++) count[sample_token(c, x, n, i, room)]++;
   for (int k = 0; k < n; k++)
     ck_assert_msg(fabs((double)count[k] / DRAWS - want[k]) < 0.012 &&
                       (want[k] > 0 || count[k] == 0),
@@ -169,8 +174,7 @@ START_TEST(greedy_as_hugging_face) {
   int n = 0;
   while (fscanf(f, "%31s %255s", model, ids) == 2) {
     char *end = ids;
-    for (int i = 0; i < 5; i++)
-      end = strchr(end, ',') + 1;
+    for (int i = 0; i < 5; i++) end = strchr(end, ',') + 1;
     Outcome o =
         process_run(60, "sh -c '" SAMPLE "--greedy --tokens %.*s --max-tokens 11'", model,
                     (int)(end - ids - 1), ids);
@@ -217,8 +221,7 @@ START_TEST(an_eos_ends_a_text) {
   ck_assert_msg(o.code == 0, "%s", o.err);
   char all[200], *third = all;
   snprintf(all, sizeof all, "%s", o.out);
-  for (int i = 0; i < 3; i++)
-    third = strchr(third, ',') + 1;
+  for (int i = 0; i < 3; i++) third = strchr(third, ',') + 1;
   *strpbrk(third, ",\n") = 0;
   const char *eos = arena_printf(scratch_arena, "{\"eos_token_id\": [95, %s]}", third);
   o = process_run(60,

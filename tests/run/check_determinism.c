@@ -19,8 +19,8 @@ static ToyOptions wide(ToyOptions o) {
 }
 
 START_TEST(twice) {
-  ToyOptions o[] = {meshed(1, 1, 1), meshed(2, 2, 2), meshed(2, 2, 2), meshed(1, 4, 2),
-                    wide(meshed(1, 1, 1)), wide(meshed(2, 1, 2))};
+  ToyOptions o[] = {meshed(1, 1, 1), meshed(2, 2, 2),       meshed(2, 2, 2),
+                    meshed(1, 4, 2), wide(meshed(1, 1, 1)), wide(meshed(2, 1, 2))};
   o[2].sp = o[2].overlap = o[2].tied = true;
   o[5].dtype = DT_BF16;
   ck_assert_int_eq(LEN(o), 6);
@@ -61,8 +61,8 @@ END_TEST
 /* ---- the same values on every mesh ---- */
 
 START_TEST(initial_values) {
-  static const int mesh[][3] = {{1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {1, 4, 1}, {1, 1, 4},
-                                {2, 2, 2}, {4, 2, 1}};
+  static const int mesh[][3] = {{1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {1, 4, 1},
+                                {1, 1, 4}, {2, 2, 2}, {4, 2, 1}};
   Toy one, many;
   Run *r;
   Trace x, y;
@@ -70,7 +70,7 @@ START_TEST(initial_values) {
     for (int i = 0; i < LEN(mesh); i++) {
       ToyOptions o = meshed(mesh[i][0], mesh[i][1], mesh[i][2]), alone = meshed(1, 1, 1);
       o.kv_heads = alone.kv_heads = 4, o.sp = sp, o.bias = alone.bias = true;
-      o.vocab = alone.vocab = 50;      /* 4 does not divide it */
+      o.vocab = alone.vocab = 50; /* 4 does not divide it */
       open_toy(&one, &alone, 1, &r);
       read_state(r, &one, &x);
       run_close(r);

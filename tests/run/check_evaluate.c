@@ -208,14 +208,12 @@ START_TEST(bytes_of_an_evaluation) {
     for (int pp = 0; pp < o.pp; pp++) {
       const Program *p = &a.compiled->prog[pp], *e = &a.compiled->eval->prog[pp];
       uint64_t sum = 0;
-      for (int k = 0; k < p->nmem; k++)
-        sum += p->mem[k].bytes;
+      for (int k = 0; k < p->nmem; k++) sum += p->mem[k].bytes;
       ck_assert_uint_eq(sum, p->arena_bytes);
       ck_assert_uint_eq(e->arena_bytes, p->arena_bytes);
       ck_assert_uint_ge(p->arena_bytes, b.compiled->prog[pp].arena_bytes);
       ck_assert_int_gt(e->nbody, 0);
-      for (int k = 0; k < e->nbody; k++)
-        ck_assert_int_eq(e->body[k].phase, PH_F);
+      for (int k = 0; k < e->nbody; k++) ck_assert_int_eq(e->body[k].phase, PH_F);
     }
     ck_assert_int_eq(a.compiled->eval->proof.communicators,
                      a.compiled->proof.communicators);
@@ -272,8 +270,7 @@ START_TEST(under_mpirun) {
   double a[8], b[8];
   ck_assert_int_eq(evals_in("a", a), 3);
   ck_assert_int_eq(evals_in("b", b), 3);
-  for (int i = 0; i < 3; i++)
-    ck_assert_double_eq_tol(a[i], b[i], 1e-6 * a[i]);
+  for (int i = 0; i < 3; i++) ck_assert_double_eq_tol(a[i], b[i], 1e-6 * a[i]);
 }
 END_TEST
 

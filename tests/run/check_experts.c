@@ -73,8 +73,7 @@ static int kernels_of(const Program *p, int op) {
 
 static int gathers_of(const Program *p) {
   int n = 0;
-  for (uint32_t i = 0; i < p->nmain; i++)
-    n += p->code[i].code == I_GATHER;
+  for (uint32_t i = 0; i < p->nmain; i++) n += p->code[i].code == I_GATHER;
   return n;
 }
 

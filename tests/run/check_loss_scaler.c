@@ -40,8 +40,7 @@ END_TEST
 
 START_TEST(a_scale_stays_finite) {
   Scaler s = make(1, 1);
-  for (int i = 0; i < 200; i++)
-    scaler_after(&s, false);
+  for (int i = 0; i < 200; i++) scaler_after(&s, false);
   ck_assert_double_eq(s.scale, 0x1p127);
 }
 END_TEST
@@ -107,8 +106,7 @@ START_TEST(skipped_steps_do_not_count) {
     int64_t step = 0;
     open_f16(&t[i], false, i ? 0x1p40 : 0x1p16, &r);
     int skipped = skips(r, &t[i], &step, &res);
-    for (int k = 0; k < 2; k++)
-      skipped += skips(r, &t[i], &step, &res);
+    for (int k = 0; k < 2; k++) skipped += skips(r, &t[i], &step, &res);
     ck_assert(i ? skipped > 5 : skipped == 0);
     norm[i] = res.grad_norm;
     read_state(r, &t[i], &x[i]);
@@ -141,8 +139,7 @@ START_TEST(gradients_come_without_the_scale) {
       int64_t n = param_count(&t.compiled->param[p]);
       float *g = NEW_N(t.arena, float, n);
       OK(run_get(r, STATE_GRAD, p, g, &trace_err));
-      for (int64_t k = 0; k < n; k++)
-        sum[i] += (double)g[k] * g[k];
+      for (int64_t k = 0; k < n; k++) sum[i] += (double)g[k] * g[k];
     }
     ck_assert_double_eq_tol(sqrt(sum[i]), res.grad_norm, 1e-4 * res.grad_norm);
     run_close(r);

@@ -25,15 +25,13 @@ static void check_row(const Packed *p, const int32_t *row, int32_t next) {
   int32_t raw[T], labels[T], places[T], positions[T];
   SeqPiece all = seq_whole(T);
   split(p, row, next, document);
-  for (int t = 0; t < T; t++)
-    raw[t] = t + 1 < T ? row[t + 1] : next;
+  for (int t = 0; t < T; t++) raw[t] = t + 1 < T ? row[t + 1] : next;
   packed_places(p, row, raw, &all, false, places);
   packed_places(p, row, raw, &all, true, positions);
   packed_labels(p, row, raw, &all, labels);
   for (int t = 0; t < T; t++) {
     int start = t;
-    while (start > 0 && document[start - 1] == document[t])
-      start--;
+    while (start > 0 && document[start - 1] == document[t]) start--;
     ck_assert_int_eq(places[t], start);
     ck_assert_int_eq(positions[t], t - start);
     bool same = document[t] == document[t + 1];
@@ -62,8 +60,7 @@ static void check_pieces(const Packed *p, const int32_t *row, const int32_t *raw
       ck_assert(!seen[t]);
       seen[t] = true;
       ck_assert_int_eq(tokens[i], row[t]);
-      for (int k = 0; k < 3; k++)
-        ck_assert_int_eq(got[k][i], want[k][t]);
+      for (int k = 0; k < 3; k++) ck_assert_int_eq(got[k][i], want[k][t]);
     }
   }
 }
@@ -74,12 +71,10 @@ START_TEST(rows_are_split_as_one_would_by_hand) {
   uint64_t at = 0;
   for (int i = 0; i < ROWS; i++) {
     int32_t row[T];
-    for (int t = 0; t < T; t++)
-      row[t] = (int32_t)(rng_u32(&rng, at++) % (4 + i % 9));
+    for (int t = 0; t < T; t++) row[t] = (int32_t)(rng_u32(&rng, at++) % (4 + i % 9));
     check_row(&p, row, (int32_t)(rng_u32(&rng, at++) % 5));
     int32_t raw[T];
-    for (int t = 0; t < T; t++)
-      raw[t] = (int32_t)(rng_u32(&rng, at++) % 5);
+    for (int t = 0; t < T; t++) raw[t] = (int32_t)(rng_u32(&rng, at++) % 5);
     check_pieces(&p, row, raw, 1 + i % 4, i % 2);
   }
 }

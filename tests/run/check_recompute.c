@@ -68,12 +68,8 @@ END_TEST
 
 static Arena *arena;
 
-static void setup(void) {
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-}
+static void setup(void) { arena = arena_new(NULL); }
+static void teardown(void) { arena_free(arena); }
 
 /* Runs the plan of a text with `set`, and with that and recompute=none; same bits. */
 static void same_text(const char *text, const char **set, int n) {
@@ -93,8 +89,7 @@ static void same_plan(uint64_t number) {
 enum { PLANS = 36, EACH = 6 };
 
 START_TEST(random_plans_have_the_same_bits) {
-  for (int i = 0; i < EACH; i++)
-    same_plan((uint64_t)(_i * EACH + i));
+  for (int i = 0; i < EACH; i++) same_plan((uint64_t)(_i * EACH + i));
 }
 END_TEST
 
@@ -110,8 +105,7 @@ START_TEST(sample_is_wide) {
     for (int k = 0; k < SCHEDULES; k++)
       seen[k] |= strcmp(p.schedule, schedule_picks[k].name) == 0;
   }
-  for (int k = 0; k < SCHEDULES; k++)
-    kinds += seen[k];
+  for (int k = 0; k < SCHEDULES; k++) kinds += seen[k];
   ck_assert_int_eq(kinds, SCHEDULES);
   ck_assert_int_ge(again, 24);
   ck_assert_int_ge(split, 8);
@@ -153,9 +147,8 @@ static const char first_unit[] =
     "  data = weft.synthetic {}, train = { steps = 2 } }\n";
 
 START_TEST(units_without_input_gradients) {
-  static const char *const strategy[] = {
-      "strategy={\"zero\",sequence_parallel=true}", "strategy=fsdp2",
-      "strategy={\"zero\",stage=2}"};
+  static const char *const strategy[] = {"strategy={\"zero\",sequence_parallel=true}",
+                                         "strategy=fsdp2", "strategy={\"zero\",stage=2}"};
   static const char *const schedule[] = {"schedule=1f1b", "schedule=zbv"};
   for (int i = 0; i < LEN(strategy); i++)
     for (int k = 0; k < LEN(schedule); k++) {
@@ -225,8 +218,9 @@ START_TEST(graph_shows_copies) {
 }
 END_TEST
 
-/* Nobody gathers for W what was gathered for copies, unless W runs apart: then it has copies
- * of its own, with two all_gathers and a reduce_scatter, and gathers two gradients. */
+/* Nobody gathers for W what was gathered for copies, unless W runs apart: then it has
+ * copies of its own, with two all_gathers and a reduce_scatter, and gathers two
+ * gradients. */
 START_TEST(w_takes_what_copies_gathered) {
   for (int keep = 0; keep < 2; keep++) {
     const char *set[] = {"recompute=full", keep ? "schedule=1f1b" : "schedule=zbv",
@@ -247,14 +241,15 @@ START_TEST(w_takes_what_copies_gathered) {
 }
 END_TEST
 
-/* Where W runs apart what it needs runs once more if that keeps fewer bytes: not gradients of
- * norms, whose operands are as large as their sources. */
+/* Where W runs apart what it needs runs once more if that keeps fewer bytes: not
+ * gradients of norms, whose operands are as large as their sources. */
 START_TEST(w_has_copies_of_its_own) {
   static const struct {
     const char *recompute, *w;
   } rows[] = {
-      {"recompute=full", "rmsnorm all_gather unpack linear rope_qkv attention linear pack "
-                         "reduce_scatter add_rmsnorm all_gather unpack linear swiglu "},
+      {"recompute=full",
+       "rmsnorm all_gather unpack linear rope_qkv attention linear pack "
+       "reduce_scatter add_rmsnorm all_gather unpack linear swiglu "},
       {"recompute=cheap", ""},
       {"recompute={'layers.*.mlp'}", "all_gather unpack linear swiglu "},
   };

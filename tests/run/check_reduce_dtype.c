@@ -9,9 +9,7 @@
 
 enum { MICROBATCHES = 4, RANKS = 4, REDUCE_STAGES = 4 };
 
-static float rounded(float x) {
-  return bf16_to_f32(bf16_from_f32(x));
-}
+static float rounded(float x) { return bf16_to_f32(bf16_from_f32(x)); }
 
 /* ---- sums by hand ---- */
 
@@ -55,11 +53,9 @@ static void sum_by_hand(Run *r, Toy *t, int copies, bool each, float *sum) {
       float *one = NEW_N(t->arena, float, n);
       for (int k = 0; k < group; k++) {
         const float *x = local_gradients(r, t, c * group + k, each ? p : -1);
-        for (int i = 0; i < n; i++)
-          one[i] += rounded(x[i] / (float)(RANKS * parts));
+        for (int i = 0; i < n; i++) one[i] += rounded(x[i] / (float)(RANKS * parts));
       }
-      for (int i = 0; i < n; i++)
-        half[c][i] += rounded(one[i]);
+      for (int i = 0; i < n; i++) half[c][i] += rounded(one[i]);
     }
   }
   memcpy(sum, half[0], sizeof *sum * (size_t)n);
@@ -97,11 +93,9 @@ static void is_the_sum_by_hand(int stage, int copies, bool defer) {
 }
 
 START_TEST(rounded_once_for_each_sum) {
-  for (int copies = 1; copies <= 2; copies++)
-    is_the_sum_by_hand(_i, copies, true);
+  for (int copies = 1; copies <= 2; copies++) is_the_sum_by_hand(_i, copies, true);
   if (_i >= 2)
-    for (int copies = 1; copies <= 2; copies++)
-      is_the_sum_by_hand(_i, copies, false);
+    for (int copies = 1; copies <= 2; copies++) is_the_sum_by_hand(_i, copies, false);
 }
 END_TEST
 

@@ -29,7 +29,8 @@ static bool bad(const Child *c, const char *what) {
 }
 
 static bool begin(Child *c, ToyOptions o, double patience_s) {
-  RunOptions mpi = {.world = world_kind("mpi", NULL), .threads = 1, .patience_s = patience_s};
+  RunOptions mpi = {
+      .world = world_kind("mpi", NULL), .threads = 1, .patience_s = patience_s};
   RunOptions local = {.world = world_kind("local", NULL), .threads = 1};
   if (toy_compile(&c->toy, &o, NULL) != WEFT_OK) return bad(c, "compile");
   for (int i = 0; i < IDS; i++) {
@@ -55,9 +56,7 @@ static void end(Child *c) {
   toy_free(&c->toy);
 }
 
-static bool near(double a, double b) {
-  return fabs(a - b) <= 1e-5 * fabs(b);
-}
+static bool near(double a, double b) { return fabs(a - b) <= 1e-5 * fabs(b); }
 
 static bool same_step(Child *c, int64_t step) {
   StepResult r, l;
@@ -105,8 +104,7 @@ static bool set_and_get(Child *c) {
   const Compiled *p = c->toy.compiled;
   for (int i = 0; i < p->nparam; i++) {
     int64_t n = param_count(&p->param[i]);
-    for (int64_t k = 0; k < n; k++)
-      c->a[k] = (float)(i + k);
+    for (int64_t k = 0; k < n; k++) c->a[k] = (float)(i + k);
     if (run_set(c->run, STATE_V, i, c->local ? c->a : NULL, &c->err) != WEFT_OK)
       return bad(c, "set");
     if (run_get(c->run, STATE_V, i, c->local ? c->b : NULL, &c->err) != WEFT_OK)
@@ -128,8 +126,7 @@ static bool trains(Child *c) {
 static bool meets_nan(Child *c) {
   StepResult r;
   float nan[LARGEST];
-  for (int i = 0; i < LARGEST; i++)
-    nan[i] = NAN;
+  for (int i = 0; i < LARGEST; i++) nan[i] = NAN;
   if (run_set(c->run, STATE_PARAM, 0, nan, &c->err) != WEFT_OK) return bad(c, "set");
   run_step_tokens(c->run, c->tokens, c->labels, 6, &r, &c->err);
   return true;

@@ -1,7 +1,7 @@
 /* check_uses.c - parameters that are used several times: in one op, one unit, several
- * units, as other kinds of parameters, inside arithmetic; against one rank. What the values
- * themselves must be, check_oracle.c knows. A fixed sample of plans with random styles
- * stands for `./dev fuzz`. */
+ * units, as other kinds of parameters, inside arithmetic; against one rank. What the
+ * values themselves must be, check_oracle.c knows. A fixed sample of plans with random
+ * styles stands for `./dev fuzz`. */
 #include <check.h>
 
 #include "tests/generate/random_plan.h"
@@ -16,7 +16,8 @@ static const char *const models[] = {
     /* one parameter for norm and bias, a bias that two norms share */
     "local b = g:param('b.bias', { hidden })\n"
     "x = g:layernorm(g:add_bias(x, n), n, b, { eps = 1e-5 })\n"
-    "x = g:layernorm(g:linear(x, w), g:param('m.weight', { hidden }, { init = 'ones' }),\n"
+    "x = g:layernorm(g:linear(x, w), g:param('m.weight', { hidden }, { init = 'ones' "
+    "}),\n"
     "                b, { eps = 1e-5 })",
     /* both operands of one op */
     "x = g:layernorm(g:linear(x, w), n, n, { eps = 1e-5 })\n"
@@ -109,25 +110,31 @@ static const struct {
   const char *body, *rest, *text;
 } refused[] = {
     {"g:linear(x, g:param('a.weight', { hidden, hidden }))\n"
-     "g:param('c.weight', { hidden })", "",
-     ".lua:10: error: plan.model: parameter a.weight does not influence the loss: remove it "
+     "g:param('c.weight', { hidden })",
+     "",
+     ".lua:10: error: plan.model: parameter a.weight does not influence the loss: remove "
+     "it "
      "from the model"},
     {"g:linear(x, g:param('a.weight', { hidden, hidden }))\n"
-     "g:param('c.weight', { hidden })", "",
-     ".lua:11: error: plan.model: parameter c.weight does not influence"},
-    {"x = g:split(g:linear(x, g:param('p.weight', { { 'ffn', 32, parts = 2 }, hidden })),\n"
-     "            { n = 2 })", "",
-     ".lua:10: error: plan.model: split: some results are used and some are not"},
+     "g:param('c.weight', { hidden })",
+     "", ".lua:11: error: plan.model: parameter c.weight does not influence"},
+    {"x = g:split(g:linear(x, g:param('p.weight', { { 'ffn', 32, parts = 2 }, hidden "
+     "})),\n"
+     "            { n = 2 })",
+     "", ".lua:10: error: plan.model: split: some results are used and some are not"},
     {"g:param('w.weight', { ffn, hidden })", "", "asked for twice with other dimensions"},
     {"x = g:linear(g:tokens(), w)", "", "operand 1 is made of integers"},
     {"x = g:add(x, g:embedding(g:positions(), g:param('p.weight', { { 'position', 4 }, "
-     "hidden })))", "", "a table of 4 rows for 8 positions (batch.seq)"},
+     "hidden })))",
+     "", "a table of 4 rows for 8 positions (batch.seq)"},
     /* nothing flows through a maximum: what that use adds to the gradient is not known */
     {"local m = g:ce_max(g:linear(x, e, { name = 'most' }), { vocab = 37 })\n"
      "local s = g:ce_sum(g:linear(x, e, { name = 'all' }), g:labels(), m, "
      "{ vocab = 37 })\n"
-     "more = g:ce_loss(s, g:labels())", "",
-     ".lua:10: error: plan.model: no gradient of parameter embed.weight comes from its use "
+     "more = g:ce_loss(s, g:labels())",
+     "",
+     ".lua:10: error: plan.model: no gradient of parameter embed.weight comes from its "
+     "use "
      "in linear of most"},
     /* a rank would have half of the key head that its query head needs */
     {"local function p(name, n)\n"

@@ -17,8 +17,8 @@ static void compile_pair(ToyOptions o) {
 /* ---- planting ---- */
 
 typedef struct Sought {
-  int code, op;          /* op: of a KERNEL or CollKind of a COLL; -1 any */
-  const char *name;      /* what it is for; NULL any */
+  int code, op;     /* op: of a KERNEL or CollKind of a COLL; -1 any */
+  const char *name; /* what it is for; NULL any */
 } Sought;
 
 static bool found(const Program *p, const Instr *in, const Sought *s) {
@@ -201,11 +201,11 @@ START_TEST(a_backward_op_that_is_slightly_off) {
 }
 END_TEST
 
-/* The norm is a layer of its own: there is nothing that its gradient could be small to. */
+/* The norm is a layer of its own: there is nothing that its gradient could be small to.
+ */
 START_TEST(a_gradient_where_there_should_be_none) {
   compile_pair(mesh(2, 1, 1));
-  plant_into(pair.one.compiled, (Sought){I_KERNEL, OP_rmsnorm_dw, "model.norm"},
-             drop);
+  plant_into(pair.one.compiled, (Sought){I_KERNEL, OP_rmsnorm_dw, "model.norm"}, drop);
   expect("step 0: gradient of model.norm.weight differs by inf", 1);
 }
 END_TEST

@@ -15,12 +15,8 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
 /* ---- programs in states of both kinds ---- */
 
@@ -205,8 +201,7 @@ START_TEST(what_it_is_called) {
       "return '10' ^ 2 .. ' ' .. 2 ^ '3'",
       "return #5",
   };
-  for (int i = 0; i < LEN(wrong); i++)
-    same(wrong[i]);
+  for (int i = 0; i < LEN(wrong); i++) same(wrong[i]);
 }
 END_TEST
 
@@ -232,8 +227,7 @@ START_TEST(forms_of_code) {
   text_add(&text, "local s, t = '', { 1, 2, 3 }\nfor i = 1, 3 do\n");
   for (int i = 0; i < 700; i++) {
     text_printf(&text, "s = #s > 50 and '' or s .. 'c%d' .. #t + i\n", i);
-    for (int k = 0; i % 97 == 0 && k < 200; k++)
-      text_add(&text, "\n");
+    for (int k = 0; i % 97 == 0 && k < 200; k++) text_add(&text, "\n");
     if (i % 211 == 0)
       text_add(&text, "s = s .. select(2, pcall(function() local q q() end))\n");
   }
@@ -290,8 +284,7 @@ static void block(Dice *d);
 
 static void statement(Dice *d) {
   int loop;
-  for (int n = roll(d, 9) == 0 ? roll(d, 160) : 0; n > 0; n--)
-    text_add(d->out, "\n");
+  for (int n = roll(d, 9) == 0 ? roll(d, 160) : 0; n > 0; n--) text_add(d->out, "\n");
   switch (d->depth > 3 || --d->budget < 0 ? roll(d, 4) : roll(d, 12)) {
   case 0:
     text_add(d->out, "a = ");
@@ -362,8 +355,7 @@ static void statement(Dice *d) {
 
 static void block(Dice *d) {
   d->depth++;
-  for (int n = 1 + roll(d, 3); n > 0; n--)
-    statement(d);
+  for (int n = 1 + roll(d, 3); n > 0; n--) statement(d);
   d->depth--;
 }
 
@@ -379,8 +371,7 @@ START_TEST(random_programs) {
                     "local function f(x) return x + #'q' end\n"
                     "local a, b, s, t, u = 1, 2, 'abc', { 1, 2, 3 }, { v = 'long' }\n"
                     "local ok, why = pcall(function()\n");
-    for (int k = 0; k < 5; k++)
-      block(&d);
+    for (int k = 0; k < 5; k++) block(&d);
     text_add(&text, "end)\nfor i = 1, 40 do told[i] = tostring(told[i]) end\n"
                     "return n .. tostring(why) .. table.concat(told, ' ')");
     same(text.s);

@@ -101,15 +101,11 @@ static void fail_each(Use use, int64_t from) {
   ck_assert_int_gt(i, n - n / 20);
 }
 
-START_TEST(load_and_compile) {
-  fail_each(compile_it, 1);
-}
+START_TEST(load_and_compile) { fail_each(compile_it, 1); }
 END_TEST
 
 /* Opening, initial values and a step, after all that comes before. */
-START_TEST(open_and_step) {
-  fail_each(run_it, requests(NULL, compile_it, WEFT_OK) - 10);
-}
+START_TEST(open_and_step) { fail_each(run_it, requests(NULL, compile_it, WEFT_OK) - 10); }
 END_TEST
 
 /* One failure that passes: Lua collects its garbage and goes on, so the result may be

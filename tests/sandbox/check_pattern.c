@@ -110,14 +110,10 @@ static void run_both(const char *code) {
   text_free(&t);
 }
 
-START_TEST(easily_mistaken) {
-  run_both(known);
-}
+START_TEST(easily_mistaken) { run_both(known); }
 END_TEST
 
-START_TEST(random_patterns) {
-  run_both(random);
-}
+START_TEST(random_patterns) { run_both(random); }
 END_TEST
 
 Suite *pattern_suite(void) {

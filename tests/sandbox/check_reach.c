@@ -8,12 +8,8 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
 /* Values and functions: V, F. */
 static const char values[] =

@@ -11,16 +11,10 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
-static const Plan *load(const char *text) {
-  return lang_test_good(&t, text);
-}
+static const Plan *load(const char *text) { return lang_test_good(&t, text); }
 
 static void expect_report(const char *text, const char *report) {
   lang_test_bad(&t, text, report);
@@ -168,12 +162,8 @@ static void read_chain(lua_State *L, void *ud) {
   c->read(L);
 }
 
-static void measure(lua_State *L) {
-  list_length(L, -1);
-}
-static void sort(lua_State *L) {
-  sorted_keys(L, -1);
-}
+static void measure(lua_State *L) { list_length(L, -1); }
+static void sort(lua_State *L) { sorted_keys(L, -1); }
 
 /* What reads the tables of a plan in C ends as well. */
 START_TEST(slow_tables) {
@@ -210,8 +200,7 @@ END_TEST
 /* The compiler compares each label with all of its function. */
 START_TEST(slow_to_compile) {
   Text text = {0};
-  for (int i = 0; i < 120000; i++)
-    text_printf(&text, "::a%d:: do end ", i);
+  for (int i = 0; i < 120000; i++) text_printf(&text, "::a%d:: do end ", i);
   t.o.cpu_limit = 0.2;
   expect_limit(text.s, "the plan was stopped after 0.2 seconds of CPU time");
   text_free(&text);
@@ -310,8 +299,7 @@ START_TEST(every_reachable_function) {
   ck_assert_msg(st == WEFT_OK, "%s", t.e.text);
   ck_assert_str_eq(w.unknown, "");
   int words = -1;
-  for (const char *p = allowed; *p; p++)
-    words += *p == ' ';
+  for (const char *p = allowed; *p; p++) words += *p == ' ';
   ck_assert_int_eq(w.functions, words);
   state_free(s);
 }
@@ -537,8 +525,7 @@ Suite *sandbox_suite(void) {
     TCase *c = tcase_create(group[i].name);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 60);
-    for (int k = 0; group[i].tests[k]; k++)
-      tcase_add_test(c, group[i].tests[k]);
+    for (int k = 0; group[i].tests[k]; k++) tcase_add_test(c, group[i].tests[k]);
     suite_add_tcase(s, c);
   }
   return s;

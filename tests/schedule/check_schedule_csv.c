@@ -9,13 +9,9 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
 
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void teardown(void) { lang_test_end(&t); }
 
 #define MODEL                                                                            \
   "weft.model { 'llama', num_hidden_layers = 16, hidden_size = 16, "                     \
@@ -240,8 +236,7 @@ END_TEST
 
 START_TEST(only_the_first_errors) {
   Text csv = {0};
-  for (int i = 0; i < 1000; i++)
-    text_add(&csv, "what,");
+  for (int i = 0; i < 1000; i++) text_add(&csv, "what,");
   lang_test_file("s.csv", csv.s);
   text_free(&csv);
   ck_assert_int_eq(lang_test_text(&t, plan("weft.schedule_csv 's.csv'", 2, 2)),
@@ -267,9 +262,9 @@ START_TEST(wrong_calls) {
        "folder\n"},
       {"weft.schedule_csv 'd'",
        "plan.lua:6: error: plan.schedule: d: is a directory, a file is expected\n"},
-      {"weft.schedule_csv(7)",
-       "plan.lua:6: error: plan.schedule: weft.schedule_csv takes a string or a table, got "
-       "number\n"},
+      {"weft.schedule_csv(7)", "plan.lua:6: error: plan.schedule: weft.schedule_csv "
+                               "takes a string or a table, got "
+                               "number\n"},
       {"weft.schedule_csv {}",
        "plan.lua:6: error: plan.schedule: weft.schedule_csv takes the name of a file\n"},
       {"weft.schedule_csv { 's.csv', group = 2 }",
@@ -368,8 +363,7 @@ Suite *schedule_csv_suite(void) {
                           not_a_text,
                           cannot_run,
                           out_of_memory};
-  for (int i = 0; i < LEN(tests); i++)
-    tcase_add_test(c, tests[i]);
+  for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, wrong_files, 0, LEN(wrong));
   suite_add_tcase(s, c);
   return s;

@@ -7,13 +7,9 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
 
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void teardown(void) { lang_test_end(&t); }
 
 /* ---- names and options ---- */
 

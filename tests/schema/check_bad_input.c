@@ -133,7 +133,8 @@ static const Case plans[] = {
     {"run base.lua --set batch.global=1000000000000", 1,
      "~plan.batch.global: 1000000000000 microbatches are more than the 100000"},
     {"run base.lua --set data.vocab=1000", 1, "~plan.data.vocab: 1000 is above"},
-    {"run hf.lua", 1, "~hf.lua:5: error: plan.model: weft.hf takes a string or a table, "},
+    {"run hf.lua", 1,
+     "~hf.lua:5: error: plan.model: weft.hf takes a string or a table, "},
     {"run model.lua", 1,
      "model.lua:7: error: plan.model: linear w: the input has 8 features, the weight "
      "takes 9\n1 error\n"},
@@ -190,21 +191,13 @@ static const Case schedules[] = {
      "schedule.lua:31: error: plan.schedule: my own message\n1 error\n"},
 };
 
-START_TEST(usage_is_explained) {
-  expect(&usage[_i]);
-}
+START_TEST(usage_is_explained) { expect(&usage[_i]); }
 END_TEST
-START_TEST(plans_are_refused) {
-  expect(&plans[_i]);
-}
+START_TEST(plans_are_refused) { expect(&plans[_i]); }
 END_TEST
-START_TEST(limits_are_kept) {
-  expect(&limits[_i]);
-}
+START_TEST(limits_are_kept) { expect(&limits[_i]); }
 END_TEST
-START_TEST(schedules_are_refused) {
-  expect(&schedules[_i]);
-}
+START_TEST(schedules_are_refused) { expect(&schedules[_i]); }
 END_TEST
 
 /* The plan itself is fine: what the other tests see is what they changed. */
@@ -339,21 +332,15 @@ static void turn(Weights *w) {
                       "shape", json_pack("[i, i]", 32, 48));
 }
 
-static void cut_short(Weights *w) {
-  w->n -= 100;
-}
+static void cut_short(Weights *w) { w->n -= 100; }
 
 /* The first value of the last norm. */
 static void put_norm(Weights *w, float x) {
   json_t *at = json_object_get(json_object_get(w->header, NORM), "data_offsets");
   memcpy(w->data + json_integer_value(json_array_get(at, 0)), &x, sizeof x);
 }
-static void put_nan(Weights *w) {
-  put_norm(w, NAN);
-}
-static void put_inf(Weights *w) {
-  put_norm(w, INFINITY);
-}
+static void put_nan(Weights *w) { put_norm(w, NAN); }
+static void put_inf(Weights *w) { put_norm(w, INFINITY); }
 
 static const struct {
   void (*spoil)(Weights *w);

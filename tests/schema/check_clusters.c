@@ -7,12 +7,8 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
 #define PLAN(cluster)                                                                    \
   HEAD "return weft.plan { model = weft.model 'llama-tiny',\n"                           \

@@ -1,16 +1,13 @@
-/* check_field_names.c - fields whose value is one of some names: what each name stands for. */
+/* check_field_names.c - fields whose value is one of some names: what each name stands
+ * for. */
 #include <check.h>
 
 #include "tests/harness/lang_fixture.h"
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
 #define AT(member) offsetof(Plan, member), sizeof(((Plan *)0)->member)
 #define TOKENS     "data = weft.tokens { 'a', "

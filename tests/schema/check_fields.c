@@ -182,19 +182,13 @@ static const char *candidate(const Field *f, int i) {
   if (own) return i ? NULL : own->value ? own->value : "the whole plan";
   switch (f->type) {
   case FIELD_INT:
-  case FIELD_NUM:
-    return number(f, i);
-  case FIELD_BOOL:
-    return i == 0 ? "true" : i == 1 ? "false" : NULL;
+  case FIELD_NUM: return number(f, i);
+  case FIELD_BOOL: return i == 0 ? "true" : i == 1 ? "false" : NULL;
   case FIELD_NAME:
-  case FIELD_NAMED:
-    return name(f, i);
-  case FIELD_TEXT:
-    return i ? NULL : "a \"text\"";
-  case FIELD_RANGE:
-    return i ? NULL : "0.75";
-  default:
-    return NULL;
+  case FIELD_NAMED: return name(f, i);
+  case FIELD_TEXT: return i ? NULL : "a \"text\"";
+  case FIELD_RANGE: return i ? NULL : "0.75";
+  default: return NULL;
   }
 }
 
@@ -449,8 +443,7 @@ START_TEST(processes_agree_on_every_option_of_nccl) {
   for (const Field *f = schema; f->scope; f++) {
     if (!str_eq(f->scope, "nccl")) continue;
     const char *value = "";
-    for (int i = 0; value && !*value; i++)
-      value = candidate(f, i);
+    for (int i = 0; value && !*value; i++) value = candidate(f, i);
     bool name = f->type == FIELD_NAME || f->type == FIELD_TEXT;
     text = arena_printf(scratch_arena, name ? "%s%s = [[%s]], " : "%s%s = %s, ", text,
                         f->key, value);

@@ -6,12 +6,8 @@
 
 static LangTest t;
 
-static void setup(void) {
-  lang_test_begin(&t);
-}
-static void teardown(void) {
-  lang_test_end(&t);
-}
+static void setup(void) { lang_test_begin(&t); }
+static void teardown(void) { lang_test_end(&t); }
 
 #define PLAN(fields)                                                                     \
   HEAD "return weft.plan { model = weft.model 'llama-tiny', mesh = { dp = 2 },\n"        \
@@ -166,8 +162,8 @@ START_TEST(gathers_that_start_ahead) {
                {"{ 'fsdp2', forward_prefetch_depth = 0 }", 0, 2},
                {"{ 'fsdp2', backward_prefetch_depth = 0 }", 1, 0}};
   for (int i = 0; i < LEN(ahead); i++) {
-    const Plan *p =
-        lang_test_good(&t, arena_printf(t.arena, PLAN("strategy = %s"), ahead[i].strategy));
+    const Plan *p = lang_test_good(
+        &t, arena_printf(t.arena, PLAN("strategy = %s"), ahead[i].strategy));
     ck_assert_msg(p->strategy.prefetch[0] == ahead[i].forward &&
                       p->strategy.prefetch[1] == ahead[i].backward,
                   "%s: %d, %d", ahead[i].strategy, p->strategy.prefetch[0],

@@ -37,8 +37,7 @@ static void world_open(World *w) {
                  .plan = &w->plan,
                  .d = &w->d,
                  .tp = 4};
-  for (int a = 0; a < AX_N; a++)
-    w->s.n[a] = mesh_size(&w->mesh, ax_mesh((ShardAxis)a));
+  for (int a = 0; a < AX_N; a++) w->s.n[a] = mesh_size(&w->mesh, ax_mesh((ShardAxis)a));
 }
 
 /* ---- what ranks hold ---- */
@@ -71,8 +70,7 @@ static UnshardedList held(const World *w, Place p, int rank) {
   UnshardedList h;
   for (int d = 0; d < DIMS; d++) {
     h.dim[d].n = SIZE;
-    for (int i = 0; i < SIZE; i++)
-      h.dim[d].at[i] = i;
+    for (int i = 0; i < SIZE; i++) h.dim[d].at[i] = i;
     for (int i = 0; i < LEN(order[d]); i++)
       if (p.on[order[d][i]] == d) cut(w, order[d][i], rank, &h.dim[d]);
   }
@@ -94,7 +92,8 @@ static Line joined(const UnshardedList *all, const int *group, int n, int dim) {
   return l;
 }
 
-static UnshardedList done(const World *w, const Op *op, const UnshardedList *all, int rank) {
+static UnshardedList done(const World *w, const Op *op, const UnshardedList *all,
+                          int rank) {
   AxisSet axes = ax_set_mesh(op->attr.axes);
   UnshardedList h = all[rank];
   int dim = op->attr.dim, joins = op->code == OP_all_to_all ? op->attr.from : dim;
@@ -122,25 +121,22 @@ static int walk(World *w, Place from, Place to) {
   int before = g->op.n;
   Tid end = shard_convert(&w->s, w->t, t, to, &(Op){.unit = 0}, PH_F);
   ck_assert(place_eq(g->t.at[end].place, to));
-  for (int r = 0; r < RANKS; r++)
-    now[r] = held(w, from, r);
+  for (int r = 0; r < RANKS; r++) now[r] = held(w, from, r);
   for (int i = before; i < g->op.n; i++) {
-    for (int r = 0; r < RANKS; r++)
-      next[r] = done(w, &g->op.at[i], now, r);
+    for (int r = 0; r < RANKS; r++) next[r] = done(w, &g->op.at[i], now, r);
     memcpy(now, next, sizeof now);
   }
   for (int r = 0; r < RANKS; r++) {
     UnshardedList want = held(w, to, r);
-    for (int d = 0; d < DIMS; d++)
-      ck_assert(same_line(&now[r].dim[d], &want.dim[d]));
+    for (int d = 0; d < DIMS; d++) ck_assert(same_line(&now[r].dim[d], &want.dim[d]));
   }
   return g->op.n - before;
 }
 
 /* ---- the tests ---- */
 
-/* Digit a of `key` to the base of 3: what the axis cuts, or nothing. Ranks that a sequence
- * goes round never exchange heads. */
+/* Digit a of `key` to the base of 3: what the axis cuts, or nothing. Ranks that a
+ * sequence goes round never exchange heads. */
 static bool place_of(int key, Place *p) {
   *p = place_whole();
   for (int a = 0; a < LEN(cutters); a++, key /= 3)

@@ -66,8 +66,8 @@ START_TEST(tp_counts) {
   body_has(&t, "layer:I", 2, 0, 0);
   body_has(&t, "layer:W", 0, 0, 0);
   body_has(&t, "norm:F", 0, 0, 0);
-  body_has(&t, "lm_head:F", 2, 0, 0);   /* the maximum and the sum */
-  body_has(&t, "lm_head:I", 1, 0, 0);   /* the gradient of the hidden states */
+  body_has(&t, "lm_head:F", 2, 0, 0); /* the maximum and the sum */
+  body_has(&t, "lm_head:I", 1, 0, 0); /* the gradient of the hidden states */
   body_has(&t, "lm_head:W", 0, 0, 0);
   body_has(&t, "embed_tokens:W", 0, 0, 0);
   ck_assert_int_eq(t.diags.list.n, 0);
@@ -158,7 +158,7 @@ END_TEST
 
 START_TEST(no_mesh_no_collectives) {
   ToyOptions o = toy_default();
-  o.sp = true;           /* means nothing on one rank */
+  o.sp = true; /* means nothing on one rank */
   Toy t;
   toy_compiles(&t, &o);
   CollCounts c = {0};
@@ -241,8 +241,8 @@ static int dp_buckets_of(int64_t bytes) {
 }
 
 START_TEST(bucket_bytes) {
-  ck_assert_int_eq(dp_buckets_of(1), 0);           /* one for each parameter */
-  ck_assert_int_eq(dp_buckets_of(64 << 20), 2);    /* with and without weight decay */
+  ck_assert_int_eq(dp_buckets_of(1), 0);        /* one for each parameter */
+  ck_assert_int_eq(dp_buckets_of(64 << 20), 2); /* with and without weight decay */
   ck_assert_int_gt(dp_buckets_of(8 << 10), dp_buckets_of(32 << 10));
 }
 END_TEST

@@ -49,10 +49,9 @@ END_TEST
 static int result_of(bool sp, int code, int first, int second) {
   Arena *a = arena_new(NULL);
   Graph *g = graph_new(a, 1, 8);
-  const Dim dim[] = {
-      {.size = 1, .local = 1, .tag = TAG_BATCH, .parts = 1, .unit = 1},
-      {.size = 8, .local = 8, .tag = TAG_SEQ, .parts = 1, .unit = 1},
-      {.size = 16, .local = 16, .tag = TAG_HIDDEN, .parts = 1, .unit = 1}};
+  const Dim dim[] = {{.size = 1, .local = 1, .tag = TAG_BATCH, .parts = 1, .unit = 1},
+                     {.size = 8, .local = 8, .tag = TAG_SEQ, .parts = 1, .unit = 1},
+                     {.size = 16, .local = 16, .tag = TAG_HIDDEN, .parts = 1, .unit = 1}};
   Plan plan = {.strategy = {.sequence_parallel = sp}};
   Place place[3], need[2], yield, *needs = need, *yields = &yield;
   for (int i = 0; i < LEN(place); i++) {
@@ -63,7 +62,8 @@ static int result_of(bool sp, int code, int first, int second) {
   Oid op = graph_add(g, code, op_info[code].nin, 1, -1, PH_F);
   for (int i = 0; i < op_info[code].nin; i++) g->op.at[op].in[i] = i;
   g->op.at[op].out[0] = 2;
-  Shard s = {.g = g, .plan = &plan, .tp = 2, .place = place, .need = &needs, .yield = &yields};
+  Shard s = {
+      .g = g, .plan = &plan, .tp = 2, .place = place, .need = &needs, .yield = &yields};
   for (int i = 0; i < AX_N; i++) s.n[i] = i == AX_TP ? 2 : 1;
   ck_assert(op_info[code].shard(&s, op));
   for (int i = 0; i < op_info[code].nin; i++)
@@ -73,8 +73,8 @@ static int result_of(bool sp, int code, int first, int second) {
   return on;
 }
 
-/* Under sequence parallelism it is cut along the sequence, also where all that an op reads
- * of it is whole on each rank or cut another way. */
+/* Under sequence parallelism it is cut along the sequence, also where all that an op
+ * reads of it is whole on each rank or cut another way. */
 START_TEST(the_residual_stream_is_cut) {
   enum { SEQ = 1, HIDDEN = 2 };
   static const int ops[] = {OP_scale, OP_gelu}, two[] = {OP_add, OP_mul};
@@ -111,7 +111,7 @@ START_TEST(sizes_that_do_not_divide) {
   o.tp = 3, o.ffn = 50;
 #define NOT(n, size) "error divisibility mesh.tp: " n " does not divide model." size "\n"
   refused(&o, NOT("3", "num_attention_heads = 4") NOT("3", "num_key_value_heads = 2")
-              NOT("3", "intermediate_size = 50"));
+                  NOT("3", "intermediate_size = 50"));
   o = toy_default();
   o.tp = 4, o.hidden = 48, o.heads = 12, o.kv_heads = 6;
   refused(&o, NOT("4", "num_key_value_heads = 6"));

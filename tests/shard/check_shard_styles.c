@@ -15,7 +15,7 @@ START_TEST(odd_vocabulary) {
   ToyOptions o = tp4();
   o.vocab = 50;
   pair_agrees(&o);
-  o.vocab = 5;           /* one rank has no true column at all */
+  o.vocab = 5; /* one rank has no true column at all */
   pair_agrees(&o);
   o.vocab = 50, o.tied = true, o.sp = true;
   pair_agrees(&o);

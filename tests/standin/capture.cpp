@@ -110,8 +110,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
   if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != std::this_thread::get_id())
     return cudaErrorStreamCaptureWrongThread;
   bool joined = all_joined(*c);
-  for (CUstream_st *x : c->joined)
-    x->capture = nullptr;
+  for (CUstream_st *x : c->joined) x->capture = nullptr;
   r.capture.erase(std::find(r.capture.begin(), r.capture.end(), c));
   if (c->broken) return cudaErrorStreamCaptureInvalidated;
   if (!joined) return cudaErrorStreamCaptureUnjoined;

@@ -51,7 +51,8 @@ typedef struct {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *lt);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t lt);
 const char *cublasLtGetStatusString(cublasStatus_t r);
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d, cublasComputeType_t compute,
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d,
+                                        cublasComputeType_t compute,
                                         cudaDataType_t scale);
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d);
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
@@ -70,12 +71,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t lt, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
     cublasLtMatmulPreference_t p, int most, cublasLtMatmulHeuristicResult_t *r, int *n);
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t d, const void *alpha,
-                              const void *a, cublasLtMatrixLayout_t la, const void *b,
-                              cublasLtMatrixLayout_t lb, const void *beta, const void *c,
-                              cublasLtMatrixLayout_t lc, void *out,
-                              cublasLtMatrixLayout_t lout, const cublasLtMatmulAlgo_t *algo,
-                              void *work, size_t bytes, cudaStream_t s);
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t d,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t la,
+                              const void *b, cublasLtMatrixLayout_t lb, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t lc, void *out,
+                              cublasLtMatrixLayout_t lout,
+                              const cublasLtMatmulAlgo_t *algo, void *work, size_t bytes,
+                              cudaStream_t s);
 
 #ifdef __cplusplus
 }

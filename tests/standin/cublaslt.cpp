@@ -1,6 +1,7 @@
-/* cublaslt.cpp - products by plain loops, as the descriptors and layouts say, on a stream of
- * runtime.cpp. What cuBLASLt refuses is refused: sizes that do not match, rows further apart
- * than the leading dimension, an operand that is aligned worse than was promised. */
+/* cublaslt.cpp - products by plain loops, as the descriptors and layouts say, on a stream
+ * of runtime.cpp. What cuBLASLt refuses is refused: sizes that do not match, rows further
+ * apart than the leading dimension, an operand that is aligned worse than was promised.
+ */
 #include <cstring>
 #include <vector>
 
@@ -8,8 +9,11 @@
 #include "runtime.h"
 #include "emulate.h"
 
-extern "C" const LtAlgorithm lt_algorithm[LT_ALGORITHMS] = {
-    {30, false, false}, {1, true, false}, {2, false, true}, {10, false, false}, {20, false, false}};
+extern "C" const LtAlgorithm lt_algorithm[LT_ALGORITHMS] = {{30, false, false},
+                                                            {1, true, false},
+                                                            {2, false, true},
+                                                            {10, false, false},
+                                                            {20, false, false}};
 
 struct StandinDesc {
   cublasOperation_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
@@ -29,10 +33,15 @@ namespace {
 uint64_t products[LT_ALGORITHMS]; /* under the lock of the runtime */
 
 /* Of the operand after its operation. */
-uint64_t rows(const StandinLayout &l, cublasOperation_t op) { return op ? l.cols : l.rows; }
-uint64_t cols(const StandinLayout &l, cublasOperation_t op) { return op ? l.rows : l.cols; }
+uint64_t rows(const StandinLayout &l, cublasOperation_t op) {
+  return op ? l.cols : l.rows;
+}
+uint64_t cols(const StandinLayout &l, cublasOperation_t op) {
+  return op ? l.rows : l.cols;
+}
 
-float get(const void *p, const StandinLayout &l, cublasOperation_t op, uint64_t r, uint64_t c) {
+float get(const void *p, const StandinLayout &l, cublasOperation_t op, uint64_t r,
+          uint64_t c) {
   uint64_t i = op ? r * (uint64_t)l.ld + c : c * (uint64_t)l.ld + r;
   if (l.type == CUDA_R_32F) return ((const float *)p)[i];
   return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
@@ -53,7 +62,8 @@ bool matches(const StandinDesc &d, const StandinLayout &a, const StandinLayout &
 }
 
 /* The operand after its operation as dense f32, with the sum's index inside. */
-std::vector<float> along(const void *p, const StandinLayout &l, cublasOperation_t op, bool a) {
+std::vector<float> along(const void *p, const StandinLayout &l, cublasOperation_t op,
+                         bool a) {
   uint64_t outer = a ? rows(l, op) : cols(l, op), inner = a ? cols(l, op) : rows(l, op);
   std::vector<float> x(outer * inner);
   for (uint64_t o = 0; o < outer; o++)
@@ -69,8 +79,7 @@ void multiply(StandinDesc d, float alpha, const void *a, StandinLayout la, const
   for (uint64_t c = 0; c < lc.cols; c++)
     for (uint64_t r = 0; r < lc.rows; r++) {
       float sum = 0;
-      for (uint64_t k = 0; k < inner; k++)
-        sum += x[r * inner + k] * y[c * inner + k];
+      for (uint64_t k = 0; k < inner; k++) sum += x[r * inner + k] * y[c * inner + k];
       float old = beta != 0 ? get(out, lc, CUBLAS_OP_N, r, c) : 0;
       put(out, lc, r, c, alpha * sum + beta * old);
     }
@@ -88,11 +97,13 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t lt) {
 }
 const char *cublasLtGetStatusString(cublasStatus_t r) { return r ? "failed" : "success"; }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d, cublasComputeType_t compute,
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d,
+                                        cublasComputeType_t compute,
                                         cudaDataType_t scale) {
   *d = new StandinDesc;
-  return compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS
-                                                              : CUBLAS_STATUS_NOT_SUPPORTED;
+  return compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
   delete d;
@@ -157,12 +168,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t d, const void *alpha,
-                              const void *a, cublasLtMatrixLayout_t la, const void *b,
-                              cublasLtMatrixLayout_t lb, const void *beta, const void *c,
-                              cublasLtMatrixLayout_t lc, void *out,
-                              cublasLtMatrixLayout_t lout, const cublasLtMatmulAlgo_t *algo,
-                              void *work, size_t bytes, cudaStream_t s) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t d,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t la,
+                              const void *b, cublasLtMatrixLayout_t lb, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t lc, void *out,
+                              cublasLtMatrixLayout_t lout,
+                              const cublasLtMatmulAlgo_t *algo, void *work, size_t bytes,
+                              cudaStream_t s) {
   uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)out;
   if (!matches(*d, *la, *lb, *lout) || c != out || all % algo->data[0] ||
       bytes < algo->data[1] || lt_algorithm[algo->data[2]].fails)

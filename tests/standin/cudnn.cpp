@@ -1,8 +1,8 @@
-/* cudnn.cpp - cuDNN's backend by evaluation: a graph is read back from its descriptors, and
- * executing a plan queues that graph, in f64 with each tensor rounded to its type, on the
- * stream of the handle. Nothing is known here of attention. What is not finalized, not
- * aligned, not there or of the wrong size is refused; a handle that goes after all others
- * finds no descriptor left. */
+/* cudnn.cpp - cuDNN's backend by evaluation: a graph is read back from its descriptors,
+ * and executing a plan queues that graph, in f64 with each tensor rounded to its type, on
+ * the stream of the handle. Nothing is known here of attention. What is not finalized,
+ * not aligned, not there or of the wrong size is refused; a handle that goes after all
+ * others finds no descriptor left. */
 #include "cudnn.h"
 
 #include <cstdio>
@@ -92,7 +92,7 @@ struct Reader {
              : type == CUDNN_DATA_FLOAT  ? AG_F32
              : type == CUDNN_DATA_INT32  ? AG_I32
                                          : AG_BOOL;
-    t.where = d->get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE)   ? AG_NUMBER
+    t.where = d->get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE)  ? AG_NUMBER
               : d->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL) ? AG_BETWEEN
                                                            : AG_IN;
     for (int k = 0; k < 4; k++) {
@@ -171,7 +171,8 @@ cudnnStatus_t read_graph(Desc d) {
   for (int i = 0; i < to->g.ntensor; i++)
     if (to->g.tensor[i].where == AG_IN && to->g.tensor[i].type == AG_BF16)
       most = std::max(most, graph_count(&to->g.tensor[i]));
-  to->work = 256 + (views ? 2 * sizeof(float) * (size_t)most : 0); /* as Ampere's engines */
+  to->work =
+      256 + (views ? 2 * sizeof(float) * (size_t)most : 0); /* as Ampere's engines */
   d->graph = to;
   return r.bad;
 }
@@ -198,8 +199,7 @@ void evaluate(const ReadGraph &graph, const std::vector<void *> &at, void *work)
   std::vector<std::vector<double>> value((size_t)g.ntensor);
   double *memory[AG_TENSORS];
   bool given[AG_TENSORS] = {};
-  for (const AgNode &n : graph.node)
-    given[n.y] = true;
+  for (const AgNode &n : graph.node) given[n.y] = true;
   memset(work, 0xff, graph.work);
   for (int i = 0; i < g.ntensor; i++) {
     const AgTensor &t = g.tensor[i];
@@ -266,8 +266,8 @@ cudnnStatus_t finalize(Desc d) {
   return r;
 }
 
-cudnnStatus_t set(Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                  int64_t n, const void *p) {
+cudnnStatus_t set(Desc d, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t n, const void *p) {
   if (d->finalized) return refused(CUDNN_STATUS_BAD_PARAM, "set after it was finalized");
   const char *c = (const char *)p;
   d->attribute[name].assign(c, c + (size_t)n * size_of(type));
@@ -275,8 +275,8 @@ cudnnStatus_t set(Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttribut
 }
 
 /* One engine, whatever was asked; and what a plan needs. */
-cudnnStatus_t get(Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                  int64_t room, int64_t *n, void *p) {
+cudnnStatus_t get(Desc d, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t room, int64_t *n, void *p) {
   if (!d->finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
   *n = 1;
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
@@ -314,7 +314,9 @@ extern "C" weft_status cudnn_lib_open(CudnnLib *lib, weft_error *e) {
     h->stream = s;
     return CUDNN_STATUS_SUCCESS;
   };
-  lib->GetErrorString = [](cudnnStatus_t r) { return r ? "CUDNN_STATUS_BAD" : "success"; };
+  lib->GetErrorString = [](cudnnStatus_t r) {
+    return r ? "CUDNN_STATUS_BAD" : "success";
+  };
   lib->GetLastErrorString = [](char *text, size_t n) { snprintf(text, n, "%s", last); };
   lib->BackendCreateDescriptor = [](cudnnBackendDescriptorType_t type, Desc *d) {
     Guard g(lock);

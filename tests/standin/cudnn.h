@@ -1,5 +1,5 @@
-/* cudnn.h - stands in for cuDNN's header: what of its backend weft uses, with its names and
- * values. cudnn.cpp implements it by evaluating what descriptors say. */
+/* cudnn.h - stands in for cuDNN's header: what of its backend weft uses, with its names
+ * and values. cudnn.cpp implements it by evaluating what descriptors say. */
 #ifndef WEFT_STANDIN_CUDNN_H
 #define WEFT_STANDIN_CUDNN_H
 

@@ -27,30 +27,32 @@ int cuKernelSetAttribute(void) { return DONE; }
 int cuFuncSetAttribute(void) { return DONE; }
 
 /* What cuDNN looks for by name when it loads, and does not need. */
-#define MISSING(F)                                                                       \
-  F(cuCtxGetCurrent) F(cuCtxGetLimit) F(cuCtxPopCurrent) F(cuCtxPushCurrent)             \
-  F(cuDeviceGet) F(cuDeviceGetCount) F(cuGetErrorName) F(cuGetErrorString)               \
-  F(cuKernelGetAttribute) F(cuLaunchCooperativeKernel) F(cuLaunchKernel)                 \
-  F(cuLaunchKernelEx) F(cuLibraryLoadFromFile) F(cuLibraryUnload) F(cuLinkAddData)       \
-  F(cuLinkComplete) F(cuLinkCreate) F(cuLinkDestroy)                                     \
+/* clang-format off */
+#define MISSING(F) \
+  F(cuCtxGetCurrent) F(cuCtxGetLimit) F(cuCtxPopCurrent) F(cuCtxPushCurrent) \
+  F(cuDeviceGet) F(cuDeviceGetCount) F(cuGetErrorName) F(cuGetErrorString) \
+  F(cuKernelGetAttribute) F(cuLaunchCooperativeKernel) F(cuLaunchKernel) \
+  F(cuLaunchKernelEx) F(cuLibraryLoadFromFile) F(cuLibraryUnload) F(cuLinkAddData) \
+  F(cuLinkComplete) F(cuLinkCreate) F(cuLinkDestroy) \
   F(cuOccupancyMaxPotentialClusterSize) F(cuStreamGetCtx)
+/* clang-format on */
 #define DEFINE(name)                                                                     \
   int name(void) { return NOT_FOUND; }
 MISSING(DEFINE)
 
 static int not_found(void) { return NOT_FOUND; }
 
-int cuGetProcAddress_v2(const char *name, void **to, int version, unsigned long long flags,
-                        int *found) {
+int cuGetProcAddress_v2(const char *name, void **to, int version,
+                        unsigned long long flags, int *found) {
   static const struct {
     const char *name;
     void *it;
   } there[] = {
 #define HERE(f) {#f, (void *)f},
       HERE(cuDriverGetVersion) HERE(cuGetProcAddress_v2) HERE(cuLibraryLoadData)
-      HERE(cuLibraryGetKernel) HERE(cuLibraryGetModule) HERE(cuModuleLoadData)
-      HERE(cuModuleGetFunction) HERE(cuKernelGetFunction) HERE(cuKernelSetAttribute)
-      HERE(cuFuncSetAttribute) {"cuGetProcAddress", (void *)cuGetProcAddress_v2}};
+          HERE(cuLibraryGetKernel) HERE(cuLibraryGetModule) HERE(cuModuleLoadData) HERE(
+              cuModuleGetFunction) HERE(cuKernelGetFunction) HERE(cuKernelSetAttribute)
+              HERE(cuFuncSetAttribute){"cuGetProcAddress", (void *)cuGetProcAddress_v2}};
   if (found) *found = 0;
   *to = (void *)not_found;
   for (size_t i = 0; i < sizeof there / sizeof *there; i++)

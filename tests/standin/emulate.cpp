@@ -92,8 +92,8 @@ void take_turn(Block *b, Thread *t) {
 
 void run_threads();
 
-/* This takes calls of the system. Does not come back, which a sanitizer must not be told: it
- * would look for the stack that it knows; and what it marks in a frame would stay. */
+/* This takes calls of the system. Does not come back, which a sanitizer must not be told:
+ * it would look for the stack that it knows; and what it marks in a frame would stay. */
 [[noreturn]] JUMPS void new_stack(Block *b) {
   Stack *s = b->now->stack = &b->stacks.emplace_back();
   s->bytes.reset(new char[STACK]);
@@ -120,7 +120,8 @@ __attribute__((no_sanitize("address"))) inline void **next_jump(Block *b) {
 }
 
 /* The jump is not in a function of its own: processors guess where functions return to by
- * the calls they have seen, and one that never returns would spoil that for all after it. */
+ * the calls they have seen, and one that never returns would spoil that for all after it.
+ */
 JUMPS void leave(State why) {
   Block *b = self;
   b->now->state = why;
@@ -153,9 +154,7 @@ void run_threads() {
   }
 }
 
-JUMPS void first_turn(Block *b) {
-  __builtin_longjmp(next_jump(b), 1);
-}
+JUMPS void first_turn(Block *b) { __builtin_longjmp(next_jump(b), 1); }
 
 /* Runs all that can, in turns that begin anywhere and go either way. */
 JUMPS void run_ready(Block *b) {
@@ -190,25 +189,20 @@ bool go_on(Block *b) {
   if (moved) return true;
   if (b->ended == b->size) return false;
   if (b->ended) refuse("a barrier that some threads never come to");
-  for (size_t i = 0; i < b->size; i++)
-    b->of[i].state = READY;
+  for (size_t i = 0; i < b->size; i++) b->of[i].state = READY;
   return true;
 }
 
 void run_block(Block *b) {
   b->ended = 0;
-  for (size_t i = 0; i < b->size; i++)
-    b->of[i].state = FRESH;
-  do
-    run_ready(b);
+  for (size_t i = 0; i < b->size; i++) b->of[i].state = FRESH;
+  do run_ready(b);
   while (go_on(b));
 }
 
 } // namespace
 
-void barrier() {
-  leave(AT_BARRIER);
-}
+void barrier() { leave(AT_BARRIER); }
 
 void refuse(const char *why) {
   fprintf(stderr, "emulate: %s (block %u, %u, %u)\n", why, block.x, block.y, block.z);
@@ -223,9 +217,7 @@ void refuse(const char *why) {
   leave(AT_SHUFFLE);
 }
 
-void together(Together *f, void *mine) {
-  together_here(f, mine);
-}
+void together(Together *f, void *mine) { together_here(f, mine); }
 
 namespace {
 struct Word {
@@ -256,9 +248,7 @@ uint64_t broadcast(uint64_t x, int from) {
   return w.gets;
 }
 
-unsigned char *room() {
-  return self->room;
-}
+unsigned char *room() { return self->room; }
 
 bool in_room(const void *p, size_t bytes) {
   uintptr_t from = (uintptr_t)self->room, at = (uintptr_t)p;
@@ -302,9 +292,8 @@ void run(Dim3 grid, Dim3 size, size_t bytes, const std::function<void()> &body) 
   b->shuffling.assign((n + WARP - 1) / WARP, 0);
   for (size_t i = 0; i < n; i++) {
     b->of[i].number = (unsigned)i;
-    b->of[i].index =
-        Dim3((unsigned)(i % size.x), (unsigned)(i / size.x % size.y),
-             (unsigned)(i / ((size_t)size.x * size.y)));
+    b->of[i].index = Dim3((unsigned)(i % size.x), (unsigned)(i / size.x % size.y),
+                          (unsigned)(i / ((size_t)size.x * size.y)));
   }
   for (unsigned z = 0; z < grid.z; z++)
     for (unsigned y = 0; y < grid.y; y++)

@@ -39,8 +39,7 @@ void multiply(void *const *lane) {
   }
   for (int i = 0; i < M; i++)
     for (int k = 0; k < K; k++)
-      for (int j = 0; j < N; j++)
-        c[i][j] += a[i][k] * b[k][j];
+      for (int j = 0; j < N; j++) c[i][j] += a[i][k] * b[k][j];
   for (int l = 0; l < 32; l++)
     for (int r = 0; r < 2; r++)
       memcpy(&((const Product *)lane[l])->c[2 * r], &c[place(l, r).row][place(l, r).col],

@@ -26,12 +26,8 @@ static inline void load_turned(uint32_t (&r)[4], const void *row) {
 template <int BYTES> static inline void copy_begin(void *to, const void *from, bool is) {
   emulate::copy_begin(to, from, BYTES, is);
 }
-static inline void copies_wait() {
-  emulate::copies_wait();
-}
-static inline float exp2_of(float x) {
-  return exp2f(x);
-}
+static inline void copies_wait() { emulate::copies_wait(); }
+static inline float exp2_of(float x) { return exp2f(x); }
 static inline uint32_t pair_of(float first, float second) {
   return (uint32_t)__float2bfloat16_rn(second).bits << 16 |
          __float2bfloat16_rn(first).bits;

@@ -39,13 +39,10 @@ void graph_step(Runtime &r, Launched &g, Launched::Node *n) {
   g.left -= n->task.empty();
   r.ran++;
   if (r.draw() % 16 == 0)
-    for (auto &x : g.rank)
-      x.second = r.draw();
+    for (auto &x : g.rank) x.second = r.draw();
 }
 
-bool graph_over(const Launched &g) {
-  return g.left == 0;
-}
+bool graph_over(const Launched &g) { return g.left == 0; }
 
 bool graph_elsewhere(const Launched &g) {
   for (const Launched::Node &n : g.node)

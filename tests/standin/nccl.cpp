@@ -73,9 +73,7 @@ struct Comm {
 };
 std::set<const Comm *> &alive = *new std::set<const Comm *>;
 
-Comm::Comm() {
-  alive.insert(this);
-}
+Comm::Comm() { alive.insert(this); }
 Comm::~Comm() {
   alive.erase(this);
   if (shared) munmap(shared, sizeof(Shared));
@@ -126,34 +124,24 @@ template <typename T> T load(const char *p) {
   memcpy(&x, p, sizeof x);
   return x;
 }
-template <typename T> void store(char *p, T x) {
-  memcpy(p, &x, sizeof x);
-}
+template <typename T> void store(char *p, T x) { memcpy(p, &x, sizeof x); }
 
 double get(int type, const char *p) {
   switch (type) {
-  case ncclInt32:
-    return load<int32_t>(p);
-  case ncclFloat64:
-    return load<double>(p);
-  case ncclBfloat16:
-    return __bfloat162float(load<__nv_bfloat16>(p));
-  case ncclFloat16:
-    return f16_to_f32(load<uint16_t>(p));
+  case ncclInt32: return load<int32_t>(p);
+  case ncclFloat64: return load<double>(p);
+  case ncclBfloat16: return __bfloat162float(load<__nv_bfloat16>(p));
+  case ncclFloat16: return f16_to_f32(load<uint16_t>(p));
   }
   return load<float>(p);
 }
 
 void put(int type, char *p, double x) {
   switch (type) {
-  case ncclInt32:
-    return store(p, (int32_t)x);
-  case ncclFloat64:
-    return store(p, x);
-  case ncclBfloat16:
-    return store(p, __float2bfloat16_rn((float)x));
-  case ncclFloat16:
-    return store(p, f16_from_f32((float)x));
+  case ncclInt32: return store(p, (int32_t)x);
+  case ncclFloat64: return store(p, x);
+  case ncclBfloat16: return store(p, __float2bfloat16_rn((float)x));
+  case ncclFloat16: return store(p, f16_from_f32((float)x));
   }
   store(p, (float)x);
 }
@@ -256,9 +244,7 @@ void no_graph_has(const Comm &c) {
 
 /* ---- calls ---- */
 
-CommRef &ref(ncclComm_t c) {
-  return *(CommRef *)c;
-}
+CommRef &ref(ncclComm_t c) { return *(CommRef *)c; }
 
 struct Group {
   int depth = 0;

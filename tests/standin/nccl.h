@@ -35,7 +35,8 @@ typedef struct {
 typedef struct {
   int blocking, minCTAs, maxCTAs;
 } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER {1, 1, 32}
+#define NCCL_CONFIG_INITIALIZER                                                          \
+  { 1, 1, 32 }
 
 ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);

@@ -18,8 +18,8 @@
 #include "runtime.h"
 #include "emulate.h"
 
-extern "C" const Standin standin_usual = {1, 13000, 1, 90, (size_t)8 << 30, 132, 22809,
-                                          0, 0,     0, 0, 0, 0, 0, 1};
+extern "C" const Standin standin_usual = {
+    1, 13000, 1, 90, (size_t)8 << 30, 132, 22809, 0, 0, 0, 0, 0, 0, 0, 1};
 
 Runtime::Runtime() {
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -84,8 +84,7 @@ bool can_go_on(const CUstream_st *s) {
 /* Streams that copies go through: one of each rank in this process. */
 uint64_t ranks(const Runtime &r) {
   uint64_t n = 0;
-  for (const CUstream_st *x : r.stream)
-    n += x->copies;
+  for (const CUstream_st *x : r.stream) n += x->copies;
   return n;
 }
 
@@ -105,8 +104,7 @@ CUstream_st *next(Runtime &r, bool with_last) {
   CUstream_st *best = nullptr;
   bool late = false;
   if (r.draw() % 16 == 0)
-    for (CUstream_st *s : r.stream)
-      s->rank = r.draw();
+    for (CUstream_st *s : r.stream) s->rank = r.draw();
   for (CUstream_st *s : r.stream) {
     if (!can_go_on(s)) continue;
     bool last = starves(r, s);
@@ -210,15 +208,9 @@ void standin_queue(CUstream_st *s, StandinMake make) {
     s->queue.push_back(Op{std::move(t.run), nullptr, 0, std::move(t.can)});
 }
 
-StandinLock::StandinLock() {
-  runtime().lock.lock();
-}
-StandinLock::~StandinLock() {
-  runtime().lock.unlock();
-}
-const Standin *standin_is(void) {
-  return &runtime().is;
-}
+StandinLock::StandinLock() { runtime().lock.lock(); }
+StandinLock::~StandinLock() { runtime().lock.unlock(); }
+const Standin *standin_is(void) { return &runtime().is; }
 
 /* ---- the machine ---- */
 
@@ -246,8 +238,7 @@ int standin_graphs(void) {
   Guard g(r.lock);
   int n = 0;
   for (const CUstream_st *s : r.stream)
-    for (const Op &op : s->queue)
-      n += op.graph != nullptr;
+    for (const Op &op : s->queue) n += op.graph != nullptr;
   return n;
 }
 
@@ -278,48 +269,29 @@ cudaError_t cudaGetDevice(int *device) {
   *device = 0;
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError(void) {
-  return cudaSuccess;
-}
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 
 const char *cudaGetErrorName(cudaError_t e) {
   switch (e) {
-  case cudaSuccess:
-    return "cudaSuccess";
-  case cudaErrorInvalidValue:
-    return "cudaErrorInvalidValue";
-  case cudaErrorMemoryAllocation:
-    return "cudaErrorMemoryAllocation";
-  case cudaErrorInsufficientDriver:
-    return "cudaErrorInsufficientDriver";
-  case cudaErrorNoDevice:
-    return "cudaErrorNoDevice";
-  case cudaErrorNotReady:
-    return "cudaErrorNotReady";
-  case cudaErrorIllegalAddress:
-    return "cudaErrorIllegalAddress";
-  case cudaErrorStreamCaptureUnsupported:
-    return "cudaErrorStreamCaptureUnsupported";
-  case cudaErrorStreamCaptureInvalidated:
-    return "cudaErrorStreamCaptureInvalidated";
-  case cudaErrorStreamCaptureMerge:
-    return "cudaErrorStreamCaptureMerge";
-  case cudaErrorStreamCaptureUnmatched:
-    return "cudaErrorStreamCaptureUnmatched";
-  case cudaErrorStreamCaptureUnjoined:
-    return "cudaErrorStreamCaptureUnjoined";
-  case cudaErrorStreamCaptureIsolation:
-    return "cudaErrorStreamCaptureIsolation";
-  case cudaErrorCapturedEvent:
-    return "cudaErrorCapturedEvent";
-  case cudaErrorStreamCaptureWrongThread:
-    return "cudaErrorStreamCaptureWrongThread";
+  case cudaSuccess: return "cudaSuccess";
+  case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+  case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+  case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+  case cudaErrorNoDevice: return "cudaErrorNoDevice";
+  case cudaErrorNotReady: return "cudaErrorNotReady";
+  case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+  case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+  case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+  case cudaErrorStreamCaptureMerge: return "cudaErrorStreamCaptureMerge";
+  case cudaErrorStreamCaptureUnmatched: return "cudaErrorStreamCaptureUnmatched";
+  case cudaErrorStreamCaptureUnjoined: return "cudaErrorStreamCaptureUnjoined";
+  case cudaErrorStreamCaptureIsolation: return "cudaErrorStreamCaptureIsolation";
+  case cudaErrorCapturedEvent: return "cudaErrorCapturedEvent";
+  case cudaErrorStreamCaptureWrongThread: return "cudaErrorStreamCaptureWrongThread";
   }
   return "?";
 }
-const char *cudaGetErrorString(cudaError_t e) {
-  return cudaGetErrorName(e);
-}
+const char *cudaGetErrorString(cudaError_t e) { return cudaGetErrorName(e); }
 
 /* ---- memory ---- */
 
@@ -506,8 +478,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (s->capture) return capture_record(s, e);
   e->captured = false;
   uint64_t version = ++e->recorded;
-  s->queue.push_back(Op{[e, version, &r] { e->reached = version, e->at = r.clock; }, e,
-                        version});
+  s->queue.push_back(
+      Op{[e, version, &r] { e->reached = version, e->at = r.clock; }, e, version});
   return cudaSuccess;
 }
 

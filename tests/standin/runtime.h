@@ -94,7 +94,7 @@ struct Runtime {
   size_t used = 0, top = 0;
   uint64_t random = 1, ran = 0, launched = 0;
   double clock = 0; /* ms, as far as something says how long it takes */
-  int idle = 0; /* polls since something was queued or ran */
+  int idle = 0;     /* polls since something was queued or ran */
 
   Runtime();
   void read(const char *text);

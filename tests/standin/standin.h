@@ -21,11 +21,12 @@ typedef struct Standin {
   /* NCCL: its version, 22809; communicators of this process that are never made (1), or
    * the operation of each, counted from 1, that fails, or never ends; 0: none. */
   int nccl, nccl_init, nccl_error, nccl_hang;
-  /* cuDNN: bytes that its plans need beyond what they do; the n-th one that is run from now
-   * on is refused; 0: none. */
+  /* cuDNN: bytes that its plans need beyond what they do; the n-th one that is run from
+   * now on is refused; 0: none. */
   int cudnn_work, cudnn_fails;
   int capture_fails; /* the n-th thing that is captured from now on breaks it; 0: none */
-  int flip; /* the n-th copy to memory of the host alone changes a bit in its middle; 0: none */
+  int flip; /* the n-th copy to memory of the host alone changes a bit in its middle; 0:
+               none */
   int algorithms; /* that cuBLASLt proposes, of those of lt_algorithm: 1 */
 } Standin;
 extern const Standin standin_usual;

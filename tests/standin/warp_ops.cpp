@@ -26,9 +26,7 @@ At c_at(int lane, int i) {
 }
 /* 9.7.14.5.15, ldmatrix: thread 0 has the first two elements of row 0, thread 4 those of
  * row 1, and so on; with .trans rows are columns. */
-At matrix_at(int lane, int i) {
-  return At{lane / 4, lane % 4 * 2 + i};
-}
+At matrix_at(int lane, int i) { return At{lane / 4, lane % 4 * 2 + i}; }
 
 void set(uint32_t *r, int i, uint16_t bits) {
   int shift = 16 * (i % 2);
@@ -54,11 +52,9 @@ void warp_multiply(const float *a, const float *b, const float *c, float *d) {
       At at = b_at(lane, i);
       set(rb, i, __float2bfloat16_rn(b[at.row * 8 + at.col]).bits);
     }
-    for (int i = 0; i < 4; i++)
-      rc[i] = c[c_at(lane, i).row * 8 + c_at(lane, i).col];
+    for (int i = 0; i < 4; i++) rc[i] = c[c_at(lane, i).row * 8 + c_at(lane, i).col];
     mma_bf16(rc, ra, rb[0], rb[1]);
-    for (int i = 0; i < 4; i++)
-      d[c_at(lane, i).row * 8 + c_at(lane, i).col] = rc[i];
+    for (int i = 0; i < 4; i++) d[c_at(lane, i).row * 8 + c_at(lane, i).col] = rc[i];
   });
 }
 
@@ -68,8 +64,7 @@ void warp_load(const uint16_t *from, uint16_t *got, bool turned, int skew) {
     SHARED_ROOM(room);
     int lane = threadIdx.x;
     uint32_t r[4];
-    for (int i = lane; i < ALL; i += WARP)
-      ((uint16_t *)room)[i] = from[i];
+    for (int i = lane; i < ALL; i += WARP) ((uint16_t *)room)[i] = from[i];
     __syncthreads();
     const unsigned char *row = room + lane * 16 + (lane == WARP - 1 ? skew : 0);
     if (turned)

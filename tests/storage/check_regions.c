@@ -101,10 +101,8 @@ START_TEST(every_parameter_once) {
   Toy t;
   ck_assert_msg(toy_compile(&t, &o, NULL) == WEFT_OK, "%s", t.err.text);
   for (int k = 0; k < STATE_N; k++)
-    for (int i = 0; i < t.compiled->nparam; i++)
-      check_state(t.compiled, (StateKind)k, i);
-  for (int r = 0; r < o.pp; r++)
-    check_row(&t.compiled->prog[r]);
+    for (int i = 0; i < t.compiled->nparam; i++) check_state(t.compiled, (StateKind)k, i);
+  for (int r = 0; r < o.pp; r++) check_row(&t.compiled->prog[r]);
   toy_free(&t);
 }
 END_TEST
@@ -131,8 +129,8 @@ START_TEST(few_launches) {
   const Program *p = &t.compiled->prog[0];
   int64_t stepped, measured;
   ck_assert_int_gt(p->regions.nparam, 20);
-  ck_assert_int_eq(count_ops(p, OP_adamw, &stepped), 2);      /* decay */
-  ck_assert_int_eq(count_ops(p, OP_sqnorm, &measured), 2);    /* cut and whole */
+  ck_assert_int_eq(count_ops(p, OP_adamw, &stepped), 2);   /* decay */
+  ck_assert_int_eq(count_ops(p, OP_sqnorm, &measured), 2); /* cut and whole */
   ck_assert_int_ge(p->regions.region[0].whole, stepped);
   ck_assert_int_eq(stepped, measured);
   toy_free(&t);
@@ -193,8 +191,7 @@ START_TEST(tied_weights_count_once) {
     const Program *p = &t.compiled->prog[r];
     count_ops(p, OP_sqnorm, &elements);
     all += elements;
-    for (int i = 0; i < p->regions.nparam; i++)
-      paddings -= p->regions.param[i].count;
+    for (int i = 0; i < p->regions.nparam; i++) paddings -= p->regions.param[i].count;
     paddings += p->regions.region[0].whole;
   }
   ck_assert_int_ge(all, (int64_t)t.compiled->params_total);
@@ -210,8 +207,8 @@ enum { PARAMS = 5 };
 /* A parameter whose dimensions cp and tp cut, perhaps the same one. */
 static CompiledParam random_param(void) {
   static int pp0[] = {0};
-  CompiledParam p = {.name = "p", .ndim = 1 + draw(3), .place = place_whole(),
-                     .npp = 1, .pp = pp0};
+  CompiledParam p = {
+      .name = "p", .ndim = 1 + draw(3), .place = place_whole(), .npp = 1, .pp = pp0};
   for (int d = 0; d < p.ndim; d++) {
     p.parts[d] = (uint8_t)(draw(4) ? 1 : 2);
     p.dim[d] = (1 + draw(7)) * p.parts[d];
@@ -274,13 +271,16 @@ static void check_flat(const Mesh *m, const CompiledParam *p, AxisSet flat, bool
   Regions s = {.param = row, .nparam = PARAMS, .block = block};
   int64_t length = draw(3), ways = mesh_size(m, flat);
   memset(seen, 0, sizeof seen);
-  Region r = {.dtype = DT_F32, .flat = flat, .ways = (int)ways, .first = length,
+  Region r = {.dtype = DT_F32,
+              .flat = flat,
+              .ways = (int)ways,
+              .first = length,
               .spread = spread};
   for (int i = 0; i < PARAMS; i++) {
     if (i == 0 || draw(2)) block[s.nblock++] = (Block){.first = length, .at = i};
     Block *b = &block[s.nblock - 1];
-    row[i] = (Stored){.block = s.nblock - 1, .at = b->first + b->whole,
-                      .count = piece_box(m, &p[i])};
+    row[i] = (Stored){
+        .block = s.nblock - 1, .at = b->first + b->whole, .count = piece_box(m, &p[i])};
     int64_t end = row[i].at + row[i].count + draw(4) - b->first;
     b->whole = (end + ways - 1) / ways * ways, b->n++;
     length = b->first + b->whole;
@@ -304,8 +304,7 @@ START_TEST(flat_cuts_of_any_parameter) {
   state = (uint64_t)_i * 77 + 5;
   Mesh m = stored_mesh(1, 1 + draw(5), 1 + draw(3), 1 + draw(4));
   CompiledParam p[PARAMS];
-  for (int i = 0; i < PARAMS; i++)
-    p[i] = random_param();
+  for (int i = 0; i < PARAMS; i++) p[i] = random_param();
   check_flat(&m, p, 0, false);
   for (int spread = 0; spread < 2; spread++) {
     check_flat(&m, p, AXIS_BIT(AXIS_DP_SHARD), spread);

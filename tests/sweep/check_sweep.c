@@ -128,11 +128,11 @@ static void add_comm(const Program *p, const Instr *x, bool main, Moved *c) {
   AxisSet data = AXES_DP | AXIS_BIT(AXIS_EP_SHARD);
   AxisSet of_experts = AXIS_BIT(AXIS_EP) | AXIS_BIT(AXIS_ETP);
   double bytes = (double)coll_bytes(x, &p->operand[x->operand]);
-  *(d->npp || d->axes & AXIS_BIT(AXIS_PP) ? &c->pp
-    : axes_whole(d->axes) & data          ? &c->dp
+  *(d->npp || d->axes & AXIS_BIT(AXIS_PP)     ? &c->pp
+    : axes_whole(d->axes) & data              ? &c->dp
     : axes_whole(d->axes) & AXIS_BIT(AXIS_CP) ? main ? &c->dp : &c->cp
-    : d->axes & of_experts                ? &c->ep
-                                          : &c->tp) += bytes;
+    : d->axes & of_experts                    ? &c->ep
+                                              : &c->tp) += bytes;
 }
 
 /* What the busiest rank of each axis gives to operations, of the programs. */
@@ -485,12 +485,10 @@ START_TEST(every_reason_is_counted) {
     sweep_note(s, i, &why);
   }
   ck_assert_int_eq(s->nreason, SWEEP_REASONS);
-  for (int i = 0; i < SWEEP_REASONS - 1; i++)
-    ck_assert_int_eq(s->reason[i].count, 1);
+  for (int i = 0; i < SWEEP_REASONS - 1; i++) ck_assert_int_eq(s->reason[i].count, 1);
   ck_assert_int_eq(s->reason[SWEEP_REASONS - 1].count, 45);
   ck_assert_int_eq(s->nillegal, KINDS);
-  for (int i = 0; i < KINDS; i++)
-    free(s->why[i]);
+  for (int i = 0; i < KINDS; i++) free(s->why[i]);
   pthread_mutex_destroy(&s->lock);
   arena_free(arena);
 }

@@ -164,21 +164,15 @@ static const char *values_of(const Field *f, const char *out) {
     for (int v = 0; v <= 5; v++)
       if (v >= f->lo && v <= f->hi) out = arena_printf(a, "%s, %d", out, v);
     return arena_printf(a, "%s, %.0f", out, MIN(64, f->hi));
-  case FIELD_NUM:
-    return arena_printf(a, "%s, %g, %g", out, f->lo, MIN(f->hi, 0.5));
-  case FIELD_BOOL:
-    return arena_printf(a, "%s, true, false", out);
-  case FIELD_RANGE:
-    return arena_printf(a, "%s, 1", out);
+  case FIELD_NUM: return arena_printf(a, "%s, %g, %g", out, f->lo, MIN(f->hi, 0.5));
+  case FIELD_BOOL: return arena_printf(a, "%s, true, false", out);
+  case FIELD_RANGE: return arena_printf(a, "%s, 1", out);
   case FIELD_NAME:
     for (const char *p = f->names; name_next(a, &p, &later, &w);)
       if (!w.later) out = arena_printf(a, "%s, '%s'", out, w.canon);
     return out;
-  case FIELD_TEXT:
-    return arena_printf(a, "%s, 'x'", out);
-  default:
-    ck_abort_msg("%s needs a sample here", out);
-    return NULL;
+  case FIELD_TEXT: return arena_printf(a, "%s, 'x'", out);
+  default: ck_abort_msg("%s needs a sample here", out); return NULL;
   }
 }
 

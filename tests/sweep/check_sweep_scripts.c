@@ -1,5 +1,5 @@
-/* check_sweep_scripts.c - sweeps as users run them: rows, options, forms of plans, bad input,
- * and the files that are written. */
+/* check_sweep_scripts.c - sweeps as users run them: rows, options, forms of plans, bad
+ * input, and the files that are written. */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>
@@ -104,7 +104,8 @@ START_TEST(functions_that_give_wrong_plans) {
        "    batch = { global = 8, micro = q.micro, seq = 16 } } end\n"
        "local function try(threads, give)\n"
        "  return weft.sweep { threads = threads, plan = give, score = 'peak_gib',\n"
-       "    over = { { 'tp', 1, 2, 3, 4, 5, 6, 7, 8 }, { 'micro', 1, 2, 3, 4, 5, 6, 7, 8 } } }\n"
+       "    over = { { 'tp', 1, 2, 3, 4, 5, 6, 7, 8 }, { 'micro', 1, 2, 3, 4, 5, 6, 7, 8 "
+       "} } }\n"
        "end\n"
        "local one, all = try(1, plan), try(4, plan)\n"
        "print(one.illegal > 0, one.judged, all.judged, one.illegal == all.illegal)\n"
@@ -135,7 +136,8 @@ START_TEST(forms_of_plans) {
        "local d = weft.sweep { over = { { 'x', 1, 3 } }, plan = function(q)\n"
        "    return p:with { ['mesh.tp'] = q.x } end }\n"
        "print(d.reasons[1].path, d.reasons[1].message)\n",
-       "true\ttrue\ntrue\ttrue\n1\tthe function gave no plan\nbatch.seq\t3 does not divide "
+       "true\ttrue\ntrue\ttrue\n1\tthe function gave no plan\nbatch.seq\t3 does not "
+       "divide "
        "batch.seq = 128\n");
   says("local function model(g, c)\n"
        "  local x = g:unit('in', function()\n"
@@ -263,8 +265,7 @@ START_TEST(bad_input) {
       {"weft.sweep { plan = P, " OVER ", where = function(p) return p.q.r end }", 1,
        "attempt to index a nil value"},
   };
-  for (int i = 0; i < LEN(all); i++)
-    refused(all[i].text, all[i].code, all[i].err);
+  for (int i = 0; i < LEN(all); i++) refused(all[i].text, all[i].code, all[i].err);
 }
 END_TEST
 
@@ -276,8 +277,7 @@ END_TEST
 
 static int lines(const char *s) {
   int n = 0;
-  for (; (s = strchr(s, '\n')); s++)
-    n++;
+  for (; (s = strchr(s, '\n')); s++) n++;
   return n;
 }
 

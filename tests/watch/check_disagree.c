@@ -66,8 +66,7 @@ static void put_other_build(void) {
   ck_assert_int_eq(
       file_read(NULL, WEFT_BINARY_DIR "/weft", FILE_OWN_MAX, &s, &n, &scratch_error),
       WEFT_OK);
-  while (at + 16 < n && memcmp(s + at, note, 16) != 0)
-    at++;
+  while (at + 16 < n && memcmp(s + at, note, 16) != 0) at++;
   ck_assert_uint_lt(at + 36, n);
   s[at + 16] ^= 1;
   scratch_put("odd", s, n);

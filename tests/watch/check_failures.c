@@ -41,8 +41,7 @@ static void *strike(void *arg) {
 static void poison(Run *r) {
   Worker *w = &r->worker[0];
   float nan[LARGEST];
-  for (int k = 0; k < LARGEST; k++)
-    nan[k] = NAN;
+  for (int k = 0; k < LARGEST; k++) nan[k] = NAN;
   for (int i = 0; i < r->c->nparam; i++) {
     Piece p[2];
     int n = state_pieces(r->c, w->rank, STATE_PARAM, i, p);
@@ -65,8 +64,7 @@ static bool train(Toy *toy, const RunOptions *o, const Fate *f, weft_error *e) {
   Run *r;
   StepResult res;
   int32_t tokens[IDS], labels[IDS];
-  for (int i = 0; i < IDS; i++)
-    tokens[i] = i * 7 % VOCAB, labels[i] = i * 11 % VOCAB;
+  for (int i = 0; i < IDS; i++) tokens[i] = i * 7 % VOCAB, labels[i] = i * 11 % VOCAB;
   weft_status st = run_open(&toy->plan, toy->compiled, o, &r, e);
   if (st != WEFT_OK) return false;
   st = run_init(r, e);
@@ -123,8 +121,7 @@ static bool over_nccl(const Rendezvous *m, const void *fate) {
 
 static int times(const char *text, const char *what) {
   int n = 0;
-  for (const char *s = text; (s = strstr(s, what)); s++)
-    n++;
+  for (const char *s = text; (s = strstr(s, what)); s++) n++;
   return n;
 }
 

@@ -22,13 +22,10 @@ static void setup(void) {
   o.sp = o.tied = o.overlap = true;
   ck_assert_msg(toy_compile(&toy, &o, NULL) == WEFT_OK, "%s", toy.err.text);
   ck_assert_int_le(2 * 2 * o.micro * o.seq, IDS);
-  for (int i = 0; i < IDS; i++)
-    tokens[i] = i * 7 % o.vocab, labels[i] = i * 11 % o.vocab;
+  for (int i = 0; i < IDS; i++) tokens[i] = i * 7 % o.vocab, labels[i] = i * 11 % o.vocab;
 }
 
-static void teardown(void) {
-  toy_free(&toy);
-}
+static void teardown(void) { toy_free(&toy); }
 
 static void open_run(void) {
   RunOptions o = {.threads = 1};

@@ -157,8 +157,7 @@ START_TEST(trained_weights_are_those_of_the_run) {
   Exporter f;
   StepResult r;
   int32_t tokens[8 * 16], labels[8 * 16];
-  for (int i = 0; i < 8 * 16; i++)
-    tokens[i] = i * 7 % 96, labels[i] = i * 11 % 96;
+  for (int i = 0; i < 8 * 16; i++) tokens[i] = i * 7 % 96, labels[i] = i * 11 % 96;
   exporter_start(&f, hf(oracle(case_at(_i).model)), case_at(_i).mesh);
   for (int k = 0; k < 2; k++)
     must(run_step_tokens(f.run, tokens, labels, k, &r, &f.job.e), &f.job.e, "step");
@@ -312,13 +311,14 @@ START_TEST(files_are_filled_to_the_room) {
       if (used && used + t[i]->bytes > rooms[k]) file++, used = 0;
       used += t[i]->bytes;
       const SafeTensor *x = named(cut, t[i]->name);
-      ck_assert_msg(str_eq(x->file, st_file_path(cut, file)), "room %llu: %s is in %s, not %s",
-                    (unsigned long long)rooms[k], x->name, x->file, st_file_path(cut, file));
+      ck_assert_msg(str_eq(x->file, st_file_path(cut, file)),
+                    "room %llu: %s is in %s, not %s", (unsigned long long)rooms[k],
+                    x->name, x->file, st_file_path(cut, file));
     }
     ck_assert_int_eq(st_files(cut), file + 1);
     for (int i = 0; i <= file && file; i++) { /* none is empty */
-      const char *name = arena_printf(scratch_arena, "%s/model-%05d-of-%05d.safetensors", out,
-                                      i + 1, file + 1);
+      const char *name = arena_printf(scratch_arena, "%s/model-%05d-of-%05d.safetensors",
+                                      out, i + 1, file + 1);
       ck_assert_str_eq(st_file_path(cut, i), name);
     }
     st_close(cut);

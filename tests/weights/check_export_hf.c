@@ -104,8 +104,7 @@ static void write_logits(Exporter *f, const char *file) {
     const CompiledParam *p = &j.compiled->param[i], *q = f->job.compiled->param;
     float *value = malloc((size_t)param_count(p) * sizeof *value);
     int from = 0;
-    while (strcmp(q[from].name, p->name))
-      from++;
+    while (strcmp(q[from].name, p->name)) from++;
     must(run_get(f->run, STATE_PARAM, from, value, &j.e), &j.e, p->name);
     must(run_set(run, STATE_PARAM, i, value, &j.e), &j.e, p->name);
     free(value);
@@ -143,8 +142,7 @@ static double export_and_step(const char *model, const char *mesh, int vocab,
       (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT, .file = &file, .nfile = 1});
   text_free(&config);
   write_logits(&f, arena_printf(scratch_arena, "%s.logits", scratch_path(dir)));
-  for (int i = 0; i < 8 * 16; i++)
-    tokens[i] = i * 5 % vocab, labels[i] = i * 3 % vocab;
+  for (int i = 0; i < 8 * 16; i++) tokens[i] = i * 5 % vocab, labels[i] = i * 3 % vocab;
   must(run_step_tokens(f.run, tokens, labels, 5, &r, &f.job.e), &f.job.e, "step");
   exporter_end(&f);
   return r.loss;

@@ -112,16 +112,14 @@ START_TEST(a_cover_is_what_ranks_have) {
     int64_t at = 0;
     for (int i = 0; i < c.n; i++) {
       ck_assert(i == 0 || c.run[i].from > c.run[i - 1].to + COVER_NEAR);
-      for (; at < c.run[i].from; at++)
-        ck_assert(!has[at]);
+      for (; at < c.run[i].from; at++) ck_assert(!has[at]);
       ck_assert(has[at] && has[c.run[i].to - 1]);
       for (int64_t gap = 0; at < c.run[i].to; at++) {
         gap = has[at] ? 0 : gap + 1;
         ck_assert(gap <= COVER_NEAR);
       }
     }
-    for (; at < COVER_STRETCH; at++)
-      ck_assert(!has[at]);
+    for (; at < COVER_STRETCH; at++) ck_assert(!has[at]);
     free(has);
   }
 }
@@ -175,8 +173,7 @@ static float element(DType t, unsigned seed, int param, int64_t i) {
 static float *values(const Compiled *c, DType t, unsigned seed, int param) {
   int64_t n = param_count(&c->param[param]);
   float *v = malloc((size_t)n * sizeof *v);
-  for (int64_t i = 0; i < n; i++)
-    v[i] = element(t, seed, param, i);
+  for (int64_t i = 0; i < n; i++) v[i] = element(t, seed, param, i);
   return v;
 }
 
@@ -232,8 +229,7 @@ static bool add_fused(Files *f, const Compiled *c, DType t, unsigned seed, int p
       const char *one = arena_printf(scratch_arena, "%.*s%s%s", (int)(at - name), name,
                                      part[k][i], at + strlen(part[k][0]));
       int p = 0;
-      while (strcmp(c->param[p].name, one) != 0)
-        ck_assert_int_lt(++p, c->nparam);
+      while (strcmp(c->param[p].name, one) != 0) ck_assert_int_lt(++p, c->nparam);
       int64_t n = param_count(&c->param[p]) * dtype_size(t);
       memcpy(all + bytes, raw(c, t, seed, p), (size_t)n);
       bytes += n, dim[0] += c->param[p].dim[0];
@@ -339,8 +335,7 @@ static void check_case(const struct Case *k, DType t, const DeviceKind *device) 
   Fixture f;
   start(&f, k->model, k->fields, k->threads, device);
   const Compiled *c = f.job.compiled;
-  for (unsigned seed = 1; seed <= 2; seed++)
-    load(&f, write_files(c, t, k->layout, seed));
+  for (unsigned seed = 1; seed <= 2; seed++) load(&f, write_files(c, t, k->layout, seed));
   for (int i = 0; i < c->nparam; i++) {
     double apart = -1;
     float *want = values(c, t, 2, i);

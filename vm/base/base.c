@@ -84,13 +84,13 @@ weft_status struct_read(void *to, size_t size, const void *from, const char *nam
 typedef struct Block {
   struct Block *next;
   size_t size, used;
-  bool own;              /* of one growing array */
+  bool own; /* of one growing array */
   _Alignas(16) char data[];
 } Block;
 
 struct Arena {
   weft_alloc alloc;
-  Block *head, *spare;   /* spare: kept by arena_reset */
+  Block *head, *spare; /* spare: kept by arena_reset */
   size_t total;
   jmp_buf guard;
 };
@@ -130,8 +130,7 @@ void arena_reset(Arena *a) {
 
 static size_t block_bytes(const Block *b) {
   size_t n = 0;
-  for (; b; b = b->next)
-    n += sizeof *b + b->size;
+  for (; b; b = b->next) n += sizeof *b + b->size;
   return n;
 }
 
@@ -139,17 +138,11 @@ size_t arena_bytes(const Arena *a) {
   return sizeof *a + block_bytes(a->head) + block_bytes(a->spare);
 }
 
-size_t arena_least(void) {
-  return sizeof(Arena) + sizeof(Block) + BLOCK_MIN;
-}
+size_t arena_least(void) { return sizeof(Arena) + sizeof(Block) + BLOCK_MIN; }
 
-const weft_alloc *arena_allocator(const Arena *a) {
-  return &a->alloc;
-}
+const weft_alloc *arena_allocator(const Arena *a) { return &a->alloc; }
 
-jmp_buf *arena_guard(Arena *a) {
-  return &a->guard;
-}
+jmp_buf *arena_guard(Arena *a) { return &a->guard; }
 
 bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
   jmp_buf saved;
@@ -163,8 +156,8 @@ bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
   return true;
 }
 
-/* A block with room for n bytes: one that a reset left, else a new one of at least so many
- * bytes. */
+/* A block with room for n bytes: one that a reset left, else a new one of at least so
+ * many bytes. */
 static Block *take_block(Arena *a, size_t n, size_t least) {
   for (Block **at = &a->spare; *at; at = &(*at)->next) {
     Block *b = *at;
@@ -194,9 +187,7 @@ void *arena_raw(Arena *a, size_t n) {
   return p;
 }
 
-void *arena_alloc(Arena *a, size_t n) {
-  return memset(arena_raw(a, n), 0, n);
-}
+void *arena_alloc(Arena *a, size_t n) { return memset(arena_raw(a, n), 0, n); }
 
 void *arena_copy(Arena *a, const void *from, size_t n) {
   void *p = arena_raw(a, n);
@@ -234,8 +225,7 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
  * the allocator can resize them. Returns the link to that of `p`. */
 static Block **own_block(Arena *a, const void *p) {
   Block **at = a->head ? &a->head->next : NULL;
-  while (at && *at && (*at)->data != (const char *)p)
-    at = &(*at)->next;
+  while (at && *at && (*at)->data != (const char *)p) at = &(*at)->next;
   return at && *at && (*at)->own ? at : NULL;
 }
 
@@ -295,9 +285,7 @@ void text_addn(Text *t, const char *s, size_t n) {
   t->s[t->n] = 0;
 }
 
-void text_add(Text *t, const char *s) {
-  text_addn(t, s, strlen(s));
-}
+void text_add(Text *t, const char *s) { text_addn(t, s, strlen(s)); }
 
 void text_printf(Text *t, const char *fmt, ...) {
   va_list ap, again;
@@ -338,9 +326,7 @@ void textbuf_printf(TextBuf *t, const char *fmt, ...) {
 
 /* ---- strings ---- */
 
-bool str_eq(const char *a, const char *b) {
-  return a && b ? strcmp(a, b) == 0 : a == b;
-}
+bool str_eq(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
 
 bool str_ieq(const char *a, const char *b) {
   if (!a || !b) return a == b;
@@ -352,8 +338,7 @@ bool str_ieq(const char *a, const char *b) {
 uint64_t hash_bytes(uint64_t h, const void *p, size_t n) {
   const unsigned char *s = p;
   h ^= 14695981039346656037u;
-  for (size_t i = 0; i < n; i++)
-    h = (h ^ s[i]) * 1099511628211u;
+  for (size_t i = 0; i < n; i++) h = (h ^ s[i]) * 1099511628211u;
   return h;
 }
 
@@ -362,8 +347,7 @@ int str_distance(const char *a, const char *b) {
   enum { LONGEST = 64 };
   int row[LONGEST + 1], n = (int)strlen(a), m = (int)strlen(b);
   if (n > LONGEST || m > LONGEST) return LONGEST;
-  for (int j = 0; j <= m; j++)
-    row[j] = j;
+  for (int j = 0; j <= m; j++) row[j] = j;
   for (int i = 1; i <= n; i++) {
     int diagonal = row[0];
     row[0] = i;
@@ -379,13 +363,12 @@ int str_distance(const char *a, const char *b) {
 
 static int common_prefix(const char *a, const char *b) {
   int n = 0;
-  while (a[n] && tolower((unsigned char)a[n]) == tolower((unsigned char)b[n]))
-    n++;
+  while (a[n] && tolower((unsigned char)a[n]) == tolower((unsigned char)b[n])) n++;
   return n;
 }
 
-/* Of two names that are as near, the one that begins alike. The order of the list does not
- * decide: it may be that of a table of Lua, which is another one in every run. */
+/* Of two names that are as near, the one that begins alike. The order of the list does
+ * not decide: it may be that of a table of Lua, which is another one in every run. */
 static bool nearer(const char *s, const char *name, const char *best) {
   int a = common_prefix(s, name), b = common_prefix(s, best);
   return a != b ? a > b : strcmp(name, best) < 0;

@@ -74,11 +74,11 @@ void arena_free(Arena *a);             /* NULL is allowed */
 void arena_reset(Arena *a);
 size_t arena_bytes(const Arena *a); /* all that it has taken from its allocator */
 size_t arena_least(void);           /* so much once it has given anything */
-const weft_alloc *arena_allocator(const Arena *a); /* of arena_new: for scratch */
-void *arena_alloc(Arena *a, size_t n);             /* zeroed, 16-aligned */
-void *arena_raw(Arena *a, size_t n);               /* the same, not zeroed */
+const weft_alloc *arena_allocator(const Arena *a);      /* of arena_new: for scratch */
+void *arena_alloc(Arena *a, size_t n);                  /* zeroed, 16-aligned */
+void *arena_raw(Arena *a, size_t n);                    /* the same, not zeroed */
 void *arena_copy(Arena *a, const void *from, size_t n); /* `from` may be NULL if n is 0 */
-char *arena_str(Arena *a, const char *s);          /* copies; NULL stays NULL */
+char *arena_str(Arena *a, const char *s);               /* copies; NULL stays NULL */
 char *arena_strn(Arena *a, const char *s, size_t n);
 char *arena_printf(Arena *a, const char *fmt, ...) PRINTF(2, 3);
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap) PRINTF(2, 0)
@@ -132,9 +132,10 @@ void text_addn(Text *t, const char *s, size_t n);
 void text_printf(Text *t, const char *fmt, ...) PRINTF(2, 3);
 void text_free(Text *t);
 
-/* ---- bounded text ---- in a buffer of the caller's, which always ends with NUL; what does
- * not fit is left out, and `cut` says so. What snprintf returns is the length that a text
- * would have had: as an offset it leads behind the buffer, so nobody else adds it up. */
+/* ---- bounded text ---- in a buffer of the caller's, which always ends with NUL; what
+ * does not fit is left out, and `cut` says so. What snprintf returns is the length that a
+ * text would have had: as an offset it leads behind the buffer, so nobody else adds it
+ * up. */
 typedef struct TextBuf {
   char *s;
   size_t size, n; /* n: bytes that are in it */

@@ -1,4 +1,5 @@
-/* budget.c - an allocator that refuses more than a limit and counts by part; see budget.h. */
+/* budget.c - an allocator that refuses more than a limit and counts by part; see
+ * budget.h. */
 #include "budget.h"
 
 #include <stdlib.h>
@@ -26,9 +27,7 @@ void budget_init(Budget *b, const weft_alloc *from, uint64_t limit) {
   if (from) b->from = *from;
 }
 
-weft_alloc budget_alloc(Budget *b) {
-  return (weft_alloc){take, b};
-}
+weft_alloc budget_alloc(Budget *b) { return (weft_alloc){take, b}; }
 
 Budget *budget_of(const Arena *a) {
   const weft_alloc *alloc = arena_allocator(a);
@@ -46,8 +45,7 @@ void budget_part(const Arena *a, const char *what) {
   Budget *b = budget_of(a);
   if (!b) return;
   int i = 0;
-  while (i < b->nparts && strcmp(b->part[i].what, what) != 0)
-    i++;
+  while (i < b->nparts && strcmp(b->part[i].what, what) != 0) i++;
   if (i == BUDGET_PARTS) return;
   b->part[i].what = what;
   b->part[i].before = b->used;
@@ -72,8 +70,9 @@ weft_status budget_error(const Budget *b, weft_error *e) {
     add_size(&parts, (double)took);
   }
   const char *last = b->nparts ? b->part[b->nparts - 1].what : "the plan";
-  return err_set(e, WEFT_ELIMIT,
-                 "the memory limit of %s is reached while making %s (so far: %s): raise it "
-                 "(--memory, compile_limit) or ask for less",
-                 limit.s, last, parts.s);
+  return err_set(
+      e, WEFT_ELIMIT,
+      "the memory limit of %s is reached while making %s (so far: %s): raise it "
+      "(--memory, compile_limit) or ask for less",
+      limit.s, last, parts.s);
 }

@@ -1,5 +1,5 @@
-/* budget.h - an allocator with a limit. It counts what each part of a compile took, so that
- * "out of memory" can say which part grew. */
+/* budget.h - an allocator with a limit. It counts what each part of a compile took, so
+ * that "out of memory" can say which part grew. */
 #ifndef WEFT_BUDGET_H
 #define WEFT_BUDGET_H
 
@@ -8,12 +8,12 @@
 enum { BUDGET_PARTS = 8 };
 
 typedef struct Budget {
-  weft_alloc from;       /* where the memory comes from */
-  uint64_t limit, used;  /* bytes */
-  bool over;             /* something was refused */
+  weft_alloc from;      /* where the memory comes from */
+  uint64_t limit, used; /* bytes */
+  bool over;            /* something was refused */
   struct {
-    const char *what;    /* "the graph" */
-    uint64_t before;     /* used when it began to grow */
+    const char *what; /* "the graph" */
+    uint64_t before;  /* used when it began to grow */
   } part[BUDGET_PARTS];
   int nparts;
 } Budget;

@@ -1,4 +1,5 @@
-/* build_id.h - the identity of this build, so that processes of a run can compare theirs. */
+/* build_id.h - the identity of this build, so that processes of a run can compare theirs.
+ */
 #ifndef WEFT_BUILD_ID_H
 #define WEFT_BUILD_ID_H
 

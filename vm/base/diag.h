@@ -12,12 +12,12 @@ typedef enum { DIAG_ERROR, DIAG_WARNING } DiagSeverity;
 
 typedef struct Diag {
   DiagSeverity severity;
-  const char *code;        /* stable: "unknown-field", "type", "divisibility", ... */
-  const char *path;        /* without the leading "plan." */
+  const char *code; /* stable: "unknown-field", "type", "divisibility", ... */
+  const char *path; /* without the leading "plan." */
   const char *summary;
-  const char *suggestion;  /* NULL, or what would be right: did you mean "cp"? */
-  const char *file;        /* filled by the bindings; NULL if unknown */
-  int line;                /* 0 if unknown */
+  const char *suggestion; /* NULL, or what would be right: did you mean "cp"? */
+  const char *file;       /* filled by the bindings; NULL if unknown */
+  int line;               /* 0 if unknown */
 } Diag;
 
 typedef struct Diags {
@@ -31,7 +31,7 @@ typedef struct Diags {
 Diag *diag_error(Diags *d, const char *code, const char *path, const char *fmt, ...)
     PRINTF(4, 5);
 Diag *diag_warn(Diags *d, const char *code, const char *path, const char *fmt, ...)
-    PRINTF(4, 5);              /* one that is there already is not added again */
+    PRINTF(4, 5); /* one that is there already is not added again */
 /* By file, line, then order of arrival; what has no place comes last. */
 void diag_sort(Diags *d);
 

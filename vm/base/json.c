@@ -25,10 +25,14 @@ static void quote(Text *t, const char *s) {
     uint32_t code;
     int n = text_character(s, strnlen(s, 4), &code);
     const char *special = strchr(named, *s);
-    if (special) text_printf(t, "\\%c", letter[special - named]);
-    else if (n <= 0) text_add(t, "\xef\xbf\xbd");
-    else if (text_hidden(code)) escape(t, code);
-    else text_addn(t, s, (size_t)n);
+    if (special)
+      text_printf(t, "\\%c", letter[special - named]);
+    else if (n <= 0)
+      text_add(t, "\xef\xbf\xbd");
+    else if (text_hidden(code))
+      escape(t, code);
+    else
+      text_addn(t, s, (size_t)n);
     s += MAX(n, 1);
   }
   text_add(t, "\"");
@@ -112,8 +116,10 @@ void json_close(Json *j, char bracket) {
 
 void json_str(Json *j, const char *key, const char *s) {
   lead(j, key);
-  if (s) quote(j->out, s);
-  else text_add(j->out, "null");
+  if (s)
+    quote(j->out, s);
+  else
+    text_add(j->out, "null");
 }
 
 void json_int(Json *j, const char *key, int64_t v) {

@@ -1,5 +1,6 @@
 /* json.h - writes JSON into a string buffer. Keys come in the order they are written;
- * callers write them sorted. NaN and infinities, which JSON does not have, become null. */
+ * callers write them sorted. NaN and infinities, which JSON does not have, become null.
+ */
 #ifndef WEFT_JSON_H
 #define WEFT_JSON_H
 
@@ -9,18 +10,18 @@ typedef struct Json {
   Text *out;
   int depth;
   bool comma[64];
-  bool pretty;      /* two-space indent; otherwise one line */
-  bool point;       /* json_num writes 1 as 1.0, for readers that tell types by it */
+  bool pretty; /* two-space indent; otherwise one line */
+  bool point;  /* json_num writes 1 as 1.0, for readers that tell types by it */
 } Json;
 
 /* `bracket` is '{' or '['; within a list every key is NULL. */
 void json_open(Json *j, const char *key, char bracket);
-void json_close(Json *j, char bracket);                   /* '}' or ']' */
-void json_str(Json *j, const char *key, const char *s);   /* s NULL writes null */
+void json_close(Json *j, char bracket);                 /* '}' or ']' */
+void json_str(Json *j, const char *key, const char *s); /* s NULL writes null */
 void json_int(Json *j, const char *key, int64_t v);
-void json_num(Json *j, const char *key, double v);        /* shortest that reads back */
+void json_num(Json *j, const char *key, double v); /* shortest that reads back */
 void json_bool(Json *j, const char *key, bool v);
-void json_none(Json *j, const char *key);   /* null; jansson owns the name json_null */
-void json_raw(Json *j, const char *key, const char *s, size_t n);   /* JSON text as it is */
+void json_none(Json *j, const char *key); /* null; jansson owns the name json_null */
+void json_raw(Json *j, const char *key, const char *s, size_t n); /* JSON text as it is */
 
 #endif

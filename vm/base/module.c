@@ -60,10 +60,11 @@ bool module_find(const char *file, char *path, size_t size) {
 const void *module_open(const Module *m, weft_error *e) {
   char path[FOLDER];
   if (!module_find(m->file, path, sizeof path)) {
-    err_set(e, m->code,
-            "%s is not there: %s is built where %s is found when weft is configured; install "
-            "it and build again",
-            m->what, m->file, m->built);
+    err_set(
+        e, m->code,
+        "%s is not there: %s is built where %s is found when weft is configured; install "
+        "it and build again",
+        m->what, m->file, m->built);
     return NULL;
   }
   void *so = dlopen(path, RTLD_NOW | (m->global ? RTLD_GLOBAL : RTLD_LOCAL));

@@ -53,19 +53,13 @@ void nt_widen(float *to, const void *halves, size_t n) {
   widen(to, f, n);
 }
 
-void nt_done(void) {
-  _mm_sfence();
-}
+void nt_done(void) { _mm_sfence(); }
 
 #else
 
-void nt_copy(void *to, const void *from, size_t bytes) {
-  memcpy(to, from, bytes);
-}
+void nt_copy(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
 
-void nt_widen(float *to, const void *halves, size_t n) {
-  widen(to, halves, n);
-}
+void nt_widen(float *to, const void *halves, size_t n) { widen(to, halves, n); }
 
 void nt_done(void) {}
 

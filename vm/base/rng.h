@@ -15,7 +15,7 @@ typedef struct Rng {
 /* The stream `name` of `seed`. */
 Rng rng_make(uint64_t seed, const char *name);
 uint32_t rng_u32(const Rng *r, uint64_t index);
-double rng_uniform(const Rng *r, uint64_t index);   /* [0, 1), 32 bits */
+double rng_uniform(const Rng *r, uint64_t index); /* [0, 1), 32 bits */
 /* Standard normal by Box-Muller through weft's own log and cos: the same bits on
  * every machine and with every C library. */
 float rng_normal(const Rng *r, uint64_t index);

@@ -15,9 +15,7 @@ static const uint32_t k[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
     0xc67178f2};
 
-static uint32_t turn(uint32_t x, int n) {
-  return x >> n | x << (32 - n);
-}
+static uint32_t turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
 static void expand(const uint8_t *p, uint32_t w[64]) {
   for (int i = 0; i < 16; i++)
@@ -44,8 +42,7 @@ static void mix(uint32_t h[8], const uint8_t *p) {
     v[4] += t;
     v[0] = t + u;
   }
-  for (int i = 0; i < 8; i++)
-    h[i] += v[i];
+  for (int i = 0; i < 8; i++) h[i] += v[i];
 }
 
 void sha256_begin(Sha256 *s) {
@@ -70,10 +67,8 @@ void sha256_end(Sha256 *s, uint8_t out[SHA256_BYTES]) {
   uint64_t bits = 8 * s->n;
   uint8_t one = 0x80, zero = 0, length[8];
   sha256_add(s, &one, 1);
-  while (s->n % SHA256_BLOCK != SHA256_BLOCK - sizeof length)
-    sha256_add(s, &zero, 1);
-  for (int i = 0; i < 8; i++)
-    length[i] = (uint8_t)(bits >> (56 - 8 * i));
+  while (s->n % SHA256_BLOCK != SHA256_BLOCK - sizeof length) sha256_add(s, &zero, 1);
+  for (int i = 0; i < 8; i++) length[i] = (uint8_t)(bits >> (56 - 8 * i));
   sha256_add(s, length, sizeof length);
   for (int i = 0; i < SHA256_BYTES; i++)
     out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
@@ -106,7 +101,6 @@ void sha256_hmac(const void *key, size_t nkey, const void *p, size_t n,
 
 int sha256_same(const uint8_t *a, const uint8_t *b) {
   int different = 0;
-  for (int i = 0; i < SHA256_BYTES; i++)
-    different |= a[i] ^ b[i];
+  for (int i = 0; i < SHA256_BYTES; i++) different |= a[i] ^ b[i];
   return different == 0;
 }

@@ -147,6 +147,4 @@ const char *show_name(const char *s, char *to, size_t room) {
   return to;
 }
 
-bool has_control(const char *s) {
-  return !clean(s, ONE_LINE);
-}
+bool has_control(const char *s) { return !clean(s, ONE_LINE); }

@@ -29,14 +29,12 @@ static weft_status compare_one(Compare *c, int kind, int p, int q, CompareRow *r
                                weft_error *e) {
   const CkptParam *of = &c->a.c->m.param[p];
   row->elements = 1;
-  for (int d = 0; d < of->ndim; d++)
-    row->elements *= of->dim[d];
+  for (int d = 0; d < of->ndim; d++) row->elements *= of->dim[d];
   for (int64_t at = 0, n; at < row->elements; at += n) {
     n = MIN(row->elements - at, (int64_t)STRETCH);
     TRY(ckpt_read_part(&c->a, kind, p, at, n, c->x, e));
     TRY(ckpt_read_part(&c->b, kind, q, at, n, c->y, e));
-    for (int64_t i = 0; i < n; i++)
-      add(row, c->x[i], c->y[i]);
+    for (int64_t i = 0; i < n; i++) add(row, c->x[i], c->y[i]);
   }
   row->is = row->differ ? TENSOR_DIFFERS : TENSOR_SAME;
   return WEFT_OK;

@@ -6,9 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-uint64_t ckpt_hash(const void *p, size_t n) {
-  return XXH3_64bits(p, n);
-}
+uint64_t ckpt_hash(const void *p, size_t n) { return XXH3_64bits(p, n); }
 
 const char *hash_text(uint64_t h, char out[HASH_TEXT]) {
   snprintf(out, HASH_TEXT, "%016llx", (unsigned long long)h);

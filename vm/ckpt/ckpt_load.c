@@ -1,5 +1,5 @@
-/* ckpt_load.c - fills a run from a checkpoint. Every rank reads the pieces that it holds and
- * nothing else. */
+/* ckpt_load.c - fills a run from a checkpoint. Every rank reads the pieces that it holds
+ * and nothing else. */
 #include "ckpt.h"
 
 /* ---- whether it fits ---- */
@@ -14,8 +14,7 @@ static bool same_shape(const CkptParam *a, const CompiledParam *b) {
 }
 
 static void shape(Text *t, const int64_t *dim, int n) {
-  for (int i = 0; i < n; i++)
-    text_printf(t, "%s%lld", i ? ", " : "[", (long long)dim[i]);
+  for (int i = 0; i < n; i++) text_printf(t, "%s%lld", i ? ", " : "[", (long long)dim[i]);
   text_add(t, "]");
 }
 
@@ -90,8 +89,7 @@ static weft_status source(void *ud, int reader, StateKind k, int param, const Pi
 }
 
 static weft_status fill_run(Load *l, Run *r, weft_error *e) {
-  for (int i = 0; i < run_readers(r); i++)
-    TRY(ckpt_read_begin(l->c, &l->reader[i], e));
+  for (int i = 0; i < run_readers(r); i++) TRY(ckpt_read_begin(l->c, &l->reader[i], e));
   return run_fill(r, source, l, e);
 }
 
@@ -102,8 +100,7 @@ weft_status ckpt_load(const Ckpt *c, Run *r, weft_error *e) {
   l.reader = mem_new(NULL, bytes);
   if (!l.reader) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = fill_run(&l, r, e);
-  for (int i = 0; i < run_readers(r); i++)
-    ckpt_read_end(&l.reader[i]);
+  for (int i = 0; i < run_readers(r); i++) ckpt_read_end(&l.reader[i]);
   mem_free(NULL, l.reader, bytes);
   if (st == WEFT_OK) run_set_scaler(r, &c->m.scaler);
   return st;

@@ -1,5 +1,5 @@
-/* ckpt_open.c - opens a checkpoint and checks everything that can be known without reading
- * its data: manifest, files, sizes, headers. */
+/* ckpt_open.c - opens a checkpoint and checks everything that can be known without
+ * reading its data: manifest, files, sizes, headers. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,15 +33,13 @@ static bool apart(const Piece *a, const Piece *b) {
 
 static int64_t elements(const Piece *p) {
   int64_t n = 1;
-  for (int d = 0; d < p->ndim; d++)
-    n *= p->dim[d].parts * p->dim[d].valid;
+  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].parts * p->dim[d].valid;
   return n;
 }
 
 static int64_t stretch(const Piece *p) {
   int64_t n = 1;
-  for (int d = 0; d < p->ndim; d++)
-    n *= p->dim[d].parts * p->dim[d].slice;
+  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].parts * p->dim[d].slice;
   return n;
 }
 
@@ -62,8 +60,7 @@ static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPi
   const CkptParam *of = &c->m.param[param];
   int64_t sum = 0, all = 1;
   bool ok = n > 0;
-  for (int d = 0; d < of->ndim; d++)
-    all *= of->dim[d];
+  for (int d = 0; d < of->ndim; d++) all *= of->dim[d];
   for (int i = 0, boxed; i < n && ok; i += boxed) {
     boxed = whole_box(p + i, n - i);
     ok = boxed > 0 && !__builtin_add_overflow(sum, elements(&p[i].piece), &sum);
@@ -100,10 +97,8 @@ static weft_status open_all(Ckpt *c, weft_error *e) {
   for (int i = 0; i < c->m.nparam; i++)
     names_add(c->arena, &c->names, c->m.param[i].name, i);
   c->file = NEW_N(c->arena, File, c->m.nfile);
-  for (int i = 0; i < c->m.nfile; i++)
-    c->file[i].fd = -1;
-  for (int i = 0; i < c->m.nfile; i++)
-    TRY(shard_read(c, i, &list, e));
+  for (int i = 0; i < c->m.nfile; i++) c->file[i].fd = -1;
+  for (int i = 0; i < c->m.nfile; i++) TRY(shard_read(c, i, &list, e));
   c->piece = list.at;
   c->npiece = list.n;
   return check_tensors(c, e);
@@ -131,15 +126,12 @@ weft_status ckpt_open(const char *dir, Ckpt **out, weft_error *e) {
 
 void ckpt_close(Ckpt *c) {
   if (!c) return;
-  for (int i = 0; c->file && i < c->m.nfile; i++)
-    file_close(&c->file[i]);
+  for (int i = 0; c->file && i < c->m.nfile; i++) file_close(&c->file[i]);
   arena_free(c->arena);
   mem_free(NULL, c, sizeof *c);
 }
 
-int ckpt_param(const Ckpt *c, const char *name) {
-  return names_find(&c->names, name);
-}
+int ckpt_param(const Ckpt *c, const char *name) { return names_find(&c->names, name); }
 
 const char *ckpt_tensor_name(const Ckpt *c, const CkptPiece *p, char *buf, size_t n) {
   snprintf(buf, n, "%s/%s", ckpt_kind_name[p->kind], c->m.param[p->param].name);

@@ -1,5 +1,6 @@
-/* ckpt_read.c - assembles a piece from the pieces in the files, whatever meshes they are of.
- * Both are lists of spans in ascending order of the whole tensor, so reading is a merge. */
+/* ckpt_read.c - assembles a piece from the pieces in the files, whatever meshes they are
+ * of. Both are lists of spans in ascending order of the whole tensor, so reading is a
+ * merge. */
 #include <stdio.h>
 
 #include "ckpt.h"
@@ -44,11 +45,9 @@ static void widen(DType t, const char *from, int64_t n, float *restrict to) {
   if (t == DT_F32)
     memcpy(to, from, (size_t)n * sizeof *to);
   else if (t == DT_BF16)
-    for (int64_t i = 0; i < n; i++)
-      to[i] = bf16_to_f32(half[i]);
+    for (int64_t i = 0; i < n; i++) to[i] = bf16_to_f32(half[i]);
   else
-    for (int64_t i = 0; i < n; i++)
-      to[i] = f16_to_f32(half[i]);
+    for (int64_t i = 0; i < n; i++) to[i] = f16_to_f32(half[i]);
 }
 
 /* Elements [at, at + n) of a piece in a file. */
@@ -115,8 +114,7 @@ static weft_status take(CkptRead *r, const CkptPiece *p, const Piece *want, floa
 
 static int64_t wanted(const Piece *p) {
   int64_t n = 0;
-  for (int64_t i = 0, spans = piece_spans(p); i < spans; i++)
-    n += piece_span(p, i).n;
+  for (int64_t i = 0, spans = piece_spans(p); i < spans; i++) n += piece_span(p, i).n;
   return n;
 }
 

@@ -1,5 +1,5 @@
-/* ckpt_save.c - see ckpt_save.h. A save goes through phases: its files are written on every
- * process, then its manifest on the first one. */
+/* ckpt_save.c - see ckpt_save.h. A save goes through phases: its files are written on
+ * every process, then its manifest on the first one. */
 #include "ckpt_save.h"
 
 #include <errno.h>
@@ -158,9 +158,7 @@ static void leave_folder(Saver *s, bool remove) {
 }
 
 /* With the save that is under way. */
-static bool ends(const Saver *s) {
-  return s->stop || s->m.step == s->o.end;
-}
+static bool ends(const Saver *s) { return s->stop || s->m.step == s->o.end; }
 
 /* All processes are through with a phase. */
 static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
@@ -268,9 +266,7 @@ weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
   return signal || next == s->o.end ? saver_finish(s, e) : WEFT_OK;
 }
 
-const StopFlag *saver_stop(const Saver *s) {
-  return &s->stop;
-}
+const StopFlag *saver_stop(const Saver *s) { return &s->stop; }
 
 weft_status saver_lost(const Saver *s, weft_error *e) {
   if (!s->lost) return WEFT_OK;
@@ -285,13 +281,9 @@ bool saver_writes(const Saver *s) {
   return s->phase != PHASE_NONE && !atomic_load(&s->done);
 }
 
-double saver_paused(const Saver *s) {
-  return s->paused;
-}
+double saver_paused(const Saver *s) { return s->paused; }
 
-RankFile *saver_disk(Saver *s) {
-  return &s->disk;
-}
+RankFile *saver_disk(Saver *s) { return &s->disk; }
 
 /* ---- opening ---- */
 

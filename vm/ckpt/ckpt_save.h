@@ -21,8 +21,8 @@ typedef struct SaverOptions {
   int nfact;
   const Ckpt *from; /* what the run goes on from, or NULL */
   int64_t end;      /* the step that is not taken any more: the last save */
-  /* Writes the weights of a checkpoint for others (plan->checkpoint.consolidated) to a new
-   * folder `name`, called by a thread of the first process; NULL: does not. */
+  /* Writes the weights of a checkpoint for others (plan->checkpoint.consolidated) to a
+   * new folder `name`, called by a thread of the first process; NULL: does not. */
   weft_status (*weights)(void *ud, const char *ckpt, const Dir *in, const char *name,
                          weft_error *e);
   /* Warnings and news, a line each. */

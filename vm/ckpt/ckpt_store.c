@@ -1,5 +1,5 @@
-/* ckpt_store.c - see ckpt_store.h. A checkpoint appears by the rename of its folder and disappears
- * by one, so that under its own name it is always whole. */
+/* ckpt_store.c - see ckpt_store.h. A checkpoint appears by the rename of its folder and
+ * disappears by one, so that under its own name it is always whole. */
 #include "ckpt_store.h"
 
 #include <errno.h>
@@ -123,13 +123,12 @@ static bool clean_one(void *ud, const char *name) {
   return true;
 }
 
-void store_clean(const Dir *in) {
-  (void)dir_each(in, clean_one, (void *)in, NULL);
-}
+void store_clean(const Dir *in) { (void)dir_each(in, clean_one, (void *)in, NULL); }
 
 /* ---- making ---- */
 
-weft_status store_make(RankFile *d, const Dir *in, int64_t step, Dir *out, weft_error *e) {
+weft_status store_make(RankFile *d, const Dir *in, int64_t step, Dir *out,
+                       weft_error *e) {
   char name[STORE_NAME];
   *out = DIR_CLOSED;
   TRY(disk_step(d, in->path, e));

@@ -1,5 +1,5 @@
-/* ckpt_store.h - the folder that has the checkpoints of a run: which are there, which is the
- * latest, and what a run that ended early has left behind. */
+/* ckpt_store.h - the folder that has the checkpoints of a run: which are there, which is
+ * the latest, and what a run that ended early has left behind. */
 #ifndef WEFT_CKPT_STORE_H
 #define WEFT_CKPT_STORE_H
 

@@ -19,8 +19,7 @@ static void write_params(Json *j, const Manifest *m) {
   json_open(j, "parameters", '{');
   for (int i = 0; i < m->nparam; i++) {
     json_open(j, m->param[i].name, '[');
-    for (int d = 0; d < m->param[i].ndim; d++)
-      json_int(j, NULL, m->param[i].dim[d]);
+    for (int d = 0; d < m->param[i].ndim; d++) json_int(j, NULL, m->param[i].dim[d]);
     json_close(j, ']');
   }
   json_close(j, '}');
@@ -55,8 +54,7 @@ void manifest_write(const Manifest *m, Text *out) {
   Json j = {.out = out, .pretty = true};
   json_open(&j, NULL, '{');
   json_open(&j, "facts", '{');
-  for (int i = 0; i < m->nfact; i++)
-    json_str(&j, m->fact[i].what, m->fact[i].value);
+  for (int i = 0; i < m->nfact; i++) json_str(&j, m->fact[i].what, m->fact[i].value);
   json_close(&j, '}');
   write_files(&j, m);
   json_str(&j, "id", m->id);
@@ -192,7 +190,8 @@ static weft_status read_facts(const Reader *r, Manifest *m) {
   RunFact *f = NEW_N(r->arena, RunFact, json_object_size(list) + 1);
   m->fact = f;
   json_object_foreach(list, what, value) {
-    if (!json_is_string(value)) FAIL(r, "the fact \"%.*s\" is not a string", TEXT_SHOWN, what);
+    if (!json_is_string(value))
+      FAIL(r, "the fact \"%.*s\" is not a string", TEXT_SHOWN, what);
     f[m->nfact++] = (RunFact){.what = arena_str(r->arena, what),
                               .value = arena_str(r->arena, json_string_value(value))};
   }
@@ -247,8 +246,7 @@ static weft_status check_seal(const Reader *r, const char *s, size_t n) {
   if (!sealed || !hash_parse(digits, &said) ||
       !str_eq(at + sizeof seal - 1 + HASH_TEXT - 1, after_seal))
     FAIL(r, "does not end with a checksum: it is damaged, or not a checkpoint's");
-  if (ckpt_hash(s, n - SEAL) != said)
-    FAIL(r, "is damaged: its checksum does not match");
+  if (ckpt_hash(s, n - SEAL) != said) FAIL(r, "is damaged: its checksum does not match");
   return WEFT_OK;
 }
 

@@ -9,9 +9,7 @@
 
 const char *const ckpt_kind_name[CKPT_KINDS] = {"param", "exp_avg", "exp_avg_sq"};
 
-int ckpt_kind(StateKind k) {
-  return k == STATE_PARAM ? 0 : k == STATE_M ? 1 : 2;
-}
+int ckpt_kind(StateKind k) { return k == STATE_PARAM ? 0 : k == STATE_M ? 1 : 2; }
 
 weft_status disk_step(RankFile *d, const char *path, weft_error *e) {
   if (!d->fault || !d->fault(d->fault_ud)) return WEFT_OK;
@@ -54,8 +52,7 @@ static void write_place(Text *out, const Saved *s, const char *data) {
     const PieceDim *p = &s->piece.dim[d];
     const int64_t v[] = {p->parts, p->size, p->first, p->slice, p->valid};
     json_open(&j, NULL, '[');
-    for (int i = 0; i < LEN(v); i++)
-      json_int(&j, NULL, v[i]);
+    for (int i = 0; i < LEN(v); i++) json_int(&j, NULL, v[i]);
     json_close(&j, ']');
   }
   json_close(&j, ']');
@@ -65,8 +62,7 @@ static void write_place(Text *out, const Saved *s, const char *data) {
 
 static int64_t box_elements(const Piece *p) {
   int64_t n = 1;
-  for (int d = 0; d < p->ndim; d++)
-    n *= p->dim[d].parts * p->dim[d].slice;
+  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].parts * p->dim[d].slice;
   return n;
 }
 
@@ -76,8 +72,7 @@ static StWrite tensor_of(const char *name, const Saved *s) {
   StWrite t = {.name = name, .dtype = (DType)p->region->dtype};
   if (p->count == box_elements(p)) {
     t.ndim = p->ndim;
-    for (int d = 0; d < p->ndim; d++)
-      t.dim[d] = p->dim[d].parts * p->dim[d].slice;
+    for (int d = 0; d < p->ndim; d++) t.dim[d] = p->dim[d].parts * p->dim[d].slice;
   } else {
     t.ndim = 1;
     t.dim[0] = p->count;
@@ -122,8 +117,7 @@ static weft_status put_all(RankFile *d, const char *path, const Share *s, const 
   for (int i = 0; i < s->tensor.n; i++) {
     const StWrite *t = &s->tensor.at[i];
     size_t n = (size_t)dtype_size(t->dtype);
-    for (int k = 0; k < t->ndim; k++)
-      n *= (size_t)t->dim[k];
+    for (int k = 0; k < t->ndim; k++) n *= (size_t)t->dim[k];
     TRY(disk_step(d, path, e));
     TRY(st_put(o, i, 0, s->data + s->at.at[i], n, e));
   }

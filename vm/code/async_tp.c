@@ -1,12 +1,12 @@
 /* async_tp.c - async tensor parallelism, see async_tp.h.
  *
  * Each tp rank has T/tp rows of (B, T, C). Chunk (b, c) is rows c of sequence b of every
- * rank; a gathered chunk is (tp, rows, C). A product reads each rank's rows where they are
- * and writes them to their place in its result; into a chunk that is reduce-scattered it
- * writes them likewise. Where something else reads the gathered tensor, such as the weight
- * gradient, which sums over rows, chunks are copied together beside the products. Where a
- * sum of products is scattered, the products of a chunk come with its sum. No sum is split,
- * so every element has the bits that it has without chunks. */
+ * rank; a gathered chunk is (tp, rows, C). A product reads each rank's rows where they
+ * are and writes them to their place in its result; into a chunk that is reduce-scattered
+ * it writes them likewise. Where something else reads the gathered tensor, such as the
+ * weight gradient, which sums over rows, chunks are copied together beside the products.
+ * Where a sum of products is scattered, the products of a chunk come with its sum. No sum
+ * is split, so every element has the bits that it has without chunks. */
 #include "async_tp.h"
 
 typedef struct Chunked {
@@ -76,8 +76,7 @@ static bool for_products(const Chunker *c, Tid t, bool *whole) {
 static bool cut(const CodeInstr *coll, const Operand *local, Chunked *k) {
   *k = (Chunked){.batch = local->dim[0], .local = local->dim[1], .ranks = coll->attr.n};
   int64_t each = MAX(CHUNKS / k->batch, 1);
-  while (k->local % each != 0)
-    each--;
+  while (k->local % each != 0) each--;
   k->rows = k->local / each;
   k->n = (int)(k->batch * each);
   return k->n > 1;
@@ -170,8 +169,7 @@ static bool gather(Chunker *c, int i) {
   if (whole) k.unite = x;
   if (unpacked) c->skip[unpack] = true;
   make_temps(c, &k, &x->operand[0]);
-  for (int n = 0; n < k.n; n++)
-    chunk_collective(c, x, &k, n, 0);
+  for (int n = 0; n < k.n; n++) chunk_collective(c, x, &k, n, 0);
   *VEC_PUSH(c->a, c->gathered) = k;
   return true;
 }

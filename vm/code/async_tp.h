@@ -1,5 +1,5 @@
-/* async_tp.h - cuts collectives over the sequence into chunks that overlap with the products
- * they feed (PyTorch: async tensor parallel). */
+/* async_tp.h - cuts collectives over the sequence into chunks that overlap with the
+ * products they feed (PyTorch: async tensor parallel). */
 #ifndef WEFT_BODY_CHUNKS_H
 #define WEFT_BODY_CHUNKS_H
 

@@ -3,8 +3,8 @@
  * The clock has a compute queue and one queue per communicator. In each turn a collective
  * that can start does; else the first kernel whose operands are complete runs; else the
  * first of the remaining ones, behind the waits that it needs. Kernels of W thus fill the
- * time of a transfer that I needs next, and no more of them than that time: the others are
- * left for later transfers. */
+ * time of a transfer that I needs next, and no more of them than that time: the others
+ * are left for later transfers. */
 #include "body_order.h"
 
 /* Bytes of a storage that an instruction touches. */
@@ -42,13 +42,9 @@ static uint64_t *needs_of(const BodyOrder *o, int node) {
   return o->needs + (size_t)node * (size_t)o->words;
 }
 
-static bool has(const uint64_t *set, int i) {
-  return set[i / 64] >> i % 64 & 1;
-}
+static bool has(const uint64_t *set, int i) { return set[i / 64] >> i % 64 & 1; }
 
-static void flip(uint64_t *set, int i) {
-  set[i / 64] ^= 1ull << i % 64;
-}
+static void flip(uint64_t *set, int i) { set[i / 64] ^= 1ull << i % 64; }
 
 /* The storages met so far: the last touch of each. */
 typedef struct Storages {
@@ -60,8 +56,7 @@ typedef struct Storages {
 static int *last_touch(Storages *s, int64_t key) {
   uint64_t h = (uint64_t)key * 0x9e3779b97f4a7c15ull >> 32;
   int i = (int)(h & (uint64_t)s->mask);
-  while (s->last[i] >= 0 && s->key[i] != key)
-    i = (i + 1) & s->mask;
+  while (s->last[i] >= 0 && s->key[i] != key) i = (i + 1) & s->mask;
   s->key[i] = key;
   return &s->last[i];
 }
@@ -81,8 +76,7 @@ static void touch(BodyOrder *o, Storages *s, int64_t key, Touch t) {
 
 static void read_nodes(BodyOrder *o, const OrderHooks *h) {
   int size = 64;
-  while (size < 2 * KERNEL_OPERANDS * o->n)
-    size *= 2;
+  while (size < 2 * KERNEL_OPERANDS * o->n) size *= 2;
   Storages s = {.key = NEW_N(o->a, int64_t, size),
                 .last = NEW_N(o->a, int, size),
                 .mask = size - 1};
@@ -136,8 +130,7 @@ static bool stalls(const BodyOrder *o, int node) {
 static int free_handle(const BodyOrder *o) {
   for (int h = 0;; h++) {
     bool used = false;
-    for (int i = 0; i < o->nflying; i++)
-      used |= o->flying[i].handle == h;
+    for (int i = 0; i < o->nflying; i++) used |= o->flying[i].handle == h;
     if (!used) return h;
   }
 }
@@ -181,8 +174,7 @@ static void add(BodyOrder *o, int node) {
   else
     o->now += o->seconds[node];
   flip(o->left, node);
-  while (o->first < o->n && !has(o->left, o->first))
-    o->first++;
+  while (o->first < o->n && !has(o->left, o->first)) o->first++;
 }
 
 /* The next one: see above. */
@@ -200,14 +192,10 @@ static int next(const BodyOrder *o, Reach reach) {
 int body_order(BodyOrder *o, Reach reach, CodeInstr *out) {
   o->out = out, o->nout = o->first = o->nflying = 0;
   o->now = 0;
-  for (int i = 0; i < o->comms; i++)
-    o->free[i] = 0;
+  for (int i = 0; i < o->comms; i++) o->free[i] = 0;
   memset(o->left, 0, sizeof *o->left * (size_t)o->words);
-  for (int i = 0; i < o->n; i++)
-    flip(o->left, i);
-  while (o->first < o->n)
-    add(o, next(o, reach));
-  while (o->nflying > 0)
-    add_wait(o, 0, o->x[o->n - 1]);
+  for (int i = 0; i < o->n; i++) flip(o->left, i);
+  while (o->first < o->n) add(o, next(o, reach));
+  while (o->nflying > 0) add_wait(o, 0, o->x[o->n - 1]);
   return o->nout;
 }

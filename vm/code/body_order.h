@@ -1,5 +1,5 @@
-/* body_order.h - the order of a body's instructions: collectives early, independent kernels
- * beside them, within a limit of workspace. Dependences keep their order. */
+/* body_order.h - the order of a body's instructions: collectives early, independent
+ * kernels beside them, within a limit of workspace. Dependences keep their order. */
 #ifndef WEFT_BODY_ORDER_H
 #define WEFT_BODY_ORDER_H
 

@@ -25,13 +25,12 @@ BodyClock body_clock(const CompileInput *in, int copies) {
 
 static double operand_traffic(const Operand *o, int n) {
   double bytes = 0;
-  for (int i = 0; i < n; i++)
-    bytes += (double)operand_bytes(&o[i]);
+  for (int i = 0; i < n; i++) bytes += (double)operand_bytes(&o[i]);
   return bytes;
 }
 
-/* Of a table that is looked up in only the rows that are asked for are read. The weight of a
- * product in pieces is read once: they follow each other, and caches have it. */
+/* Of a table that is looked up in only the rows that are asked for are read. The weight
+ * of a product in pieces is read once: they follow each other, and caches have it. */
 static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
   int n = x->i.nin + x->i.nout;
   double rate = c->dtype == DT_F32 ? c->gpu.f32 : c->gpu.bf16;

@@ -1,5 +1,5 @@
-/* unit_buffers.c - where a tensor of a unit lives: on an edge if another unit reads it, in a
- * frame if a later body of the same unit does (F..I, F..W, I..W), else among the
+/* unit_buffers.c - where a tensor of a unit lives: on an edge if another unit reads it,
+ * in a frame if a later body of the same unit does (F..I, F..W, I..W), else among the
  * temporaries of the body, which share memory by lifetime. */
 #include "unit_code_int.h"
 
@@ -24,8 +24,8 @@ static bool last_reader(const Coder *c, Tid t, Oid at) {
   return true;
 }
 
-/* It is, where nobody reads later what the unit made there. What the forward made waits in a
- * frame for that, where the result then stays. */
+/* It is, where nobody reads later what the unit made there. What the forward made waits
+ * in a frame for that, where the result then stays. */
 static void share_place(Coder *c, Oid id, int k) {
   const Graph *g = c->g;
   const Op *op = &g->op.at[id];
@@ -40,7 +40,8 @@ static void share_place(Coder *c, Oid id, int k) {
   if (maker->phase != op->phase && (maker->phase != PH_F || to->edge)) return;
   u->alias = op->out[k];
   to->forward = maker->phase == PH_F && op->phase != PH_F;
-  to->phases |= (uint8_t)(1u << op->phase); /* it is there then, also if nobody reads it */
+  to->phases |=
+      (uint8_t)(1u << op->phase); /* it is there then, also if nobody reads it */
 }
 
 void coder_uses(Coder *c) {
@@ -56,13 +57,14 @@ void coder_uses(Coder *c) {
       Uses *u = &c->use.at[op->in[k]];
       const Tensor *t = &g->t.at[op->in[k]];
       u->count++;
-      if (t->unit >= 0 && t->unit != op->unit) u->edge = true;
-      else u->phases |= (uint8_t)(1u << op->phase);
+      if (t->unit >= 0 && t->unit != op->unit)
+        u->edge = true;
+      else
+        u->phases |= (uint8_t)(1u << op->phase);
     }
   }
   for (int i = 0; i < g->op.n; i++)
-    for (int k = 0; k < g->op.at[i].nout; k++)
-      share_place(c, i, k);
+    for (int k = 0; k < g->op.at[i].nout; k++) share_place(c, i, k);
 }
 
 /* ---- storage ---- */
@@ -79,8 +81,7 @@ static int param_index(Coder *c, int param) {
   for (int i = 0; i < u->param.n; i++)
     if (u->param.at[i] == param) return i;
   if (!w) add_param(c, param, false);
-  for (int k = 0; w && k < w->n; k++)
-    add_param(c, w->param[k], k + 1 < w->n);
+  for (int k = 0; w && k < w->n; k++) add_param(c, w->param[k], k + 1 < w->n);
   return param_index(c, param);
 }
 
@@ -113,7 +114,8 @@ bool coder_stays(const Coder *c, Tid t) {
 Storage coder_place(Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
   if (x->kind == T_PARAM)
-    return (Storage){.kind = ST_PARAM, .index = param_index(c, x->index), .joined = x->joined};
+    return (Storage){
+        .kind = ST_PARAM, .index = param_index(c, x->index), .joined = x->joined};
   if (x->kind == T_INPUT && x->index == IN_SEED) return (Storage){.kind = ST_SEED};
   if (x->kind == T_INPUT) {
     c->code->input_mask |= 1u << x->index;
@@ -126,14 +128,19 @@ Storage coder_place(Coder *c, Tid t) {
   const Tensor *of = x->grad_of >= 0 ? &c->logical->t.at[x->grad_of] : NULL;
   Storage s = {.kind = ST_TEMP};
   if (of && of->kind == T_PARAM) {
-    s = (Storage){.kind = ST_GRAD, .index = param_index(c, of->index), .joined = x->joined};
+    s = (Storage){
+        .kind = ST_GRAD, .index = param_index(c, of->index), .joined = x->joined};
   } else if (x->producer >= 0) {
     Phase made = use->forward ? PH_F : (Phase)c->g->op.at[x->producer].phase;
     bool by_i = use->phases & (1u << PH_I), by_w = use->phases & (1u << PH_W);
-    if (coder_stays(c, t)) s = in_frame(c, ST_FI, x);
-    else if (made == PH_F && by_w) s = in_frame(c, ST_FW, x);
-    else if (made == PH_F && by_i) s = in_frame(c, ST_FI, x);
-    else if (made == PH_I && by_w && c->phase != PH_B) s = in_frame(c, ST_IW, x);
+    if (coder_stays(c, t))
+      s = in_frame(c, ST_FI, x);
+    else if (made == PH_F && by_w)
+      s = in_frame(c, ST_FW, x);
+    else if (made == PH_F && by_i)
+      s = in_frame(c, ST_FI, x);
+    else if (made == PH_I && by_w && c->phase != PH_B)
+      s = in_frame(c, ST_IW, x);
   }
   return c->store.at[t] = s;
 }

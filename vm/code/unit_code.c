@@ -1,6 +1,6 @@
-/* unit_code.c - turns the ops of each unit into the instructions of its bodies F, I and W, and
- * of B, which is I and W in one so that products of W overlap with collectives of I. Then
- * body_order.c orders each body. */
+/* unit_code.c - turns the ops of each unit into the instructions of its bodies F, I and
+ * W, and of B, which is I and W in one so that products of W overlap with collectives of
+ * I. Then body_order.c orders each body. */
 #include "unit_code_int.h"
 
 #include "async_tp.h"
@@ -32,8 +32,8 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     coder_settle(c, c->pending[0].result, &last);
   }
   c->most = coder_offsets(c);
-  c->code->body[ph] = (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops,
-                                   .recomputed = again};
+  c->code->body[ph] =
+      (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops, .recomputed = again};
 }
 
 /* Gradients of a parameter and scalars are one storage, whichever tensor adds to them. */
@@ -75,7 +75,8 @@ static uint64_t largest_transfer(const UnitBody *b) {
 
 /* The order that looks farthest ahead without more than `most` bytes of workspace. */
 static void order_body(Coder *c, Phase ph, uint64_t most) {
-  static const Reach reach[] = {{64, 64}, {64, 16}, {64, 8}, {64, 4}, {16, 4}, {4, 4}, {1, 1}};
+  static const Reach reach[] = {{64, 64}, {64, 16}, {64, 8}, {64, 4},
+                                {16, 4},  {4, 4},   {1, 1}};
   UnitBody *body = &c->code->body[ph];
   if (body->n > ORDER_MOST || handles_of(body->at, body->n) == 0) return;
   OrderHooks h = {c, storage_of, seconds_of};
@@ -116,7 +117,8 @@ static void chunk_body(Coder *c, Phase ph) {
   int n = body_chunks(c->scratch, body->at, body->n, &h, &at);
   if (n == 0 || n > ORDER_MOST) return;
   c->out.at = arena_alloc(c->scratch, sizeof *at * 2 * (size_t)n);
-  c->out.n = body_order(body_order_begin(c->scratch, at, n, &o), (Reach){0, 0}, c->out.at);
+  c->out.n =
+      body_order(body_order_begin(c->scratch, at, n, &o), (Reach){0, 0}, c->out.at);
   take_order(c, body);
   c->most = coder_offsets(c);
 }
@@ -131,8 +133,7 @@ static void find_reads(Coder *c, Phase ph, const int *ops, int nops) {
       if (t->unit < 0 || t->unit == op->unit) continue;
       int edge = coder_edge(c, op->in[i]);
       bool known = false;
-      for (int j = 0; j < u->read[ph].n; j++)
-        known |= u->read[ph].at[j] == edge;
+      for (int j = 0; j < u->read[ph].n; j++) known |= u->read[ph].at[j] == edge;
       if (!known) *VEC_PUSH(c->scratch, u->read[ph]) = edge;
     }
   }
@@ -142,10 +143,11 @@ static void find_reads(Coder *c, Phase ph, const int *ops, int nops) {
 static bool small_enough(const Coder *c, Diags *d) {
   enum { PARAMS = 64, EDGES = 4096 };
   if (c->code->param.n <= PARAMS && c->code->edge.n <= EDGES) return true;
-  diag_error(d, "unit-size", "model",
-             "unit %s has %d parameters (at most %d) and shares %d tensors with others (at "
-             "most %d): open more units (g:layer, g:unit)",
-             c->g->unit.at[c->unit].name, c->code->param.n, PARAMS, c->code->edge.n, EDGES);
+  diag_error(
+      d, "unit-size", "model",
+      "unit %s has %d parameters (at most %d) and shares %d tensors with others (at "
+      "most %d): open more units (g:layer, g:unit)",
+      c->g->unit.at[c->unit].name, c->code->param.n, PARAMS, c->code->edge.n, EDGES);
   return false;
 }
 
@@ -193,7 +195,8 @@ static bool merges(const Coder *c) {
  * that is what both apart take at a time. A sixteenth more is room to fit one between the
  * other where little waits, as gradients of norms are made in I. */
 static void merge_bodies(Coder *c, const int *ops, int nops) {
-  uint64_t apart = c->code->temp + c->code->frame[ST_IW - ST_FI], most = apart + apart / 16;
+  uint64_t apart = c->code->temp + c->code->frame[ST_IW - ST_FI],
+           most = apart + apart / 16;
   for (int k = 0; k < nops; k++) {
     const Op *op = &c->g->op.at[ops[k]];
     for (int i = 0; i < op->nout; i++)
@@ -232,17 +235,14 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   out->edge_use = NEW_N(scratch, uint8_t, out->edge.n);
   out->grad_use = NEW_N(scratch, uint8_t, out->param.n);
   out->param_use = NEW_N(scratch, uint8_t, out->param.n);
-  for (Phase ph = PH_F; ph <= PH_W; ph++)
-    coder_slots(c, ph);
+  for (Phase ph = PH_F; ph <= PH_W; ph++) coder_slots(c, ph);
   if (merges(c)) merge_bodies(c, ops, nops);
   for (Phase ph = PH_F; ph < BODIES; ph++)
     out->body[ph].nparam = out->param.n, out->body[ph].nedge = out->edge.n;
   return true;
 }
 
-uint64_t coder_result(Coder *c) {
-  return coder_place(c, c->g->loss).off;
-}
+uint64_t coder_result(Coder *c) { return coder_place(c, c->g->loss).off; }
 
 int coder_comms(const Coder *c, const AxisSet **axes) {
   *axes = c->comm.at;

@@ -6,9 +6,9 @@
 #include "vm/shard/shard.h"
 
 typedef struct RawUnit {
-  VEC(int) param;        /* that the unit reads, in order of first use */
-  VEC(Tid) edge;         /* sharded tensors that it shares with other units */
-  VEC(bool) joined;      /* see UnitCode, as the next three */
+  VEC(int) param;   /* that the unit reads, in order of first use */
+  VEC(Tid) edge;    /* sharded tensors that it shares with other units */
+  VEC(bool) joined; /* see UnitCode, as the next three */
   uint8_t *edge_use, *grad_use, *param_use;
   VEC(int32_t) read[3];
   UnitBody body[BODIES];
@@ -21,8 +21,8 @@ typedef struct Coder Coder;
 Coder *coder_new(const CompileInput *in, const Sharded *sh, const BodyClock *clock);
 /* The code of unit `u`, in `scratch`; false: it is too large (reported). */
 bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
-/* After code_unit of the unit that makes the logits of decode_graph: where they lie in its
- * frame F..I. */
+/* After code_unit of the unit that makes the logits of decode_graph: where they lie in
+ * its frame F..I. */
 uint64_t coder_result(Coder *c);
 /* A module name without what says which layer: bodies of equal layers are equal. */
 const char *unit_relative_name(const Unit *u, const char *name);

@@ -6,44 +6,56 @@
 #include "unit_code.h"
 
 /* Where a sharded tensor lives while a body runs. */
-typedef enum { ST_NONE, ST_PARAM, ST_GRAD, ST_INPUT, ST_SEED, ST_SCALARS, ST_EDGE, ST_FI,
-               ST_FW, ST_IW, ST_TEMP } StorageKind;
+typedef enum {
+  ST_NONE,
+  ST_PARAM,
+  ST_GRAD,
+  ST_INPUT,
+  ST_SEED,
+  ST_SCALARS,
+  ST_EDGE,
+  ST_FI,
+  ST_FW,
+  ST_IW,
+  ST_TEMP
+} StorageKind;
 typedef struct Storage {
-  uint8_t kind;          /* StorageKind */
-  bool joined;           /* with it those that it is one matrix with; it lies first */
-  int32_t index;         /* parameter or edge number within the unit, InputKind */
-  uint64_t off;          /* within the frame or the temporaries */
+  uint8_t kind;  /* StorageKind */
+  bool joined;   /* with it those that it is one matrix with; it lies first */
+  int32_t index; /* parameter or edge number within the unit, InputKind */
+  uint64_t off;  /* within the frame or the temporaries */
 } Storage;
 
 typedef struct Uses {
   int count;
-  uint8_t phases;        /* bit per Phase, of readers in the tensor's own unit */
+  uint8_t phases; /* bit per Phase, of readers in the tensor's own unit */
   bool edge;
-  bool forward;          /* is made in the place of a tensor of the forward */
-  Tid alias;             /* shares the storage of this tensor, which is made in its place */
+  bool forward; /* is made in the place of a tensor of the forward */
+  Tid alias;    /* shares the storage of this tensor, which is made in its place */
 } Uses;
 
 struct Coder {
-  Arena *a, *scratch;    /* of all units, of the unit at hand */
+  Arena *a, *scratch; /* of all units, of the unit at hand */
   const Graph *logical;
-  Graph *g;              /* sharded */
-  int *ops, *first;      /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
-  Joined **joined;       /* see Sharded */
+  Graph *g;         /* sharded */
+  int *ops, *first; /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
+  Joined **joined;  /* see Sharded */
   VEC(AxisSet) comm;
   const DeviceKind *device;
   const Plan *plan;
-  const char *refused; /* the first op that the plan wants of a library in vain, and why */
+  const char
+      *refused; /* the first op that the plan wants of a library in vain, and why */
   const Strategy *how; /* whether bodies are ordered, collectives in chunks */
   const BodyClock *clock;
-  bool merges;           /* no W runs apart, so that units may have a body B */
+  bool merges; /* no W runs apart, so that units may have a body B */
   VEC(Uses) use;
   int unit;
   RawUnit *code;
-  VEC(Storage) store;    /* of each tensor, for the unit at hand */
-  VEC(int) temp;         /* of each tensor: its interval in the body at hand, + 1 */
-  VEC(CodeInstr) out;    /* the body at hand, */
-  Phase phase;           /* and which it is */
-  uint64_t most;         /* its workspace */
+  VEC(Storage) store; /* of each tensor, for the unit at hand */
+  VEC(int) temp;      /* of each tensor: its interval in the body at hand, + 1 */
+  VEC(CodeInstr) out; /* the body at hand, */
+  Phase phase;        /* and which it is */
+  uint64_t most;      /* its workspace */
   struct Pending {
     Tid result;
     int at; /* its instruction */
@@ -67,8 +79,8 @@ Tid coder_root(const Coder *c, Tid t);
 /* Gives the temporaries of the body offsets by the instructions that touch them; returns
  * their bytes. */
 uint64_t coder_offsets(Coder *c);
-/* Operands of a finished body; they depend on how many parameters and edges the whole unit
- * has. */
+/* Operands of a finished body; they depend on how many parameters and edges the whole
+ * unit has. */
 void coder_slots(Coder *c, Phase ph);
 
 /* ---- unit_emit.c ---- */

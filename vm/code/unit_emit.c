@@ -1,6 +1,6 @@
 /* unit_emit.c - ops as instructions. A collective gets pack and unpack kernels where the
- * sharded dimension is not the outermost one; its WAIT stands right before the first use of
- * the result. */
+ * sharded dimension is not the outermost one; its WAIT stands right before the first use
+ * of the result. */
 #include "unit_code_int.h"
 
 /* ---- instructions ---- */
@@ -36,8 +36,13 @@ static const char *name_of(const Coder *c, const Op *op) {
 
 static CodeInstr *push(Coder *c, InstrCode code, const Op *op) {
   CodeInstr *x = VEC_PUSH(c->scratch, c->out);
-  *x = (CodeInstr){.i = {.code = (uint8_t)code, .op = op->code, .comm = -1, .peer = -1,
-                         .handle = -1, .line = op->line, .acc = ACC_NEVER},
+  *x = (CodeInstr){.i = {.code = (uint8_t)code,
+                         .op = op->code,
+                         .comm = -1,
+                         .peer = -1,
+                         .handle = -1,
+                         .line = op->line,
+                         .acc = ACC_NEVER},
                    .name = name_of(c, op)};
   return x;
 }
@@ -70,7 +75,7 @@ void coder_settle(Coder *c, Tid t, const Op *op) {
 typedef struct Cut {
   Dim whole[3], pieces[4];
   int n, parts, mirror;
-  bool plain;            /* the pieces lie one after the other in the whole */
+  bool plain; /* the pieces lie one after the other in the whole */
 } Cut;
 
 static Cut cut_of(const Tensor *whole, const Tensor *piece, int dim, const OpAttr *attr) {
@@ -152,7 +157,8 @@ static void code_exchange(Coder *c, const Op *op, Tid in, Tid out) {
   Cut to = cut_of(&tout, &tin, op->attr.from, &op->attr);
   Cut *heads = tin.dim[op->attr.dim].tag == TAG_SEQ ? &to : &from;
   heads->parts = 1, heads->mirror = 0;
-  Tid packed = coder_temp(c, &tin, from.pieces, 4), got = coder_temp(c, &tin, to.pieces, 4);
+  Tid packed = coder_temp(c, &tin, from.pieces, 4),
+      got = coder_temp(c, &tin, to.pieces, 4);
   repack(c, OP_pack, op, &from, in, packed);
   start_collective(c, op, COLL_ALL_TO_ALL, packed, got);
   coder_settle(c, got, op);
@@ -233,8 +239,7 @@ static void count_rows(Coder *c, const Op *op) {
   if (op->code == OP_expert_ends) accumulate(c, op, OP_acc_rows, op->out[0]);
   if (sorts && c->g->t.at[op->out[1]].place.on[AX_EP] != PL_OWN)
     accumulate(c, op, OP_acc_rows, op->out[1]);
-  if (sorts && op->attr.drop != DROP_NONE)
-    accumulate(c, op, OP_acc_dropped, op->out[2]);
+  if (sorts && op->attr.drop != DROP_NONE) accumulate(c, op, OP_acc_dropped, op->out[2]);
 }
 
 void coder_kernel(Coder *c, const Op *op) {

@@ -1,5 +1,5 @@
-/* units.c - collects the units of a model into one table (units.h). Equal bodies and equal
- * units are kept once. */
+/* units.c - collects the units of a model into one table (units.h). Equal bodies and
+ * equal units are kept once. */
 #include "unit_code.h"
 
 typedef struct Table {
@@ -10,7 +10,7 @@ typedef struct Table {
   bool code;
   const AxisSet *comm;
   BodyClock clock;
-  int32_t *edge_of;        /* sharded tensor -> its number in Units.edge, -1 */
+  int32_t *edge_of; /* sharded tensor -> its number in Units.edge, -1 */
   VEC(UnitEdge) edge;
   VEC(UnitBody *) body;
   VEC(UnitCode *) kind;
@@ -48,12 +48,11 @@ static bool same_instr(const CodeInstr *a, const CodeInstr *b) {
   const Instr *x = &a->i, *y = &b->i;
   if (x->code != y->code || x->coll != y->coll || x->red != y->red || x->acc != y->acc ||
       x->op != y->op || x->comm != y->comm || x->nin != y->nin || x->nout != y->nout ||
-      x->nwork != y->nwork ||
-      x->handle != y->handle)
+      x->nwork != y->nwork || x->handle != y->handle)
     return false;
   return memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 &&
-         memcmp(a->operand, b->operand,
-                sizeof *a->operand * (size_t)instr_operands(x)) == 0 &&
+         memcmp(a->operand, b->operand, sizeof *a->operand * (size_t)instr_operands(x)) ==
+             0 &&
          strcmp(a->name, b->name) == 0;
 }
 
@@ -72,8 +71,7 @@ static const UnitBody *keep_body(Table *t, const UnitBody *b) {
   UnitBody *mine = NEW(t->keep, UnitBody);
   *mine = *b;
   mine->at = arena_copy(t->keep, b->at, sizeof *b->at * (size_t)b->n);
-  for (int i = 0; i < b->n; i++)
-    mine->at[i].name = arena_str(t->keep, b->at[i].name);
+  for (int i = 0; i < b->n; i++) mine->at[i].name = arena_str(t->keep, b->at[i].name);
   *VEC_PUSH(t->keep, t->body) = mine;
   return mine;
 }
@@ -113,8 +111,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
   memcpy(c.frame, raw->frame, sizeof c.frame);
   for (int ph = 0; ph < 3; ph++)
     c.read[ph].edge = raw->read[ph].at, c.read[ph].n = raw->read[ph].n;
-  for (int ph = 0; ph < BODIES; ph++)
-    c.body[ph] = keep_body(t, &raw->body[ph]);
+  for (int ph = 0; ph < BODIES; ph++) c.body[ph] = keep_body(t, &raw->body[ph]);
   for (int i = 0; i < t->kind.n; i++)
     if (same_code(t->kind.at[i], &c)) return t->kind.at[i];
   c.edge_use = arena_copy(t->keep, c.edge_use, (size_t)c.nedge);
@@ -126,8 +123,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
         arena_copy(t->keep, c.read[ph].edge, sizeof(int32_t) * (size_t)c.read[ph].n);
     c.cost += c.body[ph]->flops;
   }
-  for (int ph = 0; ph < BODIES; ph++)
-    c.work[ph] = work_of(t, c.body[ph]);
+  for (int ph = 0; ph < BODIES; ph++) c.work[ph] = work_of(t, c.body[ph]);
   UnitCode *mine = arena_copy(t->keep, &c, sizeof c);
   *VEC_PUSH(t->keep, t->kind) = mine;
   return mine;
@@ -136,8 +132,8 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
 /* ---- edges, parameters ---- */
 
 void edge_label(Arena *a, UnitEdge *e, const char *unit) {
-  e->label = arena_printf(a, e->gradient ? "gradient before %s" : "activation after %s",
-                          unit);
+  e->label =
+      arena_printf(a, e->gradient ? "gradient before %s" : "activation after %s", unit);
 }
 
 static int32_t keep_edge(Table *t, Tid id) {
@@ -150,8 +146,7 @@ static int32_t keep_edge(Table *t, Tid id) {
                   .dtype = x->dtype,
                   .ndim = x->ndim,
                   .bytes = (uint64_t)tensor_bytes(x)};
-  for (int d = 0; d < x->ndim; d++)
-    e->dim[d] = x->dim[d].local;
+  for (int d = 0; d < x->ndim; d++) e->dim[d] = x->dim[d].local;
   edge_label(t->keep, e, t->in->graph->unit.at[x->unit].name);
   return t->edge_of[id] = t->edge.n - 1;
 }
@@ -160,8 +155,7 @@ static void keep_unit(Table *t, int u, const RawUnit *raw) {
   CompiledUnit *x = &t->u->at[u];
   const Unit *unit = &t->in->graph->unit.at[u];
   int32_t *edge = NEW_N(t->keep, int32_t, raw->edge.n);
-  for (int i = 0; i < raw->edge.n; i++)
-    edge[i] = keep_edge(t, raw->edge.at[i]);
+  for (int i = 0; i < raw->edge.n; i++) edge[i] = keep_edge(t, raw->edge.at[i]);
   *x = (CompiledUnit){
       .name = arena_str(t->keep, unit->name),
       .layer = unit->layer,
@@ -191,9 +185,7 @@ static void keep_params(Table *t) {
   }
 }
 
-AxisSet unit_param_partial(const UnitParam *p) {
-  return place_partial(p->grad);
-}
+AxisSet unit_param_partial(const UnitParam *p) { return place_partial(p->grad); }
 
 /* ---- the model as a whole ---- */
 
@@ -214,8 +206,7 @@ static double widest(const Graph *g) {
   for (int i = 0; i < g->t.n; i++) {
     const Tensor *t = &g->t.at[i];
     double n = 1;
-    for (int k = 0; k < t->ndim; k++)
-      n *= (double)t->dim[k].size;
+    for (int k = 0; k < t->ndim; k++) n *= (double)t->dim[k].size;
     if (t->kind != T_PARAM) most = MAX(most, n);
   }
   return most / (double)g->batch;
@@ -238,7 +229,12 @@ static void logits_of(Coder *coder, const Sharded *sh, Units *out) {
 bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scratch,
                 Arena *keep, Units *out, Diags *d) {
   const Graph *g = in->graph;
-  Table t = {.u = out, .keep = keep, .scratch = scratch, .in = in, .sh = sh, .code = code,
+  Table t = {.u = out,
+             .keep = keep,
+             .scratch = scratch,
+             .in = in,
+             .sh = sh,
+             .code = code,
              .clock = body_clock(in, sh->copies)};
   Coder *coder = coder_new(in, sh, &t.clock);
   t.edge_of = NEW_N(in->arena, int32_t, sh->g->t.n);
@@ -269,7 +265,6 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
   keep_params(&t);
   out->edge = t.edge.at, out->nedge = t.edge.n;
   out->comm = arena_copy(keep, t.comm, sizeof *t.comm * (size_t)out->ncomm);
-  for (int i = 0; i < t.body.n && !code; i++)
-    t.body.at[i]->at = NULL;
+  for (int i = 0; i < t.body.n && !code; i++) t.body.at[i]->at = NULL;
   return true;
 }

@@ -1,10 +1,8 @@
-/* comm.c - wrappers around the functions of a backend: they check the caller, count what is
- * moved, and let a test make the N-th call fail. */
+/* comm.c - wrappers around the functions of a backend: they check the caller, count what
+ * is moved, and let a test make the N-th call fail. */
 #include "world.h"
 
-static bool inject(Comm *c) {
-  return ++c->calls == c->fail_at;
-}
+static bool inject(Comm *c) { return ++c->calls == c->fail_at; }
 
 static weft_status injected(Comm *c, const char *what, weft_error *e) {
   return err_set(e, WEFT_ERUN, "rank %d: injected fault in %s, call %llu", c->rank, what,
@@ -43,8 +41,7 @@ static weft_status check_counts(const Comm *c, const CommOp *op, weft_error *e) 
 static uint64_t elements(const CommOp *op) {
   uint64_t n = 0;
   if (!(coll_info[op->coll].is & COLL_COUNTED)) return op->count;
-  for (int k = 0; k < op->members; k++)
-    n += comm_rows(op, op->give, k);
+  for (int k = 0; k < op->members; k++) n += comm_rows(op, op->give, k);
   return n;
 }
 

@@ -59,8 +59,7 @@ typedef struct CommOp {
 /* all_to_all_v: elements that go to member k by `give`, that come from it by `take`. */
 static inline uint64_t comm_rows(const CommOp *op, const int32_t *counts, int k) {
   uint64_t rows = 0;
-  for (int i = 0; i < op->each; i++)
-    rows += (uint64_t)counts[k * op->each + i];
+  for (int i = 0; i < op->each; i++) rows += (uint64_t)counts[k * op->each + i];
   return rows * op->row;
 }
 
@@ -124,7 +123,8 @@ struct Comm {
 weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
 weft_status comm_wait(Comm *c, int handle, weft_error *e);
-/* What was started and not waited for never ran: a device was to keep it and could not. */
+/* What was started and not waited for never ran: a device was to keep it and could not.
+ */
 void comm_drop(Comm *c);
 const CommCount *comm_count(const Comm *c, int group); /* -1: pairs */
 CommInside comm_inside(const Comm *c);

@@ -1,5 +1,5 @@
-/* launcher_env.c - the launchers that are known (torchrun, MPI, Slurm), innermost first, and
- * the variables that each of them sets. */
+/* launcher_env.c - the launchers that are known (torchrun, MPI, Slurm), innermost first,
+ * and the variables that each of them sets. */
 #include "launcher_env.h"
 
 #include <errno.h>
@@ -24,9 +24,7 @@ static const Launcher launcher[LAUNCH_N] = {
                       "SLURM_STEP_ID"},
 };
 
-const char *launch_name(LaunchKind k) {
-  return launcher[k].name;
-}
+const char *launch_name(LaunchKind k) { return launcher[k].name; }
 
 /* A variable that is set to nothing is as good as not set. */
 static const char *look(LaunchGetenv get, void *ud, const char *name) {

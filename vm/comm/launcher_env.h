@@ -1,24 +1,25 @@
-/* launcher_env.h - rank and world size of this process, from the environment of its launcher. */
+/* launcher_env.h - rank and world size of this process, from the environment of its
+ * launcher. */
 #ifndef WEFT_LAUNCH_H
 #define WEFT_LAUNCH_H
 
 #include "vm/base/base.h"
 
 typedef enum {
-  LAUNCH_NONE,           /* started by hand: one process */
-  LAUNCH_ENV,            /* RANK, WORLD_SIZE: torchrun and the like */
-  LAUNCH_OMPI,           /* OMPI_COMM_WORLD_*: mpirun of Open MPI */
-  LAUNCH_PMI,            /* PMI_*: mpiexec of MPICH and its relatives */
-  LAUNCH_SLURM,          /* SLURM_*: srun */
+  LAUNCH_NONE,  /* started by hand: one process */
+  LAUNCH_ENV,   /* RANK, WORLD_SIZE: torchrun and the like */
+  LAUNCH_OMPI,  /* OMPI_COMM_WORLD_*: mpirun of Open MPI */
+  LAUNCH_PMI,   /* PMI_*: mpiexec of MPICH and its relatives */
+  LAUNCH_SLURM, /* SLURM_*: srun */
   LAUNCH_N
 } LaunchKind;
 
 typedef struct LaunchInfo {
   LaunchKind kind;
-  int rank, size;        /* 0 of 1 if there is no launcher */
-  int local_rank;        /* on its node; -1 if unknown */
-  const char *master_addr;   /* LAUNCH_ENV: as the environment holds it, or NULL */
-  int master_port;       /* LAUNCH_ENV: 0 if not given */
+  int rank, size;          /* 0 of 1 if there is no launcher */
+  int local_rank;          /* on its node; -1 if unknown */
+  const char *master_addr; /* LAUNCH_ENV: as the environment holds it, or NULL */
+  int master_port;         /* LAUNCH_ENV: 0 if not given */
 } LaunchInfo;
 
 /* Looks a variable up; NULL if it is not set. getenv behind a `ud`, so that tests need no

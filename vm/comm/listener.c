@@ -33,8 +33,7 @@ static void free_slots(Listener *l) {
 }
 
 void listener_close(Listener *l) {
-  for (int i = 0; i < l->n; i++)
-    close(l->pending[i].fd);
+  for (int i = 0; i < l->n; i++) close(l->pending[i].fd);
   if (l->fd >= 0) close(l->fd);
   free_slots(l);
   *l = (Listener){.fd = -1};
@@ -43,9 +42,7 @@ void listener_close(Listener *l) {
 /* ---- slots ---- */
 
 /* The last one takes its slot. */
-static void forget(Listener *l, int i) {
-  l->pending[i] = l->pending[--l->n];
-}
+static void forget(Listener *l, int i) { l->pending[i] = l->pending[--l->n]; }
 
 static void drop(Listener *l, int i) {
   close(l->pending[i].fd);

@@ -37,7 +37,7 @@ typedef struct Listener {
 
 /* A connection whose first message is whole; nothing of what follows it was read. */
 typedef struct Accepted {
-  int fd; /* -1: none came in time */
+  int fd;               /* -1: none came in time */
   uint8_t nonce[NONCE]; /* of the question, if the listener asks */
   char message[LISTENER_MESSAGE];
 } Accepted;

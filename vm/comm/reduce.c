@@ -8,12 +8,10 @@ void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n) {
   assert(n <= REDUCE_BLOCK);
   if (t == DT_BF16) {
     const bf16 *b = in;
-    for (size_t i = 0; i < n; i++)
-      acc->f32[i] = bf16_to_f32(b[i]);
+    for (size_t i = 0; i < n; i++) acc->f32[i] = bf16_to_f32(b[i]);
   } else if (t == DT_F16) {
     const f16 *h = in;
-    for (size_t i = 0; i < n; i++)
-      acc->f32[i] = f16_to_f32(h[i]);
+    for (size_t i = 0; i < n; i++) acc->f32[i] = f16_to_f32(h[i]);
   } else {
     memcpy(acc, in, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
   }
@@ -45,23 +43,12 @@ void reduce_add(DType t, RedOp op, ReduceAcc *acc, const void *in, size_t n) {
   assert(n <= REDUCE_BLOCK);
   bool sum = op == RED_SUM;
   switch (t) {
-  case DT_F32:
-    (sum ? sum_f32 : max_f32)(acc->f32, in, n);
-    return;
-  case DT_BF16:
-    (sum ? sum_bf16 : max_bf16)(acc->f32, in, n);
-    return;
-  case DT_F16:
-    (sum ? sum_f16 : max_f16)(acc->f32, in, n);
-    return;
-  case DT_F64:
-    (sum ? sum_f64 : max_f64)(acc->f64, in, n);
-    return;
-  case DT_I32:
-    (sum ? sum_i32 : max_i32)(acc->i32, in, n);
-    return;
-  case DT_ACT:
-    break;
+  case DT_F32: (sum ? sum_f32 : max_f32)(acc->f32, in, n); return;
+  case DT_BF16: (sum ? sum_bf16 : max_bf16)(acc->f32, in, n); return;
+  case DT_F16: (sum ? sum_f16 : max_f16)(acc->f32, in, n); return;
+  case DT_F64: (sum ? sum_f64 : max_f64)(acc->f64, in, n); return;
+  case DT_I32: (sum ? sum_i32 : max_i32)(acc->i32, in, n); return;
+  case DT_ACT: break;
   }
   assert(!"the type of a collective is resolved");
 }
@@ -70,12 +57,10 @@ void reduce_store(DType t, void *out, const ReduceAcc *acc, size_t n) {
   assert(n <= REDUCE_BLOCK);
   if (t == DT_BF16) {
     bf16 *b = out;
-    for (size_t i = 0; i < n; i++)
-      b[i] = bf16_from_f32(acc->f32[i]);
+    for (size_t i = 0; i < n; i++) b[i] = bf16_from_f32(acc->f32[i]);
   } else if (t == DT_F16) {
     f16 *h = out;
-    for (size_t i = 0; i < n; i++)
-      h[i] = f16_from_f32(acc->f32[i]);
+    for (size_t i = 0; i < n; i++) h[i] = f16_from_f32(acc->f32[i]);
   } else {
     memcpy(out, acc, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
   }

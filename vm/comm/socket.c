@@ -35,9 +35,7 @@ bool net_ready(int fd, short events, Until u) {
   }
 }
 
-bool net_again(void) {
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
+bool net_again(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 bool net_put(int fd, const void *p, size_t n, Until u) {
   const char *from = p;
@@ -172,9 +170,7 @@ static void host_of(int fd, NameOf name, char host[NET_HOST]) {
     memmove(host, host + skip, strlen(host + skip) + 1);
 }
 
-void net_peer_host(int fd, char host[NET_HOST]) {
-  host_of(fd, getpeername, host);
-}
+void net_peer_host(int fd, char host[NET_HOST]) { host_of(fd, getpeername, host); }
 
 /* A connection within a machine has one address at both ends, or addresses of the
  * loopback. */

@@ -12,12 +12,8 @@ typedef struct Until {
   double deadline;
   const StopFlag *stop;
 } Until;
-static inline Until until_in(double seconds) {
-  return (Until){now_s() + seconds, NULL};
-}
-static inline bool until_stopped(Until u) {
-  return u.stop && *u.stop;
-}
+static inline Until until_in(double seconds) { return (Until){now_s() + seconds, NULL}; }
+static inline bool until_stopped(Until u) { return u.stop && *u.stop; }
 /* The milliseconds of one poll() of such a wait; 0: it is over. */
 int until_ms(Until u);
 

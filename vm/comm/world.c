@@ -2,13 +2,9 @@
  * world is a module and a row here. */
 #include "world.h"
 
-static const WorldVtable *load_local(weft_error *e) {
-  return &world_local;
-}
+static const WorldVtable *load_local(weft_error *e) { return &world_local; }
 
-static const WorldVtable *load_tcp(weft_error *e) {
-  return &world_tcp;
-}
+static const WorldVtable *load_tcp(weft_error *e) { return &world_tcp; }
 
 static const WorldKind kinds[] = {
     {.name = "local", .most = 1024, .bytes = &world_local_bytes, .load = load_local},
@@ -57,8 +53,7 @@ static bool fits(const WorldKind *k, bool processes, bool meets, bool host) {
 
 const WorldKind *world_default(bool processes, bool meets, bool host) {
   int i = 0;
-  while (!fits(&kinds[i], processes, meets, host))
-    i++;
+  while (!fits(&kinds[i], processes, meets, host)) i++;
   return &kinds[i];
 }
 
@@ -70,10 +65,11 @@ weft_status world_suits(const WorldKind *k, const DeviceKind *d, weft_error *e) 
         "ranks in one process (--comm local), processes with --comm nccl, or on the cpu",
         k->name, d->name);
   if (d->host && k->device)
-    return err_set(e, WEFT_EUSAGE,
-                   "--comm %s moves memory of GPUs, but device %s computes in that of the "
-                   "host; add --device cuda, or leave --comm out",
-                   k->name, d->name);
+    return err_set(
+        e, WEFT_EUSAGE,
+        "--comm %s moves memory of GPUs, but device %s computes in that of the "
+        "host; add --device cuda, or leave --comm out",
+        k->name, d->name);
   return WEFT_OK;
 }
 
@@ -151,9 +147,7 @@ weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Co
 }
 
 /* Who carries its bytes of the host. */
-static World *carrier(World *w) {
-  return w->under ? w->under : w;
-}
+static World *carrier(World *w) { return w->under ? w->under : w; }
 
 /* ---- messages of the host ---- */
 
@@ -168,9 +162,7 @@ typedef struct Head {
   char first[HEAD_ROOM];
 } Head;
 
-static size_t head_size(size_t first) {
-  return offsetof(Head, first) + first;
-}
+static size_t head_size(size_t first) { return offsetof(Head, first) + first; }
 
 /* Before each message. After a failure the others may wait for another one than comes. */
 static weft_status begin(World *w, const char *what, int peer, weft_error *e) {
@@ -262,8 +254,7 @@ weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error *e) {
 }
 
 void world_watched(World *w) {
-  for (; w; w = w->under)
-    w->watched = true;
+  for (; w; w = w->under) w->watched = true;
 }
 
 weft_status world_poll(World *w, weft_error *e) {

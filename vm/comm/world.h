@@ -15,9 +15,9 @@ typedef struct WorldSetting {
 
 /* What a world may be told; none of it is needed later. */
 typedef struct WorldOptions {
-  const struct Rendezvous *meet;     /* rendezvous.h; NULL: nowhere */
-  int group_ctas, pair_ctas;   /* blocks of a GPU for a communicator; 0: it chooses */
-  const WorldSetting *setting; /* for its library, unless the environment has it */
+  const struct Rendezvous *meet; /* rendezvous.h; NULL: nowhere */
+  int group_ctas, pair_ctas;     /* blocks of a GPU for a communicator; 0: it chooses */
+  const WorldSetting *setting;   /* for its library, unless the environment has it */
   int nsetting;
   /* Tests: asked before each message of the host; true: it fails. */
   bool (*fault)(void *ud);
@@ -91,12 +91,12 @@ struct World {
   const WorldOptions *told; /* for start only */
   struct Net *net;          /* the doors of its processes; NULL: it needs none */
   bool quiet;               /* another process tells why it ends */
-  bool watched;             /* the supervisor ends the waits for a rank that does not answer */
-  bool (*fault)(void *ud);  /* as it was told */
+  bool watched; /* the supervisor ends the waits for a rank that does not answer */
+  bool (*fault)(void *ud); /* as it was told */
   void *fault_ud;
-  bool broken;              /* a message has failed: no other one is sent or waited for */
-  bool together;            /* as of its row, or of the world that it is over: */
-  World *under;             /* NULL: it is over none. Has the same facts */
+  bool broken;   /* a message has failed: no other one is sent or waited for */
+  bool together; /* as of its row, or of the world that it is over: */
+  World *under;  /* NULL: it is over none. Has the same facts */
   void *ctx;
 };
 
@@ -125,7 +125,8 @@ CHECKED weft_status world_bcast(World *w, void *p, size_t n, int root, weft_erro
 CHECKED weft_status world_send(World *w, const void *p, size_t n, int peer,
                                weft_error *e);
 CHECKED weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error *e);
-/* From now on the supervisor ends all waits; until then a wait has a deadline of its own. */
+/* From now on the supervisor ends all waits; until then a wait has a deadline of its own.
+ */
 void world_watched(World *w);
 weft_status world_poll(World *w, weft_error *e);
 /* address_exchange.c: doors for processes that have none yet, all of which call it. */

@@ -25,7 +25,8 @@ static weft_status checked(const Graph *g, weft_error *e) {
   return strict_asked() ? graph_check(g, e) : WEFT_OK;
 }
 
-static weft_status checked_places(const CompileInput *in, const Sharded *s, weft_error *e) {
+static weft_status checked_places(const CompileInput *in, const Sharded *s,
+                                  weft_error *e) {
   return strict_asked() ? shard_check(in->graph, s, !in->context, e) : WEFT_OK;
 }
 
@@ -82,8 +83,8 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;
 }
 
-/* With units that repeat compiled once; not *done if that cannot be or something is wrong with
- * the plan: then the whole graph tells more. */
+/* With units that repeat compiled once; not *done if that cannot be or something is wrong
+ * with the plan: then the whole graph tells more. */
 static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units *out,
                           bool *done, Diags *d, weft_error *e) {
   Fold *f = in->dump ? NULL : fold_layers(in->graph, in->plan, in->arena);

@@ -48,7 +48,7 @@ typedef struct Passes {
 
 /* requires units and stages; establishes the program of a pp rank in `c` */
 static weft_status rank_program(Passes *p, const Transfers *tr, ActionsInput *list, int r,
-                         Compiled *c) {
+                                Compiled *c) {
   const CompileInput *in = p->in;
   Layout l;
   UnshardedList held;
@@ -78,7 +78,8 @@ static weft_status rank_program(Passes *p, const Transfers *tr, ActionsInput *li
 }
 
 /* The programs of all pp ranks under a schedule that can run. */
-static weft_status programs(Passes *p, const Schedule *s, const Timeline *when, Compiled *c) {
+static weft_status programs(Passes *p, const Schedule *s, const Timeline *when,
+                            Compiled *c) {
   Transfers tr;
   /* requires stages and the schedule; establishes the order of sends of all ranks */
   transfers(p->st, s, when, c->microbatches, p->in->arena, &tr);
@@ -88,8 +89,7 @@ static weft_status programs(Passes *p, const Schedule *s, const Timeline *when, 
                        .d = p->d,
                        .keep_frames = c->context > 0,
                        .overlap = p->in->plan->strategy.overlap_grad_reduce};
-  for (int r = 0; r < s->ranks; r++)
-    TRY(rank_program(p, &tr, &list, r, c));
+  for (int r = 0; r < s->ranks; r++) TRY(rank_program(p, &tr, &list, r, c));
   return WEFT_OK;
 }
 
@@ -154,8 +154,7 @@ static weft_status passes(const CompileInput *in, const Timeline *when, Compiled
   c->zigzag = c->mesh.size[AXIS_CP] > 1 && !in->plan->cp.in_order;
   c->documents = plan_cuts_documents(in->plan, c->mesh.size[AXIS_CP]);
   c->logits = u->logits, c->logits_cut = u->logits_cut;
-  for (int i = 0; i < u->ncomm; i++)
-    comm_for(&comms, u->comm[i], NULL, 0);
+  for (int i = 0; i < u->ncomm; i++) comm_for(&comms, u->comm[i], NULL, 0);
   budget_part(a, "the programs");
   /* requires units; establishes a stage for each and what crosses between them */
   if (!stages(u, &in->plan->pp, in->schedule, a, &st, d)) return WEFT_EPLAN;

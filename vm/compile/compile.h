@@ -1,5 +1,5 @@
-/* compile.h - from a plan, a logical graph and a schedule to proven programs. compile.c is
- * the list of passes. */
+/* compile.h - from a plan, a logical graph and a schedule to proven programs. compile.c
+ * is the list of passes. */
 #ifndef WEFT_COMPILE_H
 #define WEFT_COMPILE_H
 

@@ -1,4 +1,5 @@
-/* compile_input.h - the input of a compile: plan, mesh, graph, schedule, arenas, what to dump. */
+/* compile_input.h - the input of a compile: plan, mesh, graph, schedule, arenas, what to
+ * dump. */
 #ifndef WEFT_COMPILE_INPUT_H
 #define WEFT_COMPILE_INPUT_H
 
@@ -8,14 +9,14 @@
 typedef struct CompileInput {
   const Plan *plan;
   const Mesh *mesh;
-  Graph *graph;          /* finished by graph_finish; compile adds to it */
-  const Schedule *schedule;     /* of units: may be NULL, then W comes right after I */
-  int64_t context;       /* 0; or the graph is that of decode_graph, for programs that take
-                            one token each: forward only, no state but the parameters */
-  const DeviceKind *device;     /* NULL: the first row of the table */
-  Arena *arena;          /* of compile(): owns the result; of passes: temporary */
-  Arena *scratch;        /* of passes: emptied between units and ranks */
-  const char *dump;      /* letters of passes to dump to dump_out, or NULL */
+  Graph *graph;             /* finished by graph_finish; compile adds to it */
+  const Schedule *schedule; /* of units: may be NULL, then W comes right after I */
+  int64_t context; /* 0; or the graph is that of decode_graph, for programs that take
+                      one token each: forward only, no state but the parameters */
+  const DeviceKind *device; /* NULL: the first row of the table */
+  Arena *arena;             /* of compile(): owns the result; of passes: temporary */
+  Arena *scratch;           /* of passes: emptied between units and ranks */
+  const char *dump;         /* letters of passes to dump to dump_out, or NULL */
   Text *dump_out;
 } CompileInput;
 

@@ -1,13 +1,11 @@
-/* device.c - wrappers around the functions of a device: they check arguments, count, and let
- * a test make the N-th call fail. */
+/* device.c - wrappers around the functions of a device: they check arguments, count, and
+ * let a test make the N-th call fail. */
 #include "device.h"
 
 #include "vm/base/strict.h"
 
 /* Whether this is the call that a test wants to fail. */
-static bool fails(Device *d) {
-  return d->fail_in > 0 && --d->fail_in == 0;
-}
+static bool fails(Device *d) { return d->fail_in > 0 && --d->fail_in == 0; }
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
                         int place, int threads, weft_error *e) {
@@ -100,9 +98,7 @@ void device_download(Device *d, void *dst, const void *src, size_t n) {
   d->vt->download(d, dst, src, n);
 }
 
-void device_main(Device *d, bool begins) {
-  d->main = begins;
-}
+void device_main(Device *d, bool begins) { d->main = begins; }
 
 void device_replay(Device *d, void *kept) {
   assert(kept && !d->main);
@@ -110,9 +106,7 @@ void device_replay(Device *d, void *kept) {
   d->vt->keeper->replay(d, kept);
 }
 
-DeviceEvent device_record(Device *d) {
-  return d->vt->record(d);
-}
+DeviceEvent device_record(Device *d) { return d->vt->record(d); }
 
 void device_wait(Device *d, DeviceEvent ev) {
   if (ev.id) d->vt->wait(d, ev);

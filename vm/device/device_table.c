@@ -1,9 +1,8 @@
-/* device_table.c - the table of devices. A new one is a module, a row here and its kernels. */
+/* device_table.c - the table of devices. A new one is a module, a row here and its
+ * kernels. */
 #include "device.h"
 
-static const DeviceVtable *load_cpu(weft_error *e) {
-  return &device_cpu;
-}
+static const DeviceVtable *load_cpu(weft_error *e) { return &device_cpu; }
 
 static const DeviceKind kinds[] = {
     {.name = "cpu",

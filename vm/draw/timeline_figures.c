@@ -1,7 +1,6 @@
 /* timeline_figures.c - the numbers of a timeline as text and as JSON. */
 #include "timeline_draw.h"
 
-
 static long long idle(const Timeline *t, int rank) {
   return (long long)(t->makespan - t->busy[rank]);
 }

@@ -1,5 +1,5 @@
-/* timeline_svg.c - a timeline as one self-contained SVG. All cells of one look are one path,
- * so large schedules are small files too. */
+/* timeline_svg.c - a timeline as one self-contained SVG. All cells of one look are one
+ * path, so large schedules are small files too. */
 #include "timeline_draw.h"
 
 #include <stdio.h>
@@ -54,20 +54,11 @@ typedef struct Picture {
 /* ---- text ---- */
 
 static void add_escaped(Text *out, const char *s) {
-  for (; *s; s++)
-    switch (*s) {
-    case '&':
-      text_add(out, "&amp;");
-      break;
-    case '<':
-      text_add(out, "&lt;");
-      break;
-    case '>':
-      text_add(out, "&gt;");
-      break;
-    case '"':
-      text_add(out, "&quot;");
-      break;
+  for (; *s; s++) switch (*s) {
+    case '&': text_add(out, "&amp;"); break;
+    case '<': text_add(out, "&lt;"); break;
+    case '>': text_add(out, "&gt;"); break;
+    case '"': text_add(out, "&quot;"); break;
     default:
       /* Control characters may not stand in XML at all. */
       text_addn(out, (unsigned char)*s < ' ' ? " " : s, 1);
@@ -79,8 +70,7 @@ static void add_number(Text *out, double v) {
   char buf[400]; /* of any double */
   TextBuf t = textbuf(buf, sizeof buf);
   textbuf_printf(&t, "%.2f", v);
-  while (t.s[t.n - 1] == '0')
-    t.n--;
+  while (t.s[t.n - 1] == '0') t.n--;
   if (t.s[t.n - 1] == '.') t.n--;
   text_addn(out, t.s, t.n);
 }
@@ -243,8 +233,7 @@ static void add_legend(Picture *p) {
   text_add(p->out, "<g class=\"l\">");
   for (int k = DRAW_F; k <= DRAW_B; k++) {
     int tint = 0;
-    while (tint < TINTS && !each_part(p, (DrawKind)k, tint, NULL))
-      tint++;
+    while (tint < TINTS && !each_part(p, (DrawKind)k, tint, NULL)) tint++;
     if (tint < TINTS) x = swatch(p, x, y, look[k].fill[tint], look[k].name);
   }
   if (has_pairs(p)) x = swatch_pair(p, x, y);

@@ -1,7 +1,6 @@
 /* timeline_text.c - draws a timeline with characters, with or without colours. */
 #include "timeline_draw.h"
 
-
 enum {
   LINES_MOST = 48, /* of a drawing that is cut into blocks, one below the other */
   COLUMNS_LEAST = 16,
@@ -44,8 +43,7 @@ DrawKind draw_kind(const Action *a) {
 
 int draw_digits(int64_t n) {
   int digits = 1;
-  while (n >= 10)
-    n /= 10, digits++;
+  while (n >= 10) n /= 10, digits++;
   return digits;
 }
 
@@ -77,9 +75,7 @@ static void lay_out(Canvas *v, int width) {
 
 /* ---- rows ---- */
 
-static char lower(char c) {
-  return (char)(c + ('a' - 'A'));
-}
+static char lower(char c) { return (char)(c + ('a' - 'A')); }
 
 static char part_letter(DrawKind kind, int chunk) {
   return chunk > 0 ? lower(letter[kind]) : letter[kind];
@@ -105,7 +101,8 @@ static void paint(Canvas *v, int64_t from, int64_t to, const char *label, DrawKi
 static void paint_slot(Canvas *v, const Action *a, int64_t from, int64_t to) {
   DrawKind kind = draw_kind(a);
   char text[2][16];
-  TextBuf label = textbuf(text[0], sizeof text[0]), back = textbuf(text[1], sizeof text[1]);
+  TextBuf label = textbuf(text[0], sizeof text[0]),
+          back = textbuf(text[1], sizeof text[1]);
   if (kind != DRAW_PAIR) {
     part_label(v, kind, a->chunk, a->mb, &label);
     paint(v, from, to, label.s, kind, a->chunk);
@@ -231,8 +228,7 @@ static void put_block(Canvas *v, int64_t begin) {
 static unsigned kinds(const Canvas *v) {
   unsigned used = 0;
   for (int r = 0; r < v->t->ranks; r++)
-    for (int i = 0; i < v->s->n[r]; i++)
-      used |= 1u << draw_kind(&v->s->list[r][i]);
+    for (int i = 0; i < v->s->n[r]; i++) used |= 1u << draw_kind(&v->s->list[r][i]);
   return used;
 }
 
@@ -274,8 +270,7 @@ void timeline_text(const Schedule *s, const Timeline *t, int width, bool colour,
     out->oom = true;
     return;
   }
-  for (int64_t begin = 0; begin < t->makespan; begin += v.block)
-    put_block(&v, begin);
+  for (int64_t begin = 0; begin < t->makespan; begin += v.block) put_block(&v, begin);
   if (v.detail == DETAIL_SCALED)
     legend_scaled(&v);
   else

@@ -12,7 +12,7 @@ const OpInfo op_info[OP_N] = {
 
 const OpPlace op_place[] = {
 #define OVER(op, result, operand, when) {OP_##op, result, operand, false, PLACE_##when},
-#define TWICE(op, result, other) {OP_##op, result, other, true, PLACE_STEP},
+#define TWICE(op, result, other)        {OP_##op, result, other, true, PLACE_STEP},
 #include "in_place.def"
 };
 const int op_places = LEN(op_place);
@@ -38,23 +38,20 @@ int dtype_size(DType t) {
 
 static const char *const dtypes[] = {"f32", "bf16", "f64", "i32", "f16", "act"};
 
-const char *dtype_name(DType t) {
-  return dtypes[t];
-}
+const char *dtype_name(DType t) { return dtypes[t]; }
 
 DType dtype_named(const char *name) {
   int t = 0;
-  while (t < DT_ACT && strcmp(dtypes[t], name) != 0)
-    t++;
+  while (t < DT_ACT && strcmp(dtypes[t], name) != 0) t++;
   return (DType)t;
 }
 
 static const char *const tag_names[TAG_N] = {
-    [TAG_NONE] = "none",   [TAG_BATCH] = "batch",     [TAG_SEQ] = "seq",
-    [TAG_HIDDEN] = "hidden", [TAG_HEAD] = "head",     [TAG_KV_HEAD] = "kv_head",
-    [TAG_FFN] = "ffn",     [TAG_VOCAB] = "vocab",     [TAG_HEAD_DIM] = "head_dim",
-    [TAG_POSITION] = "position", [TAG_TOKEN] = "token",
-    [TAG_RAGGED] = "ragged", [TAG_EXPERT] = "expert"};
+    [TAG_NONE] = "none",         [TAG_BATCH] = "batch", [TAG_SEQ] = "seq",
+    [TAG_HIDDEN] = "hidden",     [TAG_HEAD] = "head",   [TAG_KV_HEAD] = "kv_head",
+    [TAG_FFN] = "ffn",           [TAG_VOCAB] = "vocab", [TAG_HEAD_DIM] = "head_dim",
+    [TAG_POSITION] = "position", [TAG_TOKEN] = "token", [TAG_RAGGED] = "ragged",
+    [TAG_EXPERT] = "expert"};
 
 const char *tag_name(DimTag t) { return tag_names[t]; }
 
@@ -64,7 +61,7 @@ int tag_parse(const char *s) {
   return -1;
 }
 
-#define TAG(tag) (1u << TAG_##tag)
+#define TAG(tag)        (1u << TAG_##tag)
 #define TAGS_OF_EXPERTS (TAG(TOKEN) | TAG(EXPERT) | TAG(RAGGED))
 static const struct AxisRow {
   const char *name;
@@ -88,9 +85,7 @@ bool ax_of_one_factor(ShardAxis a, ShardAxis b) {
   return axes_whole(ax_mesh(a)) == axes_whole(ax_mesh(b));
 }
 
-bool ax_expert(ShardAxis a) {
-  return axes_expert(ax_mesh(a));
-}
+bool ax_expert(ShardAxis a) { return axes_expert(ax_mesh(a)); }
 
 const char *ax_name(ShardAxis a) { return axis_row[a].name; }
 bool ax_may_cut(ShardAxis a, DimTag t) { return axis_row[a].tags >> t & 1; }
@@ -103,8 +98,7 @@ bool place_eq(Place a, Place b) {
 
 Place place_whole(void) {
   Place p;
-  for (int x = 0; x < AX_N; x++)
-    p.on[x] = PL_R;
+  for (int x = 0; x < AX_N; x++) p.on[x] = PL_R;
   return p;
 }
 
@@ -124,8 +118,7 @@ AxisSet place_partial(Place p) {
 
 AxisSet place_next_cut(Place p, int dim, int *x) {
   uint32_t axes = 0;
-  while (*x < AX_N && p.on[*x] != dim)
-    ++*x;
+  while (*x < AX_N && p.on[*x] != dim) ++*x;
   for (int first = *x; *x < AX_N && p.on[*x] == dim; ++*x) {
     if (!ax_of_one_factor((ShardAxis)first, (ShardAxis)*x)) break;
     axes |= 1u << *x;
@@ -140,9 +133,7 @@ AxisSet place_dim_cuts(Place p, int dim) {
   return ax_set_mesh(axes);
 }
 
-bool place_cuts_dim(Place p, int dim) {
-  return place_dim_cuts(p, dim) != 0;
-}
+bool place_cuts_dim(Place p, int dim) { return place_dim_cuts(p, dim) != 0; }
 
 int64_t place_local(Place p, int dim, int64_t size, const int n[AX_N]) {
   for (int x = 0; x < AX_N; x++)
@@ -155,8 +146,7 @@ const char *place_str(Place p, char buf[PLACE_STR]) {
   char name[64];
   TextBuf t = textbuf(buf, PLACE_STR);
   bool expert = false;
-  for (int x = 0; x < AX_N; x++)
-    expert |= ax_expert((ShardAxis)x) && p.on[x] != PL_R;
+  for (int x = 0; x < AX_N; x++) expert |= ax_expert((ShardAxis)x) && p.on[x] != PL_R;
   for (int x = 0; x < AX_N; x++) {
     ShardAxis a = (ShardAxis)x;
     if (ax_expert(a) != expert) continue;
@@ -181,8 +171,14 @@ const char *place_str(Place p, char buf[PLACE_STR]) {
 Tid graph_tensor(Graph *g, TensorKind kind, DType dt, const Dim *dim, int ndim) {
   assert(ndim >= 0 && ndim <= MAX_DIM);
   Tensor *t = VEC_PUSH(g->arena, g->t);
-  *t = (Tensor){.kind = (uint8_t)kind, .dtype = (uint8_t)dt, .ndim = (uint8_t)ndim,
-                .place = place_whole(), .producer = -1, .index = -1, .unit = -1, .grad_of = -1,
+  *t = (Tensor){.kind = (uint8_t)kind,
+                .dtype = (uint8_t)dt,
+                .ndim = (uint8_t)ndim,
+                .place = place_whole(),
+                .producer = -1,
+                .index = -1,
+                .unit = -1,
+                .grad_of = -1,
                 .logical = g->t.n - 1};
   for (int d = 0; d < ndim; d++) {
     t->dim[d] = dim[d];
@@ -207,7 +203,8 @@ const char *tensor_label(const Graph *g, Tid id, char buf[96]) {
     snprintf(buf, 96, "%s", t->name);
   } else if (t->producer >= 0) {
     const Op *op = &g->op.at[t->producer];
-    snprintf(buf, 96, "%s of %s", op_info[op->code].name, op->name ? op->name : "the model");
+    snprintf(buf, 96, "%s of %s", op_info[op->code].name,
+             op->name ? op->name : "the model");
   } else {
     snprintf(buf, 96, "tensor %d", id);
   }
@@ -262,8 +259,8 @@ static bool same_dims(const Tensor *t, const Dim *dim, int ndim) {
 weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
                         InitKind init, float std, Tid *out, weft_error *e) {
   if (ndim < 1 || ndim > 3)
-    return err_set(e, WEFT_EPLAN, "parameter %s: 1 to 3 dimensions expected, got %d", name,
-                   ndim);
+    return err_set(e, WEFT_EPLAN, "parameter %s: 1 to 3 dimensions expected, got %d",
+                   name, ndim);
   for (int d = 0; d < ndim; d++)
     if (dim[d].size < 1)
       return err_set(e, WEFT_EPLAN, "parameter %s: dimension %d has size %lld", name, d,
@@ -280,8 +277,10 @@ weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
   g->t.at[t].name = arena_str(g->arena, name);
   g->t.at[t].index = g->param.n;
   names_add(g->arena, &g->param_names, g->t.at[t].name, g->param.n);
-  *VEC_PUSH(g->arena, g->param) = (Param){.name = g->t.at[t].name, .tensor = t,
-                                          .init = (uint8_t)init, .std = std,
+  *VEC_PUSH(g->arena, g->param) = (Param){.name = g->t.at[t].name,
+                                          .tensor = t,
+                                          .init = (uint8_t)init,
+                                          .std = std,
                                           .decay = ndim > 1};
   *out = t;
   return WEFT_OK;
@@ -311,16 +310,22 @@ static int unit_for_op(Graph *g) {
   if (g->open_unit >= 0) return g->open_unit;
   if (g->op.n > 0) {
     int last = g->op.at[g->op.n - 1].unit;
-    if (last == g->unit.n - 1 && strncmp(g->unit.at[last].name, "ops.", 4) == 0) return last;
+    if (last == g->unit.n - 1 && strncmp(g->unit.at[last].name, "ops.", 4) == 0)
+      return last;
   }
   return add_unit(g, arena_printf(g->arena, "ops.%d", g->unit.n), -1);
 }
 
 Oid graph_add(Graph *g, int code, int nin, int nout, int unit, Phase ph) {
   Op *op = VEC_PUSH(g->arena, g->op);
-  *op = (Op){.code = (uint16_t)code, .phase = (uint8_t)ph, .nin = (int16_t)nin,
-             .nout = (uint8_t)nout, .in = NEW_N(g->arena, Tid, nin),
-             .out = NEW_N(g->arena, Tid, nout), .unit = unit, .fwd = -1};
+  *op = (Op){.code = (uint16_t)code,
+             .phase = (uint8_t)ph,
+             .nin = (int16_t)nin,
+             .nout = (uint8_t)nout,
+             .in = NEW_N(g->arena, Tid, nin),
+             .out = NEW_N(g->arena, Tid, nout),
+             .unit = unit,
+             .fwd = -1};
   return g->op.n - 1;
 }
 
@@ -341,11 +346,12 @@ weft_status graph_op(Graph *g, int code, const Tid *in, int nin, const OpAttr *a
   if (!info->infer)
     return err_set(e, WEFT_EPLAN, "%s is not an op for models", info->name);
   if (info->nin >= 0 && nin != info->nin)
-    return err_set(e, WEFT_EPLAN, "%s takes %d tensors, got %d (%s)", info->name, info->nin,
-                   nin, info->doc);
+    return err_set(e, WEFT_EPLAN, "%s takes %d tensors, got %d (%s)", info->name,
+                   info->nin, nin, info->doc);
   int nout = info->nout < 0 ? (attr ? attr->n : 0) : info->nout;
   if (nout < 1 || nout > 8)
-    return err_set(e, WEFT_EPLAN, "%s: n must be between 1 and 8, got %d", info->name, nout);
+    return err_set(e, WEFT_EPLAN, "%s: n must be between 1 and 8, got %d", info->name,
+                   nout);
   int ops = g->op.n;
   Oid id = graph_add(g, code, nin, nout, unit_for_op(g), PH_F);
   Op *op = &g->op.at[id];
@@ -372,8 +378,9 @@ weft_status graph_finish(Graph *g, Tid loss, weft_error *e) {
     return err_set(e, WEFT_EPLAN, "the model must return its loss");
   const Tensor *t = &g->t.at[loss];
   if (t->ndim != 1 || t->dim[0].size != 1 || t->dtype != DT_F32)
-    return err_set(e, WEFT_EPLAN,
-                   "the model must return a scalar loss (g:cross_entropy(logits, labels))");
+    return err_set(
+        e, WEFT_EPLAN,
+        "the model must return a scalar loss (g:cross_entropy(logits, labels))");
   g->loss = loss;
   g->forward_ops = g->op.n;
   return WEFT_OK;
@@ -384,7 +391,8 @@ static weft_status check_place(const Graph *g, Tid id, weft_error *e) {
   char label[96];
   for (int x = 0; x < AX_N; x++) {
     int d = t->place.on[x];
-    if (d < 0 || (d < t->ndim && ax_may_cut((ShardAxis)x, (DimTag)t->dim[d].tag))) continue;
+    if (d < 0 || (d < t->ndim && ax_may_cut((ShardAxis)x, (DimTag)t->dim[d].tag)))
+      continue;
     return err_set(e, WEFT_EINTERNAL, "%s: %s may not cut dimension %d (%s)",
                    tensor_label(g, id, label), ax_name((ShardAxis)x), d,
                    d < t->ndim ? tag_name((DimTag)t->dim[d].tag) : "none");
@@ -400,9 +408,11 @@ weft_status graph_check(const Graph *g, weft_error *e) {
     for (int k = 0; k < op->nin; k++) {
       Tid t = op->in[k];
       if (t < 0 || t >= g->t.n)
-        return err_set(e, WEFT_EINTERNAL, "op %d (%s): operand %d is no tensor", i, name, k);
+        return err_set(e, WEFT_EINTERNAL, "op %d (%s): operand %d is no tensor", i, name,
+                       k);
       if (g->t.at[t].producer >= i)
-        return err_set(e, WEFT_EINTERNAL, "op %d (%s): operand %d is made later", i, name, k);
+        return err_set(e, WEFT_EINTERNAL, "op %d (%s): operand %d is made later", i, name,
+                       k);
     }
     for (int k = 0; k < op->nout; k++)
       if (g->t.at[op->out[k]].producer != i)
@@ -435,7 +445,8 @@ void graph_dump(const Graph *g, Text *out) {
       dump_tensor(g, op->out[k], out);
     }
     text_printf(out, " = %s", op_info[op->code].name);
-    for (int k = 0; k < op->nin; k++) text_printf(out, "%s%%%d", k ? ", " : " ", op->in[k]);
+    for (int k = 0; k < op->nin; k++)
+      text_printf(out, "%s%%%d", k ? ", " : " ", op->in[k]);
     text_printf(out, "  ; %s%s\n", op->name ? op->name : "",
                 op->recomputed && op->phase != PH_F ? " (recomputed)" : "");
   }

@@ -11,30 +11,43 @@
 #include "vm/mesh/mesh.h"
 
 typedef enum {
-  DT_F32, DT_BF16, DT_F64, DT_I32, DT_F16,
-  DT_ACT             /* the plan's compute type; shard() resolves it */
+  DT_F32,
+  DT_BF16,
+  DT_F64,
+  DT_I32,
+  DT_F16,
+  DT_ACT /* the plan's compute type; shard() resolves it */
 } DType;
-int dtype_size(DType t);               /* bytes; DT_ACT is an error */
-DType dtype_named(const char *name);   /* one of those below; DT_ACT: none */
-const char *dtype_name(DType t);       /* "f32", "bf16", "f64", "i32", "f16", "act" */
+int dtype_size(DType t);             /* bytes; DT_ACT is an error */
+DType dtype_named(const char *name); /* one of those below; DT_ACT: none */
+const char *dtype_name(DType t);     /* "f32", "bf16", "f64", "i32", "f16", "act" */
 
 /* What a dimension means. vm/mesh/axes.def says which axis may cut which tag. */
 typedef enum {
-  TAG_NONE, TAG_BATCH, TAG_SEQ, TAG_HIDDEN, TAG_HEAD, TAG_KV_HEAD, TAG_FFN, TAG_VOCAB,
-  TAG_HEAD_DIM, TAG_POSITION,
-  TAG_TOKEN,             /* batch and seq as one */
-  TAG_RAGGED,            /* rows of all experts, how many of each the data says */
-  TAG_EXPERT, TAG_N
+  TAG_NONE,
+  TAG_BATCH,
+  TAG_SEQ,
+  TAG_HIDDEN,
+  TAG_HEAD,
+  TAG_KV_HEAD,
+  TAG_FFN,
+  TAG_VOCAB,
+  TAG_HEAD_DIM,
+  TAG_POSITION,
+  TAG_TOKEN,  /* batch and seq as one */
+  TAG_RAGGED, /* rows of all experts, how many of each the data says */
+  TAG_EXPERT,
+  TAG_N
 } DimTag;
-const char *tag_name(DimTag t);        /* "batch", "seq", ... */
-int tag_parse(const char *s);          /* -1 if unknown */
+const char *tag_name(DimTag t); /* "batch", "seq", ... */
+int tag_parse(const char *s);   /* -1 if unknown */
 
 typedef struct Dim {
-  int64_t size;      /* global (logical) size */
-  int64_t local;     /* size on one rank; shard() sets it, before: = size */
+  int64_t size;  /* global (logical) size */
+  int64_t local; /* size on one rank; shard() sets it, before: = size */
   uint8_t tag;
-  uint8_t parts;     /* a cut takes slice r of each of `parts` equal parts (packed qkv) */
-  int32_t unit;      /* a cut is a multiple of this (head_dim for heads) */
+  uint8_t parts; /* a cut takes slice r of each of `parts` equal parts (packed qkv) */
+  int32_t unit;  /* a cut is a multiple of this (head_dim for heads) */
 } Dim;
 
 /* Axes that placements speak of. Communication maps them to mesh axes. */
@@ -43,12 +56,12 @@ typedef enum {
 #include "vm/mesh/axes.def"
   AX_N
 } ShardAxis;
-AxisSet ax_mesh(ShardAxis a);          /* AX_DP -> dp_replicate + dp_shard, ... */
-AxisSet ax_set_mesh(uint32_t axes);    /* of a set of ShardAxis bits; joined */
+AxisSet ax_mesh(ShardAxis a);       /* AX_DP -> dp_replicate + dp_shard, ... */
+AxisSet ax_set_mesh(uint32_t axes); /* of a set of ShardAxis bits; joined */
 /* Whether both are parts of one factor: what changes alike over them is one change. */
 bool ax_of_one_factor(ShardAxis a, ShardAxis b);
-bool ax_expert(ShardAxis a);           /* of the expert mesh */
-const char *ax_name(ShardAxis a);      /* "dp", "cp", "tp" */
+bool ax_expert(ShardAxis a);      /* of the expert mesh */
+const char *ax_name(ShardAxis a); /* "dp", "cp", "tp" */
 bool ax_may_cut(ShardAxis a, DimTag t);
 
 /* >= 0: S(d). PL_OWN: each rank has rows of its own tokens, of the experts of all. */
@@ -57,7 +70,7 @@ typedef struct Place {
   int8_t on[AX_N];
 } Place;
 bool place_eq(Place a, Place b);
-Place place_whole(void);               /* R on every axis */
+Place place_whole(void); /* R on every axis */
 /* The mesh axes that cut something: of them the placement is S. */
 AxisSet place_cuts(Place p);
 /* The mesh axes over which it is a part of a sum. */
@@ -76,29 +89,37 @@ enum { PLACE_STR = 64 };
 /* "dp:S(0) cp:R tp:R", or, of one that is cut there, over the expert mesh. */
 const char *place_str(Place p, char buf[PLACE_STR]);
 
-typedef int32_t Tid;   /* tensor */
-typedef int32_t Oid;   /* op */
+typedef int32_t Tid; /* tensor */
+typedef int32_t Oid; /* op */
 
 typedef enum { T_VALUE, T_PARAM, T_INPUT } TensorKind;
-typedef enum { IN_TOKENS, IN_LABELS, IN_POSITIONS, IN_DOC_STARTS, IN_SEED, IN_N } InputKind;
+typedef enum {
+  IN_TOKENS,
+  IN_LABELS,
+  IN_POSITIONS,
+  IN_DOC_STARTS,
+  IN_SEED,
+  IN_N
+} InputKind;
 /* tokens, labels, positions, doc_starts: i32 (B, T). doc_starts[b,t] is the position in
  * the row of the first token of t's document. seed: f32 (1), the loss scale 1/tokens. */
 
 enum { MAX_DIM = 4, KERNEL_OPERANDS = 19 };
 
 typedef struct Tensor {
-  const char *name;      /* parameter name, input name, or NULL */
-  uint8_t kind;          /* TensorKind */
-  uint8_t dtype;         /* DType */
+  const char *name; /* parameter name, input name, or NULL */
+  uint8_t kind;     /* TensorKind */
+  uint8_t dtype;    /* DType */
   uint8_t ndim;
-  bool joined;           /* a parameter, or its gradient, and those behind it: see fused_projections.h */
+  bool joined; /* a parameter, or its gradient, and those behind it: see
+                  fused_projections.h */
   Dim dim[MAX_DIM];
-  Place place;           /* after shard() */
-  Oid producer;          /* -1 for params and inputs */
-  int32_t index;         /* param index, or InputKind */
-  int32_t unit;          /* unit of the producer, -1 */
-  Tid grad_of;           /* the tensor that this one is the gradient of, or -1 */
-  Tid logical;           /* in a sharded graph: the tensor of the logical graph */
+  Place place;   /* after shard() */
+  Oid producer;  /* -1 for params and inputs */
+  int32_t index; /* param index, or InputKind */
+  int32_t unit;  /* unit of the producer, -1 */
+  Tid grad_of;   /* the tensor that this one is the gradient of, or -1 */
+  Tid logical;   /* in a sharded graph: the tensor of the logical graph */
 } Tensor;
 
 /* Attributes of ops, flat: an op reads the fields its row in ops.def names. */
@@ -128,21 +149,21 @@ typedef struct OpAttr {
   int32_t experts, topk; /* of experts: all there are, choices of a token */
   int32_t score;         /* route, router_loss: SCORE_SOFTMAX or SCORE_SIGMOID */
   int32_t norm_topk, groups, topk_group; /* route */
-  int32_t drop;          /* permute: DROP_x, what is not taken; NONE: nothing may be */
-  uint32_t cut;          /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
+  int32_t drop; /* permute: DROP_x, what is not taken; NONE: nothing may be */
+  uint32_t cut; /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
   float eps, scale, theta;
   /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
    * tokens. With `yarn` they are pairs: those up to low turn as ever, those from high on
    * `factor` times slower; and cosines and sines are multiplied by rope_scale. */
   float rope_factor, rope_low, rope_high, rope_scale;
   int32_t rope_original, yarn;
-  float aux, z;          /* router_loss: coefficients */
+  float aux, z; /* router_loss: coefficients */
   /* What kernels compute with in f64 before anything becomes an f32. */
-  double capacity;       /* permute: of rows that are as many for each expert; 0: all */
-  double bound;          /* permute: the same for each rank that has experts */
-  double clip;           /* clip_coef: maximal norm, 0 none */
+  double capacity; /* permute: of rows that are as many for each expert; 0: all */
+  double bound;    /* permute: the same for each rank that has experts */
+  double clip;     /* clip_coef: maximal norm, 0 none */
   double beta1, beta2, weight_decay; /* adamw */
-  uint64_t seed;         /* adamw: of the rounding by chance; at most 2^53 */
+  uint64_t seed;                     /* adamw: of the rounding by chance; at most 2^53 */
 } OpAttr;
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {
@@ -157,7 +178,8 @@ static inline int attr_rotary_dim(const OpAttr *a) {
 enum { BACKEND_NATIVE, BACKEND_CUDNN };
 enum { SCORE_SOFTMAX, SCORE_SIGMOID };
 enum { DROP_NONE, DROP_POSITION, DROP_PROBS };
-/* In the place of the row of a choice: its expert is not here; there was no room for it. */
+/* In the place of the row of a choice: its expert is not here; there was no room for it.
+ */
 enum { ROW_ELSEWHERE = -1, ROW_DROPPED = -2 };
 /* `factor` times the mean of n over `of`, rounded up. The factor is a decimal number that
  * f64 only comes near: 1.1 times a mean of 10 is 11, not 12. */
@@ -172,63 +194,72 @@ static inline int64_t attr_rows_taken(const OpAttr *a, int64_t n) {
   if (a->capacity > 0) return rows_taken(a->capacity, n / senders, a->experts);
   return a->bound > 0 && owners > 1 ? rows_taken(a->bound, n / senders, owners) : n;
 }
-enum { EXPERTS_MAX = 1024 };  /* that kernels take */
+enum { EXPERTS_MAX = 1024 }; /* that kernels take */
 
-/* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of it. */
+/* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of
+ * it. */
 typedef enum { PH_F, PH_I, PH_W, PH_B, BODIES, PH_UPDATE = BODIES } Phase;
 
 typedef struct Op {
-  uint16_t code;         /* OP_x */
-  uint8_t phase;         /* Phase */
+  uint16_t code; /* OP_x */
+  uint8_t phase; /* Phase */
   uint8_t nout;
-  bool recomputed;            /* forward: runs again where the backward needs its results, see
-                            recompute.c; backward: is such a copy */
+  bool recomputed; /* forward: runs again where the backward needs its results, see
+                 recompute.c; backward: is such a copy */
   int16_t nin;
   Tid *in, *out;
   OpAttr attr;
   int32_t unit;
-  Oid fwd;               /* the forward op that a backward op belongs to; -1 */
-  const char *name;      /* module: "layers.3.mlp.down_proj", or NULL */
-  int32_t line;          /* in the file of the model function, 0 if unknown */
-  uint8_t role[12];      /* backward ops: what in[i] is, then what out[i] is, see below */
+  Oid fwd;          /* the forward op that a backward op belongs to; -1 */
+  const char *name; /* module: "layers.3.mlp.down_proj", or NULL */
+  int32_t line;     /* in the file of the model function, 0 if unknown */
+  uint8_t role[12]; /* backward ops: what in[i] is, then what out[i] is, see below */
 } Op;
 
-/* How an operand or result of a backward op relates to its forward op. Low bits: index. */
-enum { ROLE_NONE = 0, ROLE_IN = 0x10, ROLE_OUT = 0x20, ROLE_DOUT = 0x30, ROLE_DIN = 0x40,
-       ROLE_KIND = 0xf0, ROLE_INDEX = 0x0f };
+/* How an operand or result of a backward op relates to its forward op. Low bits: index.
+ */
+enum {
+  ROLE_NONE = 0,
+  ROLE_IN = 0x10,
+  ROLE_OUT = 0x20,
+  ROLE_DOUT = 0x30,
+  ROLE_DIN = 0x40,
+  ROLE_KIND = 0xf0,
+  ROLE_INDEX = 0x0f
+};
 
 typedef enum { INIT_NORMAL, INIT_ZEROS, INIT_ONES } InitKind;
 typedef struct Param {
-  const char *name;      /* Hugging Face name */
+  const char *name; /* Hugging Face name */
   Tid tensor;
-  uint8_t init;          /* InitKind */
+  uint8_t init; /* InitKind */
   float std;
-  bool decay;            /* weight decay applies: more than one dimension */
-  float share;           /* of a router's bias, which chooses: of all choices those that an
-                            expert should get; 0: stepped by the optimizer */
-  int32_t line;          /* in Graph.file, 0 if unknown */
+  bool decay;   /* weight decay applies: more than one dimension */
+  float share;  /* of a router's bias, which chooses: of all choices those that an
+                   expert should get; 0: stepped by the optimizer */
+  int32_t line; /* in Graph.file, 0 if unknown */
 } Param;
 
 /* Where pp_plan, recompute and FSDP may cut. Units are in execution order. */
 typedef struct Unit {
-  const char *name;      /* "layers.3", "embed_tokens", "norm", "lm_head" */
-  int layer;             /* layer number, or -1 */
+  const char *name; /* "layers.3", "embed_tokens", "norm", "lm_head" */
+  int layer;        /* layer number, or -1 */
 } Unit;
 
 typedef struct Graph {
   Arena *arena;
   VEC(Tensor) t;
-  VEC(Op) op;            /* forward in execution order, then backward */
+  VEC(Op) op; /* forward in execution order, then backward */
   VEC(Param) param;
   VEC(Unit) unit;
   Names param_names, unit_names; /* of what graph_param and graph_open_unit made */
-  int32_t open_unit;     /* -1 outside */
-  Tid input[IN_N];       /* -1 if the model does not read it */
+  int32_t open_unit;             /* -1 outside */
+  Tid input[IN_N];               /* -1 if the model does not read it */
   Tid loss;
-  Tid *grad;             /* after autodiff: for each tensor its gradient, or -1 */
-  int64_t batch, seq;    /* B, T */
-  const char *file;      /* of the model function, NULL if it is not the user's */
-  int forward_ops;       /* ops before this index are forward (after autodiff) */
+  Tid *grad;          /* after autodiff: for each tensor its gradient, or -1 */
+  int64_t batch, seq; /* B, T */
+  const char *file;   /* of the model function, NULL if it is not the user's */
+  int forward_ops;    /* ops before this index are forward (after autodiff) */
 } Graph;
 
 enum OpCode {
@@ -240,15 +271,15 @@ enum OpCode {
 typedef struct Shard Shard;
 typedef struct OpInfo {
   const char *name;
-  int nin, nout;         /* -1: any number */
-  weft_status (*infer)(Graph *g, Op *op, weft_error *e);   /* sets shapes of op->out */
+  int nin, nout;                                         /* -1: any number */
+  weft_status (*infer)(Graph *g, Op *op, weft_error *e); /* sets shapes of op->out */
   void (*grad)(Graph *g, Oid op, const Tid *dout, Tid *din);
   bool (*shard)(Shard *s, Oid op);
-  double (*cost)(const Graph *g, const Op *op);            /* flops from local sizes */
+  double (*cost)(const Graph *g, const Op *op); /* flops from local sizes */
   const char *doc;
 } OpInfo;
 extern const OpInfo op_info[OP_N];
-int op_parse(const char *name);        /* -1 if unknown */
+int op_parse(const char *name); /* -1 if unknown */
 /* Ops that make gradients of parameters: f32, added to what is there where told. */
 bool op_adds(int code);
 /* Where results may lie: the rows of in_place.def. */
@@ -257,7 +288,7 @@ typedef struct OpPlace {
   uint16_t op;
   uint8_t result, other; /* of an operand, or of a result if `twice` */
   bool twice;
-  uint8_t when;          /* PlaceWhen */
+  uint8_t when; /* PlaceWhen */
 } OpPlace;
 extern const OpPlace op_place[];
 extern const int op_places;
@@ -291,9 +322,9 @@ weft_status graph_finish(Graph *g, Tid loss, weft_error *e);
 /* For the passes: no inference, shapes are given. Returns the new op. */
 Oid graph_add(Graph *g, int code, int nin, int nout, int unit, Phase ph);
 Tid graph_tensor(Graph *g, TensorKind kind, DType dt, const Dim *dim, int ndim);
-int64_t tensor_count(const Tensor *t);        /* elements, local sizes */
+int64_t tensor_count(const Tensor *t); /* elements, local sizes */
 int64_t tensor_bytes(const Tensor *t);
-const char *tensor_label(const Graph *g, Tid t, char buf[96]);  /* for messages */
+const char *tensor_label(const Graph *g, Tid t, char buf[96]); /* for messages */
 
 /* The invariants of the graph, between passes where it is asked for (strict.h); names
  * the offender. */

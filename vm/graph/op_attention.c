@@ -7,8 +7,7 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
                        op->nin);
   const Tensor *q = op_in(g, op, 0), *k = op_in(g, op, 1), *v = op_in(g, op, 2);
   int d = op->attr.head_dim, dv = attr_value_dim(&op->attr);
-  for (int i = 0; i < 3; i++)
-    TRY(need_numbers(g, op, i, e));
+  for (int i = 0; i < 3; i++) TRY(need_numbers(g, op, i, e));
   if (q->ndim != 3 || k->ndim != 3 || v->ndim != 3)
     return shape_error(g, op, e, "q, k and v must be (batch, seq, heads*head_dim)");
   if (d < 1 || q->dim[2].size % d || k->dim[2].size % d)
@@ -49,14 +48,10 @@ static double products(const Graph *g, const Op *op, int keys, int values) {
   return scores * (keys * op->attr.head_dim + values * attr_value_dim(&op->attr));
 }
 
-double cost_attention(const Graph *g, const Op *op) {
-  return products(g, op, 1, 1);
-}
+double cost_attention(const Graph *g, const Op *op) { return products(g, op, 1, 1); }
 
 /* Scores again, dq and dk; dP and dv. */
-double cost_attention_dx(const Graph *g, const Op *op) {
-  return products(g, op, 3, 2);
-}
+double cost_attention_dx(const Graph *g, const Op *op) { return products(g, op, 3, 2); }
 
 /* ---- one token ---- */
 

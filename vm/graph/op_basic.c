@@ -21,14 +21,15 @@ void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim) {
   op->out[i] = graph_tensor(g, T_VALUE, dt, dim, ndim);
 }
 
-weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char *fmt, ...) {
+weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char *fmt,
+                        ...) {
   char text[512];
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  return err_set(e, WEFT_EPLAN, "%s%s%s: %s", op_info[op->code].name,
-                 op->name ? " " : "", op->name ? op->name : "", text);
+  return err_set(e, WEFT_EPLAN, "%s%s%s: %s", op_info[op->code].name, op->name ? " " : "",
+                 op->name ? op->name : "", text);
 }
 
 weft_status need_numbers(Graph *g, const Op *op, int i, weft_error *e) {
@@ -172,9 +173,7 @@ weft_status infer_same(Graph *g, Op *op, weft_error *e) {
   return WEFT_OK;
 }
 
-void grad_add(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  din[0] = din[1] = dout[0];
-}
+void grad_add(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = din[1] = dout[0]; }
 
 /* d(a*b) = dy*b, dy*a: two products, each an ordinary mul. */
 void grad_mul(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -234,7 +233,8 @@ double cost_move(const Graph *g, const Op *op) {
 
 static double gemm(const Tensor *rows_of, const Tensor *w) {
   double k = (double)tensor_count(w);
-  double rows = (double)tensor_count(rows_of) / (double)rows_of->dim[rows_of->ndim - 1].local;
+  double rows =
+      (double)tensor_count(rows_of) / (double)rows_of->dim[rows_of->ndim - 1].local;
   return 2 * rows * k;
 }
 

@@ -1,5 +1,5 @@
-/* op_experts.c - shapes, gradients and costs of mixture of experts: tokens as one dimension,
- * the router, its auxiliary losses, permutation to the experts and back.
+/* op_experts.c - shapes, gradients and costs of mixture of experts: tokens as one
+ * dimension, the router, its auxiliary losses, permutation to the experts and back.
  *
  * Operands that say where rows go (ids, offsets, row counts) have no gradient. */
 #include "rules.h"
@@ -17,8 +17,7 @@ weft_status infer_flatten(Graph *g, Op *op, weft_error *e) {
   Dim dim[MAX_DIM];
   DType t = (DType)x->dtype;
   int ndim = x->ndim - 1;
-  for (int d = 1; d < ndim; d++)
-    dim[d] = x->dim[d + 1];
+  for (int d = 1; d < ndim; d++) dim[d] = x->dim[d + 1];
   int64_t n = x->dim[0].size * x->dim[1].size;
   dim[0] = (Dim){.size = n, .tag = TAG_TOKEN, .parts = 1, .unit = 1};
   op_result(g, op, 0, t, dim, ndim);
@@ -54,8 +53,7 @@ static weft_status need_experts(Graph *g, const Op *op, int64_t n, weft_error *e
 
 weft_status infer_router_logits(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
-  for (int i = 0; i < 2; i++)
-    TRY(need_numbers(g, op, i, e));
+  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (x->ndim != 2 || w->ndim != 2 || x->dim[1].size != w->dim[1].size)
     return shape_error(g, op, e, "needs tokens (N,C) and a weight (E,C)");
   TRY(need_experts(g, op, w->dim[0].size, e));
@@ -194,8 +192,7 @@ void grad_permute(Graph *g, Oid op, const Tid *dout, Tid *din) {
 
 weft_status infer_grouped_linear(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1), *ends = op_in(g, op, 2);
-  for (int i = 0; i < 2; i++)
-    TRY(need_numbers(g, op, i, e));
+  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (x->ndim != 2 || w->ndim != 3 || x->dim[1].size != w->dim[2].size)
     return shape_error(g, op, e, "needs rows (R,I) and a weight (E,O,I)");
   if (ends->dtype != DT_I32 || ends->ndim != 1 || ends->dim[0].size != w->dim[0].size + 1)
@@ -238,9 +235,7 @@ double cost_grouped(const Graph *g, const Op *op) {
   return grouped(&g->t.at[op->in[0]], &g->t.at[op->in[1]]);
 }
 
-double cost_grouped_dx(const Graph *g, const Op *op) {
-  return cost_grouped(g, op);
-}
+double cost_grouped_dx(const Graph *g, const Op *op) { return cost_grouped(g, op); }
 
 double cost_grouped_dw(const Graph *g, const Op *op) {
   return grouped(&g->t.at[op->in[0]], &g->t.at[op->out[0]]);

@@ -66,12 +66,10 @@ void grad_split_heads(Graph *g, Oid op, const Tid *dout, Tid *din) {
 weft_status infer_join_heads(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *y = op_in(g, op, 1);
   int d = op->attr.head_dim, part = op->attr.head_part, last = x->ndim - 1;
-  for (int i = 0; i < 2; i++)
-    TRY(need_numbers(g, op, i, e));
+  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   TRY(need_parts(g, op, e));
   bool same = x->ndim == y->ndim;
-  for (int i = 0; same && i < last; i++)
-    same = x->dim[i].size == y->dim[i].size;
+  for (int i = 0; same && i < last; i++) same = x->dim[i].size == y->dim[i].size;
   if (!same) return shape_error(g, op, e, "operand 2 has other rows");
   int64_t a = x->dim[last].size, b = y->dim[last].size, heads = a / part;
   if (a % part || (b != heads * (d - part) && b != d - part))

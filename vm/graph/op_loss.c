@@ -1,5 +1,6 @@
-/* op_loss.c - cross entropy in three steps, so that vocabulary parallelism needs two small
- * reductions: the maximum, then the sum of exponentials together with the label's logit. */
+/* op_loss.c - cross entropy in three steps, so that vocabulary parallelism needs two
+ * small reductions: the maximum, then the sum of exponentials together with the label's
+ * logit. */
 #include "rules.h"
 
 weft_status infer_ce_max(Graph *g, Op *op, weft_error *e) {

@@ -6,7 +6,8 @@ weft_status infer_rmsnorm(Graph *g, Op *op, weft_error *e) {
   int64_t c = x->dim[x->ndim - 1].size;
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (w->ndim != 1 || c % w->dim[0].size)
-    return shape_error(g, op, e, "a weight of %lld elements does not divide %lld features",
+    return shape_error(g, op, e,
+                       "a weight of %lld elements does not divide %lld features",
                        (long long)w->dim[0].size, (long long)c);
   Dim dim[MAX_DIM];
   int ndim = x->ndim;

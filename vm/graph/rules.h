@@ -122,9 +122,9 @@ weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char 
 /* Operand i holds numbers of the compute type: no ids, no statistics. */
 weft_status need_numbers(Graph *g, const Op *op, int i, weft_error *e);
 
-/* Adds the backward op `code` of forward op `fwd`. Operands are given as roles: ROLE_IN+i,
- * ROLE_OUT+i of the forward op, ROLE_DOUT+i; results as operand numbers of the forward op
- * whose gradients they are. Sets din[] of those. */
+/* Adds the backward op `code` of forward op `fwd`. Operands are given as roles:
+ * ROLE_IN+i, ROLE_OUT+i of the forward op, ROLE_DOUT+i; results as operand numbers of the
+ * forward op whose gradients they are. Sets din[] of those. */
 typedef struct Backward {
   int code;
   const uint8_t *role;

@@ -18,9 +18,9 @@
 #endif
 
 typedef struct SeqPiece {
-  int64_t run;           /* tokens of a run */
-  int runs;              /* 1 or 2 */
-  int64_t first[2];      /* position of the first token of each */
+  int64_t run;      /* tokens of a run */
+  int runs;         /* 1 or 2 */
+  int64_t first[2]; /* position of the first token of each */
 } SeqPiece;
 
 /* What rank r of n has; n divides T, with zigzag twice n. */
@@ -29,9 +29,7 @@ static inline SeqPiece seq_piece(int64_t T, int n, int r, bool zigzag) {
   SeqPiece p = {run, zigzag ? 2 : 1, {r * run, (2 * n - 1 - r) * run}};
   return p;
 }
-static inline SeqPiece seq_whole(int64_t T) {
-  return seq_piece(T, 1, 0, false);
-}
+static inline SeqPiece seq_whole(int64_t T) { return seq_piece(T, 1, 0, false); }
 /* The position of local place i. */
 static inline int64_t seq_at(const SeqPiece *p, int64_t i) {
   return p->first[i / p->run] + i % p->run;
@@ -49,9 +47,7 @@ static inline void seq_take(const SeqPiece *p, const int32_t *row, int32_t *to) 
  * whatever lengths documents have, slots are full. Rows of a tensor then stand in the
  * order of slots. */
 
-SEQ_FN int64_t seq_place(int64_t x, int slots, int c) {
-  return (x + c) / slots;
-}
+SEQ_FN int64_t seq_place(int64_t x, int slots, int c) { return (x + c) / slots; }
 /* The sum of seq_place(x) of the slots before c. */
 SEQ_FN int64_t seq_before(int64_t x, int slots, int c) {
   int64_t more = x % slots + c - slots;

@@ -41,14 +41,11 @@ static void round_shares(const double *weight, int n, double sum, int64_t cycle,
 int64_t blend_cycle(const double *weight, int n, int64_t *share) {
   double sum = 0;
   int64_t cycle = n;
-  for (int i = 0; i < n; i++)
-    sum += weight[i];
-  while (cycle < CYCLE_MOST && !fits(weight, n, sum, cycle))
-    cycle++;
+  for (int i = 0; i < n; i++) sum += weight[i];
+  while (cycle < CYCLE_MOST && !fits(weight, n, sum, cycle)) cycle++;
   if (!share) return cycle;
   if (fits(weight, n, sum, cycle))
-    for (int i = 0; i < n; i++)
-      share[i] = llround(weight[i] / sum * (double)cycle);
+    for (int i = 0; i < n; i++) share[i] = llround(weight[i] / sum * (double)cycle);
   else
     round_shares(weight, n, sum, cycle, share);
   return cycle;

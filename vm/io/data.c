@@ -75,8 +75,7 @@ static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
 static const char *blend_text(Data *d, const double *weight) {
   const char *s = "";
   double sum = 0;
-  for (int i = 0; i < d->blend->n; i++)
-    sum += weight[i];
+  for (int i = 0; i < d->blend->n; i++) sum += weight[i];
   for (int i = 0; i < d->blend->n; i++)
     s = arena_printf(d->arena, "%s%s%.3g %% of %s", s, i ? "; " : "",
                      100 * weight[i] / sum, d->blend->of[i]->described);
@@ -140,9 +139,7 @@ weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
   return open_part(a, spec, &(Want){seq, vocab, seed, false, 0}, out, e);
 }
 
-bool data_has_val(const DataSpec *spec) {
-  return spec->val || spec->val_fraction > 0;
-}
+bool data_has_val(const DataSpec *spec) { return spec->val || spec->val_fraction > 0; }
 
 weft_status data_open_val(const weft_alloc *a, const DataSpec *spec, int64_t seq,
                           int64_t vocab, uint64_t seed, Data **out, weft_error *e) {
@@ -171,8 +168,7 @@ void data_close(Data *d) {
     file_close(&d->part[i].file);
     file_close(&d->part[i].index);
   }
-  for (int i = 0; d->blend && i < d->blend->n; i++)
-    data_close(d->blend->of[i]);
+  for (int i = 0; d->blend && i < d->blend->n; i++) data_close(d->blend->of[i]);
   weft_alloc alloc = d->alloc;
   if (d->blend) blend_free(&alloc, d->blend);
   if (d->rows) rows_close(&alloc, d->rows);
@@ -182,8 +178,7 @@ void data_close(Data *d) {
 
 int64_t data_tokens(const Data *d) {
   int64_t n = d->end - d->begin;
-  for (int i = 0; d->blend && i < d->blend->n; i++)
-    n += data_tokens(d->blend->of[i]);
+  for (int i = 0; d->blend && i < d->blend->n; i++) n += data_tokens(d->blend->of[i]);
   return n;
 }
 
@@ -195,14 +190,11 @@ static int64_t windows(const Data *d) {
 
 int64_t data_windows(const Data *d) {
   int64_t n = windows(d);
-  for (int i = 0; d->blend && i < d->blend->n; i++)
-    n += data_windows(d->blend->of[i]);
+  for (int i = 0; d->blend && i < d->blend->n; i++) n += data_windows(d->blend->of[i]);
   return n;
 }
 
-const char *data_describe(const Data *d) {
-  return d->described;
-}
+const char *data_describe(const Data *d) { return d->described; }
 
 /* ---- samples ---- */
 

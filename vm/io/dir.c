@@ -30,9 +30,7 @@ static EntryKind entry_at(int fd, const char *name) {
                                                           : ENTRY_NONE;
 }
 
-EntryKind dir_entry(const Dir *in, const char *name) {
-  return entry_at(in->fd, name);
-}
+EntryKind dir_entry(const Dir *in, const char *name) { return entry_at(in->fd, name); }
 
 weft_status dir_each(const Dir *d, bool (*fn)(void *ud, const char *name), void *ud,
                      weft_error *e) {
@@ -59,9 +57,7 @@ bool dir_has(const Dir *in, const char *name, const Dir *d) {
          same_file(&a, &b);
 }
 
-bool dir_writable(const Dir *d) {
-  return faccessat(d->fd, ".", W_OK | X_OK, 0) == 0;
-}
+bool dir_writable(const Dir *d) { return faccessat(d->fd, ".", W_OK | X_OK, 0) == 0; }
 
 bool dir_is_system(const Dir *d) {
   struct statfs fs;
@@ -349,6 +345,4 @@ weft_status dir_remove(const Dir *in, const char *name, DirOwns *owns, weft_erro
   return st;
 }
 
-void dir_sync(const Dir *d) {
-  fsync(d->fd);
-}
+void dir_sync(const Dir *d) { fsync(d->fd); }

@@ -42,8 +42,7 @@ static weft_status enter(Documents *w, weft_error *e) {
     w->limit = MIN(p->first + p->n, d->end);
     return document_after(p, w->at - p->first, &w->next, e);
   }
-  while (i < d->nparts && !d->part[i].index.path)
-    i++;
+  while (i < d->nparts && !d->part[i].index.path) i++;
   w->limit = i < d->nparts ? MIN(d->part[i].first, d->end) : d->end;
   return WEFT_OK;
 }

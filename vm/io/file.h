@@ -31,7 +31,7 @@ void file_close(File *f); /* also of a zeroed struct whose path is NULL */
 /* A file that is written at places of one's choice, by threads and processes together.
  * Its bytes lie in a temporary file beside the target until all is there. */
 typedef struct FileOut {
-  const Dir *in;    /* NULL: `own` */
+  const Dir *in; /* NULL: `own` */
   Dir own;
   const char *name; /* borrowed, as `in` */
   Text temporary;   /* name of the temporary file */
@@ -120,8 +120,8 @@ typedef struct Folders {
  * others; what is nowhere has the plan's. */
 const char *folders_find(const Folders *f, Arena *a, const char *name);
 weft_status folders_hold(const Folders *f, const char *path, weft_error *e);
-/* A folder that a plan writes to lies below the plan's: its path, which begins with `plan`,
- * or NULL if it leads out. Links on the way are dir_below's business. */
+/* A folder that a plan writes to lies below the plan's: its path, which begins with
+ * `plan`, or NULL if it leads out. Links on the way are dir_below's business. */
 const char *folders_below(Arena *a, const char *plan, const char *name);
 
 #endif

@@ -13,9 +13,7 @@
 
 enum { MODE = 0666, FLAGS = O_CLOEXEC | O_NOCTTY | O_NOFOLLOW };
 
-static const Dir *folder_of(const FileOut *f) {
-  return f->in ? f->in : &f->own;
-}
+static const Dir *folder_of(const FileOut *f) { return f->in ? f->in : &f->own; }
 
 static weft_status fails(const FileOut *f, int why, weft_error *e) {
   return dir_fails(folder_of(f), f->name, "cannot be written", why, e);

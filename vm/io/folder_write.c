@@ -35,8 +35,7 @@ static weft_status place(const Dir *in, const char *name, FolderOut *out, weft_e
   const char *last = name;
   char *path = strdup(name);
   weft_status st = path ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
-  for (size_t n = strlen(name); path && n > 1 && path[n - 1] == '/';)
-    path[--n] = '\0';
+  for (size_t n = strlen(name); path && n > 1 && path[n - 1] == '/';) path[--n] = '\0';
   if (st == WEFT_OK)
     st = in ? dir_below(in, ".", 0, &out->in, e)
             : dir_above(path, "cannot be made", &out->in, &last, e);

@@ -49,8 +49,7 @@ weft_status folders_hold(const Folders *f, const char *path, weft_error *e) {
 /* What is left of an absolute path below a folder, or NULL. */
 static const char *rest_below(const char *path, const char *folder) {
   size_t n = strlen(folder);
-  while (n && folder[n - 1] == '/')
-    n--;
+  while (n && folder[n - 1] == '/') n--;
   return strncmp(path, folder, n) == 0 && (!path[n] || path[n] == '/') ? path + n : NULL;
 }
 

@@ -9,10 +9,10 @@
  * one, their labels. Windows do not overlap within an epoch; with shuffle their order is
  * a permutation keyed by (seed, epoch). */
 typedef struct Data Data;
-/* The source is found by spec->kind; sources.def lists them. `vocab` is the model's: every
- * id must be below it (checked on read; the error names file and offset, counted in ids).
- * Errors: no file matches, outside of the folders that the spec allows, unreadable, of
- * another form, fewer than seq+1 tokens. */
+/* The source is found by spec->kind; sources.def lists them. `vocab` is the model's:
+ * every id must be below it (checked on read; the error names file and offset, counted in
+ * ids). Errors: no file matches, outside of the folders that the spec allows, unreadable,
+ * of another form, fewer than seq+1 tokens. */
 weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
                       int64_t vocab, uint64_t seed, Data **out, weft_error *e);
 /* The data for validation: what spec->val says, or the last val_fraction of the stream,
@@ -27,27 +27,27 @@ size_t data_bytes(const DataSpec *spec);
 /* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e);
-int64_t data_tokens(const Data *d);          /* of this part; 0 = endless */
-int64_t data_windows(const Data *d);         /* samples of an epoch; 0 = endless */
-const char *data_describe(const Data *d);    /* "3 files, 1.2 M bytes" */
+int64_t data_tokens(const Data *d);       /* of this part; 0 = endless */
+int64_t data_windows(const Data *d);      /* samples of an epoch; 0 = endless */
+const char *data_describe(const Data *d); /* "3 files, 1.2 M bytes" */
 /* Looks at a little of every file: ids must be below the vocabulary. *print is the same
  * for the same data: it depends on sizes and on what was seen, not on names. */
 weft_status data_look(const Data *d, uint64_t *print, weft_error *e);
 
-/* safetensors (header JSON + raw little-endian data). Accepts one file, an index (*.json),
- * or a folder with model.safetensors or model.safetensors.index.json; each file must lie
- * within `in`, which may be NULL. Tensors are sorted by name. A file whose header does not
- * describe every byte of its data once is an error. */
+/* safetensors (header JSON + raw little-endian data). Accepts one file, an index
+ * (*.json), or a folder with model.safetensors or model.safetensors.index.json; each file
+ * must lie within `in`, which may be NULL. Tensors are sorted by name. A file whose
+ * header does not describe every byte of its data once is an error. */
 typedef struct SafeTensors SafeTensors;
 typedef struct SafeTensor {
   const char *name, *file;
-  const char *type;              /* as in the file: "F32", "BF16", "F16", "I64", ... */
-  DType dtype;                   /* f32, bf16, f16, f64, i32 as stored; else f32, the
-                                    type that st_read_f32 converts to */
+  const char *type; /* as in the file: "F32", "BF16", "F16", "I64", ... */
+  DType dtype;      /* f32, bf16, f16, f64, i32 as stored; else f32, the
+                       type that st_read_f32 converts to */
   int ndim;
   int64_t dim[8];
   const File *in;
-  uint64_t at;                   /* where its bytes begin; little-endian */
+  uint64_t at; /* where its bytes begin; little-endian */
   size_t bytes;
 } SafeTensor;
 weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
@@ -55,8 +55,8 @@ weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
 void st_close(SafeTensors *s);
 int st_count(const SafeTensors *s);
 const SafeTensor *st_at(const SafeTensors *s, int i);
-const SafeTensor *st_find(const SafeTensors *s, const char *name);   /* NULL if absent */
-uint64_t st_bytes(const SafeTensors *s);                             /* of all tensors */
+const SafeTensor *st_find(const SafeTensors *s, const char *name); /* NULL if absent */
+uint64_t st_bytes(const SafeTensors *s);                           /* of all tensors */
 /* All elements as f32. */
 weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e);
 /* Elements [first, first + n). */
@@ -88,8 +88,8 @@ typedef struct StContent {
   int nmeta;
 } StContent;
 /* A file whose tensors are written piece by piece, by threads and processes together, in
- * any order. What is not written is zero. Until st_finish the target is untouched. It lies
- * in the folder `in`, which is borrowed, or without one the name is a path. */
+ * any order. What is not written is zero. Until st_finish the target is untouched. It
+ * lies in the folder `in`, which is borrowed, or without one the name is a path. */
 typedef struct StOut StOut;
 weft_status st_create(const weft_alloc *a, const Dir *in, const char *name,
                       const StContent *c, StOut **out, weft_error *e);
@@ -114,8 +114,8 @@ weft_status st_write(const weft_alloc *a, const char *path, const StWrite *t, in
 /* A whole regular file of at most so many bytes, NUL-terminated; freed with
  * mem_free(a, *s, *n + 1). */
 enum {
-  FILE_CODE_MAX = 16 << 20,      /* Lua code and small tables that a plan reads */
-  FILE_OWN_MAX = 1 << 30         /* what the user names on the command line */
+  FILE_CODE_MAX = 16 << 20, /* Lua code and small tables that a plan reads */
+  FILE_OWN_MAX = 1 << 30    /* what the user names on the command line */
 };
 weft_status file_read(const weft_alloc *a, const char *path, size_t most, char **s,
                       size_t *n, weft_error *e);

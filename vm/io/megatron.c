@@ -20,9 +20,7 @@ static const struct {
              {"i16", 2, true},   {"i32", 4, true},  {"i64", 8, true},
              {"f64", 0, false},  {"f32", 0, false}, {"u16", 2, false}};
 
-static uint64_t lengths_at(const Part *p, int64_t i) {
-  return HEAD + 4 * (uint64_t)i;
-}
+static uint64_t lengths_at(const Part *p, int64_t i) { return HEAD + 4 * (uint64_t)i; }
 
 static uint64_t begins_at(const Part *p, int64_t i) {
   return HEAD + 4 * (uint64_t)p->sequences + 8 * (uint64_t)i;

@@ -1,15 +1,14 @@
-/* packed_rows.c - whole documents packed into rows of equal length, in their order: a document
- * that does not fit into what is left of a row begins the next one. All rows are counted
- * when the data is opened; where each begins is known for some of them only, so that
- * memory does not grow with the data, and found for the others by walking on from there.
+/* packed_rows.c - whole documents packed into rows of equal length, in their order: a
+ * document that does not fit into what is left of a row begins the next one. All rows are
+ * counted when the data is opened; where each begins is known for some of them only, so
+ * that memory does not grow with the data, and found for the others by walking on from
+ * there.
  */
 #include "source.h"
 
 enum { MARKS = 1 << 16 };
 
-size_t rows_bytes(void) {
-  return MARKS * sizeof(int64_t);
-}
+size_t rows_bytes(void) { return MARKS * sizeof(int64_t); }
 
 /* ---- pieces ---- documents, or parts of them that fit */
 
@@ -48,8 +47,7 @@ static weft_status piece_next(Pieces *p, int64_t *at, int64_t *n, weft_error *e)
 /* Row r->n begins at `at`. When there is no room, every second mark goes. */
 static void add_row(Rows *r, int64_t at) {
   if (r->n / r->stride == MARKS) {
-    for (int i = 0; i < MARKS / 2; i++)
-      r->mark[i] = r->mark[2 * i];
+    for (int i = 0; i < MARKS / 2; i++) r->mark[i] = r->mark[2 * i];
     r->stride *= 2;
   }
   if (r->n % r->stride == 0) r->mark[r->n / r->stride] = at;
@@ -79,9 +77,7 @@ weft_status rows_open(Data *d, weft_error *e) {
                  (long long)d->seq);
 }
 
-void rows_close(const weft_alloc *a, Rows *r) {
-  mem_free(a, r->mark, rows_bytes());
-}
+void rows_close(const weft_alloc *a, Rows *r) { mem_free(a, r->mark, rows_bytes()); }
 
 /* ---- reading ---- */
 

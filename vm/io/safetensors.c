@@ -349,20 +349,15 @@ void st_close(SafeTensors *s) {
   if (!s) return;
   json_decref(s->index);
   free_header(s);
-  for (int i = 0; i < s->files.n; i++)
-    file_close(s->files.at[i]);
+  for (int i = 0; i < s->files.n; i++) file_close(s->files.at[i]);
   arena_free(s->arena);
   weft_alloc alloc = s->alloc;
   mem_free(&alloc, s, sizeof *s);
 }
 
-int st_count(const SafeTensors *s) {
-  return s->t.n;
-}
+int st_count(const SafeTensors *s) { return s->t.n; }
 
-int st_files(const SafeTensors *s) {
-  return s->files.n;
-}
+int st_files(const SafeTensors *s) { return s->files.n; }
 
 const char *st_file_path(const SafeTensors *s, int file) {
   return s->files.at[file]->path;
@@ -377,8 +372,7 @@ const char *st_metadata(const SafeTensors *s, int file, const char *key) {
 
 uint64_t st_bytes(const SafeTensors *s) {
   uint64_t n = 0;
-  for (int i = 0; i < s->t.n; i++)
-    n += s->t.at[i].bytes;
+  for (int i = 0; i < s->t.n; i++) n += s->t.at[i].bytes;
   return n;
 }
 

@@ -21,8 +21,7 @@ struct StOut {
 static uint64_t bytes_of(const StWrite *t) {
   uint64_t n = (uint64_t)st_type(st_type_name(t->dtype))->size;
   assert(t->ndim >= 0 && t->ndim <= LEN(t->dim));
-  for (int i = 0; i < t->ndim; i++)
-    n *= (uint64_t)t->dim[i];
+  for (int i = 0; i < t->ndim; i++) n *= (uint64_t)t->dim[i];
   return n;
 }
 
@@ -46,8 +45,7 @@ static void write_entry(Json *j, const StWrite *t, uint64_t at) {
   json_open(j, t->name, '{');
   json_str(j, "dtype", st_type_name(t->dtype));
   json_open(j, "shape", '[');
-  for (int k = 0; k < t->ndim; k++)
-    json_int(j, NULL, t->dim[k]);
+  for (int k = 0; k < t->ndim; k++) json_int(j, NULL, t->dim[k]);
   json_close(j, ']');
   json_open(j, "data_offsets", '[');
   json_int(j, NULL, (int64_t)at);
@@ -65,11 +63,9 @@ static uint64_t write_header(Text *out, const StContent *c, const StWrite **sort
   uint64_t at = 0;
   json_open(&j, NULL, '{');
   if (c->nmeta) json_open(&j, "__metadata__", '{');
-  for (int i = 0; i < c->nmeta; i++)
-    json_str(&j, c->meta[i].key, c->meta[i].value);
+  for (int i = 0; i < c->nmeta; i++) json_str(&j, c->meta[i].key, c->meta[i].value);
   if (c->nmeta) json_close(&j, '}');
-  for (int i = 0; i < c->n; i++)
-    sorted[i] = &c->tensor[i];
+  for (int i = 0; i < c->n; i++) sorted[i] = &c->tensor[i];
   if (c->n) qsort(sorted, (size_t)c->n, sizeof *sorted, by_layout);
   for (int i = 0; i < c->n; i++) {
     const StWrite *t = sorted[i];
@@ -78,8 +74,7 @@ static uint64_t write_header(Text *out, const StContent *c, const StWrite **sort
     at += bytes_of(t);
   }
   json_close(&j, '}');
-  while (out->n % 8 && !out->oom)
-    text_add(out, " ");
+  while (out->n % 8 && !out->oom) text_add(out, " ");
   return at;
 }
 
@@ -129,8 +124,7 @@ static weft_status open_out(const weft_alloc *a, const Dir *in, const char *name
   if (o && sorted) {
     uint64_t data = write_header(&header, c, sorted, o->tensor);
     o->size = sizeof(uint64_t) + header.n + data;
-    for (int i = 0; i < c->n; i++)
-      o->tensor[i].at += o->size - data;
+    for (int i = 0; i < c->n; i++) o->tensor[i].at += o->size - data;
   }
   if (o && sorted && !header.oom)
     status = begin(o, in, temporary, &header, e);
@@ -155,13 +149,9 @@ weft_status st_join(const weft_alloc *a, const Dir *in, const char *name,
   return open_out(a, in, name, temporary, c, out, e);
 }
 
-const char *st_name(const StOut *o) {
-  return o->file.temporary.s;
-}
+const char *st_name(const StOut *o) { return o->file.temporary.s; }
 
-uint64_t st_size(const StOut *o) {
-  return o->size;
-}
+uint64_t st_size(const StOut *o) { return o->size; }
 
 weft_status st_put(const StOut *o, int tensor, uint64_t at, const void *data, size_t n,
                    weft_error *e) {

@@ -10,12 +10,12 @@
 /* A part of the stream: `n` ids of `width` bytes, the first of them at `first`. */
 typedef struct Part {
   File file;
-  const char *form;      /* what was recognised; NULL: nothing to say */
-  uint64_t begin;        /* of the ids in the file */
-  int width;             /* 1, 2, 4 or 8 */
+  const char *form; /* what was recognised; NULL: nothing to say */
+  uint64_t begin;   /* of the ids in the file */
+  int width;        /* 1, 2, 4 or 8 */
   bool is_signed;
   int64_t first, n;
-  File index;            /* Megatron: the .idx */
+  File index; /* Megatron: the .idx */
   int64_t sequences, documents;
 } Part;
 
@@ -23,18 +23,18 @@ struct Data {
   weft_alloc alloc;
   Arena *arena;
   const struct Source *source;
-  int64_t seq, vocab;    /* synthetic: of the data; else of the model */
-  int64_t total;         /* ids in all; 0 = endless */
-  int64_t begin, end;    /* those that samples are cut from */
-  bool val;              /* for validation */
+  int64_t seq, vocab; /* synthetic: of the data; else of the model */
+  int64_t total;      /* ids in all; 0 = endless */
+  int64_t begin, end; /* those that samples are cut from */
+  bool val;           /* for validation */
   uint64_t seed;
   bool shuffle;
   Part *part;
   int nparts;
   Packed packed;
-  struct Rows *rows;     /* NULL: samples are windows */
-  struct Blend *blend;   /* NULL: all is one stream */
-  int number;            /* of this stream in a blend, from 1; 0: in none */
+  struct Rows *rows;   /* NULL: samples are windows */
+  struct Blend *blend; /* NULL: all is one stream */
+  int number;          /* of this stream in a blend, from 1; 0: in none */
   const char *described;
 };
 
@@ -55,9 +55,7 @@ weft_status stream_open(Data *d, const DataSpec *spec,
                         weft_status (*form)(const Data *d, const DataSpec *spec, Part *p,
                                             weft_error *e),
                         weft_error *e);
-weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
-                       weft_error *e);
-
+weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out, weft_error *e);
 
 /* ---- megatron.c ---- */
 /* The path of the index of x.bin; NULL: the path does not end like that. */
@@ -72,13 +70,13 @@ weft_status megatron_documents(const Part *p, int64_t k, int64_t n, int64_t *fir
 /* ---- documents.c ---- a walk over documents */
 typedef struct Documents {
   const Data *data;
-  int64_t at;            /* where the next document begins */
-  int64_t limit;         /* how far what follows holds */
-  const Part *indexed;   /* NULL: its ends are separators */
-  int64_t next;          /* document of the index that is not read yet */
-  int known, nknown;     /* of `first`, which is read ahead */
+  int64_t at;          /* where the next document begins */
+  int64_t limit;       /* how far what follows holds */
+  const Part *indexed; /* NULL: its ends are separators */
+  int64_t next;        /* document of the index that is not read yet */
+  int known, nknown;   /* of `first`, which is read ahead */
   int64_t first[256];
-  int64_t read, nread;   /* ids [read, read + nread) are in `id` */
+  int64_t read, nread; /* ids [read, read + nread) are in `id` */
   int32_t id[1024];
 } Documents;
 weft_status documents_begin(Documents *w, const Data *d, int64_t at, weft_error *e);
@@ -87,9 +85,9 @@ weft_status documents_next(Documents *w, int64_t *n, weft_error *e);
 
 /* ---- packed_rows.c ---- whole documents in rows of d->seq */
 typedef struct Rows {
-  int64_t n, filled;     /* rows; tokens in them */
-  int64_t stride;        /* rows from one mark to the next */
-  int64_t *mark;         /* where rows 0, stride, 2 * stride ... begin */
+  int64_t n, filled; /* rows; tokens in them */
+  int64_t stride;    /* rows from one mark to the next */
+  int64_t *mark;     /* where rows 0, stride, 2 * stride ... begin */
 } Rows;
 size_t rows_bytes(void);
 /* Walks over all of the data. */
@@ -100,17 +98,19 @@ weft_status rows_sample(const Data *d, int64_t k, int32_t *tokens, int32_t *labe
 
 /* ---- blend.c ---- several streams, each with its share of the samples */
 typedef struct Blend {
-  Data **of; int n;
-  int64_t cycle;         /* samples after which the order of streams repeats */
-  int64_t *share;        /* of each stream, in a cycle */
-  uint16_t *turn;        /* of each sample of a cycle: whose it is */
-  uint16_t *nth;         /* ... and its number among theirs */
+  Data **of;
+  int n;
+  int64_t cycle;  /* samples after which the order of streams repeats */
+  int64_t *share; /* of each stream, in a cycle */
+  uint16_t *turn; /* of each sample of a cycle: whose it is */
+  uint16_t *nth;  /* ... and its number among theirs */
 } Blend;
-/* The shortest cycle that gives each weight its exact share, or the longest there is, where
- * each has at least one sample. `share` of n may be NULL. */
+/* The shortest cycle that gives each weight its exact share, or the longest there is,
+ * where each has at least one sample. `share` of n may be NULL. */
 int64_t blend_cycle(const double *weight, int n, int64_t *share);
 /* Fills share, turn and nth. */
-weft_status blend_fill(const weft_alloc *a, const double *weight, Blend *b, weft_error *e);
+weft_status blend_fill(const weft_alloc *a, const double *weight, Blend *b,
+                       weft_error *e);
 void blend_free(const weft_alloc *a, Blend *b);
 
 #endif

@@ -61,8 +61,7 @@ static weft_status check_width(const Part *p, weft_error *e) {
   uint64_t n = MIN(p->file.size / sizeof *id, (uint64_t)LEN(id)) / 2 * 2;
   uint64_t zero = 0, other = 0;
   TRY(file_at(&p->file, 0, id, n * sizeof *id, e));
-  for (uint64_t i = 0; i < n; i += 2)
-    zero += id[i + 1] == 0, other += id[i] != 0;
+  for (uint64_t i = 0; i < n; i += 2) zero += id[i + 1] == 0, other += id[i] != 0;
   if (n >= 32 && zero == n / 2 && other > n / 4)
     FAIL(p->file.path,
          "every second 16-bit id is 0: these are ids of 32 bits; say so with "

@@ -53,8 +53,7 @@ const char *st_type_name(DType t) {
   case DT_BF16: return "BF16";
   case DT_F64: return "F64";
   case DT_I32: return "I32";
-  case DT_F16:
-    return "F16";
+  case DT_F16: return "F16";
   case DT_ACT: break;
   }
   return NULL;

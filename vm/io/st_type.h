@@ -9,11 +9,11 @@
 
 typedef struct StType {
   const char *name;
-  int size;                                      /* bytes of an element */
+  int size; /* bytes of an element */
   DType dtype;
   void (*to_f32)(const unsigned char *from, size_t n, float *to);
 } StType;
-const StType *st_type(const char *name);         /* NULL if it is none of ST_TYPES */
-const char *st_type_name(DType t);               /* NULL if there is none */
+const StType *st_type(const char *name); /* NULL if it is none of ST_TYPES */
+const char *st_type_name(DType t);       /* NULL if there is none */
 
 #endif

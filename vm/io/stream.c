@@ -104,8 +104,7 @@ static const char *count_text(Arena *a, int64_t n) {
   static const char unit[] = "kMGT";
   double x = (double)n;
   int u = -1;
-  for (; x >= 999.95 && u + 1 < LEN(unit) - 1; u++)
-    x /= 1000;
+  for (; x >= 999.95 && u + 1 < LEN(unit) - 1; u++) x /= 1000;
   if (u < 0) return arena_printf(a, "%lld", (long long)n);
   return arena_printf(a, "%.1f %c", x, unit[u]);
 }
@@ -116,8 +115,7 @@ static const char *forms_text(Data *d) {
   for (int i = 0; i < d->nparts; i++) {
     const char *form = d->part[i].form;
     bool new = form != NULL;
-    for (int k = 0; k < i && new; k++)
-      new = !str_eq(form, d->part[k].form);
+    for (int k = 0; k < i && new; k++) new = !str_eq(form, d->part[k].form);
     if (new) s = arena_printf(d->arena, "%s%s%s", s, *s ? ", " : " (", form);
   }
   return *s ? arena_printf(d->arena, "%s)", s) : s;
@@ -186,17 +184,10 @@ static int64_t id_of(const unsigned char *p, int width, bool is_signed) {
   uint32_t x32;
   int64_t x64;
   switch (width) {
-  case 1:
-    return is_signed ? (int8_t)*p : *p;
-  case 2:
-    memcpy(&x16, p, sizeof x16);
-    return is_signed ? (int16_t)x16 : x16;
-  case 4:
-    memcpy(&x32, p, sizeof x32);
-    return is_signed ? (int32_t)x32 : (int64_t)x32;
-  default:
-    memcpy(&x64, p, sizeof x64);
-    return x64;
+  case 1: return is_signed ? (int8_t)*p : *p;
+  case 2: memcpy(&x16, p, sizeof x16); return is_signed ? (int16_t)x16 : x16;
+  case 4: memcpy(&x32, p, sizeof x32); return is_signed ? (int32_t)x32 : (int64_t)x32;
+  default: memcpy(&x64, p, sizeof x64); return x64;
   }
 }
 

@@ -1,17 +1,17 @@
-/* arena_layout.c - the flat parameter buffer ("row") of a pp rank, its regions, inputs and
- * scalars in the arena, and the gradient buckets.
+/* arena_layout.c - the flat parameter buffer ("row") of a pp rank, its regions, inputs
+ * and scalars in the arena, and the gradient buckets.
  *
  * The row has all parameters with weight decay, then all without; in each, those that are
- * sharded over the same axes; then those that this rank counts in the norm; then those whose
- * gradients are partial over the same axes. Within such a class parameters are in the order
- * in which the backward completes them, last units first, so that a block (bucket) is
- * contiguous: norm and optimizer run over whole classes, however many blocks there are,
- * unless they meet shards of a region that is stored whole. Weights of fused projections
- * follow each other in this order and are never parted by a block.
+ * sharded over the same axes; then those that this rank counts in the norm; then those
+ * whose gradients are partial over the same axes. Within such a class parameters are in
+ * the order in which the backward completes them, last units first, so that a block
+ * (bucket) is contiguous: norm and optimizer run over whole classes, however many blocks
+ * there are, unless they meet shards of a region that is stored whole. Weights of fused
+ * projections follow each other in this order and are never parted by a block.
  *
- * A strategy over data-parallel ranks is three switches per parameter: shard the optimizer
- * state (master weights and moments), the gradients, the parameters that ops read (ZeRO 1,
- * 2, 3). Experts have copies over ep_shard and are sharded over that. */
+ * A strategy over data-parallel ranks is three switches per parameter: shard the
+ * optimizer state (master weights and moments), the gradients, the parameters that ops
+ * read (ZeRO 1, 2, 3). Experts have copies over ep_shard and are sharded over that. */
 #include <stdlib.h>
 
 #include "arena_layout.h"
@@ -44,19 +44,20 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
   const Strategy *s = &plan->strategy;
   AxisSet experts = s->stage > 0 ? mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)) : 0;
   AxisSet flat[] = {experts, flat_axes(plan, m)};
-  return (Cuts){.mesh = m,
-                .host_state = s->offload_state,
-                .host_params = s->offload_params,
-                .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
-                .grads = s->stage > 1,
-                .params = s->stage > 2,
-                .persistence = s->persistence};
+  return (Cuts){
+      .mesh = m,
+      .host_state = s->offload_state,
+      .host_params = s->offload_params,
+      .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
+      .grads = s->stage > 1,
+      .params = s->stage > 2,
+      .persistence = s->persistence};
 }
 
 /* What decides where a parameter stands. */
 typedef struct Rowed {
   Stored stored;
-  bool shared;     /* an expert that ranks share */
+  bool shared; /* an expert that ranks share */
   struct Flat flat;
   bool grad, work; /* flat, as far as the strategy cuts them */
   bool decay;
@@ -70,9 +71,7 @@ typedef struct Rowed {
   bool several, tied;   /* units, or pp ranks, that use it */
 } Rowed;
 
-static bool cut_flat(const struct Flat *f) {
-  return f->ways > 1;
-}
+static bool cut_flat(const struct Flat *f) { return f->ways > 1; }
 
 /* Whether a gradient is a part of a sum over all ranks that it would be cut over; axes of
  * one rank say nothing. Else it is whole on every rank anyway. */
@@ -107,8 +106,7 @@ static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int 
 /* The parameters of the rank's units in the order of first use; returns their number. */
 static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int *of) {
   int n = 0;
-  for (int i = 0; i < st->u->nparam; i++)
-    of[i] = -1;
+  for (int i = 0; i < st->u->nparam; i++) of[i] = -1;
   for (int u = 0; u < st->u->n; u++) {
     const CompiledUnit *x = &st->u->at[u];
     for (int i = 0; i < x->code->nparam && unit_rank(st, u) == rank; i++) {
@@ -156,9 +154,7 @@ static bool joins(const Rowed *row, const Block *b, int i, const Cuts *cuts,
   return first->chunks == p->chunks && b->whole + p->together <= limit;
 }
 
-static int64_t round_up(int64_t n, int64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* Every parameter begins at an aligned address in each region, and so do shards. A block
  * has at most `limit` elements, or one matrix, or those of a unit. Returns the length
@@ -199,7 +195,8 @@ weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error
       if (!x->code->joined[i] ||
           (p->block == before->block && p->at == before->at + before->count))
         continue;
-      return err_set(e, WEFT_EINTERNAL, "%s does not lie behind %s, its product's other part",
+      return err_set(e, WEFT_EINTERNAL,
+                     "%s does not lie behind %s, its product's other part",
                      st->u->param[p->param].name, st->u->param[before->param].name);
     }
   }
@@ -223,12 +220,9 @@ static uint64_t place_on_host(Layout *l, uint64_t bytes) {
 /* What is offloaded: state, and shards of parameters, which a GATHER brings back. */
 static bool goes_to_host(const Cuts *cuts, const Region *r) {
   switch (r->kind) {
-  case REGION_WORK:
-    return cuts->host_params && r->flat;
-  case REGION_GRAD:
-    return false;
-  default:
-    return cuts->host_state;
+  case REGION_WORK: return cuts->host_params && r->flat;
+  case REGION_GRAD: return false;
+  default: return cuts->host_state;
   }
 }
 
@@ -238,12 +232,10 @@ typedef enum { KEPT_WHOLE, KEPT_SPREAD, KEPT_SHARD } Kept;
 
 static Kept kept(const Rowed *p, RegionKind kind) {
   switch (kind) {
-  case REGION_WORK:
-    return p->work ? KEPT_SHARD : KEPT_WHOLE;
+  case REGION_WORK: return p->work ? KEPT_SHARD : KEPT_WHOLE;
   case REGION_GRAD:
     return p->grad ? KEPT_SHARD : cut_flat(&p->flat) ? KEPT_SPREAD : KEPT_WHOLE;
-  default:
-    return cut_flat(&p->flat) ? KEPT_SHARD : KEPT_WHOLE;
+  default: return cut_flat(&p->flat) ? KEPT_SHARD : KEPT_WHOLE;
   }
 }
 
@@ -273,8 +265,8 @@ static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKin
 static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
   int n = 0;
   partial = mesh_axes(m, partial);
-  AxisSet dp = partial & (AXIS_BIT(AXIS_DP_SHARD) | AXIS_BIT(AXIS_CP) |
-                          AXIS_BIT(AXIS_EP_SHARD));
+  AxisSet dp =
+      partial & (AXIS_BIT(AXIS_DP_SHARD) | AXIS_BIT(AXIS_CP) | AXIS_BIT(AXIS_EP_SHARD));
   AxisSet rest = partial & ~dp;
   if (dp) sum[n++] = dp;
   if (rest) sum[n++] = rest;
@@ -318,8 +310,7 @@ static void place_wires(Layout *l) {
       uint64_t bytes = (uint64_t)(r.count / r.ways * dtype_size(l->reduce));
       l->wire_bytes = MAX(l->wire_bytes, bytes);
     }
-  for (int i = 0; i < WIRES; i++)
-    l->wire[i] = place_bytes(l, l->wire_bytes);
+  for (int i = 0; i < WIRES; i++) l->wire[i] = place_bytes(l, l->wire_bytes);
 }
 
 uint64_t layout_at(const Layout *l, RegionKind kind, int param) {
@@ -363,12 +354,9 @@ static uint64_t update_work(const DeviceKind *d, int64_t length) {
   KernelArgs a = {.attr = &(OpAttr){0}, .nin = KERNEL_MAX_IN, .nout = KERNEL_MAX_OUT};
   const KTensor row = {.dtype = DT_F32, .ndim = 1, .dim = {length}};
   uint64_t bytes = 0;
-  for (int i = 0; i < KERNEL_MAX_IN; i++)
-    a.in[i] = row;
-  for (int i = 0; i < KERNEL_MAX_OUT; i++)
-    a.out[i] = row;
-  for (int i = 0; i < LEN(ops); i++)
-    bytes = MAX(bytes, d->work(ops[i], &a));
+  for (int i = 0; i < KERNEL_MAX_IN; i++) a.in[i] = row;
+  for (int i = 0; i < KERNEL_MAX_OUT; i++) a.out[i] = row;
+  for (int i = 0; i < LEN(ops); i++) bytes = MAX(bytes, d->work(ops[i], &a));
   return bytes;
 }
 

@@ -1,4 +1,5 @@
-/* arena_layout.h - the static part of a pp rank's arena: parameters, state, inputs, scalars. */
+/* arena_layout.h - the static part of a pp rank's arena: parameters, state, inputs,
+ * scalars. */
 #ifndef WEFT_LAYOUT_H
 #define WEFT_LAYOUT_H
 
@@ -8,22 +9,22 @@
 /* A block whose gradients are partial. They are summed over sum[0], and where that leaves
  * a part of a sum over sum[1], too (0: it does not). */
 typedef struct Bucket {
-  int block;             /* in Layout.regions */
+  int block; /* in Layout.regions */
   AxisSet sum[2];
-  bool scattered;        /* what SCATTER left is summed, once it is complete; if anything */
-  uint64_t chunks;       /* local chunks that write them, a bit each */
-  int first, n;          /* in Layout.regions.param */
+  bool scattered;  /* what SCATTER left is summed, once it is complete; if anything */
+  uint64_t chunks; /* local chunks that write them, a bit each */
+  int first, n;    /* in Layout.regions.param */
 } Bucket;
 /* Sums in another type than that of gradients go through places of their own. */
 enum { WIRES = 2 };
 typedef struct Layout {
   Regions regions;
-  int *of;               /* Compiled.param -> index in regions.param, -1 */
+  int *of; /* Compiled.param -> index in regions.param, -1 */
   VEC(Bucket) bucket;
-  DType reduce;          /* in which gradients are summed over data-parallel ranks */
+  DType reduce; /* in which gradients are summed over data-parallel ranks */
   uint64_t wire[WIRES], wire_bytes; /* for sums of buckets in that type, if not f32 */
-  int group;             /* plan_reshard_group */
-  AxisSet group_axes;    /* over these axes */
+  int group;                        /* plan_reshard_group */
+  AxisSet group_axes;               /* over these axes */
   uint64_t input[IN_N];
   uint64_t scalars, seed;
   uint64_t work, work_bytes; /* scratch of what a rank does once a step */
@@ -32,9 +33,9 @@ typedef struct Layout {
   uint64_t host_grad;        /* the gradients of a run, */
   uint64_t host_work;        /* and the parameters that come of it, on their way back */
   uint64_t host_end;         /* bytes of the host's arena */
-  uint64_t end;          /* activations begin here */
-  uint64_t kept;         /* bytes from `end` on that the optimizer keeps to undo a step,
-                            once the activations are dead */
+  uint64_t end;              /* activations begin here */
+  uint64_t kept; /* bytes from `end` on that the optimizer keeps to undo a step,
+                    once the activations are dead */
 } Layout;
 /* Axes over which ranks have different data, in sums of gradients. */
 enum { AXES_OF_DATA = AXES_DP_CP | AXIS_BIT(AXIS_EP_SHARD) };
@@ -46,8 +47,8 @@ AxisSet group_axes(const Mesh *m);
 /* Regions lie in `keep`, the rest in `scratch`. */
 void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
             Arena *keep, Arena *scratch, Layout *l);
-/* Whether weights that ops see as one matrix (UnitCode.joined) are one in every region; names
- * two that are not. */
+/* Whether weights that ops see as one matrix (UnitCode.joined) are one in every region;
+ * names two that are not. */
 weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error *e);
 /* The type in which sum 0 or 1 of a bucket is made. */
 DType bucket_type(const Layout *l, const Bucket *b, int step);

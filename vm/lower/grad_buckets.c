@@ -1,6 +1,6 @@
 /* grad_buckets.c - collectives of gradient buckets in the optimizer's part of a step:
- * gradients are reduced first over the axes that may shard state, then over the other axes
- * they are partial over; parameters that were stepped in shards are gathered. */
+ * gradients are reduced first over the axes that may shard state, then over the other
+ * axes they are partial over; parameters that were stepped in shards are gathered. */
 #include "optimizer_step.h"
 
 static void start(Emit *e, CollKind coll, AxisSet axes, int handle, const char *what) {

@@ -1,6 +1,6 @@
-/* grad_reductions.c - places gradient reductions in a rank's main list: with overlap, a bucket
- * is reduced once its last gradient is complete, or at the schedule's REDUCE_GRAD; the rest
- * after all actions. */
+/* grad_reductions.c - places gradient reductions in a rank's main list: with overlap, a
+ * bucket is reduced once its last gradient is complete, or at the schedule's REDUCE_GRAD;
+ * the rest after all actions. */
 #include "main_list_int.h"
 
 /* A bucket that is complete is reduced at once where that is wanted, or where the
@@ -86,14 +86,12 @@ void reductions_begin(Walk *w, int units) {
   w->bucket = (void *)arena_alloc(w->a, sizeof *w->bucket * (size_t)(n + 1));
   w->t->reduce_handle = NEW_N(w->a, int, n + 1);
   w->of_bucket = NEW_N(w->a, int, w->l->regions.nparam);
-  for (int i = 0; i < w->l->regions.nparam; i++)
-    w->of_bucket[i] = -1;
+  for (int i = 0; i < w->l->regions.nparam; i++) w->of_bucket[i] = -1;
   for (int k = 0; k < n; k++) {
     w->t->reduce_handle[k] = -1;
     for (int i = 0; i < w->l->bucket.at[k].n; i++)
       w->of_bucket[w->l->bucket.at[k].first + i] = k;
   }
-  for (int c = 0; c < w->st->chunks; c++)
-    count_buckets(w, stage_at(w->st, w->rank, c));
+  for (int c = 0; c < w->st->chunks; c++) count_buckets(w, stage_at(w->st, w->rank, c));
   count_reductions(w);
 }

@@ -51,10 +51,8 @@ void buffer_shape(const Units *u, const BufferSizes *s, Text *out) {
       text_printf(out, " %d:%d", x->edge[k], x->code->edge_use[k]);
     text_add(out, ";");
   }
-  for (int i = 0; i < u->nedge; i++)
-    text_printf(out, " %d", u->edge[i].unit);
-  for (int i = 0; i < s->nwhat; i++)
-    text_printf(out, " %d", s->group[i]);
+  for (int i = 0; i < u->nedge; i++) text_printf(out, " %d", u->edge[i].unit);
+  for (int i = 0; i < s->nwhat; i++) text_printf(out, " %d", s->group[i]);
 }
 
 /* ---- steps ---- */
@@ -84,16 +82,13 @@ static void make_steps(Steps *s, const Interval *v, int n) {
 /* Steps [lo, hi) are equal to those `period` later; as long as possible around `at`. */
 static void extend(const Steps *s, int at, int period, int *lo, int *hi) {
   int end = s->l->nstep - period;
-  for (*hi = at; *hi < end && s->same[*hi] == s->same[*hi + period];)
-    ++*hi;
-  for (*lo = at; *lo > 0 && s->same[*lo - 1] == s->same[*lo - 1 + period];)
-    --*lo;
+  for (*hi = at; *hi < end && s->same[*hi] == s->same[*hi + period];) ++*hi;
+  for (*lo = at; *lo > 0 && s->same[*lo - 1] == s->same[*lo - 1 + period];) --*lo;
 }
 
 /* Buffers taken in steps [0, at). */
 static int taken_before(const Lifetimes *l, int at) {
-  while (at > 0 && l->step[at - 1] < 0)
-    at--;
+  while (at > 0 && l->step[at - 1] < 0) at--;
   return at > 0 ? l->step[at - 1] + 1 : 0;
 }
 
@@ -115,8 +110,7 @@ static bool moves_on(const Steps *s, const int32_t *given, int k) {
   int32_t *a = in_use(s, given, l->first + l->settled * l->period, &n);
   int32_t *b = in_use(s, given, last, &m);
   if (n != m) return false;
-  while (stay < n && a[stay] == b[stay])
-    stay++;
+  while (stay < n && a[stay] == b[stay]) stay++;
   for (int i = stay; i < n; i++)
     if (b[i] != a[i] + by) return false;
   l->moving = a + stay;
@@ -127,8 +121,7 @@ static bool moves_on(const Steps *s, const int32_t *given, int k) {
 /* After which step each buffer is given back. */
 static int32_t *given_back(const Steps *s) {
   int32_t *given = NEW_N(s->scratch, int32_t, s->l->n);
-  for (int i = 0; i < s->l->n; i++)
-    given[i] = INT32_MAX;
+  for (int i = 0; i < s->l->n; i++) given[i] = INT32_MAX;
   for (int i = 0; i < s->l->nstep; i++)
     if (s->l->step[i] < 0) given[~s->l->step[i]] = i;
   return given;
@@ -228,8 +221,7 @@ void lifetimes(const Transfers *tr, const Strategy *how, const UnshardedList *he
 
 uint64_t lifetimes_slots(const Lifetimes *l, const BufferSizes *f) {
   uint64_t bytes = 0;
-  for (int i = 0; i < l->nsize; i++)
-    bytes += f->size[i] * (uint64_t)l->most[i];
+  for (int i = 0; i < l->nsize; i++) bytes += f->size[i] * (uint64_t)l->most[i];
   return bytes;
 }
 
@@ -286,8 +278,7 @@ static int next_repetition(Pack *p, int k) {
     if (!same_snapshot(p, now, &p->seen[j])) continue;
     int cycle = p->nseen - j, to = last - (last - k) % cycle;
     int by = (to - l->settled) * l->taken;
-    for (int i = 0; i < l->nmoving; i++)
-      p->off[l->moving[i] + by] = now->off[i];
+    for (int i = 0; i < l->nmoving; i++) p->off[l->moving[i] + by] = now->off[i];
     p->nseen = SNAPSHOTS;
     return to;
   }

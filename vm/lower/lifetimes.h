@@ -1,8 +1,9 @@
-/* lifetimes.h - the bytes of a pp rank's buffers for all units of a shape, without a program.
+/* lifetimes.h - the bytes of a pp rank's buffers for all units of a shape, without a
+ * program.
  *
- * When buffers are allocated and released depends on schedule and stages, how large they are
- * on the units. The bytes are exactly those that offsets() finds in each area: slots of each
- * size, or holes where these are better. */
+ * When buffers are allocated and released depends on schedule and stages, how large they
+ * are on the units. The bytes are exactly those that offsets() finds in each area: slots
+ * of each size, or holes where these are better. */
 #ifndef WEFT_LIFETIMES_H
 #define WEFT_LIFETIMES_H
 
@@ -24,8 +25,8 @@ void buffer_shape(const Units *u, const BufferSizes *s, Text *out);
 
 typedef struct Lifetimes {
   uint64_t copies, moved, moved_kept; /* AREA_GATHER: as in MainList */
-  int *most, nsize; /* slots of each size: see BufferSizes */
-  bool tight;       /* all are in use at once: holes cannot be better */
+  int *most, nsize;                   /* slots of each size: see BufferSizes */
+  bool tight;                         /* all are in use at once: holes cannot be better */
   /* If they might be: what happens, step by step. */
   int n;         /* buffers, numbered in the order in which they are taken */
   int32_t *what; /* Interval.what of each */

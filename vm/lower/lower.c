@@ -37,17 +37,10 @@ uint32_t emit_operand(Emit *e, Extent at, DType dt) {
 /* Slots with one place per rank become offsets into the arena. */
 static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
   switch (o.slot) {
-  case SLOT_TEMP:
-    o.off += temp;
-    break;
-  case SLOT_SEED:
-    o.off = e->l->seed;
-    break;
-  case SLOT_SCALARS:
-    o.off = e->l->scalars;
-    break;
-  default:
-    return o;
+  case SLOT_TEMP: o.off += temp; break;
+  case SLOT_SEED: o.off = e->l->seed; break;
+  case SLOT_SCALARS: o.off = e->l->scalars; break;
+  default: return o;
   }
   o.slot = 0;
   return o;
@@ -63,15 +56,15 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
   const UnitCode *code = unit->code;
   const UnitBody *from_body = code->body[ph];
   Body *body = VEC_PUSH(e->scratch, e->body);
-  *body =
-      (Body){.name = arena_printf(e->scratch, "%s:%s",
-                                  unit->layer >= 0 ? "layer" : unit->name, prog_phase_name[ph]),
-             .first = (uint32_t)e->code.n,
-             .n = (uint32_t)from_body->n,
-             .phase = (uint8_t)ph,
-             .flops = from_body->flops,
-             .recomputed = from_body->recomputed,
-             .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
+  *body = (Body){.name = arena_printf(e->scratch, "%s:%s",
+                                      unit->layer >= 0 ? "layer" : unit->name,
+                                      prog_phase_name[ph]),
+                 .first = (uint32_t)e->code.n,
+                 .n = (uint32_t)from_body->n,
+                 .phase = (uint8_t)ph,
+                 .flops = from_body->flops,
+                 .recomputed = from_body->recomputed,
+                 .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
   for (int i = 0; i < from_body->n; i++) {
     const CodeInstr *from = &from_body->at[i];
     Instr *x = emit_instr(e, (InstrCode)from->i.code, from->name);
@@ -137,7 +130,7 @@ typedef struct Main {
   int *unit_at;  /* per unit: its number on this rank */
   bool *written; /* per parameter: in its gradient is something already */
   UnshardedNow held;
-  uint64_t area[AREA_N];   /* where each begins */
+  uint64_t area[AREA_N];        /* where each begins */
   uint32_t phase[BODIES], none; /* in what */
   Transferred seen[SEEN];
 } Main;
@@ -156,14 +149,13 @@ static void begin_gradients(const Emit *e, const Event *ev, bool *written) {
   memset(&written[b->at], 0, sizeof *written * (size_t)b->n);
 }
 
-/* Gradients of a block need not all be written between two reductions: where W runs apart,
- * some are in I, that of other microbatches. */
+/* Gradients of a block need not all be written between two reductions: where W runs
+ * apart, some are in I, that of other microbatches. */
 static void clear_unwritten(Emit *e, const Main *m, const Event *ev) {
   const Regions *s = &e->l->regions;
   const Block *b = &s->block[e->held->at[ev->held].block];
   for (int i = b->at, n; i < b->at + b->n; i += n) {
-    for (n = 0; i + n < b->at + b->n && !m->written[i + n]; n++)
-      continue;
+    for (n = 0; i + n < b->at + b->n && !m->written[i + n]; n++) continue;
     if (n > 0) clear_stored(e, &s->param[i], n, m->held.sum[ev->held], b->first);
     n = MAX(n, 1);
   }
@@ -210,16 +202,14 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
                .ndyn = (uint16_t)(DYN_EDGE + code->nedge),
                .fresh = fresh_mask(e, ev->unit, (Phase)ev->phase, m->written)};
   const int32_t *buf = &m->t->call_buffer.at[ev->edges];
-  for (int k = 0; k < 3; k++)
-    bind_buffer(e, m, buf[k]);
+  for (int k = 0; k < 3; k++) bind_buffer(e, m, buf[k]);
   if (ev->unit == e->u->loss && e->u->context)
     e->p->logits = e->dyn.at[call.dyn + DYN_FI] + e->u->logits_at;
   uint64_t mb_bytes = (uint64_t)(e->u->micro * e->u->tokens * 4);
   for (int i = 0; i < IN_SEED; i++)
     *VEC_PUSH(e->scratch, e->dyn) =
         e->l->input[i] == UINT64_MAX ? 0 : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;
-  for (int k = 0; k < code->nedge; k++)
-    bind_buffer(e, m, buf[3 + k]);
+  for (int k = 0; k < code->nedge; k++) bind_buffer(e, m, buf[3 + k]);
   Instr *x = emit_for(e, ev, I_CALL, m->phase[ev->phase]);
   x->call = (uint32_t)e->call.n;
   *VEC_PUSH(e->scratch, e->call) = call;
@@ -235,8 +225,7 @@ static const Transferred *transferred(Emit *e, Main *m, int32_t t, uint64_t off)
   k->operand = (uint32_t)e->operand.n;
   Operand *o = VEC_PUSH(e->scratch, e->operand);
   *o = (Operand){.off = off, .dtype = x->dtype, .ndim = x->ndim};
-  for (int d = 0; d < x->ndim; d++)
-    o->dim[d] = x->dim[d];
+  for (int d = 0; d < x->ndim; d++) o->dim[d] = x->dim[d];
   return k;
 }
 
@@ -263,19 +252,11 @@ static uint64_t held_at(const Emit *e, const Main *m, const Event *ev) {
 
 static void emit_event(Emit *e, const Event *ev, Main *m) {
   switch ((EventKind)ev->kind) {
-  case EV_CALL:
-    emit_call(e, ev, m);
-    break;
+  case EV_CALL: emit_call(e, ev, m); break;
   case EV_SEND:
-  case EV_RECV:
-    emit_transfer(e, ev, m);
-    break;
-  case EV_WAIT:
-    emit_for(e, ev, I_WAIT, m->none)->handle = ev->handle;
-    break;
-  case EV_REDUCE:
-    emit_reduce(e, ev);
-    break;
+  case EV_RECV: emit_transfer(e, ev, m); break;
+  case EV_WAIT: emit_for(e, ev, I_WAIT, m->none)->handle = ev->handle; break;
+  case EV_REDUCE: emit_reduce(e, ev); break;
   case EV_TAKE:
   case EV_GATHER:
   case EV_KEEP:
@@ -291,14 +272,12 @@ static void emit_event(Emit *e, const Event *ev, Main *m) {
 
 static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
   m->none = what_index(e, "");
-  for (int ph = 0; ph < BODIES; ph++)
-    m->phase[ph] = what_index(e, prog_phase_name[ph]);
+  for (int ph = 0; ph < BODIES; ph++) m->phase[ph] = what_index(e, prog_phase_name[ph]);
   if (c->forward && !c->context)
     update_count(e, c);
   else if (!c->forward)
     update_prologue(e, c);
-  for (int i = 0; i < t->ev.n; i++)
-    emit_event(e, &t->ev.at[i], m);
+  for (int i = 0; i < t->ev.n; i++) emit_event(e, &t->ev.at[i], m);
   if (c->forward && !c->context)
     update_loss(e);
   else if (!c->forward)
@@ -344,8 +323,8 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   unsharded_begin(&e, e.held, m->unit_at, &m->held);
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
-    write_body(&e, m->bodies.unit.at[k] / BODIES,
-               (Phase)(m->bodies.unit.at[k] % BODIES), passes);
+    write_body(&e, m->bodies.unit.at[k] / BODIES, (Phase)(m->bodies.unit.at[k] % BODIES),
+               passes);
   p->nhandle = MAX(t->handles, 1);
   p->regions = l->regions;
   memory_report(&e, c, area, temp_bytes);
@@ -358,12 +337,10 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   KEEP(operand, noperand);
   KEEP(attr, nattr);
   KEEP(what, nwhat);
-  for (uint32_t i = 0; i < p->nwhat; i++)
-    p->what[i] = arena_str(c->arena, p->what[i]);
+  for (uint32_t i = 0; i < p->nwhat; i++) p->what[i] = arena_str(c->arena, p->what[i]);
   for (int i = 0; i < p->nbody; i++)
     p->body[i].name = arena_str(c->arena, p->body[i].name);
-  for (int i = 0; i < p->nunit; i++)
-    p->unit[i] = arena_str(c->arena, p->unit[i]);
+  for (int i = 0; i < p->nunit; i++) p->unit[i] = arena_str(c->arena, p->unit[i]);
   memcpy(p->input, l->input, sizeof p->input);
   p->scalars = l->scalars;
 }

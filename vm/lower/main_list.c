@@ -1,10 +1,10 @@
-/* main_list.c - a pp rank's main list: unit calls, sends, receives and gradient reductions in
- * order, with every buffer as an interval of positions in that list.
+/* main_list.c - a pp rank's main list: unit calls, sends, receives and gradient
+ * reductions in order, with every buffer as an interval of positions in that list.
  *
- * Receives from a peer are posted in the order in which that peer sends, each into a buffer
- * of its own, one action ahead of its use. A send is waited for once a later one to the same
- * peer was started, so that it overlaps what follows, but not before its receive is posted
- * (transfers.c). Between two actions a rank first posts, then waits. */
+ * Receives from a peer are posted in the order in which that peer sends, each into a
+ * buffer of its own, one action ahead of its use. A send is waited for once a later one
+ * to the same peer was started, so that it overlaps what follows, but not before its
+ * receive is posted (transfers.c). Between two actions a rank first posts, then waits. */
 #include "main_list_int.h"
 
 /* ---- buffers ---- */
@@ -74,9 +74,7 @@ static void wait_handle(Walk *w, int handle, int buffer) {
 
 /* ---- receives ---- */
 
-static Sends *from(const Walk *w, int src) {
-  return sends_to(w->tr, src, w->rank);
-}
+static Sends *from(const Walk *w, int src) { return sends_to(w->tr, src, w->rank); }
 
 static void post_item(Walk *w, int src, struct SendItem *x) {
   int chunk = w->st->chunk[x->stage];
@@ -93,8 +91,7 @@ static void post_for(Walk *w, int stage, int mb, bool forward) {
   if (!inlet(w->tr, stage, mb, forward, &in)) return;
   Sends *v = from(w, in.src);
   int *next = &w->posted[send_side(w->tr, in.src, w->rank)];
-  for (; *next < in.first + in.n; ++*next)
-    post_item(w, in.src, &v->at[*next]);
+  for (; *next < in.first + in.n; ++*next) post_item(w, in.src, &v->at[*next]);
 }
 
 /* A stage boundary inside one rank: the same buffers under the next chunk's names. */
@@ -290,15 +287,12 @@ static void add_chunk_edges(Walk *w, int stage) {
     int n = w->u->at[u].code->nedge;
     int *edge = w->unit_edge[w->local[u]] = NEW_N(w->a, int, n);
     look_at_calls(w, w->u->at[u].code, w->unit_call[w->local[u]]);
-    for (int k = 0; k < n; k++)
-      edge[k] = chunk_edge(w, chunk, w->u->at[u].edge[k]);
+    for (int k = 0; k < n; k++) edge[k] = chunk_edge(w, chunk, w->u->at[u].edge[k]);
   }
   for (int s = stage - 1; s <= stage; s++) {
     if (s < 0 || s >= st->n - 1) continue;
-    for (int i = 0; i < st->fwd[s].n; i++)
-      chunk_edge(w, chunk, st->fwd[s].at[i]);
-    for (int i = 0; i < st->bwd[s].n; i++)
-      chunk_edge(w, chunk, st->bwd[s].at[i]);
+    for (int i = 0; i < st->fwd[s].n; i++) chunk_edge(w, chunk, st->fwd[s].at[i]);
+    for (int i = 0; i < st->bwd[s].n; i++) chunk_edge(w, chunk, st->bwd[s].at[i]);
   }
   size_t n = (size_t)w->chunk[chunk].n * (size_t)w->tr->microbatches;
   w->chunk[chunk].buffer = arena_raw(w->a, n * sizeof(int32_t));
@@ -319,10 +313,9 @@ static void set_up(Walk *w) {
   w->chunk = (void *)arena_alloc(w->a, sizeof *w->chunk * (size_t)w->st->chunks);
   w->unit_edge = NEW_N(w->a, int *, units);
   w->unit_call = (void *)arena_alloc(w->a, sizeof *w->unit_call * (size_t)units);
-  w->frame = arena_raw(w->a, sizeof *w->frame * (size_t)units *
-                                 (size_t)w->tr->microbatches);
-  for (int c = 0; c < w->st->chunks; c++)
-    add_chunk_edges(w, stage_at(w->st, w->rank, c));
+  w->frame =
+      arena_raw(w->a, sizeof *w->frame * (size_t)units * (size_t)w->tr->microbatches);
+  for (int c = 0; c < w->st->chunks; c++) add_chunk_edges(w, stage_at(w->st, w->rank, c));
   reductions_begin(w, units);
 }
 
@@ -330,8 +323,7 @@ static void set_up(Walk *w) {
 static int next_compute(const Walk *w, int i, int total) {
   int n = w->s->n[w->rank];
   const Action *list = w->s->list[w->rank];
-  for (i++; i < total && !action_per_microbatch(&list[i % n]);)
-    i++;
+  for (i++; i < total && !action_per_microbatch(&list[i % n]);) i++;
   return i;
 }
 

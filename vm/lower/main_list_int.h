@@ -41,14 +41,14 @@ typedef struct Walk {
     int n;
     int32_t *buffer;
   } * chunk;
-  int *local;          /* unit -> number on this rank */
+  int *local;                    /* unit -> number on this rank */
   UnitCall (*unit_call)[BODIES]; /* [local] */
-  int **unit_edge;     /* [local] its edges' numbers in the chunk */
-  int32_t (*frame)[3]; /* [local * microbatches + mb] */
-  int posted[2];       /* receives, by the source's send_side */
-  VEC(Peer) peer;      /* those that something was sent to */
+  int **unit_edge;               /* [local] its edges' numbers in the chunk */
+  int32_t (*frame)[3];           /* [local * microbatches + mb] */
+  int posted[2];                 /* receives, by the source's send_side */
+  VEC(Peer) peer;                /* those that something was sent to */
   VEC(int) free_handle;
-  int *w_left; /* [local] W calls still to come */
+  int *w_left;    /* [local] W calls still to come */
   int *of_bucket; /* of the parameters of Layout: their bucket, -1 */
   struct Due {
     int units;     /* that still write gradients of the bucket */

@@ -1,5 +1,5 @@
-/* memory_report.c - what a rank's program needs: bytes of its arenas by class, operations in
- * flight per communicator, flops. */
+/* memory_report.c - what a rank's program needs: bytes of its arenas by class, operations
+ * in flight per communicator, flops. */
 #include "lower.h"
 
 /* ---- memory ---- */
@@ -7,8 +7,7 @@
 /* Adds to the class of that name. */
 static void add_to(MemClass *at, int *n, const char *name, uint64_t bytes) {
   int i = 0;
-  while (i < *n && strcmp(at[i].name, name) != 0)
-    i++;
+  while (i < *n && strcmp(at[i].name, name) != 0) i++;
   if (!bytes) return;
   at[i].name = name;
   at[i].bytes += bytes;
@@ -41,8 +40,7 @@ const char *const area_class[AREA_N] = {
 static void account_arena(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp) {
   Program *p = e->p;
   uint64_t passes = temp, rest = e->l->end;
-  for (int k = 0; k < AREA_N; k++)
-    passes += area[k];
+  for (int k = 0; k < AREA_N; k++) passes += area[k];
   uint64_t more = e->l->kept > passes ? e->l->kept - passes : 0;
   p->mem = NEW_N(c->arena, MemClass, p->regions.nregion + AREA_N + 3);
   for (int i = 0; i < p->regions.nregion; i++) {
@@ -55,8 +53,7 @@ static void account_arena(Emit *e, Compiled *c, const uint64_t *area, uint64_t t
   rest -= align_up(e->l->work_bytes) + wires;
   add_class(p, "inputs and scalars", rest);
   add_class(p, area_class[AREA_GATHER], wires);
-  for (int k = 0; k < AREA_N; k++)
-    add_class(p, area_class[k], area[k]);
+  for (int k = 0; k < AREA_N; k++) add_class(p, area_class[k], area[k]);
   add_class(p, "workspace", temp + align_up(e->l->work_bytes));
   add_class(p, "undo copies", more);
   if (more)
@@ -73,8 +70,7 @@ static void account_arena(Emit *e, Compiled *c, const uint64_t *area, uint64_t t
 static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak) {
   int *now = NEW_N(e->scratch, int, e->comms->list.n);
   int *comm_of = NEW_N(e->scratch, int, e->p->nhandle);
-  for (int h = 0; h < e->p->nhandle; h++)
-    comm_of[h] = -1;
+  for (int h = 0; h < e->p->nhandle; h++) comm_of[h] = -1;
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *x = &e->code.at[i];
     if (instr_is[x->code] & INSTR_COLL) {

@@ -1,7 +1,7 @@
-/* optimizer_step.c - the part of a program that runs once a step: count label tokens first;
- * after the last action finish the reductions, compute the gradient norm, clip, and step the
- * optimizer. Norm and optimizer run over contiguous parts of the flat parameter buffer
- * (region.h). */
+/* optimizer_step.c - the part of a program that runs once a step: count label tokens
+ * first; after the last action finish the reductions, compute the gradient norm, clip,
+ * and step the optimizer. Norm and optimizer run over contiguous parts of the flat
+ * parameter buffer (region.h). */
 #include "optimizer_step.h"
 
 /* ---- instructions ---- */
@@ -28,10 +28,8 @@ void emit_work(Emit *e) {
   Instr *x = &e->code.at[e->code.n - 1];
   KernelArgs a = {.attr = &e->attr.at[x->attr], .nin = x->nin, .nout = x->nout};
   const Operand *o = &e->operand.at[x->operand];
-  for (int k = 0; k < a.nin; k++)
-    a.in[k] = operand_shape(&o[k]);
-  for (int k = 0; k < a.nout; k++)
-    a.out[k] = operand_shape(&o[a.nin + k]);
+  for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&o[k]);
+  for (int k = 0; k < a.nout; k++) a.out[k] = operand_shape(&o[a.nin + k]);
   uint64_t bytes = e->u->device->work(x->op, &a);
   assert(bytes <= e->l->work_bytes);
   if (!bytes) return;
@@ -83,9 +81,7 @@ static void sum_scalar(Emit *e, AxisSet axes, int which, const char *what) {
 
 /* ---- before the first action ---- */
 
-static bool owns_loss(const Emit *e) {
-  return unit_rank(e->st, e->u->loss) == e->p->pp;
-}
+static bool owns_loss(const Emit *e) { return unit_rank(e->st, e->u->loss) == e->p->pp; }
 
 void update_count(Emit *e, const Compiled *c) {
   emit_kernel(e, OP_scal_zero, NULL, "step");
@@ -148,9 +144,7 @@ AxisSet update_loss_axes(const Units *u) {
   return place_partial(u->loss_place) | AXIS_BIT(AXIS_PP);
 }
 
-void update_loss(Emit *e) {
-  sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss");
-}
+void update_loss(Emit *e) { sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss"); }
 
 /* What the experts of all ranks got. Ranks of etp get the same rows: see read_experts. */
 static void reduce_rows(Emit *e) {
@@ -201,8 +195,7 @@ static void measure(Emit *e, const Compiled *c) {
     const Region *g = gradients(e, &r);
     AxisSet cut = piece_axes(&c->param[s->param[r.first].param], g);
     int k = 0;
-    while (cut && k < n && set[k] != cut)
-      k++;
+    while (cut && k < n && set[k] != cut) k++;
     assert(k < LEN(set));
     if (cut && k == n) set[n++] = cut;
     int to = cut ? SC_NORM2_CUT + k : SC_NORM2;
@@ -341,8 +334,7 @@ void update_last_step(Emit *e, const Compiled *c, MainList *t) {
     else
       emit_wait(e, SCALAR_HANDLE, "parameters");
   }
-  for (int h = first; h < t->handles; h++)
-    emit_wait(e, h, "parameters");
+  for (int h = first; h < t->handles; h++) emit_wait(e, h, "parameters");
 }
 
 static void validate_then_step(Emit *e, const Compiled *c, MainList *t) {

@@ -33,18 +33,18 @@ void update_results(Emit *e, const Stretch *r);
 bool update_balances(const Compiled *c, const Emit *e, const Stretch *r);
 const char *update_name(Emit *e, const Compiled *c, const Stretch *r);
 
-/* grad_buckets.c: the whole gradients of a block are about to be written from `at` on, all of
- * each parameter; what lies between them is in the shards, and so in the norm, and becomes
- * zero. */
+/* grad_buckets.c: the whole gradients of a block are about to be written from `at` on,
+ * all of each parameter; what lies between them is in the shards, and so in the norm, and
+ * becomes zero. */
 void clear_padding(Emit *e, int block, uint64_t at);
-/* The gradients of `n` parameters in a row of a block become zero, which is at `at` and begins
- * with element `first`. */
+/* The gradients of `n` parameters in a row of a block become zero, which is at `at` and
+ * begins with element `first`. */
 void clear_stored(Emit *e, const Stored *p, int n, uint64_t at, int64_t first);
-/* The same for gradients that are kept whole, at the start of a step: a backend may use what
- * is not the rank's shard while it sums. */
+/* The same for gradients that are kept whole, at the start of a step: a backend may use
+ * what is not the rank's shard while it sums. */
 void clear_paddings(Emit *e);
-/* grad_buckets.c: starts gathering what ops read of a run that was stepped in shards; false if
- * it was not, or shards are what is kept. */
+/* grad_buckets.c: starts gathering what ops read of a run that was stepped in shards;
+ * false if it was not, or shards are what is kept. */
 bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what);
 /* The last pass over the parameters: steps, then gathers. */
 void update_last_step(Emit *e, const Compiled *c, MainList *t);

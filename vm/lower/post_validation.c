@@ -1,15 +1,15 @@
-/* post_validation.c - the optimizer's post-validation (zero bubble, arXiv:2401.10241): a rank
- * steps with the clip factor that its own part of the norm allows, and keeps what it
- * overwrites. When the sums over the other pp ranks are there, a wrong step is undone, and
- * made again with the right factor unless it is to be skipped. The bits are the same either
- * way. */
+/* post_validation.c - the optimizer's post-validation (zero bubble, arXiv:2401.10241): a
+ * rank steps with the clip factor that its own part of the norm allows, and keeps what it
+ * overwrites. When the sums over the other pp ranks are there, a wrong step is undone,
+ * and made again with the right factor unless it is to be skipped. The bits are the same
+ * either way. */
 #include "optimizer_step.h"
 
 /* What the optimizer overwrites: value and both moments, as stretches of the row. */
 enum { KEPT = 3 };
 
-/* Copies of what a region of moments has, in f32: there may be several such regions, cut in
- * other ways, and each has a place for its copies. */
+/* Copies of what a region of moments has, in f32: there may be several such regions, cut
+ * in other ways, and each has a place for its copies. */
 static Region copies_of(const Region *moments, uint64_t off) {
   Region copies = *moments;
   copies.dtype = DT_F32, copies.off = off;
@@ -43,8 +43,7 @@ static void step_keeping(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     if (update_balances(c, e, &r)) continue;
     update_step(e, c, &r, OP_adamw_try);
-    for (int k = 0; k < KEPT; k++)
-      emit_out(e, kept_at(e, &r, k), DT_F32);
+    for (int k = 0; k < KEPT; k++) emit_out(e, kept_at(e, &r, k), DT_F32);
     emit_work(e);
   }
 }
@@ -53,8 +52,7 @@ static void take_back(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     if (update_balances(c, e, &r)) continue;
     emit_kernel(e, OP_adamw_undo, NULL, update_name(e, c, &r));
-    for (int k = 0; k < KEPT; k++)
-      emit_in(e, kept_at(e, &r, k), DT_F32);
+    for (int k = 0; k < KEPT; k++) emit_in(e, kept_at(e, &r, k), DT_F32);
     emit_in(e, (Extent){.off = e->l->scalars, .n = SC_ZERO_FROM}, DT_F64);
     update_results(e, &r);
     emit_work(e);

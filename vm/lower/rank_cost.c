@@ -1,4 +1,5 @@
-/* rank_cost.c - costs and exact bytes of pipeline ranks without programs; see rank_cost.h. */
+/* rank_cost.c - costs and exact bytes of pipeline ranks without programs; see
+ * rank_cost.h. */
 #include "rank_cost.h"
 
 #include <stdlib.h>
@@ -28,8 +29,7 @@ static void add_unit(const UnitCode *c, UnitWork *work) {
 
 static uint64_t crossing(const Units *u, const Cross *c) {
   uint64_t bytes = 0;
-  for (int i = 0; i < c->n; i++)
-    bytes += u->edge[c->at[i]].bytes;
+  for (int i = 0; i < c->n; i++) bytes += u->edge[c->at[i]].bytes;
   return bytes;
 }
 
@@ -51,7 +51,7 @@ static void add_reductions(const Layout *l, RankCost *x) {
     for (int k = 0; k < 2 && b->sum[k]; k++) {
       BucketSum sum = bucket_extent(l, b, k);
       uint64_t n = (uint64_t)(sum.from.count / sum.from.ways);
-      *(!(b->sum[k] & AXES_OF_DATA)      ? &x->reduced_tp
+      *(!(b->sum[k] & AXES_OF_DATA)    ? &x->reduced_tp
         : sum.from.ways != sum.to.ways ? &x->scattered
                                        : &x->reduced) +=
           n * (uint64_t)dtype_size(bucket_type(l, b, k));
@@ -88,8 +88,7 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
   x->fixed = l.end;
   x->temp = temp_of(st, r);
   x->kept = l.kept;
-  for (uint64_t in = inputs_of(st, r); in; in &= in - 1)
-    x->inputs++;
+  for (uint64_t in = inputs_of(st, r); in; in &= in - 1) x->inputs++;
   if (l.regions.nparam) add_reductions(&l, x), add_gathers(&l, x), add_ties(st, &l, x);
   unsharded_buckets(st, &l, r, a, &x->held);
   for (int k = AREA_GATHER; k <= AREA_SMALL; k++)
@@ -100,7 +99,7 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
 }
 
 void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
-            Arena *a, RankCosts *out) {
+                Arena *a, RankCosts *out) {
   out->rank = NEW_N(a, RankCost, out->st.ranks);
   for (int r = 0; r < out->st.ranks; r++) {
     out->rank[r].sizes[AREA_ACTIVATIONS] = *sizes;
@@ -144,8 +143,7 @@ static bool is_tight(const Lifetimes *l) {
 /* Bytes of all buffers of a rank if each area has slots. */
 static uint64_t slots_of(const RankCost *x, const Lifetimes *l, Arena *scratch) {
   uint64_t bytes = 0;
-  for (int k = 0; k < AREA_N; k++)
-    bytes += lifetimes_slots(&l[k], &x->sizes[k]);
+  for (int k = 0; k < AREA_N; k++) bytes += lifetimes_slots(&l[k], &x->sizes[k]);
   return bytes;
 }
 
@@ -182,8 +180,8 @@ static int by_bound(const void *x, const void *y) {
 
 /* The largest come first, and spare the others the trouble of holes. */
 RankMemory rank_memory(const RankCosts *s, const Lifetimes (*l)[AREA_N],
-                    const Lifetimes (*eval)[AREA_N], int64_t microbatches, uint64_t limit,
-                    Arena *scratch) {
+                       const Lifetimes (*eval)[AREA_N], int64_t microbatches,
+                       uint64_t limit, Arena *scratch) {
   RankMemory worst = {0};
   int n = s->st.ranks;
   Bound *order = arena_raw(scratch, sizeof *order * (size_t)n);

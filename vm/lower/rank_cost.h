@@ -1,5 +1,5 @@
-/* rank_cost.h - what each pipeline rank holds, computes and sends, and its exact bytes under a
- * schedule, without programs: what a sweep needs of a plan. */
+/* rank_cost.h - what each pipeline rank holds, computes and sends, and its exact bytes
+ * under a schedule, without programs: what a sweep needs of a plan. */
 #ifndef WEFT_SHARE_H
 #define WEFT_SHARE_H
 
@@ -16,20 +16,21 @@ typedef struct RankCost {
    * (where both, over each); of parameters that are gathered over dp; and of those that
    * other pipeline ranks hold, too. */
   uint64_t reduced, scattered, reduced_tp, gathered, tied;
-  uint64_t sent;    /* bytes to other pipeline ranks, per microbatch */
+  uint64_t sent; /* bytes to other pipeline ranks, per microbatch */
   UnshardedList held;
   BufferSizes sizes[AREA_N]; /* of what lives for a while */
-  UnitWork work[BODIES]; /* of one microbatch, all chunks; by Phase */
+  UnitWork work[BODIES];     /* of one microbatch, all chunks; by Phase */
 } RankCost;
 
 typedef struct RankCosts {
   Stages st;
-  RankCost *rank;  /* [st.ranks] */
+  RankCost *rank; /* [st.ranks] */
 } RankCosts;
 
-/* requires stages in out->st. `m` tells which axes have members; `sizes`: of activations. */
+/* requires stages in out->st. `m` tells which axes have members; `sizes`: of activations.
+ */
 void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
-            Arena *a, RankCosts *out);
+                Arena *a, RankCosts *out);
 
 typedef struct RankMemory {
   uint64_t bytes; /* of the worst rank; a lower bound if over the limit */
@@ -39,19 +40,20 @@ typedef struct RankMemory {
 /* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
  * rank and area, `eval` the same of the program that evaluates, or NULL. */
 RankMemory rank_memory(const RankCosts *s, const Lifetimes (*l)[AREA_N],
-                    const Lifetimes (*eval)[AREA_N], int64_t microbatches, uint64_t limit,
-                    Arena *scratch);
+                       const Lifetimes (*eval)[AREA_N], int64_t microbatches,
+                       uint64_t limit, Arena *scratch);
 /* Looks at what is there without any buffer: over, or nothing known. */
 RankMemory rank_memory_floor(const RankCosts *s, int64_t microbatches, uint64_t limit);
 
 /* ---- step_estimate.c ---- */
 typedef struct Estimate {
-  double flops;      /* of a step, all ranks */
-  double recomputed;      /* of those, what recompute adds */
-  double tp, cp, ep, dp, pp; /* bytes that the busiest rank gives to operations of a step; dp:
-                            what is summed or gathered over dp and cp together, too */
-  double ep_even;    /* of ep, if all experts get the same; ep is the most that there can be */
-  double seconds;    /* of a step; 0 without the figures of a GPU */
+  double flops;              /* of a step, all ranks */
+  double recomputed;         /* of those, what recompute adds */
+  double tp, cp, ep, dp, pp; /* bytes that the busiest rank gives to operations of a step;
+                            dp: what is summed or gathered over dp and cp together, too */
+  double
+      ep_even; /* of ep, if all experts get the same; ep is the most that there can be */
+  double seconds; /* of a step; 0 without the figures of a GPU */
 } Estimate;
 /* On the real mesh, with the idle share that the schedule has in units. */
 Estimate estimate(const RankCosts *s, const Lifetimes (*l)[AREA_N], const Plan *plan,

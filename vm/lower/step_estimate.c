@@ -2,20 +2,19 @@
  *
  *   step     = pipeline + fill + the largest tail of a rank + host + unshard
  *   pipeline = the largest work of a rank / (1 - bubble)
- *   work     = microbatches * (kernels + collectives inside units - what of these overlaps
- *              with kernels: body_time.h)
- *   kernel   = max(flops / peak, bytes / memory bandwidth); of experts: at full capacity
- *   fill     = 2 * (stages - 1) * one transfer between stages
- *   tail     = gradient reduction beyond one microbatch's backward (all of it without
- *              overlap_grad_reduce) + the optimizer, which is bound by memory
- *   host     = copies of an offloading strategy, which overlap with nothing: gradients to
- *              the host and parameters back, where the optimizer is bound by the host's
- *              memory; shards of parameters before each gather
- *   unshard  = gathers and reduce-scatters of unsharded buckets beyond the work of all
- *              microbatches (all of them without prefetch)
+ *   work     = microbatches * (kernels + collectives inside units - what of these
+ * overlaps with kernels: body_time.h) kernel   = max(flops / peak, bytes / memory
+ * bandwidth); of experts: at full capacity fill     = 2 * (stages - 1) * one transfer
+ * between stages tail     = gradient reduction beyond one microbatch's backward (all of
+ * it without overlap_grad_reduce) + the optimizer, which is bound by memory host     =
+ * copies of an offloading strategy, which overlap with nothing: gradients to the host and
+ * parameters back, where the optimizer is bound by the host's memory; shards of
+ * parameters before each gather unshard  = gathers and reduce-scatters of unsharded
+ * buckets beyond the work of all microbatches (all of them without prefetch)
  *
- * Expert dispatch is timed as if experts were balanced where only real rows travel; its bytes
- * (Estimate.ep) are those of full capacity. Nothing is fitted: real runs take longer. */
+ * Expert dispatch is timed as if experts were balanced where only real rows travel; its
+ * bytes (Estimate.ep) are those of full capacity. Nothing is fitted: real runs take
+ * longer. */
 #include "rank_cost.h"
 #include "vm/code/body_time.h"
 
@@ -53,7 +52,8 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
   double moved = 5 * 4 + 3 * 4 + dtype_size(plan->dtype);
   double gather = link_ring(&flat, (double)r->gathered, r->gathered > 0, false);
   bool away = plan->strategy.offload_state;
-  double step = (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
+  double step =
+      (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
   return reduce +
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
 }
@@ -73,13 +73,13 @@ static double moved_bytes(const Lifetimes *l) {
   return (double)l[AREA_GATHER].moved + (double)l[AREA_GATHER].moved_kept;
 }
 
-/* Gathers and scatters of blocks that are whole for a while, over all ranks with shards. */
+/* Gathers and scatters of blocks that are whole for a while, over all ranks with shards.
+ */
 static double unshard_seconds(const Plan *plan, const Mesh *m, const Lifetimes *l) {
   const Cluster *k = &plan->cluster;
   double all = (double)l[AREA_GATHER].moved, kept = (double)l[AREA_GATHER].moved_kept;
   Link flat = link_of(m, k, flat_axes(plan, m)), group = link_of(m, k, group_axes(m));
-  return link_ring(&flat, all, all > 0, false) +
-         link_ring(&group, kept, kept > 0, false);
+  return link_ring(&flat, all, all > 0, false) + link_ring(&group, kept, kept > 0, false);
 }
 
 static double step_seconds(const RankCosts *c, const Lifetimes (*l)[AREA_N],
@@ -89,8 +89,7 @@ static double step_seconds(const RankCosts *c, const Lifetimes (*l)[AREA_N],
   for (int r = 0; r < c->st.ranks; r++) {
     const RankCost *x = &c->rank[r];
     double forward = work_seconds(m, k, &x->work[PH_F]), backward = 0;
-    for (int ph = PH_I; ph < BODIES; ph++)
-      backward += work_seconds(m, k, &x->work[ph]);
+    for (int ph = PH_I; ph < BODIES; ph++) backward += work_seconds(m, k, &x->work[ph]);
     most = MAX(most, forward + backward);
     tail = MAX(tail, tail_seconds(plan, m, x, backward) + host_seconds(plan, m, x, l[r]));
     held = MAX(held, unshard_seconds(plan, m, l[r]));
@@ -111,8 +110,7 @@ static double step_seconds(const RankCosts *c, const Lifetimes (*l)[AREA_N],
 static double axis_bytes(const RankCost *r, ShardAxis a, double mbs) {
   double bytes = 0;
   for (int ph = 0; ph < BODIES; ph++)
-    for (int c = 0; c < COLL_N; c++)
-      bytes += r->work[ph].bytes[a][c];
+    for (int c = 0; c < COLL_N; c++) bytes += r->work[ph].bytes[a][c];
   return bytes * mbs;
 }
 
@@ -120,8 +118,7 @@ static double axis_bytes(const RankCost *r, ShardAxis a, double mbs) {
 static double empty_bytes(const RankCost *r, double mbs) {
   double bytes = 0;
   for (int ph = 0; ph < BODIES; ph++)
-    for (int a = 0; a < AX_N; a++)
-      bytes += r->work[ph].empty[a];
+    for (int a = 0; a < AX_N; a++) bytes += r->work[ph].empty[a];
   return bytes * mbs;
 }
 
@@ -142,8 +139,8 @@ Estimate estimate(const RankCosts *c, const Lifetimes (*l)[AREA_N], const Plan *
     e.ep_even = MAX(e.ep_even, rows - empty_bytes(x, mbs));
     e.cp = MAX(e.cp, axis_bytes(x, AX_CP, mbs) + axis_bytes(x, AX_CP_HEADS, mbs));
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_EP_SHARD, mbs) +
-                         (double)x->reduced +
-                         (double)x->scattered + (double)x->gathered + moved_bytes(l[r]));
+                         (double)x->reduced + (double)x->scattered + (double)x->gathered +
+                         moved_bytes(l[r]));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (plan->cluster.gpu) e.seconds = step_seconds(c, l, plan, m, microbatches, bubble);

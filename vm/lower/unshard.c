@@ -1,13 +1,13 @@
 /* unshard.c - places GATHER, FREE and SCATTER around the calls of a rank; see unshard.h.
  *
  * First the residencies of each bucket's parameters are planned: calls that need it again
- * soon share a copy, and so do all of a step where copies are kept (reshard_after_forward =
- * false). A GATHER starts some calls ahead of the first use (prefetch), never before that of
- * an earlier residency: all ranks gather in the order of use. Where a call without parameters
- * follows (the W of a backward), the gather overlaps with it and starts once the copy before
- * it was freed, which saves the memory of one copy. One sweep over the calls then places
- * everything. Where the schedule says UNSHARD for all chunks that use a bucket, its
- * residencies are those of the schedule. */
+ * soon share a copy, and so do all of a step where copies are kept (reshard_after_forward
+ * = false). A GATHER starts some calls ahead of the first use (prefetch), never before
+ * that of an earlier residency: all ranks gather in the order of use. Where a call
+ * without parameters follows (the W of a backward), the gather overlaps with it and
+ * starts once the copy before it was freed, which saves the memory of one copy. One sweep
+ * over the calls then places everything. Where the schedule says UNSHARD for all chunks
+ * that use a bucket, its residencies are those of the schedule. */
 #include "unshard.h"
 
 typedef struct Stay {
@@ -156,8 +156,7 @@ static void plan(Unshard *u) {
   look_at_schedule(u);
   for (int i = 0; i < u->t->step.n; i++)
     if (u->t->step.at[i].kind == STEP_CALL) plan_call(u, i, &u->t->step.at[i], &calls);
-  for (int k = 0; k < u->h->n; k++)
-    u->block[k].final = u->block[k].stay;
+  for (int k = 0; k < u->h->n; k++) u->block[k].final = u->block[k].stay;
 }
 
 /* ---- placing ---- */
@@ -250,8 +249,7 @@ static bool gathers(const Unshard *u, const Step *s) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
   bool any = false;
-  for (int i = 0; i < n; i++)
-    any |= reads(u, s, &x[i]);
+  for (int i = 0; i < n; i++) any |= reads(u, s, &x[i]);
   return any;
 }
 
@@ -359,7 +357,8 @@ static void reduce_after(Unshard *u, const Step *s, int step) {
   const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
     const BlockState *b = &u->block[x[i].held];
-    bool each = !u->how->defer_grad_sync && !b->at_reduce && writes_last(&x[i], (Phase)s->phase);
+    bool each =
+        !u->how->defer_grad_sync && !b->at_reduce && writes_last(&x[i], (Phase)s->phase);
     bool last = b->written == step && b->reduces == 0;
     if (writes(u, s, &x[i]) && (each || last)) scatter(u, x[i].held, s->at + 1, step);
   }
@@ -388,12 +387,8 @@ static void place(Unshard *u, int step) {
     reduce_after(u, s, step);
     break;
   case STEP_UNSHARD:
-  case STEP_RESHARD:
-    as_said(u, s);
-    break;
-  case STEP_REDUCE_GRAD:
-    reduce_chunk(u, s, step);
-    break;
+  case STEP_RESHARD: as_said(u, s); break;
+  case STEP_REDUCE_GRAD: reduce_chunk(u, s, step); break;
   }
 }
 
@@ -413,23 +408,21 @@ static void merge(Unshard *u) {
   int n = t->ev.n + u->placed.n, k = 0;
   Event *all = arena_raw(u->a, sizeof *all * (size_t)n), *to = all;
   for (int i = 0; i <= t->ev.n; i++) {
-    for (; k < u->placed.n && u->placed.at[k].at <= i; k++)
-      *to++ = u->placed.at[k].e;
+    for (; k < u->placed.n && u->placed.at[k].at <= i; k++) *to++ = u->placed.at[k].e;
     if (i < t->ev.n) *to++ = t->ev.at[i];
   }
   t->ev.at = all;
   t->ev.n = t->ev.cap = n;
 }
 
-void unshard(const Strategy *how, bool pipelined, const UnshardedList *held, Arena *scratch,
-             MainList *t) {
+void unshard(const Strategy *how, bool pipelined, const UnshardedList *held,
+             Arena *scratch, MainList *t) {
   if (held->n == 0) return;
   Unshard u = {
       .how = how, .h = held, .t = t, .a = scratch, .pipelined = pipelined, .begun = -1};
   u.block = (void *)arena_alloc(scratch, sizeof *u.block * (size_t)held->n);
   plan(&u);
-  for (int i = 0; i < t->step.n; i++)
-    place(&u, i);
+  for (int i = 0; i < t->step.n; i++) place(&u, i);
   finish(&u);
   if (!t->brief) merge(&u);
 }

@@ -1,5 +1,5 @@
-/* unsharded_buckets.c - which buckets of a rank keep parameters or gradients as shards, and the
- * instructions of the events that unshard() placed. */
+/* unsharded_buckets.c - which buckets of a rank keep parameters or gradients as shards,
+ * and the instructions of the events that unshard() placed. */
 #include "unsharded_buckets.h"
 
 /* ---- which ---- */
@@ -29,8 +29,7 @@ static void find_blocks(const Layout *l, UnshardedList *out) {
       x.bytes[REDUCE_BUFFER] = x.bytes[FULL_GRAD] / 4 * (uint64_t)dtype_size(l->reduce);
     out->of[i] = x.bytes[FULL_PARAM] || x.bytes[FULL_GRAD] ? out->n : -1;
     if (out->of[i] >= 0) out->at[out->n++] = x;
-    for (int k = 0; k < UNSHARDED_N; k++)
-      out->bytes[k] += x.bytes[k];
+    for (int k = 0; k < UNSHARDED_N; k++) out->bytes[k] += x.bytes[k];
   }
 }
 
@@ -41,8 +40,7 @@ static int32_t find_uses(const Stages *st, const Layout *l, int u, UnshardedList
   for (int i = 0; i < x->code->nparam; i++) {
     int32_t held = out->of[l->regions.param[l->of[x->param[i]]].block], k = first;
     if (held < 0) continue;
-    while (k < end && out->use[k].held != held)
-      k++;
+    while (k < end && out->use[k].held != held) k++;
     if (k == end) out->use[end++] = (BucketUse){.held = held};
     out->use[k].reads |= x->code->param_use[i];
     out->use[k].writes |= x->code->grad_use[i];
@@ -65,10 +63,12 @@ static void find_areas(UnshardedList *out) {
   }
 }
 
-void unsharded_buckets(const Stages *st, const Layout *l, int rank, Arena *a, UnshardedList *out) {
+void unsharded_buckets(const Stages *st, const Layout *l, int rank, Arena *a,
+                       UnshardedList *out) {
   const Regions *s = &l->regions;
   int uses = 0;
-  *out = (UnshardedList){.at = NEW_N(a, UnshardedBucket, s->nblock), .of = NEW_N(a, int, s->nblock)};
+  *out = (UnshardedList){.at = NEW_N(a, UnshardedBucket, s->nblock),
+                         .of = NEW_N(a, int, s->nblock)};
   find_blocks(l, out);
   if (out->n == 0) return;
   find_areas(out);
@@ -104,7 +104,8 @@ static Instr *start(Emit *e, const UnshardedNow *n, const Event *ev, InstrCode c
 
 /* The shard that a GATHER reads: that of all ranks, or of a group what it kept. What lies
  * on the host goes to its place in the copy first. */
-static Extent gathered_from(Emit *e, const UnshardedNow *n, const Event *ev, Extent whole) {
+static Extent gathered_from(Emit *e, const UnshardedNow *n, const Event *ev,
+                            Extent whole) {
   const UnshardedBucket *x = &n->h->at[ev->held];
   const Region *r = region_of(e, x, REGION_WORK);
   if (ev->kept) return (Extent){.off = n->part[ev->held], .n = whole.n / e->l->group};
@@ -182,18 +183,13 @@ void emit_unsharded(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
   uint32_t first = (uint32_t)e->code.n;
   switch ((EventKind)ev->kind) {
   case EV_GATHER:
-  case EV_FREE:
-    emit_gathering(e, n, ev, at);
-    break;
-  case EV_KEEP:
-    emit_keep(e, n, ev, at);
-    break;
+  case EV_FREE: emit_gathering(e, n, ev, at); break;
+  case EV_KEEP: emit_keep(e, n, ev, at); break;
   case EV_TAKE:
     n->sum[ev->held] = at;
     clear_padding(e, n->h->at[ev->held].block, at);
     break;
-  default:
-    emit_sum(e, n, ev, at);
+  default: emit_sum(e, n, ev, at);
   }
   for (int i = (int)first; i < e->code.n; i++)
     e->code.at[i].line = ev->line, e->code.at[i].action = ev->action;
@@ -215,8 +211,8 @@ static Bind bind_param(const Emit *e, const UnshardedNow *n, const CompiledUnit 
                 n->unit_at[n->h->at[held].unit]};
 }
 
-static Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUnit *x, int i,
-                          Phase ph) {
+static Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUnit *x,
+                          int i, Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
   int held = n->h->of[p->block];
   if (e->u->context) return (Bind){0, BIND_STORED}; /* there are none */
@@ -255,11 +251,12 @@ uint32_t bind_unsharded(Emit *e, UnshardedNow *n, int u, Phase ph) {
   return first;
 }
 
-void unsharded_begin(const Emit *e, const UnshardedList *h, const int *unit_at, UnshardedNow *out) {
+void unsharded_begin(const Emit *e, const UnshardedList *h, const int *unit_at,
+                     UnshardedNow *out) {
   *out = (UnshardedNow){.h = h,
-                   .unit_at = unit_at,
-                   .copy = NEW_N(e->scratch, uint64_t, h->n),
-                   .sum = NEW_N(e->scratch, uint64_t, h->n),
-                   .part = NEW_N(e->scratch, uint64_t, h->n),
-                   .bound = NEW_N(e->scratch, BoundAt *, e->u->n)};
+                        .unit_at = unit_at,
+                        .copy = NEW_N(e->scratch, uint64_t, h->n),
+                        .sum = NEW_N(e->scratch, uint64_t, h->n),
+                        .part = NEW_N(e->scratch, uint64_t, h->n),
+                        .bound = NEW_N(e->scratch, BoundAt *, e->u->n)};
 }

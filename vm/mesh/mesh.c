@@ -1,10 +1,9 @@
 /* mesh.c - ranks, coordinates and groups of a resolved mesh.
  *
  * A rank is pp first, then its index in the other factors in mesh order. Each axis of
- * either mesh is then a size and a stride, a set of axes is a list of those, and all groups
- * come from one walk over such a list. */
+ * either mesh is then a size and a stride, a set of axes is a list of those, and all
+ * groups come from one walk over such a list. */
 #include "mesh.h"
-
 
 static const char *const axis_names[AXIS_ALL_END] = {
 #define FACTOR(id, name, keeps) [AXIS_##id] = name,
@@ -46,8 +45,7 @@ const char *const *axes_names(void) {
 Axis axis_by_name(int i) {
   for (int a = 0; a < AXIS_N; a++) {
     int before = 0;
-    for (int k = 0; k < AXIS_N; k++)
-      before += strcmp(axis_names[k], axis_names[a]) < 0;
+    for (int k = 0; k < AXIS_N; k++) before += strcmp(axis_names[k], axis_names[a]) < 0;
     if (before == i) return (Axis)a;
   }
   return AXIS_N;
@@ -79,9 +77,7 @@ static AxisSet parse_one(const char *name, size_t n) {
 
 enum { AXES_EXPERT = (AXIS_BIT(AXIS_END) - 1) & ~(AXIS_BIT(AXIS_N) - 1) };
 
-bool axes_expert(AxisSet s) {
-  return (s & AXES_EXPERT) != 0;
-}
+bool axes_expert(AxisSet s) { return (s & AXES_EXPERT) != 0; }
 
 static AxisSet parts_of(Axis factor) {
   AxisSet parts = 0;
@@ -156,9 +152,7 @@ typedef struct Factor {
   int size, stride; /* places between neighbours */
 } Factor;
 
-static int row_length(const Mesh *m) {
-  return m->world / m->size[AXIS_PP];
-}
+static int row_length(const Mesh *m) { return m->world / m->size[AXIS_PP]; }
 
 static int place_of(const Mesh *m, int rank) {
   int place = mesh_coord(m, rank, AXIS_PP);
@@ -195,8 +189,7 @@ static Factor factor(const Mesh *m, int axis) {
   Factor f = {m->size[axis], 1};
   if (axis == AXIS_PP) f.stride = row_length(m);
   if (axis >= AXIS_N)
-    for (int a = axis + 1; a < AXIS_END; a++)
-      f.stride *= m->size[a];
+    for (int a = axis + 1; a < AXIS_END; a++) f.stride *= m->size[a];
   else if (axis != AXIS_PP)
     for (int i = AXIS_N - 1; m->order[i] != axis; i--)
       f.stride *= m->order[i] == AXIS_PP ? 1 : m->size[m->order[i]];
@@ -280,16 +273,14 @@ int mesh_size(const Mesh *m, AxisSet s) {
 int mesh_index(const Mesh *m, AxisSet s, int rank) {
   Factor f[AXIS_ALL_END];
   int n = factors(m, s, f), index = 0, place = place_of(m, rank);
-  for (int i = 0; i < n; i++)
-    index = index * f[i].size + place / f[i].stride % f[i].size;
+  for (int i = 0; i < n; i++) index = index * f[i].size + place / f[i].stride % f[i].size;
   return index;
 }
 
 int mesh_group(const Mesh *m, AxisSet s, int rank, int *out) {
   Factor f[AXIS_ALL_END];
   int nf = factors(m, s, f), n = mesh_size(m, s), base = place_of(m, rank);
-  for (int k = 0; k < nf; k++)
-    base -= base / f[k].stride % f[k].size * f[k].stride;
+  for (int k = 0; k < nf; k++) base -= base / f[k].stride % f[k].size * f[k].stride;
   for (int i = 0; i < n; i++) {
     int place = base, rest = i;
     for (int k = nf - 1; k >= 0; k--) {

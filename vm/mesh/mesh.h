@@ -2,8 +2,8 @@
  *
  * axes.def lists the axes. The dense mesh is the product of the factors there, tp fastest
  * unless `order` says otherwise. The expert mesh is (pp, ep_shard, ep, etp) over the same
- * ranks: inside a pp coordinate the other factors, flattened in mesh order, are split again,
- * etp fastest. */
+ * ranks: inside a pp coordinate the other factors, flattened in mesh order, are split
+ * again, etp fastest. */
 #ifndef WEFT_MESH_H
 #define WEFT_MESH_H
 
@@ -35,14 +35,14 @@ enum {
 /* What the user wrote; 0 means "not given". */
 typedef struct MeshSpec {
   int64_t world, tp, pp, cp, ep, etp, dp, dp_replicate;
-  const char *order[AXIS_N + 1];   /* names, slowest first, NULL-terminated; or empty */
+  const char *order[AXIS_N + 1]; /* names, slowest first, NULL-terminated; or empty */
 } MeshSpec;
 
 typedef struct Mesh {
   int world;
   int size[AXIS_ALL_END];
-  int stride[AXIS_N];              /* ranks between neighbours on the axis */
-  int order[AXIS_N];               /* Axis values, slowest first */
+  int stride[AXIS_N]; /* ranks between neighbours on the axis */
+  int order[AXIS_N];  /* Axis values, slowest first */
 } Mesh;
 
 /* Fills `m` from `spec`. `world` is the launcher's or the cluster's size, or 0: then
@@ -67,7 +67,7 @@ void mesh_write_sizes(const Mesh *m, MeshSpec *spec);
 /* Ranks of a machine where nothing says how many there are. */
 enum { GPUS_OF_A_NODE = 8 };
 
-const char *axis_name(Axis a);                    /* "pp", "dp_replicate", ... */
+const char *axis_name(Axis a); /* "pp", "dp_replicate", ... */
 /* The names of all axes and views; NULL-terminated. */
 const char *const *axes_names(void);
 /* Number i of the dense axes in the order of their names, and in the order in which one
@@ -91,8 +91,8 @@ AxisSet axes_whole(AxisSet s);
 /* All other axes of the mesh that the set is of. */
 AxisSet axes_rest(AxisSet s);
 
-/* Ranks between neighbours on an axis or a part of one; on one of the expert mesh, between
- * the first two. */
+/* Ranks between neighbours on an axis or a part of one; on one of the expert mesh,
+ * between the first two. */
 int mesh_stride(const Mesh *m, Axis a);
 /* The set without axes of one rank; equal for equal groups. */
 AxisSet mesh_axes(const Mesh *m, AxisSet s);

@@ -76,9 +76,7 @@ void weft_mesh_free(weft_mesh *m) {
 
 /* ---- queries ---- */
 
-int weft_mesh_world(const weft_mesh *m) {
-  return m ? m->mesh.world : 0;
-}
+int weft_mesh_world(const weft_mesh *m) { return m ? m->mesh.world : 0; }
 
 int weft_mesh_size(const weft_mesh *m, const char *axis) {
   AxisSet set = m && axis ? axes_parse(axis) : 0;
@@ -100,8 +98,7 @@ int weft_mesh_group(const weft_mesh *m, const char *axis, int rank, int *ranks,
   /* Not all fit: those that belong to the first places. */
   for (int r = 0; r < m->mesh.world; r++) {
     int at = mesh_index(&m->mesh, set, r);
-    if (at < room &&
-        mesh_index(&m->mesh, rest, r) == mesh_index(&m->mesh, rest, rank))
+    if (at < room && mesh_index(&m->mesh, rest, r) == mesh_index(&m->mesh, rest, rank))
       ranks[at] = r;
   }
   return n;

@@ -1,13 +1,13 @@
-/* mesh_resolve.c - from the sizes that a user wrote to a Mesh, or to one diagnostic for every
- * rule they break. A size that is itself wrong counts as unknown (-1), and rules that need it
- * are skipped, so that no message is the consequence of another. */
+/* mesh_resolve.c - from the sizes that a user wrote to a Mesh, or to one diagnostic for
+ * every rule they break. A size that is itself wrong counts as unknown (-1), and rules
+ * that need it are skipped, so that no message is the consequence of another. */
 #include "mesh.h"
 
 enum { UNKNOWN = -1 };
 
 typedef struct Sizes {
-  int64_t world, tp, pp, cp, ep, etp, dp, rep;   /* UNKNOWN where wrong */
-  int64_t model;                                 /* tp * pp * cp */
+  int64_t world, tp, pp, cp, ep, etp, dp, rep; /* UNKNOWN where wrong */
+  int64_t model;                               /* tp * pp * cp */
   bool world_open, dp_given, etp_given;
 } Sizes;
 
@@ -51,8 +51,10 @@ static const char *nearest_divisors(Arena *a, int64_t n, int64_t v) {
   for (int64_t i = 1; i <= n / i; i++) {
     int64_t pair[] = {i, n / i};
     for (int k = 0; n % i == 0 && k < 2; k++) {
-      if (pair[k] < v) below = MAX(below, pair[k]);
-      else above = MIN(above, pair[k]);
+      if (pair[k] < v)
+        below = MAX(below, pair[k]);
+      else
+        above = MIN(above, pair[k]);
     }
   }
   return arena_printf(a, "the nearest that do are %lld and %lld", (long long)below,
@@ -169,9 +171,8 @@ static void check_experts(Diags *d, const Sizes *s) {
     Diag *e = diag_error(d, "divisibility", "mesh.ep",
                          "ep = %lld does not divide dp * cp = %lld", (long long)s->ep,
                          (long long)dp_cp);
-    e->suggestion =
-        arena_printf(d->arena, "%s would; or set etp, which defaults to tp",
-                     mesh_divisors(d->arena, dp_cp));
+    e->suggestion = arena_printf(d->arena, "%s would; or set etp, which defaults to tp",
+                                 mesh_divisors(d->arena, dp_cp));
     return;
   }
   if (all < 0 || experts < 0 || all % experts == 0) return;
@@ -229,8 +230,7 @@ static AxisSet unknown_axis(Diags *d, const char *name) {
 static void read_order(Diags *d, const char *const name[AXIS_N + 1], int order[AXIS_N]) {
   AxisSet seen = 0, meant = 0;
   int n = 0;
-  for (int a = 0; a < AXIS_N; a++)
-    order[a] = a;
+  for (int a = 0; a < AXIS_N; a++) order[a] = a;
   if (!name[0]) return;
   for (int i = 0; i < AXIS_N + 1 && name[i]; i++) {
     AxisSet set = axes_of_order(name[i]);
@@ -278,8 +278,10 @@ bool mesh_resolve(const MeshSpec *spec, int64_t world, Mesh *m, Diags *d) {
   *m = (Mesh){0};
   read_sizes(d, spec, world, &s);
   s.model = limit(d, "tp * pp * cp", product(product(s.tp, s.pp), s.cp));
-  if (s.world_open) least_dp(d, &s);
-  else infer_dp(d, &s);
+  if (s.world_open)
+    least_dp(d, &s);
+  else
+    infer_dp(d, &s);
   check_replicate(d, &s);
   check_experts(d, &s);
   read_order(d, spec->order, m->order);

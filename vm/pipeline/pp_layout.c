@@ -24,8 +24,7 @@ static bool wrong(Reader *r, int at, const char *what) {
 }
 
 static void skip_blanks(Reader *r) {
-  while (r->text[r->at] == ',' || r->text[r->at] == ' ')
-    r->at++;
+  while (r->text[r->at] == ',' || r->text[r->at] == ' ') r->at++;
 }
 
 static bool symbol(Reader *r, int at) {
@@ -62,17 +61,13 @@ static bool primary(Reader *r) {
     return wrong(r, r->at,
                  arena_printf(r->a, "the layout has more than %d parts", STEPS_MAX));
   switch (c) {
-  case '(':
-    return group(r);
-  case ')':
-    return wrong(r, r->at, "this ) closes nothing");
-  case '*':
-    return wrong(r, r->at, "there is nothing before this * to repeat");
+  case '(': return group(r);
+  case ')': return wrong(r, r->at, "this ) closes nothing");
+  case '*': return wrong(r, r->at, "there is nothing before this * to repeat");
   case 'E':
   case 't':
   case 'L':
-  case '|':
-    return symbol(r, r->at++);
+  case '|': return symbol(r, r->at++);
   case 'm':
     return wrong(r, r->at,
                  "m, a layer of multi-token prediction, is part of no model "
@@ -114,8 +109,7 @@ const int *pp_layout(const char *text, Arena *a, int *stages, const char **why) 
   Reader r = {.text = text, .a = a};
   *VEC_PUSH(a, r.layers) = 0;
   bool ok = true;
-  for (skip_blanks(&r); ok && text[r.at]; skip_blanks(&r))
-    ok = element(&r);
+  for (skip_blanks(&r); ok && text[r.at]; skip_blanks(&r)) ok = element(&r);
   if (ok && !r.embedding) ok = wrong(&r, r.at, "a layout begins with E, the embedding");
   if (ok && !r.loss) ok = wrong(&r, r.at, "a layout ends with L, the loss");
   *why = r.wrong;

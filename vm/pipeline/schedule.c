@@ -1,6 +1,7 @@
-/* schedule.c - checks the actions of a schedule: every F, I, W of every microbatch once and in
- * order, parameters unsharded when they are needed. Problems are collected with rank and step
- * and reported in that order. schedule_deadlock.c then looks at all ranks together. */
+/* schedule.c - checks the actions of a schedule: every F, I, W of every microbatch once
+ * and in order, parameters unsharded when they are needed. Problems are collected with
+ * rank and step and reported in that order. schedule_deadlock.c then looks at all ranks
+ * together. */
 #include "schedule_int.h"
 
 #include <stdlib.h>
@@ -185,8 +186,7 @@ static void check_rank(ScheduleCheck *c, int rank) {
   }
   bool all = note_parts(c, rank);
   for (int chunk = 0; chunk < s->virtual_stages; chunk++)
-    for (int mb = 0; mb < s->microbatches; mb++)
-      check_order(c, rank, chunk, mb, all);
+    for (int mb = 0; mb < s->microbatches; mb++) check_order(c, rank, chunk, mb, all);
   schedule_parameters(c, rank, problem);
 }
 
@@ -209,8 +209,7 @@ bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *t) {
   size_t n = (size_t)s->ranks * (size_t)s->virtual_stages * (size_t)s->microbatches;
   ScheduleCheck c = {.s = s, .d = d, .a = a, .parts = NEW_N(a, Parts, n)};
   weft_error e = {.rank = -1};
-  for (int r = 0; r < s->ranks; r++)
-    check_rank(&c, r);
+  for (int r = 0; r < s->ranks; r++) check_rank(&c, r);
   tell(&c);
   if (c.problem.n) return false;
   if (timeline_run(s, TIMELINE_UNIT, a, t, &e) == WEFT_OK) return true;

@@ -9,8 +9,8 @@
  * Problems become diagnostics that name rank, step (the index in the rank's list) and the
  * actions; at most a screen of them. */
 bool schedule_check(const Schedule *s, Diags *d);
-/* schedule_forward.c: what is left of a table without backward, in the same order. What it
- * says of parameters is between forward and backward and left out. */
+/* schedule_forward.c: what is left of a table without backward, in the same order. What
+ * it says of parameters is between forward and backward and left out. */
 Schedule schedule_forward(const Schedule *s, Arena *a);
 /* For ranks that have their parameters whole: what it says of these does nothing. */
 void schedule_warn_of_parameters(const Schedule *s, Diags *d);

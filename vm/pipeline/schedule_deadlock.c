@@ -1,5 +1,6 @@
-/* schedule_deadlock.c - names the actions of a schedule whose ranks wait for each other, from
- * how far the clock of timeline.c came. Each rank's own order has passed schedule.c. */
+/* schedule_deadlock.c - names the actions of a schedule whose ranks wait for each other,
+ * from how far the clock of timeline.c came. Each rank's own order has passed schedule.c.
+ */
 #include "schedule_int.h"
 
 #include "vm/program/walk.h"

@@ -1,5 +1,5 @@
-/* schedule_parameters.c - checks UNSHARD, RESHARD and REDUCE_GRAD actions. For chunks without
- * such actions the compiler places gathers and reductions itself. */
+/* schedule_parameters.c - checks UNSHARD, RESHARD and REDUCE_GRAD actions. For chunks
+ * without such actions the compiler places gathers and reductions itself. */
 #include "schedule_int.h"
 
 typedef struct Chunk {
@@ -64,8 +64,7 @@ void schedule_parameters(ScheduleCheck *c, int rank, Tell *problem) {
   const Schedule *s = c->s;
   const Action *list = s->list[rank];
   bool any = false;
-  for (int i = 0; i < s->n[rank]; i++)
-    any |= !action_per_microbatch(&list[i]);
+  for (int i = 0; i < s->n[rank]; i++) any |= !action_per_microbatch(&list[i]);
   if (!any) return;
   Chunk *chunk = look(c, rank);
   for (int i = 0; i < s->n[rank]; i++)

@@ -1,7 +1,7 @@
-/* stage_balance.c - cuts the units, in their order, into stages of equal work, exactly, by
- * dynamic programming: the longest stage is as short as possible; of those splits the one
- * whose stages differ least (smallest sum of squares); of those the one with the most work in
- * late stages, because early stages keep more activations. */
+/* stage_balance.c - cuts the units, in their order, into stages of equal work, exactly,
+ * by dynamic programming: the longest stage is as short as possible; of those splits the
+ * one whose stages differ least (smallest sum of squares); of those the one with the most
+ * work in late stages, because early stages keep more activations. */
 #include "stages.h"
 
 /* Work is counted in integers, so that no rounding decides between equal splits. */
@@ -28,8 +28,7 @@ static uint64_t square(const Cutter *c, int from, int to) {
  * of squares. Every stage has a unit. Returns the value for all stages and units. */
 static uint64_t fill(Cutter *c, bool squares, uint64_t limit) {
   int wide = c->units + 1;
-  for (int i = 0; i < (c->stages + 1) * wide; i++)
-    c->best[i] = UINT64_MAX;
+  for (int i = 0; i < (c->stages + 1) * wide; i++) c->best[i] = UINT64_MAX;
   c->best[0] = 0;
   for (int s = 1; s <= c->stages; s++)
     for (int u = s; u <= c->units - (c->stages - s); u++)
@@ -47,14 +46,11 @@ static uint64_t fill(Cutter *c, bool squares, uint64_t limit) {
 /* Whole numbers below 2^WORK_BITS; costs that are smaller stay what they are. */
 static void count_work(Cutter *c, const double *cost) {
   double all = 0, scale = 1;
-  for (int u = 0; u < c->units; u++)
-    all += cost[u];
-  while (all * scale >= (double)(1ull << WORK_BITS))
-    scale /= 2;
+  for (int u = 0; u < c->units; u++) all += cost[u];
+  while (all * scale >= (double)(1ull << WORK_BITS)) scale /= 2;
   for (int u = 0; u < c->units; u++)
     c->before[u + 1] = c->before[u] + (uint64_t)(cost[u] * scale + 0.5);
-  while (c->before[c->units] >> c->shift >> SQUARE_BITS)
-    c->shift++;
+  while (c->before[c->units] >> c->shift >> SQUARE_BITS) c->shift++;
 }
 
 void stage_balance(Arena *a, const double *cost, int units, int stages, int *first) {
@@ -66,6 +62,5 @@ void stage_balance(Arena *a, const double *cost, int units, int stages, int *fir
   count_work(&c, cost);
   fill(&c, true, fill(&c, false, UINT64_MAX));
   first[stages] = units;
-  for (int s = stages; s > 0; s--)
-    first[s - 1] = c.from[s * (units + 1) + first[s]];
+  for (int s = stages; s > 0; s--) first[s - 1] = c.from[s * (units + 1) + first[s]];
 }

@@ -1,16 +1,15 @@
-/* stage_layers.c - layers per stage by the fields of pp_plan that count layers: an explicit
- * list or layout, layers_per_stage with fewer at the ends, or none of them. Needs only the
- * number of layers, so that a plan is checked before its model is built. */
+/* stage_layers.c - layers per stage by the fields of pp_plan that count layers: an
+ * explicit list or layout, layers_per_stage with fewer at the ends, or none of them.
+ * Needs only the number of layers, so that a plan is checked before its model is built.
+ */
 #include "schedule.h"
 
 /* Equal, the smaller ones at the ends, last first. */
 static void even(int layers, int stages, int *out) {
   int small = stages - layers % stages;
-  for (int s = 0; s < stages; s++)
-    out[s] = layers / stages + (layers % stages > 0);
+  for (int s = 0; s < stages; s++) out[s] = layers / stages + (layers % stages > 0);
   if (layers % stages == 0) return;
-  for (int k = 0; k < small; k++)
-    out[k % 2 == 0 ? stages - 1 - k / 2 : k / 2]--;
+  for (int k = 0; k < small; k++) out[k % 2 == 0 ? stages - 1 - k / 2 : k / 2]--;
 }
 
 typedef struct Split {
@@ -55,8 +54,7 @@ static bool listed(const Split *s, int *out) {
                s->layers);
     ok = false;
   }
-  for (int i = 0; ok && i < s->stages; i++)
-    out[i] = pp->layers[i];
+  for (int i = 0; ok && i < s->stages; i++) out[i] = pp->layers[i];
   return ok;
 }
 

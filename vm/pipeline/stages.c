@@ -51,8 +51,8 @@ static void out_of_order(const Units *g, const char *path, int u, int next, Diag
   const char *name = g->at[u].name;
   if (next < g->n)
     diag_error(d, "stages", path,
-               "\"%s\" is out of order or listed twice: \"%s\" is next",
-               name, g->at[next].name);
+               "\"%s\" is out of order or listed twice: \"%s\" is next", name,
+               g->at[next].name);
   else
     diag_error(d, "stages", path, "\"%s\" is listed twice", name);
 }
@@ -78,8 +78,7 @@ static bool by_modules(const Cutter *c) {
       next = u >= 0 ? u + 1 : -1;
     }
   if (d->errors == errors && next < g->n)
-    diag_error(d, "stages", "pp_plan.modules", "\"%s\" is in no stage",
-               g->at[next].name);
+    diag_error(d, "stages", "pp_plan.modules", "\"%s\" is in no stage", g->at[next].name);
   return d->errors == errors;
 }
 
@@ -208,8 +207,8 @@ static void find_holders(Cutter *c) {
       add_holder(c->a, &c->st->holders[c->u->at[u].param[k]], unit_rank(c->st, u));
 }
 
-bool stages(const Units *u, const PpPlan *pp, const Schedule *shape, Arena *a,
-            Stages *st, Diags *d) {
+bool stages(const Units *u, const PpPlan *pp, const Schedule *shape, Arena *a, Stages *st,
+            Diags *d) {
   Cutter c = {.u = u, .pp = pp, .a = a, .st = st, .d = d};
   *st = (Stages){.u = u, .ranks = shape->ranks, .chunks = shape->virtual_stages};
   st->n = st->ranks * st->chunks;

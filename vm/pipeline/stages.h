@@ -19,13 +19,13 @@ typedef struct Holders {
 
 typedef struct Stages {
   const Units *u;
-  int n, ranks, chunks;  /* n = ranks * chunks; chunks: of each rank */
-  int *first;            /* [n + 1]: units first[s] .. first[s+1]-1 */
-  int *of_unit;          /* unit -> stage */
-  int *rank, *chunk;     /* where each stage lies: see schedule_where */
-  int *at;               /* [rank * chunks + chunk]: the stage there */
-  Cross *fwd, *bwd;      /* of the boundary between stages s and s + 1 */
-  Holders *holders;      /* of each parameter */
+  int n, ranks, chunks; /* n = ranks * chunks; chunks: of each rank */
+  int *first;           /* [n + 1]: units first[s] .. first[s+1]-1 */
+  int *of_unit;         /* unit -> stage */
+  int *rank, *chunk;    /* where each stage lies: see schedule_where */
+  int *at;              /* [rank * chunks + chunk]: the stage there */
+  Cross *fwd, *bwd;     /* of the boundary between stages s and s + 1 */
+  Holders *holders;     /* of each parameter */
 } Stages;
 
 /* requires units; establishes a stage for each. Of `shape` only ranks, virtual_stages

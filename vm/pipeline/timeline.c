@@ -1,6 +1,7 @@
-/* timeline.c - runs a schedule on a clock in units, by the same walk that proves programs, with
- * actions for instructions. An action waits for F or I of a stage and microbatch on another
- * rank, so each is visited once, plus once for each time its rank was woken. */
+/* timeline.c - runs a schedule on a clock in units, by the same walk that proves
+ * programs, with actions for instructions. An action waits for F or I of a stage and
+ * microbatch on another rank, so each is visited once, plus once for each time its rank
+ * was woken. */
 #include "timeline.h"
 
 #include "vm/program/walk.h"
@@ -9,9 +10,9 @@ typedef struct Clock {
   const Schedule *s;
   TimelineCost cost;
   Timeline *t;
-  Walk walk;     /* a rank needs a cell of `end` */
-  int64_t *end;  /* of F and of I, plus 1; 0: not yet */
-  int *alive;    /* [rank] */
+  Walk walk;    /* a rank needs a cell of `end` */
+  int64_t *end; /* of F and of I, plus 1; 0: not yet */
+  int *alive;   /* [rank] */
 } Clock;
 
 enum { OF_F, OF_I };
@@ -19,9 +20,7 @@ static int64_t cell(const Clock *c, int of, int stage, int mb) {
   return ((int64_t)stage * c->s->microbatches + mb) * 2 + of;
 }
 
-static int last_stage(const Clock *c) {
-  return c->s->ranks * c->s->virtual_stages - 1;
-}
+static int last_stage(const Clock *c) { return c->s->ranks * c->s->virtual_stages - 1; }
 
 /* Moves *start to the end of what is needed; false, and the rank waits, if that is not
  * known. */
@@ -99,8 +98,7 @@ static bool step(Clock *c, int rank, const Action *a, TimelineSlot *slot) {
     done(c, OF_I, schedule_stage(c->s, rank, a->chunk2), a->mb2, end);
     c->alive[rank]--;
     break;
-  default:
-    break;
+  default: break;
   }
   *slot = (TimelineSlot){start, end};
   return true;
@@ -160,8 +158,7 @@ static void make(Clock *c, Arena *arena) {
                   .last = NEW_N(arena, int64_t, s->ranks),
                   .ran = NEW_N(arena, int, s->ranks),
                   .peak = NEW_N(arena, int, s->ranks)};
-  for (int r = 0; r < s->ranks; r++)
-    t->slot[r] = NEW_N(arena, TimelineSlot, s->n[r]);
+  for (int r = 0; r < s->ranks; r++) t->slot[r] = NEW_N(arena, TimelineSlot, s->n[r]);
   c->end = NEW_N(arena, int64_t, 2 * n);
   c->alive = NEW_N(arena, int, s->ranks);
   walk_begin(&c->walk, arena, s->ranks);
@@ -173,22 +170,19 @@ weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
   TRY(check_range(s, e));
   make(&c, arena);
   for (int rank; (rank = walk_next(&c.walk)) >= 0;) advance(&c, rank);
-  for (int r = 0; r < s->ranks; r++)
-    out->makespan = MAX(out->makespan, out->last[r]);
+  for (int r = 0; r < s->ranks; r++) out->makespan = MAX(out->makespan, out->last[r]);
   return check_done(&c, e);
 }
 
 double timeline_bubble(const Timeline *t) {
   int64_t busy = 0;
-  for (int r = 0; r < t->ranks; r++)
-    busy += t->busy[r];
+  for (int r = 0; r < t->ranks; r++) busy += t->busy[r];
   int64_t span = t->makespan * t->ranks;
   return span ? (double)(span - busy) / (double)span : 0;
 }
 
 double timeline_bubble_own(const Timeline *t) {
   int64_t busy = 0, span = 0;
-  for (int r = 0; r < t->ranks; r++)
-    busy += t->busy[r], span += t->last[r] - t->first[r];
+  for (int r = 0; r < t->ranks; r++) busy += t->busy[r], span += t->last[r] - t->first[r];
   return span ? (double)(span - busy) / (double)span : 0;
 }

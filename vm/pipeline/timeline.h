@@ -1,9 +1,10 @@
-/* timeline.h - when each action of a schedule runs if every rank works through its list as
- * soon as it can.
+/* timeline.h - when each action of a schedule runs if every rank works through its list
+ * as soon as it can.
  *
  * A model in units, not a prediction: transfers take no time, and chunks cost the same on
- * every rank. Bubble and peak of activations in flight come from here. A schedule that has
- * not passed schedule_check is refused or gives numbers for what is there, never a crash. */
+ * every rank. Bubble and peak of activations in flight come from here. A schedule that
+ * has not passed schedule_check is refused or gives numbers for what is there, never a
+ * crash. */
 #ifndef WEFT_TIMELINE_H
 #define WEFT_TIMELINE_H
 

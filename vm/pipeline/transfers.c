@@ -1,10 +1,10 @@
-/* transfers.c - plans all transfers between pp ranks: what each rank sends to each other one,
- * in the order of its actions, and when the receive of each is posted.
+/* transfers.c - plans all transfers between pp ranks: what each rank sends to each other
+ * one, in the order of its actions, and when the receive of each is posted.
  *
  * A rank posts its receives from a peer in the sender's order, one action ahead of use. A
- * wait for a send stands where, on the clock of the timeline, the receive is posted before:
- * every wait then depends only on what is earlier on that clock, so that no order of actions
- * that can run at all is blocked by its transfers. */
+ * wait for a send stands where, on the clock of the timeline, the receive is posted
+ * before: every wait then depends only on what is earlier on that clock, so that no order
+ * of actions that can run at all is blocked by its transfers. */
 #include "transfers.h"
 
 static int32_t *arrives(const Transfers *t, int stage, int mb, bool forward) {
@@ -80,8 +80,7 @@ static void post_times(Transfers *t, int rank) {
           continue;
         Sends *v = sends_to(t, in.src, rank);
         int *next = &posted[send_side(t, in.src, rank)];
-        for (; *next < in.first + in.n; ++*next)
-          v->at[*next].posted = ended[1];
+        for (; *next < in.first + in.n; ++*next) v->at[*next].posted = ended[1];
       }
       if (n == 0) continue;
       ended[1] = ended[0];
@@ -103,6 +102,5 @@ void transfers(const Stages *st, const Schedule *s, const Timeline *when,
     t->sends[i].n = 0;
   }
   add_sends(t);
-  for (int r = 0; r < ranks; r++)
-    post_times(t, r);
+  for (int r = 0; r < ranks; r++) post_times(t, r);
 }

@@ -8,20 +8,20 @@
 /* What a pp rank sends to one that lies next to it, in order. */
 typedef struct Sends {
   struct SendItem {
-    int32_t edge;        /* in Units.edge */
-    int32_t stage, mb;   /* that receives it */
-    int32_t handle;      /* of its receive */
-    int64_t posted;      /* when that receive is there, on the clock of the timeline */
-  } *at;
+    int32_t edge;      /* in Units.edge */
+    int32_t stage, mb; /* that receives it */
+    int32_t handle;    /* of its receive */
+    int64_t posted;    /* when that receive is there, on the clock of the timeline */
+  } * at;
   int n;
 } Sends;
 
 typedef struct Transfers {
   const Stages *st;
   const Schedule *s;
-  const Timeline *when;  /* when its actions run, if all take one unit */
-  int microbatches;      /* of the whole step: the schedule's x rounds */
-  Sends *sends;          /* of each pp rank: to the rank after it, then to the one before */
+  const Timeline *when; /* when its actions run, if all take one unit */
+  int microbatches;     /* of the whole step: the schedule's x rounds */
+  Sends *sends; /* of each pp rank: to the rank after it, then to the one before */
   /* [stage * microbatches + mb]: number of the first item that the forward and the
    * backward of a stage receive. */
   int32_t *arrives[2];

@@ -1,5 +1,5 @@
-/* link_speed.c - bandwidth of groups from the data sheets of the plan's cluster; nothing is
- * fitted. See link_speed.h. */
+/* link_speed.c - bandwidth of groups from the data sheets of the plan's cluster; nothing
+ * is fitted. See link_speed.h. */
 #include "link_speed.h"
 
 static Link network(const Cluster *k, int n, double here) {

@@ -1,4 +1,5 @@
-/* link_speed.h - bandwidth of collectives and transfers of a group on the plan's cluster. */
+/* link_speed.h - bandwidth of collectives and transfers of a group on the plan's cluster.
+ */
 #ifndef WEFT_LINK_H
 #define WEFT_LINK_H
 

@@ -9,8 +9,16 @@
 
 /* tp_plan styles; the canonical names of `style_info`. Aliases in tp_style_parse. */
 typedef enum {
-  STYLE_REPLICATE, STYLE_COLWISE, STYLE_ROWWISE, STYLE_COLWISE_GATHER, STYLE_ROWWISE_REP,
-  STYLE_SEQUENCE, STYLE_EMBEDDING_ROWWISE, STYLE_EMBEDDING_COLWISE, STYLE_PACKED_COLWISE, STYLE_PACKED_ROWWISE,
+  STYLE_REPLICATE,
+  STYLE_COLWISE,
+  STYLE_ROWWISE,
+  STYLE_COLWISE_GATHER,
+  STYLE_ROWWISE_REP,
+  STYLE_SEQUENCE,
+  STYLE_EMBEDDING_ROWWISE,
+  STYLE_EMBEDDING_COLWISE,
+  STYLE_PACKED_COLWISE,
+  STYLE_PACKED_ROWWISE,
   STYLE_EXPERTS, /* whole, but for what mesh.ep and mesh.etp cut */
   STYLE_N
 } TpStyle;
@@ -25,69 +33,76 @@ const char *tp_style_name(TpStyle s);
 const char *const *tp_style_names(void);
 
 typedef struct TpRule {
-  const char *pattern;   /* "layers.*.self_attn.q_proj"; path tp_plan["<pattern>"] */
+  const char *pattern; /* "layers.*.self_attn.q_proj"; path tp_plan["<pattern>"] */
   TpStyle style;
-  bool from_default;     /* not written by the user: no error if it matches nothing */
+  bool from_default; /* not written by the user: no error if it matches nothing */
 } TpRule;
 
 /* Which units each stage runs, in the order of stages whatever ranks they lie on. At most
  * one of layers (or layout, which gives them), modules, by_cost and the group of
  * layers_per_stage and less is said; none: even. */
 typedef struct PpPlan {
-  int virtual_stages;            /* per rank; 0 = virtual_default */
-  int virtual_default;           /* what the schedule wants; 0 = 1 */
-  const int *layers;  int nlayers;       /* per stage */
-  const char *layout;            /* the text that `layers` was read from, or NULL */
-  const char *const *const *modules; int nmodules;  /* per stage: NULL-terminated names */
-  int layers_per_stage;          /* at most so many; 0 = not said */
-  int first_less, last_less;     /* layers that the embedding and the head count as */
-  bool by_cost;                  /* stages of equal work */
+  int virtual_stages;  /* per rank; 0 = virtual_default */
+  int virtual_default; /* what the schedule wants; 0 = 1 */
+  const int *layers;
+  int nlayers;        /* per stage */
+  const char *layout; /* the text that `layers` was read from, or NULL */
+  const char *const *const *modules;
+  int nmodules;              /* per stage: NULL-terminated names */
+  int layers_per_stage;      /* at most so many; 0 = not said */
+  int first_less, last_less; /* layers that the embedding and the head count as */
+  bool by_cost;              /* stages of equal work */
 } PpPlan;
 
 /* pp_layout.c: reads a layout such as "Et*3|(tt|)*29,t|L" into the layers of each stage.
  * NULL if it is wrong: then *wrong says why and at which column, counted from 1. */
 const int *pp_layout(const char *text, Arena *a, int *stages, const char **wrong);
 
-typedef enum { STRATEGY_ZERO, STRATEGY_DDP, STRATEGY_FSDP2,
-               STRATEGY_MEGATRON_FSDP } StrategyKind;
+typedef enum {
+  STRATEGY_ZERO,
+  STRATEGY_DDP,
+  STRATEGY_FSDP2,
+  STRATEGY_MEGATRON_FSDP
+} StrategyKind;
 /* Whether gathered parameters are given up between forward and backward. */
 typedef enum { RESHARD_BY_PP, RESHARD_YES, RESHARD_NO } Reshard;
 typedef struct Strategy {
   StrategyKind kind;
-  int stage;                     /* zero: what is cut over dp, see vm/lower/arena_layout.c */
+  int stage; /* zero: what is cut over dp, see vm/lower/arena_layout.c */
   bool sequence_parallel, overlap_grad_reduce;
-  bool overlap_tp; /* orders bodies so that collectives run beside kernels */
-  bool async_tp;   /* gathers and scatters of products in chunks */
-  bool loss_parallel;            /* on logits that are cut by vocabulary, as they come */
-  bool keep_gathered;            /* for W, where it runs apart from I */
-  bool overlap_param_gather;     /* beside the optimizer, which makes them */
-  int64_t bucket_bytes;          /* of gradient all_reduce; default 25 MiB */
-  Reshard reshard;               /* BY_PP: NO with pipeline stages, else YES */
-  int reshard_to;                /* YES: shards over so many ranks that stay from forward to
-                                    backward; 0: none do */
-  const char *reshard_experts;   /* "1", "0": whether those of experts do; NULL: as others */
-  int prefetch[2];               /* calls that a gather starts ahead: forward, backward */
-  bool defer_grad_sync;          /* gradients are reduced once a step, not in each W */
-  int64_t persistence;           /* parameters of fewer elements stay whole */
-  bool offload_state;            /* optimizer state lies in the memory of the host */
-  bool offload_params;           /* and shards of parameters do */
+  bool overlap_tp;           /* orders bodies so that collectives run beside kernels */
+  bool async_tp;             /* gathers and scatters of products in chunks */
+  bool loss_parallel;        /* on logits that are cut by vocabulary, as they come */
+  bool keep_gathered;        /* for W, where it runs apart from I */
+  bool overlap_param_gather; /* beside the optimizer, which makes them */
+  int64_t bucket_bytes;      /* of gradient all_reduce; default 25 MiB */
+  Reshard reshard;           /* BY_PP: NO with pipeline stages, else YES */
+  int reshard_to;            /* YES: shards over so many ranks that stay from forward to
+                                backward; 0: none do */
+  const char
+      *reshard_experts; /* "1", "0": whether those of experts do; NULL: as others */
+  int prefetch[2];      /* calls that a gather starts ahead: forward, backward */
+  bool defer_grad_sync; /* gradients are reduced once a step, not in each W */
+  int64_t persistence;  /* parameters of fewer elements stay whole */
+  bool offload_state;   /* optimizer state lies in the memory of the host */
+  bool offload_params;  /* and shards of parameters do */
 } Strategy;
 
 typedef enum { LR_CONSTANT, LR_COSINE, LR_LINEAR } LrKind;
 typedef struct LrSchedule {
   LrKind kind;
   double max, min;
-  int64_t warmup, steps;         /* steps 0: train.steps */
+  int64_t warmup, steps; /* steps 0: train.steps */
 } LrSchedule;
 /* lr at step k (from 0): max*(k+1)/warmup, then from max to min over `steps`. */
 double lr_at(const LrSchedule *lr, int64_t step);
 
 typedef struct Optimizer {
   LrSchedule lr;
-  double beta1, beta2, eps, weight_decay, clip;   /* clip 0: none */
-  DType state;                   /* of both moments: f32 or bf16 */
-  bool stochastic;               /* bf16 moments are rounded by chance */
-  bool post_validation;          /* steps before the check, see vm/lower/post_validation.c */
+  double beta1, beta2, eps, weight_decay, clip; /* clip 0: none */
+  DType state;                                  /* of both moments: f32 or bf16 */
+  bool stochastic;                              /* bf16 moments are rounded by chance */
+  bool post_validation; /* steps before the check, see vm/lower/post_validation.c */
 } Optimizer;
 
 /* How f16 training scales its loss; see vm/run/loss_scaler.h. */
@@ -108,12 +123,12 @@ typedef enum { TOO_LONG_ERROR, TOO_LONG_SPLIT, TOO_LONG_DROP } TooLong;
 /* Documents that share a row. */
 typedef struct Packed {
   bool on;
-  bool separated;                /* `separator` is known */
-  bool first;                    /* the separator begins a document, else it ends one */
-  bool within;                   /* labels of another document than their token's do not
-                                    count */
+  bool separated; /* `separator` is known */
+  bool first;     /* the separator begins a document, else it ends one */
+  bool within;    /* labels of another document than their token's do not
+                     count */
   int32_t separator;
-  int64_t size;                  /* documents are whole in rows of so many; 0: cut by rows */
+  int64_t size; /* documents are whole in rows of so many; 0: cut by rows */
   TooLong too_long;
 } Packed;
 /* A label that does not count; with a size, also one that is its document's last. */
@@ -129,30 +144,34 @@ typedef enum {
 } TokenFormat;
 typedef struct DataSpec {
   DataKind kind;
-  const char *const *files; int nfiles;  /* globs, relative to `dir` */
-  const char *dir;                       /* of the plan file */
-  const char *const *folders; int nfolders; /* where else files may lie: --data */
-  const double *weights; int nweights;   /* of each of `files`; none: one stream */
+  const char *const *files;
+  int nfiles;      /* globs, relative to `dir` */
+  const char *dir; /* of the plan file */
+  const char *const *folders;
+  int nfolders; /* where else files may lie: --data */
+  const double *weights;
+  int nweights; /* of each of `files`; none: one stream */
   TokenFormat format;
-  int width;                             /* tokens: bytes of an id; 0 = not said */
-  int64_t vocab;                         /* synthetic: 0 = the model's */
+  int width;     /* tokens: bytes of an id; 0 = not said */
+  int64_t vocab; /* synthetic: 0 = the model's */
   bool shuffle;
-  double val_fraction;                   /* of the end of the stream, for validation */
-  const struct DataSpec *val;            /* or this; NULL: none is given */
-  Packed packed;                         /* the plan's */
+  double val_fraction;        /* of the end of the stream, for validation */
+  const struct DataSpec *val; /* or this; NULL: none is given */
+  Packed packed;              /* the plan's */
 } DataSpec;
 
 /* When a run writes its state, and where; see vm/ckpt/ckpt.h. */
-/* Whether weights are written for others beside checkpoints: beside none, the last, all. */
+/* Whether weights are written for others beside checkpoints: beside none, the last, all.
+ */
 typedef enum { CONSOLIDATED_NEVER, CONSOLIDATED_FINAL, CONSOLIDATED_EVERY } Consolidated;
 
 typedef struct Checkpointing {
-  const char *dir;               /* NULL: nowhere */
-  const char *within;            /* the plan's folder, with which `dir` begins, and below
-                                    which no link to it is followed; NULL: the user named
-                                    `dir` */
-  int64_t every, keep;           /* steps; 0: at the end only. Last ones that stay; 0: all */
-  bool async;                    /* steps go on while it is written */
+  const char *dir;     /* NULL: nowhere */
+  const char *within;  /* the plan's folder, with which `dir` begins, and below
+                          which no link to it is followed; NULL: the user named
+                          `dir` */
+  int64_t every, keep; /* steps; 0: at the end only. Last ones that stay; 0: all */
+  bool async;          /* steps go on while it is written */
   Consolidated consolidated;
 } Checkpointing;
 
@@ -160,16 +179,17 @@ typedef struct Batch {
   int64_t global, micro, seq, rounds;
 } Batch;
 
-/* Which forward ops run again in the backward, see vm/rewrite/recompute_policy.c. Without any
- * all activations are kept. */
+/* Which forward ops run again in the backward, see vm/rewrite/recompute_policy.c. Without
+ * any all activations are kept. */
 typedef struct Recompute {
-  bool full, selective, cheap;   /* of each layer: all ops; the core of attention; what
-                                    only moves data */
+  bool full, selective, cheap; /* of each layer: all ops; the core of attention; what
+                                  only moves data */
   const struct RecomputePattern {
-    const char *text;            /* of units and modules */
-    int item;                    /* its number in the plan's list, from 1 */
-  } *pattern; int npattern;
-  bool may_miss;                 /* patterns need not match anything */
+    const char *text; /* of units and modules */
+    int item;         /* its number in the plan's list, from 1 */
+  } * pattern;
+  int npattern;
+  bool may_miss; /* patterns need not match anything */
 } Recompute;
 
 /* How attention works on a sequence that is cut over cp; see vm/graph/sequence.h. */
@@ -181,8 +201,8 @@ typedef enum {
 } CpComm;
 typedef struct CpPlan {
   CpComm comm;
-  bool in_order;                 /* balance = "none": each rank has one run */
-  int heads;                     /* a2a+p2p: ranks that exchange heads; 0: not said */
+  bool in_order; /* balance = "none": each rank has one run */
+  int heads;     /* a2a+p2p: ranks that exchange heads; 0: not said */
 } CpPlan;
 
 /* How tokens come to the ranks of ep that have their experts. */
@@ -192,27 +212,27 @@ typedef enum {
 } MoeDispatcher;
 /* What experts add to a plan. */
 typedef struct MoePlan {
-  double aux, z;         /* coefficients of the losses of routers */
-  double bias_rate;      /* step of the bias that chooses experts; 0: none */
-  double capacity;       /* of an expert, by the mean of all; 0: as many as come */
-  double most;           /* of a rank that has experts, by the mean; 0: the same */
-  bool drops;            /* what is beyond `most` is left out, else it is an error */
-  int drop;              /* DROP_x, which are left out */
-  bool keep_router;      /* it does not run again in the backward */
+  double aux, z;    /* coefficients of the losses of routers */
+  double bias_rate; /* step of the bias that chooses experts; 0: none */
+  double capacity;  /* of an expert, by the mean of all; 0: as many as come */
+  double most;      /* of a rank that has experts, by the mean; 0: the same */
+  bool drops;       /* what is beyond `most` is left out, else it is an error */
+  int drop;         /* DROP_x, which are left out */
+  bool keep_router; /* it does not run again in the backward */
   MoeDispatcher dispatcher;
 } MoePlan;
 
 /* The machines that a plan is for: figures of one GPU in SI units, of stdlib/clusters. */
 typedef struct Cluster {
-  const char *gpu;               /* NULL: not known, and neither are the figures */
-  int64_t nodes, gpus;           /* nodes 0: as many as the mesh needs; gpus 0: no cluster */
-  double memory;                 /* bytes */
-  double reserve_gib;            /* of it, that plans may not fill */
-  double bf16, f32;              /* flop/s of matrix products */
-  double hbm_bandwidth;          /* bytes/s, as all bandwidths */
+  const char *gpu;      /* NULL: not known, and neither are the figures */
+  int64_t nodes, gpus;  /* nodes 0: as many as the mesh needs; gpus 0: no cluster */
+  double memory;        /* bytes */
+  double reserve_gib;   /* of it, that plans may not fill */
+  double bf16, f32;     /* flop/s of matrix products */
+  double hbm_bandwidth; /* bytes/s, as all bandwidths */
   double nvlink_bandwidth, nvlink_latency;
   double network_bandwidth, network_latency;
-  double host_bandwidth;         /* to the memory of the host, and that memory's own */
+  double host_bandwidth; /* to the memory of the host, and that memory's own */
 } Cluster;
 
 /* Limits of `expect`; see expect.def. */
@@ -223,7 +243,7 @@ typedef enum {
 } ExpectKey;
 typedef struct ExpectRange {
   bool given;
-  double low, high;              /* equal: a plain number */
+  double low, high; /* equal: a plain number */
 } ExpectRange;
 #define EXPECT_TOLERANCE 0.01
 
@@ -245,13 +265,14 @@ typedef struct Plan {
   Cluster cluster;
   MeshSpec mesh;
   Strategy strategy;
-  const TpRule *tp; int ntp;
-  const uint8_t *tp_with;        /* of each rule: tp_style_with of its name; or NULL */
+  const TpRule *tp;
+  int ntp;
+  const uint8_t *tp_with; /* of each rule: tp_style_with of its name; or NULL */
   PpPlan pp;
-  const char *schedule;          /* canonical name, "function" or "csv" */
-  DType dtype;                   /* compute type: f32, bf16 or f16 */
-  DType reduce;                  /* in which gradients are summed over dp: f32 or bf16 */
-  LossScale loss_scale;          /* f16 */
+  const char *schedule; /* canonical name, "function" or "csv" */
+  DType dtype;          /* compute type: f32, bf16 or f16 */
+  DType reduce;         /* in which gradients are summed over dp: f32 or bf16 */
+  LossScale loss_scale; /* f16 */
   Recompute recompute;
   Batch batch;
   Optimizer opt;
@@ -262,13 +283,14 @@ typedef struct Plan {
   MoePlan moe;
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
-  int64_t eval_every, eval_batches; /* steps between evaluations, 0: none; their batches */
-  double comm_timeout;           /* seconds; 0: see stall_patience */
+  int64_t eval_every,
+      eval_batches;    /* steps between evaluations, 0: none; their batches */
+  double comm_timeout; /* seconds; 0: see stall_patience */
   NcclPlan nccl;
-  bool cuda_graph;               /* steps on a GPU are replayed */
+  bool cuda_graph; /* steps on a GPU are replayed */
   AttentionBackend attention;
-  bool deterministic;            /* the same bits each time, on GPUs too */
-  bool fused_ops;                /* ops that pass over the same memory become one */
+  bool deterministic; /* the same bits each time, on GPUs too */
+  bool fused_ops;     /* ops that pass over the same memory become one */
   uint64_t seed;
 } Plan;
 

@@ -1,6 +1,6 @@
-/* action.c - where stages are placed, what an action consists of, and names for messages. */
+/* action.c - where stages are placed, what an action consists of, and names for messages.
+ */
 #include "action.h"
-
 
 int schedule_stage(const Schedule *s, int rank, int chunk) {
   if (s->v_placement && chunk == 1) return 2 * s->ranks - 1 - rank;

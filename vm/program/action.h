@@ -1,5 +1,5 @@
-/* action.h - a schedule: for each pp rank a list of actions (F, I, W, B, overlapped pairs,
- * actions on parameters). */
+/* action.h - a schedule: for each pp rank a list of actions (F, I, W, B, overlapped
+ * pairs, actions on parameters). */
 #ifndef WEFT_ACTION_H
 #define WEFT_ACTION_H
 

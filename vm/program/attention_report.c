@@ -1,4 +1,5 @@
-/* attention_report.c - which backend computes attention in a plan's programs, in words. */
+/* attention_report.c - which backend computes attention in a plan's programs, in words.
+ */
 #include <stdio.h>
 
 #include "program.h"
@@ -27,8 +28,7 @@ static const char *who(const Share *s) {
 const char *attention_way(const Compiled *c, char text[ATTENTION_WAY]) {
   Share back[2] = {{0, 0}, {0, 0}};
   if (!c->device->refuses) return NULL;
-  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++)
-    count(&c->prog[pp], back);
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) count(&c->prog[pp], back);
   if (back[0].all + back[1].all == 0) return NULL;
   if (back[0].all == 0 || back[1].all == 0 || strcmp(who(&back[0]), who(&back[1])) == 0)
     snprintf(text, ATTENTION_WAY, "%s", who(&back[back[0].all == 0]));

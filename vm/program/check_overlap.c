@@ -1,8 +1,8 @@
 /* check_overlap.c - what may not lie over what, by places alone: results of a kernel over
- * each other or over what it reads, but where in_place.def says so; regions over each other;
- * what a body writes over parameters or state; the copies that undo a step over anything
- * that is written before they are read. What depends on when something happens is the
- * proof's (machine_bytes.c). */
+ * each other or over what it reads, but where in_place.def says so; regions over each
+ * other; what a body writes over parameters or state; the copies that undo a step over
+ * anything that is written before they are read. What depends on when something happens
+ * is the proof's (machine_bytes.c). */
 #include "check_int.h"
 
 #include <stdio.h>
@@ -28,7 +28,8 @@ static bool may_be_one(const Program *p, const Instr *in, int x, int y) {
   for (const OpPlace *r = op_place; r < op_place + op_places; r++) {
     if (!op_place_is(r, in->op, &p->attr[in->attr])) continue;
     int result = in->nin + r->result, other = r->twice ? in->nin + r->other : r->other;
-    if ((result == x && other == y) || (r->twice && result == y && other == x)) return true;
+    if ((result == x && other == y) || (r->twice && result == y && other == x))
+      return true;
   }
   return false;
 }
@@ -46,37 +47,39 @@ static const char *what_is(const Instr *in, int i, char out[32]) {
 
 /* Operand y of an instruction lies over x, which it writes; `how`: "" or " when main[..]
  * calls it". */
-static weft_status over(const Check *k, uint32_t pc, const Body *b, int x, Bytes at, int y,
-                        Bytes to, const char *how) {
+static weft_status over(const Check *k, uint32_t pc, const Body *b, int x, Bytes at,
+                        int y, Bytes to, const char *how) {
   const Instr *in = &k->p->code[pc];
   char one[32], other[32];
-  FAIL("%s of %s, bytes %llu..%llu, lies over %s, bytes %llu..%llu%s", what_is(in, x, one),
-       op_info[in->op].name, BYTES(at), what_is(in, y, other), BYTES(to), how);
+  FAIL("%s of %s, bytes %llu..%llu, lies over %s, bytes %llu..%llu%s",
+       what_is(in, x, one), op_info[in->op].name, BYTES(at), what_is(in, y, other),
+       BYTES(to), how);
 }
 
 /* Two operands of a body in different slots, of which the first is written. */
 typedef struct Pair {
   uint32_t pc;
-  uint8_t x, y;          /* operands of the instruction */
+  uint8_t x, y; /* operands of the instruction */
   uint16_t slot[2];
-  Bytes at[2];           /* from the beginning of the slot */
-  bool same;             /* they may be the very same */
+  Bytes at[2]; /* from the beginning of the slot */
+  bool same;   /* they may be the very same */
 } Pair;
 
 /* What a body writes in a slot. */
 typedef struct Written {
-  uint32_t pc;           /* one of the instructions that do */
+  uint32_t pc; /* one of the instructions that do */
   Bytes at;
 } Written;
 
 typedef struct BodyPlaces {
   VEC(Pair) pair;
-  Written *written;      /* of each slot but 0, which is the arena itself */
+  Written *written; /* of each slot but 0, which is the arena itself */
 } BodyPlaces;
 
 static bool same_pair(const Pair *a, const Pair *b) {
   for (int i = 0; i < 2; i++)
-    if (a->slot[i] != b->slot[i] || a->at[i].lo != b->at[i].lo || a->at[i].hi != b->at[i].hi)
+    if (a->slot[i] != b->slot[i] || a->at[i].lo != b->at[i].lo ||
+        a->at[i].hi != b->at[i].hi)
       return false;
   return a->same == b->same;
 }
@@ -92,7 +95,8 @@ static weft_status check_must(const Check *k, uint32_t pc, const Body *b) {
   const Instr *in = &k->p->code[pc];
   const Operand *o = &k->p->operand[in->operand];
   for (const OpPlace *r = op_place; r < op_place + op_places; r++) {
-    if (r->when != PLACE_ALWAYS || !op_place_is(r, in->op, &k->p->attr[in->attr])) continue;
+    if (r->when != PLACE_ALWAYS || !op_place_is(r, in->op, &k->p->attr[in->attr]))
+      continue;
     const Operand *x = &o[in->nin + r->result], *y = &o[r->other];
     if (x->slot != y->slot || x->off != y->off || x->shard != y->shard ||
         operand_bytes(x) != operand_bytes(y))
@@ -102,7 +106,8 @@ static weft_status check_must(const Check *k, uint32_t pc, const Body *b) {
   return WEFT_OK;
 }
 
-/* Operands of one slot lie where they lie; those of two slots are for each call to see. */
+/* Operands of one slot lie where they lie; those of two slots are for each call to see.
+ */
 static weft_status check_kernel_places(const Check *k, uint32_t pc, const Body *b,
                                        BodyPlaces *to, Arena *a) {
   const Instr *in = &k->p->code[pc];
@@ -113,8 +118,10 @@ static weft_status check_kernel_places(const Check *k, uint32_t pc, const Body *
       if (at.lo == at.hi || other.lo == other.hi) continue;
       bool same = o[x].shard == o[y].shard && may_be_one(k->p, in, x, y);
       if (o[x].slot != o[y].slot)
-        add_pair(to, a, &(Pair){pc, (uint8_t)x, (uint8_t)y, {o[x].slot, o[y].slot},
-                                {at, other}, same});
+        add_pair(
+            to, a,
+            &(Pair){
+                pc, (uint8_t)x, (uint8_t)y, {o[x].slot, o[y].slot}, {at, other}, same});
       else if (meet(at, other) && !(same && at.lo == other.lo && at.hi == other.hi))
         return over(k, pc, b, x, at, y, other, "");
     }
@@ -136,11 +143,12 @@ static const Region *region_under(const Program *p, Bytes at, bool bound) {
 
 static weft_status over_region(const Check *k, uint32_t pc, const Body *b, Bytes at,
                                const Region *r, const char *how) {
-  FAIL("it writes bytes %llu..%llu%s, where a region of the rank lies: %s", BYTES(at), how,
-       region_name[r->kind]);
+  FAIL("it writes bytes %llu..%llu%s, where a region of the rank lies: %s", BYTES(at),
+       how, region_name[r->kind]);
 }
 
-static weft_status add_written(const Check *k, uint32_t pc, const Body *b, BodyPlaces *to) {
+static weft_status add_written(const Check *k, uint32_t pc, const Body *b,
+                               BodyPlaces *to) {
   const Instr *in = &k->p->code[pc];
   for (int i = in->nin; i < instr_operands(in); i++) {
     const Operand *o = &k->p->operand[in->operand + (uint32_t)i];
@@ -276,8 +284,8 @@ static weft_status check_residents(const Check *k, Arena *a) {
   Resident *all = arena_raw(a, sizeof *all * (size_t)(p->regions.nregion + IN_N + 1));
   int n = 0;
   all[n++] = (Resident){"the scalars", {p->scalars, p->scalars + SC_N * sizeof(double)}};
-  uint64_t ids = 4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro *
-                 (uint64_t)k->c->tokens;
+  uint64_t ids =
+      4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro * (uint64_t)k->c->tokens;
   for (int i = 0; i < IN_SEED; i++)
     if (p->input[i] != UINT64_MAX)
       all[n++] = (Resident){prog_input_name[i], {p->input[i], p->input[i] + ids}};

@@ -1,13 +1,14 @@
-/* machine.c - runs the programs of all pp ranks on the abstract machine (machine.h). A call of a
- * closed body is one step; any other call is run instruction by instruction. */
+/* machine.c - runs the programs of all pp ranks on the abstract machine (machine.h). A
+ * call of a closed body is one step; any other call is run instruction by instruction. */
 #include "machine.h"
 
 /* ---- channels ---- */
 
 static int channel_new(Machine *m, int comm, int nmember, const int *member) {
-  *VEC_PUSH(m->a, m->channel) =
-      (Channel){.comm = comm, .nmember = nmember, .member = member,
-                .started = NEW_N(m->a, uint32_t, nmember)};
+  *VEC_PUSH(m->a, m->channel) = (Channel){.comm = comm,
+                                          .nmember = nmember,
+                                          .member = member,
+                                          .started = NEW_N(m->a, uint32_t, nmember)};
   return m->channel.n - 1;
 }
 
@@ -20,9 +21,9 @@ static void make_coll_channels(Machine *m) {
   for (int j = 0; j < p->ncomm; j++) {
     const CommDesc *d = &p->comm[j];
     bool spans = comm_spans_pp(&m->c->mesh, d);
-    int shared = !spans     ? -1
-                 : d->npp   ? channel_new(m, j, d->npp, d->pp)
-                            : channel_new(m, j, m->npp, all);
+    int shared = !spans   ? -1
+                 : d->npp ? channel_new(m, j, d->npp, d->pp)
+                          : channel_new(m, j, m->npp, all);
     for (int i = 0; i < m->npp; i++)
       m->coll_channel[i * p->ncomm + j] = spans ? shared : channel_new(m, j, 1, &all[i]);
   }
@@ -138,8 +139,12 @@ static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
   uint32_t k = c->started[member_index(c, pp)]++;
   bool coll = c->comm >= 0;
   const Operand *o = &r->p->operand[in->operand];
-  Start s = {.count = operand_count(o), .site = at, .rank = pp, .dtype = o->dtype,
-             .ready = m->walk.rank[pp].now, .cost = cost_of(m, pp, in),
+  Start s = {.count = operand_count(o),
+             .site = at,
+             .rank = pp,
+             .dtype = o->dtype,
+             .ready = m->walk.rank[pp].now,
+             .cost = cost_of(m, pp, in),
              .coll = coll ? in->coll : 0,
              .red = coll && coll_info[in->coll].is & COLL_SUMS ? in->red : 0};
   TRY(enter(m, c, k, &s));
@@ -234,12 +239,22 @@ static weft_status execute(Machine *m, int pp, const Instr *in, bool *blocked) {
   RankState *r = &m->rank[pp];
   int64_t cost = 0;
   switch ((InstrCode)in->code) {
-  case I_KERNEL: TRY(bytes_touch(m, pp, in, r->at)); cost = cost_of(m, pp, in); break;
-  case I_FREE: TRY(bytes_free(m, pp, in, r->at)); cost = cost_of(m, pp, in); break;
-  case I_COLL: case I_SEND: case I_RECV: case I_GATHER: case I_SCATTER:
-    return start(m, pp, in, r->at);
+  case I_KERNEL:
+    TRY(bytes_touch(m, pp, in, r->at));
+    cost = cost_of(m, pp, in);
+    break;
+  case I_FREE:
+    TRY(bytes_free(m, pp, in, r->at));
+    cost = cost_of(m, pp, in);
+    break;
+  case I_COLL:
+  case I_SEND:
+  case I_RECV:
+  case I_GATHER:
+  case I_SCATTER: return start(m, pp, in, r->at);
   case I_WAIT: return wait(m, pp, in, r->at, blocked);
-  case I_CALL: case I_N: break;
+  case I_CALL:
+  case I_N: break;
   }
   r->busy_ticks += cost;
   m->walk.rank[pp].now += cost;
@@ -308,8 +323,8 @@ static void rank_begin(Machine *m, int pp) {
 void machine_begin(Machine *m, const Compiled *c, const RunCosts *costs, bool in_order,
                    Arena *a, weft_error *e) {
   int npp = c->mesh.size[AXIS_PP];
-  *m = (Machine){.c = c, .a = a, .e = e, .costs = costs, .in_order = in_order,
-                 .npp = npp};
+  *m =
+      (Machine){.c = c, .a = a, .e = e, .costs = costs, .in_order = in_order, .npp = npp};
   make_coll_channels(m);
   m->pair_channel = NEW_N(a, int32_t, (size_t)npp * (size_t)npp);
   memset(m->pair_channel, -1, sizeof(int32_t) * (size_t)npp * (size_t)npp);

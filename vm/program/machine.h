@@ -20,7 +20,7 @@
 /* ---- machine_body.c ---- what one run of a body does, found once per body */
 
 typedef struct Access {
-  uint64_t lo, hi;       /* bytes from the slot's base */
+  uint64_t lo, hi; /* bytes from the slot's base */
   uint16_t slot;
   bool write;
 } Access;
@@ -45,8 +45,8 @@ typedef struct BodySum {
   VEC(CommUse) comm;
   VEC(int32_t) handle;
   int64_t collectives;
-  int64_t runs;          /* closed calls of it in this walk */
-  int64_t busy, ticks;   /* of its kernels; from begin to end, with nothing else around */
+  int64_t runs;        /* closed calls of it in this walk */
+  int64_t busy, ticks; /* of its kernels; from begin to end, with nothing else around */
 } BodySum;
 
 struct Machine;
@@ -62,25 +62,25 @@ typedef struct Site {
 
 typedef struct Start {
   uint64_t count;
-  int64_t ready, cost;   /* when the last member started it; the most of any */
+  int64_t ready, cost; /* when the last member started it; the most of any */
   Site site;
-  int32_t rank;          /* pp rank that started first */
+  int32_t rank; /* pp rank that started first */
   uint8_t coll, red, dtype;
 } Start;
 
 typedef struct Channel {
-  int comm;              /* or -1: from member[0] to member[1] */
+  int comm; /* or -1: from member[0] to member[1] */
   int nmember;
-  const int *member;     /* pp ranks */
-  uint32_t *started;     /* per member */
-  uint32_t done, top;    /* transfers that ran; starts of the fastest member */
-  Start *ring;           /* starts done .. top */
-  uint32_t mask;         /* size of the ring - 1 */
-  VEC(int64_t) end;      /* with costs: of each transfer that ran */
+  const int *member;  /* pp ranks */
+  uint32_t *started;  /* per member */
+  uint32_t done, top; /* transfers that ran; starts of the fastest member */
+  Start *ring;        /* starts done .. top */
+  uint32_t mask;      /* size of the ring - 1 */
+  VEC(int64_t) end;   /* with costs: of each transfer that ran */
 } Channel;
 
 typedef struct Pending {
-  int32_t channel;       /* -1: the handle is free */
+  int32_t channel; /* -1: the handle is free */
   uint32_t seq;
   Site site;
 } Pending;
@@ -99,28 +99,28 @@ typedef struct Busy {
 typedef struct Copy {
   uint64_t lo, hi;
   uint32_t unit;
-  int32_t handle;        /* FOOTPRINT once the GATHER was waited for */
+  int32_t handle; /* FOOTPRINT once the GATHER was waited for */
   Site since;
 } Copy;
 
 typedef struct RankState {
   const Program *p;
   BodySum *body;
-  Site at;               /* the next instruction */
-  uint32_t end;          /* of main, or of the body that is expanded */
-  uint32_t block_seq;    /* what it waits for on the channel that it needs */
+  Site at;            /* the next instruction */
+  uint32_t end;       /* of main, or of the body that is expanded */
+  uint32_t block_seq; /* what it waits for on the channel that it needs */
   Pending *handle;
   VEC(Busy) busy;
-  uint64_t lo, hi;       /* what is busy lies between these */
+  uint64_t lo, hi; /* what is busy lies between these */
   VEC(Copy) copy;
-  bool gathers;          /* some call binds a gathered copy */
-  int nflight;           /* handles in use */
-  int *in_flight;        /* per communicator */
-  VEC(int32_t) stream;   /* in_order: channels of its collectives */
-  int head;              /* of stream: the next to run */
-  int64_t free;          /* when the last one of the stream ended */
-  int64_t busy_ticks;    /* of its compute queue */
-  int64_t called;        /* when the call began that is expanded */
+  bool gathers;        /* some call binds a gathered copy */
+  int nflight;         /* handles in use */
+  int *in_flight;      /* per communicator */
+  VEC(int32_t) stream; /* in_order: channels of its collectives */
+  int head;            /* of stream: the next to run */
+  int64_t free;        /* when the last one of the stream ended */
+  int64_t busy_ticks;  /* of its compute queue */
+  int64_t called;      /* when the call began that is expanded */
 } RankState;
 
 typedef struct Machine {
@@ -131,7 +131,7 @@ typedef struct Machine {
   /* The stricter backend: the collectives of a rank run in the order of their starts. */
   bool in_order;
   int npp;
-  Walk walk;             /* what a rank needs is a channel */
+  Walk walk; /* what a rank needs is a channel */
   RankState *rank;
   VEC(Channel) channel;
   int32_t *coll_channel; /* [pp][comm] */

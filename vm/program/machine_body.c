@@ -1,7 +1,7 @@
-/* machine_body.c - the effect of a body on its rank, so that a call of it is one step of the
- * machine. Input: a body; output: merged byte ranges by slot, handles, use of communicators.
- * It reports nothing: an unusual body is left open, and the machine then runs its
- * instructions one by one and finds the exact place. */
+/* machine_body.c - the effect of a body on its rank, so that a call of it is one step of
+ * the machine. Input: a body; output: merged byte ranges by slot, handles, use of
+ * communicators. It reports nothing: an unusual body is left open, and the machine then
+ * runs its instructions one by one and finds the exact place. */
 #include "machine.h"
 
 #include <stdlib.h>
@@ -21,9 +21,9 @@ typedef struct BodyWalk {
   VEC(Flying) flying;
   const Machine *m;
   int pp;
-  CommUse *use;          /* per communicator */
+  CommUse *use; /* per communicator */
   int *in_flight;
-  int64_t now, *free;    /* with costs: when each communicator is; last: when all are */
+  int64_t now, *free; /* with costs: when each communicator is; last: when all are */
 } BodyWalk;
 
 static Access access_of(const Operand *o, bool write) {
@@ -88,8 +88,8 @@ static bool start(BodyWalk *w, const Instr *in) {
   for (int i = 0; i < w->flying.n; i++)
     if (w->flying.at[i].handle == in->handle) return false;
   const Operand *o = &w->p->operand[in->operand];
-  Flying f = {.n = in->nin + 1, .handle = in->handle, .comm = in->comm,
-              .end = end_of(w, in)};
+  Flying f = {
+      .n = in->nin + 1, .handle = in->handle, .comm = in->comm, .end = end_of(w, in)};
   Access *out = &f.acc[in->nin];
   for (int i = 0; i < f.n; i++) {
     f.acc[i] = access_of(&o[i], i == in->nin);
@@ -161,7 +161,8 @@ void body_summary(const Machine *m, int pp, const Body *b, BodySum *out) {
     const Instr *in = &p->code[i];
     bool usual = in->code == I_KERNEL ? kernel(&w, in)
                  : in->code == I_COLL ? start(&w, in)
-                 : in->code == I_WAIT ? wait(&w, in) : false;
+                 : in->code == I_WAIT ? wait(&w, in)
+                                      : false;
     if (!usual) return;
   }
   out->closed = w.flying.n == 0;

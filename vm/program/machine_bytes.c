@@ -1,7 +1,8 @@
-/* machine_bytes.c - who may touch which bytes, and when. From the start of a transfer to its
- * WAIT nothing else may write what it reads nor touch what it writes. Gathered parameters may
- * be read from the WAIT of their GATHER to their FREE, by calls that bind them as the copy of
- * that unit; meanwhile nothing may write them or the shard they came from. */
+/* machine_bytes.c - who may touch which bytes, and when. From the start of a transfer to
+ * its WAIT nothing else may write what it reads nor touch what it writes. Gathered
+ * parameters may be read from the WAIT of their GATHER to their FREE, by calls that bind
+ * them as the copy of that unit; meanwhile nothing may write them or the shard they came
+ * from. */
 #include "machine.h"
 
 static const Busy *collision(const RankState *r, uint64_t lo, uint64_t hi, bool write) {

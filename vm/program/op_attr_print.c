@@ -6,23 +6,41 @@ typedef enum { INT32, UINT32, UINT64, SINGLE, DOUBLE } Storage;
 
 /* INT stands for both kinds of integers, REAL for both of reals. */
 #define INT(name)                                                                        \
-  { #name, offsetof(OpAttr, name), _Generic(((OpAttr *)0)->name, int32_t : INT32, uint32_t : UINT32, uint64_t : UINT64) }
+  {                                                                                      \
+#name, offsetof(OpAttr, name),                                                       \
+        _Generic(((OpAttr *)0)->name, int32_t                                            \
+                 : INT32, uint32_t                                                       \
+                 : UINT32, uint64_t                                                      \
+                 : UINT64)                                                               \
+  }
 #define REAL(name)                                                                       \
-  { #name, offsetof(OpAttr, name), _Generic(((OpAttr *)0)->name, float : SINGLE, double : DOUBLE) }
+  {                                                                                      \
+#name, offsetof(OpAttr, name),                                                       \
+        _Generic(((OpAttr *)0)->name, float                                              \
+                 : SINGLE, double                                                        \
+                 : DOUBLE)                                                               \
+  }
 
 static const struct {
   const char *name;
   size_t at;
   Storage storage;
 } field[] = {
-    REAL(aux), INT(axes), INT(backend), REAL(beta1), REAL(beta2), REAL(bound),
-    REAL(capacity), REAL(clip), INT(cut), INT(dim), INT(drop), REAL(eps), INT(experts), INT(from), INT(groups),
-    INT(head_dim), INT(head_part), INT(interleaved), INT(inverse), INT(kind),
-    INT(layout), INT(mirror), INT(n), INT(norm_topk), INT(parts), INT(red),
-    REAL(rope_factor), REAL(rope_high), REAL(rope_low), INT(rope_original),
-    REAL(rope_scale), INT(rotary_dim), INT(rotary_from), REAL(scale), INT(score), INT(seed),
-    INT(step), REAL(theta), INT(topk), INT(topk_group), INT(value_dim), INT(vocab),
-    REAL(weight_decay), INT(yarn), REAL(z),
+    REAL(aux),          INT(axes),       INT(backend),
+    REAL(beta1),        REAL(beta2),     REAL(bound),
+    REAL(capacity),     REAL(clip),      INT(cut),
+    INT(dim),           INT(drop),       REAL(eps),
+    INT(experts),       INT(from),       INT(groups),
+    INT(head_dim),      INT(head_part),  INT(interleaved),
+    INT(inverse),       INT(kind),       INT(layout),
+    INT(mirror),        INT(n),          INT(norm_topk),
+    INT(parts),         INT(red),        REAL(rope_factor),
+    REAL(rope_high),    REAL(rope_low),  INT(rope_original),
+    REAL(rope_scale),   INT(rotary_dim), INT(rotary_from),
+    REAL(scale),        INT(score),      INT(seed),
+    INT(step),          REAL(theta),     INT(topk),
+    INT(topk_group),    INT(value_dim),  INT(vocab),
+    REAL(weight_decay), INT(yarn),       REAL(z),
 };
 /* Seven of them have eight bytes. */
 _Static_assert((sizeof field / sizeof *field + 7) * 4 == sizeof(OpAttr),
@@ -30,16 +48,11 @@ _Static_assert((sizeof field / sizeof *field + 7) * 4 == sizeof(OpAttr),
 
 static double value_of(const void *p, Storage storage) {
   switch (storage) {
-  case INT32:
-    return *(const int32_t *)p;
-  case UINT32:
-    return *(const uint32_t *)p;
-  case UINT64:
-    return (double)*(const uint64_t *)p;
-  case SINGLE:
-    return (double)*(const float *)p;
-  case DOUBLE:
-    return *(const double *)p;
+  case INT32: return *(const int32_t *)p;
+  case UINT32: return *(const uint32_t *)p;
+  case UINT64: return (double)*(const uint64_t *)p;
+  case SINGLE: return (double)*(const float *)p;
+  case DOUBLE: return *(const double *)p;
   }
   return 0;
 }

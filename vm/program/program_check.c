@@ -1,7 +1,7 @@
-/* program_check.c - program_check(): indices in range, operands inside the arena, collectives of
- * consistent sizes; nothing over what it may not lie over (check_overlap.c). Input: a
- * finished Compiled; it changes nothing and reports the first violation, which is a bug of
- * the compiler. */
+/* program_check.c - program_check(): indices in range, operands inside the arena,
+ * collectives of consistent sizes; nothing over what it may not lie over
+ * (check_overlap.c). Input: a finished Compiled; it changes nothing and reports the first
+ * violation, which is a bug of the compiler. */
 #include "check_int.h"
 
 #include <stdio.h>
@@ -144,7 +144,8 @@ static weft_status check_shards(const Check *k, uint32_t pc, const Body *b) {
     return WEFT_OK;
   }
   CollKind coll = in->code == I_GATHER ? COLL_ALL_GATHER : COLL_REDUCE_SCATTER;
-  if (in->coll != coll) FAIL("its collective is %d, not %s", in->coll, coll_info[coll].name);
+  if (in->coll != coll)
+    FAIL("its collective is %d, not %s", in->coll, coll_info[coll].name);
   return check_coll(k, pc, b);
 }
 
@@ -167,14 +168,18 @@ static weft_status check_instr(const Check *k, uint32_t pc, const Body *b) {
   case I_CALL: return check_call(k, pc, b);
   case I_KERNEL: return check_kernel(k, pc, b);
   case I_COLL: return check_coll(k, pc, b);
-  case I_SEND: case I_RECV:
+  case I_SEND:
+  case I_RECV:
     if (in->nin != (in->code == I_SEND) || in->nout != (in->code == I_RECV))
       FAIL("it needs one operand");
     if (in->peer < 0 || in->peer >= k->c->mesh.size[AXIS_PP] || in->peer == p->pp)
       FAIL("peer %d is no other pp rank", in->peer);
     return WEFT_OK;
-  case I_GATHER: case I_FREE: case I_SCATTER: return check_shards(k, pc, b);
-  case I_WAIT: case I_N: return WEFT_OK;
+  case I_GATHER:
+  case I_FREE:
+  case I_SCATTER: return check_shards(k, pc, b);
+  case I_WAIT:
+  case I_N: return WEFT_OK;
   }
   return WEFT_OK;
 }
@@ -203,8 +208,8 @@ static weft_status check_tables(const Check *k) {
   for (int i = 0; i < p->nmem; i++) sum += p->mem[i].bytes;
   if (sum > p->arena_bytes)
     return bad(k, "the sum of memory classes", sum, p->arena_bytes);
-  uint64_t ids = 4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro *
-                 (uint64_t)k->c->tokens;
+  uint64_t ids =
+      4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro * (uint64_t)k->c->tokens;
   for (int i = 0; i < IN_N; i++) {
     uint64_t at = p->input[i], n = i == IN_SEED ? 4 : ids;
     if (at != UINT64_MAX && (at > p->arena_bytes || n > p->arena_bytes - at))
@@ -294,8 +299,7 @@ static weft_status check_regions(const Check *k) {
       return bad(k, "the blocks of a region, elements", (uint64_t)r->whole, 0);
     uint64_t off = on_host(r->off) ? r->off - HOST_BASE : r->off;
     uint64_t room = on_host(r->off) ? p->host_bytes : p->arena_bytes;
-    if (off > room || n > room - off)
-      return bad(k, "the end of a region", off + n, room);
+    if (off > room || n > room - off) return bad(k, "the end of a region", off + n, room);
   }
   TRY(check_params(k));
   return check_blocks(k);

@@ -1,6 +1,6 @@
-/* program_json.c - program_json(): the program of one world rank as JSON with sorted keys, all
- * that executing it takes. docs/program.md says what every key means; what is added here is
- * added there. */
+/* program_json.c - program_json(): the program of one world rank as JSON with sorted
+ * keys, all that executing it takes. docs/program.md says what every key means; what is
+ * added here is added there. */
 #include <stdlib.h>
 
 #include "vm/base/json.h"
@@ -14,7 +14,7 @@ typedef struct Print {
   const Program *p;
   Json *j;
   int rank;
-  int *group;            /* room for the members of a communicator */
+  int *group; /* room for the members of a communicator */
 } Print;
 
 static uint64_t in_its_arena(uint64_t off) {
@@ -124,9 +124,11 @@ static void write_code(const Print *k, const char *key, uint32_t first, uint32_t
     switch ((InstrCode)in->code) {
     case I_CALL: write_call(k, in); break;
     case I_KERNEL: write_kernel(k, in); break;
-    case I_COLL: case I_SEND: case I_RECV: case I_GATHER: case I_SCATTER:
-      write_transfer(k, in);
-      break;
+    case I_COLL:
+    case I_SEND:
+    case I_RECV:
+    case I_GATHER:
+    case I_SCATTER: write_transfer(k, in); break;
     case I_FREE: write_free(k, in); break;
     case I_WAIT:
       json_str(k->j, "code", instr_name[in->code]);
@@ -209,7 +211,8 @@ static void write_memory(const Print *k, const char *key, const MemClass *m, int
 static void write_box(const Print *k, const Stored *q) {
   const Regions *s = &k->p->regions;
   int i = 0;
-  while (i < s->nregion && regions_find(s, (RegionKind)s->region[i].kind, q) != &s->region[i])
+  while (i < s->nregion &&
+         regions_find(s, (RegionKind)s->region[i].kind, q) != &s->region[i])
     i++;
   assert(i < s->nregion);
   Piece p = piece_make(&k->c->mesh, &k->c->param[q->param], s, q, &s->region[i], k->rank);
@@ -338,16 +341,19 @@ static void write_positions(const Print *k) {
 }
 
 static void write_scalars(const Print *k) {
-#define SCALAR(name) {#name, name}
+#define SCALAR(name)                                                                     \
+  { #name, name }
   static const struct {
     const char *name;
     int index;
   } sorted[] = {
-      SCALAR(SC_BC1),   SCALAR(SC_BC2),       SCALAR(SC_CAREFUL),  SCALAR(SC_CLIP),
-      SCALAR(SC_DROPPED), SCALAR(SC_GUESS),   SCALAR(SC_HOLD),     SCALAR(SC_LOSS),
-      SCALAR(SC_LR),    SCALAR(SC_NORM),      SCALAR(SC_NORM2),    SCALAR(SC_NORM2_CUT),
-      SCALAR(SC_ROWS),  SCALAR(SC_ROWS_EXPERTS), SCALAR(SC_ROWS_MAX), SCALAR(SC_SCALE),
-      SCALAR(SC_SKIP),  SCALAR(SC_STEP),      SCALAR(SC_TOKENS),   SCALAR(SC_UNDO),
+      SCALAR(SC_BC1),    SCALAR(SC_BC2),          SCALAR(SC_CAREFUL),
+      SCALAR(SC_CLIP),   SCALAR(SC_DROPPED),      SCALAR(SC_GUESS),
+      SCALAR(SC_HOLD),   SCALAR(SC_LOSS),         SCALAR(SC_LR),
+      SCALAR(SC_NORM),   SCALAR(SC_NORM2),        SCALAR(SC_NORM2_CUT),
+      SCALAR(SC_ROWS),   SCALAR(SC_ROWS_EXPERTS), SCALAR(SC_ROWS_MAX),
+      SCALAR(SC_SCALE),  SCALAR(SC_SKIP),         SCALAR(SC_STEP),
+      SCALAR(SC_TOKENS), SCALAR(SC_UNDO),
   };
 #undef SCALAR
   _Static_assert(LEN(sorted) == SC_NORM2_CUT + 1, "a scalar has no name");
@@ -416,8 +422,11 @@ void program_json(const Compiled *c, int rank, Text *out) {
   Json j = {.out = out, .pretty = true};
   const weft_alloc *alloc = arena_allocator(c->arena);
   size_t bytes = sizeof(int) * (size_t)c->mesh.world;
-  Print k = {.c = c, .p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)], .j = &j,
-             .rank = rank, .group = mem_new(alloc, bytes)};
+  Print k = {.c = c,
+             .p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)],
+             .j = &j,
+             .rank = rank,
+             .group = mem_new(alloc, bytes)};
   if (!k.group) {
     out->oom = true;
     return;

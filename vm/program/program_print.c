@@ -1,5 +1,5 @@
-/* program_print.c - program_print(): the program of one world rank as text. Peers are world
- * ranks, communicators list their members for this rank, operands are written as
+/* program_print.c - program_print(): the program of one world rank as text. Peers are
+ * world ranks, communicators list their members for this rank, operands are written as
  * dtype[shape] $slot+offset (slot 0, the arena: @offset). */
 #include "op_attr_print.h"
 
@@ -7,9 +7,9 @@ typedef struct Print {
   const Compiled *c;
   const Program *p;
   Text *out;
-  bool offsets;          /* with places in the arena */
+  bool offsets; /* with places in the arena */
   int rank;
-  int *group;            /* room for the members of a communicator */
+  int *group; /* room for the members of a communicator */
 } Print;
 
 #define ULL(x) ((unsigned long long)(x))
@@ -17,7 +17,8 @@ typedef struct Print {
 /* In the arena, or in that of the host. */
 static void print_place(const Print *k, uint64_t off) {
   text_add(k->out, on_host(off) ? " host" : "");
-  if (k->offsets) text_printf(k->out, " @%llu", ULL(on_host(off) ? off - HOST_BASE : off));
+  if (k->offsets)
+    text_printf(k->out, " @%llu", ULL(on_host(off) ? off - HOST_BASE : off));
 }
 
 static void print_operand(const Print *k, const Operand *o) {
@@ -109,9 +110,11 @@ static void print_instr(const Print *k, uint32_t pc, uint32_t index) {
   switch ((InstrCode)in->code) {
   case I_CALL: print_call(k, in); break;
   case I_KERNEL: print_kernel(k, in); break;
-  case I_COLL: case I_SEND: case I_RECV: case I_GATHER: case I_SCATTER:
-    print_transfer(k, in);
-    break;
+  case I_COLL:
+  case I_SEND:
+  case I_RECV:
+  case I_GATHER:
+  case I_SCATTER: print_transfer(k, in); break;
   case I_FREE: print_free(k, in); break;
   case I_WAIT: text_printf(k->out, "h%d", in->handle); break;
   case I_N: break;
@@ -195,8 +198,7 @@ static void print_regions(const Print *k) {
     const Stored *q = &s->param[i];
     text_printf(k->out, "%6d  %s: %lld elements", i, k->c->param[q->param].name,
                 (long long)q->count);
-    if (k->offsets)
-      text_printf(k->out, " at %lld, block %d", (long long)q->at, q->block);
+    if (k->offsets) text_printf(k->out, " at %lld, block %d", (long long)q->at, q->block);
     text_add(k->out, q->owner ? "\n" : ", owned elsewhere\n");
   }
 }

@@ -1,9 +1,9 @@
-/* prove_report.c - why a proof failed, in words: which instructions of which pp ranks, with
- * handle, peer or communicator, the operation's name and its plan line. Runs once, at the end
- * of a failed proof, so it may search programs from the start. */
+/* prove_report.c - why a proof failed, in words: which instructions of which pp ranks,
+ * with handle, peer or communicator, the operation's name and its plan line. Runs once,
+ * at the end of a failed proof, so it may search programs from the start. */
 #include "machine.h"
 
-enum { ROOM = sizeof ((weft_error *)0)->text - 160 };  /* left for "and n more" */
+enum { ROOM = sizeof((weft_error *)0)->text - 160 }; /* left for "and n more" */
 
 #define ULL(x) ((unsigned long long)(x))
 
@@ -24,7 +24,9 @@ static void add_instr(Text *t, const Machine *m, int pp, const Instr *in) {
   case I_KERNEL: text_add(t, op_info[in->op].name); break;
   case I_SEND: text_printf(t, "SEND to pp rank %d, ", in->peer); break;
   case I_RECV: text_printf(t, "RECV from pp rank %d, ", in->peer); break;
-  case I_GATHER: case I_SCATTER: case I_FREE:
+  case I_GATHER:
+  case I_SCATTER:
+  case I_FREE:
     text_printf(t, "%s of %s", instr_name[in->code], p->unit[in->unit]);
     if (in->code != I_FREE) text_printf(t, " on %s, ", comm_of(m, in->comm));
     break;
@@ -75,10 +77,9 @@ static void add_site(Text *t, const Machine *m, int pp, Site s) {
 }
 
 static weft_status finish(const Machine *m, Text *t, int pp, Site s) {
-  weft_status st = t->oom || !t->s
-                       ? err_set(m->e, WEFT_ENOMEM, "out of memory")
-                       : err_file(m->e, WEFT_EPLAN, NULL, m->rank[pp].p->code[s.pc].line,
-                                  "%s", t->s);
+  weft_status st = t->oom || !t->s ? err_set(m->e, WEFT_ENOMEM, "out of memory")
+                                   : err_file(m->e, WEFT_EPLAN, NULL,
+                                              m->rank[pp].p->code[s.pc].line, "%s", t->s);
   text_free(t);
   return st;
 }
@@ -120,7 +121,7 @@ weft_status report_overlap(const Machine *m, int pp, Site at, int operand, uint6
               verb, ULL(lo), ULL(hi), ULL(b->lo), ULL(b->hi), held);
   add_site(&t, m, pp, b->since);
   text_add(&t, b->handle != FOOTPRINT ? ", which nothing waited for yet"
-                                 : ", whose copy is not freed yet");
+                                      : ", whose copy is not freed yet");
   return finish(m, &t, pp, at);
 }
 
@@ -147,8 +148,10 @@ weft_status report_not_gathered(const Machine *m, int pp, Site at, uint32_t unit
 weft_status report_not_freed(const Machine *m, int pp, const Copy *copy) {
   Text t = {0};
   add_site(&t, m, pp, copy->since);
-  text_printf(&t, ": this copy of %s is never freed; it would be out of date in the next "
-              "step", m->rank[pp].p->unit[copy->unit]);
+  text_printf(&t,
+              ": this copy of %s is never freed; it would be out of date in the next "
+              "step",
+              m->rank[pp].p->unit[copy->unit]);
   return finish(m, &t, pp, copy->since);
 }
 
@@ -214,8 +217,8 @@ static uint32_t find_start(const Machine *m, int pp, const Channel *c, uint32_t 
   const Program *p = m->rank[pp].p;
   uint32_t n = 0;
   for (uint32_t i = 0; i < p->nmain; i++) {
-    const Body *b = p->code[i].code == I_CALL
-                        ? &p->body[p->call[p->code[i].call].body] : NULL;
+    const Body *b =
+        p->code[i].code == I_CALL ? &p->body[p->call[p->code[i].call].body] : NULL;
     uint32_t first = b ? b->first : i, end = b ? b->first + b->n : i + 1;
     for (uint32_t j = first; j < end; j++) {
       if (!uses(m, pp, &p->code[j], c)) continue;
@@ -327,8 +330,8 @@ static weft_status report_cycle(const Machine *m, int pp) {
   int lowest = walk_circle(2 * m->npp, 2 * pp, next_node, m);
   Node first = {lowest / 2, lowest % 2}, n = first;
   text_add(&t, m->in_order ? "deadlock if the collectives of a rank run in one order, as "
-                           "where communicators share a GPU (NCCL):"
-                         : "deadlock, these instructions block each other:");
+                             "where communicators share a GPU (NCCL):"
+                           : "deadlock, these instructions block each other:");
   int left = 0;
   do {
     if (t.n < ROOM)
@@ -350,8 +353,8 @@ weft_status report_blocked(const Machine *m) {
     uint32_t seq = m->rank[i].block_seq;
     for (int j = 0; j < c->nmember; j++) {
       Site s;
-      uint32_t have = c->started[j] > seq ? seq + 1
-                                          : find_start(m, c->member[j], c, seq, &s);
+      uint32_t have =
+          c->started[j] > seq ? seq + 1 : find_start(m, c->member[j], c, seq, &s);
       if (have <= seq) return report_missing(m, i, c->member[j], c, have, seq);
     }
   }

@@ -2,8 +2,8 @@
 #include "walk.h"
 
 void walk_begin(Walk *w, Arena *a, int n) {
-  *w = (Walk){.n = n, .nready = n, .rank = NEW_N(a, WalkRank, n),
-              .ready = NEW_N(a, int, n)};
+  *w = (Walk){
+      .n = n, .nready = n, .rank = NEW_N(a, WalkRank, n), .ready = NEW_N(a, int, n)};
   for (int i = 0; i < n; i++) {
     w->rank[i].need = WALK_NOTHING;
     w->ready[i] = i;

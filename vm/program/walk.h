@@ -1,9 +1,9 @@
-/* walk.h - ranks that work through lists of their own and wait for each other: the loop under
- * the proof of programs, their runs with costs and the clock of schedules.
+/* walk.h - ranks that work through lists of their own and wait for each other: the loop
+ * under the proof of programs, their runs with costs and the clock of schedules.
  *
- * A rank goes on until it needs an event that has not happened; that event wakes it. Events
- * never become undone, so every order in which ranks take turns gives the same result, and a
- * rank that cannot go on when all have stopped never can. */
+ * A rank goes on until it needs an event that has not happened; that event wakes it.
+ * Events never become undone, so every order in which ranks take turns gives the same
+ * result, and a rank that cannot go on when all have stopped never can. */
 #ifndef WEFT_WALK_H
 #define WEFT_WALK_H
 
@@ -12,8 +12,8 @@
 enum { WALK_NOTHING = -1 };
 
 typedef struct WalkRank {
-  int64_t now;           /* its clock, in ticks of whoever walks */
-  int64_t need;          /* what it waits for, as that numbers it, or WALK_NOTHING */
+  int64_t now;  /* its clock, in ticks of whoever walks */
+  int64_t need; /* what it waits for, as that numbers it, or WALK_NOTHING */
   bool ended;
 } WalkRank;
 

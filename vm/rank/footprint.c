@@ -1,5 +1,6 @@
-/* footprint.c - host and library memory of a run besides its arenas, from the plan and its
- * programs alone. Each line is computed by the code that allocates it, or beside it. */
+/* footprint.c - host and library memory of a run besides its arenas, from the plan and
+ * its programs alone. Each line is computed by the code that allocates it, or beside it.
+ */
 #include "vm/run/run_int.h"
 #include "vm/weights/snapshot.h"
 #include "vm/weights/weights_match.h"
@@ -9,8 +10,7 @@ int64_t footprint_block(const Compiled *c) {
   int64_t most = 0;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
     const Regions *s = &c->prog[pp].regions;
-    for (int i = 0; i < s->nparam; i++)
-      most = MAX(most, s->param[i].count);
+    for (int i = 0; i < s->nparam; i++) most = MAX(most, s->param[i].count);
   }
   return MIN(most, limit);
 }
@@ -49,41 +49,29 @@ typedef enum {
 
 static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
   switch (line) {
-  case LINE_TABLES:
-    return rank_footprint(c, pp).tables;
-  case LINE_STATES:
-    return rank_footprint(c, pp).states;
-  case LINE_STAGING:
-    return rank_footprint(c, pp).staging;
-  case LINE_PIECE:
-    return (uint64_t)footprint_block(c) * sizeof(float);
-  case LINE_COPY:
-    return p->checkpoint.dir ? saved_most(c, pp) : 0;
-  case LINE_TRACE:
-    return TRACE_BYTES;
-  case LINE_PADDING:
-    return c->prog[pp].host_bytes ? 2 * DEVICE_ALIGN : DEVICE_ALIGN;
-  case LINE_WORKERS:
-    return held_run(c);
+  case LINE_TABLES: return rank_footprint(c, pp).tables;
+  case LINE_STATES: return rank_footprint(c, pp).states;
+  case LINE_STAGING: return rank_footprint(c, pp).staging;
+  case LINE_PIECE: return (uint64_t)footprint_block(c) * sizeof(float);
+  case LINE_COPY: return p->checkpoint.dir ? saved_most(c, pp) : 0;
+  case LINE_TRACE: return TRACE_BYTES;
+  case LINE_PADDING: return c->prog[pp].host_bytes ? 2 * DEVICE_ALIGN : DEVICE_ALIGN;
+  case LINE_WORKERS: return held_run(c);
   case LINE_BATCH:
     return 2 * (uint64_t)p->batch.global * (uint64_t)c->seq * sizeof(int32_t);
-  case LINE_WORLD:
-    return virtual_ranks(c);
-  case LINE_WEIGHTS:
-    return weights_bytes(c);
-  case LINE_DATA:
-    return data_bytes(&p->data);
-  case LINE_PROGRAMS:
-    return arena_bytes(c->arena);
-  default:
-    return 0;
+  case LINE_WORLD: return virtual_ranks(c);
+  case LINE_WEIGHTS: return weights_bytes(c);
+  case LINE_DATA: return data_bytes(&p->data);
+  case LINE_PROGRAMS: return arena_bytes(c->arena);
+  default: return 0;
   }
 }
 
-int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOwner by, int pp,
-               FootprintLine out[FOOTPRINT_MOST]) {
+int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOwner by,
+                    int pp, FootprintLine out[FOOTPRINT_MOST]) {
   static const FootprintLine lines[LINE_N] = {
-#define FOOTPRINT(id, name, by, what) {name, what, FOOTPRINT_##by, FOOTPRINT_##by != FOOTPRINT_LIBRARY, 0},
+#define FOOTPRINT(id, name, by, what)                                                    \
+  {name, what, FOOTPRINT_##by, FOOTPRINT_##by != FOOTPRINT_LIBRARY, 0},
 #include "footprint.def"
   };
   int n = 0;

@@ -1,11 +1,12 @@
-/* graph_capture.c - CUDA graphs: the main part of a step captured once and replayed. The first
- * step is launched op by op, since libraries load and allocate then; the second is captured;
- * all later ones replay it.
+/* graph_capture.c - CUDA graphs: the main part of a step captured once and replayed. The
+ * first step is launched op by op, since libraries load and allocate then; the second is
+ * captured; all later ones replay it.
  *
- * A replay has the arguments of the captured step, so each launch must have equal arguments in
- * every step: what changes is read from memory that upload fills. This is checked: the first
- * step records a fingerprint of each launch's arguments, and the captured one compares; builds
- * with assertions repeat every later step without enqueuing anything, and compare too. */
+ * A replay has the arguments of the captured step, so each launch must have equal
+ * arguments in every step: what changes is read from memory that upload fills. This is
+ * checked: the first step records a fingerprint of each launch's arguments, and the
+ * captured one compares; builds with assertions repeat every later step without enqueuing
+ * anything, and compare too. */
 #include <stdio.h>
 
 #include "interp.h"

@@ -17,7 +17,8 @@ void instr_describe(const Compiled *c, int rank, const Instr *in, char *buf, siz
   if (in->code == I_KERNEL)
     snprintf(buf, n, "op %s of %s", op_info[in->op].name, what);
   else if (instr_is[in->code] & INSTR_COLL)
-    snprintf(buf, n, "%s(%s) of %s", coll_info[in->coll].name, p->comm[in->comm].name, what);
+    snprintf(buf, n, "%s(%s) of %s", coll_info[in->coll].name, p->comm[in->comm].name,
+             what);
   else if (in->code == I_SEND)
     snprintf(buf, n, "send to rank %d of %s", rank_on_pp(m, rank, in->peer), what);
   else if (in->code == I_RECV)
@@ -48,17 +49,10 @@ static const char *not_finite(const void *p, DType t, uint64_t n, bool minus_inf
   for (uint64_t i = 0; i < n; i++) {
     double x;
     switch (t) {
-    case DT_F64:
-      x = ((const double *)p)[i];
-      break;
-    case DT_BF16:
-      x = bf16_to_f32(((const bf16 *)p)[i]);
-      break;
-    case DT_F16:
-      x = f16_to_f32(((const f16 *)p)[i]);
-      break;
-    default:
-      x = ((const float *)p)[i];
+    case DT_F64: x = ((const double *)p)[i]; break;
+    case DT_BF16: x = bf16_to_f32(((const bf16 *)p)[i]); break;
+    case DT_F16: x = f16_to_f32(((const f16 *)p)[i]); break;
+    default: x = ((const float *)p)[i];
     }
     if (isnan(x)) return "nan";
     if (isinf(x) && !(minus_inf && x < 0)) return x < 0 ? "-inf" : "inf";
@@ -72,8 +66,8 @@ static weft_status check_values(Rank *r, const Instr *in, const void *p, DType t
   _Alignas(8) char block[8192];
   if (t == DT_I32) return WEFT_OK;
   bool maximum = in->op == OP_ce_max || in->op == OP_ce_stats;
-  bool minus_inf = (in->code == I_KERNEL && maximum) ||
-                   (in->code != I_KERNEL && in->red == RED_MAX);
+  bool minus_inf =
+      (in->code == I_KERNEL && maximum) || (in->code != I_KERNEL && in->red == RED_MAX);
   size_t size = (size_t)dtype_size(t), most = sizeof block / size;
   for (uint64_t at = 0; at < n; at += most) {
     uint64_t some = MIN(most, n - at);
@@ -120,14 +114,14 @@ static double factor_of(const Sorted *s) {
 /* Why `permute` gave nan: more rows than plan.moe.max_tokens_factor has room for. */
 static weft_status too_many_rows(const Rank *r, const Sorted *s, weft_error *e) {
   bool all = true;
-  for (int64_t i = 0; i < s->n; i++)
-    all &= s->row[i] != ROW_DROPPED;
+  for (int64_t i = 0; i < s->n; i++) all &= s->row[i] != ROW_DROPPED;
   if (all) return WEFT_OK;
-  err_set(e, WEFT_ERUN,
-          "rank %d: %s: more rows for the experts of a rank than "
-          "moe.max_tokens_factor = %g has room for; %g would do here (or moe.drop = true)",
-          r->rank, r->p->unit[r->call->unit], s->attr->bound,
-          ceil(factor_of(s) * 1000) / 1000);
+  err_set(
+      e, WEFT_ERUN,
+      "rank %d: %s: more rows for the experts of a rank than "
+      "moe.max_tokens_factor = %g has room for; %g would do here (or moe.drop = true)",
+      r->rank, r->p->unit[r->call->unit], s->attr->bound,
+      ceil(factor_of(s) * 1000) / 1000);
   if (e) e->rank = r->rank;
   return WEFT_ERUN;
 }
@@ -366,9 +360,7 @@ static void download(Rank *r) {
                   SC_N * sizeof *r->scalars);
 }
 
-void rank_trace(Rank *r, Tracer *t) {
-  r->tracer = t;
-}
+void rank_trace(Rank *r, Tracer *t) { r->tracer = t; }
 
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
   r->bad = NULL;
@@ -397,12 +389,8 @@ RankAt rank_at(const Rank *r) {
   return at;
 }
 
-void *rank_arena(Rank *r) {
-  return r->arena;
-}
+void *rank_arena(Rank *r) { return r->arena; }
 
 double *rank_scalars(Rank *r) { return r->scalars; }
 
-int32_t *rank_input(Rank *r, InputKind k) {
-  return r->input[k];
-}
+int32_t *rank_input(Rank *r, InputKind k) { return r->input[k]; }

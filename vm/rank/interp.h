@@ -1,4 +1,5 @@
-/* interp.h - one loaded rank; shared by rank_load.c (creates it) and interp.c (runs it). */
+/* interp.h - one loaded rank; shared by rank_load.c (creates it) and interp.c (runs it).
+ */
 #ifndef WEFT_INTERP_INT_H
 #define WEFT_INTERP_INT_H
 
@@ -16,8 +17,8 @@ typedef struct Bound {
 typedef struct Pending {
   const Instr *instr;
   CommOp op;
-  uint64_t nth;          /* of its communicator */
-  int64_t from;          /* if there is a trace */
+  uint64_t nth; /* of its communicator */
+  int64_t from; /* if there is a trace */
 } Pending;
 
 /* A loaded rank begins a block that holds its tables, what its kernels keep, and what is
@@ -28,43 +29,44 @@ struct Rank {
   const Compiled *c;
   const Program *p;
   Device *dev;
-  Rank *under;           /* whose arenas and staging this one has, or NULL */
+  Rank *under; /* whose arenas and staging this one has, or NULL */
   Comm *comm;
   int rank;
-  char *arena, *host;    /* host: NULL if nothing is offloaded */
-  bool keeps, looks;     /* its device keeps steps; at what is launched: see graph_capture.c */
-  uint64_t *off;         /* [p->noperand] Operand.off, of a shard that of this rank's */
-  Bound *bound;          /* [nbound], in the order of KERNEL instructions */
+  char *arena, *host; /* host: NULL if nothing is offloaded */
+  bool keeps,
+      looks;     /* its device keeps steps; at what is launched: see graph_capture.c */
+  uint64_t *off; /* [p->noperand] Operand.off, of a shard that of this rank's */
+  Bound *bound;  /* [nbound], in the order of KERNEL instructions */
   uint32_t nbound;
-  uint32_t *bound_of;    /* instruction -> bound */
-  CommGroup *group;      /* [p->ncomm] */
-  int *member;           /* of all groups */
+  uint32_t *bound_of; /* instruction -> bound */
+  CommGroup *group;   /* [p->ncomm] */
+  int *member;        /* of all groups */
   size_t nmember;
-  int *peer;             /* pp rank -> world rank with this rank's other coordinates */
-  int *met;              /* [nmet]: those of them that it sends to or receives from */
+  int *peer; /* pp rank -> world rank with this rank's other coordinates */
+  int *met;  /* [nmet]: those of them that it sends to or receives from */
   int nmet;
-  const Call *call;      /* the running one, or the last */
-  uint64_t *base;        /* [nbase] slots of the running body */
+  const Call *call; /* the running one, or the last */
+  uint64_t *base;   /* [nbase] slots of the running body */
   uint32_t nbase;
-  Pending *pending;      /* [p->nhandle] */
-  char *states;          /* of prepared kernels */
-  double *scalars;       /* [SC_N], here and below: staging, see rank_step */
-  int32_t *input[IN_N];  /* of a step; NULL if this rank does not read it */
-  Tracer *tracer;        /* NULL: there is no trace */
-  const Instr *bad;      /* see rank_bad */
+  Pending *pending;     /* [p->nhandle] */
+  char *states;         /* of prepared kernels */
+  double *scalars;      /* [SC_N], here and below: staging, see rank_step */
+  int32_t *input[IN_N]; /* of a step; NULL if this rank does not read it */
+  Tracer *tracer;       /* NULL: there is no trace */
+  const Instr *bad;     /* see rank_bad */
   const char *gave;
   /* Written by this rank, read by the watchdog. */
   _Atomic int state;
   _Atomic uint64_t ticks;
   _Atomic(const Instr *) at;
-  _Atomic uint64_t nth;  /* when it waits: see Pending */
+  _Atomic uint64_t nth; /* when it waits: see Pending */
 };
 
 /* ---- graph_capture.c ---- the main part of a step on a device that keeps it */
 typedef enum {
-  CAPTURE_NEVER,   /* each step is launched anew */
-  CAPTURE_FIRST,   /* so is the next one, and what it launches is noted */
-  CAPTURE_NOW, /* the next one is kept, and compared with that */
+  CAPTURE_NEVER, /* each step is launched anew */
+  CAPTURE_FIRST, /* so is the next one, and what it launches is noted */
+  CAPTURE_NOW,   /* the next one is kept, and compared with that */
   CAPTURE_REPLAY
 } CaptureStage;
 
@@ -73,10 +75,10 @@ typedef struct GraphCapture {
   CaptureStage stage;
   bool captures, broken; /* now; it cannot be captured */
   void *kept;
-  uint64_t *print;       /* [nprint]: what the first step launched and started, in order */
+  uint64_t *print; /* [nprint]: what the first step launched and started, in order */
   uint32_t nprint, at;
-  bool said;             /* why */
-  char why[512];         /* the step could not be kept; "": nothing is known of that */
+  bool said;     /* why */
+  char why[512]; /* the step could not be kept; "": nothing is known of that */
 } GraphCapture;
 
 static inline GraphCapture *capture_of(const Rank *r) {

@@ -1,6 +1,6 @@
-/* rank_load.c - loads a checked program: allocates the arena and one block for all tables,
- * prepares kernels and lists groups. The code that fills the block also counts it, so that
- * its bytes are known beforehand. */
+/* rank_load.c - loads a checked program: allocates the arena and one block for all
+ * tables, prepares kernels and lists groups. The code that fills the block also counts
+ * it, so that its bytes are known beforehand. */
 #include "interp.h"
 
 /* ---- kernels ---- */
@@ -15,10 +15,8 @@ static size_t aligned(uint64_t n) {
 static KernelArgs kernel_args(const Rank *r, const Instr *in) {
   const Operand *o = &r->p->operand[in->operand];
   KernelArgs a = {.attr = &r->p->attr[in->attr], .nin = in->nin, .nout = in->nout};
-  for (int k = 0; k < in->nin; k++)
-    a.in[k] = operand_shape(&o[k]);
-  for (int k = 0; k < in->nout; k++)
-    a.out[k] = operand_shape(&o[in->nin + k]);
+  for (int k = 0; k < in->nin; k++) a.in[k] = operand_shape(&o[k]);
+  for (int k = 0; k < in->nout; k++) a.out[k] = operand_shape(&o[in->nin + k]);
   a.accumulate = in->acc != ACC_NEVER;
   a.index = a.attr->cut ? mesh_index(&r->c->mesh, a.attr->cut, r->rank) : 0;
   return a;
@@ -80,8 +78,7 @@ static void list_groups(Rank *r) {
   for (uint32_t i = 0; i < r->p->ncode; i++)
     if (instr_is[r->p->code[i].code] & INSTR_COLL)
       r->group[r->p->code[i].comm].uses |= 1u << r->p->code[i].coll;
-  for (int i = 0; i < m->size[AXIS_PP]; i++)
-    r->peer[i] = rank_on_pp(m, r->rank, i);
+  for (int i = 0; i < m->size[AXIS_PP]; i++) r->peer[i] = rank_on_pp(m, r->rank, i);
 }
 
 static bool meets(const Program *p, int pp) {
@@ -111,13 +108,11 @@ static void place_operands(Rank *r) {
 
 static void count_tables(Rank *r) {
   const Program *p = r->p;
-  for (uint32_t i = 0; i < p->ncode; i++)
-    r->nbound += p->code[i].code == I_KERNEL;
+  for (uint32_t i = 0; i < p->ncode; i++) r->nbound += p->code[i].code == I_KERNEL;
   for (int i = 0; i < p->ncomm; i++)
     r->nmember += (size_t)most_members(&r->c->mesh, &p->comm[i]);
   r->nbase = 1;
-  for (int i = 0; i < p->nbody; i++)
-    r->nbase = MAX(r->nbase, p->body[i].nslot);
+  for (int i = 0; i < p->nbody; i++) r->nbase = MAX(r->nbase, p->body[i].nslot);
 }
 
 /* A block that is handed out from its begin; without memory it only counts. */
@@ -224,7 +219,8 @@ static weft_status load(Rank *r, weft_error *e) {
   list_groups(r);
   list_met(r);
   place_operands(r);
-  TRY(bind_kernels(r, e)); /* first: a device may try out on its free memory how to compute */
+  TRY(bind_kernels(
+      r, e)); /* first: a device may try out on its free memory how to compute */
   if (!r->under) return take_arenas(r, e);
   share_arenas(r);
   return WEFT_OK;
@@ -285,6 +281,4 @@ CommNeeds rank_needs(const Rank *r) {
                      .bytes = r->p->arena_bytes};
 }
 
-void rank_connect(Rank *r, Comm *c) {
-  r->comm = c;
-}
+void rank_connect(Rank *r, Comm *c) { r->comm = c; }

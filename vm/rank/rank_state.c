@@ -1,5 +1,5 @@
-/* rank_state.c - initial values, and copies of pieces of parameters and state between a rank's
- * arena and the host. */
+/* rank_state.c - initial values, and copies of pieces of parameters and state between a
+ * rank's arena and the host. */
 #include "interp.h"
 
 #include "vm/base/f16.h"
@@ -13,8 +13,7 @@ static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, 
     rng_normals(rng, from, (uint64_t)n, cp->std, to);
     return;
   }
-  for (int64_t k = 0; k < n; k++)
-    to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
+  for (int64_t k = 0; k < n; k++) to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
 }
 
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local) {
@@ -23,8 +22,7 @@ void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *l
     Span s = piece_span(p, i);
     float *to = local + s.local;
     init_values(cp, &rng, (uint64_t)s.global, s.n, to);
-    for (int64_t k = s.n; k < s.n + s.padding; k++)
-      to[k] = 0;
+    for (int64_t k = s.n; k < s.n + s.padding; k++) to[k] = 0;
   }
 }
 
@@ -78,9 +76,7 @@ void rank_read(Rank *r, const Piece *p, float *local) {
   device_download(r->dev, local, address(r, p), (size_t)p->count * sizeof *local);
 }
 
-static bool reachable(const Rank *r) {
-  return r->c->device->host;
-}
+static bool reachable(const Rank *r) { return r->c->device->host; }
 
 float *rank_floats(Rank *r, const Piece *p) {
   bool there = reachable(r) && p->region->dtype == DT_F32;
@@ -94,11 +90,9 @@ uint16_t *rank_halves(Rank *r, const Piece *p) {
 
 static void round_to(DType t, const float *from, int64_t n, uint16_t *restrict to) {
   if (t == DT_BF16)
-    for (int64_t i = 0; i < n; i++)
-      to[i] = bf16_from_f32(from[i]);
+    for (int64_t i = 0; i < n; i++) to[i] = bf16_from_f32(from[i]);
   else
-    for (int64_t i = 0; i < n; i++)
-      to[i] = f16_from_f32(from[i]);
+    for (int64_t i = 0; i < n; i++) to[i] = f16_from_f32(from[i]);
 }
 
 /* Rounded to the type of the region, block by block. */

@@ -1,5 +1,5 @@
-/* attention_backend.c - which backend computes an attention op: the device's own kernels or the
- * library that the plan names. Decided by plan, op and shapes alone. */
+/* attention_backend.c - which backend computes an attention op: the device's own kernels
+ * or the library that the plan names. Decided by plan, op and shapes alone. */
 #include "vm/code/unit_code_int.h"
 
 static bool is_attention(int op) {
@@ -25,9 +25,9 @@ void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
   if (!why)
     x->attr.backend = BACKEND_CUDNN;
   else if (asked == ATTENTION_CUDNN && !c->refused)
-    c->refused = arena_printf(
-        c->a, "cuDNN does not compute %s of %s: %s", op_info[op->code].name,
-        op->name ? op->name : c->g->unit.at[c->unit].name, why);
+    c->refused =
+        arena_printf(c->a, "cuDNN does not compute %s of %s: %s", op_info[op->code].name,
+                     op->name ? op->name : c->g->unit.at[c->unit].name, why);
 }
 
 bool coder_refuses(const Coder *c, Diags *d) {

@@ -1,23 +1,23 @@
-/* autodiff.c - reverse-mode differentiation of a finished forward graph; each backward op is
- * tagged I (input gradients) or W (weight gradients).
+/* autodiff.c - reverse-mode differentiation of a finished forward graph; each backward op
+ * is tagged I (input gradients) or W (weight gradients).
  *
- * Works backward over the forward ops. A tensor with several readers gets several gradient
- * contributions; one `acc` sums them in each unit that contributes and, if there are several
- * such units, one more in the unit that produced the tensor. So one gradient crosses between
- * units wherever one tensor did. Contributions to a parameter are not summed here: each
- * accumulates into its gradient buffer. */
+ * Works backward over the forward ops. A tensor with several readers gets several
+ * gradient contributions; one `acc` sums them in each unit that contributes and, if there
+ * are several such units, one more in the unit that produced the tensor. So one gradient
+ * crosses between units wherever one tensor did. Contributions to a parameter are not
+ * summed here: each accumulates into its gradient buffer. */
 #include "autodiff.h"
 
 typedef struct Contribution {
   Tid t;
-  int unit;            /* of the forward op that contributed it */
+  int unit; /* of the forward op that contributed it */
 } Contribution;
 
 typedef struct Autodiff {
   Graph *g;
   Diags *d;
-  bool broken;               /* an op has no gradient: what is below it has none either */
-  VEC(Contribution) *of;     /* for each tensor */
+  bool broken;            /* an op has no gradient: what is below it has none either */
+  VEC(Contribution) * of; /* for each tensor */
 } Autodiff;
 
 /* A problem with the op or parameter of this line of the model function. */
@@ -28,7 +28,8 @@ static Diag *problem(Autodiff *ad, int line, const char *fmt, ...) {
   const char *text = arena_vprintf(ad->d->arena, fmt, ap);
   va_end(ap);
   Diag *x = diag_error(ad->d, "model", "model", "%s", text);
-  if (ad->g->file && line > 0) x->file = arena_str(ad->d->arena, ad->g->file), x->line = line;
+  if (ad->g->file && line > 0)
+    x->file = arena_str(ad->d->arena, ad->g->file), x->line = line;
   return x;
 }
 
@@ -81,8 +82,10 @@ static Tid sum_unit(Autodiff *ad, Tid of, int *n, Contribution *c) {
   Tid *in = NEW_N(ad->g->arena, Tid, *n);
   int k = 0, rest = 0, unit = c[0].unit;
   for (int i = 0; i < *n; i++) {
-    if (c[i].unit != unit) c[rest++] = c[i];
-    else in[k++] = c[i].t;
+    if (c[i].unit != unit)
+      c[rest++] = c[i];
+    else
+      in[k++] = c[i].t;
   }
   *n = rest;
   return sum_all(ad->g, of, in, k, unit);
@@ -100,18 +103,19 @@ static void finish(Autodiff *ad, Tid t) {
 
 /* ---- ops ---- */
 
-/* What an op contributes to the gradient of its operand i: an f32 result of an op that can
- * add to it for a parameter, else a tensor of the operand's own type. */
+/* What an op contributes to the gradient of its operand i: an f32 result of an op that
+ * can add to it for a parameter, else a tensor of the operand's own type. */
 static Tid contribution(Graph *g, Oid f, int i, Tid t) {
   Tid of = g->op.at[f].in[i];
   bool param = g->t.at[of].kind == T_PARAM;
   Oid made = g->t.at[t].producer;
-  bool own = g->t.at[t].grad_of == of;     /* not one that the op passes through */
+  bool own = g->t.at[t].grad_of == of; /* not one that the op passes through */
   bool adds = own && made >= g->forward_ops && op_adds(g->op.at[made].code);
   if (adds == param) return t;
   Oid id = graph_add(g, OP_cast, 1, 1, g->op.at[f].unit, PH_I);
   Tensor like = g->t.at[of];
-  Tid y = graph_tensor(g, T_VALUE, param ? DT_F32 : (DType)like.dtype, like.dim, like.ndim);
+  Tid y =
+      graph_tensor(g, T_VALUE, param ? DT_F32 : (DType)like.dtype, like.dim, like.ndim);
   const Op *fwd = &g->op.at[f];
   Op *op = &g->op.at[id];
   op->fwd = f;
@@ -126,7 +130,8 @@ static Tid contribution(Graph *g, Oid f, int i, Tid t) {
   return y;
 }
 
-/* Every use of a parameter must contribute where it is: no buffer is zeroed beforehand. */
+/* Every use of a parameter must contribute where it is: no buffer is zeroed beforehand.
+ */
 static void check_uses(Autodiff *ad, const Op *op, const Tid *din) {
   for (int i = 0; i < op->nin; i++) {
     const Tensor *t = &ad->g->t.at[op->in[i]];
@@ -175,7 +180,7 @@ static void differentiate(Autodiff *ad, Oid id) {
  * gradients of parameters only. Consumers come later in the list, so one pass from the
  * end sees them first. */
 static void tag_phases(Graph *g) {
-  bool *wanted = NEW_N(g->arena, bool, g->t.n);   /* by an I op or by another unit */
+  bool *wanted = NEW_N(g->arena, bool, g->t.n); /* by an I op or by another unit */
   for (int i = g->op.n - 1; i >= g->forward_ops; i--) {
     Op *op = &g->op.at[i];
     bool is_i = false;

@@ -1,5 +1,5 @@
-/* decode_graph.c - rewrites attention to attention_step with kept keys and values, and the loss
- * to logits; see decode_graph.h. */
+/* decode_graph.c - rewrites attention to attention_step with kept keys and values, and
+ * the loss to logits; see decode_graph.h. */
 #include "decode_graph.h"
 
 /* What attention remembers: `context` rows of k. */

@@ -1,4 +1,5 @@
-/* decode_graph.h - the graph of one decoding step: one token, with a cache of keys and values. */
+/* decode_graph.h - the graph of one decoding step: one token, with a cache of keys and
+ * values. */
 #ifndef WEFT_DECODE_H
 #define WEFT_DECODE_H
 

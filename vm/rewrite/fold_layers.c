@@ -1,10 +1,10 @@
-/* fold_layers.c - finds runs of equal units and makes a graph without most of them. A unit
- * repeats the one before if its ops have the same kinds, attributes, shapes and rules, on
- * results of that unit and the one before it at the same positions.
+/* fold_layers.c - finds runs of equal units and makes a graph without most of them. A
+ * unit repeats the one before if its ops have the same kinds, attributes, shapes and
+ * rules, on results of that unit and the one before it at the same positions.
  *
- * Of a run the first three and the last two units stay: gradients and placements from outside
- * may make those at the ends different, and unfold_layers() checks that those between have
- * become equal. */
+ * Of a run the first three and the last two units stay: gradients and placements from
+ * outside may make those at the ends different, and unfold_layers() checks that those
+ * between have become equal. */
 #include "fold_layers.h"
 #include "recompute.h"
 #include "vm/code/unit_code.h"
@@ -15,10 +15,10 @@ typedef struct Scan {
   const Graph *g;
   const Plan *plan;
   Fold *f;
-  bool *far;          /* unit: what it makes is read beyond the next unit */
-  int *hits[2];       /* of tp_match */
-  bool numbered;      /* some rule speaks of a number, not of all with `*` */
-  bool *recomputed;        /* op: marked by recompute */
+  bool *far;        /* unit: what it makes is read beyond the next unit */
+  int *hits[2];     /* of tp_match */
+  bool numbered;    /* some rule speaks of a number, not of all with `*` */
+  bool *recomputed; /* op: marked by recompute */
 } Scan;
 
 /* ---- who uses what ---- */
@@ -29,15 +29,13 @@ static bool find_ops(Scan *s) {
     if (i > 0 && g->op.at[i].unit < g->op.at[i - 1].unit) return false;
     s->f->first_op[g->op.at[i].unit + 1]++;
   }
-  for (int u = 0; u < g->unit.n; u++)
-    s->f->first_op[u + 1] += s->f->first_op[u];
+  for (int u = 0; u < g->unit.n; u++) s->f->first_op[u + 1] += s->f->first_op[u];
   return true;
 }
 
 static void find_uses(Scan *s) {
   const Graph *g = s->g;
-  for (int i = 0; i < g->param.n; i++)
-    s->f->use[i] = (ParamUse){.unit = -1};
+  for (int i = 0; i < g->param.n; i++) s->f->use[i] = (ParamUse){.unit = -1};
   for (int i = 0; i < g->op.n; i++) {
     const Op *op = &g->op.at[i];
     for (int k = 0; k < op->nin; k++) {
@@ -70,8 +68,7 @@ static bool same_shape(const Tensor *a, const Tensor *b) {
 /* The length of the number that a segment of a name is, 0 if it is none. */
 static size_t number(const char *s) {
   size_t n = 0;
-  while (s[n] >= '0' && s[n] <= '9')
-    n++;
+  while (s[n] >= '0' && s[n] <= '9') n++;
   return s[n] == '.' || !s[n] ? n : 0;
 }
 
@@ -93,7 +90,8 @@ static bool same_but_numbers(const char *a, const char *b) {
   }
 }
 
-/* Parameters that no other unit uses, at the same place of theirs, under the same rule. */
+/* Parameters that no other unit uses, at the same place of theirs, under the same rule.
+ */
 static bool same_param(Scan *s, const Op *p, const Op *q, int k) {
   const Graph *g = s->g;
   const Tensor *x = &g->t.at[p->in[k]], *y = &g->t.at[q->in[k]];
@@ -127,7 +125,8 @@ static bool same_value(const Scan *s, const Op *p, const Op *q, Tid a, Tid b) {
   const int *first = s->f->first_op;
   return p->unit - x->unit == q->unit - y->unit && p->unit - x->unit <= 1 &&
          x->producer - first[x->unit] == y->producer - first[y->unit] &&
-         result_index(&g->op.at[x->producer], a) == result_index(&g->op.at[y->producer], b);
+         result_index(&g->op.at[x->producer], a) ==
+             result_index(&g->op.at[y->producer], b);
 }
 
 static bool same_operand(Scan *s, const Op *p, const Op *q, int k) {
@@ -140,8 +139,8 @@ static bool same_operand(Scan *s, const Op *p, const Op *q, int k) {
 static bool same_op(Scan *s, const Op *p, const Op *q) {
   const Graph *g = s->g;
   if (p->code != q->code || p->nin != q->nin || p->nout != q->nout ||
-      s->recomputed[p - g->op.at] != s->recomputed[q - g->op.at] ||
-      p->line != q->line || memcmp(&p->attr, &q->attr, sizeof p->attr) != 0 ||
+      s->recomputed[p - g->op.at] != s->recomputed[q - g->op.at] || p->line != q->line ||
+      memcmp(&p->attr, &q->attr, sizeof p->attr) != 0 ||
       strcmp(unit_relative_name(&g->unit.at[p->unit], p->name),
              unit_relative_name(&g->unit.at[q->unit], q->name)) != 0)
     return false;
@@ -170,8 +169,7 @@ static void find_runs(Scan *s, Arena *a) {
     int first = u;
     while (u + 1 < s->g->unit.n && repeats(s, u)) u++;
     if (u - first + 1 > FRONT + BACK + 1)
-      *VEC_PUSH(a, s->f->run) =
-          (FoldRun){first, u, first + FRONT, u - BACK + 1};
+      *VEC_PUSH(a, s->f->run) = (FoldRun){first, u, first + FRONT, u - BACK + 1};
   }
 }
 
@@ -179,8 +177,8 @@ static void find_runs(Scan *s, Arena *a) {
 
 typedef struct Copy {
   Fold *f;
-  Tid *to;            /* tensor of the whole graph -> of the smaller one, -1 */
-  int *unit;          /* unit of the whole graph -> of the smaller one, -1 */
+  Tid *to;   /* tensor of the whole graph -> of the smaller one, -1 */
+  int *unit; /* unit of the whole graph -> of the smaller one, -1 */
 } Copy;
 
 static void copy_units(Copy *c) {
@@ -248,8 +246,7 @@ static void copy_ops(Copy *c) {
     op->unit = c->unit[from->unit];
     op->in = NEW_N(f->g->arena, Tid, op->nin);
     op->out = NEW_N(f->g->arena, Tid, op->nout);
-    for (int k = 0; k < op->nin; k++)
-      op->in[k] = moved(c, from->in[k]);
+    for (int k = 0; k < op->nin; k++) op->in[k] = moved(c, from->in[k]);
     for (int k = 0; k < op->nout; k++) {
       op->out[k] = c->to[from->out[k]];
       f->g->t.at[op->out[k]].producer = f->g->op.n - 1;
@@ -281,11 +278,9 @@ Fold *fold_layers(const Graph *g, const Plan *plan, Arena *a) {
               .unit = NEW_N(a, int, g->unit.n),
               .param = NEW_N(a, int, g->param.n)};
   s.far = NEW_N(a, bool, g->unit.n);
-  for (int i = 0; i < 2; i++)
-    s.hits[i] = NEW_N(a, int, plan->ntp + 1);
+  for (int i = 0; i < 2; i++) s.hits[i] = NEW_N(a, int, plan->ntp + 1);
   s.recomputed = NEW_N(a, bool, g->op.n);
-  for (int i = 0; i < plan->ntp; i++)
-    s.numbered |= has_number(plan->tp[i].pattern);
+  for (int i = 0; i < plan->ntp; i++) s.numbered |= has_number(plan->tp[i].pattern);
   if (!find_ops(&s)) return NULL;
   recompute_marks(g, plan, a, s.recomputed, NULL);
   find_uses(&s);

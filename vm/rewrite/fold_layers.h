@@ -6,8 +6,8 @@
 
 /* Where a parameter is used first. */
 typedef struct ParamUse {
-  int32_t unit;          /* -1: nowhere, -2: in several units */
-  int32_t op, operand;   /* op: from the first one of the unit */
+  int32_t unit;        /* -1: nowhere, -2: in several units */
+  int32_t op, operand; /* op: from the first one of the unit */
 } ParamUse;
 
 typedef struct FoldRun {
@@ -16,14 +16,14 @@ typedef struct FoldRun {
 
 typedef struct Fold {
   const Graph *whole;
-  Graph *g;              /* `whole` without the units that are like another one */
-  int *first_op;         /* [units + 1] of `whole` */
-  ParamUse *use;         /* of each parameter of `whole` */
+  Graph *g;      /* `whole` without the units that are like another one */
+  int *first_op; /* [units + 1] of `whole` */
+  ParamUse *use; /* of each parameter of `whole` */
   /* Runs of units that repeat each other: whole units first .. last, of which those from
    * `left` to `back` - 1 are left out: they are like the unit before them. */
   VEC(FoldRun) run;
-  int *like;             /* unit of `whole` -> unit of `g` */
-  int *unit, *param;     /* unit, parameter of `g` -> of `whole` */
+  int *like;         /* unit of `whole` -> unit of `g` */
+  int *unit, *param; /* unit, parameter of `g` -> of `whole` */
 } Fold;
 
 /* requires a finished forward graph; NULL if no unit repeats often enough. */
@@ -31,6 +31,7 @@ Fold *fold_layers(const Graph *g, const Plan *plan, Arena *a);
 
 /* requires the units of f->g; establishes those of f->whole, in `keep`. False if the
  * units that stand for others turned out to differ from each other. */
-bool unfold_layers(const Fold *f, const Units *from, Arena *keep, Arena *scratch, Units *out);
+bool unfold_layers(const Fold *f, const Units *from, Arena *keep, Arena *scratch,
+                   Units *out);
 
 #endif

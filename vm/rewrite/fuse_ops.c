@@ -1,22 +1,23 @@
-/* fuse_ops.c - fuses ops that pass over the same memory: add and its norm, a norm's gradients
- * and the sum that takes dx, the ropes of queries and keys, the two sums of cross entropy. It
- * runs on the sharded graph after all passes that look at single ops, so that every later pass
- * and each device sees a fused op as any other.
+/* fuse_ops.c - fuses ops that pass over the same memory: add and its norm, a norm's
+ * gradients and the sum that takes dx, the ropes of queries and keys, the two sums of
+ * cross entropy. It runs on the sharded graph after all passes that look at single ops,
+ * so that every later pass and each device sees a fused op as any other.
  *
- * A pattern starts at one op, finds the others among the readers of its results, and writes
- * the fused op over one that stands behind everything it reads and before everything that
- * reads it. */
+ * A pattern starts at one op, finds the others among the readers of its results, and
+ * writes the fused op over one that stands behind everything it reads and before
+ * everything that reads it. */
 #include "fuse_ops.h"
 
 #include "rewrite.h"
 
-/* An op of this code in the body of `like` that reads t as operand k, or -1. What runs again
- * in the backward goes with its like only. */
+/* An op of this code in the body of `like` that reads t as operand k, or -1. What runs
+ * again in the backward goes with its like only. */
 static Oid reader_of(const Rewriter *f, const Op *like, Tid t, int code, int k) {
   for (int i = f->first[t]; i < f->first[t + 1]; i++) {
     const Op *op = &f->g->op.at[f->reader[i]];
     if (op->code == code && op->unit == like->unit && op->phase == like->phase &&
-        (op->phase == PH_F || op->recomputed == like->recomputed) && op->in[k] == t && !f->gone[f->reader[i]])
+        (op->phase == PH_F || op->recomputed == like->recomputed) && op->in[k] == t &&
+        !f->gone[f->reader[i]])
       return f->reader[i];
   }
   return -1;
@@ -33,14 +34,17 @@ static bool add_rmsnorm(Rewriter *f, Oid i) {
   const Op *norm = &f->g->op.at[j];
   if (!is_known(f, norm->in[1], i)) return false;
   f->gone[j] = true;
-  rewrite_op(f, i, j, (NewOp){.code = OP_add_rmsnorm, .nin = 3, .nout = 3,
-                         .in = {add->in[0], add->in[1], norm->in[1]},
-                         .out = {add->out[0], norm->out[0], norm->out[1]}});
+  rewrite_op(f, i, j,
+             (NewOp){.code = OP_add_rmsnorm,
+                     .nin = 3,
+                     .nout = 3,
+                     .in = {add->in[0], add->in[1], norm->in[1]},
+                     .out = {add->out[0], norm->out[0], norm->out[1]}});
   return true;
 }
 
-/* The op that makes dw of the norm whose dx op `dx` makes, in I or W, or -1. Nothing may read
- * dw, as it comes to be elsewhere. */
+/* The op that makes dw of the norm whose dx op `dx` makes, in I or W, or -1. Nothing may
+ * read dw, as it comes to be elsewhere. */
 static Oid weight_gradient(const Rewriter *f, const Op *dx) {
   Tid rstd = dx->in[2];
   for (int i = f->first[rstd]; i < f->first[rstd + 1]; i++) {
@@ -59,7 +63,9 @@ static bool rmsnorm_back(Rewriter *f, Oid i) {
   if (dx->code != OP_rmsnorm_dx) return false;
   Oid w = weight_gradient(f, dx), at = i;
   if (w < 0) return false;
-  NewOp x = {.code = OP_rmsnorm_back, .nin = 4, .nout = 2,
+  NewOp x = {.code = OP_rmsnorm_back,
+             .nin = 4,
+             .nout = 2,
              .in = {dx->in[0], dx->in[1], dx->in[2], dx->in[3]},
              .out = {f->g->op.at[w].out[0], dx->out[0]}};
   for (int k = 0; k < 2 && at == i; k++) {
@@ -75,7 +81,8 @@ static bool rmsnorm_back(Rewriter *f, Oid i) {
 
 static bool alike(const Op *a, const Op *b) {
   return b->code == a->code && b->unit == a->unit && b->phase == a->phase &&
-         b->recomputed == a->recomputed && memcmp(&a->attr, &b->attr, sizeof a->attr) == 0;
+         b->recomputed == a->recomputed &&
+         memcmp(&a->attr, &b->attr, sizeof a->attr) == 0;
 }
 
 /* Whether nothing reads it up to op `at`. */
@@ -85,20 +92,24 @@ static bool is_free(const Rewriter *f, Tid t, Oid at) {
   return true;
 }
 
-/* Two ropes of the same positions, of queries and keys: in the place of the first one, or of
- * the second one where what it turns is not there before. */
+/* Two ropes of the same positions, of queries and keys: in the place of the first one, or
+ * of the second one where what it turns is not there before. */
 static bool rope_pair(Rewriter *f, Oid i) {
   const Op *a = &f->g->op.at[i];
   if (a->code != OP_rope) return false;
   for (int k = f->first[a->in[1]]; k < f->first[a->in[1] + 1]; k++) {
     Oid j = f->reader[k];
     const Op *b = &f->g->op.at[j];
-    if (j <= i || f->gone[j] || !alike(a, b) || b->in[0] == a->in[0] || b->in[1] != a->in[1])
+    if (j <= i || f->gone[j] || !alike(a, b) || b->in[0] == a->in[0] ||
+        b->in[1] != a->in[1])
       continue;
     bool early = is_known(f, b->in[0], i);
     if (!early && !is_free(f, a->out[0], j)) continue;
-    NewOp x = {.code = OP_rope_pair, .nin = 3, .nout = 2,
-               .in = {a->in[0], b->in[0], a->in[1]}, .out = {a->out[0], b->out[0]}};
+    NewOp x = {.code = OP_rope_pair,
+               .nin = 3,
+               .nout = 2,
+               .in = {a->in[0], b->in[0], a->in[1]},
+               .out = {a->out[0], b->out[0]}};
     f->gone[early ? j : i] = true;
     rewrite_op(f, early ? i : j, i, x);
     return true;
@@ -106,8 +117,8 @@ static bool rope_pair(Rewriter *f, Oid i) {
   return false;
 }
 
-/* Maximum and sums of cross entropy. Where ranks have columns each, sums are with the maximum
- * of their own until they know that of all. */
+/* Maximum and sums of cross entropy. Where ranks have columns each, sums are with the
+ * maximum of their own until they know that of all. */
 static bool ce_stats(Rewriter *f, Oid i) {
   Graph *g = f->g;
   const Op *most = &g->op.at[i];
@@ -116,21 +127,30 @@ static bool ce_stats(Rewriter *f, Oid i) {
   Oid k = reader_of(f, most, m, OP_all_reduce, 0);
   if (k >= 0) all = g->op.at[k].out[0];
   Oid j = reader_of(f, most, all, OP_ce_sum, 2);
-  if (j < 0 || g->op.at[j].in[0] != logits || !is_known(f, g->op.at[j].in[1], i)) return false;
+  if (j < 0 || g->op.at[j].in[0] != logits || !is_known(f, g->op.at[j].in[1], i))
+    return false;
   Tid labels = g->op.at[j].in[1], s = g->op.at[j].out[0], own = s;
   if (k >= 0) {
     Tensor like = g->t.at[s];
     *VEC_PUSH(g->arena, g->t) = like;
     own = g->t.n - 1;
     int columns = (int)g->t.at[logits].dim[g->t.at[logits].ndim - 1].local;
-    rewrite_op(f, j, j, (NewOp){.code = OP_ce_shift, .nin = 4, .nout = 1, .in = {own, m, all, labels},
-                           .out = {s}});
+    rewrite_op(f, j, j,
+               (NewOp){.code = OP_ce_shift,
+                       .nin = 4,
+                       .nout = 1,
+                       .in = {own, m, all, labels},
+                       .out = {s}});
     g->op.at[j].attr.n = columns;
   } else {
     f->gone[j] = true;
   }
-  rewrite_op(f, i, i, (NewOp){.code = OP_ce_stats, .nin = 2, .nout = 2, .in = {logits, labels},
-                         .out = {m, own}});
+  rewrite_op(f, i, i,
+             (NewOp){.code = OP_ce_stats,
+                     .nin = 2,
+                     .nout = 2,
+                     .in = {logits, labels},
+                     .out = {m, own}});
   return true;
 }
 

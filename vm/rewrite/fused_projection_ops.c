@@ -1,4 +1,5 @@
-/* fused_projection_ops.c - writes the fused forward, dx and dW ops of fused_projections.c. */
+/* fused_projection_ops.c - writes the fused forward, dx and dW ops of
+ * fused_projections.c. */
 #include "fused_projections_int.h"
 
 /* A tensor as these side by side along dimension `dim`, like the last one. */
@@ -64,8 +65,10 @@ Tid fused_products(Join *j, Joined *w, const Oid *product) {
   Tid part[JOINED_MOST], x = op_at(j, product[0])->in[0];
   for (int k = 0; k < w->n; k++) part[k] = op_at(j, product[k])->out[0];
   Tid y = fused_values(j, part, w->n);
-  write_one(j, product, w->n, first_of(product, w->n),
-            (NewOp){.code = OP_linear, .nin = 2, .nout = 1, .in = {x, whole(j, w)}, .out = {y}});
+  write_one(
+      j, product, w->n, first_of(product, w->n),
+      (NewOp){
+          .code = OP_linear, .nin = 2, .nout = 1, .in = {x, whole(j, w)}, .out = {y}});
   return y;
 }
 
@@ -94,7 +97,8 @@ bool fused_backward(const Join *j, const Joined *w, const Tid *dy, Backward *out
     Tid t = dx->out[0];
     if (readers_of(&j->r, t) != 1 || readers_of(&j->r, dw->out[0]) != 0 ||
         dx->phase != op_at(j, out->dx[0])->phase ||
-        dw->phase != op_at(j, out->dw[0])->phase || dw->in[0] != op_at(j, out->dw[0])->in[0])
+        dw->phase != op_at(j, out->dw[0])->phase ||
+        dw->in[0] != op_at(j, out->dw[0])->in[0])
       return false;
     Oid sum = j->r.reader[j->r.first[t]];
     if (k > 0 && sum != out->sum) return false;
@@ -119,8 +123,10 @@ static Tid sum_or_part(Join *j, const Joined *w, const Backward *b) {
   for (int i = 0; i < sum->nin; i++) {
     bool part = false;
     for (int k = 0; k < w->n; k++) part |= sum->in[i] == op_at(j, b->dx[k])->out[0];
-    if (!part) in[n++] = sum->in[i];
-    else if (!there) in[n++] = all, there = true;
+    if (!part)
+      in[n++] = sum->in[i];
+    else if (!there)
+      in[n++] = all, there = true;
   }
   sum->in = in, sum->nin = (int16_t)n;
   return all;
@@ -132,9 +138,12 @@ void write_fused_backward(Join *j, Joined *w, const Backward *b, Tid dy) {
   Tid dw = side_by_side(j, part, w->n, 0), dx = sum_or_part(j, w, b);
   tensor_at(j, dw)->joined = true;
   write_one(j, b->dx, w->n, last_of(b->dx, w->n),
-            (NewOp){.code = OP_linear_dx, .nin = 2, .nout = 1, .in = {dy, whole(j, w)},
+            (NewOp){.code = OP_linear_dx,
+                    .nin = 2,
+                    .nout = 1,
+                    .in = {dy, whole(j, w)},
                     .out = {dx}});
-  write_one(j, b->dw, w->n, first_of(b->dw, w->n),
-            (NewOp){.code = OP_linear_dw, .nin = 2, .nout = 1, .in = {x, dy}, .out = {dw}});
+  write_one(
+      j, b->dw, w->n, first_of(b->dw, w->n),
+      (NewOp){.code = OP_linear_dw, .nin = 2, .nout = 1, .in = {x, dy}, .out = {dw}});
 }
-

@@ -1,11 +1,11 @@
-/* fused_projections.c - fused QKV and gate-up projections; see fused_projections.h. Several
- * weights are one matrix W: y = x W gives their results side by side, dx = dy W is the sum
- * over all of them, dW has the gradients of all. The ops are those of one weight; W is a
- * parameter that layout() composes of its parts.
+/* fused_projections.c - fused QKV and gate-up projections; see fused_projections.h.
+ * Several weights are one matrix W: y = x W gives their results side by side, dx = dy W
+ * is the sum over all of them, dW has the gradients of all. The ops are those of one
+ * weight; W is a parameter that layout() composes of its parts.
  *
- * Weights can be fused if layout() treats them alike, nothing but products reads them, and each
- * ends where the next one begins. The fused result is never split: the ops that read it, rope
- * and silu_mul, read it side by side, and their gradients write it so. */
+ * Weights can be fused if layout() treats them alike, nothing but products reads them,
+ * and each ends where the next one begins. The fused result is never split: the ops that
+ * read it, rope and silu_mul, read it side by side, and their gradients write it so. */
 #include "fused_projections_int.h"
 
 #include "vm/storage/offsets.h"
@@ -26,13 +26,15 @@ static void find_gradients(Join *j) {
 }
 
 int fused_weight(const Join *j, const Op *op) {
-  if ((op->code != OP_linear && op->code != OP_linear_dx) || op->attr.layout != 0) return -1;
+  if ((op->code != OP_linear && op->code != OP_linear_dx) || op->attr.layout != 0)
+    return -1;
   const Tensor *w = tensor_at(j, op->in[1]);
   if (w->kind != T_PARAM || w->joined || op->in[0] == op->in[1]) return -1;
   return w->index;
 }
 
-/* Products of unit `unit` are all that reads it, and one makes its gradient, if anything. */
+/* Products of unit `unit` are all that reads it, and one makes its gradient, if anything.
+ */
 static bool is_of_products(const Join *j, int param, int unit) {
   Tid w = stored(j, param);
   for (int i = j->r.first[w]; i < j->r.first[w + 1]; i++) {
@@ -70,13 +72,15 @@ static bool can_join(const Join *j, const Joined *w, int unit) {
   return true;
 }
 
-/* The weights of n products as one matrix, or NULL; in each body of a unit it is the same. */
+/* The weights of n products as one matrix, or NULL; in each body of a unit it is the
+ * same. */
 static Joined *join_weights(Join *j, const Oid *product, int n) {
   Joined w = {.n = n};
   for (int k = 0; k < n; k++) w.param[k] = fused_weight(j, op_at(j, product[k]));
   Joined *known = j->sh->joined[w.param[0]];
   if (known)
-    return known->n == n && memcmp(known->param, w.param, sizeof w.param) == 0 ? known : NULL;
+    return known->n == n && memcmp(known->param, w.param, sizeof w.param) == 0 ? known
+                                                                               : NULL;
   bool can = can_join(j, &w, op_at(j, product[0])->unit);
   return can ? arena_copy(j->r.g->arena, &w, sizeof w) : NULL;
 }
@@ -98,8 +102,8 @@ static bool same_body(const Op *a, const Op *b) {
          (a->phase == PH_F || a->recomputed == b->recomputed);
 }
 
-/* Readers of one that are silu_mul, or its gradient, of both; all must be. The gradient is
- * *back. */
+/* Readers of one that are silu_mul, or its gradient, of both; all must be. The gradient
+ * is *back. */
 static bool gate_readers(const Join *j, Tid t, const Tid *both, Oid *back) {
   for (int i = j->r.first[t]; i < j->r.first[t + 1]; i++) {
     const Op *op = op_at(j, j->r.reader[i]);
@@ -121,10 +125,12 @@ static bool gate_and_up(Join *j, Oid i) {
   Oid product[2] = {product_of(j, both[0], -1, op)}, back = NOBODY;
   if (product[0] < 0) return false;
   product[1] = product_of(j, both[1], op_at(j, product[0])->in[0], op);
-  if (product[1] < 0 || !same_body(op_at(j, product[0]), op_at(j, product[1]))) return false;
+  if (product[1] < 0 || !same_body(op_at(j, product[0]), op_at(j, product[1])))
+    return false;
   Joined *w = join_weights(j, product, 2);
   Backward b;
-  if (!w || !gate_readers(j, both[0], both, &back) || !gate_readers(j, both[1], both, &back))
+  if (!w || !gate_readers(j, both[0], both, &back) ||
+      !gate_readers(j, both[1], both, &back))
     return false;
   for (int k = 0; k < 2 && back >= 0; k++) dy[k] = op_at(j, back)->out[k];
   if (back >= 0 && !fused_backward(j, w, dy, &b)) return false;
@@ -134,13 +140,15 @@ static bool gate_and_up(Join *j, Oid i) {
     Oid id = j->r.reader[k];
     Tid out = op_at(j, id)->out[0];
     if (id != back)
-      rewrite_op(&j->r, id, id,
-                 (NewOp){.code = OP_swiglu, .nin = 1, .nout = 1, .in = {y}, .out = {out}});
+      rewrite_op(
+          &j->r, id, id,
+          (NewOp){.code = OP_swiglu, .nin = 1, .nout = 1, .in = {y}, .out = {out}});
   }
   if (back < 0) return true;
   Tid d = fused_values(j, dy, 2), of = op_at(j, back)->in[2];
-  rewrite_op(&j->r, back, back,
-             (NewOp){.code = OP_swiglu_dx, .nin = 2, .nout = 1, .in = {y, of}, .out = {d}});
+  rewrite_op(
+      &j->r, back, back,
+      (NewOp){.code = OP_swiglu_dx, .nin = 2, .nout = 1, .in = {y, of}, .out = {d}});
   write_fused_backward(j, w, &b, d);
   return true;
 }
@@ -155,8 +163,8 @@ static bool read_together(const Join *j, Tid a, Tid b) {
   return false;
 }
 
-/* The product of the same rows, in the same body, that makes the values: there is no other
- * one, or no other one is read together with the keys. Else -1. */
+/* The product of the same rows, in the same body, that makes the values: there is no
+ * other one, or no other one is read together with the keys. Else -1. */
 static Oid values_of(const Join *j, const Oid *two, Tid keys) {
   const Op *like = op_at(j, two[0]);
   Oid found[2] = {NOBODY, NOBODY};
@@ -164,12 +172,14 @@ static Oid values_of(const Join *j, const Oid *two, Tid keys) {
   for (int i = j->r.first[like->in[0]]; i < j->r.first[like->in[0] + 1]; i++) {
     Oid id = j->r.reader[i];
     const Op *op = op_at(j, id);
-    if (op->code != OP_linear || !same_body(op, like) || id == two[0] || id == two[1]) continue;
+    if (op->code != OP_linear || !same_body(op, like) || id == two[0] || id == two[1])
+      continue;
     for (int k = 0; k < 2; k++)
       if (k == 0 || read_together(j, keys, op->out[0])) found[k] = id, n[k]++;
   }
   int k = n[0] != 1;
-  if (n[k] != 1 || j->r.gone[found[k]] || fused_weight(j, op_at(j, found[k])) < 0) return NOBODY;
+  if (n[k] != 1 || j->r.gone[found[k]] || fused_weight(j, op_at(j, found[k])) < 0)
+    return NOBODY;
   return found[k];
 }
 
@@ -210,7 +220,10 @@ static void write_ropes(Join *j, const Tid *both, Tid values, Tid y) {
       *VEC_PUSH(j->r.g->arena, j->r.g->t) = like;
       v = j->r.g->t.n - 1;
     }
-    NewOp x = {.code = OP_rope_qkv, .nin = 2, .nout = 3, .in = {y, op->in[2]},
+    NewOp x = {.code = OP_rope_qkv,
+               .nin = 2,
+               .nout = 3,
+               .in = {y, op->in[2]},
                .out = {op->out[0], op->out[1], v}};
     rewrite_op(&j->r, at, at, x);
     if (k > first) take_values(j, values, at, v);
@@ -264,8 +277,11 @@ static bool gradients_of_them(Join *j, Oid i) {
       op_at(j, b.dx[0])->unit != op->unit)
     return false;
   Tid d = fused_values(j, dy, 3);
-  NewOp x = {.code = OP_rope_qkv_dx, .nin = 4, .nout = 1,
-             .in = {op->in[second], op->in[!second], dy[2], op->in[2]}, .out = {d}};
+  NewOp x = {.code = OP_rope_qkv_dx,
+             .nin = 4,
+             .nout = 1,
+             .in = {op->in[second], op->in[!second], dy[2], op->in[2]},
+             .out = {d}};
   rewrite_op(&j->r, i, i, x);
   write_fused_backward(j, w, &b, d);
   return true;

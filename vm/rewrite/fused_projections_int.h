@@ -1,5 +1,5 @@
-/* fused_projections_int.h - shared by fused_projections.c (finds products and their weights)
- * and fused_projection_ops.c (writes the fused ops). */
+/* fused_projections_int.h - shared by fused_projections.c (finds products and their
+ * weights) and fused_projection_ops.c (writes the fused ops). */
 #ifndef WEFT_JOIN_INT_H
 #define WEFT_JOIN_INT_H
 
@@ -15,13 +15,9 @@ typedef struct Join {
 } Join;
 enum { NOBODY = -1, SEVERAL = -2 }; /* or one of these */
 
-static inline const Op *op_at(const Join *j, Oid i) {
-  return &j->r.g->op.at[i];
-}
+static inline const Op *op_at(const Join *j, Oid i) { return &j->r.g->op.at[i]; }
 
-static inline Tensor *tensor_at(const Join *j, Tid t) {
-  return &j->r.g->t.at[t];
-}
+static inline Tensor *tensor_at(const Join *j, Tid t) { return &j->r.g->t.at[t]; }
 
 /* The tensor of a parameter. */
 static inline Tid stored(const Join *j, int param) {
@@ -34,12 +30,12 @@ int fused_weight(const Join *j, const Op *op);
 /* ---- fused_projection_ops.c ---- */
 /* A value of these side by side, the last dimension of all. */
 Tid fused_values(Join *j, const Tid *part, int n);
-/* Writes one product for those of w; returns its result, theirs side by side, the last one
- * first. */
+/* Writes one product for those of w; returns its result, theirs side by side, the last
+ * one first. */
 Tid fused_products(Join *j, Joined *w, const Oid *product);
 
-/* The gradients of products: of each that of its rows, whose sum is `sum`, or a part of it,
- * and that of its weight. */
+/* The gradients of products: of each that of its rows, whose sum is `sum`, or a part of
+ * it, and that of its weight. */
 typedef struct Backward {
   Oid dx[JOINED_MOST], dw[JOINED_MOST], sum;
 } Backward;

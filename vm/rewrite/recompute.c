@@ -1,13 +1,13 @@
-/* recompute.c - activation checkpointing: in each unit, copies of the marked forward ops that
- * its backward needs are placed before it, on the sharded graph, so that copies have
+/* recompute.c - activation checkpointing: in each unit, copies of the marked forward ops
+ * that its backward needs are placed before it, on the sharded graph, so that copies have
  * placements and collectives like the originals and give the same bits.
  *
- * What is saved follows: a tensor that only copies compute again is no operand of the backward
- * and so has no place in a frame. Copies are in I; in a unit without I they are in W. Where I
- * and W are split, what W needs of them is either saved by I or computed once more in W,
- * whichever keeps fewer bytes. An all_gather of the forward is not saved for the backward, so it
- * runs again where a copy reads its result. Ops with random or data-dependent decisions
- * (routing) must not be marked. */
+ * What is saved follows: a tensor that only copies compute again is no operand of the
+ * backward and so has no place in a frame. Copies are in I; in a unit without I they are
+ * in W. Where I and W are split, what W needs of them is either saved by I or computed
+ * once more in W, whichever keeps fewer bytes. An all_gather of the forward is not saved
+ * for the backward, so it runs again where a copy reads its result. Ops with random or
+ * data-dependent decisions (routing) must not be marked. */
 #include "recompute.h"
 
 enum { FOR_I = 1, FOR_W = 2 };
@@ -88,15 +88,13 @@ static void choose(Again *a) {
     for (int k = 0; k < op->nin && a->need[i] & FOR_W; k++)
       if (maker(g, op, k) < 0) count_once(g, &w, op->in[k], AS_SOURCE, op->unit);
   }
-  for (int u = 0; u < units; u++)
-    a->twice[u] = a->has_i[u] && w.sources[u] < w.copies[u];
+  for (int u = 0; u < units; u++) a->twice[u] = a->has_i[u] && w.sources[u] < w.copies[u];
 }
 
 /* ---- writing ---- */
 
 static void push(Again *a, Op op) {
-  for (int k = 0; k < op.nout; k++)
-    a->g->t.at[op.out[k]].producer = a->out.n;
+  for (int k = 0; k < op.nout; k++) a->g->t.at[op.out[k]].producer = a->out.n;
   *VEC_PUSH(a->g->arena, a->out) = op;
 }
 
@@ -124,8 +122,7 @@ static void copy_op(Again *a, Oid id, Phase ph) {
   op.out = arena_copy(a->g->arena, op.out, sizeof *op.out * (size_t)op.nout);
   op.phase = ph;
   op.recomputed = true;
-  for (int k = 0; k < op.nin; k++)
-    op.in[k] = instead(a, op.in[k], op.unit, ph);
+  for (int k = 0; k < op.nin; k++) op.in[k] = instead(a, op.in[k], op.unit, ph);
   for (int k = 0; k < op.nout; k++)
     op.out[k] = copies(a, op.unit, ph)[op.out[k]] = copy_tensor(a, op.out[k]);
   push(a, op);
@@ -160,8 +157,7 @@ static bool is_shared(Again *a, const Op *op) {
 
 static void write_backward(Again *a, Op op) {
   copy_unit(a, op.unit, op.phase);
-  for (int k = 0; k < op.nin; k++)
-    op.in[k] = instead(a, op.in[k], op.unit, op.phase);
+  for (int k = 0; k < op.nin; k++) op.in[k] = instead(a, op.in[k], op.unit, op.phase);
   if (!is_shared(a, &op)) push(a, op);
 }
 

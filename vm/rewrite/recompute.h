@@ -13,11 +13,11 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
 bool recompute_patterns(const Graph *g, const Plan *plan, Arena *scratch, Diags *d);
 /* Sets Op.recomputed of a forward graph by its marks. */
 void recompute_set(Graph *g, const Plan *plan, Arena *scratch);
-/* requires a sharded graph, in which the ops of marked ones are marked; establishes copies
- * of those that the backward needs, before it. */
+/* requires a sharded graph, in which the ops of marked ones are marked; establishes
+ * copies of those that the backward needs, before it. */
 typedef struct RecomputeHow {
-  bool share;  /* W takes over what is gathered again for the copies of I */
-  bool apart;  /* W runs apart: it may have copies of its own */
+  bool share; /* W takes over what is gathered again for the copies of I */
+  bool apart; /* W runs apart: it may have copies of its own */
 } RecomputeHow;
 void recompute(Graph *g, RecomputeHow how);
 

@@ -1,6 +1,6 @@
-/* recompute_policy.c - which forward ops a plan recomputes, by what ops.def says of them: `full`
- * all ops of layers, `selective` products without a parameter (the core of attention), `cheap`
- * ops bound by memory (norms, activations, ropes, sums).
+/* recompute_policy.c - which forward ops a plan recomputes, by what ops.def says of them:
+ * `full` all ops of layers, `selective` products without a parameter (the core of
+ * attention), `cheap` ops bound by memory (norms, activations, ropes, sums).
  *
  * A pattern names a unit, or a module and all modules in it. Ops without a name, such as
  * activation functions, belong to a module if they stand between two of its ops. */
@@ -9,9 +9,7 @@
 
 /* ---- words ---- */
 
-static bool moves_data(const Op *op) {
-  return op_info[op->code].cost == cost_move;
-}
+static bool moves_data(const Op *op) { return op_info[op->code].cost == cost_move; }
 
 static bool is_core(const Graph *g, const Op *op) {
   if (!op_info[op->code].cost || moves_data(op)) return false;
@@ -86,8 +84,7 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
                      int *hits) {
   const Recompute *r = &plan->recompute;
   uint8_t *is = NEW_N(scratch, uint8_t, g->op.n);
-  for (int i = 0; i < g->op.n; i++)
-    mark[i] = by_word(g, r, &g->op.at[i]);
+  for (int i = 0; i < g->op.n; i++) mark[i] = by_word(g, r, &g->op.at[i]);
   for (int k = 0; k < r->npattern; k++) {
     int n = by_pattern(g, r->pattern[k].text, is, mark);
     if (hits) hits[k] = n;
@@ -114,10 +111,8 @@ static void add_names(Arena *a, const char *name, NameList *out) {
 static const char *suggestion(const Graph *g, const char *pattern, Diags *d) {
   static const char *const word[] = {"full", "selective", "cheap"};
   NameList names = {0};
-  for (int i = 0; i < LEN(word); i++)
-    *VEC_PUSH(d->arena, names) = word[i];
-  for (int i = 0; i < g->unit.n; i++)
-    add_names(d->arena, g->unit.at[i].name, &names);
+  for (int i = 0; i < LEN(word); i++) *VEC_PUSH(d->arena, names) = word[i];
+  for (int i = 0; i < g->unit.n; i++) add_names(d->arena, g->unit.at[i].name, &names);
   for (int i = 0; i < g->op.n; i++)
     if (g->op.at[i].name) add_names(d->arena, g->op.at[i].name, &names);
   const char *near = str_nearest(pattern, names.at, names.n);
@@ -147,6 +142,5 @@ bool recompute_patterns(const Graph *g, const Plan *plan, Arena *scratch, Diags 
 void recompute_set(Graph *g, const Plan *plan, Arena *scratch) {
   bool *mark = NEW_N(scratch, bool, g->op.n);
   recompute_marks(g, plan, scratch, mark, NULL);
-  for (int i = 0; i < g->op.n; i++)
-    g->op.at[i].recomputed = mark[i];
+  for (int i = 0; i < g->op.n; i++) g->op.at[i].recomputed = mark[i];
 }

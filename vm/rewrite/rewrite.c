@@ -43,8 +43,7 @@ void rewrite_end(Rewriter *r) {
   for (int i = 0; i < g->op.n; i++) {
     if (r->gone[i]) continue;
     g->op.at[n] = g->op.at[i];
-    for (int k = 0; k < g->op.at[n].nout; k++)
-      g->t.at[g->op.at[n].out[k]].producer = n;
+    for (int k = 0; k < g->op.at[n].nout; k++) g->t.at[g->op.at[n].out[k]].producer = n;
     n++;
   }
   g->op.n = n;

@@ -1,5 +1,5 @@
-/* rewrite.h - for passes that fuse ops: the readers of a tensor, and writing an op over another
- * one. Replaced ops have no results any more and leave the graph at the end. */
+/* rewrite.h - for passes that fuse ops: the readers of a tensor, and writing an op over
+ * another one. Replaced ops have no results any more and leave the graph at the end. */
 #ifndef WEFT_REWRITE_H
 #define WEFT_REWRITE_H
 
@@ -25,8 +25,8 @@ static inline bool is_known(const Rewriter *r, Tid t, Oid at) {
   return r->g->t.at[t].producer < at;
 }
 
-/* An op in the place of `at`, which it is told what to read and make; attributes, name and
- * place in the model are those of `like`. */
+/* An op in the place of `at`, which it is told what to read and make; attributes, name
+ * and place in the model are those of `like`. */
 typedef struct NewOp {
   int code, nin, nout;
   Tid in[6], out[3];

@@ -1,5 +1,6 @@
-/* unfold_layers.c - instantiates folded layers: a unit that was left out gets the code of the one
- * it equals, its own parameters at the same positions and its own edges to its neighbours. */
+/* unfold_layers.c - instantiates folded layers: a unit that was left out gets the code of
+ * the one it equals, its own parameters at the same positions and its own edges to its
+ * neighbours. */
 #include "fold_layers.h"
 
 #include <stdlib.h>
@@ -9,9 +10,9 @@ typedef struct Unfold {
   const Units *from;
   Units *u;
   Arena *keep, *scratch;
-  int *param;            /* parameter of from -> of the whole model */
-  int32_t **edge;        /* unit of the whole model -> numbers of the edges that it makes,
-                            by place among its edges, -1 */
+  int *param;     /* parameter of from -> of the whole model */
+  int32_t **edge; /* unit of the whole model -> numbers of the edges that it makes,
+                     by place among its edges, -1 */
   VEC(UnitEdge) edges;
 } Unfold;
 
@@ -98,8 +99,7 @@ static void make_unit(Unfold *w, int x) {
     param[i] = param_at(w, x, like->param[i]);
     w->param[param[i]] = like->param[i];
   }
-  for (int k = 0; k < like->code->nedge; k++)
-    edge[k] = edge_at(w, x, k);
+  for (int k = 0; k < like->code->nedge; k++) edge[k] = edge_at(w, x, k);
   w->u->at[x] = (CompiledUnit){.name = arena_str(w->keep, unit->name),
                                .layer = unit->layer,
                                .code = like->code,
@@ -117,7 +117,8 @@ static void make_params(Unfold *w) {
   }
 }
 
-bool unfold_layers(const Fold *f, const Units *from, Arena *keep, Arena *scratch, Units *out) {
+bool unfold_layers(const Fold *f, const Units *from, Arena *keep, Arena *scratch,
+                   Units *out) {
   Unfold w = {.f = f, .from = from, .u = out, .keep = keep, .scratch = scratch};
   int units = f->whole->unit.n;
   if (!settled(&w)) return false;
@@ -132,8 +133,7 @@ bool unfold_layers(const Fold *f, const Units *from, Arena *keep, Arena *scratch
     w.edge[x] = arena_raw(scratch, n * sizeof **w.edge);
     memset(w.edge[x], 0xff, n * sizeof **w.edge);
   }
-  for (int x = 0; x < units; x++)
-    make_unit(&w, x);
+  for (int x = 0; x < units; x++) make_unit(&w, x);
   make_params(&w);
   out->edge = w.edges.at, out->nedge = w.edges.n;
   return true;

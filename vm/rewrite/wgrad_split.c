@@ -1,6 +1,6 @@
-/* wgrad_split.c - where I and W are split (zero bubble), moves cheap weight gradients into I:
- * those of norm weights and biases, which would keep their operands alive until W. Only
- * products are left to W, as in the papers on zero bubble. */
+/* wgrad_split.c - where I and W are split (zero bubble), moves cheap weight gradients
+ * into I: those of norm weights and biases, which would keep their operands alive until
+ * W. Only products are left to W, as in the papers on zero bubble. */
 #include "vm/shard/shard.h"
 #include "vm/graph/rules.h"
 
@@ -27,8 +27,7 @@ static bool known_to_i(const Graph *g, const Op *op) {
 void split_wgrads(const Graph *logical, Sharded *s) {
   Graph *g = s->g;
   bool *has_i = NEW_N(g->arena, bool, g->unit.n);
-  for (int i = 0; i < g->op.n; i++)
-    has_i[g->op.at[i].unit] |= g->op.at[i].phase == PH_I;
+  for (int i = 0; i < g->op.n; i++) has_i[g->op.at[i].unit] |= g->op.at[i].phase == PH_I;
   for (int i = 0; i < g->op.n; i++) {
     Op *op = &g->op.at[i];
     if (has_i[op->unit] && is_light(logical, g, op) && known_to_i(g, op))

@@ -9,11 +9,10 @@
 #include "vm/io/io.h"
 #include "vm/storage/piece.h"
 
-
 /* ---- one rank: rank_load.c, interp.c ---- */
 typedef struct Rank Rank;
-/* Allocates the arena and what rank_footprint says, and prepares the kernels; program_check()
- * has passed before. */
+/* Allocates the arena and what rank_footprint says, and prepares the kernels;
+ * program_check() has passed before. */
 weft_status rank_new(const weft_alloc *a, const Compiled *c, int rank, Device *dev,
                      Rank **out, weft_error *e);
 /* The same rank with the other program c->eval, in the arenas and with the staging of
@@ -27,8 +26,8 @@ void rank_connect(Rank *r, Comm *c);
 /* One step, in three phases: upload takes the inputs and scalars of the host to their
  * places, main runs the program, download brings the scalars back. Nothing of the host is
  * in main, so a device can capture it once and replay it, see rank_capture. With `check`,
- * which is no step to capture, looks at every kernel result and ends with WEFT_ERUN naming
- * rank and op at the first value that is not finite. */
+ * which is no step to capture, looks at every kernel result and ends with WEFT_ERUN
+ * naming rank and op at the first value that is not finite. */
 weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e);
 /* From now on its steps are kept, if the device can (graph_capture.c). */
 void rank_capture(Rank *r);
@@ -61,9 +60,9 @@ void rank_describe(const Rank *r, const Instr *in, char *buf, size_t n);
 typedef enum { RANK_IDLE, RANK_BUSY, RANK_WAITS } RankState;
 typedef struct RankAt {
   RankState state;
-  uint64_t ticks;             /* grows with every instruction */
-  const Instr *instr;         /* when it waits: the transfer that it waits for, */
-  uint64_t nth;               /* which its communicator has counted so (pairs: all) */
+  uint64_t ticks;     /* grows with every instruction */
+  const Instr *instr; /* when it waits: the transfer that it waits for, */
+  uint64_t nth;       /* which its communicator has counted so (pairs: all) */
 } RankAt;
 RankAt rank_at(const Rank *r);
 
@@ -86,41 +85,41 @@ float *rank_floats(Rank *r, const Piece *p);
 uint16_t *rank_halves(Rank *r, const Piece *p);
 /* As it is stored. */
 void rank_read_raw(Rank *r, const Piece *p, void *to);
-/* Zeros in all that a step reads before it writes it: in all regions but those of gradients,
- * paddings too. `block` has room for n elements. */
+/* Zeros in all that a step reads before it writes it: in all regions but those of
+ * gradients, paddings too. `block` has room for n elements. */
 void rank_clear(Rank *r, float *block, int64_t n);
 
 /* ---- a run: run.c ---- all local ranks of this process */
-/* What processes of a run compare, as text: an error if it differs; the same, but told only
- * if what it follows from does not; told, and no error. */
+/* What processes of a run compare, as text: an error if it differs; the same, but told
+ * only if what it follows from does not; told, and no error. */
 typedef enum { FACT_SAME, FACT_FOLLOWS, FACT_TOLD } FactKind;
 typedef struct RunFact {
-  const char *what, *value;   /* "plan.train.seed", "7" */
+  const char *what, *value; /* "plan.train.seed", "7" */
   FactKind kind;
-  const char *why;            /* it matters, and what to do; or NULL */
+  const char *why; /* it matters, and what to do; or NULL */
 } RunFact;
 
 typedef struct RunOptions {
   const weft_alloc *alloc;
-  const WorldKind *world;     /* NULL: virtual ranks of this process */
-  WorldOptions settings;      /* of the world: where its processes find each other */
-  int threads;                /* per rank; 0 = cores / local ranks, at least 1 */
-  const StopFlag *stop;       /* may be NULL */
-  const RunFact *fact;        /* compared over all processes, beside build and programs, */
-  int nfact;                  /* before any of them waits for another */
-  double patience_s;          /* of the watchdog; 0: see stall_patience */
-  bool saves;                 /* the plan's checkpoints will be written: room for copies */
-  bool trace;                 /* keep what steps do, for run_trace */
-  bool *told;                 /* set when another process tells why the run ends; NULL: no */
+  const WorldKind *world; /* NULL: virtual ranks of this process */
+  WorldOptions settings;  /* of the world: where its processes find each other */
+  int threads;            /* per rank; 0 = cores / local ranks, at least 1 */
+  const StopFlag *stop;   /* may be NULL */
+  const RunFact *fact;    /* compared over all processes, beside build and programs, */
+  int nfact;              /* before any of them waits for another */
+  double patience_s;      /* of the watchdog; 0: see stall_patience */
+  bool saves;             /* the plan's checkpoints will be written: room for copies */
+  bool trace;             /* keep what steps do, for run_trace */
+  bool *told;             /* set when another process tells why the run ends; NULL: no */
 } RunOptions;
 
 typedef struct StepResult {
-  int64_t step, tokens;       /* label tokens of the step, all ranks */
+  int64_t step, tokens; /* label tokens of the step, all ranks */
   double loss, grad_norm, lr, ms;
   double loss_scale; /* that it was taken with; 0: the type needs none */
   bool skipped;      /* gradients overflowed (f16): nothing changed but the scale */
   double expert_max, expert_mean; /* rows of an expert in a microbatch; 0: no experts */
-  int64_t dropped;     /* choices of experts that none took */
+  int64_t dropped;                /* choices of experts that none took */
   int64_t eval_tokens; /* label tokens of the evaluation after it; 0: there was none */
   double eval_loss, eval_ms;
 } StepResult;
@@ -137,8 +136,8 @@ const char *run_uneven(const Run *r);
 /* Writes what the first steps of all ranks did, as many as fit, for Perfetto. All
  * processes call it between steps. */
 weft_status run_trace(Run *r, const char *path, weft_error *e);
-/* This rank gives up for a reason that has nothing to do with a step: the others are told.
- * `e` is then what all of them say. */
+/* This rank gives up for a reason that has nothing to do with a step: the others are
+ * told. `e` is then what all of them say. */
 void run_fails(Run *r, weft_error *e);
 /* This process ends although other ranks may not: run_close waits for none of them. In
  * a world of processes they end when this one does; else there are none. */
@@ -148,9 +147,9 @@ void run_abandon(Run *r);
 const char *run_way(const Run *r, char text[96]);
 /* After a step: once, why a rank of this process could not keep its step. Else NULL. */
 const char *run_not_captured(Run *r);
-int run_world(const Run *r);          /* ranks in all */
-int run_rank(const Run *r);           /* 0 unless a launcher says otherwise */
-int run_machine_ranks(const Run *r);  /* of them on this machine */
+int run_world(const Run *r);         /* ranks in all */
+int run_rank(const Run *r);          /* 0 unless a launcher says otherwise */
+int run_machine_ranks(const Run *r); /* of them on this machine */
 /* Initial values by name and global index: the same bits for every mesh. The moments of
  * the optimizer become zero, as in run_load. */
 weft_status run_init(Run *r, weft_error *e);
@@ -163,15 +162,15 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
                             int64_t step, StepResult *out, weft_error *e);
 /* The last step was skipped and shall be taken again, as if it had not been tried. */
 void run_retry(Run *r);
-/* decode_step.c: of a run whose programs take one token each (Compiled.context), all ranks in
- * this process: `token` at `position`, after run_decode of all positions before it. Fills
- * logits[c->vocab] of the token that follows. */
+/* decode_step.c: of a run whose programs take one token each (Compiled.context), all
+ * ranks in this process: `token` at `position`, after run_decode of all positions before
+ * it. Fills logits[c->vocab] of the token that follows. */
 weft_status run_decode(Run *r, int32_t token, int64_t position, float *logits,
                        weft_error *e);
-/* evaluate.c: the loss on samples of `d` from its first one on, `batches` of a step's size
- * but each sample at most once, with the parameters that step out->step has left. Fills
- * what StepResult says of an evaluation and changes nothing that training reads. The plan
- * has eval_every. */
+/* evaluate.c: the loss on samples of `d` from its first one on, `batches` of a step's
+ * size but each sample at most once, with the parameters that step out->step has left.
+ * Fills what StepResult says of an evaluation and changes nothing that training reads.
+ * The plan has eval_every. */
 weft_status run_evaluate(Run *r, const Data *d, int64_t batches, StepResult *out,
                          weft_error *e);
 /* Gathers one logical parameter (or its gradient, after the last step; before clipping)
@@ -183,12 +182,12 @@ weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error 
  * is missing. */
 weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
                       weft_error *e);
-uint64_t run_memory(const Run *r);    /* bytes of the worst rank's arena */
+uint64_t run_memory(const Run *r); /* bytes of the worst rank's arena */
 
 /* ---- what a run holds besides its arenas: footprint.c ---- */
 typedef enum { FOOTPRINT_RANK, FOOTPRINT_PROCESS, FOOTPRINT_LIBRARY } FootprintOwner;
-/* A line of footprint.def. The lines of all ranks and that of their process, with the arenas,
- * are to the byte the most that weft allocates in a run. */
+/* A line of footprint.def. The lines of all ranks and that of their process, with the
+ * arenas, are to the byte the most that weft allocates in a run. */
 typedef struct FootprintLine {
   const char *name, *what;
   FootprintOwner by;
@@ -196,12 +195,12 @@ typedef struct FootprintLine {
   uint64_t bytes;
 } FootprintLine;
 enum { FOOTPRINT_MOST = 16 };
-/* The lines of each rank of a pp rank (FOOTPRINT_RANK), of a process with all ranks of the
- * mesh, or of the libraries below weft; returns their number. `with`: what not every run
- * has, a file of weights and a trace. */
+/* The lines of each rank of a pp rank (FOOTPRINT_RANK), of a process with all ranks of
+ * the mesh, or of the libraries below weft; returns their number. `with`: what not every
+ * run has, a file of weights and a trace. */
 enum { FOOTPRINT_WEIGHTS = 1, FOOTPRINT_TRACE = 2 };
-int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOwner by, int pp,
-               FootprintLine out[FOOTPRINT_MOST]);
+int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOwner by,
+                    int pp, FootprintLine out[FOOTPRINT_MOST]);
 /* Elements of the buffer through which the pieces of parameters pass. */
 int64_t footprint_block(const Compiled *c);
 /* Allocations through weft_alloc and string look-ups since the last call (tests). */
@@ -210,11 +209,11 @@ uint64_t run_allocations(Run *r);
 /* ---- verify.c ---- */
 typedef struct VerifyReport {
   int steps, tensors;
-  double loss, grad_norm, grad, param;    /* worst relative differences */
-  char worst[160];                        /* the tensor with the worst one */
+  double loss, grad_norm, grad, param; /* worst relative differences */
+  char worst[160];                     /* the tensor with the worst one */
   bool ok;
-  char first_bad[256];                    /* "step 0: gradient of X differs by 3e-2" */
-  char not_kept[512];                     /* see run_not_captured; "": nothing */
+  char first_bad[256]; /* "step 0: gradient of X differs by 3e-2" */
+  char not_kept[512];  /* see run_not_captured; "": nothing */
 } VerifyReport;
 /* Runs `steps` steps of `many` with these options (NULL: the usual ones) and of `one`
  * (mesh of one rank, f32, the same logical microbatches) and compares. Tolerance is on

@@ -33,6 +33,4 @@ void scaler_after(Scaler *s, bool overflow) {
     grow(s);
 }
 
-bool scaler_can_skip(const Scaler *s) {
-  return s->on && s->scale > s->how.min;
-}
+bool scaler_can_skip(const Scaler *s) { return s->on && s->scale > s->how.min; }

@@ -1,9 +1,9 @@
 /* loss_scaler.h - dynamic loss scaling of f16 training (PyTorch: GradScaler).
  *
- * Gradients are computed of the loss times a scale, so that small ones do not underflow in
- * f16, and divided by it where the optimizer reads them. A step whose gradients overflow is
- * skipped: nothing changes but the scale, which shrinks; after many steps without an overflow
- * it grows. In other types the scale is always 1. */
+ * Gradients are computed of the loss times a scale, so that small ones do not underflow
+ * in f16, and divided by it where the optimizer reads them. A step whose gradients
+ * overflow is skipped: nothing changes but the scale, which shrinks; after many steps
+ * without an overflow it grows. In other types the scale is always 1. */
 #ifndef WEFT_EXEC_SCALER_H
 #define WEFT_EXEC_SCALER_H
 

@@ -1,4 +1,5 @@
-/* packed_inputs.c - inputs of packed documents: where each begins, and which labels count. */
+/* packed_inputs.c - inputs of packed documents: where each begins, and which labels
+ * count. */
 #include "run_int.h"
 
 /* Does a document begin with `next`, which follows `id` with this label? */
@@ -50,8 +51,7 @@ void packed_chunks(const Packed *p, const int32_t *row, const int32_t *labels, i
                    const SeqPiece *piece, InputKind kind, int32_t *to) {
   int slots = (int)(T / piece->run);
   for (int64_t a = 0, b; a < T; a = b) {
-    for (b = a + 1; b < T && !begins(p, row[b - 1], labels[b - 1], row[b]);)
-      b++;
+    for (b = a + 1; b < T && !begins(p, row[b - 1], labels[b - 1], row[b]);) b++;
     for (int k = 0; k < piece->runs; k++)
       take_chunk(p, row, labels, piece, slots, k, a, b, kind, to);
   }

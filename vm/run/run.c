@@ -1,8 +1,9 @@
 /* run.c - a run: one worker thread, device and communicator per local rank.
  *
- * run_open creates the workers and their ranks, run_all runs a job on all of them and waits
- * for the last one. The calling thread handles Ctrl-C and the stall detector while it waits.
- * In a backend of processes all calls come from the one worker of this process. */
+ * run_open creates the workers and their ranks, run_all runs a job on all of them and
+ * waits for the last one. The calling thread handles Ctrl-C and the stall detector while
+ * it waits. In a backend of processes all calls come from the one worker of this process.
+ */
 #include "run_int.h"
 #include "vm/weights/snapshot.h"
 
@@ -25,9 +26,7 @@ static void *counted(void *ud, void *p, size_t old, size_t n) {
   return mem_resize(&r->inner, p, old, n);
 }
 
-uint64_t run_allocations(Run *r) {
-  return atomic_exchange(&r->allocations, 0);
-}
+uint64_t run_allocations(Run *r) { return atomic_exchange(&r->allocations, 0); }
 
 /* ---- jobs ---- */
 
@@ -61,8 +60,7 @@ static void *worker_main(void *p) {
   uint64_t seen = 0;
   pthread_mutex_lock(&r->lock);
   for (;;) {
-    while (r->generation == seen && !r->quit)
-      pthread_cond_wait(&r->go, &r->lock);
+    while (r->generation == seen && !r->quit) pthread_cond_wait(&r->go, &r->lock);
     if (r->generation == seen) break;
     seen = r->generation;
     Job job = r->job;
@@ -184,8 +182,7 @@ static weft_status start_workers(Run *r, int n, weft_error *e) {
   r->worker = mem_new(&r->alloc, (size_t)n * sizeof *r->worker);
   if (!r->worker) return err_set(e, WEFT_ENOMEM, "out of memory");
   r->nworker = n;
-  for (int i = 0; i < n; i++)
-    r->worker[i] = (Worker){.run = r, .rank = i};
+  for (int i = 0; i < n; i++) r->worker[i] = (Worker){.run = r, .rank = i};
   for (int i = 0; i < n; i++)
     if (start_thread(&r->worker[i]))
       return err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d virtual ranks", i, n);
@@ -201,8 +198,7 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   WorldSetting setting[RUN_SETTINGS];
   WorldOptions told = run_world_options(r, setting);
   TRY(world_start(&r->world, r->kind, &r->alloc, size, &told, e));
-  for (int i = 0; i < r->nworker; i++)
-    r->worker[i].rank = r->world.rank + i;
+  for (int i = 0; i < r->nworker; i++) r->worker[i].rank = r->world.rank + i;
   if (r->world.size != size)
     return err_set(e, WEFT_EUSAGE,
                    "the plan's mesh has %d ranks, but the launcher started %d processes",
@@ -414,9 +410,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 
 /* A process that failed ends with its code; the launcher then ends the others, which may
  * never reach a common end. */
-static bool ends_alone(const Run *r) {
-  return r->world.together && r->dead;
-}
+static bool ends_alone(const Run *r) { return r->world.together && r->dead; }
 
 static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
@@ -439,8 +433,7 @@ static weft_status job_end(Worker *w, void *arg, weft_error *e) {
 /* If not all threads could be started, those that were have had no job yet. */
 static void stop_workers(Run *r) {
   bool all = r->nworker > 0;
-  for (int i = 0; i < r->nworker; i++)
-    all &= r->worker[i].has_thread;
+  for (int i = 0; i < r->nworker; i++) all &= r->worker[i].has_thread;
   if (all) run_all(r, job_close, NULL, false, NULL);
   if (all) run_all(r, job_end, NULL, false, NULL);
   pthread_mutex_lock(&r->lock);
@@ -481,17 +474,11 @@ void run_close(Run *r) {
 
 /* ---- facts ---- */
 
-int run_world(const Run *r) {
-  return r->c->mesh.world;
-}
+int run_world(const Run *r) { return r->c->mesh.world; }
 
-int run_rank(const Run *r) {
-  return r->world.rank;
-}
+int run_rank(const Run *r) { return r->world.rank; }
 
-int run_machine_ranks(const Run *r) {
-  return r->world.node;
-}
+int run_machine_ranks(const Run *r) { return r->world.node; }
 
 uint64_t run_memory(const Run *r) {
   uint64_t most = 0;

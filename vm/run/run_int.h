@@ -18,12 +18,12 @@
 
 typedef struct StallDetector {
   uint64_t ticks;
-  double seen, idle;     /* the last look; seconds for which nothing happened */
+  double seen, idle; /* the last look; seconds for which nothing happened */
 } StallDetector;
 
 typedef struct Worker {
   Run *run;
-  int rank;              /* world rank */
+  int rank; /* world rank */
   pthread_t thread;
   bool has_thread, has_device, has_comm;
   Device dev;
@@ -34,13 +34,13 @@ typedef struct Worker {
   _Atomic int64_t taken; /* stretches that have a lane: see Crew in param_fill.c */
   Tracer tracer;         /* without events: there is no trace */
   double apart;          /* result of run_apart */
-  char *copy;            /* of what this rank writes (snapshot.h); NULL: nothing is saved */
+  char *copy; /* of what this rank writes (snapshot.h); NULL: nothing is saved */
 } Worker;
 
 typedef weft_status (*Job)(Worker *w, void *arg, weft_error *e);
 
 struct Run {
-  weft_alloc alloc;      /* counts, then calls `inner` */
+  weft_alloc alloc; /* counts, then calls `inner` */
   weft_alloc inner;
   _Atomic uint64_t allocations;
   const Plan *plan;
@@ -48,38 +48,38 @@ struct Run {
   const DeviceVtable *device;
   const StopFlag *stop;
   WorldOptions settings; /* while the run is opened */
-  Supervisor *control;      /* between processes; else NULL */
+  Supervisor *control;   /* between processes; else NULL */
   Net net;               /* if the world has none of its own */
   bool *told;
-  char uneven[400];      /* see run_uneven; "": nothing */
+  char uneven[400]; /* see run_uneven; "": nothing */
   bool traces;
-  double patience_s;     /* 0: stall_patience chooses */
-  double longest_s;      /* step so far; 0: there was none */
+  double patience_s; /* 0: stall_patience chooses */
+  double longest_s;  /* step so far; 0: there was none */
   int threads;
   const WorldKind *kind;
   World world;
   Worker *worker;
   int nworker;
-  StallDetector dog;          /* over all processes */
+  StallDetector dog; /* over all processes */
   Scaler scaler;
-  double scaled;         /* scale of the gradients in the arenas */
-  _Atomic int64_t step;  /* that runs; -1: none */
-  _Atomic bool evaluates; /* what runs is the evaluation after it */
-  bool dead;             /* a job failed: the communicators are of no more use */
-  int32_t *tokens, *labels;        /* a step: (microbatches, micro*dp, T) */
-  int64_t block_max;               /* elements of Worker.block: footprint_block */
-  bool saves;            /* see RunOptions */
+  double scaled;            /* scale of the gradients in the arenas */
+  _Atomic int64_t step;     /* that runs; -1: none */
+  _Atomic bool evaluates;   /* what runs is the evaluation after it */
+  bool dead;                /* a job failed: the communicators are of no more use */
+  int32_t *tokens, *labels; /* a step: (microbatches, micro*dp, T) */
+  int64_t block_max;        /* elements of Worker.block: footprint_block */
+  bool saves;               /* see RunOptions */
 
-  pthread_mutex_t lock;  /* for all below */
+  pthread_mutex_t lock; /* for all below */
   pthread_cond_t go, done;
-  uint64_t generation;   /* of the job; workers wait for the next */
-  int busy;              /* workers that still run it */
+  uint64_t generation; /* of the job; workers wait for the next */
+  int busy;            /* workers that still run it */
   bool quit, failed;
   Job job;
   void *arg;
-  weft_error first;      /* the first failure of the job */
-  bool over;             /* the processes have ended the run: */
-  weft_error verdict;    /* why */
+  weft_error first;   /* the first failure of the job */
+  bool over;          /* the processes have ended the run: */
+  weft_error verdict; /* why */
 };
 
 /* Runs `job` on all workers; the first failure in time is the result. `watched`: the job
@@ -122,19 +122,20 @@ static inline int64_t run_rows(const Run *r) {
 /* One of the threads that fill what the ranks of this process hold. */
 typedef struct Lane {
   Run *run;
-  int number;            /* of run_lanes */
-  float *block;          /* its share of its worker's, `most` elements */
+  int number;   /* of run_lanes */
+  float *block; /* its share of its worker's, `most` elements */
   int64_t most;
-  int64_t from;          /* where the stretch of a parameter begins that was brought */
+  int64_t from; /* where the stretch of a parameter begins that was brought */
 } Lane;
 /* How many there are, as many of each worker. */
 int run_lanes(const Run *r);
-/* Where the values of a part go: as f32, and to the copy that ops read, if that lies where
- * the host can write. Who has values in the copy's type may fill it, and then says so. */
+/* Where the values of a part go: as f32, and to the copy that ops read, if that lies
+ * where the host can write. Who has values in the copy's type may fill it, and then says
+ * so. */
 typedef struct PartOut {
   float *local;
-  bool home;             /* `local` is where they stay, and is not read soon */
-  uint16_t *copy;        /* NULL: there is none */
+  bool home;      /* `local` is where they stay, and is not read soon */
+  uint16_t *copy; /* NULL: there is none */
   DType copy_type;
   bool copied;
 } PartOut;
@@ -149,8 +150,8 @@ typedef weft_status (*BringValues)(const Lane *l, void *ud, int param, const Ran
 typedef struct Filling {
   StateKind kind[3];
   int nkind, first, n;
-  const int *order;      /* NULL, or their numbers in the order of filling */
-  BringValues bring;     /* NULL: there is nothing that ranks can share */
+  const int *order;  /* NULL, or their numbers in the order of filling */
+  BringValues bring; /* NULL: there is nothing that ranks can share */
   PartValues values;
   void *ud;
 } Filling;
@@ -162,8 +163,8 @@ weft_status run_pieces(Run *r, const Filling *f, bool clear, weft_error *e);
 
 /* ---- packed_inputs.c ---- */
 /* Of a piece of a row, which is given with its labels as the data gives them: where each
- * token's document begins in the row (or, for positions, how far the token is from there).
- * A row begins a document; unpacked, it is one. */
+ * token's document begins in the row (or, for positions, how far the token is from
+ * there). A row begins a document; unpacked, it is one. */
 void packed_places(const Packed *p, const int32_t *row, const int32_t *labels,
                    const SeqPiece *piece, bool positions, int32_t *to);
 /* Its labels; those that do not count are LABEL_IGNORED. */
@@ -182,7 +183,8 @@ weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e
 void job_failed(Run *r, const weft_error *why);
 
 /* ---- heartbeat.c ---- */
-/* Lets the processes of a run watch each other; a Job of the worker that calls the world. */
+/* Lets the processes of a run watch each other; a Job of the worker that calls the world.
+ */
 weft_status job_supervise(Worker *w, void *arg, weft_error *e);
 
 /* ---- stall_detector.c ---- */

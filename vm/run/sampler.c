@@ -1,4 +1,5 @@
-/* sampler.c - draws the next token: temperature first, then top-k, then top-p; see sampler.h. */
+/* sampler.c - draws the next token: temperature first, then top-k, then top-p; see
+ * sampler.h. */
 #include "sampler.h"
 
 #include <math.h>
@@ -29,10 +30,8 @@ static void sift(const float *x, int32_t *room, int64_t at, int64_t n) {
 
 /* All ids, those of the largest logits first, equal ones by number. */
 static void sort(const float *x, int32_t *room, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    room[i] = (int32_t)i;
-  for (int64_t i = n / 2 - 1; i >= 0; i--)
-    sift(x, room, i, n);
+  for (int64_t i = 0; i < n; i++) room[i] = (int32_t)i;
+  for (int64_t i = n / 2 - 1; i >= 0; i--) sift(x, room, i, n);
   for (int64_t i = n - 1; i > 0; i--) {
     int32_t t = room[0];
     room[0] = room[i], room[i] = t;
@@ -40,17 +39,15 @@ static void sort(const float *x, int32_t *room, int64_t n) {
   }
 }
 
-int32_t sample_token(const SamplerOptions *c, const float *logits, int64_t n, int64_t position,
-               int32_t *room) {
+int32_t sample_token(const SamplerOptions *c, const float *logits, int64_t n,
+                     int64_t position, int32_t *room) {
   if (c->greedy) return largest(logits, n);
   sort(logits, room, n);
   int64_t m = c->top_k > 0 ? MIN(c->top_k, n) : n, kept = 0;
   double all = 0, sum = 0;
 #define WEIGHT(i) exp(((double)logits[room[i]] - logits[room[0]]) / c->temperature)
-  for (int64_t i = 0; i < m; i++)
-    all += WEIGHT(i);
-  while (kept < m && sum < c->top_p * all)
-    sum += WEIGHT(kept++);
+  for (int64_t i = 0; i < m; i++) all += WEIGHT(i);
+  while (kept < m && sum < c->top_p * all) sum += WEIGHT(kept++);
   Rng rng = rng_make(c->seed, "sample");
   double left = rng_uniform(&rng, (uint64_t)position) * sum;
   for (int64_t i = 0; i < kept - 1; i++)

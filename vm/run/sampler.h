@@ -13,7 +13,7 @@ typedef struct SamplerOptions {
 } SamplerOptions;
 
 /* `room` has space for n numbers. The same for the same logits, seed and position. */
-int32_t sample_token(const SamplerOptions *c, const float *logits, int64_t n, int64_t position,
-               int32_t *room);
+int32_t sample_token(const SamplerOptions *c, const float *logits, int64_t n,
+                     int64_t position, int32_t *room);
 
 #endif

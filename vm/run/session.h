@@ -11,7 +11,8 @@ typedef struct Session {
   Data *val;            /* for evaluations, or NULL; closed likewise */
   SafeTensors *weights; /* NULL: initial values come from the seed; closed likewise */
   int64_t step;         /* the next one */
-  /* NULL: values come from the weights or the seed. Else this sets them, and the moments. */
+  /* NULL: values come from the weights or the seed. Else this sets them, and the moments.
+   */
   weft_status (*fill)(void *ud, Run *run, weft_error *e);
   void *fill_from;
   int64_t eval_every, eval_batches; /* of the plan */

@@ -128,8 +128,7 @@ static weft_status job_write(Worker *w, void *arg, weft_error *e) {
 /* How many whole steps fit. */
 static int steps_of(const Tracer *t) {
   int n = 0;
-  for (uint32_t i = 0; i < t->whole; i++)
-    n += t->event[i].kind == TRACE_STEP;
+  for (uint32_t i = 0; i < t->whole; i++) n += t->event[i].kind == TRACE_STEP;
   return n;
 }
 

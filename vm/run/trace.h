@@ -9,24 +9,24 @@
 #include "exec.h"
 
 typedef enum {
-  TRACE_RUN,             /* the compute queue runs an instruction */
-  TRACE_WAIT,            /* it waits for the transfer that this instruction started */
-  TRACE_MOVE,            /* that transfer, from its start to the end of the wait */
+  TRACE_RUN,  /* the compute queue runs an instruction */
+  TRACE_WAIT, /* it waits for the transfer that this instruction started */
+  TRACE_MOVE, /* that transfer, from its start to the end of the wait */
   TRACE_STEP,
 } TraceKind;
 
 typedef struct TraceEvent {
-  int64_t from, to;      /* ns */
+  int64_t from, to; /* ns */
   uint32_t kind, instr;
-  uint32_t call;         /* the CALL in main that it belongs to, or TRACE_MAIN */
+  uint32_t call; /* the CALL in main that it belongs to, or TRACE_MAIN */
   int32_t step;
 } TraceEvent;
 enum { TRACE_BYTES = 4 << 20, TRACE_EVENTS = TRACE_BYTES / (int)sizeof(TraceEvent) };
 #define TRACE_MAIN UINT32_MAX
 
 typedef struct Tracer {
-  TraceEvent *event;     /* [TRACE_EVENTS] */
-  uint32_t n, whole;     /* written; of whole steps */
+  TraceEvent *event; /* [TRACE_EVENTS] */
+  uint32_t n, whole; /* written; of whole steps */
   uint32_t call;
   int32_t step;
   bool full;
@@ -49,8 +49,8 @@ typedef struct TraceOut {
   Text *out;
   const Compiled *c;
   const weft_alloc *alloc;
-  int64_t origin;        /* ns that are 0 in the picture */
-  bool any;              /* something is written already */
+  int64_t origin; /* ns that are 0 in the picture */
+  bool any;       /* something is written already */
 } TraceOut;
 weft_status trace_write(TraceOut *o, int rank, const TraceEvent *event, uint32_t n,
                         int64_t offset, weft_error *e);

@@ -160,8 +160,7 @@ static void put_queue(View *v, int track, const TraceEvent *event, uint32_t n,
     if (event[i].kind == TRACE_MOVE && track_of(v, &v->p->code[event[i].instr]) == track)
       move[k++] = event[i];
   qsort(move, k, sizeof *move, by_start);
-  for (uint32_t i = k; i-- > 1;)
-    move[i - 1].to = MIN(move[i - 1].to, move[i].to);
+  for (uint32_t i = k; i-- > 1;) move[i - 1].to = MIN(move[i - 1].to, move[i].to);
   for (uint32_t i = 0; i < k; i++) {
     if (i > 0) move[i].from = MAX(move[i].from, move[i - 1].to);
     put_event(v, &move[i], track);

@@ -1,6 +1,7 @@
-/* train_step.c - one training step: fills the inputs of every rank, runs all ranks and reads
- * the scalars that they download. A step whose loss or norm is not finite has changed nothing
- * (programs see to that), so it is run again with checks on, to name the op where it began. */
+/* train_step.c - one training step: fills the inputs of every rank, runs all ranks and
+ * reads the scalars that they download. A step whose loss or norm is not finite has
+ * changed nothing (programs see to that), so it is run again with checks on, to name the
+ * op where it began. */
 #include "run_int.h"
 
 #include <math.h>
@@ -142,9 +143,7 @@ static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *
   return WEFT_OK;
 }
 
-void run_retry(Run *r) {
-  r->scaler.skipped--;
-}
+void run_retry(Run *r) { r->scaler.skipped--; }
 
 static double step_lr(const Run *r, int64_t step) {
   LrSchedule lr = r->plan->opt.lr;

@@ -1,10 +1,11 @@
 /* verify.c - compares a parallel run with the run of one rank, step by step.
  *
  * Both start each step from the same parameters and moments, so differences do not
- * accumulate. A tensor is judged norm-wise; one whose true value is (near) zero, such as the
- * gradient of a key bias, has only rounding noise for a norm and is judged on the scale of
- * its layer. Adam turns such noise into full steps: the difference of two parameters must be
- * explained by the difference of their moments, and the rest counts. */
+ * accumulate. A tensor is judged norm-wise; one whose true value is (near) zero, such as
+ * the gradient of a key bias, has only rounding noise for a norm and is judged on the
+ * scale of its layer. Adam turns such noise into full steps: the difference of two
+ * parameters must be explained by the difference of their moments, and the rest counts.
+ */
 #include "exec.h"
 #include "vm/base/budget.h"
 
@@ -19,20 +20,20 @@
 enum { NEAR_ZERO = 10 };
 
 typedef struct Norms {
-  double diff, ref;      /* L2 norms of many - one and of one */
+  double diff, ref; /* L2 norms of many - one and of one */
 } Norms;
 
 typedef struct Verify {
   const weft_alloc *alloc;
   const Plan *plan;
-  const Compiled *c;     /* of `many` */
+  const Compiled *c; /* of `many` */
   Run *many, *one;
-  int *layer;            /* [nparam] index of the first parameter of the same layer */
-  Norms *norm;           /* [nparam] */
-  float *buf[6];         /* each as large as the largest parameter */
-  int64_t largest;       /* elements */
+  int *layer;      /* [nparam] index of the first parameter of the same layer */
+  Norms *norm;     /* [nparam] */
+  float *buf[6];   /* each as large as the largest parameter */
+  int64_t largest; /* elements */
   int32_t *tokens, *labels;
-  int64_t ids;           /* of a step */
+  int64_t ids; /* of a step */
   int64_t vocab;
   double tolerance, worst;
   VerifyReport *out;
@@ -86,9 +87,7 @@ static double relative(double diff, double ref) {
 }
 
 /* Of a run of processes the first one has what was gathered, and compares. */
-static bool compares(const Verify *v) {
-  return run_rank(v->many) == 0;
-}
+static bool compares(const Verify *v) { return run_rank(v->many) == 0; }
 
 /* Notes one comparison; `field` is its place in the report. */
 static void judge(Verify *v, int64_t step, const char *what, const char *name,
@@ -304,8 +303,9 @@ static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
     ok = (v->buf[i] = mem_new(v->alloc, (size_t)v->largest * sizeof *v->buf[i])) && ok;
   if (!ok) return err_set(e, WEFT_ENOMEM, "out of memory");
   if (v->vocab == INT32_MAX)
-    return err_set(e, WEFT_EUSAGE, "verify: the model reads no tokens and has no loss "
-                                   "over a vocabulary");
+    return err_set(e, WEFT_EUSAGE,
+                   "verify: the model reads no tokens and has no loss "
+                   "over a vocabulary");
   find_layers(v);
   return WEFT_OK;
 }
@@ -342,8 +342,12 @@ weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
                    const Compiled *one, int steps, double tolerance,
                    const RunOptions *options, VerifyReport *out, weft_error *e) {
   *out = (VerifyReport){.ok = true};
-  Verify v = {.alloc = budget_below(many->arena), .plan = plan, .c = many,
-              .tolerance = tolerance, .worst = -1, .out = out};
+  Verify v = {.alloc = budget_below(many->arena),
+              .plan = plan,
+              .c = many,
+              .tolerance = tolerance,
+              .worst = -1,
+              .out = out};
   weft_status st = compare_runs(&v, plan_one, one, steps, options, e);
   const char *why = v.many ? run_not_captured(v.many) : NULL;
   if (why) snprintf(out->not_kept, sizeof out->not_kept, "%s", why);

@@ -1,15 +1,13 @@
-/* expert_dispatch.c - expert parallelism's all-to-all: each ep rank sorts the rows of its own
- * tokens by expert and sends them to the ranks that hold these experts.
+/* expert_dispatch.c - expert parallelism's all-to-all: each ep rank sorts the rows of its
+ * own tokens by expert and sends them to the ranks that hold these experts.
  *
  * Row counts depend on data, so counts are exchanged first, one per expert, then rows, as
- * many as there are, in buffers for as many as one rank can have for another: that size is
- * what the memory plan and the proof know. Received rows are ordered by source rank and then
- * sorted by expert. */
+ * many as there are, in buffers for as many as one rank can have for another: that size
+ * is what the memory plan and the proof know. Received rows are ordered by source rank
+ * and then sorted by expert. */
 #include "shard.h"
 
-static bool own(int on) {
-  return on == PL_OWN;
-}
+static bool own(int on) { return on == PL_OWN; }
 
 bool shard_exchanges_rows(Place from, Place want) {
   return own(from.on[AX_EP]) != own(want.on[AX_EP]);

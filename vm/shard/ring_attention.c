@@ -1,22 +1,22 @@
-/* ring_attention.c - ring attention over cp (arXiv:2310.01889). Each rank keeps its queries;
- * keys and values go round by shifts, and with each block a rank adds its part to the output
- * and to lse, which are f32 until the last step. In the backward the gradients of keys and
- * values follow one step behind them and return to their rank with one more shift, so each
- * step's contribution is computed while they are in flight. Every shift carries something
- * that the step beside it does not read. */
+/* ring_attention.c - ring attention over cp (arXiv:2310.01889). Each rank keeps its
+ * queries; keys and values go round by shifts, and with each block a rank adds its part
+ * to the output and to lse, which are f32 until the last step. In the backward the
+ * gradients of keys and values follow one step behind them and return to their rank with
+ * one more shift, so each step's contribution is computed while they are in flight. Every
+ * shift carries something that the step beside it does not read. */
 #include "shard.h"
 
 typedef struct Ring {
   Shard *s;
-  const Op *op;          /* logical: attention, or attention_dx */
-  int n;                 /* pieces */
+  const Op *op; /* logical: attention, or attention_dx */
+  int n;        /* pieces */
 } Ring;
 
 uint32_t shard_ring_axes(const Shard *s) {
   return 1u << AX_CP | (s->n[AX_CP_HEADS] == 1 ? 1u << AX_CP_HEADS : 0);
 }
 
-enum { Q, K, V, O, LSE, DO };  /* operands; doc_starts, if any, is the last one */
+enum { Q, K, V, O, LSE, DO }; /* operands; doc_starts, if any, is the last one */
 
 /* Without them attention has 3 operands, attention_dx 6. */
 static bool has_starts(const Ring *r) {
@@ -61,8 +61,7 @@ static void part(Ring *r, int code, int step, const Tid *in, int nin, const Tid 
   memcpy(op->in, in, sizeof *in * (size_t)nin);
   shard_cut_queries(r->s, op);
   op->attr.step = step;
-  for (int i = 0; i < nout; i++)
-    shard_bind(r->s, id, i, out[i]);
+  for (int i = 0; i < nout; i++) shard_bind(r->s, id, i, out[i]);
 }
 
 static void forward(Ring *r, const Tid *in) {
@@ -80,12 +79,11 @@ static void forward(Ring *r, const Tid *in) {
     part(r, OP_attention_part, step, x, n, y, 2);
     memcpy(sum, y, sizeof sum);
   }
-  for (int i = 0; i < 2; i++)
-    r->s->local[r->op->out[i]] = sum[i];
+  for (int i = 0; i < 2; i++) r->s->local[r->op->out[i]] = sum[i];
 }
 
 static void backward_steps(Ring *r, const Tid *in) {
-  enum { KEY = 1 };      /* results: dq, dk, dv */
+  enum { KEY = 1 }; /* results: dq, dk, dv */
   Tid key[2] = {in[K], in[V]}, grad[2] = {-1, -1}, dq = -1;
   for (int step = 0; step < r->n; step++) {
     bool last = step + 1 == r->n;

@@ -1,19 +1,18 @@
 /* shard.c - from the logical graph to the graph of one rank.
  *
- * Forward ops get placements from their rules, in order. Backward ops follow their forward
- * op: an operand of the forward op is needed as the forward op needed it, the gradient of a
- * result has the placement of that result, and the gradient of an operand has the dual of the
- * operand's placement (S for S, P for R where work was divided). Then every op is written
- * again with local shapes, and where a tensor is not placed as an op needs it, a conversion is
- * inserted, once per (tensor, placement, body). Gradients of parameters: shard_backward.c. */
+ * Forward ops get placements from their rules, in order. Backward ops follow their
+ * forward op: an operand of the forward op is needed as the forward op needed it, the
+ * gradient of a result has the placement of that result, and the gradient of an operand
+ * has the dual of the operand's placement (S for S, P for R where work was divided). Then
+ * every op is written again with local shapes, and where a tensor is not placed as an op
+ * needs it, a conversion is inserted, once per (tensor, placement, body). Gradients of
+ * parameters: shard_backward.c. */
 #include "shard.h"
 #include "vm/graph/rules.h"
 
 /* ---- what rules ask ---- */
 
-Place shard_in(const Shard *s, Oid op, int i) {
-  return s->place[s->g->op.at[op].in[i]];
-}
+Place shard_in(const Shard *s, Oid op, int i) { return s->place[s->g->op.at[op].in[i]]; }
 
 /* (batch, seq, hidden) activations under sequence parallelism. */
 bool shard_is_residual(const Shard *s, Tid t) {
@@ -229,14 +228,11 @@ static bool vocab_cut(const Shard *s, Oid id) {
   Oid f = id < s->g->forward_ops ? id : op->fwd;
   switch (op->code) {
   case OP_embedding:
-  case OP_embedding_dw:
-    return s->need[f][1].on[AX_TP] == 0;
+  case OP_embedding_dw: return s->need[f][1].on[AX_TP] == 0;
   case OP_ce_max:
   case OP_ce_sum:
-  case OP_ce_dx:
-    return s->need[f][0].on[AX_TP] == s->g->t.at[op->in[0]].ndim - 1;
-  default:
-    return false;
+  case OP_ce_dx: return s->need[f][0].on[AX_TP] == s->g->t.at[op->in[0]].ndim - 1;
+  default: return false;
   }
 }
 
@@ -278,8 +274,7 @@ static void emit(Shard *s, Oid id) {
   Tid in[16];
   for (int i = 0; i < op->nin; i++)
     in[i] = converted(s, op->in[i], s->need[id][i], op, op->phase);
-  for (int i = 0; i < op->nout; i++)
-    s->place[op->out[i]] = s->yield[id][i];
+  for (int i = 0; i < op->nout; i++) s->place[op->out[i]] = s->yield[id][i];
   Oid f = id < s->g->forward_ops ? id : op->fwd;
   if (op->code != OP_acc && s->expand[f])
     s->expand[f](s, id, in);
@@ -299,8 +294,7 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   s->regather = compile_splits(in) && !in->plan->strategy.keep_gathered;
   mesh_split_tp(&m, shard_head_copies(g, s->tp));
   mesh_split_cp(&m, plan_cp_heads(in->plan, &m));
-  for (int x = 0; x < AX_N; x++)
-    s->n[x] = mesh_size(&m, ax_mesh(x));
+  for (int x = 0; x < AX_N; x++) s->n[x] = mesh_size(&m, ax_mesh(x));
   s->out = graph_new(a, g->batch, g->seq);
   s->out->unit.at = g->unit.at, s->out->unit.n = s->out->unit.cap = g->unit.n;
   s->place = NEW_N(a, Place, g->t.n);

@@ -1,4 +1,5 @@
-/* shard.h - the interface between the pass and placement rules, and its result (Sharded). */
+/* shard.h - the interface between the pass and placement rules, and its result (Sharded).
+ */
 #ifndef WEFT_SHARD_H
 #define WEFT_SHARD_H
 
@@ -6,49 +7,53 @@
 
 /* What a parameter is to the op that reads it; decides what a style means for it. */
 typedef enum {
-  ROLE_WEIGHT, ROLE_BIAS, ROLE_TABLE, ROLE_NORM,
-  ROLE_EXPERTS           /* weights (expert, out, in) */
+  ROLE_WEIGHT,
+  ROLE_BIAS,
+  ROLE_TABLE,
+  ROLE_NORM,
+  ROLE_EXPERTS /* weights (expert, out, in) */
 } ParamRole;
 
 typedef struct Conversion {
   Place to;
   int unit;
   Phase phase;
-  Tid t;                 /* in the sharded graph */
-  bool gather;           /* issued again in backward instead of being saved */
+  Tid t;       /* in the sharded graph */
+  bool gather; /* issued again in backward instead of being saved */
 } Conversion;
 
 /* Rows that a permutation on the ranks of ep exchanges. */
 struct Way {
   const Op *permute;
-  Tid given, taken;      /* n of regroup: to each rank, from each */
+  Tid given, taken; /* n of regroup: to each rank, from each */
 };
 
-/* Writes an op that its placements make several ops, with their steps: `in` are the sharded
- * operands; sets s->local of the results. Writes the backward op of a forward op, too. */
+/* Writes an op that its placements make several ops, with their steps: `in` are the
+ * sharded operands; sets s->local of the results. Writes the backward op of a forward op,
+ * too. */
 typedef void ExpandFn(Shard *s, Oid op, const Tid *in);
 
 struct Shard {
-  const Graph *g;        /* logical, after autodiff */
-  Graph *out;            /* sharded: only ops with local shapes and collectives */
+  const Graph *g; /* logical, after autodiff */
+  Graph *out;     /* sharded: only ops with local shapes and collectives */
   const Plan *plan;
   Diags *d;
-  int n[AX_N];           /* axis sizes */
-  int tp;                /* ranks over both parts of tp */
-  Place *place;          /* of each logical tensor, as produced */
-  Place **need, **yield; /* of each op: operands, results */
-  bool regather;         /* W gathers again what I gathered */
-  ExpandFn **expand;     /* of each forward op: NULL, it is one op */
-  bool *gathered;        /* op: its result is gathered at once (colwise_gather_output) */
-  Tid *local;            /* sharded tensor of each logical one */
-  VEC(Conversion) *conv; /* made so far, for each logical tensor */
-  bool *crosses;         /* read in another unit than the one that makes it */
-  int *rule_hits;        /* how many parameters each tp_plan rule matched */
-  int8_t *placed;        /* of each parameter: 1 once its placement is fixed */
-  Place *grad_to;        /* of each parameter: how its gradient adds up */
-  int *contributions;    /* of each parameter: results that are its gradient */
-  VEC(struct Way) way;   /* see expert_dispatch.c */
-  VEC(const char *) told;/* unforced conversions that were reported */
+  int n[AX_N];            /* axis sizes */
+  int tp;                 /* ranks over both parts of tp */
+  Place *place;           /* of each logical tensor, as produced */
+  Place **need, **yield;  /* of each op: operands, results */
+  bool regather;          /* W gathers again what I gathered */
+  ExpandFn **expand;      /* of each forward op: NULL, it is one op */
+  bool *gathered;         /* op: its result is gathered at once (colwise_gather_output) */
+  Tid *local;             /* sharded tensor of each logical one */
+  VEC(Conversion) * conv; /* made so far, for each logical tensor */
+  bool *crosses;          /* read in another unit than the one that makes it */
+  int *rule_hits;         /* how many parameters each tp_plan rule matched */
+  int8_t *placed;         /* of each parameter: 1 once its placement is fixed */
+  Place *grad_to;         /* of each parameter: how its gradient adds up */
+  int *contributions;     /* of each parameter: results that are its gradient */
+  VEC(struct Way) way;    /* see expert_dispatch.c */
+  VEC(const char *) told; /* unforced conversions that were reported */
 };
 
 /* ---- shard_param.c ---- */
@@ -72,15 +77,16 @@ bool shard_own_experts(const Shard *s);
 int64_t shard_ragged(const Shard *s, Tid t, Place p);
 void shard_limit_rows(const Shard *s, Op *op);
 
-/* The permutation that made the rows of a tensor, or of what it is the gradient of; NULL if
- * it has no such rows. */
+/* The permutation that made the rows of a tensor, or of what it is the gradient of; NULL
+ * if it has no such rows. */
 const Op *shard_permutation(const Graph *g, Tid t);
 
 /* ---- expert_dispatch.c ---- */
 /* Whether a tensor changes between rows of own tokens and rows of own experts. */
 bool shard_exchanges_rows(Place from, Place want);
 /* `from`, which stands for `logical`, with the other ones. */
-Tid shard_exchange_rows(Shard *s, Tid logical, Tid from, int want, const Op *user, Phase ph);
+Tid shard_exchange_rows(Shard *s, Tid logical, Tid from, int want, const Op *user,
+                        Phase ph);
 
 /* ---- shard_backward.c ---- */
 /* Operands and results of a backward op. */
@@ -101,13 +107,13 @@ bool shard_gathers(Place p, Place want);
 /* ---- shard.c, for those and shard_backward.c ---- */
 /* Writes an op between tensors of the sharded graph; its result stands for `logical` with
  * that placement, and has its dimensions or, if given, these, which are local. */
-Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical, Place p,
-               const Dim *dim, int ndim, const Op *user, Phase ph);
+Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical,
+               Place p, const Dim *dim, int ndim, const Op *user, Phase ph);
 /* How two placements are told apart: a part of cp or tp with one rank is as the other. */
 Place shard_told(const Shard *s, Place p);
 bool shard_same(const Shard *s, Place a, Place b);
-/* A cast of `from`, which stands for `logical` placed as `to`; over the axes of `one_rank`
- * only the first rank has it. */
+/* A cast of `from`, which stands for `logical` placed as `to`; over the axes of
+ * `one_rank` only the first rank has it. */
 Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
                     const Op *user);
 
@@ -137,8 +143,8 @@ Place shard_settle(const Shard *s, Tid t);
 bool shard_is_residual(const Shard *s, Tid t);
 /* `p` as a placement of tensor t. */
 Place shard_with_copies(const Shard *s, Tid t, Place p);
-/* A part of a sum over all of the expert mesh, which is one over the ranks of the dense one,
- * as that; else `p`. */
+/* A part of a sum over all of the expert mesh, which is one over the ranks of the dense
+ * one, as that; else `p`. */
 Place shard_dense_sum(const Shard *s, Place p);
 /* Sums over tp of what an operand placed as `by` divides: `how` is PL_P or PL_MAX. */
 void shard_divide(Place *y, Place by, int how);
@@ -147,8 +153,8 @@ void shard_yield(Shard *s, Oid op, int i, Place p);
 /* Cuts or replicates the parameter at operand i by its style; `out_dim` is the dimension
  * of its output features (weights). False if that is impossible (reported). */
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p);
-/* Whether dimension `di` of operand i and `dk` of operand k, which are cut alike, have the
- * same packed parts; reports it if not. */
+/* Whether dimension `di` of operand i and `dk` of operand k, which are cut alike, have
+ * the same packed parts; reports it if not. */
 bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk);
 /* Whether operand i, whose last dimension is cut, is cut between heads, each of so many
  * elements; reports it. */
@@ -173,25 +179,27 @@ const char *tp_as_pattern(Arena *a, const char *param);
 /* Errors for rules of the user that matched nothing. */
 void tp_unmatched(const Shard *s);
 
-/* Weights of one unit that lie side by side in memory, the last one first, as one matrix. */
+/* Weights of one unit that lie side by side in memory, the last one first, as one matrix.
+ */
 enum { JOINED_MOST = 3 };
 typedef struct Joined {
   int n, param[JOINED_MOST];
-  Tid whole;             /* that matrix; a parameter of the index of the last one */
+  Tid whole; /* that matrix; a parameter of the index of the last one */
 } Joined;
 
 /* ---- the pass ---- */
 typedef struct Sharded {
-  Graph *g;              /* F ops, then I, then W, each in order */
-  Tid *local;            /* logical tensor -> sharded tensor as produced */
-  Place *param_place;    /* of each parameter as stored */
-  Place *grad_place;     /* of each parameter's gradient as W bodies leave it */
+  Graph *g;           /* F ops, then I, then W, each in order */
+  Tid *local;         /* logical tensor -> sharded tensor as produced */
+  Place *param_place; /* of each parameter as stored */
+  Place *grad_place;  /* of each parameter's gradient as W bodies leave it */
   Place loss_place;
-  Joined **joined;       /* of each parameter, or NULL; NULL: there are none. See fused_projections.h */
-  int copies; /* ranks of tp that have the same key-value heads */
+  Joined **joined; /* of each parameter, or NULL; NULL: there are none. See
+                      fused_projections.h */
+  int copies;      /* ranks of tp that have the same key-value heads */
 } Sharded;
-/* The invariants of the result, of which those of gradients only if it `trains`; names the
- * offender. */
+/* The invariants of the result, of which those of gradients only if it `trains`; names
+ * the offender. */
 weft_status shard_check(const Graph *logical, const Sharded *s, bool trains,
                         weft_error *e);
 /* wgrad_split.c: requires a sharded graph; moves ops of W into I. */

@@ -1,9 +1,9 @@
 /* shard_backward.c - placements of backward ops and of parameter gradients.
  *
  * All contributions to a parameter accumulate in one buffer, so they have one placement:
- * sharded where the parameter is; elsewhere partial (P) as soon as one of them is, because
- * sums over ranks are made once a step. A replicated contribution then counts on one rank
- * only (cast with attr.cut). */
+ * sharded where the parameter is; elsewhere partial (P) as soon as one of them is,
+ * because sums over ranks are made once a step. A replicated contribution then counts on
+ * one rank only (cast with attr.cut). */
 #include "shard.h"
 
 /* ---- operands and results ---- */
@@ -14,8 +14,8 @@ static Place strip(Place p) {
   return p;
 }
 
-/* Whether a tensor is placed on the mesh that axis `a` is not of: what the results of an op
- * are over it says nothing of the operand. */
+/* Whether a tensor is placed on the mesh that axis `a` is not of: what the results of an
+ * op are over it says nothing of the operand. */
 static bool of_other_mesh(Place p, ShardAxis a) {
   for (int x = 0; x < AX_N; x++)
     if (p.on[x] != PL_R && ax_expert((ShardAxis)x) != ax_expert(a)) return true;
@@ -23,7 +23,8 @@ static bool of_other_mesh(Place p, ShardAxis a) {
 }
 
 /* The gradient of operand k of forward op `f`: cut as the operand is; where the operand
- * is whole but the op's work is divided over the axis, every rank has a part of the sum. */
+ * is whole but the op's work is divided over the axis, every rank has a part of the sum.
+ */
 static Place dual(const Shard *s, Oid f, int k) {
   const Op *op = &s->g->op.at[f];
   Place need = s->need[f][k], p = need;
@@ -33,8 +34,10 @@ static Place dual(const Shard *s, Oid f, int k) {
     for (int i = 0; i < op->nin; i++) divided |= s->need[f][i].on[a] >= 0;
     for (int i = 0; i < op->nout; i++) divided |= s->yield[f][i].on[a] != PL_R;
     if (p.on[a] == PL_OWN) continue;
-    if (p.on[a] < PL_R) p.on[a] = PL_R;       /* P passed through: the gradient is whole */
-    else if (p.on[a] == PL_R && divided) p.on[a] = PL_P;
+    if (p.on[a] < PL_R)
+      p.on[a] = PL_R; /* P passed through: the gradient is whole */
+    else if (p.on[a] == PL_R && divided)
+      p.on[a] = PL_P;
   }
   bool param = s->g->t.at[op->in[k]].kind == T_PARAM;
   return param ? shard_dense_sum(s, p) : p;
@@ -98,8 +101,7 @@ static void place_acc(Shard *s, Oid id) {
   Place p = rows ? shard_in(s, id, 0) : shard_settle(s, of);
   for (int a = 0; a < AX_N; a++)
     if (shard_all_parts(s, id, a)) p.on[a] = PL_P;
-  for (int i = 0; i < op->nin; i++)
-    s->need[id][i] = p;
+  for (int i = 0; i < op->nin; i++) s->need[id][i] = p;
   s->yield[id][0] = p;
 }
 
@@ -117,15 +119,14 @@ void shard_place_backward(Shard *s, Oid id) {
               : kind == ROLE_DIN ? dual(s, op->fwd, k)
                                  : strip(s->yield[op->fwd][k]);
     if (kind == ROLE_OUT && op->code == OP_permute_dx)
-      p = s->yield[op->fwd][k];         /* each rank's own */
+      p = s->yield[op->fwd][k]; /* each rank's own */
     if (is_gradient(op, i)) p = with_parts_of_experts(s, id, p);
     if (kind == ROLE_DOUT && t->ndim == 1 && t->dim[0].size == 1)
-      p = s->place[op->in[i]];          /* the seed and what comes of it */
+      p = s->place[op->in[i]]; /* the seed and what comes of it */
     s->need[id][i] = parted(p, parts && is_gradient(op, i));
   }
   for (int i = 0; i < op->nout; i++)
-    s->yield[id][i] =
-        parted(with_parts_of_experts(s, id, result_place(s, op, i)), parts);
+    s->yield[id][i] = parted(with_parts_of_experts(s, id, result_place(s, op, i)), parts);
 }
 
 /* ---- gradients of parameters ---- */

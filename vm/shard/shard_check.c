@@ -1,6 +1,7 @@
-/* shard_check.c - the invariants of a sharded graph, between passes where that is asked for
- * (strict.h): what each collective says it does is what happens to the placement, every operand is placed
- * as the op needs it, and all that adds up in one buffer is placed alike. */
+/* shard_check.c - the invariants of a sharded graph, between passes where that is asked
+ * for (strict.h): what each collective says it does is what happens to the placement,
+ * every operand is placed as the op needs it, and all that adds up in one buffer is
+ * placed alike. */
 #include "shard.h"
 
 /* ---- changes of placement ---- */
@@ -49,9 +50,9 @@ static weft_status check_conversion(const Graph *g, const Op *op, weft_error *e)
                                 : changes_only(op, x->place, y->place);
   char from[PLACE_STR], to[PLACE_STR];
   if (ok) return WEFT_OK;
-  return err_set(e, WEFT_EINTERNAL, "%s of %s makes [%s] of [%s]",
-                 op_info[op->code].name, op->name ? op->name : "",
-                 place_str(y->place, to), place_str(x->place, from));
+  return err_set(e, WEFT_EINTERNAL, "%s of %s makes [%s] of [%s]", op_info[op->code].name,
+                 op->name ? op->name : "", place_str(y->place, to),
+                 place_str(x->place, from));
 }
 
 /* ---- gradients of parameters ---- */
@@ -87,7 +88,8 @@ static weft_status check_shared(const Graph *logical, const Sharded *s, const in
     const Op *op = &s->g->op.at[i];
     for (int k = 0; k < op->nout && op->nout > 1; k++) {
       Tid of = s->g->t.at[op->out[k]].grad_of;
-      if (of < 0 || logical->t.at[of].kind != T_PARAM || adds[logical->t.at[of].index] < 2)
+      if (of < 0 || logical->t.at[of].kind != T_PARAM ||
+          adds[logical->t.at[of].index] < 2)
         continue;
       return err_set(e, WEFT_EINTERNAL, "%s shares the gradient of %s with other ops",
                      op_info[op->code].name, logical->t.at[of].name);

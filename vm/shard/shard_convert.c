@@ -10,9 +10,7 @@ typedef struct Change {
   Phase phase;
 } Change;
 
-static Place now(const Change *c) {
-  return c->s->out->t.at[c->t].place;
-}
+static Place now(const Change *c) { return c->s->out->t.at[c->t].place; }
 
 /* A reduction runs again with what it reduces, a gather or slice with what reads it. */
 static bool runs_again(const Change *c, int code) {
@@ -22,9 +20,7 @@ static bool runs_again(const Change *c, int code) {
   return reduces && maker >= 0 ? g->op.at[maker].recomputed : c->user->recomputed;
 }
 
-static bool is_cp(int axis) {
-  return axis == AX_CP || axis == AX_CP_HEADS;
-}
+static bool is_cp(int axis) { return axis == AX_CP || axis == AX_CP_HEADS; }
 
 /* Of how many parts the pieces over an axis of dimension `dim` are made. */
 static int parts_of(const Change *c, int axis, int dim, int32_t *mirror) {
@@ -188,8 +184,8 @@ static void change_all(Change *c, Place want) {
     if (now(c).on[a] != want.on[a]) change(c, a, want);
 }
 
-/* Heads are cut over cp inside of what other axes cut of them, unlike tokens. So before these
- * change, heads become tokens again, and tokens heads only after that. */
+/* Heads are cut over cp inside of what other axes cut of them, unlike tokens. So before
+ * these change, heads become tokens again, and tokens heads only after that. */
 static void change_heads(Change *c, Place want) {
   const Tensor *t = &c->s->g->t.at[c->logical];
   Place between = want;
@@ -204,8 +200,7 @@ static void change_heads(Change *c, Place want) {
     enters |= between.on[a] != want.on[a];
   }
   change_all(c, enters ? aside(c, between) : between);
-  for (int a = AX_CP; a <= AX_CP_HEADS && enters; a++)
-    trade(c, a, want.on[a], want);
+  for (int a = AX_CP; a <= AX_CP_HEADS && enters; a++) trade(c, a, want.on[a], want);
 }
 
 /* ---- all of it ---- */

@@ -1,12 +1,12 @@
-/* shard_experts.c - placement rules of mixture of experts. Tokens keep the cuts of batch and
- * sequence; what data decides (how many rows an expert gets) is each rank's own: offsets and
- * counts are partial over the axes that cut tokens.
+/* shard_experts.c - placement rules of mixture of experts. Tokens keep the cuts of batch
+ * and sequence; what data decides (how many rows an expert gets) is each rank's own:
+ * offsets and counts are partial over the axes that cut tokens.
  *
- * Where mesh.ep or mesh.etp gives experts a mesh of their own, `flatten` relabels to it without
- * moving data: each rank has the same rows, now as its piece over ep_shard, ep and etp.
- * Experts are sharded over ep, their features over etp, and have copies over ep_shard. The
- * rest is conversions: permute needs the tokens of all ranks of ep and etp and takes those of
- * its own experts; what combine makes is partial over both. */
+ * Where mesh.ep or mesh.etp gives experts a mesh of their own, `flatten` relabels to it
+ * without moving data: each rank has the same rows, now as its piece over ep_shard, ep
+ * and etp. Experts are sharded over ep, their features over etp, and have copies over
+ * ep_shard. The rest is conversions: permute needs the tokens of all ranks of ep and etp
+ * and takes those of its own experts; what combine makes is partial over both. */
 #include "shard.h"
 #include "vm/graph/rules.h"
 
@@ -14,9 +14,7 @@ bool shard_own_experts(const Shard *s) {
   return s->n[AX_EP] > 1 || s->n[AX_ETP] != s->tp;
 }
 
-static bool cuts_rows(int on) {
-  return on == 0;
-}
+static bool cuts_rows(int on) { return on == 0; }
 
 /* Rows cut as they are, no other dimension. */
 static Place whole_rows(Place p) {
@@ -27,15 +25,14 @@ static Place whole_rows(Place p) {
 
 /* What each rank has of its own rows only. */
 static Place parts_of_rows(Place p) {
-  for (int a = 0; a < AX_N; a++)
-    p.on[a] = cuts_rows(p.on[a]) ? PL_P : PL_R;
+  for (int a = 0; a < AX_N; a++) p.on[a] = cuts_rows(p.on[a]) ? PL_P : PL_R;
   return p;
 }
 
 /* ---- tokens ---- batch and sequence are one dimension: each axis that cuts one of them
- * cuts it; which token is where only `unflatten` asks, and it asks the same way. Rows that
- * are gathered over tp lie rank by rank, so where a rank has pieces of several sequences,
- * these are gathered before, as sequences. */
+ * cuts it; which token is where only `unflatten` asks, and it asks the same way. Rows
+ * that are gathered over tp lie rank by rank, so where a rank has pieces of several
+ * sequences, these are gathered before, as sequences. */
 
 /* Batch and sequence cut over all ranks, and their rows. */
 static Place cut_tokens(const Shard *s) {
@@ -59,13 +56,12 @@ static bool tokens_divide(Shard *s) {
   const char *wrong = mesh_tp_divides(s->d->arena, s->tp, "batch.seq / cp", seq);
   if (wrong && shard_tell_once(s, wrong))
     diag_error(s->d, "divisibility", "batch.seq", "%s", wrong)->suggestion =
-        "experts that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over tp";
+        "experts that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over "
+        "tp";
   return !wrong;
 }
 
-static bool tp_cuts_rows(const Shard *s) {
-  return s->g->batch == s->n[AX_DP];
-}
+static bool tp_cuts_rows(const Shard *s) { return s->g->batch == s->n[AX_DP]; }
 
 bool shard_flatten(Shard *s, Oid op) {
   if (shard_own_experts(s)) {
@@ -121,15 +117,13 @@ bool shard_route(Shard *s, Oid op) {
     shard_need(s, op, 1, b);
   }
   shard_need(s, op, 0, x);
-  for (int i = 0; i < 2; i++)
-    shard_yield(s, op, i, x);
+  for (int i = 0; i < 2; i++) shard_yield(s, op, i, x);
   return true;
 }
 
 bool shard_expert_counts(Shard *s, Oid op) {
   Place x = whole_rows(shard_settled(s, op, 0));
-  for (int i = 0; i < 2; i++)
-    shard_need(s, op, i, x);
+  for (int i = 0; i < 2; i++) shard_need(s, op, i, x);
   shard_yield(s, op, 0, parts_of_rows(x));
   return true;
 }
@@ -147,8 +141,7 @@ bool shard_router_loss(Shard *s, Oid op) {
 
 const Op *shard_permutation(const Graph *g, Tid t) {
   for (;;) {
-    while (g->t.at[t].grad_of >= 0)
-      t = g->t.at[t].grad_of;
+    while (g->t.at[t].grad_of >= 0) t = g->t.at[t].grad_of;
     const Op *op = g->t.at[t].producer < 0 ? NULL : &g->op.at[g->t.at[t].producer];
     if (!op || op->code == OP_permute) return op;
     Tid from = -1;
@@ -163,9 +156,9 @@ static bool by_exchange(const Shard *s) {
   return s->plan->moe.dispatcher == MOE_ALLTOALL && s->n[AX_EP] > 1;
 }
 
-/* Of the `rows` choices that the ranks of etp make those that the experts of one rank may get.
- * A token has at most one row for each expert that is here; a capacity is that of the tokens
- * of one rank. */
+/* Of the `rows` choices that the ranks of etp make those that the experts of one rank may
+ * get. A token has at most one row for each expert that is here; a capacity is that of
+ * the tokens of one rank. */
 static int64_t rows_of_each(const Shard *s, const OpAttr *a, int64_t rows) {
   int ep = s->n[AX_EP], etp = s->n[AX_ETP];
   int64_t here = a->experts / ep, most = rows / a->topk * MIN(a->topk, here);
@@ -184,8 +177,8 @@ int64_t shard_ragged(const Shard *s, Tid t, Place p) {
   return rows_of_each(s, a, rows) * ep;
 }
 
-/* Whose tokens go to whose experts: a capacity counts those of each rank, a bound those of
- * the ranks of etp together. */
+/* Whose tokens go to whose experts: a capacity counts those of each rank, a bound those
+ * of the ranks of etp together. */
 void shard_limit_rows(const Shard *s, Op *op) {
   if (!shard_own_experts(s)) return;
   op->attr.n = by_exchange(s) ? 1 : s->n[AX_EP];
@@ -211,13 +204,12 @@ static void gather_rows(Shard *s, Oid op) {
   shard_yield(s, op, 2, y);
 }
 
-/* Of a rank's own tokens the rows of all experts; those that ranks of etp share are on all
- * of them. */
+/* Of a rank's own tokens the rows of all experts; those that ranks of etp share are on
+ * all of them. */
 static void sort_rows(Shard *s, Oid op) {
   Place x = cut_rows(s), y;
   x.on[AX_ETP] = PL_R;
-  for (int i = 0; i < 3; i++)
-    shard_need(s, op, i, x);
+  for (int i = 0; i < 3; i++) shard_need(s, op, i, x);
   y = x;
   y.on[AX_EP] = PL_OWN;
   shard_yield(s, op, 0, y);
@@ -238,15 +230,15 @@ bool shard_permute(Shard *s, Oid op) {
   }
   Place x = whole_rows(shard_settled(s, op, 0));
   x.on[AX_TP] = PL_R;
-  for (int i = 0; i < 3; i++)
-    shard_need(s, op, i, x);
+  for (int i = 0; i < 3; i++) shard_need(s, op, i, x);
   shard_yield(s, op, 0, x);
   shard_yield(s, op, 1, parts_of_rows(x));
   shard_yield(s, op, 2, x);
   return true;
 }
 
-/* Experts as they are here; parts of a sum over etp where that cuts what is summed over. */
+/* Experts as they are here; parts of a sum over etp where that cuts what is summed over.
+ */
 static bool own_linear(Shard *s, Oid op) {
   Place w, x = shard_in(s, op, 0), ends = shard_in(s, op, 2), y;
   if (!shard_experts_param(s, op, 1, &w)) return false;

@@ -1,12 +1,10 @@
-/* shard_param.c - parameters: their tp_plan rule, what its style shards, and whether the sizes
- * allow it. */
+/* shard_param.c - parameters: their tp_plan rule, what its style shards, and whether the
+ * sizes allow it. */
 #include "shard.h"
 
 /* ---- copies of heads ---- */
 
-static int64_t pieces(const Dim *d) {
-  return d->size / ((int64_t)d->unit * d->parts);
-}
+static int64_t pieces(const Dim *d) { return d->size / ((int64_t)d->unit * d->parts); }
 
 int shard_head_copies(const Graph *g, int tp) {
   int64_t least = tp;
@@ -70,8 +68,7 @@ TpStyle shard_style(Shard *s, Oid op, int i) {
 static int style_cut(TpStyle st, ParamRole role, int out_dim) {
   switch (st) {
   case STYLE_REPLICATE:
-  case STYLE_SEQUENCE:
-    return -1;
+  case STYLE_SEQUENCE: return -1;
   case STYLE_COLWISE:
   case STYLE_COLWISE_GATHER:
   case STYLE_PACKED_COLWISE:
@@ -83,14 +80,10 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
     if (role == ROLE_EXPERTS) return 2;
     if (role == ROLE_WEIGHT) return 1 - out_dim;
     return role == ROLE_TABLE ? 0 : role == ROLE_BIAS ? -1 : -2;
-  case STYLE_EMBEDDING_ROWWISE:
-    return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
-  case STYLE_EMBEDDING_COLWISE:
-    return role == ROLE_TABLE || role == ROLE_WEIGHT ? 1 : -2;
-  case STYLE_EXPERTS:
-    return role == ROLE_EXPERTS || role == ROLE_NORM ? -1 : -2;
-  case STYLE_N:
-    break;
+  case STYLE_EMBEDDING_ROWWISE: return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
+  case STYLE_EMBEDDING_COLWISE: return role == ROLE_TABLE || role == ROLE_WEIGHT ? 1 : -2;
+  case STYLE_EXPERTS: return role == ROLE_EXPERTS || role == ROLE_NORM ? -1 : -2;
+  case STYLE_N: break;
   }
   return -2;
 }
@@ -98,16 +91,11 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
 /* "num_attention_heads" for heads, ... : what users call the size they chose. */
 static const char *size_name(DimTag tag) {
   switch (tag) {
-  case TAG_HEAD:
-    return "model.num_attention_heads";
-  case TAG_KV_HEAD:
-    return "model.num_key_value_heads";
-  case TAG_FFN:
-    return "model.intermediate_size";
-  case TAG_HIDDEN:
-    return "model.hidden_size";
-  default:
-    return NULL;
+  case TAG_HEAD: return "model.num_attention_heads";
+  case TAG_KV_HEAD: return "model.num_key_value_heads";
+  case TAG_FFN: return "model.intermediate_size";
+  case TAG_HIDDEN: return "model.hidden_size";
+  default: return NULL;
   }
 }
 
@@ -151,7 +139,8 @@ bool shard_cp_heads(Shard *s, Oid op) {
     const Tensor *t = &s->g->t.at[o->in[i]];
     bool cut = s->need[op][i].on[AX_TP] == 2;
     int ranks = !cut ? 1 : shard_copied(s, o->in[i], 2) ? s->n[AX_TP] : s->tp;
-    int64_t heads = t->dim[2].size / (i < 2 ? o->attr.head_dim : attr_value_dim(&o->attr));
+    int64_t heads =
+        t->dim[2].size / (i < 2 ? o->attr.head_dim : attr_value_dim(&o->attr));
     if (heads % (ranks * cp) == 0) continue;
     const char *text =
         arena_printf(s->d->arena,
@@ -217,8 +206,9 @@ static bool experts_divide(Shard *s, const Tensor *t, int features) {
   int ep = s->n[AX_EP], etp = s->n[AX_ETP];
   bool ok = t->dim[0].size % ep == 0, fits = true;
   if (!ok && shard_tell_once(s, "ep"))
-    diag_error(s->d, "divisibility", "mesh.ep", "%d does not divide the %lld experts of %s",
-               ep, (long long)t->dim[0].size, t->name)
+    diag_error(s->d, "divisibility", "mesh.ep",
+               "%d does not divide the %lld experts of %s", ep, (long long)t->dim[0].size,
+               t->name)
         ->suggestion = arena_printf(s->d->arena, "ep may be %s",
                                     mesh_divisors(s->d->arena, t->dim[0].size));
   if (etp > 1) fits = features > 0 && pieces(&t->dim[features]) % etp == 0;
@@ -227,8 +217,8 @@ static bool experts_divide(Shard *s, const Tensor *t, int features) {
     diag_error(s->d, "divisibility", "mesh.etp",
                "%s has no dimension with the tag \"ffn\", which etp cuts", t->name);
   else
-    diag_error(s->d, "divisibility", "mesh.etp", "%d does not divide the %lld %s of %s", etp,
-               (long long)pieces(&t->dim[features]), "inner features", t->name);
+    diag_error(s->d, "divisibility", "mesh.etp", "%d does not divide the %lld %s of %s",
+               etp, (long long)pieces(&t->dim[features]), "inner features", t->name);
   return false;
 }
 

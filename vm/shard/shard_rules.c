@@ -10,7 +10,9 @@ static const Tensor *in_tensor(const Shard *s, Oid op, int i) {
   return &s->g->t.at[s->g->op.at[op].in[i]];
 }
 
-static int last_dim(const Shard *s, Oid op, int i) { return in_tensor(s, op, i)->ndim - 1; }
+static int last_dim(const Shard *s, Oid op, int i) {
+  return in_tensor(s, op, i)->ndim - 1;
+}
 
 /* The placement of a tensor without its last dimension: a cut of that one becomes R. */
 static Place rows_of(Place p, int last) {
@@ -23,9 +25,12 @@ bool shard_embedding(Shard *s, Oid op) {
   Place table, ids = shard_in(s, op, 0);
   if (!shard_param(s, op, 1, ROLE_TABLE, 0, &table)) return false;
   Place y = ids;
-  if (table.on[AX_TP] == 0) shard_divide(&y, table, PL_P);
-  else if (table.on[AX_TP] == 1) y.on[AX_TP] = 2, s->gathered[op] = true;
-  else if (shard_is_residual(s, s->g->op.at[op].out[0])) ids.on[AX_TP] = y.on[AX_TP] = 1;
+  if (table.on[AX_TP] == 0)
+    shard_divide(&y, table, PL_P);
+  else if (table.on[AX_TP] == 1)
+    y.on[AX_TP] = 2, s->gathered[op] = true;
+  else if (shard_is_residual(s, s->g->op.at[op].out[0]))
+    ids.on[AX_TP] = y.on[AX_TP] = 1;
   shard_need(s, op, 0, ids);
   shard_need(s, op, 1, table);
   shard_yield(s, op, 0, y);
@@ -68,8 +73,10 @@ bool shard_add_bias(Shard *s, Oid op) {
   if (!shard_param(s, op, 1, ROLE_BIAS, 0, &b)) return false;
   int last = last_dim(s, op, 0);
   if ((x.on[AX_TP] == last) != (b.on[AX_TP] == 0)) {
-    if (b.on[AX_TP] == 0) x.on[AX_TP] = (int8_t)last;
-    else x.on[AX_TP] = PL_R;
+    if (b.on[AX_TP] == 0)
+      x.on[AX_TP] = (int8_t)last;
+    else
+      x.on[AX_TP] = PL_R;
   }
   if (b.on[AX_TP] == 0) s->gathered[op] = shard_style(s, op, 1) == STYLE_COLWISE_GATHER;
   shard_need(s, op, 0, x);

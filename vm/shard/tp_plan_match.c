@@ -79,15 +79,18 @@ int tp_match(const Plan *p, const char *param, const char *module, int *hits, in
     if (!match) continue;
     hits[i]++;
     int more = best < 0 ? 1 : literals(pattern) - literals(p->tp[best].pattern);
-    if (more > 0) best = i, *tie = -1;
-    else if (more == 0 && p->tp[i].style != p->tp[best].style) *tie = i;
+    if (more > 0)
+      best = i, *tie = -1;
+    else if (more == 0 && p->tp[i].style != p->tp[best].style)
+      *tie = i;
   }
   return best;
 }
 
 const char *tp_as_pattern(Arena *a, const char *param) {
-  const char *from = strncmp(param, "model.", 6) == 0 ? param + 6
-                     : strncmp(param, "transformer.", 12) == 0 ? param + 12 : param;
+  const char *from = strncmp(param, "model.", 6) == 0          ? param + 6
+                     : strncmp(param, "transformer.", 12) == 0 ? param + 12
+                                                               : param;
   const char *end = strrchr(from, '.');
   char *s = arena_strn(a, from, end ? (size_t)(end - from) : strlen(from));
   size_t n = 0;
@@ -132,7 +135,8 @@ void tp_unmatched(const Shard *s) {
     if (unread) {
       diag_error(s->d, "tp-plan", path,
                  "no op of this module that has a style (linear, embedding, add_bias, "
-                 "norms) reads %s", unread);
+                 "norms) reads %s",
+                 unread);
       continue;
     }
     Diag *x = diag_error(s->d, "tp-plan", path, "the pattern matches no parameter");

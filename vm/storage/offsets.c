@@ -1,10 +1,10 @@
-/* offsets.c - packs buffers with known lifetimes into one range of bytes, in two ways, of which
- * the smaller result counts.
+/* offsets.c - packs buffers with known lifetimes into one range of bytes, in two ways, of
+ * which the smaller result counts.
  *
- * Slots: each size has as many slots as buffers of that size are alive at once, and a buffer
- * takes any free one. Microbatches use the same few sizes again and again, so this rarely
- * wastes a byte. Holes: buffers go into the smallest hole that fits, as in an allocator;
- * better where different sizes take turns, but holes fragment. */
+ * Slots: each size has as many slots as buffers of that size are alive at once, and a
+ * buffer takes any free one. Microbatches use the same few sizes again and again, so this
+ * rarely wastes a byte. Holes: buffers go into the smallest hole that fits, as in an
+ * allocator; better where different sizes take turns, but holes fragment. */
 #include "holes.h"
 #include "offsets.h"
 
@@ -32,12 +32,9 @@ typedef struct Packer {
 static int32_t *sorted(const Interval *v, int n, bool by_end, int last, Arena *scratch) {
   int32_t *at = NEW_N(scratch, int32_t, last + 2);
   int32_t *out = arena_raw(scratch, sizeof *out * (size_t)n);
-  for (int i = 0; i < n; i++)
-    at[(by_end ? v[i].end : v[i].start) + 1]++;
-  for (int p = 0; p <= last; p++)
-    at[p + 1] += at[p];
-  for (int i = 0; i < n; i++)
-    out[at[by_end ? v[i].end : v[i].start]++] = i;
+  for (int i = 0; i < n; i++) at[(by_end ? v[i].end : v[i].start) + 1]++;
+  for (int p = 0; p <= last; p++) at[p + 1] += at[p];
+  for (int i = 0; i < n; i++) out[at[by_end ? v[i].end : v[i].start]++] = i;
   return out;
 }
 
@@ -46,20 +43,17 @@ static int32_t *by_start(const Interval *v, int n, int last, Arena *scratch) {
   for (int i = 1; i < n; i++)
     if (v[i].start < v[i - 1].start) return sorted(v, n, false, last, scratch);
   int32_t *out = arena_raw(scratch, sizeof *out * (size_t)n);
-  for (int i = 0; i < n; i++)
-    out[i] = i;
+  for (int i = 0; i < n; i++) out[i] = i;
   return out;
 }
 
 int buffer_steps(const Interval *v, int n, Arena *scratch, int32_t *step) {
   int last = 0, nstep = 0;
-  for (int i = 0; i < n; i++)
-    last = MAX(last, v[i].end);
+  for (int i = 0; i < n; i++) last = MAX(last, v[i].end);
   int32_t *dead = sorted(v, n, true, last, scratch);
   int32_t *born = by_start(v, n, last, scratch);
   for (int i = 0, d = 0; i < n; i++) {
-    for (; v[dead[d]].end < v[born[i]].start; d++)
-      step[nstep++] = ~dead[d];
+    for (; v[dead[d]].end < v[born[i]].start; d++) step[nstep++] = ~dead[d];
     step[nstep++] = born[i];
   }
   return nstep;
@@ -109,8 +103,7 @@ static void give_slot(Packer *p, int x) {
 
 static int size_index(Packer *p, uint64_t size) {
   int i = 0;
-  while (i < p->size.n && p->size.at[i].size != size)
-    i++;
+  while (i < p->size.n && p->size.at[i].size != size) i++;
   if (i == p->size.n) *VEC_PUSH(p->arena, p->size) = (SlotSize){.size = size};
   return i;
 }

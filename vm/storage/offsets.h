@@ -5,9 +5,9 @@
 #include "vm/device/device.h"
 
 typedef struct Interval {
-  int start, end;        /* inclusive positions */
+  int start, end; /* inclusive positions */
   uint64_t size, off;
-  int32_t what;          /* of actions(): 3 * unit + frame class, or 3 * units + tensor */
+  int32_t what; /* of actions(): 3 * unit + frame class, or 3 * units + tensor */
 } Interval;
 /* Gives every interval an offset such that no two that overlap in time overlap in space.
  * Best fit in order of start; returns the bytes that are needed. */

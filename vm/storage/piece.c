@@ -1,4 +1,5 @@
-/* piece.c - the spans of a piece in the whole parameter, cutting and merging; see piece.h. */
+/* piece.c - the spans of a piece in the whole parameter, cutting and merging; see
+ * piece.h. */
 #include "piece.h"
 
 #include <math.h>
@@ -38,8 +39,7 @@ int64_t piece_box(const Mesh *m, const CompiledParam *p) {
 Piece piece_make(const Mesh *m, const CompiledParam *p, const Regions *s,
                  const Stored *at, const Region *r, int rank) {
   Piece c = {.region = r, .ndim = p->ndim};
-  for (int d = 0; d < p->ndim; d++)
-    c.dim[d] = dim_piece(m, p, d, rank);
+  for (int d = 0; d < p->ndim; d++) c.dim[d] = dim_piece(m, p, d, rank);
   const Block *b = &s->block[at->block];
   int64_t shard = b->whole / r->ways;
   int64_t here = b->first + (r->flat ? mesh_index(m, r->flat, rank) * shard : 0);
@@ -75,8 +75,7 @@ static int last_cut(const Piece *p) {
 static int64_t span_length(const Piece *p) {
   int last = last_cut(p);
   int64_t n = p->dim[last].slice;
-  for (int d = last + 1; d < p->ndim; d++)
-    n *= p->dim[d].size;
+  for (int d = last + 1; d < p->ndim; d++) n *= p->dim[d].size;
   return n;
 }
 

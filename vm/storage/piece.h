@@ -1,8 +1,9 @@
 /* piece.h - what one rank holds of a parameter, and where that is in the whole parameter.
  *
- * Cuts of dimensions give every rank a box of equal size; a flat cut of the region then takes
- * a contiguous part of the box's elements in their order. Example: a (8, 4) weight with tp=2
- * on dim 0 and dp_shard=2 flat: rank (dp 1, tp 0) has box rows 0..3, elements 8..15 of it. */
+ * Cuts of dimensions give every rank a box of equal size; a flat cut of the region then
+ * takes a contiguous part of the box's elements in their order. Example: a (8, 4) weight
+ * with tp=2 on dim 0 and dp_shard=2 flat: rank (dp 1, tp 0) has box rows 0..3,
+ * elements 8..15 of it. */
 #ifndef WEFT_PIECE_H
 #define WEFT_PIECE_H
 
@@ -16,8 +17,8 @@ typedef struct PieceDim {
 
 typedef struct Piece {
   const Region *region;
-  int64_t at, count;     /* elements [at, at + count) of the region here */
-  int64_t from;          /* the first of them among the elements of the box */
+  int64_t at, count; /* elements [at, at + count) of the region here */
+  int64_t from;      /* the first of them among the elements of the box */
   int ndim;
   PieceDim dim[MAX_DIM];
 } Piece;

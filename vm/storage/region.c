@@ -13,8 +13,7 @@ const char *const region_class[REGION_N] = {
 
 int64_t param_count(const CompiledParam *p) {
   int64_t n = 1;
-  for (int i = 0; i < p->ndim; i++)
-    n *= p->dim[i];
+  for (int i = 0; i < p->ndim; i++) n *= p->dim[i];
   return n;
 }
 
@@ -49,9 +48,7 @@ uint64_t region_at(const Region *r, int64_t at) {
 /* ---- stretches ---- */
 
 /* Whether the shards of neighbouring blocks lie next to each other. */
-static bool is_packed(const Region *r) {
-  return r->flat && !r->spread;
-}
+static bool is_packed(const Region *r) { return r->flat && !r->spread; }
 
 /* The regions of some kinds that hold a parameter, and how they are cut. */
 typedef struct Where {

@@ -1,16 +1,18 @@
 /* region.h - where the parameters of a pp rank live, as a value.
  *
  * All parameters of a pp rank form one flat buffer, the *row* (Megatron: param-and-grad
- * buffer; FSDP1: FlatParameter). Everything that is kept of them - the copy that ops read,
- * master weights, gradients, moments - is a *region*: elements [first, first + whole) of the
- * row in one dtype, at one offset of the arena. Ranks that differ in anything but pp have
- * equal regions; what of a parameter a rank holds in one is a Piece (piece.h).
+ * buffer; FSDP1: FlatParameter). Everything that is kept of them - the copy that ops
+ * read, master weights, gradients, moments - is a *region*: elements [first, first +
+ * whole) of the row in one dtype, at one offset of the arena. Ranks that differ in
+ * anything but pp have equal regions; what of a parameter a rank holds in one is a Piece
+ * (piece.h).
  *
- * The row is cut into *blocks*, which are buckets: parameters that are gathered, reduced and
- * stepped together. A region is replicated, or cut flat over some axes: each of its blocks
- * into equal shards, of which a rank has one, with padding where that needs it. A rank's
- * shards are contiguous in the region, so that parameters that are treated alike are one
- * range there too. A parameter lies in at most one region of each kind, and so does a block. */
+ * The row is cut into *blocks*, which are buckets: parameters that are gathered, reduced
+ * and stepped together. A region is replicated, or cut flat over some axes: each of its
+ * blocks into equal shards, of which a rank has one, with padding where that needs it. A
+ * rank's shards are contiguous in the region, so that parameters that are treated alike
+ * are one range there too. A parameter lies in at most one region of each kind, and so
+ * does a block. */
 #ifndef WEFT_REGION_H
 #define WEFT_REGION_H
 
@@ -21,29 +23,29 @@ typedef enum {
 #include "region.def"
   REGION_N
 } RegionKind;
-extern const char *const region_name[REGION_N];    /* "work", ... */
-extern const char *const region_class[REGION_N];   /* "parameters", ... */
+extern const char *const region_name[REGION_N];  /* "work", ... */
+extern const char *const region_class[REGION_N]; /* "parameters", ... */
 
 /* One logical parameter, for loading, gathering and checkpoints. */
 typedef struct CompiledParam {
   const char *name;
   int ndim;
-  int64_t dim[MAX_DIM];  /* global */
-  uint8_t parts[MAX_DIM];/* see Dim.parts */
-  Place place;           /* the cuts of its dimensions, before any flat one */
-  uint8_t init;          /* InitKind */
-  float std, share;      /* share: see Param */
+  int64_t dim[MAX_DIM];   /* global */
+  uint8_t parts[MAX_DIM]; /* see Dim.parts */
+  Place place;            /* the cuts of its dimensions, before any flat one */
+  uint8_t init;           /* InitKind */
+  float std, share;       /* share: see Param */
   bool decay;
-  int npp;               /* pp ranks that hold it */
-  int *pp;               /* ascending; the first one owns it */
+  int npp; /* pp ranks that hold it */
+  int *pp; /* ascending; the first one owns it */
 } CompiledParam;
-int64_t param_count(const CompiledParam *p);        /* global elements */
+int64_t param_count(const CompiledParam *p); /* global elements */
 
 /* A parameter in the row: elements [at, at + count), as its dimensions are cut. */
 typedef struct Stored {
-  int32_t param;         /* Compiled.param */
-  int32_t block;         /* Regions.block */
-  bool owner;            /* counts in the norm and is gathered here (tied weights: one) */
+  int32_t param; /* Compiled.param */
+  int32_t block; /* Regions.block */
+  bool owner;    /* counts in the norm and is gathered here (tied weights: one) */
   int64_t at, count;
 } Stored;
 
@@ -55,15 +57,15 @@ typedef struct Block {
 } Block;
 
 typedef struct Region {
-  uint8_t kind;          /* RegionKind */
-  uint8_t dtype;         /* DType */
-  bool spread;           /* flat, but stored whole: shards lie in their places, and what is
-                            between them means nothing once the step is over */
-  AxisSet flat;          /* blocks are cut over these axes; 0: whole */
-  int ways;              /* into so many shards; 1: whole */
-  int64_t first, whole;  /* in the row, from the first of a block to the end of one */
-  int64_t count;         /* elements on each rank: whole, or whole / ways */
-  uint64_t off;          /* in the arena, or that of the host */
+  uint8_t kind;         /* RegionKind */
+  uint8_t dtype;        /* DType */
+  bool spread;          /* flat, but stored whole: shards lie in their places, and what is
+                           between them means nothing once the step is over */
+  AxisSet flat;         /* blocks are cut over these axes; 0: whole */
+  int ways;             /* into so many shards; 1: whole */
+  int64_t first, whole; /* in the row, from the first of a block to the end of one */
+  int64_t count;        /* elements on each rank: whole, or whole / ways */
+  uint64_t off;         /* in the arena, or that of the host */
 } Region;
 
 /* Offsets from here on are into the second arena of a rank, in the memory of the host,
@@ -72,9 +74,9 @@ typedef struct Region {
 static inline bool on_host(uint64_t off) { return off >= HOST_BASE; }
 
 typedef struct Regions {
-  Stored *param;         /* in the order of the row */
+  Stored *param; /* in the order of the row */
   int nparam;
-  Block *block;          /* of the whole row, in its order */
+  Block *block; /* of the whole row, in its order */
   int nblock;
   Region *region;
   int nregion;
@@ -93,9 +95,9 @@ uint64_t region_at(const Region *r, int64_t at);
 /* Parameters next to each other in the row that are alike, with the padding between. If
  * it is cut, it is of whole blocks and stands for a rank's shards of them. */
 typedef struct Stretch {
-  int first, n;          /* in Regions.param */
-  int64_t at, count;     /* elements of the row */
-  AxisSet flat;          /* as in Region */
+  int first, n;      /* in Regions.param */
+  int64_t at, count; /* elements of the row */
+  AxisSet flat;      /* as in Region */
   int ways;
 } Stretch;
 typedef bool (*Alike)(const CompiledParam *all, const Stored *a, const Stored *b);

@@ -1,5 +1,5 @@
-/* bpe.c - byte-pair merges of a word: of all adjacent pairs that may merge, the one of lowest
- * rank first, leftmost first, as `tokenizers` does it. */
+/* bpe.c - byte-pair merges of a word: of all adjacent pairs that may merge, the one of
+ * lowest rank first, leftmost first, as `tokenizers` does it. */
 #include "tokenizer_int.h"
 
 /* ---- the table of merges ---- */
@@ -23,11 +23,9 @@ const Merge *merge_find(const Tokenizer *t, int32_t left, int32_t right) {
 
 void merges_begin(Tokenizer *t, size_t n) {
   t->nmerge = 16;
-  while (t->nmerge < 2 * n)
-    t->nmerge *= 2;
+  while (t->nmerge < 2 * n) t->nmerge *= 2;
   t->merge = NEW_N(t->arena, Merge, t->nmerge);
-  for (uint32_t i = 0; i < t->nmerge; i++)
-    t->merge[i].pair = UINT64_MAX;
+  for (uint32_t i = 0; i < t->nmerge; i++) t->merge[i].pair = UINT64_MAX;
 }
 
 bool merge_add(Tokenizer *t, int32_t left, int32_t right, int32_t rank, int32_t id) {
@@ -151,8 +149,7 @@ static weft_status merge_word(Word *w, const char *s, int32_t n, TokenIds *out,
                       (unsigned char)s[i]);
     w->symbol[i] = (Symbol){id, i - 1, i + 1 < n ? i + 1 : -1};
   }
-  for (int32_t i = 0; i < n; i++)
-    consider(w, i);
+  for (int32_t i = 0; i < n; i++) consider(w, i);
   merge_all(w);
   for (int32_t i = 0; i >= 0; i = w->symbol[i].next)
     TRY(token_ids_add(out, w->symbol[i].id, e));

@@ -1,6 +1,6 @@
 /* regex.h - what tokenizers need of libraries: Oniguruma's regular expressions, for which
- * Hugging Face's tokenizers are written, and utf8proc's normal forms. Both are in the module
- * weft_text.so, which is opened with the first tokenizer. */
+ * Hugging Face's tokenizers are written, and utf8proc's normal forms. Both are in the
+ * module weft_text.so, which is opened with the first tokenizer. */
 #ifndef WEFT_TEXT_REGEX_H
 #define WEFT_TEXT_REGEX_H
 

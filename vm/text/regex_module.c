@@ -22,9 +22,7 @@ static void *compile(const char *pattern, char *why) {
   return NULL;
 }
 
-static void release(void *regex) {
-  onig_free(regex);
-}
+static void release(void *regex) { onig_free(regex); }
 
 static int search(void *regex, const char *s, size_t n, size_t at, size_t *begin,
                   size_t *end) {

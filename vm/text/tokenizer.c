@@ -1,5 +1,5 @@
-/* tokenizer.c - encodes and decodes: added tokens are found first, the rest is normalized and
- * split into words, whose bytes are merged. */
+/* tokenizer.c - encodes and decodes: added tokens are found first, the rest is normalized
+ * and split into words, whose bytes are merged. */
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -46,9 +46,7 @@ void tokenizer_close(Tokenizer *t) {
   mem_free(&alloc, t, sizeof *t);
 }
 
-int32_t tokenizer_ids(const Tokenizer *t) {
-  return t->ntoken;
-}
+int32_t tokenizer_ids(const Tokenizer *t) { return t->ntoken; }
 
 static int32_t find_added(const AddedTokens *list, const char *token) {
   for (int i = 0; i < list->n; i++)
@@ -87,8 +85,7 @@ static weft_status cut_at_matches(const Tokenizer *t, int i, const char *s, size
     if (begin > n) break;
     at = end;
     if (begin == end) { /* of nothing: on with the next letter */
-      for (at++; at < n && ((unsigned char)s[at] & 0xc0) == 0x80;)
-        at++;
+      for (at++; at < n && ((unsigned char)s[at] & 0xc0) == 0x80;) at++;
       continue;
     }
     if (p->gaps) TRY(cut(t, i + 1, s + done, begin - done, out, e));
@@ -138,8 +135,7 @@ static weft_status around_added(const Tokenizer *t, const AddedTokens *list,
                                 weft_error *e) {
   bool begins[256] = {false};
   size_t done = 0;
-  for (int i = 0; i < list->n; i++)
-    begins[(unsigned char)*list->at[i].s] = true;
+  for (int i = 0; i < list->n; i++) begins[(unsigned char)*list->at[i].s] = true;
   for (size_t i = 0; i < n;) {
     const AddedToken *x =
         begins[(unsigned char)s[i]] ? added_at(list, s + i, n - i) : NULL;

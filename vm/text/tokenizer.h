@@ -1,6 +1,7 @@
-/* tokenizer.h - text to ids and back, as a tokenizer.json of Hugging Face says: byte-level
- * BPE (GPT-2, Llama 3, Qwen, SmolLM). What a file asks for beyond that is refused by name,
- * so that ids are those of the library `tokenizers` or there are none. */
+/* tokenizer.h - text to ids and back, as a tokenizer.json of Hugging Face says:
+ * byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM). What a file asks for beyond that is
+ * refused by name, so that ids are those of the library `tokenizers` or there are none.
+ */
 #ifndef WEFT_TEXT_TOKENIZER_H
 #define WEFT_TEXT_TOKENIZER_H
 
@@ -18,19 +19,19 @@ int32_t tokenizer_find(const Tokenizer *t, const char *token);
 
 /* Zeroed at first; freed with token_ids_free. */
 typedef struct TokenIds {
-  const weft_alloc *alloc;       /* NULL: the C library's */
+  const weft_alloc *alloc; /* NULL: the C library's */
   int32_t *at;
   size_t n, cap;
 } TokenIds;
 void token_ids_free(TokenIds *ids);
 weft_status token_ids_add(TokenIds *ids, int32_t id, weft_error *e);
-/* Adds the ids of s[0, n), which is UTF-8. `special`: with what the file puts around a text,
- * as a begin token. Thread-safe. */
+/* Adds the ids of s[0, n), which is UTF-8. `special`: with what the file puts around a
+ * text, as a begin token. Thread-safe. */
 weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool special,
                              TokenIds *out, weft_error *e);
 /* Adds the bytes of the ids; those of a part of a text need not be UTF-8. `special`: with
  * special tokens, as the file writes them. */
-weft_status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool special,
-                             Text *out, weft_error *e);
+weft_status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n,
+                             bool special, Text *out, weft_error *e);
 
 #endif

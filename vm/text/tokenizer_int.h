@@ -8,14 +8,14 @@
 /* One way to cut a text into pieces; the pieces go to the next one, those of the last to
  * the merges. */
 typedef struct SplitStep {
-  void *regex;                   /* NULL: does not cut */
-  bool matches, gaps;            /* which pieces are kept: matches, what is between */
-  bool prefix_space;             /* first a space before a piece that has none */
+  void *regex;        /* NULL: does not cut */
+  bool matches, gaps; /* which pieces are kept: matches, what is between */
+  bool prefix_space;  /* first a space before a piece that has none */
 } SplitStep;
 
 typedef struct Token {
-  const char *s;                 /* bytes of text, not as the file writes them */
-  int n;                         /* -1: there is no such id */
+  const char *s; /* bytes of text, not as the file writes them */
+  int n;         /* -1: there is no such id */
   bool special;
 } Token;
 
@@ -28,7 +28,7 @@ typedef struct AddedToken {
 typedef VEC(AddedToken) AddedTokens;
 
 typedef struct Merge {
-  uint64_t pair;                 /* UINT64_MAX: free */
+  uint64_t pair; /* UINT64_MAX: free */
   int32_t rank, id;
 } Merge;
 
@@ -37,17 +37,17 @@ struct Tokenizer {
   Arena *arena;
   const RegexApi *api;
   const char *path;
-  Names names;                   /* of the vocabulary, as the file writes them */
+  Names names; /* of the vocabulary, as the file writes them */
   Token *token;
   int32_t ntoken;
-  int32_t of_byte[256];          /* -1: the vocabulary has no token for it */
-  Merge *merge;                  /* open addressing */
-  uint32_t nmerge;               /* a power of two */
-  bool ignore_merges;            /* words of the vocabulary are not merged */
-  bool compose;                  /* NFC first */
-  AddedTokens raw, normalized;   /* found before and after that */
+  int32_t of_byte[256];        /* -1: the vocabulary has no token for it */
+  Merge *merge;                /* open addressing */
+  uint32_t nmerge;             /* a power of two */
+  bool ignore_merges;          /* words of the vocabulary are not merged */
+  bool compose;                /* NFC first */
+  AddedTokens raw, normalized; /* found before and after that */
   VEC(SplitStep) step;
-  VEC(int32_t) before, after;    /* what is put around a text */
+  VEC(int32_t) before, after; /* what is put around a text */
 };
 
 /* ---- tokenizer_json.c ---- */

@@ -1,5 +1,5 @@
-/* tokenizer_json.c - reads tokenizer.json. A part that is not known is refused by name: skipping
- * it would silently give other ids. */
+/* tokenizer_json.c - reads tokenizer.json. A part that is not known is refused by name:
+ * skipping it would silently give other ids. */
 #include "tokenizer_int.h"
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
@@ -56,8 +56,7 @@ static Token bytes_of(Arena *a, const char *s) {
   int m = 0;
   byte_letters(letter);
   memset(byte, 0xff, sizeof byte);
-  for (int b = 0; b < 256; b++)
-    byte[letter[b]] = (int16_t)b;
+  for (int b = 0; b < 256; b++) byte[letter[b]] = (int16_t)b;
   for (size_t i = 0; i < n; m++) {
     unsigned char c = (unsigned char)s[i];
     int x = c < 0x80 ? c : c < 0xe0 ? (c & 0x1f) << 6 | (s[i + 1] & 0x3f) : 1023;
@@ -163,8 +162,7 @@ static weft_status read_model(Tokenizer *t, const json_t *doc, weft_error *e) {
   t->ignore_merges = flag(m, "ignore_merges", false);
   t->ntoken = highest(vocab, added) + 1;
   t->token = NEW_N(t->arena, Token, t->ntoken);
-  for (int32_t i = 0; i < t->ntoken; i++)
-    t->token[i].n = -1;
+  for (int32_t i = 0; i < t->ntoken; i++) t->token[i].n = -1;
   TRY(read_vocabulary(t, vocab, e));
   return read_merges(t, merges, e);
 }
@@ -172,8 +170,7 @@ static weft_status read_model(Tokenizer *t, const json_t *doc, weft_error *e) {
 /* ---- added tokens ---- */
 
 static bool is_ascii(const char *s) {
-  while (*s && (unsigned char)*s < 0x80)
-    s++;
+  while (*s && (unsigned char)*s < 0x80) s++;
   return !*s;
 }
 

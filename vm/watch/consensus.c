@@ -1,9 +1,9 @@
-/* consensus.c - before a run of several processes begins, they compare what they were given.
- * Ranks that train with different learning rates, data or programs would do so without a
- * word, or wait for each other for ever. So would those that compute with different
- * instructions or libraries: what each of them holds of the same parameter is stepped by
- * each, and stays the same only as long as all get the same bits. Numbers of threads may
- * differ, as on machines with more or fewer ranks than others; that is told.
+/* consensus.c - before a run of several processes begins, they compare what they were
+ * given. Ranks that train with different learning rates, data or programs would do so
+ * without a word, or wait for each other for ever. So would those that compute with
+ * different instructions or libraries: what each of them holds of the same parameter is
+ * stepped by each, and stays the same only as long as all get the same bits. Numbers of
+ * threads may differ, as on machines with more or fewer ranks than others; that is told.
  *
  * Every rank sends its facts, texts in pairs, to rank 0; that compares and tells all of
  * them what it found. */
@@ -192,8 +192,7 @@ weft_status run_consensus(Run *r, const RunFact *fact, int n, weft_error *e) {
   if (!a.known) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = run_all(r, job_agree, &a, false, e);
   if (a.told[0]) memcpy(r->uneven, a.told, sizeof r->uneven);
-  for (int i = 0; r->world.rank == 0 && i < world; i++)
-    unpack(&a, &a.known[i]);
+  for (int i = 0; r->world.rank == 0 && i < world; i++) unpack(&a, &a.known[i]);
   mem_free(a.alloc, a.known, bytes);
   return st;
 }
@@ -248,6 +247,4 @@ weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e
   return run_consensus(r, all, n + 4, e);
 }
 
-const char *run_uneven(const Run *r) {
-  return r->uneven[0] ? r->uneven : NULL;
-}
+const char *run_uneven(const Run *r) { return r->uneven[0] ? r->uneven : NULL; }

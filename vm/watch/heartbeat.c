@@ -1,6 +1,6 @@
-/* heartbeat.c - this process as the supervisor sees it (vm/comm/supervisor/supervisor.h): what it
- * reports of its rank several times a second, and what happens when the run has ended for
- * all. */
+/* heartbeat.c - this process as the supervisor sees it (vm/comm/supervisor/supervisor.h):
+ * what it reports of its rank several times a second, and what happens when the run has
+ * ended for all. */
 #include "vm/run/run_int.h"
 
 static void here(void *ud, RankNote *out) {
@@ -8,9 +8,7 @@ static void here(void *ud, RankNote *out) {
   *out = stall_note(&r->worker[0]);
 }
 
-static double limit(void *ud) {
-  return stall_patience(ud);
-}
+static double limit(void *ud) { return stall_patience(ud); }
 
 static bool stuck(void *ud, const RankSeen *rank, char *why, size_t size) {
   Run *r = ud;
@@ -39,11 +37,11 @@ static void end(void *ud, int culprit, weft_status code, const char *why, bool s
 weft_status job_supervise(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   SupervisorHost host = {.ud = r,
-                      .here = here,
-                      .limit = limit,
-                      .stuck = stuck,
-                      .others = others,
-                      .end = end};
+                         .here = here,
+                         .limit = limit,
+                         .stuck = stuck,
+                         .others = others,
+                         .end = end};
   r->dog = (StallDetector){.seen = now_s()};
   if (!r->world.net) {
     TRY(world_has_addresses(&r->world, &r->net, e));

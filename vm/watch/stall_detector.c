@@ -1,19 +1,15 @@
-/* stall_detector.c - notices that no rank makes progress and says what each waits for: the ranks
- * of this process, or of all processes where they report to each other. A rank that computes
- * is never stalled, however long its kernel takes. */
+/* stall_detector.c - notices that no rank makes progress and says what each waits for:
+ * the ranks of this process, or of all processes where they report to each other. A rank
+ * that computes is never stalled, however long its kernel takes. */
 #include "vm/run/run_int.h"
 
 #include <stdio.h>
 
 /* ---- who is looked at ---- */
 
-static int count(const Run *r, Ranks all) {
-  return all ? r->c->mesh.world : r->nworker;
-}
+static int count(const Run *r, Ranks all) { return all ? r->c->mesh.world : r->nworker; }
 
-static int rank_of(const Run *r, Ranks all, int i) {
-  return all ? i : r->worker[i].rank;
-}
+static int rank_of(const Run *r, Ranks all, int i) { return all ? i : r->worker[i].rank; }
 
 static const Compiled *programs_of(const Run *r, const RankNote *n) {
   return n->part && r->c->eval ? r->c->eval : r->c;

@@ -1,5 +1,5 @@
-/* param_fill.c - fills the parameters that the ranks of this process hold, in ranges, by all
- * threads: each takes the next range that no other has. */
+/* param_fill.c - fills the parameters that the ranks of this process hold, in ranges, by
+ * all threads: each takes the next range that no other has. */
 #include "vm/run/run_int.h"
 
 #include <omp.h>
@@ -22,9 +22,7 @@ static int lanes_each(const Run *r) {
   return r->c->device->host ? (int)MIN(r->threads, most) : 1;
 }
 
-int run_lanes(const Run *r) {
-  return r->nworker * lanes_each(r);
-}
+int run_lanes(const Run *r) { return r->nworker * lanes_each(r); }
 
 typedef struct Fill {
   const Filling *f;

@@ -1,6 +1,6 @@
-/* param_gather.c - whole parameters of a run: initial values, gathering pieces into their logical
- * shape, scattering them again. Pieces pass through a block of each worker, part by part;
- * those of other processes travel to and from rank 0 as raw bytes. */
+/* param_gather.c - whole parameters of a run: initial values, gathering pieces into their
+ * logical shape, scattering them again. Pieces pass through a block of each worker, part
+ * by part; those of other processes travel to and from rank 0 as raw bytes. */
 #include "vm/run/run_int.h"
 
 #include <math.h>
@@ -105,8 +105,7 @@ static weft_status job_apart(Worker *w, void *arg, weft_error *e) {
   Piece p[2];
   int n = state_pieces(w->run->c, w->rank, m->kind, m->param, p);
   w->apart = 0;
-  for (int k = 0; k < n; k++)
-    w->apart = MAX(w->apart, apart(w, m, &p[k]));
+  for (int k = 0; k < n; k++) w->apart = MAX(w->apart, apart(w, m, &p[k]));
   return WEFT_OK;
 }
 
@@ -115,8 +114,7 @@ weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out
   Move m = {.kind = k, .param = param, .global = global};
   TRY(run_each(r, job_apart, &m, param_count(&r->c->param[param]), e));
   *out = 0;
-  for (int i = 0; i < r->nworker; i++)
-    *out = MAX(*out, r->worker[i].apart);
+  for (int i = 0; i < r->nworker; i++) *out = MAX(*out, r->worker[i].apart);
   return WEFT_OK;
 }
 

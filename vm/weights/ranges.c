@@ -4,8 +4,7 @@
 /* Runs [i, k) come to lie in the new one. */
 static void add_run(RangeSet *c, int64_t from, int64_t to) {
   int i = 0, k;
-  while (i < c->n && c->run[i].to + COVER_NEAR < from)
-    i++;
+  while (i < c->n && c->run[i].to + COVER_NEAR < from) i++;
   for (k = i; k < c->n && c->run[k].from <= to + COVER_NEAR; k++) {
     from = MIN(from, c->run[k].from);
     to = MAX(to, c->run[k].to);
@@ -25,7 +24,6 @@ void ranges_add(RangeSet *c, const Piece *p) {
     if (r.global - n <= COVER_NEAR)
       add_run(c, from, last + n);
     else
-      for (; from <= last; from += r.global)
-        add_run(c, from, from + n);
+      for (; from <= last; from += r.global) add_run(c, from, from + n);
   }
 }

@@ -1,6 +1,6 @@
-/* run_export.c - writes the parameters of a run to files: each rank reads its pieces block by
- * block and writes them to their place in shared files. Of ranks that hold copies one writes.
- * Nothing is gathered. */
+/* run_export.c - writes the parameters of a run to files: each rank reads its pieces
+ * block by block and writes them to their place in shared files. Of ranks that hold
+ * copies one writes. Nothing is gathered. */
 #include "vm/run/run_int.h"
 #include "snapshot.h"
 #include "weights_folder.h"

@@ -77,8 +77,7 @@ bool saved_next(SavedList *l, Saved *out) {
 
 uint64_t saved_share(const Compiled *c, int rank) {
   SavedList l = saved_list(c, rank);
-  for (Saved s; saved_next(&l, &s);)
-    continue;
+  for (Saved s; saved_next(&l, &s);) continue;
   return l.at;
 }
 
@@ -133,8 +132,7 @@ uint64_t saved_most(const Compiled *c, int pp) {
 
 static weft_status job_copy(Worker *w, void *arg, weft_error *e) {
   SavedList l = saved_list(w->run->c, w->rank);
-  for (Saved s; saved_next(&l, &s);)
-    rank_read_raw(w->r, &s.piece, w->copy + s.at);
+  for (Saved s; saved_next(&l, &s);) rank_read_raw(w->r, &s.piece, w->copy + s.at);
   return WEFT_OK;
 }
 
@@ -143,17 +141,11 @@ weft_status run_snapshot(Run *r, weft_error *e) {
   return run_all(r, job_copy, NULL, false, e);
 }
 
-int run_local(const Run *r) {
-  return r->nworker;
-}
+int run_local(const Run *r) { return r->nworker; }
 
-const char *run_snapshot_at(const Run *r, int local) {
-  return r->worker[local].copy;
-}
+const char *run_snapshot_at(const Run *r, int local) { return r->worker[local].copy; }
 
-const Compiled *run_compiled(const Run *r) {
-  return r->c;
-}
+const Compiled *run_compiled(const Run *r) { return r->c; }
 
 /* ---- filling ---- */
 
@@ -169,9 +161,7 @@ static weft_status from_source(const Lane *l, void *ud, StateKind k, int param,
   return s->source(s->ud, l->number, k, param, part, out->local, e);
 }
 
-int run_readers(const Run *r) {
-  return run_lanes(r);
-}
+int run_readers(const Run *r) { return run_lanes(r); }
 
 weft_status run_fill(Run *r, PieceSource source, void *ud, weft_error *e) {
   Source s = {.source = source, .ud = ud};
@@ -182,9 +172,7 @@ weft_status run_fill(Run *r, PieceSource source, void *ud, weft_error *e) {
 
 /* ---- what else a run knows ---- */
 
-Scaler run_scaler(const Run *r) {
-  return r->scaler;
-}
+Scaler run_scaler(const Run *r) { return r->scaler; }
 
 /* The scale of another number format is of no use; the steps that were skipped count in
  * every one. */
@@ -222,9 +210,7 @@ static weft_status job_combine(Worker *w, void *arg, weft_error *e) {
   return world_bcast(world, c->mine, c->n, 0, e);
 }
 
-bool run_is_alone(const Run *r) {
-  return !r->kind->processes;
-}
+bool run_is_alone(const Run *r) { return !r->kind->processes; }
 
 weft_status run_combine(Run *r, void *mine, size_t n, Fold fold, weft_error *e) {
   char few[256];

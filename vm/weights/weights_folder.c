@@ -1,6 +1,6 @@
-/* weights_folder.c - a Hugging Face folder written by ranks together; see weights_folder.h. Which
- * tensor is in which file follows from parameters and options alone, so that processes need
- * not agree on it. */
+/* weights_folder.c - a Hugging Face folder written by ranks together; see
+ * weights_folder.h. Which tensor is in which file follows from parameters and options
+ * alone, so that processes need not agree on it. */
 #include "weights_folder.h"
 
 #include <stdio.h>
@@ -10,11 +10,11 @@
 
 typedef struct OutTensor {
   StWrite write;
-  int file, number;        /* in its content */
+  int file, number; /* in its content */
 } OutTensor;
 
-/* Where a parameter goes: its elements from `first` on of a tensor; or each `each` of them
- * to a tensor, one after the other. */
+/* Where a parameter goes: its elements from `first` on of a tensor; or each `each` of
+ * them to a tensor, one after the other. */
 typedef struct OutParam {
   int tensor;
   int64_t first, each;
@@ -29,7 +29,7 @@ struct WeightsOut {
   int nfile;
   StOut **file;
   FolderOut folder;
-  uint64_t bytes;          /* of all tensors */
+  uint64_t bytes; /* of all tensors */
 };
 
 static uint64_t all_bytes(const StWrite *t) {
@@ -55,7 +55,8 @@ static OutTensor *add_tensor(WeightsOut *w, const char *name, int ndim,
 }
 
 /* Those of an expert each, as in `like`. */
-static OutParam list_pieces(WeightsOut *w, const Compiled *c, int param, WeightSource from) {
+static OutParam list_pieces(WeightsOut *w, const Compiled *c, int param,
+                            WeightSource from) {
   const CompiledParam *p = &c->param[param];
   OutParam to = {.tensor = w->t.n, .each = param_count(p) / from.pieces};
   for (int i = 0; i < from.pieces; i++) {
@@ -107,11 +108,16 @@ static void place_tensors(WeightsOut *w) {
   w->nfile++;
 }
 
-const char *const weights_beside[WEIGHTS_BESIDE] = {
-    "config.json",      "generation_config.json",  "tokenizer.json",
-    "vocab.json",       "special_tokens_map.json", "tokenizer_config.json",
-    "added_tokens.json", "merges.txt",             "tokenizer.model",
-    "chat_template.jinja"};
+const char *const weights_beside[WEIGHTS_BESIDE] = {"config.json",
+                                                    "generation_config.json",
+                                                    "tokenizer.json",
+                                                    "vocab.json",
+                                                    "special_tokens_map.json",
+                                                    "tokenizer_config.json",
+                                                    "added_tokens.json",
+                                                    "merges.txt",
+                                                    "tokenizer.model",
+                                                    "chat_template.jinja"};
 
 static bool is_listed(const char *name) {
   for (int i = 0; i < WEIGHTS_BESIDE; i++)
@@ -242,7 +248,8 @@ static void narrow(DType t, float *values, int64_t n) {
   for (int64_t at = 0, k; at < n; at += k, to += (size_t)k * sizeof *some) {
     k = MIN(n - at, LEN(some));
     for (int64_t i = 0; i < k; i++)
-      some[i] = t == DT_BF16 ? bf16_from_f32(values[at + i]) : f16_from_f32(values[at + i]);
+      some[i] =
+          t == DT_BF16 ? bf16_from_f32(values[at + i]) : f16_from_f32(values[at + i]);
     memcpy(to, some, (size_t)k * sizeof *some);
   }
 }
@@ -294,8 +301,7 @@ static weft_status write_others(WeightsOut *w, weft_error *e) {
     Text index = {.alloc = arena_allocator(w->arena)};
     write_index(w, &index);
     weft_status st = index.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                               : write_beside(w, INDEX_NAME, index.s,
-                                              index.n, e);
+                               : write_beside(w, INDEX_NAME, index.s, index.n, e);
     text_free(&index);
     TRY(st);
   }

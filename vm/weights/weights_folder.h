@@ -13,15 +13,16 @@ typedef struct WeightsFile {
 typedef struct WeightsOutOptions {
   const Dir *in;           /* has the folder; NULL: `dir` is a path that the user gives */
   const char *dir;         /* its name: new, or an empty folder */
-  const SafeTensors *like; /* names, order of rows and types are those of its tensors; NULL:
-                              the parameters' names */
+  const SafeTensors *like; /* names, order of rows and types are those of its tensors;
+                              NULL: the parameters' names */
   DType dtype;             /* of all tensors; DT_ACT: as in `like`, else f32 */
   uint64_t shard_bytes;    /* of a file, unless one tensor is larger; 0: 5 GB */
   const WeightsFile *file; /* what else is in the folder: config.json ... */
   int nfile;
 } WeightsOutOptions;
 enum { WEIGHTS_SHARD_GB = 5 };
-/* Which files may be beside the weights, and whether a name is one that such a folder has. */
+/* Which files may be beside the weights, and whether a name is one that such a folder
+ * has. */
 enum { WEIGHTS_BESIDE = 10 };
 extern const char *const weights_beside[WEIGHTS_BESIDE];
 bool weights_out_owns(const char *name);
@@ -30,8 +31,8 @@ typedef struct WeightsOut WeightsOut;
 /* Takes the space of all files. */
 weft_status weights_out_open(const weft_alloc *a, const Compiled *c,
                              const WeightsOutOptions *o, WeightsOut **out, weft_error *e);
-/* The names under which another process finds the files while they are written: a block of
- * bytes whose size follows from the options. */
+/* The names under which another process finds the files while they are written: a block
+ * of bytes whose size follows from the options. */
 size_t weights_out_names_bytes(const Compiled *c, const WeightsOutOptions *o);
 void weights_out_names(const WeightsOut *w, char *names, size_t bytes);
 weft_status weights_out_join(const weft_alloc *a, const Compiled *c,
@@ -40,14 +41,14 @@ weft_status weights_out_join(const weft_alloc *a, const Compiled *c,
 /* Elements [from, from + n) of a parameter, which are overwritten. Thread-safe. */
 weft_status weights_out_put(const WeightsOut *w, int param, int64_t from, int64_t n,
                             float *values, weft_error *e);
-/* In a process that joined: syncs. In the first one, after the others: the folder appears.
- * Frees `w` also after an error, when nothing is left of it. */
+/* In a process that joined: syncs. In the first one, after the others: the folder
+ * appears. Frees `w` also after an error, when nothing is left of it. */
 weft_status weights_out_finish(WeightsOut *w, weft_error *e);
 void weights_out_drop(WeightsOut *w); /* may be NULL */
 
 /* ---- run_export.c ---- */
-/* The parameters of a run. Every process takes part and writes what its ranks hold; all of
- * them must see the folder. */
+/* The parameters of a run. Every process takes part and writes what its ranks hold; all
+ * of them must see the folder. */
 weft_status run_export(Run *r, const WeightsOutOptions *o, weft_error *e);
 
 #endif

@@ -1,6 +1,6 @@
-/* weights_load.c - parameters of a run from files. The ranks of a process read what they hold and
- * nothing else: the bytes of a range that any of them holds are read once into the lane's
- * window and converted into each rank's place.
+/* weights_load.c - parameters of a run from files. The ranks of a process read what they
+ * hold and nothing else: the bytes of a range that any of them holds are read once into
+ * the lane's window and converted into each rank's place.
  *
  * Ranges follow the order of the files, because the kernel reads ahead. */
 #include "vm/run/run_int.h"

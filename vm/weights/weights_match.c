@@ -1,8 +1,8 @@
 /* weights_match.c - which tensor of a file holds which parameter, and what does not fit.
  *
- * Files of the hub differ in details: a base model's names lack the prefix of the model with
- * a head, old files hold buffers that are computed, some repeat a tied embedding as the head,
- * and some have modules for multi-token prediction. */
+ * Files of the hub differ in details: a base model's names lack the prefix of the model
+ * with a head, old files hold buffers that are computed, some repeat a tied embedding as
+ * the head, and some have modules for multi-token prediction. */
 #include "weights_match.h"
 
 #include <stdio.h>
@@ -90,12 +90,12 @@ static WeightSource find_in(const Compiled *c, const SafeTensors *s,
   return from;
 }
 
-/* ---- experts ---- all of a layer are one parameter; files have them one by one, and gate
- * and up apart */
+/* ---- experts ---- all of a layer are one parameter; files have them one by one, and
+ * gate and up apart */
 
 static const struct Stacked {
-  const char *whole;     /* how the name of the parameter ends */
-  const char *part[3];   /* modules of each expert, rows of the first above the second */
+  const char *whole;   /* how the name of the parameter ends */
+  const char *part[3]; /* modules of each expert, rows of the first above the second */
 } stacked[] = {
     {".experts.gate_up_proj", {"gate_proj", "up_proj"}},
     {".experts.gate_up_proj", {"w1", "w3"}},
@@ -217,16 +217,16 @@ static bool fits(const CompiledParam *p, const char *name, WeightSource from,
   const SafeTensor *t = from.t;
   if (!same_shape(p, from.rows, t)) {
     int64_t want[MAX_DIM];
-    for (int i = 0; i < p->ndim; i++)
-      want[i] = i ? p->dim[i] : from.rows;
+    for (int i = 0; i < p->ndim; i++) want[i] = i ? p->dim[i] : from.rows;
     text_printf(&m->text, "\n  %s: shape ", name);
     dims_text(&m->text, t->dim, MIN(t->ndim, 8));
     text_add(&m->text, ", the model has ");
     dims_text(&m->text, want, p->ndim);
     if (from.rows != p->dim[0]) text_printf(&m->text, " in %s", t->name);
   } else if (!is_real(t)) {
-    text_printf(&m->text, "\n  %s: holds integers (%s), weights are F32, BF16, F16 or F64",
-                name, t->type);
+    text_printf(&m->text,
+                "\n  %s: holds integers (%s), weights are F32, BF16, F16 or F64", name,
+                t->type);
   } else {
     return true;
   }
@@ -325,8 +325,10 @@ weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_allo
   Misfits m = {.text = {.alloc = a}};
   compare(c, s, sorted, &m);
   weft_status st = WEFT_OK;
-  if (m.text.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
-  else if (m.n) st = report(&m, e);
+  if (m.text.oom)
+    st = err_set(e, WEFT_ENOMEM, "out of memory");
+  else if (m.n)
+    st = report(&m, e);
   text_free(&m.text);
   mem_free(a, sorted, weights_fit_bytes(c));
   return st;

@@ -5,16 +5,16 @@
 #include "vm/run/exec.h"
 
 /* Where a parameter lies in a file: its elements, in their order, from `first` on of a
- * tensor that has so many rows; or, of all experts in one, in `pieces` tensors of the same
- * size one after the other, of which `t` is the first. */
+ * tensor that has so many rows; or, of all experts in one, in `pieces` tensors of the
+ * same size one after the other, of which `t` is the first. */
 typedef struct WeightSource {
   const SafeTensor *t; /* NULL: nowhere */
   int64_t first, rows;
-  int pieces;          /* 1: it is not in pieces */
+  int pieces; /* 1: it is not in pieces */
 } WeightSource;
 WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param);
-/* Piece i of a parameter that is in pieces; NULL if it is missing. `name` (may be NULL) is
- * then what it is called. */
+/* Piece i of a parameter that is in pieces; NULL if it is missing. `name` (may be NULL)
+ * is then what it is called. */
 const SafeTensor *weights_piece(const Compiled *c, const SafeTensors *s, int param, int i,
                                 char name[512]);
 /* Whether every parameter has a tensor of its shape and every tensor is a parameter, a

@@ -43,7 +43,8 @@ int ckpt_export(Cli *cli, Arena *arena, const char *const *at) {
   CkptExport all = {0}, *x = &all;
   weft_status st = export(x, cli, arena, at);
   if (st == WEFT_OK && !cli->json)
-    fprintf(stderr, "%s: weights of step %lld\n", SHOWN(at[2]), (long long)x->from->m.step);
+    fprintf(stderr, "%s: weights of step %lld\n", SHOWN(at[2]),
+            (long long)x->from->m.step);
   int code = job_end(&x->job, cli, st, result, x);
   export_end(&x->folder);
   st_close(x->weights);

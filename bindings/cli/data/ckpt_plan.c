@@ -1,5 +1,5 @@
-/* ckpt_plan.c - weft ckpt convert and weft ckpt plan: what reads or writes checkpoints by a
- * plan. */
+/* ckpt_plan.c - weft ckpt convert and weft ckpt plan: what reads or writes checkpoints by
+ * a plan. */
 #include "ckpt_verbs.h"
 
 #include "bindings/api/resume.h"
@@ -91,8 +91,8 @@ int ckpt_convert_plan(Cli *cli, Arena *arena, const char *const *at) {
   Conversion c = {0};
   weft_status st = convert(&c, cli, arena, at);
   if (st == WEFT_OK && !cli->json)
-    printf("%s: step %lld as %d rank%s write it\n", SHOWN(c.out), (long long)c.m.step, c.m.world,
-           c.m.world > 1 ? "s" : "");
+    printf("%s: step %lld as %d rank%s write it\n", SHOWN(c.out), (long long)c.m.step,
+           c.m.world, c.m.world > 1 ? "s" : "");
   ckpt_close(c.from);
   if (c.text) mem_free(NULL, c.text, c.bytes + 1);
   /* What is wrong with plan A is said about plan A. */

@@ -1,5 +1,5 @@
-/* export.c - weights, config.json and the tokenizer and generation files of the model's folder,
- * so that the new folder can replace it; see export.h. */
+/* export.c - weights, config.json and the tokenizer and generation files of the model's
+ * folder, so that the new folder can replace it; see export.h. */
 #include "export.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@ static weft_status read_size(const char *text, uint64_t *out, weft_error *e) {
   char *end;
   double n = strtod(text, &end);
   for (int i = 0; i < LEN(units) && end != text; i++)
-    if (str_ieq(end, units[i].unit) && n * units[i].bytes >= 1 && n * units[i].bytes < 1e18) {
+    if (str_ieq(end, units[i].unit) && n * units[i].bytes >= 1 &&
+        n * units[i].bytes < 1e18) {
       *out = (uint64_t)(n * units[i].bytes);
       return WEFT_OK;
     }

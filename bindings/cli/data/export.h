@@ -10,8 +10,9 @@ typedef struct ExportFolder {
   WeightsFile file[16];
   Text config;
 } ExportFolder;
-/* What --dtype and --shard-size mean, and the files beside the weights: after job_compile,
- * before anything long begins. `weights`: what the plan's model was read from, or NULL. */
+/* What --dtype and --shard-size mean, and the files beside the weights: after
+ * job_compile, before anything long begins. `weights`: what the plan's model was read
+ * from, or NULL. */
 weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
                          const SafeTensors *weights, weft_error *e);
 /* The same, and that there is no such folder yet. */

@@ -1,5 +1,5 @@
-/* tokenize.c - weft tokenize: text files to token files, with a model's tokenizer.json. A text
- * file is one document; in a .jsonl file each line's "text" is one. */
+/* tokenize.c - weft tokenize: text files to token files, with a model's tokenizer.json. A
+ * text file is one document; in a .jsonl file each line's "text" is one. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -16,8 +16,8 @@ typedef struct Writer {
   int32_t eot; /* -1: none */
   int width;
   FileOut bin;
-  uint64_t at;             /* bytes of it that are written */
-  char buffer[1 << 16];    /* ... and those that come next */
+  uint64_t at;          /* bytes of it that are written */
+  char buffer[1 << 16]; /* ... and those that come next */
   size_t fill;
   const char *path;
   VEC(int32_t) lengths; /* of documents */
@@ -101,7 +101,7 @@ enum { HEADER = 256 }; /* int32 numbers before the ids of llm.c */
 
 static weft_status put_header(Writer *w, weft_error *e) {
   int32_t header[HEADER] = {w->width == 2 ? 20240520 : 20240801, w->width == 2 ? 1 : 7,
-                         (int32_t)w->ntokens};
+                            (int32_t)w->ntokens};
   if (w->ntokens > INT32_MAX)
     return err_file(e, WEFT_ELIMIT, w->path, 0,
                     "llm.c's files hold at most %d tokens; give --format megatron",
@@ -134,8 +134,7 @@ static bool is_llmc(const Cli *cli) {
 
 static weft_status write_all(Writer *w, weft_error *e) {
   if (is_llmc(w->cli)) w->at = HEADER * sizeof(int32_t);
-  for (int i = 1; i < w->cli->narg; i++)
-    TRY(add_file(w, w->cli->arg[i], e));
+  for (int i = 1; i < w->cli->narg; i++) TRY(add_file(w, w->cli->arg[i], e));
   TRY(flush(w, e));
   return is_llmc(w->cli) ? put_header(w, e) : WEFT_OK;
 }
@@ -187,9 +186,9 @@ int verb_tokenize(Cli *cli, Arena *arena) {
   if (st == WEFT_OK) st = tokenize(w, t, &e);
   tokenizer_close(t);
   if (st == WEFT_OK)
-    printf("%s: %d document%s, %lld tokens of %d bits, %s\n", SHOWN(w->path), w->lengths.n,
-           w->lengths.n == 1 ? "" : "s", (long long)w->ntokens, 8 * w->width,
-           is_llmc(cli) ? "llm.c" : "Megatron");
+    printf("%s: %d document%s, %lld tokens of %d bits, %s\n", SHOWN(w->path),
+           w->lengths.n, w->lengths.n == 1 ? "" : "s", (long long)w->ntokens,
+           8 * w->width, is_llmc(cli) ? "llm.c" : "Megatron");
   else if (e.line)
     report_error("%s:%d: error: %s", e.file, e.line, e.text);
   else

@@ -84,8 +84,7 @@ static weft_status read_list(Arena *a, const char *dir, Listing *out, weft_error
     l->name = list.at[i].name;
     l->latest = str_eq(path, latest);
     TRY(manifest_read(a, arena_printf(a, "%s/" MANIFEST_NAME, path), &l->m, e));
-    for (int f = 0; f < l->m.nfile; f++)
-      l->bytes += l->m.file[f].bytes;
+    for (int f = 0; f < l->m.nfile; f++) l->bytes += l->m.file[f].bytes;
   }
   return WEFT_OK;
 }
@@ -101,9 +100,10 @@ static void print_list(const Listing *l) {
   char bytes[32], time_text[32];
   for (int i = 0; i < l->n; i++) {
     const Listed *x = &l->at[i];
-    printf("%s  %s  %s  %d file%s  %s  %s%s\n", SHOWN(x->name), when(x->m.saved_at, time_text),
-           format_bytes((double)x->bytes, bytes), x->m.nfile, x->m.nfile == 1 ? "" : "s",
-           SHOWN(x->m.mesh), SHOWN(x->m.name), x->latest ? "  latest" : "");
+    printf("%s  %s  %s  %d file%s  %s  %s%s\n", SHOWN(x->name),
+           when(x->m.saved_at, time_text), format_bytes((double)x->bytes, bytes),
+           x->m.nfile, x->m.nfile == 1 ? "" : "s", SHOWN(x->m.mesh), SHOWN(x->m.name),
+           x->latest ? "  latest" : "");
   }
 }
 
@@ -183,8 +183,8 @@ int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
     else if (was != WEFT_OK)
       fprintf(stderr, "%s: error: %s\n", why.file, why.text);
     if (was == WEFT_OK && !cli->json)
-      printf("%s: complete, %d tensors in %d files, %s\n", SHOWN(c.path), c.tensors, c.files,
-             format_bytes((double)c.bytes, bytes));
+      printf("%s: complete, %d tensors in %d files, %s\n", SHOWN(c.path), c.tensors,
+             c.files, format_bytes((double)c.bytes, bytes));
   }
   return ckpt_end(cli, arena, st, &e, checked_json, &sum);
 }

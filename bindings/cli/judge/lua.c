@@ -1,5 +1,5 @@
-/* lua.c - weft lua: runs a script with all of Lua, in which require "weft" needs no file. weft
- * sweep is the same with output files for rows. */
+/* lua.c - weft lua: runs a script with all of Lua, in which require "weft" needs no file.
+ * weft sweep is the same with output files for rows. */
 #include "bindings/cli/cli.h"
 
 #include "bindings/runner/runner.h"
@@ -55,16 +55,15 @@ static int run_alone(Cli *cli, bool *swept) {
   return weft_exit_code(st);
 }
 
-int verb_lua(Cli *cli, Arena *arena) {
-  return run_alone(cli, NULL);
-}
+int verb_lua(Cli *cli, Arena *arena) { return run_alone(cli, NULL); }
 
 /* A plan is a script, too, but one that does nothing. */
 int verb_sweep(Cli *cli, Arena *arena) {
   bool swept = false;
   int code = run_alone(cli, &swept);
   if (code != 0 || swept) return code;
-  report_error("%s made no sweep: it is a script that calls weft.sweep { plan =, over = }",
-           cli->arg[0]);
+  report_error(
+      "%s made no sweep: it is a script that calls weft.sweep { plan =, over = }",
+      cli->arg[0]);
   return weft_exit_code(WEFT_EPLAN);
 }

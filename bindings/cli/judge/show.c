@@ -1,4 +1,5 @@
-/* show.c - weft show: mesh, stages, schedule, memory, communication, programs of a plan. */
+/* show.c - weft show: mesh, stages, schedule, memory, communication, programs of a plan.
+ */
 #include "bindings/cli/cli.h"
 
 #include <ctype.h>
@@ -28,16 +29,13 @@ static void text_graph(Shown *w, Text *out) {
   text_free(dumped);
 }
 
-static void text_logical(Shown *w, Text *out) {
-  graph_dump(w->job->graph, out);
-}
+static void text_logical(Shown *w, Text *out) { graph_dump(w->job->graph, out); }
 
 static void json_tensor(const Graph *g, Tid t, Json *out) {
   char label[96];
   json_open(out, NULL, '{');
   json_open(out, "dims", '[');
-  for (int k = 0; k < g->t.at[t].ndim; k++)
-    json_int(out, NULL, g->t.at[t].dim[k].size);
+  for (int k = 0; k < g->t.at[t].ndim; k++) json_int(out, NULL, g->t.at[t].dim[k].size);
   json_close(out, ']');
   json_str(out, "dtype", dtype_name((DType)g->t.at[t].dtype));
   json_str(out, "name", tensor_label(g, t, label));
@@ -51,15 +49,13 @@ static void json_graph(Shown *w, Json *out) {
     const Op *op = &g->op.at[i];
     json_open(out, NULL, '{');
     json_open(out, "in", '[');
-    for (int k = 0; k < op->nin; k++)
-      json_tensor(g, op->in[k], out);
+    for (int k = 0; k < op->nin; k++) json_tensor(g, op->in[k], out);
     json_close(out, ']');
     json_int(out, "line", op->line);
     json_str(out, "name", op->name);
     json_str(out, "op", op_info[op->code].name);
     json_open(out, "out", '[');
-    for (int k = 0; k < op->nout; k++)
-      json_tensor(g, op->out[k], out);
+    for (int k = 0; k < op->nout; k++) json_tensor(g, op->out[k], out);
     json_close(out, ']');
     json_str(out, "unit", op->unit >= 0 ? g->unit.at[op->unit].name : NULL);
     json_close(out, '}');
@@ -69,9 +65,7 @@ static void json_graph(Shown *w, Json *out) {
 
 /* ---- schedule ---- */
 
-static void text_schedule(Shown *w, Text *out) {
-  schedule_text(&w->view, out);
-}
+static void text_schedule(Shown *w, Text *out) { schedule_text(&w->view, out); }
 
 static void text_csv(Shown *w, Text *out) {
   schedule_csv_write(&w->job->schedule, false, out);
@@ -81,9 +75,7 @@ static void text_comms(Shown *w, Text *out) {
   schedule_csv_write(&w->job->schedule, true, out);
 }
 
-static void json_schedule(Shown *w, Json *out) {
-  schedule_json(&w->view, out);
-}
+static void json_schedule(Shown *w, Json *out) { schedule_json(&w->view, out); }
 
 /* ---- program ---- */
 
@@ -95,8 +87,7 @@ static void text_program(Shown *w, Text *out) {
 static void json_program(Shown *w, Json *out) {
   Text program = {0};
   program_json(w->job->compiled, (int)MAX(w->rank, 0), &program);
-  while (program.n && isspace((unsigned char)program.s[program.n - 1]))
-    program.n--;
+  while (program.n && isspace((unsigned char)program.s[program.n - 1])) program.n--;
   json_raw(out, "program", program.s, program.n);
   text_free(&program);
 }
@@ -127,8 +118,9 @@ static const Topic topics[] = {
 #define TOPICS "mesh, graph, schedule, memory, stages, comm, rank, program"
 
 /* The schedule with --csv, and with --comms; the graph with --logical. */
-static const Topic csv[] = {{"schedule", NEED_SCHEDULE, text_csv, json_schedule, false},
-                            {"schedule", NEED_SCHEDULE, text_comms, json_schedule, false}};
+static const Topic csv[] = {
+    {"schedule", NEED_SCHEDULE, text_csv, json_schedule, false},
+    {"schedule", NEED_SCHEDULE, text_comms, json_schedule, false}};
 static const Topic logical = {"graph", NEED_GRAPH, text_logical, json_graph, false};
 
 /* Without a topic: these, in this order; JSON keys in the order of the alphabet. */
@@ -259,7 +251,9 @@ int verb_show(Cli *cli, Arena *arena) {
   if (cli->csv && st == WEFT_OK) shown.topic = &csv[cli->comms];
   /* A table that cannot run is what one wants to look at. */
   bool table = st == WEFT_EPLAN && shown.topic && j->schedule.list && !cli->csv;
-  if (st == WEFT_OK && !cli->json) st = print_result(&shown);
-  else if (table && !cli->json) print_result(&shown);
+  if (st == WEFT_OK && !cli->json)
+    st = print_result(&shown);
+  else if (table && !cli->json)
+    print_result(&shown);
   return job_end(j, cli, st, json_result, &shown);
 }

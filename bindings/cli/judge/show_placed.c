@@ -15,14 +15,10 @@ typedef struct Words {
 
 static const char *kind_of(const Instr *in) {
   switch ((InstrCode)in->code) {
-  case I_GATHER:
-    return "UNSHARD";
-  case I_FREE:
-    return "RESHARD";
-  case I_SCATTER:
-    return "REDUCE_GRAD";
-  default:
-    return NULL;
+  case I_GATHER: return "UNSHARD";
+  case I_FREE: return "RESHARD";
+  case I_SCATTER: return "REDUCE_GRAD";
+  default: return NULL;
   }
 }
 
@@ -73,8 +69,7 @@ void placed_json(const Compiled *c, Arena *a, Json *out) {
   for (int r = 0; r < c->mesh.size[AXIS_PP]; r++) {
     Words w = {.c = c, .p = &c->prog[r]};
     json_open(out, NULL, '[');
-    for (const char *word; (word = next_word(&w, a));)
-      json_str(out, NULL, word);
+    for (const char *word; (word = next_word(&w, a));) json_str(out, NULL, word);
     json_close(out, ']');
   }
   json_close(out, ']');

@@ -1,5 +1,5 @@
-/* show_report.c - weft show by the methods of plan objects: the values that scripts get, printed
- * as at the prompt or as JSON. */
+/* show_report.c - weft show by the methods of plan objects: the values that scripts get,
+ * printed as at the prompt or as JSON. */
 #include "bindings/cli/cli.h"
 
 #include "bindings/object/plan_object.h"

@@ -1,5 +1,5 @@
-/* show_schedule.c - weft show schedule: timeline, figures, SVG, and the actions in PyTorch's
- * notation. */
+/* show_schedule.c - weft show schedule: timeline, figures, SVG, and the actions in
+ * PyTorch's notation. */
 #include "bindings/schedule/schedule_csv.h"
 #include "bindings/cli/cli.h"
 
@@ -136,8 +136,8 @@ weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error
   Text out = {0};
   timeline_svg(&v->job->schedule, &v->timeline, &out);
   FilePart part = {out.s, out.n};
-  weft_status st =
-      out.oom ? err_set(e, WEFT_ENOMEM, "out of memory") : file_write(NULL, path, &part, 1, e);
+  weft_status st = out.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                           : file_write(NULL, path, &part, 1, e);
   text_free(&out);
   return st;
 }

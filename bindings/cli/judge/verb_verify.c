@@ -9,8 +9,7 @@ typedef struct Comparison {
 static void print_shrunk(const LangShrunk *s) {
   if (!s->n) return;
   fputs("made smaller, so not covered:", stdout);
-  for (int i = 0; i < s->n; i++)
-    printf("%s %s", i ? "," : "", s->what[i]);
+  for (int i = 0; i < s->n; i++) printf("%s %s", i ? "," : "", s->what[i]);
   fputs("\n", stdout);
 }
 
@@ -37,8 +36,7 @@ static void json_result(Json *out, void *ud) {
   json_num(out, "parameter", r->param);
   json_close(out, '}');
   json_open(out, "not_covered", '[');
-  for (int i = 0; i < c->v.shrunk.n; i++)
-    json_str(out, NULL, c->v.shrunk.what[i]);
+  for (int i = 0; i < c->v.shrunk.n; i++) json_str(out, NULL, c->v.shrunk.what[i]);
   json_close(out, ']');
   json_int(out, "ranks", c->job.mesh.world);
   json_int(out, "steps", r->steps);

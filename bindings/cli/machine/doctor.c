@@ -15,11 +15,11 @@
 static const struct {
   const char *name, *module, *use, *package;
 } parts[] = {
-  {"oneDNN", "weft_gemm_dnnl.so", "fast products, bf16 units", "libdnnl-dev"},
-  {"OpenBLAS", "weft_gemm_blas.so", "fast products without oneDNN", "libopenblas-dev"},
-  {"MPI", "weft_mpi.so", "ranks on several machines", "libopenmpi-dev openmpi-bin"},
-  {"tokenizers", "weft_text.so", "text to tokens", "libonig-dev libutf8proc-dev"},
-  {"libedit", "weft_edit.so", "a prompt with a history", "libedit-dev"},
+    {"oneDNN", "weft_gemm_dnnl.so", "fast products, bf16 units", "libdnnl-dev"},
+    {"OpenBLAS", "weft_gemm_blas.so", "fast products without oneDNN", "libopenblas-dev"},
+    {"MPI", "weft_mpi.so", "ranks on several machines", "libopenmpi-dev openmpi-bin"},
+    {"tokenizers", "weft_text.so", "text to tokens", "libonig-dev libutf8proc-dev"},
+    {"libedit", "weft_edit.so", "a prompt with a history", "libedit-dev"},
 };
 enum { PARTS = LEN(parts), VERSION_TEXT = 96 };
 

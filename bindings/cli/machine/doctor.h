@@ -7,9 +7,9 @@
 enum { DOCTOR_LIBRARIES = 5, DOCTOR_NODES = 16 };
 
 typedef struct DoctorMachine {
-  char driver[160];      /* "": there is none */
+  char driver[160]; /* "": there is none */
   int gpus, numa;
-  char cpus[DOCTOR_NODES][64]; /* cores of a memory node */
+  char cpus[DOCTOR_NODES][64];       /* cores of a memory node */
   int64_t version[DOCTOR_LIBRARIES]; /* 0: not there */
   Text networks, infiniband, list, topology;
 } DoctorMachine;

@@ -1,5 +1,5 @@
-/* doctor_machine.c - finds GPUs, driver and library versions, NUMA nodes, networks, and how GPUs
- * are connected. */
+/* doctor_machine.c - finds GPUs, driver and library versions, NUMA nodes, networks, and
+ * how GPUs are connected. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -73,10 +73,10 @@ void doctor_machine(DoctorMachine *m) {
   }
   list("/sys/class/net", "", &m->networks);
   list("/sys/class/infiniband", "", &m->infiniband);
-  for (int i = 0; i < DOCTOR_LIBRARIES; i++)
-    m->version[i] = version_of(i);
+  for (int i = 0; i < DOCTOR_LIBRARIES; i++) m->version[i] = version_of(i);
   if (m->gpus == 0) return;
-  run_smi("--query-gpu=index,name,memory.total,pci.bus_id --format=csv,noheader", &m->list);
+  run_smi("--query-gpu=index,name,memory.total,pci.bus_id --format=csv,noheader",
+          &m->list);
   run_smi("topo -m", &m->topology);
 }
 
@@ -98,8 +98,8 @@ void doctor_machine_print(const DoctorMachine *m) {
   printf("  network  %s\n", m->networks.n ? m->networks.s : "none but this machine");
   if (m->infiniband.n) printf("  network  InfiniBand: %s\n", m->infiniband.s);
   if (m->gpus == 0) {
-    printf("  missing  GPUs: %s\n", m->driver[0] ? "the driver sees none"
-                                                : "there is no NVIDIA driver");
+    printf("  missing  GPUs: %s\n",
+           m->driver[0] ? "the driver sees none" : "there is no NVIDIA driver");
   } else {
     printf("  driver   %s\n", m->driver);
     print_lines("gpu", &m->list);

@@ -81,8 +81,9 @@ static void put_mpi(Launch *l, const char *hosts) {
 
 /* `why`: there is no MPI; its first line. */
 static void put_tcp_note(Launch *l, const char *why) {
-  text_add(&l->out, "# Data goes over TCP, which between machines is for first runs and for "
-                    "debugging;\n");
+  text_add(&l->out,
+           "# Data goes over TCP, which between machines is for first runs and for "
+           "debugging;\n");
   if (why)
     text_printf(&l->out, "# MPI is not there: %.*s\n", (int)strcspn(why, "\n"), why);
   else
@@ -122,24 +123,21 @@ static void put_slurm(Launch *l) {
   text_add(out, "#SBATCH --exclusive\n#SBATCH --open-mode=append\n");
   text_printf(out, "#SBATCH --output=%s-%%j.log\n", l->name);
   if (l->resumes) text_add(out, "#SBATCH --requeue\n#SBATCH --signal=TERM@120\n");
-  text_add(out,
-           "set -euo pipefail\n");
+  text_add(out, "set -euo pipefail\n");
   choose_mpi(l);
   if (!l->mpi)
     text_add(
         out,
         "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
-           "MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))\n"
-           "WEFT_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n"
-           "export MASTER_ADDR MASTER_PORT WEFT_SECRET\n");
+        "MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))\n"
+        "WEFT_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n"
+        "export MASTER_ADDR MASTER_PORT WEFT_SECRET\n");
   put_attempts(l, put_slurm_command);
 }
 
 /* ---- mpirun ---- */
 
-static void put_mpirun_command(Launch *l) {
-  put_mpi(l, "\"${hosts[@]}\" ");
-}
+static void put_mpirun_command(Launch *l) { put_mpi(l, "\"${hosts[@]}\" "); }
 
 static void put_mpirun(Launch *l) {
   text_add(&l->out, "#!/bin/bash\n");

@@ -40,9 +40,7 @@ typedef struct Procs {
  */
 static atomic_int caught[NSIG];
 
-static void on_signal(int sig) {
-  atomic_fetch_add(&caught[sig], 1);
-}
+static void on_signal(int sig) { atomic_fetch_add(&caught[sig], 1); }
 
 static const int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
@@ -53,8 +51,7 @@ static void to_all(const Procs *p, int sig) {
 
 static void pass_on(const Procs *p) {
   for (int i = 0; i < LEN(passed); i++)
-    for (int n = atomic_exchange(&caught[passed[i]], 0); n > 0; n--)
-      to_all(p, passed[i]);
+    for (int n = atomic_exchange(&caught[passed[i]], 0); n > 0; n--) to_all(p, passed[i]);
 }
 
 /* ---- starting ---- */
@@ -84,8 +81,7 @@ static void set_secret(void) {
   uint8_t random[16];
   char text[2 * sizeof random + 1];
   net_random(random, sizeof random);
-  for (size_t i = 0; i < sizeof random; i++)
-    snprintf(text + 2 * i, 3, "%02x", random[i]);
+  for (size_t i = 0; i < sizeof random; i++) snprintf(text + 2 * i, 3, "%02x", random[i]);
   setenv("WEFT_SECRET", text, 1);
 }
 
@@ -192,8 +188,7 @@ static void hurry(Procs *p) {
 
 static void look_on(Procs *p, struct pollfd *fds) {
   struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-  for (int i = 0; i < LEN(passed); i++)
-    sigaction(passed[i], &act, NULL);
+  for (int i = 0; i < LEN(passed); i++) sigaction(passed[i], &act, NULL);
   while (p->left > 0) {
     hear_all(p, fds);
     pass_on(p);
@@ -201,8 +196,7 @@ static void look_on(Procs *p, struct pollfd *fds) {
     hurry(p);
   }
   for (int i = 0; i < p->n; i++)
-    while (p->proc[i].out >= 0)
-      hear(&p->proc[i], i);
+    while (p->proc[i].out >= 0) hear(&p->proc[i], i);
 }
 
 static weft_status start_all(Procs *p, weft_error *e) {
@@ -212,8 +206,7 @@ static weft_status start_all(Procs *p, weft_error *e) {
   set_common(p->n, door);
   fflush(NULL);
   weft_status st = WEFT_OK;
-  for (int i = 0; i < p->n && st == WEFT_OK; i++)
-    st = start_one(p, i, door, e);
+  for (int i = 0; i < p->n && st == WEFT_OK; i++) st = start_one(p, i, door, e);
   close(door);
   if (st != WEFT_OK) to_all(p, SIGKILL);
   return st;

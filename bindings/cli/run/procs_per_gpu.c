@@ -1,5 +1,5 @@
-/* procs_per_gpu.c - weft run on a machine with several GPUs and no launcher: one process per
- * rank and GPU, started as by --procs. */
+/* procs_per_gpu.c - weft run on a machine with several GPUs and no launcher: one process
+ * per rank and GPU, started as by --procs. */
 #include <stdlib.h>
 
 #include "bindings/cli/cli.h"

@@ -88,13 +88,11 @@ static weft_status encode_prompt(Sample *s, One *o, const char *text) {
   TokenIds ids = {0};
   weft_status st = WEFT_OK;
   if (!s->tok) {
-    for (const char *p = text; *p; p++)
-      TRY(add_token(s, o, (unsigned char)*p));
+    for (const char *p = text; *p; p++) TRY(add_token(s, o, (unsigned char)*p));
     return WEFT_OK;
   }
   st = tokenizer_encode(s->tok, text, strlen(text), true, &ids, &s->job.e);
-  for (size_t i = 0; i < ids.n && st == WEFT_OK; i++)
-    st = add_token(s, o, ids.at[i]);
+  for (size_t i = 0; i < ids.n && st == WEFT_OK; i++) st = add_token(s, o, ids.at[i]);
   token_ids_free(&ids);
   return st;
 }
@@ -160,10 +158,10 @@ static weft_status read_choice(Sample *s) {
   if (cli->top_p > 1)
     return err_set(e, WEFT_EUSAGE, "--top-p is a probability, got %g", cli->top_p);
   s->choice = (SamplerOptions){.greedy = cli->greedy,
-                       .temperature = cli->temperature > 0 ? cli->temperature : 1,
-                       .top_k = MAX(cli->top_k, 0),
-                       .top_p = cli->top_p > 0 ? cli->top_p : 1,
-                       .seed = (uint64_t)MAX(cli->seed, 0)};
+                               .temperature = cli->temperature > 0 ? cli->temperature : 1,
+                               .top_k = MAX(cli->top_k, 0),
+                               .top_p = cli->top_p > 0 ? cli->top_p : 1,
+                               .seed = (uint64_t)MAX(cli->seed, 0)};
   return WEFT_OK;
 }
 
@@ -272,8 +270,7 @@ static void json_one(Json *out, const Sample *s, const One *o) {
   json_int(out, "prompt", o->prompt);
   if (s->bytes || s->tok) json_str(out, "text", o->text.s ? o->text.s : "");
   json_open(out, "tokens", '[');
-  for (int64_t i = 0; i < o->n; i++)
-    json_int(out, NULL, o->token[i]);
+  for (int64_t i = 0; i < o->n; i++) json_int(out, NULL, o->token[i]);
   json_close(out, ']');
 }
 
@@ -313,8 +310,7 @@ static weft_status sample(Sample *s, Arena *arena) {
   RunOptions o = {.threads = MAX((int)s->cli->threads, 0), .stop = s->cli->stop};
   TRY(run_open(&j->plan, j->compiled, &o, &s->run, &j->e));
   TRY(fill(s));
-  for (int i = 0; i < s->n; i++)
-    TRY(generate(s, &s->one[i]));
+  for (int i = 0; i < s->n; i++) TRY(generate(s, &s->one[i]));
   return WEFT_OK;
 }
 
@@ -322,8 +318,7 @@ int verb_sample(Cli *cli, Arena *arena) {
   Sample s = {.cli = cli};
   weft_status st = sample(&s, arena);
   int code = job_end(&s.job, cli, st, json_result, &s);
-  for (int i = 0; i < s.n; i++)
-    text_free(&s.one[i].text);
+  for (int i = 0; i < s.n; i++) text_free(&s.one[i].text);
   run_close(s.run);
   tokenizer_close(s.tok);
   return code;

@@ -1,4 +1,5 @@
-/* sample_end.h - what ends generation before its limit: an end-of-text token or a stop string. */
+/* sample_end.h - what ends generation before its limit: an end-of-text token or a stop
+ * string. */
 #ifndef WEFT_CLI_SAMPLE_END_H
 #define WEFT_CLI_SAMPLE_END_H
 
@@ -11,11 +12,12 @@ typedef struct SampleEnd {
   int nuntil;
 } SampleEnd;
 
-/* The ids that generation_config.json in a folder says, or else config.json. None if there
- * is no such file, or `folder` is NULL. */
+/* The ids that generation_config.json in a folder says, or else config.json. None if
+ * there is no such file, or `folder` is NULL. */
 weft_status sample_eos(SampleEnd *x, Arena *a, const char *folder, weft_error *e);
 bool sample_is_eos(const SampleEnd *x, int32_t token);
-/* Where the first of the texts begins in a text that had `before` bytes a token ago, or -1.
+/* Where the first of the texts begins in a text that had `before` bytes a token ago, or
+ * -1.
  */
 int64_t sample_until(const SampleEnd *x, const Text *t, size_t before);
 /* So many bytes at the end of it may be the begin of one of them. */

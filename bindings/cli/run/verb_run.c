@@ -1,4 +1,5 @@
-/* verb_run.c - weft run: trains, on virtual ranks or as one process of many, and reports. */
+/* verb_run.c - weft run: trains, on virtual ranks or as one process of many, and reports.
+ */
 #include "bindings/cli/cli.h"
 #include "bindings/cli/data/export.h"
 
@@ -18,9 +19,9 @@ typedef struct Training {
   Session session;
   ExportFolder export;
   const WorldKind *comm;
-  bool told;  /* another process says why the run ended */
-  Rendezvous meet;  /* if ranks of this kind meet */
-  bool first; /* this process tells of the run */
+  bool told;       /* another process says why the run ended */
+  Rendezvous meet; /* if ranks of this kind meet */
+  bool first;      /* this process tells of the run */
   Recorder record;
   RunCkpt ckpt;
   StepResult last;
@@ -32,9 +33,7 @@ typedef struct Training {
   char way[96]; /* see run_way */
 } Training;
 
-static const char *get_env(void *ud, const char *name) {
-  return getenv(name);
-}
+static const char *get_env(void *ud, const char *name) { return getenv(name); }
 
 int launched_rank(void) {
   LaunchInfo info;
@@ -221,11 +220,12 @@ static const char *not_for_training(const Training *t) {
   const Run *r = t->session.run;
   if (!t->first || !t->comm->bring_up || run_machine_ranks(r) == run_world(r))
     return NULL;
-  return arena_printf(t->job.arena,
-                      "--comm %s carries data between machines: that is for first runs and "
-                      "for debugging; to train, use --comm mpi (weft launch --mpirun or "
-                      "--slurm writes the script)",
-                      t->comm->name);
+  return arena_printf(
+      t->job.arena,
+      "--comm %s carries data between machines: that is for first runs and "
+      "for debugging; to train, use --comm mpi (weft launch --mpirun or "
+      "--slurm writes the script)",
+      t->comm->name);
 }
 
 static void print_start(Training *t) {
@@ -290,7 +290,7 @@ static int end_other(Training *t, weft_status st) {
   if (st != WEFT_OK && st != WEFT_EINTR && !t->told) {
     sleep(2);
     report_error("rank %d: %s%s%s", launched_rank(), e->file, e->file[0] ? ": " : "",
-             e->text);
+                 e->text);
   }
   job_free(j);
   return weft_exit_code(st);

@@ -1,10 +1,11 @@
 /* attention.c - causal attention forward, tile by tile with an online softmax (as in
  * FlashAttention, arXiv:2205.14135).
  *
- * Scores are transposed, (keys, queries): vector lanes are queries, so that maxima and sums over
- * keys need no work across lanes. One item is (batch, head, query tile).
+ * Scores are transposed, (keys, queries): vector lanes are queries, so that maxima and
+ * sums over keys need no work across lanes. One item is (batch, head, query tile).
  *
- * In ring attention this is one step: it continues from the result of the steps before. */
+ * In ring attention this is one step: it continues from the result of the steps before.
+ */
 #include "attention.h"
 
 enum { Q, K, V, O, LSE, STARTS, STARTS_FIRST = O }; /* operands */
@@ -120,9 +121,7 @@ void cpu_attention(Device *dev, const KernelArgs *a) {
   each_part(dev, a, s.b * s.h * s.tiles, 1, attention_part);
 }
 
-void cpu_attention_part(Device *dev, const KernelArgs *a) {
-  cpu_attention(dev, a);
-}
+void cpu_attention_part(Device *dev, const KernelArgs *a) { cpu_attention(dev, a); }
 
 /* The kernels have no state; this checks what they can do. */
 weft_status prepare_attention(Device *dev, KernelArgs *a, weft_error *e) {

@@ -1,6 +1,6 @@
-/* attention.h - shared by attention's forward and backward kernels: which keys a query sees, and
- * tiles of heads as f32. Scores exist for one tile of queries and one of keys at a time, never as
- * a T x T matrix. */
+/* attention.h - shared by attention's forward and backward kernels: which keys a query
+ * sees, and tiles of heads as f32. Scores exist for one tile of queries and one of keys
+ * at a time, never as a T x T matrix. */
 #ifndef WEFT_ATTENTION_H
 #define WEFT_ATTENTION_H
 
@@ -19,18 +19,18 @@ typedef struct Width {
 } Width;
 
 typedef struct Heads {
-  int64_t b, t, h, k;      /* batch, queries, heads, kv heads */
-  Width qk, v;             /* of q and k; of v and o */
+  int64_t b, t, h, k; /* batch, queries, heads, kv heads */
+  Width qk, v;        /* of q and k; of v and o */
   float scale;
-  const int32_t *starts;   /* (B, t) or NULL; with slots (B, T) */
-  int64_t T;               /* tokens of the sequence */
-  int slots;               /* in whose order rows are, see sequence.h; 0: of positions */
-  SeqPiece query, key;     /* which of the sequence are here */
+  const int32_t *starts; /* (B, t) or NULL; with slots (B, T) */
+  int64_t T;             /* tokens of the sequence */
+  int slots;             /* in whose order rows are, see sequence.h; 0: of positions */
+  SeqPiece query, key;   /* which of the sequence are here */
   int64_t tiles, key_tiles;
 } Heads;
 
-/* Rows [row, row + n) of a tile, and the position of the first of them. Tiles end with the
- * runs of a piece. */
+/* Rows [row, row + n) of a tile, and the position of the first of them. Tiles end with
+ * the runs of a piece. */
 typedef struct Span {
   int64_t row, pos;
   int n;
@@ -145,8 +145,8 @@ INLINE bool on_diagonal(const Heads *s, const Queries *q, const KeyRows *k) {
   return !s->slots && k->in.pos == q->pos;
 }
 
-/* c += p b for a tile of probabilities. On the diagonal, row i of p is zero after column i,
- * or before it if `turned`; blocks of zeros are left out. */
+/* c += p b for a tile of probabilities. On the diagonal, row i of p is zero after column
+ * i, or before it if `turned`; blocks of zeros are left out. */
 INLINE void mul_seen(bool diagonal, bool turned, int m, int n, int k, Strided p,
                      const float *b, int64_t ldb, float *c, int64_t ldc) {
   enum { BLOCK = 16 };
@@ -162,8 +162,8 @@ INLINE void mul_seen(bool diagonal, bool turned, int m, int n, int k, Strided p,
 
 /* Rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile whose rows are padded with zeros
  * to whole vectors. */
-INLINE void load_head(float *dst, const KTensor *x, DType t, Width w, int64_t b, int64_t h,
-                      int64_t r0, int n) {
+INLINE void load_head(float *dst, const KTensor *x, DType t, Width w, int64_t b,
+                      int64_t h, int64_t r0, int n) {
   int64_t width = last_dim(x);
   int d = w.d;
   for (int i = 0; i < n; i++) {

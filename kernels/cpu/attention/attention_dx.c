@@ -27,8 +27,8 @@ INLINE Room room_of(const KernelArgs *a, const Heads *s, int64_t b, int64_t h) {
 
 /* What part of the work of a (batch, kv head) is asked for. */
 typedef struct Task {
-  int64_t b, h0, h1, kv;     /* heads [h0, h1) */
-  int64_t q0, q1, k0, k1;    /* query tiles, key tiles */
+  int64_t b, h0, h1, kv;  /* heads [h0, h1) */
+  int64_t q0, q1, k0, k1; /* query tiles, key tiles */
   bool dq, dkv;
 } Task;
 
@@ -157,12 +157,24 @@ static Task task_of(const Heads *s, Share share, int64_t i) {
   int64_t group = s->h / s->k, tile = i % n;
   i /= n;
   if (share == QUERY_TILES)
-    return (Task){.b = i / s->h, .h0 = i % s->h, .h1 = i % s->h + 1,
-                  .kv = i % s->h / group, .q0 = tile, .q1 = tile + 1, .k0 = 0,
-                  .k1 = s->key_tiles, .dq = true};
-  return (Task){.b = i / s->k, .h0 = i % s->k * group, .h1 = (i % s->k + 1) * group,
-                .kv = i % s->k, .q0 = 0, .q1 = s->tiles, .k0 = tile,
-                .k1 = share == WHOLE ? s->key_tiles : tile + 1, .dq = share == WHOLE,
+    return (Task){.b = i / s->h,
+                  .h0 = i % s->h,
+                  .h1 = i % s->h + 1,
+                  .kv = i % s->h / group,
+                  .q0 = tile,
+                  .q1 = tile + 1,
+                  .k0 = 0,
+                  .k1 = s->key_tiles,
+                  .dq = true};
+  return (Task){.b = i / s->k,
+                .h0 = i % s->k * group,
+                .h1 = (i % s->k + 1) * group,
+                .kv = i % s->k,
+                .q0 = 0,
+                .q1 = s->tiles,
+                .k0 = tile,
+                .k1 = share == WHOLE ? s->key_tiles : tile + 1,
+                .dq = share == WHOLE,
                 .dkv = true};
 }
 
@@ -196,6 +208,4 @@ void cpu_attention_dx(Device *dev, const KernelArgs *a) {
   }
 }
 
-void cpu_attention_part_dx(Device *dev, const KernelArgs *a) {
-  cpu_attention_dx(dev, a);
-}
+void cpu_attention_part_dx(Device *dev, const KernelArgs *a) { cpu_attention_dx(dev, a); }

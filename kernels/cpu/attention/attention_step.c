@@ -1,6 +1,6 @@
-/* attention_step.c - attention of one query over the cached keys and values of all positions up
- * to its own, after appending its own. One item is (batch, kv head) with all query heads that
- * share it, so that no two threads touch the same rows. */
+/* attention_step.c - attention of one query over the cached keys and values of all
+ * positions up to its own, after appending its own. One item is (batch, kv head) with all
+ * query heads that share it, so that no two threads touch the same rows. */
 #include "attention.h"
 
 typedef struct Step {
@@ -21,8 +21,8 @@ INLINE Step step_of(const KernelArgs *a) {
 }
 
 /* Head h of row r of sequence b of what is kept: of the keys (0) or the values (1). */
-INLINE const void *row_of(const Step *s, const KernelArgs *a, int what, DType t, int64_t b,
-                          int64_t r, int64_t h) {
+INLINE const void *row_of(const Step *s, const KernelArgs *a, int what, DType t,
+                          int64_t b, int64_t r, int64_t h) {
   return at(a->out[1 + what].p, t, ((b * s->rows + r) * s->k + h) * s->d[what]);
 }
 
@@ -38,17 +38,14 @@ INLINE void one_head(const KernelArgs *a, const Step *s, int64_t b, int64_t h,
     const void *v = row_of(s, a, 1, t, b, r, kv);
     float x = 0;
 #pragma omp simd reduction(+ : x)
-    for (int j = 0; j < s->d[0]; j++)
-      x += q[j] * get(k, t, j);
+    for (int j = 0; j < s->d[0]; j++) x += q[j] * get(k, t, j);
     float top = x > most ? x : most, fade = expf(most - top), p = expf(x - top);
 #pragma omp simd
-    for (int j = 0; j < s->d[1]; j++)
-      o[j] = o[j] * fade + p * get(v, t, j);
+    for (int j = 0; j < s->d[1]; j++) o[j] = o[j] * fade + p * get(v, t, j);
     sum = sum * fade + p;
     most = top;
   }
-  for (int j = 0; j < s->d[1]; j++)
-    put(a->out[0].p, t, head * s->d[1] + j, o[j] / sum);
+  for (int j = 0; j < s->d[1]; j++) put(a->out[0].p, t, head * s->d[1] + j, o[j] / sum);
 }
 
 INLINE void attention_step(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {

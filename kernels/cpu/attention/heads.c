@@ -66,12 +66,10 @@ INLINE void sum_heads(const Parts *s, int64_t r, DType t) {
     for (int64_t h = 0; h < s->heads; h++) {
       const void *x = at(head_at(s, es, r, h).whole[1], t, i0);
 #pragma omp simd
-      for (int i = 0; i < w; i++)
-        sum[i] += get(x, t, i);
+      for (int i = 0; i < w; i++) sum[i] += get(x, t, i);
     }
     void *y = at(head_at(s, es, r, 0).alone[1], t, i0);
-    for (int i = 0; i < w; i++)
-      put(y, t, i, sum[i]);
+    for (int i = 0; i < w; i++) put(y, t, i, sum[i]);
   }
 }
 

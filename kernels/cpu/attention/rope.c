@@ -79,7 +79,8 @@ INLINE int64_t held(const KernelArgs *a) {
   return MIN(last_dim(&a->in[0]), last_dim(&a->out[0]));
 }
 
-/* What of the heads of a row of n elements does not turn; there is nothing to do in place. */
+/* What of the heads of a row of n elements does not turn; there is nothing to do in
+ * place. */
 INLINE void keep(const OpAttr *attr, const void *x, void *y, int64_t n, DType t) {
   int64_t d = attr->head_dim, from = attr->rotary_from;
   int64_t end = from + attr_rotary_dim(attr);
@@ -132,8 +133,13 @@ void cpu_rope(Device *dev, const KernelArgs *a) {
 }
 
 /* Their parts have the same frequencies. */
-static void turn_part(Device *dev, const KernelArgs *a, KTensor x, KTensor y, KTensor pos) {
-  KernelArgs one = {.in = {x, pos}, .out = {y}, .nin = 2, .nout = 1, .attr = a->attr,
+static void turn_part(Device *dev, const KernelArgs *a, KTensor x, KTensor y,
+                      KTensor pos) {
+  KernelArgs one = {.in = {x, pos},
+                    .out = {y},
+                    .nin = 2,
+                    .nout = 1,
+                    .attr = a->attr,
                     .state = a->state};
   cpu_rope(dev, &one);
 }

@@ -1,5 +1,5 @@
-/* grouped_linear.c - products of the rows of each expert with its weight: one after the other,
- * each on all threads. The state is that of a product of any number of rows. */
+/* grouped_linear.c - products of the rows of each expert with its weight: one after the
+ * other, each on all threads. The state is that of a product of any number of rows. */
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernel.h"
 

@@ -30,8 +30,7 @@ static void sift(Choice *c, int64_t i, int64_t n) {
 /* Marks all but the `most` heaviest of n choices: the root of the heap is the lightest.
  */
 static void drop_light(Choice *c, int64_t n, int64_t most, int32_t *rows) {
-  for (int64_t i = n / 2; i-- > 0;)
-    sift(c, i, n);
+  for (int64_t i = n / 2; i-- > 0;) sift(c, i, n);
   for (; n > most; n--) {
     rows[c[0].at] = ROW_DROPPED;
     c[0] = c[n - 1];
@@ -156,8 +155,7 @@ void cpu_permute(Device *dev, const KernelArgs *a) {
   place_rows(a);
   each_part(dev, a, count_of(&a->in[1]), row_grain(last_dim(&a->in[0])), permute_part);
   clear_rows(y, ((const int32_t *)a->out[1].p)[a->out[1].dim[0] - 1]);
-  for (int64_t i = 0; !right && i < last_dim(y); i++)
-    put(y->p, y->dtype, i, NAN);
+  for (int64_t i = 0; !right && i < last_dim(y); i++) put(y->p, y->dtype, i, NAN);
 }
 
 /* ---- sums over the choices of a token ---- */
@@ -177,13 +175,11 @@ INLINE void sum_choices(const KTensor *x, const KTensor *rows, const float *weig
         const void *from = at(x->p, t, row[j] * c + c0);
         float w = weight ? weight[r * k + j] : 1;
 #pragma omp simd
-        for (int i = 0; i < n; i++)
-          sum[i] += w * get(from, t, i);
+        for (int i = 0; i < n; i++) sum[i] += w * get(from, t, i);
       }
       void *to = at(y->p, t, r * c + c0);
 #pragma omp simd
-      for (int i = 0; i < n; i++)
-        put(to, t, i, sum[i]);
+      for (int i = 0; i < n; i++) put(to, t, i, sum[i]);
     }
   }
 }
@@ -233,8 +229,7 @@ BY_TYPE(combine_dx, in[0])
 void cpu_combine_dx(Device *dev, const KernelArgs *a) {
   const int32_t *rows = a->in[2].p;
   int64_t used = 0;
-  for (int64_t i = 0; i < count_of(&a->in[2]); i++)
-    used += rows[i] >= 0;
+  for (int64_t i = 0; i < count_of(&a->in[2]); i++) used += rows[i] >= 0;
   clear_rows(&a->out[0], used);
   int64_t row = last_dim(&a->in[0]) * last_dim(&a->in[1]);
   each_part(dev, a, a->in[1].dim[0], row_grain(row), combine_dx_part);
@@ -246,8 +241,7 @@ void cpu_combine_dx(Device *dev, const KernelArgs *a) {
 void cpu_expert_sizes(Device *dev, const KernelArgs *a) {
   const int32_t *ends = a->in[0].p;
   int32_t *n = a->out[0].p;
-  for (int64_t i = 0; i < count_of(&a->out[0]); i++)
-    n[i] = ends[i + 1] - ends[i];
+  for (int64_t i = 0; i < count_of(&a->out[0]); i++) n[i] = ends[i + 1] - ends[i];
 }
 
 void cpu_expert_ends(Device *dev, const KernelArgs *a) {
@@ -257,8 +251,7 @@ void cpu_expert_ends(Device *dev, const KernelArgs *a) {
   ends[0] = 0;
   for (int64_t e = 0; e < experts; e++) {
     ends[e + 1] = ends[e];
-    for (int64_t p = 0; p < ranks; p++)
-      ends[e + 1] += n[p * experts + e];
+    for (int64_t p = 0; p < ranks; p++) ends[e + 1] += n[p * experts + e];
   }
 }
 

@@ -1,5 +1,5 @@
-/* router.c - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses. All sums
- * and scores are in f32, whatever the compute type. */
+/* router.c - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses.
+ * All sums and scores are in f32, whatever the compute type. */
 #include "kernels/cpu/vecmath.h"
 
 /* ---- logits ---- */
@@ -12,8 +12,7 @@ INLINE void router_logits(const KernelArgs *a, int64_t lo, int64_t hi, DType t) 
       const void *x = at(a->in[0].p, t, r * c), *w = at(a->in[1].p, t, e * c);
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t i = 0; i < c; i++)
-        sum += get(x, t, i) * get(w, t, i);
+      for (int64_t i = 0; i < c; i++) sum += get(x, t, i) * get(w, t, i);
       l[r * experts + e] = sum;
     }
 }
@@ -36,13 +35,11 @@ INLINE void router_logits_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType 
         const void *w = at(a->in[1].p, t, e * c + c0);
         float d = dl[r * experts + e];
 #pragma omp simd
-        for (int i = 0; i < n; i++)
-          sum[i] += d * get(w, t, i);
+        for (int i = 0; i < n; i++) sum[i] += d * get(w, t, i);
       }
       void *dx = at(a->out[0].p, t, r * c + c0);
 #pragma omp simd
-      for (int i = 0; i < n; i++)
-        put(dx, t, i, sum[i]);
+      for (int i = 0; i < n; i++) put(dx, t, i, sum[i]);
     }
 }
 BY_TYPE(router_logits_dx, in[1])
@@ -64,8 +61,7 @@ INLINE void router_logits_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType 
     for (int64_t e = 0; e < experts; e++) {
       float d = dl[r * experts + e], *to = dw + e * c;
 #pragma omp simd
-      for (int64_t i = lo; i < hi; i++)
-        to[i] += d * get(x, t, i);
+      for (int64_t i = lo; i < hi; i++) to[i] += d * get(x, t, i);
     }
   }
 }
@@ -80,13 +76,10 @@ void cpu_router_logits_dw(Device *dev, const KernelArgs *a) {
 /* The softmax of a row; returns the logarithm of the sum of exponentials. */
 static float softmax_of(const float *l, int64_t n, float *p) {
   float most = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < n; i++)
-    most = l[i] > most ? l[i] : most;
+  for (int64_t i = 0; i < n; i++) most = l[i] > most ? l[i] : most;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; i++)
-    sum += p[i] = vexp(l[i] - most);
-  for (int64_t i = 0; i < n; i++)
-    p[i] /= sum;
+  for (int64_t i = 0; i < n; i++) sum += p[i] = vexp(l[i] - most);
+  for (int64_t i = 0; i < n; i++) p[i] /= sum;
   return most + logf(sum);
 }
 
@@ -95,8 +88,7 @@ static void scores_of(const OpAttr *at, const float *l, int64_t n, float *p) {
     softmax_of(l, n, p);
     return;
   }
-  for (int64_t i = 0; i < n; i++)
-    p[i] = sigmoid(l[i]);
+  for (int64_t i = 0; i < n; i++) p[i] = sigmoid(l[i]);
 }
 
 /* ---- the choice ---- */
@@ -136,8 +128,7 @@ static void keep_groups(const OpAttr *at, float *key, int64_t n) {
 
 static float sum_of_chosen(const float *p, const int32_t *ids, int k) {
   float sum = 0;
-  for (int j = 0; j < k; j++)
-    sum += p[ids[j]];
+  for (int j = 0; j < k; j++) sum += p[ids[j]];
   return sum;
 }
 
@@ -162,8 +153,7 @@ static void route_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
     /* Divided as Hugging Face does it: a single weight is 1 to the bit, and equal ones
      * are equal, whatever their scores. */
     float sum = at->norm_topk ? sum_of_chosen(p, id, k) : 1;
-    for (int j = 0; j < k; j++)
-      weight[j] = p[id[j]] / sum * at->scale;
+    for (int j = 0; j < k; j++) weight[j] = p[id[j]] / sum * at->scale;
   }
 }
 
@@ -185,11 +175,9 @@ static void route_dx_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
     scores_of(at, (const float *)a->in[0].p + r * n, n, p);
     float by = at->norm_topk ? 1 / sum_of_chosen(p, id, k) : 1, less = 0;
     memset(dl, 0, (size_t)n * sizeof *dl);
-    for (int j = 0; j < k; j++)
-      less += dw[j] * p[id[j]] * by;
+    for (int j = 0; j < k; j++) less += dw[j] * p[id[j]] * by;
     if (at->score == SCORE_SOFTMAX && !at->norm_topk)
-      for (int64_t i = 0; i < n; i++)
-        dl[i] = -at->scale * p[i] * less;
+      for (int64_t i = 0; i < n; i++) dl[i] = -at->scale * p[i] * less;
     if (at->score == SCORE_SIGMOID && !at->norm_topk) less = 0;
     bool whole = at->score == SCORE_SOFTMAX && !at->norm_topk;
     for (int j = 0; j < k; j++) {
@@ -207,8 +195,7 @@ void cpu_route_dx(Device *dev, const KernelArgs *a) {
 
 static void add_choices(const KTensor *ids, float *n) {
   const int32_t *id = ids->p;
-  for (int64_t i = 0; i < count_of(ids); i++)
-    n[id[i]]++;
+  for (int64_t i = 0; i < count_of(ids); i++) n[id[i]]++;
 }
 
 void cpu_expert_counts(Device *dev, const KernelArgs *a) {
@@ -217,8 +204,7 @@ void cpu_expert_counts(Device *dev, const KernelArgs *a) {
   int64_t experts = a->out[0].dim[0] - 1;
   memset(n, 0, (size_t)(experts + 1) * sizeof *n);
   add_choices(&a->in[0], n);
-  for (int64_t i = 0; i < count_of(&a->in[1]); i++)
-    n[experts] += label[i] != -100;
+  for (int64_t i = 0; i < count_of(&a->in[1]); i++) n[experts] += label[i] != -100;
 }
 
 void cpu_expert_load(Device *dev, const KernelArgs *a) {
@@ -251,17 +237,14 @@ static float row_of_loss(const OpAttr *at, const float *l, int64_t n, float *p, 
     return lse;
   }
   *total = 0;
-  for (int64_t i = 0; i < n; i++)
-    *total += p[i] = sigmoid(l[i]);
-  for (int64_t i = 0; i < n; i++)
-    p[i] /= *total;
+  for (int64_t i = 0; i < n; i++) *total += p[i] = sigmoid(l[i]);
+  for (int64_t i = 0; i < n; i++) p[i] /= *total;
   return lse;
 }
 
 static float mean_load(const float *count, const float *p, int64_t n) {
   float sum = 0;
-  for (int64_t i = 0; i < n; i++)
-    sum += count[i] * p[i];
+  for (int64_t i = 0; i < n; i++) sum += count[i] * p[i];
   return sum;
 }
 

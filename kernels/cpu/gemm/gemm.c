@@ -62,8 +62,7 @@ static void init_plain(Gemm *g, const GemmShape *s, int threads) {
 void gemm_init(Gemm *g, const GemmShape *s, int threads) {
   init_plain(g, s, threads);
   bool found = s->m * s->n * s->k <= SMALL;
-  for (int i = 0; i < LEN(modules) && !found; i++)
-    found = try_module(g, modules[i].file);
+  for (int i = 0; i < LEN(modules) && !found; i++) found = try_module(g, modules[i].file);
 }
 
 void gemm_init_many(Gemm *g, const GemmShape *s, int threads) {
@@ -137,6 +136,4 @@ void gemm_end(Gemm *g) {
   *g = (Gemm){0};
 }
 
-const char *gemm_backend(const Gemm *g) {
-  return g->api ? g->api->name : "plain";
-}
+const char *gemm_backend(const Gemm *g) { return g->api ? g->api->name : "plain"; }

@@ -8,9 +8,9 @@
 #include "vm/device/device.h"
 
 typedef struct GemmShape {
-  int64_t m, n, k;       /* c is (m,n) */
-  bool ta, tb;           /* a is stored as (k,m), b as (n,k) */
-  DType in, out;         /* of a and b; of c: f32, or the type of a and b */
+  int64_t m, n, k; /* c is (m,n) */
+  bool ta, tb;     /* a is stored as (k,m), b as (n,k) */
+  DType in, out;   /* of a and b; of c: f32, or the type of a and b */
 } GemmShape;
 
 /* What a shared object exports as weft_gemm_api. `make` fills a state of GEMM_STATE bytes

@@ -37,8 +37,7 @@ INLINE void widen(const Move *v, int64_t lo, int64_t hi, DType t) {
     const uint16_t *from = v->from + i * v->ld;
     float *to = v->wide + i * v->cols;
 #pragma omp simd
-    for (int64_t j = 0; j < v->cols; j++)
-      to[j] = get(from, t, j);
+    for (int64_t j = 0; j < v->cols; j++) to[j] = get(from, t, j);
   }
 }
 
@@ -53,12 +52,10 @@ INLINE void narrow(const Move *v, int64_t lo, int64_t hi, DType t) {
     uint16_t *to = v->to + i * v->ld;
     if (v->accumulate) {
 #pragma omp simd
-      for (int64_t j = 0; j < v->cols; j++)
-        put(to, t, j, from[j] + get(to, t, j));
+      for (int64_t j = 0; j < v->cols; j++) put(to, t, j, from[j] + get(to, t, j));
     } else {
 #pragma omp simd
-      for (int64_t j = 0; j < v->cols; j++)
-        put(to, t, j, from[j]);
+      for (int64_t j = 0; j < v->cols; j++) put(to, t, j, from[j]);
     }
   }
 }
@@ -105,8 +102,9 @@ void gemm_blocks(const GemmShape *s, const GemmApi *api, int threads, void *work
         int64_t k = MIN(size.k, s->k - p);
         fetch(&x, (Block){i, p, m, k}, s->ta, threads);
         fetch(&y, (Block){p, j, k, n}, s->tb, threads);
-        api->multiply(&(GemmShape){m, n, k, s->ta, s->tb, DT_F32, DT_F32}, threads, x.wide,
-                      y.wide, to, direct ? s->n : n, p > 0 || (direct && accumulate));
+        api->multiply(&(GemmShape){m, n, k, s->ta, s->tb, DT_F32, DT_F32}, threads,
+                      x.wide, y.wide, to, direct ? s->n : n,
+                      p > 0 || (direct && accumulate));
       }
       if (!direct)
         move((Move){.to = (uint16_t *)c + i * s->n + j,

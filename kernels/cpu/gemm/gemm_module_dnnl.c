@@ -29,7 +29,7 @@ static int64_t width(DType t) { return t == DT_F32 ? 4 : 2; }
 
 /* A row-major (rows, cols) matrix, or one that is stored turned, with `all` rows. */
 static bool matrix(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, bool turned,
-                     int64_t all, DType t) {
+                   int64_t all, DType t) {
   dnnl_dims_t dim = {rows, cols}, stride = {cols, 1};
   if (turned) stride[0] = 1, stride[1] = all;
   return dnnl_memory_desc_init_by_strides(d, 2, dim, type(t), stride) == dnnl_success;
@@ -125,7 +125,7 @@ static dnnl_status_t run_matmul(Product *p, const char *a, const void *b, char *
     dnnl_memory_set_data_handle(r->b, (void *)b);
     dnnl_memory_set_data_handle(r->c, c + r->first * row_c);
     const dnnl_exec_arg_t arg[] = {
-      {DNNL_ARG_SRC, r->a}, {DNNL_ARG_WEIGHTS, r->b}, {DNNL_ARG_DST, r->c}};
+        {DNNL_ARG_SRC, r->a}, {DNNL_ARG_WEIGHTS, r->b}, {DNNL_ARG_DST, r->c}};
     dnnl_status_t st = dnnl_primitive_execute(r->run[add], p->stream, 3, arg);
     if (st != dnnl_success) return st;
   }
@@ -159,12 +159,11 @@ static void run(void *state, const void *a, const void *b, void *c, bool accumul
   Product *p = state;
   const GemmShape *s = &p->s;
   Threads t = use_threads(p->threads);
-  dnnl_status_t st = p->sgemm ? sgemm(s, a, b, c, s->n, accumulate)
-                              : run_matmul(p, a, b, c, accumulate);
+  dnnl_status_t st =
+      p->sgemm ? sgemm(s, a, b, c, s->n, accumulate) : run_matmul(p, a, b, c, accumulate);
   restore(t);
   /* A product that failed must not look like one: NaN stops the step and names the op. */
-  if (st != dnnl_success)
-    memset(c, 0xff, (size_t)(s->m * s->n * width(s->out)));
+  if (st != dnnl_success) memset(c, 0xff, (size_t)(s->m * s->n * width(s->out)));
 }
 
 static void multiply(const GemmShape *s, int threads, const void *a, const void *b,
@@ -190,12 +189,12 @@ static void limit(int level) {
 }
 
 __attribute__((visibility("default"))) const GemmApi weft_gemm_api = {
-  .version = GEMM_API_VERSION,
-  .name = "onednn",
-  .describe = describe,
-  .limit = limit,
-  .make = make,
-  .run = run,
-  .free = release,
-  .multiply = multiply,
+    .version = GEMM_API_VERSION,
+    .name = "onednn",
+    .describe = describe,
+    .limit = limit,
+    .make = make,
+    .run = run,
+    .free = release,
+    .multiply = multiply,
 };

@@ -10,7 +10,7 @@ typedef struct Product {
   const void *a, *b;
   void *c;
   bool accumulate;
-  int64_t across;        /* blocks along n */
+  int64_t across; /* blocks along n */
 } Product;
 
 /* Copies x[r0.. +rows][c0.. +cols] of a matrix with `ld` elements per row (or of its

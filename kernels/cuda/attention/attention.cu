@@ -1,6 +1,6 @@
-/* attention.cu - causal attention forward with an online softmax (as in FlashAttention): each tile
- * of keys rescales the result of the earlier ones. In ring attention this is one step: it
- * continues from the result of the steps before. */
+/* attention.cu - causal attention forward with an online softmax (as in FlashAttention):
+ * each tile of keys rescales the result of the earlier ones. In ring attention this is
+ * one step: it continues from the result of the steps before. */
 #include "attention_tile.cuh"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
@@ -21,14 +21,12 @@ __device__ __forceinline__ void softmax(float (&x)[NT][4], Running &run,
   for (int i = 0; i < 2; i++) {
     float top = run.most[i], more = 0;
     UNROLL
-    for (int n = 0; n < NT; n++)
-      top = fmaxf(top, fmaxf(x[n][2 * i], x[n][2 * i + 1]));
+    for (int n = 0; n < NT; n++) top = fmaxf(top, fmaxf(x[n][2 * i], x[n][2 * i + 1]));
     top = lanes_sum(top, 4, true);
     float base = top == -INFINITY ? 0 : top;
     fade[i] = exp2_of(run.most[i] - base);
     UNROLL
-    for (int n = 0; n < NT; n++)
-      UNROLL
+    for (int n = 0; n < NT; n++) UNROLL
     for (int j = 2 * i; j < 2 * i + 2; j++) {
       x[n][j] = exp2_of(x[n][j] - base);
       more += x[n][j];
@@ -77,8 +75,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         float x[NT][4], fade[2];
         times_rows(x, mine, others(stage, 0), width);
         UNROLL
-        for (int n = 0; n < NT; n++)
-          UNROLL
+        for (int n = 0; n < NT; n++) UNROLL
         for (int j = 0; j < 4; j++) {
           x[n][j] *= scale;
           if (!all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]))
@@ -86,18 +83,15 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         }
         softmax(x, run, fade);
         UNROLL
-        for (int n = 0; n < CT; n++)
-          UNROLL
-        for (int j = 0; j < 4; j++)
-          out[n][j] *= fade[j / 2];
+        for (int n = 0; n < CT; n++) UNROLL
+        for (int j = 0; j < 4; j++) out[n][j] *= fade[j / 2];
         int there = rows_there(s.keys, k0, N);
         add_product(out, x, others(stage, 1), there, 0, width_v);
       });
 
   for (int i = 0; i < 2; i++) {
     float sum = lanes_sum(run.sum[i], 4);
-    for (int n = 0; n < CT; n++)
-      out[n][2 * i] /= sum, out[n][2 * i + 1] /= sum;
+    for (int n = 0; n < CT; n++) out[n][2 * i] /= sum, out[n][2 * i + 1] /= sum;
     if (l.member == 0 && t[i] < s.t)
       lse[(b * s.t + t[i]) * s.h + h] = run.most[i] * LN2 + logf(sum);
   }
@@ -123,6 +117,4 @@ void cuda_attention(Device *d, const KernelArgs *a) {
   });
 }
 
-void cuda_attention_part(Device *d, const KernelArgs *a) {
-  cuda_attention(d, a);
-}
+void cuda_attention_part(Device *d, const KernelArgs *a) { cuda_attention(d, a); }

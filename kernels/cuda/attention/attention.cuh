@@ -17,9 +17,7 @@ struct Heads {
 };
 
 /* Whether the sums of earlier steps are among the operands. */
-static inline bool goes_on(const KernelArgs *a) {
-  return a->attr->step > 0;
-}
+static inline bool goes_on(const KernelArgs *a) { return a->attr->step > 0; }
 
 /* All keys, or those that were shifted here so often. */
 static inline SeqPiece keys_here(const KernelArgs *a, int64_t T, int n) {

@@ -69,8 +69,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         times_rows(p, mine, others(stage, 0), width);
         times_rows(ds, my_do, others(stage, 1), width_v);
         UNROLL
-        for (int n = 0; n < NT; n++)
-          UNROLL
+        for (int n = 0; n < NT; n++) UNROLL
         for (int j = 0; j < 4; j++)
           probability(p[n][j], ds[n][j], scale, base[j / 2], less[j / 2], [&] {
             return !all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]);
@@ -81,8 +80,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
 
   UNROLL
   for (int n = 0; n < CT; n++)
-    for (int j = 0; j < 4; j++)
-      out[n][j] *= s.scale;
+    for (int j = 0; j < 4; j++) out[n][j] *= s.scale;
   add_sums(out, slice(dq0, b, s.t, h, s.h, s.d), t, 0);
   store_sums<CT, T>(dq, wide, b, s.t, h, s.h, s.d, t, 0, out);
 }
@@ -142,8 +140,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         times_rows(p, mine, others(stage, 0), width);
         times_rows(ds, my_v, others(stage, 1), width_v);
         UNROLL
-        for (int n = 0; n < NT; n++)
-          UNROLL
+        for (int n = 0; n < NT; n++) UNROLL
         for (int j = 0; j < 4; j++) {
           int c = n * 8 + 2 * l.member + j % 2;
           probability(p[n][j], ds[n][j], scale, base[stage][c] * LOG2E, less[stage][c],
@@ -156,8 +153,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
 
   UNROLL
   for (int n = 0; n < CT; n++)
-    for (int j = 0; j < 4; j++)
-      out_k[n][j] *= s.scale;
+    for (int j = 0; j < 4; j++) out_k[n][j] *= s.scale;
   store_sums<CT, T>(dk, wide, b, s.keys, kv, s.k, s.d, t, col, out_k);
   store_sums<CT, T>(dv, wide, b, s.keys, kv, s.k, s.dv, t, col, out_v);
 }

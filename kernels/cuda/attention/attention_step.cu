@@ -1,12 +1,12 @@
-/* attention_step.cu - attention of one query over the keys and values of all positions up to
- * its own, to which its own are added. A block for each query head; that of the first head
- * of a kv head writes the new rows, and all read these where they come from. */
+/* attention_step.cu - attention of one query over the keys and values of all positions up
+ * to its own, to which its own are added. A block for each query head; that of the first
+ * head of a kv head writes the new rows, and all read these where they come from. */
 #include "attention.cuh"
 
 enum { KEYS = 128, HEAD_MOST = 256 };
 
-/* Grid: heads, batch. A tile of KEYS scores at a time; every thread sums them all, so that
- * none of them has to wait for a sum over the block. */
+/* Grid: heads, batch. A tile of KEYS scores at a time; every thread sums them all, so
+ * that none of them has to wait for a sum over the block. */
 template <typename T>
 __global__ void __launch_bounds__(KEYS)
     attend_step(Heads s, const T *q, const T *k, const T *v, const int32_t *positions,
@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(KEYS)
     query[c] = load(q[(b * s.h + h) * s.d + c]) * s.scale;
     if (writes) kept_k[pos * wide_k + c] = k[c];
   }
-  for (int c = threadIdx.x; c < s.dv && writes; c += KEYS) kept_v[pos * wide_v + c] = v[c];
+  for (int c = threadIdx.x; c < s.dv && writes; c += KEYS)
+    kept_v[pos * wide_v + c] = v[c];
   float most = -INFINITY, sum = 0, out[HEAD_MOST / KEYS] = {0};
   for (int64_t r0 = 0; r0 <= pos; r0 += KEYS) {
     int64_t r = r0 + threadIdx.x;

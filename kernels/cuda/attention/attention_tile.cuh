@@ -60,9 +60,7 @@ template <typename T, int D> struct Tile {
 /* ---- global memory ---- */
 
 /* What the sums go to 16 of: columns that a head is filled up to, with zeros. */
-static __device__ __forceinline__ int filled(int d) {
-  return (d + 15) / 16 * 16;
-}
+static __device__ __forceinline__ int filled(int d) { return (d + 15) / 16 * 16; }
 
 /* Head h of n of x(B,rows,n*d). */
 template <typename T> struct Slice {
@@ -104,8 +102,7 @@ __device__ __forceinline__ void each_pair(const Slice<T> &x, const int (&t)[2], 
                                           F f) {
   int member = lane_here().member;
   UNROLL
-  for (int n = 0; n < CT; n++)
-    UNROLL
+  for (int n = 0; n < CT; n++) UNROLL
   for (int i = 0; i < 2; i++) {
     int c = col + n * 8 + 2 * member;
     if (t[i] < x.rows && c < x.d) f(n, i, x.p + t[i] * x.stride + c, c + 1 < x.d);
@@ -154,8 +151,7 @@ __device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<bfloat,
                                            const Tile<bfloat, D> &b, int d) {
   int lane = threadIdx.x % WARP, row = lane_here().warp_row + lane % 16;
   UNROLL
-  for (int n = 0; n < NT; n++)
-    c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+  for (int n = 0; n < NT; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
   UNROLL_BY_4
   for (int k = 0; k < d; k += 16) {
     uint32_t x[4], y[4];
@@ -171,8 +167,7 @@ __device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<bfloat,
 
 static __device__ __forceinline__ float dot(const Pack<float, 4> &x,
                                             const Pack<float, 4> &y, float sum) {
-  for (int i = 0; i < 4; i++)
-    sum += x.v[i] * y.v[i];
+  for (int i = 0; i < 4; i++) sum += x.v[i] * y.v[i];
   return sum;
 }
 
@@ -183,8 +178,7 @@ __device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<float, 
   Lane l = lane_here();
   int row = l.warp_row + l.group;
   UNROLL
-  for (int n = 0; n < NT; n++)
-    c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+  for (int n = 0; n < NT; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
   for (int k = 0; k < d; k += 4) {
     P x0 = *(const P *)a.at(row, k), x1 = *(const P *)a.at(row + 8, k);
     UNROLL
@@ -230,8 +224,7 @@ __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p
   Lane l = lane_here();
   float x[NT][4];
   for (int n = 0; n < NT; n++)
-    for (int j = 0; j < 4; j++)
-      x[n][j] = p[n][j];
+    for (int j = 0; j < 4; j++) x[n][j] = p[n][j];
   UNROLL_NOT
   for (int k0 = 0; k0 < rows; k0 += 8) {
     UNROLL
@@ -252,8 +245,7 @@ __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p
     }
     UNROLL
     for (int n = 0; n + 1 < NT; n++) /* registers have no index: the next come to 0 */
-      for (int j = 0; j < 4; j++)
-        x[n][j] = x[n + 1][j];
+      for (int j = 0; j < 4; j++) x[n][j] = x[n + 1][j];
   }
 }
 
@@ -272,8 +264,7 @@ template <typename Sight, typename Fetch, typename Body>
 __device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body) {
   Seen now = NONE, then = NONE;
   auto next = [&](int i, Seen &how) {
-    while (i < n && (how = sight(i)) == NONE)
-      i++;
+    while (i < n && (how = sight(i)) == NONE) i++;
     return i;
   };
   int stage = 0, i = next(0, now);
@@ -289,13 +280,13 @@ __device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body)
   copies_wait();
 }
 
-/* The same over the keys that some queries `here` see. Keys and values come to others(stage,
- * 0 and 1), positions of keys to key_at; body(stage, first key, whether all see all). */
+/* The same over the keys that some queries `here` see. Keys and values come to
+ * others(stage, 0 and 1), positions of keys to key_at; body(stage, first key, whether all
+ * see all). */
 template <int THREADS, int N, typename T, typename Others, typename Body>
-__device__ __forceinline__ void walk_keys(const Heads &s, int64_t b, const Range &here,
-                                          const Slice<const T> &keys,
-                                          const Slice<const T> &values, Others others,
-                                          int (&key_at)[2][N], Body body) {
+__device__ __forceinline__ void
+walk_keys(const Heads &s, int64_t b, const Range &here, const Slice<const T> &keys,
+          const Slice<const T> &values, Others others, int (&key_at)[2][N], Body body) {
   Tiles tiles = key_tiles<N>(s, here);
   walk(
       tiles.end - tiles.first,

@@ -1,6 +1,6 @@
-/* rope.cu - rotary position embedding: pairs of elements of each head, or of a part of it,
- * as one complex number each. An angle is found in f64, so that it is exact to f32 at any
- * position; a thread finds it once for all heads of its token. */
+/* rope.cu - rotary position embedding: pairs of elements of each head, or of a part of
+ * it, as one complex number each. An angle is found in f64, so that it is exact to f32 at
+ * any position; a thread finds it once for all heads of its token. */
 #include "kernels/cuda/kernel.cuh"
 
 struct RopeScale {
@@ -58,11 +58,12 @@ __device__ __forceinline__ void turn_row(Turned<T> a, int64_t r, int i, Pairs p,
 /* The share of pair i of a row that does not turn at all. */
 template <typename T>
 __device__ __forceinline__ void copy_row(Turned<T> a, int64_t r, int i, Pairs p) {
-  for (int64_t j = i; j < a.width; j += p.count) a.y[r * a.y_by + j] = a.x[r * a.x_by + j];
+  for (int64_t j = i; j < a.width; j += p.count)
+    a.y[r * a.y_by + j] = a.x[r * a.x_by + j];
 }
 
-/* Grid: pairs of a head, tokens. The heads of one or of two operands have the same angles;
- * `same` is copied. */
+/* Grid: pairs of a head, tokens. The heads of one or of two operands have the same
+ * angles; `same` is copied. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     rope_tokens(Turned<T> a, Turned<T> b, Turned<T> same, const int32_t *pos,

@@ -28,18 +28,40 @@ typedef struct Row {
 } Row;
 
 /* AG_NUMBER: the scale of scores; what a score becomes where the key comes later, which
- * is no infinity, as cuDNN subtracts from it; and what the sums of rows are multiplied by. */
+ * is no infinity, as cuDNN subtracts from it; and what the sums of rows are multiplied
+ * by. */
 typedef enum { SCALE, NEVER, KEEP_ALL } Number;
 
-#define SCORES {B, H, T, T}
-#define EACH   {B, H, T, ONE}
-#define NUMBER {ONE, ONE, ONE, ONE}
+#define SCORES                                                                           \
+  { B, H, T, T }
+#define EACH                                                                             \
+  { B, H, T, ONE }
+#define NUMBER                                                                           \
+  { ONE, ONE, ONE, ONE }
 
 /* ---- o = softmax(scale * q k^T, masked) v, lse = log of its sums ---- */
 
 enum {
-  F_Q, F_KT, F_V, F_SCALE, F_NEVER, F_S, F_SCALED, F_ROW, F_COLUMN, F_SEEN, F_MASKED,
-  F_MOST, F_LESS, F_E, F_SUM, F_LOG, F_LSE, F_P, F_O, F_N
+  F_Q,
+  F_KT,
+  F_V,
+  F_SCALE,
+  F_NEVER,
+  F_S,
+  F_SCALED,
+  F_ROW,
+  F_COLUMN,
+  F_SEEN,
+  F_MASKED,
+  F_MOST,
+  F_LESS,
+  F_E,
+  F_SUM,
+  F_LOG,
+  F_LSE,
+  F_P,
+  F_O,
+  F_N
 };
 
 static const Row forward_tensor[F_N] = {
@@ -84,9 +106,40 @@ static const AgNode forward_node[] = {
 /* ---- its gradients: p again from lse, dS = p * (do v^T - delta) * scale ---- */
 
 enum {
-  G_Q, G_KT, G_VT, G_O, G_LSE, G_DO, G_SCALE, G_NEVER, G_KEEP, G_DO_O, G_ROW_SUM, G_DELTA,
-  G_S, G_SCALED, G_LESS, G_ROW, G_COLUMN, G_SEEN, G_MASKED, G_P, G_PT, G_DV_HEADS, G_DV,
-  G_DP, G_DP_LESS, G_DS_UNSCALED, G_DS, G_DST, G_DK_HEADS, G_DK, G_K, G_DQ_SUMS, G_DQ, G_N
+  G_Q,
+  G_KT,
+  G_VT,
+  G_O,
+  G_LSE,
+  G_DO,
+  G_SCALE,
+  G_NEVER,
+  G_KEEP,
+  G_DO_O,
+  G_ROW_SUM,
+  G_DELTA,
+  G_S,
+  G_SCALED,
+  G_LESS,
+  G_ROW,
+  G_COLUMN,
+  G_SEEN,
+  G_MASKED,
+  G_P,
+  G_PT,
+  G_DV_HEADS,
+  G_DV,
+  G_DP,
+  G_DP_LESS,
+  G_DS_UNSCALED,
+  G_DS,
+  G_DST,
+  G_DK_HEADS,
+  G_DK,
+  G_K,
+  G_DQ_SUMS,
+  G_DQ,
+  G_N
 };
 
 static const Row backward_tensor[G_N] = {
@@ -158,13 +211,9 @@ _Static_assert(LEN(forward_tensor) <= AG_TENSORS && LEN(backward_tensor) <= AG_T
 
 /* ---- with sizes ---- */
 
-bool ag_has_t(AgKind k) {
-  return k == AG_SELECT;
-}
+bool ag_has_t(AgKind k) { return k == AG_SELECT; }
 
-bool ag_has_b(AgKind k) {
-  return k <= AG_DIV || k == AG_NOT_LESS || k == AG_SELECT;
-}
+bool ag_has_b(AgKind k) { return k <= AG_DIV || k == AG_NOT_LESS || k == AG_SELECT; }
 
 static void sizes_of(const KernelArgs *a, int64_t size[LETTERS]) {
   const KTensor *q = &a->in[0], *k = &a->in[1];
@@ -206,8 +255,7 @@ void attention_graph(int op, const KernelArgs *a, AttentionGraph *g) {
                     .where = row[i].where,
                     .index = row[i].index};
     int64_t count = 1;
-    for (int k = 0; k < 4; k++)
-      count *= t->dim[k] = size[row[i].dim[k]];
+    for (int k = 0; k < 4; k++) count *= t->dim[k] = size[row[i].dim[k]];
     strides_of(row[i].layout, t->dim, t->stride);
     if (t->where == AG_NUMBER) t->number = number_of(a->attr, t->index);
     if (t->where != AG_SCRATCH) continue;

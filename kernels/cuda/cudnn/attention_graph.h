@@ -17,8 +17,8 @@ typedef struct AgTensor {
   const char *name;
   AgType type;
   AgWhere where;
-  int index;             /* of the operand, the result */
-  int64_t at;            /* AG_SCRATCH: byte of the scratch */
+  int index;  /* of the operand, the result */
+  int64_t at; /* AG_SCRATCH: byte of the scratch */
   float number;
   int64_t dim[4], stride[4]; /* batch, heads, rows, columns; in elements */
 } AgTensor;
@@ -26,26 +26,26 @@ typedef struct AgTensor {
 /* Where an operand has a smaller dimension than the result, one element of it serves
  * dim/smaller neighbours, as a head of keys serves its group of heads. */
 typedef enum {
-  AG_MATMUL,             /* y = x b, of each batch and head */
-  AG_MUL,                /* y = x * b, element by element, as those below */
+  AG_MATMUL, /* y = x b, of each batch and head */
+  AG_MUL,    /* y = x * b, element by element, as those below */
   AG_SUB,
   AG_ADD,
   AG_DIV,
   AG_EXP,
   AG_LOG,
   AG_COPY,
-  AG_ROW,                /* y = the number of the row, of the column */
+  AG_ROW, /* y = the number of the row, of the column */
   AG_COLUMN,
-  AG_NOT_LESS,           /* y = x >= b */
-  AG_SELECT,             /* y = t ? x : b */
-  AG_MOST,               /* y = the maximum, the sum of the elements of x that it serves */
+  AG_NOT_LESS, /* y = x >= b */
+  AG_SELECT,   /* y = t ? x : b */
+  AG_MOST,     /* y = the maximum, the sum of the elements of x that it serves */
   AG_SUM,
-  AG_VIEW                /* y has the memory of x and other strides */
+  AG_VIEW /* y has the memory of x and other strides */
 } AgKind;
 
 typedef struct AgNode {
   AgKind kind;
-  uint8_t y, x, b, t;    /* numbers of tensors; those that a kind has not are 0 */
+  uint8_t y, x, b, t; /* numbers of tensors; those that a kind has not are 0 */
 } AgNode;
 
 enum { AG_TENSORS = 40, AG_NODES = 24 };
@@ -54,7 +54,7 @@ typedef struct AttentionGraph {
   AgTensor tensor[AG_TENSORS];
   const AgNode *node;
   int ntensor, nnode;
-  int64_t scratch;       /* bytes that its tensors take of the scratch */
+  int64_t scratch; /* bytes that its tensors take of the scratch */
 } AttentionGraph;
 
 /* Of OP_attention or OP_attention_dx over whole sequences of equal length; a->work may

@@ -1,5 +1,5 @@
-/* cudnn_attention.h - attention through cuDNN: scratch sizes and execution plans made from
- * attention_graph.h. The library is opened with the first plan. */
+/* cudnn_attention.h - attention through cuDNN: scratch sizes and execution plans made
+ * from attention_graph.h. The library is opened with the first plan. */
 #ifndef WEFT_CUDNN_ATTENTION_H
 #define WEFT_CUDNN_ATTENTION_H
 

@@ -148,10 +148,8 @@ static Desc node(CudnnMaker *m, const AgNode *n, const Desc *t) {
 
 Desc cudnn_graph(CudnnMaker *m, const AttentionGraph *g) {
   Desc t[AG_TENSORS], op[AG_NODES];
-  for (int i = 0; i < g->ntensor; i++)
-    t[i] = tensor(m, &g->tensor[i], i + 1);
-  for (int i = 0; i < g->nnode; i++)
-    op[i] = node(m, &g->node[i], t);
+  for (int i = 0; i < g->ntensor; i++) t[i] = tensor(m, &g->tensor[i], i + 1);
+  for (int i = 0; i < g->nnode; i++) op[i] = node(m, &g->node[i], t);
   Desc d = cudnn_new(m, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "the graph");
   cudnn_set(m, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->nnode,
             op);

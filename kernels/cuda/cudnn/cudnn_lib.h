@@ -1,5 +1,5 @@
-/* cudnn_lib.h - the functions of cuDNN that weft calls, through dlopen, so that the device needs no
- * cuDNN where no plan asks for it. */
+/* cudnn_lib.h - the functions of cuDNN that weft calls, through dlopen, so that the
+ * device needs no cuDNN where no plan asks for it. */
 #ifndef WEFT_CUDA_CUDNN_LIB_H
 #define WEFT_CUDA_CUDNN_LIB_H
 

@@ -127,8 +127,7 @@ weft_status cudnn_plan(const CudnnTarget *t, const AttentionGraph *g, uint64_t w
 
 void cudnn_plan_free(const CudnnLib *lib, CudnnPlan *p) {
   if (p->plan) (void)lib->BackendDestroyDescriptor(p->plan);
-  for (int i = p->n - 1; i >= 0; i--)
-    (void)lib->BackendDestroyDescriptor(p->made[i]);
+  for (int i = p->n - 1; i >= 0; i--) (void)lib->BackendDestroyDescriptor(p->made[i]);
   *p = (CudnnPlan){0};
 }
 

@@ -1,4 +1,5 @@
-/* cudnn_plan.h - descriptors and the execution plan that cuDNN makes of an attention graph. */
+/* cudnn_plan.h - descriptors and the execution plan that cuDNN makes of an attention
+ * graph. */
 #ifndef WEFT_CUDA_CUDNN_PLAN_H
 #define WEFT_CUDA_CUDNN_PLAN_H
 

@@ -1,5 +1,5 @@
-/* cudnn_rule.c - which attention cuDNN can compute and its scratch, by op, attributes and shapes
- * alone, so that a plan is checked where neither cuDNN nor a GPU is there. */
+/* cudnn_rule.c - which attention cuDNN can compute and its scratch, by op, attributes and
+ * shapes alone, so that a plan is checked where neither cuDNN nor a GPU is there. */
 #include "attention_graph.h"
 #include "cudnn_attention.h"
 

@@ -1,5 +1,5 @@
-/* grouped_linear.cu - products of the rows of each expert with its weight, one launch for all
- * experts: how many rows each has is read on the device. */
+/* grouped_linear.cu - products of the rows of each expert with its weight, one launch for
+ * all experts: how many rows each has is read on the device. */
 #include "kernels/cuda/gemm/multiply.cuh"
 
 /* The expert and the first row of tile number y of the tiles of all experts, one after
@@ -35,8 +35,7 @@ __global__ void __launch_bounds__(BLOCK)
     clear_past(const int32_t *end, T *y, int64_t rows, int64_t width) {
   int64_t step = (int64_t)gridDim.x * blockDim.x;
   int64_t i = *end * width + (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  for (; i < rows * width; i += step)
-    y[i] = rounded<T>(0);
+  for (; i < rows * width; i += step) y[i] = rounded<T>(0);
 }
 
 static void grouped(Device *d, const KernelArgs *a, bool forward) {
@@ -56,12 +55,8 @@ static void grouped(Device *d, const KernelArgs *a, bool forward) {
   });
 }
 
-void cuda_grouped_linear(Device *d, const KernelArgs *a) {
-  grouped(d, a, true);
-}
-void cuda_grouped_linear_dx(Device *d, const KernelArgs *a) {
-  grouped(d, a, false);
-}
+void cuda_grouped_linear(Device *d, const KernelArgs *a) { grouped(d, a, true); }
+void cuda_grouped_linear_dx(Device *d, const KernelArgs *a) { grouped(d, a, false); }
 
 /* dW[e](m,n) = dy^T x over the rows of the expert. */
 template <typename T>

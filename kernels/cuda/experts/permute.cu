@@ -23,12 +23,8 @@ static void copy_all(Device *d, const KernelArgs *a) {
            data<const uint32_t>(&a->in[0]), data<uint32_t>(&a->out[0]), n);
 }
 
-void cuda_flatten(Device *d, const KernelArgs *a) {
-  copy_all(d, a);
-}
-void cuda_unflatten(Device *d, const KernelArgs *a) {
-  copy_all(d, a);
-}
+void cuda_flatten(Device *d, const KernelArgs *a) { copy_all(d, a); }
+void cuda_unflatten(Device *d, const KernelArgs *a) { copy_all(d, a); }
 
 /* ---- permute ---- */
 
@@ -37,7 +33,8 @@ struct Choices {
   const int32_t *id;
   const float *weight;
   int64_t n, first, here, most;
-  int64_t sender, owner, owners; /* choices of a rank, experts with one limit, such here */
+  int64_t sender, owner,
+      owners; /* choices of a rank, experts with one limit, such here */
   bool by_weight;
 };
 
@@ -119,8 +116,7 @@ __global__ void __launch_bounds__(BLOCK)
 
 __global__ void add_up(int64_t experts, int32_t *offsets) {
   offsets[0] = 0;
-  for (int64_t e = 0; e < experts; e++)
-    offsets[e + 1] += offsets[e];
+  for (int64_t e = 0; e < experts; e++) offsets[e + 1] += offsets[e];
 }
 
 /* A block for each expert, as above. */
@@ -154,8 +150,7 @@ __global__ void __launch_bounds__(BLOCK)
     clear_rows(const int32_t *end, T *y, int64_t rows, int64_t width) {
   int64_t step = (int64_t)gridDim.x * blockDim.x;
   int64_t i = *end * width + (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  for (; i < rows * width; i += step)
-    y[i] = rounded<T>(0);
+  for (; i < rows * width; i += step) y[i] = rounded<T>(0);
 }
 
 /* What was to be taken and was not: a step that begins with it ends as one that did not
@@ -165,8 +160,7 @@ __global__ void __launch_bounds__(BLOCK)
     spoil(const int32_t *rows, T *y, int64_t n, int64_t width) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   for (; i < n; i += (int64_t)gridDim.x * BLOCK)
-    for (int64_t c = 0; c < width && rows[i] == ROW_DROPPED; c++)
-      y[c] = rounded<T>(NAN);
+    for (int64_t c = 0; c < width && rows[i] == ROW_DROPPED; c++) y[c] = rounded<T>(NAN);
 }
 
 static void take_rows(Device *d, const Choices &c, int32_t *rows) {
@@ -225,9 +219,7 @@ static void sum_on(Device *d, const KernelArgs *a, const KTensor *rows,
   });
 }
 
-void cuda_permute_dx(Device *d, const KernelArgs *a) {
-  sum_on(d, a, &a->in[1], NULL);
-}
+void cuda_permute_dx(Device *d, const KernelArgs *a) { sum_on(d, a, &a->in[1], NULL); }
 
 void cuda_combine(Device *d, const KernelArgs *a) {
   sum_on(d, a, &a->in[2], data<const float>(&a->in[1]));
@@ -238,12 +230,10 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     clear_unused(const int32_t *rows, T *y, int64_t n, int64_t all, int64_t width) {
   int used = 0;
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    used += rows[i] >= 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) used += rows[i] >= 0;
   used = block_sum<BLOCK>(used);
   int64_t i = used * width + (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-  for (; i < all * width; i += (int64_t)gridDim.x * BLOCK)
-    y[i] = rounded<T>(0);
+  for (; i < all * width; i += (int64_t)gridDim.x * BLOCK) y[i] = rounded<T>(0);
 }
 
 /* A block for each choice; each has a row of its own. */
@@ -277,12 +267,12 @@ void cuda_combine_dx(Device *d, const KernelArgs *a) {
   });
 }
 
-/* ---- rows between ranks ---- n[p][e] of each of e experts go to, or come from, rank p */
+/* ---- rows between ranks ---- n[p][e] of each of e experts go to, or come from, rank p
+ */
 
 __global__ void __launch_bounds__(BLOCK)
     sizes_of(const int32_t *ends, int32_t *n, int64_t count) {
-  for (int64_t i = threadIdx.x; i < count; i += BLOCK)
-    n[i] = ends[i + 1] - ends[i];
+  for (int64_t i = threadIdx.x; i < count; i += BLOCK) n[i] = ends[i + 1] - ends[i];
 }
 
 void cuda_expert_sizes(Device *d, const KernelArgs *a) {
@@ -294,8 +284,7 @@ __global__ void __launch_bounds__(BLOCK)
     ends_of(const int32_t *n, int32_t *ends, int64_t ranks, int64_t experts) {
   for (int64_t e = threadIdx.x; e <= experts; e += BLOCK) {
     int32_t sum = 0;
-    for (int64_t i = 0; i < ranks * experts; i++)
-      sum += i % experts < e ? n[i] : 0;
+    for (int64_t i = 0; i < ranks * experts; i++) sum += i % experts < e ? n[i] : 0;
     ends[e] = sum;
   }
 }
@@ -337,12 +326,14 @@ __global__ void __launch_bounds__(BLOCK) move_blocks(const T *x, T *y, Order o) 
 
 void cuda_regroup(Device *d, const KernelArgs *a) {
   const KTensor *places = a->attr->inverse ? &a->out[0] : &a->in[0], *n = &a->in[1];
-  Order o = {data<const int32_t>(n), n->dim[0],          n->dim[1],         places->dim[1],
-             places->dim[2],         a->attr->kind != 0, a->attr->inverse != 0};
+  Order o = {data<const int32_t>(n), n->dim[0],      n->dim[1],
+             places->dim[1],         places->dim[2], a->attr->kind != 0,
+             a->attr->inverse != 0};
   int64_t all = cuda_count(&a->out[0]);
   by_type(a->out[0].dtype, [&](auto *t) {
     typedef TYPE_OF(t) T;
-    LAUNCH((clear_all<T>), blocks_for(all), BLOCK, cuda_stream(d), data<T>(&a->out[0]), all);
+    LAUNCH((clear_all<T>), blocks_for(all), BLOCK, cuda_stream(d), data<T>(&a->out[0]),
+           all);
     LAUNCH((move_blocks<T>), (unsigned)(o.ranks * o.experts), BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), data<T>(&a->out[0]), o);
   });

@@ -1,5 +1,5 @@
-/* router.cu - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses. Sums and
- * scores are in f32. A block takes a row of logits. */
+/* router.cu - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses.
+ * Sums and scores are in f32. A block takes a row of logits. */
 #include "kernels/cuda/gemm/multiply.cuh"
 
 /* ---- logits ---- */
@@ -51,9 +51,7 @@ void cuda_router_logits_dw(Device *d, const KernelArgs *a) {
 
 /* ---- scores ---- */
 
-static __device__ float sigmoid_of(float x) {
-  return 1.0f / (1.0f + expf(-x));
-}
+static __device__ float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 /* What the attributes and shapes say. */
 struct Routing {
@@ -76,14 +74,11 @@ static Routing routing_of(const KernelArgs *a) {
 /* The softmax of a row to p, in shared memory; returns the logarithm of the sum. */
 static __device__ float softmax_row(const float *l, int64_t n, float *p) {
   float most = -INFINITY, sum = 0;
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    most = l[i] > most ? l[i] : most;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) most = l[i] > most ? l[i] : most;
   most = block_sum<BLOCK>(most, true);
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    sum += p[i] = expf(l[i] - most);
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) sum += p[i] = expf(l[i] - most);
   sum = block_sum<BLOCK>(sum);
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    p[i] /= sum;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) p[i] /= sum;
   __syncthreads();
   return most + logf(sum);
 }
@@ -93,8 +88,7 @@ static __device__ void scores_row(const Routing &r, const float *l, float *p) {
     softmax_row(l, r.experts, p);
     return;
   }
-  for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK)
-    p[i] = sigmoid_of(l[i]);
+  for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK) p[i] = sigmoid_of(l[i]);
   __syncthreads();
 }
 
@@ -104,8 +98,7 @@ static __device__ void scores_row(const Routing &r, const float *l, float *p) {
  * -inf. */
 static __device__ int largest(const float *key, int64_t n) {
   float most = -INFINITY;
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    most = key[i] > most ? key[i] : most;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) most = key[i] > most ? key[i] : most;
   most = block_sum<BLOCK>(most, true);
   int first = -EXPERTS_MAX;
   if (most > -INFINITY)
@@ -159,8 +152,7 @@ __global__ void __launch_bounds__(BLOCK)
   }
   if (threadIdx.x > 0) return;
   float sum = 0;
-  for (int64_t k = 0; k < r.topk; k++)
-    sum += p[id[k]];
+  for (int64_t k = 0; k < r.topk; k++) sum += p[id[k]];
   for (int64_t k = 0; k < r.topk; k++)
     weight[k] = p[id[k]] / (r.norm ? sum : 1) * r.scale;
 }
@@ -184,11 +176,9 @@ __global__ void __launch_bounds__(BLOCK)
   id += blockIdx.x * r.topk, dw += blockIdx.x * r.topk;
   scores_row(r, l, p);
   float sum = 0, less = 0;
-  for (int64_t k = 0; k < r.topk; k++)
-    sum += p[id[k]];
+  for (int64_t k = 0; k < r.topk; k++) sum += p[id[k]];
   float by = r.norm ? 1 / sum : 1;
-  for (int64_t k = 0; k < r.topk; k++)
-    less += dw[k] * p[id[k]] * by;
+  for (int64_t k = 0; k < r.topk; k++) less += dw[k] * p[id[k]] * by;
   bool whole = !r.sigmoid && !r.norm;
   for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK) {
     float d = whole ? -r.scale * p[i] * less : 0;
@@ -213,8 +203,7 @@ void cuda_route_dx(Device *d, const KernelArgs *a) {
 __global__ void __launch_bounds__(BLOCK)
     count_choices(const int32_t *id, float *to, int64_t n, bool add) {
   int found = 0;
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    found += id[i] == (int32_t)blockIdx.x;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) found += id[i] == (int32_t)blockIdx.x;
   found = block_sum<BLOCK>(found);
   if (threadIdx.x == 0) to[blockIdx.x] = (float)found + (add ? to[blockIdx.x] : 0);
 }
@@ -222,8 +211,7 @@ __global__ void __launch_bounds__(BLOCK)
 __global__ void __launch_bounds__(BLOCK)
     count_valid(const int32_t *label, float *to, int64_t n) {
   int found = 0;
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    found += label[i] != -100;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) found += label[i] != -100;
   found = block_sum<BLOCK>(found);
   if (threadIdx.x == 0) *to = (float)found;
 }

@@ -1,5 +1,6 @@
-/* cublaslt.c - GEMM through cuBLASLt: f32 accumulation; weight gradients are stored and accumulated
- * in f32. The library is column-major, so it is asked for the transposed product. */
+/* cublaslt.c - GEMM through cuBLASLt: f32 accumulation; weight gradients are stored and
+ * accumulated in f32. The library is column-major, so it is asked for the transposed
+ * product. */
 #include "cublaslt_int.h"
 
 _Static_assert(sizeof(Prepared) <= CUDA_LT_STATE, "what cuda_workspace.c says");
@@ -41,9 +42,7 @@ static weft_status failed(cublasStatus_t r, const char *what, weft_error *e) {
   return err_set(e, WEFT_ERUN, "cuBLASLt: %s: status %d", what, (int)r);
 }
 
-static cudaDataType_t type_of(DType t) {
-  return t == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
-}
+static cudaDataType_t type_of(DType t) { return t == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 /* A matrix (rows, cols) with these strides as one of columns, transposed: (cols, rows).
  */
@@ -109,16 +108,14 @@ weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e) {
 
 /* ---- running ---- */
 
-static bool fits(const void *p) {
-  return (uintptr_t)p % LT_ALIGNED == 0;
-}
+static bool fits(const void *p) { return (uintptr_t)p % LT_ALIGNED == 0; }
 
 cublasStatus_t lt_multiply(const CudaContext *c, const Prepared *s,
                            const cublasLtMatmulAlgo_t *algo, const void *x, const void *y,
                            void *out, bool add, void *work, size_t bytes) {
   const float one = 1, beta = add;
-  return cublasLtMatmul(c->lt, s->how, &one, y, s->a, x, s->b, &beta, out, s->c, out, s->c,
-                        algo, work, bytes, (cudaStream_t)c->stream);
+  return cublasLtMatmul(c->lt, s->how, &one, y, s->a, x, s->b, &beta, out, s->c, out,
+                        s->c, algo, work, bytes, (cudaStream_t)c->stream);
 }
 
 bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a) {

@@ -1,7 +1,8 @@
-/* cublaslt_algorithms.c - chooses cuBLASLt's algorithm for a GEMM. The library's heuristic orders
- * them by shapes and GPU: without timing the first one is taken. With timing the first few are
- * run when a program is loaded, on memory allocated for it, and the one with the shortest median
- * is taken. None of them uses split-K, so each gives the same bits every time. */
+/* cublaslt_algorithms.c - chooses cuBLASLt's algorithm for a GEMM. The library's
+ * heuristic orders them by shapes and GPU: without timing the first one is taken. With
+ * timing the first few are run when a program is loaded, on memory allocated for it, and
+ * the one with the shortest median is taken. None of them uses split-K, so each gives the
+ * same bits every time. */
 #include <float.h>
 
 #include "cublaslt_int.h"
@@ -40,8 +41,8 @@ static cublasStatus_t propose(void *lt, const Prepared *s, uint64_t work,
   if (r) return r;
   r = limit(pref, work);
   if (!r)
-    r = cublasLtMatmulAlgoGetHeuristic(lt, s->how, s->a, s->b, s->c, s->c, pref, CANDIDATES,
-                                       got, &all);
+    r = cublasLtMatmulAlgoGetHeuristic(lt, s->how, s->a, s->b, s->c, s->c, pref,
+                                       CANDIDATES, got, &all);
   for (int i = 0; !r && i < all; i++)
     if (!got[i].state && got[i].workspaceSize <= work) algo[(*n)++] = got[i].algo;
   if (!r && !*n) r = CUBLAS_STATUS_NOT_SUPPORTED;
@@ -72,8 +73,8 @@ static cudaError_t once(const Trial *t, const cublasLtMatmulAlgo_t *algo, float 
   *ms = FLT_MAX;
   cudaError_t r = cudaEventRecord(g->begin, queue);
   if (r) return r;
-  cublasStatus_t st = lt_multiply(t->c, t->s, algo, t->x, t->y, t->out, t->add, t->work,
-                                  t->bytes);
+  cublasStatus_t st =
+      lt_multiply(t->c, t->s, algo, t->x, t->y, t->out, t->add, t->work, t->bytes);
   if (st) return cudaSuccess;
   r = cudaEventRecord(g->end, queue);
   if (!r) r = cudaStreamSynchronize(queue);
@@ -90,7 +91,8 @@ static float median(float *x, int n) {
 }
 
 /* In turns, so that a GPU that slows down does so for all; the first round warms up. */
-static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n, int *best) {
+static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n,
+                        int *best) {
   float ms[CANDIDATES][ROUNDS], spent = 0, first, least = FLT_MAX;
   int rounds = 0;
   for (int i = 0; i < n; i++) {
@@ -110,10 +112,12 @@ static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n,
   return cudaSuccess;
 }
 
-/* Without room for its operands the first one stays, as on a device that does not time. */
+/* Without room for its operands the first one stays, as on a device that does not time.
+ */
 static cudaError_t time_them(const CudaContext *c, const Prepared *s, const GemmKey *key,
                              const cublasLtMatmulAlgo_t *algo, int n, int *best) {
-  size_t x = room(key->m * key->k, (DType)key->in), y = room(key->k * key->n, (DType)key->in);
+  size_t x = room(key->m * key->k, (DType)key->in),
+         y = room(key->k * key->n, (DType)key->in);
   size_t out = room(key->m * key->n, (DType)key->out), all = x + y + out + key->work;
   void *p = NULL;
   *best = 0;
@@ -124,8 +128,14 @@ static cudaError_t time_them(const CudaContext *c, const Prepared *s, const Gemm
   }
   if (r) return r;
   char *at = p;
-  Trial t = {.c = c, .s = s, .x = at, .y = at + x, .out = at + x + y,
-             .work = at + x + y + out, .bytes = key->work, .add = key->add};
+  Trial t = {.c = c,
+             .s = s,
+             .x = at,
+             .y = at + x,
+             .out = at + x + y,
+             .work = at + x + y + out,
+             .bytes = key->work,
+             .add = key->add};
   r = cudaMemsetAsync(p, 0, all, c->stream);
   if (!r) r = race(&t, algo, n, best);
   cudaError_t freed = cudaFree(p);
@@ -141,9 +151,17 @@ static const struct GemmChoice *known(const GemmChoices *g, const GemmKey *key) 
 }
 
 static GemmKey key_of(const Product *p, bool add, uint64_t work) {
-  return (GemmKey){.m = p->m, .n = p->n, .k = p->k, .a_row = p->a_row, .a_col = p->a_col,
-                   .b_row = p->b_row, .b_col = p->b_col, .work = work, .in = (int32_t)p->in,
-                   .out = (int32_t)p->out, .add = add};
+  return (GemmKey){.m = p->m,
+                   .n = p->n,
+                   .k = p->k,
+                   .a_row = p->a_row,
+                   .a_col = p->a_col,
+                   .b_row = p->b_row,
+                   .b_col = p->b_col,
+                   .work = work,
+                   .in = (int32_t)p->in,
+                   .out = (int32_t)p->out,
+                   .add = add};
 }
 
 weft_status choose_algorithm(Device *d, Prepared *s, const Product *p, bool add,
@@ -158,12 +176,16 @@ weft_status choose_algorithm(Device *d, Prepared *s, const Product *p, bool add,
     return WEFT_OK;
   }
   cublasStatus_t r = propose(c->lt, s, work, algo, &n);
-  if (r) return err_set(e, WEFT_ERUN, "cuBLASLt: no algorithm for a product: status %d", (int)r);
+  if (r)
+    return err_set(e, WEFT_ERUN, "cuBLASLt: no algorithm for a product: status %d",
+                   (int)r);
   if (d->times && c->choices && n > 1) {
     cudaError_t st = time_them(c, s, &key, algo, n, &best);
     if (st)
-      return err_set(e, WEFT_ERUN, "products cannot be timed: %s; deterministic = true takes "
-                     "the library's first", cudaGetErrorString(st));
+      return err_set(e, WEFT_ERUN,
+                     "products cannot be timed: %s; deterministic = true takes "
+                     "the library's first",
+                     cudaGetErrorString(st));
     GemmChoices *g = c->choices;
     g->at[g->n++ % GEMM_CHOICES] = (struct GemmChoice){key, algo[best]};
   }

@@ -1,5 +1,5 @@
-/* cublaslt_int.h - shared by cublaslt.c, cublaslt_algorithms.c and the device, which keeps what was
- * chosen. */
+/* cublaslt_int.h - shared by cublaslt.c, cublaslt_algorithms.c and the device, which
+ * keeps what was chosen. */
 #ifndef WEFT_CUDA_GEMM_INT_H
 #define WEFT_CUDA_GEMM_INT_H
 

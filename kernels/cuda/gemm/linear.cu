@@ -1,14 +1,14 @@
-/* linear.cu - products of matrices: linear and its gradients, through cuBLASLt (cublaslt.c) or,
- * where that does not take an operand, by tiles in shared memory with sums in f32: every
- * shape and layout, and one order of sums. */
+/* linear.cu - products of matrices: linear and its gradients, through cuBLASLt
+ * (cublaslt.c) or, where that does not take an operand, by tiles in shared memory with
+ * sums in f32: every shape and layout, and one order of sums. */
 #include "cublaslt.h"
 #include "multiply.cuh"
 
 template <typename T, typename TO>
 __global__ void __launch_bounds__(BLOCK)
     multiply(Matrix<T> a, Matrix<T> b, TO *c, int64_t m, int64_t n, int64_t k, bool add) {
-  multiply_tile(a, b, c, m, n, k, (int64_t)blockIdx.y * TILE_M, (int64_t)blockIdx.x * TILE_N,
-                add);
+  multiply_tile(a, b, c, m, n, k, (int64_t)blockIdx.y * TILE_M,
+                (int64_t)blockIdx.x * TILE_N, add);
 }
 
 template <typename T, typename TO>

@@ -53,14 +53,11 @@ bool local_enter(LocalWorld *w) {
   return false;
 }
 
-void local_leave(LocalWorld *w) {
-  atomic_fetch_sub(&w->moving, 1);
-}
+void local_leave(LocalWorld *w) { atomic_fetch_sub(&w->moving, 1); }
 
 /* What runs between enter and leave is bounded: a short lock or a copy. */
 static void drain(LocalWorld *w) {
-  while (atomic_load(&w->moving) > 0)
-    sched_yield();
+  while (atomic_load(&w->moving) > 0) sched_yield();
 }
 
 weft_status local_gave_up(LocalWorld *w, weft_error *e) {
@@ -81,8 +78,7 @@ void local_end(LocalWorld *w, int rank, weft_status code, const char *why) {
     else
       snprintf(w->why, sizeof w->why, "rank %d failed: %s", rank, why);
     atomic_store(&w->aborted, true);
-    for (int i = 0; i < w->size; i++)
-      local_wake(&w->end[i]);
+    for (int i = 0; i < w->size; i++) local_wake(&w->end[i]);
   }
   pthread_mutex_unlock(&w->lock);
   drain(w);
@@ -139,8 +135,7 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
 static void drop(Comm *c) {
   Endpoint *p = c->ctx;
   assert(p->world->size == 1);
-  for (int i = 0; i < p->nhandle; i++)
-    p->rec[i].busy = false;
+  for (int i = 0; i < p->nhandle; i++) p->rec[i].busy = false;
   p->from[p->rank] = (Fifo){0};
 }
 
@@ -221,9 +216,7 @@ static weft_status start_world(World *world, weft_error *e) {
   return WEFT_OK;
 }
 
-static void close_world(World *w) {
-  free_world(w->ctx);
-}
+static void close_world(World *w) { free_world(w->ctx); }
 
 static void abort_world(World *w, int rank, weft_status code, int exit_code,
                         const char *why) {
@@ -252,8 +245,7 @@ static weft_status join_group(Endpoint *p, const CommGroup *group, int i, weft_e
                      : err_set(e, WEFT_EINTERNAL, "communicator %s: rank %d is no member",
                                c->name, p->rank);
   if (c->n == 1) return WEFT_OK;
-  for (int k = 0; k < i; k++)
-    twin += same_members(&group[k], c);
+  for (int k = 0; k < i; k++) twin += same_members(&group[k], c);
   return local_group_get(p->world, c, twin, &ref->g, e);
 }
 
@@ -269,10 +261,8 @@ static weft_status join(Endpoint *p, const CommNeeds *needs, weft_error *e) {
   if (p->ref) p->ngroup = ngroup;
   if (!p->rec || !p->ref)
     return err_set(e, WEFT_ENOMEM, "no memory for the communication of rank %d", p->rank);
-  for (int i = 0; i < nhandle; i++)
-    p->rec[i].owner = p;
-  for (int i = 0; i < ngroup; i++)
-    TRY(join_group(p, needs->group, i, e));
+  for (int i = 0; i < nhandle; i++) p->rec[i].owner = p;
+  for (int i = 0; i < ngroup; i++) TRY(join_group(p, needs->group, i, e));
   return WEFT_OK;
 }
 

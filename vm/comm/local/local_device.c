@@ -3,9 +3,7 @@
  * member's wait makes its compute queue wait for the end. */
 #include "local_int.h"
 
-static bool most(const CommOp *op) {
-  return op->red == RED_MAX;
-}
+static bool most(const CommOp *op) { return op->red == RED_MAX; }
 
 /* Enqueues out[..] = merge of in[..]; nothing where it is in its place. */
 static void merge(Device *d, DeviceMerge *m) {
@@ -16,8 +14,7 @@ static void merge(Device *d, DeviceMerge *m) {
 static void all_reduce(Device *d, const LocalSlot *s, int n, DeviceMerge *m) {
   m->nin = m->nout = n;
   m->count = s->op.count;
-  for (int k = 0; k < n; k++)
-    m->in[k] = s->part[k].in, m->out[k] = s->part[k].out;
+  for (int k = 0; k < n; k++) m->in[k] = s->part[k].in, m->out[k] = s->part[k].out;
   merge(d, m);
 }
 
@@ -27,8 +24,7 @@ static void scatter(Device *d, const LocalSlot *s, int n, uint64_t bytes,
   m->nin = n, m->nout = 1;
   m->count = s->op.count;
   for (int k = 0; k < n; k++) {
-    for (int i = 0; i < n; i++)
-      m->in[i] = s->part[i].in + (uint64_t)k * bytes;
+    for (int i = 0; i < n; i++) m->in[i] = s->part[i].in + (uint64_t)k * bytes;
     m->out[0] = s->part[k].out;
     merge(d, m);
   }
@@ -65,8 +61,7 @@ static void exchange(Device *d, const LocalSlot *s, int n, uint64_t bytes,
 
 static void shift(Device *d, const LocalSlot *s, int n, DeviceMerge *m) {
   m->count = s->op.count;
-  for (int k = 0; k < n; k++)
-    one(d, m, s->part[k].in, s->part[(k + 1) % n].out);
+  for (int k = 0; k < n; k++) one(d, m, s->part[k].in, s->part[(k + 1) % n].out);
 }
 
 void local_device_move(Endpoint *p, const LocalSlot *s, int n) {
@@ -74,31 +69,18 @@ void local_device_move(Endpoint *p, const LocalSlot *s, int n) {
   Device *d = p->device;
   DeviceMerge m = {.dtype = (DType)s->op.dtype, .most = most(&s->op)};
   uint64_t piece = s->op.count * (uint64_t)dtype_size((DType)s->op.dtype);
-  for (int k = 0; k < n; k++)
-    ready[k] = s->part[k].rec->ready;
+  for (int k = 0; k < n; k++) ready[k] = s->part[k].rec->ready;
   d->vt->beside(d, ready, n);
   switch ((CollKind)s->op.coll) {
-  case COLL_ALL_REDUCE:
-    all_reduce(d, s, n, &m);
-    break;
-  case COLL_REDUCE_SCATTER:
-    scatter(d, s, n, piece, &m);
-    break;
-  case COLL_ALL_GATHER:
-    gather(d, s, n, piece, &m);
-    break;
-  case COLL_ALL_TO_ALL:
-    exchange(d, s, n, piece, &m);
-    break;
-  case COLL_SHIFT:
-    shift(d, s, n, &m);
-    break;
-  default:
-    assert(!"a collective");
+  case COLL_ALL_REDUCE: all_reduce(d, s, n, &m); break;
+  case COLL_REDUCE_SCATTER: scatter(d, s, n, piece, &m); break;
+  case COLL_ALL_GATHER: gather(d, s, n, piece, &m); break;
+  case COLL_ALL_TO_ALL: exchange(d, s, n, piece, &m); break;
+  case COLL_SHIFT: shift(d, s, n, &m); break;
+  default: assert(!"a collective");
   }
   DeviceEvent end = d->vt->beside_end(d);
-  for (int k = 0; k < n; k++)
-    s->part[k].rec->after = end;
+  for (int k = 0; k < n; k++) s->part[k].rec->after = end;
 }
 
 static DeviceEvent copy(Device *d, const DeviceEvent *ready, int n, const CommOp *from,

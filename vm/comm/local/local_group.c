@@ -1,8 +1,8 @@
 /* local_group.c - collectives of virtual ranks.
  *
  * Start records a member's buffers in the slot of its next operation. Once all members
- * have started, the data is moved in segments that any member may claim while it waits, so
- * a waiter depends on the others' starts and never on their waits. An operation of a
+ * have started, the data is moved in segments that any member may claim while it waits,
+ * so a waiter depends on the others' starts and never on their waits. An operation of a
  * single segment is moved by the last member to start, which saves a wake-up.
  *
  * How many slots a group needs. Each member has at most F = in_flight operations started
@@ -110,8 +110,7 @@ static void reduce(const LocalSlot *s, int nin, uint64_t a, uint64_t n, const Pa
     for (int k = 1; k < nin; k++)
       reduce_add(t, (RedOp)s->op.red, &acc, s->part[k].in + (a + i) * size, len);
     reduce_store(t, to[0].out + o, &acc, len);
-    for (int k = 1; k < nto; k++)
-      memcpy(to[k].out + o, to[0].out + o, len * size);
+    for (int k = 1; k < nto; k++) memcpy(to[k].out + o, to[0].out + o, len * size);
   }
 }
 
@@ -157,8 +156,7 @@ static void move(const LocalGroup *g, const LocalSlot *s, uint64_t seg) {
 }
 
 static void wake(LocalWorld *w, const LocalGroup *g) {
-  for (int k = 0; k < g->n; k++)
-    local_wake(&w->end[g->rank[k]]);
+  for (int k = 0; k < g->n; k++) local_wake(&w->end[g->rank[k]]);
 }
 
 /* A segment has been moved; the last one ends the operation and frees its slot. Members
@@ -167,8 +165,7 @@ static void finish(LocalWorld *w, LocalGroup *g, LocalSlot *s) {
   pthread_mutex_lock(&g->lock);
   bool done = ++s->finished == s->nseg;
   if (done) {
-    for (int k = 0; k < g->n; k++)
-      atomic_store(&s->part[k].rec->done, true);
+    for (int k = 0; k < g->n; k++) atomic_store(&s->part[k].rec->done, true);
     s->free = g->free;
     g->free = s;
   }

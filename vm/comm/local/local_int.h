@@ -1,10 +1,10 @@
 /* local_int.h - shared by the files of the local backend.
  *
  * Virtual ranks are threads of this process. Reductions add in group order, so results do
- * not depend on timing. One LocalWorld holds the endpoints of all ranks. A collective lives
- * in a LocalSlot of its group from the first member's start until its data has been moved;
- * waiting members move segments of it, under no lock. Sends and receives meet in one FIFO
- * per ordered pair. */
+ * not depend on timing. One LocalWorld holds the endpoints of all ranks. A collective
+ * lives in a LocalSlot of its group from the first member's start until its data has been
+ * moved; waiting members move segments of it, under no lock. Sends and receives meet in
+ * one FIFO per ordered pair. */
 #ifndef WEFT_LOCAL_INT_H
 #define WEFT_LOCAL_INT_H
 
@@ -126,7 +126,8 @@ weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e);
 /* Moves one segment of an operation if one is free; false if there is nothing to do. */
 bool local_help(Endpoint *p, LocalRec *r);
 
-/* local_device.c: on the device of `p`, which started last; sets `after` of all members. */
+/* local_device.c: on the device of `p`, which started last; sets `after` of all members.
+ */
 void local_device_move(Endpoint *p, const LocalSlot *s, int n);
 void local_device_copy(Endpoint *p, LocalRec *from, LocalRec *to);
 /* From in to out of one handle. */

@@ -1,8 +1,8 @@
 /* local_pair.c - send and receive between virtual ranks.
  *
- * Per ordered pair of ranks there is one FIFO of operations without their counterpart. The
- * side that starts second takes the oldest and copies straight from the sender's buffer to
- * the receiver's. The handles themselves are the nodes of the list. */
+ * Per ordered pair of ranks there is one FIFO of operations without their counterpart.
+ * The side that starts second takes the oldest and copies straight from the sender's
+ * buffer to the receiver's. The handles themselves are the nodes of the list. */
 #include "local_int.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* mpi_int.h - shared by the files of the MPI backend: operations, and its own large sums. */
+/* mpi_int.h - shared by the files of the MPI backend: operations, and its own large sums.
+ */
 #ifndef WEFT_MPI_INT_H
 #define WEFT_MPI_INT_H
 
@@ -22,11 +23,11 @@ typedef struct MpiQueued {
 typedef struct MpiSum {
   MPI_Comm comm;
   int n, me;
-  uint64_t limit;       /* elements per MPI call */
-  char *room;           /* [MPI_SLOTS][n][chunk]: parts */
+  uint64_t limit; /* elements per MPI call */
+  char *room;     /* [MPI_SLOTS][n][chunk]: parts */
   size_t chunk, nreq;
-  MPI_Request *req;     /* [MPI_SLOTS][MPI_ROWS][n] */
-  MpiQueued *queue;     /* a ring of `most` */
+  MPI_Request *req; /* [MPI_SLOTS][MPI_ROWS][n] */
+  MpiQueued *queue; /* a ring of `most` */
   int most, head, waiting;
   /* of the head: */
   DType dtype;
@@ -34,8 +35,8 @@ typedef struct MpiSum {
   MPI_Datatype type;
   size_t size;
   uint64_t whole, slice, len; /* elements: of all, of a member, of a step */
-  char *from, *to;      /* parts of all; the slice of this member's sums */
-  bool sums;            /* all members get them */
+  char *from, *to;            /* parts of all; the slice of this member's sums */
+  bool sums;                  /* all members get them */
   int steps, posted, added, freed;
 } MpiSum;
 

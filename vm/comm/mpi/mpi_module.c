@@ -1,8 +1,8 @@
 /* mpi_module.c - the MPI backend: nonblocking collectives, one communicator per group.
  *
- * Large reductions are its own (mpi_sum.c). Built as weft_mpi.so, which exports one symbol.
- * One rank per process, and one thread that calls MPI. Progress happens inside MPI calls:
- * a rank that computes may delay others, a rank that waits does not. */
+ * Large reductions are its own (mpi_sum.c). Built as weft_mpi.so, which exports one
+ * symbol. One rank per process, and one thread that calls MPI. Progress happens inside
+ * MPI calls: a rank that computes may delay others, a rank that waits does not. */
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -58,8 +58,7 @@ static weft_status move_sums(MpiEndpoint *p, weft_error *e) {
 
 static bool any_sum(const MpiEndpoint *p) {
   bool any = false;
-  for (int i = 0; i < p->ngroup; i++)
-    any |= p->group[i].sums && p->group[i].sum.waiting;
+  for (int i = 0; i < p->ngroup; i++) any |= p->group[i].sums && p->group[i].sum.waiting;
   return any;
 }
 
@@ -211,8 +210,7 @@ static weft_status join(World *world, int rank, Device *d, const CommNeeds *need
   weft_status st = WEFT_OK;
   if (!p->group || !p->handle)
     st = err_set(e, WEFT_ENOMEM, "no memory for the MPI backend");
-  for (int i = 0; p->group && i < ngroup; i++)
-    p->group[i].comm = MPI_COMM_NULL;
+  for (int i = 0; p->group && i < ngroup; i++) p->group[i].comm = MPI_COMM_NULL;
   for (int i = 0; p->handle && i < nhandle; i++)
     p->handle[i].req = &p->handle[i].one, p->handle[i].cap = 1;
   for (int i = 0; st == WEFT_OK && i < ngroup; i++)
@@ -343,8 +341,7 @@ static void abort_world(World *world, int rank, weft_status code, int exit_code,
 
 static void close_world(World *world) {
   MpiWorld *w = world->ctx;
-  for (int i = 0; i < 4; i++)
-    MPI_Op_free(&w->half[i / 2][i % 2]);
+  for (int i = 0; i < 4; i++) MPI_Op_free(&w->half[i / 2][i % 2]);
   MPI_Comm_free(&w->raw);
   MPI_Comm_free(&w->p2p);
   MPI_Comm_free(&w->all);

@@ -1,5 +1,5 @@
-/* mpi_op.c - starts an operation: its MPI calls, split where it exceeds MPI's count limit. All
- * members split alike, since the limit is the same everywhere. */
+/* mpi_op.c - starts an operation: its MPI calls, split where it exceeds MPI's count
+ * limit. All members split alike, since the limit is the same everywhere. */
 #include <stdio.h>
 
 #include "mpi_int.h"
@@ -23,17 +23,12 @@ weft_status mpi_report_op(int rc, int rank, const MpiHandle *h, weft_error *e) {
 
 MPI_Datatype mpi_type(DType t) {
   switch (t) {
-  case DT_F32:
-    return MPI_FLOAT;
+  case DT_F32: return MPI_FLOAT;
   case DT_BF16:
-  case DT_F16:
-    return MPI_UINT16_T;
-  case DT_F64:
-    return MPI_DOUBLE;
-  case DT_I32:
-    return MPI_INT32_T;
-  case DT_ACT:
-    break;
+  case DT_F16: return MPI_UINT16_T;
+  case DT_F64: return MPI_DOUBLE;
+  case DT_I32: return MPI_INT32_T;
+  case DT_ACT: break;
   }
   return MPI_DATATYPE_NULL;
 }
@@ -222,4 +217,3 @@ weft_status mpi_start(MpiWorld *w, MpiPart *p, MpiHandle *h, weft_error *e) {
   } while (p->at < p->op->count);
   return WEFT_OK;
 }
-

@@ -3,9 +3,9 @@
  * Nonblocking reductions of MPI libraries sum whole buffers on few members and move them
  * twice; these are as fast as the blocking ones. Each member reduces one slice, in group
  * order, so the bits are those of virtual ranks. A slice is cut into steps: while one is
- * reduced, the parts of the next arrive and the sums of the last leave. A step has a slot of
- * requests and of buffers for parts; later operations of a group wait until the head of its
- * queue is done, so messages between two members keep one order per tag. */
+ * reduced, the parts of the next arrive and the sums of the last leave. A step has a slot
+ * of requests and of buffers for parts; later operations of a group wait until the head
+ * of its queue is done, so messages between two members keep one order per tag. */
 #include "mpi_int.h"
 
 enum { TAG_PART = 1, TAG_SUM = 2 };
@@ -174,8 +174,7 @@ bool mpi_sum_new(MpiSum *s, const weft_alloc *a, MPI_Comm comm, int n, int me, i
   s->room = mem_new(a, s->chunk * MPI_SLOTS * (size_t)n);
   s->req = mem_new(a, s->nreq * sizeof *s->req);
   s->queue = mem_new(a, (size_t)most * sizeof *s->queue);
-  for (size_t i = 0; s->req && i < s->nreq; i++)
-    s->req[i] = MPI_REQUEST_NULL;
+  for (size_t i = 0; s->req && i < s->nreq; i++) s->req[i] = MPI_REQUEST_NULL;
   return s->room && s->req && s->queue;
 }
 

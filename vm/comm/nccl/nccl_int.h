@@ -5,9 +5,9 @@
  * starts, and no two lines of a plan need to agree in theirs. Nothing waits on the host:
  * start makes the line's stream wait for the compute stream, wait the compute stream for
  * the line's. Communicators are nonblocking, so that another thread can abort them. All
- * calls of NCCL are made under one lock, since an abort takes communicators away. The host
- * does not see row counts on the device, so there is no all_to_all_v here: programs for
- * GPUs move places of full size (Comm.counts, coll.def). */
+ * calls of NCCL are made under one lock, since an abort takes communicators away. The
+ * host does not see row counts on the device, so there is no all_to_all_v here: programs
+ * for GPUs move places of full size (Comm.counts, coll.def). */
 #ifndef WEFT_NCCL_INT_H
 #define WEFT_NCCL_INT_H
 

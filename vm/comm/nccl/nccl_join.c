@@ -1,8 +1,8 @@
 /* nccl_join.c - creates the communicators of a rank in an order that cannot deadlock.
  *
  * Groups come first, in the order that is the same on all ranks; then pairs, ordered by
- * their two ranks. Of the communicators that somebody waits for, the first one has all its
- * members in it or on the way to it. */
+ * their two ranks. Of the communicators that somebody waits for, the first one has all
+ * its members in it or on the way to it. */
 #include <sched.h>
 #include <stdio.h>
 
@@ -25,8 +25,7 @@ static weft_status share_gpu(const NcclEndpoint *p, const CommNeeds *needs, Ctas
   int all = 0, groups = 0, pairs = 2 * p->npeer, gpu = 0;
   CUDA(p, cudaGetDevice(&gpu));
   CUDA(p, cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, gpu));
-  for (int i = 0; i < needs->ngroup; i++)
-    groups += needs->group[i].n > 1;
+  for (int i = 0; i < needs->ngroup; i++) groups += needs->group[i].n > 1;
   out->group = p->w->group_ctas;
   out->pair = p->w->pair_ctas;
   if (!out->group) out->group = MAX(1, MIN(GROUP_CTAS, all / 2 / MAX(groups, 1)));
@@ -59,8 +58,7 @@ static weft_status agree_on_id(NcclEndpoint *p, const int *member, int n,
   if (r != ncclSuccess)
     return err_set(e, WEFT_ERUN, "rank %d: NCCL gives no id: %s", p->rank,
                    ncclGetErrorString(r));
-  for (int i = 1; i < n; i++)
-    TRY(under->vt->send(under, id, sizeof *id, member[i], e));
+  for (int i = 1; i < n; i++) TRY(under->vt->send(under, id, sizeof *id, member[i], e));
   return WEFT_OK;
 }
 
@@ -186,8 +184,7 @@ static bool comes_before(const NcclEndpoint *p, int a, int b) {
 static int kth(const NcclEndpoint *p, int k) {
   for (int i = 0; i < p->npeer; i++) {
     int before = 0;
-    for (int j = 0; j < p->npeer; j++)
-      before += j != i && comes_before(p, j, i);
+    for (int j = 0; j < p->npeer; j++) before += j != i && comes_before(p, j, i);
     if (before == k) return i;
   }
   assert(!"every peer is there once");
@@ -209,9 +206,7 @@ static weft_status make_pairs(NcclEndpoint *p, const CommNeeds *needs, int ctas,
 
 /* ---- joining and leaving ---- */
 
-static size_t even(size_t n) {
-  return (n + 63) & ~(size_t)63;
-}
+static size_t even(size_t n) { return (n + 63) & ~(size_t)63; }
 
 /* One block; `p` NULL only counts. */
 static size_t lay_out(NcclEndpoint *p, const CommNeeds *needs) {
@@ -311,13 +306,11 @@ void nccl_leave(Comm *c) {
   NcclWorld *w = p->w;
   pthread_mutex_lock(&w->lock);
   w->joined = NULL;
-  for (int i = 0; i < p->nline; i++)
-    close_line(p, &p->line[i]);
+  for (int i = 0; i < p->nline; i++) close_line(p, &p->line[i]);
   pthread_mutex_unlock(&w->lock);
   for (int i = 0; i < p->nline; i++)
     if (p->line[i].queue) (void)cudaStreamDestroy(p->line[i].queue);
-  for (int i = 0; i < p->ends; i++)
-    (void)cudaEventDestroy(p->handle[i].end);
+  for (int i = 0; i < p->ends; i++) (void)cudaEventDestroy(p->handle[i].end);
   if (p->nth) (void)cudaFree(p->nth);
   if (p->at) (void)cudaFreeHost((void *)p->at);
   mem_free(w->alloc, p, p->block);

@@ -1,5 +1,5 @@
-/* nccl_module.c - the NCCL backend: start, failures, end. Unique ids and host messages travel
- * over the backend below it (mpi or tcp). */
+/* nccl_module.c - the NCCL backend: start, failures, end. Unique ids and host messages
+ * travel over the backend below it (mpi or tcp). */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,8 +125,7 @@ static const WorldSetting usual[] = {{"NCCL_RUNTIME_CONNECT", "0"},
                                      {"NCCL_GRAPH_REGISTER", "0"}};
 
 static void set_all(const WorldSetting *s, int n) {
-  for (int i = 0; i < n; i++)
-    setenv(s[i].name, s[i].value, 0);
+  for (int i = 0; i < n; i++) setenv(s[i].name, s[i].value, 0);
 }
 
 static weft_status start_world(World *world, weft_error *e) {

@@ -1,4 +1,5 @@
-/* nccl_op.c - start and wait of the NCCL backend, and the progress words of its streams. */
+/* nccl_op.c - start and wait of the NCCL backend, and the progress words of its streams.
+ */
 #include "nccl_int.h"
 
 /* ---- where a queue is ---- */
@@ -27,16 +28,11 @@ void nccl_inside(const Comm *c, CommInside *out) {
 
 static ncclDataType_t type_of(const CommOp *op) {
   switch ((DType)op->dtype) {
-  case DT_BF16:
-    return ncclBfloat16;
-  case DT_F16:
-    return ncclFloat16;
-  case DT_F64:
-    return ncclFloat64;
-  case DT_I32:
-    return ncclInt32;
-  default:
-    return ncclFloat32;
+  case DT_BF16: return ncclBfloat16;
+  case DT_F16: return ncclFloat16;
+  case DT_F64: return ncclFloat64;
+  case DT_I32: return ncclInt32;
+  default: return ncclFloat32;
   }
 }
 
@@ -84,17 +80,11 @@ static ncclResult_t enqueue(const NcclLine *l, const CommOp *op) {
     return ncclAllGather(op->in, op->out, op->count, t, l->comm, l->queue);
   case COLL_REDUCE_SCATTER:
     return ncclReduceScatter(op->in, op->out, op->count, t, red, l->comm, l->queue);
-  case COLL_ALL_TO_ALL:
-    return exchange(l, op);
-  case COLL_SHIFT:
-    return shift(l, op);
-  case COLL_SEND:
-    return ncclSend(op->in, op->count, t, 1, l->comm, l->queue);
-  case COLL_RECV:
-    return ncclRecv(op->out, op->count, t, 0, l->comm, l->queue);
-  default:
-    assert(!"an operation that NCCL backend knows");
-    return ncclInvalidArgument;
+  case COLL_ALL_TO_ALL: return exchange(l, op);
+  case COLL_SHIFT: return shift(l, op);
+  case COLL_SEND: return ncclSend(op->in, op->count, t, 1, l->comm, l->queue);
+  case COLL_RECV: return ncclRecv(op->out, op->count, t, 0, l->comm, l->queue);
+  default: assert(!"an operation that NCCL backend knows"); return ncclInvalidArgument;
   }
 }
 
@@ -113,8 +103,7 @@ static weft_status meet_self(NcclEndpoint *p, const CommOp *op, int handle,
   int *mine = send ? &p->out : &p->in, *other = send ? &p->in : &p->out;
   p->handle[handle] = (NcclHandle){p->handle[handle].end, *op, -1, true};
   if (*other < 0) {
-    while (*mine >= 0)
-      mine = &p->handle[*mine].next;
+    while (*mine >= 0) mine = &p->handle[*mine].next;
     *mine = handle;
     return WEFT_OK;
   }
@@ -194,6 +183,5 @@ weft_status nccl_wait(Comm *c, int handle, weft_error *e) {
 void nccl_drop(Comm *c) {
   NcclEndpoint *p = c->ctx;
   p->out = p->in = -1;
-  for (int i = 0; i < p->nhandle; i++)
-    p->handle[i].alone = false;
+  for (int i = 0; i < p->nhandle; i++) p->handle[i].alone = false;
 }

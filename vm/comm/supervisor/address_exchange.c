@@ -1,6 +1,6 @@
-/* address_exchange.c - listening addresses of processes that a launcher's library (MPI) has
- * connected already: rank 0 gathers them over the host messages of the backend and sends
- * the list to all. */
+/* address_exchange.c - listening addresses of processes that a launcher's library (MPI)
+ * has connected already: rank 0 gathers them over the host messages of the backend and
+ * sends the list to all. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>

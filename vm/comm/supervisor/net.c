@@ -45,8 +45,7 @@ weft_status net_open(Net *n, const weft_alloc *a, int rank, int size, const char
 
 void net_close(Net *n) {
   if (!n->peer) return;
-  for (int i = 0; i < n->nguest; i++)
-    close(n->guest[i].fd);
+  for (int i = 0; i < n->nguest; i++) close(n->guest[i].fd);
   listener_close(&n->listener);
   mem_free(n->alloc, n->guest, (size_t)n->capguest * sizeof *n->guest);
   mem_free(n->alloc, n->peer, (size_t)n->size * sizeof *n->peer);
@@ -57,9 +56,7 @@ static void seal(const Net *n, Hello *h) {
   sha256_hmac(n->key, sizeof n->key, h, offsetof(Hello, mac), h->mac);
 }
 
-static Until patience(const Net *n) {
-  return (Until){now_s() + n->seconds, n->stop};
-}
+static Until patience(const Net *n) { return (Until){now_s() + n->seconds, n->stop}; }
 
 static weft_status interrupted(const Net *n, int peer, weft_error *e) {
   return err_set(e, WEFT_EINTR, "interrupted while rank %d waited for rank %d", n->rank,

@@ -1,10 +1,11 @@
 /* net.h - TCP connections between the processes of a run.
  *
  * A Net is what one process has of them: a socket that listens, the key that all of them
- * have, and where the others listen. A link is a connection of two ranks with a tag: the higher
- * one connects, which needs nobody to accept yet, the lower one takes it out of those
- * that have come, so that links may be made in any order that both sides agree on. Who
- * connects says which rank it is and shows that it has the key; nothing is encrypted. */
+ * have, and where the others listen. A link is a connection of two ranks with a tag: the
+ * higher one connects, which needs nobody to accept yet, the lower one takes it out of
+ * those that have come, so that links may be made in any order that both sides agree on.
+ * Who connects says which rank it is and shows that it has the key; nothing is encrypted.
+ */
 #ifndef WEFT_NET_H
 #define WEFT_NET_H
 

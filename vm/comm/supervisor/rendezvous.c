@@ -62,8 +62,8 @@ static void make_key(const Rendezvous *m, const uint8_t run[NONCE], Net *n) {
 
 /* ---- rank 0 ---- */
 
-/* What a new connection is told fits into its buffers: `seconds` is 0 for those of whom it
- * is not known who they are. */
+/* What a new connection is told fits into its buffers: `seconds` is 0 for those of whom
+ * it is not known who they are. */
 static void reply(const Host *h, int fd, const uint8_t *nonce, Reply *r, double seconds) {
   memcpy(r->nonce, nonce, NONCE);
   seal(h->m, r, offsetof(Reply, mac), r->mac);
@@ -133,10 +133,10 @@ static weft_status too_late(const Host *h, weft_error *e) {
   char text[NET_TEXT];
   TextBuf why = textbuf(text, sizeof text);
   int missing = 0;
-  textbuf_printf(&why,
-                 "at %.*s:%d only %d of %d processes have come within %.0f s; not there:",
-                 NET_HOST, h->m->addr, h->m->port, h->here + 1, h->m->size,
-                 h->m->seconds);
+  textbuf_printf(
+      &why,
+      "at %.*s:%d only %d of %d processes have come within %.0f s; not there:", NET_HOST,
+      h->m->addr, h->m->port, h->here + 1, h->m->size, h->m->seconds);
   for (int i = 1; i < h->m->size; i++)
     if (h->fd[i] < 0 && missing++ < 8) textbuf_printf(&why, " rank %d", i);
   if (missing > 8) textbuf_printf(&why, " and %d more", missing - 8);
@@ -147,10 +147,11 @@ static weft_status too_late(const Host *h, weft_error *e) {
 
 static weft_status interrupted(const Host *h, weft_error *e) {
   call_off(h, "rank 0 was interrupted while it waited for the others", NULL);
-  return err_set(e, WEFT_EINTR,
-                 "interrupted while rank 0 waited for the others: %d of %d processes were "
-                 "there",
-                 h->here + 1, h->m->size);
+  return err_set(
+      e, WEFT_EINTR,
+      "interrupted while rank 0 waited for the others: %d of %d processes were "
+      "there",
+      h->here + 1, h->m->size);
 }
 
 static weft_status meet_all(Host *h, Listener *door, weft_error *e) {
@@ -248,11 +249,9 @@ static weft_status hear(const Rendezvous *m, int fd, const Answer *a, Net *n, bo
   return WEFT_OK;
 }
 
-static weft_status come(const Rendezvous *m, int fd, const Question *q, Net *n, bool *gone,
-                        weft_error *e) {
-  Answer a = {.rank = m->rank,
-              .size = m->size,
-              .at.port = net_port(n->listener.fd)};
+static weft_status come(const Rendezvous *m, int fd, const Question *q, Net *n,
+                        bool *gone, weft_error *e) {
+  Answer a = {.rank = m->rank, .size = m->size, .at.port = net_port(n->listener.fd)};
   memcpy(a.magic, magic, sizeof magic);
   memcpy(a.question, q->nonce, NONCE);
   net_random(a.nonce, NONCE);
@@ -298,7 +297,8 @@ static weft_status be_guest(const Rendezvous *m, Net *n, weft_error *e) {
     close(fd);
     if (st == WEFT_OK) return WEFT_OK;
     if (until_stopped(u)) return interrupted_guest(m, e);
-    if (!gone || now_s() + 0.1 > u.deadline) return err_set(e, last.code, "%s", last.text);
+    if (!gone || now_s() + 0.1 > u.deadline)
+      return err_set(e, last.code, "%s", last.text);
   }
 }
 
@@ -309,8 +309,7 @@ static weft_status host(const Rendezvous *m, const weft_alloc *a, Net *n, weft_e
   Host h = {.m = m, .net = n, .until = {now_s() + m->seconds, m->stop}};
   h.fd = mem_new(a, size * sizeof *h.fd);
   h.nonce = mem_new(a, size * sizeof *h.nonce);
-  for (int i = 0; h.fd && i < m->size; i++)
-    h.fd[i] = -1;
+  for (int i = 0; h.fd && i < m->size; i++) h.fd[i] = -1;
   weft_status st = h.fd && h.nonce
                        ? be_host(&h, e)
                        : err_set(e, WEFT_ENOMEM, "no memory for %d processes", m->size);
@@ -328,7 +327,8 @@ static const char *own_address(const Rendezvous *m) {
   return local ? at : NULL;
 }
 
-weft_status rendezvous(const Rendezvous *meet, const weft_alloc *a, Net *out, weft_error *e) {
+weft_status rendezvous(const Rendezvous *meet, const weft_alloc *a, Net *out,
+                       weft_error *e) {
   Rendezvous m = *meet;
   if (m.seconds <= 0) m.seconds = MEET_S;
   TRY(net_open(out, a, m.rank, m.size, own_address(&m), e));

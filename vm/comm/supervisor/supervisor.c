@@ -1,5 +1,5 @@
-/* supervisor.c - see supervisor.h. The thread owns connections and table; what others ask of it
- * is `cause`, under the lock. */
+/* supervisor.c - see supervisor.h. The thread owns connections and table; what others ask
+ * of it is `cause`, under the lock. */
 #include "supervisor.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ typedef struct Line {
 } Line;
 
 typedef struct Conn {
-  int fd; /* -1: none */
+  int fd;    /* -1: none */
   bool deaf; /* takes no lines any more; what it said before can still be read */
   size_t got;
   Line in; /* the first `got` bytes of it */
@@ -61,7 +61,7 @@ struct Supervisor {
   SupervisorHost host;
   int rank, size;
   Conn *conn;          /* [size]: to hubs, and of a hub to all */
-  RankSeen *table;  /* [size] */
+  RankSeen *table;     /* [size] */
   struct pollfd *poll; /* [size + 1] */
   Cause cause;         /* why the run is about to end */
   double first;        /* when that was first known */
@@ -76,9 +76,7 @@ struct Supervisor {
   bool quit, has_ended;
 };
 
-static bool is_hub(const Supervisor *c, int rank) {
-  return rank < MIN(HUBS, c->size);
-}
+static bool is_hub(const Supervisor *c, int rank) { return rank < MIN(HUBS, c->size); }
 
 /* Rank 1 speaks if rank 0 cannot. */
 static int acting_hub(const Supervisor *c) {
@@ -147,11 +145,8 @@ static void hear(Supervisor *c, int peer, const Line *l) {
     blame(c, l->culprit == peer ? CAUSE_GAVE_UP : CAUSE_MISSED, l->culprit,
           (weft_status)l->code, l->why);
     return;
-  case LINE_END:
-    finish(c, l->culprit, (weft_status)l->code, l->why, false);
-    return;
-  case LINE_LEAVES:
-    r->left = true;
+  case LINE_END: finish(c, l->culprit, (weft_status)l->code, l->why, false); return;
+  case LINE_LEAVES: r->left = true;
   }
 }
 
@@ -179,8 +174,7 @@ static void note_own(Supervisor *c) {
   c->host.here(c->host.ud, &l.note);
   c->table[c->rank].note = l.note;
   c->table[c->rank].heard = true;
-  for (int i = 0; i < c->size; i++)
-    say(c, i, &l);
+  for (int i = 0; i < c->size; i++) say(c, i, &l);
 }
 
 static void take_own_cause(Supervisor *c) {
@@ -310,8 +304,7 @@ static weft_status begin(Supervisor *c, Net *net, weft_error *e) {
   c->table = mem_new(c->alloc, n * sizeof *c->table);
   c->poll = mem_new(c->alloc, (n + 1) * sizeof *c->poll);
   c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  for (int i = 0; c->conn && i < c->size; i++)
-    c->conn[i].fd = -1;
+  for (int i = 0; c->conn && i < c->size; i++) c->conn[i].fd = -1;
   if (!c->conn || !c->table || !c->poll || c->bell < 0)
     return err_set(e, WEFT_ENOMEM, "no memory to watch %d processes", c->size);
   TRY(link_all(c, net, e));
@@ -322,7 +315,7 @@ static weft_status begin(Supervisor *c, Net *net, weft_error *e) {
 }
 
 weft_status supervisor_start(Supervisor **out, const weft_alloc *a, Net *net,
-                          const SupervisorHost *host, weft_error *e) {
+                             const SupervisorHost *host, weft_error *e) {
   Supervisor *c = mem_new(a, sizeof *c);
   *out = NULL;
   if (!c) return err_set(e, WEFT_ENOMEM, "no memory to watch %d processes", net->size);
@@ -343,8 +336,7 @@ weft_status supervisor_start(Supervisor **out, const weft_alloc *a, Net *net,
 
 static void ring(Supervisor *c) {
   uint64_t one = 1;
-  while (write(c->bell, &one, sizeof one) < 0 && errno == EINTR)
-    continue;
+  while (write(c->bell, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
 
 void supervisor_fail(Supervisor *c, int culprit, weft_status code, const char *why) {

@@ -13,26 +13,26 @@
 /* What a rank says of itself; what the numbers mean is the host's business. */
 typedef struct RankNote {
   int32_t state, part;
-  uint32_t instr;        /* index in its program */
-  uint64_t ticks;        /* grows with all that it does */
-  uint64_t nth;          /* of the operation on its communicator that it waits for */
+  uint32_t instr; /* index in its program */
+  uint64_t ticks; /* grows with all that it does */
+  uint64_t nth;   /* of the operation on its communicator that it waits for */
   int64_t step;
 } RankNote;
 
 /* A rank as the hub knows it. */
 typedef struct RankSeen {
-  RankNote note;      /* the last one */
-  bool heard;            /* there is one */
-  bool left;             /* it has come to its end in order */
-  bool lost;             /* its connection is closed */
-  double silent;         /* seconds since the last one */
+  RankNote note; /* the last one */
+  bool heard;    /* there is one */
+  bool left;     /* it has come to its end in order */
+  bool lost;     /* its connection is closed */
+  double silent; /* seconds since the last one */
 } RankSeen;
 
 /* Called by the thread of the supervisor. */
 typedef struct SupervisorHost {
   void *ud;
   void (*here)(void *ud, RankNote *out);
-  double (*limit)(void *ud);   /* seconds for which a rank need not answer */
+  double (*limit)(void *ud); /* seconds for which a rank need not answer */
   /* Whether no rank has got anywhere for that long. */
   bool (*stuck)(void *ud, const RankSeen *rank, char *why, size_t size);
   /* "; rank 1 waits in ...", of all ranks but the culprit and those that left. */
@@ -44,7 +44,7 @@ typedef struct SupervisorHost {
 typedef struct Supervisor Supervisor;
 /* All processes call it; `net` is open. */
 weft_status supervisor_start(Supervisor **out, const weft_alloc *a, Net *net,
-                          const SupervisorHost *host, weft_error *e);
+                             const SupervisorHost *host, weft_error *e);
 /* The run has failed here, because of `culprit`. Comes back when all have been told, or
  * after a few seconds. */
 void supervisor_fail(Supervisor *c, int culprit, weft_status code, const char *why);

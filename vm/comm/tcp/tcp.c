@@ -26,9 +26,7 @@ int64_t tcp_pull(int fd, void *p, uint64_t n) {
 
 /* ---- the end ---- */
 
-bool tcp_ended(TcpWorld *w) {
-  return atomic_load(&w->ended);
-}
+bool tcp_ended(TcpWorld *w) { return atomic_load(&w->ended); }
 
 void tcp_end(TcpWorld *w, int rank, weft_status code, const char *why) {
   uint64_t one = 1;
@@ -167,9 +165,7 @@ static void free_world(TcpWorld *w, int size) {
   mem_free(w->alloc, w, sizeof *w);
 }
 
-static void close_world(World *world) {
-  free_world(world->ctx, world->size);
-}
+static void close_world(World *world) { free_world(world->ctx, world->size); }
 
 /* Processes of which rank 0 sees the address as that of its own machine. */
 static void find_node(const Net *n, World *w) {
@@ -192,8 +188,7 @@ static weft_status start_world(World *world, weft_error *e) {
   pthread_mutex_init(&w->lock, NULL);
   w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   w->raw = mem_new(w->alloc, (size_t)m->size * sizeof *w->raw);
-  for (int i = 0; w->raw && i < m->size; i++)
-    w->raw[i] = -1;
+  for (int i = 0; w->raw && i < m->size; i++) w->raw[i] = -1;
   weft_status st = WEFT_OK;
   if (w->bell < 0 || !w->raw)
     st = err_set(e, WEFT_ENOMEM, "no memory for the tcp backend");

@@ -49,12 +49,9 @@ static Span give(const Exchange *x, const TcpGroup *g, int k) {
 /* What goes to member k as it is. */
 static Span pass(const Exchange *x, const TcpGroup *g, int k) {
   switch (x->op->coll) {
-  case COLL_ALL_GATHER:
-    return piece(x, x->op->in, 0);
-  case COLL_ALL_TO_ALL:
-    return piece(x, x->op->in, k);
-  case COLL_ALL_TO_ALL_V:
-    return rows(x, x->op->in, x->op->give, k);
+  case COLL_ALL_GATHER: return piece(x, x->op->in, 0);
+  case COLL_ALL_TO_ALL: return piece(x, x->op->in, k);
+  case COLL_ALL_TO_ALL_V: return rows(x, x->op->in, x->op->give, k);
   case COLL_SHIFT:
     if (k == (g->me + 1) % g->n) return piece(x, x->op->in, 0);
     break;
@@ -68,10 +65,8 @@ static Span pass(const Exchange *x, const TcpGroup *g, int k) {
 static Span take(const Exchange *x, const TcpGroup *g, int k) {
   switch (x->op->coll) {
   case COLL_ALL_GATHER:
-  case COLL_ALL_TO_ALL:
-    return piece(x, x->op->out, k);
-  case COLL_ALL_TO_ALL_V:
-    return rows(x, x->op->out, x->op->take, k);
+  case COLL_ALL_TO_ALL: return piece(x, x->op->out, k);
+  case COLL_ALL_TO_ALL_V: return rows(x, x->op->out, x->op->take, k);
   case COLL_SHIFT:
     if (g->me == (k + 1) % g->n) return piece(x, x->op->out, 0);
     break;
@@ -201,8 +196,7 @@ bool tcp_group_move(TcpEndpoint *p, TcpGroup *g, int *lost) {
   while (g->queue.head >= 0 && done) {
     if (!move_head(p, g, &done, lost)) return false;
     if (!done) break;
-    for (int k = 0; k < g->n; k++)
-      g->peer[k].sent = g->peer[k].got = 0;
+    for (int k = 0; k < g->n; k++) g->peer[k].sent = g->peer[k].got = 0;
     g->reduced = 0;
     tcp_next(p, &g->queue);
   }

@@ -46,8 +46,7 @@ static weft_status move_all(TcpEndpoint *p, weft_error *e) {
   p->npoll = 1; /* the bell */
   for (int i = 0; i < p->ngroup && ok; i++)
     if (p->group[i].queue.head >= 0) ok = tcp_group_move(p, &p->group[i], &who);
-  for (int i = 0; i < p->npair && ok; i++)
-    ok = tcp_pair_move(p, &p->pair[i], &who);
+  for (int i = 0; i < p->npair && ok; i++) ok = tcp_pair_move(p, &p->pair[i], &who);
   return ok ? WEFT_OK : lost(p, who, e);
 }
 
@@ -127,9 +126,7 @@ static const CommVtable tcp_comm = {
 
 /* ---- joining ---- */
 
-static size_t even(size_t n) {
-  return (n + 63) & ~(size_t)63;
-}
+static size_t even(size_t n) { return (n + 63) & ~(size_t)63; }
 
 /* One block; `p` NULL only counts. */
 static size_t lay_out(TcpEndpoint *p, const CommNeeds *needs) {
