@@ -17,17 +17,15 @@ static void add(Facts *f, const char *what, FactKind kind, const char *value) {
   *VEC_PUSH(f->arena, f->list) = (RunFact){what, value, kind, NULL};
 }
 
-static weft_status add_fields(Facts *f, weft_error *e) {
+static void add_fields(Facts *f) {
   Arena *a = f->arena;
   for (const Field *g = schema; g->scope; g++) {
     Text t = {0};
     if (!schema_tells(g)) continue;
     field_print(g, &f->j->plan, &t);
-    if (t.oom) return err_set(e, WEFT_ENOMEM, "out of memory");
-    add(f, arena_printf(a, "plan.%s", schema_path(a, g)), FACT_SAME, arena_str(a, t.s));
-    text_free(&t);
+    const char *value = arena_take(a, &t);
+    add(f, arena_printf(a, "plan.%s", schema_path(a, g)), FACT_SAME, value);
   }
-  return WEFT_OK;
 }
 
 /* Those that have no value in Plan, as they were written: lists, tables, functions. */
@@ -70,7 +68,7 @@ static void add_weights(Facts *f, const SafeTensors *s) {
 
 weft_status job_facts(const Job *j, JobFacts *o, weft_error *e) {
   Facts f = {.j = j, .arena = o->arena};
-  TRY(add_fields(&f, e));
+  add_fields(&f);
   add(&f, "plan.schedule", FACT_SAME, j->plan.schedule);
   if (o->steps && o->steps != j->plan.steps)
     add(&f, "--steps", FACT_SAME, arena_printf(f.arena, "%lld", (long long)o->steps));

@@ -33,9 +33,12 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
   const LrSchedule *lr = &p->opt.lr;
   static const char *const kind[] = {"constant", "cosine", "linear"};
   Text model = {0};
-  TRY(lang_config_text(j->lp, &model, e));
+  weft_status st = lang_config_text(j->lp, &model, e);
+  if (st != WEFT_OK) text_free(&model);
+  TRY(st);
+  const char *config = arena_take(a, &model);
   RunFact more[] = {
-      {"model", arena_str(a, model.s ? model.s : ""), FACT_SAME, NULL},
+      {"model", config, FACT_SAME, NULL},
       {"plan.optimizer.lr", kind[lr->kind], FACT_SAME, NULL},
       {"plan.optimizer.betas",
        arena_printf(a, "%.17g, %.17g", p->opt.beta1, p->opt.beta2), FACT_SAME, NULL},
@@ -45,7 +48,6 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
                           p->packed.separator)
            : "no",
        FACT_SAME, NULL}};
-  text_free(&model);
   RunFact *all = NEW_N(a, RunFact, f->n + LEN(more));
   if (f->n) memcpy(all, f->fact, (size_t)f->n * sizeof *all);
   memcpy(all + f->n, more, sizeof more);

@@ -305,6 +305,25 @@ void text_free(Text *t) {
   *t = (Text){.alloc = t->alloc};
 }
 
+typedef struct Taking {
+  Arena *arena;
+  const Text *from;
+  char *to;
+} Taking;
+
+static void take(void *ud) {
+  Taking *x = ud;
+  x->to = arena_strn(x->arena, x->from->s ? x->from->s : "", x->from->n);
+}
+
+char *arena_take(Arena *a, Text *t) {
+  Taking x = {a, t, NULL};
+  bool memory = !t->oom && arena_try(a, take, &x);
+  text_free(t);
+  if (!memory) longjmp(a->guard, 1);
+  return x.to;
+}
+
 /* ---- bounded text ---- */
 
 TextBuf textbuf(char *buf, size_t size) {

@@ -131,6 +131,9 @@ void text_add(Text *t, const char *s);
 void text_addn(Text *t, const char *s, size_t n);
 void text_printf(Text *t, const char *fmt, ...) PRINTF(2, 3);
 void text_free(Text *t);
+/* What is in it as a string of the arena, "" if it is empty. The text is freed, also
+ * where there is no memory for the copy: an arena's failure leaves no text behind. */
+char *arena_take(Arena *a, Text *t);
 
 /* ---- bounded text ---- in a buffer of the caller's, which always ends with NUL; what
  * does not fit is left out, and `cut` says so. What snprintf returns is the length that a

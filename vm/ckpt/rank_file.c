@@ -102,11 +102,11 @@ static void describe(void *ud) {
   add_meta(s, "rank", arena_printf(s->arena, "%d", s->rank));
   for (Saved p; saved_next(&l, &p);) {
     Text place = {0};
+    write_place(&place, &p, s->data + p.at);
+    const char *where = arena_take(s->arena, &place);
     const char *name = arena_printf(s->arena, "%s/%s", ckpt_kind_name[ckpt_kind(p.kind)],
                                     s->c->param[p.param].name);
-    write_place(&place, &p, s->data + p.at);
-    add_meta(s, name, place.s ? arena_strn(s->arena, place.s, place.n) : "");
-    text_free(&place);
+    add_meta(s, name, where);
     *VEC_PUSH(s->arena, s->tensor) = tensor_of(name, &p);
     *VEC_PUSH(s->arena, s->at) = p.at;
   }
