@@ -4,10 +4,13 @@
  * Skipped, with the reason, where there is no mpirun or no weft_mpi.so. */
 #include <check.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "tests/harness/process.h"
+#include "tests/ranks/alive.h"
 #include "tests/ranks/mpirun.h"
 #include "tests/generate/small_llama.h"
 
@@ -203,6 +206,47 @@ START_TEST(a_rank_that_stays_away_is_told) {
 }
 END_TEST
 
+static bool within(double seconds, bool (*done)(void)) {
+  for (int i = 0; i < seconds * 1000; i++) {
+    if (done()) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
+static bool ranks_are_there(void) {
+  return alive_rank(scratch_dir, 0) && alive_rank(scratch_dir, 1);
+}
+
+static bool nobody_is_there(void) { return alive_all(scratch_dir, 0) == 0; }
+
+/* MPI_Init of Open MPI waits for ever if the launcher dies at the wrong moment, which a
+ * preloaded one makes certain. */
+START_TEST(ranks_in_mpi_init_end_with_their_launcher) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model 'llama-tiny', mesh = { dp = 2 },\n"
+      "                   batch = { global = 2, seq = 8 } }\n";
+  if (!mpirun_present()) return;
+#ifdef __SANITIZE_ADDRESS__
+  printf("skipped: nothing can be preloaded before the address sanitizer\n");
+  return;
+#endif
+  scratch_put("plan.lua", plan, strlen(plan));
+  Process p = process_start(60,
+                            MPIRUN " -x LD_PRELOAD=" WEFT_BINARY_DIR "/stuck_mpi.so"
+                                   " $weft run plan.lua --threads 1 --quiet",
+                            2);
+  ck_assert(within(30, ranks_are_there));
+  usleep(500000);
+  kill(p.pid, SIGKILL);
+  process_end(&p);
+  bool gone = within(10, nobody_is_there);
+  int left = gone ? 0 : alive_all(scratch_dir, SIGKILL);
+  ck_assert_msg(gone, "%d ranks are there 10 s after their launcher", left);
+}
+END_TEST
+
 Suite *run_mpi_suite(void) {
   Suite *s = suite_create("run_mpi");
   TCase *t = tcase_create("mpirun");
@@ -211,6 +255,11 @@ Suite *run_mpi_suite(void) {
   tcase_add_test(t, another_number_of_processes_is_refused);
   tcase_add_test(t, nan_ends_all_processes);
   tcase_add_test(t, a_rank_that_stays_away_is_told);
+  suite_add_tcase(s, t);
+  t = tcase_create("launcher");
+  tcase_set_timeout(t, 120);
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_add_test(t, ranks_in_mpi_init_end_with_their_launcher);
   suite_add_tcase(s, t);
   return s;
 }

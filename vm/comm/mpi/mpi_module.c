@@ -4,7 +4,10 @@
  * symbol. One rank per process, and one thread that calls MPI. Progress happens inside
  * MPI calls: a rank that computes may delay others, a rank that waits does not. */
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "mpi_int.h"
@@ -258,15 +261,28 @@ static weft_status setup(MpiWorld *w, World *world, weft_error *e) {
   return WEFT_OK;
 }
 
+/* MPI_Init waits for its launcher, Open MPI's for ever if that dies meanwhile: until it
+ * is through, this process ends with the one that started it. A process without a
+ * launcher has a shell for a parent, which may leave. */
+static void init_mpi(void) {
+  static const char *const launched[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE"};
+  bool child = false;
+  int level;
+  for (int i = 0; i < LEN(launched); i++) child |= getenv(launched[i]) != NULL;
+  if (child) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+  if (child) prctl(PR_SET_PDEATHSIG, 0);
+}
+
 static weft_status start_world(World *world, weft_error *e) {
   MpiWorld *w = mem_new(world->alloc, sizeof *w);
   if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the MPI backend");
-  int running = 0, level;
+  int running = 0;
   MPI_Initialized(&running);
   w->alloc = world->alloc;
   w->mine = !running;
   w->limit = 1 << 30;
-  if (w->mine) MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+  if (w->mine) init_mpi();
   MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &w->size);
   weft_status st = setup(w, world, e);
