@@ -52,6 +52,22 @@ at most batch.seq tokens.
   --json             one object at the end
 ]],
 
+  import = [[
+Makes a plan of settings of another system: NeMo AutoModel recipes (YAML). The plan is
+printed, or written to -o, and what became of each setting is said: translated, no effect
+here, not expressible; and what was assumed. Nothing of a file is run. key=value behind the
+file, or --set key=value, takes the place of what the file says.
+
+  -o FILE            the plan; a file that is there is not replaced. The report then goes
+                     to the standard output, else to the standard error
+  --model NAME       a preset, a public name, or ./DIR with a config.json, in the place of
+                     the model in the settings
+  --world N          ranks in all, for settings that do not say it
+  --set key=value    as key=value
+  --quiet            no report, if there is a plan
+  --json             plan and lists as one object
+]],
+
   launch = [[
 Writes a script that starts the plan on its machines: as many ranks as its mesh has, as
 many on each as its cluster has GPUs. What the script is given goes to weft run.

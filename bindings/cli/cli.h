@@ -33,7 +33,9 @@ enum {
   OPT_FROM = 1 << 16,
   OPT_SAMPLE = 1 << 15 /* from --ckpt to --greedy */,
   OPT_TRACE = 1 << 17 /* --trace, --procs */,
-  OPT_LAUNCH = 1 << 18 /* --slurm, --mpirun, --torchrun, -o */
+  OPT_LAUNCH = 1 << 18 /* --slurm, --mpirun, --torchrun */,
+  OPT_OUTPUT = 1 << 21 /* -o */,
+  OPT_IMPORT = 1 << 22 /* --model, --world, --set */
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 256 };
@@ -58,6 +60,8 @@ typedef struct Cli {
   bool greedy;
   bool slurm, mpirun, torchrun;
   const char *trace, *output;
+  const char *model; /* of settings that name none: a preset or a folder */
+  int64_t world;     /* of settings that name none; 0: not given */
   const char *comm, *device, *log, *tensorboard, *svg;
   const char *csv_file, *jsonl;   /* of the rows of a sweep */
   const char *from;               /* a plan that has written checkpoints */
@@ -82,6 +86,7 @@ struct lua_State;
 int verb_ckpt(Cli *cli, Arena *arena);
 int verb_check(Cli *cli, Arena *arena);
 int verb_doctor(Cli *cli, Arena *arena);
+int verb_import(Cli *cli, Arena *arena);
 int verb_launch(Cli *cli, Arena *arena);
 int verb_lua(Cli *cli, Arena *arena);
 int verb_sweep(Cli *cli, Arena *arena);

@@ -55,7 +55,9 @@ static const Verb verbs[] = {
     {"tokenize", "TOKENIZER FILE...", "make token files of text", OPT_TOKENIZE,
      verb_tokenize},
     {"launch", "PLAN.lua", "write a script that starts a plan on a cluster",
-     OPT_PLAN | OPT_LAUNCH, verb_launch},
+     OPT_PLAN | OPT_LAUNCH | OPT_OUTPUT, verb_launch},
+    {"import", "FILE|DIR [key=value ...]", "make a plan of settings of another system",
+     OPT_JSON | OPT_QUIET | OPT_IMPORT | OPT_OUTPUT, verb_import},
     {"doctor", "", "say what this machine can run", OPT_JSON, verb_doctor},
 };
 
@@ -140,13 +142,16 @@ static int run_verb(Cli *cli, int argc, char **argv) {
     if (st == WEFT_OK && cli->narg == 0 && cli->verb->args[0] &&
         cli->verb->args[0] != '[')
       st = err_set(&e, WEFT_EUSAGE, "%s needs a %s: weft %s %s", cli->verb->name,
-                   cli->verb->options & OPT_SCRIPT ? "script" : "plan", cli->verb->name,
-                   cli->verb->args);
+                   cli->verb->options & OPT_SCRIPT   ? "script"
+                   : cli->verb->options & OPT_IMPORT ? "file"
+                                                     : "plan",
+                   cli->verb->name, cli->verb->args);
     if (st == WEFT_OK && cli->narg > 0 && !cli->verb->args[0])
       st = err_set(&e, WEFT_EUSAGE, "%s takes no arguments, got %s", cli->verb->name,
                    cli->arg[0]);
     if (st == WEFT_OK && cli->narg > 1 && cli->verb->run != verb_show &&
-        cli->verb->run != verb_ckpt && cli->verb->run != verb_tokenize)
+        cli->verb->run != verb_ckpt && cli->verb->run != verb_tokenize &&
+        cli->verb->run != verb_import)
       st = err_set(&e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", cli->verb->name,
                    cli->arg[0], cli->arg[1]);
     code = st == WEFT_OK ? cli->verb->run(cli, arena) : usage_error(cli, arena, &e);

@@ -19,6 +19,9 @@ static const char plan[] =
     "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
     "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
     "  data = weft.synthetic {}, train = { steps = 1 } }\n";
+static const char settings[] =
+    "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
+    "model:\n  pretrained_model_name_or_path: openai-community/gpt2\n";
 static const char sweep[] =
     "local weft = require 'weft'\n"
     "weft.sweep { plan = 'plan.lua', over = { { 'batch.micro', 1, 2 } } }\n";
@@ -39,6 +42,7 @@ static const Writer writers[] = {
     {"bindings/cli/judge/show_schedule.c", "out",
      "$weft show plan.lua schedule --svg out", 0},
     {"bindings/cli/run/launch.c", "out", "$weft launch plan.lua --mpirun -o out", 0},
+    {"bindings/cli/convert/import.c", "out", "$weft import settings.yaml -o out", 0},
     {"bindings/cli/data/tokenize.c", "out.bin",
      "$weft tokenize " TOKENIZER " plan.lua --out out.bin", 0},
     {"bindings/cli/data/tokenize.c", "out.idx",
@@ -110,6 +114,7 @@ static void setup(void) {
   scratch_setup();
   scratch_put("plan.lua", plan, sizeof plan - 1);
   scratch_put("sweep.lua", sweep, sizeof sweep - 1);
+  scratch_put("settings.yaml", settings, sizeof settings - 1);
   process_run(10, "sh -c 'mkdir victim && cd victim && mkfifo pipe && echo keep >file && "
                   "echo w >rank-00000.safetensors && echo m >manifest.json && "
                   "echo c >config.json && mkdir sub && echo s >sub/file'");
@@ -283,7 +288,7 @@ static bool make_disk(const Writer *w, const struct RankFile *d) {
   Outcome o = process_run(
       10, "sh -c 'mkdir disk && mount -t tmpfs -o size=1m tmpfs disk 2>/dev/null'");
   if (o.code != 0) return false;
-  process_run(10, "cp plan.lua sweep.lua disk");
+  process_run(10, "cp plan.lua sweep.lua settings.yaml disk");
   if (w->kind & NEEDS_CKPT)
     process_run(30, "sh -c 'cd disk && " RUN "--set checkpoint.dir=ckpt'");
   process_run(10, "sh -c '%s'", d->end);

@@ -1,0 +1,70 @@
+/* settings.c - takes the path of a settings file, gives its tree. JSON is first held to
+ * its own grammar, which is narrower, and then read as the YAML that it is, for its
+ * lines. */
+#include "settings.h"
+
+#include <jansson.h>
+#include <lauxlib.h>
+
+#include "bindings/script/library.h"
+#include "vm/base/terminal.h"
+#include "vm/io/file.h"
+
+static bool ends_in(const char *path, const char *ending) {
+  size_t n = strlen(path), m = strlen(ending);
+  return n > m && strcasecmp(path + n - m, ending) == 0;
+}
+
+static void check_json(lua_State *L, const char *text, size_t n, const char *name) {
+  json_error_t e;
+  json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+  if (!v) library_error(L, "%s:%d: is no JSON: %s", name, e.line, SHOWN(e.text));
+  json_decref(v);
+}
+
+/* What was opened, closed when Lua collects it: reading may raise. */
+typedef struct Opened {
+  File f;
+  char name[512];
+} Opened;
+
+static int close_file(lua_State *L) {
+  Opened *o = lua_touserdata(L, 1);
+  file_close(&o->f);
+  return 0;
+}
+
+static Opened *push_opened(lua_State *L) {
+  Opened *o = lua_newuserdatauv(L, sizeof *o, 0);
+  *o = (Opened){0};
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, close_file);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  return o;
+}
+
+static int raise(lua_State *L, const char *name, const weft_error *e) {
+  return library_error(L, "%s: %s", name, e->text);
+}
+
+static int read_settings(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1);
+  weft_error e;
+  err_clear(&e);
+  Opened *o = push_opened(L);
+  show_name(path, o->name, sizeof o->name);
+  if (file_open(path, &o->f, &e) != WEFT_OK) return raise(L, o->name, &e);
+  if (o->f.size > SETTINGS_BYTES)
+    return library_error(L, "%s: has %d bytes or more; settings have at most %d", o->name,
+                         (int)MIN(o->f.size, INT32_MAX), SETTINGS_BYTES);
+  size_t n = (size_t)o->f.size;
+  char *text = lua_newuserdatauv(L, n + 1, 0);
+  if (n && file_at(&o->f, 0, text, n, &e) != WEFT_OK) return raise(L, o->name, &e);
+  text[n] = 0;
+  if (ends_in(path, ".json")) check_json(L, text, n, o->name);
+  yaml_tree(L, text, n, o->name);
+  return 1;
+}
+
+void settings_push_reader(lua_State *L) { lua_pushcfunction(L, read_settings); }

@@ -1,0 +1,33 @@
+/* settings.h - settings files of other systems as one neutral tree in Lua, with the line
+ * of each value. A node is a table:
+ *
+ *   { kind = "map", line =, keys = { name, ... }, at = { name = node } }
+ *   { kind = "list", line =, items = { node, ... } }
+ *   { kind = "scalar", line =, text =, quoted = true or false }
+ *
+ * Nothing of a file is run: what a scalar means is said by stdlib/import/scalar.lua. Of a
+ * YAML anchor all aliases are the same table, counted each time, so that a small file is
+ * no large tree. */
+#ifndef WEFT_SETTINGS_H
+#define WEFT_SETTINGS_H
+
+#include <lua.h>
+
+#include "vm/base/base.h"
+
+enum {
+  SETTINGS_BYTES = 4 << 20, /* of a file */
+  SETTINGS_NODES = 100000,  /* of a tree, aliases counted as what they stand for */
+  SETTINGS_DEPTH = 64
+};
+
+/* Pushes a function read(path) for Lua: the tree of a file, YAML or, by its name, JSON.
+ * It raises a text, "recipe.yaml:3: ...", if there is none. */
+void settings_push_reader(lua_State *L);
+
+/* ---- yaml_tree.c ---- */
+/* Pushes the tree of a text; raises. `name` is what messages call it. JSON is YAML, too.
+ */
+void yaml_tree(lua_State *L, const char *text, size_t n, const char *name);
+
+#endif

@@ -1,0 +1,145 @@
+-- import.lua - weft import: settings of another system, given as { file =, words =, set =,
+-- model =, world = }, become the text of a plan and three lists of what became of each setting.
+-- Each system has a table of its own beside this file.
+local ledger = use "import/ledger"
+local plan_text = use "import/plan_text"
+local quote = use "import/quote"
+local read_settings = use "read_settings"
+local tree = use "import/tree"
+
+local systems = { use "import/automodel" }
+
+local function settings_of(file)
+  if not string.find(file, "%.ya?ml$") and not string.find(file, "%.json$") then
+    fail(string.format("%s: weft import reads .yaml, .yml and .json files", quote.shown(file)))
+  end
+  return read_settings(file), string.find(file, "%.json$") ~= nil
+end
+
+local function system_of(leaves, file)
+  for _, system in ipairs(systems) do
+    if system.is(leaves) then return system end
+  end
+  local names = {}
+  for i, system in ipairs(systems) do names[i] = system.describe end
+  fail(string.format("%s: is none of the settings that weft import knows: %s",
+                     quote.shown(file), table.concat(names, "; ")))
+end
+
+local function base_of(file) return string.match(file, "([^/]*)$") end
+
+-- "recipe.yaml" -> "recipe": a name for a plan.
+local function name_of(file)
+  local name = string.gsub(base_of(file), "%.%w+$", "")
+  name = string.gsub(name, "[^%w_.-]", "_")
+  return name ~= "" and string.sub(name, 1, 60) or "imported"
+end
+
+local function list_of(book, list)
+  local found = {}
+  for _, leaf in ipairs(book.leaves) do
+    if leaf.list == list then found[#found + 1] = leaf end
+  end
+  return found
+end
+
+-- Settings by what is said of them, in the order of the file.
+local function by_text(leaves)
+  local groups, at = {}, {}
+  for _, leaf in ipairs(leaves) do
+    if not at[leaf.text] then
+      at[leaf.text] = { text = leaf.text }
+      groups[#groups + 1] = at[leaf.text]
+    end
+    table.insert(at[leaf.text], leaf)
+  end
+  return groups
+end
+
+local function add_group(lines, prefix, group, arrow)
+  if arrow or #group == 1 then
+    for _, leaf in ipairs(group) do
+      lines[#lines + 1] = prefix .. ledger.said(leaf) .. (arrow or ": ") .. group.text
+    end
+    return
+  end
+  lines[#lines + 1] = prefix .. group.text .. ":"
+  for _, leaf in ipairs(group) do lines[#lines + 1] = prefix .. "  " .. ledger.said(leaf) end
+end
+
+-- Lists as lines, for reports and, with a prefix, for comments.
+local function add_lists(lines, book, prefix, skip)
+  for _, list in ipairs(ledger.lists) do
+    local found = list_of(book, list[1])
+    if #found > 0 and list[1] ~= skip then
+      lines[#lines + 1] = string.format("%s%s (%d):", prefix, list[2], #found)
+      for _, group in ipairs(by_text(found)) do
+        add_group(lines, prefix .. "  ", group, list[1] == "translated" and " -> ")
+      end
+    end
+  end
+  if #book.assumed > 0 then
+    lines[#lines + 1] = string.format("%sassumed (%d), as the settings do not say it:", prefix,
+                                      #book.assumed)
+    for _, one in ipairs(book.assumed) do
+      lines[#lines + 1] = string.format("%s  %s: %s", prefix, one.what, one.text)
+    end
+  end
+end
+
+local function plan_of(book, plan, system, file)
+  local lines = {
+    string.format("-- %s: made of %s, settings of %s, by weft import.", quote.shown(name_of(file)),
+                  quote.shown(base_of(file)), system.name),
+    "-- What became of each setting stands at the end.",
+    'local weft = require "weft"', "", "return weft.plan {",
+  }
+  for _, line in ipairs(plan:lines()) do lines[#lines + 1] = line end
+  lines[#lines + 1] = "}"
+  lines[#lines + 1] = ""
+  add_lists(lines, book, "-- ", "translated")
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local function report_of(book, system, file)
+  local lines = { string.format("%s: settings of %s", quote.shown(file), system.name) }
+  add_lists(lines, book, "")
+  for _, one in ipairs(book.refused) do
+    lines[#lines + 1] = string.format("%s: error: %s",
+      one.leaf and tree.place(one.leaf) or quote.shown(file), one.text)
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local function json_of(book, system, file, text)
+  local out = { file = quote.shown(file), system = system.name, ok = #book.refused == 0, plan = text }
+  for _, list in ipairs(ledger.lists) do
+    out[list[1]] = {}
+    for i, leaf in ipairs(list_of(book, list[1])) do
+      out[list[1]][i] = { key = quote.shown(leaf.key), value = quote.shown(leaf.value),
+                          place = tree.place(leaf), what = leaf.text }
+    end
+  end
+  out.assumed, out.errors = {}, {}
+  for i, one in ipairs(book.assumed) do out.assumed[i] = { what = one.what, text = one.text } end
+  for i, one in ipairs(book.refused) do
+    out.errors[i] = { place = one.leaf and tree.place(one.leaf),
+                      key = one.key and quote.shown(one.key), text = one.text }
+  end
+  return out
+end
+
+return function(args)
+  local node, json = settings_of(args.file)
+  if node.kind ~= "map" then fail(quote.shown(args.file) .. ": is no table of settings") end
+  local leaves = tree.leaves(node, base_of(args.file), json)
+  for _, word in ipairs(args.set) do tree.override(leaves, word) end
+  for _, word in ipairs(args.words) do tree.override(leaves, word) end
+  local system = system_of(leaves, args.file)
+  local book, plan = ledger.new(leaves), plan_text.new()
+  plan:put("name", quote.text(name_of(args.file)))
+  system.translate(book, plan, { world = args.world, model = args.model })
+  local text = #book.refused == 0 and plan_of(book, plan, system, args.file) or nil
+  return { ok = text ~= nil, plan = text, text = report_of(book, system, args.file),
+           json = json_of(book, system, args.file, text) }
+end

@@ -1,0 +1,137 @@
+-- model_field.lua - the field `model` of an imported plan: from --model, the name in the
+-- settings, and the keys of a config that they change.
+local models = use "import/models"
+local quote = use "import/quote"
+local read_settings = use "read_settings"
+local scalar = use "import/scalar"
+local tree = use "import/tree"
+local model_field = {}
+
+local HAS = "weft has llama, qwen2, qwen3, qwen3_moe, mixtral, deepseek_v3 and gpt2"
+
+-- The keys of a config.json as weft.model takes them. Nil and why not.
+function model_field.of_config(node, place)
+  local arch = node.kind == "map" and node.at.model_type
+  if not arch or arch.kind ~= "scalar" then
+    return nil, place .. " has no model_type: it is no config.json of a model"
+  end
+  if arch.text == "mistral" then return model_field.of_mistral(node, place) end
+  if not models.architectures[arch.text] then
+    return nil, string.format("%s: the architecture \"%s\" is not in weft: %s", place,
+                              quote.shown(arch.text), HAS)
+  end
+  local config = { arch.text }
+  for _, leaf in ipairs(tree.leaves(node, place, true)) do
+    local step, rest = string.match(leaf.key, "^([^.]+)%.(.*)$")
+    if step then
+      if type(config[step]) ~= "table" then config[step] = {} end
+      config[step][rest] = leaf.value
+    elseif leaf.key ~= "model_type" and leaf.value ~= scalar.null then
+      config[leaf.key] = leaf.value
+    end
+  end
+  return config
+end
+
+-- Mistral's layers are Llama's; its window has no effect where sequences are no longer.
+function model_field.of_mistral(node, place)
+  node.at.model_type = { kind = "scalar", text = "llama", line = node.at.model_type.line }
+  local config, why = model_field.of_config(node, place)
+  if not config then return nil, why end
+  config.window, config.sliding_window, config.architectures = config.sliding_window, nil, nil
+  return config
+end
+
+local function of_folder(path)
+  local file = path
+  if not string.find(path, "%.json$") then file = path .. "/config.json" end
+  return model_field.of_config(read_settings(file), quote.shown(file))
+end
+
+-- What --model says: a folder or file, or a name.
+local function of_option(name)
+  if string.find(name, "^[./]") or string.find(name, "%.json$") then return of_folder(name) end
+  local config, preset = models.find(name)
+  if config then return config, preset end
+  return nil, preset and string.format("--model %s: it is %s; %s", quote.shown(name), preset, HAS)
+    or string.format("--model %s: is no preset and no public name that weft knows; "
+                     .. "a folder is written ./DIR", quote.shown(name))
+end
+
+-- A key of a config is a name; anything else is none that a model has.
+local function is_name(key) return string.find(key, "^[%a_][%w_]*$") ~= nil end
+
+-- Puts plan.model. `given` is { leaf = of the name or nil, name =, changes = see
+-- model_field.change }.
+-- Returns the config, nil if there is none; the ledger has why.
+function model_field.put(plan, ledger, given, option)
+  local config, preset, from
+  if option then
+    config, preset = of_option(option)
+    if not config then return ledger:refuse(nil, preset) end
+    from = "--model " .. option
+    local why = "--model says which model the plan has"
+    if given.leaf then ledger:no_effect(given.leaf.key, why) end
+    for _, key in ipairs(keys(given.changes)) do
+      for _, leaf in ipairs(given.changes[key].leaves) do ledger:no_effect(leaf.key, why) end
+    end
+    given = { changes = {} }
+  elseif not given.name then
+    return ledger:refuse(nil, "the settings name no model: give one by --model DIR (with a "
+                              .. "config.json) or --model NAME")
+  else
+    config, preset = models.find(given.name)
+    if not config and preset then
+      return ledger:refuse(given.leaf.key, string.format(
+        "%s is %s; %s. --model NAME makes the plan with another model",
+        quote.shown(given.name), preset, HAS))
+    elseif not config then
+      return ledger:refuse(given.leaf.key, string.format(
+        "the sizes of %s are not in weft's table of public models: give its config.json by "
+        .. "--model DIR", quote.shown(given.name)))
+    end
+    from = given.leaf
+    ledger:translated(given.leaf.key, "model")
+  end
+  config, preset = model_field.change(ledger, config, preset, given.changes)
+  model_field.window(ledger, given, config)
+  model_field.write(plan, config, preset, from)
+  return config
+end
+
+-- Keys of the config that the settings set themselves: { key = { value =, leaves = } }.
+function model_field.change(ledger, config, preset, changes)
+  for _, key in ipairs(keys(changes)) do
+    local change = changes[key]
+    for _, leaf in ipairs(change.leaves) do
+      if not is_name(key) then
+        ledger:refuse(leaf.key, "it is no name of a key of a model's config")
+      else
+        ledger:translated(leaf.key, "model." .. key)
+      end
+    end
+    if change.value ~= scalar.null then config[key], preset = change.value, nil end
+  end
+  return config, preset
+end
+
+function model_field.window(ledger, given, config)
+  if not config.window then return end
+  ledger:assume("model", string.format(
+    "its attention looks back %s tokens, here back to the beginning: the same where batch.seq "
+    .. "is no longer", quote.shown(config.window)))
+  config.window = nil
+end
+
+function model_field.write(plan, config, preset, from)
+  if preset then return plan:put("model", "weft.model " .. quote.text(preset), from) end
+  plan:head("model", "weft.model")
+  plan:put("model.#", quote.text(config[1]), from)
+  for _, key in ipairs(keys(config)) do
+    if type(key) == "string" and is_name(key) and config[key] ~= scalar.null then
+      plan:put("model." .. key, quote.value(config[key]))
+    end
+  end
+end
+
+return model_field

@@ -1,0 +1,214 @@
+-- models.lua - models by their public names: sizes for those whose architecture weft has, and
+-- what the others are. A name is looked up without its owner and without what only says how
+-- the weights were trained (-Instruct, -Base, a date). Sizes are those of the public files;
+-- --model DIR takes the config.json of a folder instead.
+local presets = use "presets"
+local models = {}
+
+local function llama3_scaling(factor)
+  return { rope_type = "llama3", factor = factor, low_freq_factor = 1.0, high_freq_factor = 4.0,
+           original_max_position_embeddings = 8192 }
+end
+
+-- hidden, feed-forward, layers, heads, key-value heads, vocabulary; what else there is.
+local function decoder(arch, sizes, more)
+  local c = { arch, hidden_size = sizes[1], intermediate_size = sizes[2],
+              num_hidden_layers = sizes[3], num_attention_heads = sizes[4],
+              num_key_value_heads = sizes[5], vocab_size = sizes[6] }
+  for key, value in pairs(more or {}) do c[key] = value end
+  return c
+end
+
+local function llama(sizes, more)
+  local c = decoder("llama", sizes, more)
+  c.rms_norm_eps = c.rms_norm_eps or 1e-5
+  return c
+end
+local function llama31(name, factor)
+  local c = {}
+  for key, value in pairs(presets[name]) do c[key] = value end
+  c.max_position_embeddings, c.rope_scaling = 131072, llama3_scaling(factor)
+  return c
+end
+local function qwen2(sizes, more)
+  local c = decoder("qwen2", sizes, more)
+  c.rms_norm_eps, c.rope_theta = c.rms_norm_eps or 1e-6, c.rope_theta or 1000000.0
+  c.max_position_embeddings = c.max_position_embeddings or 32768
+  return c
+end
+local function qwen3(sizes, more)
+  local c = decoder("qwen3", sizes, more)
+  c.head_dim, c.rms_norm_eps, c.rope_theta = 128, 1e-6, 1000000.0
+  c.max_position_embeddings = 40960
+  return c
+end
+local function gpt2(hidden, layers, heads)
+  return { "gpt2", vocab_size = 50257, hidden_size = hidden, num_hidden_layers = layers,
+           num_attention_heads = heads, max_position_embeddings = 1024 }
+end
+
+local tied = { tie_word_embeddings = true }
+local theta500k = { rope_theta = 500000.0, max_position_embeddings = 32768 }
+
+-- A text is the name of a preset.
+local sizes = {
+  ["llama-2-7b"] = llama({ 4096, 11008, 32, 32, 32, 32000 }, { max_position_embeddings = 4096 }),
+  ["llama-2-13b"] = llama({ 5120, 13824, 40, 40, 40, 32000 }, { max_position_embeddings = 4096 }),
+  ["llama-2-70b"] = llama({ 8192, 28672, 80, 64, 8, 32000 }, { max_position_embeddings = 4096 }),
+  ["llama-3-8b"] = "llama3-8b",
+  ["llama-3-70b"] = "llama3-70b",
+  ["llama-3.1-8b"] = llama31("llama3-8b", 8.0),
+  ["llama-3.1-70b"] = llama31("llama3-70b", 8.0),
+  ["llama-3.3-70b"] = llama31("llama3-70b", 8.0),
+  ["llama-3.1-405b"] = "llama3-405b",
+  ["llama-3.2-1b"] = "llama3.2-1b",
+  ["llama-3.2-3b"] = llama({ 3072, 8192, 28, 24, 8, 128256 },
+    { head_dim = 128, rope_theta = 500000.0, max_position_embeddings = 131072,
+      tie_word_embeddings = true, rope_scaling = llama3_scaling(32.0) }),
+  ["llama-3.1-nemotron-nano-8b"] = llama31("llama3-8b", 8.0),
+  ["deepseek-r1-distill-llama-8b"] = llama31("llama3-8b", 8.0),
+  ["deepseek-r1-distill-llama-70b"] = llama31("llama3-70b", 8.0),
+  ["tinyllama-1.1b"] = llama { 2048, 5632, 22, 32, 4, 32000 },
+  ["smollm2-135m"] = llama({ 576, 1536, 30, 9, 3, 49152 }, tied),
+  ["smollm2-360m"] = llama({ 960, 2560, 32, 15, 5, 49152 }, tied),
+  ["smollm2-1.7b"] = llama({ 2048, 8192, 24, 32, 32, 49152 }, tied),
+  ["seed-coder-8b"] = llama({ 4096, 14336, 32, 32, 8, 155136 }, theta500k),
+  ["falcon3-7b"] = llama({ 3072, 23040, 28, 12, 4, 131072 },
+    { head_dim = 256, rope_theta = 1000042.0, max_position_embeddings = 32768,
+      rms_norm_eps = 1e-6 }),
+  ["yi-34b"] = llama({ 7168, 20480, 60, 56, 8, 64000 }, { rope_theta = 5000000.0 }),
+  -- Mistral's layers are Llama's, but for the window of the first version.
+  ["mistral-7b-v0.1"] = llama({ 4096, 14336, 32, 32, 8, 32000 },
+    { max_position_embeddings = 32768, window = 4096 }),
+  ["mistral-7b-v0.3"] = llama({ 4096, 14336, 32, 32, 8, 32768 },
+    { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
+  ["mistral-nemo"] = llama({ 5120, 14336, 40, 32, 8, 131072 },
+    { head_dim = 128, max_position_embeddings = 131072, rope_theta = 1000000.0 }),
+  ["mixtral-8x7b"] = "mixtral-8x7b",
+  ["mixtral-8x22b"] = decoder("mixtral", { 6144, 16384, 56, 48, 8, 32768 },
+    { num_local_experts = 8, num_experts_per_tok = 2, max_position_embeddings = 65536,
+      rms_norm_eps = 1e-5, rope_theta = 1000000.0 }),
+  ["qwen2-0.5b"] = "qwen2-0.5b",
+  ["qwen2.5-0.5b"] = qwen2({ 896, 4864, 24, 14, 2, 151936 }, tied),
+  ["qwen2.5-1.5b"] = qwen2({ 1536, 8960, 28, 12, 2, 151936 }, tied),
+  ["qwen2.5-3b"] = qwen2({ 2048, 11008, 36, 16, 2, 151936 }, tied),
+  ["qwen2.5-7b"] = qwen2 { 3584, 18944, 28, 28, 4, 152064 },
+  ["qwen2.5-14b"] = qwen2 { 5120, 13824, 48, 40, 8, 152064 },
+  ["qwen2.5-32b"] = qwen2 { 5120, 27648, 64, 40, 8, 152064 },
+  ["qwen2.5-72b"] = qwen2 { 8192, 29568, 80, 64, 8, 152064 },
+  ["qwq-32b"] = qwen2 { 5120, 27648, 64, 40, 8, 152064 },
+  ["qwen3-0.6b"] = qwen3({ 1024, 3072, 28, 16, 8, 151936 }, tied),
+  ["qwen3-1.7b"] = qwen3({ 2048, 6144, 28, 16, 8, 151936 }, tied),
+  ["qwen3-4b"] = qwen3({ 2560, 9728, 36, 32, 8, 151936 }, tied),
+  ["qwen3-8b"] = "qwen3-8b",
+  ["qwen3-14b"] = qwen3 { 5120, 17408, 40, 40, 8, 151936 },
+  ["qwen3-32b"] = qwen3 { 5120, 25600, 64, 64, 8, 151936 },
+  ["qwen3-30b-a3b"] = "qwen3-30b-a3b",
+  ["qwen3-235b-a22b"] = decoder("qwen3_moe", { 4096, 12288, 94, 64, 4, 151936 },
+    { head_dim = 128, moe_intermediate_size = 1536, num_experts = 128, num_experts_per_tok = 8,
+      norm_topk_prob = true, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
+      rope_theta = 1000000.0 }),
+  ["deepseek-v3"] = "deepseek-v3",
+  ["deepseek-r1"] = "deepseek-v3",
+  ["moonlight-16b-a3b"] = decoder("deepseek_v3", { 2048, 11264, 27, 16, 16, 163840 },
+    { q_lora_rank = false, kv_lora_rank = 512, moe_intermediate_size = 1408,
+      n_routed_experts = 64, num_experts_per_tok = 6, n_shared_experts = 2,
+      first_k_dense_replace = 1, n_group = 1, topk_group = 1, routed_scaling_factor = 2.446,
+      num_nextn_predict_layers = 0, rope_theta = 50000.0, max_position_embeddings = 8192 }),
+  ["kimi-k2"] = decoder("deepseek_v3", { 7168, 18432, 61, 64, 64, 163840 },
+    { moe_intermediate_size = 2048, n_routed_experts = 384, num_experts_per_tok = 8,
+      n_shared_experts = 1, first_k_dense_replace = 1, n_group = 1, topk_group = 1,
+      routed_scaling_factor = 2.827, num_nextn_predict_layers = 0, rope_theta = 50000.0,
+      max_position_embeddings = 131072,
+      rope_scaling = { type = "yarn", factor = 32.0, beta_fast = 1.0, beta_slow = 1.0,
+                       mscale = 1.0, mscale_all_dim = 1.0,
+                       original_max_position_embeddings = 4096 } }),
+  ["gpt2"] = "gpt2-124m",
+  ["gpt2-medium"] = gpt2(1024, 24, 16),
+  ["gpt2-large"] = gpt2(1280, 36, 20),
+  ["gpt2-xl"] = gpt2(1600, 48, 25),
+}
+for n, of in pairs { ["1.5b"] = "1.5b", ["7b"] = "7b", ["14b"] = "14b", ["32b"] = "32b" } do
+  sizes["deepseek-r1-distill-qwen-" .. n] = sizes["qwen2.5-" .. of]
+end
+
+-- What public models are that weft has no architecture for, by how their names begin.
+local others = {
+  { "gemma", "a Gemma" }, { "functiongemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
+  { "phi", "a Phi" }, { "gpt-oss", "a GPT-OSS" }, { "glm", "a GLM" },
+  { "nvidia-nemotron", "a hybrid of Mamba and attention" },
+  { "nemotron-3", "a hybrid of Mamba and attention" }, { "falcon-h1", "a hybrid of Mamba and attention" },
+  { "qwen3-next", "a hybrid of linear and full attention" },
+  { "qwen3.5", "a hybrid of linear and full attention, with images" },
+  { "qwen3.6", "a hybrid of linear and full attention, with images" },
+  { "qwen3.8", "a hybrid of linear and full attention, with images" },
+  { "qwen1.5-moe", "a Qwen2-MoE, with shared experts that have a gate" },
+  { "qwen-image", "a diffusion model of images" }, { "flux", "a diffusion model of images" },
+  { "hunyuanvideo", "a diffusion model of videos" }, { "wan", "a diffusion model of videos" },
+  { "deepseek-v3.2", "a DeepSeek-V3.2, with sparse attention" },
+  { "deepseek-v4", "a DeepSeek-V4" }, { "kimi-linear", "a hybrid of linear and full attention" },
+  { "minimax", "a MiniMax" }, { "mimo", "a MiMo" }, { "step-3", "a Step" },
+  { "olmo", "an OLMo" }, { "granite", "a Granite, with multipliers of its own" },
+  { "starcoder", "a StarCoder" }, { "baichuan", "a Baichuan" }, { "ernie", "an ERNIE" },
+  { "c4ai-command", "a Cohere" }, { "ling-", "a Bailing-MoE" }, { "llada", "a masked diffusion model" },
+  { "seed-oss", "a Seed-OSS" }, { "devstral", "a Mistral 3, with images" },
+  { "ministral-3", "a Mistral 3, with images" }, { "mistral-small-3", "a Mistral 3, with images" },
+  { "mistral-medium-3", "a Mistral 3, with images" },
+  { "t5", "an encoder and a decoder" }, { "llava", "a model of images" },
+  { "llama-4", "a Llama 4, with experts and images" },
+  { "hy3", "a Hunyuan" }, { "hunyuan", "a Hunyuan" },
+}
+local within = {
+  { "%-vl%-", "a model of images" }, { "%-vl$", "a model of images" },
+  { "omni", "a model of images and sound" }, { "vision", "a model of images" },
+  { "multimodal", "a model of images and sound" }, { "embed", "an encoder" },
+}
+
+local suffixes = {
+  "%-%d%d%d%d$", "%-instruct$", "%-base$", "%-chat$", "%-hf$", "%-it$", "%-thinking$", "%-bf16$",
+  "%-reasoning$", "%-preview$", "%-v1$", "%-0324$", "%-pt$",
+}
+
+local function short_name(name)
+  name = string.lower(string.match(name, "([^/]*)/*$"))
+  name = string.gsub(name, "^meta%-", "")
+  local before
+  repeat
+    before = name
+    for _, suffix in ipairs(suffixes) do name = string.gsub(name, suffix, "") end
+  until name == before
+  return name
+end
+
+local function copy(t)
+  local c = {}
+  for key, value in pairs(t) do c[key] = type(value) == "table" and copy(value) or value end
+  return c
+end
+
+-- Of a public name: the table that weft.model takes and, if there is one, the name of the
+-- preset that it is. Else nil and what the model is, or nil and nil.
+function models.find(name)
+  local short = short_name(name)
+  local found = sizes[short]
+  if not found and (presets[name] or presets[short]) then
+    found = presets[name] and name or short
+  end
+  if not found and string.find(short, "^mistral%-7b%-v0%.2") then found = sizes["mistral-7b-v0.3"] end
+  if not found and string.find(short, "^tinyllama%-1%.1b") then found = sizes["tinyllama-1.1b"] end
+  if type(found) == "string" then return copy(presets[found]), found end
+  if found then return copy(found) end
+  for _, other in ipairs(within) do
+    if string.find(short, other[1]) then return nil, other[2] end
+  end
+  for _, other in ipairs(others) do
+    if string.sub(short, 1, #other[1]) == other[1] then return nil, other[2] end
+  end
+end
+
+models.architectures = {
+  llama = true, qwen2 = true, qwen3 = true, qwen3_moe = true, mixtral = true,
+  deepseek_v3 = true, gpt2 = true,
+}
+
+return models

@@ -1,0 +1,78 @@
+-- plan_text.lua - fields of a plan, put one by one with where each comes from, as the text of
+-- a plan: groups in the order of the language, one field a line, a comment behind it.
+local quote = use "import/quote"
+local tree = use "import/tree"
+local plan_text = {}
+plan_text.__index = plan_text
+
+local ORDER = { "name", "model", "mesh", "strategy", "tp_plan", "pp_plan", "schedule", "precision",
+  "recompute", "cp", "moe", "packed", "batch", "optimizer", "data", "train", "checkpoint",
+  "comm" }
+
+function plan_text.new() return setmetatable({ root = { list = {}, at = {} } }, plan_text) end
+
+local function place(self, path)
+  local node = self.root
+  for step in string.gmatch(path, "[^.]+") do
+    if not node.at[step] then
+      local new = { name = step, list = {}, at = {} }
+      node.at[step], node.list[#node.list + 1] = new, new
+    end
+    node = node.at[step]
+  end
+  return node
+end
+
+-- The field `path` ("mesh.tp"; "strategy.#" is what a list begins with) has the Lua expression
+-- `source`; `from` is the setting that says so, or a text. The first one counts.
+function plan_text:put(path, source, from)
+  local node = place(self, path)
+  if node.source then return end
+  node.source = source
+  if type(from) == "table" then
+    node.note = string.format("%s: %s", tree.place(from), quote.shown(from.key))
+  elseif from then
+    node.note = quote.shown(from)
+  end
+end
+
+-- The group is made by a builder: "weft.adamw".
+function plan_text:head(path, builder) place(self, path).head = builder end
+
+function plan_text:has(path)
+  local node = self.root
+  for step in string.gmatch(path, "[^.]+") do
+    node = node.at[step]
+    if not node then return false end
+  end
+  return true
+end
+
+local function name_of(node)
+  return node.name == "#" and "" or quote.key(node.name) .. " = "
+end
+
+local function write(lines, node, indent)
+  local note = node.note and "  -- " .. node.note or ""
+  if node.source then
+    lines[#lines + 1] = indent .. name_of(node) .. node.source .. "," .. note
+    return
+  end
+  local head = node.head and node.head .. " {" or "{"
+  lines[#lines + 1] = indent .. name_of(node) .. head .. note
+  for _, child in ipairs(node.list) do write(lines, child, indent .. "  ") end
+  lines[#lines + 1] = indent .. "},"
+end
+
+function plan_text:lines()
+  local lines, rank = {}, {}
+  for i, name in ipairs(ORDER) do rank[name] = i end
+  table.sort(self.root.list, function(a, b) return rank[a.name] < rank[b.name] end)
+  for _, node in ipairs(self.root.list) do
+    if #lines > 0 and not node.source then lines[#lines + 1] = "" end
+    write(lines, node, "  ")
+  end
+  return lines
+end
+
+return plan_text

@@ -1,0 +1,376 @@
+/* check_import.c - weft import as a user sees it: recipes of NeMo AutoModel become plans
+ * that pass check, every setting is in one of the lists, and what a file holds can
+ * neither run nor get out of the plan's strings and comments. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/process.h"
+
+enum { SECONDS = 30 };
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+/* Imports the recipe with more arguments; the plan must pass check. Returns the
+ * report. */
+static const char *import(const char *more) {
+  process_run(SECONDS, "rm -f a.lua");
+  Outcome o = process_run(SECONDS, "$weft import a.yaml -o a.lua %s", more);
+  ck_assert_msg(o.code == 0, "%d: %s%s", o.code, o.out, o.err);
+  Outcome c = process_run(SECONDS, "$weft check -q a.lua");
+  ck_assert_msg(c.code == 0, "%s\n%s", c.err, scratch_get(scratch_path("a.lua")));
+  return o.out;
+}
+
+static void has(const char *text, const char *what) {
+  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
+}
+
+static void has_not(const char *text, const char *what) {
+  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
+}
+
+static void plan_has(const char *what) { has(scratch_get(scratch_path("a.lua")), what); }
+
+/* weft import a.yaml fails with this code and says this. */
+static void fails(int code, const char *file, const char *more, const char *says) {
+  Outcome o = process_run(SECONDS, "$weft import %s %s", file, more);
+  ck_assert_msg(o.code == code, "%s %s: %d: %s%s", file, more, o.code, o.out, o.err);
+  has(o.err, says);
+  has_not(o.err, "stdlib"); /* what is wrong is in the file, not here */
+  ck_assert_str_eq(o.out, "");
+}
+
+static const char recipe[] =
+    "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
+    "step_scheduler:\n"
+    "  global_batch_size: 64\n"
+    "  local_batch_size: 4\n"
+    "  ckpt_every_steps: 50\n"
+    "  max_steps: 300\n"
+    "  num_epochs: 2\n"
+    "dist_env:\n"
+    "  backend: nccl\n"
+    "  timeout_minutes: 5\n"
+    "model:\n"
+    "  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
+    "  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B\n"
+    "  torch_dtype: bf16\n"
+    "distributed:\n"
+    "  strategy: fsdp2\n"
+    "  tp_size: 2\n"
+    "  pp_size: 2\n"
+    "  cp_size: 1\n"
+    "  dp_size: none\n"
+    "  sequence_parallel: true\n"
+    "  activation_checkpointing: true\n"
+    "  pipeline:\n"
+    "    pp_schedule: interleaved1f1b\n"
+    "    pp_microbatch_size: 1\n"
+    "    layers_per_stage: 5\n"
+    "    round_virtual_stages_to_pp_multiple: up\n"
+    "    scale_grads_in_schedule: false\n"
+    "loss_fn:\n"
+    "  _target_: nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy\n"
+    "dataset:\n"
+    "  _target_: nemo_automodel.components.datasets.llm.squad.make_squad_dataset\n"
+    "  seq_length: 1024\n"
+    "lr_scheduler:\n"
+    "  lr_decay_style: cosine\n"
+    "  min_lr: 1e-6\n"
+    "  lr_warmup_steps: 20\n"
+    "  init_lr: 0.0\n"
+    "optimizer:\n"
+    "  _target_: torch.optim.AdamW\n"
+    "  lr: 1e-5\n"
+    "  betas: [0.9, 0.95]\n"
+    "  weight_decay: 0\n"
+    "checkpoint:\n"
+    "  enabled: true\n"
+    "  checkpoint_dir: ckpts/run\n"
+    "  save_consolidated: final\n"
+    "peft:\n"
+    "  _target_: nemo_automodel.components._peft.lora.PeftConfig\n"
+    "  dim: 8\n"
+    "made_up: 7\n";
+
+START_TEST(a_recipe_becomes_a_plan) {
+  put("a.yaml", recipe);
+  const char *report = import("--world 16");
+  plan_has("world = 16,  -- --world");
+  plan_has("tp = 2,  -- a.yaml:17: distributed.tp_size");
+  plan_has("sequence_parallel = true,  -- a.yaml:21");
+  plan_has("\"fsdp2\",  -- a.yaml:16");
+  plan_has("virtual = 4,");
+  plan_has("schedule = \"interleaved_1f1b\"");
+  plan_has("recompute = \"full\"");
+  plan_has("global = 64,");
+  plan_has("micro = 1,");
+  plan_has("rounds = 4,");
+  plan_has("seq = 1024,");
+  plan_has("max = 1e-05,");
+  plan_has("min = 1e-06,");
+  plan_has("warmup = 20,");
+  plan_has("betas = { 0.9, 0.95 },");
+  plan_has("steps = 300,");
+  plan_has("dir = \"ckpts/run\",");
+  plan_has("timeout = 300,");
+  has(report,
+      "a.yaml:14: model.torch_dtype = bf16: weights and what the optimizer keeps");
+  has(report, "a.yaml:50: peft.dim = 8");
+  has(report, "a.yaml:51: made_up = 7: weft import does not know this setting");
+  has(report, "a.yaml:33: dataset.seq_length = 1024 -> batch.seq");
+  has(report, "data: weft.synthetic, made-up tokens");
+}
+END_TEST
+
+/* Each leaf of the recipe is in a list, once. */
+START_TEST(nothing_is_dropped) {
+  int leaves = 0, said = 0;
+  put("a.yaml", recipe);
+  Outcome o = process_run(SECONDS, "$weft import a.yaml --world 16 --json");
+  ck_assert_int_eq(o.code, 0);
+  for (const char *p = recipe; (p = strchr(p, '\n')); p++) leaves += p[-1] != ':';
+  for (const char *p = o.out; (p = strstr(p, "\"place\": \"a.yaml:")); p++) said++;
+  ck_assert_int_eq(said, leaves);
+}
+END_TEST
+
+START_TEST(words_behind_the_file_take_its_place) {
+  put("a.yaml", recipe);
+  const char *report = import("--world 16 distributed.tp_size=4 --set optimizer.lr=0.002 "
+                              "distributed.pipeline.pp_microbatch_size=2");
+  plan_has("tp = 4,  -- the command line: distributed.tp_size");
+  plan_has("micro = 2,  -- the command line");
+  plan_has("max = 0.002,");
+  has_not(report, "a.yaml:17");
+  /* A word may take the place of a whole group. */
+  import("--world 16 lr_scheduler=null");
+  plan_has("lr = 1e-05,");
+  fails(2, "a.yaml", "nonsense", "\"nonsense\" is no key=value");
+}
+END_TEST
+
+START_TEST(models_by_name_folder_and_class) {
+  put("a.yaml", recipe);
+  import("--world 16 model.pretrained_model_name_or_path=Qwen/Qwen2.5-7B-Instruct "
+         "distributed.pipeline.layers_per_stage=7");
+  plan_has("\"qwen2\",  -- the command line");
+  plan_has("hidden_size = 3584,");
+  import("--world 16 --model llama3-8b");
+  plan_has("model = weft.model \"llama3-8b\",  -- --model llama3-8b");
+  put("config.json",
+      "{\"model_type\": \"mistral\", \"hidden_size\": 64,\n"
+      "\"num_hidden_layers\": 32, \"num_attention_heads\": 4, \"vocab_size\": 99,\n"
+      "\"intermediate_size\": 128, \"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-5,\n"
+      "\"sliding_window\": 4096, \"architectures\": [\"MistralForCausalLM\"]}");
+  const char *report = import("--world 16 --model .");
+  plan_has("\"llama\",");
+  plan_has("rms_norm_eps = 1e-05,");
+  has(report, "looks back 4096 tokens");
+  fails(1, "a.yaml", "model.pretrained_model_name_or_path=google/gemma-3-4b-it",
+        "error: google/gemma-3-4b-it is a Gemma; weft has llama");
+  fails(1, "a.yaml", "model.pretrained_model_name_or_path=me/mine-3b",
+        "the sizes of me/mine-3b are not in weft's table of public models");
+  fails(1, "a.yaml", "model.pretrained_model_name_or_path=null", "name no model");
+  fails(2, "a.yaml", "--model ./none", "./none/config.json");
+}
+END_TEST
+
+static const struct Wrong {
+  const char *word, *says;
+} wrong[] = {
+    {"distributed.tp_size=two",
+     "distributed.tp_size = two: expected an integer, at least 1"},
+    {"distributed.strategy=fsdp3", "the strategy fsdp3 is none of fsdp2"},
+    {"distributed.pipeline.pp_schedule=dfs", "the schedule dfs is none of PyTorch's"},
+    {"distributed.pipeline.layers_per_stage=40",
+     "1 stages of 32 layers, which 2 pipeline ranks cannot share"},
+    {"optimizer.lr=fast", "optimizer.lr = fast: expected a number, at least 0"},
+    {"optimizer.betas=0.9", "optimizer.betas: expected two numbers"},
+    {"step_scheduler.global_batch_size=1e400", "expected an integer, at least 1"},
+    {"distributed.sequence_parallel=7", "expected true or false"},
+    {"checkpoint.save_consolidated=often",
+     "checkpoint.save_consolidated = often: expected true, false, \"final\" or "
+     "\"every\""},
+    {"model._target_=nemo_automodel.NeMoAutoModelForImageTextToText.from_pretrained",
+     "makes another kind of model than a causal language model"},
+};
+
+START_TEST(wrong_values_are_refused) {
+  char word[200];
+  put("a.yaml", recipe);
+  if (strstr(wrong[_i].word, "layers_per_stage"))
+    snprintf(word, sizeof word,
+             "%s distributed.pipeline.round_virtual_stages_to_pp_multiple=null",
+             wrong[_i].word);
+  else
+    snprintf(word, sizeof word, "%s", wrong[_i].word);
+  fails(1, "a.yaml", word, wrong[_i].says);
+}
+END_TEST
+
+/* ---- what files may hold ---- */
+
+#define HEAD                                                                             \
+  "recipe: TrainFinetuneRecipeForNextTokenPrediction\nmodel:\n"                          \
+  "  pretrained_model_name_or_path: openai-community/gpt2\n"
+
+static const struct Hostile {
+  const char *name, *text, *says;
+} hostile[] = {
+    {"h.yaml", "a: &a [*a]\nrecipe: x\n",
+     "h.yaml:1: *a stands for nothing that ends before it"},
+    {"h.yaml", "a: &a {b: 1}\na: 2\n",
+     "h.yaml:2: \"a\" is given twice, here and in line 1"},
+    {"h.yaml", "a: !!python/object/apply:os.system [touch pwned]\n",
+     "h.yaml:1: the tag tag:yaml.org,2002:python/object/apply:os.system would make an "
+     "object"},
+    {"h.yaml", "? [a, b]\n: 1\n", "h.yaml:1: a key is no name"},
+    {"h.yaml", "a: 1\n---\nb: 2\n", "h.yaml:2: a second document begins"},
+    {"h.yaml", "", "h.yaml: is empty"},
+    {"h.yaml", "# nothing\n", "h.yaml: is empty"},
+    {"h.yaml", "just a text\n", "h.yaml: is no table of settings"},
+    {"h.yaml", "a: [1, 2\n", "is no YAML"},
+    {"h.yaml", "a: \"\xff\xfe\"\n", "is no YAML"},
+    {"h.yaml", "a: 1\n", "is none of the settings that weft import knows"},
+    {"h.json", "{\"a\": 1, \"a\": 2}", "h.json:1: is no JSON: duplicate object key"},
+    {"h.json", "{'a': 1}", "h.json:1: is no JSON"},
+    {"h.txt", "a: 1\n", "h.txt: weft import reads .yaml, .yml and .json files"},
+    {"none.yaml", NULL, "none.yaml: "},
+};
+
+START_TEST(hostile_files_are_refused) {
+  const struct Hostile *h = &hostile[_i];
+  if (h->text) put(h->name, h->text);
+  fails(2, h->name, "", h->says);
+  ck_assert_msg(!strstr(scratch_list(), "pwned"), "it ran");
+}
+END_TEST
+
+/* A few lines that stand for 10^9 values, 100 levels, and more bytes than settings have.
+ */
+START_TEST(bombs_are_refused) {
+  Text t = {0};
+  text_add(&t, "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n");
+  for (int i = 1; i < 9; i++) {
+    text_printf(&t, "a%d: &a%d [", i, i);
+    for (int k = 0; k < 10; k++) text_printf(&t, "*a%d%s", i - 1, k < 9 ? "," : "]\n");
+  }
+  put("h.yaml", t.s);
+  text_free(&t);
+  fails(2, "h.yaml", "", "has more than 100000 values, aliases counted");
+  text_add(&t, "a: ");
+  for (int i = 0; i < 100; i++) text_add(&t, "[");
+  put("h.yaml", t.s);
+  text_free(&t);
+  fails(2, "h.yaml", "", "is nested more than 64 deep");
+  text_add(&t, "a: 1\n");
+  for (int i = 0; i < 1 << 16; i++)
+    text_add(&t, "# 64 bytes of a comment that say nothing, but there are many of.\n");
+  put("h.yaml", t.s);
+  text_free(&t);
+  fails(2, "h.yaml", "", "settings have at most 4194304");
+}
+END_TEST
+
+/* Values that would end a string or a comment of the plan, or turn what a terminal shows.
+ */
+static const char *const tricks[] = {
+    "\\\"}} os.exit(7) --",
+    "]] os.exit(7) --[[",
+    "\\n os.exit(7) --",
+    "\\r\\n} error 'x' --",
+    "\\e[2J\\e[31m",
+    "\\u202e\\u200b",
+    "\\\\\\\"",
+    "--[[ ]] error 'x' --[[",
+    "\\0",
+};
+
+START_TEST(values_stay_in_strings_and_comments) {
+  char text[1000];
+  snprintf(text, sizeof text,
+           HEAD "  torch_dtype: \"bf16\"\n"
+                "checkpoint:\n  checkpoint_dir: \"%s\"\n  save_consolidated: \"%s\"\n"
+                "\"k%s\": \"v%s\"\n",
+           tricks[_i], "final", tricks[_i], tricks[_i]);
+  put("a.yaml", text);
+  const char *report = import("");
+  const char *plan = scratch_get(scratch_path("a.lua"));
+  for (const char *p = report; *p; p++)
+    ck_assert_msg(*p == '\n' || (unsigned char)*p >= ' ', "byte %d in the report", *p);
+  for (const char *p = plan; *p; p++)
+    ck_assert_msg(*p == '\n' || (unsigned char)*p >= ' ', "byte %d in the plan", *p);
+  has_not(plan, "\xe2\x80\xae");
+  /* The same as the value of a field, which check shows: one string, in one line. */
+  snprintf(text, sizeof text,
+           "recipe: x\nmodel:\n  config:\n    pretrained_model_name_or_path: gpt2\n"
+           "    activation_function: \"%s\"\n",
+           tricks[_i]);
+  put("a.yaml", text);
+  process_run(SECONDS, "rm -f a.lua");
+  Outcome o = process_run(SECONDS, "$weft import a.yaml -o a.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  Outcome c = process_run(SECONDS, "$weft check -q a.lua");
+  ck_assert_int_eq(c.code, 1);
+  for (const char *p = c.err; strncmp(p, "a.lua:", 6) == 0; p = strchr(p, '\n') + 1)
+    ck_assert_msg(strstr(p, ": error: plan.model.activation_function: "), "%s", c.err);
+}
+END_TEST
+
+START_TEST(yaml_means_what_its_readers_say) {
+  put("a.yaml",
+      "base: &base {strategy: ddp, tp_size: 1}\n" HEAD
+      "distributed:\n  <<: *base\n  strategy: fsdp2\n  defer_fsdp_grad_sync: off\n"
+      "  cp_size: 0x2\n"
+      "optimizer: {lr: 1e-4, eps: 1.0e-7, betas: \"[0.8, 0.9]\"}\n"
+      "dataset:\n  _target_: x.MockIterableDataset\n  seq_len: 1_024\n"
+      "seed: 012\n");
+  const char *report = import("");
+  plan_has("\"fsdp2\",");
+  plan_has("defer_fsdp_grad_sync = false,");
+  plan_has("cp = 2,");
+  plan_has("seq = 1024,");
+  plan_has("lr = 0.0001,");
+  plan_has("eps = 1e-07,");
+  plan_has("betas = { 0.8, 0.9 },");
+  plan_has("seed = 10,");
+  has(report, "distributed.tp_size = 1 -> mesh.tp, 1 as without it");
+}
+END_TEST
+
+START_TEST(a_plan_that_is_there_stays) {
+  put("a.yaml", HEAD);
+  put("a.lua", "mine");
+  Outcome o = process_run(SECONDS, "$weft import a.yaml -o a.lua");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "a.lua");
+  ck_assert_str_eq(scratch_get(scratch_path("a.lua")), "mine");
+  o = process_run(SECONDS, "$weft import a.yaml --quiet");
+  ck_assert_int_eq(o.code, 0);
+  has(o.out, "return weft.plan {");
+  ck_assert_str_eq(o.err, "");
+}
+END_TEST
+
+Suite *import_suite(void) {
+  Suite *s = suite_create("import");
+  TCase *c = tcase_create("import");
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_set_timeout(c, 120);
+  tcase_add_test(c, a_recipe_becomes_a_plan);
+  tcase_add_test(c, nothing_is_dropped);
+  tcase_add_test(c, words_behind_the_file_take_its_place);
+  tcase_add_test(c, models_by_name_folder_and_class);
+  tcase_add_loop_test(c, wrong_values_are_refused, 0, LEN(wrong));
+  tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));
+  tcase_add_test(c, bombs_are_refused);
+  tcase_add_loop_test(c, values_stay_in_strings_and_comments, 0, LEN(tricks));
+  tcase_add_test(c, yaml_means_what_its_readers_say);
+  tcase_add_test(c, a_plan_that_is_there_stays);
+  suite_add_tcase(s, c);
+  return s;
+}
