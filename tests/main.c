@@ -74,6 +74,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
   if (argc > 4 && strcmp(argv[1], "--fail-child") == 0) return fail_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--plan") == 0) return fuzz_plan(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fuzz-io") == 0) return fuzz_io(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--kill") == 0) return killed_main(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--oracle") == 0)

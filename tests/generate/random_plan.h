@@ -66,6 +66,10 @@ Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
 /* `weft-tests --fuzz N [seed]`: the next N plans of a seed; `--fuzz N seed first`: N
  * plans from number `first`. Returns the exit code. See fuzz.c. */
 int fuzz(int argc, char **argv);
+/* `weft-tests --plan SEED NUMBER` prints one of them. */
+int fuzz_plan(int argc, char **argv);
+/* Whether a plan that is so far from one rank (`was`) is that by rounding alone. */
+bool fuzz_only_rounds(const char *plan, const VerifyReport *was);
 /* The next n plans of a seed whose state is kept in `folder`. */
 int fuzz_in(const char *folder, uint64_t n, uint64_t seed);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tests/generate/random_plan.h"
+#include "tests/generate/rounding.h"
 #include "tests/harness/scratch.h"
 
 /* Each sanitizer takes another third of the plans: what it looks for is in every one. */
@@ -123,6 +124,45 @@ START_TEST(fuzz_goes_on) {
 }
 END_TEST
 
+static const char by_range[] =
+    "local weft = require \"weft\"\n"
+    "return weft.plan {\n"
+    "  model = weft.model { \"llama\", num_hidden_layers = 4, hidden_size = 64,\n"
+    "    num_attention_heads = 4, intermediate_size = 24, vocab_size = 53,\n"
+    "    initializer_range = %s },\n"
+    "  mesh = { tp = 2 }, batch = { global = 2, micro = 1, seq = 16 },\n"
+    "  data = weft.synthetic {}, train = { steps = 3 },\n"
+    "}\n";
+
+/* Large weights make scores of hundreds, whose last bit decides what attention does: the
+ * ranks are farther from one rank than 1e-5, with any data, and rightly so. */
+START_TEST(fuzz_knows_what_rounds) {
+  VerifyReport r;
+  Text plan = {0}, why = {0};
+  text_printf(&plan, by_range, "0.6");
+  ck_assert_int_eq(plan_parity(plan.s, 3, 1e-5, &r, &why), WEFT_OK);
+  ck_assert_msg(!r.ok, "the plan is too good for this test: %g", r.grad);
+  ck_assert_msg(fuzz_only_rounds(plan.s, &r), "%s", why.s);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
+/* Where little is made of a last bit, a difference of 1e-5 is none of rounding. */
+START_TEST(rounding_excuses_no_fault) {
+  Rounding own;
+  Text plan = {0}, why = {0};
+  text_printf(&plan, by_range, "0.02");
+  ck_assert_msg(plan_rounding(plan.s, &own, &why) == WEFT_OK, "%s", why.s);
+  ck_assert_double_gt(own.grad, 1e-8);
+  ck_assert_double_lt(own.grad, 2e-6);
+  ck_assert_double_lt(own.loss, 2e-6);
+  ck_assert_double_lt(own.grad_norm, 2e-6);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
 Suite *parity_suite(void) {
   Suite *s = suite_create("parity");
   TCase *tc = tcase_create("plans");
@@ -137,6 +177,8 @@ Suite *parity_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_set_timeout(tc, 120);
   tcase_add_test(tc, fuzz_goes_on);
+  tcase_add_test(tc, fuzz_knows_what_rounds);
+  tcase_add_test(tc, rounding_excuses_no_fault);
   suite_add_tcase(s, tc);
   tc = tcase_create("sample");
   tcase_set_timeout(tc, 120);

@@ -1,0 +1,115 @@
+/* rounding.c - one rank against itself from weights that differ in the last bit. What N
+ * ranks add up in another order they round as if it came from such weights. */
+#include "rounding.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bindings/api/job.h"
+#include "vm/base/rng.h"
+
+typedef struct Step {
+  const Compiled *c;
+  Run *run;
+  Data *data;
+  float **grad; /* of the step before, by parameter */
+  StepResult was;
+} Step;
+
+static weft_status shake(Step *s, Arena *a, weft_error *e) {
+  Rng rng = rng_make(1, "rounding");
+  uint64_t at = 0;
+  for (int i = 0; i < s->c->nparam; i++) {
+    int64_t n = param_count(&s->c->param[i]);
+    float *p = NEW_N(a, float, n);
+    TRY(run_get(s->run, STATE_PARAM, i, p, e));
+    for (int64_t k = 0; k < n; k++)
+      p[k] = (float)(p[k] * (1 + 0x1p-23 * (2 * rng_uniform(&rng, at++) - 1)));
+    TRY(run_set(s->run, STATE_PARAM, i, p, e));
+  }
+  return WEFT_OK;
+}
+
+static double length(const float *a, const float *b, int64_t n) {
+  double sum = 0;
+  for (int64_t k = 0; k < n; k++) {
+    double d = (double)a[k] - (b ? b[k] : 0);
+    sum += d * d;
+  }
+  return sqrt(sum);
+}
+
+/* What is next to nothing beside the whole gradient is all rounding, and says nothing of
+ * the others. */
+static double gradient_differs(const float *was, const float *is, int64_t n, double all) {
+  double own = length(was, NULL, n);
+  return own > 1e-3 * all ? length(is, was, n) / own : 0;
+}
+
+static weft_status compare(Step *s, Arena *a, Rounding *out, weft_error *e) {
+  StepResult is;
+  TRY(run_init(s->run, e));
+  TRY(shake(s, a, e));
+  TRY(run_step(s->run, s->data, 0, &is, e));
+  *out = (Rounding){.loss = fabs(is.loss - s->was.loss) / fabs(s->was.loss),
+                    .grad_norm = fabs(is.grad_norm - s->was.grad_norm) / is.grad_norm};
+  for (int i = 0; i < s->c->nparam; i++) {
+    int64_t n = param_count(&s->c->param[i]);
+    float *g = NEW_N(a, float, n);
+    TRY(run_get(s->run, STATE_GRAD, i, g, e));
+    out->grad = fmax(out->grad, gradient_differs(s->grad[i], g, n, s->was.grad_norm));
+  }
+  return WEFT_OK;
+}
+
+static weft_status first_step(Step *s, Arena *a, weft_error *e) {
+  s->grad = NEW_N(a, float *, s->c->nparam);
+  TRY(run_init(s->run, e));
+  TRY(run_step(s->run, s->data, 0, &s->was, e));
+  for (int i = 0; i < s->c->nparam; i++) {
+    s->grad[i] = NEW_N(a, float, param_count(&s->c->param[i]));
+    TRY(run_get(s->run, STATE_GRAD, i, s->grad[i], e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status two_steps(Job *many, Arena *a, const char *path, Rounding *out) {
+  Job one;
+  Step s = {0};
+  TRY(job_load(many, a, &(LangOptions){0}, path));
+  TRY(job_mesh(many, 0));
+  TRY(job_compile(many));
+  weft_status st = job_twin(many, &one);
+  s.c = one.compiled;
+  if (st == WEFT_OK) st = job_data(&one, NULL, &s.data);
+  if (st == WEFT_OK)
+    st = run_open(&one.plan, s.c, &(RunOptions){.threads = 1}, &s.run, &one.e);
+  if (st == WEFT_OK) st = first_step(&s, a, &one.e);
+  if (st == WEFT_OK) st = compare(&s, a, out, &one.e);
+  run_close(s.run);
+  data_close(s.data);
+  many->d = one.d;
+  many->e = one.e;
+  return st;
+}
+
+weft_status plan_rounding(const char *plan, Rounding *out, Text *report) {
+  char path[] = "/tmp/weft-plan-XXXXXX.lua";
+  int fd = mkstemps(path, 4);
+  *out = (Rounding){0};
+  if (fd < 0 || write(fd, plan, strlen(plan)) < 0) return WEFT_EFILE;
+  close(fd);
+  Arena *a = arena_new(NULL);
+  Job j;
+  if (setjmp(*arena_guard(a))) abort();
+  weft_status st = two_steps(&j, a, path, out);
+  unlink(path);
+  if (st != WEFT_OK) {
+    report_text(&j.d, false, report);
+    text_printf(report, "%s\n", j.e.text);
+  }
+  job_free(&j);
+  arena_free(a);
+  return st;
+}
