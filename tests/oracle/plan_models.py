@@ -1,0 +1,232 @@
+"""The models of random plans in plain PyTorch, forward alone: what derives them is autograd.
+
+A model of the library is written here a second time, from its config.json and the names of
+its weights; a model function is the list of its ops (spec.lua), each written here.
+"""
+import torch
+import torch.nn.functional as F
+
+
+class Batch:
+    """Tokens and labels (rows, seq) of a step, with what follows of documents."""
+
+    def __init__(self, tokens, labels, eot):
+        rows, seq = tokens.shape
+        self.tokens, self.labels = tokens, labels
+        at = torch.arange(seq).expand(rows, seq)
+        begins = torch.zeros_like(tokens, dtype=torch.bool)
+        if eot is not None:
+            begins[:, 1:] = tokens[:, :-1] == eot
+        starts = torch.where(begins, at, 0).cummax(1).values
+        self.positions = at - starts
+        causal = at[:, :, None] >= at[:, None, :]
+        self.sees = causal & (at[:, None, :] >= starts[:, :, None])
+
+
+def turn(x, positions, theta, interleaved=False):
+    """RoPE of x (rows, seq, heads, d)."""
+    d = x.shape[-1]
+    speed = theta ** (-torch.arange(0, d, 2).to(x.dtype) / d)
+    angle = positions.to(x.dtype)[:, :, None, None] * speed
+    cos, sin = angle.cos(), angle.sin()
+    if interleaved:
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+    a, b = x[..., : d // 2], x[..., d // 2:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def attend(q, k, v, sees, scale=None):
+    """Of q (rows, seq, heads, d) and k, v of a divisor of its heads; (rows, seq, all)."""
+    times = q.shape[2] // k.shape[2]
+    k, v = k.repeat_interleave(times, 2), v.repeat_interleave(times, 2)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * (scale or q.shape[-1] ** -0.5)
+    scores = scores.masked_fill(~sees[:, None], float("-inf"))
+    return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v).flatten(2)
+
+
+def rmsnorm(x, w, eps):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * w
+
+
+def cross_entropy(logits, labels):
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+# ---- the decoders of the library ----
+
+
+class Decoder:
+    """Llama, Qwen2, Qwen3, their models with experts, and DeepSeek-V3."""
+
+    def __init__(self, config, weights, batch, moe, microbatches):
+        self.c, self.w, self.b, self.moe, self.groups = config, weights, batch, moe, microbatches
+        self.theta = config["rope_parameters"]["rope_theta"]
+        self.extra, self.load = 0, {}
+
+    def linear(self, x, name):
+        return F.linear(x, self.w[name + ".weight"], self.w.get(name + ".bias"))
+
+    def norm(self, x, name, eps=None):
+        return rmsnorm(x, self.w[name + ".weight"], eps or self.c["rms_norm_eps"])
+
+    def turn(self, x):
+        return turn(x, self.b.positions, self.theta, self.c.get("rope_interleave", False))
+
+    def attention(self, x, name):
+        d = self.c.get("head_dim") or self.c["hidden_size"] // self.c["num_attention_heads"]
+        q, k, v = (self.linear(x, f"{name}.{p}_proj").unflatten(-1, (-1, d)) for p in "qkv")
+        if name + ".q_norm.weight" in self.w:
+            q, k = self.norm(q, name + ".q_norm"), self.norm(k, name + ".k_norm")
+        return self.linear(attend(self.turn(q), self.turn(k), v, self.b.sees), name + ".o_proj")
+
+    def latent_attention(self, x, name):
+        c, eps = self.c, 1e-6
+        heads, nope, rope = c["num_attention_heads"], c["qk_nope_head_dim"], c["qk_rope_head_dim"]
+        if name + ".q_proj.weight" in self.w:
+            q = self.linear(x, name + ".q_proj")
+        else:
+            q = self.norm(self.linear(x, name + ".q_a_proj"), name + ".q_a_layernorm", eps)
+            q = self.linear(q, name + ".q_b_proj")
+        q = q.unflatten(-1, (heads, nope + rope))
+        q = torch.cat([q[..., :nope], self.turn(q[..., nope:])], -1)
+        both = self.linear(x, name + ".kv_a_proj_with_mqa")
+        kv, k_rope = both[..., :-rope], self.turn(both[..., None, -rope:])
+        kv = self.linear(self.norm(kv, name + ".kv_a_layernorm", eps), name + ".kv_b_proj")
+        kv = kv.unflatten(-1, (heads, -1))
+        k = torch.cat([kv[..., :nope], k_rope.expand(-1, -1, heads, -1)], -1)
+        return self.linear(attend(q, k, kv[..., nope:], self.b.sees), name + ".o_proj")
+
+    def mlp(self, x, name):
+        gate = F.silu(self.linear(x, name + ".gate_proj"))
+        return self.linear(gate * self.linear(x, name + ".up_proj"), name + ".down_proj")
+
+    def choose(self, scores, bias):
+        """Which experts (…, experts) each token has, as numbers 0 and 1."""
+        by = scores.detach() + (0 if bias is None else bias)
+        n = self.c.get("n_group", 1)
+        if bias is not None and self.c["topk_group"] < n:
+            groups = by.unflatten(-1, (n, -1))
+            best = groups.topk(2, -1).values.sum(-1).topk(self.c["topk_group"], -1).indices
+            out = torch.ones(groups.shape[:-1], dtype=torch.bool).scatter(-1, best, False)
+            by = groups.masked_fill(out[..., None], float("-inf")).flatten(-2)
+        chosen = by.topk(self.c["num_experts_per_tok"], -1).indices
+        return torch.zeros_like(scores).scatter(-1, chosen, 1.0)
+
+    def experts(self, x, name):
+        c, bias = self.c, self.w.get(name + ".gate.e_score_correction_bias")
+        logits = self.linear(x, name + ".gate")
+        scores = logits.softmax(-1) if bias is None else logits.sigmoid()
+        chosen = self.choose(scores, bias)
+        weights = scores * chosen
+        if c["model_type"] == "mixtral" or c["norm_topk_prob"]:
+            weights = weights / weights.sum(-1, keepdim=True)
+        weights = weights * c.get("routed_scaling_factor", 1.0)
+        self.load[name] = chosen.sum((0, 1))
+        self.add_losses(logits, scores, chosen)
+        gate, up = torch.einsum("btc,efc->btef", x, self.w[name + ".experts.gate_up_proj"]).chunk(2, -1)
+        y = torch.einsum("btef,ecf->btec", F.silu(gate) * up, self.w[name + ".experts.down_proj"])
+        return (y * weights[..., None]).sum(2)
+
+    def add_losses(self, logits, scores, chosen):
+        """Of each microbatch by itself; all have the same number of tokens."""
+        aux, z = self.moe.get("aux_loss_coef") or 0, self.moe.get("z_loss_coef") or 0
+        n = scores.shape[-1]
+        p = (scores / scores.sum(-1, keepdim=True)).view(self.groups, -1, n).mean(1)
+        f = chosen.view(self.groups, -1, n).mean(1) / self.c["num_experts_per_tok"]
+        self.extra = self.extra + aux * n * (f * p).sum(-1).mean()
+        self.extra = self.extra + z * logits.logsumexp(-1).pow(2).mean()
+
+    def loss(self):
+        c, w = self.c, self.w
+        attention = self.latent_attention if "kv_lora_rank" in c else self.attention
+        x = F.embedding(self.b.tokens, w["model.embed_tokens.weight"])
+        for i in range(c["num_hidden_layers"]):
+            name = f"model.layers.{i}"
+            x = x + attention(self.norm(x, name + ".input_layernorm"), name + ".self_attn")
+            h = self.norm(x, name + ".post_attention_layernorm")
+            if name + ".mlp.gate.weight" in w:
+                x = x + self.experts(h, name + ".mlp")
+                if name + ".mlp.shared_experts.up_proj.weight" in w:
+                    x = x + self.mlp(h, name + ".mlp.shared_experts")
+            else:
+                x = x + self.mlp(h, name + ".mlp")
+        head = "model.embed_tokens" if c["tie_word_embeddings"] else "lm_head"
+        logits = F.linear(self.norm(x, "model.norm"), w[head + ".weight"])
+        return cross_entropy(logits, self.b.labels) + self.extra
+
+
+def gpt2_loss(c, w, b):
+    def norm(x, name):
+        return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"],
+                            c["layer_norm_epsilon"])
+
+    def linear(x, name):
+        return x @ w[name + ".weight"] + w[name + ".bias"]
+
+    wte = w["transformer.wte.weight"]
+    x = F.embedding(b.tokens, wte) + F.embedding(b.positions, w["transformer.wpe.weight"])
+    for i in range(c["n_layer"]):
+        name = f"transformer.h.{i}"
+        q, k, v = (y.unflatten(-1, (c["n_head"], -1))
+                   for y in linear(norm(x, name + ".ln_1"), name + ".attn.c_attn").chunk(3, -1))
+        x = x + linear(attend(q, k, v, b.sees), name + ".attn.c_proj")
+        h = F.gelu(linear(norm(x, name + ".ln_2"), name + ".mlp.c_fc"), approximate="tanh")
+        x = x + linear(h, name + ".mlp.c_proj")
+    return cross_entropy(norm(x, "transformer.ln_f") @ wte.T, b.labels)
+
+
+# ---- model functions ----
+
+
+def heads_of(a, x):
+    return x.unflatten(-1, (-1, a["head_dim"]))
+
+
+OPS = {
+    "embedding": lambda b, a, ids, w: F.embedding(ids, w),
+    "linear": lambda b, a, x, w: x @ (w if a.get("layout") == 1 else w.T),
+    "add_bias": lambda b, a, x, v: x + v,
+    "add": lambda b, a, x, y: x + y,
+    "mul": lambda b, a, x, y: x * y,
+    "scale": lambda b, a, x: x * a["scale"],
+    "silu": lambda b, a, x: F.silu(x),
+    "gelu": lambda b, a, x: F.gelu(x, approximate="tanh"),
+    "relu": lambda b, a, x: F.relu(x),
+    "silu_mul": lambda b, a, g, u: F.silu(g) * u,
+    "rmsnorm": lambda b, a, x, w: rmsnorm(x, w, a["eps"]),
+    "layernorm": lambda b, a, x, w, v: F.layer_norm(x, x.shape[-1:], w, v, a["eps"]),
+    "split": lambda b, a, x: x.chunk(a["n"], -1),
+    "tokens": lambda b, a: b.tokens,
+    "labels": lambda b, a: b.labels,
+    "positions": lambda b, a: b.positions,
+    "doc_starts": lambda b, a: b.sees,
+    "rope": lambda b, a, x, at: turn(heads_of(a, x), at, a["theta"]).flatten(2),
+    "attention": lambda b, a, q, k, v, sees: attend(
+        heads_of(a, q), heads_of(a, k), heads_of(a, v), sees),
+    "cross_entropy": lambda b, a, x, labels: cross_entropy(x, labels),
+}
+
+
+def ops_loss(ops, weights, batch):
+    value = {}
+    for op in ops:
+        attr = op["attr"] or {}
+        if op["op"] == "param":
+            out = weights[attr["name"]]
+        else:
+            out = OPS[op["op"]](batch, attr, *(value[i] for i in op["in"]))
+        for number, x in zip(op["out"], out if op["op"] == "split" else [out]):
+            value[number] = x
+    return out
+
+
+def model_loss(plan, config, weights, batch):
+    """The loss, and how often each expert of each layer was chosen, by the layer's name."""
+    if plan["model"] == "function":
+        return ops_loss(plan["ops"], weights, batch), {}
+    if plan["model"] == "gpt2":
+        return gpt2_loss(config, weights, batch), {}
+    one = plan["batch"]["micro"] * plan["mesh"]["dp"]
+    decoder = Decoder(config, weights, batch, plan["moe"] or {}, plan["batch"]["global"] // one)
+    return decoder.loss(), decoder.load

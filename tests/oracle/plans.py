@@ -1,0 +1,258 @@
+"""Random plans of `./dev fuzz` on their meshes, twelve steps, against plain PyTorch.
+
+    tests/oracle/plans.py N [SEED [FIRST]]     as ./dev oracle does, in the root of the sources
+
+A plan gets betas (0.9, 0.999), averages in f32 and tokens from a file. weft writes its initial
+weights (a step with a learning rate of 0) and, after twelve steps, losses, norms and weights.
+PyTorch takes the initial weights and the same twelve batches, whole, in f64: the models of
+plan_models.py, autograd, clip_grad_norm_, AdamW. What spec.lua reads of the plan, and the
+config.json of the weights, is all it knows of weft.
+
+Compared are the loss of every step, relative, within 2e-6, and for every parameter tensor
+|weft - PyTorch| (a norm), which may be 2e-6 |all that the steps changed| and half a unit of f32
+for each time that the tensor was stored, 12 * 2^-24 |tensor|. What is beyond that is measured
+by what it is worth: by how far PyTorch itself in f32 is from the same numbers, from these
+weights and from three that differ by half a unit. Within four times the worst of them the
+plan counts as rounding (a gradient that is 0 but for rounding makes AdamW step all the same:
+biases of keys, routers of one expert), else it failed.
+"""
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    from safetensors.torch import load_file
+except ImportError as missing:
+    print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
+    sys.exit(0)
+from plan_models import Batch, model_loss
+
+STEPS, BETAS, TOLERANCE, ROUNDING, SHAKEN = 12, (0.9, 0.999), 2e-6, 4.0, 4
+HALF_UNIT = 2.0 ** -24
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = HERE.parent.parent / "build"
+
+
+class Refused(Exception):
+    pass
+
+
+# ---- weft ----
+
+
+def say(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def weft(folder, *options):
+    """The records of the steps, and the weights after them."""
+    log, out = folder / "log", folder / "weights"
+    done = subprocess.run(
+        [BUILD / "weft", "run", folder / "plan.lua", "--quiet", "--threads", "1", "--log", log,
+         "--export", out, *options], capture_output=True, text=True)
+    if done.returncode == 1 and "error: " in done.stderr:
+        raise Refused(done.stderr)
+    if done.returncode != 0:
+        raise RuntimeError(f"weft ends with {done.returncode}\n{done.stdout}{done.stderr}")
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    config = out / "config.json"
+    config = json.loads(config.read_text()) if config.exists() else {}
+    weights = load_file(out / "model.safetensors")
+    log.unlink()
+    for file in out.iterdir():
+        file.unlink()
+    return [r for r in records if "loss" in r], weights, config
+
+
+def write_plan(folder, seed, number):
+    """What the plan says, as spec.lua reads it."""
+    text = say(BUILD / "weft-tests", "--plan", str(seed), str(number))
+    text = text.replace("weft.synthetic {}", 'weft.tokens { "tokens.bin", shuffle = false }')
+    (folder / "plan.lua").write_text(text)
+    return json.loads(say("lua5.4", HERE / "spec.lua", folder / "plan.lua"))
+
+
+def write_tokens(folder, plan, vocabulary, number):
+    """Batches for all steps: a sample is a window of the file, its labels the next tokens."""
+    rows, seq = plan["batch"]["global"], plan["batch"]["seq"]
+    draw = torch.Generator().manual_seed(number)
+    ids = torch.randint(0, vocabulary, (STEPS * rows * seq + 1,), generator=draw)
+    (folder / "tokens.bin").write_bytes(ids.to(torch.int16).numpy().tobytes())
+    shape, eot = (STEPS, rows, seq), plan["packed"].get("eot") if plan["packed"] else None
+    return [Batch(t, l, eot) for t, l in zip(ids[:-1].view(shape), ids[1:].view(shape))]
+
+
+# ---- PyTorch ----
+
+
+def rate_at(lr, step):
+    if not isinstance(lr, dict):
+        return lr
+    top, low, warmup = lr["max"], lr.get("min", 0), lr.get("warmup", 0)
+    if step < warmup:
+        return top * (step + 1) / warmup
+    if lr["kind"] == "constant":
+        return top
+    if step >= lr["steps"]:
+        return low
+    part = (step - warmup) / (lr["steps"] - warmup)
+    left = 1 - part if lr["kind"] == "linear" else 0.5 * (1 + math.cos(math.pi * part))
+    return low + (top - low) * left
+
+
+def adamw(o, weights, dtype):
+    """Decay is for what has more than one dimension. An element whose gradients were all 0
+    does not move, without eps too: 0 / tiny."""
+    groups = [{"params": [p for p in weights if (p.dim() > 1) == matrices],
+               "weight_decay": o["weight_decay"] if matrices else 0.0}
+              for matrices in (True, False)]
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=0.0, betas=BETAS,
+                             eps=o["eps"] or torch.finfo(dtype).tiny, foreach=False)
+
+
+def move_biases(weights, load, rate):
+    for name, counts in load.items():
+        bias = weights.get(name + ".gate.e_score_correction_bias")
+        if bias is not None and rate:
+            bias += rate * torch.sign(counts.mean() - counts)
+
+
+def pytorch(plan, config, initial, batches, dtype):
+    """Losses and norms of the steps, and the weights after them, in f64."""
+    w = {n: p.to(dtype, copy=True) for n, p in initial.items()}
+    trained = [p.requires_grad_() for n, p in w.items() if not n.endswith("correction_bias")]
+    o, rate = plan["optimizer"], (plan["moe"] or {}).get("bias_update_rate")
+    optimizer, losses, norms = adamw(o, trained, dtype), [], []
+    for step, batch in enumerate(batches):
+        optimizer.zero_grad()
+        loss, load = model_loss(plan, config, w, batch)
+        loss.backward()
+        for p in trained:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        norms.append(torch.nn.utils.clip_grad_norm_(trained, o["clip"] or math.inf).item())
+        losses.append(loss.item())
+        for group in optimizer.param_groups:
+            group["lr"] = rate_at(o["lr"], step)
+        optimizer.step()
+        with torch.no_grad():
+            move_biases(w, load, rate)
+    return {"loss": losses, "norm": norms,
+            "weights": {n: p.detach().double() for n, p in w.items()}}
+
+
+def shaken(initial, number):
+    """Other weights, no farther than half a unit of f32 before they are rounded; number 0: the
+    same."""
+    draw = torch.Generator().manual_seed(number)
+    by = HALF_UNIT * min(number, 1)
+    return {n: p.double() * (1 + by * (2 * torch.rand(p.shape, generator=draw,
+                                                      dtype=torch.float64) - 1))
+            for n, p in initial.items()}
+
+
+# ---- comparison ----
+
+
+def distances(got, want, initial):
+    """Each divided by what it may be, so that 1 is the limit; the key says of what."""
+    out = {}
+    for step, (a, b) in enumerate(zip(got["loss"], want["loss"])):
+        out[f"loss of step {step}"] = abs(a - b) / (TOLERANCE * abs(b))
+    for name, b in want["weights"].items():
+        apart = (got["weights"][name].double() - b).norm().item()
+        moved = (b - initial[name].double()).norm().item()
+        may = TOLERANCE * moved + STEPS * HALF_UNIT * b.norm().item()
+        out[name] = apart / may if apart else 0.0
+    return {k: d if math.isfinite(d) else math.inf for k, d in out.items()}
+
+
+def pooled(apart):
+    """What rounding does is a matter of chance, and of the kind of a tensor: that of other
+    layers counts, too. For the loss of a step, that of the steps before it."""
+    most, so_far = {}, 0.0
+    kind = {k: re.sub(r"\d+", "*", k) for k in apart if not k.startswith("loss of")}
+    for name, k in kind.items():
+        most[k] = max(most.get(k, 0.0), apart[name])
+    out = {name: most[k] for name, k in kind.items()}
+    for k in apart:
+        if k not in kind:
+            out[k] = so_far = max(so_far, apart[k])
+    return out
+
+
+def judge(far, plan, config, initial, batches, want):
+    """Of what is farthest, first of all where rounding does not explain it: by how much more
+    than that it is, what it is, and how far PyTorch in f32 is there."""
+    others = [pooled(distances(pytorch(plan, config, shaken(initial, k), batches, torch.float32),
+                               want, initial)) for k in range(SHAKEN)]
+    apart = {k: max(o[k] for o in others) for k in far}
+    ratio = {k: d / max(1.0, ROUNDING * apart[k]) for k, d in far.items()}
+    where = max(far, key=lambda k: (ratio[k] > 1, far[k]))
+    return ratio[where], where, apart[where]
+
+
+def overrides(plan):
+    o, moe = plan["optimizer"], plan["moe"] or {}
+    run = ["--set", "optimizer.betas={%g,%g}" % BETAS, "--set", "optimizer.state_dtype=f32",
+           "--set", "optimizer.stochastic_rounding=false"]
+    still = ["--set", "moe.bias_update_rate=0"] if moe.get("bias_update_rate") else []
+    return run, run + still + ["--set", "optimizer.lr=0"]
+
+
+def one(seed, number):
+    """The verdict on a plan, what is said of it, and how far its losses and tensors are."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        plan = write_plan(folder, seed, number)
+        (folder / "tokens.bin").write_bytes(bytes(2 << 20))
+        run, still = overrides(plan)
+        _, initial, config = weft(folder, "--steps", "1", *still)
+        vocabulary = max(w.shape[0] for n, w in initial.items()
+                         if n.endswith(("embed_tokens.weight", "wte.weight", "embed.weight")))
+        batches = write_tokens(folder, plan, vocabulary, number)
+        records, weights, _ = weft(folder, "--steps", str(STEPS), *run)
+    got = {"loss": [r["loss"] for r in records], "weights": weights}
+    assert len(got["loss"]) == STEPS and weights.keys() == initial.keys(), plan["name"]
+    want = pytorch(plan, config, initial, batches, torch.float64)
+    far = distances(got, want, initial)
+    loss = max(d for k, d in far.items() if k.startswith("loss of")) * TOLERANCE
+    tensor = max(d for k, d in far.items() if not k.startswith("loss of"))
+    if max(far.values()) <= 1:
+        return "equal", "", loss, tensor
+    ratio, where, others = judge(far, plan, config, initial, batches, want)
+    verdict = "rounding" if ratio <= 1 else "FAILED"
+    return verdict, (f"{where} is {far[where]:.3g} times the limit, PyTorch's own rounding "
+                     f"{others:.3g} times"), loss, tensor
+
+
+def main(count, seed=1, number=0):
+    torch.set_num_threads(1)
+    tally = dict.fromkeys(("equal", "rounding", "refused", "FAILED"), 0)
+    worst = {"equal": [0, 0], "rounding": [0, 0]}
+    while sum(tally.values()) - tally["refused"] < count:
+        try:
+            verdict, text, loss, tensor = one(seed, number)
+        except Refused:
+            tally["refused"] += 1
+            number += 1
+            continue
+        tally[verdict] += 1
+        if verdict in worst:
+            worst[verdict] = [max(a, b) for a, b in zip(worst[verdict], (loss, tensor))]
+        if text:
+            print(f"plan {number} of seed {seed}: {verdict}: {text}; losses within {loss:.1e}",
+                  flush=True)
+        number += 1
+    for verdict, (loss, tensor) in worst.items():
+        print(f"{verdict}: losses within {loss:.1e}, tensors within {tensor:.2f} of the limit")
+    print(f"{number} plans:", ", ".join(f"{n} {v}" for v, n in tally.items()))
+    return 1 if tally["FAILED"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))
