@@ -1,7 +1,8 @@
 /* api_run.c - run handles of weft.h: a compiled plan with its data and weights. */
 #include "api.h"
 
-#include "vm/run/session.h"
+#include "vm/session/session.h"
+#include "vm/weights/param_gather.h"
 
 struct weft_run {
   weft_alloc alloc;

@@ -1,5 +1,6 @@
 /* api_verify.c - weft_verify: a shrunk plan on many ranks and on one. */
 #include "api.h"
+#include "vm/session/verify.h"
 
 #include <stdio.h>
 

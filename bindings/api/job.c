@@ -4,6 +4,7 @@
 #include "vm/base/budget.h"
 
 #include "vm/weights/weights_match.h"
+#include "vm/compile/compile.h"
 
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path) {
   *j = (Job){.arena = arena, .d = {.arena = arena}};

@@ -8,7 +8,8 @@
 #define WEFT_JOB_H
 
 #include "bindings/lang/plan_load.h"
-#include "vm/run/exec.h"
+#include "vm/run/run.h"
+#include "vm/session/verify.h"
 
 typedef struct Job {
   Arena *arena;

@@ -3,6 +3,7 @@
 #include "job.h"
 
 #include "vm/rewrite/decode_graph.h"
+#include "vm/compile/compile.h"
 
 /* What is left of the plan: the model, its precision, and how tp cuts it. */
 static void keep_model(Plan *p) {

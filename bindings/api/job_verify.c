@@ -1,6 +1,8 @@
 /* job_verify.c - compiles a shrunk plan for one rank and for all of them, and verifies.
  */
 #include "job.h"
+#include "vm/session/verify.h"
+#include "vm/compile/compile.h"
 
 weft_status job_twin(const Job *many, Job *one) {
   *one = *many;

@@ -5,7 +5,7 @@
 #include "plan_object.h"
 #include "bindings/script/script.h"
 #include "vm/shard/shard.h"
-#include "vm/run/exec.h"
+#include "vm/run/run.h"
 
 /* ---- the parameters ---- */
 

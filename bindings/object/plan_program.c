@@ -4,6 +4,7 @@
 #include "plan_object.h"
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
+#include "vm/session/footprint.h"
 
 /* Replaces the text of script_push_text on top by a table that has it as field `text`. */
 static void begin_with_text(lua_State *L) {

@@ -5,7 +5,7 @@
 
 #include "bindings/api/job.h"
 #include "sweep.h"
-#include "vm/run/session.h"
+#include "vm/session/session.h"
 
 enum { RANKS = 32 };
 

@@ -16,6 +16,8 @@
 
 #include "vm/lower/arena_layout.h"
 #include "vm/lower/rank_cost.h"
+#include "vm/compile/build_units.h"
+#include "vm/compile/compile.h"
 
 /* ---- what is looked up ---- */
 

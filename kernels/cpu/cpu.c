@@ -1,6 +1,7 @@
 /* cpu.c - the CPU as a device: every call completes at once, events are empty. */
 #include "vm/device/device.h"
 
+#include "kernels/cpu/gemm/gemm.h"
 #include "levels.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * communication and have none. Compiled once per set of instructions: CPU_SET is the
  * set's name, and cpu_set_<name> all that is seen of it from outside. */
 #include "kernel.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "levels.h"
 
 #define cpu_all_reduce     NULL

@@ -7,7 +7,10 @@
 #ifndef WEFT_LEVELS_H
 #define WEFT_LEVELS_H
 
-#include "kernels/cpu/gemm/gemm.h"
+#include "vm/device/device.h"
+
+struct GemmShape;
+struct GemmApi;
 
 typedef enum CpuLevel {
 #define LEVEL(name, has, set, bf16, onednn) CPU_##name,
@@ -19,11 +22,11 @@ typedef enum CpuLevel {
 typedef struct CpuSet {
   const char *name;
   const Kernel *kernel; /* indexed by OpCode; run == NULL where there is none */
-  void (*gemm_plain)(const GemmShape *s, int threads, const void *a, const void *b,
+  void (*gemm_plain)(const struct GemmShape *s, int threads, const void *a, const void *b,
                      void *c, bool accumulate);
   /* bf16 products through the library's f32 ones; scratch of gemm_work bytes */
-  void (*gemm_blocks)(const GemmShape *s, const GemmApi *api, int threads, void *work,
-                      const void *a, const void *b, void *c, bool accumulate);
+  void (*gemm_blocks)(const struct GemmShape *s, const struct GemmApi *api, int threads,
+                      void *work, const void *a, const void *b, void *c, bool accumulate);
 } CpuSet;
 
 CpuLevel cpu_best(void); /* of this machine */
@@ -36,7 +39,7 @@ const CpuSet *cpu_set_of(CpuLevel l);
 const CpuSet *cpu_set_here(void); /* of the level in use */
 
 /* gemm_blocks.c */
-void gemm_blocks(const GemmShape *s, const GemmApi *api, int threads, void *work,
-                 const void *a, const void *b, void *c, bool accumulate);
+void gemm_blocks(const struct GemmShape *s, const struct GemmApi *api, int threads,
+                 void *work, const void *a, const void *b, void *c, bool accumulate);
 
 #endif

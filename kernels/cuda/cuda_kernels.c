@@ -10,7 +10,7 @@
 #define cuda_all_to_all_v   NULL
 #define cuda_shift          NULL
 
-/* What attention.cuh has kernels for. */
+/* What attention_shape.cuh has kernels for. */
 static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
   enum { HEAD_MAX = 256 };
   int most = MAX(a->attr->head_dim, a->attr->value_dim);

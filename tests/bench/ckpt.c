@@ -7,7 +7,8 @@
 
 #include "bench.h"
 #include "vm/ckpt/ckpt_save.h"
-#include "vm/run/session.h"
+#include "vm/session/session.h"
+#include "vm/weights/param_gather.h"
 
 enum { ROUNDS = 8, BEFORE = 6, MOST = 1000 }; /* steps of a kind, in all */
 

@@ -5,6 +5,7 @@
 #include "kernels/cpu/levels.h"
 
 #include "kernels/cpu/gemm/gemm.h"
+#include "vm/weights/param_gather.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
  * median of what turns next to each other say, as the machine may have others to serve.
  */
 #include "bench.h"
+#include "vm/weights/weights_load.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "vm/run/session.h"
+#include "vm/session/session.h"
 
 enum { STEPS = 200, LAST = 20 };
 

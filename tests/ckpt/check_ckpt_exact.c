@@ -6,6 +6,7 @@
 
 #include "tests/harness/ckpt_runs.h"
 #include "tests/harness/scratch.h"
+#include "vm/rank/saved_pieces.h"
 
 enum { HALF = 2, WHOLE = 4 };
 

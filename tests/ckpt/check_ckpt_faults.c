@@ -16,7 +16,8 @@
 #include "tests/harness/scratch.h"
 #include "tests/harness/run_bits.h"
 #include "vm/ckpt/ckpt_save.h"
-#include "vm/weights/weights_folder.h"
+#include "vm/weights/run_export.h"
+#include "vm/weights/param_gather.h"
 
 enum { PROCESSES = 2, TAKEN = 3, DEADLINE_S = 60, PASS = -1 };
 

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/levels.h"
 #include "tests/harness/process.h"
 

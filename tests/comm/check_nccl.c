@@ -16,6 +16,7 @@
 #ifdef WEFT_EMULATED_CUDA
 
 #include "tests/standin/standin.h"
+#include "vm/session/verify.h"
 
 extern const WorldVtable weft_nccl_world;
 

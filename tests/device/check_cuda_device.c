@@ -13,6 +13,7 @@
 #ifdef WEFT_EMULATED_CUDA
 
 #include "tests/standin/standin.h"
+#include "vm/session/verify.h"
 
 static void order(uint64_t n) {
   Standin s = standin_usual;

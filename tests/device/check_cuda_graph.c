@@ -13,6 +13,7 @@
 #include "tests/harness/process.h"
 #include "tests/harness/run_bits.h"
 #include "vm/run/run_int.h"
+#include "vm/weights/param_gather.h"
 
 #ifdef WEFT_EMULATED_CUDA
 

@@ -1,6 +1,6 @@
 -- rooms.lua - what a reader of the sources may count on: every folder of sources has a README
 -- that names only files that are there, no folder has more than 20 sources, no two files have
--- one name, and files and folders do not include each other in circles. Prints what is not so.
+-- one name, and files and rooms do not include each other in circles. Prints what is not so.
 --
 --   weft lua tests/docs/rooms.lua [circles]     in the root of the sources
 local MAX_SOURCES, MAX_CIRCLE, LINES = 20, 3, { 4, 30 }
@@ -103,8 +103,16 @@ end
 
 -- ---- circles ----
 
--- A source and its header are one node.
-local function node_of(path) return (path:gsub("%.%a+$", "")) end
+-- A source and its headers are one node, also the one with _int behind its name, which it
+-- shares with the files that were split off it.
+local function node_of(path)
+  local node = path:gsub("%.%a+$", "")
+  local of = path:find "_int%.h$" and node:sub(1, -5)
+  return of and (there[of .. ".c"] or there[of .. ".h"]) and of or node
+end
+
+-- A family of kernels is inside of its room.
+local function room_of(path) return path:match "^%w+/[%w_]+" end
 
 local function edges(of)
   local to = {}
@@ -164,7 +172,7 @@ for _, c in ipairs(circles(edges(node_of))) do
     complain("a circle of %d files: %s", #c, table.concat(c, " "))
   end
 end
-for _, c in ipairs(circles(edges(folder_of))) do
-  complain("a circle of folders: %s", table.concat(c, " "))
+for _, c in ipairs(circles(edges(room_of))) do
+  complain("a circle of rooms: %s", table.concat(c, " "))
 end
 os.exit(complaints == 0)

@@ -17,6 +17,7 @@
 #include "random_plan.h"
 #include "rounding.h"
 #include "vm/base/base.h"
+#include "vm/session/verify.h"
 
 enum {
   STEPS = 3,

@@ -8,6 +8,7 @@
 #include "bindings/api/job.h"
 #include "vm/io/io.h"
 #include "vm/base/rng.h"
+#include "vm/session/verify.h"
 
 typedef struct Draw {
   Rng rng;

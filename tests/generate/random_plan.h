@@ -3,7 +3,8 @@
 #ifndef WEFT_TEST_RANDOM_PLAN_H
 #define WEFT_TEST_RANDOM_PLAN_H
 
-#include "vm/run/exec.h"
+#include "vm/run/run.h"
+#include "vm/session/verify.h"
 
 /* The library's schedules, and what each wants of the number of microbatches. */
 enum { NEEDS_NOTHING, NEEDS_RANKS, NEEDS_TWICE, NEEDS_ROUNDS };

@@ -8,6 +8,7 @@
 #include "bindings/api/job.h"
 #include "random_schedule.h"
 #include "small_llama.h"
+#include "vm/session/verify.h"
 
 /* ---- the cases ---- */
 

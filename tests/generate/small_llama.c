@@ -1,5 +1,6 @@
 /* small_llama.c - builds the model of small_llama.h through the graph API. */
 #include "small_llama.h"
+#include "vm/compile/compile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef WEFT_TEST_TOY_H
 #define WEFT_TEST_TOY_H
 
-#include "vm/run/exec.h"
+#include "vm/run/run.h"
 
 typedef struct ToyOptions {
   int layers, hidden, heads, kv_heads, ffn, vocab;

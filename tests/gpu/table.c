@@ -13,6 +13,7 @@
 #include "gpu.h"
 #include "launches.h"
 #include "tests/reference/kernel_values.h"
+#include "vm/weights/param_gather.h"
 
 enum { FIELDS = 64 };
 

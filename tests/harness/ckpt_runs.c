@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "scratch.h"
+#include "vm/weights/param_gather.h"
 
 static void note(void *ud, bool warning, const char *text) {
   SavedToy *s = ud;

@@ -1,5 +1,8 @@
 /* export_runs.c - runs for the tests of what is exported. */
 #include "export_runs.h"
+#include "vm/weights/param_gather.h"
+#include "vm/weights/weights_load.h"
+#include "vm/weights/run_export.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* one_rank_pair.c - compiles a toy for its mesh and for one rank and compares their runs.
  */
 #include "one_rank_pair.h"
+#include "vm/session/verify.h"
 
 #include <check.h>
 

@@ -3,6 +3,7 @@
 #define WEFT_TEST_PAIR_H
 
 #include "tests/generate/small_llama.h"
+#include "vm/session/verify.h"
 
 /* Compiles; the test fails if that does. */
 void toy_compiles(Toy *t, const ToyOptions *o);

@@ -7,6 +7,7 @@
 
 #include "bindings/api/job.h"
 #include "tests/harness/run_bits.h"
+#include "vm/weights/param_gather.h"
 
 static void run_job(Arena *a, Job *j, PlanBits *out) {
   Run *r;

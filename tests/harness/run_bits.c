@@ -4,6 +4,7 @@
 #include <check.h>
 
 #include "vm/base/rng.h"
+#include "vm/weights/param_gather.h"
 
 weft_error trace_err;
 

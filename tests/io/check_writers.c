@@ -38,7 +38,7 @@ typedef struct Writer {
 static const Writer writers[] = {
     {"bindings/record/log.c", "out", RUN "--log out", 0},
     {"bindings/record/events.c", "out", RUN "--tensorboard out", NAMED_FOLDER},
-    {"vm/run/trace.c", "out", RUN "--trace out", 0},
+    {"vm/run/run_trace.c", "out", RUN "--trace out", 0},
     {"bindings/cli/judge/show_schedule.c", "out",
      "$weft show plan.lua schedule --svg out", 0},
     {"bindings/cli/run/launch.c", "out", "$weft launch plan.lua --mpirun -o out", 0},

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "tests/reference/kernel_run.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/levels.h"
 #include "kernels/cpu/vecmath.h"
 #include "vm/base/bf16.h"

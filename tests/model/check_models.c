@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/harness/plan_fixture.h"
+#include "vm/compile/compile.h"
 
 /* ---- presets ---- */
 

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "tests/harness/run_bits.h"
+#include "vm/weights/param_gather.h"
 
 enum { BATCH = 4, TAKEN = 2 /* steps */ };
 

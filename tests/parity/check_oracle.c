@@ -9,7 +9,10 @@
 #include <stdlib.h>
 
 #include "tests/harness/plan_fixture.h"
-#include "vm/run/exec.h"
+#include "vm/run/run.h"
+#include "vm/weights/param_gather.h"
+#include "vm/weights/weights_load.h"
+#include "vm/compile/compile.h"
 
 static const char *const models[] = {
     "llama",          "llama_tied",  "llama3_rope",

@@ -7,6 +7,7 @@
 #include "tests/generate/random_plan.h"
 #include "tests/generate/rounding.h"
 #include "tests/harness/scratch.h"
+#include "vm/session/verify.h"
 
 /* Each sanitizer takes another third of the plans: what it looks for is in every one. */
 #if defined __SANITIZE_ADDRESS__

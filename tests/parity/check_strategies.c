@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "tests/harness/run_bits.h"
+#include "vm/weights/param_gather.h"
 
 typedef struct Shape {
   int tp, pp, dp, replicate;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/harness/schedule_fixture.h"
-#include "vm/pipeline/timeline.h"
+#include "vm/pipeline/schedule.h"
 #include "vm/io/io.h"
 
 static LangTest t;

@@ -8,6 +8,7 @@
 #include "tests/generate/program_builder.h"
 #include "tests/generate/handmade_regions.h"
 #include "vm/run/run_int.h"
+#include "vm/weights/param_gather.h"
 
 static Arena *arena;
 static weft_error err;

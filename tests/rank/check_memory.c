@@ -7,9 +7,11 @@
 #include "bindings/api/job.h"
 #include "tests/harness/scratch.h"
 #include "tests/harness/run_bits.h"
-#include "vm/run/session.h"
+#include "vm/session/session.h"
 #include "vm/weights/snapshot.h"
 #include "vm/storage/offsets.h"
+#include "vm/session/footprint.h"
+#include "vm/weights/param_gather.h"
 
 /* ---- an allocator that counts bytes; any thread's ---- */
 

@@ -9,6 +9,8 @@
 #include "tests/generate/small_llama.h"
 #include "vm/lower/arena_layout.h"
 #include "vm/code/units.h"
+#include "vm/compile/build_units.h"
+#include "vm/compile/compile.h"
 
 #define QUICK  WEFT_SOURCE_DIR "/plans/quickstart.lua"
 #define CUSTOM WEFT_SOURCE_DIR "/plans/custom_model.lua"

@@ -9,6 +9,7 @@
 #include "bindings/api/job.h"
 #include "tests/harness/process.h"
 #include "vm/run/sampler.h"
+#include "vm/weights/weights_load.h"
 
 #define ORACLE WEFT_SOURCE_DIR "/tests/oracle/"
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "tests/harness/run_bits.h"
+#include "vm/weights/param_gather.h"
 
 /* ---- the same run twice ---- */
 

@@ -10,7 +10,7 @@
 #include "tests/harness/run_bits.h"
 #include "vm/base/rng.h"
 #include "vm/run/run_int.h"
-#include "vm/run/session.h"
+#include "vm/session/session.h"
 
 enum { SAMPLES = 13 }; /* a batch of 8 and one that is not full */
 

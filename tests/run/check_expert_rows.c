@@ -6,6 +6,7 @@
 #include "tests/harness/one_rank_pair.h"
 #include "tests/harness/run_bits.h"
 #include "vm/comm/world.h"
+#include "vm/weights/param_gather.h"
 
 /* ---- a world of virtual ranks that fills places with nan before rows come ---- */
 

@@ -5,6 +5,7 @@
 
 #include "tests/harness/run_bits.h"
 #include "vm/run/loss_scaler.h"
+#include "vm/weights/param_gather.h"
 
 static Scaler make(int64_t interval, int64_t hysteresis) {
   Plan p = {.dtype = DT_F16,

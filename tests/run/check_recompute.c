@@ -14,6 +14,8 @@
 #include "tests/harness/run_bits.h"
 #include "vm/storage/offsets.h"
 #include "vm/code/units.h"
+#include "vm/compile/build_units.h"
+#include "vm/compile/compile.h"
 
 #define WITH(...) ((Recompute){__VA_ARGS__})
 

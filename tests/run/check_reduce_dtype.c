@@ -6,6 +6,7 @@
 #include "tests/harness/run_bits.h"
 #include "vm/base/f16.h"
 #include "vm/storage/offsets.h"
+#include "vm/weights/param_gather.h"
 
 enum { MICROBATCHES = 4, RANKS = 4, REDUCE_STAGES = 4 };
 

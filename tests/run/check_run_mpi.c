@@ -13,6 +13,7 @@
 #include "tests/ranks/alive.h"
 #include "tests/ranks/mpirun.h"
 #include "tests/generate/small_llama.h"
+#include "vm/weights/param_gather.h"
 
 enum { IDS = 512, LARGEST = 4096 };
 

@@ -5,6 +5,7 @@
 #include <check.h>
 
 #include "tests/generate/random_plan.h"
+#include "vm/session/verify.h"
 
 /* ---- models by hand ---- */
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "tests/harness/one_rank_pair.h"
+#include "vm/session/verify.h"
 
 static Pair pair;
 

@@ -6,6 +6,7 @@
 #include "vm/rewrite/autodiff.h"
 #include "vm/shard/shard.h"
 #include "vm/storage/offsets.h"
+#include "vm/compile/compile.h"
 
 /* ---- golden numbers ---- */
 

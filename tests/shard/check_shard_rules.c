@@ -65,7 +65,7 @@ static int result_of(bool sp, int code, int first, int second) {
   Shard s = {
       .g = g, .plan = &plan, .tp = 2, .place = place, .need = &needs, .yield = &yields};
   for (int i = 0; i < AX_N; i++) s.n[i] = i == AX_TP ? 2 : 1;
-  ck_assert(op_info[code].shard(&s, op));
+  ck_assert(shard_rule[code](&s, op));
   for (int i = 0; i < op_info[code].nin; i++)
     ck_assert_int_eq(need[i].on[AX_TP], yield.on[AX_TP]);
   int on = yield.on[AX_TP];

@@ -17,6 +17,7 @@
 #include "tests/ranks/mpirun.h"
 #include "tests/generate/small_llama.h"
 #include "vm/run/run_int.h"
+#include "vm/weights/param_gather.h"
 
 enum { IDS = 512, VOCAB = 50, RANKS = 4, STEPS = 100000, AT_STEP = 2, LARGEST = 4096 };
 static const double LIMIT_S = 2, MORE_S = 5;

@@ -5,6 +5,7 @@
 
 #include "tests/generate/small_llama.h"
 #include "vm/run/run_int.h"
+#include "vm/weights/param_gather.h"
 
 enum { IDS = 512, RANK = 5 };
 

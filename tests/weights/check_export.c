@@ -12,6 +12,9 @@
 
 #include "tests/harness/export_runs.h"
 #include "tests/harness/process.h"
+#include "vm/weights/param_gather.h"
+#include "vm/weights/weights_load.h"
+#include "vm/weights/run_export.h"
 
 #define ORACLES WEFT_SOURCE_DIR "/tests/oracle/"
 

@@ -7,6 +7,7 @@
 
 #include "tests/harness/export_runs.h"
 #include "tests/harness/process.h"
+#include "vm/weights/param_gather.h"
 
 #define ORACLES WEFT_SOURCE_DIR "/tests/oracle/"
 

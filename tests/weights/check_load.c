@@ -10,8 +10,10 @@
 #include "tests/harness/emulated.h"
 #include "tests/harness/process.h"
 #include "tests/generate/handmade_regions.h"
-#include "vm/run/exec.h"
+#include "vm/run/run.h"
 #include "vm/weights/ranges.h"
+#include "vm/weights/param_gather.h"
+#include "vm/weights/weights_load.h"
 
 static void need(weft_status st, const weft_error *e, const char *what) {
   ck_assert_msg(st == WEFT_OK, "%s: %s: %s", what, e->file, e->text);

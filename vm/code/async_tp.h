@@ -3,7 +3,7 @@
 #ifndef WEFT_BODY_CHUNKS_H
 #define WEFT_BODY_CHUNKS_H
 
-#include "units.h"
+#include "body_code.h"
 
 /* What the pass asks of whoever knows tensors. */
 typedef struct ChunkHooks {

@@ -3,7 +3,7 @@
 #ifndef WEFT_BODY_ORDER_H
 #define WEFT_BODY_ORDER_H
 
-#include "units.h"
+#include "body_code.h"
 
 typedef struct OrderHooks {
   void *ud;

@@ -3,7 +3,8 @@
 #ifndef WEFT_BODY_TIME_H
 #define WEFT_BODY_TIME_H
 
-#include "units.h"
+#include "body_code.h"
+#include "vm/plan/compile_input.h"
 #include "vm/plan/link_speed.h"
 
 typedef struct BodyClock {

@@ -24,15 +24,7 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d);
 /* After code_unit of the unit that makes the logits of decode_graph: where they lie in
  * its frame F..I. */
 uint64_t coder_result(Coder *c);
-/* A module name without what says which layer: bodies of equal layers are equal. */
-const char *unit_relative_name(const Unit *u, const char *name);
 /* The axes of the collectives met so far. */
 int coder_comms(const Coder *c, const AxisSet **axes);
-
-/* ---- units.c ---- */
-/* requires the graph of one rank; establishes units. Its scratch is emptied
- * after each unit. False: a unit is too large (reported). */
-bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scratch,
-                Arena *keep, Units *out, Diags *d);
 
 #endif

@@ -5,21 +5,6 @@
 
 /* ---- instructions ---- */
 
-const char *unit_relative_name(const Unit *u, const char *name) {
-  int layer = u->layer;
-  if (!name || layer < 0) return name ? name : "";
-  char key[16];
-  int n = 0, digits[12], k = 0;
-  do digits[k++] = layer % 10, layer /= 10;
-  while (layer);
-  key[n++] = '.';
-  while (k) key[n++] = (char)('0' + digits[--k]);
-  key[n++] = '.';
-  key[n] = 0;
-  const char *at = strstr(name, key);
-  return at ? at + n : name;
-}
-
 static Operand operand_of(const Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
   Operand o = {.dtype = x->dtype, .ndim = x->ndim};

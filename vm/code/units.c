@@ -1,5 +1,7 @@
 /* units.c - collects the units of a model into one table (units.h). Equal bodies and
  * equal units are kept once. */
+#include "units.h"
+
 #include "unit_code.h"
 
 typedef struct Table {

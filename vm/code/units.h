@@ -6,37 +6,8 @@
 #ifndef WEFT_UNITS_H
 #define WEFT_UNITS_H
 
-#include "vm/compile/compile_input.h"
-
-/* Slots of a body: the arena, the unit's parameters and gradients, then per call. */
-enum { DYN_FI, DYN_FW, DYN_IW, DYN_INPUT, DYN_EDGE = DYN_INPUT + IN_SEED };
-/* Slots of storage that has one absolute place per rank; lower() makes them slot 0. */
-enum { SLOT_TEMP = 0xffff, SLOT_SEED = 0xfffe, SLOT_SCALARS = 0xfffd };
-
-/* An instruction of a body, operands still symbolic. */
-typedef struct CodeInstr {
-  Instr i; /* operand, attr and what are filled by lower; of a collective,
-              comm is an index into Units.comm */
-  OpAttr attr;
-  Operand operand[KERNEL_OPERANDS];
-  Tid t[KERNEL_OPERANDS]; /* of a WAIT: what it reads as long as it is under way, or -1 */
-  const char *name;       /* module, without the unit's own prefix */
-  double flops;
-  int pieces; /* of a product: into so many it was cut; 0: it was not */
-} CodeInstr;
-
-/* A WAIT keeps the inputs of the collective that it waits for alive until then. */
-static inline void code_keep(CodeInstr *wait, const CodeInstr *started) {
-  for (int k = 0; k < COLL_OPERANDS - 1; k++)
-    wait->t[k] = k < started->i.nin ? started->t[k] : -1;
-}
-
-/* Bodies are kept once: equal ones of several units are the same UnitBody. */
-typedef struct UnitBody {
-  CodeInstr *at;            /* NULL if code was not asked for */
-  int n, nparam, nedge;     /* slots depend on those of the unit */
-  double flops, recomputed; /* recomputed: the part that recomputation adds */
-} UnitBody;
+#include "body_code.h"
+#include "vm/plan/compile_input.h"
 
 /* What one call of a body does. */
 typedef struct UnitWork {
@@ -132,14 +103,12 @@ typedef struct Units {
 
 /* No tensor has more than 2^ELEMENTS_LOG2 elements. */
 enum { ELEMENTS_LOG2 = 48 };
-/* build_units.c: the passes before the pipeline, on a finished logical graph, which stays
- * as it is; units that repeat are compiled once, unless in->dump shows them all. The
- * result lies in `keep`, everything temporary in in->arena; bodies keep their code only
- * if `code`. Axes of the mesh but pp are those of the plan, except that any dp above 1
- * may be given as 2: a rank has the same bytes and does the same work. */
-weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
-                          Diags *d, weft_error *e);
 /* The axes over which a gradient is partial as W bodies leave it. */
 AxisSet unit_param_partial(const UnitParam *p);
+struct Sharded;
+/* requires the graph of one rank; establishes units. Its scratch is emptied
+ * after each unit. False: a unit is too large (reported). */
+bool units_make(const CompileInput *in, const struct Sharded *sh, bool code,
+                Arena *scratch, Arena *keep, Units *out, Diags *d);
 
 #endif

@@ -5,12 +5,14 @@
  *     --fuse_ops, fuse_projections--> fewer ops --units_make--> Units
  *
  * Runs of equal layers are folded before and unfolded after (fold_layers.h). */
+#include "build_units.h"
+
+#include "vm/code/unfold_layers.h"
 #include "vm/rewrite/autodiff.h"
-#include "vm/rewrite/fold_layers.h"
 #include "vm/rewrite/fuse_ops.h"
 #include "vm/rewrite/fused_projections.h"
 #include "vm/rewrite/recompute.h"
-#include "vm/code/unit_code.h"
+#include "vm/rewrite/wgrad_split.h"
 #include "vm/base/budget.h"
 #include "vm/base/strict.h"
 

@@ -8,6 +8,8 @@
  * A sweep takes the same passes except the last two (rank_cost.h). Temporaries live in
  * arenas of the compile, the result in the caller's arena. */
 #include "compile.h"
+
+#include "build_units.h"
 #include "vm/base/budget.h"
 #include "vm/lower/unsharded_buckets.h"
 

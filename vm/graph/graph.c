@@ -1,31 +1,7 @@
-/* graph.c - building graphs: tensors, parameters, units, ops; the table of op rules. */
+/* graph.c - building graphs: tensors, parameters, units, ops. */
 #include "graph.h"
-#include "rules.h"
 
 #include <stdio.h>
-
-const OpInfo op_info[OP_N] = {
-#define OP(name, nin, nout, infer, grad, shard, cost, doc)                               \
-  {#name, nin, nout, infer, grad, shard, cost, doc},
-#include "ops.def"
-};
-
-const OpPlace op_place[] = {
-#define OVER(op, result, operand, when) {OP_##op, result, operand, false, PLACE_##when},
-#define TWICE(op, result, other)        {OP_##op, result, other, true, PLACE_STEP},
-#include "in_place.def"
-};
-const int op_places = LEN(op_place);
-
-bool op_place_is(const OpPlace *p, int code, const OpAttr *a) {
-  return p->op == code && (p->when != PLACE_LATER || a->step > 0);
-}
-
-int op_parse(const char *name) {
-  for (int i = 0; i < OP_N; i++)
-    if (strcmp(op_info[i].name, name) == 0) return i;
-  return -1;
-}
 
 /* ---- small tables ---- */
 
@@ -301,6 +277,21 @@ weft_status graph_open_unit(Graph *g, const char *name, int layer, weft_error *e
     return err_set(e, WEFT_EPLAN, "unit %s is opened twice", name);
   g->open_unit = add_unit(g, arena_str(g->arena, name), layer);
   return WEFT_OK;
+}
+
+const char *unit_relative_name(const Unit *u, const char *name) {
+  int layer = u->layer;
+  if (!name || layer < 0) return name ? name : "";
+  char key[16];
+  int n = 0, digits[12], k = 0;
+  do digits[k++] = layer % 10, layer /= 10;
+  while (layer);
+  key[n++] = '.';
+  while (k) key[n++] = (char)('0' + digits[--k]);
+  key[n++] = '.';
+  key[n] = 0;
+  const char *at = strstr(name, key);
+  return at ? at + n : name;
 }
 
 void graph_close_unit(Graph *g) { g->open_unit = -1; }

@@ -245,6 +245,8 @@ typedef struct Unit {
   const char *name; /* "layers.3", "embed_tokens", "norm", "lm_head" */
   int layer;        /* layer number, or -1 */
 } Unit;
+/* A module name without what says which layer: bodies of equal layers are equal. */
+const char *unit_relative_name(const Unit *u, const char *name);
 
 typedef struct Graph {
   Arena *arena;
@@ -268,13 +270,11 @@ enum OpCode {
   OP_N
 };
 
-typedef struct Shard Shard;
 typedef struct OpInfo {
   const char *name;
   int nin, nout;                                         /* -1: any number */
   weft_status (*infer)(Graph *g, Op *op, weft_error *e); /* sets shapes of op->out */
   void (*grad)(Graph *g, Oid op, const Tid *dout, Tid *din);
-  bool (*shard)(Shard *s, Oid op);
   double (*cost)(const Graph *g, const Op *op); /* flops from local sizes */
   const char *doc;
 } OpInfo;

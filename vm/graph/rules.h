@@ -1,7 +1,7 @@
-/* rules.h - the rules that ops.def names: shapes, gradients, placements, costs.
+/* rules.h - the rules that ops.def names: shapes, gradients, costs. Those of placements
+ * are in vm/shard/shard_rules.h.
  *
- * Shapes come first, in the logical graph; a gradient rule appends backward ops; a
- * placement rule says what the op needs of its operands and what it yields. */
+ * Shapes come first, in the logical graph; a gradient rule appends backward ops. */
 #ifndef WEFT_RULES_H
 #define WEFT_RULES_H
 
@@ -64,33 +64,6 @@ GRAD(grad_combine)
 GRAD(grad_ce_sum)
 GRAD(grad_ce_loss)
 #undef GRAD
-
-/* Placement rules: see vm/shard/shard.h for what they may ask and set. */
-#define SHARD(name) bool name(Shard *s, Oid op);
-SHARD(shard_embedding)
-SHARD(shard_linear)
-SHARD(shard_add_bias)
-SHARD(shard_add)
-SHARD(shard_follow)
-SHARD(shard_norm)
-SHARD(shard_rope)
-SHARD(shard_split_heads)
-SHARD(shard_join_heads)
-SHARD(shard_attention)
-SHARD(shard_attention_step)
-SHARD(shard_flatten)
-SHARD(shard_unflatten)
-SHARD(shard_router_logits)
-SHARD(shard_route)
-SHARD(shard_expert_counts)
-SHARD(shard_router_loss)
-SHARD(shard_permute)
-SHARD(shard_grouped_linear)
-SHARD(shard_combine)
-SHARD(shard_ce_max)
-SHARD(shard_ce_sum)
-SHARD(shard_ce_loss)
-#undef SHARD
 
 #define COST(name) double name(const Graph *g, const Op *op);
 COST(cost_move)

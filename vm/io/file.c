@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io.h"
-
 enum { FILES_KEPT = 64 };
 
 static const char *kind_of(mode_t mode) {

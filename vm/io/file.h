@@ -57,6 +57,15 @@ weft_status file_finish(FileOut *f, weft_error *e);
 /* Gives up: closes, and removes the temporary file if this one created it. */
 void file_drop(FileOut *f);
 
+/* A whole regular file of at most so many bytes, NUL-terminated; freed with
+ * mem_free(a, *s, *n + 1). */
+enum {
+  FILE_CODE_MAX = 16 << 20, /* Lua code and small tables that a plan reads */
+  FILE_OWN_MAX = 1 << 30    /* what the user names on the command line */
+};
+weft_status file_read(const weft_alloc *a, const char *path, size_t most, char **s,
+                      size_t *n, weft_error *e);
+
 /* A whole file of these parts. */
 typedef struct FilePart {
   const void *data;

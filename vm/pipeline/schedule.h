@@ -2,13 +2,15 @@
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
 
+#include "timeline.h"
 #include "vm/plan/plan.h"
-#include "vm/program/action.h"
 
 /* schedule.c: every action once, in an order that its own rank and the others can follow.
  * Problems become diagnostics that name rank, step (the index in the rank's list) and the
  * actions; at most a screen of them. */
 bool schedule_check(const Schedule *s, Diags *d);
+/* The same, and when its actions run; texts on the way lie in `a`. */
+bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *when);
 /* schedule_forward.c: what is left of a table without backward, in the same order. What
  * it says of parameters is between forward and backward and left out. */
 Schedule schedule_forward(const Schedule *s, Arena *a);

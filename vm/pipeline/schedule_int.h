@@ -2,7 +2,7 @@
 #ifndef WEFT_SCHEDULE_INT_H
 #define WEFT_SCHEDULE_INT_H
 
-#include "timeline.h"
+#include "schedule.h"
 
 /* Where F, I and W of a chunk's microbatch stand in its rank's list: step + 1, 0 if they
  * are missing. */

@@ -8,7 +8,7 @@
 #ifndef WEFT_TIMELINE_H
 #define WEFT_TIMELINE_H
 
-#include "schedule.h"
+#include "vm/program/action.h"
 
 /* What a chunk of one microbatch costs. B is i + w, OVERLAP f + i + w (one slot, the
  * forward part first), and UNSHARD, RESHARD and REDUCE_GRAD take no time. */
@@ -36,9 +36,6 @@ typedef struct Timeline {
  * or if an action names a chunk or a microbatch that is not there. */
 weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
                          Timeline *out, weft_error *e);
-
-/* schedule.c: schedule_check, and when its actions run; texts on the way lie in `a`. */
-bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *when);
 
 /* Idle share of ranks x makespan: what counts if the step ends for all at once. */
 double timeline_bubble(const Timeline *t);

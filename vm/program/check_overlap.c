@@ -3,7 +3,7 @@
  * other; what a body writes over parameters or state; the copies that undo a step over
  * anything that is written before they are read. What depends on when something happens
  * is the proof's (machine_bytes.c). */
-#include "check_int.h"
+#include "program_check_int.h"
 
 #include <stdio.h>
 

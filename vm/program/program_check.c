@@ -2,7 +2,7 @@
  * collectives of consistent sizes; nothing over what it may not lie over
  * (check_overlap.c). Input: a finished Compiled; it changes nothing and reports the first
  * violation, which is a bug of the compiler. */
-#include "check_int.h"
+#include "program_check_int.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,8 @@
 
 #include <stdatomic.h>
 
-#include "vm/run/trace.h"
+#include "rank.h"
+#include "trace.h"
 
 /* A KERNEL instruction made ready: everything but the pointers is set once. */
 typedef struct Bound {

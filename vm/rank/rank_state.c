@@ -130,3 +130,13 @@ void rank_clear(Rank *r, float *block, int64_t n) {
                     (size_t)MIN(most, all - at));
   }
 }
+
+int64_t rank_block(const Compiled *c) {
+  const int64_t limit = 1 << 18; /* shares of it fit into a core's second cache */
+  int64_t most = 0;
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
+    const Regions *s = &c->prog[pp].regions;
+    for (int i = 0; i < s->nparam; i++) most = MAX(most, s->param[i].count);
+  }
+  return MIN(most, limit);
+}

@@ -7,7 +7,6 @@
  * between have become equal. */
 #include "fold_layers.h"
 #include "recompute.h"
-#include "vm/code/unit_code.h"
 
 enum { FRONT = 3, BACK = 2 };
 

@@ -2,7 +2,8 @@
 #ifndef WEFT_FOLD_H
 #define WEFT_FOLD_H
 
-#include "vm/code/units.h"
+#include "vm/graph/graph.h"
+#include "vm/plan/plan.h"
 
 /* Where a parameter is used first. */
 typedef struct ParamUse {
@@ -28,10 +29,5 @@ typedef struct Fold {
 
 /* requires a finished forward graph; NULL if no unit repeats often enough. */
 Fold *fold_layers(const Graph *g, const Plan *plan, Arena *a);
-
-/* requires the units of f->g; establishes those of f->whole, in `keep`. False if the
- * units that stand for others turned out to differ from each other. */
-bool unfold_layers(const Fold *f, const Units *from, Arena *keep, Arena *scratch,
-                   Units *out);
 
 #endif

@@ -1,7 +1,8 @@
 /* wgrad_split.c - where I and W are split (zero bubble), moves cheap weight gradients
  * into I: those of norm weights and biases, which would keep their operands alive until
  * W. Only products are left to W, as in the papers on zero bubble. */
-#include "vm/shard/shard.h"
+#include "wgrad_split.h"
+
 #include "vm/graph/rules.h"
 
 /* An op that moves data only, and ends in gradients of parameters. */

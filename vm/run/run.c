@@ -5,9 +5,9 @@
  * it waits. In a backend of processes all calls come from the one worker of this process.
  */
 #include "run_int.h"
-#include "vm/weights/snapshot.h"
 
 #include "vm/program/program_check.h"
+#include "vm/rank/saved_pieces.h"
 
 #include <errno.h>
 #include <omp.h>
@@ -343,7 +343,7 @@ static weft_status check_compiled(Run *r, weft_error *e) {
                    (long long)run_rows(r), (long long)r->plan->batch.global);
   TRY(program_check(r->c, e));
   if (r->c->eval) TRY(program_check(r->c->eval, e));
-  r->block_max = footprint_block(r->c);
+  r->block_max = rank_block(r->c);
   return WEFT_OK;
 }
 

@@ -1,5 +1,5 @@
 /* run_int.h - a run and its workers; shared by run.c (threads), train_step.c (steps),
- * param_fill.c and param_gather.c (parameters) and stall_detector.c.
+ * what watches it (stall_detector.c, heartbeat.c), and vm/weights.
  *
  * One worker thread per local rank lives as long as the run. All that touches a rank's
  * device or its communication is a Job, which every worker runs on its own rank. */
@@ -9,12 +9,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "vm/weights/ranges.h"
-#include "exec.h"
-#include "vm/comm/supervisor/supervisor.h"
 #include "loss_scaler.h"
-#include "trace.h"
+#include "run.h"
+#include "vm/comm/supervisor/supervisor.h"
 #include "vm/graph/sequence.h"
+#include "vm/rank/trace.h"
 
 typedef struct StallDetector {
   uint64_t ticks;
@@ -34,7 +33,7 @@ typedef struct Worker {
   _Atomic int64_t taken; /* stretches that have a lane: see Crew in param_fill.c */
   Tracer tracer;         /* without events: there is no trace */
   double apart;          /* result of run_apart */
-  char *copy; /* of what this rank writes (snapshot.h); NULL: nothing is saved */
+  char *copy; /* of what this rank writes (saved_pieces.h); NULL: nothing is saved */
 } Worker;
 
 typedef weft_status (*Job)(Worker *w, void *arg, weft_error *e);
@@ -67,7 +66,7 @@ struct Run {
   _Atomic bool evaluates;   /* what runs is the evaluation after it */
   bool dead;                /* a job failed: the communicators are of no more use */
   int32_t *tokens, *labels; /* a step: (microbatches, micro*dp, T) */
-  int64_t block_max;        /* elements of Worker.block: footprint_block */
+  int64_t block_max;        /* elements of Worker.block: rank_block */
   bool saves;               /* see RunOptions */
 
   pthread_mutex_t lock; /* for all below */
@@ -117,49 +116,6 @@ static inline int64_t run_dp(const Run *r) { return mesh_size(&r->c->mesh, AXES_
 static inline int64_t run_rows(const Run *r) {
   return (int64_t)r->c->microbatches * r->c->micro * run_dp(r);
 }
-
-/* ---- param_fill.c ---- */
-/* One of the threads that fill what the ranks of this process hold. */
-typedef struct Lane {
-  Run *run;
-  int number;   /* of run_lanes */
-  float *block; /* its share of its worker's, `most` elements */
-  int64_t most;
-  int64_t from; /* where the stretch of a parameter begins that was brought */
-} Lane;
-/* How many there are, as many of each worker. */
-int run_lanes(const Run *r);
-/* Where the values of a part go: as f32, and to the copy that ops read, if that lies
- * where the host can write. Who has values in the copy's type may fill it, and then says
- * so. */
-typedef struct PartOut {
-  float *local;
-  bool home;      /* `local` is where they stay, and is not read soon */
-  uint16_t *copy; /* NULL: there is none */
-  DType copy_type;
-  bool copied;
-} PartOut;
-/* Values of a part of a parameter's piece, `most` elements of it or fewer. */
-typedef weft_status (*PartValues)(const Lane *l, void *ud, StateKind k, int param,
-                                  const Piece *part, PartOut *out, weft_error *e);
-/* Brings the elements `c` of a parameter, all within `most` from l->from on: values of
- * nothing else are asked for until others are brought. */
-typedef weft_status (*BringValues)(const Lane *l, void *ud, int param, const RangeSet *c,
-                                   weft_error *e);
-/* What is filled: these kinds of state of the parameters [first, first + n). */
-typedef struct Filling {
-  StateKind kind[3];
-  int nkind, first, n;
-  const int *order;  /* NULL, or their numbers in the order of filling */
-  BringValues bring; /* NULL: there is nothing that ranks can share */
-  PartValues values;
-  void *ud;
-} Filling;
-/* Fills all ranks of this process part by part, also the copies that ops read. `clear`:
- * everything else that they keep becomes zero. Where the host can write their memory,
- * threads that are through help the others, f32 is made where it lies, and elements are
- * brought once for all ranks. */
-weft_status run_pieces(Run *r, const Filling *f, bool clear, weft_error *e);
 
 /* ---- packed_inputs.c ---- */
 /* Of a piece of a row, which is given with its labels as the data gives them: where each

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trace.h"
+#include "trace_json.h"
 
 typedef struct View {
   TraceOut *o;

@@ -333,7 +333,7 @@ static bool place_forward(Shard *s) {
   bool ok = true;
   for (int i = 0; i < s->g->forward_ops; i++) {
     const Op *op = &s->g->op.at[i];
-    ok &= op_info[op->code].shard(s, i);
+    ok &= shard_rule[op->code](s, i);
     for (int k = 0; k < op->nout; k++) {
       Tid t = op->out[k];
       s->place[t] = s->yield[i][k];
@@ -357,7 +357,7 @@ static void check_sizes(Shard *s) {
   const Graph *g = s->g;
   check_sequence_cut(s->plan, s->n[AX_CP] * s->n[AX_CP_HEADS], s->tp, s->d);
   for (int i = 0; i < g->forward_ops; i++)
-    if (!op_info[g->op.at[i].code].shard)
+    if (!shard_rule[g->op.at[i].code])
       diag_error(s->d, "missing-rule", "model", "op %s has no placement rule",
                  op_info[g->op.at[i].code].name);
 }

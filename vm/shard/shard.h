@@ -3,7 +3,9 @@
 #ifndef WEFT_SHARD_H
 #define WEFT_SHARD_H
 
-#include "vm/code/units.h"
+#include "vm/plan/compile_input.h"
+
+typedef struct Shard Shard;
 
 /* What a parameter is to the op that reads it; decides what a style means for it. */
 typedef enum {
@@ -32,6 +34,11 @@ struct Way {
  * sharded operands; sets s->local of the results. Writes the backward op of a forward op,
  * too. */
 typedef void ExpandFn(Shard *s, Oid op, const Tid *in);
+
+/* shard_rules.c: the placement rule of each op, from ops.def; NULL: it has none. False: it
+ * cannot be placed (reported). */
+typedef bool ShardRule(Shard *s, Oid op);
+extern ShardRule *const shard_rule[OP_N];
 
 struct Shard {
   const Graph *g; /* logical, after autodiff */
@@ -202,8 +209,6 @@ typedef struct Sharded {
  * the offender. */
 weft_status shard_check(const Graph *logical, const Sharded *s, bool trains,
                         weft_error *e);
-/* wgrad_split.c: requires a sharded graph; moves ops of W into I. */
-void split_wgrads(const Graph *logical, Sharded *s);
 /* requires autodiff; establishes placements, local shapes, collectives as ops */
 weft_status shard(const CompileInput *in, Sharded *out, Diags *d, weft_error *e);
 

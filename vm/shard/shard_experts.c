@@ -7,7 +7,7 @@
  * and etp. Experts are sharded over ep, their features over etp, and have copies over
  * ep_shard. The rest is conversions: permute needs the tokens of all ranks of ep and etp
  * and takes those of its own experts; what combine makes is partial over both. */
-#include "shard.h"
+#include "shard_rules.h"
 #include "vm/graph/rules.h"
 
 bool shard_own_experts(const Shard *s) {

@@ -3,8 +3,14 @@
  * A rule reads the placements of its operands as they are produced, says what it needs
  * of each and what it yields. Backward ops need no rules of their own: shard_backward.c
  * derives theirs from the forward op's (see dual() there). */
-#include "shard.h"
+#include "shard_rules.h"
+
 #include "vm/graph/rules.h"
+
+ShardRule *const shard_rule[OP_N] = {
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = shard,
+#include "vm/graph/ops.def"
+};
 
 static const Tensor *in_tensor(const Shard *s, Oid op, int i) {
   return &s->g->t.at[s->g->op.at[op].in[i]];

@@ -1,6 +1,6 @@
 /* param_fill.c - fills the parameters that the ranks of this process hold, in ranges, by
  * all threads: each takes the next range that no other has. */
-#include "vm/run/run_int.h"
+#include "param_fill.h"
 
 #include <omp.h>
 

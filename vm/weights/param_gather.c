@@ -1,9 +1,11 @@
 /* param_gather.c - whole parameters of a run: initial values, gathering pieces into their
  * logical shape, scattering them again. Pieces pass through a block of each worker, part
  * by part; those of other processes travel to and from rank 0 as raw bytes. */
-#include "vm/run/run_int.h"
+#include "param_gather.h"
 
 #include <math.h>
+
+#include "param_fill.h"
 
 /* ---- parts ---- */
 

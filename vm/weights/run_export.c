@@ -1,9 +1,10 @@
 /* run_export.c - writes the parameters of a run to files: each rank reads its pieces
  * block by block and writes them to their place in shared files. Of ranks that hold
  * copies one writes. Nothing is gathered. */
-#include "vm/run/run_int.h"
+#include "run_export.h"
+
 #include "snapshot.h"
-#include "weights_folder.h"
+#include "vm/run/run_int.h"
 
 typedef struct Export {
   WeightsOut *out;

@@ -1,43 +1,12 @@
-/* snapshot.h - the state of a run as a checkpoint holds it: which rank writes which piece
- * of it, and copies of these pieces in host memory, for a thread that writes while steps
- * go on.
- *
- * Of every piece one rank writes: those that hold copies share them evenly. */
+/* snapshot.h - the state of a run as a checkpoint holds it: copies in host memory of the
+ * pieces that each rank writes (saved_pieces.h), for a thread that writes while steps go
+ * on; and filling a run from such pieces. */
 #ifndef WEFT_EXEC_SNAPSHOT_H
 #define WEFT_EXEC_SNAPSHOT_H
 
-#include "vm/run/exec.h"
+#include "vm/rank/saved_pieces.h"
+#include "vm/run/run.h"
 #include "vm/run/loss_scaler.h"
-
-/* A piece that a rank writes, as its region holds it. */
-typedef struct Saved {
-  StateKind kind; /* but for STATE_GRAD */
-  int param;
-  Piece piece;
-  uint64_t at; /* of its bytes in the rank's share */
-} Saved;
-static inline uint64_t saved_size(const Saved *s) {
-  return (uint64_t)s->piece.count * (uint64_t)dtype_size((DType)s->piece.region->dtype);
-}
-
-/* All that a rank writes: for (SavedList l = saved_list(c, rank); saved_next(&l, &s);) */
-enum { SAVED_COPIES = 16 };
-typedef struct SavedList {
-  const Compiled *c;
-  int rank;
-  int item; /* the next one: parameter and kind */
-  uint64_t at;
-  struct SavedCopies {
-    AxisSet axes;          /* over which pieces are copies */
-    uint64_t total, dealt; /* their bytes on one rank, and those that have a writer */
-  } copies[SAVED_COPIES];
-  int ncopies;
-} SavedList;
-SavedList saved_list(const Compiled *c, int rank);
-bool saved_next(SavedList *l, Saved *out);
-/* Bytes of a rank's share, and so many at most on each rank of a pp rank. */
-uint64_t saved_share(const Compiled *c, int rank);
-uint64_t saved_most(const Compiled *c, int pp);
 
 /* Copies the shares of all local ranks. The run was opened with `saves`. */
 weft_status run_snapshot(Run *r, weft_error *e);

@@ -46,9 +46,4 @@ weft_status weights_out_put(const WeightsOut *w, int param, int64_t from, int64_
 weft_status weights_out_finish(WeightsOut *w, weft_error *e);
 void weights_out_drop(WeightsOut *w); /* may be NULL */
 
-/* ---- run_export.c ---- */
-/* The parameters of a run. Every process takes part and writes what its ranks hold; all
- * of them must see the folder. */
-weft_status run_export(Run *r, const WeightsOutOptions *o, weft_error *e);
-
 #endif

@@ -3,7 +3,9 @@
  * the lane's window and converted into each rank's place.
  *
  * Ranges follow the order of the files, because the kernel reads ahead. */
-#include "vm/run/run_int.h"
+#include "weights_load.h"
+
+#include "param_fill.h"
 #include "weights_match.h"
 
 #include <stdlib.h>
@@ -35,9 +37,7 @@ typedef struct Load {
   size_t window;      /* of one: its block in elements of any type */
 } Load;
 
-static size_t window_bytes(const Compiled *c) {
-  return (size_t)footprint_block(c) * WIDEST;
-}
+static size_t window_bytes(const Compiled *c) { return (size_t)rank_block(c) * WIDEST; }
 
 static size_t params_bytes(const Compiled *c) {
   return (size_t)MAX(c->nparam, 1) * (sizeof(FileParam) + sizeof(int));

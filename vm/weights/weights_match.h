@@ -2,7 +2,8 @@
 #ifndef WEFT_EXEC_WEIGHTS_H
 #define WEFT_EXEC_WEIGHTS_H
 
-#include "vm/run/exec.h"
+#include "vm/io/io.h"
+#include "vm/program/program.h"
 
 /* Where a parameter lies in a file: its elements, in their order, from `first` on of a
  * tensor that has so many rows; or, of all experts in one, in `pieces` tensors of the
@@ -24,9 +25,5 @@ weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_allo
 uint64_t weights_fit_bytes(const Compiled *c);
 /* A head beside a tied embedding must be that embedding. Reads both. */
 weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e);
-
-/* ---- weights_load.c ---- */
-/* The most that reading them allocates, with all ranks of the mesh in the process. */
-uint64_t weights_bytes(const Compiled *c);
 
 #endif

@@ -6,6 +6,7 @@
 #include "bindings/object/format.h"
 #include "vm/base/terminal.h"
 #include "vm/ckpt/ckpt_convert.h"
+#include "vm/rank/saved_pieces.h"
 
 static weft_status compile_plan(Job *j, const Cli *cli, Arena *arena, const char *path) {
   TRY(job_start(j, cli, arena, path));

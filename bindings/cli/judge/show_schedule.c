@@ -4,6 +4,7 @@
 #include "bindings/cli/cli.h"
 
 #include "vm/io/io.h"
+#include "vm/pipeline/schedule.h"
 
 /* ---- the table ---- */
 

@@ -1,5 +1,6 @@
 /* verb_verify.c - weft verify: a shrunk plan on one rank and on all of them, compared. */
 #include "bindings/cli/cli.h"
+#include "vm/session/verify.h"
 
 typedef struct Comparison {
   Job job;

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/levels.h"
 #include "vm/base/module.h"
 

@@ -5,7 +5,7 @@
 #include "bindings/cli/cli.h"
 #include "bindings/cli/data/export.h"
 #include "vm/ckpt/ckpt_save.h"
-#include "vm/run/session.h"
+#include "vm/session/session.h"
 
 typedef struct RunCkpt {
   const Cli *cli;

@@ -9,6 +9,7 @@
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/run/sampler.h"
 #include "vm/text/tokenizer.h"
+#include "vm/weights/weights_load.h"
 
 /* A prompt and what follows it. */
 typedef struct One {

@@ -11,7 +11,8 @@
 #include "run_ckpt.h"
 #include "vm/base/terminal.h"
 #include "vm/comm/launcher_env.h"
-#include "vm/run/session.h"
+#include "vm/session/session.h"
+#include "vm/weights/run_export.h"
 
 typedef struct Training {
   Job job;

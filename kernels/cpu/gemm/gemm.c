@@ -1,5 +1,7 @@
 /* gemm.c - chooses who multiplies: a shared object (see vm/base/module.h), else plain C.
  * Small products stay in plain C, which beats the cost of a call into a library. */
+#include "gemm.h"
+
 #include "kernels/cpu/levels.h"
 
 #include <dlfcn.h>

@@ -2,6 +2,8 @@
  * are widened to f32, a library multiplies those, and the sums are rounded once, at the
  * end. Sums for an f32 result go straight to it. */
 #include "kernels/cpu/kernel.h"
+#include "gemm.h"
+
 #include "kernels/cpu/levels.h"
 
 typedef struct Block {

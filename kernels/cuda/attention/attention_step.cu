@@ -1,7 +1,7 @@
 /* attention_step.cu - attention of one query over the keys and values of all positions up
  * to its own, to which its own are added. A block for each query head; that of the first
  * head of a kv head writes the new rows, and all read these where they come from. */
-#include "attention.cuh"
+#include "attention_shape.cuh"
 
 enum { KEYS = 128, HEAD_MOST = 256 };
 

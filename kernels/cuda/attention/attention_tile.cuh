@@ -13,7 +13,7 @@
 #ifndef WEFT_CUDA_ATTENTION_TILE_H
 #define WEFT_CUDA_ATTENTION_TILE_H
 
-#include "attention.cuh"
+#include "attention_shape.cuh"
 #include "kernels/cuda/mma.cuh"
 
 constexpr float LOG2E = 1.44269504f, LN2 = 0.693147181f;

@@ -1,7 +1,7 @@
 /* heartbeat.c - this process as the supervisor sees it (vm/comm/supervisor/supervisor.h):
  * what it reports of its rank several times a second, and what happens when the run has
  * ended for all. */
-#include "vm/run/run_int.h"
+#include "run_int.h"
 
 static void here(void *ud, RankNote *out) {
   const Run *r = ud;

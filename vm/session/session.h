@@ -3,7 +3,7 @@
 #ifndef WEFT_SESSION_H
 #define WEFT_SESSION_H
 
-#include "exec.h"
+#include "vm/run/run.h"
 
 typedef struct Session {
   Run *run;

@@ -1,7 +1,7 @@
 /* stall_detector.c - notices that no rank makes progress and says what each waits for:
  * the ranks of this process, or of all processes where they report to each other. A rank
  * that computes is never stalled, however long its kernel takes. */
-#include "vm/run/run_int.h"
+#include "run_int.h"
 
 #include <stdio.h>
 

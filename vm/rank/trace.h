@@ -6,7 +6,7 @@
 #ifndef WEFT_TRACE_H
 #define WEFT_TRACE_H
 
-#include "exec.h"
+#include "vm/base/base.h"
 
 typedef enum {
   TRACE_RUN,  /* the compute queue runs an instruction */
@@ -42,17 +42,5 @@ static inline void trace_add(Tracer *t, TraceKind kind, uint32_t instr, int64_t 
   if (t->full) return;
   t->event[t->n++] = (TraceEvent){from, to, kind, instr, t->call, t->step};
 }
-
-/* trace_json.c: the events of a rank, for Perfetto and chrome://tracing. `offset` is
- * added to their times. */
-typedef struct TraceOut {
-  Text *out;
-  const Compiled *c;
-  const weft_alloc *alloc;
-  int64_t origin; /* ns that are 0 in the picture */
-  bool any;       /* something is written already */
-} TraceOut;
-weft_status trace_write(TraceOut *o, int rank, const TraceEvent *event, uint32_t n,
-                        int64_t offset, weft_error *e);
 
 #endif

@@ -1,7 +1,7 @@
 /* unfold_layers.c - instantiates folded layers: a unit that was left out gets the code of
  * the one it equals, its own parameters at the same positions and its own edges to its
  * neighbours. */
-#include "fold_layers.h"
+#include "unfold_layers.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
  * them what it found. */
 #include <stdio.h>
 
-#include "vm/run/run_int.h"
+#include "run_int.h"
 #include "vm/base/build_id.h"
 
 enum { FACTS_MAX = 512, BYTES_MAX = 1 << 20, SHOWN = 6, WIDTH = 60 };

@@ -1,32 +1,8 @@
-/* trace.c - the trace of a run (trace.h): rank 0 takes the events of all ranks, whose
- * clocks it compares with its own, and writes the file. */
-#include "trace.h"
-
-#include <time.h>
-
+/* run_trace.c - the trace of a run (vm/rank/trace.h): rank 0 takes the events of all
+ * ranks, whose clocks it compares with its own, and writes the file. */
 #include "run_int.h"
+#include "trace_json.h"
 #include "vm/io/file.h"
-
-int64_t trace_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-int64_t trace_begin(Tracer *t, int64_t step) {
-  t->step = (int32_t)step;
-  t->call = TRACE_MAIN;
-  return trace_ns();
-}
-
-void trace_end(Tracer *t, int64_t from) {
-  t->call = TRACE_MAIN;
-  trace_add(t, TRACE_STEP, 0, from, trace_ns());
-  if (t->full)
-    t->n = t->whole;
-  else
-    t->whole = t->n;
-}
 
 /* ---- clocks ---- */
 

@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#include "vm/weights/param_gather.h"
+#include "vm/weights/weights_load.h"
+
 weft_status session_fill(Session *s, weft_error *e) {
   if (s->fill) return s->fill(s->fill_from, s->run, e);
   return s->weights ? run_load(s->run, s->weights, e) : run_init(s->run, e);

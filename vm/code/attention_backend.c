@@ -1,6 +1,6 @@
 /* attention_backend.c - which backend computes an attention op: the device's own kernels
  * or the library that the plan names. Decided by plan, op and shapes alone. */
-#include "vm/code/unit_code_int.h"
+#include "unit_code_int.h"
 
 static bool is_attention(int op) {
   return op == OP_attention || op == OP_attention_dx || op == OP_attention_part ||

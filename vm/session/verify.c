@@ -6,10 +6,11 @@
  * scale of its layer. Adam turns such noise into full steps: the difference of two
  * parameters must be explained by the difference of their moments, and the rest counts.
  */
-#include "exec.h"
+#include "verify.h"
 #include "vm/base/budget.h"
 
 #include "vm/base/rng.h"
+#include "vm/weights/param_gather.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* check_int.h - what the parts of program_check() share. */
+/* program_check_int.h - what the parts of program_check() share. */
 #ifndef WEFT_PROGRAM_CHECK_INT_H
 #define WEFT_PROGRAM_CHECK_INT_H
 

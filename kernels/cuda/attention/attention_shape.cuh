@@ -1,6 +1,6 @@
-/* attention.cuh - shared by the attention kernels: shapes and the causal mask. */
-#ifndef WEFT_CUDA_ATTENTION_H
-#define WEFT_CUDA_ATTENTION_H
+/* attention_shape.cuh - shared by the attention kernels: shapes and the causal mask. */
+#ifndef WEFT_CUDA_ATTENTION_SHAPE_H
+#define WEFT_CUDA_ATTENTION_SHAPE_H
 
 #include "kernels/cuda/kernel.cuh"
 #include "vm/graph/sequence.h"

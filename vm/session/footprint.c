@@ -1,19 +1,11 @@
 /* footprint.c - host and library memory of a run besides its arenas, from the plan and
  * its programs alone. Each line is computed by the code that allocates it, or beside it.
  */
-#include "vm/run/run_int.h"
-#include "vm/weights/snapshot.h"
-#include "vm/weights/weights_match.h"
+#include "footprint.h"
 
-int64_t footprint_block(const Compiled *c) {
-  const int64_t limit = 1 << 18; /* shares of it fit into a core's second cache */
-  int64_t most = 0;
-  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
-    const Regions *s = &c->prog[pp].regions;
-    for (int i = 0; i < s->nparam; i++) most = MAX(most, s->param[i].count);
-  }
-  return MIN(most, limit);
-}
+#include "vm/rank/saved_pieces.h"
+#include "vm/run/run_int.h"
+#include "vm/weights/weights_load.h"
 
 uint64_t held_run(const Compiled *c) {
   return sizeof(Run) + (uint64_t)c->mesh.world * sizeof(Worker);
@@ -52,7 +44,7 @@ static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
   case LINE_TABLES: return rank_footprint(c, pp).tables;
   case LINE_STATES: return rank_footprint(c, pp).states;
   case LINE_STAGING: return rank_footprint(c, pp).staging;
-  case LINE_PIECE: return (uint64_t)footprint_block(c) * sizeof(float);
+  case LINE_PIECE: return (uint64_t)rank_block(c) * sizeof(float);
   case LINE_COPY: return p->checkpoint.dir ? saved_most(c, pp) : 0;
   case LINE_TRACE: return TRACE_BYTES;
   case LINE_PADDING: return c->prog[pp].host_bytes ? 2 * DEVICE_ALIGN : DEVICE_ALIGN;

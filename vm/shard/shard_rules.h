@@ -1,0 +1,14 @@
+/* shard_rules.h - the placement rules that ops.def names: what an op needs of its
+ * operands and what it yields. See shard.h for what they may ask and set. */
+#ifndef WEFT_SHARD_RULES_H
+#define WEFT_SHARD_RULES_H
+
+#include "shard.h"
+
+ShardRule shard_embedding, shard_linear, shard_add_bias, shard_add, shard_follow,
+    shard_norm, shard_rope, shard_split_heads, shard_join_heads, shard_attention,
+    shard_attention_step, shard_flatten, shard_unflatten, shard_router_logits,
+    shard_route, shard_expert_counts, shard_router_loss, shard_permute,
+    shard_grouped_linear, shard_combine, shard_ce_max, shard_ce_sum, shard_ce_loss;
+
+#endif
