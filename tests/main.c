@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "bindings/script/api_doc.h"
-#include "bindings/schema/schema.h"
 #include "bindings/model/model.h"
 #include "tests/generate/random_plan.h"
+#include "bindings/schema/schema.h"
 #include "tests/generate/device_plans.h"
 #include "tests/reference/exactness.h"
 #include "tests/generate/fuzz_io.h"

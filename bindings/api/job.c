@@ -1,5 +1,8 @@
 /* job.c - from a plan file to proven programs, one step per function; see job.h. */
 #include "job.h"
+#include "bindings/schema/schema.h"
+#include "bindings/model/model.h"
+#include "bindings/schedule/schedule_facts.h"
 
 #include "vm/base/budget.h"
 

@@ -8,6 +8,7 @@
 #define WEFT_JOB_H
 
 #include "bindings/lang/plan_load.h"
+#include "bindings/lang/report.h"
 #include "vm/run/run.h"
 #include "vm/session/verify.h"
 
@@ -78,6 +79,16 @@ int job_node_ranks(const Job *j);
 void job_note(Job *j, weft_status st);
 /* The arena of a rank on the worst pp rank, and which that is. */
 uint64_t job_worst_memory(const Job *j, int *pp);
+
+/* ---- shrink.c ---- */
+typedef struct LangShrunk {
+  const char *const *what; /* "num_hidden_layers 32 -> 4" */
+  int n;
+} LangShrunk;
+/* Makes a plan small enough for `verify`: at most `ranks` ranks, a small model and batch.
+ * Changes the config inside `lp` and writes the plan to `out`. */
+weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Diags *d,
+                        weft_error *e);
 
 /* ---- job_verify.c ---- */
 

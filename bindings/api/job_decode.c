@@ -1,6 +1,7 @@
 /* job_decode.c - compiles a plan's model for decoding, one token at a time, under its tp.
  */
 #include "job.h"
+#include "bindings/model/model.h"
 
 #include "vm/rewrite/decode_graph.h"
 #include "vm/compile/compile.h"

@@ -1,7 +1,7 @@
 /* job_facts.c - a job as a list of texts, so that the processes of a run can compare what
  * they were started with. Fields come from the schema; what has no place in Plan is told
  * apart by the plan's table as it was written. */
-#include "bindings/lang/lang.h"
+#include "bindings/lang/vary.h"
 #include "bindings/schema/schema.h"
 #include "job.h"
 

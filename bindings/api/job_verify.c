@@ -1,6 +1,7 @@
 /* job_verify.c - compiles a shrunk plan for one rank and for all of them, and verifies.
  */
 #include "job.h"
+#include "bindings/schedule/schedule_facts.h"
 #include "vm/session/verify.h"
 #include "vm/compile/compile.h"
 

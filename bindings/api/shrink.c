@@ -1,7 +1,8 @@
 /* shrink.c - shrinks a plan until it can run twice on a laptop, keeping what can go wrong
  * in it: every axis that was cut stays cut, every stage keeps at least a layer, heads
  * still spread over tp. Reports what was made smaller. */
-#include "bindings/lang/lang.h"
+#include "bindings/schedule/schedule_facts.h"
+#include "job.h"
 
 typedef struct Shrink {
   LangPlan *lp;

@@ -1,5 +1,5 @@
 /* report.c - diagnostics as lines of text and as JSON. */
-#include "plan_load.h"
+#include "report.h"
 
 #include "vm/base/json.h"
 #include "vm/base/terminal.h"

@@ -2,6 +2,8 @@
  * returned is changed, checked as after loading, and changed back. The file is evaluated
  * once, whatever the number of variations. */
 #include "bindings/schema/schema.h"
+#include "plan_load.h"
+#include "vary.h"
 
 #include <stdio.h>
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bindings/lang/lang.h"
+#include "bindings/sandbox/sandbox.h"
 #include "graph_userdata.h"
 #include "vm/base/terminal.h"
 

@@ -1,7 +1,7 @@
 /* graph_param.c - g:param(name, dims, opts): a parameter with tagged dimensions. */
 #include <string.h>
 
-#include "bindings/lang/lang.h"
+#include "bindings/plan_table/plan_table.h"
 #include "bindings/sandbox/length.h"
 #include "graph_userdata.h"
 #include "vm/base/terminal.h"

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bindings/lang/lang.h"
 #include "model.h"
 
 /* ---- calls into the graph core ---- */

@@ -1,6 +1,6 @@
 /* hf.c - reads a Hugging Face config.json into a Lua table. */
-#include "bindings/lang/json_value.h"
-#include "bindings/lang/lang.h"
+#include "bindings/plan_table/json_value.h"
+#include "model.h"
 
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"

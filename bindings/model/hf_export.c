@@ -1,6 +1,6 @@
 /* hf_export.c - writes the config.json of exported weights. */
-#include "bindings/lang/json_value.h"
-#include "bindings/lang/lang.h"
+#include "bindings/plan_table/json_value.h"
+#include "model.h"
 
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"

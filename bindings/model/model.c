@@ -1,7 +1,7 @@
 /* model.c - from plan.model to a build function and a config: presets, architectures of
  * the library, Hugging Face folders, functions of the plan. Config keys have the names of
  * Hugging Face's config.json; an architecture names its defaults, aliases and checks. */
-#include "bindings/lang/lang.h"
+#include "model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void unknown_key(Model *m, int key, const char *path) {
     lua_pop(L, 1);
   }
   diag_error(m->d, "unknown-field", path, "%s models have no such key", m->lp->arch)
-      ->suggestion = value_suggest(lua_tostring(L, key), names.at, names.n);
+      ->suggestion = name_suggest(lua_tostring(L, key), names.at, names.n);
 }
 
 /* See hf.c. */
@@ -206,7 +206,7 @@ static void unknown_model(Model *m, const char *path, const char *name) {
       *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
     lua_pop(L, 1);
   }
-  const char *near = value_suggest(name, names.at, names.n), *list = "";
+  const char *near = name_suggest(name, names.at, names.n), *list = "";
   for (int i = 0; i < n; i++)
     list = arena_printf(m->arena, "%s%s%s", list, i ? ", " : "", archs[i]);
   if (near)

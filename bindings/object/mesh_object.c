@@ -130,7 +130,7 @@ static void take_field(Make *k) {
       if (strcmp(f->scope, "mesh") == 0) names[n++] = f->key;
     names[n++] = "gpus";
     diag_error(&k->d, "unknown-field", key ? key : "list", "a mesh has no such field")
-        ->suggestion = key ? value_suggest(key, names, n) : NULL;
+        ->suggestion = key ? name_suggest(key, names, n) : NULL;
   }
 }
 

@@ -3,11 +3,11 @@
 #include "plan_object.h"
 
 #include "format.h"
-#include "bindings/lang/lang.h"
+#include "bindings/lang/plan_load.h"
+#include "bindings/plan_table/function_export.h"
+#include "bindings/schema/schema.h"
 #include "mesh_object.h"
 #include "reasons.h"
-#include "bindings/schema/schema.h"
-#include "bindings/script/function_export.h"
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"
 

@@ -33,8 +33,6 @@ weft_plan *plan_object_at(lua_State *L, int idx);
 /* The same, compiled; NULL if that is not possible. */
 const Job *plan_object_try(lua_State *L, int idx);
 
-/* Argument `arg` as a rank of the mesh. */
-int rank_arg(lua_State *L, const Job *j, int arg);
 /* ---- methods ---- */
 int plan_match(lua_State *L); /* plan_params.c */
 int plan_shards(lua_State *L);

@@ -1,7 +1,6 @@
 /* plan_params.c - plan:match and plan:shards: how parameters are sharded and which ranks
  * hold what. */
 #include "format.h"
-#include "bindings/lang/lang.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
 #include "vm/shard/shard.h"

@@ -2,9 +2,22 @@
  * schedule. */
 #include "format.h"
 #include "plan_object.h"
+#include "bindings/script/library.h"
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/session/footprint.h"
+
+/* Argument `arg` as a rank of the mesh. */
+static int rank_arg(lua_State *L, const Job *j, int arg) {
+  int exact;
+  lua_Integer r = lua_tointegerx(L, arg, &exact);
+  if (!exact)
+    library_error(L, "a rank is an integer, not %s", luaL_tolstring(L, arg, NULL));
+  if (r < 0 || r >= j->mesh.world)
+    library_error(L, "there is no rank %I: the mesh has %d, counted from 0", r,
+                  j->mesh.world);
+  return (int)r;
+}
 
 /* Replaces the text of script_push_text on top by a table that has it as field `text`. */
 static void begin_with_text(lua_State *L) {

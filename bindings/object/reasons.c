@@ -3,7 +3,7 @@
 
 #include <lauxlib.h>
 
-#include "bindings/lang/plan_load.h"
+#include "bindings/lang/report.h"
 #include "result.h"
 #include "bindings/script/script.h"
 

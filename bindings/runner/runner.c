@@ -4,7 +4,7 @@
 #include <lualib.h>
 #include <stdio.h>
 
-#include "bindings/lang/lang.h"
+#include "bindings/sandbox/sandbox.h"
 #include "bindings/sandbox/lib.h"
 #include "bindings/object/reasons.h"
 #include "bindings/script/library.h"

@@ -2,7 +2,6 @@
  */
 #include "runner.h"
 
-#include "bindings/lang/lang.h"
 #include "bindings/object/mesh_object.h"
 #include "bindings/object/plan_object.h"
 #include "bindings/sweep/sweep.h"

@@ -1,7 +1,7 @@
 /* length.c - see length.h. The code of a plan says "mark ^ x" for #x (length_code.c): a
  * text that is no number sends `^` to the metatable of texts, whose function is here. */
 #include "length.h"
-#include "bindings/lang/lang.h"
+#include "sandbox.h"
 
 #include <lauxlib.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* lib_coroutine.c - coroutine.create, resume and wrap for plans: the state knows which
  * thread runs, and a limit that was hit in one is hit in its caller too. */
-#include "bindings/lang/lang.h"
+#include "sandbox.h"
 #include "lib.h"
 
 /* The first instructions of a coroutine come before its hook: they are paid here. */

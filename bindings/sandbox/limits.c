@@ -12,7 +12,7 @@
  *
  * Garbage is collected here, all at once, not in steps by Lua: weak tables, which would
  * show when that happens, are refused before it does. */
-#include "bindings/lang/lang.h"
+#include "sandbox.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -154,7 +154,7 @@ static void check_weak(LangState *s, lua_State *L) {
 static void collect(LangState *s, lua_State *L) {
   if (s->collected) check_weak(s, L);
   s->collected = false;
-  if (s->used < s->collect_at || s->replay) return;
+  if (s->used < s->collect_at || s->host.on_line) return;
   check_weak(s, L);
   if (s->stop != STOP_NONE) return;
   lua_gc(L, LUA_GCCOLLECT);
@@ -275,7 +275,7 @@ void state_hook(lua_State *L, lua_Debug *ar) {
   } else if (s->stop != STOP_NONE) {
     halt(L, s);
   } else if (s->recording) {
-    replay_event(L, ar, s->replay);
+    s->host.on_line(L, ar, s->host.ud);
   }
 }
 

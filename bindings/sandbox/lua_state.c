@@ -1,6 +1,6 @@
 /* lua_state.c - a private Lua state for one plan, and calls whose errors become
  * diagnostics. limits.c says what such a call may use. */
-#include "bindings/lang/lang.h"
+#include "sandbox.h"
 #include "length.h"
 
 #include <lualib.h>
@@ -111,7 +111,7 @@ weft_status state_call(LangState *s, int nargs, int nresults, const char *path, 
   int base = lua_gettop(s->L) - nargs;
   lua_pushcfunction(s->L, on_error);
   lua_insert(s->L, base);
-  state_arm(s, s->replay != NULL);
+  state_arm(s, s->host.on_line != NULL);
   int status = lua_pcall(s->L, nargs, nresults, base);
   state_disarm(s);
   lua_remove(s->L, base);
@@ -184,15 +184,15 @@ static void open_globals(lua_State *L, void *ud) {
 }
 
 weft_status state_new(const LangOptions *o, Arena *a, const char *path, const char *dir,
-                      Replay *replay, LangState **out, weft_error *e) {
+                      const StateHost *host, LangState **out, weft_error *e) {
   LangState *s = mem_new(o->alloc, sizeof *s);
   if (!s) return err_set(e, WEFT_ENOMEM, "out of memory for the Lua state");
   s->opt = o;
   s->arena = a;
   s->path = path;
   s->dir = dir;
-  s->replay = replay;
-  s->quiet = replay != NULL;
+  s->host = *host;
+  s->quiet = host->on_line != NULL;
   limits_open(s);
   if (!s->L) {
     weft_status st = s->stop == STOP_MEMORY ? WEFT_ELIMIT : WEFT_ENOMEM;

@@ -1,6 +1,7 @@
 /* modules.c - require: files below the plan's folder and the embedded standard library.
  */
-#include "bindings/lang/lang.h"
+#include "sandbox.h"
+#include "stdlib.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 
 #include "length.h"
-#include "bindings/lang/stdlib.h"
 #include "vm/io/io.h"
 
 enum { PIECE = 4096 };
@@ -203,7 +203,8 @@ int modules_require(lua_State *L) {
     return luaL_error(L, "require \"%s\": the module requires itself", name);
   if (!lua_isnil(L, -1)) return 1;
   if (strcmp(name, "weft") == 0) {
-    builders_push(L, state_of(L)->opt);
+    LangState *s = state_of(L);
+    s->host.push_weft(L, s->opt);
     known_add(L, "weft");
   } else {
     if (!valid_name(name))

@@ -1,6 +1,6 @@
 /* pairs.c - pairs() in sorted order of keys, since stock Lua's order differs between
  * runs. */
-#include "bindings/lang/lang.h"
+#include "sandbox.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* schedule_call.c - calls a schedule function once per pp rank with the object `s` and
  * collects its actions. */
-#include "bindings/lang/lang.h"
+#include "schedule_facts.h"
 
 #define SCHEDULE_TYPE "weft.schedule"
 
@@ -122,7 +122,7 @@ static int member(lua_State *L) {
     }
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  const char *near = value_suggest(key, member_names, LEN(member_names));
+  const char *near = name_suggest(key, member_names, LEN(member_names));
   if (near) return luaL_error(L, "s has no '%s' (did you mean '%s'?)", key, near);
   return luaL_error(L, "s has no '%s'", key);
 }

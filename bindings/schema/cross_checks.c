@@ -1,6 +1,7 @@
 /* cross_checks.c - rules between fields, model config and mesh, checked before a graph is
  * built, so that all errors of a plan come together; passes check what only they can see.
  */
+#include "bindings/schedule/schedule_facts.h"
 #include "schema.h"
 #include "vm/io/io.h"
 #include "vm/pipeline/schedule.h"

@@ -51,7 +51,7 @@ static void unknown_name(Check *c, const char *names, const char *path,
       list = arena_printf(c->arena, "%s%s%s", list, *list ? ", " : "one of: ", w.canon);
   }
   Diag *g = diag_error(c->d, "unknown-name", path, "unknown value \"%s\"", text);
-  const char *near = value_suggest(text, all.at, all.n);
+  const char *near = name_suggest(text, all.at, all.n);
   g->suggestion = near ? near : list;
 }
 

@@ -160,7 +160,7 @@ static void style_option(Check *c, const char *path, const char *key, int v,
     return;
   }
   diag_error(c->d, "unknown-field", path, "a style has no option \"%s\"", key)
-      ->suggestion = value_suggest(key, names, LEN(names));
+      ->suggestion = name_suggest(key, names, LEN(names));
 }
 
 /* The options of the style whose name is the first item of the table at `t`. */
@@ -207,7 +207,7 @@ static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule,
     const char *const *names = tp_style_names();
     while (names[n]) n++;
     Diag *g = diag_error(c->d, "unknown-name", path, "unknown style \"%s\"", name);
-    g->suggestion = value_suggest(name, names, n);
+    g->suggestion = name_suggest(name, names, n);
     if (!g->suggestion)
       g->suggestion = "one of: colwise, rowwise, replicate, sequence_parallel, "
                       "embedding_rowwise, colwise_rep, rowwise_rep, packed_colwise, "

@@ -2,7 +2,17 @@
 #ifndef WEFT_SCHEMA_H
 #define WEFT_SCHEMA_H
 
-#include "bindings/lang/lang.h"
+#include "bindings/plan_table/loaded_plan.h"
+
+/* What a field influences of that which a sweep keeps; see schema.def. */
+enum {
+  FOR_UNITS = 1,
+  FOR_SCHEDULE = 2,
+  FOR_SHARES = 4,
+  FOR_SIZES = 8,
+  FOR_POINT = 16,
+  FOR_NOTHING = 32
+};
 
 typedef enum {
   FIELD_TEXT,
@@ -64,6 +74,8 @@ bool schema_influences(const Field *f, unsigned what);
  * tell nothing; what they leave open is told as it was written (vary_others). */
 bool schema_tells(const Field *f);
 bool schema_place_told(const Field *f); /* by this row or another */
+/* Checks the plan's table and stores its values in lp->plan. */
+void schema_check(lua_State *L, LangPlan *lp, Diags *d);
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
 /* Names of schedules, as a list of names in schema.def. */
@@ -153,7 +165,19 @@ int field_list_length(Check *c, int idx, const char *path, const char *want);
 /* "PATH[i]" */
 const char *field_item_path(Check *c, const char *path, int i);
 
-/* schedule_plan.c: a name with options, a function or weft.schedule_csv. */
+/* fields_schedule.c: a name with options, a function or weft.schedule_csv. */
 void schedule_field(Check *c, int idx, const char *path);
+
+/* ---- cluster.c ---- */
+/* Fills Plan.cluster from the plan's field, which has been checked. */
+void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d);
+/* Is there a GPU of this name? Reports it if not. */
+bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d);
+
+/* ---- cross_checks.c ---- */
+/* Checks of the plan against a mesh other than the one in the file (paths "mesh.tp"...):
+ * heads, batch. WEFT_EPLAN if `d` got errors. lang_load does this for the file's mesh. */
+weft_status lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d,
+                            weft_error *e);
 
 #endif

@@ -67,9 +67,9 @@ static const char *nearest(Arena *a, const char *scope, const char *key) {
     else if (place)
       *VEC_PUSH(a, all) = f->key;
   }
-  const char *near = value_suggest(key, own.at, own.n);
+  const char *near = name_suggest(key, own.at, own.n);
   if (near) return near;
-  near = value_suggest(key, all.at, all.n);
+  near = name_suggest(key, all.at, all.n);
   return near ? elsewhere(a, scope, near) : NULL;
 }
 

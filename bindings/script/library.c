@@ -3,9 +3,8 @@
 
 #include <lauxlib.h>
 
-#include "bindings/lang/lang.h"
-#include "bindings/lang/stdlib.h"
-#include "function_export.h"
+#include "bindings/plan_table/function_export.h"
+#include "bindings/sandbox/stdlib.h"
 
 static const char files_key = 'f'; /* registry: name -> value; 1: the environment */
 #define OWN_FILE "@stdlib/"
@@ -56,7 +55,7 @@ static int suggest(lua_State *L) {
     if (lua_rawgeti(L, 2, i + 1) != LUA_TSTRING) luaL_argerror(L, 2, "names expected");
     name[i] = lua_tostring(L, -1);
   }
-  lua_pushstring(L, value_suggest(text, name, n));
+  lua_pushstring(L, name_suggest(text, name, n));
   return 1;
 }
 

@@ -2,7 +2,7 @@
 #include "script.h"
 
 #include "api_doc.h"
-#include "bindings/lang/lang.h"
+#include "bindings/sandbox/sandbox.h"
 
 static const char host_key = 'h'; /* registry: light userdata, a ScriptHost */
 #define TEXT_TYPE  "weft.textbox"
@@ -54,7 +54,7 @@ int script_unknown(lua_State *L, const char *object) {
   const char *names[64], *key = luaL_tolstring(L, 2, NULL);
   const char *what = strcmp(object, "weft") == 0 ? "" : "weft.";
   int n = api_doc_names(object, names, LEN(names));
-  const char *near = value_suggest(key, names, n);
+  const char *near = name_suggest(key, names, n);
   if (near)
     return luaL_error(L, "%s%s has no '%s' (did you mean '%s'?)", what, object, key,
                       near);

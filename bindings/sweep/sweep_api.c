@@ -2,10 +2,10 @@
  * script's functions and its host. */
 #include <sys/stat.h>
 
+#include "bindings/plan_table/json_value.h"
 #include "bindings/schema/schema.h"
 #include "bindings/object/plan_object.h"
 #include "bindings/object/reasons.h"
-#include "bindings/lang/json_value.h"
 #include "bindings/script/library.h"
 #include "sweep.h"
 #include "vm/base/json.h"

@@ -9,6 +9,9 @@
  *
  * Only the bytes of the worst rank are put together for each point. */
 #include "sweep_point.h"
+#include "bindings/model/model.h"
+#include "bindings/schedule/schedule_facts.h"
+#include "bindings/lang/plan_load.h"
 
 #include <math.h>
 

@@ -3,7 +3,8 @@
 #ifndef WEFT_SWEEP_POINT_H
 #define WEFT_SWEEP_POINT_H
 
-#include "bindings/lang/lang.h"
+#include "bindings/lang/vary.h"
+#include "bindings/schema/schema.h"
 #include "sweep_cache.h"
 
 /* What all threads of a sweep share. */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "bindings/script/api_doc.h"
-#include "bindings/schema/schema.h"
-#include "bindings/lang/stdlib.h"
 #include "bindings/model/model.h"
+#include "bindings/sandbox/stdlib.h"
+#include "bindings/schema/schema.h"
 #include "tests/harness/process.h"
 #include "vm/io/io.h"
 

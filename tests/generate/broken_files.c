@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bindings/api/job.h"
+#include "bindings/model/model.h"
 #include "vm/ckpt/rank_file.h"
 #include "vm/text/tokenizer.h"
 

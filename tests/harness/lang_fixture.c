@@ -1,5 +1,6 @@
 /* lang_fixture.c - see lang_fixture.h. */
 #include "lang_fixture.h"
+#include "bindings/lang/report.h"
 
 #include <check.h>
 #include <stdio.h>

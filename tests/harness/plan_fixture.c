@@ -1,5 +1,7 @@
 /* plan_fixture.c - see plan_fixture.h. */
 #include "plan_fixture.h"
+#include "bindings/model/model.h"
+#include "bindings/lang/report.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* schedule_fixture.c - see schedule_fixture.h. */
 #include "schedule_fixture.h"
+#include "bindings/schema/schema.h"
+#include "bindings/schedule/schedule_facts.h"
 
 #include <check.h>
 

@@ -52,7 +52,7 @@ static const Writer writers[] = {
     {"bindings/sweep/sweep_api.c", "out", "$weft sweep sweep.lua --csv out", 0},
     {"bindings/sweep/sweep_object.c", "out", "$weft sweep sweep.lua --jsonl out", 0},
     {"bindings/sweep/sweep_object.c", "out", "$weft sweep sweep.lua --resume out", 0},
-    {"bindings/repl/repl_history.c", "out",
+    {"bindings/cli/repl/repl_history.c", "out",
      "sh -c '(echo 1; sleep 0.2) | TERM=dumb WEFT_HISTORY=out script -qec \"$weft repl\" "
      "terminal'",
      WARNS},

@@ -3,6 +3,8 @@
 #include <check.h>
 #include <glob.h>
 
+#include "bindings/schedule/schedule_facts.h"
+#include "bindings/lang/report.h"
 #include "tests/harness/lang_fixture.h"
 #include "vm/pipeline/schedule.h"
 #include "vm/base/json.h"

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bindings/model/model.h"
+#include "bindings/schedule/schedule_facts.h"
 #include "tests/harness/plan_fixture.h"
 #include "vm/compile/compile.h"
 

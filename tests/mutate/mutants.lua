@@ -487,7 +487,7 @@ return {
     from = "!(v[i] >= 0 && v[i] < 1)", to = "!(v[i] >= 0 && v[i] <= 1)" },
   { file = "bindings/sandbox/pattern.c", suites = "sandbox lang",
     from = "for (; n >= 0; n--)", to = "for (; n > 0; n--)" },
-  { file = "bindings/lang/replay.c", suites = "lang bad_input",
+  { file = "bindings/plan_table/replay.c", suites = "lang bad_input",
     from = "return b & 0xffffffff;", to = "return 0;" },
   { file = "bindings/cli/options.c", suites = "cli",
     from = "o->takes != TAKES_LIST && *seen & bit", to = "o->takes == TAKES_LIST && *seen & bit" },

@@ -2,6 +2,8 @@
  * configs, and schedules. */
 #include <check.h>
 
+#include "bindings/model/model.h"
+#include "bindings/schedule/schedule_facts.h"
 #include "tests/harness/lang_fixture.h"
 
 static LangTest t;

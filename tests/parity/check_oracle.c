@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bindings/schedule/schedule_facts.h"
 #include "tests/harness/plan_fixture.h"
 #include "vm/run/run.h"
 #include "vm/weights/param_gather.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "bindings/api/api.h"
-#include "bindings/lang/json_value.h"
+#include "bindings/plan_table/json_value.h"
 #include "tests/harness/scratch.h"
 #include "vm/io/io.h"
 

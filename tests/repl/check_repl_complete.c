@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bindings/repl/repl.h"
+#include "bindings/cli/repl/repl.h"
 #include "bindings/runner/runner.h"
 #include "tests/harness/scratch.h"
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bindings/lang/lang.h"
+#include "bindings/plan_table/loaded_plan.h"
 #include "bindings/sandbox/length.h"
 #include "tests/harness/lang_fixture.h"
 #include "tests/harness/lua_run.h"
@@ -33,7 +33,8 @@ static LangState *plan_state(int depth) {
   volatile char *room = alloca((size_t)depth * 48 + 16);
   LangState *s;
   *room = 0;
-  ck_assert_int_eq(state_new(&t.o, t.arena, "plan.lua", "", NULL, &s, &t.e), WEFT_OK);
+  ck_assert_int_eq(plan_state_new(&t.o, t.arena, "plan.lua", "", NULL, &s, &t.e),
+                   WEFT_OK);
   return s;
 }
 

@@ -5,8 +5,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "bindings/lang/lang.h"
+#include "bindings/plan_table/loaded_plan.h"
 #include "bindings/sandbox/length.h"
+#include "bindings/schedule/schedule_facts.h"
 #include "tests/harness/lang_fixture.h"
 
 static LangTest t;
@@ -173,7 +174,8 @@ START_TEST(slow_tables) {
     LangOptions o = {0};
     Chained c = {.read = readers[i]};
     err_clear(&t.e);
-    ck_assert_int_eq(state_new(&o, t.arena, "plan.lua", "", NULL, &s, &t.e), WEFT_OK);
+    ck_assert_int_eq(plan_state_new(&o, t.arena, "plan.lua", "", NULL, &s, &t.e),
+                     WEFT_OK);
     ck_assert_int_eq(state_protect(s, make_chain, &c, &t.e), WEFT_OK);
     o.cpu_limit = 0.02;
     ck_assert_int_eq(state_protect(s, read_chain, &c, &t.e), WEFT_ELIMIT);
@@ -294,7 +296,7 @@ START_TEST(every_reachable_function) {
   LangOptions o = {0};
   LangState *s;
   Walk w = {0};
-  ck_assert_int_eq(state_new(&o, t.arena, "plan.lua", "", NULL, &s, &t.e), WEFT_OK);
+  ck_assert_int_eq(plan_state_new(&o, t.arena, "plan.lua", "", NULL, &s, &t.e), WEFT_OK);
   weft_status st = state_protect(s, walk_job, &w, &t.e);
   ck_assert_msg(st == WEFT_OK, "%s", t.e.text);
   ck_assert_str_eq(w.unknown, "");

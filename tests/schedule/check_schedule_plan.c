@@ -3,6 +3,8 @@
 #include <check.h>
 #include <stdio.h>
 
+#include "bindings/api/job.h"
+#include "bindings/schema/schema.h"
 #include "tests/harness/schedule_fixture.h"
 
 static LangTest t;

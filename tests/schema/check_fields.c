@@ -8,8 +8,7 @@
 #include <stdlib.h>
 
 #include "bindings/api/job.h"
-#include "bindings/lang/json_value.h"
-#include "bindings/lang/lang.h"
+#include "bindings/plan_table/json_value.h"
 #include "bindings/schema/schema.h"
 #include "tests/harness/process.h"
 

@@ -4,6 +4,8 @@
 #include <check.h>
 #include <math.h>
 
+#include "bindings/lang/plan_load.h"
+#include "bindings/lang/vary.h"
 #include "bindings/schema/schema.h"
 #include "bindings/runner/runner.h"
 #include "bindings/sweep/sweep.h"

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bindings/model/model.h"
 #include "tests/harness/export_runs.h"
 #include "tests/harness/process.h"
 #include "vm/weights/param_gather.h"

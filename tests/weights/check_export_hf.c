@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bindings/model/model.h"
 #include "tests/harness/export_runs.h"
 #include "tests/harness/process.h"
 #include "vm/weights/param_gather.h"

@@ -1,6 +1,7 @@
 /* export.c - weights, config.json and the tokenizer and generation files of the model's
  * folder, so that the new folder can replace it; see export.h. */
 #include "export.h"
+#include "bindings/model/model.h"
 
 #include <stdlib.h>
 #include <unistd.h>

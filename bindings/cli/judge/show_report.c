@@ -3,9 +3,8 @@
 #include "bindings/cli/cli.h"
 
 #include "bindings/object/plan_object.h"
-#include "bindings/lang/json_value.h"
-#include "bindings/lang/lang.h"
-#include "bindings/lang/stdlib.h"
+#include "bindings/plan_table/json_value.h"
+#include "bindings/sandbox/stdlib.h"
 #include "bindings/runner/runner.h"
 #include "bindings/script/library.h"
 

@@ -2,9 +2,8 @@
  * the table it is given with its kind and the line of the call; it never raises for a
  * wrong value, so that all errors of a plan are reported together. In C, because a Lua
  * function would lose its caller's line in `return weft.plan { ... }`. */
-#include "lang.h"
-
-#include "stdlib.h"
+#include "bindings/sandbox/stdlib.h"
+#include "plan_table.h"
 
 /* Registry: table -> mark. A mark is a table with kind, file, line and, where they
  * apply, bad and hint (a wrong call), from (merged tables: key -> table it came from)
@@ -259,7 +258,7 @@ static int tp_plan(lua_State *L) {
     for (const StdlibFile *f = stdlib_files; f->name && n < LEN(names); f++)
       if (strncmp(f->name, "tp_plans/", 9) == 0) names[n++] = f->name + 9;
     note_bad(L, 3, lua_pushfstring(L, "there is no tp_plan \"%s\"", name),
-             value_suggest(name, names, n));
+             name_suggest(name, names, n));
   }
   lua_settop(L, 2);
   return 1;
@@ -316,7 +315,7 @@ static int unknown_member(lua_State *L) {
   for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names);
        lua_pop(L, 1))
     names[n++] = lua_tostring(L, -2);
-  const char *near = value_suggest(name, names, n);
+  const char *near = name_suggest(name, names, n);
   if (near) return luaL_error(L, "weft has no '%s' (did you mean '%s'?)", name, near);
   return luaL_error(L, "weft has no '%s'", name);
 }

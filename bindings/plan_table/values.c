@@ -1,6 +1,6 @@
 /* values.c - Lua values in messages, command-line strings as Lua values, and field paths
  * such as mesh.order[2] or tp_plan["lm_head"]. */
-#include "lang.h"
+#include "plan_table.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -45,15 +45,6 @@ const char *value_describe(Arena *a, lua_State *L, int idx) {
     return "a table";
   default: return arena_printf(a, "a %s", luaL_typename(L, idx));
   }
-}
-
-const char *value_suggest(const char *text, const char *const *names, int n) {
-  size_t len = strlen(text);
-  const char *found = NULL;
-  for (int i = 0; len >= 3 && i < n; i++)
-    if (strncmp(names[i], text, len) == 0 && (!found || strcmp(names[i], found) < 0))
-      found = names[i];
-  return found ? found : str_nearest(text, names, n);
 }
 
 /* ---- values from the command line ---- */

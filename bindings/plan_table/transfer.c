@@ -11,9 +11,8 @@
  *
  * The state that is read must not raise: only calls that neither allocate nor check are
  * made there. */
-#include "bindings/lang/lang.h"
-#include "bindings/sandbox/length.h"
 #include "function_export.h"
+#include "bindings/sandbox/length.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* cluster.c - plan.cluster: names of GPUs, and their figures from stdlib/clusters. */
-#include "lang.h"
+#include "schema.h"
 
 /* Pushes the table of a GPU by its name or an alias; false, with nothing pushed, if there
  * is none. `*canon` becomes its name, owned by the library. */
@@ -33,7 +33,7 @@ bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d) {
   if (known) return true;
   const char *const *files = stdlib_names(d->arena, "clusters", &n);
   Diag *g = diag_error(d, "unknown-name", path, "there is no GPU \"%s\"", name);
-  g->suggestion = value_suggest(name, files, n);
+  g->suggestion = name_suggest(name, files, n);
   if (!g->suggestion) {
     g->suggestion = "known:";
     for (int i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 /* plan_value.c - plans without a file: a script's table, or another plan's with changes,
  * copied into a state of its own; and back. */
-#include "bindings/lang/lang.h"
-#include "function_export.h"
+#include "bindings/plan_table/function_export.h"
+#include "plan_load.h"
 
 typedef struct TakeJob {
   const LangValue *v;

@@ -1,7 +1,7 @@
 /* plan_strings.c - texts of a plan are names: of a run, files, modules, axes. Control
  * characters in one are a mistake or a trick, as they make a line of output look like
  * another. */
-#include "lang.h"
+#include "plan_table.h"
 #include "vm/base/terminal.h"
 
 enum { MAX_NEST = 100 };

@@ -3,7 +3,7 @@
  * the running function ("(temporary)" slots and locals) are looked through, and keys that
  * were not there before belong to the line that has just run. A field whose value is a
  * table made inside its parent's constructor gets the line of its opening brace. */
-#include "lang.h"
+#include "plan_table.h"
 
 enum { MAX_DEPTH = 200, MAX_NEST = 12, MAX_FILES = 64 };
 
@@ -131,7 +131,8 @@ static int64_t caller_place(lua_State *L, Replay *r) {
   return 0;
 }
 
-void replay_event(lua_State *L, lua_Debug *ar, Replay *r) {
+void replay_event(lua_State *L, lua_Debug *ar, void *replay) {
+  Replay *r = replay;
   if (L != state_of(L)->L || r->budget < 0) return;
   lua_getinfo(L, "Sl", ar);
   const char *file = chunk_file(ar->source);

@@ -1,6 +1,6 @@
-/* sandbox.c - the globals of a plan: what is kept of Lua's libraries, what is replaced
+/* globals.c - the globals of a plan: what is kept of Lua's libraries, what is replaced
  * so that a plan means the same on every run, and errors for undeclared names. */
-#include "bindings/lang/lang.h"
+#include "sandbox.h"
 #include "length.h"
 #include "lib.h"
 
@@ -156,6 +156,15 @@ static int set_metatable(lua_State *L) {
 
 /* ---- undeclared names ---- */
 
+const char *name_suggest(const char *text, const char *const *names, int n) {
+  size_t len = strlen(text);
+  const char *found = NULL;
+  for (int i = 0; len >= 3 && i < n; i++)
+    if (strncmp(names[i], text, len) == 0 && (!found || strcmp(names[i], found) < 0))
+      found = names[i];
+  return found ? found : str_nearest(text, names, n);
+}
+
 /* Upvalue: the table with the globals. */
 static int unknown_global(lua_State *L) {
   lua_settop(L, 2);
@@ -168,7 +177,7 @@ static int unknown_global(lua_State *L) {
   for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names);
        lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) names[n++] = lua_tostring(L, -2);
-  near = name ? value_suggest(name, names, n) : NULL;
+  near = name ? name_suggest(name, names, n) : NULL;
   if (near) return luaL_error(L, "unknown global '%s' (did you mean '%s'?)", name, near);
   return luaL_error(L, "unknown global '%s'", name ? name : "?");
 }

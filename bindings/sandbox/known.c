@@ -1,6 +1,6 @@
 /* known.c - values that every Lua state has (library functions, the table weft), by name,
  * so that a function that moves to another state finds them there. */
-#include "bindings/lang/lang.h"
+#include "sandbox.h"
 
 static const char known_key = 'k'; /* registry: name -> value and value -> name */
 

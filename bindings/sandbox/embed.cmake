@@ -1,6 +1,6 @@
 # Writes the Lua files of stdlib/ as one C table: stdlib_files[] = { name, text, length }.
 # Bytes, not string literals: no quoting and no limit on a literal's length.
-set(out "#include <stddef.h>\n#include \"bindings/lang/stdlib.h\"\n")
+set(out "#include <stddef.h>\n#include \"bindings/sandbox/stdlib.h\"\n")
 set(table "")
 set(i 0)
 foreach(f ${FILES})

@@ -1,9 +1,9 @@
 /* json_value.c - Lua tables to JSON and back. */
+#include "bindings/sandbox/sandbox.h"
 #include "json_value.h"
 
 #include <lauxlib.h>
 
-#include "lang.h"
 #include "bindings/sandbox/length.h"
 
 /* ---- writing ---- */

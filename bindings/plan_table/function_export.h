@@ -2,7 +2,7 @@
 #ifndef WEFT_EXPORT_H
 #define WEFT_EXPORT_H
 
-#include "bindings/lang/lang.h"
+#include "loaded_plan.h"
 
 /* The object of a plan that functions outside belong to begins with this. */
 typedef struct ExportOwner {
