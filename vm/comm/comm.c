@@ -1,5 +1,5 @@
-/* comm.c - wrappers around the functions of a backend: they check the caller, count what
- * is moved, and let a test make the N-th call fail. */
+/* comm.c - wrappers around the functions of a backend: they check arguments, count the
+ * operations and bytes, and let a test make the N-th call fail. */
 #include "world.h"
 
 static bool inject(Comm *c) { return ++c->calls == c->fail_at; }
@@ -9,8 +9,8 @@ static weft_status injected(Comm *c, const char *what, weft_error *e) {
                  (unsigned long long)c->calls);
 }
 
-/* Counts that the host does not see; or one that is below 0 or more than a place has room
- * for, which is a fault of what made it. */
+/* Refuses row counts if the host cannot see them, and counts that are negative or exceed
+ * the room for them, which is a fault of the kernel that made them. */
 static weft_status check_counts(const Comm *c, const CommOp *op, weft_error *e) {
   const int32_t *const counts[] = {op->give, op->take};
   assert(op->give && op->take && op->row > 0 && op->count % op->row == 0);

@@ -1,5 +1,5 @@
-/* launcher_env.c - the launchers that are known (torchrun, MPI, Slurm), innermost first,
- * and the variables that each of them sets. */
+/* launcher_env.c - the known launchers (torchrun, MPI, Slurm), innermost first, and the
+ * variables that each of them sets. */
 #include "launcher_env.h"
 
 #include <errno.h>
@@ -7,12 +7,12 @@
 
 typedef struct Launcher {
   const char *name, *rank, *size, *local;
-  const char *only_if; /* a variable without which the others mean nothing, or NULL */
+  const char
+      *only_if; /* the launcher counts only if this variable is set; NULL: no condition */
 } Launcher;
 
-/* A shell of salloc and a script of sbatch see SLURM_NTASKS, and the script a
- * SLURM_PROCID, although nobody started ranks there: only a step of srun counts, which
- * has an id. */
+/* Under salloc a shell sees SLURM_NTASKS, and an sbatch script also SLURM_PROCID,
+ * although no ranks were started there: only a step of srun, which has an id, counts. */
 static const Launcher launcher[LAUNCH_N] = {
     [LAUNCH_NONE] = {.name = "no launcher"},
     [LAUNCH_ENV] = {"a launcher that sets RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK",
@@ -26,7 +26,7 @@ static const Launcher launcher[LAUNCH_N] = {
 
 const char *launch_name(LaunchKind k) { return launcher[k].name; }
 
-/* A variable that is set to nothing is as good as not set. */
+/* A variable that is empty counts as not set. */
 static const char *look(LaunchGetenv get, void *ud, const char *name) {
   const char *s = get(ud, name);
   return s && *s ? s : NULL;

@@ -22,14 +22,14 @@ typedef struct LaunchInfo {
   int master_port;         /* LAUNCH_ENV: 0 if not given */
 } LaunchInfo;
 
-/* Looks a variable up; NULL if it is not set. getenv behind a `ud`, so that tests need no
+/* Looks a variable up; NULL if it is not set. getenv with a `ud`, so that tests need no
  * environment. */
 typedef const char *(*LaunchGetenv)(void *ud, const char *name);
 
-/* The innermost launcher, in the order of LaunchKind, wins; outer ones are not looked at.
- * WEFT_EUSAGE if it gives only one of rank and size, or no sensible number. */
+/* The innermost launcher wins, in the order of LaunchKind; outer ones are ignored.
+ * WEFT_EUSAGE if it gives only one of rank and size, or an invalid number. */
 weft_status launch_detect(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e);
-/* Only master_addr and master_port, whichever launcher there is. */
+/* Only master_addr and master_port, under any launcher. */
 weft_status launch_master(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e);
 /* "srun": for messages. */
 const char *launch_name(LaunchKind k);

@@ -14,10 +14,10 @@ typedef struct Pending {
   char message[LISTENER_MESSAGE];
 } Pending;
 
-/* A connection younger than that is not closed for another one: it may belong to a rank
- * whose message is on its way. */
+/* A connection younger than this is not evicted for another: its message may be on its
+ * way. */
 static const double MOMENT_S = 0.25;
-/* poll() returns this often to look for what has become too old. */
+/* poll() returns at this interval to close connections that are too old. */
 enum { LOOK_MS = 200 };
 
 void listener_init(Listener *l, const weft_alloc *a, int fd, const char magic[MAGIC],
@@ -41,7 +41,7 @@ void listener_close(Listener *l) {
 
 /* ---- slots ---- */
 
-/* The last one takes its slot. */
+/* Moves the last pending connection into slot i. */
 static void forget(Listener *l, int i) { l->pending[i] = l->pending[--l->n]; }
 
 static void drop(Listener *l, int i) {
@@ -86,7 +86,7 @@ static weft_status grow(Listener *l, weft_error *e) {
 
 /* ---- accepting ---- */
 
-/* A socket that is new takes a question whole. */
+/* The socket buffer of a new connection holds a whole question. */
 static bool ask(const Listener *l, Pending *p) {
   Question q;
   if (!l->asks) return true;
@@ -100,7 +100,8 @@ static bool no_descriptors(void) {
   return errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
 }
 
-/* False: nobody waits any more, or, if *full, those that wait have to go on doing so. */
+/* *more: there may be another one. *full: no slot or descriptor is free, so further
+ * connections have to wait. */
 static weft_status accept_one(Listener *l, bool *more, bool *full, weft_error *e) {
   *more = *full = false;
   if (l->n == LISTENER_PENDING && !drop_oldest(l)) {
@@ -158,7 +159,8 @@ static void take(Listener *l, int i, Accepted *out) {
   forget(l, i);
 }
 
-/* poll[i + 1] is of the i-th slot. From the last one on, as the last one fills a gap. */
+/* poll[i + 1] belongs to slot i. Goes backwards, because the last one fills the gap of a
+ * removed one. */
 static bool read_all(Listener *l, Accepted *out) {
   for (int i = l->n - 1; i >= 0; i--) {
     if (!l->poll[i + 1].revents) continue;
@@ -171,7 +173,7 @@ static bool read_all(Listener *l, Accepted *out) {
   return false;
 }
 
-/* What has come while nobody looked is read before anything is found too old. */
+/* Reads what has arrived before it closes connections as too old. */
 weft_status listener_next(Listener *l, Until u, Accepted *out, weft_error *e) {
   bool full = false;
   out->fd = -1;

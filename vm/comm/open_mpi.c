@@ -1,5 +1,5 @@
-/* open_mpi.c - opens the MPI backend, a shared object of its own with global symbols: the
- * plug-ins that an MPI library opens look for them. */
+/* open_mpi.c - opens the MPI backend, a shared object with global symbols, because the
+ * plug-ins of an MPI library look them up. */
 #include "vm/base/module.h"
 #include "world.h"
 

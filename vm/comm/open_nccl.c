@@ -1,4 +1,4 @@
-/* open_nccl.c - opens the NCCL backend, a shared object of its own. */
+/* open_nccl.c - opens the NCCL backend, a shared object. */
 #include "vm/base/module.h"
 #include "world.h"
 

@@ -17,7 +17,7 @@ void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n) {
   }
 }
 
-/* One loop per type and operation. MAX takes the new value also if it is a NaN. */
+/* One loop per type and operation. MAX also takes the new value if it is a NaN. */
 #define SUM(a, x)     ((a) + (x))
 #define WRAP(a, x)    ((int32_t)((uint32_t)(a) + (uint32_t)(x)))
 #define GREATER(a, x) ((x) > (a) || (x) != (x) ? (x) : (a))

@@ -2,7 +2,7 @@
  *
  * A caller loads the first member's block, adds the others in group order and stores the
  * result: the order is fixed, so the bits are too. bf16 and f16 accumulate in f32 and are
- * rounded once, by reduce_store. A NaN on any member is a NaN of the result, for max as
+ * rounded once, by reduce_store. A NaN on any member makes the result NaN, for max as
  * well. */
 #ifndef WEFT_REDUCE_H
 #define WEFT_REDUCE_H

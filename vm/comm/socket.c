@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The flag is set by a handler that may run in another thread, so that poll is not
- * interrupted: it is looked at this often. */
+/* poll is not interrupted if the signal handler that sets the flag runs in another
+ * thread, so the flag is checked at this interval. */
 enum { LOOK_MS = 50 };
 
 /* ---- waiting ---- */
@@ -90,7 +90,7 @@ static int listen_at(const struct addrinfo *a) {
   return -1;
 }
 
-/* An address of IPv6 that means all of them takes those of IPv4, too. */
+/* "::" accepts IPv4 connections, too. */
 int net_listen(const char *host, int port) {
   int why, fd = -1;
   struct addrinfo *list = resolve(host, port, AI_PASSIVE, &why);
@@ -119,7 +119,7 @@ static int connect_to(const struct addrinfo *a, Until u) {
   return -1;
 }
 
-/* A SYN to a machine that swallows it is answered by nobody: an attempt gets five
+/* A firewall may drop the SYN without an answer, so an attempt is limited to five
  * seconds. */
 int net_reach(const char *host, int port, Until u, char why[NET_TEXT]) {
   for (;;) {
@@ -137,7 +137,7 @@ int net_reach(const char *host, int port, Until u, char why[NET_TEXT]) {
   }
 }
 
-/* ---- what else there is ---- */
+/* ---- helpers ---- */
 
 void net_random(void *p, size_t n) {
   char *to = p;
@@ -157,7 +157,7 @@ int net_port(int fd) {
                                        : ((struct sockaddr_in *)&s)->sin_port);
 }
 
-/* An address of IPv4 that came to a socket of IPv6 is one of IPv4. */
+/* An IPv4 address that arrives at an IPv6 socket (v4-mapped) is shown as IPv4. */
 static void host_of(int fd, NameOf name, char host[NET_HOST]) {
   static const char mapped[] = "::ffff:";
   struct sockaddr_storage s;
@@ -172,8 +172,7 @@ static void host_of(int fd, NameOf name, char host[NET_HOST]) {
 
 void net_peer_host(int fd, char host[NET_HOST]) { host_of(fd, getpeername, host); }
 
-/* A connection within a machine has one address at both ends, or addresses of the
- * loopback. */
+/* Within one machine both ends have the same address or loopback addresses. */
 void net_own_host(int fd, char host[NET_HOST]) {
   char other[NET_HOST];
   host_of(fd, getsockname, host);

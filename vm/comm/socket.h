@@ -1,4 +1,4 @@
-/* socket.h - TCP sockets that never block: each call that waits is told for how long. */
+/* socket.h - TCP sockets that never block: every call that waits takes a deadline. */
 #ifndef WEFT_SOCKET_H
 #define WEFT_SOCKET_H
 
@@ -6,40 +6,41 @@
 
 enum { NET_HOST = 128, NET_TEXT = 640 };
 
-/* When a wait ends: at a moment of now_s(), or soon after *stop is set (NULL: it is not
- * looked at). */
+/* When a wait ends: at a time of now_s(), or soon after *stop is set (NULL: not
+ * checked). */
 typedef struct Until {
   double deadline;
   const StopFlag *stop;
 } Until;
 static inline Until until_in(double seconds) { return (Until){now_s() + seconds, NULL}; }
 static inline bool until_stopped(Until u) { return u.stop && *u.stop; }
-/* The milliseconds of one poll() of such a wait; 0: it is over. */
+/* The timeout in milliseconds for one poll() of such a wait; 0: it is over. */
 int until_ms(Until u);
 
-/* Listens; port 0: any. `host` NULL: at all addresses. -1 with errno. */
+/* A listening socket; port 0: any; `host` NULL: all addresses. -1 with errno. */
 int net_listen(const char *host, int port);
-int net_port(int fd); /* where a socket listens */
-/* Tries again until it is too late, as nobody may listen there yet. -1 with `why`. */
+int net_port(int fd); /* the port of a listening socket */
+/* Connects; retries until the deadline, since the peer may not listen yet. -1 with
+ * `why`. */
 int net_reach(const char *host, int port, Until u, char why[NET_TEXT]);
 /* Waits for `events` of poll(); false: the wait is over. */
 bool net_ready(int fd, short events, Until u);
-/* All n bytes, or false: closed, broken or too late. */
+/* All n bytes, or false: closed, broken or past the deadline. */
 bool net_put(int fd, const void *p, size_t n, Until u);
 bool net_get(int fd, void *p, size_t n, Until u);
-/* Never to block, to send at once, and not for programs that this one starts. */
+/* Sets nonblocking, no delay (TCP_NODELAY) and close-on-exec. */
 void net_prepare(int fd);
-/* Whether a call failed only because nothing can be moved now (of errno). */
+/* True if a call failed with errno only because it would block. */
 bool net_again(void);
 
 /* Unpredictable bytes. */
 void net_random(void *p, size_t n);
-/* The address of this end as a number; "" if both ends are on this machine. */
+/* The address of this end in digits; "" if both ends are on this machine. */
 void net_own_host(int fd, char host[NET_HOST]);
-/* That of the other end. */
+/* The address of the other end. */
 void net_peer_host(int fd, char host[NET_HOST]);
-/* Whether it can be a name or an address: what another process says of itself is looked
- * at before it is used or shown. */
+/* True if the string can be a host name or an address: a peer's claim is checked before
+ * it is used or shown. */
 bool net_is_host(const char *host);
 
 #endif

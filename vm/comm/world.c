@@ -1,5 +1,5 @@
-/* world.c - the table of worlds, and the calls that everybody makes to one. One more
- * world is a module and a row here. */
+/* world.c - the table of backends, and the wrappers for calls to one. A new backend is a
+ * module and a row here. */
 #include "world.h"
 
 static const WorldVtable *load_local(weft_error *e) { return &world_local; }
@@ -146,15 +146,15 @@ weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Co
   return WEFT_OK;
 }
 
-/* Who carries its bytes of the host. */
+/* The world that carries the host messages. */
 static World *carrier(World *w) { return w->under ? w->under : w; }
 
 /* ---- messages of the host ---- */
 
 enum { HEAD_MAGIC = 0x74666577, HEAD_ROOM = 1008 };
 
-/* The begin of a message, with as much of its bytes as there is room for: most messages
- * are small, and go as one. */
+/* The header of a message, with as much of its data as fits: most messages are small and
+ * need one call. */
 typedef struct Head {
   uint32_t magic;
   int32_t from;
@@ -164,7 +164,8 @@ typedef struct Head {
 
 static size_t head_size(size_t first) { return offsetof(Head, first) + first; }
 
-/* Before each message. After a failure the others may wait for another one than comes. */
+/* Called before each message. After a failure the others may be at another message than
+ * this rank. */
 static weft_status begin(World *w, const char *what, int peer, weft_error *e) {
   if (w->broken)
     return err_set(e, WEFT_ERUN,

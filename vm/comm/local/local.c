@@ -1,7 +1,8 @@
 /* local.c - virtual ranks: creating the world, joining, waiting, aborting.
  *
- * A waiting rank sleeps on a counter of its own endpoint (a futex); whoever completes its
- * operation increments it and wakes it. Ranks spin first only if each has a core. */
+ * A waiting rank sleeps on a counter of its own endpoint (a futex); the rank that
+ * completes its operation increments the counter and wakes it. Ranks spin first only if
+ * each has a core. */
 #include "local_int.h"
 
 #include <linux/futex.h>
@@ -26,9 +27,9 @@ static void relax(void) {
 #endif
 }
 
-/* The owner announces that it sleeps and then looks at the counter once more (the kernel
- * does, atomically); a waker counts first and then looks for a sleeper. In any
- * interleaving one of the two sees the other. */
+/* The sleeper sets `asleep` and then checks the counter once more (the kernel does,
+ * atomically); the waker increments the counter and then checks `asleep`. In any
+ * interleaving one of them sees the other. */
 void local_wake(Endpoint *p) {
   atomic_fetch_add(&p->word, 1);
   if (atomic_load(&p->asleep)) futex(&p->word, FUTEX_WAKE, 1);
@@ -44,7 +45,7 @@ static void sleep_until(Endpoint *p, unsigned seen) {
   atomic_store(&p->asleep, false);
 }
 
-/* ---- giving up ---- */
+/* ---- aborting ---- */
 
 bool local_enter(LocalWorld *w) {
   atomic_fetch_add(&w->moving, 1);
@@ -131,7 +132,7 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   return WEFT_OK;
 }
 
-/* Only a rank that is alone here is kept by its device. */
+/* A device captures the step of a single local rank only. */
 static void drop(Comm *c) {
   Endpoint *p = c->ctx;
   assert(p->world->size == 1);
@@ -139,8 +140,8 @@ static void drop(Comm *c) {
   p->from[p->rank] = (Fifo){0};
 }
 
-/* The handles stay until the world is freed: a rank that is still copying or waking
- * others may look at them. */
+/* The handles live until the world is freed: a rank that is still copying or waking
+ * others may read them. */
 static void leave(Comm *c) {}
 
 static const CommVtable local_comm = {

@@ -5,7 +5,7 @@
 
 static bool most(const CommOp *op) { return op->red == RED_MAX; }
 
-/* Enqueues out[..] = merge of in[..]; nothing where it is in its place. */
+/* Enqueues out[..] = merge of in[..]; skips an output that is its own only input. */
 static void merge(Device *d, DeviceMerge *m) {
   bool there = m->nin == 1 && m->nout == 1 && m->in[0] == m->out[0];
   if (m->count && !there) d->vt->merge(d, m);

@@ -96,9 +96,9 @@ static void copy(void *out, const void *in, size_t n) {
   if (n && out != in) memcpy(out, in, n);
 }
 
-/* Elements [a, a+n) of the members' inputs, reduced into each of `nto` outputs at byte
- * `at`. All inputs of a block are read before an output of it is written: out may be in.
- */
+/* Reduces elements [a, a+n) of the members' inputs into each of `nto` outputs at byte
+ * `at`. All inputs of a block are read before any output of it is written, so out may be
+ * in. */
 static void reduce(const LocalSlot *s, int nin, uint64_t a, uint64_t n, const Part *to,
                    int nto, size_t at) {
   DType t = (DType)s->op.dtype;
@@ -114,7 +114,7 @@ static void reduce(const LocalSlot *s, int nin, uint64_t a, uint64_t n, const Pa
   }
 }
 
-/* Of n elements from `at` on in the place of a sender, those that receiver k gets. */
+/* How many of the n elements from `at` on in the sender's place receiver k gets. */
 static uint64_t counted(const LocalSlot *s, const Part *from, int k, uint64_t at,
                         uint64_t n) {
   if (s->op.coll != COLL_ALL_TO_ALL_V) return n;
@@ -123,8 +123,8 @@ static uint64_t counted(const LocalSlot *s, const Part *from, int k, uint64_t at
   return at < end ? MIN(n, end - at) : 0;
 }
 
-/* Segment `seg`: elements of the whole, which consists of one piece per member where the
- * operation knows pieces. */
+/* Moves segment `seg` of the buffer, which consists of one piece per member for
+ * operations with pieces. */
 static void move(const LocalGroup *g, const LocalSlot *s, uint64_t seg) {
   size_t size = (size_t)dtype_size((DType)s->op.dtype);
   uint64_t a = seg * SEGMENT, end = MIN(a + SEGMENT, s->total);
@@ -159,8 +159,8 @@ static void wake(LocalWorld *w, const LocalGroup *g) {
   for (int k = 0; k < g->n; k++) local_wake(&w->end[g->rank[k]]);
 }
 
-/* A segment has been moved; the last one ends the operation and frees its slot. Members
- * are woken outside of the lock, which they take next. */
+/* Counts a moved segment; the last one ends the operation and frees its slot. Members are
+ * woken after the lock is released, since they take it next. */
 static void finish(LocalWorld *w, LocalGroup *g, LocalSlot *s) {
   pthread_mutex_lock(&g->lock);
   bool done = ++s->finished == s->nseg;
@@ -197,7 +197,7 @@ static bool same(const CommOp *a, const CommOp *b) {
          (!(coll_info[a->coll].is & COLL_SUMS) || a->red == b->red);
 }
 
-/* Gives up the lock of the group, and the world. */
+/* Unlocks the group, leaves the world and returns the error. */
 static weft_status refuse(Endpoint *p, LocalGroup *g, const char *why, weft_error *e) {
   pthread_mutex_unlock(&g->lock);
   local_leave(p->world);
@@ -217,8 +217,8 @@ static weft_status mismatch(Endpoint *p, LocalGroup *g, const LocalSlot *s,
   return refuse(p, g, why, e);
 }
 
-/* All members take as many rows as they are given, or the world ends (and the hold of the
- * group's lock). */
+/* Ends the world (and unlocks the group) unless every member takes as many rows as it is
+ * given. */
 static weft_status agree_on_rows(Endpoint *p, LocalGroup *g, const LocalSlot *s,
                                  weft_error *e) {
   for (int i = 0; i < g->n * g->n; i++) {
@@ -236,7 +236,8 @@ static weft_status agree_on_rows(Endpoint *p, LocalGroup *g, const LocalSlot *s,
   return WEFT_OK;
 }
 
-/* The slot of a member's next operation. What a device moves is one segment. */
+/* The slot of a member's next operation. On a device the whole operation is one
+ * segment. */
 static LocalSlot *slot_of(LocalGroup *g, uint64_t seq, const CommOp *op,
                           const Endpoint *p) {
   LocalSlot **open = &g->open[seq % (uint64_t)g->in_flight], *s = *open;

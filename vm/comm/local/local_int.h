@@ -2,9 +2,9 @@
  *
  * Virtual ranks are threads of this process. Reductions add in group order, so results do
  * not depend on timing. One LocalWorld holds the endpoints of all ranks. A collective
- * lives in a LocalSlot of its group from the first member's start until its data has been
- * moved; waiting members move segments of it, under no lock. Sends and receives meet in
- * one FIFO per ordered pair. */
+ * occupies a LocalSlot of its group from the first member's start until its data has been
+ * moved; waiting members move its segments, without a lock. Sends and receives are
+ * matched in one FIFO per ordered pair. */
 #ifndef WEFT_LOCAL_INT_H
 #define WEFT_LOCAL_INT_H
 
@@ -24,12 +24,12 @@ typedef struct LocalRec {
   CommOp op;
   Endpoint *owner;
   bool busy;        /* from start to wait */
-  atomic_bool done; /* the data is where it belongs */
+  atomic_bool done; /* the data has been moved */
   LocalSlot *slot;  /* collectives; valid while not done */
   struct GroupRef *ref;
-  struct LocalRec *next; /* in a FIFO of a pair */
-  DeviceEvent ready;     /* of start; on devices whose memory is not the host's */
-  DeviceEvent after;     /* there: the data is where it belongs; valid once done */
+  struct LocalRec *next; /* next in the FIFO of a pair */
+  DeviceEvent ready;     /* recorded at start; only if device memory is not the host's */
+  DeviceEvent after;     /* there: after it the data has been moved; valid once done */
 } LocalRec;
 
 typedef struct Part {
@@ -38,13 +38,13 @@ typedef struct Part {
   LocalRec *rec;
 } Part;
 
-/* A collective. Guarded by the lock of its group, except that the parts are read by the
- * members that move segments. */
+/* A collective. Guarded by the lock of its group, except the parts, which members read
+ * while they move segments. */
 struct LocalSlot {
   CommOp op;                     /* of the member that started first */
-  int first;                     /* its world rank */
-  int started;                   /* members */
-  uint64_t total;                /* elements to move: of the whole on one rank */
+  int first;                     /* that member's world rank */
+  int started;                   /* members that have started */
+  uint64_t total;                /* elements to move: of the whole buffer on one rank */
   uint64_t nseg, next, finished; /* segments: in all, claimed, moved */
   Part *part;                    /* [n] */
   LocalSlot *free;               /* next in LocalGroup.free */
@@ -54,7 +54,7 @@ struct LocalGroup {
   pthread_mutex_t lock;
   const int *rank; /* [n] */
   int n, in_flight;
-  int twin; /* groups before it with the same members */
+  int twin; /* number of earlier groups with the same members */
   char name[32];
   LocalSlot *slot; /* [2 * in_flight] */
   LocalSlot *free;
@@ -84,20 +84,20 @@ struct Endpoint {
   int nhandle, ngroup;
   LocalRec *rec;        /* [nhandle] */
   GroupRef *ref;        /* [ngroup] */
-  pthread_mutex_t lock; /* of `from` */
-  Fifo *from;           /* [size]: what other ranks send here */
-  atomic_uint word;     /* counts wake-ups; the owner sleeps on it */
+  pthread_mutex_t lock; /* guards `from` */
+  Fifo *from;           /* [size]: operations with each other rank as sender */
+  atomic_uint word;     /* count of wake-ups; the owner sleeps on it */
   atomic_bool asleep;   /* the owner sleeps, or is about to */
-  char pad[64];         /* ranks do not share a cache line of counters */
+  char pad[64];         /* keeps counters of two ranks in different cache lines */
 };
 
 struct LocalWorld {
   weft_alloc alloc;
   int size;
-  bool spin;            /* every rank has a core */
+  bool spin;            /* every rank has a core, so waits spin first */
   Endpoint *end;        /* [size] */
   Fifo *fifo;           /* [size * size] */
-  pthread_mutex_t lock; /* of `groups`, of joining and of the reason below */
+  pthread_mutex_t lock; /* guards `groups`, joining and the reason below */
   LocalGroup *groups;
   atomic_bool aborted;
   atomic_int moving; /* threads between local_enter and local_leave */
@@ -106,15 +106,16 @@ struct LocalWorld {
   char why[768];
 };
 
-/* Every access to other ranks' buffers and handles happens between these two; enter is
- * refused after an abort. */
+/* Other ranks' buffers and handles are accessed only between these two. enter fails after
+ * an abort. */
 bool local_enter(LocalWorld *w);
 void local_leave(LocalWorld *w);
-/* Waits until no thread is between them, then reports why the world has ended. */
+/* Waits until no thread is between them, then returns the reason for which the world
+ * ended. */
 weft_status local_gave_up(LocalWorld *w, weft_error *e);
-/* Ends the world on behalf of `rank` (or -1). The first reason stays. */
+/* Ends the world on behalf of `rank` (or -1). Only the first reason is kept. */
 void local_end(LocalWorld *w, int rank, weft_status code, const char *why);
-/* Makes the owner look again, whether it sleeps or not. */
+/* Makes the owner check its operation again, whether it sleeps or not. */
 void local_wake(Endpoint *p);
 
 /* local_group.c */
@@ -126,11 +127,11 @@ weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e);
 /* Moves one segment of an operation if one is free; false if there is nothing to do. */
 bool local_help(Endpoint *p, LocalRec *r);
 
-/* local_device.c: on the device of `p`, which started last; sets `after` of all members.
- */
+/* local_device.c: on the device of `p`, the last member to start; sets `after` of all
+ * members. */
 void local_device_move(Endpoint *p, const LocalSlot *s, int n);
 void local_device_copy(Endpoint *p, LocalRec *from, LocalRec *to);
-/* From in to out of one handle. */
+/* Copies in to out for a group of one. */
 void local_device_alone(Endpoint *p, LocalRec *r);
 
 /* local_pair.c */

@@ -1,13 +1,13 @@
 /* local_pair.c - send and receive between virtual ranks.
  *
- * Per ordered pair of ranks there is one FIFO of operations without their counterpart.
- * The side that starts second takes the oldest and copies straight from the sender's
- * buffer to the receiver's. The handles themselves are the nodes of the list. */
+ * Each ordered pair of ranks has one FIFO of unmatched operations. The side that starts
+ * second takes the oldest and copies straight from the sender's buffer to the receiver's.
+ * The handles are the nodes of the list. */
 #include "local_int.h"
 
 #include <stdio.h>
 
-/* The oldest counterpart, or NULL: then `r` has been queued. */
+/* The oldest counterpart; or NULL, and `r` has been queued. */
 static LocalRec *meet(Endpoint *box, Fifo *q, LocalRec *r) {
   pthread_mutex_lock(&box->lock);
   LocalRec *other = q->head;
@@ -60,7 +60,7 @@ weft_status local_transfer(Endpoint *p, LocalRec *r, weft_error *e) {
       memcpy(to->op.out, from->op.in, n);
     Endpoint *peer = other->owner;
     atomic_store(&r->done, true);
-    atomic_store(&other->done, true); /* its owner may use the handle again */
+    atomic_store(&other->done, true); /* its owner may reuse the handle now */
     local_wake(peer);
   }
   local_leave(w);

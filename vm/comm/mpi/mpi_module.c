@@ -1,8 +1,8 @@
 /* mpi_module.c - the MPI backend: nonblocking collectives, one communicator per group.
  *
- * Large reductions are its own (mpi_sum.c). Built as weft_mpi.so, which exports one
- * symbol. One rank per process, and one thread that calls MPI. Progress happens inside
- * MPI calls: a rank that computes may delay others, a rank that waits does not. */
+ * Large reductions are weft's own (mpi_sum.c). Built as weft_mpi.so, which exports one
+ * symbol. One rank per process, one thread that calls MPI. Progress happens inside MPI
+ * calls: a rank that computes may delay others, a rank that waits does not. */
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,14 +13,14 @@
 #include "mpi_int.h"
 #include "vm/base/terminal.h"
 
-/* For another process to say why all end, and to end all. */
+/* For another process to report the reason and end all processes. */
 enum { LAST_WORDS_S = 3 };
 
 typedef struct MpiGroup {
   MPI_Comm comm; /* MPI_COMM_NULL for a group of one or none */
   int n;
   char name[32];
-  bool sums; /* this backend makes large ones: */
+  bool sums; /* this backend makes large sums itself: */
   MpiSum sum;
 } MpiGroup;
 
@@ -33,14 +33,14 @@ typedef struct MpiEndpoint {
 
 /* ---- errors ---- */
 
-/* Ends all processes. The line is the last thing that this one says. */
+/* Prints the reason and ends all processes (MPI_Abort). */
 static void end_all(MpiWorld *w, int exit_code, const char *why) {
   fprintf(stderr, "weft: rank %d failed: %s\n", w->rank, SHOWN(why));
   fflush(stderr);
   MPI_Abort(w->all, exit_code);
 }
 
-/* What moves bytes of the host: which rank it is for, or from. */
+/* Turns the MPI result of a host message to or from `peer` into a status. */
 static weft_status host_call(const MpiWorld *w, int rc, const char *what, int peer,
                              weft_error *e) {
   char text[64];
@@ -51,7 +51,8 @@ static weft_status host_call(const MpiWorld *w, int rc, const char *what, int pe
 
 /* ---- operations ---- */
 
-/* Sums are moved inside of start and wait: whoever waits for one operation helps all. */
+/* Sums make progress inside start and wait: a wait for one operation moves all of
+ * them. */
 static weft_status move_sums(MpiEndpoint *p, weft_error *e) {
   for (int i = 0; i < p->ngroup; i++)
     if (p->group[i].sums && p->group[i].sum.waiting)
@@ -81,7 +82,7 @@ static MPI_Op mpi_op(const MpiWorld *w, const CommOp *op) {
   return op->red == RED_SUM ? MPI_SUM : MPI_MAX;
 }
 
-/* The piece in the whole, where it is rank's. */
+/* True if the piece lies at rank's place in the whole buffer. */
 static bool in_its_place(const CommOp *op, int rank, size_t size) {
   size_t at = (size_t)rank * op->count * size;
   if (op->coll == COLL_ALL_GATHER) return (const char *)op->in == (char *)op->out + at;
@@ -148,8 +149,8 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   return mpi_report_op(rc, c->rank, h, e);
 }
 
-/* Freeing a communicator is collective: all ranks do it in the order in which they made
- * them, see join. */
+/* Freeing a communicator is collective: all ranks do it in the order of their creation,
+ * see join. */
 static void leave(Comm *c) {
   MpiEndpoint *p = c->ctx;
   const weft_alloc *a = p->w->alloc;
@@ -196,9 +197,9 @@ static weft_status connect(MpiWorld *w, MpiGroup *g, const CommGroup *from, int 
   return WEFT_OK;
 }
 
-/* Only the members take part in making a communicator. Groups have the same position on
- * all ranks and are made in that order, so this cannot deadlock: of the groups that are
- * waited for, the members of the first one are all there, or on their way to it. */
+/* Only members take part in creating a communicator. All ranks create groups in the same
+ * order, so this cannot deadlock: of the groups that are waited for, the members of the
+ * first are all in it or on their way. */
 static weft_status join(World *world, int rank, Device *d, const CommNeeds *needs,
                         Comm *c, weft_error *e) {
   MpiWorld *w = world->ctx;
@@ -224,7 +225,7 @@ static weft_status join(World *world, int rank, Device *d, const CommNeeds *need
 
 /* ---- the world ---- */
 
-/* MPI combines two members at a time: each such sum is made in f32 and rounded. */
+/* MPI combines two members at a time: each such sum is computed in f32 and rounded. */
 static void combine(DType t, RedOp op, char *in, char *inout, int *len) {
   ReduceAcc acc;
   const size_t size = sizeof(uint16_t);
@@ -323,7 +324,7 @@ static weft_status send_raw(World *world, const void *p, size_t n, int peer,
   return WEFT_OK;
 }
 
-/* All bytes that were asked for, and no fewer. */
+/* Checks that all requested bytes arrived. */
 static weft_status check_count(const MpiWorld *w, const MPI_Status *got, size_t len,
                                int peer, weft_error *e) {
   int count = 0;

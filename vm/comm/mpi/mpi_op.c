@@ -1,5 +1,5 @@
 /* mpi_op.c - starts an operation: its MPI calls, split where it exceeds MPI's count
- * limit. All members split alike, since the limit is the same everywhere. */
+ * limit. The limit is the same everywhere, so all members split alike. */
 #include <stdio.h>
 
 #include "mpi_int.h"
@@ -49,19 +49,19 @@ static MPI_Request *request(const MpiWorld *w, MpiHandle *h) {
   return &h->req[h->n];
 }
 
-/* All members must agree on MPI_IN_PLACE, which they need not on in == out: start has
- * copied the input. */
+/* All members have to agree on MPI_IN_PLACE but not on in == out, so start has copied the
+ * input and the call is always in place. */
 static int all_reduce(const MpiPart *p, MPI_Request *req) {
   char *out = (char *)p->op->out + p->at * p->size;
   return MPI_Iallreduce(MPI_IN_PLACE, out, p->len, p->type, p->red, p->comm, req);
 }
 
-/* What a member gives of its own: MPI takes no buffers that overlap. */
+/* This member's contribution: MPI forbids overlapping buffers. */
 static const void *own(const MpiPart *p, const void *in) {
   return p->in_place ? MPI_IN_PLACE : in;
 }
 
-/* A type for a part of a piece, with the stride of whole pieces. */
+/* An MPI type for a part of a piece, with the stride of whole pieces. */
 static int part_of_piece(const MpiPart *p, MPI_Datatype *piece) {
   MPI_Datatype run;
   int rc = MPI_Type_contiguous(p->len, p->type, &run);
@@ -78,7 +78,7 @@ static int all_gather_part(const MpiPart *p, MPI_Request *req) {
     rc =
         MPI_Iallgather(own(p, (const char *)p->op->in + p->at * p->size), p->len, p->type,
                        (char *)p->op->out + p->at * p->size, 1, piece, p->comm, req);
-  if (rc == MPI_SUCCESS) MPI_Type_free(&piece); /* once the operation is through */
+  if (rc == MPI_SUCCESS) MPI_Type_free(&piece); /* freed once the operation completes */
   return rc;
 }
 
@@ -98,7 +98,7 @@ static int all_gather(const MpiPart *p, MPI_Request *req) {
                         p->comm, req);
 }
 
-/* In place MPI leaves the result at the start of the whole: see then_move. */
+/* In place, MPI leaves the result at the start of the buffer: see then_move. */
 static int reduce_scatter(const MpiPart *p, MPI_Request *req) {
   if (p->in_place)
     return MPI_Ireduce_scatter_block(MPI_IN_PLACE, (void *)p->op->in, p->len, p->type,
@@ -117,7 +117,7 @@ static int recv(const MpiPart *p, MPI_Request *req) {
                    p->comm, req);
 }
 
-/* Half of a shift, in the order of starts of its communicator as a collective is. */
+/* One half of a shift, in the order of starts on its communicator, like a collective. */
 static int to_next(const MpiPart *p, MPI_Request *req) {
   return MPI_Isend((const char *)p->op->in + p->at * p->size, p->len, p->type,
                    (p->rank + 1) % p->n, 0, p->comm, req);
@@ -128,7 +128,7 @@ static int from_last(const MpiPart *p, MPI_Request *req) {
                    (p->rank + p->n - 1) % p->n, 0, p->comm, req);
 }
 
-/* What starts an operation, and what else, where it takes two requests. */
+/* The MPI calls of each collective: one, or two where it takes two requests. */
 static int (*const coll[COLL_N][2])(const MpiPart *p, MPI_Request *req) = {
     [COLL_ALL_REDUCE] = {all_reduce},
     [COLL_ALL_GATHER] = {all_gather},
@@ -143,7 +143,7 @@ static weft_status no_memory(weft_error *e) {
   return err_set(e, WEFT_ENOMEM, "no memory for the requests of a large operation");
 }
 
-/* A reduce_scatter above the limit: no MPI type can describe parts of all pieces to a
+/* A reduce_scatter above the limit: no MPI type describes parts of all pieces to a
  * reduction, so each part of each piece is reduced to its owner. */
 static weft_status scatter_parts(MpiWorld *w, MpiPart *p, MpiHandle *h, weft_error *e) {
   for (int root = 0; root < p->n; root++)
@@ -161,8 +161,8 @@ static weft_status scatter_parts(MpiWorld *w, MpiPart *p, MpiHandle *h, weft_err
   return WEFT_OK;
 }
 
-/* Rows that are counted go from member to member, in the order of starts as a shift does:
- * arrays of counts for MPI would have to be kept until the wait. */
+/* Counted rows are sent member to member, in the order of starts like a shift: MPI's
+ * arrays of counts would have to live until the wait. */
 static weft_status move_rows(MpiWorld *w, MpiPart *p, int k, bool sends, MpiHandle *h,
                              weft_error *e) {
   const CommOp *op = p->op;
@@ -185,7 +185,7 @@ static weft_status move_rows(MpiWorld *w, MpiPart *p, int k, bool sends, MpiHand
   return WEFT_OK;
 }
 
-/* What comes is expected before anything goes. */
+/* Posts the receives before the sends. */
 static weft_status exchange_rows(MpiWorld *w, MpiPart *p, MpiHandle *h, weft_error *e) {
   for (int sends = 0; sends < 2; sends++)
     for (int i = 0; i < p->n; i++)

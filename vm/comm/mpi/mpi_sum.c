@@ -1,11 +1,11 @@
 /* mpi_sum.c - large reductions over MPI, as a pipelined reduce-scatter and all-gather.
  *
- * Nonblocking reductions of MPI libraries sum whole buffers on few members and move them
- * twice; these are as fast as the blocking ones. Each member reduces one slice, in group
- * order, so the bits are those of virtual ranks. A slice is cut into steps: while one is
- * reduced, the parts of the next arrive and the sums of the last leave. A step has a slot
- * of requests and of buffers for parts; later operations of a group wait until the head
- * of its queue is done, so messages between two members keep one order per tag. */
+ * Nonblocking reductions of MPI libraries reduce whole buffers on few members and move
+ * them twice; these are as fast as the blocking ones. Each member reduces one slice, in
+ * group order, so the bits are those of virtual ranks. A slice is cut into steps: while
+ * one is reduced, the parts of the next arrive and the sums of the last are sent. A step
+ * has a slot of requests and of buffers for parts. Operations of a group run one after
+ * another, so messages between two members keep one order per tag. */
 #include "mpi_int.h"
 
 enum { TAG_PART = 1, TAG_SUM = 2 };
@@ -13,7 +13,7 @@ enum { ROOM = 16 << 20, MOST_MEMBERS = 64 };
 
 /* ---- slices ---- */
 
-/* The place of member k's step in the whole, and its elements. */
+/* The place of member k's step in the whole buffer, and its elements. */
 static uint64_t place(const MpiSum *s, int k, int step) {
   return (uint64_t)k * s->slice + (uint64_t)step * s->len;
 }
@@ -32,7 +32,7 @@ static MPI_Request *requests(const MpiSum *s, int step, MpiRow row) {
   return s->req + ((size_t)(step % MPI_SLOTS) * MPI_ROWS + row) * (size_t)s->n;
 }
 
-/* ---- the three things of a step ---- */
+/* ---- receive, reduce, send ---- */
 
 #define CALL(call)                                                                       \
   do {                                                                                   \
@@ -40,7 +40,7 @@ static MPI_Request *requests(const MpiSum *s, int step, MpiRow row) {
     if (rc_ != MPI_SUCCESS) return rc_;                                                  \
   } while (0)
 
-/* Parts go to those who add them up. */
+/* Sends parts to the members that reduce them, and receives this member's. */
 static int post(MpiSum *s) {
   int step = s->posted++, mine = length(s, s->me, step);
   for (int k = 0; k < s->n; k++) {
@@ -74,7 +74,7 @@ static void add_up(MpiSum *s, int step) {
   }
 }
 
-/* Sums go to all, who have sent what lay in their place before. */
+/* Sends sums to all members, whose parts in that place have been sent before. */
 static int pass_on(MpiSum *s, int step) {
   int mine = length(s, s->me, step);
   for (int k = 0; k < s->n; k++) {
@@ -90,7 +90,7 @@ static int pass_on(MpiSum *s, int step) {
   return MPI_SUCCESS;
 }
 
-/* Whether two rows of a step are through. */
+/* Tests whether two rows of requests of a step have completed. */
 static int through(MpiSum *s, int step, MpiRow first, bool *yes) {
   int all = 0;
   *yes = false;
@@ -165,7 +165,7 @@ int mpi_sum_start(MpiSum *s, const CommOp *op, bool *done) {
   return mpi_sum_move(s);
 }
 
-/* ---- what it takes ---- */
+/* ---- memory ---- */
 
 bool mpi_sum_new(MpiSum *s, const weft_alloc *a, MPI_Comm comm, int n, int me, int most) {
   *s = (MpiSum){.comm = comm, .n = n, .me = me, .most = most};

@@ -1,8 +1,8 @@
 /* nccl_join.c - creates the communicators of a rank in an order that cannot deadlock.
  *
- * Groups come first, in the order that is the same on all ranks; then pairs, ordered by
- * their two ranks. Of the communicators that somebody waits for, the first one has all
- * its members in it or on the way to it. */
+ * Groups come first, in an order that is equal on all ranks; then pairs, ordered by their
+ * two ranks. So of all communicators that some rank waits for, the members of the first
+ * one are all in it or on their way. */
 #include <sched.h>
 #include <stdio.h>
 
@@ -10,16 +10,16 @@
 
 /* ---- blocks of the GPU ---- */
 
-/* A communicator at work keeps its blocks for as long as it waits for others, so all of
- * them must find room at the same time, beside the kernels that they wait for. */
+/* A kernel of NCCL keeps its thread blocks while it waits for peers, so the blocks of all
+ * communicators have to fit at once, beside the compute kernels that they wait for. */
 enum { GROUP_CTAS = 16, PAIR_CTAS = 2 };
 
 typedef struct Ctas {
   int group, pair;
 } Ctas;
 
-/* Half of the GPU for groups and a quarter for pairs, unless the plan says otherwise.
- * Groups are the same on all ranks, so they have the same number everywhere. */
+/* Half of the SMs for groups and a quarter for pairs, unless the plan says otherwise. All
+ * ranks have the same groups, so all choose the same numbers. */
 static weft_status share_gpu(const NcclEndpoint *p, const CommNeeds *needs, Ctas *out,
                              weft_error *e) {
   int all = 0, groups = 0, pairs = 2 * p->npeer, gpu = 0;
@@ -49,7 +49,7 @@ static weft_status new_queue(NcclEndpoint *p, NcclLine *l, weft_error *e) {
   return WEFT_OK;
 }
 
-/* The first member's id, brought by the world below. */
+/* Broadcasts the first member's unique id over the world below. */
 static weft_status agree_on_id(NcclEndpoint *p, const int *member, int n,
                                ncclUniqueId *id, weft_error *e) {
   World *under = p->w->world->under;
@@ -99,7 +99,7 @@ static weft_status register_memory(NcclEndpoint *p, NcclLine *l, const CommNeeds
 
 /* ---- the first operation of a line ---- */
 
-/* Waits for the line's queue as for a call of NCCL. */
+/* Waits until the line's stream is idle, like for a call of NCCL. */
 static weft_status until_idle(NcclEndpoint *p, const NcclLine *l, weft_error *e) {
   double until = now_s() + p->w->seconds;
   cudaError_t r;
@@ -113,8 +113,8 @@ static weft_status until_idle(NcclEndpoint *p, const NcclLine *l, weft_error *e)
   return r == cudaSuccess ? WEFT_OK : nccl_cuda_failed(p, r, "the first bytes", e);
 }
 
-/* Two ranks are connected when the first bytes go from one to the other, for which the
- * one that comes first waits: that is here, where all come, and not in a step. */
+/* NCCL connects two ranks at the first bytes between them, and the rank that comes first
+ * waits. A first transfer here, at join, keeps that out of the steps. */
 static weft_status warm_up(NcclEndpoint *p, const CommNeeds *needs, int at,
                            weft_error *e) {
   NcclLine *l = &p->line[at];
@@ -180,7 +180,7 @@ static bool comes_before(const NcclEndpoint *p, int a, int b) {
   return MAX(p->peer[a], p->rank) < MAX(p->peer[b], p->rank);
 }
 
-/* The k-th peer in the order of pairs. */
+/* The peer at position k in the order of pairs. */
 static int kth(const NcclEndpoint *p, int k) {
   for (int i = 0; i < p->npeer; i++) {
     int before = 0;
@@ -191,7 +191,7 @@ static int kth(const NcclEndpoint *p, int k) {
   return 0;
 }
 
-/* Of two ranks first what goes from the lower to the higher one. */
+/* For each pair first the line from the lower to the higher rank. */
 static weft_status make_pairs(NcclEndpoint *p, const CommNeeds *needs, int ctas,
                               weft_error *e) {
   for (int k = 0; k < p->npeer; k++) {
@@ -208,7 +208,7 @@ static weft_status make_pairs(NcclEndpoint *p, const CommNeeds *needs, int ctas,
 
 static size_t even(size_t n) { return (n + 63) & ~(size_t)63; }
 
-/* One block; `p` NULL only counts. */
+/* Lays out the endpoint in one block; `p` NULL only counts bytes. */
 static size_t lay_out(NcclEndpoint *p, const CommNeeds *needs) {
   size_t n = even(sizeof *p);
 #define TAKE(member, count)                                                              \
@@ -288,7 +288,7 @@ weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs,
   return st;
 }
 
-/* After a failure no communicator is there any more: abort has taken them. */
+/* After a failure the abort has destroyed all communicators. */
 static void close_line(NcclEndpoint *p, NcclLine *l) {
   weft_error ignored = {.rank = -1};
   if (l->comm && l->registered) (void)ncclCommDeregister(l->comm, l->registered);

@@ -1,5 +1,5 @@
 /* nccl_module.c - the NCCL backend: start, failures, end. Unique ids and host messages
- * travel over the backend below it (mpi or tcp). */
+ * travel over the world below it (mpi or tcp). */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ weft_status nccl_cuda_failed(const NcclEndpoint *p, cudaError_t r, const char *w
                  cudaGetErrorString(r), cudaGetErrorName(r));
 }
 
-/* Lets others have the lock for a moment. */
+/* Releases the lock for a moment. */
 static void pause(NcclWorld *w, int round) {
   enum { AT_ONCE = 200 };
   const struct timespec t = {.tv_nsec = 200000};
@@ -64,7 +64,7 @@ weft_status nccl_settle(NcclEndpoint *p, NcclLine *l, ncclResult_t r, const char
   return nccl_failed(l, r, what, e);
 }
 
-/* Whether a communicator has failed on the side. */
+/* Checks every communicator for an asynchronous error. */
 static weft_status poll_world(World *world, weft_error *e) {
   NcclWorld *w = world->ctx;
   weft_status st = WEFT_OK;
@@ -82,7 +82,7 @@ static weft_status poll_world(World *world, weft_error *e) {
   return st;
 }
 
-/* The device of the rank that has joined, or NULL. */
+/* Marks the world as ended; returns the device of the rank that has joined, or NULL. */
 static Device *mark_ended(NcclWorld *w, int rank, weft_status code, const char *why) {
   pthread_mutex_lock(&w->lock);
   if (!atomic_load(&w->ended)) {
@@ -96,10 +96,10 @@ static Device *mark_ended(NcclWorld *w, int rank, weft_status code, const char *
   return d;
 }
 
-/* Kernels of NCCL that wait for others end when their communicator is aborted. That waits
- * for all graphs that have operations of it, so these go first; but one that runs goes
- * when it has ended, for which it may need several communicators to end: in a group all
- * are told to before any is waited for. */
+/* ncclCommAbort ends kernels that wait for peers, but it waits for all graphs that hold
+ * operations of the communicator, so captured graphs are released first. A graph that is
+ * running ends only when several communicators have been aborted: within a NCCL group all
+ * are aborted before any is waited for. */
 static void abort_world(World *world, int rank, weft_status code, int exit_code,
                         const char *why) {
   NcclWorld *w = world->ctx;
@@ -118,9 +118,9 @@ static void abort_world(World *world, int rank, weft_status code, int exit_code,
 
 /* ---- start and end ---- */
 
-/* Connections are made when ranks join, not when the first of them comes to an operation,
- * which would then wait for the others. Buffers are registered then, too, and not once
- * more when a graph is captured: with a graph and without an operation is the same. */
+/* Connections are made at join: at the first operation a rank would wait for its peers in
+ * the middle of a step. Buffers are registered at join, too, and not once more during
+ * graph capture, so that operations are the same with a graph and without. */
 static const WorldSetting usual[] = {{"NCCL_RUNTIME_CONNECT", "0"},
                                      {"NCCL_GRAPH_REGISTER", "0"}};
 

@@ -2,11 +2,11 @@
  */
 #include "nccl_int.h"
 
-/* ---- where a queue is ---- */
+/* ---- progress words ---- */
 
-/* Before and after each operation the queue writes a word: which operation of the line it
- * is in the upper half, and in the lower one its name and one, or 0 when it has ended.
- * The queue counts by itself, as nobody else does when a step is replayed. */
+/* Before and after each operation the stream writes a word: the upper half is the number
+ * of the operation on the line, the lower half its name plus one, or 0 when it has ended.
+ * The GPU counts itself, because the host does not when a captured step is replayed. */
 static void mark(const NcclEndpoint *p, const NcclLine *l, bool begins, uint32_t name) {
   p->d->vt->tell(p->d, l->queue, l->nth, (uint64_t *)l->at, begins, name);
 }
@@ -41,7 +41,7 @@ static size_t bytes_of(const CommOp *op) {
   return op->count * (op->dtype == DT_F64 ? 8 : half ? 2 : 4);
 }
 
-/* Several calls that are one operation. */
+/* Joins the results of several calls that make one operation. */
 static ncclResult_t first_error(ncclResult_t a, ncclResult_t b) {
   return a != ncclSuccess && a != ncclInProgress ? a : b;
 }
@@ -69,7 +69,7 @@ static ncclResult_t shift(const NcclLine *l, const CommOp *op) {
   return first_error(r, ncclGroupEnd());
 }
 
-/* Pieces may lie in their places of the whole, which NCCL sees by itself. */
+/* A piece may lie in its place of the whole (in place), which NCCL detects itself. */
 static ncclResult_t enqueue(const NcclLine *l, const CommOp *op) {
   ncclRedOp_t red = op->red == RED_MAX ? ncclMax : ncclSum;
   ncclDataType_t t = type_of(op);
@@ -96,7 +96,8 @@ static weft_status alone(const NcclEndpoint *p, const NcclLine *l, const CommOp 
   return WEFT_OK;
 }
 
-/* What a rank sends to itself is copied when both halves are there, in their order. */
+/* A send of a rank to itself is copied once its receive has started, too, in order of
+ * starts. */
 static weft_status meet_self(NcclEndpoint *p, const CommOp *op, int handle,
                              weft_error *e) {
   bool send = op->coll == COLL_SEND;
@@ -179,7 +180,7 @@ weft_status nccl_wait(Comm *c, int handle, weft_error *e) {
   return WEFT_OK;
 }
 
-/* Of operations only those of a rank with itself leave something here. */
+/* Only operations of a rank with itself leave state here. */
 void nccl_drop(Comm *c) {
   NcclEndpoint *p = c->ctx;
   p->out = p->in = -1;

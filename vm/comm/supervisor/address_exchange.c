@@ -1,6 +1,6 @@
-/* address_exchange.c - listening addresses of processes that a launcher's library (MPI)
- * has connected already: rank 0 gathers them over the host messages of the backend and
- * sends the list to all. */
+/* address_exchange.c - exchanges the listening addresses of processes that a launcher's
+ * library (MPI) has connected already: rank 0 gathers them over the backend's host
+ * messages and broadcasts the list. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "net.h"
 #include "vm/comm/world.h"
 
-/* A machine is asked for by its name. */
+/* The address that others connect to: the host name of this machine. */
 static weft_status name_of(NetPeer *p, const Net *n, weft_error *e) {
   p->port = net_port(n->listener.fd);
   if (gethostname(p->host, sizeof p->host - 1) == 0) return WEFT_OK;

@@ -6,12 +6,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* What the one who connects sends first. */
+/* The first message on a connection, sent by the side that connects. */
 typedef struct Hello {
   char magic[MAGIC];
   int32_t from, to;
   uint32_t tag;
-  uint8_t mac[SHA256_BYTES]; /* of all before */
+  uint8_t mac[SHA256_BYTES]; /* of all members before */
 } Hello;
 
 typedef struct NetGuest {
@@ -21,7 +21,8 @@ typedef struct NetGuest {
 
 static const char magic[MAGIC] = "weft-l2";
 
-/* A rank has a connection to each member of its groups. */
+/* A rank has one connection per member of each of its groups, so the soft limit may be
+ * too low. */
 static void allow_many_files(void) {
   struct rlimit r;
   if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur == r.rlim_max) return;
@@ -56,17 +57,17 @@ static void seal(const Net *n, Hello *h) {
   sha256_hmac(n->key, sizeof n->key, h, offsetof(Hello, mac), h->mac);
 }
 
-static Until patience(const Net *n) { return (Until){now_s() + n->seconds, n->stop}; }
+static Until deadline_of(const Net *n) { return (Until){now_s() + n->seconds, n->stop}; }
 
 static weft_status interrupted(const Net *n, int peer, weft_error *e) {
   return err_set(e, WEFT_EINTR, "interrupted while rank %d waited for rank %d", n->rank,
                  peer);
 }
 
-static weft_status go_to(Net *n, int peer, uint32_t tag, int *fd, weft_error *e) {
+static weft_status connect_to(Net *n, int peer, uint32_t tag, int *fd, weft_error *e) {
   const NetPeer *p = &n->peer[peer];
   char why[NET_TEXT] = "";
-  Until u = patience(n);
+  Until u = deadline_of(n);
   Hello h = {.from = n->rank, .to = peer, .tag = tag};
   memcpy(h.magic, magic, sizeof h.magic);
   seal(n, &h);
@@ -78,14 +79,14 @@ static weft_status go_to(Net *n, int peer, uint32_t tag, int *fd, weft_error *e)
                  peer, p->host, p->port, why[0] ? why : "the connection is closed");
 }
 
-/* The oldest one: a rank that is ahead may have come for the next link already. */
-static int find_guest(const Net *n, int from, uint32_t tag) {
+/* The oldest match: a rank that is ahead may have connected for its next link already. */
+static int find_accepted(const Net *n, int from, uint32_t tag) {
   for (int i = 0; i < n->nguest; i++)
     if (n->guest[i].from == from && n->guest[i].tag == tag) return i;
   return -1;
 }
 
-static bool room_for_guest(Net *n) {
+static bool grow_accepted(Net *n) {
   if (n->nguest < n->capguest) return true;
   int cap = MAX(2 * n->capguest, 16);
   NetGuest *g = mem_resize(n->alloc, n->guest, (size_t)n->capguest * sizeof *g,
@@ -96,7 +97,7 @@ static bool room_for_guest(Net *n) {
   return true;
 }
 
-/* Whether a first message is that of a rank which may connect here. */
+/* True if a first message is from a rank that may connect here. */
 static bool is_of_this_run(const Net *n, const Hello *h) {
   Hello mine = *h;
   seal(n, &mine);
@@ -104,13 +105,13 @@ static bool is_of_this_run(const Net *n, const Hello *h) {
          sha256_same(h->mac, mine.mac);
 }
 
-/* Keeps a connection until its rank is asked for. A stranger is sent away without a
- * word. */
-static weft_status let_in(Net *n, const Accepted *a, weft_error *e) {
+/* Keeps an accepted connection until net_link asks for its rank. One without a valid HMAC
+ * is closed silently. */
+static weft_status keep_accepted(Net *n, const Accepted *a, weft_error *e) {
   Hello h;
   memcpy(&h, a->message, sizeof h);
   bool known = is_of_this_run(n, &h);
-  if (known && room_for_guest(n)) {
+  if (known && grow_accepted(n)) {
     n->guest[n->nguest++] = (NetGuest){a->fd, h.from, h.tag};
     return WEFT_OK;
   }
@@ -118,20 +119,20 @@ static weft_status let_in(Net *n, const Accepted *a, weft_error *e) {
   return known ? err_set(e, WEFT_ENOMEM, "no memory for connections") : WEFT_OK;
 }
 
-static weft_status take_in(Net *n, int peer, uint32_t tag, int *fd, weft_error *e) {
-  Until u = patience(n);
+static weft_status wait_accepted(Net *n, int peer, uint32_t tag, int *fd, weft_error *e) {
+  Until u = deadline_of(n);
   Accepted a;
-  while (find_guest(n, peer, tag) < 0) {
+  while (find_accepted(n, peer, tag) < 0) {
     TRY(listener_next(&n->listener, u, &a, e));
     if (a.fd >= 0)
-      TRY(let_in(n, &a, e));
+      TRY(keep_accepted(n, &a, e));
     else if (until_stopped(u))
       return interrupted(n, peer, e);
     else
       return err_set(e, WEFT_EUSAGE, "rank %d: rank %d has not connected within %.0f s",
                      n->rank, peer, n->seconds);
   }
-  int i = find_guest(n, peer, tag);
+  int i = find_accepted(n, peer, tag);
   *fd = n->guest[i].fd;
   n->nguest--;
   memmove(&n->guest[i], &n->guest[i + 1], (size_t)(n->nguest - i) * sizeof *n->guest);
@@ -140,5 +141,6 @@ static weft_status take_in(Net *n, int peer, uint32_t tag, int *fd, weft_error *
 
 weft_status net_link(Net *n, int peer, uint32_t tag, int *fd, weft_error *e) {
   assert(peer != n->rank && peer >= 0 && peer < n->size);
-  return n->rank > peer ? go_to(n, peer, tag, fd, e) : take_in(n, peer, tag, fd, e);
+  return n->rank > peer ? connect_to(n, peer, tag, fd, e)
+                        : wait_accepted(n, peer, tag, fd, e);
 }

@@ -1,8 +1,9 @@
-/* rendezvous.c - see rendezvous.h. Rank 0 asks with a number that is used once; an answer
- * holds the other's own number and a hash of both with the word, and so does the reply,
- * so that both sides know that the other has it, and nobody can use it a second time. The
- * hash is of all that an answer says: rank, number of processes, host and port.
- * The key of the links that follow is made of the word and of a number of this run. */
+/* rendezvous.c - see rendezvous.h. A challenge-response handshake: rank 0 sends a nonce;
+ * the answer holds the peer's own nonce and an HMAC, keyed by the secret, of both nonces
+ * and everything it says (rank, number of processes, host, port); the reply is
+ * authenticated likewise. So both sides know that the other has the secret, and a
+ * recorded answer cannot be replayed. The key of the later links is derived from the
+ * secret and a nonce of this run. */
 #include "rendezvous.h"
 
 #include <errno.h>
@@ -17,18 +18,18 @@ typedef struct Answer {
   char magic[MAGIC];
   uint8_t question[NONCE], nonce[NONCE];
   int32_t rank, size;
-  NetPeer at; /* where it listens; host "": on the machine of rank 0 */
+  NetPeer at; /* where the peer listens; host "": on the machine of rank 0 */
   uint8_t mac[SHA256_BYTES];
 } Answer;
 static_assert(sizeof(Answer) <= LISTENER_MESSAGE, "a listener reads answers");
 
-typedef enum { COME_IN, OTHER_WORD, OTHER_RUN } Verdict;
+typedef enum { ADMITTED, WRONG_SECRET, REFUSED } Verdict;
 
-/* The table of peers follows if the verdict is COME_IN. An empty host is that of rank 0,
- * by whatever name it was reached. */
+/* Followed by the table of peers if the verdict is ADMITTED. An empty host in it means
+ * rank 0's, by whatever name the peer reached it. */
 typedef struct Reply {
   int32_t verdict;
-  char text[NET_TEXT];              /* why not */
+  char text[NET_TEXT];              /* why it was refused */
   uint8_t nonce[NONCE], run[NONCE]; /* of the answer; of this run */
   uint8_t table[SHA256_BYTES];
   uint8_t mac[SHA256_BYTES];
@@ -37,13 +38,13 @@ typedef struct Reply {
 typedef struct Host {
   const Rendezvous *m;
   Net *net;
-  int *fd; /* [size]: who is there */
+  int *fd; /* [size]: connections of the ranks that have joined; -1: none */
   uint8_t (*nonce)[NONCE];
-  int here, strangers;
+  int joined, rejected;
   Until until;
 } Host;
 
-static void seal(const Rendezvous *m, const void *p, size_t n, uint8_t *mac) {
+static void authenticate(const Rendezvous *m, const void *p, size_t n, uint8_t *mac) {
   sha256_hmac(m->secret, strlen(m->secret), p, n, mac);
 }
 
@@ -57,16 +58,16 @@ static void hash_table(const Net *n, uint8_t out[SHA256_BYTES]) {
 static void make_key(const Rendezvous *m, const uint8_t run[NONCE], Net *n) {
   char text[NONCE + 5] = "links";
   memcpy(text + 5, run, NONCE);
-  seal(m, text, sizeof text, n->key);
+  authenticate(m, text, sizeof text, n->key);
 }
 
 /* ---- rank 0 ---- */
 
-/* What a new connection is told fits into its buffers: `seconds` is 0 for those of whom
- * it is not known who they are. */
+/* A reply fits into a new connection's socket buffer, so `seconds` is 0 for peers that
+ * are not authenticated: they cannot delay rank 0. */
 static void reply(const Host *h, int fd, const uint8_t *nonce, Reply *r, double seconds) {
   memcpy(r->nonce, nonce, NONCE);
-  seal(h->m, r, offsetof(Reply, mac), r->mac);
+  authenticate(h->m, r, offsetof(Reply, mac), r->mac);
   net_put(fd, r, sizeof *r, until_in(seconds));
 }
 
@@ -77,16 +78,16 @@ static void refuse(const Host *h, int fd, const uint8_t *nonce, Verdict v,
   reply(h, fd, nonce, &r, 0);
 }
 
-/* Tells all ranks that are there why nothing comes of it. */
-static weft_status call_off(const Host *h, const char *why, weft_error *e) {
+/* Sends the reason to all ranks that have joined: the rendezvous has failed. */
+static weft_status refuse_all(const Host *h, const char *why, weft_error *e) {
   for (int i = 1; i < h->m->size; i++)
-    if (h->fd[i] >= 0) refuse(h, h->fd[i], h->nonce[i], OTHER_RUN, why);
+    if (h->fd[i] >= 0) refuse(h, h->fd[i], h->nonce[i], REFUSED, why);
   return err_set(e, WEFT_EUSAGE, "%s", why);
 }
 
-/* Who comes with another number of processes or somebody else's rank belongs to this run
- * and is wrong: then nothing comes of it. */
-static weft_status look_at(Host *h, int fd, const Answer *a, weft_error *e) {
+/* An authenticated peer with another number of processes, or with a rank that is taken,
+ * is misconfigured: the whole rendezvous fails. */
+static weft_status admit_rank(Host *h, int fd, const Answer *a, weft_error *e) {
   const Rendezvous *m = h->m;
   char why[NET_TEXT] = "";
   bool named = a->at.host[0] != 0;
@@ -105,26 +106,26 @@ static weft_status look_at(Host *h, int fd, const Answer *a, weft_error *e) {
     snprintf(why, sizeof why, "rank %d says that it is at a host with no possible name",
              a->rank);
   if (why[0]) {
-    refuse(h, fd, a->nonce, OTHER_RUN, why);
+    refuse(h, fd, a->nonce, REFUSED, why);
     close(fd);
-    return call_off(h, why, e);
+    return refuse_all(h, why, e);
   }
   h->fd[a->rank] = fd;
   memcpy(h->nonce[a->rank], a->nonce, NONCE);
-  h->here++;
+  h->joined++;
   h->net->peer[a->rank] = a->at;
   return WEFT_OK;
 }
 
-static weft_status meet_one(Host *h, const Accepted *from, weft_error *e) {
+static weft_status check_answer(Host *h, const Accepted *from, weft_error *e) {
   Answer a;
   uint8_t mac[SHA256_BYTES];
   memcpy(&a, from->message, sizeof a);
-  seal(h->m, &a, offsetof(Answer, mac), mac);
+  authenticate(h->m, &a, offsetof(Answer, mac), mac);
   bool fresh = memcmp(a.question, from->nonce, NONCE) == 0;
-  if (fresh && sha256_same(mac, a.mac)) return look_at(h, from->fd, &a, e);
-  h->strangers++;
-  refuse(h, from->fd, a.nonce, OTHER_WORD, "");
+  if (fresh && sha256_same(mac, a.mac)) return admit_rank(h, from->fd, &a, e);
+  h->rejected++;
+  refuse(h, from->fd, a.nonce, WRONG_SECRET, "");
   close(from->fd);
   return WEFT_OK;
 }
@@ -136,34 +137,34 @@ static weft_status too_late(const Host *h, weft_error *e) {
   textbuf_printf(
       &why,
       "at %.*s:%d only %d of %d processes have come within %.0f s; not there:", NET_HOST,
-      h->m->addr, h->m->port, h->here + 1, h->m->size, h->m->seconds);
+      h->m->addr, h->m->port, h->joined + 1, h->m->size, h->m->seconds);
   for (int i = 1; i < h->m->size; i++)
     if (h->fd[i] < 0 && missing++ < 8) textbuf_printf(&why, " rank %d", i);
   if (missing > 8) textbuf_printf(&why, " and %d more", missing - 8);
-  if (h->strangers)
-    textbuf_printf(&why, "; %d came with another WEFT_SECRET", h->strangers);
-  return call_off(h, text, e);
+  if (h->rejected)
+    textbuf_printf(&why, "; %d came with another WEFT_SECRET", h->rejected);
+  return refuse_all(h, text, e);
 }
 
 static weft_status interrupted(const Host *h, weft_error *e) {
-  call_off(h, "rank 0 was interrupted while it waited for the others", NULL);
+  refuse_all(h, "rank 0 was interrupted while it waited for the others", NULL);
   return err_set(
       e, WEFT_EINTR,
       "interrupted while rank 0 waited for the others: %d of %d processes were "
       "there",
-      h->here + 1, h->m->size);
+      h->joined + 1, h->m->size);
 }
 
-static weft_status meet_all(Host *h, Listener *door, weft_error *e) {
-  while (h->here + 1 < h->m->size) {
+static weft_status admit_all(Host *h, Listener *door, weft_error *e) {
+  while (h->joined + 1 < h->m->size) {
     Accepted from;
     TRY(listener_next(door, h->until, &from, e));
     if (from.fd >= 0)
-      TRY(meet_one(h, &from, e));
+      TRY(check_answer(h, &from, e));
     else
       return until_stopped(h->until) ? interrupted(h, e) : too_late(h, e);
   }
-  Reply r = {.verdict = COME_IN};
+  Reply r = {.verdict = ADMITTED};
   net_random(r.run, NONCE);
   hash_table(h->net, r.table);
   make_key(h->m, r.run, h->net);
@@ -175,10 +176,11 @@ static weft_status meet_all(Host *h, Listener *door, weft_error *e) {
   return WEFT_OK;
 }
 
-static weft_status be_host(Host *h, weft_error *e) {
+static weft_status serve(Host *h, weft_error *e) {
   const Rendezvous *m = h->m;
   int door = m->door >= 0 ? m->door : net_listen(m->addr, m->port);
-  /* A name of this machine that is not an address of it, as behind a translation. */
+  /* MASTER_ADDR may name this machine without being one of its addresses, as behind
+   * NAT. */
   if (door < 0 && errno == EADDRNOTAVAIL) door = net_listen(NULL, m->port);
   if (door < 0)
     return err_set(e, WEFT_EUSAGE,
@@ -189,7 +191,7 @@ static weft_status be_host(Host *h, weft_error *e) {
   listener_init(&l, h->net->alloc, door, magic, sizeof(Answer), true);
   h->net->peer[0].port = net_port(h->net->listener.fd);
   if (m->host) snprintf(h->net->peer[0].host, NET_HOST, "%s", m->host);
-  weft_status st = meet_all(h, &l, e);
+  weft_status st = admit_all(h, &l, e);
   listener_close(&l);
   for (int i = 0; i < m->size; i++) {
     NetPeer *p = &h->net->peer[i];
@@ -199,7 +201,7 @@ static weft_status be_host(Host *h, weft_error *e) {
   return st;
 }
 
-/* ---- the others ---- */
+/* ---- other ranks ---- */
 
 static weft_status unknown_host(const Rendezvous *m, const char *why, weft_error *e) {
   return err_set(
@@ -216,23 +218,23 @@ static weft_status not_weft(const Rendezvous *m, weft_error *e) {
       m->addr, m->port);
 }
 
-static weft_status interrupted_guest(const Rendezvous *m, weft_error *e) {
+static weft_status interrupted_peer(const Rendezvous *m, weft_error *e) {
   return err_set(e, WEFT_EINTR, "rank %d was interrupted while it waited for rank 0",
                  m->rank);
 }
 
-/* What is said to an answer. *gone: nothing, the connection was closed. */
-static weft_status hear(const Rendezvous *m, int fd, const Answer *a, Net *n, bool *gone,
-                        weft_error *e) {
+/* Reads the reply to an answer. *gone: the connection was closed without one. */
+static weft_status read_reply(const Rendezvous *m, int fd, const Answer *a, Net *n,
+                              bool *gone, weft_error *e) {
   Reply r;
   uint8_t mac[SHA256_BYTES], table[SHA256_BYTES];
-  /* Rank 0 waits for the last one. */
+  /* Rank 0 replies only when the last rank has joined. */
   Until u = {now_s() + m->seconds + 5, m->stop};
   *gone = !net_get(fd, &r, sizeof r, u);
-  if (until_stopped(u)) return interrupted_guest(m, e);
+  if (until_stopped(u)) return interrupted_peer(m, e);
   if (*gone) return not_weft(m, e);
-  seal(m, &r, offsetof(Reply, mac), mac);
-  if (r.verdict == OTHER_WORD || !sha256_same(mac, r.mac) ||
+  authenticate(m, &r, offsetof(Reply, mac), mac);
+  if (r.verdict == WRONG_SECRET || !sha256_same(mac, r.mac) ||
       memcmp(r.nonce, a->nonce, NONCE) != 0)
     return err_set(
         e, WEFT_EUSAGE,
@@ -240,7 +242,7 @@ static weft_status hear(const Rendezvous *m, int fd, const Answer *a, Net *n, bo
         "a run need the same",
         m->rank, m->addr, m->port);
   r.text[sizeof r.text - 1] = 0;
-  if (r.verdict != COME_IN) return err_set(e, WEFT_EUSAGE, "%s", r.text);
+  if (r.verdict != ADMITTED) return err_set(e, WEFT_EUSAGE, "%s", r.text);
   if (!net_get(fd, n->peer, (size_t)n->size * sizeof *n->peer, until_in(5)))
     return not_weft(m, e);
   hash_table(n, table);
@@ -249,8 +251,8 @@ static weft_status hear(const Rendezvous *m, int fd, const Answer *a, Net *n, bo
   return WEFT_OK;
 }
 
-static weft_status come(const Rendezvous *m, int fd, const Question *q, Net *n,
-                        bool *gone, weft_error *e) {
+static weft_status send_answer(const Rendezvous *m, int fd, const Question *q, Net *n,
+                               bool *gone, weft_error *e) {
   Answer a = {.rank = m->rank, .size = m->size, .at.port = net_port(n->listener.fd)};
   memcpy(a.magic, magic, sizeof magic);
   memcpy(a.question, q->nonce, NONCE);
@@ -259,10 +261,10 @@ static weft_status come(const Rendezvous *m, int fd, const Question *q, Net *n,
     snprintf(a.at.host, NET_HOST, "%s", m->host);
   else
     net_own_host(fd, a.at.host);
-  seal(m, &a, offsetof(Answer, mac), a.mac);
+  authenticate(m, &a, offsetof(Answer, mac), a.mac);
   *gone = !net_put(fd, &a, sizeof a, until_in(5));
   if (*gone) return not_weft(m, e);
-  TRY(hear(m, fd, &a, n, gone, e));
+  TRY(read_reply(m, fd, &a, n, gone, e));
   for (int i = 0; i < n->size; i++) {
     n->peer[i].host[NET_HOST - 1] = 0;
     if (!n->peer[i].host[0]) net_peer_host(fd, n->peer[i].host);
@@ -270,19 +272,20 @@ static weft_status come(const Rendezvous *m, int fd, const Question *q, Net *n,
   return WEFT_OK;
 }
 
-/* One attempt. *gone: the connection was closed before rank 0 said whether this process
- * belongs to the run; it was not there yet, or has no slots for all who come. */
-static weft_status ask_to_come(const Rendezvous *m, int fd, Until u, Net *n, bool *asked,
-                               bool *gone, weft_error *e) {
+/* One attempt. *gone: the connection was closed before rank 0 replied: rank 0 was not
+ * listening yet, or all its slots were taken. */
+static weft_status try_join(const Rendezvous *m, int fd, Until u, Net *n, bool *asked,
+                            bool *gone, weft_error *e) {
   Question q;
   *gone = !net_get(fd, &q, sizeof q, u);
   if (*gone || memcmp(q.magic, magic, sizeof magic) != 0) return not_weft(m, e);
   *asked = true;
-  return come(m, fd, &q, n, gone, e);
+  return send_answer(m, fd, &q, n, gone, e);
 }
 
-/* Where there was a rank 0 once and nobody listens any more, nobody will. */
-static weft_status be_guest(const Rendezvous *m, Net *n, weft_error *e) {
+/* Retries until the deadline; but once rank 0 has answered and then stopped listening, it
+ * has ended. */
+static weft_status join(const Rendezvous *m, Net *n, weft_error *e) {
   char why[NET_TEXT] = "";
   Until u = {now_s() + m->seconds, m->stop};
   for (bool asked = false, gone;; usleep(50000)) {
@@ -290,19 +293,19 @@ static weft_status be_guest(const Rendezvous *m, Net *n, weft_error *e) {
     int fd = net_reach(m->addr, m->port, asked ? (Until){now_s() + 1, m->stop} : u, why);
     if (until_stopped(u)) {
       if (fd >= 0) close(fd);
-      return interrupted_guest(m, e);
+      return interrupted_peer(m, e);
     }
     if (fd < 0) return asked ? not_weft(m, e) : unknown_host(m, why, e);
-    weft_status st = ask_to_come(m, fd, u, n, &asked, &gone, &last);
+    weft_status st = try_join(m, fd, u, n, &asked, &gone, &last);
     close(fd);
     if (st == WEFT_OK) return WEFT_OK;
-    if (until_stopped(u)) return interrupted_guest(m, e);
+    if (until_stopped(u)) return interrupted_peer(m, e);
     if (!gone || now_s() + 0.1 > u.deadline)
       return err_set(e, last.code, "%s", last.text);
   }
 }
 
-/* ---- both ---- */
+/* ---- all ranks ---- */
 
 static weft_status host(const Rendezvous *m, const weft_alloc *a, Net *n, weft_error *e) {
   size_t size = (size_t)m->size;
@@ -311,15 +314,15 @@ static weft_status host(const Rendezvous *m, const weft_alloc *a, Net *n, weft_e
   h.nonce = mem_new(a, size * sizeof *h.nonce);
   for (int i = 0; h.fd && i < m->size; i++) h.fd[i] = -1;
   weft_status st = h.fd && h.nonce
-                       ? be_host(&h, e)
+                       ? serve(&h, e)
                        : err_set(e, WEFT_ENOMEM, "no memory for %d processes", m->size);
   mem_free(a, h.nonce, size * sizeof *h.nonce);
   mem_free(a, h.fd, size * sizeof *h.fd);
   return st;
 }
 
-/* Where a process listens for the other ranks; NULL: everywhere. A run that meets on one
- * machine is not to be reached from others. */
+/* The address at which a process listens for other ranks; NULL: all addresses. A run
+ * within one machine must not be reachable from others. */
 static const char *own_address(const Rendezvous *m) {
   const char *at = m->host ? m->host : m->addr;
   bool local = strcmp(at, "localhost") == 0 || strncmp(at, "127.", 4) == 0 ||
@@ -334,7 +337,7 @@ weft_status rendezvous(const Rendezvous *meet, const weft_alloc *a, Net *out,
   TRY(net_open(out, a, m.rank, m.size, own_address(&m), e));
   out->seconds = m.seconds;
   out->stop = m.stop;
-  weft_status st = m.rank == 0 ? host(&m, a, out, e) : be_guest(&m, out, e);
+  weft_status st = m.rank == 0 ? host(&m, a, out, e) : join(&m, out, e);
   if (st != WEFT_OK) net_close(out);
   return st;
 }

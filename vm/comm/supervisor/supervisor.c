@@ -1,5 +1,5 @@
-/* supervisor.c - see supervisor.h. The thread owns connections and table; what others ask
- * of it is `cause`, under the lock. */
+/* supervisor.c - see supervisor.h. The thread owns the connections and the table; other
+ * threads hand it only `own`, under the lock. */
 #include "supervisor.h"
 
 #include <errno.h>
@@ -13,20 +13,23 @@
 #include <unistd.h>
 
 enum { HUBS = 2, WHY = 900, PERIOD_MS = 200 };
-/* From the first sign of a failure to the message: others get stuck, and say where; who
- * failed says why before those who miss him. */
-static const double MOMENT_S = 0.5;
-/* Who misses another one hears of it before the one that is missed has said why, or its
- * connection here is closed, too: that comes, but a busy machine takes its time. */
+/* From the first sign of a failure to the message: other ranks block and report where,
+ * and a failed rank reports its own reason before its peers report the lost
+ * connection. */
+static const double SETTLE_S = 0.5;
+/* For CAUSE_MISSED: a peer notices a lost connection before the failed rank's reason, or
+ * the close of its connection to this hub, arrives. A busy machine needs longer for
+ * that. */
 static const double MISSED_S = 3;
-/* For a hub to answer who has failed. */
+/* For the acting hub to report who has failed. */
 static const double ANSWER_S = 5;
-/* A process that was stopped has heard nobody meanwhile: no look counts for more. */
-static const double LOOK_MAX_S = 1;
+/* A process that was suspended received nothing meanwhile: one check counts at most this
+ * much silence. */
+static const double CHECK_MAX_S = 1;
 
 typedef enum { LINE_HERE, LINE_FAILED, LINE_END, LINE_LEAVES } LineKind;
 
-/* What goes over a connection. */
+/* One message on a connection. */
 typedef struct Line {
   int32_t kind, culprit, code;
   RankNote note;
@@ -34,13 +37,14 @@ typedef struct Line {
 } Line;
 
 typedef struct Conn {
-  int fd;    /* -1: none */
-  bool deaf; /* takes no lines any more; what it said before can still be read */
+  int fd;            /* -1: none */
+  bool write_closed; /* accepts no more lines; what it sent before can still be read */
   size_t got;
   Line in; /* the first `got` bytes of it */
 } Conn;
 
-/* Better causes are greater: who gave up himself knows best. */
+/* Ordered by authority: a rank that reports its own failure outranks a peer that lost the
+ * connection. */
 typedef enum {
   CAUSE_NONE,
   CAUSE_MISSED,
@@ -60,25 +64,25 @@ struct Supervisor {
   const weft_alloc *alloc;
   SupervisorHost host;
   int rank, size;
-  Conn *conn;          /* [size]: to hubs, and of a hub to all */
+  Conn *conn;          /* [size]: to the hubs, and from a hub to all ranks */
   RankSeen *table;     /* [size] */
   struct pollfd *poll; /* [size + 1] */
   Cause cause;         /* why the run is about to end */
-  double first;        /* when that was first known */
-  double last;         /* look */
-  bool over;           /* the end was told */
+  double first;        /* when the first cause was known */
+  double last;         /* time of the last check */
+  bool over;           /* the run has ended and the host was notified */
   int bell;
   pthread_t thread;
   bool has_thread;
-  pthread_mutex_t lock; /* of what follows */
+  pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t ended;
-  Cause own; /* of supervisor_fail */
+  Cause own; /* set by supervisor_fail, taken by the thread */
   bool quit, has_ended;
 };
 
 static bool is_hub(const Supervisor *c, int rank) { return rank < MIN(HUBS, c->size); }
 
-/* Rank 1 speaks if rank 0 cannot. */
+/* Rank 1 acts if rank 0 is lost or silent. */
 static int acting_hub(const Supervisor *c) {
   bool gone = c->cause.kind == CAUSE_LOST || c->cause.kind == CAUSE_SILENT;
   return c->rank != 0 && gone && c->cause.culprit == 0 ? 1 : 0;
@@ -86,40 +90,40 @@ static int acting_hub(const Supervisor *c) {
 
 /* ---- lines ---- */
 
-/* A line that does not fit into what the other one has not read yet is left out, unless
- * it matters: then it is waited for, a little. Only reading tells what has become of the
- * other one: his last words come before the end of his connection. */
-static void say(Supervisor *c, int peer, const Line *l) {
+/* A LINE_HERE that does not fit into the socket buffer is dropped; other lines are waited
+ * for, a second at most. A failed write does not close the connection: the peer's last
+ * lines arrive before its end and have to be read. */
+static void send_line(Supervisor *c, int peer, const Line *l) {
   Conn *k = &c->conn[peer];
-  if (k->fd < 0 || k->deaf) return;
+  if (k->fd < 0 || k->write_closed) return;
   bool matters = l->kind != LINE_HERE;
   if (!matters && !net_ready(k->fd, POLLOUT, until_in(0))) return;
-  k->deaf = !net_put(k->fd, l, sizeof *l, until_in(1));
+  k->write_closed = !net_put(k->fd, l, sizeof *l, until_in(1));
 }
 
-static void say_to_hubs(Supervisor *c, const Line *l) {
+static void send_to_hubs(Supervisor *c, const Line *l) {
   for (int i = 0; i < HUBS; i++)
-    if (is_hub(c, i) && i != c->rank) say(c, i, l);
+    if (is_hub(c, i) && i != c->rank) send_line(c, i, l);
 }
 
 /* ---- causes ---- */
 
-static void blame(Supervisor *c, CauseKind kind, int culprit, weft_status code,
-                  const char *why) {
+static void record_cause(Supervisor *c, CauseKind kind, int culprit, weft_status code,
+                         const char *why) {
   if (!c->cause.kind) c->first = now_s();
   if (kind <= c->cause.kind) return;
   c->cause = (Cause){.kind = kind, .culprit = culprit, .code = code};
   snprintf(c->cause.why, sizeof c->cause.why, "%s", why);
 }
 
-static void lose(Supervisor *c, int peer) {
+static void connection_lost(Supervisor *c, int peer) {
   char why[128];
   close(c->conn[peer].fd);
   c->conn[peer].fd = -1;
   if (c->table[peer].left) return;
   c->table[peer].lost = true;
   snprintf(why, sizeof why, "the process of rank %d has ended", peer);
-  blame(c, CAUSE_LOST, peer, WEFT_ERUN, why);
+  record_cause(c, CAUSE_LOST, peer, WEFT_ERUN, why);
 }
 
 static void finish(Supervisor *c, int culprit, weft_status code, const char *why,
@@ -133,7 +137,7 @@ static void finish(Supervisor *c, int culprit, weft_status code, const char *why
   pthread_mutex_unlock(&c->lock);
 }
 
-static void hear(Supervisor *c, int peer, const Line *l) {
+static void handle_line(Supervisor *c, int peer, const Line *l) {
   RankSeen *r = &c->table[peer];
   r->silent = 0;
   switch ((LineKind)l->kind) {
@@ -142,8 +146,8 @@ static void hear(Supervisor *c, int peer, const Line *l) {
     r->heard = true;
     return;
   case LINE_FAILED:
-    blame(c, l->culprit == peer ? CAUSE_GAVE_UP : CAUSE_MISSED, l->culprit,
-          (weft_status)l->code, l->why);
+    record_cause(c, l->culprit == peer ? CAUSE_GAVE_UP : CAUSE_MISSED, l->culprit,
+                 (weft_status)l->code, l->why);
     return;
   case LINE_END: finish(c, l->culprit, (weft_status)l->code, l->why, false); return;
   case LINE_LEAVES: r->left = true;
@@ -156,25 +160,25 @@ static void read_lines(Supervisor *c, int peer) {
     ssize_t n = recv(k->fd, (char *)&k->in + k->got, sizeof k->in - k->got, 0);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
     if (n <= 0) {
-      lose(c, peer);
+      connection_lost(c, peer);
       return;
     }
     k->got += (size_t)n;
     if (k->got < sizeof k->in) continue;
     k->got = 0;
     k->in.why[WHY - 1] = 0;
-    hear(c, peer, &k->in);
+    handle_line(c, peer, &k->in);
   }
 }
 
-/* ---- looking around ---- */
+/* ---- periodic checks ---- */
 
-static void note_own(Supervisor *c) {
+static void report_own_state(Supervisor *c) {
   Line l = {.kind = LINE_HERE};
   c->host.here(c->host.ud, &l.note);
   c->table[c->rank].note = l.note;
   c->table[c->rank].heard = true;
-  for (int i = 0; i < c->size; i++) say(c, i, &l);
+  for (int i = 0; i < c->size; i++) send_line(c, i, &l);
 }
 
 static void take_own_cause(Supervisor *c) {
@@ -183,14 +187,14 @@ static void take_own_cause(Supervisor *c) {
   c->own.kind = CAUSE_NONE;
   pthread_mutex_unlock(&c->lock);
   if (!own.kind) return;
-  blame(c, own.kind, own.culprit, own.code, own.why);
+  record_cause(c, own.kind, own.culprit, own.code, own.why);
   Line l = {.kind = LINE_FAILED, .culprit = own.culprit, .code = own.code};
   snprintf(l.why, sizeof l.why, "%s", own.why);
-  note_own(c);
-  say_to_hubs(c, &l);
+  report_own_state(c);
+  send_to_hubs(c, &l);
 }
 
-static void look_for_silence(Supervisor *c, double passed) {
+static void check_silence(Supervisor *c, double passed) {
   char why[160];
   for (int i = 0; i < c->size; i++) {
     RankSeen *r = &c->table[i];
@@ -202,21 +206,21 @@ static void look_for_silence(Supervisor *c, double passed) {
         "rank %d has not answered for %.0f s: its process is stopped, or its machine "
         "is not there any more",
         i, r->silent);
-    blame(c, CAUSE_SILENT, i, WEFT_ERUN, why);
+    record_cause(c, CAUSE_SILENT, i, WEFT_ERUN, why);
   }
 }
 
-static void look_around(Supervisor *c) {
-  double now = now_s(), passed = MIN(now - c->last, LOOK_MAX_S);
+static void check_ranks(Supervisor *c) {
+  double now = now_s(), passed = MIN(now - c->last, CHECK_MAX_S);
   char why[WHY];
   c->last = now;
-  note_own(c);
-  look_for_silence(c, passed);
+  report_own_state(c);
+  check_silence(c, passed);
   if (is_hub(c, c->rank) && c->host.stuck(c->host.ud, c->table, why, sizeof why))
-    blame(c, CAUSE_STUCK, -1, WEFT_ERUN, why);
+    record_cause(c, CAUSE_STUCK, -1, WEFT_ERUN, why);
 }
 
-/* The one message, and the end for all. */
+/* Makes the one message, sends it to all ranks and ends the run here. */
 static void end_all(Supervisor *c) {
   Text t = {0};
   Line l = {.kind = LINE_END, .culprit = c->cause.culprit, .code = c->cause.code};
@@ -226,17 +230,17 @@ static void end_all(Supervisor *c) {
   snprintf(l.why, sizeof l.why, "%s", t.s && !t.oom ? t.s : c->cause.why);
   text_free(&t);
   for (int i = 0; i < c->size; i++)
-    if (i != c->rank) say(c, i, &l);
+    if (i != c->rank) send_line(c, i, &l);
   finish(c, c->cause.culprit, c->cause.code, l.why, true);
 }
 
-/* A hub that is not needed, and who is none, wait for the one that acts. If that does
- * not answer, everybody says what he knows. */
-static void come_to_an_end(Supervisor *c) {
+/* The acting hub ends the run; other ranks wait for it. If it does not answer in time,
+ * each rank ends the run with what it knows. */
+static void end_if_due(Supervisor *c) {
   if (!c->cause.kind || c->over) return;
   double waited = now_s() - c->first;
   bool acts = acting_hub(c) == c->rank;
-  double moment = c->cause.kind == CAUSE_MISSED ? MISSED_S : MOMENT_S;
+  double moment = c->cause.kind == CAUSE_MISSED ? MISSED_S : SETTLE_S;
   if (acts && waited >= moment) end_all(c);
   if (!acts && waited >= ANSWER_S) end_all(c);
 }
@@ -248,7 +252,7 @@ static bool wants_to_quit(Supervisor *c) {
   return quit;
 }
 
-static void *look_on(void *arg) {
+static void *supervise(void *arg) {
   Supervisor *c = arg;
   double due = 0;
   while (!wants_to_quit(c)) {
@@ -264,20 +268,20 @@ static void *look_on(void *arg) {
       if (c->conn[i].fd >= 0) read_lines(c, i);
     take_own_cause(c);
     if (now_s() >= due) {
-      look_around(c);
+      check_ranks(c);
       due = now_s() + PERIOD_MS / 1e3;
     }
-    come_to_an_end(c);
+    end_if_due(c);
   }
   Line l = {.kind = LINE_LEAVES};
   for (int i = 0; !c->over && i < c->size; i++)
-    if (i != c->rank) say(c, i, &l);
+    if (i != c->rank) send_line(c, i, &l);
   return NULL;
 }
 
 /* ---- begin and end ---- */
 
-/* Whether one of the two is a hub. */
+/* Two ranks are connected if one of them is a hub. */
 static bool linked(const Supervisor *c, int peer) {
   return peer != c->rank && (is_hub(c, c->rank) || is_hub(c, peer));
 }
@@ -292,7 +296,7 @@ static int start_thread(Supervisor *c) {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &old);
-  int failed = pthread_create(&c->thread, NULL, look_on, c);
+  int failed = pthread_create(&c->thread, NULL, supervise, c);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   c->has_thread = !failed;
   return failed;

@@ -8,7 +8,7 @@
 #include "vm/comm/supervisor/rendezvous.h"
 #include "tcp_int.h"
 
-/* ---- bytes ---- */
+/* ---- nonblocking send and receive ---- */
 
 static int64_t moved(ssize_t n) {
   if (n >= 0) return n;
@@ -24,7 +24,7 @@ int64_t tcp_pull(int fd, void *p, uint64_t n) {
   return got == 0 ? -1 : moved(got);
 }
 
-/* ---- the end ---- */
+/* ---- ending the world ---- */
 
 bool tcp_ended(TcpWorld *w) { return atomic_load(&w->ended); }
 
@@ -50,9 +50,9 @@ weft_status tcp_why(TcpWorld *w, weft_error *e) {
   return w->code;
 }
 
-/* ---- bytes of the host ---- what fails ends the world, whose `poll` says why */
+/* ---- host messages ---- a failure ends the world; `poll` then reports why */
 
-/* Seconds for which a message is waited for until the supervisor watches. */
+/* Timeout in seconds of a host message until the supervisor watches the run. */
 enum { UNWATCHED_S = 120 };
 
 static weft_status raw_link(TcpWorld *w, int peer, int *fd, weft_error *e) {
@@ -88,8 +88,8 @@ static weft_status raw_late(TcpWorld *w, int peer, weft_error *e) {
   return tcp_why(w, e);
 }
 
-/* Waits for the connection, or for the end of the world, which is also that a run which
- * begins is stopped. */
+/* Waits until the connection is ready or the world has ended; a start that is interrupted
+ * ends it, too. */
 static weft_status raw_wait(const World *world, int peer, short events, weft_error *e) {
   TcpWorld *w = world->ctx;
   struct pollfd p[2] = {{.fd = w->raw[peer], .events = events},
@@ -167,7 +167,7 @@ static void free_world(TcpWorld *w, int size) {
 
 static void close_world(World *world) { free_world(world->ctx, world->size); }
 
-/* Processes of which rank 0 sees the address as that of its own machine. */
+/* Processes of this machine: those with the same address, as rank 0 sees it. */
 static void find_node(const Net *n, World *w) {
   w->node = w->place = 0;
   for (int i = 0; i < n->size; i++) {

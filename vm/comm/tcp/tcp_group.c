@@ -1,13 +1,13 @@
 /* tcp_group.c - collectives over connections.
  *
- * All of them are one exchange. Every member gives each other one a part of its input to
- * add up (`give`), adds up what it was given, in the order of the group, and then gives
- * what is not to be added up any more to those who get it (`pass`), who put it in its
- * place (`take`). An all_reduce cuts the whole into a slice for each member and has both
- * halves, a reduce_scatter the first, the others the second. A small all_reduce is added
- * up by everybody: one way and no way back. What is given is read from the input while
- * results are written, so where these are the same place the order matters: a slice comes
- * back only when its giver has sent all of it. */
+ * All of them are one exchange in two halves. First, every member sends each other member
+ * the part of its input that the other one reduces (`give`) and reduces its own parts in
+ * group order. Then it sends finished data (`pass`) to the members that store it
+ * (`take`). all_reduce cuts the buffer into one slice per member and uses both halves,
+ * reduce_scatter the first, the others the second. A small all_reduce is reduced by every
+ * member, which needs one trip only. Input is still read while results are written, so
+ * where they share memory a result may only arrive once the slice it overwrites has been
+ * sent. */
 #include "vm/comm/reduce.h"
 #include "tcp_int.h"
 
@@ -18,11 +18,11 @@ typedef struct Span {
 
 typedef struct Exchange {
   const CommOp *op;
-  uint64_t size, parts; /* of an element; of what this member adds up */
-  bool everybody;       /* adds up all */
+  uint64_t size, parts; /* bytes of an element; bytes that this member reduces */
+  bool everybody;       /* every member reduces the whole buffer */
 } Exchange;
 
-/* The slice of member k, whole elements. */
+/* The slice of member k, in whole elements. */
 static Span slice(const Exchange *x, const TcpGroup *g, const void *base, int k) {
   uint64_t n = x->op->count, members = (uint64_t)g->n;
   uint64_t from = n * (uint64_t)k / members, to = n * ((uint64_t)k + 1) / members;
@@ -34,7 +34,7 @@ static Span piece(const Exchange *x, const void *base, int k) {
   return (Span){(char *)base + n * (uint64_t)k, n};
 }
 
-/* Of the place of member k the rows that `counts` has. */
+/* The rows in member k's place, as many as `counts` has. */
 static Span rows(const Exchange *x, const void *base, const int32_t *counts, int k) {
   return (Span){piece(x, base, k).p, comm_rows(x->op, counts, k) * x->size};
 }
@@ -46,7 +46,7 @@ static Span give(const Exchange *x, const TcpGroup *g, int k) {
   return (Span){NULL, 0};
 }
 
-/* What goes to member k as it is. */
+/* What goes to member k without being reduced there. */
 static Span pass(const Exchange *x, const TcpGroup *g, int k) {
   switch (x->op->coll) {
   case COLL_ALL_GATHER: return piece(x, x->op->in, 0);
@@ -61,7 +61,7 @@ static Span pass(const Exchange *x, const TcpGroup *g, int k) {
   return (Span){NULL, 0};
 }
 
-/* Where that of member k belongs. */
+/* Where data from member k is stored. */
 static Span take(const Exchange *x, const TcpGroup *g, int k) {
   switch (x->op->coll) {
   case COLL_ALL_GATHER:
@@ -76,7 +76,7 @@ static Span take(const Exchange *x, const TcpGroup *g, int k) {
   return (Span){NULL, 0};
 }
 
-/* Where this member puts its sums. */
+/* Where this member stores its sums. */
 static Span sums(const Exchange *x, const TcpGroup *g) {
   if (x->op->coll == COLL_REDUCE_SCATTER || x->everybody)
     return (Span){x->op->out, x->op->count * x->size};
@@ -91,9 +91,9 @@ static Exchange exchange_of(const TcpGroup *g, const CommOp *op) {
   return x;
 }
 
-/* ---- the three things that move ---- */
+/* ---- sending, receiving, reducing ---- */
 
-/* First what is to be added up elsewhere, then as much of the rest as there is. */
+/* Sends parts to be reduced first, then as much of the results as is ready. */
 static bool push(const Exchange *x, TcpGroup *g, int k, bool *waits) {
   TcpPeer *p = &g->peer[k];
   Span to = give(x, g, k), own = pass(x, g, k);
@@ -109,7 +109,8 @@ static bool push(const Exchange *x, TcpGroup *g, int k, bool *waits) {
   }
 }
 
-/* First what is to be added up, no further than the stage reaches, then results. */
+/* Receives parts to be reduced first, up to the end of the staging buffer, then
+ * results. */
 static bool pull(const Exchange *x, TcpGroup *g, int k, bool *waits) {
   TcpPeer *p = &g->peer[k];
   Span from = take(x, g, k);
@@ -131,8 +132,8 @@ static const char *given_by(const Exchange *x, const TcpGroup *g, int k, uint64_
   return give(x, g, g->me).p + at;
 }
 
-/* Adds up a stage when all members have filled it. Where everybody adds up all, sums may
- * overwrite what is still to be sent. */
+/* Reduces a staging buffer once all members have filled it. If every member reduces the
+ * whole, sums overwrite the input, so that has to be sent first. */
 static bool add_up(const Exchange *x, TcpGroup *g) {
   uint64_t end = MIN(g->reduced + TCP_STAGE, x->parts), bytes = end - g->reduced;
   if (bytes == 0) return false;
@@ -166,12 +167,12 @@ static bool complete(const Exchange *x, const TcpGroup *g) {
   return true;
 }
 
-/* What a member passes to itself, once; an all_reduce makes it there. */
+/* Copies what a member passes to itself, once. An all_reduce has it in place already. */
 static void keep(const Exchange *x, TcpGroup *g) {
   Span from = pass(x, g, g->me), to = take(x, g, g->me);
   if (g->peer[g->me].sent) return;
   if (to.n && to.p != from.p) memcpy(to.p, from.p, to.n);
-  g->peer[g->me].sent = 1; /* that this was done */
+  g->peer[g->me].sent = 1; /* marks the copy as done */
 }
 
 static bool move_head(TcpEndpoint *p, TcpGroup *g, bool *done, int *lost) {

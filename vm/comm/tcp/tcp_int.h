@@ -1,9 +1,9 @@
 /* tcp_int.h - shared by the files of the TCP backend.
  *
- * Every group and every pair of ranks has connections of its own, and operations go over
- * them in the order of their starts, so nothing arrives that is not expected. All data
- * moves inside start and wait: a wait for one operation makes progress on all operations
- * that this rank has started. Sums are made in group order, so they have the bits of
+ * Every group and every pair of ranks has its own connections, on which operations run in
+ * the order of their starts, so no unexpected data can arrive. All data moves inside
+ * start and wait: a wait for one operation makes progress on all operations that this
+ * rank has started. Sums are made in group order, so they have the same bits as with
  * virtual ranks. */
 #ifndef WEFT_TCP_INT_H
 #define WEFT_TCP_INT_H
@@ -18,9 +18,9 @@
 typedef struct TcpWorld {
   const weft_alloc *alloc;
   Net net;
-  int *raw; /* [size]: links for bytes of the host, made when they are needed */
-  int bell; /* an eventfd that rings when the world has ended */
-  pthread_mutex_t lock; /* of the reason */
+  int *raw;             /* [size]: links for host messages, made on first use */
+  int bell;             /* an eventfd, written when the world has ended */
+  pthread_mutex_t lock; /* guards the reason */
   atomic_bool ended;
   weft_status code;
   int culprit; /* -1: unknown */
@@ -33,23 +33,23 @@ typedef struct TcpHandle {
   int next; /* in the queue of its communicator; -1: the last */
 } TcpHandle;
 
-/* Operations in the order of their starts; the head is the one that moves. */
+/* Operations in the order of their starts; only the head moves data. */
 typedef struct TcpQueue {
   int head, tail; /* -1: empty */
 } TcpQueue;
 
-/* Of the head, with one member: bytes that have gone and come. */
+/* Progress of the head with one member: bytes sent and received. */
 typedef struct TcpPeer {
   int fd; /* -1: this rank itself */
   uint64_t sent, got;
 } TcpPeer;
 
 typedef struct TcpGroup {
-  int n, me;        /* members; which of them this is; 0 members: not one of them */
+  int n, me;        /* members; this rank's index; 0 members: not one of them */
   const int *rank;  /* [n], world ranks */
   TcpPeer *peer;    /* [n] */
-  char *stage;      /* [n][TCP_STAGE]: what is to be added up */
-  uint64_t reduced; /* bytes of the head that are */
+  char *stage;      /* [n][TCP_STAGE]: received parts to be reduced */
+  uint64_t reduced; /* bytes of the head that are reduced */
   TcpQueue queue;
 } TcpGroup;
 
@@ -67,8 +67,8 @@ typedef struct TcpEndpoint {
   int npair;
   TcpHandle *handle;
   int nhandle;
-  struct pollfd *poll; /* room for all connections and the bell */
-  int npoll;           /* that are looked at */
+  struct pollfd *poll; /* room for all connections and the eventfd */
+  int npoll;           /* entries in use */
   size_t block;        /* bytes of this block, which holds all of these */
 } TcpEndpoint;
 
@@ -79,13 +79,13 @@ bool tcp_ended(TcpWorld *w);
 /* Why the world has ended. */
 weft_status tcp_why(TcpWorld *w, weft_error *e);
 void tcp_end(TcpWorld *w, int rank, weft_status code, const char *why);
-/* As send and recv, but never block: bytes moved, 0 if it would; -1 if the other end is
- * gone, which is an error. */
+/* Like send and recv, but never block: bytes moved; 0 if it would block; -1 if the peer
+ * has closed, which is an error. */
 int64_t tcp_push(int fd, const void *p, uint64_t n);
 int64_t tcp_pull(int fd, void *p, uint64_t n);
 
-/* tcp_group.c: moves what can be moved of the head, and notes in `p` for what it waits.
- * False if a member is gone: *lost is its world rank. */
+/* tcp_group.c: moves as much of the head as possible, and adds what it waits for to
+ * `p->poll`. False if a member has closed its connection: *lost is its world rank. */
 bool tcp_group_move(TcpEndpoint *p, TcpGroup *g, int *lost);
 /* tcp_pair.c */
 bool tcp_pair_move(TcpEndpoint *p, TcpPair *q, int *lost);
@@ -94,7 +94,7 @@ bool tcp_pair_move(TcpEndpoint *p, TcpPair *q, int *lost);
 weft_status tcp_join(World *world, int rank, Device *d, const CommNeeds *needs, Comm *c,
                      weft_error *e);
 void tcp_look_at(TcpEndpoint *p, int fd, short events);
-/* The head is done. */
+/* Removes the head, which is done. */
 void tcp_next(TcpEndpoint *p, TcpQueue *q);
 
 #endif

@@ -43,7 +43,7 @@ static weft_status lost(TcpEndpoint *p, int rank, weft_error *e) {
 static weft_status move_all(TcpEndpoint *p, weft_error *e) {
   int who = -1;
   bool ok = true;
-  p->npoll = 1; /* the bell */
+  p->npoll = 1; /* the eventfd `bell` */
   for (int i = 0; i < p->ngroup && ok; i++)
     if (p->group[i].queue.head >= 0) ok = tcp_group_move(p, &p->group[i], &who);
   for (int i = 0; i < p->npair && ok; i++) ok = tcp_pair_move(p, &p->pair[i], &who);
@@ -128,7 +128,7 @@ static const CommVtable tcp_comm = {
 
 static size_t even(size_t n) { return (n + 63) & ~(size_t)63; }
 
-/* One block; `p` NULL only counts. */
+/* Lays out the endpoint in one block; `p` NULL only counts bytes. */
 static size_t lay_out(TcpEndpoint *p, const CommNeeds *needs) {
   char *at = (char *)p;
   size_t n = even(sizeof *p);
@@ -160,7 +160,7 @@ static size_t lay_out(TcpEndpoint *p, const CommNeeds *needs) {
 
 static void fill(TcpEndpoint *p, const CommNeeds *needs) {
   p->ngroup = needs->ngroup;
-  p->npair = needs->npeer + 1; /* the last one is the rank itself */
+  p->npair = needs->npeer + 1; /* the last one is the rank's pair with itself */
   p->nhandle = needs->nhandle;
   for (int i = 0; i < p->ngroup; i++) {
     TcpGroup *g = &p->group[i];
@@ -179,8 +179,8 @@ static void fill(TcpEndpoint *p, const CommNeeds *needs) {
   p->poll[0] = (struct pollfd){.fd = p->w->bell, .events = POLLIN};
 }
 
-/* Who connects needs nobody to accept, and who accepts waits for higher ranks only: no
- * order of links can block. */
+/* Connecting needs no pending accept, and accepting waits for higher ranks only: no order
+ * of links can block. */
 static weft_status connect_all(TcpEndpoint *p, weft_error *e) {
   Net *net = &p->w->net;
   for (int i = 0; i < p->ngroup; i++) {

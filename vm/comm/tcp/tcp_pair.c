@@ -38,7 +38,7 @@ static bool move_in(TcpEndpoint *p, TcpPair *q) {
   return true;
 }
 
-/* What a rank sends to itself. */
+/* Copies what a rank sends to itself. */
 static void move_over(TcpEndpoint *p, TcpPair *q) {
   while (q->out.head >= 0 && q->in.head >= 0) {
     const CommOp *from = &p->handle[q->out.head].op;
